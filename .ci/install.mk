@@ -1,0 +1,63 @@
+# install and uninstall from one list, so that the second removes exactly what the first put
+# there. Each entry is mode:source:destination; links are name:target. Honours DESTDIR and PREFIX.
+# SPDX-License-Identifier: Apache-2.0
+
+BINDIR      ?= $(PREFIX)/bin
+LIBDIR      ?= $(PREFIX)/lib
+INCLUDEDIR  ?= $(PREFIX)/include
+MANDIR      ?= $(PREFIX)/share/man
+DOCDIR      ?= $(PREFIX)/share/doc/tier
+UNITDIR     ?= $(PREFIX)/lib/systemd/system
+SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
+
+P := $(O)/plain
+MAN_PAGES := $(wildcard docs/man/*.[1-8])
+
+INSTALL_LIST := \
+	$(if $(SRC_tierd),755:$P/tierd:$(BINDIR)/tierd) \
+	$(if $(SRC_tierctl),755:$P/tierctl:$(BINDIR)/tierctl) \
+	$(if $(MAP_libtier),755:$P/libtier.so.$(SOMAJOR):$(LIBDIR)/libtier.so.$(VERSION)) \
+	644:$(O)/install/libtier.a:$(LIBDIR)/libtier.a \
+	$(if $(wildcard libtier/include/tier.h),644:libtier/include/tier.h:$(INCLUDEDIR)/tier.h) \
+	644:$(O)/install/libtier.pc:$(LIBDIR)/pkgconfig/libtier.pc \
+	644:$(O)/install/tierd.service:$(UNITDIR)/tierd.service \
+	644:tierd/tierd.sysusers:$(SYSUSERSDIR)/tierd.conf \
+	644:LICENSE:$(DOCDIR)/LICENSE \
+	$(foreach m,$(MAN_PAGES),644:$m:$(MANDIR)/man$(patsubst .%,%,$(suffix $m))/$(notdir $m))
+INSTALL_LINKS := $(if $(MAP_libtier),\
+	$(LIBDIR)/libtier.so.$(SOMAJOR):libtier.so.$(VERSION) \
+	$(LIBDIR)/libtier.so:libtier.so.$(SOMAJOR))
+
+field = $(word $1,$(subst :, ,$2))
+
+install: all-plain $(O)/install/libtier.a $(O)/install/libtier.pc $(O)/install/tierd.service
+	@$(foreach e,$(INSTALL_LIST),install -D -m $(call field,1,$e) $(call field,2,$e) \
+		'$(DESTDIR)$(call field,3,$e)' && ) true
+	@$(foreach e,$(INSTALL_LINKS),ln -sf $(call field,2,$e) \
+		'$(DESTDIR)$(call field,1,$e)' && ) true
+	@echo 'installed under $(DESTDIR)$(PREFIX)'
+
+uninstall:
+	@rm -f $(foreach e,$(INSTALL_LIST),'$(DESTDIR)$(call field,3,$e)') \
+		$(foreach e,$(INSTALL_LINKS),'$(DESTDIR)$(call field,1,$e)')
+	@rmdir '$(DESTDIR)$(DOCDIR)' 2>/dev/null || true
+	@echo 'removed from $(DESTDIR)$(PREFIX)'
+
+# The archive as one object in which only the public names are left global: an application that
+# links it statically may have a crc32c or a list_init of its own.
+$(O)/install/libtier.a: $P/libtier.a
+	@mkdir -p $(@D)
+	@$(LD) -r --whole-archive -o $(@D)/libtier.o $<
+	@objcopy --wildcard --keep-global-symbol='tier_*' $(@D)/libtier.o
+	@rm -f $@ && $(AR) rcs $@ $(@D)/libtier.o
+
+# These two carry paths, so they are written anew for each PREFIX.
+.PHONY: force
+force:
+$(O)/install/libtier.pc: libtier/libtier.pc.in force
+	@mkdir -p $(@D)
+	@sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' \
+		-e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' -e 's|@VERSION@|$(VERSION)|' $< >$@
+$(O)/install/tierd.service: tierd/tierd.service force
+	@mkdir -p $(@D)
+	@sed -e 's|/usr/local/bin|$(BINDIR)|' $< >$@

@@ -1,0 +1,70 @@
+# The rules for one variant: $(eval $(call variant,asan)) makes the targets all-asan, tests-asan
+# and the files under build/asan/. Objects lie in build/asan/obj/ at the path of their source.
+# A program or library whose sources do not exist (yet) is left out.
+# SPDX-License-Identifier: Apache-2.0
+
+objects = $(patsubst %.c,$(O)/$1/obj/%.o,$2)
+
+# What a test links, in one group because the archives need each other. On the command line,
+# TEST_LIBS='libcore.a libbase.a' builds one test while another folder does not compile.
+TEST_LIBS ?= $(if $(SRC_daemon),libdaemon.a) $(if $(SRC_core),libcore.a) libtier.a libbase.a
+
+define variant
+all_$1 := $$(O)/$1/libbase.a $$(O)/$1/libtier.a \
+          $$(if $$(and $$(MAP_libtier),$$(SRC_libtier)),$$(O)/$1/libtier.so) \
+          $$(if $$(SRC_core),$$(O)/$1/libcore.a) $$(if $$(SRC_daemon),$$(O)/$1/libdaemon.a) \
+          $$(if $$(SRC_tierd),$$(O)/$1/tierd) $$(if $$(SRC_tierctl),$$(O)/$1/tierctl) \
+          $$(if $$(SRC_tierbench),$$(O)/$1/tierbench)
+tests_$1 := $$(SRC_tests:%.c=$$(O)/$1/%)
+tsan_tests_$1 := $$(foreach t,$$(tests_$1),$$(if $$(filter test_tsan_%,$$(notdir $$t)),$$t))
+test_libs_$1 := $$(TEST_LIBS:%=$$(O)/$1/%)
+daemon_libs_$1 := $$(if $$(SRC_daemon),$$(O)/$1/libdaemon.a) \
+                  $$(if $$(SRC_core),$$(O)/$1/libcore.a) $$(O)/$1/libbase.a
+bench_libs_$1 := $$(O)/$1/libtier.a $$(daemon_libs_$1)
+
+.PHONY: all-$1 tests-$1
+all-$1: $$(all_$1)
+tests-$1: $$(tests_$1)
+
+$$(O)/$1/libbase.a:   $$(call objects,$1,$$(SRC_base))
+$$(O)/$1/libtier.a:   $$(call objects,$1,$$(SRC_libtier) $$(SRC_base))
+$$(O)/$1/libcore.a:   $$(call objects,$1,$$(SRC_core))
+$$(O)/$1/libdaemon.a: $$(call objects,$1,$$(SRC_daemon))
+$$(O)/$1/lib%.a:
+	@mkdir -p $$(@D)
+	@rm -f $$@
+	@echo '  AR    $$@'
+	@$$(AR) rcs $$@ $$^
+
+$$(O)/$1/libtier.so.$$(SOMAJOR): $$(call objects,$1,$$(SRC_libtier) $$(SRC_base)) $$(MAP_libtier)
+	@echo '  LD    $$@'
+	@$$(CC_$1) $$(FLAGS) $$(FLAGS_$1) $$(CFLAGS) -shared -Wl,-soname,libtier.so.$$(SOMAJOR) \
+		-Wl,--version-script=$$(MAP_libtier) $$(LINK) $$(LDFLAGS) -o $$@ \
+		$$(filter %.o,$$^) $$(LIBS_libtier)
+$$(O)/$1/libtier.so: $$(O)/$1/libtier.so.$$(SOMAJOR)
+	@ln -sf $$(<F) $$@
+
+# $$(link_$1) OBJECTS-AND-ARCHIVES LIBRARIES
+link_$1 = @mkdir -p $$(@D) && echo '  LINK  $$@' && $$(CC_$1) $$(FLAGS) $$(FLAGS_$1) $$(CFLAGS) \
+	$$(LINK) $$(LDFLAGS) -o $$@ $$(filter %.o,$$^) \
+	-Wl,--start-group $$(filter %.a,$$^) -Wl,--end-group
+
+$$(O)/$1/tierd: $$(call objects,$1,$$(SRC_tierd)) $$(daemon_libs_$1)
+	$$(link_$1) $$(LIBS_tierd)
+$$(O)/$1/tierctl: $$(call objects,$1,$$(SRC_tierctl)) $$(O)/$1/libtier.a
+	$$(link_$1) $$(JANSSON_LIBS) $$(LIBS_libtier)
+$$(O)/$1/tierbench: $$(call objects,$1,$$(SRC_tierbench)) $$(bench_libs_$1)
+	$$(link_$1) $$(LIBS_tierd) -lm
+$$(tests_$1): $$(O)/$1/tests/%: $$(O)/$1/obj/tests/%.o $$(call objects,$1,$$(SRC_testlib)) \
+              $$(test_libs_$1)
+	$$(link_$1) $$(LIBS_tierd) $$(CMOCKA_LIBS) -lm
+
+$$(O)/$1/obj/libtier/%.o: FLAGS += $$(PIC)
+$$(O)/$1/obj/%.o: %.c $$(O)/config.mk .ci/flags.mk
+	@mkdir -p $$(@D)
+	@echo '  CC    $$@'
+	@$$(CC_$1) $$(FLAGS) $$(FLAGS_$1) $$(CPPFLAGS) $$(CFLAGS) -MMD -MP -c -o $$@ $$<
+-include $$(patsubst %.o,%.d,$$(call objects,$1,$$(SRC_base) $$(SRC_libtier) $$(SRC_core) \
+         $$(SRC_daemon) $$(SRC_tierd) $$(SRC_tierctl) $$(SRC_tierbench) $$(SRC_testlib) \
+         $$(SRC_tests)))
+endef

@@ -1,0 +1,138 @@
+# The table of contents of the build; `make help` prints it. One make, no recursion into folders:
+# sources are found by wildcard, flags live in .ci/flags.mk, what the machine has in
+# build/config.mk (written by .ci/probe), the rules for one variant in .ci/variant.mk. A folder
+# with targets of its own adds a module.mk, which is included at the end.
+# SPDX-License-Identifier: Apache-2.0
+
+VERSION := 0.1.0
+SOMAJOR := 0
+
+# --- settings (make NAME=value)
+O       ?= build
+VARIANT ?= plain
+PREFIX  ?= /usr/local
+DESTDIR ?=
+export O
+
+# --- parallel unless told otherwise
+ifeq ($(MAKELEVEL),0)
+MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 1)
+endif
+MAKEFLAGS += --no-print-directory
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+# --- the contents
+.PHONY: all
+all: ##        libraries, tierd, tierctl and tierbench into build/$(VARIANT)/
+.PHONY: help
+help: ##       this text
+	@echo 'tier $(VERSION): make TARGET [NAME=value]'
+	@sed -n 's/^\([a-z-]*\): .*##  *\(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) 2>/dev/null | \
+		expand -t 14 | sort -u
+	@echo
+	@echo '  VARIANT=plain|asan|tsan|clang|cov   which build (default plain); they coexist'
+	@echo '  O=DIR                               where to build (default build)'
+	@echo "  TESTS='NAME...'                     run only these tests (make check)"
+	@echo "  ONLY='NAME...' JSON=FILE            make bench: which, and where to write figures"
+	@echo '  FULL=1                              the long form of make demo'
+	@echo '  PREFIX=DIR DESTDIR=DIR              where make install puts things (/usr/local)'
+
+.PHONY: setup
+setup: ##      install the missing packages of .ci/packages (quiet when nothing is missing)
+	@O=$(O) .ci/setup
+
+# demo and test start make anew after setup: what setup installed changes build/config.mk, which
+# this make has read already.
+.PHONY: demo
+demo: setup ##       setup, build, and show the service at work (FULL=1: longer)
+	@$(MAKE) all VARIANT=plain
+	@BUILD=$(O)/plain FULL=$(FULL) bench/demo
+
+.PHONY: test
+test: setup ##       setup, build all variants, run every test; ends "N passed, N failed"
+	@$(MAKE) test-run
+
+.PHONY: tests check tidy bench gpu-check install uninstall clean
+tests: ##      build the test programs of VARIANT, do not run them
+check: ##      run the tests of VARIANT only (TESTS='test_base_crc32c ...' for some)
+tidy: ##       check the source against the budgets of docs (tests/tidy)
+bench: ##      run build/plain/tierbench (ONLY=, JSON=)
+install: ##    install under DESTDIR PREFIX
+uninstall: ##  remove exactly what install put there
+gpu-check: ##  tests that need a GPU
+	@echo 'gpu-check: there is no GPU code yet; nothing to check'
+
+clean: ##      remove build/
+	rm -rf $(O)
+
+# --- what the machine has
+QUIET_GOALS := help setup clean demo test tidy gpu-check uninstall
+ifneq ($(filter-out $(QUIET_GOALS),$(or $(MAKECMDGOALS),all)),)
+include $(O)/config.mk
+ifneq ($(strip $(REQUIRED_MISSING)),)
+$(error missing packages:$(REQUIRED_MISSING) (run `make setup`))
+endif
+endif
+$(O)/config.mk: .ci/probe
+	@CC='$(CC)' .ci/probe $@
+
+include .ci/flags.mk
+
+LIBS_libtier  = $(CRYPTO_LIBS) $(ISAL_LIBS)
+LIBS_tierd    = $(URING_LIBS) $(NUMA_LIBS) $(INIH_LIBS) $(JANSSON_LIBS) $(ZLIB_LIBS) \
+                $(SYSTEMD_LIBS) $(LIBS_libtier)
+FLAGS += $(URING_CFLAGS) $(NUMA_CFLAGS) $(CRYPTO_CFLAGS) $(ISAL_CFLAGS) $(INIH_CFLAGS) \
+         $(JANSSON_CFLAGS) $(ZLIB_CFLAGS) $(SYSTEMD_CFLAGS) $(CMOCKA_CFLAGS)
+FLAGS += -DTIER_VERSION='"$(VERSION)"' -DTIER_HAVE_SYSTEMD=$(if $(HAVE_SYSTEMD),1,0)
+
+# --- what is built from what (all paths relative to the top)
+SRC_base      := $(wildcard libtier/base/*.c libtier/abi/*.c)
+SRC_libtier   := $(wildcard libtier/src/*.c)
+SRC_core      := $(wildcard tierd/core/*.c tierd/policy/*.c)
+SRC_daemon    := $(wildcard tierd/backend/*.c tierd/front/*.c tierd/obs/*.c tierd/*.c)
+SRC_daemon    := $(filter-out tierd/main.c,$(SRC_daemon))
+SRC_tierd     := $(wildcard tierd/main.c)
+SRC_tierctl   := $(wildcard tierd/ctl/*.c)
+SRC_tierbench := $(wildcard bench/*.c bench/micro/*.c bench/trace/*.c bench/report/*.c)
+SRC_testlib   := $(wildcard tests/lib/*.c tests/sim/*.c)
+SRC_tests     := $(wildcard tests/unit/test_*.c tests/integration/test_*.c)
+SH_tests      := $(wildcard tests/integration/*.sh)
+MAP_libtier   := $(wildcard libtier/libtier.map)
+
+include .ci/variant.mk
+$(foreach v,$(VARIANTS),$(eval $(call variant,$v)))
+
+all: all-$(VARIANT)
+	@:
+tests: tests-$(VARIANT)
+	@:
+
+# --- tests
+RUN := tests/run
+CHECK = $(if $(TESTS),$(foreach t,$(TESTS),$(filter %/$t %/$t.sh,$1)),$1)
+
+.PHONY: test-run
+test-run: all-plain tests-plain $(if $(HAVE_ASAN),all-asan tests-asan) \
+          $(if $(HAVE_CLANG),all-clang tests-clang) $(if $(HAVE_TSAN),$(tsan_tests_tsan))
+	@$(RUN) $(if $(HAVE_ASAN),$(tests_asan) $(SH_tests:%=$(O)/asan:%),\
+	                          $(tests_plain) $(SH_tests:%=$(O)/plain:%)) \
+		$(if $(HAVE_TSAN),$(tsan_tests_tsan)) $(EXTRA_TESTS) \
+		tests/tidy/selftest tests/tidy/tidy
+
+check: all-$(VARIANT) tests-$(VARIANT)
+	@$(RUN) $(call CHECK,$(tests_$(VARIANT)) $(SH_tests:%=$(O)/$(VARIANT):%))
+
+tidy:
+	@tests/tidy/selftest && tests/tidy/tidy
+
+# --- benchmarks
+bench: all-plain
+	@$(O)/plain/tierbench $(if $(JSON),--json '$(JSON)') $(ONLY)
+
+# --- installation
+include .ci/install.mk
+
+# --- folders with targets of their own
+include $(wildcard cuda/module.mk kernel-mod/module.mk fpga-sim/module.mk bench/module.mk \
+                   tests/*/module.mk)

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Proof that the shared formats are what their headers say: sizes and the offsets that matter.
+ * Nothing here makes code; a failing line stops the build.
+ */
+#include <stddef.h>
+
+#include "libtier/abi/disk.h"
+#include "libtier/abi/ring.h"
+#include "libtier/abi/wire.h"
+
+#define SIZE(type, bytes) _Static_assert(sizeof(struct type) == (bytes), #type " has a size")
+#define AT(type, field, offset)                                                                    \
+	_Static_assert(offsetof(struct type, field) == (offset), #type "." #field " has a place")
+
+SIZE(abi_layout, 64);
+SIZE(abi_part, 192);
+AT(abi_part, layout, 64);
+SIZE(abi_geometry, 3136);
+AT(abi_geometry, part, 64);
+
+SIZE(abi_index_header, 4096);
+AT(abi_index_header, boot_token, 16);
+AT(abi_index_header, fingerprint, 112);
+AT(abi_index_header, bucket_count, 4032);
+AT(abi_index_header, closed, 4048);
+SIZE(abi_bucket, 64);
+AT(abi_bucket, slot, 8);
+AT(abi_bucket, tag, 44);
+SIZE(abi_block, 64);
+AT(abi_block, state, 32);
+SIZE(abi_page, 32);
+AT(abi_page, nvme, 16);
+
+SIZE(abi_reader, 24640);
+AT(abi_reader, slot, 64);
+SIZE(abi_region_header, 256);
+AT(abi_region_header, sq_tail, 128);
+AT(abi_region_header, sq_head, 192);
+SIZE(abi_sqe, 64);
+SIZE(abi_cqe, 32);
+SIZE(abi_block_ref, 8);
+SIZE(abi_page_ref, 16);
+SIZE(abi_put_args, 128);
+
+SIZE(disk_super, 4096);
+SIZE(disk_context, 4096);
+AT(disk_context, geometry, 960);
+SIZE(disk_catalog, 4096);
+SIZE(disk_segment, 4096);
+SIZE(disk_record, 256);
+AT(disk_record, parent, 88);
+SIZE(disk_block, 48);
+
+SIZE(wire_header, 16);
+SIZE(wire_hello, 136);
+SIZE(wire_welcome, 112);
+SIZE(wire_ctx, 3384);
+SIZE(wire_ctx_info, 160);
+SIZE(wire_done, 64);
+SIZE(wire_admin, 48);
+SIZE(wire_text, 24);
+SIZE(wire_error, 256);

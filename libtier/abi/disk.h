@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The store: what lies in the NVMe tier's file.
+ *
+ *   offset                       what
+ *   0                            struct disk_super, one 4096-byte sector; a copy at 4096
+ *   catalog_offset               two catalog slots of catalog_bytes each
+ *   segment_offset + i * segment_bytes   segment i:
+ *     +0                         struct disk_segment, one sector
+ *     +4096 .. summary_bytes     records, one after another, each padded to 4096
+ *     +summary_bytes .. end      data
+ *
+ * Life of a segment
+ *   1. free: whatever it holds is stale.
+ *   2. opened: header with a new, never used sequence number; all older records are void (D2).
+ *   3. appended: a run's data (any order), then its record; for *durable* answers then a flush.
+ *   4. sealed when the next run does not fit; closed for ever when its last live block is gone or
+ *      its log drops it; then free.
+ *
+ * Recovery: read the super block, the catalog slot with the highest valid sequence, each segment's
+ * header and every record behind it that verifies (records are written in any order: one that does
+ * not verify is a hole, not the end); apply all records by lsn.
+ *
+ * Invariants
+ *   D1  A record is written only after all its data writes completed. A durable completion is sent
+ *       only after a flush that began after the record's write completed.
+ *   D2  A record is valid only if store_id and segment_seq equal those of its segment's header.
+ *   D3  lsn grows with every record of the store and is never used twice.
+ *   D4  The CRC of a sector structure or record covers all of its bytes, the crc field as zero.
+ *   D5  A page's CRC32C starts from seed = crc32c(crc32c(0, key), salt as 8 bytes LE, page number
+ *       as 4 bytes LE) and runs over page_stride bytes: a page of another key, tenant or place
+ *       does not verify.
+ *   D6  The catalog's two slots are written in turn; slot (sequence & 1) holds that sequence.
+ *   D7  The data of a run is layer-major: for each part carried, for each layer, for each block,
+ *       for each group of it, page_stride bytes; without gaps.
+ *   D8  A tombstone is kept (carried by the cleaner) while another segment, free or not, may still
+ *       show a record with a lower lsn.
+ */
+#ifndef TIER_ABI_DISK_H
+#define TIER_ABI_DISK_H
+
+#include "libtier/abi/geometry.h"
+
+#define DISK_SUPER_MAGIC 0x31524f5453524954ull  /* "TIRSTOR1" */
+#define DISK_CATALOG_MAGIC 0x3154414353524954ull /* "TIRSCAT1" */
+#define DISK_SEGMENT_MAGIC 0x3147455353524954ull /* "TIRSSEG1" */
+#define DISK_RECORD_MAGIC 0x3143455253524954ull  /* "TIRSREC1" */
+#define DISK_VERSION 1u
+#define DISK_SECTOR 4096u
+#define DISK_RUN_BLOCKS_MAX 32u
+
+struct disk_super {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t crc; /* D4 */
+	uint64_t features;
+	uint64_t store_id; /* random at format */
+	uint64_t catalog_offset;
+	uint64_t catalog_bytes; /* of one slot */
+	uint64_t segment_offset;
+	uint64_t segment_bytes;
+	uint64_t segment_count;
+	uint64_t summary_bytes;
+	uint8_t reserved[4096 - 80];
+}; /* 4096 bytes */
+
+struct disk_context {
+	uint64_t uid; /* never used twice in a store */
+	char name[ABI_NAME_BYTES];
+	uint32_t owner_uid;
+	uint32_t owner_gid;
+	uint32_t mode; /* 0600, 0660 ...: r = open, w = put */
+	uint32_t kind; /* 1 = kv, 2 = object [later] */
+	uint64_t epoch;
+	uint64_t blocks_max;
+	uint64_t quota[ABI_TIER_COUNT]; /* bytes */
+	uint8_t fingerprint[32];
+	char policy[16];
+	uint8_t reserved0[960 - 184];
+	struct abi_geometry geometry;
+}; /* 4096 bytes */
+
+struct disk_catalog {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t crc; /* over header and contexts, D4 */
+	uint64_t store_id;
+	uint64_t sequence;
+	uint64_t next_uid;
+	uint32_t count;
+	uint32_t reserved0;
+	uint8_t reserved[4096 - 48];
+	/* struct disk_context context[count] */
+}; /* 4096 bytes */
+
+#define DISK_LOG_CACHE 0u
+#define DISK_LOG_DURABLE 1u
+struct disk_segment {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t crc;
+	uint64_t store_id;
+	uint64_t sequence; /* D2 */
+	uint32_t log;      /* DISK_LOG_* */
+	uint32_t reserved0;
+	uint8_t reserved[4096 - 40];
+}; /* 4096 bytes */
+
+#define DISK_RECORD_RUN 1u
+#define DISK_RECORD_TOMBSTONE 2u
+struct disk_record {
+	uint64_t magic;
+	uint32_t type;
+	uint32_t crc; /* D4, over `bytes` bytes */
+	uint64_t store_id;
+	uint64_t segment_seq;
+	uint64_t lsn;
+	uint64_t context_uid;
+	uint64_t epoch;
+	uint32_t bytes; /* of the record with its padding */
+	uint32_t block_count;
+	uint64_t parts;       /* bit p: carried, in every block of the run */
+	uint64_t data_offset; /* from the start of the segment */
+	uint64_t data_bytes;
+	uint8_t parent[ABI_KEY_BYTES]; /* key before the first block; zero = root */
+	uint32_t depth;                /* blocks before the first */
+	uint32_t pages_per_block;      /* carried: crc entries a block */
+	uint8_t reserved[256 - 128];
+	/* struct disk_block block[block_count]; uint32_t crc[block_count * pages_per_block] */
+}; /* 256 bytes */
+
+struct disk_block {
+	uint8_t key[ABI_KEY_BYTES];
+	uint64_t salt;
+	uint32_t origin_bytes; /* [later] the engine's own key, bounded, behind the crc table */
+	uint32_t reserved;
+}; /* 48 bytes */
+
+#endif

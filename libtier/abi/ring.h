@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The client region: one memfd a client, made and sealed by the daemon, mapped writable by both.
+ *
+ *   offset          what
+ *   0               struct abi_region_header
+ *   sq_offset       submission entries, 64 bytes each, sq_entries of them
+ *   cq_offset       completion entries, 32 bytes each, cq_entries of them
+ *   reader_offset   struct abi_reader, readers_max of them
+ *
+ * The staging arena is a second memfd: the client allocates in it as it likes; the daemon copies
+ * what an entry names once, then checks the copy (I3).
+ *
+ * Life of a request
+ *   1. The client writes its arguments into the arena, an entry at sq_tail, and raises sq_tail
+ *      (release).
+ *   2. It reads sq_wake after a full fence; non-zero = the daemon sleeps: write the eventfd.
+ *   3. The daemon reads the entry once, raises sq_head, acts, and in the end writes a completion
+ *      at cq_tail and raises cq_tail (release); if cq_wait is set it writes the client's eventfd.
+ *   4. The client reads the completion and raises cq_head.
+ *
+ * R1  Arguments in the arena must stay as they are until the request's completion.
+ * R2  The daemon takes an entry only while (requests in flight + unread completions) < cq_entries:
+ *     completions are never lost; a client that does not read them gets -EAGAIN from its full SQ.
+ * R3  Either side clamps what the other wrote: tail - head > entries is a protocol error that ends
+ *     the session.
+ */
+#ifndef TIER_ABI_RING_H
+#define TIER_ABI_RING_H
+
+#include "libtier/abi/hazard.h"
+
+#define ABI_REGION_MAGIC 0x314e475252454954ull /* "TIERRGN1" */
+
+struct abi_region_header {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t features;
+	uint64_t boot_token;
+	uint64_t total_bytes;
+	uint32_t sq_entries; /* powers of two */
+	uint32_t cq_entries;
+	uint32_t readers_max;
+	uint32_t reserved0;
+	uint64_t sq_offset;
+	uint64_t cq_offset;
+	uint64_t reader_offset;
+	uint64_t staging_bytes;
+	uint8_t reserved1[128 - 80];
+	/* line: written by the client */
+	uint32_t sq_tail;
+	uint32_t cq_head;
+	uint32_t cq_wait; /* 1: the client sleeps, or is about to, on its completion eventfd */
+	uint32_t reserved2[13];
+	/* line: written by the daemon */
+	uint32_t sq_head;
+	uint32_t cq_tail;
+	uint32_t sq_wake; /* 1: the daemon sleeps, or is about to, on the doorbell eventfd */
+	uint32_t closed;  /* 1: the daemon ended the session */
+	uint64_t session_error; /* positive errno, when closed */
+	uint64_t reserved3[5];
+}; /* 256 bytes */
+
+/* abi_sqe.op */
+#define ABI_OP_NOP 0u
+#define ABI_OP_PUT_RESERVE 1u /* arg: abi_put_args + keys. value = put handle */
+#define ABI_OP_PUT_COMMIT 2u  /* handle = put; data_offset: the bytes */
+#define ABI_OP_PUT_ABORT 3u   /* handle = put */
+#define ABI_OP_FETCH 4u       /* blocks of arg (refs or keys) x parts x layers -> tier */
+#define ABI_OP_FETCH_PAGES 5u /* arg: abi_page_ref[count] -> tier */
+#define ABI_OP_PIN 6u         /* blocks of arg; tier; deadline. value = pin handle */
+#define ABI_OP_UNPIN 7u       /* handle = pin */
+#define ABI_OP_DELETE 8u      /* blocks of arg */
+#define ABI_OP_CANCEL 9u      /* handle = user_data of an earlier request of this client */
+#define ABI_OP_DRAIN 10u      /* completes when every earlier request of this client has */
+#define ABI_OP_PREFETCH 11u   /* [later] -ENOSYS */
+#define ABI_OP_MIGRATE 12u    /* [later] -ENOSYS */
+#define ABI_OP_STREAM 13u     /* [later] -ENOSYS */
+#define ABI_OP_SESSION 14u    /* [later] -ENOSYS */
+#define ABI_OP_PLAN 15u       /* [later] -ENOSYS */
+#define ABI_OP_OBJECT 16u     /* [later] -ENOSYS */
+#define ABI_OP_MEM 17u        /* [later] -ENOSYS */
+#define ABI_OP_COUNT 18u
+
+#define ABI_ARG_BYTES_MAX 65536u /* of one request: 2,044 keys of a put, 4,096 pages of a fetch */
+
+/* abi_sqe.flags */
+#define ABI_SQE_KEYS 1u    /* arg holds 32-byte keys, not abi_block_ref */
+#define ABI_SQE_DURABLE 2u /* put: complete when durable; delete: likewise */
+
+struct abi_sqe {
+	uint8_t op;
+	uint8_t klass; /* ABI_CLASS_* */
+	uint16_t flags;
+	uint32_t context_id;
+	uint64_t user_data;
+	uint64_t deadline_ns; /* CLOCK_MONOTONIC; 0 = the daemon's default */
+	uint64_t arg_offset;  /* in the staging arena */
+	uint32_t arg_bytes;
+	uint32_t count; /* blocks or pages in arg */
+	uint16_t part_first;
+	uint16_t part_count; /* 0 = all */
+	uint16_t layer_first;
+	uint16_t layer_count; /* 0 = all */
+	uint64_t handle;
+	uint8_t tier; /* target */
+	uint8_t mode; /* [later] residency mode */
+	uint16_t order; /* [later] */
+	uint32_t reserved;
+}; /* 64 bytes */
+
+struct abi_block_ref {
+	uint32_t slot;
+	uint32_t generation;
+}; /* 8 bytes */
+
+struct abi_page_ref {
+	uint32_t slot;
+	uint32_t generation;
+	uint32_t page; /* page number within the block */
+	uint32_t reserved;
+}; /* 16 bytes */
+
+struct abi_put_args {
+	uint8_t parent[ABI_KEY_BYTES]; /* key of the block before the first; zero = root */
+	uint64_t salt;                 /* tenant, for accounting; 0 = public */
+	uint64_t parts;                /* bit p: the put carries part p; 0 = all */
+	uint32_t count;                /* keys that follow, in prefix order */
+	uint32_t depth;                /* blocks before the first */
+	uint32_t shard;                /* this is shard `shard` of `shards` */
+	uint32_t shards;
+	uint8_t reserved[64];
+}; /* 128 bytes, then count keys of 32 bytes */
+
+/*
+ * The bytes of a put, at data_offset (arg_offset of the COMMIT): for each block, for each part
+ * carried, for each layer, for each group of the shard: page_stride bytes.
+ */
+
+/* abi_cqe.status */
+#define ABI_STATUS_READY 0u
+#define ABI_STATUS_LATE 1u
+#define ABI_STATUS_MISS 2u
+#define ABI_STATUS_DROPPED 3u
+
+struct abi_cqe {
+	uint64_t user_data;
+	int32_t res;     /* 0 or negative errno */
+	uint32_t status; /* ABI_STATUS_* */
+	uint64_t value;  /* handle, or count of usable blocks (pages) from the first */
+	uint64_t aux;    /* put: bit i = block i was already there (count <= 64); pin: bytes */
+}; /* 32 bytes */
+
+#endif

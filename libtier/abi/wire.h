@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages on the daemon's socket (SOCK_SEQPACKET, one message a packet). The socket carries what
+ * is rare: the handshake, contexts with their descriptors, operator's questions. All else goes
+ * through the rings.
+ *
+ *   client                          daemon
+ *   HELLO                 ->
+ *                         <-        WELCOME + 4 fds: region, staging, doorbell, completion eventfd
+ *   CTX_CREATE | CTX_OPEN ->
+ *                         <-        CTX_INFO + 1 + ABI_MEM_TIERS fds: index, hbm, cxl (read-only)
+ *   CTX_REMOVE | CTX_EPOCH ->
+ *                         <-        DONE (epoch: when durable)
+ *   ADMIN (verb + JSON)   ->
+ *                         <-        TEXT, TEXT ... (more = 1 but the last): one JSON document
+ *   anything              <-        ERROR instead of the answer
+ *
+ * W1  Requests are answered in order, each by its seq; a client has at most one open at a time.
+ * W2  A message whose length, version or reserved bytes are wrong gets ERROR -EPROTO, and the
+ *     connection ends.
+ * W3  Descriptors to memory that a client only reads are re-opened O_RDONLY; those it writes are
+ *     sealed against shrinking and growing.
+ */
+#ifndef TIER_ABI_WIRE_H
+#define TIER_ABI_WIRE_H
+
+#include "libtier/abi/geometry.h"
+
+#define WIRE_MAGIC 0x52454954u /* "TIER" */
+#define WIRE_MESSAGE_MAX 65536u
+
+#define WIRE_HELLO 1u
+#define WIRE_WELCOME 2u
+#define WIRE_CTX_CREATE 3u
+#define WIRE_CTX_OPEN 4u
+#define WIRE_CTX_INFO 5u
+#define WIRE_CTX_REMOVE 6u
+#define WIRE_CTX_EPOCH 7u
+#define WIRE_DONE 8u
+#define WIRE_ADMIN 9u
+#define WIRE_TEXT 10u
+#define WIRE_ERROR 11u
+
+struct wire_header {
+	uint32_t magic;
+	uint16_t version; /* ABI_VERSION */
+	uint16_t type;
+	uint32_t length; /* of the whole message */
+	uint32_t seq;
+}; /* 16 bytes */
+
+struct wire_hello {
+	struct wire_header header;
+	uint64_t features;
+	uint64_t staging_bytes; /* wanted; 0 = default. The daemon grants at most its limit */
+	uint32_t sq_entries;    /* wanted; 0 = default */
+	uint32_t readers;       /* wanted; 0 = default */
+	char name[32];          /* for the operator's eyes */
+	uint8_t reserved[64];
+}; /* 136 bytes */
+
+#define WIRE_ISOLATED 1u /* client and daemon have different uids */
+struct wire_welcome {
+	struct wire_header header;
+	uint64_t features;
+	uint64_t boot_token;
+	uint64_t staging_bytes;
+	uint32_t client_id;
+	uint32_t flags; /* WIRE_ISOLATED */
+	uint8_t reserved[64];
+}; /* 112 bytes */
+
+#define WIRE_CTX_EXCLUSIVE 1u /* create: -EEXIST if it is there; else open it if it agrees */
+struct wire_ctx {
+	struct wire_header header;
+	char name[ABI_NAME_BYTES];
+	uint32_t flags;
+	uint32_t mode; /* 0 = 0600 */
+	uint64_t blocks_max; /* 0 = from the quotas */
+	uint64_t quota[ABI_TIER_COUNT]; /* 0 = default; ~0 = none: the tier is not used */
+	uint8_t fingerprint[32]; /* open: all zero = do not check */
+	char policy[16];
+	uint64_t epoch; /* CTX_EPOCH: the new epoch, 0 = the next one */
+	uint8_t reserved[64];
+	struct abi_geometry geometry; /* create only */
+}; /* 3384 bytes */
+
+struct wire_ctx_info {
+	struct wire_header header;
+	uint32_t context_id;
+	uint32_t writable; /* may the client put? */
+	uint64_t uid;
+	uint64_t epoch;
+	uint64_t index_bytes;
+	uint64_t mem_bytes[ABI_MEM_TIERS];
+	uint64_t quota[ABI_TIER_COUNT];
+	uint8_t reserved[64];
+}; /* 160 bytes */
+
+struct wire_done {
+	struct wire_header header;
+	uint64_t value; /* CTX_EPOCH: the epoch */
+	uint8_t reserved[40];
+}; /* 64 bytes */
+
+struct wire_admin {
+	struct wire_header header;
+	char verb[32];
+	/* JSON text up to length; may be empty */
+}; /* 48 bytes */
+
+struct wire_text {
+	struct wire_header header;
+	uint32_t more; /* 1: further TEXT messages follow */
+	uint32_t reserved;
+	/* text up to length, no NUL */
+}; /* 24 bytes */
+
+struct wire_error {
+	struct wire_header header;
+	int32_t error; /* negative errno */
+	uint32_t reserved;
+	char text[232]; /* what failed, on which object, what to do; NUL-terminated */
+}; /* 256 bytes */
+
+#endif

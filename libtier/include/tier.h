@@ -1,0 +1,528 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * libtier: a host's GPU memory, CXL memory and NVMe as one store for shared KV context.
+ *
+ * This header is the manual, in reading order: errors, connect, geometry, context, keys, match,
+ * lease, put, ask (fetch, pin, delete), completions, operator's door.
+ *
+ *   Conventions
+ *   - Functions return 0 (or a count) or a negative errno. tier_error_text() tells the story.
+ *   - All sizes are bytes, all times nanoseconds; deadlines are absolute CLOCK_MONOTONIC, 0 means
+ *     the daemon's default. Option structs carry their size first: set it with sizeof; all other
+ *     members may be zero. They grow only at the end.
+ *   - Handles are made by the library and live until their close function; pointers to keys,
+ *     blocks and options are only read during the call, unless said otherwise.
+ *   - "any thread" = may be called from any thread at any time, also with the same handle.
+ *   - After fork() a child must not use handles it inherited: calls return -EOWNERDEAD.
+ *
+ *   When the daemon goes away (restart, upgrade, crash) nothing in the engine fails: look-ups and
+ *   leases go on over the last state or answer "miss", requests complete with -ENOTCONN, and the
+ *   next request or tier_check() re-attaches; handles stay valid. Blocks found before (tier_block)
+ *   are then stale and answer -ESTALE: match again.
+ */
+#ifndef TIER_H
+#define TIER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tier tier;                   /* one connection to the host's daemon */
+typedef struct tier_context tier_context;   /* an open context */
+typedef struct tier_reader tier_reader;     /* one thread's right to hold leases */
+typedef struct tier_geometry tier_geometry; /* what a block is made of */
+typedef struct tier_put tier_put;           /* a put under way */
+
+/* Tiers, fastest first. */
+#define TIER_HBM 0u
+#define TIER_CXL 1u
+#define TIER_NVME 2u
+#define TIER_REMOTE 3u /* [later] */
+#define TIER_COUNT 4u
+
+/* ---- errors ------------------------------------------------------------------------------ */
+
+/*
+ * The last failure of a tier function in this thread: what failed, on which object, what can be
+ * done. Never NULL; valid until this thread's next call into the library. Any thread.
+ */
+const char *tier_error_text(void);
+
+/* A fixed English text for an errno of this library, negative or positive. Any thread. */
+const char *tier_strerror(int error);
+
+/* The library's version, "major.minor.patch". Any thread. */
+const char *tier_version(void);
+
+/* ---- connect ----------------------------------------------------------------------------- */
+
+struct tier_connect_options {
+	size_t size;
+	const char *socket;     /* NULL = $TIER_SOCKET, else $XDG_RUNTIME_DIR/tier.sock, else
+				 * /run/tier/tier.sock */
+	const char *name;       /* for the operator's eyes; NULL = the program's name */
+	uint64_t staging_bytes; /* arena for puts and arguments; 0 = 64 MiB */
+	uint32_t requests;      /* submission entries, a power of two; 0 = 1024 */
+	uint32_t readers;       /* most tier_reader handles at a time, <= 64; 0 = 16 */
+};
+
+/*
+ * Connect to the daemon. Registers the process for membarrier: call it before starting threads
+ * (6-26 ms beside another thread, else microseconds). options may be NULL.
+ * Errors: -ENOENT/-ECONNREFUSED no daemon there (start tierd), -EACCES socket not ours,
+ * -EPROTO versions differ, -EPERM our uid is the overflow uid, -EUSERS too many clients.
+ */
+int tier_connect(tier **out, const struct tier_connect_options *options);
+
+/*
+ * Close the connection, with all contexts, readers and puts still open through it. Requests under
+ * way are abandoned. NULL is fine. No other thread may be inside a call with this handle.
+ */
+void tier_close(tier *t);
+
+/*
+ * Look whether the daemon is still the one we know, and re-attach if it is not. Cheap (one system
+ * call); engines that only read call it once a step or a second. Returns 0: nothing changed,
+ * 1: re-attached (blocks found before are stale), or -ENOTCONN: no daemon for now, reads degrade
+ * to misses. Any thread.
+ */
+int tier_check(tier *t);
+
+/* ---- geometry ---------------------------------------------------------------------------- */
+
+/* What a part is (its page count per block is layers * groups). */
+#define TIER_KIND_DENSE 1u
+#define TIER_KIND_SPARSE 2u
+#define TIER_KIND_FOLLOWS 3u /* kind_arg: the layer whose selection it follows */
+#define TIER_KIND_WINDOW 4u  /* kind_arg: tokens */
+#define TIER_KIND_STATE 5u
+#define TIER_KIND_INDEX 6u /* the sidecar: a block without it is absent */
+
+#define TIER_HIT_EVERY 1u
+#define TIER_HIT_LAST 2u /* hit_arg: blocks */
+
+#define TIER_SHARD_GROUPS 1u
+#define TIER_SHARD_REPLICATED 2u
+
+/*
+ * How an engine lays out the bytes of a page; all zero = opaque. Two engines share pages only when
+ * it is equal, which is why it enters the fingerprint.
+ */
+struct tier_layout {
+	uint32_t element_bits;
+	char order[8];      /* of L B H N C K (layer block head token channel K/V) */
+	uint64_t stride[6]; /* bytes, for each letter */
+};
+
+struct tier_part {
+	const char *name; /* [a-z0-9._-]{1,23}; in answers valid as long as the geometry */
+	uint32_t kind;
+	uint32_t kind_arg;
+	uint32_t hit_rule; /* 0 = TIER_HIT_EVERY */
+	uint32_t hit_arg;
+	uint32_t shard_rule; /* 0 = TIER_SHARD_GROUPS */
+	uint32_t preferred_tier;
+	uint32_t layers;
+	uint32_t groups;
+	uint32_t page_bytes;  /* bytes of one page: one layer, one group, block_tokens tokens */
+	uint32_t page_stride; /* answers only: page_bytes padded */
+	uint32_t page_base;   /* answers only: page number of (layer 0, group 0) */
+	uint32_t layer_first; /* the model's number of this part's layer 0 */
+	struct tier_layout layout;
+};
+
+struct tier_geometry_options {
+	size_t size;
+	uint32_t block_tokens; /* 0 = 128 */
+	uint32_t page_align;   /* 0 = 4096; 512, 1024, 2048 for memory-only contexts */
+	uint32_t part_count;   /* 1..16 */
+	const struct tier_part *part;
+};
+
+/*
+ * Make a geometry of parts. Errors: -EINVAL a member is out of range (the text says which),
+ * -E2BIG more than 65,536 pages a block, -ENOMEM. Free with tier_geometry_free. Any thread.
+ */
+int tier_geometry_new(tier_geometry **out, const struct tier_geometry_options *options);
+
+/*
+ * A well-known geometry: "llama-3-70b", "llama-3.1-8b", "qwen3-30b-a3b", "msa-109b", "msa-428b",
+ * "tiny" (for tests: 2 layers, 2 groups, 4 KiB pages, a 4 KiB sidecar a layer).
+ * Errors: -ENOENT no such preset. Any thread.
+ */
+int tier_geometry_preset(tier_geometry **out, const char *name);
+
+/* The i-th preset's name, NULL after the last. Any thread. */
+const char *tier_geometry_preset_name(uint32_t i);
+
+/* NULL is fine. Contexts keep their own copy. */
+void tier_geometry_free(tier_geometry *g);
+
+/* Its numbers. Any thread. */
+uint32_t tier_geometry_block_tokens(const tier_geometry *g);
+uint32_t tier_geometry_pages(const tier_geometry *g);       /* pages a block */
+uint64_t tier_geometry_block_bytes(const tier_geometry *g); /* padded bytes a block */
+uint32_t tier_geometry_part_count(const tier_geometry *g);
+
+/* Describe part i. Errors: -ENOENT. Any thread. */
+int tier_geometry_part(const tier_geometry *g, uint32_t i, struct tier_part *out);
+
+/* The page number of (part, layer, group), or -EINVAL when out of range. Any thread. */
+int64_t tier_geometry_page(const tier_geometry *g, uint32_t part, uint32_t layer, uint32_t group);
+
+/* ---- context ----------------------------------------------------------------------------- */
+
+/* What makes two engines' KV interchangeable; strings may be NULL. */
+struct tier_fingerprint {
+	size_t size;
+	const char *model;    /* name and weights revision */
+	const char *adapter;  /* LoRA and the like */
+	const char *elements; /* "bf16", "fp8-e4m3" ... */
+	const char *layout;   /* the engine's name for its layout */
+	const char *hash;     /* how keys are made */
+	uint32_t block_tokens;
+	uint32_t reserved;
+	const void *probe; /* any bytes that must agree: a digest of known tokens' keys, say */
+	size_t probe_bytes;
+};
+
+/* SHA-256 over the members, unambiguously framed. Errors: -EINVAL. Any thread. */
+int tier_fingerprint_digest(uint8_t out[32], const struct tier_fingerprint *f);
+
+#define TIER_QUOTA_NONE UINT64_MAX /* the context does not use the tier */
+
+#define TIER_CREATE_EXCLUSIVE 1u /* -EEXIST if the context is there */
+
+struct tier_context_options {
+	size_t size;
+	uint32_t flags;
+	uint32_t mode;              /* 0 = 0600; group and others: r may open, w may put */
+	uint64_t quota[TIER_COUNT]; /* 0 = the whole tier; TIER_QUOTA_NONE */
+	uint64_t blocks_max;        /* 0 = from the quotas */
+	const char *policy;         /* eviction; NULL = "lru" */
+	uint8_t fingerprint[32];
+};
+
+/*
+ * Create a context, or open it when one of that name has the same geometry and fingerprint.
+ * name: [A-Za-z0-9._-]{1,63}. options may be NULL.
+ * Errors: -EEXIST (exclusive), -ESTALE geometry or fingerprint differ (the text says how),
+ * -EACCES, -EINVAL, -ENOSPC quotas do not fit a block, -ENOTCONN. Blocks. Any thread.
+ */
+int tier_context_create(tier *t, const char *name, const tier_geometry *g,
+			const struct tier_context_options *options, tier_context **out);
+
+/*
+ * Open an existing context. fingerprint may be NULL: do not check.
+ * Errors: -ENOENT also when our credentials do not open it (I4), -ESTALE, -ENOTCONN. Blocks.
+ */
+int tier_context_open(tier *t, const char *name, const uint8_t fingerprint[32],
+		      tier_context **out);
+
+/* Close it: its leases must have been released. NULL is fine. */
+void tier_context_close(tier_context *c);
+
+/* Remove a context with all its blocks, in every tier. Owner only. Blocks. Any thread. */
+int tier_context_remove(tier *t, const char *name);
+
+/*
+ * Raise the epoch: every block stored so far is invalid at once (new weights, say). Returns when
+ * that is durable. epoch: in = the new value or 0 for the next one, out = the value; may be NULL.
+ * Errors: -EINVAL not larger than the present one, -ENOENT, -EACCES, -ENOTCONN. Blocks.
+ */
+int tier_context_raise_epoch(tier *t, const char *name, uint64_t *epoch);
+
+/* The context's geometry; lives as long as the context. Any thread. */
+const tier_geometry *tier_context_geometry(const tier_context *c);
+
+/* The present epoch, from shared memory. Any thread, no system call. */
+uint64_t tier_context_epoch(const tier_context *c);
+
+/* ---- keys -------------------------------------------------------------------------------- */
+
+typedef struct tier_key {
+	uint8_t bytes[32];
+} tier_key;
+
+/*
+ * Keys of a token sequence's whole blocks: key i = SHA-256(key i-1 | salt | tokens of block i).
+ * parent may be NULL (the sequence's start). Writes token_count / block_tokens keys to out.
+ * Errors: -EINVAL. Any thread.
+ */
+int tier_key_chain(tier_key *out, const tier_key *parent, const void *salt, size_t salt_bytes,
+		   const uint32_t *tokens, size_t token_count, uint32_t block_tokens);
+
+/* Key for an engine's own block name (without its layer-group index). Any thread. */
+int tier_key_opaque(tier_key *out, const void *name, size_t name_bytes, const void *salt,
+		    size_t salt_bytes);
+
+/* ---- match ------------------------------------------------------------------------------- */
+
+/*
+ * A block that was found. A copy of it may go to another process with the same context open. It
+ * protects nothing: the block can leave at any time, and then says -ESTALE.
+ */
+typedef struct tier_block {
+	uint32_t slot;
+	uint32_t generation;
+} tier_block;
+
+#define TIER_MISS 0u
+#define TIER_PENDING 1u
+#define TIER_HIT 2u
+
+struct tier_found {
+	tier_block block; /* when state is TIER_HIT or TIER_PENDING */
+	uint8_t state;    /* TIER_MISS ... */
+	uint8_t tier;     /* TIER_HIT: the slowest tier that some page must come from; a hint */
+	uint16_t reserved;
+};
+
+/*
+ * Look up keys in prefix order. Returns how many blocks from the first are usable: all hits, and
+ * each part present by its hit rule. found (count entries) may be NULL. Moves nothing, protects
+ * nothing, makes no system call, never waits. Errors: -EINVAL, -EOWNERDEAD. Any thread.
+ */
+int64_t tier_match(tier_context *c, const tier_key *keys, uint32_t count,
+		   struct tier_found *found);
+
+/* ---- lease: the hot read ----------------------------------------------------------------- */
+
+/*
+ * A reader holds up to 1,024 leases. It belongs to one thread at a time: no call with it may run
+ * beside another. Errors: -EAGAIN all readers of the connection are in use, -ENOMEM.
+ */
+int tier_reader_open(tier *t, tier_reader **out);
+
+/* Releases what it still holds. NULL is fine. */
+void tier_reader_close(tier_reader *r);
+
+struct tier_lease {
+	const void *data; /* the page where it lies; NULL when error is set */
+	uint32_t bytes;   /* page_bytes of its part */
+	uint16_t tier;    /* TIER_HBM or TIER_CXL */
+	uint16_t slot;    /* the library's */
+	int32_t error;    /* lists: 0 or why this page was not leased */
+	uint32_t reserved;
+};
+
+struct tier_page {
+	tier_block block;
+	uint32_t page; /* tier_geometry_page() */
+};
+
+#define TIER_LEASE_CXL 1u /* the CXL copy, even when HBM has one (CPU readers) */
+
+/*
+ * Lease one page: from now until tier_release the bytes at lease->data do not change, move or
+ * vanish. No system call, never waits, never touches the daemon.
+ * Errors: -ENODATA not in memory now (tier_fetch it), -ESTALE the block has gone (match again),
+ * -EAGAIN all 1,024 slots of the reader are held, -EINVAL, -EOWNERDEAD.
+ * The reader's thread only.
+ */
+int tier_lease_page(tier_reader *r, tier_context *c, tier_block block, uint32_t page,
+		    uint32_t flags, struct tier_lease *lease);
+
+/*
+ * Look up and lease in one: as tier_lease_page with a key. -ENOENT: no such block.
+ */
+int tier_lease_key(tier_reader *r, tier_context *c, const tier_key *key, uint32_t page,
+		   uint32_t flags, struct tier_lease *lease);
+
+/*
+ * Lease many pages, their memory misses overlapped. Returns how many were leased; each entry's
+ * error says which were not. Errors as a whole: -EAGAIN not enough slots left for count (nothing
+ * is leased), -EINVAL, -EOWNERDEAD. The reader's thread only.
+ */
+int tier_lease_pages(tier_reader *r, tier_context *c, const struct tier_page *pages,
+		     uint32_t count, uint32_t flags, struct tier_lease *leases);
+
+/* The same for a list of blocks at one (part, layer, group): what one selection is. */
+int tier_lease_blocks(tier_reader *r, tier_context *c, uint32_t part, uint32_t layer,
+		      uint32_t group, const tier_block *blocks, uint32_t count, uint32_t flags,
+		      struct tier_lease *leases);
+
+/* Give a lease back. Entries with data == NULL are skipped. Same thread. */
+void tier_release(tier_reader *r, struct tier_lease *lease);
+void tier_release_many(tier_reader *r, struct tier_lease *leases, uint32_t count);
+
+/*
+ * Copy pages to dst, stride bytes apart (0 = packed), under leases of its own. Returns how many
+ * were copied; error[i] (may be NULL) says why page i was not. Does not wait: fetch first.
+ */
+int tier_gather(tier_reader *r, tier_context *c, const struct tier_page *pages, uint32_t count,
+		void *dst, size_t stride, int32_t *error);
+
+/*
+ * Lease pages, fetching to CXL what is not in memory, until all are leased or the deadline has
+ * passed (0 = the daemon's default). Returns how many are leased. Blocks. The reader's thread.
+ */
+int tier_read_pages(tier_reader *r, tier_context *c, const struct tier_page *pages,
+		    uint32_t count, uint64_t deadline_ns, struct tier_lease *leases);
+
+/* ---- put --------------------------------------------------------------------------------- */
+
+#define TIER_PUT_DURABLE 1u /* complete when it survives power loss; pushes back with -EAGAIN */
+
+struct tier_put_options {
+	size_t size;
+	uint32_t flags;
+	uint32_t depth;         /* blocks of the prefix before the first key */
+	const tier_key *parent; /* key before the first; NULL = start of the sequence */
+	uint64_t salt;          /* tenant for accounting; 0 = public */
+	uint64_t parts;         /* bit p: part p is carried; 0 = all */
+	uint32_t shard;         /* shard of shards; 0 of 0 = unsharded */
+	uint32_t shards;
+	uint64_t deadline_ns; /* an incomplete block is dropped then; 0 = default */
+};
+
+/*
+ * Reserve room to write `count` blocks of a prefix: staging memory of ours, PENDING in the index.
+ * options may be NULL. Only the caller's staging is at stake until commit.
+ * Errors: -ENOBUFS the staging arena is full (commit or abort others, or connect with more),
+ * -EAGAIN the request ring is full or (durable) the daemon is behind, -EACCES context is
+ * read-only for us, -ENOTCONN, -EINVAL. Any thread; one thread at a time for one put.
+ */
+int tier_put_begin(tier_context *c, const tier_key *keys, uint32_t count,
+		   const struct tier_put_options *options, tier_put **out);
+
+/*
+ * Where to write (block i of the put, part, layer, group): page_stride bytes, 4096-aligned, NULL
+ * when out of range or not in the shard. Padding beyond page_bytes should be left as it is.
+ */
+void *tier_put_data(tier_put *p, uint32_t block, uint32_t part, uint32_t layer, uint32_t group);
+
+/* 1 when block i was already stored when the put began: writing it is needless. */
+int tier_put_exists(const tier_put *p, uint32_t block);
+
+/*
+ * Hand the bytes over; the handle is gone. A completion with user_data follows: result 0 with
+ * value = how many of its blocks are now whole and visible, status TIER_DROPPED when a best-effort
+ * put was not taken; -ESTALE the epoch was raised meanwhile, -ENOSPC, -ETIMEDOUT.
+ * Returns -EAGAIN when the ring is full: the put lives on, try again.
+ */
+int tier_put_commit(tier_put *p, uint64_t user_data);
+
+/* Drop it. NULL is fine. */
+void tier_put_abort(tier_put *p);
+
+/*
+ * All of it in one call, copying from data: for each block, part carried, layer, group of the
+ * shard: page_stride bytes. Puts larger than the arena go in pieces. Returns the number of blocks
+ * whole and visible. Blocks. Any thread.
+ */
+int64_t tier_put_copy(tier_context *c, const tier_key *keys, uint32_t count, const void *data,
+		      const struct tier_put_options *options);
+
+/* ---- ask --------------------------------------------------------------------------------- */
+
+/* Which pages of each block: all zero = every page. */
+struct tier_range {
+	uint16_t part_first, part_count;   /* count 0 = all */
+	uint16_t layer_first, layer_count; /* within each part; count 0 = all */
+};
+
+/*
+ * Bring pages into a memory tier. The completion's value = blocks usable from the first (all
+ * pages of the range there), status READY, LATE (deadline passed), MISS (a block has gone).
+ * range may be NULL. tier: TIER_CXL or TIER_HBM. Returns 0, -EAGAIN ring full, -ENOTCONN,
+ * -EINVAL. Any thread.
+ */
+int tier_fetch_start(tier_context *c, const tier_block *blocks, uint32_t count,
+		     const struct tier_range *range, uint32_t tier, uint64_t deadline_ns,
+		     uint64_t user_data);
+
+/* The same for single pages; value = pages there. */
+int tier_fetch_pages_start(tier_context *c, const struct tier_page *pages, uint32_t count,
+			   uint32_t tier, uint64_t deadline_ns, uint64_t user_data);
+
+/* Fetch and wait. Returns the completion's value or its error. Blocks. Any thread. */
+int64_t tier_fetch(tier_context *c, const tier_block *blocks, uint32_t count,
+		   const struct tier_range *range, uint32_t tier, uint64_t deadline_ns);
+int64_t tier_fetch_pages(tier_context *c, const struct tier_page *pages, uint32_t count,
+			 uint32_t tier, uint64_t deadline_ns);
+
+/*
+ * Claim that blocks stay at `tier` or above until unpin or the deadline (0 = until unpin, or our
+ * process' end). Never moves data: what is not there yet is protected once it comes. *pin can be
+ * used by every process that has the context open. Returns the number of blocks now resident and
+ * protected. Errors: -EDQUOT over the pin budget (nothing is pinned), -ESTALE. Blocks. Any thread.
+ */
+int64_t tier_pin(tier_context *c, const tier_block *blocks, uint32_t count, uint32_t tier,
+		 uint64_t deadline_ns, uint64_t *pin);
+
+/* Errors: -ENOENT unknown, ended, or not ours to see. Blocks. Any thread. */
+int tier_unpin(tier_context *c, uint64_t pin);
+
+/*
+ * Delete blocks by key, in every tier; readers under a lease keep their bytes. Returns how many
+ * there were. Durable when it returns. Blocks. Any thread.
+ */
+int64_t tier_delete(tier_context *c, const tier_key *keys, uint32_t count);
+
+/*
+ * Cancel the requests submitted with user_data; their completions come when their last byte has
+ * stopped moving, with -ECANCELED, or as they would have. Errors: -ENOENT. Blocks. Any thread.
+ */
+int tier_cancel(tier *t, uint64_t user_data);
+
+/* Returns when every request submitted before has completed. Blocks. Any thread. */
+int tier_drain(tier *t);
+
+/* ---- completions ------------------------------------------------------------------------- */
+
+#define TIER_READY 0u
+#define TIER_LATE 1u
+#define TIER_MISSED 2u
+#define TIER_DROPPED 3u
+
+struct tier_completion {
+	uint64_t user_data; /* the caller's; its top bit must be 0 */
+	int32_t result;     /* 0 or negative errno */
+	uint32_t status;    /* TIER_READY ... */
+	uint64_t value;
+	uint64_t aux; /* put: bit i = block i was already there (first 64) */
+};
+
+/* Take up to max completions that are there. Returns their number. No system call. Any thread. */
+int tier_poll(tier *t, struct tier_completion *out, uint32_t max);
+
+/*
+ * Wait until min completions could be taken, or timeout_ns have passed. Returns their number
+ * (fewer after the timeout), or -ENOTCONN when the daemon went away and none will come. Any thread.
+ */
+int tier_wait(tier *t, struct tier_completion *out, uint32_t min, uint32_t max,
+	      uint64_t timeout_ns);
+
+/* An eventfd, readable when completions may be there; ours to close. Arm: tier_poll first. */
+int tier_event_fd(tier *t);
+
+/* ---- accounts and the operator's door ---------------------------------------------------- */
+
+struct tier_counters {
+	size_t size;
+	uint64_t lookups, lookup_hits;
+	uint64_t leases, lease_not_ready, lease_stale, lease_retries;
+	uint64_t requests, completions;
+	uint64_t reattached;
+};
+
+/* What this connection did, summed over its readers; approximate while they run. Any thread. */
+int tier_counters(tier *t, struct tier_counters *out);
+
+/*
+ * Ask the daemon in JSON: verbs "status", "stat", "contexts", "context", "locate", "check",
+ * "evict", "drain", "pins", "requests" (man tierctl). args may be NULL. *reply is a NUL-terminated
+ * JSON document to be freed with free(). Errors: -EPERM operator only, -ENOENT no such verb or
+ * object, -EINVAL. Blocks. Any thread.
+ */
+int tier_admin(tier *t, const char *verb, const char *args, char **reply);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,20 @@
+/*
+ * What a cmocka test program includes: cmocka.h wants these four headers before itself. Included by
+ * tests/unit and tests/integration.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#ifndef TIER_TESTS_UNIT_H
+#define TIER_TESTS_UNIT_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+/* Number of elements of an array. */
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+#endif

@@ -1,0 +1,398 @@
+"""The rules of tests/tidy, one function each: rule(tree, name) reports with tree.find and returns
+None, or the reason why it could not look. RULES at the end is the list.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import ast
+import os
+import re
+import subprocess
+
+import csource
+
+CODE = (".c", ".h", ".cu", ".cuh", ".v", ".vh", ".sv", ".py", ".sh", ".mk")
+C = (".c", ".h")
+
+FUNCTION_LINES = 60
+KERNEL_LINES = 120
+FILE_LINES = 800
+COLUMNS = 100
+NESTING = 4
+PARAMETERS = 6
+ASSERTS_PER_KLOC = 20
+README_WORDS = 30
+PAGE_WORDS = 50
+PURPOSE_WORDS = 6
+
+# Folders whose README a newcomer opens first.
+README_FOLDERS = ("libtier", "tierd", "bench", "tests", "cuda", "kernel-mod", "fpga-sim")
+
+# Where a mutable global is allowed: the one who owns the process.
+GLOBALS_ALLOWED = re.compile(r"^(tierd/main|libtier/shim/.*|tests/.*|bench/main)$")
+# A data object in the table that objdump -t prints: section, name. Thread-locals lack the O.
+OBJECT_SYMBOL = re.compile(r"[0-9a-f]+ .{6}(?:O| (?= \.t[bd])) (\.\S+|\*COM\*)\s+[0-9a-f]+\s+"
+                           r"(?:\.hidden )?(\S+)$")
+# A thread's last error text: state of the thread, not of the library.
+THREAD_LOCAL_ALLOWED = re.compile(r"^(libtier/src/.*|tests/.*)$")
+
+# Who may include whom. The first pattern that fits a path names its layer.
+LAYERS = (
+    ("abi", "libtier/abi/"), ("base", "libtier/base/"), ("public", "libtier/include/"),
+    ("src", "libtier/src/"), ("shim", "libtier/shim/"), ("core", "tierd/core/"),
+    ("policy", "tierd/policy/"), ("backend", "tierd/backend/"), ("front", "tierd/front/"),
+    ("net", "tierd/net/"), ("obs", "tierd/obs/"), ("ctl", "tierd/ctl/"), ("main", "tierd/"),
+)
+EVERYONE = {"abi", "base", "public"}
+MAY_INCLUDE = {
+    "abi": {"abi"},
+    "public": {"public"},
+    "base": {"base", "abi"},
+    "src": EVERYONE | {"src"},
+    "shim": EVERYONE | {"src", "shim"},
+    "core": EVERYONE | {"core"},
+    "policy": EVERYONE | {"core", "policy"},
+    "backend": EVERYONE | {"core", "obs", "backend"},
+    "front": EVERYONE | {"core", "obs", "front"},
+    "net": EVERYONE | {"core", "obs", "net"},
+    "obs": EVERYONE | {"core", "obs"},
+    "ctl": EVERYONE | {"core", "obs", "ctl"},
+    "main": EVERYONE | {"core", "policy", "backend", "front", "net", "obs", "main"},
+}
+
+
+def words(text):
+    return len(re.findall(r"[A-Za-z][A-Za-z'-]+", text))
+
+
+# --- budgets
+
+def file_length(tree, rule):
+    for path, text in tree.sources():
+        count = text.count("\n")
+        if count > FILE_LINES and not tree.generated(text):
+            tree.find(path, FILE_LINES + 1, rule, f"{count} lines, at most {FILE_LINES}")
+
+
+def columns(tree, rule):
+    for path, text in tree.sources():
+        if tree.generated(text):
+            continue
+        for number, line in enumerate(text.split("\n"), 1):
+            width = len(line.expandtabs(8))
+            if width > COLUMNS:
+                tree.find(path, number, rule, f"{width} columns, at most {COLUMNS}")
+
+
+def python_functions(text):
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield node.name, node.lineno, node.end_lineno - node.lineno + 1
+
+
+def function_length(tree, rule):
+    for path, text in tree.files(".c", ".h", ".cu", ".cuh"):
+        limit = KERNEL_LINES if path.endswith((".cu", ".cuh")) else FUNCTION_LINES
+        for f in csource.functions(text):
+            if f.length > limit and not tree.generated(text):
+                tree.find(path, f.line, rule, f"{f.name} has {f.length} lines, at most {limit}")
+    for path, text in tree.sources():
+        if not path.endswith(".py") and "python" not in text.split("\n", 1)[0]:
+            continue
+        for name, line, length in python_functions(text):
+            if length > FUNCTION_LINES:
+                tree.find(path, line, rule,
+                          f"{name} has {length} lines, at most {FUNCTION_LINES}")
+
+
+def nesting(tree, rule):
+    for path, text in tree.files(*C):
+        for f in csource.functions(text):
+            if f.nesting > NESTING:
+                tree.find(path, f.nesting_line, rule,
+                          f"{f.name} nests {f.nesting} deep, at most {NESTING}")
+
+
+def parameters(tree, rule):
+    for path, text in tree.files(*C):
+        found = [(f.name, f.line, f.parameters) for f in csource.functions(text)]
+        for name, line, count in found:
+            if count > PARAMETERS:
+                tree.find(path, line, rule,
+                          f"{name} takes {count} parameters, at most {PARAMETERS}")
+
+
+def indent(tree, rule):
+    for path, text in tree.files(*C):
+        for number, line in enumerate(csource.strip(text).split("\n"), 1):
+            if line.strip() and line.startswith("    "):
+                tree.find(path, number, rule, "indented with spaces; one tab a level")
+
+
+def asserts(tree, rule):
+    count = code = 0
+    last = None
+    for path, text in tree.files(".c", under="tierd/core/"):
+        bare = csource.strip(text)
+        count += len(re.findall(r"(?<![\w])(?!static_|_Static_)\w*assert\w*\s*\(", bare))
+        code += csource.code_lines(text)
+        last = path
+    if last and count * 1000 < ASSERTS_PER_KLOC * code:
+        tree.find("tierd/core", 1, rule,
+                  f"{count} asserts in {code} lines, at least {ASSERTS_PER_KLOC} per 1,000")
+
+
+# --- structure
+
+def include_target(tree, path, name, quoted):
+    """The file of the project that an #include means, or None for a system header."""
+    for candidate in (name, os.path.normpath(os.path.join(os.path.dirname(path), name))
+                      if quoted else None, "libtier/include/" + name):
+        if candidate in tree.texts:
+            return candidate
+    return None
+
+
+def include_graph(tree):
+    graph = {}
+    for path, text in tree.files(*C):
+        graph[path] = [(line, target) for line, name, quoted in csource.includes(text)
+                       if (target := include_target(tree, path, name, quoted))]
+    return graph
+
+
+def include_cycle(tree, rule):
+    graph = include_graph(tree)
+    done, trail = set(), []
+
+    def visit(path):
+        if path in done:
+            return
+        trail.append(path)
+        for line, target in graph.get(path, []):
+            if target in trail:
+                loop = trail[trail.index(target):] + [target]
+                tree.find(path, line, rule, " -> ".join(loop))
+            else:
+                visit(target)
+        trail.pop()
+        done.add(path)
+
+    for path in sorted(graph):
+        visit(path)
+
+
+def layer_of(path):
+    return next((layer for layer, prefix in LAYERS if path.startswith(prefix)), None)
+
+
+def layers(tree, rule):
+    for path, includes in include_graph(tree).items():
+        own = layer_of(path)
+        # check.c compares the formats with the public header's constants.
+        if own is None or path == "libtier/abi/check.c":
+            continue
+        for line, target in includes:
+            other = layer_of(target)
+            if other not in MAY_INCLUDE[own]:
+                tree.find(path, line, rule,
+                          f"{own} may not include {target} ({other or 'outside the product'})")
+
+
+def opening(tree, rule):
+    """Each source file begins with its purpose and licence, in comments (a docstring in Python)."""
+    for path, text in tree.sources():
+        if not text.strip():
+            continue
+        licence = "GPL-2.0" if path.startswith("kernel-mod/") else "Apache-2.0"
+        if path.endswith((".c", ".h", ".cu", ".cuh", ".v", ".vh", ".sv")):
+            top = re.match(r"\s*(?:/\*.*?\*/\s*|//[^\n]*\n\s*)*", text, re.DOTALL)[0]
+        else:
+            top = re.match(r"(?:#[^\n]*\n|\s*\n)*(?:\"\"\".*?\"\"\")?", text, re.DOTALL)[0]
+        spdx = re.search(r"SPDX-License-Identifier: (\S+)", top)
+        if not spdx:
+            tree.find(path, 1, rule, "no SPDX line in the opening comment")
+        elif not spdx[1].startswith(licence):
+            tree.find(path, 1, rule, f"licence {spdx[1]}, here it is {licence}")
+        prose = re.sub(r"SPDX[^\n]*|#![^\n]*", "", top)
+        if words(prose) < PURPOSE_WORDS:
+            tree.find(path, 1, rule, "the opening comment does not say what the file is for")
+
+
+def globals_(tree, rule):
+    if not os.path.isdir(tree.objects):
+        return "no objects; build first"
+    for folder, _, files in os.walk(tree.objects):
+        for name in sorted(files):
+            source = os.path.relpath(os.path.join(folder, name), tree.objects)[:-2]
+            if name.endswith(".o") and source + ".c" in tree.texts:
+                object_globals(tree, rule, os.path.join(folder, name), source)
+    return None
+
+
+def object_globals(tree, rule, path, source):
+    table = subprocess.run(["objdump", "-t", path], capture_output=True, text=True, check=False)
+    for line in table.stdout.splitlines():
+        match = OBJECT_SYMBOL.match(line)
+        if not match:
+            continue
+        section, symbol = match[1], re.sub(r"\.\d+$", "", match[2])
+        local = section.startswith((".tbss", ".tdata"))
+        # .data.rel.ro is constant once the loader has filled in addresses.
+        shared = not section.startswith(".data.rel.ro") and (
+            section.startswith((".data", ".bss")) or section == "*COM*")
+        # Names from the compiler and the sanitizers begin with two underscores.
+        if symbol.startswith(("__", ".")) or not (local or shared):
+            continue
+        allowed = THREAD_LOCAL_ALLOWED if local else GLOBALS_ALLOWED
+        if not allowed.match(source):
+            text = tree.texts[source + ".c"]
+            found = re.search(rf"\b{re.escape(symbol)}\b", text)
+            number = text.count("\n", 0, found.start()) + 1 if found else 1
+            tree.find(source + ".c", number, rule, f"mutable global {symbol}")
+
+
+# --- conventions in code
+
+def atomics(tree, rule):
+    for path, text in tree.files(*C):
+        if path == "libtier/base/atomic.h" or not path.startswith(("libtier/", "tierd/")):
+            continue
+        for number, line in enumerate(csource.strip(text).split("\n"), 1):
+            if re.search(r"\b__(atomic|sync)_\w+\s*\(|<stdatomic\.h>|\b_Atomic\b", line):
+                tree.find(path, number, rule, "atomics are spelled in libtier/base/atomic.h")
+
+
+def error_value(tree, rule):
+    for path, text in tree.files(*C):
+        if not path.startswith(("libtier/", "tierd/")):
+            continue
+        for number, line in enumerate(csource.strip(text).split("\n"), 1):
+            if re.search(r"\breturn\s*\(?\s*-1\s*\)?\s*;", line):
+                tree.find(path, number, rule, "return a negative errno, not -1")
+
+
+def printf_attribute(tree, rule):
+    for path, text in tree.files(*C):
+        bare = csource.drop_directives(csource.strip(text))
+        for match in re.finditer(r"^[^;{}]*?\b(\w+)\s*\([^;{}()]*\.\.\.\s*\)([^;{}]*)([;{])", bare,
+                                 re.MULTILINE):
+            name, after = match[1], match[2]
+            prototype = rf"\b{name}\s*\([^;{{}}]*?\.\.\.\s*\)[^;{{}}]*?format\s*\(\s*printf"
+            if "format" in after or re.search(prototype, bare) or not re.search(
+                    r"char\s*\*\s*(?:const\s+)?\w+\s*,\s*\.\.\.", match[0]):
+                continue
+            if match[3] == "{" and any(re.search(prototype, csource.strip(other))
+                                       for _, other in tree.files(".h")):
+                continue
+            line = bare.count("\n", 0, match.start(1)) + 1
+            tree.find(path, line, rule, f"{name} takes a format without the printf attribute")
+
+
+# --- the public interface
+
+def public_functions(tree):
+    text = tree.texts.get("libtier/include/tier.h", "")
+    inline = [(f.name, f.line) for f in csource.functions(text)]
+    return text, csource.declarations(text), inline
+
+
+def public_doc(tree, rule):
+    text, declared, inline = public_functions(tree)
+    if not declared:
+        return "no libtier/include/tier.h"
+    lines = text.split("\n")
+    for name, line in declared + inline:
+        at = line - 2
+        if lines[line - 1].rstrip().endswith("*/"):
+            continue
+        # A comment serves the declarations that follow it without an empty line.
+        while at >= 0 and lines[at].strip() and not lines[at].rstrip().endswith("*/"):
+            at -= 1
+        if at < 0 or not lines[at].strip():
+            tree.find("libtier/include/tier.h", line, rule, f"{name} has no comment")
+        if not name.startswith("tier_"):
+            tree.find("libtier/include/tier.h", line, rule, f"{name} lacks the prefix tier_")
+    return None
+
+
+def symbol_map(tree, rule):
+    path = "libtier/libtier.map"
+    _, declared, _ = public_functions(tree)
+    text = tree.texts.get(path)
+    if text is None or not declared:
+        return "no libtier/libtier.map or no tier.h"
+    bare = re.sub(r"#[^\n]*", "", csource.strip(text))
+    exported = {m[1]: bare.count("\n", 0, m.start(1)) + 1
+                for m in re.finditer(r"\b(\w+)\s*;", bare) if m[1].startswith("tier")}
+    names = dict(declared)
+    for name in sorted(names.keys() - exported.keys()):
+        tree.find("libtier/include/tier.h", names[name], rule, f"{name} is not in {path}")
+    for name in sorted(exported.keys() - names.keys()):
+        tree.find(path, exported[name], rule, f"{name} is not in tier.h")
+    if not re.search(r"local\s*:\s*\*\s*;", bare):
+        tree.find(path, 1, rule, "no `local: *;`: everything would be exported")
+    return None
+
+
+def man_pages(tree, rule):
+    """Once there are pages for C programmers, each public function stands in one."""
+    _, declared, _ = public_functions(tree)
+    pages = "\n".join(text for _, text in tree.files(".3", under="docs/man/"))
+    if not pages or not declared:
+        return "no pages docs/man/*.3"
+    for name, line in declared:
+        if not re.search(rf"\b{name}\b", pages):
+            tree.find("libtier/include/tier.h", line, rule, f"{name} stands in no docs/man/*.3")
+    return None
+
+
+# --- texts
+
+def docs(tree, rule):
+    for folder in README_FOLDERS:
+        used = any(path.startswith(folder + "/") for path in tree.texts)
+        if used and f"{folder}/README.md" not in tree.texts:
+            tree.find(f"{folder}/README.md", 1, rule, "missing: what is here, where to start")
+    for path, text in tree.files(".md"):
+        least = README_WORDS if path.endswith("README.md") else PAGE_WORDS
+        if words(text) < least:
+            tree.find(path, 1, rule, f"{words(text)} words, at least {least}")
+        last = text.rstrip().split("\n")[-1].strip()
+        if last and not re.search(r"[.!?:)|`>_*\]]$", last) and not last.startswith(("#", "|")):
+            tree.find(path, text.rstrip().count("\n") + 1, rule, "the page stops mid-sentence")
+
+
+def dependencies(tree, rule):
+    text = tree.texts.get(".ci/packages", "")
+    page = tree.texts.get("docs/dependencies.md", "")
+    listed = {line.split("#")[0].strip(): n for n, line in enumerate(text.split("\n"), 1)}
+    listed.pop("", None)
+    told = {m[1]: page.count("\n", 0, m.start()) + 1
+            for m in re.finditer(r"^\| `([^`]+)` \|", page, re.MULTILINE)}
+    for name in sorted(listed.keys() - told.keys()):
+        tree.find(".ci/packages", listed[name], rule, f"{name} is not in docs/dependencies.md")
+    for name in sorted(told.keys() - listed.keys()):
+        tree.find("docs/dependencies.md", told[name], rule, f"{name} is not in .ci/packages")
+
+
+RULES = {
+    "file-length": file_length,
+    "function-length": function_length,
+    "columns": columns,
+    "nesting": nesting,
+    "parameters": parameters,
+    "indent": indent,
+    "asserts": asserts,
+    "include-cycle": include_cycle,
+    "layers": layers,
+    "opening": opening,
+    "globals": globals_,
+    "atomics": atomics,
+    "error-value": error_value,
+    "printf-attribute": printf_attribute,
+    "public-doc": public_doc,
+    "symbol-map": symbol_map,
+    "man-pages": man_pages,
+    "docs": docs,
+    "dependencies": dependencies,
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The audit (I7): recounts every byte of every tier from the ground up (descriptors, block lines)
+ * and compares with what the counters say. It shares no arithmetic with the code that keeps them.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tierd/core/state.h"
+
+struct audit {
+	const struct core *c;
+	void (*tell)(void *arg, const char *what);
+	void *arg;
+	uint64_t wrong;
+	uint64_t *segment; /* recounted live bytes by segment of the store */
+};
+
+struct recount {
+	uint64_t blocks, pending, live_slots;
+	uint64_t resident[ABI_MEM_TIERS]; /* pages */
+	uint64_t bytes[ABI_MEM_TIERS];	  /* of places that a word names */
+	uint64_t retiring[ABI_MEM_TIERS];
+	uint64_t dirty, nvme;
+};
+
+static void tell(struct audit *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void tell(struct audit *a, const char *format, ...)
+{
+	char text[256];
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(text, sizeof(text), format, ap);
+	va_end(ap);
+	a->wrong++;
+	if (a->tell)
+		a->tell(a->arg, text);
+}
+
+static void compare(struct audit *a, const char *context, const char *what, uint64_t counted,
+		    uint64_t kept)
+{
+	if (counted != kept)
+		tell(a, "context %s: %s: counted %llu, the counter says %llu", context, what,
+		     (unsigned long long)counted, (unsigned long long)kept);
+}
+
+static void audit_page(struct audit *a, const struct context *x, uint32_t slot, uint32_t page,
+		       struct recount *n)
+{
+	const struct abi_page *d = index_page(&x->ix, slot, page);
+
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
+		uint32_t state = page_state(d, t), bytes = page_stride(x, page);
+
+		if (state == ABI_PAGE_ABSENT)
+			continue;
+		n->bytes[t] += bytes;
+		n->resident[t] += state == ABI_PAGE_READY;
+		if (state == ABI_PAGE_RETIRING || state == ABI_PAGE_QUARANTINED)
+			n->retiring[t] += bytes;
+		if (!x->space[t] || !space_is_live(x->space[t], page_addr(d, t)))
+			tell(a, "context %s: block %u page %u: tier %u place is not handed out",
+			     x->spec.name, slot, page, t);
+	}
+}
+
+static void audit_block(struct audit *a, const struct context *x, uint32_t slot, struct recount *n)
+{
+	const struct abi_block *b = index_block(&x->ix, slot);
+	const struct block_meta *m = &x->meta[slot];
+	uint32_t nvme = 0, carried = 0;
+	uint64_t bytes = 0;
+
+	n->live_slots += b->state != ABI_BLOCK_FREE || m->flags & BLOCK_DROPPED;
+	n->blocks += b->state == ABI_BLOCK_COMMITTED;
+	n->pending += b->state == ABI_BLOCK_PENDING;
+	for (uint32_t page = 0; page < x->ix.pages_per_block; page++) {
+		audit_page(a, x, slot, page, n);
+		if (b->state == ABI_BLOCK_FREE || !(b->parts >> x->page_part[page] & 1))
+			continue;
+		carried++;
+		bytes += page_stride(x, page);
+		nvme += index_page(&x->ix, slot, page)->nvme != 0;
+	}
+	if (b->state != ABI_BLOCK_COMMITTED)
+		return;
+	if (index_find(&x->ix, b->key) != slot)
+		tell(a, "context %s: block %u is not found by its key", x->spec.name, slot);
+	if (nvme && nvme != carried)
+		tell(a, "context %s: block %u has %u of %u pages on NVMe", x->spec.name, slot, nvme,
+		     carried);
+	if (m->persist == PERSIST_QUEUED || m->persist == PERSIST_WRITING)
+		n->dirty += bytes;
+	if (nvme) {
+		n->nvme += bytes;
+		a->segment[block_segment(a->c, x, slot)] += bytes;
+	}
+}
+
+/* A block that was dropped while its run is being written still counts as dirty. */
+static uint64_t dirty_dropped(const struct core *c, const struct context *x)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
+		for (uint32_t k = 0;
+		     c->run[i].phase != RUN_FREE && c->run[i].ctx == x && k < c->run[i].blocks; k++)
+			if (x->meta[c->run[i].slot[k]].flags & BLOCK_DROPPED)
+				bytes += block_bytes(x, c->run[i].slot[k]);
+	return bytes;
+}
+
+static void audit_context(struct audit *a, const struct context *x, uint64_t charged[ABI_MEM_TIERS])
+{
+	struct recount n;
+
+	memset(&n, 0, sizeof(n));
+	for (uint32_t slot = 0; slot < x->ix.slots_used; slot++)
+		audit_block(a, x, slot, &n);
+	compare(a, x->spec.name, "blocks", n.blocks, x->blocks);
+	compare(a, x->spec.name, "pending blocks", n.pending, x->blocks_pending);
+	compare(a, x->spec.name, "block slots in use", n.live_slots, x->slots_live);
+	compare(a, x->spec.name, "dirty bytes", n.dirty + dirty_dropped(a->c, x), x->dirty_bytes);
+	compare(a, x->spec.name, "NVMe bytes", n.nvme, x->nvme_bytes);
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
+		struct space_stats st;
+
+		compare(a, x->spec.name, "resident pages", n.resident[t], x->pages_resident[t]);
+		compare(a, x->spec.name, "retiring bytes", n.retiring[t], x->retiring[t]);
+		if (!x->space[t])
+			continue;
+		space_stats(x->space[t], &st);
+		compare(a, x->spec.name, "bytes of places", n.bytes[t], st.live);
+		charged[t] += st.charged;
+	}
+}
+
+uint64_t core_audit(const struct core *c, void (*tell_fn)(void *arg, const char *what), void *arg)
+{
+	struct audit a = { .c = c, .tell = tell_fn, .arg = arg };
+	uint64_t charged[ABI_MEM_TIERS] = { 0 };
+	uint32_t segments = (uint32_t)c->config.super.segment_count;
+
+	a.segment = calloc(segments + 1, sizeof(*a.segment));
+	if (!a.segment) {
+		tell(&a, "out of memory for the recount");
+		return a.wrong;
+	}
+	for (uint32_t i = 0; i < c->contexts_high; i++)
+		if (c->context[i])
+			audit_context(&a, c->context[i], charged);
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+		compare(&a, "(all)", "bytes charged to the pool", charged[t], c->pool[t].used);
+	for (uint32_t i = 0; c->store && i < segments; i++)
+		if (a.segment[i] != store_segment_live(c->store, i))
+			tell(&a, "segment %u: counted %llu live bytes, the store says %llu", i,
+			     (unsigned long long)a.segment[i],
+			     (unsigned long long)store_segment_live(c->store, i));
+	free(a.segment);
+	return a.wrong;
+}

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whole blocks: making, committing, dropping one; its residency counters; and the one list that a
+ * block is in (pending -> dirty -> its segment's). Pages change only through page.c, and the
+ * counters here follow each change at once.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "tierd/core/state.h"
+
+void block_list_init(struct block_list *list)
+{
+	memset(list, 0, sizeof(*list));
+	list->head = list->tail = ABI_SLOT_NONE;
+}
+
+void block_link(struct core *c, struct block_list *list, struct context *x, uint32_t slot)
+{
+	struct block_meta *m = &x->meta[slot];
+
+	m->prev = list->tail;
+	m->prev_ctx = list->tail_ctx;
+	m->next = ABI_SLOT_NONE;
+	if (list->tail == ABI_SLOT_NONE) {
+		list->head = slot;
+		list->head_ctx = (uint16_t)x->id;
+	} else {
+		struct block_meta *t = &c->context[list->tail_ctx]->meta[list->tail];
+
+		t->next = slot;
+		t->next_ctx = (uint16_t)x->id;
+	}
+	list->tail = slot;
+	list->tail_ctx = (uint16_t)x->id;
+	list->count++;
+}
+
+void block_unlink(struct core *c, struct block_list *list, struct context *x, uint32_t slot)
+{
+	struct block_meta *m = &x->meta[slot];
+
+	assert(list->count > 0);
+	if (m->prev == ABI_SLOT_NONE) {
+		list->head = m->next;
+		list->head_ctx = m->next_ctx;
+	} else {
+		struct block_meta *p = &c->context[m->prev_ctx]->meta[m->prev];
+
+		p->next = m->next;
+		p->next_ctx = m->next_ctx;
+	}
+	if (m->next == ABI_SLOT_NONE) {
+		list->tail = m->prev;
+		list->tail_ctx = m->prev_ctx;
+	} else {
+		struct block_meta *n = &c->context[m->next_ctx]->meta[m->next];
+
+		n->prev = m->prev;
+		n->prev_ctx = m->prev_ctx;
+	}
+	m->prev = m->next = ABI_SLOT_NONE;
+	list->count--;
+}
+
+/* ---- sizes -------------------------------------------------------------------------------- */
+
+uint64_t parts_mask(const struct context *x)
+{
+	return (1ull << x->spec.geometry.part_count) - 1;
+}
+
+uint32_t block_pages(const struct context *x, uint32_t slot)
+{
+	return store_block_pages(&x->spec.geometry, index_block(&x->ix, slot)->parts);
+}
+
+uint64_t block_bytes(const struct context *x, uint32_t slot)
+{
+	return store_block_bytes(&x->spec.geometry, index_block(&x->ix, slot)->parts);
+}
+
+uint32_t block_segment(const struct core *c, const struct context *x, uint32_t slot)
+{
+	uint32_t parts = index_block(&x->ix, slot)->parts;
+	uint32_t part = (uint32_t)__builtin_ctz(parts);
+	uint32_t page = x->spec.geometry.part[part].page_base;
+
+	assert(parts);
+	return store_segment_of(c->store, abi_nvme_offset(index_page(&x->ix, slot, page)->nvme));
+}
+
+bool block_alive(const struct context *x, struct abi_block_ref ref)
+{
+	const struct abi_block *b;
+
+	if (ref.slot >= x->ix.slots_used)
+		return false;
+	b = index_block(&x->ix, ref.slot);
+	return b->generation == ref.generation && b->state != ABI_BLOCK_FREE &&
+	       b->epoch == (uint32_t)x->spec.epoch;
+}
+
+/* ---- life --------------------------------------------------------------------------------- */
+
+uint32_t block_new(struct core *c, struct context *x, const uint8_t *key)
+{
+	uint32_t slot = index_slot_alloc(&x->ix);
+	struct block_meta *m;
+	struct abi_block *b;
+
+	(void)c;
+	if (slot == ABI_SLOT_NONE)
+		return slot;
+	m = &x->meta[slot];
+	memset(m, 0, sizeof(*m));
+	m->prev = m->next = ABI_SLOT_NONE;
+	b = index_block(&x->ix, slot);
+	memcpy(b->key, key, ABI_KEY_BYTES);
+	b->epoch = (uint32_t)x->spec.epoch;
+	b->parent = ABI_SLOT_NONE;
+	b->depth = 0;
+	b->parts = 0;
+	b->tier = ABI_TIER_NVME;
+	x->slots_live++;
+	return slot;
+}
+
+/* Undo block_new: it never entered the index. */
+void block_unnew(struct context *x, uint32_t slot)
+{
+	x->meta[slot].flags = 0;
+	x->slots_live--;
+	index_slot_free(&x->ix, slot);
+}
+
+static void policy_enter(struct core *c, struct context *x, uint32_t slot, uint32_t tier)
+{
+	const struct abi_block *b = index_block(&x->ix, slot);
+	struct block_meta *m = &x->meta[slot];
+	struct policy_hint hint = {
+		.now_ns = c->now_ns,
+		.depth = b->depth,
+		.parent = b->parent,
+		.bytes = block_bytes(x, slot),
+		.salt = m->salt,
+		.key = b->key,
+	};
+
+	if (m->flags & BLOCK_IN_POLICY << tier)
+		return;
+	m->flags |= (uint8_t)(BLOCK_IN_POLICY << tier);
+	x->policy->insert(x->policy_state[tier], slot, &hint);
+}
+
+static void policy_leave(struct context *x, uint32_t slot, uint32_t tier)
+{
+	struct block_meta *m = &x->meta[slot];
+
+	if (!(m->flags & BLOCK_IN_POLICY << tier))
+		return;
+	m->flags &= (uint8_t) ~(BLOCK_IN_POLICY << tier);
+	x->policy->remove(x->policy_state[tier], slot);
+}
+
+void block_tier_hint(struct context *x, uint32_t slot)
+{
+	const struct block_meta *m = &x->meta[slot];
+	uint32_t pages = block_pages(x, slot);
+	uint32_t tier = ABI_TIER_NVME;
+
+	if (m->resident[ABI_TIER_HBM] == pages)
+		tier = ABI_TIER_HBM;
+	else if (m->resident[ABI_TIER_CXL] == pages)
+		tier = ABI_TIER_CXL;
+	index_block(&x->ix, slot)->tier = tier;
+}
+
+void block_commit(struct core *c, struct context *x, uint32_t slot)
+{
+	struct block_meta *m = &x->meta[slot];
+
+	assert(index_block(&x->ix, slot)->state == ABI_BLOCK_PENDING);
+	assert(m->missing == 0);
+	block_unlink(c, &x->pending, x, slot);
+	x->blocks_pending--;
+	x->blocks++;
+	c->metrics.blocks_committed++;
+	block_tier_hint(x, slot);
+	index_block_state(&x->ix, slot, ABI_BLOCK_COMMITTED);
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
+		if (m->resident[tier])
+			policy_enter(c, x, slot, tier);
+	if (context_has_nvme(c, x))
+		writeback_enqueue(c, x, slot);
+}
+
+/* A page became READY: the word has been published by the caller. */
+void block_resident(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier)
+{
+	struct block_meta *m = &x->meta[slot];
+
+	assert(page_state(index_page(&x->ix, slot, page), tier) == ABI_PAGE_READY);
+	m->resident[tier]++;
+	x->pages_resident[tier]++;
+	assert(m->resident[tier] <= x->ix.pages_per_block);
+	if (index_block(&x->ix, slot)->state != ABI_BLOCK_COMMITTED)
+		return;
+	policy_enter(c, x, slot, tier);
+	block_tier_hint(x, slot);
+}
+
+/* The slot of a dropped block is free once no page and nobody needs it. */
+void block_release(struct core *c, struct context *x, uint32_t slot)
+{
+	struct block_meta *m = &x->meta[slot];
+
+	if (!(m->flags & BLOCK_DROPPED) || m->held || m->hold || m->writers)
+		return;
+	assert(m->resident[ABI_TIER_HBM] == 0 && m->resident[ABI_TIER_CXL] == 0);
+	if (m->flags & BLOCK_ZOMBIE)
+		block_unlink(c, &c->zombies, x, slot);
+	block_unnew(x, slot);
+}
+
+/* Retire what is READY of a dropped block; what finds no room in a batch now is tried later. */
+void block_bury(struct core *c, struct context *x, uint32_t slot)
+{
+	struct block_meta *m = &x->meta[slot];
+	bool all = true;
+
+	assert(m->flags & BLOCK_DROPPED);
+	if (m->hold)
+		return; /* an io or copy of ours still reads them: block_unhold comes back */
+	for (uint32_t page = 0; m->held && page < x->ix.pages_per_block; page++)
+		for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
+			if (page_state(index_page(&x->ix, slot, page), tier) == ABI_PAGE_READY)
+				all &= retire_page(c, x, slot, page, tier);
+	if (!all && !(m->flags & BLOCK_ZOMBIE)) {
+		m->flags |= BLOCK_ZOMBIE;
+		block_link(c, &c->zombies, x, slot);
+	}
+	if (all && m->flags & BLOCK_ZOMBIE) {
+		m->flags &= (uint8_t)~BLOCK_ZOMBIE;
+		block_unlink(c, &c->zombies, x, slot);
+	}
+	block_release(c, x, slot);
+}
+
+void block_hold(struct context *x, uint32_t slot)
+{
+	assert(x->meta[slot].hold < UINT16_MAX);
+	x->meta[slot].hold++;
+}
+
+void block_unhold(struct core *c, struct context *x, uint32_t slot)
+{
+	struct block_meta *m = &x->meta[slot];
+
+	assert(m->hold > 0);
+	if (--m->hold == 0 && m->flags & BLOCK_DROPPED)
+		block_bury(c, x, slot);
+}
+
+/* A place was given back; the word is ABSENT. */
+void block_page_freed(struct core *c, struct context *x, uint32_t slot, uint32_t page,
+		      uint32_t tier)
+{
+	struct block_meta *m = &x->meta[slot];
+
+	assert(page_state(index_page(&x->ix, slot, page), tier) == ABI_PAGE_ABSENT);
+	assert(m->held > 0);
+	m->held--;
+	block_release(c, x, slot);
+}
+
+/* Its copy on NVMe is no more. */
+void block_unwritten(struct core *c, struct context *x, uint32_t slot)
+{
+	struct block_meta *m = &x->meta[slot];
+	uint32_t parts = index_block(&x->ix, slot)->parts;
+	uint64_t bytes = block_bytes(x, slot);
+	uint32_t segment = block_segment(c, x, slot);
+
+	assert(m->persist == PERSIST_CLEAN);
+	block_unlink(c, &c->segment_blocks[segment], x, slot);
+	for (uint32_t page = 0; page < x->ix.pages_per_block; page++)
+		if (parts >> x->page_part[page] & 1)
+			index_page(&x->ix, slot, page)->nvme = 0;
+	store_live(c->store, segment, -(int64_t)bytes);
+	assert(x->nvme_bytes >= bytes);
+	x->nvme_bytes -= bytes;
+	m->persist = PERSIST_NONE;
+}
+
+static void drop_persist(struct core *c, struct context *x, uint32_t slot)
+{
+	struct block_meta *m = &x->meta[slot];
+
+	switch (m->persist) {
+	case PERSIST_QUEUED:
+		block_unlink(c, &x->dirty, x, slot);
+		x->dirty_bytes -= block_bytes(x, slot);
+		m->persist = PERSIST_NONE;
+		break;
+	case PERSIST_CLEAN:
+		block_unwritten(c, x, slot);
+		break;
+	default:
+		break; /* WRITING: the run sees BLOCK_DROPPED when it ends */
+	}
+}
+
+/*
+ * The block leaves the service: out of the index at once, its pages when nobody reads them. Pages
+ * on their way (FILLING) are freed by whoever fills them.
+ */
+void block_drop(struct core *c, struct context *x, uint32_t slot)
+{
+	struct block_meta *m = &x->meta[slot];
+	uint32_t state = index_block(&x->ix, slot)->state;
+
+	assert(state != ABI_BLOCK_FREE);
+	assert(!(m->flags & BLOCK_DROPPED));
+	if (state == ABI_BLOCK_PENDING) {
+		block_unlink(c, &x->pending, x, slot);
+		x->blocks_pending--;
+	} else {
+		x->blocks--;
+		c->metrics.dropped_blocks++;
+		drop_persist(c, x, slot);
+	}
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
+		policy_leave(x, slot, tier);
+	index_remove(&x->ix, slot);
+	m->flags |= BLOCK_DROPPED;
+	block_bury(c, x, slot);
+}
+
+/* Called by reclaim when a READY page was unpublished. */
+void block_left(struct core *c, struct context *x, uint32_t slot, uint32_t tier)
+{
+	struct block_meta *m = &x->meta[slot];
+
+	(void)c;
+	assert(m->resident[tier] > 0);
+	m->resident[tier]--;
+	x->pages_resident[tier]--;
+	if (m->flags & BLOCK_DROPPED)
+		return;
+	if (!m->resident[tier])
+		policy_leave(x, slot, tier);
+	block_tier_hint(x, slot);
+}

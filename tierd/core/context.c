@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Contexts: planning, creating, finding, raising the epoch, removing; and the catalog, which makes
+ * each of these survive. Changes of the catalog that come while it is being written share the next
+ * write; every caller is answered after the flush that covers his.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libtier/base/atomic.h"
+#include "tierd/core/state.h"
+
+#define SWEEP_SLOTS 32768u
+#define BLOCKS_MAX (1u << 30)
+
+/* ---- catalog ------------------------------------------------------------------------------ */
+
+void catalog_write(struct core *c, uint64_t token, uint64_t value)
+{
+	if (!c->store) {
+		core_reply(c, token, 0, value);
+		return;
+	}
+	if (c->catalog_tokens == CORE_TOKENS_MAX) {
+		core_reply(c, token, -EAGAIN, 0); /* the change stands; only its answer is lost */
+	} else if (token) {
+		c->catalog_token[c->catalog_tokens++] = (struct token){ token, value, 0 };
+	}
+	c->catalog_dirty = true;
+}
+
+static void catalog_written(struct core *c, struct core_io *io)
+{
+	bool failed = io->res < 0 || (uint64_t)io->res != io->bytes;
+
+	core_io_put(c, io);
+	if (failed) {
+		c->catalog_running = false;
+		c->catalog_dirty = true; /* the same slot again: the sequence was not used */
+		c->catalog_sequence--;
+		c->write_retry_ns = c->now_ns + 1000 * MS;
+		return;
+	}
+	c->catalog_sync = ++c->write_seq;
+	sync_want(c);
+}
+
+static int64_t catalog_encode(struct core *c)
+{
+	struct disk_context *list = c->catalog_list;
+	struct disk_catalog head;
+	uint32_t n = 0;
+
+	memset(&head, 0, sizeof(head));
+	for (uint32_t i = 0; i < c->contexts_high; i++)
+		if (c->context[i] && !c->context[i]->closing && n < c->catalog_max)
+			list[n++] = c->context[i]->spec;
+	head.magic = DISK_CATALOG_MAGIC;
+	head.version = DISK_VERSION;
+	head.store_id = c->config.super.store_id;
+	head.sequence = ++c->catalog_sequence;
+	head.next_uid = c->next_uid;
+	head.count = n;
+	return disk_catalog_seal(c->catalog_buf, c->config.super.catalog_bytes, &head, list);
+}
+
+void catalog_step(struct core *c)
+{
+	const struct disk_super *s = &c->config.super;
+	struct core_io *io;
+	int64_t bytes;
+
+	if (!c->catalog_dirty || c->catalog_running || !c->io_free || c->now_ns < c->write_retry_ns)
+		return;
+	c->catalog_dirty = false;
+	c->catalog_running = true;
+	c->catalog_flying = c->catalog_tokens;
+	bytes = catalog_encode(c);
+	assert(bytes > 0); /* core_context_create keeps the number of contexts below catalog_max */
+	io = core_io_get(c);
+	io->write = 1;
+	io->klass = ABI_CLASS_DEMAND;
+	io->offset = s->catalog_offset + (c->catalog_sequence & 1) * s->catalog_bytes;
+	io->bytes = (uint64_t)bytes;
+	io->piece[0] = (struct core_io_piece){ .addr = c->catalog_buf, .bytes = (uint32_t)bytes };
+	io->piece_count = 1;
+	io->priv.done = catalog_written;
+	c->metrics.record_bytes += (uint64_t)bytes;
+	core_push(c, CORE_AC_WRITE)->io = io;
+}
+
+/* A flush has completed: does it cover the catalog's last write? */
+void catalog_synced(struct core *c)
+{
+	if (!c->catalog_running || !c->catalog_sync || c->sync_seq < c->catalog_sync)
+		return;
+	for (uint32_t i = 0; i < c->catalog_flying; i++)
+		core_reply(c, c->catalog_token[i].token, 0, c->catalog_token[i].value);
+	c->catalog_tokens -= c->catalog_flying;
+	memmove(c->catalog_token, c->catalog_token + c->catalog_flying,
+		c->catalog_tokens * sizeof(c->catalog_token[0]));
+	c->catalog_flying = 0;
+	c->catalog_running = false;
+	c->catalog_sync = 0;
+}
+
+/* ---- plan --------------------------------------------------------------------------------- */
+
+static void plan_quotas(const struct core *c, struct disk_context *spec)
+{
+	for (uint32_t tier = 0; tier < ABI_TIER_COUNT; tier++) {
+		uint64_t all = c->config.capacity[tier];
+
+		if (spec->quota[tier] == UINT64_MAX)
+			spec->quota[tier] = 0;
+		else if (!spec->quota[tier] || spec->quota[tier] > all)
+			spec->quota[tier] = all;
+	}
+	if (!c->store)
+		spec->quota[ABI_TIER_NVME] = 0;
+}
+
+static int plan_check(const struct core *c, const struct disk_context *spec, char *why, size_t n)
+{
+	const struct abi_geometry *g = &spec->geometry;
+
+	if (spec->quota[ABI_TIER_CXL] < 2 * ABI_HUGE + 2 * g->block_bytes) {
+		snprintf(why, n,
+			 "the CXL quota of %llu bytes is too small for blocks of %llu: it "
+			 "takes two of them and 4 MiB",
+			 (unsigned long long)spec->quota[ABI_TIER_CXL],
+			 (unsigned long long)g->block_bytes);
+		return -ENOSPC;
+	}
+	if (spec->quota[ABI_TIER_HBM] && spec->quota[ABI_TIER_HBM] < ABI_HUGE) {
+		snprintf(why, n,
+			 "an HBM quota below 2 MiB cannot be used; leave it out or raise it");
+		return -ENOSPC;
+	}
+	if (!spec->quota[ABI_TIER_NVME])
+		return 0;
+	if (g->page_align % DISK_SECTOR) {
+		snprintf(why, n, "pages aligned to %u bytes need a context without NVMe quota",
+			 g->page_align);
+		return -EINVAL;
+	}
+	if (g->block_bytes > c->config.super.segment_bytes - c->config.super.summary_bytes) {
+		snprintf(why, n,
+			 "a block of %llu bytes does not fit a segment of the store; format "
+			 "it with a larger nvme.segment",
+			 (unsigned long long)g->block_bytes);
+		return -ENOSPC;
+	}
+	return 0;
+}
+
+int core_context_plan(const struct core *c, struct disk_context *spec,
+		      struct core_context_plan *plan, char *why, size_t why_bytes)
+{
+	struct abi_index_header header;
+	uint64_t blocks;
+	int err;
+
+	plan_quotas(c, spec);
+	if (!spec->policy[0])
+		snprintf(spec->policy, sizeof(spec->policy), "lru");
+	if (!memchr(spec->policy, 0, sizeof(spec->policy)) || !policy_find(spec->policy)) {
+		snprintf(why, why_bytes, "no such eviction policy: %.15s", spec->policy);
+		return -EINVAL;
+	}
+	err = plan_check(c, spec, why, why_bytes);
+	if (err)
+		return err;
+	blocks = (spec->quota[ABI_TIER_NVME] + spec->quota[ABI_TIER_CXL]) /
+		 spec->geometry.block_bytes;
+	if (!spec->blocks_max)
+		spec->blocks_max = blocks + blocks / 8 + 1024;
+	if (spec->blocks_max > BLOCKS_MAX) {
+		snprintf(why, why_bytes, "more than %u blocks: lower blocks_max or the quotas",
+			 BLOCKS_MAX);
+		return -EINVAL;
+	}
+	memset(&header, 0, sizeof(header));
+	index_plan(&header, &spec->geometry, spec->blocks_max);
+	plan->index_bytes = header.total_bytes;
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
+		/* Room for the tails of segments: addresses cost nothing. */
+		uint64_t range = spec->quota[tier] + spec->quota[tier] / 8 + 64 * ABI_HUGE;
+
+		plan->mem_bytes[tier] = spec->quota[tier] ? range & ~(uint64_t)(ABI_HUGE - 1) : 0;
+	}
+	return 0;
+}
+
+/* ---- create ------------------------------------------------------------------------------- */
+
+static uint32_t class_of(uint32_t *stride, uint32_t *classes, uint32_t bytes)
+{
+	for (uint32_t i = 0; i < *classes; i++)
+		if (stride[i] == bytes)
+			return i;
+	stride[*classes] = bytes;
+	return (*classes)++;
+}
+
+static int spaces_open(struct core *c, struct context *x)
+{
+	const struct abi_geometry *g = &x->spec.geometry;
+	uint32_t stride[ABI_PARTS_MAX], classes = 0;
+
+	for (uint32_t i = 0; i < g->part_count; i++)
+		x->part_class[i] = class_of(stride, &classes, g->part[i].page_stride);
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
+		int err;
+
+		if (!x->plan.mem_bytes[tier])
+			continue;
+		err = space_open(&x->space[tier], &c->pool[tier], x->plan.mem_bytes[tier],
+				 x->spec.quota[tier], stride, classes);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int private_alloc(struct context *x)
+{
+	const struct abi_geometry *g = &x->spec.geometry;
+
+	x->meta = calloc(x->spec.blocks_max, sizeof(*x->meta));
+	x->page_part = calloc(g->pages_per_block, 1);
+	if (!x->meta || !x->page_part)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < g->part_count; i++)
+		memset(x->page_part + g->part[i].page_base, (int)i,
+		       (size_t)g->part[i].layers * g->part[i].groups);
+	x->policy = policy_find(x->spec.policy);
+	if (!x->policy)
+		return -EINVAL;
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
+		x->policy_state[tier] = calloc(1, x->policy->state_bytes(x->spec.blocks_max));
+		if (!x->policy_state[tier])
+			return -ENOMEM;
+		x->policy->init(x->policy_state[tier], x->spec.blocks_max);
+	}
+	return 0;
+}
+
+static void format_index(struct core *c, struct context *x)
+{
+	struct abi_index_header header;
+
+	memset(&header, 0, sizeof(header));
+	index_plan(&header, &x->spec.geometry, x->spec.blocks_max);
+	header.boot_token = c->config.boot_token;
+	header.context_id = x->id;
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
+		header.mem_bytes[tier] = x->plan.mem_bytes[tier];
+	memcpy(header.fingerprint, x->spec.fingerprint, sizeof(header.fingerprint));
+	header.epoch = x->spec.epoch;
+	index_format(&x->ix, x->memory.index, &header, &x->spec.geometry);
+}
+
+static int context_id_free(struct core *c, const char *name, uint32_t *id)
+{
+	uint32_t i;
+
+	*id = ABI_CONTEXTS_MAX;
+	for (i = 0; i < c->contexts_high; i++) {
+		if (!c->context[i] && *id == ABI_CONTEXTS_MAX)
+			*id = i;
+		if (c->context[i] && !c->context[i]->closing &&
+		    !strcmp(c->context[i]->spec.name, name))
+			return -EEXIST;
+	}
+	if (*id == ABI_CONTEXTS_MAX)
+		*id = i;
+	if (*id >= ABI_CONTEXTS_MAX || (c->store && c->contexts >= c->catalog_max))
+		return -ENFILE;
+	return 0;
+}
+
+int core_context_create(struct core *c, const struct disk_context *spec,
+			const struct core_context_memory *memory, uint64_t token, uint32_t *id)
+{
+	struct context *x;
+	char why[128];
+	int err = context_id_free(c, spec->name, id);
+
+	if (err)
+		return err;
+	x = calloc(1, sizeof(*x));
+	if (!x)
+		return -ENOMEM;
+	x->id = *id;
+	x->spec = *spec;
+	x->memory = *memory;
+	block_list_init(&x->pending);
+	block_list_init(&x->dirty);
+	c->context[x->id] = x; /* core_context_free undoes all of it */
+	c->contexts++;
+	if (x->id >= c->contexts_high)
+		c->contexts_high = x->id + 1;
+	err = core_context_plan(c, &x->spec, &x->plan, why, sizeof(why));
+	if (!err)
+		err = private_alloc(x);
+	if (!err)
+		err = spaces_open(c, x);
+	if (!err && c->store)
+		err = writeback_reserve(c, &x->spec.geometry);
+	if (err) {
+		core_context_free(c, x);
+		return err;
+	}
+	if (x->spec.uid) {
+		format_index(c, x);
+		return 0;
+	}
+	x->spec.uid = c->next_uid++;
+	x->spec.epoch = x->spec.epoch ? x->spec.epoch : 1;
+	format_index(c, x);
+	catalog_write(c, token, x->id);
+	return 0;
+}
+
+/* ---- find, attach ------------------------------------------------------------------------- */
+
+int core_context_find(struct core *c, const char *name, uint32_t uid, uint32_t gid,
+		      struct core_context_view *view)
+{
+	for (uint32_t i = 0; i < c->contexts_high; i++) {
+		struct context *x = c->context[i];
+		bool owner, group, readable;
+
+		if (!x || x->closing || strcmp(x->spec.name, name))
+			continue;
+		owner = uid == 0 || uid == x->spec.owner_uid;
+		group = gid == x->spec.owner_gid;
+		readable = owner || x->spec.mode & (group ? 040u : 04u);
+		if (!readable)
+			return -ENOENT; /* I4: as if it were not there */
+		view->id = x->id;
+		view->owner = owner;
+		view->writable = owner || x->spec.mode & (group ? 020u : 02u);
+		view->spec = &x->spec;
+		view->index_bytes = x->plan.index_bytes;
+		memcpy(view->mem_bytes, x->plan.mem_bytes, sizeof(view->mem_bytes));
+		return 0;
+	}
+	return -ENOENT;
+}
+
+int core_context_attach(struct core *c, uint32_t client, const struct core_context_view *view)
+{
+	struct client *k = &c->client[client];
+	struct context *x = core_context(c, view->id);
+
+	if (client >= CORE_CLIENTS_MAX || k->state != 1 || !x)
+		return -ENOENT;
+	if (!bit_get(k->attached, view->id))
+		x->attached++;
+	k->attached[view->id / 64] |= 1ull << view->id % 64;
+	if (view->writable)
+		k->writable[view->id / 64] |= 1ull << view->id % 64;
+	return 0;
+}
+
+/* ---- epoch, remove ------------------------------------------------------------------------ */
+
+int core_context_epoch(struct core *c, uint32_t id, uint64_t epoch, uint64_t token)
+{
+	struct context *x = core_context(c, id);
+
+	if (!x || x->closing)
+		return -ENOENT;
+	if (!epoch)
+		epoch = x->spec.epoch + 1;
+	if (epoch <= x->spec.epoch || epoch > UINT32_MAX)
+		return -EINVAL;
+	x->spec.epoch = epoch;
+	index_epoch(&x->ix, epoch); /* readers at once; the answer when it is durable */
+	x->sweeping = true;
+	x->sweep_slot = 0;
+	catalog_write(c, token, epoch);
+	return 0;
+}
+
+int core_context_remove(struct core *c, uint32_t id, uint64_t token)
+{
+	struct context *x = core_context(c, id);
+
+	if (!x || x->closing)
+		return -ENOENT;
+	x->closing = true;
+	x->remove_token = token;
+	x->sweep_slot = 0;
+	atomic_store_release_u64(&x->ix.header->closed, 1);
+	pin_context_gone(c, x);
+	request_context_gone(c, x);
+	put_context_gone(c, x);
+	catalog_write(c, 0, 0);
+	context_maybe_gone(c, x);
+	return 0;
+}
+
+static bool runs_of(const struct core *c, const struct context *x)
+{
+	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
+		if (c->run[i].phase != RUN_FREE && c->run[i].ctx == x)
+			return true;
+	return false;
+}
+
+/* The last page, request and write of a removed context is over: it goes. */
+void context_maybe_gone(struct core *c, struct context *x)
+{
+	uint64_t token = x->remove_token;
+	uint32_t id = x->id;
+
+	if (!x->closing || x->slots_live || x->punching || runs_of(c, x) ||
+	    request_of_context(c, x))
+		return;
+	evict_forget(c, x);
+	for (uint32_t i = 0; i < c->clients_high; i++) {
+		struct client *k = &c->client[i];
+
+		if (!k->attached)
+			continue;
+		k->attached[id / 64] &= ~(1ull << id % 64);
+		k->writable[id / 64] &= ~(1ull << id % 64);
+	}
+	core_context_free(c, x);
+	catalog_write(c, token, id);
+}
+
+/* ---- time --------------------------------------------------------------------------------- */
+
+/* Blocks of old epochs, or all of a removed context, leave a few at a time. */
+static void sweep(struct core *c, struct context *x)
+{
+	for (uint32_t n = 0; n < SWEEP_SLOTS && x->sweep_slot < x->ix.slots_used; n++) {
+		uint32_t slot = x->sweep_slot++;
+		const struct abi_block *b = index_block(&x->ix, slot);
+
+		if (b->state == ABI_BLOCK_FREE ||
+		    (!x->closing && b->epoch == (uint32_t)x->spec.epoch))
+			continue;
+		block_drop(c, x, slot);
+	}
+	if (x->sweep_slot >= x->ix.slots_used)
+		x->sweeping = false;
+}
+
+void context_tick(struct core *c)
+{
+	for (uint32_t i = 0; i < c->contexts_high; i++) {
+		struct context *x = c->context[i];
+
+		if (!x || (!x->sweeping && !x->closing))
+			continue;
+		sweep(c, x);
+		context_maybe_gone(c, x);
+	}
+}

@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The core's front door: pools, the action queue, and the one switch that hands each event to the
+ * file that owns it. Who does what afterwards is in docs/design.md; nothing is decided here.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tierd/core/state.h"
+
+/* ---- actions ------------------------------------------------------------------------------ */
+
+struct core_action *core_push(struct core *c, enum core_action_kind kind)
+{
+	struct core_action *a = &c->action[c->action_tail++ % CORE_ACTIONS_MAX];
+
+	/* Every producer is bounded by a pool smaller than the queue, which the shell empties. */
+	assert(c->action_tail - c->action_head <= CORE_ACTIONS_MAX);
+	a->kind = kind;
+	return a;
+}
+
+bool core_action_next(struct core *c, struct core_action *out)
+{
+	if (c->action_head == c->action_tail)
+		return false;
+	*out = c->action[c->action_head++ % CORE_ACTIONS_MAX];
+	return true;
+}
+
+void core_reply(struct core *c, uint64_t token, int res, uint64_t value)
+{
+	struct core_action *a;
+
+	if (!token)
+		return;
+	a = core_push(c, CORE_AC_REPLY);
+	a->reply.token = token;
+	a->reply.res = res;
+	a->reply.value = value;
+}
+
+/* ---- pools -------------------------------------------------------------------------------- */
+
+struct core_io *core_io_get(struct core *c)
+{
+	struct core_io *io = c->io_free;
+
+	if (!io)
+		return NULL;
+	c->io_free = io->priv.next;
+	c->ios++;
+	io->piece_count = 0;
+	io->write = io->verify = io->reserved = 0;
+	io->klass = ABI_CLASS_DEMAND;
+	io->offset = io->bytes = io->deadline_ns = io->bad_mask = 0;
+	io->res = 0;
+	io->priv.next = NULL;
+	return io;
+}
+
+void core_io_put(struct core *c, struct core_io *io)
+{
+	assert(c->ios > 0);
+	assert(io >= c->io && io < c->io + CORE_IO_MAX);
+	c->ios--;
+	io->priv.next = c->io_free;
+	c->io_free = io;
+}
+
+struct core_copy *core_copy_get(struct core *c)
+{
+	struct core_copy *copy = c->copy_free;
+
+	if (!copy)
+		return NULL;
+	c->copy_free = copy->priv.next;
+	c->copies++;
+	copy->count = 0;
+	copy->klass = ABI_CLASS_DEMAND;
+	copy->checksum = 0;
+	copy->res = 0;
+	copy->priv.next = NULL;
+	return copy;
+}
+
+void core_copy_put(struct core *c, struct core_copy *copy)
+{
+	assert(c->copies > 0);
+	assert(copy >= c->copy && copy < c->copy + CORE_COPIES_MAX);
+	c->copies--;
+	copy->priv.next = c->copy_free;
+	c->copy_free = copy;
+}
+
+/* ---- life --------------------------------------------------------------------------------- */
+
+static void config_defaults(struct core_config *k)
+{
+	if (!k->dirty_percent)
+		k->dirty_percent = 50;
+	if (!k->pin_percent)
+		k->pin_percent = 50;
+	if (!k->request_deadline_ns)
+		k->request_deadline_ns = 2000 * MS;
+	if (!k->put_deadline_ns)
+		k->put_deadline_ns = 10000 * MS;
+	if (!k->writeback_age_ns)
+		k->writeback_age_ns = 200 * MS;
+	if (!k->next_uid)
+		k->next_uid = 1;
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
+		uint64_t bytes = k->segment_bytes[tier];
+
+		if (!bytes)
+			bytes = k->capacity[tier] / 1024 & ~(uint64_t)(ABI_HUGE - 1);
+		if (bytes < ABI_HUGE)
+			bytes = ABI_HUGE;
+		k->segment_bytes[tier] = bytes > 32 * ABI_HUGE ? 32 * ABI_HUGE : bytes;
+	}
+}
+
+static int pools_alloc(struct core *c)
+{
+	uint32_t segments = (uint32_t)c->config.super.segment_count;
+
+	c->action = calloc(CORE_ACTIONS_MAX, sizeof(*c->action));
+	c->context = calloc(ABI_CONTEXTS_MAX, sizeof(*c->context));
+	c->client = calloc(CORE_CLIENTS_MAX, sizeof(*c->client));
+	c->request = calloc(CORE_REQUESTS_MAX, sizeof(*c->request));
+	c->put = calloc(CORE_REQUESTS_MAX, sizeof(*c->put));
+	c->io = calloc(CORE_IO_MAX, sizeof(*c->io));
+	c->copy = calloc(CORE_COPIES_MAX, sizeof(*c->copy));
+	c->batch = calloc(CORE_BATCHES_MAX, sizeof(*c->batch));
+	c->pin = calloc(CORE_PINS_MAX, sizeof(*c->pin));
+	c->chunk = calloc(CORE_PIN_CHUNKS, sizeof(*c->chunk));
+	c->tomb_queue = calloc(TOMBS_MAX, sizeof(*c->tomb_queue));
+	c->tomb_scratch = calloc(TOMBS_RECORD, sizeof(*c->tomb_scratch));
+	c->crc_scratch = calloc(DISK_RUN_BLOCKS_MAX * (size_t)ABI_PAGES_PER_BLOCK_MAX, 4);
+	c->segment_blocks = calloc(segments + 1, sizeof(*c->segment_blocks));
+	if (!c->action || !c->context || !c->client || !c->request || !c->put || !c->io ||
+	    !c->copy || !c->batch || !c->pin || !c->chunk || !c->segment_blocks || !c->tomb_queue ||
+	    !c->tomb_scratch || !c->crc_scratch)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < segments; i++)
+		block_list_init(&c->segment_blocks[i]);
+	return 0;
+}
+
+/* Arguments and references are large and rarely all in use: calloc leaves them untouched. */
+static int request_memory(struct core *c)
+{
+	size_t refs = ABI_ARG_BYTES_MAX / ABI_KEY_BYTES;
+	uint8_t *arg = calloc(CORE_REQUESTS_MAX, ABI_ARG_BYTES_MAX);
+	struct abi_block_ref *ref = calloc(CORE_REQUESTS_MAX * refs, sizeof(*ref));
+
+	c->request[0].arg = arg; /* owned here: core_close frees [0] */
+	c->put[0].ref = ref;
+	if (!arg || !ref)
+		return -ENOMEM;
+	for (uint32_t i = CORE_REQUESTS_MAX; i-- > 0;) {
+		c->request[i].arg = arg + (size_t)i * ABI_ARG_BYTES_MAX;
+		c->request[i].next = c->request_free;
+		c->request_free = &c->request[i];
+		c->put[i].ref = ref + i * refs;
+		c->put[i].next = c->put_free;
+		c->put_free = &c->put[i];
+	}
+	return 0;
+}
+
+static int catalog_memory(struct core *c)
+{
+	const struct disk_super *s = &c->config.super;
+
+	c->catalog_max = (uint32_t)(s->catalog_bytes / sizeof(struct disk_context)) - 1;
+	c->catalog_list = calloc(c->catalog_max, sizeof(*c->catalog_list));
+	c->catalog_buf = aligned_alloc(DISK_SECTOR, s->catalog_bytes);
+	return c->catalog_list && c->catalog_buf ? 0 : -ENOMEM;
+}
+
+static void pools_thread(struct core *c)
+{
+	for (uint32_t i = CORE_IO_MAX; i-- > 0;) {
+		c->io[i].priv.next = c->io_free;
+		c->io_free = &c->io[i];
+	}
+	for (uint32_t i = CORE_COPIES_MAX; i-- > 0;) {
+		c->copy[i].priv.next = c->copy_free;
+		c->copy_free = &c->copy[i];
+	}
+	for (uint32_t i = CORE_BATCHES_MAX; i-- > 0;) {
+		c->batch[i].next = c->batch_free;
+		c->batch_free = &c->batch[i];
+	}
+	/* Pins and chunks are threaded lazily: see pin.c. */
+	c->pin_free = ABI_SLOT_NONE;
+}
+
+int core_open(struct core **out, const struct core_config *config)
+{
+	struct core *c;
+	int err = -ENOMEM;
+
+	*out = NULL;
+	if (!config->capacity[ABI_TIER_CXL])
+		return -EINVAL;
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return -ENOMEM;
+	c->config = *config;
+	config_defaults(&c->config);
+	c->next_uid = c->config.next_uid;
+	c->catalog_sequence = c->config.catalog_sequence;
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
+		c->pool[tier].capacity = c->config.capacity[tier];
+		c->pool[tier].segment_bytes = c->config.segment_bytes[tier];
+	}
+	err = pools_alloc(c);
+	if (!err)
+		err = request_memory(c);
+	if (!err && config->capacity[ABI_TIER_NVME])
+		err = store_open(&c->store, &c->config.super);
+	if (!err && c->store)
+		err = catalog_memory(c);
+	if (err) {
+		core_close(c);
+		return err;
+	}
+	pools_thread(c);
+	block_list_init(&c->zombies);
+	*out = c;
+	return 0;
+}
+
+static void context_release(struct context *x)
+{
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
+		if (x->space[tier])
+			space_close(x->space[tier]);
+		free(x->policy_state[tier]);
+	}
+	free(x->meta);
+	free(x->page_part);
+	free(x);
+}
+
+void core_close(struct core *c)
+{
+	if (!c)
+		return;
+	for (uint32_t i = 0; i < c->contexts_high; i++) {
+		if (c->context[i])
+			context_release(c->context[i]);
+		free(c->recover_lsn[i]);
+	}
+	for (uint32_t i = 0; c->client && i < CORE_CLIENTS_MAX; i++)
+		free(c->client[i].attached);
+	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
+		free(c->run[i].buf);
+	if (c->store)
+		store_close(c->store);
+	if (c->request)
+		free(c->request[0].arg);
+	if (c->put)
+		free(c->put[0].ref);
+	free(c->tomb);
+	free(c->catalog_buf);
+	free(c->catalog_list);
+	free(c->crc_scratch);
+	free(c->tomb_scratch);
+	free(c->tomb_queue);
+	free(c->segment_blocks);
+	free(c->chunk);
+	free(c->pin);
+	free(c->batch);
+	free(c->copy);
+	free(c->io);
+	free(c->put);
+	free(c->request);
+	free(c->client);
+	free(c->context);
+	free(c->action);
+	free(c);
+}
+
+void core_context_free(struct core *c, struct context *x)
+{
+	c->context[x->id] = NULL;
+	c->contexts--;
+	context_release(x);
+}
+
+/* ---- clients ------------------------------------------------------------------------------ */
+
+static void client_open(struct core *c, const struct core_client_open *open)
+{
+	struct client *k = &c->client[open->client];
+	size_t words = ABI_CONTEXTS_MAX / 64;
+
+	assert(open->client < CORE_CLIENTS_MAX);
+	assert(k->state == 0);
+	if (!k->attached) /* kept for the next client of this number */
+		k->attached = calloc(2 * words, sizeof(uint64_t));
+	if (!k->attached) {
+		struct core_action *a = core_push(c, CORE_AC_END);
+
+		a->end.client = open->client;
+		a->end.error = -ENOMEM;
+		a->end.why = "out of memory for the session";
+		return;
+	}
+	k->writable = k->attached + words;
+	memset(k->attached, 0, 2 * words * sizeof(uint64_t));
+	memset(k->access_seen, 0, sizeof(k->access_seen));
+	k->open = *open;
+	k->state = 1;
+	k->session++;
+	k->requests = k->orders = 0;
+	k->puts = NULL;
+	if (c->clients_high <= open->client)
+		c->clients_high = open->client + 1;
+	c->metrics.sessions++;
+}
+
+static void client_gone(struct core *c, uint32_t id)
+{
+	struct client *k = &c->client[id];
+
+	assert(id < CORE_CLIENTS_MAX);
+	if (k->state != 1)
+		return;
+	k->state = 2;
+	request_client_gone(c, id);
+	while (k->puts)
+		put_abort(c, k->puts);
+	pin_client_gone(c, id);
+}
+
+static void client_dead(struct core *c, uint32_t id)
+{
+	struct client *k = &c->client[id];
+
+	assert(id < CORE_CLIENTS_MAX);
+	if (k->state == 1)
+		client_gone(c, id);
+	if (k->state != 2)
+		return;
+	for (uint32_t i = 0; i < c->contexts_high; i++)
+		if (c->context[i] && bit_get(k->attached, i))
+			c->context[i]->attached--;
+	k->state = 0;
+	while (c->clients_high && !c->client[c->clients_high - 1].state)
+		c->clients_high--;
+	c->quarantine_next_ns = 0; /* its leases are over */
+}
+
+/* ---- events ------------------------------------------------------------------------------- */
+
+static void tick(struct core *c)
+{
+	request_tick(c);
+	reclaim_tick(c);
+	if (c->now_ns < c->next_slow_ns)
+		return;
+	c->next_slow_ns = c->now_ns + 10 * MS;
+	put_tick(c);
+	pin_tick(c);
+	evict_tick(c);
+	context_tick(c);
+}
+
+static void dispatch(struct core *c, const struct core_event *e)
+{
+	switch (e->kind) {
+	case CORE_EV_TICK:
+		tick(c);
+		break;
+	case CORE_EV_CLIENT_OPEN:
+		client_open(c, &e->open);
+		break;
+	case CORE_EV_CLIENT_GONE:
+		client_gone(c, e->client);
+		break;
+	case CORE_EV_CLIENT_DEAD:
+		client_dead(c, e->client);
+		break;
+	case CORE_EV_REQUEST:
+		request_take(c, e->request.client, &e->request.sqe);
+		break;
+	case CORE_EV_IO_DONE:
+		e->io->priv.done(c, e->io);
+		break;
+	case CORE_EV_COPY_DONE:
+		e->copy->priv.done(c, e->copy);
+		break;
+	case CORE_EV_FENCE_DONE:
+		reclaim_fenced(c, e->batch);
+		break;
+	case CORE_EV_SCAN_DONE:
+		reclaim_scanned(c, e->batch);
+		break;
+	case CORE_EV_PUNCH_DONE:
+		evict_punched(c, &e->range);
+		break;
+	case CORE_EV_SYNC_DONE:
+		writeback_synced(c, e->sync.token, e->sync.res);
+		break;
+	}
+}
+
+void core_event(struct core *c, const struct core_event *e)
+{
+	assert(e->now_ns >= c->now_ns);
+	c->now_ns = e->now_ns;
+	dispatch(c, e);
+	evict_step(c);
+	request_run(c);
+	writeback_step(c);
+}
+
+bool core_accepts(const struct core *c, uint32_t client)
+{
+	/* A quarter of the room is kept for those who have little in progress. */
+	if (c->requests >= CORE_REQUESTS_MAX)
+		return false;
+	return c->requests < CORE_REQUESTS_MAX * 3 / 4 || c->client[client].requests < 4;
+}
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+uint64_t core_next_tick(const struct core *c)
+{
+	uint64_t next = request_next_deadline(c);
+
+	if (c->batch_open && c->batch_open->count)
+		next = min_u64(next, c->batch_open->since_ns + MS);
+	if (c->evacuation.ctx || c->zombies.count)
+		next = min_u64(next, c->now_ns + MS);
+	if (c->quarantine_head)
+		next = min_u64(next, c->quarantine_next_ns);
+	for (uint32_t i = 0; i < c->contexts_high; i++) {
+		const struct context *x = c->context[i];
+
+		if (!x)
+			continue;
+		if (x->dirty.count)
+			next = min_u64(next,
+				       c->write_retry_ns > c->now_ns
+					       ? c->write_retry_ns
+					       : x->dirty_since_ns + c->config.writeback_age_ns);
+		if (x->pending.count || x->sweeping || x->closing)
+			next = min_u64(next, c->now_ns + 10 * MS);
+	}
+	if (c->pins)
+		next = min_u64(next, c->now_ns + 50 * MS);
+	return next;
+}

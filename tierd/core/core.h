@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The core: all of the daemon's decisions, as a state machine (invariant I9).
+ *
+ * It receives events and queues actions; the shell (tierd/dispatch.c, or the simulator) carries
+ * actions out and feeds their completions back. The core makes no system call, reads no clock and
+ * no random source, and never blocks. It reads and writes shared memory that the shell mapped for
+ * it: indexes, tiers, and (copied once, then judged) the clients' arguments and access logs.
+ *
+ *      shell                                core
+ *        core_event(REQUEST, sqe)     ->      put.c / fetch.c / pin.c
+ *        core_action_next()           <-      COPY, READ, WRITE, FENCE, SCAN ...
+ *        (worker, io_uring)
+ *        core_event(COPY_DONE ...)    ->      publishes, goes on
+ *        core_action_next()           <-      COMPLETE
+ *
+ * One thread calls everything here. A pointer in an action (io, copy, batch) is the core's and
+ * stays valid until its completion has been fed back.
+ */
+#ifndef TIERD_CORE_CORE_H
+#define TIERD_CORE_CORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "libtier/abi/disk.h"
+#include "libtier/abi/ring.h"
+
+struct core;
+
+/* Limits. Everything that queues has one; each is memory taken at start. */
+#define CORE_CLIENTS_MAX 1024u
+#define CORE_REQUESTS_MAX 1024u   /* in progress on the host; more wait in their rings */
+
+#define CORE_IO_MAX 512u          /* device operations under way */
+#define CORE_COPIES_MAX 256u      /* copy jobs under way */
+#define CORE_SEGMENTS_IO 64u      /* pieces of one device operation or copy job */
+#define CORE_PINS_MAX 65536u
+#define CORE_RETIRE_BATCH 256u    /* pages of one retire batch */
+#define CORE_BATCHES_MAX 1024u
+
+struct core_config {
+	uint64_t boot_token;
+	uint64_t capacity[ABI_TIER_COUNT];      /* bytes; 0 = no such tier */
+	uint64_t segment_bytes[ABI_MEM_TIERS];  /* 0 = clamp(capacity/1024, 2 MiB, 64 MiB) */
+	struct disk_super super;                /* the store, when capacity[NVME] > 0 */
+	uint64_t next_uid;                      /* from the recovered catalog; 1 at format */
+	uint64_t catalog_sequence;
+	uint32_t dirty_percent;                 /* of CXL; most that waits for write-back; 0 = 50 */
+	uint32_t pin_percent;                   /* of a tier; 0 = 50 */
+	uint64_t request_deadline_ns;           /* default; 0 = 2 s */
+	uint64_t put_deadline_ns;               /* default for incomplete puts; 0 = 10 s */
+	uint64_t writeback_age_ns;              /* a dirty block waits no longer; 0 = 200 ms */
+};
+
+/* ---- what actions work on ----------------------------------------------------------------- */
+
+/* A piece of a context's memory in one tier. */
+struct core_range {
+	uint32_t context_id;
+	uint32_t tier;
+	uint64_t offset;
+	uint64_t bytes;
+};
+
+/* One device operation: pieces of memory against one contiguous place of the store. */
+struct core_io_piece {
+	void *addr;
+	uint32_t bytes;
+	uint32_t seed; /* D5; with expect */
+	uint32_t crc;  /* READ: what must come out */
+};
+struct core_io {
+	struct core_io_piece piece[CORE_SEGMENTS_IO];
+	uint32_t piece_count;
+	uint8_t write;
+	uint8_t klass;  /* ABI_CLASS_* */
+	uint8_t verify; /* READ: check each piece's CRC */
+	uint8_t reserved;
+	uint64_t offset; /* in the store */
+	uint64_t bytes;
+	uint64_t deadline_ns;
+	/* set by the shell before IO_DONE */
+	int32_t res;       /* bytes moved, or negative errno; short is an error the core sees */
+	uint64_t bad_mask; /* READ with verify: bit i = piece i did not verify */
+	/* the core's own */
+	struct io_private {
+		void (*done)(struct core *c, struct core_io *io);
+		void *owner;
+		uint32_t slot[CORE_SEGMENTS_IO];
+		uint32_t page[CORE_SEGMENTS_IO];
+		struct core_io *next;
+	} priv;
+};
+
+/* One copy job. */
+struct core_copy_item {
+	void *dst;
+	const void *src;
+	uint32_t bytes;
+	uint32_t seed; /* the CRC starts from here */
+	uint32_t crc;  /* set by the shell when checksum is on: over what was stored at dst */
+};
+struct core_copy {
+	struct core_copy_item item[CORE_SEGMENTS_IO];
+	uint32_t count;
+	uint8_t klass;
+	uint8_t checksum;
+	uint8_t src_tier; /* ABI_TIER_*, or ABI_TIER_COUNT for a client's staging */
+	uint8_t dst_tier;
+	int32_t res; /* set by the shell: 0 or negative errno */
+	struct copy_private {
+		void (*done)(struct core *c, struct core_copy *copy);
+		void *owner;
+		uint32_t slot[CORE_SEGMENTS_IO];
+		uint32_t page[CORE_SEGMENTS_IO];
+		struct core_copy *next;
+	} priv;
+};
+
+/* A batch of retired places between unpublishing and freeing (design, section 4). */
+struct core_batch {
+	uint64_t place[CORE_RETIRE_BATCH]; /* abi_place() words, sorted before SCAN */
+	uint32_t slot[CORE_RETIRE_BATCH];
+	uint32_t page[CORE_RETIRE_BATCH];
+	uint8_t held[CORE_RETIRE_BATCH]; /* set by core_scan: a reader is there */
+	uint32_t count;
+	uint64_t since_ns;
+	struct core_batch *next;
+};
+
+/* ---- events ------------------------------------------------------------------------------- */
+
+enum core_event_kind {
+	CORE_EV_TICK = 1,     /* time passed; also sent before any other event of a loop turn */
+	CORE_EV_CLIENT_OPEN,  /* a session began */
+	CORE_EV_CLIENT_GONE,  /* it ended: its requests, puts and pins are dropped; leases stay */
+	CORE_EV_CLIENT_DEAD,  /* its process is dead: leases end, memory may be unmapped */
+	CORE_EV_REQUEST,      /* an entry of its ring, copied */
+	CORE_EV_IO_DONE,
+	CORE_EV_COPY_DONE,
+	CORE_EV_FENCE_DONE,
+	CORE_EV_SCAN_DONE,
+	CORE_EV_PUNCH_DONE,
+	CORE_EV_SYNC_DONE,
+};
+
+struct core_client_open {
+	uint32_t client; /* the shell's number, < CORE_CLIENTS_MAX */
+	uint32_t uid, gid;
+	bool operator_;                /* root or the daemon's own uid */
+	const uint8_t *staging;
+	uint64_t staging_bytes;
+	const struct abi_reader *readers; /* in the client region: never trusted */
+	uint32_t readers_max;
+};
+
+struct core_event {
+	enum core_event_kind kind;
+	uint64_t now_ns; /* CLOCK_MONOTONIC; never goes back */
+	union {
+		struct core_client_open open;
+		uint32_t client; /* GONE, DEAD */
+		struct {
+			uint32_t client;
+			struct abi_sqe sqe;
+		} request;
+		struct core_io *io;
+		struct core_copy *copy;
+		struct core_batch *batch; /* FENCE_DONE, SCAN_DONE */
+		struct core_range range;  /* PUNCH_DONE */
+		struct {
+			uint64_t token;
+			int res;
+		} sync;
+	};
+};
+
+/* ---- actions ------------------------------------------------------------------------------ */
+
+enum core_action_kind {
+	CORE_AC_READ = 1, /* io: device -> memory, then verify each piece's CRC */
+	CORE_AC_WRITE,    /* io: memory -> device */
+	CORE_AC_SYNC,     /* fdatasync of everything whose WRITE has been fed back */
+	CORE_AC_COPY,     /* copy: memory -> memory, checksummed on the way */
+	CORE_AC_FENCE,    /* membarrier(GLOBAL_EXPEDITED), then FENCE_DONE */
+	CORE_AC_SCAN,     /* core_scan(), then SCAN_DONE; a separate event on purpose */
+	CORE_AC_PREPARE,  /* range: back it with (huge) memory; a hint, nothing comes back */
+	CORE_AC_PUNCH,    /* range: give the memory back, then PUNCH_DONE */
+	CORE_AC_COMPLETE, /* put the entry into the client's completion ring */
+	CORE_AC_REPLY,    /* answer a control call that was given this token */
+	CORE_AC_END,      /* end the client's session for this error */
+};
+
+struct core_action {
+	enum core_action_kind kind;
+	union {
+		struct core_io *io;
+		struct core_copy *copy;
+		struct core_batch *batch;
+		struct core_range range;
+		uint64_t sync_token;
+		struct {
+			uint32_t client;
+			struct abi_cqe cqe;
+		} complete;
+		struct {
+			uint64_t token;
+			int32_t res;
+			uint64_t value;
+		} reply;
+		struct {
+			uint32_t client;
+			int32_t error; /* negative errno */
+			const char *why;
+		} end;
+	};
+};
+
+/* ---- life --------------------------------------------------------------------------------- */
+
+/* Errors: -EINVAL (config), -ENOMEM. All memory but the contexts' is taken here. */
+int core_open(struct core **out, const struct core_config *config);
+void core_close(struct core *c);
+
+/* Feed one event. Never fails; what it finds wrong with a client ends that client's session. */
+void core_event(struct core *c, const struct core_event *event);
+
+/* Take the next action; false when there is none now. */
+bool core_action_next(struct core *c, struct core_action *out);
+
+/* May the shell feed one more REQUEST of this client? Otherwise it stays in the ring (I8). */
+bool core_accepts(const struct core *c, uint32_t client);
+
+/* When the core next wants a TICK even if nothing happens; UINT64_MAX = it does not. */
+uint64_t core_next_tick(const struct core *c);
+
+/* Read every client's hazard slots and mark what of the batch is held. Called for AC_SCAN. */
+void core_scan(struct core *c, struct core_batch *batch);
+
+/* ---- contexts ----------------------------------------------------------------------------- */
+
+/* Sizes of the memory that a context of this spec needs; fills the spec's defaults in. */
+struct core_context_plan {
+	uint64_t index_bytes;
+	uint64_t mem_bytes[ABI_MEM_TIERS]; /* of the sparse memfds; 0 = tier not used */
+};
+int core_context_plan(const struct core *c, struct disk_context *spec,
+		      struct core_context_plan *plan, char *why, size_t why_bytes);
+
+/* Mapped by the shell, zero-filled; the core's until core_context_gone says so. */
+struct core_context_memory {
+	void *index;
+	void *mem[ABI_MEM_TIERS];
+};
+
+/*
+ * Make a context. spec.uid 0 = a new one (written to the catalog: REPLY with the token when that
+ * is durable), else one from the catalog at recovery (no reply).
+ * Errors: -EEXIST, -ENFILE, -ENOMEM, -EINVAL.
+ */
+int core_context_create(struct core *c, const struct disk_context *spec,
+			const struct core_context_memory *memory, uint64_t token, uint32_t *id);
+
+/*
+ * Find a context by name for a client with these credentials. Errors: -ENOENT (also: not allowed).
+ */
+struct core_context_view {
+	uint32_t id;
+	bool writable;
+	bool owner;
+	const struct disk_context *spec; /* the core's; valid until the next core call */
+	uint64_t index_bytes;
+	uint64_t mem_bytes[ABI_MEM_TIERS];
+};
+int core_context_find(struct core *c, const char *name, uint32_t uid, uint32_t gid,
+		      struct core_context_view *view);
+
+/* The client has the context open from now: its requests and hazard words count. */
+int core_context_attach(struct core *c, uint32_t client, const struct core_context_view *view);
+
+/* REPLY with the token when it is gone and the shell may unmap; value = its id. */
+int core_context_remove(struct core *c, uint32_t id, uint64_t token);
+
+/* REPLY with the token and the epoch when durable. epoch 0 = the next. Errors: -EINVAL. */
+int core_context_epoch(struct core *c, uint32_t id, uint64_t epoch, uint64_t token);
+
+/* ---- recovery ----------------------------------------------------------------------------- */
+
+/*
+ * After the catalog's contexts were created: feed each segment's first summary_bytes, in any
+ * order; then finish. summary may be what a rotten disk gives. Returns records taken, or -EBADMSG
+ * when the segment's header is not valid (it is then free).
+ */
+int core_recover_segment(struct core *c, uint32_t segment, const void *summary, size_t bytes);
+struct core_recovery {
+	uint64_t segments, records, records_bad, blocks, blocks_stale, bytes;
+};
+int core_recover_finish(struct core *c, struct core_recovery *out);
+
+/* ---- operator ----------------------------------------------------------------------------- */
+
+/* REPLY when everything dirty is written and synced. */
+int core_drain(struct core *c, uint64_t token);
+
+/* Evict up to `bytes` of a context from a memory tier; REPLY with the bytes freed. */
+int core_evict(struct core *c, uint32_t id, uint32_t tier, uint64_t bytes, uint64_t token);
+
+#include "tierd/core/stats.h"
+
+#endif

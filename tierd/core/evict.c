@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Making room: who leaves a memory tier (asking the context's policy, checking its advice), how
+ * whole segments pass from one context to another, and which segment the cache log drops.
+ *
+ * Only clean copies leave a tier; a dirty block waits for write-back. In a context without NVMe a
+ * victim leaves the service. Nothing here waits: callers queue for space and are woken by reclaim.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "libtier/base/atomic.h"
+#include "tierd/core/state.h"
+
+#define WALK_MAX 8192u	      /* candidates looked at in one call */
+#define ROOM_MIN (1u << 20)   /* bytes evicted at a time, at least */
+#define EVACUATE_STEP 65536u  /* descriptors looked at in one step */
+#define ACCESS_WEIGHT_MAX 64u /* of one log entry: a client cannot shout */
+#define STORE_FREE_MIN 2u     /* segments kept free in advance */
+
+/* ---- access logs -------------------------------------------------------------------------- */
+
+static void access_entry(struct core *c, const struct client *k, uint64_t entry)
+{
+	struct context *x = core_context(c, entry >> 32 & 0xffff);
+	uint32_t slot = (uint32_t)entry, weight = (uint32_t)(entry >> 48);
+
+	/* A client's word: judged, then used. */
+	if (!x || slot >= x->ix.slots_used || !bit_get(k->attached, x->id))
+		return;
+	if (weight > ACCESS_WEIGHT_MAX)
+		weight = ACCESS_WEIGHT_MAX;
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
+		if (x->meta[slot].flags & BLOCK_IN_POLICY << tier)
+			x->policy->touch(x->policy_state[tier], slot, weight, c->now_ns);
+}
+
+static void access_log(struct core *c, struct client *k, uint32_t reader)
+{
+	const struct abi_reader *r = &k->open.readers[reader];
+	uint64_t tail = atomic_load_acquire_u64(&r->access_tail);
+	uint64_t seen = k->access_seen[reader];
+
+	if (tail - seen > ABI_ACCESS_LOG) {
+		c->metrics.access_lost += tail - seen - ABI_ACCESS_LOG;
+		seen = tail - ABI_ACCESS_LOG;
+	}
+	c->metrics.access_entries += tail - seen;
+	for (; seen != tail; seen++)
+		access_entry(c, k, atomic_load_relaxed_u64(&r->access[seen % ABI_ACCESS_LOG]));
+	k->access_seen[reader] = tail;
+}
+
+void evict_drain_logs(struct core *c)
+{
+	for (uint32_t i = 0; i < c->clients_high; i++) {
+		struct client *k = &c->client[i];
+
+		for (uint32_t r = 0; k->state == 1 && r < k->open.readers_max; r++)
+			access_log(c, k, r);
+	}
+}
+
+/* ---- blocks out of a memory tier ---------------------------------------------------------- */
+
+static bool may_leave(const struct core *c, const struct context *x, uint32_t slot, uint32_t tier)
+{
+	const struct block_meta *m = &x->meta[slot];
+
+	if (m->hold || m->pins[tier])
+		return false;
+	if (tier == ABI_TIER_HBM)
+		return true; /* always a copy: dirty pages cannot leave CXL */
+	if (context_has_nvme(c, x))
+		return m->persist == PERSIST_CLEAN;
+	return !m->pins[ABI_TIER_HBM];
+}
+
+static uint64_t leave(struct core *c, struct context *x, uint32_t slot, uint32_t tier)
+{
+	uint64_t before = x->retiring[tier];
+
+	if (tier == ABI_TIER_CXL && !context_has_nvme(c, x)) {
+		block_drop(c, x, slot);
+		return x->retiring[tier] - before;
+	}
+	for (uint32_t page = 0; page < x->ix.pages_per_block && x->meta[slot].resident[tier];
+	     page++) {
+		if (page_state(index_page(&x->ix, slot, page), tier) != ABI_PAGE_READY)
+			continue;
+		if (!retire_page(c, x, slot, page, tier))
+			break;
+		if (tier == ABI_TIER_HBM)
+			c->metrics.evicted_hbm++;
+		else
+			c->metrics.evicted_cxl++;
+	}
+	return x->retiring[tier] - before;
+}
+
+/* Evict about `bytes` of the context from the tier. Returns the bytes that retire by it. */
+uint64_t evict_some(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
+{
+	const struct policy_ops *ops = x->policy;
+	uint64_t gone = 0;
+	uint32_t slot, walked = 0;
+
+	evict_drain_logs(c);
+	slot = ops->victim(x->policy_state[tier], ABI_SLOT_NONE);
+	while (slot != ABI_SLOT_NONE && gone < bytes && walked++ < WALK_MAX) {
+		uint32_t next = ops->victim(x->policy_state[tier], slot);
+
+		if (may_leave(c, x, slot, tier))
+			gone += leave(c, x, slot, tier);
+		slot = next;
+	}
+	return gone;
+}
+
+/* ---- segments from context to context ----------------------------------------------------- */
+
+void evict_surplus(struct core *c, struct context *x, uint32_t tier, bool all)
+{
+	int64_t offset;
+
+	while ((offset = space_surplus(x->space[tier], all)) >= 0) {
+		struct core_range *range = &core_push(c, CORE_AC_PUNCH)->range;
+
+		range->context_id = x->id;
+		range->tier = tier;
+		range->offset = (uint64_t)offset;
+		range->bytes = space_segment_bytes(x->space[tier]);
+		c->punching[tier]++;
+		x->punching++;
+	}
+}
+
+void evict_punched(struct core *c, const struct core_range *range)
+{
+	struct context *x = core_context(c, range->context_id);
+
+	assert(x && c->punching[range->tier] > 0);
+	c->punching[range->tier]--;
+	x->punching--;
+	space_punched(x->space[range->tier], range->offset);
+	request_wake_space(c);
+	context_maybe_gone(c, x);
+}
+
+static struct context *largest(const struct core *c, uint32_t tier)
+{
+	struct context *most = NULL;
+	uint64_t charged = 0;
+
+	for (uint32_t i = 0; i < c->contexts_high; i++) {
+		struct context *x = c->context[i];
+		struct space_stats st;
+
+		if (!x || !x->space[tier])
+			continue;
+		space_stats(x->space[tier], &st);
+		if (st.charged > charged) {
+			charged = st.charged;
+			most = x;
+		}
+	}
+	return most;
+}
+
+static void evacuate_begin(struct core *c, struct context *x, uint32_t tier, uint32_t except)
+{
+	struct evacuation *e = &c->evacuation;
+	uint32_t live;
+	int64_t segment;
+
+	if (e->ctx || !x)
+		return;
+	segment = space_evacuate_begin(x->space[tier], except, &live);
+	if (segment < 0)
+		return;
+	e->ctx = x;
+	e->tier = tier;
+	e->segment = (uint64_t)segment;
+	e->bytes = space_segment_bytes(x->space[tier]);
+	e->slot = 0;
+}
+
+static void evacuate_page(struct core *c, struct evacuation *e, uint32_t slot, uint32_t page)
+{
+	struct abi_page *d = index_page(&e->ctx->ix, slot, page);
+	uint64_t addr = page_addr(d, e->tier);
+
+	if (page_state(d, e->tier) != ABI_PAGE_READY || addr < e->segment ||
+	    addr >= e->segment + e->bytes)
+		return;
+	if (!may_leave(c, e->ctx, slot, e->tier))
+		return;
+	if (e->tier == ABI_TIER_CXL && !context_has_nvme(c, e->ctx))
+		block_drop(c, e->ctx, slot);
+	else
+		retire_page(c, e->ctx, slot, page, e->tier);
+}
+
+/*
+ * Look for the segment's pages in the descriptors, a bounded number a step: there is no map from
+ * places back to pages (it would cost 8 bytes a page), and this is rare.
+ */
+static void evacuate_step(struct core *c)
+{
+	struct evacuation *e = &c->evacuation;
+	uint32_t per = e->ctx->ix.pages_per_block;
+	uint32_t slots = EVACUATE_STEP / per + 1;
+
+	for (; slots && e->slot < e->ctx->ix.slots_used; slots--, e->slot++) {
+		if (index_block(&e->ctx->ix, e->slot)->state != ABI_BLOCK_COMMITTED)
+			continue;
+		for (uint32_t page = 0; page < per; page++)
+			evacuate_page(c, e, e->slot, page);
+	}
+	if (e->slot < e->ctx->ix.slots_used)
+		return;
+	reclaim_flush(c);
+	if (e->ctx->retiring[e->tier])
+		return; /* look again when these are free */
+	space_evacuate_end(e->ctx->space[e->tier], e->segment);
+	evict_surplus(c, e->ctx, e->tier, true);
+	e->ctx = NULL;
+}
+
+void evict_forget(struct core *c, const struct context *x)
+{
+	if (c->evacuation.ctx == x)
+		c->evacuation.ctx = NULL;
+}
+
+/* ---- room for a page ---------------------------------------------------------------------- */
+
+int64_t place_alloc(struct core *c, struct context *x, uint32_t page, uint32_t tier)
+{
+	uint64_t fresh;
+	int64_t offset;
+
+	if (!x->space[tier])
+		return -ENOSPC;
+	offset = space_alloc(x->space[tier], x->part_class[x->page_part[page]], &fresh);
+	if (offset >= 0 && fresh != UINT64_MAX) {
+		struct core_range *range = &core_push(c, CORE_AC_PREPARE)->range;
+
+		range->context_id = x->id;
+		range->tier = tier;
+		range->offset = fresh;
+		range->bytes = space_segment_bytes(x->space[tier]);
+	}
+	return offset;
+}
+
+/* Room may come by itself: what is retiring, being punched, or being written back. */
+static bool room_comes(const struct core *c, const struct context *x, uint32_t tier)
+{
+	if (x->retiring[tier] > c->quarantined[tier] || c->punching[tier])
+		return true;
+	if (c->evacuation.ctx && c->evacuation.tier == tier)
+		return true;
+	return tier == ABI_TIER_CXL && x->dirty_bytes > 0;
+}
+
+/*
+ * place_alloc has failed. Start what makes room. Returns 0: wait in the queue for space, or
+ * -ENOSPC: nothing can go (pinned, leased, held).
+ */
+int evict_room(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
+{
+	uint64_t fair = c->pool[tier].capacity / (c->contexts ? c->contexts : 1);
+	struct space_stats st;
+
+	if (!x->space[tier])
+		return -ENOSPC;
+	reclaim_flush(c);
+	if (x->retiring[tier] >= bytes + c->quarantined[tier])
+		return 0;
+	space_stats(x->space[tier], &st);
+	if (st.charged < fair && st.charged < x->spec.quota[tier]) {
+		struct context *y = largest(c, tier);
+
+		if (y && y != x) {
+			evict_surplus(c, y, tier, true);
+			evacuate_begin(c, y, tier, ABI_SLOT_NONE);
+		}
+	}
+	if (bytes < ROOM_MIN)
+		bytes = ROOM_MIN < c->pool[tier].capacity / 64 ? ROOM_MIN : bytes;
+	if (evict_some(c, x, tier, bytes)) {
+		reclaim_flush(c);
+		return 0;
+	}
+	if (!c->evacuation.ctx && st.live < st.charged / 2)
+		evacuate_begin(c, x, tier, ABI_SLOT_NONE);
+	return room_comes(c, x, tier) ? 0 : -ENOSPC;
+}
+
+/* ---- the cache log ------------------------------------------------------------------------ */
+
+/*
+ * Drop the oldest segment of the cache log. What is whole in CXL has earned its place there and is
+ * written again (at most half of the segment, so that dropping gains); the rest leaves.
+ */
+static void drop_segment(struct core *c, uint32_t segment)
+{
+	struct block_list *list = &c->segment_blocks[segment];
+	uint32_t keep = list->count / 2;
+
+	while (list->head != ABI_SLOT_NONE) {
+		struct context *x = c->context[list->head_ctx];
+		uint32_t slot = list->head;
+		struct block_meta *m = &x->meta[slot];
+
+		if ((keep || m->pins[ABI_TIER_CXL]) &&
+		    m->resident[ABI_TIER_CXL] == block_pages(x, slot)) {
+			keep -= keep > 0;
+			block_unwritten(c, x, slot);
+			writeback_enqueue(c, x, slot);
+		} else {
+			block_drop(c, x, slot);
+		}
+	}
+	c->metrics.segments_dropped++;
+}
+
+/*
+ * The context is at its NVMe quota: its own older blocks go, durable and pinned ones excepted.
+ * Slots are handed out in order, so a clock over them is roughly oldest first. False: none can go.
+ */
+bool evict_nvme(struct core *c, struct context *x, uint64_t bytes)
+{
+	uint64_t gone = 0;
+
+	for (uint32_t n = 0; n < x->ix.slots_used && n < WALK_MAX && gone < bytes; n++) {
+		uint32_t slot = x->nvme_cursor++ % (uint32_t)x->ix.slots_used;
+		const struct block_meta *m = &x->meta[slot];
+
+		if (index_block(&x->ix, slot)->state != ABI_BLOCK_COMMITTED ||
+		    m->persist != PERSIST_CLEAN || m->hold || m->flags & BLOCK_DURABLE ||
+		    m->pins[ABI_TIER_HBM] || m->pins[ABI_TIER_CXL])
+			continue;
+		gone += block_bytes(x, slot);
+		block_drop(c, x, slot);
+	}
+	return gone > 0;
+}
+
+/* Make a free segment. False: nothing can go now. */
+bool evict_store(struct core *c, uint32_t log)
+{
+	int64_t segment = store_dead(c->store);
+
+	(void)log;
+	if (segment < 0) {
+		segment = store_oldest(c->store, DISK_LOG_CACHE);
+		if (segment < 0)
+			return false;
+		drop_segment(c, (uint32_t)segment);
+		segment = store_dead(c->store); /* not while reads of it are under way */
+	}
+	if (segment < 0)
+		return false;
+	store_segment_free(c->store, (uint32_t)segment);
+	return true;
+}
+
+/* Operator's eviction: as much as can go now. */
+int core_evict(struct core *c, uint32_t id, uint32_t tier, uint64_t bytes, uint64_t token)
+{
+	struct context *x = core_context(c, id);
+
+	if (!x || x->closing)
+		return -ENOENT;
+	if (tier >= ABI_MEM_TIERS || !x->space[tier])
+		return -EINVAL;
+	core_reply(c, token, 0, evict_some(c, x, tier, bytes));
+	reclaim_flush(c);
+	return 0;
+}
+
+/* ---- time --------------------------------------------------------------------------------- */
+
+static void balance(struct core *c, struct context *x, uint32_t tier)
+{
+	struct space_stats st;
+
+	evict_surplus(c, x, tier, false);
+	space_stats(x->space[tier], &st);
+	if (st.available + x->retiring[tier] < st.charged / 64)
+		evict_some(c, x, tier, st.charged / 32);
+}
+
+void evict_step(struct core *c)
+{
+	if (c->evacuation.ctx)
+		evacuate_step(c);
+}
+
+static void context_balance(struct core *c, struct context *x)
+{
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
+		if (x->space[tier])
+			balance(c, x, tier);
+	if (x->slots_live > x->spec.blocks_max - x->spec.blocks_max / 64)
+		evict_nvme(c, x, x->spec.blocks_max / 64 * x->spec.geometry.block_bytes);
+}
+
+void evict_tick(struct core *c)
+{
+	struct store_stats st;
+
+	for (uint32_t i = 0; i < c->contexts_high; i++)
+		if (c->context[i] && !c->context[i]->closing)
+			context_balance(c, c->context[i]);
+	if (!c->store)
+		return;
+	store_stats(c->store, &st);
+	if (st.segments_free < STORE_FREE_MIN)
+		evict_store(c, DISK_LOG_CACHE);
+}

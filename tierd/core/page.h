@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * States of a page in one memory tier, and the only functions that change a descriptor's word.
+ *
+ *   from \ to     absent  reserved  filling  ready  retiring  quarantined
+ *   absent           .       R         .       .       .          .
+ *   reserved         x       .         F       .       .          .
+ *   filling          x       .         .       P       .          .
+ *   ready            .       .         .       .       U          .
+ *   retiring         x       .         .       .       .          Q
+ *   quarantined      x       .         .       .       .          .
+ *
+ *   R place allocated   F bytes are on their way   P publish (release)   U unpublish: version + 1
+ *   Q found leased after the fence                 x place freed
+ *
+ * Each function asserts its row (one table in page.c) before and after the store.
+ */
+#ifndef TIERD_CORE_PAGE_H
+#define TIERD_CORE_PAGE_H
+
+#include <stdbool.h>
+
+#include "libtier/abi/index.h"
+
+/* Is the transition in the table? */
+bool page_may(uint32_t from, uint32_t to);
+
+/* May the page ever be filled again in this tier? False once its version is the last one (X4). */
+bool page_usable(const struct abi_page *page, uint32_t tier);
+
+void page_reserve(struct abi_page *page, uint32_t tier, uint64_t addr); /* absent -> reserved */
+void page_fill(struct abi_page *page, uint32_t tier);       /* reserved -> filling */
+void page_publish(struct abi_page *page, uint32_t tier);    /* filling -> ready */
+void page_retire(struct abi_page *page, uint32_t tier);     /* ready -> retiring, version + 1 */
+void page_quarantine(struct abi_page *page, uint32_t tier); /* retiring -> quarantined */
+void page_free(struct abi_page *page, uint32_t tier);       /* any but ready, absent -> absent */
+
+static inline uint32_t page_state(const struct abi_page *page, uint32_t tier)
+{
+	return abi_word_state(page->word[tier]);
+}
+
+static inline uint64_t page_addr(const struct abi_page *page, uint32_t tier)
+{
+	return abi_word_addr(page->word[tier]);
+}
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The seam to policies (I10): who leaves a tier first. A policy is data plus pure functions; there
+ * is one instance a (context, memory tier) and one for NVMe's cache log. It names candidates; the
+ * core checks each (pinned, dirty, in flight) and may ask for the next. It cannot break anything.
+ */
+#ifndef TIERD_CORE_POLICY_OPS_H
+#define TIERD_CORE_POLICY_OPS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "libtier/abi/common.h"
+
+struct policy_hint {
+	uint64_t now_ns;
+	uint32_t depth;  /* blocks before it in its prefix */
+	uint32_t parent; /* slot; ABI_SLOT_NONE = none known */
+	uint64_t bytes;  /* of the block */
+	uint64_t salt;
+	const uint8_t *key;
+};
+
+struct policy_ops {
+	size_t size; /* of this struct: grows at the end */
+	uint32_t version;
+	const char *name;
+	const char *help; /* one line for the manual and tierctl */
+	/* Bytes of state for so many blocks; the memory is zero-filled, touched lazily. */
+	size_t (*state_bytes)(uint64_t blocks_max);
+	void (*init)(void *state, uint64_t blocks_max);
+	/* The block has a copy in the tier now. Not called twice without remove. */
+	void (*insert)(void *state, uint32_t slot, const struct policy_hint *hint);
+	/* A reader leased it, weight times. Only for inserted slots. */
+	void (*touch)(void *state, uint32_t slot, uint32_t weight, uint64_t now_ns);
+	/* It has none any more. */
+	void (*remove)(void *state, uint32_t slot);
+	/*
+	 * The best victim after `after` (ABI_SLOT_NONE = the first); ABI_SLOT_NONE = no more. State
+	 * changes between calls of one walk are allowed only through remove of the victim itself,
+	 * whose successor was taken before.
+	 */
+	uint32_t (*victim)(const void *state, uint32_t after);
+};
+
+/* By name; NULL = no such policy. i-th of the registry; NULL after the last. */
+const struct policy_ops *policy_find(const char *name);
+const struct policy_ops *policy_at(uint32_t i);
+
+#endif

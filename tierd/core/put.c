@@ -1,0 +1,655 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Puts: reserve keys as PENDING, copy committed bytes into CXL while they are checksummed, make
+ * each block visible when its last page is in (I5), and for durable puts wait for the log.
+ *
+ *   reserve: key new -> block PENDING, writers + 1     key there -> "exists"
+ *   commit:  COPY jobs -> words READY -> missing = 0 -> COMMITTED -> dirty list
+ *            durable: -> WRITTEN (all clean in the durable log) -> SYNC -> answer
+ *
+ * Among equal keys the first commit fills a page; later ones find it taken and skip it, so n ranks
+ * that put a replicated part store it once. A hung writer blocks nobody.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "tierd/core/state.h"
+
+#define PUT_COPIES 4u /* copy jobs of one put under way */
+
+static bool put_mine(const struct put *p, uint32_t i)
+{
+	return bit_get(p->mine, i);
+}
+
+/* ---- geometry of a shard ------------------------------------------------------------------ */
+
+struct shard_page {
+	uint32_t page;
+	uint64_t offset; /* in the put's block */
+};
+
+static uint32_t shard_groups(const struct abi_part *part, const struct abi_put_args *a,
+			     uint32_t *first)
+{
+	*first = 0;
+	if (a->shards < 2 || part->shard_rule == ABI_SHARD_REPLICATED)
+		return part->groups;
+	*first = (uint32_t)((uint64_t)a->shard * part->groups / a->shards);
+	return (uint32_t)((uint64_t)(a->shard + 1) * part->groups / a->shards) - *first;
+}
+
+static void shard_measure(const struct context *x, struct put *p)
+{
+	const struct abi_geometry *g = context_geometry(x);
+
+	p->pages = 0;
+	p->block_bytes = 0;
+	for (uint32_t i = 0; i < g->part_count; i++) {
+		uint32_t first, n = shard_groups(&g->part[i], &p->args, &first);
+
+		if (!(p->args.parts >> i & 1))
+			continue;
+		p->pages += g->part[i].layers * n;
+		p->block_bytes += (uint64_t)g->part[i].layers * n * g->part[i].page_stride;
+	}
+}
+
+/* The k-th page of the shard: order of abi/ring.h. */
+static struct shard_page shard_page(const struct context *x, const struct put *p, uint32_t k)
+{
+	const struct abi_geometry *g = context_geometry(x);
+	struct shard_page out = { 0, 0 };
+
+	for (uint32_t i = 0; i < g->part_count; i++) {
+		const struct abi_part *part = &g->part[i];
+		uint32_t first, n = shard_groups(part, &p->args, &first);
+
+		if (!(p->args.parts >> i & 1) || !n)
+			continue;
+		if (k < part->layers * n) {
+			out.page = part->page_base + k / n * part->groups + first + k % n;
+			out.offset += (uint64_t)k * part->page_stride;
+			return out;
+		}
+		k -= part->layers * n;
+		out.offset += (uint64_t)part->layers * n * part->page_stride;
+	}
+	assert(!"k is below p->pages");
+	return out;
+}
+
+/* ---- reserve ------------------------------------------------------------------------------ */
+
+static uint64_t dirty_limit(const struct core *c, const struct context *x)
+{
+	uint64_t cxl = c->pool[ABI_TIER_CXL].capacity;
+
+	if (x->spec.quota[ABI_TIER_CXL] < cxl)
+		cxl = x->spec.quota[ABI_TIER_CXL];
+	return cxl / 100 * c->config.dirty_percent;
+}
+
+static int args_check(const struct context *x, const struct abi_put_args *a, uint32_t count)
+{
+	for (size_t i = 0; i < sizeof(a->reserved); i++)
+		if (a->reserved[i])
+			return -EINVAL;
+	if (a->count != count || a->shards > ABI_PAGES_PER_BLOCK_MAX)
+		return -EINVAL;
+	if (a->shards ? a->shard >= a->shards : a->shard)
+		return -EINVAL;
+	if (a->parts & ~parts_mask(x))
+		return -EINVAL;
+	return 0;
+}
+
+/* Parts a block must have to be whole: those with rule "every block", and what the put carries. */
+static uint32_t parts_needed(const struct context *x, uint64_t carried)
+{
+	const struct abi_geometry *g = context_geometry(x);
+	uint64_t need = carried;
+
+	for (uint32_t i = 0; i < g->part_count; i++)
+		if (g->part[i].hit_rule == ABI_HIT_EVERY)
+			need |= 1ull << i;
+	return (uint32_t)need;
+}
+
+static uint32_t pending_new(struct core *c, struct context *x, struct put *p, uint32_t i)
+{
+	const uint8_t *key = p->keys + (size_t)i * ABI_KEY_BYTES;
+	const uint8_t *parent = i ? key - ABI_KEY_BYTES : p->args.parent;
+	uint32_t slot = block_new(c, x, key);
+	struct block_meta *m;
+	struct abi_block *b;
+
+	if (slot == ABI_SLOT_NONE && evict_nvme(c, x, 64 * x->spec.geometry.block_bytes))
+		slot = block_new(c, x, key);
+	if (slot == ABI_SLOT_NONE)
+		return slot;
+	m = &x->meta[slot];
+	b = index_block(&x->ix, slot);
+	b->parts = parts_needed(x, p->args.parts);
+	b->parent = i ? p->ref[i - 1].slot : index_find(&x->ix, parent);
+	b->depth = p->args.depth + i;
+	m->missing = block_pages(x, slot);
+	m->salt = p->args.salt;
+	m->expires_ms = (uint32_t)(p->deadline_ns / MS);
+	m->flags = (uint8_t)((p->args.shards > 1 ? BLOCK_SHARDED : 0) |
+			     (p->durable ? BLOCK_DURABLE : 0));
+	index_block_state(&x->ix, slot, ABI_BLOCK_PENDING);
+	if (index_insert(&x->ix, slot)) {
+		index_block_state(&x->ix, slot, ABI_BLOCK_FREE);
+		block_unnew(x, slot);
+		return ABI_SLOT_NONE;
+	}
+	block_link(c, &x->pending, x, slot);
+	x->blocks_pending++;
+	return slot;
+}
+
+/* Is the stored block all that this put wants? A durable put may have to write it again. */
+static bool satisfied(struct context *x, const struct put *p, uint32_t slot)
+{
+	struct block_meta *m = &x->meta[slot];
+
+	if (!p->durable || m->flags & BLOCK_DURABLE)
+		return true;
+	if (m->persist != PERSIST_QUEUED)
+		return false;
+	m->flags |= BLOCK_DURABLE; /* not written yet: it goes to the durable log */
+	return true;
+}
+
+static int reserve_one(struct core *c, struct context *x, struct put *p, uint32_t i, uint64_t *aux)
+{
+	uint32_t slot = index_find(&x->ix, p->keys + (size_t)i * ABI_KEY_BYTES);
+	const struct abi_block *b;
+
+	if (slot != ABI_SLOT_NONE && index_block(&x->ix, slot)->epoch != (uint32_t)x->spec.epoch) {
+		block_drop(c, x, slot);
+		slot = ABI_SLOT_NONE;
+	}
+	if (slot == ABI_SLOT_NONE)
+		slot = pending_new(c, x, p, i);
+	if (slot == ABI_SLOT_NONE)
+		return -ENOSPC;
+	b = index_block(&x->ix, slot);
+	p->ref[i] = (struct abi_block_ref){ slot, b->generation };
+	if (b->state == ABI_BLOCK_COMMITTED && satisfied(x, p, slot)) {
+		c->metrics.blocks_duplicate++;
+		if (i < 64)
+			*aux |= 1ull << i;
+		return 0;
+	}
+	if (x->meta[slot].writers == UINT16_MAX)
+		return -EUSERS;
+	x->meta[slot].writers++;
+	p->mine[i / 64] |= 1ull << i % 64;
+	return 0;
+}
+
+static struct put *put_get(struct core *c, struct request *r)
+{
+	struct put *p = c->put_free;
+	struct client *k = &c->client[r->client];
+
+	if (!p)
+		return NULL;
+	c->put_free = p->next;
+	p->used = true;
+	p->committing = false;
+	p->client = r->client;
+	p->ctx = r->ctx;
+	p->epoch = r->ctx->spec.epoch;
+	p->handle = ++c->put_seq * CORE_REQUESTS_MAX + (uint64_t)(p - c->put);
+	memcpy(&p->args, r->arg, sizeof(p->args));
+	p->keys = r->arg + sizeof(p->args);
+	p->durable = r->sqe.flags & ABI_SQE_DURABLE;
+	p->deadline_ns =
+		r->sqe.deadline_ns ? r->sqe.deadline_ns : c->now_ns + c->config.put_deadline_ns;
+	p->done = 0;
+	memset(p->mine, 0, sizeof(p->mine));
+	p->next = k->puts;
+	k->puts = p;
+	return p;
+}
+
+static void put_unlink(struct core *c, struct put *p)
+{
+	struct put **link = &c->put_orphans;
+
+	if (p->client < CORE_CLIENTS_MAX)
+		link = &c->client[p->client].puts;
+	while (*link != p)
+		link = &(*link)->next;
+	*link = p->next;
+}
+
+/* Unhook a put. Pending blocks that nobody writes any more go, but for those of a sharded put. */
+static void put_free(struct core *c, struct put *p)
+{
+	struct context *x = p->ctx;
+
+	for (uint32_t i = 0; i < p->done; i++) {
+		uint32_t slot = p->ref[i].slot;
+		struct block_meta *m = &x->meta[slot];
+
+		if (!put_mine(p, i))
+			continue;
+		assert(m->writers > 0);
+		m->writers--;
+		if (m->flags & BLOCK_DROPPED)
+			block_release(c, x, slot);
+		else if (index_block(&x->ix, slot)->state == ABI_BLOCK_PENDING && !m->writers &&
+			 !(m->flags & BLOCK_SHARDED))
+			block_drop(c, x, slot);
+	}
+	put_unlink(c, p);
+	p->used = false;
+	p->next = c->put_free;
+	c->put_free = p;
+}
+
+void put_reserve(struct core *c, struct request *r)
+{
+	struct context *x = r->ctx;
+	struct put *p;
+	uint64_t aux = 0;
+	int err;
+
+	err = args_check(x, (const struct abi_put_args *)r->arg, r->sqe.count);
+	if (!err && r->sqe.flags & ABI_SQE_DURABLE && !context_has_nvme(c, x))
+		err = -EOPNOTSUPP;
+	if (!err && r->sqe.flags & ABI_SQE_DURABLE && x->dirty_bytes > dirty_limit(c, x))
+		err = -EAGAIN;
+	p = err ? NULL : put_get(c, r);
+	if (!p) {
+		request_end(c, r, err ? err : -EAGAIN, 0, 0);
+		return;
+	}
+	if (!p->args.parts)
+		p->args.parts = parts_mask(x);
+	shard_measure(x, p);
+	for (; p->done < p->args.count && !err; p->done += !err)
+		err = reserve_one(c, x, p, p->done, &aux);
+	p->keys = NULL; /* the request's memory */
+	if (err)
+		put_free(c, p);
+	request_end(c, r, err, err ? 0 : p->handle, aux);
+}
+
+/* ---- copy --------------------------------------------------------------------------------- */
+
+static void page_abandon(struct core *c, struct context *x, uint32_t slot, uint32_t page)
+{
+	struct abi_page *d = index_page(&x->ix, slot, page);
+
+	space_free(x->space[ABI_TIER_CXL], page_addr(d, ABI_TIER_CXL));
+	page_free(d, ABI_TIER_CXL);
+	block_page_freed(c, x, slot, page, ABI_TIER_CXL);
+}
+
+static int page_copied(struct core *c, struct context *x, const struct core_copy *copy, uint32_t i)
+{
+	uint32_t slot = copy->priv.slot[i], page = copy->priv.page[i];
+	struct abi_page *d = index_page(&x->ix, slot, page);
+	struct block_meta *m = &x->meta[slot];
+	bool pending = index_block(&x->ix, slot)->state == ABI_BLOCK_PENDING;
+
+	if (copy->res || m->flags & BLOCK_DROPPED) {
+		page_abandon(c, x, slot, page);
+		return copy->res;
+	}
+	if (!pending && d->crc != copy->item[i].crc) {
+		page_abandon(c, x, slot, page); /* not the bytes stored under this key */
+		return -EBADMSG;
+	}
+	d->crc = copy->item[i].crc;
+	c->metrics.put_bytes += copy->item[i].bytes;
+	page_publish(d, ABI_TIER_CXL);
+	block_resident(c, x, slot, page, ABI_TIER_CXL);
+	assert(!pending || m->missing > 0);
+	if (pending && !--m->missing)
+		block_commit(c, x, slot);
+	return 0;
+}
+
+static void put_copied(struct core *c, struct core_copy *copy)
+{
+	struct request *r = copy->priv.owner;
+	struct context *x = r->ctx;
+
+	for (uint32_t i = 0; i < copy->count; i++) {
+		int err = page_copied(c, x, copy, i);
+
+		if (err && !r->error)
+			r->error = err;
+	}
+	core_copy_put(c, copy);
+	request_landed(c, r);
+}
+
+static void copy_submit(struct core *c, struct request *r, struct core_copy *copy)
+{
+	if (!copy)
+		return;
+	r->outstanding++;
+	core_push(c, CORE_AC_COPY)->copy = copy;
+}
+
+static struct core_copy *copy_begin(struct core *c, struct request *r)
+{
+	struct core_copy *copy = core_copy_get(c);
+
+	if (!copy)
+		return NULL;
+	copy->klass = r->sqe.klass;
+	copy->checksum = 1;
+	copy->src_tier = ABI_TIER_COUNT;
+	copy->dst_tier = ABI_TIER_CXL;
+	copy->priv.done = put_copied;
+	copy->priv.owner = r;
+	return copy;
+}
+
+static void copy_page(struct core *c, struct request *r, struct core_copy *copy, uint64_t offset)
+{
+	const struct put *p = r->put;
+	struct context *x = r->ctx;
+	uint32_t i = r->cursor / p->pages;
+	struct shard_page s = shard_page(x, p, r->cursor % p->pages);
+	uint32_t slot = p->ref[i].slot, n = copy->count++;
+	struct abi_page *d = index_page(&x->ix, slot, s.page);
+
+	page_reserve(d, ABI_TIER_CXL, offset);
+	page_fill(d, ABI_TIER_CXL);
+	x->meta[slot].held++;
+	copy->item[n] = (struct core_copy_item){
+		.dst = (uint8_t *)x->memory.mem[ABI_TIER_CXL] + offset,
+		.src = c->client[r->client].open.staging + r->sqe.arg_offset + i * p->block_bytes +
+		       s.offset,
+		.bytes = page_stride(x, s.page),
+		.seed = store_page_seed(index_block(&x->ix, slot)->key, x->meta[slot].salt, s.page),
+	};
+	copy->priv.slot[n] = slot;
+	copy->priv.page[n] = s.page;
+}
+
+/* Does item `cursor` want a copy? Blocks that are whole or gone are stepped over at once. */
+static bool wants_copy(struct request *r)
+{
+	const struct put *p = r->put;
+	struct context *x = r->ctx;
+	uint32_t i = r->cursor / p->pages;
+	uint32_t slot = p->ref[i].slot, page;
+
+	if (!put_mine(p, i) || x->meta[slot].flags & BLOCK_DROPPED) {
+		r->cursor = (i + 1) * p->pages;
+		return false;
+	}
+	page = shard_page(x, p, r->cursor % p->pages).page;
+	if (index_block(&x->ix, slot)->parts >> x->page_part[page] & 1 &&
+	    page_state(index_page(&x->ix, slot, page), ABI_TIER_CXL) == ABI_PAGE_ABSENT &&
+	    page_usable(index_page(&x->ix, slot, page), ABI_TIER_CXL))
+		return true;
+	r->cursor++;
+	return false;
+}
+
+/* Start what copies can start. False: the request waits for room, or has failed for want of it. */
+static bool put_copy(struct core *c, struct request *r)
+{
+	struct core_copy *copy = NULL;
+
+	while (r->cursor < r->total && r->outstanding < PUT_COPIES) {
+		uint32_t page;
+		int64_t offset;
+
+		if (!wants_copy(r))
+			continue;
+		page = shard_page(r->ctx, r->put, r->cursor % r->put->pages).page;
+		if (!copy)
+			copy = copy_begin(c, r);
+		offset = copy ? place_alloc(c, r->ctx, page, ABI_TIER_CXL) : -EAGAIN;
+		if (offset < 0) {
+			uint64_t need = (uint64_t)page_stride(r->ctx, page) * CORE_SEGMENTS_IO;
+
+			if (copy && copy->count)
+				copy_submit(c, r, copy);
+			else if (copy)
+				core_copy_put(c, copy);
+			if (offset == -ENOSPC)
+				r->error = evict_room(c, r->ctx, ABI_TIER_CXL, need);
+			if (!r->error)
+				request_wait_space(c, r);
+			return !!r->error;
+		}
+		copy_page(c, r, copy, (uint64_t)offset);
+		r->cursor++;
+		if (copy->count == CORE_SEGMENTS_IO) {
+			copy_submit(c, r, copy);
+			copy = NULL;
+		}
+	}
+	copy_submit(c, r, copy);
+	return true;
+}
+
+/* ---- commit ------------------------------------------------------------------------------- */
+
+static uint64_t put_visible(const struct put *p)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < p->done; i++)
+		n += block_alive(p->ctx, p->ref[i]) &&
+		     index_block(&p->ctx->ix, p->ref[i].slot)->state == ABI_BLOCK_COMMITTED;
+	return n;
+}
+
+static void put_end(struct core *c, struct request *r, int res)
+{
+	uint64_t visible = put_visible(r->put);
+
+	assert(!r->outstanding);
+	put_free(c, r->put);
+	r->put = NULL;
+	request_end(c, r, res, visible, 0);
+}
+
+/* A block stored before without durability: write it again, into the durable log. */
+static bool make_durable(struct core *c, struct context *x, uint32_t slot)
+{
+	struct block_meta *m = &x->meta[slot];
+
+	if (m->flags & BLOCK_DURABLE)
+		return m->persist == PERSIST_CLEAN;
+	if (m->persist == PERSIST_CLEAN && m->resident[ABI_TIER_CXL] == block_pages(x, slot)) {
+		block_unwritten(c, x, slot);
+		m->flags |= BLOCK_DURABLE;
+		writeback_enqueue(c, x, slot);
+	}
+	return false;
+}
+
+/* All of its blocks are clean in the durable log? A block that went meanwhile fails the put. */
+static bool put_written(struct core *c, struct request *r)
+{
+	struct put *p = r->put;
+
+	for (; p->written < p->done; p->written++) {
+		struct abi_block_ref ref = p->ref[p->written];
+
+		if (!block_alive(p->ctx, ref))
+			r->error = -ENOSPC;
+		else if (!make_durable(c, p->ctx, ref.slot))
+			return false;
+	}
+	return true;
+}
+
+static void put_durable_step(struct core *c, struct request *r)
+{
+	if (!r->sync_seq) {
+		if (!put_written(c, r)) {
+			r->phase = REQUEST_WRITTEN;
+			return;
+		}
+		r->sync_seq = c->write_seq + 1; /* records up to here, as a number above 0 */
+	}
+	if (c->sync_seq + 1 >= r->sync_seq) {
+		put_end(c, r, r->error);
+		return;
+	}
+	r->phase = REQUEST_SYNC;
+	sync_want(c);
+}
+
+static int put_trouble(const struct request *r)
+{
+	if (r->error)
+		return r->error;
+	if (r->late)
+		return -ETIMEDOUT;
+	if (r->ctx->closing)
+		return -ENOENT;
+	return r->put->epoch != r->ctx->spec.epoch ? -ESTALE : 0;
+}
+
+void put_commit_step(struct core *c, struct request *r)
+{
+	int trouble = put_trouble(r);
+
+	r->phase = REQUEST_RUN;
+	if (!trouble && r->cursor < r->total) {
+		if (!put_copy(c, r))
+			return;
+		trouble = r->error;
+	}
+	if (r->outstanding)
+		return; /* request_landed comes back */
+	if (trouble)
+		put_end(c, r, trouble);
+	else if (r->cursor >= r->total && !r->put->durable)
+		put_end(c, r, 0);
+	else if (r->cursor >= r->total)
+		put_durable_step(c, r);
+	else
+		request_wake(c, r);
+}
+
+static struct put *put_of(struct core *c, const struct request *r)
+{
+	struct put *p = &c->put[r->sqe.handle % CORE_REQUESTS_MAX];
+
+	if (!p->used || p->handle != r->sqe.handle || p->client != r->client || p->committing)
+		return NULL;
+	return p;
+}
+
+static int commit_check(struct core *c, const struct request *r, const struct put *p)
+{
+	const struct client *k = &c->client[r->client];
+	uint64_t bytes = p->block_bytes * p->args.count;
+
+	if (r->sqe.arg_offset % ABI_UNIT || r->sqe.arg_offset > k->open.staging_bytes ||
+	    bytes > k->open.staging_bytes - r->sqe.arg_offset)
+		return -EFAULT;
+	return 0;
+}
+
+void put_commit_begin(struct core *c, struct request *r)
+{
+	struct put *p = put_of(c, r);
+	int err;
+
+	if (!p) {
+		request_end(c, r, -ENOENT, 0, 0);
+		return;
+	}
+	err = commit_check(c, r, p);
+	if (err) {
+		request_end(c, r, err, 0, 0);
+		return;
+	}
+	c->metrics.puts++;
+	r->ctx = p->ctx;
+	r->put = p;
+	r->total = p->args.count * p->pages;
+	p->committing = true;
+	p->written = 0;
+	if (!p->durable && context_has_nvme(c, p->ctx) &&
+	    p->ctx->dirty_bytes + p->block_bytes * p->args.count > dirty_limit(c, p->ctx)) {
+		c->metrics.puts_dropped++; /* P5: it only serves later reuse */
+		r->status = ABI_STATUS_DROPPED;
+		put_end(c, r, 0);
+		return;
+	}
+	put_commit_step(c, r);
+}
+
+void put_abort_request(struct core *c, struct request *r)
+{
+	struct put *p = put_of(c, r);
+
+	if (p)
+		put_free(c, p);
+	request_end(c, r, p ? 0 : -ENOENT, 0, 0);
+}
+
+/* The client has gone. A committing put ends with its request, when its copies are over. */
+void put_abort(struct core *c, struct put *p)
+{
+	if (!p->committing) {
+		put_free(c, p);
+		return;
+	}
+	put_unlink(c, p);
+	p->next = c->put_orphans;
+	c->put_orphans = p;
+	p->client = CORE_CLIENTS_MAX;
+}
+
+/* ---- time --------------------------------------------------------------------------------- */
+
+static void pending_expire(struct core *c, struct context *x)
+{
+	uint32_t now_ms = (uint32_t)(c->now_ns / MS), slot = x->pending.head;
+
+	for (uint32_t n = 0; n < 256 && slot != ABI_SLOT_NONE; n++) {
+		struct block_meta *m = &x->meta[slot];
+		uint32_t next = m->next;
+
+		if (!m->writers && (int32_t)(now_ms - m->expires_ms) >= 0) {
+			c->metrics.puts_expired++;
+			block_drop(c, x, slot);
+		}
+		slot = next;
+	}
+}
+
+/* Its context goes: puts that no request commits end here, the others with their request. */
+void put_context_gone(struct core *c, const struct context *x)
+{
+	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++)
+		if (c->put[i].used && !c->put[i].committing && c->put[i].ctx == x)
+			put_free(c, &c->put[i]);
+}
+
+void put_tick(struct core *c)
+{
+	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++) {
+		struct put *p = &c->put[i];
+
+		if (p->used && !p->committing && p->deadline_ns <= c->now_ns) {
+			c->metrics.puts_expired++;
+			put_free(c, p);
+		}
+	}
+	for (uint32_t i = 0; i < c->contexts_high; i++)
+		if (c->context[i] && c->context[i]->pending.count)
+			pending_expire(c, c->context[i]);
+}

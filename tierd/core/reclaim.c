@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reclaim: the daemon's half of the lease protocol (abi/hazard.h). Retired places gather in a
+ * batch; FENCE makes every reader's slots visible, SCAN marks the places somebody reads; the others
+ * are free. Held ones are QUARANTINED and scanned again: no new lease of them can start, so no
+ * further fence is needed.
+ *
+ *   retire_page -> batch_open -> [256 pages | 1 ms | someone waits] -> FENCE -> SCAN -> free
+ *                                                       quarantine <---------------'   ^
+ *                                                           '--- again every 2 ms -----'
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libtier/base/atomic.h"
+#include "tierd/core/state.h"
+
+#define QUARANTINE_SCAN_NS (2 * MS)
+
+static struct context *place_context(struct core *c, uint64_t place)
+{
+	struct context *x = core_context(c, place >> (ABI_ADDR_BITS + 3) & 0xffff);
+
+	assert(x); /* a context lives while it has pages */
+	return x;
+}
+
+static uint32_t place_tier(uint64_t place)
+{
+	return place >> ABI_ADDR_BITS & 7;
+}
+
+static struct core_batch *batch_get(struct core *c)
+{
+	struct core_batch *b = c->batch_free;
+
+	if (!b)
+		return NULL;
+	c->batch_free = b->next;
+	b->count = 0;
+	b->next = NULL;
+	b->since_ns = c->now_ns;
+	return b;
+}
+
+static void batch_put(struct core *c, struct core_batch *b)
+{
+	b->next = c->batch_free;
+	c->batch_free = b;
+}
+
+/* Unpublish a READY page. False: no batch has room now, nothing was done. */
+bool retire_page(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier)
+{
+	struct abi_page *d = index_page(&x->ix, slot, page);
+	struct core_batch *b = c->batch_open;
+
+	if (!b)
+		b = c->batch_open = batch_get(c);
+	if (!b)
+		return false;
+	assert(b->count < CORE_RETIRE_BATCH);
+	b->place[b->count] = abi_place(x->id, tier, d->word[tier]);
+	b->slot[b->count] = slot;
+	b->page[b->count] = page;
+	if (!b->count++)
+		b->since_ns = c->now_ns;
+	page_retire(d, tier);
+	x->retiring[tier] += page_stride(x, page);
+	c->metrics.retired++;
+	block_left(c, x, slot, tier);
+	if (b->count == CORE_RETIRE_BATCH)
+		reclaim_flush(c);
+	return true;
+}
+
+void reclaim_flush(struct core *c)
+{
+	struct core_batch *b = c->batch_open;
+
+	if (!b || !b->count)
+		return;
+	c->batch_open = NULL;
+	c->metrics.fences++;
+	core_push(c, CORE_AC_FENCE)->batch = b;
+}
+
+static void batch_swap(struct core_batch *b, uint32_t i, uint32_t j)
+{
+	uint64_t place = b->place[i];
+	uint32_t slot = b->slot[i], page = b->page[i];
+
+	b->place[i] = b->place[j];
+	b->slot[i] = b->slot[j];
+	b->page[i] = b->page[j];
+	b->place[j] = place;
+	b->slot[j] = slot;
+	b->page[j] = page;
+}
+
+static void sift(struct core_batch *b, uint32_t i, uint32_t n)
+{
+	for (;;) {
+		uint32_t k = 2 * i + 1;
+
+		if (k >= n)
+			return;
+		if (k + 1 < n && b->place[k + 1] > b->place[k])
+			k++;
+		if (b->place[i] >= b->place[k])
+			return;
+		batch_swap(b, i, k);
+		i = k;
+	}
+}
+
+/* Heap sort of three parallel arrays: in place, bounded, no comparison callback. */
+static void batch_sort(struct core_batch *b)
+{
+	for (uint32_t i = b->count / 2; i-- > 0;)
+		sift(b, i, b->count);
+	for (uint32_t n = b->count; n-- > 1;) {
+		batch_swap(b, 0, n);
+		sift(b, 0, n);
+	}
+}
+
+void reclaim_fenced(struct core *c, struct core_batch *b)
+{
+	batch_sort(b);
+	memset(b->held, 0, b->count);
+	core_push(c, CORE_AC_SCAN)->batch = b;
+}
+
+/* ---- scan --------------------------------------------------------------------------------- */
+
+static void mark(struct core_batch *b, uint64_t place)
+{
+	uint32_t low = 0, high = b->count;
+
+	while (low < high) {
+		uint32_t mid = low + (high - low) / 2;
+
+		if (b->place[mid] < place)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	if (low < b->count && b->place[low] == place)
+		b->held[low] = 1;
+}
+
+static void scan_reader(const struct client *k, const struct abi_reader *r, struct core_batch *b)
+{
+	uint32_t high = atomic_load_acquire_u32(&r->high_water);
+
+	if (high > ABI_HAZARD_SLOTS)
+		high = ABI_HAZARD_SLOTS; /* a client's word: never trusted */
+	for (uint32_t i = 0; i < high; i++) {
+		uint64_t place = atomic_load_acquire_u64(&r->slot[i]);
+		uint32_t context = place >> (ABI_ADDR_BITS + 3) & 0xffff;
+
+		if (!(place & ABI_HAZARD_VALID))
+			continue;
+		if (context < ABI_CONTEXTS_MAX && bit_get(k->attached, context)) /* H3 */
+			mark(b, place);
+	}
+}
+
+void core_scan(struct core *c, struct core_batch *b)
+{
+	for (uint32_t i = 0; i < c->clients_high; i++) {
+		const struct client *k = &c->client[i];
+
+		for (uint32_t r = 0; k->state && r < k->open.readers_max; r++)
+			scan_reader(k, &k->open.readers[r], b);
+	}
+}
+
+/* ---- after the scan ----------------------------------------------------------------------- */
+
+static void place_release(struct core *c, struct core_batch *b, uint32_t i)
+{
+	struct context *x = place_context(c, b->place[i]);
+	uint32_t tier = place_tier(b->place[i]);
+	struct abi_page *d = index_page(&x->ix, b->slot[i], b->page[i]);
+	uint32_t bytes = page_stride(x, b->page[i]);
+
+	if (page_state(d, tier) == ABI_PAGE_QUARANTINED)
+		c->quarantined[tier] -= bytes;
+	space_free(x->space[tier], page_addr(d, tier));
+	page_free(d, tier);
+	assert(x->retiring[tier] >= bytes);
+	x->retiring[tier] -= bytes;
+	block_page_freed(c, x, b->slot[i], b->page[i], tier);
+}
+
+static void place_keep(struct core *c, struct core_batch *b, uint32_t i)
+{
+	struct context *x = place_context(c, b->place[i]);
+	uint32_t tier = place_tier(b->place[i]);
+	struct abi_page *d = index_page(&x->ix, b->slot[i], b->page[i]);
+
+	if (page_state(d, tier) == ABI_PAGE_QUARANTINED)
+		return;
+	page_quarantine(d, tier);
+	c->quarantined[tier] += page_stride(x, b->page[i]);
+	c->metrics.quarantined++;
+}
+
+static void quarantine(struct core *c, struct core_batch *b)
+{
+	struct core_batch *tail = c->quarantine_tail;
+
+	/* Half-empty batches merge: the number of batches follows the number of held places. */
+	if (tail && tail->count + b->count <= CORE_RETIRE_BATCH) {
+		memcpy(&tail->place[tail->count], b->place, b->count * sizeof(b->place[0]));
+		memcpy(&tail->slot[tail->count], b->slot, b->count * sizeof(b->slot[0]));
+		memcpy(&tail->page[tail->count], b->page, b->count * sizeof(b->page[0]));
+		tail->count += b->count;
+		batch_put(c, b);
+		return;
+	}
+	b->next = NULL;
+	if (tail)
+		tail->next = b;
+	else
+		c->quarantine_head = b;
+	c->quarantine_tail = b;
+}
+
+void reclaim_scanned(struct core *c, struct core_batch *b)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < b->count; i++) {
+		if (!b->held[i]) {
+			place_release(c, b, i);
+			continue;
+		}
+		place_keep(c, b, i);
+		batch_swap(b, kept++, i);
+	}
+	b->count = kept;
+	if (kept)
+		quarantine(c, b);
+	else
+		batch_put(c, b);
+	request_wake_space(c);
+}
+
+/* ---- time --------------------------------------------------------------------------------- */
+
+static void rescan(struct core *c)
+{
+	struct core_batch *b = c->quarantine_head;
+
+	c->quarantine_head = c->quarantine_tail = NULL;
+	c->quarantine_next_ns = c->now_ns + QUARANTINE_SCAN_NS;
+	while (b) {
+		struct core_batch *next = b->next;
+
+		b->next = NULL;
+		reclaim_fenced(c, b); /* sorts, clears the marks, asks for the scan */
+		b = next;
+	}
+}
+
+static void retry_zombies(struct core *c)
+{
+	for (uint32_t n = c->zombies.count; n && c->batch_free; n--) {
+		struct context *x = c->context[c->zombies.head_ctx];
+
+		block_bury(c, x, c->zombies.head);
+	}
+}
+
+void reclaim_tick(struct core *c)
+{
+	if (c->batch_open && c->batch_open->count && c->now_ns >= c->batch_open->since_ns + MS)
+		reclaim_flush(c);
+	if (c->quarantine_head && c->now_ns >= c->quarantine_next_ns)
+		rescan(c);
+	if (c->zombies.count)
+		retry_zombies(c);
+}

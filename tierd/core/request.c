@@ -1,0 +1,509 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Life of a ring request: take (copy the arguments once, judge the copy), run in steps when woken,
+ * answer once, finish when its last byte has stopped moving.
+ *
+ *   take -> RUN <-> SPACE (room in a memory tier)         answered: the completion was sent
+ *             |---> WRITTEN -> SYNC (durable puts)        finished: nothing moves for it any more
+ *             |---> ORDER (drain, cancel)
+ *
+ * A late fetch is answered at its deadline while its reads still land in our own memory; a put is
+ * answered only when its staging is no longer read.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "tierd/core/state.h"
+
+/* ---- queues ------------------------------------------------------------------------------- */
+
+void request_wake(struct core *c, struct request *r)
+{
+	if (r->queued || r->phase == REQUEST_FREE)
+		return;
+	r->phase = REQUEST_RUN;
+	r->queued = true;
+	r->next = NULL;
+	if (c->run_tail)
+		c->run_tail->next = r;
+	else
+		c->run_head = r;
+	c->run_tail = r;
+}
+
+void request_wait_space(struct core *c, struct request *r)
+{
+	assert(!r->queued);
+	r->phase = REQUEST_SPACE;
+	r->queued = true;
+	r->next = NULL;
+	if (c->space_tail)
+		c->space_tail->next = r;
+	else
+		c->space_head = r;
+	c->space_tail = r;
+}
+
+/* Room may be there: everyone who waits looks again, in order. */
+void request_wake_space(struct core *c)
+{
+	struct request *r = c->space_head;
+
+	c->space_head = c->space_tail = NULL;
+	while (r) {
+		struct request *next = r->next;
+
+		r->queued = false;
+		request_wake(c, r);
+		r = next;
+	}
+}
+
+static void space_unqueue(struct core *c, struct request *r)
+{
+	struct request **link = &c->space_head, *tail = NULL;
+
+	for (; *link && *link != r; link = &(*link)->next)
+		tail = *link;
+	assert(*link == r);
+	*link = r->next;
+	if (c->space_tail == r)
+		c->space_tail = tail;
+	r->queued = false;
+}
+
+/* ---- end ---------------------------------------------------------------------------------- */
+
+static void order_check(struct core *c, uint32_t client);
+
+static void request_free(struct core *c, struct request *r)
+{
+	uint32_t client = r->client;
+
+	assert(r->answered && !r->outstanding);
+	if (r->held)
+		fetch_release(c, r);
+	if (r->queued && r->phase == REQUEST_SPACE)
+		space_unqueue(c, r);
+	if (r->queued)
+		return; /* in the run queue: request_run frees it */
+	r->phase = REQUEST_FREE;
+	r->next = c->request_free;
+	c->request_free = r;
+	assert(c->requests > 0);
+	c->requests--;
+	if (c->client[client].session != r->session)
+		return;
+	c->client[client].requests--;
+	order_check(c, client);
+}
+
+/* Send the completion, once. The request lives on until nothing moves for it. */
+void request_answer(struct core *c, struct request *r, int res, uint64_t value, uint64_t aux)
+{
+	struct core_action *a;
+
+	if (r->answered)
+		return;
+	r->answered = true;
+	if (res < 0)
+		c->metrics.requests_failed++;
+	if (c->client[r->client].state != 1 || c->client[r->client].session != r->session)
+		return;
+	a = core_push(c, CORE_AC_COMPLETE);
+	a->complete.client = r->client;
+	a->complete.cqe.user_data = r->sqe.user_data;
+	a->complete.cqe.res = res;
+	a->complete.cqe.status = r->status;
+	a->complete.cqe.value = value;
+	a->complete.cqe.aux = aux;
+}
+
+void request_end(struct core *c, struct request *r, int res, uint64_t value, uint64_t aux)
+{
+	request_answer(c, r, res, value, aux);
+	if (!r->outstanding)
+		request_free(c, r);
+}
+
+/* An io or a copy of the request is over. */
+void request_landed(struct core *c, struct request *r)
+{
+	assert(r->outstanding > 0);
+	r->outstanding--;
+	if (r->answered && !r->outstanding)
+		request_free(c, r);
+	else if (!r->answered && r->phase == REQUEST_RUN)
+		request_wake(c, r);
+}
+
+/* ---- drain, cancel ------------------------------------------------------------------------ */
+
+static bool concerns(const struct request *order, const struct request *r)
+{
+	if (r->phase == REQUEST_FREE || r->client != order->client || r->seq >= order->seq)
+		return false;
+	if (r->phase == REQUEST_ORDER)
+		return false;
+	return order->sqe.op == ABI_OP_DRAIN || r->sqe.user_data == order->sqe.handle;
+}
+
+static bool order_done(const struct core *c, const struct request *order)
+{
+	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++)
+		if (concerns(order, &c->request[i]))
+			return false;
+	return true;
+}
+
+static void order_check(struct core *c, uint32_t client)
+{
+	if (!c->client[client].orders)
+		return;
+	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++) {
+		struct request *r = &c->request[i];
+
+		if (r->phase != REQUEST_ORDER || r->client != client || !order_done(c, r))
+			continue;
+		c->client[client].orders--;
+		request_end(c, r, 0, r->total, 0);
+		return; /* request_free comes back here for the next one */
+	}
+}
+
+static void order_begin(struct core *c, struct request *r)
+{
+	bool cancel = r->sqe.op == ABI_OP_CANCEL;
+
+	r->phase = REQUEST_RUN;
+	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++) {
+		if (!concerns(r, &c->request[i]))
+			continue;
+		r->total++;
+		if (cancel)
+			c->request[i].cancelled = true;
+	}
+	if (cancel && !r->total) {
+		request_end(c, r, -ENOENT, 0, 0);
+		return;
+	}
+	r->phase = REQUEST_ORDER;
+	c->client[r->client].orders++;
+	for (uint32_t i = 0; cancel && i < CORE_REQUESTS_MAX; i++)
+		if (concerns(r, &c->request[i]))
+			request_abort(c, &c->request[i], -ECANCELED);
+	order_check(c, r->client);
+}
+
+/* End a request early; puts only once their copies are done. */
+void request_abort(struct core *c, struct request *r, int error)
+{
+	if (r->answered)
+		return;
+	if (!r->error)
+		r->error = error;
+	r->cancelled = true;
+	if (r->phase == REQUEST_SPACE)
+		space_unqueue(c, r);
+	request_wake(c, r);
+}
+
+/* ---- take --------------------------------------------------------------------------------- */
+
+static uint64_t arg_bytes_of(const struct abi_sqe *q)
+{
+	uint64_t item = q->flags & ABI_SQE_KEYS ? ABI_KEY_BYTES : sizeof(struct abi_block_ref);
+
+	switch (q->op) {
+	case ABI_OP_PUT_RESERVE:
+		return sizeof(struct abi_put_args) + (uint64_t)q->count * ABI_KEY_BYTES;
+	case ABI_OP_FETCH_PAGES:
+		return (uint64_t)q->count * sizeof(struct abi_page_ref);
+	case ABI_OP_DELETE:
+		return (uint64_t)q->count * ABI_KEY_BYTES;
+	case ABI_OP_FETCH:
+	case ABI_OP_PIN:
+		return q->count * item;
+	default:
+		return 0;
+	}
+}
+
+static bool needs_context(uint8_t op)
+{
+	return op == ABI_OP_PUT_RESERVE || op == ABI_OP_FETCH || op == ABI_OP_FETCH_PAGES ||
+	       op == ABI_OP_PIN || op == ABI_OP_UNPIN || op == ABI_OP_DELETE;
+}
+
+static int context_check(struct core *c, struct request *r)
+{
+	const struct client *k = &c->client[r->client];
+	const struct abi_sqe *q = &r->sqe;
+
+	if (!needs_context(q->op))
+		return 0;
+	r->ctx = core_context(c, q->context_id);
+	if (!r->ctx || r->ctx->closing || !bit_get(k->attached, q->context_id))
+		return -ENOENT;
+	if ((q->op == ABI_OP_PUT_RESERVE || q->op == ABI_OP_DELETE) &&
+	    !bit_get(k->writable, q->context_id))
+		return -EACCES;
+	return 0;
+}
+
+/* Copy what the entry names, once; from here on only the copy is looked at (I3). */
+static int arg_copy(struct core *c, struct request *r)
+{
+	const struct client *k = &c->client[r->client];
+	const struct abi_sqe *q = &r->sqe;
+	uint64_t need = arg_bytes_of(q);
+
+	if (!need)
+		return 0;
+	if (!q->count || q->arg_bytes != need)
+		return -EINVAL;
+	if (need > ABI_ARG_BYTES_MAX)
+		return -E2BIG;
+	if (q->arg_offset > k->open.staging_bytes || need > k->open.staging_bytes - q->arg_offset)
+		return -EFAULT;
+	memcpy(r->arg, k->open.staging + q->arg_offset, need);
+	return 0;
+}
+
+static int request_check(struct core *c, struct request *r)
+{
+	const struct abi_sqe *q = &r->sqe;
+	int err;
+
+	if (q->op >= ABI_OP_COUNT || q->klass >= ABI_CLASS_COUNT || q->reserved)
+		return -EINVAL;
+	if (q->op >= ABI_OP_PREFETCH)
+		return -ENOSYS;
+	if (q->flags & ~(ABI_SQE_KEYS | ABI_SQE_DURABLE))
+		return -EINVAL;
+	if ((q->op == ABI_OP_FETCH || q->op == ABI_OP_FETCH_PAGES || q->op == ABI_OP_PIN) &&
+	    q->tier >= ABI_MEM_TIERS)
+		return -EINVAL;
+	err = context_check(c, r);
+	return err ? err : arg_copy(c, r);
+}
+
+static void request_start(struct core *c, struct request *r)
+{
+	switch (r->sqe.op) {
+	case ABI_OP_PUT_RESERVE:
+		put_reserve(c, r);
+		break;
+	case ABI_OP_PUT_COMMIT:
+		put_commit_begin(c, r);
+		break;
+	case ABI_OP_PUT_ABORT:
+		put_abort_request(c, r);
+		break;
+	case ABI_OP_FETCH:
+	case ABI_OP_FETCH_PAGES:
+		fetch_begin(c, r);
+		break;
+	case ABI_OP_PIN:
+		pin_request(c, r);
+		break;
+	case ABI_OP_UNPIN:
+		unpin_request(c, r);
+		break;
+	case ABI_OP_DELETE:
+		delete_begin(c, r);
+		break;
+	case ABI_OP_CANCEL:
+	case ABI_OP_DRAIN:
+		order_begin(c, r);
+		break;
+	default:
+		request_end(c, r, 0, 0, 0);
+	}
+}
+
+static void refuse(struct core *c, uint32_t client, const struct abi_sqe *sqe, int err)
+{
+	struct core_action *a = core_push(c, CORE_AC_COMPLETE);
+
+	a->complete.client = client;
+	memset(&a->complete.cqe, 0, sizeof(a->complete.cqe));
+	a->complete.cqe.user_data = sqe->user_data;
+	a->complete.cqe.res = err;
+	c->metrics.requests_failed++;
+}
+
+void request_take(struct core *c, uint32_t client, const struct abi_sqe *sqe)
+{
+	struct client *k = &c->client[client];
+	struct request *r = c->request_free;
+	int err;
+
+	assert(client < CORE_CLIENTS_MAX);
+	if (k->state != 1)
+		return;
+	c->metrics.requests++;
+	if (!r) {
+		refuse(c, client, sqe, -EAGAIN);
+		return;
+	}
+	c->request_free = r->next;
+	*r = (struct request){ .arg = r->arg, .phase = REQUEST_RUN, .client = client, .sqe = *sqe };
+	r->session = k->session;
+	r->seq = ++c->request_seq;
+	r->since_ns = c->now_ns;
+	r->deadline_ns =
+		sqe->deadline_ns ? sqe->deadline_ns : c->now_ns + c->config.request_deadline_ns;
+	c->requests++;
+	k->requests++;
+	err = request_check(c, r);
+	if (err)
+		request_end(c, r, err, 0, 0);
+	else
+		request_start(c, r);
+}
+
+/* ---- run ---------------------------------------------------------------------------------- */
+
+static void request_step(struct core *c, struct request *r)
+{
+	if (r->answered) {
+		if (!r->outstanding)
+			request_free(c, r);
+		return;
+	}
+	switch (r->sqe.op) {
+	case ABI_OP_PUT_COMMIT:
+		put_commit_step(c, r);
+		break;
+	case ABI_OP_FETCH:
+	case ABI_OP_FETCH_PAGES:
+		fetch_step(c, r);
+		break;
+	case ABI_OP_DELETE:
+		delete_step(c, r);
+		break;
+	default:
+		assert(r->cancelled);
+		request_end(c, r, r->error, 0, 0);
+	}
+}
+
+/* Everyone in the queue now takes one step; who wakes meanwhile comes next time. */
+void request_run(struct core *c)
+{
+	struct request *r = c->run_head;
+
+	c->run_head = c->run_tail = NULL;
+	while (r) {
+		struct request *next = r->next;
+
+		r->queued = false;
+		request_step(c, r);
+		r = next;
+	}
+}
+
+/* ---- time and death ----------------------------------------------------------------------- */
+
+void request_tick(struct core *c)
+{
+	if (!c->requests || c->now_ns < c->next_deadline_ns)
+		return;
+	c->next_deadline_ns = c->now_ns + MS;
+	request_wake_space(c); /* what others left may have changed without a word */
+	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++) {
+		struct request *r = &c->request[i];
+
+		if (r->phase == REQUEST_FREE || r->answered || r->deadline_ns > c->now_ns)
+			continue;
+		if (r->phase == REQUEST_ORDER)
+			continue; /* bounded by what it waits for */
+		r->late = true;
+		if (r->phase == REQUEST_SPACE)
+			space_unqueue(c, r);
+		request_wake(c, r);
+	}
+}
+
+uint64_t request_next_deadline(const struct core *c)
+{
+	uint64_t next = UINT64_MAX;
+
+	if (c->run_head)
+		return c->now_ns;
+	for (uint32_t i = 0; c->requests && i < CORE_REQUESTS_MAX; i++) {
+		const struct request *r = &c->request[i];
+
+		if (r->phase != REQUEST_FREE && !r->answered && r->phase != REQUEST_ORDER &&
+		    r->deadline_ns < next)
+			next = r->deadline_ns;
+	}
+	/* Room can come by eviction that only a later look starts. */
+	if (c->space_head && next > c->now_ns + MS)
+		next = c->now_ns + MS;
+	return next;
+}
+
+void request_client_gone(struct core *c, uint32_t client)
+{
+	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++) {
+		struct request *r = &c->request[i];
+
+		if (r->phase == REQUEST_FREE || r->client != client)
+			continue;
+		if (r->phase == REQUEST_ORDER) {
+			c->client[client].orders--;
+			r->phase = REQUEST_RUN;
+		}
+		request_abort(c, r, -ECONNRESET);
+	}
+}
+
+void request_context_gone(struct core *c, const struct context *x)
+{
+	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++)
+		if (c->request[i].phase != REQUEST_FREE && c->request[i].ctx == x)
+			request_abort(c, &c->request[i], -ENOENT);
+}
+
+bool request_of_context(const struct core *c, const struct context *x)
+{
+	for (uint32_t i = 0; c->requests && i < CORE_REQUESTS_MAX; i++)
+		if (c->request[i].phase != REQUEST_FREE && c->request[i].ctx == x)
+			return true;
+	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++)
+		if (c->put[i].used && c->put[i].ctx == x)
+			return true;
+	return false;
+}
+
+void request_wake_phase(struct core *c, enum request_phase phase)
+{
+	for (uint32_t i = 0; c->requests && i < CORE_REQUESTS_MAX; i++)
+		if (c->request[i].phase == phase)
+			request_wake(c, &c->request[i]);
+}
+
+int core_request_view(const struct core *c, uint32_t i, struct core_request_view *out)
+{
+	for (uint32_t k = 0; k < CORE_REQUESTS_MAX; k++) {
+		const struct request *r = &c->request[k];
+
+		if (r->phase == REQUEST_FREE || i--)
+			continue;
+		*out = (struct core_request_view){
+			.client = r->client,
+			.op = r->sqe.op,
+			.klass = r->sqe.klass,
+			.context_id = r->sqe.context_id,
+			.count = r->total,
+			.done = r->cursor,
+			.deadline_ns = r->deadline_ns,
+			.since_ns = r->since_ns,
+		};
+		return 0;
+	}
+	return -ENOENT;
+}

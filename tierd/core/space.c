@@ -1,0 +1,575 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Places for pages (space.h): which segment and which place of it. It must never hand out a place
+ * twice, nor charge a byte that no segment holds; the core's audit recounts both.
+ *
+ * A segment is taken at the lowest unused address, so no segment beyond quota / segment_bytes is
+ * ever touched, and what is kept about them is that small; it is zero-filled and touched only with
+ * its segment. Within a segment a bitmap says which places are taken and a summary which of its
+ * words are full. Segments of a class stand in heaps by fullness, in steps of 1/61, so most calls
+ * move nothing: fullest first for allocation, emptiest first for evacuation, and the empty ones.
+ *
+ * An empty segment serves whichever class runs out: its memory is there already. A class takes one
+ * of another's only when that keeps a spare, or when no further segment can be taken.
+ */
+#include "tierd/core/space.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "libtier/abi/index.h"
+#include "libtier/base/bitmap.h"
+
+#define BYTES_MAX ((ABI_ADDR_MASK + 1) << ABI_UNIT_SHIFT)
+#define PAGES_MIN 4u  /* places of the largest class in a segment, at least */
+#define WASTE_SHIFT 3 /* a segment's tail that fits no place: at most 1/8 */
+#define SHARE_MIN 8u  /* segments that the quota should give to each class */
+
+/* Steps of fullness. */
+#define FILL_NONE 0u /* in no heap: unused, being punched or evacuated */
+#define FILL_EMPTY 1u
+#define FILL_FULL 63u /* in no heap either */
+
+enum segment_state { SEGMENT_UNUSED, SEGMENT_TAKEN, SEGMENT_EVACUATED, SEGMENT_PUNCHED };
+
+/* A segment stands in HEAP_ALLOC, and in one of the other two. */
+enum heap_kind { HEAP_ALLOC, HEAP_EVACUATE, HEAP_EMPTY, HEAPS };
+
+struct segment {
+	uint32_t live; /* places handed out */
+	uint8_t klass;
+	uint8_t state;
+	uint8_t fill;
+	uint8_t reserved;
+	uint32_t at[2]; /* where in HEAP_ALLOC, and in the other heap */
+};
+
+struct heap {
+	uint32_t *segment; /* binary heap, best first */
+	uint32_t count;
+};
+
+struct space_class {
+	uint32_t stride;
+	uint32_t places; /* of one segment */
+	struct heap heap[HEAPS];
+};
+
+struct space {
+	struct pool *pool;
+	uint64_t segment_bytes;
+	uint32_t segments;      /* that range and quota allow: only the first so many are used */
+	uint32_t taken;         /* with those being punched: what is charged */
+	uint32_t unused_from;   /* no segment below is unused */
+	uint32_t words;         /* of a segment's bitmap, for the smallest class */
+	uint32_t summary_words; /* that follow them */
+	uint32_t classes;
+	uint64_t live;          /* bytes handed out */
+	uint64_t free;          /* bytes of free places, with those of evacuated segments */
+	uint64_t free_evacuated;
+	struct segment *segment;
+	uint64_t *taken_bits; /* a bit a segment */
+	uint64_t *place_bits; /* words + summary_words for each segment; 1 = taken, full */
+	uint32_t *heap_memory;
+	struct space_class klass[];
+};
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* ---- life --------------------------------------------------------------------------------- */
+
+static bool strides_ok(const uint32_t *stride, uint32_t classes)
+{
+	if (classes == 0 || classes > ABI_PARTS_MAX)
+		return false;
+	for (uint32_t i = 0; i < classes; i++) {
+		if (stride[i] == 0 || stride[i] % ABI_UNIT || stride[i] > ABI_PAGE_BYTES_MAX)
+			return false;
+		for (uint32_t k = 0; k < i; k++)
+			if (stride[k] == stride[i])
+				return false;
+	}
+	return true;
+}
+
+static bool wastes_little(uint64_t size, const uint32_t *stride, uint32_t classes)
+{
+	for (uint32_t i = 0; i < classes; i++)
+		if (size % stride[i] > size >> WASTE_SHIFT)
+			return false;
+	return true;
+}
+
+/*
+ * The pool's preference; less where the quota would not give every class a share of segments, more
+ * where pages are so large that a segment would hold too few or waste too much. Ends at 8 of the
+ * largest pages: from there on nothing wastes more than 1/8.
+ */
+static uint64_t segment_choose(uint64_t preferred, uint64_t quota, const uint32_t *stride,
+			       uint32_t classes)
+{
+	uint64_t size = min_u64(preferred, quota / (SHARE_MIN * classes));
+
+	for (uint32_t i = 0; i < classes; i++)
+		if (size < (uint64_t)PAGES_MIN * stride[i])
+			size = (uint64_t)PAGES_MIN * stride[i];
+	size = (size + ABI_HUGE - 1) / ABI_HUGE * ABI_HUGE;
+	while (!wastes_little(size, stride, classes))
+		size += ABI_HUGE;
+	return size;
+}
+
+static void classes_init(struct space *s, const uint32_t *stride)
+{
+	uint32_t *memory = s->heap_memory, most = 0;
+
+	for (uint32_t i = 0; i < s->classes; i++) {
+		s->klass[i].stride = stride[i];
+		s->klass[i].places = (uint32_t)(s->segment_bytes / stride[i]);
+		assert(s->klass[i].places >= PAGES_MIN);
+		if (most < s->klass[i].places)
+			most = s->klass[i].places;
+		for (uint32_t h = 0; h < HEAPS; h++, memory += s->segments)
+			s->klass[i].heap[h].segment = memory;
+	}
+	assert(BITMAP_WORDS(most) == s->words);
+}
+
+int space_open(struct space **out, struct pool *pool, uint64_t bytes, uint64_t quota,
+	       const uint32_t *stride, uint32_t classes)
+{
+	uint64_t most = min_u64(min_u64(bytes, quota), pool->capacity), size;
+	uint32_t smallest = UINT32_MAX;
+	struct space *s;
+
+	if (!strides_ok(stride, classes) || bytes % ABI_HUGE || bytes > BYTES_MAX)
+		return -EINVAL;
+	size = segment_choose(pool->segment_bytes, most, stride, classes);
+	if (most < size) /* not one segment of these pages */
+		return -EINVAL;
+	s = calloc(1, sizeof(*s) + classes * sizeof(s->klass[0]));
+	if (!s)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < classes; i++)
+		smallest = stride[i] < smallest ? stride[i] : smallest;
+	s->pool = pool;
+	s->segment_bytes = size;
+	s->segments = (uint32_t)(most / size);
+	s->classes = classes;
+	s->words = (uint32_t)BITMAP_WORDS(size / smallest);
+	s->summary_words = (uint32_t)BITMAP_WORDS(s->words);
+	s->segment = calloc(s->segments, sizeof(*s->segment));
+	s->taken_bits = calloc(BITMAP_WORDS(s->segments), sizeof(uint64_t));
+	s->place_bits = calloc(s->segments, (s->words + s->summary_words) * sizeof(uint64_t));
+	s->heap_memory = calloc((size_t)s->segments * HEAPS, classes * sizeof(uint32_t));
+	if (!s->segment || !s->taken_bits || !s->place_bits || !s->heap_memory) {
+		space_close(s);
+		return -ENOMEM;
+	}
+	classes_init(s, stride);
+	*out = s;
+	return 0;
+}
+
+void space_close(struct space *s)
+{
+	if (!s)
+		return;
+	assert(s->pool->used >= s->taken * s->segment_bytes);
+	s->pool->used -= s->taken * s->segment_bytes;
+	free(s->heap_memory);
+	free(s->place_bits);
+	free(s->taken_bits);
+	free(s->segment);
+	free(s);
+}
+
+uint64_t space_segment_bytes(const struct space *s)
+{
+	return s->segment_bytes;
+}
+
+/* ---- heaps -------------------------------------------------------------------------------- */
+
+/* Smaller is better. Allocation packs low addresses; what is to be emptied is taken from high. */
+static uint64_t heap_key(const struct space *s, enum heap_kind kind, uint32_t seg)
+{
+	uint64_t fill = s->segment[seg].fill;
+
+	if (kind == HEAP_ALLOC)
+		return (uint64_t)(FILL_FULL - fill) << 32 | seg;
+	return fill << 32 | (UINT32_MAX - seg);
+}
+
+static void heap_place(struct space *s, struct heap *heap, enum heap_kind kind, uint32_t at,
+		       uint32_t seg)
+{
+	heap->segment[at] = seg;
+	s->segment[seg].at[kind != HEAP_ALLOC] = at;
+}
+
+static void heap_rise(struct space *s, struct heap *heap, enum heap_kind kind, uint32_t at,
+		      uint32_t seg)
+{
+	uint64_t key = heap_key(s, kind, seg);
+
+	while (at > 0) {
+		uint32_t above = heap->segment[(at - 1) / 2];
+
+		if (heap_key(s, kind, above) < key)
+			break;
+		heap_place(s, heap, kind, at, above);
+		at = (at - 1) / 2;
+	}
+	heap_place(s, heap, kind, at, seg);
+}
+
+static void heap_sink(struct space *s, struct heap *heap, enum heap_kind kind, uint32_t at,
+		      uint32_t seg)
+{
+	uint64_t key = heap_key(s, kind, seg);
+	uint32_t below;
+
+	while ((below = 2 * at + 1) < heap->count) {
+		if (below + 1 < heap->count && heap_key(s, kind, heap->segment[below + 1]) <
+						       heap_key(s, kind, heap->segment[below]))
+			below++;
+		if (key < heap_key(s, kind, heap->segment[below]))
+			break;
+		heap_place(s, heap, kind, at, heap->segment[below]);
+		at = below;
+	}
+	heap_place(s, heap, kind, at, seg);
+}
+
+static void heap_add(struct space *s, enum heap_kind kind, uint32_t seg)
+{
+	struct heap *heap = &s->klass[s->segment[seg].klass].heap[kind];
+
+	assert(heap->count < s->segments);
+	heap_rise(s, heap, kind, heap->count++, seg);
+}
+
+static void heap_remove(struct space *s, enum heap_kind kind, uint32_t seg)
+{
+	struct heap *heap = &s->klass[s->segment[seg].klass].heap[kind];
+	uint32_t at = s->segment[seg].at[kind != HEAP_ALLOC], last;
+
+	assert(heap->count > 0 && at < heap->count && heap->segment[at] == seg);
+	last = heap->segment[--heap->count];
+	if (last == seg)
+		return;
+	heap_rise(s, heap, kind, at, last);
+	heap_sink(s, heap, kind, s->segment[last].at[kind != HEAP_ALLOC], last);
+}
+
+static bool fill_in_heaps(uint32_t fill)
+{
+	return fill != FILL_NONE && fill != FILL_FULL;
+}
+
+static enum heap_kind fill_other_heap(uint32_t fill)
+{
+	return fill == FILL_EMPTY ? HEAP_EMPTY : HEAP_EVACUATE;
+}
+
+static uint32_t segment_fill(const struct space *s, const struct segment *segment)
+{
+	const struct space_class *c = &s->klass[segment->klass];
+
+	if (segment->state != SEGMENT_TAKEN)
+		return FILL_NONE;
+	if (segment->live == 0)
+		return FILL_EMPTY;
+	if (segment->live == c->places)
+		return FILL_FULL;
+	/* By bytes of the segment, not by places: costs compare across classes. */
+	return FILL_EMPTY + 1 +
+	       (uint32_t)((uint64_t)segment->live * c->stride * (FILL_FULL - FILL_EMPTY - 1) /
+			  s->segment_bytes);
+}
+
+/* Put the segment where its state and its live places want it. */
+static void segment_settle(struct space *s, uint32_t seg)
+{
+	struct segment *segment = &s->segment[seg];
+	uint32_t fill = segment_fill(s, segment), was = segment->fill;
+
+	assert(segment->live <= s->klass[segment->klass].places);
+	assert(fill <= FILL_FULL);
+	if (fill == was)
+		return;
+	if (fill_in_heaps(was)) {
+		heap_remove(s, HEAP_ALLOC, seg);
+		heap_remove(s, fill_other_heap(was), seg);
+	}
+	segment->fill = (uint8_t)fill;
+	if (fill_in_heaps(fill)) {
+		heap_add(s, HEAP_ALLOC, seg);
+		heap_add(s, fill_other_heap(fill), seg);
+	}
+}
+
+/* ---- segments ----------------------------------------------------------------------------- */
+
+static uint64_t class_bytes(const struct space *s, uint32_t klass)
+{
+	return (uint64_t)s->klass[klass].places * s->klass[klass].stride;
+}
+
+/* The segment of an offset that is a segment's start. */
+static uint32_t segment_at(const struct space *s, uint64_t offset)
+{
+	assert(offset % s->segment_bytes == 0);
+	assert(offset / s->segment_bytes < s->segments);
+	return (uint32_t)(offset / s->segment_bytes);
+}
+
+static uint64_t *segment_bits(const struct space *s, uint32_t seg)
+{
+	return s->place_bits + (size_t)seg * (s->words + s->summary_words);
+}
+
+/* Its bits are all clear, whichever class it served: it is empty. */
+static void segment_serve(struct space *s, uint32_t seg, uint32_t klass)
+{
+	struct segment *segment = &s->segment[seg];
+
+	assert(segment->live == 0 && segment->fill == FILL_NONE);
+	assert(segment_bits(s, seg)[0] == 0 && segment_bits(s, seg)[s->words] == 0);
+	segment->klass = (uint8_t)klass;
+	segment->state = SEGMENT_TAKEN;
+	s->free += class_bytes(s, klass);
+	segment_settle(s, seg);
+}
+
+/* How many more segments the pool allows, and range and quota, which s->segments stands for. */
+static uint64_t segments_left(const struct space *s)
+{
+	uint64_t pool = s->pool->capacity > s->pool->used ? s->pool->capacity - s->pool->used : 0;
+
+	assert(s->taken <= s->segments);
+	return min_u64(s->segments - s->taken, pool / s->segment_bytes);
+}
+
+static void segment_take(struct space *s, uint32_t klass, uint64_t *fresh)
+{
+	uint32_t seg = (uint32_t)bitmap_find_clear(s->taken_bits, s->segments, s->unused_from);
+
+	assert(seg < s->segments && s->segment[seg].state == SEGMENT_UNUSED);
+	bitmap_set(s->taken_bits, seg);
+	s->unused_from = seg + 1;
+	s->taken++;
+	s->pool->used += s->segment_bytes;
+	assert(s->pool->used <= s->pool->capacity);
+	*fresh = seg * s->segment_bytes;
+	segment_serve(s, seg, klass);
+}
+
+/* Out of all heaps; its free places no longer count. */
+static uint32_t empty_withdraw(struct space *s, uint32_t klass)
+{
+	uint32_t seg = s->klass[klass].heap[HEAP_EMPTY].segment[0];
+	struct segment *segment = &s->segment[seg];
+
+	assert(s->klass[klass].heap[HEAP_EMPTY].count > 0);
+	assert(segment->state == SEGMENT_TAKEN && segment->live == 0);
+	segment->state = SEGMENT_PUNCHED;
+	segment_settle(s, seg);
+	s->free -= class_bytes(s, klass);
+	return seg;
+}
+
+/* A class with more than `keep` empty segments; s->classes = none. */
+static uint32_t class_with_empty(const struct space *s, uint32_t keep)
+{
+	uint32_t klass = 0;
+
+	while (klass < s->classes && s->klass[klass].heap[HEAP_EMPTY].count <= keep)
+		klass++;
+	return klass;
+}
+
+/* A segment for a class that has no free place. */
+static int class_extend(struct space *s, uint32_t klass, uint64_t *fresh)
+{
+	uint32_t from = class_with_empty(s, 1);
+
+	if (from == s->classes && segments_left(s) > 0) {
+		segment_take(s, klass, fresh);
+		return 0;
+	}
+	if (from == s->classes)
+		from = class_with_empty(s, 0);
+	if (from == s->classes)
+		return -ENOSPC;
+	assert(from != klass);
+	segment_serve(s, empty_withdraw(s, from), klass);
+	return 0;
+}
+
+int64_t space_surplus(struct space *s, bool all)
+{
+	uint32_t klass = class_with_empty(s, all ? 0 : 1);
+
+	if (klass == s->classes)
+		return -ENOENT;
+	return (int64_t)(empty_withdraw(s, klass) * s->segment_bytes);
+}
+
+void space_punched(struct space *s, uint64_t offset)
+{
+	uint32_t seg = segment_at(s, offset);
+
+	assert(s->segment[seg].state == SEGMENT_PUNCHED && s->segment[seg].live == 0);
+	assert(s->taken > 0 && s->pool->used >= s->segment_bytes);
+	s->segment[seg].state = SEGMENT_UNUSED;
+	bitmap_clear(s->taken_bits, seg);
+	if (seg < s->unused_from)
+		s->unused_from = seg;
+	s->taken--;
+	s->pool->used -= s->segment_bytes;
+}
+
+int64_t space_evacuate_begin(struct space *s, uint32_t except, uint32_t *live)
+{
+	uint64_t least = UINT64_MAX;
+	uint32_t best = 0;
+
+	for (uint32_t k = 0; k < s->classes; k++) {
+		const struct heap *heap = &s->klass[k].heap[HEAP_EVACUATE];
+		uint64_t bytes;
+
+		if (k == except || heap->count == 0)
+			continue;
+		bytes = (uint64_t)s->segment[heap->segment[0]].live * s->klass[k].stride;
+		if (bytes < least) {
+			least = bytes;
+			best = heap->segment[0];
+		}
+	}
+	if (least == UINT64_MAX)
+		return -ENOENT;
+	assert(s->segment[best].state == SEGMENT_TAKEN && s->segment[best].live > 0);
+	s->segment[best].state = SEGMENT_EVACUATED;
+	segment_settle(s, best);
+	*live = s->segment[best].live;
+	s->free_evacuated += class_bytes(s, s->segment[best].klass) - least;
+	return (int64_t)(best * s->segment_bytes);
+}
+
+void space_evacuate_end(struct space *s, uint64_t segment)
+{
+	uint32_t seg = segment_at(s, segment);
+	struct segment *at = &s->segment[seg];
+
+	assert(at->state == SEGMENT_EVACUATED);
+	at->state = SEGMENT_TAKEN;
+	s->free_evacuated -= class_bytes(s, at->klass) -
+			     (uint64_t)at->live * s->klass[at->klass].stride;
+	segment_settle(s, seg);
+}
+
+/* ---- places ------------------------------------------------------------------------------- */
+
+/* The lowest free place of a segment that has one; so what lies past the last is never reached. */
+static uint32_t place_take(const struct space *s, uint32_t seg)
+{
+	uint64_t *bits = segment_bits(s, seg), *summary = bits + s->words;
+	size_t word = bitmap_find_clear(summary, s->words, 0);
+	uint32_t place;
+
+	assert(word < s->words && ~bits[word] != 0);
+	place = (uint32_t)(word * 64) + (uint32_t)__builtin_ctzll(~bits[word]);
+	bitmap_set(bits, place);
+	if (~bits[word] == 0)
+		bitmap_set(summary, word);
+	return place;
+}
+
+int64_t space_alloc(struct space *s, uint32_t klass, uint64_t *fresh)
+{
+	struct space_class *c = &s->klass[klass];
+	uint32_t seg, place;
+
+	assert(klass < s->classes);
+	*fresh = UINT64_MAX;
+	if (c->heap[HEAP_ALLOC].count == 0 && class_extend(s, klass, fresh) < 0)
+		return -ENOSPC;
+	seg = c->heap[HEAP_ALLOC].segment[0];
+	assert(s->segment[seg].state == SEGMENT_TAKEN && s->segment[seg].klass == klass);
+	place = place_take(s, seg);
+	assert(place < c->places && s->free >= c->stride);
+	s->segment[seg].live++;
+	s->live += c->stride;
+	s->free -= c->stride;
+	segment_settle(s, seg);
+	return (int64_t)(seg * s->segment_bytes + (uint64_t)place * c->stride);
+}
+
+/* Is the offset a place of a segment in use, and handed out? */
+static bool place_find(const struct space *s, uint64_t offset, uint32_t *seg, uint32_t *place)
+{
+	uint64_t index = offset / s->segment_bytes, within = offset % s->segment_bytes;
+	const struct segment *segment;
+	uint32_t stride;
+
+	if (index >= s->segments)
+		return false;
+	segment = &s->segment[index];
+	if (segment->state != SEGMENT_TAKEN && segment->state != SEGMENT_EVACUATED)
+		return false;
+	stride = s->klass[segment->klass].stride;
+	*seg = (uint32_t)index;
+	*place = (uint32_t)(within / stride);
+	return within % stride == 0 && *place < s->klass[segment->klass].places &&
+	       bitmap_test(segment_bits(s, *seg), *place);
+}
+
+void space_free(struct space *s, uint64_t offset)
+{
+	uint32_t seg = 0, place = 0, stride;
+	uint64_t *bits;
+	bool found = place_find(s, offset, &seg, &place);
+
+	assert(found);
+	(void)found;
+	bits = segment_bits(s, seg);
+	bitmap_clear(bits, place);
+	bitmap_clear(bits + s->words, place / 64);
+	stride = s->klass[s->segment[seg].klass].stride;
+	assert(s->segment[seg].live > 0 && s->live >= stride);
+	s->segment[seg].live--;
+	s->live -= stride;
+	s->free += stride;
+	if (s->segment[seg].state == SEGMENT_EVACUATED)
+		s->free_evacuated += stride;
+	segment_settle(s, seg);
+}
+
+void space_stats(const struct space *s, struct space_stats *out)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (uint32_t k = 0; k < s->classes; k++)
+		least = min_u64(least, class_bytes(s, k));
+	assert(s->free >= s->free_evacuated);
+	*out = (struct space_stats){
+		.charged = s->taken * s->segment_bytes,
+		.live = s->live,
+		.free = s->free,
+		.available = s->free - s->free_evacuated + segments_left(s) * least,
+	};
+	assert(out->live + out->free <= out->charged);
+}
+
+bool space_is_live(const struct space *s, uint64_t offset)
+{
+	uint32_t seg, place;
+
+	return place_find(s, offset, &seg, &place);
+}

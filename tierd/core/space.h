@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Places for pages: the memory of one context in one memory tier, cut into segments of one size
+ * class each; and the pool, which is the tier's physical capacity that all contexts draw from.
+ *
+ *   pool (bytes of the tier)  --segments-->  space (address range of one context's memfd)
+ *
+ * Life of a segment of a space
+ *   1. unused: a hole in the memfd, nothing charged.
+ *   2. taken: segment_bytes are charged to the pool and the space; it serves one class.
+ *   3. empty again: it stays taken as a spare, for whichever class runs out next, until
+ *      space_surplus hands it out to be punched; during the punch it is charged but not usable;
+ *      space_punched makes it unused.
+ *
+ * A class is a page_stride. Within a class allocation prefers segments that are fuller (address
+ * order among equals), so that others empty themselves.
+ */
+#ifndef TIERD_CORE_SPACE_H
+#define TIERD_CORE_SPACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct pool {
+	uint64_t capacity;
+	uint64_t used; /* charged: whole segments of all spaces */
+	uint64_t segment_bytes; /* preferred; a space of large pages may use more */
+};
+
+struct space;
+
+/*
+ * bytes: size of the address range, a multiple of 2 MiB. quota: most that may be charged.
+ * stride[classes]: distinct, multiples of 512. Errors: -EINVAL, -ENOMEM.
+ */
+int space_open(struct space **out, struct pool *pool, uint64_t bytes, uint64_t quota,
+	       const uint32_t *stride, uint32_t classes);
+void space_close(struct space *s); /* gives all charges back to the pool */
+
+uint64_t space_segment_bytes(const struct space *s);
+
+/*
+ * A place for one page of the class. Returns its offset, or -ENOSPC: nothing free in the class,
+ * and no segment can be taken (pool or quota full). *fresh: set to the segment's offset when one
+ * was taken for this call, else UINT64_MAX: back it with memory before use (CORE_AC_PREPARE).
+ */
+int64_t space_alloc(struct space *s, uint32_t klass, uint64_t *fresh);
+
+/* Give a place back. The page's class is known from the segment. Asserts that it was taken. */
+void space_free(struct space *s, uint64_t offset);
+
+/*
+ * An empty segment that is not needed (all but one spare a class; with `all` also the spares):
+ * its offset, to be punched, or -ENOENT. Then space_punched.
+ */
+int64_t space_surplus(struct space *s, bool all);
+void space_punched(struct space *s, uint64_t offset);
+
+/*
+ * The segment whose evacuation costs least: fewest live bytes (within 1/61 of a segment), neither
+ * full nor empty, of any class but `except` (no class's number = none). Returns its offset and live
+ * pages, or -ENOENT. Allocation avoids it until space_evacuate_end.
+ */
+int64_t space_evacuate_begin(struct space *s, uint32_t except, uint32_t *live);
+void space_evacuate_end(struct space *s, uint64_t segment);
+
+struct space_stats {
+	uint64_t charged;   /* bytes of taken segments (and of those being punched) */
+	uint64_t live;      /* bytes of places handed out */
+	uint64_t free;      /* bytes of places free in taken segments */
+	uint64_t available; /* bytes that space_alloc could still hand out */
+};
+void space_stats(const struct space *s, struct space_stats *out);
+
+/* For the audit: is this place handed out? */
+bool space_is_live(const struct space *s, uint64_t offset);
+
+#endif

@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The core's own data: what its files share and nobody else may see. Everything is owned by the one
+ * thread that calls core_event. Pools are taken at core_open; per-context memory at creation.
+ */
+#ifndef TIERD_CORE_STATE_H
+#define TIERD_CORE_STATE_H
+
+#include "tierd/core/core.h"
+#include "tierd/core/index.h"
+#include "tierd/core/page.h"
+#include "tierd/core/policy_ops.h"
+#include "tierd/core/space.h"
+#include "tierd/core/store.h"
+
+#define CORE_ACTIONS_MAX 8192u /* queued for the shell; every producer is bounded below this */
+#define CORE_RUNS_MAX 2u       /* one a log */
+#define CORE_RUN_IOS 8u        /* writes of one run under way */
+#define CORE_IO_BYTES_MAX (1u << 20)
+#define CORE_TOKENS_MAX 256u   /* control calls waiting for the catalog or a drain */
+#define CORE_PIN_CHUNKS 65536u
+#define CORE_PIN_CHUNK_REFS 62u
+
+#define PUT_BLOCKS_MAX (ABI_ARG_BYTES_MAX / ABI_KEY_BYTES)
+
+#define MS 1000000ull
+
+/* ---- blocks ------------------------------------------------------------------------------- */
+
+/* block_meta.persist: is there a copy on NVMe? */
+#define PERSIST_NONE 0u    /* memory-only context, or pending */
+#define PERSIST_QUEUED 1u  /* dirty: in its context's dirty list */
+#define PERSIST_WRITING 2u /* part of a run under way */
+#define PERSIST_CLEAN 3u   /* all pages are on NVMe: in its segment's list */
+
+/* block_meta.flags */
+#define BLOCK_DROPPED 1u    /* left the index; the slot waits for its pages */
+#define BLOCK_DURABLE 2u    /* some put asked for durability: goes to the durable log */
+#define BLOCK_IN_POLICY 4u  /* << tier: inserted into that tier's policy */
+#define BLOCK_SHARDED 16u   /* pending blocks outlive their writers until the deadline */
+#define BLOCK_ZOMBIE 32u    /* dropped, in core.zombies: its pages are still to be retired */
+
+/* What the daemon knows of a block beside its public line: 56 bytes. */
+struct block_meta {
+	uint64_t salt;
+	uint32_t missing;                 /* pending: pages not READY yet */
+	uint32_t resident[ABI_MEM_TIERS]; /* READY pages */
+	uint32_t held;                    /* memory words that are not ABSENT */
+	uint32_t prev, next;              /* links of the one list it is in: */
+	uint16_t prev_ctx, next_ctx;      /* pending, dirty, or its segment's */
+	uint16_t pins[ABI_MEM_TIERS];
+	uint32_t hold;    /* requests and runs that need it to stay where it is */
+	uint16_t writers; /* puts that have it reserved */
+	uint8_t persist;
+	uint8_t flags;
+	uint32_t expires_ms; /* pending: dropped then */
+};
+
+struct block_list {
+	uint32_t head, tail; /* slots; ABI_SLOT_NONE = empty */
+	uint16_t head_ctx, tail_ctx;
+	uint32_t count;
+};
+
+/* ---- contexts ----------------------------------------------------------------------------- */
+
+struct context {
+	bool used;
+	bool closing;  /* removal under way */
+	bool sweeping; /* blocks of old epochs may still be there */
+	uint32_t id;
+	uint32_t attached;
+	uint32_t sweep_slot;
+	struct disk_context spec;
+	struct core_context_plan plan;
+	struct core_context_memory memory;
+	struct index ix;
+	struct block_meta *meta;
+	struct space *space[ABI_MEM_TIERS]; /* NULL = tier not used */
+	const struct policy_ops *policy;
+	void *policy_state[ABI_MEM_TIERS];
+	uint8_t *page_part; /* page number -> part */
+	uint32_t part_class[ABI_PARTS_MAX];
+	struct block_list pending;
+	struct block_list dirty;
+	bool dirty_urgent;    /* a durable block is in the list */
+	uint32_t slots_live;  /* block slots in use, dropped ones included */
+	uint32_t punching;    /* segments */
+	uint32_t nvme_cursor; /* evict_nvme: next slot to look at */
+	uint64_t dirty_since_ns;
+	uint64_t blocks, blocks_pending;
+	uint64_t nvme_bytes, dirty_bytes;
+	uint64_t pinned[ABI_MEM_TIERS];
+	uint64_t pages_resident[ABI_MEM_TIERS];
+	uint64_t retiring[ABI_MEM_TIERS]; /* bytes between retire and free */
+	uint64_t remove_token;
+};
+
+/* ---- requests ----------------------------------------------------------------------------- */
+
+enum request_phase {
+	REQUEST_FREE = 0,
+	REQUEST_RUN,     /* step() when woken */
+	REQUEST_SPACE,   /* waits for room in a memory tier */
+	REQUEST_WRITTEN, /* a durable put: waits for write-back */
+	REQUEST_SYNC,    /* waits for a flush */
+	REQUEST_ORDER,   /* drain, cancel: waits for other requests */
+};
+
+struct request {
+	enum request_phase phase;
+	uint32_t client;
+	struct abi_sqe sqe;
+	uint64_t seq; /* order of arrival */
+	uint64_t since_ns, deadline_ns;
+	struct context *ctx;
+	uint8_t *arg; /* CORE_ARG_BYTES_MAX, its own copy */
+	bool cancelled;
+	bool late;
+	bool queued;          /* in the queue of its phase */
+	bool answered;        /* the completion was sent */
+	uint32_t session;     /* of its client: numbers are used again */
+	uint32_t outstanding; /* ios and copies under way for it */
+	uint32_t cursor;      /* first item not known to be done */
+	uint32_t total;
+	uint32_t held;        /* fetch: refs [0, held) carry a hold */
+	int32_t error;        /* first error; ends it when outstanding is 0 */
+	uint32_t status;
+	struct put *put;
+	uint64_t sync_seq; /* REQUEST_SYNC: needs this flush */
+	uint64_t tomb_seq; /* delete: needs the tombstones up to here */
+	struct request *next; /* in the queue of its phase */
+};
+
+struct put {
+	bool used;
+	bool committing;
+	uint32_t client;
+	uint64_t handle;
+	struct context *ctx;
+	uint64_t epoch;
+	struct abi_put_args args;
+	bool durable;
+	uint64_t deadline_ns;
+	uint32_t pages;            /* of a block in this shard */
+	uint64_t block_bytes;      /* likewise */
+	const uint8_t *keys;       /* while reserving: in the request's arguments */
+	struct abi_block_ref *ref; /* args.count of them */
+	uint64_t mine[PUT_BLOCKS_MAX / 64]; /* bit i: block i counts us as a writer */
+	uint32_t done;             /* references made */
+	uint32_t written;          /* durable: blocks known to be in the durable log */
+	struct put *next;          /* free list, or its client's */
+};
+
+struct client {
+	uint8_t state; /* 0 free, 1 open, 2 gone (waits for DEAD) */
+	struct core_client_open open;
+	uint64_t *attached; /* bitmaps over context ids */
+	uint64_t *writable;
+	uint64_t access_seen[ABI_READERS_MAX];
+	uint32_t session;  /* counts the clients that had this number */
+	uint32_t requests; /* in progress */
+	uint32_t orders;   /* of these, in REQUEST_ORDER */
+	struct put *puts;
+};
+
+/* ---- pins --------------------------------------------------------------------------------- */
+
+struct pin_chunk {
+	struct pin_chunk *next;
+	uint32_t count;
+	uint32_t reserved;
+	struct abi_block_ref ref[CORE_PIN_CHUNK_REFS];
+};
+
+struct pin {
+	bool used;
+	uint32_t client; /* its owner; pins end with the owner's session */
+	struct context *ctx;
+	uint32_t tier, blocks;
+	uint64_t id, bytes, deadline_ns;
+	struct pin_chunk *chunk;
+	uint32_t next_free;
+};
+
+/* ---- write-back --------------------------------------------------------------------------- */
+
+#define TOMBS_MAX 4096u    /* deletions waiting for their record */
+#define TOMBS_RECORD 1024u /* in one record */
+
+struct tomb {
+	uint64_t context_uid;
+	struct disk_block block;
+};
+
+enum run_phase { RUN_FREE = 0, RUN_HEADER, RUN_DATA, RUN_RECORD };
+
+struct run {
+	enum run_phase phase;
+	struct context *ctx;
+	struct store_run place;
+	uint32_t blocks; /* 0: a tombstone record of `tombs` keys */
+	uint32_t tombs;
+	uint32_t slot[DISK_RUN_BLOCKS_MAX];
+	uint32_t generation[DISK_RUN_BLOCKS_MAX];
+	struct disk_record head;
+	uint32_t outstanding;
+	uint32_t cursor; /* next page in D7 order, of blocks * pages a block */
+	uint64_t written;
+	bool failed;
+	uint8_t *buf; /* header or record; grown when a context is created */
+	size_t buf_bytes;
+};
+
+/* One segment of one context that is being emptied (evict.c). */
+struct evacuation {
+	struct context *ctx; /* NULL = none */
+	uint32_t tier;
+	uint32_t slot; /* descriptors before it have been looked at */
+	uint64_t segment, bytes;
+};
+
+/* ---- the core ----------------------------------------------------------------------------- */
+
+struct token {
+	uint64_t token;
+	uint64_t value;
+	int32_t res;
+};
+
+struct core {
+	struct core_config config;
+	uint64_t now_ns;
+	struct core_metrics metrics;
+	struct pool pool[ABI_MEM_TIERS];
+	struct store *store; /* NULL: no NVMe tier */
+
+	struct core_action *action; /* ring of CORE_ACTIONS_MAX */
+	uint32_t action_head, action_tail;
+
+	struct context **context; /* by id, [contexts_high] */
+	uint32_t contexts_high, contexts;
+	uint64_t next_uid;
+
+	struct client *client;
+	uint32_t clients_high; /* clients [0, high) may be open */
+
+	struct request *request;
+	struct request *request_free, *run_head, *run_tail;
+	struct request *space_head, *space_tail;
+	uint32_t requests;
+	uint64_t request_seq;
+	struct put *put, *put_free, *put_orphans; /* orphans: committing, their client has gone */
+	uint64_t put_seq;
+
+	struct core_io *io, *io_free;
+	uint32_t ios;
+	struct core_copy *copy, *copy_free;
+	uint32_t copies;
+
+	struct block_list zombies; /* dropped blocks whose pages found no room in a batch */
+	struct core_batch *batch, *batch_free;
+	struct core_batch *batch_open;                         /* collects */
+	struct core_batch *quarantine_head, *quarantine_tail;  /* wait for another scan */
+	uint64_t quarantine_next_ns;
+	uint64_t quarantined[ABI_MEM_TIERS]; /* bytes */
+	uint32_t punching[ABI_MEM_TIERS];    /* segments */
+	struct evacuation evacuation;
+
+	struct pin *pin;
+	uint32_t pin_free, pins, pins_high, chunks_high;
+	uint64_t pinned[ABI_MEM_TIERS]; /* bytes */
+	uint64_t pins_next_ns;
+	uint64_t pin_seq;
+	struct pin_chunk *chunk, *chunk_free;
+
+	struct tomb *tomb_queue; /* ring of TOMBS_MAX */
+	uint64_t tomb_queued, tomb_written;
+	struct run run[CORE_RUNS_MAX];
+	struct block_list *segment_blocks; /* by segment */
+	uint64_t write_seq; /* records whose write has completed */
+	uint64_t sync_seq;  /* ... that a completed flush covers */
+	uint64_t sync_started;
+	bool sync_wanted, sync_running;
+	uint64_t write_retry_ns; /* after a failed write: not before */
+	uint32_t write_context;  /* round robin */
+	bool draining;
+
+	uint64_t catalog_sequence;
+	uint8_t *catalog_buf;
+	struct disk_context *catalog_list; /* scratch, catalog_max of them */
+	uint32_t catalog_max;
+	uint64_t catalog_sync; /* the flush its last write needs */
+	uint32_t *crc_scratch;
+	struct disk_block *tomb_scratch;
+	bool catalog_dirty, catalog_running;
+	struct token catalog_token[CORE_TOKENS_MAX]; /* [0, flying) are in the write under way */
+	uint32_t catalog_tokens, catalog_flying;
+	struct token drain_token[CORE_TOKENS_MAX];
+	uint32_t drain_tokens;
+
+	uint64_t *recover_lsn[ABI_CONTEXTS_MAX]; /* during recovery: lsn of each slot's record */
+	struct recover_tomb *tomb;
+	uint32_t tombs, tombs_max;
+	struct core_recovery recovery;
+	uint64_t next_slow_ns, next_deadline_ns;
+};
+
+/* ---- small shared functions --------------------------------------------------------------- */
+
+static inline struct context *core_context(const struct core *c, uint32_t id)
+{
+	return id < c->contexts_high ? c->context[id] : NULL;
+}
+
+static inline bool bit_get(const uint64_t *map, uint32_t i)
+{
+	return map[i / 64] >> (i % 64) & 1;
+}
+
+static inline const struct abi_geometry *context_geometry(const struct context *x)
+{
+	return &x->spec.geometry;
+}
+
+static inline uint32_t page_stride(const struct context *x, uint32_t page)
+{
+	return x->spec.geometry.part[x->page_part[page]].page_stride;
+}
+
+static inline bool context_has_nvme(const struct core *c, const struct context *x)
+{
+	return c->store && x->spec.quota[ABI_TIER_NVME];
+}
+
+/* core.c */
+void core_context_free(struct core *c, struct context *x);
+struct core_action *core_push(struct core *c, enum core_action_kind kind);
+struct core_io *core_io_get(struct core *c);
+void core_io_put(struct core *c, struct core_io *io);
+struct core_copy *core_copy_get(struct core *c);
+void core_copy_put(struct core *c, struct core_copy *copy);
+void core_reply(struct core *c, uint64_t token, int res, uint64_t value);
+
+/* block.c */
+void block_list_init(struct block_list *list);
+void block_link(struct core *c, struct block_list *list, struct context *x, uint32_t slot);
+void block_unlink(struct core *c, struct block_list *list, struct context *x, uint32_t slot);
+uint64_t parts_mask(const struct context *x);
+uint32_t block_pages(const struct context *x, uint32_t slot);
+uint64_t block_bytes(const struct context *x, uint32_t slot);
+bool block_alive(const struct context *x, struct abi_block_ref ref);
+uint32_t block_new(struct core *c, struct context *x, const uint8_t *key);
+void block_unnew(struct context *x, uint32_t slot);
+void block_commit(struct core *c, struct context *x, uint32_t slot);
+void block_drop(struct core *c, struct context *x, uint32_t slot);
+void block_release(struct core *c, struct context *x, uint32_t slot); /* frees a dropped slot */
+void block_resident(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
+void block_page_freed(struct core *c, struct context *x, uint32_t slot, uint32_t page,
+		      uint32_t tier);
+void block_unwritten(struct core *c, struct context *x, uint32_t slot); /* leaves NVMe */
+void block_tier_hint(struct context *x, uint32_t slot);
+uint32_t block_segment(const struct core *c, const struct context *x, uint32_t slot);
+void block_left(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
+void block_bury(struct core *c, struct context *x, uint32_t slot);
+void block_hold(struct context *x, uint32_t slot);
+void block_unhold(struct core *c, struct context *x, uint32_t slot);
+
+/* reclaim.c */
+bool retire_page(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
+void reclaim_flush(struct core *c);
+void reclaim_fenced(struct core *c, struct core_batch *batch);
+void reclaim_scanned(struct core *c, struct core_batch *batch);
+void reclaim_tick(struct core *c);
+
+/* evict.c */
+int64_t place_alloc(struct core *c, struct context *x, uint32_t page, uint32_t tier);
+int evict_room(struct core *c, struct context *x, uint32_t tier, uint64_t bytes);
+uint64_t evict_some(struct core *c, struct context *x, uint32_t tier, uint64_t bytes);
+void evict_drain_logs(struct core *c);
+void evict_surplus(struct core *c, struct context *x, uint32_t tier, bool all);
+void evict_punched(struct core *c, const struct core_range *range);
+bool evict_store(struct core *c, uint32_t log);
+bool evict_nvme(struct core *c, struct context *x, uint64_t bytes);
+void evict_step(struct core *c);
+void evict_forget(struct core *c, const struct context *x);
+void evict_tick(struct core *c);
+
+/* request.c */
+void request_take(struct core *c, uint32_t client, const struct abi_sqe *sqe);
+void request_wake(struct core *c, struct request *r);
+void request_wait_space(struct core *c, struct request *r);
+void request_wake_space(struct core *c);
+void request_answer(struct core *c, struct request *r, int res, uint64_t value, uint64_t aux);
+void request_end(struct core *c, struct request *r, int res, uint64_t value, uint64_t aux);
+void request_landed(struct core *c, struct request *r);
+void request_abort(struct core *c, struct request *r, int error);
+void request_run(struct core *c);
+void request_tick(struct core *c);
+void request_wake_phase(struct core *c, enum request_phase phase);
+bool request_of_context(const struct core *c, const struct context *x);
+void request_client_gone(struct core *c, uint32_t client);
+void request_context_gone(struct core *c, const struct context *x);
+uint64_t request_next_deadline(const struct core *c);
+
+/* put.c, fetch.c, pin.c, delete.c: steps of their requests */
+void put_reserve(struct core *c, struct request *r);
+void put_commit_begin(struct core *c, struct request *r);
+void put_commit_step(struct core *c, struct request *r);
+void put_abort_request(struct core *c, struct request *r);
+void put_abort(struct core *c, struct put *p);
+void put_context_gone(struct core *c, const struct context *x);
+void put_tick(struct core *c);
+void fetch_begin(struct core *c, struct request *r);
+void fetch_step(struct core *c, struct request *r);
+void fetch_release(struct core *c, struct request *r);
+void pin_request(struct core *c, struct request *r);
+void unpin_request(struct core *c, struct request *r);
+void pin_end(struct core *c, struct pin *p);
+void pin_client_gone(struct core *c, uint32_t client);
+void pin_context_gone(struct core *c, const struct context *x);
+void pin_tick(struct core *c);
+void delete_begin(struct core *c, struct request *r);
+void delete_step(struct core *c, struct request *r);
+bool tombstone(struct core *c, struct context *x, uint32_t slot);
+
+/* writeback.c */
+void writeback_step(struct core *c);
+void writeback_enqueue(struct core *c, struct context *x, uint32_t slot);
+void writeback_synced(struct core *c, uint64_t token, int res);
+int writeback_reserve(struct core *c, const struct abi_geometry *g);
+void sync_want(struct core *c);
+
+/* context.c */
+void catalog_write(struct core *c, uint64_t token, uint64_t value);
+void catalog_step(struct core *c);
+void catalog_synced(struct core *c);
+void context_tick(struct core *c);
+void context_maybe_gone(struct core *c, struct context *x);
+
+#endif

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The operator's views (stats.h): sums and look-ups over the core's state, nothing changes.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "tierd/core/state.h"
+
+const struct core_metrics *core_metrics(const struct core *c)
+{
+	return &c->metrics;
+}
+
+static uint64_t context_index_bytes(const struct context *x)
+{
+	uint64_t private = x->ix.slots_used *
+			   (sizeof(struct block_meta) + x->policy->state_bytes(x->spec.blocks_max) *
+								ABI_MEM_TIERS / x->spec.blocks_max);
+
+	return index_bytes_used(&x->ix) + private;
+}
+
+static void context_tiers(const struct core *c, const struct context *x,
+			  struct core_tier_stats tier[ABI_TIER_COUNT])
+{
+	memset(tier, 0, sizeof(*tier) * ABI_TIER_COUNT);
+	for (uint32_t t = 0; t < ABI_TIER_COUNT; t++) {
+		tier[t].quota = x->spec.quota[t];
+		tier[t].capacity = c->config.capacity[t];
+	}
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
+		struct space_stats st;
+
+		if (!x->space[t])
+			continue;
+		space_stats(x->space[t], &st);
+		tier[t].used = st.charged;
+		tier[t].live = st.live;
+		tier[t].pinned = x->pinned[t];
+	}
+	tier[ABI_TIER_CXL].dirty = x->dirty_bytes;
+	tier[ABI_TIER_NVME].used = tier[ABI_TIER_NVME].live = x->nvme_bytes;
+}
+
+void core_stats(const struct core *c, struct core_stats *out)
+{
+	memset(out, 0, sizeof(*out));
+	for (uint32_t i = 0; i < c->contexts_high; i++) {
+		const struct context *x = c->context[i];
+		struct core_tier_stats tier[ABI_TIER_COUNT];
+
+		if (!x)
+			continue;
+		context_tiers(c, x, tier);
+		for (uint32_t t = 0; t < ABI_TIER_COUNT; t++) {
+			out->tier[t].live += tier[t].live;
+			out->tier[t].dirty += tier[t].dirty;
+			out->tier[t].pinned += tier[t].pinned;
+		}
+		out->blocks += x->blocks;
+		out->pages += x->pages_resident[ABI_TIER_HBM] + x->pages_resident[ABI_TIER_CXL];
+		out->index_bytes += context_index_bytes(x);
+	}
+	for (uint32_t t = 0; t < ABI_TIER_COUNT; t++)
+		out->tier[t].capacity = c->config.capacity[t];
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
+		out->tier[t].used = c->pool[t].used;
+		out->tier[t].quarantined = c->quarantined[t];
+	}
+	if (c->store) {
+		struct store_stats st;
+
+		store_stats(c->store, &st);
+		out->tier[ABI_TIER_NVME].used =
+			(uint64_t)(st.segments - st.segments_free) * c->config.super.segment_bytes;
+	}
+	for (uint32_t i = 0; i < c->clients_high; i++)
+		out->clients += c->client[i].state == 1;
+	out->contexts = c->contexts;
+	out->requests = c->requests;
+	out->ios = c->ios;
+	out->copies = c->copies;
+	out->pins = c->pins;
+}
+
+int64_t core_context_next(const struct core *c, uint32_t id)
+{
+	for (uint32_t i = id + 1; i < c->contexts_high; i++)
+		if (c->context[i] && !c->context[i]->closing)
+			return i;
+	return -ENOENT;
+}
+
+int core_context_stats(const struct core *c, uint32_t id, struct core_context_stats *out)
+{
+	const struct context *x = core_context(c, id);
+
+	if (!x || x->closing)
+		return -ENOENT;
+	memset(out, 0, sizeof(*out));
+	out->spec = x->spec;
+	out->id = id;
+	out->attached = x->attached;
+	out->blocks = x->blocks;
+	out->blocks_pending = x->blocks_pending;
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+		out->resident[t] = x->pages_resident[t];
+	out->resident[ABI_TIER_NVME] =
+		x->nvme_bytes / x->spec.geometry.block_bytes * x->ix.pages_per_block;
+	context_tiers(c, x, out->tier);
+	out->index_bytes = context_index_bytes(x);
+	return 0;
+}
+
+int core_locate(const struct core *c, uint32_t id, const uint8_t *key, struct core_location *out)
+{
+	const struct context *x = core_context(c, id);
+	uint32_t slot = x ? index_find(&x->ix, key) : ABI_SLOT_NONE;
+
+	if (slot == ABI_SLOT_NONE)
+		return -ENOENT;
+	memset(out, 0, sizeof(*out));
+	out->block = *index_block(&x->ix, slot);
+	out->slot = slot;
+	out->salt = x->meta[slot].salt;
+	out->durable =
+		x->meta[slot].flags & BLOCK_DURABLE && x->meta[slot].persist == PERSIST_CLEAN;
+	for (uint32_t page = 0; page < x->ix.pages_per_block; page++) {
+		const struct abi_page *d = index_page(&x->ix, slot, page);
+
+		out->pages += out->block.parts >> x->page_part[page] & 1;
+		for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+			out->resident[t] += page_state(d, t) == ABI_PAGE_READY;
+		if (!(d->nvme & ABI_NVME_PRESENT))
+			continue;
+		out->resident[ABI_TIER_NVME]++;
+		if (!out->nvme_offset)
+			out->nvme_offset = abi_nvme_offset(d->nvme);
+	}
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+		out->pins += x->meta[slot].pins[t];
+	return 0;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What an operator can ask of the core: counters, sizes, where a block is, and a recount of every
+ * byte. All of these are pure look-ups between events.
+ */
+#ifndef TIERD_CORE_STATS_H
+#define TIERD_CORE_STATS_H
+
+struct core_metrics {
+#define METRIC(name, unit, help) uint64_t name;
+#include "tierd/core/metrics.def"
+#undef METRIC
+};
+const struct core_metrics *core_metrics(const struct core *c);
+
+struct core_tier_stats {
+	uint64_t capacity;    /* bytes */
+	uint64_t used;        /* bytes of segments given to contexts */
+	uint64_t live;        /* bytes of pages in them (nvme: of live blocks) */
+	uint64_t dirty;       /* bytes that exist nowhere else (cxl) */
+	uint64_t pinned;
+	uint64_t quarantined; /* bytes retired but still leased */
+	uint64_t quota;       /* context only */
+};
+
+struct core_stats {
+	struct core_tier_stats tier[ABI_TIER_COUNT];
+	uint32_t clients, contexts, requests, ios, copies, pins;
+	uint64_t index_bytes; /* shared and private memory of the indexes in use */
+	uint64_t blocks, pages;
+};
+void core_stats(const struct core *c, struct core_stats *out);
+
+struct core_context_stats {
+	struct disk_context spec;
+	uint32_t id;
+	uint32_t attached; /* clients that have it open */
+	uint64_t blocks, blocks_pending;
+	uint64_t resident[ABI_TIER_COUNT]; /* pages with a copy there */
+	struct core_tier_stats tier[ABI_TIER_COUNT];
+	uint64_t index_bytes;
+};
+/* Walk: id = 0xffffffff first; returns the next id, or -ENOENT after the last. */
+int64_t core_context_next(const struct core *c, uint32_t id);
+int core_context_stats(const struct core *c, uint32_t id, struct core_context_stats *out);
+
+/* Where one block is. Errors: -ENOENT. */
+struct core_location {
+	struct abi_block block;
+	uint32_t slot;
+	uint32_t pages;                    /* in all */
+	uint32_t resident[ABI_TIER_COUNT]; /* pages with a copy in the tier */
+	uint32_t pins;
+	uint64_t salt;
+	bool durable;
+	uint64_t nvme_offset; /* of its first page; 0 = none */
+};
+int core_locate(const struct core *c, uint32_t id, const uint8_t *key, struct core_location *out);
+
+/*
+ * Recount every byte of every tier from descriptors, segments and runs, and compare with the
+ * counters. Each disagreement is told through `tell`; returns their number.
+ */
+uint64_t core_audit(const struct core *c, void (*tell)(void *arg, const char *what), void *arg);
+
+struct core_request_view {
+	uint32_t client;
+	uint8_t op, klass;
+	uint32_t context_id, count, done;
+	uint64_t deadline_ns, since_ns;
+};
+/* The i-th request in progress. Errors: -ENOENT after the last. */
+int core_request_view(const struct core *c, uint32_t i, struct core_request_view *out);
+
+struct core_pin_view {
+	uint64_t id;
+	uint32_t client, context_id, tier, blocks;
+	uint64_t bytes, deadline_ns;
+};
+int core_pin_view(const struct core *c, uint32_t i, struct core_pin_view *out);
+
+#endif

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The store's segments: where the next run goes, what is live in which segment, and when a segment
+ * may begin a new life. Pure: callers write what store_codec.c encodes. Called by writeback.c
+ * (append), block.c (live bytes), fetch.c (reads) and evict.c (oldest, dead, free).
+ *
+ * A free segment's old header and records stay on disk until its next life's header is written, and
+ * a recovery before that finds them valid. That is harmless (blocks are named by their content),
+ * except for removed blocks: so a tombstone is needed as long as any other segment, free ones
+ * included, may show older records (D8). "Older" is told by lsn: two logs are open at a time, so a
+ * tombstone can be about a record in a segment with a higher sequence number than its own. Free
+ * segments with the oldest records are opened first, which ends that need soonest.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "tierd/core/store_priv.h"
+
+/* ---- life --------------------------------------------------------------------------------- */
+
+int store_open(struct store **out, const struct disk_super *super)
+{
+	struct store *s;
+	char why[80];
+
+	assert(super);
+	if (store_super_check(super, why, sizeof(why)))
+		return -EINVAL;
+	s = calloc(1, sizeof(*s) + super->segment_count * sizeof(s->segment[0]));
+	if (!s)
+		return -ENOMEM;
+	s->super = *super;
+	s->segment_count = (uint32_t)super->segment_count;
+	s->open[DISK_LOG_CACHE] = s->open[DISK_LOG_DURABLE] = ABI_SLOT_NONE;
+	s->next_sequence = s->next_lsn = 1;
+	*out = s;
+	return 0;
+}
+
+void store_close(struct store *s)
+{
+	free(s);
+}
+
+/* ---- appending ---------------------------------------------------------------------------- */
+
+/* What one run needs of a segment. */
+struct need {
+	uint32_t blocks;
+	uint32_t pages;       /* CRCs a block */
+	uint64_t block_bytes; /* 0: a tombstone */
+};
+
+/* How many of the blocks fit behind data_next and record_next. */
+static uint32_t blocks_that_fit(const struct store *s, const struct need *need, uint64_t data_next,
+				uint64_t record_next)
+{
+	uint64_t record_left = s->super.summary_bytes - record_next;
+	uint64_t fit = need->blocks, by_record;
+
+	assert(data_next <= s->super.segment_bytes && record_next <= s->super.summary_bytes);
+	if (record_left < DISK_SECTOR)
+		return 0;
+	/* record_left is whole sectors, so a record that fits unpadded fits padded. */
+	by_record = (record_left - sizeof(struct disk_record)) /
+		    (sizeof(struct disk_block) + (uint64_t)need->pages * sizeof(uint32_t));
+	if (fit > by_record)
+		fit = by_record;
+	if (need->block_bytes && fit > (s->super.segment_bytes - data_next) / need->block_bytes)
+		fit = (s->super.segment_bytes - data_next) / need->block_bytes;
+	return (uint32_t)fit;
+}
+
+/* The free segment to open next: the oldest records on disk first, then one never used. */
+static uint32_t pick_free(const struct store *s)
+{
+	uint32_t best = ABI_SLOT_NONE;
+	uint64_t best_lsn = UINT64_MAX;
+
+	for (uint32_t i = 0; i < s->segment_count; i++) {
+		const struct store_segment *g = &s->segment[i];
+		uint64_t lsn = g->lsn_on_disk ? g->lsn_on_disk : UINT64_MAX - 1;
+
+		if (g->state == STORE_FREE && lsn < best_lsn) {
+			best = i;
+			best_lsn = lsn;
+		}
+	}
+	return best;
+}
+
+static int open_segment(struct store *s, uint32_t log)
+{
+	uint32_t i = pick_free(s);
+	struct store_segment *g;
+
+	if (i == ABI_SLOT_NONE)
+		return -ENOSPC;
+	if (s->open[log] != ABI_SLOT_NONE)
+		s->segment[s->open[log]].state = STORE_SEALED;
+	g = &s->segment[i];
+	assert(g->live == 0 && g->reads == 0 && g->pending == 0);
+	g->state = STORE_OPEN;
+	g->log = (uint8_t)log;
+	g->header_done = false;
+	g->lsn_first = g->lsn_tombstone = 0;
+	g->sequence = s->next_sequence++;
+	g->data_next = s->super.summary_bytes;
+	g->record_next = DISK_SECTOR;
+	s->open[log] = i;
+	return 0;
+}
+
+static int append(struct store *s, uint32_t log, const struct need *need, struct store_run *run)
+{
+	struct store_segment *g = NULL;
+	uint32_t fit = 0;
+	int err;
+
+	if (!blocks_that_fit(s, need, s->super.summary_bytes, DISK_SECTOR))
+		return -EFBIG;
+	if (s->open[log] != ABI_SLOT_NONE) {
+		g = &s->segment[s->open[log]];
+		fit = blocks_that_fit(s, need, g->data_next, g->record_next);
+	}
+	if (!fit) {
+		err = open_segment(s, log);
+		if (err)
+			return err;
+		g = &s->segment[s->open[log]];
+		fit = blocks_that_fit(s, need, g->data_next, g->record_next);
+	}
+	assert(g->state == STORE_OPEN && fit > 0 && fit <= need->blocks);
+	run->segment = s->open[log];
+	run->log = log;
+	run->blocks = fit;
+	run->record_bytes = (uint32_t)store_record_bytes(fit, need->pages);
+	run->data_bytes = fit * need->block_bytes;
+	run->offset = store_segment_offset(s, run->segment) + g->data_next;
+	run->record_offset = store_segment_offset(s, run->segment) + g->record_next;
+	run->lsn = s->next_lsn++;
+	run->segment_seq = g->sequence;
+	/* Every run until one is done: none then depends on another's header write. */
+	run->header_offset = g->header_done ? 0 : store_segment_offset(s, run->segment);
+	if (!g->lsn_first)
+		g->lsn_first = run->lsn;
+	if (!g->lsn_on_disk)
+		g->lsn_on_disk = run->lsn; /* from now on, whatever becomes of the writes */
+	g->data_next += run->data_bytes;
+	g->record_next += run->record_bytes;
+	g->pending++;
+	assert(g->data_next <= s->super.segment_bytes);
+	assert(g->record_next <= s->super.summary_bytes);
+	return 0;
+}
+
+int store_append(struct store *s, uint32_t log, uint32_t blocks, uint64_t block_bytes,
+		 uint32_t pages, struct store_run *run)
+{
+	struct need need = { .pages = pages, .block_bytes = block_bytes };
+
+	assert(log == DISK_LOG_CACHE || log == DISK_LOG_DURABLE);
+	assert(blocks > 0 && pages > 0 && pages <= ABI_PAGES_PER_BLOCK_MAX);
+	/* Pages are padded to ABI_PAGE_ALIGN in every context that has a place here. */
+	assert(block_bytes > 0 && block_bytes % DISK_SECTOR == 0);
+	need.blocks = blocks < DISK_RUN_BLOCKS_MAX ? blocks : DISK_RUN_BLOCKS_MAX;
+	return append(s, log, &need, run);
+}
+
+int store_append_tombstone(struct store *s, uint32_t keys, struct store_run *run)
+{
+	struct need need = { 0 };
+
+	assert(keys > 0);
+	need.blocks = keys < STORE_TOMBSTONE_KEYS_MAX ? keys : STORE_TOMBSTONE_KEYS_MAX;
+	/* The cache log is dropped by the segment, needed or not; the durable one is cleaned. */
+	return append(s, DISK_LOG_DURABLE, &need, run);
+}
+
+void store_append_done(struct store *s, const struct store_run *run, bool ok)
+{
+	struct store_segment *g = &s->segment[run->segment];
+
+	assert(run->segment < s->segment_count);
+	assert(g->pending > 0 && g->sequence == run->segment_seq && g->state != STORE_FREE);
+	g->pending--;
+	if (!ok)
+		return;
+	g->header_done = true;
+	g->lsn_on_disk = g->lsn_first; /* its new header voids all former lives (D2) */
+	if (run->data_bytes == 0 && run->lsn > g->lsn_tombstone)
+		g->lsn_tombstone = run->lsn;
+	s->appended_data += run->data_bytes;
+	s->appended_records++;
+}
+
+/* ---- accounts ----------------------------------------------------------------------------- */
+
+uint32_t store_segment_of(const struct store *s, uint64_t offset)
+{
+	uint64_t segment;
+
+	assert(offset >= s->super.segment_offset);
+	segment = (offset - s->super.segment_offset) / s->super.segment_bytes;
+	assert(segment < s->segment_count);
+	return (uint32_t)segment;
+}
+
+void store_live(struct store *s, uint32_t segment, int64_t bytes)
+{
+	struct store_segment *g = &s->segment[segment];
+
+	assert(segment < s->segment_count && g->state != STORE_FREE);
+	/* Unsigned sums wrap as they should; the bounds show what went below zero. */
+	g->live += (uint64_t)bytes;
+	s->live += (uint64_t)bytes;
+	assert(g->live <= s->super.segment_bytes - s->super.summary_bytes);
+	assert(s->live >= g->live);
+}
+
+void store_read_begin(struct store *s, uint32_t segment)
+{
+	assert(segment < s->segment_count && s->segment[segment].state != STORE_FREE);
+	s->segment[segment].reads++;
+}
+
+void store_read_end(struct store *s, uint32_t segment)
+{
+	assert(segment < s->segment_count && s->segment[segment].reads > 0);
+	s->segment[segment].reads--;
+}
+
+uint64_t store_segment_live(const struct store *s, uint32_t segment)
+{
+	assert(segment < s->segment_count);
+	return s->segment[segment].live;
+}
+
+/* ---- taking segments back ----------------------------------------------------------------- */
+
+int64_t store_oldest(const struct store *s, uint32_t log)
+{
+	int64_t best = -ENOENT;
+	uint64_t best_sequence = UINT64_MAX;
+
+	assert(log == DISK_LOG_CACHE || log == DISK_LOG_DURABLE);
+	for (uint32_t i = 0; i < s->segment_count; i++) {
+		const struct store_segment *g = &s->segment[i];
+
+		if (g->state != STORE_SEALED || g->log != log || g->pending)
+			continue;
+		if (g->sequence < best_sequence) {
+			best = i;
+			best_sequence = g->sequence;
+		}
+	}
+	return best;
+}
+
+int64_t store_dead(const struct store *s)
+{
+	uint64_t oldest[2] = { UINT64_MAX, UINT64_MAX }; /* the two lowest lsn on disk */
+
+	for (uint32_t i = 0; i < s->segment_count; i++) {
+		uint64_t lsn = s->segment[i].lsn_on_disk;
+
+		if (lsn && lsn < oldest[0]) {
+			oldest[1] = oldest[0];
+			oldest[0] = lsn;
+		} else if (lsn && lsn < oldest[1]) {
+			oldest[1] = lsn;
+		}
+	}
+	for (uint32_t i = 0; i < s->segment_count; i++) {
+		const struct store_segment *g = &s->segment[i];
+
+		if (g->state != STORE_SEALED || g->live || g->reads || g->pending)
+			continue;
+		/* D8: does any other segment show something older than its tombstones? */
+		if (g->lsn_tombstone < (g->lsn_on_disk == oldest[0] ? oldest[1] : oldest[0]))
+			return i;
+	}
+	return -ENOENT;
+}
+
+void store_segment_free(struct store *s, uint32_t segment)
+{
+	struct store_segment *g = &s->segment[segment];
+
+	assert(segment < s->segment_count);
+	assert(g->state == STORE_SEALED && g->live == 0 && g->reads == 0 && g->pending == 0);
+	g->state = STORE_FREE;
+}
+
+void store_stats(const struct store *s, struct store_stats *out)
+{
+	*out = (struct store_stats){
+		.segments = s->segment_count,
+		.live = s->live,
+		.capacity = s->segment_count * (s->super.segment_bytes - s->super.summary_bytes),
+		.appended_data = s->appended_data,
+		.appended_records = s->appended_records,
+	};
+	for (uint32_t i = 0; i < s->segment_count; i++) {
+		out->segments_free += s->segment[i].state == STORE_FREE;
+		out->segments_open += s->segment[i].state == STORE_OPEN;
+	}
+}

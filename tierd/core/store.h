@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The store's logs (abi/disk.h), purely: which segment takes the next run, what bytes its record
+ * has, what is live where, and how records are read back. No I/O: callers write what this encodes.
+ *
+ * Appending a run
+ *   1. store_append: a place in the log's open segment, or a new segment (then the header at
+ *      run->header_offset must be written, and complete, before anything else of it).
+ *   2. Write the data at run->offset (any order, D7), wait.
+ *   3. store_record: encode; write at run->record_offset, wait. For durable answers then flush.
+ *   4. store_append_done: with ok = false the place is dead (counted until the segment is freed).
+ */
+#ifndef TIERD_CORE_STORE_H
+#define TIERD_CORE_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "libtier/abi/disk.h"
+
+struct store;
+
+struct store_run {
+	uint32_t segment;
+	uint32_t log;
+	uint32_t blocks;          /* how many of those wanted fit */
+	uint32_t record_bytes;    /* padded */
+	uint64_t offset;          /* of the data in the store */
+	uint64_t data_bytes;
+	uint64_t record_offset;   /* in the store */
+	uint64_t lsn;
+	uint64_t segment_seq;
+	uint64_t header_offset;   /* 0 = the header is known to be on disk. Not 0: write it and
+				   * wait before the data; several runs may write the same bytes */
+};
+
+/* Check the super block's numbers against each other. Errors: -EINVAL (why says which). */
+int store_super_check(const struct disk_super *super, char *why, size_t why_bytes);
+
+/* Numbers for a new store of this size. segment_bytes 0 = clamp(bytes/256, 4 MiB, 1 GiB). */
+int store_super_plan(struct disk_super *super, uint64_t bytes, uint64_t segment_bytes,
+		     uint64_t store_id);
+
+int store_open(struct store **out, const struct disk_super *super); /* all segments free */
+void store_close(struct store *s);
+
+/*
+ * Place for a run of up to `blocks` blocks of block_bytes with `pages` CRCs each, in `log`.
+ * At least one block, at most DISK_RUN_BLOCKS_MAX. Errors: -ENOSPC no free segment (drop or clean
+ * one), -EFBIG one block does not fit an empty segment.
+ */
+int store_append(struct store *s, uint32_t log, uint32_t blocks, uint64_t block_bytes,
+		 uint32_t pages, struct store_run *run);
+/* Counts no live bytes: then call store_live. */
+void store_append_done(struct store *s, const struct store_run *run, bool ok);
+
+/* Place for a tombstone record of so many keys, in the durable log. As store_append; no data.
+ * run->blocks says how many fit (at most a sector's). */
+int store_append_tombstone(struct store *s, uint32_t keys, struct store_run *run);
+
+/* Bytes of the open segment headers and records. buf is record_bytes (4096 for the header). */
+void store_header(const struct store *s, const struct store_run *run, void *buf);
+/* head: context_uid, epoch, parts, parent, depth, pages_per_block, block_count and type filled;
+ * block_count is run->blocks, pages_per_block 0 in a tombstone. crc: block by block, the carried
+ * pages in the order of their numbers. */
+void store_record(const struct store *s, const struct store_run *run,
+		  const struct disk_record *head, const struct disk_block *blocks,
+		  const uint32_t *crc, void *buf);
+
+/* D7: where page `page` of block `block` of a run of `blocks` blocks starts, from its data start.
+ * -ENOENT when its part is not carried. */
+int64_t store_run_page(const struct abi_geometry *g, uint64_t parts, uint32_t blocks,
+		       uint32_t block, uint32_t page);
+uint64_t store_block_bytes(const struct abi_geometry *g, uint64_t parts);
+uint32_t store_block_pages(const struct abi_geometry *g, uint64_t parts);
+
+/* D5. */
+uint32_t store_page_seed(const uint8_t *key, uint64_t salt, uint32_t page);
+
+/* Accounts of live bytes by segment, and reads under way that keep a segment from re-use. */
+uint32_t store_segment_of(const struct store *s, uint64_t offset);
+void store_live(struct store *s, uint32_t segment, int64_t bytes);
+void store_read_begin(struct store *s, uint32_t segment);
+void store_read_end(struct store *s, uint32_t segment);
+
+/* The sealed segment of the log with the lowest sequence number; -ENOENT = none. */
+int64_t store_oldest(const struct store *s, uint32_t log);
+/* A sealed segment without live bytes, reads or needed tombstones; -ENOENT = none. */
+int64_t store_dead(const struct store *s);
+/* Make it free: no live bytes, no reads. */
+void store_segment_free(struct store *s, uint32_t segment);
+
+struct store_stats {
+	uint32_t segments, segments_free, segments_open;
+	uint64_t live, capacity; /* bytes of data */
+	uint64_t appended_data, appended_records;
+};
+void store_stats(const struct store *s, struct store_stats *out);
+/* live bytes of one segment, for the audit */
+uint64_t store_segment_live(const struct store *s, uint32_t segment);
+
+/* ---- reading back ------------------------------------------------------------------------- */
+
+/* One record, checked against the segment and itself; pointers into the caller's buffer. Whether
+ * parts, pages and bytes suit the context's geometry is the caller's to check. */
+struct store_view {
+	const struct disk_record *head;
+	const struct disk_block *block;
+	const uint32_t *crc;
+	uint64_t data_offset; /* in the store */
+	uint32_t segment;
+};
+
+/* Take a segment's header and the records that follow: adopts the sequence numbers and lsn, marks
+ * the segment sealed. Returns the number of valid records, or -EBADMSG (header; stays free). Once
+ * a segment, before the first append. Buffers of summaries are aligned to 8. */
+int store_recover(struct store *s, uint32_t segment, const void *summary, size_t bytes);
+
+/* Walk the records of a summary: *cursor = 0 first; 0 = view filled, -ENOENT = end, -EBADMSG =
+ * something was there that does not verify (also the end; what verifies behind it was told before:
+ * records are written in any order, so a hole does not hide durable ones, D1). */
+int store_next(const struct store *s, uint32_t segment, const void *summary, size_t bytes,
+	       size_t *cursor, struct store_view *view);
+
+/* ---- super block and catalog -------------------------------------------------------------- */
+
+void disk_super_seal(struct disk_super *super);
+int disk_super_open(const void *sector, struct disk_super *out); /* -EBADMSG, -EPROTO version */
+
+/* Encode into buf (zero padded to a sector). Returns bytes, or -EFBIG. */
+int64_t disk_catalog_seal(void *buf, size_t buf_bytes, const struct disk_catalog *head,
+			  const struct disk_context *context);
+/* Check a slot. Errors: -EBADMSG, -EPROTO. */
+int disk_catalog_open(const void *buf, size_t bytes, uint64_t store_id,
+		      const struct disk_catalog **head, const struct disk_context **context);
+
+#endif

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading segments back: which records of a summary are true. The bytes may be torn, rotten, stale
+ * or foreign; every number is compared with the buffer before it is used, and the work is linear in
+ * the buffer whatever it holds.
+ *
+ * A place that does not verify is a hole, not the end: records are written in any order (two runs
+ * of one segment are under way at once, and one may fail), so a durable record may lie behind one
+ * that never came (D1). Whether a record is accepted depends on its own bytes only (D2, D4).
+ */
+#include <assert.h>
+#include <errno.h>
+
+#include "tierd/core/store_priv.h"
+
+#define CURSOR_BAD 1u /* in the low bits of a cursor, which counts sectors: a bad record was seen */
+
+/* The part of a segment that holds records, as far as it was read. */
+struct summary {
+	const uint8_t *base;
+	size_t bytes; /* whole sectors */
+	const struct disk_segment *header; /* NULL = not valid */
+};
+
+static bool header_is_valid(const struct store *s, const struct disk_segment *h)
+{
+	if (h->magic != DISK_SEGMENT_MAGIC || h->version != DISK_VERSION)
+		return false;
+	if (h->store_id != s->super.store_id || h->log > DISK_LOG_DURABLE || h->reserved0)
+		return false;
+	if (h->sequence == 0 || h->sequence >= STORE_NUMBER_MAX)
+		return false;
+	return h->crc == store_crc(h, sizeof(*h), offsetof(struct disk_segment, crc));
+}
+
+static struct summary summary_of(const struct store *s, const void *buf, size_t bytes)
+{
+	struct summary m = { .base = buf };
+
+	assert((uintptr_t)buf % _Alignof(struct disk_record) == 0);
+	if (bytes > s->super.summary_bytes)
+		bytes = s->super.summary_bytes;
+	m.bytes = bytes - bytes % DISK_SECTOR;
+	if (m.bytes && header_is_valid(s, buf))
+		m.header = buf;
+	return m;
+}
+
+static bool run_is_sane(const struct store *s, const struct disk_record *r)
+{
+	if (r->block_count == 0 || r->block_count > DISK_RUN_BLOCKS_MAX)
+		return false;
+	if (r->pages_per_block == 0 || r->pages_per_block > ABI_PAGES_PER_BLOCK_MAX)
+		return false;
+	if (r->parts == 0 || r->parts >> ABI_PARTS_MAX)
+		return false;
+	if (r->data_offset < s->super.summary_bytes || r->data_offset >= s->super.segment_bytes ||
+	    r->data_offset % DISK_SECTOR)
+		return false;
+	/* Each block is whole sectors, since each page is. */
+	return r->data_bytes > 0 && r->data_bytes <= s->super.segment_bytes - r->data_offset &&
+	       r->data_bytes % DISK_SECTOR == 0 && r->data_bytes % r->block_count == 0;
+}
+
+static bool tombstone_is_sane(const struct disk_record *r)
+{
+	return r->block_count > 0 && r->block_count <= STORE_TOMBSTONE_KEYS_MAX &&
+	       r->pages_per_block == 0 && r->data_offset == 0 && r->data_bytes == 0;
+}
+
+/* Do the head's numbers agree with each other and with `left` bytes of buffer? Before the CRC, so
+ * that r->bytes can be trusted not to be beyond the buffer. */
+static bool head_is_sane(const struct store *s, const struct disk_record *r, size_t left)
+{
+	if (r->type == DISK_RECORD_RUN ? !run_is_sane(s, r) :
+	    r->type == DISK_RECORD_TOMBSTONE ? !tombstone_is_sane(r) : true)
+		return false;
+	if (r->lsn == 0 || r->lsn >= STORE_NUMBER_MAX || r->context_uid == 0)
+		return false;
+	if (r->segment_seq == 0 || r->segment_seq >= STORE_NUMBER_MAX)
+		return false;
+	return r->bytes <= left &&
+	       r->bytes == store_record_bytes(r->block_count, r->pages_per_block);
+}
+
+static bool body_is_valid(const struct disk_record *r)
+{
+	const struct disk_block *b = (const struct disk_block *)(r + 1);
+
+	if (r->crc != store_crc(r, r->bytes, offsetof(struct disk_record, crc)))
+		return false;
+	if (!store_is_zero(r->reserved, sizeof(r->reserved)))
+		return false;
+	for (uint32_t i = 0; i < r->block_count; i++)
+		if (b[i].origin_bytes || b[i].reserved)
+			return false;
+	return true;
+}
+
+/* Of this store, and with numbers that can be believed so far as to find its end? */
+static bool head_is_ours(const struct store *s, const struct summary *m, size_t at)
+{
+	const struct disk_record *r = (const struct disk_record *)(m->base + at);
+
+	return r->magic == DISK_RECORD_MAGIC && r->store_id == s->super.store_id &&
+	       head_is_sane(s, r, m->bytes - at);
+}
+
+/* The record at `at`, if it is one of this life. *step: how far to the next place to look at. */
+static bool take(const struct store *s, const struct summary *m, size_t at, size_t *step)
+{
+	const struct disk_record *r = (const struct disk_record *)(m->base + at);
+
+	*step = DISK_SECTOR;
+	if (!head_is_ours(s, m, at))
+		return false;
+	/* Whole even if the CRC is wrong: places of one life do not overlap, and its inner sectors
+	 * are tables that clients' data shapes. */
+	*step = r->bytes;
+	return body_is_valid(r);
+}
+
+int store_next(const struct store *s, uint32_t segment, const void *buf, size_t bytes,
+	       size_t *cursor, struct store_view *view)
+{
+	struct summary m = summary_of(s, buf, bytes);
+	size_t bad = *cursor & CURSOR_BAD;
+	size_t at = *cursor & ~(size_t)CURSOR_BAD;
+	size_t step = DISK_SECTOR;
+
+	assert(segment < s->segment_count && at % DISK_SECTOR == 0);
+	if (!m.header)
+		return -EBADMSG;
+	if (at == 0)
+		at = DISK_SECTOR;
+	for (; at < m.bytes; at += step) {
+		const struct disk_record *r = (const struct disk_record *)(m.base + at);
+
+		step = DISK_SECTOR;
+		if (r->store_id != m.header->store_id || r->segment_seq != m.header->sequence)
+			continue; /* D2: an earlier life's, or nothing */
+		if (!take(s, &m, at, &step)) {
+			bad = CURSOR_BAD;
+			continue;
+		}
+		view->head = r;
+		view->block = (const struct disk_block *)(r + 1);
+		view->crc = (const uint32_t *)(view->block + r->block_count);
+		view->data_offset = r->type == DISK_RECORD_RUN ?
+				    store_segment_offset(s, segment) + r->data_offset : 0;
+		view->segment = segment;
+		*cursor = (at + step) | bad;
+		return 0;
+	}
+	*cursor = at | bad;
+	return bad ? -EBADMSG : -ENOENT;
+}
+
+static void adopt(uint64_t *next, uint64_t seen)
+{
+	assert(seen < STORE_NUMBER_MAX);
+	if (*next < seen + STORE_GAP)
+		*next = seen + STORE_GAP;
+}
+
+/* Numbers of every verifying record, of former lives too: the header that would have told a life's
+ * number may be the very thing that rotted. Records of former lives may be partly overwritten by
+ * later ones, so one that does not verify is not stepped over whole; patience bounds the work. */
+static void adopt_all(struct store *s, const struct summary *m)
+{
+	size_t step, patience = 4 * m->bytes;
+
+	if (m->header)
+		adopt(&s->next_sequence, m->header->sequence);
+	for (size_t at = DISK_SECTOR; at < m->bytes; at += step) {
+		const struct disk_record *r = (const struct disk_record *)(m->base + at);
+
+		step = DISK_SECTOR;
+		if (!head_is_ours(s, m, at) || patience < r->bytes)
+			continue;
+		if (!body_is_valid(r)) {
+			patience -= r->bytes;
+			continue;
+		}
+		step = r->bytes;
+		adopt(&s->next_sequence, r->segment_seq);
+		adopt(&s->next_lsn, r->lsn);
+	}
+}
+
+int store_recover(struct store *s, uint32_t segment, const void *buf, size_t bytes)
+{
+	struct summary m = summary_of(s, buf, bytes);
+	struct store_segment *g = &s->segment[segment];
+	struct store_view view;
+	size_t cursor = 0;
+	int records = 0;
+
+	assert(segment < s->segment_count);
+	assert(g->state == STORE_FREE && g->sequence == 0);
+	adopt_all(s, &m);
+	if (!m.header)
+		return -EBADMSG;
+	g->state = STORE_SEALED;
+	g->log = (uint8_t)m.header->log;
+	g->sequence = m.header->sequence;
+	while (store_next(s, segment, buf, bytes, &cursor, &view) == 0) {
+		uint64_t lsn = view.head->lsn;
+
+		records++;
+		if (!g->lsn_first || lsn < g->lsn_first)
+			g->lsn_first = lsn;
+		if (view.head->type == DISK_RECORD_TOMBSTONE && lsn > g->lsn_tombstone)
+			g->lsn_tombstone = lsn;
+	}
+	g->lsn_on_disk = g->lsn_first;
+	return records;
+}

@@ -1,0 +1,540 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Write-back: dirty blocks become runs on NVMe (abi/disk.h), and flushes turn what was written into
+ * what is durable.
+ *
+ *   dirty list -> run: up to 32 blocks, each the child of the one before
+ *   HEADER (new segment only) -> DATA (8 writes of up to 1 MiB under way) -> RECORD -> clean
+ *   someone waits for durability -> SYNC; the flush covers every record written before it began
+ *
+ * One run a log at a time: records of a segment are written in order, so recovery never meets a
+ * hole before a record that was acknowledged. Tombstones travel as a run without data.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tierd/core/state.h"
+
+#define RETRY_NS (1000 * MS)
+#define DUE_BLOCKS DISK_RUN_BLOCKS_MAX
+
+void writeback_enqueue(struct core *c, struct context *x, uint32_t slot)
+{
+	struct block_meta *m = &x->meta[slot];
+
+	assert(m->persist == PERSIST_NONE);
+	assert(!(m->flags & BLOCK_DROPPED));
+	if (!x->dirty.count)
+		x->dirty_since_ns = c->now_ns;
+	m->persist = PERSIST_QUEUED;
+	x->dirty_bytes += block_bytes(x, slot);
+	block_link(c, &x->dirty, x, slot);
+	if (m->flags & BLOCK_DURABLE)
+		x->dirty_urgent = true;
+}
+
+/* Buffers for the largest record that blocks of this geometry can need. */
+int writeback_reserve(struct core *c, const struct abi_geometry *g)
+{
+	size_t need = sizeof(struct disk_record) +
+		      DISK_RUN_BLOCKS_MAX * (sizeof(struct disk_block) + 4ull * g->pages_per_block);
+	size_t tombs = sizeof(struct disk_record) + TOMBS_RECORD * sizeof(struct disk_block);
+
+	need = (need > tombs ? need : tombs) + DISK_SECTOR;
+	need &= ~(size_t)(DISK_SECTOR - 1);
+	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++) {
+		struct run *run = &c->run[i];
+		uint8_t *buf;
+
+		if (run->buf_bytes >= need)
+			continue;
+		if (run->phase != RUN_FREE)
+			return -EAGAIN; /* its buffer is being written: soon again */
+		buf = aligned_alloc(DISK_SECTOR, need);
+		if (!buf)
+			return -ENOMEM;
+		free(run->buf);
+		run->buf = buf;
+		run->buf_bytes = need;
+	}
+	return 0;
+}
+
+/* ---- gathering a run ---------------------------------------------------------------------- */
+
+static bool follows(const struct context *x, uint32_t slot, uint32_t before)
+{
+	const struct abi_block *b = index_block(&x->ix, slot), *p = index_block(&x->ix, before);
+
+	return b->parent == before && b->parts == p->parts && b->epoch == p->epoch &&
+	       (x->meta[slot].flags & BLOCK_DURABLE) == (x->meta[before].flags & BLOCK_DURABLE);
+}
+
+static uint32_t chain_length(const struct context *x)
+{
+	uint32_t slot = x->dirty.head, n = 1;
+
+	for (; n < DISK_RUN_BLOCKS_MAX; n++) {
+		uint32_t next = x->meta[slot].next;
+
+		if (next == ABI_SLOT_NONE || !follows(x, next, slot))
+			break;
+		slot = next;
+	}
+	return n;
+}
+
+static bool due(const struct core *c, const struct context *x)
+{
+	if (!x->dirty.count || c->now_ns < c->write_retry_ns)
+		return false;
+	return x->dirty.count >= DUE_BLOCKS || x->dirty_urgent || c->draining || c->space_head ||
+	       c->now_ns >= x->dirty_since_ns + c->config.writeback_age_ns;
+}
+
+static uint32_t run_log(const struct context *x, uint32_t slot)
+{
+	return x->meta[slot].flags & BLOCK_DURABLE ? DISK_LOG_DURABLE : DISK_LOG_CACHE;
+}
+
+static void run_head(const struct core *c, struct run *run)
+{
+	const struct context *x = run->ctx;
+	const struct abi_block *b = index_block(&x->ix, run->slot[0]);
+
+	(void)c;
+	memset(&run->head, 0, sizeof(run->head));
+	run->head.type = DISK_RECORD_RUN;
+	run->head.context_uid = x->spec.uid;
+	run->head.epoch = b->epoch;
+	run->head.block_count = run->blocks;
+	run->head.parts = b->parts;
+	run->head.depth = b->depth;
+	run->head.pages_per_block = store_block_pages(&x->spec.geometry, b->parts);
+	if (b->parent < x->ix.slots_used && b->depth)
+		memcpy(run->head.parent, index_block(&x->ix, b->parent)->key, ABI_KEY_BYTES);
+}
+
+static void run_take(struct core *c, struct run *run)
+{
+	struct context *x = run->ctx;
+
+	run->blocks = run->place.blocks;
+	run->tombs = 0;
+	for (uint32_t i = 0; i < run->blocks; i++) {
+		uint32_t slot = x->dirty.head;
+
+		block_unlink(c, &x->dirty, x, slot);
+		x->meta[slot].persist = PERSIST_WRITING;
+		block_hold(x, slot);
+		run->slot[i] = slot;
+		run->generation[i] = index_block(&x->ix, slot)->generation;
+	}
+	x->dirty_since_ns = c->now_ns;
+	x->dirty_urgent = false; /* set again below, if the list still holds durable blocks */
+	if (x->dirty.count && x->meta[x->dirty.head].flags & BLOCK_DURABLE)
+		x->dirty_urgent = true;
+	run->cursor = 0;
+	run->written = 0;
+	run->outstanding = 0;
+	run->failed = false;
+	run_head(c, run);
+	run->phase = run->place.header_offset ? RUN_HEADER : RUN_DATA;
+}
+
+static bool quota_allows(const struct core *c, const struct context *x, uint64_t bytes)
+{
+	(void)c;
+	return x->nvme_bytes + bytes <= x->spec.quota[ABI_TIER_NVME];
+}
+
+/* Place for the head of the context's dirty list. Errors: -ENOSPC, -EBUSY the log writes a run. */
+static int run_begin(struct core *c, struct context *x)
+{
+	uint32_t slot = x->dirty.head, n = chain_length(x);
+	uint32_t log = run_log(x, slot);
+	struct run *run = &c->run[log];
+	uint64_t bytes = block_bytes(x, slot);
+	int err;
+
+	if (run->phase != RUN_FREE)
+		return -EBUSY;
+	while (n > 1 && !quota_allows(c, x, n * bytes))
+		n--;
+	if (!quota_allows(c, x, bytes) && !evict_nvme(c, x, n * bytes))
+		return -ENOSPC;
+	err = store_append(c->store, log, n, bytes, block_pages(x, slot), &run->place);
+	if (err == -ENOSPC && evict_store(c, log))
+		err = store_append(c->store, log, n, bytes, block_pages(x, slot), &run->place);
+	if (err)
+		return err;
+	run->ctx = x;
+	run_take(c, run);
+	return 0;
+}
+
+/* ---- writing ------------------------------------------------------------------------------ */
+
+static void run_written(struct core *c, struct core_io *io);
+
+static struct core_io *run_io(struct core *c, struct run *run, uint64_t offset)
+{
+	struct core_io *io = core_io_get(c);
+
+	if (!io)
+		return NULL;
+	io->write = 1;
+	io->klass = ABI_CLASS_WRITEBACK;
+	io->offset = offset;
+	io->priv.done = run_written;
+	io->priv.owner = run;
+	return io;
+}
+
+static void run_submit(struct core *c, struct run *run, struct core_io *io)
+{
+	if (!io)
+		return;
+	run->outstanding++;
+	core_push(c, CORE_AC_WRITE)->io = io;
+}
+
+/* Item `cursor` of the run's data, D7: part, layer, block, group. */
+static void run_item(const struct run *run, uint32_t i, uint32_t *block, uint32_t *page)
+{
+	const struct abi_geometry *g = context_geometry(run->ctx);
+
+	for (uint32_t k = 0; k < g->part_count; k++) {
+		const struct abi_part *part = &g->part[k];
+		uint32_t per_layer = run->blocks * part->groups;
+
+		if (!(run->head.parts >> k & 1))
+			continue;
+		if (i >= part->layers * per_layer) {
+			i -= part->layers * per_layer;
+			continue;
+		}
+		*block = i % per_layer / part->groups;
+		*page = part->page_base + i / per_layer * part->groups + i % part->groups;
+		return;
+	}
+	assert(!"i is an item of the run");
+}
+
+static void data_io(struct core *c, struct run *run)
+{
+	struct context *x = run->ctx;
+	uint32_t total = run->blocks * run->head.pages_per_block;
+	struct core_io *io = run_io(c, run, run->place.offset + run->written);
+
+	if (!io)
+		return;
+	while (run->cursor < total && io->piece_count < CORE_SEGMENTS_IO) {
+		uint32_t block = 0, page = 0, bytes;
+		const struct abi_page *d;
+
+		run_item(run, run->cursor, &block, &page);
+		bytes = page_stride(x, page);
+		if (io->bytes && io->bytes + bytes > CORE_IO_BYTES_MAX)
+			break;
+		d = index_page(&x->ix, run->slot[block], page);
+		io->piece[io->piece_count++] = (struct core_io_piece){
+			.addr = (uint8_t *)x->memory.mem[ABI_TIER_CXL] + page_addr(d, ABI_TIER_CXL),
+			.bytes = bytes,
+		};
+		io->bytes += bytes;
+		run->cursor++;
+	}
+	run->written += io->bytes;
+	run_submit(c, run, io);
+}
+
+static void buffer_io(struct core *c, struct run *run, uint64_t offset, uint32_t bytes)
+{
+	struct core_io *io = run_io(c, run, offset);
+
+	if (!io)
+		return; /* the next step tries again */
+	io->piece[io->piece_count++] = (struct core_io_piece){ .addr = run->buf, .bytes = bytes };
+	io->bytes = bytes;
+	c->metrics.record_bytes += bytes;
+	run_submit(c, run, io);
+}
+
+static void record_write(struct core *c, struct run *run)
+{
+	const struct context *x = run->ctx;
+	struct disk_block block[DISK_RUN_BLOCKS_MAX];
+	uint32_t pages = run->head.pages_per_block, k = 0;
+	uint32_t *crc = c->crc_scratch;
+
+	memset(block, 0, sizeof(block));
+	for (uint32_t i = 0; i < run->blocks; i++) {
+		const struct abi_block *b = index_block(&x->ix, run->slot[i]);
+
+		memcpy(block[i].key, b->key, ABI_KEY_BYTES);
+		block[i].salt = x->meta[run->slot[i]].salt;
+		for (uint32_t page = 0; page < x->ix.pages_per_block; page++)
+			if (run->head.parts >> x->page_part[page] & 1)
+				crc[k++] = index_page(&x->ix, run->slot[i], page)->crc;
+	}
+	assert(k == run->blocks * pages);
+	store_record(c->store, &run->place, &run->head, block, crc, run->buf);
+	buffer_io(c, run, run->place.record_offset, run->place.record_bytes);
+}
+
+static void tomb_record_write(struct core *c, struct run *run)
+{
+	struct disk_block *block = c->tomb_scratch;
+
+	for (uint32_t i = 0; i < run->tombs; i++)
+		block[i] = c->tomb_queue[(c->tomb_written + i) % TOMBS_MAX].block;
+	store_record(c->store, &run->place, &run->head, block, NULL, run->buf);
+	buffer_io(c, run, run->place.record_offset, run->place.record_bytes);
+}
+
+/* ---- the end of a run --------------------------------------------------------------------- */
+
+static void block_written(struct core *c, struct run *run, uint32_t i)
+{
+	struct context *x = run->ctx;
+	uint32_t slot = run->slot[i];
+	struct block_meta *m = &x->meta[slot];
+	uint64_t durable = run->place.log == DISK_LOG_DURABLE ? ABI_NVME_DURABLE : 0;
+
+	x->dirty_bytes -= block_bytes(x, slot);
+	m->persist = PERSIST_NONE;
+	if (m->flags & BLOCK_DROPPED || index_block(&x->ix, slot)->state == ABI_BLOCK_FREE)
+		return;
+	if (run->failed) {
+		writeback_enqueue(c, x, slot);
+		return;
+	}
+	for (uint32_t page = 0; page < x->ix.pages_per_block; page++) {
+		int64_t at =
+			store_run_page(&x->spec.geometry, run->head.parts, run->blocks, i, page);
+
+		if (at >= 0)
+			index_page(&x->ix, slot, page)->nvme =
+				ABI_NVME_PRESENT | durable |
+				(run->place.offset + (uint64_t)at) / DISK_SECTOR;
+	}
+	m->persist = PERSIST_CLEAN;
+	x->nvme_bytes += block_bytes(x, slot);
+	store_live(c->store, run->place.segment, (int64_t)block_bytes(x, slot));
+	block_link(c, &c->segment_blocks[run->place.segment], x, slot);
+	c->metrics.blocks_written++;
+}
+
+/* A block that was dropped while its run was written must not come back at recovery. */
+static void bury_dropped(struct core *c, struct run *run, uint32_t i)
+{
+	struct context *x = run->ctx;
+	uint32_t slot = run->slot[i];
+
+	if (run->failed || !(x->meta[slot].flags & BLOCK_DROPPED))
+		return;
+	x->meta[slot].persist = PERSIST_WRITING;
+	tombstone(c, x, slot);
+}
+
+static void run_end(struct core *c, struct run *run)
+{
+	struct context *x = run->ctx;
+
+	assert(!run->outstanding);
+	for (uint32_t i = 0; i < run->blocks; i++)
+		bury_dropped(c, run, i);
+	for (uint32_t i = 0; i < run->blocks; i++) {
+		block_written(c, run, i);
+		block_unhold(c, x, run->slot[i]);
+	}
+	store_append_done(c->store, &run->place, !run->failed);
+	if (run->failed) {
+		c->write_retry_ns = c->now_ns + RETRY_NS;
+	} else {
+		c->write_seq++;
+		c->metrics.runs_written += run->blocks > 0;
+		c->metrics.written_bytes += run->written;
+		c->tomb_written += run->tombs;
+	}
+	run->phase = RUN_FREE;
+	request_wake_phase(c, REQUEST_WRITTEN);
+	request_wake_space(c);
+	if (x)
+		context_maybe_gone(c, x);
+}
+
+static void run_step(struct core *c, struct run *run)
+{
+	uint32_t total = run->blocks * run->head.pages_per_block;
+
+	if (run->phase == RUN_HEADER && !run->outstanding) {
+		store_header(c->store, &run->place, run->buf);
+		buffer_io(c, run, run->place.header_offset, DISK_SECTOR);
+		return;
+	}
+	while (run->phase == RUN_DATA && !run->failed && run->cursor < total &&
+	       run->outstanding < CORE_RUN_IOS && c->io_free)
+		data_io(c, run);
+	if (run->phase != RUN_DATA || run->outstanding)
+		return;
+	if (run->failed) {
+		run_end(c, run);
+	} else if (run->cursor == total && c->io_free) {
+		run->phase = RUN_RECORD;
+		if (run->blocks)
+			record_write(c, run);
+		else
+			tomb_record_write(c, run);
+	}
+}
+
+static void run_written(struct core *c, struct core_io *io)
+{
+	struct run *run = io->priv.owner;
+
+	assert(run->outstanding > 0);
+	run->outstanding--;
+	if (io->res < 0 || (uint64_t)io->res != io->bytes)
+		run->failed = true;
+	core_io_put(c, io);
+	if (run->phase == RUN_HEADER)
+		run->phase = RUN_DATA;
+	else if (run->phase == RUN_RECORD)
+		run_end(c, run);
+	/* RUN_DATA: writeback_step goes on */
+}
+
+/* ---- tombstones --------------------------------------------------------------------------- */
+
+/* As many as the record takes, all of one context: the queue's head decides which. */
+static void tombs_begin(struct core *c)
+{
+	struct run *run = &c->run[DISK_LOG_DURABLE];
+	uint64_t first = c->tomb_written;
+	uint64_t uid = c->tomb_queue[first % TOMBS_MAX].context_uid;
+	uint32_t n = 0;
+
+	while (first + n < c->tomb_queued && n < TOMBS_RECORD &&
+	       c->tomb_queue[(first + n) % TOMBS_MAX].context_uid == uid)
+		n++;
+	if (store_append_tombstone(c->store, n, &run->place))
+		if (!evict_store(c, DISK_LOG_DURABLE) ||
+		    store_append_tombstone(c->store, n, &run->place))
+			return;
+	run->ctx = NULL;
+	run->blocks = 0;
+	run->tombs = n;
+	run->cursor = 0;
+	run->written = 0;
+	run->outstanding = 0;
+	run->failed = false;
+	memset(&run->head, 0, sizeof(run->head));
+	run->head.type = DISK_RECORD_TOMBSTONE;
+	run->head.context_uid = uid;
+	run->head.block_count = n;
+	run->phase = run->place.header_offset ? RUN_HEADER : RUN_DATA;
+}
+
+/* ---- flushes ------------------------------------------------------------------------------ */
+
+void sync_want(struct core *c)
+{
+	c->sync_wanted = true;
+}
+
+static void sync_step(struct core *c)
+{
+	if (!c->sync_wanted || c->sync_running)
+		return;
+	c->sync_wanted = false;
+	c->sync_running = true;
+	c->sync_started = c->write_seq;
+	c->metrics.syncs++;
+	core_push(c, CORE_AC_SYNC)->sync_token = c->write_seq + 1;
+}
+
+void writeback_synced(struct core *c, uint64_t token, int res)
+{
+	(void)token;
+	assert(c->sync_running);
+	c->sync_running = false;
+	if (res) {
+		c->sync_wanted = true;
+		c->write_retry_ns = c->now_ns + RETRY_NS;
+		return;
+	}
+	c->sync_seq = c->sync_started;
+	catalog_synced(c);
+	request_wake_phase(c, REQUEST_SYNC);
+}
+
+/* ---- drain -------------------------------------------------------------------------------- */
+
+int core_drain(struct core *c, uint64_t token)
+{
+	if (c->drain_tokens == CORE_TOKENS_MAX)
+		return -EAGAIN;
+	c->drain_token[c->drain_tokens++].token = token;
+	c->draining = true;
+	return 0;
+}
+
+static void drain_step(struct core *c)
+{
+	if (!c->draining)
+		return;
+	for (uint32_t i = 0; i < c->contexts_high; i++)
+		if (c->context[i] && c->context[i]->dirty_bytes)
+			return;
+	if (c->tomb_written < c->tomb_queued)
+		return;
+	if (c->store && c->sync_seq < c->write_seq) {
+		sync_want(c);
+		return;
+	}
+	for (uint32_t i = 0; i < c->drain_tokens; i++)
+		core_reply(c, c->drain_token[i].token, 0, 0);
+	c->drain_tokens = 0;
+	c->draining = false;
+}
+
+/* ---- steps -------------------------------------------------------------------------------- */
+
+static void runs_begin(struct core *c)
+{
+	/* Round robin over contexts, one look each: fair, bounded. */
+	for (uint32_t n = 0; n < c->contexts_high; n++) {
+		struct context *x = c->context[c->write_context++ % c->contexts_high];
+
+		if (!x || x->closing || !due(c, x))
+			continue;
+		if (run_begin(c, x) == -ENOSPC)
+			c->write_retry_ns = c->now_ns + 10 * MS;
+	}
+}
+
+void writeback_step(struct core *c)
+{
+	if (!c->store) {
+		drain_step(c);
+		return;
+	}
+	if (c->tomb_written < c->tomb_queued && c->run[DISK_LOG_DURABLE].phase == RUN_FREE &&
+	    c->now_ns >= c->write_retry_ns)
+		tombs_begin(c);
+	for (uint32_t log = 0; log < CORE_RUNS_MAX; log++)
+		if (c->run[log].phase == RUN_FREE) {
+			runs_begin(c);
+			break;
+		}
+	for (uint32_t log = 0; log < CORE_RUNS_MAX; log++)
+		if (c->run[log].phase != RUN_FREE)
+			run_step(c, &c->run[log]);
+	drain_step(c);
+	catalog_step(c);
+	sync_step(c);
+}

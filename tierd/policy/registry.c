@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The policies that this binary has, by name. A new one is a file beside this one and a line in
+ * the list below; nothing else names it. The core and the operator's tools ask here.
+ */
+#include "tierd/core/policy_ops.h"
+
+#include <assert.h>
+#include <string.h>
+
+extern const struct policy_ops policy_lru;
+
+static const struct policy_ops *const policies[] = { &policy_lru };
+
+const struct policy_ops *policy_at(uint32_t i)
+{
+	if (i >= sizeof(policies) / sizeof(policies[0]))
+		return NULL;
+	assert(policies[i]->size == sizeof(struct policy_ops));
+	return policies[i];
+}
+
+const struct policy_ops *policy_find(const char *name)
+{
+	const struct policy_ops *ops = NULL;
+
+	for (uint32_t i = 0; (ops = policy_at(i)) != NULL; i++)
+		if (strcmp(ops->name, name) == 0)
+			break;
+	return ops;
+}
