@@ -26,7 +26,13 @@
 #define ABI_TIER_REMOTE 3u
 #define ABI_TIER_COUNT 4u
 
-#define ABI_CONTEXTS_MAX 16384u /* a hazard word has 16 bits for the context's id */
+#define ABI_CONTEXTS_MAX 16384u
+/*
+ * A context's id: index:16 (below ABI_CONTEXTS_MAX, used again after a removal) and above it a
+ * generation, so that a request with an old id finds nothing. Hazard words and access logs carry
+ * the index alone.
+ */
+#define ABI_CONTEXT_INDEX(id) ((id) & 0xffffu)
 #define ABI_NAME_BYTES 64u      /* context names, with their NUL */
 #define ABI_PARTS_MAX 16u       /* in this version; the formats carry 32-bit counts */
 #define ABI_SLOT_NONE 0xffffffffu

@@ -5,7 +5,7 @@
  * Each reader (one thread at a time) owns an area in the client region (ring.h): a header line,
  * 1,024 hazard words and a small access log. A hazard word names the *place* that is read:
  *
- *   valid:1 | reserved:8 | context:16 | tier:3 | address:36 (units of 512 bytes)
+ *   valid:1 | reserved:8 | context index:16 | tier:3 | address:36 (units of 512 bytes)
  *
  * One aligned 64-bit store publishes it, so the daemon never sees half a word.
  *
@@ -36,17 +36,18 @@
 
 static inline uint64_t abi_place(uint32_t context, uint32_t level, uint64_t word)
 {
-	return ABI_HAZARD_VALID | (uint64_t)context << (ABI_ADDR_BITS + 3) |
+	return ABI_HAZARD_VALID |
+	       (uint64_t)ABI_CONTEXT_INDEX(context) << (ABI_ADDR_BITS + 3) |
 	       (uint64_t)level << ABI_ADDR_BITS | (word & ABI_ADDR_MASK);
 }
 
 /*
- * Access log entry: weight:16 | context:16 | slot:32. Lossy: the daemon reads what is there when
+ * Access log entry: weight:16 | context index:16 | slot:32. Lossy: the daemon reads what is there when
  * it needs victims; an overrun costs the reader's own blocks their recency.
  */
 static inline uint64_t abi_access(uint32_t context, uint32_t slot, uint32_t weight)
 {
-	return (uint64_t)weight << 48 | (uint64_t)context << 32 | slot;
+	return (uint64_t)weight << 48 | (uint64_t)ABI_CONTEXT_INDEX(context) << 32 | slot;
 }
 
 struct abi_reader {

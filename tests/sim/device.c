@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The simulated device: 4 KiB sectors, a volatile write cache, faults. At a crash each sector
- * written since the last flush is kept or lost by itself, which contains reordering and tearing at
- * sector grain.
+ * The simulated device: 4 KiB sectors, a volatile write cache, faults and moods. At a crash each
+ * sector written since the last flush is kept or lost by itself, which contains reordering and
+ * tearing at sector grain.
  */
 #include <assert.h>
 #include <errno.h>
@@ -11,16 +11,16 @@
 
 #include "tests/sim/world_priv.h"
 
+enum mood { MOOD_WELL, MOOD_SILENT, MOOD_FAILING, MOOD_FULL };
+
 void device_open(struct world *w)
 {
-	uint64_t bytes = w->options->nvme_bytes;
-
-	if (store_super_plan(&w->super, bytes, 2u << 20, 0x1234))
+	if (store_super_plan(&w->super, NVME_BYTES, 1u << 20, 0x1234))
 		assert(!"the plan of the store fits");
 	disk_super_seal(&w->super);
-	w->disk = calloc(1, bytes);
-	w->stable = calloc(1, bytes);
-	w->unstable = calloc(1, bytes / DISK_SECTOR);
+	w->disk = calloc(1, NVME_BYTES);
+	w->stable = calloc(1, NVME_BYTES);
+	w->unstable = calloc(1, NVME_BYTES / DISK_SECTOR);
 	assert(w->disk && w->stable && w->unstable);
 }
 
@@ -31,39 +31,46 @@ void device_close(struct world *w)
 	free(w->unstable);
 }
 
-static void write_pieces(struct world *w, struct core_io *io)
+bool device_answers(const struct world *w)
 {
-	uint64_t at = io->offset;
+	return w->mood != MOOD_SILENT;
+}
 
-	for (uint32_t i = 0; i < io->piece_count; i++) {
-		memcpy(w->disk + at, io->piece[i].addr, io->piece[i].bytes);
-		at += io->piece[i].bytes;
+static void write_pieces(struct world *w, struct core_io *io, uint64_t limit)
+{
+	uint64_t at = io->offset, left = limit;
+
+	for (uint32_t i = 0; i < io->piece_count && left; i++) {
+		uint64_t n = io->piece[i].bytes < left ? io->piece[i].bytes : left;
+
+		memcpy(w->disk + at, io->piece[i].addr, n);
+		at += n;
+		left -= n;
 	}
-	for (uint64_t s = io->offset / DISK_SECTOR; s < at / DISK_SECTOR; s++)
+	for (uint64_t s = io->offset / DISK_SECTOR; s < (at + DISK_SECTOR - 1) / DISK_SECTOR; s++)
 		w->unstable[s] = 1;
+}
+
+static void device_write(struct world *w, struct core_io *io)
+{
+	bool faulty = !w->fair && world_chance(w, w->faults->write_ppm);
+
 	io->res = (int32_t)io->bytes;
+	if (w->mood == MOOD_FULL)
+		io->res = -ENOSPC;
+	else if (w->mood == MOOD_FAILING)
+		io->res = -EIO;
+	else if (faulty)
+		io->res = world_chance(w, 500000) ? -EIO : (int32_t)(world_random(w) % io->bytes);
+	/* A failed or short write may have reached the medium in part: that is a torn write. */
+	write_pieces(w, io, io->res < 0 ? world_random(w) % io->bytes : (uint64_t)io->res);
 }
 
-/* The core buries a block whose bytes do not verify: it is no longer owed to anyone. */
-static void forgive(struct world *w, const struct core_io *io, uint32_t i)
+static void device_read(struct world *w, struct core_io *io)
 {
-	const struct abi_block *b =
-		(const struct abi_block *)(w->index + w->index_header->block_offset) +
-		io->priv.slot[i];
-	uint8_t key[ABI_KEY_BYTES];
-
-	for (uint32_t n = 0; n < WORLD_KEYS; n++) {
-		world_key(n, key);
-		if (!memcmp(key, b->key, sizeof(key)))
-			w->durable[n] = false;
-	}
-}
-
-static void read_pieces(struct world *w, struct core_io *io)
-{
+	bool faulty = !w->fair && world_chance(w, w->faults->read_ppm);
+	uint32_t kind = world_below(w, 3);
 	uint64_t at = io->offset;
-	uint32_t fault = world_below(w, 1000000), kind = world_below(w, 3);
-	bool faulty = fault < w->options->read_bad_ppm;
 
 	io->bad_mask = 0;
 	io->res = (int32_t)io->bytes;
@@ -75,15 +82,18 @@ static void read_pieces(struct world *w, struct core_io *io)
 			((uint8_t *)p->addr)[world_below(w, p->bytes)] ^= 1;
 		if (io->verify && crc32c(p->seed, p->addr, p->bytes) != p->crc)
 			io->bad_mask |= 1ull << i;
-		if (io->bad_mask >> i & 1)
-			forgive(w, io, i);
 		at += p->bytes;
 	}
-	w->result->bad_reads += io->bad_mask != 0;
-	if (faulty && kind == 1)
+	if (w->mood == MOOD_FAILING || (faulty && kind == 1))
 		io->res = -EIO;
-	if (faulty && kind == 2)
+	else if (faulty && kind == 2)
 		io->res -= 512;
+	for (uint32_t i = 0; io->res == (int32_t)io->bytes && i < io->piece_count; i++)
+		if (io->bad_mask >> i & 1)
+			model_forgive(w, io, i);
+	/* What a failed read left behind is anything. */
+	if (io->res != (int32_t)io->bytes)
+		memset(io->piece[io->piece_count - 1].addr, 0xee, 512);
 }
 
 void device_io(struct world *w, struct core_io *io)
@@ -93,40 +103,45 @@ void device_io(struct world *w, struct core_io *io)
 	for (uint32_t i = 0; i < io->piece_count; i++)
 		bytes += io->piece[i].bytes;
 	if (bytes != io->bytes || io->offset % DISK_SECTOR || bytes % DISK_SECTOR ||
-	    io->offset + bytes > w->options->nvme_bytes) {
+	    io->offset + bytes > NVME_BYTES) {
 		world_fail(w, "an operation outside the device or not of whole sectors");
 		io->res = -EINVAL;
 		return;
 	}
-	if (!io->write)
-		read_pieces(w, io);
-	else if (world_below(w, 1000000) < w->options->write_bad_ppm)
-		io->res = -EIO;
+	if (io->write)
+		device_write(w, io);
 	else
-		write_pieces(w, io);
+		device_read(w, io);
 }
 
-void device_flush(struct world *w)
+int device_flush(struct world *w)
 {
-	for (uint64_t s = 0; s < w->options->nvme_bytes / DISK_SECTOR; s++) {
+	if (w->mood == MOOD_FAILING)
+		return -EIO;
+	for (uint64_t s = 0; s < NVME_BYTES / DISK_SECTOR; s++) {
 		if (!w->unstable[s])
 			continue;
 		memcpy(w->stable + s * DISK_SECTOR, w->disk + s * DISK_SECTOR, DISK_SECTOR);
 		w->unstable[s] = 0;
 	}
+	return 0;
 }
 
 void device_crash(struct world *w)
 {
-	for (uint64_t s = 0; s < w->options->nvme_bytes / DISK_SECTOR; s++) {
+	for (uint64_t s = 0; s < NVME_BYTES / DISK_SECTOR; s++) {
+		uint8_t *to = w->stable, *from = w->disk;
+
 		if (!w->unstable[s])
 			continue;
-		if (world_below(w, 2)) /* lost */
-			memcpy(w->disk + s * DISK_SECTOR, w->stable + s * DISK_SECTOR, DISK_SECTOR);
-		else
-			memcpy(w->stable + s * DISK_SECTOR, w->disk + s * DISK_SECTOR, DISK_SECTOR);
+		if (world_chance(w, 500000)) { /* lost */
+			to = w->disk;
+			from = w->stable;
+		}
+		memcpy(to + s * DISK_SECTOR, from + s * DISK_SECTOR, DISK_SECTOR);
 		w->unstable[s] = 0;
 	}
+	w->mood = MOOD_WELL;
 }
 
 bool device_catalog(struct world *w, const struct disk_catalog **head,
@@ -140,9 +155,8 @@ bool device_catalog(struct world *w, const struct disk_catalog **head,
 		const uint8_t *slot =
 			w->disk + w->super.catalog_offset + i * w->super.catalog_bytes;
 
-		if (disk_catalog_open(slot, w->super.catalog_bytes, w->super.store_id, &h, &l))
-			continue;
-		if (h->sequence < best)
+		if (disk_catalog_open(slot, w->super.catalog_bytes, w->super.store_id, &h, &l) ||
+		    h->sequence < best)
 			continue;
 		best = h->sequence;
 		*head = h;

@@ -1,43 +1,64 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A deterministic world around the real core: simulated device, copies, fences and readers, driven
- * by one seed. Every action that the core emits waits in a bag; the world takes a random one at a
- * time, so completions come in any order that a real host could show.
+ * A deterministic world around the real core: simulated device, copies, fences, readers, clients
+ * and clock. A run is a list of moves; each move carries its own random number, so any part of the
+ * list can be left out and the rest still means something: that is how a failing run is shrunk.
+ *
+ * Every action that the core emits waits in a bag; a move takes any one of them, so completions
+ * come in every order that a real host could show. Fence, scan and free are moves apart.
  *
  * Fault model (what the core promises to survive)
- *   - a crash between any two events; writes since the last flush are then lost one by
- *     one at random
- *   - a read that returns flipped bits, an error, or too few bytes
- *   - a write that fails
+ *   - a crash between any two events; each sector written since the last flush is then kept or lost
+ *     by itself: lost, reordered and torn writes
+ *   - reads: flipped bits, errors, too few bytes; writes: errors, too few bytes, no space
+ *   - a device that answers nothing for a while, or fails everything and comes back
+ *   - clients that die, that stop reading completions' order, that send stale or senseless entries
+ *   - cancel in the middle of anything
  *
- * Checked: every leased byte is that of its key for as long as the lease lasts; every acknowledged
- * durable block is found after a crash; all sums are right (core_audit) between events.
+ * Checked (model.c): a leased byte is that of its key as long as the lease lasts; what is visible
+ * is whole, was put, and was not deleted; acknowledged durable blocks survive; pins hold; requests
+ * are answered by their deadline when the host makes progress; all sums are right (core_audit).
  */
 #ifndef TESTS_SIM_WORLD_H
 #define TESTS_SIM_WORLD_H
 
 #include "tierd/core/core.h"
 
-#define WORLD_CLIENTS 3u
-#define WORLD_KEYS 4096u
-#define WORLD_LEASES 16u
-#define WORLD_BAG 16384u
+enum move_kind {
+	MOVE_ACTION, /* one action of the bag is carried out */
+	MOVE_CLIENT, /* a client does something */
+	MOVE_LEASE,  /* a reader leases, reads or releases */
+	MOVE_TICK,   /* time passes */
+	MOVE_OWNER,  /* epoch, evict, remove and make again, drain */
+	MOVE_DEVICE, /* the device's mood changes */
+	MOVE_DEATH,  /* a client goes, its process dies later */
+	MOVE_CRASH,  /* the daemon and its host stop and start again */
+	MOVE_QUIET,  /* everyone waits until nothing is under way; then all is checked */
+	MOVE_KINDS,
+};
 
-struct world_options {
-	uint64_t seed;
-	uint64_t steps;
-	uint64_t cxl_bytes, hbm_bytes, nvme_bytes;
-	uint32_t read_bad_ppm, write_bad_ppm; /* faults a million operations */
-	bool verbose;
+struct move {
+	uint32_t kind;
+	uint32_t random;
+};
+
+struct world_faults {
+	uint32_t read_ppm, write_ppm; /* faulty operations a million */
+	uint32_t crash_ppm, death_ppm, device_ppm; /* such moves a million */
 };
 
 struct world_result {
-	uint64_t events, commits, leases, fetches, crashes, bad_reads;
+	uint64_t events, commits, leases, fetches, pins, deletes, epochs, crashes, deaths, quiets;
 	uint64_t evicted, segments_dropped, quarantined, runs; /* the core's own counters, summed */
+	uint64_t move;     /* at which it failed */
 	char failure[256]; /* empty: all held */
 };
 
-/* Run one world to its end. Returns 0, or -EILSEQ when a check failed (failure says which). */
-int world_run(const struct world_options *options, struct world_result *result);
+/* Fill n moves from a seed. */
+void world_moves(struct move *moves, uint32_t n, uint64_t seed, const struct world_faults *faults);
+
+/* Run them. Returns 0, or -EILSEQ when a check failed. trace: print each move (NULL = no). */
+int world_run(const struct move *moves, uint32_t n, const struct world_faults *faults, bool trace,
+	      struct world_result *result);
 
 #endif

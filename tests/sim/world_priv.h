@@ -1,72 +1,146 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What world.c (life) and device.c (the store's device) share. One struct, made by world_run.
+ * What the world's files share: one struct, made by world_run, used by one thread.
+ *   world.c   moves, actions, life        client.c  what clients and owners ask
+ *   model.c   what must be true           device.c  the store's device and its faults
  */
 #ifndef TESTS_SIM_WORLD_PRIV_H
 #define TESTS_SIM_WORLD_PRIV_H
+
+#include <stdio.h>
 
 #include "libtier/base/crc32c.h"
 #include "tests/sim/world.h"
 #include "tierd/core/store.h"
 
-#define STAGING_ARGS (1u << 20) /* bytes of puts below, arguments from here on */
+#define WORLD_CONTEXTS 2u /* 0 has NVMe; 1 lives in memory only */
+#define WORLD_CLIENTS 3u
+#define WORLD_KEYS 256u
+#define WORLD_LEASES 16u
+#define WORLD_BAG 16384u
+#define WORLD_ASKS 8u /* requests of a client under way */
+#define WORLD_RUN 8u  /* keys of one request, at most */
+#define CXL_BYTES (6u << 20)
+#define HBM_BYTES (4u << 20)
+#define NVME_BYTES (16u << 20)
 #define STAGING_BYTES (2u << 20)
+#define PAGE 4096u
+#define MSEC 1000000ull
 
-struct world_put {
-	uint32_t stage; /* 0 none, 1 reserving, 2 reserved, 3 committing */
-	uint32_t first, count;
+enum ask_kind { ASK_NONE, ASK_RESERVE, ASK_RESERVED, ASK_COMMIT, ASK_OTHER };
+
+struct ask {
+	enum ask_kind kind;
+	uint8_t op;
+	uint32_t context, first, count;
 	bool durable;
+	uint32_t shards, shard;
+	uint64_t parts;
+	uint64_t epoch;
 	uint64_t handle;
+	uint64_t sequence;   /* delete: when it was asked for */
+	uint32_t undisputed; /* delete: bit i = no commit of key i was under way then */
+	uint64_t deadline_ns;
+	uint64_t staging; /* offset of its arena piece */
 };
 
 struct world_client {
+	uint32_t state; /* 0 dead, 1 alive, 2 session gone, process still there */
 	uint8_t *staging;
 	struct abi_reader *reader;
-	struct world_put put;
-	bool fetching, deleting;
-	uint64_t pin;
+	struct ask ask[WORLD_ASKS];
+	uint64_t old_handle; /* of a put that has ended: for stale entries */
+};
+
+struct world_pin {
+	uint64_t id; /* 0 = none */
+	uint32_t client, context, tier, first, count;
+	uint64_t deadline_ns;
+	uint64_t resident[WORLD_RUN]; /* bit = page that was there when the pin was acknowledged */
+	struct abi_block_ref block[WORLD_RUN]; /* then: one that came later is not pinned */
 };
 
 struct world_lease {
 	uint64_t *slot;
 	const uint8_t *data; /* NULL = none */
-	uint32_t n, page;
+	uint32_t client, context, n, page;
+	uint64_t epoch;
+};
+
+/* What the outside knows of one key of one context. */
+struct world_key {
+	uint64_t put_epochs;   /* bit e % 64: a commit in epoch e was sent */
+	bool durable;        /* acknowledged durable, and nothing since could have removed it */
+	uint64_t put_sequence; /* when the last commit was sent */
+	bool deleted;        /* delete was acknowledged, no put was sent since it was asked for */
+	bool ghost;          /* a dead client's commit may still land; until the next quiet */
+};
+
+struct world_context {
+	bool made, removing;
+	uint32_t id;
+	uint64_t epoch;
+	uint8_t *index;
+	const struct abi_index_header *header;
+	uint8_t *mem[ABI_MEM_TIERS];
+	struct abi_geometry geometry;
+	struct world_key key[WORLD_KEYS];
 };
 
 struct world {
-	const struct world_options *options;
+	const struct world_faults *faults;
 	struct world_result *result;
-	uint64_t random, now_ns;
+	bool trace, fair; /* fair: everyone waits, the device is well */
+	uint64_t random, now_ns, sequence;
 	struct core *core;
-	uint8_t *index;
-	const struct abi_index_header *index_header;
-	uint8_t *mem[ABI_MEM_TIERS];
-	uint32_t context_id;
-	struct abi_geometry geometry;
 	struct core_action *bag;
 	uint32_t bag_count;
 	struct world_client client[WORLD_CLIENTS];
+	struct world_context context[WORLD_CONTEXTS];
 	struct world_lease lease[WORLD_LEASES];
-	bool durable[WORLD_KEYS]; /* acknowledged so, and not deleted since */
+	struct world_pin pin[WORLD_LEASES];
 
 	/* device.c */
 	struct disk_super super;
-	uint8_t *disk;    /* what reads see */
-	uint8_t *stable;  /* what survives a crash for sure */
+	uint32_t mood;     /* 0 well, 1 silent, 2 failing, 3 full */
+	uint8_t *disk;     /* what reads see */
+	uint8_t *stable;   /* what survives a crash for sure */
 	uint8_t *unstable; /* by sector: written since the last flush */
 };
 
-void world_fail(struct world *w, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
+void world_fail(struct world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
 uint64_t world_random(struct world *w);
 uint32_t world_below(struct world *w, uint32_t n);
+bool world_chance(struct world *w, uint32_t ppm);
 void world_event(struct world *w, struct core_event *e);
-void world_key(uint32_t n, uint8_t key[ABI_KEY_BYTES]);
+
+void client_open(struct world *w, uint32_t client);
+void client_step(struct world *w);
+void client_completed(struct world *w, uint32_t client, const struct abi_cqe *cqe);
+bool client_commits(const struct world *w, uint32_t context, uint32_t n);
+void owner_step(struct world *w);
+void owner_replied(struct world *w, uint64_t token, int res, uint64_t value);
+bool context_make(struct world *w, uint32_t which, const struct disk_context *from);
+void context_free(struct world *w, uint32_t which);
+
+void model_key(uint32_t n, uint8_t key[ABI_KEY_BYTES]);
+void model_page(uint32_t n, uint32_t page, void *dst);
+const struct abi_block *model_find(struct world *w, uint32_t context, uint32_t n, uint32_t *slot);
+const struct abi_page *model_desc(struct world *w, uint32_t context, uint32_t slot, uint32_t page);
+void model_lease_step(struct world *w);
+void model_pinned(struct world *w, uint32_t client, const struct ask *ask, uint64_t id);
+void model_unpinned(struct world *w, uint64_t id);
+void model_check_key(struct world *w, uint32_t context, uint32_t n);
+void model_check_all(struct world *w, bool content);
+void model_quiet(struct world *w);
+void model_died(struct world *w, uint32_t client);
+void model_forgive(struct world *w, const struct core_io *io, uint32_t piece);
 
 void device_open(struct world *w);
 void device_close(struct world *w);
+bool device_answers(const struct world *w);
 void device_io(struct world *w, struct core_io *io);
-void device_flush(struct world *w);
+int device_flush(struct world *w);
 void device_crash(struct world *w);
 bool device_catalog(struct world *w, const struct disk_catalog **head,
 		    const struct disk_context **list);

@@ -24,15 +24,15 @@ void block_link(struct core *c, struct block_list *list, struct context *x, uint
 	m->next = ABI_SLOT_NONE;
 	if (list->tail == ABI_SLOT_NONE) {
 		list->head = slot;
-		list->head_ctx = (uint16_t)x->id;
+		list->head_ctx = (uint16_t)x->index;
 	} else {
 		struct block_meta *t = &c->context[list->tail_ctx]->meta[list->tail];
 
 		t->next = slot;
-		t->next_ctx = (uint16_t)x->id;
+		t->next_ctx = (uint16_t)x->index;
 	}
 	list->tail = slot;
-	list->tail_ctx = (uint16_t)x->id;
+	list->tail_ctx = (uint16_t)x->index;
 	list->count++;
 }
 

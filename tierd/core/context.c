@@ -55,9 +55,14 @@ static int64_t catalog_encode(struct core *c)
 	uint32_t n = 0;
 
 	memset(&head, 0, sizeof(head));
-	for (uint32_t i = 0; i < c->contexts_high; i++)
-		if (c->context[i] && !c->context[i]->closing && n < c->catalog_max)
-			list[n++] = c->context[i]->spec;
+	for (uint32_t i = 0; i < c->contexts_high; i++) {
+		struct context *x = c->context[i];
+
+		if (!x || x->closing || n == c->catalog_max)
+			continue;
+		list[n++] = x->spec;
+		x->listing = true;
+	}
 	head.magic = DISK_CATALOG_MAGIC;
 	head.version = DISK_VERSION;
 	head.store_id = c->config.super.store_id;
@@ -97,6 +102,9 @@ void catalog_synced(struct core *c)
 {
 	if (!c->catalog_running || !c->catalog_sync || c->sync_seq < c->catalog_sync)
 		return;
+	for (uint32_t i = 0; i < c->contexts_high; i++)
+		if (c->context[i])
+			c->context[i]->listed |= c->context[i]->listing;
 	for (uint32_t i = 0; i < c->catalog_flying; i++)
 		core_reply(c, c->catalog_token[i].token, 0, c->catalog_token[i].value);
 	c->catalog_tokens -= c->catalog_flying;
@@ -109,38 +117,37 @@ void catalog_synced(struct core *c)
 
 /* ---- plan --------------------------------------------------------------------------------- */
 
-static void plan_quotas(const struct core *c, struct disk_context *spec)
+static void plan_quotas(const struct core *c, struct disk_context *spec,
+			struct core_context_plan *plan)
 {
 	for (uint32_t tier = 0; tier < ABI_TIER_COUNT; tier++) {
-		uint64_t all = c->config.capacity[tier];
+		uint64_t all = tier == ABI_TIER_NVME && !c->store ? 0 : c->config.capacity[tier];
+		uint64_t asked = spec->quota[tier];
 
-		if (spec->quota[tier] == UINT64_MAX)
-			spec->quota[tier] = 0;
-		else if (!spec->quota[tier] || spec->quota[tier] > all)
-			spec->quota[tier] = all;
+		plan->quota[tier] = asked == UINT64_MAX ? 0 : asked && asked < all ? asked : all;
+		spec->quota[tier] = plan->quota[tier] ? plan->quota[tier] : UINT64_MAX;
 	}
-	if (!c->store)
-		spec->quota[ABI_TIER_NVME] = 0;
 }
 
-static int plan_check(const struct core *c, const struct disk_context *spec, char *why, size_t n)
+static int plan_check(const struct core *c, const struct disk_context *spec,
+		      const uint64_t quota[ABI_TIER_COUNT], char *why, size_t n)
 {
 	const struct abi_geometry *g = &spec->geometry;
 
-	if (spec->quota[ABI_TIER_CXL] < 2 * ABI_HUGE + 2 * g->block_bytes) {
+	if (quota[ABI_TIER_CXL] < 2 * ABI_HUGE + 2 * g->block_bytes) {
 		snprintf(why, n,
-			 "the CXL quota of %llu bytes is too small for blocks of %llu: it "
-			 "takes two of them and 4 MiB",
-			 (unsigned long long)spec->quota[ABI_TIER_CXL],
+			 "the CXL quota of %llu bytes is too small for blocks of %llu: it takes "
+			 "two of them and 4 MiB",
+			 (unsigned long long)quota[ABI_TIER_CXL],
 			 (unsigned long long)g->block_bytes);
 		return -ENOSPC;
 	}
-	if (spec->quota[ABI_TIER_HBM] && spec->quota[ABI_TIER_HBM] < ABI_HUGE) {
+	if (quota[ABI_TIER_HBM] && quota[ABI_TIER_HBM] < ABI_HUGE) {
 		snprintf(why, n,
 			 "an HBM quota below 2 MiB cannot be used; leave it out or raise it");
 		return -ENOSPC;
 	}
-	if (!spec->quota[ABI_TIER_NVME])
+	if (!quota[ABI_TIER_NVME])
 		return 0;
 	if (g->page_align % DISK_SECTOR) {
 		snprintf(why, n, "pages aligned to %u bytes need a context without NVMe quota",
@@ -149,8 +156,8 @@ static int plan_check(const struct core *c, const struct disk_context *spec, cha
 	}
 	if (g->block_bytes > c->config.super.segment_bytes - c->config.super.summary_bytes) {
 		snprintf(why, n,
-			 "a block of %llu bytes does not fit a segment of the store; format "
-			 "it with a larger nvme.segment",
+			 "a block of %llu bytes does not fit a segment of the store; format it "
+			 "with a larger nvme.segment",
 			 (unsigned long long)g->block_bytes);
 		return -ENOSPC;
 	}
@@ -164,17 +171,17 @@ int core_context_plan(const struct core *c, struct disk_context *spec,
 	uint64_t blocks;
 	int err;
 
-	plan_quotas(c, spec);
+	plan_quotas(c, spec, plan);
 	if (!spec->policy[0])
 		snprintf(spec->policy, sizeof(spec->policy), "lru");
 	if (!memchr(spec->policy, 0, sizeof(spec->policy)) || !policy_find(spec->policy)) {
 		snprintf(why, why_bytes, "no such eviction policy: %.15s", spec->policy);
 		return -EINVAL;
 	}
-	err = plan_check(c, spec, why, why_bytes);
+	err = plan_check(c, spec, plan->quota, why, why_bytes);
 	if (err)
 		return err;
-	blocks = (spec->quota[ABI_TIER_NVME] + spec->quota[ABI_TIER_CXL]) /
+	blocks = (plan->quota[ABI_TIER_NVME] + plan->quota[ABI_TIER_CXL]) /
 		 spec->geometry.block_bytes;
 	if (!spec->blocks_max)
 		spec->blocks_max = blocks + blocks / 8 + 1024;
@@ -188,9 +195,9 @@ int core_context_plan(const struct core *c, struct disk_context *spec,
 	plan->index_bytes = header.total_bytes;
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
 		/* Room for the tails of segments: addresses cost nothing. */
-		uint64_t range = spec->quota[tier] + spec->quota[tier] / 8 + 64 * ABI_HUGE;
+		uint64_t range = plan->quota[tier] + plan->quota[tier] / 8 + 64 * ABI_HUGE;
 
-		plan->mem_bytes[tier] = spec->quota[tier] ? range & ~(uint64_t)(ABI_HUGE - 1) : 0;
+		plan->mem_bytes[tier] = plan->quota[tier] ? range & ~(uint64_t)(ABI_HUGE - 1) : 0;
 	}
 	return 0;
 }
@@ -219,7 +226,7 @@ static int spaces_open(struct core *c, struct context *x)
 		if (!x->plan.mem_bytes[tier])
 			continue;
 		err = space_open(&x->space[tier], &c->pool[tier], x->plan.mem_bytes[tier],
-				 x->spec.quota[tier], stride, classes);
+				 x->plan.quota[tier], stride, classes);
 		if (err)
 			return err;
 	}
@@ -264,21 +271,21 @@ static void format_index(struct core *c, struct context *x)
 	index_format(&x->ix, x->memory.index, &header, &x->spec.geometry);
 }
 
-static int context_id_free(struct core *c, const char *name, uint32_t *id)
+static int context_index_free(struct core *c, const char *name, uint32_t *index)
 {
 	uint32_t i;
 
-	*id = ABI_CONTEXTS_MAX;
+	*index = ABI_CONTEXTS_MAX;
 	for (i = 0; i < c->contexts_high; i++) {
-		if (!c->context[i] && *id == ABI_CONTEXTS_MAX)
-			*id = i;
+		if (!c->context[i] && *index == ABI_CONTEXTS_MAX)
+			*index = i;
 		if (c->context[i] && !c->context[i]->closing &&
 		    !strcmp(c->context[i]->spec.name, name))
 			return -EEXIST;
 	}
-	if (*id == ABI_CONTEXTS_MAX)
-		*id = i;
-	if (*id >= ABI_CONTEXTS_MAX || (c->store && c->contexts >= c->catalog_max))
+	if (*index == ABI_CONTEXTS_MAX)
+		*index = i;
+	if (*index >= ABI_CONTEXTS_MAX || (c->store && c->contexts >= c->catalog_max))
 		return -ENFILE;
 	return 0;
 }
@@ -288,22 +295,24 @@ int core_context_create(struct core *c, const struct disk_context *spec,
 {
 	struct context *x;
 	char why[128];
-	int err = context_id_free(c, spec->name, id);
+	uint32_t index;
+	int err = context_index_free(c, spec->name, &index);
 
 	if (err)
 		return err;
 	x = calloc(1, sizeof(*x));
 	if (!x)
 		return -ENOMEM;
-	x->id = *id;
+	x->index = index;
+	x->id = *id = index | (uint32_t)++c->context_generation << 16;
 	x->spec = *spec;
 	x->memory = *memory;
 	block_list_init(&x->pending);
 	block_list_init(&x->dirty);
-	c->context[x->id] = x; /* core_context_free undoes all of it */
+	c->context[index] = x; /* core_context_free undoes all of it */
 	c->contexts++;
-	if (x->id >= c->contexts_high)
-		c->contexts_high = x->id + 1;
+	if (index >= c->contexts_high)
+		c->contexts_high = index + 1;
 	err = core_context_plan(c, &x->spec, &x->plan, why, sizeof(why));
 	if (!err)
 		err = private_alloc(x);
@@ -315,6 +324,7 @@ int core_context_create(struct core *c, const struct disk_context *spec,
 		core_context_free(c, x);
 		return err;
 	}
+	x->listed = x->spec.uid || !c->store;
 	if (x->spec.uid) {
 		format_index(c, x);
 		return 0;
@@ -335,7 +345,7 @@ int core_context_find(struct core *c, const char *name, uint32_t uid, uint32_t g
 		struct context *x = c->context[i];
 		bool owner, group, readable;
 
-		if (!x || x->closing || strcmp(x->spec.name, name))
+		if (!x || x->closing || !x->listed || strcmp(x->spec.name, name))
 			continue;
 		owner = uid == 0 || uid == x->spec.owner_uid;
 		group = gid == x->spec.owner_gid;
@@ -360,11 +370,11 @@ int core_context_attach(struct core *c, uint32_t client, const struct core_conte
 
 	if (client >= CORE_CLIENTS_MAX || k->state != 1 || !x)
 		return -ENOENT;
-	if (!bit_get(k->attached, view->id))
+	if (!bit_get(k->attached, x->index))
 		x->attached++;
-	k->attached[view->id / 64] |= 1ull << view->id % 64;
+	k->attached[x->index / 64] |= 1ull << x->index % 64;
 	if (view->writable)
-		k->writable[view->id / 64] |= 1ull << view->id % 64;
+		k->writable[x->index / 64] |= 1ull << x->index % 64;
 	return 0;
 }
 
@@ -377,7 +387,7 @@ int core_context_epoch(struct core *c, uint32_t id, uint64_t epoch, uint64_t tok
 	if (!x || x->closing)
 		return -ENOENT;
 	if (!epoch)
-		epoch = x->spec.epoch + 1;
+		epoch = (x->epoch_seen > x->spec.epoch ? x->epoch_seen : x->spec.epoch) + 1;
 	if (epoch <= x->spec.epoch || epoch > UINT32_MAX)
 		return -EINVAL;
 	x->spec.epoch = epoch;
@@ -429,8 +439,8 @@ void context_maybe_gone(struct core *c, struct context *x)
 
 		if (!k->attached)
 			continue;
-		k->attached[id / 64] &= ~(1ull << id % 64);
-		k->writable[id / 64] &= ~(1ull << id % 64);
+		k->attached[x->index / 64] &= ~(1ull << x->index % 64);
+		k->writable[x->index / 64] &= ~(1ull << x->index % 64);
 	}
 	core_context_free(c, x);
 	catalog_write(c, token, id);

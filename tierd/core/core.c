@@ -213,6 +213,8 @@ int core_open(struct core **out, const struct core_config *config)
 	c->config = *config;
 	config_defaults(&c->config);
 	c->next_uid = c->config.next_uid;
+	/* Handles of another boot's puts and pins mean nothing to this one. */
+	c->put_seq = c->pin_seq = c->config.boot_token >> 24;
 	c->catalog_sequence = c->config.catalog_sequence;
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
 		c->pool[tier].capacity = c->config.capacity[tier];
@@ -288,7 +290,7 @@ void core_close(struct core *c)
 
 void core_context_free(struct core *c, struct context *x)
 {
-	c->context[x->id] = NULL;
+	c->context[x->index] = NULL;
 	c->contexts--;
 	context_release(x);
 }

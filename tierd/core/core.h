@@ -240,10 +240,14 @@ void core_scan(struct core *c, struct core_batch *batch);
 
 /* ---- contexts ----------------------------------------------------------------------------- */
 
-/* Sizes of the memory that a context of this spec needs; fills the spec's defaults in. */
+/*
+ * Sizes of the memory that a context of this spec needs; fills the spec's defaults in. Planning a
+ * planned spec again changes nothing: a tier that is not used stays UINT64_MAX in the spec.
+ */
 struct core_context_plan {
 	uint64_t index_bytes;
 	uint64_t mem_bytes[ABI_MEM_TIERS]; /* of the sparse memfds; 0 = tier not used */
+	uint64_t quota[ABI_TIER_COUNT];    /* in force; 0 = tier not used */
 };
 int core_context_plan(const struct core *c, struct disk_context *spec,
 		      struct core_context_plan *plan, char *why, size_t why_bytes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Deletion that outlives a restart: blocks leave the index at once, and a tombstone for each that
- * is in the store goes through the durable log (writeback.c writes the queue this file fills).
+ * Deletion that outlives a restart: blocks leave the index at once, and a tombstone for each key
+ * goes through the durable log (writeback.c writes the queue this file fills).
  */
 #include <assert.h>
 #include <errno.h>
@@ -9,20 +9,23 @@
 
 #include "tierd/core/state.h"
 
-/* Queue a tombstone for the block. False: the queue is full, try again later. */
-bool tombstone(struct core *c, struct context *x, uint32_t slot)
+/*
+ * Queue a tombstone for the key. Also for one that is not in the index: a record of a block that
+ * was evicted lies in its segment until that is used again, and recovery would bring it back.
+ * False: the queue is full, try again later.
+ */
+bool tombstone(struct core *c, struct context *x, const uint8_t *key)
 {
 	struct tomb *t;
 
-	if (!c->store || x->meta[slot].persist == PERSIST_NONE)
+	if (!context_has_nvme(c, x))
 		return true;
 	if (c->tomb_queued - c->tomb_written >= TOMBS_MAX)
 		return false;
 	t = &c->tomb_queue[c->tomb_queued++ % TOMBS_MAX];
 	memset(t, 0, sizeof(*t));
 	t->context_uid = x->spec.uid;
-	memcpy(t->block.key, index_block(&x->ix, slot)->key, ABI_KEY_BYTES);
-	t->block.salt = x->meta[slot].salt;
+	memcpy(t->block.key, key, ABI_KEY_BYTES);
 	return true;
 }
 
@@ -32,15 +35,14 @@ static bool delete_keys(struct core *c, struct request *r)
 	struct context *x = r->ctx;
 
 	for (; r->cursor < r->sqe.count; r->cursor++) {
-		uint32_t slot = index_find(&x->ix, r->arg + (size_t)r->cursor * ABI_KEY_BYTES);
+		const uint8_t *key = r->arg + (size_t)r->cursor * ABI_KEY_BYTES;
+		uint32_t slot = index_find(&x->ix, key);
 
+		if (!tombstone(c, x, key))
+			return false;
 		if (slot == ABI_SLOT_NONE)
 			continue;
-		if (index_block(&x->ix, slot)->state == ABI_BLOCK_COMMITTED) {
-			if (!tombstone(c, x, slot))
-				return false;
-			r->total++;
-		}
+		r->total += index_block(&x->ix, slot)->state == ABI_BLOCK_COMMITTED;
 		block_drop(c, x, slot);
 	}
 	return true;
@@ -66,7 +68,7 @@ void delete_step(struct core *c, struct request *r)
 	}
 	if (!r->sync_seq)
 		r->sync_seq = c->write_seq + 1;
-	if (!c->store || !r->total || c->sync_seq + 1 >= r->sync_seq) {
+	if (!context_has_nvme(c, r->ctx) || c->sync_seq + 1 >= r->sync_seq) {
 		request_end(c, r, 0, r->total, 0);
 		return;
 	}

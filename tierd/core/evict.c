@@ -23,11 +23,12 @@
 
 static void access_entry(struct core *c, const struct client *k, uint64_t entry)
 {
-	struct context *x = core_context(c, entry >> 32 & 0xffff);
+	uint32_t index = entry >> 32 & 0xffff;
+	struct context *x = index < c->contexts_high ? c->context[index] : NULL;
 	uint32_t slot = (uint32_t)entry, weight = (uint32_t)(entry >> 48);
 
 	/* A client's word: judged, then used. */
-	if (!x || slot >= x->ix.slots_used || !bit_get(k->attached, x->id))
+	if (!x || slot >= x->ix.slots_used || !bit_get(k->attached, index))
 		return;
 	if (weight > ACCESS_WEIGHT_MAX)
 		weight = ACCESS_WEIGHT_MAX;
@@ -280,7 +281,7 @@ int evict_room(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 	if (x->retiring[tier] >= bytes + c->quarantined[tier])
 		return 0;
 	space_stats(x->space[tier], &st);
-	if (st.charged < fair && st.charged < x->spec.quota[tier]) {
+	if (st.charged < fair && st.charged < x->plan.quota[tier]) {
 		struct context *y = largest(c, tier);
 
 		if (y && y != x) {

@@ -118,8 +118,8 @@ static int pin_budget(struct core *c, struct request *r, uint64_t *bytes)
 {
 	uint64_t budget = c->pool[r->sqe.tier].capacity / 100 * c->config.pin_percent;
 
-	if (r->ctx->spec.quota[r->sqe.tier] < c->pool[r->sqe.tier].capacity)
-		budget = r->ctx->spec.quota[r->sqe.tier] / 100 * c->config.pin_percent;
+	if (r->ctx->plan.quota[r->sqe.tier] < c->pool[r->sqe.tier].capacity)
+		budget = r->ctx->plan.quota[r->sqe.tier] / 100 * c->config.pin_percent;
 	*bytes = 0;
 	for (uint32_t i = 0; i < r->sqe.count; i++) {
 		struct abi_block_ref ref;

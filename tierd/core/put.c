@@ -86,8 +86,8 @@ static uint64_t dirty_limit(const struct core *c, const struct context *x)
 {
 	uint64_t cxl = c->pool[ABI_TIER_CXL].capacity;
 
-	if (x->spec.quota[ABI_TIER_CXL] < cxl)
-		cxl = x->spec.quota[ABI_TIER_CXL];
+	if (x->plan.quota[ABI_TIER_CXL] < cxl)
+		cxl = x->plan.quota[ABI_TIER_CXL];
 	return cxl / 100 * c->config.dirty_percent;
 }
 

@@ -20,7 +20,7 @@
 
 static struct context *place_context(struct core *c, uint64_t place)
 {
-	struct context *x = core_context(c, place >> (ABI_ADDR_BITS + 3) & 0xffff);
+	struct context *x = c->context[place >> (ABI_ADDR_BITS + 3) & 0xffff];
 
 	assert(x); /* a context lives while it has pages */
 	return x;

@@ -27,9 +27,9 @@ static struct context *context_by_uid(struct core *c, uint64_t uid)
 
 static uint64_t *lsn_of(struct core *c, struct context *x, uint32_t slot)
 {
-	if (!c->recover_lsn[x->id])
-		c->recover_lsn[x->id] = calloc(x->spec.blocks_max, sizeof(uint64_t));
-	return c->recover_lsn[x->id] ? &c->recover_lsn[x->id][slot] : NULL;
+	if (!c->recover_lsn[x->index])
+		c->recover_lsn[x->index] = calloc(x->spec.blocks_max, sizeof(uint64_t));
+	return c->recover_lsn[x->index] ? &c->recover_lsn[x->index][slot] : NULL;
 }
 
 static int tomb_keep(struct core *c, struct context *x, const struct store_view *v, uint32_t i)
@@ -122,8 +122,10 @@ static int apply_run(struct core *c, struct context *x, const struct store_view 
 		c->recovery.records_bad++;
 		return 0;
 	}
+	if (v->head->epoch > x->epoch_seen)
+		x->epoch_seen = v->head->epoch;
 	if (v->head->epoch != x->spec.epoch ||
-	    x->nvme_bytes + bytes > x->spec.quota[ABI_TIER_NVME]) {
+	    x->nvme_bytes + bytes > x->plan.quota[ABI_TIER_NVME]) {
 		c->recovery.blocks_stale += v->head->block_count;
 		return 0;
 	}

@@ -92,7 +92,8 @@ static void request_free(struct core *c, struct request *r)
 	r->next = c->request_free;
 	c->request_free = r;
 	assert(c->requests > 0);
-	c->requests--;
+	if (!--c->requests)
+		c->requests_high = 0;
 	if (c->client[client].session != r->session)
 		return;
 	c->client[client].requests--;
@@ -142,7 +143,8 @@ void request_landed(struct core *c, struct request *r)
 
 static bool concerns(const struct request *order, const struct request *r)
 {
-	if (r->phase == REQUEST_FREE || r->client != order->client || r->seq >= order->seq)
+	if (r->phase == REQUEST_FREE || r->client != order->client ||
+	    r->session != order->session || r->seq >= order->seq)
 		return false;
 	if (r->phase == REQUEST_ORDER)
 		return false;
@@ -151,7 +153,7 @@ static bool concerns(const struct request *order, const struct request *r)
 
 static bool order_done(const struct core *c, const struct request *order)
 {
-	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++)
+	for (uint32_t i = 0; i < c->requests_high; i++)
 		if (concerns(order, &c->request[i]))
 			return false;
 	return true;
@@ -161,10 +163,11 @@ static void order_check(struct core *c, uint32_t client)
 {
 	if (!c->client[client].orders)
 		return;
-	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++) {
+	for (uint32_t i = 0; i < c->requests_high; i++) {
 		struct request *r = &c->request[i];
 
-		if (r->phase != REQUEST_ORDER || r->client != client || !order_done(c, r))
+		if (r->phase != REQUEST_ORDER || r->client != client ||
+		    r->session != c->client[client].session || !order_done(c, r))
 			continue;
 		c->client[client].orders--;
 		request_end(c, r, 0, r->total, 0);
@@ -177,7 +180,7 @@ static void order_begin(struct core *c, struct request *r)
 	bool cancel = r->sqe.op == ABI_OP_CANCEL;
 
 	r->phase = REQUEST_RUN;
-	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++) {
+	for (uint32_t i = 0; i < c->requests_high; i++) {
 		if (!concerns(r, &c->request[i]))
 			continue;
 		r->total++;
@@ -190,7 +193,7 @@ static void order_begin(struct core *c, struct request *r)
 	}
 	r->phase = REQUEST_ORDER;
 	c->client[r->client].orders++;
-	for (uint32_t i = 0; cancel && i < CORE_REQUESTS_MAX; i++)
+	for (uint32_t i = 0; cancel && i < c->requests_high; i++)
 		if (concerns(r, &c->request[i]))
 			request_abort(c, &c->request[i], -ECANCELED);
 	order_check(c, r->client);
@@ -244,10 +247,10 @@ static int context_check(struct core *c, struct request *r)
 	if (!needs_context(q->op))
 		return 0;
 	r->ctx = core_context(c, q->context_id);
-	if (!r->ctx || r->ctx->closing || !bit_get(k->attached, q->context_id))
+	if (!r->ctx || r->ctx->closing || !bit_get(k->attached, r->ctx->index))
 		return -ENOENT;
 	if ((q->op == ABI_OP_PUT_RESERVE || q->op == ABI_OP_DELETE) &&
-	    !bit_get(k->writable, q->context_id))
+	    !bit_get(k->writable, r->ctx->index))
 		return -EACCES;
 	return 0;
 }
@@ -349,6 +352,8 @@ void request_take(struct core *c, uint32_t client, const struct abi_sqe *sqe)
 		return;
 	}
 	c->request_free = r->next;
+	if (c->requests_high <= r - c->request)
+		c->requests_high = (uint32_t)(r - c->request) + 1;
 	*r = (struct request){ .arg = r->arg, .phase = REQUEST_RUN, .client = client, .sqe = *sqe };
 	r->session = k->session;
 	r->seq = ++c->request_seq;
@@ -413,7 +418,7 @@ void request_tick(struct core *c)
 		return;
 	c->next_deadline_ns = c->now_ns + MS;
 	request_wake_space(c); /* what others left may have changed without a word */
-	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++) {
+	for (uint32_t i = 0; i < c->requests_high; i++) {
 		struct request *r = &c->request[i];
 
 		if (r->phase == REQUEST_FREE || r->answered || r->deadline_ns > c->now_ns)
@@ -433,7 +438,7 @@ uint64_t request_next_deadline(const struct core *c)
 
 	if (c->run_head)
 		return c->now_ns;
-	for (uint32_t i = 0; c->requests && i < CORE_REQUESTS_MAX; i++) {
+	for (uint32_t i = 0; c->requests && i < c->requests_high; i++) {
 		const struct request *r = &c->request[i];
 
 		if (r->phase != REQUEST_FREE && !r->answered && r->phase != REQUEST_ORDER &&
@@ -448,10 +453,11 @@ uint64_t request_next_deadline(const struct core *c)
 
 void request_client_gone(struct core *c, uint32_t client)
 {
-	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++) {
+	for (uint32_t i = 0; i < c->requests_high; i++) {
 		struct request *r = &c->request[i];
 
-		if (r->phase == REQUEST_FREE || r->client != client)
+		if (r->phase == REQUEST_FREE || r->client != client ||
+		    r->session != c->client[client].session)
 			continue;
 		if (r->phase == REQUEST_ORDER) {
 			c->client[client].orders--;
@@ -463,14 +469,14 @@ void request_client_gone(struct core *c, uint32_t client)
 
 void request_context_gone(struct core *c, const struct context *x)
 {
-	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++)
+	for (uint32_t i = 0; i < c->requests_high; i++)
 		if (c->request[i].phase != REQUEST_FREE && c->request[i].ctx == x)
 			request_abort(c, &c->request[i], -ENOENT);
 }
 
 bool request_of_context(const struct core *c, const struct context *x)
 {
-	for (uint32_t i = 0; c->requests && i < CORE_REQUESTS_MAX; i++)
+	for (uint32_t i = 0; c->requests && i < c->requests_high; i++)
 		if (c->request[i].phase != REQUEST_FREE && c->request[i].ctx == x)
 			return true;
 	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++)
@@ -481,14 +487,14 @@ bool request_of_context(const struct core *c, const struct context *x)
 
 void request_wake_phase(struct core *c, enum request_phase phase)
 {
-	for (uint32_t i = 0; c->requests && i < CORE_REQUESTS_MAX; i++)
+	for (uint32_t i = 0; c->requests && i < c->requests_high; i++)
 		if (c->request[i].phase == phase)
 			request_wake(c, &c->request[i]);
 }
 
 int core_request_view(const struct core *c, uint32_t i, struct core_request_view *out)
 {
-	for (uint32_t k = 0; k < CORE_REQUESTS_MAX; k++) {
+	for (uint32_t k = 0; k < c->requests_high; k++) {
 		const struct request *r = &c->request[k];
 
 		if (r->phase == REQUEST_FREE || i--)

@@ -67,10 +67,14 @@ struct block_list {
 struct context {
 	bool used;
 	bool closing;  /* removal under way */
+	bool listed;   /* a durable catalog names it: only then can it be found */
+	bool listing;  /* ... the catalog being written does */
 	bool sweeping; /* blocks of old epochs may still be there */
-	uint32_t id;
+	uint32_t id;    /* as clients know it: index and generation */
+	uint32_t index; /* in core.context, bitmaps, lists, hazard words */
 	uint32_t attached;
 	uint32_t sweep_slot;
+	uint64_t epoch_seen; /* highest in any record: a raised epoch that a crash undid */
 	struct disk_context spec;
 	struct core_context_plan plan;
 	struct core_context_memory memory;
@@ -238,9 +242,10 @@ struct core {
 	struct core_action *action; /* ring of CORE_ACTIONS_MAX */
 	uint32_t action_head, action_tail;
 
-	struct context **context; /* by id, [contexts_high] */
+	struct context **context; /* by index, [contexts_high] */
 	uint32_t contexts_high, contexts;
 	uint64_t next_uid;
+	uint16_t context_generation;
 
 	struct client *client;
 	uint32_t clients_high; /* clients [0, high) may be open */
@@ -248,7 +253,7 @@ struct core {
 	struct request *request;
 	struct request *request_free, *run_head, *run_tail;
 	struct request *space_head, *space_tail;
-	uint32_t requests;
+	uint32_t requests, requests_high; /* requests [0, high) may be in use */
 	uint64_t request_seq;
 	struct put *put, *put_free, *put_orphans; /* orphans: committing, their client has gone */
 	uint64_t put_seq;
@@ -310,7 +315,10 @@ struct core {
 
 static inline struct context *core_context(const struct core *c, uint32_t id)
 {
-	return id < c->contexts_high ? c->context[id] : NULL;
+	uint32_t index = ABI_CONTEXT_INDEX(id);
+	struct context *x = index < c->contexts_high ? c->context[index] : NULL;
+
+	return x && x->id == id ? x : NULL;
 }
 
 static inline bool bit_get(const uint64_t *map, uint32_t i)
@@ -330,7 +338,7 @@ static inline uint32_t page_stride(const struct context *x, uint32_t page)
 
 static inline bool context_has_nvme(const struct core *c, const struct context *x)
 {
-	return c->store && x->spec.quota[ABI_TIER_NVME];
+	return c->store && x->plan.quota[ABI_TIER_NVME];
 }
 
 /* core.c */
@@ -422,7 +430,7 @@ void pin_context_gone(struct core *c, const struct context *x);
 void pin_tick(struct core *c);
 void delete_begin(struct core *c, struct request *r);
 void delete_step(struct core *c, struct request *r);
-bool tombstone(struct core *c, struct context *x, uint32_t slot);
+bool tombstone(struct core *c, struct context *x, const uint8_t *key);
 
 /* writeback.c */
 void writeback_step(struct core *c);

@@ -26,7 +26,7 @@ static void context_tiers(const struct core *c, const struct context *x,
 {
 	memset(tier, 0, sizeof(*tier) * ABI_TIER_COUNT);
 	for (uint32_t t = 0; t < ABI_TIER_COUNT; t++) {
-		tier[t].quota = x->spec.quota[t];
+		tier[t].quota = x->plan.quota[t];
 		tier[t].capacity = c->config.capacity[t];
 	}
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
@@ -86,9 +86,11 @@ void core_stats(const struct core *c, struct core_stats *out)
 
 int64_t core_context_next(const struct core *c, uint32_t id)
 {
-	for (uint32_t i = id + 1; i < c->contexts_high; i++)
+	uint32_t from = id == UINT32_MAX ? 0 : ABI_CONTEXT_INDEX(id) + 1;
+
+	for (uint32_t i = from; i < c->contexts_high; i++)
 		if (c->context[i] && !c->context[i]->closing)
-			return i;
+			return c->context[i]->id;
 	return -ENOENT;
 }
 

@@ -147,7 +147,7 @@ static void run_take(struct core *c, struct run *run)
 static bool quota_allows(const struct core *c, const struct context *x, uint64_t bytes)
 {
 	(void)c;
-	return x->nvme_bytes + bytes <= x->spec.quota[ABI_TIER_NVME];
+	return x->nvme_bytes + bytes <= x->plan.quota[ABI_TIER_NVME];
 }
 
 /* Place for the head of the context's dirty list. Errors: -ENOSPC, -EBUSY the log writes a run. */
@@ -334,10 +334,8 @@ static void bury_dropped(struct core *c, struct run *run, uint32_t i)
 	struct context *x = run->ctx;
 	uint32_t slot = run->slot[i];
 
-	if (run->failed || !(x->meta[slot].flags & BLOCK_DROPPED))
-		return;
-	x->meta[slot].persist = PERSIST_WRITING;
-	tombstone(c, x, slot);
+	if (!run->failed && x->meta[slot].flags & BLOCK_DROPPED)
+		tombstone(c, x, index_block(&x->ix, slot)->key);
 }
 
 static void run_end(struct core *c, struct run *run)
@@ -421,10 +419,11 @@ static void tombs_begin(struct core *c)
 	while (first + n < c->tomb_queued && n < TOMBS_RECORD &&
 	       c->tomb_queue[(first + n) % TOMBS_MAX].context_uid == uid)
 		n++;
-	if (store_append_tombstone(c->store, n, &run->place))
-		if (!evict_store(c, DISK_LOG_DURABLE) ||
-		    store_append_tombstone(c->store, n, &run->place))
-			return;
+	if (store_append_tombstone(c->store, n, &run->place) &&
+	    (!evict_store(c, DISK_LOG_DURABLE) ||
+	     store_append_tombstone(c->store, n, &run->place)))
+		return;
+	n = run->place.blocks; /* as many as one record takes */
 	run->ctx = NULL;
 	run->blocks = 0;
 	run->tombs = n;

@@ -1,0 +1,538 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What clients and owners of the world ask for: puts (whole, sharded, with parts left out, durable
+ * or not, abandoned), fetches, pins, deletions, cancels, drains, and entries that are stale or make
+ * no sense. Owners raise epochs, evict, drain, remove contexts and make them again.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/sim/world_priv.h"
+
+#define TOKEN_MAKE 1u
+#define TOKEN_REMOVE 2u
+#define TOKEN_EPOCH 3u
+#define TOKEN_OTHER 4u
+#define ARENA_PIECE (STAGING_BYTES / WORLD_ASKS)
+#define ARENA_ARGS (ARENA_PIECE - 4096u) /* arguments at the end of each ask's piece */
+
+/* ---- contexts ------------------------------------------------------------------------------ */
+
+static void part(struct abi_geometry *g, const char *name, uint32_t kind, uint32_t layers,
+		 uint32_t groups)
+{
+	struct abi_part *p = &g->part[g->part_count++];
+
+	snprintf(p->name, sizeof(p->name), "%s", name);
+	p->kind = (uint16_t)kind;
+	p->hit_rule = kind == ABI_KIND_STATE ? ABI_HIT_LAST : ABI_HIT_EVERY;
+	p->hit_arg = kind == ABI_KIND_STATE ? 1 : 0;
+	p->shard_rule = kind == ABI_KIND_SPARSE ? ABI_SHARD_GROUPS : ABI_SHARD_REPLICATED;
+	p->layers = layers;
+	p->groups = groups;
+	p->page_bytes = p->page_stride = PAGE;
+	p->page_base = g->pages_per_block;
+	g->pages_per_block += layers * groups;
+	g->block_bytes += (uint64_t)layers * groups * PAGE;
+}
+
+static void context_spec(struct disk_context *spec, uint32_t which)
+{
+	memset(spec, 0, sizeof(*spec));
+	snprintf(spec->name, sizeof(spec->name), "%s", which ? "memory" : "store");
+	spec->mode = 0600;
+	spec->kind = 1;
+	spec->quota[ABI_TIER_NVME] = which ? UINT64_MAX : 0;
+	spec->geometry.block_tokens = 128;
+	spec->geometry.page_align = PAGE;
+	part(&spec->geometry, "kv", ABI_KIND_SPARSE, 2, 2);
+	part(&spec->geometry, "index", ABI_KIND_INDEX, 2, 1);
+	part(&spec->geometry, "state", ABI_KIND_STATE, 1, 1);
+}
+
+bool context_make(struct world *w, uint32_t which, const struct disk_context *from)
+{
+	struct world_context *x = &w->context[which];
+	struct core_context_plan plan;
+	struct core_context_memory memory = { .index = NULL };
+	struct disk_context spec;
+	char why[128] = "";
+
+	if (from)
+		spec = *from;
+	else
+		context_spec(&spec, which);
+	if (core_context_plan(w->core, &spec, &plan, why, sizeof(why))) {
+		world_fail(w, "plan: %s", why);
+		return false;
+	}
+	memory.index = x->index = calloc(1, plan.index_bytes);
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+		memory.mem[t] = x->mem[t] = calloc(1, plan.mem_bytes[t] + 1);
+	x->header = (const struct abi_index_header *)x->index;
+	x->geometry = spec.geometry;
+	if (core_context_create(w->core, &spec, &memory, TOKEN_MAKE, &x->id)) {
+		context_free(w, which);
+		return false;
+	}
+	if (!from)
+		memset(x->key, 0, sizeof(x->key)); /* a new context: nothing is owed */
+	if (which)				   /* nothing in it outlives the daemon */
+		for (uint32_t n = 0; n < WORLD_KEYS; n++)
+			x->key[n].put_epochs = 0;
+	x->epoch = from ? from->epoch : 1;
+	x->made = true;
+	x->removing = false;
+	return true;
+}
+
+void context_free(struct world *w, uint32_t which)
+{
+	struct world_context *x = &w->context[which];
+
+	free(x->index);
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
+		free(x->mem[t]);
+		x->mem[t] = NULL;
+	}
+	x->index = NULL;
+	x->made = false;
+}
+
+static void attach_all(struct world *w, uint32_t client)
+{
+	struct core_context_view view;
+
+	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++) {
+		if (!w->context[i].made || w->context[i].removing)
+			continue;
+		if (!core_context_find(w->core, i ? "memory" : "store", 0, 0, &view))
+			core_context_attach(w->core, client, &view);
+	}
+}
+
+void client_open(struct world *w, uint32_t client)
+{
+	struct world_client *k = &w->client[client];
+	struct core_event e = { .kind = CORE_EV_CLIENT_OPEN };
+
+	memset(k->ask, 0, sizeof(k->ask));
+	memset(k->reader, 0, sizeof(*k->reader));
+	e.open = (struct core_client_open){
+		.client = client,
+		.staging = k->staging,
+		.staging_bytes = STAGING_BYTES,
+		.readers = k->reader,
+		.readers_max = 1,
+	};
+	k->state = 1;
+	world_event(w, &e);
+	attach_all(w, client);
+}
+
+/* ---- asking --------------------------------------------------------------------------------- */
+
+/* Is a commit of the key under way, or may one come? */
+bool client_commits(const struct world *w, uint32_t context, uint32_t n)
+{
+	for (uint32_t c = 0; c < WORLD_CLIENTS; c++)
+		for (uint32_t i = 0; i < WORLD_ASKS; i++) {
+			const struct ask *a = &w->client[c].ask[i];
+
+			if (a->kind == ASK_COMMIT && a->context == context && n >= a->first &&
+			    n < a->first + a->count)
+				return true;
+		}
+	return false;
+}
+
+static void submit(struct world *w, uint32_t client, struct abi_sqe *sqe)
+{
+	struct core_event e = { .kind = CORE_EV_REQUEST };
+	const struct ask *a = &w->client[client].ask[sqe->user_data];
+
+	if (w->trace)
+		printf("       client %u ask %llu: op %u context %u keys %u+%u flags %x tier %u\n",
+		       client, (unsigned long long)sqe->user_data, sqe->op, a->context, a->first,
+		       a->count, sqe->flags, sqe->tier);
+	e.request.client = client;
+	e.request.sqe = *sqe;
+	world_event(w, &e);
+}
+
+static struct ask *ask_free(struct world *w, uint32_t client, uint32_t *i)
+{
+	struct world_client *k = &w->client[client];
+
+	for (*i = 0; *i < WORLD_ASKS; (*i)++)
+		if (k->ask[*i].kind == ASK_NONE) {
+			memset(&k->ask[*i], 0, sizeof(k->ask[*i]));
+			k->ask[*i].staging = (uint64_t)*i * ARENA_PIECE;
+			return &k->ask[*i];
+		}
+	(void)w;
+	return NULL;
+}
+
+static void ask_keys(struct world *w, struct ask *a)
+{
+	a->context = world_below(w, WORLD_CONTEXTS);
+	a->count = 1 + world_below(w, WORLD_RUN);
+	a->first = world_below(w, WORLD_KEYS / WORLD_RUN - 1) * WORLD_RUN;
+	if (world_chance(w, 300000))
+		a->first += world_below(w, WORLD_RUN);
+	a->deadline_ns = w->now_ns + 100 * MSEC + world_below(w, 1000) * MSEC;
+}
+
+static void ask_reserve(struct world *w, uint32_t client, uint32_t i, struct ask *a)
+{
+	uint8_t *at = w->client[client].staging + a->staging + ARENA_ARGS;
+	struct abi_put_args *args = (struct abi_put_args *)at;
+	struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE, .user_data = i };
+
+	ask_keys(w, a);
+	a->kind = ASK_RESERVE;
+	a->op = ABI_OP_PUT_RESERVE;
+	a->durable = !a->context && world_chance(w, 300000);
+	a->parts = world_chance(w, 300000) ? 3 : 0; /* without the state part */
+	if (world_chance(w, 200000)) {
+		a->shards = 2;
+		a->shard = world_below(w, 2);
+	}
+	memset(args, 0, sizeof(*args));
+	args->count = a->count;
+	args->depth = a->first;
+	args->parts = a->parts;
+	args->shards = a->shards;
+	args->shard = a->shard;
+	if (a->first)
+		model_key(a->first - 1, args->parent);
+	for (uint32_t n = 0; n < a->count; n++)
+		model_key(a->first + n, (uint8_t *)(args + 1) + n * ABI_KEY_BYTES);
+	sqe.context_id = w->context[a->context].id;
+	sqe.arg_offset = a->staging + ARENA_ARGS;
+	sqe.count = a->count;
+	sqe.arg_bytes = (uint32_t)sizeof(*args) + a->count * ABI_KEY_BYTES;
+	sqe.flags = a->durable ? ABI_SQE_DURABLE : 0;
+	sqe.deadline_ns = a->deadline_ns;
+	a->epoch = w->context[a->context].epoch;
+	submit(w, client, &sqe);
+}
+
+/* The bytes of the ask's put, in the order of abi/ring.h. */
+static void put_bytes(struct world *w, uint32_t client, const struct ask *a)
+{
+	const struct abi_geometry *g = &w->context[a->context].geometry;
+	uint8_t *to = w->client[client].staging + a->staging;
+
+	for (uint32_t n = 0; n < a->count; n++)
+		for (uint32_t page = 0; page < g->pages_per_block; page++) {
+			uint32_t p = page < 4 ? 0 : page < 6 ? 1 : 2;
+
+			if (a->parts && !(a->parts >> p & 1))
+				continue;
+			if (p == 0 && a->shards && page % 2 != a->shard)
+				continue;
+			model_page(a->first + n, page, to);
+			to += PAGE;
+		}
+}
+
+static void ask_commit(struct world *w, uint32_t client, uint32_t i, struct ask *a)
+{
+	struct abi_sqe sqe = { .op = ABI_OP_PUT_COMMIT, .user_data = i, .handle = a->handle };
+
+	w->client[client].old_handle = a->handle;
+	if (world_chance(w, 80000)) {
+		sqe.op = ABI_OP_PUT_ABORT;
+		a->kind = ASK_OTHER;
+		a->op = ABI_OP_PUT_ABORT;
+		submit(w, client, &sqe);
+		return;
+	}
+	put_bytes(w, client, a);
+	a->kind = ASK_COMMIT;
+	a->op = ABI_OP_PUT_COMMIT;
+	a->deadline_ns = w->now_ns + 100 * MSEC + world_below(w, 2000) * MSEC;
+	for (uint32_t n = 0; n < a->count; n++) {
+		struct world_key *key = &w->context[a->context].key[a->first + n];
+
+		key->put_epochs |= 1ull << a->epoch % 64;
+		key->put_sequence = ++w->sequence;
+		key->deleted = false;
+	}
+	sqe.arg_offset = a->staging;
+	sqe.deadline_ns = a->deadline_ns;
+	submit(w, client, &sqe);
+}
+
+static void ask_by_keys(struct world *w, uint32_t client, uint32_t i, uint8_t op)
+{
+	struct ask *a = &w->client[client].ask[i];
+	uint8_t *at = w->client[client].staging + a->staging + ARENA_ARGS;
+	struct abi_sqe sqe = { .op = op, .user_data = i, .flags = ABI_SQE_KEYS };
+
+	ask_keys(w, a);
+	a->kind = ASK_OTHER;
+	a->op = op;
+	a->sequence = ++w->sequence;
+	for (uint32_t n = 0; n < a->count; n++) {
+		struct world_key *key = &w->context[a->context].key[a->first + n];
+
+		model_key(a->first + n, at + n * ABI_KEY_BYTES);
+		if (op != ABI_OP_DELETE)
+			continue;
+		key->durable = false;
+		if (!key->ghost && !client_commits(w, a->context, a->first + n))
+			a->undisputed |= 1u << n;
+	}
+	sqe.context_id = w->context[a->context].id;
+	sqe.arg_offset = a->staging + ARENA_ARGS;
+	sqe.count = a->count;
+	sqe.arg_bytes = a->count * ABI_KEY_BYTES;
+	sqe.tier = world_chance(w, 300000) ? ABI_TIER_HBM : ABI_TIER_CXL;
+	sqe.deadline_ns = a->deadline_ns;
+	if (op == ABI_OP_FETCH && world_chance(w, 300000))
+		sqe.part_count = 1;
+	a->shard = sqe.tier;
+	submit(w, client, &sqe);
+}
+
+static void ask_simple(struct world *w, uint32_t client, uint32_t i, uint8_t op, uint64_t handle)
+{
+	struct ask *a = &w->client[client].ask[i];
+	struct abi_sqe sqe = { .op = op, .user_data = i, .handle = handle };
+
+	a->kind = ASK_OTHER;
+	a->op = op;
+	a->deadline_ns = UINT64_MAX;
+	if (op == ABI_OP_UNPIN)
+		model_unpinned(w, handle);
+	sqe.context_id = w->context[world_below(w, WORLD_CONTEXTS)].id;
+	submit(w, client, &sqe);
+}
+
+/* An entry that is stale, duplicate, or noise: it gets an answer, and nothing else happens. */
+static void ask_nonsense(struct world *w, uint32_t client, uint32_t i)
+{
+	struct ask *a = &w->client[client].ask[i];
+	struct abi_sqe sqe;
+	uint64_t *words = (uint64_t *)&sqe;
+
+	for (uint32_t n = 0; n < sizeof(sqe) / 8; n++)
+		words[n] = world_random(w);
+	sqe.user_data = i;
+	if (world_chance(w, 500000)) {
+		memset(&sqe, 0, sizeof(sqe));
+		sqe.op = world_chance(w, 500000) ? ABI_OP_PUT_COMMIT : ABI_OP_PUT_ABORT;
+		sqe.handle = w->client[client].old_handle;
+		sqe.user_data = i;
+	}
+	if (sqe.op == ABI_OP_CANCEL)
+		sqe.handle |= 1ull << 40;
+	if (sqe.op == ABI_OP_DELETE)
+		sqe.arg_bytes = 0;
+	a->kind = ASK_OTHER;
+	a->op = ABI_OP_COUNT;
+	a->deadline_ns = UINT64_MAX;
+	submit(w, client, &sqe);
+}
+
+static void ask_unpin(struct world *w, uint32_t client, uint32_t i)
+{
+	struct world_pin *p = &w->pin[world_below(w, WORLD_LEASES)];
+	struct ask *a = &w->client[client].ask[i];
+	struct abi_sqe sqe = { .op = ABI_OP_UNPIN, .user_data = i, .handle = p->id };
+
+	if (!p->id)
+		return;
+	a->kind = ASK_OTHER;
+	a->op = ABI_OP_UNPIN;
+	a->deadline_ns = UINT64_MAX;
+	sqe.context_id = w->context[p->context].id;
+	p->id = 0;
+	submit(w, client, &sqe);
+}
+
+static void ask_new(struct world *w, uint32_t client, uint32_t i, struct ask *a)
+{
+	switch (world_below(w, 16)) {
+	case 0 ... 4:
+		ask_reserve(w, client, i, a);
+		break;
+	case 5 ... 9:
+		ask_by_keys(w, client, i, ABI_OP_FETCH);
+		break;
+	case 10:
+		ask_by_keys(w, client, i, ABI_OP_PIN);
+		break;
+	case 11:
+		ask_unpin(w, client, i);
+		break;
+	case 12:
+		if (world_chance(w, 300000))
+			ask_by_keys(w, client, i, ABI_OP_DELETE);
+		break;
+	case 13:
+		ask_simple(w, client, i, ABI_OP_CANCEL, world_below(w, WORLD_ASKS));
+		break;
+	case 14:
+		ask_simple(w, client, i, ABI_OP_DRAIN, 0);
+		break;
+	default:
+		ask_nonsense(w, client, i);
+	}
+}
+
+void client_step(struct world *w)
+{
+	uint32_t i, client = world_below(w, WORLD_CLIENTS);
+	struct world_client *k = &w->client[client];
+	struct ask *a;
+
+	if (k->state != 1 || !core_accepts(w->core, client))
+		return;
+	for (i = 0; i < WORLD_ASKS; i++)
+		if (k->ask[i].kind == ASK_RESERVED && world_chance(w, 400000)) {
+			ask_commit(w, client, i, &k->ask[i]);
+			return;
+		}
+	a = ask_free(w, client, &i);
+	if (a)
+		ask_new(w, client, i, a);
+}
+
+/* ---- answers ---------------------------------------------------------------------------------- */
+
+static void committed(struct world *w, const struct ask *a, const struct abi_cqe *cqe)
+{
+	struct world_context *x = &w->context[a->context];
+
+	if (cqe->res || cqe->status != ABI_STATUS_READY)
+		return;
+	w->result->commits++;
+	if (a->shards || cqe->value != a->count || a->epoch != x->epoch || !a->durable)
+		return;
+	for (uint32_t n = 0; n < a->count; n++)
+		if (!x->key[a->first + n].deleted)
+			x->key[a->first + n].durable = true;
+}
+
+static void deleted(struct world *w, const struct ask *a, const struct abi_cqe *cqe)
+{
+	struct world_context *x = &w->context[a->context];
+
+	w->result->deletes++;
+	for (uint32_t n = 0; !cqe->res && n < a->count; n++) {
+		struct world_key *key = &x->key[a->first + n];
+
+		key->durable = false;
+		if (a->undisputed >> n & 1 && key->put_sequence < a->sequence)
+			key->deleted = true;
+	}
+}
+
+void client_completed(struct world *w, uint32_t client, const struct abi_cqe *cqe)
+{
+	struct ask *a, was;
+
+	if (cqe->user_data >= WORLD_ASKS || w->client[client].state != 1) {
+		world_fail(w, "a completion that nobody asked for");
+		return;
+	}
+	a = &w->client[client].ask[cqe->user_data];
+	if (a->kind == ASK_NONE || a->kind == ASK_RESERVED) {
+		world_fail(w, "client %u: a second completion for one request", client);
+		return;
+	}
+	was = *a;
+	if (w->trace)
+		printf("       client %u ask %llu: answer %d status %u value %llu\n", client,
+		       (unsigned long long)cqe->user_data, cqe->res, cqe->status,
+		       (unsigned long long)cqe->value);
+	a->kind = ASK_NONE;
+	if (was.kind == ASK_RESERVE && !cqe->res) {
+		*a = was;
+		a->kind = ASK_RESERVED;
+		a->handle = cqe->value;
+	} else if (was.kind == ASK_COMMIT) {
+		committed(w, &was, cqe);
+	} else if (was.op == ABI_OP_FETCH) {
+		w->result->fetches++;
+	} else if (was.op == ABI_OP_PIN && !cqe->res) {
+		model_pinned(w, client, &was, cqe->value);
+	} else if (was.op == ABI_OP_DELETE) {
+		deleted(w, &was, cqe);
+	}
+}
+
+/* ---- owners ------------------------------------------------------------------------------------ */
+
+static void raise_epoch(struct world *w, uint32_t which)
+{
+	struct world_context *x = &w->context[which];
+
+	if (core_context_epoch(w->core, x->id, 0, TOKEN_EPOCH))
+		return;
+	w->result->epochs++;
+	x->epoch = x->header->epoch;
+	for (uint32_t n = 0; n < WORLD_KEYS; n++)
+		x->key[n].durable = false;
+	for (uint32_t p = 0; p < WORLD_LEASES; p++)
+		if (w->pin[p].context == which)
+			w->pin[p].id = 0;
+}
+
+static void remove_context(struct world *w, uint32_t which)
+{
+	struct world_context *x = &w->context[which];
+
+	if (!x->made || x->removing)
+		return;
+	x->removing = true;
+	for (uint32_t n = 0; n < WORLD_KEYS; n++)
+		x->key[n].durable = false;
+	for (uint32_t p = 0; p < WORLD_LEASES; p++)
+		if (w->pin[p].context == which)
+			w->pin[p].id = 0;
+	core_context_remove(w->core, x->id, TOKEN_REMOVE + 16 * which);
+}
+
+void owner_step(struct world *w)
+{
+	uint32_t which = world_below(w, WORLD_CONTEXTS), dice = world_below(w, 100);
+	struct world_context *x = &w->context[which];
+	struct core_event e = { .kind = CORE_EV_TICK };
+
+	if (!x->made) {
+		context_make(w, which, NULL); /* open to clients once owner_replied says so */
+	} else if (dice < 4) {
+		raise_epoch(w, which);
+	} else if (dice < 6) {
+		remove_context(w, which);
+	} else if (dice < 70) {
+		core_evict(w->core, x->id, world_below(w, ABI_MEM_TIERS), 1u << 20, TOKEN_OTHER);
+	} else if (dice < 75) {
+		core_drain(w->core, TOKEN_OTHER);
+	}
+	world_event(w, &e);
+}
+
+void owner_replied(struct world *w, uint64_t token, int res, uint64_t value)
+{
+	uint32_t which = (uint32_t)token / 16;
+
+	(void)value;
+	if (token == TOKEN_MAKE && !res)
+		for (uint32_t i = 0; i < WORLD_CLIENTS; i++)
+			if (w->client[i].state == 1)
+				attach_all(w, i);
+	if (token % 16 != TOKEN_REMOVE || res)
+		return;
+	for (uint32_t l = 0; l < WORLD_LEASES; l++)
+		if (w->lease[l].data && w->lease[l].context == which)
+			world_fail(w, "context %u went while its pages were leased", which);
+	context_free(w, which);
+}

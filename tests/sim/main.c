@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The simulator's command line.
+ *
+ *   sim                      10,000 seeds, as TAP (what `make test` runs)
+ *   sim --seed N [--trace]   one seed; says what it did, shrinks it when it fails
+ *   sim --long               until told to stop, from a fresh seed on; seeds per second
+ *   options: --seeds N, --from N, --moves N, --until-failure
+ *
+ * Exit: 0 all held, 1 a check failed, 2 usage.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "tests/sim/world.h"
+#include <stdio.h>
+
+struct options {
+	uint64_t seed, from, seeds;
+	uint32_t moves;
+	bool one, trace, endless, quiet;
+};
+
+static volatile sig_atomic_t stopped;
+
+static void stop(int signal)
+{
+	(void)signal;
+	stopped = 1;
+}
+
+static struct world_faults faults_of(uint64_t seed)
+{
+	/* One world in four is without device faults, one in four without crashes. */
+	return (struct world_faults){
+		.read_ppm = seed % 4 ? 5000 : 0,
+		.write_ppm = seed % 4 ? 5000 : 0,
+		.crash_ppm = seed % 4 == 1 ? 0 : 800,
+		.death_ppm = 1500,
+		.device_ppm = seed % 4 ? 1000 : 0,
+	};
+}
+
+static bool fails(const struct move *moves, uint32_t n, const struct world_faults *f,
+		  struct world_result *r)
+{
+	return world_run(moves, n, f, false, r) != 0;
+}
+
+/* Leave out chunks, halves first, as long as the run still fails (Zeller's ddmin, greedy). */
+static uint32_t shrink(struct move *moves, uint32_t n, const struct world_faults *f)
+{
+	struct move *rest = malloc(n * sizeof(*rest));
+	struct world_result r;
+
+	for (uint32_t chunk = n / 2; rest && chunk; chunk /= 2)
+		for (uint32_t at = 0; at + chunk <= n && !stopped;) {
+			memcpy(rest, moves, at * sizeof(*rest));
+			memcpy(rest + at, moves + at + chunk, (n - at - chunk) * sizeof(*rest));
+			if (!fails(rest, n - chunk, f, &r)) {
+				at += chunk;
+				continue;
+			}
+			n -= chunk;
+			memcpy(moves, rest, n * sizeof(*rest));
+		}
+	free(rest);
+	return n;
+}
+
+static void report(uint64_t seed, struct move *moves, uint32_t n, const struct world_faults *f)
+{
+	struct world_result r;
+	uint32_t left;
+
+	fails(moves, n, f, &r);
+	printf("# seed %llu fails at move %llu: %s\n", (unsigned long long)seed,
+	       (unsigned long long)r.move, r.failure);
+	left = shrink(moves, (uint32_t)r.move + 1, f);
+	printf("# shrunk from %llu to %u moves:\n", (unsigned long long)r.move + 1, left);
+	world_run(moves, left, f, true, &r);
+	printf("# %s\n", r.failure);
+}
+
+static void tell(uint64_t seed, const struct world_result *r)
+{
+	printf("seed %llu: %llu events, %llu commits, %llu fetches, %llu leases, %llu pins, "
+	       "%llu deletions, %llu epochs, %llu deaths, %llu crashes, %llu pauses; "
+	       "%llu pages evicted, %llu found leased, %llu runs, %llu segments dropped: %s\n",
+	       (unsigned long long)seed, (unsigned long long)r->events,
+	       (unsigned long long)r->commits, (unsigned long long)r->fetches,
+	       (unsigned long long)r->leases, (unsigned long long)r->pins,
+	       (unsigned long long)r->deletes, (unsigned long long)r->epochs,
+	       (unsigned long long)r->deaths, (unsigned long long)r->crashes,
+	       (unsigned long long)r->quiets, (unsigned long long)r->evicted,
+	       (unsigned long long)r->quarantined, (unsigned long long)r->runs,
+	       (unsigned long long)r->segments_dropped, r->failure[0] ? r->failure : "held");
+}
+
+static bool run_seed(const struct options *o, uint64_t seed, struct move *moves)
+{
+	struct world_faults f = faults_of(seed);
+	struct world_result r;
+
+	world_moves(moves, o->moves, seed, &f);
+	if (!world_run(moves, o->moves, &f, o->trace, &r)) {
+		if (o->one)
+			tell(seed, &r);
+		return true;
+	}
+	if (!o->quiet)
+		report(seed, moves, o->moves, &f);
+	return false;
+}
+
+static double seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static int run_many(const struct options *o, struct move *moves)
+{
+	double begin = seconds(), said = begin;
+	uint64_t n = 0;
+
+	for (; !stopped && (o->endless || n < o->seeds); n++) {
+		if (!run_seed(o, o->from + n, moves)) {
+			printf("not ok 1 - seed %llu (of %llu run)\n1..1\n",
+			       (unsigned long long)(o->from + n), (unsigned long long)n + 1);
+			return 1;
+		}
+		if (o->endless && seconds() - said > 5) {
+			said = seconds();
+			printf("%llu seeds, %.0f a second, all held\n", (unsigned long long)n + 1,
+			       (double)(n + 1) / (said - begin));
+			fflush(stdout);
+		}
+	}
+	printf("ok 1 - %llu seeds from %llu on held, %.0f a second\n1..1\n", (unsigned long long)n,
+	       (unsigned long long)o->from, (double)n / (seconds() - begin));
+	return 0;
+}
+
+static int parse(int argc, char **argv, struct options *o)
+{
+	static const struct option table[] = {
+		{ "seed", required_argument, NULL, 's' }, { "seeds", required_argument, NULL, 'n' },
+		{ "from", required_argument, NULL, 'f' }, { "moves", required_argument, NULL, 'm' },
+		{ "trace", no_argument, NULL, 't' },	  { "long", no_argument, NULL, 'l' },
+		{ "no-report", no_argument, NULL, 'q' },  { NULL, 0, NULL, 0 },
+	};
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", table, NULL)) != -1) {
+		uint64_t value = optarg ? strtoull(optarg, NULL, 0) : 0;
+
+		o->seed = c == 's' ? value : o->seed;
+		o->one |= c == 's';
+		o->seeds = c == 'n' ? value : o->seeds;
+		o->from = c == 'f' ? value : o->from;
+		o->moves = c == 'm' ? (uint32_t)value : o->moves;
+		o->trace |= c == 't';
+		o->quiet |= c == 'q';
+		if (c == 'l') {
+			o->endless = true;
+			o->from = (uint64_t)time(NULL) << 20;
+		}
+		if (c == '?')
+			return -EINVAL;
+	}
+	return optind == argc && o->moves ? 0 : -EINVAL;
+}
+
+int main(int argc, char **argv)
+{
+	struct options o = { .from = 1, .seeds = 10000, .moves = 2000 };
+	struct move *moves;
+	int rc;
+
+	if (parse(argc, argv, &o)) {
+		fprintf(stderr, "usage: sim [--seed N [--trace]] [--seeds N] [--from N] "
+				"[--moves N] [--long] [--no-report]\n");
+		return 2;
+	}
+	signal(SIGINT, stop);
+	signal(SIGTERM, stop);
+	moves = malloc(o.moves * sizeof(*moves));
+	if (!moves)
+		return 2;
+	rc = o.one ? !run_seed(&o, o.seed, moves) : run_many(&o, moves);
+	free(moves);
+	return rc;
+}

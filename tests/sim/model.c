@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What must be true: the reference model. It knows what was put, acknowledged, deleted and pinned,
+ * and looks at the same shared memory that a client maps.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/sim/world_priv.h"
+
+/* ---- content -------------------------------------------------------------------------------- */
+
+void model_key(uint32_t n, uint8_t key[ABI_KEY_BYTES])
+{
+	uint64_t v = (n + 1) * 0x9e3779b97f4a7c15ull;
+
+	for (uint32_t i = 0; i < 4; i++, v = v * 0xd1342543de82ef95ull + 1)
+		memcpy(key + (size_t)i * 8, &v, 8);
+}
+
+static uint64_t page_word(uint32_t n, uint32_t page, uint32_t i)
+{
+	return ((uint64_t)n << 20 ^ page) * 0x9e3779b97f4a7c15ull + i * 0x2545f4914f6cdd1dull;
+}
+
+void model_page(uint32_t n, uint32_t page, void *dst)
+{
+	uint64_t *to = dst;
+
+	for (uint32_t i = 0; i < PAGE / 8; i++)
+		to[i] = page_word(n, page, i);
+}
+
+static bool page_is(uint32_t n, uint32_t page, const void *src)
+{
+	const uint64_t *from = src;
+
+	for (uint32_t i = 0; i < PAGE / 8; i++)
+		if (from[i] != page_word(n, page, i))
+			return false;
+	return true;
+}
+
+/* ---- what a client sees ---------------------------------------------------------------------- */
+
+/* The visible block of a key: COMMITTED and of the present epoch, else NULL. */
+const struct abi_block *model_find(struct world *w, uint32_t context, uint32_t n, uint32_t *slot)
+{
+	struct world_context *x = &w->context[context];
+	const struct abi_block *b;
+	struct core_location at;
+	uint8_t key[ABI_KEY_BYTES];
+
+	if (!x->made || x->removing)
+		return NULL;
+	model_key(n, key);
+	if (core_locate(w->core, x->id, key, &at))
+		return NULL;
+	*slot = at.slot;
+	b = (const struct abi_block *)(x->index + x->header->block_offset) + at.slot;
+	return b->state == ABI_BLOCK_COMMITTED && b->epoch == (uint32_t)x->header->epoch ? b : NULL;
+}
+
+const struct abi_page *model_desc(struct world *w, uint32_t context, uint32_t slot, uint32_t page)
+{
+	struct world_context *x = &w->context[context];
+
+	return (const struct abi_page *)(x->index + x->header->desc_offset) +
+	       (uint64_t)slot * x->geometry.pages_per_block + page;
+}
+
+static uint32_t page_part_of(uint32_t page)
+{
+	return page < 4 ? 0 : page < 6 ? 1 : 2;
+}
+
+/* ---- leases ------------------------------------------------------------------------------------ */
+
+static void lease(struct world *w, struct world_lease *l)
+{
+	uint32_t slot, tier = world_below(w, ABI_MEM_TIERS);
+	struct abi_reader *r;
+	uint64_t word;
+
+	l->context = world_below(w, WORLD_CONTEXTS);
+	l->client = world_below(w, WORLD_CLIENTS);
+	l->n = world_below(w, WORLD_KEYS);
+	for (uint32_t i = 0; i < 16 && !model_find(w, l->context, l->n, &slot); i++)
+		l->n = world_below(w, WORLD_KEYS);
+	if (w->client[l->client].state != 1 || !model_find(w, l->context, l->n, &slot))
+		return;
+	l->page = world_below(w, w->context[l->context].geometry.pages_per_block);
+	word = model_desc(w, l->context, slot, l->page)->word[tier];
+	if (abi_word_state(word) != ABI_PAGE_READY)
+		return;
+	r = w->client[l->client].reader;
+	l->slot = &r->slot[l - w->lease];
+	*l->slot = abi_place(w->context[l->context].id, tier, word);
+	r->high_water = WORLD_LEASES;
+	if (world_chance(w, 300000)) /* the log is lossy: often the policy learns nothing */
+		r->access[r->access_tail++ % ABI_ACCESS_LOG] =
+			abi_access(w->context[l->context].id, slot, 1);
+	l->data = w->context[l->context].mem[tier] + abi_word_addr(word);
+	w->result->leases++;
+}
+
+static void lease_check(struct world *w, const struct world_lease *l)
+{
+	if (!page_is(l->n, l->page, l->data))
+		world_fail(w, "I2: context %u key %u page %u changed under a lease", l->context,
+			   l->n, l->page);
+}
+
+void model_lease_step(struct world *w)
+{
+	struct world_lease *l = &w->lease[world_below(w, WORLD_LEASES)];
+
+	if (!l->data) {
+		lease(w, l);
+		if (!l->data)
+			return;
+	}
+	lease_check(w, l);
+	if (world_chance(w, 30000)) {
+		*l->slot = 0;
+		l->data = NULL;
+	}
+}
+
+/* ---- pins ------------------------------------------------------------------------------------------ */
+
+static bool page_at(struct world *w, uint32_t context, uint32_t slot, uint32_t page, uint32_t tier)
+{
+	return abi_word_state(model_desc(w, context, slot, page)->word[tier]) == ABI_PAGE_READY;
+}
+
+void model_pinned(struct world *w, uint32_t client, const struct ask *ask, uint64_t id)
+{
+	struct world_pin *p = NULL;
+
+	w->result->pins++;
+	for (uint32_t i = 0; i < WORLD_LEASES && !p; i++)
+		if (!w->pin[i].id || w->pin[i].deadline_ns <= w->now_ns)
+			p = &w->pin[i];
+	if (!p)
+		return; /* held until its deadline, but not watched */
+	*p = (struct world_pin){
+		.id = id,
+		.client = client,
+		.context = ask->context,
+		.tier = ask->shard,
+		.first = ask->first,
+		.count = ask->count,
+		.deadline_ns = ask->deadline_ns,
+	};
+	for (uint32_t i = 0; i < p->count; i++) {
+		uint32_t slot;
+		const struct abi_block *b = model_find(w, p->context, p->first + i, &slot);
+
+		if (b)
+			p->block[i] = (struct abi_block_ref){ slot, b->generation };
+		for (uint32_t page = 0; b && page < w->context[p->context].geometry.pages_per_block;
+		     page++)
+			p->resident[i] |= (uint64_t)page_at(w, p->context, slot, page, p->tier)
+					  << page;
+	}
+}
+
+void model_unpinned(struct world *w, uint64_t id)
+{
+	for (uint32_t i = 0; i < WORLD_LEASES; i++)
+		if (w->pin[i].id == id)
+			w->pin[i].id = 0;
+}
+
+static void pin_check(struct world *w, struct world_pin *p)
+{
+	if (!p->id || p->deadline_ns <= w->now_ns || w->client[p->client].state != 1)
+		return;
+	for (uint32_t i = 0; i < p->count; i++) {
+		uint32_t slot;
+		const struct abi_block *b = model_find(w, p->context, p->first + i, &slot);
+
+		/* A block that was deleted or did not verify is gone: no claim keeps it. */
+		if (!b || slot != p->block[i].slot || b->generation != p->block[i].generation) {
+			p->resident[i] = 0;
+			continue;
+		}
+		for (uint32_t page = 0; page < 64; page++)
+			if (p->resident[i] >> page & 1 &&
+			    !page_at(w, p->context, slot, page, p->tier))
+				world_fail(w, "pin: key %u page %u left tier %u", p->first + i,
+					   page, p->tier);
+	}
+}
+
+/* ---- visible blocks ---------------------------------------------------------------------------------- */
+
+static void whole_check(struct world *w, uint32_t context, uint32_t n, uint32_t slot,
+			const struct abi_block *b)
+{
+	struct world_context *x = &w->context[context];
+
+	for (uint32_t page = 0; page < x->geometry.pages_per_block; page++) {
+		const struct abi_page *d = model_desc(w, context, slot, page);
+		bool there = d->nvme != 0;
+
+		if (!(b->parts >> page_part_of(page) & 1))
+			continue;
+		for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
+			if (abi_word_state(d->word[t]) != ABI_PAGE_READY)
+				continue;
+			there = true;
+			if (!page_is(n, page, x->mem[t] + abi_word_addr(d->word[t])))
+				world_fail(w, "context %u key %u page %u: wrong bytes in tier %u",
+					   context, n, page, t);
+		}
+		if (!there)
+			world_fail(w, "I5: context %u key %u is visible without page %u", context,
+				   n, page);
+	}
+	if ((b->parts & 3) != 3)
+		world_fail(w, "I5: key %u is visible without a part that every block needs", n);
+}
+
+void model_check_key(struct world *w, uint32_t context, uint32_t n)
+{
+	struct world_context *x = &w->context[context];
+	const struct abi_block *b;
+	uint32_t slot;
+
+	if (!x->made || x->removing)
+		return;
+	b = model_find(w, context, n, &slot);
+	if (!b) {
+		if (x->key[n].durable)
+			world_fail(w, "I6: durable key %u is gone", n);
+		return;
+	}
+	if (x->key[n].deleted)
+		world_fail(w, "context %u key %u is back after its deletion", context, n);
+	if (!(x->key[n].put_epochs >> x->epoch % 64 & 1))
+		world_fail(w, "context %u key %u is visible and was not put in this epoch", context,
+			   n);
+	whole_check(w, context, n, slot, b);
+}
+
+static void audit_tell(void *arg, const char *what)
+{
+	world_fail(arg, "I7: %s", what);
+}
+
+static void asks_check(struct world *w)
+{
+	for (uint32_t c = 0; c < WORLD_CLIENTS; c++)
+		for (uint32_t i = 0; w->client[c].state == 1 && i < WORLD_ASKS; i++) {
+			const struct ask *a = &w->client[c].ask[i];
+
+			if (a->kind != ASK_NONE && a->kind != ASK_RESERVED)
+				world_fail(w, "I8: client %u has no answer to op %u", c, a->op);
+		}
+}
+
+void model_check_all(struct world *w, bool content)
+{
+	for (uint32_t i = 0; content && i < WORLD_CONTEXTS; i++)
+		for (uint32_t n = 0; n < WORLD_KEYS; n++)
+			model_check_key(w, i, n);
+	for (uint32_t i = 0; i < WORLD_LEASES; i++) {
+		pin_check(w, &w->pin[i]);
+		if (w->lease[i].data)
+			lease_check(w, &w->lease[i]);
+	}
+	core_audit(w->core, audit_tell, w);
+}
+
+/* Nothing moves any more, the device is well, time has passed: everyone has his answer. */
+void model_quiet(struct world *w)
+{
+	struct core_stats st;
+
+	core_stats(w->core, &st);
+	asks_check(w);
+	if (st.ios || st.copies || st.requests)
+		world_fail(w, "I8: at rest %u requests, %u ios, %u copies are under way",
+			   st.requests, st.ios, st.copies);
+	if (st.tier[ABI_TIER_CXL].dirty)
+		world_fail(w, "at rest %llu bytes are dirty",
+			   (unsigned long long)st.tier[ABI_TIER_CXL].dirty);
+	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++)
+		for (uint32_t n = 0; n < WORLD_KEYS; n++)
+			w->context[i].key[n].ghost = false;
+	model_check_all(w, true);
+}
+
+/* ---- what ends an obligation ---------------------------------------------------------------------------- */
+
+void model_died(struct world *w, uint32_t client)
+{
+	for (uint32_t i = 0; i < WORLD_ASKS; i++) {
+		const struct ask *a = &w->client[client].ask[i];
+
+		for (uint32_t n = 0; a->kind == ASK_COMMIT && n < a->count; n++)
+			w->context[a->context].key[a->first + n].ghost = true;
+	}
+}
+
+/* The core buries a block whose bytes do not verify: it is no longer owed to anyone. */
+void model_forgive(struct world *w, const struct core_io *io, uint32_t piece)
+{
+	struct world_context *x = &w->context[0];
+	const struct abi_block *b = (const struct abi_block *)(x->index + x->header->block_offset) +
+				    io->priv.slot[piece];
+	uint8_t key[ABI_KEY_BYTES];
+
+	for (uint32_t n = 0; n < WORLD_KEYS; n++) {
+		model_key(n, key);
+		if (!memcmp(key, b->key, sizeof(key)))
+			x->key[n].durable = false;
+	}
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Contexts' memory by id; see memory.h. The index lies in a sealed memfd of ours, in ordinary
+ * memory: it is read at every look-up, so it does not belong to a slower tier. The rest comes from
+ * the tiers' backends.
+ */
+#include "tierd/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "libtier/base/cleanup.h"
+
+struct memory {
+	const struct mem_ops *ops[ABI_MEM_TIERS];
+	struct context_memory *context[ABI_CONTEXTS_MAX]; /* by index of the id */
+	struct context_memory *retired;
+};
+
+int memory_open(struct memory **out, const struct mem_ops *const ops[ABI_MEM_TIERS])
+{
+	struct memory *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return -ENOMEM;
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+		m->ops[t] = ops[t];
+	*out = m;
+	return 0;
+}
+
+void memory_close(struct memory *m)
+{
+	for (uint32_t i = 0; i < ABI_CONTEXTS_MAX; i++)
+		if (m->context[i])
+			memory_unmake(m, m->context[i]);
+	while (m->retired) {
+		struct context_memory *made = m->retired;
+
+		m->retired = made->next;
+		memory_unmake(m, made);
+	}
+	free(m);
+}
+
+static int index_create(struct mem_region *region, const char *label, uint64_t bytes)
+{
+	int fd CLEANUP_CLOSE = memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	void *addr;
+
+	if (fd < 0)
+		return -errno;
+	/* 0600 first: another uid must not open it for writing through /proc, sealed or not. */
+	if (fchmod(fd, 0600) || ftruncate(fd, (off_t)bytes) ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+		return -errno;
+	addr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (addr == MAP_FAILED)
+		return -errno;
+	madvise(addr, bytes, MADV_HUGEPAGE); /* where shmem_enabled says advise; else no effect */
+	*region = (struct mem_region){ .fd = take_fd(&fd), .addr = addr, .bytes = bytes };
+	return 0;
+}
+
+static void index_destroy(struct mem_region *region)
+{
+	munmap(region->addr, region->bytes);
+	close(region->fd);
+	region->bytes = 0;
+}
+
+void memory_unmake(struct memory *m, struct context_memory *made)
+{
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+		if (made->mem[t].bytes)
+			m->ops[t]->destroy(&made->mem[t]);
+	if (made->index.bytes)
+		index_destroy(&made->index);
+	free(made);
+}
+
+int memory_make(struct memory *m, const char *label, const struct core_context_plan *plan,
+		struct context_memory **out)
+{
+	static const char *const tier_name[ABI_MEM_TIERS] = { "hbm", "cxl" };
+	struct context_memory *made = calloc(1, sizeof(*made));
+	char name[32 + ABI_NAME_BYTES];
+	int rc;
+
+	if (!made)
+		return -ENOMEM;
+	snprintf(name, sizeof(name), "tier-index-%.*s", (int)ABI_NAME_BYTES, label);
+	rc = index_create(&made->index, name, plan->index_bytes);
+	for (uint32_t t = 0; t < ABI_MEM_TIERS && rc == 0; t++) {
+		if (plan->mem_bytes[t] == 0)
+			continue;
+		snprintf(name, sizeof(name), "tier-%s-%.*s", tier_name[t], (int)ABI_NAME_BYTES,
+			 label);
+		rc = m->ops[t] ? m->ops[t]->create(&made->mem[t], name, plan->mem_bytes[t]) :
+				 -ENODEV;
+		if (rc)
+			made->mem[t].bytes = 0;
+	}
+	if (rc) {
+		memory_unmake(m, made);
+		return rc;
+	}
+	*out = made;
+	return 0;
+}
+
+void memory_adopt(struct memory *m, uint32_t id, struct context_memory *made)
+{
+	made->id = id;
+	m->context[ABI_CONTEXT_INDEX(id)] = made;
+}
+
+static struct context_memory *find(const struct memory *m, uint32_t id)
+{
+	uint32_t index = ABI_CONTEXT_INDEX(id);
+	struct context_memory *made = index < ABI_CONTEXTS_MAX ? m->context[index] : NULL;
+
+	return made && made->id == id ? made : NULL;
+}
+
+void memory_retire(struct memory *m, uint32_t id, const struct worker_pool *workers)
+{
+	struct context_memory *made = find(m, id);
+
+	if (!made)
+		return;
+	m->context[ABI_CONTEXT_INDEX(id)] = NULL;
+	made->mark = worker_mark(workers);
+	made->next = m->retired;
+	m->retired = made;
+}
+
+void memory_reap(struct memory *m, const struct worker_pool *workers)
+{
+	struct context_memory **link = &m->retired;
+
+	while (*link) {
+		struct context_memory *made = *link;
+
+		if (!worker_passed(workers, made->mark)) {
+			link = &made->next;
+			continue;
+		}
+		*link = made->next;
+		memory_unmake(m, made);
+	}
+}
+
+const struct context_memory *memory_find(const struct memory *m, uint32_t id)
+{
+	return find(m, id);
+}
+
+static int reopen(const struct mem_region *region)
+{
+	char path[40] = "/dev/null";
+	int fd;
+
+	if (region->bytes)
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", region->fd);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+int memory_grant(const struct memory *m, uint32_t id, int fd[1 + ABI_MEM_TIERS])
+{
+	const struct context_memory *made = memory_find(m, id);
+	uint32_t count = 0;
+
+	if (!made)
+		return -ENOENT;
+	fd[0] = reopen(&made->index);
+	while (fd[count] >= 0 && count < ABI_MEM_TIERS) {
+		fd[count + 1] = reopen(&made->mem[count]);
+		count++;
+	}
+	if (fd[count] >= 0)
+		return 0;
+	for (uint32_t i = 0; i < count; i++)
+		close(fd[i]);
+	return fd[count];
+}
