@@ -42,8 +42,8 @@ static inline uint64_t abi_place(uint32_t context, uint32_t level, uint64_t word
 }
 
 /*
- * Access log entry: weight:16 | context index:16 | slot:32. Lossy: the daemon reads what is there when
- * it needs victims; an overrun costs the reader's own blocks their recency.
+ * Access log entry: weight:16 | context index:16 | slot:32. Lossy: the daemon reads what is there
+ * when it needs victims; an overrun costs the reader's own blocks their recency.
  */
 static inline uint64_t abi_access(uint32_t context, uint32_t slot, uint32_t weight)
 {

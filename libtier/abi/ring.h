@@ -148,7 +148,7 @@ struct abi_cqe {
 	int32_t res;     /* 0 or negative errno */
 	uint32_t status; /* ABI_STATUS_* */
 	uint64_t value;  /* handle, or count of usable blocks (pages) from the first */
-	uint64_t aux;    /* put: bit i = block i was already there (count <= 64); pin: bytes */
+	uint64_t aux;    /* put: bit i = block i was there (first 64); pin: blocks resident */
 }; /* 32 bytes */
 
 #endif

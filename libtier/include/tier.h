@@ -73,7 +73,8 @@ struct tier_connect_options {
  * Connect to the daemon. Registers the process for membarrier: call it before starting threads
  * (6-26 ms beside another thread, else microseconds). options may be NULL.
  * Errors: -ENOENT/-ECONNREFUSED no daemon there (start tierd), -EACCES socket not ours,
- * -EPROTO versions differ, -EPERM our uid is the overflow uid, -EUSERS too many clients.
+ * -EPROTO versions differ, -EPERM our uid is the overflow uid, -EUSERS too many clients,
+ * -ETIMEDOUT/-ENOTCONN the daemon does not answer or hung up, -EINVAL an option.
  */
 int tier_connect(tier **out, const struct tier_connect_options *options);
 
@@ -384,7 +385,8 @@ struct tier_put_options {
  * options may be NULL. Only the caller's staging is at stake until commit.
  * Errors: -ENOBUFS the staging arena is full (commit or abort others, or connect with more),
  * -EAGAIN the request ring is full or (durable) the daemon is behind, -EACCES context is
- * read-only for us, -ENOTCONN, -EINVAL. Any thread; one thread at a time for one put.
+ * read-only for us, -ENOSPC, -ETIMEDOUT the daemon does not answer, -ENOTCONN, -EINVAL (also more
+ * than 2,044 keys). Waits for the daemon's word. Any thread; one thread at a time for one put.
  */
 int tier_put_begin(tier_context *c, const tier_key *keys, uint32_t count,
 		   const struct tier_put_options *options, tier_put **out);
@@ -487,7 +489,10 @@ struct tier_completion {
 	uint64_t aux; /* put: bit i = block i was already there (first 64) */
 };
 
-/* Take up to max completions that are there. Returns their number. No system call. Any thread. */
+/*
+ * Take up to max completions that are there. Returns their number. No system call, but for those
+ * that make the descriptor of tier_event_fd quiet once it is in use. Any thread.
+ */
 int tier_poll(tier *t, struct tier_completion *out, uint32_t max);
 
 /*
@@ -497,7 +502,11 @@ int tier_poll(tier *t, struct tier_completion *out, uint32_t max);
 int tier_wait(tier *t, struct tier_completion *out, uint32_t min, uint32_t max,
 	      uint64_t timeout_ns);
 
-/* An eventfd, readable when completions may be there; ours to close. Arm: tier_poll first. */
+/*
+ * A descriptor for poll(2) and epoll(7), readable when completions may be there or the daemon went
+ * away; it stays the same over a re-attach. Do not read it: tier_poll makes it quiet when it takes
+ * fewer than max, so poll until then, then sleep. Ours to close. Errors: -EMFILE. Any thread.
+ */
 int tier_event_fd(tier *t);
 
 /* ---- accounts and the operator's door ---------------------------------------------------- */

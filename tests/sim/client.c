@@ -18,7 +18,7 @@
 #define ARENA_PIECE (STAGING_BYTES / WORLD_ASKS)
 #define ARENA_ARGS (ARENA_PIECE - 4096u) /* arguments at the end of each ask's piece */
 
-/* ---- contexts ------------------------------------------------------------------------------ */
+/* ---- contexts ----------------------------------------------------------------------------- */
 
 static void part(struct abi_geometry *g, const char *name, uint32_t kind, uint32_t layers,
 		 uint32_t groups)
@@ -132,7 +132,7 @@ void client_open(struct world *w, uint32_t client)
 	attach_all(w, client);
 }
 
-/* ---- asking --------------------------------------------------------------------------------- */
+/* ---- asking ------------------------------------------------------------------------------- */
 
 /* Is a commit of the key under way, or may one come? */
 bool client_commits(const struct world *w, uint32_t context, uint32_t n)
@@ -170,9 +170,9 @@ static struct ask *ask_free(struct world *w, uint32_t client, uint32_t *i)
 		if (k->ask[*i].kind == ASK_NONE) {
 			memset(&k->ask[*i], 0, sizeof(k->ask[*i]));
 			k->ask[*i].staging = (uint64_t)*i * ARENA_PIECE;
+			k->ask[*i].sequence = ++w->sequence;
 			return &k->ask[*i];
 		}
-	(void)w;
 	return NULL;
 }
 
@@ -277,7 +277,6 @@ static void ask_by_keys(struct world *w, uint32_t client, uint32_t i, uint8_t op
 	ask_keys(w, a);
 	a->kind = ASK_OTHER;
 	a->op = op;
-	a->sequence = ++w->sequence;
 	for (uint32_t n = 0; n < a->count; n++) {
 		struct world_key *key = &w->context[a->context].key[a->first + n];
 
@@ -300,6 +299,14 @@ static void ask_by_keys(struct world *w, uint32_t client, uint32_t i, uint8_t op
 	submit(w, client, &sqe);
 }
 
+/* Drains and cancels are not cancelled; a reservation that was answered is no request any more. */
+static uint64_t cancel_target(const struct ask *a)
+{
+	bool order = a->op == ABI_OP_CANCEL || a->op == ABI_OP_DRAIN;
+
+	return order || a->kind == ASK_RESERVED ? 0 : a->sequence;
+}
+
 static void ask_simple(struct world *w, uint32_t client, uint32_t i, uint8_t op, uint64_t handle)
 {
 	struct ask *a = &w->client[client].ask[i];
@@ -308,8 +315,8 @@ static void ask_simple(struct world *w, uint32_t client, uint32_t i, uint8_t op,
 	a->kind = ASK_OTHER;
 	a->op = op;
 	a->deadline_ns = UINT64_MAX;
-	if (op == ABI_OP_UNPIN)
-		model_unpinned(w, handle);
+	if (op == ABI_OP_CANCEL)
+		a->target = cancel_target(&w->client[client].ask[handle]);
 	sqe.context_id = w->context[world_below(w, WORLD_CONTEXTS)].id;
 	submit(w, client, &sqe);
 }
@@ -404,12 +411,26 @@ void client_step(struct world *w)
 		ask_new(w, client, i, a);
 }
 
-/* ---- answers ---------------------------------------------------------------------------------- */
+/* ---- answers ------------------------------------------------------------------------------ */
+
+/* A cancel is answered after its target: then nothing of it moves any more. */
+static void cancelled(struct world *w, uint32_t client, uint64_t target)
+{
+	for (uint32_t i = 0; i < WORLD_ASKS; i++) {
+		const struct ask *a = &w->client[client].ask[i];
+
+		if (target && a->sequence == target && a->kind != ASK_NONE &&
+		    a->kind != ASK_RESERVED)
+			world_fail(w, "client %u: cancel was answered before its target", client);
+	}
+}
 
 static void committed(struct world *w, const struct ask *a, const struct abi_cqe *cqe)
 {
 	struct world_context *x = &w->context[a->context];
 
+	if (a->unhurried && !a->shards && cqe->res == -ETIMEDOUT)
+		world_fail(w, "I8: a put is late on a host at rest");
 	if (cqe->res || cqe->status != ABI_STATUS_READY)
 		return;
 	w->result->commits++;
@@ -461,6 +482,10 @@ void client_completed(struct world *w, uint32_t client, const struct abi_cqe *cq
 		committed(w, &was, cqe);
 	} else if (was.op == ABI_OP_FETCH) {
 		w->result->fetches++;
+		if (was.unhurried && cqe->status == ABI_STATUS_LATE)
+			world_fail(w, "I8: a fetch is late on a host at rest");
+	} else if (was.op == ABI_OP_CANCEL && !cqe->res) {
+		cancelled(w, client, was.target);
 	} else if (was.op == ABI_OP_PIN && !cqe->res) {
 		model_pinned(w, client, &was, cqe->value);
 	} else if (was.op == ABI_OP_DELETE) {
@@ -468,7 +493,29 @@ void client_completed(struct world *w, uint32_t client, const struct abi_cqe *cq
 	}
 }
 
-/* ---- owners ------------------------------------------------------------------------------------ */
+/*
+ * Everyone rests: readers and pins let go, so that room can always be made; whoever asked for
+ * something with time left must get it.
+ */
+void client_rest(struct world *w)
+{
+	for (uint32_t l = 0; l < WORLD_LEASES; l++) {
+		if (w->lease[l].data)
+			*w->lease[l].slot = 0;
+		w->lease[l].data = NULL;
+	}
+	for (uint32_t p = 0; p < WORLD_LEASES; p++)
+		w->pin[p].id = 0;
+	for (uint32_t c = 0; c < WORLD_CLIENTS; c++)
+		for (uint32_t i = 0; i < WORLD_ASKS; i++) {
+			struct ask *a = &w->client[c].ask[i];
+
+			a->unhurried = a->kind != ASK_NONE && a->kind != ASK_RESERVED &&
+				       a->deadline_ns > w->now_ns + 1200 * MSEC;
+		}
+}
+
+/* ---- owners ------------------------------------------------------------------------------- */
 
 static void raise_epoch(struct world *w, uint32_t which)
 {

@@ -8,7 +8,7 @@
 
 #include "tests/sim/world_priv.h"
 
-/* ---- content -------------------------------------------------------------------------------- */
+/* ---- content ------------------------------------------------------------------------------ */
 
 void model_key(uint32_t n, uint8_t key[ABI_KEY_BYTES])
 {
@@ -41,7 +41,7 @@ static bool page_is(uint32_t n, uint32_t page, const void *src)
 	return true;
 }
 
-/* ---- what a client sees ---------------------------------------------------------------------- */
+/* ---- what a client sees ------------------------------------------------------------------- */
 
 /* The visible block of a key: COMMITTED and of the present epoch, else NULL. */
 const struct abi_block *model_find(struct world *w, uint32_t context, uint32_t n, uint32_t *slot)
@@ -74,7 +74,7 @@ static uint32_t page_part_of(uint32_t page)
 	return page < 4 ? 0 : page < 6 ? 1 : 2;
 }
 
-/* ---- leases ------------------------------------------------------------------------------------ */
+/* ---- leases ------------------------------------------------------------------------------- */
 
 static void lease(struct world *w, struct world_lease *l)
 {
@@ -127,7 +127,7 @@ void model_lease_step(struct world *w)
 	}
 }
 
-/* ---- pins ------------------------------------------------------------------------------------------ */
+/* ---- pins --------------------------------------------------------------------------------- */
 
 static bool page_at(struct world *w, uint32_t context, uint32_t slot, uint32_t page, uint32_t tier)
 {
@@ -166,13 +166,6 @@ void model_pinned(struct world *w, uint32_t client, const struct ask *ask, uint6
 	}
 }
 
-void model_unpinned(struct world *w, uint64_t id)
-{
-	for (uint32_t i = 0; i < WORLD_LEASES; i++)
-		if (w->pin[i].id == id)
-			w->pin[i].id = 0;
-}
-
 static void pin_check(struct world *w, struct world_pin *p)
 {
 	if (!p->id || p->deadline_ns <= w->now_ns || w->client[p->client].state != 1)
@@ -194,7 +187,7 @@ static void pin_check(struct world *w, struct world_pin *p)
 	}
 }
 
-/* ---- visible blocks ---------------------------------------------------------------------------------- */
+/* ---- visible blocks ----------------------------------------------------------------------- */
 
 static void whole_check(struct world *w, uint32_t context, uint32_t n, uint32_t slot,
 			const struct abi_block *b)
@@ -293,7 +286,7 @@ void model_quiet(struct world *w)
 	model_check_all(w, true);
 }
 
-/* ---- what ends an obligation ---------------------------------------------------------------------------- */
+/* ---- what ends an obligation -------------------------------------------------------------- */
 
 void model_died(struct world *w, uint32_t client)
 {

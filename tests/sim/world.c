@@ -206,7 +206,7 @@ static void tick(struct world *w, uint64_t ns)
 	world_event(w, &e);
 }
 
-/* ---- life and death ------------------------------------------------------------------------ */
+/* ---- life and death ----------------------------------------------------------------------- */
 
 static void death_step(struct world *w)
 {
@@ -310,6 +310,7 @@ static void quiet(struct world *w)
 	w->fair = true;
 	w->mood = 0;
 	w->result->quiets++;
+	client_rest(w);
 	for (uint32_t i = 0; i < 1500 && !w->result->failure[0]; i++) {
 		while (w->bag_count && !w->result->failure[0])
 			action_step(w);

@@ -38,7 +38,9 @@ struct ask {
 	uint64_t parts;
 	uint64_t epoch;
 	uint64_t handle;
-	uint64_t sequence;   /* delete: when it was asked for */
+	uint64_t sequence;   /* when it was asked for */
+	uint64_t target;     /* cancel: sequence of the ask that it cancels */
+	bool unhurried;      /* at rest since long before its deadline: must not be late */
 	uint32_t undisputed; /* delete: bit i = no commit of key i was under way then */
 	uint64_t deadline_ns;
 	uint64_t staging; /* offset of its arena piece */
@@ -129,7 +131,7 @@ const struct abi_block *model_find(struct world *w, uint32_t context, uint32_t n
 const struct abi_page *model_desc(struct world *w, uint32_t context, uint32_t slot, uint32_t page);
 void model_lease_step(struct world *w);
 void model_pinned(struct world *w, uint32_t client, const struct ask *ask, uint64_t id);
-void model_unpinned(struct world *w, uint64_t id);
+void client_rest(struct world *w);
 void model_check_key(struct world *w, uint32_t context, uint32_t n);
 void model_check_all(struct world *w, bool content);
 void model_quiet(struct world *w);

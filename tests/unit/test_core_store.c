@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libtier/base/crc32c.h"
+#include "tests/lib/property.h"
 #include "tests/lib/unit.h"
 #include "tierd/core/store_priv.h"
 
@@ -21,19 +21,9 @@
 #define RECORDS_MAX 4096u
 #define PENDING_MAX 6u
 
-/* ---- a small deterministic source of chance ------------------------------------------------- */
-
-static uint64_t rnd(uint64_t *seed)
+static uint32_t below(struct rng *rng, uint32_t n)
 {
-	*seed ^= *seed << 13;
-	*seed ^= *seed >> 7;
-	*seed ^= *seed << 17;
-	return *seed;
-}
-
-static uint32_t below(uint64_t *seed, uint32_t n)
-{
-	return (uint32_t)(rnd(seed) >> 16) % n;
+	return (uint32_t)rng_below(rng, n);
 }
 
 /* ---- the model ------------------------------------------------------------------------------ */
@@ -55,7 +45,7 @@ struct pending {
 };
 
 struct world {
-	uint64_t seed;
+	struct rng rng;
 	struct disk_super super;
 	struct store *s;
 	uint8_t *disk; /* the segments' summaries; data is not the store's business */
@@ -98,11 +88,11 @@ static struct world *world_make(uint64_t seed)
 	struct world *w = calloc(1, sizeof(*w));
 
 	assert_non_null(w);
-	w->seed = seed * 0x9e3779b97f4a7c15ull | 1;
+	w->rng.state = seed;
 	w->disk = aligned_alloc(4096, SEGMENTS * SUMMARY);
 	assert_non_null(w->disk);
 	for (size_t i = 0; i < SEGMENTS * SUMMARY; i++)
-		w->disk[i] = seed % 2 ? 0 : (uint8_t)rnd(&w->seed);
+		w->disk[i] = seed % 2 ? 0 : (uint8_t)rng_next(&w->rng);
 	fill_super(&w->super);
 	assert_int_equal(store_open(&w->s, &w->super), 0);
 	return w;
@@ -124,12 +114,12 @@ static void encode(struct world *w, const struct store *s, struct store_run *run
 {
 	struct disk_record head = {
 		.type = run->data_bytes ? DISK_RECORD_RUN : DISK_RECORD_TOMBSTONE,
-		.context_uid = 1 + below(&w->seed, 5),
+		.context_uid = 1 + below(&w->rng, 5),
 		.epoch = 1,
 		.block_count = run->blocks,
 		.pages_per_block = pages,
 		.parts = 1,
-		.depth = below(&w->seed, 1000),
+		.depth = below(&w->rng, 1000),
 	};
 	struct disk_block block[STORE_TOMBSTONE_KEYS_MAX];
 	uint32_t *crc = malloc((run->blocks * pages + 1) * sizeof(*crc));
@@ -137,12 +127,12 @@ static void encode(struct world *w, const struct store *s, struct store_run *run
 	assert_non_null(crc);
 	memset(block, 0, sizeof(block));
 	for (uint32_t i = 0; i < run->blocks; i++) {
-		block[i].salt = rnd(&w->seed);
+		block[i].salt = rng_next(&w->rng);
 		for (uint32_t k = 0; k < ABI_KEY_BYTES; k++)
-			block[i].key[k] = (uint8_t)rnd(&w->seed);
+			block[i].key[k] = (uint8_t)rng_next(&w->rng);
 	}
 	for (uint32_t i = 0; i < run->blocks * pages; i++)
-		crc[i] = (uint32_t)rnd(&w->seed);
+		crc[i] = (uint32_t)rng_next(&w->rng);
 	store_record(s, run, &head, block, crc, buf);
 	free(crc);
 }
@@ -162,19 +152,19 @@ static void check_place(const struct world *w, const struct store_run *run)
 
 static void op_append(struct world *w)
 {
-	uint64_t block_bytes = DISK_SECTOR * (1 + below(&w->seed, 4));
-	uint32_t pages = 1 + below(&w->seed, below(&w->seed, 4) ? 4 : 1500);
+	uint64_t block_bytes = DISK_SECTOR * (1 + below(&w->rng, 4));
+	uint32_t pages = 1 + below(&w->rng, below(&w->rng, 4) ? 4 : 1500);
 	struct store_run run;
 	struct entry *e = &w->entry[w->entries];
 	int err;
 
 	if (w->pendings == PENDING_MAX || w->entries == RECORDS_MAX)
 		return;
-	if (below(&w->seed, 8) == 0) {
+	if (below(&w->rng, 8) == 0) {
 		pages = 0;
-		err = store_append_tombstone(w->s, 1 + below(&w->seed, 100), &run);
+		err = store_append_tombstone(w->s, 1 + below(&w->rng, 100), &run);
 	} else {
-		err = store_append(w->s, below(&w->seed, 2), 1 + below(&w->seed, 40), block_bytes,
+		err = store_append(w->s, below(&w->rng, 2), 1 + below(&w->rng, 40), block_bytes,
 				   pages, &run);
 	}
 	if (err) {
@@ -206,9 +196,9 @@ static void write_header(struct world *w, struct pending *p)
 /* One step of a random run under way: its header, or its record and the end. */
 static void op_step(struct world *w)
 {
-	struct pending *p = &w->pending[below(&w->seed, w->pendings ? w->pendings : 1)];
+	struct pending *p = &w->pending[below(&w->rng, w->pendings ? w->pendings : 1)];
 	struct entry *e = &w->entry[p->entry];
-	bool ok = below(&w->seed, 10) != 0;
+	bool ok = below(&w->rng, 10) != 0;
 
 	if (!w->pendings)
 		return;
@@ -216,7 +206,7 @@ static void op_step(struct world *w)
 		write_header(w, p);
 		return;
 	}
-	if (ok || below(&w->seed, 2))
+	if (ok || below(&w->rng, 2))
 		memcpy(on_disk(w, p->run.record_offset), e->bytes, e->size);
 	store_append_done(w->s, &p->run, ok);
 	e->done = ok;
@@ -242,8 +232,8 @@ static void drop_live(struct world *w, uint32_t segment)
 
 static void op_reclaim(struct world *w)
 {
-	int64_t segment = below(&w->seed, 2) ? store_dead(w->s) :
-					       store_oldest(w->s, below(&w->seed, 2));
+	int64_t segment = below(&w->rng, 2) ? store_dead(w->s) :
+					       store_oldest(w->s, below(&w->rng, 2));
 
 	if (segment < 0)
 		return;
@@ -380,16 +370,16 @@ static void check_numbers(const struct world *w, struct store *s)
 /* A true record of another store, or of another life of this one, somewhere in a summary. */
 static void plant(struct world *w, uint8_t *disk)
 {
-	const struct entry *e = &w->entry[below(&w->seed, w->entries ? w->entries : 1)];
-	uint32_t segment = below(&w->seed, SEGMENTS);
-	size_t at = DISK_SECTOR * (1 + below(&w->seed, SUMMARY / DISK_SECTOR - 1));
+	const struct entry *e = &w->entry[below(&w->rng, w->entries ? w->entries : 1)];
+	uint32_t segment = below(&w->rng, SEGMENTS);
+	size_t at = DISK_SECTOR * (1 + below(&w->rng, SUMMARY / DISK_SECTOR - 1));
 	struct disk_record *r;
 
 	if (!w->entries || at + e->size > SUMMARY || e->seq == w->header_seq[segment])
 		return;
 	r = (struct disk_record *)(summary_at(disk, segment) + at);
 	memcpy(r, e->bytes, e->size);
-	if (below(&w->seed, 2)) {
+	if (below(&w->rng, 2)) {
 		r->store_id ^= 1;
 		r->segment_seq = w->header_seq[segment];
 		r->crc = store_crc(r, e->size, offsetof(struct disk_record, crc));
@@ -398,20 +388,20 @@ static void plant(struct world *w, uint8_t *disk)
 
 static void hurt(struct world *w, uint8_t *disk, size_t *bytes)
 {
-	uint32_t flips = below(&w->seed, 20);
+	uint32_t flips = below(&w->rng, 20);
 
 	for (uint32_t i = 0; i < flips; i++) {
 		/* Half of them in the first bytes of sectors, where the numbers are. */
-		size_t at = below(&w->seed, SEGMENTS * SUMMARY);
+		size_t at = below(&w->rng, SEGMENTS * SUMMARY);
 
-		if (below(&w->seed, 2))
+		if (below(&w->rng, 2))
 			at = at / DISK_SECTOR * DISK_SECTOR + at % 128;
-		disk[at] ^= (uint8_t)(1u << below(&w->seed, 8));
+		disk[at] ^= (uint8_t)(1u << below(&w->rng, 8));
 	}
-	for (uint32_t i = below(&w->seed, 4); i > 0; i--)
+	for (uint32_t i = below(&w->rng, 4); i > 0; i--)
 		plant(w, disk);
-	if (below(&w->seed, 2))
-		bytes[below(&w->seed, SEGMENTS)] = below(&w->seed, SUMMARY + 1);
+	if (below(&w->rng, 2))
+		bytes[below(&w->rng, SEGMENTS)] = below(&w->rng, SUMMARY + 1);
 }
 
 static void check_damaged(struct world *w)
@@ -436,9 +426,9 @@ static void op_crash(struct world *w)
 
 	for (uint32_t i = 0; i < w->pendings; i++) {
 		struct pending *p = &w->pending[i];
-		size_t part = below(&w->seed, (uint32_t)w->entry[p->entry].size + 1);
+		size_t part = below(&w->rng, (uint32_t)w->entry[p->entry].size + 1);
 
-		if (!p->header_written && below(&w->seed, 2))
+		if (!p->header_written && below(&w->rng, 2))
 			write_header(w, p);
 		else if (p->header_written)
 			memcpy(on_disk(w, p->run.record_offset), w->entry[p->entry].bytes, part);
@@ -471,7 +461,7 @@ static void test_model(void **state)
 		struct world *w = world_make(seed);
 
 		for (int step = 0; step < 1500; step++) {
-			uint32_t what = below(&w->seed, 200);
+			uint32_t what = below(&w->rng, 200);
 
 			if (what < 80)
 				op_append(w);
@@ -745,295 +735,6 @@ static void test_numbers_survive_a_rotten_header(void **state)
 	store_close(s);
 }
 
-/* ---- hostile bytes with a good CRC ---------------------------------------------------------- */
-
-static uint64_t nasty(uint64_t *seed)
-{
-	static const uint64_t value[] = { 0, 1, 31, 32, 33, 65535, 65536, 65537, 0x7fffffff,
-		0x80000000, 0xffffffff, SEGMENT, SEGMENT - 1, SUMMARY, SUMMARY - DISK_SECTOR,
-		1ull << 62, INT64_MAX, UINT64_MAX, UINT64_MAX - 4095 };
-
-	return below(seed, 3) ? value[below(seed, COUNT(value))] : rnd(seed);
-}
-
-static void mutate_record(struct world *w, uint8_t *buf, size_t bytes)
-{
-	/* Sector-aligned place, 4-byte field, then a CRC that fits if it can be computed. */
-	size_t at = DISK_SECTOR * (1 + below(&w->seed, 5));
-	struct disk_record *r = (struct disk_record *)(buf + at);
-	uint32_t field = 4 * below(&w->seed, 26);
-	uint64_t value = nasty(&w->seed);
-
-	if (at + DISK_SECTOR > bytes)
-		return;
-	memcpy((uint8_t *)r + field, &value, below(&w->seed, 2) ? 4 : 8);
-	if (below(&w->seed, 4) == 0) {
-		r->pages_per_block = 1 + below(&w->seed, 4096);
-		r->bytes = (uint32_t)store_record_bytes(r->block_count % 64, r->pages_per_block);
-	}
-	if (r->bytes > offsetof(struct disk_record, crc) + 4 && r->bytes <= bytes - at)
-		r->crc = store_crc(r, r->bytes, offsetof(struct disk_record, crc));
-}
-
-/* Touch everything that a view promises: the sanitizer watches the ends. */
-static uint64_t touch(const struct store_view *v)
-{
-	uint64_t sum = v->head->lsn + v->data_offset;
-
-	for (uint32_t i = 0; i < v->head->block_count; i++)
-		sum += v->block[i].salt + v->block[i].key[ABI_KEY_BYTES - 1];
-	for (uint32_t i = 0; i < v->head->block_count * v->head->pages_per_block; i++)
-		sum += v->crc[i];
-	if (v->head->type == DISK_RECORD_RUN)
-		assert_true(v->head->data_bytes <= FIRST + 2 * SEGMENT - v->data_offset);
-	return sum;
-}
-
-static void walk(const struct world *w, const uint8_t *bytes_at, size_t bytes)
-{
-	uint8_t *exact = malloc(bytes ? bytes : 1); /* so that one byte beyond is caught */
-	struct store_view v;
-	struct store *s;
-	size_t cursor = 0;
-	int records, n = 0;
-
-	assert_non_null(exact);
-	memcpy(exact, bytes_at, bytes);
-	assert_int_equal(store_open(&s, &w->super), 0);
-	records = store_recover(s, 1, exact, bytes);
-	while (store_next(s, 1, exact, bytes, &cursor, &v) == 0) {
-		touch(&v);
-		assert_true(++n <= (int)(SUMMARY / DISK_SECTOR));
-	}
-	assert_int_equal(n, records < 0 ? 0 : records);
-	store_close(s);
-	free(exact);
-}
-
-static void test_hostile_summaries(void **state)
-{
-	struct world *w = *state;
-	uint8_t *buf = malloc(SUMMARY);
-	struct store_run run;
-
-	assert_non_null(buf);
-	for (uint32_t i = 0; i < 3; i++)
-		run = put(w, DISK_LOG_CACHE, 3, false);
-	put(w, 0, 2, true);
-	for (int i = 0; i < 4000; i++) {
-		size_t bytes = below(&w->seed, 3) ? SUMMARY : below(&w->seed, SUMMARY + 1);
-
-		memcpy(buf, summary_at(w->disk, run.segment), SUMMARY);
-		if (i % 4 == 0)
-			for (size_t k = i % 8 ? DISK_SECTOR : 0; k < SUMMARY; k++)
-				buf[k] = (uint8_t)rnd(&w->seed);
-		for (uint32_t m = below(&w->seed, 4); m > 0 && i % 4; m--)
-			mutate_record(w, buf, SUMMARY);
-		walk(w, buf, bytes);
-	}
-	free(buf);
-}
-
-/* ---- super block and catalog ---------------------------------------------------------------- */
-
-static void test_super(void **state)
-{
-	struct disk_super p, q;
-	uint64_t seed = 7;
-	char why[64];
-
-	(void)state;
-	for (uint64_t bytes = 1; bytes < 1ull << 48; bytes += bytes / 3 + 4097) {
-		if (store_super_plan(&p, bytes, 0, 42))
-			continue;
-		assert_int_equal(store_super_check(&p, why, sizeof(why)), 0);
-		assert_true(p.segment_offset + p.segment_count * p.segment_bytes <= bytes);
-		/* No more than a segment and the head is left unused, from 64 MiB on. */
-		assert_true(bytes < 64 << 20 || p.segment_count >= 14);
-	}
-	assert_int_equal(store_super_plan(&p, 64 << 20, 0, 42), 0);
-	assert_int_equal(p.segment_bytes, 4 << 20);
-	assert_int_equal(store_super_plan(&p, 1ull << 40, 0, 42), 0);
-	assert_int_equal(p.segment_bytes, 1 << 30);
-	assert_int_equal(store_super_plan(&p, 1 << 20, 0, 42), -EINVAL);
-	assert_int_equal(store_super_plan(&p, 1 << 30, 1000, 42), -EINVAL);
-	assert_int_equal(store_super_plan(&p, 1 << 30, 1 << 20, 42), 0);
-	disk_super_seal(&p);
-	assert_int_equal(disk_super_open(&p, &q), 0);
-	assert_memory_equal(&p, &q, sizeof(p));
-	for (int i = 0; i < 2000; i++) {
-		q = p;
-		((uint8_t *)&q)[below(&seed, i % 2 ? 80 : sizeof(q))] ^= 1u << below(&seed, 8);
-		assert_true(disk_super_open(&q, &(struct disk_super){ 0 }) < 0);
-	}
-	q = p;
-	q.version++;
-	assert_int_equal(disk_super_open(&q, &(struct disk_super){ 0 }), -EPROTO);
-	q = p;
-	q.features = 1;
-	q.crc = store_crc(&q, sizeof(q), offsetof(struct disk_super, crc));
-	assert_int_equal(disk_super_open(&q, &(struct disk_super){ 0 }), -EPROTO);
-}
-
-static void test_super_check_is_overflow_safe(void **state)
-{
-	struct disk_super good, p;
-	uint64_t seed = 11;
-	uint64_t *field[] = { &p.catalog_offset, &p.catalog_bytes, &p.segment_offset,
-			      &p.segment_bytes, &p.segment_count, &p.summary_bytes };
-	struct store *s;
-	char why[64];
-
-	(void)state;
-	fill_super(&good);
-	p = good;
-	assert_int_equal(store_super_check(&p, why, sizeof(why)), 0);
-	for (int i = 0; i < 20000; i++) {
-		p = good;
-		for (uint32_t n = 1 + below(&seed, 3); n > 0; n--)
-			*field[below(&seed, COUNT(field))] = nasty(&seed) &
-				(below(&seed, 2) ? ~0ull : ~4095ull);
-		why[0] = 0;
-		if (store_super_check(&p, why, sizeof(why))) {
-			assert_true(why[0]);
-			assert_int_equal(store_open(&s, &p), -EINVAL);
-			continue;
-		}
-		/* Sums computed wide agree that all of it lies before the end of any file. */
-		assert_true((__uint128_t)p.segment_offset +
-			    (__uint128_t)p.segment_count * p.segment_bytes <= INT64_MAX);
-		assert_true((__uint128_t)p.catalog_offset + 2 * (__uint128_t)p.catalog_bytes <=
-			    p.segment_offset);
-	}
-}
-
-#define CONTEXTS 5u
-
-static void fill_catalog(struct disk_catalog *head, struct disk_context *x)
-{
-	memset(head, 0, sizeof(*head));
-	memset(x, 0, CONTEXTS * sizeof(*x));
-	head->store_id = STORE_ID;
-	head->sequence = 9;
-	head->next_uid = 100;
-	head->count = CONTEXTS;
-	for (uint32_t i = 0; i < CONTEXTS; i++) {
-		x[i].uid = 10 + i;
-		strcpy(x[i].name, "ctx");
-		x[i].geometry.part_count = 1;
-	}
-}
-
-static void test_catalog(void **state)
-{
-	static struct disk_context x[CONTEXTS];
-	struct disk_catalog head;
-	const struct disk_catalog *h;
-	const struct disk_context *c;
-	size_t bytes = (1 + CONTEXTS) * DISK_SECTOR;
-	uint8_t *buf = malloc(bytes), *bad = malloc(bytes);
-	uint64_t seed = 3;
-
-	(void)state;
-	fill_catalog(&head, x);
-	assert_int_equal(disk_catalog_seal(buf, bytes - 1, &head, x), -EFBIG);
-	assert_int_equal(disk_catalog_seal(buf, bytes, &head, x), bytes);
-	assert_int_equal(disk_catalog_open(buf, bytes, STORE_ID, &h, &c), 0);
-	assert_int_equal(h->sequence, 9);
-	assert_memory_equal(c, x, sizeof(x));
-	assert_int_equal(disk_catalog_open(buf, bytes, STORE_ID + 1, &h, &c), -EBADMSG);
-	for (size_t cut = 0; cut < bytes; cut += 1 + cut / 3)
-		assert_int_equal(disk_catalog_open(buf, cut, STORE_ID, &h, &c), -EBADMSG);
-	for (int i = 0; i < 3000; i++) {
-		memcpy(bad, buf, bytes);
-		bad[below(&seed, i % 2 ? 48 : (uint32_t)bytes)] ^= 1u << below(&seed, 8);
-		assert_true(disk_catalog_open(bad, bytes, STORE_ID, &h, &c) < 0);
-	}
-	((struct disk_catalog *)buf)->version = 2;
-	assert_int_equal(disk_catalog_open(buf, bytes, STORE_ID, &h, &c), -EPROTO);
-	free(buf);
-	free(bad);
-}
-
-/* What a reader relies on is refused although the CRC is right. */
-static void test_catalog_contents(void **state)
-{
-	static struct disk_context x[CONTEXTS];
-	size_t bytes = (1 + CONTEXTS) * DISK_SECTOR;
-	struct disk_catalog head, *out = malloc(bytes);
-	const struct disk_catalog *h;
-	const struct disk_context *c;
-
-	(void)state;
-	for (int what = 0; what < 7; what++) {
-		fill_catalog(&head, x);
-		if (what == 1)
-			memset(x[2].name, 'a', sizeof(x[2].name));
-		if (what == 2)
-			memset(x[4].policy, 'a', sizeof(x[4].policy));
-		if (what == 3)
-			x[0].geometry.part_count = ABI_PARTS_MAX + 1;
-		if (what == 4)
-			x[1].uid = head.next_uid;
-		if (what == 5)
-			memset(x[3].geometry.part[15].name, 'x', ABI_PART_NAME_BYTES);
-		if (what == 6)
-			head.sequence = UINT64_MAX;
-		assert_int_equal(disk_catalog_seal(out, bytes, &head, x), bytes);
-		assert_int_equal(disk_catalog_open(out, bytes, STORE_ID, &h, &c),
-				 what ? -EBADMSG : 0);
-	}
-	free(out);
-}
-
-/* ---- D5, D7 --------------------------------------------------------------------------------- */
-
-static void test_page_seed(void **state)
-{
-	uint8_t text[ABI_KEY_BYTES + 12];
-
-	(void)state;
-	for (uint32_t i = 0; i < ABI_KEY_BYTES; i++)
-		text[i] = (uint8_t)(i * 7);
-	memcpy(text + 32, "\x08\x07\x06\x05\x04\x03\x02\x01" "\x0d\x0c\x0b\x0a", 12);
-	assert_int_equal(store_page_seed(text, 0x0102030405060708ull, 0x0a0b0c0d),
-			 crc32c(0, text, sizeof(text)));
-}
-
-static void test_run_layout(void **state)
-{
-	struct abi_geometry g = { .part_count = 3, .part = {
-		{ .layers = 3, .groups = 2, .page_stride = 4096, .page_base = 0 },
-		{ .layers = 1, .groups = 5, .page_stride = 8192, .page_base = 6 },
-		{ .layers = 2, .groups = 1, .page_stride = 12288, .page_base = 11 },
-	} };
-
-	(void)state;
-	for (uint64_t parts = 1; parts < 8; parts++) {
-		int64_t at = 0;
-		uint32_t pages = 0;
-
-		/* D7, spelled out. */
-		for (uint32_t p = 0; p < 3; p++)
-			for (uint32_t i = 0; i < g.part[p].layers * 4 * g.part[p].groups; i++) {
-				uint32_t group = i % g.part[p].groups;
-				uint32_t block = i / g.part[p].groups % 4;
-				uint32_t layer = i / g.part[p].groups / 4;
-				uint32_t page = g.part[p].page_base + layer * g.part[p].groups +
-						group;
-				bool has = parts >> p & 1;
-
-				assert_int_equal(store_run_page(&g, parts, 4, block, page),
-						 has ? at : -ENOENT);
-				at += has ? g.part[p].page_stride : 0;
-				pages += has;
-			}
-		assert_int_equal(at, 4 * store_block_bytes(&g, parts));
-		assert_int_equal(pages, 4 * store_block_pages(&g, parts));
-		assert_int_equal(store_run_page(&g, parts, 4, 0, 13), -ENOENT);
-	}
-}
-
 #define CASE(f) cmocka_unit_test_setup_teardown(f, make_fixture, free_fixture)
 
 int main(void)
@@ -1047,13 +748,6 @@ int main(void)
 		CASE(test_hole_hides_nothing),
 		CASE(test_forged_table_is_no_record),
 		CASE(test_numbers_survive_a_rotten_header),
-		CASE(test_hostile_summaries),
-		cmocka_unit_test(test_super),
-		cmocka_unit_test(test_super_check_is_overflow_safe),
-		cmocka_unit_test(test_catalog),
-		cmocka_unit_test(test_catalog_contents),
-		cmocka_unit_test(test_page_seed),
-		cmocka_unit_test(test_run_layout),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -394,6 +394,8 @@ int core_context_epoch(struct core *c, uint32_t id, uint64_t epoch, uint64_t tok
 	index_epoch(&x->ix, epoch); /* readers at once; the answer when it is durable */
 	x->sweeping = true;
 	x->sweep_slot = 0;
+	request_wake_phase(c, REQUEST_WRITTEN); /* durable puts of the old epoch fail now */
+	request_wake_phase(c, REQUEST_SYNC);
 	catalog_write(c, token, epoch);
 	return 0;
 }

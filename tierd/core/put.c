@@ -163,12 +163,26 @@ static bool satisfied(struct context *x, const struct put *p, uint32_t slot)
 	return true;
 }
 
+/*
+ * Must the stored block make way? One of an old epoch; and one that a durable put cannot write
+ * again because it has a part (of rule "last n") that the put does not carry: put anew without.
+ */
+static bool makes_way(struct context *x, const struct put *p, uint32_t slot)
+{
+	const struct abi_block *b = index_block(&x->ix, slot);
+
+	if (b->epoch != (uint32_t)x->spec.epoch)
+		return true;
+	return b->state == ABI_BLOCK_COMMITTED && p->args.shards < 2 &&
+	       b->parts & ~p->args.parts && !satisfied(x, p, slot);
+}
+
 static int reserve_one(struct core *c, struct context *x, struct put *p, uint32_t i, uint64_t *aux)
 {
 	uint32_t slot = index_find(&x->ix, p->keys + (size_t)i * ABI_KEY_BYTES);
 	const struct abi_block *b;
 
-	if (slot != ABI_SLOT_NONE && index_block(&x->ix, slot)->epoch != (uint32_t)x->spec.epoch) {
+	if (slot != ABI_SLOT_NONE && makes_way(x, p, slot)) {
 		block_drop(c, x, slot);
 		slot = ABI_SLOT_NONE;
 	}
@@ -186,6 +200,8 @@ static int reserve_one(struct core *c, struct context *x, struct put *p, uint32_
 	}
 	if (x->meta[slot].writers == UINT16_MAX)
 		return -EUSERS;
+	if (p->durable && b->state == ABI_BLOCK_PENDING)
+		x->meta[slot].flags |= BLOCK_DURABLE;
 	x->meta[slot].writers++;
 	p->mine[i / 64] |= 1ull << i % 64;
 	return 0;
@@ -212,6 +228,7 @@ static struct put *put_get(struct core *c, struct request *r)
 		r->sqe.deadline_ns ? r->sqe.deadline_ns : c->now_ns + c->config.put_deadline_ns;
 	p->done = 0;
 	memset(p->mine, 0, sizeof(p->mine));
+	memset(p->kept, 0, sizeof(p->kept));
 	p->next = k->puts;
 	k->puts = p;
 	return p;
@@ -237,6 +254,8 @@ static void put_free(struct core *c, struct put *p)
 		uint32_t slot = p->ref[i].slot;
 		struct block_meta *m = &x->meta[slot];
 
+		if (bit_get(p->kept, i))
+			block_unhold(c, x, slot);
 		if (!put_mine(p, i))
 			continue;
 		assert(m->writers > 0);
@@ -384,19 +403,33 @@ static bool wants_copy(struct request *r)
 	const struct put *p = r->put;
 	struct context *x = r->ctx;
 	uint32_t i = r->cursor / p->pages;
-	uint32_t slot = p->ref[i].slot, page;
+	uint32_t slot = p->ref[i].slot, page, state;
 
 	if (!put_mine(p, i) || x->meta[slot].flags & BLOCK_DROPPED) {
 		r->cursor = (i + 1) * p->pages;
 		return false;
 	}
 	page = shard_page(x, p, r->cursor % p->pages).page;
+	state = page_state(index_page(&x->ix, slot, page), ABI_TIER_CXL);
 	if (index_block(&x->ix, slot)->parts >> x->page_part[page] & 1 &&
-	    page_state(index_page(&x->ix, slot, page), ABI_TIER_CXL) == ABI_PAGE_ABSENT &&
+	    (state == ABI_PAGE_ABSENT ||
+	     (state != ABI_PAGE_READY &&
+	      index_block(&x->ix, slot)->state == ABI_BLOCK_COMMITTED)) &&
 	    page_usable(index_page(&x->ix, slot, page), ABI_TIER_CXL))
 		return true;
 	r->cursor++;
 	return false;
+}
+
+/* A place for the page at the cursor; -EAGAIN while it is leaving or on its way (durable puts). */
+static int64_t copy_place(struct core *c, struct request *r, uint32_t page)
+{
+	uint32_t slot = r->put->ref[r->cursor / r->put->pages].slot;
+	const struct abi_page *d = index_page(&r->ctx->ix, slot, page);
+
+	if (page_state(d, ABI_TIER_CXL) != ABI_PAGE_ABSENT)
+		return -EAGAIN;
+	return place_alloc(c, r->ctx, page, ABI_TIER_CXL);
 }
 
 /* Start what copies can start. False: the request waits for room, or has failed for want of it. */
@@ -413,7 +446,7 @@ static bool put_copy(struct core *c, struct request *r)
 		page = shard_page(r->ctx, r->put, r->cursor % r->put->pages).page;
 		if (!copy)
 			copy = copy_begin(c, r);
-		offset = copy ? place_alloc(c, r->ctx, page, ABI_TIER_CXL) : -EAGAIN;
+		offset = copy ? copy_place(c, r, page) : -EAGAIN;
 		if (offset < 0) {
 			uint64_t need = (uint64_t)page_stride(r->ctx, page) * CORE_SEGMENTS_IO;
 
@@ -541,6 +574,55 @@ void put_commit_step(struct core *c, struct request *r)
 		request_wake(c, r);
 }
 
+/* Has anyone a page of the part in CXL, or on its way there? */
+static bool part_begun(const struct context *x, uint32_t slot, uint32_t part)
+{
+	const struct abi_part *q = &x->spec.geometry.part[part];
+
+	for (uint32_t i = 0; i < q->layers * q->groups; i++)
+		if (page_state(index_page(&x->ix, slot, q->page_base + i), ABI_TIER_CXL))
+			return true;
+	return false;
+}
+
+/*
+ * First commit wins: a pending block no longer waits for parts of rule "last n" that only another,
+ * perhaps hung, writer announced.
+ */
+static void put_narrow(struct put *p)
+{
+	struct context *x = p->ctx;
+
+	for (uint32_t i = 0; i < p->done; i++) {
+		uint32_t slot = p->ref[i].slot, foreign;
+		struct abi_block *b = index_block(&x->ix, slot);
+
+		if (!put_mine(p, i) || b->state != ABI_BLOCK_PENDING)
+			continue;
+		foreign = b->parts & ~parts_needed(x, p->args.parts);
+		for (; foreign; foreign &= foreign - 1) {
+			uint32_t part = (uint32_t)__builtin_ctz(foreign);
+
+			if (part_begun(x, slot, part))
+				continue;
+			b->parts &= ~(1u << part);
+			x->meta[slot].missing -= x->spec.geometry.part[part].layers *
+						 x->spec.geometry.part[part].groups;
+		}
+	}
+}
+
+/* What a durable put finds stored without durability must stay in CXL until it is written again. */
+static void put_keep(struct put *p)
+{
+	for (uint32_t i = 0; i < p->done; i++) {
+		if (!put_mine(p, i) || !block_alive(p->ctx, p->ref[i]))
+			continue;
+		block_hold(p->ctx, p->ref[i].slot);
+		p->kept[i / 64] |= 1ull << i % 64;
+	}
+}
+
 static struct put *put_of(struct core *c, const struct request *r)
 {
 	struct put *p = &c->put[r->sqe.handle % CORE_REQUESTS_MAX];
@@ -588,6 +670,9 @@ void put_commit_begin(struct core *c, struct request *r)
 		put_end(c, r, 0);
 		return;
 	}
+	put_narrow(p);
+	if (p->durable)
+		put_keep(p);
 	put_commit_step(c, r);
 }
 

@@ -151,6 +151,7 @@ struct put {
 	const uint8_t *keys;       /* while reserving: in the request's arguments */
 	struct abi_block_ref *ref; /* args.count of them */
 	uint64_t mine[PUT_BLOCKS_MAX / 64]; /* bit i: block i counts us as a writer */
+	uint64_t kept[PUT_BLOCKS_MAX / 64]; /* bit i: block i is held until it is durable */
 	uint32_t done;             /* references made */
 	uint32_t written;          /* durable: blocks known to be in the durable log */
 	struct put *next;          /* free list, or its client's */

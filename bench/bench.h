@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a workload of tierbench gets, and the table of workloads. Each starts its own daemon in its
+ * own directory, measures its figures in rounds beside their peers, and leaves rows.
+ */
+#ifndef TIER_BENCH_BENCH_H
+#define TIER_BENCH_BENCH_H
+
+#include <stdbool.h>
+
+#include "bench/result.h"
+#include "bench/service.h"
+#include "bench/tick.h"
+
+struct bench {
+	const char *tierd; /* the program */
+	const char *dir;   /* parent of the temporary directories; NULL = $TMPDIR */
+	const char *trace; /* bench/data/... */
+	bool quick;
+	uint32_t rounds;
+	struct tick tick;
+	struct bench_results *results;
+};
+
+struct bench_workload {
+	const char *name;
+	const char *help;
+	/* 0, or a negative errno when it could not be run; a figure that is short is no error. */
+	int (*run)(struct bench *b);
+};
+
+int bench_lease(struct bench *b);
+int bench_match(struct bench *b);
+int bench_ring(struct bench *b);
+int bench_gather(struct bench *b);
+int bench_nvme(struct bench *b);
+int bench_index(struct bench *b);
+
+/* Say what is being done, on standard error. */
+void bench_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Pass on a failure of the library with its text. */
+int bench_failed(const char *what, int error);
+
+/* Bytes of memory that can be had now without swapping. */
+uint64_t bench_memory_available(void);
+
+/* A cheap random sequence of one's own. */
+static inline uint64_t bench_random(uint64_t *x)
+{
+	*x ^= *x << 13;
+	*x ^= *x >> 7;
+	*x ^= *x << 17;
+	return *x;
+}
+
+static inline uint32_t bench_random_below(uint64_t *x, uint32_t below)
+{
+	return (uint32_t)((bench_random(x) >> 32) * below >> 32);
+}
+
+#endif

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is counted rather than timed: index memory a page and a block, and how many bytes go to NVMe
+ * for each byte put when the trace is replayed.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "bench/micro/pool.h"
+#include "bench/trace/replay.h"
+
+#define PAGE_ALLOWED 32.0
+#define BLOCK_ALLOWED 160.0
+/* The trace's puts with a whole run of 32 blocks written anew for each block appended to it. */
+#define WHOLE_RUN_AMPLIFICATION 16.5
+
+static int memory(struct bench *b, uint32_t pages_per_block, uint32_t blocks)
+{
+	const struct pool_spec spec = {
+		.name = "index",
+		.pages_per_block = pages_per_block,
+		.page_bytes = 512,
+		.page_align = 512,
+		.blocks = blocks,
+	};
+	char name[2][BENCH_TEXT];
+	const struct bench_figure all = {
+		"index", name[0], "bytes", "32 a page + 160 a block", { BENCH_RATIO_AT_MOST, 1 }
+	};
+	const struct bench_figure block = {
+		"index", name[1], "bytes", "160", { BENCH_RATIO_AT_MOST, 1 }
+	};
+	double pages = (double)pages_per_block * blocks;
+	uint64_t bytes = 0;
+	struct pool p;
+	int error = pool_open(&p, b, &spec);
+
+	if (error)
+		return error;
+	error = pool_index_bytes(&p, &bytes);
+	pool_close(&p);
+	snprintf(name[0], BENCH_TEXT, "memory of %u blocks of %u page%s", blocks, pages_per_block,
+		 pages_per_block == 1 ? "" : "s");
+	snprintf(name[1], BENCH_TEXT, "a block, beside 32 bytes a page (%u page%s)",
+		 pages_per_block, pages_per_block == 1 ? "" : "s");
+	if (!error)
+		error = bench_judge_exact(b->results, &all, (double)bytes,
+					  PAGE_ALLOWED * pages + BLOCK_ALLOWED * blocks);
+	if (!error)
+		error = bench_judge_exact(b->results, &block,
+					  ((double)bytes - PAGE_ALLOWED * pages) / blocks,
+					  BLOCK_ALLOWED);
+	return error;
+}
+
+/* ---- write amplification ------------------------------------------------------------------- */
+
+static int read_amplification(struct service *s, double *out)
+{
+	const struct tier_connect_options options = {
+		.size = sizeof(options),
+		.socket = s->socket,
+		.name = "tierbench",
+		.staging_bytes = 1 << 20,
+	};
+	uint64_t put = 0, data = 0, records = 0;
+	char *reply = NULL;
+	tier *t;
+	int error = tier_connect(&t, &options);
+
+	if (error)
+		return error;
+	/* Everything dirty is written first. */
+	error = tier_admin(t, "drain", NULL, &reply);
+	free(reply);
+	if (!error)
+		error = service_metric(t, "put_bytes", &put);
+	if (!error)
+		error = service_metric(t, "written_bytes", &data);
+	if (!error)
+		error = service_metric(t, "record_bytes", &records);
+	tier_close(t);
+	if (!error && !put)
+		error = -ENODATA;
+	*out = put ? (double)(data + records) / (double)put : 0;
+	return error;
+}
+
+static int replay(struct bench *b, struct service *s, const struct trace *trace)
+{
+	struct replay r = {
+		.trace = trace,
+		.engines = 2,
+		.set = {
+			.socket = s->socket,
+			.context = "replay",
+			.layers = 3,
+			.groups = 2,
+			.page_bytes = 8192,
+			.sidecar_bytes = 4096,
+			.decode_steps = 1,
+			.top = 16,
+			.repeat_percent = 75,
+			.staging_bytes = 64 << 20,
+			.tick = b->tick,
+		},
+	};
+	static const struct bench_figure figure = { "index",
+						    "write amplification on the trace",
+						    "B/B",
+						    "whole runs written anew",
+						    { BENCH_RATIO_AT_MOST, 1 } };
+	double amplification = 0;
+	int error = replay_run(&r);
+
+	if (error)
+		fprintf(stderr, "replay: %s\n", r.error_text);
+	else if (r.total.bad_pages)
+		error = -EBADMSG;
+	replay_free(&r);
+	if (!error)
+		error = read_amplification(s, &amplification);
+	return error ? bench_failed("write amplification", error)
+		     : bench_judge_exact(b->results, &figure, amplification,
+					 WHOLE_RUN_AMPLIFICATION);
+}
+
+static int amplification(struct bench *b)
+{
+	struct service_options options = {
+		.tierd = b->tierd,
+		.hbm_bytes = 64 << 20,
+		.cxl_bytes = 512 << 20,
+		.nvme_bytes = (uint64_t)(b->quick ? 1024 : 3072) << 20,
+	};
+	struct service s;
+	struct trace *trace = NULL;
+	char *dir = NULL, why[256];
+	int error = trace_open(&trace, b->trace, b->quick ? 600 : 2000, why, sizeof(why));
+
+	if (error) {
+		fprintf(stderr, "%s\n", why);
+		return error;
+	}
+	error = service_dir_make(&dir, b->dir);
+	options.dir = dir;
+	if (!error)
+		error = service_start(&s, &options, NULL);
+	if (!error) {
+		error = replay(b, &s, trace);
+		service_stop(&s);
+	}
+	service_dir_remove(dir);
+	trace_close(trace);
+	return error;
+}
+
+int bench_index(struct bench *b)
+{
+	int error = memory(b, 64, 15625);
+
+	if (!error)
+		error = memory(b, 1, 1000000);
+	return error ? error : amplification(b);
+}

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading from the NVMe tier by demand fetches, checksums on, beside fio on the very file of the
+ * store: random 64 KiB pages, and blocks in the order in which they were put. Both run for the same
+ * time, for devices and hypervisors give bursts. CXL holds a quarter of the pages and none is asked
+ * for again before all others were, so each one comes from the device; the daemon's own count of
+ * bytes read is checked, and the first word of every page that came.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "bench/micro/fio.h"
+#include "bench/micro/pool.h"
+#include "libtier/base/cleanup.h"
+#include "libtier/base/units.h"
+
+#define PAGE_BYTES 65536u
+#define PAGES_PER_BLOCK 16u
+#define BLOCK_BYTES ((uint64_t)PAGE_BYTES * PAGES_PER_BLOCK)
+#define AHEAD 16u     /* requests under way, */
+#define LIST_MAX 256u /* and most pages of one */
+#define RANDOM_PAGES 32u
+#define STREAM_BLOCKS 16u
+#define ROUND_MS 1000u
+#define SWEEP_MS 400u
+#define WAIT_NS (30 * NS_PER_S)
+
+struct job {
+	struct pool *p;
+	struct fio_job fio;
+	bool random;
+	uint32_t *order; /* pages, in the order in which they are fetched */
+	uint32_t pages;
+	uint32_t at;		/* in order: what is fetched next */
+	uint32_t list;		/* pages a request */
+	uint32_t asked[AHEAD];	/* where in order a request begins, by its user_data */
+	uint64_t came, evicted; /* pages; of these, gone before they were leased */
+};
+
+static struct tier_page page_at(const struct job *j, uint32_t i)
+{
+	uint32_t number = j->order[i];
+
+	return (struct tier_page){ .block = j->p->block[number / PAGES_PER_BLOCK],
+				   .page = number % PAGES_PER_BLOCK };
+}
+
+/* All pages once, shuffled or in order. */
+static void order_pages(struct job *j, bool random)
+{
+	uint64_t x = UINT64_C(0x589965cc75374cc3);
+
+	j->random = j->fio.random = random;
+	j->list = random ? RANDOM_PAGES : STREAM_BLOCKS * PAGES_PER_BLOCK;
+	j->at = 0;
+	for (uint32_t i = 0; i < j->pages; i++)
+		j->order[i] = i;
+	for (uint32_t i = j->pages - 1; random && i > 0; i--) {
+		uint32_t k = bench_random_below(&x, i + 1), swap = j->order[i];
+
+		j->order[i] = j->order[k];
+		j->order[k] = swap;
+	}
+}
+
+static int ask(struct job *j, uint32_t slot)
+{
+	struct tier_page page[RANDOM_PAGES];
+	int error;
+
+	j->asked[slot] = j->at;
+	if (j->random) {
+		for (uint32_t i = 0; i < j->list; i++)
+			page[i] = page_at(j, j->at + i);
+		error = tier_fetch_pages_start(j->p->c, page, j->list, TIER_CXL, 0, slot);
+	} else {
+		error = tier_fetch_start(j->p->c, &j->p->block[j->at / PAGES_PER_BLOCK],
+					 STREAM_BLOCKS, NULL, TIER_CXL, 0, slot);
+	}
+	if (!error)
+		j->at = (j->at + j->list) % j->pages;
+	return error;
+}
+
+/* The right pages came; one that has been evicted again since is only counted. */
+static int check(struct job *j, uint32_t slot)
+{
+	struct tier_page page[LIST_MAX];
+	struct tier_lease lease[LIST_MAX];
+	int64_t n;
+	int error = 0;
+
+	for (uint32_t i = 0; i < j->list; i++)
+		page[i] = page_at(j, j->asked[slot] + i);
+	n = tier_lease_pages(j->p->r, j->p->c, page, j->list, 0, lease);
+	if (n < 0)
+		return (int)n;
+	j->came += j->list;
+	j->evicted += j->list - (uint32_t)n;
+	for (uint32_t i = 0; i < j->list && !error; i++)
+		if (lease[i].data &&
+		    *(const uint64_t *)lease[i].data !=
+			    pool_word(j->order[j->asked[slot] + i] / PAGES_PER_BLOCK, page[i].page))
+			error = -EBADMSG;
+	tier_release_many(j->p->r, lease, j->list);
+	return error;
+}
+
+/* Wait for a request; its slot. */
+static int take(struct job *j)
+{
+	struct tier_completion got;
+	int n = tier_wait(j->p->t, &got, 1, 1, WAIT_NS), error;
+
+	if (n < 0)
+		return n;
+	if (!n)
+		return -ETIMEDOUT;
+	if (got.result)
+		return got.result;
+	if (got.value != j->list && !j->random)
+		got.value *= PAGES_PER_BLOCK;
+	if (got.value != j->list)
+		return -ENODATA;
+	error = check(j, (uint32_t)got.user_data);
+	return error ? error : (int)got.user_data;
+}
+
+/* Keep requests under way for the time of a round; GB/s until the last has come. */
+static int run(struct job *j, double *gbps)
+{
+	uint64_t from = time_now_ns(), before = 0, after = 0, bytes;
+	uint32_t ahead = 0, done = 0;
+	int slot = 0, error = service_metric(j->p->t, "read_bytes", &before);
+
+	for (uint32_t i = 0; i < AHEAD && !error; i++, ahead++)
+		error = ask(j, i);
+	while (ahead && !error) {
+		slot = take(j);
+		if (slot < 0)
+			return slot;
+		ahead--;
+		done++;
+		if (time_now_ns() - from >= ROUND_MS * NS_PER_MS)
+			continue;
+		error = ask(j, (uint32_t)slot);
+		ahead++;
+	}
+	bytes = (uint64_t)done * j->list * PAGE_BYTES;
+	*gbps = (double)bytes / (double)(time_now_ns() - from);
+	if (!error)
+		error = service_metric(j->p->t, "read_bytes", &after);
+	if (!error && after - before < bytes - bytes / 10) {
+		bench_say("nvme: %llu bytes came and only %llu from the device",
+			  (unsigned long long)bytes, (unsigned long long)(after - before));
+		error = -EPROTO;
+	}
+	return error;
+}
+
+static int pair(struct job *j, bool fio_first, struct sample *value, struct sample *peer)
+{
+	double ours = 0, theirs = 0;
+	int error = 0;
+
+	if (fio_first)
+		error = fio_run(&j->fio, &theirs);
+	if (!error)
+		error = run(j, &ours);
+	if (!error && !fio_first)
+		error = fio_run(&j->fio, &theirs);
+	sample_add(value, ours);
+	sample_add(peer, theirs);
+	return error;
+}
+
+static int measure(struct bench *bench, struct job *j, const char *name, bool random)
+{
+	static const uint32_t stream_blocks[] = { 131072, 524288, 1048576 };
+	static const uint32_t random_blocks[] = { PAGE_BYTES };
+	struct sample value = { 0 }, peer = { 0 };
+	char against[BENCH_TEXT], text[UNITS_TEXT_BYTES];
+	const struct bench_figure figure = {
+		"nvme", name, "GB/s", against, { BENCH_RATIO_AT_LEAST, 0.9 }
+	};
+	double best, warm;
+	int error;
+
+	order_pages(j, random);
+	j->fio.ms = SWEEP_MS;
+	error = fio_best(&j->fio, random ? random_blocks : stream_blocks, random ? 1 : 3, &best);
+	if (error)
+		return bench_failed("fio", error);
+	j->fio.ms = ROUND_MS;
+	snprintf(against, sizeof(against), "fio io_uring, blocks of %s, depth %u, huge pages",
+		 units_print_bytes(text, j->fio.block_bytes), j->fio.depth);
+	error = run(j, &warm);
+	for (uint32_t round = 0; round < bench->rounds && !error; round++)
+		error = pair(j, round & 1, &value, &peer);
+	if (j->evicted)
+		bench_say("nvme: %.2f%% of the pages had been evicted again when they were looked "
+			  "at",
+			  100.0 * (double)j->evicted / (double)j->came);
+	j->came = j->evicted = 0;
+	return error ? bench_failed(name, error)
+		     : bench_judge(bench->results, &figure, &value, &peer);
+}
+
+static int measure_both(struct bench *b, struct pool *p)
+{
+	struct job j = {
+		.p = p,
+		.fio = { .file = p->service.store, .memory = fio_memory() },
+		.pages = p->spec.blocks * PAGES_PER_BLOCK,
+	};
+	char *reply CLEANUP_FREE = NULL;
+	int error;
+
+	if (j.fio.memory < 0)
+		return bench_failed("memory for fio", j.fio.memory);
+	j.order = calloc(j.pages, sizeof(*j.order));
+	if (!j.order)
+		return -ENOMEM;
+	/* What the puts left in CXL would be found there. */
+	error = tier_admin(p->t, "evict", "{\"context\":\"nvme\",\"tier\":\"cxl\"}", &reply);
+	if (error)
+		bench_failed("evict", error);
+	else
+		error = measure(b, &j, "random 64 KiB pages", true);
+	if (!error)
+		error = measure(b, &j, "streaming, blocks in order", false);
+	free(j.order);
+	close(j.fio.memory);
+	return error;
+}
+
+int bench_nvme(struct bench *b)
+{
+	static const struct bench_figure missing = {
+		"nvme", "64 KiB page reads", "GB/s", "fio", { BENCH_RATIO_AT_LEAST, 0.9 }
+	};
+	/* A run of 32 blocks is 32 MiB; the store is to hold whole ones. */
+	static const char *const set[] = { "nvme.segment=64MiB", NULL };
+	const struct pool_spec spec = {
+		.name = "nvme",
+		.pages_per_block = PAGES_PER_BLOCK,
+		.page_bytes = PAGE_BYTES,
+		.blocks = b->quick ? 1024 : 2048,
+		.cxl_bytes = (b->quick ? 1024 : 2048) * BLOCK_BYTES / 4,
+		.nvme_bytes = (b->quick ? 1024 : 2048) * BLOCK_BYTES * 5 / 4,
+		.set = set,
+		.fill_pages = true,
+	};
+	struct pool p;
+	int error;
+
+	if (!fio_there())
+		return bench_judge_missing(b->results, &missing, "fio is not installed");
+	error = pool_open(&p, b, &spec);
+	if (error)
+		return error;
+	error = measure_both(b, &p);
+	pool_close(&p);
+	return error;
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A daemon full of blocks; see pool.h. */
+#include "bench/micro/pool.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/trace/gen.h"
+#include "libtier/base/cleanup.h"
+#include "libtier/base/units.h"
+
+#define PUT_BYTES (4u << 20) /* of one put */
+#define PUT_BLOCKS_MAX 1024u
+#define PUTS_AHEAD 8u
+#define FIND_BATCH 8192u
+#define WAIT_NS (30 * NS_PER_S)
+
+void pool_key(tier_key *out, uint32_t i)
+{
+	for (uint32_t k = 0; k < 4; k++) {
+		uint64_t z = (uint64_t)(i * 4 + k + 1) * UINT64_C(0x9e3779b97f4a7c15);
+
+		z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+		z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+		z ^= z >> 31;
+		memcpy(out->bytes + 8 * k, &z, 8);
+	}
+}
+
+/* ---- filling ------------------------------------------------------------------------------- */
+
+struct filling {
+	uint32_t ahead; /* puts that were committed and not completed */
+	uint64_t stored;
+};
+
+static int take_completions(struct pool *p, struct filling *f, uint32_t min)
+{
+	struct tier_completion got[PUTS_AHEAD];
+	int n = tier_wait(p->t, got, min, PUTS_AHEAD, WAIT_NS);
+
+	if (n < 0)
+		return bench_failed("put", n);
+	if ((uint32_t)n < min)
+		return bench_failed("put: no completion in 30 s", -ETIMEDOUT);
+	for (int i = 0; i < n; i++) {
+		if (got[i].result)
+			return bench_failed("put", got[i].result);
+		f->stored += got[i].value;
+		f->ahead--;
+	}
+	return 0;
+}
+
+static void write_pages(const struct pool *p, tier_put *put, uint32_t first, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		tier_key key;
+
+		pool_key(&key, first + i);
+		for (uint32_t k = 0; k < p->spec.pages_per_block; k++) {
+			uint64_t word = pool_word(first + i, k);
+			uint8_t *page = tier_put_data(put, i, 0, 0, k);
+
+			if (p->spec.fill_pages)
+				gen_page(page, p->spec.page_bytes, &key, k);
+			memcpy(page, &word, sizeof(word));
+		}
+	}
+}
+
+static int put_some(struct pool *p, struct filling *f, uint32_t first, uint32_t count)
+{
+	static const struct tier_put_options options = { .size = sizeof(options),
+							 .flags = TIER_PUT_DURABLE };
+	tier_key key[PUT_BLOCKS_MAX];
+	tier_put *put;
+	int error;
+
+	for (uint32_t i = 0; i < count; i++)
+		pool_key(&key[i], first + i);
+	for (;;) {
+		error = tier_put_begin(p->c, key, count, p->spec.nvme_bytes ? &options : NULL,
+				       &put);
+		if ((error != -EAGAIN && error != -ENOBUFS) || !f->ahead)
+			break;
+		error = take_completions(p, f, 1);
+		if (error)
+			return error;
+	}
+	if (error)
+		return bench_failed("tier_put_begin", error);
+	write_pages(p, put, first, count);
+	while ((error = tier_put_commit(put, first + 1)) == -EAGAIN && f->ahead)
+		if ((error = take_completions(p, f, 1)))
+			break;
+	if (error) {
+		tier_put_abort(put);
+		return bench_failed("tier_put_commit", error);
+	}
+	f->ahead++;
+	return f->ahead == PUTS_AHEAD ? take_completions(p, f, 1) : 0;
+}
+
+static int fill(struct pool *p)
+{
+	uint64_t stride = p->spec.page_align ? p->spec.page_align : 4096;
+	uint64_t block =
+		(p->spec.page_bytes + stride - 1) / stride * stride * p->spec.pages_per_block;
+	uint32_t piece = block < PUT_BYTES ? (uint32_t)(PUT_BYTES / block) : 1;
+	uint64_t from = time_now_ns();
+	struct filling f = { 0 };
+	int error = 0;
+
+	piece = piece < PUT_BLOCKS_MAX ? piece : PUT_BLOCKS_MAX;
+	for (uint32_t at = 0; at < p->spec.blocks && !error; at += piece)
+		error = put_some(p, &f, at,
+				 p->spec.blocks - at < piece ? p->spec.blocks - at : piece);
+	while (f.ahead && !error)
+		error = take_completions(p, &f, 1);
+	if (!error && f.stored != p->spec.blocks)
+		fprintf(stderr, "%s: %llu of %u blocks were stored\n", p->spec.name,
+			(unsigned long long)f.stored, p->spec.blocks);
+	if (!error)
+		bench_say("%s: %u blocks of %u pages put in %.1f s", p->spec.name, p->spec.blocks,
+			  p->spec.pages_per_block, (double)(time_now_ns() - from) / 1e9);
+	return error;
+}
+
+int pool_find(struct pool *p)
+{
+	tier_key *key CLEANUP_FREE = calloc(FIND_BATCH, sizeof(*key));
+	struct tier_found *found CLEANUP_FREE = calloc(FIND_BATCH, sizeof(*found));
+
+	if (!p->block)
+		p->block = calloc(p->spec.blocks, sizeof(*p->block));
+	if (!key || !found || !p->block)
+		return -ENOMEM;
+	for (uint32_t at = 0; at < p->spec.blocks; at += FIND_BATCH) {
+		uint32_t count =
+			p->spec.blocks - at < FIND_BATCH ? p->spec.blocks - at : FIND_BATCH;
+		int64_t n;
+
+		for (uint32_t i = 0; i < count; i++)
+			pool_key(&key[i], at + i);
+		n = tier_match(p->c, key, count, found);
+		if (n != count) {
+			fprintf(stderr, "%s: block %lld is not there\n", p->spec.name,
+				(long long)at + n);
+			return -ENODATA;
+		}
+		for (uint32_t i = 0; i < count; i++)
+			p->block[at + i] = found[i].block;
+	}
+	return 0;
+}
+
+/* ---- life ---------------------------------------------------------------------------------- */
+
+static int connect_to(struct pool *p)
+{
+	const struct tier_connect_options options = {
+		.size = sizeof(options),
+		.socket = p->service.socket,
+		.name = "tierbench",
+		.staging_bytes = 256u << 20,
+	};
+	int error = tier_connect(&p->t, &options);
+
+	return error ? bench_failed("tier_connect", error) : 0;
+}
+
+static int make_context(struct pool *p)
+{
+	const struct tier_part part = {
+		.name = "pages",
+		.kind = TIER_KIND_SPARSE,
+		.preferred_tier = TIER_CXL,
+		.layers = 1,
+		.groups = p->spec.pages_per_block,
+		.page_bytes = p->spec.page_bytes,
+	};
+	const struct tier_geometry_options shape = {
+		.size = sizeof(shape),
+		.page_align = p->spec.page_align,
+		.part_count = 1,
+		.part = &part,
+	};
+	struct tier_context_options options = {
+		.size = sizeof(options),
+		.blocks_max = p->spec.blocks,
+	};
+	tier_geometry *g;
+	int error = tier_geometry_new(&g, &shape);
+
+	if (!p->spec.nvme_bytes)
+		options.quota[TIER_NVME] = TIER_QUOTA_NONE;
+	if (!p->spec.hbm_bytes)
+		options.quota[TIER_HBM] = TIER_QUOTA_NONE;
+	if (error)
+		return bench_failed("tier_geometry_new", error);
+	error = tier_context_create(p->t, p->spec.name, g, &options, &p->c);
+	tier_geometry_free(g);
+	return error ? bench_failed("tier_context_create", error) : 0;
+}
+
+static uint64_t bytes_needed(const struct pool_spec *spec)
+{
+	uint64_t align = spec->page_align ? spec->page_align : 4096;
+	uint64_t page = (spec->page_bytes + align - 1) / align * align;
+	uint64_t all = page * spec->pages_per_block * spec->blocks;
+
+	return all + all / 16 + (256u << 20);
+}
+
+int pool_open(struct pool *p, struct bench *b, const struct pool_spec *spec)
+{
+	struct service_options options = {
+		.tierd = b->tierd,
+		.hbm_bytes = spec->hbm_bytes,
+		.cxl_bytes = spec->cxl_bytes ? spec->cxl_bytes : bytes_needed(spec),
+		.nvme_bytes = spec->nvme_bytes,
+		.set = spec->set,
+	};
+	int error;
+
+	*p = (struct pool){ .bench = b, .spec = *spec };
+	error = service_dir_make(&p->dir, b->dir);
+	if (error)
+		return error;
+	options.dir = p->dir;
+	error = service_start(&p->service, &options, NULL);
+	if (!error)
+		error = connect_to(p);
+	if (!error)
+		error = make_context(p);
+	if (!error && (error = tier_reader_open(p->t, &p->r)))
+		bench_failed("tier_reader_open", error);
+	if (!error)
+		error = fill(p);
+	if (!error)
+		error = pool_find(p);
+	if (error) {
+		service_tell_log(&p->service);
+		pool_close(p);
+	}
+	return error;
+}
+
+int pool_attach(struct pool *p, const struct pool *from)
+{
+	int error;
+
+	*p = (struct pool){ .bench = from->bench, .spec = from->spec, .service = from->service };
+	error = connect_to(p);
+	if (!error)
+		error = tier_context_open(p->t, p->spec.name, NULL, &p->c);
+	if (!error)
+		error = tier_reader_open(p->t, &p->r);
+	if (!error)
+		error = pool_find(p);
+	if (error)
+		pool_detach(p);
+	return error;
+}
+
+void pool_detach(struct pool *p)
+{
+	tier_reader_close(p->r);
+	tier_context_close(p->c);
+	tier_close(p->t);
+	free(p->block);
+	p->r = NULL;
+	p->c = NULL;
+	p->t = NULL;
+	p->block = NULL;
+}
+
+void pool_close(struct pool *p)
+{
+	pool_detach(p);
+	service_stop(&p->service);
+	service_dir_remove(p->dir);
+	p->dir = NULL;
+}
+
+/* ---- looking at memory --------------------------------------------------------------------- */
+
+int pool_index_bytes(struct pool *p, uint64_t *bytes)
+{
+	double value = 0;
+	int error = service_number(p->t, "status", "index_bytes", &value);
+
+	*bytes = (uint64_t)value;
+	return error ? bench_failed("status: index_bytes", error) : 0;
+}
+
+double huge_share(const char *name)
+{
+	FILE *f CLEANUP_FCLOSE = fopen("/proc/self/smaps", "re");
+	unsigned long long from, to, kib;
+	double rss = 0, huge = 0;
+	bool inside = false;
+	char line[512];
+
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%llx-%llx ", &from, &to) == 2) {
+			const char *path = strchr(line, '/');
+
+			inside = path && strncmp(path, name, strlen(name)) == 0;
+		} else if (inside && sscanf(line, "Rss: %llu kB", &kib) == 1) {
+			rss += (double)kib;
+		} else if (inside && (sscanf(line, "ShmemPmdMapped: %llu kB", &kib) == 1 ||
+				      sscanf(line, "FilePmdMapped: %llu kB", &kib) == 1)) {
+			huge += (double)kib;
+		}
+	}
+	return rss > 0 ? huge / rss : -1;
+}

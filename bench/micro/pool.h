@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A daemon with one context full of blocks, for the benchmarks that only read. Keys are numbered,
+ * and the first word of every page says which page it is, so that reading the wrong one shows.
+ */
+#ifndef TIER_BENCH_MICRO_POOL_H
+#define TIER_BENCH_MICRO_POOL_H
+
+#include "bench/bench.h"
+
+struct pool_spec {
+	const char *name;
+	uint32_t pages_per_block; /* one layer, so many groups */
+	uint32_t page_bytes;
+	uint32_t page_align; /* 0 = 4096 */
+	uint32_t blocks;
+	uint64_t hbm_bytes, cxl_bytes; /* of the tiers; cxl 0 = what the blocks need */
+	uint64_t nvme_bytes;	       /* 0 = memory only */
+	const char *const *set;	       /* further settings of the daemon; may be NULL */
+	bool fill_pages; /* with bytes that no device can compress, not only the first word */
+};
+
+struct pool {
+	struct bench *bench;
+	struct pool_spec spec;
+	char *dir;
+	struct service service;
+	tier *t;
+	tier_context *c;
+	tier_reader *r;
+	tier_block *block; /* spec.blocks of them */
+};
+
+/*
+ * Start the daemon, make the context, put all blocks. It says what it does and how long it took.
+ * Errors: as the library's; the text has been printed.
+ */
+int pool_open(struct pool *p, struct bench *b, const struct pool_spec *spec);
+void pool_close(struct pool *p);
+
+/* Another connection of this process or a child to the pool's daemon and context, with blocks. */
+int pool_attach(struct pool *p, const struct pool *from);
+void pool_detach(struct pool *p);
+
+/* Look all blocks up. Errors: -ENODATA when one is missing. */
+int pool_find(struct pool *p);
+
+/* The key of block i; cheap. */
+void pool_key(tier_key *out, uint32_t i);
+
+/* What the first word of a page says. */
+static inline uint64_t pool_word(uint32_t block, uint32_t page)
+{
+	return (uint64_t)(block + 1) << 20 | page;
+}
+
+/* Bytes of index memory, shared and private, that the daemon counts. */
+int pool_index_bytes(struct pool *p, uint64_t *bytes);
+
+/*
+ * Of our mappings whose name begins so ("/memfd:tier-cxl-"): the share of what is mapped that is
+ * mapped by huge pages; < 0 = nothing is mapped. A page counts once this process has touched it.
+ */
+double huge_share(const char *name);
+
+#endif

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What it costs to ask: the round trip of a request that needs no work (a fetch of a page that is
+ * there) with the daemon awake, beside two processes that pass a word to and fro; and what an idle
+ * daemon costs.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench/micro/pool.h"
+#include "libtier/base/atomic.h"
+#include "libtier/base/hist.h"
+
+#define TRIPS 20000u
+#define TRIP_NS_MAX (5 * NS_PER_S)
+#define IDLE_NS (500 * NS_PER_MS)
+
+/* The median round trip of so many, in ns; < 0 = errno. */
+static double ring_trips(struct bench *b, struct pool *p, struct hist *h)
+{
+	const struct tier_page page = { .block = p->block[0], .page = 0 };
+
+	hist_init(h);
+	for (uint32_t i = 0; i < TRIPS; i++) {
+		struct tier_completion got;
+		uint64_t from = tick_now(), give_up = time_now_ns() + TRIP_NS_MAX;
+		int n = tier_fetch_pages_start(p->c, &page, 1, TIER_CXL, 0, 1);
+
+		if (n)
+			return n;
+		while ((n = tier_poll(p->t, &got, 1)) == 0)
+			if (time_now_ns() > give_up)
+				return -ETIMEDOUT;
+		if (n < 0 || got.result || got.value != 1)
+			return n < 0 ? n : -EBADMSG;
+		/* In tenths, for the histogram is of whole numbers. */
+		hist_record(h, (uint64_t)(10 * tick_ns(&b->tick, from, tick_now())));
+	}
+	return (double)hist_quantile(h, 0.5) / 10;
+}
+
+/* ---- the peer ------------------------------------------------------------------------------ */
+
+struct word {
+	uint64_t value;
+	uint64_t room[7];
+};
+
+/* Answers odd with even until it is told to end. */
+static int echo(struct word *w)
+{
+	for (;;) {
+		uint64_t value = atomic_load_acquire_u64(&w->value);
+
+		if (value == UINT64_MAX)
+			return 0;
+		if (value & 1)
+			atomic_store_release_u64(&w->value, value + 1);
+		else
+			cpu_relax();
+	}
+}
+
+static double word_trips(struct bench *b, struct word *w, struct hist *h)
+{
+	uint64_t value = 0;
+
+	hist_init(h);
+	for (uint32_t i = 0; i < TRIPS; i++) {
+		uint64_t from = tick_now();
+
+		atomic_store_release_u64(&w->value, value + 1);
+		value += 2;
+		while (atomic_load_acquire_u64(&w->value) != value)
+			cpu_relax();
+		hist_record(h, (uint64_t)(10 * tick_ns(&b->tick, from, tick_now())));
+	}
+	atomic_store_release_u64(&w->value, 0);
+	return (double)hist_quantile(h, 0.5) / 10;
+}
+
+/* One round of the peer, in a child that ends with it: the daemon needs the other core. */
+static double word_round(struct bench *b, struct hist *h)
+{
+	struct word *w =
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	double out = -ENOMEM;
+	pid_t pid;
+
+	if (w == MAP_FAILED)
+		return out;
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		_exit(echo(w));
+	}
+	if (pid > 0) {
+		out = word_trips(b, w, h);
+		atomic_store_release_u64(&w->value, UINT64_MAX);
+		waitpid(pid, NULL, 0);
+	}
+	munmap(w, 4096);
+	return out;
+}
+
+/* ---- idle ---------------------------------------------------------------------------------- */
+
+static int idle(struct bench *b, struct pool *p)
+{
+	static const struct bench_figure figure = { "ring",
+						    "idle daemon, a client connected",
+						    "% core",
+						    "a core",
+						    { BENCH_VALUE_AT_MOST, 1 } };
+	const struct timespec pause = time_to_timespec(IDLE_NS);
+	struct sample used = { 0 }, core = { 0 };
+
+	nanosleep(&pause, NULL);
+	for (uint32_t round = 0; round < b->rounds; round++) {
+		uint64_t cpu = service_cpu_ns(&p->service), from = time_now_ns();
+
+		nanosleep(&pause, NULL);
+		cpu = service_cpu_ns(&p->service) - cpu;
+		sample_add(&used, 100.0 * (double)cpu / (double)(time_now_ns() - from));
+		sample_add(&core, 100);
+	}
+	return bench_judge(b->results, &figure, &used, &core);
+}
+
+static int trips(struct bench *b, struct pool *p, struct hist *h)
+{
+	static const struct bench_figure figure = { "ring",
+						    "round trip, daemon awake, p50",
+						    "ns",
+						    "a word to and fro between two processes",
+						    { BENCH_VALUE_AT_MOST, 2000 } };
+	struct sample ring = { 0 }, word = { 0 };
+
+	for (uint32_t round = 0; round < b->rounds + 1; round++) {
+		double ours = ring_trips(b, p, h), peer = ours < 0 ? 0 : word_round(b, h);
+
+		if (ours < 0 || peer < 0)
+			return bench_failed("ring", (int)(ours < 0 ? ours : peer));
+		if (!round)
+			continue; /* warm up */
+		sample_add(&ring, ours);
+		sample_add(&word, peer);
+	}
+	return bench_judge(b->results, &figure, &ring, &word);
+}
+
+int bench_ring(struct bench *b)
+{
+	static const struct pool_spec spec = {
+		.name = "ring",
+		.pages_per_block = 1,
+		.page_bytes = 4096,
+		.blocks = 16,
+	};
+	struct hist *h = malloc(sizeof(*h));
+	struct pool p;
+	int error = h ? pool_open(&p, b, &spec) : -ENOMEM;
+
+	if (!error) {
+		error = trips(b, &p, h);
+		if (!error)
+			error = idle(b, &p);
+		pool_close(&p);
+	}
+	free(h);
+	return error;
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The demo's outcome as a table on the terminal; see report.h. */
+#include "bench/report/report.h"
+
+#include <string.h>
+
+#include "libtier/base/units.h"
+
+static const char *const labels[] = { "HBM", "CXL", "NVMe" };
+
+static double percent(uint64_t part, uint64_t whole)
+{
+	return whole ? 100.0 * (double)part / (double)whole : 0;
+}
+
+static double gb(uint64_t bytes)
+{
+	return (double)bytes / 1e9;
+}
+
+static double rate(uint64_t bytes, uint64_t ns)
+{
+	return ns ? (double)bytes / (double)ns : 0;
+}
+
+static const char *backend_of(const json_t *status, uint32_t tier_number)
+{
+	static const char *const names[] = { "hbm", "cxl", "nvme" };
+	const json_t *tiers = json_object_get(status, "tiers");
+
+	for (size_t i = 0; i < json_array_size(tiers); i++) {
+		const json_t *one = json_array_get(tiers, i);
+		const char *name = json_string_value(json_object_get(one, "tier"));
+		const char *detail = json_string_value(json_object_get(one, "detail"));
+
+		if (name && detail && strcmp(name, names[tier_number]) == 0)
+			return detail;
+	}
+	return "";
+}
+
+static void tiers(const struct report *r, FILE *to)
+{
+	const struct engine_stats *t = &r->replay->total;
+	uint64_t pages =
+		t->read[TIER_HBM].pages + t->read[TIER_CXL].pages + t->read[TIER_NVME].pages;
+
+	fprintf(to, "  %-6s %14s %12s %7s %10s %12s  %s\n", "tier", "prefix blocks", "pages read",
+		"share", "GB", "GB/s engine", "what it is");
+	for (uint32_t k = 0; k <= TIER_NVME; k++) {
+		double gbps = k == TIER_NVME ? rate(t->fetch_bytes, t->fetch_ns)
+					     : rate(t->read[k].bytes, t->read[k].ns);
+
+		fprintf(to, "  %-6s %14llu %12llu %6.1f%% %10.2f %12.2f  %s\n", labels[k],
+			(unsigned long long)t->hit_tier[k], (unsigned long long)t->read[k].pages,
+			percent(t->read[k].pages, pages), gb(t->read[k].bytes), gbps,
+			backend_of(r->status, k));
+	}
+	fprintf(to, "  %-6s %14llu %12s %7s %10.2f %12.2f  %s\n", "put",
+		(unsigned long long)t->put_blocks, "", "", gb(t->put_bytes),
+		rate(t->put_bytes, t->put_ns), "bytes made from the key, written to staging");
+	fputs("  HBM, CXL: reading under a lease with every byte verified; NVMe: while a fetch is "
+	      "under way\n",
+	      to);
+}
+
+static void latency(const char *name, const struct hist *h, FILE *to)
+{
+	fprintf(to, "  %-34s p50 %5llu   p99 %6llu   p99.9 %7llu   of %llu\n", name,
+		(unsigned long long)hist_quantile(h, 0.5),
+		(unsigned long long)hist_quantile(h, 0.99),
+		(unsigned long long)hist_quantile(h, 0.999), (unsigned long long)h->count);
+}
+
+static void restart(const struct report_restart *r, FILE *to)
+{
+	fprintf(to,
+		"\n  restart   stopped in %.2f s, recovered and answering in %.3f s, first "
+		"block read and\n            verified %.3f s after the start (look-up and read: "
+		"%.2f "
+		"ms); a prefix of %llu blocks\n            in %.1f ms, wrong pages: %llu\n",
+		r->stop_s, r->ready_s, r->hit_s, r->first_hit_ms, (unsigned long long)r->blocks,
+		r->prefix_ms, (unsigned long long)r->bad_pages);
+}
+
+void report_table(const struct report *r, FILE *to)
+{
+	const struct replay *p = r->replay;
+	const struct engine_stats *t = &p->total;
+	char bytes[UNITS_TEXT_BYTES];
+
+	fprintf(to,
+		"\n  %llu of %llu requests in %.1f s by %u engine processes; %llu blocks asked "
+		"for, %llu put\n\n",
+		(unsigned long long)t->requests, (unsigned long long)p->trace->request_count,
+		p->seconds, p->engines, (unsigned long long)t->blocks,
+		(unsigned long long)t->put_blocks);
+	tiers(r, to);
+	fprintf(to, "\n  lease, ns (the clock counts in steps of %.2g)\n",
+		p->set.tick.resolution_ns);
+	latency("  one page, with its release", &t->lease_one, to);
+	latency("  in lists of up to 16, a page", &t->lease_list, to);
+	fprintf(to,
+		"\n  prefill   %.2f M of %.2f M prompt tokens saved (%.1f%%); blocks hit "
+		"%.1f%%, with memory\n            for everything it would be %.1f%%\n",
+		(double)t->tokens_saved / 1e6, (double)t->tokens / 1e6,
+		percent(t->tokens_saved, t->tokens), percent(t->blocks_hit, t->blocks),
+		percent(p->trace->reusable, p->trace->id_count));
+	fprintf(to, "  verified  %llu pages, %s; wrong: %llu\n",
+		(unsigned long long)t->verified_pages, units_print_bytes(bytes, t->verified_bytes),
+		(unsigned long long)t->bad_pages);
+	fprintf(to,
+		"  puts      %llu blocks stored, %llu by the other engine first, %llu dropped, "
+		"%llu failed\n",
+		(unsigned long long)t->put_blocks, (unsigned long long)t->put_exists,
+		(unsigned long long)t->put_dropped, (unsigned long long)t->put_failed);
+	fprintf(to,
+		"  pins      %llu taken, %llu refused; fetches late: %llu; pages gone while "
+		"decoding: %llu\n",
+		(unsigned long long)t->pins, (unsigned long long)t->pins_refused,
+		(unsigned long long)t->fetches_late, (unsigned long long)t->decode_gone);
+	if (r->restart)
+		restart(r->restart, to);
+}

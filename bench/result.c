@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows, verdicts, table and JSON of tierbench; see result.h. */
+#include "bench/result.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool at_most(const struct bench_goal *goal)
+{
+	return goal->kind != BENCH_RATIO_AT_LEAST;
+}
+
+enum bench_verdict bench_verdict_of(const struct bench_goal *goal, double low, double high)
+{
+	if (!isfinite(low) || !isfinite(high))
+		return BENCH_CANNOT_TELL;
+	if (at_most(goal) ? high <= goal->limit : low >= goal->limit)
+		return BENCH_MET;
+	if (at_most(goal) ? low > goal->limit : high < goal->limit)
+		return BENCH_SHORT;
+	return BENCH_CANNOT_TELL;
+}
+
+const char *bench_verdict_name(enum bench_verdict verdict)
+{
+	static const char *const names[] = { "met", "short", "cannot tell" };
+
+	return names[verdict];
+}
+
+void bench_goal_text(const struct bench_goal *goal, char *text, size_t bytes)
+{
+	snprintf(text, bytes, "%s %s %g", goal->kind == BENCH_VALUE_AT_MOST ? "value" : "ratio",
+		 at_most(goal) ? "<=" : ">=", goal->limit);
+}
+
+static int row_add(struct bench_results *results, const struct bench_row *row)
+{
+	if (results->count == results->room) {
+		uint32_t room = results->room ? 2 * results->room : 64;
+		struct bench_row *bigger = reallocarray(results->row, room, sizeof(*bigger));
+
+		if (!bigger)
+			return -ENOMEM;
+		results->row = bigger;
+		results->room = room;
+	}
+	results->row[results->count++] = *row;
+	bench_print_row(stdout, row);
+	return 0;
+}
+
+static struct bench_row row_of(const struct bench_figure *figure)
+{
+	struct bench_row row = { .goal = figure->goal };
+
+	snprintf(row.workload, sizeof(row.workload), "%s", figure->workload);
+	snprintf(row.figure, sizeof(row.figure), "%s", figure->figure);
+	snprintf(row.unit, sizeof(row.unit), "%s", figure->unit);
+	snprintf(row.against, sizeof(row.against), "%s", figure->against);
+	return row;
+}
+
+int bench_judge(struct bench_results *results, const struct bench_figure *figure,
+		const struct sample *value, const struct sample *peer)
+{
+	struct bench_row row = row_of(figure);
+	struct sample ratio = sample_ratio(value, peer);
+	struct sample_summary v = sample_summarise(value), r = sample_summarise(&ratio);
+	bool of_value = figure->goal.kind == BENCH_VALUE_AT_MOST;
+	uint32_t rounds = of_value ? value->count : ratio.count;
+
+	row.value = v.median;
+	row.against_value = sample_summarise(peer).median;
+	row.ratio = r.median;
+	row.low = of_value ? v.low : r.low;
+	row.high = of_value ? v.high : r.high;
+	row.verdict = rounds < SAMPLE_ROUNDS_MIN ? BENCH_CANNOT_TELL
+						 : bench_verdict_of(&row.goal, row.low, row.high);
+	return row_add(results, &row);
+}
+
+int bench_judge_exact(struct bench_results *results, const struct bench_figure *figure,
+		      double value, double peer)
+{
+	struct bench_row row = row_of(figure);
+
+	row.value = value;
+	row.against_value = peer;
+	row.ratio = peer != 0 ? value / peer : 0;
+	row.low = row.high = figure->goal.kind == BENCH_VALUE_AT_MOST ? value : row.ratio;
+	row.verdict = bench_verdict_of(&row.goal, row.low, row.high);
+	return row_add(results, &row);
+}
+
+int bench_judge_missing(struct bench_results *results, const struct bench_figure *figure,
+			const char *why)
+{
+	struct bench_row row = row_of(figure);
+
+	snprintf(row.against, sizeof(row.against), "not measured: %s", why);
+	row.value = row.against_value = row.ratio = row.low = row.high = NAN;
+	row.verdict = BENCH_CANNOT_TELL;
+	return row_add(results, &row);
+}
+
+/* Three significant digits, or a dash. */
+static const char *number(char text[16], double value)
+{
+	if (!isfinite(value))
+		return "-";
+	if (fabs(value) >= 1000)
+		snprintf(text, 16, "%.0f", value);
+	else
+		snprintf(text, 16, "%.3g", value);
+	return text;
+}
+
+void bench_print_head(FILE *to)
+{
+	fprintf(to, "%-7s %-44s %9s %-9s %7s %-17s %-13s %-11s %s\n", "", "figure", "value", "unit",
+		"ratio", "95 % interval", "goal", "verdict", "against");
+}
+
+void bench_print_row(FILE *to, const struct bench_row *row)
+{
+	char value[16], peer[16], ratio[16], low[16], high[16], goal[32], spread[40];
+
+	bench_goal_text(&row->goal, goal, sizeof(goal));
+	snprintf(spread, sizeof(spread), "%s ... %s", number(low, row->low),
+		 number(high, row->high));
+	fprintf(to, "%-7s %-44s %9s %-9s %7s %-17s %-13s %-11s %s %s\n", row->workload, row->figure,
+		number(value, row->value), row->unit, number(ratio, row->ratio), spread, goal,
+		bench_verdict_name(row->verdict), number(peer, row->against_value), row->against);
+	fflush(to);
+}
+
+/* JSON has no NaN: what was not measured is null. */
+static json_t *json_number(double value)
+{
+	return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *row_json(const struct bench_row *row)
+{
+	char goal[32];
+
+	bench_goal_text(&row->goal, goal, sizeof(goal));
+	return json_pack("{ss ss so ss ss so so ss ss s[oo]}", "workload", row->workload, "figure",
+			 row->figure, "value", json_number(row->value), "unit", row->unit,
+			 "against", row->against, "against_value", json_number(row->against_value),
+			 "ratio", json_number(row->ratio), "goal", goal, "verdict",
+			 bench_verdict_name(row->verdict), "spread", json_number(row->low),
+			 json_number(row->high));
+}
+
+int bench_write_json(const struct bench_results *results, const char *path)
+{
+	json_t *all = json_array();
+	char *temporary = NULL;
+	int error = 0;
+
+	for (uint32_t i = 0; i < results->count && !error; i++)
+		error = json_array_append_new(all, row_json(&results->row[i])) ? -ENOMEM : 0;
+	if (!error && asprintf(&temporary, "%s.new", path) < 0)
+		error = -ENOMEM;
+	if (!error && json_dump_file(all, temporary, JSON_INDENT(1) | JSON_REAL_PRECISION(9)))
+		error = errno ? -errno : -EIO;
+	if (!error && rename(temporary, path))
+		error = -errno;
+	free(temporary);
+	json_decref(all);
+	return error;
+}
+
+void bench_results_free(struct bench_results *results)
+{
+	free(results->row);
+	*results = (struct bench_results){ 0 };
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The rows of tierbench: one a figure, with what it is measured against, the goal and the verdict.
+ * Printed as a table and written as JSON; the judging is done here and nowhere else.
+ */
+#ifndef TIER_BENCH_RESULT_H
+#define TIER_BENCH_RESULT_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "bench/sample.h"
+
+enum bench_verdict { BENCH_MET, BENCH_SHORT, BENCH_CANNOT_TELL };
+
+enum bench_goal_kind {
+	BENCH_RATIO_AT_MOST,
+	BENCH_RATIO_AT_LEAST,
+	BENCH_VALUE_AT_MOST,
+};
+
+struct bench_goal {
+	enum bench_goal_kind kind;
+	double limit;
+};
+
+#define BENCH_TEXT 128
+
+struct bench_row {
+	char workload[16];
+	char figure[BENCH_TEXT];
+	char unit[16];
+	char against[BENCH_TEXT];
+	double value, against_value, ratio;
+	double low, high; /* spread of what is judged: of the ratio, or of the value */
+	struct bench_goal goal;
+	enum bench_verdict verdict;
+};
+
+struct bench_results {
+	struct bench_row *row;
+	uint32_t count, room;
+};
+
+/* What a figure is called and compared with; the numbers come beside. */
+struct bench_figure {
+	const char *workload, *figure, *unit, *against;
+	struct bench_goal goal;
+};
+
+/*
+ * Judge a figure measured in rounds against a peer measured in the same rounds, add it as a row and
+ * print it. Fewer than SAMPLE_ROUNDS_MIN rounds, or an interval that spans the goal: cannot tell.
+ * Errors: -ENOMEM.
+ */
+int bench_judge(struct bench_results *results, const struct bench_figure *figure,
+		const struct sample *value, const struct sample *peer);
+
+/* A figure that is counted, not sampled: the same every time, so one value is enough. */
+int bench_judge_exact(struct bench_results *results, const struct bench_figure *figure,
+		      double value, double peer);
+
+/* A row for what could not be measured here; why goes where the peer stands. */
+int bench_judge_missing(struct bench_results *results, const struct bench_figure *figure,
+			const char *why);
+
+enum bench_verdict bench_verdict_of(const struct bench_goal *goal, double low, double high);
+const char *bench_verdict_name(enum bench_verdict verdict);
+
+/* "ratio <= 3.5" */
+void bench_goal_text(const struct bench_goal *goal, char *text, size_t bytes);
+
+void bench_print_head(FILE *to);
+void bench_print_row(FILE *to, const struct bench_row *row);
+
+/* All rows as a JSON array, into a file that appears whole or not at all. Negative errno. */
+int bench_write_json(const struct bench_results *results, const char *path);
+
+void bench_results_free(struct bench_results *results);
+
+#endif

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tierbench: one driver for all figures that the project is judged by, each measured beside its
+ * peer in the same run. `tierbench demo` is the replay behind `make demo`.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bench/bench.h"
+#include "bench/demo.h"
+#include "libtier/base/cleanup.h"
+#include "libtier/base/units.h"
+
+static const struct bench_workload workloads[] = {
+	{ "lease", "lease + read + release of random pages, alone, in lists, by two clients",
+	  bench_lease },
+	{ "match", "look-up of keys, flat from 10^4 to 10^7 blocks", bench_match },
+	{ "ring", "round trip of a request, an idle daemon", bench_ring },
+	{ "gather", "random 64 KiB pages copied from CXL, beside memcpy", bench_gather },
+	{ "nvme", "random and streaming reads from NVMe, beside fio", bench_nvme },
+	{ "index", "index memory, write amplification on the trace", bench_index },
+};
+
+#define SHMEM_HUGE "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
+#define TRACE "bench/data/mooncake-conversation.jsonl.gz"
+#define WORKLOADS (sizeof(workloads) / sizeof(workloads[0]))
+
+static int usage(int status)
+{
+	FILE *to = status ? stderr : stdout;
+
+	fputs("usage: tierbench [options] [WORKLOAD...]\n"
+	      "       tierbench demo --help\n\n"
+	      "Measures tier beside the limits of this machine. Workloads (default: all):\n",
+	      to);
+	for (size_t i = 0; i < WORKLOADS; i++)
+		fprintf(to, "  %-8s %s\n", workloads[i].name, workloads[i].help);
+	fputs("\n  --only 'NAME ...'  these workloads\n"
+	      "  --json FILE        write one row a figure\n"
+	      "  --dir DIR          where stores and sockets lie meanwhile ($TMPDIR, /tmp)\n"
+	      "  --quick            smaller sizes: no 10^7, less data\n"
+	      "  --rounds N         rounds of each figure, at least 7 (default 9)\n"
+	      "  --tierd FILE       the daemon (default: beside this program)\n"
+	      "  --trace FILE       the request trace (default: the project's)\n",
+	      to);
+	return status;
+}
+
+/* A file beside this program, or in the source tree that it was built in. */
+static char *beside(const char *name)
+{
+	char path[PATH_MAX];
+	ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
+	char *out, *slash;
+
+	if (length < 0)
+		return NULL;
+	path[length] = '\0';
+	slash = strrchr(path, '/');
+	if (!slash)
+		return NULL;
+	*slash = '\0';
+	return asprintf(&out, "%s/%s", path, name) < 0 ? NULL : out;
+}
+
+struct selection {
+	bool wanted[WORKLOADS];
+	bool any;
+};
+
+static int want(struct selection *s, const char *names)
+{
+	while (*names) {
+		size_t length = strcspn(names, " ,"), i;
+
+		for (i = 0; i < WORKLOADS && length; i++)
+			if (strlen(workloads[i].name) == length &&
+			    memcmp(workloads[i].name, names, length) == 0)
+				break;
+		if (i == WORKLOADS) {
+			fprintf(stderr,
+				"tierbench: no workload \"%.*s\"; tierbench --help lists "
+				"them\n",
+				(int)length, names);
+			return -EINVAL;
+		}
+		if (length)
+			s->wanted[i] = s->any = true;
+		names += length + (names[length] != '\0');
+	}
+	return 0;
+}
+
+struct arguments {
+	struct bench bench;
+	struct selection selection;
+	const char *json;
+	char *tierd, *trace;
+};
+
+static int take_rounds(struct arguments *a, const char *text)
+{
+	long n = strtol(text, NULL, 10);
+
+	if (n < (long)SAMPLE_ROUNDS_MIN || n > (long)SAMPLE_ROUNDS_MAX) {
+		fprintf(stderr, "tierbench: --rounds %s: write a number from %u to %u\n", text,
+			SAMPLE_ROUNDS_MIN, SAMPLE_ROUNDS_MAX);
+		return -EINVAL;
+	}
+	a->bench.rounds = (uint32_t)n;
+	return 0;
+}
+
+/* Returns 0, or the exit status + 1. */
+static int take_arguments(struct arguments *a, int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "only", 1, NULL, 'o' },   { "json", 1, NULL, 'j' },  { "dir", 1, NULL, 'd' },
+		{ "quick", 0, NULL, 'q' },  { "tierd", 1, NULL, 't' }, { "trace", 1, NULL, 'r' },
+		{ "rounds", 1, NULL, 'n' }, { "help", 0, NULL, 'h' },  { 0 },
+	};
+	int c, error = 0;
+
+	while (!error && (c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (c == 'o')
+			error = want(&a->selection, optarg);
+		else if (c == 'j')
+			a->json = optarg;
+		else if (c == 'd')
+			a->bench.dir = optarg;
+		else if (c == 'q')
+			a->bench.quick = true;
+		else if (c == 't')
+			a->bench.tierd = optarg;
+		else if (c == 'r')
+			a->bench.trace = optarg;
+		else if (c == 'n')
+			error = take_rounds(a, optarg);
+		else
+			return 1 + usage(c == 'h' ? 0 : 2);
+	}
+	for (; optind < argc && !error; optind++)
+		error = want(&a->selection, argv[optind]);
+	return error ? 1 + 2 : 0;
+}
+
+static void head(void)
+{
+	FILE *load CLEANUP_FCLOSE = fopen("/proc/loadavg", "re");
+	FILE *huge CLEANUP_FCLOSE = fopen(SHMEM_HUGE, "re");
+	char date[32], shmem[128] = "unknown", text[UNITS_TEXT_BYTES];
+	time_t now = time(NULL);
+	struct utsname u;
+	struct tm tm;
+	double busy = 0;
+
+	gmtime_r(&now, &tm);
+	strftime(date, sizeof(date), "%Y-%m-%d %H:%M UTC", &tm);
+	if (uname(&u))
+		memset(&u, 0, sizeof(u));
+	if (huge && fgets(shmem, sizeof(shmem), huge))
+		shmem[strcspn(shmem, "\n")] = '\0';
+	printf("tierbench %s, %s, Linux %s %s, %ld cores, %s available; shmem huge pages: %s\n",
+	       tier_version(), date, u.release, u.machine, sysconf(_SC_NPROCESSORS_ONLN),
+	       units_print_bytes(text, bench_memory_available()), shmem);
+	if (load && fscanf(load, "%lf", &busy) == 1 && busy > 0.5)
+		printf("the machine is not idle (load %.2f): expect wide intervals\n", busy);
+	printf("medians; 95 %% intervals of what the goal is about; rounds beside their peers\n\n");
+	bench_print_head(stdout);
+	fflush(stdout);
+}
+
+static int run(struct arguments *a)
+{
+	struct bench_results results = { 0 };
+	int status = 0, error;
+
+	a->bench.results = &results;
+	tick_calibrate(&a->bench.tick);
+	head();
+	for (size_t i = 0; i < WORKLOADS; i++) {
+		if (a->selection.any && !a->selection.wanted[i])
+			continue;
+		if (workloads[i].run(&a->bench)) {
+			fprintf(stderr, "tierbench: %s could not be measured\n", workloads[i].name);
+			status = 1;
+		}
+	}
+	error = a->json ? bench_write_json(&results, a->json) : 0;
+	if (error)
+		fprintf(stderr, "tierbench: %s: %s\n", a->json, strerror(-error));
+	bench_results_free(&results);
+	return status || error;
+}
+
+int main(int argc, char **argv)
+{
+	struct arguments a = { .bench.rounds = 9 };
+	int status;
+
+	if (argc > 1 && strcmp(argv[1], "demo") == 0)
+		return demo_main(argc - 1, argv + 1);
+	status = take_arguments(&a, argc, argv);
+	if (status)
+		return status - 1;
+	a.tierd = beside("tierd");
+	a.trace = beside("../../" TRACE);
+	if (a.trace && access(a.trace, R_OK)) {
+		free(a.trace);
+		a.trace = strdup(TRACE); /* from the top folder */
+	}
+	if (!a.bench.tierd)
+		a.bench.tierd = a.tierd;
+	if (!a.bench.trace)
+		a.bench.trace = a.trace;
+	status = a.bench.tierd && a.bench.trace ? run(&a) : 1;
+	free(a.tierd);
+	free(a.trace);
+	return status;
+}

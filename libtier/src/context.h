@@ -1,0 +1,19 @@
+/*
+ * Opening contexts, for attach.c and session.c; the rest of context.c is public.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#ifndef TIER_SRC_CONTEXT_H
+#define TIER_SRC_CONTEXT_H
+
+#include "libtier/src/session.h"
+
+/*
+ * A map of the context as attachment a, which need not be the present one, has it; *out is NULL
+ * when the daemon has it no longer or has another one of that name. Errors: -ENOTCONN, -ETIMEDOUT,
+ * -EPROTO, -ENOMEM: the attachment is of no use.
+ */
+int context_reopen(struct tier *t, struct tier_context *c, struct attachment *a,
+		   uint64_t deadline_ns, struct map **out) REQUIRES(t->wire);
+
+#endif

@@ -1,0 +1,194 @@
+/*
+ * Reading the index of a context while the daemon writes it: the look-up of libtier/abi/index.h,
+ * for one key, and in three stages for many, so that a caller overlaps the misses of a batch.
+ *
+ * Never waits, never calls the system, retries a bounded number of times; whatever bytes it meets
+ * it stays inside the map. Called by match.c and lease.c.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#ifndef TIER_SRC_INDEX_READ_H
+#define TIER_SRC_INDEX_READ_H
+
+#include <stddef.h>
+#include <string.h>
+
+#include "libtier/src/map.h"
+
+/* A block line as it was at one moment of its life. */
+struct index_found {
+	uint32_t slot;
+	uint32_t generation;
+	uint32_t state; /* ABI_BLOCK_PENDING or ABI_BLOCK_COMMITTED */
+	uint32_t epoch;
+	uint32_t parts;
+	uint32_t tier;
+};
+
+#define INDEX_NO_PAGE UINT32_MAX
+
+/*
+ * Find a key. page, or INDEX_NO_PAGE: its descriptor starts to be fetched as soon as the slot is
+ * likely. false: no such block, or the bucket was being written all the time.
+ */
+bool index_read_find(const struct map *m, const uint8_t *key, uint32_t page,
+		     struct index_found *out);
+
+/* Buckets in use at this moment; 0 when the context is closed or the count is out of bounds. */
+static inline uint64_t index_read_buckets(const struct map *m)
+{
+	uint64_t count = atomic_load_acquire_u64(&m->header->bucket_count);
+
+	return count > m->buckets_max || map_closed(m) ? 0 : count;
+}
+
+/*
+ * The entries of a line whose tag is equal, as a set. Tags are read two at a time, as the words
+ * they lie in; four of them are compared in one go: a lane is zero where the tag is equal.
+ */
+struct index_tags {
+	uint64_t lane[2]; /* top bit of lane i: entry i, 4 + i */
+	uint32_t last;    /* entry 8 */
+};
+
+static inline uint64_t index_zero_lanes(uint64_t x)
+{
+	const uint64_t low = 0x7fff7fff7fff7fffull;
+
+	return ~(((x & low) + low) | x | low);
+}
+
+static inline struct index_tags index_equal_tags(const struct abi_bucket *b, uint16_t tag)
+{
+	const uint32_t *word = (const uint32_t *)(const void *)b->tag;
+	const uint64_t all = tag * 0x0001000100010001ull;
+	struct index_tags found;
+
+	_Static_assert(ABI_BUCKET_SLOTS == 9 && offsetof(struct abi_bucket, tag) % 4 == 0, "tags");
+	for (uint32_t i = 0; i < 2; i++) {
+		uint64_t low = atomic_load_relaxed_u32(&word[2 * i]);
+		uint64_t high = atomic_load_relaxed_u32(&word[2 * i + 1]);
+
+		found.lane[i] = index_zero_lanes((low | high << 32) ^ all);
+	}
+	found.last = (atomic_load_relaxed_u32(&word[4]) & 0xffff) == tag;
+	return found;
+}
+
+/* Takes one entry's number out of the set; ABI_BUCKET_SLOTS when it is empty. */
+static inline uint32_t index_next_tag(struct index_tags *t)
+{
+	for (uint32_t i = 0; i < 2; i++) {
+		if (t->lane[i] != 0) {
+			uint32_t lane = (uint32_t)__builtin_ctzll(t->lane[i]) / 16;
+
+			t->lane[i] &= t->lane[i] - 1;
+			return 4 * i + lane;
+		}
+	}
+	if (!t->last)
+		return ABI_BUCKET_SLOTS;
+	t->last = 0;
+	return 8;
+}
+
+/* The block line, if it is this key's, within one life of the slot. */
+enum index_outcome { INDEX_FOUND, INDEX_ABSENT, INDEX_CHANGED };
+
+static inline bool index_equal_keys(const struct abi_block *block, const uint8_t *key)
+{
+	const uint64_t *stored = (const uint64_t *)(const void *)block->key;
+	uint64_t wanted[ABI_KEY_BYTES / 8];
+	uint64_t differ = 0;
+
+	memcpy(wanted, key, sizeof(wanted));
+	for (uint32_t i = 0; i < ABI_KEY_BYTES / 8; i++)
+		differ |= atomic_load_relaxed_u64(&stored[i]) ^ wanted[i];
+	return differ == 0;
+}
+
+static inline enum index_outcome index_read_block(const struct map *m, uint32_t slot,
+						  const uint8_t *key, struct index_found *out)
+{
+	const struct abi_block *b = &m->block[slot];
+
+	out->slot = slot;
+	out->generation = atomic_load_acquire_u32(&b->generation);
+	if (!index_equal_keys(b, key))
+		return INDEX_ABSENT;
+	out->state = atomic_load_acquire_u32(&b->state);
+	out->epoch = atomic_load_relaxed_u32(&b->epoch);
+	out->parts = atomic_load_relaxed_u32(&b->parts);
+	out->tier = atomic_load_relaxed_u32(&b->tier);
+	/* The members before the second look at generation. */
+	acquire_fence();
+	if (atomic_load_relaxed_u32(&b->generation) != out->generation)
+		return INDEX_CHANGED;
+	if (out->state != ABI_BLOCK_PENDING && out->state != ABI_BLOCK_COMMITTED)
+		return INDEX_ABSENT;
+	return INDEX_FOUND;
+}
+
+/* ---- a look-up in stages; between two of them, do the same stage of other keys -------------- */
+
+struct index_probe {
+	const struct abi_bucket *bucket;
+	uint64_t hash;
+	uint32_t seq;
+	uint32_t slot; /* the likely one, or one of the two below */
+};
+#define INDEX_PROBE_NONE ABI_SLOT_NONE       /* not in the bucket's first line, and no other line */
+#define INDEX_PROBE_SLOW (ABI_SLOT_NONE - 1) /* left to index_read_find */
+
+static inline void index_read_start(const struct map *m, uint64_t buckets, const uint8_t *key,
+				    struct index_probe *p)
+{
+	p->hash = abi_key_hash(key);
+	p->bucket = NULL;
+	if (buckets == 0)
+		return;
+	p->bucket = &m->bucket[abi_bucket_of(p->hash, buckets)];
+	prefetch_read(p->bucket);
+}
+
+static inline void index_read_tags(const struct map *m, struct index_probe *p)
+{
+	struct index_tags tags;
+	uint32_t entry;
+	uint32_t next;
+
+	p->slot = INDEX_PROBE_NONE;
+	if (!p->bucket)
+		return;
+	p->seq = atomic_load_acquire_u32(&p->bucket->seq);
+	tags = index_equal_tags(p->bucket, abi_key_tag(p->hash));
+	entry = index_next_tag(&tags);
+	if (entry < ABI_BUCKET_SLOTS) {
+		p->slot = atomic_load_relaxed_u32(&p->bucket->slot[entry]);
+		if (p->slot < m->blocks_max)
+			prefetch_read(&m->block[p->slot]);
+		else
+			p->slot = INDEX_PROBE_SLOW;
+		return;
+	}
+	next = atomic_load_relaxed_u32(&p->bucket->overflow);
+	if (next == 0)
+		return;
+	p->slot = INDEX_PROBE_SLOW;
+	if (next <= m->overflow_max)
+		prefetch_read(&m->overflow[next - 1]);
+}
+
+/* Any answer that the first line and one block line do not give. */
+bool index_read_slowly(const struct map *m, uint64_t buckets, const uint8_t *key,
+		       const struct index_probe *p, struct index_found *out);
+
+static inline bool index_read_finish(const struct map *m, uint64_t buckets, const uint8_t *key,
+				     const struct index_probe *p, struct index_found *out)
+{
+	if (p->slot < m->blocks_max && index_read_block(m, p->slot, key, out) == INDEX_FOUND)
+		return true;
+	return index_read_slowly(m, buckets, key, p, out);
+}
+
+#endif

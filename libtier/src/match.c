@@ -1,0 +1,180 @@
+/*
+ * Match: how much of a prefix is stored. A batch of look-ups as a pipeline of three stages over
+ * groups of keys: while the block lines of one group are compared, the tags of the next are, and
+ * the bucket lines of the one after are on their way.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "libtier/src/error.h"
+#include "libtier/src/index_read.h"
+#include "libtier/src/session.h"
+
+/* As many misses as a core overlaps; larger groups gain nothing and spill the first-level cache. */
+#define MATCH_GROUP 16u
+#define MATCH_FEW 3u
+
+struct match {
+	const struct map *map;
+	const tier_key *keys;
+	uint32_t count;
+	struct tier_found *found; /* NULL: only the prefix is wanted */
+	uint64_t buckets;
+	uint32_t epoch;
+	uint32_t hits;
+	int64_t usable;  /* blocks of the longest prefix so far that is whole */
+	bool ended;      /* a block was no hit: the prefix ends there */
+	uint32_t run[ABI_PARTS_MAX]; /* consecutive blocks up to here that have the part */
+};
+
+/* The keys of a group between two stages. */
+struct group {
+	struct index_probe probe[MATCH_GROUP];
+};
+
+static uint32_t group_size(const struct match *s, uint32_t group)
+{
+	uint64_t from = (uint64_t)group * MATCH_GROUP;
+	uint64_t left = from < s->count ? s->count - from : 0;
+
+	return left < MATCH_GROUP ? (uint32_t)left : MATCH_GROUP;
+}
+
+static void start_group(const struct match *s, uint32_t number, struct group *g)
+{
+	uint32_t n = group_size(s, number);
+	const tier_key *keys = s->keys + (uint64_t)number * MATCH_GROUP;
+
+	for (uint32_t i = 0; i < n; i++)
+		index_read_start(s->map, s->buckets, keys[i].bytes, &g->probe[i]);
+}
+
+static void tag_group(const struct match *s, uint32_t number, struct group *g)
+{
+	uint32_t n = group_size(s, number);
+
+	for (uint32_t i = 0; i < n; i++)
+		index_read_tags(s->map, &g->probe[i]);
+}
+
+/* The block is whole: does the prefix that ends with it satisfy the parts that need the last n? */
+static void extend_prefix(struct match *s, int64_t length, uint32_t parts)
+{
+	bool whole = true;
+
+	for (uint32_t p = 0; p < s->map->part_count; p++) {
+		uint32_t need = s->map->part[p].hit_last;
+
+		if (need == 0)
+			continue;
+		s->run[p] = parts >> p & 1 ? s->run[p] + 1 : 0;
+		whole = whole && s->run[p] >= (length < need ? length : need);
+	}
+	if (whole)
+		s->usable = length;
+}
+
+static uint8_t state_of(const struct match *s, const struct index_found *f)
+{
+	if (f->epoch != s->epoch)
+		return TIER_MISS;
+	if (f->state == ABI_BLOCK_PENDING)
+		return TIER_PENDING;
+	return (f->parts & s->map->parts_every) == s->map->parts_every ? TIER_HIT : TIER_MISS;
+}
+
+static void take_answer(struct match *s, uint32_t i, bool there, const struct index_found *f)
+{
+	uint8_t state = there ? state_of(s, f) : TIER_MISS;
+
+	if (state == TIER_HIT)
+		s->hits++;
+	else
+		s->ended = true;
+	if (!s->ended)
+		extend_prefix(s, (int64_t)i + 1, f->parts);
+	if (!s->found)
+		return;
+	s->found[i] = (struct tier_found){ .state = state };
+	if (state == TIER_MISS)
+		return;
+	s->found[i].block.slot = f->slot;
+	s->found[i].block.generation = f->generation ^ s->map->salt;
+	s->found[i].tier = f->tier < TIER_COUNT ? (uint8_t)f->tier : TIER_NVME;
+}
+
+static void finish_group(struct match *s, uint32_t number, const struct group *g)
+{
+	uint32_t n = group_size(s, number);
+	uint32_t from = number * MATCH_GROUP;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct index_found f;
+		bool there = index_read_finish(s->map, s->buckets, s->keys[from + i].bytes,
+					       &g->probe[i], &f);
+
+		take_answer(s, from + i, there, &f);
+	}
+}
+
+static void match_many(struct match *s)
+{
+	uint32_t groups = (uint32_t)(((uint64_t)s->count + MATCH_GROUP - 1) / MATCH_GROUP);
+	struct group ring[3]; /* group n lies in ring[n % 3] */
+
+	start_group(s, 0, &ring[0]);
+	start_group(s, 1, &ring[1]);
+	tag_group(s, 0, &ring[0]);
+	for (uint32_t n = 0; n < groups; n++) {
+		start_group(s, n + 2, &ring[(n + 2) % 3]);
+		tag_group(s, n + 1, &ring[(n + 1) % 3]);
+		finish_group(s, n, &ring[n % 3]);
+		if (s->ended && !s->found)
+			break;
+	}
+}
+
+/* Too few to overlap anything. */
+static void match_few(struct match *s)
+{
+	for (uint32_t i = 0; i < s->count; i++) {
+		struct index_found f;
+		bool there = index_read_find(s->map, s->keys[i].bytes, INDEX_NO_PAGE, &f);
+
+		take_answer(s, i, there, &f);
+	}
+}
+
+int64_t tier_match(tier_context *c, const tier_key *keys, uint32_t count,
+		   struct tier_found *found)
+{
+	struct match s = { .keys = keys, .count = count, .found = found };
+	struct attachment *a;
+	int rc = context_check(c);
+
+	if (unlikely(rc))
+		return rc;
+	if (count == 0)
+		return 0;
+	if (!keys)
+		return error_note(-EINVAL, "tier_match: keys is NULL");
+	s.map = context_enter(c, &a);
+	if (!s.map) {
+		if (found)
+			memset(found, 0, count * sizeof(*found));
+		return 0;
+	}
+	s.buckets = index_read_buckets(s.map);
+	s.epoch = map_epoch(s.map);
+	if (count < MATCH_FEW)
+		match_few(&s);
+	else
+		match_many(&s);
+	context_leave(a);
+	atomic_add_relaxed_u64(&c->t->lookups, count);
+	if (s.hits > 0)
+		atomic_add_relaxed_u64(&c->t->lookup_hits, s.hits);
+	return s.usable;
+}

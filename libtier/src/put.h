@@ -1,0 +1,58 @@
+/*
+ * The inside of a put, for put.c, put_copy.c and session.c.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#ifndef TIER_SRC_PUT_H
+#define TIER_SRC_PUT_H
+
+#include "libtier/src/session.h"
+
+/* Where a part lies in the put's image of a block. */
+struct put_part {
+	uint64_t offset;
+	uint32_t layers;
+	uint32_t first;  /* first group of the shard */
+	uint32_t groups; /* of the shard; 0 = the put does not carry the part */
+	uint32_t stride;
+};
+
+/* What follows from geometry and options before anything is reserved. */
+struct put_plan {
+	struct abi_put_args args;
+	struct put_part part[ABI_PARTS_MAX];
+	uint32_t part_count;
+	uint64_t block_bytes; /* carried of a block */
+	uint64_t deadline_ns;
+	uint16_t flags; /* ABI_SQE_* */
+};
+
+struct tier_put {
+	struct tier *t;
+	struct attachment *a; /* whose staging arena; counted in a->puts */
+	struct list link;     /* tier.puts */
+	uint64_t handle;
+	uint64_t exists; /* bit i: block i was there, first 64 */
+	struct request_piece data;
+	uint32_t count;
+	struct put_plan plan;
+};
+
+/* Errors: -EINVAL. */
+int put_plan(struct put_plan *plan, const tier_context *c, const struct tier_put_options *options);
+
+/* tier_put_begin with the plan made. */
+int put_begin(tier_context *c, const tier_key *keys, uint32_t count, const struct put_plan *plan,
+	      struct tier_put **out);
+
+/*
+ * Hand over; owner and user_data say who learns of the end. 0: the handle is gone, *rq is its
+ * request. -ENOTCONN: the daemon that knew it is gone; the handle stays. -EAGAIN: try again.
+ */
+int put_submit(struct tier *t, struct tier_put *p, enum request_owner owner, uint64_t user_data,
+	       struct request **rq) REQUIRES(t->lock);
+
+/* Forget the put without a word to the daemon; its staging memory is free. */
+void put_drop(struct tier_put *p);
+
+#endif

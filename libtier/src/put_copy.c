@@ -1,0 +1,171 @@
+/*
+ * A put in one call: in pieces that fit the staging arena, the next one being copied while the
+ * daemon works on the one before.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "libtier/src/error.h"
+#include "libtier/src/put.h"
+#include "libtier/src/submit.h"
+#include "libtier/src/wait.h"
+
+#define PIECES 2u
+#define PIECE_BLOCKS_MAX 64u /* as many as the daemon tells of which exist */
+#define ROOM_LOOK_NS (1 * NS_PER_MS)
+
+struct put_stream {
+	tier_context *c;
+	const tier_key *keys;
+	const uint8_t *data;
+	uint32_t count;
+	uint32_t done;   /* blocks begun */
+	uint32_t blocks; /* of the next piece, at most */
+	uint32_t depth;  /* of the first block */
+	struct put_plan plan;
+	struct request *flying[PIECES]; /* oldest first */
+	uint32_t flying_count;
+	int64_t whole;
+	bool dropped;
+	uint64_t until_ns;
+};
+
+/* Waits for the oldest piece under way. */
+static int reap(struct put_stream *s)
+{
+	struct tier *t = s->c->t;
+	struct tier_completion completion;
+	struct request *rq = s->flying[0];
+	int rc;
+
+	s->flying_count--;
+	memmove(s->flying, s->flying + 1, s->flying_count * sizeof(s->flying[0]));
+	{
+		LOCK_SCOPE(&t->lock);
+		rc = submit_wait(t, rq, s->until_ns, &completion);
+	}
+	if (rc)
+		return rc;
+	s->dropped = s->dropped || completion.status == TIER_DROPPED;
+	s->whole += (int64_t)completion.value;
+	return submit_explain("put", &completion);
+}
+
+static void copy_piece(struct put_stream *s, struct tier_put *p)
+{
+	uint8_t *to = p->a->staging + p->data.start;
+	const uint8_t *from = s->data + s->done * s->plan.block_bytes;
+
+	/* The daemon takes no byte of a block that it had when the put began. */
+	for (uint32_t i = 0; i < p->count; i++)
+		if (!tier_put_exists(p, i))
+			memcpy(to + i * s->plan.block_bytes, from + i * s->plan.block_bytes,
+			       s->plan.block_bytes);
+}
+
+static int commit_piece(struct put_stream *s, struct tier_put *p)
+{
+	struct tier *t = s->c->t;
+	int rc;
+
+	{
+		LOCK_SCOPE(&t->lock);
+		while ((rc = put_submit(t, p, REQUEST_WAITER, 0,
+					&s->flying[s->flying_count])) == -EAGAIN &&
+		       time_now_ns() < s->until_ns)
+			wait_step(t, time_now_ns() + ROOM_LOOK_NS);
+	}
+	if (rc == 0)
+		s->flying_count++;
+	else
+		tier_put_abort(p);
+	return rc;
+}
+
+/* No room at this moment: let our own pieces end, take smaller ones, or wait for others'. */
+static int make_room(struct put_stream *s, uint32_t blocks, int error)
+{
+	struct tier *t = s->c->t;
+	uint64_t now = time_now_ns();
+
+	if (s->flying_count > 0)
+		return reap(s);
+	if (error == -ENOBUFS && blocks > 1) {
+		s->blocks = blocks / 2;
+		return 0;
+	}
+	if (now >= s->until_ns)
+		return error;
+	LOCK_SCOPE(&t->lock);
+	wait_step(t, now + ROOM_LOOK_NS < s->until_ns ? now + ROOM_LOOK_NS : s->until_ns);
+	submit_collect(t);
+	return 0;
+}
+
+static int put_piece(struct put_stream *s)
+{
+	uint32_t left = s->count - s->done;
+	uint32_t blocks = left < s->blocks ? left : s->blocks;
+	struct tier_put *p;
+	int rc;
+
+	if (s->done > 0)
+		memcpy(s->plan.args.parent, s->keys[s->done - 1].bytes,
+		       sizeof(s->plan.args.parent));
+	s->plan.args.depth = s->depth + s->done;
+	s->until_ns = submit_until(s->plan.deadline_ns, SUBMIT_LONG_NS);
+	rc = put_begin(s->c, s->keys + s->done, blocks, &s->plan, &p);
+	if (rc == -ENOBUFS || rc == -EAGAIN)
+		return make_room(s, blocks, rc);
+	if (rc)
+		return rc;
+	copy_piece(s, p);
+	rc = commit_piece(s, p);
+	if (rc)
+		return rc;
+	s->done += blocks;
+	return s->flying_count == PIECES ? reap(s) : 0;
+}
+
+static bool fits_at_all(const struct put_stream *s)
+{
+	struct tier *t = s->c->t;
+
+	LOCK_SCOPE(&t->lock);
+	return s->plan.block_bytes <= session_attachment(t)->arena.bytes;
+}
+
+int64_t tier_put_copy(tier_context *c, const tier_key *keys, uint32_t count, const void *data,
+		      const struct tier_put_options *options)
+{
+	struct put_stream s = { .c = c, .keys = keys, .data = data, .count = count };
+	int rc = context_check(c);
+
+	if (rc)
+		return rc;
+	if (count == 0)
+		return 0;
+	if (!keys || !data)
+		return error_note(-EINVAL, "tier_put_copy: keys or data is NULL");
+	rc = put_plan(&s.plan, c, options);
+	if (rc)
+		return rc;
+	s.depth = s.plan.args.depth;
+	s.blocks = (uint32_t)(c->t->staging_bytes / PIECES / s.plan.block_bytes);
+	s.blocks = s.blocks == 0 ? 1 : s.blocks < PIECE_BLOCKS_MAX ? s.blocks : PIECE_BLOCKS_MAX;
+	s.until_ns = submit_until(s.plan.deadline_ns, SUBMIT_LONG_NS);
+	if (!fits_at_all(&s))
+		return error_set(-ENOBUFS, "put: a block of %llu bytes is larger than the staging "
+					   "arena; connect with more staging_bytes",
+				 (unsigned long long)s.plan.block_bytes);
+	while (rc == 0 && s.done < s.count && !s.dropped)
+		rc = put_piece(&s);
+	while (s.flying_count > 0) {
+		int end = reap(&s);
+
+		rc = rc ? rc : end;
+	}
+	return s.whole > 0 ? s.whole : rc;
+}

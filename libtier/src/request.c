@@ -1,0 +1,419 @@
+/*
+ * Requests: the table, the entry that travels, and what happens when its completion comes. See
+ * request.h for the life of one. It publishes through ring.c; who sleeps and who wakes is wait.c's.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include "libtier/src/request.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libtier/src/attach.h"
+#include "libtier/src/error.h"
+#include "libtier/src/submit.h"
+#include "libtier/src/wait.h"
+
+#define INDEX_BITS 16u
+#define RETRY_NS (1 * NS_PER_MS) /* how often to look for room in the submission ring */
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+int requests_init(struct requests *r, uint32_t count)
+{
+	assert(count < 1u << INDEX_BITS);
+	r->entry = calloc(count, sizeof(*r->entry));
+	if (!r->entry)
+		return -ENOMEM;
+	r->count = count;
+	r->free = REQUEST_NONE;
+	r->done_first = REQUEST_NONE;
+	r->done_last = REQUEST_NONE;
+	for (uint32_t i = count; i-- > 0;) {
+		r->entry[i].next = r->free;
+		r->free = i;
+	}
+	r->free_count = count;
+	return 0;
+}
+
+void requests_fini(struct requests *r)
+{
+	free(r->entry);
+}
+
+static struct request *entry_take(struct requests *r, enum request_owner owner)
+{
+	struct request *rq;
+	uint32_t i = r->free;
+
+	if (i == REQUEST_NONE || (owner == REQUEST_CALLER && r->free_count <= REQUEST_SYNC_RESERVE))
+		return NULL;
+	rq = &r->entry[i];
+	r->free = rq->next;
+	r->free_count--;
+	*rq = (struct request){
+		.state = REQUEST_FLYING,
+		.owner = (uint8_t)owner,
+		.next = REQUEST_NONE,
+		.wire_id = (++r->serial << INDEX_BITS | i) & ~REQUEST_SYNC,
+	};
+	if (owner == REQUEST_CALLER)
+		r->flying_count++;
+	else
+		rq->wire_id |= REQUEST_SYNC;
+	return rq;
+}
+
+static void entry_free(struct requests *r, struct request *rq)
+{
+	assert(rq->state != REQUEST_FREE);
+	rq->state = REQUEST_FREE;
+	rq->next = r->free;
+	r->free = (uint32_t)(rq - r->entry);
+	r->free_count++;
+}
+
+/* Undo of entry_take for a request that was never submitted. */
+static void entry_cancel(struct requests *r, struct request *rq)
+{
+	if (rq->owner == REQUEST_CALLER)
+		r->flying_count--;
+	entry_free(r, rq);
+}
+
+static void done_push(struct requests *r, struct request *rq)
+{
+	uint32_t i = (uint32_t)(rq - r->entry);
+
+	rq->state = REQUEST_DONE;
+	rq->next = REQUEST_NONE;
+	if (r->done_last == REQUEST_NONE)
+		r->done_first = i;
+	else
+		r->entry[r->done_last].next = i;
+	r->done_last = i;
+	r->done_count++;
+}
+
+uint32_t submit_take_done(struct tier *t, struct tier_completion *out, uint32_t max)
+{
+	struct requests *r = &t->requests;
+	uint32_t n = 0;
+
+	for (; n < max && r->done_first != REQUEST_NONE; n++) {
+		struct request *rq = &r->entry[r->done_first];
+
+		out[n] = rq->completion;
+		r->done_first = rq->next;
+		if (r->done_first == REQUEST_NONE)
+			r->done_last = REQUEST_NONE;
+		r->done_count--;
+		entry_free(r, rq);
+	}
+	return n;
+}
+
+/* ---- arguments ------------------------------------------------------------------------------- */
+
+static uint64_t args_bytes(const struct request_args *args)
+{
+	uint64_t bytes = args->put ? sizeof(*args->put) : 0;
+
+	if (args->keys)
+		bytes += (uint64_t)args->count * sizeof(*args->keys);
+	if (args->blocks)
+		bytes += (uint64_t)args->count * sizeof(struct abi_block_ref);
+	if (args->pages)
+		bytes += (uint64_t)args->count * sizeof(struct abi_page_ref);
+	return bytes;
+}
+
+static void args_write(uint8_t *to, const struct request_args *args, uint32_t salt)
+{
+	if (args->put) {
+		memcpy(to, args->put, sizeof(*args->put));
+		to += sizeof(*args->put);
+	}
+	if (args->keys)
+		memcpy(to, args->keys, args->count * sizeof(*args->keys));
+	for (uint32_t i = 0; args->blocks && i < args->count; i++) {
+		struct abi_block_ref ref = { args->blocks[i].slot,
+					     args->blocks[i].generation ^ salt };
+
+		memcpy(to + i * sizeof(ref), &ref, sizeof(ref));
+	}
+	for (uint32_t i = 0; args->pages && i < args->count; i++) {
+		struct abi_page_ref ref = { .slot = args->pages[i].block.slot,
+					    .generation = args->pages[i].block.generation ^ salt,
+					    .page = args->pages[i].page };
+
+		memcpy(to + i * sizeof(ref), &ref, sizeof(ref));
+	}
+}
+
+/* ---- submitting ------------------------------------------------------------------------------ */
+
+uint64_t submit_until(uint64_t deadline_ns, uint64_t default_ns)
+{
+	uint64_t now = time_now_ns();
+
+	if (deadline_ns == 0)
+		return now + default_ns;
+	/* Even a deadline in the past is the daemon's to judge: what is there is there. */
+	if (deadline_ns < now)
+		deadline_ns = now;
+	return deadline_ns > UINT64_MAX - SUBMIT_GRACE_NS ? UINT64_MAX :
+							     deadline_ns + SUBMIT_GRACE_NS;
+}
+
+int submit_check_user_data(uint64_t user_data)
+{
+	if (user_data & REQUEST_SYNC)
+		return error_note(-EINVAL, "request: the top bit of user_data must be 0");
+	return 0;
+}
+
+static void ring_doorbell(struct attachment *a)
+{
+	const uint64_t one = 1;
+
+	if (!ring_must_ring(&a->ring))
+		return;
+	/* An eventfd that is full has been rung. */
+	if (write(a->doorbell, &one, sizeof(one)) != sizeof(one))
+		return;
+}
+
+/* The arguments' room in the arena, written. */
+static int place_args(struct attachment *a, const struct submission *s, struct request *rq,
+		      uint32_t salt)
+{
+	uint64_t bytes = args_bytes(&s->args);
+
+	if (bytes == 0)
+		return 0;
+	if (arena_alloc(&a->arena, bytes, ARENA_HIGH, &rq->arg.start) != 0)
+		return error_note(-EAGAIN, "request: the staging arena has no room for arguments; "
+					   "wait for completions");
+	rq->arg.bytes = bytes;
+	args_write(a->staging + rq->arg.start, &s->args, salt);
+	return 0;
+}
+
+static int publish(struct attachment *a, const struct submission *s, struct request *rq)
+{
+	const struct map *m = s->context ? context_map(s->context) : NULL;
+	struct abi_sqe e = s->entry;
+	int rc = place_args(a, s, rq, m ? m->salt : 0);
+
+	if (rc)
+		return rc;
+	e.user_data = rq->wire_id;
+	e.context_id = m ? m->context_id : e.context_id;
+	e.count = s->args.count;
+	if (rq->arg.bytes > 0) {
+		e.arg_offset = rq->arg.start;
+		e.arg_bytes = (uint32_t)rq->arg.bytes;
+	}
+	rc = ring_push(&a->ring, &e);
+	if (rc == 0) {
+		ring_doorbell(a);
+		return 0;
+	}
+	if (rq->arg.bytes > 0)
+		arena_free(&a->arena, rq->arg.start, rq->arg.bytes);
+	if (rc == -EAGAIN)
+		return error_note(rc, "request: the ring is full; take completions, or connect "
+				      "with more requests");
+	/* Our own entry goes with attach_fail, for it is flying. */
+	return -EPROTO;
+}
+
+int submit_entry(struct tier *t, const struct submission *s, struct request **out)
+{
+	struct attachment *a = session_attachment(t);
+	struct request *rq;
+	int rc;
+
+	if (a->dead)
+		return error_note(-ENOTCONN, "the daemon is away");
+	if (s->context && context_map(s->context)->lost)
+		return error_set(-ENOENT, "context %s is not there since the daemon was restarted",
+				 s->context->name);
+	rq = entry_take(&t->requests, s->owner);
+	if (!rq)
+		return error_note(-EAGAIN, "request: too many are under way or not yet taken; "
+					   "take completions");
+	rq->user_data = s->user_data;
+	rq->op = s->entry.op;
+	rc = publish(a, s, rq);
+	if (rc) {
+		entry_cancel(&t->requests, rq);
+		if (rc != -EPROTO)
+			return rc;
+		attach_fail(t, a);
+		return error_note(-ENOTCONN, "the daemon broke the ring's protocol; re-attaching");
+	}
+	rq->data = s->data;
+	t->requests.submitted++;
+	if (out)
+		*out = rq;
+	return 0;
+}
+
+int submit_start(struct tier *t, const struct submission *s)
+{
+	int rc = attach_ensure(t);
+
+	if (rc)
+		return rc;
+	LOCK_SCOPE(&t->lock);
+	rc = submit_entry(t, s, NULL);
+	if (rc == -EAGAIN) {
+		submit_collect(t);
+		rc = submit_entry(t, s, NULL);
+	}
+	return rc;
+}
+
+int submit_wait(struct tier *t, struct request *rq, uint64_t until_ns, struct tier_completion *out)
+{
+	for (;;) {
+		submit_collect(t);
+		if (rq->state == REQUEST_DONE)
+			break;
+		if (time_now_ns() >= until_ns) {
+			rq->owner = REQUEST_ORPHAN;
+			return error_note(-ETIMEDOUT, "the daemon did not answer in time; is it "
+						      "stopped?");
+		}
+		wait_step(t, until_ns);
+	}
+	*out = rq->completion;
+	entry_free(&t->requests, rq);
+	return 0;
+}
+
+int submit_call(struct tier *t, const struct submission *s, uint64_t until_ns,
+		struct tier_completion *out)
+{
+	struct submission own = *s;
+	struct request *rq;
+	int rc = attach_ensure(t);
+
+	if (rc)
+		return rc;
+	own.owner = REQUEST_WAITER;
+	LOCK_SCOPE(&t->lock);
+	while ((rc = submit_entry(t, &own, &rq)) == -EAGAIN) {
+		uint64_t now = time_now_ns();
+
+		if (now >= until_ns)
+			return rc;
+		/* Room in the submission ring comes without a wake-up. */
+		wait_step(t, now + RETRY_NS < until_ns ? now + RETRY_NS : until_ns);
+		submit_collect(t);
+	}
+	return rc ? rc : submit_wait(t, rq, until_ns, out);
+}
+
+/* ---- completing ------------------------------------------------------------------------------ */
+
+/* Nobody waits for the handle of this put any more: the daemon may forget it. */
+static void abandon_put(struct tier *t, uint64_t handle) REQUIRES(t->lock)
+{
+	const struct submission s = {
+		.entry = { .op = ABI_OP_PUT_ABORT, .klass = ABI_CLASS_DEMAND, .handle = handle },
+		.owner = REQUEST_ORPHAN,
+	};
+
+	/* Without room for it the put ends at its deadline. */
+	(void)submit_entry(t, &s, NULL);
+}
+
+static void finish(struct tier *t, struct request *rq, const struct abi_cqe *c) REQUIRES(t->lock)
+{
+	struct attachment *a = session_attachment(t);
+	bool orphan = rq->owner == REQUEST_ORPHAN;
+
+	if (rq->arg.bytes > 0)
+		arena_free(&a->arena, rq->arg.start, rq->arg.bytes);
+	if (rq->data.bytes > 0)
+		arena_free(&a->arena, rq->data.start, rq->data.bytes);
+	rq->completion = (struct tier_completion){
+		.user_data = rq->user_data,
+		.result = c->res > 0 ? 0 : c->res,
+		.status = c->status,
+		.value = c->value,
+		.aux = c->aux,
+	};
+	t->requests.completed++;
+	if (rq->owner == REQUEST_CALLER) {
+		t->requests.flying_count--;
+		done_push(&t->requests, rq);
+	} else {
+		rq->state = REQUEST_DONE;
+	}
+	if (orphan)
+		entry_free(&t->requests, rq);
+	if (orphan && rq->op == ABI_OP_PUT_RESERVE && c->res == 0)
+		abandon_put(t, c->value);
+}
+
+void submit_collect(struct tier *t)
+{
+	struct attachment *a = session_attachment(t);
+	struct abi_cqe c;
+	bool moved = false;
+	int rc = 0;
+
+	while (!a->dead && (rc = ring_pop(&a->ring, &c)) == 1) {
+		uint32_t i = (uint32_t)(c.user_data & ((1u << INDEX_BITS) - 1));
+		struct request *rq = i < t->requests.count ? &t->requests.entry[i] : NULL;
+
+		/* What answers nothing of ours is passed over. */
+		if (!rq || rq->state != REQUEST_FLYING || rq->wire_id != c.user_data)
+			continue;
+		finish(t, rq, &c);
+		moved = true;
+	}
+	if (rc < 0 || (!a->dead && ring_closed(&a->ring)))
+		attach_fail(t, a);
+	if (moved)
+		wait_moved(t);
+}
+
+void request_fail_all(struct tier *t, int error)
+{
+	const struct abi_cqe c = { .res = error };
+
+	for (uint32_t i = 0; i < t->requests.count; i++)
+		if (t->requests.entry[i].state == REQUEST_FLYING)
+			finish(t, &t->requests.entry[i], &c);
+	wait_moved(t);
+}
+
+int submit_complete(struct tier *t, const struct tier_completion *completion)
+{
+	struct request *rq = entry_take(&t->requests, REQUEST_CALLER);
+
+	if (!rq)
+		return error_note(-EAGAIN, "request: too many completions are not yet taken");
+	t->requests.flying_count--;
+	rq->completion = *completion;
+	done_push(&t->requests, rq);
+	wait_moved(t);
+	return 0;
+}
+
+int submit_explain(const char *what, const struct tier_completion *completion)
+{
+	if (completion->result < 0)
+		error_set(completion->result, "%s: the daemon answers: %s", what,
+			  tier_strerror(completion->result));
+	return completion->result;
+}

@@ -1,0 +1,154 @@
+/*
+ * The inside of a connection and of an open context: what the library's files share.
+ *
+ * Threads and locks, in the order in which they may be taken:
+ *   1. tier.wire   questions on the socket, attaching; held while waiting for the daemon
+ *   2. tier.lock   rings, requests, arena, lists; never held while waiting
+ * Look-ups and leases take neither: they find the attachment and the maps through the two words
+ * that re-attaching replaces, and say that they are inside (attachment.users, tier_reader.active)
+ * so that nothing is unmapped under them.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#ifndef TIER_SRC_SESSION_H
+#define TIER_SRC_SESSION_H
+
+#include <stdbool.h>
+#include <tier.h>
+
+#include "libtier/base/atomic.h"
+#include "libtier/base/list.h"
+#include "libtier/base/lock.h"
+#include "libtier/src/arena.h"
+#include "libtier/src/geometry.h"
+#include "libtier/src/map.h"
+#include "libtier/src/request.h"
+#include "libtier/src/ring.h"
+#include "libtier/src/socket.h"
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+#define SESSION_PATH_BYTES 108u
+#define SESSION_STAGING_DEFAULT (64ull << 20)
+#define SESSION_REQUESTS_DEFAULT 1024u
+#define SESSION_REQUESTS_MAX 16384u
+#define SESSION_READERS_DEFAULT 16u
+
+/* How long we wait for the daemon where the caller named no deadline. */
+#define SESSION_CONNECT_NS (5 * NS_PER_S)
+#define SESSION_REATTACH_NS (1 * NS_PER_S)
+#define SESSION_BACKOFF_NS (100 * NS_PER_MS)
+#define SESSION_ANSWER_NS (30 * NS_PER_S)
+
+/* What readers did; of a closed reader kept in its connection. */
+struct reader_counts {
+	uint64_t leases;
+	uint64_t not_ready;
+	uint64_t stale;
+	uint64_t retries;
+};
+
+/*
+ * One life of the connection: a socket and what came through it. A new one is made when the daemon
+ * was restarted or ended the session. The struct itself is never freed before tier_close, so that a
+ * late look at `users` is harmless; what it holds goes when nobody is inside (attach_reclaim).
+ */
+struct attachment {
+	uint64_t number; /* 1, 2, ... within a connection; constant */
+	uint32_t users;  /* atomic: calls without a reader, inside */
+	uint32_t readers_max;
+	struct abi_reader *readers; /* constant */
+	/* the rest: tier.lock */
+	struct list link; /* in tier.old or tier.spare */
+	struct list maps;
+	bool dead;      /* the daemon hung up or broke the protocol: no request goes or comes */
+	uint32_t puts;  /* puts that write into the staging arena */
+	uint64_t boot_token;
+	struct socket socket; /* used under tier.wire; its fd also polled */
+	int doorbell;
+	int event; /* completion eventfd */
+	struct ring ring;
+	struct arena arena;
+	uint8_t *staging;
+	uint64_t staging_bytes;
+	void *region;
+	uint64_t region_bytes;
+};
+
+struct tier {
+	/* constant after connect */
+	const uint32_t *alive; /* 1; 0 in a forked child (MADV_WIPEONFORK) */
+	char path[SESSION_PATH_BYTES];
+	char name[32];
+	uint64_t staging_bytes;
+	uint32_t request_entries;
+	uint32_t readers_wanted;
+	int wake;   /* eventfd of ours: wakes the thread that polls for all (wait.c) */
+	int notify; /* eventfd of ours: what a waiting call took for the caller is in our list */
+
+	uint64_t attachment_word; /* atomic: struct attachment *; replaced under wire and lock */
+	uint64_t lookups;         /* atomic, relaxed: accounts */
+	uint64_t lookup_hits;
+
+	struct lock wire;
+	struct message *message GUARDED_BY(wire); /* the answer being read */
+	uint64_t retry_ns GUARDED_BY(wire);       /* no attempt to attach before */
+
+	struct lock lock;
+	pthread_cond_t moved; /* with lock: a request completed, room was made */
+	struct requests requests GUARDED_BY(lock);
+	struct list contexts GUARDED_BY(lock); /* changed under wire, too */
+	struct list readers GUARDED_BY(lock);
+	struct list puts GUARDED_BY(lock);
+	struct list old GUARDED_BY(lock);   /* attachments with somebody inside, maybe */
+	struct list spare GUARDED_BY(lock); /* empty ones */
+	uint64_t readers_used GUARDED_BY(lock); /* bit i: area i is owned */
+	struct reader_counts reader_counts GUARDED_BY(lock);
+	uint64_t last_number GUARDED_BY(lock);    /* attachments made */
+	uint64_t checked_number GUARDED_BY(lock); /* what tier_check last told */
+	uint64_t reattached GUARDED_BY(lock);
+	bool polling GUARDED_BY(lock); /* a thread sleeps on the descriptors for all */
+	int event_fd GUARDED_BY(lock); /* epoll over event, socket, notify; -1 until asked for */
+	bool notified GUARDED_BY(lock); /* notify is signalled */
+};
+
+struct tier_context {
+	uint64_t map_word; /* atomic: struct map *; replaced under wire and lock */
+	struct tier *t;
+	const uint32_t *alive;
+	struct tier_geometry geometry; /* constant */
+	struct list link;              /* tier.lock */
+	char name[ABI_NAME_BYTES];
+	uint8_t fingerprint[32];
+	struct wire_ctx *create; /* how to make it anew; NULL when it was only opened */
+};
+
+static inline struct attachment *session_attachment(const struct tier *t)
+{
+	return (struct attachment *)(uintptr_t)atomic_load_acquire_u64(&t->attachment_word);
+}
+
+static inline struct map *context_map(const struct tier_context *c)
+{
+	return (struct map *)(uintptr_t)atomic_load_acquire_u64(&c->map_word);
+}
+
+/* Are we a forked child of the process that connected? */
+static inline bool session_orphaned(const uint32_t *alive)
+{
+	return unlikely(atomic_load_relaxed_u32(alive) == 0);
+}
+
+/* The handle is NULL or belongs to the parent: -EINVAL, -EOWNERDEAD, else 0. */
+int session_check(const struct tier *t);
+int context_check(const struct tier_context *c);
+
+/*
+ * The context's map, for a call without a reader; nothing of it is unmapped until context_leave.
+ * NULL: it is being replaced at this moment, which is a miss.
+ */
+const struct map *context_enter(struct tier_context *c, struct attachment **a);
+void context_leave(struct attachment *a);
+
+#endif

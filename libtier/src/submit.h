@@ -1,0 +1,61 @@
+/*
+ * Submitting requests and taking their completions, for the files that make requests (ask.c, put.c,
+ * put_copy.c, admin) and for wait.c. Separate from request.h because it needs session.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#ifndef TIER_SRC_SUBMIT_H
+#define TIER_SRC_SUBMIT_H
+
+#include "libtier/base/time.h"
+#include "libtier/src/session.h"
+
+/* A daemon that is alive answers LATE at the deadline; this much longer we wait for that answer. */
+#define SUBMIT_GRACE_NS (100 * NS_PER_MS)
+#define SUBMIT_DEFAULT_NS (10 * NS_PER_S) /* the daemon's own defaults are shorter */
+#define SUBMIT_LONG_NS (30 * NS_PER_S)    /* what ends in a flush, and drain */
+
+/* Until when to wait for a request with this deadline (0 = the daemon's default). */
+uint64_t submit_until(uint64_t deadline_ns, uint64_t default_ns);
+
+/* user_data is the caller's: its top bit must be 0. -EINVAL. */
+int submit_check_user_data(uint64_t user_data);
+
+/*
+ * Build the entry, copy its arguments into the arena, publish it, wake the daemon. Errors:
+ * -EAGAIN ring, table or arena full, -ENOTCONN, -ENOENT the daemon lost the context.
+ */
+int submit_entry(struct tier *t, const struct submission *s, struct request **out)
+	REQUIRES(t->lock);
+
+/* The same for a call that does not wait, attaching anew first if need be. */
+int submit_start(struct tier *t, const struct submission *s) EXCLUDES(t->wire, t->lock);
+
+/*
+ * The same and wait for its completion until until_ns. 0: *out is filled, its result can still be
+ * an error. Errors: -EAGAIN no room came, -ENOTCONN, -ETIMEDOUT.
+ */
+int submit_call(struct tier *t, const struct submission *s, uint64_t until_ns,
+		struct tier_completion *out) EXCLUDES(t->wire, t->lock);
+
+/* Wait for a request that submit_entry gave with owner REQUEST_WAITER; it is freed either way. */
+int submit_wait(struct tier *t, struct request *rq, uint64_t until_ns, struct tier_completion *out)
+	REQUIRES(t->lock);
+
+/* Read the completion ring; requests change to done, what they held is free. */
+void submit_collect(struct tier *t) REQUIRES(t->lock);
+
+/* Every request under way ends with this error. */
+void request_fail_all(struct tier *t, int error) REQUIRES(t->lock);
+
+/* Take up to max completions of the caller's requests. */
+uint32_t submit_take_done(struct tier *t, struct tier_completion *out, uint32_t max)
+	REQUIRES(t->lock);
+
+/* A completion without a request: for a put whose daemon is gone. -EAGAIN: no entry is free. */
+int submit_complete(struct tier *t, const struct tier_completion *completion) REQUIRES(t->lock);
+
+/* Tells the caller what the daemon's answer means; returns the answer's error. */
+int submit_explain(const char *what, const struct tier_completion *completion);
+
+#endif

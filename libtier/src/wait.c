@@ -1,0 +1,246 @@
+/*
+ * Waiting; see wait.h. Wake-ups cannot be lost: a sleeper asks the daemon for one (cq_wait), then
+ * looks once more, then sleeps on the level-triggered eventfd.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include "libtier/src/wait.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "libtier/base/time.h"
+#include "libtier/src/attach.h"
+#include "libtier/src/error.h"
+#include "libtier/src/submit.h"
+
+/* A busy daemon answers sooner than a sleep and a wake-up take. */
+#define SPIN_NS (8 * NS_PER_US)
+#define SPIN_LOOK 32u /* pauses between two looks at the clock */
+
+#define POLLED 3
+
+static void event_signal(int fd)
+{
+	const uint64_t one = 1;
+
+	/* Full means signalled. */
+	if (write(fd, &one, sizeof(one)) != sizeof(one))
+		return;
+}
+
+static void event_clear(int fd)
+{
+	uint64_t count;
+
+	/* Empty means cleared. */
+	if (read(fd, &count, sizeof(count)) != sizeof(count))
+		return;
+}
+
+/* ---- sleeping -------------------------------------------------------------------------------- */
+
+/* Without the lock, inside a: is a completion there within a few microseconds? */
+static bool spin(const struct attachment *a, uint32_t head)
+{
+	uint64_t end = time_now_ns() + SPIN_NS;
+
+	do {
+		for (uint32_t i = 0; i < SPIN_LOOK; i++) {
+			if (atomic_load_acquire_u32(&a->ring.shared->cq_tail) != head)
+				return true;
+			cpu_relax();
+		}
+	} while (time_now_ns() < end);
+	return false;
+}
+
+/* Without the lock, inside a: sleep on the descriptors. Has the daemon hung up? */
+static bool sleep_on(struct tier *t, const struct attachment *a, uint64_t until_ns)
+{
+	struct pollfd p[POLLED] = {
+		{ .fd = a->event, .events = POLLIN },
+		{ .fd = a->socket.fd, .events = POLLRDHUP },
+		{ .fd = t->wake, .events = POLLIN },
+	};
+	uint64_t now = time_now_ns();
+	struct timespec left = time_to_timespec(until_ns > now ? until_ns - now : 0);
+
+	if (ppoll(p, POLLED, &left, NULL) <= 0)
+		return false;
+	if (p[0].revents & POLLIN)
+		event_clear(a->event);
+	if (p[2].revents & POLLIN)
+		event_clear(t->wake);
+	return p[1].revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL);
+}
+
+/* The one thread that looks after the descriptors for all. */
+static void poll_for_all(struct tier *t, struct attachment *a, uint64_t until_ns)
+	REQUIRES(t->lock)
+{
+	uint32_t head = a->ring.cq_head;
+	bool hung_up = false;
+
+	t->polling = true;
+	atomic_add_u32(&a->users, 1);
+	lock_release(&t->lock);
+	if (!spin(a, head)) {
+		ring_ask_wake(&a->ring, true);
+		if (atomic_load_acquire_u32(&a->ring.shared->cq_tail) == head)
+			hung_up = sleep_on(t, a, until_ns);
+	}
+	lock_acquire(&t->lock);
+	atomic_sub_u32(&a->users, 1);
+	t->polling = false;
+	/* The caller's event descriptor needs the daemon's wake-ups for good. */
+	if (a == session_attachment(t) && !a->dead)
+		ring_ask_wake(&a->ring, t->event_fd >= 0);
+	if (hung_up)
+		attach_fail(t, a);
+	pthread_cond_broadcast(&t->moved);
+}
+
+void wait_step(struct tier *t, uint64_t until_ns)
+{
+	struct attachment *a = session_attachment(t);
+	struct timespec until;
+
+	if (!t->polling && !a->dead) {
+		poll_for_all(t, a, until_ns);
+		return;
+	}
+	until = time_to_timespec(until_ns);
+	pthread_cond_timedwait(&t->moved, &t->lock.mutex, &until);
+}
+
+void wait_moved(struct tier *t)
+{
+	pthread_cond_broadcast(&t->moved);
+	if (t->polling)
+		event_signal(t->wake);
+	if (t->event_fd >= 0 && t->requests.done_count > 0 && !t->notified) {
+		event_signal(t->notify);
+		t->notified = true;
+	}
+}
+
+/* ---- the caller's completions ---------------------------------------------------------------- */
+
+static void watch(struct tier *t, int fd, uint32_t events) REQUIRES(t->lock)
+{
+	struct epoll_event e = { .events = events, .data.fd = fd };
+
+	epoll_ctl(t->event_fd, EPOLL_CTL_ADD, fd, &e);
+}
+
+void wait_event_forget(struct tier *t, struct attachment *a)
+{
+	if (t->event_fd < 0)
+		return;
+	epoll_ctl(t->event_fd, EPOLL_CTL_DEL, a->event, NULL);
+	epoll_ctl(t->event_fd, EPOLL_CTL_DEL, a->socket.fd, NULL);
+}
+
+void wait_event_follow(struct tier *t, struct attachment *a)
+{
+	if (t->event_fd < 0)
+		return;
+	watch(t, a->event, EPOLLIN);
+	watch(t, a->socket.fd, EPOLLRDHUP);
+	ring_ask_wake(&a->ring, true);
+}
+
+int tier_event_fd(tier *t)
+{
+	int rc = session_check(t);
+
+	if (rc)
+		return rc;
+	LOCK_SCOPE(&t->lock);
+	if (t->event_fd >= 0)
+		return t->event_fd;
+	t->event_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (t->event_fd < 0)
+		return error_set(-errno, "event descriptor: %s", strerror(errno));
+	watch(t, t->notify, EPOLLIN);
+	if (!session_attachment(t)->dead)
+		wait_event_follow(t, session_attachment(t));
+	submit_collect(t);
+	wait_moved(t);
+	return t->event_fd;
+}
+
+/* The caller has taken all there is: make its descriptor quiet, and notice a dead daemon. */
+static void quiet_event(struct tier *t) REQUIRES(t->lock)
+{
+	struct attachment *a = session_attachment(t);
+	struct epoll_event e[POLLED];
+	int n = epoll_wait(t->event_fd, e, POLLED, 0);
+
+	for (int i = 0; i < n; i++) {
+		if (e[i].data.fd == t->notify || e[i].data.fd == a->event)
+			event_clear(e[i].data.fd);
+		else if (!a->dead && e[i].data.fd == a->socket.fd)
+			attach_fail(t, a);
+	}
+	t->notified = false;
+	/* Asked for anew, since a waiting call may have withdrawn it; then look once more. */
+	if (!a->dead)
+		ring_ask_wake(&a->ring, true);
+	submit_collect(t);
+}
+
+static uint32_t take_now(struct tier *t, struct tier_completion *out, uint32_t max)
+	REQUIRES(t->lock)
+{
+	uint32_t n;
+
+	submit_collect(t);
+	n = submit_take_done(t, out, max);
+	if (n < max && t->event_fd >= 0) {
+		quiet_event(t);
+		n += submit_take_done(t, out + n, max - n);
+	}
+	return n;
+}
+
+int tier_poll(tier *t, struct tier_completion *out, uint32_t max)
+{
+	int rc = session_check(t);
+
+	if (rc)
+		return rc;
+	if (!out || max == 0)
+		return error_note(-EINVAL, "tier_poll: out is NULL or max is 0");
+	LOCK_SCOPE(&t->lock);
+	return (int)take_now(t, out, max);
+}
+
+int tier_wait(tier *t, struct tier_completion *out, uint32_t min, uint32_t max,
+	      uint64_t timeout_ns)
+{
+	uint64_t now = time_now_ns();
+	uint64_t until = timeout_ns > UINT64_MAX - now ? UINT64_MAX : now + timeout_ns;
+	int rc = session_check(t);
+
+	if (rc)
+		return rc;
+	if (!out || max == 0 || min > max)
+		return error_note(-EINVAL, "tier_wait: out is NULL, max is 0 or less than min");
+	LOCK_SCOPE(&t->lock);
+	for (;;) {
+		submit_collect(t);
+		if (t->requests.done_count >= min || time_now_ns() >= until)
+			break;
+		if (session_attachment(t)->dead && t->requests.done_count == 0)
+			return error_note(-ENOTCONN, "the daemon is away; tier_check re-attaches");
+		if (session_attachment(t)->dead)
+			break;
+		wait_step(t, until);
+	}
+	return (int)take_now(t, out, max);
+}

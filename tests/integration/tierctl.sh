@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# tierctl against a daemon of its own: each verb, its JSON, what it refuses and the exit statuses.
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+
+dir=$(mktemp -d "${TMPDIR:-/tmp}/tierctl.XXXXXX")
+daemon=
+cleanup() {
+	[ -z "$daemon" ] || kill "$daemon" 2>/dev/null || true
+	wait
+	rm -rf "$dir"
+}
+trap cleanup EXIT
+
+fail() {
+	echo "tierctl: $*" >&2
+	sed 's/^/  log: /' "$dir/log" >&2
+	exit 1
+}
+
+# expect STATUS PATTERN ARGUMENT...: what tierctl answers, on either output.
+expect() {
+	local want=$1 pattern=$2 status=0 text
+	shift 2
+	text=$("$BUILD/tierctl" --socket "$dir/sock" "$@" 2>&1) || status=$?
+	[ "$status" = "$want" ] || fail "$*: status $status, not $want: $text"
+	grep -q -e "$pattern" <<<"$text" || fail "$*: no \"$pattern\" in: $text"
+}
+
+expect 3 'no socket' status
+"$BUILD/tierd" --foreground --socket "$dir/sock" --store "$dir/store" --set nvme.size=64MiB \
+	--set cxl.size=32MiB --set hbm.size=8MiB 2>"$dir/log" &
+daemon=$!
+for _ in $(seq 200); do
+	"$BUILD/tierctl" --socket "$dir/sock" status >/dev/null 2>&1 && break
+	sleep 0.05
+done
+
+expect 0 '^tierd ' status
+expect 0 'EMULATED' status
+expect 0 'no isolation' status
+expect 0 '"capacity": 33554432' --json status
+expect 0 '"capacity": 33554432' status --json
+expect 1 'no context' context show chat
+expect 0 'mode 0640' context create chat --preset tiny --mode 0640
+expect 1 'exists' context create chat --preset tiny
+expect 0 'sparse' context create own --part kv:sparse:2:2:4KiB --part i:index:2:1:2KiB --nvme none
+expect 2 'NAME:KIND' context create bad --part kv:sparse:2
+expect 2 'preset' context create bad
+expect 2 'name is missing' context create
+expect 1 '' context create bad/name --preset tiny
+expect 0 '^chat ' context list
+expect 0 '"name": "own"' context list --json
+expect 0 'epoch 2' context epoch chat
+expect 1 'larger' context epoch chat 1
+expect 2 'number' context epoch chat x
+expect 0 '"epoch": 7' --json context epoch chat 7
+expect 2 '64 hex' block locate chat 12
+expect 1 'no such block' block locate chat "$(printf '00%.0s' $(seq 32))"
+expect 0 'no pins' pin list
+expect 0 '"pins": \[\]' --json pin list
+expect 0 'no requests' requests
+expect 0 'tierctl' clients
+expect 0 'put_bytes' stat
+expect 0 'put_bytes' stat 'put_*'
+expect 0 '"metrics"' --json stat
+expect 0 'left cxl' evict chat cxl
+expect 0 'left cxl' evict chat cxl 1MiB
+expect 2 'unit' evict chat cxl lots
+expect 2 'hbm or cxl' evict chat nvme
+expect 1 'no context' evict nope cxl
+expect 0 'flushed' drain
+expect 0 'accounted' check
+expect 0 '"errors": 0' --json check
+expect 0 'put ' top --count 2 --interval 0.1
+expect 2 'interval' top --interval 0
+expect 0 'removed' context remove own
+expect 1 'there is none' context remove own
+expect 2 'there is: list show' context frob
+expect 2 'no verb' frob
+expect 2 'too many' status more
+expect 2 'usage' --frob
+expect 0 'usage' --help
+expect 0 '^tierctl [0-9]' --version
+
+kill "$daemon"
+wait "$daemon" || fail "the daemon ended with status $?"
+daemon=
+expect 3 '' status

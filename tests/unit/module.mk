@@ -1,0 +1,14 @@
+# What some tests link beside the libraries: sources of programs, which are in no archive. The
+# object files become prerequisites, and the link rule takes all objects it depends on.
+# SPDX-License-Identifier: Apache-2.0
+
+TESTED_bench := $(filter-out bench/tierbench.c,$(SRC_tierbench))
+TESTED_ctl   := $(filter-out tierd/ctl/tierctl.c,$(SRC_tierctl))
+
+# $(call tested,VARIANT,NAME): tests/unit/test_NAME_*.c link TESTED_NAME
+define tested
+$(patsubst %.c,$(O)/$1/%,$(filter tests/unit/test_$2_%,$(SRC_tests))): \
+	$(call objects,$1,$(TESTED_$2))
+endef
+$(foreach v,$(VARIANTS),$(foreach n,bench ctl,\
+	$(if $(filter tests/unit/test_$n_%,$(SRC_tests)),$(eval $(call tested,$v,$n)))))

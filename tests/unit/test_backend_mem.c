@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The memory backends: what their regions refuse to whom, that prepared memory lies in huge pages,
+ * that punched memory is given back, and that copies sum what they store.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <numa.h>
+#include <numaif.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "libtier/base/crc32c.h"
+#include "tests/lib/unit.h"
+#include "tierd/backend/mem_common.h"
+
+#define BYTES (16ull * ABI_HUGE)
+#define OTHER_UID 12345u
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+static const struct mem_ops *const all[] = { &mem_host, &mem_cxl_memfd, &mem_cxl_numa };
+
+/* A region of each backend that this host has, in turn. */
+static bool make(uint32_t i, struct mem_region *region)
+{
+	struct backend_info info;
+
+	if (all[i]->probe(&info))
+		return false;
+	assert_int_equal(all[i]->create(region, "tier-test", BYTES), 0);
+	return true;
+}
+
+static void test_region(void **state)
+{
+	struct mem_region region;
+	struct stat st;
+
+	(void)state;
+	for (uint32_t i = 0; i < COUNT(all); i++) {
+		if (!make(i, &region))
+			continue;
+		assert_int_equal(region.bytes, BYTES);
+		assert_int_equal((uintptr_t)region.addr % ABI_HUGE, 0);
+		assert_int_equal(fstat(region.fd, &st), 0);
+		assert_int_equal(st.st_mode & 07777, 0600);
+		assert_int_equal(st.st_size, BYTES);
+		assert_int_equal(fcntl(region.fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+		assert_int_equal(all[i]->resident(&region), 0); /* sparse */
+		assert_int_equal(fcntl(region.fd, F_GET_SEALS) & 0x1f,
+				 F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW);
+		assert_int_equal(ftruncate(region.fd, BYTES / 2), -1);
+		assert_int_equal(errno, EPERM);
+		assert_int_equal(ftruncate(region.fd, BYTES * 2), -1);
+		assert_int_equal(errno, EPERM);
+		assert_int_equal(fcntl(region.fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+		assert_int_equal(errno, EPERM);
+		all[i]->destroy(&region);
+		assert_int_equal(region.fd, -1);
+		all[i]->destroy(&region); /* harmless */
+	}
+	assert_int_equal(mem_create(&region, "x", 0), -EINVAL);
+	assert_int_equal(mem_create(&region, "x", 4097), -EINVAL);
+	assert_int_equal(mem_create(&region, "x", UINT64_MAX & ~4095ull), -EINVAL);
+}
+
+/* What a client of another uid can do with the descriptor that it is given: read. */
+static int client(int fd)
+{
+	char path[64];
+	char *map;
+	int again;
+
+	if (setresgid(OTHER_UID, OTHER_UID, OTHER_UID) ||
+	    setresuid(OTHER_UID, OTHER_UID, OTHER_UID))
+		return 1;
+	map = mmap(NULL, ABI_HUGE, PROT_READ, MAP_SHARED, fd, 0);
+	if (map == MAP_FAILED || map[5] != 42)
+		return 2;
+	if (mprotect(map, ABI_HUGE, PROT_READ | PROT_WRITE) == 0)
+		return 3;
+	if (mmap(NULL, ABI_HUGE, PROT_WRITE, MAP_SHARED, fd, 0) != MAP_FAILED)
+		return 4;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	again = open(path, O_RDWR);
+	if (again >= 0 || errno != EACCES)
+		return 5;
+	again = open(path, O_RDONLY); /* 0600: not even that */
+	if (again >= 0)
+		return 6;
+	if (ftruncate(fd, 0) == 0 || fchmod(fd, 0666) == 0)
+		return 7;
+	if (madvise(map, ABI_HUGE, MADV_REMOVE) == 0)
+		return 8;
+	return fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, ABI_HUGE) == 0 ? 9 : 0;
+}
+
+static void test_other_uid_only_reads(void **state)
+{
+	struct mem_region region;
+	char path[64];
+	int fd, status;
+	pid_t pid;
+
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	assert_true(make(0, &region));
+	((char *)region.addr)[5] = 42;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", region.fd);
+	fd = open(path, O_RDONLY | O_CLOEXEC); /* as the front does */
+	assert_true(fd >= 0);
+	pid = fork();
+	if (pid == 0)
+		_exit(client(fd));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	close(fd);
+	mem_destroy(&region);
+}
+
+/* ---- huge pages ----------------------------------------------------------------------------- */
+
+/* ShmemPmdMapped of the mapping that begins at addr, in bytes. */
+static uint64_t pmd_mapped(const void *addr)
+{
+	FILE *f = fopen("/proc/self/smaps", "re");
+	unsigned long begin, end, kib = 0;
+	bool inside = false;
+	char line[512];
+
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%lx-%lx ", &begin, &end) == 2)
+			inside = begin == (uintptr_t)addr;
+		if (inside && sscanf(line, "ShmemPmdMapped: %lu kB", &kib) == 1)
+			break;
+	}
+	fclose(f);
+	return kib * 1024;
+}
+
+static bool kernel_collapses(void)
+{
+	struct mem_region region;
+	bool can;
+
+	assert_int_equal(mem_create(&region, "tier-test-can", ABI_HUGE), 0);
+	memset(region.addr, 1, ABI_HUGE);
+	can = madvise(region.addr, ABI_HUGE, MADV_COLLAPSE) == 0 &&
+	      pmd_mapped(region.addr) == ABI_HUGE;
+	mem_destroy(&region);
+	return can;
+}
+
+static void test_prepare_maps_huge_pages(void **state)
+{
+	struct mem_region region;
+	uint8_t *base;
+
+	(void)state;
+	if (!kernel_collapses())
+		skip();
+	for (uint32_t i = 0; i < COUNT(all); i++) {
+		if (!make(i, &region))
+			continue;
+		base = region.addr;
+		base[3 * ABI_HUGE + 9] = 7; /* was touched before */
+		assert_int_equal(all[i]->prepare(&region, 2 * ABI_HUGE, 3 * ABI_HUGE), 0);
+		assert_int_equal(pmd_mapped(base), 3 * ABI_HUGE);
+		assert_int_equal(all[i]->resident(&region), 3 * ABI_HUGE);
+		assert_int_equal(base[3 * ABI_HUGE + 9], 7);
+		memset(base + 2 * ABI_HUGE, 5, 3 * ABI_HUGE);
+		assert_int_equal(all[i]->prepare(&region, 2 * ABI_HUGE, 3 * ABI_HUGE), 0);
+		assert_int_equal(all[i]->resident(&region), 3 * ABI_HUGE);
+		assert_int_equal(base[3 * ABI_HUGE + 9], 5);
+		all[i]->destroy(&region);
+	}
+}
+
+/* A client's own mapping gets the huge pages too, if it is aligned. */
+static void test_readers_get_huge_pages(void **state)
+{
+	struct mem_region region;
+	uint8_t *room, *map;
+
+	(void)state;
+	if (!kernel_collapses())
+		skip();
+	assert_true(make(1, &region));
+	assert_int_equal(mem_prepare(&region, 0, 4 * ABI_HUGE), 0);
+	room = mmap(NULL, 5 * ABI_HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(room != MAP_FAILED);
+	map = room + (ABI_HUGE - (uintptr_t)room % ABI_HUGE) % ABI_HUGE;
+	assert_ptr_equal(mmap(map, 4 * ABI_HUGE, PROT_READ, MAP_SHARED | MAP_FIXED, region.fd, 0),
+			 map);
+	for (uint32_t i = 0; i < 4; i++)
+		assert_int_equal(*(volatile uint8_t *)(map + i * ABI_HUGE), 0);
+	assert_int_equal(pmd_mapped(map), 4 * ABI_HUGE);
+	munmap(room, 5 * ABI_HUGE);
+	mem_destroy(&region);
+}
+
+static void test_punch_gives_back(void **state)
+{
+	struct mem_region region;
+	uint8_t *base;
+
+	(void)state;
+	for (uint32_t i = 0; i < COUNT(all); i++) {
+		if (!make(i, &region))
+			continue;
+		base = region.addr;
+		assert_int_equal(all[i]->prepare(&region, 0, 4 * ABI_HUGE), 0);
+		memset(base, 9, 4 * ABI_HUGE);
+		assert_int_equal(all[i]->resident(&region), 4 * ABI_HUGE);
+		assert_int_equal(all[i]->punch(&region, ABI_HUGE, 2 * ABI_HUGE), 0);
+		assert_int_equal(all[i]->resident(&region), 2 * ABI_HUGE);
+		assert_int_equal(base[ABI_HUGE - 1], 9);
+		assert_int_equal(base[3 * ABI_HUGE], 9);
+		/* A reader's touch of a hole shows. */
+		assert_int_equal(base[ABI_HUGE], 0);
+		assert_true(all[i]->resident(&region) > (int64_t)(2 * ABI_HUGE));
+		assert_int_equal(all[i]->prepare(&region, ABI_HUGE, ABI_HUGE), 0);
+		assert_int_equal(base[ABI_HUGE], 0);
+		assert_int_equal(all[i]->punch(&region, 0, BYTES), 0);
+		assert_int_equal(all[i]->resident(&region), 0);
+		all[i]->destroy(&region);
+	}
+}
+
+static void test_ranges_are_checked(void **state)
+{
+	static const uint64_t bad[][2] = { { 1, ABI_HUGE }, { 4096, ABI_HUGE }, { 0, 4096 },
+		{ BYTES, ABI_HUGE }, { BYTES + ABI_HUGE, ABI_HUGE }, { ABI_HUGE, BYTES },
+		{ UINT64_MAX - ABI_HUGE + 1, ABI_HUGE }, { ABI_HUGE, UINT64_MAX - ABI_HUGE + 1 } };
+	struct mem_region region;
+
+	(void)state;
+	assert_true(make(1, &region));
+	for (uint32_t i = 0; i < COUNT(bad); i++) {
+		assert_int_equal(mem_prepare(&region, bad[i][0], bad[i][1]), -EINVAL);
+		assert_int_equal(mem_punch(&region, bad[i][0], bad[i][1]), -EINVAL);
+	}
+	assert_int_equal(mem_prepare(&region, 0, 0), 0);
+	assert_int_equal(mem_punch(&region, BYTES, 0), 0);
+	assert_int_equal(mem_resident(&region), 0);
+	mem_destroy(&region);
+	/* A region that ends within a huge page: its last range is short. */
+	assert_int_equal(mem_create(&region, "tier-test", ABI_HUGE + 4 * ABI_PAGE_ALIGN), 0);
+	assert_int_equal(mem_prepare(&region, ABI_HUGE, 4 * ABI_PAGE_ALIGN), 0);
+	assert_int_equal(mem_resident(&region), 4 * ABI_PAGE_ALIGN);
+	assert_int_equal(mem_punch(&region, ABI_HUGE, 4 * ABI_PAGE_ALIGN), 0);
+	assert_int_equal(mem_resident(&region), 0);
+	mem_destroy(&region);
+}
+
+/* ---- copies --------------------------------------------------------------------------------- */
+
+static void test_copy(void **state)
+{
+	static const uint32_t size[] = { 1, 63, 4095, 4096, 4097, 65536, 200001 };
+	static struct core_copy copy;
+	uint8_t *src = malloc(300000), *dst = malloc(300000 * COUNT(size));
+
+	(void)state;
+	assert_true(src && dst);
+	for (uint32_t i = 0; i < 300000; i++)
+		src[i] = (uint8_t)(i * 2654435761u >> 13);
+	for (int checksum = 0; checksum < 2; checksum++) {
+		memset(dst, 0xee, 300000 * COUNT(size));
+		copy.count = COUNT(size);
+		copy.checksum = (uint8_t)checksum;
+		copy.res = -1;
+		for (uint32_t i = 0; i < COUNT(size); i++)
+			copy.item[i] = (struct core_copy_item){
+				.dst = dst + i * 300000 + i, .src = src + 3 * i,
+				.bytes = size[i], .seed = i * 77, .crc = 0xdead };
+		mem_host.copy(&copy);
+		assert_int_equal(copy.res, 0);
+		for (uint32_t i = 0; i < COUNT(size); i++) {
+			const uint8_t *at = copy.item[i].dst;
+
+			assert_memory_equal(at, src + 3 * i, size[i]);
+			assert_int_equal(at[size[i]], 0xee);
+			assert_int_equal(copy.item[i].crc,
+					 checksum ? crc32c(i * 77, src + 3 * i, size[i]) : 0xdead);
+		}
+	}
+	free(src);
+	free(dst);
+}
+
+/* ---- choice --------------------------------------------------------------------------------- */
+
+static void test_registry(void **state)
+{
+	struct backend_info info;
+	const struct mem_ops *ops = mem_backend(ABI_TIER_HBM, NULL, &info);
+
+	(void)state;
+	assert_ptr_equal(ops, &mem_host);
+	assert_string_equal(info.name, "host");
+	assert_true(info.emulated && info.detail[0]);
+	assert_true(info.capacity_auto > 0 && info.capacity_auto % ABI_HUGE == 0);
+	ops = mem_backend(ABI_TIER_CXL, "auto", &info);
+	assert_non_null(ops);
+	assert_string_equal(info.name, ops->name);
+	assert_int_equal(info.emulated, ops == &mem_cxl_memfd);
+	assert_ptr_equal(mem_backend(ABI_TIER_CXL, "memfd", &info), &mem_cxl_memfd);
+	assert_string_equal(info.detail, "plain host DRAM");
+	assert_true(info.emulated);
+	assert_ptr_equal(mem_backend(ABI_TIER_CXL, "memfd", NULL), &mem_cxl_memfd);
+	assert_null(mem_backend(ABI_TIER_CXL, "host", &info));
+	assert_null(mem_backend(ABI_TIER_HBM, "cuda", &info));
+	assert_null(mem_backend(ABI_TIER_NVME, NULL, &info));
+	assert_non_null(block_backend("auto"));
+	assert_ptr_equal(block_backend("file"), block_backend(NULL));
+	assert_null(block_backend("tape"));
+}
+
+static void test_numa_choice(void **state)
+{
+	const uint64_t gib = 1ull << 30;
+	const struct cxl_node node[] = {
+		{ .bytes = 64 * gib, .has_cpus = true, .allowed = true },
+		{ .bytes = 0, .allowed = true },          /* offline */
+		{ .bytes = 512 * gib, .allowed = false }, /* not in our cpuset */
+		{ .bytes = 16 * gib, .allowed = true },
+		{ .bytes = 32 * gib, .free_bytes = 30 * gib, .allowed = true },
+		{ .bytes = 32 * gib, .allowed = true },
+	};
+	struct backend_info info;
+
+	(void)state;
+	assert_int_equal(cxl_numa_choose(node, COUNT(node)), 4);
+	assert_int_equal(cxl_numa_choose(node, 4), 3);
+	assert_int_equal(cxl_numa_choose(node, 3), -ENODEV);
+	assert_int_equal(cxl_numa_choose(node, 0), -ENODEV);
+	cxl_numa_describe(4, &node[4], &info);
+	assert_string_equal(info.name, "numa");
+	assert_string_equal(info.detail, "CPU-less node 4, 32.0 GiB");
+	assert_false(info.emulated);
+	assert_in_range(info.capacity_auto, 26 * gib, 28 * gib);
+	assert_int_equal(info.capacity_auto % ABI_HUGE, 0);
+}
+
+/* Binding works on any node; which one is right shows only where a CPU-less one is. */
+static void test_numa(void **state)
+{
+	struct mem_region region;
+	struct cxl_node found;
+	int node = cxl_numa_find(&found), where = -1;
+
+	(void)state;
+	if (numa_available() < 0)
+		skip();
+	if (node >= 0) {
+		assert_true(found.bytes > 0 && found.free_bytes <= found.bytes);
+		assert_int_equal(mem_cxl_numa.create(&region, "tier-test", BYTES), 0);
+	} else {
+		assert_int_equal(mem_cxl_numa.create(&region, "tier-test", BYTES), -ENODEV);
+		assert_null(mem_backend(ABI_TIER_CXL, "numa", NULL));
+		node = numa_max_node();
+		assert_int_equal(cxl_numa_create(&region, "tier-test", BYTES, node), 0);
+	}
+	assert_int_equal(mem_prepare(&region, 0, ABI_HUGE), 0);
+	for (uint64_t at = 0; at < ABI_HUGE; at += ABI_HUGE / 4) {
+		assert_int_equal(get_mempolicy(&where, NULL, 0, (uint8_t *)region.addr + at,
+					       MPOL_F_NODE | MPOL_F_ADDR), 0);
+		assert_int_equal(where, node);
+	}
+	mem_destroy(&region);
+	assert_int_equal(cxl_numa_create(&region, "tier-test", BYTES, -1), -EINVAL);
+	assert_int_equal(cxl_numa_create(&region, "tier-test", BYTES, numa_max_node() + 1),
+			 -EINVAL);
+	assert_int_equal(cxl_numa_create(&region, "tier-test", 1, node), -EINVAL);
+}
+
+/* ---- what the host refuses ------------------------------------------------------------------ */
+
+static void limit(int resource, uint64_t value, struct rlimit *old)
+{
+	struct rlimit now;
+
+	assert_int_equal(getrlimit(resource, old), 0);
+	now = *old;
+	now.rlim_cur = value;
+	assert_int_equal(setrlimit(resource, &now), 0);
+}
+
+static void test_create_refused(void **state)
+{
+	char label[300];
+	struct mem_region region;
+	struct rlimit old;
+	int rc;
+
+	(void)state;
+	memset(label, 'x', sizeof(label));
+	label[sizeof(label) - 1] = 0;
+	assert_int_equal(mem_create(&region, label, BYTES), -EINVAL);
+	limit(RLIMIT_NOFILE, 0, &old);
+	rc = mem_create(&region, "tier-test", BYTES);
+	setrlimit(RLIMIT_NOFILE, &old);
+	assert_int_equal(rc, -EMFILE);
+	signal(SIGXFSZ, SIG_IGN);
+	limit(RLIMIT_FSIZE, BYTES / 2, &old);
+	rc = mem_create(&region, "tier-test", BYTES);
+	setrlimit(RLIMIT_FSIZE, &old);
+	assert_int_equal(rc, -EFBIG);
+	/* More address space than a process has. */
+	assert_int_equal(mem_create(&region, "tier-test", 1ull << 60), -ENOMEM);
+}
+
+static void test_prepare_refused(void **state)
+{
+	struct mem_region region, other;
+
+	(void)state;
+	assert_true(make(1, &region));
+	other = region;
+	assert_int_equal(mprotect(region.addr, BYTES, PROT_READ), 0);
+	assert_true(mem_prepare(&region, 0, ABI_HUGE) < 0);
+	other.fd = -1;
+	assert_int_equal(mem_resident(&other), -EBADF);
+	assert_int_equal(mem_punch(&other, 0, ABI_HUGE), -EBADF);
+	mem_destroy(&region);
+}
+
+/* Where huge pages are not to be had, ordinary ones do. */
+static int without_huge_pages(void)
+{
+	struct mem_region region;
+
+	if (prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0))
+		return 77;
+	if (mem_create(&region, "tier-test", BYTES) || mem_prepare(&region, 0, 2 * ABI_HUGE))
+		return 1;
+	if (pmd_mapped(region.addr) != 0)
+		return 2;
+	return mem_resident(&region) == 2 * ABI_HUGE ? 0 : 3;
+}
+
+static void test_prepare_without_huge_pages(void **state)
+{
+	pid_t pid = fork();
+	int status;
+
+	(void)state;
+	if (pid == 0)
+		_exit(without_huge_pages());
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_region),
+		cmocka_unit_test(test_other_uid_only_reads),
+		cmocka_unit_test(test_prepare_maps_huge_pages),
+		cmocka_unit_test(test_readers_get_huge_pages),
+		cmocka_unit_test(test_punch_gives_back),
+		cmocka_unit_test(test_ranges_are_checked),
+		cmocka_unit_test(test_copy),
+		cmocka_unit_test(test_registry),
+		cmocka_unit_test(test_numa_choice),
+		cmocka_unit_test(test_numa),
+		cmocka_unit_test(test_create_refused),
+		cmocka_unit_test(test_prepare_refused),
+		cmocka_unit_test(test_prepare_without_huge_pages),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

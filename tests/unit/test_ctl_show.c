@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What tierctl shows of a document: units, missing members, hostile texts, tables; the status of a
+ * daemon that tells everything and of one that tells nothing.
+ */
+#include "tierd/ctl/ctl.h"
+#include "tests/lib/unit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static json_t *parse(const char *text)
+{
+	json_t *document = json_loads(text, 0, NULL);
+
+	assert_non_null(document);
+	return document;
+}
+
+static void test_members(void **state)
+{
+	json_t *d = parse("{\"a\":{\"b\":[1,{\"c\":1536}]},\"t\":\"x\\u0007y\",\"n\":null,"
+			  "\"neg\":-1,\"yes\":true,\"no\":false,\"ns\":1500}");
+	char cell[CTL_CELL];
+
+	(void)state;
+	assert_string_equal(ctl_count(cell, d, "a.b.1.c"), "1536");
+	assert_string_equal(ctl_bytes(cell, d, "a.b.1.c"), "1.50 KiB");
+	assert_string_equal(ctl_ns(cell, d, "ns"), "1.50 us");
+	assert_string_equal(ctl_text(cell, d, "t"), "x?y");
+	assert_string_equal(ctl_yes(cell, d, "yes"), "yes");
+	assert_string_equal(ctl_yes(cell, d, "no"), "no");
+	assert_string_equal(ctl_yes(cell, d, "t"), "-");
+	assert_string_equal(ctl_count(cell, d, "n"), "-");
+	assert_string_equal(ctl_count(cell, d, "neg"), "-");
+	assert_string_equal(ctl_count(cell, d, "a.b.7.c"), "-");
+	assert_string_equal(ctl_count(cell, d, "not.there"), "-");
+	assert_string_equal(ctl_text(cell, NULL, "a"), "-");
+	assert_string_equal(ctl_bytes(cell, d, "a"), "-");
+	json_decref(d);
+}
+
+static void test_deadlines(void **state)
+{
+	json_t *d = parse("{\"never\":0,\"past\":5,\"soon\":2000}");
+	char cell[CTL_CELL];
+
+	(void)state;
+	assert_string_equal(ctl_deadline(cell, d, "never", 1000), "never");
+	assert_string_equal(ctl_deadline(cell, d, "past", 1000), "past");
+	assert_string_equal(ctl_deadline(cell, d, "soon", 1000), "in 1.00 us");
+	assert_string_equal(ctl_deadline(cell, d, "x", 1000), "-");
+	json_decref(d);
+}
+
+static char *printed(struct grid *g)
+{
+	char *text = NULL;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+
+	assert_int_equal(grid_print(g, to), 0);
+	fclose(to);
+	return text;
+}
+
+static void test_grid(void **state)
+{
+	static const char *const heads[] = { "name", ">bytes", "note" };
+	struct grid *g = grid_new(heads, 3);
+	char *text;
+
+	(void)state;
+	for (int i = 0; i < 60; i++) {
+		grid_add(g, i == 3 ? "a long name" : "n");
+		grid_add(g, "1");
+		grid_add(g, "x");
+	}
+	text = printed(g);
+	assert_int_equal(strncmp(text, "name         bytes  note\n", 25), 0);
+	assert_non_null(strstr(text, "\na long name      1  x\n"));
+	free(text);
+	grid_add(NULL, "x");
+	assert_int_not_equal(grid_print(NULL, stdout), 0);
+}
+
+static void show(const char *document, const char *const *wanted, size_t count)
+{
+	json_t *status = parse(document);
+	char *text = NULL;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+
+	assert_int_equal(ctl_show_status(status, to), 0);
+	fclose(to);
+	for (size_t i = 0; i < count; i++)
+		assert_non_null(strstr(text, wanted[i]));
+	free(text);
+	json_decref(status);
+}
+
+static void test_status(void **state)
+{
+	static const char *const wanted[] = { "tierd 1.2.3", "EMULATED", "no isolation", "1.00 GiB",
+					      "shmem" };
+	static const char *const nothing[] = { "tierd -", "tier" };
+
+	(void)state;
+	show("{\"version\":\"1.2.3\",\"isolation\":{\"isolated\":false,\"text\":\"no isolation\"},"
+	     "\"tiers\":[{\"tier\":\"hbm\",\"present\":true,\"emulated\":true,\"backend\":\"host\","
+	     "\"detail\":\"d\",\"capacity\":1073741824},{\"tier\":\"remote\",\"present\":false}],"
+	     "\"kernel\":{\"huge pages\":\"shmem never\"}}",
+	     wanted, COUNT(wanted));
+	show("{}", nothing, COUNT(nothing));
+	show("{\"tiers\":7,\"kernel\":[1]}", nothing, COUNT(nothing));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_members),
+		cmocka_unit_test(test_deadlines),
+		cmocka_unit_test(test_grid),
+		cmocka_unit_test(test_status),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

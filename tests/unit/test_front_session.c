@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The front against a real core, one turn at a time and with a clock of the test's own: time-outs,
+ * parking and the last look before it, when a session's memory may go, and who gets a wake-up.
+ * The peer is this process itself.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "libtier/base/atomic.h"
+#include "tests/lib/unit.h"
+#include "tierd/front/front.h"
+
+#define MS 1000000ull
+
+/* The shell that the front sees: jobs are over when the test says so. */
+struct shell {
+	uint64_t mark, passed;
+	uint32_t contexts_gone;
+};
+
+static int no_context(struct shell *s, struct disk_context *spec, uint64_t token, uint32_t *id,
+		      char why[FRONT_WHY_BYTES])
+{
+	(void)s;
+	(void)spec;
+	(void)token;
+	(void)id;
+	snprintf(why, FRONT_WHY_BYTES, "this shell makes none");
+	return -ENOMEM;
+}
+
+static void context_gone(struct shell *s, uint32_t id)
+{
+	(void)id;
+	s->contexts_gone++;
+}
+
+static int no_grant(struct shell *s, uint32_t id, int fd[FRONT_CONTEXT_FDS])
+{
+	(void)s;
+	(void)id;
+	(void)fd;
+	return -ENOENT;
+}
+
+static uint64_t jobs_mark(struct shell *s)
+{
+	return ++s->mark;
+}
+
+static bool jobs_passed(struct shell *s, uint64_t mark)
+{
+	return s->passed >= mark;
+}
+
+static const struct front_ops ops = { no_context, context_gone, no_grant, jobs_mark,
+				      jobs_passed };
+
+struct fixture {
+	struct core *core;
+	struct front *front;
+	struct shell shell;
+	struct obs obs;
+	struct log log;
+	char path[64];
+	uint64_t now_ns;
+	uint32_t hopeful; /* of the last turn */
+};
+
+static struct fixture fx;
+
+static int setup(void **state)
+{
+	struct core_config config = { .boot_token = 42, .capacity = { 0, 64 << 20 } };
+	struct front_config front = { .socket_mode = 0600, .clients_max = 4,
+				      .staging_max = 1 << 20, .boot_token = 42, .ops = &ops,
+				      .shell = &fx.shell };
+	char why[FRONT_WHY_BYTES];
+
+	(void)state;
+	memset(&fx, 0, sizeof(fx));
+	fx.now_ns = 1000 * MS;
+	fx.log.level = LOG_LEVEL_ERROR;
+	fx.obs.uid = geteuid();
+	assert_int_equal(core_open(&fx.core, &config), 0);
+	snprintf(fx.path, sizeof(fx.path), "/tmp/tier-front-%d", getpid());
+	fx.obs.core = fx.core;
+	front.socket = fx.path;
+	front.core = fx.core;
+	front.obs = &fx.obs;
+	front.log = &fx.log;
+	assert_int_equal(front_open(&fx.front, &front), 0);
+	assert_int_equal(front_listen(fx.front, why), 0);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	front_close(fx.front);
+	core_close(fx.core);
+	assert_int_equal(access(fx.path, F_OK), -1);
+	return 0;
+}
+
+/* One turn after `later` ns; returns the events that were fed. */
+static uint32_t turn(uint64_t later)
+{
+	struct core_action action;
+	struct turn t = { .core = fx.core, .now_ns = fx.now_ns += later };
+
+	front_tick(fx.front, &t);
+	front_events(fx.front, &t);
+	fx.hopeful = front_poll(fx.front, &t);
+	while (core_action_next(fx.core, &action)) {
+		if (action.kind == CORE_AC_COMPLETE)
+			front_complete(fx.front, action.complete.client, &action.complete.cqe);
+		else if (action.kind == CORE_AC_END)
+			front_end(fx.front, &t, action.end.client, action.end.error,
+				  action.end.why);
+		else if (action.kind == CORE_AC_REPLY)
+			front_reply(fx.front, &t, action.reply.token, action.reply.res,
+				    action.reply.value);
+		else
+			fail_msg("unexpected action %d", action.kind);
+	}
+	front_flush(fx.front);
+	return t.fed;
+}
+
+/* ---- the peer ------------------------------------------------------------------------------ */
+
+struct peer {
+	int sock, fd[4];
+	struct abi_region_header *region;
+	uint64_t bytes;
+	uint32_t client;
+};
+
+static int dial(void)
+{
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	snprintf(at.sun_path, sizeof(at.sun_path), "%s", fx.path);
+	assert_int_equal(connect(sock, (struct sockaddr *)&at, sizeof(at)), 0);
+	return sock;
+}
+
+static void take_welcome(struct peer *p)
+{
+	char control[CMSG_SPACE(4 * sizeof(int))];
+	struct wire_welcome welcome;
+	struct iovec iov = { &welcome, sizeof(welcome) };
+	struct msghdr head = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
+			       .msg_controllen = sizeof(control) };
+	struct stat st;
+
+	assert_int_equal(recvmsg(p->sock, &head, MSG_DONTWAIT), (ssize_t)sizeof(welcome));
+	assert_int_equal(welcome.header.type, WIRE_WELCOME);
+	assert_int_equal(welcome.boot_token, 42);
+	p->client = welcome.client_id;
+	memcpy(p->fd, CMSG_DATA(CMSG_FIRSTHDR(&head)), sizeof(p->fd));
+	assert_int_equal(fstat(p->fd[0], &st), 0);
+	p->bytes = (uint64_t)st.st_size;
+	p->region = mmap(NULL, p->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, p->fd[0], 0);
+	assert_true(p->region != MAP_FAILED);
+}
+
+static void greet(struct peer *p)
+{
+	struct wire_hello hello = { .header = { WIRE_MAGIC, ABI_VERSION, WIRE_HELLO,
+						sizeof(hello), 1 }, .sq_entries = 8 };
+
+	p->sock = dial();
+	turn(0);
+	assert_int_equal(send(p->sock, &hello, sizeof(hello), 0), (ssize_t)sizeof(hello));
+	turn(0);
+	take_welcome(p);
+}
+
+static void leave(struct peer *p)
+{
+	munmap(p->region, p->bytes);
+	for (int i = 0; i < 4; i++)
+		close(p->fd[i]);
+	close(p->sock);
+}
+
+static void push(struct peer *p)
+{
+	struct abi_sqe *sq = (void *)((uint8_t *)p->region + p->region->sq_offset);
+	uint32_t tail = p->region->sq_tail;
+
+	sq[tail & (p->region->sq_entries - 1)] = (struct abi_sqe){ .user_data = tail };
+	atomic_store_release_u32(&p->region->sq_tail, tail + 1);
+}
+
+static void ring_bell(struct peer *p)
+{
+	uint64_t one = 1;
+
+	assert_int_equal(write(p->fd[2], &one, sizeof(one)), 8);
+}
+
+static bool hung_up(int sock)
+{
+	struct pollfd p = { .fd = sock, .events = POLLRDHUP };
+
+	return poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLHUP));
+}
+
+static struct abi_reader *reader(struct peer *p)
+{
+	return (void *)((uint8_t *)p->region + p->region->reader_offset);
+}
+
+/* Sessions that the core believes to be open. */
+static uint32_t open_in_core(void)
+{
+	struct core_stats stats;
+
+	core_stats(fx.core, &stats);
+	return stats.clients;
+}
+
+/* ---- cases --------------------------------------------------------------------------------- */
+
+static void test_a_silent_peer_is_hung_up_on(void **state)
+{
+	int sock = dial();
+
+	(void)state;
+	turn(0);
+	assert_true(front_next(fx.front) <= 5000 * MS);
+	turn(4900 * MS);
+	assert_false(hung_up(sock));
+	turn(200 * MS);
+	assert_true(hung_up(sock));
+	assert_int_equal(open_in_core(), 0);
+	assert_true(front_next(fx.front) == UINT64_MAX);
+	close(sock);
+}
+
+static void test_parking(void **state)
+{
+	struct peer p;
+
+	(void)state;
+	greet(&p);
+	/* New sessions are parked: nobody looks before the bell. */
+	assert_int_equal(p.region->sq_wake, 1);
+	push(&p);
+	assert_int_equal(turn(0), 0);
+	assert_int_equal(fx.hopeful, 0);
+	ring_bell(&p);
+	assert_int_equal(turn(0), 1);
+	assert_int_equal(p.region->cq_tail, 1);
+	assert_int_equal(p.region->sq_head, 1);
+	assert_int_equal(p.region->sq_wake, 0);
+	/* Watched: no bell needed, for as long as it is active. */
+	for (int i = 0; i < 20; i++) {
+		p.region->cq_head = p.region->cq_tail;
+		push(&p);
+		assert_int_equal(turn(MS * 9 / 10), 1);
+	}
+	assert_int_equal(fx.hopeful, 1);
+	turn(MS / 2);
+	assert_int_equal(p.region->sq_wake, 0);
+	assert_int_equal(fx.hopeful, 1);
+	turn(MS / 2);
+	assert_int_equal(p.region->sq_wake, 1);
+	assert_int_equal(fx.hopeful, 0);
+	/* A bell without an entry does no harm. */
+	ring_bell(&p);
+	assert_int_equal(turn(0), 0);
+	assert_int_equal(fx.hopeful, 1);
+	leave(&p);
+	turn(0);
+}
+
+static void test_completions_wake_who_waits(void **state)
+{
+	struct peer p;
+	uint64_t count;
+
+	(void)state;
+	greet(&p);
+	push(&p);
+	ring_bell(&p);
+	turn(0);
+	assert_int_equal(read(p.fd[3], &count, 8), -1);
+	assert_int_equal(errno, EAGAIN);
+	p.region->cq_wait = 1;
+	for (int i = 0; i < 3; i++)
+		push(&p);
+	assert_int_equal(turn(0), 3);
+	assert_int_equal(read(p.fd[3], &count, 8), 8);
+	assert_int_equal(count, 1); /* one for all of a turn */
+	leave(&p);
+	turn(0);
+}
+
+/* R2, and that the loop is told to look again although nothing will tell it. */
+static void test_a_full_completion_ring(void **state)
+{
+	struct peer p;
+
+	(void)state;
+	greet(&p);
+	ring_bell(&p);
+	for (uint32_t i = 0; i < p.region->cq_entries; i++) {
+		push(&p);
+		assert_int_equal(turn(0), 1);
+	}
+	assert_true(front_next(fx.front) == UINT64_MAX);
+	push(&p);
+	assert_int_equal(turn(0), 0);
+	assert_int_equal(fx.hopeful, 0);
+	assert_true(front_next(fx.front) <= 2 * MS);
+	turn(10 * MS);
+	assert_int_equal(p.region->sq_wake, 0); /* it has entries: never parked */
+	p.region->cq_head = 1;
+	assert_int_equal(turn(0), 1);
+	assert_int_equal(p.region->cq_tail, p.region->cq_entries + 1);
+	turn(0);
+	assert_true(front_next(fx.front) == UINT64_MAX);
+	leave(&p);
+	turn(0);
+}
+
+/* A session without an open reader counts as dead when it hangs up; its memory stays while jobs
+ * may refer to it, and its number with it. */
+static void test_memory_waits_for_jobs(void **state)
+{
+	struct peer p[4], q;
+
+	(void)state;
+	for (int i = 0; i < 4; i++)
+		greet(&p[i]);
+	assert_int_equal(open_in_core(), 4);
+	fx.shell.passed = fx.shell.mark; /* a job is under way from here */
+	leave(&p[2]);
+	turn(0);
+	assert_int_equal(open_in_core(), 3);
+	assert_true(front_next(fx.front) <= 20 * MS);
+	/* All numbers are still taken. */
+	q.sock = dial();
+	turn(0);
+	{
+		struct wire_hello hello = { .header = { WIRE_MAGIC, ABI_VERSION, WIRE_HELLO,
+							sizeof(hello), 1 } };
+		struct wire_error error;
+
+		assert_true(send(q.sock, &hello, sizeof(hello), 0) > 0);
+		turn(0);
+		assert_int_equal(recv(q.sock, &error, sizeof(error), MSG_DONTWAIT),
+				 (ssize_t)sizeof(error));
+		assert_int_equal(error.error, -EUSERS);
+		assert_true(hung_up(q.sock));
+		close(q.sock);
+	}
+	fx.shell.passed = fx.shell.mark; /* it is over */
+	turn(0);
+	greet(&q);
+	assert_int_equal(q.client, p[2].client);
+	leave(&q);
+	for (int i = 0; i < 4; i++)
+		if (i != 2)
+			leave(&p[i]);
+	turn(0);
+	assert_int_equal(open_in_core(), 0);
+}
+
+/* With a reader open, or a hazard word set, leases end with the process only. */
+static void test_leases_outlive_the_socket(void **state)
+{
+	struct peer owned, held;
+
+	(void)state;
+	greet(&owned);
+	greet(&held);
+	reader(&owned)->owned = 1;
+	reader(&held)[1].high_water = 10;
+	reader(&held)[1].slot[9] = ABI_HAZARD_VALID;
+	leave(&owned);
+	leave(&held);
+	turn(0);
+	turn(1000 * MS);
+	assert_int_equal(open_in_core(), 0);
+	assert_int_equal(fx.shell.mark, 0); /* taken when a session is dead */
+	/* This process is the peer, so they never end here. */
+}
+
+static void test_ended_by_the_daemon(void **state)
+{
+	struct turn t = { .core = fx.core };
+	struct peer p;
+
+	(void)state;
+	greet(&p);
+	t.now_ns = fx.now_ns;
+	front_end(fx.front, &t, p.client, -EDQUOT, "too much");
+	assert_int_equal(p.region->closed, 1);
+	assert_int_equal(p.region->session_error, EDQUOT);
+	assert_true(hung_up(p.sock));
+	/* It may still be reading: not dead. */
+	turn(0);
+	assert_int_equal(fx.shell.mark, 0);
+	front_end(fx.front, &t, p.client, -EDQUOT, "again");
+	front_end(fx.front, &t, 999, -EDQUOT, "nobody");
+	leave(&p);
+	turn(0);
+}
+
+static void test_closing_takes_nothing_more(void **state)
+{
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	struct peer p;
+	int lobby, sock;
+
+	(void)state;
+	greet(&p);
+	lobby = dial();
+	turn(0);
+	front_unlisten(fx.front);
+	assert_true(hung_up(lobby));
+	push(&p);
+	ring_bell(&p);
+	assert_int_equal(turn(0), 0);
+	assert_int_equal(fx.hopeful, 0);
+	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	snprintf(at.sun_path, sizeof(at.sun_path), "%s", fx.path);
+	assert_int_equal(connect(sock, (struct sockaddr *)&at, sizeof(at)), -1);
+	close(sock);
+	close(lobby);
+	leave(&p);
+	turn(0);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_a_silent_peer_is_hung_up_on, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_parking, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_completions_wake_who_waits, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_full_completion_ring, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_memory_waits_for_jobs, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_leases_outlive_the_socket, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_ended_by_the_daemon, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_closing_takes_nothing_more, setup, teardown),
+	};
+
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("front session", tests, NULL, NULL);
+}

@@ -1,0 +1,104 @@
+/*
+ * A forked child finds its handles orphaned: every call says -EOWNERDEAD, none touches memory that
+ * the child does not have, and the parent goes on undisturbed.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <sys/wait.h>
+
+#include "tests/unit/test_libtier_fake.h"
+
+/* What the child does with everything it inherited; returns how many calls misbehaved. */
+static int use_all(struct world *w, tier_block b, tier_put *p, struct tier_lease *held)
+{
+	struct tier_page page = { b, 0 };
+	struct tier_counters n = { .size = sizeof(n) };
+	struct tier_completion c;
+	struct tier_lease lease;
+	tier_key key = world_key(1);
+	uint8_t bytes[4096];
+	tier_context *other;
+	tier_reader *r;
+	uint64_t pin;
+	char *reply;
+	int wrong = 0;
+
+	wrong += tier_check(w->t) != -EOWNERDEAD;
+	wrong += tier_context_open(w->t, "ctx", NULL, &other) != -EOWNERDEAD;
+	wrong += tier_context_remove(w->t, "ctx") != -EOWNERDEAD;
+	wrong += tier_context_raise_epoch(w->t, "ctx", NULL) != -EOWNERDEAD;
+	wrong += tier_context_epoch(w->c) != 0;
+	wrong += tier_match(w->c, &key, 1, NULL) != -EOWNERDEAD;
+	wrong += tier_reader_open(w->t, &r) != -EOWNERDEAD;
+	wrong += tier_lease_page(w->r, w->c, b, 0, 0, &lease) != -EOWNERDEAD;
+	wrong += tier_lease_key(w->r, w->c, &key, 0, 0, &lease) != -EOWNERDEAD;
+	wrong += tier_lease_pages(w->r, w->c, &page, 1, 0, &lease) != -EOWNERDEAD;
+	wrong += tier_lease_blocks(w->r, w->c, 0, 0, 0, &b, 1, 0, &lease) != -EOWNERDEAD;
+	wrong += tier_gather(w->r, w->c, &page, 1, bytes, 0, NULL) != -EOWNERDEAD;
+	wrong += tier_read_pages(w->r, w->c, &page, 1, 0, &lease) != -EOWNERDEAD;
+	tier_release(w->r, held);
+	tier_release_many(w->r, held, 1);
+	wrong += tier_put_data(p, 0, 0, 0, 0) != NULL;
+	wrong += tier_put_commit(p, 1) != -EOWNERDEAD;
+	tier_put_abort(p);
+	wrong += tier_put_begin(w->c, &key, 1, NULL, &p) != -EOWNERDEAD;
+	wrong += tier_put_copy(w->c, &key, 1, bytes, NULL) != -EOWNERDEAD;
+	wrong += tier_fetch_start(w->c, &b, 1, NULL, TIER_CXL, 0, 1) != -EOWNERDEAD;
+	wrong += tier_fetch_pages_start(w->c, &page, 1, TIER_CXL, 0, 1) != -EOWNERDEAD;
+	wrong += tier_fetch(w->c, &b, 1, NULL, TIER_CXL, 0) != -EOWNERDEAD;
+	wrong += tier_fetch_pages(w->c, &page, 1, TIER_CXL, 0) != -EOWNERDEAD;
+	wrong += tier_pin(w->c, &b, 1, TIER_CXL, 0, &pin) != -EOWNERDEAD;
+	wrong += tier_unpin(w->c, 1) != -EOWNERDEAD;
+	wrong += tier_delete(w->c, &key, 1) != -EOWNERDEAD;
+	wrong += tier_cancel(w->t, 1) != -EOWNERDEAD;
+	wrong += tier_drain(w->t) != -EOWNERDEAD;
+	wrong += tier_poll(w->t, &c, 1) != -EOWNERDEAD;
+	wrong += tier_wait(w->t, &c, 1, 1, NS_PER_S) != -EOWNERDEAD;
+	wrong += tier_event_fd(w->t) != -EOWNERDEAD;
+	wrong += tier_counters(w->t, &n) != -EOWNERDEAD;
+	wrong += tier_admin(w->t, "status", NULL, &reply) != -EOWNERDEAD;
+	tier_reader_close(w->r);
+	tier_context_close(w->c);
+	tier_close(w->t);
+	return wrong;
+}
+
+static void test_a_child_is_told(void **state)
+{
+	struct world *w = *state;
+	tier_block b = world_block(w, 1);
+	tier_key keys[2] = { world_key(1), world_key(2) };
+	struct tier_lease held;
+	struct tier_completion c;
+	tier_put *p;
+	int status;
+	pid_t child;
+
+	assert_int_equal(tier_lease_page(w->r, w->c, b, 0, 0, &held), 0);
+	assert_int_equal(tier_put_begin(w->c, &keys[1], 1, NULL, &p), 0);
+	child = fork();
+	assert_true(child >= 0);
+	if (child == 0)
+		_exit(use_all(w, b, p, &held));
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	/* The parent's lease, put and connection are as they were. */
+	assert_int_equal(*(const uint8_t *)held.data, fake_byte(keys[0].bytes, 0));
+	assert_int_equal(tier_check(w->t), 0);
+	memset(tier_put_data(p, 0, 0, 0, 0), 1, 4096);
+	assert_int_equal(tier_put_commit(p, 3), 0);
+	assert_int_equal(tier_wait(w->t, &c, 1, 1, 10 * NS_PER_S), 1);
+	assert_int_equal(c.result, 0);
+	tier_release(w->r, &held);
+	assert_int_equal(tier_match(w->c, keys, 2, NULL), 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_a_child_is_told, world_setup, world_teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

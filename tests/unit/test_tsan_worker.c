@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The pool of copy threads: every job is carried out once and comes back once, its results are
+ * seen by the loop, sleepers wake, and marks pass when they should. Also run under
+ * ThreadSanitizer.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "libtier/base/crc32c.h"
+#include "libtier/base/time.h"
+#include "tests/lib/unit.h"
+#include "tierd/worker.h"
+
+#define THREADS 3u
+
+static void copy_one(struct core_copy *copy)
+{
+	for (uint32_t i = 0; i < copy->count; i++)
+		copy->item[i].crc = crc32c_copy(copy->item[i].dst, copy->item[i].src,
+						copy->item[i].bytes);
+	copy->res = 0;
+}
+
+static int prepare_none(const struct mem_region *region, uint64_t offset, uint64_t bytes)
+{
+	(void)region;
+	return offset + bytes == 3 ? 0 : -EIO;
+}
+
+static const struct mem_ops ops = { .name = "test", .copy = copy_one, .prepare = prepare_none,
+				    .punch = prepare_none };
+
+/* Wait for one finished job, asleep if there is none. */
+static struct job *next_done(struct worker_pool *p, int fd)
+{
+	struct job *job;
+
+	while (!(job = worker_reap(p))) {
+		struct pollfd wait = { .fd = fd, .events = POLLIN };
+		uint64_t count;
+
+		if (worker_sleep(p)) {
+			assert_int_equal(poll(&wait, 1, 10000), 1);
+			assert_int_equal(read(fd, &count, sizeof(count)), 8);
+		}
+		worker_awake(p);
+	}
+	return job;
+}
+
+static void test_jobs_come_back_once(void **state)
+{
+	enum { ROUNDS = 300, BATCH = 40, BYTES = 512 };
+	struct core_copy *copy = calloc(BATCH, sizeof(*copy));
+	uint8_t *src = malloc(BATCH * BYTES), *dst = malloc(BATCH * BYTES);
+	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	struct worker_pool *p;
+
+	(void)state;
+	assert_int_equal(worker_open(&p, THREADS, fd), 0);
+	for (int round = 0; round < ROUNDS; round++) {
+		bool seen[BATCH] = { false };
+
+		for (int i = 0; i < BATCH; i++) {
+			struct job *job = worker_job(p);
+
+			assert_non_null(job);
+			memset(src + i * BYTES, round + i, BYTES);
+			copy[i].count = 1;
+			copy[i].item[0] = (struct core_copy_item){ .dst = dst + i * BYTES,
+								   .src = src + i * BYTES,
+								   .bytes = BYTES };
+			job->kind = JOB_COPY;
+			job->klass = (uint8_t)(i % ABI_CLASS_COUNT);
+			job->ops = &ops;
+			job->copy = &copy[i];
+			worker_submit(p, job);
+			if (i % 7 == 0)
+				worker_kick(p);
+		}
+		worker_kick(p);
+		for (int i = 0; i < BATCH; i++) {
+			struct job *job = next_done(p, fd);
+			long which = job->copy - copy;
+
+			assert_false(seen[which]);
+			seen[which] = true;
+			assert_int_equal(job->copy->item[0].crc,
+					 crc32c(0, dst + which * BYTES, BYTES));
+			assert_int_equal(dst[which * BYTES], (uint8_t)(round + which));
+			worker_put(p, job);
+		}
+		assert_null(worker_reap(p));
+	}
+	worker_close(p);
+	close(fd);
+	free(copy);
+	free(src);
+	free(dst);
+}
+
+static void test_all_jobs_at_once(void **state)
+{
+	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	struct worker_pool *p;
+	uint32_t count = 0;
+	uint64_t mark;
+
+	(void)state;
+	assert_int_equal(worker_open(&p, THREADS, fd), 0);
+	assert_int_equal(worker_threads(p), THREADS);
+	assert_true(worker_passed(p, worker_mark(p)));
+	for (struct job *job; (job = worker_job(p)) != NULL; count++) {
+		job->kind = count % 2 ? JOB_PREPARE : JOB_PUNCH;
+		job->klass = ABI_CLASS_CLEANUP;
+		job->ops = &ops;
+		job->range = (struct core_range){ .offset = count % 3, .bytes = 2 };
+		worker_submit(p, job);
+	}
+	assert_int_equal(count, WORKER_JOBS_MAX);
+	assert_int_equal(worker_jobs_free(p), 0);
+	mark = worker_mark(p);
+	worker_kick(p);
+	while (count--) {
+		struct job *job = next_done(p, fd);
+
+		assert_int_equal(job->res, job->range.offset == 1 ? 0 : -EIO);
+		assert_false(worker_passed(p, mark));
+		worker_put(p, job);
+	}
+	assert_true(worker_passed(p, mark));
+	assert_int_equal(worker_jobs_free(p), WORKER_JOBS_MAX);
+	worker_close(p);
+	close(fd);
+}
+
+static void test_verify_finds_the_bad_pieces(void **state)
+{
+	static uint8_t page[CORE_SEGMENTS_IO][64];
+	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	struct core_io io = { .piece_count = CORE_SEGMENTS_IO };
+	struct worker_pool *p;
+	struct job *job;
+
+	(void)state;
+	for (uint32_t i = 0; i < CORE_SEGMENTS_IO; i++) {
+		memset(page[i], (int)i, sizeof(page[i]));
+		io.piece[i] = (struct core_io_piece){ .addr = page[i], .bytes = sizeof(page[i]),
+						      .seed = i };
+		io.piece[i].crc = crc32c(i, page[i], sizeof(page[i]));
+	}
+	page[0][5] ^= 1;
+	page[17][63] ^= 128;
+	io.piece[63].seed++;
+	worker_verify(&io);
+	assert_int_equal(io.bad_mask, 1ull | 1ull << 17 | 1ull << 63);
+	io.bad_mask = 0;
+	assert_int_equal(worker_open(&p, 1, fd), 0);
+	job = worker_job(p);
+	job->kind = JOB_VERIFY;
+	job->klass = 0;
+	job->io = &io;
+	worker_submit(p, job);
+	worker_kick(p);
+	worker_put(p, next_done(p, fd));
+	assert_int_equal(io.bad_mask, 1ull | 1ull << 17 | 1ull << 63);
+	worker_close(p);
+	close(fd);
+}
+
+/* What was submitted is finished even when the pool closes at once. */
+static void test_close_finishes_the_work(void **state)
+{
+	static uint8_t src[64], dst[64];
+	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	struct core_copy copy = { .count = 1 };
+	struct worker_pool *p;
+
+	(void)state;
+	for (int i = 0; i < 50; i++) {
+		struct job *job;
+
+		memset(src, i + 1, sizeof(src));
+		copy.item[0] = (struct core_copy_item){ .dst = dst, .src = src,
+							.bytes = sizeof(src) };
+		assert_int_equal(worker_open(&p, THREADS, fd), 0);
+		job = worker_job(p);
+		job->kind = JOB_COPY;
+		job->klass = ABI_CLASS_WRITEBACK;
+		job->ops = &ops;
+		job->copy = &copy;
+		worker_submit(p, job);
+		worker_close(p);
+		assert_int_equal(dst[63], i + 1);
+	}
+	close(fd);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_jobs_come_back_once),
+		cmocka_unit_test(test_all_jobs_at_once),
+		cmocka_unit_test(test_verify_finds_the_bad_pieces),
+		cmocka_unit_test(test_close_finishes_the_work),
+	};
+
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("workers", tests, NULL, NULL);
+}

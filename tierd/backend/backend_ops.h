@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The seam to hardware (I11): a memory tier gives out shareable, sparse memory; a block tier moves
+ * pieces between memory and a store. One file, one backend. Every slot is filled: what a backend
+ * cannot do is a named function returning -ENOSYS.
+ */
+#ifndef TIERD_BACKEND_BACKEND_OPS_H
+#define TIERD_BACKEND_BACKEND_OPS_H
+
+#include <stdbool.h>
+
+#include "tierd/core/core.h"
+
+/* What a probe found, for the operator (I12: emulation says so). */
+struct backend_info {
+	char name[32];      /* "memfd", "numa", "host", "file" ... */
+	char detail[128];   /* "CPU-less node 1, 1 GiB", "emulates GPU memory in host DRAM" */
+	bool emulated;      /* stands in for hardware that is not there */
+	uint64_t capacity_auto; /* bytes a size of `auto` means here; 0 = none */
+};
+
+/* ---- memory ------------------------------------------------------------------------------- */
+
+struct mem_region {
+	int fd;        /* sealed, 0600; re-opened O_RDONLY for clients by the front */
+	void *addr;    /* the daemon's mapping */
+	uint64_t bytes;
+};
+
+struct mem_ops {
+	const char *name;
+	/* Look at the host; no lasting effect. Errors: -ENODEV not here. */
+	int (*probe)(struct backend_info *info);
+	/* A sparse region, F_SEAL_SHRINK|GROW|SEAL, mapped and bound to the tier's memory. */
+	int (*create)(struct mem_region *region, const char *label, uint64_t bytes);
+	void (*destroy)(struct mem_region *region);
+	/* Back a 2 MiB-aligned range with memory, huge pages if they can be had. Any thread. */
+	int (*prepare)(const struct mem_region *region, uint64_t offset, uint64_t bytes);
+	/* Give a 2 MiB-aligned range back to the host (hole). Any thread. */
+	int (*punch)(const struct mem_region *region, uint64_t offset, uint64_t bytes);
+	/* Physical bytes behind the region (st_blocks): clients' touches of holes show here. */
+	int64_t (*resident)(const struct mem_region *region);
+	/* Carry a copy job out, to or from this tier, and checksum if asked. Worker threads. */
+	void (*copy)(struct core_copy *copy);
+};
+
+/* By tier, best first; the config may name one. NULL = none of that name / probed. */
+const struct mem_ops *mem_backend(uint32_t tier, const char *name, struct backend_info *info);
+
+/* ---- block -------------------------------------------------------------------------------- */
+
+struct block_device;
+struct io_uring;
+
+struct block_options {
+	const char *path;
+	uint64_t bytes;     /* preallocate (and write) a file to this size; 0 = as it is */
+	bool buffered;      /* allow the page cache where O_DIRECT is refused (tmpfs) */
+	void (*progress)(void *arg, uint64_t done, uint64_t total); /* preallocation; may be NULL */
+	void *arg;
+};
+
+/*
+ * The loop thread owns the ring and passes it in. user_data of the entries is
+ * (pointer | BLOCK_TAG); the loop hands completions with that tag to complete().
+ */
+struct block_ops {
+	const char *name;
+	int (*probe)(const struct block_options *options, struct backend_info *info);
+	int (*open)(struct block_device **out, const struct block_options *options);
+	void (*close)(struct block_device *d);
+	uint64_t (*bytes)(const struct block_device *d);
+	/* Blocking whole transfers, for start-up and recovery only. */
+	int (*pread)(struct block_device *d, void *buf, size_t bytes, uint64_t offset);
+	int (*pwrite)(struct block_device *d, const void *buf, size_t bytes, uint64_t offset);
+	int (*flush)(struct block_device *d);
+	/* Queue one io / a flush on the ring; -EAGAIN = ring full, again later. */
+	int (*submit)(struct block_device *d, struct io_uring *ring, struct core_io *io);
+	int (*submit_flush)(struct block_device *d, struct io_uring *ring, uint64_t token);
+	/*
+	 * A completion of ours: returns the io (res set; short transfers are continued or become
+	 * -EIO here), NULL with *token set for a flush (whose result is res), or NULL and *token 0:
+	 * goes on. Tokens are not 0.
+	 */
+	struct core_io *(*complete)(struct block_device *d, struct io_uring *ring, uint64_t data,
+				    int res, uint64_t *token);
+};
+
+#define BLOCK_TAG 1ull /* lowest bit of user_data: an io; second bit: a flush token */
+#define BLOCK_TAG_FLUSH 2ull
+
+const struct block_ops *block_backend(const char *name);
+
+#endif

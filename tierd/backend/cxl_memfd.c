@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The cxl tier where no CXL memory is: plain host DRAM. Works on every host; says that it is an
+ * emulation (I12), for its latency is DRAM's.
+ */
+#include "tierd/backend/mem_common.h"
+
+#define SHARE_PERCENT 25
+
+static int memfd_probe(struct backend_info *info)
+{
+	*info = (struct backend_info){
+		.name = "memfd",
+		.detail = "plain host DRAM",
+		.emulated = true,
+		.capacity_auto = mem_host_share(SHARE_PERCENT),
+	};
+	return 0;
+}
+
+const struct mem_ops mem_cxl_memfd = {
+	.name = "memfd",
+	.probe = memfd_probe,
+	.create = mem_create,
+	.destroy = mem_destroy,
+	.prepare = mem_prepare,
+	.punch = mem_punch,
+	.resident = mem_resident,
+	.copy = mem_copy,
+};

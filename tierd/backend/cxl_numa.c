@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * CXL memory as the kernel shows it once it is online: a NUMA node with memory and no processors.
+ * The policy is set on the memfd's pages (MPOL_BIND on a shared mapping), so whichever process
+ * touches one first, it comes from that node; when the node is full, an allocation fails rather
+ * than spill into DRAM.
+ */
+#include <errno.h>
+#include <numa.h>
+#include <numaif.h>
+#include <stdio.h>
+
+#include "libtier/base/units.h"
+#include "tierd/backend/mem_common.h"
+
+#ifndef MPOL_F_STATIC_NODES /* of the kernel's ABI; not in every numaif.h */
+#define MPOL_F_STATIC_NODES (1 << 15)
+#endif
+
+/* Of what is free on the node: the kernel keeps some for itself. */
+#define SHARE_PERCENT 90
+
+int cxl_numa_choose(const struct cxl_node *node, uint32_t count)
+{
+	int best = -ENODEV;
+	uint64_t most = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		/* Several: the largest. Interleaving over them is for a config to ask. */
+		if (node[i].has_cpus || !node[i].allowed || node[i].bytes <= most)
+			continue;
+		most = node[i].bytes;
+		best = (int)i;
+	}
+	return best;
+}
+
+int cxl_numa_find(struct cxl_node *found)
+{
+	struct cxl_node node[CXL_NODES_MAX];
+	struct bitmask *cpus;
+	uint32_t count;
+	int best;
+
+	if (numa_available() < 0)
+		return -ENODEV;
+	cpus = numa_allocate_cpumask();
+	if (!cpus)
+		return -ENOMEM;
+	count = (uint32_t)numa_max_node() + 1;
+	if (count > CXL_NODES_MAX)
+		count = CXL_NODES_MAX;
+	for (uint32_t i = 0; i < count; i++) {
+		long long free_bytes = 0, bytes = numa_node_size64((int)i, &free_bytes);
+
+		numa_bitmask_clearall(cpus);
+		node[i] = (struct cxl_node){
+			.bytes = bytes > 0 ? (uint64_t)bytes : 0,
+			.free_bytes = (uint64_t)free_bytes,
+			/* If they cannot be told, the node is not taken for one without. */
+			.has_cpus = numa_node_to_cpus((int)i, cpus) ||
+				    numa_bitmask_weight(cpus) > 0,
+			.allowed = numa_bitmask_isbitset(numa_all_nodes_ptr, i),
+		};
+	}
+	numa_free_cpumask(cpus);
+	best = cxl_numa_choose(node, count);
+	if (best >= 0)
+		*found = node[best];
+	return best;
+}
+
+static int cxl_numa_bind(void *addr, uint64_t bytes, int node)
+{
+	struct bitmask *nodes;
+	int rc = 0;
+
+	if (node < 0 || numa_available() < 0 || node > numa_max_node())
+		return -EINVAL;
+	nodes = numa_allocate_nodemask();
+	if (!nodes)
+		return -ENOMEM;
+	numa_bitmask_setbit(nodes, (unsigned)node);
+	/* STATIC_NODES: a later cpuset change must not move the tier to other nodes. */
+	if (mbind(addr, bytes, MPOL_BIND | MPOL_F_STATIC_NODES, nodes->maskp, nodes->size + 1, 0))
+		rc = -errno;
+	numa_free_nodemask(nodes);
+	return rc;
+}
+
+void cxl_numa_describe(int node, const struct cxl_node *found, struct backend_info *info)
+{
+	char text[UNITS_TEXT_BYTES];
+
+	*info = (struct backend_info){ .name = "numa" };
+	snprintf(info->detail, sizeof(info->detail), "CPU-less node %d, %s", node,
+		 units_print_bytes(text, found->bytes));
+	info->capacity_auto = found->free_bytes / 100 * SHARE_PERCENT / ABI_HUGE * ABI_HUGE;
+}
+
+static int numa_probe(struct backend_info *info)
+{
+	struct cxl_node found;
+	int node = cxl_numa_find(&found);
+
+	if (node < 0)
+		return -ENODEV;
+	cxl_numa_describe(node, &found, info);
+	return 0;
+}
+
+int cxl_numa_create(struct mem_region *region, const char *label, uint64_t bytes, int node)
+{
+	int rc = mem_create(region, label, bytes);
+
+	if (rc)
+		return rc;
+	rc = cxl_numa_bind(region->addr, region->bytes, node);
+	if (rc)
+		mem_destroy(region);
+	return rc;
+}
+
+static int numa_create(struct mem_region *region, const char *label, uint64_t bytes)
+{
+	struct cxl_node found;
+	int node = cxl_numa_find(&found);
+
+	/* It may have been taken offline since the probe. */
+	return node < 0 ? -ENODEV : cxl_numa_create(region, label, bytes, node);
+}
+
+const struct mem_ops mem_cxl_numa = {
+	.name = "numa",
+	.probe = numa_probe,
+	.create = numa_create,
+	.destroy = mem_destroy,
+	.prepare = mem_prepare,
+	.punch = mem_punch,
+	.resident = mem_resident,
+	.copy = mem_copy,
+};

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The hbm tier without a GPU: plain host DRAM behind the same interface, so that everything above
+ * it runs everywhere. It is no faster than the tier below and says that it is an emulation (I12).
+ */
+#include "tierd/backend/mem_common.h"
+
+#define SHARE_PERCENT 6
+
+static int host_probe(struct backend_info *info)
+{
+	*info = (struct backend_info){
+		.name = "host",
+		.detail = "emulates GPU memory in host DRAM",
+		.emulated = true,
+		.capacity_auto = mem_host_share(SHARE_PERCENT),
+	};
+	return 0;
+}
+
+const struct mem_ops mem_host = {
+	.name = "host",
+	.probe = host_probe,
+	.create = mem_create,
+	.destroy = mem_destroy,
+	.prepare = mem_prepare,
+	.punch = mem_punch,
+	.resident = mem_resident,
+	.copy = mem_copy,
+};

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory tiers in memfds; see mem_common.h. Prepare, punch and copy run on any worker thread; none
+ * of them allocates, locks or logs.
+ */
+#include "tierd/backend/mem_common.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "libtier/base/cleanup.h"
+#include "libtier/base/crc32c.h"
+
+/* Values of the kernel's ABI that older C library headers lack. */
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008u
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+/* Collapsing fails while another thread holds one of the pages for a moment. */
+#define COLLAPSE_TRIES 3
+
+/*
+ * A piece that is copied and then summed while it is in the first-level cache. Measured on a Zen 4
+ * (64 KiB pages out of memory): 4 KiB 14 GB/s, 8 KiB 13, 16 KiB 11, the copy alone 15.5. Streaming
+ * stores copy at 20, but the sum must be over what is stored, and bounced through a buffer in the
+ * cache they come to 11.
+ */
+#define COPY_CHUNK ((size_t)4096)
+
+/* ---- regions ------------------------------------------------------------------------------- */
+
+/* Map fd at a multiple of ABI_HUGE: the kernel does that by itself only where shmem's huge pages
+ * are enabled for everybody. */
+static void *map_aligned(int fd, uint64_t bytes)
+{
+	uint64_t room = bytes + ABI_HUGE;
+	uint8_t *all = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+			    0);
+	uint8_t *at;
+	uint64_t before;
+
+	if (all == MAP_FAILED)
+		return MAP_FAILED;
+	before = (ABI_HUGE - (uintptr_t)all % ABI_HUGE) % ABI_HUGE;
+	at = mmap(all + before, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+	if (at == MAP_FAILED) {
+		int saved = errno;
+
+		munmap(all, room);
+		errno = saved;
+		return MAP_FAILED;
+	}
+	if (before)
+		munmap(all, before);
+	if (room - before - bytes)
+		munmap(at + bytes, room - before - bytes);
+	return at;
+}
+
+int mem_create(struct mem_region *region, const char *label, uint64_t bytes)
+{
+	int fd CLEANUP_CLOSE = -1;
+	void *addr;
+
+	if (bytes == 0 || bytes % ABI_PAGE_ALIGN || bytes > INT64_MAX - ABI_HUGE)
+		return -EINVAL;
+	fd = memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
+		fd = memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return -errno;
+	/* 0600 first: another uid must not re-open it for writing. */
+	if (fchmod(fd, 0600) || ftruncate(fd, (off_t)bytes))
+		return -errno;
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+		return -errno;
+	addr = map_aligned(fd, bytes);
+	if (addr == MAP_FAILED)
+		return -errno;
+	madvise(addr, bytes, MADV_HUGEPAGE); /* counts where shmem_enabled says advise */
+	madvise(addr, bytes, MADV_DONTDUMP); /* clients' data has no place in a core dump */
+	*region = (struct mem_region){ .fd = take_fd(&fd), .addr = addr, .bytes = bytes };
+	return 0;
+}
+
+void mem_destroy(struct mem_region *region)
+{
+	if (!region->bytes)
+		return;
+	munmap(region->addr, region->bytes);
+	close(region->fd);
+	*region = (struct mem_region){ .fd = -1 };
+}
+
+static bool range_is_sane(const struct mem_region *region, uint64_t offset, uint64_t bytes)
+{
+	return offset % ABI_HUGE == 0 && offset <= region->bytes &&
+	       bytes <= region->bytes - offset &&
+	       (bytes % ABI_HUGE == 0 || offset + bytes == region->bytes);
+}
+
+/*
+ * One page is touched, then the range is collapsed: the kernel takes one huge page, clears it and
+ * maps it. Measured: 0.11 ms for 2 MiB, against 3.4 ms for populating all 512 pages first, which
+ * clears everything twice, copies it once and frees it. A range without any page cannot be
+ * collapsed. Pages that are there already keep their contents.
+ */
+static int prepare_one(uint8_t *at, uint64_t bytes)
+{
+	int rc = madvise(at, ABI_PAGE_ALIGN, MADV_POPULATE_WRITE);
+
+	if (rc)
+		return -errno;
+	for (int i = 0; bytes == ABI_HUGE && i < COLLAPSE_TRIES; i++) {
+		if (!madvise(at, bytes, MADV_COLLAPSE))
+			return 0;
+		if (errno != EAGAIN && errno != EBUSY)
+			break;
+	}
+	/* No huge page to be had: ordinary ones do. */
+	return madvise(at, bytes, MADV_POPULATE_WRITE) ? -errno : 0;
+}
+
+int mem_prepare(const struct mem_region *region, uint64_t offset, uint64_t bytes)
+{
+	uint8_t *base = region->addr;
+
+	if (!range_is_sane(region, offset, bytes))
+		return -EINVAL;
+	while (bytes) {
+		uint64_t n = bytes < ABI_HUGE ? bytes : ABI_HUGE;
+		int rc = prepare_one(base + offset, n);
+
+		if (rc)
+			return rc;
+		offset += n;
+		bytes -= n;
+	}
+	return 0;
+}
+
+int mem_punch(const struct mem_region *region, uint64_t offset, uint64_t bytes)
+{
+	if (!range_is_sane(region, offset, bytes))
+		return -EINVAL;
+	if (!bytes)
+		return 0;
+	return fallocate(region->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
+			 (off_t)bytes) ? -errno : 0;
+}
+
+int64_t mem_resident(const struct mem_region *region)
+{
+	struct stat st;
+
+	if (fstat(region->fd, &st))
+		return -errno;
+	return (int64_t)st.st_blocks * 512;
+}
+
+/* ---- copies -------------------------------------------------------------------------------- */
+
+/* The source may be staging that its client still writes: each byte of it is read once, and the
+ * sum is over what lies at dst, which nobody else writes. */
+static uint32_t copy_and_sum(uint8_t *dst, const uint8_t *src, size_t bytes, uint32_t crc)
+{
+	while (bytes) {
+		size_t n = bytes < COPY_CHUNK ? bytes : COPY_CHUNK;
+
+		memcpy(dst, src, n);
+		crc = crc32c(crc, dst, n);
+		dst += n;
+		src += n;
+		bytes -= n;
+	}
+	return crc;
+}
+
+void mem_copy(struct core_copy *copy)
+{
+	for (uint32_t i = 0; i < copy->count; i++) {
+		struct core_copy_item *item = &copy->item[i];
+
+		if (copy->checksum)
+			item->crc = copy_and_sum(item->dst, item->src, item->bytes, item->seed);
+		else
+			memcpy(item->dst, item->src, item->bytes);
+	}
+	copy->res = 0;
+}
+
+/* ---- the host ------------------------------------------------------------------------------ */
+
+uint64_t mem_host_share(uint32_t percent)
+{
+	FILE *f CLEANUP_FCLOSE = fopen("/proc/meminfo", "re");
+	char line[128];
+	uint64_t kib = 0;
+
+	while (f && !kib && fgets(line, sizeof(line), f))
+		if (sscanf(line, "MemAvailable: %" SCNu64 " kB", &kib) != 1)
+			kib = 0;
+	kib = kib / 100 * percent;
+	return kib * 1024 / ABI_HUGE * ABI_HUGE;
+}

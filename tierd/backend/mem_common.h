@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What all memory tiers that lie in memfds have in common: one sparse, sealed region a context, in
+ * huge pages where the kernel grants them. A backend adds where the memory comes from. Called only
+ * by the files of this folder.
+ */
+#ifndef TIERD_BACKEND_MEM_COMMON_H
+#define TIERD_BACKEND_MEM_COMMON_H
+
+#include "tierd/backend/backend_ops.h"
+
+extern const struct mem_ops mem_host;      /* host.c: hbm, emulated */
+extern const struct mem_ops mem_cxl_numa;  /* cxl_numa.c */
+extern const struct mem_ops mem_cxl_memfd; /* cxl_memfd.c: cxl, emulated */
+
+/*
+ * A memfd of mode 0600 with the seals SHRINK, GROW and SEAL, mapped shared at an address aligned to
+ * ABI_HUGE; bytes a multiple of 4096. Errors: -EINVAL, -ENOMEM, -EMFILE.
+ */
+int mem_create(struct mem_region *region, const char *label, uint64_t bytes);
+void mem_destroy(struct mem_region *region);
+
+/* The slots of mem_ops, for any such region. Ranges are checked: -EINVAL. */
+int mem_prepare(const struct mem_region *region, uint64_t offset, uint64_t bytes);
+int mem_punch(const struct mem_region *region, uint64_t offset, uint64_t bytes);
+int64_t mem_resident(const struct mem_region *region);
+void mem_copy(struct core_copy *copy);
+
+/* So many percent of the host's available memory, in whole huge pages; 0 = it cannot be told. */
+uint64_t mem_host_share(uint32_t percent);
+
+/* ---- cxl_numa.c, in pieces that a host without CXL can test ---------------------------------- */
+
+#define CXL_NODES_MAX 64u
+
+struct cxl_node {
+	uint64_t bytes;
+	uint64_t free_bytes;
+	bool has_cpus;
+	bool allowed; /* by this process's cpuset */
+};
+
+/* The index of the node to use of these, or -ENODEV. */
+int cxl_numa_choose(const struct cxl_node *node, uint32_t count);
+/* The same of this host's; *found describes it. Errors: -ENODEV, -ENOMEM. */
+int cxl_numa_find(struct cxl_node *found);
+void cxl_numa_describe(int node, const struct cxl_node *found, struct backend_info *info);
+/* As mem_create, with all memory from the node. Errors: also -EINVAL, no such node. */
+int cxl_numa_create(struct mem_region *region, const char *label, uint64_t bytes, int node);
+
+#endif

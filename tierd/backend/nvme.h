@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The nvme tier's two halves: nvme_file.c finds, locks and fills the file or device; nvme.c moves
+ * pieces through io_uring. Included by those two and registry.c only.
+ */
+#ifndef TIERD_BACKEND_NVME_H
+#define TIERD_BACKEND_NVME_H
+
+#include "tierd/backend/backend_ops.h"
+
+extern const struct block_ops block_nvme;
+
+/* Look at the path without creating or changing anything. Errors: -ENODEV, -EACCES ... */
+int nvme_file_probe(const struct block_options *options, struct backend_info *info);
+
+/*
+ * Open, lock for this process alone, and bring to options->bytes with written extents. Each error
+ * is explained in the log here. Errors: -EBUSY another daemon has it, -EOPNOTSUPP no O_DIRECT
+ * there, -ENOSPC, -EFBIG, -EINVAL neither file nor block device, and what open(2) says.
+ */
+int nvme_file_open(const struct block_options *options, int *fd, uint64_t *bytes);
+
+/* Unlock and close. The lock is given back at once even while a ring still refers to the file. */
+void nvme_file_close(int fd);
+
+/* Blocking whole transfers. Errors: -EIO end of the file, and what the kernel says. */
+int nvme_file_read(int fd, void *buf, size_t bytes, uint64_t offset);
+int nvme_file_write(int fd, const void *buf, size_t bytes, uint64_t offset);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which backends there are, best first by tier. Called at start-up only.
+ */
+#include <stddef.h>
+#include <string.h>
+
+#include "tierd/backend/mem_common.h"
+#include "tierd/backend/nvme.h"
+
+static const struct mem_ops *const hbm[] = { &mem_host, NULL };
+static const struct mem_ops *const cxl[] = { &mem_cxl_numa, &mem_cxl_memfd, NULL };
+static const struct mem_ops *const *const by_tier[ABI_MEM_TIERS] = {
+	[ABI_TIER_HBM] = hbm,
+	[ABI_TIER_CXL] = cxl,
+};
+
+static bool is_auto(const char *name)
+{
+	return !name || !*name || !strcmp(name, "auto");
+}
+
+const struct mem_ops *mem_backend(uint32_t tier, const char *name, struct backend_info *info)
+{
+	struct backend_info found;
+
+	if (tier >= ABI_MEM_TIERS)
+		return NULL;
+	for (const struct mem_ops *const *ops = by_tier[tier]; *ops; ops++) {
+		if (!is_auto(name) && strcmp(name, (*ops)->name) != 0)
+			continue;
+		if ((*ops)->probe(&found))
+			continue;
+		if (info)
+			*info = found;
+		return *ops;
+	}
+	return NULL;
+}
+
+const struct block_ops *block_backend(const char *name)
+{
+	if (is_auto(name) || !strcmp(name, block_nvme.name))
+		return &block_nvme;
+	return NULL;
+}

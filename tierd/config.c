@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Parsing of the configuration; see config.h. inih splits the lines, our reader counts them (the
+ * packaged inih does not) and refuses lines that inih would cut or misread.
+ */
+#include "tierd/config.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <ini.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libtier/base/cleanup.h"
+#include "libtier/base/time.h"
+#include "tierd/core/core.h"
+
+enum key_type {
+	KEY_PATH,    /* absolute; max = bytes of the field */
+	KEY_WORD,    /* [a-z0-9_-]; max = bytes of the field */
+	KEY_SIZE,    /* struct units_size */
+	KEY_BYTES,   /* uint64_t */
+	KEY_NS,      /* uint64_t */
+	KEY_COUNT,   /* uint32_t; "auto" = 0 when min is 0 */
+	KEY_MODE,    /* uint32_t, octal */
+	KEY_BOOL,    /* bool */
+	KEY_LEVEL,   /* uint32_t, enum log_level */
+	KEY_TYPES,
+};
+
+struct key {
+	const char *name;
+	enum key_type type;
+	size_t offset;
+	uint64_t min, max;
+	const char *value; /* the default; "" = depends on who starts the daemon */
+	const char *help;
+};
+
+#define FIELD(f) offsetof(struct config, f)
+#define TIB (UINT64_C(1) << 40)
+#define MIB (UINT64_C(1) << 20)
+
+static const struct key keys[] = {
+	{ "socket", KEY_PATH, FIELD(socket), 0, CONFIG_SOCKET_BYTES, "",
+	  "where clients connect: $XDG_RUNTIME_DIR/tier.sock, as a service /run/tier/tier.sock" },
+	{ "socket.mode", KEY_MODE, FIELD(socket_mode), 0, 0777, "",
+	  "who may connect: 0600, as a service 0666 (contexts have their own permissions)" },
+	{ "store.path", KEY_PATH, FIELD(store_path), 0, CONFIG_PATH_BYTES, "",
+	  "file or block device of the NVMe tier: ~/.local/share/tier/store, as a service "
+	  "/var/lib/tier/store" },
+	{ "hbm.size", KEY_SIZE, FIELD(hbm_size), 0, 1024 * TIB, "auto",
+	  "bytes of the HBM tier; 0 = no such tier" },
+	{ "cxl.size", KEY_SIZE, FIELD(cxl_size), 0, 1024 * TIB, "auto",
+	  "bytes of the CXL tier, where puts land; not 0" },
+	{ "nvme.size", KEY_SIZE, FIELD(nvme_size), 0, 1024 * TIB, "auto",
+	  "bytes of a new store; 0 = no store: memory only, nothing survives a restart" },
+	{ "hbm.backend", KEY_WORD, FIELD(hbm_backend), 0, CONFIG_WORD_BYTES, "auto",
+	  "what gives HBM its memory; auto = the best that is here" },
+	{ "cxl.backend", KEY_WORD, FIELD(cxl_backend), 0, CONFIG_WORD_BYTES, "auto",
+	  "what gives CXL its memory; auto = the best that is here" },
+	{ "nvme.buffered", KEY_BOOL, FIELD(nvme_buffered), 0, 0, "no",
+	  "use the page cache where the file system refuses O_DIRECT (tests on tmpfs)" },
+	{ "nvme.segment", KEY_BYTES, FIELD(nvme_segment), 0, 16384 * MIB, "0",
+	  "bytes of a segment of a new store; 0 = from its size" },
+	{ "staging.max", KEY_BYTES, FIELD(staging_max), MIB, TIB, "1GiB",
+	  "most staging memory that one client is granted" },
+	{ "clients.max", KEY_COUNT, FIELD(clients_max), 1, CORE_CLIENTS_MAX, "1024",
+	  "most sessions at a time" },
+	{ "workers", KEY_COUNT, FIELD(workers), 0, 256, "auto",
+	  "threads that copy and verify; auto = half the processors, at least one" },
+	{ "log.level", KEY_LEVEL, FIELD(log_level), 0, 0, "",
+	  "error, warn, info or debug; default info with --foreground, else warn" },
+	{ "writeback.age", KEY_NS, FIELD(writeback_age), NS_PER_MS, 600 * NS_PER_S, "200ms",
+	  "how long a new block may wait before it is written to the store" },
+	{ "dirty.percent", KEY_COUNT, FIELD(dirty_percent), 1, 80, "50",
+	  "share of CXL that may wait to be written to the store" },
+	{ "pin.percent", KEY_COUNT, FIELD(pin_percent), 1, 80, "50",
+	  "share of a tier that may be pinned" },
+	{ "request.deadline", KEY_NS, FIELD(request_deadline), NS_PER_MS, 600 * NS_PER_S, "2s",
+	  "when a request without a deadline of its own is answered LATE" },
+	{ "put.deadline", KEY_NS, FIELD(put_deadline), NS_PER_MS, 3600 * NS_PER_S, "10s",
+	  "when a put that was begun and not committed is dropped" },
+};
+
+#define KEY_COUNT_ALL (sizeof(keys) / sizeof(keys[0]))
+
+/* What a value of each type looks like, for the text that refuses one. */
+static const char *const looks[KEY_TYPES] = {
+	[KEY_PATH] = "write an absolute path of at most %llu bytes",
+	[KEY_WORD] = "write auto or a backend's name (tierctl status shows it)",
+	[KEY_SIZE] = "write bytes with a unit (64MiB), a percentage (25%%) or auto",
+	[KEY_BYTES] = "write bytes with a unit (64MiB), from %llu to %llu bytes",
+	[KEY_NS] = "write a time with its unit (200ms), from %llu to %llu ns",
+	[KEY_COUNT] = "write a number from %llu to %llu",
+	[KEY_MODE] = "write an octal mode such as 0660",
+	[KEY_BOOL] = "write yes or no",
+	[KEY_LEVEL] = "write error, warn, info or debug",
+};
+
+static int explain(char *why, size_t why_bytes, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static int explain(char *why, size_t why_bytes, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(why, why_bytes, format, args);
+	va_end(args);
+	return -EINVAL;
+}
+
+/* ---- values -------------------------------------------------------------------------------- */
+
+static int put_path(const struct key *k, const char *text, char *out)
+{
+	size_t bytes = strlen(text) + 1;
+
+	if (text[0] != '/' || bytes > k->max)
+		return -EINVAL;
+	memcpy(out, text, bytes);
+	return 0;
+}
+
+static int put_word(const struct key *k, const char *text, char *out)
+{
+	size_t bytes = strlen(text) + 1;
+
+	if (bytes == 1 || bytes > k->max)
+		return -EINVAL;
+	if (strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_-") != bytes - 1)
+		return -EINVAL;
+	memcpy(out, text, bytes);
+	return 0;
+}
+
+static int put_size(const struct key *k, const char *text, struct units_size *out)
+{
+	struct units_size size;
+	int rc = units_parse_size(text, &size);
+
+	if (rc)
+		return rc;
+	if (size.kind == UNITS_BYTES && size.value > k->max)
+		return -ERANGE;
+	*out = size;
+	return 0;
+}
+
+/* Digits only: strtoull would take signs and blanks. */
+static int parse_digits(const char *text, int base, uint64_t *value)
+{
+	const char *digits = base == 8 ? "01234567" : "0123456789";
+	size_t len = strlen(text);
+
+	if (len == 0 || len > 19 || strspn(text, digits) != len)
+		return -EINVAL;
+	*value = strtoull(text, NULL, base);
+	return 0;
+}
+
+static int put_u32(const struct key *k, const char *text, uint32_t *out)
+{
+	uint64_t value;
+	int rc = 0;
+
+	if (k->type == KEY_COUNT && k->min == 0 && strcmp(text, "auto") == 0)
+		value = 0;
+	else
+		rc = parse_digits(text, k->type == KEY_MODE ? 8 : 10, &value);
+	if (rc)
+		return rc;
+	if (value < k->min || value > k->max)
+		return -ERANGE;
+	*out = (uint32_t)value;
+	return 0;
+}
+
+static int put_u64(const struct key *k, const char *text, uint64_t *out)
+{
+	uint64_t value;
+	int rc = k->type == KEY_NS ? units_parse_ns(text, &value) :
+				     units_parse_bytes(text, &value);
+
+	if (rc)
+		return rc;
+	if (value < k->min || value > k->max)
+		return -ERANGE;
+	*out = value;
+	return 0;
+}
+
+static int put_bool(const char *text, bool *out)
+{
+	bool yes = strcmp(text, "yes") == 0;
+
+	if (!yes && strcmp(text, "no") != 0)
+		return -EINVAL;
+	*out = yes;
+	return 0;
+}
+
+static int put_level(const char *text, uint32_t *out)
+{
+	enum log_level level;
+	int rc = log_level_parse(text, &level);
+
+	if (rc == 0)
+		*out = level;
+	return rc;
+}
+
+static int put_value(struct config *config, const struct key *k, const char *text)
+{
+	void *field = (char *)config + k->offset;
+
+	switch (k->type) {
+	case KEY_PATH:
+		return put_path(k, text, field);
+	case KEY_WORD:
+		return put_word(k, text, field);
+	case KEY_SIZE:
+		return put_size(k, text, field);
+	case KEY_BYTES:
+	case KEY_NS:
+		return put_u64(k, text, field);
+	case KEY_COUNT:
+	case KEY_MODE:
+		return put_u32(k, text, field);
+	case KEY_BOOL:
+		return put_bool(text, field);
+	case KEY_LEVEL:
+		return put_level(text, field);
+	case KEY_TYPES:
+		break;
+	}
+	return -EINVAL;
+}
+
+/* ---- keys ---------------------------------------------------------------------------------- */
+
+static const struct key *key_find(const char *name)
+{
+	for (size_t i = 0; i < KEY_COUNT_ALL; i++)
+		if (strcmp(keys[i].name, name) == 0)
+			return &keys[i];
+	return NULL;
+}
+
+/* A hostile text, fit for a terminal and a log. */
+static const char *disarm(char out[65], const char *text)
+{
+	size_t i;
+
+	for (i = 0; text[i] && i < 64; i++) {
+		unsigned char byte = (unsigned char)text[i];
+
+		out[i] = byte < 0x20 || byte >= 0x7f || byte == '"' ? '?' : (char)byte;
+	}
+	out[i] = '\0';
+	return out;
+}
+
+/* -Wformat cannot see through the table; each entry takes at most two numbers. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+static void look_print(char *out, size_t bytes, const struct key *k)
+{
+	if (k->type == KEY_PATH)
+		snprintf(out, bytes, looks[k->type], (unsigned long long)k->max - 1);
+	else
+		snprintf(out, bytes, looks[k->type], (unsigned long long)k->min,
+			 (unsigned long long)k->max);
+}
+#pragma GCC diagnostic pop
+
+int config_assign(struct config *config, const char *name, const char *value, char *why,
+		  size_t why_bytes)
+{
+	const struct key *k = key_find(name);
+	char shown[65], look[128];
+
+	if (!k)
+		return explain(why, why_bytes,
+			       "\"%s\" is not a key; tierd --help lists the keys",
+			       disarm(shown, name));
+	if (put_value(config, k, value) == 0)
+		return 0;
+	look_print(look, sizeof(look), k);
+	return explain(why, why_bytes, "%s = \"%s\" cannot be used; %s", k->name,
+		       disarm(shown, value), look);
+}
+
+int config_set(struct config *config, const char *assignment, char *why, size_t why_bytes)
+{
+	const char *equals = strchr(assignment, '=');
+	char name[CONFIG_WORD_BYTES], shown[65];
+	size_t len = equals ? (size_t)(equals - assignment) : 0;
+
+	if (len == 0 || len >= sizeof(name))
+		return explain(why, why_bytes, "\"%s\" is not an assignment; write key=value",
+			       disarm(shown, assignment));
+	memcpy(name, assignment, len);
+	name[len] = '\0';
+	return config_assign(config, name, equals + 1, why, why_bytes);
+}
+
+/* ---- files --------------------------------------------------------------------------------- */
+
+struct load {
+	struct config *config;
+	const char *path;
+	FILE *file;
+	char *line; /* getline's */
+	size_t line_bytes;
+	uint32_t line_number;
+	uint32_t seen[KEY_COUNT_ALL]; /* line that set the key; 0 = none did */
+	int rc;                       /* of the first thing that is wrong */
+	char *why;
+	size_t why_bytes;
+};
+
+/* Keep the first complaint, with its place. */
+static void complain(struct load *load, const char *what)
+{
+	if (load->rc)
+		return;
+	load->rc = explain(load->why, load->why_bytes, "%s:%u: %s", load->path,
+			   load->line_number, what);
+}
+
+/* inih's reader: a line at a time, counted; what inih would cut in two ends the file. */
+static char *read_line(char *to, int room, void *user)
+{
+	struct load *load = user;
+	ssize_t len = getline(&load->line, &load->line_bytes, load->file);
+
+	if (len < 0 || load->rc)
+		return NULL;
+	load->line_number++;
+	if (len > room - 1) {
+		complain(load, "the line is too long; at most 197 characters are read");
+		return NULL;
+	}
+	if (memchr(load->line, '\0', (size_t)len)) {
+		complain(load, "the line holds a NUL byte; is this a configuration file?");
+		return NULL;
+	}
+	memcpy(to, load->line, (size_t)len + 1);
+	return to;
+}
+
+/* inih's handler; "[store] path = x" and "store.path = x" say the same. */
+static int take_value(void *user, const char *section, const char *name, const char *value)
+{
+	struct load *load = user;
+	char full[2 * CONFIG_WORD_BYTES], what[CONFIG_WHY_BYTES / 2], shown[65];
+	const struct key *k;
+
+	if (load->rc)
+		return 0;
+	snprintf(full, sizeof(full), "%.31s%s%.31s", section, *section ? "." : "", name);
+	k = key_find(full);
+	if (k && load->seen[k - keys]) {
+		snprintf(what, sizeof(what),
+			 "%s is set a second time (first in line %u); keep one of them", k->name,
+			 load->seen[k - keys]);
+		complain(load, what);
+		return 0;
+	}
+	if (strlen(section) > 31 || strlen(name) > 31) {
+		snprintf(what, sizeof(what), "\"%s\" is not a key; tierd --help lists the keys",
+			 disarm(shown, name));
+		complain(load, what);
+		return 0;
+	}
+	if (config_assign(load->config, full, value, what, sizeof(what))) {
+		complain(load, what);
+		return 0;
+	}
+	if (k)
+		load->seen[k - keys] = load->line_number;
+	return 1;
+}
+
+int config_load(struct config *config, const char *path, char *why, size_t why_bytes)
+{
+	FILE *file CLEANUP_FCLOSE = fopen(path, "re");
+	struct load load = { .config = config, .path = path, .file = file,
+			     .why = why, .why_bytes = why_bytes };
+	int line;
+
+	if (!file) {
+		int rc = -errno;
+
+		explain(why, why_bytes, "%s: %s; give the path of a readable file", path,
+			strerror(-rc));
+		return rc;
+	}
+	line = ini_parse_stream(read_line, &load, take_value, &load);
+	if (!load.rc && ferror(file))
+		load.rc = explain(why, why_bytes, "%s: cannot be read; is it a file?", path);
+	if (!load.rc && line > 0) {
+		load.line_number = (uint32_t)line;
+		complain(&load, "this is not \"key = value\"; comments begin with #");
+	}
+	free(load.line);
+	return load.rc;
+}
+
+/* ---- the whole ----------------------------------------------------------------------------- */
+
+bool config_is_service(void)
+{
+	return geteuid() == 0 || getenv("RUNTIME_DIRECTORY") != NULL;
+}
+
+/* dir + tail, or nothing when dir is unset or the path would not fit. */
+static void join(char *out, size_t out_bytes, const char *dir, const char *tail)
+{
+	size_t dir_bytes = dir ? strlen(dir) : 0;
+
+	out[0] = '\0';
+	if (dir_bytes == 0 || dir[0] != '/' || dir_bytes + strlen(tail) >= out_bytes)
+		return;
+	memcpy(out, dir, dir_bytes);
+	memcpy(out + dir_bytes, tail, strlen(tail) + 1);
+}
+
+static void default_paths(struct config *config, bool service)
+{
+	const char *data = getenv("XDG_DATA_HOME");
+
+	if (service) {
+		join(config->socket, sizeof(config->socket), "/run/tier", "/tier.sock");
+		join(config->store_path, sizeof(config->store_path), "/var/lib/tier", "/store");
+		return;
+	}
+	join(config->socket, sizeof(config->socket), getenv("XDG_RUNTIME_DIR"), "/tier.sock");
+	join(config->store_path, sizeof(config->store_path), data, "/tier/store");
+	if (!config->store_path[0])
+		join(config->store_path, sizeof(config->store_path), getenv("HOME"),
+		     "/.local/share/tier/store");
+}
+
+void config_defaults(struct config *config, bool service, bool quiet)
+{
+	memset(config, 0, sizeof(*config));
+	for (size_t i = 0; i < KEY_COUNT_ALL; i++) {
+		int rc = keys[i].value[0] ? put_value(config, &keys[i], keys[i].value) : 0;
+
+		assert(rc == 0);
+	}
+	config->socket_mode = service ? 0666 : 0600;
+	config->log_level = quiet ? LOG_LEVEL_WARN : LOG_LEVEL_INFO;
+	default_paths(config, service);
+}
+
+static bool is_zero(const struct units_size *size)
+{
+	return size->kind != UNITS_AUTO && size->value == 0;
+}
+
+int config_check(const struct config *config, char *why, size_t why_bytes)
+{
+	if (!config->socket[0])
+		return explain(why, why_bytes, "no place for the socket: XDG_RUNTIME_DIR is not "
+			       "set; give --socket PATH");
+	if (!config->store_path[0] && !is_zero(&config->nvme_size))
+		return explain(why, why_bytes, "no place for the store: HOME is not set; give "
+			       "--store FILE, or nvme.size = 0 to go without");
+	if (is_zero(&config->cxl_size))
+		return explain(why, why_bytes, "cxl.size = 0 cannot be used: puts land in CXL; "
+			       "give it memory or write auto");
+	if (config->nvme_segment % 4096)
+		return explain(why, why_bytes, "nvme.segment = %llu cannot be used; write a "
+			       "multiple of 4096", (unsigned long long)config->nvme_segment);
+	return 0;
+}
+
+bool config_key(uint32_t i, struct config_help *out)
+{
+	if (i >= KEY_COUNT_ALL)
+		return false;
+	*out = (struct config_help){ keys[i].name, keys[i].value, keys[i].help };
+	return true;
+}

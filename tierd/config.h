@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the operator decides: one table of keys, from which the file, `--set`, `--help` and the
+ * manual are fed. A value that cannot be used is answered with where, what, and what to do; it
+ * never becomes a default silently.
+ */
+#ifndef TIERD_CONFIG_H
+#define TIERD_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "libtier/base/log.h"
+#include "libtier/base/units.h"
+
+#define CONFIG_SOCKET_BYTES 108u /* sun_path of a Unix socket */
+#define CONFIG_PATH_BYTES 4096u
+#define CONFIG_WORD_BYTES 32u
+#define CONFIG_WHY_BYTES 512u /* room for any of the texts below */
+
+struct config {
+	char socket[CONFIG_SOCKET_BYTES];
+	uint32_t socket_mode;
+	char store_path[CONFIG_PATH_BYTES];
+	struct units_size hbm_size;
+	struct units_size cxl_size;
+	struct units_size nvme_size;
+	char hbm_backend[CONFIG_WORD_BYTES]; /* "auto" = the best that probes */
+	char cxl_backend[CONFIG_WORD_BYTES];
+	bool nvme_buffered;
+	uint64_t nvme_segment; /* bytes; 0 = from the store's size */
+	uint64_t staging_max;  /* bytes a client */
+	uint32_t clients_max;
+	uint32_t workers; /* 0 = half the processors */
+	uint32_t log_level; /* enum log_level */
+	uint64_t writeback_age;    /* ns */
+	uint32_t dirty_percent;
+	uint32_t pin_percent;
+	uint64_t request_deadline; /* ns */
+	uint64_t put_deadline;     /* ns */
+};
+
+/*
+ * Fill in the defaults. service: the paths of a system service, else those of an ordinary user.
+ * quiet: only warnings and errors are logged unless log.level says otherwise.
+ */
+void config_defaults(struct config *config, bool service, bool quiet);
+
+/* Is this process a system service: started by root, or by systemd with a runtime directory? */
+bool config_is_service(void);
+
+/*
+ * Read a file over what is there. Errors: -ENOENT, -EACCES ..., -EINVAL; why = "FILE:LINE: what;
+ * what to do".
+ */
+int config_load(struct config *config, const char *path, char *why, size_t why_bytes);
+
+/* One key. Errors: -EINVAL, why says what and what to do. */
+int config_assign(struct config *config, const char *name, const char *value, char *why,
+		  size_t why_bytes);
+
+/* One "key=value". Errors: -EINVAL, why says what and what to do. */
+int config_set(struct config *config, const char *assignment, char *why, size_t why_bytes);
+
+/* Do the values fit together? Errors: -EINVAL. */
+int config_check(const struct config *config, char *why, size_t why_bytes);
+
+/* The i-th key for help texts and tests; false after the last. An empty value = it depends. */
+struct config_help {
+	const char *name;
+	const char *value;
+	const char *help;
+};
+bool config_key(uint32_t i, struct config_help *out);
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Asking the daemon, and saying what went wrong; see ctl.h. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tierd/ctl/ctl.h"
+
+int ctl_failed(const struct ctl *ctl, int error)
+{
+	fprintf(stderr, "tierctl %s: %s\n", ctl->verb, tier_error_text());
+	return error == -ENOTCONN || error == -ECONNREFUSED ? CTL_NO_DAEMON : CTL_FAILED;
+}
+
+int ctl_usage(const struct ctl *ctl, const char *format, ...)
+{
+	va_list args;
+
+	fprintf(stderr, "tierctl %s: ", ctl->verb);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputs("; tierctl --help shows how\n", stderr);
+	return CTL_USAGE;
+}
+
+int ctl_arguments(const struct ctl *ctl, int argc, int least, int most)
+{
+	if (argc < least)
+		return ctl_usage(ctl, "an argument is missing");
+	if (argc > most)
+		return ctl_usage(ctl, "%d argument%s too many", argc - most,
+				 argc - most == 1 ? "" : "s");
+	return CTL_OK;
+}
+
+int ctl_ask(struct ctl *ctl, const char *verb, json_t *args, json_t **answer)
+{
+	char *text = args ? json_dumps(args, JSON_COMPACT) : NULL, *reply = NULL;
+	json_error_t what;
+	int error;
+
+	if (args && !text) {
+		json_decref(args);
+		fprintf(stderr, "tierctl %s: out of memory\n", ctl->verb);
+		return CTL_FAILED;
+	}
+	json_decref(args);
+	error = tier_admin(ctl->t, verb, text, &reply);
+	free(text);
+	if (error)
+		return ctl_failed(ctl, error);
+	*answer = json_loads(reply, 0, &what);
+	free(reply);
+	if (*answer)
+		return CTL_OK;
+	fprintf(stderr, "tierctl %s: the daemon's answer is no JSON (%s); do the versions agree?\n",
+		ctl->verb, what.text);
+	return CTL_FAILED;
+}
+
+int ctl_print_json(const json_t *document)
+{
+	if (json_dumpf(document, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER) ||
+	    fputc('\n', stdout) == EOF || fflush(stdout)) {
+		fprintf(stderr, "tierctl: standard output: %s\n", strerror(errno));
+		return CTL_FAILED;
+	}
+	return CTL_OK;
+}

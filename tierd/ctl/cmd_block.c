@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tierctl block locate, evict, drain, check: single blocks and deeds. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libtier/base/units.h"
+#include "tierd/ctl/ctl.h"
+
+static void show_location(const json_t *one)
+{
+	static const char *const tiers[] = { "hbm", "cxl", "nvme" };
+	char a[CTL_CELL], b[CTL_CELL], c[CTL_CELL], d[CTL_CELL], path[32];
+
+	printf("block %s\n", ctl_text(a, one, "key"));
+	printf("  in %s: %s, slot %s, generation %s", ctl_text(a, one, "context"),
+	       ctl_text(b, one, "state"), ctl_count(c, one, "slot"),
+	       ctl_count(d, one, "generation"));
+	printf(", epoch %s, depth %s\n", ctl_count(a, one, "epoch"), ctl_count(b, one, "depth"));
+	printf("  pages %s:", ctl_count(a, one, "pages"));
+	for (size_t i = 0; i < sizeof(tiers) / sizeof(tiers[0]); i++) {
+		snprintf(path, sizeof(path), "resident.%s", tiers[i]);
+		printf(" %s in %s%s", ctl_count(a, one, path), tiers[i], i < 2 ? "," : "\n");
+	}
+	printf("  pins %s, durable %s, at byte %s of the store, salt %s\n",
+	       ctl_count(a, one, "pins"), ctl_yes(b, one, "durable"),
+	       ctl_count(c, one, "nvme_offset"), ctl_text(d, one, "salt"));
+}
+
+int ctl_block_locate(struct ctl *ctl, int argc, char **argv)
+{
+	json_t *answer;
+	int rc = ctl_arguments(ctl, argc, 2, 2);
+
+	if (rc != CTL_OK)
+		return rc;
+	if (strlen(argv[1]) != 64 || strspn(argv[1], "0123456789abcdefABCDEF") != 64)
+		return ctl_usage(ctl, "the key \"%.70s\" is not 64 hex digits", argv[1]);
+	rc = ctl_ask(ctl, "locate", json_pack("{ssss}", "context", argv[0], "key", argv[1]),
+		     &answer);
+	if (rc != CTL_OK)
+		return rc;
+	if (ctl->json)
+		rc = ctl_print_json(answer);
+	else
+		show_location(answer);
+	json_decref(answer);
+	return rc;
+}
+
+int ctl_evict(struct ctl *ctl, int argc, char **argv)
+{
+	char cell[CTL_CELL];
+	json_t *args, *answer;
+	uint64_t bytes = 0;
+	int rc = ctl_arguments(ctl, argc, 2, 3);
+
+	if (rc != CTL_OK)
+		return rc;
+	if (strcmp(argv[1], "hbm") != 0 && strcmp(argv[1], "cxl") != 0)
+		return ctl_usage(ctl, "tier \"%.32s\" is not hbm or cxl", argv[1]);
+	if (argc == 3 && (units_parse_bytes(argv[2], &bytes) || bytes > INT64_MAX))
+		return ctl_usage(ctl, "\"%.32s\": write bytes with a unit, as 512MiB", argv[2]);
+	args = json_pack("{ssss}", "context", argv[0], "tier", argv[1]);
+	if (argc == 3)
+		json_object_set_new(args, "bytes", json_integer((json_int_t)bytes));
+	rc = ctl_ask(ctl, "evict", args, &answer);
+	if (rc != CTL_OK)
+		return rc;
+	if (ctl->json)
+		rc = ctl_print_json(answer);
+	else
+		printf("%s: %s left %s\n", argv[0], ctl_bytes(cell, answer, "freed"), argv[1]);
+	json_decref(answer);
+	return rc;
+}
+
+int ctl_drain(struct ctl *ctl, int argc, char **argv)
+{
+	json_t *answer;
+	int rc = ctl_arguments(ctl, argc, 0, 0);
+
+	(void)argv;
+	if (rc == CTL_OK)
+		rc = ctl_ask(ctl, "drain", NULL, &answer);
+	if (rc != CTL_OK)
+		return rc;
+	if (ctl->json)
+		rc = ctl_print_json(answer);
+	else
+		puts("drained: everything dirty is on the store and flushed");
+	json_decref(answer);
+	return rc;
+}
+
+int ctl_check(struct ctl *ctl, int argc, char **argv)
+{
+	const json_t *messages;
+	json_t *answer;
+	int rc = ctl_arguments(ctl, argc, 0, 0);
+	bool clean;
+
+	(void)argv;
+	if (rc == CTL_OK)
+		rc = ctl_ask(ctl, "check", NULL, &answer);
+	if (rc != CTL_OK)
+		return rc;
+	clean = json_is_integer(ctl_at(answer, "errors")) &&
+		json_integer_value(ctl_at(answer, "errors")) == 0;
+	messages = ctl_at(answer, "messages");
+	if (ctl->json) {
+		rc = ctl_print_json(answer);
+	} else {
+		char cell[CTL_CELL];
+
+		for (size_t i = 0; i < json_array_size(messages); i++)
+			printf("%s\n", json_string_value(json_array_get(messages, i)));
+		if (clean)
+			puts("every byte of every tier is accounted for");
+		else
+			printf("%s disagreements: this is a fault of tierd; please report it\n",
+			       ctl_count(cell, answer, "errors"));
+	}
+	json_decref(answer);
+	return rc == CTL_OK && !clean ? CTL_FAILED : rc;
+}

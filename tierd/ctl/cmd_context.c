@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tierctl context: list, show, create, remove, epoch. */
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libtier/base/key.h"
+#include "libtier/base/units.h"
+#include "tierd/ctl/context_spec.h"
+#include "tierd/ctl/ctl.h"
+
+#define COUNT(a) ((uint32_t)(sizeof(a) / sizeof((a)[0])))
+
+/* ---- list, show ---------------------------------------------------------------------------- */
+
+static int show_list(const json_t *contexts)
+{
+	static const char *const heads[] = { "context", ">uid",		"mode",		">epoch",
+					     ">blocks", ">pages/block", ">bytes/block", ">HBM",
+					     ">CXL",	">NVMe",	">clients",	"policy" };
+	struct grid *g = grid_new(heads, COUNT(heads));
+	char cell[CTL_CELL];
+
+	for (size_t i = 0; i < json_array_size(contexts); i++) {
+		const json_t *one = json_array_get(contexts, i);
+
+		grid_add(g, ctl_text(cell, one, "name"));
+		grid_add(g, ctl_text(cell, one, "owner_uid"));
+		grid_add(g, ctl_text(cell, one, "mode"));
+		grid_add(g, ctl_count(cell, one, "epoch"));
+		grid_add(g, ctl_count(cell, one, "blocks"));
+		grid_add(g, ctl_count(cell, one, "pages_per_block"));
+		grid_add(g, ctl_bytes(cell, one, "block_bytes"));
+		grid_add(g, ctl_bytes(cell, one, "tiers.0.live"));
+		grid_add(g, ctl_bytes(cell, one, "tiers.1.live"));
+		grid_add(g, ctl_bytes(cell, one, "tiers.2.live"));
+		grid_add(g, ctl_count(cell, one, "attached"));
+		grid_add(g, ctl_text(cell, one, "policy"));
+	}
+	return grid_print(g, stdout);
+}
+
+int ctl_context_list(struct ctl *ctl, int argc, char **argv)
+{
+	json_t *answer;
+	int rc = ctl_arguments(ctl, argc, 0, 0);
+
+	(void)argv;
+	if (rc == CTL_OK)
+		rc = ctl_ask(ctl, "contexts", NULL, &answer);
+	if (rc != CTL_OK)
+		return rc;
+	if (ctl->json)
+		rc = ctl_print_json(answer);
+	else
+		rc = show_list(ctl_at(answer, "contexts")) ? CTL_FAILED : CTL_OK;
+	json_decref(answer);
+	return rc;
+}
+
+/* A tier that the context does not use has no quota, or one of 0. */
+static bool has_quota(const json_t *tier_of_context)
+{
+	return json_number_value(ctl_at(tier_of_context, "quota")) > 0;
+}
+
+static int show_context_tiers(const json_t *one)
+{
+	static const char *const heads[] = { "tier",  ">quota", ">pages",  ">used",
+					     ">live", ">dirty", ">pinned", ">quarantined" };
+	static const char *const bytes[] = { "used", "live", "dirty", "pinned", "quarantined" };
+	struct grid *g = grid_new(heads, COUNT(heads));
+	const json_t *tiers = ctl_at(one, "tiers");
+	char cell[CTL_CELL];
+
+	for (size_t i = 0; i < json_array_size(tiers); i++) {
+		const json_t *t = json_array_get(tiers, i);
+
+		grid_add(g, ctl_text(cell, t, "tier"));
+		grid_add(g, has_quota(t) ? ctl_bytes(cell, t, "quota") : "none");
+		grid_add(g, ctl_count(cell, t, "resident_pages"));
+		for (uint32_t k = 0; k < COUNT(bytes); k++)
+			grid_add(g, ctl_bytes(cell, t, bytes[k]));
+	}
+	return grid_print(g, stdout);
+}
+
+static int show_parts(const json_t *one)
+{
+	static const char *const heads[] = { "part",	"kind",	 ">layers",
+					     ">groups", ">page", ">padded" };
+	struct grid *g = grid_new(heads, COUNT(heads));
+	const json_t *parts = ctl_at(one, "geometry.parts");
+	char cell[CTL_CELL];
+
+	for (size_t i = 0; i < json_array_size(parts); i++) {
+		const json_t *p = json_array_get(parts, i);
+
+		grid_add(g, ctl_text(cell, p, "name"));
+		grid_add(g, ctl_text(cell, p, "kind"));
+		grid_add(g, ctl_count(cell, p, "layers"));
+		grid_add(g, ctl_count(cell, p, "groups"));
+		grid_add(g, ctl_bytes(cell, p, "page_bytes"));
+		grid_add(g, ctl_bytes(cell, p, "page_stride"));
+	}
+	return grid_print(g, stdout);
+}
+
+static int show_context(const json_t *one)
+{
+	char a[CTL_CELL], b[CTL_CELL], c[CTL_CELL], d[CTL_CELL];
+	int error;
+
+	printf("context %s: id %s, owner %s:%s", ctl_text(a, one, "name"), ctl_text(b, one, "id"),
+	       ctl_text(c, one, "owner_uid"), ctl_text(d, one, "owner_gid"));
+	printf(", mode %s, epoch %s, policy %s, open in %s clients\n", ctl_text(a, one, "mode"),
+	       ctl_count(b, one, "epoch"), ctl_text(c, one, "policy"),
+	       ctl_count(d, one, "attached"));
+	printf("fingerprint %s\n", ctl_text(a, one, "fingerprint"));
+	printf("%s blocks (%s being put), room for %s; ", ctl_count(a, one, "blocks"),
+	       ctl_count(b, one, "blocks_pending"), ctl_count(c, one, "blocks_max"));
+	printf("%s tokens, %s pages, %s a block; index %s\n\n", ctl_count(a, one, "block_tokens"),
+	       ctl_count(b, one, "pages_per_block"), ctl_bytes(c, one, "block_bytes"),
+	       ctl_bytes(d, one, "index_bytes"));
+	error = show_parts(one);
+	fputc('\n', stdout);
+	return error ? error : show_context_tiers(one);
+}
+
+int ctl_context_show(struct ctl *ctl, int argc, char **argv)
+{
+	json_t *answer;
+	int rc = ctl_arguments(ctl, argc, 1, 1);
+
+	if (rc == CTL_OK)
+		rc = ctl_ask(ctl, "context", json_pack("{ss}", "context", argv[0]), &answer);
+	if (rc != CTL_OK)
+		return rc;
+	if (ctl->json)
+		rc = ctl_print_json(answer);
+	else
+		rc = show_context(answer) ? CTL_FAILED : CTL_OK;
+	json_decref(answer);
+	return rc;
+}
+
+/* ---- create -------------------------------------------------------------------------------- */
+
+static const struct option create_options[] = {
+	{ "preset", 1, NULL, 'P' },	  { "part", 1, NULL, 'p' },
+	{ "block-tokens", 1, NULL, 't' }, { "page-align", 1, NULL, 'a' },
+	{ "mode", 1, NULL, 'm' },	  { "hbm", 1, NULL, 'H' },
+	{ "cxl", 1, NULL, 'C' },	  { "nvme", 1, NULL, 'N' },
+	{ "blocks-max", 1, NULL, 'b' },	  { "fingerprint", 1, NULL, 'f' },
+	{ "policy", 1, NULL, 'l' },	  { 0 },
+};
+
+/* Parse into a spec; what is wrong is said by the spec's own text. */
+static int take_create(struct ctl *ctl, struct context_spec *spec, int argc, char **argv)
+{
+	int c, which = 0;
+
+	optind = 0;
+	while ((c = getopt_long(argc, argv, "", create_options, &which)) != -1) {
+		if (c == '?')
+			return CTL_USAGE;
+		if (context_spec_set(spec, create_options[which].name, optarg))
+			return ctl_usage(ctl, "%s", spec->why);
+	}
+	if (optind < argc)
+		return ctl_usage(ctl, "\"%s\" is one argument too many", argv[optind]);
+	if (context_spec_check(spec))
+		return ctl_usage(ctl, "%s", spec->why);
+	return CTL_OK;
+}
+
+static int create(struct ctl *ctl, const char *name, const struct context_spec *spec)
+{
+	tier_geometry *g = NULL;
+	tier_context *c = NULL;
+	int error = context_spec_geometry(spec, &g);
+
+	if (!error)
+		error = tier_context_create(ctl->t, name, g, &spec->options, &c);
+	tier_geometry_free(g);
+	if (error)
+		return ctl_failed(ctl, error);
+	tier_context_close(c);
+	return CTL_OK;
+}
+
+int ctl_context_create(struct ctl *ctl, int argc, char **argv)
+{
+	struct context_spec spec;
+	int rc;
+
+	context_spec_init(&spec);
+	if (argc < 1 || argv[0][0] == '-')
+		return ctl_usage(ctl, "the context's name is missing");
+	/* getopt_long skips the first word, and that is the name. */
+	rc = take_create(ctl, &spec, argc, argv);
+	if (rc == CTL_OK)
+		rc = create(ctl, argv[0], &spec);
+	/* Show what was made, as it was made. */
+	return rc == CTL_OK ? ctl_context_show(ctl, 1, argv) : rc;
+}
+
+/* ---- remove, epoch ------------------------------------------------------------------------- */
+
+static int done(const struct ctl *ctl, json_t *document, const char *format, const char *name,
+		uint64_t value)
+{
+	int rc = CTL_OK;
+
+	if (ctl->json)
+		rc = ctl_print_json(document);
+	else
+		printf("%s: %s %llu\n", name, format, (unsigned long long)value);
+	json_decref(document);
+	return rc;
+}
+
+int ctl_context_remove(struct ctl *ctl, int argc, char **argv)
+{
+	int rc = ctl_arguments(ctl, argc, 1, 1), error;
+	json_t *document;
+
+	if (rc != CTL_OK)
+		return rc;
+	error = tier_context_remove(ctl->t, argv[0]);
+	if (error)
+		return ctl_failed(ctl, error);
+	document = json_pack("{ssss}", "context", argv[0], "state", "removed");
+	if (ctl->json)
+		rc = ctl_print_json(document);
+	else
+		printf("%s: removed, in every tier\n", argv[0]);
+	json_decref(document);
+	return rc;
+}
+
+int ctl_context_epoch(struct ctl *ctl, int argc, char **argv)
+{
+	int rc = ctl_arguments(ctl, argc, 1, 2), error;
+	uint64_t epoch = 0;
+	char *end;
+
+	if (rc != CTL_OK)
+		return rc;
+	if (argc == 2) {
+		errno = 0;
+		epoch = strtoull(argv[1], &end, 10);
+		if (errno || *end || end == argv[1] || *argv[1] == '-' || !epoch)
+			return ctl_usage(ctl, "epoch \"%s\" is not a number from 1 on", argv[1]);
+	}
+	error = tier_context_raise_epoch(ctl->t, argv[0], &epoch);
+	if (error)
+		return ctl_failed(ctl, error);
+	return done(ctl, json_pack("{sssI}", "context", argv[0], "epoch", (json_int_t)epoch),
+		    "all blocks so far are invalid; epoch", argv[0], epoch);
+}

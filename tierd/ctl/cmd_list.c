@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tierctl pin list, requests, clients: what is held, asked and connected right now. */
+#include <string.h>
+
+#include "libtier/base/time.h"
+#include "tierd/ctl/ctl.h"
+
+#define COLUMNS_MAX 12u
+
+/* How a member is shown. */
+enum form { FORM_TEXT, FORM_COUNT, FORM_BYTES, FORM_DEADLINE, FORM_AGE, FORM_YES };
+
+struct column {
+	const char *head; /* '>' first: right */
+	const char *member;
+	enum form form;
+};
+
+struct list {
+	const char *verb, *member, *none;
+	const struct column *column;
+	uint32_t columns;
+};
+
+static const struct column pin_columns[] = {
+	{ "pin", "id", FORM_TEXT },
+	{ ">client", "client", FORM_COUNT },
+	{ "context", "context", FORM_TEXT },
+	{ "tier", "tier", FORM_TEXT },
+	{ ">blocks", "blocks", FORM_COUNT },
+	{ ">bytes", "bytes", FORM_BYTES },
+	{ ">ends", "deadline_ns", FORM_DEADLINE },
+};
+
+static const struct column request_columns[] = {
+	{ ">client", "client", FORM_COUNT }, { "request", "op", FORM_TEXT },
+	{ "class", "class", FORM_TEXT },     { "context", "context", FORM_TEXT },
+	{ ">count", "count", FORM_COUNT },   { ">done", "done", FORM_COUNT },
+	{ ">age", "since_ns", FORM_AGE },    { ">late", "deadline_ns", FORM_DEADLINE },
+};
+
+static const struct column client_columns[] = {
+	{ ">id", "id", FORM_COUNT },
+	{ "name", "name", FORM_TEXT },
+	{ ">pid", "pid", FORM_COUNT },
+	{ ">uid", "uid", FORM_COUNT },
+	{ "open", "open", FORM_YES },
+	{ "operator", "operator", FORM_YES },
+	{ ">staging", "staging_bytes", FORM_BYTES },
+	{ ">requests", "taken", FORM_COUNT },
+	{ ">answers", "posted", FORM_COUNT },
+	{ ">age", "since_ns", FORM_AGE },
+};
+
+#define LIST(verb, member, none, columns)                                                          \
+	{                                                                                          \
+		verb, member, none, columns, sizeof(columns) / sizeof((columns)[0])                \
+	}
+
+static char *show_age(char cell[CTL_CELL], const json_t *one, const char *member)
+{
+	json_t *age;
+	double since = json_number_value(ctl_at(one, member)), now = (double)time_now_ns();
+
+	if (since <= 0 || since > now)
+		return ctl_count(cell, NULL, "");
+	age = json_pack("{sI}", "ns", (json_int_t)(now - since));
+	ctl_ns(cell, age, "ns");
+	json_decref(age);
+	return cell;
+}
+
+static void add(struct grid *g, const json_t *one, const struct column *column)
+{
+	char cell[CTL_CELL];
+
+	switch (column->form) {
+	case FORM_TEXT:
+		grid_add(g, ctl_text(cell, one, column->member));
+		return;
+	case FORM_COUNT:
+		grid_add(g, ctl_count(cell, one, column->member));
+		return;
+	case FORM_BYTES:
+		grid_add(g, ctl_bytes(cell, one, column->member));
+		return;
+	case FORM_DEADLINE:
+		grid_add(g, ctl_deadline(cell, one, column->member, time_now_ns()));
+		return;
+	case FORM_AGE:
+		grid_add(g, show_age(cell, one, column->member));
+		return;
+	case FORM_YES:
+		grid_add(g, ctl_yes(cell, one, column->member));
+		return;
+	}
+}
+
+static int show(const struct list *list, const json_t *rows)
+{
+	const char *heads[COLUMNS_MAX];
+	struct grid *g;
+
+	if (!json_array_size(rows)) {
+		puts(list->none);
+		return 0;
+	}
+	for (uint32_t c = 0; c < list->columns; c++)
+		heads[c] = list->column[c].head;
+	g = grid_new(heads, list->columns);
+	for (size_t i = 0; i < json_array_size(rows); i++)
+		for (uint32_t c = 0; c < list->columns; c++)
+			add(g, json_array_get(rows, i), &list->column[c]);
+	return grid_print(g, stdout);
+}
+
+static int run(struct ctl *ctl, int argc, const struct list *list)
+{
+	json_t *answer;
+	int rc = ctl_arguments(ctl, argc, 0, 0);
+
+	if (rc == CTL_OK)
+		rc = ctl_ask(ctl, list->verb, NULL, &answer);
+	if (rc != CTL_OK)
+		return rc;
+	if (ctl->json)
+		rc = ctl_print_json(answer);
+	else
+		rc = show(list, ctl_at(answer, list->member)) ? CTL_FAILED : CTL_OK;
+	json_decref(answer);
+	return rc;
+}
+
+int ctl_pin_list(struct ctl *ctl, int argc, char **argv)
+{
+	static const struct list list = LIST("pins", "pins", "no pins", pin_columns);
+
+	(void)argv;
+	return run(ctl, argc, &list);
+}
+
+int ctl_requests(struct ctl *ctl, int argc, char **argv)
+{
+	static const struct list list =
+		LIST("requests", "requests", "no requests under way", request_columns);
+
+	(void)argv;
+	return run(ctl, argc, &list);
+}
+
+int ctl_clients(struct ctl *ctl, int argc, char **argv)
+{
+	static const struct list list = LIST("clients", "clients", "no clients", client_columns);
+
+	(void)argv;
+	return run(ctl, argc, &list);
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tierctl, the operator's tool: what its files share. It talks to the daemon through libtier's
+ * admin door and context calls only, parses the answers with jansson, and reads them with
+ * tolerance: a member that an older or newer daemon does not tell is shown as "-".
+ *
+ * With --json the daemon's document is printed as it is; without, people get tables and units.
+ * What is printed never depends on whether a terminal looks on.
+ */
+#ifndef TIERD_CTL_CTL_H
+#define TIERD_CTL_CTL_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "tier.h"
+
+/* Exit statuses, as the manual has them. */
+#define CTL_OK 0
+#define CTL_FAILED 1 /* the daemon refused, or the object is not there, or a check found errors */
+#define CTL_USAGE 2
+#define CTL_NO_DAEMON 3
+
+struct ctl {
+	tier *t;
+	bool json;
+	const char *verb; /* for error texts */
+};
+
+/* A verb: argc and argv begin after its words. Returns an exit status. */
+struct ctl_verb {
+	const char *object; /* "context"; NULL for verbs of one word */
+	const char *name;
+	const char *arguments;
+	const char *help;
+	int (*run)(struct ctl *ctl, int argc, char **argv);
+};
+
+int ctl_status(struct ctl *ctl, int argc, char **argv);
+int ctl_stat(struct ctl *ctl, int argc, char **argv);
+int ctl_top(struct ctl *ctl, int argc, char **argv);
+int ctl_context_list(struct ctl *ctl, int argc, char **argv);
+int ctl_context_show(struct ctl *ctl, int argc, char **argv);
+int ctl_context_create(struct ctl *ctl, int argc, char **argv);
+int ctl_context_remove(struct ctl *ctl, int argc, char **argv);
+int ctl_context_epoch(struct ctl *ctl, int argc, char **argv);
+int ctl_block_locate(struct ctl *ctl, int argc, char **argv);
+int ctl_pin_list(struct ctl *ctl, int argc, char **argv);
+int ctl_requests(struct ctl *ctl, int argc, char **argv);
+int ctl_clients(struct ctl *ctl, int argc, char **argv);
+int ctl_evict(struct ctl *ctl, int argc, char **argv);
+int ctl_drain(struct ctl *ctl, int argc, char **argv);
+int ctl_check(struct ctl *ctl, int argc, char **argv);
+
+/* ---- talking (ask.c) ----------------------------------------------------------------------- */
+
+/*
+ * Ask the daemon; args is taken over (may be NULL). Returns 0 with the document, to be released
+ * with json_decref, or an exit status after having said why not.
+ */
+int ctl_ask(struct ctl *ctl, const char *verb, json_t *args, json_t **answer);
+
+/* Say that something failed with the library's text; an exit status for the error. */
+int ctl_failed(const struct ctl *ctl, int error);
+
+/* Say how the verb is used. Returns CTL_USAGE. */
+int ctl_usage(const struct ctl *ctl, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The document as JSON, numbers as numbers. Returns CTL_OK, or CTL_FAILED when writing failed. */
+int ctl_print_json(const json_t *document);
+
+/* Only as many arguments as this? Otherwise says so and returns CTL_USAGE. */
+int ctl_arguments(const struct ctl *ctl, int argc, int least, int most);
+
+/* ---- showing (show.c) ---------------------------------------------------------------------- */
+
+#define CTL_CELL 128
+
+/* A member by its path, "isolation.text" or "tiers.0.used"; NULL = not there. */
+const json_t *ctl_at(const json_t *document, const char *path);
+
+/* Members in human form, into cell; "-" when it is not there. Each returns cell. */
+char *ctl_text(char cell[CTL_CELL], const json_t *document, const char *path);
+char *ctl_count(char cell[CTL_CELL], const json_t *document, const char *path);
+char *ctl_bytes(char cell[CTL_CELL], const json_t *document, const char *path);
+char *ctl_ns(char cell[CTL_CELL], const json_t *document, const char *path);
+char *ctl_yes(char cell[CTL_CELL], const json_t *document, const char *path);
+/* What is left until a point of CLOCK_MONOTONIC, "never" for 0 */
+char *ctl_deadline(char cell[CTL_CELL], const json_t *document, const char *path, uint64_t now_ns);
+
+/* A table that is as wide as its cells. Numbers stand right: columns whose head begins with '>'. */
+struct grid;
+struct grid *grid_new(const char *const *heads, uint32_t columns);
+/* The next cell, left to right, row by row. Memory that is lacking makes grid_print fail. */
+void grid_add(struct grid *g, const char *text);
+/* Print and free. Returns 0 or a negative errno. */
+int grid_print(struct grid *g, FILE *to);
+
+/* The status in human form. */
+int ctl_show_status(const json_t *status, FILE *to);
+/* Tiers of a status. */
+int ctl_show_tiers(const json_t *status, FILE *to);
+
+#endif

@@ -1,0 +1,45 @@
+# Completion of tierctl for bash: verbs, options, presets, and the names of contexts from the
+# running daemon. Installed as share/bash-completion/completions/tierctl.
+# SPDX-License-Identifier: Apache-2.0
+
+_tierctl_contexts() {
+	tierctl ${_tierctl_socket:+--socket "$_tierctl_socket"} --json context list 2>/dev/null |
+		sed -n 's/^ *"name": "\([A-Za-z0-9._-]*\)".*/\1/p'
+}
+
+_tierctl() {
+	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=() i
+	local _tierctl_socket=
+	COMPREPLY=()
+	for ((i = 1; i < COMP_CWORD; i++)); do
+		case ${COMP_WORDS[i]} in
+		-s|--socket) _tierctl_socket=${COMP_WORDS[++i]:-} ;;
+		-*) ;;
+		*) words+=("${COMP_WORDS[i]}") ;;
+		esac
+	done
+	local list=
+	case $prev in
+	-s|--socket) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+	--preset) list='llama-3-70b llama-3.1-8b qwen3-30b-a3b msa-109b msa-428b tiny' ;;
+	esac
+	if [ -z "$list" ]; then
+		case "${words[*]}" in
+		'') list='status stat top context block pin evict drain check requests clients
+			--socket --json --help --version' ;;
+		context) list='list show create remove epoch' ;;
+		block) list=locate ;;
+		pin) list=list ;;
+		top) list='--interval --count' ;;
+		evict\ *\ *) ;;
+		evict\ *) list='hbm cxl' ;;
+		'context show'|'context remove'|'context epoch'|'block locate'|evict)
+			list=$(_tierctl_contexts) ;;
+		'context create '*) list='--preset --part --block-tokens --page-align --mode --hbm
+			--cxl --nvme --blocks-max --fingerprint --policy' ;;
+		esac
+	fi
+	COMPREPLY=($(compgen -W "$list" -- "$cur"))
+}
+
+complete -F _tierctl tierctl

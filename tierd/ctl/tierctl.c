@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tierctl: the operator's tool. Options before the verb, one table of verbs; each verb parses its
+ * own arguments. docs/man/tierctl.1 is its manual, tierctl.bash its completion.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <string.h>
+
+#include "tierd/ctl/ctl.h"
+
+static const struct ctl_verb verbs[] = {
+	{ NULL, "status", "", "the daemon, its tiers, what is emulated, who is isolated",
+	  ctl_status },
+	{ NULL, "stat", "[PATTERN]", "counters and latencies", ctl_stat },
+	{ NULL, "top", "[--interval SECONDS] [--count N]", "tiers and rates, live", ctl_top },
+	{ "context", "list", "", "all contexts", ctl_context_list },
+	{ "context", "show", "NAME", "one context: geometry, quotas, where its pages are",
+	  ctl_context_show },
+	{ "context", "create", "NAME --preset NAME | --part P:KIND:LAYERS:GROUPS:BYTES ...",
+	  "make a context", ctl_context_create },
+	{ "context", "remove", "NAME", "remove a context with all its blocks", ctl_context_remove },
+	{ "context", "epoch", "NAME [VALUE]", "invalidate all blocks stored so far",
+	  ctl_context_epoch },
+	{ "block", "locate", "CONTEXT KEY", "where one block is", ctl_block_locate },
+	{ "pin", "list", "", "claims that keep blocks where they are", ctl_pin_list },
+	{ NULL, "evict", "CONTEXT hbm|cxl [SIZE]", "make clean pages leave a tier", ctl_evict },
+	{ NULL, "drain", "", "write everything dirty to the store and flush it", ctl_drain },
+	{ NULL, "check", "", "recount every byte of every tier", ctl_check },
+	{ NULL, "requests", "", "requests under way", ctl_requests },
+	{ NULL, "clients", "", "sessions", ctl_clients },
+};
+
+#define VERBS (sizeof(verbs) / sizeof(verbs[0]))
+
+static int help(int status)
+{
+	FILE *to = status ? stderr : stdout;
+
+	fputs("usage: tierctl [--socket PATH] [--json] VERB [ARGUMENT...]\n\n", to);
+	for (size_t i = 0; i < VERBS; i++) {
+		const struct ctl_verb *v = &verbs[i];
+
+		fprintf(to, "  %s%s%s%s%s\n          %s\n", v->object ? v->object : "",
+			v->object ? " " : "", v->name, *v->arguments ? " " : "", v->arguments,
+			v->help);
+	}
+	fputs("\n  -s, --socket PATH  the daemon's socket (default $TIER_SOCKET,\n"
+	      "                     $XDG_RUNTIME_DIR/tier.sock, /run/tier/tier.sock)\n"
+	      "  -j, --json         print the daemon's document; numbers stay numbers\n"
+	      "  -h, --help         this text; man tierctl tells more\n"
+	      "  -V, --version\n\n"
+	      "exit status: 0 done; 1 refused, not there, or check found errors; 2 usage;\n"
+	      "             3 no daemon\n",
+	      to);
+	return status;
+}
+
+/* The verb that the words name; *words is how many they are. */
+static const struct ctl_verb *find(char **argv, int argc, int *words)
+{
+	for (size_t i = 0; i < VERBS; i++) {
+		const struct ctl_verb *v = &verbs[i];
+
+		if (!v->object && strcmp(argv[0], v->name) == 0) {
+			*words = 1;
+			return v;
+		}
+		if (v->object && argc > 1 && strcmp(argv[0], v->object) == 0 &&
+		    strcmp(argv[1], v->name) == 0) {
+			*words = 2;
+			return v;
+		}
+	}
+	return NULL;
+}
+
+/* Near misses get the right list instead of the whole help. */
+static int unknown(char **argv, int argc)
+{
+	bool object = false;
+
+	for (size_t i = 0; i < VERBS; i++)
+		object = object || (verbs[i].object && strcmp(argv[0], verbs[i].object) == 0);
+	if (!object) {
+		fprintf(stderr, "tierctl: no verb \"%s\"; tierctl --help lists them\n", argv[0]);
+		return CTL_USAGE;
+	}
+	fprintf(stderr, "tierctl %s: ", argv[0]);
+	if (argc > 1)
+		fprintf(stderr, "no verb \"%s\"; ", argv[1]);
+	fputs("there is:", stderr);
+	for (size_t i = 0; i < VERBS; i++)
+		if (verbs[i].object && strcmp(argv[0], verbs[i].object) == 0)
+			fprintf(stderr, " %s", verbs[i].name);
+	fputc('\n', stderr);
+	return CTL_USAGE;
+}
+
+static int run(struct ctl *ctl, const char *socket, int argc, char **argv)
+{
+	struct tier_connect_options options = {
+		.size = sizeof(options),
+		.socket = socket,
+		.name = "tierctl",
+		.staging_bytes = 1 << 20,
+		.readers = 1,
+	};
+	const struct ctl_verb *verb;
+	int words, error, status;
+
+	verb = find(argv, argc, &words);
+	if (!verb)
+		return unknown(argv, argc);
+	ctl->verb = verb->name;
+	error = tier_connect(&ctl->t, &options);
+	if (error) {
+		fprintf(stderr, "tierctl: %s\n", tier_error_text());
+		return CTL_NO_DAEMON;
+	}
+	status = verb->run(ctl, argc - words, argv + words);
+	tier_close(ctl->t);
+	if (fflush(stdout) && status == CTL_OK) {
+		fprintf(stderr, "tierctl: standard output: %s\n", strerror(errno));
+		status = CTL_FAILED;
+	}
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "socket", 1, NULL, 's' },
+		{ "json", 0, NULL, 'j' },
+		{ "help", 0, NULL, 'h' },
+		{ "version", 0, NULL, 'V' },
+		{ 0 },
+	};
+	struct ctl ctl = { .t = NULL };
+	const char *socket = NULL;
+	int c, count = 0;
+	char **words = argv;
+
+	while ((c = getopt_long(argc, argv, "+s:jhV", options, NULL)) != -1) {
+		if (c == 's')
+			socket = optarg;
+		else if (c == 'j')
+			ctl.json = true;
+		else if (c == 'V')
+			return printf("tierctl %s\n", tier_version()) < 0;
+		else
+			return help(c == 'h' ? CTL_OK : CTL_USAGE);
+	}
+	/* --json may also stand at the end, where people put it: the words move together. */
+	for (words += optind; optind < argc; optind++) {
+		if (strcmp(argv[optind], "--json") == 0)
+			ctl.json = true;
+		else if (strcmp(argv[optind], "--help") == 0)
+			return help(CTL_OK);
+		else
+			words[count++] = argv[optind];
+	}
+	return count ? run(&ctl, socket, count, words) : help(CTL_USAGE);
+}

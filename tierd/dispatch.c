@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From actions to backends and back; see dispatch.h. A read is fed back only after its pieces were
+ * verified: small ones here, which is cheaper than waking a worker, the rest by the workers.
+ */
+#include "tierd/dispatch.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "libtier/base/time.h"
+#include "tierd/shell.h"
+
+/* A prepare is a hint: it is dropped rather than that copies find no job. */
+#define PREPARE_JOBS_FREE (CORE_IO_MAX + CORE_COPIES_MAX + 256u)
+
+static void feed_io(struct shell *s, struct core_io *io)
+{
+	struct core_event event = { .kind = CORE_EV_IO_DONE, .io = io };
+
+	turn_feed(&s->loop.turn, &event);
+}
+
+/* ---- the device ---------------------------------------------------------------------------- */
+
+static void watch_start(struct stopwatch *watch, const struct core_io *io)
+{
+	if (!watch->io)
+		*watch = (struct stopwatch){ io, time_now_ns() };
+}
+
+static void watch_stop(struct stopwatch *watch, const struct core_io *io, struct hist *hist)
+{
+	if (watch->io != io)
+		return;
+	hist_record(hist, time_now_ns() - watch->since_ns);
+	watch->io = NULL;
+}
+
+static int submit(struct shell *s, const struct deferred *d)
+{
+	struct io_uring *ring = &s->loop.ring;
+	int rc = d->io ? s->block->submit(s->device, ring, d->io) :
+			 s->block->submit_flush(s->device, ring, d->token);
+
+	if (rc != -EAGAIN)
+		return rc;
+	io_uring_submit(ring);
+	return d->io ? s->block->submit(s->device, ring, d->io) :
+		       s->block->submit_flush(s->device, ring, d->token);
+}
+
+static void fail(struct shell *s, const struct deferred *d, int rc)
+{
+	struct core_event event = { .kind = CORE_EV_SYNC_DONE };
+
+	s->dispatch.ios--;
+	if (d->io) {
+		d->io->res = rc;
+		feed_io(s, d->io);
+		return;
+	}
+	event.sync.token = d->token;
+	event.sync.res = rc;
+	turn_feed(&s->loop.turn, &event);
+}
+
+/* What the ring has no room for waits its turn, in order. */
+static void submit_or_defer(struct shell *s, struct deferred d)
+{
+	struct dispatch *p = &s->dispatch;
+	int rc = p->deferred_head != p->deferred_tail ? -EAGAIN : submit(s, &d);
+
+	if (rc == -EAGAIN) {
+		assert(p->deferred_tail - p->deferred_head < DISPATCH_DEFERRED_MAX);
+		p->deferred[p->deferred_tail++ % DISPATCH_DEFERRED_MAX] = d;
+	} else if (rc) {
+		fail(s, &d, rc);
+	}
+}
+
+static void submit_deferred(struct shell *s)
+{
+	struct dispatch *p = &s->dispatch;
+
+	while (p->deferred_head != p->deferred_tail) {
+		struct deferred d = p->deferred[p->deferred_head % DISPATCH_DEFERRED_MAX];
+		int rc = submit(s, &d);
+
+		if (rc == -EAGAIN)
+			return;
+		p->deferred_head++;
+		if (rc)
+			fail(s, &d, rc);
+	}
+}
+
+static void do_read(struct shell *s, const struct core_action *a)
+{
+	s->dispatch.ios++;
+	watch_start(&s->dispatch.reading[a->io->klass], a->io);
+	submit_or_defer(s, (struct deferred){ a->io, 0 });
+}
+
+static void do_write(struct shell *s, const struct core_action *a)
+{
+	s->dispatch.ios++;
+	watch_start(&s->dispatch.writing, a->io);
+	submit_or_defer(s, (struct deferred){ a->io, 0 });
+}
+
+static void do_sync(struct shell *s, const struct core_action *a)
+{
+	s->dispatch.ios++;
+	s->dispatch.sync_since_ns = time_now_ns();
+	submit_or_defer(s, (struct deferred){ NULL, a->sync_token });
+}
+
+/* A read has come: verify it, here or by a worker. */
+static void verify(struct shell *s, struct core_io *io)
+{
+	struct dispatch *p = &s->dispatch;
+	struct job *job = NULL;
+
+	if (p->verify_bytes + io->bytes > DISPATCH_VERIFY_BYTES)
+		job = worker_job(s->workers);
+	if (!job) {
+		p->verify_bytes += (uint32_t)io->bytes;
+		worker_verify(io);
+		feed_io(s, io);
+		return;
+	}
+	job->kind = JOB_VERIFY;
+	job->klass = io->klass;
+	job->io = io;
+	worker_submit(s->workers, job);
+}
+
+static void io_done(struct shell *s, struct core_io *io)
+{
+	struct dispatch *p = &s->dispatch;
+
+	p->ios--;
+	if (io->write)
+		watch_stop(&p->writing, io, &p->write);
+	else
+		watch_stop(&p->reading[io->klass], io, &p->read[io->klass]);
+	io->bad_mask = 0;
+	if (!io->write && io->verify && io->res >= 0 && (uint64_t)io->res == io->bytes)
+		verify(s, io);
+	else
+		feed_io(s, io);
+}
+
+void dispatch_completion(struct shell *s, uint64_t data, int res)
+{
+	struct core_event event = { .kind = CORE_EV_SYNC_DONE };
+	uint64_t token = 0;
+	struct core_io *io = s->block->complete(s->device, &s->loop.ring, data, res, &token);
+
+	if (io) {
+		io_done(s, io);
+	} else if (token) {
+		s->dispatch.ios--;
+		hist_record(&s->dispatch.sync, time_now_ns() - s->dispatch.sync_since_ns);
+		event.sync.token = token;
+		event.sync.res = res;
+		turn_feed(&s->loop.turn, &event);
+	}
+}
+
+/* ---- the workers --------------------------------------------------------------------------- */
+
+static void do_copy(struct shell *s, const struct core_action *a)
+{
+	struct core_copy *copy = a->copy;
+	struct job *job = worker_job(s->workers);
+
+	assert(job); /* there are more jobs than the core has copies and reads */
+	job->kind = JOB_COPY;
+	job->klass = copy->klass;
+	job->copy = copy;
+	/* The GPU's own engine moves bytes both ways. */
+	job->ops = copy->src_tier == ABI_TIER_HBM ? s->mem[ABI_TIER_HBM] : s->mem[copy->dst_tier];
+	worker_submit(s->workers, job);
+}
+
+static void punched(struct shell *s, const struct core_range *range)
+{
+	struct core_event event = { .kind = CORE_EV_PUNCH_DONE, .range = *range };
+
+	turn_feed(&s->loop.turn, &event);
+}
+
+static const struct mem_region *region_of(const struct shell *s, const struct core_range *range)
+{
+	const struct context_memory *memory = memory_find(s->memory, range->context_id);
+
+	return memory && range->tier < ABI_MEM_TIERS ? &memory->mem[range->tier] : NULL;
+}
+
+static void memory_job(struct shell *s, struct job *job, enum job_kind kind,
+		       const struct core_range *range)
+{
+	job->kind = kind;
+	job->klass = kind == JOB_PREPARE ? ABI_CLASS_DEMAND : ABI_CLASS_CLEANUP;
+	job->ops = s->mem[range->tier];
+	job->region = region_of(s, range);
+	job->range = *range;
+	worker_submit(s->workers, job);
+}
+
+static void do_prepare(struct shell *s, const struct core_action *a)
+{
+	if (region_of(s, &a->range) && worker_jobs_free(s->workers) > PREPARE_JOBS_FREE)
+		memory_job(s, worker_job(s->workers), JOB_PREPARE, &a->range);
+}
+
+static void do_punch(struct shell *s, const struct core_action *a)
+{
+	const struct mem_region *region = region_of(s, &a->range);
+	struct job *job = region ? worker_job(s->workers) : NULL;
+
+	if (job) {
+		memory_job(s, job, JOB_PUNCH, &a->range);
+		return;
+	}
+	if (region)
+		s->mem[a->range.tier]->punch(region, a->range.offset, a->range.bytes);
+	punched(s, &a->range);
+}
+
+static void job_done(struct shell *s, const struct job *job)
+{
+	struct core_event event = { .kind = CORE_EV_COPY_DONE, .copy = job->copy };
+
+	switch (job->kind) {
+	case JOB_COPY:
+		hist_record(&s->dispatch.copy[job->klass], time_now_ns() - job->begun_ns);
+		turn_feed(&s->loop.turn, &event);
+		break;
+	case JOB_VERIFY:
+		feed_io(s, job->io);
+		break;
+	case JOB_PREPARE:
+		break;
+	case JOB_PUNCH:
+		if (job->res)
+			log_warn(&s->log, "punching memory failed", obs_tier_name[job->range.tier],
+				 "the memory stays with the daemon until the context goes",
+				 "errno=%d", -job->res);
+		punched(s, &job->range);
+		break;
+	}
+}
+
+uint32_t dispatch_jobs(struct shell *s)
+{
+	struct job *job;
+	uint32_t count = 0;
+
+	while ((job = worker_reap(s->workers))) {
+		job_done(s, job);
+		worker_put(s->workers, job);
+		count++;
+	}
+	return count;
+}
+
+/* ---- at once ------------------------------------------------------------------------------- */
+
+static void do_fence(struct shell *s, const struct core_action *a)
+{
+	struct core_event event = { .kind = CORE_EV_FENCE_DONE, .batch = a->batch };
+	uint64_t begun = time_now_ns();
+	long rc = syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+
+	assert(rc == 0); /* it worked at start (kernel.c); without it no place may be freed */
+	hist_record(&s->dispatch.fence, time_now_ns() - begun);
+	turn_feed(&s->loop.turn, &event);
+}
+
+static void do_scan(struct shell *s, const struct core_action *a)
+{
+	struct core_event event = { .kind = CORE_EV_SCAN_DONE, .batch = a->batch };
+
+	core_scan(s->core, a->batch);
+	turn_feed(&s->loop.turn, &event);
+}
+
+static void do_complete(struct shell *s, const struct core_action *a)
+{
+	front_complete(s->front, a->complete.client, &a->complete.cqe);
+}
+
+static void do_reply(struct shell *s, const struct core_action *a)
+{
+	if (front_reply(s->front, &s->loop.turn, a->reply.token, a->reply.res, a->reply.value))
+		return;
+	if (a->reply.token == SHELL_TOKEN_DRAIN)
+		s->loop.drained = true;
+}
+
+static void do_end(struct shell *s, const struct core_action *a)
+{
+	front_end(s->front, &s->loop.turn, a->end.client, a->end.error, a->end.why);
+}
+
+uint32_t dispatch_actions(struct shell *s)
+{
+	static void (*const carry_out[])(struct shell *s, const struct core_action *a) = {
+		[CORE_AC_READ] = do_read,	[CORE_AC_WRITE] = do_write,
+		[CORE_AC_SYNC] = do_sync,	[CORE_AC_COPY] = do_copy,
+		[CORE_AC_FENCE] = do_fence,	[CORE_AC_SCAN] = do_scan,
+		[CORE_AC_PREPARE] = do_prepare, [CORE_AC_PUNCH] = do_punch,
+		[CORE_AC_COMPLETE] = do_complete, [CORE_AC_REPLY] = do_reply,
+		[CORE_AC_END] = do_end,
+	};
+	struct core_action action;
+	uint32_t count = 0;
+
+	submit_deferred(s);
+	while (core_action_next(s->core, &action)) {
+		carry_out[action.kind](s, &action);
+		count++;
+	}
+	worker_kick(s->workers);
+	return count;
+}
+
+bool dispatch_idle(const struct shell *s)
+{
+	return s->dispatch.ios == 0 && worker_passed(s->workers, worker_mark(s->workers));
+}
+
+void dispatch_describe(struct shell *s)
+{
+	struct dispatch *p = &s->dispatch;
+
+	for (uint32_t k = 0; k < ABI_CLASS_COUNT; k++) {
+		if (k != ABI_CLASS_CLEANUP)
+			obs_latency(&s->obs, "read", obs_class_name[k], &p->read[k]);
+		obs_latency(&s->obs, "copy", obs_class_name[k], &p->copy[k]);
+	}
+	obs_latency(&s->obs, "write", NULL, &p->write);
+	obs_latency(&s->obs, "flush", NULL, &p->sync);
+	obs_latency(&s->obs, "fence", NULL, &p->fence);
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operators' questions: verb and JSON in, one JSON document out, in as many TEXT messages as it
+ * takes. A document longer than the socket's buffer waits for the client to read; meanwhile no
+ * other question of its is taken.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "tierd/front/front_priv.h"
+
+#define TEXT_BYTES 32768u /* of one message */
+
+/* ---- answers ------------------------------------------------------------------------------- */
+
+void admin_continue(struct front *f, struct turn *t, struct session *s)
+{
+	while (s->text) {
+		size_t left = s->text_bytes - s->text_sent;
+		size_t piece = left < TEXT_BYTES ? left : TEXT_BYTES;
+		size_t bytes = sizeof(struct wire_text) + piece;
+		struct wire_text *m;
+		int rc;
+
+		m = (void *)control_message(f, WIRE_TEXT, bytes, s->text_seq);
+		m->more = piece < left;
+		memcpy(m + 1, s->text + s->text_sent, piece);
+		rc = grant_send(s, m, bytes, NULL, 0);
+		if (rc == -EAGAIN) {
+			watch_socket(f, s, EPOLLOUT);
+			return;
+		}
+		if (rc) {
+			session_end(f, t, s, 0, "hung up");
+			return;
+		}
+		s->text_sent += piece;
+		if (piece == left) {
+			free(s->text);
+			s->text = NULL;
+		}
+	}
+	watch_socket(f, s, EPOLLIN);
+}
+
+/* The session owns the text from here. */
+static void begin(struct front *f, struct turn *t, struct session *s, char *text, uint32_t seq)
+{
+	s->text = text;
+	s->text_bytes = strlen(text);
+	s->text_sent = 0;
+	s->text_seq = seq;
+	admin_continue(f, t, s);
+}
+
+void admin_answered(struct front *f, struct turn *t, struct session *s, const struct pending *p,
+		    uint64_t value)
+{
+	char *text = obs_done(p->deed, value);
+
+	if (text)
+		begin(f, t, s, text, p->seq);
+	else
+		control_error(f, t, s, -ENOMEM, "out of memory for the answer");
+}
+
+/* ---- questions ----------------------------------------------------------------------------- */
+
+static struct obs_session *sessions(const struct front *f, uint32_t *count)
+{
+	struct obs_session *list = calloc(f->config.clients_max, sizeof(*list));
+
+	*count = 0;
+	for (uint32_t i = 0; list && i < f->config.clients_max; i++) {
+		const struct session *s = &f->session[i];
+		struct obs_session *o = &list[*count];
+
+		if (s->state == SESSION_FREE)
+			continue;
+		*o = (struct obs_session){
+			.id = s->id, .uid = s->uid, .gid = s->gid, .pid = s->pid,
+			.open = s->state == SESSION_OPEN, .operator_ = s->operator_,
+			.staging_bytes = s->staging.bytes, .taken = s->taken,
+			.posted = s->posted, .since_ns = s->since_ns,
+		};
+		memcpy(o->name, s->name, sizeof(o->name));
+		(*count)++;
+	}
+	return list;
+}
+
+static void do_deed(struct front *f, struct turn *t, struct session *s,
+		    const struct obs_deed *deed)
+{
+	struct pending *p = control_pending(f, s, PENDING_ADMIN);
+	int rc;
+
+	if (!p) {
+		control_error(f, t, s, -EBUSY, "too many questions are under way; ask again");
+		return;
+	}
+	p->deed = deed->kind;
+	if (deed->kind == OBS_DEED_EVICT)
+		rc = core_evict(f->config.core, deed->context_id, deed->tier, deed->bytes,
+				p->token);
+	else
+		rc = core_drain(f->config.core, p->token);
+	if (rc) {
+		control_forget(p);
+		control_error(f, t, s, rc, "the core cannot do that now; ask again");
+		return;
+	}
+	s->asking = true;
+	watch_socket(f, s, 0);
+}
+
+void admin_ask(struct front *f, struct turn *t, struct session *s)
+{
+	struct wire_admin *m = &f->in.admin;
+	struct obs_question question = { .operator_ = s->operator_, .now_ns = t->now_ns };
+	struct obs_session *list = sessions(f, &question.sessions);
+	char why[OBS_WHY_BYTES] = "out of memory for the answer";
+	struct obs_deed deed = { OBS_DEED_NONE, 0, 0, 0 };
+	char verb[sizeof(m->verb)];
+	char *json = NULL;
+	int rc = -ENOMEM;
+
+	memcpy(verb, m->verb, sizeof(verb));
+	verb[sizeof(verb) - 1] = '\0';
+	f->in.bytes[m->header.length] = '\0'; /* there is room for one byte more */
+	question.verb = verb;
+	question.args = (const char *)(m + 1);
+	question.session = list;
+	if (list)
+		rc = obs_answer(f->config.obs, &question, &json, &deed, why);
+	free(list);
+	if (rc == -EINPROGRESS)
+		do_deed(f, t, s, &deed);
+	else if (rc)
+		control_error(f, t, s, rc, why);
+	else
+		begin(f, t, s, json, m->header.seq);
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages on the socket: received once into our own buffer, judged (W2), handed to whoever
+ * answers them. One question of a client is open at a time (W1): while it waits for a REPLY or for
+ * the rest of a long answer, its socket is watched for hang-up only.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "tierd/front/front_priv.h"
+
+/* ---- answers ------------------------------------------------------------------------------- */
+
+struct wire_header *control_message(struct front *f, uint16_t type, size_t bytes, uint32_t seq)
+{
+	struct wire_header *h = (struct wire_header *)f->out;
+
+	memset(f->out, 0, bytes);
+	*h = (struct wire_header){ WIRE_MAGIC, ABI_VERSION, type, (uint32_t)bytes, seq };
+	return h;
+}
+
+void control_grant(struct front *f, struct turn *t, struct session *s, const int *fd,
+		   uint32_t count)
+{
+	const struct wire_header *h = (const struct wire_header *)f->out;
+	int rc = grant_send(s, f->out, h->length, fd, count);
+
+	if (rc == -EPIPE || rc == -ECONNRESET)
+		session_end(f, t, s, 0, "hung up");
+	else if (rc)
+		session_end(f, t, s, rc, "an answer could not be sent; does it read them?");
+}
+
+void control_send(struct front *f, struct turn *t, struct session *s)
+{
+	control_grant(f, t, s, NULL, 0);
+}
+
+void control_error(struct front *f, struct turn *t, struct session *s, int error,
+		   const char *why)
+{
+	struct wire_error *m;
+
+	m = (void *)control_message(f, WIRE_ERROR, sizeof(*m), f->in.header.seq);
+	m->error = error;
+	snprintf(m->text, sizeof(m->text), "%s", why);
+	control_send(f, t, s);
+}
+
+/* ---- questions that wait for a REPLY ------------------------------------------------------- */
+
+#define TOKEN_FRONT (1ull << 63) /* tokens of the front have it, the shell's own have not */
+
+struct pending *control_pending(struct front *f, const struct session *s, enum pending_kind kind)
+{
+	for (uint32_t i = 0; i < f->pending_max; i++) {
+		struct pending *p = &f->pending[i];
+
+		if (p->kind != PENDING_FREE)
+			continue;
+		f->token++;
+		*p = (struct pending){
+			.kind = kind,
+			.session = s->id,
+			.generation = s->generation,
+			.seq = f->in.header.seq,
+			.token = TOKEN_FRONT | f->token << 16 | i,
+		};
+		return p;
+	}
+	return NULL;
+}
+
+void control_forget(struct pending *p)
+{
+	p->kind = PENDING_FREE;
+}
+
+static void reply_done(struct front *f, struct turn *t, struct session *s,
+		       const struct pending *p, uint64_t value)
+{
+	struct wire_done *m;
+
+	m = (void *)control_message(f, WIRE_DONE, sizeof(*m), p->seq);
+	m->value = value;
+	control_send(f, t, s);
+}
+
+static const char *failure(enum pending_kind kind)
+{
+	switch (kind) {
+	case PENDING_CREATE:
+		return "the context could not be entered into the catalog; see the daemon's log";
+	case PENDING_REMOVE:
+		return "the context could not be removed from the catalog; see the daemon's log";
+	case PENDING_EPOCH:
+		return "the new epoch could not be made durable; see the daemon's log";
+	default:
+		return "the daemon could not do it; see its log";
+	}
+}
+
+static void reply_session(struct front *f, struct turn *t, struct session *s,
+			  const struct pending *p, int32_t res, uint64_t value)
+{
+	s->asking = false;
+	watch_socket(f, s, EPOLLIN);
+	/* What texts about errors speak of. */
+	f->in.header.seq = p->seq;
+	memcpy(f->in.ctx.name, p->name, sizeof(p->name));
+	if (res)
+		control_error(f, t, s, res, failure(p->kind));
+	else if (p->kind == PENDING_CREATE)
+		context_created(f, t, s, p->context_id);
+	else if (p->kind == PENDING_ADMIN)
+		admin_answered(f, t, s, p, value);
+	else
+		reply_done(f, t, s, p, value);
+}
+
+/* Memory of a context that was removed, or that the core did not keep. */
+static void reply_memory(struct front *f, const struct pending *p, int32_t res)
+{
+	struct core_context_stats stats;
+
+	if (p->kind == PENDING_REMOVE && res == 0)
+		f->config.ops->context_gone(f->config.shell, p->context_id);
+	if (p->kind == PENDING_CREATE && res != 0 &&
+	    core_context_stats(f->config.core, p->context_id, &stats))
+		f->config.ops->context_gone(f->config.shell, p->context_id);
+}
+
+bool front_reply(struct front *f, struct turn *t, uint64_t token, int32_t res, uint64_t value)
+{
+	uint32_t i = token & 0xffff;
+	struct pending p;
+	struct session *s;
+
+	if (!(token & TOKEN_FRONT) || i >= f->pending_max || f->pending[i].token != token)
+		return false;
+	p = f->pending[i];
+	if (p.kind == PENDING_FREE)
+		return false;
+	control_forget(&f->pending[i]);
+	reply_memory(f, &p, res);
+	s = session_find(f, p.session, p.generation);
+	if (s && s->state == SESSION_OPEN)
+		reply_session(f, t, s, &p, res, value);
+	if (p.kind == PENDING_CREATE)
+		context_retry(f, t);
+	return true;
+}
+
+/* ---- HELLO --------------------------------------------------------------------------------- */
+
+static const char *begin_failure(int error)
+{
+	switch (error) {
+	case -EUSERS:
+		return "connect: all sessions are taken; end other clients or raise clients.max";
+	case -ENOMEM:
+		return "connect: the daemon has no memory for another client";
+	default:
+		return "connect: the daemon has no descriptors for another client; raise the "
+		       "limit of open files";
+	}
+}
+
+static void hello(struct front *f, struct turn *t, struct session *lobby)
+{
+	struct wire_hello question = f->in.hello;
+	struct wire_welcome *m;
+	struct session *s;
+	int fd[4], rc;
+
+	rc = session_begin(f, t, lobby, &question, &s);
+	if (rc) {
+		control_error(f, t, lobby, rc, begin_failure(rc));
+		session_end(f, t, lobby, rc, "");
+		return;
+	}
+	m = (void *)control_message(f, WIRE_WELCOME, sizeof(*m), question.header.seq);
+	m->boot_token = f->config.boot_token;
+	m->staging_bytes = s->staging.bytes;
+	m->client_id = s->id;
+	m->flags = s->uid == f->config.obs->uid ? 0 : WIRE_ISOLATED;
+	fd[0] = s->region.fd;
+	fd[1] = s->staging.fd;
+	fd[2] = s->doorbell;
+	fd[3] = s->event;
+	control_grant(f, t, s, fd, 4);
+}
+
+/* ---- judging ------------------------------------------------------------------------------- */
+
+struct message_kind {
+	uint16_t type;
+	bool greets; /* the first message, and only that */
+	size_t least, most;
+	void (*answer)(struct front *f, struct turn *t, struct session *s);
+};
+
+static const struct message_kind kinds[] = {
+	{ WIRE_HELLO, true, sizeof(struct wire_hello), sizeof(struct wire_hello), hello },
+	{ WIRE_CTX_CREATE, false, sizeof(struct wire_ctx), sizeof(struct wire_ctx),
+	  context_create },
+	{ WIRE_CTX_OPEN, false, sizeof(struct wire_ctx), sizeof(struct wire_ctx), context_open },
+	{ WIRE_CTX_REMOVE, false, sizeof(struct wire_ctx), sizeof(struct wire_ctx),
+	  context_remove },
+	{ WIRE_CTX_EPOCH, false, sizeof(struct wire_ctx), sizeof(struct wire_ctx),
+	  context_epoch },
+	{ WIRE_ADMIN, false, sizeof(struct wire_admin), WIRE_MESSAGE_MAX, admin_ask },
+};
+
+bool control_zero(const void *bytes, size_t count)
+{
+	const uint8_t *at = bytes;
+	uint8_t any = 0;
+
+	for (size_t i = 0; i < count; i++)
+		any |= at[i];
+	return any == 0;
+}
+
+/* NULL: the message is well formed. Else the reason why it is not (W2). */
+static const char *judge(const struct front *f, const struct session *s, size_t bytes,
+			 const struct message_kind **kind)
+{
+	const struct wire_header *h = &f->in.header;
+	size_t count = sizeof(kinds) / sizeof(kinds[0]);
+
+	*kind = NULL;
+	if (bytes < sizeof(*h) || bytes > WIRE_MESSAGE_MAX || h->magic != WIRE_MAGIC)
+		return "not a message of tier's protocol";
+	if (h->version != ABI_VERSION)
+		return "client and daemon speak different versions; update the older one";
+	if (h->length != bytes)
+		return "the message's length is not what was sent";
+	for (size_t i = 0; i < count; i++)
+		if (kinds[i].type == h->type)
+			*kind = &kinds[i];
+	if (!*kind)
+		return "a message of an unknown type";
+	if (bytes < (*kind)->least || bytes > (*kind)->most)
+		return "a message of a wrong length";
+	if ((*kind)->greets != (s->state == SESSION_GREETING))
+		return (*kind)->greets ? "HELLO comes first and once" : "HELLO comes first";
+	if (h->type == WIRE_HELLO &&
+	    !control_zero(f->in.hello.reserved, sizeof(f->in.hello.reserved)))
+		return "reserved bytes are not zero";
+	if (h->type >= WIRE_CTX_CREATE && h->type <= WIRE_CTX_EPOCH &&
+	    !control_zero(f->in.ctx.reserved, sizeof(f->in.ctx.reserved)))
+		return "reserved bytes are not zero";
+	return NULL;
+}
+
+void control_receive(struct front *f, struct turn *t, struct session *s)
+{
+	const struct message_kind *kind;
+	const char *wrong;
+	ssize_t n;
+
+	if (s->asking || s->text)
+		return;
+	/* No control buffer: descriptors that a client sends are closed by the kernel. */
+	n = recv(s->sock, f->in.bytes, WIRE_MESSAGE_MAX, MSG_DONTWAIT | MSG_TRUNC);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n <= 0) {
+		session_end(f, t, s, 0, "hung up");
+		return;
+	}
+	if ((size_t)n < sizeof(f->in.header))
+		memset(f->in.bytes + n, 0, sizeof(f->in.header) - (size_t)n);
+	wrong = judge(f, s, (size_t)n, &kind);
+	if (!wrong) {
+		turn_tick(t); /* the core's control functions look at its clock */
+		kind->answer(f, t, s);
+		return;
+	}
+	control_error(f, t, s, -EPROTO, wrong);
+	session_end(f, t, s, -EPROTO, wrong);
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What clients are given: sealed memory of our making, and descriptors over the socket (W3). The
+ * seals keep a client from shrinking under us (SIGBUS) and from adding seals of its own.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "libtier/base/atomic.h"
+#include "libtier/base/cleanup.h"
+#include "tierd/front/front_priv.h"
+
+#define GRANT_FDS_MAX 8
+
+/*
+ * Most bytes of answers that a client may have left unread when it is sent descriptors: a handful
+ * of messages. Descriptors on their way count against the daemon's limit of open files; a client
+ * that asks and never reads must not use it up for all.
+ */
+#define GRANT_UNREAD_MAX 8192
+
+int grant_shared(struct shared *out, const char *label, uint64_t bytes, int protection)
+{
+	int fd CLEANUP_CLOSE = memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	void *addr;
+
+	if (fd < 0)
+		return -errno;
+	if (fchmod(fd, 0600) || ftruncate(fd, (off_t)bytes) ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+		return -errno;
+	addr = mmap(NULL, bytes, protection, MAP_SHARED, fd, 0);
+	if (addr == MAP_FAILED)
+		return -errno;
+	*out = (struct shared){ .fd = take_fd(&fd), .addr = addr, .bytes = bytes };
+	return 0;
+}
+
+void grant_release(struct shared *shared)
+{
+	if (shared->addr) {
+		munmap(shared->addr, shared->bytes);
+		close(shared->fd);
+	}
+	*shared = (struct shared){ .fd = -1 };
+}
+
+static uint64_t page_up(uint64_t bytes)
+{
+	return (bytes + ABI_PAGE_ALIGN - 1) & ~(uint64_t)(ABI_PAGE_ALIGN - 1);
+}
+
+int grant_region(struct front *f, struct session *s)
+{
+	uint64_t sq = ABI_PAGE_ALIGN;
+	uint64_t cq = sq + page_up((uint64_t)s->sq_entries * sizeof(struct abi_sqe));
+	uint64_t readers = cq + page_up((uint64_t)s->cq_entries * sizeof(struct abi_cqe));
+	uint64_t total = readers + page_up((uint64_t)s->readers_max * sizeof(struct abi_reader));
+	int rc = grant_shared(&s->region, "tier-region", total, PROT_READ | PROT_WRITE);
+
+	if (rc)
+		return rc;
+	s->header = s->region.addr;
+	s->sq = (const void *)((uint8_t *)s->region.addr + sq);
+	s->cq = (void *)((uint8_t *)s->region.addr + cq);
+	s->readers = (const void *)((uint8_t *)s->region.addr + readers);
+	*s->header = (struct abi_region_header){
+		.magic = ABI_REGION_MAGIC,
+		.version = ABI_VERSION,
+		.boot_token = f->config.boot_token,
+		.total_bytes = total,
+		.sq_entries = s->sq_entries,
+		.cq_entries = s->cq_entries,
+		.readers_max = s->readers_max,
+		.sq_offset = sq,
+		.cq_offset = cq,
+		.reader_offset = readers,
+		.staging_bytes = s->staging.bytes,
+		.sq_wake = 1, /* parked: the first request rings the doorbell */
+	};
+	return 0;
+}
+
+static bool is_behind(const struct session *s)
+{
+	int unread = 0;
+
+	return ioctl(s->sock, SIOCOUTQ, &unread) == 0 && unread > GRANT_UNREAD_MAX;
+}
+
+int grant_send(struct session *s, const void *message, size_t bytes, const int *fd,
+	       uint32_t count)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(GRANT_FDS_MAX * sizeof(int))];
+	} control = { .bytes = { 0 } };
+	struct iovec iov = { .iov_base = (void *)(uintptr_t)message, .iov_len = bytes };
+	struct msghdr head = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	if (count && is_behind(s))
+		return -EAGAIN;
+	if (count) {
+		struct cmsghdr *c;
+
+		head.msg_control = control.bytes;
+		head.msg_controllen = CMSG_SPACE(count * sizeof(int));
+		c = CMSG_FIRSTHDR(&head);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(count * sizeof(int));
+		memcpy(CMSG_DATA(c), fd, count * sizeof(int));
+	}
+	while (sendmsg(s->sock, &head, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return 0;
+}

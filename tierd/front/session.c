@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Life of a session; the states are drawn in front_priv.h. What ends when:
+ *
+ *   hang-up or error   the session: rings, puts, pins, staging. The core is told GONE.
+ *   process dead       the leases. The core is told DEAD; memory goes when no job refers to it.
+ *
+ * A client that hung up by itself and left no reader open can hold no lease: it counts as dead at
+ * once, so that a process may connect and close as often as it likes.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "libtier/base/atomic.h"
+#include "tierd/front/front_priv.h"
+
+/* ---- slots --------------------------------------------------------------------------------- */
+
+struct session *session_find(struct front *f, uint32_t id, uint32_t generation)
+{
+	struct session *s = id < f->slots ? &f->session[id] : NULL;
+
+	return s && s->state != SESSION_FREE && s->generation == generation ? s : NULL;
+}
+
+/* Empty but for its number. */
+static void slot_clear(struct session *s)
+{
+	uint32_t id = s->id, generation = s->generation;
+
+	*s = (struct session){ .id = id, .generation = generation + 1, .sock = -1, .pidfd = -1,
+			       .doorbell = -1, .event = -1 };
+	s->region.fd = s->staging.fd = -1;
+	list_init(&s->watched_link);
+	list_init(&s->posted_link);
+}
+
+static void close_fd(struct front *f, int *fd, bool watched)
+{
+	if (*fd < 0)
+		return;
+	if (watched)
+		watch_remove(f, *fd);
+	close(*fd);
+	*fd = -1;
+}
+
+/* Questions that are open when the session ends. */
+static void drop_questions(struct front *f, struct session *s)
+{
+	f->waiting -= s->again != NULL;
+	free(s->again);
+	free(s->text);
+	s->again = NULL;
+	s->text = NULL;
+}
+
+void session_free(struct front *f, struct session *s)
+{
+	f->greeting -= s->state == SESSION_GREETING;
+	f->dead -= s->state == SESSION_DEAD;
+	close_fd(f, &s->sock, true);
+	close_fd(f, &s->pidfd, true);
+	close_fd(f, &s->doorbell, true);
+	close_fd(f, &s->event, false);
+	grant_release(&s->region);
+	grant_release(&s->staging);
+	drop_questions(f, s);
+	list_remove(&s->watched_link);
+	list_remove(&s->posted_link);
+	slot_clear(s);
+}
+
+struct session *session_greet(struct front *f, struct turn *t)
+{
+	struct session *oldest = NULL;
+
+	for (uint32_t i = f->config.clients_max; i < f->slots; i++) {
+		struct session *s = &f->session[i];
+
+		if (s->state == SESSION_FREE) {
+			oldest = s;
+			break;
+		}
+		if (!oldest || s->since_ns < oldest->since_ns)
+			oldest = s;
+	}
+	assert(oldest);
+	if (oldest->state != SESSION_FREE)
+		session_free(f, oldest);
+	oldest->state = SESSION_GREETING;
+	oldest->since_ns = t->now_ns;
+	f->greeting++;
+	return oldest;
+}
+
+/* Slots are used in turn: a late look at an old number finds nobody for as long as possible. */
+static struct session *slot_take(struct front *f)
+{
+	for (uint32_t i = 0; i < f->config.clients_max; i++) {
+		struct session *s = &f->session[(f->next_slot + i) % f->config.clients_max];
+
+		if (s->state != SESSION_FREE)
+			continue;
+		f->next_slot = (s->id + 1) % f->config.clients_max;
+		return s;
+	}
+	return NULL;
+}
+
+/* ---- begin --------------------------------------------------------------------------------- */
+
+static uint32_t power_of_two(uint32_t wanted, uint32_t least, uint32_t most)
+{
+	uint32_t n = least;
+
+	while (n < wanted && n < most)
+		n *= 2;
+	return n;
+}
+
+static void take_name(struct session *s, const char name[32])
+{
+	for (uint32_t i = 0; i + 1 < sizeof(s->name) && name[i]; i++) {
+		unsigned char byte = (unsigned char)name[i];
+
+		s->name[i] = byte < 0x20 || byte >= 0x7f || byte == '"' ? '?' : (char)byte;
+	}
+}
+
+/* What the client wants, within our limits. */
+static int make_shared(struct front *f, struct session *s, const struct wire_hello *hello)
+{
+	uint64_t staging = hello->staging_bytes ? hello->staging_bytes : SESSION_STAGING_DEFAULT;
+	uint32_t entries = hello->sq_entries ? hello->sq_entries : SESSION_SQ_DEFAULT;
+	uint32_t readers = hello->readers ? hello->readers : SESSION_READERS_DEFAULT;
+	int rc;
+
+	if (staging > f->config.staging_max)
+		staging = f->config.staging_max;
+	staging = (staging + ABI_PAGE_ALIGN - 1) & ~(uint64_t)(ABI_PAGE_ALIGN - 1);
+	s->sq_entries = power_of_two(entries, SESSION_SQ_MIN, SESSION_SQ_MAX);
+	s->cq_entries = 2 * s->sq_entries;
+	s->readers_max = readers < ABI_READERS_MAX ? readers : ABI_READERS_MAX;
+	take_name(s, hello->name);
+	rc = grant_shared(&s->staging, "tier-staging", staging, PROT_READ);
+	if (rc)
+		return rc;
+	rc = grant_region(f, s);
+	if (rc)
+		return rc;
+	s->doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	s->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (s->doorbell < 0 || s->event < 0)
+		return -EMFILE;
+	return watch_add(f, s, WATCH_DOORBELL, s->doorbell, EPOLLIN | EPOLLET);
+}
+
+/* The client's own things move from the lobby; the epoll set must name the new slot. */
+static void move_in(struct front *f, struct session *s, struct session *lobby)
+{
+	s->sock = lobby->sock;
+	s->pidfd = lobby->pidfd;
+	s->uid = lobby->uid;
+	s->gid = lobby->gid;
+	s->pid = lobby->pid;
+	s->operator_ = lobby->operator_;
+	s->events = lobby->events;
+	lobby->sock = lobby->pidfd = -1;
+	watch_change(f, s, WATCH_SOCKET, s->sock, s->events | EPOLLRDHUP);
+	watch_change(f, s, WATCH_PROCESS, s->pidfd, EPOLLIN);
+	session_free(f, lobby);
+}
+
+int session_begin(struct front *f, struct turn *t, struct session *lobby,
+		  const struct wire_hello *hello, struct session **out)
+{
+	struct core_event event = { .kind = CORE_EV_CLIENT_OPEN };
+	struct session *s = slot_take(f);
+	int rc = s ? make_shared(f, s, hello) : -EUSERS;
+
+	if (rc) {
+		if (s)
+			session_free(f, s);
+		return rc;
+	}
+	move_in(f, s, lobby);
+	s->state = SESSION_OPEN;
+	s->since_ns = t->now_ns;
+	event.open = (struct core_client_open){
+		.client = s->id,
+		.uid = s->uid,
+		.gid = s->gid,
+		.operator_ = s->operator_,
+		.staging = s->staging.addr,
+		.staging_bytes = s->staging.bytes,
+		.readers = s->readers,
+		.readers_max = s->readers_max,
+	};
+	turn_feed(t, &event);
+	log_info(f->config.log, "client connected", s->name, "client=%u pid=%d uid=%u", s->id,
+		 s->pid, s->uid);
+	*out = s;
+	return 0;
+}
+
+/* ---- end ----------------------------------------------------------------------------------- */
+
+/* OPEN -> GONE */
+static void gone(struct front *f, struct turn *t, struct session *s, int error)
+{
+	struct core_event event = { .kind = CORE_EV_CLIENT_GONE, .client = s->id };
+
+	assert(s->state == SESSION_OPEN);
+	s->state = SESSION_GONE;
+	atomic_store_relaxed_u64(&s->header->session_error, (uint64_t)-(int64_t)error);
+	atomic_store_release_u32(&s->header->closed, 1);
+	ring_unwatch(f, s);
+	list_remove(&s->posted_link);
+	s->owes_wake = false;
+	ring_out_signal(f, &s->event, 1);
+	close_fd(f, &s->sock, true);
+	close_fd(f, &s->doorbell, true);
+	drop_questions(f, s);
+	turn_feed(t, &event);
+}
+
+/* GONE -> DEAD */
+static void dead(struct front *f, struct turn *t, struct session *s)
+{
+	struct core_event event = { .kind = CORE_EV_CLIENT_DEAD, .client = s->id };
+
+	assert(s->state == SESSION_GONE);
+	turn_feed(t, &event);
+	close_fd(f, &s->pidfd, true);
+	s->state = SESSION_DEAD;
+	s->mark = f->config.ops->jobs_mark(f->config.shell);
+	f->dead++;
+}
+
+/* No reader open and no hazard word set: nothing is leased through this session. */
+static bool quiet(const struct session *s)
+{
+	for (uint32_t i = 0; i < s->readers_max; i++) {
+		const struct abi_reader *r = &s->readers[i];
+		uint32_t high = atomic_load_acquire_u32(&r->high_water);
+
+		if (atomic_load_acquire_u32(&r->owned))
+			return false;
+		for (uint32_t k = 0; k < high && k < ABI_HAZARD_SLOTS; k++)
+			if (atomic_load_acquire_u64(&r->slot[k]))
+				return false;
+	}
+	return true;
+}
+
+void session_end(struct front *f, struct turn *t, struct session *s, int error, const char *why)
+{
+	if (s->state == SESSION_GREETING) {
+		session_free(f, s);
+		return;
+	}
+	if (s->state != SESSION_OPEN)
+		return;
+	if (error)
+		log_warn(f->config.log, "session ended", s->name, why, "client=%u pid=%d errno=%d",
+			 s->id, s->pid, -error);
+	else
+		log_info(f->config.log, "client left", s->name, "client=%u pid=%d taken=%llu",
+			 s->id, s->pid, (unsigned long long)s->taken);
+	gone(f, t, s, error);
+	if (!error && quiet(s))
+		dead(f, t, s);
+}
+
+void session_process_dead(struct front *f, struct turn *t, struct session *s)
+{
+	session_end(f, t, s, 0, "");
+	if (s->state == SESSION_GONE)
+		dead(f, t, s);
+}
+
+void session_reap(struct front *f)
+{
+	for (uint32_t i = 0; f->dead && i < f->config.clients_max; i++) {
+		struct session *s = &f->session[i];
+
+		if (s->state == SESSION_DEAD &&
+		    f->config.ops->jobs_passed(f->config.shell, s->mark))
+			session_free(f, s);
+	}
+}
+
+/* ---- the front as a whole ------------------------------------------------------------------ */
+
+int front_open(struct front **out, const struct front_config *config)
+{
+	struct front *f = calloc(1, sizeof(*f));
+	int rc = -ENOMEM;
+
+	if (!f)
+		return rc;
+	f->config = *config;
+	f->listener = -1;
+	f->peer_pidfd = listen_has_pidfd();
+	f->slots = config->clients_max + FRONT_LOBBY;
+	list_init(&f->watched);
+	list_init(&f->posted);
+	f->session = calloc(f->slots, sizeof(*f->session));
+	f->pending_max = config->clients_max + FRONT_LOBBY;
+	f->pending = calloc(f->pending_max, sizeof(*f->pending));
+	if (!f->session || !f->pending)
+		goto free_tables;
+	for (uint32_t i = 0; i < f->slots; i++) {
+		f->session[i].id = i;
+		slot_clear(&f->session[i]);
+	}
+	rc = -EMFILE;
+	f->epoll = epoll_create1(EPOLL_CLOEXEC);
+	f->spare_fd = eventfd(0, EFD_CLOEXEC);
+	if (f->epoll < 0 || f->spare_fd < 0)
+		goto close_fds;
+	rc = ring_out_open(f);
+	if (rc)
+		goto close_fds;
+	*out = f;
+	return 0;
+
+close_fds:
+	close_fd(f, &f->epoll, false);
+	close_fd(f, &f->spare_fd, false);
+free_tables:
+	free(f->session);
+	free(f->pending);
+	free(f);
+	return rc;
+}
+
+void front_close(struct front *f)
+{
+	listen_stop(f);
+	for (uint32_t i = 0; i < f->slots; i++)
+		if (f->session[i].state != SESSION_FREE)
+			session_free(f, &f->session[i]);
+	ring_out_close(f);
+	close_fd(f, &f->epoll, false);
+	close_fd(f, &f->spare_fd, false);
+	free(f->session);
+	free(f->pending);
+	free(f);
+}
+
+void front_unlisten(struct front *f)
+{
+	f->closing = true;
+	listen_stop(f);
+	for (uint32_t i = 0; i < f->slots; i++)
+		if (f->session[i].state == SESSION_GREETING)
+			session_free(f, &f->session[i]);
+}
+
+void front_end(struct front *f, struct turn *t, uint32_t client, int error, const char *why)
+{
+	if (client < f->config.clients_max)
+		session_end(f, t, &f->session[client], error, why);
+}
+
+void front_end_all(struct front *f, struct turn *t, int error)
+{
+	for (uint32_t i = 0; i < f->config.clients_max; i++)
+		if (f->session[i].state == SESSION_OPEN)
+			gone(f, t, &f->session[i], error);
+}
+
+void front_tick(struct front *f, struct turn *t)
+{
+	if (f->dead)
+		session_reap(f);
+	for (uint32_t i = f->config.clients_max; f->greeting && i < f->slots; i++) {
+		struct session *s = &f->session[i];
+
+		if (s->state == SESSION_GREETING && t->now_ns - s->since_ns > SESSION_GREETING_NS)
+			session_free(f, s);
+	}
+}
+
+uint64_t front_next(const struct front *f)
+{
+	/* Coarse on purpose: all three are rare and none is urgent. */
+	if (f->full)
+		return FRONT_FULL_NS;
+	if (f->dead)
+		return 10 * FRONT_FULL_NS;
+	return f->greeting ? SESSION_GREETING_NS / 5 : UINT64_MAX;
+}

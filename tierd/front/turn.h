@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One turn of the loop: the time that all its events carry, and the TICK that goes before the
+ * first of them. Whoever feeds the core does it through here.
+ */
+#ifndef TIERD_FRONT_TURN_H
+#define TIERD_FRONT_TURN_H
+
+#include "tierd/core/core.h"
+
+struct turn {
+	struct core *core;
+	uint64_t now_ns;
+	bool ticked;
+	uint32_t fed; /* events but the TICK: was anything going on? */
+};
+
+/* Tell the core the time, once a turn; also before its control functions are called. */
+static inline void turn_tick(struct turn *t)
+{
+	struct core_event tick = { .kind = CORE_EV_TICK, .now_ns = t->now_ns };
+
+	if (t->ticked)
+		return;
+	t->ticked = true;
+	core_event(t->core, &tick);
+}
+
+static inline void turn_feed(struct turn *t, struct core_event *event)
+{
+	turn_tick(t);
+	event->now_ns = t->now_ns;
+	t->fed++;
+	core_event(t->core, event);
+}
+
+#endif

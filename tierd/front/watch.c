@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The epoll set of the front: the listening socket, and for each session its socket, its process
+ * and its doorbell. What is reported carries slot and generation, so that a report about a session
+ * that has ended meanwhile finds nobody.
+ *
+ * Doorbells are watched edge-triggered and never read: the client holds the same open file and
+ * could make a read of ours block.
+ */
+#include <errno.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "tierd/front/front_priv.h"
+
+#define WATCH_BATCH 64
+
+static uint64_t pack(const struct session *s, enum watch_kind kind)
+{
+	uint64_t id = s ? s->id : 0;
+	uint64_t generation = s ? s->generation : 0;
+
+	return (uint64_t)kind << 56 | id << 32 | generation;
+}
+
+int watch_add(struct front *f, const struct session *s, enum watch_kind kind, int fd,
+	      uint32_t events)
+{
+	struct epoll_event e = { .events = events, .data.u64 = pack(s, kind) };
+
+	return epoll_ctl(f->epoll, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
+}
+
+void watch_change(struct front *f, const struct session *s, enum watch_kind kind, int fd,
+		  uint32_t events)
+{
+	struct epoll_event e = { .events = events, .data.u64 = pack(s, kind) };
+
+	epoll_ctl(f->epoll, EPOLL_CTL_MOD, fd, &e);
+}
+
+void watch_remove(struct front *f, int fd)
+{
+	epoll_ctl(f->epoll, EPOLL_CTL_DEL, fd, NULL);
+}
+
+void watch_socket(struct front *f, struct session *s, uint32_t events)
+{
+	if (s->sock < 0 || s->events == events)
+		return;
+	s->events = events;
+	watch_change(f, s, WATCH_SOCKET, s->sock, events | EPOLLRDHUP);
+}
+
+static void socket_event(struct front *f, struct turn *t, struct session *s, uint32_t events)
+{
+	if (s->sock < 0)
+		return;
+	if (events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR))
+		session_end(f, t, s, 0, "hung up");
+	else if (events & EPOLLOUT)
+		admin_continue(f, t, s);
+	else if (events & EPOLLIN)
+		control_receive(f, t, s);
+}
+
+static void report(struct front *f, struct turn *t, const struct epoll_event *e)
+{
+	enum watch_kind kind = (enum watch_kind)(e->data.u64 >> 56);
+	struct session *s;
+
+	if (kind == WATCH_LISTEN) {
+		listen_accept(f, t);
+		return;
+	}
+	s = session_find(f, (uint32_t)(e->data.u64 >> 32) & 0xffffff, (uint32_t)e->data.u64);
+	if (!s)
+		return;
+	if (kind == WATCH_SOCKET)
+		socket_event(f, t, s, e->events);
+	else if (kind == WATCH_PROCESS)
+		session_process_dead(f, t, s);
+	else if (kind == WATCH_DOORBELL && s->state == SESSION_OPEN)
+		ring_watch(f, s, t->now_ns);
+}
+
+void front_events(struct front *f, struct turn *t)
+{
+	struct epoll_event events[WATCH_BATCH];
+	int count = epoll_wait(f->epoll, events, WATCH_BATCH, 0);
+
+	for (int i = 0; i < count; i++)
+		report(f, t, &events[i]);
+}
+
+int front_fd(const struct front *f)
+{
+	return f->epoll;
+}

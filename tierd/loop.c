@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The loop: one thread owns the core, the rings and the io_uring.
+ *
+ *   turn: look at completions, rings, finished jobs -> feed the core -> carry its actions out ->
+ *         wake clients and workers -> submit once
+ *
+ * While anything goes on it turns without system calls: rings are memory, completions are memory.
+ * After FRONT_ACTIVE_NS of nothing all clients are parked and the loop sleeps in the kernel until
+ * one of: the front's epoll set, a worker's wake-up, a signal, the device, the core's next tick.
+ * The three descriptors are one-shot polls in the ring, armed again before the next sleep: a poll
+ * looks at the state when it is armed, so nothing is lost in between.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "libtier/base/atomic.h"
+#include "libtier/base/time.h"
+#include "tierd/shell.h"
+
+#define RING_ENTRIES 1024u
+#define RING_COMPLETIONS 4096u
+#define REAP_BATCH 64u
+#define TICK_NS (200 * NS_PER_US)   /* between ticks while the loop turns without events */
+#define SHORT_NS (50 * NS_PER_US)   /* not worth a sleep */
+#define SLEEP_MAX_NS (10 * NS_PER_S)
+#define DRAIN_NS (60 * NS_PER_S)    /* for what is dirty at the end */
+#define SETTLE_NS (5 * NS_PER_S)    /* for what is under way at the end */
+
+/* user_data of our own entries; the block device's have a bit of BLOCK_TAG set. */
+static uint64_t source_tag(uint32_t source)
+{
+	return (uint64_t)(source + 1) << 2;
+}
+
+/* ---- life ---------------------------------------------------------------------------------- */
+
+int loop_open(struct shell *s)
+{
+	static const unsigned flags[] = {
+		IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN,
+		IORING_SETUP_COOP_TASKRUN,
+	};
+	static const char *const how[] = { "deferred task work", "cooperative task work" };
+	struct loop *l = &s->loop;
+	int rc = -EINVAL;
+
+	for (uint32_t i = 0; i < LOOP_SOURCES; i++)
+		l->fd[i] = -1;
+	for (size_t i = 0; rc == -EINVAL && i < sizeof(flags) / sizeof(flags[0]); i++) {
+		struct io_uring_params p = { .cq_entries = RING_COMPLETIONS };
+
+		p.flags = flags[i] | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_CQSIZE |
+			  IORING_SETUP_SUBMIT_ALL;
+		rc = io_uring_queue_init_params(RING_ENTRIES, &l->ring, &p);
+		if (rc == 0)
+			obs_fact(&s->obs, "io_uring", "%s", how[i]);
+	}
+	if (rc) {
+		log_error(&s->log, "no io_uring", strerror(-rc),
+			  rc == -EPERM ? "allow it: sysctl kernel.io_uring_disabled, seccomp" :
+					 "Linux 6.1 or newer is needed", "errno=%d", -rc);
+		return rc;
+	}
+	l->open = true;
+	l->fd[LOOP_WORKERS] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (l->fd[LOOP_WORKERS] >= 0)
+		return 0;
+	rc = -errno;
+	loop_close(s);
+	return rc;
+}
+
+void loop_close(struct shell *s)
+{
+	struct loop *l = &s->loop;
+
+	if (l->open)
+		io_uring_queue_exit(&l->ring);
+	l->open = false;
+	for (uint32_t i = LOOP_WORKERS; i < LOOP_SOURCES; i++)
+		if (l->fd[i] >= 0)
+			close(l->fd[i]);
+}
+
+int loop_signals(struct shell *s)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	if (sigprocmask(SIG_BLOCK, &set, NULL))
+		return -errno;
+	s->loop.fd[LOOP_SIGNAL] = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return s->loop.fd[LOOP_SIGNAL] < 0 ? -errno : 0;
+}
+
+/* ---- completions --------------------------------------------------------------------------- */
+
+static uint32_t reap(struct shell *s)
+{
+	struct loop *l = &s->loop;
+	struct io_uring_cqe *cqe[REAP_BATCH];
+	struct {
+		uint64_t data;
+		int res;
+	} copy[REAP_BATCH];
+	uint32_t count = io_uring_peek_batch_cqe(&l->ring, cqe, REAP_BATCH);
+
+	/* Copied first: handling one may submit, and the kernel may need the room. */
+	for (uint32_t i = 0; i < count; i++) {
+		copy[i].data = cqe[i]->user_data;
+		copy[i].res = cqe[i]->res;
+	}
+	io_uring_cq_advance(&l->ring, count);
+	for (uint32_t i = 0; i < count; i++) {
+		if (copy[i].data & (BLOCK_TAG | BLOCK_TAG_FLUSH)) {
+			dispatch_completion(s, copy[i].data, copy[i].res);
+			continue;
+		}
+		for (uint32_t k = 0; k < LOOP_SOURCES; k++)
+			if (copy[i].data == source_tag(k)) {
+				l->armed[k] = false;
+				l->ready[k] = true;
+			}
+	}
+	return count;
+}
+
+static void arm(struct loop *l)
+{
+	for (uint32_t k = 0; k < LOOP_SOURCES; k++) {
+		struct io_uring_sqe *sqe;
+
+		if (l->armed[k] || l->fd[k] < 0)
+			continue;
+		sqe = io_uring_get_sqe(&l->ring);
+		if (!sqe)
+			return; /* full of this turn's entries: next turn */
+		io_uring_prep_poll_add(sqe, l->fd[k], POLLIN);
+		io_uring_sqe_set_data64(sqe, source_tag(k));
+		l->armed[k] = true;
+	}
+}
+
+/* ---- the end ------------------------------------------------------------------------------- */
+
+static void settle(struct shell *s)
+{
+	struct loop *l = &s->loop;
+
+	front_end_all(s->front, &l->turn, -ESHUTDOWN);
+	l->phase = LOOP_SETTLE;
+	l->phase_end_ns = l->turn.now_ns + SETTLE_NS;
+}
+
+static void take_signal(struct shell *s)
+{
+	struct loop *l = &s->loop;
+	struct signalfd_siginfo info;
+
+	while (read(l->fd[LOOP_SIGNAL], &info, sizeof(info)) == (ssize_t)sizeof(info))
+		l->signals++;
+	if (l->signals == 0 || l->phase > LOOP_DRAIN)
+		return;
+	if (l->phase == LOOP_RUN) {
+		notify_stopping();
+		front_unlisten(s->front);
+	}
+	if (l->signals > 1) {
+		log_warn(&s->log, "second signal: not waiting for write-back", NULL, NULL, "");
+		settle(s);
+		return;
+	}
+	log_info(&s->log, "stopping: writing what is dirty", NULL, "");
+	turn_tick(&l->turn);
+	l->phase = LOOP_DRAIN;
+	l->phase_end_ns = l->turn.now_ns + DRAIN_NS;
+	if (core_drain(s->core, SHELL_TOKEN_DRAIN))
+		settle(s);
+}
+
+/* DRAIN -> SETTLE -> END */
+static void advance(struct shell *s)
+{
+	struct loop *l = &s->loop;
+	bool late = l->turn.now_ns >= l->phase_end_ns;
+
+	if (l->phase == LOOP_DRAIN && (l->drained || late)) {
+		if (!l->drained)
+			log_warn(&s->log, "stopping with blocks not written", NULL,
+				 "look at the store's device", "");
+		settle(s);
+	} else if (l->phase == LOOP_SETTLE && (late || dispatch_idle(s))) {
+		l->phase = LOOP_END;
+	}
+}
+
+/* ---- turns --------------------------------------------------------------------------------- */
+
+static void take_sources(struct shell *s)
+{
+	struct loop *l = &s->loop;
+	uint64_t count;
+
+	if (l->ready[LOOP_FRONT])
+		front_events(s->front, &l->turn);
+	if (l->ready[LOOP_WORKERS])
+		while (read(l->fd[LOOP_WORKERS], &count, sizeof(count)) < 0 && errno == EINTR)
+			;
+	if (l->ready[LOOP_SIGNAL])
+		take_signal(s);
+	memset(l->ready, 0, sizeof(l->ready));
+}
+
+/* Returns true when the loop may sleep: nothing happened and nobody is about to ask. */
+static bool turn(struct shell *s)
+{
+	struct loop *l = &s->loop;
+	struct turn *t = &l->turn;
+	uint32_t hopeful, did;
+
+	*t = (struct turn){ .core = s->core, .now_ns = time_now_ns() };
+	s->obs.turns++;
+	s->dispatch.verify_bytes = 0;
+	front_tick(s->front, t);
+	memory_reap(s->memory, s->workers);
+	if (l->tick_wanted || t->now_ns - l->ticked_ns >= TICK_NS)
+		turn_tick(t);
+	did = reap(s);
+	take_sources(s);
+	did += dispatch_jobs(s);
+	hopeful = front_poll(s->front, t);
+	did += dispatch_actions(s);
+	front_flush(s->front);
+	if (l->phase != LOOP_RUN)
+		advance(s);
+	if (t->ticked)
+		l->ticked_ns = t->now_ns;
+	l->tick_wanted = t->fed > 0 || did > 0;
+	if (l->tick_wanted)
+		l->busy_ns = t->now_ns;
+	arm(l);
+	if (io_uring_sq_ready(&l->ring))
+		io_uring_submit(&l->ring);
+	return hopeful == 0 && t->now_ns - l->busy_ns >= FRONT_ACTIVE_NS;
+}
+
+static void nap(struct shell *s)
+{
+	struct loop *l = &s->loop;
+	uint64_t now = l->turn.now_ns, next = core_next_tick(s->core);
+	uint64_t left = next > now ? next - now : 0;
+	struct __kernel_timespec ts;
+	struct io_uring_cqe *cqe;
+
+	if (left > front_next(s->front))
+		left = front_next(s->front);
+	if (left > SLEEP_MAX_NS)
+		left = SLEEP_MAX_NS;
+	if (l->phase != LOOP_RUN && left > FRONT_ACTIVE_NS)
+		left = FRONT_ACTIVE_NS;
+	if (left < SHORT_NS || !worker_sleep(s->workers)) {
+		l->tick_wanted = left < SHORT_NS;
+		cpu_relax();
+		return;
+	}
+	ts.tv_sec = (int64_t)(left / NS_PER_S);
+	ts.tv_nsec = (long long)(left % NS_PER_S);
+	io_uring_submit_and_wait_timeout(&l->ring, &cqe, 1, &ts, NULL);
+	worker_awake(s->workers);
+	l->tick_wanted = true;
+	s->obs.sleeps++;
+}
+
+int loop_run(struct shell *s)
+{
+	struct loop *l = &s->loop;
+
+	l->fd[LOOP_FRONT] = front_fd(s->front);
+	l->busy_ns = time_now_ns();
+	while (l->phase != LOOP_END) {
+		if (turn(s))
+			nap(s);
+		else
+			cpu_relax();
+	}
+	return dispatch_idle(s) ? 0 : -ETIMEDOUT;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The memory of contexts: one index and one region a memory tier each, by the context's id.
+ * Owns mappings and descriptors; decides nothing. Called by the loop thread only.
+ */
+#ifndef TIERD_MEMORY_H
+#define TIERD_MEMORY_H
+
+#include "tierd/backend/backend_ops.h"
+#include "tierd/worker.h"
+
+struct memory;
+
+/* Regions of one context. A region without bytes is a tier that the context does not use. */
+struct context_memory {
+	uint32_t id;
+	struct mem_region index;
+	struct mem_region mem[ABI_MEM_TIERS];
+	/* once retired */
+	struct context_memory *next;
+	uint64_t mark; /* mapped until the jobs up to here have ended */
+};
+
+/* ops: one a memory tier, NULL where the tier is not there. Errors: -ENOMEM. */
+int memory_open(struct memory **out, const struct mem_ops *const ops[ABI_MEM_TIERS]);
+
+/* Unmaps everything that is left. */
+void memory_close(struct memory *m);
+
+/*
+ * Make the regions of a planned context; not yet under an id. label: for /proc/PID/maps.
+ * Errors: -ENOMEM, -EMFILE, or the backend's.
+ */
+int memory_make(struct memory *m, const char *label, const struct core_context_plan *plan,
+		struct context_memory **out);
+void memory_unmake(struct memory *m, struct context_memory *made);
+
+/* The core took it under this id. */
+void memory_adopt(struct memory *m, uint32_t id, struct context_memory *made);
+
+/* The context is gone: unmap once every job submitted so far has ended (memory_reap). */
+void memory_retire(struct memory *m, uint32_t id, const struct worker_pool *workers);
+void memory_reap(struct memory *m, const struct worker_pool *workers);
+
+/* NULL when there is no such context. */
+const struct context_memory *memory_find(const struct memory *m, uint32_t id);
+
+/*
+ * Read-only descriptors for a client: index, then the memory tiers; a tier that is not used gets
+ * one of /dev/null. The caller closes them. Errors: -ENOENT, -EMFILE.
+ */
+int memory_grant(const struct memory *m, uint32_t id, int fd[1 + ABI_MEM_TIERS]);
+
+#endif

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What an operator sees: questions in, JSON documents out (README.md has their shapes). Pure
+ * look-ups between events; what has to be done first (evict, drain) is told to the caller.
+ */
+#ifndef TIERD_OBS_OBS_H
+#define TIERD_OBS_OBS_H
+
+#include "libtier/base/hist.h"
+#include "tierd/core/core.h"
+
+#define OBS_FACTS_MAX 16u
+#define OBS_LATENCIES_MAX 24u
+#define OBS_WHY_BYTES 232u
+
+/* What stands behind a tier (I12: emulation says so). */
+struct obs_tier {
+	bool present;
+	bool emulated;
+	char backend[32];
+	char detail[128];
+};
+
+/* One thing the host has or lacks, as the operator should read it. */
+struct obs_fact {
+	const char *name;
+	char value[112];
+};
+
+struct obs_latency {
+	const char *name;
+	const char *klass; /* NULL = of no class */
+	const struct hist *hist;
+};
+
+/* Filled by the shell at start; counters of the loop by the loop. */
+struct obs {
+	struct core *core;
+	const char *version;
+	const char *socket;
+	const char *store; /* path; NULL = no store */
+	uint64_t boot_token;
+	uint64_t started_ns, ready_ns;
+	uint32_t workers;
+	uint32_t uid;
+	struct obs_tier tier[ABI_TIER_COUNT];
+	struct disk_super super;
+	struct obs_fact fact[OBS_FACTS_MAX];
+	uint32_t facts;
+	struct obs_latency latency[OBS_LATENCIES_MAX];
+	uint32_t latencies;
+	struct core_recovery recovery;
+	uint64_t recovery_ns;
+	uint64_t turns, sleeps;
+};
+
+/* Say a fact; format as printf. More than OBS_FACTS_MAX are dropped. */
+void obs_fact(struct obs *o, const char *name, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+void obs_latency(struct obs *o, const char *name, const char *klass, const struct hist *hist);
+
+/* One session, told by the front. */
+struct obs_session {
+	uint32_t id;
+	char name[32];
+	uint32_t uid, gid;
+	int32_t pid;
+	bool open; /* false: ended, its process may still hold leases */
+	bool operator_;
+	uint64_t staging_bytes;
+	uint64_t taken, posted; /* requests, completions */
+	uint64_t since_ns;
+};
+
+/* What has to be asked of the core before there is an answer. */
+enum obs_deed_kind { OBS_DEED_NONE = 0, OBS_DEED_EVICT, OBS_DEED_DRAIN };
+struct obs_deed {
+	enum obs_deed_kind kind;
+	uint32_t context_id;
+	uint32_t tier;
+	uint64_t bytes;
+};
+
+struct obs_question {
+	const char *verb;
+	const char *args; /* JSON text; "" = none */
+	bool operator_;
+	uint64_t now_ns;
+	const struct obs_session *session; /* all of them */
+	uint32_t sessions;
+};
+
+/*
+ * 0: *json is the document, to be freed with free(). -EINPROGRESS: do the deed, then obs_done
+ * makes the document of its value. Errors: -EPERM operator only, -ENOENT no such verb, context or
+ * block, -EINVAL arguments, -ENOMEM; why says more.
+ */
+int obs_answer(const struct obs *o, const struct obs_question *question, char **json,
+	       struct obs_deed *deed, char why[OBS_WHY_BYTES]);
+char *obs_done(enum obs_deed_kind kind, uint64_t value);
+
+/* The context of that name, or -ENOENT. For operators, who see all of them. */
+int64_t obs_context_id(const struct core *core, const char *name);
+
+/* Names of tiers and classes as the documents have them. */
+extern const char *const obs_tier_name[ABI_TIER_COUNT];
+extern const char *const obs_class_name[ABI_CLASS_COUNT];
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside obs: what the files that make documents share.
+ */
+#ifndef TIERD_OBS_OBS_PRIV_H
+#define TIERD_OBS_OBS_PRIV_H
+
+#include <jansson.h>
+
+#include "tierd/obs/obs.h"
+
+/* A verb's arguments, judged. */
+struct obs_args {
+	const struct obs *o;
+	const struct obs_question *question;
+	uint32_t context_id; /* of "context" */
+	const char *context;
+	uint32_t tier;
+	uint64_t bytes;
+	uint8_t key[ABI_KEY_BYTES];
+};
+
+/* A number; JSON has no larger ones than 2^63 - 1, those become null. */
+json_t *obs_number(uint64_t value);
+/* "0x…" */
+json_t *obs_hex64(uint64_t value);
+/* Bytes from outside as text that JSON can carry. */
+json_t *obs_text(const char *text);
+json_t *obs_tier_numbers(const struct core_tier_stats *stats);
+
+/* One a verb: the document, or NULL out of memory. */
+json_t *obs_status(const struct obs_args *a);
+json_t *obs_stat(const struct obs_args *a);
+json_t *obs_contexts(const struct obs_args *a);
+json_t *obs_context(const struct obs_args *a);
+json_t *obs_locate(const struct obs_args *a, int *error);
+json_t *obs_check(const struct obs_args *a);
+json_t *obs_pins(const struct obs_args *a);
+json_t *obs_requests(const struct obs_args *a);
+json_t *obs_clients(const struct obs_args *a);
+
+#endif

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Documents about the daemon as a whole: status, stat, check, clients, pins, requests.
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include "tierd/obs/obs_priv.h"
+
+#define CHECK_MESSAGES_MAX 256u
+
+/* ---- status -------------------------------------------------------------------------------- */
+
+static json_t *tier_list(const struct obs *o, const struct core_stats *stats)
+{
+	json_t *list = json_array();
+
+	for (uint32_t t = 0; t < ABI_TIER_COUNT; t++) {
+		const struct obs_tier *tier = &o->tier[t];
+		json_t *one = json_pack("{s:s, s:b, s:o, s:o, s:b, s:o}", "tier", obs_tier_name[t],
+					"present", tier->present, "backend",
+					obs_text(tier->backend), "detail", obs_text(tier->detail),
+					"emulated", tier->emulated, "capacity",
+					obs_number(stats->tier[t].capacity));
+
+		json_object_update_new(one, obs_tier_numbers(&stats->tier[t]));
+		json_array_append_new(list, one);
+	}
+	return list;
+}
+
+struct counts {
+	uint32_t open, shared; /* sessions; of these under the daemon's own uid */
+};
+
+static struct counts count_sessions(const struct obs *o, const struct obs_question *q)
+{
+	struct counts n = { 0, 0 };
+
+	for (uint32_t i = 0; i < q->sessions; i++) {
+		n.open += q->session[i].open;
+		n.shared += q->session[i].open && q->session[i].uid == o->uid;
+	}
+	return n;
+}
+
+/* I3 and I4 hold between uids: say so when they do not. */
+static json_t *isolation(const struct obs *o, struct counts n)
+{
+	if (n.shared)
+		return json_pack("{s:b, s:o}", "isolated", 0, "text",
+				 json_sprintf("no isolation: %u of %u clients share the daemon's "
+					      "uid %u", n.shared, n.open, o->uid));
+	return json_pack("{s:b, s:s}", "isolated", 1, "text",
+			 "clients have other uids than the daemon");
+}
+
+static json_t *recovery(const struct obs *o)
+{
+	const struct core_recovery *r = &o->recovery;
+
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "segments",
+			 obs_number(r->segments), "records", obs_number(r->records),
+			 "records_bad", obs_number(r->records_bad), "blocks",
+			 obs_number(r->blocks), "blocks_stale", obs_number(r->blocks_stale),
+			 "bytes", obs_number(r->bytes), "ns", obs_number(o->recovery_ns));
+}
+
+static json_t *store(const struct obs *o)
+{
+	if (!o->store)
+		return json_null();
+	return json_pack("{s:o, s:o, s:o}", "path", obs_text(o->store), "segments",
+			 obs_number(o->super.segment_count), "segment_bytes",
+			 obs_number(o->super.segment_bytes));
+}
+
+static json_t *facts(const struct obs *o)
+{
+	json_t *object = json_object();
+
+	for (uint32_t i = 0; i < o->facts; i++)
+		json_object_set_new(object, o->fact[i].name, obs_text(o->fact[i].value));
+	return object;
+}
+
+json_t *obs_status(const struct obs_args *a)
+{
+	const struct obs *o = a->o;
+	const struct obs_question *q = a->question;
+	struct counts n = count_sessions(o, q);
+	struct core_stats stats;
+	json_t *document;
+
+	core_stats(o->core, &stats);
+	document = json_pack("{s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:i}", "version", o->version,
+			     "pid", (int)getpid(), "uid", (int)o->uid, "boot",
+			     obs_hex64(o->boot_token), "uptime_ns",
+			     obs_number(q->now_ns - o->started_ns), "ready_ns",
+			     obs_number(o->ready_ns), "socket", obs_text(o->socket), "workers",
+			     (int)o->workers);
+	json_object_set_new(document, "isolation", isolation(o, n));
+	json_object_set_new(document, "sessions",
+			    json_pack("{s:i, s:i, s:i}", "open", (int)n.open, "ended",
+				      (int)(q->sessions - n.open), "shared_uid", (int)n.shared));
+	json_object_set_new(document, "tiers", tier_list(o, &stats));
+	json_object_set_new(document, "store", store(o));
+	json_object_set_new(document, "kernel", facts(o));
+	json_object_set_new(document, "recovery", recovery(o));
+	json_object_set_new(document, "contexts", obs_number(stats.contexts));
+	json_object_set_new(document, "blocks", obs_number(stats.blocks));
+	json_object_set_new(document, "pages", obs_number(stats.pages));
+	json_object_set_new(document, "index_bytes", obs_number(stats.index_bytes));
+	json_object_set_new(document, "requests", obs_number(stats.requests));
+	json_object_set_new(document, "ios", obs_number(stats.ios));
+	json_object_set_new(document, "copies", obs_number(stats.copies));
+	json_object_set_new(document, "pins", obs_number(stats.pins));
+	return document;
+}
+
+/* ---- stat ---------------------------------------------------------------------------------- */
+
+static void metric(json_t *list, const char *name, const char *unit, const char *help,
+		   uint64_t value)
+{
+	json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:s}", "name", name, "unit", unit,
+					      "value", obs_number(value), "help", help));
+}
+
+static json_t *metrics(const struct core_metrics *m)
+{
+	json_t *list = json_array();
+
+#define METRIC(name, unit, help) metric(list, #name, unit, help, m->name);
+#include "tierd/core/metrics.def"
+#undef METRIC
+	return list;
+}
+
+static json_t *latency(const struct obs_latency *l)
+{
+	const struct hist *h = l->hist;
+
+	return json_pack("{s:s, s:s?, s:o, s:o, s:o, s:o, s:o, s:o}", "name", l->name, "class",
+			 l->klass, "count", obs_number(h->count), "mean_ns",
+			 obs_number((uint64_t)hist_mean(h)), "p50_ns",
+			 obs_number(hist_quantile(h, 0.5)), "p99_ns",
+			 obs_number(hist_quantile(h, 0.99)), "p999_ns",
+			 obs_number(hist_quantile(h, 0.999)), "max_ns", obs_number(h->max));
+}
+
+json_t *obs_stat(const struct obs_args *a)
+{
+	const struct obs *o = a->o;
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < o->latencies; i++)
+		json_array_append_new(list, latency(&o->latency[i]));
+	return json_pack("{s:o, s:o, s:o, s:{s:o, s:o}}", "now_ns",
+			 obs_number(a->question->now_ns), "metrics",
+			 metrics(core_metrics(o->core)), "latency", list, "loop", "turns",
+			 obs_number(o->turns), "sleeps", obs_number(o->sleeps));
+}
+
+/* ---- check --------------------------------------------------------------------------------- */
+
+static void take_message(void *arg, const char *what)
+{
+	json_t *list = arg;
+
+	if (json_array_size(list) < CHECK_MESSAGES_MAX)
+		json_array_append_new(list, obs_text(what));
+}
+
+json_t *obs_check(const struct obs_args *a)
+{
+	json_t *list = json_array();
+	uint64_t errors = core_audit(a->o->core, take_message, list);
+
+	return json_pack("{s:o, s:o}", "errors", obs_number(errors), "messages", list);
+}
+
+/* ---- lists --------------------------------------------------------------------------------- */
+
+json_t *obs_clients(const struct obs_args *a)
+{
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < a->question->sessions; i++) {
+		const struct obs_session *s = &a->question->session[i];
+
+		json_array_append_new(
+			list,
+			json_pack("{s:i, s:o, s:i, s:I, s:I, s:b, s:b, s:o, s:o, s:o, s:o}", "id",
+				  (int)s->id, "name", obs_text(s->name), "pid", (int)s->pid, "uid",
+				  (json_int_t)s->uid, "gid", (json_int_t)s->gid, "open", s->open,
+				  "operator", s->operator_, "staging_bytes",
+				  obs_number(s->staging_bytes), "taken", obs_number(s->taken),
+				  "posted", obs_number(s->posted), "since_ns",
+				  obs_number(s->since_ns)));
+	}
+	return json_pack("{s:o}", "clients", list);
+}
+
+/* A context by name in lists; one that is just leaving has its number. */
+static json_t *context_name(const struct core *core, uint32_t id)
+{
+	struct core_context_stats stats;
+
+	if (core_context_stats(core, id, &stats))
+		return json_sprintf("#%u", id);
+	return obs_text(stats.spec.name);
+}
+
+json_t *obs_pins(const struct obs_args *a)
+{
+	const struct core *core = a->o->core;
+	struct core_pin_view pin;
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; core_pin_view(core, i, &pin) == 0; i++)
+		json_array_append_new(
+			list, json_pack("{s:o, s:i, s:o, s:s, s:o, s:o, s:o}", "id",
+					obs_hex64(pin.id), "client", (int)pin.client, "context",
+					context_name(core, pin.context_id), "tier",
+					obs_tier_name[pin.tier % ABI_TIER_COUNT], "blocks",
+					obs_number(pin.blocks), "bytes", obs_number(pin.bytes),
+					"deadline_ns", obs_number(pin.deadline_ns)));
+	return json_pack("{s:o}", "pins", list);
+}
+
+static const char *op_name(uint8_t op)
+{
+	static const char *const names[ABI_OP_COUNT] = {
+		"nop",	 "put-reserve", "put-commit", "put-abort", "fetch",   "fetch-pages",
+		"pin",	 "unpin",	"delete",     "cancel",	   "drain",   "prefetch",
+		"migrate", "stream",	"session",    "plan",	   "object",  "mem",
+	};
+
+	return op < ABI_OP_COUNT ? names[op] : "?";
+}
+
+json_t *obs_requests(const struct obs_args *a)
+{
+	const struct core *core = a->o->core;
+	struct core_request_view r;
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; core_request_view(core, i, &r) == 0; i++)
+		json_array_append_new(
+			list, json_pack("{s:i, s:s, s:s, s:o, s:i, s:i, s:o, s:o}", "client",
+					(int)r.client, "op", op_name(r.op), "class",
+					obs_class_name[r.klass % ABI_CLASS_COUNT], "context",
+					context_name(core, r.context_id), "count", (int)r.count,
+					"done", (int)r.done, "since_ns", obs_number(r.since_ns),
+					"deadline_ns", obs_number(r.deadline_ns)));
+	return json_pack("{s:o}", "requests", list);
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table of verbs: who may ask, what arguments there are, who makes the document.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "libtier/base/key.h"
+#include "tierd/obs/obs_priv.h"
+
+const char *const obs_tier_name[ABI_TIER_COUNT] = { "hbm", "cxl", "nvme", "remote" };
+const char *const obs_class_name[ABI_CLASS_COUNT] = { "demand", "deadline", "speculative",
+						      "writeback", "cleanup" };
+
+/* Which arguments a verb needs. */
+#define ARG_CONTEXT 1u
+#define ARG_KEY 2u
+#define ARG_TIER 4u
+
+struct verb {
+	const char *name;
+	bool everyone;
+	uint32_t needs;
+	enum obs_deed_kind deed;
+	json_t *(*document)(const struct obs_args *a); /* NULL: a deed, or locate */
+};
+
+static const struct verb verbs[] = {
+	{ "status", true, 0, OBS_DEED_NONE, obs_status },
+	{ "stat", false, 0, OBS_DEED_NONE, obs_stat },
+	{ "contexts", false, 0, OBS_DEED_NONE, obs_contexts },
+	{ "context", false, ARG_CONTEXT, OBS_DEED_NONE, obs_context },
+	{ "locate", false, ARG_CONTEXT | ARG_KEY, OBS_DEED_NONE, NULL },
+	{ "check", false, 0, OBS_DEED_NONE, obs_check },
+	{ "pins", false, 0, OBS_DEED_NONE, obs_pins },
+	{ "requests", false, 0, OBS_DEED_NONE, obs_requests },
+	{ "clients", false, 0, OBS_DEED_NONE, obs_clients },
+	{ "evict", false, ARG_CONTEXT | ARG_TIER, OBS_DEED_EVICT, NULL },
+	{ "drain", false, 0, OBS_DEED_DRAIN, NULL },
+};
+
+/* ---- values -------------------------------------------------------------------------------- */
+
+json_t *obs_number(uint64_t value)
+{
+	return value > INT64_MAX ? json_null() : json_integer((json_int_t)value);
+}
+
+json_t *obs_hex64(uint64_t value)
+{
+	return json_sprintf("0x%016" PRIx64, value);
+}
+
+json_t *obs_text(const char *text)
+{
+	char safe[512];
+	size_t len = 0;
+
+	for (; text[len] && len + 1 < sizeof(safe); len++) {
+		unsigned char byte = (unsigned char)text[len];
+
+		safe[len] = byte < 0x20 || byte >= 0x7f ? '?' : (char)byte;
+	}
+	return json_stringn(safe, len);
+}
+
+json_t *obs_tier_numbers(const struct core_tier_stats *s)
+{
+	return json_pack("{s:o, s:o, s:o, s:o, s:o}", "used", obs_number(s->used), "live",
+			 obs_number(s->live), "dirty", obs_number(s->dirty), "pinned",
+			 obs_number(s->pinned), "quarantined", obs_number(s->quarantined));
+}
+
+void obs_fact(struct obs *o, const char *name, const char *format, ...)
+{
+	struct obs_fact *fact = &o->fact[o->facts];
+	va_list args;
+
+	if (o->facts == OBS_FACTS_MAX)
+		return;
+	o->facts++;
+	fact->name = name;
+	va_start(args, format);
+	vsnprintf(fact->value, sizeof(fact->value), format, args);
+	va_end(args);
+}
+
+void obs_latency(struct obs *o, const char *name, const char *klass, const struct hist *hist)
+{
+	if (o->latencies < OBS_LATENCIES_MAX)
+		o->latency[o->latencies++] = (struct obs_latency){ name, klass, hist };
+}
+
+int64_t obs_context_id(const struct core *core, const char *name)
+{
+	struct core_context_stats stats;
+
+	for (int64_t id = core_context_next(core, UINT32_MAX); id >= 0;
+	     id = core_context_next(core, (uint32_t)id)) {
+		if (core_context_stats(core, (uint32_t)id, &stats) == 0 &&
+		    strncmp(stats.spec.name, name, ABI_NAME_BYTES) == 0)
+			return id;
+	}
+	return -ENOENT;
+}
+
+/* ---- arguments ----------------------------------------------------------------------------- */
+
+static int wrong(int error, char *why, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static int wrong(int error, char *why, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(why, OBS_WHY_BYTES, format, args);
+	va_end(args);
+	return error;
+}
+
+static int take_context(struct obs_args *a, const json_t *given, char *why)
+{
+	const char *name = json_string_value(json_object_get(given, "context"));
+	int64_t id;
+
+	if (!name)
+		return wrong(-EINVAL, why, "argument \"context\" is missing; name a context");
+	id = obs_context_id(a->o->core, name);
+	if (id < 0)
+		return wrong(-ENOENT, why, "no context \"%.64s\"; contexts lists them", name);
+	a->context = name;
+	a->context_id = (uint32_t)id;
+	return 0;
+}
+
+static int take_key(struct obs_args *a, const json_t *given, char *why)
+{
+	const char *key = json_string_value(json_object_get(given, "key"));
+
+	if (!key || key_parse(a->key, key))
+		return wrong(-EINVAL, why, "argument \"key\" must be 64 hex digits");
+	return 0;
+}
+
+static int take_tier(struct obs_args *a, const json_t *given, char *why)
+{
+	const char *name = json_string_value(json_object_get(given, "tier"));
+	const json_t *bytes = json_object_get(given, "bytes");
+
+	for (a->tier = 0; a->tier < ABI_MEM_TIERS; a->tier++)
+		if (name && strcmp(name, obs_tier_name[a->tier]) == 0)
+			break;
+	if (a->tier == ABI_MEM_TIERS)
+		return wrong(-EINVAL, why, "argument \"tier\" must be hbm or cxl");
+	if (bytes && (!json_is_integer(bytes) || json_integer_value(bytes) < 0))
+		return wrong(-EINVAL, why, "argument \"bytes\" must be a number, not negative");
+	a->bytes = bytes ? (uint64_t)json_integer_value(bytes) : UINT64_MAX;
+	return 0;
+}
+
+static int take_args(struct obs_args *a, const struct verb *verb, const json_t *given, char *why)
+{
+	int rc = 0;
+
+	if (verb->needs & ARG_CONTEXT)
+		rc = take_context(a, given, why);
+	if (rc == 0 && verb->needs & ARG_KEY)
+		rc = take_key(a, given, why);
+	if (rc == 0 && verb->needs & ARG_TIER)
+		rc = take_tier(a, given, why);
+	return rc;
+}
+
+/* ---- answers ------------------------------------------------------------------------------- */
+
+static char *print(json_t *document)
+{
+	char *text = document ? json_dumps(document, JSON_COMPACT) : NULL;
+
+	json_decref(document);
+	return text;
+}
+
+char *obs_done(enum obs_deed_kind kind, uint64_t value)
+{
+	if (kind == OBS_DEED_EVICT)
+		return print(json_pack("{s:o}", "freed", obs_number(value)));
+	return print(json_pack("{s:b}", "drained", 1));
+}
+
+static const struct verb *find(const char *name)
+{
+	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
+		if (strcmp(verbs[i].name, name) == 0)
+			return &verbs[i];
+	return NULL;
+}
+
+static int answer(struct obs_args *a, const struct verb *verb, char **json, char *why)
+{
+	int error = 0;
+	json_t *document = verb->document ? verb->document(a) : obs_locate(a, &error);
+
+	if (error)
+		return wrong(error, why, "no such block in \"%.64s\"", a->context);
+	*json = print(document);
+	return *json ? 0 : wrong(-ENOMEM, why, "out of memory for the answer");
+}
+
+int obs_answer(const struct obs *o, const struct obs_question *q, char **json,
+	       struct obs_deed *deed, char why[OBS_WHY_BYTES])
+{
+	const struct verb *verb = find(q->verb);
+	struct obs_args a = { .o = o, .question = q };
+	json_error_t at;
+	json_t *given;
+	int rc;
+
+	if (!verb)
+		return wrong(-ENOENT, why, "no such verb; see tierctl --help");
+	if (!verb->everyone && !q->operator_)
+		return wrong(-EPERM, why,
+			     "%s is for root and the daemon's own user; status is for everyone",
+			     verb->name);
+	given = json_loads(q->args[0] ? q->args : "{}", 0, &at);
+	if (!json_is_object(given)) {
+		json_decref(given);
+		return wrong(-EINVAL, why, "the arguments are not a JSON object: %s", at.text);
+	}
+	rc = take_args(&a, verb, given, why);
+	if (rc == 0 && verb->deed) {
+		*deed = (struct obs_deed){ verb->deed, a.context_id, a.tier, a.bytes };
+		rc = -EINPROGRESS;
+	} else if (rc == 0) {
+		rc = answer(&a, verb, json, why);
+	}
+	json_decref(given);
+	return rc;
+}

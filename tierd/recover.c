@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading a store back; see recover.h. The super block has a copy, the catalog two slots written in
+ * turn (abi/disk.h D6): one of each may be damaged. Summaries are read whole, for a record that
+ * never came does not end them.
+ */
+#include "tierd/recover.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "libtier/abi/geometry_check.h"
+#include "libtier/base/cleanup.h"
+#include "libtier/base/time.h"
+
+int recover_explain(struct shell *s, int rc, const char *what, const char *advice)
+{
+	log_error(&s->log, what, s->config.store_path, advice, "error=\"%s\" errno=%d",
+		  strerror(-rc), -rc);
+	return rc;
+}
+
+/* ---- super block --------------------------------------------------------------------------- */
+
+static int read_super(struct shell *s, struct disk_super *super)
+{
+	uint8_t *buf CLEANUP_FREE = aligned_alloc(DISK_SECTOR, 2 * DISK_SECTOR);
+	char why[128] = "";
+	int rc, first;
+
+	if (!buf)
+		return -ENOMEM;
+	if (s->block->bytes(s->device) < 2 * DISK_SECTOR)
+		return recover_explain(s, -EBADMSG, "this is not a tier store",
+			       "give another path; --format destroys what is there");
+	rc = s->block->pread(s->device, buf, 2 * DISK_SECTOR, 0);
+	if (rc)
+		return recover_explain(s, rc, "the store cannot be read", "look at its device");
+	first = rc = disk_super_open(buf, super);
+	if (rc == -EBADMSG)
+		rc = disk_super_open(buf + DISK_SECTOR, super);
+	if (rc == -EPROTO)
+		return recover_explain(s, rc, "the store is of another version of tier",
+			       "use the tierd that made it, or another path");
+	if (rc)
+		return recover_explain(s, rc, "this is not a tier store",
+			       "give another path; --format destroys what is there");
+	rc = store_super_check(super, why, sizeof(why));
+	if (rc)
+		return recover_explain(s, rc, "the store's super block contradicts itself", why);
+	if (super->segment_offset + super->segment_count * super->segment_bytes >
+	    s->block->bytes(s->device))
+		return recover_explain(s, -EFBIG, "the store is shorter than its super block says",
+			       "it was cut off: bring it back to its size, or --format");
+	if (first == 0)
+		return 0;
+	log_warn(&s->log, "the super block was damaged; its copy was used", s->config.store_path,
+		 "look at the device", "");
+	memcpy(buf, super, sizeof(*super));
+	return s->block->pwrite(s->device, buf, DISK_SECTOR, 0);
+}
+
+/* ---- catalog ------------------------------------------------------------------------------- */
+
+/* The valid slot with the higher sequence; the other one is in bytes as well, after it. */
+static int judge_slots(struct shell *s, uint8_t *bytes, uint64_t slot_bytes,
+		       const struct disk_catalog **best)
+{
+	uint64_t id = s->core_config.super.store_id;
+	int rc = -EBADMSG;
+
+	*best = NULL;
+	for (uint32_t slot = 0; slot < 2; slot++) {
+		const struct disk_catalog *head;
+		const struct disk_context *context;
+		int one = disk_catalog_open(bytes + slot * slot_bytes, slot_bytes, id, &head,
+					    &context);
+
+		if (one == -EPROTO)
+			rc = one;
+		if (one || (head->sequence & 1) != slot)
+			continue;
+		if (*best && (*best)->sequence > head->sequence)
+			continue;
+		*best = head;
+		s->catalog.context = context;
+		s->catalog.count = head->count;
+	}
+	return *best ? 0 : rc;
+}
+
+static int read_catalog(struct shell *s)
+{
+	const struct disk_super *super = &s->core_config.super;
+	const struct disk_catalog *best;
+	uint8_t *bytes = aligned_alloc(DISK_SECTOR, 2 * super->catalog_bytes);
+	int rc = -ENOMEM;
+
+	if (!bytes)
+		return recover_explain(s, rc, "no memory for the catalog", NULL);
+	s->catalog.bytes = bytes;
+	rc = s->block->pread(s->device, bytes, 2 * super->catalog_bytes, super->catalog_offset);
+	if (rc)
+		return recover_explain(s, rc, "the catalog cannot be read", "look at the device");
+	rc = judge_slots(s, bytes, super->catalog_bytes, &best);
+	if (rc)
+		return recover_explain(s, rc, "both copies of the catalog are damaged",
+			       "restore the store from a backup, or --format to begin anew");
+	s->core_config.next_uid = best->next_uid;
+	s->core_config.catalog_sequence = best->sequence;
+	return 0;
+}
+
+/* ---- the store ----------------------------------------------------------------------------- */
+
+static int open_existing(struct shell *s, uint64_t bytes)
+{
+	struct block_options options = {
+		.path = s->config.store_path,
+		.buffered = s->config.nvme_buffered,
+	};
+	int rc = s->block->open(&s->device, &options);
+
+	if (rc)
+		return rc; /* explained by the backend */
+	rc = read_super(s, &s->core_config.super);
+	if (rc)
+		return rc;
+	if (s->config.nvme_size.kind != UNITS_AUTO && s->block->bytes(s->device) != bytes)
+		log_warn(&s->log, "the store keeps the size it was made with",
+			 s->config.store_path, "nvme.size counts for new stores only",
+			 "bytes=%llu", (unsigned long long)s->block->bytes(s->device));
+	return 0;
+}
+
+int recover_store(struct shell *s, uint64_t bytes)
+{
+	struct disk_super *super = &s->core_config.super;
+	struct stat st = { .st_size = 0 };
+	bool there = stat(s->config.store_path, &st) == 0;
+	bool device = there && S_ISBLK(st.st_mode);
+	int rc;
+
+	s->formatted = s->options.format || (!device && st.st_size == 0);
+	rc = s->formatted ? format_store(s, bytes, device, super) : open_existing(s, bytes);
+	if (rc == 0)
+		rc = read_catalog(s);
+	if (rc) {
+		recover_store_close(s);
+		return rc;
+	}
+	s->core_config.capacity[ABI_TIER_NVME] =
+		super->segment_count * (super->segment_bytes - super->summary_bytes);
+	s->obs.store = s->config.store_path;
+	s->obs.super = *super;
+	return 0;
+}
+
+void recover_store_close(struct shell *s)
+{
+	free(s->catalog.bytes);
+	s->catalog = (struct catalog){ .bytes = NULL };
+	if (s->device)
+		s->block->close(s->device);
+	s->device = NULL;
+}
+
+/* ---- contexts ------------------------------------------------------------------------------ */
+
+/* A context that cannot be made again stops the start: the next catalog would drop it for ever. */
+int recover_contexts(struct shell *s)
+{
+	char why[FRONT_WHY_BYTES] = "";
+	uint32_t id;
+
+	for (uint32_t i = 0; i < s->catalog.count; i++) {
+		const struct disk_context *spec = &s->catalog.context[i];
+		int rc = abi_geometry_check(&spec->geometry, why, sizeof(why));
+
+		if (rc == 0)
+			rc = shell_context_make(s, spec, 0, &id, why);
+		if (rc) {
+			log_error(&s->log, "a context of the catalog cannot be made", spec->name,
+				  why, "errno=%d", -rc);
+			return rc;
+		}
+	}
+	free(s->catalog.bytes);
+	s->catalog = (struct catalog){ .bytes = NULL };
+	return 0;
+}
+
+/* ---- segments ------------------------------------------------------------------------------ */
+
+static int read_segment(struct shell *s, uint32_t segment, void *summary)
+{
+	const struct disk_super *super = &s->core_config.super;
+	uint64_t offset = super->segment_offset + segment * super->segment_bytes;
+	int rc = s->block->pread(s->device, summary, super->summary_bytes, offset);
+
+	if (rc) {
+		/* Its blocks are a loss, the rest of the store is not. */
+		log_error(&s->log, "a segment cannot be read; its blocks are lost",
+			  s->config.store_path, "look at the device", "segment=%u errno=%d",
+			  segment, -rc);
+		memset(summary, 0, super->summary_bytes);
+	}
+	rc = core_recover_segment(s->core, segment, summary, super->summary_bytes);
+	return rc == -ENOMEM ? rc : 0;
+}
+
+int recover_segments(struct shell *s)
+{
+	const struct disk_super *super = &s->core_config.super;
+	void *summary CLEANUP_FREE = NULL;
+	uint64_t begun = time_now_ns(), told = begun;
+	int rc = 0;
+
+	if (!s->device)
+		return 0;
+	summary = aligned_alloc(DISK_SECTOR, super->summary_bytes);
+	if (!summary)
+		return recover_explain(s, -ENOMEM, "no memory to read the segments", NULL);
+	for (uint32_t i = 0; i < super->segment_count && !s->formatted && rc == 0; i++) {
+		rc = read_segment(s, i, summary);
+		if (time_now_ns() - told < NS_PER_S)
+			continue;
+		told = time_now_ns();
+		notify_status("recovering: segment %u of %llu", i,
+			      (unsigned long long)super->segment_count);
+	}
+	if (rc == 0)
+		rc = core_recover_finish(s->core, &s->obs.recovery);
+	if (rc)
+		return recover_explain(s, rc, "recovery failed", "is there enough memory?");
+	s->obs.recovery_ns = time_now_ns() - begun;
+	log_info(&s->log, "recovered", s->config.store_path,
+		 "ms=%llu segments=%llu records=%llu bad=%llu blocks=%llu stale=%llu bytes=%llu",
+		 (unsigned long long)(s->obs.recovery_ns / NS_PER_MS),
+		 (unsigned long long)s->obs.recovery.segments,
+		 (unsigned long long)s->obs.recovery.records,
+		 (unsigned long long)s->obs.recovery.records_bad,
+		 (unsigned long long)s->obs.recovery.blocks,
+		 (unsigned long long)s->obs.recovery.blocks_stale,
+		 (unsigned long long)s->obs.recovery.bytes);
+	return 0;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The store at start-up: open or format it, make the catalog's contexts, read the segments back.
+ * Blocking; before the loop runs. Every failure is logged here with what to do.
+ */
+#ifndef TIERD_RECOVER_H
+#define TIERD_RECOVER_H
+
+#include "tierd/core/store.h"
+#include "tierd/shell.h"
+
+/* bytes: of a new store. Fills device, core_config's store members and catalog. */
+int recover_store(struct shell *s, uint64_t bytes);
+void recover_store_close(struct shell *s);
+
+/* Log a failure about the store, once, where its cause is known. Returns rc. */
+int recover_explain(struct shell *s, int rc, const char *what, const char *advice);
+
+/* format.c: a new store on the path; device: a block device, overwritten in place. */
+int format_store(struct shell *s, uint64_t bytes, bool device, struct disk_super *super);
+
+int recover_contexts(struct shell *s);
+int recover_segments(struct shell *s);
+
+#endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the front asks of the shell: memory for contexts, their descriptors, and whether jobs that
+ * may touch a client's staging are over.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tierd/shell.h"
+
+int shell_context_make(struct shell *s, const struct disk_context *spec, uint64_t token,
+		       uint32_t *id, char why[FRONT_WHY_BYTES])
+{
+	struct disk_context planned = *spec;
+	struct core_context_plan plan = { .index_bytes = 0 };
+	struct core_context_memory memory;
+	struct context_memory *made;
+	int rc = core_context_plan(s->core, &planned, &plan, why, FRONT_WHY_BYTES);
+
+	if (rc)
+		return rc;
+	rc = memory_make(s->memory, spec->name, &plan, &made);
+	if (rc) {
+		snprintf(why, FRONT_WHY_BYTES, "its memory cannot be made: %s", strerror(-rc));
+		return rc;
+	}
+	memory.index = made->index.addr;
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+		memory.mem[t] = made->mem[t].addr;
+	rc = core_context_create(s->core, spec, &memory, token, id);
+	if (rc) {
+		snprintf(why, FRONT_WHY_BYTES, rc == -ENFILE ?
+			 "there are too many contexts; remove some, or format a larger store" :
+			 "the core cannot create it (out of memory?)");
+		memory_unmake(s->memory, made);
+		return rc;
+	}
+	memory_adopt(s->memory, *id, made);
+	return 0;
+}
+
+static int context_create(struct shell *s, struct disk_context *spec, uint64_t token,
+			  uint32_t *id, char why[FRONT_WHY_BYTES])
+{
+	return shell_context_make(s, spec, token, id, why);
+}
+
+static void context_gone(struct shell *s, uint32_t id)
+{
+	memory_retire(s->memory, id, s->workers);
+}
+
+static int context_grant(struct shell *s, uint32_t id, int fd[FRONT_CONTEXT_FDS])
+{
+	return memory_grant(s->memory, id, fd);
+}
+
+static uint64_t jobs_mark(struct shell *s)
+{
+	return worker_mark(s->workers);
+}
+
+static bool jobs_passed(struct shell *s, uint64_t mark)
+{
+	return worker_passed(s->workers, mark);
+}
+
+const struct front_ops shell_front_ops = {
+	.context_create = context_create,
+	.context_gone = context_gone,
+	.context_grant = context_grant,
+	.jobs_mark = jobs_mark,
+	.jobs_passed = jobs_passed,
+};

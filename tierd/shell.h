@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The shell around the core: everything that touches the host, in one struct that main.c owns.
+ * All of it belongs to the loop thread; workers see only their jobs.
+ */
+#ifndef TIERD_SHELL_H
+#define TIERD_SHELL_H
+
+#include <liburing.h>
+
+#include "tierd/config.h"
+#include "tierd/dispatch.h"
+#include "tierd/front/front.h"
+#include "tierd/memory.h"
+#include "tierd/obs/obs.h"
+#include "tierd/worker.h"
+
+#define SHELL_SETS_MAX 64u
+
+/* The command line. */
+struct options {
+	const char *config; /* NULL = the default file, if there is one */
+	bool foreground;
+	bool format;
+	struct {
+		const char *key; /* NULL: value is "key=value" */
+		const char *value;
+	} set[SHELL_SETS_MAX]; /* in order: --set, --socket, --store */
+	uint32_t sets;
+};
+
+/* What the catalog says, between reading it and making its contexts. */
+struct catalog {
+	void *bytes;
+	const struct disk_context *context;
+	uint32_t count;
+};
+
+/* What the loop waits for beside the device: one-shot polls in the ring (loop.c). */
+enum loop_source { LOOP_FRONT, LOOP_WORKERS, LOOP_SIGNAL, LOOP_SOURCES };
+
+enum loop_phase { LOOP_RUN = 0, LOOP_DRAIN, LOOP_SETTLE, LOOP_END };
+
+struct loop {
+	bool open;
+	struct io_uring ring;
+	int fd[LOOP_SOURCES]; /* -1 = not there yet */
+	bool armed[LOOP_SOURCES];
+	bool ready[LOOP_SOURCES];
+	struct turn turn;
+	bool tick_wanted;     /* the last turn changed something: the core may want to go on */
+	uint64_t ticked_ns;
+	uint64_t busy_ns;     /* last time anything went on */
+	enum loop_phase phase;
+	uint64_t phase_end_ns; /* DRAIN and SETTLE are bounded */
+	uint32_t signals;
+	bool drained;
+};
+
+struct shell {
+	struct options options;
+	struct config config;
+	struct log log;
+	struct obs obs;
+	const struct mem_ops *mem[ABI_MEM_TIERS];
+	const struct block_ops *block; /* NULL = no store */
+	struct block_device *device;
+	struct core_config core_config;
+	struct catalog catalog;
+	bool formatted; /* in this start: there is nothing to recover */
+	struct core *core;
+	struct memory *memory;
+	struct worker_pool *workers;
+	struct front *front;
+	struct dispatch dispatch;
+	struct loop loop;
+};
+
+/* Tokens of the shell's own calls into the core; those of the front have the top bit. */
+#define SHELL_TOKEN_DRAIN 1u
+
+/* serve.c: what the front asks of the shell. */
+extern const struct front_ops shell_front_ops;
+/* Plan, make memory, create in the core: for clients, and for recovery (token 0, uid set). */
+int shell_context_make(struct shell *s, const struct disk_context *spec, uint64_t token,
+		       uint32_t *id, char why[FRONT_WHY_BYTES]);
+
+/* kernel.c: look at the host, tell obs. Errors: -ENOSYS without what the protocol needs. */
+int kernel_probe(struct obs *obs, struct log *log);
+
+/* notify.c: tell the service manager, if there is one. */
+void notify_ready(const char *status);
+void notify_status(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void notify_stopping(void);
+
+/* loop.c */
+int loop_open(struct shell *s);
+void loop_close(struct shell *s);
+/* From here SIGTERM and SIGINT are read by the loop. */
+int loop_signals(struct shell *s);
+/* Returns when the daemon has ended: 0, or -ETIMEDOUT when the device did not let go. */
+int loop_run(struct shell *s);
+
+#endif

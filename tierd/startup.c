@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The steps of start-up; see startup.h. Order matters in reverse, too: workers end before the
+ * memory that their jobs touch, the device after those who write to it, the ring last.
+ */
+#include "tierd/startup.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "libtier/base/time.h"
+#include "tierd/recover.h"
+
+#define LOG_LINES_PER_S 200u /* clients can cause lines: not more than this */
+
+/* ---- config, log --------------------------------------------------------------------------- */
+
+/* The file that is read when none was named; it need not be there. */
+static const char *default_file(char *path, size_t bytes)
+{
+	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+
+	if (config_is_service())
+		snprintf(path, bytes, "/etc/tier/tierd.conf");
+	else if (config && config[0])
+		snprintf(path, bytes, "%s/tier/tierd.conf", config);
+	else if (home)
+		snprintf(path, bytes, "%s/.config/tier/tierd.conf", home);
+	else
+		return NULL;
+	return access(path, F_OK) == 0 ? path : NULL;
+}
+
+/* --socket and --store may be relative, as everywhere on a command line; the file's may not. */
+static const char *absolute(const char *path, char *buf, size_t bytes)
+{
+	char here[CONFIG_PATH_BYTES];
+
+	if (path[0] == '/' || !path[0] || !getcwd(here, sizeof(here)))
+		return path;
+	return (size_t)snprintf(buf, bytes, "%s/%s", here, path) < bytes ? buf : path;
+}
+
+static int apply_options(struct shell *s, char *why, size_t why_bytes)
+{
+	const struct options *o = &s->options;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < o->sets && rc == 0; i++) {
+		const char *key = o->set[i].key, *value = o->set[i].value;
+		char path[CONFIG_PATH_BYTES];
+
+		if (key)
+			rc = config_assign(&s->config, key, absolute(value, path, sizeof(path)),
+					   why, why_bytes);
+		else
+			rc = config_set(&s->config, value, why, why_bytes);
+	}
+	return rc;
+}
+
+static int begin_config(struct shell *s)
+{
+	const struct options *o = &s->options;
+	char path[CONFIG_PATH_BYTES], why[CONFIG_WHY_BYTES] = "";
+	const char *file = o->config ? o->config : default_file(path, sizeof(path));
+	int rc = 0;
+
+	config_defaults(&s->config, config_is_service(), !o->foreground);
+	if (file)
+		rc = config_load(&s->config, file, why, sizeof(why));
+	if (rc == 0)
+		rc = apply_options(s, why, sizeof(why));
+	if (rc == 0)
+		rc = config_check(&s->config, why, sizeof(why));
+	if (rc)
+		fprintf(stderr, "tierd: %s\n", why);
+	return rc;
+}
+
+static int begin_log(struct shell *s)
+{
+	s->log = (struct log){ .level = (enum log_level)s->config.log_level,
+			       .lines_per_s_max = LOG_LINES_PER_S };
+	s->obs.version = TIER_VERSION;
+	s->obs.uid = geteuid();
+	s->obs.started_ns = time_now_ns();
+	s->obs.socket = s->config.socket;
+	if (getrandom(&s->obs.boot_token, sizeof(s->obs.boot_token), 0) !=
+	    (ssize_t)sizeof(s->obs.boot_token))
+		return -EIO;
+	s->core_config.boot_token = s->obs.boot_token;
+	return 0;
+}
+
+static int begin_kernel(struct shell *s)
+{
+	return kernel_probe(&s->obs, &s->log);
+}
+
+/* ---- backends ------------------------------------------------------------------------------ */
+
+static void tell_tier(struct shell *s, uint32_t tier, const struct backend_info *info)
+{
+	struct obs_tier *o = &s->obs.tier[tier];
+
+	o->present = true;
+	o->emulated = info->emulated;
+	memcpy(o->backend, info->name, sizeof(o->backend));
+	memcpy(o->detail, info->detail, sizeof(o->detail));
+}
+
+static int begin_memory_tier(struct shell *s, uint32_t tier, const struct units_size *size,
+			     const char *backend)
+{
+	uint64_t ram = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+	struct backend_info info;
+	const struct mem_ops *ops = mem_backend(tier, backend, &info);
+	uint64_t bytes;
+
+	if (!ops && size->kind != UNITS_AUTO && size->value == 0)
+		return 0;
+	if (!ops) {
+		log_error(&s->log, "no such memory here", obs_tier_name[tier],
+			  "name another backend in the configuration, or auto", "backend=%s",
+			  backend);
+		return -ENODEV;
+	}
+	bytes = units_resolve(size, ram, info.capacity_auto) & ~(uint64_t)(ABI_HUGE - 1);
+	if (bytes == 0)
+		return 0;
+	s->mem[tier] = ops;
+	s->core_config.capacity[tier] = bytes;
+	tell_tier(s, tier, &info);
+	log_info(&s->log, "tier", obs_tier_name[tier], "backend=%s emulated=%d bytes=%" PRIu64,
+		 info.name, info.emulated, bytes);
+	return 0;
+}
+
+static int begin_backends(struct shell *s)
+{
+	int rc = begin_memory_tier(s, ABI_TIER_HBM, &s->config.hbm_size, s->config.hbm_backend);
+
+	if (rc == 0)
+		rc = begin_memory_tier(s, ABI_TIER_CXL, &s->config.cxl_size,
+				       s->config.cxl_backend);
+	if (rc == 0 && s->core_config.capacity[ABI_TIER_CXL] == 0) {
+		log_error(&s->log, "the CXL tier has no memory", "cxl.size",
+			  "give it 2 MiB or more", "");
+		return -ENOMEM;
+	}
+	return rc;
+}
+
+static int begin_ring(struct shell *s)
+{
+	return loop_open(s);
+}
+
+static void end_ring(struct shell *s)
+{
+	loop_close(s);
+}
+
+/* ---- store --------------------------------------------------------------------------------- */
+
+/* mkdir -p of the folder of a path; what is wrong with it shows when the path is used. */
+static void make_folder(const char *path, mode_t mode)
+{
+	char folder[CONFIG_PATH_BYTES];
+
+	snprintf(folder, sizeof(folder), "%s", path);
+	dirname(folder);
+	for (char *at = folder + 1; *at; at++) {
+		if (*at != '/')
+			continue;
+		*at = '\0';
+		mkdir(folder, 0755);
+		*at = '/';
+	}
+	mkdir(folder, mode);
+}
+
+static uint64_t file_system_bytes(const char *path)
+{
+	char folder[CONFIG_PATH_BYTES];
+	struct statvfs fs;
+
+	snprintf(folder, sizeof(folder), "%s", path);
+	if (statvfs(dirname(folder), &fs))
+		return 0;
+	return (uint64_t)fs.f_blocks * fs.f_frsize;
+}
+
+static int begin_store(struct shell *s)
+{
+	const struct units_size *size = &s->config.nvme_size;
+	struct block_options options = { .path = s->config.store_path,
+					 .buffered = s->config.nvme_buffered };
+	struct backend_info info;
+	int rc;
+
+	if (size->kind != UNITS_AUTO && size->value == 0) {
+		log_info(&s->log, "no store: memory only", NULL, "");
+		return 0;
+	}
+	make_folder(s->config.store_path, 0700);
+	s->block = block_backend(NULL);
+	rc = s->block->probe(&options, &info);
+	if (rc) {
+		log_error(&s->log, "the store cannot be used", s->config.store_path,
+			  "name a file in a folder that may be written, or a block device",
+			  "error=\"%s\" errno=%d", strerror(-rc), -rc);
+		return rc;
+	}
+	rc = recover_store(s, units_resolve(size, file_system_bytes(s->config.store_path),
+					    info.capacity_auto));
+	if (rc)
+		return rc;
+	tell_tier(s, ABI_TIER_NVME, &info);
+	return 0;
+}
+
+static void end_store(struct shell *s)
+{
+	if (s->block)
+		recover_store_close(s);
+}
+
+/* ---- core ---------------------------------------------------------------------------------- */
+
+static int begin_memory(struct shell *s)
+{
+	return memory_open(&s->memory, s->mem);
+}
+
+static void end_memory(struct shell *s)
+{
+	memory_close(s->memory);
+}
+
+static int begin_core(struct shell *s)
+{
+	struct core_config *c = &s->core_config;
+	int rc;
+
+	if (c->next_uid == 0)
+		c->next_uid = 1;
+	c->dirty_percent = s->config.dirty_percent;
+	c->pin_percent = s->config.pin_percent;
+	c->request_deadline_ns = s->config.request_deadline;
+	c->put_deadline_ns = s->config.put_deadline;
+	c->writeback_age_ns = s->config.writeback_age;
+	rc = core_open(&s->core, c);
+	if (rc)
+		return rc;
+	s->obs.core = s->core;
+	s->loop.turn = (struct turn){ .core = s->core, .now_ns = time_now_ns() };
+	turn_tick(&s->loop.turn);
+	return 0;
+}
+
+static void end_core(struct shell *s)
+{
+	core_close(s->core);
+	s->core = NULL;
+}
+
+static int begin_contexts(struct shell *s)
+{
+	return recover_contexts(s);
+}
+
+static int begin_segments(struct shell *s)
+{
+	return recover_segments(s);
+}
+
+/* ---- front, workers ------------------------------------------------------------------------ */
+
+static int begin_front(struct shell *s)
+{
+	struct front_config config = {
+		.socket = s->config.socket,
+		.socket_mode = s->config.socket_mode,
+		.clients_max = s->config.clients_max,
+		.staging_max = s->config.staging_max,
+		.boot_token = s->obs.boot_token,
+		.core = s->core,
+		.obs = &s->obs,
+		.log = &s->log,
+		.ops = &shell_front_ops,
+		.shell = s,
+	};
+	int rc = front_open(&s->front, &config);
+
+	if (rc == 0)
+		front_describe(s->front, &s->obs);
+	return rc;
+}
+
+static void end_front(struct shell *s)
+{
+	front_close(s->front);
+}
+
+static int begin_signals(struct shell *s)
+{
+	return loop_signals(s);
+}
+
+static int begin_workers(struct shell *s)
+{
+	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+	uint32_t count = s->config.workers;
+	int rc;
+
+	if (count == 0)
+		count = processors > 3 ? (uint32_t)processors / 2 : 1;
+	rc = worker_open(&s->workers, count, s->loop.fd[LOOP_WORKERS]);
+	s->obs.workers = count;
+	dispatch_describe(s);
+	return rc;
+}
+
+static void end_workers(struct shell *s)
+{
+	worker_close(s->workers);
+}
+
+static int begin_listen(struct shell *s)
+{
+	char why[FRONT_WHY_BYTES] = "";
+	int rc;
+
+	make_folder(s->config.socket, 0755);
+	rc = front_listen(s->front, why);
+	if (rc)
+		log_error(&s->log, "cannot listen", s->config.socket, why,
+			  "error=\"%s\" errno=%d", strerror(-rc), -rc);
+	return rc;
+}
+
+static int begin_ready(struct shell *s)
+{
+	char status[192];
+
+	s->obs.ready_ns = time_now_ns() - s->obs.started_ns;
+	log_info(&s->log, "ready", s->config.socket, "ms=%" PRIu64 " workers=%u version=%s",
+		 s->obs.ready_ns / NS_PER_MS, s->obs.workers, TIER_VERSION);
+	snprintf(status, sizeof(status), "ready on %s", s->config.socket);
+	notify_ready(status);
+	if (s->options.foreground) {
+		printf("tierd: ready on %s\n", s->config.socket);
+		fflush(stdout);
+	}
+	return 0;
+}
+
+/* ---- the table ----------------------------------------------------------------------------- */
+
+struct step {
+	const char *name;
+	int (*begin)(struct shell *s);
+	void (*undo)(struct shell *s); /* NULL: nothing to undo */
+};
+
+static const struct step steps[] = {
+	{ "config", begin_config, NULL },
+	{ "log", begin_log, NULL },
+	{ "kernel", begin_kernel, NULL },
+	{ "backends", begin_backends, NULL },
+	{ "ring", begin_ring, end_ring },
+	{ "store", begin_store, end_store },
+	{ "memory", begin_memory, end_memory },
+	{ "core", begin_core, end_core },
+	{ "contexts", begin_contexts, NULL },
+	{ "segments", begin_segments, NULL },
+	{ "front", begin_front, end_front },
+	{ "signals", begin_signals, NULL },
+	{ "workers", begin_workers, end_workers },
+	{ "listen", begin_listen, NULL },
+	{ "ready", begin_ready, NULL },
+};
+
+#define STEPS (sizeof(steps) / sizeof(steps[0]))
+
+static void undo(struct shell *s, size_t done)
+{
+	while (done-- > 0)
+		if (steps[done].undo)
+			steps[done].undo(s);
+}
+
+int startup_begin(struct shell *s)
+{
+	for (size_t i = 0; i < STEPS; i++) {
+		uint64_t begun = time_now_ns();
+		int rc = steps[i].begin(s);
+
+		if (rc == 0) {
+			log_debug(&s->log, "step done", steps[i].name, "us=%" PRIu64,
+				  (time_now_ns() - begun) / NS_PER_US);
+			continue;
+		}
+		if (i > 0)
+			log_error(&s->log, "start failed", steps[i].name,
+				  "the lines above say why", "error=\"%s\" errno=%d",
+				  strerror(-rc), -rc);
+		undo(s, i);
+		return rc;
+	}
+	return 0;
+}
+
+void startup_end(struct shell *s)
+{
+	undo(s, STEPS);
+}

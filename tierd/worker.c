@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The pool of copy threads; see worker.h. No lock is held anywhere:
+ *
+ *   loop -> workers   one ring a class; one producer, a consumer takes by compare-and-swap. A ring
+ *                     holds as many entries as there are jobs, so it is never full.
+ *   workers -> loop   one stack, taken whole by an exchange: no ABA.
+ *
+ * Either side sleeps by the same rule: announce it, full fence, look once more, sleep; the other
+ * side: publish, full fence, read the announcement.
+ */
+#include "tierd/worker.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "libtier/base/atomic.h"
+#include "libtier/base/crc32c.h"
+#include "libtier/base/time.h"
+
+#define SPINS 64u /* looks at the queues before a worker sleeps: a few microseconds */
+
+struct queue {
+	uint64_t head __attribute__((aligned(64))); /* taken by compare-and-swap */
+	uint64_t tail __attribute__((aligned(64))); /* the loop's */
+	uint32_t slot[WORKER_JOBS_MAX];
+};
+
+struct worker_pool {
+	struct queue queue[ABI_CLASS_COUNT];
+	/* shared by loop and workers */
+	uint32_t done __attribute__((aligned(64))); /* 1 + index of the last finished job */
+	uint32_t loop_sleeps;
+	uint32_t sleepers __attribute__((aligned(64)));
+	uint32_t wake; /* futex word: raised to wake workers */
+	uint32_t stop;
+	/* the loop's */
+	uint32_t reaped __attribute__((aligned(64))); /* finished jobs in order: 1 + index */
+	uint32_t submitted;                           /* since the last kick */
+	uint32_t free_count;
+	uint64_t number;
+	struct list free;
+	struct list in_flight; /* by number */
+	int wake_fd;
+	uint32_t thread_count;
+	pthread_t *thread;
+	struct job job[WORKER_JOBS_MAX];
+};
+
+static void futex_wait(uint32_t *word, uint32_t value)
+{
+	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+}
+
+static void futex_wake(uint32_t *word, uint32_t count)
+{
+	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+}
+
+/* ---- the workers' side --------------------------------------------------------------------- */
+
+static struct job *pop(struct worker_pool *p)
+{
+	for (uint32_t k = 0; k < ABI_CLASS_COUNT; k++) {
+		struct queue *q = &p->queue[k];
+		uint64_t head = atomic_load_acquire_u64(&q->head);
+
+		while (head != atomic_load_acquire_u64(&q->tail)) {
+			uint32_t *slot = &q->slot[head % WORKER_JOBS_MAX];
+			uint32_t index = atomic_load_relaxed_u32(slot);
+
+			if (atomic_cas_u64(&q->head, &head, head + 1))
+				return &p->job[index];
+		}
+	}
+	return NULL;
+}
+
+/* The next job; NULL when the pool closes and nothing is left. */
+static struct job *next_job(struct worker_pool *p)
+{
+	for (;;) {
+		struct job *job = pop(p);
+		uint32_t wake;
+
+		for (uint32_t i = 0; !job && i < SPINS; i++) {
+			cpu_relax();
+			job = pop(p);
+		}
+		if (job)
+			return job;
+		wake = atomic_load_acquire_u32(&p->wake);
+		atomic_add_u32(&p->sleepers, 1);
+		full_fence(); /* the announcement before the last look: pairs with worker_kick */
+		job = pop(p);
+		if (!job && !atomic_load_acquire_u32(&p->stop))
+			futex_wait(&p->wake, wake);
+		atomic_sub_u32(&p->sleepers, 1);
+		if (job)
+			return job;
+		if (atomic_load_acquire_u32(&p->stop))
+			return pop(p);
+	}
+}
+
+void worker_verify(struct core_io *io)
+{
+	uint64_t bad = 0;
+
+	for (uint32_t i = 0; i < io->piece_count; i++) {
+		const struct core_io_piece *piece = &io->piece[i];
+
+		if (crc32c(piece->seed, piece->addr, piece->bytes) != piece->crc)
+			bad |= 1ull << i;
+	}
+	io->bad_mask = bad;
+}
+
+static void carry_out(struct job *job)
+{
+	const struct core_range *range = &job->range;
+
+	switch (job->kind) {
+	case JOB_COPY:
+		job->ops->copy(job->copy);
+		break;
+	case JOB_VERIFY:
+		worker_verify(job->io);
+		break;
+	case JOB_PREPARE:
+		job->res = job->ops->prepare(job->region, range->offset, range->bytes);
+		break;
+	case JOB_PUNCH:
+		job->res = job->ops->punch(job->region, range->offset, range->bytes);
+		break;
+	}
+}
+
+static void finish(struct worker_pool *p, struct job *job)
+{
+	uint32_t index = (uint32_t)(job - p->job) + 1;
+	uint64_t one = 1;
+
+	job->next = atomic_load_relaxed_u32(&p->done);
+	while (!atomic_cas_u32(&p->done, &job->next, index))
+		;
+	full_fence(); /* the job before the look at who sleeps: pairs with worker_sleep */
+	if (atomic_load_relaxed_u32(&p->loop_sleeps) && atomic_exchange_u32(&p->loop_sleeps, 0))
+		while (write(p->wake_fd, &one, sizeof(one)) < 0 && errno == EINTR)
+			;
+}
+
+static void *work(void *arg)
+{
+	struct worker_pool *p = arg;
+	struct job *job;
+
+	while ((job = next_job(p))) {
+		carry_out(job);
+		finish(p, job);
+	}
+	return NULL;
+}
+
+/* ---- the loop's side ----------------------------------------------------------------------- */
+
+static void stop_threads(struct worker_pool *p)
+{
+	atomic_store_release_u32(&p->stop, 1);
+	full_fence();
+	atomic_add_u32(&p->wake, 1);
+	futex_wake(&p->wake, INT32_MAX);
+	for (uint32_t i = 0; i < p->thread_count; i++)
+		pthread_join(p->thread[i], NULL);
+}
+
+int worker_open(struct worker_pool **out, uint32_t threads, int wake_fd)
+{
+	struct worker_pool *p = aligned_alloc(64, (sizeof(*p) + 63) / 64 * 64);
+	int rc = -ENOMEM;
+
+	if (!p)
+		return rc;
+	__builtin_memset(p, 0, sizeof(*p));
+	p->wake_fd = wake_fd;
+	list_init(&p->free);
+	list_init(&p->in_flight);
+	for (uint32_t i = 0; i < WORKER_JOBS_MAX; i++)
+		list_push_back(&p->free, &p->job[i].link);
+	p->free_count = WORKER_JOBS_MAX;
+	p->thread = calloc(threads, sizeof(*p->thread));
+	if (!p->thread)
+		goto free_pool;
+	for (; p->thread_count < threads; p->thread_count++) {
+		rc = -pthread_create(&p->thread[p->thread_count], NULL, work, p);
+		if (rc)
+			goto stop;
+		pthread_setname_np(p->thread[p->thread_count], "tierd-worker");
+	}
+	*out = p;
+	return 0;
+
+stop:
+	stop_threads(p);
+	free(p->thread);
+free_pool:
+	free(p);
+	return rc;
+}
+
+void worker_close(struct worker_pool *p)
+{
+	stop_threads(p);
+	free(p->thread);
+	free(p);
+}
+
+uint32_t worker_threads(const struct worker_pool *p)
+{
+	return p->thread_count;
+}
+
+struct job *worker_job(struct worker_pool *p)
+{
+	struct list *link = list_pop_front(&p->free);
+
+	if (!link)
+		return NULL;
+	p->free_count--;
+	return list_entry(link, struct job, link);
+}
+
+uint32_t worker_jobs_free(const struct worker_pool *p)
+{
+	return p->free_count;
+}
+
+void worker_submit(struct worker_pool *p, struct job *job)
+{
+	struct queue *q = &p->queue[job->klass];
+	uint64_t tail = q->tail;
+
+	assert(job->klass < ABI_CLASS_COUNT);
+	assert(tail - atomic_load_relaxed_u64(&q->head) < WORKER_JOBS_MAX);
+	job->begun_ns = time_now_ns();
+	job->number = ++p->number;
+	list_push_back(&p->in_flight, &job->link);
+	atomic_store_relaxed_u32(&q->slot[tail % WORKER_JOBS_MAX], (uint32_t)(job - p->job));
+	atomic_store_release_u64(&q->tail, tail + 1);
+	p->submitted++;
+}
+
+void worker_kick(struct worker_pool *p)
+{
+	uint32_t count = p->submitted;
+
+	if (count == 0)
+		return;
+	p->submitted = 0;
+	full_fence(); /* the jobs before the look at who sleeps: pairs with next_job */
+	if (atomic_load_relaxed_u32(&p->sleepers) == 0)
+		return;
+	atomic_add_u32(&p->wake, 1);
+	futex_wake(&p->wake, count);
+}
+
+struct job *worker_reap(struct worker_pool *p)
+{
+	struct job *job;
+
+	if (p->reaped == 0 && atomic_load_relaxed_u32(&p->done)) {
+		uint32_t index = atomic_exchange_u32(&p->done, 0);
+
+		/* The stack has the last one on top: turn it over. */
+		while (index) {
+			uint32_t next = p->job[index - 1].next;
+
+			p->job[index - 1].next = p->reaped;
+			p->reaped = index;
+			index = next;
+		}
+	}
+	if (p->reaped == 0)
+		return NULL;
+	job = &p->job[p->reaped - 1];
+	p->reaped = job->next;
+	return job;
+}
+
+void worker_put(struct worker_pool *p, struct job *job)
+{
+	list_remove(&job->link);
+	list_push_front(&p->free, &job->link);
+	p->free_count++;
+}
+
+bool worker_sleep(struct worker_pool *p)
+{
+	atomic_store_relaxed_u32(&p->loop_sleeps, 1);
+	full_fence(); /* the announcement before the last look: pairs with finish */
+	if (p->reaped == 0 && atomic_load_relaxed_u32(&p->done) == 0)
+		return true;
+	atomic_store_relaxed_u32(&p->loop_sleeps, 0);
+	return false;
+}
+
+void worker_awake(struct worker_pool *p)
+{
+	atomic_store_relaxed_u32(&p->loop_sleeps, 0);
+}
+
+uint64_t worker_mark(const struct worker_pool *p)
+{
+	return p->number;
+}
+
+bool worker_passed(const struct worker_pool *p, uint64_t mark)
+{
+	const struct list *first = list_first(&p->in_flight);
+
+	return !first || list_entry(first, const struct job, link)->number > mark;
+}
