@@ -23,6 +23,7 @@ INSTALL_LIST := \
 	644:$(O)/install/tierd.service:$(UNITDIR)/tierd.service \
 	644:tierd/tierd.sysusers:$(SYSUSERSDIR)/tierd.conf \
 	644:LICENSE:$(DOCDIR)/LICENSE \
+	$(if $(wildcard tierd/tierd.conf),644:tierd/tierd.conf:$(DOCDIR)/tierd.conf) \
 	$(foreach m,$(MAN_PAGES),644:$m:$(MANDIR)/man$(patsubst .%,%,$(suffix $m))/$(notdir $m))
 INSTALL_LINKS := $(if $(MAP_libtier),\
 	$(LIBDIR)/libtier.so.$(SOMAJOR):libtier.so.$(VERSION) \

@@ -183,6 +183,12 @@ static void ask_keys(struct world *w, struct ask *a)
 	a->first = world_below(w, WORLD_KEYS / WORLD_RUN - 1) * WORLD_RUN;
 	if (world_chance(w, 300000))
 		a->first += world_below(w, WORLD_RUN);
+	if (world_chance(w, 400000)) { /* where somebody was just now */
+		a->context = w->last_context;
+		a->first = w->last_first;
+	}
+	w->last_context = a->context;
+	w->last_first = a->first;
 	a->deadline_ns = w->now_ns + 100 * MSEC + world_below(w, 1000) * MSEC;
 }
 
@@ -379,7 +385,7 @@ static void ask_new(struct world *w, uint32_t client, uint32_t i, struct ask *a)
 		ask_unpin(w, client, i);
 		break;
 	case 12:
-		if (world_chance(w, 300000))
+		if (world_chance(w, 500000))
 			ask_by_keys(w, client, i, ABI_OP_DELETE);
 		break;
 	case 13:
@@ -401,6 +407,8 @@ void client_step(struct world *w)
 
 	if (k->state != 1 || !core_accepts(w->core, client))
 		return;
+	if (world_chance(w, 20000))
+		attach_all(w, client); /* contexts that it has not, if they can be found */
 	for (i = 0; i < WORLD_ASKS; i++)
 		if (k->ask[i].kind == ASK_RESERVED && world_chance(w, 400000)) {
 			ask_commit(w, client, i, &k->ask[i]);
@@ -412,6 +420,12 @@ void client_step(struct world *w)
 }
 
 /* ---- answers ------------------------------------------------------------------------------ */
+
+static void crash_soon(struct world *w)
+{
+	if (w->faults->crash_ppm && !w->fair && world_chance(w, 60000))
+		w->crash_due = true;
+}
 
 /* A cancel is answered after its target: then nothing of it moves any more. */
 static void cancelled(struct world *w, uint32_t client, uint64_t target)
@@ -436,6 +450,7 @@ static void committed(struct world *w, const struct ask *a, const struct abi_cqe
 	w->result->commits++;
 	if (a->shards || cqe->value != a->count || a->epoch != x->epoch || !a->durable)
 		return;
+	crash_soon(w);
 	for (uint32_t n = 0; n < a->count; n++)
 		if (!x->key[a->first + n].deleted)
 			x->key[a->first + n].durable = true;
@@ -446,6 +461,8 @@ static void deleted(struct world *w, const struct ask *a, const struct abi_cqe *
 	struct world_context *x = &w->context[a->context];
 
 	w->result->deletes++;
+	if (!cqe->res)
+		crash_soon(w);
 	for (uint32_t n = 0; !cqe->res && n < a->count; n++) {
 		struct world_key *key = &x->key[a->first + n];
 

@@ -114,12 +114,24 @@ void device_io(struct world *w, struct core_io *io)
 		device_read(w, io);
 }
 
-int device_flush(struct world *w)
+/* A flush takes time: it covers what was written before it began. False: one is under way. */
+bool device_flush_begin(struct world *w)
 {
+	if (w->flushing)
+		return false;
+	w->flushing = true;
+	for (uint64_t s = 0; s < NVME_BYTES / DISK_SECTOR; s++)
+		w->unstable[s] = w->unstable[s] ? 2 : 0;
+	return true;
+}
+
+int device_flush_end(struct world *w)
+{
+	w->flushing = false;
 	if (w->mood == MOOD_FAILING)
 		return -EIO;
 	for (uint64_t s = 0; s < NVME_BYTES / DISK_SECTOR; s++) {
-		if (!w->unstable[s])
+		if (w->unstable[s] < 2)
 			continue;
 		memcpy(w->stable + s * DISK_SECTOR, w->disk + s * DISK_SECTOR, DISK_SECTOR);
 		w->unstable[s] = 0;
@@ -142,6 +154,7 @@ void device_crash(struct world *w)
 		w->unstable[s] = 0;
 	}
 	w->mood = MOOD_WELL;
+	w->flushing = false;
 }
 
 bool device_catalog(struct world *w, const struct disk_catalog **head,

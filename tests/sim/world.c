@@ -86,6 +86,8 @@ void world_moves(struct move *moves, uint32_t n, uint64_t seed, const struct wor
 			moves[i].kind = common_kind(next_random(&state));
 		moves[i].random = (uint32_t)(r >> 32);
 	}
+	if (seed % 8 == 3 && n > 40) /* the first moments of a store are worth many crashes */
+		moves[next_random(&state) % 40].kind = MOVE_CRASH;
 }
 
 /* ---- events, actions ---------------------------------------------------------------------- */
@@ -155,7 +157,7 @@ static void do_action(struct world *w, const struct core_action *a)
 	case CORE_AC_SYNC:
 		e.kind = CORE_EV_SYNC_DONE;
 		e.sync.token = a->sync_token;
-		e.sync.res = device_flush(w);
+		e.sync.res = device_flush_end(w);
 		break;
 	case CORE_AC_FENCE:
 		e.kind = CORE_EV_FENCE_DONE;
@@ -194,6 +196,8 @@ static void action_step(struct world *w)
 	if (is_device(&w->bag[i]) && !device_answers(w))
 		return;
 	a = w->bag[i];
+	if (a.kind == CORE_AC_SYNC && device_flush_begin(w))
+		return; /* it has begun: another move ends it */
 	w->bag[i] = w->bag[--w->bag_count];
 	do_action(w, &a);
 }
@@ -296,6 +300,7 @@ static void shut(struct world *w)
 static void crash(struct world *w)
 {
 	w->result->crashes++;
+	w->crash_due = false;
 	shut(w);
 	device_crash(w);
 	for (uint32_t i = 0; i < WORLD_CLIENTS; i++)
@@ -353,6 +358,8 @@ static void step(struct world *w, const struct move *m)
 	default:
 		quiet(w);
 	}
+	if (w->crash_due)
+		crash(w);
 	model_check_key(w, m->random % WORLD_CONTEXTS, m->random / 7 % WORLD_KEYS);
 }
 

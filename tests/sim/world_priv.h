@@ -92,8 +92,10 @@ struct world_context {
 struct world {
 	const struct world_faults *faults;
 	struct world_result *result;
+	bool crash_due; /* right after an acknowledgement is when a crash tells most */
 	bool trace, fair; /* fair: everyone waits, the device is well */
 	uint64_t random, now_ns, sequence;
+	uint32_t last_context, last_first; /* of the last ask by key */
 	struct core *core;
 	struct core_action *bag;
 	uint32_t bag_count;
@@ -107,7 +109,8 @@ struct world {
 	uint32_t mood;     /* 0 well, 1 silent, 2 failing, 3 full */
 	uint8_t *disk;     /* what reads see */
 	uint8_t *stable;   /* what survives a crash for sure */
-	uint8_t *unstable; /* by sector: written since the last flush */
+	uint8_t *unstable; /* by sector: 1 written since the last flush, 2 being flushed */
+	bool flushing;
 };
 
 void world_fail(struct world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -142,7 +145,8 @@ void device_open(struct world *w);
 void device_close(struct world *w);
 bool device_answers(const struct world *w);
 void device_io(struct world *w, struct core_io *io);
-int device_flush(struct world *w);
+bool device_flush_begin(struct world *w);
+int device_flush_end(struct world *w);
 void device_crash(struct world *w);
 bool device_catalog(struct world *w, const struct disk_catalog **head,
 		    const struct disk_context **list);

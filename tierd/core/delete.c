@@ -12,9 +12,10 @@
 /*
  * Queue a tombstone for the key. Also for one that is not in the index: a record of a block that
  * was evicted lies in its segment until that is used again, and recovery would bring it back.
+ * The bound spares what is put under the key while the tombstone waits for its record.
  * False: the queue is full, try again later.
  */
-bool tombstone(struct core *c, struct context *x, const uint8_t *key)
+bool tombstone(struct core *c, struct context *x, const uint8_t *key, uint64_t up_to_lsn)
 {
 	struct tomb *t;
 
@@ -26,6 +27,7 @@ bool tombstone(struct core *c, struct context *x, const uint8_t *key)
 	memset(t, 0, sizeof(*t));
 	t->context_uid = x->spec.uid;
 	memcpy(t->block.key, key, ABI_KEY_BYTES);
+	t->block.salt = up_to_lsn;
 	return true;
 }
 
@@ -38,7 +40,7 @@ static bool delete_keys(struct core *c, struct request *r)
 		const uint8_t *key = r->arg + (size_t)r->cursor * ABI_KEY_BYTES;
 		uint32_t slot = index_find(&x->ix, key);
 
-		if (!tombstone(c, x, key))
+		if (!tombstone(c, x, key, c->store ? store_lsn(c->store) : 0))
 			return false;
 		if (slot == ABI_SLOT_NONE)
 			continue;

@@ -240,7 +240,7 @@ static void page_bad(struct core *c, struct context *x, uint32_t slot, uint32_t 
 {
 	c->metrics.read_bad++;
 	if (!(x->meta[slot].flags & BLOCK_DROPPED)) {
-		tombstone(c, x, index_block(&x->ix, slot)->key);
+		tombstone(c, x, index_block(&x->ix, slot)->key, store_lsn(c->store));
 		block_drop(c, x, slot);
 	}
 	page_fail(c, x, slot, page, ABI_TIER_CXL);

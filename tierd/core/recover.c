@@ -44,7 +44,7 @@ static int tomb_keep(struct core *c, struct context *x, const struct store_view 
 		c->tombs_max = max;
 	}
 	c->tomb[c->tombs].ctx = x;
-	c->tomb[c->tombs].lsn = v->head->lsn;
+	c->tomb[c->tombs].lsn = v->block[i].salt;
 	memcpy(c->tomb[c->tombs++].key, v->block[i].key, ABI_KEY_BYTES);
 	return 0;
 }

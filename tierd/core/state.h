@@ -431,7 +431,7 @@ void pin_context_gone(struct core *c, const struct context *x);
 void pin_tick(struct core *c);
 void delete_begin(struct core *c, struct request *r);
 void delete_step(struct core *c, struct request *r);
-bool tombstone(struct core *c, struct context *x, const uint8_t *key);
+bool tombstone(struct core *c, struct context *x, const uint8_t *key, uint64_t up_to_lsn);
 
 /* writeback.c */
 void writeback_step(struct core *c);

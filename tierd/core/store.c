@@ -155,6 +155,11 @@ static int append(struct store *s, uint32_t log, const struct need *need, struct
 	return 0;
 }
 
+uint64_t store_lsn(const struct store *s)
+{
+	return s->next_lsn - 1;
+}
+
 int store_append(struct store *s, uint32_t log, uint32_t blocks, uint64_t block_bytes,
 		 uint32_t pages, struct store_run *run)
 {

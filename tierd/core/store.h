@@ -58,6 +58,9 @@ void store_append_done(struct store *s, const struct store_run *run, bool ok);
  * run->blocks says how many fit (at most a sector's). */
 int store_append_tombstone(struct store *s, uint32_t keys, struct store_run *run);
 
+/* The last lsn that was given out: a tombstone for what is stored now reaches up to it. */
+uint64_t store_lsn(const struct store *s);
+
 /* Bytes of the open segment headers and records. buf is record_bytes (4096 for the header). */
 void store_header(const struct store *s, const struct store_run *run, void *buf);
 /* head: context_uid, epoch, parts, parent, depth, pages_per_block, block_count and type filled;

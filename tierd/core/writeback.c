@@ -335,7 +335,7 @@ static void bury_dropped(struct core *c, struct run *run, uint32_t i)
 	uint32_t slot = run->slot[i];
 
 	if (!run->failed && x->meta[slot].flags & BLOCK_DROPPED)
-		tombstone(c, x, index_block(&x->ix, slot)->key);
+		tombstone(c, x, index_block(&x->ix, slot)->key, run->place.lsn);
 }
 
 static void run_end(struct core *c, struct run *run)
