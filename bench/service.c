@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <jansson.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -24,6 +25,7 @@
 #define START_NS (300 * NS_PER_S)
 #define STOP_NS (60 * NS_PER_S)
 #define LOG_TAIL_BYTES 4096
+#define REMOVE_TRIES 500
 
 static void moment(void)
 {
@@ -253,20 +255,26 @@ int service_dir_make(char **out, const char *base)
 	return 0;
 }
 
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	(void)st;
+	(void)type;
+	(void)at;
+	return remove(path);
+}
+
 void service_dir_remove(char *dir)
 {
-	static const char *const names[] = { "tier.sock",      "store",	    "store.lock",
-					     "tier.sock.lock", "tierd.log", "copy" };
-	char path[SERVICE_PATH_BYTES];
-
 	if (!dir)
 		return;
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
-		unlink(path);
+	/* A daemon that is just ending may take its own files away meanwhile. */
+	for (int i = 0; i < REMOVE_TRIES && access(dir, F_OK) == 0; i++) {
+		if (i)
+			moment();
+		nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 	}
-	if (rmdir(dir))
-		fprintf(stderr, "%s is left: %s\n", dir, strerror(errno));
+	if (access(dir, F_OK) == 0)
+		fprintf(stderr, "%s is left\n", dir);
 	free(dir);
 }
 

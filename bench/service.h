@@ -52,7 +52,7 @@ void service_tell_log(const struct service *s);
 
 /* A new directory under base (NULL = $TMPDIR, else /tmp); free with service_dir_remove. */
 int service_dir_make(char **out, const char *base);
-/* Removes socket, store and log, then the directory. */
+/* Removes the directory with all that is in it, and frees its name. */
 void service_dir_remove(char *dir);
 
 /* Ask the daemon and give back a member of its answer as a number; path "tiers.1.used". */

@@ -6,9 +6,12 @@
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/utsname.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -199,6 +202,42 @@ static int run(struct arguments *a)
 	return status || error;
 }
 
+/*
+ * The work is done in a child, in a directory that is removed whatever becomes of it: an interrupted
+ * run leaves neither daemon nor store behind. Returns the exit status.
+ */
+static int supervise(struct arguments *a)
+{
+	sigset_t set, old;
+	char *dir;
+	int error = service_dir_make(&dir, a->bench.dir), got, status = 1 << 8;
+	pid_t pid;
+
+	if (error) {
+		fprintf(stderr, "tierbench: a temporary directory: %s\n", strerror(-error));
+		return 1;
+	}
+	a->bench.dir = dir;
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &set, &old);
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGTERM);
+		sigprocmask(SIG_SETMASK, &old, NULL);
+		exit(run(a));
+	}
+	while (pid > 0 && waitpid(pid, &status, WNOHANG) == 0)
+		if (sigwait(&set, &got) == 0 && got != SIGCHLD)
+			kill(pid, SIGTERM);
+	service_dir_remove(dir);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
 int main(int argc, char **argv)
 {
 	struct arguments a = { .bench.rounds = 9 };
@@ -219,7 +258,7 @@ int main(int argc, char **argv)
 		a.bench.tierd = a.tierd;
 	if (!a.bench.trace)
 		a.bench.trace = a.trace;
-	status = a.bench.tierd && a.bench.trace ? run(&a) : 1;
+	status = a.bench.tierd && a.bench.trace ? supervise(&a) : 1;
 	free(a.tierd);
 	free(a.trace);
 	return status;

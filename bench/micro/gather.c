@@ -52,10 +52,11 @@ static int check(const struct job *j)
 
 static int run_gather(struct job *j, struct sample *out)
 {
+	const struct tier_into into = { .dst = j->buffer };
 	uint64_t from = time_now_ns();
 
 	for (uint32_t i = 0; i < PAGES; i += BATCH)
-		if (tier_gather(j->p->r, j->p->c, &j->page[i], BATCH, j->buffer, 0, NULL) != BATCH)
+		if (tier_gather(j->p->r, j->p->c, &j->page[i], BATCH, &into) != BATCH)
 			return -ENODATA;
 	sample_add(out, gbps(time_now_ns() - from));
 	return check(j);

@@ -19,7 +19,9 @@
 
 #define PAGES_PER_BLOCK 64u
 #define PAGE_BYTES 1024u
-#define ACCESSES 131072u
+#define SLICE 4096u /* accesses of one kind before the next kind has its turn */
+#define SLICES 16u
+#define ACCESSES (3 * SLICES * SLICE)
 #define CACHED_PAGES 16u
 #define LIST_MAX 64u
 #define CLIENTS 2u
@@ -61,12 +63,12 @@ static void pick(struct picks *k, const struct pool *p, uint32_t among)
 	}
 }
 
-/* Nanoseconds an access: one page after the other. */
-static double run_single(struct pool *p, struct picks *k)
+/* Nanoseconds for `count` accesses from `first` on: one page after the other. */
+static double run_single(struct pool *p, struct picks *k, uint32_t first, uint32_t count)
 {
 	uint64_t from = time_now_ns(), value = 0, bad = 0;
 
-	for (uint32_t i = 0; i < ACCESSES; i++) {
+	for (uint32_t i = first; i < first + count; i++) {
 		const struct tier_page *at = &k->page[i + (value & k->zero)];
 		struct tier_lease lease;
 
@@ -79,16 +81,16 @@ static double run_single(struct pool *p, struct picks *k)
 		tier_release(p->r, &lease);
 	}
 	k->bad += bad != 0;
-	return (double)(time_now_ns() - from) / ACCESSES;
+	return (double)(time_now_ns() - from);
 }
 
-/* Nanoseconds a page, in lists of `list`. */
-static double run_lists(struct pool *p, struct picks *k, uint32_t list)
+/* The same in lists of `list`. */
+static double run_lists(struct pool *p, struct picks *k, uint32_t first, uint32_t list)
 {
 	uint64_t from = time_now_ns(), value = 0, bad = 0;
 	struct tier_lease lease[LIST_MAX];
 
-	for (uint32_t i = 0; i < ACCESSES; i += list) {
+	for (uint32_t i = first; i < first + SLICE; i += list) {
 		int64_t n = tier_lease_pages(p->r, p->c, &k->page[i + (value & k->zero)], list, 0,
 					     lease);
 
@@ -105,7 +107,7 @@ static double run_lists(struct pool *p, struct picks *k, uint32_t list)
 		tier_release_many(p->r, lease, list);
 	}
 	k->bad += bad != 0;
-	return (double)(time_now_ns() - from) / ACCESSES;
+	return (double)(time_now_ns() - from);
 }
 
 /* ---- against the chase --------------------------------------------------------------------- */
@@ -113,6 +115,44 @@ static double run_lists(struct pool *p, struct picks *k, uint32_t list)
 struct latencies {
 	struct sample single, list16, list64, cached, chase, chase_cached;
 };
+
+/*
+ * One round: slices of each kind in turn, so that whatever else goes on in the machine meets all of
+ * them. Each slice has pages of its own.
+ */
+static void run_round(struct pool *p, struct picks *k, struct chase *c, struct latencies *to)
+{
+	double single = 0, list16 = 0, list64 = 0, chase = 0;
+
+	pick(k, p, p->spec.blocks);
+	for (uint32_t i = 0; i < SLICES; i++) {
+		chase += chase_run(c, SLICE) * SLICE;
+		single += run_single(p, k, (3 * i) * SLICE, SLICE);
+		list16 += run_lists(p, k, (3 * i + 1) * SLICE, 16);
+		list64 += run_lists(p, k, (3 * i + 2) * SLICE, 64);
+	}
+	sample_add(&to->chase, chase / (SLICES * SLICE));
+	sample_add(&to->single, single / (SLICES * SLICE));
+	sample_add(&to->list16, list16 / (SLICES * SLICE));
+	sample_add(&to->list64, list64 / (SLICES * SLICE));
+}
+
+/* The same few pages over and over. */
+static void run_cached(struct pool *p, struct picks *k, struct chase *small, struct latencies *to)
+{
+	double cached = 0, chase = 0;
+
+	for (uint32_t i = CACHED_PAGES; i < ACCESSES; i++) {
+		k->page[i] = k->page[i % CACHED_PAGES];
+		k->word[i] = k->word[i % CACHED_PAGES];
+	}
+	for (uint32_t i = 0; i < SLICES; i++) {
+		cached += run_single(p, k, i * SLICE, SLICE);
+		chase += chase_run(small, SLICE) * SLICE;
+	}
+	sample_add(&to->cached, cached / (SLICES * SLICE));
+	sample_add(&to->chase_cached, chase / (SLICES * SLICE));
+}
 
 static int measure_latencies(struct bench *b, struct pool *p, struct chase *c,
 			     struct latencies *out)
@@ -126,19 +166,8 @@ static int measure_latencies(struct bench *b, struct pool *p, struct chase *c,
 	for (uint32_t round = 0; round < b->rounds + 1 && !error; round++) {
 		struct latencies scratch = { 0 }, *to = round ? out : &scratch; /* warm up */
 
-		pick(&k, p, p->spec.blocks);
-		sample_add(&to->chase, chase_run(c, ACCESSES));
-		sample_add(&to->single, run_single(p, &k));
-		pick(&k, p, p->spec.blocks);
-		sample_add(&to->list16, run_lists(p, &k, 16));
-		pick(&k, p, p->spec.blocks);
-		sample_add(&to->list64, run_lists(p, &k, 64));
-		for (uint32_t i = CACHED_PAGES; i < ACCESSES; i++) {
-			k.page[i] = k.page[i % CACHED_PAGES];
-			k.word[i] = k.word[i % CACHED_PAGES];
-		}
-		sample_add(&to->cached, run_single(p, &k));
-		sample_add(&to->chase_cached, chase_run(&small, ACCESSES));
+		run_round(p, &k, c, to);
+		run_cached(p, &k, &small, to);
 	}
 	if (!error)
 		chase_close(&small);

@@ -13,7 +13,6 @@
 
 #define BATCH 8192u
 #define BATCHES 8u
-#define SINGLES 65536u
 
 struct keys {
 	tier_key *key;
@@ -28,45 +27,58 @@ static void choose(struct keys *k, uint32_t count, uint32_t among)
 		pool_key(&k->key[i], bench_random_below(&k->random, among));
 }
 
-/* Nanoseconds a key, all batches of a round different. */
-static int run_batches(struct pool *p, struct keys *k, struct sample *out)
+/* Nanoseconds for a batch of random keys; < 0 = one was not there. */
+static double run_batch(struct pool *p, struct keys *k)
 {
-	uint64_t ns = 0;
+	uint64_t from;
+	int64_t n;
 
-	for (uint32_t i = 0; i < BATCHES; i++) {
-		uint64_t from;
-		int64_t n;
-
-		choose(k, BATCH, p->spec.blocks);
-		from = time_now_ns();
-		n = tier_match(p->c, k->key, BATCH, k->found);
-		ns += time_now_ns() - from;
-		if (n != BATCH)
-			return -ENODATA;
-	}
-	sample_add(out, (double)ns / (BATCH * BATCHES));
-	return 0;
+	choose(k, BATCH, p->spec.blocks);
+	from = time_now_ns();
+	n = tier_match(p->c, k->key, BATCH, k->found);
+	from = time_now_ns() - from;
+	return n == BATCH ? (double)from : -1;
 }
 
-/* Nanoseconds a look-up of one key, each after the last one's answer. */
-static int run_singles(struct pool *p, struct keys *k, struct sample *out)
+/* The same one by one, each after the last one's answer. */
+static double run_singles(struct pool *p, struct keys *k)
 {
 	uint64_t from, value = 0, misses = 0;
 
-	choose(k, SINGLES, p->spec.blocks);
+	choose(k, BATCH, p->spec.blocks);
 	from = time_now_ns();
-	for (uint32_t i = 0; i < SINGLES; i++) {
+	for (uint32_t i = 0; i < BATCH; i++) {
 		misses += tier_match(p->c, &k->key[i + (value & k->zero)], 1, k->found) != 1;
 		value = k->found[0].block.slot;
 	}
-	sample_add(out, (double)(time_now_ns() - from) / SINGLES);
-	return misses ? -ENODATA : 0;
+	from = time_now_ns() - from;
+	return misses ? -1 : (double)from;
 }
 
 struct outcome {
 	struct sample batch, single, chase;
 	char against[BENCH_TEXT];
 };
+
+/* All three in turn, so that whatever else goes on in the machine meets all of them. */
+static int run_round(struct pool *p, struct keys *k, struct chase *c, struct outcome *to)
+{
+	double batch = 0, single = 0, chase = 0;
+
+	for (uint32_t i = 0; i < BATCHES; i++) {
+		double one = run_batch(p, k), other = run_singles(p, k);
+
+		if (one < 0 || other < 0)
+			return -ENODATA;
+		batch += one;
+		single += other;
+		chase += chase_run(c, BATCH) * BATCH;
+	}
+	sample_add(&to->batch, batch / (BATCH * BATCHES));
+	sample_add(&to->single, single / (BATCH * BATCHES));
+	sample_add(&to->chase, chase / (BATCH * BATCHES));
+	return 0;
+}
 
 static int measure(struct bench *b, struct pool *p, struct keys *k, struct outcome *out)
 {
@@ -82,12 +94,9 @@ static int measure(struct bench *b, struct pool *p, struct keys *k, struct outco
 		return error;
 	chase_describe(&c, out->against, sizeof(out->against));
 	for (uint32_t round = 0; round < b->rounds + 1 && !error; round++) {
-		struct outcome scratch = { .batch.count = 0 }, *to = round ? out : &scratch;
+		struct outcome scratch = { .batch.count = 0 };
 
-		sample_add(&to->chase, chase_run(&c, BATCH * BATCHES));
-		error = run_batches(p, k, &to->batch);
-		if (!error)
-			error = run_singles(p, k, &to->single);
+		error = run_round(p, k, &c, round ? out : &scratch); /* the first: warm up */
 	}
 	chase_close(&c);
 	return error;
@@ -102,7 +111,7 @@ static int measure_size(struct bench *b, uint32_t blocks, struct outcome *out)
 		.page_align = 512,
 		.blocks = blocks,
 	};
-	tier_key *key CLEANUP_FREE = calloc(SINGLES, sizeof(*key));
+	tier_key *key CLEANUP_FREE = calloc(BATCH, sizeof(*key));
 	struct tier_found *found CLEANUP_FREE = calloc(BATCH, sizeof(*found));
 	struct keys k = { .key = key, .found = found, .random = UINT64_C(0xe7037ed1a0b428db) };
 	struct pool p;

@@ -18,7 +18,7 @@
 #define PAGE_BYTES 65536u
 #define PAGES_PER_BLOCK 16u
 #define BLOCK_BYTES ((uint64_t)PAGE_BYTES * PAGES_PER_BLOCK)
-#define AHEAD 16u     /* requests under way, */
+#define AHEAD_MAX 16u /* requests under way, */
 #define LIST_MAX 256u /* and most pages of one */
 #define RANDOM_PAGES 32u
 #define STREAM_BLOCKS 16u
@@ -32,10 +32,11 @@ struct job {
 	bool random;
 	uint32_t *order; /* pages, in the order in which they are fetched */
 	uint32_t pages;
-	uint32_t at;		/* in order: what is fetched next */
-	uint32_t list;		/* pages a request */
-	uint32_t asked[AHEAD];	/* where in order a request begins, by its user_data */
-	uint64_t came, evicted; /* pages; of these, gone before they were leased */
+	uint32_t at;		   /* in order: what is fetched next */
+	uint32_t list;		   /* pages a request */
+	uint32_t ahead;		   /* requests kept under way */
+	uint32_t asked[AHEAD_MAX]; /* where in order a request begins, by its user_data */
+	uint64_t came, evicted;	   /* pages; of these, gone before they were leased */
 };
 
 static struct tier_page page_at(const struct job *j, uint32_t i)
@@ -66,6 +67,7 @@ static void order_pages(struct job *j, bool random)
 
 static int ask(struct job *j, uint32_t slot)
 {
+	const struct tier_ask what = { .size = sizeof(what), .tier = TIER_CXL, .user_data = slot };
 	struct tier_page page[RANDOM_PAGES];
 	int error;
 
@@ -73,10 +75,10 @@ static int ask(struct job *j, uint32_t slot)
 	if (j->random) {
 		for (uint32_t i = 0; i < j->list; i++)
 			page[i] = page_at(j, j->at + i);
-		error = tier_fetch_pages_start(j->p->c, page, j->list, TIER_CXL, 0, slot);
+		error = tier_fetch_pages_start(j->p->c, page, j->list, &what);
 	} else {
 		error = tier_fetch_start(j->p->c, &j->p->block[j->at / PAGES_PER_BLOCK],
-					 STREAM_BLOCKS, NULL, TIER_CXL, 0, slot);
+					 STREAM_BLOCKS, &what);
 	}
 	if (!error)
 		j->at = (j->at + j->list) % j->pages;
@@ -128,13 +130,13 @@ static int take(struct job *j)
 }
 
 /* Keep requests under way for the time of a round; GB/s until the last has come. */
-static int run(struct job *j, double *gbps)
+static int run(struct job *j, uint32_t ms, double *gbps)
 {
 	uint64_t from = time_now_ns(), before = 0, after = 0, bytes;
 	uint32_t ahead = 0, done = 0;
 	int slot = 0, error = service_metric(j->p->t, "read_bytes", &before);
 
-	for (uint32_t i = 0; i < AHEAD && !error; i++, ahead++)
+	for (uint32_t i = 0; i < j->ahead && !error; i++, ahead++)
 		error = ask(j, i);
 	while (ahead && !error) {
 		slot = take(j);
@@ -142,7 +144,7 @@ static int run(struct job *j, double *gbps)
 			return slot;
 		ahead--;
 		done++;
-		if (time_now_ns() - from >= ROUND_MS * NS_PER_MS)
+		if (time_now_ns() - from >= ms * NS_PER_MS)
 			continue;
 		error = ask(j, (uint32_t)slot);
 		ahead++;
@@ -167,11 +169,29 @@ static int pair(struct job *j, bool fio_first, struct sample *value, struct samp
 	if (fio_first)
 		error = fio_run(&j->fio, &theirs);
 	if (!error)
-		error = run(j, &ours);
+		error = run(j, ROUND_MS, &ours);
 	if (!error && !fio_first)
 		error = fio_run(&j->fio, &theirs);
 	sample_add(value, ours);
 	sample_add(peer, theirs);
+	return error;
+}
+
+/* fio has the depth at which it is fastest; so have we. */
+static int find_ahead(struct job *j)
+{
+	double most = 0, rate = 0;
+	uint32_t best = 1;
+	int error = 0;
+
+	for (j->ahead = 1; j->ahead <= AHEAD_MAX && !error; j->ahead *= 2) {
+		error = run(j, SWEEP_MS, &rate);
+		if (rate <= most)
+			continue;
+		most = rate;
+		best = j->ahead;
+	}
+	j->ahead = best;
 	return error;
 }
 
@@ -184,7 +204,7 @@ static int measure(struct bench *bench, struct job *j, const char *name, bool ra
 	const struct bench_figure figure = {
 		"nvme", name, "GB/s", against, { BENCH_RATIO_AT_LEAST, 0.9 }
 	};
-	double best, warm;
+	double best;
 	int error;
 
 	order_pages(j, random);
@@ -195,9 +215,10 @@ static int measure(struct bench *bench, struct job *j, const char *name, bool ra
 	j->fio.ms = ROUND_MS;
 	snprintf(against, sizeof(against), "fio io_uring, blocks of %s, depth %u, huge pages",
 		 units_print_bytes(text, j->fio.block_bytes), j->fio.depth);
-	error = run(j, &warm);
+	error = find_ahead(j);
 	for (uint32_t round = 0; round < bench->rounds && !error; round++)
 		error = pair(j, round & 1, &value, &peer);
+	bench_say("nvme: %s: %u requests of %u pages kept under way", name, j->ahead, j->list);
 	if (j->evicted)
 		bench_say("nvme: %.2f%% of the pages had been evicted again when they were looked "
 			  "at",

@@ -24,12 +24,13 @@
 static double ring_trips(struct bench *b, struct pool *p, struct hist *h)
 {
 	const struct tier_page page = { .block = p->block[0], .page = 0 };
+	const struct tier_ask ask = { .size = sizeof(ask), .tier = TIER_CXL, .user_data = 1 };
 
 	hist_init(h);
 	for (uint32_t i = 0; i < TRIPS; i++) {
 		struct tier_completion got;
 		uint64_t from = tick_now(), give_up = time_now_ns() + TRIP_NS_MAX;
-		int n = tier_fetch_pages_start(p->c, &page, 1, TIER_CXL, 0, 1);
+		int n = tier_fetch_pages_start(p->c, &page, 1, &ask);
 
 		if (n)
 			return n;

@@ -118,6 +118,7 @@ static int read_selection(struct engine *e, uint32_t layer, uint32_t group)
 	uint32_t page = layer * e->set->groups + group;
 	struct tier_lease lease[ENGINE_TOP_MAX];
 	tier_block block[ENGINE_TOP_MAX];
+	const struct tier_selection s = { .blocks = block, .count = count, .page = page };
 	uint64_t from, ns;
 	int64_t n;
 
@@ -127,7 +128,7 @@ static int read_selection(struct engine *e, uint32_t layer, uint32_t group)
 		time_one_by_one(e, list, count, page);
 	engine_count(&e->stats->decode_lists, 1);
 	from = tick_now();
-	n = tier_lease_blocks(e->r, e->c, ENGINE_PART_KV, layer, group, block, count, 0, lease);
+	n = tier_lease_blocks(e->r, e->c, &s, lease);
 	ns = (uint64_t)tick_ns(&e->set->tick, from, tick_now());
 	if (n < 0)
 		return (int)n;
@@ -146,8 +147,10 @@ static int read_sidecar(struct engine *e, uint32_t layer)
 
 	for (uint32_t at = 0; at < q->usable; at += SIDECAR_LIST) {
 		uint32_t count = q->usable - at < SIDECAR_LIST ? q->usable - at : SIDECAR_LIST;
-		int64_t n = tier_lease_blocks(e->r, e->c, ENGINE_PART_INDEX, layer, 0,
-					      &q->block[at], count, 0, lease);
+		const struct tier_selection s = {
+			.blocks = &q->block[at], .count = count, .page = page,
+		};
+		int64_t n = tier_lease_blocks(e->r, e->c, &s, lease);
 		int error;
 
 		if (n < 0)
@@ -175,13 +178,14 @@ static int detached(struct engine *e, int op, int error)
 static int promote_sidecars(struct engine *e)
 {
 	const struct tier_range range = { .part_first = ENGINE_PART_INDEX, .part_count = 1 };
+	struct tier_ask ask = { .size = sizeof(ask), .tier = TIER_HBM, .range = &range };
 	int op = engine_op_begin(e, false);
 
 	if (op < 0)
 		return op;
+	ask.user_data = engine_op_tag(op);
 	return detached(e, op,
-			tier_fetch_start(e->c, e->request.block, e->request.usable, &range,
-					 TIER_HBM, 0, engine_op_tag(op)));
+			tier_fetch_start(e->c, e->request.block, e->request.usable, &ask));
 }
 
 static int promote_selection(struct engine *e, uint32_t layer, uint32_t group)
@@ -189,17 +193,18 @@ static int promote_selection(struct engine *e, uint32_t layer, uint32_t group)
 	struct engine_request *q = &e->request;
 	struct tier_page page[ENGINE_TOP_MAX];
 	uint32_t count = q->usable < e->set->top ? q->usable : e->set->top;
+	struct tier_ask ask = { .size = sizeof(ask), .tier = TIER_HBM };
 	int op = engine_op_begin(e, false);
 
 	if (op < 0)
 		return op;
+	ask.user_data = engine_op_tag(op);
 	for (uint32_t i = 0; i < count; i++)
 		page[i] = (struct tier_page){
 			.block = q->block[q->list[layer][group][i]],
 			.page = layer * e->set->groups + group,
 		};
-	return detached(e, op,
-			tier_fetch_pages_start(e->c, page, count, TIER_HBM, 0, engine_op_tag(op)));
+	return detached(e, op, tier_fetch_pages_start(e->c, page, count, &ask));
 }
 
 static int decode_layer(struct engine *e, uint32_t layer)

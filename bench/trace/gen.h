@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The bytes of a page, made from its block's key and its page number, so that whoever reads a page
- * can tell what must be in it without having kept it. Fast enough (>= 5 GB/s on one core, measured
- * by `tierbench generator`) that verification does not hide what the service does. Not a digest: it
- * finds misplaced, stale and torn pages, not an adversary's.
+ * can tell what must be in it without having kept it. Fast enough that verification does not hide
+ * what the service does: 5 GB/s on one core at the least, and the demo prints what it is here. Not
+ * a digest: it finds misplaced, stale and torn pages, not an adversary's.
  */
 #ifndef TIER_BENCH_TRACE_GEN_H
 #define TIER_BENCH_TRACE_GEN_H

@@ -36,13 +36,15 @@ int engine_verify(struct engine *e, struct tier_lease *lease, const struct tier_
 static int fetch_start(struct engine *e, const struct tier_page *page, uint32_t count,
 		       uint32_t target, int *op)
 {
+	struct tier_ask ask = { .size = sizeof(ask), .tier = target };
 	int error;
 
 	*op = engine_op_begin(e, true);
 	if (*op < 0)
 		return *op;
+	ask.user_data = engine_op_tag(*op);
 	for (;;) {
-		error = tier_fetch_pages_start(e->c, page, count, target, 0, engine_op_tag(*op));
+		error = tier_fetch_pages_start(e->c, page, count, &ask);
 		if (error != -EAGAIN)
 			break;
 		error = engine_reap(e, 1);

@@ -314,12 +314,13 @@ void trace_close(struct trace *t)
 
 int trace_key(tier_key *out, uint64_t id)
 {
-	static const char salt[] = "mooncake-trace-1";
+	static const char text[] = "mooncake-trace-1";
+	const struct tier_salt salt = { .bytes = text, .count = sizeof(text) - 1 };
 	uint8_t name[8];
 
 	for (int i = 0; i < 8; i++)
 		name[i] = (uint8_t)(id >> (8 * i));
-	return tier_key_opaque(out, name, sizeof(name), salt, sizeof(salt) - 1);
+	return tier_key_opaque(out, name, sizeof(name), &salt);
 }
 
 int trace_keys(tier_key *out, const struct trace *t, const struct trace_request *r)

@@ -9,7 +9,7 @@
  *   - Functions return 0 (or a count) or a negative errno. tier_error_text() tells the story.
  *   - All sizes are bytes, all times nanoseconds; deadlines are absolute CLOCK_MONOTONIC, 0 means
  *     the daemon's default. Option structs carry their size first: set it with sizeof; all other
- *     members may be zero. They grow only at the end.
+ *     members may be zero. They grow only at the end; structs without a size never grow.
  *   - Handles are made by the library and live until their close function; pointers to keys,
  *     blocks and options are only read during the call, unless said otherwise.
  *   - "any thread" = may be called from any thread at any time, also with the same handle.
@@ -248,17 +248,26 @@ typedef struct tier_key {
 	uint8_t bytes[32];
 } tier_key;
 
+/* What keeps equal tokens of two tenants apart. */
+struct tier_salt {
+	const void *bytes;
+	size_t count;
+};
+
 /*
  * Keys of a token sequence's whole blocks: key i = SHA-256(key i-1 | salt | tokens of block i).
- * parent may be NULL (the sequence's start). Writes token_count / block_tokens keys to out.
- * Errors: -EINVAL. Any thread.
+ * parent may be NULL (the sequence's start), so may salt (none, as one of count 0).
+ * Writes token_count / block_tokens keys to out. Errors: -EINVAL, -ENOMEM. Any thread.
  */
-int tier_key_chain(tier_key *out, const tier_key *parent, const void *salt, size_t salt_bytes,
+int tier_key_chain(tier_key *out, const tier_key *parent, const struct tier_salt *salt,
 		   const uint32_t *tokens, size_t token_count, uint32_t block_tokens);
 
-/* Key for an engine's own block name (without its layer-group index). Any thread. */
-int tier_key_opaque(tier_key *out, const void *name, size_t name_bytes, const void *salt,
-		    size_t salt_bytes);
+/*
+ * Key for an engine's own block name (without its layer-group index). salt may be NULL.
+ * Errors: -EINVAL, -ENOMEM. Any thread.
+ */
+int tier_key_opaque(tier_key *out, const void *name, size_t name_bytes,
+		    const struct tier_salt *salt);
 
 /* ---- match ------------------------------------------------------------------------------- */
 
@@ -341,21 +350,39 @@ int tier_lease_key(tier_reader *r, tier_context *c, const tier_key *key, uint32_
 int tier_lease_pages(tier_reader *r, tier_context *c, const struct tier_page *pages,
 		     uint32_t count, uint32_t flags, struct tier_lease *leases);
 
-/* The same for a list of blocks at one (part, layer, group): what one selection is. */
-int tier_lease_blocks(tier_reader *r, tier_context *c, uint32_t part, uint32_t layer,
-		      uint32_t group, const tier_block *blocks, uint32_t count, uint32_t flags,
+/* One page of each of many blocks: what one layer and group of sparse attention selects. */
+struct tier_selection {
+	const tier_block *blocks;
+	uint32_t count;
+	uint32_t page;  /* tier_geometry_page() */
+	uint32_t flags; /* TIER_LEASE_CXL */
+};
+
+/*
+ * The same for a selection, with selection->count leases: a call for each (layer, group), or
+ * tier_lease_pages for a mixed list. Errors as a whole: also -EINVAL when there is no such page.
+ */
+int tier_lease_blocks(tier_reader *r, tier_context *c, const struct tier_selection *selection,
 		      struct tier_lease *leases);
 
 /* Give a lease back. Entries with data == NULL are skipped. Same thread. */
 void tier_release(tier_reader *r, struct tier_lease *lease);
 void tier_release_many(tier_reader *r, struct tier_lease *leases, uint32_t count);
 
+/* Where copies of pages go. */
+struct tier_into {
+	void *dst;
+	size_t stride;  /* bytes from one page to the next; 0 = packed */
+	int32_t *error; /* one entry a page: 0 or why it was not copied; NULL = not wanted */
+};
+
 /*
- * Copy pages to dst, stride bytes apart (0 = packed), under leases of its own. Returns how many
- * were copied; error[i] (may be NULL) says why page i was not. Does not wait: fetch first.
+ * Copy pages to into->dst under leases of its own; a page that is not copied leaves its room as
+ * it was. Returns how many were copied. Does not wait: fetch first. Errors as a whole: -EAGAIN no
+ * slot of the reader is free, -EINVAL, -EOWNERDEAD. The reader's thread only.
  */
 int tier_gather(tier_reader *r, tier_context *c, const struct tier_page *pages, uint32_t count,
-		void *dst, size_t stride, int32_t *error);
+		const struct tier_into *into);
 
 /*
  * Lease pages, fetching to CXL what is not in memory, until all are leased or the deadline has
@@ -428,24 +455,35 @@ struct tier_range {
 };
 
 /*
+ * What a fetch asks for. No ask (NULL) is every page, in TIER_CXL, by the daemon's default
+ * deadline, with user_data 0. Note that an ask whose tier is left 0 means TIER_HBM.
+ */
+struct tier_ask {
+	size_t size;
+	uint32_t tier;                  /* TIER_HBM, which is 0, or TIER_CXL */
+	const struct tier_range *range; /* of blocks; NULL = every page, and for lists of pages */
+	uint64_t deadline_ns;           /* 0 = the daemon's default */
+	uint64_t user_data;             /* of the completion; the waiting forms have none */
+};
+
+/*
  * Bring pages into a memory tier. The completion's value = blocks usable from the first (all
  * pages of the range there), status READY, LATE (deadline passed), MISS (a block has gone).
- * range may be NULL. tier: TIER_CXL or TIER_HBM. Returns 0, -EAGAIN ring full, -ENOTCONN,
- * -EINVAL. Any thread.
+ * ask may be NULL. Returns 0, -EAGAIN ring full, -ENOTCONN, -EINVAL, -E2BIG ask has a member that
+ * this library does not know. Any thread.
  */
 int tier_fetch_start(tier_context *c, const tier_block *blocks, uint32_t count,
-		     const struct tier_range *range, uint32_t tier, uint64_t deadline_ns,
-		     uint64_t user_data);
+		     const struct tier_ask *ask);
 
-/* The same for single pages; value = pages there. */
+/* The same for single pages; value = pages there. -EINVAL also when ask has a range. */
 int tier_fetch_pages_start(tier_context *c, const struct tier_page *pages, uint32_t count,
-			   uint32_t tier, uint64_t deadline_ns, uint64_t user_data);
+			   const struct tier_ask *ask);
 
 /* Fetch and wait. Returns the completion's value or its error. Blocks. Any thread. */
 int64_t tier_fetch(tier_context *c, const tier_block *blocks, uint32_t count,
-		   const struct tier_range *range, uint32_t tier, uint64_t deadline_ns);
+		   const struct tier_ask *ask);
 int64_t tier_fetch_pages(tier_context *c, const struct tier_page *pages, uint32_t count,
-			 uint32_t tier, uint64_t deadline_ns);
+			 const struct tier_ask *ask);
 
 /*
  * Claim that blocks stay at `tier` or above until unpin or the deadline (0 = until unpin, or our

@@ -10,6 +10,7 @@
 
 #include "libtier/src/attach.h"
 #include "libtier/src/error.h"
+#include "libtier/src/options.h"
 #include "libtier/src/submit.h"
 
 #define BLOCKS_MAX (ABI_ARG_BYTES_MAX / (uint32_t)sizeof(struct abi_block_ref))
@@ -40,6 +41,8 @@ static int set_range(struct abi_sqe *e, const tier_context *c, const struct tier
 
 	if (!range)
 		return 0;
+	if (e->op != ABI_OP_FETCH)
+		return error_note(-EINVAL, "fetch: a range is of blocks; a list of pages has none");
 	if (range->part_first >= parts || range->part_count > parts - range->part_first ||
 	    (range->part_count == 0 && range->part_first != 0) ||
 	    (range->layer_count == 0 && range->layer_first != 0))
@@ -66,44 +69,57 @@ static struct submission fetch_of(tier_context *c, uint8_t op, uint32_t level,
 	};
 }
 
-int tier_fetch_start(tier_context *c, const tier_block *blocks, uint32_t count,
-		     const struct tier_range *range, uint32_t tier_wanted, uint64_t deadline_ns,
-		     uint64_t user_data)
+/* A fetch as it is asked for, but for its list. */
+static int read_ask(struct submission *s, tier_context *c, uint8_t op, const struct tier_ask *ask)
 {
-	struct submission s = fetch_of(c, ABI_OP_FETCH, tier_wanted, deadline_ns);
+	struct tier_ask own;
+	int rc = options_read(&own, sizeof(own), ask);
+
+	/* All zero would be TIER_HBM. */
+	if (!ask)
+		own.tier = TIER_CXL;
+	if (rc == 0)
+		rc = check_tier("fetch", own.tier);
+	if (rc)
+		return rc;
+	*s = fetch_of(c, op, own.tier, own.deadline_ns);
+	s->user_data = own.user_data;
+	return set_range(&s->entry, c, own.range);
+}
+
+int tier_fetch_start(tier_context *c, const tier_block *blocks, uint32_t count,
+		     const struct tier_ask *ask)
+{
+	struct submission s;
 	int rc = context_check(c);
 
 	if (rc == 0)
 		rc = check_list("fetch", blocks, count, BLOCKS_MAX);
 	if (rc == 0)
-		rc = check_tier("fetch", tier_wanted);
+		rc = read_ask(&s, c, ABI_OP_FETCH, ask);
 	if (rc == 0)
-		rc = submit_check_user_data(user_data);
-	if (rc == 0)
-		rc = set_range(&s.entry, c, range);
+		rc = submit_check_user_data(s.user_data);
 	if (rc)
 		return rc;
 	s.args = (struct request_args){ .blocks = blocks, .count = count };
-	s.user_data = user_data;
 	return submit_start(c->t, &s);
 }
 
 int tier_fetch_pages_start(tier_context *c, const struct tier_page *pages, uint32_t count,
-			   uint32_t tier_wanted, uint64_t deadline_ns, uint64_t user_data)
+			   const struct tier_ask *ask)
 {
-	struct submission s = fetch_of(c, ABI_OP_FETCH_PAGES, tier_wanted, deadline_ns);
+	struct submission s;
 	int rc = context_check(c);
 
 	if (rc == 0)
 		rc = check_list("fetch", pages, count, ASK_PAGES_MAX);
 	if (rc == 0)
-		rc = check_tier("fetch", tier_wanted);
+		rc = read_ask(&s, c, ABI_OP_FETCH_PAGES, ask);
 	if (rc == 0)
-		rc = submit_check_user_data(user_data);
+		rc = submit_check_user_data(s.user_data);
 	if (rc)
 		return rc;
 	s.args = (struct request_args){ .pages = pages, .count = count };
-	s.user_data = user_data;
 	return submit_start(c->t, &s);
 }
 
@@ -119,10 +135,15 @@ static int64_t call(struct tier *t, const char *what, const struct submission *s
 	return rc ? rc : (int64_t)completion.value;
 }
 
-int64_t tier_fetch(tier_context *c, const tier_block *blocks, uint32_t count,
-		   const struct tier_range *range, uint32_t tier_wanted, uint64_t deadline_ns)
+static int64_t call_fetch(struct tier *t, const struct submission *s)
 {
-	struct submission s = fetch_of(c, ABI_OP_FETCH, tier_wanted, deadline_ns);
+	return call(t, "fetch", s, submit_until(s->entry.deadline_ns, SUBMIT_DEFAULT_NS));
+}
+
+int64_t tier_fetch(tier_context *c, const tier_block *blocks, uint32_t count,
+		   const struct tier_ask *ask)
+{
+	struct submission s;
 	int64_t usable = 0;
 	int rc = context_check(c);
 
@@ -132,9 +153,7 @@ int64_t tier_fetch(tier_context *c, const tier_block *blocks, uint32_t count,
 		return 0;
 	rc = check_list("fetch", blocks, count, count);
 	if (rc == 0)
-		rc = check_tier("fetch", tier_wanted);
-	if (rc == 0)
-		rc = set_range(&s.entry, c, range);
+		rc = read_ask(&s, c, ABI_OP_FETCH, ask);
 	if (rc)
 		return rc;
 	for (uint32_t at = 0; at < count; at += BLOCKS_MAX) {
@@ -142,7 +161,7 @@ int64_t tier_fetch(tier_context *c, const tier_block *blocks, uint32_t count,
 		int64_t value;
 
 		s.args = (struct request_args){ .blocks = blocks + at, .count = n };
-		value = call(c->t, "fetch", &s, submit_until(deadline_ns, SUBMIT_DEFAULT_NS));
+		value = call_fetch(c->t, &s);
 		if (value < 0)
 			return usable > 0 ? usable : value;
 		usable += value;
@@ -162,9 +181,9 @@ int ask_fetch_pages(tier_context *c, const struct tier_page *pages, uint32_t cou
 }
 
 int64_t tier_fetch_pages(tier_context *c, const struct tier_page *pages, uint32_t count,
-			 uint32_t tier_wanted, uint64_t deadline_ns)
+			 const struct tier_ask *ask)
 {
-	struct submission s = fetch_of(c, ABI_OP_FETCH_PAGES, tier_wanted, deadline_ns);
+	struct submission s;
 	int64_t there = 0;
 	int rc = context_check(c);
 
@@ -174,7 +193,7 @@ int64_t tier_fetch_pages(tier_context *c, const struct tier_page *pages, uint32_
 		return 0;
 	rc = check_list("fetch", pages, count, count);
 	if (rc == 0)
-		rc = check_tier("fetch", tier_wanted);
+		rc = read_ask(&s, c, ABI_OP_FETCH_PAGES, ask);
 	if (rc)
 		return rc;
 	for (uint32_t at = 0; at < count; at += ASK_PAGES_MAX) {
@@ -182,7 +201,7 @@ int64_t tier_fetch_pages(tier_context *c, const struct tier_page *pages, uint32_
 		int64_t value;
 
 		s.args = (struct request_args){ .pages = pages + at, .count = n };
-		value = call(c->t, "fetch", &s, submit_until(deadline_ns, SUBMIT_DEFAULT_NS));
+		value = call_fetch(c->t, &s);
 		if (value < 0)
 			return there > 0 ? there : value;
 		there += value;

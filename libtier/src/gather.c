@@ -59,20 +59,20 @@ static uint32_t copy_group(tier_reader *r, struct gather *g, const struct tier_p
 }
 
 int tier_gather(tier_reader *r, tier_context *c, const struct tier_page *pages, uint32_t count,
-		void *dst, size_t stride, int32_t *error)
+		const struct tier_into *into)
 {
 	struct tier_lease leases[GATHER_GROUP];
-	struct gather g = { .to = dst, .stride = stride };
+	struct gather g;
 	uint32_t copied = 0;
 	uint32_t n;
 
-	if (!r || !c || (count > 0 && (!pages || !dst)))
+	if (!r || !c || !into || (count > 0 && (!pages || !into->dst)))
 		return error_note(-EINVAL, "tier_gather: a pointer is NULL");
 	if (session_orphaned(r->alive))
 		return session_check(r->t);
 	if (count > INT32_MAX)
 		return error_note(-EINVAL, "tier_gather: too many pages");
-	g.geometry = &c->geometry.abi;
+	g = (struct gather){ &c->geometry.abi, into->dst, into->stride };
 	for (uint32_t at = 0; at < count; at += n) {
 		int rc;
 
@@ -86,8 +86,8 @@ int tier_gather(tier_reader *r, tier_context *c, const struct tier_page *pages, 
 		if (rc < 0)
 			return rc;
 		copied += copy_group(r, &g, pages + at, leases, n);
-		for (uint32_t i = 0; error && i < n; i++)
-			error[at + i] = leases[i].error;
+		for (uint32_t i = 0; into->error && i < n; i++)
+			into->error[at + i] = leases[i].error;
 	}
 	return (int)copied;
 }

@@ -19,19 +19,27 @@
 
 _Static_assert(sizeof(tier_key) == KEY_BYTES, "a key is its digest");
 
-int tier_key_chain(tier_key *out, const tier_key *parent, const void *salt, size_t salt_bytes,
+/* No salt and an empty one are the same key. */
+static struct tier_salt salt_of(const struct tier_salt *salt)
+{
+	return salt ? *salt : (struct tier_salt){ .count = 0 };
+}
+
+int tier_key_chain(tier_key *out, const tier_key *parent, const struct tier_salt *salt,
 		   const uint32_t *tokens, size_t token_count, uint32_t block_tokens)
 {
+	const struct tier_salt own = salt_of(salt);
 	const struct key_sequence sequence = {
 		.parent = parent ? parent->bytes : NULL,
-		.salt = salt,
-		.salt_len = salt_bytes,
+		.salt = own.bytes,
+		.salt_len = own.count,
 		.block_tokens = block_tokens,
 	};
 	int rc;
 
-	if (block_tokens == 0 || (salt_bytes > 0 && !salt))
-		return error_note(-EINVAL, "tier_key_chain: block_tokens is 0 or salt is NULL");
+	if (block_tokens == 0 || (own.count > 0 && !own.bytes))
+		return error_note(-EINVAL, "tier_key_chain: block_tokens is 0, or the salt's "
+					   "bytes are NULL");
 	if (token_count / block_tokens == 0)
 		return 0;
 	if (!out || !tokens)
@@ -41,14 +49,15 @@ int tier_key_chain(tier_key *out, const tier_key *parent, const void *salt, size
 	return rc ? error_note(rc, "tier_key_chain: libcrypto failed") : 0;
 }
 
-int tier_key_opaque(tier_key *out, const void *name, size_t name_bytes, const void *salt,
-		    size_t salt_bytes)
+int tier_key_opaque(tier_key *out, const void *name, size_t name_bytes,
+		    const struct tier_salt *salt)
 {
+	const struct tier_salt own = salt_of(salt);
 	int rc;
 
-	if (!out || (name_bytes > 0 && !name) || (salt_bytes > 0 && !salt))
+	if (!out || (name_bytes > 0 && !name) || (own.count > 0 && !own.bytes))
 		return error_note(-EINVAL, "tier_key_opaque: a pointer is NULL");
-	rc = key_opaque(out->bytes, name, name_bytes, salt, salt_bytes);
+	rc = key_opaque(out->bytes, name, name_bytes, own.bytes, own.count);
 	return rc ? error_note(rc, "tier_key_opaque: libcrypto failed") : 0;
 }
 

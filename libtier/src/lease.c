@@ -399,25 +399,29 @@ int tier_lease_pages(tier_reader *r, tier_context *c, const struct tier_page *pa
 	return rc;
 }
 
-int tier_lease_blocks(tier_reader *r, tier_context *c, uint32_t part, uint32_t layer,
-		      uint32_t group, const tier_block *blocks, uint32_t count, uint32_t flags,
+int tier_lease_blocks(tier_reader *r, tier_context *c, const struct tier_selection *selection,
 		      struct tier_lease *leases)
 {
-	struct wanted w = { .blocks = blocks, .count = count, .flags = flags, .leases = leases };
+	struct wanted w = { .leases = leases };
 	const struct map *m;
-	int64_t page;
-	int rc;
+	int rc = 0;
 
-	if (count > 0 && (!blocks || !leases))
-		return error_note(-EINVAL, "lease: blocks or leases is NULL");
-	if (!flags_known(flags))
+	if (!selection || (selection->count > 0 && (!selection->blocks || !leases)))
+		return error_note(-EINVAL, "lease: the selection, its blocks or leases is NULL");
+	if (!flags_known(selection->flags))
 		return -EINVAL;
+	w.blocks = selection->blocks;
+	w.page = selection->page;
+	w.count = selection->count;
+	w.flags = selection->flags;
 	m = reader_enter(r, c, &rc);
 	if (unlikely(!m))
 		return rc;
-	page = tier_geometry_page(&c->geometry, part, layer, group);
-	w.page = (uint32_t)page;
-	rc = page < 0 ? (int)page : count > 0 ? lease_list(r, m, &w) : 0;
+	if (unlikely(w.page >= c->geometry.abi.pages_per_block))
+		rc = error_set(-EINVAL, "lease: page %u is not within the %u of a block", w.page,
+			       c->geometry.abi.pages_per_block);
+	else if (w.count > 0)
+		rc = lease_list(r, m, &w);
 	reader_leave(r);
 	return rc;
 }

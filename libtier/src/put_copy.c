@@ -48,9 +48,12 @@ static int reap(struct put_stream *s)
 	}
 	if (rc)
 		return rc;
+	rc = submit_explain("put", &completion);
+	if (rc)
+		return rc; /* visible they may be, but not what was asked for */
 	s->dropped = s->dropped || completion.status == TIER_DROPPED;
 	s->whole += (int64_t)completion.value;
-	return submit_explain("put", &completion);
+	return 0;
 }
 
 static void copy_piece(struct put_stream *s, struct tier_put *p)

@@ -61,7 +61,7 @@ static void assert_works(struct world *w)
 	struct tier_lease lease;
 
 	assert_int_equal(tier_check(w->t), 0);
-	assert_int_equal(tier_fetch(w->c, &w->block, 1, NULL, TIER_CXL, 0), 1);
+	assert_int_equal(tier_fetch(w->c, &w->block, 1, NULL), 1);
 	assert_int_equal(tier_lease_page(w->r, w->c, w->block, 0, 0, &lease), 0);
 	tier_release(w->r, &lease);
 }
@@ -143,22 +143,23 @@ static void test_blocks_that_never_were(void **state)
 
 	for (uint32_t i = 0; i < COUNT(wild); i++) {
 		assert_int_equal(tier_lease_page(w->r, w->c, wild[i], 0, 0, lease), -ESTALE);
-		assert_int_equal(tier_fetch(w->c, &wild[i], 1, NULL, TIER_CXL, 0), 0);
+		assert_int_equal(tier_fetch(w->c, &wild[i], 1, NULL), 0);
 		assert_int_equal(tier_pin(w->c, &wild[i], 1, TIER_CXL, 0, &pin), -ESTALE);
-		assert_int_equal(tier_fetch_start(w->c, &wild[i], 1, NULL, TIER_HBM, 0, i), 0);
+		assert_int_equal(tier_fetch_start(w->c, &wild[i], 1,
+						  ASK(TIER_HBM, .user_data = i)), 0);
 		assert_int_equal(tier_wait(w->t, &c, 1, 1, LONG_NS), 1);
 		assert_int_equal(c.status, TIER_MISSED);
 		assert_int_equal(c.value, 0);
 	}
-	assert_int_equal(tier_fetch(w->c, mixed, 3, NULL, TIER_CXL, 0), 1);
-	assert_int_equal(tier_fetch_pages(w->c, page, 3, TIER_CXL, 0), 2);
+	assert_int_equal(tier_fetch(w->c, mixed, 3, NULL), 1);
+	assert_int_equal(tier_fetch_pages(w->c, page, 3, NULL), 2);
 	page[2].page = UINT32_MAX;
-	assert_int_equal(tier_fetch_pages(w->c, page, 3, TIER_CXL, 0), 1);
+	assert_int_equal(tier_fetch_pages(w->c, page, 3, NULL), 1);
 	assert_int_equal(tier_read_pages(w->r, w->c, page, 3, 0, lease), 1);
 	assert_int_equal(lease[1].error, -ESTALE);
 	assert_int_equal(lease[2].error, -EINVAL);
 	tier_release_many(w->r, lease, 3);
-	assert_int_equal(tier_gather(w->r, w->c, page, 3, out, 0, error), 1);
+	assert_int_equal(tier_gather(w->r, w->c, page, 3, INTO(out, 0, error)), 1);
 	assert_int_equal(error[1], -ESTALE);
 	assert_int_equal(error[2], -EINVAL);
 	assert_works(w);
@@ -168,13 +169,14 @@ static void test_deadlines(void **state)
 {
 	struct world *w = *state;
 	const uint64_t odd[] = { 1, UINT64_MAX, UINT64_MAX / 2, time_now_ns() };
+	struct tier_ask ask = { .size = sizeof(ask), .tier = TIER_CXL, .user_data = 1 };
 	struct tier_completion c;
 
 	for (uint32_t i = 0; i < COUNT(odd); i++) {
 		/* What is there is there, however late. */
-		assert_int_equal(tier_fetch(w->c, &w->block, 1, NULL, TIER_CXL, odd[i]), 1);
-		assert_int_equal(tier_fetch_start(w->c, &w->block, 1, NULL, TIER_CXL, odd[i], 1),
-				 0);
+		ask.deadline_ns = odd[i];
+		assert_int_equal(tier_fetch(w->c, &w->block, 1, &ask), 1);
+		assert_int_equal(tier_fetch_start(w->c, &w->block, 1, &ask), 0);
 		assert_int_equal(tier_wait(w->t, &c, 1, 1, LONG_NS), 1);
 		assert_int_equal(c.result, 0);
 	}
@@ -189,7 +191,8 @@ static void test_ranges(void **state)
 	};
 
 	for (uint32_t i = 0; i < COUNT(odd); i++)
-		assert_int_equal(tier_fetch(w->c, &w->block, 1, &odd[i], TIER_CXL, 0), 1);
+		assert_int_equal(tier_fetch(w->c, &w->block, 1,
+					    ASK(TIER_CXL, .range = &odd[i])), 1);
 	assert_works(w);
 }
 
@@ -271,7 +274,7 @@ static void test_close_with_everything_open(void **state)
 		assert_int_equal(tier_lease_page(r, c, w->block, 0, 0, &lease), 0);
 		assert_int_equal(tier_put_begin(c, &key, 1, NULL, &p), 0);
 		assert_int_equal(tier_pin(c, &w->block, 1, TIER_CXL, 0, &pin), 1);
-		assert_int_equal(tier_fetch_start(c, &w->block, 1, NULL, TIER_CXL, 0, 1), 0);
+		assert_int_equal(tier_fetch_start(c, &w->block, 1, NULL), 0);
 		tier_close(t);
 	}
 	assert_works(w);

@@ -67,7 +67,7 @@ static tier_key key_of(uint32_t n)
 {
 	tier_key key;
 
-	assert_int_equal(tier_key_opaque(&key, &n, sizeof(n), "life", 4), 0);
+	assert_int_equal(tier_key_opaque(&key, &n, sizeof(n), SALT("life", 4)), 0);
 	return key;
 }
 
@@ -278,18 +278,18 @@ static void test_fetch_brings_back_what_left(void **state)
 	for (uint32_t i = 0; i < 10; i++)
 		blocks[i] = found[i].block;
 	assert_int_equal(tier_lease_page(w->r, w->c, blocks[3], 0, 0, &lease), -ENODATA);
-	assert_int_equal(tier_fetch(w->c, blocks, 10, &range, TIER_CXL, 0), 10);
+	assert_int_equal(tier_fetch(w->c, blocks, 10, ASK(TIER_CXL, .range = &range)), 10);
 	assert_int_equal(tier_lease_page(w->r, w->c, blocks[3], 0, 0, &lease), -ENODATA);
 	assert_int_equal(tier_lease_page(w->r, w->c, blocks[3], 4, 0, &lease), 0);
 	tier_release(w->r, &lease);
-	assert_int_equal(tier_fetch_start(w->c, blocks, 10, NULL, TIER_CXL, 0, 7), 0);
+	assert_int_equal(tier_fetch_start(w->c, blocks, 10, ASK(TIER_CXL, .user_data = 7)), 0);
 	assert_int_equal(tier_wait(w->t, &c, 1, 1, LONG_NS), 1);
 	assert_int_equal(c.user_data, 7);
 	assert_int_equal(c.status, TIER_READY);
 	assert_int_equal(c.value, 10);
 	for (uint32_t i = 0; i < 10; i++)
 		read_back(w, 400 + i);
-	assert_int_equal(tier_fetch(w->c, blocks, 2, NULL, TIER_HBM, 0), 2);
+	assert_int_equal(tier_fetch(w->c, blocks, 2, ASK(TIER_HBM)), 2);
 	assert_int_equal(tier_lease_page(w->r, w->c, blocks[0], 0, 0, &lease), 0);
 	assert_int_equal(lease.tier, TIER_HBM);
 	assert_int_equal(((const uint8_t *)lease.data)[100], byte_of(400, 0));
@@ -425,7 +425,7 @@ static void test_a_removed_context(void **state)
 	assert_int_equal(tier_match(c, &key, 1, NULL), 0);
 	assert_int_equal(tier_lease_page(w->r, c, found.block, 0, 0, &lease), -ESTALE);
 	assert_true(tier_put_begin(c, &key, 1, NULL, &p) < 0);
-	assert_true(tier_fetch(c, &found.block, 1, NULL, TIER_CXL, 0) <= 0);
+	assert_true(tier_fetch(c, &found.block, 1, NULL) <= 0);
 	tier_context_close(c);
 }
 
@@ -500,7 +500,7 @@ static void test_durable_blocks_outlive_a_crash(void **state)
 	/* Away: the last state is still readable, nothing hangs. */
 	assert_int_equal(tier_match(w->c, keys, 8, NULL), 8);
 	assert_int_equal(tier_check(w->t), -ENOTCONN);
-	assert_int_equal(tier_fetch(w->c, &before[0].block, 1, NULL, TIER_CXL, 0), -ENOTCONN);
+	assert_int_equal(tier_fetch(w->c, &before[0].block, 1, NULL), -ENOTCONN);
 	assert_int_equal(tier_wait(w->t, &c, 1, 1, LONG_NS), -ENOTCONN);
 	start_again(&w->d);
 	assert_int_equal(check_until(w->t, 1), 1);
@@ -528,14 +528,15 @@ static void test_a_stopped_daemon_hangs_nobody(void **state)
 	assert_int_equal(tier_match(w->c, keys, 2, found), 2);
 	assert_int_equal(kill(w->d.pid, SIGSTOP), 0);
 	begin = time_now_ns();
-	assert_int_equal(tier_fetch(w->c, &found[0].block, 1, NULL, TIER_CXL,
-				    begin + 50 * NS_PER_MS), -ETIMEDOUT);
+	assert_int_equal(tier_fetch(w->c, &found[0].block, 1,
+				    ASK(TIER_CXL, .deadline_ns = begin + 50 * NS_PER_MS)),
+			 -ETIMEDOUT);
 	assert_int_equal(tier_wait(w->t, &c, 1, 1, 50 * NS_PER_MS), 0);
 	assert_int_equal(tier_match(w->c, keys, 2, NULL), 2);
 	assert_int_equal(tier_check(w->t), 0);
 	assert_true(time_now_ns() - begin < 5 * NS_PER_S);
 	assert_int_equal(kill(w->d.pid, SIGCONT), 0);
-	assert_int_equal(tier_fetch(w->c, &found[0].block, 1, NULL, TIER_CXL, 0), 1);
+	assert_int_equal(tier_fetch(w->c, &found[0].block, 1, NULL), 1);
 }
 
 int main(void)

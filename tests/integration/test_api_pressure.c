@@ -40,7 +40,7 @@ static void keys_of(tier_key *keys, uint32_t family)
 
 	for (uint32_t i = 0; i < PREFIX; i++)
 		tokens[i] = family * 1000 + i;
-	tier_key_chain(keys, NULL, NULL, 0, tokens, PREFIX, 1);
+	tier_key_chain(keys, NULL, NULL, tokens, PREFIX, 1);
 }
 
 /* A child's way to fail: the parent sees the status, the log the words. */
@@ -129,8 +129,8 @@ static void disturb(struct user *u, const tier_key *keys)
 	if (next_random(u) % 8 == 0) {
 		n = tier_delete(u->c, &keys[at], 1);
 	} else if (tier_match(u->c, &keys[at], 1, &found) == 1) {
-		n = tier_fetch(u->c, &found.block, 1, NULL, TIER_HBM,
-			       time_now_ns() + 50 * NS_PER_MS);
+		n = tier_fetch(u->c, &found.block, 1,
+			       ASK(TIER_HBM, .deadline_ns = time_now_ns() + 50 * NS_PER_MS));
 	} else {
 		return;
 	}

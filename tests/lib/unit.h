@@ -17,4 +17,11 @@
 /* Number of elements of an array. */
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
+/* Option structs of tier.h in place, for programs that include it. */
+#define ASK(where, ...) \
+	(&(const struct tier_ask){ .size = sizeof(struct tier_ask), .tier = (where), __VA_ARGS__ })
+#define INTO(to, apart, errors) \
+	(&(const struct tier_into){ .dst = (to), .stride = (apart), .error = (errors) })
+#define SALT(from, length) (&(const struct tier_salt){ .bytes = (from), .count = (length) })
+
 #endif

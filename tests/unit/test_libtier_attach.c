@@ -132,8 +132,8 @@ static void test_reads_go_on_without_a_daemon(void **state)
 	assert_int_equal(((const uint8_t *)lease.data)[9], fake_byte(key.bytes, 3));
 	assert_int_equal(tier_check(w->t), -ENOTCONN);
 	assert_int_equal(tier_check(w->t), -ENOTCONN);
-	assert_int_equal(tier_fetch(w->c, &b, 1, NULL, TIER_CXL, 0), -ENOTCONN);
-	assert_int_equal(tier_fetch_start(w->c, &b, 1, NULL, TIER_CXL, 0, 1), -ENOTCONN);
+	assert_int_equal(tier_fetch(w->c, &b, 1, NULL), -ENOTCONN);
+	assert_int_equal(tier_fetch_start(w->c, &b, 1, ASK(TIER_CXL, .user_data = 1)), -ENOTCONN);
 	assert_int_equal(tier_put_begin(w->c, &key, 1, NULL, &p), -ENOTCONN);
 	assert_int_equal(tier_context_open(w->t, "ctx", NULL, &c), -ENOTCONN);
 	assert_int_equal(tier_admin(w->t, "status", NULL, &reply), -ENOTCONN);
@@ -157,7 +157,7 @@ static void *fetch_one(void *arg)
 	struct world *w = arg;
 	tier_block b = { 0, 0 };
 
-	return (void *)(intptr_t)tier_fetch(w->c, &b, 1, NULL, TIER_CXL, 0);
+	return (void *)(intptr_t)tier_fetch(w->c, &b, 1, NULL);
 }
 
 static void test_requests_end_when_the_daemon_dies(void **state)
@@ -170,7 +170,7 @@ static void test_requests_end_when_the_daemon_dies(void **state)
 
 	w->fake->hook = hook_silence;
 	for (uint32_t i = 0; i < 5; i++)
-		assert_int_equal(tier_fetch_start(w->c, &b, 1, NULL, TIER_CXL, 0, i), 0);
+		assert_int_equal(tier_fetch_start(w->c, &b, 1, ASK(TIER_CXL, .user_data = i)), 0);
 	assert_int_equal(pthread_create(&thread, NULL, fetch_one, w), 0);
 	usleep(20000);
 	fake_stop(w->fake, false);
@@ -193,7 +193,7 @@ static void test_the_event_descriptor_tells_of_a_death(void **state)
 	struct tier_completion c;
 
 	w->fake->hook = hook_silence;
-	assert_int_equal(tier_fetch_start(w->c, &b, 1, NULL, TIER_CXL, 0, 9), 0);
+	assert_int_equal(tier_fetch_start(w->c, &b, 1, ASK(TIER_CXL, .user_data = 9)), 0);
 	assert_int_equal(tier_poll(w->t, &c, 1), 0);
 	assert_int_equal(poll(&p, 1, 0), 0);
 	fake_stop(w->fake, false);
@@ -207,7 +207,7 @@ static void test_the_event_descriptor_tells_of_a_death(void **state)
 	w->fake->hook = NULL;
 	fake_restart(w->fake);
 	assert_int_equal(check_until(w->t, 1), 1);
-	assert_int_equal(tier_fetch_start(w->c, &b, 1, NULL, TIER_CXL, 0, 10), 0);
+	assert_int_equal(tier_fetch_start(w->c, &b, 1, ASK(TIER_CXL, .user_data = 10)), 0);
 	assert_int_equal(poll(&p, 1, 10000), 1);
 }
 
@@ -381,7 +381,7 @@ static void test_a_lost_context_is_a_miss_and_may_return(void **state)
 	assert_int_equal(tier_match(c, &key, 1, NULL), 0);
 	assert_int_equal(tier_lease_page(w->r, c, b, 0, 0, &lease), -ESTALE);
 	assert_int_equal(tier_lease_key(w->r, c, &key, 0, 0, &lease), -ENOENT);
-	assert_int_equal(tier_fetch(c, &b, 1, NULL, TIER_CXL, 0), -ENOENT);
+	assert_int_equal(tier_fetch(c, &b, 1, NULL), -ENOENT);
 	assert_int_equal(tier_context_epoch(c), 1);
 	w->fake->context[0].hidden = false;
 	pthread_mutex_lock(&w->fake->lock);

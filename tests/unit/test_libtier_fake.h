@@ -654,7 +654,7 @@ static FAKE_UNUSED tier_key world_key(uint32_t n)
 {
 	tier_key key;
 
-	assert_int_equal(tier_key_opaque(&key, &n, sizeof(n), NULL, 0), 0);
+	assert_int_equal(tier_key_opaque(&key, &n, sizeof(n), NULL), 0);
 	return key;
 }
 

@@ -13,6 +13,7 @@ static int use_all(struct world *w, tier_block b, tier_put *p, struct tier_lease
 {
 	struct tier_page page = { b, 0 };
 	struct tier_counters n = { .size = sizeof(n) };
+	const struct tier_selection s = { .blocks = &b, .count = 1 };
 	struct tier_completion c;
 	struct tier_lease lease;
 	tier_key key = world_key(1);
@@ -33,8 +34,8 @@ static int use_all(struct world *w, tier_block b, tier_put *p, struct tier_lease
 	wrong += tier_lease_page(w->r, w->c, b, 0, 0, &lease) != -EOWNERDEAD;
 	wrong += tier_lease_key(w->r, w->c, &key, 0, 0, &lease) != -EOWNERDEAD;
 	wrong += tier_lease_pages(w->r, w->c, &page, 1, 0, &lease) != -EOWNERDEAD;
-	wrong += tier_lease_blocks(w->r, w->c, 0, 0, 0, &b, 1, 0, &lease) != -EOWNERDEAD;
-	wrong += tier_gather(w->r, w->c, &page, 1, bytes, 0, NULL) != -EOWNERDEAD;
+	wrong += tier_lease_blocks(w->r, w->c, &s, &lease) != -EOWNERDEAD;
+	wrong += tier_gather(w->r, w->c, &page, 1, INTO(bytes, 0, NULL)) != -EOWNERDEAD;
 	wrong += tier_read_pages(w->r, w->c, &page, 1, 0, &lease) != -EOWNERDEAD;
 	tier_release(w->r, held);
 	tier_release_many(w->r, held, 1);
@@ -43,10 +44,10 @@ static int use_all(struct world *w, tier_block b, tier_put *p, struct tier_lease
 	tier_put_abort(p);
 	wrong += tier_put_begin(w->c, &key, 1, NULL, &p) != -EOWNERDEAD;
 	wrong += tier_put_copy(w->c, &key, 1, bytes, NULL) != -EOWNERDEAD;
-	wrong += tier_fetch_start(w->c, &b, 1, NULL, TIER_CXL, 0, 1) != -EOWNERDEAD;
-	wrong += tier_fetch_pages_start(w->c, &page, 1, TIER_CXL, 0, 1) != -EOWNERDEAD;
-	wrong += tier_fetch(w->c, &b, 1, NULL, TIER_CXL, 0) != -EOWNERDEAD;
-	wrong += tier_fetch_pages(w->c, &page, 1, TIER_CXL, 0) != -EOWNERDEAD;
+	wrong += tier_fetch_start(w->c, &b, 1, NULL) != -EOWNERDEAD;
+	wrong += tier_fetch_pages_start(w->c, &page, 1, NULL) != -EOWNERDEAD;
+	wrong += tier_fetch(w->c, &b, 1, NULL) != -EOWNERDEAD;
+	wrong += tier_fetch_pages(w->c, &page, 1, NULL) != -EOWNERDEAD;
 	wrong += tier_pin(w->c, &b, 1, TIER_CXL, 0, &pin) != -EOWNERDEAD;
 	wrong += tier_unpin(w->c, 1) != -EOWNERDEAD;
 	wrong += tier_delete(w->c, &key, 1) != -EOWNERDEAD;

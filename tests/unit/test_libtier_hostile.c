@@ -117,13 +117,13 @@ static void test_a_ring_that_jumps_ends_the_session(void **state)
 	struct tier_completion c;
 
 	w->fake->mute = true;
-	assert_int_equal(tier_fetch_start(w->c, &b, 1, NULL, TIER_CXL, 0, 4), 0);
+	assert_int_equal(tier_fetch_start(w->c, &b, 1, ASK(TIER_CXL, .user_data = 4)), 0);
 	atomic_store_release_u32(&w->fake->client[0].region->cq_tail, 1u << 30);
 	assert_int_equal(tier_poll(w->t, &c, 1), 1);
 	assert_int_equal(c.result, -ENOTCONN);
 	w->fake->mute = false;
 	assert_int_equal(tier_check(w->t), 1);
-	assert_int_equal(tier_fetch(w->c, &b, 1, NULL, TIER_CXL, 0), 1);
+	assert_int_equal(tier_fetch(w->c, &b, 1, NULL), 1);
 }
 
 static bool hook_lie(struct fake *f, const struct abi_sqe *e, struct abi_cqe *c, bool *silent)
@@ -147,8 +147,8 @@ static void test_answers_to_nothing_are_passed_over(void **state)
 
 	w->fake->hook = hook_lie;
 	for (uint32_t i = 0; i < 20; i++)
-		assert_int_equal(tier_fetch_start(w->c, b, 1, NULL, TIER_CXL, 0, i), 0);
-	assert_int_equal(tier_fetch_start(w->c, b, 2, NULL, TIER_CXL, 0, 99), 0);
+		assert_int_equal(tier_fetch_start(w->c, b, 1, ASK(TIER_CXL, .user_data = i)), 0);
+	assert_int_equal(tier_fetch_start(w->c, b, 2, ASK(TIER_CXL, .user_data = 99)), 0);
 	assert_int_equal(tier_wait(w->t, &c, 1, 1, 10 * NS_PER_S), 1);
 	assert_int_equal(c.user_data, 99);
 	assert_int_equal(c.result, 0);
@@ -184,6 +184,7 @@ static void read_all(struct world *w, const tier_key *keys, uint32_t count)
 			tier_release(w->r, lease);
 		}
 	tier_context_epoch(w->c);
+	(void)sum;
 }
 
 static void test_an_index_of_random_bytes(void **state)

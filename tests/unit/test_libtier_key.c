@@ -17,14 +17,14 @@ static void test_chain_is_the_same_in_any_cut(void **state)
 	(void)state;
 	for (uint32_t i = 0; i < 40; i++)
 		tokens[i] = i * 7919;
-	assert_int_equal(tier_key_chain(all, NULL, "s", 1, tokens, 40, 8), 0);
-	assert_int_equal(tier_key_chain(part, NULL, "s", 1, tokens, 17, 8), 0);
+	assert_int_equal(tier_key_chain(all, NULL, SALT("s", 1), tokens, 40, 8), 0);
+	assert_int_equal(tier_key_chain(part, NULL, SALT("s", 1), tokens, 17, 8), 0);
 	assert_memory_equal(all, part, 2 * sizeof(tier_key));
-	assert_int_equal(tier_key_chain(part, &all[1], "s", 1, tokens + 16, 24, 8), 0);
+	assert_int_equal(tier_key_chain(part, &all[1], SALT("s", 1), tokens + 16, 24, 8), 0);
 	assert_memory_equal(all + 2, part, 3 * sizeof(tier_key));
-	assert_int_equal(tier_key_chain(part, NULL, "t", 1, tokens, 8, 8), 0);
+	assert_int_equal(tier_key_chain(part, NULL, SALT("t", 1), tokens, 8, 8), 0);
 	assert_memory_not_equal(all, part, sizeof(tier_key));
-	assert_int_equal(tier_key_chain(part, NULL, NULL, 0, tokens, 7, 8), 0);
+	assert_int_equal(tier_key_chain(part, NULL, NULL, tokens, 7, 8), 0);
 }
 
 static void test_keys_refuse_nonsense(void **state)
@@ -33,14 +33,14 @@ static void test_keys_refuse_nonsense(void **state)
 	tier_key key;
 
 	(void)state;
-	assert_int_equal(tier_key_chain(&key, NULL, NULL, 0, &token, 1, 0), -EINVAL);
-	assert_int_equal(tier_key_chain(&key, NULL, NULL, 1, &token, 1, 1), -EINVAL);
-	assert_int_equal(tier_key_chain(NULL, NULL, NULL, 0, &token, 1, 1), -EINVAL);
-	assert_int_equal(tier_key_chain(&key, NULL, NULL, 0, NULL, 1, 1), -EINVAL);
-	assert_int_equal(tier_key_opaque(NULL, "a", 1, NULL, 0), -EINVAL);
-	assert_int_equal(tier_key_opaque(&key, NULL, 1, NULL, 0), -EINVAL);
-	assert_int_equal(tier_key_opaque(&key, "a", 1, NULL, 1), -EINVAL);
-	assert_int_equal(tier_key_opaque(&key, NULL, 0, NULL, 0), 0);
+	assert_int_equal(tier_key_chain(&key, NULL, NULL, &token, 1, 0), -EINVAL);
+	assert_int_equal(tier_key_chain(&key, NULL, SALT(NULL, 1), &token, 1, 1), -EINVAL);
+	assert_int_equal(tier_key_chain(NULL, NULL, NULL, &token, 1, 1), -EINVAL);
+	assert_int_equal(tier_key_chain(&key, NULL, NULL, NULL, 1, 1), -EINVAL);
+	assert_int_equal(tier_key_opaque(NULL, "a", 1, NULL), -EINVAL);
+	assert_int_equal(tier_key_opaque(&key, NULL, 1, NULL), -EINVAL);
+	assert_int_equal(tier_key_opaque(&key, "a", 1, SALT(NULL, 1)), -EINVAL);
+	assert_int_equal(tier_key_opaque(&key, NULL, 0, NULL), 0);
 }
 
 static void test_fingerprint_frames_its_members(void **state)

@@ -364,25 +364,53 @@ static void test_lists_agree_with_single_calls(void **state)
 	assert_int_equal(slots_set(w), 0);
 }
 
+static uint32_t world_page(struct world *w, uint32_t part, uint32_t layer, uint32_t group)
+{
+	return (uint32_t)tier_geometry_page(tier_context_geometry(w->c), part, layer, group);
+}
+
 static void test_lease_blocks_is_one_page_of_each(void **state)
 {
 	struct world *w = *state;
 	tier_block b[40];
+	struct tier_selection s = { .blocks = b, .count = 40 };
 	struct tier_lease lease[40];
 
 	for (uint32_t i = 0; i < 40; i++)
 		b[i] = world_block(w, i);
-	assert_int_equal(tier_lease_blocks(w->r, w->c, 0, 1, 1, b, 40, 0, lease), 40);
+	s.page = world_page(w, 0, 1, 1);
+	assert_int_equal(tier_lease_blocks(w->r, w->c, &s, lease), 40);
 	for (uint32_t i = 0; i < 40; i++)
 		assert_page(&lease[i], i, 3);
 	tier_release_many(w->r, lease, 40);
-	assert_int_equal(tier_lease_blocks(w->r, w->c, 1, 1, 0, b, 40, 0, lease), 40);
+	s.page = world_page(w, 1, 1, 0);
+	assert_int_equal(tier_lease_blocks(w->r, w->c, &s, lease), 40);
 	assert_page(&lease[39], 39, 5);
 	tier_release_many(w->r, lease, 40);
-	assert_int_equal(tier_lease_blocks(w->r, w->c, 2, 0, 0, b, 40, 0, lease), -EINVAL);
-	assert_int_equal(tier_lease_blocks(w->r, w->c, 1, 0, 1, b, 40, 0, lease), -EINVAL);
-	assert_int_equal(tier_lease_blocks(w->r, w->c, 0, 0, 0, NULL, 40, 0, lease), -EINVAL);
-	assert_int_equal(tier_lease_blocks(w->r, w->c, 0, 0, 0, NULL, 0, 0, NULL), 0);
+}
+
+static void test_lease_blocks_refuses_nonsense(void **state)
+{
+	struct world *w = *state;
+	tier_block b = world_block(w, 0);
+	struct tier_selection s = { .blocks = &b, .count = 1 };
+	const uint32_t beyond[] = { 6, world_page(w, 2, 0, 0), world_page(w, 1, 0, 1) };
+	struct tier_lease lease;
+
+	for (uint32_t i = 0; i < COUNT(beyond); i++) {
+		s.page = beyond[i];
+		assert_int_equal(tier_lease_blocks(w->r, w->c, &s, &lease), -EINVAL);
+	}
+	s = (struct tier_selection){ .blocks = &b, .count = 1, .flags = 2 };
+	assert_int_equal(tier_lease_blocks(w->r, w->c, &s, &lease), -EINVAL);
+	s = (struct tier_selection){ .blocks = &b, .count = 1 };
+	assert_int_equal(tier_lease_blocks(w->r, w->c, &s, NULL), -EINVAL);
+	assert_int_equal(tier_lease_blocks(w->r, w->c, NULL, &lease), -EINVAL);
+	s.blocks = NULL;
+	assert_int_equal(tier_lease_blocks(w->r, w->c, &s, &lease), -EINVAL);
+	s.count = 0;
+	assert_int_equal(tier_lease_blocks(w->r, w->c, &s, NULL), 0);
+	assert_int_equal(slots_set(w), 0);
 }
 
 static void test_a_list_is_all_or_nothing_for_slots(void **state)
@@ -421,7 +449,7 @@ static void test_gather_copies(void **state)
 			page[i + k] = (struct tier_page){ b, k };
 	}
 	page_retire(index_page(&w->x->ix, page[50].block.slot, 0), ABI_TIER_CXL);
-	assert_int_equal(tier_gather(w->r, w->c, page, PAGES, out, 0, error), PAGES - 1);
+	assert_int_equal(tier_gather(w->r, w->c, page, PAGES, INTO(out, 0, error)), PAGES - 1);
 	for (uint32_t i = 0; i < PAGES; i++) {
 		tier_key key = world_key(i / 5);
 
@@ -429,12 +457,13 @@ static void test_gather_copies(void **state)
 		assert_int_equal(out[i * 4096 + 4095], i == 50 ? 0 : fake_byte(key.bytes, i % 5));
 	}
 	assert_int_equal(slots_set(w), 0);
-	assert_int_equal(tier_gather(w->r, w->c, page, PAGES, out, 8192, NULL), PAGES - 1);
+	assert_int_equal(tier_gather(w->r, w->c, page, PAGES, INTO(out, 8192, NULL)), PAGES - 1);
 	assert_int_equal(out[8192 * 99], fake_byte(world_key(19).bytes, 4));
-	assert_int_equal(tier_gather(w->r, w->c, page, 1, out, 100, error), 0);
+	assert_int_equal(tier_gather(w->r, w->c, page, 1, INTO(out, 100, error)), 0);
 	assert_int_equal(error[0], -EINVAL);
-	assert_int_equal(tier_gather(w->r, w->c, page, 1, NULL, 0, error), -EINVAL);
-	assert_int_equal(tier_gather(NULL, w->c, page, 1, out, 0, error), -EINVAL);
+	assert_int_equal(tier_gather(w->r, w->c, page, 1, INTO(NULL, 0, error)), -EINVAL);
+	assert_int_equal(tier_gather(NULL, w->c, page, 1, INTO(out, 0, error)), -EINVAL);
+	assert_int_equal(tier_gather(w->r, w->c, page, 1, NULL), -EINVAL);
 }
 
 static void test_counters_count(void **state)
@@ -479,6 +508,7 @@ int main(void)
 		T(test_hostile_release),
 		T(test_lists_agree_with_single_calls),
 		T(test_lease_blocks_is_one_page_of_each),
+		T(test_lease_blocks_refuses_nonsense),
 		T(test_a_list_is_all_or_nothing_for_slots),
 		T(test_gather_copies),
 		T(test_counters_count),

@@ -242,12 +242,12 @@ static void test_references_travel_without_salt(void **state)
 	} want = { .ref = { b.slot, index_block(&w->x->ix, b.slot)->generation } };
 
 	w->fake->hook = hook_echo;
-	assert_int_equal(tier_fetch_start(w->c, &b, 1, NULL, TIER_CXL, 0, 5), 0);
+	assert_int_equal(tier_fetch_start(w->c, &b, 1, ASK(TIER_CXL, .user_data = 5)), 0);
 	c = wait_one(w->t);
 	assert_int_equal(c.user_data, 5);
 	assert_int_equal(c.value, want.word);
 	assert_int_equal(c.aux, sizeof(struct abi_block_ref));
-	assert_int_equal(tier_fetch_pages_start(w->c, &page, 1, TIER_HBM, 0, 6), 0);
+	assert_int_equal(tier_fetch_pages_start(w->c, &page, 1, ASK(TIER_HBM, .user_data = 6)), 0);
 	c = wait_one(w->t);
 	assert_int_equal(c.value, want.word);
 	assert_int_equal(c.aux, sizeof(struct abi_page_ref));
@@ -264,12 +264,12 @@ static void test_fetch_waits_and_is_late(void **state)
 	struct tier_page page = { b[0], 0 };
 	tier_key keys[3] = { world_key(1), world_key(2), world_key(9) };
 
-	assert_int_equal(tier_fetch(w->c, b, 3, NULL, TIER_CXL, 0), 3);
-	assert_int_equal(tier_fetch(w->c, b, 3, &range, TIER_HBM, 0), 3);
-	assert_int_equal(tier_fetch(w->c, b, 0, NULL, TIER_CXL, 0), 0);
-	assert_int_equal(tier_fetch_pages(w->c, &page, 1, TIER_CXL, 0), 1);
+	assert_int_equal(tier_fetch(w->c, b, 3, NULL), 3);
+	assert_int_equal(tier_fetch(w->c, b, 3, ASK(TIER_HBM, .range = &range)), 3);
+	assert_int_equal(tier_fetch(w->c, b, 0, NULL), 0);
+	assert_int_equal(tier_fetch_pages(w->c, &page, 1, NULL), 1);
 	w->fake->hook = hook_late;
-	assert_int_equal(tier_fetch(w->c, b, 3, NULL, TIER_CXL, 0), 1);
+	assert_int_equal(tier_fetch(w->c, b, 3, NULL), 1);
 	w->fake->hook = NULL;
 	assert_int_equal(tier_delete(w->c, keys, 3), 2);
 	assert_int_equal(tier_match(w->c, keys, 1, NULL), 0);
@@ -283,21 +283,26 @@ static void test_ask_refuses_nonsense(void **state)
 	struct tier_range range = { .part_first = 1, .part_count = 2 };
 	uint64_t pin;
 
-	assert_int_equal(tier_fetch_start(NULL, &b, 1, NULL, TIER_CXL, 0, 0), -EINVAL);
-	assert_int_equal(tier_fetch_start(w->c, NULL, 1, NULL, TIER_CXL, 0, 0), -EINVAL);
-	assert_int_equal(tier_fetch_start(w->c, &b, 0, NULL, TIER_CXL, 0, 0), -EINVAL);
-	assert_int_equal(tier_fetch_start(w->c, &b, 1, NULL, TIER_NVME, 0, 0), -EINVAL);
-	assert_int_equal(tier_fetch_start(w->c, &b, 1, NULL, TIER_CXL, 0, UINT64_MAX), -EINVAL);
-	assert_int_equal(tier_fetch_start(w->c, &b, 8193, NULL, TIER_CXL, 0, 0), -EINVAL);
-	assert_int_equal(tier_fetch_start(w->c, &b, 1, &range, TIER_CXL, 0, 0), -EINVAL);
+	assert_int_equal(tier_fetch_start(NULL, &b, 1, NULL), -EINVAL);
+	assert_int_equal(tier_fetch_start(w->c, NULL, 1, NULL), -EINVAL);
+	assert_int_equal(tier_fetch_start(w->c, &b, 0, NULL), -EINVAL);
+	assert_int_equal(tier_fetch_start(w->c, &b, 1, ASK(TIER_NVME)), -EINVAL);
+	assert_int_equal(tier_fetch_start(w->c, &b, 1, ASK(TIER_CXL, .user_data = UINT64_MAX)),
+			 -EINVAL);
+	assert_int_equal(tier_fetch_start(w->c, &b, 8193, NULL), -EINVAL);
+	assert_int_equal(tier_fetch_start(w->c, &b, 1, ASK(TIER_CXL, .range = &range)), -EINVAL);
 	range = (struct tier_range){ .part_first = 2 };
-	assert_int_equal(tier_fetch_start(w->c, &b, 1, &range, TIER_CXL, 0, 0), -EINVAL);
+	assert_int_equal(tier_fetch_start(w->c, &b, 1, ASK(TIER_CXL, .range = &range)), -EINVAL);
 	range = (struct tier_range){ .layer_first = 2 };
-	assert_int_equal(tier_fetch_start(w->c, &b, 1, &range, TIER_CXL, 0, 0), -EINVAL);
-	assert_int_equal(tier_fetch_pages_start(w->c, &page, 4097, TIER_CXL, 0, 0), -EINVAL);
-	assert_int_equal(tier_fetch_pages_start(w->c, &page, 1, 77, 0, 0), -EINVAL);
-	assert_int_equal(tier_fetch(w->c, NULL, 1, NULL, TIER_CXL, 0), -EINVAL);
-	assert_int_equal(tier_fetch_pages(w->c, NULL, 1, TIER_CXL, 0), -EINVAL);
+	assert_int_equal(tier_fetch_start(w->c, &b, 1, ASK(TIER_CXL, .range = &range)), -EINVAL);
+	assert_int_equal(tier_fetch_pages_start(w->c, &page, 4097, NULL), -EINVAL);
+	assert_int_equal(tier_fetch_pages_start(w->c, &page, 1, ASK(77)), -EINVAL);
+	range = (struct tier_range){ 0 };
+	assert_int_equal(tier_fetch_pages_start(w->c, &page, 1, ASK(TIER_CXL, .range = &range)),
+			 -EINVAL);
+	assert_int_equal(tier_fetch_pages(w->c, &page, 1, ASK(TIER_CXL, .range = &range)), -EINVAL);
+	assert_int_equal(tier_fetch(w->c, NULL, 1, NULL), -EINVAL);
+	assert_int_equal(tier_fetch_pages(w->c, NULL, 1, NULL), -EINVAL);
 	assert_int_equal(tier_pin(w->c, &b, 1, TIER_CXL, 0, NULL), -EINVAL);
 	assert_int_equal(tier_pin(w->c, &b, 0, TIER_CXL, 0, &pin), -EINVAL);
 	assert_int_equal(tier_pin(w->c, &b, 1, TIER_REMOTE, 0, &pin), -EINVAL);
@@ -308,6 +313,91 @@ static void test_ask_refuses_nonsense(void **state)
 	assert_int_equal(tier_drain(NULL), -EINVAL);
 }
 
+/* Answers what was asked for. */
+static bool hook_ask(struct fake *f, const struct abi_sqe *e, struct abi_cqe *c, bool *silent)
+{
+	(void)f;
+	(void)silent;
+	if (e->op != ABI_OP_FETCH && e->op != ABI_OP_FETCH_PAGES)
+		return false;
+	c->value = e->tier | (uint64_t)e->part_first << 8 | (uint64_t)e->part_count << 16 |
+		   (uint64_t)e->layer_first << 24 | (uint64_t)e->layer_count << 32;
+	c->aux = e->deadline_ns;
+	return true;
+}
+
+static void test_an_ask_travels_whole(void **state)
+{
+	struct world *w = *state;
+	tier_block b = world_block(w, 1);
+	struct tier_page page = { b, 0 };
+	const struct tier_range range = { 1, 1, 1, 2 };
+	struct tier_ask ask = { .size = sizeof(ask), .range = &range, .user_data = 5 };
+	struct tier_completion c;
+
+	ask.deadline_ns = time_now_ns() + LONG_NS;
+	w->fake->hook = hook_ask;
+	assert_int_equal(tier_fetch_start(w->c, &b, 1, &ask), 0);
+	c = wait_one(w->t);
+	assert_int_equal(c.user_data, 5);
+	assert_int_equal(c.value, TIER_HBM | 1 << 8 | 1 << 16 | 1 << 24 | 2ull << 32);
+	assert_int_equal(c.aux, ask.deadline_ns);
+	assert_int_equal(tier_fetch(w->c, &b, 1, &ask), c.value);
+	ask.range = NULL;
+	assert_int_equal(tier_fetch_pages_start(w->c, &page, 1, &ask), 0);
+	c = wait_one(w->t);
+	assert_int_equal(c.user_data, 5);
+	assert_int_equal(c.value, TIER_HBM);
+	assert_int_equal(c.aux, ask.deadline_ns);
+	assert_int_equal(tier_fetch_pages(w->c, &page, 1, &ask), TIER_HBM);
+}
+
+static void test_no_ask_is_cxl_and_everything(void **state)
+{
+	struct world *w = *state;
+	tier_block b = world_block(w, 1);
+	struct tier_page page = { b, 0 };
+	struct tier_completion c;
+
+	w->fake->hook = hook_ask;
+	assert_int_equal(tier_fetch(w->c, &b, 1, NULL), TIER_CXL);
+	assert_int_equal(tier_fetch_pages(w->c, &page, 1, NULL), TIER_CXL);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(i ? tier_fetch_start(w->c, &b, 1, NULL) :
+				     tier_fetch_pages_start(w->c, &page, 1, NULL), 0);
+		c = wait_one(w->t);
+		assert_int_equal(c.user_data, 0);
+		assert_int_equal(c.value, TIER_CXL);
+		assert_int_equal(c.aux, 0);
+	}
+}
+
+static void test_an_ask_carries_its_size(void **state)
+{
+	struct world *w = *state;
+	tier_block b = world_block(w, 1);
+	struct tier_page page = { b, 0 };
+	struct {
+		struct tier_ask ask;
+		uint64_t newer;
+	} from = { .ask = { .size = sizeof(from), .tier = TIER_CXL } };
+
+	w->fake->hook = hook_ask;
+	assert_int_equal(tier_fetch(w->c, &b, 1, &from.ask), TIER_CXL);
+	from.newer = 1;
+	assert_int_equal(tier_fetch(w->c, &b, 1, &from.ask), -E2BIG);
+	assert_int_equal(tier_fetch_start(w->c, &b, 1, &from.ask), -E2BIG);
+	assert_int_equal(tier_fetch_pages(w->c, &page, 1, &from.ask), -E2BIG);
+	assert_int_equal(tier_fetch_pages_start(w->c, &page, 1, &from.ask), -E2BIG);
+	/* An older caller knows no deadline. */
+	from.ask.deadline_ns = 1;
+	from.ask.size = offsetof(struct tier_ask, deadline_ns);
+	assert_int_equal(tier_fetch(w->c, &b, 1, &from.ask), TIER_CXL);
+	from.ask.size = 0;
+	assert_int_equal(tier_fetch(w->c, &b, 1, &from.ask), -EINVAL);
+	assert_int_equal(tier_fetch_pages_start(w->c, &page, 1, &from.ask), -EINVAL);
+}
+
 static void test_cancel_finds_by_user_data(void **state)
 {
 	struct world *w = *state;
@@ -316,7 +406,7 @@ static void test_cancel_finds_by_user_data(void **state)
 	assert_int_equal(tier_cancel(w->t, 5), -ENOENT);
 	w->fake->hook = hook_keep;
 	for (uint32_t i = 0; i < 3; i++)
-		assert_int_equal(tier_fetch_start(w->c, &b, 1, NULL, TIER_CXL, 0, 5), 0);
+		assert_int_equal(tier_fetch_start(w->c, &b, 1, ASK(TIER_CXL, .user_data = 5)), 0);
 	assert_int_equal(tier_cancel(w->t, 5), 0);
 	assert_int_equal(w->fake->ops[ABI_OP_CANCEL], 3);
 	assert_int_equal(tier_cancel(w->t, 6), -ENOENT);
@@ -351,7 +441,7 @@ static void test_a_full_ring_pushes_back(void **state)
 	int rc;
 
 	w->fake->mute = true;
-	while ((rc = tier_fetch_start(w->c, &b, 1, NULL, TIER_CXL, 0, n)) == 0)
+	while ((rc = tier_fetch_start(w->c, &b, 1, ASK(TIER_CXL, .user_data = n))) == 0)
 		n++;
 	assert_int_equal(rc, -EAGAIN);
 	assert_int_equal(n, FAKE_SQ);
@@ -364,12 +454,12 @@ static void test_a_full_ring_pushes_back(void **state)
 			assert_int_equal(c[i].user_data, got++);
 	}
 	/* Completions that nobody takes push back, too, and leave waiting calls alone. */
-	for (n = 0; (rc = tier_fetch_start(w->c, &b, 1, NULL, TIER_CXL, 0, n)) == 0; n++)
+	for (n = 0; (rc = tier_fetch_start(w->c, &b, 1, ASK(TIER_CXL, .user_data = n))) == 0; n++)
 		tier_drain(w->t);
 	assert_int_equal(rc, -EAGAIN);
-	assert_int_equal(tier_fetch(w->c, &b, 1, NULL, TIER_CXL, 0), 1);
+	assert_int_equal(tier_fetch(w->c, &b, 1, NULL), 1);
 	assert_int_equal(tier_wait(w->t, c, n < 256 ? n : 256, 256, LONG_NS), n < 256 ? n : 256);
-	assert_int_equal(tier_fetch_start(w->c, &b, 1, NULL, TIER_CXL, 0, n), 0);
+	assert_int_equal(tier_fetch_start(w->c, &b, 1, ASK(TIER_CXL, .user_data = n)), 0);
 }
 
 static void test_wait_is_bounded(void **state)
@@ -389,7 +479,8 @@ static void test_wait_is_bounded(void **state)
 	/* A daemon that does not answer: the deadline, and a moment's grace. */
 	w->fake->hook = hook_keep;
 	begin = time_now_ns();
-	assert_int_equal(tier_fetch(w->c, &b, 1, NULL, TIER_CXL, begin + 10 * NS_PER_MS),
+	assert_int_equal(tier_fetch(w->c, &b, 1,
+				    ASK(TIER_CXL, .deadline_ns = begin + 10 * NS_PER_MS)),
 			 -ETIMEDOUT);
 	assert_true(time_now_ns() - begin < 5 * NS_PER_S);
 }
@@ -454,10 +545,10 @@ static void test_the_event_descriptor(void **state)
 	for (uint32_t i = 0; i < 50; i++) {
 		int n = 0;
 
-		assert_int_equal(tier_fetch_start(w->c, &b, 1, NULL, TIER_CXL, 0, i), 0);
+		assert_int_equal(tier_fetch_start(w->c, &b, 1, ASK(TIER_CXL, .user_data = i)), 0);
 		/* A waiting call of the same thread takes it off the ring meanwhile. */
 		if (i % 2)
-			assert_int_equal(tier_fetch(w->c, &b, 1, NULL, TIER_CXL, 0), 1);
+			assert_int_equal(tier_fetch(w->c, &b, 1, NULL), 1);
 		assert_int_equal(poll(&p, 1, 10000), 1);
 		while (n == 0) {
 			n = tier_poll(w->t, c, 4);
@@ -485,7 +576,7 @@ static void *waiter(void *arg)
 	struct worker *k = arg;
 
 	for (uint32_t i = 0; i < 200; i++)
-		k->failed += tier_fetch(k->w->c, &k->b, 1, NULL, TIER_CXL, 0) != 1;
+		k->failed += tier_fetch(k->w->c, &k->b, 1, NULL) != 1;
 	return NULL;
 }
 
@@ -507,7 +598,8 @@ static void *starter(void *arg)
 	struct worker *k = arg;
 
 	for (uint32_t i = 0; i < 200; i++)
-		while (tier_fetch_start(k->w->c, &k->b, 1, NULL, TIER_CXL, 0, i) == -EAGAIN)
+		while (tier_fetch_start(k->w->c, &k->b, 1,
+					ASK(TIER_CXL, .user_data = i)) == -EAGAIN)
 			usleep(100);
 	return NULL;
 }
@@ -578,6 +670,9 @@ int main(void)
 		T(test_references_travel_without_salt),
 		T(test_fetch_waits_and_is_late),
 		T(test_ask_refuses_nonsense),
+		T(test_an_ask_travels_whole),
+		T(test_no_ask_is_cxl_and_everything),
+		T(test_an_ask_carries_its_size),
 		T(test_cancel_finds_by_user_data),
 		T(test_read_pages_fetches_what_is_missing),
 		T(test_a_full_ring_pushes_back),

@@ -65,7 +65,7 @@ static tier_key key_of(uint32_t family, uint32_t version)
 	uint32_t name[2] = { family, version };
 	tier_key key;
 
-	assert_int_equal(tier_key_opaque(&key, name, sizeof(name), NULL, 0), 0);
+	assert_int_equal(tier_key_opaque(&key, name, sizeof(name), NULL), 0);
 	return key;
 }
 
