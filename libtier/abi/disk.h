@@ -131,7 +131,7 @@ struct disk_record {
 
 struct disk_block {
 	uint8_t key[ABI_KEY_BYTES];
-	uint64_t salt; /* tombstone: records of the key up to this lsn are void, later ones are not */
+	uint64_t salt; /* tombstone: records of the key up to this lsn are void */
 	uint32_t origin_bytes; /* [later] the engine's own key, bounded, behind the crc table */
 	uint32_t reserved;
 }; /* 48 bytes */

@@ -117,9 +117,9 @@ static void test_refused(void **state)
 		LINE("[1,2"),
 		LINE("[1e30]"),
 		LINE("[99999999999999999999999]"),
-		LINE("[1]") " trailing",
-		"{\"timestamp\":1,\"timestamp\":1,\"input_length\":1,\"output_length\":1,"
-		"\"hash_ids\":[]}",
+		(LINE("[1]") " trailing"),
+		("{\"timestamp\":1,\"timestamp\":1,\"input_length\":1,\"output_length\":1,"
+		 "\"hash_ids\":[]}"),
 	};
 	char text[512], why[256];
 	struct trace *t;
