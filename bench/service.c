@@ -26,6 +26,7 @@
 #define STOP_NS (60 * NS_PER_S)
 #define LOG_TAIL_BYTES 4096
 #define REMOVE_TRIES 500
+#define SOCKET_BYTES_MAX 108 /* sun_path */
 
 static void moment(void)
 {
@@ -135,8 +136,12 @@ int service_start(struct service *s, const struct service_options *options, void
 	int error = 0;
 
 	*s = (struct service){ .pid = 0 };
-	if (snprintf(s->socket, sizeof(s->socket), "%s/tier.sock", options->dir) >= 100)
+	if (snprintf(s->socket, sizeof(s->socket), "%s/tier.sock", options->dir) >=
+	    SOCKET_BYTES_MAX) {
+		fprintf(stderr, "%s: too long for a socket's path; choose a shorter folder\n",
+			s->socket);
 		return -ENAMETOOLONG;
+	}
 	snprintf(s->store, sizeof(s->store), "%s/store", options->dir);
 	snprintf(s->log, sizeof(s->log), "%s/tierd.log", options->dir);
 	arguments_of(&a, s, options);

@@ -203,8 +203,8 @@ static int run(struct arguments *a)
 }
 
 /*
- * The work is done in a child, in a directory that is removed whatever becomes of it: an interrupted
- * run leaves neither daemon nor store behind. Returns the exit status.
+ * The work is done in a child, in a directory that is removed whatever becomes of it: a run that is
+ * interrupted leaves neither daemon nor store behind. Returns the exit status.
  */
 static int supervise(struct arguments *a)
 {

@@ -199,6 +199,8 @@ static const struct mem_region *region_of(const struct shell *s, const struct co
 {
 	const struct context_memory *memory = memory_find(s->memory, range->context_id);
 
+	if (memory && range->tier == CORE_RANGE_INDEX)
+		return &memory->index;
 	return memory && range->tier < ABI_MEM_TIERS ? &memory->mem[range->tier] : NULL;
 }
 
@@ -207,7 +209,7 @@ static void memory_job(struct shell *s, struct job *job, enum job_kind kind,
 {
 	job->kind = kind;
 	job->klass = kind == JOB_PREPARE ? ABI_CLASS_DEMAND : ABI_CLASS_CLEANUP;
-	job->ops = s->mem[range->tier];
+	job->ops = s->mem[range->tier == CORE_RANGE_INDEX ? ABI_TIER_CXL : range->tier];
 	job->region = region_of(s, range);
 	job->range = *range;
 	worker_submit(s->workers, job);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "libtier/base/cleanup.h"
+#include "tierd/backend/mem_common.h"
 
 struct memory {
 	const struct mem_ops *ops[ABI_MEM_TIERS];
@@ -48,39 +49,13 @@ void memory_close(struct memory *m)
 	free(m);
 }
 
-static int index_create(struct mem_region *region, const char *label, uint64_t bytes)
-{
-	int fd CLEANUP_CLOSE = memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	void *addr;
-
-	if (fd < 0)
-		return -errno;
-	/* 0600 first: another uid must not open it for writing through /proc, sealed or not. */
-	if (fchmod(fd, 0600) || ftruncate(fd, (off_t)bytes) ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
-		return -errno;
-	addr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (addr == MAP_FAILED)
-		return -errno;
-	madvise(addr, bytes, MADV_HUGEPAGE); /* where shmem_enabled says advise; else no effect */
-	*region = (struct mem_region){ .fd = take_fd(&fd), .addr = addr, .bytes = bytes };
-	return 0;
-}
-
-static void index_destroy(struct mem_region *region)
-{
-	munmap(region->addr, region->bytes);
-	close(region->fd);
-	region->bytes = 0;
-}
-
 void memory_unmake(struct memory *m, struct context_memory *made)
 {
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
 		if (made->mem[t].bytes)
 			m->ops[t]->destroy(&made->mem[t]);
 	if (made->index.bytes)
-		index_destroy(&made->index);
+		mem_destroy(&made->index);
 	free(made);
 }
 
@@ -95,7 +70,7 @@ int memory_make(struct memory *m, const char *label, const struct core_context_p
 	if (!made)
 		return -ENOMEM;
 	snprintf(name, sizeof(name), "tier-index-%.*s", (int)ABI_NAME_BYTES, label);
-	rc = index_create(&made->index, name, plan->index_bytes);
+	rc = mem_create(&made->index, name, plan->index_bytes);
 	for (uint32_t t = 0; t < ABI_MEM_TIERS && rc == 0; t++) {
 		if (plan->mem_bytes[t] == 0)
 			continue;

@@ -24,6 +24,8 @@
  *     completions are never lost; a client that does not read them gets -EAGAIN from its full SQ.
  * R3  Either side clamps what the other wrote: tail - head > entries is a protocol error that ends
  *     the session.
+ * R4  A session that ends with goodbye set is over at once; any other one's leases last until its
+ *     process is dead, whatever its slots look like now: a reader may be about to be opened.
  */
 #ifndef TIER_ABI_RING_H
 #define TIER_ABI_RING_H
@@ -51,7 +53,8 @@ struct abi_region_header {
 	uint32_t sq_tail;
 	uint32_t cq_head;
 	uint32_t cq_wait; /* 1: the client sleeps, or is about to, on its completion eventfd */
-	uint32_t reserved2[13];
+	uint32_t goodbye; /* 1: the client holds no lease and takes none any more (R4) */
+	uint32_t reserved2[12];
 	/* line: written by the daemon */
 	uint32_t sq_head;
 	uint32_t cq_tail;

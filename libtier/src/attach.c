@@ -377,8 +377,11 @@ void attach_drop_all(struct tier *t)
 {
 	struct attachment *a = session_attachment(t);
 
-	if (a)
+	if (a) {
+		/* All readers are closed, none can be opened: the daemon need not wait for our death (R4). */
+		atomic_store_release_u32(&a->ring.shared->goodbye, 1);
 		list_push_back(&t->old, &a->link);
+	}
 	atomic_store_release_u64(&t->attachment_word, 0);
 	list_each(at, &t->old)
 		attachment_drop(t, list_entry(at, struct attachment, link));

@@ -2,7 +2,7 @@
 /*
  * What all memory tiers that lie in memfds have in common: one sparse, sealed region a context, in
  * huge pages where the kernel grants them. A backend adds where the memory comes from. Called only
- * by the files of this folder.
+ * by the files of this folder, and by memory.c for indexes, which lie in ordinary memory.
  */
 #ifndef TIERD_BACKEND_MEM_COMMON_H
 #define TIERD_BACKEND_MEM_COMMON_H

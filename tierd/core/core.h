@@ -55,6 +55,8 @@ struct core_config {
 
 /* ---- what actions work on ----------------------------------------------------------------- */
 
+#define CORE_RANGE_INDEX ABI_MEM_TIERS /* as a tier in PREPARE: the context's index */
+
 /* A piece of a context's memory in one tier. */
 struct core_range {
 	uint32_t context_id;

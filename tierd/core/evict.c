@@ -17,6 +17,7 @@
 #define ROOM_MIN (1u << 20)   /* bytes evicted at a time, at least */
 #define EVACUATE_STEP 65536u  /* descriptors looked at in one step */
 #define ACCESS_WEIGHT_MAX 64u /* of one log entry: a client cannot shout */
+#define INDEX_PREPARE_MAX (16u << 20) /* bytes of an area of an index, each tick */
 #define STORE_FREE_MIN 2u     /* segments kept free in advance */
 
 /* ---- access logs -------------------------------------------------------------------------- */
@@ -401,11 +402,46 @@ void evict_step(struct core *c)
 		evacuate_step(c);
 }
 
+/*
+ * Areas of the index grow from their front. What is full of used lines gets huge pages: 10^7 blocks
+ * in 4 KiB pages cost every look-up a walk of the page table.
+ */
+static void index_prepare(struct core *c, struct context *x)
+{
+	const struct abi_index_header *h = x->ix.header;
+	const uint64_t area[3][2] = {
+		{ h->bucket_offset, h->bucket_count * sizeof(struct abi_bucket) },
+		{ h->block_offset, x->ix.slots_used * sizeof(struct abi_block) },
+		{ h->desc_offset,
+		  x->ix.slots_used * x->ix.pages_per_block * sizeof(struct abi_page) },
+	};
+
+	for (uint32_t i = 0; i < 3; i++) {
+		uint64_t end = (area[i][0] + area[i][1]) & ~(uint64_t)(ABI_HUGE - 1);
+		uint64_t from = x->index_ready[i];
+		struct core_range *range;
+
+		if (!from)
+			from = (area[i][0] + ABI_HUGE - 1) & ~(uint64_t)(ABI_HUGE - 1);
+		if (from + ABI_HUGE > end)
+			continue;
+		if (end > from + INDEX_PREPARE_MAX)
+			end = from + INDEX_PREPARE_MAX;
+		range = &core_push(c, CORE_AC_PREPARE)->range;
+		range->context_id = x->id;
+		range->tier = CORE_RANGE_INDEX;
+		range->offset = from;
+		range->bytes = end - from;
+		x->index_ready[i] = end;
+	}
+}
+
 static void context_balance(struct core *c, struct context *x)
 {
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
 		if (x->space[tier])
 			balance(c, x, tier);
+	index_prepare(c, x);
 	if (x->slots_live > x->spec.blocks_max - x->spec.blocks_max / 64)
 		evict_nvme(c, x, x->spec.blocks_max / 64 * x->spec.geometry.block_bytes);
 }

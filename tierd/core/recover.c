@@ -49,7 +49,8 @@ static int tomb_keep(struct core *c, struct context *x, const struct store_view 
 	return 0;
 }
 
-static uint32_t slot_for(struct core *c, struct context *x, const struct store_view *v, uint32_t i)
+static uint32_t slot_for(struct core *c, struct context *x, const struct store_view *v, uint32_t i,
+			 uint32_t log)
 {
 	uint32_t slot = index_find(&x->ix, v->block[i].key);
 
@@ -60,6 +61,9 @@ static uint32_t slot_for(struct core *c, struct context *x, const struct store_v
 		return slot;
 	}
 	slot = block_new(c, x, v->block[i].key);
+	if (slot == ABI_SLOT_NONE && log == DISK_LOG_DURABLE &&
+	    evict_nvme(c, x, x->spec.geometry.block_bytes)) /* a cached block makes way */
+		slot = block_new(c, x, v->block[i].key);
 	if (slot == ABI_SLOT_NONE)
 		return slot;
 	index_block_state(&x->ix, slot, ABI_BLOCK_COMMITTED);
@@ -125,14 +129,14 @@ static int apply_run(struct core *c, struct context *x, const struct store_view 
 	if (v->head->epoch > x->epoch_seen)
 		x->epoch_seen = v->head->epoch;
 	if (v->head->epoch != x->spec.epoch ||
-	    x->nvme_bytes + bytes > x->plan.quota[ABI_TIER_NVME]) {
+	    (log == DISK_LOG_CACHE && x->nvme_bytes + bytes > x->plan.quota[ABI_TIER_NVME])) {
 		c->recovery.blocks_stale += v->head->block_count;
 		return 0;
 	}
 	if (!lsn_of(c, x, 0))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < v->head->block_count; i++) {
-		uint32_t slot = slot_for(c, x, v, i);
+		uint32_t slot = slot_for(c, x, v, i, log);
 
 		if (slot != ABI_SLOT_NONE)
 			place_block(c, x, v, i, slot, log);
@@ -199,6 +203,9 @@ int core_recover_finish(struct core *c, struct core_recovery *out)
 	c->tomb = NULL;
 	c->tombs = c->tombs_max = 0;
 	memset(&c->metrics, 0, sizeof(c->metrics));
+	/* What recovery found may never have been flushed: nothing is answered as durable before. */
+	c->write_seq++;
+	sync_want(c);
 	*out = c->recovery;
 	return 0;
 }

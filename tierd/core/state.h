@@ -91,6 +91,7 @@ struct context {
 	uint32_t slots_live;  /* block slots in use, dropped ones included */
 	uint32_t punching;    /* segments */
 	uint32_t nvme_cursor; /* evict_nvme: next slot to look at */
+	uint64_t index_ready[3]; /* offsets up to which an area of the index has huge pages */
 	uint64_t dirty_since_ns;
 	uint64_t blocks, blocks_pending;
 	uint64_t nvme_bytes, dirty_bytes;
@@ -198,7 +199,7 @@ struct tomb {
 	struct disk_block block;
 };
 
-enum run_phase { RUN_FREE = 0, RUN_HEADER, RUN_DATA, RUN_RECORD };
+enum run_phase { RUN_FREE = 0, RUN_HEADER, RUN_HEADER_SYNC, RUN_DATA, RUN_RECORD };
 
 struct run {
 	enum run_phase phase;
@@ -209,6 +210,7 @@ struct run {
 	uint32_t slot[DISK_RUN_BLOCKS_MAX];
 	uint32_t generation[DISK_RUN_BLOCKS_MAX];
 	struct disk_record head;
+	uint64_t header_sync; /* RUN_HEADER_SYNC: the flush that makes the header durable */
 	uint32_t outstanding;
 	uint32_t cursor; /* next page in D7 order, of blocks * pages a block */
 	uint64_t written;

@@ -4,7 +4,7 @@
  * what is durable.
  *
  *   dirty list -> run: up to 32 blocks, each the child of the one before
- *   HEADER (new segment only) -> DATA (8 writes of up to 1 MiB under way) -> RECORD -> clean
+ *   HEADER, flushed (new segment only) -> DATA (8 writes of up to 1 MiB under way) -> RECORD -> clean
  *   someone waits for durability -> SYNC; the flush covers every record written before it began
  *
  * One run a log at a time: records of a segment are written in order, so recovery never meets a
@@ -374,6 +374,8 @@ static void run_step(struct core *c, struct run *run)
 		buffer_io(c, run, run->place.header_offset, DISK_SECTOR);
 		return;
 	}
+	if (run->phase == RUN_HEADER_SYNC && c->sync_seq >= run->header_sync)
+		run->phase = RUN_DATA;
 	while (run->phase == RUN_DATA && !run->failed && run->cursor < total &&
 	       run->outstanding < CORE_RUN_IOS && c->io_free)
 		data_io(c, run);
@@ -390,6 +392,17 @@ static void run_step(struct core *c, struct run *run)
 	}
 }
 
+/*
+ * The header voids the segment's former life, and with it tombstones elsewhere may be forgotten
+ * (D8): it must be durable before that shows.
+ */
+static void header_flush(struct core *c, struct run *run)
+{
+	run->phase = RUN_HEADER_SYNC;
+	run->header_sync = ++c->write_seq;
+	sync_want(c);
+}
+
 static void run_written(struct core *c, struct core_io *io)
 {
 	struct run *run = io->priv.owner;
@@ -399,8 +412,10 @@ static void run_written(struct core *c, struct core_io *io)
 	if (io->res < 0 || (uint64_t)io->res != io->bytes)
 		run->failed = true;
 	core_io_put(c, io);
-	if (run->phase == RUN_HEADER)
-		run->phase = RUN_DATA;
+	if (run->phase == RUN_HEADER && !run->failed)
+		header_flush(c, run);
+	else if (run->phase == RUN_HEADER)
+		run->phase = RUN_DATA; /* where a failed run ends */
 	else if (run->phase == RUN_RECORD)
 		run_end(c, run);
 	/* RUN_DATA: writeback_step goes on */

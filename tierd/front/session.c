@@ -244,9 +244,11 @@ static void dead(struct front *f, struct turn *t, struct session *s)
 	f->dead++;
 }
 
-/* No reader open and no hazard word set: nothing is leased through this session. */
+/* Said goodbye (R4), and no reader open and no hazard word set. */
 static bool quiet(const struct session *s)
 {
+	if (!atomic_load_acquire_u32(&s->header->goodbye))
+		return false;
 	for (uint32_t i = 0; i < s->readers_max; i++) {
 		const struct abi_reader *r = &s->readers[i];
 		uint32_t high = atomic_load_acquire_u32(&r->high_water);

@@ -1,0 +1,10 @@
+# The models of the two protocols, checked by Spin in `make test`, or alone by `make model`. Where
+# spin or a compiler is missing they are skipped.
+# SPDX-License-Identifier: Apache-2.0
+
+MODEL_TESTS := tests/model/lease.sh tests/model/put.sh
+EXTRA_TESTS += $(MODEL_TESTS)
+
+.PHONY: model
+model: ## check the protocols' models with Spin
+	@$(RUN) $(MODEL_TESTS)

@@ -1,0 +1,859 @@
+/*
+ * Put, delete, re-use of segments and recovery: tierd/core/put.c, delete.c, writeback.c, store.c,
+ * store_recover.c, recover.c and D1-D8 of libtier/abi/disk.h, on a disk that reorders writes.
+ *
+ * The disk decides at once what a crash of the host will do to a write if no flush comes before it:
+ * the sector holds the new contents already, or still the old ones, or neither (torn); in the last
+ * two cases the new contents wait in the device's cache, where reads see them. Deciding early loses
+ * no behaviour: any set of the writes since the last flush can be the one that survives. A flush
+ * settles the writes that were complete when it began. A crash of the daemon alone loses nothing
+ * but writes under way.
+ *
+ * The world: one key K of two pages, and other blocks ("filler"), of which only the room they take
+ * matters; they come and go as they like. SEGMENTS segments with RECORDS places each for a record
+ * and its data. Two logs, one run at a time in each: header (new segment), data, record. In any
+ * order: put K (for the cache or durable), delete it, evict it, append filler, fail a write, flush
+ * when somebody waits, crash and recover.
+ *
+ * want is what clients may rely on. Properties, each a variable that is asserted to be false:
+ *
+ *   lost      K was acknowledged durable, and recovery does not serve it;
+ *   undead    its deletion was acknowledged, and recovery serves it;
+ *   wrong     recovery serves other bytes, or not both pages;
+ *   partial   a block is visible without both its pages;
+ *   reuse     a place that a block lives in is written.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+
+/* ---- size of the world: the runner sets these ------------------------------------------------ */
+
+#ifndef SEGMENTS
+#define SEGMENTS 2 /* or 3 */
+#endif
+#ifndef RECORDS
+#define RECORDS 2
+#endif
+#ifndef APPENDS
+#define APPENDS 3 /* runs and tombstone records; all numbers stay below 8 */
+#endif
+#ifndef PUTS
+#define PUTS 1
+#endif
+#ifndef DELETES
+#define DELETES 1
+#endif
+#ifndef FAILURES
+#define FAILURES 0 /* writes that fail */
+#endif
+#ifndef CRASHES
+#define CRASHES 1 /* of the daemon or of its host; the run ends with the last */
+#endif
+
+/* The store at the beginning: */
+#define EMPTY 0
+#define APART 1     /* K deleted: its record in segment 0, the tombstone in segment 1 */
+#define TOGETHER 2  /* K deleted: both in segment 0 */
+#define UNDER_WAY 3 /* K deleted: its run is still being written to segment 0 */
+#ifndef STORE
+#define STORE EMPTY
+#endif
+
+/* ---- the disk -------------------------------------------------------------------------------- */
+
+/* Sectors of a segment: header, then for each place a record and two pages. */
+#define SECTORS (1 + 3 * RECORDS)
+#define HEADER(g) (SECTORS * (g))
+#define RECORD(g, j) (SECTORS * (g) + 1 + 3 * (j))
+#define PAGE(g, j, part) (SECTORS * (g) + 2 + 3 * (j) + (part))
+#define ALL (SECTORS * SEGMENTS)
+#define BIT(i) (1 << (i))
+
+short medium[ALL];
+short cache[ALL];               /* counts where cached has its bit */
+int cached, under_way, covered; /* sectors; covered: by the flush that runs */
+#define seen(sector) (cached & BIT(sector) -> cache[sector] : medium[sector])
+
+/* Header: 2 * sequence + log; 0 = never written. */
+#define TORN_HEADER 255
+/* Record: what:2 | bound:3 | sequence:3 | lsn:3; 0 = never written. A tombstone's bound is the last
+ * lsn that was given out when K was deleted: runs up to it are void, later ones are not. */
+#define RUN(what, bound, sequence, lsn) (512 * (what) + 64 * (bound) + 8 * (sequence) + (lsn))
+#define WHAT(record) ((record) >> 9)
+#define BOUND(record) (((record) >> 6) & 7)
+#define SEQUENCE(record) (((record) >> 3) & 7)
+#define LSN(record) ((record) & 7)
+#define FILLER 0
+#define KEY 1
+#define TOMB 2
+#define TORN 3
+/* Page: 1 = K's, 0 = anything else. */
+
+#define is_header (at % SECTORS == 0)
+#define is_record (at % SECTORS % 3 == 1)
+#define torn (is_header -> TORN_HEADER : (is_record -> RUN(TORN, 0, 0, 0) : 0))
+
+/* Until another daemon runs on the same disk, filler over filler: who cares. */
+#define all_the_same (CRASHES == 1 && is_record && WHAT(value) == FILLER && \
+		      WHAT(medium[at]) == FILLER)
+
+/* at and value are the caller's variables, 0 between its steps. */
+inline write(sector, contents)
+{
+	d_step {
+		at = sector;
+		value = contents;
+		if
+		:: covered & BIT(at) -> medium[at] = cache[at] /* a flush waits for it */
+		:: else
+		fi;
+		cached = cached & ~BIT(at);
+		covered = covered & ~BIT(at);
+		under_way = under_way | BIT(at);
+		cache[at] = 0
+	}
+	if /* what a crash of the host will leave */
+	:: medium[at] = value
+	:: medium[at] != value && !all_the_same -> cache[at] = value; cached = cached | BIT(at)
+	:: medium[at] != 0 && torn != medium[at] && torn != value ->
+		medium[at] = torn;
+		cache[at] = value;
+		cached = cached | BIT(at)
+	fi;
+	d_step { at = 0; value = 0 }
+}
+
+inline settle(sector)
+{
+	medium[sector] = seen(sector);
+	cache[sector] = 0;
+	cached = cached & ~BIT(sector);
+	covered = covered & ~BIT(sector)
+}
+
+inline complete(sector)
+{
+	under_way = under_way & ~BIT(sector)
+}
+
+/* ---- what the daemon knows ------------------------------------------------------------------- */
+
+#define FREE 0
+#define OPEN 1
+#define SEALED 2
+byte state[SEGMENTS], sequence[SEGMENTS], next[SEGMENTS], pending[SEGMENTS];
+byte lsn_first[SEGMENTS], lsn_on_disk[SEGMENTS], lsn_tomb[SEGMENTS];
+bool header_done[SEGMENTS];
+byte sequences, lsns; /* handed out so far; recovery's gap keeps them from being used twice */
+
+/* Logs: the open segment, and the run under way. */
+#define CACHE 0
+#define DURABLE 1
+#define NONE 255
+byte log_open[2];
+#define IDLE 0
+#define IN_HEADER 1
+#define IN_DATA 2
+#define IN_RECORD 3
+byte phase[2], what[2], segment[2], place[2], lsn[2], bound[2];
+bool mine[2]; /* the run's block is the K that is in the index */
+
+/* Block K. */
+#define DIRTY 1
+#define WRITING 2
+#define CLEAN 3
+bool copying; /* PENDING: a put is under way */
+byte pages;   /* copied */
+bool visible; /* COMMITTED */
+byte persist;
+bool is_durable, proven; /* proven: this daemon has written it, or read it and found it whole */
+byte home, home_place;
+
+/* Requests. */
+#define RUNNING 1 /* a put: until K is written; a deletion: until its tombstone is */
+#define SYNCING 2
+byte putting, deleting;
+byte put_sync, delete_sync; /* records that the flush has to cover */
+bool tomb_queued, tomb_done;
+byte tomb_bound;
+byte writes, synced, sync_began; /* records written; those that a flush covers */
+bool sync_runs;
+
+/* What clients may rely on. */
+#define ANYTHING 0
+#define PRESENT 1
+#define ABSENT 2
+byte want;
+bool put_since; /* the deletion began */
+bool lost, undead, wrong, partial, reuse;
+
+/* Budgets. */
+byte appends = APPENDS, puts = PUTS, deletes = DELETES, evictions = 1;
+byte failures = FAILURES, crashes = CRASHES;
+bool over;
+
+/* ---- segments (store.c) ---------------------------------------------------------------------- */
+
+#define lives_in(g) (persist == CLEAN && home == (g))
+#define older(g, other) (lsn_on_disk[other] != 0 && lsn_on_disk[other] <= lsn_tomb[g])
+
+/* D8: does another segment show something older than g's tombstones? */
+#if SEGMENTS == 2
+#define needed(g) older(g, 1 - (g))
+#else
+#define needed(g) (older(g, ((g) + 1) % 3) || older(g, ((g) + 2) % 3))
+#endif
+#define dead(g) (state[g] == SEALED && !lives_in(g) && pending[g] == 0 && !needed(g))
+
+/* pick_free and store_dead choose by age; here any will do. */
+#define usable(g) (state[g] == FREE || dead(g))
+#define full(l) (log_open[l] == NONE || next[log_open[l]] == RECORDS)
+#if SEGMENTS == 2
+#define placeable(l) (!full(l) || usable(0) || usable(1))
+#else
+#define placeable(l) (!full(l) || usable(0) || usable(1) || usable(2))
+#endif
+
+inline open_segment(l, g)
+{
+	d_step {
+		if
+		:: log_open[l] != NONE -> state[log_open[l]] = SEALED
+		:: else
+		fi;
+		log_open[l] = g;
+		state[g] = OPEN;
+		sequences++;
+		sequence[g] = sequences;
+		next[g] = 0;
+		header_done[g] = false;
+		lsn_first[g] = 0;
+		lsn_tomb[g] = 0
+	}
+}
+
+/* Of the open segment, for what[l]. */
+inline take_place(l, g)
+{
+	d_step {
+		segment[l] = g;
+		place[l] = next[g];
+		reuse = lives_in(g) && home_place == next[g];
+		assert(!reuse);
+		next[g]++;
+		pending[g]++;
+		lsns++;
+		lsn[l] = lsns;
+		lsn_first[g] = (lsn_first[g] == 0 -> lsns : lsn_first[g]);
+#ifndef COUNTED_LATE
+		lsn_on_disk[g] = (lsn_on_disk[g] == 0 -> lsns : lsn_on_disk[g])
+#endif
+	}
+}
+
+inline append(l)
+{
+	if
+	:: full(l) && usable(0) -> open_segment(l, 0)
+	:: full(l) && usable(1) -> open_segment(l, 1)
+#if SEGMENTS > 2
+	:: full(l) && usable(2) -> open_segment(l, 2)
+#endif
+	:: !full(l)
+	fi;
+	take_place(l, log_open[l]);
+	if
+	:: header_done[segment[l]] -> phase[l] = IN_HEADER /* nothing to wait for */
+#ifdef HEADER_STAYS
+	:: !header_done[segment[l]] && medium[HEADER(segment[l])] != 0 ->
+		sequence[segment[l]] = medium[HEADER(segment[l])] / 2;
+		phase[l] = IN_HEADER
+	:: !header_done[segment[l]] && medium[HEADER(segment[l])] == 0 ->
+#else
+	:: else ->
+#endif
+		write(HEADER(segment[l]), 2 * sequence[segment[l]] + l);
+		phase[l] = IN_HEADER
+	fi
+}
+
+/* ---- runs (writeback.c) ---------------------------------------------------------------------- */
+
+#define record_of(l) RECORD(segment[l], place[l])
+#define page_of(l, part) PAGE(segment[l], place[l], part)
+#define bytes_of(l) (what[l] == KEY -> 1 : 0)
+
+inline write_pages(l)
+{
+	write(page_of(l, 0), bytes_of(l));
+	write(page_of(l, 1), bytes_of(l));
+	phase[l] = IN_DATA
+}
+
+inline write_record(l)
+{
+	write(record_of(l), RUN(what[l], bound[l], sequence[segment[l]], lsn[l]));
+	phase[l] = IN_RECORD
+}
+
+inline header_complete(l)
+{
+	d_step {
+		complete(HEADER(segment[l]));
+#ifndef HEADER_UNFLUSHED
+		/* A flush: what the segment held before is void from here on. */
+		settle(HEADER(segment[l]));
+#endif
+	}
+#ifdef RECORD_FIRST
+	write_record(l)
+#else
+	if
+	:: what[l] != TOMB -> write_pages(l)
+	:: else -> write_record(l)
+	fi
+#endif
+}
+
+inline run_forget(l)
+{
+	phase[l] = IDLE;
+	what[l] = 0;
+	segment[l] = 0;
+	place[l] = 0;
+	lsn[l] = 0;
+	bound[l] = 0
+}
+
+inline pages_complete(l)
+{
+	d_step { complete(page_of(l, 0)); complete(page_of(l, 1)) };
+#ifdef RECORD_FIRST
+	d_step { run_forget(l) }
+#else
+	write_record(l)
+#endif
+}
+
+/* block_written, store_append_done */
+inline run_end(l, g)
+{
+	pending[g]--;
+	header_done[g] = true;
+	lsn_on_disk[g] = lsn_first[g];
+	writes++;
+	if
+	:: mine[l] ->
+		persist = CLEAN;
+		home = g;
+		home_place = place[l];
+		proven = true;
+		mine[l] = false
+	:: what[l] == TOMB ->
+		lsn_tomb[g] = lsn[l];
+		tomb_done = true
+	:: else
+	fi
+}
+
+inline record_complete(l)
+{
+	d_step { complete(record_of(l)); run_end(l, segment[l]) };
+#ifdef RECORD_FIRST
+	if
+	:: what[l] != TOMB -> write_pages(l)
+	:: else -> d_step { run_forget(l) }
+	fi
+#else
+	d_step { run_forget(l) }
+#endif
+}
+
+inline queue_tomb(up_to)
+{
+	tomb_queued = true;
+	tomb_bound = (up_to > tomb_bound -> up_to : tomb_bound)
+}
+
+/* Its sectors stay under way for ever: no flush covers them. */
+inline run_fail(l)
+{
+	failures--;
+	pending[segment[l]]--;
+	if
+	:: mine[l] -> persist = DIRTY; mine[l] = false
+	:: what[l] == TOMB -> queue_tomb(bound[l])
+	:: else
+	fi;
+	run_forget(l)
+}
+
+#define may_append(l) (appends > 0 && phase[l] == IDLE && placeable(l))
+
+proctype log(byte l)
+{
+	byte at;
+	short value;
+
+end:	do
+	:: atomic { may_append(l) ->
+		appends--;
+		if
+		:: d_step { persist == DIRTY && is_durable == l ->
+			persist = WRITING;
+			mine[l] = true;
+			what[l] = KEY
+		   }
+		:: d_step { tomb_queued && l == DURABLE ->
+			tomb_queued = false;
+			bound[l] = tomb_bound;
+			tomb_bound = 0;
+			what[l] = TOMB
+		   }
+		:: what[l] = FILLER
+		fi;
+		append(l)
+	   }
+	:: atomic { phase[l] == IN_HEADER -> header_complete(l) }
+	:: atomic { phase[l] == IN_DATA -> pages_complete(l) }
+	:: atomic { phase[l] == IN_RECORD -> record_complete(l) }
+	:: d_step { phase[l] > IN_HEADER && failures > 0 -> run_fail(l) }
+	:: over -> break
+	od
+}
+
+/* ---- flushes --------------------------------------------------------------------------------- */
+
+/* Scratch of the steps below, all of them deterministic. */
+hidden byte g, i, n, run_lsn, tomb_lsn, room;
+hidden short record;
+
+#define flush_wanted ((putting == SYNCING && put_sync > synced) || \
+		      (deleting == SYNCING && delete_sync > synced))
+
+inline flush_begin()
+{
+	sync_runs = true;
+	sync_began = writes;
+	covered = cached & ~under_way
+}
+
+inline settle_all(which)
+{
+	i = 0;
+	do
+	:: i == ALL -> break
+	:: i < ALL && which & BIT(i) -> settle(i); i++
+	:: i < ALL && !(which & BIT(i)) -> i++
+	od
+}
+
+inline flush_end()
+{
+	settle_all(covered);
+	sync_runs = false;
+#ifdef FLUSH_COVERS_ALL
+	synced = writes;
+#else
+	synced = sync_began;
+#endif
+	sync_began = 0
+}
+
+/* ---- requests (put.c, delete.c, evict.c) ----------------------------------------------------- */
+
+inline put_begin(durable)
+{
+	puts--;
+	put_since = true;
+	want = (want == ABSENT -> ANYTHING : want);
+	if
+	:: durable -> putting = RUNNING
+	:: else
+	fi;
+	if
+	:: !visible -> copying = true; pages = 0; is_durable = is_durable || durable
+	:: visible && durable && persist == DIRTY -> is_durable = true
+	:: else
+	fi
+}
+
+/* page_copied, block_commit */
+inline page_copied()
+{
+	pages++;
+	copying = pages < 2;
+	if
+#ifdef VISIBLE_EARLY
+	:: !visible ->
+#else
+	:: pages == 2 ->
+#endif
+		visible = true;
+		proven = true;
+		persist = DIRTY
+	:: else
+	fi;
+	partial = visible && pages < 2;
+	assert(!partial)
+}
+
+/* make_durable: it is in the cache log. */
+inline write_again()
+{
+	persist = DIRTY;
+	is_durable = true;
+	proven = true;
+	home = 0;
+	home_place = 0
+}
+
+inline leave_index()
+{
+	visible = false;
+	copying = false;
+	pages = 0;
+	persist = 0;
+	is_durable = false;
+	proven = false;
+	home = 0;
+	home_place = 0;
+	mine[0] = false;
+	mine[1] = false;
+	putting = 0; /* a put that waits for it fails */
+	put_sync = 0
+}
+
+#define k_page(part) seen(PAGE(home, home_place, part))
+#define whole (k_page(0) == 1 && k_page(1) == 1)
+
+/* Recovery believes a record that its data was written. Before a new answer is built upon it, it is
+ * read: a page that does not verify takes the block away. */
+inline prove()
+{
+	if
+	:: whole -> proven = true
+	:: else -> queue_tomb(lsns); leave_index()
+	fi
+}
+
+inline written()
+{
+#ifdef ANSWERED_EARLY
+	putting = 0;
+	want = PRESENT
+#else
+	putting = SYNCING;
+	put_sync = writes
+#endif
+}
+
+inline put_end()
+{
+	putting = 0;
+	put_sync = 0;
+	want = PRESENT
+}
+
+inline delete_begin()
+{
+	deletes--;
+	put_since = false;
+	want = (want == PRESENT -> ANYTHING : want);
+	deleting = RUNNING;
+	if
+#ifdef UNKNOWN_IS_GONE
+	:: !visible -> tomb_done = true
+#endif
+	:: else -> queue_tomb(lsns)
+	fi;
+	leave_index()
+}
+
+inline delete_end()
+{
+	deleting = 0;
+	delete_sync = 0;
+	tomb_done = false;
+	want = (put_since -> want : ABSENT)
+}
+
+/* ---- crash and recovery ---------------------------------------------------------------------- */
+
+inline forget_memory()
+{
+	run_forget(0);
+	run_forget(1);
+	log_open[0] = NONE;
+	log_open[1] = NONE;
+	leave_index();
+	deleting = 0;
+	delete_sync = 0;
+	tomb_queued = false;
+	tomb_bound = 0;
+	tomb_done = false;
+	put_since = false;
+	writes = 0;
+	synced = 0;
+	sync_began = 0;
+	sync_runs = false;
+	covered = 0;
+	under_way = 0
+}
+
+#ifdef ANY_SEQUENCE
+#define is_taken (record != 0 && WHAT(record) != TORN)
+#else
+#define is_taken (SEQUENCE(record) == sequence[g] && WHAT(record) != TORN)
+#endif
+
+/* apply: the newest run of K wins; tombstones come at the end. */
+inline recover_record()
+{
+	n = LSN(record);
+	lsn_first[g] = (lsn_first[g] == 0 || n < lsn_first[g] -> n : lsn_first[g]);
+	if
+	:: WHAT(record) == KEY && n > run_lsn && room > 0 ->
+		run_lsn = n;
+		home = g;
+		home_place = i;
+		is_durable = seen(HEADER(g)) & 1
+	:: WHAT(record) == TOMB ->
+		lsn_tomb[g] = (n > lsn_tomb[g] -> n : lsn_tomb[g]);
+#ifndef NO_BOUND
+		n = BOUND(record);
+#endif
+		tomb_lsn = (n > tomb_lsn -> n : tomb_lsn)
+#ifdef QUOTA_IN_ORDER
+	:: WHAT(record) == FILLER && room > 0 -> room--
+#endif
+	:: else
+	fi
+}
+
+/* store_recover, store_next: a record that does not verify is a hole, not the end. */
+inline recover_segment()
+{
+	lsn_first[g] = 0;
+	lsn_tomb[g] = 0;
+	next[g] = 0;
+	pending[g] = 0;
+	header_done[g] = false;
+	state[g] = FREE;
+	sequence[g] = 0;
+	record = seen(HEADER(g));
+	i = (record == 0 || record == TORN_HEADER -> RECORDS : 0);
+	if
+	:: i == 0 -> state[g] = SEALED; sequence[g] = record / 2
+	:: else
+	fi;
+	do
+	:: i == RECORDS -> break
+	:: else ->
+		record = seen(RECORD(g, i));
+		if
+		:: is_taken -> recover_record()
+#ifdef HOLE_ENDS
+		:: else -> i = RECORDS - 1
+#else
+		:: else
+#endif
+		fi;
+		i++
+	od;
+	lsn_on_disk[g] = lsn_first[g]
+}
+
+/* A page's CRC starts from key and page number (D5): other bytes do not verify. */
+#ifdef NO_CRC
+#define served visible
+#else
+#define served (visible && whole)
+#endif
+
+inline recover()
+{
+	forget_memory();
+	run_lsn = 0;
+	tomb_lsn = 0;
+	room = 1; /* blocks that the context's quota has room for */
+	g = 0;
+	do
+	:: g == SEGMENTS -> break
+	:: else -> recover_segment(); g++
+	od;
+	if
+	:: run_lsn > tomb_lsn ->
+		visible = true;
+		pages = 2;
+		persist = CLEAN
+#ifdef RECOVERED_TRUSTED
+		; proven = true
+#endif
+	:: else -> home = 0; home_place = 0; is_durable = false
+	fi;
+	lost = want == PRESENT && !served;
+	undead = want == ABSENT && served;
+	wrong = served && !whole;
+	assert(!lost);
+	assert(!undead);
+	assert(!wrong)
+}
+
+/* What is in the cache of these sectors is gone. */
+inline lose(which)
+{
+	i = 0;
+	do
+	:: i == ALL -> break
+	:: i < ALL && which & BIT(i) -> cache[i] = 0; cached = cached & ~BIT(i); i++
+	:: i < ALL && !(which & BIT(i)) -> i++
+	od
+}
+
+/* All ends are one. */
+inline end_world()
+{
+	forget_memory();
+	want = ANYTHING;
+	i = 0;
+	do
+	:: i == ALL -> break
+	:: else -> medium[i] = 0; i++
+	od;
+	g = 0;
+	do
+	:: g == SEGMENTS -> break
+	:: else ->
+		state[g] = FREE;
+		sequence[g] = 0;
+		lsn_first[g] = 0;
+		lsn_on_disk[g] = 0;
+		lsn_tomb[g] = 0;
+		g++
+	od;
+	sequences = 0;
+	lsns = 0;
+	appends = 0;
+	puts = 0;
+	deletes = 0;
+	evictions = 0;
+	failures = 0;
+	over = true
+}
+
+/* ---- the beginning --------------------------------------------------------------------------- */
+
+/* A segment in its first life, all of it flushed. */
+inline aged(s, l, first)
+{
+	state[s] = SEALED;
+	sequence[s] = s + 1;
+	next[s] = RECORDS;
+	lsn_first[s] = first;
+	lsn_on_disk[s] = first;
+	medium[HEADER(s)] = 2 * (s + 1) + l
+}
+
+inline tomb_at(s, j, sequence_of)
+{
+	medium[RECORD(s, j)] = RUN(TOMB, 1, sequence_of, 2);
+	lsn_tomb[s] = 2
+}
+
+inline begin_world()
+{
+	log_open[0] = NONE;
+	log_open[1] = NONE;
+#if STORE != EMPTY
+	aged(0, CACHE, 1);
+	medium[PAGE(0, 0, 0)] = 1;
+	medium[PAGE(0, 0, 1)] = 1;
+	sequences = 2;
+	lsns = 2;
+	want = ABSENT;
+#endif
+#if STORE == APART || STORE == TOGETHER
+	medium[RECORD(0, 0)] = RUN(KEY, 0, 1, 1);
+#endif
+#if STORE == TOGETHER
+	tomb_at(0, 1, 1);
+#endif
+#if STORE == APART || STORE == UNDER_WAY
+	aged(1, DURABLE, 2);
+	tomb_at(1, 0, 2);
+#endif
+#if STORE == UNDER_WAY
+	log_open[CACHE] = 0;
+	state[0] = OPEN;
+	pending[0] = 1;
+	header_done[0] = true;
+#ifdef COUNTED_LATE
+	lsn_on_disk[0] = 0;
+#endif
+	phase[CACHE] = IN_DATA;
+	what[CACHE] = KEY;
+	lsn[CACHE] = 1;
+	under_way = BIT(PAGE(0, 0, 0)) | BIT(PAGE(0, 0, 1));
+#endif
+	i = 0
+}
+
+/* ---- the world ------------------------------------------------------------------------------- */
+
+#define k_is(how) (putting == RUNNING && persist == CLEAN && how)
+
+active proctype world()
+{
+	int gone;
+
+	d_step { begin_world() };
+	atomic { run log(CACHE); run log(DURABLE) };
+end:	do
+	:: d_step { puts > 0 && putting == 0 -> put_begin(true) }
+	:: d_step { puts > 0 -> put_begin(false) }
+	:: d_step { copying -> page_copied() }
+	:: d_step { k_is(!is_durable) -> write_again() }
+#ifdef COPY_GIVEN_UP
+	:: d_step { k_is(is_durable && !proven) -> write_again() }
+#else
+	:: d_step { k_is(is_durable && !proven) -> prove() }
+#endif
+	:: d_step { k_is(is_durable && proven) -> written() }
+	:: d_step { putting == SYNCING && put_sync <= synced -> put_end() }
+	:: d_step { deletes > 0 && deleting == 0 -> delete_begin() }
+	:: d_step { deleting == RUNNING && tomb_done -> deleting = SYNCING; delete_sync = writes }
+	:: d_step { deleting == SYNCING && delete_sync <= synced -> delete_end() }
+	/* Evicted: its record stays where it is. Or its segment is dropped, and it is kept. */
+	:: d_step { evictions > 0 && persist == CLEAN && !is_durable -> evictions--; leave_index() }
+	:: d_step { evictions > 0 && persist == CLEAN && !is_durable ->
+		evictions--;
+		persist = DIRTY;
+		home = 0;
+		home_place = 0
+	   }
+	:: d_step { flush_wanted && !sync_runs -> flush_begin() }
+	:: d_step { sync_runs -> flush_end() }
+	:: atomic { !over ->
+		crashes--;
+		if
+		:: crashes > 0 /* the daemon's; its last writes arrive ... */
+		:: crashes > 0 -> gone = under_way & cached /* ... or do not */
+		:: gone = cached /* the host's */
+		fi;
+		d_step {
+			lose(gone);
+			gone = 0;
+#ifndef RECOVERY_UNFLUSHED
+			settle_all(cached);
+#endif
+			recover();
+			if
+			:: crashes == 0 -> end_world()
+			:: else
+			fi
+		}
+	   }
+	:: over -> break
+	od
+}
