@@ -190,6 +190,7 @@ static void greet(struct peer *p)
 
 static void leave(struct peer *p)
 {
+	p->region->goodbye = 1;
 	munmap(p->region, p->bytes);
 	for (int i = 0; i < 4; i++)
 		close(p->fd[i]);
@@ -338,7 +339,7 @@ static void test_a_full_completion_ring(void **state)
 	turn(0);
 }
 
-/* A session without an open reader counts as dead when it hangs up; its memory stays while jobs
+/* A session that said goodbye counts as dead when it hangs up; its memory stays while jobs
  * may refer to it, and its number with it. */
 static void test_memory_waits_for_jobs(void **state)
 {

@@ -136,6 +136,9 @@ int nvme_file_probe(const struct block_options *options, struct backend_info *in
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
+#define LOCK_TRIES 100
+#define LOCK_PAUSE_US 10000
+
 struct opening {
 	const struct block_options *options;
 	int fd;
@@ -206,14 +209,23 @@ static int open_store(struct opening *o)
 	return open_direct(o);
 }
 
-/* An open-file-description lock: it ends with this descriptor, whatever else the process closes. */
+/*
+ * An open-file-description lock: it ends with this descriptor, whatever else the process closes. A
+ * daemon that was killed keeps it until the kernel has wound its ring down, some milliseconds.
+ */
 static int lock(struct opening *o)
 {
 	struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 
-	if (fcntl(o->fd, F_OFD_SETLK, &whole) == 0) {
-		o->locked = true;
-		return 0;
+	for (int i = 0; i < LOCK_TRIES; i++) {
+		if (fcntl(o->fd, F_OFD_SETLK, &whole) == 0) {
+			o->locked = true;
+			return 0;
+		}
+		if (errno != EAGAIN && errno != EACCES)
+			break;
+		if (i + 1 < LOCK_TRIES)
+			usleep(LOCK_PAUSE_US);
 	}
 	if (errno == EAGAIN || errno == EACCES)
 		return explain(o, -EBUSY, "another daemon has the store open",

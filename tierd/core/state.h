@@ -93,6 +93,7 @@ struct context {
 	uint32_t nvme_cursor; /* evict_nvme: next slot to look at */
 	uint64_t index_ready[3]; /* offsets up to which an area of the index has huge pages */
 	uint64_t dirty_since_ns;
+	uint64_t full_since_ns; /* write-back finds no room on NVMe since; 0 = it does */
 	uint64_t blocks, blocks_pending;
 	uint64_t nvme_bytes, dirty_bytes;
 	uint64_t pinned[ABI_MEM_TIERS];
@@ -437,6 +438,7 @@ bool tombstone(struct core *c, struct context *x, const uint8_t *key, uint64_t u
 
 /* writeback.c */
 void writeback_step(struct core *c);
+bool writeback_full(const struct core *c, const struct context *x);
 void writeback_enqueue(struct core *c, struct context *x, uint32_t slot);
 void writeback_synced(struct core *c, uint64_t token, int res);
 int writeback_reserve(struct core *c, const struct abi_geometry *g);

@@ -18,6 +18,7 @@
 #include "tierd/core/state.h"
 
 #define RETRY_NS (1000 * MS)
+#define FULL_NS (200 * MS)
 #define DUE_BLOCKS DISK_RUN_BLOCKS_MAX
 
 void writeback_enqueue(struct core *c, struct context *x, uint32_t slot)
@@ -497,13 +498,27 @@ int core_drain(struct core *c, uint64_t token)
 	return 0;
 }
 
+/* No room on NVMe for a while, with nothing under way that could make some: it will not come. */
+bool writeback_full(const struct core *c, const struct context *x)
+{
+	return x->full_since_ns && c->now_ns - x->full_since_ns > FULL_NS;
+}
+
 static void drain_step(struct core *c)
 {
+	int res = 0;
+
 	if (!c->draining)
 		return;
-	for (uint32_t i = 0; i < c->contexts_high; i++)
-		if (c->context[i] && c->context[i]->dirty_bytes)
+	for (uint32_t i = 0; i < c->contexts_high; i++) {
+		const struct context *x = c->context[i];
+
+		if (!x || !x->dirty_bytes)
+			continue;
+		if (!writeback_full(c, x))
 			return;
+		res = -ENOSPC; /* what is dirty stays so: told, not waited for */
+	}
 	if (c->tomb_written < c->tomb_queued)
 		return;
 	if (c->store && c->sync_seq < c->write_seq) {
@@ -511,7 +526,7 @@ static void drain_step(struct core *c)
 		return;
 	}
 	for (uint32_t i = 0; i < c->drain_tokens; i++)
-		core_reply(c, c->drain_token[i].token, 0, 0);
+		core_reply(c, c->drain_token[i].token, res, 0);
 	c->drain_tokens = 0;
 	c->draining = false;
 }
@@ -523,11 +538,17 @@ static void runs_begin(struct core *c)
 	/* Round robin over contexts, one look each: fair, bounded. */
 	for (uint32_t n = 0; n < c->contexts_high; n++) {
 		struct context *x = c->context[c->write_context++ % c->contexts_high];
+		int err;
 
 		if (!x || x->closing || !due(c, x))
 			continue;
-		if (run_begin(c, x) == -ENOSPC)
+		err = run_begin(c, x);
+		if (err == -ENOSPC) {
 			c->write_retry_ns = c->now_ns + 10 * MS;
+			x->full_since_ns = x->full_since_ns ? x->full_since_ns : c->now_ns;
+		} else if (!err) {
+			x->full_since_ns = 0;
+		}
 	}
 }
 
