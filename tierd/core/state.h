@@ -285,6 +285,7 @@ struct core {
 
 	struct tomb *tomb_queue; /* ring of TOMBS_MAX */
 	uint64_t tomb_queued, tomb_written;
+	uint64_t tomb_full_since_ns; /* no room for their record since; 0 = there is */
 	struct run run[CORE_RUNS_MAX];
 	struct block_list *segment_blocks; /* by segment */
 	uint64_t write_seq; /* records whose write has completed */
@@ -439,6 +440,7 @@ bool tombstone(struct core *c, struct context *x, const uint8_t *key, uint64_t u
 /* writeback.c */
 void writeback_step(struct core *c);
 bool writeback_full(const struct core *c, const struct context *x);
+bool tombs_full(const struct core *c);
 void writeback_enqueue(struct core *c, struct context *x, uint32_t slot);
 void writeback_synced(struct core *c, uint64_t token, int res);
 int writeback_reserve(struct core *c, const struct abi_geometry *g);

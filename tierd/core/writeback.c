@@ -437,8 +437,12 @@ static void tombs_begin(struct core *c)
 		n++;
 	if (store_append_tombstone(c->store, n, &run->place) &&
 	    (!evict_store(c, DISK_LOG_DURABLE) ||
-	     store_append_tombstone(c->store, n, &run->place)))
+	     store_append_tombstone(c->store, n, &run->place))) {
+		if (!c->tomb_full_since_ns)
+			c->tomb_full_since_ns = c->now_ns;
 		return;
+	}
+	c->tomb_full_since_ns = 0;
 	n = run->place.blocks; /* as many as one record takes */
 	run->ctx = NULL;
 	run->blocks = 0;
@@ -504,6 +508,11 @@ bool writeback_full(const struct core *c, const struct context *x)
 	return x->full_since_ns && c->now_ns - x->full_since_ns > FULL_NS;
 }
 
+bool tombs_full(const struct core *c)
+{
+	return c->tomb_full_since_ns && c->now_ns - c->tomb_full_since_ns > FULL_NS;
+}
+
 static void drain_step(struct core *c)
 {
 	int res = 0;
@@ -519,8 +528,11 @@ static void drain_step(struct core *c)
 			return;
 		res = -ENOSPC; /* what is dirty stays so: told, not waited for */
 	}
-	if (c->tomb_written < c->tomb_queued)
-		return;
+	if (c->tomb_written < c->tomb_queued) {
+		if (!tombs_full(c))
+			return;
+		res = -ENOSPC;
+	}
 	if (c->store && c->sync_seq < c->write_seq) {
 		sync_want(c);
 		return;
