@@ -40,17 +40,28 @@ static void watch_stop(struct stopwatch *watch, const struct core_io *io, struct
 	watch->io = NULL;
 }
 
-static int submit(struct shell *s, const struct deferred *d)
+static int submit_once(struct shell *s, const struct deferred *d)
 {
 	struct io_uring *ring = &s->loop.ring;
-	int rc = d->io ? s->block->submit(s->device, ring, d->io) :
-			 s->block->submit_flush(s->device, ring, d->token);
 
-	if (rc != -EAGAIN)
-		return rc;
-	io_uring_submit(ring);
 	return d->io ? s->block->submit(s->device, ring, d->io) :
 		       s->block->submit_flush(s->device, ring, d->token);
+}
+
+static int submit(struct shell *s, const struct deferred *d)
+{
+	int rc;
+
+	if (s->dispatch.at_device >= DISPATCH_DEVICE_MAX)
+		return -EAGAIN;
+	rc = submit_once(s, d);
+	if (rc == -EAGAIN) {
+		io_uring_submit(&s->loop.ring);
+		rc = submit_once(s, d);
+	}
+	if (!rc)
+		s->dispatch.at_device++;
+	return rc;
 }
 
 static void fail(struct shell *s, const struct deferred *d, int rc)
@@ -161,6 +172,8 @@ void dispatch_completion(struct shell *s, uint64_t data, int res)
 	uint64_t token = 0;
 	struct core_io *io = s->block->complete(s->device, &s->loop.ring, data, res, &token);
 
+	if (io || token)
+		s->dispatch.at_device--;
 	if (io) {
 		io_done(s, io);
 	} else if (token) {
