@@ -378,7 +378,7 @@ void attach_drop_all(struct tier *t)
 	struct attachment *a = session_attachment(t);
 
 	if (a) {
-		/* All readers are closed, none can be opened: the daemon need not wait for our death (R4). */
+		/* No reader is open any more: the daemon need not wait for our death (R4). */
 		atomic_store_release_u32(&a->ring.shared->goodbye, 1);
 		list_push_back(&t->old, &a->link);
 	}

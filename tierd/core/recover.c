@@ -203,7 +203,7 @@ int core_recover_finish(struct core *c, struct core_recovery *out)
 	c->tomb = NULL;
 	c->tombs = c->tombs_max = 0;
 	memset(&c->metrics, 0, sizeof(c->metrics));
-	/* What recovery found may never have been flushed: nothing is answered as durable before. */
+	/* What was found may never have been flushed: nothing is durable before it is. */
 	c->write_seq++;
 	sync_want(c);
 	*out = c->recovery;

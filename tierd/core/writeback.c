@@ -4,7 +4,8 @@
  * what is durable.
  *
  *   dirty list -> run: up to 32 blocks, each the child of the one before
- *   HEADER, flushed (new segment only) -> DATA (8 writes of up to 1 MiB under way) -> RECORD -> clean
+ *   HEADER, flushed (new segment only) -> DATA (8 writes of up to 1 MiB under way) -> RECORD
+ *   -> clean
  *   someone waits for durability -> SYNC; the flush covers every record written before it began
  *
  * One run a log at a time: records of a segment are written in order, so recovery never meets a
