@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The allocator's names, counted; see nth.h. What is not to fail goes on to the sanitizer's
+ * allocator where there is one, else to the C library's own.
+ */
+#include "tests/nth/nth.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* Where the real ones are. */
+extern void *__interceptor_malloc(size_t bytes) __attribute__((weak));
+extern void *__interceptor_calloc(size_t count, size_t bytes) __attribute__((weak));
+extern void *__interceptor_realloc(void *at, size_t bytes) __attribute__((weak));
+extern void *__interceptor_aligned_alloc(size_t align, size_t bytes) __attribute__((weak));
+extern int __interceptor_posix_memalign(void **out, size_t align, size_t bytes)
+	__attribute__((weak));
+extern void *__libc_malloc(size_t bytes);
+extern void *__libc_calloc(size_t count, size_t bytes);
+extern void *__libc_realloc(void *at, size_t bytes);
+extern void *__libc_memalign(size_t align, size_t bytes);
+extern int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
+
+static struct {
+	uint32_t left; /* allocations until the one that fails; 0 = none does */
+	uint32_t hits;
+	bool sticky;
+	bool told; /* say what fails */
+} nth;
+
+void nth_arm(uint32_t n, bool sticky)
+{
+	nth.hits = 0;
+	nth.sticky = sticky;
+	__atomic_store_n(&nth.left, n, __ATOMIC_SEQ_CST);
+}
+
+uint32_t nth_disarm(void)
+{
+	__atomic_store_n(&nth.left, 0, __ATOMIC_SEQ_CST);
+	return nth.hits;
+}
+
+int nth_leaks(void)
+{
+	return __lsan_do_recoverable_leak_check ? __lsan_do_recoverable_leak_check() : 0;
+}
+
+static void tell(size_t bytes, void *caller)
+{
+	char line[256];
+	Dl_info at = { .dli_fname = "?" };
+	int length;
+
+	dladdr(caller, &at);
+	length = snprintf(line, sizeof(line), "nth: an allocation of %zu bytes fails at %s+0x%zx\n",
+			  bytes, at.dli_fname, (size_t)((char *)caller - (char *)at.dli_fbase));
+	if (write(STDERR_FILENO, line, (size_t)length) < 0)
+		return;
+}
+
+/* Is it this one's turn? */
+static bool fails(size_t bytes, void *caller)
+{
+	uint32_t left = __atomic_load_n(&nth.left, __ATOMIC_SEQ_CST);
+
+	while (left > 1 && !__atomic_compare_exchange_n(&nth.left, &left, left - 1, false,
+							 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+		;
+	if (left != 1)
+		return false;
+	if (!nth.sticky)
+		__atomic_store_n(&nth.left, 0, __ATOMIC_SEQ_CST);
+	__atomic_add_fetch(&nth.hits, 1, __ATOMIC_SEQ_CST);
+	if (nth.told)
+		tell(bytes, caller);
+	errno = ENOMEM;
+	return true;
+}
+#define FAILS(bytes) fails(bytes, __builtin_return_address(0))
+
+void *malloc(size_t bytes)
+{
+	if (FAILS(bytes))
+		return NULL;
+	return __interceptor_malloc ? __interceptor_malloc(bytes) : __libc_malloc(bytes);
+}
+
+void *calloc(size_t count, size_t bytes)
+{
+	if (FAILS(count * bytes))
+		return NULL;
+	return __interceptor_calloc ? __interceptor_calloc(count, bytes) :
+				      __libc_calloc(count, bytes);
+}
+
+void *realloc(void *at, size_t bytes)
+{
+	if (FAILS(bytes))
+		return NULL;
+	return __interceptor_realloc ? __interceptor_realloc(at, bytes) : __libc_realloc(at, bytes);
+}
+
+void *reallocarray(void *at, size_t count, size_t bytes)
+{
+	size_t all;
+
+	if (__builtin_mul_overflow(count, bytes, &all)) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	if (FAILS(all))
+		return NULL;
+	return __interceptor_realloc ? __interceptor_realloc(at, all) : __libc_realloc(at, all);
+}
+
+void *aligned_alloc(size_t align, size_t bytes)
+{
+	if (FAILS(bytes))
+		return NULL;
+	return __interceptor_aligned_alloc ? __interceptor_aligned_alloc(align, bytes) :
+					     __libc_memalign(align, bytes);
+}
+
+int posix_memalign(void **out, size_t align, size_t bytes)
+{
+	if (FAILS(bytes))
+		return ENOMEM;
+	if (__interceptor_posix_memalign)
+		return __interceptor_posix_memalign(out, align, bytes);
+	*out = __libc_memalign(align, bytes);
+	return *out ? 0 : ENOMEM;
+}
+
+__attribute__((constructor)) static void arm_by_environment(void)
+{
+	const char *n = getenv("NTH_FAIL");
+
+	nth.told = n || getenv("NTH_TELL");
+	if (n)
+		nth_arm((uint32_t)strtoul(n, NULL, 10), getenv("NTH_STICKY") != NULL);
+}

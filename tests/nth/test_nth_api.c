@@ -1,0 +1,299 @@
+/*
+ * Failing allocations in a client of a live daemon: every call of the public API that may allocate,
+ * tried with its first, second, ... allocation failing, alone and with all that follow. The answer
+ * is -ENOMEM (or success, where that memory was no need), the same call succeeds right after, and
+ * at the end nothing is lost.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include "tests/integration/front_client.h"
+
+#include <tier.h>
+
+#include "tests/nth/nth.h"
+
+#define TRIES_MAX 200u
+#define BLOCKS 4u
+#define BLOCK_BYTES (6 * 4096u) /* of the preset "tiny" */
+#define WAIT_NS (10 * NS_PER_S)
+
+struct world {
+	struct daemon d;
+	tier *t;
+	tier_context *c;
+	tier_geometry *g;
+	tier_key key[BLOCKS];
+	tier_block block[BLOCKS];
+	uint8_t *data;
+};
+
+/* 0 or what the library said; what it made it has given back. */
+typedef int attempt(struct world *w);
+
+static void sweep(struct world *w, attempt *call, const char *name)
+{
+	uint32_t failed = 0;
+
+	for (uint32_t sticky = 0; sticky < 2; sticky++) {
+		uint32_t n = 0, hits;
+
+		do {
+			int rc;
+
+			nth_arm(++n, sticky);
+			rc = call(w);
+			hits = nth_disarm();
+			failed += hits;
+			/* Some libraries, and the library, can do without some memory. */
+			if (rc && (!hits || rc != -ENOMEM))
+				fail_msg("%s: allocation %u, %u failed: the answer was %d (%s)",
+					 name, n, hits, rc, tier_error_text());
+			if (hits && call(w))
+				fail_msg("%s: does not recover from allocation %u: %s", name, n,
+					 tier_error_text());
+		} while (hits && n < TRIES_MAX);
+		assert_true(n < TRIES_MAX);
+	}
+	print_message("%s: %u failures\n", name, failed);
+	assert_int_equal(nth_leaks(), 0);
+}
+
+/* ---- calls without a daemon ------------------------------------------------------------------ */
+
+static int try_geometry(struct world *w)
+{
+	struct tier_part part = { .name = "kv", .kind = TIER_KIND_DENSE, .layers = 2, .groups = 1,
+				  .page_bytes = 4096 };
+	struct tier_geometry_options o = { .size = sizeof(o), .part_count = 1, .part = &part };
+	tier_geometry *preset, *own;
+	int rc = tier_geometry_preset(&preset, "tiny");
+
+	(void)w;
+	if (rc)
+		return rc;
+	rc = tier_geometry_new(&own, &o);
+	if (rc == 0)
+		tier_geometry_free(own);
+	tier_geometry_free(preset);
+	return rc;
+}
+
+static int try_keys(struct world *w)
+{
+	struct tier_fingerprint f = { .size = sizeof(f), .model = "m", .block_tokens = 4 };
+	uint32_t tokens[8] = { 1, 2, 3 };
+	uint8_t digest[32];
+	tier_key key[2];
+	int rc = tier_key_chain(key, NULL, SALT("s", 1), tokens, 8, 4);
+
+	(void)w;
+	if (rc == 0)
+		rc = tier_key_opaque(key, "name", 4, NULL);
+	return rc ? rc : tier_fingerprint_digest(digest, &f);
+}
+
+/* ---- calls with one -------------------------------------------------------------------------- */
+
+static int try_connect(struct world *w)
+{
+	struct tier_connect_options o = { .size = sizeof(o), .socket = w->d.socket,
+					  .staging_bytes = 1u << 20 };
+	tier *t = NULL;
+	int rc = tier_connect(&t, &o);
+
+	assert_true((rc == 0) == (t != NULL));
+	tier_close(t);
+	return rc;
+}
+
+static int try_create(struct world *w)
+{
+	tier_context *c = NULL;
+	int rc = tier_context_create(w->t, "nth", w->g, NULL, &c);
+
+	assert_true((rc == 0) == (c != NULL));
+	tier_context_close(c);
+	return rc;
+}
+
+static int try_open(struct world *w)
+{
+	tier_context *c = NULL;
+	int rc = tier_context_open(w->t, "nth", NULL, &c);
+
+	assert_true((rc == 0) == (c != NULL));
+	tier_context_close(c);
+	return rc;
+}
+
+static int try_reader(struct world *w)
+{
+	tier_reader *r = NULL;
+	int rc = tier_reader_open(w->t, &r);
+
+	assert_true((rc == 0) == (r != NULL));
+	tier_reader_close(r);
+	return rc;
+}
+
+static int try_put(struct world *w)
+{
+	struct tier_completion done;
+	tier_put *p = NULL;
+	int rc = tier_put_begin(w->c, w->key, BLOCKS, NULL, &p);
+
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < BLOCKS; i++)
+		memset(tier_put_data(p, i, 0, 0, 0), (int)i, 4096);
+	rc = tier_put_commit(p, 7);
+	if (rc) {
+		tier_put_abort(p);
+		return rc;
+	}
+	rc = tier_wait(w->t, &done, 1, 1, WAIT_NS);
+	return rc < 0 ? rc : rc == 1 ? done.result : -ETIMEDOUT;
+}
+
+static int negative(int64_t n)
+{
+	return n < 0 ? (int)n : 0;
+}
+
+static int try_copy(struct world *w)
+{
+	return negative(tier_put_copy(w->c, w->key, BLOCKS, w->data, NULL));
+}
+
+static int try_fetch(struct world *w)
+{
+	struct tier_found found[BLOCKS];
+	uint64_t pin = 0;
+	int rc;
+
+	assert_int_equal(tier_match(w->c, w->key, BLOCKS, found), BLOCKS);
+	for (uint32_t i = 0; i < BLOCKS; i++)
+		w->block[i] = found[i].block;
+	rc = negative(tier_fetch(w->c, w->block, BLOCKS, ASK(TIER_HBM, .deadline_ns = 0)));
+	if (rc == 0)
+		rc = negative(tier_pin(w->c, w->block, BLOCKS, TIER_CXL, 0, &pin));
+	if (rc == 0)
+		rc = tier_unpin(w->c, pin);
+	return rc ? rc : tier_drain(w->t);
+}
+
+static int try_admin(struct world *w)
+{
+	char *reply = NULL;
+	int rc = tier_admin(w->t, "stat", "{}", &reply);
+
+	assert_true((rc == 0) == (reply != NULL));
+	free(reply);
+	return rc;
+}
+
+static int try_delete(struct world *w)
+{
+	return negative(tier_delete(w->c, w->key, BLOCKS));
+}
+
+/* ---- tests ----------------------------------------------------------------------------------- */
+
+static void the_pure_calls(void **state)
+{
+	sweep(*state, try_geometry, "geometry");
+	sweep(*state, try_keys, "keys");
+}
+
+static void connecting_and_opening(void **state)
+{
+	sweep(*state, try_connect, "connect");
+	sweep(*state, try_create, "create");
+	sweep(*state, try_open, "open");
+	sweep(*state, try_reader, "reader");
+}
+
+/* Some of these allocate nothing: then there is nothing to fail, and that is checked, too. */
+static void requests(void **state)
+{
+	sweep(*state, try_put, "put");
+	sweep(*state, try_copy, "put_copy");
+	sweep(*state, try_fetch, "fetch, pin");
+	sweep(*state, try_admin, "admin");
+	sweep(*state, try_delete, "delete");
+}
+
+/* The daemon is replaced; each try finds the connection dead and re-attaches, or says why not. */
+static void attaching_again(void **state)
+{
+	struct world *w = *state;
+	uint32_t hits = 1;
+
+	for (uint32_t n = 1; hits; n++) {
+		struct timespec pause = { 0, 150 * 1000 * 1000 };
+		tier_key key = w->key[0];
+		int rc;
+
+		daemon_stop(&w->d);
+		daemon_start(&w->d, NULL);
+		nth_arm(n, n % 2);
+		rc = tier_check(w->t);
+		hits = nth_disarm();
+		assert_true(rc == 1 || rc == -ENOTCONN);
+		assert_true(tier_match(w->c, &key, 1, NULL) >= 0);
+		/* The library waits before it tries again. */
+		for (uint32_t i = 0; rc < 0 && i < 20; i++) {
+			nanosleep(&pause, NULL);
+			rc = tier_check(w->t);
+		}
+		assert_true(rc >= 0);
+		assert_int_equal(try_copy(w), 0);
+		assert_true(n < 30);
+	}
+	assert_int_equal(nth_leaks(), 0);
+}
+
+static int setup(void **state)
+{
+	struct world *w = calloc(1, sizeof(*w));
+
+	assert_non_null(w);
+	daemon_folder(&w->d);
+	daemon_start(&w->d, NULL);
+	w->data = calloc(BLOCKS, BLOCK_BYTES);
+	assert_non_null(w->data);
+	for (uint32_t i = 0; i < BLOCKS; i++)
+		assert_int_equal(tier_key_opaque(&w->key[i], &i, sizeof(i), NULL), 0);
+	assert_int_equal(tier_geometry_preset(&w->g, "tiny"), 0);
+	assert_int_equal(tier_connect(&w->t, &(struct tier_connect_options){
+						     .size = sizeof(struct tier_connect_options),
+						     .socket = w->d.socket }), 0);
+	assert_int_equal(tier_context_create(w->t, "nth", w->g, NULL, &w->c), 0);
+	*state = w;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct world *w = *state;
+
+	tier_close(w->t);
+	tier_geometry_free(w->g);
+	daemon_stop(&w->d);
+	daemon_remove(&w->d);
+	free(w->data);
+	free(w);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_pure_calls),
+		cmocka_unit_test(connecting_and_opening),
+		cmocka_unit_test(requests),
+		cmocka_unit_test(attaching_again),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
