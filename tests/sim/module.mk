@@ -17,7 +17,7 @@ $(O)/plain/sim-1:  SIM_ARGS = --seeds 2500 --from 1
 $(O)/plain/sim-2:  SIM_ARGS = --seeds 2500 --from 2501
 $(O)/plain/sim-3:  SIM_ARGS = --seeds 2500 --from 5001
 $(O)/plain/sim-4:  SIM_ARGS = --seeds 2500 --from 7501
-$(O)/asan/sim-few: SIM_ARGS = --seeds 200 --from 20001
+$(O)/asan/sim-few: SIM_ARGS = --seeds 80 --from 20001
 $(SIM_TESTS): $(O)/%: tests/sim/module.mk
 	@mkdir -p $(@D)
 	@printf '#!/bin/sh\nexec "$$(dirname "$$0")/sim" %s\n' '$(SIM_ARGS)' >$@ && chmod +x $@
