@@ -1,0 +1,16 @@
+# Tests in a guest (README.md): `make vm-test`, not part of `make test`, for they need an emulator
+# and a kernel image, which `tests/vm/setup` fetches.
+# SPDX-License-Identifier: Apache-2.0
+
+VM ?= $(patsubst tests/vm/guest/%.sh,%,$(wildcard tests/vm/guest/*.sh))
+VM_PROGRAMS := $(patsubst %.c,$(O)/plain/vm/%,$(notdir $(wildcard tests/vm/*.c)))
+
+$(VM_PROGRAMS): $(O)/plain/vm/%: $(O)/plain/obj/tests/vm/%.o $(O)/plain/libtier.a
+	@mkdir -p $(@D) && echo '  LINK  $@'
+	@$(CC_plain) $(FLAGS) $(FLAGS_plain) $(CFLAGS) $(LINK) $(LDFLAGS) -o $@ $^ $(LIBS_libtier)
+-include $(patsubst tests/vm/%.c,$(O)/plain/obj/tests/vm/%.d,$(wildcard tests/vm/*.c))
+
+.PHONY: vm-test
+vm-test: all-plain $(VM_PROGRAMS) ## CXL, NVMe, power cuts in a guest (VM='cxl numa ...')
+	@tests/vm/setup
+	@BUILD=$(O)/plain tests/vm/run $(VM)
