@@ -35,6 +35,7 @@
  *       for each group of it, page_stride bytes; without gaps.
  *   D8  A tombstone is kept (carried by the cleaner) while another segment, free or not, may still
  *       show a record with a lower lsn.
+ *   D9  The runs of one life have their data in the order of their records, and none overlap.
  */
 #ifndef TIER_ABI_DISK_H
 #define TIER_ABI_DISK_H

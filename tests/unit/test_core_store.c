@@ -700,6 +700,29 @@ static void test_forged_table_is_no_record(void **state)
 	}
 }
 
+/* D9: whoever may write the file says that two runs lie in the same place, checksums and all. */
+static void test_runs_in_one_place_are_not_both_taken(void **state)
+{
+	struct world *w = *state;
+	struct store_run a = put(w, DISK_LOG_CACHE, 1, false), b = put(w, DISK_LOG_CACHE, 1, false);
+	struct disk_record *r = (struct disk_record *)on_disk(w, b.record_offset);
+	struct store_view v;
+	size_t cursor = 0;
+	struct store *s;
+
+	assert_int_equal(a.segment, b.segment);
+	r->data_offset -= DISK_SECTOR;
+	r->crc = store_crc(r, r->bytes, offsetof(struct disk_record, crc));
+	assert_int_equal(store_open(&s, &w->super), 0);
+	assert_int_equal(store_recover(s, a.segment, summary_at(w->disk, a.segment), SUMMARY), 1);
+	assert_int_equal(store_next(s, a.segment, summary_at(w->disk, a.segment), SUMMARY, &cursor,
+				    &v), 0);
+	assert_int_equal(v.head->lsn, a.lsn);
+	assert_int_equal(store_next(s, a.segment, summary_at(w->disk, a.segment), SUMMARY, &cursor,
+				    &v), -EBADMSG);
+	store_close(s);
+}
+
 /* The header of the newest life rots: its number is still never given out again. */
 static void test_numbers_survive_a_rotten_header(void **state)
 {
@@ -747,6 +770,7 @@ int main(void)
 		CASE(test_stale_life_is_void),
 		CASE(test_hole_hides_nothing),
 		CASE(test_forged_table_is_no_record),
+		CASE(test_runs_in_one_place_are_not_both_taken),
 		CASE(test_numbers_survive_a_rotten_header),
 	};
 

@@ -126,7 +126,8 @@ static int apply_run(struct core *c, struct context *x, const struct store_view 
 		c->recovery.records_bad++;
 		return 0;
 	}
-	if (v->head->epoch > x->epoch_seen)
+	/* Never so high that none could be raised above it, whatever a forger wrote. */
+	if (v->head->epoch > x->epoch_seen && v->head->epoch < UINT32_MAX)
 		x->epoch_seen = v->head->epoch;
 	if (v->head->epoch != x->spec.epoch ||
 	    (log == DISK_LOG_CACHE && x->nvme_bytes + bytes > x->plan.quota[ABI_TIER_NVME])) {

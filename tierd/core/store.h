@@ -111,6 +111,7 @@ struct store_view {
 	const struct disk_block *block;
 	const uint32_t *crc;
 	uint64_t data_offset; /* in the store */
+	uint64_t data_end;    /* of the runs so far, in the segment: store_next's, between calls */
 	uint32_t segment;
 };
 
@@ -119,9 +120,10 @@ struct store_view {
  * a segment, before the first append. Buffers of summaries are aligned to 8. */
 int store_recover(struct store *s, uint32_t segment, const void *summary, size_t bytes);
 
-/* Walk the records of a summary: *cursor = 0 first; 0 = view filled, -ENOENT = end, -EBADMSG =
- * something was there that does not verify (also the end; what verifies behind it was told before:
- * records are written in any order, so a hole does not hide durable ones, D1). */
+/* Walk the records of a summary: *cursor = 0 first, then both as they were left. 0 = view filled,
+ * -ENOENT = end, -EBADMSG = something was there that does not verify (also the end; what verifies
+ * behind it was told before: records are written in any order, so a hole does not hide durable
+ * ones, D1). */
 int store_next(const struct store *s, uint32_t segment, const void *summary, size_t bytes,
 	       size_t *cursor, struct store_view *view);
 

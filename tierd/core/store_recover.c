@@ -106,8 +106,10 @@ static bool head_is_ours(const struct store *s, const struct summary *m, size_t 
 	       head_is_sane(s, r, m->bytes - at);
 }
 
-/* The record at `at`, if it is one of this life. *step: how far to the next place to look at. */
-static bool take(const struct store *s, const struct summary *m, size_t at, size_t *step)
+/* The record at `at`, if it is one of this life. *step: how far to the next place to look at.
+ * *data_end: of the runs before it. */
+static bool take(const struct store *s, const struct summary *m, size_t at, size_t *step,
+		 uint64_t *data_end)
 {
 	const struct disk_record *r = (const struct disk_record *)(m->base + at);
 
@@ -117,7 +119,15 @@ static bool take(const struct store *s, const struct summary *m, size_t at, size
 	/* Whole even if the CRC is wrong: places of one life do not overlap, and its inner sectors
 	 * are tables that clients' data shapes. */
 	*step = r->bytes;
-	return body_is_valid(r);
+	if (!body_is_valid(r))
+		return false;
+	if (r->type != DISK_RECORD_RUN)
+		return true;
+	/* D9, also against a forger: more bytes would be live than the segment has. */
+	if (r->data_offset < *data_end)
+		return false;
+	*data_end = r->data_offset + r->data_bytes;
+	return true;
 }
 
 int store_next(const struct store *s, uint32_t segment, const void *buf, size_t bytes,
@@ -131,15 +141,17 @@ int store_next(const struct store *s, uint32_t segment, const void *buf, size_t 
 	assert(segment < s->segment_count && at % DISK_SECTOR == 0);
 	if (!m.header)
 		return -EBADMSG;
-	if (at == 0)
+	if (at == 0) {
 		at = DISK_SECTOR;
+		view->data_end = 0;
+	}
 	for (; at < m.bytes; at += step) {
 		const struct disk_record *r = (const struct disk_record *)(m.base + at);
 
 		step = DISK_SECTOR;
 		if (r->store_id != m.header->store_id || r->segment_seq != m.header->sequence)
 			continue; /* D2: an earlier life's, or nothing */
-		if (!take(s, &m, at, &step)) {
+		if (!take(s, &m, at, &step, &view->data_end)) {
 			bad = CURSOR_BAD;
 			continue;
 		}
