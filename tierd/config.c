@@ -338,6 +338,9 @@ static char *read_line(char *to, int room, void *user)
 	struct load *load = user;
 	ssize_t len = getline(&load->line, &load->line_bytes, load->file);
 
+	/* Without memory getline ends a file that has not ended. */
+	if (len < 0 && !feof(load->file) && !ferror(load->file))
+		complain(load, "there is no memory to read on; free some and start again");
 	if (len < 0 || load->rc)
 		return NULL;
 	load->line_number++;

@@ -113,8 +113,10 @@ int main(int argc, char **argv)
 	struct shell *s = calloc(1, sizeof(*s));
 	int rc;
 
-	if (!s)
+	if (!s) {
+		fprintf(stderr, "tierd: there is no memory to start; free some and try again\n");
 		return EXIT_FAILURE;
+	}
 	rc = parse(&s->options, argc, argv);
 	if (rc) {
 		free(s);

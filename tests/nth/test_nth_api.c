@@ -2,7 +2,7 @@
  * Failing allocations in a client of a live daemon: every call of the public API that may allocate,
  * tried with its first, second, ... allocation failing, alone and with all that follow. The answer
  * is -ENOMEM (or success, where that memory was no need), the same call succeeds right after, and
- * at the end nothing is lost.
+ * at the end nothing is lost. tests/nth/names looks that no public name is left out.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -21,6 +21,7 @@ struct world {
 	struct daemon d;
 	tier *t;
 	tier_context *c;
+	tier_reader *reader;
 	tier_geometry *g;
 	tier_key key[BLOCKS];
 	tier_block block[BLOCKS];
@@ -64,16 +65,25 @@ static int try_geometry(struct world *w)
 {
 	struct tier_part part = { .name = "kv", .kind = TIER_KIND_DENSE, .layers = 2, .groups = 1,
 				  .page_bytes = 4096 };
-	struct tier_geometry_options o = { .size = sizeof(o), .part_count = 1, .part = &part };
+	struct tier_geometry_options o = { .size = sizeof(o), .part_count = 1, .part = &part,
+					  .block_tokens = 16 };
 	tier_geometry *preset, *own;
 	int rc = tier_geometry_preset(&preset, "tiny");
 
 	(void)w;
 	if (rc)
 		return rc;
+	assert_non_null(tier_geometry_preset_name(0));
 	rc = tier_geometry_new(&own, &o);
-	if (rc == 0)
+	if (rc == 0) {
+		assert_int_equal(tier_geometry_part(own, 0, &part), 0);
+		assert_int_equal(tier_geometry_part_count(own), 1);
+		assert_int_equal(tier_geometry_pages(own), 2);
+		assert_int_equal(tier_geometry_page(own, 0, 1, 0), 1);
+		assert_int_equal(tier_geometry_block_bytes(own), 2 * 4096);
+		assert_int_equal(tier_geometry_block_tokens(own), o.block_tokens);
 		tier_geometry_free(own);
+	}
 	tier_geometry_free(preset);
 	return rc;
 }
@@ -160,26 +170,130 @@ static int negative(int64_t n)
 	return n < 0 ? (int)n : 0;
 }
 
+/* A context of its own: epoch and end. */
+static int try_remove(struct world *w)
+{
+	tier_context *c = NULL;
+	uint64_t epoch = 0;
+	int rc = tier_context_create(w->t, "gone", w->g, NULL, &c);
+
+	if (rc == 0) {
+		assert_non_null(tier_context_geometry(c));
+		assert_true(tier_context_epoch(c) > 0);
+		rc = tier_context_raise_epoch(w->t, "gone", &epoch);
+	}
+	tier_context_close(c);
+	return rc ? rc : tier_context_remove(w->t, "gone");
+}
+
+/* Those that answer from what is there. */
+static int try_accounts(struct world *w)
+{
+	struct tier_counters counters = { .size = sizeof(counters) };
+	struct tier_completion done;
+	int rc = tier_counters(w->t, &counters);
+
+	assert_true(tier_version()[0] && tier_strerror(-ENOMEM)[0] && tier_error_text());
+	assert_true(tier_poll(w->t, &done, 1) == 0);
+	return rc ? rc : negative(tier_event_fd(w->t));
+}
+
+static int try_abort(struct world *w)
+{
+	tier_key key = w->key[0];
+	tier_put *p = NULL;
+	int rc;
+
+	key.bytes[5] ^= 1; /* not there yet */
+	rc = tier_put_begin(w->c, &key, 1, NULL, &p);
+	if (rc)
+		return rc;
+	assert_int_equal(tier_put_exists(p, 0), 0);
+	tier_put_abort(p);
+	return 0;
+}
+
 static int try_copy(struct world *w)
 {
 	return negative(tier_put_copy(w->c, w->key, BLOCKS, w->data, NULL));
 }
 
-static int try_fetch(struct world *w)
+static void find(struct world *w, struct tier_page *pages)
 {
 	struct tier_found found[BLOCKS];
+
+	assert_int_equal(tier_match(w->c, w->key, BLOCKS, found), BLOCKS);
+	for (uint32_t i = 0; i < BLOCKS; i++) {
+		w->block[i] = found[i].block;
+		pages[i] = (struct tier_page){ found[i].block, i };
+	}
+}
+
+static int try_fetch(struct world *w)
+{
+	struct tier_page pages[BLOCKS];
 	uint64_t pin = 0;
 	int rc;
 
-	assert_int_equal(tier_match(w->c, w->key, BLOCKS, found), BLOCKS);
-	for (uint32_t i = 0; i < BLOCKS; i++)
-		w->block[i] = found[i].block;
+	find(w, pages);
 	rc = negative(tier_fetch(w->c, w->block, BLOCKS, ASK(TIER_HBM, .deadline_ns = 0)));
 	if (rc == 0)
 		rc = negative(tier_pin(w->c, w->block, BLOCKS, TIER_CXL, 0, &pin));
 	if (rc == 0)
 		rc = tier_unpin(w->c, pin);
 	return rc ? rc : tier_drain(w->t);
+}
+
+static int try_pages(struct world *w)
+{
+	struct tier_page pages[BLOCKS];
+	struct tier_completion done;
+	int rc, other;
+
+	find(w, pages);
+	rc = negative(tier_fetch_pages(w->c, pages, BLOCKS, ASK(TIER_CXL, .deadline_ns = 0)));
+	if (rc)
+		return rc;
+	rc = tier_fetch_start(w->c, w->block, BLOCKS, ASK(TIER_CXL, .user_data = 3));
+	if (rc)
+		return rc;
+	rc = tier_cancel(w->t, 3);
+	if (rc == -ENOENT)
+		rc = 0; /* it was faster */
+	assert_int_equal(tier_wait(w->t, &done, 1, 1, WAIT_NS), 1);
+	other = tier_fetch_pages_start(w->c, pages, 1, ASK(TIER_CXL, .user_data = 4));
+	if (other == 0)
+		assert_int_equal(tier_wait(w->t, &done, 1, 1, WAIT_NS), 1);
+	return rc ? rc : other;
+}
+
+static void take_leases(struct world *w, const struct tier_page *pages)
+{
+	struct tier_selection all = { .blocks = w->block, .count = BLOCKS };
+	struct tier_lease lease[BLOCKS];
+	tier_reader *r = w->reader;
+
+	assert_int_equal(tier_lease_page(r, w->c, w->block[0], 0, 0, lease), 0);
+	tier_release(r, lease);
+	assert_int_equal(tier_lease_key(r, w->c, w->key, 0, 0, lease), 0);
+	tier_release(r, lease);
+	assert_int_equal(tier_lease_pages(r, w->c, pages, BLOCKS, 0, lease), BLOCKS);
+	tier_release_many(r, lease, BLOCKS);
+	assert_int_equal(tier_lease_blocks(r, w->c, &all, lease), BLOCKS);
+	tier_release_many(r, lease, BLOCKS);
+	assert_int_equal(tier_gather(r, w->c, pages, BLOCKS, INTO(w->data, 4096, NULL)), BLOCKS);
+	assert_int_equal(tier_read_pages(r, w->c, pages, BLOCKS, 0, lease), BLOCKS);
+	tier_release_many(r, lease, BLOCKS);
+}
+
+/* What is in memory is leased without any. */
+static int try_leases(struct world *w)
+{
+	struct tier_page pages[BLOCKS];
+
+	find(w, pages);
+	take_leases(w, pages);
+	return 0;
 }
 
 static int try_admin(struct world *w)
@@ -211,14 +325,19 @@ static void connecting_and_opening(void **state)
 	sweep(*state, try_create, "create");
 	sweep(*state, try_open, "open");
 	sweep(*state, try_reader, "reader");
+	sweep(*state, try_remove, "raise_epoch, remove");
+	sweep(*state, try_accounts, "accounts");
 }
 
 /* Some of these allocate nothing: then there is nothing to fail, and that is checked, too. */
 static void requests(void **state)
 {
+	sweep(*state, try_abort, "put_abort");
 	sweep(*state, try_put, "put");
 	sweep(*state, try_copy, "put_copy");
 	sweep(*state, try_fetch, "fetch, pin");
+	sweep(*state, try_pages, "fetch_pages, fetch_start, cancel");
+	sweep(*state, try_leases, "leases");
 	sweep(*state, try_admin, "admin");
 	sweep(*state, try_delete, "delete");
 }
@@ -269,6 +388,7 @@ static int setup(void **state)
 						     .size = sizeof(struct tier_connect_options),
 						     .socket = w->d.socket }), 0);
 	assert_int_equal(tier_context_create(w->t, "nth", w->g, NULL, &w->c), 0);
+	assert_int_equal(tier_reader_open(w->t, &w->reader), 0);
 	*state = w;
 	return 0;
 }
@@ -277,6 +397,7 @@ static int teardown(void **state)
 {
 	struct world *w = *state;
 
+	tier_reader_close(w->reader);
 	tier_close(w->t);
 	tier_geometry_free(w->g);
 	daemon_stop(&w->d);
