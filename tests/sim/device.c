@@ -70,7 +70,7 @@ static void device_read(struct world *w, struct core_io *io)
 {
 	bool faulty = !w->fair && world_chance(w, w->faults->read_ppm);
 	uint32_t kind = world_below(w, 3);
-	uint64_t at = io->offset;
+	uint64_t at = io->offset, garbled = 0;
 
 	io->bad_mask = 0;
 	io->res = (int32_t)io->bytes;
@@ -78,8 +78,10 @@ static void device_read(struct world *w, struct core_io *io)
 		struct core_io_piece *p = &io->piece[i];
 
 		memcpy(p->addr, w->disk + at, p->bytes);
-		if (faulty && kind == 0)
+		if (faulty && kind == 0) {
 			((uint8_t *)p->addr)[world_below(w, p->bytes)] ^= 1;
+			garbled |= 1ull << i;
+		}
 		if (io->verify && crc32c(p->seed, p->addr, p->bytes) != p->crc)
 			io->bad_mask |= 1ull << i;
 		at += p->bytes;
@@ -89,7 +91,7 @@ static void device_read(struct world *w, struct core_io *io)
 	else if (faulty && kind == 2)
 		io->res -= 512;
 	for (uint32_t i = 0; io->res == (int32_t)io->bytes && i < io->piece_count; i++)
-		if (io->bad_mask >> i & 1)
+		if (io->bad_mask & garbled & 1ull << i)
 			model_forgive(w, io, i);
 	/* What a failed read left behind is anything. */
 	if (io->res != (int32_t)io->bytes)

@@ -187,6 +187,34 @@ static void pin_check(struct world *w, struct world_pin *p)
 	}
 }
 
+/* ---- durable blocks ----------------------------------------------------------------------- */
+
+/*
+ * What was acknowledged durable can be read after a crash: then memory holds nothing, and the disk
+ * shows what survived. Looked at as a reader would, so a block whose record came through without
+ * its data is a loss, not a miss.
+ */
+void model_check_durable(struct world *w)
+{
+	struct world_context *x = &w->context[0];
+
+	for (uint32_t n = 0; x->made && n < WORLD_KEYS; n++) {
+		uint32_t slot, part = 0;
+		const struct abi_block *b = model_find(w, 0, n, &slot);
+
+		if (!x->key[n].durable || !b)
+			continue; /* gone: model_check_key says so */
+		for (uint32_t page = 0; page < x->geometry.pages_per_block; page++) {
+			uint64_t at = abi_nvme_offset(model_desc(w, 0, slot, page)->nvme);
+
+			part = page_part_of(page);
+			if (b->parts >> part & 1 && !page_is(n, page, w->disk + at))
+				world_fail(w, "I6: durable key %u lost the bytes of page %u", n,
+					   page);
+		}
+	}
+}
+
 /* ---- visible blocks ----------------------------------------------------------------------- */
 
 static void whole_check(struct world *w, uint32_t context, uint32_t n, uint32_t slot,
@@ -298,7 +326,7 @@ void model_died(struct world *w, uint32_t client)
 	}
 }
 
-/* The core buries a block whose bytes do not verify: it is no longer owed to anyone. */
+/* The core buries a block whose bytes the device garbled: it is no longer owed to anyone. */
 void model_forgive(struct world *w, const struct core_io *io, uint32_t piece)
 {
 	struct world_context *x = &w->context[0];

@@ -306,6 +306,7 @@ static void crash(struct world *w)
 	for (uint32_t i = 0; i < WORLD_CLIENTS; i++)
 		w->client[i].state = 0;
 	boot(w);
+	model_check_durable(w);
 	model_check_all(w, true);
 }
 

@@ -137,6 +137,7 @@ void model_pinned(struct world *w, uint32_t client, const struct ask *ask, uint6
 void client_rest(struct world *w);
 void model_check_key(struct world *w, uint32_t context, uint32_t n);
 void model_check_all(struct world *w, bool content);
+void model_check_durable(struct world *w);
 void model_quiet(struct world *w);
 void model_died(struct world *w, uint32_t client);
 void model_forgive(struct world *w, const struct core_io *io, uint32_t piece);
