@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <linux/membarrier.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -179,6 +180,11 @@ void dispatch_completion(struct shell *s, uint64_t data, int res)
 	} else if (token) {
 		s->dispatch.ios--;
 		hist_record(&s->dispatch.sync, time_now_ns() - s->dispatch.sync_since_ns);
+		if (res < 0 && !s->dispatch.flush_failed)
+			log_error(&s->log, "the store cannot be flushed", s->config.store_path,
+				  "look at its device; what it should have kept is written again",
+				  "error=\"%s\" errno=%d", strerror(-res), -res);
+		s->dispatch.flush_failed = res < 0;
 		event.sync.token = token;
 		event.sync.res = res;
 		turn_feed(&s->loop.turn, &event);

@@ -41,6 +41,7 @@ struct dispatch {
 	uint32_t verify_bytes; /* verified in this turn */
 	struct stopwatch reading[ABI_CLASS_COUNT], writing;
 	uint64_t sync_since_ns;
+	bool flush_failed; /* the last one: told once */
 	struct hist read[ABI_CLASS_COUNT], write, sync, copy[ABI_CLASS_COUNT], fence;
 };
 

@@ -50,6 +50,7 @@ SIZE(disk_catalog, 4096);
 SIZE(disk_segment, 4096);
 SIZE(disk_record, 256);
 AT(disk_record, parent, 88);
+AT(disk_record, flushed_lsn, 128);
 SIZE(disk_block, 48);
 
 SIZE(wire_header, 16);

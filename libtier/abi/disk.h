@@ -14,6 +14,7 @@
  *   1. free: whatever it holds is stale.
  *   2. opened: header with a new, never used sequence number; all older records are void (D2).
  *   3. appended: a run's data (any order), then its record; for *durable* answers then a flush.
+ *      The record also says up to which lsn a flush had covered all data when it was written.
  *   4. sealed when the next run does not fit; closed for ever when its last live block is gone or
  *      its log drops it; then free.
  *
@@ -35,7 +36,12 @@
  *       for each group of it, page_stride bytes; without gaps.
  *   D8  A tombstone is kept (carried by the cleaner) while another segment, free or not, may still
  *       show a record with a lower lsn.
- *   D9  The runs of one life have their data in the order of their records, and none overlap.
+ *   D9  The data of a record is known to be on the medium if a valid record's flushed_lsn reaches
+ *       its lsn, or it has DISK_RECORD_SETTLED itself. A record alone proves nothing: it can have
+ *       survived a crash that its data did not. What is not known is read before a durable answer
+ *       is built upon it. A flush that failed freezes flushed_lsn until all that was written since
+ *       the last good one has been written again.
+ *   D10 The runs of one life have their data in the order of their records, and none overlap.
  */
 #ifndef TIER_ABI_DISK_H
 #define TIER_ABI_DISK_H
@@ -47,6 +53,8 @@
 #define DISK_SEGMENT_MAGIC 0x3147455353524954ull /* "TIRSSEG1" */
 #define DISK_RECORD_MAGIC 0x3143455253524954ull  /* "TIRSREC1" */
 #define DISK_VERSION 1u
+#define DISK_FEATURE_FLUSHED 1ull /* records have flushed_lsn and flags (D9), else both are zero */
+#define DISK_FEATURES DISK_FEATURE_FLUSHED
 #define DISK_SECTOR 4096u
 #define DISK_RUN_BLOCKS_MAX 32u
 
@@ -54,7 +62,7 @@ struct disk_super {
 	uint64_t magic;
 	uint32_t version;
 	uint32_t crc; /* D4 */
-	uint64_t features;
+	uint64_t features; /* DISK_FEATURE_*; an unknown bit is refused */
 	uint64_t store_id; /* random at format */
 	uint64_t catalog_offset;
 	uint64_t catalog_bytes; /* of one slot */
@@ -109,6 +117,7 @@ struct disk_segment {
 
 #define DISK_RECORD_RUN 1u
 #define DISK_RECORD_TOMBSTONE 2u
+#define DISK_RECORD_SETTLED 1u /* flags: its data was flushed before it was written */
 struct disk_record {
 	uint64_t magic;
 	uint32_t type;
@@ -126,7 +135,9 @@ struct disk_record {
 	uint8_t parent[ABI_KEY_BYTES]; /* key before the first block; zero = root */
 	uint32_t depth;                /* blocks before the first */
 	uint32_t pages_per_block;      /* carried: crc entries a block */
-	uint8_t reserved[256 - 128];
+	uint64_t flushed_lsn;          /* D9; below its own lsn */
+	uint32_t flags;
+	uint8_t reserved[256 - 140];
 	/* struct disk_block block[block_count]; uint32_t crc[block_count * pages_per_block] */
 }; /* 256 bytes */
 

@@ -192,6 +192,21 @@ static void ask_keys(struct world *w, struct ask *a)
 	a->deadline_ns = w->now_ns + 100 * MSEC + world_below(w, 1000) * MSEC;
 }
 
+/* A durable put of what is stored and was promised to nobody: the answer comes soon. */
+static void ask_unpromised(struct world *w, struct ask *a)
+{
+	uint32_t slot, n = world_below(w, WORLD_KEYS - WORLD_RUN);
+
+	for (uint32_t i = 0; i < 32; i++, n = (n + 1) % (WORLD_KEYS - WORLD_RUN)) {
+		if (w->context[0].key[n].durable || !model_find(w, 0, n, &slot))
+			continue;
+		a->context = 0;
+		a->first = n;
+		a->durable = true;
+		return;
+	}
+}
+
 static void ask_reserve(struct world *w, uint32_t client, uint32_t i, struct ask *a)
 {
 	uint8_t *at = w->client[client].staging + a->staging + ARENA_ARGS;
@@ -202,6 +217,8 @@ static void ask_reserve(struct world *w, uint32_t client, uint32_t i, struct ask
 	a->kind = ASK_RESERVE;
 	a->op = ABI_OP_PUT_RESERVE;
 	a->durable = !a->context && world_chance(w, 300000);
+	if (world_chance(w, 200000))
+		ask_unpromised(w, a);
 	a->parts = world_chance(w, 300000) ? 3 : 0; /* without the state part */
 	if (world_chance(w, 200000)) {
 		a->shards = 2;

@@ -2,7 +2,8 @@
 /*
  * The simulated device: 4 KiB sectors, a volatile write cache, faults and moods. At a crash each
  * sector written since the last flush is kept or lost by itself, which contains reordering and
- * tearing at sector grain.
+ * tearing at sector grain. A flush that fails loses some of what it should have kept, at once or at
+ * the next crash, whatever later flushes say.
  */
 #include <assert.h>
 #include <errno.h>
@@ -12,6 +13,13 @@
 #include "tests/sim/world_priv.h"
 
 enum mood { MOOD_WELL, MOOD_SILENT, MOOD_FAILING, MOOD_FULL };
+
+/* world.unstable, by sector: 0 = as in stable */
+enum unstable {
+	WRITTEN = 1, /* since the last flush */
+	COVERED,     /* by the flush under way */
+	FORGOTTEN,   /* by a flush that failed: lost at the next crash, unless written again */
+};
 
 void device_open(struct world *w)
 {
@@ -48,7 +56,7 @@ static void write_pieces(struct world *w, struct core_io *io, uint64_t limit)
 		left -= n;
 	}
 	for (uint64_t s = io->offset / DISK_SECTOR; s < (at + DISK_SECTOR - 1) / DISK_SECTOR; s++)
-		w->unstable[s] = 1;
+		w->unstable[s] = WRITTEN;
 }
 
 static void device_write(struct world *w, struct core_io *io)
@@ -123,17 +131,42 @@ bool device_flush_begin(struct world *w)
 		return false;
 	w->flushing = true;
 	for (uint64_t s = 0; s < NVME_BYTES / DISK_SECTOR; s++)
-		w->unstable[s] = w->unstable[s] ? 2 : 0;
+		if (w->unstable[s] == WRITTEN)
+			w->unstable[s] = COVERED;
 	return true;
+}
+
+/*
+ * A flush failed: what was not flushed is gone, now or at the next crash, sector by sector; some of
+ * it may have come through. The next flush knows nothing of it and succeeds.
+ */
+static void flush_lose(struct world *w)
+{
+	for (uint64_t s = 0; s < NVME_BYTES / DISK_SECTOR; s++) {
+		uint32_t fate = w->unstable[s] && w->unstable[s] != FORGOTTEN ? world_below(w, 4) : 3;
+
+		if (fate == 0) { /* reads show it until a crash */
+			w->unstable[s] = FORGOTTEN;
+		} else if (fate == 1) {
+			memcpy(w->disk + s * DISK_SECTOR, w->stable + s * DISK_SECTOR, DISK_SECTOR);
+			w->unstable[s] = 0;
+		} else if (fate == 2) {
+			memcpy(w->stable + s * DISK_SECTOR, w->disk + s * DISK_SECTOR, DISK_SECTOR);
+			w->unstable[s] = 0;
+		}
+	}
+	w->result->flushes_failed++;
 }
 
 int device_flush_end(struct world *w)
 {
 	w->flushing = false;
-	if (w->mood == MOOD_FAILING)
+	if (w->mood == MOOD_FAILING || (!w->fair && world_chance(w, w->faults->flush_ppm))) {
+		flush_lose(w);
 		return -EIO;
+	}
 	for (uint64_t s = 0; s < NVME_BYTES / DISK_SECTOR; s++) {
-		if (w->unstable[s] < 2)
+		if (w->unstable[s] != COVERED)
 			continue;
 		memcpy(w->stable + s * DISK_SECTOR, w->disk + s * DISK_SECTOR, DISK_SECTOR);
 		w->unstable[s] = 0;
@@ -148,7 +181,7 @@ void device_crash(struct world *w)
 
 		if (!w->unstable[s])
 			continue;
-		if (world_chance(w, 500000)) { /* lost */
+		if (w->unstable[s] == FORGOTTEN || world_chance(w, 500000)) { /* lost */
 			to = w->disk;
 			from = w->stable;
 		}

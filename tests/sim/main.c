@@ -39,6 +39,7 @@ static struct world_faults faults_of(uint64_t seed)
 	return (struct world_faults){
 		.read_ppm = seed % 4 ? 5000 : 0,
 		.write_ppm = seed % 4 ? 5000 : 0,
+		.flush_ppm = seed % 4 ? 20000 : 0,
 		.crash_ppm = seed % 4 == 1 ? 0 : 800,
 		.death_ppm = 1500,
 		.device_ppm = seed % 4 ? 1000 : 0,

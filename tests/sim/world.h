@@ -11,6 +11,7 @@
  *   - a crash between any two events; each sector written since the last flush is then kept or lost
  *     by itself: lost, reordered and torn writes
  *   - reads: flipped bits, errors, too few bytes; writes: errors, too few bytes, no space
+ *   - flushes that fail and lose what they should have kept
  *   - a device that answers nothing for a while, or fails everything and comes back
  *   - clients that die, that stop reading completions' order, that send stale or senseless entries
  *   - cancel in the middle of anything
@@ -43,12 +44,13 @@ struct move {
 };
 
 struct world_faults {
-	uint32_t read_ppm, write_ppm; /* faulty operations a million */
+	uint32_t read_ppm, write_ppm, flush_ppm; /* faulty operations a million */
 	uint32_t crash_ppm, death_ppm, device_ppm; /* such moves a million */
 };
 
 struct world_result {
 	uint64_t events, commits, leases, fetches, pins, deletes, epochs, crashes, deaths, quiets;
+	uint64_t flushes_failed;
 	uint64_t evicted, segments_dropped, quarantined, runs; /* the core's own counters, summed */
 	uint64_t move;     /* at which it failed */
 	char failure[256]; /* empty: all held */

@@ -109,7 +109,7 @@ struct world {
 	uint32_t mood;     /* 0 well, 1 silent, 2 failing, 3 full */
 	uint8_t *disk;     /* what reads see */
 	uint8_t *stable;   /* what survives a crash for sure */
-	uint8_t *unstable; /* by sector: 1 written since the last flush, 2 being flushed */
+	uint8_t *unstable; /* by sector, see device.c */
 	bool flushing;
 };
 

@@ -700,7 +700,7 @@ static void test_forged_table_is_no_record(void **state)
 	}
 }
 
-/* D9: whoever may write the file says that two runs lie in the same place, checksums and all. */
+/* D10: whoever may write the file says that two runs lie in the same place, checksums and all. */
 static void test_runs_in_one_place_are_not_both_taken(void **state)
 {
 	struct world *w = *state;

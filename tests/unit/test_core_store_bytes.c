@@ -27,6 +27,7 @@ static uint32_t below(struct rng *rng, uint32_t n)
 static void fill_super(struct disk_super *super)
 {
 	memset(super, 0, sizeof(*super));
+	super->features = DISK_FEATURES;
 	super->store_id = STORE_ID;
 	super->catalog_offset = 8 * KIB;
 	super->catalog_bytes = 16 * KIB;
@@ -52,7 +53,7 @@ static void mutate_record(struct rng *rng, uint8_t *buf, size_t bytes)
 	/* Sector-aligned place, 4-byte field, then a CRC that fits if it can be computed. */
 	size_t at = DISK_SECTOR * (1 + below(rng, 5));
 	struct disk_record *r = (struct disk_record *)(buf + at);
-	uint32_t field = 4 * below(rng, 26);
+	uint32_t field = 4 * below(rng, 36);
 	uint64_t value = nasty(rng);
 
 	if (at + DISK_SECTOR > bytes)
@@ -155,6 +156,81 @@ static void test_hostile_summaries(void **state)
 	free(buf);
 }
 
+/* ---- D9 ------------------------------------------------------------------------------------- */
+
+/* What a later daemon knows of flushes, from one summary. */
+static uint64_t flushed_after(const struct disk_super *super, const uint8_t *buf, int *records)
+{
+	struct store *s;
+	uint64_t lsn;
+
+	assert_int_equal(store_open(&s, super), 0);
+	*records = store_recover(s, 0, buf, SUMMARY);
+	lsn = store_flushed_lsn(s);
+	store_close(s);
+	return lsn;
+}
+
+static void append_one(struct store *s, uint32_t flags, uint8_t *buf)
+{
+	struct disk_record head = { .type = DISK_RECORD_RUN, .context_uid = 1, .parts = 1,
+				    .block_count = 1, .pages_per_block = 1, .flags = flags };
+	struct disk_block block = { .salt = 1 };
+	struct store_run run;
+	uint32_t crc = 7;
+
+	assert_int_equal(store_append(s, DISK_LOG_DURABLE, 1, DISK_SECTOR, 1, &run), 0);
+	store_header(s, &run, buf);
+	store_record(s, &run, &head, &block, &crc, buf + run.record_offset - FIRST);
+	store_append_done(s, &run, true);
+}
+
+static void test_flushed_lsn(void **state)
+{
+	uint8_t *buf = calloc(1, SUMMARY);
+	struct disk_super super;
+	struct store_view v;
+	struct store *s;
+	size_t cursor = 0;
+	int records;
+
+	(void)state;
+	assert_non_null(buf);
+	fill_super(&super);
+	assert_int_equal(store_open(&s, &super), 0);
+	append_one(s, 0, buf);
+	append_one(s, 0, buf);
+	assert_int_equal(flushed_after(&super, buf, &records), 0);
+	store_flushed(s, 2);
+	store_flushed(s, 1); /* it never falls */
+	append_one(s, DISK_RECORD_SETTLED, buf);
+	assert_int_equal(flushed_after(&super, buf, &records), 2);
+	assert_int_equal(records, 3);
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_int_equal(store_next(s, 0, buf, SUMMARY, &cursor, &v), 0);
+		assert_int_equal(v.head->flags, i == 2 ? DISK_RECORD_SETTLED : 0);
+	}
+	/* A record cannot know of flushes after itself; and in an older store of none. */
+	cursor = DISK_SECTOR * 3;
+	((struct disk_record *)(buf + cursor))->flushed_lsn = 3;
+	((struct disk_record *)(buf + cursor))->crc =
+		store_crc(buf + cursor, DISK_SECTOR, offsetof(struct disk_record, crc));
+	assert_int_equal(flushed_after(&super, buf, &records), 0);
+	assert_int_equal(records, 2);
+	store_close(s);
+
+	super.features = 0;
+	assert_int_equal(store_open(&s, &super), 0);
+	memset(buf, 0, SUMMARY);
+	append_one(s, DISK_RECORD_SETTLED, buf);
+	store_flushed(s, 1);
+	append_one(s, DISK_RECORD_SETTLED, buf);
+	assert_int_equal(flushed_after(&super, buf, &records), 0);
+	assert_int_equal(records, 2);
+	store_close(s);
+	free(buf);
+}
+
 /* ---- super block and catalog ---------------------------------------------------------------- */
 
 static void test_super(void **state)
@@ -191,7 +267,7 @@ static void test_super(void **state)
 	q.version++;
 	assert_int_equal(disk_super_open(&q, &(struct disk_super){ 0 }), -EPROTO);
 	q = p;
-	q.features = 1;
+	q.features |= 1ull << 63;
 	q.crc = store_crc(&q, sizeof(q), offsetof(struct disk_super, crc));
 	assert_int_equal(disk_super_open(&q, &(struct disk_super){ 0 }), -EPROTO);
 }
@@ -359,6 +435,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_hostile_summaries),
+		cmocka_unit_test(test_flushed_lsn),
 		cmocka_unit_test(test_super),
 		cmocka_unit_test(test_super_check_is_overflow_safe),
 		cmocka_unit_test(test_catalog),

@@ -249,7 +249,7 @@ void block_bury(struct core *c, struct context *x, uint32_t slot)
 
 void block_hold(struct context *x, uint32_t slot)
 {
-	assert(x->meta[slot].hold < UINT16_MAX);
+	assert(x->meta[slot].hold < UINT32_MAX);
 	x->meta[slot].hold++;
 }
 

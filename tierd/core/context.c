@@ -97,6 +97,17 @@ void catalog_step(struct core *c)
 	core_push(c, CORE_AC_WRITE)->io = io;
 }
 
+/* A flush has failed: a write that waited for it may be gone. The same slot again. */
+void catalog_again(struct core *c)
+{
+	if (!c->catalog_running || !c->catalog_sync)
+		return;
+	c->catalog_running = false;
+	c->catalog_sync = 0;
+	c->catalog_dirty = true;
+	c->catalog_sequence--;
+}
+
 /* A flush has completed: does it cover the catalog's last write? */
 void catalog_synced(struct core *c)
 {

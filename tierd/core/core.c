@@ -138,11 +138,12 @@ static int pools_alloc(struct core *c)
 	c->chunk = calloc(CORE_PIN_CHUNKS, sizeof(*c->chunk));
 	c->tomb_queue = calloc(TOMBS_MAX, sizeof(*c->tomb_queue));
 	c->tomb_scratch = calloc(TOMBS_RECORD, sizeof(*c->tomb_scratch));
+	c->unflushed = calloc(UNFLUSHED_MAX, sizeof(*c->unflushed));
 	c->crc_scratch = calloc(DISK_RUN_BLOCKS_MAX * (size_t)ABI_PAGES_PER_BLOCK_MAX, 4);
 	c->segment_blocks = calloc(segments + 1, sizeof(*c->segment_blocks));
 	if (!c->action || !c->context || !c->client || !c->request || !c->put || !c->io ||
 	    !c->copy || !c->batch || !c->pin || !c->chunk || !c->segment_blocks || !c->tomb_queue ||
-	    !c->tomb_scratch || !c->crc_scratch)
+	    !c->tomb_scratch || !c->crc_scratch || !c->unflushed)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < segments; i++)
 		block_list_init(&c->segment_blocks[i]);
@@ -272,6 +273,8 @@ void core_close(struct core *c)
 	free(c->catalog_buf);
 	free(c->catalog_list);
 	free(c->crc_scratch);
+	free(c->unflushed);
+	prove_end(c);
 	free(c->tomb_scratch);
 	free(c->tomb_queue);
 	free(c->segment_blocks);
@@ -408,7 +411,7 @@ static void dispatch(struct core *c, const struct core_event *e)
 		evict_punched(c, &e->range);
 		break;
 	case CORE_EV_SYNC_DONE:
-		writeback_synced(c, e->sync.token, e->sync.res);
+		flush_done(c, e->sync.res);
 		break;
 	}
 }
@@ -440,6 +443,8 @@ uint64_t core_next_tick(const struct core *c)
 {
 	uint64_t next = request_next_deadline(c);
 
+	next = min_u64(next, min_u64(flush_next_tick(c), prove_next_tick(c)));
+	next = min_u64(next, writeback_next_tick(c));
 	if (c->batch_open && c->batch_open->count)
 		next = min_u64(next, c->batch_open->since_ns + MS);
 	if (c->evacuation.ctx || c->zombies.count)
@@ -451,11 +456,6 @@ uint64_t core_next_tick(const struct core *c)
 
 		if (!x)
 			continue;
-		if (x->dirty.count)
-			next = min_u64(next,
-				       c->write_retry_ns > c->now_ns
-					       ? c->write_retry_ns
-					       : x->dirty_since_ns + c->config.writeback_age_ns);
 		if (x->pending.count || x->sweeping || x->closing)
 			next = min_u64(next, c->now_ns + 10 * MS);
 	}

@@ -38,6 +38,7 @@ struct core;
 #define CORE_PINS_MAX 65536u
 #define CORE_RETIRE_BATCH 256u    /* pages of one retire batch */
 #define CORE_BATCHES_MAX 1024u
+#define CORE_FAILURES_MAX 3u      /* writes or flushes in a row that fail: the store is failing */
 
 struct core_config {
 	uint64_t boot_token;
@@ -295,12 +296,14 @@ int core_context_epoch(struct core *c, uint32_t id, uint64_t epoch, uint64_t tok
 
 /*
  * After the catalog's contexts were created: feed each segment's first summary_bytes, in any
- * order; then finish. summary may be what a rotten disk gives. Returns records taken, or -EBADMSG
- * when the segment's header is not valid (it is then free).
+ * order; then finish. The device must have been flushed before the summaries were read: what they
+ * show counts as durable. summary may be what a rotten disk gives. Returns records taken, or
+ * -EBADMSG when the segment's header is not valid (it is then free).
  */
 int core_recover_segment(struct core *c, uint32_t segment, const void *summary, size_t bytes);
 struct core_recovery {
 	uint64_t segments, records, records_bad, blocks, blocks_stale, bytes;
+	uint64_t blocks_unproven; /* of the durable log: read in the background before they count */
 };
 int core_recover_finish(struct core *c, struct core_recovery *out);
 

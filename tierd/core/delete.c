@@ -21,7 +21,7 @@ bool tombstone(struct core *c, struct context *x, const uint8_t *key, uint64_t u
 
 	if (!context_has_nvme(c, x))
 		return true;
-	if (c->tomb_queued - c->tomb_written >= TOMBS_MAX)
+	if (c->tomb_queued - c->tomb_flushed >= TOMBS_MAX)
 		return false;
 	t = &c->tomb_queue[c->tomb_queued++ % TOMBS_MAX];
 	memset(t, 0, sizeof(*t));

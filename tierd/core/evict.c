@@ -75,7 +75,7 @@ static bool may_leave(const struct core *c, const struct context *x, uint32_t sl
 	if (tier == ABI_TIER_HBM)
 		return true; /* always a copy: dirty pages cannot leave CXL */
 	if (context_has_nvme(c, x))
-		return m->persist == PERSIST_CLEAN;
+		return m->persist == PERSIST_CLEAN && m->settle != SETTLE_WRITTEN;
 	return !m->pins[ABI_TIER_HBM];
 }
 
@@ -264,7 +264,8 @@ static bool room_comes(const struct core *c, const struct context *x, uint32_t t
 		return true;
 	if (c->evacuation.ctx && c->evacuation.tier == tier)
 		return true;
-	return tier == ABI_TIER_CXL && x->dirty_bytes > 0;
+	return tier == ABI_TIER_CXL &&
+	       (x->dirty_bytes > 0 || c->unflushed_head != c->unflushed_tail);
 }
 
 /*

@@ -499,7 +499,7 @@ static bool make_durable(struct core *c, struct context *x, uint32_t slot)
 	struct block_meta *m = &x->meta[slot];
 
 	if (m->flags & BLOCK_DURABLE)
-		return m->persist == PERSIST_CLEAN;
+		return m->persist == PERSIST_CLEAN && m->settle != SETTLE_RECOVERED;
 	if (m->persist == PERSIST_CLEAN && m->resident[ABI_TIER_CXL] == block_pages(x, slot)) {
 		block_unwritten(c, x, slot);
 		m->flags |= BLOCK_DURABLE;
@@ -518,6 +518,8 @@ static bool put_written(struct core *c, struct request *r)
 
 		if (!block_alive(p->ctx, ref))
 			r->error = -ENOSPC;
+		else if (p->ctx->meta[ref.slot].settle == SETTLE_UNKNOWN)
+			r->error = -EIO;
 		else if (!make_durable(c, p->ctx, ref.slot))
 			return false;
 	}

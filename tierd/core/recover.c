@@ -91,6 +91,9 @@ static void place_block(struct core *c, struct context *x, const struct store_vi
 	b->tier = ABI_TIER_NVME;
 	m->salt = v->block[i].salt;
 	m->flags = log == DISK_LOG_DURABLE ? BLOCK_DURABLE : 0;
+	m->settle = SETTLE_NONE;
+	if (log == DISK_LOG_DURABLE && !(v->head->flags & DISK_RECORD_SETTLED))
+		m->settle = SETTLE_RECOVERED; /* core_recover_finish knows better of some */
 	for (uint32_t page = 0; page < x->ix.pages_per_block; page++) {
 		int64_t at = store_run_page(&x->spec.geometry, v->head->parts, v->head->block_count,
 					    i, page);
@@ -183,8 +186,25 @@ int core_recover_segment(struct core *c, uint32_t segment, const void *summary, 
 	return n;
 }
 
+/* What a flush has covered for sure needs no proof. */
+static void settle_flushed(struct core *c, struct context *x)
+{
+	const uint64_t *lsn = c->recover_lsn[x->index];
+
+	for (uint32_t slot = 0; lsn && slot < x->ix.slots_used; slot++) {
+		if (x->meta[slot].settle != SETTLE_RECOVERED)
+			continue;
+		if (lsn[slot] <= store_flushed_lsn(c->store))
+			x->meta[slot].settle = SETTLE_NONE;
+		else
+			c->recovery.blocks_unproven++;
+	}
+}
+
 int core_recover_finish(struct core *c, struct core_recovery *out)
 {
+	int err;
+
 	for (uint32_t i = 0; i < c->tombs; i++) {
 		struct context *x = c->tomb[i].ctx;
 		uint32_t slot = index_find(&x->ix, c->tomb[i].key);
@@ -195,8 +215,10 @@ int core_recover_finish(struct core *c, struct core_recovery *out)
 		c->recovery.blocks--;
 	}
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
-		if (c->context[i])
+		if (c->context[i]) {
+			settle_flushed(c, c->context[i]);
 			c->recovery.bytes += c->context[i]->nvme_bytes;
+		}
 		free(c->recover_lsn[i]);
 		c->recover_lsn[i] = NULL;
 	}
@@ -204,9 +226,9 @@ int core_recover_finish(struct core *c, struct core_recovery *out)
 	c->tomb = NULL;
 	c->tombs = c->tombs_max = 0;
 	memset(&c->metrics, 0, sizeof(c->metrics));
-	/* What was found may never have been flushed: nothing is durable before it is. */
-	c->write_seq++;
-	sync_want(c);
+	err = prove_begin(c);
+	if (err)
+		return err;
 	*out = c->recovery;
 	return 0;
 }

@@ -410,6 +410,28 @@ void request_run(struct core *c)
 	}
 }
 
+/*
+ * A flush has failed: what anyone has seen written may be dirty again. Who waited for the flush waits
+ * for writes that are made again, or, with an error (the store is failing), is told so.
+ */
+void request_flush_failed(struct core *c, int error)
+{
+	for (uint32_t i = 0; c->requests && i < c->requests_high; i++) {
+		struct request *r = &c->request[i];
+
+		if (r->phase == REQUEST_FREE || r->answered)
+			continue;
+		r->sync_seq = 0;
+		if (r->put)
+			r->put->written = 0;
+		if (r->phase != REQUEST_SYNC)
+			continue;
+		if (error && !r->error)
+			r->error = error;
+		request_wake(c, r);
+	}
+}
+
 /* ---- time and death ----------------------------------------------------------------------- */
 
 void request_tick(struct core *c)

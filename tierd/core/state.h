@@ -33,6 +33,13 @@
 #define PERSIST_WRITING 2u /* part of a run under way */
 #define PERSIST_CLEAN 3u   /* all pages are on NVMe: in its segment's list */
 
+/* block_meta.settle: is the copy in the durable log on the medium for sure? */
+#define SETTLE_NONE 0u      /* yes; or there is none */
+#define SETTLE_WRITTEN 1u   /* clean, waits for a flush: stays in CXL, to be written again */
+#define SETTLE_RECOVERED 2u /* clean, its record was found: waits to be read (prove.c) */
+#define SETTLE_UNKNOWN 3u   /* ... it could not be read: no durable answer before a restart */
+#define SETTLE_DOUBT 4u     /* dirty again, after a flush that failed */
+
 /* block_meta.flags */
 #define BLOCK_DROPPED 1u    /* left the index; the slot waits for its pages */
 #define BLOCK_DURABLE 2u    /* some put asked for durability: goes to the durable log */
@@ -54,6 +61,8 @@ struct block_meta {
 	uint8_t persist;
 	uint8_t flags;
 	uint32_t expires_ms; /* pending: dropped then */
+	uint8_t settle;      /* SETTLE_* */
+	uint8_t reserved[3];
 };
 
 struct block_list {
@@ -208,6 +217,7 @@ struct run {
 	struct store_run place;
 	uint32_t blocks; /* 0: a tombstone record of `tombs` keys */
 	uint32_t tombs;
+	uint64_t tomb_first; /* in the queue */
 	uint32_t slot[DISK_RUN_BLOCKS_MAX];
 	uint32_t generation[DISK_RUN_BLOCKS_MAX];
 	struct disk_record head;
@@ -216,8 +226,35 @@ struct run {
 	uint32_t cursor; /* next page in D7 order, of blocks * pages a block */
 	uint64_t written;
 	bool failed;
+	bool doubtful; /* a flush failed meanwhile: what was written may be gone */
 	uint8_t *buf; /* header or record; grown when a context is created */
 	size_t buf_bytes;
+};
+
+/* A block of the durable log that no flush has covered yet. */
+#define UNFLUSHED_MAX 4096u
+
+struct unflushed {
+	uint32_t context_id;
+	struct abi_block_ref ref;
+	uint64_t seq; /* of the flush it needs */
+};
+
+/* Blocks that recovery found and whose data is still to be read (prove.c). */
+struct prove_ref {
+	uint32_t context_id;
+	struct abi_block_ref ref;
+};
+
+struct prover {
+	struct prove_ref *ref; /* [next, count) are to be read */
+	uint32_t count, next;
+	uint32_t left;  /* neither proven nor gone */
+	uint32_t page;  /* of ref[next], the first that was not read */
+	uint32_t tries;
+	bool reading;
+	uint64_t retry_ns;
+	uint8_t *buf;
 };
 
 /* One segment of one context that is being emptied (evict.c). */
@@ -284,14 +321,24 @@ struct core {
 	struct pin_chunk *chunk, *chunk_free;
 
 	struct tomb *tomb_queue; /* ring of TOMBS_MAX */
-	uint64_t tomb_queued, tomb_written;
+	uint64_t tomb_queued, tomb_written, tomb_flushed;
 	uint64_t tomb_full_since_ns; /* no room for their record since; 0 = there is */
 	struct run run[CORE_RUNS_MAX];
 	struct block_list *segment_blocks; /* by segment */
 	uint64_t write_seq; /* records whose write has completed */
 	uint64_t sync_seq;  /* ... that a completed flush covers */
 	uint64_t sync_started;
+	uint64_t sync_tombs; /* tombstones that the flush under way covers */
+	uint64_t sync_lsn;   /* what flushed_lsn becomes by it; 0 = it stays */
 	bool sync_wanted, sync_running;
+	bool flushed_frozen; /* flushed_lsn does not move: see flush.c */
+	uint64_t thaw_tombs;
+	uint64_t flush_retry_ns;
+	uint32_t flush_failures, write_failures; /* since the last success */
+	uint64_t doubts; /* blocks that have been or will be SETTLE_DOUBT and are not written again */
+	struct unflushed *unflushed; /* ring of UNFLUSHED_MAX, by seq */
+	uint64_t unflushed_head, unflushed_tail;
+	struct prover prover;
 	uint64_t write_retry_ns; /* after a failed write: not before */
 	uint32_t write_context;  /* round robin */
 	bool draining;
@@ -411,6 +458,7 @@ void request_abort(struct core *c, struct request *r, int error);
 void request_run(struct core *c);
 void request_tick(struct core *c);
 void request_wake_phase(struct core *c, enum request_phase phase);
+void request_flush_failed(struct core *c, int error);
 bool request_of_context(const struct core *c, const struct context *x);
 void request_client_gone(struct core *c, uint32_t client);
 void request_context_gone(struct core *c, const struct context *x);
@@ -439,17 +487,34 @@ bool tombstone(struct core *c, struct context *x, const uint8_t *key, uint64_t u
 
 /* writeback.c */
 void writeback_step(struct core *c);
+uint64_t writeback_next_tick(const struct core *c);
 bool writeback_full(const struct core *c, const struct context *x);
 bool tombs_full(const struct core *c);
 void writeback_enqueue(struct core *c, struct context *x, uint32_t slot);
-void writeback_synced(struct core *c, uint64_t token, int res);
 int writeback_reserve(struct core *c, const struct abi_geometry *g);
+
+/* flush.c */
 void sync_want(struct core *c);
+void flush_step(struct core *c);
+void flush_done(struct core *c, int res);
+void flush_doubt(struct core *c, struct context *x, uint32_t slot);
+uint64_t flush_next_tick(const struct core *c);
+bool unflushed_room(const struct core *c, uint32_t blocks);
+void unflushed_add(struct core *c, struct context *x, uint32_t slot);
+void flushed_freeze(struct core *c);
+bool store_failing(const struct core *c);
+
+/* prove.c */
+int prove_begin(struct core *c);
+void prove_step(struct core *c);
+void prove_end(struct core *c);
+uint64_t prove_next_tick(const struct core *c);
 
 /* context.c */
 void catalog_write(struct core *c, uint64_t token, uint64_t value);
 void catalog_step(struct core *c);
 void catalog_synced(struct core *c);
+void catalog_again(struct core *c);
 void context_tick(struct core *c);
 void context_maybe_gone(struct core *c, struct context *x);
 

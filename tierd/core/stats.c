@@ -75,6 +75,7 @@ void core_stats(const struct core *c, struct core_stats *out)
 		out->tier[ABI_TIER_NVME].used =
 			(uint64_t)(st.segments - st.segments_free) *
 			(c->config.super.segment_bytes - c->config.super.summary_bytes);
+		out->tier[ABI_TIER_NVME].failing = store_failing(c);
 	}
 	for (uint32_t i = 0; i < c->clients_high; i++)
 		out->clients += c->client[i].state == 1;

@@ -21,6 +21,7 @@ struct core_tier_stats {
 	uint64_t pinned;
 	uint64_t quarantined; /* bytes retired but still leased */
 	uint64_t quota;       /* context only */
+	bool failing;         /* nvme: writes or flushes have failed several times in a row */
 };
 
 struct core_stats {

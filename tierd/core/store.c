@@ -160,6 +160,18 @@ uint64_t store_lsn(const struct store *s)
 	return s->next_lsn - 1;
 }
 
+void store_flushed(struct store *s, uint64_t lsn)
+{
+	assert(lsn < s->next_lsn);
+	if (s->flushed_lsn < lsn)
+		s->flushed_lsn = lsn;
+}
+
+uint64_t store_flushed_lsn(const struct store *s)
+{
+	return s->flushed_lsn;
+}
+
 int store_append(struct store *s, uint32_t log, uint32_t blocks, uint64_t block_bytes,
 		 uint32_t pages, struct store_run *run)
 {

@@ -61,11 +61,18 @@ int store_append_tombstone(struct store *s, uint32_t keys, struct store_run *run
 /* The last lsn that was given out: a tombstone for what is stored now reaches up to it. */
 uint64_t store_lsn(const struct store *s);
 
+/*
+ * D9: all records up to this lsn have their data on the medium. Goes into later records; never
+ * falls. After recovery it is what the store's records say.
+ */
+void store_flushed(struct store *s, uint64_t lsn);
+uint64_t store_flushed_lsn(const struct store *s);
+
 /* Bytes of the open segment headers and records. buf is record_bytes (4096 for the header). */
 void store_header(const struct store *s, const struct store_run *run, void *buf);
 /* head: context_uid, epoch, parts, parent, depth, pages_per_block, block_count and type filled;
  * block_count is run->blocks, pages_per_block 0 in a tombstone. crc: block by block, the carried
- * pages in the order of their numbers. */
+ * pages in the order of their numbers. flags: DISK_RECORD_*. */
 void store_record(const struct store *s, const struct store_run *run,
 		  const struct disk_record *head, const struct disk_block *blocks,
 		  const uint32_t *crc, void *buf);

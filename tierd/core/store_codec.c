@@ -134,7 +134,7 @@ void disk_super_seal(struct disk_super *super)
 {
 	super->magic = DISK_SUPER_MAGIC;
 	super->version = DISK_VERSION;
-	super->features = 0;
+	super->features = DISK_FEATURES;
 	memset(super->reserved, 0, sizeof(super->reserved));
 	super->crc = store_crc(super, sizeof(*super), offsetof(struct disk_super, crc));
 }
@@ -150,7 +150,7 @@ int disk_super_open(const void *sector, struct disk_super *out)
 		return -EPROTO;
 	if (out->crc != store_crc(out, sizeof(*out), offsetof(struct disk_super, crc)))
 		return -EBADMSG;
-	if (out->features || !store_is_zero(out->reserved, sizeof(out->reserved)))
+	if (out->features & ~DISK_FEATURES || !store_is_zero(out->reserved, sizeof(out->reserved)))
 		return -EPROTO;
 	return 0;
 }
@@ -258,6 +258,7 @@ void store_record(const struct store *s, const struct store_run *run,
 	assert(head->block_count == run->blocks && head->context_uid > 0);
 	assert(store_record_bytes(head->block_count, head->pages_per_block) == run->record_bytes);
 	*r = *head;
+	r->flushed_lsn = 0;
 	r->magic = DISK_RECORD_MAGIC;
 	r->crc = 0;
 	r->store_id = s->super.store_id;
@@ -267,6 +268,11 @@ void store_record(const struct store *s, const struct store_run *run,
 	r->data_bytes = run->data_bytes;
 	r->data_offset =
 		tombstone ? 0 : run->offset - store_segment_offset(s, run->segment);
+	/* Older stores have these bytes as zero, and keep them so. */
+	if (s->super.features & DISK_FEATURE_FLUSHED)
+		r->flushed_lsn = s->flushed_lsn < run->lsn ? s->flushed_lsn : run->lsn - 1;
+	else
+		r->flags = 0;
 	memset(r->reserved, 0, sizeof(r->reserved));
 	memcpy(body, blocks, block_bytes);
 	if (crc_bytes)

@@ -54,6 +54,7 @@ struct store {
 	uint32_t open[2]; /* by log: the open segment, or ABI_SLOT_NONE */
 	uint64_t next_sequence;
 	uint64_t next_lsn;
+	uint64_t flushed_lsn; /* D9 */
 	uint64_t live;
 	uint64_t appended_data, appended_records;
 	struct store_segment segment[];

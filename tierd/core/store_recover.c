@@ -68,6 +68,13 @@ static bool tombstone_is_sane(const struct disk_record *r)
 	       r->pages_per_block == 0 && r->data_offset == 0 && r->data_bytes == 0;
 }
 
+static bool proof_is_sane(const struct store *s, const struct disk_record *r)
+{
+	if (!(s->super.features & DISK_FEATURE_FLUSHED))
+		return !r->flushed_lsn && !r->flags;
+	return r->flushed_lsn < r->lsn && !(r->flags & ~DISK_RECORD_SETTLED);
+}
+
 /* Do the head's numbers agree with each other and with `left` bytes of buffer? Before the CRC, so
  * that r->bytes can be trusted not to be beyond the buffer. */
 static bool head_is_sane(const struct store *s, const struct disk_record *r, size_t left)
@@ -79,7 +86,7 @@ static bool head_is_sane(const struct store *s, const struct disk_record *r, siz
 		return false;
 	if (r->segment_seq == 0 || r->segment_seq >= STORE_NUMBER_MAX)
 		return false;
-	return r->bytes <= left &&
+	return proof_is_sane(s, r) && r->bytes <= left &&
 	       r->bytes == store_record_bytes(r->block_count, r->pages_per_block);
 }
 
@@ -123,7 +130,7 @@ static bool take(const struct store *s, const struct summary *m, size_t at, size
 		return false;
 	if (r->type != DISK_RECORD_RUN)
 		return true;
-	/* D9, also against a forger: more bytes would be live than the segment has. */
+	/* D10, also against a forger: more bytes would be live than the segment has. */
 	if (r->data_offset < *data_end)
 		return false;
 	*data_end = r->data_offset + r->data_bytes;
@@ -197,6 +204,7 @@ static void adopt_all(struct store *s, const struct summary *m)
 		step = r->bytes;
 		adopt(&s->next_sequence, r->segment_seq);
 		adopt(&s->next_lsn, r->lsn);
+		store_flushed(s, r->flushed_lsn);
 	}
 }
 

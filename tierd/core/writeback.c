@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Write-back: dirty blocks become runs on NVMe (abi/disk.h), and flushes turn what was written into
- * what is durable.
+ * Write-back: dirty blocks become runs on NVMe (abi/disk.h); flushes (flush.c) turn what was written
+ * into what is durable.
  *
  *   dirty list -> run: up to 32 blocks, each the child of the one before
  *   HEADER, flushed (new segment only) -> DATA (8 writes of up to 1 MiB under way) -> RECORD
@@ -141,7 +141,7 @@ static void run_take(struct core *c, struct run *run)
 	run->cursor = 0;
 	run->written = 0;
 	run->outstanding = 0;
-	run->failed = false;
+	run->failed = run->doubtful = false;
 	run_head(c, run);
 	run->phase = run->place.header_offset ? RUN_HEADER : RUN_DATA;
 }
@@ -163,6 +163,8 @@ static int run_begin(struct core *c, struct context *x)
 
 	if (run->phase != RUN_FREE)
 		return -EBUSY;
+	if (log == DISK_LOG_DURABLE && !unflushed_room(c, n))
+		return -EBUSY; /* a flush is wanted already */
 	while (n > 1 && !quota_allows(c, x, n * bytes))
 		n--;
 	if (!quota_allows(c, x, bytes) && !evict_nvme(c, x, n * bytes))
@@ -311,9 +313,14 @@ static void block_written(struct core *c, struct run *run, uint32_t i)
 	if (m->flags & BLOCK_DROPPED || index_block(&x->ix, slot)->state == ABI_BLOCK_FREE)
 		return;
 	if (run->failed) {
+		if (run->doubtful && durable)
+			flush_doubt(c, x, slot);
 		writeback_enqueue(c, x, slot);
 		return;
 	}
+	if (m->settle == SETTLE_DOUBT)
+		c->doubts--;
+	m->settle = SETTLE_NONE;
 	for (uint32_t page = 0; page < x->ix.pages_per_block; page++) {
 		int64_t at =
 			store_run_page(&x->spec.geometry, run->head.parts, run->blocks, i, page);
@@ -328,6 +335,8 @@ static void block_written(struct core *c, struct run *run, uint32_t i)
 	store_live(c->store, run->place.segment, (int64_t)block_bytes(x, slot));
 	block_link(c, &c->segment_blocks[run->place.segment], x, slot);
 	c->metrics.blocks_written++;
+	if (durable)
+		unflushed_add(c, x, slot);
 }
 
 /* A block that was dropped while its run was written must not come back at recovery. */
@@ -345,6 +354,7 @@ static void run_end(struct core *c, struct run *run)
 	struct context *x = run->ctx;
 
 	assert(!run->outstanding);
+	c->write_seq += !run->failed;
 	for (uint32_t i = 0; i < run->blocks; i++)
 		bury_dropped(c, run, i);
 	for (uint32_t i = 0; i < run->blocks; i++) {
@@ -352,13 +362,16 @@ static void run_end(struct core *c, struct run *run)
 		block_unhold(c, x, run->slot[i]);
 	}
 	store_append_done(c->store, &run->place, !run->failed);
-	if (run->failed) {
-		c->write_retry_ns = c->now_ns + RETRY_NS;
-	} else {
-		c->write_seq++;
+	if (!run->failed) {
+		c->write_failures = 0;
 		c->metrics.runs_written += run->blocks > 0;
 		c->metrics.written_bytes += run->written;
-		c->tomb_written += run->tombs;
+		/* Not if a failed flush has put back those before. */
+		if (c->tomb_written == run->tomb_first)
+			c->tomb_written += run->tombs;
+	} else if (!run->doubtful) {
+		c->write_failures++;
+		c->write_retry_ns = c->now_ns + RETRY_NS;
 	}
 	run->phase = RUN_FREE;
 	request_wake_phase(c, REQUEST_WRITTEN);
@@ -371,7 +384,7 @@ static void run_step(struct core *c, struct run *run)
 {
 	uint32_t total = run->blocks * run->head.pages_per_block;
 
-	if (run->phase == RUN_HEADER && !run->outstanding) {
+	if (run->phase == RUN_HEADER && !run->outstanding && c->now_ns >= c->flush_retry_ns) {
 		store_header(c->store, &run->place, run->buf);
 		buffer_io(c, run, run->place.header_offset, DISK_SECTOR);
 		return;
@@ -445,51 +458,19 @@ static void tombs_begin(struct core *c)
 	}
 	c->tomb_full_since_ns = 0;
 	n = run->place.blocks; /* as many as one record takes */
+	run->tomb_first = first;
 	run->ctx = NULL;
 	run->blocks = 0;
 	run->tombs = n;
 	run->cursor = 0;
 	run->written = 0;
 	run->outstanding = 0;
-	run->failed = false;
+	run->failed = run->doubtful = false;
 	memset(&run->head, 0, sizeof(run->head));
 	run->head.type = DISK_RECORD_TOMBSTONE;
 	run->head.context_uid = uid;
 	run->head.block_count = n;
 	run->phase = run->place.header_offset ? RUN_HEADER : RUN_DATA;
-}
-
-/* ---- flushes ------------------------------------------------------------------------------ */
-
-void sync_want(struct core *c)
-{
-	c->sync_wanted = true;
-}
-
-static void sync_step(struct core *c)
-{
-	if (!c->sync_wanted || c->sync_running)
-		return;
-	c->sync_wanted = false;
-	c->sync_running = true;
-	c->sync_started = c->write_seq;
-	c->metrics.syncs++;
-	core_push(c, CORE_AC_SYNC)->sync_token = c->write_seq + 1;
-}
-
-void writeback_synced(struct core *c, uint64_t token, int res)
-{
-	(void)token;
-	assert(c->sync_running);
-	c->sync_running = false;
-	if (res) {
-		c->sync_wanted = true;
-		c->write_retry_ns = c->now_ns + RETRY_NS;
-		return;
-	}
-	c->sync_seq = c->sync_started;
-	catalog_synced(c);
-	request_wake_phase(c, REQUEST_SYNC);
 }
 
 /* ---- drain -------------------------------------------------------------------------------- */
@@ -516,7 +497,7 @@ bool tombs_full(const struct core *c)
 
 static void drain_step(struct core *c)
 {
-	int res = 0;
+	int res = store_failing(c) ? -EIO : 0;
 
 	if (!c->draining)
 		return;
@@ -525,16 +506,16 @@ static void drain_step(struct core *c)
 
 		if (!x || !x->dirty_bytes)
 			continue;
-		if (!writeback_full(c, x))
+		if (!res && !writeback_full(c, x))
 			return;
-		res = -ENOSPC; /* what is dirty stays so: told, not waited for */
+		res = res ? res : -ENOSPC; /* what is dirty stays so: told, not waited for */
 	}
 	if (c->tomb_written < c->tomb_queued) {
-		if (!tombs_full(c))
+		if (!res && !tombs_full(c))
 			return;
-		res = -ENOSPC;
+		res = res ? res : -ENOSPC;
 	}
-	if (c->store && c->sync_seq < c->write_seq) {
+	if (c->store && c->sync_seq < c->write_seq && res != -EIO) {
 		sync_want(c);
 		return;
 	}
@@ -582,7 +563,32 @@ void writeback_step(struct core *c)
 	for (uint32_t log = 0; log < CORE_RUNS_MAX; log++)
 		if (c->run[log].phase != RUN_FREE)
 			run_step(c, &c->run[log]);
+	prove_step(c);
 	drain_step(c);
 	catalog_step(c);
-	sync_step(c);
+	flush_step(c);
+}
+
+uint64_t writeback_next_tick(const struct core *c)
+{
+	uint64_t next = UINT64_MAX;
+
+	for (uint32_t i = 0; i < c->contexts_high; i++) {
+		const struct context *x = c->context[i];
+		uint64_t due_ns;
+
+		if (!x || !x->dirty.count)
+			continue;
+		due_ns = x->dirty_since_ns + c->config.writeback_age_ns;
+		due_ns = c->write_retry_ns > c->now_ns ? c->write_retry_ns : due_ns;
+		next = due_ns < next ? due_ns : next;
+	}
+	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
+		if (c->run[i].phase == RUN_HEADER && !c->run[i].outstanding &&
+		    c->flush_retry_ns < next)
+			next = c->flush_retry_ns;
+	if (c->tomb_written < c->tomb_queued && c->write_retry_ns > c->now_ns &&
+	    c->write_retry_ns < next)
+		next = c->write_retry_ns;
+	return next;
 }

@@ -33,8 +33,9 @@ int ctl_show_tiers(const json_t *status, FILE *to)
 		grid_add(g, ctl_text(cell, one, "tier"));
 		for (uint32_t k = 0; k < COUNT(bytes); k++)
 			grid_add(g, ctl_bytes(cell, one, bytes[k]));
-		snprintf(last, sizeof(last), "%s%s, %s", ctl_text(cell, one, "backend"),
+		snprintf(last, sizeof(last), "%s%s%s, %s", ctl_text(cell, one, "backend"),
 			 json_is_true(ctl_at(one, "emulated")) ? " (EMULATED)" : "",
+			 json_is_true(ctl_at(one, "failing")) ? " (FAILING)" : "",
 			 ctl_text(detail, one, "detail"));
 		grid_add(g, last);
 	}

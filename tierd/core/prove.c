@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Proving what recovery found: it reads records, not data, and the last records before a crash may
+ * have survived without their data. Records up to the store's flushed_lsn, and those that say so
+ * themselves, are proven (D9); the blocks of the others in the durable log are read here, one piece
+ * at a time in the background, bounded by what was written between two flushes before the crash.
+ *
+ * A block that verifies is as durable as any: the shell flushed the device before it read the
+ * records. One that does not verify is buried. Until then a durable put of it waits. Blocks of the cache log are not read: a durable put writes them again anyway.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "tierd/core/state.h"
+
+#define PROVE_RETRY_NS (100 * MS)
+#define PROVE_TRIES 3u
+
+/* Take the blocks that recovery left unproven; forget the flag of those that are not. */
+int prove_begin(struct core *c)
+{
+	struct prover *p = &c->prover;
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < c->contexts_high; i++)
+		for (uint32_t slot = 0; c->context[i] && slot < c->context[i]->ix.slots_used; slot++)
+			count += c->context[i]->meta[slot].settle == SETTLE_RECOVERED;
+	if (!count)
+		return 0;
+	p->ref = calloc(count, sizeof(*p->ref));
+	p->buf = aligned_alloc(DISK_SECTOR, CORE_IO_BYTES_MAX);
+	if (!p->ref || !p->buf)
+		return -ENOMEM; /* core_close frees what there is */
+	for (uint32_t i = 0; i < c->contexts_high; i++) {
+		struct context *x = c->context[i];
+
+		for (uint32_t slot = 0; x && slot < x->ix.slots_used; slot++)
+			if (x->meta[slot].settle == SETTLE_RECOVERED)
+				p->ref[p->count++] = (struct prove_ref){
+					x->id, { slot, index_block(&x->ix, slot)->generation }
+				};
+	}
+	assert(p->count == count);
+	p->left = count;
+	flushed_freeze(c);
+	return 0;
+}
+
+void prove_end(struct core *c)
+{
+	free(c->prover.ref);
+	free(c->prover.buf);
+}
+
+static struct context *unproven(struct core *c, const struct prove_ref *r)
+{
+	struct context *x = core_context(c, r->context_id);
+
+	if (!x || !block_alive(x, r->ref) || x->meta[r->ref.slot].settle != SETTLE_RECOVERED)
+		return NULL;
+	assert(x->meta[r->ref.slot].persist == PERSIST_CLEAN);
+	return x;
+}
+
+static void next_block(struct prover *p)
+{
+	p->next++;
+	p->page = 0;
+	p->tries = 0;
+}
+
+static void proven(struct core *c, struct context *x, uint32_t slot)
+{
+	x->meta[slot].settle = SETTLE_NONE;
+	c->metrics.proved_blocks++;
+	c->prover.left--;
+	next_block(&c->prover);
+	request_wake_phase(c, REQUEST_WRITTEN);
+}
+
+/* It could not be read, or did not verify: a few times before that is believed. */
+static bool try_again(struct core *c)
+{
+	c->metrics.read_bad++;
+	return ++c->prover.tries < PROVE_TRIES;
+}
+
+static void unreadable(struct core *c, struct context *x, uint32_t slot)
+{
+	c->prover.retry_ns = c->now_ns + PROVE_RETRY_NS;
+	if (try_again(c))
+		return;
+	x->meta[slot].settle = SETTLE_UNKNOWN; /* the next start tries again */
+	next_block(&c->prover);
+	request_wake_phase(c, REQUEST_WRITTEN);
+}
+
+/* Its data did not survive the crash (then nobody was told that it would), or has rotted. */
+static void disproven(struct core *c, struct context *x, uint32_t slot)
+{
+	if (try_again(c))
+		return;
+	if (!tombstone(c, x, index_block(&x->ix, slot)->key, store_lsn(c->store))) {
+		c->prover.retry_ns = c->now_ns + PROVE_RETRY_NS;
+		return;
+	}
+	block_drop(c, x, slot);
+	request_wake_phase(c, REQUEST_WRITTEN);
+}
+
+static void prove_read(struct core *c, struct core_io *io)
+{
+	struct prover *p = &c->prover;
+	const struct prove_ref *r = &p->ref[p->next];
+	struct context *x = unproven(c, r), *held = io->priv.owner;
+	uint32_t slot = r->ref.slot, last = io->priv.page[io->piece_count - 1];
+
+	p->reading = false;
+	store_read_end(c->store, store_segment_of(c->store, io->offset));
+	if (!x) {
+		; /* it went meanwhile: prove_step goes on */
+	} else if (io->res < 0 || (uint64_t)io->res != io->bytes) {
+		unreadable(c, x, slot);
+	} else if (io->bad_mask) {
+		disproven(c, x, slot);
+	} else {
+		c->metrics.proved_bytes += io->bytes;
+		p->page = last + 1;
+		if (p->page == x->ix.pages_per_block)
+			proven(c, x, slot);
+	}
+	core_io_put(c, io);
+	block_unhold(c, held, slot);
+	context_maybe_gone(c, held);
+}
+
+/* Pages from p->page on that lie side by side. False: the block has no more pages. */
+static bool gather(struct prover *p, const struct context *x, uint32_t slot, struct core_io *io)
+{
+	const struct abi_block *b = index_block(&x->ix, slot);
+
+	for (; p->page < x->ix.pages_per_block && io->piece_count < CORE_SEGMENTS_IO; p->page++) {
+		const struct abi_page *d = index_page(&x->ix, slot, p->page);
+		uint32_t bytes = page_stride(x, p->page), n = io->piece_count;
+
+		if (!(b->parts >> x->page_part[p->page] & 1))
+			continue;
+		if (n && (abi_nvme_offset(d->nvme) != io->offset + io->bytes ||
+			  io->bytes + bytes > CORE_IO_BYTES_MAX))
+			break;
+		if (!n)
+			io->offset = abi_nvme_offset(d->nvme);
+		io->piece[n] = (struct core_io_piece){
+			.addr = p->buf + io->bytes,
+			.bytes = bytes,
+			.seed = store_page_seed(b->key, x->meta[slot].salt, p->page),
+			.crc = d->crc,
+		};
+		io->priv.slot[n] = slot;
+		io->priv.page[n] = p->page;
+		io->piece_count++;
+		io->bytes += bytes;
+	}
+	return io->piece_count > 0;
+}
+
+void prove_step(struct core *c)
+{
+	struct prover *p = &c->prover;
+	struct context *x = NULL;
+	struct core_io *io;
+	uint32_t slot, first;
+
+	if (p->next == p->count || p->reading || c->now_ns < p->retry_ns || !c->io_free)
+		return;
+	while (p->next < p->count && !(x = unproven(c, &p->ref[p->next]))) {
+		p->left--;
+		next_block(p);
+	}
+	if (!x)
+		return;
+	slot = p->ref[p->next].ref.slot;
+	io = core_io_get(c);
+	first = p->page;
+	if (!gather(p, x, slot, io)) {
+		core_io_put(c, io); /* the last pages are of a part that it does not have */
+		proven(c, x, slot);
+		return;
+	}
+	p->page = first; /* again, if it fails */
+	p->reading = true;
+	io->verify = 1;
+	io->klass = ABI_CLASS_CLEANUP;
+	io->priv.done = prove_read;
+	io->priv.owner = x;
+	block_hold(x, slot);
+	store_read_begin(c->store, store_segment_of(c->store, io->offset));
+	core_push(c, CORE_AC_READ)->io = io;
+}
+
+uint64_t prove_next_tick(const struct core *c)
+{
+	const struct prover *p = &c->prover;
+
+	if (p->next == p->count || p->reading)
+		return UINT64_MAX;
+	return p->retry_ns > c->now_ns ? p->retry_ns : c->now_ns;
+}
