@@ -53,15 +53,11 @@ static int submit(struct shell *s, const struct deferred *d)
 {
 	int rc;
 
-	if (s->dispatch.at_device >= DISPATCH_DEVICE_MAX)
-		return -EAGAIN;
 	rc = submit_once(s, d);
 	if (rc == -EAGAIN) {
 		io_uring_submit(&s->loop.ring);
 		rc = submit_once(s, d);
 	}
-	if (!rc)
-		s->dispatch.at_device++;
 	return rc;
 }
 
@@ -173,8 +169,6 @@ void dispatch_completion(struct shell *s, uint64_t data, int res)
 	uint64_t token = 0;
 	struct core_io *io = s->block->complete(s->device, &s->loop.ring, data, res, &token);
 
-	if (io || token)
-		s->dispatch.at_device--;
 	if (io) {
 		io_done(s, io);
 	} else if (token) {

@@ -12,12 +12,6 @@
 
 struct shell;
 
-/*
- * Operations given to the device at a time. More would only queue in the kernel, in order of
- * arrival, where nothing urgent can pass (P6); measured here, 512 under way read 1.0 GB/s of random
- * 64 KiB pages, 64 read 1.3, 24 read 1.6, 12 read 1.5.
- */
-#define DISPATCH_DEVICE_MAX 24u
 #define DISPATCH_DEFERRED_MAX 1024u /* > CORE_IO_MAX operations and the flushes */
 #define DISPATCH_VERIFY_BYTES (128u << 10) /* of reads the loop verifies itself in one turn */
 
@@ -37,7 +31,6 @@ struct dispatch {
 	struct deferred deferred[DISPATCH_DEFERRED_MAX];
 	uint32_t deferred_head, deferred_tail;
 	uint32_t ios;          /* on the device or deferred, flushes included */
-	uint32_t at_device;    /* of these, on the device */
 	uint32_t verify_bytes; /* verified in this turn */
 	struct stopwatch reading[ABI_CLASS_COUNT], writing;
 	uint64_t sync_since_ns;

@@ -318,6 +318,8 @@ static void ask_by_keys(struct world *w, uint32_t client, uint32_t i, uint8_t op
 	sqe.deadline_ns = a->deadline_ns;
 	if (op == ABI_OP_FETCH && world_chance(w, 300000))
 		sqe.part_count = 1;
+	if (op == ABI_OP_FETCH && world_chance(w, 500000))
+		sqe.klass = world_chance(w, 500000) ? ABI_CLASS_DEADLINE : ABI_CLASS_SPECULATIVE;
 	a->shard = sqe.tier;
 	submit(w, client, &sqe);
 }

@@ -257,6 +257,8 @@ static void boot(struct world *w)
 		.super = w->super,
 		.writeback_age_ns = 2 * MSEC,
 		.request_deadline_ns = 2000 * MSEC,
+		.device_depth = 1 + world_below(w, 24),
+		.yield = world_chance(w, 300000),
 	};
 	const struct disk_catalog *head;
 	const struct disk_context *list;

@@ -85,16 +85,15 @@ void catalog_step(struct core *c)
 	c->catalog_flying = c->catalog_tokens;
 	bytes = catalog_encode(c);
 	assert(bytes > 0); /* core_context_create keeps the number of contexts below catalog_max */
-	io = core_io_get(c);
+	io = core_io_get(c, ABI_CLASS_DEMAND, SCHED_DAEMON);
 	io->write = 1;
-	io->klass = ABI_CLASS_DEMAND;
 	io->offset = s->catalog_offset + (c->catalog_sequence & 1) * s->catalog_bytes;
 	io->bytes = (uint64_t)bytes;
 	io->piece[0] = (struct core_io_piece){ .addr = c->catalog_buf, .bytes = (uint32_t)bytes };
 	io->piece_count = 1;
 	io->priv.done = catalog_written;
 	c->metrics.record_bytes += (uint64_t)bytes;
-	core_push(c, CORE_AC_WRITE)->io = io;
+	sched_io(c, io);
 }
 
 /* A flush has failed: a write that waited for it may be gone. The same slot again. */

@@ -44,20 +44,22 @@ void core_reply(struct core *c, uint64_t token, int res, uint64_t value)
 
 /* ---- pools -------------------------------------------------------------------------------- */
 
-struct core_io *core_io_get(struct core *c)
+/* For an operation of this class and client (SCHED_DAEMON: our own); NULL = not now (sched.h). */
+struct core_io *core_io_get(struct core *c, uint32_t klass, uint32_t client)
 {
 	struct core_io *io = c->io_free;
 
-	if (!io)
+	if (!io || !sched_admits_io(c, klass, client))
 		return NULL;
 	c->io_free = io->priv.next;
 	c->ios++;
 	io->piece_count = 0;
 	io->write = io->verify = io->reserved = 0;
-	io->klass = ABI_CLASS_DEMAND;
+	io->klass = (uint8_t)klass;
 	io->offset = io->bytes = io->deadline_ns = io->bad_mask = 0;
 	io->res = 0;
 	io->priv.next = NULL;
+	sched_io_taken(c, io, client);
 	return io;
 }
 
@@ -66,23 +68,27 @@ void core_io_put(struct core *c, struct core_io *io)
 	assert(c->ios > 0);
 	assert(io >= c->io && io < c->io + CORE_IO_MAX);
 	c->ios--;
+	sched_io_left(c, io);
 	io->priv.next = c->io_free;
 	c->io_free = io;
 }
 
-struct core_copy *core_copy_get(struct core *c)
+struct core_copy *core_copy_get(struct core *c, uint32_t klass, uint32_t client)
 {
 	struct core_copy *copy = c->copy_free;
 
-	if (!copy)
+	if (!copy || !sched_admits_copy(c, client))
 		return NULL;
 	c->copy_free = copy->priv.next;
 	c->copies++;
 	copy->count = 0;
-	copy->klass = ABI_CLASS_DEMAND;
+	copy->klass = (uint8_t)klass;
 	copy->checksum = 0;
 	copy->res = 0;
+	copy->order = 0;
+	copy->deadline_ns = 0;
 	copy->priv.next = NULL;
+	sched_copy_taken(c, copy, client);
 	return copy;
 }
 
@@ -91,6 +97,7 @@ void core_copy_put(struct core *c, struct core_copy *copy)
 	assert(c->copies > 0);
 	assert(copy >= c->copy && copy < c->copy + CORE_COPIES_MAX);
 	c->copies--;
+	sched_copy_left(c, copy);
 	copy->priv.next = c->copy_free;
 	c->copy_free = copy;
 }
@@ -109,6 +116,17 @@ static void config_defaults(struct core_config *k)
 		k->put_deadline_ns = 10000 * MS;
 	if (!k->writeback_age_ns)
 		k->writeback_age_ns = 200 * MS;
+	/*
+	 * More would only queue in the kernel, in order of arrival, where nothing urgent can pass;
+	 * measured: 512 under way read 1.0 GB/s of random 64 KiB pages, 64 read 1.3, 24 read 1.6,
+	 * 12 read 1.5.
+	 */
+	if (!k->device_depth)
+		k->device_depth = 24;
+	if (!k->writeback_percent)
+		k->writeback_percent = 10;
+	if (!k->starve_ns)
+		k->starve_ns = 20 * MS;
 	if (!k->next_uid)
 		k->next_uid = 1;
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
@@ -223,6 +241,8 @@ int core_open(struct core **out, const struct core_config *config)
 	}
 	err = pools_alloc(c);
 	if (!err)
+		err = sched_open(c);
+	if (!err)
 		err = request_memory(c);
 	if (!err && config->capacity[ABI_TIER_NVME])
 		err = store_open(&c->store, &c->config.super);
@@ -281,6 +301,7 @@ void core_close(struct core *c)
 	free(c->chunk);
 	free(c->pin);
 	free(c->batch);
+	sched_close(c);
 	free(c->copy);
 	free(c->io);
 	free(c->put);
@@ -366,6 +387,7 @@ static void client_dead(struct core *c, uint32_t id)
 
 static void tick(struct core *c)
 {
+	sched_tick(c);
 	request_tick(c);
 	reclaim_tick(c);
 	if (c->now_ns < c->next_slow_ns)
@@ -396,10 +418,10 @@ static void dispatch(struct core *c, const struct core_event *e)
 		request_take(c, e->request.client, &e->request.sqe);
 		break;
 	case CORE_EV_IO_DONE:
-		e->io->priv.done(c, e->io);
+		sched_done(c, e->io);
 		break;
 	case CORE_EV_COPY_DONE:
-		e->copy->priv.done(c, e->copy);
+		sched_copied(c, e->copy);
 		break;
 	case CORE_EV_FENCE_DONE:
 		reclaim_fenced(c, e->batch);
@@ -424,6 +446,7 @@ void core_event(struct core *c, const struct core_event *e)
 	evict_step(c);
 	request_run(c);
 	writeback_step(c);
+	sched_step(c);
 }
 
 bool core_accepts(const struct core *c, uint32_t client)
@@ -441,7 +464,7 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 
 uint64_t core_next_tick(const struct core *c)
 {
-	uint64_t next = request_next_deadline(c);
+	uint64_t next = min_u64(request_next_deadline(c), sched_next_tick(c));
 
 	next = min_u64(next, min_u64(flush_next_tick(c), prove_next_tick(c)));
 	next = min_u64(next, writeback_next_tick(c));

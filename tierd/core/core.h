@@ -25,6 +25,7 @@
 
 #include "libtier/abi/disk.h"
 #include "libtier/abi/ring.h"
+#include "libtier/base/list.h"
 
 struct core;
 
@@ -52,6 +53,10 @@ struct core_config {
 	uint64_t request_deadline_ns;           /* default; 0 = 2 s */
 	uint64_t put_deadline_ns;               /* default for incomplete puts; 0 = 10 s */
 	uint64_t writeback_age_ns;              /* a dirty block waits no longer; 0 = 200 ms */
+	uint32_t device_depth;                  /* operations on the device at a time; 0 = 24 */
+	uint32_t writeback_percent;             /* of the device's time, at least; 0 = 10 */
+	uint64_t starve_ns;                     /* background waits no longer; 0 = 20 ms */
+	bool yield;                             /* background only when there is no demand */
 };
 
 /* ---- what actions work on ----------------------------------------------------------------- */
@@ -64,6 +69,24 @@ struct core_range {
 	uint32_t tier;
 	uint64_t offset;
 	uint64_t bytes;
+};
+
+/* An operation as the scheduler sees it (sched.h); nobody else looks inside. */
+struct sched_node {
+	struct list link;
+	uint64_t deadline_ns, expires_ns;
+	uint64_t since_ns; /* queued, then: under way */
+	uint64_t bytes;    /* not issued yet, then: under way */
+	uint64_t cost_ns;  /* device time, estimated */
+	uint64_t moved;    /* by its lane, at issue */
+	uint64_t beside;   /* bytes under way at issue, its own included */
+	uint32_t client, order;
+	uint32_t cut;      /* pieces issued in units; of a unit: where it begins */
+	uint32_t flying;   /* units under way */
+	int32_t error;     /* how it will end */
+	uint8_t klass, lane, state;
+	bool background; /* counts as a background read of the pool */
+	bool joined;     /* others wait for it too */
 };
 
 /* One device operation: pieces of memory against one contiguous place of the store. */
@@ -92,6 +115,7 @@ struct core_io {
 		void *owner;
 		uint32_t slot[CORE_SEGMENTS_IO];
 		uint32_t page[CORE_SEGMENTS_IO];
+		struct sched_node node;
 		struct core_io *next;
 	} priv;
 };
@@ -111,12 +135,15 @@ struct core_copy {
 	uint8_t checksum;
 	uint8_t src_tier; /* ABI_TIER_*, or ABI_TIER_COUNT for a client's staging */
 	uint8_t dst_tier;
+	uint32_t order; /* layer, among equal deadlines */
+	uint64_t deadline_ns;
 	int32_t res; /* set by the shell: 0 or negative errno */
 	struct copy_private {
 		void (*done)(struct core *c, struct core_copy *copy);
 		void *owner;
 		uint32_t slot[CORE_SEGMENTS_IO];
 		uint32_t page[CORE_SEGMENTS_IO];
+		struct sched_node node;
 		struct core_copy *next;
 	} priv;
 };

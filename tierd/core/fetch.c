@@ -258,18 +258,28 @@ static void page_bad(struct core *c, struct context *x, uint32_t slot, uint32_t 
 	page_fail(c, x, slot, page, ABI_TIER_CXL);
 }
 
+/* What was withdrawn is told by who withdrew it; what was not begun in time is late. */
+static void fetch_failed(struct request *r, int res)
+{
+	if (res == -ETIME)
+		r->late = true;
+	else if (res && !r->error)
+		r->error = -EIO;
+}
+
 static void fetch_read(struct core *c, struct core_io *io)
 {
 	struct request *r = io->priv.owner;
 	struct context *x = r->ctx;
 	bool failed = io->res < 0 || (uint64_t)io->res != io->bytes;
+	bool undone = io->res == -ETIME || io->res == -ECANCELED; /* never given to the device */
 
 	store_read_end(c->store, store_segment_of(c->store, io->offset));
 	for (uint32_t i = 0; i < io->piece_count; i++) {
 		uint32_t slot = io->priv.slot[i], page = io->priv.page[i];
 
 		if (failed) {
-			c->metrics.read_bad++;
+			c->metrics.read_bad += !undone;
 			page_fail(c, x, slot, page, ABI_TIER_CXL);
 		} else if (io->bad_mask >> i & 1) {
 			page_bad(c, x, slot, page);
@@ -279,8 +289,7 @@ static void fetch_read(struct core *c, struct core_io *io)
 			page_came(c, x, slot, page, ABI_TIER_CXL);
 		}
 	}
-	if (failed && !r->error)
-		r->error = -EIO;
+	fetch_failed(r, failed ? io->res : 0);
 	core_io_put(c, io);
 	request_landed(c, r);
 	request_wake_space(c); /* joiners */
@@ -292,7 +301,7 @@ static void io_submit(struct core *c, struct request *r, struct builder *b)
 		return;
 	r->outstanding++;
 	store_read_begin(c->store, store_segment_of(c->store, b->io->offset));
-	core_push(c, CORE_AC_READ)->io = b->io;
+	sched_io(c, b->io);
 	b->io = NULL;
 }
 
@@ -305,11 +314,10 @@ static struct core_io *io_for(struct core *c, struct request *r, struct builder 
 		io_submit(c, r, b);
 	if (b->io)
 		return b->io;
-	b->io = core_io_get(c);
+	b->io = core_io_get(c, r->sqe.klass, r->client);
 	if (!b->io)
 		return NULL;
 	b->io->verify = 1;
-	b->io->klass = r->sqe.klass;
 	b->io->offset = offset;
 	b->io->deadline_ns = r->deadline_ns;
 	b->io->priv.done = fetch_read;
@@ -364,6 +372,13 @@ static enum fetch_state read_page(struct core *c, struct request *r, struct buil
 
 /* ---- CXL -> HBM --------------------------------------------------------------------------- */
 
+static uint32_t page_layer(const struct context *x, uint32_t page)
+{
+	const struct abi_part *part = &x->spec.geometry.part[x->page_part[page]];
+
+	return (page - part->page_base) / part->groups;
+}
+
 static void fetch_copied(struct core *c, struct core_copy *copy)
 {
 	struct request *r = copy->priv.owner;
@@ -378,8 +393,7 @@ static void fetch_copied(struct core *c, struct core_copy *copy)
 		c->metrics.promoted_bytes += copy->item[i].bytes;
 		page_came(c, r->ctx, slot, page, ABI_TIER_HBM);
 	}
-	if (copy->res && !r->error)
-		r->error = -EIO;
+	fetch_failed(r, copy->res);
 	core_copy_put(c, copy);
 	request_landed(c, r);
 	request_wake_space(c);
@@ -393,7 +407,7 @@ static void copy_submit(struct core *c, struct request *r, struct builder *b)
 		core_copy_put(c, b->copy);
 	} else {
 		r->outstanding++;
-		core_push(c, CORE_AC_COPY)->copy = b->copy;
+		sched_copy(c, b->copy);
 	}
 	b->copy = NULL;
 }
@@ -411,10 +425,11 @@ static enum fetch_state promote_page(struct core *c, struct request *r, struct b
 	if (b->copy && b->copy->count == CORE_SEGMENTS_IO)
 		copy_submit(c, r, b);
 	if (!b->copy) {
-		b->copy = core_copy_get(c);
+		b->copy = core_copy_get(c, r->sqe.klass, r->client);
 		if (!b->copy)
 			return blocked(b, ABI_TIER_HBM, 0);
-		b->copy->klass = r->sqe.klass;
+		b->copy->deadline_ns = r->deadline_ns;
+		b->copy->order = page_layer(x, page);
 		b->copy->src_tier = ABI_TIER_CXL;
 		b->copy->dst_tier = ABI_TIER_HBM;
 		b->copy->priv.done = fetch_copied;
@@ -439,6 +454,25 @@ static enum fetch_state promote_page(struct core *c, struct request *r, struct b
 
 /* ---- step --------------------------------------------------------------------------------- */
 
+/*
+ * Somebody brings the page: what he has queued for it takes our class if that is more urgent. Each
+ * item looks once, and again when operations ended undone, for others may have begun anew.
+ */
+static enum fetch_state join(struct core *c, struct request *r, const struct abi_page *d,
+			     uint32_t i)
+{
+	const uint8_t *hbm = r->ctx->memory.mem[ABI_TIER_HBM];
+
+	if (i < r->joined)
+		return FETCH_MOVING;
+	r->joined = i + 1;
+	if (page_state(d, ABI_TIER_CXL) == ABI_PAGE_FILLING)
+		sched_raise(c, abi_nvme_offset(d->nvme), r->sqe.klass, r->deadline_ns);
+	else if (page_state(d, ABI_TIER_HBM) == ABI_PAGE_FILLING)
+		sched_raise_copy(c, hbm + page_addr(d, ABI_TIER_HBM), r->sqe.klass, r->deadline_ns);
+	return FETCH_MOVING;
+}
+
 static enum fetch_state fetch_page(struct core *c, struct request *r, struct builder *b, uint32_t i)
 {
 	struct abi_block_ref ref;
@@ -457,14 +491,14 @@ static enum fetch_state fetch_page(struct core *c, struct request *r, struct bui
 	if (state == ABI_PAGE_READY)
 		return FETCH_READY;
 	if (state != ABI_PAGE_ABSENT)
-		return FETCH_MOVING;
+		return join(c, r, d, i);
 	if (r->sqe.tier == ABI_TIER_CXL)
 		return read_page(c, r, b, ref.slot, page);
 	state = page_state(d, ABI_TIER_CXL);
 	if (state == ABI_PAGE_READY)
 		return promote_page(c, r, b, ref.slot, page);
 	if (state != ABI_PAGE_ABSENT)
-		return FETCH_MOVING;
+		return join(c, r, d, i);
 	return read_page(c, r, b, ref.slot, page);
 }
 
@@ -497,6 +531,10 @@ void fetch_step(struct core *c, struct request *r)
 			r->error = -ENOENT;
 		fetch_end(c, r);
 		return;
+	}
+	if (r->losses != sched_losses(c)) {
+		r->losses = sched_losses(c);
+		r->joined = r->cursor;
 	}
 	end = r->total - r->cursor > FETCH_WINDOW ? r->cursor + FETCH_WINDOW : r->total;
 	for (uint32_t i = r->cursor; i < end && state != FETCH_BLOCKED; i++) {

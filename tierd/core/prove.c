@@ -172,7 +172,7 @@ void prove_step(struct core *c)
 	struct core_io *io;
 	uint32_t slot, first;
 
-	if (p->next == p->count || p->reading || c->now_ns < p->retry_ns || !c->io_free)
+	if (p->next == p->count || p->reading || c->now_ns < p->retry_ns)
 		return;
 	while (p->next < p->count && !(x = unproven(c, &p->ref[p->next]))) {
 		p->left--;
@@ -181,7 +181,9 @@ void prove_step(struct core *c)
 	if (!x)
 		return;
 	slot = p->ref[p->next].ref.slot;
-	io = core_io_get(c);
+	io = core_io_get(c, ABI_CLASS_CLEANUP, SCHED_DAEMON);
+	if (!io)
+		return; /* the next step tries again */
 	first = p->page;
 	if (!gather(p, x, slot, io)) {
 		core_io_put(c, io); /* the last pages are of a part that it does not have */
@@ -191,12 +193,11 @@ void prove_step(struct core *c)
 	p->page = first; /* again, if it fails */
 	p->reading = true;
 	io->verify = 1;
-	io->klass = ABI_CLASS_CLEANUP;
 	io->priv.done = prove_read;
 	io->priv.owner = x;
 	block_hold(x, slot);
 	store_read_begin(c->store, store_segment_of(c->store, io->offset));
-	core_push(c, CORE_AC_READ)->io = io;
+	sched_io(c, io);
 }
 
 uint64_t prove_next_tick(const struct core *c)

@@ -82,7 +82,7 @@ static struct shard_page shard_page(const struct context *x, const struct put *p
 
 /* ---- reserve ------------------------------------------------------------------------------ */
 
-static uint64_t dirty_limit(const struct core *c, const struct context *x)
+uint64_t put_dirty_limit(const struct core *c, const struct context *x)
 {
 	uint64_t cxl = c->pool[ABI_TIER_CXL].capacity;
 
@@ -282,7 +282,7 @@ void put_reserve(struct core *c, struct request *r)
 	err = args_check(x, (const struct abi_put_args *)r->arg, r->sqe.count);
 	if (!err && r->sqe.flags & ABI_SQE_DURABLE && !context_has_nvme(c, x))
 		err = -EOPNOTSUPP;
-	if (!err && r->sqe.flags & ABI_SQE_DURABLE && x->dirty_bytes > dirty_limit(c, x))
+	if (!err && r->sqe.flags & ABI_SQE_DURABLE && x->dirty_bytes > put_dirty_limit(c, x))
 		err = -EAGAIN;
 	p = err ? NULL : put_get(c, r);
 	if (!p) {
@@ -356,16 +356,16 @@ static void copy_submit(struct core *c, struct request *r, struct core_copy *cop
 	if (!copy)
 		return;
 	r->outstanding++;
-	core_push(c, CORE_AC_COPY)->copy = copy;
+	sched_copy(c, copy);
 }
 
 static struct core_copy *copy_begin(struct core *c, struct request *r)
 {
-	struct core_copy *copy = core_copy_get(c);
+	struct core_copy *copy = core_copy_get(c, ABI_CLASS_DEMAND, r->client);
 
 	if (!copy)
 		return NULL;
-	copy->klass = r->sqe.klass;
+	copy->deadline_ns = r->deadline_ns;
 	copy->checksum = 1;
 	copy->src_tier = ABI_TIER_COUNT;
 	copy->dst_tier = ABI_TIER_CXL;
@@ -666,7 +666,7 @@ void put_commit_begin(struct core *c, struct request *r)
 	p->committing = true;
 	p->written = 0;
 	if (!p->durable && context_has_nvme(c, p->ctx) &&
-	    p->ctx->dirty_bytes + p->block_bytes * p->args.count > dirty_limit(c, p->ctx)) {
+	    p->ctx->dirty_bytes + p->block_bytes * p->args.count > put_dirty_limit(c, p->ctx)) {
 		c->metrics.puts_dropped++; /* P5: it only serves later reuse */
 		r->status = ABI_STATUS_DROPPED;
 		put_end(c, r, 0);

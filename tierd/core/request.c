@@ -202,14 +202,18 @@ static void order_begin(struct core *c, struct request *r)
 /* End a request early; puts only once their copies are done. */
 void request_abort(struct core *c, struct request *r, int error)
 {
-	if (r->answered)
-		return;
-	if (!r->error)
-		r->error = error;
-	r->cancelled = true;
-	if (r->phase == REQUEST_SPACE)
-		space_unqueue(c, r);
-	request_wake(c, r);
+	uint32_t client = r->client;
+
+	if (!r->answered) {
+		if (!r->error)
+			r->error = error;
+		r->cancelled = true;
+		if (r->phase == REQUEST_SPACE)
+			space_unqueue(c, r);
+		request_wake(c, r);
+	}
+	if (r->outstanding)
+		sched_withdraw(c, client, r); /* may end it */
 }
 
 /* ---- take --------------------------------------------------------------------------------- */
@@ -279,8 +283,8 @@ static int request_check(struct core *c, struct request *r)
 	const struct abi_sqe *q = &r->sqe;
 	int err;
 
-	if (q->op >= ABI_OP_COUNT || q->klass >= ABI_CLASS_COUNT || q->reserved)
-		return -EINVAL;
+	if (q->op >= ABI_OP_COUNT || q->klass > ABI_CLASS_SPECULATIVE || q->reserved)
+		return -EINVAL; /* write-back and clean-up are the daemon's own classes */
 	if (q->op >= ABI_OP_PREFETCH)
 		return -ENOSYS;
 	if (q->flags & ~(ABI_SQE_KEYS | ABI_SQE_DURABLE))

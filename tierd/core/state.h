@@ -10,6 +10,7 @@
 #include "tierd/core/index.h"
 #include "tierd/core/page.h"
 #include "tierd/core/policy_ops.h"
+#include "tierd/core/sched.h"
 #include "tierd/core/space.h"
 #include "tierd/core/store.h"
 
@@ -139,6 +140,8 @@ struct request {
 	uint32_t cursor;      /* first item not known to be done */
 	uint32_t total;
 	uint32_t held;        /* fetch: refs [0, held) carry a hold */
+	uint32_t joined;      /* fetch: items before it raised what others had queued for them */
+	uint32_t losses;      /* ... when the scheduler had lost so many */
 	int32_t error;        /* first error; ends it when outstanding is 0 */
 	uint32_t status;
 	struct put *put;
@@ -299,6 +302,7 @@ struct core {
 	struct put *put, *put_free, *put_orphans; /* orphans: committing, their client has gone */
 	uint64_t put_seq;
 
+	struct sched *sched;
 	struct core_io *io, *io_free;
 	uint32_t ios;
 	struct core_copy *copy, *copy_free;
@@ -396,9 +400,9 @@ static inline bool context_has_nvme(const struct core *c, const struct context *
 /* core.c */
 void core_context_free(struct core *c, struct context *x);
 struct core_action *core_push(struct core *c, enum core_action_kind kind);
-struct core_io *core_io_get(struct core *c);
+struct core_io *core_io_get(struct core *c, uint32_t klass, uint32_t client);
 void core_io_put(struct core *c, struct core_io *io);
-struct core_copy *core_copy_get(struct core *c);
+struct core_copy *core_copy_get(struct core *c, uint32_t klass, uint32_t client);
 void core_copy_put(struct core *c, struct core_copy *copy);
 void core_reply(struct core *c, uint64_t token, int res, uint64_t value);
 
@@ -472,6 +476,7 @@ void put_abort_request(struct core *c, struct request *r);
 void put_abort(struct core *c, struct put *p);
 void put_context_gone(struct core *c, const struct context *x);
 void put_tick(struct core *c);
+uint64_t put_dirty_limit(const struct core *c, const struct context *x);
 void fetch_begin(struct core *c, struct request *r);
 void fetch_step(struct core *c, struct request *r);
 void fetch_release(struct core *c, struct request *r);

@@ -185,12 +185,11 @@ static void run_written(struct core *c, struct core_io *io);
 
 static struct core_io *run_io(struct core *c, struct run *run, uint64_t offset)
 {
-	struct core_io *io = core_io_get(c);
+	struct core_io *io = core_io_get(c, ABI_CLASS_WRITEBACK, SCHED_DAEMON);
 
 	if (!io)
 		return NULL;
 	io->write = 1;
-	io->klass = ABI_CLASS_WRITEBACK;
 	io->offset = offset;
 	io->priv.done = run_written;
 	io->priv.owner = run;
@@ -202,7 +201,7 @@ static void run_submit(struct core *c, struct run *run, struct core_io *io)
 	if (!io)
 		return;
 	run->outstanding++;
-	core_push(c, CORE_AC_WRITE)->io = io;
+	sched_io(c, io);
 }
 
 /* Item `cursor` of the run's data, D7: part, layer, block, group. */

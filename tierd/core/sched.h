@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The scheduler: which device operation or copy may go, and when (P6). Files of the core build an
+ * operation and hand it over; nothing else pushes READ, WRITE or COPY to the shell.
+ *
+ *   core_io_get -> fill in -> sched_io      queued          core_copy_get -> ... -> sched_copy
+ *     -> sched_step (end of each event)     issued, whole or in units
+ *     -> sched_done (IO_DONE)               measured; priv.done when the last unit is over
+ *
+ * Order. A more urgent class goes first: demand, deadline, speculative, write-back, clean-up.
+ * Within a class clients take turns by device time (deficit round robin): a client's thousand reads
+ * delay another's one by a turn, and a deadline orders only its own client's work, so that nobody
+ * gains by lying about it. Within a client the earliest deadline goes first, then the lowest
+ * `order` (layer), then arrival. The daemon's own work counts as one client, SCHED_DAEMON.
+ *
+ * The device. At most config.device_depth operations are under way. All classes but demand are
+ * background, bounded by the device time that they have under way: while demand was seen in the
+ * last SCHED_BUSY_NS they go in units of SCHED_UNIT_BUSY, as many as fit SCHED_BUDGET_BUSY_NS but
+ * always one; else in units of 1 MiB up to SCHED_BUDGET_IDLE_NS. With config.yield none goes while
+ * demand is under way or was seen in the last SCHED_YIELD_NS. Two things pass this order, a unit at
+ * a time:
+ *   - a background class that has had nothing issued for config.starve_ns though something waited;
+ *   - write-back, which is owed config.writeback_percent of the device's time while it has work, up
+ *     to SCHED_WRITEBACK_MOST as the dirty limit comes near or someone waits for durability.
+ *
+ * Copies go in lanes, one a direction; the lanes to and from HBM carry SCHED_HBM_COPIES at a time.
+ *
+ * What has not been issued at its deadline ends with -ETIME, at no cost to the device; writes and
+ * copies of puts have none. What is withdrawn ends with -ECANCELED.
+ */
+#ifndef TIERD_CORE_SCHED_H
+#define TIERD_CORE_SCHED_H
+
+#include "tierd/core/core.h"
+
+#define SCHED_DAEMON CORE_CLIENTS_MAX /* as a client: the daemon's own work */
+
+#define SCHED_UNIT_BYTES (1u << 20)   /* of background while the device is its own */
+#define SCHED_UNIT_BUSY (128u << 10)  /* ... beside demand */
+#define SCHED_BUSY_NS 10000000ull     /* demand this long ago still counts as there */
+#define SCHED_YIELD_NS 5000000ull     /* likewise, for the yield rule */
+#define SCHED_BUDGET_BUSY_NS 100000ull
+#define SCHED_BUDGET_IDLE_NS 2000000ull
+#define SCHED_WRITEBACK_MOST 75u      /* percent */
+#define SCHED_HBM_COPIES 2u
+#define SCHED_BACKGROUND_IOS 64u      /* of the pool, for reads that are not demand */
+
+struct sched;
+
+int sched_open(struct core *c);
+void sched_close(struct core *c);
+
+/*
+ * Room in a pool for one more of this class and client? The last quarter is for clients that have
+ * few, and background reads get SCHED_BACKGROUND_IOS of the pool. Asked by core_io_get and
+ * core_copy_get, which tell what was taken and given back; a request that got none waits for room
+ * (request_wait_space) and looks again when one of anyone's is done.
+ */
+bool sched_admits_io(const struct core *c, uint32_t klass, uint32_t client);
+void sched_io_taken(struct core *c, struct core_io *io, uint32_t client);
+void sched_io_left(struct core *c, const struct core_io *io);
+bool sched_admits_copy(const struct core *c, uint32_t client);
+void sched_copy_taken(struct core *c, struct core_copy *copy, uint32_t client);
+void sched_copy_left(struct core *c, const struct core_copy *copy);
+
+/* Queue it. The class and deadline in it are used (deadline 0 = none); done is always called. */
+void sched_io(struct core *c, struct core_io *io);
+void sched_copy(struct core *c, struct core_copy *copy);
+
+/* IO_DONE, COPY_DONE: measures, then calls done. */
+void sched_done(struct core *c, struct core_io *io);
+void sched_copied(struct core *c, struct core_copy *copy);
+
+void sched_step(struct core *c); /* issues what may go; at the end of each event */
+void sched_tick(struct core *c); /* ends what is past its deadline */
+uint64_t sched_next_tick(const struct core *c);
+
+/*
+ * Someone of a more urgent class (at least `klass`) waits for the page that a queued read brings
+ * from this place of the store, or a queued copy to this address: it goes with that class from now
+ * on, and stays when its owner is cancelled. True: found. What is under way already is not changed.
+ */
+bool sched_raise(struct core *c, uint64_t nvme_offset, uint32_t klass, uint64_t deadline_ns);
+bool sched_raise_copy(struct core *c, const void *dst, uint32_t klass, uint64_t deadline_ns);
+
+/* Take what this client's owner (NULL = all its owners) has queued back: each ends -ECANCELED. */
+void sched_withdraw(struct core *c, uint32_t client, const void *owner);
+
+/* Counts the operations that ended without having been done: joiners must look again. */
+uint32_t sched_losses(const struct core *c);
+
+/* ---- estimates ---------------------------------------------------------------------------- */
+
+enum sched_lane {
+	SCHED_READ,
+	SCHED_WRITE,
+	SCHED_TO_HBM,
+	SCHED_FROM_HBM,
+	SCHED_TO_CXL,
+	SCHED_LANES
+};
+
+/*
+ * Time from now until so many bytes, queued now with this class and deadline (0 = none), would be
+ * there: what is under way, what goes before it, the measured bandwidth and latency, the pace that
+ * background is held to. What requests have not built yet is not in it.
+ */
+uint64_t sched_ready_ns(const struct core *c, enum sched_lane lane, uint64_t bytes, uint32_t klass,
+			uint64_t deadline_ns);
+
+/* Bytes in which an operation of this class goes now. */
+uint32_t sched_unit_bytes(const struct core *c, uint32_t klass);
+
+/* Has demand been seen within the last `within_ns`, or is it queued or under way? */
+bool sched_demand(const struct core *c, uint64_t within_ns);
+
+struct sched_lane_stats {
+	uint64_t bandwidth;  /* bytes a second, while kept busy */
+	uint64_t latency_ns; /* of an operation beyond its bytes' time */
+	uint64_t busy_ns;    /* with something under way, since the start */
+	uint64_t bytes;      /* moved since the start */
+	uint32_t idle_permille; /* of the last tenths of a second */
+	uint32_t under_way;
+	uint32_t queued[ABI_CLASS_COUNT];
+	uint64_t queued_bytes[ABI_CLASS_COUNT];
+};
+void sched_lane_stats(const struct core *c, enum sched_lane lane, struct sched_lane_stats *out);
+
+#endif

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What operations cost, from what was measured while running.
+ *
+ * Bandwidth of a lane: what it moved between an operation's issue and its end, over that time, as a
+ * moving average. A sample taken while little was under way says what was asked for, not what the
+ * lane can do: it can only raise the estimate (as BBR's application-limited samples). Latency: the
+ * time of an operation beyond its bytes' time, taken while little is under way.
+ */
+#include <assert.h>
+
+#include "tierd/core/sched_priv.h"
+
+#define FULL_BYTES (512u << 10)  /* under way from here on: the lane is kept busy */
+#define LITTLE_BYTES (256u << 10)
+#define OP_NS 4000u              /* of device time of an operation, beyond its bytes */
+#define WINDOW_NS (100 * MS)
+#define SECOND_NS 1000000000ull
+
+static const uint64_t first_bandwidth[SCHED_LANES] = {
+	[SCHED_READ] = 1000000000, [SCHED_WRITE] = 1000000000, [SCHED_TO_HBM] = 4000000000,
+	[SCHED_FROM_HBM] = 4000000000, [SCHED_TO_CXL] = 4000000000,
+};
+
+static uint64_t bytes_ns(uint64_t bytes, uint64_t bandwidth)
+{
+	return (uint64_t)((double)bytes * (double)SECOND_NS / (double)bandwidth);
+}
+
+/* Until something was measured. */
+void meter_open(struct sched *s)
+{
+	for (uint32_t i = 0; i < SCHED_LANES; i++)
+		s->lane[i].bandwidth = first_bandwidth[i];
+}
+
+static uint64_t bandwidth_of(const struct core *c, uint32_t lane)
+{
+	return c->sched->lane[lane].bandwidth;
+}
+
+uint64_t meter_cost(const struct core *c, uint32_t lane, uint64_t bytes)
+{
+	return OP_NS + bytes_ns(bytes, bandwidth_of(c, lane));
+}
+
+static uint64_t device_bytes(const struct sched *s, uint32_t lane)
+{
+	if (!sched_is_device(lane))
+		return s->lane[lane].bytes;
+	return s->lane[SCHED_READ].bytes + s->lane[SCHED_WRITE].bytes;
+}
+
+void meter_fly(struct core *c, struct sched_node *node, uint64_t bytes)
+{
+	struct sched *s = c->sched;
+	struct sched_lane_state *l = &s->lane[node->lane];
+
+	assert(node->state == SCHED_IDLE);
+	node->state = SCHED_FLYING;
+	node->bytes = bytes;
+	node->since_ns = c->now_ns;
+	node->moved = l->moved;
+	node->cost_ns = meter_cost(c, node->lane, bytes);
+	if (!l->ops++)
+		l->busy_since_ns = c->now_ns;
+	l->bytes += bytes;
+	node->beside = device_bytes(s, node->lane);
+	if (!sched_is_device(node->lane) || node->klass == ABI_CLASS_DEMAND)
+		return;
+	s->background_ops++;
+	s->background_ns += node->cost_ns;
+}
+
+static void sample(struct sched_lane_state *l, const struct sched_node *node, uint64_t now_ns)
+{
+	uint64_t ns = now_ns > node->since_ns ? now_ns - node->since_ns : 1;
+	uint64_t rate = (uint64_t)((double)(l->moved - node->moved) * (double)SECOND_NS /
+				   (double)ns);
+	uint64_t own;
+
+	if (node->beside >= FULL_BYTES || rate > l->bandwidth)
+		l->bandwidth = (7 * l->bandwidth + rate) / 8;
+	if (!l->bandwidth)
+		l->bandwidth = 1;
+	if (node->beside > LITTLE_BYTES)
+		return;
+	own = bytes_ns(node->beside, l->bandwidth);
+	own = ns > own ? ns - own : 0;
+	l->latency_ns = l->latency_ns ? (7 * l->latency_ns + own) / 8 : own;
+}
+
+void meter_land(struct core *c, struct sched_node *node, bool good)
+{
+	struct sched *s = c->sched;
+	struct sched_lane_state *l = &s->lane[node->lane];
+
+	assert(node->state == SCHED_FLYING);
+	assert(l->ops > 0 && l->bytes >= node->bytes);
+	node->state = SCHED_IDLE;
+	l->bytes -= node->bytes;
+	if (!--l->ops)
+		l->busy_ns += c->now_ns - l->busy_since_ns;
+	if (good) {
+		l->moved += node->bytes;
+		sample(l, node, c->now_ns);
+	}
+	if (!sched_is_device(node->lane))
+		return;
+	if (node->klass == ABI_CLASS_DEMAND) {
+		s->demand_ns = c->now_ns;
+		return;
+	}
+	assert(s->background_ops > 0 && s->background_ns >= node->cost_ns);
+	s->background_ops--;
+	s->background_ns -= node->cost_ns;
+}
+
+/* ---- what is told ------------------------------------------------------------------------- */
+
+static uint64_t busy_ns(const struct core *c, const struct sched_lane_state *l)
+{
+	return l->busy_ns + (l->ops ? c->now_ns - l->busy_since_ns : 0);
+}
+
+void meter_refresh(struct core *c)
+{
+	struct core_metrics *m = &c->metrics;
+
+	for (uint32_t i = 0; i < SCHED_LANES; i++) {
+		struct sched_lane_state *l = &c->sched->lane[i];
+		uint64_t busy = busy_ns(c, l), passed = c->now_ns - l->window_ns;
+		uint32_t idle;
+
+		if (passed < WINDOW_NS)
+			continue;
+		idle = (uint32_t)(1000 - 1000 * (busy - l->window_busy_ns) / passed);
+		l->idle_permille = l->window_ns ? (l->idle_permille + idle) / 2 : idle;
+		l->window_ns = c->now_ns;
+		l->window_busy_ns = busy;
+	}
+	m->read_bandwidth = c->sched->lane[SCHED_READ].bandwidth;
+	m->read_latency_ns = c->sched->lane[SCHED_READ].latency_ns;
+	m->read_idle = c->sched->lane[SCHED_READ].idle_permille;
+	m->write_bandwidth = c->sched->lane[SCHED_WRITE].bandwidth;
+	m->write_latency_ns = c->sched->lane[SCHED_WRITE].latency_ns;
+	m->write_idle = c->sched->lane[SCHED_WRITE].idle_permille;
+	m->copy_bandwidth = c->sched->lane[SCHED_TO_HBM].bandwidth;
+	m->writeback_share = c->sched->writeback_share;
+}
+
+void sched_lane_stats(const struct core *c, enum sched_lane lane, struct sched_lane_stats *out)
+{
+	const struct sched_lane_state *l = &c->sched->lane[lane];
+
+	*out = (struct sched_lane_stats){
+		.bandwidth = bandwidth_of(c, lane),
+		.latency_ns = l->latency_ns,
+		.busy_ns = busy_ns(c, l),
+		.bytes = l->moved,
+		.idle_permille = l->idle_permille,
+		.under_way = l->ops,
+	};
+	for (uint32_t k = 0; k < ABI_CLASS_COUNT; k++) {
+		out->queued[k] = l->queue[k].count;
+		out->queued_bytes[k] = l->queue[k].bytes;
+	}
+}
+
+/* ---- estimates ---------------------------------------------------------------------------- */
+
+/* Bytes of the same class that would go before. */
+static uint64_t bytes_before(const struct sched_queue *q, uint64_t deadline_ns)
+{
+	uint64_t bytes = 0;
+
+	if (!deadline_ns)
+		return q->bytes;
+	list_each(at, &q->ring)
+		list_each(n, &list_entry(at, struct sched_flow, ring)->nodes) {
+			const struct sched_node *node = list_entry(n, struct sched_node, link);
+
+			if (!node->deadline_ns || node->deadline_ns > deadline_ns)
+				break;
+			bytes += node->bytes;
+		}
+	return bytes;
+}
+
+/* Bytes a second at which a class goes beside the others. */
+static uint64_t pace(const struct core *c, uint32_t lane, uint32_t klass)
+{
+	const struct sched_lane_state *l = &c->sched->lane[lane];
+	uint64_t unit = SCHED_UNIT_BUSY, bandwidth = bandwidth_of(c, lane), ns, at_once;
+
+	if (!sched_is_device(lane) || klass == ABI_CLASS_DEMAND)
+		return bandwidth;
+	if (c->config.yield && sched_demand(c, SCHED_YIELD_NS))
+		return unit * SECOND_NS / c->config.starve_ns;
+	if (!sched_demand(c, SCHED_BUSY_NS))
+		return bandwidth;
+	at_once = SCHED_BUDGET_BUSY_NS / meter_cost(c, lane, unit);
+	ns = l->latency_ns + bytes_ns(unit, bandwidth);
+	unit = unit * SECOND_NS / (ns ? ns : 1) * (at_once ? at_once : 1);
+	return unit < bandwidth ? unit : bandwidth;
+}
+
+static uint64_t lane_ns(const struct core *c, uint32_t lane, uint32_t klass, uint64_t deadline_ns)
+{
+	const struct sched_lane_state *l = &c->sched->lane[lane];
+	uint64_t ns = bytes_ns(l->bytes, bandwidth_of(c, lane));
+
+	for (uint32_t k = 0; k < klass; k++)
+		ns += bytes_ns(l->queue[k].bytes, pace(c, lane, k));
+	return ns + bytes_ns(bytes_before(&l->queue[klass], deadline_ns), pace(c, lane, klass));
+}
+
+uint64_t sched_ready_ns(const struct core *c, enum sched_lane lane, uint64_t bytes, uint32_t klass,
+			uint64_t deadline_ns)
+{
+	uint64_t ns = c->sched->lane[lane].latency_ns + bytes_ns(bytes, pace(c, lane, klass));
+
+	if (!sched_is_device(lane))
+		return ns + lane_ns(c, lane, klass, deadline_ns);
+	return ns + lane_ns(c, SCHED_READ, klass, deadline_ns) +
+	       lane_ns(c, SCHED_WRITE, klass, deadline_ns);
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the scheduler's files share: sched.c (who goes next), sched_queue.c (turns and deadlines),
+ * sched_meter.c (what it costs). Nothing is allocated after sched_open: a queued operation is a
+ * node inside the operation itself.
+ *
+ *   core_io      IDLE -> QUEUED -> FLYING -> IDLE            whole
+ *                IDLE -> QUEUED -> CUT -> IDLE               in units: CUT when all are issued
+ *   a unit       IDLE -> FLYING -> IDLE                      one of sched.unit
+ */
+#ifndef TIERD_CORE_SCHED_PRIV_H
+#define TIERD_CORE_SCHED_PRIV_H
+
+#include "tierd/core/state.h"
+
+#define SCHED_UNITS 64u /* under way at a time */
+#define SCHED_FLOWS (CORE_IO_MAX + CORE_COPIES_MAX) /* one has at least one node */
+
+enum sched_state { SCHED_IDLE, SCHED_QUEUED, SCHED_CUT, SCHED_FLYING };
+
+/* What one client has queued in one class of one lane, in the order in which it goes. */
+struct sched_flow {
+	struct list ring; /* of the queue's flows; of free ones */
+	struct list nodes;
+	int64_t credit_ns; /* device time left in its turn */
+	uint32_t client;
+};
+
+struct sched_queue {
+	struct list ring; /* the first flow's turn it is */
+	uint32_t count;
+	uint64_t bytes;
+};
+
+struct sched_lane_state {
+	struct sched_queue queue[ABI_CLASS_COUNT];
+	uint32_t ops;           /* under way */
+	uint64_t bytes;         /* likewise */
+	uint64_t bandwidth;     /* bytes a second */
+	uint64_t latency_ns;
+	uint64_t moved;         /* bytes since the start */
+	uint64_t busy_ns, busy_since_ns;
+	uint64_t window_ns, window_busy_ns; /* where the idle share was last taken */
+	uint32_t idle_permille;
+};
+
+struct sched {
+	struct sched_lane_state lane[SCHED_LANES];
+	uint16_t flow_of[SCHED_LANES][ABI_CLASS_COUNT][CORE_CLIENTS_MAX + 1]; /* 1 + index */
+	struct sched_flow flow[SCHED_FLOWS];
+	struct list flow_free;
+	struct core_io unit[SCHED_UNITS];
+	struct core_io *unit_free;
+	uint32_t ios[CORE_CLIENTS_MAX + 1]; /* of the pools, by client */
+	uint32_t copies[CORE_CLIENTS_MAX + 1];
+	uint32_t background_ios;  /* of the pool, for reads */
+	uint32_t background_ops;  /* on the device */
+	uint64_t background_ns;   /* their time */
+	uint64_t demand_ns;       /* when demand was last there; 0 = never */
+	uint64_t waits_ns[ABI_CLASS_COUNT]; /* since when a class has waited with nothing issued */
+	int64_t writeback_ns;     /* device time owed to write-back */
+	uint32_t writeback_share; /* percent, now */
+	bool pressed;             /* someone waits for write-back */
+	uint32_t losses;
+	uint64_t expires_ns; /* no queued node expires before */
+	uint64_t refresh_ns;
+};
+
+/* sched_queue.c */
+void queue_insert(struct core *c, struct sched_node *node);
+void queue_remove(struct core *c, struct sched_node *node);
+void queue_shrink(struct core *c, struct sched_node *node, uint64_t bytes);
+struct sched_node *queue_first(const struct sched_queue *q);
+void queue_charge(struct core *c, struct sched_node *node, uint64_t ns);
+
+/* sched_meter.c */
+void meter_open(struct sched *s);
+uint64_t meter_cost(const struct core *c, uint32_t lane, uint64_t bytes);
+void meter_fly(struct core *c, struct sched_node *node, uint64_t bytes);
+void meter_land(struct core *c, struct sched_node *node, bool good);
+void meter_refresh(struct core *c);
+
+static inline bool sched_is_device(uint32_t lane)
+{
+	return lane <= SCHED_WRITE;
+}
+
+static inline uint32_t sched_device_ops(const struct sched *s)
+{
+	return s->lane[SCHED_READ].ops + s->lane[SCHED_WRITE].ops;
+}
+
+static inline struct core_io *io_of(struct sched_node *node)
+{
+	return list_entry(node, struct core_io, priv.node);
+}
+
+static inline struct core_copy *copy_of(struct sched_node *node)
+{
+	return list_entry(node, struct core_copy, priv.node);
+}
+
+#endif
