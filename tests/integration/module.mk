@@ -1,0 +1,31 @@
+# The kill loop and the storm (crash.h): one program, a short form of each in `make test`, long ones
+# on demand.
+# SPDX-License-Identifier: Apache-2.0
+
+SRC_crash := $(wildcard tests/integration/crash*.c)
+
+define crash_variant
+$$(O)/$1/crash: $$(call objects,$1,$$(SRC_crash)) $$(O)/$1/libtier.a
+	$$(link_$1) $$(JANSSON_LIBS) $$(LIBS_libtier)
+-include $$(patsubst %.o,%.d,$$(call objects,$1,$$(SRC_crash)))
+endef
+$(foreach v,plain asan,$(eval $(call crash_variant,$v)))
+
+KILLS   ?= 200
+SECONDS ?= 600
+
+CRASH_TESTS := $(O)/plain/crash-kills $(O)/plain/crash-storm
+$(O)/plain/crash-kills: CRASH_ARGS = --kills 24
+$(O)/plain/crash-storm: CRASH_ARGS = --storm --seconds 60
+$(CRASH_TESTS): $(O)/%: tests/integration/module.mk
+	@mkdir -p $(@D)
+	@printf '#!/bin/sh\nexec "$$(dirname "$$0")/crash" %s\n' '$(CRASH_ARGS)' >$@ && chmod +x $@
+
+test-run: $(O)/plain/crash $(CRASH_TESTS)
+EXTRA_TESTS += $(CRASH_TESTS)
+
+.PHONY: crash-long storm-long
+crash-long: all-plain $(O)/plain/crash ## kill the daemon under load KILLS=200 times
+	@BUILD=$(O)/plain $(O)/plain/crash --kills $(KILLS)
+storm-long: all-plain $(O)/plain/crash ## evictions and evacuations under readers for SECONDS=600
+	@BUILD=$(O)/plain $(O)/plain/crash --storm --seconds $(SECONDS)
