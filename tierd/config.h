@@ -37,6 +37,10 @@ struct config {
 	uint64_t writeback_age;    /* ns */
 	uint32_t dirty_percent;
 	uint32_t pin_percent;
+	uint32_t quarantine_percent;
+	uint32_t client_requests, client_puts, client_pins;
+	uint32_t user_sessions; /* 0 = three quarters of clients_max */
+	uint32_t user_contexts;
 	uint64_t request_deadline; /* ns */
 	uint64_t put_deadline;     /* ns */
 };

@@ -256,6 +256,13 @@ static int begin_core(struct shell *s)
 		c->next_uid = 1;
 	c->dirty_percent = s->config.dirty_percent;
 	c->pin_percent = s->config.pin_percent;
+	c->quarantine_percent = s->config.quarantine_percent;
+	c->client_requests = s->config.client_requests;
+	c->client_puts = s->config.client_puts;
+	c->client_pins = s->config.client_pins;
+	c->user_sessions = s->config.user_sessions;
+	if (c->user_sessions == 0)
+		c->user_sessions = (s->config.clients_max * 3 + 3) / 4;
 	c->request_deadline_ns = s->config.request_deadline;
 	c->put_deadline_ns = s->config.put_deadline;
 	c->writeback_age_ns = s->config.writeback_age;
@@ -263,6 +270,17 @@ static int begin_core(struct shell *s)
 	if (rc)
 		return rc;
 	s->obs.core = s->core;
+	s->obs.limits = (struct obs_limits){
+		.clients = s->config.clients_max,
+		.user_sessions = c->user_sessions,
+		.user_contexts = s->config.user_contexts,
+		.staging_bytes = s->config.staging_max,
+		.requests = c->client_requests,
+		.puts = c->client_puts,
+		.pins = c->client_pins,
+		.pin_percent = c->pin_percent,
+		.quarantine_percent = c->quarantine_percent,
+	};
 	s->loop.turn = (struct turn){ .core = s->core, .now_ns = time_now_ns() };
 	turn_tick(&s->loop.turn);
 	return 0;
@@ -293,6 +311,7 @@ static int begin_front(struct shell *s)
 		.socket_mode = s->config.socket_mode,
 		.clients_max = s->config.clients_max,
 		.staging_max = s->config.staging_max,
+		.user_contexts = s->config.user_contexts,
 		.boot_token = s->obs.boot_token,
 		.core = s->core,
 		.obs = &s->obs,

@@ -73,7 +73,8 @@ struct tier_connect_options {
  * Connect to the daemon. Registers the process for membarrier: call it before starting threads
  * (6-26 ms beside another thread, else microseconds). options may be NULL.
  * Errors: -ENOENT/-ECONNREFUSED no daemon there (start tierd), -EACCES socket not ours,
- * -EPROTO versions differ, -EPERM our uid is the overflow uid, -EUSERS too many clients,
+ * -EPROTO versions differ, -EPERM our uid is the overflow uid, -EUSERS too many clients (or
+ * sessions of our user), -EDQUOT leases of our user's ended sessions keep too much memory,
  * -ETIMEDOUT/-ENOTCONN the daemon does not answer or hung up, -EINVAL an option.
  */
 int tier_connect(tier **out, const struct tier_connect_options *options);
@@ -211,7 +212,8 @@ struct tier_context_options {
  * Create a context, or open it when one of that name has the same geometry and fingerprint.
  * name: [A-Za-z0-9._-]{1,63}. options may be NULL.
  * Errors: -EEXIST (exclusive), -ESTALE geometry or fingerprint differ (the text says how),
- * -EACCES, -EINVAL, -ENOSPC quotas do not fit a block, -ENOTCONN. Blocks. Any thread.
+ * -EACCES, -EINVAL, -ENOSPC quotas do not fit a block, -EDQUOT our user owns as many as it may,
+ * -ENOTCONN. Blocks. Any thread.
  */
 int tier_context_create(tier *t, const char *name, const tier_geometry *g,
 			const struct tier_context_options *options, tier_context **out);
@@ -412,8 +414,9 @@ struct tier_put_options {
  * options may be NULL. Only the caller's staging is at stake until commit.
  * Errors: -ENOBUFS the staging arena is full (commit or abort others, or connect with more),
  * -EAGAIN the request ring is full or (durable) the daemon is behind, -EACCES context is
- * read-only for us, -ENOSPC, -ETIMEDOUT the daemon does not answer, -ENOTCONN, -EINVAL (also more
- * than 2,044 keys). Waits for the daemon's word. Any thread; one thread at a time for one put.
+ * read-only for us, -ENOSPC, -EDQUOT too many puts of ours are open, -ETIMEDOUT the daemon does
+ * not answer, -ENOTCONN, -EINVAL (also more than 2,044 keys). Waits for the daemon's word. Any
+ * thread; one thread at a time for one put.
  */
 int tier_put_begin(tier_context *c, const tier_key *keys, uint32_t count,
 		   const struct tier_put_options *options, tier_put **out);
@@ -489,7 +492,8 @@ int64_t tier_fetch_pages(tier_context *c, const struct tier_page *pages, uint32_
  * Claim that blocks stay at `tier` or above until unpin or the deadline (0 = until unpin, or our
  * process' end). Never moves data: what is not there yet is protected once it comes. *pin can be
  * used by every process that has the context open. Returns the number of blocks now resident and
- * protected. Errors: -EDQUOT over the pin budget (nothing is pinned), -ESTALE. Blocks. Any thread.
+ * protected. Errors: -EDQUOT over the pin budget or too many pins of ours (nothing is pinned),
+ * -ESTALE. Blocks. Any thread.
  */
 int64_t tier_pin(tier_context *c, const tier_block *blocks, uint32_t count, uint32_t tier,
 		 uint64_t deadline_ns, uint64_t *pin);

@@ -57,7 +57,8 @@ const char *tier_strerror(int error)
 		{ EAGAIN, "no room at this moment; try again" },
 		{ ECANCELED, "canceled" },
 		{ ECONNREFUSED, "no daemon listens on the socket" },
-		{ EDQUOT, "over the budget" },
+		{ EDQUOT, "over a limit of the daemon's (pin.percent, client.pins, client.puts, "
+			  "user.contexts or quarantine.percent: tierctl status)" },
 		{ EEXIST, "exists already" },
 		{ EINVAL, "invalid argument" },
 		{ ENOBUFS, "the staging arena is full" },

@@ -344,8 +344,9 @@ static void client_open(struct core *c, const struct core_client_open *open)
 	k->open = *open;
 	k->state = 1;
 	k->session++;
-	k->requests = k->orders = 0;
+	k->orders = 0;
 	k->puts = NULL;
+	account_open(c, k);
 	if (c->clients_high <= open->client)
 		c->clients_high = open->client + 1;
 	c->metrics.sessions++;
@@ -378,6 +379,7 @@ static void client_dead(struct core *c, uint32_t id)
 		if (c->context[i] && bit_get(k->attached, i))
 			c->context[i]->attached--;
 	k->state = 0;
+	account_close(c, k);
 	while (c->clients_high && !c->client[c->clients_high - 1].state)
 		c->clients_high--;
 	c->quarantine_next_ns = 0; /* its leases are over */
@@ -451,10 +453,12 @@ void core_event(struct core *c, const struct core_event *e)
 
 bool core_accepts(const struct core *c, uint32_t client)
 {
+	const struct client *k = &c->client[client];
+
 	/* A quarter of the room is kept for those who have little in progress. */
-	if (c->requests >= CORE_REQUESTS_MAX)
+	if (c->requests >= CORE_REQUESTS_MAX || !account_may(c, k, ACCOUNT_REQUESTS))
 		return false;
-	return c->requests < CORE_REQUESTS_MAX * 3 / 4 || c->client[client].requests < 4;
+	return c->requests < CORE_REQUESTS_MAX * 3 / 4 || k->used[ACCOUNT_REQUESTS] < 4;
 }
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
@@ -472,7 +476,7 @@ uint64_t core_next_tick(const struct core *c)
 		next = min_u64(next, c->batch_open->since_ns + MS);
 	if (c->evacuation.ctx || c->zombies.count)
 		next = min_u64(next, c->now_ns + MS);
-	if (c->quarantine_head)
+	if (c->quarantine_head || c->quarantine_seen)
 		next = min_u64(next, c->quarantine_next_ns);
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		const struct context *x = c->context[i];

@@ -57,6 +57,12 @@ struct core_config {
 	uint32_t writeback_percent;             /* of the device's time, at least; 0 = 10 */
 	uint64_t starve_ns;                     /* background waits no longer; 0 = 20 ms */
 	bool yield;                             /* background only when there is no demand */
+	/* Limits (account.c); 0 = none but what the tables hold. */
+	uint32_t user_sessions;                 /* of one uid */
+	uint32_t client_requests;               /* in progress; more wait in the ring */
+	uint32_t client_puts;                   /* begun and not committed */
+	uint32_t client_pins;
+	uint32_t quarantine_percent; /* of a tier: what one client's leases may keep evicted */
 };
 
 /* ---- what actions work on ----------------------------------------------------------------- */
@@ -318,6 +324,16 @@ int core_context_remove(struct core *c, uint32_t id, uint64_t token);
 
 /* REPLY with the token and the epoch when durable. epoch 0 = the next. Errors: -EINVAL. */
 int core_context_epoch(struct core *c, uint32_t id, uint64_t epoch, uint64_t token);
+
+/* ---- limits ------------------------------------------------------------------------------- */
+
+/*
+ * May this user open one more session? Errors: -EUSERS it has user_sessions of them, -EDQUOT its
+ * leases keep too much; why names the limit.
+ */
+int core_user_may_connect(struct core *c, uint32_t uid, char *why, size_t why_bytes);
+/* Contexts that the user owns, those being made or removed included. */
+uint32_t core_user_contexts(const struct core *c, uint32_t uid);
 
 /* ---- recovery ----------------------------------------------------------------------------- */
 

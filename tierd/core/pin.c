@@ -26,7 +26,7 @@ static struct pin_chunk *chunk_get(struct core *c)
 	return k;
 }
 
-static struct pin *pin_get(struct core *c)
+static struct pin *pin_get(struct core *c, uint32_t client)
 {
 	struct pin *p = NULL;
 
@@ -39,6 +39,8 @@ static struct pin *pin_get(struct core *c)
 	if (p) {
 		memset(p, 0, sizeof(*p));
 		p->used = true;
+		p->client = client;
+		account_take(c, &c->client[client], ACCOUNT_PINS);
 		c->pins++;
 	}
 	return p;
@@ -58,6 +60,8 @@ static void unpin_block(struct core *c, struct pin *p, struct abi_block_ref ref)
 
 void pin_end(struct core *c, struct pin *p)
 {
+	struct client *owner = &c->client[p->client];
+
 	assert(p->used && c->pins > 0);
 	while (p->chunk) {
 		struct pin_chunk *k = p->chunk;
@@ -67,7 +71,9 @@ void pin_end(struct core *c, struct pin *p)
 		p->chunk = k->next;
 		k->next = c->chunk_free;
 		c->chunk_free = k;
+		account_give(c, owner->account, owner, ACCOUNT_PIN_CHUNKS);
 	}
+	account_give(c, owner->account, owner, ACCOUNT_PINS);
 	assert(p->ctx->pinned[p->tier] >= p->bytes);
 	p->ctx->pinned[p->tier] -= p->bytes;
 	c->pinned[p->tier] -= p->bytes;
@@ -85,9 +91,12 @@ static int pin_block(struct core *c, struct pin *p, struct abi_block_ref ref)
 	if (m->pins[p->tier] == UINT16_MAX)
 		return -EUSERS;
 	if (!k || k->count == CORE_PIN_CHUNK_REFS) {
+		if (!account_may(c, &c->client[p->client], ACCOUNT_PIN_CHUNKS))
+			return -EDQUOT;
 		k = chunk_get(c);
 		if (!k)
 			return -EDQUOT;
+		account_take(c, &c->client[p->client], ACCOUNT_PIN_CHUNKS);
 		k->next = p->chunk;
 		p->chunk = k;
 	}
@@ -130,6 +139,9 @@ static int pin_budget(struct core *c, struct request *r, uint64_t *bytes)
 		*bytes += block_bytes(r->ctx, ref.slot);
 		((struct abi_block_ref *)r->arg)[i] = ref;
 	}
+	if (c->pinned[r->sqe.tier] + *bytes >
+	    c->pool[r->sqe.tier].capacity / 100 * c->config.pin_percent)
+		return -EDQUOT; /* all contexts together */
 	return r->ctx->pinned[r->sqe.tier] + *bytes > budget ? -EDQUOT : 0;
 }
 
@@ -140,13 +152,15 @@ void pin_request(struct core *c, struct request *r)
 	uint64_t bytes = 0, resident = 0;
 	int err = pin_budget(c, r, &bytes);
 
-	if (!err && !(p = pin_get(c)))
+	if (!err && !account_may(c, &c->client[r->client], ACCOUNT_PINS))
+		err = -EDQUOT;
+	c->metrics.limit_refusals += err == -EDQUOT;
+	if (!err && !(p = pin_get(c, r->client)))
 		err = -EAGAIN;
 	if (err) {
 		request_end(c, r, err, 0, 0);
 		return;
 	}
-	p->client = r->client;
 	p->ctx = r->ctx;
 	p->tier = r->sqe.tier;
 	p->deadline_ns = r->sqe.deadline_ns ? r->sqe.deadline_ns : UINT64_MAX;

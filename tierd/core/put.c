@@ -218,6 +218,8 @@ static struct put *put_get(struct core *c, struct request *r)
 	p->used = true;
 	p->committing = false;
 	p->client = r->client;
+	p->account = k->account;
+	account_take(c, k, ACCOUNT_PUTS);
 	p->ctx = r->ctx;
 	p->epoch = r->ctx->spec.epoch;
 	p->handle = ++c->put_seq * CORE_REQUESTS_MAX + (uint64_t)(p - c->put);
@@ -267,6 +269,8 @@ static void put_free(struct core *c, struct put *p)
 			block_drop(c, x, slot);
 	}
 	put_unlink(c, p);
+	account_give(c, p->account, p->client < CORE_CLIENTS_MAX ? &c->client[p->client] : NULL,
+		     ACCOUNT_PUTS);
 	p->used = false;
 	p->next = c->put_free;
 	c->put_free = p;
@@ -284,6 +288,10 @@ void put_reserve(struct core *c, struct request *r)
 		err = -EOPNOTSUPP;
 	if (!err && r->sqe.flags & ABI_SQE_DURABLE && x->dirty_bytes > put_dirty_limit(c, x))
 		err = -EAGAIN;
+	if (!err && !account_may(c, &c->client[r->client], ACCOUNT_PUTS)) {
+		c->metrics.limit_refusals++;
+		err = -EDQUOT;
+	}
 	p = err ? NULL : put_get(c, r);
 	if (!p) {
 		request_end(c, r, err ? err : -EAGAIN, 0, 0);

@@ -18,7 +18,7 @@
 
 #define QUARANTINE_SCAN_NS (2 * MS)
 
-static struct context *place_context(struct core *c, uint64_t place)
+static struct context *place_context(const struct core *c, uint64_t place)
 {
 	struct context *x = c->context[place >> (ABI_ADDR_BITS + 3) & 0xffff];
 
@@ -135,7 +135,13 @@ void reclaim_fenced(struct core *c, struct core_batch *b)
 
 /* ---- scan --------------------------------------------------------------------------------- */
 
-static void mark(struct core_batch *b, uint64_t place)
+/* What one client was seen to hold of a batch: the same place in ten slots counts once. */
+struct seen {
+	uint64_t map[CORE_RETIRE_BATCH / 64];
+	uint64_t bytes[ABI_MEM_TIERS];
+};
+
+static void mark(const struct core *c, struct core_batch *b, uint64_t place, struct seen *seen)
 {
 	uint32_t low = 0, high = b->count;
 
@@ -147,11 +153,17 @@ static void mark(struct core_batch *b, uint64_t place)
 		else
 			high = mid;
 	}
-	if (low < b->count && b->place[low] == place)
-		b->held[low] = 1;
+	if (low == b->count || b->place[low] != place)
+		return;
+	b->held[low] = 1;
+	if (bit_get(seen->map, low))
+		return;
+	seen->map[low / 64] |= 1ull << low % 64;
+	seen->bytes[place_tier(place)] += page_stride(place_context(c, place), b->page[low]);
 }
 
-static void scan_reader(const struct client *k, const struct abi_reader *r, struct core_batch *b)
+static void scan_reader(const struct core *c, const struct client *k, const struct abi_reader *r,
+			struct core_batch *b, struct seen *seen)
 {
 	uint32_t high = atomic_load_acquire_u32(&r->high_water);
 
@@ -164,17 +176,20 @@ static void scan_reader(const struct client *k, const struct abi_reader *r, stru
 		if (!(place & ABI_HAZARD_VALID))
 			continue;
 		if (context < ABI_CONTEXTS_MAX && bit_get(k->attached, context)) /* H3 */
-			mark(b, place);
+			mark(c, b, place, seen);
 	}
 }
 
 void core_scan(struct core *c, struct core_batch *b)
 {
 	for (uint32_t i = 0; i < c->clients_high; i++) {
-		const struct client *k = &c->client[i];
+		struct client *k = &c->client[i];
+		struct seen seen = { .bytes = { 0 } };
 
 		for (uint32_t r = 0; k->state && r < k->open.readers_max; r++)
-			scan_reader(k, &k->open.readers[r], b);
+			scan_reader(c, k, &k->open.readers[r], b, &seen);
+		for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+			k->held[t] += seen.bytes[t];
 	}
 }
 
@@ -280,8 +295,11 @@ void reclaim_tick(struct core *c)
 {
 	if (c->batch_open && c->batch_open->count && c->now_ns >= c->batch_open->since_ns + MS)
 		reclaim_flush(c);
-	if (c->quarantine_head && c->now_ns >= c->quarantine_next_ns)
+	if ((c->quarantine_head || c->quarantine_seen) && c->now_ns >= c->quarantine_next_ns) {
+		c->quarantine_seen = c->quarantine_head != NULL;
+		account_round(c);
 		rescan(c);
+	}
 	if (c->zombies.count)
 		retry_zombies(c);
 }

@@ -94,9 +94,11 @@ static void request_free(struct core *c, struct request *r)
 	assert(c->requests > 0);
 	if (!--c->requests)
 		c->requests_high = 0;
-	if (c->client[client].session != r->session)
+	if (c->client[client].session != r->session) {
+		account_give(c, r->account, NULL, ACCOUNT_REQUESTS);
 		return;
-	c->client[client].requests--;
+	}
+	account_give(c, r->account, &c->client[client], ACCOUNT_REQUESTS);
 	order_check(c, client);
 }
 
@@ -365,7 +367,8 @@ void request_take(struct core *c, uint32_t client, const struct abi_sqe *sqe)
 	r->deadline_ns =
 		sqe->deadline_ns ? sqe->deadline_ns : c->now_ns + c->config.request_deadline_ns;
 	c->requests++;
-	k->requests++;
+	r->account = k->account;
+	account_take(c, k, ACCOUNT_REQUESTS);
 	err = request_check(c, r);
 	if (err)
 		request_end(c, r, err, 0, 0);

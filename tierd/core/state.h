@@ -126,6 +126,7 @@ enum request_phase {
 struct request {
 	enum request_phase phase;
 	uint32_t client;
+	uint32_t account;
 	struct abi_sqe sqe;
 	uint64_t seq; /* order of arrival */
 	uint64_t since_ns, deadline_ns;
@@ -154,6 +155,7 @@ struct put {
 	bool used;
 	bool committing;
 	uint32_t client;
+	uint32_t account;
 	uint64_t handle;
 	struct context *ctx;
 	uint64_t epoch;
@@ -171,15 +173,38 @@ struct put {
 	struct put *next;          /* free list, or its client's */
 };
 
+/* Tables that all share (account.c). */
+enum account_kind {
+	ACCOUNT_REQUESTS = 0,
+	ACCOUNT_PUTS,
+	ACCOUNT_PINS,
+	ACCOUNT_PIN_CHUNKS,
+	ACCOUNT_KINDS,
+};
+
+/* Room for all sessions' users, and those of requests and puts that outlive their sessions. */
+#define CORE_ACCOUNTS_MAX (CORE_CLIENTS_MAX + 2u * CORE_REQUESTS_MAX + 1u)
+
+struct account {
+	uint32_t uid;
+	uint32_t sessions; /* open, or gone and not dead */
+	uint32_t used[ACCOUNT_KINDS];
+	uint64_t held[ABI_MEM_TIERS]; /* bytes its leases keep in quarantine, at the last look */
+};
+
 struct client {
 	uint8_t state; /* 0 free, 1 open, 2 gone (waits for DEAD) */
+	bool over;     /* its session is being ended for what its leases keep */
+	uint32_t account;
+	uint32_t used[ACCOUNT_KINDS];
+	uint64_t held[ABI_MEM_TIERS];      /* seen by scans since the last look */
+	uint64_t held_last[ABI_MEM_TIERS]; /* ... between the two looks before */
 	struct core_client_open open;
 	uint64_t *attached; /* bitmaps over context ids */
 	uint64_t *writable;
 	uint64_t access_seen[ABI_READERS_MAX];
 	uint32_t session;  /* counts the clients that had this number */
-	uint32_t requests; /* in progress */
-	uint32_t orders;   /* of these, in REQUEST_ORDER */
+	uint32_t orders;   /* requests in REQUEST_ORDER */
 	struct put *puts;
 };
 
@@ -293,6 +318,8 @@ struct core {
 
 	struct client *client;
 	uint32_t clients_high; /* clients [0, high) may be open */
+	struct account account[CORE_ACCOUNTS_MAX];
+	uint32_t accounts_high;
 
 	struct request *request;
 	struct request *request_free, *run_head, *run_tail;
@@ -313,6 +340,7 @@ struct core {
 	struct core_batch *batch_open;                         /* collects */
 	struct core_batch *quarantine_head, *quarantine_tail;  /* wait for another scan */
 	uint64_t quarantine_next_ns;
+	bool quarantine_seen; /* at the last look: one more is due, to count that it is over */
 	uint64_t quarantined[ABI_MEM_TIERS]; /* bytes */
 	uint32_t punching[ABI_MEM_TIERS];    /* segments */
 	struct evacuation evacuation;
@@ -429,6 +457,14 @@ void block_left(struct core *c, struct context *x, uint32_t slot, uint32_t tier)
 void block_bury(struct core *c, struct context *x, uint32_t slot);
 void block_hold(struct context *x, uint32_t slot);
 void block_unhold(struct core *c, struct context *x, uint32_t slot);
+
+/* account.c */
+void account_open(struct core *c, struct client *k);
+void account_close(struct core *c, struct client *k);
+bool account_may(const struct core *c, const struct client *k, enum account_kind kind);
+void account_take(struct core *c, struct client *k, enum account_kind kind);
+void account_give(struct core *c, uint32_t account, struct client *k, enum account_kind kind);
+void account_round(struct core *c);
 
 /* reclaim.c */
 bool retire_page(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier);

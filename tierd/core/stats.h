@@ -73,6 +73,13 @@ struct core_request_view {
 /* The i-th request in progress. Errors: -ENOENT after the last. */
 int core_request_view(const struct core *c, uint32_t i, struct core_request_view *out);
 
+/* What a client holds of what is limited. Errors: -ENOENT no session has that number. */
+struct core_client_view {
+	uint32_t requests, puts, pins;
+	uint64_t quarantined[ABI_MEM_TIERS]; /* bytes, at the last look */
+};
+int core_client_view(const struct core *c, uint32_t client, struct core_client_view *out);
+
 struct core_pin_view {
 	uint64_t id;
 	uint32_t client, context_id, tier, blocks;

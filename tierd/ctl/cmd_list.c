@@ -5,7 +5,7 @@
 #include "libtier/base/time.h"
 #include "tierd/ctl/ctl.h"
 
-#define COLUMNS_MAX 12u
+#define COLUMNS_MAX 16u
 
 /* How a member is shown. */
 enum form { FORM_TEXT, FORM_COUNT, FORM_BYTES, FORM_DEADLINE, FORM_AGE, FORM_YES };
@@ -49,6 +49,9 @@ static const struct column client_columns[] = {
 	{ ">staging", "staging_bytes", FORM_BYTES },
 	{ ">requests", "taken", FORM_COUNT },
 	{ ">answers", "posted", FORM_COUNT },
+	{ ">puts", "puts", FORM_COUNT },
+	{ ">pins", "pins", FORM_COUNT },
+	{ ">leased", "quarantined", FORM_BYTES },
 	{ ">age", "since_ns", FORM_AGE },
 };
 

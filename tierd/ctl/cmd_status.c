@@ -51,6 +51,24 @@ static void show_facts(const json_t *status, FILE *to)
 		fprintf(to, "  %-18s %s\n", name, json_string_value(value));
 }
 
+static void show_limits(const json_t *status, FILE *to)
+{
+	char a[CTL_CELL], b[CTL_CELL], c[CTL_CELL], d[CTL_CELL];
+
+	fprintf(to, "limits     %s clients; a user: %s sessions, %s contexts;\n",
+		ctl_count(a, status, "limits.clients"),
+		ctl_count(b, status, "limits.user_sessions"),
+		ctl_count(c, status, "limits.user_contexts"));
+	fprintf(to, "           a client: %s staging, %s requests, %s puts, %s pins;\n",
+		ctl_bytes(a, status, "limits.client_staging_bytes"),
+		ctl_count(b, status, "limits.client_requests"),
+		ctl_count(c, status, "limits.client_puts"),
+		ctl_count(d, status, "limits.client_pins"));
+	fprintf(to, "           of a tier: %s%% pinned, %s%% kept by a client's leases\n",
+		ctl_count(a, status, "limits.pin_percent"),
+		ctl_count(b, status, "limits.quarantine_percent"));
+}
+
 int ctl_show_status(const json_t *status, FILE *to)
 {
 	char a[CTL_CELL], b[CTL_CELL], c[CTL_CELL], d[CTL_CELL];
@@ -69,6 +87,7 @@ int ctl_show_status(const json_t *status, FILE *to)
 	fprintf(to, "under way  %s requests, %s device operations, %s copies; %s pins\n",
 		ctl_count(a, status, "requests"), ctl_count(b, status, "ios"),
 		ctl_count(c, status, "copies"), ctl_count(d, status, "pins"));
+	show_limits(status, to);
 	fprintf(to, "store      %s, %s segments of %s\n", ctl_text(a, status, "store.path"),
 		ctl_count(b, status, "store.segments"),
 		ctl_bytes(c, status, "store.segment_bytes"));

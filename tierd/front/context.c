@@ -207,6 +207,16 @@ static void create_failed(struct front *f, struct turn *t, struct session *s, in
 		error_about(f, t, s, -EACCES, "the name belongs to another user");
 }
 
+/* One user must not fill the catalog for all. */
+static bool may_own(const struct front *f, const struct session *s, char why[FRONT_WHY_BYTES])
+{
+	uint32_t count = s->operator_ ? 0 : core_user_contexts(f->config.core, s->uid);
+
+	snprintf(why, FRONT_WHY_BYTES, "user %u owns %u contexts, its limit (user.contexts); "
+				       "remove some, or raise it", s->uid, count);
+	return count < f->config.user_contexts;
+}
+
 static void create_new(struct front *f, struct turn *t, struct session *s)
 {
 	struct pending *p = control_pending(f, s, PENDING_CREATE);
@@ -216,6 +226,11 @@ static void create_new(struct front *f, struct turn *t, struct session *s)
 
 	if (!p) {
 		error_about(f, t, s, -EBUSY, "too many questions are under way; ask again");
+		return;
+	}
+	if (!may_own(f, s, why)) {
+		control_forget(p);
+		error_about(f, t, s, -EDQUOT, why);
 		return;
 	}
 	spec_of(&f->in.ctx, s, &spec);

@@ -173,10 +173,18 @@ static const char *begin_failure(int error)
 static void hello(struct front *f, struct turn *t, struct session *lobby)
 {
 	struct wire_hello question = f->in.hello;
+	char why[FRONT_WHY_BYTES];
 	struct wire_welcome *m;
 	struct session *s;
-	int fd[4], rc;
+	int fd[4], rc = 0;
 
+	if (!lobby->operator_)
+		rc = core_user_may_connect(f->config.core, lobby->uid, why, sizeof(why));
+	if (rc) {
+		control_error(f, t, lobby, rc, why);
+		session_end(f, t, lobby, rc, "");
+		return;
+	}
 	rc = session_begin(f, t, lobby, &question, &s);
 	if (rc) {
 		control_error(f, t, lobby, rc, begin_failure(rc));

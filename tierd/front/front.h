@@ -43,6 +43,7 @@ struct front_config {
 	uint32_t socket_mode;
 	uint32_t clients_max; /* <= CORE_CLIENTS_MAX */
 	uint64_t staging_max;
+	uint32_t user_contexts; /* most that one user owns */
 	uint64_t boot_token;
 	struct core *core;
 	const struct obs *obs;

@@ -33,6 +33,14 @@ struct obs_latency {
 	const struct hist *hist;
 };
 
+/* What the configuration allows (tierd.conf). */
+struct obs_limits {
+	uint32_t clients, user_sessions, user_contexts;
+	uint64_t staging_bytes;         /* of a client */
+	uint32_t requests, puts, pins; /* of a client */
+	uint32_t pin_percent, quarantine_percent;
+};
+
 /* Filled by the shell at start; counters of the loop by the loop. */
 struct obs {
 	struct core *core;
@@ -49,6 +57,7 @@ struct obs {
 	uint32_t facts;
 	struct obs_latency latency[OBS_LATENCIES_MAX];
 	uint32_t latencies;
+	struct obs_limits limits;
 	struct core_recovery recovery;
 	uint64_t recovery_ns;
 	uint64_t turns, sleeps;

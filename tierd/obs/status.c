@@ -85,6 +85,18 @@ static json_t *facts(const struct obs *o)
 	return object;
 }
 
+static json_t *limits(const struct obs *o)
+{
+	const struct obs_limits *l = &o->limits;
+
+	return json_pack("{s:i, s:i, s:i, s:o, s:i, s:i, s:i, s:i, s:i}", "clients",
+			 (int)l->clients, "user_sessions", (int)l->user_sessions, "user_contexts",
+			 (int)l->user_contexts, "client_staging_bytes",
+			 obs_number(l->staging_bytes), "client_requests", (int)l->requests,
+			 "client_puts", (int)l->puts, "client_pins", (int)l->pins, "pin_percent",
+			 (int)l->pin_percent, "quarantine_percent", (int)l->quarantine_percent);
+}
+
 json_t *obs_status(const struct obs_args *a)
 {
 	const struct obs *o = a->o;
@@ -104,6 +116,7 @@ json_t *obs_status(const struct obs_args *a)
 	json_object_set_new(document, "sessions",
 			    json_pack("{s:i, s:i, s:i}", "open", (int)n.open, "ended",
 				      (int)(q->sessions - n.open), "shared_uid", (int)n.shared));
+	json_object_set_new(document, "limits", limits(o));
 	json_object_set_new(document, "tiers", tier_list(o, &stats));
 	json_object_set_new(document, "store", store(o));
 	json_object_set_new(document, "kernel", facts(o));
@@ -183,22 +196,35 @@ json_t *obs_check(const struct obs_args *a)
 
 /* ---- lists --------------------------------------------------------------------------------- */
 
+/* What it holds of what is limited; nothing of a session that the core does not know any more. */
+static json_t *client_holds(const struct core *core, uint32_t id)
+{
+	struct core_client_view v = { .requests = 0 };
+
+	if (core_client_view(core, id, &v))
+		v = (struct core_client_view){ .requests = 0 };
+	return json_pack("{s:i, s:i, s:i, s:o}", "requests", (int)v.requests, "puts", (int)v.puts,
+			 "pins", (int)v.pins, "quarantined",
+			 obs_number(v.quarantined[ABI_TIER_HBM] + v.quarantined[ABI_TIER_CXL]));
+}
+
 json_t *obs_clients(const struct obs_args *a)
 {
 	json_t *list = json_array();
 
 	for (uint32_t i = 0; i < a->question->sessions; i++) {
 		const struct obs_session *s = &a->question->session[i];
-
-		json_array_append_new(
-			list,
+		json_t *one =
 			json_pack("{s:i, s:o, s:i, s:I, s:I, s:b, s:b, s:o, s:o, s:o, s:o}", "id",
 				  (int)s->id, "name", obs_text(s->name), "pid", (int)s->pid, "uid",
 				  (json_int_t)s->uid, "gid", (json_int_t)s->gid, "open", s->open,
 				  "operator", s->operator_, "staging_bytes",
 				  obs_number(s->staging_bytes), "taken", obs_number(s->taken),
 				  "posted", obs_number(s->posted), "since_ns",
-				  obs_number(s->since_ns)));
+				  obs_number(s->since_ns));
+
+		json_object_update_new(one, client_holds(a->o->core, s->id));
+		json_array_append_new(list, one);
 	}
 	return json_pack("{s:o}", "clients", list);
 }

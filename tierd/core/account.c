@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Accounts: what clients hold of tables that all share, each with a limit of its own, and what the
+ * sessions of one user hold together: at most three quarters of any table, so that nobody uses up
+ * what others need. A user is a uid with sessions, or with something that a session left under way.
+ *
+ * Leases cannot be refused (no call of ours is in them). What they keep of evicted pages is counted
+ * by the scans instead: from one look at the quarantine to the next each held place is seen once.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tierd/core/state.h"
+
+static const uint32_t table[ACCOUNT_KINDS] = {
+	[ACCOUNT_REQUESTS] = CORE_REQUESTS_MAX,
+	[ACCOUNT_PUTS] = CORE_REQUESTS_MAX,
+	[ACCOUNT_PINS] = CORE_PINS_MAX,
+	[ACCOUNT_PIN_CHUNKS] = CORE_PIN_CHUNKS,
+};
+
+static uint32_t user_most(enum account_kind kind)
+{
+	return table[kind] / 4 * 3;
+}
+
+static uint32_t client_most(const struct core *c, enum account_kind kind)
+{
+	uint32_t set[ACCOUNT_KINDS] = {
+		[ACCOUNT_REQUESTS] = c->config.client_requests,
+		[ACCOUNT_PUTS] = c->config.client_puts,
+		[ACCOUNT_PINS] = c->config.client_pins,
+		[ACCOUNT_PIN_CHUNKS] = CORE_PIN_CHUNKS / 4,
+	};
+
+	return set[kind] ? set[kind] : table[kind];
+}
+
+/* ---- users --------------------------------------------------------------------------------- */
+
+static bool is_idle(const struct account *a)
+{
+	for (uint32_t kind = 0; kind < ACCOUNT_KINDS; kind++)
+		if (a->used[kind])
+			return false;
+	return a->sessions == 0;
+}
+
+static struct account *account_of(struct core *c, uint32_t uid)
+{
+	for (uint32_t i = 0; i < c->accounts_high; i++)
+		if (c->account[i].uid == uid && !is_idle(&c->account[i]))
+			return &c->account[i];
+	return NULL;
+}
+
+void account_open(struct core *c, struct client *k)
+{
+	struct account *a = account_of(c, k->open.uid);
+
+	for (uint32_t i = 0; !a && i < CORE_ACCOUNTS_MAX; i++) {
+		if (!is_idle(&c->account[i]))
+			continue;
+		a = &c->account[i];
+		*a = (struct account){ .uid = k->open.uid };
+		if (c->accounts_high <= i)
+			c->accounts_high = i + 1;
+	}
+	assert(a); /* there are more than sessions, requests and puts together */
+	a->sessions++;
+	k->account = (uint32_t)(a - c->account);
+	memset(k->used, 0, sizeof(k->used));
+	memset(k->held, 0, sizeof(k->held));
+	memset(k->held_last, 0, sizeof(k->held_last));
+	k->over = false;
+}
+
+void account_close(struct core *c, struct client *k)
+{
+	struct account *a = &c->account[k->account];
+
+	assert(a->sessions > 0);
+	a->sessions--;
+	while (c->accounts_high && is_idle(&c->account[c->accounts_high - 1]))
+		c->accounts_high--;
+}
+
+/* ---- tables -------------------------------------------------------------------------------- */
+
+bool account_may(const struct core *c, const struct client *k, enum account_kind kind)
+{
+	return k->used[kind] < client_most(c, kind) &&
+	       c->account[k->account].used[kind] < user_most(kind);
+}
+
+void account_take(struct core *c, struct client *k, enum account_kind kind)
+{
+	k->used[kind]++;
+	c->account[k->account].used[kind]++;
+}
+
+/* k: the session that took it, NULL when that has ended meanwhile. */
+void account_give(struct core *c, uint32_t account, struct client *k, enum account_kind kind)
+{
+	struct account *a = &c->account[account];
+
+	assert(account < CORE_ACCOUNTS_MAX && a->used[kind] > 0);
+	a->used[kind]--;
+	if (!k)
+		return;
+	assert(k->account == account && k->used[kind] > 0);
+	k->used[kind]--;
+}
+
+/* ---- quarantine ---------------------------------------------------------------------------- */
+
+static uint64_t held_most(const struct core *c, uint32_t tier)
+{
+	return c->pool[tier].capacity / 100 * c->config.quarantine_percent;
+}
+
+static void end_session(struct core *c, uint32_t client, const char *why)
+{
+	struct core_action *a = core_push(c, CORE_AC_END);
+
+	a->end.client = client;
+	a->end.error = -EDQUOT;
+	a->end.why = why;
+	c->client[client].over = true;
+	c->metrics.clients_over++;
+}
+
+/*
+ * A round of scans is over. A client over its budget loses its session: its pins, requests and
+ * puts; its pages stay where they are until its process is dead. When a user is over, all of its
+ * sessions go: one by one they would go on to gather.
+ */
+void account_round(struct core *c)
+{
+	for (uint32_t i = 0; i < c->accounts_high; i++)
+		memset(c->account[i].held, 0, sizeof(c->account[i].held));
+	for (uint32_t i = 0; i < c->clients_high; i++) {
+		struct client *k = &c->client[i];
+
+		memcpy(k->held_last, k->held, sizeof(k->held));
+		memset(k->held, 0, sizeof(k->held));
+		for (uint32_t t = 0; k->state && t < ABI_MEM_TIERS; t++)
+			c->account[k->account].held[t] += k->held_last[t];
+	}
+	if (!c->config.quarantine_percent)
+		return;
+	for (uint32_t i = 0; i < c->clients_high; i++) {
+		struct client *k = &c->client[i];
+
+		for (uint32_t t = 0; k->state == 1 && !k->over && t < ABI_MEM_TIERS; t++) {
+			if (k->held_last[t] > held_most(c, t))
+				end_session(c, i, "its leases keep more evicted memory than "
+						  "quarantine.percent of a tier; release them, or "
+						  "raise it");
+			else if (c->account[k->account].held[t] > 4 * held_most(c, t))
+				end_session(c, i, "its user's leases keep more evicted memory than "
+						  "four times quarantine.percent of a tier");
+		}
+	}
+}
+
+/* ---- the front's questions ----------------------------------------------------------------- */
+
+int core_user_may_connect(struct core *c, uint32_t uid, char *why, size_t why_bytes)
+{
+	const struct account *a = account_of(c, uid);
+
+	if (!a)
+		return 0;
+	if (c->config.user_sessions && a->sessions >= c->config.user_sessions) {
+		snprintf(why, why_bytes, "connect: user %u has %u sessions, its limit "
+			 "(user.sessions); end some of its clients (one that left readers open "
+			 "counts until its process ends), or raise it", uid, a->sessions);
+		c->metrics.limit_refusals++;
+		return -EUSERS;
+	}
+	for (uint32_t t = 0; c->config.quarantine_percent && t < ABI_MEM_TIERS; t++) {
+		if (a->held[t] <= 4 * held_most(c, t))
+			continue;
+		snprintf(why, why_bytes, "connect: leases of user %u keep %" PRIu64 " bytes of "
+			 "evicted memory (quarantine.percent); end the processes that hold them",
+			 uid, a->held[t]);
+		c->metrics.limit_refusals++;
+		return -EDQUOT;
+	}
+	return 0;
+}
+
+uint32_t core_user_contexts(const struct core *c, uint32_t uid)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < c->contexts_high; i++)
+		count += c->context[i] && c->context[i]->spec.owner_uid == uid;
+	return count;
+}
+
+int core_client_view(const struct core *c, uint32_t client, struct core_client_view *out)
+{
+	const struct client *k = client < c->clients_high ? &c->client[client] : NULL;
+
+	if (!k || !k->state)
+		return -ENOENT;
+	out->requests = k->used[ACCOUNT_REQUESTS];
+	out->puts = k->used[ACCOUNT_PUTS];
+	out->pins = k->used[ACCOUNT_PINS];
+	memcpy(out->quarantined, k->held_last, sizeof(out->quarantined));
+	return 0;
+}
