@@ -9,9 +9,11 @@ MANDIR      ?= $(PREFIX)/share/man
 DOCDIR      ?= $(PREFIX)/share/doc/tier
 UNITDIR     ?= $(PREFIX)/lib/systemd/system
 SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
+BASHCOMPDIR ?= $(PREFIX)/share/bash-completion/completions
 
 P := $(O)/plain
-MAN_PAGES := $(wildcard docs/man/*.[1-8])
+# tierbench stays in the build: it measures against the source's own daemon and trace.
+MAN_PAGES := $(filter-out %/tierbench.1,$(wildcard docs/man/*.[1-8]))
 
 INSTALL_LIST := \
 	$(if $(SRC_tierd),755:$P/tierd:$(BINDIR)/tierd) \
@@ -22,6 +24,7 @@ INSTALL_LIST := \
 	644:$(O)/install/libtier.pc:$(LIBDIR)/pkgconfig/libtier.pc \
 	644:$(O)/install/tierd.service:$(UNITDIR)/tierd.service \
 	644:tierd/tierd.sysusers:$(SYSUSERSDIR)/tierd.conf \
+	644:tierd/ctl/tierctl.bash:$(BASHCOMPDIR)/tierctl \
 	644:LICENSE:$(DOCDIR)/LICENSE \
 	$(if $(wildcard tierd/tierd.conf),644:tierd/tierd.conf:$(DOCDIR)/tierd.conf) \
 	$(foreach m,$(MAN_PAGES),644:$m:$(MANDIR)/man$(patsubst .%,%,$(suffix $m))/$(notdir $m))
