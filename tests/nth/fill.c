@@ -2,9 +2,11 @@
 /*
  * A client that uses every kind of request once: what tests/nth/startup runs against a daemon whose
  * allocations fail. Prints the first error; it is no failure of the test, as long as the daemon
- * stays. usage: fill SOCKET [strict]; with strict, an error is an exit status of 1.
+ * stays. Two connections make the context at the same time, so that one must wait for the other.
+ * usage: fill SOCKET [strict]; with strict, an error is an exit status of 1.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +46,41 @@ static int fill(tier *t, tier_context *c)
 	return n < 0 ? (int)n : tier_drain(t);
 }
 
+struct other {
+	tier *t;
+	const tier_geometry *g;
+	int rc;
+};
+
+static void *create(void *arg)
+{
+	struct other *o = arg;
+	tier_context *c = NULL;
+
+	o->rc = tier_context_create(o->t, "nth", o->g, NULL, &c);
+	tier_context_close(c);
+	return NULL;
+}
+
+/* While another connection does the same. */
+static int create_twice(const struct tier_connect_options *options, tier *t, const tier_geometry *g,
+			tier_context **c)
+{
+	struct other other = { .g = g };
+	pthread_t thread;
+	int rc = tier_connect(&other.t, options);
+
+	if (rc)
+		return rc;
+	rc = -pthread_create(&thread, NULL, create, &other);
+	if (rc == 0) {
+		rc = tier_context_create(t, "nth", g, NULL, c);
+		pthread_join(thread, NULL);
+	}
+	tier_close(other.t);
+	return rc ? rc : other.rc;
+}
+
 int main(int argc, char **argv)
 {
 	struct tier_connect_options o = { .size = sizeof(o), .socket = argc > 1 ? argv[1] : NULL,
@@ -57,7 +94,7 @@ int main(int argc, char **argv)
 	if (rc == 0)
 		rc = tier_connect(&t, &o);
 	if (rc == 0)
-		rc = tier_context_create(t, "nth", g, NULL, &c);
+		rc = create_twice(&o, t, g, &c);
 	if (rc == 0)
 		rc = fill(t, c);
 	if (rc == 0)

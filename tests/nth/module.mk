@@ -6,6 +6,7 @@ NTH_VARIANT := $(if $(HAVE_ASAN),asan,plain)
 NTH_TESTS   := $(patsubst %.c,$(O)/$(NTH_VARIANT)/%,$(wildcard tests/nth/test_*.c))
 NTH_FILL    := $(O)/$(NTH_VARIANT)/tests/nth/fill
 NTH_LIBRARY := $(O)/$(NTH_VARIANT)/tests/nth/libnth.so
+NTH_RUNS    := $(NTH_TESTS) $(addprefix $(O)/$(NTH_VARIANT):tests/nth/,names startup)
 NTH_OBJECTS := $(call objects,$(NTH_VARIANT),tests/nth/nth.c tests/fuzz/host.c)
 
 # The allocator's names are called before the sanitizer has set itself up: not instrumented.
@@ -27,5 +28,7 @@ $(NTH_LIBRARY): $(call objects,$(NTH_VARIANT),tests/nth/nth.c)
 .PHONY: nth-build nth
 nth-build: $(NTH_TESTS) $(NTH_FILL) $(NTH_LIBRARY) all-$(NTH_VARIANT)
 nth: nth-build ##        make each allocation fail in turn: parts, API, start-up
-	@$(RUN) $(NTH_TESTS) $(O)/$(NTH_VARIANT):tests/nth/startup
-# Not part of `make test` yet: its short run has not passed from a clean clone.
+	@$(RUN) $(NTH_RUNS)
+
+test-run: nth-build
+EXTRA_TESTS += $(NTH_RUNS)

@@ -1,14 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The allocator's names, counted; see nth.h. What is not to fail goes on to the sanitizer's
+ * The names of nth.h, counted. What is not to fail goes on to the sanitizer's
  * allocator where there is one, else to the C library's own.
  */
 #include "tests/nth/nth.h"
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* Where the real ones are. */
@@ -133,6 +140,44 @@ int posix_memalign(void **out, size_t align, size_t bytes)
 		return __interceptor_posix_memalign(out, align, bytes);
 	*out = __libc_memalign(align, bytes);
 	return *out ? 0 : ENOMEM;
+}
+
+/* ---- what the kernel gives: straight from it, since no sanitizer has a stake in these -------- */
+
+void *mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset)
+{
+	if (FAILS(bytes))
+		return MAP_FAILED;
+	return (void *)syscall(SYS_mmap, at, bytes, protection, flags, fd, offset);
+}
+
+int memfd_create(const char *name, unsigned int flags)
+{
+	return FAILS(0) ? -1 : (int)syscall(SYS_memfd_create, name, flags);
+}
+
+int eventfd(unsigned int value, int flags)
+{
+	return FAILS(0) ? -1 : (int)syscall(SYS_eventfd2, value, flags);
+}
+
+int epoll_create1(int flags)
+{
+	return FAILS(0) ? -1 : (int)syscall(SYS_epoll_create1, flags);
+}
+
+int signalfd(int fd, const sigset_t *set, int flags)
+{
+	return FAILS(0) ? -1 : (int)syscall(SYS_signalfd4, fd, set, _NSIG / 8, flags);
+}
+
+int pthread_create(pthread_t *out, const pthread_attr_t *attributes, void *(*run)(void *),
+		   void *arg)
+{
+	int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) =
+		dlsym(RTLD_NEXT, "pthread_create");
+
+	return FAILS(0) ? EAGAIN : real(out, attributes, run, arg);
 }
 
 __attribute__((constructor)) static void arm_by_environment(void)

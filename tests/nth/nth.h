@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Failing allocations: the n-th malloc, calloc, realloc, reallocarray, aligned_alloc or
- * posix_memalign after nth_arm fails, in whatever library it is made; with `sticky` all later ones
- * fail, too. nth.c takes the place of the allocator's names in the program that links it, and in
- * any program that loads it with LD_PRELOAD (then NTH_FAIL=n and NTH_STICKY=1 arm it at load).
- * With NTH_FAIL or NTH_TELL in the environment what fails is told on standard error.
+ * posix_memalign after nth_arm fails, in whatever library it is made, and so do mmap,
+ * memfd_create, eventfd, epoll_create1, signalfd and pthread_create, for which the kernel takes
+ * memory; with `sticky` all later ones fail, too. nth.c takes the place of these names in the
+ * program that links it, and in any program that loads it with LD_PRELOAD (then NTH_FAIL=n and
+ * NTH_STICKY=1 arm it at load). With NTH_FAIL or NTH_TELL in the environment what fails is told on
+ * standard error.
  *
  * How a test uses it: for n = 1, 2, ... arm, call, disarm, look at the answer, until nth_hits()
  * says that nothing failed any more.
