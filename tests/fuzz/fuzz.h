@@ -134,6 +134,12 @@ static inline void fuzz_put_patch(struct fuzz_seed *s, uint16_t offset, const vo
 
 void fuzz_seed_end(struct fuzz_seed *s, const char *name);
 
+/* Not 0: what CLOCK_MONOTONIC says, so that a run can be repeated. */
+extern uint64_t fuzz_clock_ns;
+
+/* n: the n-th allocation from here fails, alone; 0: none does. */
+extern uint32_t fuzz_alloc_left;
+
 /* ---- what a target defines ---------------------------------------------------------------- */
 
 /* Once, before the first input. */

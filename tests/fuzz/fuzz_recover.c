@@ -14,10 +14,12 @@
 #define RESEAL 1u
 #define REVERSE 2u
 #define TWICE 4u /* recover what the recovered core has written */
+#define SHUFFLE_SHIFT 3 /* above: one of 32 orders of the segments */
 #define KEYS 32u
 #define PAGE 4096u
 #define PAGES 4u /* of a block: HOST_KIND_STORE */
 #define RUN 8u
+#define TOKEN_EPOCH 2u
 
 static struct {
 	struct host host;
@@ -126,13 +128,32 @@ static void check_key(uint32_t n)
 
 /* ---- recovery ------------------------------------------------------------------------------- */
 
-static void read_back(bool reverse)
+/* The order in which the segments are fed. */
+static void order_of(uint8_t flags, uint32_t order[HOST_SEGMENTS])
+{
+	uint32_t random = flags >> SHUFFLE_SHIFT;
+
+	for (uint32_t i = 0; i < HOST_SEGMENTS; i++)
+		order[i] = flags & REVERSE ? HOST_SEGMENTS - 1 - i : i;
+	for (uint32_t i = HOST_SEGMENTS - 1; random && i > 0; i--) {
+		uint32_t other, kept = order[i];
+
+		random = random * 1664525u + 1013904223u;
+		other = (random >> 16) % (i + 1);
+		order[i] = order[other];
+		order[other] = kept;
+	}
+}
+
+static void read_back(uint8_t flags)
 {
 	struct host *h = &recover.host;
 	struct core_recovery out;
+	uint32_t order[HOST_SEGMENTS];
 
-	for (uint32_t i = 0; i < h->super.segment_count; i++) {
-		uint32_t segment = reverse ? (uint32_t)h->super.segment_count - 1 - i : i;
+	order_of(flags, order);
+	for (uint32_t i = 0; i < HOST_SEGMENTS; i++) {
+		uint32_t segment = order[i];
 		/* On the sanitizer's heap, where its end is seen. */
 		uint8_t *summary = aligned_alloc(DISK_SECTOR, h->super.summary_bytes);
 		uint64_t at = h->super.segment_offset + segment * h->super.segment_bytes;
@@ -148,13 +169,13 @@ static void read_back(bool reverse)
 	FUZZ_CHECK(out.blocks <= recover.spec.blocks_max);
 }
 
-static void boot(bool reverse)
+static void boot(uint8_t flags)
 {
 	struct host *h = &recover.host;
 
 	host_boot(h, &recover.catalog);
 	FUZZ_CHECK(host_context_make(h, 0, &recover.spec) == 0);
-	read_back(reverse);
+	read_back(flags);
 	host_audit(h);
 	host_client_open(h, 0);
 	host_client_attach(h, 0);
@@ -217,12 +238,13 @@ void fuzz_open(void)
 	for (uint32_t n = 0; n < KEYS; n += RUN)
 		put(n, RUN, n / RUN % 2);
 	by_keys(ABI_OP_DELETE, 2, 3);
+	put(1, 3, true); /* in the other log, behind their tombstone, and again */
 	take_catalog();
 	host_halt(h);
 	recover.image = malloc(HOST_NVME);
 	FUZZ_CHECK(recover.image);
 	memcpy(recover.image, h->disk, HOST_NVME);
-	boot(false);
+	boot(0);
 	FUZZ_CHECK(by_keys(ABI_OP_FETCH, RUN, RUN) == 0); /* undamaged, it is all there */
 	host_halt(h);
 }
@@ -236,13 +258,14 @@ void fuzz_one(struct fuzz_input *in)
 	fuzz_patch(in, h->disk, HOST_NVME, 64);
 	if (flags & RESEAL)
 		reseal_all(h);
-	boot(flags & REVERSE);
+	boot(flags);
 	live();
 	if (flags & TWICE) {
 		host_halt(h);
-		boot(false);
+		boot(0);
 		live();
 	}
+	FUZZ_CHECK(core_context_epoch(h->core, h->context[0].id, 0, TOKEN_EPOCH) == 0);
 	host_empty(h);
 	host_halt(h);
 }
@@ -296,13 +319,18 @@ static void seed_members(void)
 	put_record(&s, 0, &r[0]);
 	put_record(&s, 1, &r[0]); /* of another segment: its sequence is wrong there */
 	fuzz_seed_end(&s, "fewer");
+	r[0] = record_of(0);
+	r[0].epoch = UINT64_MAX;
+	fuzz_put_u8(&s, RESEAL);
+	put_record(&s, 0, &r[0]);
+	fuzz_seed_end(&s, "highest-epoch");
 }
 
 void fuzz_seeds(void)
 {
 	static struct fuzz_seed s;
 
-	for (uint8_t flags = 0; flags < 8; flags++) {
+	for (uint8_t flags = 0; flags < 16; flags++) {
 		char name[16];
 
 		snprintf(name, sizeof(name), "flags-%u", flags);

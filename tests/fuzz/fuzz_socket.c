@@ -23,7 +23,7 @@
 #define STAGING_MAX (1u << 20)
 
 enum command { CONNECT, RAW, MESSAGE, READ, HANGUP, DEATH, SCRIBBLE, SUBMIT, TURN, HOLD, CARRY,
-	       COMMANDS };
+	       STARVE, COMMANDS };
 
 static struct {
 	struct host host;
@@ -107,6 +107,7 @@ static const struct front_ops ops = { shell_create, shell_gone, shell_grant, job
 static struct turn turn_begin(void)
 {
 	sock.host.now_ns += 1000;
+	fuzz_clock_ns = sock.host.now_ns;
 	return (struct turn){ .core = sock.host.core, .now_ns = sock.host.now_ns };
 }
 
@@ -348,6 +349,7 @@ static void begin(void)
 
 static void finish(void)
 {
+	fuzz_alloc_left = 0;
 	sock.host.held = false;
 	host_carry_all(&sock.host);
 	for (uint32_t i = 0; i < PEERS; i++) {
@@ -373,6 +375,9 @@ static void finish(void)
 	host_empty(&sock.host);
 	host_halt(&sock.host);
 	FUZZ_CHECK(count_fds() == sock.fds);
+	for (uint32_t i = 0; i < sock.front->pending_max; i++)
+		FUZZ_CHECK(sock.front->pending[i].kind == PENDING_FREE);
+	fuzz_clock_ns = 0;
 }
 
 static void do_command(struct fuzz_input *in)
@@ -410,6 +415,9 @@ static void do_command(struct fuzz_input *in)
 		break;
 	case CARRY:
 		host_carry(&sock.host, sock.host.bag_count ? byte % sock.host.bag_count : 0);
+		break;
+	case STARVE:
+		fuzz_alloc_left = 1 + (byte >> 4);
 		break;
 	default:
 		sock.host.now_ns += (byte >> 4) * 100 * MSEC;
@@ -512,6 +520,12 @@ void fuzz_seeds(void)
 	put_message(&s, 0, 3);
 	fuzz_put_u8(&s, READ);
 	fuzz_seed_end(&s, "operator");
+	put_hello(&s, 0, 2);
+	for (uint8_t i = 1; i < TEMPLATES; i++) {
+		fuzz_put_u8(&s, STARVE);
+		put_message(&s, 0, i == 3 ? 2 : i);
+	}
+	fuzz_seed_end(&s, "starved");
 	put_hello(&s, 0, 0);
 	put_message(&s, 0, 1);
 	put_hello(&s, 1, 1);
@@ -541,6 +555,14 @@ void fuzz_seeds(void)
 	fuzz_put_u16(&s, 0);
 	fuzz_put_u8(&s, 0);
 	fuzz_seed_end(&s, "patched");
+	put_hello(&s, 0, 0);
+	put_hello(&s, 1, 0);
+	fuzz_put_u8(&s, HOLD);
+	put_message(&s, 0, 1);
+	fuzz_put_u8(&s, STARVE | 1 << 4);
+	put_message(&s, 1, 1);
+	fuzz_put_u8(&s, HOLD);
+	fuzz_seed_end(&s, "both-make-it");
 	put_hello(&s, 2, 0);
 	fuzz_put_u8(&s, RAW | 2 << 4);
 	fuzz_put_u8(&s, 16);

@@ -70,6 +70,7 @@ void fuzz_open(void)
 struct seen {
 	uint64_t lsn, sequence;
 	uint32_t records;
+	uint64_t data_end; /* in the store */
 };
 
 static void check_view(const struct store_view *v, const uint8_t *buf, size_t bytes)
@@ -106,6 +107,9 @@ static void walk(const struct store *s, const uint8_t *buf, size_t bytes, struct
 		FUZZ_CHECK(cursor > before);
 		before = cursor;
 		check_view(&v, buf, bytes);
+		FUZZ_CHECK(!v.head->data_bytes || v.data_offset >= seen->data_end); /* D10 */
+		if (v.head->data_bytes)
+			seen->data_end = v.data_offset + v.head->data_bytes;
 		seen->records++;
 		seen->sequence = v.head->segment_seq;
 		if (v.head->lsn > seen->lsn)
@@ -132,7 +136,7 @@ void fuzz_one(struct fuzz_input *in)
 	uint8_t flags = fuzz_u8(in);
 	size_t bytes = flags & CUT ? fuzz_u16(in) : SUMMARY;
 	uint8_t *buf = aligned_alloc(8, (bytes + 7) & ~(size_t)7);
-	struct seen seen = { 0, 0, 0 };
+	struct seen seen = { 0 };
 	struct store *s;
 	int records;
 

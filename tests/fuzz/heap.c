@@ -4,13 +4,18 @@
  * under AddressSanitizer cost 25 ms: the shadow of 150 MB is written twice. Here calloc and free of
  * the code under test are wrapped (ld --wrap): what is LARGE lies in mappings of its own, which are
  * kept and used again, ends at a guard page, and costs what is touched of it. All else goes on to
- * the sanitizer's allocator. Linked into every fuzz target; nothing calls it by name.
+ * the sanitizer's allocator. Linked into every fuzz target.
+ *
+ * An input may also let an allocation of the code under test fail (fuzz_alloc_left), libraries'
+ * own excepted.
  */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+
+#include "tests/fuzz/fuzz.h"
 
 #define LARGE ((size_t)128 << 10)
 #define AREAS 64u
@@ -19,10 +24,23 @@
 #define SCAN_MAX ((size_t)4 << 20) /* larger arrays of the core hold no pointers to the heap */
 
 void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_realloc(void *at, size_t bytes);
+void *__wrap_aligned_alloc(size_t align, size_t bytes);
 void __wrap_free(void *at);
 void *__real_calloc(size_t count, size_t bytes);
+void *__real_malloc(size_t bytes);
+void *__real_realloc(void *at, size_t bytes);
+void *__real_aligned_alloc(size_t align, size_t bytes);
 void __real_free(void *at);
 void __lsan_register_root_region(const void *at, size_t bytes);
+
+uint32_t fuzz_alloc_left;
+
+static bool fails(void)
+{
+	return fuzz_alloc_left && --fuzz_alloc_left == 0;
+}
 
 static struct area {
 	uint8_t *base;
@@ -89,10 +107,28 @@ void *__wrap_calloc(size_t count, size_t bytes)
 	size_t total;
 	void *at;
 
+	if (fails())
+		return NULL;
 	if (__builtin_mul_overflow(count, bytes, &total) || total < LARGE)
 		return __real_calloc(count, bytes);
 	at = area_take(total);
 	return at ? at : __real_calloc(count, bytes);
+}
+
+void *__wrap_malloc(size_t bytes)
+{
+	return fails() ? NULL : __real_malloc(bytes);
+}
+
+/* What lies in an area is never resized. */
+void *__wrap_realloc(void *at, size_t bytes)
+{
+	return fails() ? NULL : __real_realloc(at, bytes);
+}
+
+void *__wrap_aligned_alloc(size_t align, size_t bytes)
+{
+	return fails() ? NULL : __real_aligned_alloc(align, bytes);
 }
 
 void __wrap_free(void *at)

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "libtier/base/crc32c.h"
+#include "tierd/core/state.h"
 
 #define TOKEN_REMOVE 0x100u /* + context */
 #define MSEC 1000000ull
@@ -23,6 +24,7 @@ void host_init(struct host *h)
 {
 	memset(h, 0, sizeof(*h));
 	h->super = (struct disk_super){
+		.features = DISK_FEATURES,
 		.store_id = 0x5eed,
 		.catalog_offset = 2 * DISK_SECTOR,
 		.catalog_bytes = HOST_CATALOG,
@@ -104,6 +106,14 @@ static void do_copy(struct host *h, struct core_copy *copy)
 	copy->res = fails ? -EIO : 0;
 }
 
+/* Recovered data is read into memory of the core's own. */
+static bool is_proof(const struct host *h, const uint8_t *at, uint64_t bytes)
+{
+	const uint8_t *buf = h->core->prover.buf;
+
+	return buf && at >= buf && at + bytes <= buf + CORE_IO_BYTES_MAX;
+}
+
 static void do_piece(struct host *h, struct core_io *io, uint32_t i, uint8_t *disk)
 {
 	struct core_io_piece *p = &io->piece[i];
@@ -112,7 +122,7 @@ static void do_piece(struct host *h, struct core_io *io, uint32_t i, uint8_t *di
 		memcpy(disk, p->addr, p->bytes);
 		return;
 	}
-	FUZZ_CHECK(in_memory(h, p->addr, p->bytes));
+	FUZZ_CHECK(in_memory(h, p->addr, p->bytes) || is_proof(h, p->addr, p->bytes));
 	memcpy(p->addr, disk, p->bytes);
 	if (io->verify && crc32c(p->seed, p->addr, p->bytes) != p->crc)
 		io->bad_mask |= 1ull << i;
@@ -491,7 +501,8 @@ int host_context_create(struct host *h, uint32_t i, const struct disk_context *s
 	if (plan.index_bytes > INDEX_MAX)
 		return -ENOMEM;
 	memory.index = x->index = calloc(1, plan.index_bytes);
-	FUZZ_CHECK(x->index);
+	if (!x->index)
+		return -ENOMEM;
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
 		memory_size(x, t, plan.mem_bytes[t]);
 		memory.mem[t] = x->mem[t];

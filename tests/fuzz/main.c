@@ -4,6 +4,7 @@
  * target writes its seeds there instead of fuzzing, so that they always have today's formats.
  */
 #include <sys/stat.h>
+#include <time.h>
 
 #include "tests/fuzz/fuzz.h"
 
@@ -37,6 +38,21 @@ unsigned int __wrap_crc32_iscsi(unsigned char *buf, int len, unsigned int init)
 		byte = buf[len - 1];
 	(void)byte;
 	return __real_crc32_iscsi(buf, len, init);
+}
+
+/* The clock that the code under test reads, where the target keeps one (ld --wrap). */
+int __wrap_clock_gettime(clockid_t clock, struct timespec *out);
+int __real_clock_gettime(clockid_t clock, struct timespec *out);
+
+uint64_t fuzz_clock_ns;
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *out)
+{
+	if (!fuzz_clock_ns || clock != CLOCK_MONOTONIC)
+		return __real_clock_gettime(clock, out);
+	out->tv_sec = (time_t)(fuzz_clock_ns / 1000000000u);
+	out->tv_nsec = (long)(fuzz_clock_ns % 1000000000u);
+	return 0;
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);

@@ -12,13 +12,14 @@ FLAGS_fuzz := -O1 \
               -fno-sanitize-recover=all     # the first finding ends the run
 
 # tests/fuzz/heap.c and main.c say what the wrapped functions are for.
-LINK_fuzz  := -fsanitize=fuzzer -Wl,--wrap=calloc,--wrap=free,--wrap=crc32_iscsi
+FUZZ_WRAP  := calloc malloc realloc aligned_alloc free crc32_iscsi clock_gettime
+LINK_fuzz  := -fsanitize=fuzzer $(FUZZ_WRAP:%=-Wl,--wrap=%)
 
-# clang may be there without its run-time libraries: looked at only where it matters
-FUZZ_GOALS := test-run fuzz fuzz-build fuzz-short
-ifneq ($(filter $(FUZZ_GOALS),$(MAKECMDGOALS)),)
+# What follows costs a look at the compiler and the canaries: only where it is wanted.
+ifneq ($(filter test-run,$(MAKECMDGOALS))$(findstring fuzz,$(MAKECMDGOALS)),)
+
+# clang may be there without its run-time libraries
 HAVE_FUZZER := $(if $(HAVE_CLANG),$(shell tests/fuzz/probe))
-endif
 
 $(eval $(call variant,fuzz))
 
@@ -33,7 +34,6 @@ FUZZ_OBJECTS_trace := $(call objects,fuzz,bench/trace/trace.c)
 
 # The line after "# file:" in canary/NAME.sed names the source that it changes.
 canary_source = $(shell sed -n 's/^\# file: //p' tests/fuzz/canary/$1.sed)
-canary_c      = $(O)/fuzz/canary/$1/$(canary_source_$1)
 
 fuzz_link = @mkdir -p $(@D) && echo '  LINK  $@' && $(CC_fuzz) $(FLAGS) $(FLAGS_fuzz) $(CFLAGS) \
 	$(LINK) $(LDFLAGS) $(LINK_fuzz) -o $@ $(filter %.o,$^) \
@@ -68,4 +68,8 @@ fuzz: fuzz-build ##       fuzz each target for FUZZ_SECONDS=60 (FUZZ='ring confi
 
 fuzz-short: fuzz-build
 	@$(RUN) $(O)/fuzz:tests/fuzz/short.sh
-# Not part of `make test` yet: its short run has not passed from a clean clone.
+
+test-run: fuzz-build
+EXTRA_TESTS += $(O)/fuzz:tests/fuzz/short.sh
+
+endif

@@ -1,4 +1,7 @@
-# file: tierd/front/control.c
-# The length that a message claims is believed.
+# file: tierd/front/context.c
+# A creation that failed keeps its place among the questions.
 # SPDX-License-Identifier: Apache-2.0
-s/if (h->length != bytes)/if (h->length < bytes)/
+/control_forget(p);/{
+N
+s/control_forget(p);\n\(.*create_failed\)/\1/
+}
