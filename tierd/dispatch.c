@@ -157,10 +157,15 @@ static void io_done(struct shell *s, struct core_io *io)
 	else
 		watch_stop(&p->reading[io->klass], io, &p->read[io->klass]);
 	io->bad_mask = 0;
-	if (!io->write && io->verify && io->res >= 0 && (uint64_t)io->res == io->bytes)
-		verify(s, io);
-	else
+	if (io->write || !io->verify || io->res < 0 || (uint64_t)io->res != io->bytes) {
 		feed_io(s, io);
+	} else if (p->landed_count == DISPATCH_LANDED_MAX) {
+		verify(s, io);
+	} else {
+		turn_feed(&s->loop.turn,
+			  &(struct core_event){ .kind = CORE_EV_IO_LANDED, .io = io });
+		p->landed[p->landed_count++] = io;
+	}
 }
 
 void dispatch_completion(struct shell *s, uint64_t data, int res)
@@ -343,6 +348,22 @@ uint32_t dispatch_actions(struct shell *s)
 		count++;
 	}
 	worker_kick(s->workers);
+	return count;
+}
+
+uint32_t dispatch_landed(struct shell *s)
+{
+	struct dispatch *p = &s->dispatch;
+	uint32_t count = p->landed_count;
+
+	if (!count)
+		return 0;
+	dispatch_actions(s);
+	if (io_uring_sq_ready(&s->loop.ring))
+		io_uring_submit(&s->loop.ring);
+	for (uint32_t i = 0; i < count; i++)
+		verify(s, p->landed[i]);
+	p->landed_count = 0;
 	return count;
 }
 

@@ -13,6 +13,7 @@
 struct shell;
 
 #define DISPATCH_DEFERRED_MAX 1024u /* > CORE_IO_MAX operations and the flushes */
+#define DISPATCH_LANDED_MAX 64u
 #define DISPATCH_VERIFY_BYTES (128u << 10) /* of reads the loop verifies itself in one turn */
 
 /* A device operation that found the ring full. */
@@ -32,6 +33,8 @@ struct dispatch {
 	uint32_t deferred_head, deferred_tail;
 	uint32_t ios;          /* on the device or deferred, flushes included */
 	uint32_t verify_bytes; /* verified in this turn */
+	struct core_io *landed[DISPATCH_LANDED_MAX]; /* reads of this turn, to be verified */
+	uint32_t landed_count;
 	struct stopwatch reading[ABI_CLASS_COUNT], writing;
 	uint64_t sync_since_ns;
 	bool flush_failed; /* the last one: told once */
@@ -46,6 +49,12 @@ uint32_t dispatch_actions(struct shell *s);
 
 /* A completion of the ring that is the block device's. */
 void dispatch_completion(struct shell *s, uint64_t data, int res);
+
+/*
+ * After the completions of a turn: the device gets its next operations first, then what it brought
+ * is verified. Returns the number of reads.
+ */
+uint32_t dispatch_landed(struct shell *s);
 
 /* Jobs that workers have finished. Returns their number. */
 uint32_t dispatch_jobs(struct shell *s);

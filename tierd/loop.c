@@ -2,8 +2,9 @@
 /*
  * The loop: one thread owns the core, the rings and the io_uring.
  *
- *   turn: look at completions, rings, finished jobs -> feed the core -> carry its actions out ->
- *         wake clients and workers -> submit once
+ *   turn: look at completions -> give the device its next reads, then verify what came -> look at
+ *         rings, finished jobs -> feed the core -> carry its actions out -> wake clients and
+ *         workers -> submit
  *
  * While anything goes on it turns without system calls: rings are memory, completions are memory.
  * After FRONT_ACTIVE_NS of nothing all clients are parked and the loop sleeps in the kernel until
@@ -234,6 +235,7 @@ static bool turn(struct shell *s)
 	if (l->tick_wanted || t->now_ns - l->ticked_ns >= TICK_NS)
 		turn_tick(t);
 	did = reap(s);
+	did += dispatch_landed(s);
 	take_sources(s);
 	did += dispatch_jobs(s);
 	hopeful = front_poll(s->front, t);

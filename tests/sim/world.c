@@ -151,8 +151,12 @@ static void do_action(struct world *w, const struct core_action *a)
 	case CORE_AC_READ:
 	case CORE_AC_WRITE:
 		device_io(w, a->io);
-		e.kind = CORE_EV_IO_DONE;
 		e.io = a->io;
+		if (!a->io->write && world_chance(w, 300000)) {
+			e.kind = CORE_EV_IO_LANDED;
+			world_event(w, &e);
+		}
+		e.kind = CORE_EV_IO_DONE;
 		break;
 	case CORE_AC_SYNC:
 		e.kind = CORE_EV_SYNC_DONE;

@@ -188,13 +188,352 @@ static void clients_take_turns(void **state)
 	device_close(&d);
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(classes_go_in_order),
-	cmocka_unit_test(earliest_deadline_goes_first),
-	cmocka_unit_test(clients_take_turns),
-};
+
+/* ---- background beside demand --------------------------------------------------------------- */
+
+static uint32_t under_way(const struct device *d, bool background, uint64_t *bytes)
+{
+	uint32_t n = 0;
+
+	*bytes = 0;
+	for (uint32_t i = d->ended; i < d->count; i++)
+		if ((d->issued[i].io->klass != ABI_CLASS_DEMAND) == background) {
+			n++;
+			*bytes += d->issued[i].io->bytes;
+		}
+	return n;
+}
+
+static void background_goes_in_small_units(void **state)
+{
+	struct device d;
+	const struct core_io *whole;
+	uint64_t bytes, moved = 0;
+	uint32_t pieces = 0;
+
+	(void)state;
+	device_open(&d, &(struct core_config){ .starve_ns = 1000 * MS });
+	queue(&d, ABI_CLASS_DEMAND, 1, 1, 0);
+	tick(&d, 0);
+	end_all(&d, 100000);
+	whole = queue(&d, ABI_CLASS_DEADLINE, 1, 16, 0);
+	tick(&d, 0);
+	while (d.done < 2) {
+		assert_int_equal(under_way(&d, true, &bytes), 1);
+		assert_in_range(bytes, PAGE, SCHED_UNIT_BUSY);
+		assert_int_equal(issued(&d, d.ended)->offset, whole->offset + moved);
+		moved += bytes;
+		pieces += issued(&d, d.ended)->piece_count;
+		end_one(&d, 100000);
+	}
+	assert_int_equal(pieces, 16);
+	assert_int_equal(d.last, 16 * PAGE);
+	device_close(&d);
+}
+
+static void background_alone_fills_the_device(void **state)
+{
+	struct device d;
+	uint64_t bytes;
+
+	(void)state;
+	device_open(&d, &(struct core_config){ .device_depth = 24 });
+	for (uint32_t i = 0; i < 8; i++)
+		queue(&d, ABI_CLASS_SPECULATIVE, 1, 16, 0);
+	tick(&d, 0);
+	assert_in_range(under_way(&d, true, &bytes), 4, 24);
+	assert_in_range(bytes, 2 << 20, 8 << 20);
+	end_all(&d, 300000);
+	assert_int_equal(d.done, 8);
+	device_close(&d);
+}
+
+/* A unit that fails takes the rest with it: done is called once, when nothing moves any more. */
+static void failed_unit_ends_the_whole(void **state)
+{
+	struct device d;
+	struct core_event e = { .kind = CORE_EV_IO_DONE };
+
+	(void)state;
+	device_open(&d, &(struct core_config){ .device_depth = 2 });
+	queue(&d, ABI_CLASS_DEADLINE, 1, 64, 0);
+	tick(&d, 0);
+	assert_int_equal(d.count, 2);
+	e.io = d.issued[d.ended++].io;
+	e.io->res = -EIO;
+	event(&d, &e);
+	assert_int_equal(d.done, 0);
+	end_one(&d, 100000);
+	assert_int_equal(d.done, 1);
+	assert_int_equal(d.last, -EIO);
+	assert_int_equal(d.count, 2);
+	device_close(&d);
+}
+
+static void landed_makes_room(void **state)
+{
+	struct device d;
+	struct core_event e = { .kind = CORE_EV_IO_LANDED };
+
+	(void)state;
+	device_open(&d, &(struct core_config){ .device_depth = 1 });
+	queue(&d, ABI_CLASS_DEMAND, 1, 1, 0);
+	queue(&d, ABI_CLASS_DEMAND, 1, 1, 0);
+	tick(&d, 0);
+	assert_int_equal(d.count, 1);
+	e.io = d.issued[0].io;
+	e.io->res = PAGE;
+	event(&d, &e);
+	assert_int_equal(d.count, 2);
+	assert_int_equal(d.done, 0);
+	end_all(&d, 100000);
+	assert_int_equal(d.done, 2);
+	device_close(&d);
+}
+
+/* Demand without end, and background that is due: what it gets in a second. */
+static uint64_t background_in_a_second(struct device *d, uint32_t klass, uint32_t *units)
+{
+	uint64_t bytes = 0, end = d->now_ns + 1000 * MS;
+
+	*units = 0;
+	for (uint32_t at = 0; d->now_ns < end;) {
+		struct sched_lane_stats l;
+
+		sched_lane_stats(d->c, SCHED_READ, &l);
+		for (uint32_t k = l.queued[ABI_CLASS_DEMAND]; k < 4; k++)
+			queue(d, ABI_CLASS_DEMAND, k, 1, 0);
+		sched_lane_stats(d->c, klass >= ABI_CLASS_WRITEBACK ? SCHED_WRITE : SCHED_READ, &l);
+		if (!l.queued[klass])
+			queue(d, klass, SCHED_DAEMON, 16, 0);
+		tick(d, 0);
+		for (uint32_t k = 0; k < 4 && d->ended < d->count; k++)
+			end_one(d, 80000);
+		for (; at < d->count; at++)
+			if (issued(d, at)->klass == klass) {
+				bytes += issued(d, at)->bytes;
+				(*units)++;
+			}
+		if (d->ended > ISSUED_MAX / 2) { /* room for the next ones */
+			memmove(d->issued, d->issued + d->ended,
+				(d->count - d->ended) * sizeof(d->issued[0]));
+			at -= d->ended;
+			d->count -= d->ended;
+			d->ended = 0;
+		}
+	}
+	return bytes;
+}
+
+static void nothing_starves(void **state)
+{
+	(void)state;
+	for (uint32_t klass = ABI_CLASS_DEADLINE; klass < ABI_CLASS_COUNT; klass++)
+		for (uint32_t yield = 0; yield < 2; yield++) {
+			struct device d;
+			uint32_t units;
+
+			device_open(&d, &(struct core_config){ .device_depth = 2, .yield = yield,
+							       .starve_ns = 10 * MS,
+							       .writeback_percent = 1 });
+			background_in_a_second(&d, klass, &units);
+			/* one in 10 ms, less what an operation takes */
+			assert_in_range(units, 85, 120);
+			device_close(&d);
+		}
+}
+
+static void write_back_gets_its_share(void **state)
+{
+	struct device d;
+	uint32_t units;
+	uint64_t bytes;
+
+	(void)state;
+	device_open(&d, &(struct core_config){ .device_depth = 1, .starve_ns = 1000 * MS,
+					       .writeback_percent = 25 });
+	bytes = background_in_a_second(&d, ABI_CLASS_WRITEBACK, &units);
+	/* A unit is two pages, so about twice as long as a demand read: 1 to 6, of 12,500. */
+	assert_in_range(units, 12500 / 8, 12500 / 5);
+	assert_in_range(bytes / units, PAGE, SCHED_UNIT_BUSY);
+	device_close(&d);
+}
+
+static void background_yields(void **state)
+{
+	struct device d;
+
+	(void)state;
+	device_open(&d, &(struct core_config){ .yield = true, .starve_ns = 100 * MS });
+	queue(&d, ABI_CLASS_DEMAND, 1, 1, 0);
+	tick(&d, 0);
+	queue(&d, ABI_CLASS_DEADLINE, 1, 1, 0);
+	tick(&d, 100000);
+	assert_int_equal(d.count, 1);
+	end_one(&d, 100000);
+	assert_int_equal(d.count, 1);
+	assert_in_range(core_next_tick(d.c), d.now_ns + 1, d.now_ns + SCHED_YIELD_NS);
+	tick(&d, SCHED_YIELD_NS - 1);
+	assert_int_equal(d.count, 1);
+	tick(&d, 1);
+	assert_int_equal(d.count, 2);
+	end_all(&d, 100000);
+	device_close(&d);
+}
+
+/* ---- early ends ----------------------------------------------------------------------------- */
+
+static void late_work_never_reaches_the_device(void **state)
+{
+	struct device d;
+
+	(void)state;
+	device_open(&d, &(struct core_config){ .device_depth = 1 });
+	queue(&d, ABI_CLASS_DEMAND, 1, 1, 0);
+	queue(&d, ABI_CLASS_DEADLINE, 1, 1, d.now_ns + 5 * MS);
+	tick(&d, 0);
+	assert_in_range(core_next_tick(d.c), d.now_ns, d.now_ns + 5 * MS);
+	tick(&d, 5 * MS);
+	assert_int_equal(d.done, 1);
+	assert_int_equal(d.last, -ETIME);
+	end_all(&d, 100000);
+	assert_int_equal(d.count, 1);
+	assert_int_equal(core_metrics(d.c)->expired, 1);
+	device_close(&d);
+}
+
+static void withdrawn_ends_at_once(void **state)
+{
+	struct device d;
+	struct core_io *other;
+
+	(void)state;
+	device_open(&d, &(struct core_config){ .device_depth = 1 });
+	for (uint32_t i = 0; i < 4; i++)
+		queue(&d, ABI_CLASS_DEMAND, 1, 1, 0);
+	other = queue(&d, ABI_CLASS_DEMAND, 1, 1, 0);
+	other->priv.owner = NULL;
+	tick(&d, 0);
+	sched_withdraw(d.c, 2, NULL);
+	assert_int_equal(d.done, 0);
+	sched_withdraw(d.c, 1, &d); /* one of them is under way */
+	assert_int_equal(d.done, 3);
+	assert_int_equal(d.last, -ECANCELED);
+	end_all(&d, 100000);
+	assert_int_equal(d.count, 2);
+	assert_ptr_equal(issued(&d, 1), other);
+	device_close(&d);
+}
+
+static void raised_read_goes_as_demand(void **state)
+{
+	struct device d;
+	struct core_io *raised;
+
+	(void)state;
+	device_open(&d, &(struct core_config){ .device_depth = 1 });
+	queue(&d, ABI_CLASS_DEMAND, 1, 1, 0);
+	for (uint32_t i = 0; i < 8; i++)
+		queue(&d, ABI_CLASS_SPECULATIVE, 1, 1, d.now_ns + 100 * MS);
+	raised = queue(&d, ABI_CLASS_SPECULATIVE, 1, 4, d.now_ns + 100 * MS);
+	tick(&d, 0);
+	assert_false(sched_raise(d.c, raised->offset - PAGE, ABI_CLASS_DEMAND, 0));
+	assert_false(sched_raise(d.c, raised->offset, ABI_CLASS_SPECULATIVE, 0));
+	assert_true(sched_raise(d.c, raised->offset + 3 * PAGE, ABI_CLASS_DEMAND, 0));
+	assert_false(sched_raise(d.c, raised->offset, ABI_CLASS_DEMAND, 0));
+	sched_withdraw(d.c, 1, NULL); /* but somebody waits for that one */
+	assert_int_equal(d.done, 8);
+	tick(&d, 200 * MS); /* and without a deadline */
+	assert_int_equal(d.done, 8);
+	end_one(&d, 100000);
+	assert_ptr_equal(issued(&d, 1), raised);
+	end_all(&d, 100000);
+	assert_int_equal(d.last, 4 * PAGE);
+	device_close(&d);
+}
+
+static void pool_keeps_room_for_others(void **state)
+{
+	struct device d;
+	uint32_t n = 0;
+
+	(void)state;
+	device_open(&d, &(struct core_config){ 0 });
+	while (core_io_get(d.c, ABI_CLASS_SPECULATIVE, 1))
+		n++;
+	assert_in_range(n, 8, SCHED_BACKGROUND_IOS);
+	while (core_io_get(d.c, ABI_CLASS_DEMAND, 2))
+		n++;
+	assert_in_range(n, CORE_IO_MAX / 2, CORE_IO_MAX * 3 / 4);
+	for (uint32_t i = 0; i < 8; i++) {
+		assert_non_null(core_io_get(d.c, ABI_CLASS_DEMAND, 3));
+		assert_non_null(core_io_get(d.c, ABI_CLASS_WRITEBACK, SCHED_DAEMON));
+	}
+	device_close(&d);
+}
+
+/* ---- estimates ------------------------------------------------------------------------------ */
+
+static void estimates_come_from_what_was_measured(void **state)
+{
+	struct device d;
+	struct sched_lane_stats l;
+	uint64_t idle, behind;
+
+	(void)state;
+	device_open(&d, &(struct core_config){ .device_depth = 24 });
+	for (uint32_t i = 0; i < 2000; i++) { /* 2 GB/s: a page in 32 us */
+		queue(&d, ABI_CLASS_DEMAND, 1, 1, 0);
+		tick(&d, 0);
+		if (d.count - d.ended > 16)
+			end_one(&d, 32768);
+	}
+	end_all(&d, 32768);
+	for (uint32_t i = 0; i < 100; i++) { /* alone: 100 us; says nothing of the bandwidth */
+		queue(&d, ABI_CLASS_DEMAND, 1, 1, 0);
+		tick(&d, 0);
+		end_one(&d, 100000);
+		tick(&d, 50 * MS);
+	}
+	sched_lane_stats(d.c, SCHED_READ, &l);
+	assert_in_range(l.bandwidth, 1900000000, 2100000000);
+	assert_in_range(l.latency_ns, 60000, 75000);
+	assert_in_range(l.idle_permille, 900, 1000);
+	idle = sched_ready_ns(d.c, SCHED_READ, PAGE, ABI_CLASS_DEMAND, 0);
+	assert_in_range(idle, 90000, 110000);
+	for (uint32_t i = 0; i < 40; i++)
+		queue(&d, ABI_CLASS_DEMAND, 1, 1, d.now_ns + 100 * MS);
+	tick(&d, 0);
+	behind = sched_ready_ns(d.c, SCHED_READ, PAGE, ABI_CLASS_DEMAND, 0);
+	assert_in_range(behind - idle, 36 * 32768, 44 * 32768);
+	/* With an earlier deadline it would pass the 16 that wait. */
+	behind = sched_ready_ns(d.c, SCHED_READ, PAGE, ABI_CLASS_DEMAND, d.now_ns + MS);
+	assert_in_range(behind - idle, 22 * 32768, 26 * 32768);
+	/* A prefetch goes beside demand at the pace of its units. */
+	assert_true(sched_ready_ns(d.c, SCHED_READ, 16 * PAGE, ABI_CLASS_DEADLINE, 0) >
+		    sched_ready_ns(d.c, SCHED_READ, 16 * PAGE, ABI_CLASS_DEMAND, 0));
+	device_close(&d);
+}
 
 int main(void)
 {
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(classes_go_in_order),
+		cmocka_unit_test(earliest_deadline_goes_first),
+		cmocka_unit_test(clients_take_turns),
+		cmocka_unit_test(background_goes_in_small_units),
+		cmocka_unit_test(background_alone_fills_the_device),
+		cmocka_unit_test(failed_unit_ends_the_whole),
+		cmocka_unit_test(landed_makes_room),
+		cmocka_unit_test(nothing_starves),
+		cmocka_unit_test(write_back_gets_its_share),
+		cmocka_unit_test(background_yields),
+		cmocka_unit_test(late_work_never_reaches_the_device),
+		cmocka_unit_test(withdrawn_ends_at_once),
+		cmocka_unit_test(raised_read_goes_as_demand),
+		cmocka_unit_test(pool_keeps_room_for_others),
+		cmocka_unit_test(estimates_come_from_what_was_measured),
+	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -224,7 +224,8 @@ int core_open(struct core **out, const struct core_config *config)
 	int err = -ENOMEM;
 
 	*out = NULL;
-	if (!config->capacity[ABI_TIER_CXL])
+	if (!config->capacity[ABI_TIER_CXL] || config->device_depth > CORE_DEPTH_MAX ||
+	    config->writeback_percent > 50)
 		return -EINVAL;
 	c = calloc(1, sizeof(*c));
 	if (!c)
@@ -418,6 +419,9 @@ static void dispatch(struct core *c, const struct core_event *e)
 		break;
 	case CORE_EV_REQUEST:
 		request_take(c, e->request.client, &e->request.sqe);
+		break;
+	case CORE_EV_IO_LANDED:
+		sched_landed(c, e->io);
 		break;
 	case CORE_EV_IO_DONE:
 		sched_done(c, e->io);

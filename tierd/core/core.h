@@ -36,6 +36,7 @@ struct core;
 #define CORE_IO_MAX 512u          /* device operations under way */
 #define CORE_COPIES_MAX 256u      /* copy jobs under way */
 #define CORE_SEGMENTS_IO 64u      /* pieces of one device operation or copy job */
+#define CORE_DEPTH_MAX 64u        /* most operations that the device may have at a time */
 #define CORE_PINS_MAX 65536u
 #define CORE_RETIRE_BATCH 256u    /* pages of one retire batch */
 #define CORE_BATCHES_MAX 1024u
@@ -84,7 +85,6 @@ struct sched_node {
 	uint64_t since_ns; /* queued, then: under way */
 	uint64_t bytes;    /* not issued yet, then: under way */
 	uint64_t cost_ns;  /* device time, estimated */
-	uint64_t moved;    /* by its lane, at issue */
 	uint64_t beside;   /* bytes under way at issue, its own included */
 	uint32_t client, order;
 	uint32_t cut;      /* pieces issued in units; of a unit: where it begins */
@@ -173,6 +173,7 @@ enum core_event_kind {
 	CORE_EV_CLIENT_GONE,  /* it ended: its requests, puts and pins are dropped; leases stay */
 	CORE_EV_CLIENT_DEAD,  /* its process is dead: leases end, memory may be unmapped */
 	CORE_EV_REQUEST,      /* an entry of its ring, copied */
+	CORE_EV_IO_LANDED,    /* optional: the device is done with a read that is still verified */
 	CORE_EV_IO_DONE,
 	CORE_EV_COPY_DONE,
 	CORE_EV_FENCE_DONE,

@@ -168,8 +168,9 @@ bool sched_demand(const struct core *c, uint64_t within_ns)
 
 uint32_t sched_unit_bytes(const struct core *c, uint32_t klass)
 {
-	return klass != ABI_CLASS_DEMAND && sched_demand(c, SCHED_BUSY_NS) ? SCHED_UNIT_BUSY
-									   : SCHED_UNIT_BYTES;
+	if (klass == ABI_CLASS_DEMAND)
+		return CORE_IO_BYTES_MAX;
+	return sched_demand(c, SCHED_BUSY_NS) ? SCHED_UNIT_BUSY : SCHED_UNIT_BYTES;
 }
 
 /* Bytes that a node's next unit is about. */
@@ -432,11 +433,20 @@ static void unit_done(struct core *c, struct core_io *unit)
 		cut_end(c, io);
 }
 
+void sched_landed(struct core *c, struct core_io *io)
+{
+	meter_land(c, &io->priv.node, whole(io));
+	io->priv.node.state = SCHED_LANDED;
+}
+
 void sched_done(struct core *c, struct core_io *io)
 {
 	struct sched *s = c->sched;
 
-	meter_land(c, &io->priv.node, whole(io));
+	if (io->priv.node.state == SCHED_LANDED)
+		io->priv.node.state = SCHED_IDLE;
+	else
+		meter_land(c, &io->priv.node, whole(io));
 	if (io >= s->unit && io < s->unit + SCHED_UNITS)
 		unit_done(c, io);
 	else

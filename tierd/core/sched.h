@@ -5,6 +5,7 @@
  *
  *   core_io_get -> fill in -> sched_io      queued          core_copy_get -> ... -> sched_copy
  *     -> sched_step (end of each event)     issued, whole or in units
+ *     -> sched_landed (IO_LANDED)           measured, if the read is still to be verified
  *     -> sched_done (IO_DONE)               measured; priv.done when the last unit is over
  *
  * Order. A more urgent class goes first: demand, deadline, speculative, write-back, clean-up.
@@ -16,9 +17,9 @@
  * The device. At most config.device_depth operations are under way. All classes but demand are
  * background, bounded by the device time that they have under way: while demand was seen in the
  * last SCHED_BUSY_NS they go in units of SCHED_UNIT_BUSY, as many as fit SCHED_BUDGET_BUSY_NS but
- * always one; else in units of 1 MiB up to SCHED_BUDGET_IDLE_NS. With config.yield none goes while
- * demand is under way or was seen in the last SCHED_YIELD_NS. Two things pass this order, a unit at
- * a time:
+ * always one; else in units of SCHED_UNIT_BYTES up to SCHED_BUDGET_IDLE_NS. With config.yield none
+ * goes while demand is under way or was seen in the last SCHED_YIELD_NS. Two things pass this
+ * order, a unit at a time:
  *   - a background class that has had nothing issued for config.starve_ns though something waited;
  *   - write-back, which is owed config.writeback_percent of the device's time while it has work, up
  *     to SCHED_WRITEBACK_MOST as the dirty limit comes near or someone waits for durability.
@@ -35,12 +36,12 @@
 
 #define SCHED_DAEMON CORE_CLIENTS_MAX /* as a client: the daemon's own work */
 
-#define SCHED_UNIT_BYTES (1u << 20)   /* of background while the device is its own */
+#define SCHED_UNIT_BYTES (512u << 10) /* of background while the device is its own */
 #define SCHED_UNIT_BUSY (128u << 10)  /* ... beside demand */
 #define SCHED_BUSY_NS 10000000ull     /* demand this long ago still counts as there */
 #define SCHED_YIELD_NS 5000000ull     /* likewise, for the yield rule */
 #define SCHED_BUDGET_BUSY_NS 100000ull
-#define SCHED_BUDGET_IDLE_NS 2000000ull
+#define SCHED_BUDGET_IDLE_NS 2500000ull
 #define SCHED_WRITEBACK_MOST 75u      /* percent */
 #define SCHED_HBM_COPIES 2u
 #define SCHED_BACKGROUND_IOS 64u      /* of the pool, for reads that are not demand */
@@ -67,7 +68,11 @@ void sched_copy_left(struct core *c, const struct core_copy *copy);
 void sched_io(struct core *c, struct core_io *io);
 void sched_copy(struct core *c, struct core_copy *copy);
 
-/* IO_DONE, COPY_DONE: measures, then calls done. */
+/*
+ * IO_DONE, COPY_DONE: measures, then calls done. IO_LANDED goes before the IO_DONE of a read whose
+ * verification takes a while: the device has room again, and what it did is measured.
+ */
+void sched_landed(struct core *c, struct core_io *io);
 void sched_done(struct core *c, struct core_io *io);
 void sched_copied(struct core *c, struct core_copy *copy);
 

@@ -2,10 +2,11 @@
 /*
  * What operations cost, from what was measured while running.
  *
- * Bandwidth of a lane: what it moved between an operation's issue and its end, over that time, as a
- * moving average. A sample taken while little was under way says what was asked for, not what the
- * lane can do: it can only raise the estimate (as BBR's application-limited samples). Latency: the
- * time of an operation beyond its bytes' time, taken while little is under way.
+ * Bandwidth of a lane: bytes that it moved over the time in which something was under way, taken
+ * each SAMPLE_NS of such time, as a moving average. A sample of a time in which little was under
+ * way says what was asked for, not what the lane can do: it can only raise the estimate (as BBR's
+ * application-limited samples do). Latency: the time of an operation beyond its bytes' time, taken
+ * while little is under way.
  */
 #include <assert.h>
 
@@ -14,6 +15,7 @@
 #define FULL_BYTES (512u << 10)  /* under way from here on: the lane is kept busy */
 #define LITTLE_BYTES (256u << 10)
 #define OP_NS 4000u              /* of device time of an operation, beyond its bytes */
+#define SAMPLE_NS (5 * MS)
 #define WINDOW_NS (100 * MS)
 #define SECOND_NS 1000000000ull
 
@@ -60,7 +62,6 @@ void meter_fly(struct core *c, struct sched_node *node, uint64_t bytes)
 	node->state = SCHED_FLYING;
 	node->bytes = bytes;
 	node->since_ns = c->now_ns;
-	node->moved = l->moved;
 	node->cost_ns = meter_cost(c, node->lane, bytes);
 	if (!l->ops++)
 		l->busy_since_ns = c->now_ns;
@@ -72,20 +73,33 @@ void meter_fly(struct core *c, struct sched_node *node, uint64_t bytes)
 	s->background_ns += node->cost_ns;
 }
 
-static void sample(struct sched_lane_state *l, const struct sched_node *node, uint64_t now_ns)
+static uint64_t busy_ns(const struct core *c, const struct sched_lane_state *l)
 {
-	uint64_t ns = now_ns > node->since_ns ? now_ns - node->since_ns : 1;
-	uint64_t rate = (uint64_t)((double)(l->moved - node->moved) * (double)SECOND_NS /
-				   (double)ns);
-	uint64_t own;
+	return l->busy_ns + (l->ops ? c->now_ns - l->busy_since_ns : 0);
+}
 
-	if (node->beside >= FULL_BYTES || rate > l->bandwidth)
-		l->bandwidth = (7 * l->bandwidth + rate) / 8;
-	if (!l->bandwidth)
-		l->bandwidth = 1;
+static void sample_bandwidth(const struct core *c, struct sched_lane_state *l,
+			     const struct sched_node *node)
+{
+	uint64_t ns = busy_ns(c, l) - l->sample_busy_ns, bytes = l->moved - l->sample_moved, rate;
+
+	l->sample_full += node->beside >= FULL_BYTES ? node->bytes : 0;
+	if (ns < SAMPLE_NS)
+		return;
+	rate = (uint64_t)((double)bytes * (double)SECOND_NS / (double)ns);
+	if (2 * l->sample_full >= bytes || rate > l->bandwidth)
+		l->bandwidth = (3 * l->bandwidth + rate) / 4 + 1;
+	l->sample_busy_ns += ns;
+	l->sample_moved += bytes;
+	l->sample_full = 0;
+}
+
+static void sample_latency(struct sched_lane_state *l, const struct sched_node *node, uint64_t ns)
+{
+	uint64_t own = bytes_ns(node->beside, l->bandwidth);
+
 	if (node->beside > LITTLE_BYTES)
 		return;
-	own = bytes_ns(node->beside, l->bandwidth);
 	own = ns > own ? ns - own : 0;
 	l->latency_ns = l->latency_ns ? (7 * l->latency_ns + own) / 8 : own;
 }
@@ -103,7 +117,8 @@ void meter_land(struct core *c, struct sched_node *node, bool good)
 		l->busy_ns += c->now_ns - l->busy_since_ns;
 	if (good) {
 		l->moved += node->bytes;
-		sample(l, node, c->now_ns);
+		sample_bandwidth(c, l, node);
+		sample_latency(l, node, c->now_ns - node->since_ns);
 	}
 	if (!sched_is_device(node->lane))
 		return;
@@ -117,11 +132,6 @@ void meter_land(struct core *c, struct sched_node *node, bool good)
 }
 
 /* ---- what is told ------------------------------------------------------------------------- */
-
-static uint64_t busy_ns(const struct core *c, const struct sched_lane_state *l)
-{
-	return l->busy_ns + (l->ops ? c->now_ns - l->busy_since_ns : 0);
-}
 
 void meter_refresh(struct core *c)
 {

@@ -7,16 +7,17 @@
  *   core_io      IDLE -> QUEUED -> FLYING -> IDLE            whole
  *                IDLE -> QUEUED -> CUT -> IDLE               in units: CUT when all are issued
  *   a unit       IDLE -> FLYING -> IDLE                      one of sched.unit
+ * A read that is still verified is LANDED after FLYING.
  */
 #ifndef TIERD_CORE_SCHED_PRIV_H
 #define TIERD_CORE_SCHED_PRIV_H
 
 #include "tierd/core/state.h"
 
-#define SCHED_UNITS 64u /* under way at a time */
+#define SCHED_UNITS CORE_DEPTH_MAX
 #define SCHED_FLOWS (CORE_IO_MAX + CORE_COPIES_MAX) /* one has at least one node */
 
-enum sched_state { SCHED_IDLE, SCHED_QUEUED, SCHED_CUT, SCHED_FLYING };
+enum sched_state { SCHED_IDLE, SCHED_QUEUED, SCHED_CUT, SCHED_FLYING, SCHED_LANDED };
 
 /* What one client has queued in one class of one lane, in the order in which it goes. */
 struct sched_flow {
@@ -42,6 +43,8 @@ struct sched_lane_state {
 	uint64_t busy_ns, busy_since_ns;
 	uint64_t window_ns, window_busy_ns; /* where the idle share was last taken */
 	uint32_t idle_permille;
+	uint64_t sample_busy_ns, sample_moved; /* where the bandwidth was */
+	uint64_t sample_full; /* bytes moved since, beside much else */
 };
 
 struct sched {
