@@ -34,6 +34,7 @@ int bench_match(struct bench *b);
 int bench_ring(struct bench *b);
 int bench_gather(struct bench *b);
 int bench_nvme(struct bench *b);
+int bench_demand(struct bench *b);
 int bench_index(struct bench *b);
 
 /* Say what is being done, on standard error. */

@@ -27,6 +27,8 @@ static const struct bench_workload workloads[] = {
 	{ "ring", "round trip of a request, an idle daemon", bench_ring },
 	{ "gather", "random 64 KiB pages copied from CXL, beside memcpy", bench_gather },
 	{ "nvme", "random and streaming reads from NVMe, beside fio", bench_nvme },
+	{ "demand", "demand reads beside staging and write-back, also when those yield",
+	  bench_demand },
 	{ "index", "index memory, write amplification on the trace", bench_index },
 };
 

@@ -32,9 +32,13 @@ struct config {
 	uint64_t nvme_segment; /* bytes; 0 = from the store's size */
 	uint64_t staging_max;  /* bytes a client */
 	uint32_t clients_max;
+	uint32_t nvme_depth;
+	bool background_yield;
+	uint64_t background_starve; /* ns */
 	uint32_t workers; /* 0 = half the processors */
 	uint32_t log_level; /* enum log_level */
 	uint64_t writeback_age;    /* ns */
+	uint32_t writeback_percent;
 	uint32_t dirty_percent;
 	uint32_t pin_percent;
 	uint32_t quarantine_percent;

@@ -266,6 +266,10 @@ static int begin_core(struct shell *s)
 	c->request_deadline_ns = s->config.request_deadline;
 	c->put_deadline_ns = s->config.put_deadline;
 	c->writeback_age_ns = s->config.writeback_age;
+	c->device_depth = s->config.nvme_depth;
+	c->writeback_percent = s->config.writeback_percent;
+	c->starve_ns = s->config.background_starve;
+	c->yield = s->config.background_yield;
 	rc = core_open(&s->core, c);
 	if (rc)
 		return rc;

@@ -458,8 +458,17 @@ struct tier_range {
 };
 
 /*
+ * How urgent a fetch is: the more urgent goes first, and what is no demand goes in small units and
+ * in what demand leaves. A page that is on its way for a prefetch comes with the class of whoever
+ * needs it most.
+ */
+#define TIER_CLASS_DEMAND 0u      /* somebody waits */
+#define TIER_CLASS_PREFETCH 1u    /* needed at the deadline */
+#define TIER_CLASS_SPECULATIVE 2u /* perhaps needed: idle bandwidth only */
+
+/*
  * What a fetch asks for. No ask (NULL) is every page, in TIER_CXL, by the daemon's default
- * deadline, with user_data 0. Note that an ask whose tier is left 0 means TIER_HBM.
+ * deadline, a demand, with user_data 0. Note that an ask whose tier is left 0 means TIER_HBM.
  */
 struct tier_ask {
 	size_t size;
@@ -467,6 +476,8 @@ struct tier_ask {
 	const struct tier_range *range; /* of blocks; NULL = every page, and for lists of pages */
 	uint64_t deadline_ns;           /* 0 = the daemon's default */
 	uint64_t user_data;             /* of the completion; the waiting forms have none */
+	uint32_t klass;                 /* TIER_CLASS_* */
+	uint32_t reserved;              /* 0 */
 };
 
 /*

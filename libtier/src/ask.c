@@ -80,9 +80,15 @@ static int read_ask(struct submission *s, tier_context *c, uint8_t op, const str
 		own.tier = TIER_CXL;
 	if (rc == 0)
 		rc = check_tier("fetch", own.tier);
+	if (rc == 0 && own.klass > TIER_CLASS_SPECULATIVE)
+		rc = error_set(-EINVAL, "fetch: %u is no class; write TIER_CLASS_DEMAND, _PREFETCH "
+					"or _SPECULATIVE", own.klass);
+	if (rc == 0 && own.reserved)
+		rc = error_note(-EINVAL, "fetch: reserved is not 0");
 	if (rc)
 		return rc;
 	*s = fetch_of(c, op, own.tier, own.deadline_ns);
+	s->entry.klass = (uint8_t)own.klass;
 	s->user_data = own.user_data;
 	return set_range(&s->entry, c, own.range);
 }

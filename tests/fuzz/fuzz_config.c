@@ -53,6 +53,9 @@ static void check_values(const struct config *k)
 	FUZZ_CHECK(k->clients_max > 0 && k->clients_max <= CORE_CLIENTS_MAX);
 	FUZZ_CHECK(k->staging_max >= 1u << 20 && k->staging_max <= 1ull << 40);
 	FUZZ_CHECK(k->dirty_percent > 0 && k->dirty_percent <= 80);
+	FUZZ_CHECK(k->writeback_percent > 0 && k->writeback_percent <= 50);
+	FUZZ_CHECK(k->nvme_depth > 0 && k->nvme_depth <= CORE_DEPTH_MAX);
+	FUZZ_CHECK(k->background_starve > 0);
 	FUZZ_CHECK(k->pin_percent > 0 && k->pin_percent <= 80);
 	FUZZ_CHECK(k->workers <= 256 && k->nvme_segment % 4096 == 0);
 	FUZZ_CHECK(k->request_deadline > 0 && k->put_deadline > 0 && k->writeback_age > 0);

@@ -321,7 +321,8 @@ static bool hook_ask(struct fake *f, const struct abi_sqe *e, struct abi_cqe *c,
 	if (e->op != ABI_OP_FETCH && e->op != ABI_OP_FETCH_PAGES)
 		return false;
 	c->value = e->tier | (uint64_t)e->part_first << 8 | (uint64_t)e->part_count << 16 |
-		   (uint64_t)e->layer_first << 24 | (uint64_t)e->layer_count << 32;
+		   (uint64_t)e->layer_first << 24 | (uint64_t)e->layer_count << 32 |
+		   (uint64_t)e->klass << 48;
 	c->aux = e->deadline_ns;
 	return true;
 }
@@ -332,7 +333,9 @@ static void test_an_ask_travels_whole(void **state)
 	tier_block b = world_block(w, 1);
 	struct tier_page page = { b, 0 };
 	const struct tier_range range = { 1, 1, 1, 2 };
-	struct tier_ask ask = { .size = sizeof(ask), .range = &range, .user_data = 5 };
+	struct tier_ask ask = { .size = sizeof(ask), .range = &range, .user_data = 5,
+				.klass = TIER_CLASS_SPECULATIVE };
+	const uint64_t klass = (uint64_t)TIER_CLASS_SPECULATIVE << 48;
 	struct tier_completion c;
 
 	ask.deadline_ns = time_now_ns() + LONG_NS;
@@ -340,16 +343,21 @@ static void test_an_ask_travels_whole(void **state)
 	assert_int_equal(tier_fetch_start(w->c, &b, 1, &ask), 0);
 	c = wait_one(w->t);
 	assert_int_equal(c.user_data, 5);
-	assert_int_equal(c.value, TIER_HBM | 1 << 8 | 1 << 16 | 1 << 24 | 2ull << 32);
+	assert_int_equal(c.value, TIER_HBM | 1 << 8 | 1 << 16 | 1 << 24 | 2ull << 32 | klass);
 	assert_int_equal(c.aux, ask.deadline_ns);
 	assert_int_equal(tier_fetch(w->c, &b, 1, &ask), c.value);
 	ask.range = NULL;
 	assert_int_equal(tier_fetch_pages_start(w->c, &page, 1, &ask), 0);
 	c = wait_one(w->t);
 	assert_int_equal(c.user_data, 5);
-	assert_int_equal(c.value, TIER_HBM);
+	assert_int_equal(c.value, TIER_HBM | klass);
 	assert_int_equal(c.aux, ask.deadline_ns);
-	assert_int_equal(tier_fetch_pages(w->c, &page, 1, &ask), TIER_HBM);
+	assert_int_equal(tier_fetch_pages(w->c, &page, 1, &ask), TIER_HBM | klass);
+	ask.klass = TIER_CLASS_SPECULATIVE + 1; /* the daemon's own */
+	assert_int_equal(tier_fetch_pages(w->c, &page, 1, &ask), -EINVAL);
+	ask.klass = TIER_CLASS_DEMAND;
+	ask.reserved = 1;
+	assert_int_equal(tier_fetch(w->c, &b, 1, &ask), -EINVAL);
 }
 
 static void test_no_ask_is_cxl_and_everything(void **state)
