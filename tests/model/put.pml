@@ -6,8 +6,9 @@
  * the sector holds the new contents already, or still the old ones, or neither (torn); in the last
  * two cases the new contents wait in the device's cache, where reads see them. Deciding early loses
  * no behaviour: any set of the writes since the last flush can be the one that survives. A flush
- * settles the writes that were complete when it began. A crash of the daemon alone loses nothing
- * but writes under way.
+ * settles the writes that were complete when it began; one that fails loses all that waits in the
+ * cache, and the next one succeeds without it. A crash of the daemon alone loses nothing but writes
+ * under way.
  *
  * The world: one key K of two pages, and other blocks ("filler"), of which only the room they take
  * matters; they come and go as they like. SEGMENTS segments with RECORDS places each for a record
@@ -46,6 +47,9 @@
 #ifndef FAILURES
 #define FAILURES 0 /* writes that fail */
 #endif
+#ifndef FLUSH_FAILS
+#define FLUSH_FAILS 0 /* flushes that fail, and forget what they should have kept */
+#endif
 #ifndef CRASHES
 #define CRASHES 1 /* of the daemon or of its host; the run ends with the last */
 #endif
@@ -76,10 +80,12 @@ int cached, under_way, covered; /* sectors; covered: by the flush that runs */
 
 /* Header: 2 * sequence + log; 0 = never written. */
 #define TORN_HEADER 255
-/* Record: what:2 | bound:3 | sequence:3 | lsn:3; 0 = never written. A tombstone's bound is the last
- * lsn that was given out when K was deleted: runs up to it are void, later ones are not. */
+/* Record: flushed:3 | what:2 | bound:3 | sequence:3 | lsn:3; 0 = never written. A tombstone's bound
+ * is the last lsn that was given out when K was deleted: runs up to it are void, later ones are not.
+ * flushed: data of records up to this lsn was flushed when it was written (D9). */
 #define RUN(what, bound, sequence, lsn) (512 * (what) + 64 * (bound) + 8 * (sequence) + (lsn))
-#define WHAT(record) ((record) >> 9)
+#define FLUSHED(record) ((record) >> 11)
+#define WHAT(record) (((record) >> 9) & 3)
 #define BOUND(record) (((record) >> 6) & 7)
 #define SEQUENCE(record) (((record) >> 3) & 7)
 #define LSN(record) ((record) & 7)
@@ -178,6 +184,16 @@ bool tomb_queued, tomb_done;
 byte tomb_bound;
 byte writes, synced, sync_began; /* records written; those that a flush covers */
 bool sync_runs;
+#if FLUSH_FAILS > 0
+byte k_write, tomb_write, tomb_kept; /* written with this number; the last tombstone's bound */
+bool frozen; /* flushed stays */
+byte flush_fails = FLUSH_FAILS;
+#endif
+#ifdef WATERMARK
+byte flushed, sync_lsn;
+#else
+#define flushed 0
+#endif
 
 /* What clients may rely on. */
 #define ANYTHING 0
@@ -292,7 +308,7 @@ inline write_pages(l)
 
 inline write_record(l)
 {
-	write(record_of(l), RUN(what[l], bound[l], sequence[segment[l]], lsn[l]));
+	write(record_of(l), 2048 * flushed + RUN(what[l], bound[l], sequence[segment[l]], lsn[l]));
 	phase[l] = IN_RECORD
 }
 
@@ -348,10 +364,17 @@ inline run_end(l, g)
 		home = g;
 		home_place = place[l];
 		proven = true;
-		mine[l] = false
+		mine[l] = false;
+#if FLUSH_FAILS > 0
+		k_write = writes
+#endif
 	:: what[l] == TOMB ->
 		lsn_tomb[g] = lsn[l];
-		tomb_done = true
+		tomb_done = true;
+#if FLUSH_FAILS > 0
+		tomb_kept = bound[l];
+		tomb_write = writes
+#endif
 	:: else
 	fi
 }
@@ -375,10 +398,9 @@ inline queue_tomb(up_to)
 	tomb_bound = (up_to > tomb_bound -> up_to : tomb_bound)
 }
 
-/* Its sectors stay under way for ever: no flush covers them. */
+/* If a write fails, its sectors stay under way for ever: no flush covers them. */
 inline run_fail(l)
 {
-	failures--;
 	pending[segment[l]]--;
 	if
 	:: mine[l] -> persist = DIRTY; mine[l] = false
@@ -417,7 +439,7 @@ end:	do
 	:: atomic { phase[l] == IN_HEADER -> header_complete(l) }
 	:: atomic { phase[l] == IN_DATA -> pages_complete(l) }
 	:: atomic { phase[l] == IN_RECORD -> record_complete(l) }
-	:: d_step { phase[l] > IN_HEADER && failures > 0 -> run_fail(l) }
+	:: d_step { phase[l] > IN_HEADER && failures > 0 -> failures--; run_fail(l) }
 	:: over -> break
 	od
 }
@@ -428,13 +450,27 @@ end:	do
 hidden byte g, i, n, run_lsn, tomb_lsn, room;
 hidden short record;
 
+#ifdef OTHERS_FLUSH /* puts of filler are durable, too */
+#define flush_wanted (writes > synced)
+#else
 #define flush_wanted ((putting == SYNCING && put_sync > synced) || \
 		      (deleting == SYNCING && delete_sync > synced))
+#endif
 
 inline flush_begin()
 {
 	sync_runs = true;
 	sync_began = writes;
+#ifdef WATERMARK
+	sync_lsn = lsns;
+#ifndef LSN_TOO_FAR
+	sync_lsn = (phase[0] != IDLE && lsn[0] <= sync_lsn -> lsn[0] - 1 : sync_lsn);
+	sync_lsn = (phase[1] != IDLE && lsn[1] <= sync_lsn -> lsn[1] - 1 : sync_lsn);
+#endif
+#if FLUSH_FAILS > 0 && !defined(NEVER_FROZEN)
+	sync_lsn = (frozen -> 0 : sync_lsn);
+#endif
+#endif
 	covered = cached & ~under_way
 }
 
@@ -458,7 +494,77 @@ inline flush_end()
 	synced = sync_began;
 #endif
 	sync_began = 0
+#ifdef WATERMARK
+	;
+	flushed = (sync_lsn > flushed -> sync_lsn : flushed);
+	sync_lsn = 0
+#endif
 }
+
+/* What is in the cache of these sectors is gone. */
+inline lose(which)
+{
+	i = 0;
+	do
+	:: i == ALL -> break
+	:: i < ALL && which & BIT(i) -> cache[i] = 0; cached = cached & ~BIT(i); i++
+	:: i < ALL && !(which & BIT(i)) -> i++
+	od
+}
+
+#if FLUSH_FAILS > 0
+#define in_doubt(l) (phase[l] == IN_DATA || phase[l] == IN_RECORD)
+
+/* All that was written since the last good flush is written again (flush.c). */
+inline flush_fail()
+{
+	flush_fails--;
+	sync_runs = false;
+	sync_began = 0;
+	covered = 0;
+#ifdef WATERMARK
+	sync_lsn = 0;
+#endif
+	lose(cached & ~under_way);
+	i = 0;
+#ifndef FAILURE_BELIEVED
+	frozen = true;
+#ifndef RUN_GOES_ON
+	if
+	:: in_doubt(0) -> run_fail(0)
+	:: else
+	fi;
+	if
+	:: in_doubt(1) -> run_fail(1)
+	:: else
+	fi;
+#endif
+	if
+	:: persist == CLEAN && is_durable && k_write > synced ->
+		persist = DIRTY;
+		home = 0;
+		home_place = 0
+	:: else
+	fi;
+#ifndef TOMB_NOT_AGAIN
+	if
+	:: tomb_write > synced ->
+		queue_tomb(tomb_kept);
+		tomb_done = false
+	:: else
+	fi;
+#endif
+	k_write = 0;
+	tomb_write = 0;
+	putting = (putting == SYNCING -> RUNNING : putting);
+	put_sync = 0;
+	if
+	:: deleting == SYNCING -> deleting = RUNNING; delete_sync = 0
+	:: else
+	fi
+#endif
+}
+#endif
 
 /* ---- requests (put.c, delete.c, evict.c) ----------------------------------------------------- */
 
@@ -599,6 +705,18 @@ inline forget_memory()
 	sync_runs = false;
 	covered = 0;
 	under_way = 0
+#if FLUSH_FAILS > 0
+	;
+	k_write = 0;
+	tomb_write = 0;
+	tomb_kept = 0;
+	frozen = false
+#endif
+#ifdef WATERMARK
+	;
+	flushed = 0;
+	sync_lsn = 0
+#endif
 }
 
 #ifdef ANY_SEQUENCE
@@ -610,6 +728,9 @@ inline forget_memory()
 /* apply: the newest run of K wins; tombstones come at the end. */
 inline recover_record()
 {
+#ifdef WATERMARK
+	flushed = (FLUSHED(record) > flushed -> FLUSHED(record) : flushed);
+#endif
 	n = LSN(record);
 	lsn_first[g] = (lsn_first[g] == 0 || n < lsn_first[g] -> n : lsn_first[g]);
 	if
@@ -690,6 +811,9 @@ inline recover()
 #ifdef RECOVERED_TRUSTED
 		; proven = true
 #endif
+#ifdef WATERMARK
+		; proven = run_lsn <= flushed
+#endif
 	:: else -> home = 0; home_place = 0; is_durable = false
 	fi;
 	lost = want == PRESENT && !served;
@@ -698,17 +822,6 @@ inline recover()
 	assert(!lost);
 	assert(!undead);
 	assert(!wrong)
-}
-
-/* What is in the cache of these sectors is gone. */
-inline lose(which)
-{
-	i = 0;
-	do
-	:: i == ALL -> break
-	:: i < ALL && which & BIT(i) -> cache[i] = 0; cached = cached & ~BIT(i); i++
-	:: i < ALL && !(which & BIT(i)) -> i++
-	od
 }
 
 /* All ends are one. */
@@ -739,6 +852,9 @@ inline end_world()
 	deletes = 0;
 	evictions = 0;
 	failures = 0;
+#if FLUSH_FAILS > 0
+	flush_fails = 0;
+#endif
 	over = true
 }
 
@@ -834,6 +950,9 @@ end:	do
 	   }
 	:: d_step { flush_wanted && !sync_runs -> flush_begin() }
 	:: d_step { sync_runs -> flush_end() }
+#if FLUSH_FAILS > 0
+	:: d_step { sync_runs && flush_fails > 0 -> flush_fail() }
+#endif
 	:: atomic { !over ->
 		crashes--;
 		if
