@@ -143,7 +143,8 @@ bool device_flush_begin(struct world *w)
 static void flush_lose(struct world *w)
 {
 	for (uint64_t s = 0; s < NVME_BYTES / DISK_SECTOR; s++) {
-		uint32_t fate = w->unstable[s] && w->unstable[s] != FORGOTTEN ? world_below(w, 4) : 3;
+		bool unsure = w->unstable[s] == WRITTEN || w->unstable[s] == COVERED;
+		uint32_t fate = unsure ? world_below(w, 4) : 3;
 
 		if (fate == 0) { /* reads show it until a crash */
 			w->unstable[s] = FORGOTTEN;

@@ -2,11 +2,12 @@
 /*
  * Proving what recovery found: it reads records, not data, and the last records before a crash may
  * have survived without their data. Records up to the store's flushed_lsn, and those that say so
- * themselves, are proven (D9); the blocks of the others in the durable log are read here, one piece
- * at a time in the background, bounded by what was written between two flushes before the crash.
+ * themselves, are proven (D9); the blocks of the others in the durable log are read here, one
+ * piece at a time in the background, bounded by what was written between the last two flushes.
  *
  * A block that verifies is as durable as any: the shell flushed the device before it read the
- * records. One that does not verify is buried. Until then a durable put of it waits. Blocks of the cache log are not read: a durable put writes them again anyway.
+ * records. One that does not verify is buried. Until then a durable put of it waits. Blocks of the
+ * cache log are not read: a durable put writes them again anyway.
  */
 #include <assert.h>
 #include <errno.h>
@@ -17,15 +18,23 @@
 #define PROVE_RETRY_NS (100 * MS)
 #define PROVE_TRIES 3u
 
-/* Take the blocks that recovery left unproven; forget the flag of those that are not. */
+static uint32_t unproven_count(const struct context *x)
+{
+	uint32_t count = 0;
+
+	for (uint32_t slot = 0; x && slot < x->ix.slots_used; slot++)
+		count += x->meta[slot].settle == SETTLE_RECOVERED;
+	return count;
+}
+
+/* Take the blocks that recovery left unproven. */
 int prove_begin(struct core *c)
 {
 	struct prover *p = &c->prover;
 	uint32_t count = 0;
 
 	for (uint32_t i = 0; i < c->contexts_high; i++)
-		for (uint32_t slot = 0; c->context[i] && slot < c->context[i]->ix.slots_used; slot++)
-			count += c->context[i]->meta[slot].settle == SETTLE_RECOVERED;
+		count += unproven_count(c->context[i]);
 	if (!count)
 		return 0;
 	p->ref = calloc(count, sizeof(*p->ref));
@@ -172,7 +181,7 @@ void prove_step(struct core *c)
 	struct core_io *io;
 	uint32_t slot, first;
 
-	if (p->next == p->count || p->reading || c->now_ns < p->retry_ns)
+	if (p->next == p->count || p->reading || c->now_ns < p->retry_ns || !c->io_free)
 		return;
 	while (p->next < p->count && !(x = unproven(c, &p->ref[p->next]))) {
 		p->left--;
@@ -181,9 +190,7 @@ void prove_step(struct core *c)
 	if (!x)
 		return;
 	slot = p->ref[p->next].ref.slot;
-	io = core_io_get(c, ABI_CLASS_CLEANUP, SCHED_DAEMON);
-	if (!io)
-		return; /* the next step tries again */
+	io = core_io_get(c);
 	first = p->page;
 	if (!gather(p, x, slot, io)) {
 		core_io_put(c, io); /* the last pages are of a part that it does not have */
@@ -193,11 +200,12 @@ void prove_step(struct core *c)
 	p->page = first; /* again, if it fails */
 	p->reading = true;
 	io->verify = 1;
+	io->klass = ABI_CLASS_CLEANUP;
 	io->priv.done = prove_read;
 	io->priv.owner = x;
 	block_hold(x, slot);
 	store_read_begin(c->store, store_segment_of(c->store, io->offset));
-	sched_io(c, io);
+	core_push(c, CORE_AC_READ)->io = io;
 }
 
 uint64_t prove_next_tick(const struct core *c)

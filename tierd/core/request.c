@@ -418,8 +418,8 @@ void request_run(struct core *c)
 }
 
 /*
- * A flush has failed: what anyone has seen written may be dirty again. Who waited for the flush waits
- * for writes that are made again, or, with an error (the store is failing), is told so.
+ * A flush has failed: what anyone has seen written may be dirty again. Who waited for the flush
+ * waits for writes that are made again, or, with an error (the store is failing), is told so.
  */
 void request_flush_failed(struct core *c, int error)
 {

@@ -367,7 +367,7 @@ struct core {
 	uint64_t thaw_tombs;
 	uint64_t flush_retry_ns;
 	uint32_t flush_failures, write_failures; /* since the last success */
-	uint64_t doubts; /* blocks that have been or will be SETTLE_DOUBT and are not written again */
+	uint64_t doubts; /* blocks that became SETTLE_DOUBT and were not written again since */
 	struct unflushed *unflushed; /* ring of UNFLUSHED_MAX, by seq */
 	uint64_t unflushed_head, unflushed_tail;
 	struct prover prover;

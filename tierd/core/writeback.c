@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Write-back: dirty blocks become runs on NVMe (abi/disk.h); flushes (flush.c) turn what was written
- * into what is durable.
+ * Write-back: dirty blocks become runs on NVMe (abi/disk.h); flushes (flush.c) turn what was
+ * written into what is durable.
  *
  *   dirty list -> run: up to 32 blocks, each the child of the one before
  *   HEADER, flushed (new segment only) -> DATA (8 writes of up to 1 MiB under way) -> RECORD

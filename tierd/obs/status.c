@@ -17,8 +17,8 @@ static json_t *tier_list(const struct obs *o, const struct core_stats *stats)
 
 	for (uint32_t t = 0; t < ABI_TIER_COUNT; t++) {
 		const struct obs_tier *tier = &o->tier[t];
-		json_t *one = json_pack("{s:s, s:b, s:o, s:o, s:b, s:b, s:o}", "tier", obs_tier_name[t],
-					"present", tier->present, "backend",
+		json_t *one = json_pack("{s:s, s:b, s:o, s:o, s:b, s:b, s:o}", "tier",
+					obs_tier_name[t], "present", tier->present, "backend",
 					obs_text(tier->backend), "detail", obs_text(tier->detail),
 					"emulated", tier->emulated, "failing",
 					stats->tier[t].failing, "capacity",
@@ -64,7 +64,8 @@ static json_t *recovery(const struct obs *o)
 			 obs_number(r->segments), "records", obs_number(r->records),
 			 "records_bad", obs_number(r->records_bad), "blocks",
 			 obs_number(r->blocks), "blocks_stale", obs_number(r->blocks_stale),
-			 "blocks_unproven", obs_number(r->blocks_unproven), "bytes", obs_number(r->bytes), "ns", obs_number(o->recovery_ns));
+			 "blocks_unproven", obs_number(r->blocks_unproven), "bytes",
+			 obs_number(r->bytes), "ns", obs_number(o->recovery_ns));
 }
 
 static json_t *store(const struct obs *o)
