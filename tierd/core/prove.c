@@ -190,7 +190,7 @@ void prove_step(struct core *c)
 	if (!x)
 		return;
 	slot = p->ref[p->next].ref.slot;
-	io = core_io_get(c);
+	io = core_io_get(c, ABI_CLASS_CLEANUP, SCHED_DAEMON);
 	first = p->page;
 	if (!gather(p, x, slot, io)) {
 		core_io_put(c, io); /* the last pages are of a part that it does not have */
@@ -200,12 +200,11 @@ void prove_step(struct core *c)
 	p->page = first; /* again, if it fails */
 	p->reading = true;
 	io->verify = 1;
-	io->klass = ABI_CLASS_CLEANUP;
 	io->priv.done = prove_read;
 	io->priv.owner = x;
 	block_hold(x, slot);
 	store_read_begin(c->store, store_segment_of(c->store, io->offset));
-	core_push(c, CORE_AC_READ)->io = io;
+	sched_io(c, io);
 }
 
 uint64_t prove_next_tick(const struct core *c)
