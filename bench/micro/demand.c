@@ -87,7 +87,7 @@ static int stage_while(struct demand *d, uint32_t *at)
 					      .tier = TIER_CXL,
 					      .deadline_ns = time_now_ns() + 60 * NS_PER_S,
 					      .user_data = 1,
-					      .klass = TIER_CLASS_PREFETCH };
+					      .klass = TIER_CLASS_DEADLINE };
 
 		if (!atomic_load(&d->run) && ahead)
 			tier_cancel(d->stage.t, 1);

@@ -76,10 +76,10 @@ struct abi_region_header {
 #define ABI_OP_DELETE 8u      /* blocks of arg */
 #define ABI_OP_CANCEL 9u      /* handle = user_data of an earlier request of this client */
 #define ABI_OP_DRAIN 10u      /* completes when every earlier request of this client has */
-#define ABI_OP_PREFETCH 11u   /* [later] -ENOSYS */
-#define ABI_OP_MIGRATE 12u    /* [later] -ENOSYS */
+#define ABI_OP_PREFETCH 11u   /* as FETCH; with a deadline begun late. aux = blocks protected */
+#define ABI_OP_MIGRATE 12u    /* blocks of arg -> tier, NVMe too, and out of those above it */
 #define ABI_OP_STREAM 13u     /* [later] -ENOSYS */
-#define ABI_OP_SESSION 14u    /* [later] -ENOSYS */
+#define ABI_OP_SESSION 14u    /* handle = session, mode = ABI_SESSION_*; arg: abi_session_args + refs */
 #define ABI_OP_PLAN 15u       /* [later] -ENOSYS */
 #define ABI_OP_OBJECT 16u     /* [later] -ENOSYS */
 #define ABI_OP_MEM 17u        /* [later] -ENOSYS */
@@ -135,6 +135,18 @@ struct abi_put_args {
 	uint8_t reserved[64];
 }; /* 128 bytes, then count keys of 32 bytes */
 
+/* abi_sqe.mode of a session's entry */
+#define ABI_SESSION_TURN_END 1u /* arg, with the blocks of its next prompt. value = blocks kept */
+#define ABI_SESSION_RETURN 2u   /* no arg. aux = layers that are there, status LATE = none */
+#define ABI_SESSION_CLOSE 3u    /* no arg */
+
+struct abi_session_args {
+	uint64_t salt;      /* whose habits these are */
+	uint64_t return_ns; /* CLOCK_MONOTONIC, a hint; 0 = not known */
+	uint64_t layer_ns;  /* computing one layer of the next turn takes so long; 0 = not known */
+	uint8_t reserved[40];
+}; /* 64 bytes, then count abi_block_ref */
+
 /*
  * The bytes of a put, at data_offset (arg_offset of the COMMIT): for each block, for each part
  * carried, for each layer, for each group of the shard: page_stride bytes.
@@ -151,7 +163,8 @@ struct abi_cqe {
 	int32_t res;     /* 0 or negative errno */
 	uint32_t status; /* ABI_STATUS_* */
 	uint64_t value;  /* handle, or count of usable blocks (pages) from the first */
-	uint64_t aux;    /* put: bit i = block i was there (first 64); pin: blocks resident */
+	uint64_t aux;    /* put: bit i = block i was there (first 64); pin: blocks resident;
+			  * prefetch: blocks protected until the deadline */
 }; /* 32 bytes */
 
 #endif

@@ -463,8 +463,8 @@ struct tier_range {
  * needs it most.
  */
 #define TIER_CLASS_DEMAND 0u      /* somebody waits */
-#define TIER_CLASS_PREFETCH 1u    /* needed at the deadline */
-#define TIER_CLASS_SPECULATIVE 2u /* perhaps needed: idle bandwidth only */
+#define TIER_CLASS_DEADLINE 1u    /* needed at the deadline; a prefetch's with one */
+#define TIER_CLASS_SPECULATIVE 2u /* perhaps needed: idle bandwidth only; ... without one */
 
 /*
  * What a fetch asks for. No ask (NULL) is every page, in TIER_CXL, by the daemon's default
@@ -476,7 +476,7 @@ struct tier_ask {
 	const struct tier_range *range; /* of blocks; NULL = every page, and for lists of pages */
 	uint64_t deadline_ns;           /* 0 = the daemon's default */
 	uint64_t user_data;             /* of the completion; the waiting forms have none */
-	uint32_t klass;                 /* TIER_CLASS_* */
+	uint32_t klass;                 /* TIER_CLASS_*; prefetch, migrate: 0 = by the deadline */
 	uint32_t reserved;              /* 0 */
 };
 
@@ -500,10 +500,67 @@ int64_t tier_fetch_pages(tier_context *c, const struct tier_page *pages, uint32_
 			 const struct tier_ask *ask);
 
 /*
+ * Foresight: blocks will be read at ask->deadline_ns. Nothing moves yet: the daemon begins as late
+ * as is safe (queues, residency and bandwidth as measured then), so that fast memory is not held
+ * in vain. The completion comes when all is there or the deadline has passed: value = blocks usable
+ * from the first, aux = blocks protected from eviction until shortly after the deadline (fewer:
+ * the pin budget is used up), status READY, LATE, MISS, or DROPPED when the claim was not taken (64
+ * claims of ours are waiting already, or the deadline is more than ten minutes away). Without a
+ * deadline it begins at once, into idle bandwidth, and protects nothing. tier_cancel ends it.
+ * ask as for tier_fetch_start. Returns 0, -EAGAIN ring full, -ENOTCONN, -EINVAL. Any thread.
+ */
+int tier_prefetch(tier_context *c, const tier_block *blocks, uint32_t count,
+		  const struct tier_ask *ask);
+
+/* What happened in a session. */
+#define TIER_SESSION_TURN_END 1u /* a turn is over; blocks are what the next one begins with */
+#define TIER_SESSION_RETURN 2u   /* the user is back: the next turn begins */
+#define TIER_SESSION_CLOSE 3u    /* nobody will come back */
+
+struct tier_session_options {
+	size_t size;
+	uint32_t tier;                  /* where the next turn will read from; as in tier_ask */
+	uint32_t count;                 /* blocks; TURN_END only, as all that follows */
+	const tier_block *blocks;       /* in prefix order; the first 8,184 are kept */
+	const struct tier_range *range; /* parts; no layers. NULL = all */
+	uint64_t salt;                  /* tenant: whose think times are alike */
+	uint64_t return_ns;             /* a hint: back at that time; 0 = not known */
+	uint64_t layer_ns;              /* computing one layer takes so long; 0 = not known */
+	uint64_t user_data;             /* of the completion */
+};
+
+/*
+ * Sessions: what comes next is known when a turn ends, but not when. The daemon learns how long
+ * users of a tenant think, and has the first layers in the tier by the time that one may be back, so
+ * many that the others stream in while these are computed (all of them when layer_ns is 0): late
+ * (P2), into idle bandwidth, within the pin budget. RETURN fetches the rest at once. Who does not
+ * come back costs nothing: the layers are given back, the session is forgotten.
+ *
+ * id is the caller's, one a conversation, for one connection at a time. options may be NULL but for
+ * TURN_END. Completion: TURN_END value = blocks kept; RETURN status READY with aux = layers there,
+ * LATE when they are not, MISS when the session is not known. Results: -EBUSY another connection's,
+ * -ENOBUFS 2,048 sessions of ours are away, -ENOENT CLOSE of an unknown one.
+ * Returns 0, -EAGAIN ring full, -ENOTCONN, -EINVAL. Any thread.
+ */
+int tier_session(tier_context *c, uint64_t id, uint32_t event,
+		 const struct tier_session_options *options);
+
+/*
+ * Move blocks to ask->tier and out of the tiers above it. TIER_NVME: their copies in memory leave
+ * once they are written (-EINVAL in a context without NVMe); pinned ones stay. Completion: value =
+ * blocks that are where they should be (upwards: usable from the first), status READY, LATE (the
+ * deadline came first), MISS (a block has gone). Whole blocks only when going down.
+ * Returns as tier_prefetch. Any thread.
+ */
+int tier_migrate(tier_context *c, const tier_block *blocks, uint32_t count,
+		 const struct tier_ask *ask);
+
+/*
  * Claim that blocks stay at `tier` or above until unpin or the deadline (0 = until unpin, or our
  * process' end). Never moves data: what is not there yet is protected once it comes. *pin can be
- * used by every process that has the context open. Returns the number of blocks now resident and
- * protected. Errors: -EDQUOT over the pin budget or too many pins of ours (nothing is pinned),
+ * used by every process that has the context open. Pins have a budget (half of a tier): blocks
+ * beyond it, from the last backwards, are left unprotected. Returns the number of blocks now
+ * resident and protected. Errors: -EDQUOT not one fits the budget, or too many pins of ours,
  * -ESTALE. Blocks. Any thread.
  */
 int64_t tier_pin(tier_context *c, const tier_block *blocks, uint32_t count, uint32_t tier,

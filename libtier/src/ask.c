@@ -13,12 +13,11 @@
 #include "libtier/src/options.h"
 #include "libtier/src/submit.h"
 
-#define BLOCKS_MAX (ABI_ARG_BYTES_MAX / (uint32_t)sizeof(struct abi_block_ref))
 #define KEYS_MAX (ABI_ARG_BYTES_MAX / (uint32_t)sizeof(tier_key))
 
 /* ---- fetch ----------------------------------------------------------------------------------- */
 
-static int check_list(const char *what, const void *list, uint32_t count, uint32_t count_max)
+int ask_check_list(const char *what, const void *list, uint32_t count, uint32_t count_max)
 {
 	if (!list || count == 0)
 		return error_set(-EINVAL, "%s: the list is NULL or empty", what);
@@ -35,13 +34,13 @@ static int check_tier(const char *what, uint32_t level)
 	return error_set(-EINVAL, "%s: tier %u is not TIER_HBM or TIER_CXL", what, level);
 }
 
-static int set_range(struct abi_sqe *e, const tier_context *c, const struct tier_range *range)
+int ask_range(struct abi_sqe *e, const tier_context *c, const struct tier_range *range)
 {
 	uint32_t parts = c->geometry.abi.part_count;
 
 	if (!range)
 		return 0;
-	if (e->op != ABI_OP_FETCH)
+	if (e->op == ABI_OP_FETCH_PAGES)
 		return error_note(-EINVAL, "fetch: a range is of blocks; a list of pages has none");
 	if (range->part_first >= parts || range->part_count > parts - range->part_first ||
 	    (range->part_count == 0 && range->part_first != 0) ||
@@ -81,7 +80,7 @@ static int read_ask(struct submission *s, tier_context *c, uint8_t op, const str
 	if (rc == 0)
 		rc = check_tier("fetch", own.tier);
 	if (rc == 0 && own.klass > TIER_CLASS_SPECULATIVE)
-		rc = error_set(-EINVAL, "fetch: %u is no class; write TIER_CLASS_DEMAND, _PREFETCH "
+		rc = error_set(-EINVAL, "fetch: %u is no class; write TIER_CLASS_DEMAND, _DEADLINE "
 					"or _SPECULATIVE", own.klass);
 	if (rc == 0 && own.reserved)
 		rc = error_note(-EINVAL, "fetch: reserved is not 0");
@@ -90,7 +89,7 @@ static int read_ask(struct submission *s, tier_context *c, uint8_t op, const str
 	*s = fetch_of(c, op, own.tier, own.deadline_ns);
 	s->entry.klass = (uint8_t)own.klass;
 	s->user_data = own.user_data;
-	return set_range(&s->entry, c, own.range);
+	return ask_range(&s->entry, c, own.range);
 }
 
 int tier_fetch_start(tier_context *c, const tier_block *blocks, uint32_t count,
@@ -100,7 +99,7 @@ int tier_fetch_start(tier_context *c, const tier_block *blocks, uint32_t count,
 	int rc = context_check(c);
 
 	if (rc == 0)
-		rc = check_list("fetch", blocks, count, BLOCKS_MAX);
+		rc = ask_check_list("fetch", blocks, count, ASK_BLOCKS_MAX);
 	if (rc == 0)
 		rc = read_ask(&s, c, ABI_OP_FETCH, ask);
 	if (rc == 0)
@@ -118,7 +117,7 @@ int tier_fetch_pages_start(tier_context *c, const struct tier_page *pages, uint3
 	int rc = context_check(c);
 
 	if (rc == 0)
-		rc = check_list("fetch", pages, count, ASK_PAGES_MAX);
+		rc = ask_check_list("fetch", pages, count, ASK_PAGES_MAX);
 	if (rc == 0)
 		rc = read_ask(&s, c, ABI_OP_FETCH_PAGES, ask);
 	if (rc == 0)
@@ -157,13 +156,13 @@ int64_t tier_fetch(tier_context *c, const tier_block *blocks, uint32_t count,
 		return rc;
 	if (count == 0)
 		return 0;
-	rc = check_list("fetch", blocks, count, count);
+	rc = ask_check_list("fetch", blocks, count, count);
 	if (rc == 0)
 		rc = read_ask(&s, c, ABI_OP_FETCH, ask);
 	if (rc)
 		return rc;
-	for (uint32_t at = 0; at < count; at += BLOCKS_MAX) {
-		uint32_t n = count - at < BLOCKS_MAX ? count - at : BLOCKS_MAX;
+	for (uint32_t at = 0; at < count; at += ASK_BLOCKS_MAX) {
+		uint32_t n = count - at < ASK_BLOCKS_MAX ? count - at : ASK_BLOCKS_MAX;
 		int64_t value;
 
 		s.args = (struct request_args){ .blocks = blocks + at, .count = n };
@@ -197,7 +196,7 @@ int64_t tier_fetch_pages(tier_context *c, const struct tier_page *pages, uint32_
 		return rc;
 	if (count == 0)
 		return 0;
-	rc = check_list("fetch", pages, count, count);
+	rc = ask_check_list("fetch", pages, count, count);
 	if (rc == 0)
 		rc = read_ask(&s, c, ABI_OP_FETCH_PAGES, ask);
 	if (rc)
@@ -234,7 +233,7 @@ int64_t tier_pin(tier_context *c, const tier_block *blocks, uint32_t count, uint
 	if (rc == 0 && !pin)
 		rc = error_note(-EINVAL, "tier_pin: pin is NULL");
 	if (rc == 0)
-		rc = check_list("pin", blocks, count, BLOCKS_MAX);
+		rc = ask_check_list("pin", blocks, count, ASK_BLOCKS_MAX);
 	if (rc == 0)
 		rc = check_tier("pin", tier_wanted);
 	/* The deadline is the claim's, not the answer's. */
@@ -278,7 +277,7 @@ int64_t tier_delete(tier_context *c, const tier_key *keys, uint32_t count)
 		return rc;
 	if (count == 0)
 		return 0;
-	rc = check_list("delete", keys, count, count);
+	rc = ask_check_list("delete", keys, count, count);
 	if (rc)
 		return rc;
 	for (uint32_t at = 0; at < count; at += KEYS_MAX) {

@@ -123,6 +123,8 @@ static uint64_t args_bytes(const struct request_args *args)
 {
 	uint64_t bytes = args->put ? sizeof(*args->put) : 0;
 
+	if (args->session)
+		bytes += sizeof(*args->session);
 	if (args->keys)
 		bytes += (uint64_t)args->count * sizeof(*args->keys);
 	if (args->blocks)
@@ -137,6 +139,10 @@ static void args_write(uint8_t *to, const struct request_args *args, uint32_t sa
 	if (args->put) {
 		memcpy(to, args->put, sizeof(*args->put));
 		to += sizeof(*args->put);
+	}
+	if (args->session) {
+		memcpy(to, args->session, sizeof(*args->session));
+		to += sizeof(*args->session);
 	}
 	if (args->keys)
 		memcpy(to, args->keys, args->count * sizeof(*args->keys));

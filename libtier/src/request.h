@@ -71,6 +71,7 @@ struct request_args {
 	const struct tier_page *pages;
 	const tier_key *keys;
 	const struct abi_put_args *put; /* with keys */
+	const struct abi_session_args *session; /* with blocks */
 	uint32_t count;
 };
 

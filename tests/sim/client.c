@@ -291,6 +291,21 @@ static void ask_commit(struct world *w, uint32_t client, uint32_t i, struct ask 
 	submit(w, client, &sqe);
 }
 
+/* Foresight looks further ahead than other requests, or says no time at all. */
+static void foresee(struct world *w, struct ask *a, struct abi_sqe *sqe)
+{
+	sqe->klass = ABI_CLASS_DEADLINE;
+	a->deadline_ns = w->now_ns + world_below(w, 6000) * MSEC;
+	if (world_chance(w, 150000)) {
+		sqe->klass = ABI_CLASS_SPECULATIVE;
+		a->deadline_ns = 0;
+	}
+	a->may_begin = !a->deadline_ns || sqe->op == ABI_OP_MIGRATE;
+	if (sqe->op == ABI_OP_MIGRATE && world_chance(w, 500000))
+		sqe->tier = ABI_TIER_NVME;
+	sqe->deadline_ns = a->deadline_ns;
+}
+
 static void ask_by_keys(struct world *w, uint32_t client, uint32_t i, uint8_t op)
 {
 	struct ask *a = &w->client[client].ask[i];
@@ -320,6 +335,8 @@ static void ask_by_keys(struct world *w, uint32_t client, uint32_t i, uint8_t op
 		sqe.part_count = 1;
 	if (op == ABI_OP_FETCH && world_chance(w, 500000))
 		sqe.klass = world_chance(w, 500000) ? ABI_CLASS_DEADLINE : ABI_CLASS_SPECULATIVE;
+	if (op == ABI_OP_PREFETCH || op == ABI_OP_MIGRATE)
+		foresee(w, a, &sqe);
 	a->shard = sqe.tier;
 	submit(w, client, &sqe);
 }
@@ -388,9 +405,44 @@ static void ask_unpin(struct world *w, uint32_t client, uint32_t i)
 	submit(w, client, &sqe);
 }
 
+/* One of a few conversations ends a turn, goes on, or ends for good. */
+static void ask_session(struct world *w, uint32_t client, uint32_t i)
+{
+	struct ask *a = &w->client[client].ask[i];
+	struct abi_session_args *args =
+		(struct abi_session_args *)(w->client[client].staging + a->staging + ARENA_ARGS);
+	struct abi_block_ref *ref = (struct abi_block_ref *)(args + 1);
+	struct abi_sqe sqe = { .op = ABI_OP_SESSION, .user_data = i };
+
+	ask_keys(w, a);
+	a->kind = ASK_OTHER;
+	a->op = ABI_OP_SESSION;
+	sqe.mode = (uint8_t)(1 + world_below(w, 8) * 3 / 8);
+	sqe.handle = world_below(w, WORLD_SESSIONS);
+	sqe.context_id = w->context[a->context].id;
+	sqe.tier = ABI_TIER_CXL;
+	memset(args, 0, sizeof(*args));
+	for (uint32_t n = 0; sqe.mode == ABI_SESSION_TURN_END && n < a->count; n++) {
+		uint32_t slot = 0;
+		const struct abi_block *b = model_find(w, a->context, a->first + n, &slot);
+
+		ref[n] = (struct abi_block_ref){ slot, b ? b->generation : 0 };
+	}
+	if (sqe.mode == ABI_SESSION_TURN_END) {
+		sqe.count = a->count;
+		sqe.arg_offset = a->staging + ARENA_ARGS;
+		sqe.arg_bytes = (uint32_t)(sizeof(*args) + a->count * sizeof(*ref));
+		args->salt = world_below(w, 3);
+		args->layer_ns = world_chance(w, 500000) ? 0 : 1 + world_below(w, MSEC);
+		args->return_ns = w->now_ns + 1 + world_below(w, 3000) * MSEC;
+	}
+	foresight_session(w, client, a, &sqe);
+	submit(w, client, &sqe);
+}
+
 static void ask_new(struct world *w, uint32_t client, uint32_t i, struct ask *a)
 {
-	switch (world_below(w, 16)) {
+	switch (world_below(w, 22)) {
 	case 0 ... 4:
 		ask_reserve(w, client, i, a);
 		break;
@@ -412,6 +464,15 @@ static void ask_new(struct world *w, uint32_t client, uint32_t i, struct ask *a)
 		break;
 	case 14:
 		ask_simple(w, client, i, ABI_OP_DRAIN, 0);
+		break;
+	case 15 ... 17:
+		ask_by_keys(w, client, i, ABI_OP_PREFETCH);
+		break;
+	case 18:
+		ask_by_keys(w, client, i, ABI_OP_MIGRATE);
+		break;
+	case 19 ... 20:
+		ask_session(w, client, i);
 		break;
 	default:
 		ask_nonsense(w, client, i);
@@ -520,9 +581,13 @@ void client_completed(struct world *w, uint32_t client, const struct abi_cqe *cq
 		w->result->fetches++;
 		if (was.unhurried && cqe->status == ABI_STATUS_LATE)
 			world_fail(w, "I8: a fetch is late on a host at rest");
+	} else if (was.op == ABI_OP_PREFETCH) {
+		foresight_ready(w, &was, cqe);
+	} else if (was.op == ABI_OP_SESSION && !cqe->res) {
+		foresight_returned(w, &was, cqe);
 	} else if (was.op == ABI_OP_CANCEL && !cqe->res) {
 		cancelled(w, client, was.target);
-	} else if (was.op == ABI_OP_PIN && !cqe->res) {
+	} else if (was.op == ABI_OP_PIN && !cqe->res && cqe->status == ABI_STATUS_READY) {
 		model_pinned(w, client, &was, cqe->value);
 	} else if (was.op == ABI_OP_DELETE) {
 		deleted(w, &was, cqe);

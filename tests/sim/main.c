@@ -91,7 +91,8 @@ static void tell(uint64_t seed, const struct world_result *r)
 {
 	printf("seed %llu: %llu events, %llu commits, %llu fetches, %llu leases, %llu pins, "
 	       "%llu deletions, %llu epochs, %llu deaths, %llu crashes, %llu pauses; "
-	       "%llu pages evicted, %llu found leased, %llu runs, %llu segments dropped: %s\n",
+	       "%llu pages evicted, %llu found leased, %llu runs, %llu segments dropped; "
+	       "%llu claims, %llu sessions staged, %llu bytes brought ahead were used, %llu not: %s\n",
 	       (unsigned long long)seed, (unsigned long long)r->events,
 	       (unsigned long long)r->commits, (unsigned long long)r->fetches,
 	       (unsigned long long)r->leases, (unsigned long long)r->pins,
@@ -99,7 +100,10 @@ static void tell(uint64_t seed, const struct world_result *r)
 	       (unsigned long long)r->deaths, (unsigned long long)r->crashes,
 	       (unsigned long long)r->quiets, (unsigned long long)r->evicted,
 	       (unsigned long long)r->quarantined, (unsigned long long)r->runs,
-	       (unsigned long long)r->segments_dropped, r->failure[0] ? r->failure : "held");
+	       (unsigned long long)r->segments_dropped, (unsigned long long)r->claims,
+	       (unsigned long long)r->staged_sessions,
+	       (unsigned long long)r->staged_used, (unsigned long long)r->staged_wasted,
+	       r->failure[0] ? r->failure : "held");
 }
 
 static bool run_seed(const struct options *o, uint64_t seed, struct move *moves)

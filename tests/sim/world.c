@@ -114,7 +114,9 @@ void world_event(struct world *w, struct core_event *e)
 {
 	w->now_ns += 1 + world_below(w, 20000);
 	e->now_ns = w->now_ns;
+	foresight_look(w);
 	core_event(w->core, e);
+	foresight_check(w);
 	w->result->events++;
 	collect(w);
 }
@@ -226,6 +228,7 @@ static void death_step(struct world *w)
 		w->result->deaths++;
 		k->state = 2;
 		model_died(w, i);
+		foresight_died(w, i);
 		memset(k->ask, 0, sizeof(k->ask));
 		for (uint32_t p = 0; p < WORLD_LEASES; p++)
 			if (w->pin[p].client == i)
@@ -276,6 +279,8 @@ static void boot(struct world *w)
 	err = core_open(&w->core, &config);
 	assert(!err);
 	w->bag_count = 0;
+	w->foreseen = 0;
+	memset(w->session, 0, sizeof(w->session));
 	for (uint32_t i = 0; old && i < head->count; i++)
 		context_make(w, !strcmp(list[i].name, "memory"), &list[i]);
 	device_recover(w);
@@ -295,6 +300,10 @@ static void shut(struct world *w)
 	w->result->segments_dropped += m->segments_dropped;
 	w->result->quarantined += m->quarantined;
 	w->result->runs += m->runs_written;
+	w->result->claims += m->claims;
+	w->result->staged_sessions += m->sessions_staged;
+	w->result->staged_used += m->prefetch_used;
+	w->result->staged_wasted += m->prefetch_wasted;
 	core_close(w->core);
 	w->core = NULL;
 	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++)
@@ -316,6 +325,16 @@ static void crash(struct world *w)
 	model_check_all(w, true);
 }
 
+/* Time goes on by `most`, or until the core wants to be asked: a claim must not be overslept. */
+static uint64_t quiet_step(const struct world *w, uint64_t most)
+{
+	uint64_t next = core_next_tick(w->core);
+
+	if (next >= w->now_ns + most)
+		return most;
+	return next > w->now_ns + MSEC ? next - w->now_ns : MSEC;
+}
+
 /* Everyone waits; the host makes progress until nothing is under way. */
 static void quiet(struct world *w)
 {
@@ -323,14 +342,16 @@ static void quiet(struct world *w)
 	w->mood = 0;
 	w->result->quiets++;
 	client_rest(w);
-	for (uint32_t i = 0; i < 1500 && !w->result->failure[0]; i++) {
+	foresight_rest(w);
+	for (uint32_t i = 0; i < 6000 && !w->result->failure[0]; i++) {
 		while (w->bag_count && !w->result->failure[0])
 			action_step(w);
-		if (core_next_tick(w->core) == UINT64_MAX)
-			break;
-		tick(w, i < 100 ? MSEC : 10 * MSEC);
+		if (core_next_tick(w->core) > w->now_ns + 20000 * MSEC)
+			break; /* but for conversations that will be forgotten */
+		tick(w, quiet_step(w, i < 100 ? MSEC : i < 500 ? 10 * MSEC : 1000 * MSEC));
 	}
 	model_quiet(w);
+	foresight_quiet(w);
 	w->fair = false;
 }
 

@@ -3,6 +3,7 @@
  * What the world's files share: one struct, made by world_run, used by one thread.
  *   world.c   moves, actions, life        client.c  what clients and owners ask
  *   model.c   what must be true           device.c  the store's device and its faults
+ *   foresight.c  claims: when bytes may be committed
  */
 #ifndef TESTS_SIM_WORLD_PRIV_H
 #define TESTS_SIM_WORLD_PRIV_H
@@ -16,6 +17,7 @@
 #define WORLD_CONTEXTS 2u /* 0 has NVMe; 1 lives in memory only */
 #define WORLD_CLIENTS 3u
 #define WORLD_KEYS 256u
+#define WORLD_SESSIONS 8u
 #define WORLD_LEASES 16u
 #define WORLD_BAG 16384u
 #define WORLD_ASKS 8u /* requests of a client under way */
@@ -40,6 +42,7 @@ struct ask {
 	uint64_t handle;
 	uint64_t sequence;   /* when it was asked for */
 	uint64_t target;     /* cancel: sequence of the ask that it cancels */
+	bool may_begin;      /* prefetch: it is, or was, near enough to its deadline */
 	bool unhurried;      /* at rest since long before its deadline: must not be late */
 	uint32_t undisputed; /* delete: bit i = no commit of key i was under way then */
 	uint64_t deadline_ns;
@@ -69,6 +72,18 @@ struct world_lease {
 	uint64_t epoch;
 };
 
+/* What the outside knows of one conversation. */
+struct world_session {
+	uint32_t client;
+	bool away;            /* a turn has ended */
+	uint64_t use_ns;      /* its blocks may come shortly before this */
+	uint64_t patience_ns; /* ... and not after this */
+	uint32_t context;
+	uint32_t count;
+	struct abi_block_ref ref[WORLD_RUN];
+	uint64_t rest_ns;     /* after a return: until then the rest may come */
+};
+
 /* What the outside knows of one key of one context. */
 struct world_key {
 	uint64_t put_epochs;   /* bit e % 64: a commit in epoch e was sent */
@@ -96,6 +111,8 @@ struct world {
 	bool trace, fair; /* fair: everyone waits, the device is well */
 	uint64_t random, now_ns, sequence;
 	uint32_t last_context, last_first; /* of the last ask by key */
+	uint64_t lead_ns;  /* so long before its time of use a claim may begin */
+	uint64_t foreseen; /* the core's count of bytes brought ahead of use, at the last look */
 	struct core *core;
 	struct core_action *bag;
 	uint32_t bag_count;
@@ -103,6 +120,7 @@ struct world {
 	struct world_context context[WORLD_CONTEXTS];
 	struct world_lease lease[WORLD_LEASES];
 	struct world_pin pin[WORLD_LEASES];
+	struct world_session session[WORLD_SESSIONS];
 
 	/* device.c */
 	struct disk_super super;
@@ -135,6 +153,14 @@ const struct abi_page *model_desc(struct world *w, uint32_t context, uint32_t sl
 void model_lease_step(struct world *w);
 void model_pinned(struct world *w, uint32_t client, const struct ask *ask, uint64_t id);
 void client_rest(struct world *w);
+void foresight_look(struct world *w);
+void foresight_check(struct world *w);
+void foresight_session(struct world *w, uint32_t client, struct ask *a, struct abi_sqe *sqe);
+void foresight_died(struct world *w, uint32_t client);
+void foresight_quiet(struct world *w);
+void foresight_rest(struct world *w);
+void foresight_returned(struct world *w, const struct ask *a, const struct abi_cqe *cqe);
+void foresight_ready(struct world *w, const struct ask *a, const struct abi_cqe *cqe);
 void model_check_key(struct world *w, uint32_t context, uint32_t n);
 void model_check_all(struct world *w, bool content);
 void model_check_durable(struct world *w);

@@ -24,6 +24,7 @@ struct recount {
 	uint64_t bytes[ABI_MEM_TIERS];	  /* of places that a word names */
 	uint64_t retiring[ABI_MEM_TIERS];
 	uint64_t dirty, nvme;
+	uint64_t staged; /* bytes brought ahead and not read */
 };
 
 static void tell(struct audit *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -76,6 +77,8 @@ static void audit_block(struct audit *a, const struct context *x, uint32_t slot,
 	uint32_t nvme = 0, carried = 0;
 	uint64_t bytes = 0;
 
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+		n->staged += (uint64_t)x->staged[slot].units[t] << ABI_UNIT_SHIFT;
 	n->live_slots += b->state != ABI_BLOCK_FREE || m->flags & BLOCK_DROPPED;
 	n->blocks += b->state == ABI_BLOCK_COMMITTED;
 	n->pending += b->state == ABI_BLOCK_PENDING;
@@ -115,13 +118,17 @@ static uint64_t dirty_dropped(const struct core *c, const struct context *x)
 	return bytes;
 }
 
-static void audit_context(struct audit *a, const struct context *x, uint64_t charged[ABI_MEM_TIERS])
+static void audit_context(struct audit *a, const struct context *x, uint64_t charged[ABI_MEM_TIERS],
+			  uint64_t *staged)
 {
 	struct recount n;
 
 	memset(&n, 0, sizeof(n));
 	for (uint32_t slot = 0; slot < x->ix.slots_used; slot++)
 		audit_block(a, x, slot, &n);
+	*staged += n.staged;
+	if (n.staged > n.bytes[ABI_TIER_HBM] + n.bytes[ABI_TIER_CXL])
+		tell(a, "context %s: more bytes are staged than there are", x->spec.name);
 	compare(a, x->spec.name, "blocks", n.blocks, x->blocks);
 	compare(a, x->spec.name, "pending blocks", n.pending, x->blocks_pending);
 	compare(a, x->spec.name, "block slots in use", n.live_slots, x->slots_live);
@@ -144,7 +151,9 @@ uint64_t core_audit(const struct core *c, void (*tell_fn)(void *arg, const char 
 {
 	struct audit a = { .c = c, .tell = tell_fn, .arg = arg };
 	uint64_t charged[ABI_MEM_TIERS] = { 0 };
+	const struct core_metrics *m = &c->metrics;
 	uint32_t segments = (uint32_t)c->config.super.segment_count;
+	uint64_t staged = 0;
 
 	a.segment = calloc(segments + 1, sizeof(*a.segment));
 	if (!a.segment) {
@@ -153,7 +162,11 @@ uint64_t core_audit(const struct core *c, void (*tell_fn)(void *arg, const char 
 	}
 	for (uint32_t i = 0; i < c->contexts_high; i++)
 		if (c->context[i])
-			audit_context(&a, c->context[i], charged);
+			audit_context(&a, c->context[i], charged, &staged);
+	compare(&a, "(all)", "staged bytes", staged, c->staged.bytes);
+	compare(&a, "(all)", "prefetched bytes",
+		m->prefetch_used + m->prefetch_wasted + m->prefetch_failed + staged,
+		m->prefetch_bytes);
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
 		compare(&a, "(all)", "bytes charged to the pool", charged[t], c->pool[t].used);
 	for (uint32_t i = 0; c->store && i < segments; i++)

@@ -114,6 +114,8 @@ uint32_t block_new(struct core *c, struct context *x, const uint8_t *key)
 		return slot;
 	m = &x->meta[slot];
 	memset(m, 0, sizeof(*m));
+	assert(!x->staged[slot].units[ABI_TIER_HBM] && !x->staged[slot].units[ABI_TIER_CXL]);
+	memset(&x->staged[slot], 0, sizeof(x->staged[slot]));
 	m->prev = m->next = ABI_SLOT_NONE;
 	b = index_block(&x->ix, slot);
 	memcpy(b->key, key, ABI_KEY_BYTES);

@@ -248,8 +248,9 @@ static int private_alloc(struct context *x)
 	const struct abi_geometry *g = &x->spec.geometry;
 
 	x->meta = calloc(x->spec.blocks_max, sizeof(*x->meta));
+	x->staged = calloc(x->spec.blocks_max, sizeof(*x->staged));
 	x->page_part = calloc(g->pages_per_block, 1);
-	if (!x->meta || !x->page_part)
+	if (!x->meta || !x->staged || !x->page_part)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < g->part_count; i++)
 		memset(x->page_part + g->part[i].page_base, (int)i,
@@ -420,6 +421,7 @@ int core_context_remove(struct core *c, uint32_t id, uint64_t token)
 	x->remove_token = token;
 	x->sweep_slot = 0;
 	atomic_store_release_u64(&x->ix.header->closed, 1);
+	session_context_gone(c, x);
 	pin_context_gone(c, x);
 	request_context_gone(c, x);
 	put_context_gone(c, x);

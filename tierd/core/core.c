@@ -146,7 +146,7 @@ static int pools_alloc(struct core *c)
 
 	c->action = calloc(CORE_ACTIONS_MAX, sizeof(*c->action));
 	c->context = calloc(ABI_CONTEXTS_MAX, sizeof(*c->context));
-	c->client = calloc(CORE_CLIENTS_MAX, sizeof(*c->client));
+	c->client = calloc(CORE_CLIENTS_MAX + 1, sizeof(*c->client)); /* the last: ourselves */
 	c->request = calloc(CORE_REQUESTS_MAX, sizeof(*c->request));
 	c->put = calloc(CORE_REQUESTS_MAX, sizeof(*c->put));
 	c->io = calloc(CORE_IO_MAX, sizeof(*c->io));
@@ -245,6 +245,8 @@ int core_open(struct core **out, const struct core_config *config)
 		err = sched_open(c);
 	if (!err)
 		err = request_memory(c);
+	if (!err)
+		err = sessions_open(c);
 	if (!err && config->capacity[ABI_TIER_NVME])
 		err = store_open(&c->store, &c->config.super);
 	if (!err && c->store)
@@ -266,6 +268,7 @@ static void context_release(struct context *x)
 			space_close(x->space[tier]);
 		free(x->policy_state[tier]);
 	}
+	free(x->staged);
 	free(x->meta);
 	free(x->page_part);
 	free(x);
@@ -284,6 +287,7 @@ void core_close(struct core *c)
 		free(c->client[i].attached);
 	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
 		free(c->run[i].buf);
+	sessions_close(c);
 	if (c->store)
 		store_close(c->store);
 	if (c->request)
@@ -345,7 +349,7 @@ static void client_open(struct core *c, const struct core_client_open *open)
 	k->open = *open;
 	k->state = 1;
 	k->session++;
-	k->orders = 0;
+	k->orders = k->claims = k->away = 0;
 	k->puts = NULL;
 	account_open(c, k);
 	if (c->clients_high <= open->client)
@@ -364,6 +368,7 @@ static void client_gone(struct core *c, uint32_t id)
 	request_client_gone(c, id);
 	while (k->puts)
 		put_abort(c, k->puts);
+	session_client_gone(c, id);
 	pin_client_gone(c, id);
 }
 
@@ -391,6 +396,8 @@ static void client_dead(struct core *c, uint32_t id)
 static void tick(struct core *c)
 {
 	sched_tick(c);
+	session_tick(c);
+	claim_tick(c);
 	request_tick(c);
 	reclaim_tick(c);
 	if (c->now_ns < c->next_slow_ns)
@@ -399,6 +406,7 @@ static void tick(struct core *c)
 	put_tick(c);
 	pin_tick(c);
 	evict_tick(c);
+	stage_tick(c);
 	context_tick(c);
 }
 
@@ -462,7 +470,8 @@ bool core_accepts(const struct core *c, uint32_t client)
 	/* A quarter of the room is kept for those who have little in progress. */
 	if (c->requests >= CORE_REQUESTS_MAX || !account_may(c, k, ACCOUNT_REQUESTS))
 		return false;
-	return c->requests < CORE_REQUESTS_MAX * 3 / 4 || k->used[ACCOUNT_REQUESTS] < 4;
+	return c->requests < CORE_REQUESTS_MAX * 3 / 4 ||
+	       k->used[ACCOUNT_REQUESTS] - k->claims < 4;
 }
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
@@ -490,7 +499,9 @@ uint64_t core_next_tick(const struct core *c)
 		if (x->pending.count || x->sweeping || x->closing)
 			next = min_u64(next, c->now_ns + 10 * MS);
 	}
+	next = min_u64(next, min_u64(claim_next(c), stage_next(c)));
+	next = min_u64(next, session_next(c));
 	if (c->pins)
-		next = min_u64(next, c->now_ns + 50 * MS);
+		next = min_u64(next, c->pins_next_ns);
 	return next;
 }

@@ -33,6 +33,8 @@ static void access_entry(struct core *c, const struct client *k, uint64_t entry)
 		return;
 	if (weight > ACCESS_WEIGHT_MAX)
 		weight = ACCESS_WEIGHT_MAX;
+	c->metrics.leased_bytes += block_bytes(x, slot) / x->ix.pages_per_block * weight;
+	stage_use(c, x, slot);
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
 		if (x->meta[slot].flags & BLOCK_IN_POLICY << tier)
 			x->policy->touch(x->policy_state[tier], slot, weight, c->now_ns);
@@ -76,7 +78,8 @@ static bool may_leave(const struct core *c, const struct context *x, uint32_t sl
 		return true; /* always a copy: dirty pages cannot leave CXL */
 	if (context_has_nvme(c, x))
 		return m->persist == PERSIST_CLEAN && m->settle != SETTLE_WRITTEN;
-	return !m->pins[ABI_TIER_HBM];
+	return !m->pins[ABI_TIER_HBM] && !x->staged[slot].pins[ABI_TIER_CXL] &&
+	       !x->staged[slot].pins[ABI_TIER_HBM]; /* it would leave whole */
 }
 
 static uint64_t leave(struct core *c, struct context *x, uint32_t slot, uint32_t tier)
@@ -89,7 +92,8 @@ static uint64_t leave(struct core *c, struct context *x, uint32_t slot, uint32_t
 	}
 	for (uint32_t page = 0; page < x->ix.pages_per_block && x->meta[slot].resident[tier];
 	     page++) {
-		if (page_state(index_page(&x->ix, slot, page), tier) != ABI_PAGE_READY)
+		if (page_state(index_page(&x->ix, slot, page), tier) != ABI_PAGE_READY ||
+		    pin_holds(x, slot, page, tier))
 			continue;
 		if (!retire_page(c, x, slot, page, tier))
 			break;
@@ -99,6 +103,15 @@ static uint64_t leave(struct core *c, struct context *x, uint32_t slot, uint32_t
 			c->metrics.evicted_cxl++;
 	}
 	return x->retiring[tier] - before;
+}
+
+/* One block out of one tier, if it may: its READY pages retire. False: it may not, now. */
+bool evict_block(struct core *c, struct context *x, uint32_t slot, uint32_t tier)
+{
+	if (!may_leave(c, x, slot, tier))
+		return false;
+	leave(c, x, slot, tier);
+	return true;
 }
 
 /* Evict about `bytes` of the context from the tier. Returns the bytes that retire by it. */
@@ -196,7 +209,7 @@ static void evacuate_page(struct core *c, struct evacuation *e, uint32_t slot, u
 	if (page_state(d, e->tier) != ABI_PAGE_READY || addr < e->segment ||
 	    addr >= e->segment + e->bytes)
 		return;
-	if (!may_leave(c, e->ctx, slot, e->tier))
+	if (!may_leave(c, e->ctx, slot, e->tier) || pin_holds(e->ctx, slot, page, e->tier))
 		return;
 	if (e->tier == ABI_TIER_CXL && !context_has_nvme(c, e->ctx))
 		block_drop(c, e->ctx, slot);
@@ -344,7 +357,8 @@ bool evict_nvme(struct core *c, struct context *x, uint64_t bytes)
 
 		if (index_block(&x->ix, slot)->state != ABI_BLOCK_COMMITTED ||
 		    m->persist != PERSIST_CLEAN || m->hold || m->flags & BLOCK_DURABLE ||
-		    m->pins[ABI_TIER_HBM] || m->pins[ABI_TIER_CXL])
+		    m->pins[ABI_TIER_HBM] || m->pins[ABI_TIER_CXL] ||
+		    x->staged[slot].pins[ABI_TIER_CXL])
 			continue;
 		gone += block_bytes(x, slot);
 		block_drop(c, x, slot);

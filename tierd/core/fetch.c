@@ -48,6 +48,20 @@ static uint32_t range_layers(const struct request *r, const struct abi_part *par
 							      : part->layers - q->layer_first;
 }
 
+/* Bytes of the range in one block that carries all of its parts. */
+uint64_t fetch_range_bytes(const struct request *r)
+{
+	const struct abi_geometry *g = context_geometry(r->ctx);
+	uint64_t bytes = 0;
+	uint32_t first;
+
+	for (uint32_t i = 0; i < g->part_count; i++)
+		if (range_part(r, i))
+			bytes += (uint64_t)range_layers(r, &g->part[i], &first) *
+				 g->part[i].groups * g->part[i].page_stride;
+	return bytes;
+}
+
 static uint32_t range_pages(const struct request *r)
 {
 	const struct abi_geometry *g = context_geometry(r->ctx);
@@ -99,17 +113,20 @@ static void item(const struct request *r, uint32_t i, struct abi_block_ref *ref,
 
 /* ---- begin, end --------------------------------------------------------------------------- */
 
-static bool block_there(const struct context *x, struct abi_block_ref ref)
+bool fetch_block_there(const struct context *x, struct abi_block_ref ref)
 {
 	return block_alive(x, ref) && index_block(&x->ix, ref.slot)->state == ABI_BLOCK_COMMITTED;
 }
 
-/* Resolve keys to references in place: 8 bytes take the room of 32, from the front. */
-static void resolve_keys(struct request *r)
+/* Resolve keys to references in place, once: 8 bytes take the room of 32, from the front. */
+void fetch_resolve(struct request *r)
 {
 	struct abi_block_ref *ref = (struct abi_block_ref *)r->arg;
 	uint8_t key[ABI_KEY_BYTES];
 
+	if (!(r->sqe.flags & ABI_SQE_KEYS))
+		return;
+	r->sqe.flags &= (uint16_t)~ABI_SQE_KEYS;
 	for (uint32_t i = 0; i < r->sqe.count; i++) {
 		memcpy(key, r->arg + (size_t)i * ABI_KEY_BYTES, sizeof(key));
 		ref[i].slot = index_find(&r->ctx->ix, key);
@@ -119,28 +136,35 @@ static void resolve_keys(struct request *r)
 	}
 }
 
-static void hold_blocks(struct request *r)
+/* A demand for blocks is a use of what was brought for it. */
+static void hold(struct core *c, struct request *r, uint32_t slot)
+{
+	block_hold(r->ctx, slot);
+	if (!r->foreseen)
+		stage_use(c, r->ctx, slot);
+}
+
+static void hold_blocks(struct core *c, struct request *r)
 {
 	const struct abi_block_ref *ref = (const struct abi_block_ref *)r->arg;
 
-	if (r->sqe.flags & ABI_SQE_KEYS)
-		resolve_keys(r);
-	for (; r->held < r->sqe.count && block_there(r->ctx, ref[r->held]); r->held++)
-		block_hold(r->ctx, ref[r->held].slot);
+	fetch_resolve(r);
+	for (; r->held < r->sqe.count && fetch_block_there(r->ctx, ref[r->held]); r->held++)
+		hold(c, r, ref[r->held].slot);
 	if (r->held < r->sqe.count)
 		r->status = ABI_STATUS_MISS;
 	r->total = r->held * range_pages(r);
 }
 
-static void hold_pages(struct request *r)
+static void hold_pages(struct core *c, struct request *r)
 {
 	struct abi_page_ref *p = (struct abi_page_ref *)r->arg;
 
 	for (r->held = 0; r->held < r->sqe.count; r->held++) {
 		struct abi_block_ref ref = { p[r->held].slot, p[r->held].generation };
 
-		if (p[r->held].page < r->ctx->ix.pages_per_block && block_there(r->ctx, ref)) {
-			block_hold(r->ctx, ref.slot);
+		if (p[r->held].page < r->ctx->ix.pages_per_block && fetch_block_there(r->ctx, ref)) {
+			hold(c, r, ref.slot);
 			continue;
 		}
 		p[r->held].slot = ABI_SLOT_NONE;
@@ -172,6 +196,8 @@ void fetch_release(struct core *c, struct request *r)
 			continue;
 		touch(c, r, slot);
 		block_unhold(c, r->ctx, slot);
+		if (r->sqe.op == ABI_OP_MIGRATE)
+			migrate_released(c, r, slot);
 	}
 	r->held = 0;
 }
@@ -183,7 +209,7 @@ static bool item_ready(const struct request *r, uint32_t i)
 	const struct abi_page *d;
 
 	item(r, i, &ref, &page);
-	if (ref.slot == ABI_SLOT_NONE || !block_there(r->ctx, ref))
+	if (ref.slot == ABI_SLOT_NONE || !fetch_block_there(r->ctx, ref))
 		return false;
 	if (!(index_block(&r->ctx->ix, ref.slot)->parts >> r->ctx->page_part[page] & 1))
 		return true; /* not a page that this block has */
@@ -215,13 +241,19 @@ static uint64_t usable(const struct request *r)
 
 static void fetch_end(struct core *c, struct request *r)
 {
+	uint64_t whole = r->sqe.op == ABI_OP_FETCH_PAGES ? r->total : r->held;
+	uint64_t value = usable(r);
+
 	if (r->error == -EIO) {
 		r->error = 0; /* told by status: the engine recomputes */
 		r->status = ABI_STATUS_MISS;
-	} else if (r->late && r->cursor < r->total) {
+	} else if (r->late && value < whole) {
 		r->status = ABI_STATUS_LATE;
 	}
-	request_end(c, r, r->error, usable(r), 0);
+	if (r->sqe.op == ABI_OP_PREFETCH && !r->error)
+		claim_protect(c, r);
+	claim_finished(c, r);
+	request_end(c, r, r->error, value, r->protected_blocks);
 }
 
 /* ---- NVMe -> CXL -------------------------------------------------------------------------- */
@@ -231,6 +263,7 @@ static void page_fail(struct core *c, struct context *x, uint32_t slot, uint32_t
 {
 	struct abi_page *d = index_page(&x->ix, slot, page);
 
+	stage_fail(c, x, slot, tier, page_stride(x, page));
 	space_free(x->space[tier], page_addr(d, tier));
 	page_free(d, tier);
 	block_page_freed(c, x, slot, page, tier);
@@ -267,6 +300,13 @@ static void fetch_failed(struct request *r, int res)
 		r->error = -EIO;
 }
 
+/* Bytes of a prefetch that came after their time of use. */
+static void landed(struct core *c, const struct request *r, uint64_t bytes)
+{
+	if (r->foreseen && r->sqe.deadline_ns && c->now_ns > r->deadline_ns)
+		c->metrics.prefetch_late += bytes;
+}
+
 static void fetch_read(struct core *c, struct core_io *io)
 {
 	struct request *r = io->priv.owner;
@@ -286,6 +326,7 @@ static void fetch_read(struct core *c, struct core_io *io)
 		} else {
 			c->metrics.read_pages++;
 			c->metrics.read_bytes += io->piece[i].bytes;
+			landed(c, r, io->piece[i].bytes);
 			page_came(c, x, slot, page, ABI_TIER_CXL);
 		}
 	}
@@ -354,6 +395,8 @@ static enum fetch_state read_page(struct core *c, struct request *r, struct buil
 		}
 		return blocked(b, ABI_TIER_CXL, bytes);
 	}
+	if (r->foreseen)
+		stage_commit(c, x, slot, ABI_TIER_CXL, bytes);
 	page_reserve(d, ABI_TIER_CXL, (uint64_t)place);
 	page_fill(d, ABI_TIER_CXL);
 	x->meta[slot].held++;
@@ -391,6 +434,7 @@ static void fetch_copied(struct core *c, struct core_copy *copy)
 			continue;
 		}
 		c->metrics.promoted_bytes += copy->item[i].bytes;
+		landed(c, r, copy->item[i].bytes);
 		page_came(c, r->ctx, slot, page, ABI_TIER_HBM);
 	}
 	fetch_failed(r, copy->res);
@@ -438,6 +482,8 @@ static enum fetch_state promote_page(struct core *c, struct request *r, struct b
 	place = place_alloc(c, x, page, ABI_TIER_HBM);
 	if (place < 0)
 		return blocked(b, ABI_TIER_HBM, page_stride(x, page));
+	if (r->foreseen)
+		stage_commit(c, x, slot, ABI_TIER_HBM, page_stride(x, page));
 	page_reserve(d, ABI_TIER_HBM, (uint64_t)place);
 	page_fill(d, ABI_TIER_HBM);
 	x->meta[slot].held++;
@@ -482,7 +528,7 @@ static enum fetch_state fetch_page(struct core *c, struct request *r, struct bui
 	item(r, i, &ref, &page);
 	if (ref.slot == ABI_SLOT_NONE)
 		return FETCH_READY; /* told by status */
-	if (!block_there(r->ctx, ref))
+	if (!fetch_block_there(r->ctx, ref))
 		return FETCH_GONE;
 	if (!(index_block(&r->ctx->ix, ref.slot)->parts >> r->ctx->page_part[page] & 1))
 		return FETCH_READY;
@@ -557,9 +603,9 @@ void fetch_step(struct core *c, struct request *r)
 void fetch_begin(struct core *c, struct request *r)
 {
 	if (r->sqe.op == ABI_OP_FETCH_PAGES)
-		hold_pages(r);
+		hold_pages(c, r);
 	else
-		hold_blocks(r);
+		hold_blocks(c, r);
 	c->metrics.fetch_pages += r->total;
 	fetch_step(c, r);
 }

@@ -49,11 +49,18 @@ static struct pin *pin_get(struct core *c, uint32_t client)
 static void unpin_block(struct core *c, struct pin *p, struct abi_block_ref ref)
 {
 	struct block_meta *m = &p->ctx->meta[ref.slot];
+	struct block_staged *head = &p->ctx->staged[ref.slot];
 
 	/* A slot whose block went has a new generation and no pins of ours left. */
 	(void)c;
 	if (index_block(&p->ctx->ix, ref.slot)->generation != ref.generation)
 		return;
+	if (p->layers) {
+		assert(head->pins[p->tier] > 0);
+		if (!--head->pins[p->tier])
+			head->layers[p->tier] = 0;
+		return;
+	}
 	assert(m->pins[p->tier] > 0);
 	m->pins[p->tier]--;
 }
@@ -87,8 +94,9 @@ static int pin_block(struct core *c, struct pin *p, struct abi_block_ref ref)
 {
 	struct pin_chunk *k = p->chunk;
 	struct block_meta *m = &p->ctx->meta[ref.slot];
+	struct block_staged *head = &p->ctx->staged[ref.slot];
 
-	if (m->pins[p->tier] == UINT16_MAX)
+	if (m->pins[p->tier] == UINT16_MAX || head->pins[p->tier] == UINT16_MAX)
 		return -EUSERS;
 	if (!k || k->count == CORE_PIN_CHUNK_REFS) {
 		if (!account_may(c, &c->client[p->client], ACCOUNT_PIN_CHUNKS))
@@ -101,9 +109,42 @@ static int pin_block(struct core *c, struct pin *p, struct abi_block_ref ref)
 		p->chunk = k;
 	}
 	k->ref[k->count++] = ref;
-	m->pins[p->tier]++;
 	p->blocks++;
+	if (!p->layers) {
+		m->pins[p->tier]++;
+		return 0;
+	}
+	head->pins[p->tier]++;
+	if (head->layers[p->tier] < p->layers)
+		head->layers[p->tier] = (uint16_t)p->layers;
 	return 0;
+}
+
+/* Bytes of the first layers of each part of a block; layers 0 = all. */
+uint64_t pin_block_bytes(const struct context *x, uint32_t slot, uint32_t layers)
+{
+	const struct abi_geometry *g = context_geometry(x);
+	uint64_t bytes = 0;
+
+	if (!layers)
+		return block_bytes(x, slot);
+	for (uint32_t i = 0; i < g->part_count; i++) {
+		uint32_t n = layers < g->part[i].layers ? layers : g->part[i].layers;
+
+		if (index_block(&x->ix, slot)->parts >> i & 1)
+			bytes += (uint64_t)n * g->part[i].groups * g->part[i].page_stride;
+	}
+	return bytes;
+}
+
+/* Is this page among the first layers that somebody pinned? (Pins of whole blocks: block_meta.) */
+bool pin_holds(const struct context *x, uint32_t slot, uint32_t page, uint32_t tier)
+{
+	const struct abi_part *part = &context_geometry(x)->part[x->page_part[page]];
+	const struct block_staged *head = &x->staged[slot];
+
+	return head->pins[tier] &&
+	       (page - part->page_base) / part->groups < head->layers[tier];
 }
 
 static int pin_ref(const struct request *r, uint32_t i, struct abi_block_ref *ref)
@@ -122,63 +163,108 @@ static int pin_ref(const struct request *r, uint32_t i, struct abi_block_ref *re
 	return 0;
 }
 
-/* Sum of the blocks' bytes against the tier's budget; refs are resolved on the way (in place). */
-static int pin_budget(struct core *c, struct request *r, uint64_t *bytes)
+static uint64_t pin_budget(const struct core *c, const struct context *x, uint32_t tier)
 {
-	uint64_t budget = c->pool[r->sqe.tier].capacity / 100 * c->config.pin_percent;
+	uint64_t all = c->pool[tier].capacity;
 
-	if (r->ctx->plan.quota[r->sqe.tier] < c->pool[r->sqe.tier].capacity)
-		budget = r->ctx->plan.quota[r->sqe.tier] / 100 * c->config.pin_percent;
-	*bytes = 0;
-	for (uint32_t i = 0; i < r->sqe.count; i++) {
-		struct abi_block_ref ref;
-		int err = pin_ref(r, i, &ref);
+	if (x->plan.quota[tier] < all)
+		all = x->plan.quota[tier];
+	return all / 100 * c->config.pin_percent;
+}
 
+static void pin_charge(struct core *c, struct pin *p, uint64_t bytes)
+{
+	p->bytes += bytes;
+	p->ctx->pinned[p->tier] += bytes;
+	c->pinned[p->tier] += bytes;
+}
+
+/* It ends then. */
+void pin_until(struct core *c, struct pin *p, uint64_t deadline_ns)
+{
+	p->deadline_ns = deadline_ns;
+	if (deadline_ns < c->pins_next_ns)
+		c->pins_next_ns = deadline_ns;
+}
+
+/*
+ * Pin as many blocks from the first as the budget has room for: the rest stays unprotected, and
+ * the count says so (P7). Returns that count. Errors: -EDQUOT not one, -EAGAIN, -EUSERS.
+ */
+int64_t pin_take(struct core *c, const struct pin_ask *ask, uint64_t *id)
+{
+	uint64_t budget = pin_budget(c, ask->ctx, ask->tier);
+	uint64_t all = c->pool[ask->tier].capacity / 100 * c->config.pin_percent;
+	struct pin *p = NULL;
+	int err = -EDQUOT;
+
+	assert(ask->tier < ABI_MEM_TIERS);
+	if (account_may(c, &c->client[ask->client], ACCOUNT_PINS))
+		p = pin_get(c, ask->client);
+	else
+		c->metrics.limit_refusals++;
+	if (!p)
+		return account_may(c, &c->client[ask->client], ACCOUNT_PINS) ? -EAGAIN : -EDQUOT;
+	p->ctx = ask->ctx;
+	p->tier = ask->tier;
+	p->layers = ask->layers;
+	p->deadline_ns = ask->deadline_ns;
+	p->id = *id = ++c->pin_seq * CORE_PINS_MAX + (uint64_t)(p - c->pin);
+	for (uint32_t i = 0; i < ask->count; i++) {
+		uint64_t bytes;
+
+		if (!block_alive(p->ctx, ask->ref[i]))
+			break;
+		bytes = pin_block_bytes(p->ctx, ask->ref[i].slot, p->layers);
+		if (p->ctx->pinned[p->tier] + bytes > budget || c->pinned[p->tier] + bytes > all)
+			break; /* of this context, of all together */
+		err = pin_block(c, p, ask->ref[i]);
 		if (err)
-			return err;
-		*bytes += block_bytes(r->ctx, ref.slot);
-		((struct abi_block_ref *)r->arg)[i] = ref;
+			break;
+		pin_charge(c, p, bytes);
 	}
-	if (c->pinned[r->sqe.tier] + *bytes >
-	    c->pool[r->sqe.tier].capacity / 100 * c->config.pin_percent)
-		return -EDQUOT; /* all contexts together */
-	return r->ctx->pinned[r->sqe.tier] + *bytes > budget ? -EDQUOT : 0;
+	if (!p->blocks) {
+		pin_end(c, p);
+		return err;
+	}
+	pin_until(c, p, p->deadline_ns);
+	c->metrics.pins++;
+	c->metrics.pins_degraded += p->blocks < ask->count;
+	return p->blocks;
 }
 
 void pin_request(struct core *c, struct request *r)
 {
-	const struct abi_block_ref *ref = (const struct abi_block_ref *)r->arg;
-	struct pin *p = NULL;
-	uint64_t bytes = 0, resident = 0;
-	int err = pin_budget(c, r, &bytes);
+	struct abi_block_ref *ref = (struct abi_block_ref *)r->arg;
+	const struct pin_ask ask = {
+		.client = r->client,
+		.tier = r->sqe.tier,
+		.ctx = r->ctx,
+		.deadline_ns = r->sqe.deadline_ns ? r->sqe.deadline_ns : UINT64_MAX,
+		.ref = ref,
+		.count = r->sqe.count,
+	};
+	uint64_t id = 0, resident = 0;
+	int64_t blocks = 0;
 
-	if (!err && !account_may(c, &c->client[r->client], ACCOUNT_PINS))
-		err = -EDQUOT;
-	c->metrics.limit_refusals += err == -EDQUOT;
-	if (!err && !(p = pin_get(c, r->client)))
-		err = -EAGAIN;
-	if (err) {
-		request_end(c, r, err, 0, 0);
-		return;
+	for (uint32_t i = 0; i < ask.count && !blocks; i++) {
+		struct abi_block_ref at;
+
+		blocks = pin_ref(r, i, &at);
+		if (!blocks)
+			ref[i] = at; /* in place: 8 bytes take the room of 8 or 32 */
 	}
-	p->ctx = r->ctx;
-	p->tier = r->sqe.tier;
-	p->deadline_ns = r->sqe.deadline_ns ? r->sqe.deadline_ns : UINT64_MAX;
-	p->id = ++c->pin_seq * CORE_PINS_MAX + (uint64_t)(p - c->pin);
-	for (uint32_t i = 0; i < r->sqe.count && !err; i++) {
+	if (!blocks)
+		blocks = pin_take(c, &ask, &id);
+	for (int64_t i = 0; i < blocks; i++) {
 		const struct block_meta *m = &r->ctx->meta[ref[i].slot];
 
-		err = pin_block(c, p, ref[i]);
-		for (uint32_t t = 0, found = 0; t <= p->tier && !found; t++)
+		for (uint32_t t = 0, found = 0; t <= ask.tier && !found; t++)
 			resident += found = m->resident[t] == block_pages(r->ctx, ref[i].slot);
 	}
-	p->bytes = bytes;
-	p->ctx->pinned[p->tier] += bytes;
-	c->pinned[p->tier] += bytes;
-	c->metrics.pins++;
-	if (err)
-		pin_end(c, p);
-	request_end(c, r, err, err ? 0 : p->id, resident);
+	if (blocks >= 0 && blocks < ask.count)
+		r->status = ABI_STATUS_DROPPED; /* the others are not protected */
+	request_end(c, r, blocks < 0 ? (int)blocks : 0, blocks < 0 ? 0 : id, resident);
 }
 
 void unpin_request(struct core *c, struct request *r)
@@ -194,9 +280,12 @@ void unpin_request(struct core *c, struct request *r)
 /* Pins of one client (its end), one context (its removal), or past their deadline. */
 static void pins_end(struct core *c, uint32_t client, const struct context *x, uint64_t now_ns)
 {
+	c->pins_next_ns = UINT64_MAX;
 	for (uint32_t i = 0; c->pins && i < c->pins_high; i++) {
 		struct pin *p = &c->pin[i];
 
+		if (p->used && p->deadline_ns < c->pins_next_ns)
+			c->pins_next_ns = p->deadline_ns;
 		if (!p->used || (p->client != client && p->ctx != x && p->deadline_ns > now_ns))
 			continue;
 		c->metrics.pins_expired++;
@@ -218,8 +307,9 @@ void pin_tick(struct core *c)
 {
 	if (c->now_ns < c->pins_next_ns)
 		return;
-	c->pins_next_ns = c->now_ns + 50 * MS;
 	pins_end(c, CORE_CLIENTS_MAX, NULL, c->now_ns);
+	if (c->pins_next_ns < c->now_ns + 50 * MS)
+		c->pins_next_ns = c->now_ns + 50 * MS;
 }
 
 int core_pin_view(const struct core *c, uint32_t i, struct core_pin_view *out)

@@ -66,6 +66,7 @@ bool retire_page(struct core *c, struct context *x, uint32_t slot, uint32_t page
 	b->page[b->count] = page;
 	if (!b->count++)
 		b->since_ns = c->now_ns;
+	stage_leave(c, x, slot, tier, page_stride(x, page));
 	page_retire(d, tier);
 	x->retiring[tier] += page_stride(x, page);
 	c->metrics.retired++;

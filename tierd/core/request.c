@@ -5,6 +5,7 @@
  *
  *   take -> RUN <-> SPACE (room in a memory tier)         answered: the completion was sent
  *             |---> WRITTEN -> SYNC (durable puts)        finished: nothing moves for it any more
+ *             |---> CLAIM (a prefetch that is not due)
  *             |---> ORDER (drain, cancel)
  *
  * A late fetch is answered at its deadline while its reads still land in our own memory; a put is
@@ -15,6 +16,8 @@
 #include <string.h>
 
 #include "tierd/core/state.h"
+
+#define REQUESTS_SPARED 256u /* for clients, when the core wants some of its own */
 
 /* ---- queues ------------------------------------------------------------------------------- */
 
@@ -94,6 +97,8 @@ static void request_free(struct core *c, struct request *r)
 	assert(c->requests > 0);
 	if (!--c->requests)
 		c->requests_high = 0;
+	if (client == SCHED_DAEMON)
+		return; /* one of our own */
 	if (c->client[client].session != r->session) {
 		account_give(c, r->account, NULL, ACCOUNT_REQUESTS);
 		return;
@@ -110,6 +115,8 @@ void request_answer(struct core *c, struct request *r, int res, uint64_t value, 
 	if (r->answered)
 		return;
 	r->answered = true;
+	if (r->ended)
+		r->ended(c, r, value);
 	if (res < 0)
 		c->metrics.requests_failed++;
 	if (c->client[r->client].state != 1 || c->client[r->client].session != r->session)
@@ -233,7 +240,13 @@ static uint64_t arg_bytes_of(const struct abi_sqe *q)
 		return (uint64_t)q->count * ABI_KEY_BYTES;
 	case ABI_OP_FETCH:
 	case ABI_OP_PIN:
+	case ABI_OP_PREFETCH:
+	case ABI_OP_MIGRATE:
 		return q->count * item;
+	case ABI_OP_SESSION:
+		return q->mode == ABI_SESSION_TURN_END
+			       ? sizeof(struct abi_session_args) + q->count * item
+			       : 0;
 	default:
 		return 0;
 	}
@@ -242,7 +255,8 @@ static uint64_t arg_bytes_of(const struct abi_sqe *q)
 static bool needs_context(uint8_t op)
 {
 	return op == ABI_OP_PUT_RESERVE || op == ABI_OP_FETCH || op == ABI_OP_FETCH_PAGES ||
-	       op == ABI_OP_PIN || op == ABI_OP_UNPIN || op == ABI_OP_DELETE;
+	       op == ABI_OP_PIN || op == ABI_OP_UNPIN || op == ABI_OP_DELETE ||
+	       op == ABI_OP_PREFETCH || op == ABI_OP_MIGRATE || op == ABI_OP_SESSION;
 }
 
 static int context_check(struct core *c, struct request *r)
@@ -280,6 +294,23 @@ static int arg_copy(struct core *c, struct request *r)
 	return 0;
 }
 
+/* Targets that an operation can have. */
+static uint32_t tiers_of(uint8_t op)
+{
+	switch (op) {
+	case ABI_OP_FETCH:
+	case ABI_OP_FETCH_PAGES:
+	case ABI_OP_PIN:
+	case ABI_OP_PREFETCH:
+	case ABI_OP_SESSION:
+		return ABI_MEM_TIERS;
+	case ABI_OP_MIGRATE:
+		return ABI_TIER_NVME + 1;
+	default:
+		return UINT32_MAX;
+	}
+}
+
 static int request_check(struct core *c, struct request *r)
 {
 	const struct abi_sqe *q = &r->sqe;
@@ -287,12 +318,16 @@ static int request_check(struct core *c, struct request *r)
 
 	if (q->op >= ABI_OP_COUNT || q->klass > ABI_CLASS_SPECULATIVE || q->reserved)
 		return -EINVAL; /* write-back and clean-up are the daemon's own classes */
-	if (q->op >= ABI_OP_PREFETCH)
+	if (q->op > ABI_OP_MIGRATE && q->op != ABI_OP_SESSION)
 		return -ENOSYS;
 	if (q->flags & ~(ABI_SQE_KEYS | ABI_SQE_DURABLE))
 		return -EINVAL;
-	if ((q->op == ABI_OP_FETCH || q->op == ABI_OP_FETCH_PAGES || q->op == ABI_OP_PIN) &&
-	    q->tier >= ABI_MEM_TIERS)
+	if (q->tier >= tiers_of(q->op))
+		return -EINVAL;
+	if ((q->op == ABI_OP_PREFETCH || q->op == ABI_OP_MIGRATE) && q->mode)
+		return -EINVAL;
+	if (q->op == ABI_OP_SESSION && (q->flags || q->mode < ABI_SESSION_TURN_END ||
+					q->mode > ABI_SESSION_CLOSE || q->layer_count))
 		return -EINVAL;
 	err = context_check(c, r);
 	return err ? err : arg_copy(c, r);
@@ -313,6 +348,15 @@ static void request_start(struct core *c, struct request *r)
 	case ABI_OP_FETCH:
 	case ABI_OP_FETCH_PAGES:
 		fetch_begin(c, r);
+		break;
+	case ABI_OP_PREFETCH:
+		prefetch_begin(c, r);
+		break;
+	case ABI_OP_MIGRATE:
+		migrate_begin(c, r);
+		break;
+	case ABI_OP_SESSION:
+		session_request(c, r);
 		break;
 	case ABI_OP_PIN:
 		pin_request(c, r);
@@ -341,6 +385,29 @@ static void refuse(struct core *c, uint32_t client, const struct abi_sqe *sqe, i
 	a->complete.cqe.user_data = sqe->user_data;
 	a->complete.cqe.res = err;
 	c->metrics.requests_failed++;
+}
+
+/* A request of the core's own; the caller fills sqe, arg and what it wants to hear. NULL = none. */
+struct request *request_own(struct core *c, struct context *x)
+{
+	struct request *r = c->request_free;
+
+	if (c->requests >= CORE_REQUESTS_MAX - REQUESTS_SPARED)
+		return NULL;
+	assert(r);
+	c->request_free = r->next;
+	if (c->requests_high <= r - c->request)
+		c->requests_high = (uint32_t)(r - c->request) + 1;
+	*r = (struct request){
+		.arg = r->arg,
+		.phase = REQUEST_RUN,
+		.client = CORE_CLIENTS_MAX,
+		.ctx = x,
+		.seq = ++c->request_seq,
+		.since_ns = c->now_ns,
+	};
+	c->requests++;
+	return r;
 }
 
 void request_take(struct core *c, uint32_t client, const struct abi_sqe *sqe)
@@ -392,6 +459,12 @@ static void request_step(struct core *c, struct request *r)
 	case ABI_OP_FETCH:
 	case ABI_OP_FETCH_PAGES:
 		fetch_step(c, r);
+		break;
+	case ABI_OP_PREFETCH:
+		prefetch_step(c, r);
+		break;
+	case ABI_OP_MIGRATE:
+		migrate_step(c, r);
 		break;
 	case ABI_OP_DELETE:
 		delete_step(c, r);

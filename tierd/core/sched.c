@@ -49,12 +49,20 @@ static bool few_or_plenty(uint32_t own, uint32_t used, uint32_t most)
 	return own < FEW || used < most - most / 4;
 }
 
+/* Reads that are not urgent; the core's own among them: what it stages for clients. */
+static bool is_background(uint32_t klass, uint32_t client)
+{
+	if (client == SCHED_DAEMON)
+		return klass == ABI_CLASS_DEADLINE || klass == ABI_CLASS_SPECULATIVE;
+	return klass != ABI_CLASS_DEMAND;
+}
+
 bool sched_admits_io(const struct core *c, uint32_t klass, uint32_t client)
 {
 	const struct sched *s = c->sched;
 
 	assert(klass < ABI_CLASS_COUNT && client <= SCHED_DAEMON);
-	if (client == SCHED_DAEMON)
+	if (client == SCHED_DAEMON && !is_background(klass, client))
 		return true;
 	if (!few_or_plenty(s->ios[client], c->ios, CORE_IO_MAX))
 		return false;
@@ -66,7 +74,7 @@ bool sched_admits_io(const struct core *c, uint32_t klass, uint32_t client)
 void sched_io_taken(struct core *c, struct core_io *io, uint32_t client)
 {
 	io->priv.node = (struct sched_node){ .client = client };
-	io->priv.node.background = client != SCHED_DAEMON && io->klass != ABI_CLASS_DEMAND;
+	io->priv.node.background = is_background(io->klass, client);
 	c->sched->ios[client]++;
 	c->sched->background_ios += io->priv.node.background;
 }

@@ -6,11 +6,13 @@
 #ifndef TIERD_CORE_STATE_H
 #define TIERD_CORE_STATE_H
 
+#include "tierd/core/claim.h"
 #include "tierd/core/core.h"
 #include "tierd/core/index.h"
 #include "tierd/core/page.h"
 #include "tierd/core/policy_ops.h"
 #include "tierd/core/sched.h"
+#include "tierd/core/session.h"
 #include "tierd/core/space.h"
 #include "tierd/core/store.h"
 
@@ -66,6 +68,13 @@ struct block_meta {
 	uint8_t reserved[3];
 };
 
+/* What foresight knows of a block. */
+struct block_staged {
+	uint32_t units[ABI_MEM_TIERS]; /* of ABI_UNIT: brought ahead and not read so far (stage.c) */
+	uint16_t pins[ABI_MEM_TIERS];  /* of its first layers (pin.c) */
+	uint16_t layers[ABI_MEM_TIERS]; /* that many, while pins is not 0 */
+};
+
 struct block_list {
 	uint32_t head, tail; /* slots; ABI_SLOT_NONE = empty */
 	uint16_t head_ctx, tail_ctx;
@@ -90,11 +99,13 @@ struct context {
 	struct core_context_memory memory;
 	struct index ix;
 	struct block_meta *meta;
+	struct block_staged *staged; /* by slot */
 	struct space *space[ABI_MEM_TIERS]; /* NULL = tier not used */
 	const struct policy_ops *policy;
 	void *policy_state[ABI_MEM_TIERS];
 	uint8_t *page_part; /* page number -> part */
 	uint32_t part_class[ABI_PARTS_MAX];
+	struct think think; /* of all its tenants */
 	struct block_list pending;
 	struct block_list dirty;
 	bool dirty_urgent;    /* a durable block is in the list */
@@ -117,6 +128,7 @@ struct context {
 enum request_phase {
 	REQUEST_FREE = 0,
 	REQUEST_RUN,     /* step() when woken */
+	REQUEST_CLAIM,   /* parked: a prefetch that is not due (claim.c) */
 	REQUEST_SPACE,   /* waits for room in a memory tier */
 	REQUEST_WRITTEN, /* a durable put: waits for write-back */
 	REQUEST_SYNC,    /* waits for a flush */
@@ -145,6 +157,15 @@ struct request {
 	uint32_t losses;      /* ... when the scheduler had lost so many */
 	int32_t error;        /* first error; ends it when outstanding is 0 */
 	uint32_t status;
+	bool foreseen;        /* what it brings is staged until a reader comes */
+	bool parked;          /* in core.claims */
+	uint64_t use_ns;      /* parked: to be there then */
+	void (*ended)(struct core *c, struct request *r, uint64_t value); /* the core's own requests */
+	void *owner;          /* ... for whom; NULL = nobody any more */
+	uint32_t protected_blocks; /* prefetch: pinned until its deadline */
+	uint32_t moved;       /* migrate: blocks that are where they should be */
+	uint64_t read_bytes, copy_bytes;   /* prefetch: to be moved, by the last look */
+	uint64_t begun_ns, transfer_ns;    /* ... when it was due, how long it should take */
 	struct put *put;
 	uint64_t sync_seq; /* REQUEST_SYNC: needs this flush */
 	uint64_t tomb_seq; /* delete: needs the tombstones up to here */
@@ -205,6 +226,8 @@ struct client {
 	uint64_t access_seen[ABI_READERS_MAX];
 	uint32_t session;  /* counts the clients that had this number */
 	uint32_t orders;   /* requests in REQUEST_ORDER */
+	uint32_t claims;   /* ... parked as claims */
+	uint32_t away;     /* sessions it has in the table */
 	struct put *puts;
 };
 
@@ -222,9 +245,21 @@ struct pin {
 	uint32_t client; /* its owner; pins end with the owner's session */
 	struct context *ctx;
 	uint32_t tier, blocks;
+	uint32_t layers; /* 0 = whole blocks */
 	uint64_t id, bytes, deadline_ns;
 	struct pin_chunk *chunk;
 	uint32_t next_free;
+};
+
+/* What a pin is asked for with. */
+struct pin_ask {
+	uint32_t client;
+	uint32_t tier;
+	struct context *ctx;
+	uint64_t deadline_ns; /* UINT64_MAX = until unpin */
+	uint32_t layers;      /* the first of each part only; 0 = all */
+	const struct abi_block_ref *ref;
+	uint32_t count;
 };
 
 /* ---- write-back --------------------------------------------------------------------------- */
@@ -344,6 +379,10 @@ struct core {
 	uint64_t quarantined[ABI_MEM_TIERS]; /* bytes */
 	uint32_t punching[ABI_MEM_TIERS];    /* segments */
 	struct evacuation evacuation;
+
+	struct claims claims;
+	struct staged staged;
+	struct sessions sessions;
 
 	struct pin *pin;
 	uint32_t pin_free, pins, pins_high, chunks_high;
@@ -481,6 +520,7 @@ void evict_drain_logs(struct core *c);
 void evict_surplus(struct core *c, struct context *x, uint32_t tier, bool all);
 void evict_punched(struct core *c, const struct core_range *range);
 bool evict_store(struct core *c, uint32_t log);
+bool evict_block(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
 bool evict_nvme(struct core *c, struct context *x, uint64_t bytes);
 void evict_step(struct core *c);
 void evict_forget(struct core *c, const struct context *x);
@@ -488,6 +528,7 @@ void evict_tick(struct core *c);
 
 /* request.c */
 void request_take(struct core *c, uint32_t client, const struct abi_sqe *sqe);
+struct request *request_own(struct core *c, struct context *x);
 void request_wake(struct core *c, struct request *r);
 void request_wait_space(struct core *c, struct request *r);
 void request_wake_space(struct core *c);
@@ -516,6 +557,13 @@ uint64_t put_dirty_limit(const struct core *c, const struct context *x);
 void fetch_begin(struct core *c, struct request *r);
 void fetch_step(struct core *c, struct request *r);
 void fetch_release(struct core *c, struct request *r);
+void fetch_resolve(struct request *r);
+uint64_t fetch_range_bytes(const struct request *r);
+bool fetch_block_there(const struct context *x, struct abi_block_ref ref);
+uint64_t pin_block_bytes(const struct context *x, uint32_t slot, uint32_t layers);
+bool pin_holds(const struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
+void pin_until(struct core *c, struct pin *p, uint64_t deadline_ns);
+int64_t pin_take(struct core *c, const struct pin_ask *ask, uint64_t *id);
 void pin_request(struct core *c, struct request *r);
 void unpin_request(struct core *c, struct request *r);
 void pin_end(struct core *c, struct pin *p);

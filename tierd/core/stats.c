@@ -15,7 +15,8 @@ const struct core_metrics *core_metrics(const struct core *c)
 static uint64_t context_index_bytes(const struct context *x)
 {
 	uint64_t private = x->ix.slots_used *
-			   (sizeof(struct block_meta) + x->policy->state_bytes(x->spec.blocks_max) *
+			   (sizeof(struct block_meta) + sizeof(struct block_staged) +
+			    x->policy->state_bytes(x->spec.blocks_max) *
 								ABI_MEM_TIERS / x->spec.blocks_max);
 
 	return index_bytes_used(&x->ix) + private;

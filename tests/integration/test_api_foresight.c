@@ -1,0 +1,368 @@
+/*
+ * Foresight through the public API, against a live daemon: a claim holds no bytes until it is due
+ * and is there in time; migration moves blocks down and up; every byte brought ahead is accounted.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include "tests/integration/front_client.h"
+
+#include <jansson.h>
+#include <tier.h>
+
+#define BLOCKS 16u
+#define BLOCK_BYTES (6 * 4096u)
+#define LONG_NS (20 * NS_PER_S)
+
+struct world {
+	struct daemon d;
+	tier *t;
+	tier_context *c;
+	tier_reader *r;
+	tier_geometry *g;
+	tier_key key[BLOCKS];
+	tier_block block[BLOCKS];
+};
+
+static uint8_t byte_of(uint32_t n, uint32_t page)
+{
+	return (uint8_t)(n * 11 + page * 3 + 5);
+}
+
+/* Puts the blocks, so that each test finds them, clean and in memory. */
+static void put_all(struct world *w)
+{
+	static uint8_t data[BLOCKS * BLOCK_BYTES];
+	struct tier_put_options o = { .size = sizeof(o), .flags = TIER_PUT_DURABLE };
+	struct tier_found found[BLOCKS];
+	uint32_t tokens[BLOCKS];
+
+	for (uint32_t i = 0; i < BLOCKS; i++)
+		tokens[i] = 7000 + i;
+	assert_int_equal(tier_key_chain(w->key, NULL, NULL, tokens, BLOCKS, 1), 0);
+	for (uint32_t i = 0; i < BLOCKS * 6; i++)
+		memset(data + i * 4096, byte_of(i / 6, i % 6), 4096);
+	if (tier_put_copy(w->c, w->key, BLOCKS, data, &o) != BLOCKS)
+		fail_msg("%s", tier_error_text());
+	assert_int_equal(tier_match(w->c, w->key, BLOCKS, found), BLOCKS);
+	for (uint32_t i = 0; i < BLOCKS; i++)
+		w->block[i] = found[i].block;
+}
+
+static int setup(void **state)
+{
+	static const char *const settings[] = { "hbm.size=2MiB", NULL };
+	struct world *w = calloc(1, sizeof(*w));
+	struct tier_connect_options o = { .size = sizeof(o), .staging_bytes = 4u << 20 };
+
+	daemon_folder(&w->d);
+	daemon_start(&w->d, settings);
+	o.socket = w->d.socket;
+	assert_int_equal(tier_geometry_preset(&w->g, "tiny"), 0);
+	assert_int_equal(tier_connect(&w->t, &o), 0);
+	if (tier_context_create(w->t, "kv", w->g, NULL, &w->c))
+		fail_msg("%s", tier_error_text());
+	assert_int_equal(tier_reader_open(w->t, &w->r), 0);
+	put_all(w);
+	*state = w;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct world *w = *state;
+
+	tier_close(w->t);
+	tier_geometry_free(w->g);
+	daemon_stop(&w->d);
+	daemon_remove(&w->d);
+	free(w);
+	return 0;
+}
+
+/* ---- what the daemon and the index say ------------------------------------------------------- */
+
+static uint64_t metric(struct world *w, const char *name)
+{
+	uint64_t value = UINT64_MAX;
+	json_t *root, *one;
+	char *reply;
+	size_t i;
+
+	assert_int_equal(tier_admin(w->t, "stat", NULL, &reply), 0);
+	root = json_loads(reply, 0, NULL);
+	json_array_foreach(json_object_get(root, "metrics"), i, one)
+		if (!strcmp(json_string_value(json_object_get(one, "name")), name))
+			value = (uint64_t)json_integer_value(json_object_get(one, "value"));
+	json_decref(root);
+	free(reply);
+	assert_true(value != UINT64_MAX);
+	return value;
+}
+
+/* Blocks that lie whole in memory. */
+static uint32_t in_memory(struct world *w)
+{
+	struct tier_found found[BLOCKS];
+	uint32_t n = 0;
+
+	assert_int_equal(tier_match(w->c, w->key, BLOCKS, found), BLOCKS);
+	for (uint32_t i = 0; i < BLOCKS; i++)
+		n += found[i].tier == TIER_CXL || found[i].tier == TIER_HBM;
+	return n;
+}
+
+static struct tier_completion one_completion(struct world *w)
+{
+	struct tier_completion c;
+
+	assert_int_equal(tier_wait(w->t, &c, 1, 1, LONG_NS), 1);
+	return c;
+}
+
+/* Blocks that an earlier claim still protects stay for a moment. */
+static void migrate(struct world *w, uint32_t level)
+{
+	struct tier_ask ask = { .size = sizeof(ask), .tier = level, .user_data = 3 };
+	struct tier_completion c = { .value = 0 };
+
+	for (uint32_t i = 0; i < 100 && c.value < BLOCKS; i++) {
+		usleep(i ? 10000 : 0);
+		ask.deadline_ns = time_now_ns() + 5 * NS_PER_S;
+		assert_int_equal(tier_migrate(w->c, w->block, BLOCKS, &ask), 0);
+		c = one_completion(w);
+		assert_int_equal(c.result, 0);
+		assert_int_equal(c.status, TIER_READY);
+	}
+	assert_int_equal(c.value, BLOCKS);
+}
+
+static void read_all(struct world *w)
+{
+	struct tier_lease lease;
+
+	for (uint32_t i = 0; i < BLOCKS * 6; i++) {
+		assert_int_equal(tier_lease_page(w->r, w->c, w->block[i / 6], i % 6, 0, &lease), 0);
+		assert_int_equal(((const uint8_t *)lease.data)[77], byte_of(i / 6, i % 6));
+		tier_release(w->r, &lease);
+	}
+}
+
+/* ---- prefetch -------------------------------------------------------------------------------- */
+
+static void test_a_claim_costs_nothing_until_it_is_due(void **state)
+{
+	struct world *w = *state;
+	struct tier_ask ask = { .size = sizeof(ask), .tier = TIER_CXL, .user_data = 9 };
+	uint64_t before, used = metric(w, "prefetch_used"), now;
+	struct tier_completion c;
+
+	migrate(w, TIER_NVME);
+	assert_int_equal(in_memory(w), 0);
+	before = metric(w, "prefetch_bytes");
+	ask.deadline_ns = time_now_ns() + 700 * NS_PER_MS;
+	assert_int_equal(tier_prefetch(w->c, w->block, BLOCKS, &ask), 0);
+	usleep(300000);
+	assert_int_equal(in_memory(w), 0);
+	assert_int_equal(metric(w, "prefetch_bytes"), before);
+	c = one_completion(w);
+	now = time_now_ns();
+	assert_int_equal(c.user_data, 9);
+	assert_int_equal(c.result, 0);
+	assert_int_equal(c.status, TIER_READY);
+	assert_int_equal(c.value, BLOCKS);
+	assert_int_equal(c.aux, BLOCKS);
+	assert_true(now > ask.deadline_ns - 400 * NS_PER_MS);
+	assert_int_equal(in_memory(w), BLOCKS);
+	assert_int_equal(metric(w, "prefetch_bytes") - before, BLOCKS * BLOCK_BYTES);
+	read_all(w);
+	usleep(150000); /* readers' logs are looked at while something is staged */
+	assert_int_equal(metric(w, "prefetch_used") - used, BLOCKS * BLOCK_BYTES);
+}
+
+static void test_a_claim_is_cancelled_before_it_is_due(void **state)
+{
+	struct world *w = *state;
+	struct tier_ask ask = { .size = sizeof(ask), .tier = TIER_CXL, .user_data = 10 };
+	uint64_t before = metric(w, "prefetch_bytes");
+	struct tier_completion c;
+
+	migrate(w, TIER_NVME);
+	ask.deadline_ns = time_now_ns() + 60 * NS_PER_S;
+	assert_int_equal(tier_prefetch(w->c, w->block, BLOCKS, &ask), 0);
+	assert_int_equal(tier_cancel(w->t, 10), 0);
+	c = one_completion(w);
+	assert_int_equal(c.result, -ECANCELED);
+	assert_int_equal(metric(w, "prefetch_bytes"), before);
+	ask.deadline_ns = time_now_ns() + 3600 * NS_PER_S;
+	assert_int_equal(tier_prefetch(w->c, w->block, BLOCKS, &ask), 0);
+	assert_int_equal(one_completion(w).status, TIER_DROPPED);
+}
+
+static void test_without_a_deadline_it_begins_at_once(void **state)
+{
+	struct world *w = *state;
+	struct tier_completion c;
+
+	migrate(w, TIER_NVME);
+	assert_int_equal(tier_prefetch(w->c, w->block, BLOCKS, NULL), 0);
+	c = one_completion(w);
+	assert_int_equal(c.value, BLOCKS);
+	assert_int_equal(c.aux, 0);
+	assert_int_equal(in_memory(w), BLOCKS);
+}
+
+static void test_too_many_claims_are_not_taken(void **state)
+{
+	struct world *w = *state;
+	struct tier_ask ask = { .size = sizeof(ask), .tier = TIER_CXL, .user_data = 20 };
+	uint32_t dropped = 0;
+
+	ask.deadline_ns = time_now_ns() + 60 * NS_PER_S;
+	for (uint32_t i = 0; i < 70; i++)
+		assert_int_equal(tier_prefetch(w->c, w->block, 1, &ask), 0);
+	for (uint32_t i = 0; i < 6; i++)
+		dropped += one_completion(w).status == TIER_DROPPED;
+	assert_int_equal(dropped, 6);
+	assert_int_equal(tier_cancel(w->t, 20), 0);
+	for (uint32_t i = 0; i < 64; i++)
+		assert_int_equal(one_completion(w).result, -ECANCELED);
+}
+
+/* ---- sessions -------------------------------------------------------------------------------- */
+
+static struct tier_completion session(struct world *w, uint32_t event,
+				      const struct tier_session_options *o)
+{
+	if (tier_session(w->c, 77, event, o))
+		fail_msg("%s", tier_error_text());
+	return one_completion(w);
+}
+
+static void test_a_session_is_staged_for_its_return(void **state)
+{
+	struct world *w = *state;
+	struct tier_session_options o = { .size = sizeof(o), .tier = TIER_CXL, .count = BLOCKS,
+					  .blocks = w->block, .user_data = 5 };
+	struct tier_completion c;
+
+	migrate(w, TIER_NVME);
+	o.return_ns = time_now_ns() + 500 * NS_PER_MS;
+	c = session(w, TIER_SESSION_TURN_END, &o);
+	assert_int_equal(c.result, 0);
+	assert_int_equal(c.value, BLOCKS);
+	usleep(200000);
+	assert_int_equal(in_memory(w), 0);
+	usleep(400000);
+	assert_int_equal(in_memory(w), BLOCKS);
+	c = session(w, TIER_SESSION_RETURN, NULL);
+	assert_int_equal(c.status, TIER_READY);
+	assert_int_equal(c.value, BLOCKS);
+	assert_int_equal(c.aux, 2);
+	read_all(w);
+	assert_int_equal(session(w, TIER_SESSION_CLOSE, NULL).result, 0);
+	assert_int_equal(session(w, TIER_SESSION_CLOSE, NULL).result, -ENOENT);
+	assert_int_equal(session(w, TIER_SESSION_RETURN, NULL).status, TIER_MISSED);
+}
+
+static void test_an_early_return_is_late_and_served(void **state)
+{
+	struct world *w = *state;
+	struct tier_session_options o = { .size = sizeof(o), .tier = TIER_CXL, .count = BLOCKS,
+					  .blocks = w->block, .user_data = 5 };
+
+	migrate(w, TIER_NVME);
+	o.return_ns = time_now_ns() + 30 * NS_PER_S;
+	assert_int_equal(session(w, TIER_SESSION_TURN_END, &o).result, 0);
+	assert_int_equal(session(w, TIER_SESSION_RETURN, NULL).status, TIER_LATE);
+	for (uint32_t i = 0; i < 200 && in_memory(w) < BLOCKS; i++)
+		usleep(5000);
+	assert_int_equal(in_memory(w), BLOCKS);
+	assert_int_equal(session(w, TIER_SESSION_CLOSE, NULL).result, 0);
+}
+
+static void test_who_closes_leaves_nothing_staged(void **state)
+{
+	struct world *w = *state;
+	struct tier_session_options o = { .size = sizeof(o), .tier = TIER_CXL, .count = BLOCKS,
+					  .blocks = w->block, .user_data = 5 };
+
+	migrate(w, TIER_NVME);
+	o.return_ns = time_now_ns() + 100 * NS_PER_MS;
+	assert_int_equal(session(w, TIER_SESSION_TURN_END, &o).result, 0);
+	usleep(200000);
+	assert_int_equal(in_memory(w), BLOCKS);
+	assert_int_equal(session(w, TIER_SESSION_CLOSE, NULL).result, 0);
+	assert_int_equal(in_memory(w), 0);
+}
+
+/* ---- migrate, refusals ------------------------------------------------------------------------ */
+
+static void test_blocks_go_down_and_up(void **state)
+{
+	struct world *w = *state;
+
+	migrate(w, TIER_NVME);
+	assert_int_equal(in_memory(w), 0);
+	migrate(w, TIER_HBM);
+	assert_int_equal(in_memory(w), BLOCKS);
+	read_all(w);
+	migrate(w, TIER_CXL);
+	usleep(20000);
+	assert_int_equal(in_memory(w), BLOCKS);
+	read_all(w);
+}
+
+static void test_a_pinned_block_stays(void **state)
+{
+	struct world *w = *state;
+	struct tier_ask ask = { .size = sizeof(ask), .tier = TIER_NVME, .user_data = 4 };
+	struct tier_completion c;
+	uint64_t pin;
+
+	migrate(w, TIER_CXL);
+	assert_int_equal(tier_pin(w->c, w->block, 2, TIER_CXL, 0, &pin), 2);
+	assert_int_equal(tier_migrate(w->c, w->block, BLOCKS, &ask), 0);
+	c = one_completion(w);
+	assert_int_equal(c.user_data, 4);
+	assert_int_equal(c.result, 0);
+	assert_int_equal(c.status, TIER_READY);
+	assert_int_equal(c.value, BLOCKS - 2);
+	assert_int_equal(in_memory(w), 2);
+	assert_int_equal(tier_unpin(w->c, pin), 0);
+}
+
+static void test_wrong_asks_are_refused(void **state)
+{
+	struct world *w = *state;
+	struct tier_ask ask = { .size = sizeof(ask), .tier = TIER_NVME };
+
+	assert_int_equal(tier_prefetch(w->c, w->block, 0, NULL), -EINVAL);
+	assert_int_equal(tier_prefetch(w->c, NULL, 3, NULL), -EINVAL);
+	assert_int_equal(tier_prefetch(w->c, w->block, 1, &ask), -EINVAL);
+	ask.tier = TIER_REMOTE;
+	assert_int_equal(tier_migrate(w->c, w->block, 1, &ask), -EINVAL);
+	ask.tier = TIER_CXL;
+	ask.klass = 7;
+	assert_int_equal(tier_prefetch(w->c, w->block, 1, &ask), -EINVAL);
+	assert_int_equal(tier_session(w->c, 1, 0, NULL), -EINVAL);
+	assert_int_equal(tier_session(w->c, 1, TIER_SESSION_TURN_END, NULL), -EINVAL);
+	assert_int_equal(tier_session(w->c, 1, TIER_SESSION_CLOSE + 1, NULL), -EINVAL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_claim_costs_nothing_until_it_is_due),
+		cmocka_unit_test(test_a_claim_is_cancelled_before_it_is_due),
+		cmocka_unit_test(test_without_a_deadline_it_begins_at_once),
+		cmocka_unit_test(test_too_many_claims_are_not_taken),
+		cmocka_unit_test(test_a_session_is_staged_for_its_return),
+		cmocka_unit_test(test_an_early_return_is_late_and_served),
+		cmocka_unit_test(test_who_closes_leaves_nothing_staged),
+		cmocka_unit_test(test_blocks_go_down_and_up),
+		cmocka_unit_test(test_a_pinned_block_stays),
+		cmocka_unit_test(test_wrong_asks_are_refused),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What must be true of foresight: bytes are committed for a claim only once it is near enough to
+ * its deadline (P2), by an estimate made here from all that is outstanding, with room to spare; and
+ * a prefetch that says READY has brought what it was asked for.
+ */
+#include <string.h>
+
+#include "tests/sim/world_priv.h"
+#include "tierd/core/sched.h"
+
+#define SPARE_NS (120 * MSEC) /* the core's own margins are below this */
+#define ASK_BYTES (WORLD_RUN * 7ull * PAGE)
+
+/* ---- conversations ------------------------------------------------------------------------ */
+
+void foresight_session(struct world *w, uint32_t client, struct ask *a, struct abi_sqe *sqe)
+{
+	struct world_session *s = &w->session[sqe->handle];
+	const struct abi_session_args *args =
+		(const struct abi_session_args *)(w->client[client].staging + sqe->arg_offset);
+	bool known = s->away && s->client != client;
+
+	a->shard = sqe->mode == ABI_SESSION_RETURN ? 1 + (uint32_t)sqe->handle : 0;
+	if (known)
+		return; /* refused: it is another's */
+	if (sqe->mode == ABI_SESSION_RETURN)
+		s->rest_ns = w->now_ns + 21000 * MSEC;
+	s->away = sqe->mode != ABI_SESSION_CLOSE;
+	s->client = client;
+	if (sqe->mode != ABI_SESSION_TURN_END)
+		return;
+	s->context = a->context;
+	s->count = a->count;
+	memcpy(s->ref, args + 1, a->count * sizeof(s->ref[0]));
+	s->use_ns = args->return_ns;
+	s->patience_ns = w->now_ns + 3 * (args->return_ns - w->now_ns) + 1100 * MSEC;
+}
+
+/* READY: so many layers are there, of every block. */
+void foresight_returned(struct world *w, const struct ask *a, const struct abi_cqe *cqe)
+{
+	const struct world_session *s = a->shard ? &w->session[a->shard - 1] : NULL;
+
+	if (!s || cqe->status != ABI_STATUS_READY || !cqe->aux)
+		return;
+	for (uint32_t n = 0; n < s->count; n++)
+		for (uint32_t page = 0; page < 4; page++)
+			if (page / 2 < cqe->aux &&
+			    abi_word_state(model_desc(w, s->context, s->ref[n].slot, page)->word[1]) !=
+				    ABI_PAGE_READY)
+				world_fail(w, "session: READY without block %u page %u", n, page);
+}
+
+/* Its conversations end; what is moving for them lands within moments. */
+void foresight_died(struct world *w, uint32_t client)
+{
+	for (uint32_t i = 0; i < WORLD_SESSIONS; i++)
+		if (w->session[i].client == client)
+			w->session[i].away = false;
+}
+
+static bool session_may(const struct world *w, const struct world_session *s)
+{
+	if (w->now_ns < s->rest_ns)
+		return true;
+	return s->away && s->use_ns <= w->now_ns + w->lead_ns && s->patience_ns > w->now_ns;
+}
+
+/* Nobody protects anything beyond its time. */
+static void pin_tell(struct world *w)
+{
+	struct core_pin_view p;
+
+	for (uint32_t i = 0; core_pin_view(w->core, i, &p) == 0; i++)
+		if (p.deadline_ns + 200 * MSEC < w->now_ns)
+			world_fail(w, "P7: a pin outlives its deadline by %llu ms",
+				   (unsigned long long)((w->now_ns - p.deadline_ns) / MSEC));
+}
+
+void foresight_quiet(struct world *w)
+{
+	pin_tell(w);
+}
+
+/* On a host at rest what a return asked for comes within moments. */
+void foresight_rest(struct world *w)
+{
+	for (uint32_t i = 0; i < WORLD_SESSIONS; i++)
+		if (w->session[i].rest_ns > w->now_ns + 1000 * MSEC)
+			w->session[i].rest_ns = w->now_ns + 1000 * MSEC;
+}
+
+/* ---- claims ------------------------------------------------------------------------------- */
+
+/* From when on may any of the outstanding claims begin? What once may, may for ever. */
+void foresight_look(struct world *w)
+{
+	uint64_t bytes = 0, read, copy;
+
+	for (uint32_t c = 0; c < WORLD_CLIENTS; c++)
+		for (uint32_t i = 0; i < WORLD_ASKS; i++)
+			if (w->client[c].ask[i].op == ABI_OP_PREFETCH)
+				bytes += ASK_BYTES;
+	bytes += WORLD_SESSIONS * ASK_BYTES;
+	read = sched_ready_ns(w->core, SCHED_READ, 2 * bytes, ABI_CLASS_DEADLINE, 0);
+	copy = sched_ready_ns(w->core, SCHED_TO_HBM, 2 * bytes, ABI_CLASS_DEADLINE, 0);
+	w->lead_ns = read + copy + SPARE_NS;
+	for (uint32_t c = 0; c < WORLD_CLIENTS; c++)
+		for (uint32_t i = 0; i < WORLD_ASKS; i++) {
+			struct ask *a = &w->client[c].ask[i];
+
+			if (a->kind == ASK_OTHER && a->op == ABI_OP_PREFETCH &&
+			    a->deadline_ns <= w->now_ns + w->lead_ns)
+				a->may_begin = true;
+		}
+}
+
+void foresight_check(struct world *w)
+{
+	uint64_t seen = core_metrics(w->core)->prefetch_bytes;
+
+	if (seen == w->foreseen)
+		return;
+	w->foreseen = seen;
+	for (uint32_t c = 0; c < WORLD_CLIENTS; c++)
+		for (uint32_t i = 0; i < WORLD_ASKS; i++)
+			if (w->client[c].ask[i].may_begin)
+				return;
+	for (uint32_t i = 0; i < WORLD_SESSIONS; i++)
+		if (session_may(w, &w->session[i]))
+			return;
+	world_fail(w, "P2: bytes were committed when no claim was due");
+}
+
+/* A migration may take away in the same event what a prefetch has just brought. */
+static bool migrates(const struct world *w)
+{
+	for (uint32_t c = 0; c < WORLD_CLIENTS; c++)
+		for (uint32_t i = 0; i < WORLD_ASKS; i++)
+			if (w->client[c].ask[i].kind == ASK_OTHER &&
+			    w->client[c].ask[i].op == ABI_OP_MIGRATE)
+				return true;
+	return false;
+}
+
+void foresight_ready(struct world *w, const struct ask *a, const struct abi_cqe *cqe)
+{
+	if (a->unhurried && a->deadline_ns && cqe->status == ABI_STATUS_LATE)
+		world_fail(w, "P2: a claim is late on a host at rest");
+	if (cqe->res || cqe->status != ABI_STATUS_READY || cqe->value != a->count || migrates(w))
+		return;
+	for (uint32_t n = 0; n < a->count; n++) {
+		uint32_t slot;
+		const struct abi_block *b = model_find(w, a->context, a->first + n, &slot);
+
+		for (uint32_t page = 0; b && page < 4; page++)
+			if (abi_word_state(model_desc(w, a->context, slot, page)->word[a->shard]) !=
+			    ABI_PAGE_READY)
+				world_fail(w, "prefetch: READY without key %u page %u",
+					   a->first + n, page);
+	}
+}

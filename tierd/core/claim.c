@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Late commitment (P2): a prefetch with a deadline is parked as a claim without bytes. It begins
+ * when time-to-use <= time-to-ready + margin: time-to-ready from what is queued, what is resident
+ * and the bandwidth measured now, for all claims together. Claims are sorted by deadline; the
+ * latest start of each follows from the last one backwards, since they share the lanes:
+ *
+ *   start(i) = min(deadline(i) - margin(i), start(i + 1)) - bytes(i) / bandwidth
+ *
+ * Nothing is held or placed before that. The margin grows with how much later than foreseen
+ * transfers were.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "tierd/core/state.h"
+
+#define MARGIN_NS (2 * MS)     /* the loop looks every millisecond */
+#define MARGIN_SHARE 8u        /* and this part of the transfer */
+#define SLIP_MAX_NS (50 * MS)
+#define LOOK_MIN_NS (1 * MS)   /* between looks at what is parked */
+#define LOOK_MAX_NS (50 * MS)
+#define FRESH_PER_LOOK 4u      /* claims whose residency is counted anew, beside those that are due */
+#define PROTECT_NS (100 * MS)  /* beyond the deadline, for a reader that is a little late */
+#define PROBE_BYTES (64u << 20)
+
+/* What the lanes promise now: a queue in front, then so many ns a byte. */
+struct outlook {
+	double read_ns, copy_ns; /* a byte */
+	uint64_t queue_ns;
+};
+
+static void outlook(const struct core *c, struct outlook *o)
+{
+	uint64_t read0 = sched_ready_ns(c, SCHED_READ, 0, ABI_CLASS_DEADLINE, 0);
+	uint64_t copy0 = sched_ready_ns(c, SCHED_TO_HBM, 0, ABI_CLASS_DEADLINE, 0);
+	uint64_t read = sched_ready_ns(c, SCHED_READ, PROBE_BYTES, ABI_CLASS_DEADLINE, 0);
+	uint64_t copy = sched_ready_ns(c, SCHED_TO_HBM, PROBE_BYTES, ABI_CLASS_DEADLINE, 0);
+
+	o->read_ns = read > read0 ? (double)(read - read0) / PROBE_BYTES : 0;
+	o->copy_ns = copy > copy0 ? (double)(copy - copy0) / PROBE_BYTES : 0;
+	o->queue_ns = read0 > copy0 ? read0 : copy0;
+}
+
+/* ---- what a claim would move -------------------------------------------------------------- */
+
+/* What of `range` bytes of the block is not in the tier, by the share of its pages that is. */
+static uint64_t missing(const struct context *x, uint32_t slot, uint32_t tier, uint64_t range)
+{
+	uint32_t pages = block_pages(x, slot), there = x->meta[slot].resident[tier];
+	uint64_t bytes;
+
+	if (there >= pages)
+		return 0;
+	bytes = block_bytes(x, slot) / pages * (pages - there);
+	return bytes < range ? bytes : range;
+}
+
+static void count_missing(const struct request *r, uint64_t *read, uint64_t *copy)
+{
+	const struct abi_block_ref *ref = (const struct abi_block_ref *)r->arg;
+	uint64_t range = fetch_range_bytes(r);
+
+	*read = *copy = 0;
+	for (uint32_t i = 0; i < r->sqe.count; i++) {
+		if (!block_alive(r->ctx, ref[i]))
+			break;
+		if (r->sqe.tier == ABI_TIER_HBM) {
+			uint64_t up = missing(r->ctx, ref[i].slot, ABI_TIER_HBM, range);
+			uint64_t in = missing(r->ctx, ref[i].slot, ABI_TIER_CXL, range);
+
+			*copy += up;
+			*read += in < up ? in : up;
+		} else {
+			*read += missing(r->ctx, ref[i].slot, ABI_TIER_CXL, range);
+		}
+	}
+}
+
+static uint64_t transfer_ns(const struct outlook *o, const struct request *r)
+{
+	double read = (double)r->read_bytes * o->read_ns, copy = (double)r->copy_bytes * o->copy_ns;
+
+	return (uint64_t)(read > copy ? read : copy); /* the lanes work side by side */
+}
+
+/* ---- the sorted list ---------------------------------------------------------------------- */
+
+static uint32_t claim_find(const struct claims *k, const struct request *r)
+{
+	for (uint32_t i = 0; i < k->count; i++)
+		if (k->by_deadline[i].r == r)
+			return i;
+	assert(!"the request is parked");
+	return 0;
+}
+
+static void claim_park(struct core *c, struct request *r)
+{
+	struct claims *k = &c->claims;
+	uint32_t i = k->count;
+
+	assert(k->count < CLAIMS_MAX);
+	for (; i && k->by_deadline[i - 1].deadline_ns > r->use_ns; i--)
+		k->by_deadline[i] = k->by_deadline[i - 1];
+	k->by_deadline[i] = (struct claim){ .r = r, .deadline_ns = r->use_ns };
+	k->count++;
+	k->next_ns = c->now_ns; /* where it stands among the others is seen at the next look */
+	r->phase = REQUEST_CLAIM;
+	c->client[r->client].claims++;
+	c->metrics.claims++;
+}
+
+static void claim_unpark(struct core *c, struct request *r)
+{
+	struct claims *k = &c->claims;
+	uint32_t i = claim_find(k, r);
+
+	assert(r->parked);
+	memmove(k->by_deadline + i, k->by_deadline + i + 1,
+		(k->count - i - 1) * sizeof(k->by_deadline[0]));
+	k->count--;
+	r->parked = false;
+	if (c->client[r->client].session == r->session)
+		c->client[r->client].claims--;
+}
+
+/* Park it: references resolved, use_ns set, room there. */
+void claim_take(struct core *c, struct request *r)
+{
+	assert(!r->held && !r->outstanding);
+	count_missing(r, &r->read_bytes, &r->copy_bytes);
+	r->parked = true;
+	claim_park(c, r);
+}
+
+/* ---- the request -------------------------------------------------------------------------- */
+
+void prefetch_begin(struct core *c, struct request *r)
+{
+	bool room = c->claims.count < CLAIMS_MAX &&
+		    c->client[r->client].claims < CLAIMS_CLIENT_MAX;
+
+	r->foreseen = true;
+	if (!r->sqe.deadline_ns) { /* no time of use is known: into idle bandwidth, now */
+		fetch_begin(c, r);
+		return;
+	}
+	if (!room || r->deadline_ns > c->now_ns + CLAIM_HORIZON_NS) {
+		c->metrics.claims_dropped++;
+		r->status = ABI_STATUS_DROPPED;
+		request_end(c, r, 0, 0, 0);
+		return;
+	}
+	r->use_ns = r->deadline_ns;
+	fetch_resolve(r);
+	claim_take(c, r);
+}
+
+/* It is due, or ends for another reason. */
+void prefetch_step(struct core *c, struct request *r)
+{
+	if (!r->parked) {
+		fetch_step(c, r);
+		return;
+	}
+	claim_unpark(c, r);
+	r->begun_ns = c->now_ns;
+	if (r->error || r->ctx->closing)
+		fetch_step(c, r); /* ends it: nothing was held */
+	else
+		fetch_begin(c, r);
+}
+
+/* All of it is there: keep it so until the time of use, as far as the pin budget goes (P7). */
+void claim_protect(struct core *c, struct request *r)
+{
+	const struct pin_ask ask = {
+		.client = r->client,
+		.ctx = r->ctx,
+		.tier = r->sqe.tier,
+		.deadline_ns = r->deadline_ns + PROTECT_NS,
+		.ref = (const struct abi_block_ref *)r->arg,
+		.count = r->held,
+	};
+	uint64_t id;
+	int64_t blocks;
+
+	if (!r->sqe.deadline_ns || !r->held || c->now_ns >= r->deadline_ns)
+		return;
+	if (r->client == CORE_CLIENTS_MAX || c->client[r->client].session != r->session)
+		return;
+	blocks = pin_take(c, &ask, &id);
+	r->protected_blocks = blocks > 0 ? (uint32_t)blocks : 0;
+	if (r->protected_blocks < r->held)
+		c->metrics.claims_unprotected++;
+}
+
+/* A claim's transfer is over: was it as long as foreseen? */
+void claim_finished(struct core *c, const struct request *r)
+{
+	uint64_t foreseen = r->begun_ns + r->transfer_ns, slip = 0;
+
+	if (!r->begun_ns)
+		return;
+	if (c->now_ns > foreseen)
+		slip = c->now_ns - foreseen;
+	if (slip > SLIP_MAX_NS)
+		slip = SLIP_MAX_NS; /* a device that fell silent says nothing of the next transfer */
+	if (slip > c->claims.slip_ns) /* grows at once, shrinks slowly */
+		c->claims.slip_ns = (c->claims.slip_ns + slip) / 2;
+	else
+		c->claims.slip_ns -= (c->claims.slip_ns - slip) / 16;
+}
+
+/* ---- time --------------------------------------------------------------------------------- */
+
+/* The latest starts of all, from the last deadline backwards. Returns the earliest. */
+static uint64_t starts(struct core *c, const struct outlook *o)
+{
+	struct claims *k = &c->claims;
+	uint64_t next = UINT64_MAX;
+
+	for (uint32_t i = k->count; i-- > 0;) {
+		struct claim *q = &k->by_deadline[i];
+		uint64_t ns = transfer_ns(o, q->r);
+		uint64_t margin = MARGIN_NS + ns / MARGIN_SHARE + c->claims.slip_ns;
+		uint64_t end = q->deadline_ns > margin ? q->deadline_ns - margin : 0;
+
+		if (end > next)
+			end = next;
+		q->r->transfer_ns = ns;
+		q->start_ns = next = end > ns ? end - ns : 0;
+	}
+	return next;
+}
+
+static void refresh(struct core *c)
+{
+	struct claims *k = &c->claims;
+
+	for (uint32_t n = 0; n < FRESH_PER_LOOK && k->count; n++) {
+		struct request *r = k->by_deadline[k->fresh++ % k->count].r;
+
+		count_missing(r, &r->read_bytes, &r->copy_bytes);
+	}
+}
+
+void claim_tick(struct core *c)
+{
+	struct claims *k = &c->claims;
+	struct outlook o;
+	uint64_t first;
+
+	if (!k->count || c->now_ns < k->next_ns)
+		return;
+	refresh(c);
+	outlook(c, &o);
+	starts(c, &o);
+	for (uint32_t i = 0; i < k->count; i++) {
+		struct request *r = k->by_deadline[i].r;
+
+		if (k->by_deadline[i].start_ns > c->now_ns + o.queue_ns)
+			break; /* starts rise with deadlines */
+		count_missing(r, &r->read_bytes, &r->copy_bytes);
+	}
+	first = starts(c, &o);
+	for (uint32_t i = 0; i < k->count; i++)
+		if (k->by_deadline[i].start_ns <= c->now_ns + o.queue_ns)
+			request_wake(c, k->by_deadline[i].r);
+	first = first > c->now_ns + o.queue_ns ? first - c->now_ns - o.queue_ns : 0;
+	first /= 4; /* bandwidth and residency change: look again well before it is due */
+	if (first < LOOK_MIN_NS)
+		first = LOOK_MIN_NS;
+	k->next_ns = c->now_ns + (first > LOOK_MAX_NS ? LOOK_MAX_NS : first);
+}
+
+uint64_t claim_next(const struct core *c)
+{
+	return c->claims.count ? c->claims.next_ns : UINT64_MAX;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Foresight (design P2, P7, P8): what is known of the future before it costs bytes. A claim is a
+ * parked prefetch: references, a deadline, no bytes. claim.c decides when it must begin to be in
+ * time; stage.c keeps the accounts of bytes that were brought and not yet read.
+ *
+ *   PREFETCH -> parked (no hold, no place) --due--> a fetch of its class --> ready --> protected
+ *                                                                  (a pin, within the budget)
+ */
+#ifndef TIERD_CORE_CLAIM_H
+#define TIERD_CORE_CLAIM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "libtier/abi/common.h"
+
+struct core;
+struct context;
+struct request;
+
+#define CLAIMS_MAX 512u       /* parked on the host: half of all requests */
+#define CLAIMS_CLIENT_MAX 64u /* parked of one client */
+#define CLAIM_HORIZON_NS (600ull * 1000000000ull) /* no deadline is further away */
+
+/* A parked claim: no bytes, a deadline, and when it must begin by the last look. */
+struct claim {
+	struct request *r;
+	uint64_t deadline_ns;
+	uint64_t start_ns;
+};
+
+struct claims {
+	struct claim by_deadline[CLAIMS_MAX]; /* sorted, [count] */
+	uint32_t count;
+	uint32_t fresh;   /* whose residency is counted next */
+	uint64_t next_ns; /* look again then; UINT64_MAX = nothing is parked */
+	uint64_t slip_ns; /* how much later than foreseen transfers were, smoothed */
+};
+
+/* Bytes in memory tiers that were brought ahead of time and that nobody has read so far. */
+struct staged {
+	uint64_t bytes;
+	uint64_t since_ns;   /* the integral is up to here */
+	uint64_t changed_ns;
+	double byte_seconds; /* the integral of bytes over time */
+};
+
+/* claim.c */
+void claim_take(struct core *c, struct request *r);
+void prefetch_begin(struct core *c, struct request *r);
+void prefetch_step(struct core *c, struct request *r);
+void claim_protect(struct core *c, struct request *r);
+void claim_finished(struct core *c, const struct request *r);
+void claim_tick(struct core *c);
+uint64_t claim_next(const struct core *c);
+
+/* migrate.c */
+void migrate_begin(struct core *c, struct request *r);
+void migrate_step(struct core *c, struct request *r);
+void migrate_released(struct core *c, struct request *r, uint32_t slot);
+
+/* stage.c: a place was taken; nothing came; a reader came; a page left before one did */
+void stage_commit(struct core *c, struct context *x, uint32_t slot, uint32_t tier, uint64_t bytes);
+void stage_fail(struct core *c, struct context *x, uint32_t slot, uint32_t tier, uint64_t bytes);
+void stage_use(struct core *c, struct context *x, uint32_t slot);
+void stage_leave(struct core *c, struct context *x, uint32_t slot, uint32_t tier, uint64_t bytes);
+void stage_tick(struct core *c);
+uint64_t stage_next(const struct core *c);
+
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Migration: blocks go to one tier and leave those above it. Upwards it is a fetch of the asked
+ * class; downwards copies above the target are retired once they are clean (CXL to NVMe waits for
+ * write-back). What is pinned, or held by another request, stays; so does what cannot leave.
+ *
+ * Called by request.c. A migration never makes bytes vanish: a context without NVMe has no lower
+ * tier than CXL.
+ */
+#include <assert.h>
+#include <errno.h>
+
+#include "tierd/core/state.h"
+
+#define BLOCKS_PER_STEP 256u
+
+static bool gone_above(const struct context *x, uint32_t slot, uint32_t target)
+{
+	for (uint32_t tier = 0; tier < target && tier < ABI_MEM_TIERS; tier++)
+		if (x->meta[slot].resident[tier])
+			return false;
+	return true;
+}
+
+enum block_move { BLOCK_DONE, BLOCK_WAITS, BLOCK_STAYS };
+
+static enum block_move move_block(struct core *c, const struct request *r, uint32_t slot)
+{
+	struct context *x = r->ctx;
+	uint32_t target = r->sqe.tier;
+
+	if (gone_above(x, slot, target))
+		return BLOCK_DONE;
+	for (uint32_t tier = 0; tier < target && tier < ABI_MEM_TIERS; tier++) {
+		if (!x->meta[slot].resident[tier])
+			continue;
+		if (x->meta[slot].pins[tier] || x->staged[slot].pins[tier])
+			return BLOCK_STAYS;
+		if (tier == ABI_TIER_CXL && x->meta[slot].persist != PERSIST_CLEAN)
+			return BLOCK_WAITS;
+		if (!evict_block(c, x, slot, tier))
+			return BLOCK_WAITS; /* held by a request: that ends */
+	}
+	return gone_above(x, slot, target) ? BLOCK_DONE : BLOCK_WAITS;
+}
+
+static void migrate_end(struct core *c, struct request *r)
+{
+	if (r->late && r->cursor < r->sqe.count)
+		r->status = ABI_STATUS_LATE;
+	reclaim_flush(c);
+	request_end(c, r, r->error, r->moved, 0);
+}
+
+static void demote_step(struct core *c, struct request *r)
+{
+	const struct abi_block_ref *ref = (const struct abi_block_ref *)r->arg;
+
+	r->phase = REQUEST_RUN;
+	if (r->ctx->closing && !r->error)
+		r->error = -ENOENT;
+	for (uint32_t n = 0; !r->error && !r->late && r->cursor < r->sqe.count; n++) {
+		enum block_move move = BLOCK_STAYS;
+
+		if (n == BLOCKS_PER_STEP) {
+			request_wake(c, r);
+			return;
+		}
+		if (!fetch_block_there(r->ctx, ref[r->cursor]))
+			r->status = ABI_STATUS_MISS;
+		else
+			move = move_block(c, r, ref[r->cursor].slot);
+		if (move == BLOCK_WAITS) {
+			request_wait_space(c, r); /* write-back sees that someone waits */
+			return;
+		}
+		r->moved += move == BLOCK_DONE;
+		r->cursor++;
+	}
+	migrate_end(c, r);
+}
+
+/* The fetch to CXL is over and holds the block no more: its copy in HBM leaves, if it may. */
+void migrate_released(struct core *c, struct request *r, uint32_t slot)
+{
+	if (r->sqe.tier == ABI_TIER_CXL && r->ctx->meta[slot].resident[ABI_TIER_HBM] &&
+	    !(r->ctx->meta[slot].flags & BLOCK_DROPPED))
+		evict_block(c, r->ctx, slot, ABI_TIER_HBM);
+}
+
+void migrate_begin(struct core *c, struct request *r)
+{
+	if (r->sqe.tier == ABI_TIER_NVME && !context_has_nvme(c, r->ctx)) {
+		request_end(c, r, -EINVAL, 0, 0);
+		return;
+	}
+	if (r->sqe.tier < ABI_TIER_NVME) {
+		r->foreseen = true;
+		fetch_begin(c, r);
+		return;
+	}
+	fetch_resolve(r);
+	demote_step(c, r);
+}
+
+void migrate_step(struct core *c, struct request *r)
+{
+	if (r->sqe.tier < ABI_TIER_NVME)
+		fetch_step(c, r);
+	else
+		demote_step(c, r);
+}

@@ -1,0 +1,525 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sessions: see session.h for what they are. This file keeps the table, decides what of a session
+ * is staged and when, and answers the client. The transfers are prefetches of the core's own, parked
+ * as claims like anybody else's, of the speculative class; what came is pinned (head layers only)
+ * until patience ends, and is then given back unread.
+ *
+ * The head: with t = transfer of a layer, c = its computation, q = what is queued in front, layer l
+ * is in time when q + (l - k + 1) t <= l c for all l >= k; so k is the larger of (q + t) / c and
+ * L - ((L - 1) c - q) / t, and one more. Without c all L layers are the head.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tierd/core/state.h"
+
+#define PARK_AHEAD_NS (500 * MS) /* of the estimated return: then it becomes a claim */
+#define RETRY_NS (10 * MS)
+#define LATER_NS (20000 * MS)    /* an expected read after the return */
+#define HINT_SLACK_NS (1000 * MS)
+#define EXPIRES_NS (60000 * MS)  /* at the earliest, after the end of patience */
+#define EXPIRES_MOST_NS (3600000 * MS)
+
+/* ---- table -------------------------------------------------------------------------------- */
+
+int sessions_open(struct core *c)
+{
+	c->sessions.table = calloc(SESSIONS_MAX, sizeof(*c->sessions.table));
+	c->sessions.chunk = calloc(SESSION_CHUNKS, sizeof(*c->sessions.chunk));
+	c->sessions.tenant = calloc(THINK_TENANTS, sizeof(*c->sessions.tenant));
+	c->sessions.next_ns = UINT64_MAX;
+	return c->sessions.table && c->sessions.chunk && c->sessions.tenant ? 0 : -ENOMEM;
+}
+
+void sessions_close(struct core *c)
+{
+	free(c->sessions.table);
+	free(c->sessions.chunk);
+	free(c->sessions.tenant);
+}
+
+static uint32_t *bucket_of(struct core *c, const struct context *x, uint64_t id)
+{
+	uint64_t hash = (id ^ (uint64_t)x->id << 32) * 0x9e3779b97f4a7c15ull;
+
+	return &c->sessions.bucket[(hash >> 32) % SESSION_BUCKETS];
+}
+
+static struct session *find(struct core *c, const struct context *x, uint64_t id)
+{
+	uint32_t at = *bucket_of(c, x, id);
+
+	for (; at; at = c->sessions.table[at - 1].next) {
+		struct session *s = &c->sessions.table[at - 1];
+
+		if (s->ctx == x && s->id == id)
+			return s;
+	}
+	return NULL;
+}
+
+static void refs_free(struct core *c, struct session *s)
+{
+	while (s->chunks) {
+		struct session_chunk *k = &c->sessions.chunk[s->chunks - 1];
+		uint32_t next = k->next;
+
+		k->next = c->sessions.chunk_free;
+		c->sessions.chunk_free = s->chunks;
+		s->chunks = next;
+	}
+	s->blocks = 0;
+}
+
+static struct session_chunk *chunk_get(struct core *c, uint32_t *index)
+{
+	struct sessions *t = &c->sessions;
+
+	*index = t->chunk_free;
+	if (*index)
+		t->chunk_free = t->chunk[*index - 1].next;
+	else if (t->chunks_high < SESSION_CHUNKS)
+		*index = ++t->chunks_high;
+	return *index ? &t->chunk[*index - 1] : NULL;
+}
+
+/* Keep as many references from the first as the chunks have room for. */
+static void refs_keep(struct core *c, struct session *s, const struct request *r)
+{
+	const struct abi_block_ref *ref =
+		(const struct abi_block_ref *)(r->arg + sizeof(struct abi_session_args));
+	uint32_t *link = &s->chunks;
+
+	refs_free(c, s);
+	while (s->blocks < r->sqe.count) {
+		uint32_t n = r->sqe.count - s->blocks, index;
+		struct session_chunk *k = chunk_get(c, &index);
+
+		if (!k)
+			return;
+		n = n < SESSION_CHUNK_REFS ? n : SESSION_CHUNK_REFS;
+		memcpy(k->ref, ref + s->blocks, n * sizeof(*ref));
+		k->count = n;
+		k->next = 0;
+		*link = index;
+		link = &k->next;
+		s->blocks += n;
+	}
+}
+
+static void refs_copy(const struct core *c, const struct session *s, struct abi_block_ref *to)
+{
+	for (uint32_t at = s->chunks; at; at = c->sessions.chunk[at - 1].next) {
+		const struct session_chunk *k = &c->sessions.chunk[at - 1];
+
+		memcpy(to, k->ref, k->count * sizeof(*to));
+		to += k->count;
+	}
+}
+
+/* ---- staging ------------------------------------------------------------------------------ */
+
+static void wake_at(struct core *c, struct session *s, uint64_t ns)
+{
+	s->wake_ns = ns;
+	if (ns < c->sessions.next_ns)
+		c->sessions.next_ns = ns;
+}
+
+static uint32_t layers_of(const struct session *s)
+{
+	const struct abi_geometry *g = context_geometry(s->ctx);
+	uint32_t most = 1;
+
+	for (uint32_t i = s->part_first; i < g->part_count; i++)
+		if (!s->part_count || i - s->part_first < s->part_count)
+			most = g->part[i].layers > most ? g->part[i].layers : most;
+	return most;
+}
+
+/* How many layers must be there at the return, see above. */
+static uint16_t head_of(const struct core *c, const struct session *s, uint64_t bytes)
+{
+	uint32_t layers = layers_of(s);
+	uint64_t queue = sched_ready_ns(c, SCHED_READ, 0, ABI_CLASS_DEADLINE, 0);
+	uint64_t all = sched_ready_ns(c, SCHED_READ, bytes, ABI_CLASS_DEADLINE, 0);
+	double q = (double)queue + (double)c->claims.slip_ns;
+	double t = (double)(all > queue ? all - queue : 0) / layers, first, last, head;
+
+	if (!s->layer_ns)
+		return (uint16_t)layers;
+	first = (q + t) / (double)s->layer_ns;
+	last = t > 0 ? layers - ((layers - 1) * (double)s->layer_ns - q) / t : 1;
+	head = (first > last ? first : last) + 1.999;
+	return (uint16_t)(head > layers ? layers : head);
+}
+
+static void let_go(struct core *c, struct session *s)
+{
+	struct pin *p = s->pin ? &c->pin[s->pin % CORE_PINS_MAX] : NULL;
+
+	if (s->r) {
+		s->r->owner = NULL;
+		request_abort(c, s->r, -ECANCELED);
+		s->r = NULL;
+	}
+	if (p && p->used && p->id == s->pin)
+		pin_end(c, p);
+	s->pin = 0;
+	s->landed = false;
+}
+
+/* What was staged for nothing leaves: an abandoned session costs nothing. */
+static void give_back(struct core *c, struct session *s)
+{
+	struct context *x = s->ctx;
+
+	evict_drain_logs(c); /* what was read is not given back */
+	for (uint32_t at = s->chunks; at; at = c->sessions.chunk[at - 1].next)
+		for (uint32_t i = 0; i < c->sessions.chunk[at - 1].count; i++) {
+			struct abi_block_ref ref = c->sessions.chunk[at - 1].ref[i];
+
+			for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
+				if (fetch_block_there(x, ref) && x->staged[ref.slot].units[tier])
+					evict_block(c, x, ref.slot, tier);
+		}
+	reclaim_flush(c);
+}
+
+static void forget(struct core *c, struct session *s)
+{
+	uint32_t index = (uint32_t)(s - c->sessions.table) + 1;
+	uint32_t *link = bucket_of(c, s->ctx, s->id);
+
+	let_go(c, s);
+	refs_free(c, s);
+	while (*link != index)
+		link = &c->sessions.table[*link - 1].next;
+	*link = s->next;
+	if (c->client[s->client].session == s->client_session)
+		c->client[s->client].away--;
+	s->state = SESSION_FREE;
+	s->next = c->sessions.free;
+	c->sessions.free = index;
+	c->sessions.count--;
+}
+
+static void pin_head(struct core *c, struct session *s)
+{
+	const struct request *r = s->r;
+	const struct pin_ask ask = {
+		.client = s->client,
+		.tier = s->tier,
+		.ctx = s->ctx,
+		.deadline_ns = s->patience_ns,
+		.layers = s->head,
+		.ref = (const struct abi_block_ref *)r->arg,
+		.count = r->held,
+	};
+	int64_t blocks = r->held ? pin_take(c, &ask, &s->pin) : 0;
+
+	if (blocks < (int64_t)r->held)
+		c->metrics.claims_unprotected++;
+	if (blocks <= 0)
+		s->pin = 0;
+}
+
+/* The prefetch of a session's head is over. */
+static void staged(struct core *c, struct request *r, uint64_t value)
+{
+	struct session *s = r->owner;
+
+	if (!s)
+		return;
+	assert(s->r == r);
+	if (s->state == SESSION_STAGING) {
+		s->landed = !r->error && value && value == s->blocks;
+		if (!r->error && value)
+			pin_head(c, s);
+		s->state = SESSION_STAGED;
+		wake_at(c, s, s->patience_ns);
+	}
+	s->r = NULL;
+}
+
+static struct request *transfer(struct core *c, struct session *s, uint64_t use_ns,
+				uint64_t deadline_ns)
+{
+	struct request *r = request_own(c, s->ctx);
+
+	if (!r)
+		return NULL;
+	r->sqe = (struct abi_sqe){
+		.op = ABI_OP_PREFETCH,
+		.klass = ABI_CLASS_SPECULATIVE,
+		.context_id = s->ctx->id,
+		.deadline_ns = deadline_ns,
+		.count = s->blocks,
+		.part_first = s->part_first,
+		.part_count = s->part_count,
+		.tier = s->tier,
+	};
+	r->use_ns = use_ns;
+	r->deadline_ns = deadline_ns;
+	r->foreseen = true;
+	r->owner = s;
+	r->ended = staged;
+	refs_copy(c, s, (struct abi_block_ref *)r->arg);
+	return r;
+}
+
+static void stage(struct core *c, struct session *s)
+{
+	struct request *r;
+
+	if (c->claims.count >= CLAIMS_MAX || !(r = transfer(c, s, s->use_ns, s->patience_ns))) {
+		wake_at(c, s, c->now_ns + RETRY_NS);
+		return;
+	}
+	s->head = head_of(c, s, fetch_range_bytes(r) * s->blocks);
+	r->sqe.layer_count = s->head;
+	s->r = r;
+	s->state = SESSION_STAGING;
+	wake_at(c, s, s->patience_ns);
+	c->metrics.sessions_staged++;
+	claim_take(c, r);
+}
+
+/* ---- the client's word -------------------------------------------------------------------- */
+
+/* The one that nobody will miss most: its patience ended first. */
+static struct session *stalest(struct core *c)
+{
+	struct session *found = NULL;
+
+	for (uint32_t i = 0; i < c->sessions.high; i++) {
+		struct session *s = &c->sessions.table[i];
+
+		if (s->state != SESSION_FREE && (!found || s->patience_ns < found->patience_ns))
+			found = s;
+	}
+	return found;
+}
+
+static struct session *make(struct core *c, const struct request *r)
+{
+	struct sessions *t = &c->sessions;
+	uint32_t index;
+	struct session *s;
+
+	if (c->client[r->client].away >= SESSIONS_CLIENT_MAX)
+		return NULL;
+	if (!t->free && t->high == SESSIONS_MAX)
+		forget(c, stalest(c));
+	index = t->free;
+	if (index)
+		t->free = t->table[index - 1].next;
+	else
+		index = ++t->high;
+	s = &t->table[index - 1];
+	*s = (struct session){
+		.state = SESSION_ACTIVE,
+		.client = r->client,
+		.client_session = r->session,
+		.ctx = r->ctx,
+		.id = r->sqe.handle,
+		.next = *bucket_of(c, r->ctx, r->sqe.handle),
+	};
+	*bucket_of(c, r->ctx, r->sqe.handle) = index;
+	t->count++;
+	c->client[r->client].away++;
+	return s;
+}
+
+static void turn_ended(struct core *c, struct request *r, struct session *s)
+{
+	const struct abi_session_args *args = (const struct abi_session_args *)r->arg;
+	uint64_t low, high;
+
+	let_go(c, s);
+	refs_keep(c, s, r);
+	s->salt = args->salt;
+	s->layer_ns = args->layer_ns;
+	s->part_first = r->sqe.part_first;
+	s->part_count = r->sqe.part_count;
+	s->tier = r->sqe.tier;
+	s->turn_end_ns = c->now_ns;
+	think_window(c, s->ctx, s->salt, &low, &high);
+	if (args->return_ns > c->now_ns) { /* a hint is believed, and waited for three times */
+		low = args->return_ns - c->now_ns;
+		high = 3 * low + HINT_SLACK_NS;
+	}
+	if (high > EXPIRES_MOST_NS)
+		high = EXPIRES_MOST_NS;
+	s->use_ns = c->now_ns + (low < high ? low : high);
+	s->patience_ns = c->now_ns + high;
+	s->expires_ns = s->patience_ns + (high > EXPIRES_NS ? high : EXPIRES_NS);
+	s->state = SESSION_AWAY;
+	wake_at(c, s, s->use_ns > c->now_ns + PARK_AHEAD_NS ? s->use_ns - PARK_AHEAD_NS : c->now_ns);
+	c->metrics.session_turns++;
+	request_end(c, r, 0, s->blocks, 0);
+}
+
+/* Is the head what it was when it had landed? Blocks can be deleted, or left unprotected. */
+static bool head_there(const struct core *c, const struct session *s)
+{
+	const struct abi_geometry *g = context_geometry(s->ctx);
+	uint32_t pages = 0;
+
+	for (uint32_t i = s->part_first; i < g->part_count; i++)
+		if (!s->part_count || i - s->part_first < s->part_count)
+			pages += (s->head < g->part[i].layers ? s->head : g->part[i].layers) *
+				 g->part[i].groups;
+	for (uint32_t at = s->chunks; s->landed && at; at = c->sessions.chunk[at - 1].next)
+		for (uint32_t i = 0; i < c->sessions.chunk[at - 1].count; i++) {
+			struct abi_block_ref ref = c->sessions.chunk[at - 1].ref[i];
+
+			if (!fetch_block_there(s->ctx, ref) ||
+			    s->ctx->meta[ref.slot].resident[s->tier] <
+				    (pages < block_pages(s->ctx, ref.slot)
+					     ? pages
+					     : block_pages(s->ctx, ref.slot)))
+				return false;
+		}
+	return s->landed;
+}
+
+/* The user is back: what is missing comes now, in layer order. */
+static void returned(struct core *c, struct request *r, struct session *s)
+{
+	uint64_t last = c->now_ns + LATER_NS;
+	bool ready = s->state == SESSION_STAGED && head_there(c, s);
+	struct pin *p = s->pin ? &c->pin[s->pin % CORE_PINS_MAX] : NULL;
+	struct request *rest;
+
+	if (s->turn_end_ns) {
+		think_learn(c, s->ctx, s->salt, c->now_ns - s->turn_end_ns);
+		c->metrics.session_returns++;
+		c->metrics.session_ready += ready;
+	}
+	s->turn_end_ns = 0;
+	if (s->r && s->r->parked)
+		let_go(c, s);
+	if (p && p->used && p->id == s->pin && p->deadline_ns > last)
+		pin_until(c, p, last);
+	rest = s->blocks ? transfer(c, s, c->now_ns, last) : NULL;
+	if (rest) {
+		rest->owner = NULL;
+		rest->sqe.klass = ABI_CLASS_DEADLINE;
+		rest->sqe.layer_first = ready ? s->head : 0;
+		rest->sqe.layer_count = UINT16_MAX;
+		fetch_begin(c, rest);
+	}
+	s->state = SESSION_ACTIVE;
+	wake_at(c, s, c->now_ns + EXPIRES_MOST_NS);
+	s->expires_ns = s->wake_ns;
+	r->status = ready ? ABI_STATUS_READY : s->blocks ? ABI_STATUS_LATE : ABI_STATUS_MISS;
+	request_end(c, r, 0, s->blocks, ready ? s->head : 0);
+}
+
+void session_request(struct core *c, struct request *r)
+{
+	struct session *s = find(c, r->ctx, r->sqe.handle);
+
+	const struct abi_session_args *args = (const struct abi_session_args *)r->arg;
+	bool end = r->sqe.mode == ABI_SESSION_TURN_END;
+
+	for (uint32_t i = 0; end && i < sizeof(args->reserved); i++)
+		if (args->reserved[i]) {
+			request_end(c, r, -EINVAL, 0, 0);
+			return;
+		}
+	if (s && (s->client != r->client || s->client_session != r->session)) {
+		request_end(c, r, -EBUSY, 0, 0); /* another connection's */
+		return;
+	}
+	if (end) {
+		if (!s)
+			s = make(c, r);
+		if (s)
+			turn_ended(c, r, s);
+		else
+			request_end(c, r, -ENOBUFS, 0, 0);
+		return;
+	}
+	if (!s) {
+		r->status = ABI_STATUS_MISS;
+		request_end(c, r, r->sqe.mode == ABI_SESSION_RETURN ? 0 : -ENOENT, 0, 0);
+	} else if (r->sqe.mode == ABI_SESSION_RETURN) {
+		returned(c, r, s);
+	} else {
+		let_go(c, s);
+		give_back(c, s);
+		forget(c, s);
+		request_end(c, r, 0, 0, 0);
+	}
+}
+
+/* ---- time and ends ------------------------------------------------------------------------ */
+
+static void step(struct core *c, struct session *s)
+{
+	if (c->now_ns >= s->expires_ns) {
+		c->metrics.sessions_expired++;
+		forget(c, s);
+	} else if (s->state == SESSION_AWAY) {
+		stage(c, s);
+	} else if (s->state == SESSION_STAGING || s->state == SESSION_STAGED) {
+		let_go(c, s);
+		give_back(c, s);
+		s->state = SESSION_FADED;
+		wake_at(c, s, s->expires_ns);
+	} else {
+		wake_at(c, s, s->expires_ns);
+	}
+}
+
+void session_tick(struct core *c)
+{
+	struct sessions *t = &c->sessions;
+	uint64_t next = UINT64_MAX;
+
+	if (!t->count || c->now_ns < t->next_ns)
+		return;
+	for (uint32_t i = 0; i < t->high; i++) {
+		struct session *s = &t->table[i];
+
+		if (s->state != SESSION_FREE && s->wake_ns <= c->now_ns)
+			step(c, s);
+		if (s->state != SESSION_FREE && s->wake_ns < next)
+			next = s->wake_ns;
+	}
+	t->next_ns = next;
+}
+
+uint64_t session_next(const struct core *c)
+{
+	return c->sessions.count ? c->sessions.next_ns : UINT64_MAX;
+}
+
+static void sessions_end(struct core *c, uint32_t client, const struct context *x)
+{
+	for (uint32_t i = 0; c->sessions.count && i < c->sessions.high; i++) {
+		struct session *s = &c->sessions.table[i];
+
+		if (s->state == SESSION_FREE || (s->client != client && s->ctx != x))
+			continue;
+		let_go(c, s);
+		if (!s->ctx->closing)
+			give_back(c, s);
+		forget(c, s);
+	}
+}
+
+void session_client_gone(struct core *c, uint32_t client)
+{
+	sessions_end(c, client, NULL);
+}
+
+void session_context_gone(struct core *c, const struct context *x)
+{
+	sessions_end(c, CORE_CLIENTS_MAX, x);
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sessions (design, section 6 d): at the end of a turn it is known *what* will be read next, not
+ * *when*. A session is a list of blocks and a few words; it costs no tier a byte until the user may
+ * be back, then only its head: the first layers, so many that the others stream in while these are
+ * computed. Everything has a fixed size; who is not heard of any more is forgotten.
+ *
+ *   AWAY --soon--> STAGING --there--> STAGED --patience ends--> FADED --expires--> forgotten
+ *     '--------------- return: the rest is fetched, ACTIVE ------'
+ */
+#ifndef TIERD_CORE_SESSION_H
+#define TIERD_CORE_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "libtier/abi/ring.h"
+
+struct core;
+struct context;
+struct request;
+
+#define SESSIONS_MAX 4096u
+#define SESSIONS_CLIENT_MAX 2048u
+#define SESSION_BUCKETS 8192u
+#define SESSION_CHUNKS 32768u
+#define SESSION_CHUNK_REFS 31u /* 256 bytes: most prefixes are short */
+
+#define THINK_BUCKETS 88u /* up to 2^44 ns, five hours */
+#define THINK_TENANTS 1024u
+#define THINK_WAYS 4u
+#define THINK_PATIENCE 64u
+
+struct think {
+	uint64_t salt;
+	uint64_t used_ns;
+	uint32_t context_id;
+	uint32_t count;
+	uint16_t bucket[THINK_BUCKETS];
+};
+
+enum session_state {
+	SESSION_FREE = 0,
+	SESSION_ACTIVE, /* a turn is running */
+	SESSION_AWAY,
+	SESSION_STAGING,
+	SESSION_STAGED,
+	SESSION_FADED,
+};
+
+struct session_chunk {
+	struct abi_block_ref ref[SESSION_CHUNK_REFS];
+	uint32_t next; /* 1 + index; 0 = none */
+	uint32_t count;
+};
+
+struct session {
+	enum session_state state;
+	uint32_t client, client_session;
+	struct context *ctx;
+	uint64_t id, salt;
+	uint64_t turn_end_ns;  /* 0 = no turn has ended yet */
+	uint64_t use_ns;       /* the earliest return, by estimate or hint */
+	uint64_t patience_ns;  /* until then its head stays */
+	uint64_t expires_ns;
+	uint64_t wake_ns;      /* the next thing to do */
+	uint64_t layer_ns;     /* computing a layer takes so long; 0 = not said */
+	uint64_t pin;          /* 0 = none */
+	struct request *r;     /* staging; NULL = none */
+	uint16_t part_first, part_count;
+	uint16_t head;         /* layers to be there at the return */
+	uint8_t tier;
+	bool landed;           /* the head was there when staging ended */
+	uint32_t chunks;       /* 1 + index of the first; 0 = none */
+	uint32_t blocks;
+	uint32_t next;         /* 1 + index: in its bucket or the free list */
+};
+
+struct sessions {
+	struct session *table;       /* SESSIONS_MAX */
+	struct session_chunk *chunk; /* SESSION_CHUNKS */
+	uint32_t bucket[SESSION_BUCKETS]; /* 1 + index */
+	uint32_t free, chunk_free;   /* 1 + index; handed out from the untouched end first */
+	uint32_t high, chunks_high;
+	uint32_t count;
+	uint64_t next_ns;
+	struct think everyone;
+	struct think *tenant; /* THINK_TENANTS */
+};
+
+/* session.c */
+int sessions_open(struct core *c);
+void sessions_close(struct core *c);
+void session_request(struct core *c, struct request *r);
+void session_tick(struct core *c);
+uint64_t session_next(const struct core *c);
+void session_client_gone(struct core *c, uint32_t client);
+void session_context_gone(struct core *c, const struct context *x);
+
+/* think.c */
+void think_learn(struct core *c, struct context *x, uint64_t salt, uint64_t ns);
+void think_window(struct core *c, struct context *x, uint64_t salt, uint64_t *low, uint64_t *high);
+
+#endif
