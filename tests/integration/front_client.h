@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -18,6 +19,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -34,6 +36,7 @@
 
 struct daemon {
 	pid_t pid;
+	uint32_t uid; /* 0 = the test's own; else it runs under this one, as a service does */
 	char folder[128];
 	char socket[160];
 	char store[160];
@@ -46,11 +49,25 @@ HELPER void daemon_folder(struct daemon *d)
 
 	snprintf(d->folder, sizeof(d->folder), "%.90s/tier-front-XXXXXX", tmp ? tmp : "/tmp");
 	assert_non_null(mkdtemp(d->folder));
+	d->uid = 0;
 	/* Clients of other users must come through. */
 	assert_int_equal(chmod(d->folder, 0755), 0);
 	snprintf(d->socket, sizeof(d->socket), "%s/s", d->folder);
 	snprintf(d->store, sizeof(d->store), "%s/store", d->folder);
 	snprintf(d->log, sizeof(d->log), "%s/log", d->folder);
+}
+
+/* The program is opened first: another user may not be allowed to walk to it. */
+HELPER void daemon_exec(const struct daemon *d, const char *program, char *const *argv)
+{
+	int fd = open(program, O_PATH | O_CLOEXEC);
+
+	if (!d->uid)
+		execv(program, argv);
+	if (d->uid && (setgroups(0, NULL) || setgid(d->uid) || setuid(d->uid)))
+		_exit(126);
+	syscall(SYS_execveat, fd, "", argv, environ, AT_EMPTY_PATH);
+	_exit(127);
 }
 
 /* Runs $BUILD/tierd with these settings ("--format" as well); returns its pid, with its standard
@@ -82,8 +99,7 @@ HELPER pid_t daemon_spawn(struct daemon *d, const char *const *extra, int *out)
 
 		dup2(pipes[1], STDOUT_FILENO);
 		dup2(log, STDERR_FILENO);
-		execv(program, (char *const *)(uintptr_t)argv);
-		_exit(127);
+		daemon_exec(d, program, (char *const *)(uintptr_t)argv);
 	}
 	close(pipes[1]);
 	*out = pipes[0];
