@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attacks that take instead of look: connections, contexts, descriptors, staging, pins, leases,
+ * requests, memory; each up to its limit, and held. And a process that outlives its parent. The
+ * victim must find room for what it does all the time.
+ */
+#include "tests/integration/isolation.h"
+
+#define HOLD_US 300000 /* how long what was taken is held */
+
+/* ---- sessions -------------------------------------------------------------------------------- */
+
+static void by_sessions(struct isolation *w)
+{
+	static struct client c[128];
+	uint32_t got = 0;
+	int rc = 0;
+
+	while (got < COUNT(c) && (rc = client_open(&c[got], &w->d)) == 0)
+		got++;
+	CHECK(rc == -EUSERS && got == 48); /* three quarters of clients.max */
+	for (uint32_t i = 0; i < 200; i++) { /* connections without a word */
+		struct client silent;
+
+		CHECK(client_connect(&silent, &w->d) == 0);
+	}
+	usleep(HOLD_US);
+	CHECK(client_nop(&c[0]));
+}
+
+static void test_sessions(void **state)
+{
+	struct isolation *w = isolation_of(state);
+
+	if (w)
+		attack(w, "sessions and silent connections", by_sessions);
+}
+
+/* ---- contexts and memory --------------------------------------------------------------------- */
+
+/* As many contexts as it may own, each filled until the tiers must evict. */
+static void by_contexts(struct isolation *w)
+{
+	static uint8_t data[32 * ATTACKED_BYTES];
+	tier *t = connect_to(&w->d);
+	struct tier_context_options o = { .size = sizeof(o) };
+	tier_context *c[8];
+	tier_key keys[32];
+	tier_geometry *g;
+	char name[16];
+	uint32_t got = 0;
+	int rc = 0;
+
+	CHECK(tier_geometry_preset(&g, "tiny") == 0);
+	while (got < COUNT(c) && rc == 0) {
+		snprintf(name, sizeof(name), "hoard-%u", got);
+		rc = tier_context_create(t, name, g, &o, &c[got]);
+		got += rc == 0;
+	}
+	CHECK(rc == -EDQUOT && got == 6); /* user.contexts */
+	for (uint32_t n = 0; n < 60; n++) {
+		int64_t put;
+
+		for (uint32_t i = 0; i < 32; i++)
+			keys[i] = secret_key(20000 + n * 32 + i);
+		put = tier_put_copy(c[n % got], keys, 32, data, NULL);
+		CHECK(put >= 0 || put == -ENOSPC || put == -ETIMEDOUT || put == -EAGAIN);
+	}
+	for (uint32_t i = 0; i < got; i++) {
+		snprintf(name, sizeof(name), "hoard-%u", i);
+		CHECK(tier_context_remove(t, name) == 0);
+	}
+	tier_close(t);
+}
+
+static void test_contexts(void **state)
+{
+	struct isolation *w = isolation_of(state);
+
+	if (w)
+		attack(w, "contexts, filled until tiers evict", by_contexts);
+}
+
+/* ---- puts and pins --------------------------------------------------------------------------- */
+
+static void by_puts(struct isolation *w)
+{
+	tier *t = connect_to(&w->d);
+	tier_context *c = create_as(t, "puts", 0600);
+	struct tier_put_options o = { .size = sizeof(o),
+				      .deadline_ns = time_now_ns() + 3600 * NS_PER_S };
+	tier_put *p;
+	uint32_t got = 0;
+	int rc = 0;
+
+	while (got < 4096 && rc == 0) {
+		tier_key key = secret_key(30000 + got);
+
+		rc = tier_put_begin(c, &key, 1, &o, &p);
+		got += rc == 0;
+	}
+	CHECK(rc == -EDQUOT && got == 16); /* client.puts */
+	usleep(HOLD_US);
+	/* All of it is dropped with us, half written as it is. */
+}
+
+static void test_puts_never_committed(void **state)
+{
+	struct isolation *w = isolation_of(state);
+
+	if (w)
+		attack(w, "staging never committed", by_puts);
+}
+
+static void by_pins(struct isolation *w)
+{
+	tier *t = connect_to(&w->d);
+	tier_key key = secret_key(0);
+	struct tier_found found;
+	tier_context *c;
+	uint64_t pin;
+	uint32_t got = 0;
+	int64_t rc = 1;
+
+	CHECK(tier_context_open(t, "shared", NULL, &c) == 0);
+	CHECK(tier_match(c, &key, 1, &found) == 1);
+	while (got < 65536 && rc >= 0) {
+		rc = tier_pin(c, &found.block, 1, TIER_CXL, 0, &pin);
+		got += rc >= 0;
+	}
+	CHECK(rc == -EDQUOT && got == 64); /* client.pins */
+	usleep(HOLD_US);
+}
+
+static void test_pins_never_released(void **state)
+{
+	struct isolation *w = isolation_of(state);
+
+	if (w)
+		attack(w, "pins never released", by_pins);
+}
+
+/* ---- leases ---------------------------------------------------------------------------------- */
+
+/* All slots of all readers, over whatever it may read, again and again, and none is given back. */
+static void by_leases(struct isolation *w)
+{
+	static struct tier_lease lease[4096];
+	tier *t = connect_to(&w->d);
+	tier_reader *r[4];
+	tier_context *c;
+	uint32_t got = 0;
+
+	CHECK(tier_context_open(t, "shared", NULL, &c) == 0);
+	for (uint32_t i = 0; i < 4; i++)
+		CHECK(tier_reader_open(t, &r[i]) == 0);
+	CHECK(tier_reader_open(t, &(tier_reader *){ NULL }) == -EAGAIN);
+	for (uint32_t i = 0; i < 4096; i++) {
+		tier_key key = secret_key(i % ATTACKED_BLOCKS);
+		int rc = tier_lease_key(r[i / 1024], c, &key, i % ATTACKED_PAGES, 0,
+					&lease[i]);
+
+		CHECK(rc == 0 || rc == -ENODATA);
+		got += rc == 0;
+		if (i % 1024 == 1023 && got == i + 1) {
+			key = secret_key(0);
+			CHECK(tier_lease_key(r[i / 1024], c, &key, 0, 0,
+					     &(struct tier_lease){ 0 }) == -EAGAIN);
+		}
+	}
+	CHECK(got > 0);
+	usleep(HOLD_US);
+}
+
+static void test_leases_never_released(void **state)
+{
+	struct isolation *w = isolation_of(state);
+
+	if (w)
+		attack(w, "leases never released", by_leases);
+}
+
+/* ---- rings and the socket -------------------------------------------------------------------- */
+
+/* Full rings of eight sessions, completions never read. */
+static void by_rings(struct isolation *w)
+{
+	static struct client c[8];
+	uint64_t end = time_now_ns() + HOLD_US * NS_PER_US;
+
+	for (uint32_t i = 0; i < COUNT(c); i++)
+		CHECK(client_open(&c[i], &w->d) == 0);
+	while (time_now_ns() < end)
+		for (uint32_t i = 0; i < COUNT(c); i++)
+			client_push(&c[i], &(struct abi_sqe){ .op = ABI_OP_NOP });
+}
+
+static void test_full_rings(void **state)
+{
+	struct isolation *w = isolation_of(state);
+
+	if (w)
+		attack(w, "full rings, answers never read", by_rings);
+}
+
+/* Messages with descriptors, in numbers: the daemon must not keep one. */
+static void by_sent_descriptors(struct isolation *w)
+{
+	char control[CMSG_SPACE(16 * sizeof(int))] = { 0 };
+	struct client c;
+
+	for (uint32_t i = 0; i < 100; i++) {
+		struct wire_ctx m = { .mode = 0 };
+		struct iovec iov = { &m, sizeof(m) };
+		struct msghdr head = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
+				       .msg_controllen = sizeof(control) };
+		struct cmsghdr *at = CMSG_FIRSTHDR(&head);
+		union answer a;
+
+		if (i % 10 == 0)
+			CHECK(client_open(&c, &w->d) == 0);
+		at->cmsg_level = SOL_SOCKET;
+		at->cmsg_type = SCM_RIGHTS;
+		at->cmsg_len = CMSG_LEN(16 * sizeof(int));
+		for (int k = 0; k < 16; k++)
+			memcpy(CMSG_DATA(at) + (size_t)k * sizeof(int), &c.sock, sizeof(int));
+		client_header(&c, &m, WIRE_CTX_OPEN, sizeof(m));
+		snprintf(m.name, sizeof(m.name), "private");
+		CHECK(sendmsg(c.sock, &head, MSG_NOSIGNAL) == (ssize_t)sizeof(m));
+		CHECK(client_receive(&c, &a) > 0);
+		CHECK(a.header.type == WIRE_ERROR && a.error.error == -ENOENT && c.fds == 0);
+		if (i % 10 == 9)
+			client_close(&c);
+	}
+}
+
+static void test_sent_descriptors(void **state)
+{
+	struct isolation *w = isolation_of(state);
+	int before, after;
+
+	if (!w)
+		return;
+	before = daemon_fds(&w->d);
+	attack(w, "descriptors sent over the socket", by_sent_descriptors);
+	for (uint32_t i = 0; i < 200 && (after = daemon_fds(&w->d)) > before; i++)
+		usleep(10000);
+	assert_true(after <= before);
+}
+
+/* ---- outliving ------------------------------------------------------------------------------- */
+
+/* In the child of a process that has died, with its maps, descriptors and socket. */
+static void outlive(struct client *c, int tell)
+{
+	struct abi_cqe cqe;
+	bool served;
+
+	for (uint32_t i = 0; i < 500 && !atomic_load_acquire_u32(&c->region->closed); i++)
+		usleep(10000);
+	served = client_push(c, &(struct abi_sqe){ .op = ABI_OP_NOP }) &&
+		 client_pop(c, &cqe, 300);
+	CHECK(write(tell, served ? "y" : "n", 1) == 1);
+	_exit(0);
+}
+
+static void by_child(struct isolation *w)
+{
+	int pipes[2];
+	char byte;
+	pid_t pid;
+
+	CHECK(pipe(pipes) == 0);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		struct client c;
+
+		CHECK(client_open(&c, &w->d) == 0);
+		CHECK(client_nop(&c));
+		pid = fork();
+		if (pid == 0)
+			outlive(&c, pipes[1]);
+		_exit(pid < 0);
+	}
+	CHECK(waitpid(pid, NULL, 0) == pid);
+	CHECK(read(pipes[0], &byte, 1) == 1);
+	CHECK(byte == 'n'); /* the session ended with the process that had opened it */
+}
+
+static void test_a_child_outlives_its_parent(void **state)
+{
+	struct isolation *w = isolation_of(state);
+
+	if (w)
+		attack(w, "a child that outlives its parent", by_child);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sessions),
+		cmocka_unit_test(test_contexts),
+		cmocka_unit_test(test_puts_never_committed),
+		cmocka_unit_test(test_pins_never_released),
+		cmocka_unit_test(test_leases_never_released),
+		cmocka_unit_test(test_full_rings),
+		cmocka_unit_test(test_sent_descriptors),
+		cmocka_unit_test(test_a_child_outlives_its_parent),
+	};
+
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("isolation, exhaust", tests, isolation_setup,
+					   isolation_teardown);
+}
