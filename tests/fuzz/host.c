@@ -111,7 +111,7 @@ static bool is_proof(const struct host *h, const uint8_t *at, uint64_t bytes)
 {
 	const uint8_t *buf = h->core->prover.buf;
 
-	return buf && at >= buf && at + bytes <= buf + CORE_IO_BYTES_MAX;
+	return buf && at >= buf && at + bytes <= buf + h->core->prover.buf_bytes;
 }
 
 static void do_piece(struct host *h, struct core_io *io, uint32_t i, uint8_t *disk)

@@ -539,6 +539,47 @@ static void test_a_stopped_daemon_hangs_nobody(void **state)
 	assert_int_equal(tier_fetch(w->c, &found[0].block, 1, NULL), 1);
 }
 
+/* Unproven blocks whose pages are larger than a device operation usually is (D9). */
+static void test_large_pages_are_proven_after_a_crash(void **state)
+{
+	struct tier_part part = { .name = "kv", .kind = TIER_KIND_DENSE, .layers = 1, .groups = 1,
+				  .page_bytes = 3u << 20 };
+	struct tier_geometry_options o = { .size = sizeof(o), .part_count = 1, .part = &part,
+					   .block_tokens = 128 };
+	struct tier_put_options durable = { .size = sizeof(durable), .flags = TIER_PUT_DURABLE };
+	struct tier_connect_options at = { .size = sizeof(at), .staging_bytes = 8u << 20 };
+	static const char *const extra[] = { "nvme.segment=16MiB", NULL };
+	uint8_t *data = malloc(part.page_bytes);
+	tier_geometry *g = NULL;
+	tier_context *c = NULL;
+	struct daemon d;
+	tier_key key;
+	tier *t = NULL;
+
+	(void)state;
+	assert_non_null(data);
+	memset(data, 0x5a, part.page_bytes);
+	daemon_folder(&d);
+	daemon_start(&d, extra);
+	at.socket = d.socket;
+	keys_of(&key, 1, 1);
+	assert_int_equal(tier_geometry_new(&g, &o), 0);
+	assert_int_equal(tier_connect(&t, &at), 0);
+	assert_int_equal(tier_context_create(t, "large", g, NULL, &c), 0);
+	assert_int_equal(tier_put_copy(c, &key, 1, data, &durable), 1);
+	assert_int_equal(kill(d.pid, SIGKILL), 0);
+	daemon_wait(&d);
+	daemon_start(&d, extra);
+	assert_int_equal(check_until(t, 1), 1);
+	/* The same put waits until its block is proven. */
+	assert_int_equal(tier_put_copy(c, &key, 1, data, &durable), 1);
+	tier_close(t);
+	tier_geometry_free(g);
+	daemon_stop(&d);
+	daemon_remove(&d);
+	free(data);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -555,6 +596,7 @@ int main(void)
 		cmocka_unit_test(test_admin_and_counters),
 		cmocka_unit_test(test_durable_blocks_outlive_a_crash),
 		cmocka_unit_test(test_a_stopped_daemon_hangs_nobody),
+		cmocka_unit_test(test_large_pages_are_proven_after_a_crash),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

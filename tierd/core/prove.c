@@ -27,6 +27,22 @@ static uint32_t unproven_count(const struct context *x)
 	return count;
 }
 
+/* Whatever its size, a page is read as a whole. Strides of what is on NVMe are whole sectors. */
+static uint32_t buffer_bytes(const struct core *c)
+{
+	uint32_t bytes = CORE_IO_BYTES_MAX;
+
+	for (uint32_t i = 0; i < c->contexts_high; i++) {
+		const struct context *x = c->context[i];
+
+		for (uint32_t part = 0; x && context_has_nvme(c, x) &&
+					part < x->spec.geometry.part_count; part++)
+			if (x->spec.geometry.part[part].page_stride > bytes)
+				bytes = x->spec.geometry.part[part].page_stride;
+	}
+	return bytes;
+}
+
 /* Take the blocks that recovery left unproven. */
 int prove_begin(struct core *c)
 {
@@ -37,8 +53,9 @@ int prove_begin(struct core *c)
 		count += unproven_count(c->context[i]);
 	if (!count)
 		return 0;
+	p->buf_bytes = buffer_bytes(c);
 	p->ref = calloc(count, sizeof(*p->ref));
-	p->buf = aligned_alloc(DISK_SECTOR, CORE_IO_BYTES_MAX);
+	p->buf = aligned_alloc(DISK_SECTOR, p->buf_bytes);
 	if (!p->ref || !p->buf)
 		return -ENOMEM; /* core_close frees what there is */
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
@@ -160,6 +177,7 @@ static bool gather(struct prover *p, const struct context *x, uint32_t slot, str
 			break;
 		if (!n)
 			io->offset = abi_nvme_offset(d->nvme);
+		assert(io->bytes + bytes <= p->buf_bytes);
 		io->piece[n] = (struct core_io_piece){
 			.addr = p->buf + io->bytes,
 			.bytes = bytes,

@@ -318,6 +318,7 @@ struct prover {
 	bool reading;
 	uint64_t retry_ns;
 	uint8_t *buf;
+	uint32_t buf_bytes; /* a page of any context, or CORE_IO_BYTES_MAX */
 };
 
 /* One segment of one context that is being emptied (evict.c). */
