@@ -208,9 +208,10 @@ HELPER void __attribute__((noreturn)) victim_run(struct isolation *w)
 
 HELPER int isolation_setup(void **state)
 {
-	static const char *const settings[] = { "clients.max=64", "hbm.size=8MiB", "user.contexts=6",
-						"cxl.size=48MiB", "put.deadline=600s",
-						"client.pins=64", "client.puts=16", NULL };
+	static const char *const settings[] = { "clients.max=64", "hbm.size=8MiB",
+						"user.contexts=6", "cxl.size=48MiB",
+						"put.deadline=600s", "client.pins=64",
+						"client.puts=16", NULL };
 	struct isolation *w = calloc(1, sizeof(*w));
 
 	*state = NULL;

@@ -36,7 +36,7 @@ static void by_name(struct isolation *w)
 	CHECK(tier_context_create(t, "private", g, &o, &c) == -EACCES);
 	CHECK(tier_admin(t, "context", "{\"context\":\"private\"}", &text) == -EPERM);
 	CHECK(tier_admin(t, "locate", "{\"context\":\"private\"}", &text) == -EPERM);
-	CHECK(tier_admin(t, "evict", "{\"context\":\"private\",\"tier\":\"cxl\"}", &text) == -EPERM);
+	CHECK(tier_admin(t, "evict", "{\"context\":\"private\"}", &text) == -EPERM);
 	CHECK(tier_admin(t, "contexts", NULL, &text) == -EPERM);
 	CHECK(tier_admin(t, "clients", NULL, &text) == -EPERM);
 	CHECK(tier_admin(t, "pins", NULL, &text) == -EPERM);
@@ -252,7 +252,7 @@ static void test_own_memory(void **state)
 		attack(w, "one's own region punched out", by_own_memory);
 }
 
-/* ---- a group ----------------------------------------------------------------------------------- */
+/* ---- a group --------------------------------------------------------------------------------- */
 
 static void in_group(struct isolation *w)
 {
