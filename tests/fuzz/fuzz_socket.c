@@ -450,6 +450,7 @@ static void open_front(void)
 		.socket = "/nowhere",
 		.clients_max = CLIENTS,
 		.staging_max = STAGING_MAX,
+		.user_contexts = HOST_CONTEXTS - 1,
 		.boot_token = 0x70cea,
 		.obs = &sock.obs,
 		.log = &sock.log,
