@@ -509,24 +509,39 @@ static void put_hello(struct fuzz_seed *s, uint32_t peer, uint8_t who)
 	put_message(s, peer, 0);
 }
 
-void fuzz_seeds(void)
+static void seed_starved(void)
 {
-	static const uint8_t words[] = { SCRIBBLE, 0, 16, 0, 12, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0,
-					 0, 0, 0 };
 	static struct fuzz_seed s;
 
-	put_hello(&s, 0, 2);
-	for (uint8_t i = 1; i < TEMPLATES; i++) /* create, open, remove, epoch, admin */
-		put_message(&s, 0, i == 3 ? 2 : i);
-	put_message(&s, 0, 3);
-	fuzz_put_u8(&s, READ);
-	fuzz_seed_end(&s, "operator");
 	put_hello(&s, 0, 2);
 	for (uint8_t i = 1; i < TEMPLATES; i++) {
 		fuzz_put_u8(&s, STARVE);
 		put_message(&s, 0, i == 3 ? 2 : i);
 	}
 	fuzz_seed_end(&s, "starved");
+	put_hello(&s, 0, 0);
+	put_hello(&s, 1, 0);
+	fuzz_put_u8(&s, HOLD);
+	put_message(&s, 0, 1);
+	fuzz_put_u8(&s, STARVE | 1 << 4);
+	put_message(&s, 1, 1);
+	fuzz_put_u8(&s, HOLD);
+	fuzz_seed_end(&s, "both-make-it");
+}
+
+void fuzz_seeds(void)
+{
+	static const uint8_t words[] = { SCRIBBLE, 0, 16, 0, 12, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0,
+					 0, 0, 0 };
+	static struct fuzz_seed s;
+
+	seed_starved();
+	put_hello(&s, 0, 2);
+	for (uint8_t i = 1; i < TEMPLATES; i++) /* create, open, remove, epoch, admin */
+		put_message(&s, 0, i == 3 ? 2 : i);
+	put_message(&s, 0, 3);
+	fuzz_put_u8(&s, READ);
+	fuzz_seed_end(&s, "operator");
 	put_hello(&s, 0, 0);
 	put_message(&s, 0, 1);
 	put_hello(&s, 1, 1);
@@ -556,14 +571,6 @@ void fuzz_seeds(void)
 	fuzz_put_u16(&s, 0);
 	fuzz_put_u8(&s, 0);
 	fuzz_seed_end(&s, "patched");
-	put_hello(&s, 0, 0);
-	put_hello(&s, 1, 0);
-	fuzz_put_u8(&s, HOLD);
-	put_message(&s, 0, 1);
-	fuzz_put_u8(&s, STARVE | 1 << 4);
-	put_message(&s, 1, 1);
-	fuzz_put_u8(&s, HOLD);
-	fuzz_seed_end(&s, "both-make-it");
 	put_hello(&s, 2, 0);
 	fuzz_put_u8(&s, RAW | 2 << 4);
 	fuzz_put_u8(&s, 16);
