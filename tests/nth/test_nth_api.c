@@ -267,6 +267,36 @@ static int try_pages(struct world *w)
 	return rc ? rc : other;
 }
 
+/* The completion of what was started; rc is what starting it answered. */
+static int completed(struct world *w, int rc)
+{
+	struct tier_completion done;
+
+	if (rc)
+		return rc;
+	assert_int_equal(tier_wait(w->t, &done, 1, 1, WAIT_NS), 1);
+	return done.result;
+}
+
+static int try_foresight(struct world *w)
+{
+	struct tier_session_options turn = { .size = sizeof(turn), .tier = TIER_CXL,
+					     .blocks = w->block, .count = BLOCKS };
+	struct tier_page pages[BLOCKS];
+	int rc;
+
+	find(w, pages);
+	rc = completed(w, tier_prefetch(w->c, w->block, BLOCKS, ASK(TIER_CXL, .user_data = 5)));
+	if (rc == 0)
+		rc = completed(w, tier_session(w->c, 1, TIER_SESSION_TURN_END, &turn));
+	if (rc == 0)
+		rc = completed(w, tier_session(w->c, 1, TIER_SESSION_CLOSE, NULL));
+	if (rc == 0)
+		rc = completed(w, tier_migrate(w->c, w->block, BLOCKS,
+					       ASK(TIER_CXL, .user_data = 6)));
+	return rc;
+}
+
 static void take_leases(struct world *w, const struct tier_page *pages)
 {
 	struct tier_selection all = { .blocks = w->block, .count = BLOCKS };
@@ -337,6 +367,7 @@ static void requests(void **state)
 	sweep(*state, try_copy, "put_copy");
 	sweep(*state, try_fetch, "fetch, pin");
 	sweep(*state, try_pages, "fetch_pages, fetch_start, cancel");
+	sweep(*state, try_foresight, "prefetch, session, migrate");
 	sweep(*state, try_leases, "leases");
 	sweep(*state, try_admin, "admin");
 	sweep(*state, try_delete, "delete");
