@@ -354,14 +354,20 @@ uint32_t dispatch_actions(struct shell *s)
 uint32_t dispatch_landed(struct shell *s)
 {
 	struct dispatch *p = &s->dispatch;
-	uint32_t count = p->landed_count;
+	uint32_t count = p->landed_count, others = 0;
 
 	if (!count)
 		return 0;
 	dispatch_actions(s);
 	if (io_uring_sq_ready(&s->loop.ring))
 		io_uring_submit(&s->loop.ring);
+	/* Demand first: what follows may have to wait for a worker that is in a long copy. */
 	for (uint32_t i = 0; i < count; i++)
+		if (p->landed[i]->klass == ABI_CLASS_DEMAND)
+			verify(s, p->landed[i]);
+		else
+			p->landed[others++] = p->landed[i];
+	for (uint32_t i = 0; i < others; i++)
 		verify(s, p->landed[i]);
 	p->landed_count = 0;
 	return count;

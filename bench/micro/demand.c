@@ -32,7 +32,7 @@
 #define WAIT_NS (30 * NS_PER_S)
 #define READS_MAX 4096u
 
-/* One round's phases, in ms; the background is alone for half as long. */
+/* One round's phases. */
 #define PHASE_MS 1000u
 #define WARM_MS 100u
 
@@ -211,11 +211,12 @@ static int gap(struct demand *d)
 
 /* ---- phases -------------------------------------------------------------------------------- */
 
-static int counters(struct demand *d, uint64_t *read, uint64_t *written)
+/* All bytes read, and what background has read and written. */
+static int counters(struct demand *d, uint64_t *read, uint64_t *background)
 {
 	int error = service_metric(d->p->t, "read_bytes", read);
 
-	return error ? error : service_metric(d->p->t, "written_bytes", written);
+	return error ? error : service_metric(d->p->t, "background_bytes", background);
 }
 
 static int quiet(struct demand *d)
@@ -231,10 +232,10 @@ static int quiet(struct demand *d)
 /* With demand or without, for so long; background as it is. */
 static int measure(struct demand *d, bool reads, uint32_t ms, struct phase *out)
 {
-	uint64_t from = time_now_ns(), r0, r1, w0, w1;
+	uint64_t from = time_now_ns(), r0, r1, b0, b1, staged;
 	double seconds;
 	uint32_t n = 0;
-	int error = counters(d, &r0, &w0);
+	int error = counters(d, &r0, &b0);
 
 	while (!error && time_now_ns() - from < ms * NS_PER_MS && n < READS_MAX) {
 		if (!reads) {
@@ -248,15 +249,16 @@ static int measure(struct demand *d, bool reads, uint32_t ms, struct phase *out)
 	}
 	seconds = (double)(time_now_ns() - from) / 1e9;
 	if (!error)
-		error = counters(d, &r1, &w1);
+		error = counters(d, &r1, &b1);
 	if (!error)
 		error = atomic_load(&d->error);
 	if (error)
 		return error;
 	out->p50 = sample_quantile(d->ns, n, 0.5);
 	out->p99 = sample_quantile(d->ns, n, 0.99);
-	out->staged = (double)(r1 - r0 - (uint64_t)n * PAGE_BYTES) / seconds;
-	out->written = (double)(w1 - w0) / seconds;
+	staged = r1 - r0 - (uint64_t)n * PAGE_BYTES;
+	out->staged = (double)staged / seconds;
+	out->written = b1 - b0 > staged ? (double)(b1 - b0 - staged) / seconds : 0;
 	return 0;
 }
 
@@ -287,7 +289,7 @@ static int round_of(struct demand *d, bool idle_first, struct series *s)
 	if (!error && !idle_first)
 		error = measure(d, true, ms, &idle);
 	if (!error)
-		error = beside(d, false, ms / 2, &alone);
+		error = beside(d, false, ms, &alone);
 	if (error)
 		return error;
 	sample_add(&s->idle50, idle.p50);

@@ -359,6 +359,46 @@ static void write_back_gets_its_share(void **state)
 	device_close(&d);
 }
 
+/* Keep so many of a class queued while n operations end: reads take 250 us, writes 600 us. */
+static void stream(struct device *d, uint32_t n, const uint32_t keep[ABI_CLASS_COUNT],
+		   uint64_t moved[2])
+{
+	moved[0] = moved[1] = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		for (uint32_t klass = 0; klass < ABI_CLASS_COUNT; klass++) {
+			struct sched_lane_stats l;
+
+			sched_lane_stats(d->c, klass >= ABI_CLASS_WRITEBACK ? SCHED_WRITE
+									    : SCHED_READ, &l);
+			for (uint32_t k = l.queued[klass]; k < keep[klass]; k++)
+				queue(d, klass, SCHED_DAEMON, 8, 0);
+		}
+		tick(d, 0);
+		moved[end_one(d, d->issued[d->ended].io->write ? 600000 : 250000)->write]++;
+	}
+}
+
+/* Writes that take longer than reads are not passed by them for ever. */
+static void write_back_gets_its_share_of_staging(void **state)
+{
+	struct device d;
+	uint64_t n[2];
+	const uint32_t reads[ABI_CLASS_COUNT] = { [ABI_CLASS_DEADLINE] = 8 };
+	const uint32_t writes[ABI_CLASS_COUNT] = { [ABI_CLASS_WRITEBACK] = 8 };
+	const uint32_t both[ABI_CLASS_COUNT] = { [ABI_CLASS_DEADLINE] = 8,
+						 [ABI_CLASS_WRITEBACK] = 8 };
+
+	(void)state;
+	device_open(&d, &(struct core_config){ .starve_ns = 1000 * MS, .writeback_percent = 20 });
+	stream(&d, 600, reads, n); /* alone first: what either costs */
+	end_all(&d, 250000);
+	stream(&d, 300, writes, n);
+	stream(&d, 2000, both, n);
+	/* a fifth of the time: 600 w = (600 w + 250 r) / 5 */
+	assert_in_range(1000 * n[1] / n[0], 85, 125);
+	device_close(&d);
+}
+
 static void background_yields(void **state)
 {
 	struct device d;
@@ -527,6 +567,7 @@ int main(void)
 		cmocka_unit_test(landed_makes_room),
 		cmocka_unit_test(nothing_starves),
 		cmocka_unit_test(write_back_gets_its_share),
+		cmocka_unit_test(write_back_gets_its_share_of_staging),
 		cmocka_unit_test(background_yields),
 		cmocka_unit_test(late_work_never_reaches_the_device),
 		cmocka_unit_test(withdrawn_ends_at_once),

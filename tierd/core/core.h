@@ -91,6 +91,7 @@ struct sched_node {
 	uint32_t flying;   /* units under way */
 	int32_t error;     /* how it will end */
 	uint8_t klass, lane, state;
+	bool mixed;      /* issued while the device's other lane was busy */
 	bool background; /* counts as a background read of the pool */
 	bool joined;     /* others wait for it too */
 };

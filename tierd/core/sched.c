@@ -257,14 +257,15 @@ static struct sched_node *pick(struct core *c)
 	bool yields = c->config.yield && sched_demand(c, SCHED_YIELD_NS);
 	struct sched_node *node = starved_first(c);
 
-	if (node && fits(c, node))
-		return node;
-	node = !yields || s->pressed ? owed_first(c) : NULL;
+	if (!node && (!yields || s->pressed))
+		node = owed_first(c);
 	if (node && fits(c, node))
 		return node;
 	if (class_count(s, ABI_CLASS_DEMAND))
 		return first_of(c, ABI_CLASS_DEMAND);
-	node = yields ? NULL : background_first(c);
+	if (!node && !yields)
+		node = background_first(c);
+	/* What is to go next and finds no room is not passed by smaller background. */
 	return node && fits(c, node) ? node : NULL;
 }
 

@@ -5,7 +5,8 @@
  * Bandwidth of a lane: bytes that it moved over the time in which something was under way, taken
  * each SAMPLE_NS of such time, as a moving average. A sample of a time in which little was under
  * way says what was asked for, not what the lane can do: it can only raise the estimate (as BBR's
- * application-limited samples do). Latency: the time of an operation beyond its bytes' time, taken
+ * application-limited samples do). So does one of a time that reads and writes shared, until there
+ * has been no other for MIXED_MAX samples: costs of reads and writes differ. Latency: the time of an operation beyond its bytes' time, taken
  * while little is under way.
  */
 #include <assert.h>
@@ -16,6 +17,7 @@
 #define LITTLE_BYTES (256u << 10)
 #define OP_NS 4000u              /* of device time of an operation, beyond its bytes */
 #define SAMPLE_NS (5 * MS)
+#define MIXED_MAX 200u           /* samples: a second of busy time */
 #define WINDOW_NS (100 * MS)
 #define SECOND_NS 1000000000ull
 
@@ -67,6 +69,7 @@ void meter_fly(struct core *c, struct sched_node *node, uint64_t bytes)
 		l->busy_since_ns = c->now_ns;
 	l->bytes += bytes;
 	node->beside = device_bytes(s, node->lane);
+	node->mixed = node->beside > l->bytes;
 	if (!sched_is_device(node->lane) || node->klass == ABI_CLASS_DEMAND)
 		return;
 	s->background_ops++;
@@ -84,14 +87,17 @@ static void sample_bandwidth(const struct core *c, struct sched_lane_state *l,
 	uint64_t ns = busy_ns(c, l) - l->sample_busy_ns, bytes = l->moved - l->sample_moved, rate;
 
 	l->sample_full += node->beside >= FULL_BYTES ? node->bytes : 0;
+	l->sample_mixed += node->mixed ? node->bytes : 0;
 	if (ns < SAMPLE_NS)
 		return;
 	rate = (uint64_t)((double)bytes * (double)SECOND_NS / (double)ns);
-	if (2 * l->sample_full >= bytes || rate > l->bandwidth)
+	l->mixed_count = 8 * l->sample_mixed >= bytes ? l->mixed_count + 1 : 0;
+	if ((2 * l->sample_full >= bytes && (!l->mixed_count || l->mixed_count > MIXED_MAX)) ||
+	    rate > l->bandwidth)
 		l->bandwidth = (3 * l->bandwidth + rate) / 4 + 1;
 	l->sample_busy_ns += ns;
 	l->sample_moved += bytes;
-	l->sample_full = 0;
+	l->sample_full = l->sample_mixed = 0;
 }
 
 static void sample_latency(struct sched_lane_state *l, const struct sched_node *node, uint64_t ns)

@@ -44,7 +44,9 @@ struct sched_lane_state {
 	uint64_t window_ns, window_busy_ns; /* where the idle share was last taken */
 	uint32_t idle_permille;
 	uint64_t sample_busy_ns, sample_moved; /* where the bandwidth was */
-	uint64_t sample_full; /* bytes moved since, beside much else */
+	uint64_t sample_full;  /* bytes moved since, beside much else, */
+	uint64_t sample_mixed; /* ... beside the device's other lane */
+	uint32_t mixed_count;  /* samples with such bytes, in a row */
 };
 
 struct sched {
