@@ -92,8 +92,47 @@ void world_moves(struct move *moves, uint32_t n, uint64_t seed, const struct wor
 
 /* ---- events, actions ---------------------------------------------------------------------- */
 
+static bool is_io(const struct core_action *a)
+{
+	return a->kind == CORE_AC_READ || a->kind == CORE_AC_WRITE;
+}
+
+/*
+ * P6, after each event: with room on the device neither demand nor a background class that has
+ * waited too long is held back, no demand has passed such a one, and beside demand background is in
+ * small units. `issued`: the bag's first action of this event.
+ */
+static void device_check(struct world *w, uint32_t issued)
+{
+	struct sched_lane_stats read, write;
+	uint32_t count = 0, background = 0, demand = 0;
+
+	sched_lane_stats(w->core, SCHED_READ, &read);
+	sched_lane_stats(w->core, SCHED_WRITE, &write);
+	for (uint32_t i = 0; i < w->bag_count; i++) {
+		if (!is_io(&w->bag[i]))
+			continue;
+		count++;
+		background += w->bag[i].io->klass != ABI_CLASS_DEMAND;
+		demand += i >= issued && w->bag[i].io->klass == ABI_CLASS_DEMAND;
+	}
+	if (count > w->depth)
+		world_fail(w, "P6: %u operations on a device of depth %u", count, w->depth);
+	if (count < w->depth && read.queued[0] + write.queued[0])
+		world_fail(w, "P6: demand waits while the device has room");
+	for (uint32_t k = 1; k < ABI_CLASS_COUNT && !background; k++)
+		if (sched_waits_ns(w->core, k) > w->starve_ns && (count < w->depth || demand))
+			world_fail(w, "P6: class %u starves", k);
+	for (uint32_t i = issued; count > background && i < w->bag_count; i++)
+		if (is_io(&w->bag[i]) && w->bag[i].io->klass != ABI_CLASS_DEMAND &&
+		    w->bag[i].io->piece_count > 1 && w->bag[i].io->bytes > SCHED_UNIT_BUSY)
+			world_fail(w, "P6: background of %llu bytes beside demand",
+				   (unsigned long long)w->bag[i].io->bytes);
+}
+
 static void collect(struct world *w)
 {
+	uint32_t issued = w->bag_count;
 	struct core_action a;
 
 	while (core_action_next(w->core, &a)) {
@@ -108,6 +147,7 @@ static void collect(struct world *w)
 			w->bag[w->bag_count++] = a;
 		}
 	}
+	device_check(w, issued);
 }
 
 void world_event(struct world *w, struct core_event *e)
@@ -188,7 +228,7 @@ static void do_action(struct world *w, const struct core_action *a)
 
 static bool is_device(const struct core_action *a)
 {
-	return a->kind == CORE_AC_READ || a->kind == CORE_AC_WRITE || a->kind == CORE_AC_SYNC;
+	return is_io(a) || a->kind == CORE_AC_SYNC;
 }
 
 static void action_step(struct world *w)
@@ -264,7 +304,8 @@ static void boot(struct world *w)
 		.super = w->super,
 		.writeback_age_ns = 2 * MSEC,
 		.request_deadline_ns = 2000 * MSEC,
-		.device_depth = 1 + world_below(w, 24),
+		.device_depth = w->depth = 1 + world_below(w, 24),
+		.starve_ns = w->starve_ns = MSEC + world_below(w, 4 * MSEC),
 		.yield = world_chance(w, 300000),
 	};
 	const struct disk_catalog *head;

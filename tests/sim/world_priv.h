@@ -12,6 +12,7 @@
 
 #include "libtier/base/crc32c.h"
 #include "tests/sim/world.h"
+#include "tierd/core/sched.h"
 #include "tierd/core/store.h"
 
 #define WORLD_CONTEXTS 2u /* 0 has NVMe; 1 lives in memory only */
@@ -116,6 +117,8 @@ struct world {
 	struct core *core;
 	struct core_action *bag;
 	uint32_t bag_count;
+	uint32_t depth; /* of the device */
+	uint64_t starve_ns;
 	struct world_client client[WORLD_CLIENTS];
 	struct world_context context[WORLD_CONTEXTS];
 	struct world_lease lease[WORLD_LEASES];

@@ -270,6 +270,38 @@ static void failed_unit_ends_the_whole(void **state)
 	device_close(&d);
 }
 
+static uint64_t seen_mask;
+
+static void on_done_mask(struct core *c, struct core_io *io)
+{
+	seen_mask = io->bad_mask;
+	on_done(c, io);
+}
+
+/* What did not verify in a unit did not verify in the whole, at its place. */
+static void bad_pieces_keep_their_place(void **state)
+{
+	struct device d;
+	struct core_io *whole, *unit;
+
+	(void)state;
+	device_open(&d, &(struct core_config){ .device_depth = 1 });
+	queue(&d, ABI_CLASS_DEMAND, 1, 1, 0);
+	tick(&d, 0);
+	whole = queue(&d, ABI_CLASS_DEADLINE, 1, 6, 0);
+	whole->priv.done = on_done_mask;
+	end_one(&d, 100000);
+	for (uint32_t i = 0; i < 3; i++) { /* units of two pages */
+		unit = d.issued[d.ended].io;
+		assert_int_equal(unit->piece_count, 2);
+		unit->bad_mask = i == 0 ? 0 : 1 << (i - 1);
+		end_one(&d, 100000);
+	}
+	assert_int_equal(d.done, 2);
+	assert_int_equal(seen_mask, 1 << 2 | 1 << 5);
+	device_close(&d);
+}
+
 static void landed_makes_room(void **state)
 {
 	struct device d;
@@ -564,6 +596,7 @@ int main(void)
 		cmocka_unit_test(background_goes_in_small_units),
 		cmocka_unit_test(background_alone_fills_the_device),
 		cmocka_unit_test(failed_unit_ends_the_whole),
+		cmocka_unit_test(bad_pieces_keep_their_place),
 		cmocka_unit_test(landed_makes_room),
 		cmocka_unit_test(nothing_starves),
 		cmocka_unit_test(write_back_gets_its_share),

@@ -147,6 +147,23 @@ static void audit_context(struct audit *a, const struct context *x, uint64_t cha
 	}
 }
 
+/* The scheduler's counts; and nobody waits for a read that is queued behind less urgent ones. */
+static void audit_sched(struct audit *a)
+{
+	const struct core *c = a->c;
+
+	if (!sched_agrees(c))
+		tell(a, "the scheduler's queues do not hold what they count");
+	for (uint32_t i = 0; i < c->requests_high; i++) {
+		const struct request *r = &c->request[i];
+		bool fetch = r->sqe.op == ABI_OP_FETCH || r->sqe.op == ABI_OP_FETCH_PAGES;
+
+		if (r->phase == REQUEST_SPACE && fetch && !r->answered && fetch_outranks(c, r))
+			tell(a, "client %u waits in class %u for a read queued below it", r->client,
+			     r->sqe.klass);
+	}
+}
+
 uint64_t core_audit(const struct core *c, void (*tell_fn)(void *arg, const char *what), void *arg)
 {
 	struct audit a = { .c = c, .tell = tell_fn, .arg = arg };
@@ -174,6 +191,7 @@ uint64_t core_audit(const struct core *c, void (*tell_fn)(void *arg, const char 
 			tell(&a, "segment %u: counted %llu live bytes, the store says %llu", i,
 			     (unsigned long long)a.segment[i],
 			     (unsigned long long)store_segment_live(c->store, i));
+	audit_sched(&a);
 	free(a.segment);
 	return a.wrong;
 }

@@ -519,6 +519,28 @@ static enum fetch_state join(struct core *c, struct request *r, const struct abi
 	return FETCH_MOVING;
 }
 
+/*
+ * Does it wait for a page that is queued in a less urgent class? Never between events, but for
+ * items that it has not looked at yet.
+ */
+bool fetch_outranks(const struct core *c, const struct request *r)
+{
+	for (uint32_t i = r->cursor; i < r->joined && i < r->total; i++) {
+		struct abi_block_ref ref;
+		const struct abi_page *d;
+		uint32_t page;
+
+		item(r, i, &ref, &page);
+		if (ref.slot == ABI_SLOT_NONE || !fetch_block_there(r->ctx, ref))
+			continue;
+		d = index_page(&r->ctx->ix, ref.slot, page);
+		if (page_state(d, ABI_TIER_CXL) == ABI_PAGE_FILLING &&
+		    sched_outranks(c, abi_nvme_offset(d->nvme), r->sqe.klass))
+			return true;
+	}
+	return false;
+}
+
 static enum fetch_state fetch_page(struct core *c, struct request *r, struct builder *b, uint32_t i)
 {
 	struct abi_block_ref ref;

@@ -89,8 +89,7 @@ void sched_io_left(struct core *c, const struct core_io *io)
 
 bool sched_admits_copy(const struct core *c, uint32_t client)
 {
-	return client == SCHED_DAEMON ||
-	       few_or_plenty(c->sched->copies[client], c->copies, CORE_COPIES_MAX);
+	return few_or_plenty(c->sched->copies[client], c->copies, CORE_COPIES_MAX);
 }
 
 void sched_copy_taken(struct core *c, struct core_copy *copy, uint32_t client)
@@ -214,6 +213,12 @@ static bool starved(const struct core *c, uint32_t klass)
 {
 	return class_count(c->sched, klass) &&
 	       c->now_ns - c->sched->waits_ns[klass] >= c->config.starve_ns;
+}
+
+uint64_t sched_waits_ns(const struct core *c, uint32_t klass)
+{
+	assert(klass != ABI_CLASS_DEMAND && klass < ABI_CLASS_COUNT);
+	return class_count(c->sched, klass) ? c->now_ns - c->sched->waits_ns[klass] : 0;
 }
 
 /* The background class that has starved longest. */
@@ -551,8 +556,8 @@ static bool covers(struct sched_node *node, uint64_t offset, const void *dst)
 	return false;
 }
 
-static struct sched_node *find_below(struct sched_lane_state *l, uint32_t klass, uint64_t offset,
-				     const void *dst)
+static struct sched_node *find_below(const struct sched_lane_state *l, uint32_t klass,
+				     uint64_t offset, const void *dst)
 {
 	for (uint32_t k = klass + 1; k < ABI_CLASS_COUNT; k++)
 		list_each(f, &l->queue[k].ring)
@@ -563,6 +568,11 @@ static struct sched_node *find_below(struct sched_lane_state *l, uint32_t klass,
 					return node;
 			}
 	return NULL;
+}
+
+bool sched_outranks(const struct core *c, uint64_t nvme_offset, uint32_t klass)
+{
+	return find_below(&c->sched->lane[SCHED_READ], klass, nvme_offset, NULL) != NULL;
 }
 
 bool sched_raise(struct core *c, uint64_t nvme_offset, uint32_t klass, uint64_t deadline_ns)

@@ -40,7 +40,7 @@
 #define SCHED_UNIT_BUSY (128u << 10)  /* ... beside demand */
 #define SCHED_BUSY_NS 10000000ull     /* demand this long ago still counts as there */
 #define SCHED_YIELD_NS 5000000ull     /* likewise, for the yield rule */
-#define SCHED_BUDGET_BUSY_NS 100000ull
+#define SCHED_BUDGET_BUSY_NS 80000ull
 #define SCHED_BUDGET_IDLE_NS 2500000ull
 #define SCHED_WRITEBACK_MOST 75u      /* percent */
 #define SCHED_HBM_COPIES 2u
@@ -88,6 +88,9 @@ uint64_t sched_next_tick(const struct core *c);
 bool sched_raise(struct core *c, uint64_t nvme_offset, uint32_t klass, uint64_t deadline_ns);
 bool sched_raise_copy(struct core *c, const void *dst, uint32_t klass, uint64_t deadline_ns);
 
+/* Would raising find something? */
+bool sched_outranks(const struct core *c, uint64_t nvme_offset, uint32_t klass);
+
 /* Take what this client's owner (NULL = all its owners) has queued back: each ends -ECANCELED. */
 void sched_withdraw(struct core *c, uint32_t client, const void *owner);
 
@@ -118,6 +121,12 @@ uint32_t sched_unit_bytes(const struct core *c, uint32_t klass);
 
 /* Has demand been seen within the last `within_ns`, or is it queued or under way? */
 bool sched_demand(const struct core *c, uint64_t within_ns);
+
+/* How long a background class has waited with nothing issued; 0 = it has nothing queued. */
+uint64_t sched_waits_ns(const struct core *c, uint32_t klass);
+
+/* Do the counts of what is queued agree with the queues? For the audit. */
+bool sched_agrees(const struct core *c);
 
 struct sched_lane_stats {
 	uint64_t bandwidth;  /* bytes a second, while kept busy */

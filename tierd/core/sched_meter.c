@@ -6,8 +6,8 @@
  * each SAMPLE_NS of such time, as a moving average. A sample of a time in which little was under
  * way says what was asked for, not what the lane can do: it can only raise the estimate (as BBR's
  * application-limited samples do). So does one of a time that reads and writes shared, until there
- * has been no other for MIXED_MAX samples: costs of reads and writes differ. Latency: the time of an operation beyond its bytes' time, taken
- * while little is under way.
+ * has been no other for MIXED_MAX samples: costs of reads and writes differ. Latency: the time of
+ * an operation beyond its bytes' time, taken while little is under way.
  */
 #include <assert.h>
 

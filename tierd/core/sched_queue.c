@@ -101,6 +101,43 @@ struct sched_node *queue_first(const struct sched_queue *q)
 	return list_entry(f->nodes.next, struct sched_node, link);
 }
 
+static bool queue_agrees(const struct sched_queue *q)
+{
+	uint64_t bytes = 0;
+	uint32_t count = 0;
+
+	list_each(f, &q->ring) {
+		const struct sched_flow *flow = list_entry(f, struct sched_flow, ring);
+
+		if (list_empty(&flow->nodes))
+			return false;
+		list_each(n, &flow->nodes) {
+			const struct sched_node *node = list_entry(n, struct sched_node, link);
+
+			if (node->state != SCHED_QUEUED || node->client != flow->client)
+				return false;
+			bytes += node->bytes;
+			count++;
+		}
+	}
+	return bytes == q->bytes && count == q->count;
+}
+
+bool sched_agrees(const struct core *c)
+{
+	uint32_t ios = 0, copies = 0;
+
+	for (uint32_t lane = 0; lane < SCHED_LANES; lane++)
+		for (uint32_t k = 0; k < ABI_CLASS_COUNT; k++)
+			if (!queue_agrees(&c->sched->lane[lane].queue[k]))
+				return false;
+	for (uint32_t client = 0; client <= SCHED_DAEMON; client++) {
+		ios += c->sched->ios[client];
+		copies += c->sched->copies[client];
+	}
+	return ios == c->ios && copies == c->copies;
+}
+
 /* The first flow, whose node this is, uses device time; a turn that is used up ends. */
 void queue_charge(struct core *c, struct sched_node *node, uint64_t ns)
 {

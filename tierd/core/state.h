@@ -565,6 +565,7 @@ uint64_t pin_block_bytes(const struct context *x, uint32_t slot, uint32_t layers
 bool pin_holds(const struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
 void pin_until(struct core *c, struct pin *p, uint64_t deadline_ns);
 int64_t pin_take(struct core *c, const struct pin_ask *ask, uint64_t *id);
+bool fetch_outranks(const struct core *c, const struct request *r);
 void pin_request(struct core *c, struct request *r);
 void unpin_request(struct core *c, struct request *r);
 void pin_end(struct core *c, struct pin *p);
