@@ -51,7 +51,7 @@ link_$1 = @mkdir -p $$(@D) && echo '  LINK  $$@' && $$(CC_$1) $$(FLAGS) $$(FLAGS
 
 $$(O)/$1/tierd: $$(call objects,$1,$$(SRC_tierd)) $$(daemon_libs_$1)
 	$$(link_$1) $$(LIBS_tierd)
-$$(O)/$1/tierctl: $$(call objects,$1,$$(SRC_tierctl)) $$(O)/$1/libtier.a
+$$(O)/$1/tierctl: $$(call objects,$1,$$(SRC_tierctl)) $$(O)/$1/libtier.a $$(O)/$1/libcore.a
 	$$(link_$1) $$(JANSSON_LIBS) $$(LIBS_libtier)
 $$(O)/$1/tierbench: $$(call objects,$1,$$(SRC_tierbench)) $$(bench_libs_$1)
 	$$(link_$1) $$(LIBS_tierd) -lm

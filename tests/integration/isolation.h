@@ -96,14 +96,21 @@ HELPER tier_context *create_as(tier *t, const char *name, uint32_t mode)
 	return c;
 }
 
-HELPER int64_t put_secret(tier_context *c, uint32_t n)
+/* Durable where it must stay: what only serves later reuse may make way for others. */
+HELPER int64_t put_secret_as(tier_context *c, uint32_t n, uint32_t flags)
 {
+	struct tier_put_options o = { .size = sizeof(o), .flags = flags };
 	static uint8_t data[ATTACKED_BYTES];
 	tier_key key = secret_key(n);
 
 	for (uint32_t page = 0; page < ATTACKED_PAGES; page++)
 		memset(data + page * 4096, secret_byte(n, page), 4096);
-	return tier_put_copy(c, &key, 1, data, NULL);
+	return tier_put_copy(c, &key, 1, data, &o);
+}
+
+HELPER int64_t put_secret(tier_context *c, uint32_t n)
+{
+	return put_secret_as(c, n, 0);
 }
 
 /* 1 = read and right, 0 = wrong bytes, or the error. */
@@ -151,8 +158,8 @@ HELPER void victim_prepare(struct isolation *w, tier *t, tier_context *c)
 	tier_put *p;
 
 	for (uint32_t n = 0; n < ATTACKED_BLOCKS; n++) {
-		CHECK(put_secret(c, n) == 1);
-		CHECK(put_secret(shared, n) == 1);
+		CHECK(put_secret_as(c, n, TIER_PUT_DURABLE) == 1);
+		CHECK(put_secret_as(shared, n, TIER_PUT_DURABLE) == 1);
 	}
 	tier_context_close(create_as(t, "group", 0640));
 	CHECK(tier_match(c, &key, 1, &found) == 1);

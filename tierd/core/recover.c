@@ -154,6 +154,9 @@ static int apply(struct core *c, const struct store_view *v, uint32_t log)
 	int err = 0;
 
 	c->recovery.records++;
+	/* A catalog that was lost named it: its uid must not become another context's. */
+	if (v->head->context_uid >= c->next_uid && v->head->context_uid < UINT64_MAX / 2)
+		c->next_uid = v->head->context_uid + 1;
 	if (!x) {
 		c->recovery.blocks_stale += v->head->block_count;
 		return 0; /* the context was removed */

@@ -35,6 +35,8 @@ struct ctl_verb {
 	const char *arguments;
 	const char *help;
 	int (*run)(struct ctl *ctl, int argc, char **argv);
+	/* With arguments it is this instead, without a daemon; NULL = there is no such form. */
+	int (*offline)(struct ctl *ctl, int argc, char **argv);
 };
 
 int ctl_status(struct ctl *ctl, int argc, char **argv);
@@ -52,6 +54,7 @@ int ctl_clients(struct ctl *ctl, int argc, char **argv);
 int ctl_evict(struct ctl *ctl, int argc, char **argv);
 int ctl_drain(struct ctl *ctl, int argc, char **argv);
 int ctl_check(struct ctl *ctl, int argc, char **argv);
+int ctl_check_store(struct ctl *ctl, int argc, char **argv);
 
 /* ---- talking (ask.c) ----------------------------------------------------------------------- */
 

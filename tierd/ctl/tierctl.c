@@ -11,24 +11,28 @@
 
 static const struct ctl_verb verbs[] = {
 	{ NULL, "status", "", "the daemon, its tiers, what is emulated, who is isolated",
-	  ctl_status },
-	{ NULL, "stat", "[PATTERN]", "counters and latencies", ctl_stat },
-	{ NULL, "top", "[--interval SECONDS] [--count N]", "tiers and rates, live", ctl_top },
-	{ "context", "list", "", "all contexts", ctl_context_list },
+	  ctl_status, NULL },
+	{ NULL, "stat", "[PATTERN]", "counters and latencies", ctl_stat, NULL },
+	{ NULL, "top", "[--interval SECONDS] [--count N]", "tiers and rates, live", ctl_top, NULL },
+	{ "context", "list", "", "all contexts", ctl_context_list, NULL },
 	{ "context", "show", "NAME", "one context: geometry, quotas, where its pages are",
-	  ctl_context_show },
+	  ctl_context_show, NULL },
 	{ "context", "create", "NAME --preset NAME | --part P:KIND:LAYERS:GROUPS:BYTES ...",
-	  "make a context", ctl_context_create },
-	{ "context", "remove", "NAME", "remove a context with all its blocks", ctl_context_remove },
+	  "make a context", ctl_context_create, NULL },
+	{ "context", "remove", "NAME", "remove a context with all its blocks", ctl_context_remove,
+	  NULL },
 	{ "context", "epoch", "NAME [VALUE]", "invalidate all blocks stored so far",
-	  ctl_context_epoch },
-	{ "block", "locate", "CONTEXT KEY", "where one block is", ctl_block_locate },
-	{ "pin", "list", "", "claims that keep blocks where they are", ctl_pin_list },
-	{ NULL, "evict", "CONTEXT hbm|cxl [SIZE]", "make clean pages leave a tier", ctl_evict },
-	{ NULL, "drain", "", "write everything dirty to the store and flush it", ctl_drain },
-	{ NULL, "check", "", "recount every byte of every tier", ctl_check },
-	{ NULL, "requests", "", "requests under way", ctl_requests },
-	{ NULL, "clients", "", "sessions", ctl_clients },
+	  ctl_context_epoch, NULL },
+	{ "block", "locate", "CONTEXT KEY", "where one block is", ctl_block_locate, NULL },
+	{ "pin", "list", "", "claims that keep blocks where they are", ctl_pin_list, NULL },
+	{ NULL, "evict", "CONTEXT hbm|cxl [SIZE]", "make clean pages leave a tier", ctl_evict,
+	  NULL },
+	{ NULL, "drain", "", "write everything dirty to the store and flush it", ctl_drain, NULL },
+	{ NULL, "check", "[[--repair] [--data] STORE]",
+	  "recount every byte of every tier; with a STORE: look at that file, without a daemon",
+	  ctl_check, ctl_check_store },
+	{ NULL, "requests", "", "requests under way", ctl_requests, NULL },
+	{ NULL, "clients", "", "sessions", ctl_clients, NULL },
 };
 
 #define VERBS (sizeof(verbs) / sizeof(verbs[0]))
@@ -113,6 +117,8 @@ static int run(struct ctl *ctl, const char *socket, int argc, char **argv)
 	if (!verb)
 		return unknown(argv, argc);
 	ctl->verb = verb->name;
+	if (verb->offline && argc > words)
+		return verb->offline(ctl, argc - words, argv + words);
 	error = tier_connect(&ctl->t, &options);
 	if (error) {
 		fprintf(stderr, "tierctl: %s\n", tier_error_text());

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Looking at a store without its daemon, and mending what can be mended: for `tierctl check
+ * --repair`. It speaks the format through the core's pure half (core/store.h) and never writes
+ * without being told to; a file that is not a store of this version is left alone in any case.
+ */
+#ifndef TIERD_CTL_REPAIR_H
+#define TIERD_CTL_REPAIR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct repair_options {
+	const char *path;
+	bool repair; /* else look only */
+	bool data;   /* also read every block's bytes */
+};
+
+struct repair_report {
+	uint64_t segments, free, rotten, unreadable; /* rotten: a header that does not verify */
+	uint64_t records, records_bad, blocks;       /* blocks: some may be stale */
+	uint64_t orphans;                            /* blocks of contexts the catalog lost */
+	uint64_t pages_read, pages_bad;              /* with data */
+	uint64_t found, mended;                      /* faults, and those that are gone now */
+};
+
+/*
+ * Look at the store; each finding and each deed is told in a line of words. Returns 0 when it could
+ * be looked at (the report says what is wrong), or a negative errno after telling why not: -EBUSY a
+ * daemon has it, -EBADMSG not a store, -EPROTO of another version.
+ */
+int repair_store(const struct repair_options *options, struct repair_report *report,
+		 void (*tell)(void *arg, const char *line), void *arg);
+
+#endif
