@@ -30,6 +30,7 @@ static const struct bench_workload workloads[] = {
 	{ "demand", "demand reads beside staging and write-back, also when those yield",
 	  bench_demand },
 	{ "index", "index memory, write amplification on the trace", bench_index },
+	{ "recover", "opening a full store again: seconds per TiB, first hit", bench_recover },
 };
 
 #define SHMEM_HUGE "/sys/kernel/mm/transparent_hugepage/shmem_enabled"

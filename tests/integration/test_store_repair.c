@@ -276,7 +276,7 @@ static void test_cut_off(void **state)
 	daemon_remove(&d);
 }
 
-/* ---- rot --------------------------------------------------------------------------------------- */
+/* ---- rot ------------------------------------------------------------------------------------- */
 
 /* Where the first segment that holds records begins. */
 static uint64_t used_segment(const struct daemon *d, const struct disk_super *super)

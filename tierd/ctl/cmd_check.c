@@ -62,8 +62,8 @@ static int show_json(const struct repair_report *r, bool looked, json_t *lines)
 
 static void show(const struct repair_options *options, const struct repair_report *r)
 {
-	printf("%llu segments: %llu free, %llu rotten, %llu unreadable; %llu records of %llu blocks, "
-	       "%llu segments with a record that does not verify\n",
+	printf("%llu segments: %llu free, %llu rotten, %llu unreadable; %llu records of %llu "
+	       "blocks, %llu segments with a record that does not verify\n",
 	       (unsigned long long)r->segments, (unsigned long long)r->free,
 	       (unsigned long long)r->rotten, (unsigned long long)r->unreadable,
 	       (unsigned long long)r->records, (unsigned long long)r->blocks,

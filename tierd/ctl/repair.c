@@ -291,8 +291,8 @@ static int look_catalog(struct look *l)
 		}
 	}
 	if (!l->head) {
-		say(l, "both copies of the catalog are lost (%s, %s): which blocks are whose is not "
-		       "known any more; restore the store from a backup, or begin anew with "
+		say(l, "both copies of the catalog are lost (%s, %s): which blocks are whose is "
+		       "not known any more; restore the store from a backup, or begin anew with "
 		       "tierd --format", verdict(rc[0]), verdict(rc[1]));
 		return -EBADMSG;
 	}
@@ -352,8 +352,8 @@ static void look_run(struct look *l, const struct store_view *v)
 	if (!bad)
 		return;
 	found(l);
-	say(l, "segment %u: %" PRIu64 " pages of a run of %u blocks of context %.63s do not verify: "
-	       "reading them is a miss, and buries the block", v->segment, bad,
+	say(l, "segment %u: %" PRIu64 " pages of a run of %u blocks of context %.63s do not "
+	       "verify: reading them is a miss, and buries the block", v->segment, bad,
 	    v->head->block_count, x->name);
 }
 
