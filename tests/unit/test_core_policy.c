@@ -40,7 +40,7 @@ static void model_remove(struct model *m, uint32_t slot)
 	memmove(&m->slot[i], &m->slot[i + 1], (m->count - i) * sizeof(m->slot[0]));
 }
 
-static void compare_walk(const struct policy_ops *ops, const void *policy, const struct model *m)
+static void compare_walk(const struct policy_ops *ops, void *policy, const struct model *m)
 {
 	uint32_t at = ABI_SLOT_NONE;
 

@@ -147,6 +147,10 @@ static void policy_enter(struct core *c, struct context *x, uint32_t slot, uint3
 		.bytes = block_bytes(x, slot),
 		.salt = m->salt,
 		.key = b->key,
+		.position = (uint64_t)b->depth * x->spec.geometry.block_tokens,
+		.batch = m->batch,
+		.brought = m->brought ? m->brought : 1,
+		.last = m->last,
 	};
 
 	if (m->flags & BLOCK_IN_POLICY << tier)
@@ -163,6 +167,14 @@ static void policy_leave(struct context *x, uint32_t slot, uint32_t tier)
 		return;
 	m->flags &= (uint8_t) ~(BLOCK_IN_POLICY << tier);
 	x->policy->remove(x->policy_state[tier], slot);
+}
+
+/* Somebody has used it: every policy that has it is told. */
+void block_used(struct core *c, struct context *x, uint32_t slot, uint32_t weight)
+{
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
+		if (x->meta[slot].flags & BLOCK_IN_POLICY << tier)
+			x->policy->touch(x->policy_state[tier], slot, weight, c->now_ns);
 }
 
 void block_tier_hint(struct context *x, uint32_t slot)

@@ -183,7 +183,7 @@ int core_context_plan(const struct core *c, struct disk_context *spec,
 
 	plan_quotas(c, spec, plan);
 	if (!spec->policy[0])
-		snprintf(spec->policy, sizeof(spec->policy), "lru");
+		snprintf(spec->policy, sizeof(spec->policy), POLICY_DEFAULT);
 	if (!memchr(spec->policy, 0, sizeof(spec->policy)) || !policy_find(spec->policy)) {
 		snprintf(why, why_bytes, "no such eviction policy: %.15s", spec->policy);
 		return -EINVAL;

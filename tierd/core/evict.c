@@ -35,9 +35,7 @@ static void access_entry(struct core *c, const struct client *k, uint64_t entry)
 		weight = ACCESS_WEIGHT_MAX;
 	c->metrics.leased_bytes += block_bytes(x, slot) / x->ix.pages_per_block * weight;
 	stage_use(c, x, slot);
-	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
-		if (x->meta[slot].flags & BLOCK_IN_POLICY << tier)
-			x->policy->touch(x->policy_state[tier], slot, weight, c->now_ns);
+	block_used(c, x, slot, weight);
 }
 
 static void access_log(struct core *c, struct client *k, uint32_t reader)
@@ -54,6 +52,15 @@ static void access_log(struct core *c, struct client *k, uint32_t reader)
 	for (; seen != tail; seen++)
 		access_entry(c, k, atomic_load_relaxed_u64(&r->access[seen % ABI_ACCESS_LOG]));
 	k->access_seen[reader] = tail;
+	if (tail && k->readers_used <= reader)
+		k->readers_used = reader + 1;
+}
+
+/* What this client has read until now, before what it puts. New readers show at the next walk. */
+void evict_drain_client(struct core *c, struct client *k)
+{
+	for (uint32_t r = 0; r < k->readers_used; r++)
+		access_log(c, k, r);
 }
 
 void evict_drain_logs(struct core *c)
@@ -117,18 +124,20 @@ bool evict_block(struct core *c, struct context *x, uint32_t slot, uint32_t tier
 /* Evict about `bytes` of the context from the tier. Returns the bytes that retire by it. */
 uint64_t evict_some(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 {
-	const struct policy_ops *ops = x->policy;
+	void *state = x->policy_state[tier];
+	uint32_t stays = ABI_SLOT_NONE; /* the last block that was passed over */
 	uint64_t gone = 0;
-	uint32_t slot, walked = 0;
 
 	evict_drain_logs(c);
-	slot = ops->victim(x->policy_state[tier], ABI_SLOT_NONE);
-	while (slot != ABI_SLOT_NONE && gone < bytes && walked++ < WALK_MAX) {
-		uint32_t next = ops->victim(x->policy_state[tier], slot);
+	for (uint32_t walked = 0; gone < bytes && walked < WALK_MAX; walked++) {
+		uint32_t slot = x->policy->victim(state, stays);
 
+		if (slot == ABI_SLOT_NONE)
+			break;
 		if (may_leave(c, x, slot, tier))
 			gone += leave(c, x, slot, tier);
-		slot = next;
+		if (x->meta[slot].flags & BLOCK_IN_POLICY << tier)
+			stays = slot;
 	}
 	return gone;
 }

@@ -173,16 +173,6 @@ static void hold_pages(struct core *c, struct request *r)
 	r->total = r->held;
 }
 
-/* A fetched block was asked for: it is recent, also where only some of its pages came. */
-static void touch(struct core *c, struct request *r, uint32_t slot)
-{
-	struct context *x = r->ctx;
-
-	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
-		if (x->meta[slot].flags & BLOCK_IN_POLICY << tier)
-			x->policy->touch(x->policy_state[tier], slot, 1, c->now_ns);
-}
-
 void fetch_release(struct core *c, struct request *r)
 {
 	size_t item_bytes = r->sqe.op == ABI_OP_FETCH_PAGES ? sizeof(struct abi_page_ref)
@@ -194,7 +184,8 @@ void fetch_release(struct core *c, struct request *r)
 		memcpy(&slot, r->arg + i * item_bytes, sizeof(slot));
 		if (slot == ABI_SLOT_NONE)
 			continue;
-		touch(c, r, slot);
+		/* It was asked for: it is recent, also where only some of its pages came. */
+		block_used(c, r->ctx, slot, 1);
 		block_unhold(c, r->ctx, slot);
 		if (r->sqe.op == ABI_OP_MIGRATE)
 			migrate_released(c, r, slot);

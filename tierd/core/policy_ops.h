@@ -7,6 +7,7 @@
 #ifndef TIERD_CORE_POLICY_OPS_H
 #define TIERD_CORE_POLICY_OPS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +20,10 @@ struct policy_hint {
 	uint64_t bytes;  /* of the block */
 	uint64_t salt;
 	const uint8_t *key;
+	uint64_t position; /* tokens before it in its prefix */
+	uint32_t batch;    /* the prompt whose put brought it, by a number; 0 = recovered */
+	uint32_t brought;  /* new blocks that this prompt had brought so far with its put, >= 1 */
+	bool last;         /* the last of its put */
 };
 
 struct policy_ops {
@@ -36,12 +41,16 @@ struct policy_ops {
 	/* It has none any more. */
 	void (*remove)(void *state, uint32_t slot);
 	/*
-	 * The best victim after `after` (ABI_SLOT_NONE = the first); ABI_SLOT_NONE = no more. State
-	 * changes between calls of one walk are allowed only through remove of the victim itself,
-	 * whose successor was taken before.
+	 * The best victim after `after` (ABI_SLOT_NONE = the first); ABI_SLOT_NONE = no more. A
+	 * walk passes over what the core cannot let go: `after` is the last of those. Between calls
+	 * of a walk any block but `after` may be removed. A call with ABI_SLOT_NONE begins a walk
+	 * and may put the state in order.
 	 */
-	uint32_t (*victim)(const void *state, uint32_t after);
+	uint32_t (*victim)(void *state, uint32_t after);
 };
+
+/* What a context gets that names none. */
+#define POLICY_DEFAULT "reuse"
 
 /* By name; NULL = no such policy. i-th of the registry; NULL after the last. */
 const struct policy_ops *policy_find(const char *name);

@@ -136,6 +136,12 @@ static uint32_t pending_new(struct core *c, struct context *x, struct put *p, ui
 	b->depth = p->args.depth + i;
 	m->missing = block_pages(x, slot);
 	m->salt = p->args.salt;
+	if (!p->brings) /* the first new one: all from here on are counted as new */
+		p->brought += p->args.count - i;
+	p->brings = true;
+	m->batch = p->batch;
+	m->brought = (uint16_t)(p->brought < UINT16_MAX ? p->brought : UINT16_MAX);
+	m->last = i + 1 == p->args.count;
 	m->expires_ms = (uint32_t)(p->deadline_ns / MS);
 	m->flags = (uint8_t)((p->args.shards > 1 ? BLOCK_SHARDED : 0) |
 			     (p->durable ? BLOCK_DURABLE : 0));
@@ -194,6 +200,7 @@ static int reserve_one(struct core *c, struct context *x, struct put *p, uint32_
 	p->ref[i] = (struct abi_block_ref){ slot, b->generation };
 	if (b->state == ABI_BLOCK_COMMITTED && satisfied(x, p, slot)) {
 		c->metrics.blocks_duplicate++;
+		block_used(c, x, slot, 1);
 		if (i < 64)
 			*aux |= 1ull << i;
 		return 0;
@@ -276,6 +283,33 @@ static void put_free(struct core *c, struct put *p)
 	c->put_free = p;
 }
 
+/*
+ * Which prompt is it that this put brings blocks of? One goes on where its client's last put ended;
+ * what was read until now was read before it.
+ */
+static void prompt_begin(struct core *c, struct put *p)
+{
+	struct client *k = &c->client[p->client];
+	uint32_t parent = p->args.depth ? index_find(&p->ctx->ix, p->args.parent) : ABI_SLOT_NONE;
+	bool on = parent != ABI_SLOT_NONE && parent == k->prompt.tail &&
+		  p->ctx->id == k->prompt.context_id;
+
+	evict_drain_client(c, k);
+	p->batch = on ? k->prompt.batch : (uint32_t)c->put_seq;
+	p->brought = on ? k->prompt.brought : 0;
+	p->brings = false;
+}
+
+static void prompt_end(struct core *c, const struct put *p)
+{
+	c->client[p->client].prompt = (struct prompt){
+		.context_id = p->ctx->id,
+		.tail = p->args.count ? p->ref[p->args.count - 1].slot : ABI_SLOT_NONE,
+		.batch = p->batch,
+		.brought = p->brought,
+	};
+}
+
 void put_reserve(struct core *c, struct request *r)
 {
 	struct context *x = r->ctx;
@@ -300,11 +334,14 @@ void put_reserve(struct core *c, struct request *r)
 	if (!p->args.parts)
 		p->args.parts = parts_mask(x);
 	shard_measure(x, p);
+	prompt_begin(c, p);
 	for (; p->done < p->args.count && !err; p->done += !err)
 		err = reserve_one(c, x, p, p->done, &aux);
 	p->keys = NULL; /* the request's memory */
 	if (err)
 		put_free(c, p);
+	else
+		prompt_end(c, p);
 	request_end(c, r, err, err ? 0 : p->handle, aux);
 }
 

@@ -50,7 +50,7 @@
 #define BLOCK_SHARDED 16u   /* pending blocks outlive their writers until the deadline */
 #define BLOCK_ZOMBIE 32u    /* dropped, in core.zombies: its pages are still to be retired */
 
-/* What the daemon knows of a block beside its public line: 56 bytes. */
+/* What the daemon knows of a block beside its public line: 64 bytes. */
 struct block_meta {
 	uint64_t salt;
 	uint32_t missing;                 /* pending: pages not READY yet */
@@ -64,8 +64,11 @@ struct block_meta {
 	uint8_t persist;
 	uint8_t flags;
 	uint32_t expires_ms; /* pending: dropped then */
-	uint8_t settle;      /* SETTLE_* */
-	uint8_t reserved[3];
+	uint32_t batch;      /* what policies are told of the put that brought it: policy_hint */
+	uint16_t brought;
+	bool last;
+	uint8_t settle; /* SETTLE_* */
+	uint8_t reserved[4];
 };
 
 /* What foresight knows of a block. */
@@ -190,6 +193,9 @@ struct put {
 	uint64_t mine[PUT_BLOCKS_MAX / 64]; /* bit i: block i counts us as a writer */
 	uint64_t kept[PUT_BLOCKS_MAX / 64]; /* bit i: block i is held until it is durable */
 	uint32_t done;             /* references made */
+	uint32_t batch;            /* of its prompt, see struct prompt */
+	uint32_t brought;          /* new blocks of the prompt with this put's */
+	bool brings;               /* ... which has one at least */
 	uint32_t written;          /* durable: blocks known to be in the durable log */
 	struct put *next;          /* free list, or its client's */
 };
@@ -213,6 +219,14 @@ struct account {
 	uint64_t held[ABI_MEM_TIERS]; /* bytes its leases keep in quarantine, at the last look */
 };
 
+/* The prompt that a client puts, perhaps in several puts each of which goes on where one ended. */
+struct prompt {
+	uint32_t context_id;
+	uint32_t tail; /* slot of its last block so far */
+	uint32_t batch;
+	uint32_t brought; /* new blocks so far */
+};
+
 struct client {
 	uint8_t state; /* 0 free, 1 open, 2 gone (waits for DEAD) */
 	bool over;     /* its session is being ended for what its leases keep */
@@ -224,6 +238,8 @@ struct client {
 	uint64_t *attached; /* bitmaps over context ids */
 	uint64_t *writable;
 	uint64_t access_seen[ABI_READERS_MAX];
+	uint32_t readers_used; /* readers below have ever logged something */
+	struct prompt prompt;
 	uint32_t session;  /* counts the clients that had this number */
 	uint32_t orders;   /* requests in REQUEST_ORDER */
 	uint32_t claims;   /* ... parked as claims */
@@ -492,6 +508,7 @@ void block_page_freed(struct core *c, struct context *x, uint32_t slot, uint32_t
 		      uint32_t tier);
 void block_unwritten(struct core *c, struct context *x, uint32_t slot); /* leaves NVMe */
 void block_tier_hint(struct context *x, uint32_t slot);
+void block_used(struct core *c, struct context *x, uint32_t slot, uint32_t weight);
 uint32_t block_segment(const struct core *c, const struct context *x, uint32_t slot);
 void block_left(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
 void block_bury(struct core *c, struct context *x, uint32_t slot);
@@ -518,6 +535,7 @@ int64_t place_alloc(struct core *c, struct context *x, uint32_t page, uint32_t t
 int evict_room(struct core *c, struct context *x, uint32_t tier, uint64_t bytes);
 uint64_t evict_some(struct core *c, struct context *x, uint32_t tier, uint64_t bytes);
 void evict_drain_logs(struct core *c);
+void evict_drain_client(struct core *c, struct client *k);
 void evict_surplus(struct core *c, struct context *x, uint32_t tier, bool all);
 void evict_punched(struct core *c, const struct core_range *range);
 bool evict_store(struct core *c, uint32_t log);
