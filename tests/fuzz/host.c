@@ -531,7 +531,7 @@ void host_context_remove(struct host *h, uint32_t i)
 	if (!x->made || x->removing)
 		return;
 	x->removing = true;
-	FUZZ_CHECK(core_context_remove(h->core, x->id, TOKEN_REMOVE + i) == 0 || h->blind);
+	FUZZ_CHECK(core_context_remove(h->core, x->id, 0, TOKEN_REMOVE + i) == 0 || h->blind);
 	host_tick(h, 0);
 }
 

@@ -477,6 +477,52 @@ static void test_a_socket_is_shut_under_a_reader(void **state)
 	wait_status(w, "ended", 0);
 }
 
+/* ---- removed --------------------------------------------------------------------------------- */
+
+static void hold_passing(struct world *w, struct user *u)
+{
+	static struct tier_lease lease[HELD * 6];
+
+	CHECK(tier_context_open(u->t, "passing", NULL, &u->c) == 0);
+	lease_all(u, 0, lease);
+	your_turn(w);
+	verify_all(lease, 0);
+	tier_release_many(u->r, lease, HELD * 6);
+	tier_close(u->t);
+}
+
+/* The owner's removal is over when it is durable; a reader keeps its pages, not the owner. */
+static void test_removal_waits_for_no_reader(void **state)
+{
+	struct world *w = *state;
+	struct user passing = w->own;
+	uint64_t begun;
+	tier_geometry *g;
+	pid_t pid;
+
+	assert_int_equal(tier_geometry_preset(&g, "tiny"), 0);
+	assert_int_equal(tier_context_create(w->own.t, "passing", g, NULL, &passing.c), 0);
+	put(&passing, 0, HELD);
+	pid = spawn(w, hold_passing);
+	wait_turn(w);
+	begun = time_now_ns();
+	assert_int_equal(tier_context_remove(w->own.t, "passing"), 0);
+	assert_true(time_now_ns() - begun < 5 * NS_PER_S);
+	tier_context_close(passing.c);
+	/* The name is free at once, for another life. */
+	assert_int_equal(tier_context_create(w->own.t, "passing", g, NULL, &passing.c), 0);
+	assert_int_equal(tier_match(passing.c, &(tier_key){ { 0 } }, 1, NULL), 0);
+	put(&passing, 500, HELD);
+	crowd(w);
+	assert_int_equal(status(w, "quarantined"), HELD * BLOCK_BYTES);
+	go_on(w);
+	must_end(w, pid);
+	wait_status(w, "quarantined", 0);
+	assert_int_equal(tier_context_remove(w->own.t, "passing"), 0);
+	tier_context_close(passing.c);
+	tier_geometry_free(g);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -485,6 +531,7 @@ int main(void)
 		cmocka_unit_test(test_killed_in_a_commit),
 		cmocka_unit_test(test_leases_end_with_the_process_not_the_socket),
 		cmocka_unit_test(test_a_socket_is_shut_under_a_reader),
+		cmocka_unit_test(test_removal_waits_for_no_reader),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -104,7 +104,7 @@ static int try_create(void *arg, uint32_t n, bool sticky)
 	core_stats(m->h->core, &stats);
 	assert_int_equal(stats.contexts, rc == 0);
 	if (rc == 0)
-		assert_int_equal(core_context_remove(m->h->core, id, 0), 0);
+		assert_int_equal(core_context_remove(m->h->core, id, 0, 0), 0);
 	host_settle(m->h, 20);
 	core_stats(m->h->core, &stats);
 	assert_int_equal(stats.contexts, 0);

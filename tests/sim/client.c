@@ -645,7 +645,7 @@ static void remove_context(struct world *w, uint32_t which)
 	for (uint32_t p = 0; p < WORLD_LEASES; p++)
 		if (w->pin[p].context == which)
 			w->pin[p].id = 0;
-	core_context_remove(w->core, x->id, TOKEN_REMOVE + 16 * which);
+	core_context_remove(w->core, x->id, TOKEN_OTHER, TOKEN_REMOVE + 16 * which);
 }
 
 void owner_step(struct world *w)

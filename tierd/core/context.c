@@ -411,21 +411,21 @@ int core_context_epoch(struct core *c, uint32_t id, uint64_t epoch, uint64_t tok
 	return 0;
 }
 
-int core_context_remove(struct core *c, uint32_t id, uint64_t token)
+int core_context_remove(struct core *c, uint32_t id, uint64_t token, uint64_t gone)
 {
 	struct context *x = core_context(c, id);
 
 	if (!x || x->closing)
 		return -ENOENT;
 	x->closing = true;
-	x->remove_token = token;
+	x->gone_token = gone;
 	x->sweep_slot = 0;
 	atomic_store_release_u64(&x->ix.header->closed, 1);
 	session_context_gone(c, x);
 	pin_context_gone(c, x);
 	request_context_gone(c, x);
 	put_context_gone(c, x);
-	catalog_write(c, 0, 0);
+	catalog_write(c, token, id);
 	context_maybe_gone(c, x);
 	return 0;
 }
@@ -441,7 +441,7 @@ static bool runs_of(const struct core *c, const struct context *x)
 /* The last page, request and write of a removed context is over: it goes. */
 void context_maybe_gone(struct core *c, struct context *x)
 {
-	uint64_t token = x->remove_token;
+	uint64_t token = x->gone_token;
 	uint32_t id = x->id;
 
 	if (!x->closing || x->slots_live || x->punching || runs_of(c, x) ||
@@ -457,7 +457,7 @@ void context_maybe_gone(struct core *c, struct context *x)
 		k->writable[x->index / 64] &= ~(1ull << x->index % 64);
 	}
 	core_context_free(c, x);
-	catalog_write(c, token, id);
+	core_reply(c, token, 0, id);
 }
 
 /* ---- time --------------------------------------------------------------------------------- */

@@ -321,8 +321,11 @@ int core_context_find(struct core *c, const char *name, uint32_t uid, uint32_t g
 /* The client has the context open from now: its requests and hazard words count. */
 int core_context_attach(struct core *c, uint32_t client, const struct core_context_view *view);
 
-/* REPLY with the token when it is gone and the shell may unmap; value = its id. */
-int core_context_remove(struct core *c, uint32_t id, uint64_t token);
+/*
+ * REPLY with the token when no catalog names it any more, however long readers hold its pages; and
+ * REPLY with `gone` when the last of them let go and the shell may unmap. Both with its id.
+ */
+int core_context_remove(struct core *c, uint32_t id, uint64_t token, uint64_t gone);
 
 /* REPLY with the token and the epoch when durable. epoch 0 = the next. Errors: -EINVAL. */
 int core_context_epoch(struct core *c, uint32_t id, uint64_t epoch, uint64_t token);

@@ -123,7 +123,7 @@ struct context {
 	uint64_t pinned[ABI_MEM_TIERS];
 	uint64_t pages_resident[ABI_MEM_TIERS];
 	uint64_t retiring[ABI_MEM_TIERS]; /* bytes between retire and free */
-	uint64_t remove_token;
+	uint64_t gone_token;
 };
 
 /* ---- requests ----------------------------------------------------------------------------- */

@@ -319,7 +319,8 @@ static void change(struct front *f, struct turn *t, struct session *s, enum pend
 	p->context_id = (uint32_t)id;
 	memcpy(p->name, f->in.ctx.name, sizeof(p->name));
 	if (kind == PENDING_REMOVE)
-		rc = core_context_remove(f->config.core, p->context_id, p->token);
+		rc = core_context_remove(f->config.core, p->context_id, p->token,
+					 CONTROL_TOKEN_GONE);
 	else
 		rc = core_context_epoch(f->config.core, p->context_id, f->in.ctx.epoch, p->token);
 	if (rc) {

@@ -122,13 +122,11 @@ static void reply_session(struct front *f, struct turn *t, struct session *s,
 		reply_done(f, t, s, p, value);
 }
 
-/* Memory of a context that was removed, or that the core did not keep. */
+/* Memory of a context that the core did not keep. */
 static void reply_memory(struct front *f, const struct pending *p, int32_t res)
 {
 	struct core_context_stats stats;
 
-	if (p->kind == PENDING_REMOVE && res == 0)
-		f->config.ops->context_gone(f->config.shell, p->context_id);
 	if (p->kind == PENDING_CREATE && res != 0 &&
 	    core_context_stats(f->config.core, p->context_id, &stats))
 		f->config.ops->context_gone(f->config.shell, p->context_id);
@@ -140,6 +138,10 @@ bool front_reply(struct front *f, struct turn *t, uint64_t token, int32_t res, u
 	struct pending p;
 	struct session *s;
 
+	if (token == CONTROL_TOKEN_GONE) {
+		f->config.ops->context_gone(f->config.shell, (uint32_t)value);
+		return true;
+	}
 	if (!(token & TOKEN_FRONT) || i >= f->pending_max || f->pending[i].token != token)
 		return false;
 	p = f->pending[i];

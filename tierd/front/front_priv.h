@@ -199,6 +199,8 @@ void control_grant(struct front *f, struct turn *t, struct session *s, const int
 void control_send(struct front *f, struct turn *t, struct session *s);
 void control_error(struct front *f, struct turn *t, struct session *s, int error,
 		   const char *why);
+/* The REPLY that says: a removed context's memory may go. Of no question. */
+#define CONTROL_TOKEN_GONE UINT64_MAX
 /* A place to wait for a REPLY; NULL when too many are under way. */
 struct pending *control_pending(struct front *f, const struct session *s, enum pending_kind kind);
 void control_forget(struct pending *p);
