@@ -211,6 +211,8 @@ static uint64_t pace(const struct core *c, uint32_t lane, uint32_t klass)
 
 	if (!sched_is_device(lane) || klass == ABI_CLASS_DEMAND)
 		return bandwidth;
+	if (lane == SCHED_READ && c->sched->lane[SCHED_WRITE].queue[ABI_CLASS_WRITEBACK].count)
+		bandwidth = bandwidth * (100 - c->sched->writeback_share) / 100;
 	if (c->config.yield && sched_demand(c, SCHED_YIELD_NS))
 		return unit * SECOND_NS / c->config.starve_ns;
 	if (!sched_demand(c, SCHED_BUSY_NS))
