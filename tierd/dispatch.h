@@ -14,7 +14,7 @@ struct shell;
 
 #define DISPATCH_DEFERRED_MAX 1024u /* > CORE_IO_MAX operations and the flushes */
 #define DISPATCH_LANDED_MAX 64u
-#define DISPATCH_VERIFY_BYTES (128u << 10) /* of reads the loop verifies itself in one turn */
+#define DISPATCH_VERIFY_BYTES (256u << 10) /* of reads the loop verifies itself in one turn */
 
 /* A device operation that found the ring full. */
 struct deferred {

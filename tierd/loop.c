@@ -249,8 +249,8 @@ static bool turn(struct shell *s)
 	if (l->tick_wanted)
 		l->busy_ns = t->now_ns;
 	arm(l);
-	if (io_uring_sq_ready(&l->ring))
-		io_uring_submit(&l->ring);
+	if (io_uring_sq_ready(&l->ring)) /* and what has completed meanwhile shows */
+		io_uring_submit_and_get_events(&l->ring);
 	return hopeful == 0 && t->now_ns - l->busy_ns >= FRONT_ACTIVE_NS;
 }
 

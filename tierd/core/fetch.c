@@ -304,6 +304,7 @@ static void fetch_read(struct core *c, struct core_io *io)
 	struct context *x = r->ctx;
 	bool failed = io->res < 0 || (uint64_t)io->res != io->bytes;
 	bool undone = io->res == -ETIME || io->res == -ECANCELED; /* never given to the device */
+	bool freed;
 
 	store_read_end(c->store, store_segment_of(c->store, io->offset));
 	for (uint32_t i = 0; i < io->piece_count; i++) {
@@ -321,10 +322,14 @@ static void fetch_read(struct core *c, struct core_io *io)
 			page_came(c, x, slot, page, ABI_TIER_CXL);
 		}
 	}
+	freed = failed || io->bad_mask;
 	fetch_failed(r, failed ? io->res : 0);
 	core_io_put(c, io);
 	request_landed(c, r);
-	request_wake_space(c); /* joiners */
+	if (freed)
+		request_wake_space(c);
+	else
+		request_wake_joiners(c);
 }
 
 static void io_submit(struct core *c, struct request *r, struct builder *b)
@@ -429,9 +434,12 @@ static void fetch_copied(struct core *c, struct core_copy *copy)
 		page_came(c, r->ctx, slot, page, ABI_TIER_HBM);
 	}
 	fetch_failed(r, copy->res);
+	if (copy->res)
+		request_wake_space(c);
+	else
+		request_wake_joiners(c);
 	core_copy_put(c, copy);
 	request_landed(c, r);
-	request_wake_space(c);
 }
 
 static void copy_submit(struct core *c, struct request *r, struct builder *b)
@@ -574,14 +582,41 @@ static void fetch_wait(struct core *c, struct request *r, const struct builder *
 			return;
 		}
 	}
+	r->room = is_blocked && b->blocked_bytes && r->sqe.tier == ABI_TIER_CXL;
 	if (is_blocked || !r->outstanding)
 		request_wait_space(c, r); /* room, or pages that others bring */
+}
+
+/*
+ * Look at items from the cursor on. Those before r->built are there or on their way: while the one
+ * at the cursor is not there yet, they are not looked at again.
+ */
+static enum fetch_state fetch_items(struct core *c, struct request *r, struct builder *b,
+				    uint32_t end)
+{
+	enum fetch_state state = FETCH_READY;
+	uint32_t i = r->cursor;
+
+	while (i < end) {
+		state = fetch_page(c, r, b, i);
+		if (state == FETCH_BLOCKED)
+			break;
+		if (state == FETCH_GONE)
+			r->status = ABI_STATUS_MISS;
+		if (i++ == r->cursor && state != FETCH_MOVING)
+			r->cursor++;
+		if (i > r->cursor && i < r->built)
+			i = r->built;
+	}
+	if (r->built < i)
+		r->built = i;
+	return state;
 }
 
 void fetch_step(struct core *c, struct request *r)
 {
 	struct builder b = { .io = NULL };
-	enum fetch_state state = FETCH_READY;
+	enum fetch_state state;
 	uint32_t end;
 
 	r->phase = REQUEST_RUN;
@@ -593,16 +628,12 @@ void fetch_step(struct core *c, struct request *r)
 	}
 	if (r->losses != sched_losses(c)) {
 		r->losses = sched_losses(c);
-		r->joined = r->cursor;
+		r->joined = r->built = r->cursor;
 	}
+	if (r->sqe.tier == ABI_TIER_HBM)
+		r->built = r->cursor; /* what came to CXL goes further */
 	end = r->total - r->cursor > FETCH_WINDOW ? r->cursor + FETCH_WINDOW : r->total;
-	for (uint32_t i = r->cursor; i < end && state != FETCH_BLOCKED; i++) {
-		state = fetch_page(c, r, &b, i);
-		if (state == FETCH_GONE)
-			r->status = ABI_STATUS_MISS;
-		if ((state == FETCH_READY || state == FETCH_GONE) && i == r->cursor)
-			r->cursor++;
-	}
+	state = fetch_items(c, r, &b, end);
 	io_submit(c, r, &b);
 	copy_submit(c, r, &b);
 	if (r->cursor == r->total)

@@ -63,6 +63,24 @@ void request_wake_space(struct core *c)
 	}
 }
 
+/* Pages came, or operations are free: that makes no room, and nobody looks who waits for that. */
+void request_wake_joiners(struct core *c)
+{
+	struct request *r = c->space_head;
+
+	c->space_head = c->space_tail = NULL;
+	while (r) {
+		struct request *next = r->next;
+
+		r->queued = false;
+		if (r->room)
+			request_wait_space(c, r);
+		else
+			request_wake(c, r);
+		r = next;
+	}
+}
+
 static void space_unqueue(struct core *c, struct request *r)
 {
 	struct request **link = &c->space_head, *tail = NULL;

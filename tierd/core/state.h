@@ -156,6 +156,8 @@ struct request {
 	uint32_t cursor;      /* first item not known to be done */
 	uint32_t total;
 	uint32_t held;        /* fetch: refs [0, held) carry a hold */
+	uint32_t built;       /* fetch: items before it are there or on their way */
+	bool room;            /* ... waits for places, not for others' pages */
 	uint32_t joined;      /* fetch: items before it raised what others had queued for them */
 	uint32_t losses;      /* ... when the scheduler had lost so many */
 	int32_t error;        /* first error; ends it when outstanding is 0 */
@@ -551,6 +553,7 @@ struct request *request_own(struct core *c, struct context *x);
 void request_wake(struct core *c, struct request *r);
 void request_wait_space(struct core *c, struct request *r);
 void request_wake_space(struct core *c);
+void request_wake_joiners(struct core *c);
 void request_answer(struct core *c, struct request *r, int res, uint64_t value, uint64_t aux);
 void request_end(struct core *c, struct request *r, int res, uint64_t value, uint64_t aux);
 void request_landed(struct core *c, struct request *r);
