@@ -89,12 +89,6 @@ int memory_make(struct memory *m, const char *label, const struct core_context_p
 	return 0;
 }
 
-void memory_adopt(struct memory *m, uint32_t id, struct context_memory *made)
-{
-	made->id = id;
-	m->context[ABI_CONTEXT_INDEX(id)] = made;
-}
-
 static struct context_memory *find(const struct memory *m, uint32_t id)
 {
 	uint32_t index = ABI_CONTEXT_INDEX(id);
@@ -103,16 +97,33 @@ static struct context_memory *find(const struct memory *m, uint32_t id)
 	return made && made->id == id ? made : NULL;
 }
 
+static void retire(struct memory *m, struct context_memory *made,
+		   const struct worker_pool *workers)
+{
+	m->context[ABI_CONTEXT_INDEX(made->id)] = NULL;
+	made->mark = worker_mark(workers);
+	made->next = m->retired;
+	m->retired = made;
+}
+
+void memory_adopt(struct memory *m, uint32_t id, struct context_memory *made,
+		  const struct worker_pool *workers)
+{
+	struct context_memory *former = m->context[ABI_CONTEXT_INDEX(id)];
+
+	/* The core uses an index again once it let go of it; we may be told a moment later. */
+	if (former)
+		retire(m, former, workers);
+	made->id = id;
+	m->context[ABI_CONTEXT_INDEX(id)] = made;
+}
+
 void memory_retire(struct memory *m, uint32_t id, const struct worker_pool *workers)
 {
 	struct context_memory *made = find(m, id);
 
-	if (!made)
-		return;
-	m->context[ABI_CONTEXT_INDEX(id)] = NULL;
-	made->mark = worker_mark(workers);
-	made->next = m->retired;
-	m->retired = made;
+	if (made)
+		retire(m, made, workers);
 }
 
 void memory_reap(struct memory *m, const struct worker_pool *workers)

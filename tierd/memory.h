@@ -35,8 +35,9 @@ int memory_make(struct memory *m, const char *label, const struct core_context_p
 		struct context_memory **out);
 void memory_unmake(struct memory *m, struct context_memory *made);
 
-/* The core took it under this id. */
-void memory_adopt(struct memory *m, uint32_t id, struct context_memory *made);
+/* The core took it under this id. What a former context of its index left is retired. */
+void memory_adopt(struct memory *m, uint32_t id, struct context_memory *made,
+		  const struct worker_pool *workers);
 
 /* The context is gone: unmap once every job submitted so far has ended (memory_reap). */
 void memory_retire(struct memory *m, uint32_t id, const struct worker_pool *workers);

@@ -36,7 +36,7 @@ int shell_context_make(struct shell *s, const struct disk_context *spec, uint64_
 		memory_unmake(s->memory, made);
 		return rc;
 	}
-	memory_adopt(s->memory, *id, made);
+	memory_adopt(s->memory, *id, made, s->workers);
 	return 0;
 }
 

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -157,10 +158,22 @@ static void check(struct run *r, bool idle)
 
 /* ---- the daemon ---------------------------------------------------------------------------- */
 
+/* A program of the same build: it lies beside this one. */
+static void beside_us(char path[PATH_MAX], const char *name)
+{
+	ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - 1);
+	char *slash;
+
+	path[length < 0 ? 0 : length] = '\0';
+	slash = strrchr(path, '/');
+	if (!slash || slash + 1 + strlen(name) >= path + PATH_MAX)
+		crash_fail("no %s beside this program", name);
+	strcpy(slash + 1, name);
+}
+
 static void become_daemon(struct run *r, int out)
 {
-	const char *build = getenv("BUILD");
-	char program[256], store[FOLDER_BYTES + 32], socket[160];
+	char program[PATH_MAX], store[FOLDER_BYTES + 32], socket[160];
 	int log = open(r->log, O_WRONLY | O_CREAT | O_APPEND, 0644);
 	const char *argv[] = { program, "--foreground", "--set", socket, "--set", store,
 			 "--set", "hbm.size=4MiB", "--set", r->storm ? "cxl.size=16MiB" :
@@ -168,7 +181,7 @@ static void become_daemon(struct run *r, int out)
 			 "--set", "nvme.size=192MiB", "--set", "nvme.buffered=yes",
 			 "--set", "put.deadline=1s", NULL };
 
-	snprintf(program, sizeof(program), "%s/tierd", build ? build : "build/plain");
+	beside_us(program, "tierd");
 	snprintf(store, sizeof(store), "store.path=%s/store", r->folder);
 	snprintf(socket, sizeof(socket), "socket=%s", r->board->socket);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);

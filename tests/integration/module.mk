@@ -14,18 +14,19 @@ $(foreach v,plain asan,$(eval $(call crash_variant,$v)))
 KILLS   ?= 200
 SECONDS ?= 600
 
-CRASH_TESTS := $(O)/plain/crash-kills $(O)/plain/crash-storm
+CRASH_TESTS := $(O)/plain/crash-kills $(O)/plain/crash-storm $(if $(HAVE_ASAN),$(O)/asan/crash-few)
 $(O)/plain/crash-kills: CRASH_ARGS = --kills 24
 $(O)/plain/crash-storm: CRASH_ARGS = --storm --seconds 60
+$(O)/asan/crash-few:    CRASH_ARGS = --storm --seconds 15
 $(CRASH_TESTS): $(O)/%: tests/integration/module.mk
 	@mkdir -p $(@D)
 	@printf '#!/bin/sh\nexec "$$(dirname "$$0")/crash" %s\n' '$(CRASH_ARGS)' >$@ && chmod +x $@
 
-test-run: $(O)/plain/crash $(CRASH_TESTS)
+test-run: $(O)/plain/crash $(if $(HAVE_ASAN),$(O)/asan/crash) $(CRASH_TESTS)
 EXTRA_TESTS += $(CRASH_TESTS)
 
 .PHONY: crash-long storm-long
 crash-long: all-plain $(O)/plain/crash ## kill the daemon under load KILLS=200 times
-	@BUILD=$(O)/plain $(O)/plain/crash --kills $(KILLS)
+	@$(O)/plain/crash --kills $(KILLS)
 storm-long: all-plain $(O)/plain/crash ## evictions and evacuations under readers for SECONDS=600
-	@BUILD=$(O)/plain $(O)/plain/crash --storm --seconds $(SECONDS)
+	@$(O)/plain/crash --storm --seconds $(SECONDS)
