@@ -29,7 +29,7 @@
 #define REAP_BATCH 64u
 #define TICK_NS (200 * NS_PER_US)   /* between ticks while the loop turns without events */
 #define SHORT_NS (50 * NS_PER_US)   /* not worth a sleep */
-#define SLEEP_MAX_NS (10 * NS_PER_S)
+#define SLEEP_MAX_NS (1 * NS_PER_S)
 #define DRAIN_NS (60 * NS_PER_S)    /* for what is dirty at the end */
 #define SETTLE_NS (5 * NS_PER_S)    /* for what is under way at the end */
 
@@ -232,6 +232,7 @@ static bool turn(struct shell *s)
 	s->dispatch.verify_bytes = 0;
 	front_tick(s->front, t);
 	memory_reap(s->memory, s->workers);
+	holes_turn(s, t->now_ns);
 	if (l->tick_wanted || t->now_ns - l->ticked_ns >= TICK_NS)
 		turn_tick(t);
 	did = reap(s);

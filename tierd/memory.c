@@ -142,6 +142,13 @@ void memory_reap(struct memory *m, const struct worker_pool *workers)
 	}
 }
 
+const struct context_memory *memory_next(const struct memory *m, uint32_t *index)
+{
+	while (*index < ABI_CONTEXTS_MAX && !m->context[*index])
+		(*index)++;
+	return *index < ABI_CONTEXTS_MAX ? m->context[*index] : NULL;
+}
+
 const struct context_memory *memory_find(const struct memory *m, uint32_t id)
 {
 	return find(m, id);

@@ -57,6 +57,14 @@ struct loop {
 	bool drained;
 };
 
+/* Where the watch over holes is (holes.c). */
+struct holes {
+	uint64_t looked_ns;
+	uint32_t index, tier;
+	uint64_t offset; /* punched up to here */
+	bool busy;
+};
+
 struct shell {
 	struct options options;
 	struct config config;
@@ -73,6 +81,7 @@ struct shell {
 	struct worker_pool *workers;
 	struct front *front;
 	struct dispatch dispatch;
+	struct holes holes;
 	struct loop loop;
 };
 
@@ -92,6 +101,9 @@ int kernel_probe(struct obs *obs, struct log *log);
 void notify_ready(const char *status);
 void notify_status(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void notify_stopping(void);
+
+/* holes.c: give back what readers made the kernel allocate. Each turn. */
+void holes_turn(struct shell *s, uint64_t now_ns);
 
 /* loop.c */
 int loop_open(struct shell *s);

@@ -248,6 +248,50 @@ static void test_sent_descriptors(void **state)
 	assert_true(after <= before);
 }
 
+/* ---- holes ----------------------------------------------------------------------------------- */
+
+static uint64_t resident(int fd)
+{
+	struct stat st;
+
+	CHECK(fstat(fd, &st) == 0);
+	return (uint64_t)st.st_blocks * 512;
+}
+
+/* Read where a context's memory holds nothing: the kernel allocates, the daemon takes it back. */
+static void by_holes(struct isolation *w)
+{
+	uint64_t before, after, sum = 0;
+	const uint8_t *at;
+	struct client c;
+	union answer a;
+
+	CHECK(client_open(&c, &w->d) == 0);
+	CHECK(ask_context(&c, WIRE_CTX_OPEN, "shared", &a) == 0);
+	before = resident(c.fd[2]);
+	at = mmap(NULL, a.info.mem_bytes[1], PROT_READ, MAP_SHARED, c.fd[2], 0);
+	CHECK(at != MAP_FAILED);
+	for (uint64_t i = 0; i < a.info.mem_bytes[1]; i += 4096)
+		sum += *(volatile const uint8_t *)(at + i);
+	after = resident(c.fd[2]);
+	CHECK(after > before + (8u << 20) || before > a.info.mem_bytes[1] / 2);
+	for (uint32_t i = 0; i < 1000 && resident(c.fd[2]) > before + (4u << 20); i++)
+		usleep(10000);
+	printf("# %llu bytes were there, %llu after the attack, %llu then (sum %llu)\n",
+	       (unsigned long long)before, (unsigned long long)after,
+	       (unsigned long long)resident(c.fd[2]), (unsigned long long)sum);
+	fflush(stdout);
+	CHECK(resident(c.fd[2]) <= before + (4u << 20));
+}
+
+static void test_holes_are_touched(void **state)
+{
+	struct isolation *w = isolation_of(state);
+
+	if (w)
+		attack(w, "holes of a context's memory touched", by_holes);
+}
+
 /* ---- outliving ------------------------------------------------------------------------------- */
 
 /* In the child of a process that has died, with its maps, descriptors and socket. */
@@ -306,6 +350,7 @@ int main(void)
 		cmocka_unit_test(test_leases_never_released),
 		cmocka_unit_test(test_full_rings),
 		cmocka_unit_test(test_sent_descriptors),
+		cmocka_unit_test(test_holes_are_touched),
 		cmocka_unit_test(test_a_child_outlives_its_parent),
 	};
 

@@ -136,6 +136,9 @@ static void compare(const struct model *m)
 			room += all - used;
 		if (s->state == TAKEN)
 			usable += all - used;
+		/* What is unused, and that only, may be punched by others. */
+		assert_int_equal(space_hole(m->space, i * m->segment_bytes) ==
+					 i * m->segment_bytes, s->state == UNUSED);
 	}
 	space_stats(m->space, &stats);
 	assert_int_equal(stats.charged, charged(m));

@@ -100,6 +100,8 @@ void mem_destroy(struct mem_region *region)
 	if (!region->bytes)
 		return;
 	munmap(region->addr, region->bytes);
+	/* A client may keep its mapping; what was in it goes all the same. */
+	fallocate(region->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)region->bytes);
 	close(region->fd);
 	*region = (struct mem_region){ .fd = -1 };
 }

@@ -435,6 +435,15 @@ void space_punched(struct space *s, uint64_t offset)
 	s->pool->used -= s->segment_bytes;
 }
 
+uint64_t space_hole(const struct space *s, uint64_t from)
+{
+	uint64_t seg = (from + s->segment_bytes - 1) / s->segment_bytes;
+
+	while (seg < s->segments && s->segment[seg].state != SEGMENT_UNUSED)
+		seg++;
+	return seg * s->segment_bytes;
+}
+
 int64_t space_evacuate_begin(struct space *s, uint32_t except, uint32_t *live)
 {
 	uint64_t least = UINT64_MAX;

@@ -72,6 +72,9 @@ struct space_stats {
 };
 void space_stats(const struct space *s, struct space_stats *out);
 
+/* The first unused segment at `from` or behind it; the range behind all segments counts as such. */
+uint64_t space_hole(const struct space *s, uint64_t from);
+
 /* For the audit: is this place handed out? */
 bool space_is_live(const struct space *s, uint64_t offset);
 

@@ -118,6 +118,33 @@ int core_context_stats(const struct core *c, uint32_t id, struct core_context_st
 	return 0;
 }
 
+bool core_context_hole(const struct core *c, uint32_t id, uint32_t tier, uint64_t from,
+		       struct core_range *hole)
+{
+	const struct context *x = core_context(c, id);
+	uint64_t at, end, bytes;
+
+	if (!x || !x->space[tier])
+		return false;
+	at = space_hole(x->space[tier], from);
+	bytes = space_segment_bytes(x->space[tier]);
+	end = x->plan.mem_bytes[tier];
+	*hole = (struct core_range){ .context_id = id, .tier = tier, .offset = at,
+				     .bytes = end - at < bytes ? end - at : bytes };
+	return at < end;
+}
+
+uint64_t core_context_taken(const struct core *c, uint32_t id, uint32_t tier)
+{
+	const struct context *x = core_context(c, id);
+	struct space_stats st;
+
+	if (!x || !x->space[tier])
+		return 0;
+	space_stats(x->space[tier], &st);
+	return st.charged;
+}
+
 int core_locate(const struct core *c, uint32_t id, const uint8_t *key, struct core_location *out)
 {
 	const struct context *x = core_context(c, id);

@@ -45,6 +45,15 @@ struct core_context_stats {
 int64_t core_context_next(const struct core *c, uint32_t id);
 int core_context_stats(const struct core *c, uint32_t id, struct core_context_stats *out);
 
+/*
+ * Memory of a context that holds nothing and will not before the next event: the first such range
+ * at `from` or behind it. A reader that touches it makes the host allocate it. False = none.
+ */
+bool core_context_hole(const struct core *c, uint32_t id, uint32_t tier, uint64_t from,
+		       struct core_range *hole);
+/* Bytes of the tier that the context has taken, those being punched included; 0 = no such one. */
+uint64_t core_context_taken(const struct core *c, uint32_t id, uint32_t tier);
+
 /* Where one block is. Errors: -ENOENT. */
 struct core_location {
 	struct abi_block block;
