@@ -37,6 +37,7 @@ int bench_nvme(struct bench *b);
 int bench_demand(struct bench *b);
 int bench_index(struct bench *b);
 int bench_recover(struct bench *b);
+int bench_clean(struct bench *b);
 
 /* Say what is being done, on standard error. */
 void bench_say(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -29,6 +29,7 @@ static const struct bench_workload workloads[] = {
 	{ "nvme", "random and streaming reads from NVMe, beside fio", bench_nvme },
 	{ "demand", "demand reads beside staging and write-back, also when those yield",
 	  bench_demand },
+	{ "clean", "overwriting a store that is 70, 85, 95% full; reads after that", bench_clean },
 	{ "index", "index memory, write amplification on the trace", bench_index },
 	{ "recover", "opening a full store again: seconds per TiB, first hit", bench_recover },
 };

@@ -103,17 +103,46 @@ static int put_some(struct pool *p, struct filling *f, uint32_t first, uint32_t 
 	return f->ahead == PUTS_AHEAD ? take_completions(p, f, 1) : 0;
 }
 
-static int fill(struct pool *p)
+static uint32_t put_blocks(const struct pool *p)
 {
 	uint64_t stride = p->spec.page_align ? p->spec.page_align : 4096;
 	uint64_t block =
 		(p->spec.page_bytes + stride - 1) / stride * stride * p->spec.pages_per_block;
 	uint32_t piece = block < PUT_BYTES ? (uint32_t)(PUT_BYTES / block) : 1;
+
+	piece = p->spec.put_blocks ? p->spec.put_blocks : piece;
+	return piece < PUT_BLOCKS_MAX ? piece : PUT_BLOCKS_MAX;
+}
+
+int pool_rewrite(struct pool *p, const uint32_t *first, uint32_t count)
+{
+	uint32_t piece = put_blocks(p);
+	tier_key *key CLEANUP_FREE = calloc((size_t)count * piece, sizeof(*key));
+	struct filling f = { 0 };
+	int64_t gone;
+	int error = 0;
+
+	if (!key)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < count * piece; i++)
+		pool_key(&key[i], first[i / piece] + i % piece);
+	gone = tier_delete(p->c, key, count * piece);
+	if (gone < 0)
+		return bench_failed("tier_delete", (int)gone);
+	for (uint32_t i = 0; i < count && !error; i++)
+		error = put_some(p, &f, first[i], piece);
+	while (f.ahead && !error)
+		error = take_completions(p, &f, 1);
+	return error;
+}
+
+static int fill(struct pool *p)
+{
+	uint32_t piece = put_blocks(p);
 	uint64_t from = time_now_ns();
 	struct filling f = { 0 };
 	int error = 0;
 
-	piece = piece < PUT_BLOCKS_MAX ? piece : PUT_BLOCKS_MAX;
 	for (uint32_t at = 0; at < p->spec.blocks && !error; at += piece)
 		error = put_some(p, &f, at,
 				 p->spec.blocks - at < piece ? p->spec.blocks - at : piece);
@@ -189,7 +218,8 @@ static int make_context(struct pool *p)
 	};
 	struct tier_context_options options = {
 		.size = sizeof(options),
-		.blocks_max = p->spec.blocks,
+		/* What is deleted and put again overlaps for a moment. */
+		.blocks_max = p->spec.blocks + (p->spec.put_blocks ? p->spec.blocks / 4 : 0),
 	};
 	tier_geometry *g;
 	int error = tier_geometry_new(&g, &shape);

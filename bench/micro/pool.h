@@ -17,6 +17,7 @@ struct pool_spec {
 	uint64_t hbm_bytes, cxl_bytes; /* of the tiers; cxl 0 = what the blocks need */
 	uint64_t nvme_bytes;	       /* 0 = memory only */
 	const char *const *set;	       /* further settings of the daemon; may be NULL */
+	uint32_t put_blocks; /* blocks of one put, a prefix; 0 = some MiB */
 	bool fill_pages; /* with bytes that no device can compress, not only the first word */
 };
 
@@ -41,6 +42,9 @@ void pool_close(struct pool *p);
 /* Another connection of this process or a child to the pool's daemon and context, with blocks. */
 int pool_attach(struct pool *p, const struct pool *from);
 void pool_detach(struct pool *p);
+
+/* Delete the puts that began with these blocks, and put them again, durably. */
+int pool_rewrite(struct pool *p, const uint32_t *first, uint32_t count);
 
 /* Look all blocks up. Errors: -ENODATA when one is missing. */
 int pool_find(struct pool *p);

@@ -369,7 +369,7 @@ inline run_end(l, g)
 		k_write = writes
 #endif
 	:: what[l] == TOMB ->
-		lsn_tomb[g] = lsn[l];
+		lsn_tomb[g] = (bound[l] > lsn_tomb[g] -> bound[l] : lsn_tomb[g]);
 		tomb_done = true;
 #if FLUSH_FAILS > 0
 		tomb_kept = bound[l];
@@ -740,7 +740,7 @@ inline recover_record()
 		home_place = i;
 		is_durable = seen(HEADER(g)) & 1
 	:: WHAT(record) == TOMB ->
-		lsn_tomb[g] = (n > lsn_tomb[g] -> n : lsn_tomb[g]);
+		lsn_tomb[g] = (BOUND(record) > lsn_tomb[g] -> BOUND(record) : lsn_tomb[g]);
 #ifndef NO_BOUND
 		n = BOUND(record);
 #endif
@@ -874,7 +874,7 @@ inline aged(s, l, first)
 inline tomb_at(s, j, sequence_of)
 {
 	medium[RECORD(s, j)] = RUN(TOMB, 1, sequence_of, 2);
-	lsn_tomb[s] = 2
+	lsn_tomb[s] = 1
 }
 
 inline begin_world()

@@ -23,13 +23,21 @@ enum unstable {
 
 void device_open(struct world *w)
 {
-	if (store_super_plan(&w->super, NVME_BYTES, 1u << 20, 0x1234))
+	uint64_t bytes = w->faults->small_store ? NVME_SMALL_BYTES : NVME_BYTES;
+	uint64_t segment = w->faults->small_store ? SEGMENT_SMALL_BYTES : 1u << 20;
+
+	if (store_super_plan(&w->super, bytes, segment, 0x1234))
 		assert(!"the plan of the store fits");
 	disk_super_seal(&w->super);
 	w->disk = calloc(1, NVME_BYTES);
 	w->stable = calloc(1, NVME_BYTES);
 	w->unstable = calloc(1, NVME_BYTES / DISK_SECTOR);
 	assert(w->disk && w->stable && w->unstable);
+}
+
+uint64_t device_capacity(const struct world *w)
+{
+	return w->super.segment_count * (w->super.segment_bytes - w->super.summary_bytes);
 }
 
 void device_close(struct world *w)
@@ -59,6 +67,12 @@ static void write_pieces(struct world *w, struct core_io *io, uint64_t limit)
 		w->unstable[s] = WRITTEN;
 }
 
+static bool is_header(const struct world *w, uint64_t offset)
+{
+	return offset >= w->super.segment_offset &&
+	       (offset - w->super.segment_offset) % w->super.segment_bytes == 0;
+}
+
 static void device_write(struct world *w, struct core_io *io)
 {
 	bool faulty = !w->fair && world_chance(w, w->faults->write_ppm);
@@ -70,6 +84,10 @@ static void device_write(struct world *w, struct core_io *io)
 		io->res = -EIO;
 	else if (faulty)
 		io->res = world_chance(w, 500000) ? -EIO : (int32_t)(world_random(w) % io->bytes);
+	/* A segment's new life voids the old one: a moment that is worth many crashes. */
+	if (w->faults->small_store && io->bytes == DISK_SECTOR && is_header(w, io->offset) &&
+	    w->faults->crash_ppm && !w->fair && world_chance(w, 100000))
+		w->crash_due = true;
 	/* A failed or short write may have reached the medium in part: that is a torn write. */
 	write_pieces(w, io, io->res < 0 ? world_random(w) % io->bytes : (uint64_t)io->res);
 }

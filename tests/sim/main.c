@@ -43,6 +43,7 @@ static struct world_faults faults_of(uint64_t seed)
 		.crash_ppm = seed % 4 == 1 ? 0 : 800,
 		.death_ppm = 1500,
 		.device_ppm = seed % 4 ? 1000 : 0,
+		.small_store = seed % 3 == 0,
 	};
 }
 
@@ -92,7 +93,9 @@ static void tell(uint64_t seed, const struct world_result *r)
 	printf("seed %llu: %llu events, %llu commits, %llu fetches, %llu leases, %llu pins, "
 	       "%llu deletions, %llu epochs, %llu deaths, %llu crashes, %llu pauses; "
 	       "%llu pages evicted, %llu found leased, %llu runs, %llu segments dropped; "
-	       "%llu claims, %llu sessions staged, %llu bytes brought ahead were used, %llu not: %s\n",
+	       "%llu claims, %llu sessions staged, %llu bytes brought ahead were used, %llu not; "
+	       "%llu cleaned (%llu blocks, %llu tombstones), %llu bytes reinserted, %llu blocks "
+	       "proved, %llu flushes failed: %s\n",
 	       (unsigned long long)seed, (unsigned long long)r->events,
 	       (unsigned long long)r->commits, (unsigned long long)r->fetches,
 	       (unsigned long long)r->leases, (unsigned long long)r->pins,
@@ -103,7 +106,10 @@ static void tell(uint64_t seed, const struct world_result *r)
 	       (unsigned long long)r->segments_dropped, (unsigned long long)r->claims,
 	       (unsigned long long)r->staged_sessions,
 	       (unsigned long long)r->staged_used, (unsigned long long)r->staged_wasted,
-	       r->failure[0] ? r->failure : "held");
+	       (unsigned long long)r->cleaned,
+	       (unsigned long long)r->moved, (unsigned long long)r->carried,
+	       (unsigned long long)r->reinserted, (unsigned long long)r->proved,
+	       (unsigned long long)r->flushes_failed, r->failure[0] ? r->failure : "held");
 }
 
 static bool run_seed(const struct options *o, uint64_t seed, struct move *moves)

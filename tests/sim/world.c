@@ -300,7 +300,7 @@ static void boot(struct world *w)
 {
 	struct core_config config = {
 		.boot_token = world_random(w),
-		.capacity = { HBM_BYTES, CXL_BYTES, NVME_BYTES },
+		.capacity = { HBM_BYTES, CXL_BYTES, device_capacity(w) },
 		.super = w->super,
 		.writeback_age_ns = 2 * MSEC,
 		.request_deadline_ns = 2000 * MSEC,
@@ -345,6 +345,11 @@ static void shut(struct world *w)
 	w->result->staged_sessions += m->sessions_staged;
 	w->result->staged_used += m->prefetch_used;
 	w->result->staged_wasted += m->prefetch_wasted;
+	w->result->proved += m->proved_blocks;
+	w->result->cleaned += m->cleaned_segments;
+	w->result->moved += m->cleaned_blocks;
+	w->result->carried += m->tombstones_carried;
+	w->result->reinserted += m->reinserted_bytes;
 	core_close(w->core);
 	w->core = NULL;
 	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++)

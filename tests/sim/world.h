@@ -46,12 +46,13 @@ struct move {
 
 struct world_faults {
 	uint32_t read_ppm, write_ppm, flush_ppm; /* faulty operations a million */
+	bool small_store; /* its segments are cleaned and dropped all the time */
 	uint32_t crash_ppm, death_ppm, device_ppm; /* such moves a million */
 };
 
 struct world_result {
 	uint64_t events, commits, leases, fetches, pins, deletes, epochs, crashes, deaths, quiets;
-	uint64_t flushes_failed;
+	uint64_t flushes_failed, proved, cleaned, moved, carried, reinserted;
 	uint64_t evicted, segments_dropped, quarantined, runs; /* the core's own counters, summed */
 	uint64_t claims, staged_sessions, staged_used, staged_wasted; /* likewise */
 	uint64_t move;     /* at which it failed */

@@ -26,6 +26,8 @@
 #define CXL_BYTES (6u << 20)
 #define HBM_BYTES (4u << 20)
 #define NVME_BYTES (16u << 20)
+#define NVME_SMALL_BYTES (7u << 19)
+#define SEGMENT_SMALL_BYTES (160u << 10)
 #define STAGING_BYTES (2u << 20)
 #define PAGE 4096u
 #define MSEC 1000000ull
@@ -167,12 +169,14 @@ void foresight_ready(struct world *w, const struct ask *a, const struct abi_cqe 
 void model_check_key(struct world *w, uint32_t context, uint32_t n);
 void model_check_all(struct world *w, bool content);
 void model_check_durable(struct world *w);
+bool model_full(struct world *w);
 void model_quiet(struct world *w);
 void model_died(struct world *w, uint32_t client);
 void model_forgive(struct world *w, const struct core_io *io, uint32_t piece);
 
 void device_open(struct world *w);
 void device_close(struct world *w);
+uint64_t device_capacity(const struct world *w); /* bytes of data */
 bool device_answers(const struct world *w);
 void device_io(struct world *w, struct core_io *io);
 bool device_flush_begin(struct world *w);

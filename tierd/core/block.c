@@ -172,6 +172,7 @@ static void policy_leave(struct context *x, uint32_t slot, uint32_t tier)
 /* Somebody has used it: every policy that has it is told. */
 void block_used(struct core *c, struct context *x, uint32_t slot, uint32_t weight)
 {
+	x->meta[slot].heat += x->meta[slot].heat < BLOCK_HEAT_MAX;
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
 		if (x->meta[slot].flags & BLOCK_IN_POLICY << tier)
 			x->policy->touch(x->policy_state[tier], slot, weight, c->now_ns);

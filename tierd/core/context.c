@@ -435,7 +435,7 @@ static bool runs_of(const struct core *c, const struct context *x)
 	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
 		if (c->run[i].phase != RUN_FREE && c->run[i].ctx == x)
 			return true;
-	return false;
+	return clean_moves(c, x);
 }
 
 /* The last page, request and write of a removed context is over: it goes. */

@@ -251,6 +251,8 @@ int core_open(struct core **out, const struct core_config *config)
 		err = store_open(&c->store, &c->config.super);
 	if (!err && c->store)
 		err = catalog_memory(c);
+	if (!err && c->store)
+		err = clean_open(c);
 	if (err) {
 		core_close(c);
 		return err;
@@ -300,6 +302,7 @@ void core_close(struct core *c)
 	free(c->crc_scratch);
 	free(c->unflushed);
 	prove_end(c);
+	clean_close(c);
 	free(c->tomb_scratch);
 	free(c->tomb_queue);
 	free(c->segment_blocks);
@@ -486,7 +489,7 @@ uint64_t core_next_tick(const struct core *c)
 	uint64_t next = min_u64(request_next_deadline(c), sched_next_tick(c));
 
 	next = min_u64(next, min_u64(flush_next_tick(c), prove_next_tick(c)));
-	next = min_u64(next, writeback_next_tick(c));
+	next = min_u64(next, min_u64(writeback_next_tick(c), clean_next_tick(c)));
 	if (c->batch_open && c->batch_open->count)
 		next = min_u64(next, c->batch_open->since_ns + MS);
 	if (c->evacuation.ctx || c->zombies.count)

@@ -17,18 +17,28 @@
  */
 bool tombstone(struct core *c, struct context *x, const uint8_t *key, uint64_t up_to_lsn)
 {
-	struct tomb *t;
-
 	if (!context_has_nvme(c, x))
 		return true;
-	if (c->tomb_queued - c->tomb_flushed >= TOMBS_MAX)
+	if (!tombs_room(c, 1))
 		return false;
-	t = &c->tomb_queue[c->tomb_queued++ % TOMBS_MAX];
+	tomb_push(c, x->spec.uid, key, up_to_lsn);
+	return true;
+}
+
+bool tombs_room(const struct core *c, uint32_t keys)
+{
+	return c->tomb_queued - c->tomb_flushed + keys <= TOMBS_MAX;
+}
+
+void tomb_push(struct core *c, uint64_t context_uid, const uint8_t *key, uint64_t up_to_lsn)
+{
+	struct tomb *t = &c->tomb_queue[c->tomb_queued++ % TOMBS_MAX];
+
+	assert(c->tomb_queued - c->tomb_flushed <= TOMBS_MAX);
 	memset(t, 0, sizeof(*t));
-	t->context_uid = x->spec.uid;
+	t->context_uid = context_uid;
 	memcpy(t->block.key, key, ABI_KEY_BYTES);
 	t->block.salt = up_to_lsn;
-	return true;
 }
 
 /* Drop keys from the cursor on. False: the tombstone queue is full. */

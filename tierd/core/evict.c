@@ -18,7 +18,7 @@
 #define EVACUATE_STEP 65536u  /* descriptors looked at in one step */
 #define ACCESS_WEIGHT_MAX 64u /* of one log entry: a client cannot shout */
 #define INDEX_PREPARE_MAX (16u << 20) /* bytes of an area of an index, each tick */
-#define STORE_FREE_MIN 2u     /* segments kept free in advance */
+#define STORE_FREE_MIN 2u     /* segments kept free in advance, beside the reserve */
 
 /* ---- access logs -------------------------------------------------------------------------- */
 
@@ -327,10 +327,11 @@ int evict_room(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 /* ---- the cache log ------------------------------------------------------------------------ */
 
 /*
- * Drop the oldest segment of the cache log. What is whole in CXL has earned its place there and is
- * written again (at most half of the segment, so that dropping gains); the rest leaves.
+ * Drop a segment of the cache log. What is whole in CXL has earned its place there and is written
+ * again (at most half of the segment, so that dropping gains), and so was by the cleaner what is
+ * hot; the rest leaves.
  */
-static void drop_segment(struct core *c, uint32_t segment)
+void evict_segment(struct core *c, uint32_t segment)
 {
 	struct block_list *list = &c->segment_blocks[segment];
 	uint32_t keep = list->count / 2;
@@ -375,23 +376,49 @@ bool evict_nvme(struct core *c, struct context *x, uint64_t bytes)
 	return gone > 0;
 }
 
-/* Make a free segment. False: nothing can go now. */
-bool evict_store(struct core *c, uint32_t log)
+/*
+ * Make a free segment at once. False: nothing can go now; the cleaner may be at work. The oldest
+ * segment of the cache log goes without its hot blocks being looked for: that was clean_begin's
+ * chance, and writers are faster than it.
+ */
+bool evict_store(struct core *c)
 {
 	int64_t segment = store_dead(c->store);
 
-	(void)log;
 	if (segment < 0) {
 		segment = store_oldest(c->store, DISK_LOG_CACHE);
-		if (segment < 0)
+		if (segment < 0) {
+			clean_begin(c);
 			return false;
-		drop_segment(c, (uint32_t)segment);
-		segment = store_dead(c->store); /* not while reads of it are under way */
+		}
+		evict_segment(c, (uint32_t)segment);
+		segment = store_dead(c->store);
 	}
 	if (segment < 0)
 		return false;
 	store_segment_free(c->store, (uint32_t)segment);
 	return true;
+}
+
+/* Keep segments free in advance, so that nobody waits and the cleaner finds the time. */
+void evict_ahead(struct core *c)
+{
+	bool cleaned = c->config.super.segment_count >= STORE_RESERVED_FROM;
+	uint32_t want = STORE_FREE_MIN + (cleaned ? STORE_RESERVE : 0);
+	struct store_stats st;
+	int64_t segment;
+
+	store_stats(c->store, &st);
+	while (st.segments_free < want && (segment = store_dead(c->store)) >= 0) {
+		store_segment_free(c->store, (uint32_t)segment);
+		st.segments_free++;
+	}
+	if (st.segments_free >= want)
+		return;
+	if (cleaned)
+		clean_begin(c);
+	else
+		evict_store(c);
 }
 
 /* Operator's eviction: as much as can go now. */
@@ -472,14 +499,9 @@ static void context_balance(struct core *c, struct context *x)
 
 void evict_tick(struct core *c)
 {
-	struct store_stats st;
-
 	for (uint32_t i = 0; i < c->contexts_high; i++)
 		if (c->context[i] && !c->context[i]->closing)
 			context_balance(c, c->context[i]);
-	if (!c->store)
-		return;
-	store_stats(c->store, &st);
-	if (st.segments_free < STORE_FREE_MIN)
-		evict_store(c, DISK_LOG_CACHE);
+	if (c->store)
+		evict_ahead(c);
 }

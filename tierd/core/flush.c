@@ -113,6 +113,9 @@ static uint64_t lsn_complete(const struct core *c)
 	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
 		if (c->run[i].phase != RUN_FREE && c->run[i].place.lsn <= lsn)
 			lsn = c->run[i].place.lsn - 1;
+	if (c->cleaner.phase >= CLEAN_HEADER && c->cleaner.phase < CLEAN_STOP &&
+	    c->cleaner.run[0].place.lsn <= lsn)
+		lsn = c->cleaner.run[0].place.lsn - 1; /* the first of its batch */
 	return lsn;
 }
 
@@ -172,6 +175,7 @@ static void runs_again(struct core *c)
 		else if (run->phase == RUN_DATA || run->phase == RUN_RECORD)
 			run->failed = run->doubtful = true;
 	}
+	clean_flush_failed(c);
 }
 
 static void flush_failed(struct core *c)

@@ -36,6 +36,8 @@
 #define PERSIST_WRITING 2u /* part of a run under way */
 #define PERSIST_CLEAN 3u   /* all pages are on NVMe: in its segment's list */
 
+#define BLOCK_HEAT_MAX 3u
+
 /* block_meta.settle: is the copy in the durable log on the medium for sure? */
 #define SETTLE_NONE 0u      /* yes; or there is none */
 #define SETTLE_WRITTEN 1u   /* clean, waits for a flush: stays in CXL, to be written again */
@@ -48,6 +50,7 @@
 #define BLOCK_DURABLE 2u    /* some put asked for durability: goes to the durable log */
 #define BLOCK_IN_POLICY 4u  /* << tier: inserted into that tier's policy */
 #define BLOCK_SHARDED 16u   /* pending blocks outlive their writers until the deadline */
+#define BLOCK_MOVING 64u    /* in a run of the cleaner */
 #define BLOCK_ZOMBIE 32u    /* dropped, in core.zombies: its pages are still to be retired */
 
 /* What the daemon knows of a block beside its public line: 64 bytes. */
@@ -68,7 +71,8 @@ struct block_meta {
 	uint16_t brought;
 	bool last;
 	uint8_t settle; /* SETTLE_* */
-	uint8_t reserved[4];
+	uint8_t heat;   /* times it was asked for since it was written, up to BLOCK_HEAT_MAX */
+	uint8_t reserved[3];
 };
 
 /* What foresight knows of a block. */
@@ -312,6 +316,58 @@ struct run {
 	size_t buf_bytes;
 };
 
+/* What the cleaner does with its segment (clean.c), in this order; idle again after STOP. */
+enum clean_phase {
+	CLEAN_IDLE = 0,
+	CLEAN_TOMBS,  /* reads the summary, queues the tombstones that are still needed */
+	CLEAN_GATHER, /* chooses the blocks of the next run; none left: STOP */
+	CLEAN_HEADER,
+	CLEAN_HEADER_SYNC,
+	CLEAN_DATA,
+	CLEAN_DATA_SYNC,
+	CLEAN_RECORD,
+	CLEAN_RECORD_SYNC,
+	CLEAN_STOP, /* waits for the tombstones' flush */
+};
+
+#define CLEAN_RUNS 16u	   /* of one batch: they share their flushes */
+#define CLEAN_CHUNKS 4u	   /* writes being filled or written */
+#define CLEAN_WINDOW 1024u /* blocks among which neighbours are looked for */
+
+struct clean_chunk {
+	struct core_io *io; /* the write; NULL = free */
+	struct run *run;
+	uint8_t *data;	    /* CORE_IO_BYTES_MAX, for pages that are not in CXL */
+	uint32_t next;	    /* pieces before it are there or being read */
+	uint32_t reads;	    /* under way */
+	bool writing;
+};
+
+struct cleaner {
+	enum clean_phase phase;
+	uint32_t segment;
+	bool hot;	 /* of the cache log: what is hot is kept, the rest dropped */
+	uint32_t budget; /* hot: blocks that may still be kept */
+	struct run run[CLEAN_RUNS]; /* their phases and failures are the batch's */
+	uint32_t runs, at; /* of the batch; the one whose header, data or record is next */
+	uint32_t next;	 /* ... when what is under way is written */
+	bool failed;	 /* the batch */
+	bool busy;	 /* header, record or summary is under way */
+	uint64_t need;	 /* *_SYNC: this flush */
+	uint64_t summary_next; /* first byte of the summary that was not read */
+	size_t part_bytes, part_cursor; /* of the part that was read, into chunk[0].data */
+	uint64_t tombs;	    /* queued up to here */
+	uint32_t failures;  /* of this segment */
+	uint64_t retry_ns;  /* not before */
+	uint32_t victims;   /* since `opened` was noted */
+	uint64_t opened;    /* segments opened for what was moved, then */
+	uint64_t ended_ns;    /* when it became idle */
+	uint64_t gainless_ns; /* until then: nothing is gained */
+	struct clean_chunk chunk[CLEAN_CHUNKS];
+	uint32_t *window;    /* CLEAN_WINDOW slots */
+	uint32_t *by_parent; /* hash of these by parent: index + 1; twice as many */
+};
+
 /* A block of the durable log that no flush has covered yet. */
 #define UNFLUSHED_MAX 4096u
 
@@ -429,6 +485,7 @@ struct core {
 	struct unflushed *unflushed; /* ring of UNFLUSHED_MAX, by seq */
 	uint64_t unflushed_head, unflushed_tail;
 	struct prover prover;
+	struct cleaner cleaner;
 	uint64_t write_retry_ns; /* after a failed write: not before */
 	uint32_t write_context;  /* round robin */
 	bool draining;
@@ -540,10 +597,12 @@ void evict_drain_logs(struct core *c);
 void evict_drain_client(struct core *c, struct client *k);
 void evict_surplus(struct core *c, struct context *x, uint32_t tier, bool all);
 void evict_punched(struct core *c, const struct core_range *range);
-bool evict_store(struct core *c, uint32_t log);
+bool evict_store(struct core *c);
 bool evict_block(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
 bool evict_nvme(struct core *c, struct context *x, uint64_t bytes);
 void evict_step(struct core *c);
+void evict_segment(struct core *c, uint32_t segment);
+void evict_ahead(struct core *c);
 void evict_forget(struct core *c, const struct context *x);
 void evict_tick(struct core *c);
 
@@ -596,6 +655,8 @@ void pin_tick(struct core *c);
 void delete_begin(struct core *c, struct request *r);
 void delete_step(struct core *c, struct request *r);
 bool tombstone(struct core *c, struct context *x, const uint8_t *key, uint64_t up_to_lsn);
+bool tombs_room(const struct core *c, uint32_t keys);
+void tomb_push(struct core *c, uint64_t context_uid, const uint8_t *key, uint64_t up_to_lsn);
 
 /* writeback.c */
 void writeback_step(struct core *c);
@@ -604,6 +665,21 @@ bool writeback_full(const struct core *c, const struct context *x);
 bool tombs_full(const struct core *c);
 void writeback_enqueue(struct core *c, struct context *x, uint32_t slot);
 int writeback_reserve(struct core *c, const struct abi_geometry *g);
+void run_head(struct run *run);
+void run_item(const struct run *run, uint32_t i, uint32_t *block, uint32_t *page);
+void run_record(struct core *c, struct run *run);
+void run_place(struct core *c, struct run *run, uint32_t i);
+void run_bury(struct core *c, struct run *run, uint32_t i);
+
+/* clean.c */
+int clean_open(struct core *c);
+void clean_close(struct core *c);
+bool clean_begin(struct core *c);
+bool clean_busy(const struct core *c);
+bool clean_moves(const struct core *c, const struct context *x);
+void clean_step(struct core *c);
+void clean_flush_failed(struct core *c);
+uint64_t clean_next_tick(const struct core *c);
 
 /* flush.c */
 void sync_want(struct core *c);

@@ -7,9 +7,10 @@
  * A free segment's old header and records stay on disk until its next life's header is written, and
  * a recovery before that finds them valid. That is harmless (blocks are named by their content),
  * except for removed blocks: so a tombstone is needed as long as any other segment, free ones
- * included, may show older records (D8). "Older" is told by lsn: two logs are open at a time, so a
- * tombstone can be about a record in a segment with a higher sequence number than its own. Free
- * segments with the oldest records are opened first, which ends that need soonest.
+ * included, may show records that it makes void (D8). That is told by its bound, an lsn: several
+ * segments are open at a time, so a tombstone can be about a record in a segment with a higher
+ * sequence number than its own. Free segments with the oldest records are opened first, which ends
+ * that need soonest; the cleaner carries what is still needed.
  */
 #include <assert.h>
 #include <errno.h>
@@ -32,7 +33,8 @@ int store_open(struct store **out, const struct disk_super *super)
 		return -ENOMEM;
 	s->super = *super;
 	s->segment_count = (uint32_t)super->segment_count;
-	s->open[DISK_LOG_CACHE] = s->open[DISK_LOG_DURABLE] = ABI_SLOT_NONE;
+	for (uint32_t i = 0; i < STORE_STREAMS; i++)
+		s->open[i] = ABI_SLOT_NONE;
 	s->next_sequence = s->next_lsn = 1;
 	*out = s;
 	return 0;
@@ -90,29 +92,50 @@ static uint32_t pick_free(const struct store *s)
 	return best;
 }
 
-static int open_segment(struct store *s, uint32_t log)
+static uint32_t count_free(const struct store *s)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < s->segment_count; i++)
+		n += s->segment[i].state == STORE_FREE;
+	return n;
+}
+
+/* Free segments that must be left over. */
+static uint32_t reserve(const struct store *s, enum store_stream stream)
+{
+	if (s->segment_count < STORE_RESERVED_FROM || stream == STORE_CLEANED)
+		return 0;
+	return STORE_RESERVE;
+}
+
+static int open_segment(struct store *s, enum store_stream stream)
 {
 	uint32_t i = pick_free(s);
 	struct store_segment *g;
 
-	if (i == ABI_SLOT_NONE)
+	if (count_free(s) <= reserve(s, stream))
 		return -ENOSPC;
-	if (s->open[log] != ABI_SLOT_NONE)
-		s->segment[s->open[log]].state = STORE_SEALED;
+	assert(i != ABI_SLOT_NONE);
+	if (s->open[stream] != ABI_SLOT_NONE)
+		s->segment[s->open[stream]].state = STORE_SEALED;
 	g = &s->segment[i];
 	assert(g->live == 0 && g->reads == 0 && g->pending == 0);
 	g->state = STORE_OPEN;
-	g->log = (uint8_t)log;
+	g->log = stream == STORE_CACHE ? DISK_LOG_CACHE : DISK_LOG_DURABLE;
 	g->header_done = false;
+	g->shunned = false;
+	s->opened_cleaned += stream == STORE_CLEANED;
 	g->lsn_first = g->lsn_tombstone = 0;
 	g->sequence = s->next_sequence++;
 	g->data_next = s->super.summary_bytes;
 	g->record_next = DISK_SECTOR;
-	s->open[log] = i;
+	s->open[stream] = i;
 	return 0;
 }
 
-static int append(struct store *s, uint32_t log, const struct need *need, struct store_run *run)
+static int append(struct store *s, enum store_stream stream, const struct need *need,
+		  struct store_run *run)
 {
 	struct store_segment *g = NULL;
 	uint32_t fit = 0;
@@ -120,20 +143,20 @@ static int append(struct store *s, uint32_t log, const struct need *need, struct
 
 	if (!blocks_that_fit(s, need, s->super.summary_bytes, DISK_SECTOR))
 		return -EFBIG;
-	if (s->open[log] != ABI_SLOT_NONE) {
-		g = &s->segment[s->open[log]];
+	if (s->open[stream] != ABI_SLOT_NONE) {
+		g = &s->segment[s->open[stream]];
 		fit = blocks_that_fit(s, need, g->data_next, g->record_next);
 	}
 	if (!fit) {
-		err = open_segment(s, log);
+		err = open_segment(s, stream);
 		if (err)
 			return err;
-		g = &s->segment[s->open[log]];
+		g = &s->segment[s->open[stream]];
 		fit = blocks_that_fit(s, need, g->data_next, g->record_next);
 	}
 	assert(g->state == STORE_OPEN && fit > 0 && fit <= need->blocks);
-	run->segment = s->open[log];
-	run->log = log;
+	run->segment = s->open[stream];
+	run->log = g->log;
 	run->blocks = fit;
 	run->record_bytes = (uint32_t)store_record_bytes(fit, need->pages);
 	run->data_bytes = fit * need->block_bytes;
@@ -172,27 +195,33 @@ uint64_t store_flushed_lsn(const struct store *s)
 	return s->flushed_lsn;
 }
 
-int store_append(struct store *s, uint32_t log, uint32_t blocks, uint64_t block_bytes,
+int store_append(struct store *s, enum store_stream stream, uint32_t blocks, uint64_t block_bytes,
 		 uint32_t pages, struct store_run *run)
 {
 	struct need need = { .pages = pages, .block_bytes = block_bytes };
 
-	assert(log == DISK_LOG_CACHE || log == DISK_LOG_DURABLE);
+	assert(stream < STORE_STREAMS);
 	assert(blocks > 0 && pages > 0 && pages <= ABI_PAGES_PER_BLOCK_MAX);
 	/* Pages are padded to ABI_PAGE_ALIGN in every context that has a place here. */
 	assert(block_bytes > 0 && block_bytes % DISK_SECTOR == 0);
 	need.blocks = blocks < DISK_RUN_BLOCKS_MAX ? blocks : DISK_RUN_BLOCKS_MAX;
-	return append(s, log, &need, run);
+	return append(s, stream, &need, run);
 }
 
 int store_append_tombstone(struct store *s, uint32_t keys, struct store_run *run)
 {
 	struct need need = { 0 };
+	int err;
 
 	assert(keys > 0);
 	need.blocks = keys < STORE_TOMBSTONE_KEYS_MAX ? keys : STORE_TOMBSTONE_KEYS_MAX;
 	/* The cache log is dropped by the segment, needed or not; the durable one is cleaned. */
-	return append(s, DISK_LOG_DURABLE, &need, run);
+	err = append(s, STORE_DURABLE, &need, run);
+	if (err == -ENOSPC && s->segment_count >= STORE_RESERVED_FROM)
+		err = append(s, STORE_CLEANED, &need, run); /* the cleaner waits for them */
+	if (!err)
+		run->bound = run->lsn;
+	return err;
 }
 
 void store_append_done(struct store *s, const struct store_run *run, bool ok)
@@ -206,8 +235,8 @@ void store_append_done(struct store *s, const struct store_run *run, bool ok)
 		return;
 	g->header_done = true;
 	g->lsn_on_disk = g->lsn_first; /* its new header voids all former lives (D2) */
-	if (run->data_bytes == 0 && run->lsn > g->lsn_tombstone)
-		g->lsn_tombstone = run->lsn;
+	if (run->data_bytes == 0 && run->bound > g->lsn_tombstone)
+		g->lsn_tombstone = run->bound;
 	s->appended_data += run->data_bytes;
 	s->appended_records++;
 }
@@ -265,7 +294,7 @@ int64_t store_oldest(const struct store *s, uint32_t log)
 	for (uint32_t i = 0; i < s->segment_count; i++) {
 		const struct store_segment *g = &s->segment[i];
 
-		if (g->state != STORE_SEALED || g->log != log || g->pending)
+		if (g->state != STORE_SEALED || g->log != log || g->pending || g->reads)
 			continue;
 		if (g->sequence < best_sequence) {
 			best = i;
@@ -275,30 +304,82 @@ int64_t store_oldest(const struct store *s, uint32_t log)
 	return best;
 }
 
+/* The lowest lsn that any other segment may show; UINT64_MAX = none shows anything. */
+static uint64_t oldest_elsewhere(const struct store *s, uint32_t segment)
+{
+	uint64_t oldest = UINT64_MAX;
+
+	for (uint32_t i = 0; i < s->segment_count; i++)
+		if (i != segment && s->segment[i].lsn_on_disk && s->segment[i].lsn_on_disk < oldest)
+			oldest = s->segment[i].lsn_on_disk;
+	return oldest;
+}
+
+bool store_tombs_needed(const struct store *s, uint32_t segment, uint64_t *oldest)
+{
+	assert(segment < s->segment_count);
+	*oldest = oldest_elsewhere(s, segment);
+	return s->segment[segment].lsn_tombstone >= *oldest;
+}
+
+void store_tombs_carried(struct store *s, uint32_t segment)
+{
+	assert(segment < s->segment_count && s->segment[segment].state == STORE_SEALED);
+	s->segment[segment].lsn_tombstone = 0;
+}
+
 int64_t store_dead(const struct store *s)
 {
-	uint64_t oldest[2] = { UINT64_MAX, UINT64_MAX }; /* the two lowest lsn on disk */
+	uint64_t oldest;
 
-	for (uint32_t i = 0; i < s->segment_count; i++) {
-		uint64_t lsn = s->segment[i].lsn_on_disk;
-
-		if (lsn && lsn < oldest[0]) {
-			oldest[1] = oldest[0];
-			oldest[0] = lsn;
-		} else if (lsn && lsn < oldest[1]) {
-			oldest[1] = lsn;
-		}
-	}
 	for (uint32_t i = 0; i < s->segment_count; i++) {
 		const struct store_segment *g = &s->segment[i];
 
 		if (g->state != STORE_SEALED || g->live || g->reads || g->pending)
 			continue;
-		/* D8: does any other segment show something older than its tombstones? */
-		if (g->lsn_tombstone < (g->lsn_on_disk == oldest[0] ? oldest[1] : oldest[0]))
+		if (!g->lsn_tombstone || !store_tombs_needed(s, i, &oldest))
 			return i;
 	}
 	return -ENOENT;
+}
+
+void store_shun(struct store *s, uint32_t segment)
+{
+	assert(segment < s->segment_count);
+	s->segment[segment].shunned = true;
+}
+
+uint64_t store_opened_cleaned(const struct store *s)
+{
+	return s->opened_cleaned;
+}
+
+int64_t store_victim(const struct store *s, uint32_t permille, bool at_once)
+{
+	uint64_t capacity = s->super.segment_bytes - s->super.summary_bytes;
+	double best_score = 0;
+	int64_t best = -ENOENT;
+
+	if (s->segment_count < STORE_RESERVED_FROM)
+		return -ENOENT;
+	for (uint32_t i = 0; i < s->segment_count; i++) {
+		const struct store_segment *g = &s->segment[i];
+		double live = (double)g->live / (double)capacity, score;
+
+		if (g->state != STORE_SEALED || g->log != DISK_LOG_DURABLE || g->pending ||
+		    g->reads || (capacity - g->live) * 1000 < capacity * permille)
+			continue;
+		score = 1 - live;
+		if (!at_once)
+			score *= (double)(s->next_sequence - g->sequence) / (1 + live);
+		if (g->shunned)
+			score *= 1e-9;
+		if (score > best_score) {
+			best = i;
+			best_score = score;
+		}
+	}
+	return best;
 }
 
 void store_segment_free(struct store *s, uint32_t segment)
@@ -320,6 +401,10 @@ void store_stats(const struct store *s, struct store_stats *out)
 		.appended_records = s->appended_records,
 	};
 	for (uint32_t i = 0; i < s->segment_count; i++) {
+		if (s->segment[i].state != STORE_FREE) {
+			out->log_segments[s->segment[i].log]++;
+			out->log_live[s->segment[i].log] += s->segment[i].live;
+		}
 		out->segments_free += s->segment[i].state == STORE_FREE;
 		out->segments_open += s->segment[i].state == STORE_OPEN;
 	}

@@ -20,6 +20,17 @@
 
 struct store;
 
+/*
+ * Each stream of runs has an open segment of its own. What the cleaner moves is older than what is
+ * put: apart from it, it stays together, and the segments of either empty sooner.
+ */
+enum store_stream {
+	STORE_CACHE = DISK_LOG_CACHE,
+	STORE_DURABLE = DISK_LOG_DURABLE,
+	STORE_CLEANED, /* of the durable log */
+	STORE_STREAMS
+};
+
 struct store_run {
 	uint32_t segment;
 	uint32_t log;
@@ -29,6 +40,8 @@ struct store_run {
 	uint64_t data_bytes;
 	uint64_t record_offset;   /* in the store */
 	uint64_t lsn;
+	uint64_t bound;           /* tombstones: the highest lsn that one of them makes void; set to
+				   * lsn by store_append_tombstone, lower it before append_done */
 	uint64_t segment_seq;
 	uint64_t header_offset;   /* 0 = the header is known to be on disk. Not 0: write it and
 				   * wait before the data; several runs may write the same bytes */
@@ -45,14 +58,21 @@ int store_open(struct store **out, const struct disk_super *super); /* all segme
 void store_close(struct store *s);
 
 /*
- * Place for a run of up to `blocks` blocks of block_bytes with `pages` CRCs each, in `log`.
+ * Place for a run of up to `blocks` blocks of block_bytes with `pages` CRCs each, in a stream.
  * At least one block, at most DISK_RUN_BLOCKS_MAX. Errors: -ENOSPC no free segment (drop or clean
- * one), -EFBIG one block does not fit an empty segment.
+ * one), -EFBIG one block does not fit an empty segment. The last STORE_RESERVE free segments are
+ * the cleaner's and tombstones', so that cleaning can always end.
  */
-int store_append(struct store *s, uint32_t log, uint32_t blocks, uint64_t block_bytes,
+#define STORE_RESERVE 2u
+#define STORE_RESERVED_FROM 12u /* smaller stores have no reserve, and are not cleaned */
+int store_append(struct store *s, enum store_stream stream, uint32_t blocks, uint64_t block_bytes,
 		 uint32_t pages, struct store_run *run);
 /* Counts no live bytes: then call store_live. */
 void store_append_done(struct store *s, const struct store_run *run, bool ok);
+
+/* A tombstone record is one sector. */
+#define STORE_TOMBSTONE_KEYS_MAX                                                                   \
+	((DISK_SECTOR - (uint32_t)sizeof(struct disk_record)) / (uint32_t)sizeof(struct disk_block))
 
 /* Place for a tombstone record of so many keys, in the durable log. As store_append; no data.
  * run->blocks says how many fit (at most a sector's). */
@@ -93,15 +113,34 @@ void store_live(struct store *s, uint32_t segment, int64_t bytes);
 void store_read_begin(struct store *s, uint32_t segment);
 void store_read_end(struct store *s, uint32_t segment);
 
-/* The sealed segment of the log with the lowest sequence number; -ENOENT = none. */
+/* The sealed segment of the log with the lowest sequence number that is not read just now; -ENOENT
+ * = none. */
 int64_t store_oldest(const struct store *s, uint32_t log);
 /* A sealed segment without live bytes, reads or needed tombstones; -ENOENT = none. */
 int64_t store_dead(const struct store *s);
 /* Make it free: no live bytes, no reads. */
 void store_segment_free(struct store *s, uint32_t segment);
 
+/*
+ * The sealed segment of the durable log that is best cleaned: much dead, and for long, so that what
+ * lives in it stays (Rosenblum and Ousterhout 1992, section 3.6: (1 - u) * age / (1 + u)); or, for
+ * room at once, the one with most dead. Only one of which at least `permille` is dead, and that is
+ * not read just now. -ENOENT = none.
+ */
+int64_t store_victim(const struct store *s, uint32_t permille, bool at_once);
+/* It could not be cleaned: until its next life only when there is no other. */
+void store_shun(struct store *s, uint32_t segment);
+/* Segments that were opened for what the cleaner moves, in all. */
+uint64_t store_opened_cleaned(const struct store *s);
+/* Must tombstones of the segment be carried before it can be free (D8)? Those with a bound of at
+ * least *oldest. Carried and flushed: it needs none of them any more. */
+bool store_tombs_needed(const struct store *s, uint32_t segment, uint64_t *oldest);
+void store_tombs_carried(struct store *s, uint32_t segment);
+
 struct store_stats {
 	uint32_t segments, segments_free, segments_open;
+	uint32_t log_segments[2];
+	uint64_t log_live[2];
 	uint64_t live, capacity; /* bytes of data */
 	uint64_t appended_data, appended_records;
 };
@@ -133,6 +172,14 @@ int store_recover(struct store *s, uint32_t segment, const void *summary, size_t
  * ones, D1). */
 int store_next(const struct store *s, uint32_t segment, const void *summary, size_t bytes,
 	       size_t *cursor, struct store_view *view);
+
+/*
+ * Tombstones of the segment's present life, from part of its summary (whole sectors, from its
+ * second on): *cursor = where in buf to look next, which may be behind it when a record goes on
+ * there; subtract `bytes` for the part that follows. NULL = no more in here.
+ */
+const struct disk_record *store_next_tombstone(const struct store *s, uint32_t segment,
+					       const void *buf, size_t bytes, size_t *cursor);
 
 /* ---- super block and catalog -------------------------------------------------------------- */
 

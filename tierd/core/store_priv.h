@@ -17,10 +17,6 @@
 #define STORE_SUMMARY_BYTES_MAX (64ull << 20)
 #define STORE_CATALOG_BYTES_MAX ((1ull + ABI_CONTEXTS_MAX) * DISK_SECTOR)
 
-/* A tombstone record is one sector. */
-#define STORE_TOMBSTONE_KEYS_MAX                                                                   \
-	((DISK_SECTOR - (uint32_t)sizeof(struct disk_record)) / (uint32_t)sizeof(struct disk_block))
-
 /*
  * Sequence numbers and lsn at or above this are not ours (a rotten disk must not make them wrap).
  * After recovery both continue STORE_GAP above the highest seen, beyond all that was handed out
@@ -35,14 +31,14 @@ struct store_segment {
 	uint8_t state; /* enum store_segment_state */
 	uint8_t log;   /* of this life */
 	uint8_t header_done; /* this life's header is known to be on disk */
-	uint8_t reserved;
+	uint8_t shunned; /* cleaning it failed: others first */
 	uint32_t pending;     /* runs between append and append_done */
 	uint32_t reads;       /* under way */
 	uint32_t reserved1;
 	uint64_t sequence;    /* of this life; 0 = never opened and nothing recovered */
 	uint64_t lsn_first;   /* of this life; 0 = nothing appended yet */
 	uint64_t lsn_on_disk; /* no record older than this can be found in it; 0 = none at all */
-	uint64_t lsn_tombstone; /* the newest tombstone of this life; 0 = none */
+	uint64_t lsn_tombstone; /* what tombstones of this life void, up to here; 0 = none */
 	uint64_t live;        /* bytes */
 	uint64_t data_next;   /* offsets in the segment of the next run's data and record */
 	uint64_t record_next;
@@ -51,12 +47,13 @@ struct store_segment {
 struct store {
 	struct disk_super super;
 	uint32_t segment_count;
-	uint32_t open[2]; /* by log: the open segment, or ABI_SLOT_NONE */
+	uint32_t open[STORE_STREAMS]; /* the open segment, or ABI_SLOT_NONE */
 	uint64_t next_sequence;
 	uint64_t next_lsn;
 	uint64_t flushed_lsn; /* D9 */
 	uint64_t live;
 	uint64_t appended_data, appended_records;
+	uint64_t opened_cleaned; /* segments, for STORE_CLEANED */
 	struct store_segment segment[];
 };
 

@@ -175,6 +175,11 @@ int store_next(const struct store *s, uint32_t segment, const void *buf, size_t 
 	return bad ? -EBADMSG : -ENOENT;
 }
 
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
 static void adopt(uint64_t *next, uint64_t seen)
 {
 	assert(seen < STORE_NUMBER_MAX);
@@ -230,9 +235,31 @@ int store_recover(struct store *s, uint32_t segment, const void *buf, size_t byt
 		records++;
 		if (!g->lsn_first || lsn < g->lsn_first)
 			g->lsn_first = lsn;
-		if (view.head->type == DISK_RECORD_TOMBSTONE && lsn > g->lsn_tombstone)
-			g->lsn_tombstone = lsn;
+		for (uint32_t i = 0; view.head->type == DISK_RECORD_TOMBSTONE &&
+				     i < view.head->block_count; i++)
+			if (g->lsn_tombstone < min_u64(view.block[i].salt, lsn))
+				g->lsn_tombstone = min_u64(view.block[i].salt, lsn);
 	}
 	g->lsn_on_disk = g->lsn_first;
 	return records;
+}
+
+const struct disk_record *store_next_tombstone(const struct store *s, uint32_t segment,
+					       const void *buf, size_t bytes, size_t *cursor)
+{
+	const struct store_segment *g = &s->segment[segment];
+
+	assert(segment < s->segment_count && bytes % DISK_SECTOR == 0);
+	while (*cursor < bytes) {
+		const struct disk_record *r =
+			(const struct disk_record *)((const uint8_t *)buf + *cursor);
+		bool ours = r->magic == DISK_RECORD_MAGIC && r->store_id == s->super.store_id &&
+			    r->segment_seq == g->sequence &&
+			    head_is_sane(s, r, s->super.summary_bytes);
+
+		*cursor += ours ? r->bytes : DISK_SECTOR;
+		if (ours && r->type == DISK_RECORD_TOMBSTONE && body_is_valid(r))
+			return r;
+	}
+	return NULL;
 }

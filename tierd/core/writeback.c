@@ -37,6 +37,16 @@ void writeback_enqueue(struct core *c, struct context *x, uint32_t slot)
 		x->dirty_urgent = true;
 }
 
+static struct run *nth_run(struct core *c, uint32_t i)
+{
+	return i < CORE_RUNS_MAX ? &c->run[i] : &c->cleaner.run[0];
+}
+
+static bool run_is_idle(const struct core *c, const struct run *run)
+{
+	return run == &c->cleaner.run[0] ? !clean_busy(c) : run->phase == RUN_FREE;
+}
+
 /* Buffers for the largest record that blocks of this geometry can need. */
 int writeback_reserve(struct core *c, const struct abi_geometry *g)
 {
@@ -46,13 +56,13 @@ int writeback_reserve(struct core *c, const struct abi_geometry *g)
 
 	need = (need > tombs ? need : tombs) + DISK_SECTOR;
 	need &= ~(size_t)(DISK_SECTOR - 1);
-	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++) {
-		struct run *run = &c->run[i];
+	for (uint32_t i = 0; i <= CORE_RUNS_MAX; i++) {
+		struct run *run = nth_run(c, i);
 		uint8_t *buf;
 
 		if (run->buf_bytes >= need)
 			continue;
-		if (run->phase != RUN_FREE)
+		if (!run_is_idle(c, run))
 			return -EAGAIN; /* its buffer is being written: soon again */
 		buf = aligned_alloc(DISK_SECTOR, need);
 		if (!buf)
@@ -101,12 +111,12 @@ static uint32_t run_log(const struct context *x, uint32_t slot)
 	return x->meta[slot].flags & BLOCK_DURABLE ? DISK_LOG_DURABLE : DISK_LOG_CACHE;
 }
 
-static void run_head(const struct core *c, struct run *run)
+/* The record's head, of run->ctx, slot[] and blocks. */
+void run_head(struct run *run)
 {
 	const struct context *x = run->ctx;
 	const struct abi_block *b = index_block(&x->ix, run->slot[0]);
 
-	(void)c;
 	memset(&run->head, 0, sizeof(run->head));
 	run->head.type = DISK_RECORD_RUN;
 	run->head.context_uid = x->spec.uid;
@@ -142,7 +152,7 @@ static void run_take(struct core *c, struct run *run)
 	run->written = 0;
 	run->outstanding = 0;
 	run->failed = run->doubtful = false;
-	run_head(c, run);
+	run_head(run);
 	run->phase = run->place.header_offset ? RUN_HEADER : RUN_DATA;
 }
 
@@ -170,7 +180,7 @@ static int run_begin(struct core *c, struct context *x)
 	if (!quota_allows(c, x, bytes) && !evict_nvme(c, x, n * bytes))
 		return -ENOSPC;
 	err = store_append(c->store, log, n, bytes, block_pages(x, slot), &run->place);
-	if (err == -ENOSPC && evict_store(c, log))
+	if (err == -ENOSPC && evict_store(c))
 		err = store_append(c->store, log, n, bytes, block_pages(x, slot), &run->place);
 	if (err)
 		return err;
@@ -205,7 +215,7 @@ static void run_submit(struct core *c, struct run *run, struct core_io *io)
 }
 
 /* Item `cursor` of the run's data, D7: part, layer, block, group. */
-static void run_item(const struct run *run, uint32_t i, uint32_t *block, uint32_t *page)
+void run_item(const struct run *run, uint32_t i, uint32_t *block, uint32_t *page)
 {
 	const struct abi_geometry *g = context_geometry(run->ctx);
 
@@ -266,7 +276,8 @@ static void buffer_io(struct core *c, struct run *run, uint64_t offset, uint32_t
 	run_submit(c, run, io);
 }
 
-static void record_write(struct core *c, struct run *run)
+/* Its record, encoded into run->buf. */
+void run_record(struct core *c, struct run *run)
 {
 	const struct context *x = run->ctx;
 	struct disk_block block[DISK_RUN_BLOCKS_MAX];
@@ -285,27 +296,48 @@ static void record_write(struct core *c, struct run *run)
 	}
 	assert(k == run->blocks * pages);
 	store_record(c->store, &run->place, &run->head, block, crc, run->buf);
-	buffer_io(c, run, run->place.record_offset, run->place.record_bytes);
 }
 
-static void tomb_record_write(struct core *c, struct run *run)
+static void tomb_record(struct core *c, struct run *run)
 {
 	struct disk_block *block = c->tomb_scratch;
 
 	for (uint32_t i = 0; i < run->tombs; i++)
 		block[i] = c->tomb_queue[(c->tomb_written + i) % TOMBS_MAX].block;
 	store_record(c->store, &run->place, &run->head, block, NULL, run->buf);
-	buffer_io(c, run, run->place.record_offset, run->place.record_bytes);
 }
 
 /* ---- the end of a run --------------------------------------------------------------------- */
+
+/* The i-th block lies in the run's place from now on. */
+void run_place(struct core *c, struct run *run, uint32_t i)
+{
+	struct context *x = run->ctx;
+	uint32_t slot = run->slot[i];
+	uint64_t durable = run->place.log == DISK_LOG_DURABLE ? ABI_NVME_DURABLE : 0;
+
+	for (uint32_t page = 0; page < x->ix.pages_per_block; page++) {
+		int64_t at =
+			store_run_page(&x->spec.geometry, run->head.parts, run->blocks, i, page);
+
+		if (at >= 0)
+			index_page(&x->ix, slot, page)->nvme =
+				ABI_NVME_PRESENT | durable |
+				(run->place.offset + (uint64_t)at) / DISK_SECTOR;
+	}
+	x->meta[slot].persist = PERSIST_CLEAN;
+	x->meta[slot].settle = SETTLE_NONE;
+	x->nvme_bytes += block_bytes(x, slot);
+	store_live(c->store, run->place.segment, (int64_t)block_bytes(x, slot));
+	block_link(c, &c->segment_blocks[run->place.segment], x, slot);
+}
 
 static void block_written(struct core *c, struct run *run, uint32_t i)
 {
 	struct context *x = run->ctx;
 	uint32_t slot = run->slot[i];
 	struct block_meta *m = &x->meta[slot];
-	uint64_t durable = run->place.log == DISK_LOG_DURABLE ? ABI_NVME_DURABLE : 0;
+	bool durable = run->place.log == DISK_LOG_DURABLE;
 
 	x->dirty_bytes -= block_bytes(x, slot);
 	m->persist = PERSIST_NONE;
@@ -319,27 +351,15 @@ static void block_written(struct core *c, struct run *run, uint32_t i)
 	}
 	if (m->settle == SETTLE_DOUBT)
 		c->doubts--;
-	m->settle = SETTLE_NONE;
-	for (uint32_t page = 0; page < x->ix.pages_per_block; page++) {
-		int64_t at =
-			store_run_page(&x->spec.geometry, run->head.parts, run->blocks, i, page);
-
-		if (at >= 0)
-			index_page(&x->ix, slot, page)->nvme =
-				ABI_NVME_PRESENT | durable |
-				(run->place.offset + (uint64_t)at) / DISK_SECTOR;
-	}
-	m->persist = PERSIST_CLEAN;
-	x->nvme_bytes += block_bytes(x, slot);
-	store_live(c->store, run->place.segment, (int64_t)block_bytes(x, slot));
-	block_link(c, &c->segment_blocks[run->place.segment], x, slot);
+	m->heat = 0;
+	run_place(c, run, i);
 	c->metrics.blocks_written++;
 	if (durable)
 		unflushed_add(c, x, slot);
 }
 
 /* A block that was dropped while its run was written must not come back at recovery. */
-static void bury_dropped(struct core *c, struct run *run, uint32_t i)
+void run_bury(struct core *c, struct run *run, uint32_t i)
 {
 	struct context *x = run->ctx;
 	uint32_t slot = run->slot[i];
@@ -355,7 +375,7 @@ static void run_end(struct core *c, struct run *run)
 	assert(!run->outstanding);
 	c->write_seq += !run->failed;
 	for (uint32_t i = 0; i < run->blocks; i++)
-		bury_dropped(c, run, i);
+		run_bury(c, run, i);
 	for (uint32_t i = 0; i < run->blocks; i++) {
 		block_written(c, run, i);
 		block_unhold(c, x, run->slot[i]);
@@ -364,6 +384,8 @@ static void run_end(struct core *c, struct run *run)
 	if (!run->failed) {
 		c->write_failures = 0;
 		c->metrics.runs_written += run->blocks > 0;
+		if (run->place.log == DISK_LOG_DURABLE)
+			c->metrics.durable_bytes += run->written;
 		c->metrics.written_bytes += run->written;
 		/* Not if a failed flush has put back those before. */
 		if (c->tomb_written == run->tomb_first)
@@ -400,9 +422,10 @@ static void run_step(struct core *c, struct run *run)
 	} else if (run->cursor == total && c->io_free) {
 		run->phase = RUN_RECORD;
 		if (run->blocks)
-			record_write(c, run);
+			run_record(c, run);
 		else
-			tomb_record_write(c, run);
+			tomb_record(c, run);
+		buffer_io(c, run, run->place.record_offset, run->place.record_bytes);
 	}
 }
 
@@ -449,7 +472,7 @@ static void tombs_begin(struct core *c)
 	       c->tomb_queue[(first + n) % TOMBS_MAX].context_uid == uid)
 		n++;
 	if (store_append_tombstone(c->store, n, &run->place) &&
-	    (!evict_store(c, DISK_LOG_DURABLE) ||
+	    (!evict_store(c) ||
 	     store_append_tombstone(c->store, n, &run->place))) {
 		if (!c->tomb_full_since_ns)
 			c->tomb_full_since_ns = c->now_ns;
@@ -457,6 +480,10 @@ static void tombs_begin(struct core *c)
 	}
 	c->tomb_full_since_ns = 0;
 	n = run->place.blocks; /* as many as one record takes */
+	run->place.bound = 0;
+	for (uint32_t i = 0; i < n; i++)
+		if (c->tomb_queue[(first + i) % TOMBS_MAX].block.salt > run->place.bound)
+			run->place.bound = c->tomb_queue[(first + i) % TOMBS_MAX].block.salt;
 	run->tomb_first = first;
 	run->ctx = NULL;
 	run->blocks = 0;
@@ -483,15 +510,22 @@ int core_drain(struct core *c, uint64_t token)
 	return 0;
 }
 
+static bool full_for(const struct core *c, uint64_t since_ns)
+{
+	/* The cleaner stops when it gains nothing; until then, who waits has his deadline. */
+	return since_ns && c->now_ns - since_ns > FULL_NS && !clean_busy(c) &&
+	       c->now_ns - c->cleaner.ended_ns > FULL_NS;
+}
+
 /* No room on NVMe for a while, with nothing under way that could make some: it will not come. */
 bool writeback_full(const struct core *c, const struct context *x)
 {
-	return x->full_since_ns && c->now_ns - x->full_since_ns > FULL_NS;
+	return full_for(c, x->full_since_ns);
 }
 
 bool tombs_full(const struct core *c)
 {
-	return c->tomb_full_since_ns && c->now_ns - c->tomb_full_since_ns > FULL_NS;
+	return full_for(c, c->tomb_full_since_ns);
 }
 
 static void drain_step(struct core *c)
@@ -563,6 +597,7 @@ void writeback_step(struct core *c)
 		if (c->run[log].phase != RUN_FREE)
 			run_step(c, &c->run[log]);
 	prove_step(c);
+	clean_step(c);
 	drain_step(c);
 	catalog_step(c);
 	flush_step(c);

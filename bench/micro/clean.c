@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Cleaning of the durable log: what it writes for each byte that is put into a store which is 70,
+ * 85 and 95% full, prefixes being deleted and put again at random; and whether a store that was
+ * overwritten ten times reads as fast as one that was written once, both asked in turns.
+ *
+ * Uniform overwriting is the worst case for a log: nothing is colder than anything else. The peer
+ * is what oldest-first cleaning of such a log writes, by calculation (Menon 1995): with a share u
+ * of the log live, a segment has the share v left when its turn comes, u = (v - 1) / ln v, and each
+ * byte costs 1 / (1 - v). The segments that are kept free or open count as part of the log.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "bench/micro/pool.h"
+#include "libtier/base/cleanup.h"
+
+#define MIB (1ull << 20)
+#define PAGE_BYTES 65536u
+#define PREFIX_BLOCKS 4u /* blocks of one page: 256 KiB are put, deleted and fetched at a time */
+#define PREFIX_BYTES ((uint64_t)PREFIX_BLOCKS * PAGE_BYTES)
+#define SEGMENT_BYTES (2 * MIB) /* 256 KiB of records, seven prefixes */
+#define SEGMENT_PREFIXES 7u
+#define BATCH 16u	 /* prefixes deleted and put again at a time */
+#define AHEAD 8u
+#define WAIT_NS (30 * NS_PER_S)
+
+static uint64_t store_bytes(const struct bench *b)
+{
+	return (b->quick ? 256 : 768) * MIB;
+}
+
+/* The plan of the store (tierd/core/store_codec.c) takes at most 2 MiB for what is no segment. */
+static uint32_t segments(const struct bench *b)
+{
+	return (uint32_t)((store_bytes(b) - 2 * MIB) / SEGMENT_BYTES);
+}
+
+static uint32_t prefixes_of(const struct bench *b, uint32_t percent)
+{
+	return segments(b) * SEGMENT_PREFIXES * percent / 100;
+}
+
+static int open_store(struct pool *p, struct bench *b, uint32_t percent)
+{
+	static const char *const set[] = { "nvme.segment=2MiB", NULL };
+	const struct pool_spec spec = {
+		.name = "clean",
+		.pages_per_block = 1,
+		.page_bytes = PAGE_BYTES,
+		.blocks = prefixes_of(b, percent) * PREFIX_BLOCKS,
+		.put_blocks = PREFIX_BLOCKS,
+		.cxl_bytes = 64 * MIB,
+		.nvme_bytes = store_bytes(b),
+		.set = set,
+		.fill_pages = true,
+	};
+
+	return pool_open(p, b, &spec);
+}
+
+/* ---- overwriting --------------------------------------------------------------------------- */
+
+/* BATCH different prefixes. */
+static void choose(struct pool *p, uint64_t *random, uint32_t first[BATCH])
+{
+	for (uint32_t n = 0; n < BATCH;) {
+		uint32_t k = 0;
+
+		first[n] = bench_random_below(random, p->spec.blocks / PREFIX_BLOCKS) *
+			   PREFIX_BLOCKS;
+		while (first[k] != first[n])
+			k++;
+		n += k == n;
+	}
+}
+
+/* Put `bytes` again, at random. */
+static int overwrite(struct pool *p, uint64_t bytes, uint64_t *random)
+{
+	uint32_t first[BATCH];
+	int error = 0;
+
+	for (uint64_t done = 0; done < bytes && !error; done += BATCH * PREFIX_BYTES) {
+		choose(p, random, first);
+		error = pool_rewrite(p, first, BATCH);
+	}
+	return error;
+}
+
+/* Bytes that clients put, that the store wrote for them, and of these the cleaner's. */
+struct bytes {
+	uint64_t put, data, cleaned, records;
+};
+
+static int read_bytes(struct pool *p, struct bytes *out)
+{
+	int error = service_metric(p->t, "put_bytes", &out->put);
+
+	if (!error)
+		error = service_metric(p->t, "written_bytes", &out->data);
+	if (!error)
+		error = service_metric(p->t, "cleaned_bytes", &out->cleaned);
+	return error ? error : service_metric(p->t, "record_bytes", &out->records);
+}
+
+static double oldest_first(double u)
+{
+	double v = u;
+
+	for (uint32_t i = 0; i < 200; i++) /* v = 1 + u ln v, by iteration from below */
+		v = exp((v - 1) / u);
+	return 1 / (1 - v);
+}
+
+static int amplification(struct bench *b, struct pool *p, uint32_t percent)
+{
+	uint64_t live = (uint64_t)p->spec.blocks * PAGE_BYTES;
+	uint64_t random = UINT64_C(0x2545f4914f6cdd1d) + percent;
+	char name[BENCH_TEXT];
+	struct bytes from = { 0 }, to = { 0 };
+	const struct bench_figure figure = {
+		"clean", name, "B/B", "oldest-first cleaning, by calculation",
+		{ BENCH_RATIO_AT_MOST, 1.1 }
+	};
+	int error = overwrite(p, live + live / 2, &random); /* until it is as it stays */
+
+	if (!error)
+		error = read_bytes(p, &from);
+	if (!error)
+		error = overwrite(p, live, &random);
+	if (!error)
+		error = read_bytes(p, &to);
+	if (error)
+		return bench_failed("overwriting", error);
+	snprintf(name, sizeof(name), "bytes written a byte put, %u%% full", percent);
+	bench_say("clean: %u%% full: data %.2f, of it the cleaner %.2f, records %.2f a byte put",
+		  percent, (double)(to.data - from.data + to.cleaned - from.cleaned) /
+				   (double)(to.put - from.put),
+		  (double)(to.cleaned - from.cleaned) / (double)(to.put - from.put),
+		  (double)(to.records - from.records) / (double)(to.put - from.put));
+	return bench_judge_exact(b->results, &figure,
+				 (double)(to.data - from.data + to.cleaned - from.cleaned +
+					  to.records - from.records) /
+					 (double)(to.put - from.put),
+				 oldest_first(percent / 100.0));
+}
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+static int ask(struct pool *p, uint32_t prefix)
+{
+	const struct tier_ask what = { .size = sizeof(what), .tier = TIER_CXL, .user_data = 1 };
+
+	return tier_fetch_start(p->c, &p->block[prefix * PREFIX_BLOCKS], PREFIX_BLOCKS, &what);
+}
+
+static int take(struct pool *p)
+{
+	struct tier_completion got;
+	int n = tier_wait(p->t, &got, 1, 1, WAIT_NS);
+
+	if (n < 1)
+		return n < 0 ? n : -ETIMEDOUT;
+	if (got.result)
+		return got.result;
+	return got.value == PREFIX_BLOCKS ? 0 : -ENODATA;
+}
+
+/* All prefixes once, shuffled, from the device; GB/s. */
+static int read_all(struct pool *p, double *gbps)
+{
+	uint32_t prefixes = p->spec.blocks / PREFIX_BLOCKS, ahead = 0;
+	uint32_t *order CLEANUP_FREE = calloc(prefixes, sizeof(*order));
+	uint64_t x = UINT64_C(0x589965cc75374cc3), from, before = 0, after = 0;
+	char *reply CLEANUP_FREE = NULL;
+	int error = order ? 0 : -ENOMEM;
+
+	for (uint32_t i = 0; i < prefixes && !error; i++) {
+		uint32_t k = bench_random_below(&x, i + 1);
+
+		order[i] = order[k];
+		order[k] = i;
+	}
+	if (!error)
+		error = tier_admin(p->t, "evict", "{\"context\":\"clean\",\"tier\":\"cxl\"}",
+				   &reply);
+	if (!error)
+		error = service_metric(p->t, "read_bytes", &before);
+	from = time_now_ns();
+	for (uint32_t i = 0; i < prefixes && !error; i++) {
+		error = ahead == AHEAD ? take(p) : 0;
+		ahead -= ahead == AHEAD;
+		if (!error)
+			error = ask(p, order[i]);
+		ahead++;
+	}
+	for (; ahead && !error; ahead--)
+		error = take(p);
+	*gbps = (double)prefixes * PREFIX_BYTES / (double)(time_now_ns() - from);
+	if (!error)
+		error = service_metric(p->t, "read_bytes", &after);
+	return !error && after - before < prefixes * PREFIX_BYTES / 10 * 9 ? -EPROTO : error;
+}
+
+static int reads(struct bench *b, struct pool *old)
+{
+	static const struct bench_figure figure = {
+		"clean", "reads of 256 KiB prefixes, ten times overwritten", "GB/s",
+		"a store written once, in turns", { BENCH_RATIO_AT_LEAST, 0.9 }
+	};
+	struct sample value = { 0 }, peer = { 0 };
+	struct pool fresh;
+	int error = open_store(&fresh, b, 70);
+
+	if (error)
+		return error;
+	for (uint32_t round = 0; round < b->rounds && !error; round++) {
+		double ours = 0, theirs = 0;
+
+		error = read_all(round & 1 ? old : &fresh, round & 1 ? &ours : &theirs);
+		if (!error)
+			error = read_all(round & 1 ? &fresh : old, round & 1 ? &theirs : &ours);
+		sample_add(&value, ours);
+		sample_add(&peer, theirs);
+	}
+	pool_close(&fresh);
+	return error ? bench_failed("reads of an overwritten store", error)
+		     : bench_judge(b->results, &figure, &value, &peer);
+}
+
+/* What was overwritten 2.5 times to see what that costs is overwritten on, to ten times. */
+static int reads_after(struct bench *b, struct pool *p)
+{
+	uint64_t random = UINT64_C(0x9e3779b97f4a7c15);
+	int error = overwrite(p, (uint64_t)p->spec.blocks * PAGE_BYTES * 15 / 2, &random);
+
+	if (!error)
+		error = pool_find(p);
+	return error ? bench_failed("overwriting ten times", error) : reads(b, p);
+}
+
+int bench_clean(struct bench *b)
+{
+	static const uint32_t full[] = { 70, 85, 95 };
+	int error = 0;
+
+	for (uint32_t i = 0; i < sizeof(full) / sizeof(full[0]) && !error; i++) {
+		struct pool p;
+
+		error = open_store(&p, b, full[i]);
+		if (error)
+			return error;
+		error = amplification(b, &p, full[i]);
+		if (error)
+			service_tell_log(&p.service);
+		if (!error && i == 0)
+			error = reads_after(b, &p);
+		pool_close(&p);
+	}
+	return error;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What clean.c (which segment, which step), clean_gather.c (which blocks together) and clean_copy.c
+ * (their bytes) share. Nobody else includes it.
+ */
+#ifndef TIERD_CORE_CLEAN_PRIV_H
+#define TIERD_CORE_CLEAN_PRIV_H
+
+#include "tierd/core/state.h"
+
+/* The class of the cleaner's operations now. */
+uint32_t clean_class(const struct core *c);
+
+/* Choose the batch's next run. 0, -ENOENT no block is left, -ENOSPC. */
+int clean_gather(struct core *c, struct run *run);
+
+/* Is the block still in the cleaner's segment? */
+bool clean_there(const struct core *c, const struct context *x, uint32_t slot);
+
+/* Read and write more of the batch's data. True: something is under way. Then at == runs is the
+ * end, unless no operation was to be had; or the batch has failed. */
+bool clean_copy(struct core *c);
+
+#endif
