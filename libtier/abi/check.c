@@ -43,6 +43,8 @@ SIZE(abi_block_ref, 8);
 SIZE(abi_page_ref, 16);
 SIZE(abi_put_args, 128);
 SIZE(abi_session_args, 64);
+SIZE(abi_plan_args, 64);
+SIZE(abi_access, 16);
 
 SIZE(disk_super, 4096);
 SIZE(disk_context, 4096);

@@ -79,8 +79,8 @@ struct abi_region_header {
 #define ABI_OP_PREFETCH 11u   /* as FETCH; with a deadline begun late. aux = blocks protected */
 #define ABI_OP_MIGRATE 12u    /* blocks of arg -> tier, NVMe too, and out of those above it */
 #define ABI_OP_STREAM 13u     /* [later] -ENOSYS */
-#define ABI_OP_SESSION 14u    /* handle = session, mode = ABI_SESSION_*; arg: abi_session_args + refs */
-#define ABI_OP_PLAN 15u       /* [later] -ENOSYS */
+#define ABI_OP_SESSION 14u    /* mode = ABI_SESSION_*; arg: abi_session_args + abi_block_ref[] */
+#define ABI_OP_PLAN 15u       /* mode = ABI_PLAN_*; arg: [abi_plan_args +] abi_access[count] */
 #define ABI_OP_OBJECT 16u     /* [later] -ENOSYS */
 #define ABI_OP_MEM 17u        /* [later] -ENOSYS */
 #define ABI_OP_COUNT 18u
@@ -146,6 +146,25 @@ struct abi_session_args {
 	uint64_t layer_ns;  /* computing one layer of the next turn takes so long; 0 = not known */
 	uint8_t reserved[40];
 }; /* 64 bytes, then count abi_block_ref */
+
+/* abi_sqe.mode of a plan's entry */
+#define ABI_PLAN_BEGIN 1u  /* arg: abi_plan_args + accesses. value = plan */
+#define ABI_PLAN_APPEND 2u /* handle = plan; arg: accesses */
+#define ABI_PLAN_END 3u    /* handle = plan; no arg. value = the position reached */
+
+struct abi_plan_args {
+	uint64_t position_offset; /* in the arena: a uint64_t of the client's, accesses done */
+	uint64_t start_ns;        /* CLOCK_MONOTONIC, of time_us; 0 = there are no times */
+	uint64_t access_ns;       /* expected, of one access; 0 = measured */
+	uint64_t budget_bytes;    /* of the tier, for blocks of the plan; 0 = 3/4 of the quota */
+	uint8_t reserved[32];
+}; /* 64 bytes */
+
+struct abi_access {
+	struct abi_block_ref block;
+	uint32_t time_us; /* after start_ns */
+	uint32_t reserved;
+}; /* 16 bytes */
 
 /*
  * The bytes of a put, at data_offset (arg_offset of the COMMIT): for each block, for each part

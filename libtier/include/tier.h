@@ -35,6 +35,7 @@ typedef struct tier_context tier_context;   /* an open context */
 typedef struct tier_reader tier_reader;     /* one thread's right to hold leases */
 typedef struct tier_geometry tier_geometry; /* what a block is made of */
 typedef struct tier_put tier_put;           /* a put under way */
+typedef struct tier_plan tier_plan;         /* the accesses to come */
 
 /* Tiers, fastest first. */
 #define TIER_HBM 0u
@@ -531,8 +532,8 @@ struct tier_session_options {
 
 /*
  * Sessions: what comes next is known when a turn ends, but not when. The daemon learns how long
- * users of a tenant think, and has the first layers in the tier by the time that one may be back, so
- * many that the others stream in while these are computed (all of them when layer_ns is 0): late
+ * users of a tenant think, and has the first layers in the tier by the time that one may be back,
+ * so many that the others stream in while these are computed (all of them when layer_ns is 0): late
  * (P2), into idle bandwidth, within the pin budget. RETURN fetches the rest at once. Who does not
  * come back costs nothing: the layers are given back, the session is forgotten.
  *
@@ -544,6 +545,43 @@ struct tier_session_options {
  */
 int tier_session(tier_context *c, uint64_t id, uint32_t event,
 		 const struct tier_session_options *options);
+
+#define TIER_PLAN_ACCESSES_MAX 131072u
+
+struct tier_access {
+	tier_block block;
+	uint32_t time_us; /* after options->start_ns; in rising order */
+	uint32_t reserved;
+};
+
+struct tier_plan_options {
+	size_t size;
+	uint32_t tier;                  /* where they will be read; as in tier_ask */
+	uint32_t reserved;
+	const struct tier_range *range; /* the same of every block; NULL = every page */
+	uint64_t start_ns;              /* of time_us; 0 = no times, the pace is measured */
+	uint64_t access_ns;             /* a first guess of one access' time; 0 = measured */
+	uint64_t budget_bytes;          /* of the tier; 0 = three quarters of the context's quota */
+};
+
+/*
+ * Plans: the accesses to come, in order. The daemon places by next use (Belady): what is read
+ * furthest away leaves first, what comes next is loaded just in time, by the pace at which the
+ * reader advances. A wish, no claim: blocks of other readers and demands are never stalled by it,
+ * and a plan whose loaded blocks are not read is given up; what follows is demand.
+ *
+ * The list is taken as it is now: blocks that are not there are left out. options may be NULL.
+ * Errors: -ENOBUFS two plans of ours or eight on the host are there, or the arena is full, -EINVAL
+ * (also a budget above the quota or below two blocks), -ENOTCONN. Blocks. End it before tier_close.
+ */
+int tier_plan_begin(tier_context *c, const struct tier_access *accesses, uint32_t count,
+		    const struct tier_plan_options *options, tier_plan **out);
+
+/* Accesses before position are over. One store: no system call, no lock. Any thread. */
+void tier_plan_advance(tier_plan *p, uint32_t position);
+
+/* The plan is over, where it is. NULL is fine. Blocks. */
+void tier_plan_end(tier_plan *p);
 
 /*
  * Move blocks to ask->tier and out of the tiers above it. TIER_NVME: their copies in memory leave

@@ -1,5 +1,5 @@
 /*
- * Telling the daemon what will be read: prefetch with a deadline, sessions, migration between tiers. All are
+ * Telling the daemon what will be read: prefetch with a deadline, sessions, migration. All are
  * submissions whose completions the caller takes; nothing here waits.
  *
  * SPDX-License-Identifier: Apache-2.0
@@ -86,7 +86,8 @@ static int turn_end(struct submission *s, tier_context *c, struct abi_session_ar
 	if (rc)
 		return rc;
 	if (o->range && o->range->layer_count)
-		return error_note(-EINVAL, "session: the range has layers; the daemon chooses them");
+		return error_note(-EINVAL,
+				  "session: the range has layers; the daemon chooses them");
 	args->salt = o->salt;
 	args->return_ns = o->return_ns;
 	args->layer_ns = o->layer_ns;

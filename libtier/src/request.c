@@ -125,6 +125,10 @@ static uint64_t args_bytes(const struct request_args *args)
 
 	if (args->session)
 		bytes += sizeof(*args->session);
+	if (args->plan)
+		bytes += sizeof(*args->plan);
+	if (args->accesses)
+		bytes += (uint64_t)args->count * sizeof(struct abi_access);
 	if (args->keys)
 		bytes += (uint64_t)args->count * sizeof(*args->keys);
 	if (args->blocks)
@@ -134,8 +138,26 @@ static uint64_t args_bytes(const struct request_args *args)
 	return bytes;
 }
 
+static void accesses_write(uint8_t *to, const struct request_args *args, uint32_t salt)
+{
+	if (args->plan) {
+		memcpy(to, args->plan, sizeof(*args->plan));
+		to += sizeof(*args->plan);
+	}
+	for (uint32_t i = 0; i < args->count; i++) {
+		struct abi_access a = { .block.slot = args->accesses[i].block.slot,
+					.block.generation =
+						args->accesses[i].block.generation ^ salt,
+					.time_us = args->accesses[i].time_us };
+
+		memcpy(to + i * sizeof(a), &a, sizeof(a));
+	}
+}
+
 static void args_write(uint8_t *to, const struct request_args *args, uint32_t salt)
 {
+	if (args->accesses)
+		accesses_write(to, args, salt);
 	if (args->put) {
 		memcpy(to, args->put, sizeof(*args->put));
 		to += sizeof(*args->put);

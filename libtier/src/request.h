@@ -72,6 +72,8 @@ struct request_args {
 	const tier_key *keys;
 	const struct abi_put_args *put; /* with keys */
 	const struct abi_session_args *session; /* with blocks */
+	const struct abi_plan_args *plan;       /* with accesses */
+	const struct tier_access *accesses;
 	uint32_t count;
 };
 

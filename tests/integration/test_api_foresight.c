@@ -295,7 +295,89 @@ static void test_who_closes_leaves_nothing_staged(void **state)
 	assert_int_equal(in_memory(w), 0);
 }
 
-/* ---- migrate, refusals ------------------------------------------------------------------------ */
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+static void read_block(struct world *w, uint32_t n)
+{
+	struct tier_page page[6];
+	struct tier_lease lease[6];
+
+	for (uint32_t i = 0; i < 6; i++)
+		page[i] = (struct tier_page){ w->block[n], i };
+	assert_int_equal(tier_read_pages(w->r, w->c, page, 6, 0, lease), 6);
+	assert_int_equal(((const uint8_t *)lease[3].data)[5], byte_of(n, 3));
+	tier_release_many(w->r, lease, 6);
+}
+
+static void test_a_plan_is_ahead_of_its_reader(void **state)
+{
+	struct world *w = *state;
+	struct tier_access access[4 * BLOCKS];
+	struct tier_plan_options o = { .size = sizeof(o), .tier = TIER_CXL };
+	uint64_t loads = metric(w, "plan_loads"), reads = metric(w, "fetch_pages"), planned;
+	struct tier_plan *p;
+
+	migrate(w, TIER_NVME);
+	for (uint32_t i = 0; i < 4 * BLOCKS; i++)
+		access[i] = (struct tier_access){ .block = w->block[i % BLOCKS] };
+	if (tier_plan_begin(w->c, access, 4 * BLOCKS, &o, &p))
+		fail_msg("%s", tier_error_text());
+	for (uint32_t i = 0; i < 4 * BLOCKS; i++) {
+		usleep(4000);
+		read_block(w, i % BLOCKS);
+		tier_plan_advance(p, i + 1);
+	}
+	tier_plan_end(p);
+	assert_int_equal(metric(w, "plan_loads") - loads, BLOCKS);
+	/* Each page was asked for once, by the plan: the reader found it there. */
+	planned = metric(w, "fetch_pages") - reads;
+	assert_in_range(planned, BLOCKS * 6, BLOCKS * 6 + 2 * 6);
+	assert_int_equal(metric(w, "plans_wrong"), 0);
+}
+
+static void test_a_wrong_plan_is_given_up(void **state)
+{
+	struct world *w = *state;
+	struct tier_access access[400];
+	struct tier_plan_options o = { .size = sizeof(o), .tier = TIER_CXL };
+	struct tier_plan *p;
+
+	migrate(w, TIER_NVME);
+	for (uint32_t i = 0; i < 400; i++)
+		access[i] = (struct tier_access){ .block = w->block[i % 40 < 20 ? i % 8 : 8] };
+	o.budget_bytes = 2 * BLOCK_BYTES;
+	o.access_ns = NS_PER_MS;
+	assert_int_equal(tier_plan_begin(w->c, access, 400, &o, &p), 0);
+	for (uint32_t i = 0; i < 400 && !metric(w, "plans_wrong"); i++) {
+		usleep(2000);
+		tier_plan_advance(p, i + 1); /* and reads none of them */
+	}
+	assert_int_equal(metric(w, "plans_wrong"), 1);
+	tier_plan_advance(p, UINT32_MAX); /* nonsense hurts nobody */
+	usleep(30000);
+	read_block(w, 9);
+	tier_plan_end(p);
+}
+
+static void test_plans_have_limits(void **state)
+{
+	struct world *w = *state;
+	struct tier_access one = { .block = w->block[0] };
+	struct tier_plan_options o = { .size = sizeof(o), .tier = TIER_CXL };
+	struct tier_plan *a, *b, *c = NULL;
+
+	assert_int_equal(tier_plan_begin(w->c, &one, 1, NULL, &a), 0);
+	assert_int_equal(tier_plan_begin(w->c, &one, 1, NULL, &b), 0);
+	assert_int_equal(tier_plan_begin(w->c, &one, 1, NULL, &c), -ENOBUFS);
+	assert_null(c);
+	tier_plan_end(a);
+	o.budget_bytes = UINT64_MAX;
+	assert_int_equal(tier_plan_begin(w->c, &one, 1, &o, &c), -EINVAL);
+	tier_plan_end(b);
+	tier_plan_end(NULL);
+}
+
+/* ---- migrate, refusals ----------------------------------------------------------------------- */
 
 static void test_blocks_go_down_and_up(void **state)
 {
@@ -359,6 +441,9 @@ int main(void)
 		cmocka_unit_test(test_a_session_is_staged_for_its_return),
 		cmocka_unit_test(test_an_early_return_is_late_and_served),
 		cmocka_unit_test(test_who_closes_leaves_nothing_staged),
+		cmocka_unit_test(test_a_plan_is_ahead_of_its_reader),
+		cmocka_unit_test(test_a_wrong_plan_is_given_up),
+		cmocka_unit_test(test_plans_have_limits),
 		cmocka_unit_test(test_blocks_go_down_and_up),
 		cmocka_unit_test(test_a_pinned_block_stays),
 		cmocka_unit_test(test_wrong_asks_are_refused),

@@ -16,7 +16,8 @@
 #define TOKEN_EPOCH 3u
 #define TOKEN_OTHER 4u
 #define ARENA_PIECE (STAGING_BYTES / WORLD_ASKS)
-#define ARENA_ARGS (ARENA_PIECE - 4096u) /* arguments at the end of each ask's piece */
+#define ARENA_PLANS (STAGING_BYTES - 4096u) /* their positions: behind all arguments */
+#define ARENA_ARGS (ARENA_PIECE - 8192u) /* arguments at the end of each ask's piece */
 
 /* ---- contexts ----------------------------------------------------------------------------- */
 
@@ -119,6 +120,7 @@ void client_open(struct world *w, uint32_t client)
 	struct core_event e = { .kind = CORE_EV_CLIENT_OPEN };
 
 	memset(k->ask, 0, sizeof(k->ask));
+	memset(k->plan, 0, sizeof(k->plan));
 	memset(k->reader, 0, sizeof(*k->reader));
 	e.open = (struct core_client_open){
 		.client = client,
@@ -419,6 +421,7 @@ static void ask_session(struct world *w, uint32_t client, uint32_t i)
 	a->op = ABI_OP_SESSION;
 	sqe.mode = (uint8_t)(1 + world_below(w, 8) * 3 / 8);
 	sqe.handle = world_below(w, WORLD_SESSIONS);
+	a->context = sqe.handle % WORLD_CONTEXTS;
 	sqe.context_id = w->context[a->context].id;
 	sqe.tier = ABI_TIER_CXL;
 	memset(args, 0, sizeof(*args));
@@ -440,9 +443,64 @@ static void ask_session(struct world *w, uint32_t client, uint32_t i)
 	submit(w, client, &sqe);
 }
 
+/* A plan over blocks that are there, in an order of little meaning; or the end of one. */
+static void ask_plan(struct world *w, uint32_t client, uint32_t i)
+{
+	struct ask *a = &w->client[client].ask[i];
+	struct abi_plan_args *args =
+		(struct abi_plan_args *)(w->client[client].staging + a->staging + ARENA_ARGS);
+	struct abi_access *access = (struct abi_access *)(args + 1);
+	struct abi_sqe sqe = { .op = ABI_OP_PLAN, .user_data = i, .tier = ABI_TIER_CXL };
+	uint32_t which = world_below(w, WORLD_PLANS);
+
+	ask_keys(w, a);
+	a->kind = ASK_OTHER;
+	a->op = ABI_OP_PLAN;
+	a->shard = which;
+	a->count = WORLD_ACCESSES;
+	sqe.context_id = w->context[a->context].id;
+	sqe.mode = ABI_PLAN_BEGIN;
+	if (w->client[client].plan[which]) {
+		sqe.mode = world_chance(w, 300000) ? ABI_PLAN_APPEND : ABI_PLAN_END;
+		sqe.handle = w->client[client].plan[which];
+		access = (struct abi_access *)args;
+	}
+	memset(args, 0, sizeof(*args) + WORLD_ACCESSES * sizeof(*access));
+	if (sqe.mode == ABI_PLAN_BEGIN) {
+		args->position_offset = ARENA_PLANS + 8ull * which;
+		args->budget_bytes = (2 + world_below(w, 12)) * 7ull * PAGE;
+		args->access_ns = world_below(w, 2) * world_below(w, 5 * MSEC);
+		*(uint64_t *)(w->client[client].staging + args->position_offset) = 0;
+	}
+	for (uint32_t n = 0; n < WORLD_ACCESSES; n++) {
+		uint32_t slot = 0, key = (a->first + n * n % 23) % WORLD_KEYS;
+		const struct abi_block *b = model_find(w, a->context, key, &slot);
+
+		access[n].block = (struct abi_block_ref){ slot, b ? b->generation : 0 };
+	}
+	sqe.count = sqe.mode == ABI_PLAN_END ? 0 : WORLD_ACCESSES;
+	sqe.arg_offset = a->staging + ARENA_ARGS;
+	sqe.arg_bytes = (uint32_t)((uint8_t *)(access + sqe.count) - (uint8_t *)args);
+	if (sqe.mode == ABI_PLAN_END)
+		sqe.arg_bytes = 0;
+	a->first = sqe.mode;
+	submit(w, client, &sqe);
+}
+
+/* A reader goes on; now and then its word is nonsense. */
+static void plan_advance(struct world *w, uint32_t client)
+{
+	uint8_t *at = w->client[client].staging + ARENA_PLANS + 8ull * world_below(w, WORLD_PLANS);
+	uint64_t *word = (uint64_t *)at;
+
+	*word += world_below(w, 4);
+	if (world_chance(w, 20000))
+		*word = world_random(w);
+}
+
 static void ask_new(struct world *w, uint32_t client, uint32_t i, struct ask *a)
 {
-	switch (world_below(w, 22)) {
+	switch (world_below(w, 24)) {
 	case 0 ... 4:
 		ask_reserve(w, client, i, a);
 		break;
@@ -474,6 +532,9 @@ static void ask_new(struct world *w, uint32_t client, uint32_t i, struct ask *a)
 	case 19 ... 20:
 		ask_session(w, client, i);
 		break;
+	case 21 ... 22:
+		ask_plan(w, client, i);
+		break;
 	default:
 		ask_nonsense(w, client, i);
 	}
@@ -487,6 +548,7 @@ void client_step(struct world *w)
 
 	if (k->state != 1 || !core_accepts(w->core, client))
 		return;
+	plan_advance(w, client);
 	if (world_chance(w, 20000))
 		attach_all(w, client); /* contexts that it has not, if they can be found */
 	for (i = 0; i < WORLD_ASKS; i++)
@@ -584,6 +646,8 @@ void client_completed(struct world *w, uint32_t client, const struct abi_cqe *cq
 			world_fail(w, "I8: a fetch is late on a host at rest");
 	} else if (was.op == ABI_OP_PREFETCH) {
 		foresight_ready(w, &was, cqe);
+	} else if (was.op == ABI_OP_PLAN) {
+		foresight_plan(w, client, &was, cqe);
 	} else if (was.op == ABI_OP_SESSION && !cqe->res) {
 		foresight_returned(w, &was, cqe);
 	} else if (was.op == ABI_OP_CANCEL && !cqe->res) {

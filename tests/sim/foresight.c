@@ -4,9 +4,11 @@
  * its deadline (P2), by an estimate made here from all that is outstanding, with room to spare; and
  * a prefetch that says READY has brought what it was asked for.
  */
+#include <errno.h>
 #include <string.h>
 
 #include "tests/sim/world_priv.h"
+#include "tierd/core/page.h"
 #include "tierd/core/sched.h"
 
 #define SPARE_NS (120 * MSEC) /* the core's own margins are below this */
@@ -19,16 +21,16 @@ void foresight_session(struct world *w, uint32_t client, struct ask *a, struct a
 	struct world_session *s = &w->session[sqe->handle];
 	const struct abi_session_args *args =
 		(const struct abi_session_args *)(w->client[client].staging + sqe->arg_offset);
-	bool known = s->away && s->client != client;
+	bool end = sqe->mode == ABI_SESSION_TURN_END;
 
 	a->shard = sqe->mode == ABI_SESSION_RETURN ? 1 + (uint32_t)sqe->handle : 0;
-	if (known)
-		return; /* refused: it is another's */
+	if (s->away ? s->client != client : !end)
+		return; /* refused: it is another's, or not known */
 	if (sqe->mode == ABI_SESSION_RETURN)
 		s->rest_ns = w->now_ns + 21000 * MSEC;
 	s->away = sqe->mode != ABI_SESSION_CLOSE;
 	s->client = client;
-	if (sqe->mode != ABI_SESSION_TURN_END)
+	if (!end)
 		return;
 	s->context = a->context;
 	s->count = a->count;
@@ -45,10 +47,9 @@ void foresight_returned(struct world *w, const struct ask *a, const struct abi_c
 	if (!s || cqe->status != ABI_STATUS_READY || !cqe->aux)
 		return;
 	for (uint32_t n = 0; n < s->count; n++)
-		for (uint32_t page = 0; page < 4; page++)
-			if (page / 2 < cqe->aux &&
-			    abi_word_state(model_desc(w, s->context, s->ref[n].slot, page)->word[1]) !=
-				    ABI_PAGE_READY)
+		for (uint32_t page = 0; page < 4 && page / 2 < cqe->aux; page++)
+			if (page_state(model_desc(w, s->context, s->ref[n].slot, page),
+				       ABI_TIER_CXL) != ABI_PAGE_READY)
 				world_fail(w, "session: READY without block %u page %u", n, page);
 }
 
@@ -58,6 +59,7 @@ void foresight_died(struct world *w, uint32_t client)
 	for (uint32_t i = 0; i < WORLD_SESSIONS; i++)
 		if (w->session[i].client == client)
 			w->session[i].away = false;
+	memset(w->client[client].plan, 0, sizeof(w->client[client].plan));
 }
 
 static bool session_may(const struct world *w, const struct world_session *s)
@@ -65,6 +67,30 @@ static bool session_may(const struct world *w, const struct world_session *s)
 	if (w->now_ns < s->rest_ns)
 		return true;
 	return s->away && s->use_ns <= w->now_ns + w->lead_ns && s->patience_ns > w->now_ns;
+}
+
+/* ---- plans -------------------------------------------------------------------------------- */
+
+void foresight_plan(struct world *w, uint32_t client, const struct ask *a,
+		    const struct abi_cqe *cqe)
+{
+	uint64_t *plan = &w->client[client].plan[a->shard];
+
+	if (a->first == ABI_PLAN_BEGIN && !cqe->res)
+		*plan = cqe->value;
+	if (a->first == ABI_PLAN_END || cqe->res == -ENOENT)
+		*plan = 0;
+	if (a->first == ABI_PLAN_END && !cqe->res && cqe->value > 100 * WORLD_ACCESSES)
+		world_fail(w, "plan: it ended at access %llu", (unsigned long long)cqe->value);
+}
+
+static bool plans_may(const struct world *w)
+{
+	for (uint32_t c = 0; c < WORLD_CLIENTS; c++)
+		for (uint32_t i = 0; i < WORLD_PLANS; i++)
+			if (w->client[c].plan[i])
+				return true;
+	return false;
 }
 
 /* Nobody protects anything beyond its time. */
@@ -130,6 +156,8 @@ void foresight_check(struct world *w)
 	for (uint32_t i = 0; i < WORLD_SESSIONS; i++)
 		if (session_may(w, &w->session[i]))
 			return;
+	if (plans_may(w))
+		return;
 	world_fail(w, "P2: bytes were committed when no claim was due");
 }
 

@@ -93,7 +93,8 @@ static void tell(uint64_t seed, const struct world_result *r)
 	printf("seed %llu: %llu events, %llu commits, %llu fetches, %llu leases, %llu pins, "
 	       "%llu deletions, %llu epochs, %llu deaths, %llu crashes, %llu pauses; "
 	       "%llu pages evicted, %llu found leased, %llu runs, %llu segments dropped; "
-	       "%llu claims, %llu sessions staged, %llu bytes brought ahead were used, %llu not; "
+	       "%llu claims, %llu blocks loaded for plans, %llu sessions staged, "
+	       "%llu bytes brought ahead were used, %llu not; "
 	       "%llu cleaned (%llu blocks, %llu tombstones), %llu bytes reinserted, %llu blocks "
 	       "proved, %llu flushes failed: %s\n",
 	       (unsigned long long)seed, (unsigned long long)r->events,
@@ -104,7 +105,7 @@ static void tell(uint64_t seed, const struct world_result *r)
 	       (unsigned long long)r->quiets, (unsigned long long)r->evicted,
 	       (unsigned long long)r->quarantined, (unsigned long long)r->runs,
 	       (unsigned long long)r->segments_dropped, (unsigned long long)r->claims,
-	       (unsigned long long)r->staged_sessions,
+	       (unsigned long long)r->plan_loads, (unsigned long long)r->staged_sessions,
 	       (unsigned long long)r->staged_used, (unsigned long long)r->staged_wasted,
 	       (unsigned long long)r->cleaned,
 	       (unsigned long long)r->moved, (unsigned long long)r->carried,

@@ -342,6 +342,7 @@ static void shut(struct world *w)
 	w->result->quarantined += m->quarantined;
 	w->result->runs += m->runs_written;
 	w->result->claims += m->claims;
+	w->result->plan_loads += m->plan_loads;
 	w->result->staged_sessions += m->sessions_staged;
 	w->result->staged_used += m->prefetch_used;
 	w->result->staged_wasted += m->prefetch_wasted;
@@ -384,6 +385,8 @@ static uint64_t quiet_step(const struct world *w, uint64_t most)
 /* Everyone waits; the host makes progress until nothing is under way. */
 static void quiet(struct world *w)
 {
+	uint64_t end = w->now_ns + 30000 * MSEC;
+
 	w->fair = true;
 	w->mood = 0;
 	w->result->quiets++;
@@ -392,7 +395,7 @@ static void quiet(struct world *w)
 	for (uint32_t i = 0; i < 6000 && !w->result->failure[0]; i++) {
 		while (w->bag_count && !w->result->failure[0])
 			action_step(w);
-		if (core_next_tick(w->core) > w->now_ns + 20000 * MSEC)
+		if (w->now_ns > end || core_next_tick(w->core) > w->now_ns + 20000 * MSEC)
 			break; /* but for conversations that will be forgotten */
 		tick(w, quiet_step(w, i < 100 ? MSEC : i < 500 ? 10 * MSEC : 1000 * MSEC));
 	}

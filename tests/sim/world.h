@@ -18,8 +18,8 @@
  *
  * Checked (model.c): a leased byte is that of its key as long as the lease lasts; what is visible
  * is whole, was put, and was not deleted; acknowledged durable blocks survive; pins hold; requests
- * are answered by their deadline when the host makes progress; no claim costs bytes before it is due;
- * all sums are right (core_audit).
+ * are answered by their deadline when the host makes progress; no claim costs bytes before it is
+ * due; all sums are right (core_audit).
  */
 #ifndef TESTS_SIM_WORLD_H
 #define TESTS_SIM_WORLD_H
@@ -54,7 +54,7 @@ struct world_result {
 	uint64_t events, commits, leases, fetches, pins, deletes, epochs, crashes, deaths, quiets;
 	uint64_t flushes_failed, proved, cleaned, moved, carried, reinserted;
 	uint64_t evicted, segments_dropped, quarantined, runs; /* the core's own counters, summed */
-	uint64_t claims, staged_sessions, staged_used, staged_wasted; /* likewise */
+	uint64_t claims, plan_loads, staged_sessions, staged_used, staged_wasted; /* likewise */
 	uint64_t move;     /* at which it failed */
 	char failure[256]; /* empty: all held */
 };

@@ -19,6 +19,8 @@
 #define WORLD_CLIENTS 3u
 #define WORLD_KEYS 256u
 #define WORLD_SESSIONS 8u
+#define WORLD_PLANS 2u /* of a client */
+#define WORLD_ACCESSES 48u
 #define WORLD_LEASES 16u
 #define WORLD_BAG 16384u
 #define WORLD_ASKS 8u /* requests of a client under way */
@@ -57,6 +59,7 @@ struct world_client {
 	uint8_t *staging;
 	struct abi_reader *reader;
 	struct ask ask[WORLD_ASKS];
+	uint64_t plan[WORLD_PLANS]; /* handles; 0 = none */
 	uint64_t old_handle; /* of a put that has ended: for stale entries */
 };
 
@@ -161,6 +164,8 @@ void client_rest(struct world *w);
 void foresight_look(struct world *w);
 void foresight_check(struct world *w);
 void foresight_session(struct world *w, uint32_t client, struct ask *a, struct abi_sqe *sqe);
+void foresight_plan(struct world *w, uint32_t client, const struct ask *a,
+		    const struct abi_cqe *cqe);
 void foresight_died(struct world *w, uint32_t client);
 void foresight_quiet(struct world *w);
 void foresight_rest(struct world *w);

@@ -92,6 +92,10 @@ static void audit_block(struct audit *a, const struct context *x, uint32_t slot,
 	}
 	if (b->state != ABI_BLOCK_COMMITTED)
 		return;
+	if (!a->c->plans.count && (x->staged[slot].planned[ABI_TIER_HBM] ||
+				   x->staged[slot].planned[ABI_TIER_CXL]))
+		tell(a, "context %s: block %u is kept for a plan that is not there", x->spec.name,
+		     slot);
 	if (index_find(&x->ix, b->key) != slot)
 		tell(a, "context %s: block %u is not found by its key", x->spec.name, slot);
 	if (nvme && nvme != carried)

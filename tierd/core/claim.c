@@ -21,7 +21,7 @@
 #define SLIP_MAX_NS (50 * MS)
 #define LOOK_MIN_NS (1 * MS)   /* between looks at what is parked */
 #define LOOK_MAX_NS (50 * MS)
-#define FRESH_PER_LOOK 4u      /* claims whose residency is counted anew, beside those that are due */
+#define FRESH_PER_LOOK 4u      /* claims whose residency is counted anew, beside the due ones */
 #define PROTECT_NS (100 * MS)  /* beyond the deadline, for a reader that is a little late */
 #define PROBE_BYTES (64u << 20)
 
@@ -207,7 +207,7 @@ void claim_finished(struct core *c, const struct request *r)
 	if (c->now_ns > foreseen)
 		slip = c->now_ns - foreseen;
 	if (slip > SLIP_MAX_NS)
-		slip = SLIP_MAX_NS; /* a device that fell silent says nothing of the next transfer */
+		slip = SLIP_MAX_NS; /* a silent device says nothing of the next transfer */
 	if (slip > c->claims.slip_ns) /* grows at once, shrinks slowly */
 		c->claims.slip_ns = (c->claims.slip_ns + slip) / 2;
 	else

@@ -421,6 +421,7 @@ int core_context_remove(struct core *c, uint32_t id, uint64_t token, uint64_t go
 	x->gone_token = gone;
 	x->sweep_slot = 0;
 	atomic_store_release_u64(&x->ix.header->closed, 1);
+	plan_context_gone(c, x);
 	session_context_gone(c, x);
 	pin_context_gone(c, x);
 	request_context_gone(c, x);

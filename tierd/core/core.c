@@ -247,6 +247,8 @@ int core_open(struct core **out, const struct core_config *config)
 		err = request_memory(c);
 	if (!err)
 		err = sessions_open(c);
+	if (!err)
+		err = plans_open(c);
 	if (!err && config->capacity[ABI_TIER_NVME])
 		err = store_open(&c->store, &c->config.super);
 	if (!err && c->store)
@@ -289,6 +291,7 @@ void core_close(struct core *c)
 		free(c->client[i].attached);
 	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
 		free(c->run[i].buf);
+	plans_close(c);
 	sessions_close(c);
 	if (c->store)
 		store_close(c->store);
@@ -373,6 +376,7 @@ static void client_gone(struct core *c, uint32_t id)
 	request_client_gone(c, id);
 	while (k->puts)
 		put_abort(c, k->puts);
+	plan_client_gone(c, id);
 	session_client_gone(c, id);
 	pin_client_gone(c, id);
 }
@@ -401,6 +405,7 @@ static void client_dead(struct core *c, uint32_t id)
 static void tick(struct core *c)
 {
 	sched_tick(c);
+	plan_tick(c);
 	session_tick(c);
 	claim_tick(c);
 	request_tick(c);
@@ -505,7 +510,7 @@ uint64_t core_next_tick(const struct core *c)
 			next = min_u64(next, c->now_ns + 10 * MS);
 	}
 	next = min_u64(next, min_u64(claim_next(c), stage_next(c)));
-	next = min_u64(next, session_next(c));
+	next = min_u64(next, min_u64(session_next(c), plan_next(c)));
 	if (c->pins)
 		next = min_u64(next, c->pins_next_ns);
 	return next;

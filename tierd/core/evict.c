@@ -121,24 +121,36 @@ bool evict_block(struct core *c, struct context *x, uint32_t slot, uint32_t tier
 	return true;
 }
 
-/* Evict about `bytes` of the context from the tier. Returns the bytes that retire by it. */
-uint64_t evict_some(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
+/* One walk over the policy's order. Blocks that a plan wants there are passed over, or not. */
+static uint64_t evict_walk(struct core *c, struct context *x, uint32_t tier, uint64_t bytes,
+			   bool planned)
 {
 	void *state = x->policy_state[tier];
 	uint32_t stays = ABI_SLOT_NONE; /* the last block that was passed over */
 	uint64_t gone = 0;
 
-	evict_drain_logs(c);
 	for (uint32_t walked = 0; gone < bytes && walked < WALK_MAX; walked++) {
 		uint32_t slot = x->policy->victim(state, stays);
 
 		if (slot == ABI_SLOT_NONE)
 			break;
-		if (may_leave(c, x, slot, tier))
+		if ((planned || !x->staged[slot].planned[tier]) && may_leave(c, x, slot, tier))
 			gone += leave(c, x, slot, tier);
 		if (x->meta[slot].flags & BLOCK_IN_POLICY << tier)
 			stays = slot;
 	}
+	return gone;
+}
+
+/* Evict about `bytes` of the context from the tier. Returns the bytes that retire by it. */
+uint64_t evict_some(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
+{
+	uint64_t gone;
+
+	evict_drain_logs(c);
+	gone = evict_walk(c, x, tier, bytes, false);
+	if (!gone && c->plans.count) /* a plan is a wish: it stalls nobody */
+		gone = evict_walk(c, x, tier, bytes, true);
 	return gone;
 }
 

@@ -265,6 +265,12 @@ static uint64_t arg_bytes_of(const struct abi_sqe *q)
 		return q->mode == ABI_SESSION_TURN_END
 			       ? sizeof(struct abi_session_args) + q->count * item
 			       : 0;
+	case ABI_OP_PLAN:
+		return q->mode == ABI_PLAN_END ? 0
+					       : (q->mode == ABI_PLAN_BEGIN
+							  ? sizeof(struct abi_plan_args)
+							  : 0) +
+							 q->count * sizeof(struct abi_access);
 	default:
 		return 0;
 	}
@@ -274,7 +280,8 @@ static bool needs_context(uint8_t op)
 {
 	return op == ABI_OP_PUT_RESERVE || op == ABI_OP_FETCH || op == ABI_OP_FETCH_PAGES ||
 	       op == ABI_OP_PIN || op == ABI_OP_UNPIN || op == ABI_OP_DELETE ||
-	       op == ABI_OP_PREFETCH || op == ABI_OP_MIGRATE || op == ABI_OP_SESSION;
+	       op == ABI_OP_PREFETCH || op == ABI_OP_MIGRATE || op == ABI_OP_SESSION ||
+	       op == ABI_OP_PLAN;
 }
 
 static int context_check(struct core *c, struct request *r)
@@ -321,6 +328,7 @@ static uint32_t tiers_of(uint8_t op)
 	case ABI_OP_PIN:
 	case ABI_OP_PREFETCH:
 	case ABI_OP_SESSION:
+	case ABI_OP_PLAN:
 		return ABI_MEM_TIERS;
 	case ABI_OP_MIGRATE:
 		return ABI_TIER_NVME + 1;
@@ -336,7 +344,7 @@ static int request_check(struct core *c, struct request *r)
 
 	if (q->op >= ABI_OP_COUNT || q->klass > ABI_CLASS_SPECULATIVE || q->reserved)
 		return -EINVAL; /* write-back and clean-up are the daemon's own classes */
-	if (q->op > ABI_OP_MIGRATE && q->op != ABI_OP_SESSION)
+	if (q->op > ABI_OP_MIGRATE && q->op != ABI_OP_SESSION && q->op != ABI_OP_PLAN)
 		return -ENOSYS;
 	if (q->flags & ~(ABI_SQE_KEYS | ABI_SQE_DURABLE))
 		return -EINVAL;
@@ -346,6 +354,9 @@ static int request_check(struct core *c, struct request *r)
 		return -EINVAL;
 	if (q->op == ABI_OP_SESSION && (q->flags || q->mode < ABI_SESSION_TURN_END ||
 					q->mode > ABI_SESSION_CLOSE || q->layer_count))
+		return -EINVAL;
+	if (q->op == ABI_OP_PLAN &&
+	    (q->flags || q->mode < ABI_PLAN_BEGIN || q->mode > ABI_PLAN_END))
 		return -EINVAL;
 	err = context_check(c, r);
 	return err ? err : arg_copy(c, r);
@@ -375,6 +386,9 @@ static void request_start(struct core *c, struct request *r)
 		break;
 	case ABI_OP_SESSION:
 		session_request(c, r);
+		break;
+	case ABI_OP_PLAN:
+		plan_request(c, r);
 		break;
 	case ABI_OP_PIN:
 		pin_request(c, r);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sessions: see session.h for what they are. This file keeps the table, decides what of a session
- * is staged and when, and answers the client. The transfers are prefetches of the core's own, parked
- * as claims like anybody else's, of the speculative class; what came is pinned (head layers only)
- * until patience ends, and is then given back unread.
+ * is staged and when, and answers the client. The transfers are prefetches of the core's own,
+ * parked as claims like anybody else's, of the speculative class; what came is pinned (head layers
+ * only) until patience ends, and is then given back unread.
  *
  * The head: with t = transfer of a layer, c = its computation, q = what is queued in front, layer l
  * is in time when q + (l - k + 1) t <= l c for all l >= k; so k is the larger of (q + t) / c and
@@ -358,7 +358,8 @@ static void turn_ended(struct core *c, struct request *r, struct session *s)
 	s->patience_ns = c->now_ns + high;
 	s->expires_ns = s->patience_ns + (high > EXPIRES_NS ? high : EXPIRES_NS);
 	s->state = SESSION_AWAY;
-	wake_at(c, s, s->use_ns > c->now_ns + PARK_AHEAD_NS ? s->use_ns - PARK_AHEAD_NS : c->now_ns);
+	low = s->use_ns > c->now_ns + PARK_AHEAD_NS ? s->use_ns - PARK_AHEAD_NS : c->now_ns;
+	wake_at(c, s, low);
 	c->metrics.session_turns++;
 	request_end(c, r, 0, s->blocks, 0);
 }

@@ -10,6 +10,7 @@
 #include "tierd/core/core.h"
 #include "tierd/core/index.h"
 #include "tierd/core/page.h"
+#include "tierd/core/plan.h"
 #include "tierd/core/policy_ops.h"
 #include "tierd/core/sched.h"
 #include "tierd/core/session.h"
@@ -77,9 +78,10 @@ struct block_meta {
 
 /* What foresight knows of a block. */
 struct block_staged {
-	uint32_t units[ABI_MEM_TIERS]; /* of ABI_UNIT: brought ahead and not read so far (stage.c) */
+	uint32_t units[ABI_MEM_TIERS]; /* of ABI_UNIT: brought ahead, not read so far (stage.c) */
 	uint16_t pins[ABI_MEM_TIERS];  /* of its first layers (pin.c) */
 	uint16_t layers[ABI_MEM_TIERS]; /* that many, while pins is not 0 */
+	uint16_t planned[ABI_MEM_TIERS]; /* plans that want it to be there now (plan.c) */
 };
 
 struct block_list {
@@ -169,8 +171,9 @@ struct request {
 	bool foreseen;        /* what it brings is staged until a reader comes */
 	bool parked;          /* in core.claims */
 	uint64_t use_ns;      /* parked: to be there then */
-	void (*ended)(struct core *c, struct request *r, uint64_t value); /* the core's own requests */
-	void *owner;          /* ... for whom; NULL = nobody any more */
+	/* Of the core's own requests: */
+	void (*ended)(struct core *c, struct request *r, uint64_t value);
+	void *owner; /* for whom it is; NULL = nobody any more */
 	uint32_t protected_blocks; /* prefetch: pinned until its deadline */
 	uint32_t moved;       /* migrate: blocks that are where they should be */
 	uint64_t read_bytes, copy_bytes;   /* prefetch: to be moved, by the last look */
@@ -458,6 +461,7 @@ struct core {
 	struct claims claims;
 	struct staged staged;
 	struct sessions sessions;
+	struct plans plans;
 
 	struct pin *pin;
 	uint32_t pin_free, pins, pins_high, chunks_high;

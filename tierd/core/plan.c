@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Carrying out plans. The client writes its position into its own staging memory; each tick copies
+ * that word, judges it, lets Belady's cursor run ahead, lets go of victims whose last planned use
+ * is over, and loads what is due: time-to-use <= time-to-ready + margin (P2), from the pace
+ * measured or the times given. Loads may be a little ahead of the victims' leaving (slack).
+ *
+ * Blocks of the plan's tier image are passed over by eviction while there is anything else
+ * (block_staged.planned): a preference, no pin, so nobody can be stalled by a plan. A plan that is
+ * wrong (half of what it had loaded was not read when its turn was over) is given up: what follows
+ * is demand. The word of a client is never more than that: the position is cut to the count.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libtier/base/atomic.h"
+#include "tierd/core/state.h"
+
+#define LOOK_NS (1 * MS)
+#define LOOK_IDLE_NS (100 * MS) /* at readers that pause: a sixteenth of their pause, at most */
+#define MARGIN_NS (3 * MS)
+#define JUDGE_BEHIND 8u /* accesses: the reader's log may be that late */
+#define JUDGE_STEP 64u  /* at a look */
+#define TRUST_ONE 65536u
+#define LOAD_NS (10000 * MS) /* a load's own deadline */
+
+/* ---- life --------------------------------------------------------------------------------- */
+
+int plans_open(struct core *c)
+{
+	c->plans.table = calloc(PLANS_MAX, sizeof(*c->plans.table));
+	c->plans.next_ns = UINT64_MAX;
+	for (uint32_t i = 0; c->plans.table && i < PLANS_MAX; i++) {
+		struct plan *p = &c->plans.table[i];
+
+		p->memory = calloc(1, belady_bytes(PLAN_ACCESSES_MAX));
+		p->time_us = calloc(PLAN_ACCESSES_MAX, sizeof(*p->time_us));
+		p->loaded = calloc(PLAN_ACCESSES_MAX / 8, 1);
+		if (!p->memory || !p->time_us || !p->loaded)
+			return -ENOMEM;
+	}
+	return c->plans.table ? 0 : -ENOMEM;
+}
+
+void plans_close(struct core *c)
+{
+	for (uint32_t i = 0; c->plans.table && i < PLANS_MAX; i++) {
+		free(c->plans.table[i].memory);
+		free(c->plans.table[i].time_us);
+		free(c->plans.table[i].loaded);
+	}
+	free(c->plans.table);
+}
+
+/* The block's place in the tier image is taken or given up. */
+static void image(struct plan *p, uint32_t node, bool in)
+{
+	const struct belady_node *n = &p->belady.node[node];
+	struct block_staged *s = &p->ctx->staged[n->ref.slot];
+
+	if (index_block(&p->ctx->ix, n->ref.slot)->generation != n->ref.generation)
+		return; /* the block went; so did its marks */
+	if (in && s->planned[p->tier] < UINT16_MAX)
+		s->planned[p->tier]++;
+	else if (!in && s->planned[p->tier])
+		s->planned[p->tier]--;
+}
+
+/*
+ * Take all marks back. A node has as many as loads were begun and not yet followed by its leaving:
+ * what the image holds when all is decided, less the loads that are still to come, and more what
+ * has not left yet. Belady's work is over then: its keys serve to count.
+ */
+static void let_go(struct plan *p)
+{
+	struct belady *b = &p->belady;
+
+	for (uint32_t n = 0; n < b->nodes; n++)
+		b->node[n].key = b->node[n].heap != 0;
+	for (uint32_t i = p->op_head; i != p->op_tail; i++)
+		if (p->op[i % PLAN_OPS].victim != BELADY_NONE)
+			b->node[p->op[i % PLAN_OPS].victim].key++;
+	for (uint32_t i = p->op_load; i != p->op_tail; i++)
+		b->node[p->op[i % PLAN_OPS].node].key--;
+	for (uint32_t n = 0; n < b->nodes; n++)
+		for (; b->node[n].key; b->node[n].key--)
+			image(p, n, false);
+	p->op_head = p->op_load = p->op_tail = 0;
+}
+
+static void plan_end(struct core *c, struct plan *p)
+{
+	if (!p->wrong)
+		let_go(p);
+	for (uint32_t i = 0; i < c->requests_high; i++)
+		if (c->request[i].phase != REQUEST_FREE && c->request[i].owner == p) {
+			c->request[i].owner = NULL;
+			request_abort(c, &c->request[i], -ECANCELED);
+		}
+	p->ctx = NULL;
+	c->plans.count--;
+}
+
+static uint32_t plans_of(const struct core *c, uint32_t client)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < PLANS_MAX; i++)
+		n += c->plans.table[i].ctx && c->plans.table[i].client == client;
+	return n;
+}
+
+static int plan_begin(struct core *c, struct request *r, struct plan **out)
+{
+	const struct abi_plan_args *args = (const struct abi_plan_args *)r->arg;
+	const struct client *k = &c->client[r->client];
+	uint64_t most = r->ctx->plan.quota[r->sqe.tier], bytes = fetch_range_bytes(r);
+	uint64_t budget = args->budget_bytes ? args->budget_bytes : most / 4 * 3;
+	struct plan *p = NULL;
+
+	for (uint32_t i = 0; i < PLANS_MAX && !p; i++)
+		p = c->plans.table[i].ctx ? NULL : &c->plans.table[i];
+	if (!p || plans_of(c, r->client) >= PLANS_CLIENT_MAX)
+		return -ENOBUFS;
+	for (uint32_t i = 0; i < sizeof(args->reserved); i++)
+		if (args->reserved[i])
+			return -EINVAL;
+	if (args->position_offset % 8 || k->open.staging_bytes < 8 ||
+	    args->position_offset > k->open.staging_bytes - 8)
+		return -EFAULT;
+	if (!bytes || budget > most || budget < 2 * bytes)
+		return -EINVAL;
+	*p = (struct plan){ .memory = p->memory, .time_us = p->time_us, .loaded = p->loaded };
+	memset(p->loaded, 0, PLAN_ACCESSES_MAX / 8);
+	p->client = r->client;
+	p->client_session = r->session;
+	p->ctx = r->ctx;
+	p->id = ++c->plans.seq * PLANS_MAX + (uint64_t)(p - c->plans.table);
+	p->position_word = k->open.staging + args->position_offset;
+	p->trust = TRUST_ONE;
+	p->start_ns = args->start_ns;
+	p->access_ns = args->access_ns;
+	p->moved_ns = c->now_ns;
+	p->block_bytes = bytes;
+	p->part_first = r->sqe.part_first;
+	p->part_count = r->sqe.part_count;
+	p->layer_first = r->sqe.layer_first;
+	p->layer_count = r->sqe.layer_count;
+	p->tier = r->sqe.tier;
+	budget = budget / bytes < PLAN_ACCESSES_MAX ? budget / bytes : PLAN_ACCESSES_MAX;
+	p->slack = (uint32_t)(budget / 64 ? budget / 64 : 1);
+	p->slack = p->slack < PLAN_OPS / 2 ? p->slack : PLAN_OPS / 2;
+	belady_init(&p->belady, p->memory, PLAN_ACCESSES_MAX, (uint32_t)budget - p->slack);
+	c->plans.count++;
+	c->metrics.plans++;
+	*out = p;
+	return 0;
+}
+
+static struct plan *plan_find(struct core *c, const struct request *r)
+{
+	struct plan *p = &c->plans.table[r->sqe.handle % PLANS_MAX];
+
+	return p->ctx == r->ctx && p->id == r->sqe.handle && p->client == r->client &&
+			       p->client_session == r->session
+		       ? p
+		       : NULL;
+}
+
+static int plan_append(struct core *c, struct plan *p, const struct request *r, size_t head)
+{
+	const struct abi_access *a = (const struct abi_access *)(r->arg + head);
+
+	for (uint32_t i = 0; i < r->sqe.count; i++) {
+		uint32_t at = p->belady.count;
+
+		/* A block that is not there is an access nobody can plan; demand will say so. */
+		if (a[i].reserved)
+			return -EINVAL;
+		if (!fetch_block_there(p->ctx, a[i].block))
+			continue;
+		if (belady_add(&p->belady, a[i].block))
+			return -ENOBUFS;
+		p->time_us[at] = a[i].time_us;
+	}
+	c->metrics.plan_accesses += r->sqe.count;
+	c->plans.next_ns = c->now_ns;
+	return 0;
+}
+
+void plan_request(struct core *c, struct request *r)
+{
+	bool begin = r->sqe.mode == ABI_PLAN_BEGIN;
+	struct plan *p = NULL;
+	int err = 0;
+
+	if (begin)
+		err = plan_begin(c, r, &p);
+	else if (!(p = plan_find(c, r)))
+		err = -ENOENT;
+	if (!err && r->sqe.mode == ABI_PLAN_END)
+		plan_end(c, p);
+	else if (!err)
+		err = plan_append(c, p, r, begin ? sizeof(struct abi_plan_args) : 0);
+	if (err && begin && p)
+		plan_end(c, p);
+	request_end(c, r, err, err ? 0 : r->sqe.mode == ABI_PLAN_END ? p->position : p->id,
+		    !err && p->wrong);
+}
+
+/* ---- the reader --------------------------------------------------------------------------- */
+
+static void position_read(struct core *c, struct plan *p)
+{
+	uint64_t word = atomic_load_acquire_u64((const uint64_t *)(const void *)p->position_word);
+	uint32_t to = word < p->belady.count ? (uint32_t)word : p->belady.count;
+	uint64_t each;
+
+	if (to <= p->position)
+		return;
+	each = (c->now_ns - p->moved_ns) / (to - p->position);
+	if (p->position) /* the first step says nothing of the pace */
+		p->access_ns = p->access_ns ? (p->access_ns * 3 + each) / 4 : each + 1;
+	p->position = to;
+	p->moved_ns = c->now_ns;
+	assert(p->position <= p->belady.count);
+}
+
+/* Were the blocks that we brought read by the time their turn was over? */
+static void judge(struct core *c, struct plan *p)
+{
+	uint32_t end = p->position > JUDGE_BEHIND ? p->position - JUDGE_BEHIND : 0;
+
+	if (p->judged < end)
+		evict_drain_logs(c);
+	for (uint32_t n = 0; p->judged < end && n < JUDGE_STEP; n++, p->judged++) {
+		uint32_t i = p->judged;
+		const struct belady_node *node = &p->belady.node[p->belady.access[i].node];
+		bool used = !p->ctx->staged[node->ref.slot].units[p->tier];
+
+		if (!(p->loaded[i / 8] >> (i % 8) & 1))
+			continue;
+		p->trust = p->trust - p->trust / 16 + (used ? TRUST_ONE / 16 : 0);
+		c->metrics.plan_right += used;
+	}
+	if (p->trust >= TRUST_ONE / 2)
+		return;
+	let_go(p);
+	p->wrong = true;
+	c->metrics.plans_wrong++;
+}
+
+/* ---- carrying it out ---------------------------------------------------------------------- */
+
+/* Decide as far ahead as the ring goes. */
+static void decide(struct plan *p)
+{
+	while (p->belady.cursor < p->belady.count && p->op_tail - p->op_head < PLAN_OPS)
+		if (belady_step(&p->belady, &p->op[p->op_tail % PLAN_OPS]))
+			p->op_tail++;
+}
+
+/* Victims whose last use before their leaving is over. */
+static void retire(struct core *c, struct plan *p)
+{
+	for (; p->op_head != p->op_load; p->op_head++) {
+		const struct belady_op *op = &p->op[p->op_head % PLAN_OPS];
+		const struct belady_node *v;
+
+		if (op->victim == BELADY_NONE)
+			continue;
+		if (op->after >= p->position)
+			return;
+		v = &p->belady.node[op->victim];
+		image(p, op->victim, false);
+		if (fetch_block_there(p->ctx, v->ref) &&
+		    !p->ctx->staged[v->ref.slot].planned[p->tier])
+			evict_block(c, p->ctx, v->ref.slot, p->tier);
+	}
+}
+
+static uint64_t use_ns(const struct core *c, const struct plan *p, uint32_t access)
+{
+	if (p->start_ns)
+		return p->start_ns + p->time_us[access] * 1000ull;
+	if (access <= p->position)
+		return c->now_ns;
+	return p->moved_ns + (access - p->position) * p->access_ns;
+}
+
+static void loaded(struct core *c, struct request *r, uint64_t value)
+{
+	struct plan *p = r->owner;
+
+	(void)value;
+	if (!p)
+		return;
+	assert(p->flying > 0);
+	p->flying--;
+	c->plans.next_ns = c->now_ns;
+}
+
+static bool is_there(const struct plan *p, uint32_t node)
+{
+	struct abi_block_ref ref = p->belady.node[node].ref;
+
+	return !fetch_block_there(p->ctx, ref) ||
+	       p->ctx->meta[ref.slot].resident[p->tier] == block_pages(p->ctx, ref.slot);
+}
+
+/* Gather what is due; the batch goes as one request, in order. */
+static uint32_t gather(struct core *c, struct plan *p, struct abi_block_ref *ref)
+{
+	uint64_t margin = MARGIN_NS + c->claims.slip_ns;
+	uint32_t n = 0;
+
+	for (; p->op_load != p->op_tail && n < PLAN_BATCH; p->op_load++) {
+		const struct belady_op *op = &p->op[p->op_load % PLAN_OPS];
+		uint64_t ready = sched_ready_ns(c, SCHED_READ, (n + 1) * p->block_bytes,
+						ABI_CLASS_DEADLINE, 0);
+
+		if (p->op_load - p->op_head >= p->slack && op->victim != BELADY_NONE)
+			break;
+		if (!p->access_ns && !p->start_ns && op->access >= p->position + PLAN_BATCH)
+			break; /* no pace is known yet */
+		if (use_ns(c, p, op->access) > c->now_ns + ready + ready / 4 + margin)
+			break;
+		image(p, op->node, true);
+		if (op->access < p->position || is_there(p, op->node))
+			continue;
+		p->loaded[op->access / 8] |= (uint8_t)(1u << op->access % 8);
+		ref[n++] = p->belady.node[op->node].ref;
+	}
+	return n;
+}
+
+static void load(struct core *c, struct plan *p)
+{
+	while (p->flying < PLAN_FLYING_MAX) {
+		struct request *r = request_own(c, p->ctx);
+		uint32_t n;
+
+		if (!r)
+			return;
+		n = gather(c, p, (struct abi_block_ref *)r->arg);
+		r->sqe = (struct abi_sqe){
+			.op = ABI_OP_PREFETCH,
+			.klass = ABI_CLASS_DEADLINE,
+			.context_id = p->ctx->id,
+			.count = n,
+			.part_first = p->part_first,
+			.part_count = p->part_count,
+			.layer_first = p->layer_first,
+			.layer_count = p->layer_count,
+			.tier = p->tier,
+		};
+		r->deadline_ns = c->now_ns + LOAD_NS;
+		r->foreseen = true;
+		if (!n) {
+			request_end(c, r, 0, 0, 0);
+			return;
+		}
+		r->owner = p;
+		r->ended = loaded;
+		p->flying++;
+		c->metrics.plan_loads += n;
+		fetch_begin(c, r);
+	}
+}
+
+static void plan_step(struct core *c, struct plan *p)
+{
+	position_read(c, p);
+	judge(c, p);
+	if (p->wrong)
+		return;
+	decide(p);
+	retire(c, p);
+	load(c, p);
+	retire(c, p);
+	reclaim_flush(c);
+}
+
+void plan_tick(struct core *c)
+{
+	uint64_t look = LOOK_IDLE_NS;
+
+	if (!c->plans.count || c->now_ns < c->plans.next_ns)
+		return;
+	for (uint32_t i = 0; i < PLANS_MAX; i++) {
+		struct plan *p = &c->plans.table[i];
+
+		if (!p->ctx || p->ctx->closing)
+			continue;
+		plan_step(c, p);
+		if (!p->wrong && (c->now_ns - p->moved_ns) / 16 < look)
+			look = (c->now_ns - p->moved_ns) / 16;
+	}
+	c->plans.next_ns = c->now_ns + (look < LOOK_NS ? LOOK_NS : look);
+}
+
+uint64_t plan_next(const struct core *c)
+{
+	return c->plans.count ? c->plans.next_ns : UINT64_MAX;
+}
+
+static void plans_end(struct core *c, uint32_t client, const struct context *x)
+{
+	for (uint32_t i = 0; c->plans.count && i < PLANS_MAX; i++)
+		if (c->plans.table[i].ctx &&
+		    (c->plans.table[i].client == client || c->plans.table[i].ctx == x))
+			plan_end(c, &c->plans.table[i]);
+}
+
+void plan_client_gone(struct core *c, uint32_t client)
+{
+	plans_end(c, client, NULL);
+}
+
+void plan_context_gone(struct core *c, const struct context *x)
+{
+	plans_end(c, CORE_CLIENTS_MAX, x);
+}
