@@ -94,7 +94,8 @@ SRC_daemon    := $(wildcard tierd/backend/*.c tierd/front/*.c tierd/obs/*.c tier
 SRC_daemon    := $(filter-out tierd/main.c,$(SRC_daemon))
 SRC_tierd     := $(wildcard tierd/main.c)
 SRC_tierctl   := $(wildcard tierd/ctl/*.c)
-SRC_tierbench := $(wildcard bench/*.c bench/micro/*.c bench/trace/*.c bench/report/*.c)
+SRC_tierbench := $(wildcard bench/*.c bench/micro/*.c bench/model/*.c bench/trace/*.c \
+                   bench/report/*.c)
 SRC_testlib   := $(wildcard tests/lib/*.c)
 SRC_tests     := $(wildcard tests/unit/test_*.c tests/integration/test_*.c)
 SH_tests      := $(wildcard tests/integration/*.sh)

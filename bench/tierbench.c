@@ -30,6 +30,9 @@ static const struct bench_workload workloads[] = {
 	{ "demand", "demand reads beside staging and write-back, also when those yield",
 	  bench_demand },
 	{ "clean", "overwriting a store that is 70, 85, 95% full; reads after that", bench_clean },
+	{ "byteseconds", "model: fast memory held for returns of users, late against at once",
+	  bench_byteseconds },
+	{ "plan", "model: known accesses, beside offline Belady", bench_plan },
 	{ "index", "index memory, write amplification on the trace", bench_index },
 	{ "recover", "opening a full store again: seconds per TiB, first hit", bench_recover },
 };
@@ -47,7 +50,7 @@ static int usage(int status)
 	      "Measures tier beside the limits of this machine. Workloads (default: all):\n",
 	      to);
 	for (size_t i = 0; i < WORKLOADS; i++)
-		fprintf(to, "  %-8s %s\n", workloads[i].name, workloads[i].help);
+		fprintf(to, "  %-11s %s\n", workloads[i].name, workloads[i].help);
 	fputs("\n  --only 'NAME ...'  these workloads\n"
 	      "  --json FILE        write one row a figure\n"
 	      "  --dir DIR          where stores and sockets lie meanwhile ($TMPDIR, /tmp)\n"

@@ -458,6 +458,8 @@ static void ask_plan(struct world *w, uint32_t client, uint32_t i)
 	a->op = ABI_OP_PLAN;
 	a->shard = which;
 	a->count = WORLD_ACCESSES;
+	if (w->client[client].plan[which])
+		a->context = w->client[client].plan_context[which];
 	sqe.context_id = w->context[a->context].id;
 	sqe.mode = ABI_PLAN_BEGIN;
 	if (w->client[client].plan[which]) {

@@ -76,8 +76,10 @@ void foresight_plan(struct world *w, uint32_t client, const struct ask *a,
 {
 	uint64_t *plan = &w->client[client].plan[a->shard];
 
-	if (a->first == ABI_PLAN_BEGIN && !cqe->res)
+	if (a->first == ABI_PLAN_BEGIN && !cqe->res) {
 		*plan = cqe->value;
+		w->client[client].plan_context[a->shard] = a->context;
+	}
 	if (a->first == ABI_PLAN_END || cqe->res == -ENOENT)
 		*plan = 0;
 	if (a->first == ABI_PLAN_END && !cqe->res && cqe->value > 100 * WORLD_ACCESSES)

@@ -60,6 +60,7 @@ struct world_client {
 	struct abi_reader *reader;
 	struct ask ask[WORLD_ASKS];
 	uint64_t plan[WORLD_PLANS]; /* handles; 0 = none */
+	uint32_t plan_context[WORLD_PLANS];
 	uint64_t old_handle; /* of a put that has ended: for stale entries */
 };
 

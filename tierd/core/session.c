@@ -409,7 +409,7 @@ static void returned(struct core *c, struct request *r, struct session *s)
 	rest = s->blocks ? transfer(c, s, c->now_ns, last) : NULL;
 	if (rest) {
 		rest->owner = NULL;
-		rest->sqe.klass = ABI_CLASS_DEADLINE;
+		rest->sqe.klass = ABI_CLASS_DEMAND;
 		rest->sqe.layer_first = ready ? s->head : 0;
 		rest->sqe.layer_count = UINT16_MAX;
 		fetch_begin(c, rest);

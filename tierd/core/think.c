@@ -111,7 +111,7 @@ void think_window(struct core *c, struct context *x, uint64_t salt, uint64_t *lo
 	if (t->count < ENOUGH)
 		return;
 	*low = quantile(t, 0.01, false);
-	*high = quantile(t, 0.99, true);
+	*high = 2 * quantile(t, 0.995, true); /* the longest is yet to come */
 	most = THINK_PATIENCE * quantile(t, 0.5, true);
 	if (*high > most)
 		*high = most;

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Late commitment of what users will read at their next turn, against staging it at once; and how
+ * small the CXL tier can be. The real core on a modelled host (model.h): figures of policy.
+ *
+ * The host: 6 GB/s and 80 us from NVMe; a prefix of 32 blocks of 16 MiB (4,096 tokens of an 8B
+ * model), 32 layers; a layer's computation takes 1.25 times its transfer.
+ */
+#include "bench/bench.h"
+#include "bench/model/talk.h"
+
+#define GIB (1ull << 30)
+#define USERS 48u
+#define BLOCKS 32u
+#define LAYERS 32u
+#define PAGE_BYTES (512u << 10)
+#define LAYER_NS 3500000ull /* 16 MiB in 2.8 ms */
+
+static struct talk_spec spec_of(const struct bench *b, bool heavy)
+{
+	return (struct talk_spec){
+		.host = { .cxl_bytes = 40 * GIB,
+			  .nvme_bytes = 80 * GIB,
+			  .layers = LAYERS,
+			  .page_bytes = PAGE_BYTES,
+			  .read_gbps = 6,
+			  .write_gbps = 4,
+			  .copy_gbps = 20,
+			  .latency_ns = 80000 },
+		.users = USERS,
+		.blocks = BLOCKS,
+		.turns = b->quick ? 8 : 20,
+		.seed = 11,
+		.heavy = heavy,
+		.think_s = 8,
+		.sigma = heavy ? 1.2 : 0.6,
+		.think_most_s = 600,
+		.layer_ns = LAYER_NS,
+		.leave = true,
+	};
+}
+
+static const char *think_text(bool heavy)
+{
+	return heavy ? "Pareto, median 8 s, exponent 1.2, cut at 600 s"
+		     : "log-normal, median 8 s, sigma 0.6";
+}
+
+static int late_and_at_once(struct bench *b, bool heavy)
+{
+	struct talk_spec spec = spec_of(b, heavy);
+	struct talk_result once, late;
+	char figure[BENCH_TEXT], against[BENCH_TEXT];
+	struct bench_figure f = { "byteseconds", figure, "GB s", against,
+				  { BENCH_RATIO_AT_MOST, 0.3 } };
+	struct bench_figure ready = { "byteseconds", figure, "%", "immediate staging",
+				      { BENCH_RATIO_AT_LEAST, 0.99 } };
+	int err;
+
+	spec.mode = TALK_IMMEDIATE;
+	err = talk_run(&spec, &once);
+	spec.mode = TALK_SESSIONS;
+	if (!err)
+		err = talk_run(&spec, &late);
+	if (err)
+		return err;
+	snprintf(figure, sizeof(figure), "model: protected byte-seconds a turn, think times %s",
+		 think_text(heavy));
+	snprintf(against, sizeof(against), "all staged at the turn's end (READY %.1f %% and %.1f %%)",
+		 100.0 * late.ready / late.turns, 100.0 * once.ready / once.turns);
+	err = bench_judge_exact(b->results, &f, late.byte_seconds / late.turns / 1e9,
+				once.byte_seconds / once.turns / 1e9);
+	snprintf(figure, sizeof(figure), "model: turns whose layers were all in time, %s",
+		 heavy ? "Pareto" : "log-normal");
+	return err ? err
+		   : bench_judge_exact(b->results, &ready, 100.0 * late.ready / late.turns,
+				       100.0 * once.ready / once.turns);
+}
+
+/* The same users; memory for all of them, and a quarter of that. */
+static int small_tier(struct bench *b, bool heavy)
+{
+	struct talk_spec spec = spec_of(b, heavy);
+	struct talk_result all, with, without;
+	char figure[BENCH_TEXT], against[BENCH_TEXT];
+	struct bench_figure f = { "byteseconds", figure, "ms", against,
+				  { BENCH_RATIO_AT_MOST, 1.05 } };
+	int err;
+
+	spec.leave = false;
+	spec.mode = TALK_DEMAND;
+	spec.host.cxl_bytes = 30 * GIB; /* 24 GiB are stored */
+	err = talk_run(&spec, &all);
+	spec.host.cxl_bytes = 6 * GIB;
+	if (!err)
+		err = talk_run(&spec, &without);
+	spec.mode = TALK_SESSIONS;
+	if (!err)
+		err = talk_run(&spec, &with);
+	if (err)
+		return err;
+	snprintf(figure, sizeof(figure), "model: p95 of a turn, CXL 1/4 of what is stored, sessions, %s",
+		 heavy ? "Pareto" : "log-normal");
+	snprintf(against, sizeof(against), "all in CXL (without sessions %.1f; device busy %.0f %%)",
+		 without.p95_ns / 1e6, 100 * with.device_share);
+	return bench_judge_exact(b->results, &f, with.p95_ns / 1e6, all.p95_ns / 1e6);
+}
+
+int bench_byteseconds(struct bench *b)
+{
+	int err = 0;
+
+	for (uint32_t heavy = 0; !err && heavy < 2; heavy++) {
+		bench_say("byteseconds: %u users, think times %s", USERS, think_text(heavy));
+		err = late_and_at_once(b, heavy);
+		if (!err)
+			err = small_tier(b, heavy);
+	}
+	return err;
+}
