@@ -40,6 +40,7 @@ int bench_recover(struct bench *b);
 int bench_clean(struct bench *b);
 int bench_byteseconds(struct bench *b);
 int bench_plan(struct bench *b);
+int bench_turns(struct bench *b);
 
 /* Say what is being done, on standard error. */
 void bench_say(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -33,6 +33,7 @@ static const struct bench_workload workloads[] = {
 	{ "byteseconds", "model: fast memory held for returns of users, late against at once",
 	  bench_byteseconds },
 	{ "plan", "model: known accesses, beside offline Belady", bench_plan },
+	{ "turns", "model: ITME's turn sweep, beside conventional offload", bench_turns },
 	{ "index", "index memory, write amplification on the trace", bench_index },
 	{ "recover", "opening a full store again: seconds per TiB, first hit", bench_recover },
 };

@@ -423,13 +423,15 @@ int model_open(struct model **out, const struct model_spec *spec)
 		.capacity = { spec->hbm_bytes, spec->cxl_bytes, spec->nvme_bytes },
 	};
 	struct model *m = calloc(1, sizeof(*m));
-	int err = m ? store_super_plan(&config.super, spec->nvme_bytes, 1ull << 30, 0x7e57)
-		    : -ENOMEM;
+	int err = m ? 0 : -ENOMEM;
 
 	*out = m;
+	if (!err && spec->nvme_bytes)
+		err = store_super_plan(&config.super, spec->nvme_bytes, 1ull << 30, 0x7e57);
 	if (err)
 		return err;
-	disk_super_seal(&config.super);
+	if (spec->nvme_bytes)
+		disk_super_seal(&config.super);
 	m->spec = *spec;
 	m->now_ns = 1000000000;
 	err = core_open(&m->core, &config);
