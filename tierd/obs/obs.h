@@ -61,7 +61,7 @@ struct obs {
 	struct core_recovery recovery;
 	uint64_t recovery_ns;
 	uint64_t turns, sleeps;
-	uint64_t holes_filled; /* bytes that readers made appear in holes, and that were given back */
+	uint64_t holes_filled; /* bytes that readers made appear, given back since */
 };
 
 /* Say a fact; format as printf. More than OBS_FACTS_MAX are dropped. */
