@@ -4,13 +4,17 @@
  * holds nothing there is a hole, and a client that reads there makes the kernel allocate a page. So
  * the physical bytes of each memfd are compared with what the core has taken, and what is above
  * is punched out again, a little at a time: here and not by a worker, for the core must not take a
- * segment while it is punched.
+ * segment while it is punched. The index is watched likewise.
  */
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "libtier/base/time.h"
 #include "tierd/shell.h"
 
 #define LOOK_NS (100 * NS_PER_MS)
 #define LOOKS 32u            /* regions compared at a time */
+#define INDEX_SLACK (8u << 20) /* what huge pages at the ends of four areas may take */
 #define PUNCH_BYTES (8u << 20) /* of one turn, in whole segments */
 
 /* Punch from the cursor on; false when the region has been gone through. */
@@ -29,18 +33,50 @@ static bool punch_some(struct shell *s, const struct mem_region *region, uint32_
 	return left == 0;
 }
 
+/*
+ * The index: what lies behind the used lines of an area is untouched by us. Only what is there is
+ * punched, for these holes may be very large.
+ */
+static bool punch_index(const struct mem_region *region, const struct core *core, uint32_t id)
+{
+	uint64_t left = PUNCH_BYTES;
+
+	for (uint32_t i = 0; i < CORE_INDEX_AREAS; i++) {
+		struct core_range hole = core_index_hole(core, id, i);
+		off_t end = (off_t)(hole.offset + hole.bytes), at = (off_t)hole.offset;
+
+		while (left && at < end) {
+			off_t bytes = end - at < (off_t)left ? end - at : (off_t)left;
+
+			at = lseek(region->fd, at, SEEK_DATA);
+			if (at < 0 || at >= end)
+				break;
+			bytes = end - at < bytes ? end - at : bytes;
+			if (fallocate(region->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at,
+				      bytes))
+				return false;
+			at += bytes;
+			left -= (uint64_t)bytes;
+		}
+	}
+	return left == 0;
+}
+
 /* Look at one region; true when there is more to punch in it. */
 static bool look(struct shell *s, const struct context_memory *made, uint32_t tier)
 {
-	const struct mem_region *region = &made->mem[tier];
-	uint64_t taken = core_context_taken(s->core, made->id, tier);
-	int64_t resident = region->bytes ? s->mem[tier]->resident(region) : 0;
+	bool index = tier == CORE_RANGE_INDEX;
+	const struct mem_region *region = index ? &made->index : &made->mem[tier];
+	uint64_t taken = core_context_taken(s->core, made->id, tier) + (index ? INDEX_SLACK : 0);
+	const struct mem_ops *ops = s->mem[index ? ABI_TIER_CXL : tier];
+	int64_t resident = region->bytes ? ops->resident(region) : 0;
 
 	if (resident <= 0 || (uint64_t)resident <= taken)
 		return false;
 	if (s->holes.offset == 0)
 		s->obs.holes_filled += (uint64_t)resident - taken;
-	return punch_some(s, region, made->id, tier);
+	return index ? punch_index(region, s->core, made->id) :
+		       punch_some(s, region, made->id, tier);
 }
 
 void holes_turn(struct shell *s, uint64_t now_ns)
@@ -64,7 +100,7 @@ void holes_turn(struct shell *s, uint64_t now_ns)
 			return;
 		}
 		h->offset = 0;
-		if (++h->tier < ABI_MEM_TIERS)
+		if (++h->tier <= CORE_RANGE_INDEX)
 			continue;
 		h->tier = 0;
 		h->index++;

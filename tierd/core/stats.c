@@ -134,11 +134,38 @@ bool core_context_hole(const struct core *c, uint32_t id, uint32_t tier, uint64_
 	return at < end;
 }
 
+struct core_range core_index_hole(const struct core *c, uint32_t id, uint32_t i)
+{
+	const struct context *x = core_context(c, id);
+	const struct abi_index_header *h = x ? x->ix.header : NULL;
+	const uint64_t line = sizeof(struct abi_bucket);
+	struct core_range hole = { .context_id = id, .tier = CORE_RANGE_INDEX };
+	uint64_t begin, end;
+
+	if (!x || i >= CORE_INDEX_AREAS)
+		return hole;
+	begin = (uint64_t[CORE_INDEX_AREAS]){
+		h->bucket_offset + h->bucket_count * line,
+		h->overflow_offset + x->ix.overflow_used * line,
+		h->block_offset + x->ix.slots_used * sizeof(struct abi_block),
+		h->desc_offset + x->ix.slots_used * x->ix.pages_per_block * sizeof(struct abi_page),
+	}[i];
+	end = (uint64_t[CORE_INDEX_AREAS]){ h->overflow_offset, h->block_offset, h->desc_offset,
+					    h->total_bytes }[i];
+	begin = (begin + ABI_HUGE - 1) & ~(uint64_t)(ABI_HUGE - 1);
+	end &= ~(uint64_t)(ABI_HUGE - 1);
+	hole.offset = begin;
+	hole.bytes = end > begin ? end - begin : 0;
+	return hole;
+}
+
 uint64_t core_context_taken(const struct core *c, uint32_t id, uint32_t tier)
 {
 	const struct context *x = core_context(c, id);
 	struct space_stats st;
 
+	if (x && tier == CORE_RANGE_INDEX)
+		return index_bytes_used(&x->ix);
 	if (!x || !x->space[tier])
 		return 0;
 	space_stats(x->space[tier], &st);

@@ -51,7 +51,13 @@ int core_context_stats(const struct core *c, uint32_t id, struct core_context_st
  */
 bool core_context_hole(const struct core *c, uint32_t id, uint32_t tier, uint64_t from,
 		       struct core_range *hole);
-/* Bytes of the tier that the context has taken, those being punched included; 0 = no such one. */
+/* The same for the i-th area of its index, which grows from its front; empty for no such one. */
+struct core_range core_index_hole(const struct core *c, uint32_t id, uint32_t i);
+#define CORE_INDEX_AREAS 4u
+/*
+ * Bytes of the tier (CORE_RANGE_INDEX: of the index) that the context has taken, those being
+ * punched included; 0 = no such one.
+ */
 uint64_t core_context_taken(const struct core *c, uint32_t id, uint32_t tier);
 
 /* Where one block is. Errors: -ENOENT. */
