@@ -16,7 +16,7 @@
  *   3. appended: a run's data (any order), then its record; for *durable* answers then a flush.
  *      The record also says up to which lsn a flush had covered all data when it was written.
  *   4. sealed when the next run does not fit; closed for ever when its last live block is gone or
- *      its log drops it; then free.
+ *      was moved by the cleaner, or its log drops it; then free.
  *
  * Recovery: read the super block, the catalog slot with the highest valid sequence, each segment's
  * header and every record behind it that verifies (records are written in any order: one that does
@@ -35,7 +35,7 @@
  *   D7  The data of a run is layer-major: for each part carried, for each layer, for each block,
  *       for each group of it, page_stride bytes; without gaps.
  *   D8  A tombstone is kept (carried by the cleaner) while another segment, free or not, may still
- *       show a record with a lower lsn.
+ *       show a record that it makes void: one with an lsn up to its bound.
  *   D9  The data of a record is known to be on the medium if a valid record's flushed_lsn reaches
  *       its lsn, or it has DISK_RECORD_SETTLED itself. A record alone proves nothing: it can have
  *       survived a crash that its data did not. What is not known is read before a durable answer

@@ -231,6 +231,113 @@ static void test_flushed_lsn(void **state)
 	free(buf);
 }
 
+/* ---- cleaning ------------------------------------------------------------------------------- */
+
+static void append_to(struct store *s, enum store_stream stream, uint64_t bytes,
+		      struct store_run *run)
+{
+	assert_int_equal(store_append(s, stream, 1, bytes, 1, run), 0);
+	store_append_done(s, run, true);
+	store_live(s, run->segment, (int64_t)bytes);
+}
+
+/* The last free segments are the cleaner's; small stores have no reserve. */
+static void test_reserve(void **state)
+{
+	const uint64_t block = SEGMENT - SUMMARY; /* fills a segment */
+	struct store_run run;
+	struct disk_super super;
+	struct store *s;
+
+	(void)state;
+	fill_super(&super);
+	super.segment_count = STORE_RESERVED_FROM;
+	assert_int_equal(store_open(&s, &super), 0);
+	for (uint32_t i = 0; i < STORE_RESERVED_FROM - STORE_RESERVE; i++)
+		append_to(s, i % 2 ? STORE_CACHE : STORE_DURABLE, block, &run);
+	assert_int_equal(store_append(s, STORE_DURABLE, 1, block, 1, &run), -ENOSPC);
+	assert_int_equal(store_append(s, STORE_CACHE, 1, block, 1, &run), -ENOSPC);
+	assert_int_equal(store_append_tombstone(s, 1, &run), 0);
+	store_append_done(s, &run, true);
+	append_to(s, STORE_CLEANED, block, &run);
+	assert_int_equal(run.log, DISK_LOG_DURABLE);
+	append_to(s, STORE_CLEANED, block / 2, &run);
+	assert_int_equal(store_append(s, STORE_CLEANED, 1, block, 1, &run), -ENOSPC);
+	store_close(s);
+
+	super.segment_count = 2;
+	assert_int_equal(store_open(&s, &super), 0);
+	append_to(s, STORE_DURABLE, block, &run);
+	append_to(s, STORE_DURABLE, block, &run);
+	store_close(s);
+}
+
+static void test_victim(void **state)
+{
+	const uint64_t block = SEGMENT - SUMMARY;
+	struct store_run run[6];
+	struct disk_super super;
+	struct store *s;
+
+	(void)state;
+	fill_super(&super);
+	super.segment_count = 16;
+	assert_int_equal(store_open(&s, &super), 0);
+	for (uint32_t i = 0; i < 6; i++)
+		append_to(s, i == 2 ? STORE_CACHE : STORE_DURABLE, block, &run[i]);
+	assert_int_equal(store_victim(s, 30, false), -ENOENT); /* all live */
+	store_live(s, run[2].segment, -(int64_t)block);
+	store_live(s, run[5].segment, -(int64_t)block);
+	assert_int_equal(store_victim(s, 30, false), -ENOENT); /* of the cache log; open */
+	store_live(s, run[0].segment, -(int64_t)block / 2);
+	store_live(s, run[4].segment, -(int64_t)block * 6 / 10);
+	assert_int_equal(store_victim(s, 30, false), run[0].segment); /* older */
+	assert_int_equal(store_victim(s, 30, true), run[4].segment); /* more dead */
+	assert_int_equal(store_victim(s, 550, false), run[4].segment);
+	assert_int_equal(store_victim(s, 650, false), -ENOENT);
+	store_read_begin(s, run[0].segment);
+	assert_int_equal(store_victim(s, 30, false), run[4].segment);
+	store_read_end(s, run[0].segment);
+	store_shun(s, run[0].segment);
+	assert_int_equal(store_victim(s, 30, false), run[4].segment);
+	store_close(s);
+}
+
+/* Tombstones are found in parts of a summary, whatever lies between; their bound tells the need. */
+static void test_tombstones_are_found(void **state)
+{
+	uint8_t *buf = calloc(1, SUMMARY);
+	const size_t part = 2 * DISK_SECTOR;
+	struct disk_super super;
+	struct store_run run;
+	struct store *s;
+	size_t cursor = 0;
+	uint64_t oldest;
+	uint32_t found = 0;
+
+	(void)state;
+	assert_non_null(buf);
+	fill_super(&super);
+	fill_summary(&super, buf);
+	assert_int_equal(store_open(&s, &super), 0);
+	assert_int_equal(store_recover(s, 0, buf, SUMMARY), 4);
+	for (size_t at = DISK_SECTOR; at + part <= SUMMARY; at += part, cursor -= part) {
+		const struct disk_record *r;
+
+		while ((r = store_next_tombstone(s, 0, buf + at, part, &cursor))) {
+			assert_int_equal(r->type, DISK_RECORD_TOMBSTONE);
+			found += r->block_count;
+		}
+	}
+	assert_int_equal(found, 3);
+	assert_false(store_tombs_needed(s, 0, &oldest)); /* nothing else is in the store */
+	append_to(s, STORE_CACHE, DISK_SECTOR, &run);
+	assert_false(store_tombs_needed(s, 0, &oldest)); /* newer than what they make void */
+	assert_int_equal(oldest, run.lsn);
+	store_close(s);
+	free(buf);
+}
+
 /* ---- super block and catalog ---------------------------------------------------------------- */
 
 static void test_super(void **state)
@@ -436,6 +543,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_hostile_summaries),
 		cmocka_unit_test(test_flushed_lsn),
+		cmocka_unit_test(test_reserve),
+		cmocka_unit_test(test_victim),
+		cmocka_unit_test(test_tombstones_are_found),
 		cmocka_unit_test(test_super),
 		cmocka_unit_test(test_super_check_is_overflow_safe),
 		cmocka_unit_test(test_catalog),

@@ -44,6 +44,24 @@ static void context_tiers(const struct core *c, const struct context *x,
 	tier[ABI_TIER_NVME].used = tier[ABI_TIER_NVME].live = x->nvme_bytes;
 }
 
+static void log_stats(const struct core *c, const struct store_stats *st, struct core_stats *out)
+{
+	const struct disk_super *s = &c->config.super;
+	const struct core_metrics *m = &c->metrics;
+
+	for (uint32_t i = 0; i < 2; i++) {
+		out->log[i].segments = st->log_segments[i];
+		out->log[i].live = st->log_live[i];
+		out->log[i].capacity =
+			st->log_segments[i] * (s->segment_bytes - s->summary_bytes);
+	}
+	out->log[DISK_LOG_DURABLE].written = m->durable_bytes;
+	out->log[DISK_LOG_DURABLE].again = m->cleaned_bytes;
+	out->log[DISK_LOG_CACHE].written = m->written_bytes - m->durable_bytes;
+	out->log[DISK_LOG_CACHE].again = m->reinserted_bytes;
+	out->segments_free = st->segments_free;
+}
+
 void core_stats(const struct core *c, struct core_stats *out)
 {
 	memset(out, 0, sizeof(*out));
@@ -77,6 +95,7 @@ void core_stats(const struct core *c, struct core_stats *out)
 			(uint64_t)(st.segments - st.segments_free) *
 			(c->config.super.segment_bytes - c->config.super.summary_bytes);
 		out->tier[ABI_TIER_NVME].failing = store_failing(c);
+		log_stats(c, &st, out);
 	}
 	for (uint32_t i = 0; i < c->clients_high; i++)
 		out->clients += c->client[i].state == 1;

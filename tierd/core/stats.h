@@ -24,7 +24,17 @@ struct core_tier_stats {
 	bool failing;         /* nvme: writes or flushes have failed several times in a row */
 };
 
+/* One of the store's logs. */
+struct core_log_stats {
+	uint32_t segments;
+	uint64_t live, capacity; /* bytes of data, in these segments */
+	uint64_t written;        /* for clients, since the start */
+	uint64_t again;          /* by the cleaner, beside that */
+};
+
 struct core_stats {
+	struct core_log_stats log[2]; /* DISK_LOG_* */
+	uint32_t segments_free;
 	struct core_tier_stats tier[ABI_TIER_COUNT];
 	uint32_t clients, contexts, requests, ios, copies, pins;
 	uint64_t index_bytes; /* shared and private memory of the indexes in use */

@@ -69,6 +69,21 @@ static void show_limits(const json_t *status, FILE *to)
 		ctl_count(b, status, "limits.quarantine_percent"));
 }
 
+static void show_logs(const json_t *status, FILE *to)
+{
+	const json_t *logs = ctl_at(status, "store.logs");
+	char a[CTL_CELL], b[CTL_CELL], c[CTL_CELL], d[CTL_CELL];
+
+	for (size_t i = 0; i < json_array_size(logs); i++) {
+		const json_t *one = json_array_get(logs, i);
+
+		fprintf(to, "  %-8s %s segments, %s live of %s; written %.2f times\n",
+			ctl_text(a, one, "log"), ctl_count(b, one, "segments"),
+			ctl_bytes(c, one, "live"), ctl_bytes(d, one, "capacity"),
+			json_number_value(ctl_at(one, "write_amplification")));
+	}
+}
+
 int ctl_show_status(const json_t *status, FILE *to)
 {
 	char a[CTL_CELL], b[CTL_CELL], c[CTL_CELL], d[CTL_CELL];
@@ -91,6 +106,7 @@ int ctl_show_status(const json_t *status, FILE *to)
 	fprintf(to, "store      %s, %s segments of %s\n", ctl_text(a, status, "store.path"),
 		ctl_count(b, status, "store.segments"),
 		ctl_bytes(c, status, "store.segment_bytes"));
+	show_logs(status, to);
 	fprintf(to, "recovered  %s blocks of %s records in %s; %s records did not verify\n\n",
 		ctl_count(a, status, "recovery.blocks"), ctl_count(b, status, "recovery.records"),
 		ctl_ns(c, status, "recovery.ns"), ctl_count(d, status, "recovery.records_bad"));

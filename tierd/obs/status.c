@@ -68,13 +68,26 @@ static json_t *recovery(const struct obs *o)
 			 obs_number(r->bytes), "ns", obs_number(o->recovery_ns));
 }
 
-static json_t *store(const struct obs *o)
+static json_t *log_of(const char *name, const struct core_log_stats *l)
+{
+	double factor = l->written ? (double)(l->written + l->again) / (double)l->written : 1;
+
+	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:f}", "log", name, "segments",
+			 obs_number(l->segments), "live", obs_number(l->live), "capacity",
+			 obs_number(l->capacity), "written", obs_number(l->written),
+			 "written_again", obs_number(l->again), "write_amplification", factor);
+}
+
+static json_t *store(const struct obs *o, const struct core_stats *stats)
 {
 	if (!o->store)
 		return json_null();
-	return json_pack("{s:o, s:o, s:o}", "path", obs_text(o->store), "segments",
+	return json_pack("{s:o, s:o, s:o, s:o, s:[o, o]}", "path", obs_text(o->store), "segments",
 			 obs_number(o->super.segment_count), "segment_bytes",
-			 obs_number(o->super.segment_bytes));
+			 obs_number(o->super.segment_bytes), "segments_free",
+			 obs_number(stats->segments_free), "logs",
+			 log_of("durable", &stats->log[DISK_LOG_DURABLE]),
+			 log_of("cache", &stats->log[DISK_LOG_CACHE]));
 }
 
 static json_t *facts(const struct obs *o)
@@ -119,7 +132,7 @@ json_t *obs_status(const struct obs_args *a)
 				      (int)(q->sessions - n.open), "shared_uid", (int)n.shared));
 	json_object_set_new(document, "limits", limits(o));
 	json_object_set_new(document, "tiers", tier_list(o, &stats));
-	json_object_set_new(document, "store", store(o));
+	json_object_set_new(document, "store", store(o, &stats));
 	json_object_set_new(document, "kernel", facts(o));
 	json_object_set_new(document, "recovery", recovery(o));
 	json_object_set_new(document, "contexts", obs_number(stats.contexts));
