@@ -9,6 +9,8 @@
 
 #include "tierd/core/state.h"
 
+#define GENERATION 0xffffffu /* what block_meta.parent_generation keeps */
+
 void block_list_init(struct block_list *list)
 {
 	memset(list, 0, sizeof(*list));
@@ -136,6 +138,30 @@ void block_unnew(struct context *x, uint32_t slot)
 	index_slot_free(&x->ix, slot);
 }
 
+/* Remember which block its parent is: the slot may be used again. */
+void block_parent_note(struct context *x, uint32_t slot)
+{
+	uint32_t parent = index_block(&x->ix, slot)->parent;
+
+	x->meta[slot].parent_generation = 0;
+	if (parent < x->ix.slots_used)
+		x->meta[slot].parent_generation = index_block(&x->ix, parent)->generation & GENERATION;
+}
+
+static uint32_t parent_of(const struct context *x, uint32_t slot)
+{
+	uint32_t parent = index_block(&x->ix, slot)->parent;
+	const struct abi_block *p;
+
+	if (parent >= x->ix.slots_used)
+		return ABI_SLOT_NONE;
+	p = index_block(&x->ix, parent);
+	if (p->state == ABI_BLOCK_FREE ||
+	    (p->generation & GENERATION) != x->meta[slot].parent_generation)
+		return ABI_SLOT_NONE;
+	return parent;
+}
+
 static void policy_enter(struct core *c, struct context *x, uint32_t slot, uint32_t tier)
 {
 	const struct abi_block *b = index_block(&x->ix, slot);
@@ -143,7 +169,7 @@ static void policy_enter(struct core *c, struct context *x, uint32_t slot, uint3
 	struct policy_hint hint = {
 		.now_ns = c->now_ns,
 		.depth = b->depth,
-		.parent = b->parent,
+		.parent = parent_of(x, slot),
 		.bytes = block_bytes(x, slot),
 		.salt = m->salt,
 		.key = b->key,

@@ -56,10 +56,15 @@ static void access_log(struct core *c, struct client *k, uint32_t reader)
 		k->readers_used = reader + 1;
 }
 
-/* What this client has read until now, before what it puts. New readers show at the next walk. */
+/*
+ * What this client has read until now, before what it puts. Readers are handed out in order, mostly:
+ * one beyond those known is looked at, the rest shows at the next walk.
+ */
 void evict_drain_client(struct core *c, struct client *k)
 {
-	for (uint32_t r = 0; r < k->readers_used; r++)
+	uint32_t known = k->readers_used + 1;
+
+	for (uint32_t r = 0; r < known && r < k->open.readers_max; r++)
 		access_log(c, k, r);
 }
 
@@ -449,14 +454,24 @@ int core_evict(struct core *c, uint32_t id, uint32_t tier, uint64_t bytes, uint6
 
 /* ---- time --------------------------------------------------------------------------------- */
 
-static void balance(struct core *c, struct context *x, uint32_t tier)
+/*
+ * Keep some room ahead of need. Called where room was used, so that who leaves depends on what was
+ * asked and not on when a tick came; and by ticks, for room that was lost otherwise.
+ */
+void evict_room_ahead(struct core *c, struct context *x, uint32_t tier)
 {
 	struct space_stats st;
 
-	evict_surplus(c, x, tier, false);
 	space_stats(x->space[tier], &st);
-	if (st.available + x->retiring[tier] < st.charged / 64)
-		evict_some(c, x, tier, st.charged / 32);
+	if (st.available + x->retiring[tier] < st.charged / 64 &&
+	    evict_some(c, x, tier, st.charged / 32))
+		reclaim_flush(c);
+}
+
+static void balance(struct core *c, struct context *x, uint32_t tier)
+{
+	evict_surplus(c, x, tier, false);
+	evict_room_ahead(c, x, tier);
 }
 
 void evict_step(struct core *c)

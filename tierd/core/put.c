@@ -134,6 +134,7 @@ static uint32_t pending_new(struct core *c, struct context *x, struct put *p, ui
 	b->parts = parts_needed(x, p->args.parts);
 	b->parent = i ? p->ref[i - 1].slot : index_find(&x->ix, parent);
 	b->depth = p->args.depth + i;
+	block_parent_note(x, slot);
 	m->missing = block_pages(x, slot);
 	m->salt = p->args.salt;
 	if (!p->brings) /* the first new one: all from here on are counted as new */
@@ -535,6 +536,7 @@ static void put_end(struct core *c, struct request *r, int res)
 	assert(!r->outstanding);
 	put_free(c, r->put);
 	r->put = NULL;
+	evict_room_ahead(c, r->ctx, ABI_TIER_CXL);
 	request_end(c, r, res, visible, 0);
 }
 

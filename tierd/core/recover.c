@@ -88,6 +88,7 @@ static void place_block(struct core *c, struct context *x, const struct store_vi
 	b->parts = (uint32_t)v->head->parts;
 	b->depth = v->head->depth + i;
 	b->parent = index_find(&x->ix, parent);
+	block_parent_note(x, slot);
 	b->tier = ABI_TIER_NVME;
 	m->salt = v->block[i].salt;
 	m->flags = log == DISK_LOG_DURABLE ? BLOCK_DURABLE : 0;

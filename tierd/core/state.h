@@ -72,8 +72,8 @@ struct block_meta {
 	uint16_t brought;
 	bool last;
 	uint8_t settle; /* SETTLE_* */
-	uint8_t heat;   /* times it was asked for since it was written, up to BLOCK_HEAT_MAX */
-	uint8_t reserved[3];
+	uint32_t heat : 8; /* times it was asked for since it was written, up to BLOCK_HEAT_MAX */
+	uint32_t parent_generation : 24; /* low bits, when it was put or recovered */
 };
 
 /* What foresight knows of a block. */
@@ -571,6 +571,7 @@ void block_page_freed(struct core *c, struct context *x, uint32_t slot, uint32_t
 		      uint32_t tier);
 void block_unwritten(struct core *c, struct context *x, uint32_t slot); /* leaves NVMe */
 void block_tier_hint(struct context *x, uint32_t slot);
+void block_parent_note(struct context *x, uint32_t slot);
 void block_used(struct core *c, struct context *x, uint32_t slot, uint32_t weight);
 uint32_t block_segment(const struct core *c, const struct context *x, uint32_t slot);
 void block_left(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
@@ -597,6 +598,7 @@ void reclaim_tick(struct core *c);
 int64_t place_alloc(struct core *c, struct context *x, uint32_t page, uint32_t tier);
 int evict_room(struct core *c, struct context *x, uint32_t tier, uint64_t bytes);
 uint64_t evict_some(struct core *c, struct context *x, uint32_t tier, uint64_t bytes);
+void evict_room_ahead(struct core *c, struct context *x, uint32_t tier);
 void evict_drain_logs(struct core *c);
 void evict_drain_client(struct core *c, struct client *k);
 void evict_surplus(struct core *c, struct context *x, uint32_t tier, bool all);

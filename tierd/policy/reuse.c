@@ -21,6 +21,7 @@
 /* A path that so many have used is a common beginning, not a conversation. */
 #define SHARED_USES 50u
 #define DECAY (1 - 1 / 512.0) /* of what was seen, an epoch: forgotten after some 32 fillings */
+#define LEARN_EPOCHS 2u	      /* rates are learnt, and groups ranked, so often */
 #define GRACE 1000.0	      /* what was used in this epoch stays if anything else can go */
 #define GHOSTS_A_BLOCK 2u
 
@@ -107,8 +108,9 @@ static void cell_pull(struct reuse *r, uint32_t node)
 static void child_add(struct reuse *r, uint32_t parent)
 {
 	struct reuse_node *p = &r->node[parent];
-	bool moves = p->flags & FLAG_IN && p->children == 0;
+	bool moves = p->children == 0;
 
+	assert(p->flags & FLAG_IN);
 	if (moves)
 		cell_pull(r, parent);
 	p->children++;
@@ -119,9 +121,9 @@ static void child_add(struct reuse *r, uint32_t parent)
 static void child_gone(struct reuse *r, uint32_t parent)
 {
 	struct reuse_node *p = &r->node[parent];
-	bool moves = p->flags & FLAG_IN && p->children == 1;
+	bool moves = p->children == 1;
 
-	assert(p->children > 0);
+	assert(p->flags & FLAG_IN && p->children > 0);
 	if (moves)
 		cell_pull(r, parent);
 	p->children--;
@@ -251,7 +253,6 @@ static void groups_rank(struct reuse *r)
 	}
 	for (uint32_t i = 0; i < REUSE_GROUPS; i++)
 		r->rank[r->order[i]] = (uint16_t)i;
-	r->lowest = 0;
 }
 
 static void list_join(struct reuse *r, struct reuse_list *to, struct reuse_list *from)
@@ -279,30 +280,36 @@ static void cells_turn(struct reuse *r)
 	}
 }
 
-static void kind_decay(struct reuse_seen *s)
+/* An epoch of waiting for all that is known of the kind. */
+static void kind_waited(struct reuse *r, uint32_t kind)
 {
+	struct reuse_seen *s = &r->seen[kind];
+
 	for (uint32_t a = 0; a < REUSE_AGES; a++) {
+		uint64_t known = 0;
+
+		for (uint32_t age = reuse_age_first[a]; age < reuse_age_first[a + 1]; age++)
+			known += r->known[kind][(r->epoch - age) % REUSE_EPOCHS];
+		s->time[a] = (s->time[a] + (double)known) * DECAY;
 		s->uses[a] *= DECAY;
-		s->time[a] *= DECAY;
 	}
+	r->known[kind][(r->epoch + 1) % REUSE_EPOCHS] = 0;
 }
 
 static void epoch_end(struct reuse *r)
 {
 	uint64_t length = r->resident / REUSE_EPOCHS_TIER;
 
-	for (uint32_t k = 0; k < REUSE_KINDS; k++) {
-		for (uint32_t age = 0; age < REUSE_EPOCHS; age++)
-			r->seen[k].time[reuse_age(age)] +=
-				r->known[k][(r->epoch - age) % REUSE_EPOCHS];
-		kind_decay(&r->seen[k]);
-		r->known[k][(r->epoch + 1) % REUSE_EPOCHS] = 0;
-	}
+	for (uint32_t k = 0; k < REUSE_KINDS; k++)
+		kind_waited(r, k);
 	cells_turn(r);
 	r->epoch++;
 	r->epoch_end = r->clock + (length < REUSE_EPOCH_MIN ? REUSE_EPOCH_MIN : length);
-	reuse_learn(r);
-	groups_rank(r);
+	if (r->epoch % LEARN_EPOCHS == 0) {
+		reuse_learn(r);
+		groups_rank(r);
+	}
+	r->lowest = 0; /* blocks have moved into other groups by their age */
 	lowest_raise(r);
 }
 
@@ -335,7 +342,7 @@ static uint8_t kind_new(const struct reuse *r, const struct reuse_node *n,
 	const struct reuse_node *p = &r->node[n->parent];
 	uint32_t turn = 0;
 
-	if (n->parent && p->flags & FLAG_IN) {
+	if (n->parent) {
 		if (p->batch == n->batch && p->uses == 1) /* brought by the same prompt */
 			turn = p->kind / 2 / REUSE_RUNS;
 		else
@@ -374,7 +381,7 @@ static void last_no_more(struct reuse *r, uint32_t parent)
 	struct reuse_node *p = &r->node[parent];
 	uint32_t age = r->epoch - p->epoch;
 
-	if (!(p->flags & FLAG_IN) || p->kind >= REUSE_KINDS_NEW || !(p->kind & 1))
+	if (p->kind >= REUSE_KINDS_NEW || !(p->kind & 1))
 		return;
 	cell_pull(r, parent);
 	if (age < REUSE_EPOCHS)
@@ -392,9 +399,13 @@ static void reuse_insert(void *state, uint32_t slot, const struct policy_hint *h
 
 	assert(slot < r->blocks_max && !(n->flags & FLAG_IN));
 	clock_step(r);
+	n->life++;
+	n->children = 0;
 	n->parent = 0;
-	if (hint->parent < r->blocks_max && hint->parent != slot)
+	if (hint->parent < r->blocks_max && r->node[NODE_OF(hint->parent)].flags & FLAG_IN) {
 		n->parent = NODE_OF(hint->parent);
+		n->parent_life = r->node[n->parent].life;
+	}
 	n->batch = hint->batch;
 	n->tag = ghosts_tag(hint->key);
 	n->epoch = r->epoch;
@@ -466,9 +477,9 @@ static void reuse_remove(void *state, uint32_t slot)
 	r->resident--;
 	if (r->epoch - n->epoch < REUSE_EPOCHS)
 		ghost_make(r, n);
-	if (n->parent)
+	if (n->parent && r->node[n->parent].flags & FLAG_IN &&
+	    r->node[n->parent].life == n->parent_life)
 		child_gone(r, n->parent);
-	n->parent = 0;
 	lowest_raise(r);
 }
 

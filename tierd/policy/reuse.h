@@ -55,8 +55,10 @@ struct reuse_seen {
 
 struct reuse_node {
 	uint32_t prev, next;
-	uint32_t parent;   /* node; 0 = none */
-	uint32_t children; /* in the tier */
+	uint32_t parent;      /* node; 0 = none */
+	uint32_t parent_life; /* that it had then: nodes are used again */
+	uint32_t life;	      /* counts the blocks that this node stood for */
+	uint32_t children;    /* in the tier */
 	uint32_t epoch;	   /* of its last use */
 	uint32_t batch;	   /* that inserted it; low bits */
 	uint32_t tag;	   /* of its key */
