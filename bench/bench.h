@@ -17,6 +17,7 @@ struct bench {
 	const char *dir;   /* parent of the temporary directories; NULL = $TMPDIR */
 	const char *trace; /* bench/data/... */
 	bool quick;
+	bool real; /* replay: also through a daemon */
 	uint32_t rounds;
 	struct tick tick;
 	struct bench_results *results;
@@ -41,6 +42,7 @@ int bench_clean(struct bench *b);
 int bench_byteseconds(struct bench *b);
 int bench_plan(struct bench *b);
 int bench_turns(struct bench *b);
+int bench_replay(struct bench *b);
 
 /* Say what is being done, on standard error. */
 void bench_say(const char *format, ...) __attribute__((format(printf, 1, 2)));

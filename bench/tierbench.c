@@ -36,6 +36,8 @@ static const struct bench_workload workloads[] = {
 	{ "turns", "model: ITME's turn sweep, beside conventional offload", bench_turns },
 	{ "index", "index memory, write amplification on the trace", bench_index },
 	{ "recover", "opening a full store again: seconds per TiB, first hit", bench_recover },
+	{ "replay", "hits of every eviction policy on the trace, beside the optimum",
+	  bench_replay },
 };
 
 #define SHMEM_HUGE "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
@@ -58,7 +60,9 @@ static int usage(int status)
 	      "  --quick            smaller sizes: no 10^7, less data\n"
 	      "  --rounds N         rounds of each figure, at least 7 (default 9)\n"
 	      "  --tierd FILE       the daemon (default: beside this program)\n"
-	      "  --trace FILE       the request trace (default: the project's)\n",
+	      "  --trace FILE       the request trace (default: the project's); replay: also\n"
+	      "                     synth:NAME[:SEED], a made-up one (a wrong NAME lists them)\n"
+	      "  --real             replay: also through a daemon, every byte verified\n",
 	      to);
 	return status;
 }
@@ -134,8 +138,10 @@ static int take_arguments(struct arguments *a, int argc, char **argv)
 	static const struct option options[] = {
 		{ "only", 1, NULL, 'o' },   { "json", 1, NULL, 'j' },  { "dir", 1, NULL, 'd' },
 		{ "quick", 0, NULL, 'q' },  { "tierd", 1, NULL, 't' }, { "trace", 1, NULL, 'r' },
-		{ "rounds", 1, NULL, 'n' }, { "help", 0, NULL, 'h' },  { 0 },
+		{ "rounds", 1, NULL, 'n' }, { "real", 0, NULL, 'R' },  { "help", 0, NULL, 'h' },
+		{ 0 },
 	};
+
 	int c, error = 0;
 
 	while (!error && (c = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -147,6 +153,8 @@ static int take_arguments(struct arguments *a, int argc, char **argv)
 			a->bench.dir = optarg;
 		else if (c == 'q')
 			a->bench.quick = true;
+		else if (c == 'R')
+			a->bench.real = true;
 		else if (c == 't')
 			a->bench.tierd = optarg;
 		else if (c == 'r')

@@ -236,7 +236,7 @@ static bool seen_add(struct seen *s, uint64_t id)
 	return true;
 }
 
-static int count_reuse(struct trace *t)
+int trace_count(struct trace *t)
 {
 	struct seen s = { .mask = 1023 };
 
@@ -245,6 +245,7 @@ static int count_reuse(struct trace *t)
 	s.slot = calloc(s.mask + 1, sizeof(*s.slot));
 	if (!s.slot)
 		return -ENOMEM;
+	t->distinct = t->reusable = 0;
 	for (size_t i = 0; i < t->request_count; i++) {
 		const struct trace_request *r = &t->request[i];
 		bool prefix = true;
@@ -290,7 +291,7 @@ int trace_open(struct trace **out, const char *path, size_t requests_max, char *
 	if (r.file)
 		gzclose_r(r.file);
 	if (!error)
-		error = count_reuse(t);
+		error = trace_count(t);
 	if (error)
 		goto fail;
 	free(r.line);

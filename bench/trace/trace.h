@@ -47,6 +47,9 @@ int trace_open(struct trace **out, const char *path, size_t requests_max, char *
 	       size_t why_bytes);
 void trace_close(struct trace *t);
 
+/* Fill distinct and reusable of a trace that was made, not read. Errors: -ENOMEM. */
+int trace_count(struct trace *t);
+
 /* The key of the block that an id names: as an engine's own block name, salted with the format. */
 int trace_key(tier_key *out, uint64_t id);
 

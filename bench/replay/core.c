@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A trace against the core alone; see replay.h, shell.h. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "bench/replay/replay.h"
+#include "bench/replay/shell.h"
+#include "libtier/base/time.h"
+
+static int serve(struct shell *s, struct outcome *out, const struct trace_request *r,
+		 const uint8_t (*key)[32])
+{
+	uint32_t hit = shell_read(s, key, r->id_count);
+	int error = 0;
+
+	outcome_add(out, r, hit);
+	for (uint32_t at = hit; at < r->id_count && !error; at += REPLAY_PUT_BLOCKS) {
+		uint32_t left = r->id_count - at;
+
+		error = shell_put(s, key, at, left < REPLAY_PUT_BLOCKS ? left : REPLAY_PUT_BLOCKS);
+	}
+	return error;
+}
+
+/* Processor time: it never waits, and others may be using the machine. */
+static uint64_t cpu_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+/* The keys of each request stand side by side before the clock runs, as an engine has them. */
+static int replay(struct outcome *out, const struct prepared *p, struct shell *s)
+{
+	uint8_t(*key)[32] = calloc(TRACE_REQUEST_IDS_MAX, sizeof(*key));
+	uint64_t ns = 0;
+	int error = key ? 0 : -ENOMEM;
+
+	for (size_t q = 0; q < p->trace->request_count && !error; q++) {
+		const struct trace_request *r = &p->trace->request[q];
+		uint64_t begin_ns;
+
+		for (uint32_t i = 0; i < r->id_count; i++)
+			memcpy(key[i], p->key[p->number[r->id_first + i]].bytes, sizeof(*key));
+		begin_ns = cpu_now_ns();
+		error = serve(s, out, r, (const uint8_t(*)[32])key);
+		ns += cpu_now_ns() - begin_ns;
+	}
+	out->seconds = (double)ns / 1e9;
+	free(key);
+	return error;
+}
+
+int replay_core(struct outcome *out, const struct prepared *p, const char *policy,
+		uint64_t capacity)
+{
+	const struct shell_options options = {
+		.policy = policy,
+		.page_bytes = REPLAY_PAGE_BYTES,
+		.block_tokens = TRACE_BLOCK_TOKENS,
+		.bytes = capacity * REPLAY_PAGE_BYTES,
+		.put_blocks = REPLAY_PUT_BLOCKS,
+	};
+	struct shell_counts counts;
+	struct shell *s = NULL;
+	int error = shell_open(&s, &options);
+
+	*out = (struct outcome){ 0 };
+	if (error)
+		return error;
+	error = replay(out, p, s);
+	shell_counts(s, &counts);
+	out->put_blocks = counts.put_blocks;
+	out->dropped_blocks = counts.dropped_blocks;
+	shell_close(s);
+	return error;
+}

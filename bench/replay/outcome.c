@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a replay counts, and traces made ready; see replay.h. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "bench/replay/replay.h"
+
+#define FLOPS_TOKEN (2 * 8.03e9)
+#define FLOPS_PAIR (4.0 * 32 * 4096) /* of a token and one before it */
+#define SEGMENT_BYTES (2u << 20)
+#define SEGMENTS_MIN 3u /* a context takes no less */
+
+double replay_flops(uint64_t from, uint64_t until, uint64_t tokens)
+{
+	double a = (double)(from * TRACE_BLOCK_TOKENS), b = (double)(until * TRACE_BLOCK_TOKENS);
+
+	if (b > (double)tokens)
+		b = (double)tokens;
+	return b > a ? (b - a) * (FLOPS_TOKEN + FLOPS_PAIR * (a + b) / 2) : 0;
+}
+
+static uint64_t tokens_of(const struct trace_request *r, uint64_t blocks)
+{
+	uint64_t tokens = blocks * TRACE_BLOCK_TOKENS;
+
+	return tokens < r->input_tokens ? tokens : r->input_tokens;
+}
+
+void outcome_add(struct outcome *o, const struct trace_request *r, uint64_t hit)
+{
+	o->requests++;
+	o->blocks += r->id_count;
+	o->blocks_hit += hit;
+	o->tokens += tokens_of(r, r->id_count);
+	o->tokens_hit += tokens_of(r, hit);
+	o->flops += replay_flops(0, r->id_count, r->input_tokens);
+	o->flops_hit += replay_flops(0, hit, r->input_tokens);
+}
+
+uint64_t replay_capacity(uint64_t blocks)
+{
+	uint64_t segment = SEGMENT_BYTES / REPLAY_PAGE_BYTES;
+	uint64_t segments = (blocks + segment / 2) / segment;
+
+	return (segments < SEGMENTS_MIN ? SEGMENTS_MIN : segments) * segment;
+}
+
+/* ---- numbers ------------------------------------------------------------------------------- */
+
+struct table {
+	uint64_t *id; /* + 1; 0 = free */
+	uint32_t *number;
+	size_t mask;
+};
+
+static size_t table_place(const struct table *t, uint64_t id)
+{
+	size_t i = (size_t)(id * UINT64_C(0x9e3779b97f4a7c15) >> 20) & t->mask;
+
+	while (t->id[i] && t->id[i] != id + 1)
+		i = (i + 1) & t->mask;
+	return i;
+}
+
+static int number_all(struct prepared *p, struct table *t)
+{
+	for (size_t i = 0; i < p->trace->id_count; i++) {
+		uint64_t id = p->trace->id[i];
+		size_t at = table_place(t, id);
+
+		if (!t->id[at]) {
+			int error = trace_key(&p->key[p->count], id);
+
+			if (error)
+				return error;
+			t->id[at] = id + 1;
+			t->number[at] = p->count++;
+		}
+		p->number[i] = t->number[at];
+	}
+	return 0;
+}
+
+int prepare(struct prepared *p, const struct trace *trace)
+{
+	struct table t = { .mask = 1023 };
+	int error = -ENOMEM;
+
+	while (t.mask < 2 * trace->id_count)
+		t.mask = 2 * t.mask + 1;
+	*p = (struct prepared){ .trace = trace };
+	t.id = calloc(t.mask + 1, sizeof(*t.id));
+	t.number = calloc(t.mask + 1, sizeof(*t.number));
+	p->number = calloc(trace->id_count + 1, sizeof(*p->number));
+	p->key = calloc(trace->distinct + 1, sizeof(*p->key));
+	if (t.id && t.number && p->number && p->key)
+		error = number_all(p, &t);
+	free(t.id);
+	free(t.number);
+	if (error)
+		prepared_free(p);
+	return error;
+}
+
+void prepared_free(struct prepared *p)
+{
+	free(p->number);
+	free(p->key);
+	*p = (struct prepared){ 0 };
+}

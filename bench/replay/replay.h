@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Replays of a trace that ask one question: how much of it finds its prefix, and what that saves.
+ * Three ways to answer, with the same rules: the real core with a shell that completes everything
+ * at once and moves no bytes (core.c); a daemon and one client in lock-step, every byte verified
+ * (real.c); and the offline optimum (optimum.c).
+ *
+ * Rules: a request hits as many blocks as its prefix has from the start without a gap; it then puts
+ * the rest. A block behind a gap is computed and put again, and is no hit.
+ */
+#ifndef TIER_BENCH_REPLAY_REPLAY_H
+#define TIER_BENCH_REPLAY_REPLAY_H
+
+#include "bench/service.h"
+#include "bench/trace/trace.h"
+
+/* A block is one page: small, so that a store of many blocks fits anywhere. */
+#define REPLAY_PAGE_BYTES 16384u
+/* Of one put; longer prompts come in pieces. One copy job each: several end in any order. */
+#define REPLAY_PUT_BLOCKS 32u
+
+struct outcome {
+	uint64_t requests, blocks, blocks_hit;
+	uint64_t tokens, tokens_hit; /* a prompt's last block need not be full */
+	double flops, flops_hit;     /* of the prompts; of the blocks that hit */
+	uint64_t put_blocks;	     /* that were not stored */
+	uint64_t dropped_blocks;     /* that the store let go */
+	uint64_t bad_pages;	     /* real.c: wrong bytes */
+	double seconds;
+};
+
+/*
+ * Computing the blocks [from, until) of a prompt: Llama-3.1-8B, 8.03e9 parameters, 32 layers of
+ * width 4,096. Two operations a parameter and token, and for attention four a layer, dimension and
+ * earlier token: a token at 30,630 costs twice one at the start.
+ */
+double replay_flops(uint64_t from, uint64_t until, uint64_t tokens);
+
+/* Count a request of which `hit` blocks were found. */
+void outcome_add(struct outcome *o, const struct trace_request *r, uint64_t hit);
+
+/* A trace with its ids numbered from 0, and a key for each. */
+struct prepared {
+	const struct trace *trace;
+	uint32_t *number; /* as trace->id */
+	uint32_t count;
+	tier_key *key; /* by number */
+};
+int prepare(struct prepared *p, const struct trace *t);
+void prepared_free(struct prepared *p);
+
+/* A store of about so many blocks: whole segments of the memory tier. */
+uint64_t replay_capacity(uint64_t blocks);
+
+/* Errors: -ENOMEM, or what the core or library said. capacity as of replay_capacity. */
+int replay_core(struct outcome *out, const struct prepared *p, const char *policy,
+		uint64_t capacity);
+int replay_real(struct outcome *out, const struct prepared *p, const char *policy,
+		uint64_t capacity, const struct service_options *service);
+
+/*
+ * The most blocks that any order of eviction could hit: Belady's MIN, with the right to store
+ * nothing, the deeper first among equals, which keeps prefixes whole.
+ */
+int replay_optimum(struct outcome *out, const struct prepared *p, uint64_t capacity);
+
+#endif

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The real core under a shell that is done at once; see shell.h. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "bench/replay/shell.h"
+#include "tierd/core/state.h"
+
+#define ARGS_BYTES ABI_ARG_BYTES_MAX /* the bytes of a put follow */
+#define PROMPT_NS 20000000u /* from prompt to prompt on the core's clock: its slow tick comes */
+
+struct shell {
+	struct core *core;
+	struct shell_options set;
+	uint64_t staging_bytes;
+	uint64_t now_ns;
+	struct core_context_plan plan;
+	struct core_context_memory memory;
+	const struct context *context;
+	struct abi_reader *reader;
+	uint8_t *staging;
+	struct abi_cqe last; /* completion */
+	uint64_t completions;
+	int error;
+};
+
+/* ---- a shell that is done at once ---------------------------------------------------------- */
+
+static void feed(struct shell *s, struct core_event *e)
+{
+	e->now_ns = s->now_ns;
+	core_event(s->core, e);
+}
+
+/* The event that says so; false: nothing to say. */
+static bool done_at_once(struct shell *s, const struct core_action *a, struct core_event *e)
+{
+	switch (a->kind) {
+	case CORE_AC_COPY:
+		for (uint32_t i = 0; i < a->copy->count; i++)
+			a->copy->item[i].crc = 0;
+		a->copy->res = 0;
+		e->kind = CORE_EV_COPY_DONE;
+		e->copy = a->copy;
+		return true;
+	case CORE_AC_FENCE:
+		e->kind = CORE_EV_FENCE_DONE;
+		e->batch = a->batch;
+		return true;
+	case CORE_AC_SCAN:
+		core_scan(s->core, a->batch);
+		e->kind = CORE_EV_SCAN_DONE;
+		e->batch = a->batch;
+		return true;
+	case CORE_AC_PUNCH:
+		e->kind = CORE_EV_PUNCH_DONE;
+		e->range = a->range;
+		return true;
+	case CORE_AC_COMPLETE:
+		s->last = a->complete.cqe;
+		s->completions++;
+		return false;
+	case CORE_AC_END:
+		s->error = a->end.error;
+		return false;
+	default:
+		return false; /* PREPARE, REPLY */
+	}
+}
+
+static void pump(struct shell *s)
+{
+	struct core_action a;
+
+	while (core_action_next(s->core, &a)) {
+		struct core_event e = { .kind = CORE_EV_TICK };
+
+		if (done_at_once(s, &a, &e))
+			feed(s, &e);
+	}
+}
+
+/* ---- life ---------------------------------------------------------------------------------- */
+
+/* Addresses without memory behind them. */
+static void *addresses(uint64_t bytes)
+{
+	void *at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return at == MAP_FAILED ? NULL : at;
+}
+
+static void *zeroes(uint64_t bytes)
+{
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return at == MAP_FAILED ? NULL : at;
+}
+
+static void spec_make(struct disk_context *spec, const struct shell_options *set)
+{
+	struct abi_part *part = &spec->geometry.part[0];
+
+	memset(spec, 0, sizeof(*spec));
+	snprintf(spec->name, sizeof(spec->name), "replay");
+	snprintf(spec->policy, sizeof(spec->policy), "%s", set->policy);
+	spec->mode = 0600;
+	spec->kind = 1;
+	spec->quota[ABI_TIER_CXL] = set->bytes;
+	spec->geometry.block_tokens = set->block_tokens;
+	spec->geometry.page_align = ABI_PAGE_ALIGN;
+	spec->geometry.part_count = 1;
+	spec->geometry.pages_per_block = 1;
+	spec->geometry.block_bytes = set->page_bytes;
+	snprintf(part->name, sizeof(part->name), "pages");
+	part->kind = ABI_KIND_DENSE;
+	part->hit_rule = ABI_HIT_EVERY;
+	part->shard_rule = ABI_SHARD_GROUPS;
+	part->layers = part->groups = 1;
+	part->page_bytes = part->page_stride = set->page_bytes;
+}
+
+static int context_make(struct shell *s)
+{
+	struct disk_context spec;
+	char why[128] = "";
+	uint32_t id;
+	int error;
+
+	spec_make(&spec, &s->set);
+	error = core_context_plan(s->core, &spec, &s->plan, why, sizeof(why));
+	if (error) {
+		fprintf(stderr, "tierbench: replay: %s\n", why);
+		return error;
+	}
+	s->memory.index = zeroes(s->plan.index_bytes);
+	s->memory.mem[ABI_TIER_CXL] = addresses(s->plan.mem_bytes[ABI_TIER_CXL]);
+	if (!s->memory.index || !s->memory.mem[ABI_TIER_CXL])
+		return -ENOMEM;
+	error = core_context_create(s->core, &spec, &s->memory, 1, &id);
+	if (!error)
+		s->context = core_context(s->core, id);
+	return error;
+}
+
+static int client_make(struct shell *s)
+{
+	struct core_event e = { .kind = CORE_EV_CLIENT_OPEN };
+	struct core_context_view view;
+	int error;
+
+	s->reader = zeroes(sizeof(*s->reader));
+	s->staging = addresses(s->staging_bytes);
+	if (!s->reader || !s->staging || mprotect(s->staging, ARGS_BYTES, PROT_READ | PROT_WRITE))
+		return -ENOMEM;
+	e.open = (struct core_client_open){
+		.staging = s->staging,
+		.staging_bytes = s->staging_bytes,
+		.readers = s->reader,
+		.readers_max = 1,
+	};
+	feed(s, &e);
+	pump(s);
+	error = core_context_find(s->core, "replay", 0, 0, &view);
+	return error ? error : core_context_attach(s->core, 0, &view);
+}
+
+int shell_open(struct shell **out, const struct shell_options *options)
+{
+	const struct core_config config = {
+		.boot_token = 1,
+		.capacity[ABI_TIER_CXL] = options->bytes,
+		.next_uid = 1,
+	};
+	struct shell *s = calloc(1, sizeof(*s));
+	int error;
+
+	if (!s)
+		return -ENOMEM;
+	s->set = *options;
+	s->now_ns = 1;
+	s->staging_bytes = ARGS_BYTES + (uint64_t)options->put_blocks * options->page_bytes;
+	error = core_open(&s->core, &config);
+	if (!error)
+		error = context_make(s);
+	if (!error)
+		error = client_make(s);
+	if (error)
+		shell_close(s);
+	else
+		*out = s;
+	return error;
+}
+
+void shell_close(struct shell *s)
+{
+	if (!s)
+		return;
+	core_close(s->core);
+	if (s->memory.index)
+		munmap(s->memory.index, s->plan.index_bytes);
+	if (s->memory.mem[ABI_TIER_CXL])
+		munmap(s->memory.mem[ABI_TIER_CXL], s->plan.mem_bytes[ABI_TIER_CXL]);
+	if (s->reader)
+		munmap(s->reader, sizeof(*s->reader));
+	if (s->staging)
+		munmap(s->staging, s->staging_bytes);
+	free(s);
+}
+
+void shell_counts(const struct shell *s, struct shell_counts *out)
+{
+	*out = (struct shell_counts){
+		.put_blocks = s->core->metrics.blocks_committed,
+		.dropped_blocks = s->core->metrics.dropped_blocks,
+		.access_lost = s->core->metrics.access_lost,
+	};
+}
+
+/* ---- the client ---------------------------------------------------------------------------- */
+
+static int ask(struct shell *s, const struct abi_sqe *sqe)
+{
+	struct core_event e = { .kind = CORE_EV_REQUEST };
+	uint64_t before = s->completions;
+
+	e.request.sqe = *sqe;
+	feed(s, &e);
+	pump(s);
+	if (s->error || s->completions == before)
+		return s->error ? s->error : -ETIMEDOUT; /* nothing is left that could answer */
+	return s->last.res;
+}
+
+uint32_t shell_read(struct shell *s, const uint8_t (*key)[32], uint32_t count)
+{
+	const struct context *x = s->context;
+	struct core_event e = { .kind = CORE_EV_TICK };
+
+	s->now_ns += PROMPT_NS;
+	feed(s, &e);
+	pump(s);
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t slot = index_find(&x->ix, key[i]);
+
+		if (slot == ABI_SLOT_NONE ||
+		    index_block(&x->ix, slot)->state != ABI_BLOCK_COMMITTED)
+			return i;
+		s->reader->access[s->reader->access_tail++ % ABI_ACCESS_LOG] =
+			abi_access(x->id, slot, 1);
+	}
+	return count;
+}
+
+int shell_put(struct shell *s, const uint8_t (*key)[32], uint32_t first, uint32_t count)
+{
+	struct abi_put_args *args = (struct abi_put_args *)s->staging;
+	struct abi_sqe sqe = {
+		.op = ABI_OP_PUT_RESERVE,
+		.klass = ABI_CLASS_DEMAND,
+		.context_id = s->context->id,
+		.arg_bytes = (uint32_t)(sizeof(*args) + (size_t)count * ABI_KEY_BYTES),
+		.count = count,
+	};
+	int error;
+
+	if (!count || count > s->set.put_blocks)
+		return -EINVAL;
+	memset(args, 0, sizeof(*args));
+	args->count = count;
+	args->depth = first;
+	if (first)
+		memcpy(args->parent, key[first - 1], ABI_KEY_BYTES);
+	memcpy(args + 1, key[first], (size_t)count * ABI_KEY_BYTES);
+	error = ask(s, &sqe);
+	if (error)
+		return error;
+	sqe.op = ABI_OP_PUT_COMMIT;
+	sqe.handle = s->last.value;
+	sqe.arg_offset = ARGS_BYTES;
+	sqe.arg_bytes = sqe.count = 0;
+	error = ask(s, &sqe);
+	return error == -ENOSPC ? 0 : error;
+}

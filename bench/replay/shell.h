@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The real core with a shell that does nothing and says at once that it was done: its index, put,
+ * eviction, reclaim and policy run as in the daemon, while pages and staging are addresses only, of
+ * which no byte is touched. One client, which looks blocks up in the shared index and writes its
+ * access log as libtier does. Knows nothing of traces; keys are 32 bytes each.
+ */
+#ifndef TIER_BENCH_REPLAY_SHELL_H
+#define TIER_BENCH_REPLAY_SHELL_H
+
+#include <stdint.h>
+
+struct shell;
+
+struct shell_options {
+	const char *policy;
+	uint32_t page_bytes; /* of a block, which is one page */
+	uint32_t block_tokens;
+	uint64_t bytes;	     /* of the memory tier */
+	uint32_t put_blocks; /* of one put, at most */
+};
+
+/* Errors: -ENOMEM, -EINVAL (said on standard error). */
+int shell_open(struct shell **out, const struct shell_options *options);
+void shell_close(struct shell *s);
+
+/* Read the blocks from key[0] on until one is not stored. Returns how many were. */
+uint32_t shell_read(struct shell *s, const uint8_t (*key)[32], uint32_t count);
+
+/*
+ * Put key[first ... first + count) of a prompt, whose block before is key[first - 1]. 0 also when
+ * not all of them found room. Errors: what the core said.
+ */
+int shell_put(struct shell *s, const uint8_t (*key)[32], uint32_t first, uint32_t count);
+
+struct shell_counts {
+	uint64_t put_blocks, dropped_blocks, access_lost;
+};
+void shell_counts(const struct shell *s, struct shell_counts *out);
+
+#endif

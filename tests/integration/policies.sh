@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# tierbench replay: the core alone and a daemon in lock-step agree on what hits, no byte is wrong,
+# and the default policy is not behind LRU, on a piece of the trace and on made-up ones.
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+
+dir=$(mktemp -d "${TMPDIR:-/tmp}/policies.XXXXXX")
+trap 'rm -rf "$dir"' EXIT
+
+{ zcat bench/data/mooncake-conversation.jsonl.gz || true; } | head -600 >"$dir/trace.jsonl"
+"$BUILD/tierbench" replay --real --tierd "$BUILD/tierd" --dir "$dir" --trace "$dir/trace.jsonl" \
+	>"$dir/out" 2>"$dir/err" || {
+	cat "$dir/out" "$dir/err" >&2
+	exit 1
+}
+[ "$(grep -c '; 0 wrong pages' "$dir/out")" -ge 20 ]
+# Exact where nothing waits for room; never apart by half a point.
+awk '/hit differently/ { p = $5 + 0; if (p > 0.5 || p < -0.5) exit 1 }' "$dir/out" ||
+	{ grep -B2 differently "$dir/out" >&2; exit 1; }
+[ "$(grep -c ' 0 blocks hit differently' "$dir/out")" -ge 15 ] ||
+	{ grep -B2 differently "$dir/out" >&2; exit 1; }
+
+for pattern in chat scan loop; do
+	"$BUILD/tierbench" replay --trace "synth:$pattern" --json "$dir/rows.json" >"$dir/out" 2>&1
+	! grep -E '^replay +reuse, hits .* short ' "$dir/out" ||
+		{ echo "behind LRU on $pattern" >&2; exit 1; }
+done
+
+"$BUILD/tierbench" replay --trace synth:astrology >"$dir/out" 2>&1 && exit 1
+grep -q 'zipf' "$dir/out"
