@@ -26,6 +26,7 @@
 #include "tierd/core/clean_priv.h"
 
 #define CLEAN_RETRY_NS (100 * MS)
+#define CLEAN_NEXT_NS (20 * MS) /* after a segment, the next one is not left to the tick */
 #define CLEAN_FAILURES 3u /* of one segment, then another one is tried */
 #define DEAD_WORTH 250u   /* permille: cleaned rather than dropping a segment of the cache log */
 #define DEAD_LEAST 30u    /* permille: less is not worth its writes */
@@ -167,8 +168,10 @@ static void finish(struct core *c)
 		c->metrics.cleaned_segments++;
 		account_gain(c);
 	}
+	/* What could not be moved (its context goes, its epoch is old) leaves by itself. */
+	if (store_segment_live(c->store, k->segment))
+		store_shun(c->store, k->segment);
 	request_wake_space(c);
-	evict_ahead(c); /* the next one, if room is short */
 }
 
 /* It cannot be cleaned now; another one first. */
@@ -505,6 +508,9 @@ void clean_step(struct core *c)
 	const struct cleaner *k = &c->cleaner;
 	enum clean_phase before = CLEAN_IDLE;
 
+	/* Once an event: what was cleaned may have gained nothing. */
+	if (!clean_busy(c) && awaited(c) && c->now_ns - k->ended_ns < CLEAN_NEXT_NS)
+		evict_ahead(c);
 	while (k->phase != before && k->phase != CLEAN_IDLE && !k->busy &&
 	       c->now_ns >= k->retry_ns) {
 		before = k->phase;
