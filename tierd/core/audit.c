@@ -8,15 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tierd/core/state.h"
-
-struct audit {
-	const struct core *c;
-	void (*tell)(void *arg, const char *what);
-	void *arg;
-	uint64_t wrong;
-	uint64_t *segment; /* recounted live bytes by segment of the store */
-};
+#include "tierd/core/audit_priv.h"
 
 struct recount {
 	uint64_t blocks, pending, live_slots;
@@ -27,9 +19,7 @@ struct recount {
 	uint64_t staged; /* bytes brought ahead and not read */
 };
 
-static void tell(struct audit *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void tell(struct audit *a, const char *format, ...)
+void audit_tell(struct audit *a, const char *format, ...)
 {
 	char text[256];
 	va_list ap;
@@ -42,11 +32,11 @@ static void tell(struct audit *a, const char *format, ...)
 		a->tell(a->arg, text);
 }
 
-static void compare(struct audit *a, const char *context, const char *what, uint64_t counted,
-		    uint64_t kept)
+void audit_compare(struct audit *a, const char *context, const char *what, uint64_t counted,
+		   uint64_t kept)
 {
 	if (counted != kept)
-		tell(a, "context %s: %s: counted %llu, the counter says %llu", context, what,
+		audit_tell(a, "context %s: %s: counted %llu, the counter says %llu", context, what,
 		     (unsigned long long)counted, (unsigned long long)kept);
 }
 
@@ -65,7 +55,7 @@ static void audit_page(struct audit *a, const struct context *x, uint32_t slot, 
 		if (state == ABI_PAGE_RETIRING || state == ABI_PAGE_QUARANTINED)
 			n->retiring[t] += bytes;
 		if (!x->space[t] || !space_is_live(x->space[t], page_addr(d, t)))
-			tell(a, "context %s: block %u page %u: tier %u place is not handed out",
+			audit_tell(a, "context %s: block %u page %u: tier %u place is not handed out",
 			     x->spec.name, slot, page, t);
 	}
 }
@@ -94,12 +84,12 @@ static void audit_block(struct audit *a, const struct context *x, uint32_t slot,
 		return;
 	if (!a->c->plans.count && (x->staged[slot].planned[ABI_TIER_HBM] ||
 				   x->staged[slot].planned[ABI_TIER_CXL]))
-		tell(a, "context %s: block %u is kept for a plan that is not there", x->spec.name,
+		audit_tell(a, "context %s: block %u is kept for a plan that is not there", x->spec.name,
 		     slot);
 	if (index_find(&x->ix, b->key) != slot)
-		tell(a, "context %s: block %u is not found by its key", x->spec.name, slot);
+		audit_tell(a, "context %s: block %u is not found by its key", x->spec.name, slot);
 	if (nvme && nvme != carried)
-		tell(a, "context %s: block %u has %u of %u pages on NVMe", x->spec.name, slot, nvme,
+		audit_tell(a, "context %s: block %u has %u of %u pages on NVMe", x->spec.name, slot, nvme,
 		     carried);
 	if (m->persist == PERSIST_QUEUED || m->persist == PERSIST_WRITING)
 		n->dirty += bytes;
@@ -132,21 +122,21 @@ static void audit_context(struct audit *a, const struct context *x, uint64_t cha
 		audit_block(a, x, slot, &n);
 	*staged += n.staged;
 	if (n.staged > n.bytes[ABI_TIER_HBM] + n.bytes[ABI_TIER_CXL])
-		tell(a, "context %s: more bytes are staged than there are", x->spec.name);
-	compare(a, x->spec.name, "blocks", n.blocks, x->blocks);
-	compare(a, x->spec.name, "pending blocks", n.pending, x->blocks_pending);
-	compare(a, x->spec.name, "block slots in use", n.live_slots, x->slots_live);
-	compare(a, x->spec.name, "dirty bytes", n.dirty + dirty_dropped(a->c, x), x->dirty_bytes);
-	compare(a, x->spec.name, "NVMe bytes", n.nvme, x->nvme_bytes);
+		audit_tell(a, "context %s: more bytes are staged than there are", x->spec.name);
+	audit_compare(a, x->spec.name, "blocks", n.blocks, x->blocks);
+	audit_compare(a, x->spec.name, "pending blocks", n.pending, x->blocks_pending);
+	audit_compare(a, x->spec.name, "block slots in use", n.live_slots, x->slots_live);
+	audit_compare(a, x->spec.name, "dirty bytes", n.dirty + dirty_dropped(a->c, x), x->dirty_bytes);
+	audit_compare(a, x->spec.name, "NVMe bytes", n.nvme, x->nvme_bytes);
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
 		struct space_stats st;
 
-		compare(a, x->spec.name, "resident pages", n.resident[t], x->pages_resident[t]);
-		compare(a, x->spec.name, "retiring bytes", n.retiring[t], x->retiring[t]);
+		audit_compare(a, x->spec.name, "resident pages", n.resident[t], x->pages_resident[t]);
+		audit_compare(a, x->spec.name, "retiring bytes", n.retiring[t], x->retiring[t]);
 		if (!x->space[t])
 			continue;
 		space_stats(x->space[t], &st);
-		compare(a, x->spec.name, "bytes of places", n.bytes[t], st.live);
+		audit_compare(a, x->spec.name, "bytes of places", n.bytes[t], st.live);
 		charged[t] += st.charged;
 	}
 }
@@ -157,13 +147,13 @@ static void audit_sched(struct audit *a)
 	const struct core *c = a->c;
 
 	if (!sched_agrees(c))
-		tell(a, "the scheduler's queues do not hold what they count");
+		audit_tell(a, "the scheduler's queues do not hold what they count");
 	for (uint32_t i = 0; i < c->requests_high; i++) {
 		const struct request *r = &c->request[i];
 		bool fetch = r->sqe.op == ABI_OP_FETCH || r->sqe.op == ABI_OP_FETCH_PAGES;
 
 		if (r->phase == REQUEST_SPACE && fetch && !r->answered && fetch_outranks(c, r))
-			tell(a, "client %u waits in class %u for a read queued below it", r->client,
+			audit_tell(a, "client %u waits in class %u for a read queued below it", r->client,
 			     r->sqe.klass);
 	}
 }
@@ -178,24 +168,25 @@ uint64_t core_audit(const struct core *c, void (*tell_fn)(void *arg, const char 
 
 	a.segment = calloc(segments + 1, sizeof(*a.segment));
 	if (!a.segment) {
-		tell(&a, "out of memory for the recount");
+		audit_tell(&a, "out of memory for the recount");
 		return a.wrong;
 	}
 	for (uint32_t i = 0; i < c->contexts_high; i++)
 		if (c->context[i])
 			audit_context(&a, c->context[i], charged, &staged);
-	compare(&a, "(all)", "staged bytes", staged, c->staged.bytes);
-	compare(&a, "(all)", "prefetched bytes",
+	audit_compare(&a, "(all)", "staged bytes", staged, c->staged.bytes);
+	audit_compare(&a, "(all)", "prefetched bytes",
 		m->prefetch_used + m->prefetch_wasted + m->prefetch_failed + staged,
 		m->prefetch_bytes);
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
-		compare(&a, "(all)", "bytes charged to the pool", charged[t], c->pool[t].used);
+		audit_compare(&a, "(all)", "bytes charged to the pool", charged[t], c->pool[t].used);
 	for (uint32_t i = 0; c->store && i < segments; i++)
 		if (a.segment[i] != store_segment_live(c->store, i))
-			tell(&a, "segment %u: counted %llu live bytes, the store says %llu", i,
+			audit_tell(&a, "segment %u: counted %llu live bytes, the store says %llu", i,
 			     (unsigned long long)a.segment[i],
 			     (unsigned long long)store_segment_live(c->store, i));
 	audit_sched(&a);
+	audit_held(&a);
 	free(a.segment);
 	return a.wrong;
 }

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The audit's second half: who is in which list of blocks, what pins hold, what readers keep in
+ * quarantine, and what clients and users are charged for. Like the first it recounts from the
+ * things themselves, and must not use what keeps the counters.
+ */
+#include <string.h>
+
+#include "tierd/core/audit_priv.h"
+#include "tierd/core/sched.h"
+
+/* ---- lists of blocks ---------------------------------------------------------------------- */
+
+/* Walks a list, both ways at once. Returns its blocks that may be in it. */
+static uint32_t audit_list(struct audit *a, const struct block_list *list, const char *what,
+			   bool (*belongs)(const struct context *x, uint32_t slot))
+{
+	uint32_t slot = list->head, ctx = list->head_ctx, before = ABI_SLOT_NONE, n = 0;
+
+	for (; slot != ABI_SLOT_NONE && n <= list->count; n++) {
+		const struct context *x = ctx < ABI_CONTEXTS_MAX ? a->c->context[ctx] : NULL;
+
+		if (!x || slot >= x->ix.slots_used || x->meta[slot].prev != before ||
+		    !belongs(x, slot)) {
+			audit_tell(a, "%s: block %u of context %u does not belong there", what,
+				   slot, ctx);
+			return n;
+		}
+		before = slot;
+		slot = x->meta[slot].next;
+		ctx = x->meta[before].next_ctx;
+	}
+	if (n != list->count || (n && list->tail != before))
+		audit_tell(a, "%s: the list has %u blocks and says %u", what, n, list->count);
+	return n;
+}
+
+static bool is_pending(const struct context *x, uint32_t slot)
+{
+	return index_block(&x->ix, slot)->state == ABI_BLOCK_PENDING;
+}
+
+static bool is_queued(const struct context *x, uint32_t slot)
+{
+	return x->meta[slot].persist == PERSIST_QUEUED;
+}
+
+static bool is_clean(const struct context *x, uint32_t slot)
+{
+	return x->meta[slot].persist == PERSIST_CLEAN;
+}
+
+static bool is_zombie(const struct context *x, uint32_t slot)
+{
+	return x->meta[slot].flags & BLOCK_ZOMBIE;
+}
+
+/* Each block is in the list that its state names; none of a context with NVMe is in no state. */
+static void audit_lists(struct audit *a)
+{
+	const struct core *c = a->c;
+	uint64_t clean = 0, listed = 0;
+
+	for (uint32_t i = 0; i < c->contexts_high; i++) {
+		const struct context *x = c->context[i];
+		uint32_t pending = 0, queued = 0;
+
+		for (uint32_t slot = 0; x && slot < x->ix.slots_used; slot++) {
+			bool there = index_block(&x->ix, slot)->state == ABI_BLOCK_COMMITTED;
+
+			pending += is_pending(x, slot);
+			queued += there && is_queued(x, slot);
+			clean += there && is_clean(x, slot);
+			if (there && context_has_nvme(c, x) &&
+			    x->meta[slot].persist == PERSIST_NONE)
+				audit_tell(a, "context %s: block %u is never written",
+					   x->spec.name, slot);
+		}
+		if (!x)
+			continue;
+		audit_compare(a, x->spec.name, "blocks in the pending list", pending,
+			      audit_list(a, &x->pending, "pending", is_pending));
+		audit_compare(a, x->spec.name, "blocks in the dirty list", queued,
+			      audit_list(a, &x->dirty, "dirty", is_queued));
+	}
+	for (uint32_t i = 0; c->store && i < c->config.super.segment_count; i++)
+		listed += audit_list(a, &c->segment_blocks[i], "a segment's blocks", is_clean);
+	audit_compare(a, "(all)", "blocks in segments' lists", clean, listed);
+	audit_list(a, &c->zombies, "zombies", is_zombie);
+}
+
+/* ---- pins --------------------------------------------------------------------------------- */
+
+struct pinned {
+	uint64_t bytes[ABI_MEM_TIERS];
+	uint64_t refs; /* of blocks that are there */
+};
+
+static void count_pin(const struct pin *p, struct pinned *sum, uint64_t *chunks)
+{
+	sum->bytes[p->tier] += p->bytes;
+	for (const struct pin_chunk *k = p->chunk; k; k = k->next, (*chunks)++)
+		for (uint32_t i = 0; i < k->count; i++)
+			sum->refs += index_block(&p->ctx->ix, k->ref[i].slot)->generation ==
+				     k->ref[i].generation;
+}
+
+static uint64_t block_pins(const struct context *x)
+{
+	uint64_t pins = 0;
+
+	for (uint32_t slot = 0; slot < x->ix.slots_used; slot++)
+		for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+			if (index_block(&x->ix, slot)->state != ABI_BLOCK_FREE)
+				pins += x->meta[slot].pins[t] + x->staged[slot].pins[t];
+	return pins;
+}
+
+static void audit_pins(struct audit *a, uint64_t *pins, uint64_t *chunks)
+{
+	const struct core *c = a->c;
+	uint64_t all[ABI_MEM_TIERS] = { 0 };
+
+	*pins = *chunks = 0;
+	for (uint32_t i = 0; i < c->contexts_high; i++) {
+		const struct context *x = c->context[i];
+		struct pinned sum = { .refs = 0 };
+
+		if (!x)
+			continue;
+		for (uint32_t k = 0; k < c->pins_high; k++) {
+			if (!c->pin[k].used || c->pin[k].ctx != x)
+				continue;
+			count_pin(&c->pin[k], &sum, chunks);
+			(*pins)++;
+		}
+		audit_compare(a, x->spec.name, "pins of blocks", sum.refs, block_pins(x));
+		for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
+			audit_compare(a, x->spec.name, "pinned bytes", sum.bytes[t], x->pinned[t]);
+			all[t] += sum.bytes[t];
+		}
+	}
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+		audit_compare(a, "(all)", "pinned bytes", all[t], c->pinned[t]);
+	audit_compare(a, "(all)", "pins", *pins, c->pins);
+}
+
+/* ---- quarantine, accounts ----------------------------------------------------------------- */
+
+static void audit_quarantine(struct audit *a)
+{
+	const struct core *c = a->c;
+	uint64_t bytes[ABI_MEM_TIERS] = { 0 };
+
+	for (uint32_t i = 0; i < c->contexts_high; i++) {
+		const struct context *x = c->context[i];
+
+		for (uint32_t slot = 0; x && slot < x->ix.slots_used; slot++)
+			for (uint32_t page = 0; page < x->ix.pages_per_block; page++)
+				for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+					if (page_state(index_page(&x->ix, slot, page), t) ==
+					    ABI_PAGE_QUARANTINED)
+						bytes[t] += page_stride(x, page);
+	}
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+		audit_compare(a, "(all)", "quarantined bytes", bytes[t], c->quarantined[t]);
+}
+
+static void audit_accounts(struct audit *a, uint64_t pins, uint64_t chunks)
+{
+	const struct core *c = a->c;
+	uint64_t charged[ACCOUNT_KINDS] = { 0 };
+	uint64_t used[ACCOUNT_KINDS] = { [ACCOUNT_PINS] = pins, [ACCOUNT_PIN_CHUNKS] = chunks };
+
+	for (uint32_t i = 0; i < c->accounts_high; i++)
+		for (uint32_t kind = 0; kind < ACCOUNT_KINDS; kind++)
+			charged[kind] += c->account[i].used[kind];
+	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++) {
+		const struct request *r = &c->request[i];
+
+		used[ACCOUNT_REQUESTS] += r->phase != REQUEST_FREE && r->client != SCHED_DAEMON;
+		used[ACCOUNT_PUTS] += c->put[i].used;
+	}
+	for (uint32_t kind = 0; kind < ACCOUNT_KINDS; kind++)
+		audit_compare(a, "(all)", "entries of a shared table that users are charged for",
+			      used[kind], charged[kind]);
+}
+
+void audit_held(struct audit *a)
+{
+	uint64_t pins, chunks;
+
+	audit_lists(a);
+	audit_pins(a, &pins, &chunks);
+	audit_quarantine(a);
+	audit_accounts(a, pins, chunks);
+}
