@@ -556,10 +556,11 @@ static bool covers(struct sched_node *node, uint64_t offset, const void *dst)
 	return false;
 }
 
+/* Of write-back and clean-up there is none: what they read brings nobody a page. */
 static struct sched_node *find_below(const struct sched_lane_state *l, uint32_t klass,
 				     uint64_t offset, const void *dst)
 {
-	for (uint32_t k = klass + 1; k < ABI_CLASS_COUNT; k++)
+	for (uint32_t k = klass + 1; k <= ABI_CLASS_SPECULATIVE; k++)
 		list_each(f, &l->queue[k].ring)
 			list_each(n, &list_entry(f, struct sched_flow, ring)->nodes) {
 				struct sched_node *node = list_entry(n, struct sched_node, link);
