@@ -499,22 +499,30 @@ static enum fetch_state promote_page(struct core *c, struct request *r, struct b
 
 /* ---- step --------------------------------------------------------------------------------- */
 
+static bool leaves(uint32_t state)
+{
+	return state == ABI_PAGE_RETIRING || state == ABI_PAGE_QUARANTINED;
+}
+
 /*
  * Somebody brings the page: what he has queued for it takes our class if that is more urgent. Each
- * item looks once, and again when operations ended undone, for others may have begun anew.
+ * item looks once, and again when operations ended undone or a page was on its way out, for others
+ * may have begun anew.
  */
 static enum fetch_state join(struct core *c, struct request *r, const struct abi_page *d,
 			     uint32_t i)
 {
 	const uint8_t *hbm = r->ctx->memory.mem[ABI_TIER_HBM];
+	uint32_t in_cxl = page_state(d, ABI_TIER_CXL), in_hbm = page_state(d, ABI_TIER_HBM);
 
 	if (i < r->joined)
 		return FETCH_MOVING;
 	r->joined = i + 1;
-	if (page_state(d, ABI_TIER_CXL) == ABI_PAGE_FILLING)
+	if (in_cxl == ABI_PAGE_FILLING)
 		sched_raise(c, abi_nvme_offset(d->nvme), r->sqe.klass, r->deadline_ns);
-	else if (page_state(d, ABI_TIER_HBM) == ABI_PAGE_FILLING)
+	else if (in_hbm == ABI_PAGE_FILLING)
 		sched_raise_copy(c, hbm + page_addr(d, ABI_TIER_HBM), r->sqe.klass, r->deadline_ns);
+	r->leaving |= leaves(in_cxl) || leaves(in_hbm);
 	return FETCH_MOVING;
 }
 
@@ -626,8 +634,9 @@ void fetch_step(struct core *c, struct request *r)
 		fetch_end(c, r);
 		return;
 	}
-	if (r->losses != sched_losses(c)) {
+	if (r->losses != sched_losses(c) || r->leaving) {
 		r->losses = sched_losses(c);
+		r->leaving = false;
 		r->joined = r->built = r->cursor;
 	}
 	if (r->sqe.tier == ABI_TIER_HBM)

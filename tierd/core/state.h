@@ -166,6 +166,7 @@ struct request {
 	bool room;            /* ... waits for places, not for others' pages */
 	uint32_t joined;      /* fetch: items before it raised what others had queued for them */
 	uint32_t losses;      /* ... when the scheduler had lost so many */
+	bool leaving;         /* ... one of these pages was on its way out: all look again */
 	int32_t error;        /* first error; ends it when outstanding is 0 */
 	uint32_t status;
 	bool foreseen;        /* what it brings is staged until a reader comes */
