@@ -66,7 +66,8 @@ static int late_and_at_once(struct bench *b, bool heavy)
 		return err;
 	snprintf(figure, sizeof(figure), "model: protected byte-seconds a turn, think times %s",
 		 think_text(heavy));
-	snprintf(against, sizeof(against), "all staged at the turn's end (READY %.1f %% and %.1f %%)",
+	snprintf(against, sizeof(against),
+		 "all staged at the turn's end (READY %.1f %% and %.1f %%)",
 		 100.0 * late.ready / late.turns, 100.0 * once.ready / once.turns);
 	err = bench_judge_exact(b->results, &f, late.byte_seconds / late.turns / 1e9,
 				once.byte_seconds / once.turns / 1e9);
@@ -78,7 +79,7 @@ static int late_and_at_once(struct bench *b, bool heavy)
 }
 
 /* The same users; memory for all of them, and a quarter of that. */
-static int small_tier(struct bench *b, bool heavy)
+static int small_tier(struct bench *b, bool heavy, const char *policy)
 {
 	struct talk_spec spec = spec_of(b, heavy);
 	struct talk_result all, with, without;
@@ -88,6 +89,7 @@ static int small_tier(struct bench *b, bool heavy)
 	int err;
 
 	spec.leave = false;
+	spec.host.policy = policy;
 	spec.mode = TALK_DEMAND;
 	spec.host.cxl_bytes = 30 * GIB; /* 24 GiB are stored */
 	err = talk_run(&spec, &all);
@@ -99,9 +101,11 @@ static int small_tier(struct bench *b, bool heavy)
 		err = talk_run(&spec, &with);
 	if (err)
 		return err;
-	snprintf(figure, sizeof(figure), "model: p95 of a turn, CXL 1/4 of what is stored, sessions, %s",
-		 heavy ? "Pareto" : "log-normal");
-	snprintf(against, sizeof(against), "all in CXL (without sessions %.1f; device busy %.0f %%)",
+	snprintf(figure, sizeof(figure),
+		 "model: p95 of a turn, CXL 1/4 of the stored, sessions, %s, policy %s",
+		 heavy ? "Pareto" : "log-normal", policy ? policy : "default");
+	snprintf(against, sizeof(against),
+		 "all in CXL (without sessions %.1f; device busy %.0f %%)",
 		 without.p95_ns / 1e6, 100 * with.device_share);
 	return bench_judge_exact(b->results, &f, with.p95_ns / 1e6, all.p95_ns / 1e6);
 }
@@ -114,7 +118,9 @@ int bench_byteseconds(struct bench *b)
 		bench_say("byteseconds: %u users, think times %s", USERS, think_text(heavy));
 		err = late_and_at_once(b, heavy);
 		if (!err)
-			err = small_tier(b, heavy);
+			err = small_tier(b, heavy, "lru");
+		if (!err)
+			err = small_tier(b, heavy, NULL);
 	}
 	return err;
 }

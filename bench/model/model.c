@@ -299,7 +299,8 @@ int model_store(struct model *m, uint32_t first, uint32_t count)
 		do {
 			model_run(m, m->now_ns + 20000000);
 			core_stats(m->core, &st);
-		} while (!m->failed && m->now_ns < end && (st.tier[ABI_TIER_CXL].dirty || st.copies));
+		} while (!m->failed && m->now_ns < end &&
+			 (st.tier[ABI_TIER_CXL].dirty || st.copies));
 	}
 	return m->failed || m->now_ns >= end ? -EIO : 0;
 }
@@ -354,6 +355,8 @@ static void context_spec(const struct model_spec *spec, struct disk_context *d)
 
 	memset(d, 0, sizeof(*d));
 	memcpy(d->name, "model", 6);
+	if (spec->policy)
+		memcpy(d->policy, spec->policy, strlen(spec->policy));
 	d->mode = 0600;
 	d->kind = 1;
 	g->block_tokens = 128;

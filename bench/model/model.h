@@ -21,6 +21,7 @@ struct model_spec {
 	uint32_t layers, page_bytes; /* a block: so many pages of one group */
 	double read_gbps, write_gbps, copy_gbps; /* 10^9 bytes a second */
 	uint64_t latency_ns;         /* of a device operation */
+	const char *policy;          /* eviction; NULL = the default */
 };
 
 struct model;

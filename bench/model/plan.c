@@ -4,8 +4,8 @@
  * offline Belady with the whole tier, how long the reader is kept waiting, what a wrong plan costs,
  * what planning costs. The real core on a modelled host (model.h); the last figure is real time.
  *
- * The reader reads a block, computes for 1.25 times a block's transfer, reads the next; a block that
- * is not there it fetches and waits for. The tier holds a tenth of the blocks that are read.
+ * The reader reads a block, computes for 1.25 times a block's transfer, reads the next; a block
+ * that is not there it fetches and waits for. The tier holds a tenth of the blocks that are read.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -254,7 +254,8 @@ static int rows(struct bench *b, const uint32_t *seq, uint32_t count, uint32_t d
 	struct bench_figure loads = { "plan", "model: blocks loaded, trace's references, tier 1/10",
 				      "blocks", "offline Belady with the whole tier",
 				      { BENCH_RATIO_AT_MOST, 1.02 } };
-	struct bench_figure stall = { "plan", "model: reader kept waiting (computes 1.25 transfers)",
+	struct bench_figure stall = { "plan",
+				      "model: reader kept waiting (computes 1.25 transfers)",
 				      "ms", "serial transfer of what Belady loads",
 				      { BENCH_RATIO_AT_MOST, 0.1 } };
 	struct bench_figure wrong = { "plan", "model: the same with a shuffled plan", "s",

@@ -20,7 +20,7 @@ struct user {
 	uint32_t number, turn, layer;
 	uint64_t return_ns, layer_since_ns;
 	struct user *next;
-	bool late;
+	bool late, fetching;
 	struct {
 		struct abi_session_args args;
 		struct abi_block_ref ref[BLOCKS_MOST];
@@ -145,12 +145,25 @@ static bool layer_there(const struct user *u)
 	return true;
 }
 
+static void fetched(struct model *m, void *arg, const struct abi_cqe *cqe)
+{
+	struct user *u = arg;
+
+	(void)m;
+	(void)cqe;
+	u->fetching = false;
+}
+
 static void layer(struct model *m, void *arg, const struct abi_cqe *cqe)
 {
 	struct user *u = arg;
 
 	(void)cqe;
 	if (!layer_there(u)) {
+		if (!u->fetching) { /* it left before it was read */
+			u->fetching = true;
+			ask_refs(u, ABI_OP_FETCH, ABI_CLASS_DEMAND, ABI_TIER_CXL, fetched);
+		}
 		model_at(m, m->now_ns + POLL_NS, layer, u);
 		return;
 	}
@@ -175,7 +188,8 @@ static void start_next(struct talk *t)
 	u->layer = 0;
 	u->late = false;
 	u->layer_since_ns = t->m->now_ns;
-	ask_refs(u, ABI_OP_FETCH, ABI_CLASS_DEMAND, ABI_TIER_CXL, NULL);
+	u->fetching = true;
+	ask_refs(u, ABI_OP_FETCH, ABI_CLASS_DEMAND, ABI_TIER_CXL, fetched);
 	layer(t->m, u, NULL);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Conversations on a modelled host: users think, come back, and one engine, in order of arrival,
- * reads their prefix layer by layer, computing each for a fixed time. What the engine tells the daemon between turns differs.
+ * reads their prefix layer by layer, computing each for a fixed time. What the engine tells the
+ * daemon between turns differs.
  */
 #ifndef TIER_BENCH_MODEL_TALK_H
 #define TIER_BENCH_MODEL_TALK_H
@@ -25,7 +26,7 @@ struct talk_spec {
 	double sigma;     /* of the log-normal; the Pareto's exponent */
 	double think_most_s; /* longer pauses are cut to this */
 	uint64_t layer_ns; /* computing one layer */
-	bool leave;       /* the prefix leaves memory at the end of each turn: others need the room */
+	bool leave;       /* the prefix leaves memory at each turn's end: others need the room */
 };
 
 struct talk_result {

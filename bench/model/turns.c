@@ -2,13 +2,14 @@
 /*
  * ITME's turn sweep as a model: many conversations, turn after turn, on one engine; equal fast
  * memory for a conventional offload (host memory alone, LRU, what has gone is recomputed) and for
- * tier (the same memory as its CXL tier, NVMe behind it). Both are the real core on a modelled host.
+ * tier (the same memory as its CXL tier, NVMe behind it). Both are the real core on a modelled
+ * host.
  *
  * Ratios, fixed beforehand from ITME's published figures. Its normalised times at turn 5 (recompute
- * 1, all in HBM 1/3.02, ITME 1/1.81) give, with D = the work of a turn beside its prefix and P = the
- * recomputation of its prefix: (D + P) / D = 3.02 and (D + P) / (D + X) = 1.81, so P(5) = 2.02 D and
- * the restoring of a prefix X = 0.331 P. Hence, a block: recompute 1 : copy to the GPU 0.331 :
- * device 0.331 * 22 / 18 = 0.405 (22 GB/s of a CXL module, 18 of the hybrid device's flash). Fast
+ * 1, all in HBM 1/3.02, ITME 1/1.81) give, with D = the work of a turn beside its prefix and P =
+ * the recomputation of its prefix: (D + P) / D = 3.02 and (D + P) / (D + X) = 1.81, so P(5) = 2.02
+ * D and the restoring of a prefix X = 0.331 P. Hence, a block: recompute 1 : copy to the GPU 0.331
+ * : device 0.331 * 22 / 18 = 0.405 (22 GB/s of a CXL module, 18 of the hybrid device's flash). Fast
  * memory is full during turn 9 or 10, as theirs. Also with the device half and twice as fast.
  *
  * A turn of one conversation: restore the prefix block by block (a block that is there is copied;
@@ -29,7 +30,7 @@
 #define RECOMPUTE_NS 10000000ull /* a block; the unit of all others */
 #define COPY_NS (RECOMPUTE_NS * 331 / 1000)
 #define DEVICE_SHARE 0.405
-#define WORK_NS ((uint64_t)(4 * NEW_BLOCKS * RECOMPUTE_NS / 2.02)) /* the prefix of turn 5: 4 turns */
+#define WORK_NS ((uint64_t)(4 * NEW_BLOCKS * RECOMPUTE_NS / 2.02)) /* turn 5 has 4 before it */
 #define FULL_TURNS 9.5
 #define ITME_GAIN 1.357
 #define LATE_TURN 22u /* from here on ITME's baseline has nothing left in memory */
@@ -138,6 +139,7 @@ static int one(struct sweep *s, bool tiered, double speed)
 		.write_gbps = BLOCK_BYTES / (DEVICE_SHARE * RECOMPUTE_NS) * speed * 12 / 18,
 		.copy_gbps = 22,
 		.latency_ns = 70000,
+		.policy = tiered ? NULL : "lru",
 	};
 	int err = model_open(&s->m, &spec);
 
@@ -183,7 +185,8 @@ static int sweep_rows(struct bench *b, double speed)
 	free(s);
 	if (err)
 		return err;
-	snprintf(least, sizeof(least), "model: ITME's sweep, worst of turns 1-35 (turn %u), device x %.1f",
+	snprintf(least, sizeof(least),
+		 "model: ITME's sweep, worst of turns 1-35 (turn %u), device x %.1f",
 		 worst_at, speed);
 	snprintf(late, sizeof(late), "model: ITME's sweep, worst of turns %u-35, device x %.1f",
 		 LATE_TURN, speed);
@@ -196,8 +199,8 @@ int bench_turns(struct bench *b)
 	static const double speeds[] = { 1, 0.5, 2 };
 	int err = 0;
 
-	bench_say("turns: recompute 1 : copy 0.331 : device 0.405, %u conversations, memory full in "
-		  "turn 10", TALKS);
+	bench_say("turns: recompute 1 : copy 0.331 : device 0.405, %u conversations, memory full "
+		  "in turn 10", TALKS);
 	for (uint32_t i = 0; !err && i < 3; i++)
 		err = sweep_rows(b, speeds[i]);
 	return err;

@@ -534,8 +534,9 @@ struct tier_session_options {
  * Sessions: what comes next is known when a turn ends, but not when. The daemon learns how long
  * users of a tenant think, and has the first layers in the tier by the time that one may be back,
  * so many that the others stream in while these are computed (all of them when layer_ns is 0): late
- * (P2), into idle bandwidth, within the pin budget. RETURN fetches the rest at once. Who does not
- * come back costs nothing: the layers are given back, the session is forgotten.
+ * (P2), into idle bandwidth, within half of the pin budget. RETURN fetches the rest at once, and
+ * all of it is protected until the turn ends. Who does not come back costs nothing: the layers are
+ * given back, the session is forgotten.
  *
  * id is the caller's, one a conversation, for one connection at a time. options may be NULL but for
  * TURN_END. Completion: TURN_END value = blocks kept; RETURN status READY with aux = layers there,

@@ -13,6 +13,7 @@
 #include "libtier/base/atomic.h"
 #include "tierd/core/state.h"
 
+#define STAGED_SHARE 4u       /* of a tier: what is brought ahead is kept before other blocks */
 #define WALK_MAX 8192u	      /* candidates looked at in one call */
 #define ROOM_MIN (1u << 20)   /* bytes evicted at a time, at least */
 #define EVACUATE_STEP 65536u  /* descriptors looked at in one step */
@@ -126,9 +127,21 @@ bool evict_block(struct core *c, struct context *x, uint32_t slot, uint32_t tier
 	return true;
 }
 
-/* One walk over the policy's order. Blocks that a plan wants there are passed over, or not. */
+/*
+ * Wanted by a plan, or brought ahead and not read so far (while that is at most a quarter of the
+ * tier): it leaves when nothing else can. What was just brought looks worthless to any policy.
+ */
+static bool is_awaited(const struct core *c, const struct context *x, uint32_t slot, uint32_t tier)
+{
+	const struct block_staged *s = &x->staged[slot];
+
+	return s->planned[tier] ||
+	       (s->units[tier] && c->staged.bytes <= c->pool[tier].capacity / STAGED_SHARE);
+}
+
+/* One walk over the policy's order; blocks that are awaited are passed over, or not. */
 static uint64_t evict_walk(struct core *c, struct context *x, uint32_t tier, uint64_t bytes,
-			   bool planned)
+			   bool awaited)
 {
 	void *state = x->policy_state[tier];
 	uint32_t stays = ABI_SLOT_NONE; /* the last block that was passed over */
@@ -139,7 +152,7 @@ static uint64_t evict_walk(struct core *c, struct context *x, uint32_t tier, uin
 
 		if (slot == ABI_SLOT_NONE)
 			break;
-		if ((planned || !x->staged[slot].planned[tier]) && may_leave(c, x, slot, tier))
+		if ((awaited || !is_awaited(c, x, slot, tier)) && may_leave(c, x, slot, tier))
 			gone += leave(c, x, slot, tier);
 		if (x->meta[slot].flags & BLOCK_IN_POLICY << tier)
 			stays = slot;
@@ -154,7 +167,7 @@ uint64_t evict_some(struct core *c, struct context *x, uint32_t tier, uint64_t b
 
 	evict_drain_logs(c);
 	gone = evict_walk(c, x, tier, bytes, false);
-	if (!gone && c->plans.count) /* a plan is a wish: it stalls nobody */
+	if (!gone && (c->plans.count || c->staged.bytes)) /* wishes: they stall nobody */
 		gone = evict_walk(c, x, tier, bytes, true);
 	return gone;
 }

@@ -163,7 +163,8 @@ static void hold_pages(struct core *c, struct request *r)
 	for (r->held = 0; r->held < r->sqe.count; r->held++) {
 		struct abi_block_ref ref = { p[r->held].slot, p[r->held].generation };
 
-		if (p[r->held].page < r->ctx->ix.pages_per_block && fetch_block_there(r->ctx, ref)) {
+		if (p[r->held].page < r->ctx->ix.pages_per_block &&
+		    fetch_block_there(r->ctx, ref)) {
 			hold(c, r, ref.slot);
 			continue;
 		}

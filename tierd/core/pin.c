@@ -199,6 +199,10 @@ int64_t pin_take(struct core *c, const struct pin_ask *ask, uint64_t *id)
 	int err = -EDQUOT;
 
 	assert(ask->tier < ABI_MEM_TIERS);
+	if (ask->layers) { /* foresight leaves half of the budget to what is being read */
+		budget /= 2;
+		all /= 2;
+	}
 	if (account_may(c, &c->client[ask->client], ACCOUNT_PINS))
 		p = pin_get(c, ask->client);
 	else

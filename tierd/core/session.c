@@ -146,7 +146,7 @@ static uint16_t head_of(const struct core *c, const struct session *s, uint64_t 
 	uint32_t layers = layers_of(s);
 	uint64_t queue = sched_ready_ns(c, SCHED_READ, 0, ABI_CLASS_DEADLINE, 0);
 	uint64_t all = sched_ready_ns(c, SCHED_READ, bytes, ABI_CLASS_DEADLINE, 0);
-	double q = (double)queue + (double)c->claims.slip_ns;
+	double q = (double)queue;
 	double t = (double)(all > queue ? all - queue : 0) / layers, first, last, head;
 
 	if (!s->layer_ns)
@@ -224,6 +224,24 @@ static void pin_head(struct core *c, struct session *s)
 	if (blocks < (int64_t)r->held)
 		c->metrics.claims_unprotected++;
 	if (blocks <= 0)
+		s->pin = 0;
+}
+
+/* From the return on all of it stays and is protected as it comes, until the turn ends. */
+static void pin_turn(struct core *c, struct session *s, const struct request *r, uint64_t end_ns)
+{
+	const struct abi_block_ref *ref = (const struct abi_block_ref *)r->arg;
+	struct pin_ask ask = {
+		.client = s->client,
+		.tier = s->tier,
+		.ctx = s->ctx,
+		.deadline_ns = end_ns,
+		.ref = ref,
+	};
+
+	while (ask.count < s->blocks && fetch_block_there(s->ctx, ref[ask.count]))
+		ask.count++;
+	if (!ask.count || pin_take(c, &ask, &s->pin) <= 0)
 		s->pin = 0;
 }
 
@@ -404,14 +422,16 @@ static void returned(struct core *c, struct request *r, struct session *s)
 	s->turn_end_ns = 0;
 	if (s->r && s->r->parked)
 		let_go(c, s);
-	if (p && p->used && p->id == s->pin && p->deadline_ns > last)
-		pin_until(c, p, last);
+	if (p && p->used && p->id == s->pin)
+		pin_end(c, p);
+	s->pin = 0;
 	rest = s->blocks ? transfer(c, s, c->now_ns, last) : NULL;
 	if (rest) {
 		rest->owner = NULL;
 		rest->sqe.klass = ABI_CLASS_DEMAND;
 		rest->sqe.layer_first = ready ? s->head : 0;
 		rest->sqe.layer_count = UINT16_MAX;
+		pin_turn(c, s, rest, last);
 		fetch_begin(c, rest);
 	}
 	s->state = SESSION_ACTIVE;
