@@ -43,6 +43,8 @@ int bench_byteseconds(struct bench *b);
 int bench_plan(struct bench *b);
 int bench_turns(struct bench *b);
 int bench_replay(struct bench *b);
+int bench_stream(struct bench *b);
+int bench_scan(struct bench *b);
 
 /* Say what is being done, on standard error. */
 void bench_say(const char *format, ...) __attribute__((format(printf, 1, 2)));

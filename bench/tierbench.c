@@ -34,6 +34,8 @@ static const struct bench_workload workloads[] = {
 	  bench_byteseconds },
 	{ "plan", "model: known accesses, beside offline Belady", bench_plan },
 	{ "turns", "model: ITME's turn sweep, beside conventional offload", bench_turns },
+	{ "stream", "a prefix from NVMe layer by layer, beside fio", bench_stream },
+	{ "scan", "a hot set beside a stream of ten times the CXL tier", bench_scan },
 	{ "index", "index memory, write amplification on the trace", bench_index },
 	{ "recover", "opening a full store again: seconds per TiB, first hit", bench_recover },
 	{ "replay", "hits of every eviction policy on the trace, beside the optimum",

@@ -47,6 +47,9 @@ struct config {
 	uint32_t user_contexts;
 	uint64_t request_deadline; /* ns */
 	uint64_t put_deadline;     /* ns */
+	uint32_t stream_share;
+	uint64_t stream_hold;      /* ns */
+	uint64_t stream_again;     /* ns */
 };
 
 /*

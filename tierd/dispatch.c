@@ -324,6 +324,11 @@ static void do_reply(struct shell *s, const struct core_action *a)
 		s->loop.drained = true;
 }
 
+static void do_wake(struct shell *s, const struct core_action *a)
+{
+	front_wake(s->front, a->wake);
+}
+
 static void do_end(struct shell *s, const struct core_action *a)
 {
 	front_end(s->front, &s->loop.turn, a->end.client, a->end.error, a->end.why);
@@ -337,7 +342,7 @@ uint32_t dispatch_actions(struct shell *s)
 		[CORE_AC_FENCE] = do_fence,	[CORE_AC_SCAN] = do_scan,
 		[CORE_AC_PREPARE] = do_prepare, [CORE_AC_PUNCH] = do_punch,
 		[CORE_AC_COMPLETE] = do_complete, [CORE_AC_REPLY] = do_reply,
-		[CORE_AC_END] = do_end,
+		[CORE_AC_WAKE] = do_wake,	[CORE_AC_END] = do_end,
 	};
 	struct core_action action;
 	uint32_t count = 0;

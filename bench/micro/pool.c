@@ -53,6 +53,11 @@ static int take_completions(struct pool *p, struct filling *f, uint32_t min)
 	return 0;
 }
 
+static uint32_t groups_of(const struct pool *p)
+{
+	return p->spec.pages_per_block / (p->spec.layers ? p->spec.layers : 1);
+}
+
 static void write_pages(const struct pool *p, tier_put *put, uint32_t first, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++) {
@@ -61,7 +66,8 @@ static void write_pages(const struct pool *p, tier_put *put, uint32_t first, uin
 		pool_key(&key, first + i);
 		for (uint32_t k = 0; k < p->spec.pages_per_block; k++) {
 			uint64_t word = pool_word(first + i, k);
-			uint8_t *page = tier_put_data(put, i, 0, 0, k);
+			uint8_t *page = tier_put_data(put, i, 0, k / groups_of(p),
+						      k % groups_of(p));
 
 			if (p->spec.fill_pages)
 				gen_page(page, p->spec.page_bytes, &key, k);
@@ -206,8 +212,8 @@ static int make_context(struct pool *p)
 		.name = "pages",
 		.kind = TIER_KIND_SPARSE,
 		.preferred_tier = TIER_CXL,
-		.layers = 1,
-		.groups = p->spec.pages_per_block,
+		.layers = p->spec.layers ? p->spec.layers : 1,
+		.groups = groups_of(p),
 		.page_bytes = p->spec.page_bytes,
 	};
 	const struct tier_geometry_options shape = {

@@ -10,7 +10,8 @@
 
 struct pool_spec {
 	const char *name;
-	uint32_t pages_per_block; /* one layer, so many groups */
+	uint32_t pages_per_block; /* so many groups of one layer, or of each of */
+	uint32_t layers;	  /* these; 0 = 1 */
 	uint32_t page_bytes;
 	uint32_t page_align; /* 0 = 4096 */
 	uint32_t blocks;

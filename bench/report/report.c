@@ -83,6 +83,18 @@ static json_t *settings_json(const struct report *r)
 		(int)s->sidecar_bytes, "decode_steps", (int)s->decode_steps, "top", (int)s->top);
 }
 
+/* One of the daemon's counters. */
+uint64_t report_metric(const struct report *r, const char *name)
+{
+	json_t *one;
+	size_t i;
+
+	json_array_foreach(json_object_get(r->stat, "metrics"), i, one)
+		if (strcmp(json_string_value(json_object_get(one, "name")), name) == 0)
+			return (uint64_t)json_integer_value(json_object_get(one, "value"));
+	return 0;
+}
+
 static json_t *totals_json(const struct report *r)
 {
 	const struct engine_stats *t = &r->replay->total;
@@ -111,6 +123,19 @@ static json_t *totals_json(const struct report *r)
 		{ "decode_pages", t->decode_pages },
 		{ "decode_gone", t->decode_gone },
 		{ "fetches_late", t->fetches_late },
+		{ "streams", t->streams },
+		{ "streams_ready", t->streams_ready },
+		{ "streams_late", t->streams_late },
+		{ "streams_missed", t->streams_missed },
+		{ "streams_failed", t->streams_failed },
+		{ "streams_ended_early", t->streams_ended_early },
+		{ "layers", t->layers },
+		{ "layers_there", t->layers_there },
+		{ "layer_wait_ns", t->layer_wait_ns },
+		{ "stream_bytes", report_metric(r, "stream_bytes") },
+		{ "stream_used", report_metric(r, "stream_used") },
+		{ "stream_late", report_metric(r, "stream_late") },
+		{ "stream_wasted", report_metric(r, "stream_wasted") },
 		{ "pins", t->pins },
 		{ "pins_refused", t->pins_refused },
 	};

@@ -32,6 +32,9 @@ struct report {
 	const json_t *stat;
 };
 
+/* One of the daemon's counters, by its name; 0 when it has none of that name. */
+uint64_t report_metric(const struct report *r, const char *name);
+
 /* NULL = out of memory. */
 json_t *report_json(const struct report *r);
 

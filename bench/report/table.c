@@ -83,6 +83,27 @@ static void restart(const struct report_restart *r, FILE *to)
 		r->prefix_ms, (unsigned long long)r->bad_pages);
 }
 
+/* How prefixes came, and what became of the bytes (the daemon's account). */
+static void streams(const struct report *r, FILE *to)
+{
+	const struct engine_stats *t = &r->replay->total;
+
+	fprintf(to,
+		"  streams   %llu prefixes layer by layer: %llu READY, %llu LATE, %llu MISS, %llu "
+		"ended early, %llu\n            failed; %.1f%% of %llu layers there when wanted, a "
+		"wait is %.2f ms\n",
+		(unsigned long long)t->streams, (unsigned long long)t->streams_ready,
+		(unsigned long long)t->streams_late, (unsigned long long)t->streams_missed,
+		(unsigned long long)t->streams_ended_early, (unsigned long long)t->streams_failed,
+		percent(t->layers_there, t->layers), (unsigned long long)t->layers,
+		(double)t->layer_wait_ns / 1e6 /
+			(double)(t->layers > t->layers_there ? t->layers - t->layers_there : 1));
+	fprintf(to,
+		"            %.2f GB brought from below: %.2f used, %.2f late, %.2f wasted\n",
+		gb(report_metric(r, "stream_bytes")), gb(report_metric(r, "stream_used")),
+		gb(report_metric(r, "stream_late")), gb(report_metric(r, "stream_wasted")));
+}
+
 void report_table(const struct report *r, FILE *to)
 {
 	const struct replay *p = r->replay;
@@ -119,6 +140,7 @@ void report_table(const struct report *r, FILE *to)
 		"decoding: %llu\n",
 		(unsigned long long)t->pins, (unsigned long long)t->pins_refused,
 		(unsigned long long)t->fetches_late, (unsigned long long)t->decode_gone);
+	streams(r, to);
 	if (r->restart)
 		restart(r->restart, to);
 }

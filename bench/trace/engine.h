@@ -25,8 +25,7 @@
 #define ENGINE_TOP_MAX 64u
 #define ENGINE_LAYERS_MAX 16u
 #define ENGINE_GROUPS_MAX 8u
-#define ENGINE_WINDOW_BLOCKS 32u /* of a prefix that are leased, and fetched, at a time */
-#define ENGINE_WINDOW_PAGES 480u /* two windows are held at a time, and a reader has 1,024 leases */
+#define ENGINE_WINDOW_PAGES 480u /* leased at a time */
 #define ENGINE_OPS 32u		 /* requests to the daemon under way */
 
 struct engine_settings {
@@ -63,6 +62,11 @@ struct engine_stats {
 	uint64_t fetch_ns;    /* time with a fetch under way */
 	uint64_t fetch_bytes; /* that came from NVMe */
 	uint64_t fetches_late;
+	uint64_t streams; /* prefixes asked for layer by layer: whole, */
+	uint64_t streams_ready, streams_late, streams_missed, streams_failed;
+	uint64_t streams_ended_early; /* ... or not needed to their end */
+	uint64_t layers, layers_there; /* wanted; of these, there already */
+	uint64_t layer_wait_ns;
 	uint64_t verified_pages, verified_bytes, bad_pages;
 	uint64_t decode_lists, decode_pages, decode_gone;
 	uint64_t pins, pins_refused;
@@ -76,20 +80,6 @@ struct engine_stats {
 struct engine_op {
 	bool busy, done, fetch;
 	struct tier_completion got;
-};
-
-/* A piece of a prefix being read. */
-struct engine_window {
-	uint32_t first, blocks, pages;
-	uint32_t usable; /* blocks from the first whose pages all came and were right */
-	uint32_t missing;
-	int op; /* the fetch under way; negative = none */
-	struct tier_page page[ENGINE_WINDOW_PAGES];
-	struct tier_lease lease[ENGINE_WINDOW_PAGES];
-	struct tier_page wanted[ENGINE_WINDOW_PAGES]; /* the missing ones, packed */
-	uint32_t wanted_at[ENGINE_WINDOW_PAGES];
-	struct tier_lease fetched[ENGINE_WINDOW_PAGES];
-	uint8_t slowest[ENGINE_WINDOW_BLOCKS];
 };
 
 /* The present request. */
@@ -115,7 +105,7 @@ struct engine {
 	uint32_t fetches; /* under way */
 	uint64_t fetching_since_ns;
 	struct engine_op op[ENGINE_OPS];
-	struct engine_window window[2];
+	struct tier_lease lease[ENGINE_WINDOW_PAGES];
 	struct engine_request request;
 };
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading a prefix: windows of blocks, two at a time, so that the next window's pages come from
- * NVMe while this one's are verified. A page that is in memory is read where it lies, under a
- * lease; one that is not is fetched to CXL and then leased.
+ * Reading a prefix: one stream, layer by layer. While the engine waits for nothing it verifies the
+ * pages of the layer that is there, where they lie, under leases; the next ones come meanwhile from
+ * wherever they are. Blocks that went on the way, or came too late, end the prefix there: the
+ * engine computes the rest.
  */
 #include "bench/trace/engine.h"
 
@@ -11,7 +12,7 @@
 
 #include "bench/trace/gen.h"
 
-#define FETCH_TRIES 4
+#define STREAM_NS (2 * NS_PER_S) /* then the rest is computed */
 
 int engine_verify(struct engine *e, struct tier_lease *lease, const struct tier_page *page,
 		  const tier_key *key, uint32_t where)
@@ -78,158 +79,171 @@ static uint32_t min_u32(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
-/* Lease what is there, note what is not, ask for that. */
-static int window_begin(struct engine *e, struct engine_window *w, uint32_t first, uint32_t count)
+/* ---- a prefix ------------------------------------------------------------------------------ */
+
+/* A piece of the prefix on its way. */
+struct piece {
+	tier_stream *s;
+	uint32_t first, count;
+	uint32_t usable; /* blocks whose pages all came and were right so far */
+	bool nvme;	 /* some of it had to come from there */
+};
+
+/* Where a page was when the prompt was matched. */
+static uint32_t where(const struct engine *e, uint32_t block, const struct tier_lease *lease)
 {
+	return e->request.found[block].tier >= TIER_NVME ? TIER_NVME : lease->tier;
+}
+
+/* One page of each usable block. */
+static int read_page(struct engine *e, struct piece *p, uint32_t page)
+{
+	for (uint32_t at = 0; at < p->usable; at += ENGINE_WINDOW_PAGES) {
+		uint32_t first = p->first + at, n = min_u32(p->usable - at, ENGINE_WINDOW_PAGES);
+		const struct tier_selection all = { .blocks = &e->request.block[first],
+						    .count = n, .page = page };
+		int64_t got = tier_lease_blocks(e->r, e->c, &all, e->lease);
+
+		if (got < 0)
+			return (int)got;
+		for (uint32_t i = 0; i < n; i++) {
+			const struct tier_page which = { e->request.block[first + i], page };
+			struct tier_lease *lease = &e->lease[i];
+			uint32_t from;
+
+			if (!lease->data) {
+				p->usable = min_u32(p->usable, at + i); /* it has gone */
+				continue;
+			}
+			from = where(e, first + i, lease);
+			if (from == TIER_NVME)
+				engine_count(&e->stats->fetch_bytes, lease->bytes);
+			if (engine_verify(e, lease, &which, &e->request.key[first + i], from))
+				p->usable = min_u32(p->usable, at + i);
+		}
+	}
+	return 0;
+}
+
+static int read_layer(struct engine *e, struct piece *p, uint32_t layer)
+{
+	const struct engine_settings *set = e->set;
+	int error = read_page(e, p, set->layers * set->groups + layer);
+
+	for (uint32_t group = 0; group < set->groups && !error; group++)
+		error = read_page(e, p, layer * set->groups + group);
+	return error;
+}
+
+/* Wait for the layer, if it is not there. */
+static int64_t await_layer(struct engine *e, const struct piece *p, uint32_t layer)
+{
+	uint64_t from = time_now_ns();
 	int64_t n;
 
-	w->first = first;
-	w->blocks = min_u32(
-		count, min_u32(ENGINE_WINDOW_BLOCKS, ENGINE_WINDOW_PAGES / e->pages_per_block));
-	w->usable = w->blocks;
-	w->pages = w->blocks * e->pages_per_block;
-	w->missing = 0;
-	w->op = -1;
-	memset(w->slowest, TIER_HBM, sizeof(w->slowest));
-	for (uint32_t i = 0; i < w->pages; i++)
-		w->page[i] = (struct tier_page){
-			.block = e->request.block[first + i / e->pages_per_block],
-			.page = i % e->pages_per_block,
-		};
-	n = tier_lease_pages(e->r, e->c, w->page, w->pages, 0, w->lease);
-	if (n < 0)
-		return (int)n;
-	for (uint32_t i = 0; i < w->pages; i++) {
-		if (w->lease[i].data)
-			continue;
-		if (w->lease[i].error != -ENODATA) {
-			w->usable = min_u32(w->usable, i / e->pages_per_block);
-			break;
-		}
-		w->wanted_at[w->missing] = i;
-		w->wanted[w->missing++] = w->page[i];
+	engine_count(&e->stats->layers, 1);
+	if (tier_stream_ready(p->s) > layer)
+		engine_count(&e->stats->layers_there, 1);
+	n = tier_stream_wait(p->s, layer, 0);
+	engine_count(&e->stats->layer_wait_ns, time_now_ns() - from);
+	return n;
+}
+
+/* How it ended: the layers that did not come are the engine's to compute. */
+static void account(struct engine *e, struct piece *p)
+{
+	struct tier_stream_progress at = { .size = sizeof(at) };
+	struct engine_stats *s = e->stats;
+
+	if (tier_stream_look(p->s, &at) || !at.ended) {
+		engine_count(&s->streams_ended_early, 1);
+		return;
 	}
-	if (w->missing)
-		return fetch_start(e, w->wanted, w->missing, TIER_CXL, &w->op);
-	return 0;
+	if (at.result)
+		engine_count(&s->streams_failed, 1);
+	else if (at.status == TIER_READY)
+		engine_count(&s->streams_ready, 1);
+	else if (at.status == TIER_LATE)
+		engine_count(&s->streams_late, 1);
+	else
+		engine_count(&s->streams_missed, 1);
 }
 
-static void verify_at(struct engine *e, struct engine_window *w, uint32_t i,
-		      struct tier_lease *lease, uint32_t where)
+/* Read what comes; nothing of it is of use when a layer is missing. */
+static int read_piece(struct engine *e, struct piece *p)
 {
-	uint32_t block = i / e->pages_per_block;
-
-	if (engine_verify(e, lease, &w->page[i], &e->request.key[w->first + block], where))
-		w->usable = min_u32(w->usable, block);
-	if (w->slowest[block] < where)
-		w->slowest[block] = (uint8_t)where;
-}
-
-/* Lease and verify those wanted that have come; the others stay wanted. */
-static int take_fetched(struct engine *e, struct engine_window *w)
-{
-	uint32_t left = 0;
-	int64_t n = tier_lease_pages(e->r, e->c, w->wanted, w->missing, 0, w->fetched);
-
-	if (n < 0)
-		return (int)n;
-	for (uint32_t i = 0; i < w->missing; i++) {
-		uint32_t at = w->wanted_at[i];
-
-		if (w->fetched[i].data) {
-			engine_count(&e->stats->fetch_bytes, w->fetched[i].bytes);
-			verify_at(e, w, at, &w->fetched[i], TIER_NVME);
-		} else if (w->fetched[i].error == -ENODATA) {
-			w->wanted_at[left] = at;
-			w->wanted[left++] = w->page[at];
-		} else {
-			w->usable = min_u32(w->usable, at / e->pages_per_block);
-		}
-	}
-	w->missing = left;
-	return 0;
-}
-
-static int window_fetched(struct engine *e, struct engine_window *w)
-{
-	struct tier_completion got;
+	uint64_t from = time_now_ns();
 	int error = 0;
 
-	for (int tries = 0; w->missing && tries < FETCH_TRIES; tries++) {
-		if (w->op < 0)
-			error = fetch_start(e, w->wanted, w->missing, TIER_CXL, &w->op);
-		if (!error)
-			error = engine_op_wait(e, w->op, &got);
-		w->op = -1;
-		if (error)
-			return error;
-		if (got.status == TIER_LATE)
-			engine_count(&e->stats->fetches_late, 1);
-		error = take_fetched(e, w);
-		if (error)
-			return error;
+	for (uint32_t layer = 0; layer < e->set->layers && p->usable && !error; layer++) {
+		int64_t n = await_layer(e, p, layer);
+
+		if (n == -ENODATA || n == -ETIMEDOUT)
+			p->usable = 0;
+		else if (n < 0)
+			return (int)n;
+		else
+			p->usable = min_u32(p->usable, (uint32_t)n);
+		error = read_layer(e, p, layer);
+		tier_stream_release(p->s, layer + 1);
 	}
-	for (uint32_t i = 0; i < w->missing; i++)
-		w->usable = min_u32(w->usable, w->wanted_at[i] / e->pages_per_block);
-	return 0;
+	if (p->nvme)
+		engine_count(&e->stats->fetch_ns, time_now_ns() - from);
+	return error;
 }
 
-/* Verify what was leased at once, then what was fetched. */
-static int window_end(struct engine *e, struct engine_window *w)
+static int stream_open(struct engine *e, struct piece *p)
 {
-	int error;
+	const struct tier_stream_options o = {
+		.size = sizeof(o),
+		.tier = TIER_CXL,
+		/* Decoding reads pages of it again and again: they are worth keeping. */
+		.mode = e->set->decode_steps ? TIER_MODE_CACHE : TIER_MODE_STREAM,
+		.deadline_ns = time_now_ns() + STREAM_NS,
+	};
+	int error = tier_stream_open(e->c, &e->request.block[p->first], p->count, &o, &p->s);
 
-	for (uint32_t i = 0; i < w->pages; i++)
-		if (w->lease[i].data)
-			verify_at(e, w, i, &w->lease[i], w->lease[i].tier);
-	error = window_fetched(e, w);
-	if (error)
-		return error;
-	for (uint32_t b = 0; b < w->usable; b++)
-		engine_count(&e->stats->hit_tier[w->slowest[b]], 1);
-	return 0;
+	for (uint32_t i = 0; i < p->count; i++)
+		p->nvme = p->nvme || e->request.found[p->first + i].tier >= TIER_NVME;
+	engine_count(&e->stats->streams, !error);
+	return error;
 }
 
-/* After the prefix has ended early: nothing of a window that was begun may be kept. */
-static int window_drop(struct engine *e, struct engine_window *w)
+/* As many blocks as a stream's window takes; returns how many were usable. */
+static int64_t stream_blocks(struct engine *e, uint32_t first, uint32_t *count)
 {
-	struct tier_completion got;
+	for (;;) {
+		struct piece p = { .first = first, .count = *count, .usable = *count };
+		int error = stream_open(e, &p);
 
-	tier_release_many(e->r, w->lease, w->pages);
-	return w->op < 0 ? 0 : engine_op_wait(e, w->op, &got);
+		if (error)
+			return error;
+		error = read_piece(e, &p);
+		if (error != -EMSGSIZE)
+			account(e, &p);
+		tier_stream_close(p.s);
+		if (error != -EMSGSIZE || *count == 1)
+			return error ? (int64_t)error : (int64_t)p.usable;
+		*count = (*count + 1) / 2; /* two layers of them are more than the pool */
+	}
 }
 
 int64_t engine_read_prefix(struct engine *e, uint32_t count)
 {
-	uint32_t begun = 0, usable = 0, turn = 0;
-	bool next = false;
-	int error;
+	uint32_t usable = 0;
 
-	error = window_begin(e, &e->window[0], 0, count);
-	if (error)
-		return error;
-	begun = e->window[0].blocks;
-	for (;; turn ^= 1) {
-		struct engine_window *w = &e->window[turn], *ahead = &e->window[turn ^ 1];
+	while (usable < count) {
+		uint32_t piece = count - usable;
+		int64_t n = stream_blocks(e, usable, &piece);
 
-		next = begun < count;
-		if (next) {
-			error = window_begin(e, ahead, begun, count - begun);
-			if (error)
-				return error;
-			begun += ahead->blocks;
-		}
-		error = window_end(e, w);
-		if (error)
-			return error;
-		usable += w->usable;
-		if (w->usable < w->blocks || !next)
+		if (n < 0)
+			return n;
+		for (uint32_t i = usable; i < usable + n; i++)
+			engine_count(&e->stats->hit_tier[min_u32(e->request.found[i].tier,
+								 TIER_NVME)], 1);
+		usable += (uint32_t)n;
+		if (n < piece)
 			break;
-	}
-	if (next) {
-		error = window_drop(e, &e->window[turn ^ 1]);
-		if (error)
-			return error;
 	}
 	return usable;
 }

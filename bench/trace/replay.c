@@ -191,6 +191,15 @@ static void add_stats(struct engine_stats *to, const struct engine_stats *from)
 	to->fetch_ns += from->fetch_ns;
 	to->fetch_bytes += from->fetch_bytes;
 	to->fetches_late += from->fetches_late;
+	to->streams += from->streams;
+	to->streams_ready += from->streams_ready;
+	to->streams_late += from->streams_late;
+	to->streams_missed += from->streams_missed;
+	to->streams_failed += from->streams_failed;
+	to->streams_ended_early += from->streams_ended_early;
+	to->layers += from->layers;
+	to->layers_there += from->layers_there;
+	to->layer_wait_ns += from->layer_wait_ns;
 	to->verified_pages += from->verified_pages;
 	to->verified_bytes += from->verified_bytes;
 	to->bad_pages += from->bad_pages;

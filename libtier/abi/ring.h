@@ -7,6 +7,7 @@
  *   sq_offset       submission entries, 64 bytes each, sq_entries of them
  *   cq_offset       completion entries, 32 bytes each, cq_entries of them
  *   reader_offset   struct abi_reader, readers_max of them
+ *   stream_offset   struct abi_stream, streams_max of them (ABI_REGION_STREAMS)
  *
  * The staging arena is a second memfd: the client allocates in it as it likes; the daemon copies
  * what an entry names once, then checks the copy (I3).
@@ -26,6 +27,24 @@
  *     the session.
  * R4  A session that ends with goodbye set is over at once; any other one's leases last until its
  *     process is dead, whatever its slots look like now: a reader may be about to be opened.
+ *
+ * Life of a stream (ABI_OP_STREAM)
+ *   1. The client chooses an abi_stream that it does not use, writes claim = generation:32 | 0 and
+ *      submits the request with that number and generation.
+ *   2. The daemon writes layers, usable, ready = 0, then generation (release); as layers come it
+ *      lowers usable if it must, then raises ready (release).
+ *   3. The client reads generation, ready (both acquire), then usable: of the layers below ready
+ *      the first usable blocks are in memory, until it releases them. It sleeps by setting wait,
+ *      then looking once more; the daemon signals its completion eventfd.
+ *   4. The client raises the low half of claim: its claim to the layers below is over. Then the
+ *      doorbell, as for a request.
+ *   5. The request is answered when the last layer came, at the deadline, or when it was cancelled;
+ *      ended is set. What is still claimed then is let go when claim says closed, names another
+ *      generation, or some time has passed.
+ *
+ * S1  ready never falls, usable never rises within one generation.
+ * S2  The daemon reads claim once a look, and clamps it: layers in all, never backwards. What a
+ *     client writes there costs only its own stream.
  */
 #ifndef TIER_ABI_RING_H
 #define TIER_ABI_RING_H
@@ -33,6 +52,10 @@
 #include "libtier/abi/hazard.h"
 
 #define ABI_REGION_MAGIC 0x314e475252454954ull /* "TIERRGN1" */
+
+/* abi_region_header.features */
+#define ABI_REGION_STREAMS 1u /* stream_offset and streams_max are there */
+#define ABI_STREAMS_MAX 32u
 
 struct abi_region_header {
 	uint64_t magic;
@@ -43,12 +66,13 @@ struct abi_region_header {
 	uint32_t sq_entries; /* powers of two */
 	uint32_t cq_entries;
 	uint32_t readers_max;
-	uint32_t reserved0;
+	uint32_t streams_max;
 	uint64_t sq_offset;
 	uint64_t cq_offset;
 	uint64_t reader_offset;
 	uint64_t staging_bytes;
-	uint8_t reserved1[128 - 80];
+	uint64_t stream_offset;
+	uint8_t reserved1[128 - 88];
 	/* line: written by the client */
 	uint32_t sq_tail;
 	uint32_t cq_head;
@@ -78,7 +102,7 @@ struct abi_region_header {
 #define ABI_OP_DRAIN 10u      /* completes when every earlier request of this client has */
 #define ABI_OP_PREFETCH 11u   /* as FETCH; with a deadline begun late. aux = blocks protected */
 #define ABI_OP_MIGRATE 12u    /* blocks of arg -> tier, NVMe too, and out of those above it */
-#define ABI_OP_STREAM 13u     /* [later] -ENOSYS */
+#define ABI_OP_STREAM 13u     /* blocks of arg x parts x layers, layer by layer -> tier */
 #define ABI_OP_SESSION 14u    /* mode = ABI_SESSION_*; arg: abi_session_args + abi_block_ref[] */
 #define ABI_OP_PLAN 15u       /* mode = ABI_PLAN_*; arg: [abi_plan_args +] abi_access[count] */
 #define ABI_OP_OBJECT 16u     /* [later] -ENOSYS */
@@ -105,12 +129,17 @@ struct abi_sqe {
 	uint16_t part_count; /* 0 = all */
 	uint16_t layer_first;
 	uint16_t layer_count; /* 0 = all */
-	uint64_t handle;
+	uint64_t handle; /* STREAM: bytes of its window; 0 = the daemon's default */
 	uint8_t tier; /* target */
-	uint8_t mode; /* [later] residency mode */
-	uint16_t order; /* [later] */
-	uint32_t reserved;
+	uint8_t mode; /* STREAM: ABI_MODE_* */
+	uint16_t stream; /* STREAM: number of its abi_stream */
+	uint32_t generation; /* STREAM: of this use of it, not 0; all others: 0 */
 }; /* 64 bytes */
+
+/* abi_sqe.mode. Layers of a stream are the model's: abi_part.layer_first + layer of the part. */
+#define ABI_MODE_STREAM 0u /* pages come, are read once and go: they never push others out */
+#define ABI_MODE_CACHE 1u  /* pages stay until they are evicted */
+#define ABI_MODE_COUNT 2u
 
 struct abi_block_ref {
 	uint32_t slot;
@@ -182,8 +211,31 @@ struct abi_cqe {
 	int32_t res;     /* 0 or negative errno */
 	uint32_t status; /* ABI_STATUS_* */
 	uint64_t value;  /* handle, or count of usable blocks (pages) from the first */
-	uint64_t aux;    /* put: bit i = block i was there (first 64); pin: blocks resident;
-			  * prefetch: blocks protected until the deadline */
+	/* put: bit i = block i was there (first 64); pin: blocks resident; prefetch: blocks protected
+	 * until the deadline; stream: layers ready, with -EMSGSIZE the bytes of window it needs */
+	uint64_t aux;
 }; /* 32 bytes */
+
+struct abi_stream {
+	/* line: written by the daemon */
+	uint32_t generation; /* whose progress this is */
+	uint32_t ready;      /* layers, from the first */
+	uint32_t usable;     /* blocks, from the first, that they are ready for */
+	uint32_t layers;     /* in all */
+	uint32_t status;     /* ABI_STATUS_*, when ended */
+	uint32_t ended;      /* 1: no further layer comes */
+	uint32_t reserved0[10];
+	/* line: written by the client */
+	uint64_t claim; /* generation:32 | closed:1 | layers released:31 */
+	uint32_t wait;  /* wake me when so many layers are ready, or at the end; 0 = do not */
+	uint32_t reserved1[13];
+}; /* 128 bytes */
+
+#define ABI_STREAM_CLOSED 0x80000000u
+
+static inline uint64_t abi_stream_claim(uint32_t generation, uint32_t released)
+{
+	return (uint64_t)generation << 32 | released;
+}
 
 #endif

@@ -36,6 +36,7 @@ typedef struct tier_reader tier_reader;     /* one thread's right to hold leases
 typedef struct tier_geometry tier_geometry; /* what a block is made of */
 typedef struct tier_put tier_put;           /* a put under way */
 typedef struct tier_plan tier_plan;         /* the accesses to come */
+typedef struct tier_stream tier_stream;     /* a prefix on its way, layer by layer */
 
 /* Tiers, fastest first. */
 #define TIER_HBM 0u
@@ -319,7 +320,7 @@ struct tier_lease {
 	uint16_t tier;    /* TIER_HBM or TIER_CXL */
 	uint16_t slot;    /* the library's */
 	int32_t error;    /* lists: 0 or why this page was not leased */
-	uint32_t reserved;
+	uint32_t stream;  /* the library's */
 };
 
 struct tier_page {
@@ -328,6 +329,7 @@ struct tier_page {
 };
 
 #define TIER_LEASE_CXL 1u /* the CXL copy, even when HBM has one (CPU readers) */
+#define TIER_LEASE_LAST 2u /* with a stream's number: tier_stream_last */
 
 /*
  * Lease one page: from now until tier_release the bytes at lease->data do not change, move or
@@ -358,7 +360,7 @@ struct tier_selection {
 	const tier_block *blocks;
 	uint32_t count;
 	uint32_t page;  /* tier_geometry_page() */
-	uint32_t flags; /* TIER_LEASE_CXL */
+	uint32_t flags; /* TIER_LEASE_CXL, or what tier_stream_last gave */
 };
 
 /*
@@ -622,6 +624,95 @@ int tier_cancel(tier *t, uint64_t user_data);
 
 /* Returns when every request submitted before has completed. Blocks. Any thread. */
 int tier_drain(tier *t);
+
+/* ---- stream ------------------------------------------------------------------------------ */
+
+/*
+ * A prefix that is read once, layer by layer, while it is on its way: open, then for each layer
+ * wait, lease, release. Layers are the model's (tier_part.layer_first + layer of the part) and
+ * count from 0, the first of the stream's range.
+ */
+#define TIER_MODE_STREAM 0u /* pages come, are read and go; they push nothing else out */
+#define TIER_MODE_CACHE 1u  /* pages stay until they are evicted */
+
+/* How urgent: what waits longest when there is too much to do comes last. */
+#define TIER_CLASS_DEMAND 0u
+#define TIER_CLASS_DEADLINE 1u
+#define TIER_CLASS_SPECULATIVE 2u /* TIER_DROPPED rather than waiting for a window */
+
+struct tier_stream_options {
+	size_t size;
+	uint32_t tier;                  /* TIER_HBM, which is 0, or TIER_CXL */
+	uint32_t mode;                  /* TIER_MODE_STREAM, which is 0, or TIER_MODE_CACHE */
+	uint32_t klass;                 /* TIER_CLASS_DEMAND, which is 0 ... */
+	uint32_t reserved;
+	const struct tier_range *range; /* NULL = all; its layers are the model's, see above */
+	uint64_t deadline_ns;           /* 0 = the daemon's default */
+	uint64_t window_bytes;          /* most in the tier at a time; 0 = 128 MiB, or two layers */
+};
+
+/*
+ * Begin to bring blocks of a prefix (at most 8,192, in order) into a memory tier. options may be
+ * NULL: every page, to TIER_CXL. Returns before the daemon has looked at it: what it refuses,
+ * tier_stream_wait tells. Errors: -EAGAIN 32 streams of this connection are open, or the ring is
+ * full, -ENOTSUP the daemon is older, -ENOTCONN, -EINVAL, -ENOMEM. Any thread.
+ */
+int tier_stream_open(tier_context *c, const tier_block *blocks, uint32_t count,
+		     const struct tier_stream_options *options, tier_stream **out);
+
+/*
+ * How many layers are ready, from the first: their pages can be leased until they are released.
+ * Never falls. Read from shared memory: no system call, no lock. Any thread.
+ */
+uint32_t tier_stream_ready(const tier_stream *s);
+
+/*
+ * Wait until `layer` is ready or deadline_ns (0 = the stream's own). Returns the number of blocks,
+ * from the first, that its pages are there for: fewer than asked for when some have gone. No system
+ * call when it is there. Errors: -ENODATA the stream ended without it (late, missed, dropped:
+ * tier_stream_look says which), -ETIMEDOUT, -EMSGSIZE the window that it needs is larger than the
+ * daemon's share for streams (the text says how large), -ENOSPC, -EBUSY, -E2BIG more than 4 Mi
+ * pages, -ENOTCONN. Any thread.
+ */
+int64_t tier_stream_wait(tier_stream *s, uint32_t layer, uint64_t deadline_ns);
+
+/*
+ * We are done with the layers before `layer`: their room goes to those behind. Leases of their
+ * pages that are still held stay good. Layers that have not come are not brought any more. Any
+ * thread.
+ */
+void tier_stream_release(tier_stream *s, uint32_t layer);
+
+/*
+ * Flags for leases of the stream's pages, each page once: TIER_LEASE_LAST and the stream's number.
+ * When such leases of every page of a layer have been given back, the layer is released by itself.
+ * They must be given back before the stream is closed; layers of parts that only some blocks carry
+ * still need tier_stream_release. 0 when there is no memory for the count: plain leases. Any
+ * thread.
+ */
+uint32_t tier_stream_last(tier_stream *s);
+
+struct tier_stream_progress {
+	size_t size;
+	uint32_t layers; /* in all; 0 until the daemon has begun */
+	uint32_t ready;
+	uint32_t usable; /* blocks, from the first, that the ready layers are there for */
+	uint32_t ended;  /* 1: no further layer comes */
+	uint32_t status; /* TIER_READY ..., when ended */
+	int32_t result;  /* 0 or negative errno, when ended */
+	uint32_t whole;  /* when ended: blocks, from the first, of which every layer came */
+	uint32_t reserved;
+};
+
+/* Where it stands. Errors: -EINVAL. No system call. Any thread. */
+int tier_stream_look(tier_stream *s, struct tier_stream_progress *out);
+
+/*
+ * End it: what is under way is cancelled, and this returns when its last byte has stopped moving;
+ * layers that were not released go. Leases stay good. NULL is fine. Blocks only when it had not
+ * ended. No other thread may be inside a call with this handle.
+ */
+void tier_stream_close(tier_stream *s);
 
 /* ---- completions ------------------------------------------------------------------------- */
 

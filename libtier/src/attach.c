@@ -51,7 +51,12 @@ static struct attachment *attachment_new(struct tier *t)
 	a->readers_max = 0;
 	a->readers = NULL;
 	a->dead = false;
-	a->puts = 0;
+	a->puts = a->streams = 0;
+	a->stream_used = 0;
+	a->stream_serial = 0;
+	memset(a->stream_word, 0, sizeof(a->stream_word));
+	a->streams_max = 0;
+	a->lines = NULL;
 	a->socket = (struct socket){ .fd = -1 };
 	a->doorbell = -1;
 	a->event = -1;
@@ -80,6 +85,20 @@ static void attachment_drop(struct tier *t, struct attachment *a) REQUIRES(t->lo
 	list_push_back(&t->spare, &a->link);
 }
 
+/* A daemon without streams has none: tier_stream_open says so. */
+static void map_streams(struct attachment *a, const struct abi_region_header *h)
+{
+	uint64_t offset = h->stream_offset;
+	uint32_t count = h->streams_max < ABI_STREAMS_MAX ? h->streams_max : ABI_STREAMS_MAX;
+
+	if (!(h->features & ABI_REGION_STREAMS) || offset % sizeof(struct abi_stream) ||
+	    offset > a->region_bytes ||
+	    count > (a->region_bytes - offset) / sizeof(struct abi_stream))
+		return;
+	a->lines = (void *)((uint8_t *)a->region + offset);
+	a->streams_max = count;
+}
+
 static int map_region(struct attachment *a, int fd, uint64_t boot_token)
 {
 	struct abi_region_header *h;
@@ -104,6 +123,7 @@ static int map_region(struct attachment *a, int fd, uint64_t boot_token)
 	if (a->readers_max > ABI_READERS_MAX ||
 	    h->reader_offset + a->readers_max * sizeof(struct abi_reader) > a->region_bytes)
 		return error_note(-EPROTO, "the client region changed while it was read");
+	map_streams(a, h);
 	return 0;
 }
 
@@ -345,7 +365,7 @@ void attach_retry_lost(struct tier *t)
 
 static bool is_used(struct tier *t, struct attachment *a) REQUIRES(t->lock)
 {
-	if (a->puts > 0 || atomic_load_acquire_u32(&a->users) > 0)
+	if (a->puts > 0 || a->streams > 0 || atomic_load_acquire_u32(&a->users) > 0)
 		return true;
 	list_each(at, &t->readers)
 		if (reader_uses(list_entry(at, struct tier_reader, link), a->number))

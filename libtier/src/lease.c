@@ -13,10 +13,11 @@
 #include "libtier/src/error.h"
 #include "libtier/src/index_read.h"
 #include "libtier/src/reader.h"
+#include "libtier/src/stream.h"
 
 #define LEASE_TRIES 16u /* a descriptor that changes that often is not there for us */
 #define LEASE_GROUP 32u
-#define LEASE_FLAGS TIER_LEASE_CXL
+#define LEASE_FLAGS (TIER_LEASE_CXL | TIER_LEASE_LAST | STREAM_FLAGS)
 
 /* A page that is wanted. */
 struct target {
@@ -137,6 +138,15 @@ static inline void fill_lease(const struct map *m, const struct target *at,
 	};
 }
 
+static inline void note_last(const struct map *m, const struct target *at, uint32_t flags,
+			     struct tier_lease *lease)
+{
+	uint64_t first = (uint64_t)at->slot * m->pages_per_block;
+
+	if (unlikely(flags & TIER_LEASE_LAST))
+		lease->stream = stream_leased(m, (uint32_t)(at->page - m->page - first), flags);
+}
+
 /* Tells why a page is not leased; off the hot path. */
 static __attribute__((cold, noinline)) int refuse(struct tier_reader *r, int error,
 						  struct tier_lease *lease)
@@ -183,6 +193,7 @@ static inline int lease_target(struct tier_reader *r, const struct map *m,
 			atomic_store_release_u64(&r->area->access_tail, r->access_tail);
 			count_one(&r->counts.leases);
 			fill_lease(m, at, &claim, lease);
+			note_last(m, at, flags, lease);
 			return 0;
 		}
 		withdraw(r, &claim);
@@ -193,9 +204,11 @@ static inline int lease_target(struct tier_reader *r, const struct map *m,
 
 static bool flags_known(uint32_t flags)
 {
-	if (likely(!(flags & ~LEASE_FLAGS)))
+	if (likely(!(flags & ~TIER_LEASE_CXL)))
 		return true;
-	error_set(-EINVAL, "lease: flags %x are unknown", flags & ~LEASE_FLAGS);
+	if (flags & TIER_LEASE_LAST && !(flags & ~LEASE_FLAGS))
+		return true;
+	error_set(-EINVAL, "lease: flags %x are unknown", flags & ~TIER_LEASE_CXL);
 	return false;
 }
 
@@ -332,6 +345,7 @@ static inline void confirm_group(struct tier_reader *r, const struct map *m,
 		}
 		note_access(r, m, g->at[i].slot);
 		fill_lease(m, &g->at[i], &g->claim[i], lease);
+		note_last(m, &g->at[i], w->flags, lease);
 		prefetch_read(lease->data);
 	}
 	atomic_store_release_u32(&r->free_count, top);
@@ -449,6 +463,8 @@ static inline bool release_one(struct tier_reader *r, struct tier_lease *lease, 
 	if (unlikely(area != r->area))
 		reader_forget(r, hazard);
 	r->free[top] = (uint16_t)hazard;
+	if (unlikely(lease->stream))
+		stream_used(r->t, lease->stream);
 	return true;
 }
 

@@ -205,7 +205,7 @@ int submit_check_user_data(uint64_t user_data)
 	return 0;
 }
 
-static void ring_doorbell(struct attachment *a)
+void submit_doorbell(struct attachment *a)
 {
 	const uint64_t one = 1;
 
@@ -249,7 +249,7 @@ static int publish(struct attachment *a, const struct submission *s, struct requ
 	}
 	rc = ring_push(&a->ring, &e);
 	if (rc == 0) {
-		ring_doorbell(a);
+		submit_doorbell(a);
 		return 0;
 	}
 	if (rq->arg.bytes > 0)
@@ -324,6 +324,14 @@ int submit_wait(struct tier *t, struct request *rq, uint64_t until_ns, struct ti
 	*out = rq->completion;
 	entry_free(&t->requests, rq);
 	return 0;
+}
+
+void submit_forget(struct tier *t, struct request *rq)
+{
+	if (rq->state == REQUEST_DONE)
+		entry_free(&t->requests, rq);
+	else
+		rq->owner = REQUEST_ORPHAN;
 }
 
 int submit_call(struct tier *t, const struct submission *s, uint64_t until_ns,

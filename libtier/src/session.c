@@ -20,6 +20,7 @@
 #include "libtier/src/error.h"
 #include "libtier/src/options.h"
 #include "libtier/src/put.h"
+#include "libtier/src/stream.h"
 #include "libtier/src/reader.h"
 
 #define ENTER_TRIES 1024 /* an exchange replaces its words within microseconds */
@@ -194,6 +195,7 @@ static struct tier *session_new(void)
 	list_init(&t->contexts);
 	list_init(&t->readers);
 	list_init(&t->puts);
+	list_init(&t->streams);
 	list_init(&t->old);
 	list_init(&t->spare);
 	t->event_fd = -1;
@@ -252,6 +254,8 @@ void tier_close(tier *t)
 		close_in_child(t);
 		return;
 	}
+	list_each(at, &t->streams)
+		tier_stream_close(list_entry(at, struct tier_stream, link));
 	list_each(at, &t->puts)
 		put_drop(list_entry(at, struct tier_put, link));
 	list_each(at, &t->readers)

@@ -64,6 +64,12 @@ struct attachment {
 	struct list maps;
 	bool dead;      /* the daemon hung up or broke the protocol: no request goes or comes */
 	uint32_t puts;  /* puts that write into the staging arena */
+	uint32_t streams;         /* open ones, which look at their line in the region */
+	uint64_t stream_used;     /* bit i: line i of the region is a stream's */
+	uint32_t stream_serial;   /* generations given */
+	uint32_t streams_max;     /* lines that there are; constant */
+	uint64_t stream_word[ABI_STREAMS_MAX]; /* atomic: struct tier_stream *, of a line */
+	struct abi_stream *lines; /* constant */
 	uint64_t boot_token;
 	struct socket socket; /* used under tier.wire; its fd also polled */
 	int doorbell;
@@ -101,6 +107,7 @@ struct tier {
 	struct list contexts GUARDED_BY(lock); /* changed under wire, too */
 	struct list readers GUARDED_BY(lock);
 	struct list puts GUARDED_BY(lock);
+	struct list streams GUARDED_BY(lock);
 	struct list old GUARDED_BY(lock);   /* attachments with somebody inside, maybe */
 	struct list spare GUARDED_BY(lock); /* empty ones */
 	uint64_t readers_used GUARDED_BY(lock); /* bit i: area i is owned */

@@ -42,6 +42,12 @@ int submit_call(struct tier *t, const struct submission *s, uint64_t until_ns,
 int submit_wait(struct tier *t, struct request *rq, uint64_t until_ns, struct tier_completion *out)
 	REQUIRES(t->lock);
 
+/* Done with an entry of owner REQUEST_WAITER, answered or not. */
+void submit_forget(struct tier *t, struct request *rq) REQUIRES(t->lock);
+
+/* Wake a daemon that sleeps: something for it is in the region. */
+void submit_doorbell(struct attachment *a);
+
 /* Read the completion ring; requests change to done, what they held is free. */
 void submit_collect(struct tier *t) REQUIRES(t->lock);
 

@@ -217,7 +217,7 @@ static void test_noise_in_entries(void **state)
 		if (sent % 2) {
 			sqe.klass %= ABI_CLASS_COUNT;
 			sqe.flags &= 3;
-			sqe.reserved = 0;
+			sqe.generation = 0;
 			sqe.count %= 64;
 			sqe.arg_offset %= 1 << 20;
 			sqe.arg_bytes = sqe.count * 32;

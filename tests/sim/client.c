@@ -51,6 +51,8 @@ static void context_spec(struct disk_context *spec, uint32_t which)
 	part(&spec->geometry, "kv", ABI_KIND_SPARSE, 2, 2);
 	part(&spec->geometry, "index", ABI_KIND_INDEX, 2, 1);
 	part(&spec->geometry, "state", ABI_KIND_STATE, 1, 1);
+	spec->geometry.part[1].layer_first = 1; /* four layers of a model */
+	spec->geometry.part[2].layer_first = 3;
 }
 
 bool context_make(struct world *w, uint32_t which, const struct disk_context *from)
@@ -122,12 +124,15 @@ void client_open(struct world *w, uint32_t client)
 	memset(k->ask, 0, sizeof(k->ask));
 	memset(k->plan, 0, sizeof(k->plan));
 	memset(k->reader, 0, sizeof(*k->reader));
+	memset(k->line, 0, WORLD_LINES * sizeof(*k->line));
 	e.open = (struct core_client_open){
 		.client = client,
 		.staging = k->staging,
 		.staging_bytes = STAGING_BYTES,
 		.readers = k->reader,
 		.readers_max = 1,
+		.streams = k->line,
+		.streams_max = WORLD_LINES,
 	};
 	k->state = 1;
 	world_event(w, &e);
@@ -340,6 +345,10 @@ static void ask_by_keys(struct world *w, uint32_t client, uint32_t i, uint8_t op
 	if (op == ABI_OP_PREFETCH || op == ABI_OP_MIGRATE)
 		foresee(w, a, &sqe);
 	a->shard = sqe.tier;
+	if (op == ABI_OP_STREAM && !streams_ask(w, client, i, &sqe)) {
+		a->kind = ASK_NONE; /* all its lines are in use */
+		return;
+	}
 	submit(w, client, &sqe);
 }
 
@@ -506,8 +515,11 @@ static void ask_new(struct world *w, uint32_t client, uint32_t i, struct ask *a)
 	case 0 ... 4:
 		ask_reserve(w, client, i, a);
 		break;
-	case 5 ... 9:
+	case 5 ... 7:
 		ask_by_keys(w, client, i, ABI_OP_FETCH);
+		break;
+	case 8 ... 9:
+		ask_by_keys(w, client, i, ABI_OP_STREAM);
 		break;
 	case 10:
 		ask_by_keys(w, client, i, ABI_OP_PIN);
@@ -642,6 +654,8 @@ void client_completed(struct world *w, uint32_t client, const struct abi_cqe *cq
 		a->handle = cqe->value;
 	} else if (was.kind == ASK_COMMIT) {
 		committed(w, &was, cqe);
+	} else if (was.op == ABI_OP_STREAM) {
+		streams_answered(w, client, (uint32_t)cqe->user_data, &was, cqe);
 	} else if (was.op == ABI_OP_FETCH) {
 		w->result->fetches++;
 		if (was.unhurried && cqe->status == ABI_STATUS_LATE)
@@ -674,6 +688,7 @@ void client_rest(struct world *w)
 	}
 	for (uint32_t p = 0; p < WORLD_LEASES; p++)
 		w->pin[p].id = 0;
+	streams_rest(w);
 	for (uint32_t c = 0; c < WORLD_CLIENTS; c++)
 		for (uint32_t i = 0; i < WORLD_ASKS; i++) {
 			struct ask *a = &w->client[c].ask[i];

@@ -90,7 +90,8 @@ static void report(uint64_t seed, struct move *moves, uint32_t n, const struct w
 
 static void tell(uint64_t seed, const struct world_result *r)
 {
-	printf("seed %llu: %llu events, %llu commits, %llu fetches, %llu leases, %llu pins, "
+	printf("seed %llu: %llu events, %llu commits, %llu fetches, %llu streams (%llu layers "
+	       "released), %llu leases, %llu pins, "
 	       "%llu deletions, %llu epochs, %llu deaths, %llu crashes, %llu pauses; "
 	       "%llu pages evicted, %llu found leased, %llu runs, %llu segments dropped; "
 	       "%llu claims, %llu blocks loaded for plans, %llu sessions staged, "
@@ -99,6 +100,7 @@ static void tell(uint64_t seed, const struct world_result *r)
 	       "proved, %llu flushes failed: %s\n",
 	       (unsigned long long)seed, (unsigned long long)r->events,
 	       (unsigned long long)r->commits, (unsigned long long)r->fetches,
+	       (unsigned long long)r->streams, (unsigned long long)r->layers,
 	       (unsigned long long)r->leases, (unsigned long long)r->pins,
 	       (unsigned long long)r->deletes, (unsigned long long)r->epochs,
 	       (unsigned long long)r->deaths, (unsigned long long)r->crashes,

@@ -31,7 +31,7 @@ void model_page(uint32_t n, uint32_t page, void *dst)
 		to[i] = page_word(n, page, i);
 }
 
-static bool page_is(uint32_t n, uint32_t page, const void *src)
+bool model_page_is(uint32_t n, uint32_t page, const void *src)
 {
 	const uint64_t *from = src;
 
@@ -69,7 +69,7 @@ const struct abi_page *model_desc(struct world *w, uint32_t context, uint32_t sl
 	       (uint64_t)slot * x->geometry.pages_per_block + page;
 }
 
-static uint32_t page_part_of(uint32_t page)
+uint32_t model_page_part(uint32_t page)
 {
 	return page < 4 ? 0 : page < 6 ? 1 : 2;
 }
@@ -106,7 +106,7 @@ static void lease(struct world *w, struct world_lease *l)
 
 static void lease_check(struct world *w, const struct world_lease *l)
 {
-	if (!page_is(l->n, l->page, l->data))
+	if (!model_page_is(l->n, l->page, l->data))
 		world_fail(w, "I2: context %u key %u page %u changed under a lease", l->context,
 			   l->n, l->page);
 }
@@ -207,8 +207,8 @@ void model_check_durable(struct world *w)
 		for (uint32_t page = 0; page < x->geometry.pages_per_block; page++) {
 			uint64_t at = abi_nvme_offset(model_desc(w, 0, slot, page)->nvme);
 
-			part = page_part_of(page);
-			if (b->parts >> part & 1 && !page_is(n, page, w->disk + at))
+			part = model_page_part(page);
+			if (b->parts >> part & 1 && !model_page_is(n, page, w->disk + at))
 				world_fail(w, "I6: durable key %u lost the bytes of page %u", n,
 					   page);
 		}
@@ -226,13 +226,13 @@ static void whole_check(struct world *w, uint32_t context, uint32_t n, uint32_t 
 		const struct abi_page *d = model_desc(w, context, slot, page);
 		bool there = d->nvme != 0;
 
-		if (!(b->parts >> page_part_of(page) & 1))
+		if (!(b->parts >> model_page_part(page) & 1))
 			continue;
 		for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
 			if (abi_word_state(d->word[t]) != ABI_PAGE_READY)
 				continue;
 			there = true;
-			if (!page_is(n, page, x->mem[t] + abi_word_addr(d->word[t])))
+			if (!model_page_is(n, page, x->mem[t] + abi_word_addr(d->word[t])))
 				world_fail(w, "context %u key %u page %u: wrong bytes in tier %u",
 					   context, n, page, t);
 		}
@@ -292,6 +292,7 @@ void model_check_all(struct world *w, bool content)
 		if (w->lease[i].data)
 			lease_check(w, &w->lease[i]);
 	}
+	streams_check_all(w);
 	core_audit(w->core, audit_tell, w);
 }
 

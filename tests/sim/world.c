@@ -142,7 +142,7 @@ static void collect(struct world *w)
 			owner_replied(w, a.reply.token, a.reply.res, a.reply.value);
 		} else if (a.kind == CORE_AC_END) {
 			world_fail(w, "session ended: %s", a.end.why);
-		} else if (a.kind != CORE_AC_PREPARE) {
+		} else if (a.kind != CORE_AC_PREPARE && a.kind != CORE_AC_WAKE) {
 			assert(w->bag_count < WORLD_BAG);
 			w->bag[w->bag_count++] = a;
 		}
@@ -270,6 +270,7 @@ static void death_step(struct world *w)
 		model_died(w, i);
 		foresight_died(w, i);
 		memset(k->ask, 0, sizeof(k->ask));
+		streams_forget(w, i);
 		for (uint32_t p = 0; p < WORLD_LEASES; p++)
 			if (w->pin[p].client == i)
 				w->pin[p].id = 0;
@@ -306,6 +307,8 @@ static void boot(struct world *w)
 		.request_deadline_ns = 2000 * MSEC,
 		.device_depth = w->depth = 1 + world_below(w, 24),
 		.starve_ns = w->starve_ns = MSEC + world_below(w, 4 * MSEC),
+		.stream_hold_ns = WORLD_HOLD,
+		.stream_again_ns = 5 * MSEC,
 		.yield = world_chance(w, 300000),
 	};
 	const struct disk_catalog *head;
@@ -357,6 +360,8 @@ static void shut(struct world *w)
 		context_free(w, i);
 	memset(w->lease, 0, sizeof(w->lease));
 	memset(w->pin, 0, sizeof(w->pin));
+	for (uint32_t i = 0; i < WORLD_CLIENTS; i++)
+		streams_forget(w, i);
 }
 
 static void crash(struct world *w)
@@ -415,7 +420,10 @@ static void step(struct world *w, const struct move *m)
 		client_step(w);
 		break;
 	case MOVE_LEASE:
-		model_lease_step(w);
+		if (world_chance(w, 300000))
+			streams_step(w);
+		else
+			model_lease_step(w);
 		break;
 	case MOVE_TICK:
 		tick(w, world_below(w, 3 * MSEC));
@@ -456,7 +464,8 @@ static bool world_open(struct world *w)
 	for (uint32_t i = 0; i < WORLD_CLIENTS; i++) {
 		w->client[i].staging = calloc(1, STAGING_BYTES);
 		w->client[i].reader = calloc(1, sizeof(struct abi_reader));
-		if (!w->client[i].staging || !w->client[i].reader)
+		w->client[i].line = calloc(WORLD_LINES, sizeof(struct abi_stream));
+		if (!w->client[i].staging || !w->client[i].reader || !w->client[i].line)
 			return false;
 	}
 	device_open(w);
@@ -469,6 +478,7 @@ static void world_close(struct world *w)
 	for (uint32_t i = 0; i < WORLD_CLIENTS; i++) {
 		free(w->client[i].staging);
 		free(w->client[i].reader);
+		free(w->client[i].line);
 	}
 	free(w->bag);
 	free(w);

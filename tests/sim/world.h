@@ -19,7 +19,8 @@
  * Checked (model.c): a leased byte is that of its key as long as the lease lasts; what is visible
  * is whole, was put, and was not deleted; acknowledged durable blocks survive; pins hold; requests
  * are answered by their deadline when the host makes progress; no claim costs bytes before it is
- * due; all sums are right (core_audit).
+ * due; a layer below a stream's watermark is there until it is released (stream.c);
+ * all sums are right (core_audit).
  */
 #ifndef TESTS_SIM_WORLD_H
 #define TESTS_SIM_WORLD_H
@@ -52,6 +53,7 @@ struct world_faults {
 
 struct world_result {
 	uint64_t events, commits, leases, fetches, pins, deletes, epochs, crashes, deaths, quiets;
+	uint64_t streams, layers; /* begun; released by their clients */
 	uint64_t flushes_failed, proved, cleaned, moved, carried, reinserted;
 	uint64_t evicted, segments_dropped, quarantined, runs; /* the core's own counters, summed */
 	uint64_t claims, plan_loads, staged_sessions, staged_used, staged_wasted; /* likewise */

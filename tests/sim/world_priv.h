@@ -4,6 +4,7 @@
  *   world.c   moves, actions, life        client.c  what clients and owners ask
  *   model.c   what must be true           device.c  the store's device and its faults
  *   foresight.c  claims: when bytes may be committed
+ *   stream.c     streams: what their watermarks promise
  */
 #ifndef TESTS_SIM_WORLD_PRIV_H
 #define TESTS_SIM_WORLD_PRIV_H
@@ -54,10 +55,28 @@ struct ask {
 	uint64_t staging; /* offset of its arena piece */
 };
 
+#define WORLD_LINES 3u   /* progress lines of a client */
+#define WORLD_HOLD (20 * MSEC) /* an answered stream's layers are kept that long */
+
+/* A stream as its client knows it. */
+struct world_stream {
+	bool used;
+	bool loose; /* the client wrote nonsense, or let go: nothing is promised any more */
+	uint32_t ask, context, tier, first, count;
+	uint32_t generation;
+	uint32_t ready, usable;  /* last seen */
+	uint32_t released;
+	uint64_t ended_ns;       /* 0 = not yet */
+	struct abi_block_ref block[WORLD_RUN];
+};
+
 struct world_client {
 	uint32_t state; /* 0 dead, 1 alive, 2 session gone, process still there */
 	uint8_t *staging;
 	struct abi_reader *reader;
+	struct abi_stream *line; /* WORLD_LINES of them */
+	struct world_stream stream[WORLD_LINES];
+	uint32_t generation;
 	struct ask ask[WORLD_ASKS];
 	uint64_t plan[WORLD_PLANS]; /* handles; 0 = none */
 	uint32_t plan_context[WORLD_PLANS];
@@ -160,6 +179,15 @@ void model_page(uint32_t n, uint32_t page, void *dst);
 const struct abi_block *model_find(struct world *w, uint32_t context, uint32_t n, uint32_t *slot);
 const struct abi_page *model_desc(struct world *w, uint32_t context, uint32_t slot, uint32_t page);
 void model_lease_step(struct world *w);
+bool streams_ask(struct world *w, uint32_t client, uint32_t i, struct abi_sqe *sqe);
+void streams_step(struct world *w);
+void streams_answered(struct world *w, uint32_t client, uint32_t i, const struct ask *ask,
+		     const struct abi_cqe *cqe);
+void streams_check_all(struct world *w);
+void streams_rest(struct world *w);
+void streams_forget(struct world *w, uint32_t client);
+bool model_page_is(uint32_t n, uint32_t page, const void *src);
+uint32_t model_page_part(uint32_t page);
 void model_pinned(struct world *w, uint32_t client, const struct ask *ask, uint64_t id);
 void client_rest(struct world *w);
 void foresight_look(struct world *w);

@@ -9,7 +9,7 @@
 
 #include "tierd/core/state.h"
 
-#define GENERATION 0xffffffu /* what block_meta.parent_generation keeps */
+#define GENERATION 0x3fffffu /* what block_meta.parent_generation keeps */
 
 void block_list_init(struct block_list *list)
 {
@@ -145,7 +145,8 @@ void block_parent_note(struct context *x, uint32_t slot)
 
 	x->meta[slot].parent_generation = 0;
 	if (parent < x->ix.slots_used)
-		x->meta[slot].parent_generation = index_block(&x->ix, parent)->generation & GENERATION;
+		x->meta[slot].parent_generation =
+			index_block(&x->ix, parent)->generation & GENERATION;
 }
 
 static uint32_t parent_of(const struct context *x, uint32_t slot)
@@ -162,7 +163,7 @@ static uint32_t parent_of(const struct context *x, uint32_t slot)
 	return parent;
 }
 
-static void policy_enter(struct core *c, struct context *x, uint32_t slot, uint32_t tier)
+void block_enter_policy(struct core *c, struct context *x, uint32_t slot, uint32_t tier)
 {
 	const struct abi_block *b = index_block(&x->ix, slot);
 	struct block_meta *m = &x->meta[slot];
@@ -231,7 +232,7 @@ void block_commit(struct core *c, struct context *x, uint32_t slot)
 	index_block_state(&x->ix, slot, ABI_BLOCK_COMMITTED);
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
 		if (m->resident[tier])
-			policy_enter(c, x, slot, tier);
+			block_enter_policy(c, x, slot, tier);
 	if (context_has_nvme(c, x))
 		writeback_enqueue(c, x, slot);
 }
@@ -247,7 +248,10 @@ void block_resident(struct core *c, struct context *x, uint32_t slot, uint32_t p
 	assert(m->resident[tier] <= x->ix.pages_per_block);
 	if (index_block(&x->ix, slot)->state != ABI_BLOCK_COMMITTED)
 		return;
-	policy_enter(c, x, slot, tier);
+	if (stream_page_charged(index_page(&x->ix, slot, page), tier))
+		m->streamed[tier]++; /* never in the eviction order */
+	else
+		block_enter_policy(c, x, slot, tier);
 	block_tier_hint(x, slot);
 }
 
@@ -379,7 +383,7 @@ void block_drop(struct core *c, struct context *x, uint32_t slot)
 }
 
 /* Called by reclaim when a READY page was unpublished. */
-void block_left(struct core *c, struct context *x, uint32_t slot, uint32_t tier)
+void block_left(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier)
 {
 	struct block_meta *m = &x->meta[slot];
 
@@ -387,9 +391,13 @@ void block_left(struct core *c, struct context *x, uint32_t slot, uint32_t tier)
 	assert(m->resident[tier] > 0);
 	m->resident[tier]--;
 	x->pages_resident[tier]--;
+	if (stream_page_charged(index_page(&x->ix, slot, page), tier)) {
+		assert(m->streamed[tier] > 0);
+		m->streamed[tier]--;
+	}
 	if (m->flags & BLOCK_DROPPED)
 		return;
-	if (!m->resident[tier])
+	if (m->resident[tier] == m->streamed[tier])
 		policy_leave(x, slot, tier);
 	block_tier_hint(x, slot);
 }

@@ -425,6 +425,7 @@ int core_context_remove(struct core *c, uint32_t id, uint64_t token, uint64_t go
 	session_context_gone(c, x);
 	pin_context_gone(c, x);
 	request_context_gone(c, x);
+	stream_context_gone(c, x);
 	put_context_gone(c, x);
 	catalog_write(c, token, id);
 	context_maybe_gone(c, x);

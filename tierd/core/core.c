@@ -127,6 +127,12 @@ static void config_defaults(struct core_config *k)
 		k->writeback_percent = 10;
 	if (!k->starve_ns)
 		k->starve_ns = 20 * MS;
+	if (!k->stream_share)
+		k->stream_share = 8;
+	if (!k->stream_hold_ns)
+		k->stream_hold_ns = 10000 * MS;
+	if (!k->stream_again_ns)
+		k->stream_again_ns = 10000 * MS;
 	if (!k->next_uid)
 		k->next_uid = 1;
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
@@ -153,6 +159,7 @@ static int pools_alloc(struct core *c)
 	c->copy = calloc(CORE_COPIES_MAX, sizeof(*c->copy));
 	c->batch = calloc(CORE_BATCHES_MAX, sizeof(*c->batch));
 	c->pin = calloc(CORE_PINS_MAX, sizeof(*c->pin));
+	c->stream = calloc(CORE_STREAMS_MAX, sizeof(*c->stream));
 	c->chunk = calloc(CORE_PIN_CHUNKS, sizeof(*c->chunk));
 	c->tomb_queue = calloc(TOMBS_MAX, sizeof(*c->tomb_queue));
 	c->tomb_scratch = calloc(TOMBS_RECORD, sizeof(*c->tomb_scratch));
@@ -161,7 +168,7 @@ static int pools_alloc(struct core *c)
 	c->segment_blocks = calloc(segments + 1, sizeof(*c->segment_blocks));
 	if (!c->action || !c->context || !c->client || !c->request || !c->put || !c->io ||
 	    !c->copy || !c->batch || !c->pin || !c->chunk || !c->segment_blocks || !c->tomb_queue ||
-	    !c->tomb_scratch || !c->crc_scratch || !c->unflushed)
+	    !c->tomb_scratch || !c->crc_scratch || !c->unflushed || !c->stream)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < segments; i++)
 		block_list_init(&c->segment_blocks[i]);
@@ -249,6 +256,8 @@ int core_open(struct core **out, const struct core_config *config)
 		err = sessions_open(c);
 	if (!err)
 		err = plans_open(c);
+	if (!err)
+		err = stream_memory(c);
 	if (!err && config->capacity[ABI_TIER_NVME])
 		err = store_open(&c->store, &c->config.super);
 	if (!err && c->store)
@@ -299,6 +308,10 @@ void core_close(struct core *c)
 		free(c->request[0].arg);
 	if (c->put)
 		free(c->put[0].ref);
+	if (c->stream) {
+		free(c->stream[0].ref);
+		free(c->stream[0].item);
+	}
 	free(c->tomb);
 	free(c->catalog_buf);
 	free(c->catalog_list);
@@ -311,6 +324,7 @@ void core_close(struct core *c)
 	free(c->segment_blocks);
 	free(c->chunk);
 	free(c->pin);
+	free(c->stream);
 	free(c->batch);
 	sched_close(c);
 	free(c->copy);
@@ -379,6 +393,7 @@ static void client_gone(struct core *c, uint32_t id)
 	plan_client_gone(c, id);
 	session_client_gone(c, id);
 	pin_client_gone(c, id);
+	stream_client_gone(c, id);
 }
 
 static void client_dead(struct core *c, uint32_t id)
@@ -409,6 +424,7 @@ static void tick(struct core *c)
 	session_tick(c);
 	claim_tick(c);
 	request_tick(c);
+	stream_tick(c);
 	reclaim_tick(c);
 	if (c->now_ns < c->next_slow_ns)
 		return;
@@ -468,6 +484,7 @@ void core_event(struct core *c, const struct core_event *e)
 	c->now_ns = e->now_ns;
 	dispatch(c, e);
 	evict_step(c);
+	stream_work(c);
 	request_run(c);
 	writeback_step(c);
 	sched_step(c);
@@ -492,6 +509,8 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 uint64_t core_next_tick(const struct core *c)
 {
 	uint64_t next = min_u64(request_next_deadline(c), sched_next_tick(c));
+
+	next = min_u64(next, stream_next(c));
 
 	next = min_u64(next, min_u64(flush_next_tick(c), prove_next_tick(c)));
 	next = min_u64(next, min_u64(writeback_next_tick(c), clean_next_tick(c)));

@@ -38,6 +38,7 @@ struct core;
 #define CORE_SEGMENTS_IO 64u      /* pieces of one device operation or copy job */
 #define CORE_DEPTH_MAX 64u        /* most operations that the device may have at a time */
 #define CORE_PINS_MAX 65536u
+#define CORE_STREAMS_MAX 64u      /* more wait */
 #define CORE_RETIRE_BATCH 256u    /* pages of one retire batch */
 #define CORE_BATCHES_MAX 1024u
 #define CORE_FAILURES_MAX 3u      /* writes or flushes in a row that fail: the store is failing */
@@ -64,6 +65,9 @@ struct core_config {
 	uint32_t client_puts;                   /* begun and not committed */
 	uint32_t client_pins;
 	uint32_t quarantine_percent; /* of a tier: what one client's leases may keep evicted */
+	uint32_t stream_share;                  /* streams get one in so many bytes; 0 = 8 */
+	uint64_t stream_hold_ns;                /* claims after the answer, at most; 0 = 10 s */
+	uint64_t stream_again_ns;               /* streamed twice within: stays; 0 = 10 s */
 };
 
 /* ---- what actions work on ----------------------------------------------------------------- */
@@ -191,6 +195,8 @@ struct core_client_open {
 	uint64_t staging_bytes;
 	const struct abi_reader *readers; /* in the client region: never trusted */
 	uint32_t readers_max;
+	struct abi_stream *streams; /* likewise; may be NULL; until DEAD */
+	uint32_t streams_max;
 };
 
 struct core_event {
@@ -227,6 +233,7 @@ enum core_action_kind {
 	CORE_AC_PUNCH,    /* range: give the memory back, then PUNCH_DONE */
 	CORE_AC_COMPLETE, /* put the entry into the client's completion ring */
 	CORE_AC_REPLY,    /* answer a control call that was given this token */
+	CORE_AC_WAKE,     /* signal the client's completion eventfd, asked for by abi_stream.wait */
 	CORE_AC_END,      /* end the client's session for this error */
 };
 
@@ -242,6 +249,7 @@ struct core_action {
 			uint32_t client;
 			struct abi_cqe cqe;
 		} complete;
+		uint32_t wake; /* client */
 		struct {
 			uint64_t token;
 			int32_t res;

@@ -174,11 +174,30 @@ uint64_t evict_some(struct core *c, struct context *x, uint32_t tier, uint64_t b
 
 /* ---- segments from context to context ----------------------------------------------------- */
 
+/* Bytes that are set aside for streams and hold nothing of theirs now. */
+static uint64_t aside_unused(const struct core *c, uint32_t tier)
+{
+	return c->stream_aside[tier] > c->streamed[tier]
+		       ? c->stream_aside[tier] - c->streamed[tier]
+		       : 0;
+}
+
+/*
+ * Is there empty memory beyond what streams will want at once? Punching what a window leaves and
+ * backing it anew for the next one costs several times what reading into it does.
+ */
+static bool spare(const struct core *c, uint32_t tier)
+{
+	const struct pool *p = &c->pool[tier];
+
+	return p->used - p->live > aside_unused(c, tier) + p->segment_bytes;
+}
+
 void evict_surplus(struct core *c, struct context *x, uint32_t tier, bool all)
 {
 	int64_t offset;
 
-	while ((offset = space_surplus(x->space[tier], all)) >= 0) {
+	while ((all || spare(c, tier)) && (offset = space_surplus(x->space[tier], all)) >= 0) {
 		struct core_range *range = &core_push(c, CORE_AC_PUNCH)->range;
 
 		range->context_id = x->id;
@@ -290,7 +309,23 @@ void evict_forget(struct core *c, const struct context *x)
 
 /* ---- room for a page ---------------------------------------------------------------------- */
 
+/* Would so many bytes more leave streams less than what is set aside for them? */
+static bool set_aside(const struct core *c, uint32_t tier, uint32_t bytes)
+{
+	const struct pool *p = &c->pool[tier];
+	uint64_t unused = aside_unused(c, tier);
+
+	return unused && p->live + bytes + unused > p->capacity;
+}
+
 int64_t place_alloc(struct core *c, struct context *x, uint32_t page, uint32_t tier)
+{
+	if (set_aside(c, tier, page_stride(x, page)))
+		return -ENOSPC;
+	return place_alloc_stream(c, x, page, tier);
+}
+
+int64_t place_alloc_stream(struct core *c, struct context *x, uint32_t page, uint32_t tier)
 {
 	uint64_t fresh;
 	int64_t offset;
@@ -372,6 +407,7 @@ void evict_segment(struct core *c, uint32_t segment)
 		struct block_meta *m = &x->meta[slot];
 
 		if ((keep || m->pins[ABI_TIER_CXL]) &&
+		    !m->streamed[ABI_TIER_CXL] && /* what a stream brought is about to go */
 		    m->resident[ABI_TIER_CXL] == block_pages(x, slot)) {
 			keep -= keep > 0;
 			block_unwritten(c, x, slot);

@@ -548,6 +548,7 @@ static bool make_durable(struct core *c, struct context *x, uint32_t slot)
 	if (m->flags & BLOCK_DURABLE)
 		return m->persist == PERSIST_CLEAN && m->settle != SETTLE_RECOVERED;
 	if (m->persist == PERSIST_CLEAN && m->resident[ABI_TIER_CXL] == block_pages(x, slot)) {
+		stream_page_adopt_block(c, x, slot, ABI_TIER_CXL); /* its only copy from now on */
 		block_unwritten(c, x, slot);
 		m->flags |= BLOCK_DURABLE;
 		writeback_enqueue(c, x, slot);

@@ -61,6 +61,7 @@ bool retire_page(struct core *c, struct context *x, uint32_t slot, uint32_t page
 	if (!b)
 		return false;
 	assert(b->count < CORE_RETIRE_BATCH);
+	assert(!stream_page_claims(d, tier)); /* who claims a page holds its block */
 	b->place[b->count] = abi_place(x->id, tier, d->word[tier]);
 	b->slot[b->count] = slot;
 	b->page[b->count] = page;
@@ -70,7 +71,7 @@ bool retire_page(struct core *c, struct context *x, uint32_t slot, uint32_t page
 	page_retire(d, tier);
 	x->retiring[tier] += page_stride(x, page);
 	c->metrics.retired++;
-	block_left(c, x, slot, tier);
+	block_left(c, x, slot, page, tier);
 	if (b->count == CORE_RETIRE_BATCH)
 		reclaim_flush(c);
 	return true;
@@ -207,6 +208,7 @@ static void place_release(struct core *c, struct core_batch *b, uint32_t i)
 		c->quarantined[tier] -= bytes;
 	space_free(x->space[tier], page_addr(d, tier));
 	page_free(d, tier);
+	stream_page_uncharge(c, x, b->slot[i], b->page[i], tier);
 	assert(x->retiring[tier] >= bytes);
 	x->retiring[tier] -= bytes;
 	block_page_freed(c, x, b->slot[i], b->page[i], tier);

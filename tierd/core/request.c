@@ -105,6 +105,8 @@ static void request_free(struct core *c, struct request *r)
 	assert(r->answered && !r->outstanding);
 	if (r->held)
 		fetch_release(c, r);
+	if (r->stream)
+		stream_detach(r);
 	if (r->queued && r->phase == REQUEST_SPACE)
 		space_unqueue(c, r);
 	if (r->queued)
@@ -260,6 +262,7 @@ static uint64_t arg_bytes_of(const struct abi_sqe *q)
 	case ABI_OP_PIN:
 	case ABI_OP_PREFETCH:
 	case ABI_OP_MIGRATE:
+	case ABI_OP_STREAM:
 		return q->count * item;
 	case ABI_OP_SESSION:
 		return q->mode == ABI_SESSION_TURN_END
@@ -281,7 +284,7 @@ static bool needs_context(uint8_t op)
 	return op == ABI_OP_PUT_RESERVE || op == ABI_OP_FETCH || op == ABI_OP_FETCH_PAGES ||
 	       op == ABI_OP_PIN || op == ABI_OP_UNPIN || op == ABI_OP_DELETE ||
 	       op == ABI_OP_PREFETCH || op == ABI_OP_MIGRATE || op == ABI_OP_SESSION ||
-	       op == ABI_OP_PLAN;
+	       op == ABI_OP_PLAN || op == ABI_OP_STREAM;
 }
 
 static int context_check(struct core *c, struct request *r)
@@ -342,9 +345,10 @@ static int request_check(struct core *c, struct request *r)
 	const struct abi_sqe *q = &r->sqe;
 	int err;
 
-	if (q->op >= ABI_OP_COUNT || q->klass > ABI_CLASS_SPECULATIVE || q->reserved)
+	if (q->op >= ABI_OP_COUNT || q->klass > ABI_CLASS_SPECULATIVE ||
+	    (q->generation && q->op != ABI_OP_STREAM))
 		return -EINVAL; /* write-back and clean-up are the daemon's own classes */
-	if (q->op > ABI_OP_MIGRATE && q->op != ABI_OP_SESSION && q->op != ABI_OP_PLAN)
+	if (q->op > ABI_OP_STREAM && q->op != ABI_OP_SESSION && q->op != ABI_OP_PLAN)
 		return -ENOSYS;
 	if (q->flags & ~(ABI_SQE_KEYS | ABI_SQE_DURABLE))
 		return -EINVAL;
@@ -398,6 +402,9 @@ static void request_start(struct core *c, struct request *r)
 		break;
 	case ABI_OP_DELETE:
 		delete_begin(c, r);
+		break;
+	case ABI_OP_STREAM:
+		stream_begin(c, r);
 		break;
 	case ABI_OP_CANCEL:
 	case ABI_OP_DRAIN:
@@ -500,6 +507,9 @@ static void request_step(struct core *c, struct request *r)
 		break;
 	case ABI_OP_DELETE:
 		delete_step(c, r);
+		break;
+	case ABI_OP_STREAM:
+		stream_step(c, r);
 		break;
 	default:
 		assert(r->cancelled);
@@ -619,7 +629,7 @@ bool request_of_context(const struct core *c, const struct context *x)
 	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++)
 		if (c->put[i].used && c->put[i].ctx == x)
 			return true;
-	return false;
+	return stream_of_context(c, x);
 }
 
 void request_wake_phase(struct core *c, enum request_phase phase)

@@ -181,6 +181,7 @@ void space_close(struct space *s)
 		return;
 	assert(s->pool->used >= s->taken * s->segment_bytes);
 	s->pool->used -= s->taken * s->segment_bytes;
+	s->pool->live -= s->live;
 	free(s->heap_memory);
 	free(s->place_bits);
 	free(s->taken_bits);
@@ -515,6 +516,7 @@ int64_t space_alloc(struct space *s, uint32_t klass, uint64_t *fresh)
 	assert(place < c->places && s->free >= c->stride);
 	s->segment[seg].live++;
 	s->live += c->stride;
+	s->pool->live += c->stride;
 	s->free -= c->stride;
 	segment_settle(s, seg);
 	return (int64_t)(seg * s->segment_bytes + (uint64_t)place * c->stride);
@@ -554,6 +556,7 @@ void space_free(struct space *s, uint64_t offset)
 	assert(s->segment[seg].live > 0 && s->live >= stride);
 	s->segment[seg].live--;
 	s->live -= stride;
+	s->pool->live -= stride;
 	s->free += stride;
 	if (s->segment[seg].state == SEGMENT_EVACUATED)
 		s->free_evacuated += stride;

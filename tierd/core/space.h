@@ -24,6 +24,7 @@
 struct pool {
 	uint64_t capacity;
 	uint64_t used; /* charged: whole segments of all spaces */
+	uint64_t live; /* bytes of places handed out */
 	uint64_t segment_bytes; /* preferred; a space of large pages may use more */
 };
 

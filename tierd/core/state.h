@@ -52,6 +52,7 @@
 #define BLOCK_IN_POLICY 4u  /* << tier: inserted into that tier's policy */
 #define BLOCK_SHARDED 16u   /* pending blocks outlive their writers until the deadline */
 #define BLOCK_MOVING 64u    /* in a run of the cleaner */
+#define BLOCK_AGAIN 128u    /* streamed twice in a short time: its pages are worth keeping */
 #define BLOCK_ZOMBIE 32u    /* dropped, in core.zombies: its pages are still to be retired */
 
 /* What the daemon knows of a block beside its public line: 64 bytes. */
@@ -59,6 +60,7 @@ struct block_meta {
 	uint64_t salt;
 	uint32_t missing;                 /* pending: pages not READY yet */
 	uint32_t resident[ABI_MEM_TIERS]; /* READY pages */
+	uint32_t streamed[ABI_MEM_TIERS]; /* of these, the stream pool's */
 	uint32_t held;                    /* memory words that are not ABSENT */
 	uint32_t prev, next;              /* links of the one list it is in: */
 	uint16_t prev_ctx, next_ctx;      /* pending, dirty, or its segment's */
@@ -67,13 +69,17 @@ struct block_meta {
 	uint16_t writers; /* puts that have it reserved */
 	uint8_t persist;
 	uint8_t flags;
-	uint32_t expires_ms; /* pending: dropped then */
-	uint32_t batch;      /* what policies are told of the put that brought it: policy_hint */
+	union {
+		uint32_t expires_ms;  /* pending: dropped then */
+		uint32_t streamed_ms; /* committed: last asked for by a stream; 0 = never */
+	};
+	uint32_t batch; /* what policies are told of the put that brought it: policy_hint */
 	uint16_t brought;
 	bool last;
 	uint8_t settle; /* SETTLE_* */
-	uint32_t heat : 8; /* times it was asked for since it was written, up to BLOCK_HEAT_MAX */
-	uint32_t parent_generation : 24; /* low bits, when it was put or recovered */
+	uint32_t heat : 2; /* times it was asked for since it was written, up to BLOCK_HEAT_MAX */
+	uint32_t streams : 8; /* of the holds, those of streams */
+	uint32_t parent_generation : 22; /* low bits, when it was put or recovered */
 };
 
 /* What foresight knows of a block. */
@@ -180,6 +186,7 @@ struct request {
 	uint64_t read_bytes, copy_bytes;   /* prefetch: to be moved, by the last look */
 	uint64_t begun_ns, transfer_ns;    /* ... when it was due, how long it should take */
 	struct put *put;
+	struct stream *stream;
 	uint64_t sync_seq; /* REQUEST_SYNC: needs this flush */
 	uint64_t tomb_seq; /* delete: needs the tombstones up to here */
 	struct request *next; /* in the queue of its phase */
@@ -255,6 +262,56 @@ struct client {
 	uint32_t claims;   /* ... parked as claims */
 	uint32_t away;     /* sessions it has in the table */
 	struct put *puts;
+};
+
+/* ---- streams ------------------------------------------------------------------------------ */
+
+#define STREAM_ITEMS_MAX (1u << 22) /* pages of one stream */
+
+/* stream.item: what we have done about a page */
+#define ITEM_CLAIM 1u /* we count in its claim in the target tier, */
+#define ITEM_STAGE 2u /* in CXL, on its way to HBM */
+#define ITEM_MINE 4u  /* we brought it */
+#define ITEM_LATE 8u  /* it was still coming at the deadline */
+
+/* abi_page.claim: how many streams count on the page, and whether its place is the pool's. */
+#define CLAIM_POOL 0x8000u
+
+/*
+ * A stream: n blocks, layer by layer. Items are numbered layer, part, block, group; those of layers
+ * that a part does not have, or of parts that a block does not have, are void. The cursors follow
+ * each other: dropped <= done <= copy <= issue.
+ */
+struct stream {
+	bool used;
+	bool ended; /* answered: nothing more is begun */
+	bool over;  /* all claims go, then the stream */
+	uint32_t number;
+	uint32_t client, session;
+	struct context *ctx;
+	struct request *request; /* as long as something moves for it */
+	struct abi_stream *line; /* the client's: never trusted; NULL once its session ended */
+	uint32_t generation;
+	uint8_t tier, mode, klass;
+	uint32_t status;
+	struct abi_block_ref *ref;
+	uint8_t *item;
+	uint32_t held;   /* refs [0, held) carry a hold */
+	uint32_t count;  /* blocks */
+	uint32_t usable; /* blocks that can still be whole */
+	uint32_t part_first, part_end;
+	uint32_t layer_first, layers; /* the model's */
+	uint32_t per_layer;           /* items */
+	uint32_t released;            /* layers the client is done with */
+	uint32_t ready;               /* layers told */
+	uint32_t window;              /* layers; 0 = waits to be admitted */
+	uint32_t dropped, done, copy, issue;
+	uint64_t layer_bytes; /* of its largest layer */
+	uint64_t need, want;  /* bytes of window */
+	uint64_t grant[ABI_MEM_TIERS];
+	uint64_t until_ns; /* ended: claims go then */
+	uint64_t since_ns, deadline_ns;
+	uint64_t moved, used_bytes, late, wasted;
 };
 
 /* ---- pins --------------------------------------------------------------------------------- */
@@ -399,6 +456,18 @@ struct prover {
 	uint32_t buf_bytes; /* a page of any context, or CORE_IO_BYTES_MAX */
 };
 
+/* ---- moves -------------------------------------------------------------------------------- */
+
+enum move_state { MOVE_THERE, MOVE_UNDER_WAY, MOVE_BLOCKED, MOVE_GONE };
+
+/* What one step is building. */
+struct mover {
+	struct core_io *io;
+	struct core_copy *copy;
+	uint64_t blocked_bytes;
+	uint32_t blocked_tier;
+};
+
 /* One segment of one context that is being emptied (evict.c). */
 struct evacuation {
 	struct context *ctx; /* NULL = none */
@@ -463,6 +532,13 @@ struct core {
 	struct staged staged;
 	struct sessions sessions;
 	struct plans plans;
+	struct stream *stream;
+	uint32_t streams, streams_high;       /* streams [0, high) may be in use */
+	bool streams_busy;                    /* claims are being dropped */
+	uint64_t streamed[ABI_MEM_TIERS];     /* bytes of places that are the pool's */
+	uint64_t stream_grants[ABI_MEM_TIERS];
+	uint64_t stream_aside[ABI_MEM_TIERS]; /* bytes that others may not have */
+	uint64_t stream_idle_ns;              /* what is set aside without a grant is let go then */
 
 	struct pin *pin;
 	uint32_t pin_free, pins, pins_high, chunks_high;
@@ -540,6 +616,16 @@ static inline uint32_t page_stride(const struct context *x, uint32_t page)
 	return x->spec.geometry.part[x->page_part[page]].page_stride;
 }
 
+static inline bool stream_page_charged(const struct abi_page *d, uint32_t tier)
+{
+	return d->claim[tier] & CLAIM_POOL;
+}
+
+static inline uint32_t stream_page_claims(const struct abi_page *d, uint32_t tier)
+{
+	return d->claim[tier] & (CLAIM_POOL - 1);
+}
+
 static inline bool context_has_nvme(const struct core *c, const struct context *x)
 {
 	return c->store && x->plan.quota[ABI_TIER_NVME];
@@ -562,6 +648,7 @@ uint64_t parts_mask(const struct context *x);
 uint32_t block_pages(const struct context *x, uint32_t slot);
 uint64_t block_bytes(const struct context *x, uint32_t slot);
 bool block_alive(const struct context *x, struct abi_block_ref ref);
+void block_enter_policy(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
 uint32_t block_new(struct core *c, struct context *x, const uint8_t *key);
 void block_unnew(struct context *x, uint32_t slot);
 void block_commit(struct core *c, struct context *x, uint32_t slot);
@@ -575,7 +662,7 @@ void block_tier_hint(struct context *x, uint32_t slot);
 void block_parent_note(struct context *x, uint32_t slot);
 void block_used(struct core *c, struct context *x, uint32_t slot, uint32_t weight);
 uint32_t block_segment(const struct core *c, const struct context *x, uint32_t slot);
-void block_left(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
+void block_left(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
 void block_bury(struct core *c, struct context *x, uint32_t slot);
 void block_hold(struct context *x, uint32_t slot);
 void block_unhold(struct core *c, struct context *x, uint32_t slot);
@@ -597,6 +684,7 @@ void reclaim_tick(struct core *c);
 
 /* evict.c */
 int64_t place_alloc(struct core *c, struct context *x, uint32_t page, uint32_t tier);
+int64_t place_alloc_stream(struct core *c, struct context *x, uint32_t page, uint32_t tier);
 int evict_room(struct core *c, struct context *x, uint32_t tier, uint64_t bytes);
 uint64_t evict_some(struct core *c, struct context *x, uint32_t tier, uint64_t bytes);
 void evict_room_ahead(struct core *c, struct context *x, uint32_t tier);
@@ -653,6 +741,46 @@ bool pin_holds(const struct context *x, uint32_t slot, uint32_t page, uint32_t t
 void pin_until(struct core *c, struct pin *p, uint64_t deadline_ns);
 int64_t pin_take(struct core *c, const struct pin_ask *ask, uint64_t *id);
 bool fetch_outranks(const struct core *c, const struct request *r);
+
+/* move.c */
+enum move_state move_read(struct core *c, struct request *r, struct mover *b, uint32_t slot,
+			  uint32_t page);
+enum move_state move_promote(struct core *c, struct request *r, struct mover *b, uint32_t slot,
+			     uint32_t page);
+void move_submit(struct core *c, struct request *r, struct mover *b);
+void move_join(struct core *c, const struct request *r, const struct abi_page *d);
+
+/* stream.c, stream_window.c, stream_end.c */
+int stream_memory(struct core *c);
+bool stream_item(const struct stream *s, uint32_t i, uint32_t *block, uint32_t *page);
+void stream_drop_stage(struct core *c, struct stream *s, uint32_t i, const struct abi_page_ref *at);
+void stream_begin(struct core *c, struct request *r);
+void stream_step(struct core *c, struct request *r);
+void stream_lost(struct request *r, uint32_t slot);
+void stream_detach(struct request *r);
+void stream_work(struct core *c);
+void stream_tick(struct core *c);
+uint64_t stream_next(const struct core *c);
+void stream_over(struct core *c, struct stream *s);
+void stream_client_gone(struct core *c, uint32_t client);
+void stream_context_gone(struct core *c, const struct context *x);
+bool stream_of_context(const struct core *c, const struct context *x);
+int stream_window_plan(struct core *c, struct stream *s, uint64_t wanted);
+bool stream_admit(struct core *c, struct stream *s);
+void stream_window_end(struct core *c, struct stream *s);
+void stream_window_moved(struct core *c, struct stream *s);
+
+/* stream_page.c */
+void stream_page_charge(struct core *c, struct context *x, uint32_t slot, uint32_t page,
+			uint32_t tier);
+void stream_page_uncharge(struct core *c, struct context *x, uint32_t slot, uint32_t page,
+			  uint32_t tier);
+void stream_page_adopt(struct core *c, struct context *x, uint32_t slot, uint32_t page,
+		       uint32_t tier);
+void stream_page_adopt_block(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
+void stream_page_claim(struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
+void stream_page_unclaim(struct core *c, struct context *x, uint32_t slot, uint32_t page,
+			 uint32_t tier);
 void pin_request(struct core *c, struct request *r);
 void unpin_request(struct core *c, struct request *r);
 void pin_end(struct core *c, struct pin *p);

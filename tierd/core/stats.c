@@ -86,6 +86,7 @@ void core_stats(const struct core *c, struct core_stats *out)
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
 		out->tier[t].used = c->pool[t].used;
 		out->tier[t].quarantined = c->quarantined[t];
+		out->tier[t].streamed = c->streamed[t];
 	}
 	if (c->store) {
 		struct store_stats st;

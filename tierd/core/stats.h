@@ -20,6 +20,7 @@ struct core_tier_stats {
 	uint64_t dirty;       /* bytes that exist nowhere else (cxl) */
 	uint64_t pinned;
 	uint64_t quarantined; /* bytes retired but still leased */
+	uint64_t streamed;    /* bytes of the stream pool in use, all contexts together */
 	uint64_t quota;       /* context only */
 	bool failing;         /* nvme: writes or flushes have failed several times in a row */
 };
@@ -104,6 +105,19 @@ struct core_client_view {
 	uint64_t quarantined[ABI_MEM_TIERS]; /* bytes, at the last look */
 };
 int core_client_view(const struct core *c, uint32_t client, struct core_client_view *out);
+
+struct core_stream_view {
+	uint32_t client, context_id;
+	uint8_t klass, tier, mode;
+	bool ended;
+	uint32_t status; /* ABI_STATUS_*, when ended */
+	uint32_t blocks, usable;
+	uint32_t layers, ready, released, window;
+	uint64_t bytes, used, late, wasted;
+	uint64_t since_ns, deadline_ns;
+};
+/* The i-th stream, answered ones that still hold layers included. -ENOENT after the last. */
+int core_stream_view(const struct core *c, uint32_t i, struct core_stream_view *out);
 
 struct core_pin_view {
 	uint64_t id;

@@ -39,6 +39,15 @@ static const struct column request_columns[] = {
 	{ ">age", "since_ns", FORM_AGE },    { ">late", "deadline_ns", FORM_DEADLINE },
 };
 
+static const struct column stream_columns[] = {
+	{ ">client", "client", FORM_COUNT }, { "stream", "status", FORM_TEXT },
+	{ "class", "class", FORM_TEXT },     { "context", "context", FORM_TEXT },
+	{ "tier", "tier", FORM_TEXT },	     { ">blocks", "usable", FORM_COUNT },
+	{ ">ready", "ready", FORM_COUNT },   { ">layers", "layers", FORM_COUNT },
+	{ ">window", "window", FORM_COUNT }, { ">bytes", "bytes", FORM_BYTES },
+	{ ">used", "used", FORM_BYTES },     { ">wasted", "wasted", FORM_BYTES },
+};
+
 static const struct column client_columns[] = {
 	{ ">id", "id", FORM_COUNT },
 	{ "name", "name", FORM_TEXT },
@@ -117,7 +126,8 @@ static int show(const struct list *list, const json_t *rows)
 	return grid_print(g, stdout);
 }
 
-static int run(struct ctl *ctl, int argc, const struct list *list)
+/* more: a second table of the same answer, when it has rows. */
+static int run(struct ctl *ctl, int argc, const struct list *list, const struct list *more)
 {
 	json_t *answer;
 	int rc = ctl_arguments(ctl, argc, 0, 0);
@@ -130,6 +140,8 @@ static int run(struct ctl *ctl, int argc, const struct list *list)
 		rc = ctl_print_json(answer);
 	else
 		rc = show(list, ctl_at(answer, list->member)) ? CTL_FAILED : CTL_OK;
+	if (rc == CTL_OK && !ctl->json && more && json_array_size(ctl_at(answer, more->member)))
+		rc = show(more, ctl_at(answer, more->member)) ? CTL_FAILED : CTL_OK;
 	json_decref(answer);
 	return rc;
 }
@@ -139,16 +151,17 @@ int ctl_pin_list(struct ctl *ctl, int argc, char **argv)
 	static const struct list list = LIST("pins", "pins", "no pins", pin_columns);
 
 	(void)argv;
-	return run(ctl, argc, &list);
+	return run(ctl, argc, &list, NULL);
 }
 
 int ctl_requests(struct ctl *ctl, int argc, char **argv)
 {
 	static const struct list list =
 		LIST("requests", "requests", "no requests under way", request_columns);
+	static const struct list streams = LIST("requests", "streams", "", stream_columns);
 
 	(void)argv;
-	return run(ctl, argc, &list);
+	return run(ctl, argc, &list, &streams);
 }
 
 int ctl_clients(struct ctl *ctl, int argc, char **argv)
@@ -156,5 +169,5 @@ int ctl_clients(struct ctl *ctl, int argc, char **argv)
 	static const struct list list = LIST("clients", "clients", "no clients", client_columns);
 
 	(void)argv;
-	return run(ctl, argc, &list);
+	return run(ctl, argc, &list, NULL);
 }

@@ -94,6 +94,9 @@ uint32_t front_poll(struct front *f, struct turn *t);
 /* CORE_AC_COMPLETE. */
 void front_complete(struct front *f, uint32_t client, const struct abi_cqe *cqe);
 
+/* CORE_AC_WAKE: the next front_flush signals the client. */
+void front_wake(struct front *f, uint32_t client);
+
 /* Wake those who wait for completions posted since the last call. */
 void front_flush(struct front *f);
 

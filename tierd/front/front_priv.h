@@ -61,6 +61,7 @@ struct session {
 	const struct abi_sqe *sq;
 	struct abi_cqe *cq;
 	const struct abi_reader *readers;
+	struct abi_stream *streams;
 	uint32_t sq_entries, cq_entries, readers_max;
 	/* rings: our own copies of what we wrote */
 	uint32_t sq_head, cq_tail;
@@ -71,6 +72,7 @@ struct session {
 	bool full;               /* R2 holds it back */
 	struct list watched_link;
 	bool owes_wake;          /* in front.posted */
+	bool must_wake;          /* ... whatever cq_wait says: a stream moved */
 	struct list posted_link;
 	/* control: one question at a time (W1) */
 	bool asking;  /* waits for a REPLY */

@@ -62,7 +62,8 @@ int grant_region(struct front *f, struct session *s)
 	uint64_t sq = ABI_PAGE_ALIGN;
 	uint64_t cq = sq + page_up((uint64_t)s->sq_entries * sizeof(struct abi_sqe));
 	uint64_t readers = cq + page_up((uint64_t)s->cq_entries * sizeof(struct abi_cqe));
-	uint64_t total = readers + page_up((uint64_t)s->readers_max * sizeof(struct abi_reader));
+	uint64_t streams = readers + page_up((uint64_t)s->readers_max * sizeof(struct abi_reader));
+	uint64_t total = streams + page_up(ABI_STREAMS_MAX * sizeof(struct abi_stream));
 	int rc = grant_shared(&s->region, "tier-region", total, PROT_READ | PROT_WRITE);
 
 	if (rc)
@@ -71,18 +72,22 @@ int grant_region(struct front *f, struct session *s)
 	s->sq = (const void *)((uint8_t *)s->region.addr + sq);
 	s->cq = (void *)((uint8_t *)s->region.addr + cq);
 	s->readers = (const void *)((uint8_t *)s->region.addr + readers);
+	s->streams = (void *)((uint8_t *)s->region.addr + streams);
 	*s->header = (struct abi_region_header){
 		.magic = ABI_REGION_MAGIC,
 		.version = ABI_VERSION,
+		.features = ABI_REGION_STREAMS,
 		.boot_token = f->config.boot_token,
 		.total_bytes = total,
 		.sq_entries = s->sq_entries,
 		.cq_entries = s->cq_entries,
 		.readers_max = s->readers_max,
+		.streams_max = ABI_STREAMS_MAX,
 		.sq_offset = sq,
 		.cq_offset = cq,
 		.reader_offset = readers,
 		.staging_bytes = s->staging.bytes,
+		.stream_offset = streams,
 		.sq_wake = 1, /* parked: the first request rings the doorbell */
 	};
 	return 0;

@@ -103,6 +103,14 @@ static void sample_end(struct front *f, uint32_t client, uint64_t user_data)
 	}
 }
 
+static void owe(struct front *f, struct session *s)
+{
+	if (s->owes_wake)
+		return;
+	s->owes_wake = true;
+	list_push_back(&f->posted, &s->posted_link);
+}
+
 void front_complete(struct front *f, uint32_t client, const struct abi_cqe *cqe)
 {
 	struct session *s = client < f->config.clients_max ? &f->session[client] : NULL;
@@ -116,10 +124,17 @@ void front_complete(struct front *f, uint32_t client, const struct abi_cqe *cqe)
 	s->in_flight--;
 	s->posted++;
 	atomic_store_release_u32(&s->header->cq_tail, s->cq_tail);
-	if (s->owes_wake)
+	owe(f, s);
+}
+
+void front_wake(struct front *f, uint32_t client)
+{
+	struct session *s = client < f->config.clients_max ? &f->session[client] : NULL;
+
+	if (!s || s->state != SESSION_OPEN)
 		return;
-	s->owes_wake = true;
-	list_push_back(&f->posted, &s->posted_link);
+	s->must_wake = true;
+	owe(f, s);
 }
 
 void front_flush(struct front *f)
@@ -133,10 +148,11 @@ void front_flush(struct front *f)
 	full_fence();
 	list_each(at, &f->posted) {
 		struct session *s = list_entry(at, struct session, posted_link);
+		bool must = s->must_wake;
 
 		list_remove(at);
-		s->owes_wake = false;
-		if (atomic_load_relaxed_u32(&s->header->cq_wait) == 0)
+		s->owes_wake = s->must_wake = false;
+		if (!must && atomic_load_relaxed_u32(&s->header->cq_wait) == 0)
 			continue;
 		fd[count++] = s->event;
 		if (count == SIGNAL_BATCH) {

@@ -202,6 +202,8 @@ int session_begin(struct front *f, struct turn *t, struct session *lobby,
 		.staging_bytes = s->staging.bytes,
 		.readers = s->readers,
 		.readers_max = s->readers_max,
+		.streams = s->streams,
+		.streams_max = ABI_STREAMS_MAX,
 	};
 	turn_feed(t, &event);
 	log_info(f->config.log, "client connected", s->name, "client=%u pid=%d uid=%u", s->id,
@@ -223,7 +225,7 @@ static void gone(struct front *f, struct turn *t, struct session *s, int error)
 	atomic_store_release_u32(&s->header->closed, 1);
 	ring_unwatch(f, s);
 	list_remove(&s->posted_link);
-	s->owes_wake = false;
+	s->owes_wake = s->must_wake = false;
 	ring_out_signal(f, &s->event, 1);
 	close_fd(f, &s->sock, true);
 	close_fd(f, &s->doorbell, true);

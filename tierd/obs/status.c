@@ -282,6 +282,34 @@ static const char *op_name(uint8_t op)
 	return op < ABI_OP_COUNT ? names[op] : "?";
 }
 
+/* Watermarks and accounts of streams, answered ones that still hold layers included. */
+static json_t *streams(const struct core *core)
+{
+	static const char *const status[] = { "ready", "late", "missed", "dropped" };
+	struct core_stream_view s;
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; core_stream_view(core, i, &s) == 0; i++)
+		json_array_append_new(
+			list,
+			json_pack("{s:i, s:s, s:o, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i,"
+				  " s:o, s:o, s:o, s:o, s:o, s:o}",
+				  "client", (int)s.client, "class",
+				  obs_class_name[s.klass % ABI_CLASS_COUNT], "context",
+				  context_name(core, s.context_id), "tier",
+				  obs_tier_name[s.tier % ABI_TIER_COUNT], "mode",
+				  s.mode == ABI_MODE_CACHE ? "cache" : "stream", "status",
+				  s.ended ? status[s.status % 4] : s.window ? "running" : "queued",
+				  "blocks", (int)s.blocks, "usable", (int)s.usable, "layers",
+				  (int)s.layers, "ready", (int)s.ready, "released",
+				  (int)s.released, "window", (int)s.window, "bytes",
+				  obs_number(s.bytes), "used", obs_number(s.used), "late",
+				  obs_number(s.late), "wasted", obs_number(s.wasted), "since_ns",
+				  obs_number(s.since_ns), "deadline_ns",
+				  obs_number(s.deadline_ns)));
+	return list;
+}
+
 json_t *obs_requests(const struct obs_args *a)
 {
 	const struct core *core = a->o->core;
@@ -296,5 +324,5 @@ json_t *obs_requests(const struct obs_args *a)
 					context_name(core, r.context_id), "count", (int)r.count,
 					"done", (int)r.done, "since_ns", obs_number(r.since_ns),
 					"deadline_ns", obs_number(r.deadline_ns)));
-	return json_pack("{s:o}", "requests", list);
+	return json_pack("{s:o, s:o}", "requests", list, "streams", streams(core));
 }

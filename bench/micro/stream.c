@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A prefix that lies on NVMe, streamed to CXL layer by layer, checksums on: how soon its first
+ * layer is there, how long the whole takes while a reader waits for each layer, looks at it and
+ * releases it, and what asking costs. Beside it, in the same rounds, fio on the very file of the
+ * store: reads as large as the first layer's one extent, one at a time; and sequential ones at the
+ * size and depth at which they are fastest. The daemon's own count of bytes read is checked, and
+ * the first word of every page.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "bench/micro/fio.h"
+#include "bench/micro/pool.h"
+#include "libtier/base/cleanup.h"
+#include "libtier/base/units.h"
+
+#define PAGE_BYTES 65536u
+#define LAYERS 16u
+#define BLOCK_BYTES ((uint64_t)PAGE_BYTES * LAYERS)
+#define RUN_BLOCKS 32u
+#define EXTENT_BYTES (RUN_BLOCKS * PAGE_BYTES)
+#define FIO_MS 500u
+#define DEADLINE_NS (20 * NS_PER_S)
+#define LEASES 512u
+
+struct job {
+	struct pool *p;
+	struct fio_job extent, whole;
+	uint32_t blocks;
+	struct tier_lease lease[LEASES];
+};
+
+static int open_stream(struct job *j, uint32_t first, uint32_t count, tier_stream **out)
+{
+	const struct tier_stream_options o = {
+		.size = sizeof(o),
+		.tier = TIER_CXL,
+		.deadline_ns = time_now_ns() + DEADLINE_NS,
+	};
+
+	return tier_stream_open(j->p->c, &j->p->block[first], count, &o, out);
+}
+
+/* The first word of each page of the layer. */
+static int check_layer(struct job *j, uint32_t first, uint32_t count, uint32_t layer)
+{
+	for (uint32_t at = 0; at < count; at += LEASES) {
+		uint32_t n = count - at < LEASES ? count - at : LEASES;
+		const struct tier_selection s = { .blocks = &j->p->block[first + at], .count = n,
+						  .page = layer };
+		int got = tier_lease_blocks(j->p->r, j->p->c, &s, j->lease), error = 0;
+
+		for (uint32_t i = 0; i < n && got == (int)n; i++)
+			if (*(const uint64_t *)j->lease[i].data != pool_word(first + at + i, layer))
+				error = -EBADMSG;
+		tier_release_many(j->p->r, j->lease, n);
+		if (got != (int)n)
+			return got < 0 ? got : -ENODATA;
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+/* One prefix from begin to end. */
+static int stream_whole(struct job *j, double *ms)
+{
+	uint64_t from = time_now_ns();
+	tier_stream *s;
+	int64_t n = 0;
+	int error = open_stream(j, 0, j->blocks, &s);
+
+	for (uint32_t layer = 0; layer < LAYERS && !error; layer++) {
+		n = tier_stream_wait(s, layer, 0);
+		error = n < 0 ? (int)n : n == j->blocks ? 0 : -ENODATA;
+		if (!error)
+			error = check_layer(j, 0, j->blocks, layer);
+		if (!error)
+			tier_stream_release(s, layer + 1);
+	}
+	*ms = (double)(time_now_ns() - from) / 1e6;
+	if (error)
+		bench_failed("stream", error);
+	tier_stream_close(s);
+	return error;
+}
+
+/* Prefixes of one run each: the median time until the first layer, one extent, is there. */
+static int first_layers(struct job *j, double *us)
+{
+	double took[64];
+	uint32_t count = j->blocks / RUN_BLOCKS;
+	int error = 0;
+
+	for (uint32_t i = 0; i < count && !error; i++) {
+		uint64_t from = time_now_ns();
+		tier_stream *s;
+		int64_t n;
+
+		error = open_stream(j, i * RUN_BLOCKS, RUN_BLOCKS, &s);
+		if (error)
+			break;
+		n = tier_stream_wait(s, 0, 0);
+		took[i] = (double)(time_now_ns() - from) / 1e3;
+		error = n == RUN_BLOCKS ? check_layer(j, i * RUN_BLOCKS, RUN_BLOCKS, 0)
+					: n < 0 ? (int)n : -ENODATA;
+		tier_stream_close(s);
+	}
+	if (error)
+		return bench_failed("first layer", error);
+	*us = sample_quantile(took, count, 0.5);
+	return 0;
+}
+
+static int first_pair(struct job *j, bool fio_first, struct sample *value, struct sample *peer)
+{
+	double us = 0, gbps = 0;
+	int error = fio_first ? fio_run(&j->extent, &gbps) : 0;
+
+	if (!error)
+		error = first_layers(j, &us);
+	if (!error && !fio_first)
+		error = fio_run(&j->extent, &gbps);
+	sample_add(value, us);
+	sample_add(peer, gbps > 0 ? EXTENT_BYTES / gbps / 1e3 : 0);
+	return error;
+}
+
+static int whole_pair(struct job *j, bool fio_first, struct sample *value, struct sample *peer)
+{
+	uint64_t before = 0, after = 0, bytes = j->blocks * BLOCK_BYTES;
+	double ms = 0, gbps = 0;
+	int error = fio_first ? fio_run(&j->whole, &gbps) : 0;
+
+	if (!error)
+		error = service_metric(j->p->t, "read_bytes", &before);
+	if (!error)
+		error = stream_whole(j, &ms);
+	if (!error)
+		error = service_metric(j->p->t, "read_bytes", &after);
+	if (!error && !fio_first)
+		error = fio_run(&j->whole, &gbps);
+	if (!error && after - before != bytes) {
+		bench_say("stream: %llu bytes came and %llu from the device",
+			  (unsigned long long)bytes, (unsigned long long)(after - before));
+		return -EPROTO;
+	}
+	sample_add(value, ms);
+	sample_add(peer, gbps > 0 ? (double)bytes / gbps / 1e6 : 0);
+	return error;
+}
+
+static int measure_first(struct bench *b, struct job *j)
+{
+	static const struct bench_figure figure = {
+		"stream", "first layer of 32 blocks ready (2 MiB, one extent)", "us",
+		"fio io_uring, blocks of 2 MiB, depth 1", { BENCH_RATIO_AT_MOST, 2.0 }
+	};
+	struct sample value = { 0 }, peer = { 0 };
+	int error = 0;
+
+	for (uint32_t round = 0; round < b->rounds && !error; round++)
+		error = first_pair(j, round & 1, &value, &peer);
+	return error ? error : bench_judge(b->results, &figure, &value, &peer);
+}
+
+static int measure_whole(struct bench *b, struct job *j)
+{
+	static const uint32_t sizes[] = { 131072, 524288, 1048576 };
+	struct sample value = { 0 }, peer = { 0 };
+	char name[BENCH_TEXT], against[BENCH_TEXT], text[UNITS_TEXT_BYTES];
+	const struct bench_figure figure = {
+		"stream", name, "ms", against, { BENCH_RATIO_AT_MOST, 1.1 }
+	};
+	double best;
+	int error = fio_best(&j->whole, sizes, 3, &best);
+
+	if (error)
+		return bench_failed("fio", error);
+	snprintf(name, sizeof(name), "prefix of %u blocks, %u layers, %s, read layer by layer",
+		 j->blocks, LAYERS, units_print_bytes(text, j->blocks * BLOCK_BYTES));
+	snprintf(against, sizeof(against), "its bytes by fio, blocks of %s, depth %u",
+		 units_print_bytes(text, j->whole.block_bytes), j->whole.depth);
+	for (uint32_t round = 0; round < b->rounds && !error; round++)
+		error = whole_pair(j, round & 1, &value, &peer);
+	return error ? error : bench_judge(b->results, &figure, &value, &peer);
+}
+
+/* The call alone; the daemon has just answered something. */
+static int measure_issue(struct bench *b, struct job *j)
+{
+	static const struct bench_figure figure = {
+		"stream", "asking, a run of 32 blocks", "us", "", { BENCH_VALUE_AT_MOST, 0.3 }
+	};
+	struct sample value = { 0 }, none = { 0 };
+
+	for (uint32_t round = 0; round < b->rounds; round++) {
+		double took[32];
+		tier_stream *s;
+
+		for (uint32_t i = 0; i < 32; i++) {
+			uint64_t from, to;
+			int error = tier_drain(j->p->t); /* awake: no doorbell */
+
+			from = tick_now();
+			if (!error)
+				error = open_stream(j, 0, j->blocks, &s);
+			to = tick_now();
+			if (error)
+				return bench_failed("stream", error);
+			took[i] = tick_ns(&b->tick, from, to) / 1e3 / (j->blocks / RUN_BLOCKS);
+			tier_stream_close(s);
+		}
+		sample_add(&value, sample_quantile(took, 32, 0.5));
+		sample_add(&none, 1);
+	}
+	return bench_judge(b->results, &figure, &value, &none);
+}
+
+/* A layer of a run is an extent: how long they are says how many reads a layer needs. */
+static int tell_runs(struct pool *p)
+{
+	uint64_t runs = 0, blocks = 0;
+	int error = service_metric(p->t, "runs_written", &runs);
+
+	if (!error)
+		error = service_metric(p->t, "blocks_written", &blocks);
+	if (!error)
+		bench_say("stream: %.1f blocks a run", runs ? (double)blocks / (double)runs : 0);
+	return error;
+}
+
+static int measure(struct bench *b, struct pool *p)
+{
+	struct job *j CLEANUP_FREE = calloc(1, sizeof(*j));
+	char *reply CLEANUP_FREE = NULL;
+	int memory = fio_memory(), error;
+
+	if (!j || memory < 0)
+		return j ? bench_failed("memory for fio", memory) : -ENOMEM;
+	j->p = p;
+	j->blocks = p->spec.blocks;
+	j->extent = (struct fio_job){ .file = p->service.store, .memory = memory,
+				      .random = true, .block_bytes = EXTENT_BYTES, .depth = 1,
+				      .ms = FIO_MS };
+	j->whole = (struct fio_job){ .file = p->service.store, .memory = memory, .ms = FIO_MS };
+	error = tell_runs(p);
+	if (!error)
+		error = tier_admin(p->t, "evict", "{\"context\":\"stream\",\"tier\":\"cxl\"}",
+				   &reply);
+	if (error)
+		bench_failed("evict", error);
+	else
+		error = measure_first(b, j);
+	if (!error)
+		error = measure_whole(b, j);
+	if (!error)
+		error = measure_issue(b, j);
+	close(memory);
+	return error;
+}
+
+int bench_stream(struct bench *b)
+{
+	static const struct bench_figure missing = {
+		"stream", "a prefix from NVMe", "ms", "fio", { BENCH_RATIO_AT_MOST, 1.1 }
+	};
+	/* The same prefix over and over: it shall come from NVMe each time. */
+	static const char *const set[] = { "nvme.segment=64MiB", "stream.again=1ms", NULL };
+	const struct pool_spec spec = {
+		.name = "stream",
+		.pages_per_block = LAYERS,
+		.layers = LAYERS,
+		.page_bytes = PAGE_BYTES,
+		.blocks = b->quick ? 256 : 1024,
+		.cxl_bytes = 1024ull << 20,
+		.nvme_bytes = (b->quick ? 256 : 1024) * BLOCK_BYTES * 2,
+		.set = set,
+		.put_blocks = RUN_BLOCKS,
+		.fill_pages = true,
+	};
+	struct pool p;
+	int error;
+
+	if (!fio_there())
+		return bench_judge_missing(b->results, &missing, "fio is not installed");
+	error = pool_open(&p, b, &spec);
+	if (error)
+		return error;
+	error = measure(b, &p);
+	pool_close(&p);
+	return error;
+}

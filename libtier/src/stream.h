@@ -1,0 +1,45 @@
+/*
+ * An open stream, for session.c, which closes those that are left, and lease.c, whose last leases
+ * count its pages; the rest of stream.c is public.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#ifndef TIER_SRC_STREAM_H
+#define TIER_SRC_STREAM_H
+
+#include "libtier/src/session.h"
+
+struct tier_stream {
+	/* constant */
+	struct tier *t;
+	struct tier_context *c;
+	struct attachment *a; /* kept mapped by its count of streams */
+	struct abi_stream *line;
+	uint32_t number; /* of the line */
+	uint32_t generation;
+	uint32_t count; /* blocks */
+	uint64_t deadline_ns;
+	struct abi_sqe range; /* parts and layers asked for */
+	/* set once, atomic: one entry a layer; NULL until tier_stream_last */
+	uint64_t layer_word;
+	/* tier.lock */
+	struct list link;
+	struct request *rq;
+	uint32_t waiters;
+	bool unanswered; /* gave the daemon up: the line is lost to this attachment */
+};
+
+/*
+ * Flags of a last lease and what the lease remembers of them:
+ *   flags  generation:8 at 16 | line:6 at 8 | TIER_LEASE_*
+ *   lease  1:1 at 31 | generation:8 at 22 | line:6 at 16 | layer of the model:16
+ */
+#define STREAM_FLAGS 0x00ff3f00u
+
+/* What a last lease of the page remembers. */
+uint32_t stream_leased(const struct map *m, uint32_t page, uint32_t flags);
+
+/* It was given back: counts it for its layer, which may thereby be released. */
+void stream_used(struct tier *t, uint32_t remembered);
+
+#endif

@@ -1,0 +1,310 @@
+/*
+ * What streams decide before a byte moves: how items are numbered over parts that begin at
+ * different layers, what window a stream needs, who gets how much of the pool, who gives back, who
+ * waits, and how long room stays set aside. The whole machine at work is the simulator's.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include "tests/lib/unit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tierd/core/state.h"
+
+#define MIB (1ull << 20)
+#define PAGE 65536u
+#define SLOTS 16u
+
+struct world {
+	struct core c;
+	struct context x;
+	struct abi_index_header header;
+	struct abi_block block[SLOTS];
+	struct abi_block_ref ref[SLOTS];
+};
+
+static void part(struct abi_geometry *g, uint32_t first, uint32_t layers, uint32_t groups)
+{
+	g->part[g->part_count++] = (struct abi_part){
+		.layers = layers,
+		.groups = groups,
+		.page_bytes = PAGE,
+		.page_stride = PAGE,
+		.page_base = g->pages_per_block,
+		.layer_first = first,
+	};
+	g->pages_per_block += layers * groups;
+}
+
+static int set_up(void **state)
+{
+	struct world *w = calloc(1, sizeof(*w));
+
+	w->c.config.stream_share = 8;
+	w->c.stream = calloc(CORE_STREAMS_MAX, sizeof(*w->c.stream));
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
+		w->c.pool[tier].capacity = tier == ABI_TIER_HBM ? 512 * MIB : 4096 * MIB;
+		w->x.plan.quota[tier] = w->c.pool[tier].capacity;
+	}
+	w->x.ix.header = &w->header;
+	w->x.ix.block = w->block;
+	part(&w->x.spec.geometry, 0, 4, 2); /* kv of the model's layers 0 to 3 */
+	part(&w->x.spec.geometry, 2, 4, 1); /* something of layers 2 to 5 */
+	for (uint32_t i = 0; i < SLOTS; i++) {
+		w->block[i].parts = 3;
+		w->ref[i].slot = i;
+	}
+	*state = w;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct world *w = *state;
+
+	free(w->c.stream);
+	free(w);
+	return 0;
+}
+
+/* A stream of count blocks over all parts and layers, as begin() leaves it. */
+static struct stream *stream_of(struct world *w, uint32_t number, uint32_t tier, uint32_t count)
+{
+	struct stream *s = &w->c.stream[number];
+
+	*s = (struct stream){ .used = true, .number = number, .ctx = &w->x, .ref = w->ref,
+			      .tier = (uint8_t)tier, .count = count, .usable = count,
+			      .part_end = 2, .layers = 6, .per_layer = 3 * count };
+	if (w->c.streams_high <= number)
+		w->c.streams_high = number + 1;
+	return s;
+}
+
+/* ---- items ----------------------------------------------------------------------------------- */
+
+static void test_items_go_layer_by_layer(void **state)
+{
+	struct world *w = *state;
+	struct stream *s = stream_of(w, 0, ABI_TIER_CXL, 3);
+	uint32_t seen = 0, layer_before = 0;
+
+	for (uint32_t i = 0; i < 6 * 9; i++) {
+		uint32_t block = 99, page = 99, layer = i / 9;
+
+		if (!stream_item(s, i, &block, &page))
+			continue;
+		seen++;
+		assert_true(layer >= layer_before);
+		layer_before = layer;
+		assert_true(block < 3);
+		if (page < 8)
+			assert_int_equal(page / 2, layer);
+		else
+			assert_int_equal(page - 8 + 2, layer);
+	}
+	assert_int_equal(seen, 3 * 12); /* every page of every block, once */
+}
+
+static void test_parts_that_a_block_lacks_are_void(void **state)
+{
+	struct world *w = *state;
+	struct stream *s = stream_of(w, 0, ABI_TIER_CXL, 2);
+	uint32_t seen[2] = { 0 }, block, page;
+
+	w->block[1].parts = 1;
+	for (uint32_t i = 0; i < 6 * 6; i++)
+		if (stream_item(s, i, &block, &page))
+			seen[block]++;
+	assert_int_equal(seen[0], 12);
+	assert_int_equal(seen[1], 8);
+}
+
+static void test_a_range_of_parts(void **state)
+{
+	struct world *w = *state;
+	struct stream *s = stream_of(w, 0, ABI_TIER_CXL, 2);
+	uint32_t block, page;
+
+	s->part_first = 1;
+	s->layer_first = 3;
+	s->layers = 2;
+	s->per_layer = 2;
+	for (uint32_t i = 0; i < 4; i++) {
+		assert_true(stream_item(s, i, &block, &page));
+		assert_int_equal(block, i % 2);
+		assert_int_equal(page, 8 + 1 + i / 2);
+	}
+}
+
+/* ---- windows --------------------------------------------------------------------------------- */
+
+/* Layers 2 and 3 are the largest: three pages of a block. */
+static void test_a_window_is_two_layers_at_least(void **state)
+{
+	struct world *w = *state;
+	struct stream *s = stream_of(w, 0, ABI_TIER_CXL, 16);
+
+	assert_int_equal(stream_window_plan(&w->c, s, 0), 0);
+	assert_int_equal(s->layer_bytes, 16 * 3 * PAGE);
+	assert_int_equal(s->need, 2 * s->layer_bytes);
+	assert_int_equal(s->want, 6 * s->layer_bytes); /* all of it is less than 128 MiB */
+	assert_int_equal(stream_window_plan(&w->c, s, s->need), 0);
+	assert_int_equal(s->want, s->need);
+	assert_int_equal(stream_window_plan(&w->c, s, s->need - 1), -EMSGSIZE);
+}
+
+static void test_what_can_never_fit_is_refused(void **state)
+{
+	struct world *w = *state;
+	struct stream *s = stream_of(w, 0, ABI_TIER_HBM, 1);
+
+	/* An eighth of HBM is 64 MiB: 170 blocks are the last that fit twice. */
+	s->count = 170;
+	assert_int_equal(stream_window_plan(&w->c, s, 0), 0);
+	s->count = 171;
+	assert_int_equal(stream_window_plan(&w->c, s, 0), -EMSGSIZE);
+	assert_int_equal(s->need, 2ull * 171 * 3 * PAGE);
+	s->tier = ABI_TIER_CXL; /* there is room */
+	assert_int_equal(stream_window_plan(&w->c, s, 0), 0);
+	w->x.plan.quota[ABI_TIER_CXL] = 2 * s->need - 1; /* the context's own quota counts */
+	assert_int_equal(stream_window_plan(&w->c, s, 0), -EMSGSIZE);
+}
+
+static void test_cache_mode_has_no_window(void **state)
+{
+	struct world *w = *state;
+	struct stream *s = stream_of(w, 0, ABI_TIER_HBM, 1);
+
+	s->count = 100000;
+	s->mode = ABI_MODE_CACHE;
+	assert_int_equal(stream_window_plan(&w->c, s, 0), 0);
+	assert_int_equal(s->window, s->layers);
+	assert_int_equal(w->c.stream_grants[ABI_TIER_HBM], 0);
+}
+
+/* ---- the pool -------------------------------------------------------------------------------- */
+
+/* Streams of 1,000 blocks: a layer is 187.5 MiB, the pool 512 MiB. */
+static struct stream *large(struct world *w, uint32_t number)
+{
+	struct stream *s = stream_of(w, number, ABI_TIER_CXL, 1000);
+
+	assert_int_equal(stream_window_plan(&w->c, s, 0), 0);
+	assert_int_equal(s->need, 2 * 1000ull * 3 * PAGE);
+	return s;
+}
+
+static void test_who_does_not_fit_waits(void **state)
+{
+	struct world *w = *state;
+	struct stream *a = large(w, 0), *b = large(w, 1);
+
+	assert_true(stream_admit(&w->c, a));
+	assert_int_equal(a->window, 2);
+	assert_false(stream_admit(&w->c, b));
+	assert_int_equal(b->window, 0);
+	stream_window_end(&w->c, a);
+	assert_int_equal(w->c.stream_grants[ABI_TIER_CXL], 0);
+	assert_true(stream_admit(&w->c, b));
+	assert_int_equal(b->window, 2);
+}
+
+static void test_windows_shrink_to_their_need_for_others(void **state)
+{
+	struct world *w = *state;
+	struct stream *a = stream_of(w, 0, ABI_TIER_CXL, 300), *b;
+
+	/* A layer is 56.25 MiB; it wants six and may: 337.5 of 512 MiB. */
+	assert_int_equal(stream_window_plan(&w->c, a, 512 * MIB), 0);
+	assert_true(stream_admit(&w->c, a));
+	assert_int_equal(a->window, 6);
+	a->issue = 3 * a->per_layer; /* it uses three of them */
+	b = stream_of(w, 1, ABI_TIER_CXL, 900); /* needs 337.5 MiB */
+	assert_int_equal(stream_window_plan(&w->c, b, 0), 0);
+	assert_true(stream_admit(&w->c, b));
+	assert_int_equal(b->window, 2);
+	assert_int_equal(a->window, 3);
+	assert_true(w->c.stream_grants[ABI_TIER_CXL] <= 512 * MIB);
+	/* When layers are let go and nobody waits it grows back into what is free. */
+	a->dropped = a->per_layer;
+	stream_window_moved(&w->c, a);
+	assert_int_equal(a->window, 3);
+	stream_window_end(&w->c, b);
+	b->used = false;
+	stream_window_moved(&w->c, a);
+	assert_int_equal(a->window, 6);
+}
+
+static void test_who_waits_makes_others_give_back(void **state)
+{
+	struct world *w = *state;
+	struct stream *a = stream_of(w, 0, ABI_TIER_CXL, 400), *b;
+
+	/* A layer is 75 MiB; six are 450. */
+	assert_int_equal(stream_window_plan(&w->c, a, 512 * MIB), 0);
+	assert_true(stream_admit(&w->c, a));
+	a->issue = 6 * a->per_layer; /* all in use: nothing to give now */
+	b = stream_of(w, 1, ABI_TIER_CXL, 500);
+	assert_int_equal(stream_window_plan(&w->c, b, 0), 0);
+	assert_false(stream_admit(&w->c, b));
+	for (uint32_t layer = 1; layer < 4; layer++) {
+		a->dropped = layer * a->per_layer;
+		stream_window_moved(&w->c, a);
+		assert_int_equal(a->window, 6 - layer);
+	}
+	assert_true(stream_admit(&w->c, b));
+	assert_int_equal(b->window, 2);
+}
+
+static void test_hbm_streams_count_in_both_tiers(void **state)
+{
+	struct world *w = *state;
+	struct stream *s = stream_of(w, 0, ABI_TIER_HBM, 100);
+
+	assert_int_equal(stream_window_plan(&w->c, s, 0), 0);
+	assert_true(stream_admit(&w->c, s));
+	/* A layer is 18.75 MiB: an eighth of HBM holds three. */
+	assert_int_equal(s->window, 3);
+	assert_int_equal(w->c.stream_grants[ABI_TIER_HBM], 64 * MIB);
+	assert_int_equal(w->c.stream_grants[ABI_TIER_CXL], s->want);
+}
+
+static void test_room_stays_set_aside_for_a_while(void **state)
+{
+	struct world *w = *state;
+	struct stream *s = large(w, 0);
+
+	assert_true(stream_admit(&w->c, s));
+	assert_int_equal(w->c.stream_aside[ABI_TIER_CXL], s->grant[ABI_TIER_CXL]);
+	stream_window_end(&w->c, s);
+	s->used = false;
+	w->c.now_ns = 1000 * MS;
+	stream_tick(&w->c);
+	assert_int_equal(w->c.stream_aside[ABI_TIER_CXL], s->need);
+	w->c.now_ns = 5000 * MS;
+	stream_tick(&w->c);
+	assert_int_equal(w->c.stream_aside[ABI_TIER_CXL], 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_items_go_layer_by_layer),
+		TEST(test_parts_that_a_block_lacks_are_void),
+		TEST(test_a_range_of_parts),
+		TEST(test_a_window_is_two_layers_at_least),
+		TEST(test_what_can_never_fit_is_refused),
+		TEST(test_cache_mode_has_no_window),
+		TEST(test_who_does_not_fit_waits),
+		TEST(test_windows_shrink_to_their_need_for_others),
+		TEST(test_who_waits_makes_others_give_back),
+		TEST(test_hbm_streams_count_in_both_tiers),
+		TEST(test_room_stays_set_aside_for_a_while),
+	};
+
+	return cmocka_run_group_tests_name("stream", tests, NULL, NULL);
+}

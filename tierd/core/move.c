@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Moving pages up for a request: NVMe -> CXL, pages that lie side by side in the store by one
+ * operation, and CXL -> HBM. fetch.c and stream.c say which page is next; here is how it comes, and
+ * what becomes of those that do not.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "tierd/core/state.h"
+
+/* ---- NVMe -> CXL -------------------------------------------------------------------------- */
+
+static void page_fail(struct core *c, struct context *x, uint32_t slot, uint32_t page,
+		      uint32_t tier)
+{
+	struct abi_page *d = index_page(&x->ix, slot, page);
+
+	stage_fail(c, x, slot, tier, page_stride(x, page));
+	space_free(x->space[tier], page_addr(d, tier));
+	page_free(d, tier);
+	stream_page_uncharge(c, x, slot, page, tier);
+	block_page_freed(c, x, slot, page, tier);
+}
+
+static void page_came(struct core *c, struct context *x, uint32_t slot, uint32_t page,
+		      uint32_t tier)
+{
+	if (x->meta[slot].flags & BLOCK_DROPPED) {
+		page_fail(c, x, slot, page, tier);
+		return;
+	}
+	page_publish(index_page(&x->ix, slot, page), tier);
+	block_resident(c, x, slot, page, tier);
+}
+
+/* Rotten or foreign bytes: the block is not offered again, now or after a restart. */
+static void page_bad(struct core *c, struct context *x, uint32_t slot, uint32_t page)
+{
+	c->metrics.read_bad++;
+	if (!(x->meta[slot].flags & BLOCK_DROPPED)) {
+		tombstone(c, x, index_block(&x->ix, slot)->key, store_lsn(c->store));
+		block_drop(c, x, slot);
+	}
+	page_fail(c, x, slot, page, ABI_TIER_CXL);
+}
+
+/*
+ * What was withdrawn is told by who withdrew it; what was not begun in time is late. What could not
+ * be read ends a fetch; a stream goes on with the blocks before it.
+ */
+static void move_failed(struct request *r, int res, const uint32_t *slot, uint32_t count)
+{
+	if (res == -ETIME)
+		r->late = true;
+	else if (res != -ECANCELED && r->sqe.op == ABI_OP_STREAM)
+		for (uint32_t i = 0; i < count; i++)
+			stream_lost(r, slot[i]);
+	else if (!r->error)
+		r->error = -EIO;
+}
+
+/* Bytes of a prefetch that came after their time of use. */
+static void landed(struct core *c, const struct request *r, uint64_t bytes)
+{
+	if (r->foreseen && r->sqe.deadline_ns && c->now_ns > r->deadline_ns)
+		c->metrics.prefetch_late += bytes;
+}
+
+static void read_done(struct core *c, struct core_io *io)
+{
+	struct request *r = io->priv.owner;
+	struct context *x = r->ctx;
+	bool failed = io->res < 0 || (uint64_t)io->res != io->bytes;
+	bool undone = io->res == -ETIME || io->res == -ECANCELED; /* never given to the device */
+	bool freed;
+
+	store_read_end(c->store, store_segment_of(c->store, io->offset));
+	for (uint32_t i = 0; i < io->piece_count; i++) {
+		uint32_t slot = io->priv.slot[i], page = io->priv.page[i];
+
+		if (failed) {
+			c->metrics.read_bad += !undone;
+			page_fail(c, x, slot, page, ABI_TIER_CXL);
+		} else if (io->bad_mask >> i & 1) {
+			page_bad(c, x, slot, page);
+		} else {
+			c->metrics.read_pages++;
+			c->metrics.read_bytes += io->piece[i].bytes;
+			landed(c, r, io->piece[i].bytes);
+			page_came(c, x, slot, page, ABI_TIER_CXL);
+		}
+	}
+	freed = failed || io->bad_mask;
+	if (failed)
+		move_failed(r, io->res, io->priv.slot, io->piece_count);
+	core_io_put(c, io);
+	request_landed(c, r);
+	if (freed)
+		request_wake_space(c);
+	else
+		request_wake_joiners(c);
+}
+
+static void io_submit(struct core *c, struct request *r, struct mover *b)
+{
+	if (!b->io)
+		return;
+	r->outstanding++;
+	store_read_begin(c->store, store_segment_of(c->store, b->io->offset));
+	sched_io(c, b->io);
+	b->io = NULL;
+}
+
+static struct core_io *io_for(struct core *c, struct request *r, struct mover *b, uint64_t offset,
+			      uint32_t bytes)
+{
+	if (b->io &&
+	    (b->io->piece_count == CORE_SEGMENTS_IO || b->io->offset + b->io->bytes != offset ||
+	     b->io->bytes + bytes > CORE_IO_BYTES_MAX))
+		io_submit(c, r, b);
+	if (b->io)
+		return b->io;
+	b->io = core_io_get(c, r->sqe.klass, r->client);
+	if (!b->io)
+		return NULL;
+	b->io->verify = 1;
+	b->io->offset = offset;
+	b->io->deadline_ns = r->deadline_ns;
+	b->io->priv.done = read_done;
+	b->io->priv.owner = r;
+	return b->io;
+}
+
+/* Does what the request brings belong to the stream pool? */
+static bool request_streams(const struct request *r)
+{
+	return r->sqe.op == ABI_OP_STREAM && r->sqe.mode == ABI_MODE_STREAM;
+}
+
+static int64_t page_place(struct core *c, struct request *r, uint32_t page, uint32_t tier)
+{
+	return request_streams(r) ? place_alloc_stream(c, r->ctx, page, tier)
+				  : place_alloc(c, r->ctx, page, tier);
+}
+
+static enum move_state blocked(struct mover *b, uint32_t tier, uint64_t bytes)
+{
+	b->blocked_tier = tier;
+	b->blocked_bytes = bytes;
+	return MOVE_BLOCKED;
+}
+
+enum move_state move_read(struct core *c, struct request *r, struct mover *b, uint32_t slot,
+			  uint32_t page)
+{
+	struct context *x = r->ctx;
+	struct abi_page *d = index_page(&x->ix, slot, page);
+	uint32_t bytes = page_stride(x, page), n;
+	struct core_io *io;
+	int64_t place;
+
+	if (!(d->nvme & ABI_NVME_PRESENT) || !page_usable(d, ABI_TIER_CXL))
+		return MOVE_GONE;
+	io = io_for(c, r, b, abi_nvme_offset(d->nvme), bytes);
+	if (!io)
+		return blocked(b, ABI_TIER_CXL, 0);
+	place = page_place(c, r, page, ABI_TIER_CXL);
+	if (place < 0) {
+		if (!io->piece_count) {
+			core_io_put(c, io);
+			b->io = NULL;
+		}
+		return blocked(b, ABI_TIER_CXL, bytes);
+	}
+	if (r->foreseen)
+		stage_commit(c, x, slot, ABI_TIER_CXL, bytes);
+	page_reserve(d, ABI_TIER_CXL, (uint64_t)place);
+	page_fill(d, ABI_TIER_CXL);
+	if (request_streams(r))
+		stream_page_charge(c, x, slot, page, ABI_TIER_CXL);
+	x->meta[slot].held++;
+	n = io->piece_count++;
+	io->bytes += bytes;
+	io->piece[n] = (struct core_io_piece){
+		.addr = (uint8_t *)x->memory.mem[ABI_TIER_CXL] + place,
+		.bytes = bytes,
+		.seed = store_page_seed(index_block(&x->ix, slot)->key, x->meta[slot].salt, page),
+		.crc = d->crc,
+	};
+	io->priv.slot[n] = slot;
+	io->priv.page[n] = page;
+	return MOVE_UNDER_WAY;
+}
+
+/* ---- CXL -> HBM --------------------------------------------------------------------------- */
+
+static uint32_t page_layer(const struct context *x, uint32_t page)
+{
+	const struct abi_part *part = &x->spec.geometry.part[x->page_part[page]];
+
+	return (page - part->page_base) / part->groups;
+}
+
+static void copy_done(struct core *c, struct core_copy *copy)
+{
+	struct request *r = copy->priv.owner;
+
+	for (uint32_t i = 0; i < copy->count; i++) {
+		uint32_t slot = copy->priv.slot[i], page = copy->priv.page[i];
+
+		if (copy->res) {
+			page_fail(c, r->ctx, slot, page, ABI_TIER_HBM);
+			continue;
+		}
+		c->metrics.promoted_bytes += copy->item[i].bytes;
+		landed(c, r, copy->item[i].bytes);
+		page_came(c, r->ctx, slot, page, ABI_TIER_HBM);
+	}
+	if (copy->res) {
+		move_failed(r, copy->res, copy->priv.slot, copy->count);
+		request_wake_space(c);
+	} else {
+		request_wake_joiners(c);
+	}
+	core_copy_put(c, copy);
+	request_landed(c, r);
+}
+
+static void copy_submit(struct core *c, struct request *r, struct mover *b)
+{
+	if (!b->copy)
+		return;
+	if (!b->copy->count) {
+		core_copy_put(c, b->copy);
+	} else {
+		r->outstanding++;
+		sched_copy(c, b->copy);
+	}
+	b->copy = NULL;
+}
+
+enum move_state move_promote(struct core *c, struct request *r, struct mover *b, uint32_t slot,
+			     uint32_t page)
+{
+	struct context *x = r->ctx;
+	struct abi_page *d = index_page(&x->ix, slot, page);
+	uint32_t n;
+	int64_t place;
+
+	if (!page_usable(d, ABI_TIER_HBM))
+		return MOVE_GONE;
+	if (b->copy && b->copy->count == CORE_SEGMENTS_IO)
+		copy_submit(c, r, b);
+	if (!b->copy) {
+		b->copy = core_copy_get(c, r->sqe.klass, r->client);
+		if (!b->copy)
+			return blocked(b, ABI_TIER_HBM, 0);
+		b->copy->deadline_ns = r->deadline_ns;
+		b->copy->order = page_layer(x, page);
+		b->copy->src_tier = ABI_TIER_CXL;
+		b->copy->dst_tier = ABI_TIER_HBM;
+		b->copy->priv.done = copy_done;
+		b->copy->priv.owner = r;
+	}
+	place = page_place(c, r, page, ABI_TIER_HBM);
+	if (place < 0)
+		return blocked(b, ABI_TIER_HBM, page_stride(x, page));
+	if (r->foreseen)
+		stage_commit(c, x, slot, ABI_TIER_HBM, page_stride(x, page));
+	page_reserve(d, ABI_TIER_HBM, (uint64_t)place);
+	page_fill(d, ABI_TIER_HBM);
+	if (request_streams(r))
+		stream_page_charge(c, x, slot, page, ABI_TIER_HBM);
+	x->meta[slot].held++;
+	n = b->copy->count++;
+	b->copy->item[n] = (struct core_copy_item){
+		.dst = (uint8_t *)x->memory.mem[ABI_TIER_HBM] + place,
+		.src = (uint8_t *)x->memory.mem[ABI_TIER_CXL] + page_addr(d, ABI_TIER_CXL),
+		.bytes = page_stride(x, page),
+	};
+	b->copy->priv.slot[n] = slot;
+	b->copy->priv.page[n] = page;
+	return MOVE_UNDER_WAY;
+}
+
+void move_submit(struct core *c, struct request *r, struct mover *b)
+{
+	io_submit(c, r, b);
+	copy_submit(c, r, b);
+}
+
+/* Somebody brings the page: what he has queued for it takes our class if that is more urgent. */
+void move_join(struct core *c, const struct request *r, const struct abi_page *d)
+{
+	const uint8_t *hbm = r->ctx->memory.mem[ABI_TIER_HBM];
+
+	if (page_state(d, ABI_TIER_CXL) == ABI_PAGE_FILLING)
+		sched_raise(c, abi_nvme_offset(d->nvme), r->sqe.klass, r->deadline_ns);
+	else if (page_state(d, ABI_TIER_HBM) == ABI_PAGE_FILLING)
+		sched_raise_copy(c, hbm + page_addr(d, ABI_TIER_HBM), r->sqe.klass, r->deadline_ns);
+}

@@ -1,0 +1,627 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Streams: n blocks of a prefix brought up layer by layer, for a reader that begins with its first
+ * layer. Layers are announced in the client's abi_stream as they come (P3) and let go as the client
+ * says that it is done with them (P1), which moves the window on.
+ *
+ *   item   0 ........ dropped ........ done ....... copy ........ issue ......... end
+ *          let go      in memory, told  into HBM     from NVMe    window's end
+ *
+ * A page that is there is used, one that comes is waited for, the rest is brought. Every page that
+ * the stream passes gets its claim (stream_page.c), and item[] remembers which have it, so that
+ * exactly those are taken back. The blocks are held from begin to end.
+ *
+ * The request is answered when the last layer came, or at its deadline; the stream lives on until
+ * its layers are released, its client goes, or until_ns: stream_end.c.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libtier/base/atomic.h"
+#include "tierd/core/state.h"
+
+#define STEP_ITEMS 2048u   /* looked at by a cursor in one step */
+#define IOS_MAX 32u        /* device operations and copies of one stream under way */
+#define IOS_FIRST 2u       /* likewise, of later layers while the first one is awaited */
+#define LOOK_ITEMS 65536u  /* looked at for the usable prefix of a late stream */
+
+/* ---- items -------------------------------------------------------------------------------- */
+
+/* What an item is. False: void, or of a block that is not waited for any more. */
+bool stream_item(const struct stream *s, uint32_t i, uint32_t *block, uint32_t *page)
+{
+	const struct abi_geometry *g = context_geometry(s->ctx);
+	uint32_t layer = s->layer_first + i / s->per_layer, k = i % s->per_layer, p = s->part_first;
+
+	for (; k >= s->count * g->part[p].groups; p++)
+		k -= s->count * g->part[p].groups;
+	assert(p < s->part_end);
+	*block = k / g->part[p].groups;
+	layer -= g->part[p].layer_first;
+	if (layer >= g->part[p].layers)
+		return false;
+	*page = g->part[p].page_base + layer * g->part[p].groups + k % g->part[p].groups;
+	return index_block(&s->ctx->ix, s->ref[*block].slot)->parts >> p & 1;
+}
+
+static uint32_t items(const struct stream *s)
+{
+	return s->layers * s->per_layer;
+}
+
+static void lost_from(struct stream *s, uint32_t block)
+{
+	if (block < s->usable)
+		s->usable = block;
+}
+
+/* A page of the block could not be read: what is before it goes on. */
+void stream_lost(struct request *r, uint32_t slot)
+{
+	struct stream *s = r->stream;
+
+	for (uint32_t i = 0; s && i < s->usable; i++)
+		if (s->ref[i].slot == slot)
+			lost_from(s, i);
+}
+
+/* As stream_item, for one that is still wanted; notices that its block has gone. */
+static bool item_wanted(struct stream *s, uint32_t i, uint32_t *slot, uint32_t *page)
+{
+	uint32_t block;
+
+	if (!stream_item(s, i, &block, page) || block >= s->usable)
+		return false;
+	*slot = s->ref[block].slot;
+	if (fetch_block_there(s->ctx, s->ref[block]))
+		return true;
+	lost_from(s, block);
+	return false;
+}
+
+static void take_claim(struct stream *s, uint32_t i, uint32_t slot, uint32_t page, uint8_t flag)
+{
+	if (s->item[i] & flag)
+		return;
+	stream_page_claim(s->ctx, slot, page, flag == ITEM_CLAIM ? s->tier : ABI_TIER_CXL);
+	s->item[i] |= flag;
+}
+
+/* ---- progress ----------------------------------------------------------------------------- */
+
+static void tell(struct core *c, struct stream *s)
+{
+	struct abi_stream *line = s->line;
+	uint32_t ready = s->done / s->per_layer, wait;
+
+	if (!line || (ready == s->ready && !s->ended))
+		return;
+	s->ready = ready;
+	atomic_store_relaxed_u32(&line->usable, s->usable);
+	/* usable before the layers that it is true for */
+	atomic_store_release_u32(&line->ready, ready);
+	if (s->ended) {
+		atomic_store_relaxed_u32(&line->status, s->status);
+		atomic_store_release_u32(&line->ended, 1);
+	}
+	full_fence(); /* pairs with the client's, between its wait and its last look */
+	wait = atomic_load_relaxed_u32(&line->wait);
+	if (wait && (s->ended || ready >= wait))
+		core_push(c, CORE_AC_WAKE)->wake = s->client;
+}
+
+static void count_end(struct core *c, const struct stream *s, int error)
+{
+	if (error)
+		c->metrics.streams_failed++;
+	else if (s->status == ABI_STATUS_READY)
+		c->metrics.streams_ready++;
+	else if (s->status == ABI_STATUS_LATE)
+		c->metrics.streams_late++;
+	else if (s->status == ABI_STATUS_MISS)
+		c->metrics.streams_missed++;
+	else
+		c->metrics.streams_dropped++;
+}
+
+/* What is still coming comes too late; said of each page, for the account (P8). */
+static void mark_late(struct stream *s)
+{
+	for (uint32_t i = s->done; i < s->issue; i++) {
+		uint32_t block, page;
+
+		if (s->item[i] & ITEM_MINE && stream_item(s, i, &block, &page) &&
+		    page_state(index_page(&s->ctx->ix, s->ref[block].slot, page), s->tier) !=
+			    ABI_PAGE_READY)
+			s->item[i] |= ITEM_LATE;
+	}
+}
+
+/* Blocks whose layers not announced are all there, too: from the last layer, where none is. */
+static uint32_t usable_at_deadline(const struct stream *s)
+{
+	uint32_t usable = s->usable, look = LOOK_ITEMS;
+
+	for (uint32_t i = items(s); usable && i-- > s->done;) {
+		uint32_t block, page;
+
+		if (!look--)
+			return 0;
+		if (stream_item(s, i, &block, &page) && block < usable &&
+		    page_state(index_page(&s->ctx->ix, s->ref[block].slot, page), s->tier) !=
+			    ABI_PAGE_READY)
+			usable = block;
+	}
+	return usable;
+}
+
+/* The one answer. */
+static void finish(struct core *c, struct request *r, uint32_t status, int error)
+{
+	struct stream *s = r->stream;
+	uint32_t usable = s->done == items(s) ? s->usable : usable_at_deadline(s);
+
+	if (status == ABI_STATUS_LATE)
+		mark_late(s);
+	s->status = r->status = status;
+	s->ended = true;
+	s->until_ns = c->now_ns + c->config.stream_hold_ns;
+	count_end(c, s, error);
+	tell(c, s);
+	if (error || s->released == s->layers || !s->issue)
+		stream_over(c, s);
+	request_end(c, r, error, error ? 0 : usable, s->ready);
+}
+
+/* ---- cursors ------------------------------------------------------------------------------ */
+
+/* The page is nowhere above NVMe, or for HBM in CXL: bring it one step. */
+static enum move_state bring(struct core *c, struct request *r, struct mover *m, uint32_t i,
+			     const struct abi_page_ref *at)
+{
+	struct stream *s = r->stream;
+	const struct abi_page *d = index_page(&s->ctx->ix, at->slot, at->page);
+	uint32_t below = page_state(d, ABI_TIER_CXL);
+	enum move_state state;
+
+	if (s->tier == ABI_TIER_HBM && below == ABI_PAGE_READY) {
+		state = move_promote(c, r, m, at->slot, at->page);
+	} else if (below == ABI_PAGE_ABSENT) {
+		state = move_read(c, r, m, at->slot, at->page);
+	} else {
+		move_join(c, r, d); /* another's, or on its way already */
+		return MOVE_UNDER_WAY;
+	}
+	if (state == MOVE_GONE)
+		stream_lost(r, at->slot);
+	if (state != MOVE_UNDER_WAY || s->item[i] & ITEM_MINE)
+		return state;
+	s->item[i] |= ITEM_MINE;
+	s->moved += page_stride(s->ctx, at->page);
+	c->metrics.stream_bytes += page_stride(s->ctx, at->page);
+	return state;
+}
+
+/* The first look at an item: read it if nobody has, and claim it once that is possible. */
+static enum move_state issue_item(struct core *c, struct request *r, struct mover *m, uint32_t i)
+{
+	struct stream *s = r->stream;
+	struct abi_page_ref at = { .slot = 0 };
+	const struct abi_page *d;
+	enum move_state state = MOVE_THERE;
+	uint32_t here;
+
+	if (!item_wanted(s, i, &at.slot, &at.page))
+		return MOVE_THERE;
+	d = index_page(&s->ctx->ix, at.slot, at.page);
+	if (s->mode == ABI_MODE_CACHE)
+		stream_page_adopt(c, s->ctx, at.slot, at.page, s->tier);
+	here = page_state(d, s->tier);
+	if (here != ABI_PAGE_ABSENT) {
+		c->metrics.stream_joined += page_stride(s->ctx, at.page);
+		move_join(c, r, d);
+	} else if (s->tier == ABI_TIER_CXL || page_state(d, ABI_TIER_CXL) == ABI_PAGE_ABSENT) {
+		state = bring(c, r, m, i, &at);
+	}
+	if (state == MOVE_BLOCKED)
+		return state;
+	take_claim(s, i, at.slot, at.page, ITEM_CLAIM);
+	if (here == ABI_PAGE_ABSENT && s->tier == ABI_TIER_HBM)
+		take_claim(s, i, at.slot, at.page, ITEM_STAGE);
+	return MOVE_THERE;
+}
+
+/* CXL -> HBM, in order. */
+static enum move_state copy_item(struct core *c, struct request *r, struct mover *m, uint32_t i)
+{
+	struct stream *s = r->stream;
+	struct abi_page_ref at = { .slot = 0 };
+	const struct abi_page *d;
+	enum move_state state;
+
+	if (!item_wanted(s, i, &at.slot, &at.page))
+		return MOVE_THERE;
+	d = index_page(&s->ctx->ix, at.slot, at.page);
+	if (page_state(d, ABI_TIER_HBM) != ABI_PAGE_ABSENT)
+		return MOVE_THERE;
+	take_claim(s, i, at.slot, at.page, ITEM_STAGE);
+	state = bring(c, r, m, i, &at);
+	if (state == MOVE_UNDER_WAY && page_state(d, ABI_TIER_HBM) != ABI_PAGE_ABSENT)
+		return MOVE_THERE;
+	return state == MOVE_GONE ? MOVE_THERE : state;
+}
+
+/* Is it where it was wanted? One that came and went again (another's read failed) is brought. */
+static enum move_state done_item(struct core *c, struct request *r, struct mover *m, uint32_t i)
+{
+	struct stream *s = r->stream;
+	struct abi_page_ref at = { .slot = 0 };
+	const struct abi_page *d;
+	enum move_state state;
+
+	if (!item_wanted(s, i, &at.slot, &at.page))
+		return MOVE_THERE;
+	d = index_page(&s->ctx->ix, at.slot, at.page);
+	if (s->item[i] & ITEM_STAGE && page_state(d, ABI_TIER_CXL) == ABI_PAGE_FILLING)
+		return MOVE_UNDER_WAY;
+	if (page_state(d, s->tier) == ABI_PAGE_READY) {
+		stream_drop_stage(c, s, i, &at);
+		return MOVE_THERE;
+	}
+	if (page_state(d, s->tier) != ABI_PAGE_ABSENT)
+		return MOVE_UNDER_WAY;
+	if (s->tier == ABI_TIER_HBM)
+		take_claim(s, i, at.slot, at.page, ITEM_STAGE);
+	state = bring(c, r, m, i, &at);
+	return state == MOVE_GONE ? MOVE_THERE : state;
+}
+
+/*
+ * A device shares itself among what it has: what is behind the first layer waits until that is
+ * there, but for what keeps the device from idling.
+ */
+static bool held_back(const struct stream *s)
+{
+	return s->done < s->per_layer && s->issue >= s->per_layer;
+}
+
+/* Move one cursor on. Returns what stopped it; MOVE_THERE: its end, or enough for one step. */
+static enum move_state advance(struct core *c, struct request *r, struct mover *m, uint32_t *cursor,
+			       uint32_t end)
+{
+	struct stream *s = r->stream;
+
+	for (uint32_t n = 0; *cursor < end && n < STEP_ITEMS; n++, ++*cursor) {
+		enum move_state state;
+
+		if (cursor == &s->issue) {
+			if (r->outstanding >= (held_back(s) ? IOS_FIRST : IOS_MAX))
+				return MOVE_UNDER_WAY;
+			state = issue_item(c, r, m, *cursor);
+			if (state == MOVE_BLOCKED)
+				return state;
+			continue;
+		}
+		state = cursor == &s->copy ? copy_item(c, r, m, *cursor)
+					   : done_item(c, r, m, *cursor);
+		if (state != MOVE_THERE)
+			return state;
+	}
+	return MOVE_THERE;
+}
+
+static uint32_t window_end(const struct stream *s)
+{
+	uint32_t layer = s->dropped / s->per_layer + s->window;
+
+	return layer < s->layers ? layer * s->per_layer : items(s);
+}
+
+/* No room: make some. False: there is none, and no reader of ours who could let go of any. */
+static bool make_room(struct core *c, struct request *r, const struct mover *m)
+{
+	struct stream *s = r->stream;
+	uint64_t bytes = 4 * (uint64_t)CORE_IO_BYTES_MAX;
+
+	if (!m->blocked_bytes)
+		return true; /* ios or copies: some will be back */
+	if (bytes > s->layer_bytes && s->layer_bytes)
+		bytes = s->layer_bytes;
+	return !evict_room(c, s->ctx, m->blocked_tier, bytes) || r->outstanding ||
+	       s->done > s->dropped;
+}
+
+static void run(struct core *c, struct request *r)
+{
+	struct stream *s = r->stream;
+	struct mover m = { .io = NULL };
+	uint32_t end = window_end(s);
+	enum move_state state[3] = { MOVE_THERE, MOVE_THERE, MOVE_THERE };
+	bool is_blocked;
+
+	if (s->tier == ABI_TIER_HBM)
+		state[0] = advance(c, r, &m, &s->copy, s->issue);
+	state[1] = advance(c, r, &m, &s->issue, end);
+	if (s->tier == ABI_TIER_CXL)
+		s->copy = s->issue;
+	state[2] = advance(c, r, &m, &s->done, s->copy);
+	move_submit(c, r, &m);
+	is_blocked = state[0] == MOVE_BLOCKED || state[1] == MOVE_BLOCKED ||
+		     state[2] == MOVE_BLOCKED;
+	if (!s->usable) {
+		s->done = items(s); /* nothing is left to wait for */
+		s->copy = s->issue = s->done;
+	}
+	tell(c, s);
+	if (s->done == items(s))
+		finish(c, r, s->usable < s->count ? ABI_STATUS_MISS : r->status, 0);
+	else if (is_blocked && !make_room(c, r, &m))
+		finish(c, r, ABI_STATUS_MISS, -ENOSPC);
+	else if (is_blocked || (!r->outstanding && s->done < s->copy && state[2] != MOVE_THERE) ||
+		 (!r->outstanding && s->copy < s->issue && state[0] == MOVE_UNDER_WAY))
+		request_wait_space(c, r); /* room, or pages that others bring */
+	else if ((s->done < s->copy && state[2] == MOVE_THERE) ||
+		 (s->copy < s->issue && state[0] == MOVE_THERE) ||
+		 (s->issue < end && state[1] == MOVE_THERE))
+		request_wake(c, r); /* more than one step's worth */
+}
+
+/* ---- begin -------------------------------------------------------------------------------- */
+
+static struct stream *stream_get(struct core *c)
+{
+	for (uint32_t i = 0; i < CORE_STREAMS_MAX; i++) {
+		struct stream *s = &c->stream[i];
+
+		if (s->used)
+			continue;
+		*s = (struct stream){ .used = true, .number = i, .ref = s->ref, .item = s->item };
+		if (c->streams_high <= i)
+			c->streams_high = i + 1;
+		c->streams++;
+		return s;
+	}
+	return NULL;
+}
+
+/* Parts and layers that are asked for. Errors: -EINVAL. */
+static int take_range(struct stream *s, const struct abi_sqe *q)
+{
+	const struct abi_geometry *g = context_geometry(s->ctx);
+	uint32_t first = UINT32_MAX, end = 0, groups = 0;
+
+	s->part_first = q->part_count ? q->part_first : 0;
+	s->part_end = q->part_count ? (uint32_t)q->part_first + q->part_count : g->part_count;
+	if (s->part_end > g->part_count)
+		return -EINVAL;
+	for (uint32_t p = s->part_first; p < s->part_end; p++) {
+		const struct abi_part *part = &g->part[p];
+
+		groups += part->groups;
+		if (part->layer_first < first)
+			first = part->layer_first;
+		if (part->layer_first + part->layers > end)
+			end = part->layer_first + part->layers;
+	}
+	if (q->layer_count && q->layer_first + q->layer_count < end)
+		end = q->layer_first + q->layer_count;
+	if (q->layer_count && q->layer_first > first)
+		first = q->layer_first;
+	if (first >= end)
+		return -EINVAL;
+	s->layer_first = first;
+	s->layers = end - first;
+	s->per_layer = s->count * groups;
+	return (uint64_t)s->layers * s->per_layer > STREAM_ITEMS_MAX ? -E2BIG : 0;
+}
+
+/* The blocks that are there, held. Twice within the horizon: worth keeping. */
+static void take_blocks(struct core *c, struct stream *s, const struct request *r)
+{
+	const struct abi_block_ref *ref = (const struct abi_block_ref *)r->arg;
+	uint32_t now_ms = (uint32_t)(c->now_ns / MS) | 1;
+
+	for (; s->held < r->sqe.count && fetch_block_there(s->ctx, ref[s->held]); s->held++) {
+		struct block_meta *m = &s->ctx->meta[ref[s->held].slot];
+		bool again = m->streamed_ms &&
+			     now_ms - m->streamed_ms < c->config.stream_again_ns / MS;
+
+		s->ref[s->held] = ref[s->held];
+		block_hold(s->ctx, ref[s->held].slot);
+		m->streams++;
+		if (s->klass != ABI_CLASS_SPECULATIVE)
+			stage_use(c, s->ctx, ref[s->held].slot);
+		m->flags = (uint8_t)(again ? m->flags | BLOCK_AGAIN : m->flags & ~BLOCK_AGAIN);
+		m->streamed_ms = now_ms;
+	}
+	s->count = s->usable = s->held;
+}
+
+static void stream_init(struct core *c, struct stream *s, struct request *r)
+{
+	const struct client *k = &c->client[r->client];
+
+	s->client = r->client;
+	s->session = r->session;
+	s->ctx = r->ctx;
+	s->request = r;
+	s->line = &k->open.streams[r->sqe.stream];
+	s->generation = r->sqe.generation;
+	s->tier = r->sqe.tier;
+	s->mode = r->sqe.mode;
+	s->klass = r->sqe.klass;
+	s->since_ns = c->now_ns;
+	s->deadline_ns = r->deadline_ns;
+	r->stream = s;
+	take_blocks(c, s, r);
+	if (s->count < r->sqe.count)
+		r->status = ABI_STATUS_MISS;
+}
+
+static void line_begin(const struct stream *s)
+{
+	struct abi_stream *line = s->line;
+
+	atomic_store_relaxed_u32(&line->generation, 0);
+	compiler_fence();
+	atomic_store_relaxed_u32(&line->ready, 0);
+	atomic_store_relaxed_u32(&line->usable, s->usable);
+	atomic_store_relaxed_u32(&line->layers, s->layers);
+	atomic_store_relaxed_u32(&line->status, 0);
+	atomic_store_relaxed_u32(&line->ended, 0);
+	atomic_store_release_u32(&line->generation, s->generation);
+}
+
+/* One that still uses the line: let it go when it was answered. */
+static int line_take(struct core *c, const struct request *r)
+{
+	const struct client *k = &c->client[r->client];
+
+	if (r->sqe.stream >= k->open.streams_max || !k->open.streams)
+		return -EINVAL;
+	for (uint32_t i = 0; i < c->streams_high; i++) {
+		struct stream *s = &c->stream[i];
+
+		if (!s->used || s->line != &k->open.streams[r->sqe.stream])
+			continue;
+		if (!s->ended)
+			return -EBUSY;
+		stream_over(c, s);
+	}
+	return 0;
+}
+
+/* Refused, before anything moved. */
+static void refuse(struct core *c, struct request *r, int error)
+{
+	struct stream *s = r->stream;
+	uint64_t need = s->need;
+
+	s->ended = true;
+	c->metrics.streams_failed++;
+	stream_over(c, s);
+	request_end(c, r, error, 0, error == -EMSGSIZE ? need : 0);
+}
+
+/* A stream for the request: false when it has to wait for one, or was answered. */
+static bool start(struct core *c, struct request *r)
+{
+	struct stream *s;
+	int error = r->error ? r->error : line_take(c, r);
+
+	if (error || r->late) {
+		r->status = ABI_STATUS_LATE;
+		request_end(c, r, error, 0, 0);
+		return false;
+	}
+	s = stream_get(c);
+	if (!s) {
+		request_wait_space(c, r);
+		return false;
+	}
+	stream_init(c, s, r);
+	error = s->count ? take_range(s, &r->sqe) : 0;
+	if (!error && s->count)
+		error = stream_window_plan(c, s, r->sqe.handle);
+	if (error || !s->count) {
+		refuse(c, r, error);
+		return false;
+	}
+	r->total = items(s);
+	c->metrics.streams++;
+	line_begin(s);
+	return true;
+}
+
+void stream_begin(struct core *c, struct request *r)
+{
+	int error = r->sqe.mode < ABI_MODE_COUNT && r->sqe.generation ? 0 : -EINVAL;
+
+	if (!error && !r->ctx->space[r->sqe.tier])
+		error = -ENOSPC;
+	if (error) {
+		request_end(c, r, error, 0, 0);
+		return;
+	}
+	fetch_resolve(r);
+	stream_step(c, r);
+}
+
+void stream_step(struct core *c, struct request *r)
+{
+	struct stream *s = r->stream;
+
+	r->phase = REQUEST_RUN;
+	if (!s) {
+		if (!start(c, r))
+			return;
+		s = r->stream;
+	}
+	if (r->ctx->closing && !r->error)
+		r->error = -ENOENT;
+	r->cursor = s->done;
+	if (r->error)
+		finish(c, r, r->status, r->error);
+	else if (r->late)
+		finish(c, r, ABI_STATUS_LATE, 0);
+	else if (s->window || stream_admit(c, s))
+		run(c, r);
+	else if (s->klass == ABI_CLASS_SPECULATIVE)
+		finish(c, r, ABI_STATUS_DROPPED, 0);
+	else
+		request_wait_space(c, r);
+}
+
+/* ---- the pool, the view ------------------------------------------------------------------- */
+
+int stream_memory(struct core *c)
+{
+	size_t refs = ABI_ARG_BYTES_MAX / sizeof(struct abi_block_ref);
+	struct abi_block_ref *ref = calloc(CORE_STREAMS_MAX * refs, sizeof(*ref));
+	uint8_t *item = calloc(CORE_STREAMS_MAX, STREAM_ITEMS_MAX);
+
+	c->stream[0].ref = ref; /* owned here: core_close frees [0] */
+	c->stream[0].item = item;
+	if (!ref || !item)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < CORE_STREAMS_MAX; i++) {
+		c->stream[i].ref = ref + i * refs;
+		c->stream[i].item = item + (size_t)i * STREAM_ITEMS_MAX;
+	}
+	return 0;
+}
+
+int core_stream_view(const struct core *c, uint32_t i, struct core_stream_view *out)
+{
+	for (uint32_t k = 0; k < c->streams_high; k++) {
+		const struct stream *s = &c->stream[k];
+
+		if (!s->used || i--)
+			continue;
+		*out = (struct core_stream_view){
+			.client = s->client,
+			.klass = s->klass,
+			.tier = s->tier,
+			.mode = s->mode,
+			.status = s->status,
+			.ended = s->ended,
+			.context_id = s->ctx->id,
+			.blocks = s->count,
+			.usable = s->usable,
+			.layers = s->layers,
+			.ready = s->per_layer ? s->done / s->per_layer : 0,
+			.released = s->released,
+			.window = s->window,
+			.bytes = s->moved,
+			.used = s->used_bytes,
+			.late = s->late,
+			.wasted = s->wasted,
+			.since_ns = s->since_ns,
+			.deadline_ns = s->deadline_ns,
+		};
+		return 0;
+	}
+	return -ENOENT;
+}

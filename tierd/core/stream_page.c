@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a page knows of streams (abi_page.claim, one word a tier): how many live streams count on
+ * it, and whether its place is charged to the stream pool. A page of the pool is in no eviction
+ * order; it goes when the last claim does, or is adopted by the cache when somebody else wants it
+ * too. All exact, whatever becomes of the page in between: the count belongs to the descriptor.
+ */
+#include <assert.h>
+
+#include "tierd/core/state.h"
+
+/* The page's place, just reserved, is one of the pool's. */
+void stream_page_charge(struct core *c, struct context *x, uint32_t slot, uint32_t page,
+			uint32_t tier)
+{
+	struct abi_page *d = index_page(&x->ix, slot, page);
+
+	assert(!stream_page_charged(d, tier));
+	d->claim[tier] |= CLAIM_POOL;
+	c->streamed[tier] += page_stride(x, page);
+}
+
+/* The place was given back, or is the cache's from now on. */
+void stream_page_uncharge(struct core *c, struct context *x, uint32_t slot, uint32_t page,
+			  uint32_t tier)
+{
+	struct abi_page *d = index_page(&x->ix, slot, page);
+
+	if (!stream_page_charged(d, tier))
+		return;
+	assert(c->streamed[tier] >= page_stride(x, page));
+	d->claim[tier] &= (uint16_t)~CLAIM_POOL;
+	c->streamed[tier] -= page_stride(x, page);
+}
+
+/* The cache takes the page over, there or still coming; nothing when it is not the pool's. */
+void stream_page_adopt(struct core *c, struct context *x, uint32_t slot, uint32_t page,
+		       uint32_t tier)
+{
+	struct abi_page *d = index_page(&x->ix, slot, page);
+	struct block_meta *m = &x->meta[slot];
+	uint32_t state = page_state(d, tier);
+
+	if (!stream_page_charged(d, tier) || (state != ABI_PAGE_READY && state != ABI_PAGE_FILLING))
+		return;
+	stream_page_uncharge(c, x, slot, page, tier);
+	c->metrics.stream_adopted += page_stride(x, page);
+	if (state != ABI_PAGE_READY)
+		return;
+	assert(m->streamed[tier] > 0);
+	m->streamed[tier]--;
+	if (!(m->flags & BLOCK_DROPPED))
+		block_enter_policy(c, x, slot, tier);
+}
+
+void stream_page_adopt_block(struct core *c, struct context *x, uint32_t slot, uint32_t tier)
+{
+	for (uint32_t page = 0; page < x->ix.pages_per_block; page++)
+		stream_page_adopt(c, x, slot, page, tier);
+}
+
+void stream_page_claim(struct context *x, uint32_t slot, uint32_t page, uint32_t tier)
+{
+	struct abi_page *d = index_page(&x->ix, slot, page);
+
+	assert(stream_page_claims(d, tier) < CORE_STREAMS_MAX);
+	d->claim[tier]++;
+}
+
+/*
+ * One stream less counts on the page. The last one's page leaves the tier, unless the block was
+ * streamed twice of late or is pinned, somebody else holds it (a fetch, a put that found its page
+ * there), or no batch can take it now: then it is the cache's.
+ */
+void stream_page_unclaim(struct core *c, struct context *x, uint32_t slot, uint32_t page,
+			 uint32_t tier)
+{
+	struct abi_page *d = index_page(&x->ix, slot, page);
+	const struct block_meta *m = &x->meta[slot];
+	bool keep = m->flags & BLOCK_AGAIN || m->pins[tier] || pin_holds(x, slot, page, tier) ||
+		    m->hold > m->streams;
+
+	assert(stream_page_claims(d, tier) > 0);
+	d->claim[tier]--;
+	if (stream_page_claims(d, tier) || !stream_page_charged(d, tier))
+		return;
+	assert(page_state(d, tier) != ABI_PAGE_FILLING); /* its stream waits for what is coming */
+	if (page_state(d, tier) != ABI_PAGE_READY)
+		return; /* retiring already */
+	if (keep || !retire_page(c, x, slot, page, tier))
+		stream_page_adopt(c, x, slot, page, tier);
+}

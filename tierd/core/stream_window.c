@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Windows of streams (P1): how many layers of a stream may be in a tier at a time, and who gets how
+ * much of the stream pool. A stream needs two layers; it is refused at once when the pool could
+ * never hold them, gets what it wants while there is enough, gives back down to its need while
+ * others wait, and waits itself when all that is left is other streams' need.
+ *
+ * What was granted is set aside: caches may not grow into it (place_alloc). It stays so for some
+ * seconds after the last stream, for the next one to find it.
+ */
+#include <assert.h>
+#include <errno.h>
+
+#include "tierd/core/state.h"
+
+#define WINDOW_DEFAULT (128ull << 20)
+#define ASIDE_NS (5000 * MS)
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t max_u64(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static uint64_t pool_bytes(const struct core *c, uint32_t tier)
+{
+	return c->pool[tier].capacity / c->config.stream_share;
+}
+
+/* Bytes of its largest layer. */
+static uint64_t layer_bytes(const struct stream *s)
+{
+	const struct abi_geometry *g = context_geometry(s->ctx);
+	uint64_t most = 0;
+
+	for (uint32_t layer = s->layer_first; layer < s->layer_first + s->layers; layer++) {
+		uint64_t bytes = 0;
+
+		for (uint32_t p = s->part_first; p < s->part_end; p++)
+			if (layer - g->part[p].layer_first < g->part[p].layers)
+				bytes += (uint64_t)g->part[p].groups * g->part[p].page_stride;
+		most = max_u64(most, bytes * s->count);
+	}
+	return most;
+}
+
+/* 0, or -EMSGSIZE: it can never have the window of s->need bytes. */
+int stream_window_plan(struct core *c, struct stream *s, uint64_t wanted)
+{
+	if (s->mode == ABI_MODE_CACHE) {
+		s->window = s->layers;
+		return 0;
+	}
+	s->layer_bytes = layer_bytes(s);
+	s->need = s->layer_bytes * (s->layers < 2 ? s->layers : 2);
+	s->want = min_u64(max_u64(wanted ? wanted : WINDOW_DEFAULT, s->need),
+			  s->layer_bytes * s->layers);
+	for (uint32_t tier = s->tier; tier <= ABI_TIER_CXL; tier++)
+		if (s->need > pool_bytes(c, tier) || s->need > s->ctx->plan.quota[tier] / 2)
+			return -EMSGSIZE;
+	return wanted && wanted < s->need ? -EMSGSIZE : 0;
+}
+
+/* Bytes of window that it uses: of layers begun and not let go. */
+static uint64_t in_use(const struct stream *s)
+{
+	uint32_t end = (s->issue + s->per_layer - 1) / s->per_layer;
+
+	return (uint64_t)(end - s->dropped / s->per_layer) * s->layer_bytes;
+}
+
+static void set_window(struct stream *s)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (uint32_t tier = s->tier; tier <= ABI_TIER_CXL; tier++)
+		least = min_u64(least, s->grant[tier]);
+	s->window = (uint32_t)min_u64(s->layer_bytes ? least / s->layer_bytes : s->layers,
+				      s->layers);
+	assert(s->window);
+}
+
+static void grant(struct core *c, struct stream *s, uint32_t tier, uint64_t bytes)
+{
+	c->stream_grants[tier] += bytes - s->grant[tier];
+	s->grant[tier] = bytes;
+	c->stream_aside[tier] = max_u64(c->stream_aside[tier], c->stream_grants[tier]);
+	c->stream_idle_ns = c->now_ns + ASIDE_NS;
+}
+
+/* Others wait: give back what is beyond the need and not in use. */
+static void squeeze(struct core *c, struct stream *s)
+{
+	uint64_t keep = max_u64(s->need, in_use(s));
+
+	for (uint32_t tier = s->tier; tier <= ABI_TIER_CXL; tier++)
+		if (s->grant[tier] > keep)
+			grant(c, s, tier, keep);
+	set_window(s);
+}
+
+static bool fits(const struct core *c, const struct stream *s)
+{
+	for (uint32_t tier = s->tier; tier <= ABI_TIER_CXL; tier++)
+		if (c->stream_grants[tier] + s->need > pool_bytes(c, tier))
+			return false;
+	return true;
+}
+
+static bool others_wait(const struct core *c)
+{
+	for (uint32_t i = 0; i < c->streams_high; i++)
+		if (c->stream[i].used && !c->stream[i].ended && !c->stream[i].window)
+			return true;
+	return false;
+}
+
+/* False: it waits for other streams' windows. */
+bool stream_admit(struct core *c, struct stream *s)
+{
+	for (uint32_t i = 0; !fits(c, s) && i < c->streams_high; i++)
+		if (c->stream[i].used && c->stream[i].window &&
+		    c->stream[i].mode == ABI_MODE_STREAM)
+			squeeze(c, &c->stream[i]);
+	if (!fits(c, s))
+		return false;
+	for (uint32_t tier = s->tier; tier <= ABI_TIER_CXL; tier++) {
+		uint64_t left = pool_bytes(c, tier) - c->stream_grants[tier];
+
+		grant(c, s, tier, min_u64(s->want, left));
+	}
+	set_window(s);
+	return true;
+}
+
+/* Layers were let go: who waits gets them, else the stream may grow back to what it wants. */
+void stream_window_moved(struct core *c, struct stream *s)
+{
+	if (s->mode == ABI_MODE_CACHE || !s->window)
+		return;
+	if (others_wait(c)) {
+		squeeze(c, s);
+		request_wake_space(c);
+		return;
+	}
+	for (uint32_t tier = s->tier; tier <= ABI_TIER_CXL; tier++) {
+		uint64_t pool = pool_bytes(c, tier), all = c->stream_grants[tier];
+
+		if (s->grant[tier] < s->want && all < pool)
+			grant(c, s, tier, min_u64(s->want, s->grant[tier] + pool - all));
+	}
+	set_window(s);
+}
+
+void stream_window_end(struct core *c, struct stream *s)
+{
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
+		if (s->grant[tier])
+			grant(c, s, tier, 0);
+}
