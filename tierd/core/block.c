@@ -141,12 +141,11 @@ void block_unnew(struct context *x, uint32_t slot)
 /* Remember which block its parent is: the slot may be used again. */
 void block_parent_note(struct context *x, uint32_t slot)
 {
-	uint32_t parent = index_block(&x->ix, slot)->parent;
+	uint32_t parent = index_block(&x->ix, slot)->parent, generation = 0;
 
-	x->meta[slot].parent_generation = 0;
 	if (parent < x->ix.slots_used)
-		x->meta[slot].parent_generation =
-			index_block(&x->ix, parent)->generation & GENERATION;
+		generation = index_block(&x->ix, parent)->generation & GENERATION;
+	x->meta[slot].parent_generation = generation;
 }
 
 static uint32_t parent_of(const struct context *x, uint32_t slot)

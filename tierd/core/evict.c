@@ -58,8 +58,8 @@ static void access_log(struct core *c, struct client *k, uint32_t reader)
 }
 
 /*
- * What this client has read until now, before what it puts. Readers are handed out in order, mostly:
- * one beyond those known is looked at, the rest shows at the next walk.
+ * What this client has read until now, before what it puts. Readers are handed out in order,
+ * mostly: one beyond those known is looked at, the rest shows at the next walk.
  */
 void evict_drain_client(struct core *c, struct client *k)
 {
