@@ -211,9 +211,9 @@ struct abi_cqe {
 	int32_t res;     /* 0 or negative errno */
 	uint32_t status; /* ABI_STATUS_* */
 	uint64_t value;  /* handle, or count of usable blocks (pages) from the first */
-	/* put: bit i = block i was there (first 64); pin: blocks resident; prefetch: blocks that are
-	 * protected until the deadline; stream: layers ready, with -EMSGSIZE the bytes of window
-	 * that it needs */
+	/* put: bit i = block i was there (first 64); pin: blocks resident; prefetch: blocks
+	 * that are protected until the deadline; stream: layers ready, or, with -EMSGSIZE,
+	 * the bytes of window that it needs */
 	uint64_t aux;
 }; /* 32 bytes */
 
