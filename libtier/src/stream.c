@@ -203,7 +203,7 @@ int tier_stream_open(tier_context *c, const tier_block *blocks, uint32_t count,
 	*s = (struct tier_stream){ .t = c->t, .c = c, .count = count,
 				   .deadline_ns = o.deadline_ns };
 	list_init(&s->link);
-	LOCK_SCOPE(&c->t->lock);
+	LOCK_SCOPE(&s->t->lock);
 	rc = submit_stream(s, blocks, &o);
 	if (rc)
 		free(s);
@@ -415,6 +415,15 @@ void tier_stream_release(tier_stream *s, uint32_t layer)
 		}
 }
 
+/* Is it still unanswered? Then its id, for a cancel. */
+static bool is_open(struct tier_stream *s, uint64_t *wire_id)
+{
+	LOCK_SCOPE(&s->t->lock);
+	submit_collect(s->t);
+	*wire_id = s->rq->wire_id;
+	return s->rq->state != REQUEST_DONE && !s->a->dead;
+}
+
 /* Cancel it and wait until it is answered. */
 static void cancel(struct tier_stream *s)
 {
@@ -422,15 +431,9 @@ static void cancel(struct tier_stream *s)
 					       .klass = ABI_CLASS_DEMAND } };
 	struct tier_completion got;
 
-	{
-		LOCK_SCOPE(&s->t->lock);
-		submit_collect(s->t);
-		if (s->rq->state == REQUEST_DONE || s->a->dead)
-			return;
-		order.entry.handle = s->rq->wire_id;
-	}
 	/* -ENOENT: it ended meanwhile. In either case its own answer comes first. */
-	(void)submit_call(s->t, &order, submit_until(0, SUBMIT_LONG_NS), &got);
+	if (is_open(s, &order.entry.handle))
+		(void)submit_call(s->t, &order, submit_until(0, SUBMIT_LONG_NS), &got);
 }
 
 void tier_stream_close(tier_stream *s)
