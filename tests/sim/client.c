@@ -15,6 +15,7 @@
 #define TOKEN_REMOVE 2u
 #define TOKEN_EPOCH 3u
 #define TOKEN_OTHER 4u
+#define TOKEN_REMOVED 5u
 #define ARENA_PIECE (STAGING_BYTES / WORLD_ASKS)
 #define ARENA_PLANS (STAGING_BYTES - 4096u) /* their positions: behind all arguments */
 #define ARENA_ARGS (ARENA_PIECE - 8192u) /* arguments at the end of each ask's piece */
@@ -55,6 +56,12 @@ static void context_spec(struct disk_context *spec, uint32_t which)
 	spec->geometry.part[2].layer_first = 3;
 }
 
+/* Who is answered: the kind, the context and its life. */
+static uint64_t token_of(uint32_t kind, uint32_t which, uint64_t life)
+{
+	return kind + 16ull * which + 256 * life;
+}
+
 bool context_make(struct world *w, uint32_t which, const struct disk_context *from)
 {
 	struct world_context *x = &w->context[which];
@@ -67,6 +74,8 @@ bool context_make(struct world *w, uint32_t which, const struct disk_context *fr
 		spec = *from;
 	else
 		context_spec(&spec, which);
+	if (!from)
+		lives_mark(&spec, w->lives + 1);
 	if (core_context_plan(w->core, &spec, &plan, why, sizeof(why))) {
 		world_fail(w, "plan: %s", why);
 		return false;
@@ -76,15 +85,18 @@ bool context_make(struct world *w, uint32_t which, const struct disk_context *fr
 		memory.mem[t] = x->mem[t] = calloc(1, plan.mem_bytes[t] + 1);
 	x->header = (const struct abi_index_header *)x->index;
 	x->geometry = spec.geometry;
-	if (core_context_create(w->core, &spec, &memory, TOKEN_MAKE, &x->id)) {
+	if (core_context_create(w->core, &spec, &memory,
+				token_of(TOKEN_MAKE, which, w->lives + 1), &x->id)) {
 		context_free(w, which);
 		return false;
 	}
-	if (!from)
-		memset(x->key, 0, sizeof(x->key)); /* a new context: nothing is owed */
-	if (which)				   /* nothing in it outlives the daemon */
+	if (from)
+		lives_found(w, which, from);
+	else
+		lives_begin(w, which);
+	if (which) /* nothing in it outlives the daemon */
 		for (uint32_t n = 0; n < WORLD_KEYS; n++)
-			x->key[n].put_epochs = 0;
+			x->now.key[n].put_epochs = 0;
 	x->epoch = from ? from->epoch : 1;
 	x->made = true;
 	x->removing = false;
@@ -205,7 +217,7 @@ static void ask_unpromised(struct world *w, struct ask *a)
 	uint32_t slot, n = world_below(w, WORLD_KEYS - WORLD_RUN);
 
 	for (uint32_t i = 0; i < 32; i++, n = (n + 1) % (WORLD_KEYS - WORLD_RUN)) {
-		if (w->context[0].key[n].durable || !model_find(w, 0, n, &slot))
+		if (w->context[0].now.key[n].durable || !model_find(w, 0, n, &slot))
 			continue;
 		a->context = 0;
 		a->first = n;
@@ -287,7 +299,7 @@ static void ask_commit(struct world *w, uint32_t client, uint32_t i, struct ask 
 	a->op = ABI_OP_PUT_COMMIT;
 	a->deadline_ns = w->now_ns + 100 * MSEC + world_below(w, 2000) * MSEC;
 	for (uint32_t n = 0; n < a->count; n++) {
-		struct world_key *key = &w->context[a->context].key[a->first + n];
+		struct world_key *key = &w->context[a->context].now.key[a->first + n];
 
 		key->put_epochs |= 1ull << a->epoch % 64;
 		key->put_sequence = ++w->sequence;
@@ -323,7 +335,7 @@ static void ask_by_keys(struct world *w, uint32_t client, uint32_t i, uint8_t op
 	a->kind = ASK_OTHER;
 	a->op = op;
 	for (uint32_t n = 0; n < a->count; n++) {
-		struct world_key *key = &w->context[a->context].key[a->first + n];
+		struct world_key *key = &w->context[a->context].now.key[a->first + n];
 
 		model_key(a->first + n, at + n * ABI_KEY_BYTES);
 		if (op != ABI_OP_DELETE)
@@ -609,8 +621,8 @@ static void committed(struct world *w, const struct ask *a, const struct abi_cqe
 		return;
 	crash_soon(w);
 	for (uint32_t n = 0; n < a->count; n++)
-		if (!x->key[a->first + n].deleted)
-			x->key[a->first + n].durable = true;
+		if (!x->now.key[a->first + n].deleted)
+			x->now.key[a->first + n].durable = true;
 }
 
 static void deleted(struct world *w, const struct ask *a, const struct abi_cqe *cqe)
@@ -621,7 +633,7 @@ static void deleted(struct world *w, const struct ask *a, const struct abi_cqe *
 	if (!cqe->res)
 		crash_soon(w);
 	for (uint32_t n = 0; !cqe->res && n < a->count; n++) {
-		struct world_key *key = &x->key[a->first + n];
+		struct world_key *key = &x->now.key[a->first + n];
 
 		key->durable = false;
 		if (a->undisputed >> n & 1 && key->put_sequence < a->sequence)
@@ -704,12 +716,12 @@ static void raise_epoch(struct world *w, uint32_t which)
 {
 	struct world_context *x = &w->context[which];
 
-	if (core_context_epoch(w->core, x->id, 0, TOKEN_EPOCH))
+	if (core_context_epoch(w->core, x->id, 0, token_of(TOKEN_EPOCH, which, x->now.number)))
 		return;
 	w->result->epochs++;
 	x->epoch = x->header->epoch;
 	for (uint32_t n = 0; n < WORLD_KEYS; n++)
-		x->key[n].durable = false;
+		x->now.key[n].durable = false;
 	for (uint32_t p = 0; p < WORLD_LEASES; p++)
 		if (w->pin[p].context == which)
 			w->pin[p].id = 0;
@@ -723,11 +735,12 @@ static void remove_context(struct world *w, uint32_t which)
 		return;
 	x->removing = true;
 	for (uint32_t n = 0; n < WORLD_KEYS; n++)
-		x->key[n].durable = false;
+		x->now.key[n].durable = false;
 	for (uint32_t p = 0; p < WORLD_LEASES; p++)
 		if (w->pin[p].context == which)
 			w->pin[p].id = 0;
-	core_context_remove(w->core, x->id, TOKEN_OTHER, TOKEN_REMOVE + 16 * which);
+	core_context_remove(w->core, x->id, token_of(TOKEN_REMOVED, which, x->now.number),
+			    token_of(TOKEN_REMOVE, which, x->now.number));
 }
 
 void owner_step(struct world *w)
@@ -737,7 +750,8 @@ void owner_step(struct world *w)
 	struct core_event e = { .kind = CORE_EV_TICK };
 
 	if (!x->made) {
-		context_make(w, which, NULL); /* open to clients once owner_replied says so */
+		if (lives_room(x)) /* open to clients once owner_replied says so */
+			context_make(w, which, NULL);
 	} else if (dice < 4) {
 		raise_epoch(w, which);
 	} else if (dice < 6) {
@@ -752,17 +766,24 @@ void owner_step(struct world *w)
 
 void owner_replied(struct world *w, uint64_t token, int res, uint64_t value)
 {
-	uint32_t which = (uint32_t)token / 16;
+	uint32_t kind = token % 16, which = token / 16 % 16;
+	uint64_t life = token / 256;
 
-	(void)value;
-	if (token == TOKEN_MAKE && !res)
+	if (kind == TOKEN_MAKE && !res) {
+		lives_made(w, which, life);
 		for (uint32_t i = 0; i < WORLD_CLIENTS; i++)
 			if (w->client[i].state == 1)
 				attach_all(w, i);
-	if (token % 16 != TOKEN_REMOVE || res)
+	}
+	if (kind == TOKEN_EPOCH && !res)
+		lives_raised(w, which, life, value);
+	if (kind == TOKEN_REMOVED && !res)
+		lives_removed(w, which, life);
+	if (kind != TOKEN_REMOVE || res)
 		return;
 	for (uint32_t l = 0; l < WORLD_LEASES; l++)
 		if (w->lease[l].data && w->lease[l].context == which)
 			world_fail(w, "context %u went while its pages were leased", which);
+	lives_end(w, which);
 	context_free(w, which);
 }

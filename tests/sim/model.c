@@ -202,7 +202,7 @@ void model_check_durable(struct world *w)
 		uint32_t slot, part = 0;
 		const struct abi_block *b = model_find(w, 0, n, &slot);
 
-		if (!x->key[n].durable || !b)
+		if (!x->now.key[n].durable || !b)
 			continue; /* gone: model_check_key says so */
 		for (uint32_t page = 0; page < x->geometry.pages_per_block; page++) {
 			uint64_t at = abi_nvme_offset(model_desc(w, 0, slot, page)->nvme);
@@ -254,13 +254,13 @@ void model_check_key(struct world *w, uint32_t context, uint32_t n)
 		return;
 	b = model_find(w, context, n, &slot);
 	if (!b) {
-		if (x->key[n].durable)
+		if (x->now.key[n].durable)
 			world_fail(w, "I6: durable key %u is gone", n);
 		return;
 	}
-	if (x->key[n].deleted)
+	if (x->now.key[n].deleted)
 		world_fail(w, "context %u key %u is back after its deletion", context, n);
-	if (!(x->key[n].put_epochs >> x->epoch % 64 & 1))
+	if (!(x->now.key[n].put_epochs >> x->epoch % 64 & 1))
 		world_fail(w, "context %u key %u is visible and was not put in this epoch", context,
 			   n);
 	whole_check(w, context, n, slot, b);
@@ -321,7 +321,7 @@ void model_quiet(struct world *w)
 			   (unsigned long long)st.tier[ABI_TIER_CXL].dirty);
 	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++)
 		for (uint32_t n = 0; n < WORLD_KEYS; n++)
-			w->context[i].key[n].ghost = false;
+			w->context[i].now.key[n].ghost = false;
 	model_check_all(w, true);
 }
 
@@ -333,7 +333,7 @@ void model_died(struct world *w, uint32_t client)
 		const struct ask *a = &w->client[client].ask[i];
 
 		for (uint32_t n = 0; a->kind == ASK_COMMIT && n < a->count; n++)
-			w->context[a->context].key[a->first + n].ghost = true;
+			w->context[a->context].now.key[a->first + n].ghost = true;
 	}
 }
 
@@ -348,6 +348,6 @@ void model_forgive(struct world *w, const struct core_io *io, uint32_t piece)
 	for (uint32_t n = 0; n < WORLD_KEYS; n++) {
 		model_key(n, key);
 		if (!memcmp(key, b->key, sizeof(key)))
-			x->key[n].durable = false;
+			x->now.key[n].durable = false;
 	}
 }

@@ -329,8 +329,10 @@ static void boot(struct world *w)
 		context_make(w, !strcmp(list[i].name, "memory"), &list[i]);
 	device_recover(w);
 	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++)
-		if (!w->context[i].made)
+		if (!w->context[i].made) {
+			lives_missed(w, i);
 			context_make(w, i, NULL);
+		}
 	collect(w);
 	for (uint32_t i = 0; i < WORLD_CLIENTS; i++)
 		client_open(w, i);

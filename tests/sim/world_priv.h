@@ -5,6 +5,7 @@
  *   model.c   what must be true           device.c  the store's device and its faults
  *   foresight.c  claims: when bytes may be committed
  *   stream.c     streams: what their watermarks promise
+ *   lives.c      contexts removed and made again: which of them a crash may bring back
  */
 #ifndef TESTS_SIM_WORLD_PRIV_H
 #define TESTS_SIM_WORLD_PRIV_H
@@ -23,6 +24,7 @@
 #define WORLD_PLANS 2u /* of a client */
 #define WORLD_ACCESSES 48u
 #define WORLD_LEASES 16u
+#define WORLD_LIVES 4u /* of a context's name, whose removal is not durable */
 #define WORLD_BAG 16384u
 #define WORLD_ASKS 8u /* requests of a client under way */
 #define WORLD_RUN 8u  /* keys of one request, at most */
@@ -119,6 +121,14 @@ struct world_key {
 	bool ghost;          /* a dead client's commit may still land; until the next quiet */
 };
 
+/* A context from being made to being removed; see lives.c. */
+struct world_life {
+	uint64_t number;     /* 0 = none */
+	uint64_t epoch;      /* the last one acknowledged */
+	bool made, removed;  /* acknowledged */
+	struct world_key key[WORLD_KEYS];
+};
+
 struct world_context {
 	bool made, removing;
 	uint32_t id;
@@ -127,7 +137,7 @@ struct world_context {
 	const struct abi_index_header *header;
 	uint8_t *mem[ABI_MEM_TIERS];
 	struct abi_geometry geometry;
-	struct world_key key[WORLD_KEYS];
+	struct world_life now, past[WORLD_LIVES];
 };
 
 struct world {
@@ -136,6 +146,7 @@ struct world {
 	bool crash_due; /* right after an acknowledgement is when a crash tells most */
 	bool trace, fair; /* fair: everyone waits, the device is well */
 	uint64_t random, now_ns, sequence;
+	uint64_t lives; /* of all contexts, so far */
 	uint32_t last_context, last_first; /* of the last ask by key */
 	uint64_t lead_ns;  /* so long before its time of use a claim may begin */
 	uint64_t foreseen; /* the core's count of bytes brought ahead of use, at the last look */
@@ -173,6 +184,16 @@ void owner_step(struct world *w);
 void owner_replied(struct world *w, uint64_t token, int res, uint64_t value);
 bool context_make(struct world *w, uint32_t which, const struct disk_context *from);
 void context_free(struct world *w, uint32_t which);
+
+bool lives_room(const struct world_context *x);
+void lives_mark(struct disk_context *spec, uint64_t number);
+void lives_begin(struct world *w, uint32_t which);
+void lives_end(struct world *w, uint32_t which);
+void lives_made(struct world *w, uint32_t which, uint64_t number);
+void lives_raised(struct world *w, uint32_t which, uint64_t number, uint64_t epoch);
+void lives_removed(struct world *w, uint32_t which, uint64_t number);
+void lives_found(struct world *w, uint32_t which, const struct disk_context *from);
+void lives_missed(struct world *w, uint32_t which);
 
 void model_key(uint32_t n, uint8_t key[ABI_KEY_BYTES]);
 void model_page(uint32_t n, uint32_t page, void *dst);
