@@ -142,6 +142,21 @@ void device_io(struct world *w, struct core_io *io)
 		device_read(w, io);
 }
 
+/* A write is done; true: and its issuer may know. A flush may fail between the two. */
+bool device_wrote(struct world *w, struct core_io *io)
+{
+	for (uint32_t i = 0; i < w->landed_count; i++)
+		if (w->landed[i] == io) {
+			w->landed[i] = w->landed[--w->landed_count];
+			return true;
+		}
+	device_io(w, io);
+	if (w->landed_count == WORLD_DEPTH || !world_chance(w, 300000))
+		return true;
+	w->landed[w->landed_count++] = io;
+	return false;
+}
+
 /* A flush takes time: it covers what was written before it began. False: one is under way. */
 bool device_flush_begin(struct world *w)
 {

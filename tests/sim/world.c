@@ -192,7 +192,8 @@ static void do_action(struct world *w, const struct core_action *a)
 		break;
 	case CORE_AC_READ:
 	case CORE_AC_WRITE:
-		device_io(w, a->io);
+		if (!a->io->write)
+			device_io(w, a->io);
 		e.io = a->io;
 		if (!a->io->write && world_chance(w, 300000)) {
 			e.kind = CORE_EV_IO_LANDED;
@@ -244,6 +245,8 @@ static void action_step(struct world *w)
 	a = w->bag[i];
 	if (a.kind == CORE_AC_SYNC && device_flush_begin(w))
 		return; /* it has begun: another move ends it */
+	if (a.kind == CORE_AC_WRITE && !device_wrote(w, a.io))
+		return; /* it is there: another move says so */
 	w->bag[i] = w->bag[--w->bag_count];
 	do_action(w, &a);
 }
@@ -305,7 +308,7 @@ static void boot(struct world *w)
 		.super = w->super,
 		.writeback_age_ns = 2 * MSEC,
 		.request_deadline_ns = 2000 * MSEC,
-		.device_depth = w->depth = 1 + world_below(w, 24),
+		.device_depth = w->depth = 1 + world_below(w, WORLD_DEPTH),
 		.starve_ns = w->starve_ns = MSEC + world_below(w, 4 * MSEC),
 		.stream_hold_ns = WORLD_HOLD,
 		.stream_again_ns = 5 * MSEC,
@@ -323,6 +326,7 @@ static void boot(struct world *w)
 	err = core_open(&w->core, &config);
 	assert(!err);
 	w->bag_count = 0;
+	w->landed_count = 0;
 	w->foreseen = 0;
 	memset(w->session, 0, sizeof(w->session));
 	for (uint32_t i = 0; old && i < head->count; i++)

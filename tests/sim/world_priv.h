@@ -26,6 +26,7 @@
 #define WORLD_LEASES 16u
 #define WORLD_LIVES 4u /* of a context's name, whose removal is not durable */
 #define WORLD_BAG 16384u
+#define WORLD_DEPTH 24u /* of the device, at most */
 #define WORLD_ASKS 8u /* requests of a client under way */
 #define WORLD_RUN 8u  /* keys of one request, at most */
 #define CXL_BYTES (6u << 20)
@@ -168,6 +169,8 @@ struct world {
 	uint8_t *stable;   /* what survives a crash for sure */
 	uint8_t *unstable; /* by sector, see device.c */
 	bool flushing;
+	struct core_io *landed[WORLD_DEPTH]; /* written, not yet told */
+	uint32_t landed_count;
 };
 
 void world_fail(struct world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -234,6 +237,7 @@ void device_close(struct world *w);
 uint64_t device_capacity(const struct world *w); /* bytes of data */
 bool device_answers(const struct world *w);
 void device_io(struct world *w, struct core_io *io);
+bool device_wrote(struct world *w, struct core_io *io);
 bool device_flush_begin(struct world *w);
 int device_flush_end(struct world *w);
 void device_crash(struct world *w);

@@ -37,11 +37,13 @@ static void catalog_written(struct core *c, struct core_io *io)
 	bool failed = io->res < 0 || (uint64_t)io->res != io->bytes;
 
 	core_io_put(c, io);
-	if (failed) {
+	if (failed)
+		c->write_retry_ns = c->now_ns + 1000 * MS;
+	if (failed || c->catalog_doubtful) {
 		c->catalog_running = false;
+		c->catalog_doubtful = false;
 		c->catalog_dirty = true; /* the same slot again: the sequence was not used */
 		c->catalog_sequence--;
-		c->write_retry_ns = c->now_ns + 1000 * MS;
 		return;
 	}
 	c->catalog_sync = ++c->write_seq;
@@ -96,9 +98,13 @@ void catalog_step(struct core *c)
 	sched_io(c, io);
 }
 
-/* A flush has failed: a write that waited for it may be gone. The same slot again. */
+/*
+ * A flush has failed: a write that waited for it may be gone. The same slot again. So may one that
+ * the device has done and nobody has told us of.
+ */
 void catalog_again(struct core *c)
 {
+	c->catalog_doubtful = c->catalog_running && !c->catalog_sync;
 	if (!c->catalog_running || !c->catalog_sync)
 		return;
 	c->catalog_running = false;

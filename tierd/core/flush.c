@@ -172,6 +172,8 @@ static void runs_again(struct core *c)
 
 		if (run->phase == RUN_HEADER_SYNC)
 			run->phase = RUN_HEADER;
+		else if (run->phase == RUN_HEADER)
+			run->doubtful = run->outstanding != 0;
 		else if (run->phase == RUN_DATA || run->phase == RUN_RECORD)
 			run->failed = run->doubtful = true;
 	}

@@ -579,6 +579,7 @@ struct core {
 	uint32_t *crc_scratch;
 	struct disk_block *tomb_scratch;
 	bool catalog_dirty, catalog_running;
+	bool catalog_doubtful; /* a flush failed while it was being written */
 	struct token catalog_token[CORE_TOKENS_MAX]; /* [0, flying) are in the write under way */
 	uint32_t catalog_tokens, catalog_flying;
 	struct token drain_token[CORE_TOKENS_MAX];

@@ -433,8 +433,17 @@ static void run_step(struct core *c, struct run *run)
  * The header voids the segment's former life, and with it tombstones elsewhere may be forgotten
  * (D8): it must be durable before that shows.
  */
-static void header_flush(struct core *c, struct run *run)
+static void header_written(struct core *c, struct run *run)
 {
+	bool again = run->doubtful;
+
+	run->doubtful = false;
+	if (run->failed) {
+		run->phase = RUN_DATA; /* where a failed run ends */
+		return;
+	}
+	if (again)
+		return; /* run_step writes it again */
 	run->phase = RUN_HEADER_SYNC;
 	run->header_sync = ++c->write_seq;
 	sync_want(c);
@@ -449,10 +458,8 @@ static void run_written(struct core *c, struct core_io *io)
 	if (io->res < 0 || (uint64_t)io->res != io->bytes)
 		run->failed = true;
 	core_io_put(c, io);
-	if (run->phase == RUN_HEADER && !run->failed)
-		header_flush(c, run);
-	else if (run->phase == RUN_HEADER)
-		run->phase = RUN_DATA; /* where a failed run ends */
+	if (run->phase == RUN_HEADER)
+		header_written(c, run);
 	else if (run->phase == RUN_RECORD)
 		run_end(c, run);
 	/* RUN_DATA: writeback_step goes on */

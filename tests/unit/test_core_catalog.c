@@ -1,0 +1,214 @@
+/*
+ * The catalog and flushes that fail: nobody is told that a change is durable while the write that
+ * carries it may be gone. Here the device says late that it has written; in the simulator such a
+ * write must also be lost and be followed by a crash to be noticed.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include "tests/lib/unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tierd/core/state.h"
+#include "tierd/core/store.h"
+
+#define MIB (1ull << 20)
+#define TOKEN 77u
+
+struct world {
+	struct core *c;
+	struct disk_super super;
+	struct core_context_memory memory;
+	uint64_t now_ns;
+	struct core_io *write; /* of the catalog, under way; NULL = none */
+	uint32_t writes;       /* so far */
+	bool flushing;
+	uint64_t flush_token;
+	uint32_t answers;
+};
+
+static void collect(struct world *w)
+{
+	struct core_action a;
+
+	while (core_action_next(w->c, &a)) {
+		if (a.kind == CORE_AC_WRITE) {
+			assert_null(w->write);
+			assert_true(a.io->offset >= w->super.catalog_offset);
+			assert_true(a.io->offset + a.io->bytes <=
+				    w->super.catalog_offset + 2 * w->super.catalog_bytes);
+			w->write = a.io;
+			w->writes++;
+		} else if (a.kind == CORE_AC_SYNC) {
+			assert_false(w->flushing);
+			w->flushing = true;
+			w->flush_token = a.sync_token;
+		} else if (a.kind == CORE_AC_REPLY && a.reply.token == TOKEN) {
+			assert_int_equal(a.reply.res, 0);
+			w->answers++;
+		}
+	}
+}
+
+static void event(struct world *w, struct core_event *e, uint64_t ns)
+{
+	e->now_ns = w->now_ns += ns;
+	core_event(w->c, e);
+	collect(w);
+}
+
+static void tick(struct world *w, uint64_t ns)
+{
+	struct core_event e = { .kind = CORE_EV_TICK };
+
+	event(w, &e, ns);
+}
+
+static void written(struct world *w)
+{
+	struct core_event e = { .kind = CORE_EV_IO_DONE, .io = w->write };
+
+	assert_non_null(w->write);
+	w->write->res = (int32_t)w->write->bytes;
+	w->write = NULL;
+	event(w, &e, MS);
+}
+
+static void flushed(struct world *w, int res)
+{
+	struct core_event e = { .kind = CORE_EV_SYNC_DONE };
+
+	assert_true(w->flushing);
+	w->flushing = false;
+	e.sync.token = w->flush_token;
+	e.sync.res = res;
+	event(w, &e, MS);
+}
+
+static void spec_of(struct disk_context *spec)
+{
+	struct abi_geometry *g = &spec->geometry;
+
+	memset(spec, 0, sizeof(*spec));
+	snprintf(spec->name, sizeof(spec->name), "a");
+	spec->mode = 0600;
+	spec->kind = 1;
+	g->block_tokens = 128;
+	g->page_align = 4096;
+	g->part_count = 1;
+	snprintf(g->part[0].name, sizeof(g->part[0].name), "kv");
+	g->part[0].kind = ABI_KIND_SPARSE;
+	g->part[0].layers = g->part[0].groups = 1;
+	g->part[0].page_bytes = g->part[0].page_stride = 4096;
+	g->pages_per_block = 1;
+	g->block_bytes = 4096;
+}
+
+static int set_up(void **state)
+{
+	struct world *w = calloc(1, sizeof(*w));
+	struct core_config config = { .boot_token = 1, .capacity = { 0, 16 * MIB, 0 } };
+	struct core_context_plan plan;
+	struct disk_context spec;
+	char why[128];
+	uint32_t id;
+
+	assert_int_equal(store_super_plan(&w->super, 16 * MIB, MIB, 0x1234), 0);
+	disk_super_seal(&w->super);
+	config.super = w->super;
+	config.capacity[ABI_TIER_NVME] =
+		w->super.segment_count * (w->super.segment_bytes - w->super.summary_bytes);
+	assert_int_equal(core_open(&w->c, &config), 0);
+	spec_of(&spec);
+	assert_int_equal(core_context_plan(w->c, &spec, &plan, why, sizeof(why)), 0);
+	w->memory.index = calloc(1, plan.index_bytes);
+	w->memory.mem[ABI_TIER_CXL] = calloc(1, plan.mem_bytes[ABI_TIER_CXL]);
+	assert_int_equal(core_context_create(w->c, &spec, &w->memory, TOKEN, &id), 0);
+	tick(w, MS);
+	*state = w;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct world *w = *state;
+
+	core_close(w->c);
+	free(w->memory.index);
+	free(w->memory.mem[ABI_TIER_CXL]);
+	free(w);
+	return 0;
+}
+
+/* ---- tests ----------------------------------------------------------------------------------- */
+
+static void test_answered_after_the_flush(void **state)
+{
+	struct world *w = *state;
+
+	assert_int_equal(w->answers, 0);
+	written(w);
+	assert_int_equal(w->answers, 0);
+	flushed(w, 0);
+	assert_int_equal(w->answers, 1);
+	assert_int_equal(w->writes, 1);
+}
+
+static void test_written_again_after_a_failed_flush(void **state)
+{
+	struct world *w = *state;
+	uint64_t slot = w->write->offset;
+
+	written(w);
+	flushed(w, -EIO);
+	tick(w, 1000 * MS);
+	assert_non_null(w->write);
+	assert_int_equal(w->write->offset, slot); /* not the one that holds the last good catalog */
+	assert_int_equal(w->answers, 0);
+}
+
+static void test_a_write_under_way_is_in_doubt_too(void **state)
+{
+	struct world *w = *state;
+	uint64_t slot = w->write->offset;
+
+	written(w);
+	flushed(w, -EIO);
+	tick(w, 1000 * MS);
+	assert_int_equal(w->writes, 2);
+	assert_true(w->flushing);
+	flushed(w, -EIO); /* the device had written, and has lost it; it says so only now: */
+	written(w);
+	for (uint32_t i = 0; i < 20 && w->writes < 3; i++) {
+		if (w->flushing)
+			flushed(w, 0);
+		tick(w, 100 * MS);
+		assert_int_equal(w->answers, 0);
+	}
+	assert_non_null(w->write);
+	assert_int_equal(w->write->offset, slot);
+	written(w);
+	for (uint32_t i = 0; i < 20 && !w->answers; i++) {
+		if (w->flushing)
+			flushed(w, 0);
+		tick(w, 100 * MS);
+	}
+	assert_int_equal(w->answers, 1);
+	assert_int_equal(w->writes, 3);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_answered_after_the_flush),
+		TEST(test_written_again_after_a_failed_flush),
+		TEST(test_a_write_under_way_is_in_doubt_too),
+	};
+
+	return cmocka_run_group_tests_name("catalog", tests, NULL, NULL);
+}
