@@ -62,7 +62,8 @@ static void audit_page(struct audit *a, const struct context *x, uint32_t slot, 
 		if (state == ABI_PAGE_RETIRING || state == ABI_PAGE_QUARANTINED)
 			n->retiring[t] += bytes;
 		if (!x->space[t] || !space_is_live(x->space[t], page_addr(d, t)))
-			audit_tell(a, "context %s: block %u page %u: tier %u place is not handed out",
+			audit_tell(a,
+				   "context %s: block %u page %u: tier %u place is not handed out",
 			     x->spec.name, slot, page, t);
 	}
 }
@@ -87,11 +88,15 @@ static void audit_policy(struct audit *a, const struct context *x, uint32_t slot
 				cached++;
 		}
 		if (in != (cached > 0))
-			audit_tell(a, "context %s: block %u has %u pages in tier %u for the cache and is "
+			audit_tell(a,
+				   "context %s: block %u has %u pages in tier %u for the "
+				   "cache and is "
 				"%s its order", x->spec.name, slot, cached, t,
 			     in ? "in" : "not in");
 		if (streamed != m->streamed[t])
-			audit_tell(a, "context %s: block %u: counted %u pages of streams in tier %u, the "
+			audit_tell(a,
+				   "context %s: block %u: counted %u pages of streams in tier "
+				   "%u, the "
 				"counter says %u", x->spec.name, slot, streamed, t, m->streamed[t]);
 	}
 }
@@ -120,13 +125,17 @@ static void audit_block(struct audit *a, const struct context *x, uint32_t slot,
 		return;
 	if (!a->c->plans.count && (x->staged[slot].planned[ABI_TIER_HBM] ||
 				   x->staged[slot].planned[ABI_TIER_CXL]))
-		audit_tell(a, "context %s: block %u is kept for a plan that is not there", x->spec.name,
+		audit_tell(a,
+			   "context %s: block %u is kept for a plan that is not there",
+			   x->spec.name,
 		     slot);
 	audit_policy(a, x, slot);
 	if (index_find(&x->ix, b->key) != slot)
 		audit_tell(a, "context %s: block %u is not found by its key", x->spec.name, slot);
 	if (nvme && nvme != carried)
-		audit_tell(a, "context %s: block %u has %u of %u pages on NVMe", x->spec.name, slot, nvme,
+		audit_tell(a,
+			   "context %s: block %u has %u of %u pages on NVMe",
+			   x->spec.name, slot, nvme,
 		     carried);
 	if (m->persist == PERSIST_QUEUED || m->persist == PERSIST_WRITING)
 		n->dirty += bytes;
@@ -169,12 +178,14 @@ static void audit_context(struct audit *a, const struct context *x, struct total
 	audit_compare(a, x->spec.name, "blocks", n.blocks, x->blocks);
 	audit_compare(a, x->spec.name, "pending blocks", n.pending, x->blocks_pending);
 	audit_compare(a, x->spec.name, "block slots in use", n.live_slots, x->slots_live);
-	audit_compare(a, x->spec.name, "dirty bytes", n.dirty + dirty_dropped(a->c, x), x->dirty_bytes);
+	audit_compare(a, x->spec.name, "dirty bytes", n.dirty + dirty_dropped(a->c, x),
+		      x->dirty_bytes);
 	audit_compare(a, x->spec.name, "NVMe bytes", n.nvme, x->nvme_bytes);
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
 		struct space_stats st;
 
-		audit_compare(a, x->spec.name, "resident pages", n.resident[t], x->pages_resident[t]);
+		audit_compare(a, x->spec.name, "resident pages", n.resident[t],
+			      x->pages_resident[t]);
 		audit_compare(a, x->spec.name, "retiring bytes", n.retiring[t], x->retiring[t]);
 		if (!x->space[t])
 			continue;
@@ -199,7 +210,9 @@ static void audit_window(struct audit *a, const struct stream *s)
 		first = s->released;
 	if (s->issue > first * s->per_layer &&
 	    (s->issue - first * s->per_layer - 1) / s->per_layer + 1 > s->window)
-		audit_tell(a, "stream %u of client %u: layers %u to item %u of %u a layer are more than "
+		audit_tell(a,
+			   "stream %u of client %u: layers %u to item %u of %u a layer are "
+			   "more than "
 			"its window of %u", s->number, s->client, first, s->issue, s->per_layer,
 		     s->window);
 }
@@ -223,11 +236,14 @@ static void audit_streams(struct audit *a, const struct total *sum)
 	}
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
 		audit_compare(a, "(all)", "claims of streams", sum->claims[t], claims[t]);
-		audit_compare(a, "(all)", "bytes of the stream pool", sum->streamed[t], c->streamed[t]);
+		audit_compare(a, "(all)", "bytes of the stream pool", sum->streamed[t],
+			      c->streamed[t]);
 		audit_compare(a, "(all)", "windows of streams", grants[t], c->stream_grants[t]);
 		if (grants[t] > c->stream_aside[t] ||
 		    c->stream_aside[t] > c->pool[t].capacity / c->config.stream_share)
-			audit_tell(a, "windows of %llu bytes in tier %u are more than is set aside, or "
+			audit_tell(a,
+				   "windows of %llu bytes in tier %u are more than is set "
+				   "aside, or "
 				"that more than the pool", (unsigned long long)grants[t], t);
 	}
 }
@@ -244,7 +260,9 @@ static void audit_sched(struct audit *a)
 		bool fetch = r->sqe.op == ABI_OP_FETCH || r->sqe.op == ABI_OP_FETCH_PAGES;
 
 		if (r->phase == REQUEST_SPACE && fetch && !r->answered && fetch_outranks(c, r))
-			audit_tell(a, "client %u waits in class %u for a read queued below it", r->client,
+			audit_tell(a,
+				   "client %u waits in class %u for a read queued below it",
+				   r->client,
 			     r->sqe.klass);
 	}
 }
@@ -269,13 +287,15 @@ uint64_t core_audit(const struct core *c, void (*tell_fn)(void *arg, const char 
 		m->prefetch_used + m->prefetch_wasted + m->prefetch_failed + sum.staged,
 		m->prefetch_bytes);
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
-		audit_compare(&a, "(all)", "bytes charged to the pool", sum.charged[t], c->pool[t].used);
+		audit_compare(&a, "(all)", "bytes charged to the pool", sum.charged[t],
+			      c->pool[t].used);
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
 		audit_compare(&a, "(all)", "bytes of live places", sum.live[t], c->pool[t].live);
 	audit_streams(&a, &sum);
 	for (uint32_t i = 0; c->store && i < segments; i++)
 		if (a.segment[i] != store_segment_live(c->store, i))
-			audit_tell(&a, "segment %u: counted %llu live bytes, the store says %llu", i,
+			audit_tell(&a,
+				   "segment %u: counted %llu live bytes, the store says %llu", i,
 			     (unsigned long long)a.segment[i],
 			     (unsigned long long)store_segment_live(c->store, i));
 	audit_sched(&a);

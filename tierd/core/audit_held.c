@@ -147,6 +147,14 @@ static void audit_pins(struct audit *a, uint64_t *pins, uint64_t *chunks)
 
 /* ---- quarantine, accounts ----------------------------------------------------------------- */
 
+static void count_quarantine(const struct context *x, uint32_t slot, uint64_t bytes[ABI_MEM_TIERS])
+{
+	for (uint32_t page = 0; page < x->ix.pages_per_block; page++)
+		for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+			if (page_state(index_page(&x->ix, slot, page), t) == ABI_PAGE_QUARANTINED)
+				bytes[t] += page_stride(x, page);
+}
+
 static void audit_quarantine(struct audit *a)
 {
 	const struct core *c = a->c;
@@ -156,11 +164,7 @@ static void audit_quarantine(struct audit *a)
 		const struct context *x = c->context[i];
 
 		for (uint32_t slot = 0; x && slot < x->ix.slots_used; slot++)
-			for (uint32_t page = 0; page < x->ix.pages_per_block; page++)
-				for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
-					if (page_state(index_page(&x->ix, slot, page), t) ==
-					    ABI_PAGE_QUARANTINED)
-						bytes[t] += page_stride(x, page);
+			count_quarantine(x, slot, bytes);
 	}
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
 		audit_compare(a, "(all)", "quarantined bytes", bytes[t], c->quarantined[t]);
