@@ -106,12 +106,19 @@ static void do_copy(struct host *h, struct core_copy *copy)
 	copy->res = fails ? -EIO : 0;
 }
 
-/* Recovered data is read into memory of the core's own. */
-static bool is_proof(const struct host *h, const uint8_t *at, uint64_t bytes)
+static bool is_within(const uint8_t *buf, uint64_t buf_bytes, const uint8_t *at, uint64_t bytes)
 {
-	const uint8_t *buf = h->core->prover.buf;
+	return buf && at >= buf && at + bytes <= buf + buf_bytes;
+}
 
-	return buf && at >= buf && at + bytes <= buf + h->core->prover.buf_bytes;
+/* The prover and the cleaner read into memory of the core's own. */
+static bool in_core(const struct host *h, const uint8_t *at, uint64_t bytes)
+{
+	bool in = is_within(h->core->prover.buf, h->core->prover.buf_bytes, at, bytes);
+
+	for (uint32_t i = 0; i < CLEAN_CHUNKS && !in; i++)
+		in = is_within(h->core->cleaner.chunk[i].data, CORE_IO_BYTES_MAX, at, bytes);
+	return in;
 }
 
 static void do_piece(struct host *h, struct core_io *io, uint32_t i, uint8_t *disk)
@@ -122,7 +129,7 @@ static void do_piece(struct host *h, struct core_io *io, uint32_t i, uint8_t *di
 		memcpy(disk, p->addr, p->bytes);
 		return;
 	}
-	FUZZ_CHECK(in_memory(h, p->addr, p->bytes) || is_proof(h, p->addr, p->bytes));
+	FUZZ_CHECK(in_memory(h, p->addr, p->bytes) || in_core(h, p->addr, p->bytes));
 	memcpy(p->addr, disk, p->bytes);
 	if (io->verify && crc32c(p->seed, p->addr, p->bytes) != p->crc)
 		io->bad_mask |= 1ull << i;
