@@ -635,16 +635,11 @@ int tier_drain(tier *t);
 #define TIER_MODE_STREAM 0u /* pages come, are read and go; they push nothing else out */
 #define TIER_MODE_CACHE 1u  /* pages stay until they are evicted */
 
-/* How urgent: what waits longest when there is too much to do comes last. */
-#define TIER_CLASS_DEMAND 0u
-#define TIER_CLASS_DEADLINE 1u
-#define TIER_CLASS_SPECULATIVE 2u /* TIER_DROPPED rather than waiting for a window */
-
 struct tier_stream_options {
 	size_t size;
 	uint32_t tier;                  /* TIER_HBM, which is 0, or TIER_CXL */
 	uint32_t mode;                  /* TIER_MODE_STREAM, which is 0, or TIER_MODE_CACHE */
-	uint32_t klass;                 /* TIER_CLASS_DEMAND, which is 0 ... */
+	uint32_t klass;                 /* TIER_CLASS_*; SPECULATIVE: DROPPED rather than waiting */
 	uint32_t reserved;
 	const struct tier_range *range; /* NULL = all; its layers are the model's, see above */
 	uint64_t deadline_ns;           /* 0 = the daemon's default */

@@ -297,6 +297,51 @@ static int try_foresight(struct world *w)
 	return rc;
 }
 
+static int try_stream(struct world *w)
+{
+	struct tier_stream_progress at = { .size = sizeof(at) };
+	struct tier_page pages[BLOCKS];
+	tier_stream *s;
+	int64_t rc;
+
+	find(w, pages);
+	rc = tier_stream_open(w->c, w->block, BLOCKS, NULL, &s);
+	if (rc)
+		return (int)rc;
+	rc = tier_stream_wait(s, 0, time_now_ns() + WAIT_NS);
+	if (rc == BLOCKS) {
+		struct tier_lease lease;
+		uint32_t last = tier_stream_last(s); /* 0: no memory, which is no error */
+
+		assert_true(tier_stream_ready(s) > 0);
+		assert_int_equal(tier_stream_look(s, &at), 0);
+		assert_int_equal(tier_lease_page(w->reader, w->c, w->block[0], 0, last, &lease), 0);
+		tier_release(w->reader, &lease);
+		tier_stream_release(s, 1);
+	}
+	tier_stream_close(s);
+	return rc < 0 ? (int)rc : 0;
+}
+
+static int try_plan(struct world *w)
+{
+	struct tier_plan_options options = { .size = sizeof(options), .tier = TIER_CXL };
+	struct tier_access access[2 * BLOCKS];
+	struct tier_page pages[BLOCKS];
+	tier_plan *p;
+	int rc;
+
+	find(w, pages);
+	for (uint32_t i = 0; i < 2 * BLOCKS; i++)
+		access[i] = (struct tier_access){ .block = w->block[i % BLOCKS] };
+	rc = tier_plan_begin(w->c, access, 2 * BLOCKS, &options, &p);
+	if (rc)
+		return rc;
+	tier_plan_advance(p, BLOCKS);
+	tier_plan_end(p);
+	return 0;
+}
+
 static void take_leases(struct world *w, const struct tier_page *pages)
 {
 	struct tier_selection all = { .blocks = w->block, .count = BLOCKS };
@@ -368,6 +413,8 @@ static void requests(void **state)
 	sweep(*state, try_fetch, "fetch, pin");
 	sweep(*state, try_pages, "fetch_pages, fetch_start, cancel");
 	sweep(*state, try_foresight, "prefetch, session, migrate");
+	sweep(*state, try_stream, "stream");
+	sweep(*state, try_plan, "plan");
 	sweep(*state, try_leases, "leases");
 	sweep(*state, try_admin, "admin");
 	sweep(*state, try_delete, "delete");

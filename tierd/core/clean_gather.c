@@ -55,12 +55,16 @@ static uint32_t window_fill(struct core *c, struct context **ctx)
 	return n;
 }
 
+/* A parent's slot may have been used again: the depth tells. */
 static uint32_t child_of(struct cleaner *k, const struct context *x, uint32_t parent)
 {
+	uint32_t depth = index_block(&x->ix, parent)->depth + 1;
+
 	for (uint32_t step = 0; *bucket(k, parent, step); step++) {
 		uint32_t slot = k->window[*bucket(k, parent, step) - 1];
 
-		if (index_block(&x->ix, slot)->parent == parent)
+		if (index_block(&x->ix, slot)->parent == parent &&
+		    index_block(&x->ix, slot)->depth == depth)
 			return slot;
 	}
 	return ABI_SLOT_NONE;
@@ -76,7 +80,8 @@ static uint32_t first_of(const struct core *c, const struct context *x, uint32_t
 		uint32_t parent = b->parent;
 
 		if (!b->depth || parent >= x->ix.slots_used || !movable(c, x, parent) ||
-		    index_block(&x->ix, parent)->parts != parts)
+		    index_block(&x->ix, parent)->parts != parts ||
+		    index_block(&x->ix, parent)->depth + 1 != b->depth)
 			break;
 		slot = parent;
 	}
