@@ -43,6 +43,12 @@ struct key {
 #define TIB (UINT64_C(1) << 40)
 #define MIB (UINT64_C(1) << 20)
 
+/* One limit for each tier. */
+#define QUOTA_KEYS(who, what, help)                                                                \
+	{ #who "." #what ".hbm", KEY_SIZE, FIELD(who##_##what[0]), 0, 1024 * TIB, "auto", help },  \
+	{ #who "." #what ".cxl", KEY_SIZE, FIELD(who##_##what[1]), 0, 1024 * TIB, "auto", help },  \
+	{ #who "." #what ".nvme", KEY_SIZE, FIELD(who##_##what[2]), 0, 1024 * TIB, "auto", help }
+
 static const struct key keys[] = {
 	{ "socket", KEY_PATH, FIELD(socket), 0, CONFIG_SOCKET_BYTES, "",
 	  "where clients connect: $XDG_RUNTIME_DIR/tier.sock, as a service /run/tier/tier.sock" },
@@ -101,6 +107,10 @@ static const struct key keys[] = {
 	  "how long an ended stream's layers wait to be released" },
 	{ "stream.again", KEY_NS, FIELD(stream_again), NS_PER_MS, 3600 * NS_PER_S, "10s",
 	  "a block that is streamed twice within this time stays in memory" },
+	QUOTA_KEYS(salt, soft, "a salt above it gives first; auto = an equal part of its context"),
+	QUOTA_KEYS(salt, hard, "most that one salt of a context holds; auto = no limit"),
+	QUOTA_KEYS(client, soft, "a session that put more gives first; auto = no such share"),
+	QUOTA_KEYS(client, hard, "most that one session's puts hold; auto = no limit"),
 	{ "request.deadline", KEY_NS, FIELD(request_deadline), NS_PER_MS, 600 * NS_PER_S, "2s",
 	  "when a request without a deadline of its own is answered LATE" },
 	{ "background.yield", KEY_BOOL, FIELD(background_yield), 0, 0, "no",

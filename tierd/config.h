@@ -18,6 +18,7 @@
 #define CONFIG_PATH_BYTES 4096u
 #define CONFIG_WORD_BYTES 32u
 #define CONFIG_WHY_BYTES 512u /* room for any of the texts below */
+#define CONFIG_TIERS 3u
 
 struct config {
 	char socket[CONFIG_SOCKET_BYTES];
@@ -45,6 +46,9 @@ struct config {
 	uint32_t client_requests, client_puts, client_pins;
 	uint32_t user_sessions; /* 0 = three quarters of clients_max */
 	uint32_t user_contexts;
+	/* Defaults by tier (hbm, cxl, nvme), of the tier; auto: soft = a fair share, hard = none */
+	struct units_size salt_soft[CONFIG_TIERS], salt_hard[CONFIG_TIERS];
+	struct units_size client_soft[CONFIG_TIERS], client_hard[CONFIG_TIERS];
 	uint64_t request_deadline; /* ns */
 	uint64_t put_deadline;     /* ns */
 	uint32_t stream_share;

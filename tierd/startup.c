@@ -254,6 +254,14 @@ static int begin_core(struct shell *s)
 
 	if (c->next_uid == 0)
 		c->next_uid = 1;
+	for (uint32_t t = 0; t < CONFIG_TIERS; t++) {
+		uint64_t all = c->capacity[t];
+
+		c->salt_limit[t].soft = units_resolve(&s->config.salt_soft[t], all, 0);
+		c->salt_limit[t].hard = units_resolve(&s->config.salt_hard[t], all, 0);
+		c->client_limit[t].soft = units_resolve(&s->config.client_soft[t], all, 0);
+		c->client_limit[t].hard = units_resolve(&s->config.client_hard[t], all, 0);
+	}
 	c->dirty_percent = s->config.dirty_percent;
 	c->pin_percent = s->config.pin_percent;
 	c->quarantine_percent = s->config.quarantine_percent;

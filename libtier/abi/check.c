@@ -50,6 +50,7 @@ SIZE(abi_put_args, 128);
 SIZE(abi_session_args, 64);
 SIZE(abi_plan_args, 64);
 SIZE(abi_access, 16);
+SIZE(abi_reserve_args, 64);
 
 SIZE(disk_super, 4096);
 SIZE(disk_context, 4096);

@@ -85,7 +85,9 @@ struct disk_context {
 	uint64_t quota[ABI_TIER_COUNT]; /* bytes */
 	uint8_t fingerprint[32];
 	char policy[16];
-	uint8_t reserved0[960 - 184];
+	uint64_t soft[ABI_TIER_COUNT]; /* bytes that others cannot take; 0 = a fair share */
+	uint64_t hard[ABI_TIER_COUNT]; /* in force, at most quota; 0 = quota */
+	uint8_t reserved0[960 - 248];
 	struct abi_geometry geometry;
 }; /* 4096 bytes */
 

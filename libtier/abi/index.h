@@ -33,9 +33,9 @@
  *   X1  seq of a head line covers its whole chain and the membership of the slots in it.
  *   X2  A key is in the table at most once.
  *   X3  generation of a slot changes between any two lives of it; key never changes within one.
- *   X4  A word is READY only between its publication and its retirement, which raises the version:
- *       no two lives of a page in a tier show the same word. A word whose version is
- *       ABI_VERSION_MAX is never made READY again.
+ *   X4  A word is READY only between its publication and its retirement, which raises the version,
+ *       as a move to another place does: no two lives of a page in a tier show the same word. A
+ *       word whose version is ABI_VERSION_MAX is never made READY again.
  *   X5  bucket_count only grows; with count n, the lines [0, n) are valid.
  */
 #ifndef TIER_ABI_INDEX_H

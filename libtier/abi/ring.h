@@ -107,7 +107,10 @@ struct abi_region_header {
 #define ABI_OP_PLAN 15u       /* mode = ABI_PLAN_*; arg: [abi_plan_args +] abi_access[count] */
 #define ABI_OP_OBJECT 16u     /* [later] -ENOSYS */
 #define ABI_OP_MEM 17u        /* [later] -ENOSYS */
-#define ABI_OP_COUNT 18u
+#define ABI_OP_RESERVE 18u    /* handle 0: arg: abi_reserve_args. value = reservation handle;
+			       * aux = p95:32 | blocks granted:32. Else: hand it back; value =
+			       * blocks drawn */
+#define ABI_OP_COUNT 19u
 
 #define ABI_ARG_BYTES_MAX 65536u /* of one request: 2,044 keys of a put, 4,096 pages of a fetch */
 
@@ -161,7 +164,9 @@ struct abi_put_args {
 	uint32_t depth;                /* blocks before the first */
 	uint32_t shard;                /* this is shard `shard` of `shards` */
 	uint32_t shards;
-	uint8_t reserved[64];
+	uint32_t ttl_ms;   /* among the first to leave after it; 0 = none; at most ABI_TTL_MS_MAX */
+	uint8_t priority;  /* ABI_PRIORITY_*: when room is short; the tenant's own blocks only */
+	uint8_t reserved[59];
 }; /* 128 bytes, then count keys of 32 bytes */
 
 /* abi_sqe.mode of a session's entry */
@@ -194,11 +199,31 @@ struct abi_access {
 	uint32_t time_us; /* after start_ns */
 	uint32_t reserved;
 }; /* 16 bytes */
+#define ABI_PRIORITY_NORMAL 0u
+#define ABI_PRIORITY_LOW 1u  /* leaves before the others */
+#define ABI_PRIORITY_HIGH 2u /* leaves after the others */
+#define ABI_TTL_MS_MAX (1000u * 3600 * 24 * 14)
 
 /*
  * The bytes of a put, at data_offset (arg_offset of the COMMIT): for each block, for each part
  * carried, for each layer, for each group of the shard: page_stride bytes.
  */
+
+/*
+ * A reservation of room in CXL for blocks to be put; deadline of the entry: its end. A put is made
+ * under it by naming its handle in the PUT_RESERVE entry.
+ */
+#define ABI_RESERVE_BLOCKS_MAX (1u << 20)
+struct abi_reserve_args {
+	uint64_t salt;          /* as the puts', for the predictor */
+	uint32_t expected;      /* blocks granted at once; 0 = the daemon predicts, p95 too */
+	uint32_t p95;           /* blocks it may come to */
+	uint32_t step;          /* blocks it grows by; 0 = a quarter of expected */
+	uint32_t role;          /* the client's own classes of requests: a number for each */
+	uint32_t prompt_tokens; /* for the predictor */
+	uint32_t predicted;     /* zero: the daemon's own */
+	uint8_t reserved[32];
+}; /* 64 bytes */
 
 /* abi_cqe.status */
 #define ABI_STATUS_READY 0u
@@ -213,7 +238,7 @@ struct abi_cqe {
 	uint64_t value;  /* handle, or count of usable blocks (pages) from the first */
 	/* put: bit i = block i was there (first 64); pin: blocks resident; prefetch: blocks
 	 * that are protected until the deadline; stream: layers ready, or, with -EMSGSIZE,
-	 * the bytes of window that it needs */
+	 * the bytes of window that it needs; with -ENOSPC: ABI_HELD_* */
 	uint64_t aux;
 }; /* 32 bytes */
 
@@ -238,5 +263,13 @@ static inline uint64_t abi_stream_claim(uint32_t generation, uint32_t released)
 {
 	return (uint64_t)generation << 32 | released;
 }
+
+/* What holds a tier that has no room: percent of the context's quota in it, a byte each. */
+#define ABI_HELD_PINNED 0u
+#define ABI_HELD_LEASED 1u
+#define ABI_HELD_DIRTY 2u
+#define ABI_HELD_RESERVED 3u
+#define ABI_HELD_USED 4u /* with the above */
+#define ABI_HELD_TIER 7u /* no percentage: 1 + the tier */
 
 #endif

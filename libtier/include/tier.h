@@ -104,10 +104,8 @@ int tier_check(tier *t);
 #define TIER_KIND_WINDOW 4u  /* kind_arg: tokens */
 #define TIER_KIND_STATE 5u
 #define TIER_KIND_INDEX 6u /* the sidecar: a block without it is absent */
-
 #define TIER_HIT_EVERY 1u
 #define TIER_HIT_LAST 2u /* hit_arg: blocks */
-
 #define TIER_SHARD_GROUPS 1u
 #define TIER_SHARD_REPLICATED 2u
 
@@ -187,8 +185,7 @@ struct tier_fingerprint {
 	const char *elements; /* "bf16", "fp8-e4m3" ... */
 	const char *layout;   /* the engine's name for its layout */
 	const char *hash;     /* how keys are made */
-	uint32_t block_tokens;
-	uint32_t reserved;
+	uint32_t block_tokens, reserved;
 	const void *probe; /* any bytes that must agree: a digest of known tokens' keys, say */
 	size_t probe_bytes;
 };
@@ -197,7 +194,6 @@ struct tier_fingerprint {
 int tier_fingerprint_digest(uint8_t out[32], const struct tier_fingerprint *f);
 
 #define TIER_QUOTA_NONE UINT64_MAX /* the context does not use the tier */
-
 #define TIER_CREATE_EXCLUSIVE 1u /* -EEXIST if the context is there */
 
 struct tier_context_options {
@@ -224,8 +220,7 @@ int tier_context_create(tier *t, const char *name, const tier_geometry *g,
  * Open an existing context. fingerprint may be NULL: do not check.
  * Errors: -ENOENT also when our credentials do not open it (I4), -ESTALE, -ENOTCONN. Blocks.
  */
-int tier_context_open(tier *t, const char *name, const uint8_t fingerprint[32],
-		      tier_context **out);
+int tier_context_open(tier *t, const char *name, const uint8_t fingerprint[32], tier_context **out);
 
 /* Close it: its leases must have been released. NULL is fine. */
 void tier_context_close(tier_context *c);
@@ -300,8 +295,7 @@ struct tier_found {
  * each part present by its hit rule. found (count entries) may be NULL. Moves nothing, protects
  * nothing, makes no system call, never waits. Errors: -EINVAL, -EOWNERDEAD. Any thread.
  */
-int64_t tier_match(tier_context *c, const tier_key *keys, uint32_t count,
-		   struct tier_found *found);
+int64_t tier_match(tier_context *c, const tier_key *keys, uint32_t count, struct tier_found *found);
 
 /* ---- lease: the hot read ----------------------------------------------------------------- */
 
@@ -399,6 +393,9 @@ int tier_read_pages(tier_reader *r, tier_context *c, const struct tier_page *pag
 /* ---- put --------------------------------------------------------------------------------- */
 
 #define TIER_PUT_DURABLE 1u /* complete when it survives power loss; pushes back with -EAGAIN */
+#define TIER_PRIORITY_NORMAL 0u
+#define TIER_PRIORITY_LOW 1u  /* leaves before the others */
+#define TIER_PRIORITY_HIGH 2u /* leaves after the others */
 
 struct tier_put_options {
 	size_t size;
@@ -407,9 +404,11 @@ struct tier_put_options {
 	const tier_key *parent; /* key before the first; NULL = start of the sequence */
 	uint64_t salt;          /* tenant for accounting; 0 = public */
 	uint64_t parts;         /* bit p: part p is carried; 0 = all */
-	uint32_t shard;         /* shard of shards; 0 of 0 = unsharded */
-	uint32_t shards;
+	uint32_t shard, shards; /* shard of shards; 0 of 0 = unsharded */
 	uint64_t deadline_ns; /* an incomplete block is dropped then; 0 = default */
+	uint64_t reservation; /* of tier_reserve: its room is taken first; 0 = none */
+	uint32_t priority, reserved; /* TIER_PRIORITY_*: who leaves first when room is short; 0 */
+	uint64_t ttl_ns;      /* among the first to leave after it; 0 = none; at most 14 days */
 };
 
 /*
@@ -451,6 +450,35 @@ void tier_put_abort(tier_put *p);
  */
 int64_t tier_put_copy(tier_context *c, const tier_key *keys, uint32_t count, const void *data,
 		      const struct tier_put_options *options);
+
+/* ---- reserve ------------------------------------------------------------------------------ */
+
+struct tier_reserve_options { /* blocks that a request is going to put */
+	size_t size;
+	uint32_t expected;      /* granted at once; 0 = the daemon predicts, p95 too */
+	uint32_t p95;           /* what it may come to; 0 = expected */
+	uint32_t step;          /* it grows by so many, ahead of need; 0 = a quarter of expected */
+	uint32_t role, prompt_tokens; /* for the predictor; roles are your own */
+	uint64_t salt;          /* as the puts' */
+	uint64_t deadline_ns;   /* the reservation ends then; 0 = in a minute */
+};
+
+struct tier_reserved {
+	uint64_t id;          /* for tier_put_options.reservation, tier_reserve_end */
+	uint32_t blocks, p95; /* granted so far; given or predicted */
+};
+
+/*
+ * Set room in CXL aside: puts under the reservation take it, and meet no eviction on their way.
+ * options may be NULL. Ends with tier_reserve_end, at the deadline, or with the connection.
+ * Errors: -EDQUOT all that are there may come to too much (try later), -ENOSPC nothing can go,
+ * -EAGAIN too many, -ETIMEDOUT, -EACCES, -EINVAL, -ENOTCONN. Both block. Any thread.
+ */
+int tier_reserve(tier_context *c, const struct tier_reserve_options *options,
+		 struct tier_reserved *out);
+
+/* Hand the rest back. Returns the blocks put under it. Errors: -ENOENT it has ended, -ENOTCONN. */
+int64_t tier_reserve_end(tier_context *c, uint64_t reservation);
 
 /* ---- ask --------------------------------------------------------------------------------- */
 
@@ -759,9 +787,9 @@ int tier_counters(tier *t, struct tier_counters *out);
 
 /*
  * Ask the daemon in JSON: verbs "status", "stat", "contexts", "context", "locate", "check",
- * "evict", "drain", "pins", "requests" (man tierctl). args may be NULL. *reply is a NUL-terminated
- * JSON document to be freed with free(). Errors: -EPERM operator only, -ENOENT no such verb or
- * object, -EINVAL. Blocks. Any thread.
+ * "evict", "drain", "pins", "requests", "clients", "quota", "quota-set" (man tierctl). args may be
+ * NULL. *reply is a NUL-terminated JSON document to be freed with free(). Errors: -EPERM operator
+ * only, -ENOENT no such verb or object, -EINVAL. Blocks. Any thread.
  */
 int tier_admin(tier *t, const char *verb, const char *args, char **reply);
 

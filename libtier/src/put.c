@@ -31,6 +31,11 @@ static int check_options(const struct tier_put_options *o, uint32_t part_count)
 	    (o->shards > 0 && o->shard >= o->shards))
 		return error_set(-EINVAL, "put: shard %u of %u is not possible", o->shard,
 				 o->shards);
+	if (o->priority > TIER_PRIORITY_HIGH)
+		return error_set(-EINVAL, "put: priority %u is none of TIER_PRIORITY_*",
+				 o->priority);
+	if (o->ttl_ns > ABI_TTL_MS_MAX * NS_PER_MS)
+		return error_set(-EINVAL, "put: ttl_ns is more than 14 days");
 	if (part_count < 64 && o->parts >> part_count != 0)
 		return error_set(-EINVAL, "put: parts names a part beyond the geometry's %u",
 				 part_count);
@@ -68,8 +73,11 @@ int put_plan(struct put_plan *plan, const tier_context *c, const struct tier_put
 			  .parts = o.parts,
 			  .depth = o.depth,
 			  .shard = o.shard,
-			  .shards = o.shards },
+			  .shards = o.shards,
+			  .ttl_ms = (uint32_t)((o.ttl_ns + NS_PER_MS - 1) / NS_PER_MS),
+			  .priority = (uint8_t)o.priority },
 		.deadline_ns = o.deadline_ns,
+		.reservation = o.reservation,
 		.flags = o.flags & TIER_PUT_DURABLE ? ABI_SQE_DURABLE : 0,
 	};
 	if (o.parent)
@@ -124,7 +132,8 @@ static int reserve(struct tier *t, struct tier_put *p, tier_context *c, const ti
 		.entry = { .op = ABI_OP_PUT_RESERVE,
 			   .klass = ABI_CLASS_DEADLINE,
 			   .flags = p->plan.flags,
-			   .deadline_ns = p->plan.deadline_ns },
+			   .deadline_ns = p->plan.deadline_ns,
+			   .handle = p->plan.reservation },
 		.args = { .put = &p->plan.args, .keys = keys, .count = p->count },
 		.owner = REQUEST_WAITER,
 	};

@@ -24,7 +24,8 @@ struct put_plan {
 	uint32_t part_count;
 	uint64_t block_bytes; /* carried of a block */
 	uint64_t deadline_ns;
-	uint16_t flags; /* ABI_SQE_* */
+	uint64_t reservation; /* 0 = none */
+	uint16_t flags;       /* ABI_SQE_* */
 };
 
 struct tier_put {

@@ -129,6 +129,8 @@ static uint64_t args_bytes(const struct request_args *args)
 		bytes += sizeof(*args->plan);
 	if (args->accesses)
 		bytes += (uint64_t)args->count * sizeof(struct abi_access);
+	if (args->reserve)
+		bytes = sizeof(*args->reserve);
 	if (args->keys)
 		bytes += (uint64_t)args->count * sizeof(*args->keys);
 	if (args->blocks)
@@ -158,6 +160,8 @@ static void args_write(uint8_t *to, const struct request_args *args, uint32_t sa
 {
 	if (args->accesses)
 		accesses_write(to, args, salt);
+	if (args->reserve)
+		memcpy(to, args->reserve, sizeof(*args->reserve));
 	if (args->put) {
 		memcpy(to, args->put, sizeof(*args->put));
 		to += sizeof(*args->put);
@@ -446,8 +450,28 @@ int submit_complete(struct tier *t, const struct tier_completion *completion)
 	return 0;
 }
 
+/* No room: what holds it, as the daemon has counted (abi/ring.h, ABI_HELD_*). */
+static int explain_space(const char *what, uint64_t held)
+{
+	static const char *const names[] = { "HBM", "CXL" };
+	uint8_t share[8];
+
+	memcpy(share, &held, sizeof(share));
+	if (!share[ABI_HELD_TIER] || share[ABI_HELD_TIER] > ABI_MEM_TIERS)
+		return error_set(-ENOSPC, "%s: the daemon answers: %s", what,
+				 tier_strerror(-ENOSPC));
+	return error_set(-ENOSPC, "%s: no room in %s: %u %% of the context's quota is taken: %u %% "
+			 "pinned, %u %% leased, %u %% dirty, %u %% reserved; a salt or client may "
+			 "be at its own limit; tierctl quota show names the holders", what,
+			 names[share[ABI_HELD_TIER] - 1], share[ABI_HELD_USED],
+			 share[ABI_HELD_PINNED], share[ABI_HELD_LEASED], share[ABI_HELD_DIRTY],
+			 share[ABI_HELD_RESERVED]);
+}
+
 int submit_explain(const char *what, const struct tier_completion *completion)
 {
+	if (completion->result == -ENOSPC)
+		return explain_space(what, completion->aux);
 	if (completion->result < 0)
 		error_set(completion->result, "%s: the daemon answers: %s", what,
 			  tier_strerror(completion->result));

@@ -67,13 +67,14 @@ struct requests {
 
 /* The arguments that go to the arena, and how they are written there. */
 struct request_args {
-	const tier_block *blocks; /* one of these four */
+	const tier_block *blocks; /* one of these */
 	const struct tier_page *pages;
 	const tier_key *keys;
 	const struct abi_put_args *put; /* with keys */
 	const struct abi_session_args *session; /* with blocks */
 	const struct abi_plan_args *plan;       /* with accesses */
 	const struct tier_access *accesses;
+	const struct abi_reserve_args *reserve;
 	uint32_t count;
 };
 

@@ -127,10 +127,36 @@ HELPER int daemon_wait(struct daemon *d)
 	return status;
 }
 
-/* The daemon must have lived to here, and end well. */
+/* A recount of every byte must agree with the counters (I7): told in the daemon's log if not. */
+HELPER void daemon_check(const struct daemon *d)
+{
+	const char *build = getenv("BUILD");
+	char program[256];
+	int status = 0;
+	pid_t pid;
+
+	snprintf(program, sizeof(program), "%s/tierctl", build ? build : "build/plain");
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		int log = open(d->log, O_WRONLY | O_CREAT | O_APPEND, 0644);
+
+		dup2(log, STDOUT_FILENO);
+		dup2(log, STDERR_FILENO);
+		execl(program, program, "--socket", d->socket, "check", (char *)NULL);
+		_exit(127);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+		fail_msg("tierctl check ended with %x; see %s", (unsigned)status, d->log);
+}
+
+/* The daemon must have lived to here with its accounts right, and end well. */
 HELPER void daemon_stop(struct daemon *d)
 {
 	int status;
+
+	daemon_check(d);
 
 	assert_int_equal(kill(d->pid, SIGTERM), 0);
 	status = daemon_wait(d);

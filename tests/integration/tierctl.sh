@@ -61,6 +61,20 @@ expect 2 '64 hex' block locate chat 12
 expect 1 'no such block' block locate chat "$(printf '00%.0s' $(seq 32))"
 expect 0 'no pins' pin list
 expect 0 '"pins": \[\]' --json pin list
+expect 0 '"contexts"' --json quota show
+expect 0 'chat .*32.0 MiB' quota set chat cxl
+expect 0 'chat .*8.00 MiB *16.0 MiB' quota set chat cxl --soft 8MiB --hard 16MiB
+expect 0 '"hard": 16777216' --json quota show chat
+expect 0 'salt 0x0*7' quota set chat cxl --salt 7 --hard 4MiB
+expect 0 'chat' quota set chat cxl --salt 7
+expect 1 'made for' quota set chat cxl --hard 1GiB
+expect 1 'shares of all contexts' quota set own cxl --soft 30MiB
+expect 1 'not be below soft' quota set chat cxl --soft 9MiB --hard 8MiB
+expect 1 'no context' quota set nope cxl --hard 8MiB
+expect 1 'hbm, cxl or nvme' quota set chat tape --hard 8MiB
+expect 1 'no such context or client' quota set --client 77 cxl --hard 8MiB
+expect 2 'name a context and a tier' quota set chat
+expect 2 'unit' quota set chat cxl --hard lots
 expect 0 'no requests' requests
 expect 0 'tierctl' clients
 expect 0 'put_bytes' stat
@@ -85,6 +99,7 @@ expect 2 'usage' --frob
 expect 0 'usage' --help
 expect 0 '^tierctl [0-9]' --version
 
+expect 0 'accounted' check
 kill "$daemon"
 wait "$daemon" || fail "the daemon ended with status $?"
 daemon=

@@ -26,10 +26,16 @@ daemon_start() {
 	return 1
 }
 
-# Ends the daemon; a daemon that ends badly fails the test, and shows its log.
+# Ends the daemon; one that ends badly, or whose accounts do not agree, fails the test, and shows
+# its log.
 daemon_stop() {
 	local status=0
 	trap - EXIT
+	if kill -0 "$daemon_pid" 2>/dev/null && ! "$BUILD/tierctl" check; then
+		kill -TERM "$daemon_pid"
+		cat "$TMPDIR/tierd.log"
+		exit 1
+	fi
 	kill -TERM "$daemon_pid" 2>/dev/null
 	wait "$daemon_pid" || status=$?
 	if [ "$status" -ne 0 ]; then

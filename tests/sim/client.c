@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What clients and owners of the world ask for: puts (whole, sharded, with parts left out, durable
- * or not, abandoned), fetches, pins, deletions, cancels, drains, and entries that are stale or make
- * no sense. Owners raise epochs, evict, drain, remove contexts and make them again.
+ * What clients of the world ask for: puts (whole, sharded, with parts left out, durable or not,
+ * abandoned), fetches, pins, deletions, cancels, drains, and entries that are stale or make no
+ * sense. What owners do is in owner.c.
  */
 #include <assert.h>
 #include <errno.h>
@@ -11,11 +11,6 @@
 
 #include "tests/sim/world_priv.h"
 
-#define TOKEN_MAKE 1u
-#define TOKEN_REMOVE 2u
-#define TOKEN_EPOCH 3u
-#define TOKEN_OTHER 4u
-#define TOKEN_REMOVED 5u
 #define ARENA_PIECE (STAGING_BYTES / WORLD_ASKS)
 #define ARENA_PLANS (STAGING_BYTES - 4096u) /* their positions: behind all arguments */
 #define ARENA_ARGS (ARENA_PIECE - 8192u) /* arguments at the end of each ask's piece */
@@ -25,6 +20,7 @@
 static void part(struct abi_geometry *g, const char *name, uint32_t kind, uint32_t layers,
 		 uint32_t groups)
 {
+	uint32_t bytes = kind == ABI_KIND_STATE ? STATE_BYTES : PAGE;
 	struct abi_part *p = &g->part[g->part_count++];
 
 	snprintf(p->name, sizeof(p->name), "%s", name);
@@ -34,10 +30,10 @@ static void part(struct abi_geometry *g, const char *name, uint32_t kind, uint32
 	p->shard_rule = kind == ABI_KIND_SPARSE ? ABI_SHARD_GROUPS : ABI_SHARD_REPLICATED;
 	p->layers = layers;
 	p->groups = groups;
-	p->page_bytes = p->page_stride = PAGE;
+	p->page_bytes = p->page_stride = bytes;
 	p->page_base = g->pages_per_block;
 	g->pages_per_block += layers * groups;
-	g->block_bytes += (uint64_t)layers * groups * PAGE;
+	g->block_bytes += (uint64_t)layers * groups * bytes;
 }
 
 static void context_spec(struct disk_context *spec, uint32_t which)
@@ -48,18 +44,12 @@ static void context_spec(struct disk_context *spec, uint32_t which)
 	spec->kind = 1;
 	spec->quota[ABI_TIER_NVME] = which ? UINT64_MAX : 0;
 	spec->geometry.block_tokens = 128;
-	spec->geometry.page_align = PAGE;
+	spec->geometry.page_align = ABI_PAGE_ALIGN;
 	part(&spec->geometry, "kv", ABI_KIND_SPARSE, 2, 2);
 	part(&spec->geometry, "index", ABI_KIND_INDEX, 2, 1);
 	part(&spec->geometry, "state", ABI_KIND_STATE, 1, 1);
 	spec->geometry.part[1].layer_first = 1; /* four layers of a model */
 	spec->geometry.part[2].layer_first = 3;
-}
-
-/* Who is answered: the kind, the context and its life. */
-static uint64_t token_of(uint32_t kind, uint32_t which, uint64_t life)
-{
-	return kind + 16ull * which + 256 * life;
 }
 
 bool context_make(struct world *w, uint32_t which, const struct disk_context *from)
@@ -94,6 +84,7 @@ bool context_make(struct world *w, uint32_t which, const struct disk_context *fr
 		lives_found(w, which, from);
 	else
 		lives_begin(w, which);
+	memset(x->hard, 0, sizeof(x->hard));
 	if (which) /* nothing in it outlives the daemon */
 		for (uint32_t n = 0; n < WORLD_KEYS; n++)
 			x->now.key[n].put_epochs = 0;
@@ -116,7 +107,7 @@ void context_free(struct world *w, uint32_t which)
 	x->made = false;
 }
 
-static void attach_all(struct world *w, uint32_t client)
+void client_attach(struct world *w, uint32_t client)
 {
 	struct core_context_view view;
 
@@ -148,7 +139,7 @@ void client_open(struct world *w, uint32_t client)
 	};
 	k->state = 1;
 	world_event(w, &e);
-	attach_all(w, client);
+	client_attach(w, client);
 }
 
 /* ---- asking ------------------------------------------------------------------------------- */
@@ -249,6 +240,9 @@ static void ask_reserve(struct world *w, uint32_t client, uint32_t i, struct ask
 	args->parts = a->parts;
 	args->shards = a->shards;
 	args->shard = a->shard;
+	args->salt = a->first * WORLD_SALTS / WORLD_KEYS;
+	args->priority = world_chance(w, 200000) ? (uint8_t)world_below(w, 3) : 0;
+	args->ttl_ms = world_chance(w, 100000) ? 1 + world_below(w, 200) : 0;
 	if (a->first)
 		model_key(a->first - 1, args->parent);
 	for (uint32_t n = 0; n < a->count; n++)
@@ -259,6 +253,9 @@ static void ask_reserve(struct world *w, uint32_t client, uint32_t i, struct ask
 	sqe.arg_bytes = (uint32_t)sizeof(*args) + a->count * ABI_KEY_BYTES;
 	sqe.flags = a->durable ? ABI_SQE_DURABLE : 0;
 	sqe.deadline_ns = a->deadline_ns;
+	if (w->client[client].room.id && w->client[client].room.context == a->context &&
+	    w->client[client].room.deadline_ns > w->now_ns + MSEC && world_chance(w, 600000))
+		sqe.handle = w->client[client].room.id;
 	a->epoch = w->context[a->context].epoch;
 	submit(w, client, &sqe);
 }
@@ -278,7 +275,7 @@ static void put_bytes(struct world *w, uint32_t client, const struct ask *a)
 			if (p == 0 && a->shards && page % 2 != a->shard)
 				continue;
 			model_page(a->first + n, page, to);
-			to += PAGE;
+			to += world_page_bytes(page);
 		}
 }
 
@@ -412,6 +409,39 @@ static void ask_nonsense(struct world *w, uint32_t client, uint32_t i)
 	submit(w, client, &sqe);
 }
 
+/* Reserve room; hand it back; or hand back what was handed back before. */
+static void ask_room(struct world *w, uint32_t client, uint32_t i)
+{
+	struct world_client *k = &w->client[client];
+	struct ask *a = &k->ask[i];
+	struct abi_reserve_args *args = (struct abi_reserve_args *)(k->staging + a->staging +
+								    ARENA_ARGS);
+	struct abi_sqe sqe = { .op = ABI_OP_RESERVE, .user_data = i };
+
+	a->kind = ASK_OTHER;
+	a->op = ABI_OP_RESERVE;
+	a->context = k->room.id ? k->room.context : world_below(w, WORLD_CONTEXTS);
+	a->handle = k->room.id ? k->room.id : world_chance(w, 200000) ? k->old_room : 0;
+	a->deadline_ns = w->now_ns + 50 * MSEC + world_below(w, 900) * MSEC;
+	if (a->handle) {
+		k->old_room = a->handle;
+		k->room.id = 0;
+	}
+	memset(args, 0, sizeof(*args));
+	args->expected = world_below(w, 8);
+	args->p95 = args->expected ? args->expected + world_below(w, 8) : 0;
+	args->step = world_below(w, 3);
+	args->role = world_below(w, 2);
+	args->prompt_tokens = world_below(w, 4000);
+	sqe.context_id = w->context[a->context].id;
+	sqe.arg_offset = a->staging + ARENA_ARGS;
+	sqe.arg_bytes = sizeof(*args);
+	sqe.count = 1;
+	sqe.handle = a->handle;
+	sqe.deadline_ns = a->deadline_ns;
+	submit(w, client, &sqe);
+}
+
 static void ask_unpin(struct world *w, uint32_t client, uint32_t i)
 {
 	struct world_pin *p = &w->pin[world_below(w, WORLD_LEASES)];
@@ -523,7 +553,10 @@ static void plan_advance(struct world *w, uint32_t client)
 
 static void ask_new(struct world *w, uint32_t client, uint32_t i, struct ask *a)
 {
-	switch (world_below(w, 24)) {
+	switch (world_below(w, 25)) {
+	case 24:
+		ask_room(w, client, i);
+		break;
 	case 0 ... 4:
 		ask_reserve(w, client, i, a);
 		break;
@@ -576,7 +609,7 @@ void client_step(struct world *w)
 		return;
 	plan_advance(w, client);
 	if (world_chance(w, 20000))
-		attach_all(w, client); /* contexts that it has not, if they can be found */
+		client_attach(w, client); /* contexts that it has not, if they can be found */
 	for (i = 0; i < WORLD_ASKS; i++)
 		if (k->ask[i].kind == ASK_RESERVED && world_chance(w, 400000)) {
 			ask_commit(w, client, i, &k->ask[i]);
@@ -680,6 +713,10 @@ void client_completed(struct world *w, uint32_t client, const struct abi_cqe *cq
 		foresight_returned(w, &was, cqe);
 	} else if (was.op == ABI_OP_CANCEL && !cqe->res) {
 		cancelled(w, client, was.target);
+	} else if (was.op == ABI_OP_RESERVE && !was.handle && !cqe->res &&
+		   !w->client[client].room.id) {
+		w->client[client].room =
+			(struct world_room){ cqe->value, was.context, was.deadline_ns };
 	} else if (was.op == ABI_OP_PIN && !cqe->res && cqe->status == ABI_STATUS_READY) {
 		model_pinned(w, client, &was, cqe->value);
 	} else if (was.op == ABI_OP_DELETE) {
@@ -708,82 +745,4 @@ void client_rest(struct world *w)
 			a->unhurried = a->kind != ASK_NONE && a->kind != ASK_RESERVED &&
 				       a->deadline_ns > w->now_ns + 1200 * MSEC;
 		}
-}
-
-/* ---- owners ------------------------------------------------------------------------------- */
-
-static void raise_epoch(struct world *w, uint32_t which)
-{
-	struct world_context *x = &w->context[which];
-
-	if (core_context_epoch(w->core, x->id, 0, token_of(TOKEN_EPOCH, which, x->now.number)))
-		return;
-	w->result->epochs++;
-	x->epoch = x->header->epoch;
-	for (uint32_t n = 0; n < WORLD_KEYS; n++)
-		x->now.key[n].durable = false;
-	for (uint32_t p = 0; p < WORLD_LEASES; p++)
-		if (w->pin[p].context == which)
-			w->pin[p].id = 0;
-}
-
-static void remove_context(struct world *w, uint32_t which)
-{
-	struct world_context *x = &w->context[which];
-
-	if (!x->made || x->removing)
-		return;
-	x->removing = true;
-	for (uint32_t n = 0; n < WORLD_KEYS; n++)
-		x->now.key[n].durable = false;
-	for (uint32_t p = 0; p < WORLD_LEASES; p++)
-		if (w->pin[p].context == which)
-			w->pin[p].id = 0;
-	core_context_remove(w->core, x->id, token_of(TOKEN_REMOVED, which, x->now.number),
-			    token_of(TOKEN_REMOVE, which, x->now.number));
-}
-
-void owner_step(struct world *w)
-{
-	uint32_t which = world_below(w, WORLD_CONTEXTS), dice = world_below(w, 100);
-	struct world_context *x = &w->context[which];
-	struct core_event e = { .kind = CORE_EV_TICK };
-
-	if (!x->made) {
-		if (lives_room(x)) /* open to clients once owner_replied says so */
-			context_make(w, which, NULL);
-	} else if (dice < 4) {
-		raise_epoch(w, which);
-	} else if (dice < 6) {
-		remove_context(w, which);
-	} else if (dice < 70) {
-		core_evict(w->core, x->id, world_below(w, ABI_MEM_TIERS), 1u << 20, TOKEN_OTHER);
-	} else if (dice < 75) {
-		core_drain(w->core, TOKEN_OTHER);
-	}
-	world_event(w, &e);
-}
-
-void owner_replied(struct world *w, uint64_t token, int res, uint64_t value)
-{
-	uint32_t kind = token % 16, which = token / 16 % 16;
-	uint64_t life = token / 256;
-
-	if (kind == TOKEN_MAKE && !res) {
-		lives_made(w, which, life);
-		for (uint32_t i = 0; i < WORLD_CLIENTS; i++)
-			if (w->client[i].state == 1)
-				attach_all(w, i);
-	}
-	if (kind == TOKEN_EPOCH && !res)
-		lives_raised(w, which, life, value);
-	if (kind == TOKEN_REMOVED && !res)
-		lives_removed(w, which, life);
-	if (kind != TOKEN_REMOVE || res)
-		return;
-	for (uint32_t l = 0; l < WORLD_LEASES; l++)
-		if (w->lease[l].data && w->lease[l].context == which)
-			world_fail(w, "context %u went while its pages were leased", which);
-	lives_end(w, which);
-	context_free(w, which);
 }

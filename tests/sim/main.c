@@ -93,7 +93,9 @@ static void tell(uint64_t seed, const struct world_result *r)
 	printf("seed %llu: %llu events, %llu commits, %llu fetches, %llu streams (%llu layers "
 	       "released), %llu leases, %llu pins, "
 	       "%llu deletions, %llu epochs, %llu deaths, %llu crashes, %llu pauses; "
-	       "%llu pages evicted, %llu found leased, %llu runs, %llu segments dropped; "
+	       "%llu pages evicted, %llu found leased, %llu pages moved, "
+	       "%llu moves given up, %llu bytes parked, %llu reservations, %llu pages drawn, "
+	       "%llu runs, %llu segments dropped; "
 	       "%llu claims, %llu blocks loaded for plans, %llu sessions staged, "
 	       "%llu bytes brought ahead were used, %llu not; "
 	       "%llu cleaned (%llu blocks, %llu tombstones), %llu bytes reinserted, %llu blocks "
@@ -105,7 +107,10 @@ static void tell(uint64_t seed, const struct world_result *r)
 	       (unsigned long long)r->deletes, (unsigned long long)r->epochs,
 	       (unsigned long long)r->deaths, (unsigned long long)r->crashes,
 	       (unsigned long long)r->quiets, (unsigned long long)r->evicted,
-	       (unsigned long long)r->quarantined, (unsigned long long)r->runs,
+	       (unsigned long long)r->quarantined, (unsigned long long)r->moved_pages,
+	       (unsigned long long)r->moves_failed, (unsigned long long)r->parked,
+	       (unsigned long long)r->reservations, (unsigned long long)r->drawn,
+	       (unsigned long long)r->runs,
 	       (unsigned long long)r->segments_dropped, (unsigned long long)r->claims,
 	       (unsigned long long)r->plan_loads, (unsigned long long)r->staged_sessions,
 	       (unsigned long long)r->staged_used, (unsigned long long)r->staged_wasted,

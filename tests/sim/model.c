@@ -27,7 +27,7 @@ void model_page(uint32_t n, uint32_t page, void *dst)
 {
 	uint64_t *to = dst;
 
-	for (uint32_t i = 0; i < PAGE / 8; i++)
+	for (uint32_t i = 0; i < world_page_bytes(page) / 8; i++)
 		to[i] = page_word(n, page, i);
 }
 
@@ -35,7 +35,7 @@ bool model_page_is(uint32_t n, uint32_t page, const void *src)
 {
 	const uint64_t *from = src;
 
-	for (uint32_t i = 0; i < PAGE / 8; i++)
+	for (uint32_t i = 0; i < world_page_bytes(page) / 8; i++)
 		if (from[i] != page_word(n, page, i))
 			return false;
 	return true;
@@ -280,6 +280,28 @@ static void asks_check(struct world *w)
 			if (a->kind != ASK_NONE && a->kind != ASK_RESERVED)
 				world_fail(w, "I8: client %u has no answer to op %u", c, a->op);
 		}
+}
+
+/* Hard limits: what is held does not grow above them, whatever was held when they were set. */
+void model_check_quotas(struct world *w)
+{
+	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++) {
+		struct world_context *x = &w->context[i];
+		struct core_holder_view v;
+
+		for (uint32_t k = 0; x->made && !core_holder_at(w->core, x->id, k, &v); k++)
+			for (uint32_t t = 0; v.key < WORLD_SALTS && t < ABI_TIER_COUNT; t++) {
+				uint64_t *held = &x->held[v.key][t], hard = x->hard[v.key][t];
+
+				if (v.kind != CORE_HOLDER_KEY || !hard)
+					continue;
+				if (v.used[t] > hard && v.used[t] > *held)
+					world_fail(w, "quota: salt %u holds %llu of tier %u",
+						   (uint32_t)v.key,
+						   (unsigned long long)v.used[t], t);
+				*held = v.used[t];
+			}
+	}
 }
 
 void model_check_all(struct world *w, bool content)

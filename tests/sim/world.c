@@ -274,6 +274,7 @@ static void death_step(struct world *w)
 		foresight_died(w, i);
 		memset(k->ask, 0, sizeof(k->ask));
 		streams_forget(w, i);
+		memset(&k->room, 0, sizeof(k->room));
 		for (uint32_t p = 0; p < WORLD_LEASES; p++)
 			if (w->pin[p].client == i)
 				w->pin[p].id = 0;
@@ -360,6 +361,11 @@ static void shut(struct world *w)
 	w->result->moved += m->cleaned_blocks;
 	w->result->carried += m->tombstones_carried;
 	w->result->reinserted += m->reinserted_bytes;
+	w->result->moved_pages += m->moved_pages;
+	w->result->moves_failed += m->moves_failed;
+	w->result->parked += m->parked_bytes;
+	w->result->reservations += m->reservations;
+	w->result->drawn += m->reserve_drawn;
 	core_close(w->core);
 	w->core = NULL;
 	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++)
@@ -452,6 +458,7 @@ static void step(struct world *w, const struct move *m)
 	if (w->crash_due)
 		crash(w);
 	model_check_key(w, m->random % WORLD_CONTEXTS, m->random / 7 % WORLD_KEYS);
+	model_check_quotas(w);
 }
 
 static void trace_move(const struct world *w, uint32_t i, const struct move *m)

@@ -57,6 +57,7 @@ struct world_result {
 	uint64_t flushes_failed, proved, cleaned, moved, carried, reinserted;
 	uint64_t evicted, segments_dropped, quarantined, runs; /* the core's own counters, summed */
 	uint64_t claims, plan_loads, staged_sessions, staged_used, staged_wasted; /* likewise */
+	uint64_t moved_pages, moves_failed, parked, reservations, drawn;
 	uint64_t move;     /* at which it failed */
 	char failure[256]; /* empty: all held */
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the world's files share: one struct, made by world_run, used by one thread.
- *   world.c   moves, actions, life        client.c  what clients and owners ask
+ *   world.c   moves, actions, life        client.c  what clients ask; owner.c  what owners do
  *   model.c   what must be true           device.c  the store's device and its faults
  *   foresight.c  claims: when bytes may be committed
  *   stream.c     streams: what their watermarks promise
@@ -29,14 +29,24 @@
 #define WORLD_DEPTH 24u /* of the device, at most */
 #define WORLD_ASKS 8u /* requests of a client under way */
 #define WORLD_RUN 8u  /* keys of one request, at most */
-#define CXL_BYTES (6u << 20)
-#define HBM_BYTES (4u << 20)
+#define WORLD_SALTS 4u /* of a context; 0 is the public one */
+#define BLOCK_BYTES (6 * PAGE + STATE_BYTES)
+#define CXL_BYTES (10u << 20)
+#define HBM_BYTES (8u << 20)
 #define NVME_BYTES (16u << 20)
 #define NVME_SMALL_BYTES (7u << 19)
 #define SEGMENT_SMALL_BYTES (160u << 10)
-#define STAGING_BYTES (2u << 20)
+#define STAGING_BYTES (3u << 20)
 #define PAGE 4096u
+#define STATE_PAGE 6u /* the page of part "state": of another size, so that there are two classes */
+#define STATE_BYTES (3 * PAGE)
 #define MSEC 1000000ull
+/* Of owners' requests; nobody waits for the answers to others. */
+#define TOKEN_MAKE 1u
+#define TOKEN_REMOVE 2u
+#define TOKEN_EPOCH 3u
+#define TOKEN_OTHER 4u
+#define TOKEN_REMOVED 5u
 
 enum ask_kind { ASK_NONE, ASK_RESERVE, ASK_RESERVED, ASK_COMMIT, ASK_OTHER };
 
@@ -73,6 +83,12 @@ struct world_stream {
 	struct abi_block_ref block[WORLD_RUN];
 };
 
+struct world_room { /* a reservation that was granted */
+	uint64_t id;    /* 0 = none */
+	uint32_t context;
+	uint64_t deadline_ns;
+};
+
 struct world_client {
 	uint32_t state; /* 0 dead, 1 alive, 2 session gone, process still there */
 	uint8_t *staging;
@@ -84,6 +100,8 @@ struct world_client {
 	uint64_t plan[WORLD_PLANS]; /* handles; 0 = none */
 	uint32_t plan_context[WORLD_PLANS];
 	uint64_t old_handle; /* of a put that has ended: for stale entries */
+	uint64_t old_room;   /* of a reservation that was handed back */
+	struct world_room room;
 };
 
 struct world_pin {
@@ -139,6 +157,8 @@ struct world_context {
 	uint8_t *mem[ABI_MEM_TIERS];
 	struct abi_geometry geometry;
 	struct world_life now, past[WORLD_LIVES];
+	/* hard limits that were set, and what was held then or since, whichever is less */
+	uint64_t hard[WORLD_SALTS][ABI_TIER_COUNT], held[WORLD_SALTS][ABI_TIER_COUNT];
 };
 
 struct world {
@@ -183,6 +203,13 @@ void client_open(struct world *w, uint32_t client);
 void client_step(struct world *w);
 void client_completed(struct world *w, uint32_t client, const struct abi_cqe *cqe);
 bool client_commits(const struct world *w, uint32_t context, uint32_t n);
+void client_attach(struct world *w, uint32_t client);
+/* Who is answered: the kind, the context and its life. */
+static inline uint64_t token_of(uint32_t kind, uint32_t which, uint64_t life)
+{
+	return kind + 16ull * which + 256 * life;
+}
+
 void owner_step(struct world *w);
 void owner_replied(struct world *w, uint64_t token, int res, uint64_t value);
 bool context_make(struct world *w, uint32_t which, const struct disk_context *from);
@@ -199,6 +226,11 @@ void lives_found(struct world *w, uint32_t which, const struct disk_context *fro
 void lives_missed(struct world *w, uint32_t which);
 
 void model_key(uint32_t n, uint8_t key[ABI_KEY_BYTES]);
+static inline uint32_t world_page_bytes(uint32_t page)
+{
+	return page == STATE_PAGE ? STATE_BYTES : PAGE;
+}
+
 void model_page(uint32_t n, uint32_t page, void *dst);
 const struct abi_block *model_find(struct world *w, uint32_t context, uint32_t n, uint32_t *slot);
 const struct abi_page *model_desc(struct world *w, uint32_t context, uint32_t slot, uint32_t page);
@@ -229,6 +261,7 @@ void model_check_all(struct world *w, bool content);
 void model_check_durable(struct world *w);
 bool model_full(struct world *w);
 void model_quiet(struct world *w);
+void model_check_quotas(struct world *w);
 void model_died(struct world *w, uint32_t client);
 void model_forgive(struct world *w, const struct core_io *io, uint32_t piece);
 

@@ -12,3 +12,8 @@ $(patsubst %.c,$(O)/$1/%,$(filter tests/unit/test_$2_%,$(SRC_tests))): \
 endef
 $(foreach v,$(VARIANTS),$(foreach n,bench ctl,\
 	$(if $(filter tests/unit/test_$n_%,$(SRC_tests)),$(eval $(call tested,$v,$n)))))
+
+# A host around the core, for tests that need one.
+$(foreach v,$(VARIANTS),$(eval $(O)/$v/tests/unit/test_core_audit: \
+	$(call objects,$v,tests/fuzz/host.c))\
+	$(eval -include $(patsubst %.o,%.d,$(call objects,$v,tests/fuzz/host.c))))

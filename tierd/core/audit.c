@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The audit (I7): recounts every byte of every tier from the ground up (descriptors, block lines)
- * and compares with what the counters say. It shares no arithmetic with the code that keeps them.
+ * The audit (I7): recounts every byte of every tier from the ground up (descriptors, block lines,
+ * segments, batches, copies, pins) and compares with what the counters say, each by its name. It
+ * shares no arithmetic with the code that keeps them.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,12 +12,15 @@
 #include "tierd/core/audit_priv.h"
 
 struct recount {
-	uint64_t blocks, pending, live_slots;
+	uint64_t blocks, pending, live_slots, kept;
 	uint64_t resident[ABI_MEM_TIERS]; /* pages */
 	uint64_t bytes[ABI_MEM_TIERS];	  /* of places that a word names */
 	uint64_t retiring[ABI_MEM_TIERS];
 	uint64_t streamed[ABI_MEM_TIERS]; /* bytes of places of the stream pool */
 	uint64_t claims[ABI_MEM_TIERS];   /* of streams on pages */
+	uint64_t stray[ABI_MEM_TIERS]; /* bytes of old places of moved pages */
+	uint64_t strays, claimed;
+	uint64_t reserved[ABI_PARTS_MAX]; /* places */
 	uint64_t dirty, nvme;
 	uint64_t staged; /* bytes brought ahead and not read */
 };
@@ -34,38 +38,79 @@ void audit_tell(struct audit *a, const char *format, ...)
 		a->tell(a->arg, text);
 }
 
-void audit_compare(struct audit *a, const char *context, const char *what, uint64_t counted,
+void audit_compare(struct audit *a, const char *whose, const char *what, uint64_t counted,
 		   uint64_t kept)
 {
 	if (counted != kept)
-		audit_tell(a, "context %s: %s: counted %llu, the counter says %llu", context, what,
+		audit_tell(a, "%s: %s: counted %llu, the counter says %llu", whose, what,
 		     (unsigned long long)counted, (unsigned long long)kept);
 }
 
-static void audit_page(struct audit *a, const struct context *x, uint32_t slot, uint32_t page,
-		       struct recount *n)
+const char *audit_whose(struct audit *a, const struct context *x)
+{
+	snprintf(a->whose, sizeof(a->whose), "context %.63s", x->spec.name);
+	return a->whose;
+}
+
+/* ---- blocks and pages --------------------------------------------------------------------- */
+
+static void charge(struct audit *a, const struct block_meta *m, uint32_t tier, uint64_t bytes)
+{
+	a->salts.account[m->account].used[tier] += bytes;
+	a->owners.account[m->owner].used[tier] += bytes;
+}
+
+static uint32_t audit_page(struct audit *a, const struct context *x, uint32_t slot, uint32_t page,
+			   struct recount *n)
 {
 	const struct abi_page *d = index_page(&x->ix, slot, page);
+	uint32_t held = 0;
 
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
 		uint32_t state = page_state(d, t), bytes = page_stride(x, page);
 
-		n->claims[t] += d->claim[t] & (CLAIM_POOL - 1);
+		n->claims[t] += stream_page_claims(d, t);
 		n->streamed[t] += d->claim[t] & CLAIM_POOL ? bytes : 0;
 		if (d->claim[t] == CLAIM_POOL && state == ABI_PAGE_READY)
 			audit_tell(a, "context %s: block %u page %u: a stream's page in tier %u is "
-				"nobody's", x->spec.name, slot, page, t);
+				   "nobody's", x->spec.name, slot, page, t);
 		if (state == ABI_PAGE_ABSENT)
 			continue;
+		held++;
 		n->bytes[t] += bytes;
 		n->resident[t] += state == ABI_PAGE_READY;
+		charge(a, &x->meta[slot], t, bytes);
 		if (state == ABI_PAGE_RETIRING || state == ABI_PAGE_QUARANTINED)
 			n->retiring[t] += bytes;
+		if (state == ABI_PAGE_QUARANTINED)
+			a->quarantined[t] += bytes;
 		if (!x->space[t] || !space_is_live(x->space[t], page_addr(d, t)))
-			audit_tell(a,
-				   "context %s: block %u page %u: tier %u place is not handed out",
-			     x->spec.name, slot, page, t);
+			audit_tell(a, "context %s: block %u page %u: tier %u place is not handed "
+				   "out", x->spec.name, slot, page, t);
 	}
+	return held;
+}
+
+static void audit_pages(struct audit *a, const struct context *x, uint32_t slot,
+			struct recount *n, uint32_t *nvme, uint64_t *bytes)
+{
+	const struct abi_block *b = index_block(&x->ix, slot);
+	uint32_t held = 0, carried = 0;
+
+	for (uint32_t page = 0; page < x->ix.pages_per_block; page++) {
+		held += audit_page(a, x, slot, page, n);
+		if (b->state == ABI_BLOCK_FREE || !(b->parts >> x->page_part[page] & 1))
+			continue;
+		carried++;
+		*bytes += page_stride(x, page);
+		*nvme += index_page(&x->ix, slot, page)->nvme != 0;
+	}
+	if (held != x->meta[slot].held)
+		audit_tell(a, "context %s: block %u: held words: counted %u, the counter says %u",
+		     x->spec.name, slot, held, x->meta[slot].held);
+	if (b->state == ABI_BLOCK_COMMITTED && *nvme && *nvme != carried)
+		audit_tell(a, "context %s: block %u has %u of %u pages on NVMe", x->spec.name, slot,
+		     *nvme, carried);
 }
 
 /* In the eviction order are the blocks with a page that is not a stream's, and no others. */
@@ -88,16 +133,13 @@ static void audit_policy(struct audit *a, const struct context *x, uint32_t slot
 				cached++;
 		}
 		if (in != (cached > 0))
-			audit_tell(a,
-				   "context %s: block %u has %u pages in tier %u for the "
-				   "cache and is "
-				"%s its order", x->spec.name, slot, cached, t,
-			     in ? "in" : "not in");
+			audit_tell(a, "context %s: block %u has %u pages in tier %u for the cache "
+				   "and is %s its order", x->spec.name, slot, cached, t,
+				   in ? "in" : "not in");
 		if (streamed != m->streamed[t])
-			audit_tell(a,
-				   "context %s: block %u: counted %u pages of streams in tier "
-				   "%u, the "
-				"counter says %u", x->spec.name, slot, streamed, t, m->streamed[t]);
+			audit_tell(a, "context %s: block %u: counted %u pages of streams in tier "
+				   "%u, the counter says %u", x->spec.name, slot, streamed, t,
+				   m->streamed[t]);
 	}
 }
 
@@ -105,42 +147,33 @@ static void audit_block(struct audit *a, const struct context *x, uint32_t slot,
 {
 	const struct abi_block *b = index_block(&x->ix, slot);
 	const struct block_meta *m = &x->meta[slot];
-	uint32_t nvme = 0, carried = 0;
+	bool lives = b->state != ABI_BLOCK_FREE || m->flags & BLOCK_DROPPED;
+	uint32_t nvme = 0;
 	uint64_t bytes = 0;
 
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
 		n->staged += (uint64_t)x->staged[slot].units[t] << ABI_UNIT_SHIFT;
-	n->live_slots += b->state != ABI_BLOCK_FREE || m->flags & BLOCK_DROPPED;
+	n->live_slots += lives;
 	n->blocks += b->state == ABI_BLOCK_COMMITTED;
 	n->pending += b->state == ABI_BLOCK_PENDING;
-	for (uint32_t page = 0; page < x->ix.pages_per_block; page++) {
-		audit_page(a, x, slot, page, n);
-		if (b->state == ABI_BLOCK_FREE || !(b->parts >> x->page_part[page] & 1))
-			continue;
-		carried++;
-		bytes += page_stride(x, page);
-		nvme += index_page(&x->ix, slot, page)->nvme != 0;
-	}
+	n->kept += m->keep != 0;
+	a->salts.account[m->account].uses += lives;
+	a->owners.account[m->owner].uses += lives;
+	audit_pages(a, x, slot, n, &nvme, &bytes);
 	if (b->state != ABI_BLOCK_COMMITTED)
 		return;
 	if (!a->c->plans.count && (x->staged[slot].planned[ABI_TIER_HBM] ||
 				   x->staged[slot].planned[ABI_TIER_CXL]))
-		audit_tell(a,
-			   "context %s: block %u is kept for a plan that is not there",
-			   x->spec.name,
-		     slot);
+		audit_tell(a, "context %s: block %u is kept for a plan that is not there",
+			   x->spec.name, slot);
 	audit_policy(a, x, slot);
 	if (index_find(&x->ix, b->key) != slot)
 		audit_tell(a, "context %s: block %u is not found by its key", x->spec.name, slot);
-	if (nvme && nvme != carried)
-		audit_tell(a,
-			   "context %s: block %u has %u of %u pages on NVMe",
-			   x->spec.name, slot, nvme,
-		     carried);
 	if (m->persist == PERSIST_QUEUED || m->persist == PERSIST_WRITING)
 		n->dirty += bytes;
 	if (nvme) {
 		n->nvme += bytes;
+		charge(a, m, ABI_TIER_NVME, bytes);
 		a->segment[block_segment(a->c, x, slot)] += bytes;
 	}
 }
@@ -158,44 +191,189 @@ static uint64_t dirty_dropped(const struct core *c, const struct context *x)
 	return bytes;
 }
 
-/* What all contexts together come to. */
-struct total {
-	uint64_t charged[ABI_MEM_TIERS], live[ABI_MEM_TIERS];
-	uint64_t streamed[ABI_MEM_TIERS], claims[ABI_MEM_TIERS];
-	uint64_t staged;
-};
+/* A run is charged to its blocks' accounts from its beginning. */
+static void audit_runs(struct audit *a, const struct context *x)
+{
+	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++) {
+		const struct run *run = &a->c->run[i];
 
-static void audit_context(struct audit *a, const struct context *x, struct total *sum)
+		if (run->phase == RUN_FREE || run->ctx != x)
+			continue;
+		for (uint32_t k = 0; k < run->blocks; k++)
+			charge(a, &x->meta[run->slot[k]], ABI_TIER_NVME,
+			       block_bytes(x, run->slot[k]));
+	}
+}
+
+/* ---- contexts ----------------------------------------------------------------------------- */
+
+/* Old places of pages that moved: only their batches know them. */
+static void audit_strays(struct audit *a, const struct context *x, struct recount *n)
+{
+	const struct core *c = a->c;
+
+	for (uint32_t i = 0; i < CORE_BATCHES_MAX; i++)
+		for (uint32_t k = 0; k < c->batch[i].count; k++) {
+			const struct core_batch *b = &c->batch[i];
+			uint32_t tier = b->place[k] >> ABI_ADDR_BITS & 7;
+			uint32_t bytes;
+
+			if (!b->stray[k] ||
+			    (b->place[k] >> (ABI_ADDR_BITS + 3) & 0xffff) != x->index)
+				continue;
+			bytes = page_stride(x, b->page[k]);
+			n->strays++;
+			n->stray[tier] += bytes;
+			n->retiring[tier] += bytes;
+			if (b->stray[k] == 2)
+				a->quarantined[tier] += bytes;
+		}
+}
+
+static void audit_attached(struct audit *a, const struct context *x)
+{
+	uint64_t attached = 0;
+
+	for (uint32_t i = 0; i < a->c->clients_high; i++)
+		attached += a->c->client[i].state && bit_get(a->c->client[i].attached, x->index);
+	audit_compare(a, audit_whose(a, x), "clients attached", attached, x->attached);
+}
+
+static void audit_reservations(struct audit *a, const struct context *x, struct recount *n)
+{
+	for (uint32_t i = 0; i < a->c->reservations_high; i++) {
+		const struct reservation *r = &a->c->reservation[i];
+		uint32_t per = x->ix.pages_per_block, most = r->p95;
+
+		if (!r->used || r->ctx != x)
+			continue;
+		for (uint32_t k = 0; k < ABI_PARTS_MAX; k++)
+			n->reserved[k] += r->left[k];
+		most = r->granted > most ? r->granted : most;
+		for (uint64_t pages = r->drawn; most && pages; most--)
+			pages -= pages < per ? pages : per;
+		n->claimed += most;
+	}
+}
+
+static void audit_tier(struct audit *a, const struct context *x, const char *whose, uint32_t t,
+		       const struct recount *n)
+{
+	uint64_t moving = evacuate_copying(a->c, x, t);
+	struct space_stats st;
+
+	audit_compare(a, whose, "resident pages", n->resident[t], x->pages_resident[t]);
+	audit_compare(a, whose, "retiring bytes", n->retiring[t], x->retiring[t]);
+	audit_compare(a, whose, "moving bytes", moving, x->moving[t]);
+	a->streamed[t] += n->streamed[t];
+	a->claims[t] += n->claims[t];
+	if (!x->space[t])
+		return;
+	space_stats(x->space[t], &st);
+	audit_compare(a, whose, "bytes of places", n->bytes[t] + n->stray[t] + moving, st.live);
+	audit_space(a, whose, x->space[t], t == ABI_TIER_CXL ? n->reserved : NULL);
+	a->charged[t] += st.charged;
+	a->places[t] += st.live;
+	a->promised[t] += st.reserved;
+}
+
+static void ledger_clear(struct ledger *l)
+{
+	memset(l->account, 0, l->count * sizeof(*l->account));
+}
+
+static void audit_context(struct audit *a, const struct context *x)
 {
 	struct recount n;
+	const char *whose = audit_whose(a, x);
 
 	memset(&n, 0, sizeof(n));
+	ledger_clear(&a->salts);
 	for (uint32_t slot = 0; slot < x->ix.slots_used; slot++)
 		audit_block(a, x, slot, &n);
-	sum->staged += n.staged;
+	a->staged += n.staged;
 	if (n.staged > n.bytes[ABI_TIER_HBM] + n.bytes[ABI_TIER_CXL])
 		audit_tell(a, "context %s: more bytes are staged than there are", x->spec.name);
-	audit_compare(a, x->spec.name, "blocks", n.blocks, x->blocks);
-	audit_compare(a, x->spec.name, "pending blocks", n.pending, x->blocks_pending);
-	audit_compare(a, x->spec.name, "block slots in use", n.live_slots, x->slots_live);
-	audit_compare(a, x->spec.name, "dirty bytes", n.dirty + dirty_dropped(a->c, x),
-		      x->dirty_bytes);
-	audit_compare(a, x->spec.name, "NVMe bytes", n.nvme, x->nvme_bytes);
-	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
-		struct space_stats st;
+	audit_runs(a, x);
+	audit_strays(a, x, &n);
+	audit_attached(a, x);
+	audit_reservations(a, x, &n);
+	audit_compare(a, whose, "blocks", n.blocks, x->blocks);
+	audit_compare(a, whose, "pending blocks", n.pending, x->blocks_pending);
+	audit_compare(a, whose, "block slots in use", n.live_slots, x->slots_live);
+	audit_compare(a, whose, "blocks with a priority", n.kept, x->kept_blocks);
+	audit_compare(a, whose, "old places of moved pages", n.strays, x->strays);
+	audit_compare(a, whose, "blocks that reservations claim", n.claimed, x->claimed_blocks);
+	audit_compare(a, whose, "dirty bytes", n.dirty + dirty_dropped(a->c, x), x->dirty_bytes);
+	audit_compare(a, whose, "NVMe bytes", n.nvme, x->nvme_bytes);
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+		audit_tier(a, x, whose, t, &n);
+	audit_ledger(a, whose, &x->salts, &a->salts);
+	a->live += n.nvme;
+}
 
-		audit_compare(a, x->spec.name, "resident pages", n.resident[t],
-			      x->pages_resident[t]);
-		audit_compare(a, x->spec.name, "retiring bytes", n.retiring[t], x->retiring[t]);
-		if (!x->space[t])
-			continue;
-		space_stats(x->space[t], &st);
-		audit_compare(a, x->spec.name, "bytes of places", n.bytes[t], st.live);
-		sum->charged[t] += st.charged;
-		sum->live[t] += st.live;
-		sum->streamed[t] += n.streamed[t];
-		sum->claims[t] += n.claims[t];
+/* ---- the whole ---------------------------------------------------------------------------- */
+
+static void audit_host(struct audit *a)
+{
+	const struct core *c = a->c;
+	uint64_t contexts = 0, punching = 0, requests = 0, reservations = 0;
+
+	for (uint32_t i = 0; i < c->contexts_high; i++) {
+		contexts += c->context[i] != NULL;
+		punching += c->context[i] ? c->context[i]->punching : 0;
 	}
+	for (uint32_t i = 0; i < c->requests_high; i++)
+		requests += c->request[i].phase != REQUEST_FREE;
+	for (uint32_t i = 0; i < c->reservations_high; i++)
+		reservations += c->reservation[i].used;
+	audit_compare(a, "host", "reservations", reservations, c->reservations);
+	audit_compare(a, "host", "contexts", contexts, c->contexts);
+	audit_compare(a, "host", "ranges being punched", punching,
+		      c->punching[ABI_TIER_HBM] + c->punching[ABI_TIER_CXL]);
+	audit_compare(a, "host", "requests", requests, c->requests);
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
+		audit_compare(a, "host", "bytes charged to the pool", a->charged[t],
+			      c->pool[t].used);
+		audit_compare(a, "host", "quarantined bytes", a->quarantined[t],
+			      c->quarantined[t]);
+		audit_compare(a, "host", "bytes of live places", a->places[t], c->pool[t].live);
+		audit_compare(a, "host", "bytes promised", a->promised[t], c->pool[t].reserved);
+	}
+}
+
+static void audit_store(struct audit *a, uint32_t segments)
+{
+	struct store_stats st;
+
+	if (!a->c->store)
+		return;
+	for (uint32_t i = 0; i < segments; i++)
+		if (a->segment[i] != store_segment_live(a->c->store, i))
+			audit_tell(a, "segment %u: counted %llu live bytes, the store says %llu", i,
+			     (unsigned long long)a->segment[i],
+			     (unsigned long long)store_segment_live(a->c->store, i));
+	store_stats(a->c->store, &st);
+	audit_compare(a, "store", "live bytes", a->live, st.live);
+}
+
+/* Sessions hold their accounts, whether they have put anything or not. */
+static void audit_owners(struct audit *a)
+{
+	for (uint32_t i = 0; i < a->c->clients_high; i++)
+		if (a->c->client[i].state == 1)
+			a->owners.account[a->c->client[i].owner].uses++;
+	audit_ledger(a, "clients", &a->c->owners, &a->owners);
+}
+
+static void audit_staged(struct audit *a)
+{
+	const struct core_metrics *m = &a->c->metrics;
+
+	audit_compare(a, "host", "staged bytes", a->staged, a->c->staged.bytes);
+	audit_compare(a, "host", "prefetched bytes",
+		      m->prefetch_used + m->prefetch_wasted + m->prefetch_failed + a->staged,
+		      m->prefetch_bytes);
 }
 
 /* What is begun and neither let go nor released is within the window. */
@@ -210,15 +388,13 @@ static void audit_window(struct audit *a, const struct stream *s)
 		first = s->released;
 	if (s->issue > first * s->per_layer &&
 	    (s->issue - first * s->per_layer - 1) / s->per_layer + 1 > s->window)
-		audit_tell(a,
-			   "stream %u of client %u: layers %u to item %u of %u a layer are "
-			   "more than "
-			"its window of %u", s->number, s->client, first, s->issue, s->per_layer,
-		     s->window);
+		audit_tell(a, "stream %u of client %u: layers %u to item %u of %u a layer are more "
+			   "than its window of %u", s->number, s->client, first, s->issue,
+			   s->per_layer, s->window);
 }
 
 /* Claims are the bits of streams' items; grants are within what was set aside. */
-static void audit_streams(struct audit *a, const struct total *sum)
+static void audit_streams(struct audit *a)
 {
 	const struct core *c = a->c;
 	uint64_t claims[ABI_MEM_TIERS] = { 0 }, grants[ABI_MEM_TIERS] = { 0 };
@@ -235,16 +411,15 @@ static void audit_streams(struct audit *a, const struct total *sum)
 		audit_window(a, s);
 	}
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
-		audit_compare(a, "(all)", "claims of streams", sum->claims[t], claims[t]);
-		audit_compare(a, "(all)", "bytes of the stream pool", sum->streamed[t],
+		audit_compare(a, "host", "claims of streams", a->claims[t], claims[t]);
+		audit_compare(a, "host", "bytes of the stream pool", a->streamed[t],
 			      c->streamed[t]);
-		audit_compare(a, "(all)", "windows of streams", grants[t], c->stream_grants[t]);
+		audit_compare(a, "host", "windows of streams", grants[t], c->stream_grants[t]);
 		if (grants[t] > c->stream_aside[t] ||
 		    c->stream_aside[t] > c->pool[t].capacity / c->config.stream_share)
-			audit_tell(a,
-				   "windows of %llu bytes in tier %u are more than is set "
-				   "aside, or "
-				"that more than the pool", (unsigned long long)grants[t], t);
+			audit_tell(a, "windows of %llu bytes in tier %u are more than is set "
+				   "aside, or that more than the pool",
+				   (unsigned long long)grants[t], t);
 	}
 }
 
@@ -260,46 +435,35 @@ static void audit_sched(struct audit *a)
 		bool fetch = r->sqe.op == ABI_OP_FETCH || r->sqe.op == ABI_OP_FETCH_PAGES;
 
 		if (r->phase == REQUEST_SPACE && fetch && !r->answered && fetch_outranks(c, r))
-			audit_tell(a,
-				   "client %u waits in class %u for a read queued below it",
-				   r->client,
-			     r->sqe.klass);
+			audit_tell(a, "client %u waits in class %u for a read queued below it",
+				   r->client, r->sqe.klass);
 	}
 }
 
 uint64_t core_audit(const struct core *c, void (*tell_fn)(void *arg, const char *what), void *arg)
 {
 	struct audit a = { .c = c, .tell = tell_fn, .arg = arg };
-	const struct core_metrics *m = &c->metrics;
-	struct total sum = { .staged = 0 };
 	uint32_t segments = (uint32_t)c->config.super.segment_count;
 
 	a.segment = calloc(segments + 1, sizeof(*a.segment));
-	if (!a.segment) {
+	if (!a.segment || ledger_open(&a.owners, c->owners.count) ||
+	    ledger_open(&a.salts, CONTEXT_SALTS)) {
 		audit_tell(&a, "out of memory for the recount");
-		return a.wrong;
+	} else {
+		ledger_clear(&a.owners);
+		for (uint32_t i = 0; i < c->contexts_high; i++)
+			if (c->context[i])
+				audit_context(&a, c->context[i]);
+		audit_host(&a);
+		audit_store(&a, segments);
+		audit_owners(&a);
+		audit_staged(&a);
+		audit_sched(&a);
+		audit_streams(&a);
+		audit_held(&a);
 	}
-	for (uint32_t i = 0; i < c->contexts_high; i++)
-		if (c->context[i])
-			audit_context(&a, c->context[i], &sum);
-	audit_compare(&a, "(all)", "staged bytes", sum.staged, c->staged.bytes);
-	audit_compare(&a, "(all)", "prefetched bytes",
-		m->prefetch_used + m->prefetch_wasted + m->prefetch_failed + sum.staged,
-		m->prefetch_bytes);
-	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
-		audit_compare(&a, "(all)", "bytes charged to the pool", sum.charged[t],
-			      c->pool[t].used);
-	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
-		audit_compare(&a, "(all)", "bytes of live places", sum.live[t], c->pool[t].live);
-	audit_streams(&a, &sum);
-	for (uint32_t i = 0; c->store && i < segments; i++)
-		if (a.segment[i] != store_segment_live(c->store, i))
-			audit_tell(&a,
-				   "segment %u: counted %llu live bytes, the store says %llu", i,
-			     (unsigned long long)a.segment[i],
-			     (unsigned long long)store_segment_live(c->store, i));
-	audit_sched(&a);
-	audit_held(&a);
+	ledger_close(&a.owners);
+	ledger_close(&a.salts);
 	free(a.segment);
 	return a.wrong;
 }

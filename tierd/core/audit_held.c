@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The audit's second half: who is in which list of blocks, what pins hold, what readers keep in
- * quarantine, and what clients and users are charged for. Like the first it recounts from the
- * things themselves, and must not use what keeps the counters.
+ * The audit's second part: who is in which list of blocks, what pins hold, and what clients and
+ * users are charged for. Like the first it recounts from the things themselves, and must not use
+ * what keeps the counters.
  */
 #include <string.h>
 
@@ -78,14 +78,14 @@ static void audit_lists(struct audit *a)
 		}
 		if (!x)
 			continue;
-		audit_compare(a, x->spec.name, "blocks in the pending list", pending,
-			      audit_list(a, &x->pending, "pending", is_pending));
-		audit_compare(a, x->spec.name, "blocks in the dirty list", queued,
-			      audit_list(a, &x->dirty, "dirty", is_queued));
+		audit_compare(a, audit_whose(a, x), "blocks in the pending list", pending,
+			      audit_list(a, &x->pending, "pending list", is_pending));
+		audit_compare(a, audit_whose(a, x), "blocks in the dirty list", queued,
+			      audit_list(a, &x->dirty, "dirty list", is_queued));
 	}
 	for (uint32_t i = 0; c->store && i < c->config.super.segment_count; i++)
 		listed += audit_list(a, &c->segment_blocks[i], "a segment's blocks", is_clean);
-	audit_compare(a, "(all)", "blocks in segments' lists", clean, listed);
+	audit_compare(a, "host", "blocks in segments' lists", clean, listed);
 	audit_list(a, &c->zombies, "zombies", is_zombie);
 }
 
@@ -134,41 +134,19 @@ static void audit_pins(struct audit *a, uint64_t *pins, uint64_t *chunks)
 			count_pin(&c->pin[k], &sum, chunks);
 			(*pins)++;
 		}
-		audit_compare(a, x->spec.name, "pins of blocks", sum.refs, block_pins(x));
+		audit_compare(a, audit_whose(a, x), "pins of blocks", sum.refs, block_pins(x));
 		for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
-			audit_compare(a, x->spec.name, "pinned bytes", sum.bytes[t], x->pinned[t]);
+			audit_compare(a, audit_whose(a, x), "pinned bytes", sum.bytes[t],
+				      x->pinned[t]);
 			all[t] += sum.bytes[t];
 		}
 	}
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
-		audit_compare(a, "(all)", "pinned bytes", all[t], c->pinned[t]);
-	audit_compare(a, "(all)", "pins", *pins, c->pins);
+		audit_compare(a, "host", "pinned bytes", all[t], c->pinned[t]);
+	audit_compare(a, "host", "pins", *pins, c->pins);
 }
 
-/* ---- quarantine, accounts ----------------------------------------------------------------- */
-
-static void count_quarantine(const struct context *x, uint32_t slot, uint64_t bytes[ABI_MEM_TIERS])
-{
-	for (uint32_t page = 0; page < x->ix.pages_per_block; page++)
-		for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
-			if (page_state(index_page(&x->ix, slot, page), t) == ABI_PAGE_QUARANTINED)
-				bytes[t] += page_stride(x, page);
-}
-
-static void audit_quarantine(struct audit *a)
-{
-	const struct core *c = a->c;
-	uint64_t bytes[ABI_MEM_TIERS] = { 0 };
-
-	for (uint32_t i = 0; i < c->contexts_high; i++) {
-		const struct context *x = c->context[i];
-
-		for (uint32_t slot = 0; x && slot < x->ix.slots_used; slot++)
-			count_quarantine(x, slot, bytes);
-	}
-	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
-		audit_compare(a, "(all)", "quarantined bytes", bytes[t], c->quarantined[t]);
-}
+/* ---- accounts ----------------------------------------------------------------------------- */
 
 static void audit_accounts(struct audit *a, uint64_t pins, uint64_t chunks)
 {
@@ -186,7 +164,7 @@ static void audit_accounts(struct audit *a, uint64_t pins, uint64_t chunks)
 		used[ACCOUNT_PUTS] += c->put[i].used;
 	}
 	for (uint32_t kind = 0; kind < ACCOUNT_KINDS; kind++)
-		audit_compare(a, "(all)", "entries of a shared table that users are charged for",
+		audit_compare(a, "host", "entries of a shared table that users are charged for",
 			      used[kind], charged[kind]);
 }
 
@@ -196,6 +174,5 @@ void audit_held(struct audit *a)
 
 	audit_lists(a);
 	audit_pins(a, &pins, &chunks);
-	audit_quarantine(a);
 	audit_accounts(a, pins, chunks);
 }

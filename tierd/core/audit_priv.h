@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the two files of the audit share: where disagreements are told, and the second file's half
- * of the work. Included by audit.c and audit_held.c only.
+ * What the files of the audit share: where disagreements are told, what was recounted so far, and
+ * the other files' part of the work. Included by audit.c, audit_held.c and audit_space.c only.
  */
 #ifndef TIERD_CORE_AUDIT_PRIV_H
 #define TIERD_CORE_AUDIT_PRIV_H
@@ -13,14 +13,33 @@ struct audit {
 	void (*tell)(void *arg, const char *what);
 	void *arg;
 	uint64_t wrong;
-	uint64_t *segment; /* recounted live bytes by segment of the store */
+	char whose[16 + ABI_NAME_BYTES]; /* audit_whose's answer */
+	uint64_t *segment;    /* recounted live bytes by segment of the store */
+	struct ledger owners; /* recounted */
+	struct ledger salts;  /* recounted, of the context at hand */
+	/* of all contexts together: */
+	uint64_t quarantined[ABI_MEM_TIERS], charged[ABI_MEM_TIERS];
+	uint64_t places[ABI_MEM_TIERS];   /* bytes of those handed out */
+	uint64_t promised[ABI_MEM_TIERS]; /* bytes of those that reservations hold */
+	uint64_t streamed[ABI_MEM_TIERS]; /* bytes of places of the stream pool */
+	uint64_t claims[ABI_MEM_TIERS];   /* of streams on pages */
+	uint64_t live;                    /* on NVMe */
+	uint64_t staged;                  /* brought ahead and not used so far */
 };
 
 void audit_tell(struct audit *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void audit_compare(struct audit *a, const char *context, const char *what, uint64_t counted,
+void audit_compare(struct audit *a, const char *whose, const char *what, uint64_t counted,
 		   uint64_t kept);
+/* "context <name>", until the next call. */
+const char *audit_whose(struct audit *a, const struct context *x);
 
-/* Lists of blocks, pins, quarantine, and what clients and users are charged for. */
+/* audit_space.c. reserved: places that reservations hold, by class; NULL = this tier has none. */
+void audit_space(struct audit *a, const char *whose, const struct space *s,
+		 const uint64_t *reserved);
+void audit_ledger(struct audit *a, const char *whose, const struct ledger *kept,
+		  const struct ledger *counted);
+
+/* Lists of blocks, pins, and what clients and users are charged for. */
 void audit_held(struct audit *a);
 
 #endif

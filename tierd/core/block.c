@@ -111,7 +111,7 @@ uint32_t block_new(struct core *c, struct context *x, const uint8_t *key)
 	struct block_meta *m;
 	struct abi_block *b;
 
-	(void)c;
+	(void)c; /* taken like its siblings do */
 	if (slot == ABI_SLOT_NONE)
 		return slot;
 	m = &x->meta[slot];
@@ -119,6 +119,7 @@ uint32_t block_new(struct core *c, struct context *x, const uint8_t *key)
 	assert(!x->staged[slot].units[ABI_TIER_HBM] && !x->staged[slot].units[ABI_TIER_CXL]);
 	memset(&x->staged[slot], 0, sizeof(x->staged[slot]));
 	m->prev = m->next = ABI_SLOT_NONE;
+	m->account = m->owner = LEDGER_NONE;
 	b = index_block(&x->ix, slot);
 	memcpy(b->key, key, ABI_KEY_BYTES);
 	b->epoch = (uint32_t)x->spec.epoch;
@@ -131,8 +132,9 @@ uint32_t block_new(struct core *c, struct context *x, const uint8_t *key)
 }
 
 /* Undo block_new: it never entered the index. */
-void block_unnew(struct context *x, uint32_t slot)
+void block_unnew(struct core *c, struct context *x, uint32_t slot)
 {
+	quota_unname(c, x, slot);
 	x->meta[slot].flags = 0;
 	x->slots_live--;
 	index_slot_free(&x->ix, slot);
@@ -264,7 +266,7 @@ void block_release(struct core *c, struct context *x, uint32_t slot)
 	assert(m->resident[ABI_TIER_HBM] == 0 && m->resident[ABI_TIER_CXL] == 0);
 	if (m->flags & BLOCK_ZOMBIE)
 		block_unlink(c, &c->zombies, x, slot);
-	block_unnew(x, slot);
+	block_unnew(c, x, slot);
 }
 
 /* Retire what is READY of a dropped block; what finds no room in a batch now is tried later. */
@@ -306,6 +308,18 @@ void block_unhold(struct core *c, struct context *x, uint32_t slot)
 		block_bury(c, x, slot);
 }
 
+/* A page gets a place, and is on its way there. */
+void block_page_taken(struct core *c, struct context *x, uint32_t slot, uint32_t page,
+		      uint32_t tier, uint64_t offset)
+{
+	struct abi_page *d = index_page(&x->ix, slot, page);
+
+	page_reserve(d, tier, offset);
+	page_fill(d, tier);
+	x->meta[slot].held++;
+	quota_add(c, x, slot, tier, page_stride(x, page));
+}
+
 /* A place was given back; the word is ABSENT. */
 void block_page_freed(struct core *c, struct context *x, uint32_t slot, uint32_t page,
 		      uint32_t tier)
@@ -315,6 +329,7 @@ void block_page_freed(struct core *c, struct context *x, uint32_t slot, uint32_t
 	assert(page_state(index_page(&x->ix, slot, page), tier) == ABI_PAGE_ABSENT);
 	assert(m->held > 0);
 	m->held--;
+	quota_sub(c, x, slot, tier, page_stride(x, page));
 	block_release(c, x, slot);
 }
 
@@ -334,6 +349,7 @@ void block_unwritten(struct core *c, struct context *x, uint32_t slot)
 	store_live(c->store, segment, -(int64_t)bytes);
 	assert(x->nvme_bytes >= bytes);
 	x->nvme_bytes -= bytes;
+	quota_sub(c, x, slot, ABI_TIER_NVME, bytes);
 	m->persist = PERSIST_NONE;
 }
 

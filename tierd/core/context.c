@@ -140,8 +140,11 @@ static void plan_quotas(const struct core *c, struct disk_context *spec,
 		uint64_t all = tier == ABI_TIER_NVME && !c->store ? 0 : c->config.capacity[tier];
 		uint64_t asked = spec->quota[tier];
 
-		plan->quota[tier] = asked == UINT64_MAX ? 0 : asked && asked < all ? asked : all;
-		spec->quota[tier] = plan->quota[tier] ? plan->quota[tier] : UINT64_MAX;
+		plan->most[tier] = asked == UINT64_MAX ? 0 : asked && asked < all ? asked : all;
+		spec->quota[tier] = plan->most[tier] ? plan->most[tier] : UINT64_MAX;
+		plan->quota[tier] = plan->most[tier];
+		if (spec->hard[tier] && spec->hard[tier] < plan->most[tier])
+			plan->quota[tier] = spec->hard[tier];
 	}
 }
 
@@ -194,10 +197,10 @@ int core_context_plan(const struct core *c, struct disk_context *spec,
 		snprintf(why, why_bytes, "no such eviction policy: %.15s", spec->policy);
 		return -EINVAL;
 	}
-	err = plan_check(c, spec, plan->quota, why, why_bytes);
+	err = plan_check(c, spec, plan->most, why, why_bytes);
 	if (err)
 		return err;
-	blocks = (plan->quota[ABI_TIER_NVME] + plan->quota[ABI_TIER_CXL]) /
+	blocks = (plan->most[ABI_TIER_NVME] + plan->most[ABI_TIER_CXL]) /
 		 spec->geometry.block_bytes;
 	if (!spec->blocks_max)
 		spec->blocks_max = blocks + blocks / 8 + 1024;
@@ -211,9 +214,9 @@ int core_context_plan(const struct core *c, struct disk_context *spec,
 	plan->index_bytes = header.total_bytes;
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
 		/* Room for the tails of segments: addresses cost nothing. */
-		uint64_t range = plan->quota[tier] + plan->quota[tier] / 8 + 64 * ABI_HUGE;
+		uint64_t range = plan->most[tier] + plan->most[tier] / 8 + 64 * ABI_HUGE;
 
-		plan->mem_bytes[tier] = plan->quota[tier] ? range & ~(uint64_t)(ABI_HUGE - 1) : 0;
+		plan->mem_bytes[tier] = plan->most[tier] ? range & ~(uint64_t)(ABI_HUGE - 1) : 0;
 	}
 	return 0;
 }
@@ -234,17 +237,24 @@ static int spaces_open(struct core *c, struct context *x)
 	const struct abi_geometry *g = &x->spec.geometry;
 	uint32_t stride[ABI_PARTS_MAX], classes = 0;
 
-	for (uint32_t i = 0; i < g->part_count; i++)
+	for (uint32_t i = 0; i < g->part_count; i++) {
 		x->part_class[i] = class_of(stride, &classes, g->part[i].page_stride);
+		x->block_places[x->part_class[i]] += g->part[i].layers * g->part[i].groups;
+	}
+	x->classes = classes;
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
 		int err;
 
 		if (!x->plan.mem_bytes[tier])
 			continue;
 		err = space_open(&x->space[tier], &c->pool[tier], x->plan.mem_bytes[tier],
-				 x->plan.quota[tier], stride, classes);
+				 x->plan.most[tier], stride, classes);
 		if (err)
 			return err;
+		space_limit(x->space[tier], x->plan.quota[tier]);
+		/* Without NVMe a page that has to leave takes its block along. */
+		for (uint32_t k = 0; k < classes && !context_has_nvme(c, x); k++)
+			space_weigh(x->space[tier], k, g->block_bytes / x->block_places[k]);
 	}
 	return 0;
 }
@@ -335,6 +345,8 @@ int core_context_create(struct core *c, const struct disk_context *spec,
 		err = private_alloc(x);
 	if (!err)
 		err = spaces_open(c, x);
+	if (!err)
+		err = ledger_open(&x->salts, CONTEXT_SALTS);
 	if (!err && c->store)
 		err = writeback_reserve(c, &x->spec.geometry);
 	if (err) {
@@ -430,6 +442,7 @@ int core_context_remove(struct core *c, uint32_t id, uint64_t token, uint64_t go
 	plan_context_gone(c, x);
 	session_context_gone(c, x);
 	pin_context_gone(c, x);
+	reserve_context_gone(c, x);
 	request_context_gone(c, x);
 	stream_context_gone(c, x);
 	put_context_gone(c, x);
@@ -452,10 +465,10 @@ void context_maybe_gone(struct core *c, struct context *x)
 	uint64_t token = x->gone_token;
 	uint32_t id = x->id;
 
-	if (!x->closing || x->slots_live || x->punching || runs_of(c, x) ||
+	if (!x->closing || x->slots_live || x->strays || x->punching || runs_of(c, x) ||
 	    request_of_context(c, x))
 		return;
-	evict_forget(c, x);
+	evacuate_forget(c, x);
 	for (uint32_t i = 0; i < c->clients_high; i++) {
 		struct client *k = &c->client[i];
 

@@ -98,6 +98,7 @@ void core_copy_put(struct core *c, struct core_copy *copy)
 	assert(copy >= c->copy && copy < c->copy + CORE_COPIES_MAX);
 	c->copies--;
 	sched_copy_left(c, copy);
+	copy->count = 0; /* the audit looks at all of them */
 	copy->priv.next = c->copy_free;
 	c->copy_free = copy;
 }
@@ -241,7 +242,7 @@ int core_open(struct core **out, const struct core_config *config)
 	config_defaults(&c->config);
 	c->next_uid = c->config.next_uid;
 	/* Handles of another boot's puts and pins mean nothing to this one. */
-	c->put_seq = c->pin_seq = c->config.boot_token >> 24;
+	c->put_seq = c->pin_seq = c->reserve_seq = c->config.boot_token >> 24;
 	c->catalog_sequence = c->config.catalog_sequence;
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
 		c->pool[tier].capacity = c->config.capacity[tier];
@@ -250,6 +251,10 @@ int core_open(struct core **out, const struct core_config *config)
 	err = pools_alloc(c);
 	if (!err)
 		err = sched_open(c);
+	if (!err)
+		err = quota_open(c);
+	if (!err)
+		err = reserve_open(c);
 	if (!err)
 		err = request_memory(c);
 	if (!err)
@@ -282,6 +287,7 @@ static void context_release(struct context *x)
 		free(x->policy_state[tier]);
 	}
 	free(x->staged);
+	ledger_close(&x->salts);
 	free(x->meta);
 	free(x->page_part);
 	free(x);
@@ -312,6 +318,8 @@ void core_close(struct core *c)
 		free(c->stream[0].ref);
 		free(c->stream[0].item);
 	}
+	reserve_close(c);
+	ledger_close(&c->owners);
 	free(c->tomb);
 	free(c->catalog_buf);
 	free(c->catalog_list);
@@ -374,6 +382,7 @@ static void client_open(struct core *c, const struct core_client_open *open)
 	k->orders = k->claims = k->away = 0;
 	k->puts = NULL;
 	account_open(c, k);
+	quota_client_open(c, k, open->client);
 	if (c->clients_high <= open->client)
 		c->clients_high = open->client + 1;
 	c->metrics.sessions++;
@@ -394,6 +403,8 @@ static void client_gone(struct core *c, uint32_t id)
 	session_client_gone(c, id);
 	pin_client_gone(c, id);
 	stream_client_gone(c, id);
+	reserve_client_gone(c, id);
+	quota_client_gone(c, k);
 }
 
 static void client_dead(struct core *c, uint32_t id)
@@ -431,6 +442,7 @@ static void tick(struct core *c)
 	c->next_slow_ns = c->now_ns + 10 * MS;
 	put_tick(c);
 	pin_tick(c);
+	reserve_tick(c);
 	evict_tick(c);
 	stage_tick(c);
 	context_tick(c);
@@ -470,7 +482,7 @@ static void dispatch(struct core *c, const struct core_event *e)
 		reclaim_scanned(c, e->batch);
 		break;
 	case CORE_EV_PUNCH_DONE:
-		evict_punched(c, &e->range);
+		evacuate_punched(c, &e->range);
 		break;
 	case CORE_EV_SYNC_DONE:
 		flush_done(c, e->sync.res);
@@ -483,9 +495,10 @@ void core_event(struct core *c, const struct core_event *e)
 	assert(e->now_ns >= c->now_ns);
 	c->now_ns = e->now_ns;
 	dispatch(c, e);
-	evict_step(c);
+	evacuate_step(c);
 	stream_work(c);
 	request_run(c);
+	reserve_grow(c);
 	writeback_step(c);
 	sched_step(c);
 }
@@ -532,5 +545,7 @@ uint64_t core_next_tick(const struct core *c)
 	next = min_u64(next, min_u64(session_next(c), plan_next(c)));
 	if (c->pins)
 		next = min_u64(next, c->pins_next_ns);
+	if (c->reservations)
+		next = min_u64(next, c->now_ns + (c->reserve_growing ? 1 : 50) * MS);
 	return next;
 }

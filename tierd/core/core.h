@@ -39,9 +39,15 @@ struct core;
 #define CORE_DEPTH_MAX 64u        /* most operations that the device may have at a time */
 #define CORE_PINS_MAX 65536u
 #define CORE_STREAMS_MAX 64u      /* more wait */
+#define CORE_RESERVATIONS_MAX 4096u
 #define CORE_RETIRE_BATCH 256u    /* pages of one retire batch */
 #define CORE_BATCHES_MAX 1024u
 #define CORE_FAILURES_MAX 3u      /* writes or flushes in a row that fail: the store is failing */
+
+/* Bytes; 0 = none. Over `soft`: gives first when room is short. `hard` is never exceeded. */
+struct core_limit {
+	uint64_t soft, hard;
+};
 
 struct core_config {
 	uint64_t boot_token;
@@ -52,6 +58,8 @@ struct core_config {
 	uint64_t catalog_sequence;
 	uint32_t dirty_percent;                 /* of CXL; most that waits for write-back; 0 = 50 */
 	uint32_t pin_percent;                   /* of a tier; 0 = 50 */
+	struct core_limit salt_limit[ABI_TIER_COUNT];   /* of a salt without one; soft 0 = fair */
+	struct core_limit client_limit[ABI_TIER_COUNT]; /* of a client without one */
 	uint64_t request_deadline_ns;           /* default; 0 = 2 s */
 	uint64_t put_deadline_ns;               /* default for incomplete puts; 0 = 10 s */
 	uint64_t writeback_age_ns;              /* a dirty block waits no longer; 0 = 200 ms */
@@ -165,6 +173,7 @@ struct core_batch {
 	uint32_t slot[CORE_RETIRE_BATCH];
 	uint32_t page[CORE_RETIRE_BATCH];
 	uint8_t held[CORE_RETIRE_BATCH]; /* set by core_scan: a reader is there */
+	uint8_t stray[CORE_RETIRE_BATCH]; /* the page has moved on: 1, and 2 once found leased */
 	uint32_t count;
 	uint64_t since_ns;
 	struct core_batch *next;
@@ -293,7 +302,8 @@ void core_scan(struct core *c, struct core_batch *batch);
 struct core_context_plan {
 	uint64_t index_bytes;
 	uint64_t mem_bytes[ABI_MEM_TIERS]; /* of the sparse memfds; 0 = tier not used */
-	uint64_t quota[ABI_TIER_COUNT];    /* in force; 0 = tier not used */
+	uint64_t most[ABI_TIER_COUNT];     /* what it was made for; 0 = tier not used */
+	uint64_t quota[ABI_TIER_COUNT];    /* in force */
 };
 int core_context_plan(const struct core *c, struct disk_context *spec,
 		      struct core_context_plan *plan, char *why, size_t why_bytes);
@@ -347,6 +357,24 @@ int core_context_epoch(struct core *c, uint32_t id, uint64_t epoch, uint64_t tok
 int core_user_may_connect(struct core *c, uint32_t uid, char *why, size_t why_bytes);
 /* Contexts that the user owns, those being made or removed included. */
 uint32_t core_user_contexts(const struct core *c, uint32_t uid);
+/* ---- quotas ------------------------------------------------------------------------------- */
+
+/*
+ * Set what a context, one salt of it, or a client's session may hold of a tier. Of a context hard
+ * cannot grow beyond what its memory was made for, and both survive a restart; the others do not.
+ * Limits below what is held make it shrink, in the background. Errors: -ENOENT; -EINVAL; -E2BIG
+ * hard of a context too large; -ENOSPC the soft shares of all contexts exceed the tier, or no
+ * account is free for the salt.
+ */
+enum core_holder { CORE_HOLDER_CONTEXT, CORE_HOLDER_SALT, CORE_HOLDER_CLIENT };
+struct core_quota {
+	enum core_holder who;
+	uint32_t context_id; /* context, salt */
+	uint64_t key;        /* salt, or client */
+	uint32_t tier;
+	struct core_limit limit;
+};
+int core_quota_set(struct core *c, const struct core_quota *quota, uint64_t token);
 
 /* ---- recovery ----------------------------------------------------------------------------- */
 

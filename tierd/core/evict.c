@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Making room: who leaves a memory tier (asking the context's policy, checking its advice), how
- * whole segments pass from one context to another, and which segment the cache log drops.
+ * Making room: who leaves a memory tier (asking the context's policy, checking its advice, those
+ * over their share first: quota.c) and which segment the cache log drops. How whole segments pass
+ * from one context to another is in evacuate.c.
  *
  * Only clean copies leave a tier; a dirty block waits for write-back. In a context without NVMe a
  * victim leaves the service. Nothing here waits: callers queue for space and are woken by reclaim.
@@ -15,8 +16,9 @@
 
 #define STAGED_SHARE 4u       /* of a tier: what is brought ahead is kept before other blocks */
 #define WALK_MAX 8192u	      /* candidates looked at in one call */
+#define GIVER_TRIES 4u        /* segments of a giver that may fail to be emptied in a row */
 #define ROOM_MIN (1u << 20)   /* bytes evicted at a time, at least */
-#define EVACUATE_STEP 65536u  /* descriptors looked at in one step */
+#define FIRST_WALK 65536u     /* ... for those that give first; goes on where it ended */
 #define ACCESS_WEIGHT_MAX 64u /* of one log entry: a client cannot shout */
 #define INDEX_PREPARE_MAX (16u << 20) /* bytes of an area of an index, each tick */
 #define STORE_FREE_MIN 2u     /* segments kept free in advance, beside the reserve */
@@ -81,7 +83,7 @@ void evict_drain_logs(struct core *c)
 
 /* ---- blocks out of a memory tier ---------------------------------------------------------- */
 
-static bool may_leave(const struct core *c, const struct context *x, uint32_t slot, uint32_t tier)
+bool evict_may(const struct core *c, const struct context *x, uint32_t slot, uint32_t tier)
 {
 	const struct block_meta *m = &x->meta[slot];
 
@@ -121,7 +123,7 @@ static uint64_t leave(struct core *c, struct context *x, uint32_t slot, uint32_t
 /* One block out of one tier, if it may: its READY pages retire. False: it may not, now. */
 bool evict_block(struct core *c, struct context *x, uint32_t slot, uint32_t tier)
 {
-	if (!may_leave(c, x, slot, tier))
+	if (!evict_may(c, x, slot, tier))
 		return false;
 	leave(c, x, slot, tier);
 	return true;
@@ -139,188 +141,114 @@ static bool is_awaited(const struct core *c, const struct context *x, uint32_t s
 	       (s->units[tier] && c->staged.bytes <= c->pool[tier].capacity / STAGED_SHARE);
 }
 
-/* One walk over the policy's order; blocks that are awaited are passed over, or not. */
-static uint64_t evict_walk(struct core *c, struct context *x, uint32_t tier, uint64_t bytes,
-			   bool awaited)
+/* One walk along the policy's order, for blocks up to a rank or of one account. */
+struct walk {
+	uint32_t tier, most; /* candidates to look at */
+	uint32_t rank;
+	bool awaited;                  /* blocks that are awaited there, too */
+	const struct holding *account; /* NULL = any */
+	uint32_t cursor;               /* in, out: 1 + slot to go on behind; 0 = the first */
+	uint64_t bytes;                /* wanted */
+};
+
+static bool walk_wants(const struct core *c, const struct context *x, const struct walk *w,
+		       uint32_t slot)
 {
-	void *state = x->policy_state[tier];
-	uint32_t stays = ABI_SLOT_NONE; /* the last block that was passed over */
+	if (!w->awaited && is_awaited(c, x, slot, w->tier))
+		return false;
+	if (w->account && !quota_of(c, x, slot, w->account))
+		return false;
+	return quota_rank(c, x, slot, w->tier) <= w->rank && evict_may(c, x, slot, w->tier);
+}
+
+/* Returns the bytes that retire by it. */
+static uint64_t walk(struct core *c, struct context *x, struct walk *w)
+{
+	void *state = x->policy_state[w->tier];
+	uint32_t stays = w->cursor - 1; /* the last block that was passed over */
 	uint64_t gone = 0;
 
-	for (uint32_t walked = 0; gone < bytes && walked < WALK_MAX; walked++) {
+	if (!w->cursor || !(x->meta[stays].flags & BLOCK_IN_POLICY << w->tier))
+		stays = ABI_SLOT_NONE;
+	for (uint32_t walked = 0; gone < w->bytes && walked < w->most; walked++) {
 		uint32_t slot = x->policy->victim(state, stays);
 
-		if (slot == ABI_SLOT_NONE)
+		if (slot == ABI_SLOT_NONE) {
+			stays = slot;
 			break;
-		if ((awaited || !is_awaited(c, x, slot, tier)) && may_leave(c, x, slot, tier))
-			gone += leave(c, x, slot, tier);
-		if (x->meta[slot].flags & BLOCK_IN_POLICY << tier)
+		}
+		if (walk_wants(c, x, w, slot))
+			gone += leave(c, x, slot, w->tier);
+		if (x->meta[slot].flags & BLOCK_IN_POLICY << w->tier)
 			stays = slot;
 	}
+	w->cursor = stays + 1; /* ABI_SLOT_NONE becomes 0 */
+	return gone;
+}
+
+/* Those that give first may stand far from the front: their walk goes on, anew every 10 ms. */
+static uint64_t evict_rank(struct core *c, struct context *x, uint32_t tier, uint32_t rank,
+			   uint64_t bytes)
+{
+	struct walk w = { .tier = tier, .most = WALK_MAX, .rank = rank, .bytes = bytes };
+	uint64_t gone;
+
+	if (rank >= RANKS_SOUGHT)
+		return walk(c, x, &w);
+	w.most = FIRST_WALK;
+	if (c->now_ns < x->rank_since_ns[tier][rank] + 10 * MS)
+		w.cursor = x->rank_cursor[tier][rank];
+	else
+		x->rank_since_ns[tier][rank] = c->now_ns;
+	gone = walk(c, x, &w);
+	x->rank_cursor[tier][rank] = w.cursor;
 	return gone;
 }
 
 /* Evict about `bytes` of the context from the tier. Returns the bytes that retire by it. */
 uint64_t evict_some(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 {
-	uint64_t gone;
+	struct walk all = { .tier = tier, .most = WALK_MAX, .rank = RANK_KEEP, .awaited = true };
+	uint64_t gone = 0;
 
 	evict_drain_logs(c);
-	gone = evict_walk(c, x, tier, bytes, false);
+	for (uint32_t rank = 0; rank < RANKS && gone < bytes; rank++)
+		if (quota_ranked(c, x, tier, rank))
+			gone += evict_rank(c, x, tier, rank, bytes - gone);
+	all.bytes = bytes;
 	if (!gone && (c->plans.count || c->staged.bytes)) /* wishes: they stall nobody */
-		gone = evict_walk(c, x, tier, bytes, true);
+		gone = walk(c, x, &all);
 	return gone;
-}
-
-/* ---- segments from context to context ----------------------------------------------------- */
-
-/* Bytes that are set aside for streams and hold nothing of theirs now. */
-static uint64_t aside_unused(const struct core *c, uint32_t tier)
-{
-	return c->stream_aside[tier] > c->streamed[tier]
-		       ? c->stream_aside[tier] - c->streamed[tier]
-		       : 0;
-}
-
-/*
- * Is there empty memory beyond what streams will want at once? Punching what a window leaves and
- * backing it anew for the next one costs several times what reading into it does.
- */
-static bool spare(const struct core *c, uint32_t tier)
-{
-	const struct pool *p = &c->pool[tier];
-
-	return p->used - p->live > aside_unused(c, tier) + p->segment_bytes;
-}
-
-void evict_surplus(struct core *c, struct context *x, uint32_t tier, bool all)
-{
-	int64_t offset;
-
-	while ((all || spare(c, tier)) && (offset = space_surplus(x->space[tier], all)) >= 0) {
-		struct core_range *range = &core_push(c, CORE_AC_PUNCH)->range;
-
-		range->context_id = x->id;
-		range->tier = tier;
-		range->offset = (uint64_t)offset;
-		range->bytes = space_segment_bytes(x->space[tier]);
-		c->punching[tier]++;
-		x->punching++;
-	}
-}
-
-void evict_punched(struct core *c, const struct core_range *range)
-{
-	struct context *x = core_context(c, range->context_id);
-
-	assert(x && c->punching[range->tier] > 0);
-	c->punching[range->tier]--;
-	x->punching--;
-	space_punched(x->space[range->tier], range->offset);
-	request_wake_space(c);
-	context_maybe_gone(c, x);
-}
-
-static struct context *largest(const struct core *c, uint32_t tier)
-{
-	struct context *most = NULL;
-	uint64_t charged = 0;
-
-	for (uint32_t i = 0; i < c->contexts_high; i++) {
-		struct context *x = c->context[i];
-		struct space_stats st;
-
-		if (!x || !x->space[tier])
-			continue;
-		space_stats(x->space[tier], &st);
-		if (st.charged > charged) {
-			charged = st.charged;
-			most = x;
-		}
-	}
-	return most;
-}
-
-static void evacuate_begin(struct core *c, struct context *x, uint32_t tier, uint32_t except)
-{
-	struct evacuation *e = &c->evacuation;
-	uint32_t live;
-	int64_t segment;
-
-	if (e->ctx || !x)
-		return;
-	segment = space_evacuate_begin(x->space[tier], except, &live);
-	if (segment < 0)
-		return;
-	e->ctx = x;
-	e->tier = tier;
-	e->segment = (uint64_t)segment;
-	e->bytes = space_segment_bytes(x->space[tier]);
-	e->slot = 0;
-}
-
-static void evacuate_page(struct core *c, struct evacuation *e, uint32_t slot, uint32_t page)
-{
-	struct abi_page *d = index_page(&e->ctx->ix, slot, page);
-	uint64_t addr = page_addr(d, e->tier);
-
-	if (page_state(d, e->tier) != ABI_PAGE_READY || addr < e->segment ||
-	    addr >= e->segment + e->bytes)
-		return;
-	if (!may_leave(c, e->ctx, slot, e->tier) || pin_holds(e->ctx, slot, page, e->tier))
-		return;
-	if (e->tier == ABI_TIER_CXL && !context_has_nvme(c, e->ctx))
-		block_drop(c, e->ctx, slot);
-	else
-		retire_page(c, e->ctx, slot, page, e->tier);
-}
-
-/*
- * Look for the segment's pages in the descriptors, a bounded number a step: there is no map from
- * places back to pages (it would cost 8 bytes a page), and this is rare.
- */
-static void evacuate_step(struct core *c)
-{
-	struct evacuation *e = &c->evacuation;
-	uint32_t per = e->ctx->ix.pages_per_block;
-	uint32_t slots = EVACUATE_STEP / per + 1;
-
-	for (; slots && e->slot < e->ctx->ix.slots_used; slots--, e->slot++) {
-		if (index_block(&e->ctx->ix, e->slot)->state != ABI_BLOCK_COMMITTED)
-			continue;
-		for (uint32_t page = 0; page < per; page++)
-			evacuate_page(c, e, e->slot, page);
-	}
-	if (e->slot < e->ctx->ix.slots_used)
-		return;
-	reclaim_flush(c);
-	if (e->ctx->retiring[e->tier])
-		return; /* look again when these are free */
-	space_evacuate_end(e->ctx->space[e->tier], e->segment);
-	evict_surplus(c, e->ctx, e->tier, true);
-	e->ctx = NULL;
-}
-
-void evict_forget(struct core *c, const struct context *x)
-{
-	if (c->evacuation.ctx == x)
-		c->evacuation.ctx = NULL;
 }
 
 /* ---- room for a page ---------------------------------------------------------------------- */
 
+/* A segment was taken (UINT64_MAX = none): back it with memory. */
+void place_prepare(struct core *c, struct context *x, uint32_t tier, uint64_t fresh)
+{
+	struct core_range *range;
+
+	if (fresh == UINT64_MAX)
+		return;
+	range = &core_push(c, CORE_AC_PREPARE)->range;
+	range->context_id = x->id;
+	range->tier = tier;
+	range->offset = fresh;
+	range->bytes = space_segment_bytes(x->space[tier]);
+}
+
 /* Would so many bytes more leave streams less than what is set aside for them? */
-static bool set_aside(const struct core *c, uint32_t tier, uint32_t bytes)
+bool place_set_aside(const struct core *c, uint32_t tier, uint64_t bytes)
 {
 	const struct pool *p = &c->pool[tier];
-	uint64_t unused = aside_unused(c, tier);
+	uint64_t unused = stream_aside_unused(c, tier);
 
-	return unused && p->live + bytes + unused > p->capacity;
+	return unused && p->live + p->reserved + bytes + unused > p->capacity;
 }
 
 int64_t place_alloc(struct core *c, struct context *x, uint32_t page, uint32_t tier)
 {
-	if (set_aside(c, tier, page_stride(x, page)))
+	if (place_set_aside(c, tier, page_stride(x, page)))
 		return -ENOSPC;
 	return place_alloc_stream(c, x, page, tier);
 }
@@ -333,15 +261,31 @@ int64_t place_alloc_stream(struct core *c, struct context *x, uint32_t page, uin
 	if (!x->space[tier])
 		return -ENOSPC;
 	offset = space_alloc(x->space[tier], x->part_class[x->page_part[page]], &fresh);
-	if (offset >= 0 && fresh != UINT64_MAX) {
-		struct core_range *range = &core_push(c, CORE_AC_PREPARE)->range;
-
-		range->context_id = x->id;
-		range->tier = tier;
-		range->offset = fresh;
-		range->bytes = space_segment_bytes(x->space[tier]);
-	}
+	if (offset >= 0)
+		place_prepare(c, x, tier, fresh);
 	return offset;
+}
+
+static bool account_full(const struct core *c, const struct context *x, uint32_t slot,
+			 uint32_t page, uint32_t tier)
+{
+	return quota_left(c, x, slot, tier) < page_stride(x, page);
+}
+
+/* The same for a page of a certain block: -EDQUOT when an account of the block is full. */
+int64_t place_for(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier)
+{
+	if (account_full(c, x, slot, page, tier))
+		return -EDQUOT;
+	return place_alloc(c, x, page, tier);
+}
+
+int64_t place_for_stream(struct core *c, struct context *x, uint32_t slot, uint32_t page,
+			 uint32_t tier)
+{
+	if (account_full(c, x, slot, page, tier))
+		return -EDQUOT;
+	return place_alloc_stream(c, x, page, tier);
 }
 
 /* Room may come by itself: what is retiring, being punched, or being written back. */
@@ -356,12 +300,26 @@ static bool room_comes(const struct core *c, const struct context *x, uint32_t t
 }
 
 /*
+ * Below its share, the context is given segments by who is over his; its own blocks stay. False:
+ * nobody has to give, or what he has could not be emptied several times in a row.
+ */
+static bool evict_giver(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
+{
+	struct context *giver = quota_giver(c, x, tier);
+
+	if (!giver)
+		return false;
+	evacuate_surplus(c, giver, tier, true);
+	evacuate_begin(c, giver, tier, bytes);
+	return (c->evacuation.ctx && c->evacuate_failed < GIVER_TRIES) || c->punching[tier];
+}
+
+/*
  * place_alloc has failed. Start what makes room. Returns 0: wait in the queue for space, or
  * -ENOSPC: nothing can go (pinned, leased, held).
  */
 int evict_room(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 {
-	uint64_t fair = c->pool[tier].capacity / (c->contexts ? c->contexts : 1);
 	struct space_stats st;
 
 	if (!x->space[tier])
@@ -370,14 +328,10 @@ int evict_room(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 	if (x->retiring[tier] >= bytes + c->quarantined[tier])
 		return 0;
 	space_stats(x->space[tier], &st);
-	if (st.charged < fair && st.charged < x->plan.quota[tier]) {
-		struct context *y = largest(c, tier);
-
-		if (y && y != x) {
-			evict_surplus(c, y, tier, true);
-			evacuate_begin(c, y, tier, ABI_SLOT_NONE);
-		}
-	}
+	if (evict_giver(c, x, tier, bytes))
+		return 0;
+	if (evacuate_compact(c, x, tier) && c->evacuate_failed < GIVER_TRIES)
+		return 0; /* there is room, in places of another size */
 	if (bytes < ROOM_MIN)
 		bytes = ROOM_MIN < c->pool[tier].capacity / 64 ? ROOM_MIN : bytes;
 	if (evict_some(c, x, tier, bytes)) {
@@ -385,7 +339,30 @@ int evict_room(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 		return 0;
 	}
 	if (!c->evacuation.ctx && st.live < st.charged / 2)
-		evacuate_begin(c, x, tier, ABI_SLOT_NONE);
+		evacuate_begin(c, x, tier, bytes);
+	return room_comes(c, x, tier) ? 0 : -ENOSPC;
+}
+
+/*
+ * place_for has said -EDQUOT: room in the block's account comes from its own blocks alone. Returns
+ * as evict_room.
+ */
+int evict_account(struct core *c, struct context *x, uint32_t slot, uint32_t tier, uint64_t bytes)
+{
+	struct holding *a = quota_short(c, x, slot, tier);
+	struct walk w = { .tier = tier, .most = FIRST_WALK, .rank = RANK_KEEP, .account = a,
+			  .awaited = true };
+	bool whole = !a->cursor[tier];
+	uint64_t gone;
+
+	evict_drain_logs(c);
+	w.cursor = a->cursor[tier] <= x->ix.slots_used ? a->cursor[tier] : 0;
+	w.bytes = bytes;
+	gone = walk(c, x, &w);
+	a->cursor[tier] = w.cursor;
+	reclaim_flush(c);
+	if (gone || w.cursor || !whole)
+		return 0; /* not all of them were looked at */
 	return room_comes(c, x, tier) ? 0 : -ENOSPC;
 }
 
@@ -423,7 +400,8 @@ void evict_segment(struct core *c, uint32_t segment)
  * The context is at its NVMe quota: its own older blocks go, durable and pinned ones excepted.
  * Slots are handed out in order, so a clock over them is roughly oldest first. False: none can go.
  */
-bool evict_nvme(struct core *c, struct context *x, uint64_t bytes)
+static uint64_t nvme_walk(struct core *c, struct context *x, uint64_t bytes, uint32_t rank,
+			  const struct holding *account)
 {
 	uint64_t gone = 0;
 
@@ -434,12 +412,33 @@ bool evict_nvme(struct core *c, struct context *x, uint64_t bytes)
 		if (index_block(&x->ix, slot)->state != ABI_BLOCK_COMMITTED ||
 		    m->persist != PERSIST_CLEAN || m->hold || m->flags & BLOCK_DURABLE ||
 		    m->pins[ABI_TIER_HBM] || m->pins[ABI_TIER_CXL] ||
-		    x->staged[slot].pins[ABI_TIER_CXL])
+		    x->staged[slot].pins[ABI_TIER_CXL] ||
+		    quota_rank(c, x, slot, ABI_TIER_NVME) > rank ||
+		    (account && !quota_of(c, x, slot, account)))
 			continue;
 		gone += block_bytes(x, slot);
 		block_drop(c, x, slot);
 	}
+	return gone;
+}
+
+bool evict_nvme(struct core *c, struct context *x, uint64_t bytes)
+{
+	uint64_t gone = 0;
+
+	for (uint32_t rank = 0; rank < RANKS && gone < bytes; rank++)
+		if (quota_ranked(c, x, ABI_TIER_NVME, rank))
+			gone += nvme_walk(c, x, bytes - gone, rank, NULL);
 	return gone > 0;
+}
+
+/* Do the block's accounts allow so many bytes more on NVMe? If not, their own older blocks go. */
+bool evict_nvme_account(struct core *c, struct context *x, uint32_t slot, uint64_t bytes)
+{
+	while (quota_left(c, x, slot, ABI_TIER_NVME) < bytes)
+		if (!nvme_walk(c, x, bytes, RANK_KEEP, quota_short(c, x, slot, ABI_TIER_NVME)))
+			return false;
+	return true;
 }
 
 /*
@@ -512,21 +511,25 @@ void evict_room_ahead(struct core *c, struct context *x, uint32_t tier)
 	struct space_stats st;
 
 	space_stats(x->space[tier], &st);
-	if (st.available + x->retiring[tier] < st.charged / 64 &&
-	    evict_some(c, x, tier, st.charged / 32))
+	if (st.available + x->retiring[tier] >= st.charged / 64)
+		return;
+	if (!evict_giver(c, x, tier, st.charged / 32) && evict_some(c, x, tier, st.charged / 32))
 		reclaim_flush(c);
 }
 
 static void balance(struct core *c, struct context *x, uint32_t tier)
 {
-	evict_surplus(c, x, tier, false);
-	evict_room_ahead(c, x, tier);
-}
+	struct space_stats st;
 
-void evict_step(struct core *c)
-{
-	if (c->evacuation.ctx)
-		evacuate_step(c);
+	evacuate_surplus(c, x, tier, false);
+	space_stats(x->space[tier], &st);
+	if (st.charged > x->plan.quota[tier]) { /* it was lowered */
+		evacuate_surplus(c, x, tier, true);
+		evacuate_begin(c, x, tier, st.charged - x->plan.quota[tier]);
+	} else {
+		evict_room_ahead(c, x, tier);
+	}
+	evacuate_tick(c, x, tier);
 }
 
 /*

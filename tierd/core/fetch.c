@@ -320,7 +320,7 @@ static void fetch_wait(struct core *c, struct request *r, const struct mover *b,
 
 		if (bytes > 4 * CORE_IO_BYTES_MAX)
 			bytes = 4 * CORE_IO_BYTES_MAX;
-		if (evict_room(c, r->ctx, b->blocked_tier, bytes) && !r->outstanding) {
+		if (move_make_room(c, r, b, bytes) && !r->outstanding) {
 			r->error = -ENOSPC;
 			fetch_end(c, r);
 			return;

@@ -139,16 +139,39 @@ static bool request_streams(const struct request *r)
 	return r->sqe.op == ABI_OP_STREAM && r->sqe.mode == ABI_MODE_STREAM;
 }
 
-static int64_t page_place(struct core *c, struct request *r, uint32_t page, uint32_t tier)
+static int64_t page_place(struct core *c, struct request *r, uint32_t slot, uint32_t page,
+			  uint32_t tier)
 {
-	return request_streams(r) ? place_alloc_stream(c, r->ctx, page, tier)
-				  : place_alloc(c, r->ctx, page, tier);
+	return request_streams(r) ? place_for_stream(c, r->ctx, slot, page, tier)
+				  : place_for(c, r->ctx, slot, page, tier);
+}
+
+/* Charged to the accounts of the block, and for a stream to the stream pool. */
+static void page_taken(struct core *c, struct request *r, uint32_t slot, uint32_t page,
+		       uint32_t tier, int64_t place)
+{
+	if (r->foreseen)
+		stage_commit(c, r->ctx, slot, tier, page_stride(r->ctx, page));
+	block_page_taken(c, r->ctx, slot, page, tier, (uint64_t)place);
+	if (request_streams(r))
+		stream_page_charge(c, r->ctx, slot, page, tier);
 }
 
 static enum move_state blocked(struct mover *b, uint32_t tier, uint64_t bytes)
 {
 	b->blocked_tier = tier;
 	b->blocked_bytes = bytes;
+	b->blocked_slot = ABI_SLOT_NONE;
+	return MOVE_BLOCKED;
+}
+
+/* There is no place for a page of the block: whose room is short? */
+static enum move_state no_place(struct mover *b, uint32_t slot, uint32_t tier, uint64_t bytes,
+				int64_t error)
+{
+	blocked(b, tier, bytes);
+	if (error == -EDQUOT)
+		b->blocked_slot = slot;
 	return MOVE_BLOCKED;
 }
 
@@ -166,21 +189,15 @@ enum move_state move_read(struct core *c, struct request *r, struct mover *b, ui
 	io = io_for(c, r, b, abi_nvme_offset(d->nvme), bytes);
 	if (!io)
 		return blocked(b, ABI_TIER_CXL, 0);
-	place = page_place(c, r, page, ABI_TIER_CXL);
+	place = page_place(c, r, slot, page, ABI_TIER_CXL);
 	if (place < 0) {
 		if (!io->piece_count) {
 			core_io_put(c, io);
 			b->io = NULL;
 		}
-		return blocked(b, ABI_TIER_CXL, bytes);
+		return no_place(b, slot, ABI_TIER_CXL, bytes, place);
 	}
-	if (r->foreseen)
-		stage_commit(c, x, slot, ABI_TIER_CXL, bytes);
-	page_reserve(d, ABI_TIER_CXL, (uint64_t)place);
-	page_fill(d, ABI_TIER_CXL);
-	if (request_streams(r))
-		stream_page_charge(c, x, slot, page, ABI_TIER_CXL);
-	x->meta[slot].held++;
+	page_taken(c, r, slot, page, ABI_TIER_CXL, place);
 	n = io->piece_count++;
 	io->bytes += bytes;
 	io->piece[n] = (struct core_io_piece){
@@ -264,16 +281,10 @@ enum move_state move_promote(struct core *c, struct request *r, struct mover *b,
 		b->copy->priv.done = copy_done;
 		b->copy->priv.owner = r;
 	}
-	place = page_place(c, r, page, ABI_TIER_HBM);
+	place = page_place(c, r, slot, page, ABI_TIER_HBM);
 	if (place < 0)
-		return blocked(b, ABI_TIER_HBM, page_stride(x, page));
-	if (r->foreseen)
-		stage_commit(c, x, slot, ABI_TIER_HBM, page_stride(x, page));
-	page_reserve(d, ABI_TIER_HBM, (uint64_t)place);
-	page_fill(d, ABI_TIER_HBM);
-	if (request_streams(r))
-		stream_page_charge(c, x, slot, page, ABI_TIER_HBM);
-	x->meta[slot].held++;
+		return no_place(b, slot, ABI_TIER_HBM, page_stride(x, page), place);
+	page_taken(c, r, slot, page, ABI_TIER_HBM, place);
 	n = b->copy->count++;
 	b->copy->item[n] = (struct core_copy_item){
 		.dst = (uint8_t *)x->memory.mem[ABI_TIER_HBM] + place,
@@ -283,6 +294,14 @@ enum move_state move_promote(struct core *c, struct request *r, struct mover *b,
 	b->copy->priv.slot[n] = slot;
 	b->copy->priv.page[n] = page;
 	return MOVE_UNDER_WAY;
+}
+
+/* A step was blocked: start what makes room for so many bytes. As evict_room. */
+int move_make_room(struct core *c, struct request *r, const struct mover *b, uint64_t bytes)
+{
+	if (b->blocked_slot == ABI_SLOT_NONE)
+		return evict_room(c, r->ctx, b->blocked_tier, bytes);
+	return evict_account(c, r->ctx, b->blocked_slot, b->blocked_tier, bytes);
 }
 
 void move_submit(struct core *c, struct request *r, struct mover *b)

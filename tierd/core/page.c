@@ -17,7 +17,7 @@ static const uint8_t next_states[ABI_PAGE_STATES] = {
 	[ABI_PAGE_ABSENT] = TO(RESERVED),
 	[ABI_PAGE_RESERVED] = TO(FILLING) | TO(ABSENT),
 	[ABI_PAGE_FILLING] = TO(READY) | TO(ABSENT),
-	[ABI_PAGE_READY] = TO(RETIRING),
+	[ABI_PAGE_READY] = TO(READY) | TO(RETIRING),
 	[ABI_PAGE_RETIRING] = TO(QUARANTINED) | TO(ABSENT),
 	[ABI_PAGE_QUARANTINED] = TO(ABSENT),
 };
@@ -31,6 +31,12 @@ bool page_usable(const struct abi_page *page, uint32_t tier)
 {
 	assert(tier < ABI_MEM_TIERS);
 	return abi_word_version(page->word[tier]) < ABI_VERSION_MAX;
+}
+
+bool page_movable(const struct abi_page *page, uint32_t tier)
+{
+	assert(tier < ABI_MEM_TIERS);
+	return abi_word_version(page->word[tier]) + 1 < ABI_VERSION_MAX;
 }
 
 /* The word that the page leaves; asserts that it may go to this state. */
@@ -48,7 +54,7 @@ static void arrive(const struct abi_page *page, uint32_t tier, uint64_t left)
 
 	assert(page_may(abi_word_state(left), abi_word_state(word)));
 	assert(abi_word_version(word) - abi_word_version(left) ==
-	       (abi_word_state(word) == ABI_PAGE_RETIRING));
+	       (abi_word_state(left) == ABI_PAGE_READY)); /* X4: whatever follows READY */
 }
 
 /* A step that keeps place and version and that no reader depends on. */
@@ -82,11 +88,23 @@ void page_publish(struct abi_page *page, uint32_t tier)
 {
 	uint64_t left = leave(page, tier, ABI_PAGE_READY);
 
-	assert(page_usable(page, tier));
+	assert(abi_word_state(left) == ABI_PAGE_FILLING && page_usable(page, tier));
 	/* The page's bytes and its CRC before the word that offers them. */
 	atomic_store_release_u64(&page->word[tier],
 				 abi_word(abi_word_addr(left), ABI_PAGE_READY,
 					  abi_word_version(left)));
+	arrive(page, tier, left);
+}
+
+void page_move(struct abi_page *page, uint32_t tier, uint64_t addr)
+{
+	uint64_t left = leave(page, tier, ABI_PAGE_READY);
+
+	assert(abi_word_state(left) == ABI_PAGE_READY && page_movable(page, tier));
+	assert(addr % ABI_UNIT == 0 && addr >> ABI_UNIT_SHIFT <= ABI_ADDR_MASK);
+	/* The bytes at the new place before the word that offers them. */
+	atomic_store_release_u64(&page->word[tier],
+				 abi_word(addr, ABI_PAGE_READY, abi_word_version(left) + 1));
 	arrive(page, tier, left);
 }
 

@@ -6,11 +6,12 @@
  *   absent           .       R         .       .       .          .
  *   reserved         x       .         F       .       .          .
  *   filling          x       .         .       P       .          .
- *   ready            .       .         .       .       U          .
+ *   ready            .       .         .       M       U          .
  *   retiring         x       .         .       .       .          Q
  *   quarantined      x       .         .       .       .          .
  *
  *   R place allocated   F bytes are on their way   P publish (release)   U unpublish: version + 1
+ *   M to another place, whose bytes are there (release): version + 1; the old place is retired
  *   Q found leased after the fence                 x place freed
  *
  * Each function asserts its row (one table in page.c) before and after the store.
@@ -28,9 +29,14 @@ bool page_may(uint32_t from, uint32_t to);
 /* May the page ever be filled again in this tier? False once its version is the last one (X4). */
 bool page_usable(const struct abi_page *page, uint32_t tier);
 
+/* May it move, and be retired after that? */
+bool page_movable(const struct abi_page *page, uint32_t tier);
+
 void page_reserve(struct abi_page *page, uint32_t tier, uint64_t addr); /* absent -> reserved */
 void page_fill(struct abi_page *page, uint32_t tier);       /* reserved -> filling */
 void page_publish(struct abi_page *page, uint32_t tier);    /* filling -> ready */
+/* ready -> ready, version + 1 */
+void page_move(struct abi_page *page, uint32_t tier, uint64_t addr);
 void page_retire(struct abi_page *page, uint32_t tier);     /* ready -> retiring, version + 1 */
 void page_quarantine(struct abi_page *page, uint32_t tier); /* retiring -> quarantined */
 void page_free(struct abi_page *page, uint32_t tier);       /* any but ready, absent -> absent */

@@ -23,63 +23,6 @@ static bool put_mine(const struct put *p, uint32_t i)
 	return bit_get(p->mine, i);
 }
 
-/* ---- geometry of a shard ------------------------------------------------------------------ */
-
-struct shard_page {
-	uint32_t page;
-	uint64_t offset; /* in the put's block */
-};
-
-static uint32_t shard_groups(const struct abi_part *part, const struct abi_put_args *a,
-			     uint32_t *first)
-{
-	*first = 0;
-	if (a->shards < 2 || part->shard_rule == ABI_SHARD_REPLICATED)
-		return part->groups;
-	*first = (uint32_t)((uint64_t)a->shard * part->groups / a->shards);
-	return (uint32_t)((uint64_t)(a->shard + 1) * part->groups / a->shards) - *first;
-}
-
-static void shard_measure(const struct context *x, struct put *p)
-{
-	const struct abi_geometry *g = context_geometry(x);
-
-	p->pages = 0;
-	p->block_bytes = 0;
-	for (uint32_t i = 0; i < g->part_count; i++) {
-		uint32_t first, n = shard_groups(&g->part[i], &p->args, &first);
-
-		if (!(p->args.parts >> i & 1))
-			continue;
-		p->pages += g->part[i].layers * n;
-		p->block_bytes += (uint64_t)g->part[i].layers * n * g->part[i].page_stride;
-	}
-}
-
-/* The k-th page of the shard: order of abi/ring.h. */
-static struct shard_page shard_page(const struct context *x, const struct put *p, uint32_t k)
-{
-	const struct abi_geometry *g = context_geometry(x);
-	struct shard_page out = { 0, 0 };
-
-	for (uint32_t i = 0; i < g->part_count; i++) {
-		const struct abi_part *part = &g->part[i];
-		uint32_t first, n = shard_groups(part, &p->args, &first);
-
-		if (!(p->args.parts >> i & 1) || !n)
-			continue;
-		if (k < part->layers * n) {
-			out.page = part->page_base + k / n * part->groups + first + k % n;
-			out.offset += (uint64_t)k * part->page_stride;
-			return out;
-		}
-		k -= part->layers * n;
-		out.offset += (uint64_t)part->layers * n * part->page_stride;
-	}
-	assert(!"k is below p->pages");
-	return out;
-}
-
 /* ---- reserve ------------------------------------------------------------------------------ */
 
 uint64_t put_dirty_limit(const struct core *c, const struct context *x)
@@ -101,6 +44,8 @@ static int args_check(const struct context *x, const struct abi_put_args *a, uin
 	if (a->shards ? a->shard >= a->shards : a->shard)
 		return -EINVAL;
 	if (a->parts & ~parts_mask(x))
+		return -EINVAL;
+	if (a->priority > ABI_PRIORITY_HIGH || a->ttl_ms > ABI_TTL_MS_MAX)
 		return -EINVAL;
 	return 0;
 }
@@ -143,13 +88,14 @@ static uint32_t pending_new(struct core *c, struct context *x, struct put *p, ui
 	m->batch = p->batch;
 	m->brought = (uint16_t)(p->brought < UINT16_MAX ? p->brought : UINT16_MAX);
 	m->last = i + 1 == p->args.count;
+	quota_name(c, x, slot, m->salt, c->client[p->client].owner);
 	m->expires_ms = (uint32_t)(p->deadline_ns / MS);
 	m->flags = (uint8_t)((p->args.shards > 1 ? BLOCK_SHARDED : 0) |
 			     (p->durable ? BLOCK_DURABLE : 0));
 	index_block_state(&x->ix, slot, ABI_BLOCK_PENDING);
 	if (index_insert(&x->ix, slot)) {
 		index_block_state(&x->ix, slot, ABI_BLOCK_FREE);
-		block_unnew(x, slot);
+		block_unnew(c, x, slot);
 		return ABI_SLOT_NONE;
 	}
 	block_link(c, &x->pending, x, slot);
@@ -233,6 +179,7 @@ static struct put *put_get(struct core *c, struct request *r)
 	p->handle = ++c->put_seq * CORE_REQUESTS_MAX + (uint64_t)(p - c->put);
 	memcpy(&p->args, r->arg, sizeof(p->args));
 	p->keys = r->arg + sizeof(p->args);
+	p->reservation = r->sqe.handle;
 	p->durable = r->sqe.flags & ABI_SQE_DURABLE;
 	p->deadline_ns =
 		r->sqe.deadline_ns ? r->sqe.deadline_ns : c->now_ns + c->config.put_deadline_ns;
@@ -321,6 +268,8 @@ void put_reserve(struct core *c, struct request *r)
 	err = args_check(x, (const struct abi_put_args *)r->arg, r->sqe.count);
 	if (!err && r->sqe.flags & ABI_SQE_DURABLE && !context_has_nvme(c, x))
 		err = -EOPNOTSUPP;
+	if (!err && r->sqe.handle && !reserve_find(c, r->sqe.handle, r->client, x))
+		err = -ENOENT;
 	if (!err && r->sqe.flags & ABI_SQE_DURABLE && x->dirty_bytes > put_dirty_limit(c, x))
 		err = -EAGAIN;
 	if (!err && !account_may(c, &c->client[r->client], ACCOUNT_PUTS)) {
@@ -427,11 +376,8 @@ static void copy_page(struct core *c, struct request *r, struct core_copy *copy,
 	uint32_t i = r->cursor / p->pages;
 	struct shard_page s = shard_page(x, p, r->cursor % p->pages);
 	uint32_t slot = p->ref[i].slot, n = copy->count++;
-	struct abi_page *d = index_page(&x->ix, slot, s.page);
 
-	page_reserve(d, ABI_TIER_CXL, offset);
-	page_fill(d, ABI_TIER_CXL);
-	x->meta[slot].held++;
+	block_page_taken(c, x, slot, s.page, ABI_TIER_CXL, offset);
 	copy->item[n] = (struct core_copy_item){
 		.dst = (uint8_t *)x->memory.mem[ABI_TIER_CXL] + offset,
 		.src = c->client[r->client].open.staging + r->sqe.arg_offset + i * p->block_bytes +
@@ -467,15 +413,27 @@ static bool wants_copy(struct request *r)
 	return false;
 }
 
+/* The block at the cursor. */
+static uint32_t put_slot(const struct request *r)
+{
+	return r->put->ref[r->cursor / r->put->pages].slot;
+}
+
 /* A place for the page at the cursor; -EAGAIN while it is leaving or on its way (durable puts). */
 static int64_t copy_place(struct core *c, struct request *r, uint32_t page)
 {
-	uint32_t slot = r->put->ref[r->cursor / r->put->pages].slot;
+	uint32_t slot = put_slot(r);
 	const struct abi_page *d = index_page(&r->ctx->ix, slot, page);
 
 	if (page_state(d, ABI_TIER_CXL) != ABI_PAGE_ABSENT)
 		return -EAGAIN;
-	return place_alloc(c, r->ctx, page, ABI_TIER_CXL);
+	if (r->put->reservation) {
+		int64_t place = reserve_draw(c, r->put, slot, page);
+
+		if (place >= 0)
+			return place;
+	}
+	return place_for(c, r->ctx, slot, page, ABI_TIER_CXL);
 }
 
 /* Start what copies can start. False: the request waits for room, or has failed for want of it. */
@@ -502,6 +460,9 @@ static bool put_copy(struct core *c, struct request *r)
 				core_copy_put(c, copy);
 			if (offset == -ENOSPC)
 				r->error = evict_room(c, r->ctx, ABI_TIER_CXL, need);
+			else if (offset == -EDQUOT)
+				r->error = evict_account(c, r->ctx, put_slot(r), ABI_TIER_CXL,
+							 page_stride(r->ctx, page));
 			if (!r->error)
 				request_wait_space(c, r);
 			return !!r->error;
@@ -534,6 +495,7 @@ static void put_end(struct core *c, struct request *r, int res)
 	uint64_t visible = put_visible(r->put);
 
 	assert(!r->outstanding);
+	quota_retain(c, r->put);
 	put_free(c, r->put);
 	r->put = NULL;
 	evict_room_ahead(c, r->ctx, ABI_TIER_CXL);
@@ -637,9 +599,9 @@ static bool part_begun(const struct context *x, uint32_t slot, uint32_t part)
 
 /*
  * First commit wins: a pending block no longer waits for parts of rule "last n" that only another,
- * perhaps hung, writer announced.
+ * perhaps hung, writer announced. If these were all that it waited for, it is whole now.
  */
-static void put_narrow(struct put *p)
+static void put_narrow(struct core *c, struct put *p)
 {
 	struct context *x = p->ctx;
 
@@ -658,6 +620,8 @@ static void put_narrow(struct put *p)
 			b->parts &= ~(1u << part);
 			x->meta[slot].missing -= x->spec.geometry.part[part].layers *
 						 x->spec.geometry.part[part].groups;
+			if (!x->meta[slot].missing)
+				block_commit(c, x, slot);
 		}
 	}
 }
@@ -720,7 +684,7 @@ void put_commit_begin(struct core *c, struct request *r)
 		put_end(c, r, 0);
 		return;
 	}
-	put_narrow(p);
+	put_narrow(c, p);
 	if (p->durable)
 		put_keep(p);
 	put_commit_step(c, r);

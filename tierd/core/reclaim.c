@@ -46,33 +46,62 @@ static struct core_batch *batch_get(struct core *c)
 
 static void batch_put(struct core *c, struct core_batch *b)
 {
+	b->count = 0; /* the audit looks at all of them */
 	b->next = c->batch_free;
 	c->batch_free = b;
+}
+
+/* Enter the page's present place into the open batch, which has room. */
+static void batch_add(struct core *c, struct context *x, uint32_t slot, uint32_t page,
+		      uint32_t tier)
+{
+	struct core_batch *b = c->batch_open;
+
+	assert(b->count < CORE_RETIRE_BATCH);
+	b->place[b->count] = abi_place(x->id, tier, index_page(&x->ix, slot, page)->word[tier]);
+	b->slot[b->count] = slot;
+	b->page[b->count] = page;
+	b->stray[b->count] = 0;
+	if (!b->count++)
+		b->since_ns = c->now_ns;
+	x->retiring[tier] += page_stride(x, page);
+	c->metrics.retired++;
+}
+
+static bool batch_ready(struct core *c)
+{
+	if (!c->batch_open)
+		c->batch_open = batch_get(c);
+	return c->batch_open;
 }
 
 /* Unpublish a READY page. False: no batch has room now, nothing was done. */
 bool retire_page(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier)
 {
-	struct abi_page *d = index_page(&x->ix, slot, page);
-	struct core_batch *b = c->batch_open;
-
-	if (!b)
-		b = c->batch_open = batch_get(c);
-	if (!b)
+	if (!batch_ready(c))
 		return false;
-	assert(b->count < CORE_RETIRE_BATCH);
-	assert(!stream_page_claims(d, tier)); /* who claims a page holds its block */
-	b->place[b->count] = abi_place(x->id, tier, d->word[tier]);
-	b->slot[b->count] = slot;
-	b->page[b->count] = page;
-	if (!b->count++)
-		b->since_ns = c->now_ns;
+	assert(!stream_page_claims(index_page(&x->ix, slot, page), tier)); /* they hold its block */
 	stage_leave(c, x, slot, tier, page_stride(x, page));
-	page_retire(d, tier);
-	x->retiring[tier] += page_stride(x, page);
-	c->metrics.retired++;
+	batch_add(c, x, slot, page, tier);
+	page_retire(index_page(&x->ix, slot, page), tier);
 	block_left(c, x, slot, page, tier);
-	if (b->count == CORE_RETIRE_BATCH)
+	if (c->batch_open->count == CORE_RETIRE_BATCH)
+		reclaim_flush(c);
+	return true;
+}
+
+/* Publish a READY page's new place and retire the old one. False: nothing was done. */
+bool retire_moved(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier,
+		  uint64_t to)
+{
+	if (!batch_ready(c))
+		return false;
+	assert(!index_page(&x->ix, slot, page)->claim[tier]); /* a stream holds its block */
+	batch_add(c, x, slot, page, tier);
+	c->batch_open->stray[c->batch_open->count - 1] = 1;
+	x->strays++;
+	page_move(index_page(&x->ix, slot, page), tier, to);
+	if (c->batch_open->count == CORE_RETIRE_BATCH)
 		reclaim_flush(c);
 	return true;
 }
@@ -92,13 +121,16 @@ static void batch_swap(struct core_batch *b, uint32_t i, uint32_t j)
 {
 	uint64_t place = b->place[i];
 	uint32_t slot = b->slot[i], page = b->page[i];
+	uint8_t stray = b->stray[i];
 
 	b->place[i] = b->place[j];
 	b->slot[i] = b->slot[j];
 	b->page[i] = b->page[j];
+	b->stray[i] = b->stray[j];
 	b->place[j] = place;
 	b->slot[j] = slot;
 	b->page[j] = page;
+	b->stray[j] = stray;
 }
 
 static void sift(struct core_batch *b, uint32_t i, uint32_t n)
@@ -204,13 +236,18 @@ static void place_release(struct core *c, struct core_batch *b, uint32_t i)
 	struct abi_page *d = index_page(&x->ix, b->slot[i], b->page[i]);
 	uint32_t bytes = page_stride(x, b->page[i]);
 
-	if (page_state(d, tier) == ABI_PAGE_QUARANTINED)
+	if (b->stray[i] ? b->stray[i] == 2 : page_state(d, tier) == ABI_PAGE_QUARANTINED)
 		c->quarantined[tier] -= bytes;
-	space_free(x->space[tier], page_addr(d, tier));
-	page_free(d, tier);
-	stream_page_uncharge(c, x, b->slot[i], b->page[i], tier);
+	space_free(x->space[tier], (b->place[i] & ABI_ADDR_MASK) << ABI_UNIT_SHIFT);
 	assert(x->retiring[tier] >= bytes);
 	x->retiring[tier] -= bytes;
+	if (b->stray[i]) {
+		assert(x->strays > 0);
+		x->strays--;
+		return; /* the page is elsewhere */
+	}
+	page_free(d, tier);
+	stream_page_uncharge(c, x, b->slot[i], b->page[i], tier);
 	block_page_freed(c, x, b->slot[i], b->page[i], tier);
 }
 
@@ -220,9 +257,12 @@ static void place_keep(struct core *c, struct core_batch *b, uint32_t i)
 	uint32_t tier = place_tier(b->place[i]);
 	struct abi_page *d = index_page(&x->ix, b->slot[i], b->page[i]);
 
-	if (page_state(d, tier) == ABI_PAGE_QUARANTINED)
+	if (b->stray[i] ? b->stray[i] == 2 : page_state(d, tier) == ABI_PAGE_QUARANTINED)
 		return;
-	page_quarantine(d, tier);
+	if (b->stray[i])
+		b->stray[i] = 2;
+	else
+		page_quarantine(d, tier);
 	c->quarantined[tier] += page_stride(x, b->page[i]);
 	c->metrics.quarantined++;
 }
@@ -236,6 +276,7 @@ static void quarantine(struct core *c, struct core_batch *b)
 		memcpy(&tail->place[tail->count], b->place, b->count * sizeof(b->place[0]));
 		memcpy(&tail->slot[tail->count], b->slot, b->count * sizeof(b->slot[0]));
 		memcpy(&tail->page[tail->count], b->page, b->count * sizeof(b->page[0]));
+		memcpy(&tail->stray[tail->count], b->stray, b->count * sizeof(b->stray[0]));
 		tail->count += b->count;
 		batch_put(c, b);
 		return;

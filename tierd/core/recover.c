@@ -69,7 +69,7 @@ static uint32_t slot_for(struct core *c, struct context *x, const struct store_v
 	index_block_state(&x->ix, slot, ABI_BLOCK_COMMITTED);
 	if (index_insert(&x->ix, slot)) {
 		index_block_state(&x->ix, slot, ABI_BLOCK_FREE);
-		block_unnew(x, slot);
+		block_unnew(c, x, slot);
 		return ABI_SLOT_NONE;
 	}
 	x->blocks++;
@@ -91,6 +91,7 @@ static void place_block(struct core *c, struct context *x, const struct store_vi
 	block_parent_note(x, slot);
 	b->tier = ABI_TIER_NVME;
 	m->salt = v->block[i].salt;
+	quota_name(c, x, slot, m->salt, LEDGER_NONE);
 	m->flags = log == DISK_LOG_DURABLE ? BLOCK_DURABLE : 0;
 	m->settle = SETTLE_NONE;
 	if (log == DISK_LOG_DURABLE && !(v->head->flags & DISK_RECORD_SETTLED))
@@ -107,6 +108,7 @@ static void place_block(struct core *c, struct context *x, const struct store_vi
 	}
 	m->persist = PERSIST_CLEAN;
 	x->nvme_bytes += block_bytes(x, slot);
+	quota_add(c, x, slot, ABI_TIER_NVME, block_bytes(x, slot));
 	store_live(c->store, v->segment, (int64_t)block_bytes(x, slot));
 	block_link(c, &c->segment_blocks[v->segment], x, slot);
 	*lsn_of(c, x, slot) = v->head->lsn;

@@ -148,6 +148,9 @@ void request_answer(struct core *c, struct request *r, int res, uint64_t value, 
 	a->complete.cqe.status = r->status;
 	a->complete.cqe.value = value;
 	a->complete.cqe.aux = aux;
+	if (res == -ENOSPC && r->ctx)
+		a->complete.cqe.aux = quota_holders(
+			c, r->ctx, r->sqe.op == ABI_OP_FETCH ? r->sqe.tier : ABI_TIER_CXL);
 }
 
 void request_end(struct core *c, struct request *r, int res, uint64_t value, uint64_t aux)
@@ -274,6 +277,8 @@ static uint64_t arg_bytes_of(const struct abi_sqe *q)
 							  ? sizeof(struct abi_plan_args)
 							  : 0) +
 							 q->count * sizeof(struct abi_access);
+	case ABI_OP_RESERVE:
+		return q->handle ? 0 : sizeof(struct abi_reserve_args);
 	default:
 		return 0;
 	}
@@ -284,7 +289,7 @@ static bool needs_context(uint8_t op)
 	return op == ABI_OP_PUT_RESERVE || op == ABI_OP_FETCH || op == ABI_OP_FETCH_PAGES ||
 	       op == ABI_OP_PIN || op == ABI_OP_UNPIN || op == ABI_OP_DELETE ||
 	       op == ABI_OP_PREFETCH || op == ABI_OP_MIGRATE || op == ABI_OP_SESSION ||
-	       op == ABI_OP_PLAN || op == ABI_OP_STREAM;
+	       op == ABI_OP_PLAN || op == ABI_OP_STREAM || op == ABI_OP_RESERVE;
 }
 
 static int context_check(struct core *c, struct request *r)
@@ -297,7 +302,7 @@ static int context_check(struct core *c, struct request *r)
 	r->ctx = core_context(c, q->context_id);
 	if (!r->ctx || r->ctx->closing || !bit_get(k->attached, r->ctx->index))
 		return -ENOENT;
-	if ((q->op == ABI_OP_PUT_RESERVE || q->op == ABI_OP_DELETE) &&
+	if ((q->op == ABI_OP_PUT_RESERVE || q->op == ABI_OP_DELETE || q->op == ABI_OP_RESERVE) &&
 	    !bit_get(k->writable, r->ctx->index))
 		return -EACCES;
 	return 0;
@@ -348,7 +353,8 @@ static int request_check(struct core *c, struct request *r)
 	if (q->op >= ABI_OP_COUNT || q->klass > ABI_CLASS_SPECULATIVE ||
 	    (q->generation && q->op != ABI_OP_STREAM))
 		return -EINVAL; /* write-back and clean-up are the daemon's own classes */
-	if (q->op > ABI_OP_STREAM && q->op != ABI_OP_SESSION && q->op != ABI_OP_PLAN)
+	if (q->op > ABI_OP_STREAM && q->op != ABI_OP_SESSION && q->op != ABI_OP_PLAN &&
+	    q->op != ABI_OP_RESERVE)
 		return -ENOSYS;
 	if (q->flags & ~(ABI_SQE_KEYS | ABI_SQE_DURABLE))
 		return -EINVAL;
@@ -405,6 +411,9 @@ static void request_start(struct core *c, struct request *r)
 		break;
 	case ABI_OP_STREAM:
 		stream_begin(c, r);
+		break;
+	case ABI_OP_RESERVE:
+		reserve_request(c, r);
 		break;
 	case ABI_OP_CANCEL:
 	case ABI_OP_DRAIN:
@@ -510,6 +519,9 @@ static void request_step(struct core *c, struct request *r)
 		break;
 	case ABI_OP_STREAM:
 		stream_step(c, r);
+		break;
+	case ABI_OP_RESERVE:
+		reserve_step(c, r);
 		break;
 	default:
 		assert(r->cancelled);

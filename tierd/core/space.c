@@ -8,72 +8,23 @@
  * its segment. Within a segment a bitmap says which places are taken and a summary which of its
  * words are full. Segments of a class stand in heaps by fullness, in steps of 1/61, so most calls
  * move nothing: fullest first for allocation, emptiest first for evacuation, and the empty ones.
+ * An evacuated segment that a few leased places keep is given back in units around them.
  *
  * An empty segment serves whichever class runs out: its memory is there already. A class takes one
  * of another's only when that keeps a spare, or when no further segment can be taken.
  */
-#include "tierd/core/space.h"
-
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
 #include "libtier/abi/index.h"
 #include "libtier/base/bitmap.h"
+#include "tierd/core/space_priv.h"
 
 #define BYTES_MAX ((ABI_ADDR_MASK + 1) << ABI_UNIT_SHIFT)
 #define PAGES_MIN 4u  /* places of the largest class in a segment, at least */
 #define WASTE_SHIFT 3 /* a segment's tail that fits no place: at most 1/8 */
 #define SHARE_MIN 8u  /* segments that the quota should give to each class */
-
-/* Steps of fullness. */
-#define FILL_NONE 0u /* in no heap: unused, being punched or evacuated */
-#define FILL_EMPTY 1u
-#define FILL_FULL 63u /* in no heap either */
-
-enum segment_state { SEGMENT_UNUSED, SEGMENT_TAKEN, SEGMENT_EVACUATED, SEGMENT_PUNCHED };
-
-/* A segment stands in HEAP_ALLOC, and in one of the other two. */
-enum heap_kind { HEAP_ALLOC, HEAP_EVACUATE, HEAP_EMPTY, HEAPS };
-
-struct segment {
-	uint32_t live; /* places handed out */
-	uint8_t klass;
-	uint8_t state;
-	uint8_t fill;
-	uint8_t reserved;
-	uint32_t at[2]; /* where in HEAP_ALLOC, and in the other heap */
-};
-
-struct heap {
-	uint32_t *segment; /* binary heap, best first */
-	uint32_t count;
-};
-
-struct space_class {
-	uint32_t stride;
-	uint32_t places; /* of one segment */
-	struct heap heap[HEAPS];
-};
-
-struct space {
-	struct pool *pool;
-	uint64_t segment_bytes;
-	uint32_t segments;      /* that range and quota allow: only the first so many are used */
-	uint32_t taken;         /* with those being punched: what is charged */
-	uint32_t unused_from;   /* no segment below is unused */
-	uint32_t words;         /* of a segment's bitmap, for the smallest class */
-	uint32_t summary_words; /* that follow them */
-	uint32_t classes;
-	uint64_t live;          /* bytes handed out */
-	uint64_t free;          /* bytes of free places, with those of evacuated segments */
-	uint64_t free_evacuated;
-	struct segment *segment;
-	uint64_t *taken_bits; /* a bit a segment */
-	uint64_t *place_bits; /* words + summary_words for each segment; 1 = taken, full */
-	uint32_t *heap_memory;
-	struct space_class klass[];
-};
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
 {
@@ -129,6 +80,7 @@ static void classes_init(struct space *s, const uint32_t *stride)
 
 	for (uint32_t i = 0; i < s->classes; i++) {
 		s->klass[i].stride = stride[i];
+		s->klass[i].weight = stride[i];
 		s->klass[i].places = (uint32_t)(s->segment_bytes / stride[i]);
 		assert(s->klass[i].places >= PAGES_MIN);
 		if (most < s->klass[i].places)
@@ -158,7 +110,8 @@ int space_open(struct space **out, struct pool *pool, uint64_t bytes, uint64_t q
 		smallest = stride[i] < smallest ? stride[i] : smallest;
 	s->pool = pool;
 	s->segment_bytes = size;
-	s->segments = (uint32_t)(most / size);
+	s->segments = s->limit = (uint32_t)(most / size);
+	s->unit_bytes = (size / ABI_HUGE + UNITS_MAX - 1) / UNITS_MAX * ABI_HUGE;
 	s->classes = classes;
 	s->words = (uint32_t)BITMAP_WORDS(size / smallest);
 	s->summary_words = (uint32_t)BITMAP_WORDS(s->words);
@@ -179,8 +132,8 @@ void space_close(struct space *s)
 {
 	if (!s)
 		return;
-	assert(s->pool->used >= s->taken * s->segment_bytes);
-	s->pool->used -= s->taken * s->segment_bytes;
+	assert(s->pool->used >= s->taken * s->segment_bytes - s->returned);
+	s->pool->used -= s->taken * s->segment_bytes - s->returned;
 	s->pool->live -= s->live;
 	free(s->heap_memory);
 	free(s->place_bits);
@@ -295,7 +248,7 @@ static uint32_t segment_fill(const struct space *s, const struct segment *segmen
 }
 
 /* Put the segment where its state and its live places want it. */
-static void segment_settle(struct space *s, uint32_t seg)
+void space_settle(struct space *s, uint32_t seg)
 {
 	struct segment *segment = &s->segment[seg];
 	uint32_t fill = segment_fill(s, segment), was = segment->fill;
@@ -317,22 +270,12 @@ static void segment_settle(struct space *s, uint32_t seg)
 
 /* ---- segments ----------------------------------------------------------------------------- */
 
-static uint64_t class_bytes(const struct space *s, uint32_t klass)
-{
-	return (uint64_t)s->klass[klass].places * s->klass[klass].stride;
-}
-
 /* The segment of an offset that is a segment's start. */
-static uint32_t segment_at(const struct space *s, uint64_t offset)
+uint32_t space_segment_at(const struct space *s, uint64_t offset)
 {
 	assert(offset % s->segment_bytes == 0);
 	assert(offset / s->segment_bytes < s->segments);
 	return (uint32_t)(offset / s->segment_bytes);
-}
-
-static uint64_t *segment_bits(const struct space *s, uint32_t seg)
-{
-	return s->place_bits + (size_t)seg * (s->words + s->summary_words);
 }
 
 /* Its bits are all clear, whichever class it served: it is empty. */
@@ -341,20 +284,21 @@ static void segment_serve(struct space *s, uint32_t seg, uint32_t klass)
 	struct segment *segment = &s->segment[seg];
 
 	assert(segment->live == 0 && segment->fill == FILL_NONE);
-	assert(segment_bits(s, seg)[0] == 0 && segment_bits(s, seg)[s->words] == 0);
+	assert(space_segment_bits(s, seg)[0] == 0 && space_segment_bits(s, seg)[s->words] == 0);
 	segment->klass = (uint8_t)klass;
 	segment->state = SEGMENT_TAKEN;
-	s->free += class_bytes(s, klass);
-	segment_settle(s, seg);
+	s->free += space_class_bytes(s, klass);
+	s->klass[klass].free += s->klass[klass].places;
+	space_settle(s, seg);
 }
 
 /* How many more segments the pool allows, and range and quota, which s->segments stands for. */
-static uint64_t segments_left(const struct space *s)
+uint64_t space_segments_left(const struct space *s)
 {
 	uint64_t pool = s->pool->capacity > s->pool->used ? s->pool->capacity - s->pool->used : 0;
 
 	assert(s->taken <= s->segments);
-	return min_u64(s->segments - s->taken, pool / s->segment_bytes);
+	return min_u64(s->limit > s->taken ? s->limit - s->taken : 0, pool / s->segment_bytes);
 }
 
 static void segment_take(struct space *s, uint32_t klass, uint64_t *fresh)
@@ -380,42 +324,67 @@ static uint32_t empty_withdraw(struct space *s, uint32_t klass)
 	assert(s->klass[klass].heap[HEAP_EMPTY].count > 0);
 	assert(segment->state == SEGMENT_TAKEN && segment->live == 0);
 	segment->state = SEGMENT_PUNCHED;
-	segment_settle(s, seg);
-	s->free -= class_bytes(s, klass);
+	space_settle(s, seg);
+	s->free -= space_class_bytes(s, klass);
+	s->klass[klass].free -= s->klass[klass].places;
+	assert(s->klass[klass].free >= s->klass[klass].reserved);
 	return seg;
 }
 
-/* A class with more than `keep` empty segments; s->classes = none. */
-static uint32_t class_with_empty(const struct space *s, uint32_t keep)
+/* A class with more than `keep` empty segments, one of which is not promised; classes = none. */
+static uint32_t class_with_empty(const struct space *s, uint32_t keep, uint32_t except)
 {
 	uint32_t klass = 0;
 
-	while (klass < s->classes && s->klass[klass].heap[HEAP_EMPTY].count <= keep)
-		klass++;
+	for (; klass < s->classes; klass++) {
+		const struct space_class *c = &s->klass[klass];
+
+		if (klass != except && c->heap[HEAP_EMPTY].count > keep &&
+		    c->free - c->places >= c->reserved)
+			break;
+	}
 	return klass;
 }
 
-/* A segment for a class that has no free place. */
+/* A segment for a class that has no free place, or none that is not promised. */
 static int class_extend(struct space *s, uint32_t klass, uint64_t *fresh)
 {
-	uint32_t from = class_with_empty(s, 1);
+	uint32_t from = class_with_empty(s, 1, klass);
 
-	if (from == s->classes && segments_left(s) > 0) {
+	if (from == s->classes && space_segments_left(s) > 0) {
 		segment_take(s, klass, fresh);
 		return 0;
 	}
 	if (from == s->classes)
-		from = class_with_empty(s, 0);
+		from = class_with_empty(s, 0, klass);
 	if (from == s->classes)
 		return -ENOSPC;
-	assert(from != klass);
 	segment_serve(s, empty_withdraw(s, from), klass);
 	return 0;
 }
 
+void space_segment_unused(struct space *s, uint32_t seg)
+{
+	s->segment[seg].state = SEGMENT_UNUSED;
+	bitmap_clear(s->taken_bits, seg);
+	if (seg < s->unused_from)
+		s->unused_from = seg;
+}
+
+void space_weigh(struct space *s, uint32_t klass, uint64_t bytes)
+{
+	assert(klass < s->classes);
+	s->klass[klass].weight = bytes;
+}
+
+void space_limit(struct space *s, uint64_t quota)
+{
+	s->limit = (uint32_t)min_u64(quota / s->segment_bytes, s->segments);
+}
+
 int64_t space_surplus(struct space *s, bool all)
 {
-	uint32_t klass = class_with_empty(s, all ? 0 : 1);
+	uint32_t klass = class_with_empty(s, all ? 0 : 1, s->classes);
 
 	if (klass == s->classes)
 		return -ENOENT;
@@ -424,16 +393,14 @@ int64_t space_surplus(struct space *s, bool all)
 
 void space_punched(struct space *s, uint64_t offset)
 {
-	uint32_t seg = segment_at(s, offset);
+	uint32_t seg = space_segment_at(s, offset);
+	struct segment *segment = &s->segment[seg];
 
-	assert(s->segment[seg].state == SEGMENT_PUNCHED && s->segment[seg].live == 0);
+	assert(segment->live == 0 && segment->state == SEGMENT_PUNCHED);
 	assert(s->taken > 0 && s->pool->used >= s->segment_bytes);
-	s->segment[seg].state = SEGMENT_UNUSED;
-	bitmap_clear(s->taken_bits, seg);
-	if (seg < s->unused_from)
-		s->unused_from = seg;
 	s->taken--;
 	s->pool->used -= s->segment_bytes;
+	space_segment_unused(s, seg);
 }
 
 uint64_t space_hole(const struct space *s, uint64_t from)
@@ -445,51 +412,12 @@ uint64_t space_hole(const struct space *s, uint64_t from)
 	return seg * s->segment_bytes;
 }
 
-int64_t space_evacuate_begin(struct space *s, uint32_t except, uint32_t *live)
-{
-	uint64_t least = UINT64_MAX;
-	uint32_t best = 0;
-
-	for (uint32_t k = 0; k < s->classes; k++) {
-		const struct heap *heap = &s->klass[k].heap[HEAP_EVACUATE];
-		uint64_t bytes;
-
-		if (k == except || heap->count == 0)
-			continue;
-		bytes = (uint64_t)s->segment[heap->segment[0]].live * s->klass[k].stride;
-		if (bytes < least) {
-			least = bytes;
-			best = heap->segment[0];
-		}
-	}
-	if (least == UINT64_MAX)
-		return -ENOENT;
-	assert(s->segment[best].state == SEGMENT_TAKEN && s->segment[best].live > 0);
-	s->segment[best].state = SEGMENT_EVACUATED;
-	segment_settle(s, best);
-	*live = s->segment[best].live;
-	s->free_evacuated += class_bytes(s, s->segment[best].klass) - least;
-	return (int64_t)(best * s->segment_bytes);
-}
-
-void space_evacuate_end(struct space *s, uint64_t segment)
-{
-	uint32_t seg = segment_at(s, segment);
-	struct segment *at = &s->segment[seg];
-
-	assert(at->state == SEGMENT_EVACUATED);
-	at->state = SEGMENT_TAKEN;
-	s->free_evacuated -= class_bytes(s, at->klass) -
-			     (uint64_t)at->live * s->klass[at->klass].stride;
-	segment_settle(s, seg);
-}
-
 /* ---- places ------------------------------------------------------------------------------- */
 
 /* The lowest free place of a segment that has one; so what lies past the last is never reached. */
 static uint32_t place_take(const struct space *s, uint32_t seg)
 {
-	uint64_t *bits = segment_bits(s, seg), *summary = bits + s->words;
+	uint64_t *bits = space_segment_bits(s, seg), *summary = bits + s->words;
 	size_t word = bitmap_find_clear(summary, s->words, 0);
 	uint32_t place;
 
@@ -501,16 +429,13 @@ static uint32_t place_take(const struct space *s, uint32_t seg)
 	return place;
 }
 
-int64_t space_alloc(struct space *s, uint32_t klass, uint64_t *fresh)
+/* From the fullest segment of the class that has a place. */
+static int64_t place_from(struct space *s, uint32_t klass)
 {
 	struct space_class *c = &s->klass[klass];
-	uint32_t seg, place;
+	uint32_t seg = c->heap[HEAP_ALLOC].segment[0], place;
 
-	assert(klass < s->classes);
-	*fresh = UINT64_MAX;
-	if (c->heap[HEAP_ALLOC].count == 0 && class_extend(s, klass, fresh) < 0)
-		return -ENOSPC;
-	seg = c->heap[HEAP_ALLOC].segment[0];
+	assert(c->heap[HEAP_ALLOC].count > 0 && c->free > 0);
 	assert(s->segment[seg].state == SEGMENT_TAKEN && s->segment[seg].klass == klass);
 	place = place_take(s, seg);
 	assert(place < c->places && s->free >= c->stride);
@@ -518,8 +443,60 @@ int64_t space_alloc(struct space *s, uint32_t klass, uint64_t *fresh)
 	s->live += c->stride;
 	s->pool->live += c->stride;
 	s->free -= c->stride;
-	segment_settle(s, seg);
+	c->free--;
+	c->live++;
+	space_settle(s, seg);
 	return (int64_t)(seg * s->segment_bytes + (uint64_t)place * c->stride);
+}
+
+int64_t space_alloc(struct space *s, uint32_t klass, uint64_t *fresh)
+{
+	struct space_class *c = &s->klass[klass];
+
+	assert(klass < s->classes);
+	*fresh = UINT64_MAX;
+	c->wanting = c->free == c->reserved && class_extend(s, klass, fresh) < 0;
+	return c->wanting ? -ENOSPC : place_from(s, klass);
+}
+
+int64_t space_alloc_move(struct space *s, uint32_t klass)
+{
+	const struct space_class *c = &s->klass[klass];
+
+	assert(klass < s->classes);
+	if (c->free == c->reserved ||
+	    s->segment[c->heap[HEAP_ALLOC].segment[0]].fill == FILL_EMPTY)
+		return -ENOSPC;
+	return place_from(s, klass);
+}
+
+int64_t space_alloc_reserved(struct space *s, uint32_t klass)
+{
+	assert(klass < s->classes && s->klass[klass].reserved > 0);
+	s->klass[klass].reserved--;
+	s->pool->reserved -= s->klass[klass].stride;
+	return place_from(s, klass);
+}
+
+int space_reserve(struct space *s, uint32_t klass, uint64_t places, uint64_t *fresh)
+{
+	struct space_class *c = &s->klass[klass];
+
+	assert(klass < s->classes);
+	*fresh = UINT64_MAX;
+	if (c->free - c->reserved >= places) {
+		c->reserved += places;
+		s->pool->reserved += places * c->stride;
+		return 0;
+	}
+	return class_extend(s, klass, fresh) < 0 ? -ENOSPC : 1;
+}
+
+void space_unreserve(struct space *s, uint32_t klass, uint64_t places)
+{
+	assert(klass < s->classes && s->klass[klass].reserved >= places);
+	s->klass[klass].reserved -= places;
+	s->pool->reserved -= places * s->klass[klass].stride;
 }
 
 /* Is the offset a place of a segment in use, and handed out? */
@@ -538,7 +515,7 @@ static bool place_find(const struct space *s, uint64_t offset, uint32_t *seg, ui
 	*seg = (uint32_t)index;
 	*place = (uint32_t)(within / stride);
 	return within % stride == 0 && *place < s->klass[segment->klass].places &&
-	       bitmap_test(segment_bits(s, *seg), *place);
+	       bitmap_test(space_segment_bits(s, *seg), *place);
 }
 
 void space_free(struct space *s, uint64_t offset)
@@ -549,7 +526,7 @@ void space_free(struct space *s, uint64_t offset)
 
 	assert(found);
 	(void)found;
-	bits = segment_bits(s, seg);
+	bits = space_segment_bits(s, seg);
 	bitmap_clear(bits, place);
 	bitmap_clear(bits + s->words, place / 64);
 	stride = s->klass[s->segment[seg].klass].stride;
@@ -558,25 +535,32 @@ void space_free(struct space *s, uint64_t offset)
 	s->live -= stride;
 	s->pool->live -= stride;
 	s->free += stride;
+	s->klass[s->segment[seg].klass].live--;
 	if (s->segment[seg].state == SEGMENT_EVACUATED)
 		s->free_evacuated += stride;
-	segment_settle(s, seg);
+	else
+		s->klass[s->segment[seg].klass].free++;
+	space_settle(s, seg);
 }
 
 void space_stats(const struct space *s, struct space_stats *out)
 {
-	uint64_t least = UINT64_MAX;
+	uint64_t least = UINT64_MAX, reserved = 0;
 
-	for (uint32_t k = 0; k < s->classes; k++)
-		least = min_u64(least, class_bytes(s, k));
-	assert(s->free >= s->free_evacuated);
+	for (uint32_t k = 0; k < s->classes; k++) {
+		least = min_u64(least, space_class_bytes(s, k));
+		reserved += s->klass[k].reserved * s->klass[k].stride;
+	}
+	assert(s->free >= s->free_evacuated + reserved);
 	*out = (struct space_stats){
-		.charged = s->taken * s->segment_bytes,
+		.charged = s->taken * s->segment_bytes - s->returned,
 		.live = s->live,
 		.free = s->free,
-		.available = s->free - s->free_evacuated + segments_left(s) * least,
+		.reserved = reserved,
+		.available = s->free - s->free_evacuated - reserved +
+			     space_segments_left(s) * least,
 	};
-	assert(out->live + out->free <= out->charged);
+	assert(out->live <= out->charged);
 }
 
 bool space_is_live(const struct space *s, uint64_t offset)
@@ -584,4 +568,31 @@ bool space_is_live(const struct space *s, uint64_t offset)
 	uint32_t seg, place;
 
 	return place_find(s, offset, &seg, &place);
+}
+
+uint64_t space_fit(const struct space *s, const uint32_t *need, uint64_t pool_segments)
+{
+	uint64_t low = 0, high = s->segments * (s->segment_bytes / ABI_UNIT) + 1;
+
+	/* The largest n for which every class finds n times its need. */
+	while (high - low > 1) {
+		uint64_t n = low + (high - low) / 2, spare = pool_segments, wanted = 0;
+
+		for (uint32_t k = 0; k < s->classes; k++) {
+			const struct space_class *c = &s->klass[k];
+			uint64_t empty = c->heap[HEAP_EMPTY].count;
+			uint64_t own = c->free - c->reserved;
+
+			/* Promised places are taken from segments in use first. */
+			own = own > empty * c->places ? own - empty * c->places : 0;
+			spare += empty;
+			if (n * need[k] > own)
+				wanted += (n * need[k] - own + c->places - 1) / c->places;
+		}
+		if (wanted <= spare)
+			low = n;
+		else
+			high = n;
+	}
+	return low;
 }

@@ -11,6 +11,9 @@
  *   3. empty again: it stays taken as a spare, for whichever class runs out next, until
  *      space_surplus hands it out to be punched; during the punch it is charged but not usable;
  *      space_punched makes it unused.
+ *   4. or evacuated: nothing is placed there any more, its pages leave or move. Places that readers
+ *      keep hold only the 2 MiB units they lie in: the others are parked, that is punched and given
+ *      back to the pool; the last ones when the last reader has gone.
  *
  * A class is a page_stride. Within a class allocation prefers segments that are fuller (address
  * order among equals), so that others empty themselves.
@@ -25,6 +28,7 @@ struct pool {
 	uint64_t capacity;
 	uint64_t used; /* charged: whole segments of all spaces */
 	uint64_t live; /* bytes of places handed out */
+	uint64_t reserved; /* bytes of places promised beside them */
 	uint64_t segment_bytes; /* preferred; a space of large pages may use more */
 };
 
@@ -47,6 +51,30 @@ uint64_t space_segment_bytes(const struct space *s);
  */
 int64_t space_alloc(struct space *s, uint32_t klass, uint64_t *fresh);
 
+/*
+ * A place for a page that moves: in a segment of the class that is in use already, or -ENOSPC.
+ * What is promised to reservations is left alone, as it is by space_alloc.
+ */
+int64_t space_alloc_move(struct space *s, uint32_t klass);
+
+/*
+ * Promise places of a class, all or none. Returns 0; 1 when a segment was made ready for it (if
+ * *fresh says one was taken, back it with memory): call again; or -ENOSPC. space_alloc_reserved
+ * hands one of them out and cannot fail.
+ */
+int space_reserve(struct space *s, uint32_t klass, uint64_t places, uint64_t *fresh);
+void space_unreserve(struct space *s, uint32_t klass, uint64_t places);
+int64_t space_alloc_reserved(struct space *s, uint32_t klass);
+
+/*
+ * What is lost with a place of the class when its segment is evacuated and the page cannot move: at
+ * first its own bytes; more where other pages are of no use without it.
+ */
+void space_weigh(struct space *s, uint32_t klass, uint64_t bytes);
+
+/* Charge no more segments than the quota allows from now on; what is charged above it stays. */
+void space_limit(struct space *s, uint64_t quota);
+
 /* Give a place back. The page's class is known from the segment. Asserts that it was taken. */
 void space_free(struct space *s, uint64_t offset);
 
@@ -58,23 +86,50 @@ int64_t space_surplus(struct space *s, bool all);
 void space_punched(struct space *s, uint64_t offset);
 
 /*
- * The segment whose evacuation costs least: fewest live bytes (within 1/61 of a segment), neither
+ * The segment whose evacuation costs least by the weights of its live places, neither
  * full nor empty, of any class but `except` (no class's number = none). Returns its offset and live
  * pages, or -ENOENT. Allocation avoids it until space_evacuate_end.
  */
 int64_t space_evacuate_begin(struct space *s, uint32_t except, uint32_t *live);
 void space_evacuate_end(struct space *s, uint64_t segment);
 
+/*
+ * The same for a segment whose pages all find room in other segments of their class, when no
+ * segment can be taken and free room is unevenly spread over the classes: -ENOENT otherwise.
+ */
+int64_t space_compact_begin(struct space *s, uint32_t *live);
+
+/* Does the offset lie in a segment that is evacuated? Past the last segment: no. */
+bool space_is_evacuated(const struct space *s, uint64_t offset);
+
+/* Places handed out in a segment. */
+uint32_t space_segment_live(const struct space *s, uint64_t segment);
+
+/*
+ * Units of an evacuated segment that nobody needs: a run of them, to be punched, -ENOENT = none
+ * (now). Then space_park_punched. From the first one on the segment cannot be used again before it
+ * is unused; space_parked walks such segments (UINT64_MAX = first, and after the last).
+ */
+int64_t space_park(struct space *s, uint64_t segment, uint64_t *bytes);
+void space_park_punched(struct space *s, uint64_t offset, uint64_t bytes);
+uint64_t space_parked(const struct space *s, uint64_t after);
+
 struct space_stats {
 	uint64_t charged;   /* bytes of taken segments (and of those being punched) */
 	uint64_t live;      /* bytes of places handed out */
 	uint64_t free;      /* bytes of places free in taken segments */
+	uint64_t reserved;  /* of these, promised */
 	uint64_t available; /* bytes that space_alloc could still hand out */
 };
 void space_stats(const struct space *s, struct space_stats *out);
 
 /* The first unused segment at `from` or behind it; the range behind all segments counts as such. */
 uint64_t space_hole(const struct space *s, uint64_t from);
+/*
+ * How many objects fit that need so many places of each class, without anything leaving, when so
+ * many further segments could be taken?
+ */
+uint64_t space_fit(const struct space *s, const uint32_t *need, uint64_t pool_segments);
 
 /* For the audit: is this place handed out? */
 bool space_is_live(const struct space *s, uint64_t offset);

@@ -9,13 +9,16 @@
 #include "tierd/core/claim.h"
 #include "tierd/core/core.h"
 #include "tierd/core/index.h"
+#include "tierd/core/ledger.h"
 #include "tierd/core/page.h"
 #include "tierd/core/plan.h"
 #include "tierd/core/policy_ops.h"
 #include "tierd/core/sched.h"
 #include "tierd/core/session.h"
+#include "tierd/core/predict.h"
 #include "tierd/core/space.h"
 #include "tierd/core/store.h"
+#include "tierd/core/writeback.h"
 
 #define CORE_ACTIONS_MAX 8192u /* queued for the shell; every producer is bounded below this */
 #define CORE_RUNS_MAX 2u       /* one a log */
@@ -26,6 +29,8 @@
 #define CORE_PIN_CHUNK_REFS 62u
 
 #define PUT_BLOCKS_MAX (ABI_ARG_BYTES_MAX / ABI_KEY_BYTES)
+
+#define CONTEXT_SALTS 256u /* accounts a context: that of no salt, of "other", and of salts */
 
 #define MS 1000000ull
 
@@ -55,7 +60,11 @@
 #define BLOCK_AGAIN 128u    /* streamed twice in a short time: its pages are worth keeping */
 #define BLOCK_ZOMBIE 32u    /* dropped, in core.zombies: its pages are still to be retired */
 
-/* What the daemon knows of a block beside its public line: 64 bytes. */
+/* block_meta.keep: how eagerly the block is kept when room is short */
+#define KEEP_PRIORITY 3u /* ABI_PRIORITY_* */
+#define KEEP_TTL 4u      /* committed: expires_ms says when it becomes one of the first to go */
+
+/* What the daemon knows of a block beside its public line: 80 bytes. */
 struct block_meta {
 	uint64_t salt;
 	uint32_t missing;                 /* pending: pages not READY yet */
@@ -67,13 +76,14 @@ struct block_meta {
 	uint16_t pins[ABI_MEM_TIERS];
 	uint32_t hold;    /* requests and runs that need it to stay where it is */
 	uint16_t writers; /* puts that have it reserved */
-	uint8_t persist;
+	uint8_t persist : 4;
+	uint8_t keep : 4;
 	uint8_t flags;
-	union {
-		uint32_t expires_ms;  /* pending: dropped then */
-		uint32_t streamed_ms; /* committed: last asked for by a stream; 0 = never */
-	};
-	uint32_t batch; /* what policies are told of the put that brought it: policy_hint */
+	uint16_t account;     /* of its salt, in its context's ledger */
+	uint16_t owner;       /* of the client that put it, in the core's ledger */
+	uint32_t expires_ms;  /* pending: dropped then */
+	uint32_t streamed_ms; /* last asked for by a stream; 0 = never */
+	uint32_t batch;       /* what policies are told of the put that brought it: policy_hint */
 	uint16_t brought;
 	bool last;
 	uint8_t settle; /* SETTLE_* */
@@ -95,6 +105,15 @@ struct block_list {
 	uint16_t head_ctx, tail_ctx;
 	uint32_t count;
 };
+
+/* Who leaves first: over = charged to an account that is over its soft share. */
+#define RANK_LAPSED 0u /* past its TTL; over and of low priority */
+#define RANK_OVER 1u   /* over */
+#define RANK_LOW 2u    /* over and of high priority; of low priority */
+#define RANK_NORMAL 3u
+#define RANK_KEEP 4u   /* of high priority */
+#define RANKS 5u
+#define RANKS_SOUGHT 3u /* these may stand anywhere in a policy's order */
 
 /* ---- contexts ----------------------------------------------------------------------------- */
 
@@ -121,6 +140,8 @@ struct context {
 	uint8_t *page_part; /* page number -> part */
 	uint32_t part_class[ABI_PARTS_MAX];
 	struct think think; /* of all its tenants */
+	uint32_t classes;
+	uint32_t block_places[ABI_PARTS_MAX]; /* of each class, of a whole block */
 	struct block_list pending;
 	struct block_list dirty;
 	bool dirty_urgent;    /* a durable block is in the list */
@@ -136,6 +157,13 @@ struct context {
 	uint64_t pages_resident[ABI_MEM_TIERS];
 	uint64_t retiring[ABI_MEM_TIERS]; /* bytes between retire and free */
 	uint64_t gone_token;
+	uint64_t moving[ABI_MEM_TIERS];   /* bytes of new places of pages that move */
+	uint64_t strays;                  /* old places of moved pages, not free yet */
+	struct ledger salts;
+	uint32_t rank_cursor[ABI_MEM_TIERS][RANKS_SOUGHT]; /* evict.c: where its walks go on */
+	uint64_t rank_since_ns[ABI_MEM_TIERS][RANKS_SOUGHT];
+	uint64_t kept_blocks; /* with a priority or a TTL */
+	uint64_t claimed_blocks; /* that reservations may come to and did not draw yet */
 };
 
 /* ---- requests ----------------------------------------------------------------------------- */
@@ -201,6 +229,7 @@ struct put {
 	struct context *ctx;
 	uint64_t epoch;
 	struct abi_put_args args;
+	uint64_t reservation; /* 0 = none */
 	bool durable;
 	uint64_t deadline_ns;
 	uint32_t pages;            /* of a block in this shard */
@@ -261,6 +290,7 @@ struct client {
 	uint32_t orders;   /* requests in REQUEST_ORDER */
 	uint32_t claims;   /* ... parked as claims */
 	uint32_t away;     /* sessions it has in the table */
+	uint32_t owner;    /* in the core's ledger of what clients put */
 	struct put *puts;
 };
 
@@ -345,117 +375,6 @@ struct pin_ask {
 	uint32_t count;
 };
 
-/* ---- write-back --------------------------------------------------------------------------- */
-
-#define TOMBS_MAX 4096u    /* deletions waiting for their record */
-#define TOMBS_RECORD 1024u /* in one record */
-
-struct tomb {
-	uint64_t context_uid;
-	struct disk_block block;
-};
-
-enum run_phase { RUN_FREE = 0, RUN_HEADER, RUN_HEADER_SYNC, RUN_DATA, RUN_RECORD };
-
-struct run {
-	enum run_phase phase;
-	struct context *ctx;
-	struct store_run place;
-	uint32_t blocks; /* 0: a tombstone record of `tombs` keys */
-	uint32_t tombs;
-	uint64_t tomb_first; /* in the queue */
-	uint32_t slot[DISK_RUN_BLOCKS_MAX];
-	uint32_t generation[DISK_RUN_BLOCKS_MAX];
-	struct disk_record head;
-	uint64_t header_sync; /* RUN_HEADER_SYNC: the flush that makes the header durable */
-	uint32_t outstanding;
-	uint32_t cursor; /* next page in D7 order, of blocks * pages a block */
-	uint64_t written;
-	bool failed;
-	bool doubtful; /* a flush failed meanwhile: what was written may be gone */
-	uint8_t *buf; /* header or record; grown when a context is created */
-	size_t buf_bytes;
-};
-
-/* What the cleaner does with its segment (clean.c), in this order; idle again after STOP. */
-enum clean_phase {
-	CLEAN_IDLE = 0,
-	CLEAN_TOMBS,  /* reads the summary, queues the tombstones that are still needed */
-	CLEAN_GATHER, /* chooses the blocks of the next run; none left: STOP */
-	CLEAN_HEADER,
-	CLEAN_HEADER_SYNC,
-	CLEAN_DATA,
-	CLEAN_DATA_SYNC,
-	CLEAN_RECORD,
-	CLEAN_RECORD_SYNC,
-	CLEAN_STOP, /* waits for the tombstones' flush */
-};
-
-#define CLEAN_RUNS 16u	   /* of one batch: they share their flushes */
-#define CLEAN_CHUNKS 4u	   /* writes being filled or written */
-#define CLEAN_WINDOW 1024u /* blocks among which neighbours are looked for */
-
-struct clean_chunk {
-	struct core_io *io; /* the write; NULL = free */
-	struct run *run;
-	uint8_t *data;	    /* CORE_IO_BYTES_MAX, for pages that are not in CXL */
-	uint32_t next;	    /* pieces before it are there or being read */
-	uint32_t reads;	    /* under way */
-	bool writing;
-};
-
-struct cleaner {
-	enum clean_phase phase;
-	uint32_t segment;
-	bool hot;	 /* of the cache log: what is hot is kept, the rest dropped */
-	uint32_t budget; /* hot: blocks that may still be kept */
-	struct run run[CLEAN_RUNS]; /* their phases and failures are the batch's */
-	uint32_t runs, at; /* of the batch; the one whose header, data or record is next */
-	uint32_t next;	 /* ... when what is under way is written */
-	bool failed;	 /* the batch */
-	bool busy;	 /* header, record or summary is under way */
-	uint64_t need;	 /* *_SYNC: this flush */
-	uint64_t summary_next; /* first byte of the summary that was not read */
-	size_t part_bytes, part_cursor; /* of the part that was read, into chunk[0].data */
-	uint64_t tombs;	    /* queued up to here */
-	uint32_t failures;  /* of this segment */
-	uint64_t retry_ns;  /* not before */
-	uint32_t victims;   /* since `opened` was noted */
-	uint64_t opened;    /* segments opened for what was moved, then */
-	uint64_t ended_ns;    /* when it became idle */
-	uint64_t gainless_ns; /* until then: nothing is gained */
-	struct clean_chunk chunk[CLEAN_CHUNKS];
-	uint32_t *window;    /* CLEAN_WINDOW slots */
-	uint32_t *by_parent; /* hash of these by parent: index + 1; twice as many */
-};
-
-/* A block of the durable log that no flush has covered yet. */
-#define UNFLUSHED_MAX 4096u
-
-struct unflushed {
-	uint32_t context_id;
-	struct abi_block_ref ref;
-	uint64_t seq; /* of the flush it needs */
-};
-
-/* Blocks that recovery found and whose data is still to be read (prove.c). */
-struct prove_ref {
-	uint32_t context_id;
-	struct abi_block_ref ref;
-};
-
-struct prover {
-	struct prove_ref *ref; /* [next, count) are to be read */
-	uint32_t count, next;
-	uint32_t left;  /* neither proven nor gone */
-	uint32_t page;  /* of ref[next], the first that was not read */
-	uint32_t tries;
-	bool reading;
-	uint64_t retry_ns;
-	uint8_t *buf;
-	uint32_t buf_bytes; /* a page of any context, or CORE_IO_BYTES_MAX */
-};
-
 /* ---- moves -------------------------------------------------------------------------------- */
 
 enum move_state { MOVE_THERE, MOVE_UNDER_WAY, MOVE_BLOCKED, MOVE_GONE };
@@ -466,14 +385,24 @@ struct mover {
 	struct core_copy *copy;
 	uint64_t blocked_bytes;
 	uint32_t blocked_tier;
+	uint32_t blocked_slot; /* its account is full; ABI_SLOT_NONE = the tier is */
 };
 
-/* One segment of one context that is being emptied (evict.c). */
+/* Segments of one context that are being emptied (evacuate.c). */
+#define EVACUATE_SEGMENTS 8u
+
 struct evacuation {
 	struct context *ctx; /* NULL = none */
 	uint32_t tier;
-	uint32_t slot; /* descriptors before it have been looked at */
-	uint64_t segment, bytes;
+	bool compact;    /* for room in another class: pages move, none leaves */
+	uint32_t slot;   /* descriptors before it have been looked at in this walk */
+	uint32_t walks;  /* that ended */
+	uint32_t stuck;  /* pages that could neither move nor leave in this walk */
+	uint32_t copies; /* under way */
+	uint64_t wait_ns; /* the next walk begins then */
+	uint32_t segments;
+	uint64_t segment[EVACUATE_SEGMENTS];
+	struct core_copy *copy; /* collects */
 };
 
 /* ---- the core ----------------------------------------------------------------------------- */
@@ -503,6 +432,7 @@ struct core {
 	uint32_t clients_high; /* clients [0, high) may be open */
 	struct account account[CORE_ACCOUNTS_MAX];
 	uint32_t accounts_high;
+	struct ledger owners;  /* what clients put, by session */
 
 	struct request *request;
 	struct request *request_free, *run_head, *run_tail;
@@ -527,6 +457,7 @@ struct core {
 	uint64_t quarantined[ABI_MEM_TIERS]; /* bytes */
 	uint32_t punching[ABI_MEM_TIERS];    /* segments */
 	struct evacuation evacuation;
+	uint32_t evacuate_failed; /* segments in a row that could not be emptied */
 
 	struct claims claims;
 	struct staged staged;
@@ -546,6 +477,12 @@ struct core {
 	uint64_t pins_next_ns;
 	uint64_t pin_seq;
 	struct pin_chunk *chunk, *chunk_free;
+
+	struct reservation *reservation;
+	uint32_t reservation_free, reservations, reservations_high;
+	uint64_t reserve_seq;
+	bool reserve_growing; /* some reservation is */
+	struct predict predict;
 
 	struct tomb *tomb_queue; /* ring of TOMBS_MAX */
 	uint64_t tomb_queued, tomb_written, tomb_flushed;
@@ -651,11 +588,13 @@ uint64_t block_bytes(const struct context *x, uint32_t slot);
 bool block_alive(const struct context *x, struct abi_block_ref ref);
 void block_enter_policy(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
 uint32_t block_new(struct core *c, struct context *x, const uint8_t *key);
-void block_unnew(struct context *x, uint32_t slot);
+void block_unnew(struct core *c, struct context *x, uint32_t slot);
 void block_commit(struct core *c, struct context *x, uint32_t slot);
 void block_drop(struct core *c, struct context *x, uint32_t slot);
 void block_release(struct core *c, struct context *x, uint32_t slot); /* frees a dropped slot */
 void block_resident(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
+void block_page_taken(struct core *c, struct context *x, uint32_t slot, uint32_t page,
+		      uint32_t tier, uint64_t offset);
 void block_page_freed(struct core *c, struct context *x, uint32_t slot, uint32_t page,
 		      uint32_t tier);
 void block_unwritten(struct core *c, struct context *x, uint32_t slot); /* leaves NVMe */
@@ -675,32 +614,47 @@ bool account_may(const struct core *c, const struct client *k, enum account_kind
 void account_take(struct core *c, struct client *k, enum account_kind kind);
 void account_give(struct core *c, uint32_t account, struct client *k, enum account_kind kind);
 void account_round(struct core *c);
-
 /* reclaim.c */
 bool retire_page(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
+bool retire_moved(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier,
+		  uint64_t to);
 void reclaim_flush(struct core *c);
 void reclaim_fenced(struct core *c, struct core_batch *batch);
 void reclaim_scanned(struct core *c, struct core_batch *batch);
 void reclaim_tick(struct core *c);
 
 /* evict.c */
+void place_prepare(struct core *c, struct context *x, uint32_t tier, uint64_t fresh);
 int64_t place_alloc(struct core *c, struct context *x, uint32_t page, uint32_t tier);
 int64_t place_alloc_stream(struct core *c, struct context *x, uint32_t page, uint32_t tier);
+bool place_set_aside(const struct core *c, uint32_t tier, uint64_t bytes);
+int64_t place_for(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
+int64_t place_for_stream(struct core *c, struct context *x, uint32_t slot, uint32_t page,
+			 uint32_t tier);
 int evict_room(struct core *c, struct context *x, uint32_t tier, uint64_t bytes);
+int evict_account(struct core *c, struct context *x, uint32_t slot, uint32_t tier, uint64_t bytes);
 uint64_t evict_some(struct core *c, struct context *x, uint32_t tier, uint64_t bytes);
 void evict_room_ahead(struct core *c, struct context *x, uint32_t tier);
 void evict_drain_logs(struct core *c);
 void evict_drain_client(struct core *c, struct client *k);
-void evict_surplus(struct core *c, struct context *x, uint32_t tier, bool all);
-void evict_punched(struct core *c, const struct core_range *range);
 bool evict_store(struct core *c);
 bool evict_block(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
 bool evict_nvme(struct core *c, struct context *x, uint64_t bytes);
-void evict_step(struct core *c);
 void evict_segment(struct core *c, uint32_t segment);
 void evict_ahead(struct core *c);
-void evict_forget(struct core *c, const struct context *x);
+bool evict_may(const struct core *c, const struct context *x, uint32_t slot, uint32_t tier);
+bool evict_nvme_account(struct core *c, struct context *x, uint32_t slot, uint64_t bytes);
 void evict_tick(struct core *c);
+
+/* evacuate.c */
+void evacuate_begin(struct core *c, struct context *x, uint32_t tier, uint64_t bytes);
+bool evacuate_compact(struct core *c, struct context *x, uint32_t tier);
+void evacuate_step(struct core *c);
+void evacuate_tick(struct core *c, struct context *x, uint32_t tier);
+void evacuate_surplus(struct core *c, struct context *x, uint32_t tier, bool all);
+void evacuate_punched(struct core *c, const struct core_range *range);
+void evacuate_forget(struct core *c, const struct context *x);
+uint64_t evacuate_copying(const struct core *c, const struct context *x, uint32_t tier);
 
 /* request.c */
 void request_take(struct core *c, uint32_t client, const struct abi_sqe *sqe);
@@ -721,6 +675,14 @@ bool request_of_context(const struct core *c, const struct context *x);
 void request_client_gone(struct core *c, uint32_t client);
 void request_context_gone(struct core *c, const struct context *x);
 uint64_t request_next_deadline(const struct core *c);
+
+/* put_shard.c */
+struct shard_page {
+	uint32_t page;
+	uint64_t offset; /* in the put's block */
+};
+void shard_measure(const struct context *x, struct put *p);
+struct shard_page shard_page(const struct context *x, const struct put *p, uint32_t k);
 
 /* put.c, fetch.c, pin.c, delete.c: steps of their requests */
 void put_reserve(struct core *c, struct request *r);
@@ -748,6 +710,7 @@ enum move_state move_read(struct core *c, struct request *r, struct mover *b, ui
 			  uint32_t page);
 enum move_state move_promote(struct core *c, struct request *r, struct mover *b, uint32_t slot,
 			     uint32_t page);
+int move_make_room(struct core *c, struct request *r, const struct mover *b, uint64_t bytes);
 void move_submit(struct core *c, struct request *r, struct mover *b);
 void move_join(struct core *c, const struct request *r, const struct abi_page *d);
 
@@ -770,6 +733,7 @@ int stream_window_plan(struct core *c, struct stream *s, uint64_t wanted);
 bool stream_admit(struct core *c, struct stream *s);
 void stream_window_end(struct core *c, struct stream *s);
 void stream_window_moved(struct core *c, struct stream *s);
+uint64_t stream_aside_unused(const struct core *c, uint32_t tier);
 
 /* stream_page.c */
 void stream_page_charge(struct core *c, struct context *x, uint32_t slot, uint32_t page,
@@ -794,46 +758,6 @@ bool tombstone(struct core *c, struct context *x, const uint8_t *key, uint64_t u
 bool tombs_room(const struct core *c, uint32_t keys);
 void tomb_push(struct core *c, uint64_t context_uid, const uint8_t *key, uint64_t up_to_lsn);
 
-/* writeback.c */
-void writeback_step(struct core *c);
-uint64_t writeback_next_tick(const struct core *c);
-bool writeback_full(const struct core *c, const struct context *x);
-bool tombs_full(const struct core *c);
-void writeback_enqueue(struct core *c, struct context *x, uint32_t slot);
-int writeback_reserve(struct core *c, const struct abi_geometry *g);
-void run_head(struct run *run);
-void run_item(const struct run *run, uint32_t i, uint32_t *block, uint32_t *page);
-void run_record(struct core *c, struct run *run);
-void run_place(struct core *c, struct run *run, uint32_t i);
-void run_bury(struct core *c, struct run *run, uint32_t i);
-
-/* clean.c */
-int clean_open(struct core *c);
-void clean_close(struct core *c);
-bool clean_begin(struct core *c);
-bool clean_busy(const struct core *c);
-bool clean_moves(const struct core *c, const struct context *x);
-void clean_step(struct core *c);
-void clean_flush_failed(struct core *c);
-uint64_t clean_next_tick(const struct core *c);
-
-/* flush.c */
-void sync_want(struct core *c);
-void flush_step(struct core *c);
-void flush_done(struct core *c, int res);
-void flush_doubt(struct core *c, struct context *x, uint32_t slot);
-uint64_t flush_next_tick(const struct core *c);
-bool unflushed_room(const struct core *c, uint32_t blocks);
-void unflushed_add(struct core *c, struct context *x, uint32_t slot);
-void flushed_freeze(struct core *c);
-bool store_failing(const struct core *c);
-
-/* prove.c */
-int prove_begin(struct core *c);
-void prove_step(struct core *c);
-void prove_end(struct core *c);
-uint64_t prove_next_tick(const struct core *c);
-
 /* context.c */
 void catalog_write(struct core *c, uint64_t token, uint64_t value);
 void catalog_step(struct core *c);
@@ -841,5 +765,7 @@ void catalog_synced(struct core *c);
 void catalog_again(struct core *c);
 void context_tick(struct core *c);
 void context_maybe_gone(struct core *c, struct context *x);
+
+#include "tierd/core/room.h"
 
 #endif

@@ -28,6 +28,7 @@ static void context_tiers(const struct core *c, const struct context *x,
 	memset(tier, 0, sizeof(*tier) * ABI_TIER_COUNT);
 	for (uint32_t t = 0; t < ABI_TIER_COUNT; t++) {
 		tier[t].quota = x->plan.quota[t];
+		tier[t].soft = x->plan.quota[t] ? quota_share(c, x, t) : 0;
 		tier[t].capacity = c->config.capacity[t];
 	}
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
@@ -38,6 +39,9 @@ static void context_tiers(const struct core *c, const struct context *x,
 		space_stats(x->space[t], &st);
 		tier[t].used = st.charged;
 		tier[t].live = st.live;
+		tier[t].free = st.free;
+		tier[t].reserved = st.reserved;
+		tier[t].retiring = x->retiring[t];
 		tier[t].pinned = x->pinned[t];
 	}
 	tier[ABI_TIER_CXL].dirty = x->dirty_bytes;
@@ -76,6 +80,9 @@ void core_stats(const struct core *c, struct core_stats *out)
 			out->tier[t].live += tier[t].live;
 			out->tier[t].dirty += tier[t].dirty;
 			out->tier[t].pinned += tier[t].pinned;
+			out->tier[t].free += tier[t].free;
+			out->tier[t].reserved += tier[t].reserved;
+			out->tier[t].retiring += tier[t].retiring;
 		}
 		out->blocks += x->blocks;
 		out->pages += x->pages_resident[ABI_TIER_HBM] + x->pages_resident[ABI_TIER_CXL];
@@ -134,6 +141,7 @@ int core_context_stats(const struct core *c, uint32_t id, struct core_context_st
 	out->resident[ABI_TIER_NVME] =
 		x->nvme_bytes / x->spec.geometry.block_bytes * x->ix.pages_per_block;
 	context_tiers(c, x, out->tier);
+	out->fit = space_fit(x->space[ABI_TIER_CXL], x->block_places, 0);
 	out->index_bytes = context_index_bytes(x);
 	return 0;
 }
@@ -190,6 +198,33 @@ uint64_t core_context_taken(const struct core *c, uint32_t id, uint32_t tier)
 		return 0;
 	space_stats(x->space[tier], &st);
 	return st.charged;
+}
+
+int core_holder_at(const struct core *c, uint32_t id, uint32_t i, struct core_holder_view *out)
+{
+	const struct context *x = id == UINT32_MAX ? NULL : core_context(c, id);
+	const struct ledger *l = x ? &x->salts : &c->owners;
+
+	if (id != UINT32_MAX && !x)
+		return -ENOENT;
+	for (uint32_t k = 0; k < l->count; k++) {
+		const struct holding *a = &l->account[k];
+		bool bytes = a->limited;
+
+		for (uint32_t t = 0; t < ABI_TIER_COUNT; t++)
+			bytes |= a->used[t] != 0;
+		if (!a->open || !bytes || i--)
+			continue;
+		memset(out, 0, sizeof(*out));
+		out->kind = k < CORE_HOLDER_KEY ? k : CORE_HOLDER_KEY;
+		out->key = a->key;
+		out->uses = a->uses;
+		memcpy(out->used, a->used, sizeof(out->used));
+		for (uint32_t t = 0; t < ABI_TIER_COUNT; t++)
+			out->limit[t] = quota_limit(c, x, k, t);
+		return 0;
+	}
+	return -ENOENT;
 }
 
 int core_locate(const struct core *c, uint32_t id, const uint8_t *key, struct core_location *out)

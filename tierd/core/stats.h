@@ -21,8 +21,12 @@ struct core_tier_stats {
 	uint64_t pinned;
 	uint64_t quarantined; /* bytes retired but still leased */
 	uint64_t streamed;    /* bytes of the stream pool in use, all contexts together */
-	uint64_t quota;       /* context only */
 	bool failing;         /* nvme: writes or flushes have failed several times in a row */
+	uint64_t quota;       /* context only: hard */
+	uint64_t soft;        /* context only: its share when room is short */
+	uint64_t free;        /* bytes of places free in used segments */
+	uint64_t reserved;    /* of these, promised */
+	uint64_t retiring;    /* bytes between retirement and release, quarantined ones included */
 };
 
 /* One of the store's logs. */
@@ -50,6 +54,7 @@ struct core_context_stats {
 	uint64_t blocks, blocks_pending;
 	uint64_t resident[ABI_TIER_COUNT]; /* pages with a copy there */
 	struct core_tier_stats tier[ABI_TIER_COUNT];
+	uint64_t fit; /* whole blocks for which its own segments in CXL have room as they are */
 	uint64_t index_bytes;
 };
 /* Walk: id = 0xffffffff first; returns the next id, or -ENOENT after the last. */
@@ -70,6 +75,22 @@ struct core_range core_index_hole(const struct core *c, uint32_t id, uint32_t i)
  * punched included; 0 = no such one.
  */
 uint64_t core_context_taken(const struct core *c, uint32_t id, uint32_t tier);
+
+/*
+ * The i-th account of a context's salts, or of all clients' sessions (id = UINT32_MAX), as far as
+ * it holds something or has a limit. Errors: -ENOENT after the last.
+ */
+#define CORE_HOLDER_NONE 0u  /* the public salt; blocks that no session has put */
+#define CORE_HOLDER_OTHER 1u /* all for whom there was no account free */
+#define CORE_HOLDER_KEY 2u
+struct core_holder_view {
+	uint32_t kind;  /* CORE_HOLDER_NONE ... */
+	uint64_t key;   /* salt; client and, in the upper half, its session */
+	uint32_t uses;  /* blocks and sessions */
+	uint64_t used[ABI_TIER_COUNT];
+	struct core_limit limit[ABI_TIER_COUNT]; /* in force */
+};
+int core_holder_at(const struct core *c, uint32_t id, uint32_t i, struct core_holder_view *out);
 
 /* Where one block is. Errors: -ENOENT. */
 struct core_location {

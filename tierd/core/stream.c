@@ -329,7 +329,7 @@ static bool make_room(struct core *c, struct request *r, const struct mover *m)
 		return true; /* ios or copies: some will be back */
 	if (bytes > s->layer_bytes && s->layer_bytes)
 		bytes = s->layer_bytes;
-	return !evict_room(c, s->ctx, m->blocked_tier, bytes) || r->outstanding ||
+	return !move_make_room(c, r, m, bytes) || r->outstanding ||
 	       s->done > s->dropped;
 }
 

@@ -162,3 +162,11 @@ void stream_window_end(struct core *c, struct stream *s)
 		if (s->grant[tier])
 			grant(c, s, tier, 0);
 }
+
+/* Bytes that are set aside for streams and hold nothing of theirs now. */
+uint64_t stream_aside_unused(const struct core *c, uint32_t tier)
+{
+	return c->stream_aside[tier] > c->streamed[tier]
+		       ? c->stream_aside[tier] - c->streamed[tier]
+		       : 0;
+}

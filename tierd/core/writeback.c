@@ -81,6 +81,7 @@ static bool follows(const struct context *x, uint32_t slot, uint32_t before)
 	const struct abi_block *b = index_block(&x->ix, slot), *p = index_block(&x->ix, before);
 
 	return b->parent == before && b->parts == p->parts && b->epoch == p->epoch &&
+	       x->meta[slot].account == x->meta[before].account &&
 	       (x->meta[slot].flags & BLOCK_DURABLE) == (x->meta[before].flags & BLOCK_DURABLE);
 }
 
@@ -140,6 +141,7 @@ static void run_take(struct core *c, struct run *run)
 
 		block_unlink(c, &x->dirty, x, slot);
 		x->meta[slot].persist = PERSIST_WRITING;
+		quota_add(c, x, slot, ABI_TIER_NVME, block_bytes(x, slot)); /* not at its end */
 		block_hold(x, slot);
 		run->slot[i] = slot;
 		run->generation[i] = index_block(&x->ix, slot)->generation;
@@ -156,13 +158,38 @@ static void run_take(struct core *c, struct run *run)
 	run->phase = run->place.header_offset ? RUN_HEADER : RUN_DATA;
 }
 
-static bool quota_allows(const struct core *c, const struct context *x, uint64_t bytes)
+/* Bytes of the context that runs under way are writing. */
+static uint64_t run_bytes(const struct core *c, const struct context *x)
 {
-	(void)c;
-	return x->nvme_bytes + bytes <= x->plan.quota[ABI_TIER_NVME];
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
+		if (c->run[i].phase != RUN_FREE && c->run[i].ctx == x && c->run[i].blocks)
+			bytes += c->run[i].blocks * block_bytes(x, c->run[i].slot[0]);
+	return bytes;
 }
 
-/* Place for the head of the context's dirty list. Errors: -ENOSPC, -EBUSY the log writes a run. */
+static bool quota_allows(const struct core *c, const struct context *x, uint64_t bytes)
+{
+	return x->nvme_bytes + run_bytes(c, x) + bytes <= x->plan.quota[ABI_TIER_NVME];
+}
+
+/*
+ * The head's account holds all it may on NVMe, in blocks that cannot go: this one goes, so that it
+ * is in nobody's way. A durable put is told so.
+ */
+static int quota_refuses(struct core *c, struct context *x, uint32_t slot)
+{
+	c->metrics.quota_dropped++;
+	block_drop(c, x, slot);
+	request_wake_phase(c, REQUEST_WRITTEN);
+	return -EDQUOT;
+}
+
+/*
+ * Place for the head of the context's dirty list. Errors: -ENOSPC, -EBUSY the log writes a run,
+ * -EDQUOT the head was dropped.
+ */
 static int run_begin(struct core *c, struct context *x)
 {
 	uint32_t slot = x->dirty.head, n = chain_length(x);
@@ -175,8 +202,11 @@ static int run_begin(struct core *c, struct context *x)
 		return -EBUSY;
 	if (log == DISK_LOG_DURABLE && !unflushed_room(c, n))
 		return -EBUSY; /* a flush is wanted already */
-	while (n > 1 && !quota_allows(c, x, n * bytes))
+	while (n > 1 && (!quota_allows(c, x, n * bytes) ||
+			 quota_left(c, x, slot, ABI_TIER_NVME) < n * bytes))
 		n--;
+	if (!evict_nvme_account(c, x, slot, bytes))
+		return quota_refuses(c, x, slot);
 	if (!quota_allows(c, x, bytes) && !evict_nvme(c, x, n * bytes))
 		return -ENOSPC;
 	err = store_append(c->store, log, n, bytes, block_pages(x, slot), &run->place);
@@ -328,6 +358,7 @@ void run_place(struct core *c, struct run *run, uint32_t i)
 	x->meta[slot].persist = PERSIST_CLEAN;
 	x->meta[slot].settle = SETTLE_NONE;
 	x->nvme_bytes += block_bytes(x, slot);
+	quota_add(c, x, slot, ABI_TIER_NVME, block_bytes(x, slot));
 	store_live(c->store, run->place.segment, (int64_t)block_bytes(x, slot));
 	block_link(c, &c->segment_blocks[run->place.segment], x, slot);
 }
@@ -340,6 +371,7 @@ static void block_written(struct core *c, struct run *run, uint32_t i)
 	bool durable = run->place.log == DISK_LOG_DURABLE;
 
 	x->dirty_bytes -= block_bytes(x, slot);
+	quota_sub(c, x, slot, ABI_TIER_NVME, block_bytes(x, slot)); /* of run_take */
 	m->persist = PERSIST_NONE;
 	if (m->flags & BLOCK_DROPPED || index_block(&x->ix, slot)->state == ABI_BLOCK_FREE)
 		return;

@@ -48,6 +48,8 @@ int ctl_context_create(struct ctl *ctl, int argc, char **argv);
 int ctl_context_remove(struct ctl *ctl, int argc, char **argv);
 int ctl_context_epoch(struct ctl *ctl, int argc, char **argv);
 int ctl_block_locate(struct ctl *ctl, int argc, char **argv);
+int ctl_quota_show(struct ctl *ctl, int argc, char **argv);
+int ctl_quota_set(struct ctl *ctl, int argc, char **argv);
 int ctl_pin_list(struct ctl *ctl, int argc, char **argv);
 int ctl_requests(struct ctl *ctl, int argc, char **argv);
 int ctl_clients(struct ctl *ctl, int argc, char **argv);

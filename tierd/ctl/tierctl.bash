@@ -25,15 +25,18 @@ _tierctl() {
 	esac
 	if [ -z "$list" ]; then
 		case "${words[*]}" in
-		'') list='status stat top context block pin evict drain check requests clients
+		'') list='status stat top context block pin quota evict drain check requests clients
 			--socket --json --help --version' ;;
 		context) list='list show create remove epoch' ;;
 		block) list=locate ;;
 		pin) list=list ;;
+		quota) list='show set' ;;
+		'quota set '*\ *) list='--salt --soft --hard hbm cxl nvme' ;;
 		top) list='--interval --count' ;;
 		evict\ *\ *) ;;
 		evict\ *) list='hbm cxl' ;;
-		'context show'|'context remove'|'context epoch'|'block locate'|evict)
+		'context show'|'context remove'|'context epoch'|'block locate'|'quota show'|\
+		'quota set'|evict)
 			list=$(_tierctl_contexts) ;;
 		'context create '*) list='--preset --part --block-tokens --page-align --mode --hbm
 			--cxl --nvme --blocks-max --fingerprint --policy' ;;

@@ -91,6 +91,22 @@ static struct obs_session *sessions(const struct front *f, uint32_t *count)
 	return list;
 }
 
+static const char *deed_refused(enum obs_deed_kind kind, int rc)
+{
+	if (kind == OBS_DEED_QUOTA && rc == -E2BIG)
+		return "hard is more than the context was made for; make it anew with a larger "
+		       "quota";
+	if (kind == OBS_DEED_QUOTA && rc == -ENOSPC)
+		return "the soft shares of all contexts would exceed the tier, or the context has "
+		       "no account free for the salt; tierctl quota show tells who holds what";
+	if (kind == OBS_DEED_QUOTA && rc == -ENOENT)
+		return "no such context or client, or the session has no account of its own";
+	if (kind == OBS_DEED_QUOTA)
+		return "hard must leave room for two blocks and not be below soft, in a tier that "
+		       "the context uses";
+	return "the core cannot do that now; ask again";
+}
+
 static void do_deed(struct front *f, struct turn *t, struct session *s,
 		    const struct obs_deed *deed)
 {
@@ -105,11 +121,13 @@ static void do_deed(struct front *f, struct turn *t, struct session *s,
 	if (deed->kind == OBS_DEED_EVICT)
 		rc = core_evict(f->config.core, deed->context_id, deed->tier, deed->bytes,
 				p->token);
+	else if (deed->kind == OBS_DEED_QUOTA)
+		rc = core_quota_set(f->config.core, &deed->quota, p->token);
 	else
 		rc = core_drain(f->config.core, p->token);
 	if (rc) {
 		control_forget(p);
-		control_error(f, t, s, rc, "the core cannot do that now; ask again");
+		control_error(f, t, s, rc, deed_refused(deed->kind, rc));
 		return;
 	}
 	s->asking = true;
@@ -122,7 +140,7 @@ void admin_ask(struct front *f, struct turn *t, struct session *s)
 	struct obs_question question = { .operator_ = s->operator_, .now_ns = t->now_ns };
 	struct obs_session *list = sessions(f, &question.sessions);
 	char why[OBS_WHY_BYTES] = "out of memory for the answer";
-	struct obs_deed deed = { OBS_DEED_NONE, 0, 0, 0 };
+	struct obs_deed deed = { .kind = OBS_DEED_NONE };
 	char verb[sizeof(m->verb)];
 	char *json = NULL;
 	int rc = -ENOMEM;

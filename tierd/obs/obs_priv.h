@@ -18,7 +18,11 @@ struct obs_args {
 	uint32_t tier;
 	uint64_t bytes;
 	uint8_t key[ABI_KEY_BYTES];
+	struct core_quota quota;
 };
+
+/* Arguments of quota-set. Returns 0, or an errno with why (OBS_WHY_BYTES). */
+int obs_take_quota(struct obs_args *a, const json_t *given, char *why);
 
 /* A number; JSON has no larger ones than 2^63 - 1, those become null. */
 json_t *obs_number(uint64_t value);
@@ -38,5 +42,6 @@ json_t *obs_check(const struct obs_args *a);
 json_t *obs_pins(const struct obs_args *a);
 json_t *obs_requests(const struct obs_args *a);
 json_t *obs_clients(const struct obs_args *a);
+json_t *obs_quota(const struct obs_args *a);
 
 #endif

@@ -277,6 +277,7 @@ static const char *op_name(uint8_t op)
 		"nop",	 "put-reserve", "put-commit", "put-abort", "fetch",   "fetch-pages",
 		"pin",	 "unpin",	"delete",     "cancel",	   "drain",   "prefetch",
 		"migrate", "stream",	"session",    "plan",	   "object",  "mem",
+		"reserve",
 	};
 
 	return op < ABI_OP_COUNT ? names[op] : "?";

@@ -19,6 +19,8 @@ const char *const obs_class_name[ABI_CLASS_COUNT] = { "demand", "deadline", "spe
 #define ARG_CONTEXT 1u
 #define ARG_KEY 2u
 #define ARG_TIER 4u
+#define ARG_CONTEXT_OR_NOT 8u
+#define ARG_QUOTA 16u
 
 struct verb {
 	const char *name;
@@ -40,6 +42,8 @@ static const struct verb verbs[] = {
 	{ "clients", false, 0, OBS_DEED_NONE, obs_clients },
 	{ "evict", false, ARG_CONTEXT | ARG_TIER, OBS_DEED_EVICT, NULL },
 	{ "drain", false, 0, OBS_DEED_DRAIN, NULL },
+	{ "quota", false, ARG_CONTEXT_OR_NOT, OBS_DEED_NONE, obs_quota },
+	{ "quota-set", false, ARG_QUOTA, OBS_DEED_QUOTA, NULL },
 };
 
 /* ---- values -------------------------------------------------------------------------------- */
@@ -69,9 +73,14 @@ json_t *obs_text(const char *text)
 
 json_t *obs_tier_numbers(const struct core_tier_stats *s)
 {
-	return json_pack("{s:o, s:o, s:o, s:o, s:o}", "used", obs_number(s->used), "live",
-			 obs_number(s->live), "dirty", obs_number(s->dirty), "pinned",
-			 obs_number(s->pinned), "quarantined", obs_number(s->quarantined));
+	json_t *all = json_pack("{s:o, s:o, s:o, s:o, s:o}", "used", obs_number(s->used), "live",
+				obs_number(s->live), "dirty", obs_number(s->dirty), "pinned",
+				obs_number(s->pinned), "quarantined", obs_number(s->quarantined));
+
+	json_object_set_new(all, "free", obs_number(s->free));
+	json_object_set_new(all, "reserved", obs_number(s->reserved));
+	json_object_set_new(all, "retiring", obs_number(s->retiring));
+	return all;
 }
 
 void obs_fact(struct obs *o, const char *name, const char *format, ...)
@@ -166,12 +175,15 @@ static int take_args(struct obs_args *a, const struct verb *verb, const json_t *
 {
 	int rc = 0;
 
-	if (verb->needs & ARG_CONTEXT)
+	if (verb->needs & ARG_CONTEXT ||
+	    (verb->needs & (ARG_CONTEXT_OR_NOT | ARG_QUOTA) && json_object_get(given, "context")))
 		rc = take_context(a, given, why);
 	if (rc == 0 && verb->needs & ARG_KEY)
 		rc = take_key(a, given, why);
 	if (rc == 0 && verb->needs & ARG_TIER)
 		rc = take_tier(a, given, why);
+	if (rc == 0 && verb->needs & ARG_QUOTA)
+		rc = obs_take_quota(a, given, why);
 	return rc;
 }
 
@@ -189,7 +201,7 @@ char *obs_done(enum obs_deed_kind kind, uint64_t value)
 {
 	if (kind == OBS_DEED_EVICT)
 		return print(json_pack("{s:o}", "freed", obs_number(value)));
-	return print(json_pack("{s:b}", "drained", 1));
+	return print(json_pack("{s:b}", kind == OBS_DEED_QUOTA ? "set" : "drained", 1));
 }
 
 static const struct verb *find(const char *name)
@@ -233,7 +245,7 @@ int obs_answer(const struct obs *o, const struct obs_question *q, char **json,
 	}
 	rc = take_args(&a, verb, given, why);
 	if (rc == 0 && verb->deed) {
-		*deed = (struct obs_deed){ verb->deed, a.context_id, a.tier, a.bytes };
+		*deed = (struct obs_deed){ verb->deed, a.context_id, a.tier, a.bytes, a.quota };
 		rc = -EINPROGRESS;
 	} else if (rc == 0) {
 		rc = answer(&a, verb, json, why);

@@ -1,0 +1,269 @@
+/*
+ * Who may hold what, through the API and against a live daemon: reservations and the puts made
+ * under them, limits of salts, what is kept by priority and time, and what an answer of -ENOSPC
+ * says. The accounts are recounted when the daemon is stopped.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include "tests/integration/front_client.h"
+
+#include <jansson.h>
+#include <tier.h>
+
+#define BLOCK_BYTES (6u * 4096) /* of preset "tiny" */
+#define CXL_BLOCKS (32u * 1024 * 1024 / BLOCK_BYTES)
+
+struct world {
+	struct daemon d;
+	tier *t;
+	tier_context *c;
+};
+
+static int setup(void **state)
+{
+	static const char *const settings[] = { "cxl.size=32MiB", "hbm.size=0", "nvme.size=0",
+						NULL };
+	struct tier_connect_options o = { .size = sizeof(o), .staging_bytes = 4u << 20 };
+	struct world *w = calloc(1, sizeof(*w));
+	tier_geometry *g;
+
+	daemon_folder(&w->d);
+	daemon_start(&w->d, settings);
+	o.socket = w->d.socket;
+	assert_int_equal(tier_geometry_preset(&g, "tiny"), 0);
+	assert_int_equal(tier_connect(&w->t, &o), 0);
+	assert_int_equal(tier_context_create(w->t, "kv", g, NULL, &w->c), 0);
+	tier_geometry_free(g);
+	*state = w;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct world *w = *state;
+
+	tier_close(w->t);
+	daemon_stop(&w->d);
+	daemon_remove(&w->d);
+	free(w);
+	return 0;
+}
+
+static tier_key key_of(uint32_t n)
+{
+	tier_key key;
+
+	assert_int_equal(tier_key_opaque(&key, &n, sizeof(n), NULL), 0);
+	return key;
+}
+
+static int64_t put(struct world *w, uint32_t n, struct tier_put_options *o)
+{
+	static uint8_t data[BLOCK_BYTES];
+	tier_key key = key_of(n);
+
+	o->size = sizeof(*o);
+	return tier_put_copy(w->c, &key, 1, data, o);
+}
+
+static bool there(struct world *w, uint32_t n)
+{
+	struct tier_found found;
+	tier_key key = key_of(n);
+
+	return tier_match(w->c, &key, 1, &found) == 1;
+}
+
+static char *admin(struct world *w, const char *verb, const char *args)
+{
+	char *reply = NULL;
+
+	assert_int_equal(tier_admin(w->t, verb, args, &reply), 0);
+	return reply;
+}
+
+/* A number of tierctl quota's document: tiers of the context, or of the account of a salt. */
+static uint64_t quota_number(struct world *w, const char *salt, const char *what)
+{
+	json_t *all, *context, *one, *salts;
+	uint64_t value = UINT64_MAX;
+	char *reply = admin(w, "quota", "{\"context\":\"kv\"}");
+	size_t i;
+
+	all = json_loads(reply, 0, NULL);
+	free(reply);
+	context = json_array_get(json_object_get(all, "contexts"), 0);
+	salts = json_object_get(context, "salts");
+	if (!salt)
+		value = (uint64_t)json_integer_value(
+			json_object_get(json_object_get(context, "cxl"), what));
+	json_array_foreach(salts, i, one)
+		if (salt && strcmp(salt, json_string_value(json_object_get(one, "holder"))) == 0)
+			value = (uint64_t)json_integer_value(
+				json_object_get(json_object_get(one, "cxl"), what));
+	json_decref(all);
+	return value;
+}
+
+/* ---- reservations -------------------------------------------------------------------------- */
+
+static void test_a_reservation_is_drawn_down(void **state)
+{
+	struct tier_reserve_options o = { .size = sizeof(o), .expected = 10, .p95 = 20, .step = 4 };
+	struct tier_put_options p = { .priority = 0 };
+	struct tier_reserved r;
+	struct world *w = *state;
+
+	assert_int_equal(tier_reserve(w->c, &o, &r), 0);
+	assert_int_equal(r.blocks, 10);
+	assert_int_equal(r.p95, 20);
+	assert_int_equal(quota_number(w, NULL, "reserved"), 10 * BLOCK_BYTES);
+	p.reservation = r.id;
+	for (uint32_t n = 0; n < 6; n++)
+		assert_int_equal(put(w, 100 + n, &p), 1);
+	assert_int_equal(quota_number(w, NULL, "reserved"), 4 * BLOCK_BYTES);
+	for (uint32_t n = 6; n < 30; n++) /* beyond p95: it grows on */
+		assert_int_equal(put(w, 100 + n, &p), 1);
+	assert_in_range(quota_number(w, NULL, "reserved"), 2 * BLOCK_BYTES, 8 * BLOCK_BYTES);
+	assert_int_equal(tier_reserve_end(w->c, r.id), 30);
+	assert_int_equal(quota_number(w, NULL, "reserved"), 0);
+	assert_int_equal(tier_reserve_end(w->c, r.id), -ENOENT);
+	assert_int_equal(put(w, 200, &p), -ENOENT); /* what has ended is no room */
+}
+
+static void test_a_reservation_is_predicted(void **state)
+{
+	struct tier_reserve_options o = { .size = sizeof(o), .salt = 9, .role = 2,
+					  .prompt_tokens = 3000 };
+	struct tier_reserved r;
+	struct world *w = *state;
+
+	for (uint32_t i = 0; i < 20; i++) {
+		struct tier_put_options p = { .salt = 9 };
+
+		assert_int_equal(tier_reserve(w->c, &o, &r), 0);
+		p.reservation = r.id;
+		for (uint32_t n = 0; n < 3 + i % 2; n++)
+			assert_int_equal(put(w, 1000 + i * 10 + n, &p), 1);
+		assert_int_equal(tier_reserve_end(w->c, r.id), 3 + i % 2);
+	}
+	assert_int_equal(tier_reserve(w->c, &o, &r), 0);
+	assert_in_range(r.blocks, 3, 4);
+	assert_in_range(r.p95, 4, 5);
+	assert_int_equal(tier_reserve_end(w->c, r.id), 0);
+}
+
+static void test_reservations_have_a_sum_and_an_end(void **state)
+{
+	struct tier_reserve_options o = { .size = sizeof(o), .expected = 1, .p95 = CXL_BLOCKS };
+	struct tier_reserved r;
+	struct world *w = *state;
+
+	assert_int_equal(tier_reserve(w->c, &o, &r), -EDQUOT);
+	o.p95 = CXL_BLOCKS / 2;
+	o.deadline_ns = time_now_ns() + 200 * NS_PER_MS;
+	assert_int_equal(tier_reserve(w->c, &o, &r), 0);
+	assert_int_equal(tier_reserve(w->c, &o, &r), -EDQUOT);
+	usleep(400000);
+	assert_int_equal(quota_number(w, NULL, "reserved"), 0);
+	o.deadline_ns = 0;
+	assert_int_equal(tier_reserve(w->c, &o, &r), 0);
+	assert_int_equal(tier_reserve_end(w->c, r.id), 0);
+	o.p95 = 0;
+	o.expected = UINT32_MAX;
+	assert_int_equal(tier_reserve(w->c, &o, &r), -EINVAL);
+	assert_int_equal(tier_reserve(w->c, NULL, NULL), -EINVAL);
+	assert_int_equal(tier_reserve_end(w->c, 0), -EINVAL);
+}
+
+/* ---- salts, priorities, time --------------------------------------------------------------- */
+
+static void test_a_salt_stays_within_its_limit(void **state)
+{
+	struct tier_put_options p = { .salt = 7 };
+	struct world *w = *state;
+
+	free(admin(w, "quota-set", "{\"context\":\"kv\",\"salt\":\"7\",\"tier\":\"cxl\","
+				   "\"hard\":491520}"));
+	for (uint32_t n = 0; n < 100; n++)
+		assert_int_equal(put(w, 3000 + n, &p), 1);
+	assert_in_range(quota_number(w, "0x0000000000000007", "used"), 10 * BLOCK_BYTES, 491520);
+	assert_true(there(w, 3099));
+	assert_false(there(w, 3000)); /* its own oldest made way */
+}
+
+static void test_priority_and_time_say_who_leaves(void **state)
+{
+	struct tier_put_options low = { .priority = TIER_PRIORITY_LOW },
+				high = { .priority = TIER_PRIORITY_HIGH },
+				brief = { .ttl_ns = 50 * NS_PER_MS }, plain = { .salt = 0 };
+	struct world *w = *state;
+	uint32_t kept = 0, gone = 0;
+
+	assert_int_equal(put(w, 0, &(struct tier_put_options){ .priority = 3 }), -EINVAL);
+	for (uint32_t n = 0; n < 50; n++)
+		assert_int_equal(put(w, 4000 + n, &high), 1);
+	usleep(100000);
+	for (uint32_t n = 0; n < CXL_BLOCKS * 2; n++)
+		assert_int_equal(put(w, 5000 + n, &plain), 1);
+	for (uint32_t n = 0; n < 50; n++)
+		kept += there(w, 4000 + n);
+	assert_int_equal(kept, 50); /* the oldest of all, and there */
+	for (uint32_t n = 0; n < 50; n++) {
+		assert_int_equal(put(w, 4100 + n, &low), 1);
+		assert_int_equal(put(w, 4200 + n, &brief), 1);
+	}
+	usleep(100000);
+	for (uint32_t n = 0; n < CXL_BLOCKS / 4; n++)
+		assert_int_equal(put(w, 9000 + n, &plain), 1);
+	for (uint32_t n = 0; n < 50; n++)
+		gone += !there(w, 4100 + n) + !there(w, 4200 + n);
+	assert_int_equal(gone, 100); /* the newest of all, and gone */
+}
+
+static void test_no_room_says_what_holds_it(void **state)
+{
+	struct tier_reserve_options o = { .size = sizeof(o), .expected = CXL_BLOCKS * 45 / 100 };
+	struct tier_put_options p = { .salt = 0 };
+	struct tier_reserved r;
+	struct world *w = *state;
+	uint32_t pinned = 0;
+	int64_t n = 1;
+
+	/* Reservations take 45 %, pins 50: the budget of the first leaves room for no more. */
+	assert_int_equal(tier_reserve(w->c, &o, &r), 0);
+	for (uint32_t i = 0; i < CXL_BLOCKS; i++) {
+		struct tier_found found;
+		tier_key key = key_of(20000 + i);
+		uint64_t pin;
+
+		n = put(w, 20000 + i, &p);
+		if (n != 1 || tier_match(w->c, &key, 1, &found) != 1 ||
+		    tier_pin(w->c, &found.block, 1, TIER_CXL, 0, &pin) < 0)
+			break;
+		pinned++;
+	}
+	assert_in_range(pinned, CXL_BLOCKS * 45 / 100, CXL_BLOCKS / 2);
+	/* Room for a few is left: what comes under a limit of nothing finds none at all. */
+	p.salt = 8;
+	free(admin(w, "quota-set", "{\"context\":\"kv\",\"salt\":\"8\",\"tier\":\"cxl\","
+				   "\"hard\":4096}"));
+	n = put(w, 30000, &p);
+	if (!strstr(tier_error_text(), "reserved") || !strstr(tier_error_text(), "pinned"))
+		fail_msg("%s", tier_error_text());
+	assert_int_equal(tier_reserve_end(w->c, r.id), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_reservation_is_drawn_down),
+		cmocka_unit_test(test_a_reservation_is_predicted),
+		cmocka_unit_test(test_reservations_have_a_sum_and_an_end),
+		cmocka_unit_test(test_a_salt_stays_within_its_limit),
+		cmocka_unit_test(test_priority_and_time_say_who_leaves),
+		cmocka_unit_test(test_no_room_says_what_holds_it),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}

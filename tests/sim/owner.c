@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What owners of the world do: raise epochs, evict, drain, remove contexts and make them again, and
+ * set limits of salts, shares and limits of contexts; model_check_quotas checks that limits hold.
+ */
+#include "tests/sim/world_priv.h"
+
+static void raise_epoch(struct world *w, uint32_t which)
+{
+	struct world_context *x = &w->context[which];
+
+	if (core_context_epoch(w->core, x->id, 0, token_of(TOKEN_EPOCH, which, x->now.number)))
+		return;
+	w->result->epochs++;
+	x->epoch = x->header->epoch;
+	for (uint32_t n = 0; n < WORLD_KEYS; n++)
+		x->now.key[n].durable = false;
+	for (uint32_t p = 0; p < WORLD_LEASES; p++)
+		if (w->pin[p].context == which)
+			w->pin[p].id = 0;
+}
+
+static void remove_context(struct world *w, uint32_t which)
+{
+	struct world_context *x = &w->context[which];
+
+	if (!x->made || x->removing)
+		return;
+	x->removing = true;
+	for (uint32_t n = 0; n < WORLD_KEYS; n++)
+		x->now.key[n].durable = false;
+	for (uint32_t p = 0; p < WORLD_LEASES; p++)
+		if (w->pin[p].context == which)
+			w->pin[p].id = 0;
+	core_context_remove(w->core, x->id, token_of(TOKEN_REMOVED, which, x->now.number),
+			    token_of(TOKEN_REMOVE, which, x->now.number));
+}
+
+/* Limits that the context can live with, of one salt; or a share of the context itself. */
+static void owner_quota(struct world *w, uint32_t which)
+{
+	struct world_context *x = &w->context[which];
+	struct core_quota q = { .context_id = x->id };
+	uint32_t salt = 1 + world_below(w, WORLD_SALTS - 1);
+	bool lift = world_chance(w, 400000);
+
+	q.tier = world_below(w, ABI_TIER_NVME + 1);
+	if (world_chance(w, 500000)) {
+		q.limit.soft = lift ? 0 : (1 + world_below(w, 4)) << 20;
+		if (!lift && world_chance(w, 500000) && q.tier < ABI_MEM_TIERS)
+			q.limit.hard = (5 + world_below(w, 4)) << 20;
+		core_quota_set(w->core, &q, TOKEN_OTHER);
+		return;
+	}
+	q.who = CORE_HOLDER_SALT;
+	q.key = salt;
+	if (!lift)
+		q.limit.hard = (8 + world_below(w, 32)) * BLOCK_BYTES;
+	if (!lift && world_chance(w, 500000))
+		q.limit.soft = q.limit.hard / 2;
+	if (core_quota_set(w->core, &q, TOKEN_OTHER))
+		return;
+	x->hard[salt][q.tier] = q.limit.hard;
+	x->held[salt][q.tier] = UINT64_MAX;
+}
+
+void owner_step(struct world *w)
+{
+	uint32_t which = world_below(w, WORLD_CONTEXTS), dice = world_below(w, 100);
+	struct world_context *x = &w->context[which];
+	struct core_event e = { .kind = CORE_EV_TICK };
+
+	if (!x->made) {
+		if (lives_room(x)) /* open to clients once owner_replied says so */
+			context_make(w, which, NULL);
+	} else if (dice < 4) {
+		raise_epoch(w, which);
+	} else if (dice < 6) {
+		remove_context(w, which);
+	} else if (dice < 50) {
+		core_evict(w->core, x->id, world_below(w, ABI_MEM_TIERS), 1u << 20, TOKEN_OTHER);
+	} else if (dice < 55) {
+		core_drain(w->core, TOKEN_OTHER);
+	} else if (dice < 85) {
+		owner_quota(w, which);
+	}
+	world_event(w, &e);
+}
+
+void owner_replied(struct world *w, uint64_t token, int res, uint64_t value)
+{
+	uint32_t kind = token % 16, which = token / 16 % 16;
+	uint64_t life = token / 256;
+
+	if (kind == TOKEN_MAKE && !res) {
+		lives_made(w, which, life);
+		for (uint32_t i = 0; i < WORLD_CLIENTS; i++)
+			if (w->client[i].state == 1)
+				client_attach(w, i);
+	}
+	if (kind == TOKEN_EPOCH && !res)
+		lives_raised(w, which, life, value);
+	if (kind == TOKEN_REMOVED && !res)
+		lives_removed(w, which, life);
+	if (kind != TOKEN_REMOVE || res)
+		return;
+	for (uint32_t l = 0; l < WORLD_LEASES; l++)
+		if (w->lease[l].data && w->lease[l].context == which)
+			world_fail(w, "context %u went while its pages were leased", which);
+	lives_end(w, which);
+	context_free(w, which);
+}

@@ -1,0 +1,275 @@
+/*
+ * The audit finds every deliberate error: a core with blocks in all tiers, salts, pins, leases and
+ * dirty bytes; then each counter is made wrong by one, and core_audit must name it, and nothing
+ * but what depends on it. A counter that is added to the core and not to this list is an omission.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/fuzz/host.h"
+#include "tests/lib/unit.h"
+#include "tierd/core/space_priv.h"
+#include "tierd/core/state.h"
+#include "tierd/core/store_priv.h"
+
+#define MEGA (1u << 20)
+
+static struct host host;
+static uint64_t put_handle;
+
+/* ---- a core with something of everything -------------------------------------------------- */
+
+static void completed(void *arg, uint32_t client, const struct abi_cqe *cqe)
+{
+	(void)arg;
+	(void)client;
+	put_handle = cqe->res ? 0 : cqe->value;
+}
+
+static void key_of(uint32_t n, uint8_t key[ABI_KEY_BYTES])
+{
+	memset(key, 0, ABI_KEY_BYTES);
+	memcpy(key, &n, sizeof(n));
+	key[9] = (uint8_t)(n * 7);
+}
+
+/* One block a put: its bytes are whatever lies in staging. */
+static void put(uint32_t client, uint32_t context, uint32_t n, uint64_t salt, uint8_t priority)
+{
+	struct abi_put_args *args = (struct abi_put_args *)host.client[client].staging;
+	struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE, .count = 1 };
+
+	memset(args, 0, sizeof(*args));
+	args->count = 1;
+	args->salt = salt;
+	args->priority = priority;
+	key_of(n, (uint8_t *)(args + 1));
+	sqe.context_id = host.context[context].id;
+	sqe.arg_bytes = sizeof(*args) + ABI_KEY_BYTES;
+	assert_true(host_request(&host, client, &sqe));
+	sqe = (struct abi_sqe){ .op = ABI_OP_PUT_COMMIT, .handle = put_handle, .arg_offset = 4096 };
+	assert_true(host_request(&host, client, &sqe));
+}
+
+static void pin(uint32_t client, uint32_t context, uint32_t n)
+{
+	struct abi_sqe sqe = { .op = ABI_OP_PIN, .flags = ABI_SQE_KEYS, .count = 1,
+			       .tier = ABI_TIER_CXL, .arg_bytes = ABI_KEY_BYTES };
+
+	key_of(n, host.client[client].staging);
+	sqe.context_id = host.context[context].id;
+	assert_true(host_request(&host, client, &sqe));
+}
+
+/* A reader keeps page 0 of the block; then all of its pages are made to leave. */
+static void lease_and_evict(uint32_t context, uint32_t n)
+{
+	struct context *x = core_context(host.core, host.context[context].id);
+	struct abi_reader *r = host.client[0].readers;
+	uint8_t key[ABI_KEY_BYTES];
+	uint32_t slot;
+
+	key_of(n, key);
+	slot = index_find(&x->ix, key);
+	assert_int_not_equal(slot, ABI_SLOT_NONE);
+	r->high_water = 1;
+	r->slot[0] = abi_place(x->id, ABI_TIER_CXL,
+			       index_page(&x->ix, slot, 0)->word[ABI_TIER_CXL]);
+	core_evict(host.core, x->id, ABI_TIER_CXL, MEGA, 0);
+	host_look(&host);
+}
+
+static int setup(void **state)
+{
+	struct disk_context spec;
+
+	(void)state;
+	host_init(&host);
+	host_boot(&host, NULL);
+	host.ears.complete = completed;
+	for (uint32_t i = 0; i < 2; i++) {
+		host_spec(&spec, i ? HOST_KIND_MEMORY : HOST_KIND_STORE, i);
+		assert_int_equal(host_context_make(&host, i, &spec), 0);
+	}
+	for (uint32_t i = 0; i < 2; i++) {
+		host_client_open(&host, i);
+		host_client_attach(&host, i);
+	}
+	for (uint32_t n = 0; n < 12; n++)
+		put(n % 2, 0, n, n % 3, n == 5);
+	host_settle(&host, 40);
+	pin(0, 0, 3);
+	lease_and_evict(0, 4);
+	host_tick(&host, 5000000);
+	host.held = true; /* what follows stays under way: copies, writes, retired batches */
+	for (uint32_t n = 0; n < 9; n++)
+		put(1, n % 2, 20 + n, 2, 0);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	host.client[0].readers[0].slot[0] = 0;
+	host_empty(&host);
+	host_halt(&host);
+	return 0;
+}
+
+/* ---- one wrong counter at a time ---------------------------------------------------------- */
+
+static char told[8192];
+
+static void take(void *arg, const char *what)
+{
+	(void)arg;
+	if (strlen(told) + strlen(what) + 2 < sizeof(told)) {
+		strcat(told, what);
+		strcat(told, "\n");
+	}
+}
+
+static uint64_t look(void)
+{
+	told[0] = '\0';
+	return core_audit(host.core, take, NULL);
+}
+
+static void add(void *counter, size_t bytes, int more)
+{
+	uint64_t value = 0;
+
+	memcpy(&value, counter, bytes);
+	value += (uint64_t)more;
+	memcpy(counter, &value, bytes);
+}
+
+static void wrong_by_one(void *counter, size_t bytes, const char *expected)
+{
+	add(counter, bytes, 1);
+	if (!look())
+		fail_msg("nobody noticed: %s", expected);
+	if (!strstr(told, expected))
+		fail_msg("\"%s\" is not named in:\n%s", expected, told);
+	add(counter, bytes, -1);
+	if (look())
+		fail_msg("still wrong after %s: %s", expected, told);
+}
+
+#define WRONG(counter, expected) wrong_by_one(&(counter), sizeof(counter), expected)
+
+static void test_all_is_well_before(void **state)
+{
+	(void)state;
+	if (look())
+		fail_msg("%s", told);
+	assert_true(host.core->quarantined[ABI_TIER_CXL] > 0);
+	assert_true(host.core->pinned[ABI_TIER_CXL] > 0);
+}
+
+static void test_counters_of_a_context(void **state)
+{
+	struct context *x = core_context(host.core, host.context[0].id);
+
+	(void)state;
+	WRONG(x->blocks, "blocks:");
+	WRONG(x->blocks_pending, "pending blocks");
+	WRONG(x->pending.count, "pending list");
+	WRONG(x->dirty.count, "dirty list");
+	WRONG(x->slots_live, "block slots in use");
+	WRONG(x->dirty_bytes, "dirty bytes");
+	WRONG(x->nvme_bytes, "NVMe bytes");
+	WRONG(x->kept_blocks, "blocks with a priority");
+	WRONG(x->strays, "old places of moved pages");
+	WRONG(x->attached, "clients attached");
+	WRONG(x->punching, "ranges being punched");
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
+		WRONG(x->pages_resident[t], "resident pages");
+		WRONG(x->retiring[t], "retiring bytes");
+		WRONG(x->moving[t], "moving bytes");
+		WRONG(x->pinned[t], "pinned bytes");
+	}
+	WRONG(x->meta[0].held, "held words");
+}
+
+static void test_counters_of_a_space(void **state)
+{
+	struct context *x = core_context(host.core, host.context[0].id);
+	struct space *s = x->space[ABI_TIER_CXL];
+
+	(void)state;
+	WRONG(s->taken, "segments taken");
+	WRONG(s->parked, "segments parked");
+	WRONG(s->live, "bytes of live places");
+	WRONG(s->free, "bytes of free places");
+	WRONG(s->klass[0].free, "free places of a class");
+	WRONG(s->klass[0].live, "live places of a class");
+	WRONG(s->segment[0].live, "places of a segment");
+	s->taken_bits[0] ^= 1ull << 1;
+	assert_true(look() && strstr(told, "segments in use"));
+	s->taken_bits[0] ^= 1ull << 1;
+	s->place_bits[0] ^= 1ull << 40;
+	assert_true(look() && strstr(told, "places of a segment"));
+	s->place_bits[0] ^= 1ull << 40;
+	WRONG(s->free_evacuated, "bytes of evacuated places");
+	WRONG(s->returned, "bytes of parked units");
+}
+
+static void wrong_ledger(struct ledger *l, uint64_t key)
+{
+	struct holding *a = &l->account[ledger_find(l, key)];
+
+	WRONG(a->uses, "uses");
+	for (uint32_t t = 0; t < ABI_TIER_COUNT; t++) {
+		WRONG(a->used[t], "bytes charged");
+		WRONG(l->account[LEDGER_NONE].used[t], "bytes charged");
+		WRONG(l->account[LEDGER_OTHER].used[t], "bytes charged");
+		WRONG(l->plain[t], "accounts without a share");
+		WRONG(l->soft_sum[t], "sum of soft shares");
+	}
+	WRONG(l->open, "accounts");
+}
+
+static void test_counters_of_accounts(void **state)
+{
+	struct context *x = core_context(host.core, host.context[0].id);
+
+	(void)state;
+	assert_true(ledger_find(&x->salts, 2) >= LEDGER_FIRST);
+	wrong_ledger(&x->salts, 2);
+	wrong_ledger(&host.core->owners, (uint64_t)host.core->client[1].session << 32 | 1);
+}
+
+static void test_counters_of_the_host(void **state)
+{
+	struct core *c = host.core;
+
+	(void)state;
+	WRONG(c->contexts, "contexts");
+	WRONG(c->pins, "pins");
+	WRONG(c->requests, "requests");
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
+		WRONG(c->pool[t].used, "charged to the pool");
+		WRONG(c->quarantined[t], "quarantined bytes");
+		WRONG(c->pinned[t], "pinned bytes");
+		WRONG(c->punching[t], "ranges being punched");
+	}
+	WRONG(c->store->live, "store: live bytes");
+	WRONG(c->store->segment[0].live, "segment 0");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_all_is_well_before),
+		cmocka_unit_test(test_counters_of_a_context),
+		cmocka_unit_test(test_counters_of_a_space),
+		cmocka_unit_test(test_counters_of_accounts),
+		cmocka_unit_test(test_counters_of_the_host),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}

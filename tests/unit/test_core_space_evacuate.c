@@ -1,0 +1,189 @@
+/*
+ * Emptying segments of a space: what is chosen, parking around places that stay, compaction between
+ * classes, reservations that nothing else may take, limits.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <errno.h>
+
+#include "tests/lib/unit.h"
+#include "tierd/core/space.h"
+
+#define MIB (1ull << 20)
+#define SEGMENT (8 * MIB)
+#define PAGE 65536u
+#define SMALL 4096u
+#define PLACES (SEGMENT / PAGE)
+
+struct fixture {
+	struct pool pool;
+	struct space *s;
+};
+
+static void open_space(struct fixture *f, uint64_t segments)
+{
+	const uint32_t stride[2] = { PAGE, SMALL };
+
+	f->pool = (struct pool){ .capacity = segments * SEGMENT, .segment_bytes = SEGMENT };
+	assert_int_equal(space_open(&f->s, &f->pool, segments * SEGMENT, segments * SEGMENT, stride,
+				    2), 0);
+	assert_int_equal(space_segment_bytes(f->s), SEGMENT);
+}
+
+static uint64_t alloc(struct fixture *f, uint32_t klass)
+{
+	uint64_t fresh;
+	int64_t at = space_alloc(f->s, klass, &fresh);
+
+	assert_true(at >= 0);
+	return (uint64_t)at;
+}
+
+static void test_one_place_keeps_one_unit(void **state)
+{
+	struct fixture f;
+	uint64_t kept, bytes, given = 0, segment;
+	uint32_t live;
+	int64_t at;
+
+	(void)state;
+	open_space(&f, 32);
+	segment = alloc(&f, 0);
+	for (uint32_t i = 1; i < PLACES; i++)
+		alloc(&f, 0);
+	kept = segment + 70 * PAGE; /* in the third of four units */
+	for (uint64_t place = segment; place < segment + SEGMENT; place += PAGE)
+		if (place != kept)
+			space_free(f.s, place);
+	assert_int_equal(space_evacuate_begin(f.s, 99, &live), segment);
+	assert_int_equal(live, 1);
+	while ((at = space_park(f.s, segment, &bytes)) >= 0) {
+		assert_true(kept < (uint64_t)at || kept >= (uint64_t)at + bytes);
+		space_park_punched(f.s, (uint64_t)at, bytes);
+		given += bytes;
+	}
+	assert_int_equal(given, SEGMENT - 2 * MIB);
+	assert_int_equal(f.pool.used, 2 * MIB);
+	assert_int_equal(space_parked(f.s, UINT64_MAX), segment);
+	space_free(f.s, kept);
+	at = space_park(f.s, segment, &bytes);
+	assert_true(at >= 0 && bytes == 2 * MIB);
+	space_park_punched(f.s, (uint64_t)at, bytes);
+	assert_int_equal(f.pool.used, 0);
+	assert_int_equal(space_parked(f.s, UINT64_MAX), UINT64_MAX);
+	assert_int_equal(alloc(&f, 1), segment); /* it is as good as new */
+	space_close(f.s);
+	assert_int_equal(f.pool.used, 0);
+}
+
+static void test_what_is_promised_is_there(void **state)
+{
+	struct fixture f;
+	uint64_t fresh;
+	int rc;
+
+	(void)state;
+	open_space(&f, 16);
+	while ((rc = space_reserve(f.s, 0, 3 * PLACES / 2, &fresh)) == 1)
+		;
+	assert_int_equal(rc, 0);
+	/* Others take all the rest, and not one of these. */
+	while (space_alloc(f.s, 1, &fresh) >= 0)
+		;
+	while (space_alloc(f.s, 0, &fresh) >= 0)
+		;
+	assert_int_equal(space_alloc_move(f.s, 0), -ENOSPC);
+	assert_int_equal(space_surplus(f.s, true), -ENOENT);
+	for (uint32_t i = 0; i < 3 * PLACES / 2; i++)
+		assert_true(space_alloc_reserved(f.s, 0) >= 0);
+	while ((rc = space_reserve(f.s, 0, PLACES, &fresh)) == 1)
+		;
+	assert_int_equal(rc, -ENOSPC);
+	space_close(f.s);
+}
+
+static void test_room_in_the_wrong_class_is_compacted(void **state)
+{
+	uint64_t place[16 * PLACES];
+	struct fixture f;
+	uint64_t fresh;
+	uint32_t live, n = 0;
+	int64_t segment;
+
+	(void)state;
+	open_space(&f, 16);
+	for (int64_t at; (at = space_alloc(f.s, 0, &fresh)) >= 0;)
+		place[n++] = (uint64_t)at;
+	assert_int_equal(n, 16 * PLACES);
+	assert_int_equal(space_compact_begin(f.s, &live), -ENOENT); /* nothing to gain */
+	for (uint32_t i = 0; i < n; i += 4) /* a quarter of every segment is free */
+		space_free(f.s, place[i]);
+	assert_int_equal(space_compact_begin(f.s, &live), -ENOENT); /* and nobody wants it */
+	assert_int_equal(space_alloc(f.s, 1, &fresh), -ENOSPC);
+	segment = space_compact_begin(f.s, &live);
+	assert_true(segment >= 0);
+	assert_int_equal(live, 3 * PLACES / 4);
+	for (uint32_t i = 0; i < n; i++) {
+		int64_t to;
+
+		if (i % 4 == 0 || place[i] < (uint64_t)segment ||
+		    place[i] >= (uint64_t)segment + SEGMENT)
+			continue;
+		to = space_alloc_move(f.s, 0);
+		assert_true(to >= 0 && !space_is_evacuated(f.s, (uint64_t)to));
+		space_free(f.s, place[i]);
+	}
+	assert_int_equal(space_segment_live(f.s, (uint64_t)segment), 0);
+	space_evacuate_end(f.s, (uint64_t)segment);
+	assert_true(space_alloc(f.s, 1, &fresh) >= 0);
+	space_close(f.s);
+}
+
+static void test_weights_choose_what_leaves(void **state)
+{
+	struct fixture f;
+	uint64_t large, small;
+	uint32_t live;
+
+	(void)state;
+	open_space(&f, 16);
+	large = alloc(&f, 0);
+	small = alloc(&f, 1);
+	for (uint32_t i = 0; i < 3; i++)
+		alloc(&f, 1);
+	assert_int_equal(space_evacuate_begin(f.s, 99, &live), small / SEGMENT * SEGMENT);
+	space_evacuate_end(f.s, small / SEGMENT * SEGMENT);
+	space_weigh(f.s, 1, 4 * PAGE); /* each small page takes four large ones along */
+	assert_int_equal(space_evacuate_begin(f.s, 99, &live), large / SEGMENT * SEGMENT);
+	space_evacuate_end(f.s, large / SEGMENT * SEGMENT);
+	space_close(f.s);
+}
+
+static void test_a_lower_limit_holds(void **state)
+{
+	struct fixture f;
+	uint64_t fresh;
+
+	(void)state;
+	open_space(&f, 16);
+	space_limit(f.s, 2 * SEGMENT + MIB);
+	for (uint32_t i = 0; i < 2 * PLACES; i++)
+		alloc(&f, 0);
+	assert_int_equal(space_alloc(f.s, 0, &fresh), -ENOSPC);
+	space_limit(f.s, 3 * SEGMENT);
+	assert_true(space_alloc(f.s, 0, &fresh) >= 0);
+	space_close(f.s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_one_place_keeps_one_unit),
+		cmocka_unit_test(test_what_is_promised_is_there),
+		cmocka_unit_test(test_room_in_the_wrong_class_is_compacted),
+		cmocka_unit_test(test_weights_choose_what_leaves),
+		cmocka_unit_test(test_a_lower_limit_holds),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

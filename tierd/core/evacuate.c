@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Emptying segments: so that their memory passes to another context or another size class. Pages
+ * move to other segments of their class as long as these have room; else clean ones leave the tier.
+ *
+ *   begin -> walk the descriptors -> each READY page there: copy, publish the new place, retire the
+ *   old one (a stray: no word names it) -> fence -> scan -> free
+ *   what readers keep: the units of 2 MiB around it are parked, that is given back at once; its
+ *   own when the reader lets go
+ *
+ * There is no map from places back to pages (it would cost 8 bytes a page): a walk looks at a
+ * bounded number of descriptors a step, and several segments share it. A page that something holds
+ * (an io, a copy, a put, a stream that claims it) stays where it is until that is over: no engine
+ * of ours reads a place without a hold, and readers have hazard words.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "tierd/core/state.h"
+
+#define WALK_STEP 65536u    /* descriptors looked at in one step */
+#define WALKS_MAX 16u       /* then pages that cannot move keep their segment */
+#define WALKS_LEASED 4u     /* then places that are only leased are left behind */
+#define WALK_WAIT_NS (2 * MS)
+#define COPIES_MAX 8u       /* jobs under way: others need the pool too */
+#define PUNCHES_MAX 64u     /* asked for in one tick */
+
+/* ---- memory back to the host -------------------------------------------------------------- */
+
+static void punch(struct core *c, struct context *x, uint32_t tier, uint64_t offset, uint64_t bytes)
+{
+	struct core_range *range = &core_push(c, CORE_AC_PUNCH)->range;
+
+	range->context_id = x->id;
+	range->tier = tier;
+	range->offset = offset;
+	range->bytes = bytes;
+	c->punching[tier]++;
+	x->punching++;
+}
+
+/*
+ * Is there empty memory beyond what streams will want at once? Punching what a window leaves and
+ * backing it anew for the next one costs several times what reading into it does.
+ */
+static bool spare(const struct core *c, uint32_t tier)
+{
+	const struct pool *p = &c->pool[tier];
+
+	return p->used - p->live > stream_aside_unused(c, tier) + p->segment_bytes;
+}
+
+void evacuate_surplus(struct core *c, struct context *x, uint32_t tier, bool all)
+{
+	uint64_t bytes = space_segment_bytes(x->space[tier]);
+	int64_t offset;
+
+	for (uint32_t n = 0; n < PUNCHES_MAX && (all || spare(c, tier)); n++) {
+		offset = space_surplus(x->space[tier], all);
+		if (offset < 0)
+			return;
+		punch(c, x, tier, (uint64_t)offset, bytes);
+	}
+}
+
+/* What nobody needs of an evacuated segment goes; returns how many ranges. */
+static uint32_t park(struct core *c, struct context *x, uint32_t tier, uint64_t segment)
+{
+	uint64_t bytes;
+	int64_t offset;
+	uint32_t n = 0;
+
+	while ((offset = space_park(x->space[tier], segment, &bytes)) >= 0) {
+		punch(c, x, tier, (uint64_t)offset, bytes);
+		c->metrics.parked_bytes += bytes;
+		n++;
+	}
+	return n;
+}
+
+void evacuate_punched(struct core *c, const struct core_range *range)
+{
+	struct context *x = core_context(c, range->context_id);
+	struct space *s;
+
+	assert(x && c->punching[range->tier] > 0 && x->punching > 0);
+	c->punching[range->tier]--;
+	x->punching--;
+	s = x->space[range->tier];
+	if (space_is_evacuated(s, range->offset))
+		space_park_punched(s, range->offset, range->bytes);
+	else
+		space_punched(s, range->offset);
+	request_wake_space(c);
+	context_maybe_gone(c, x);
+}
+
+/* ---- moving ------------------------------------------------------------------------------- */
+
+/* Publish the copy, unless the page has changed or something reads the old place by now. */
+static bool publish(struct core *c, struct context *x, const struct core_copy *copy, uint32_t i,
+		    uint64_t to)
+{
+	uint32_t slot = copy->priv.slot[i], page = copy->priv.page[i], tier = copy->dst_tier;
+	const struct abi_page *d = index_page(&x->ix, slot, page);
+	const struct block_meta *m = &x->meta[slot];
+
+	if (copy->res || m->flags & BLOCK_DROPPED || m->hold > 1)
+		return false;
+	assert(page_state(d, tier) == ABI_PAGE_READY); /* our hold keeps it so */
+	if (copy->checksum && copy->item[i].crc != d->crc)
+		return false; /* memory that rots is not spread */
+	return retire_moved(c, x, slot, page, tier, to);
+}
+
+static void moved(struct core *c, struct core_copy *copy)
+{
+	struct evacuation *e = &c->evacuation;
+	struct context *x = e->ctx;
+	uint32_t tier = copy->dst_tier;
+
+	assert(x && e->copies > 0 && e->tier == tier);
+	for (uint32_t i = 0; i < copy->count; i++) {
+		uint64_t to = (uint64_t)((uint8_t *)copy->item[i].dst -
+					 (uint8_t *)x->memory.mem[tier]);
+
+		x->moving[tier] -= copy->item[i].bytes;
+		if (publish(c, x, copy, i, to)) {
+			c->metrics.moved_pages++;
+		} else {
+			space_free(x->space[tier], to);
+			c->metrics.moves_failed++;
+			e->stuck++;
+		}
+		block_unhold(c, x, copy->priv.slot[i]);
+	}
+	e->copies--;
+	core_copy_put(c, copy);
+}
+
+/* Bytes of new places whose copies are under way, for the audit. */
+uint64_t evacuate_copying(const struct core *c, const struct context *x, uint32_t tier)
+{
+	uint64_t bytes = 0;
+
+	if (c->evacuation.ctx != x || c->evacuation.tier != tier)
+		return 0;
+	for (uint32_t i = 0; i < CORE_COPIES_MAX; i++)
+		for (uint32_t k = 0; k < c->copy[i].count && c->copy[i].priv.done == moved; k++)
+			bytes += c->copy[i].item[k].bytes;
+	return bytes;
+}
+
+static void submit(struct core *c)
+{
+	struct evacuation *e = &c->evacuation;
+
+	if (!e->copy)
+		return;
+	if (e->copy->count) {
+		e->copies++;
+		sched_copy(c, e->copy);
+	} else {
+		core_copy_put(c, e->copy);
+	}
+	e->copy = NULL;
+}
+
+static struct core_copy *copy_for(struct core *c)
+{
+	struct evacuation *e = &c->evacuation;
+
+	if (e->copy && e->copy->count == CORE_SEGMENTS_IO)
+		submit(c);
+	if (e->copy || e->copies >= COPIES_MAX)
+		return e->copy;
+	e->copy = core_copy_get(c, ABI_CLASS_CLEANUP, SCHED_DAEMON);
+	if (!e->copy)
+		return NULL;
+	e->copy->src_tier = e->copy->dst_tier = (uint8_t)e->tier;
+	e->copy->checksum = e->tier == ABI_TIER_CXL;
+	e->copy->priv.done = moved;
+	return e->copy;
+}
+
+/* Begin to copy a page to another segment. False: no room there, or no job. */
+static bool move(struct core *c, uint32_t slot, uint32_t page)
+{
+	struct evacuation *e = &c->evacuation;
+	struct context *x = e->ctx;
+	const struct abi_page *d = index_page(&x->ix, slot, page);
+	struct core_copy *copy = page_movable(d, e->tier) ? copy_for(c) : NULL;
+	uint8_t *memory = x->memory.mem[e->tier];
+	int64_t to;
+	uint32_t n;
+
+	if (!copy)
+		return false;
+	to = space_alloc_move(x->space[e->tier], x->part_class[x->page_part[page]]);
+	if (to < 0)
+		return false;
+	n = copy->count++;
+	copy->item[n] = (struct core_copy_item){
+		.dst = memory + to,
+		.src = memory + page_addr(d, e->tier),
+		.bytes = page_stride(x, page),
+		.seed = store_page_seed(index_block(&x->ix, slot)->key, x->meta[slot].salt, page),
+	};
+	copy->priv.slot[n] = slot;
+	copy->priv.page[n] = page;
+	x->moving[e->tier] += copy->item[n].bytes;
+	block_hold(x, slot);
+	return true;
+}
+
+/* ---- the walk ----------------------------------------------------------------------------- */
+
+static void walk_page(struct core *c, uint32_t slot, uint32_t page)
+{
+	struct evacuation *e = &c->evacuation;
+	struct context *x = e->ctx;
+	const struct abi_page *d = index_page(&x->ix, slot, page);
+	uint32_t state = page_state(d, e->tier);
+	uint32_t block = index_block(&x->ix, slot)->state;
+
+	if (state == ABI_PAGE_ABSENT || state >= ABI_PAGE_RETIRING ||
+	    !space_is_evacuated(x->space[e->tier], page_addr(d, e->tier)))
+		return;
+	if (state == ABI_PAGE_READY && block != ABI_BLOCK_FREE && !x->meta[slot].hold &&
+	    move(c, slot, page))
+		return;
+	if (state != ABI_PAGE_READY || block != ABI_BLOCK_COMMITTED || e->compact ||
+	    !evict_may(c, x, slot, e->tier) || pin_holds(x, slot, page, e->tier))
+		e->stuck++;
+	else if (e->tier == ABI_TIER_CXL && !context_has_nvme(c, x))
+		block_drop(c, x, slot);
+	else
+		e->stuck += !retire_page(c, x, slot, page, e->tier);
+}
+
+static void walk_begin(struct core *c)
+{
+	struct evacuation *e = &c->evacuation;
+
+	e->slot = 0;
+	e->stuck = 0;
+	e->wait_ns = c->now_ns + WALK_WAIT_NS;
+}
+
+/* The walks of one segment are over: it is empty, stays in use, or is parked. */
+static void segment_end(struct core *c, uint64_t segment)
+{
+	struct evacuation *e = &c->evacuation;
+	struct space *s = e->ctx->space[e->tier];
+	bool leased = space_segment_live(s, segment) && !e->stuck;
+
+	if (leased && park(c, e->ctx, e->tier, segment))
+		return;
+	c->evacuate_failed = space_segment_live(s, segment) ? c->evacuate_failed + 1 : 0;
+	space_evacuate_end(s, segment);
+}
+
+static void walk_end(struct core *c)
+{
+	struct evacuation *e = &c->evacuation;
+	struct space *s = e->ctx->space[e->tier];
+	uint32_t live = 0;
+
+	submit(c);
+	reclaim_flush(c);
+	if (e->copies)
+		return;
+	for (uint32_t i = 0; i < e->segments; i++)
+		live += space_segment_live(s, e->segment[i]);
+	e->walks++;
+	if (live && e->walks < (e->stuck ? WALKS_MAX : WALKS_LEASED)) {
+		walk_begin(c); /* what moved or left becomes free meanwhile */
+		return;
+	}
+	for (uint32_t i = 0; i < e->segments; i++)
+		segment_end(c, e->segment[i]);
+	if (!e->compact)
+		evacuate_surplus(c, e->ctx, e->tier, true);
+	e->ctx = NULL;
+	request_wake_space(c);
+}
+
+void evacuate_step(struct core *c)
+{
+	struct evacuation *e = &c->evacuation;
+	uint32_t per, slots;
+
+	if (!e->ctx || c->now_ns < e->wait_ns)
+		return;
+	per = e->ctx->ix.pages_per_block;
+	for (slots = WALK_STEP / per + 1; slots && e->slot < e->ctx->ix.slots_used; slots--) {
+		for (uint32_t page = 0; page < per; page++)
+			walk_page(c, e->slot, page);
+		e->slot++;
+	}
+	if (e->slot >= e->ctx->ix.slots_used)
+		walk_end(c);
+}
+
+/* ---- begin -------------------------------------------------------------------------------- */
+
+static void begin(struct core *c, struct context *x, uint32_t tier, bool compact)
+{
+	struct evacuation *e = &c->evacuation;
+
+	memset(e, 0, sizeof(*e));
+	e->ctx = x;
+	e->tier = tier;
+	e->compact = compact;
+	walk_begin(c);
+	e->wait_ns = 0;
+}
+
+/*
+ * Empty as many segments of the context as about `bytes` take, the emptiest first; and more after
+ * one that could not be emptied, which would else be chosen again and again.
+ */
+void evacuate_begin(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
+{
+	struct evacuation *e = &c->evacuation;
+	uint64_t want = bytes / space_segment_bytes(x->space[tier]) + 1 + c->evacuate_failed;
+	uint32_t live;
+
+	if (e->ctx)
+		return;
+	for (uint32_t n = 0; n < want && n < EVACUATE_SEGMENTS; n++) {
+		int64_t segment = space_evacuate_begin(x->space[tier], ABI_SLOT_NONE, &live);
+
+		if (segment < 0)
+			return;
+		if (!n)
+			begin(c, x, tier, false);
+		e->segment[e->segments++] = (uint64_t)segment;
+	}
+}
+
+void evacuate_forget(struct core *c, const struct context *x)
+{
+	if (c->evacuation.ctx != x)
+		return;
+	submit(c); /* nothing is in it: a page that moves keeps its context */
+	c->evacuation.ctx = NULL;
+}
+
+/* Room that stands in the wrong class: is some being moved to where it is wanted, or is now? */
+bool evacuate_compact(struct core *c, struct context *x, uint32_t tier)
+{
+	struct evacuation *e = &c->evacuation;
+	uint32_t live;
+	int64_t segment = e->ctx ? -EBUSY : space_compact_begin(x->space[tier], &live);
+
+	if (segment >= 0) {
+		begin(c, x, tier, true);
+		e->segment[e->segments++] = (uint64_t)segment;
+	}
+	return e->ctx == x && e->compact;
+}
+
+/* Parked segments whose readers have let go, and compaction. */
+void evacuate_tick(struct core *c, struct context *x, uint32_t tier)
+{
+	struct space *s = x->space[tier];
+	uint64_t at = space_parked(s, UINT64_MAX);
+	uint32_t punches = 0;
+
+	for (; at != UINT64_MAX && punches < PUNCHES_MAX; at = space_parked(s, at))
+		punches += park(c, x, tier, at);
+	evacuate_compact(c, x, tier);
+}

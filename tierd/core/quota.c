@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Quotas: which account each byte is charged to, and who gives first when room is short (I7).
+ *
+ *   a context    hard: space.c refuses the segment; soft: others take only what lies above it
+ *   a salt       of one context; the public salt is the context's own account
+ *   a client     what its session put, as long as the blocks live
+ *
+ * Soft shares lend what is idle: they count only when somebody makes room. A salt without a share
+ * of its own has an equal part of its context (max-min fairness over the active ones), a context an
+ * equal part of the tier. Nothing here moves a page; evict.c asks for ranks.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "tierd/core/state.h"
+
+#define OWNERS 2048u /* sessions with blocks, those that ended included; more count as "other" */
+
+int quota_open(struct core *c)
+{
+	return ledger_open(&c->owners, OWNERS);
+}
+
+/* ---- accounts of a block ------------------------------------------------------------------ */
+
+void quota_client_open(struct core *c, struct client *k, uint32_t client)
+{
+	k->owner = ledger_take(&c->owners, (uint64_t)k->session << 32 | client);
+}
+
+/* What it put stays, and stays charged to it until it leaves. */
+void quota_client_gone(struct core *c, struct client *k)
+{
+	ledger_drop(&c->owners, k->owner);
+	k->owner = LEDGER_NONE;
+}
+
+void quota_unname(struct core *c, struct context *x, uint32_t slot)
+{
+	struct block_meta *m = &x->meta[slot];
+
+	if (m->account != LEDGER_NONE)
+		ledger_drop(&x->salts, m->account);
+	if (m->owner != LEDGER_NONE)
+		ledger_drop(&c->owners, m->owner);
+	m->account = m->owner = LEDGER_NONE;
+	x->kept_blocks -= m->keep != 0;
+	m->keep = 0;
+}
+
+/* Who pays for the block from now on; before its first byte. */
+void quota_name(struct core *c, struct context *x, uint32_t slot, uint64_t salt, uint32_t owner)
+{
+	struct block_meta *m = &x->meta[slot];
+
+	assert(!m->held && m->persist != PERSIST_CLEAN);
+	quota_unname(c, x, slot);
+	if (salt)
+		m->account = (uint16_t)ledger_take(&x->salts, salt);
+	if (owner != LEDGER_NONE) {
+		ledger_use(&c->owners, owner);
+		m->owner = (uint16_t)owner;
+	}
+}
+
+void quota_add(struct core *c, struct context *x, uint32_t slot, uint32_t tier, uint64_t bytes)
+{
+	ledger_add(&x->salts, x->meta[slot].account, tier, bytes);
+	ledger_add(&c->owners, x->meta[slot].owner, tier, bytes);
+}
+
+void quota_sub(struct core *c, struct context *x, uint32_t slot, uint32_t tier, uint64_t bytes)
+{
+	ledger_sub(&x->salts, x->meta[slot].account, tier, bytes);
+	ledger_sub(&c->owners, x->meta[slot].owner, tier, bytes);
+}
+
+/* How eagerly a committed block is kept. */
+void quota_keep(struct core *c, struct context *x, uint32_t slot, uint32_t priority,
+		uint32_t ttl_ms)
+{
+	struct block_meta *m = &x->meta[slot];
+
+	x->kept_blocks -= m->keep != 0;
+	m->keep = priority & KEEP_PRIORITY;
+	if (ttl_ms) {
+		m->keep |= KEEP_TTL;
+		m->expires_ms = (uint32_t)(c->now_ns / MS) + ttl_ms;
+	}
+	x->kept_blocks += m->keep != 0;
+}
+
+/* How eagerly its blocks are kept: what a tenant says of his own. */
+void quota_retain(struct core *c, const struct put *p)
+{
+	if (!p->args.priority && !p->args.ttl_ms)
+		return;
+	for (uint32_t i = 0; i < p->done; i++) {
+		uint32_t slot = p->ref[i].slot;
+
+		if (block_alive(p->ctx, p->ref[i]) && p->ctx->meta[slot].salt == p->args.salt &&
+		    index_block(&p->ctx->ix, slot)->state == ABI_BLOCK_COMMITTED)
+			quota_keep(c, p->ctx, slot, p->args.priority, p->args.ttl_ms);
+	}
+}
+
+/* ---- limits of accounts ------------------------------------------------------------------- */
+
+/* Defaults are for those with a key: the public salt is its context, and nobody has no limit. */
+static struct core_limit default_of(const struct core_limit *limit, uint32_t account)
+{
+	return account == LEDGER_NONE ? (struct core_limit){ 0, 0 } : *limit;
+}
+
+/* In force for an account of a context's salts, or of clients (x NULL); 0 = none. */
+struct core_limit quota_limit(const struct core *c, const struct context *x, uint32_t account,
+			      uint32_t tier)
+{
+	const struct ledger *l = x ? &x->salts : &c->owners;
+	struct core_limit d = default_of(x ? &c->config.salt_limit[tier]
+					   : &c->config.client_limit[tier], account);
+	const struct ledger_limit *own = &l->account[account].limit[tier];
+
+	if (x)
+		d.soft = ledger_share(l, account, tier, d.soft, x->plan.quota[tier]);
+	else if (own->soft)
+		d.soft = own->soft;
+	if (own->hard)
+		d.hard = own->hard;
+	return d;
+}
+
+static bool salt_over(const struct core *c, const struct context *x, uint32_t account,
+		      uint32_t tier)
+{
+	uint64_t used = x->salts.account[account].used[tier];
+	struct core_limit d = default_of(&c->config.salt_limit[tier], account);
+
+	return used && used > ledger_share(&x->salts, account, tier, d.soft, x->plan.quota[tier]);
+}
+
+/* Clients share what they cache: one is over only when somebody set a share. */
+static bool owner_over(const struct core *c, uint32_t owner, uint32_t tier)
+{
+	const struct holding *a = &c->owners.account[owner];
+	uint64_t soft = a->limit[tier].soft;
+
+	if (!soft)
+		soft = default_of(&c->config.client_limit[tier], owner).soft;
+	return soft && a->used[tier] > soft;
+}
+
+uint32_t quota_rank(const struct core *c, const struct context *x, uint32_t slot, uint32_t tier)
+{
+	const struct block_meta *m = &x->meta[slot];
+	uint32_t priority = m->keep & KEEP_PRIORITY;
+
+	bool over = salt_over(c, x, m->account, tier) || owner_over(c, m->owner, tier);
+
+	if (m->keep & KEEP_TTL && (int32_t)((uint32_t)(c->now_ns / MS) - m->expires_ms) >= 0)
+		return RANK_LAPSED;
+	/* A tenant over its share gives first, and of its own what it values least. */
+	if (priority == ABI_PRIORITY_LOW)
+		return over ? RANK_LAPSED : RANK_LOW;
+	if (priority == ABI_PRIORITY_HIGH)
+		return over ? RANK_LOW : RANK_KEEP;
+	return over ? RANK_OVER : RANK_NORMAL;
+}
+
+/* Can any block of the context have the rank? One account alone is never over its fair share. */
+bool quota_ranked(const struct core *c, const struct context *x, uint32_t tier, uint32_t rank)
+{
+	if (rank != RANK_OVER)
+		return rank == RANK_NORMAL || x->kept_blocks;
+	if (c->config.client_limit[tier].soft || c->owners.soft_sum[tier])
+		return true;
+	return x->salts.plain[tier] > 1 || x->salts.soft_sum[tier] ||
+	       c->config.salt_limit[tier].soft;
+}
+
+/* Bytes that the block's accounts may still take in the tier. */
+uint64_t quota_left(const struct core *c, const struct context *x, uint32_t slot, uint32_t tier)
+{
+	const struct block_meta *m = &x->meta[slot];
+	uint64_t salt = ledger_room(&x->salts, m->account, tier,
+				    default_of(&c->config.salt_limit[tier], m->account).hard);
+	uint64_t owner = ledger_room(&c->owners, m->owner, tier,
+				     default_of(&c->config.client_limit[tier], m->owner).hard);
+
+	return salt < owner ? salt : owner;
+}
+
+/* The one of the block's accounts that is nearer to its hard limit. */
+struct holding *quota_short(struct core *c, struct context *x, uint32_t slot, uint32_t tier)
+{
+	const struct block_meta *m = &x->meta[slot];
+	uint64_t salt = ledger_room(&x->salts, m->account, tier,
+				    default_of(&c->config.salt_limit[tier], m->account).hard);
+
+	return salt == quota_left(c, x, slot, tier) ? &x->salts.account[m->account]
+						     : &c->owners.account[m->owner];
+}
+
+/* Is the block charged to the account? */
+bool quota_of(const struct core *c, const struct context *x, uint32_t slot, const struct holding *a)
+{
+	const struct block_meta *m = &x->meta[slot];
+
+	return a == &x->salts.account[m->account] || a == &c->owners.account[m->owner];
+}
+
+/* ---- shares of contexts ------------------------------------------------------------------- */
+
+static bool shares(const struct context *x, uint32_t tier)
+{
+	return x && !x->closing && x->plan.quota[tier];
+}
+
+/* What the context can count on: its soft quota, or an equal part of what these leave. */
+uint64_t quota_share(const struct core *c, const struct context *x, uint32_t tier)
+{
+	uint64_t rest = c->config.capacity[tier], plain = 0, share = x->spec.soft[tier];
+
+	for (uint32_t i = 0; !share && i < c->contexts_high; i++) {
+		const struct context *y = c->context[i];
+
+		if (!shares(y, tier))
+			continue;
+		plain += !y->spec.soft[tier];
+		rest -= y->spec.soft[tier] < rest ? y->spec.soft[tier] : rest;
+	}
+	if (!share)
+		share = rest / (plain ? plain : 1);
+	return share < x->plan.quota[tier] ? share : x->plan.quota[tier];
+}
+
+static uint64_t charged(const struct context *x, uint32_t tier)
+{
+	struct space_stats st;
+
+	space_stats(x->space[tier], &st);
+	return st.charged;
+}
+
+/*
+ * Who must give memory to x, which is below its share: the one that is most over its own, by a
+ * segment at least: else two contexts would pass one back and forth for ever.
+ */
+struct context *quota_giver(const struct core *c, const struct context *x, uint32_t tier)
+{
+	struct context *most = NULL;
+	uint64_t over = 0;
+
+	if (charged(x, tier) >= quota_share(c, x, tier))
+		return NULL;
+	for (uint32_t i = 0; i < c->contexts_high; i++) {
+		struct context *y = c->context[i];
+		uint64_t has, share;
+
+		if (!y || y == x || !y->space[tier])
+			continue;
+		has = charged(y, tier);
+		share = y->closing ? 0 : quota_share(c, y, tier);
+		if (has <= share || has - share <= over)
+			continue;
+		if (has - share < space_segment_bytes(y->space[tier]) && charged(x, tier))
+			continue;
+		over = has - share;
+		most = y;
+	}
+	return most;
+}
+
+static uint64_t percent(uint64_t part, uint64_t whole, uint32_t at)
+{
+	uint64_t p = whole ? part * 100 / whole : 0;
+
+	return (p < 255 ? p : 255) << 8 * at;
+}
+
+/* For an answer of -ENOSPC: what holds the tier (abi/ring.h, ABI_HELD_*). */
+uint64_t quota_holders(const struct core *c, const struct context *x, uint32_t tier)
+{
+	uint64_t whole = x->plan.quota[tier];
+	struct space_stats st;
+
+	if (tier >= ABI_MEM_TIERS || !x->space[tier])
+		return 0;
+	space_stats(x->space[tier], &st);
+	return percent(x->pinned[tier], whole, ABI_HELD_PINNED) |
+	       percent(c->quarantined[tier] < x->retiring[tier] ? c->quarantined[tier]
+								: x->retiring[tier],
+		       whole, ABI_HELD_LEASED) |
+	       percent(tier == ABI_TIER_CXL ? x->dirty_bytes : 0, whole, ABI_HELD_DIRTY) |
+	       percent(st.reserved, whole, ABI_HELD_RESERVED) |
+	       percent(st.charged, whole, ABI_HELD_USED) |
+	       (uint64_t)(1 + tier) << 8 * ABI_HELD_TIER;
+}
+
+/* ---- setting ------------------------------------------------------------------------------ */
+
+static int context_limit(struct core *c, struct context *x, const struct core_quota *q,
+			 uint64_t token)
+{
+	uint64_t sum = q->limit.soft, hard = q->limit.hard, most = x->plan.most[q->tier];
+	uint64_t least = q->tier == ABI_TIER_NVME ? 1 : 2 * ABI_HUGE;
+
+	for (uint32_t i = 0; i < c->contexts_high; i++)
+		if (c->context[i] != x && shares(c->context[i], q->tier))
+			sum += c->context[i]->spec.soft[q->tier];
+	if (!most)
+		return -EINVAL;
+	if (hard > most)
+		return -E2BIG;
+	if (q->tier == ABI_TIER_CXL)
+		least += 2 * x->spec.geometry.block_bytes; /* as core_context_plan has it */
+	if (hard && hard < least)
+		return -EINVAL;
+	if (q->limit.soft && sum > c->config.capacity[q->tier])
+		return -ENOSPC;
+	x->spec.soft[q->tier] = q->limit.soft;
+	x->spec.hard[q->tier] = hard;
+	x->plan.quota[q->tier] = hard ? hard : most;
+	if (q->tier < ABI_MEM_TIERS)
+		space_limit(x->space[q->tier], x->plan.quota[q->tier]);
+	catalog_write(c, token, 0);
+	return 0;
+}
+
+static int client_limit(struct core *c, const struct core_quota *q)
+{
+	const struct client *k = &c->client[q->key];
+
+	if (q->key >= CORE_CLIENTS_MAX || k->state != 1 || k->owner < LEDGER_FIRST)
+		return -ENOENT;
+	ledger_limit_at(&c->owners, k->owner, q->tier,
+			(struct ledger_limit){ q->limit.soft, q->limit.hard });
+	return 0;
+}
+
+int core_quota_set(struct core *c, const struct core_quota *q, uint64_t token)
+{
+	struct ledger_limit limit = { q->limit.soft, q->limit.hard };
+	struct context *x = NULL;
+	int err = -EINVAL;
+
+	if (q->tier > ABI_TIER_NVME || (limit.hard && limit.soft > limit.hard))
+		return -EINVAL;
+	if (q->who != CORE_HOLDER_CLIENT) {
+		x = core_context(c, q->context_id);
+		if (!x || x->closing)
+			return -ENOENT;
+	}
+	if (q->who == CORE_HOLDER_CONTEXT)
+		return context_limit(c, x, q, token);
+	if (q->who == CORE_HOLDER_CLIENT) {
+		err = client_limit(c, q);
+	} else if (q->key) {
+		err = ledger_limit(&x->salts, q->key, q->tier, limit);
+	} else {
+		ledger_limit_at(&x->salts, LEDGER_NONE, q->tier, limit);
+		err = 0;
+	}
+	if (!err)
+		core_reply(c, token, 0, 0);
+	return err;
+}

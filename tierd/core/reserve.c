@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reservations: room in CXL for what a request is going to put, promised before it is needed, so
+ * that its puts meet no eviction on their way. It begins with what is expected and grows in steps
+ * as it is drawn down; the sum of what all may come to (the p95 of each) is kept below what can be
+ * reserved at all, so that growth finds something to evict.
+ *
+ *   reserve -> [room is made] -> places of each class promised (space_reserve)
+ *   put under it -> draws places down -> low: grows by a step, ahead of need
+ *   handed back, past its deadline, or its client gone: the rest is free for all
+ *
+ * Who asks without numbers gets the predictor's (predict.h), which learns from what is handed back.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tierd/core/state.h"
+
+#define CELLS 1024u
+#define CLAIMS_PERCENT 80u /* of the context's CXL: claims, pins and quarantine (I7) */
+#define BLOCKS_UNKNOWN 8u  /* expected when nobody knows; four times that at most */
+#define RETRY_NS (1 * MS)
+
+int reserve_open(struct core *c)
+{
+	c->reservation = calloc(CORE_RESERVATIONS_MAX, sizeof(*c->reservation));
+	c->reservation_free = ABI_SLOT_NONE;
+	return c->reservation ? predict_open(&c->predict, CELLS) : -ENOMEM;
+}
+
+void reserve_close(struct core *c)
+{
+	predict_close(&c->predict);
+	free(c->reservation);
+}
+
+/* ---- sums --------------------------------------------------------------------------------- */
+
+static uint32_t drawn_blocks(const struct reservation *r)
+{
+	uint32_t per = r->ctx->ix.pages_per_block;
+
+	return (uint32_t)((r->drawn + per - 1) / per);
+}
+
+/* Blocks that the reservation may still come to. */
+static uint32_t claim(const struct reservation *r)
+{
+	uint32_t drawn = drawn_blocks(r), most = r->p95 > r->granted ? r->p95 : r->granted;
+
+	return most > drawn ? most - drawn : 0;
+}
+
+static void claim_update(struct reservation *r)
+{
+	uint32_t now = claim(r);
+
+	r->ctx->claimed_blocks += (uint64_t)now - r->claimed;
+	r->claimed = now;
+}
+
+/* Bytes of the context's CXL that claims may take together. */
+static uint64_t claimable(const struct core *c, const struct context *x)
+{
+	uint64_t whole = x->plan.quota[ABI_TIER_CXL] / 100 * CLAIMS_PERCENT;
+	uint64_t held = x->pinned[ABI_TIER_CXL] + c->quarantined[ABI_TIER_CXL];
+
+	return whole > held ? whole - held : 0;
+}
+
+/* ---- places ------------------------------------------------------------------------------- */
+
+static void give(struct reservation *r, uint32_t klass, uint32_t places)
+{
+	assert(r->left[klass] >= places);
+	space_unreserve(r->ctx->space[ABI_TIER_CXL], klass, places);
+	r->left[klass] -= places;
+}
+
+/* Promise places for so many blocks more, all of them or none. */
+static int grow(struct core *c, struct reservation *r, uint32_t blocks)
+{
+	struct context *x = r->ctx;
+	struct space *s = x->space[ABI_TIER_CXL];
+	int err = 0;
+
+	if (place_set_aside(c, ABI_TIER_CXL, blocks * x->spec.geometry.block_bytes))
+		return -ENOSPC;
+	for (uint32_t k = 0; k < x->classes && !err; k++) {
+		uint32_t places = blocks * x->block_places[k];
+		uint64_t fresh;
+
+		while ((err = space_reserve(s, k, places, &fresh)) == 1)
+			place_prepare(c, x, ABI_TIER_CXL, fresh);
+		if (!err) {
+			r->left[k] += places;
+			continue;
+		}
+		while (k-- > 0)
+			give(r, k, blocks * x->block_places[k]);
+		return err;
+	}
+	r->granted += blocks;
+	claim_update(r);
+	return 0;
+}
+
+/* Is it time for the next step? Half of one is kept ahead. */
+static bool low(const struct reservation *r)
+{
+	for (uint32_t k = 0; k < r->ctx->classes; k++)
+		if (2 * r->left[k] < r->step * r->ctx->block_places[k])
+			return true;
+	return false;
+}
+
+struct reservation *reserve_find(struct core *c, uint64_t id, uint32_t client,
+				 const struct context *x)
+{
+	struct reservation *r = &c->reservation[id % CORE_RESERVATIONS_MAX];
+
+	return id && r->used && r->id == id && r->client == client && r->ctx == x ? r : NULL;
+}
+
+/* A place for a put's page from its reservation; -ENOENT: none is left there. */
+int64_t reserve_draw(struct core *c, const struct put *p, uint32_t slot, uint32_t page)
+{
+	struct context *x = p->ctx;
+	struct reservation *r = reserve_find(c, p->reservation, p->client, x);
+	uint32_t klass = x->part_class[x->page_part[page]];
+	int64_t place;
+
+	if (!r || quota_left(c, x, slot, ABI_TIER_CXL) < page_stride(x, page))
+		return -ENOENT;
+	if (!r->left[klass]) {
+		c->metrics.reserve_short++;
+		r->growing = c->reserve_growing = true;
+		return -ENOENT;
+	}
+	place = space_alloc_reserved(x->space[ABI_TIER_CXL], klass);
+	r->left[klass]--;
+	r->drawn++;
+	c->metrics.reserve_drawn++;
+	claim_update(r);
+	if (low(r) && !r->growing) {
+		r->growing = true;
+		r->retry_ns = 0;
+		c->reserve_growing = true;
+	}
+	return place;
+}
+
+/* ---- life --------------------------------------------------------------------------------- */
+
+static struct reservation *reservation_get(struct core *c)
+{
+	struct reservation *r = NULL;
+
+	if (c->reservation_free != ABI_SLOT_NONE) {
+		r = &c->reservation[c->reservation_free];
+		c->reservation_free = r->next_free;
+	} else if (c->reservations_high < CORE_RESERVATIONS_MAX) {
+		r = &c->reservation[c->reservations_high++];
+	}
+	if (r) {
+		memset(r, 0, sizeof(*r));
+		r->used = true;
+		c->reservations++;
+	}
+	return r;
+}
+
+static void reservation_put(struct core *c, struct reservation *r)
+{
+	assert(r->used && c->reservations > 0);
+	for (uint32_t k = 0; k < r->ctx->classes; k++)
+		give(r, k, r->left[k]);
+	r->ctx->claimed_blocks -= r->claimed;
+	r->used = false;
+	r->next_free = c->reservation_free;
+	c->reservation_free = (uint32_t)(r - c->reservation);
+	c->reservations--;
+}
+
+static void reserve_end(struct core *c, struct reservation *r)
+{
+	reservation_put(c, r);
+	request_wake_space(c);
+}
+
+/* What the client did not say, the predictor does. */
+static void predict(const struct core *c, const struct request *q, struct abi_reserve_args *a)
+{
+	const struct predict_key key = { a->salt, q->ctx->index, a->role, a->prompt_tokens };
+	struct predict_answer p = predict_ask(&c->predict, &key);
+
+	if (!a->expected) {
+		a->expected = p.known ? p.expected : BLOCKS_UNKNOWN;
+		a->p95 = p.known ? p.upper : 4 * BLOCKS_UNKNOWN;
+		a->predicted = 1;
+	}
+	a->expected += !a->expected;
+	if (a->p95 < a->expected)
+		a->p95 = a->expected;
+	if (!a->step)
+		a->step = (a->expected + 3) / 4;
+}
+
+static int args_check(const struct abi_reserve_args *a)
+{
+	for (size_t i = 0; i < sizeof(a->reserved); i++)
+		if (a->reserved[i])
+			return -EINVAL;
+	if (a->predicted || a->p95 > ABI_RESERVE_BLOCKS_MAX ||
+	    a->expected > ABI_RESERVE_BLOCKS_MAX || a->step > ABI_RESERVE_BLOCKS_MAX)
+		return -EINVAL;
+	return a->expected || !a->p95 ? 0 : -EINVAL;
+}
+
+/* Hand back: what was drawn teaches the predictor. */
+static void hand_back(struct core *c, struct request *q)
+{
+	struct reservation *r = reserve_find(c, q->sqe.handle, q->client, q->ctx);
+	uint32_t drawn;
+
+	if (!r) {
+		request_end(c, q, -ENOENT, 0, 0);
+		return;
+	}
+	drawn = drawn_blocks(r);
+	predict_tell(&c->predict, &r->key, r->upper, drawn);
+	reserve_end(c, r);
+	request_end(c, q, 0, drawn, 0);
+}
+
+void reserve_request(struct core *c, struct request *q)
+{
+	struct abi_reserve_args *a = (struct abi_reserve_args *)q->arg;
+	uint64_t most = q->since_ns + c->config.request_deadline_ns;
+	int err;
+
+	if (q->sqe.handle) {
+		hand_back(c, q);
+		return;
+	}
+	err = args_check(a);
+	if (!err)
+		predict(c, q, a);
+	if (!err && (q->ctx->claimed_blocks + a->p95) * q->ctx->spec.geometry.block_bytes >
+			    claimable(c, q->ctx))
+		err = -EDQUOT;
+	if (err) {
+		request_end(c, q, err, 0, 0);
+		return;
+	}
+	if (q->deadline_ns > most) /* the reservation's end is not the answer's */
+		q->deadline_ns = most;
+	reserve_step(c, q);
+}
+
+static void granted(struct core *c, struct request *q, struct reservation *r,
+		    const struct abi_reserve_args *a)
+{
+	uint64_t end = q->sqe.deadline_ns;
+
+	r->client = q->client;
+	r->deadline_ns = end ? end : q->since_ns + RESERVE_DEFAULT_NS;
+	r->id = ++c->reserve_seq * CORE_RESERVATIONS_MAX + (uint64_t)(r - c->reservation);
+	r->key = (struct predict_key){ a->salt, q->ctx->index, a->role, a->prompt_tokens };
+	r->upper = a->predicted ? a->p95 : 0;
+	c->metrics.reservations++;
+	request_end(c, q, 0, r->id, (uint64_t)a->p95 << 32 | r->granted);
+}
+
+/* Make room for what is expected, as long as the request may wait. */
+void reserve_step(struct core *c, struct request *q)
+{
+	const struct abi_reserve_args *a = (const struct abi_reserve_args *)q->arg;
+	struct reservation *r;
+	int err = q->error ? q->error : q->late ? -ETIMEDOUT : q->ctx->closing ? -ENOENT : 0;
+
+	q->phase = REQUEST_RUN;
+	r = err ? NULL : reservation_get(c);
+	if (!r) {
+		request_end(c, q, err ? err : -EAGAIN, 0, 0);
+		return;
+	}
+	r->ctx = q->ctx;
+	r->expected = a->expected;
+	r->p95 = a->p95;
+	r->step = a->step;
+	if (!grow(c, r, a->expected)) {
+		granted(c, q, r, a);
+		return;
+	}
+	reservation_put(c, r);
+	err = evict_room(c, q->ctx, ABI_TIER_CXL,
+			 a->expected * q->ctx->spec.geometry.block_bytes);
+	if (err)
+		request_end(c, q, err, 0, 0);
+	else if (!q->queued)
+		request_wait_space(c, q);
+}
+
+/* ---- time --------------------------------------------------------------------------------- */
+
+/* Those that are low grow, ahead of need: what leaves for it is nobody's demand. */
+void reserve_grow(struct core *c)
+{
+	bool more = false;
+
+	if (!c->reserve_growing)
+		return;
+	for (uint32_t i = 0; i < c->reservations_high; i++) {
+		struct reservation *r = &c->reservation[i];
+
+		if (!r->used || !r->growing)
+			continue;
+		if (c->now_ns >= r->retry_ns) {
+			r->growing = low(r) && grow(c, r, r->step) != 0;
+			r->retry_ns = c->now_ns + RETRY_NS;
+			if (r->growing)
+				evict_room(c, r->ctx, ABI_TIER_CXL,
+					   r->step * r->ctx->spec.geometry.block_bytes);
+		}
+		more |= r->growing;
+	}
+	c->reserve_growing = more;
+}
+
+/* Reservations of one client (its end), one context (its removal), or past their deadline. */
+static void reservations_end(struct core *c, uint32_t client, const struct context *x,
+			     uint64_t now_ns)
+{
+	for (uint32_t i = 0; c->reservations && i < c->reservations_high; i++) {
+		struct reservation *r = &c->reservation[i];
+
+		if (!r->used || (r->client != client && r->ctx != x && r->deadline_ns > now_ns))
+			continue;
+		c->metrics.reservations_expired++;
+		reserve_end(c, r);
+	}
+}
+
+void reserve_client_gone(struct core *c, uint32_t client)
+{
+	reservations_end(c, client, NULL, 0);
+}
+
+void reserve_context_gone(struct core *c, const struct context *x)
+{
+	reservations_end(c, CORE_CLIENTS_MAX, x, 0);
+}
+
+void reserve_tick(struct core *c)
+{
+	reservations_end(c, CORE_CLIENTS_MAX, NULL, c->now_ns);
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tierctl quota show, quota set: who holds what of each tier, and what they may. */
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libtier/base/units.h"
+#include "tierd/ctl/ctl.h"
+
+static const char *const heads[] = { "holder",	   ">HBM used", ">soft",      ">hard", ">CXL used",
+				     ">soft",	   ">hard",	">NVMe used", ">soft", ">hard",
+				     ">CXL pinned", ">dirty",	">leased",    ">reserved" };
+#define COLUMNS (sizeof(heads) / sizeof(heads[0]))
+
+/* A share or limit of 0 is none. */
+static const char *limit(char cell[CTL_CELL], const json_t *one, const char *path)
+{
+	return json_number_value(ctl_at(one, path)) > 0 ? ctl_bytes(cell, one, path) : "-";
+}
+
+static void show_holder(struct grid *g, const json_t *one, const char *indent, const char *name)
+{
+	static const char *const tiers[] = { "hbm", "cxl", "nvme" };
+	static const char *const held[] = { "pinned", "dirty", "quarantined", "reserved" };
+	char cell[CTL_CELL], path[32], text[2 * CTL_CELL];
+
+	snprintf(text, sizeof(text), "%s%s", indent, ctl_text(cell, one, name));
+	grid_add(g, text);
+	for (size_t t = 0; t < 3; t++) {
+		snprintf(path, sizeof(path), "%s.used", tiers[t]);
+		grid_add(g, ctl_bytes(cell, one, path));
+		snprintf(path, sizeof(path), "%s.soft", tiers[t]);
+		grid_add(g, limit(cell, one, path));
+		snprintf(path, sizeof(path), "%s.hard", tiers[t]);
+		grid_add(g, limit(cell, one, path));
+	}
+	for (size_t k = 0; k < 4; k++) {
+		snprintf(path, sizeof(path), "cxl.%s", held[k]);
+		grid_add(g, *indent ? "" : ctl_bytes(cell, one, path));
+	}
+}
+
+static int show(const json_t *answer)
+{
+	struct grid *g = grid_new(heads, COLUMNS);
+	const json_t *contexts = ctl_at(answer, "contexts"), *clients = ctl_at(answer, "clients");
+
+	for (size_t i = 0; i < json_array_size(contexts); i++) {
+		const json_t *one = json_array_get(contexts, i), *salts = ctl_at(one, "salts");
+
+		show_holder(g, one, "", "context");
+		for (size_t k = 0; k < json_array_size(salts); k++)
+			show_holder(g, json_array_get(salts, k), "  salt ", "holder");
+	}
+	for (size_t i = 0; i < json_array_size(clients); i++)
+		show_holder(g, json_array_get(clients, i), "put by ", "holder");
+	return grid_print(g, stdout);
+}
+
+int ctl_quota_show(struct ctl *ctl, int argc, char **argv)
+{
+	json_t *answer, *args = NULL;
+	int rc = ctl_arguments(ctl, argc, 0, 1);
+
+	if (rc != CTL_OK)
+		return rc;
+	if (argc == 1)
+		args = json_pack("{ss}", "context", argv[0]);
+	rc = ctl_ask(ctl, "quota", args, &answer);
+	if (rc != CTL_OK)
+		return rc;
+	if (ctl->json)
+		rc = ctl_print_json(answer);
+	else
+		rc = show(answer) ? CTL_FAILED : CTL_OK;
+	json_decref(answer);
+	return rc;
+}
+
+/* ---- set ----------------------------------------------------------------------------------- */
+
+static const struct option set_options[] = {
+	{ "client", 1, NULL, 'c' }, { "salt", 1, NULL, 's' }, { "soft", 1, NULL, 'S' },
+	{ "hard", 1, NULL, 'H' },   { 0 },
+};
+
+static int take_option(struct ctl *ctl, json_t *args, int c)
+{
+	uint64_t bytes = 0;
+	char *end;
+
+	if (c == 's') {
+		json_object_set_new(args, "salt", json_string(optarg));
+		return CTL_OK;
+	}
+	if (c == 'c') {
+		bytes = strtoull(optarg, &end, 10);
+		if (*optarg < '0' || *optarg > '9' || *end)
+			return ctl_usage(ctl, "--client %.32s: write a number of tierctl clients",
+					 optarg);
+		json_object_set_new(args, "client", json_integer((json_int_t)bytes));
+		return CTL_OK;
+	}
+	if (c == '?')
+		return CTL_USAGE;
+	if (units_parse_bytes(optarg, &bytes) || bytes > INT64_MAX)
+		return ctl_usage(ctl, "\"%.32s\": write bytes with a unit, as 512MiB", optarg);
+	json_object_set_new(args, c == 'S' ? "soft" : "hard", json_integer((json_int_t)bytes));
+	return CTL_OK;
+}
+
+/* Words that are no options: [CONTEXT] TIER. */
+static int take_words(struct ctl *ctl, json_t *args, int argc, char **argv)
+{
+	int client = json_object_get(args, "client") != NULL, left = argc - optind;
+
+	if (left != 2 - client)
+		return ctl_usage(ctl, "%s",
+				 client ? "name one tier after --client"
+					: "name a context and a tier");
+	if (!client)
+		json_object_set_new(args, "context", json_string(argv[optind]));
+	json_object_set_new(args, "tier", json_string(argv[argc - 1]));
+	return CTL_OK;
+}
+
+int ctl_quota_set(struct ctl *ctl, int argc, char **argv)
+{
+	json_t *args = json_object(), *answer;
+	int rc = CTL_OK, c;
+
+	/* getopt skips the first word: the verb stands there. */
+	argv--;
+	argc++;
+	optind = 0;
+	while (rc == CTL_OK && (c = getopt_long(argc, argv, "", set_options, NULL)) != -1)
+		rc = take_option(ctl, args, c);
+	if (rc == CTL_OK)
+		rc = take_words(ctl, args, argc, argv);
+	if (rc != CTL_OK) {
+		json_decref(args);
+		return rc;
+	}
+	rc = ctl_ask(ctl, "quota-set", args, &answer);
+	if (rc != CTL_OK)
+		return rc;
+	json_decref(answer);
+	/* Show what it has become. */
+	return ctl_quota_show(ctl, 0, NULL);
+}
