@@ -45,6 +45,9 @@ int bench_turns(struct bench *b);
 int bench_replay(struct bench *b);
 int bench_stream(struct bench *b);
 int bench_scan(struct bench *b);
+int bench_quota(struct bench *b);
+int bench_reserve(struct bench *b);
+int bench_churn(struct bench *b);
 
 /* Say what is being done, on standard error. */
 void bench_say(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -40,6 +40,10 @@ static const struct bench_workload workloads[] = {
 	{ "recover", "opening a full store again: seconds per TiB, first hit", bench_recover },
 	{ "replay", "hits of every eviction policy on the trace, beside the optimum",
 	  bench_replay },
+	{ "quota", "hits that a steady tenant loses beside a scan", bench_quota },
+	{ "reserve", "room reserved for outputs, beside reserving the worst case", bench_reserve },
+	{ "churn", "usable space over a simulated day; memory handed on under leases",
+	  bench_churn },
 };
 
 #define SHMEM_HUGE "/sys/kernel/mm/transparent_hugepage/shmem_enabled"

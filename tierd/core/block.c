@@ -111,7 +111,7 @@ uint32_t block_new(struct core *c, struct context *x, const uint8_t *key)
 	struct block_meta *m;
 	struct abi_block *b;
 
-	(void)c; /* taken like its siblings do */
+	(void)c;
 	if (slot == ABI_SLOT_NONE)
 		return slot;
 	m = &x->meta[slot];

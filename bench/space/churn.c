@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Space over a simulated day: four contexts with pages of two sizes each, whose loads rise and fall
+ * against each other; some blocks without their second part, some with a priority or a TTL, leases
+ * held for seconds. Counted: how much of CXL holds pages or could take whole blocks as it is; how
+ * long it takes until an idle context has its share back while readers hold pages all over the
+ * memory of another, and how much these readers keep. The core alone, in simulated time.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "bench/bench.h"
+#include "bench/space/corehost.h"
+
+#define CXL (1024u << 20)
+#define SEGMENT (8u << 20)
+#define CONTEXTS 4u
+#define PAGES 4u
+#define MINUTE (60000 * COREHOST_MS)
+#define PUTS_A_MINUTE 400u
+#define LEASES 64u
+
+struct lease {
+	int at; /* negative = none */
+	uint64_t until_ns;
+};
+
+struct day {
+	struct corehost h;
+	uint64_t random, put[CONTEXTS];
+	struct lease lease[LEASES];
+	struct sample usable; /* percent, one a simulated quarter of an hour */
+	double least;
+	uint64_t refused;
+};
+
+/* ---- usable space ------------------------------------------------------------------------- */
+
+static double usable(const struct corehost *h, uint32_t contexts)
+{
+	struct core_stats all;
+	double bytes;
+
+	core_stats(h->core, &all);
+	bytes = (double)(all.tier[ABI_TIER_CXL].capacity - all.tier[ABI_TIER_CXL].used);
+	for (uint32_t i = 0; i < contexts; i++) {
+		struct core_context_stats st;
+
+		core_context_stats(h->core, h->context[i].id, &st);
+		bytes += (double)st.tier[ABI_TIER_CXL].live +
+			 (double)(st.fit * st.spec.geometry.block_bytes);
+	}
+	return 100 * bytes / (double)all.tier[ABI_TIER_CXL].capacity;
+}
+
+/* ---- a day -------------------------------------------------------------------------------- */
+
+/* Loads turn round in six hours: at times one context has it all. */
+static uint32_t whose_turn(struct day *d, uint32_t minute)
+{
+	uint32_t main = minute / 90 % CONTEXTS, dice = bench_random_below(&d->random, 100);
+
+	return dice < 70 ? main : bench_random_below(&d->random, CONTEXTS);
+}
+
+static void leases_turn(struct day *d, const struct corehost_block *b)
+{
+	struct lease *l = &d->lease[bench_random_below(&d->random, LEASES)];
+
+	if (l->at >= 0 && d->h.now_ns > l->until_ns) {
+		corehost_release(&d->h, l->at);
+		l->at = -1;
+	}
+	if (l->at < 0) {
+		l->at = corehost_lease(&d->h, b);
+		l->until_ns = d->h.now_ns + (1 + bench_random_below(&d->random, 30000)) *
+						    COREHOST_MS;
+	}
+}
+
+static void day_put(struct day *d, uint32_t minute)
+{
+	struct corehost_block b = { .context = whose_turn(d, minute) };
+	uint32_t dice = bench_random_below(&d->random, 100);
+
+	b.key = d->put[b.context]++;
+	b.parts = (b.key / 512 + minute / 45) % 3 ? 0 : 1; /* long stretches without part 1 */
+	b.salt = bench_random_below(&d->random, 3);
+	b.priority = dice < 5 ? ABI_PRIORITY_HIGH : dice < 15 ? ABI_PRIORITY_LOW : 0;
+	b.ttl_ms = dice < 30 ? 1 + bench_random_below(&d->random, 3600000) : 0;
+	if (corehost_put(&d->h, &b) != 1)
+		d->refused++;
+	b.key -= bench_random_below(&d->random, b.key < 600 ? (uint32_t)b.key + 1 : 600);
+	if (corehost_get(&d->h, &b))
+		leases_turn(d, &b);
+}
+
+static int day_run(struct day *d, uint32_t minutes)
+{
+	int error = corehost_open(&d->h, CXL, SEGMENT);
+
+	for (uint32_t i = 0; i < CONTEXTS && !error; i++)
+		error = corehost_context(&d->h, i, PAGES, 8192u << i);
+	for (uint32_t m = 0; m < minutes && !error; m++) {
+		for (uint32_t n = 0; n < PUTS_A_MINUTE; n++) {
+			day_put(d, m);
+			corehost_advance(&d->h, MINUTE / PUTS_A_MINUTE);
+		}
+		if (m < 60 || m % 15)
+			continue;
+		sample_add(&d->usable, usable(&d->h, CONTEXTS));
+		if (d->usable.value[(d->usable.count - 1)] < d->least)
+			d->least = usable(&d->h, CONTEXTS);
+		if (corehost_audit(&d->h))
+			error = -EBADMSG;
+	}
+	return error;
+}
+
+static int the_day(struct bench *b)
+{
+	struct day d = { .random = 0x9e3779b97f4a7c15ull, .least = 100 };
+	char name[BENCH_TEXT], against[BENCH_TEXT];
+	const struct bench_figure figure = { "churn", name, "% of CXL", against,
+					     { BENCH_RATIO_AT_LEAST, 0.95 } };
+	const struct core_metrics *m;
+	int error;
+
+	for (uint32_t i = 0; i < LEASES; i++)
+		d.lease[i].at = -1;
+	error = day_run(&d, b->quick ? 240 : 1440);
+	if (error) {
+		corehost_close(&d.h);
+		return bench_failed("churn", error);
+	}
+	m = core_metrics(d.h.core);
+	snprintf(name, BENCH_TEXT, "usable space, least of %u looks at a day (%llu refused)",
+		 d.usable.count, (unsigned long long)d.refused);
+	snprintf(against, BENCH_TEXT, "all of it; %llu pages moved, %llu put",
+		 (unsigned long long)m->moved_pages,
+		 (unsigned long long)(m->put_bytes / 65536));
+	corehost_close(&d.h);
+	return bench_judge_exact(b->results, &figure, d.least, 100);
+}
+
+/* ---- memory handed on under leases -------------------------------------------------------- */
+
+struct hand_on {
+	double ms;   /* until the other context has its share, but for what readers keep */
+	double kept; /* bytes a leased page keeps from it */
+};
+
+/* Context 0 fills all of CXL; a page in every segment is leased; then context 1 wants its share. */
+static int hand_on(struct hand_on *out, uint32_t *leased)
+{
+	struct corehost_block b = { .context = 0 };
+	struct core_context_stats one, other;
+	uint32_t pages = CXL / 65536, every = SEGMENT / 65536 / PAGES;
+	struct core_quota little = { .tier = ABI_TIER_CXL, .limit.hard = 2 * SEGMENT };
+	struct corehost h;
+	uint64_t begin;
+	int error = corehost_open(&h, CXL, SEGMENT);
+
+	for (uint32_t i = 0; i < 2 && !error; i++)
+		error = corehost_context(&h, i, PAGES, 8192);
+	for (uint32_t n = 0; n < pages / PAGES + 100 && !error; n++, b.key++)
+		corehost_put(&h, &b);
+	for (uint64_t key = b.key; !error && key-- > 0 && *leased < LEASES;) {
+		struct corehost_block at = { .context = 0, .key = key };
+
+		*leased += key % every == 0 && corehost_lease(&h, &at) >= 0;
+	}
+	begin = h.now_ns;
+	for (b.context = 1; !error; b.key++) {
+		corehost_put(&h, &b);
+		corehost_advance(&h, COREHOST_MS / 10); /* 2.6 GB/s of puts */
+		core_context_stats(h.core, h.context[1].id, &one);
+		if (one.tier[ABI_TIER_CXL].used + 2 * SEGMENT > one.tier[ABI_TIER_CXL].soft)
+			break;
+		if (h.now_ns - begin > 60000 * COREHOST_MS)
+			error = -ETIME;
+	}
+	out->ms = (double)(h.now_ns - begin) / 1e6;
+	/* It must give nearly all: what stays is what the readers keep. */
+	little.context_id = h.context[0].id;
+	if (!error)
+		error = core_quota_set(h.core, &little, 0);
+	corehost_advance(&h, 5000 * COREHOST_MS);
+	core_context_stats(h.core, h.context[0].id, &other);
+	out->kept = (double)other.tier[ABI_TIER_CXL].used;
+	if (!error && corehost_audit(&h))
+		error = -EBADMSG;
+	corehost_close(&h);
+	return error;
+}
+
+static int handing_on(struct bench *b)
+{
+	const struct bench_figure time = { "churn", "half of CXL handed to another context", "ms",
+					   "simulated time; readers hold pages",
+					   { BENCH_VALUE_AT_MOST, 5000 } };
+	struct hand_on h;
+	uint32_t leased = 0;
+	int error = hand_on(&h, &leased);
+	char name[BENCH_TEXT];
+	const struct bench_figure kept = { "churn", name, "bytes", "2 MiB for each, 16 MiB left it",
+					   { BENCH_RATIO_AT_MOST, 1 } };
+
+	if (error)
+		return bench_failed("churn", error);
+	snprintf(name, sizeof(name), "kept by %u leased pages in segments of %u MiB", leased,
+		 SEGMENT >> 20);
+	error = bench_judge_exact(b->results, &time, h.ms, 5000);
+	return error ? error
+		     : bench_judge_exact(b->results, &kept, h.kept,
+					 (double)leased * (double)ABI_HUGE + 2.0 * SEGMENT);
+}
+
+int bench_churn(struct bench *b)
+{
+	int error = the_day(b);
+
+	return error ? error : handing_on(b);
+}

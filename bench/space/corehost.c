@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The core alone, in simulated time; see corehost.h. */
+#include "bench/space/corehost.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define STAGING_BYTES (8u << 20)
+#define ARGS_OFFSET (STAGING_BYTES - 65536u)
+#define WAIT_NS (3000 * COREHOST_MS) /* longer than any request of the core's */
+
+static void look(struct corehost *h);
+
+static void feed(struct corehost *h, struct core_event *e)
+{
+	e->now_ns = h->now_ns;
+	core_event(h->core, e);
+}
+
+static void carry(struct corehost *h, const struct core_action *a)
+{
+	struct core_event e = { .kind = CORE_EV_TICK };
+
+	if (a->kind == CORE_AC_COPY) {
+		for (uint32_t i = 0; i < a->copy->count; i++) {
+			a->copy->item[i].crc = 0; /* no bytes: all pages have the same sum */
+			h->copied += a->copy->src_tier == a->copy->dst_tier ? a->copy->item[i].bytes
+									     : 0;
+		}
+		a->copy->res = 0;
+		e.kind = CORE_EV_COPY_DONE;
+		e.copy = a->copy;
+	} else if (a->kind == CORE_AC_FENCE || a->kind == CORE_AC_SCAN) {
+		if (a->kind == CORE_AC_SCAN)
+			core_scan(h->core, a->batch);
+		e.kind = a->kind == CORE_AC_SCAN ? CORE_EV_SCAN_DONE : CORE_EV_FENCE_DONE;
+		e.batch = a->batch;
+	} else if (a->kind == CORE_AC_PUNCH) {
+		h->punched += a->range.bytes;
+		e.kind = CORE_EV_PUNCH_DONE;
+		e.range = a->range;
+	} else {
+		return; /* hints, and replies that nobody waits for */
+	}
+	feed(h, &e);
+}
+
+static void look(struct corehost *h)
+{
+	struct core_action a;
+
+	while (core_action_next(h->core, &a)) {
+		if (a.kind == CORE_AC_COMPLETE) {
+			h->answered = true;
+			h->answer = a.complete.cqe;
+		} else {
+			carry(h, &a);
+		}
+	}
+}
+
+void corehost_advance(struct corehost *h, uint64_t ns)
+{
+	uint64_t until = h->now_ns + ns;
+
+	while (h->now_ns < until) {
+		struct core_event e = { .kind = CORE_EV_TICK };
+		uint64_t next = core_next_tick(h->core);
+
+		h->now_ns = next > h->now_ns + COREHOST_MS / 4 ? next
+							       : h->now_ns + COREHOST_MS / 4;
+		if (h->now_ns > until)
+			h->now_ns = until;
+		feed(h, &e);
+		look(h);
+	}
+}
+
+/* Feed an entry and let time pass until it is answered. */
+static int64_t ask(struct corehost *h, const struct abi_sqe *sqe)
+{
+	struct core_event e = { .kind = CORE_EV_REQUEST };
+	uint64_t until = h->now_ns + WAIT_NS;
+
+	h->answered = false;
+	e.request.sqe = *sqe;
+	feed(h, &e);
+	look(h);
+	while (!h->answered && h->now_ns < until)
+		corehost_advance(h, COREHOST_MS / 4);
+	if (!h->answered)
+		return -ETIME;
+	return h->answer.res ? h->answer.res : (int64_t)h->answer.value;
+}
+
+/* ---- life --------------------------------------------------------------------------------- */
+
+int corehost_open(struct corehost *h, uint64_t cxl, uint64_t segment)
+{
+	struct core_config config = {
+		.boot_token = 1,
+		.capacity = { 0, cxl },
+		.segment_bytes = { 0, segment },
+	};
+	struct core_event e = { .kind = CORE_EV_CLIENT_OPEN };
+	int error;
+
+	memset(h, 0, sizeof(*h));
+	h->now_ns = COREHOST_MS;
+	h->staging = calloc(1, STAGING_BYTES);
+	h->reader = calloc(1, sizeof(*h->reader));
+	if (!h->staging || !h->reader)
+		return -ENOMEM;
+	error = core_open(&h->core, &config);
+	if (error)
+		return error;
+	e.open = (struct core_client_open){ .staging = h->staging,
+					    .staging_bytes = STAGING_BYTES,
+					    .readers = h->reader,
+					    .readers_max = 1 };
+	feed(h, &e);
+	return 0;
+}
+
+void corehost_close(struct corehost *h)
+{
+	core_close(h->core);
+	for (uint32_t i = 0; i < COREHOST_CONTEXTS; i++) {
+		if (h->context[i].index)
+			munmap(h->context[i].index, h->context[i].index_bytes);
+		if (h->context[i].mem)
+			munmap(h->context[i].mem, h->context[i].mem_bytes);
+	}
+	free(h->staging);
+	free(h->reader);
+	memset(h, 0, sizeof(*h));
+}
+
+static void part(struct abi_geometry *g, const char *name, uint32_t pages, uint32_t bytes)
+{
+	struct abi_part *p = &g->part[g->part_count++];
+
+	snprintf(p->name, sizeof(p->name), "%s", name);
+	p->kind = pages > 1 ? ABI_KIND_SPARSE : ABI_KIND_STATE;
+	p->hit_rule = pages > 1 ? ABI_HIT_EVERY : ABI_HIT_LAST;
+	p->hit_arg = pages > 1 ? 0 : 1;
+	p->shard_rule = ABI_SHARD_REPLICATED;
+	p->layers = pages;
+	p->groups = 1;
+	p->page_bytes = p->page_stride = bytes;
+	p->page_base = g->pages_per_block;
+	g->pages_per_block += pages;
+	g->block_bytes += (uint64_t)pages * bytes;
+}
+
+static void *reserve_memory(uint64_t bytes)
+{
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return at == MAP_FAILED ? NULL : at;
+}
+
+int corehost_context(struct corehost *h, uint32_t i, uint32_t pages, uint32_t side_bytes)
+{
+	struct corehost_context *x = &h->context[i];
+	struct core_context_memory memory = { .index = NULL };
+	struct core_context_plan plan;
+	struct core_context_view view;
+	struct disk_context spec;
+	char why[128];
+	int error;
+
+	memset(&spec, 0, sizeof(spec));
+	snprintf(spec.name, sizeof(spec.name), "context-%u", i);
+	spec.mode = 0600;
+	spec.kind = 1;
+	spec.geometry.block_tokens = 16;
+	spec.geometry.page_align = ABI_PAGE_ALIGN;
+	part(&spec.geometry, "kv", pages, 65536);
+	part(&spec.geometry, "side", 1, side_bytes);
+	error = core_context_plan(h->core, &spec, &plan, why, sizeof(why));
+	if (error)
+		return error;
+	memory.index = x->index = reserve_memory(x->index_bytes = plan.index_bytes);
+	memory.mem[ABI_TIER_CXL] = x->mem =
+		reserve_memory(x->mem_bytes = plan.mem_bytes[ABI_TIER_CXL]);
+	if (!x->index || !x->mem)
+		return -ENOMEM;
+	error = core_context_create(h->core, &spec, &memory, 0, &x->id);
+	look(h);
+	if (!error)
+		error = core_context_find(h->core, spec.name, 0, 0, &view);
+	return error ? error : core_context_attach(h->core, 0, &view);
+}
+
+/* ---- blocks ------------------------------------------------------------------------------- */
+
+static void key_of(const struct corehost_block *b, uint8_t out[ABI_KEY_BYTES])
+{
+	uint64_t v = (b->key + 1) * 0x9e3779b97f4a7c15ull;
+
+	for (uint32_t i = 0; i < 4; i++, v = (v ^ v >> 31) * 0xd1342543de82ef95ull + 1)
+		memcpy(out + (size_t)i * 8, &v, 8);
+}
+
+int64_t corehost_put(struct corehost *h, const struct corehost_block *b)
+{
+	struct abi_put_args *args = (struct abi_put_args *)(h->staging + ARGS_OFFSET);
+	struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE, .count = 1, .arg_offset = ARGS_OFFSET };
+	int64_t handle;
+
+	memset(args, 0, sizeof(*args));
+	args->count = 1;
+	args->salt = b->salt;
+	args->parts = b->parts;
+	args->priority = b->priority;
+	args->ttl_ms = b->ttl_ms;
+	key_of(b, (uint8_t *)(args + 1));
+	sqe.context_id = h->context[b->context].id;
+	sqe.arg_bytes = sizeof(*args) + ABI_KEY_BYTES;
+	sqe.handle = b->reservation;
+	handle = ask(h, &sqe);
+	if (handle < 0)
+		return handle;
+	sqe = (struct abi_sqe){ .op = ABI_OP_PUT_COMMIT, .handle = (uint64_t)handle };
+	return ask(h, &sqe);
+}
+
+bool corehost_get(struct corehost *h, const struct corehost_block *b)
+{
+	struct core_location at;
+	uint8_t key[ABI_KEY_BYTES];
+	struct abi_reader *r = h->reader;
+	uint32_t id = h->context[b->context].id;
+
+	key_of(b, key);
+	if (core_locate(h->core, id, key, &at) || at.block.state != ABI_BLOCK_COMMITTED)
+		return false;
+	r->access[r->access_tail++ % ABI_ACCESS_LOG] = abi_access(id, at.slot, 1);
+	return true;
+}
+
+int corehost_lease(struct corehost *h, const struct corehost_block *b)
+{
+	const struct corehost_context *x = &h->context[b->context];
+	const struct abi_index_header *header = x->index;
+	const struct abi_page *page;
+	struct core_location at;
+	uint8_t key[ABI_KEY_BYTES];
+	uint32_t i = 0;
+
+	key_of(b, key);
+	if (core_locate(h->core, x->id, key, &at))
+		return -ENOENT;
+	page = (const struct abi_page *)((const uint8_t *)x->index + header->desc_offset) +
+	       (uint64_t)at.slot * header->pages_per_block;
+	if (abi_word_state(page->word[ABI_TIER_CXL]) != ABI_PAGE_READY)
+		return -ENODATA;
+	while (i < COREHOST_LEASES && h->reader->slot[i])
+		i++;
+	if (i == COREHOST_LEASES)
+		return -EAGAIN;
+	h->reader->slot[i] = abi_place(x->id, ABI_TIER_CXL, page->word[ABI_TIER_CXL]);
+	if (h->reader->high_water <= i)
+		h->reader->high_water = i + 1;
+	h->leases++;
+	return (int)i;
+}
+
+void corehost_release(struct corehost *h, int lease)
+{
+	h->reader->slot[lease] = 0;
+	h->leases--;
+}
+
+/* ---- reservations ------------------------------------------------------------------------- */
+
+int corehost_reserve(struct corehost *h, uint32_t context, const struct abi_reserve_args *args,
+		     uint64_t deadline_ns, uint64_t *id)
+{
+	struct abi_sqe sqe = { .op = ABI_OP_RESERVE, .count = 1, .arg_offset = ARGS_OFFSET,
+			       .arg_bytes = sizeof(*args), .deadline_ns = deadline_ns };
+	int64_t rc;
+
+	memcpy(h->staging + ARGS_OFFSET, args, sizeof(*args));
+	sqe.context_id = h->context[context].id;
+	rc = ask(h, &sqe);
+	*id = rc > 0 ? (uint64_t)rc : 0;
+	return rc < 0 ? (int)rc : 0;
+}
+
+int64_t corehost_hand_back(struct corehost *h, uint32_t context, uint64_t id)
+{
+	struct abi_sqe sqe = { .op = ABI_OP_RESERVE, .handle = id };
+
+	sqe.context_id = h->context[context].id;
+	return ask(h, &sqe);
+}
+
+static void tell(void *arg, const char *what)
+{
+	if (!*(uint64_t *)arg)
+		fprintf(stderr, "audit: %s\n", what);
+	*(uint64_t *)arg += 1;
+}
+
+uint64_t corehost_audit(const struct corehost *h)
+{
+	uint64_t told = 0;
+
+	return core_audit(h->core, tell, &told);
+}

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reservations for outputs of unknown length: how much room is set aside, over time, beside
+ * reserving every request's worst case; and how many requests met no eviction on the way of their
+ * puts. The core alone in simulated time, memory only, its cache full all the while.
+ *
+ * A request arrives, puts its prompt's blocks unreserved (they are what has to leave), reserves
+ * without saying how much, decodes a block of 16 tokens every 320 ms (50 tokens/s), and hands the
+ * reservation back. Outputs are the trace's, arrivals too; or synthetic: lognormal by role, a new
+ * mean each thousand requests.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/bench.h"
+#include "bench/space/corehost.h"
+#include "bench/trace/trace.h"
+
+#define CXL (2048ull << 20)
+#define SEGMENT (2u << 20)
+#define PAGES 4u
+#define BLOCK_TOKENS 16u
+#define BLOCK_NS (320 * COREHOST_MS)
+#define RUNNING_MAX 512u
+#define SYNTHETIC 6000u
+
+struct job {
+	uint64_t arrival_ns;
+	uint32_t prompt, output; /* tokens */
+	uint32_t role;
+};
+
+struct running {
+	bool used, broken, waiting;
+	const struct job *job;
+	uint32_t number; /* of the job: its keys */
+	uint32_t done;   /* blocks put */
+	uint64_t id, begin_ns, next_ns;
+};
+
+struct tally {
+	uint64_t jobs, honoured;
+	uint64_t waits; /* of a second, for a reservation */
+	double set_aside;  /* block seconds: granted, from reservation to hand-back */
+	double worst_case; /* the same if each had reserved the longest output */
+	double used;       /* blocks drawn, from when they were */
+};
+
+/* ---- loads -------------------------------------------------------------------------------- */
+
+static double gauss(uint64_t *random)
+{
+	double u = (bench_random_below(random, 1u << 30) + 1) / (double)(1u << 30);
+	double v = bench_random_below(random, 1u << 30) / (double)(1u << 30);
+
+	return sqrt(-2 * log(u)) * cos(2 * M_PI * v);
+}
+
+/* Three roles of different lengths; each role's mean wanders every thousand requests. */
+static uint32_t synthetic(struct job *job, uint32_t count)
+{
+	static const double mean[3] = { 80, 350, 1100 }, spread[3] = { 0.4, 0.6, 0.3 };
+	uint64_t random = 0x2545f4914f6cdd1dull, at = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t role = bench_random_below(&random, 3);
+		double drift = 1 + 0.3 * sin((i / 1000) * 1.7 + role);
+		double out = mean[role] * drift * exp(spread[role] * gauss(&random));
+
+		at += (uint64_t)bench_random_below(&random, 600) * COREHOST_MS;
+		job[i] = (struct job){ .arrival_ns = at,
+				       .prompt = 256 + bench_random_below(&random, 8192),
+				       .output = out < 1 ? 1 : out > 4096 ? 4096 : (uint32_t)out,
+				       .role = role };
+	}
+	return count;
+}
+
+static uint32_t traced(struct job *job, const struct trace *t)
+{
+	for (size_t i = 0; i < t->request_count; i++)
+		job[i] = (struct job){ .arrival_ns = t->request[i].timestamp_ms * COREHOST_MS,
+				       .prompt = t->request[i].input_tokens,
+				       .output = t->request[i].output_tokens };
+	return (uint32_t)t->request_count;
+}
+
+/* ---- running ------------------------------------------------------------------------------ */
+
+static uint32_t blocks_of(uint32_t tokens)
+{
+	return (tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
+}
+
+static void put_prompt(struct corehost *h, const struct running *r)
+{
+	struct corehost_block b = { .context = 0 };
+
+	/* One block of ours for 512 tokens: enough to keep the cache full. */
+	for (uint32_t k = 0; k < r->job->prompt / 512 + 1; k++) {
+		b.key = ((uint64_t)r->number << 20) + 500000 + k;
+		corehost_put(h, &b);
+	}
+}
+
+static void begin(struct corehost *h, struct running *r, struct tally *sum)
+{
+	struct abi_reserve_args args = { .role = r->job->role,
+					 .prompt_tokens = r->job->prompt };
+	int error;
+
+	if (!r->waiting)
+		put_prompt(h, r);
+	error = corehost_reserve(h, 0, &args, h->now_ns + 3600000 * COREHOST_MS, &r->id);
+	r->waiting = error == -EDQUOT; /* what all claim is too much now: it stands in line */
+	sum->waits += r->waiting;
+	r->broken = error && !r->waiting;
+	r->begin_ns = h->now_ns;
+	r->next_ns = h->now_ns + (r->waiting ? 1000 * COREHOST_MS : BLOCK_NS);
+}
+
+static void step(struct corehost *h, struct running *r)
+{
+	struct corehost_block b = { .reservation = r->id };
+	uint64_t before = core_metrics(h->core)->reserve_short;
+
+	b.key = ((uint64_t)r->number << 20) + r->done++;
+	if (corehost_put(h, &b) != 1 || core_metrics(h->core)->reserve_short != before)
+		r->broken = true;
+	r->next_ns += BLOCK_NS;
+}
+
+static void end(struct corehost *h, struct running *r, uint32_t longest, struct tally *sum)
+{
+	double seconds = (double)(h->now_ns - r->begin_ns) / 1e9;
+
+	sum->jobs++;
+	sum->worst_case += longest * seconds;
+	if (r->id)
+		corehost_hand_back(h, 0, r->id);
+	sum->honoured += !r->broken;
+	r->used = false;
+}
+
+/* Whoever is due next: an arrival (RUNNING_MAX) or a running request. */
+static uint32_t next_due(const struct running *list, const struct job *job, uint64_t *when)
+{
+	uint32_t best = RUNNING_MAX;
+
+	*when = job ? job->arrival_ns : UINT64_MAX;
+	for (uint32_t i = 0; i < RUNNING_MAX; i++)
+		if (list[i].used && list[i].next_ns < *when) {
+			*when = list[i].next_ns;
+			best = i;
+		}
+	return best;
+}
+
+/* Blocks that are promised or drawn now, by what the core says. */
+static void account(const struct corehost *h, const struct running *list, double seconds,
+		    struct tally *sum)
+{
+	struct core_context_stats st;
+	uint64_t drawn = 0;
+
+	core_context_stats(h->core, h->context[0].id, &st);
+	for (uint32_t i = 0; i < RUNNING_MAX; i++)
+		drawn += list[i].used ? list[i].done : 0;
+	sum->used += (double)drawn * seconds;
+	sum->set_aside += ((double)drawn + (double)st.tier[ABI_TIER_CXL].reserved /
+						   (double)st.spec.geometry.block_bytes) *
+			  seconds;
+}
+
+static int play(const struct job *job, uint32_t jobs, uint32_t longest, struct tally *sum)
+{
+	struct running *list = calloc(RUNNING_MAX, sizeof(*list)), *r;
+	struct corehost h;
+	uint32_t next = 0, who;
+	uint64_t when, offset;
+	int error = list ? corehost_open(&h, CXL, SEGMENT) : -ENOMEM;
+
+	if (!error)
+		error = corehost_context(&h, 0, PAGES, 16384);
+	offset = error ? 0 : h.now_ns;
+	while (!error) {
+		struct job here = next < jobs ? job[next] : (struct job){ 0 };
+
+		here.arrival_ns += offset;
+		who = next_due(list, next < jobs ? &here : NULL, &when);
+		if (when == UINT64_MAX)
+			break;
+		if (when > h.now_ns) {
+			account(&h, list, (double)(when - h.now_ns) / 1e9, sum);
+			corehost_advance(&h, when - h.now_ns);
+		}
+		if (who < RUNNING_MAX) {
+			r = &list[who];
+			if (r->waiting)
+				begin(&h, r, sum);
+			else if (r->done == blocks_of(r->job->output))
+				end(&h, r, longest, sum);
+			else
+				step(&h, r);
+			continue;
+		}
+		for (r = list; r < list + RUNNING_MAX && r->used; r++)
+			;
+		if (r == list + RUNNING_MAX) {
+			error = -ENOBUFS;
+			break;
+		}
+		*r = (struct running){ .used = true, .job = &job[next], .number = next };
+		next++;
+		begin(&h, r, sum);
+	}
+	if (!error && corehost_audit(&h))
+		error = -EBADMSG;
+	corehost_close(&h);
+	free(list);
+	return error;
+}
+
+/* ---- judging ------------------------------------------------------------------------------ */
+
+static int judge(struct bench *b, const char *load, const struct job *job, uint32_t jobs)
+{
+	char name[2][BENCH_TEXT], against[BENCH_TEXT];
+	const struct bench_figure room = { "reserve", name[0], "block-s", against,
+					   { BENCH_RATIO_AT_MOST, 0.40 } };
+	const struct bench_figure kept = { "reserve", name[1], "requests", "all requests",
+					   { BENCH_RATIO_AT_LEAST, 0.99 } };
+	struct tally sum = { .jobs = 0 };
+	uint32_t longest = 0;
+	int error;
+
+	for (uint32_t i = 0; i < jobs; i++)
+		if (blocks_of(job[i].output) > longest)
+			longest = blocks_of(job[i].output);
+	error = play(job, jobs, longest, &sum);
+	if (error)
+		return bench_failed("reserve", error);
+	snprintf(name[0], BENCH_TEXT, "room set aside, %s (%.2f of it used)", load,
+		 sum.used / sum.set_aside);
+	snprintf(against, BENCH_TEXT, "each its worst case, %u blocks", longest);
+	snprintf(name[1], BENCH_TEXT, "honoured without eviction, %s (waited %llu s)", load,
+		 (unsigned long long)sum.waits);
+	error = bench_judge_exact(b->results, &room, sum.set_aside, sum.worst_case);
+	return error ? error
+		     : bench_judge_exact(b->results, &kept, (double)sum.honoured,
+					 (double)sum.jobs);
+}
+
+int bench_reserve(struct bench *b)
+{
+	uint32_t jobs = b->quick ? SYNTHETIC / 4 : SYNTHETIC;
+	struct trace *t = NULL;
+	struct job *job;
+	char why[256];
+	int error = trace_open(&t, b->trace, b->quick ? 1500 : 0, why, sizeof(why));
+
+	if (error) {
+		bench_say("%s", why);
+		return error;
+	}
+	job = calloc(t->request_count > jobs ? t->request_count : jobs, sizeof(*job));
+	if (!job)
+		error = -ENOMEM;
+	if (!error)
+		error = judge(b, "three roles, drifting", job, synthetic(job, jobs));
+	if (!error)
+		error = judge(b, "the trace", job, traced(job, t));
+	free(job);
+	trace_close(t);
+	return error;
+}
