@@ -323,6 +323,21 @@ static int try_stream(struct world *w)
 	return rc < 0 ? (int)rc : 0;
 }
 
+static int try_reserve(struct world *w)
+{
+	struct tier_reserve_options options = { .size = sizeof(options), .expected = 2 };
+	struct tier_reserved room;
+	int rc = tier_reserve(w->c, &options, &room);
+
+	if (rc)
+		return rc;
+	/* What could not be given back now ends with its deadline; here it must not stay. */
+	rc = negative(tier_reserve_end(w->c, room.id));
+	if (rc)
+		assert_int_equal(negative(tier_reserve_end(w->c, room.id)), 0);
+	return rc;
+}
+
 static int try_plan(struct world *w)
 {
 	struct tier_plan_options options = { .size = sizeof(options), .tier = TIER_CXL };
@@ -415,6 +430,7 @@ static void requests(void **state)
 	sweep(*state, try_foresight, "prefetch, session, migrate");
 	sweep(*state, try_stream, "stream");
 	sweep(*state, try_plan, "plan");
+	sweep(*state, try_reserve, "reserve");
 	sweep(*state, try_leases, "leases");
 	sweep(*state, try_admin, "admin");
 	sweep(*state, try_delete, "delete");
