@@ -11,6 +11,7 @@
  */
 #include <errno.h>
 #include <getopt.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,6 +121,8 @@ static void tell(uint64_t seed, const struct world_result *r)
 	       (unsigned long long)r->flushes_failed, r->failure[0] ? r->failure : "held");
 }
 
+#define MAPPED_BYTES (1 << 20)
+
 static bool run_seed(const struct options *o, uint64_t seed, struct move *moves)
 {
 	struct world_faults f = faults_of(seed);
@@ -203,6 +206,8 @@ int main(int argc, char **argv)
 	struct move *moves;
 	int rc;
 
+	/* A world's large tables are mostly never touched: each time fresh and zero, not cleared. */
+	mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
 	if (parse(argc, argv, &o)) {
 		fprintf(stderr, "usage: sim [--seed N [--trace]] [--seeds N] [--from N] "
 				"[--moves N] [--long] [--no-report]\n");
