@@ -206,7 +206,7 @@ int main(int argc, char **argv)
 	struct move *moves;
 	int rc;
 
-	/* A world's large tables are mostly never touched: each time fresh and zero, not cleared. */
+	/* A world's large tables are mostly never touched: fresh and zero, not cleared. */
 	mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
 	if (parse(argc, argv, &o)) {
 		fprintf(stderr, "usage: sim [--seed N [--trace]] [--seeds N] [--from N] "

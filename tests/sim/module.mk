@@ -17,12 +17,19 @@ SIM_TESTS := $(foreach n,$(SIM_PARTS),$(O)/plain/sim-$n) $(O)/asan/sim-few
 $(foreach n,$(SIM_PARTS),$(eval \
 	$(O)/plain/sim-$n: SIM_ARGS = --seeds 1250 --from $$(shell expr 1250 \* $n - 1249)))
 $(O)/asan/sim-few: SIM_ARGS = --seeds 80 --from 20001
+PLANTS_PARTS := 1 2 3 4 5 6 7 8
+PLANTS_TESTS := $(foreach n,$(PLANTS_PARTS),$(O)/plain/plants-$n)
+
 $(SIM_TESTS): $(O)/%: tests/sim/module.mk
 	@mkdir -p $(@D)
 	@printf '#!/bin/sh\nexec "$$(dirname "$$0")/sim" %s\n' '$(SIM_ARGS)' >$@ && chmod +x $@
+$(PLANTS_TESTS): $(O)/plain/plants-%: tests/sim/module.mk
+	@mkdir -p $(@D)
+	@printf '#!/bin/sh\nexec tests/sim/plants "$$(dirname "$$0")" --part %s/%s\n' \
+		$* $(words $(PLANTS_PARTS)) >$@ && chmod +x $@
 
-test-run: $(O)/plain/sim $(O)/asan/sim $(SIM_TESTS)
-EXTRA_TESTS += $(SIM_TESTS) $(O)/plain:tests/sim/plants.sh
+test-run: $(O)/plain/sim $(O)/asan/sim $(SIM_TESTS) $(PLANTS_TESTS)
+EXTRA_TESTS += $(SIM_TESTS) $(PLANTS_TESTS)
 
 .PHONY: sim sim-long
 sim: $(O)/plain/sim ## one seed: make sim SEED=n [TRACE=1]
