@@ -10,6 +10,7 @@
 #include <tier.h>
 
 #define BLOCKS 16u
+#define CLAIM_TRIES 3u
 #define BLOCK_BYTES (6 * 4096u)
 #define LONG_NS (20 * NS_PER_S)
 
@@ -149,22 +150,32 @@ static void read_all(struct world *w)
 
 /* ---- prefetch -------------------------------------------------------------------------------- */
 
+/* A prefetch for some time from now, which costs nothing at first; *before: bytes brought ahead. */
+static struct tier_completion claim(struct world *w, struct tier_ask *ask, uint64_t *before)
+{
+	migrate(w, TIER_NVME);
+	assert_int_equal(in_memory(w), 0);
+	*before = metric(w, "prefetch_bytes");
+	ask->deadline_ns = time_now_ns() + 700 * NS_PER_MS;
+	assert_int_equal(tier_prefetch(w->c, w->block, BLOCKS, ask), 0);
+	usleep(300000);
+	assert_int_equal(in_memory(w), 0);
+	assert_int_equal(metric(w, "prefetch_bytes"), *before);
+	return one_completion(w);
+}
+
 static void test_a_claim_costs_nothing_until_it_is_due(void **state)
 {
 	struct world *w = *state;
 	struct tier_ask ask = { .size = sizeof(ask), .tier = TIER_CXL, .user_data = 9 };
-	uint64_t before, used = metric(w, "prefetch_used"), now;
-	struct tier_completion c;
+	uint64_t before = 0, used = 0, now;
+	struct tier_completion c = { .status = TIER_LATE };
 
-	migrate(w, TIER_NVME);
-	assert_int_equal(in_memory(w), 0);
-	before = metric(w, "prefetch_bytes");
-	ask.deadline_ns = time_now_ns() + 700 * NS_PER_MS;
-	assert_int_equal(tier_prefetch(w->c, w->block, BLOCKS, &ask), 0);
-	usleep(300000);
-	assert_int_equal(in_memory(w), 0);
-	assert_int_equal(metric(w, "prefetch_bytes"), before);
-	c = one_completion(w);
+	/* It begins late on purpose: on a machine that is taken away meanwhile, too late. */
+	for (uint32_t i = 0; i < CLAIM_TRIES && c.status == TIER_LATE; i++) {
+		used = metric(w, "prefetch_used");
+		c = claim(w, &ask, &before);
+	}
 	now = time_now_ns();
 	assert_int_equal(c.user_data, 9);
 	assert_int_equal(c.result, 0);
