@@ -43,7 +43,7 @@ static void audit(tier *t)
 
 /* ---- cells --------------------------------------------------------------------------------- */
 
-/* All pages of a block, wherever they are; its version, or -1: not found. */
+/* All pages of a block, wherever they are; its version, or -ENOENT, or why a page was not read. */
 static int64_t read_whole(struct crash_client *c, uint32_t worker, uint32_t key)
 {
 	tier_key name = crash_key(worker, key);
@@ -51,25 +51,29 @@ static int64_t read_whole(struct crash_client *c, uint32_t worker, uint32_t key)
 	struct tier_page page[CRASH_PAGES];
 	struct tier_found found;
 	int64_t version = -1;
-	int n;
+	int error = 0;
 
 	if (tier_match(c->c[worker], &name, 1, &found) != 1)
-		return -1;
+		return -ENOENT;
 	for (uint32_t i = 0; i < CRASH_PAGES; i++)
 		page[i] = (struct tier_page){ found.block, i };
-	n = tier_read_pages(c->r, c->c[worker], page, CRASH_PAGES, time_now_ns() + READ_NS, lease);
+	if (tier_read_pages(c->r, c->c[worker], page, CRASH_PAGES, time_now_ns() + READ_NS,
+			    lease) < 0)
+		crash_fail("worker %u key %u: read", worker, key);
 	for (uint32_t i = 0; i < CRASH_PAGES; i++) {
 		uint64_t v;
 
-		if (!lease[i].data)
+		if (!lease[i].data) {
+			error = lease[i].error;
 			continue;
+		}
 		v = crash_verify(lease[i].data, worker, key, i);
 		if (version >= 0 && (uint64_t)version != v)
 			crash_fail("worker %u key %u: a block of two versions", worker, key);
 		version = (int64_t)v;
 	}
 	tier_release_many(c->r, lease, CRASH_PAGES);
-	return n == (int)CRASH_PAGES ? version : -1;
+	return error ? error : version;
 }
 
 /* A cell's promise counts when its writer changed nothing meanwhile. Returns the state that was
@@ -85,8 +89,9 @@ static uint32_t check_cell(struct crash_client *c, uint32_t worker, uint32_t key
 		crash_fail("worker %u key %u: version %lld is there, its cell is %016llx", worker,
 			   key, (long long)version, (unsigned long long)before);
 	if (version < 0 && crash_state_of(before) == CRASH_DURABLE)
-		crash_fail("worker %u key %u: LOST: acknowledged as durable, its cell is %016llx",
-			   worker, key, (unsigned long long)before);
+		crash_fail("worker %u key %u: %s: acknowledged as durable, its cell is %016llx (%s)",
+			   worker, key, version == -ENOENT ? "LOST" : "NOT TO BE READ",
+			   (unsigned long long)before, tier_strerror((int)version));
 	if (version >= 0 && crash_state_of(before) == CRASH_NEVER)
 		crash_fail("worker %u key %u: CAME BACK after its deletion, its cell is %016llx",
 			   worker, key, (unsigned long long)before);

@@ -300,8 +300,9 @@ static bool room_comes(const struct core *c, const struct context *x, uint32_t t
 }
 
 /*
- * Below its share, the context is given segments by who is over his; its own blocks stay. False:
- * nobody has to give, or what he has could not be emptied several times in a row.
+ * Below its share, the context is given segments by who is over his; its own blocks stay. A giver
+ * whose segments are all full (pages moved together leave such) has none to empty before some of
+ * his blocks have left. False: nobody has to give, or nothing that he has can go.
  */
 static bool evict_giver(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 {
@@ -311,7 +312,11 @@ static bool evict_giver(struct core *c, struct context *x, uint32_t tier, uint64
 		return false;
 	evacuate_surplus(c, giver, tier, true);
 	evacuate_begin(c, giver, tier, bytes);
-	return (c->evacuation.ctx && c->evacuate_failed < GIVER_TRIES) || c->punching[tier];
+	if (!c->evacuation.ctx && !c->punching[tier] &&
+	    evict_some(c, giver, tier, space_segment_bytes(giver->space[tier])))
+		reclaim_flush(c);
+	return (c->evacuation.ctx && c->evacuate_failed < GIVER_TRIES) || c->punching[tier] ||
+	       giver->retiring[tier] > c->quarantined[tier];
 }
 
 /*
