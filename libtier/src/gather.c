@@ -99,6 +99,7 @@ struct missing {
 	struct tier_page page[FETCH_GROUP];
 	uint32_t index[FETCH_GROUP];
 	uint32_t count;
+	int error; /* what the daemon said to the last fetch; 0 = a page came, or left again */
 };
 
 static void find_missing(struct missing *m, const struct tier_page *pages,
@@ -114,7 +115,7 @@ static void find_missing(struct missing *m, const struct tier_page *pages,
 }
 
 /* Fetches a group, leases it. Returns how many more are leased; *on: another round may help. */
-static uint32_t fetch_missing(tier_reader *r, tier_context *c, const struct missing *m,
+static uint32_t fetch_missing(tier_reader *r, tier_context *c, struct missing *m,
 			      uint64_t deadline_ns, struct tier_lease *leases, bool *on)
 {
 	struct tier_completion completion;
@@ -124,16 +125,25 @@ static uint32_t fetch_missing(tier_reader *r, tier_context *c, const struct miss
 	for (uint32_t i = 0; i < m->count; i++)
 		leased += tier_lease_page(r, c, m->page[i].block, m->page[i].page, 0,
 					  &leases[m->index[i]]) == 0;
-	*on = rc == 0 && completion.result == 0 &&
-	      (completion.status == TIER_READY || leased > 0) &&
-	      completion.status != TIER_LATE;
+	m->error = rc ? rc : submit_explain("read", &completion);
+	if (!m->error && completion.status == TIER_LATE)
+		m->error = -ETIMEDOUT;
+	*on = !m->error && (completion.status == TIER_READY || leased > 0);
 	return leased;
+}
+
+/* Pages that the last fetch did not bring: its error says more than that they are not there. */
+static void tell_why(const struct missing *m, struct tier_lease *leases)
+{
+	for (uint32_t i = 0; m->error && i < m->count; i++)
+		if (leases[m->index[i]].error == -ENODATA)
+			leases[m->index[i]].error = m->error;
 }
 
 int tier_read_pages(tier_reader *r, tier_context *c, const struct tier_page *pages,
 		    uint32_t count, uint64_t deadline_ns, struct tier_lease *leases)
 {
-	struct missing missing;
+	struct missing missing = { .count = 0 };
 	bool on = true;
 	int leased = tier_lease_pages(r, c, pages, count, 0, leases);
 	uint32_t rounds = FETCH_ROUNDS + count / FETCH_GROUP;
@@ -147,5 +157,6 @@ int tier_read_pages(tier_reader *r, tier_context *c, const struct tier_page *pag
 		leased += (int)fetch_missing(r, c, &missing, deadline_ns, leases, &on);
 		on = on && (deadline_ns == 0 || time_now_ns() < deadline_ns);
 	}
+	tell_why(&missing, leases);
 	return leased;
 }

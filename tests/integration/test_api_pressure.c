@@ -114,7 +114,8 @@ static void read_some(struct user *u, const tier_key *keys)
 	for (uint32_t i = 0; i < count; i++) {
 		if (lease[i].data)
 			verify(u, &lease[i], key[i], page[i].page);
-		else if (lease[i].error != -ENODATA && lease[i].error != -ESTALE)
+		else if (lease[i].error != -ENODATA && lease[i].error != -ESTALE &&
+			 lease[i].error != -ENOSPC && lease[i].error != -ETIMEDOUT)
 			give_up("lease: %d", lease[i].error);
 	}
 	tier_release_many(u->r, lease, count);

@@ -438,6 +438,44 @@ static void test_read_pages_fetches_what_is_missing(void **state)
 	tier_release_many(w->r, lease, 3);
 }
 
+static bool hook_full(struct fake *f, const struct abi_sqe *e, struct abi_cqe *c, bool *silent)
+{
+	(void)f;
+	(void)silent;
+	c->res = -ENOSPC;
+	c->aux = (uint64_t)(ABI_TIER_CXL + 1) << 8 * ABI_HELD_TIER;
+	return e->op == ABI_OP_FETCH_PAGES;
+}
+
+static bool hook_late_pages(struct fake *f, const struct abi_sqe *e, struct abi_cqe *c,
+			    bool *silent)
+{
+	(void)f;
+	(void)silent;
+	c->status = ABI_STATUS_LATE;
+	return e->op == ABI_OP_FETCH_PAGES;
+}
+
+static void test_read_pages_says_why_a_page_did_not_come(void **state)
+{
+	struct world *w = *state;
+	tier_block b = world_block(w, 1);
+	struct tier_page page[3] = { { b, 0 }, { b, 1 }, { b, 2 } };
+	struct tier_lease lease[3];
+
+	page_retire(index_page(&w->x->ix, b.slot, 1), ABI_TIER_CXL);
+	w->fake->hook = hook_full;
+	assert_int_equal(tier_read_pages(w->r, w->c, page, 3, 0, lease), 2);
+	assert_int_equal(lease[0].error, 0);
+	assert_int_equal(lease[1].error, -ENOSPC);
+	assert_non_null(strstr(tier_error_text(), "no room in CXL"));
+	tier_release_many(w->r, lease, 3);
+	w->fake->hook = hook_late_pages;
+	assert_int_equal(tier_read_pages(w->r, w->c, page, 3, 0, lease), 2);
+	assert_int_equal(lease[1].error, -ETIMEDOUT);
+	tier_release_many(w->r, lease, 3);
+}
+
 /* ---- completions ----------------------------------------------------------------------------- */
 
 static void test_a_full_ring_pushes_back(void **state)
@@ -683,6 +721,7 @@ int main(void)
 		T(test_an_ask_carries_its_size),
 		T(test_cancel_finds_by_user_data),
 		T(test_read_pages_fetches_what_is_missing),
+		T(test_read_pages_says_why_a_page_did_not_come),
 		T(test_a_full_ring_pushes_back),
 		T(test_wait_is_bounded),
 		T(test_a_reserve_that_comes_late_is_aborted),
