@@ -188,7 +188,7 @@ static void test_short_file(void **state)
 		assert_int_equal(nvme()->submit(f->d, &f->ring, &io), 0);
 		assert_ptr_equal(finish_one(f), &io);
 		assert_int_equal(io.res, -EIO);
-		assert_int_equal(nvme()->pread(f->d, buf, 16 * PAGE, 0), -EIO);
+		assert_int_equal(nvme()->pread(f->d, buf, 16 * PAGE, 0), -ENODATA);
 	}
 	assert_int_equal(nvme()->pwrite(f->d, buf, PAGE, MIB), -ENOSPC);
 	free(buf);

@@ -70,7 +70,7 @@ struct block_ops {
 	int (*open)(struct block_device **out, const struct block_options *options);
 	void (*close)(struct block_device *d);
 	uint64_t (*bytes)(const struct block_device *d);
-	/* Blocking whole transfers, for start-up and recovery only. */
+	/* Blocking whole transfers, for start-up and recovery only. Errors: as base/file.h. */
 	int (*pread)(struct block_device *d, void *buf, size_t bytes, uint64_t offset);
 	int (*pwrite)(struct block_device *d, const void *buf, size_t bytes, uint64_t offset);
 	int (*flush)(struct block_device *d);

@@ -14,6 +14,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "libtier/base/file.h"
 #include "tierd/backend/nvme.h"
 
 #define OPS_MAX (CORE_IO_MAX + 8u) /* the core's, and flushes */
@@ -77,14 +78,14 @@ static uint64_t nvme_bytes(const struct block_device *d)
 
 static int nvme_pread(struct block_device *d, void *buf, size_t bytes, uint64_t offset)
 {
-	return nvme_file_read(d->fd, buf, bytes, offset);
+	return file_read(d->fd, buf, bytes, offset);
 }
 
 static int nvme_pwrite(struct block_device *d, const void *buf, size_t bytes, uint64_t offset)
 {
 	if (offset > d->bytes || bytes > d->bytes - offset)
 		return -ENOSPC; /* a file would grow */
-	return nvme_file_write(d->fd, buf, bytes, offset);
+	return file_write(d->fd, buf, bytes, offset);
 }
 
 static int nvme_flush(struct block_device *d)

@@ -23,8 +23,4 @@ int nvme_file_open(const struct block_options *options, int *fd, uint64_t *bytes
 /* Unlock and close. The lock is given back at once even while a ring still refers to the file. */
 void nvme_file_close(int fd);
 
-/* Blocking whole transfers. Errors: -EIO end of the file, and what the kernel says. */
-int nvme_file_read(int fd, void *buf, size_t bytes, uint64_t offset);
-int nvme_file_write(int fd, const void *buf, size_t bytes, uint64_t offset);
-
 #endif

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "libtier/base/cleanup.h"
+#include "libtier/base/file.h"
 #include "libtier/base/log.h"
 #include "tierd/backend/nvme.h"
 
@@ -32,44 +33,6 @@
 #define AUTO_PERCENT 25
 #define AUTO_BYTES_MAX (16ull << 30) /* filling it takes start-up time: tens of seconds at most */
 #define AUTO_ALIGN (4ull << 20)
-
-/* ---- whole transfers ----------------------------------------------------------------------- */
-
-int nvme_file_read(int fd, void *buf, size_t bytes, uint64_t offset)
-{
-	uint8_t *at = buf;
-
-	while (bytes) {
-		ssize_t n = pread(fd, at, bytes, (off_t)offset);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? -errno : -EIO;
-		at += n;
-		bytes -= (size_t)n;
-		offset += (uint64_t)n;
-	}
-	return 0;
-}
-
-int nvme_file_write(int fd, const void *buf, size_t bytes, uint64_t offset)
-{
-	const uint8_t *at = buf;
-
-	while (bytes) {
-		ssize_t n = pwrite(fd, at, bytes, (off_t)offset);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? -errno : -EIO;
-		at += n;
-		bytes -= (size_t)n;
-		offset += (uint64_t)n;
-	}
-	return 0;
-}
 
 /* ---- what is there ------------------------------------------------------------------------- */
 
@@ -253,7 +216,7 @@ static int fill_hole(const struct block_options *options, int fd, uint64_t begin
 	while (begin < end && rc == 0) {
 		size_t n = end - begin < FILL_BYTES ? (size_t)(end - begin) : FILL_BYTES;
 
-		rc = nvme_file_write(fd, zeros, n, begin);
+		rc = file_write(fd, zeros, n, begin);
 		begin += n;
 		if (rc == 0)
 			progress(options, begin);

@@ -27,6 +27,7 @@
 #include "libtier/abi/geometry_check.h"
 #include "libtier/base/cleanup.h"
 #include "libtier/base/crc32c.h"
+#include "libtier/base/file.h"
 #include "tierd/core/store.h"
 
 #define LINE_BYTES 512
@@ -66,40 +67,13 @@ static void found(struct look *l)
 	l->report->found++;
 }
 
-static int read_at(const struct look *l, void *buf, size_t bytes, uint64_t offset)
-{
-	uint8_t *at = buf;
-
-	while (bytes) {
-		ssize_t n = pread(l->fd, at, bytes, (off_t)offset);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? -errno : -ENODATA;
-		at += n;
-		bytes -= (size_t)n;
-		offset += (uint64_t)n;
-	}
-	return 0;
-}
-
 /* Write and flush; whoever calls has been told to mend. */
 static int write_at(struct look *l, const void *buf, size_t bytes, uint64_t offset)
 {
-	const uint8_t *at = buf;
+	int rc = file_write(l->fd, buf, bytes, offset);
 
-	while (bytes) {
-		ssize_t n = pwrite(l->fd, at, bytes, (off_t)offset);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? -errno : -EIO;
-		at += n;
-		bytes -= (size_t)n;
-		offset += (uint64_t)n;
-	}
+	if (rc)
+		return rc;
 	return fdatasync(l->fd) ? -errno : 0;
 }
 
@@ -166,7 +140,7 @@ static int refuse_super(struct look *l, int first, int second)
 	uint8_t sector[DISK_SECTOR];
 
 	if (first == -EPROTO || second == -EPROTO) {
-		if (read_at(l, sector, sizeof(sector), first == -EPROTO ? 0 : DISK_SECTOR) == 0)
+		if (file_read(l->fd, sector, sizeof(sector), first == -EPROTO ? 0 : DISK_SECTOR) == 0)
 			disk_super_open(sector, &s);
 		else
 			s.version = 0;
@@ -187,7 +161,7 @@ static int look_super(struct look *l)
 	int rc[2];
 
 	for (uint32_t i = 0; i < 2; i++) {
-		rc[i] = read_at(l, sector[i], DISK_SECTOR, i * DISK_SECTOR);
+		rc[i] = file_read(l->fd, sector[i], DISK_SECTOR, i * DISK_SECTOR);
 		if (rc[i] == 0)
 			rc[i] = disk_super_open(sector[i], &super[i]);
 	}
@@ -230,8 +204,7 @@ static void look_length(struct look *l)
 	if (l->device)
 		say(l, "  a device cannot be made longer: bring it back to its size");
 	else
-		mend(l, posix_fallocate(l->fd, (off_t)l->bytes, (off_t)(need - l->bytes)) ? -ENOSPC
-											   : 0,
+		mend(l, -posix_fallocate(l->fd, (off_t)l->bytes, (off_t)(need - l->bytes)),
 		     "the file has its length again; what it lost is free space");
 }
 
@@ -279,7 +252,7 @@ static int look_catalog(struct look *l)
 		const struct disk_context *context;
 		const struct disk_catalog *head;
 
-		rc[slot] = read_at(l, at, slot_bytes, l->super.catalog_offset + slot * slot_bytes);
+		rc[slot] = file_read(l->fd, at, slot_bytes, l->super.catalog_offset + slot * slot_bytes);
 		if (rc[slot] == 0)
 			rc[slot] = disk_catalog_open(at, slot_bytes, l->super.store_id, &head,
 						     &context);
@@ -343,7 +316,7 @@ static void look_run(struct look *l, const struct store_view *v)
 			if (at < 0)
 				continue;
 			l->report->pages_read++;
-			bad += read_at(l, l->page, bytes, v->data_offset + (uint64_t)at) ||
+			bad += file_read(l->fd, l->page, bytes, v->data_offset + (uint64_t)at) ||
 			       crc32c(seed, l->page, bytes) != *crc;
 			crc++;
 		}
@@ -384,7 +357,7 @@ static void look_records(struct look *l, uint32_t segment, const void *summary)
 static void look_segment(struct look *l, uint32_t segment, void *summary)
 {
 	uint64_t offset = l->super.segment_offset + segment * l->super.segment_bytes;
-	int rc = read_at(l, summary, l->super.summary_bytes, offset);
+	int rc = file_read(l->fd, summary, l->super.summary_bytes, offset);
 
 	l->report->segments++;
 	if (rc == -ENODATA) {
