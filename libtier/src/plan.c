@@ -17,6 +17,7 @@
 
 struct tier_plan {
 	struct tier_context *c;
+	const uint32_t *alive;
 	struct attachment *a; /* whose staging arena; counted in a->puts */
 	uint64_t start;       /* of the word in it */
 	uint64_t *word;
@@ -138,6 +139,7 @@ int tier_plan_begin(tier_context *c, const struct tier_access *accesses, uint32_
 	if (!p)
 		return error_note(-ENOMEM, "plan: out of memory");
 	p->c = c;
+	p->alive = c->alive;
 	p->count = count;
 	rc = plan_of(p, &s, accesses, &own);
 	if (rc) {
@@ -150,7 +152,8 @@ int tier_plan_begin(tier_context *c, const struct tier_access *accesses, uint32_
 
 void tier_plan_advance(tier_plan *p, uint32_t position)
 {
-	atomic_store_release_u64(p->word, position);
+	if (likely(p && !session_orphaned(p->alive)))
+		atomic_store_release_u64(p->word, position);
 }
 
 void tier_plan_end(tier_plan *p)
@@ -158,7 +161,7 @@ void tier_plan_end(tier_plan *p)
 	struct submission s;
 	struct tier_completion completion;
 
-	if (!p)
+	if (!p || session_orphaned(p->alive))
 		return;
 	s = (struct submission){
 		.context = p->c,
@@ -168,7 +171,7 @@ void tier_plan_end(tier_plan *p)
 			   .handle = p->handle },
 	};
 	/* A daemon that has gone, or a restarted one, knows nothing of it: that is well. */
-	if (p->handle)
+	if (p->handle && p->a == session_attachment(p->c->t))
 		(void)submit_call(p->c->t, &s, submit_until(0, SUBMIT_DEFAULT_NS), &completion);
 	give_word(p->c->t, p);
 	free(p);

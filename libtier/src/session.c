@@ -244,6 +244,10 @@ static void close_in_child(struct tier *t)
 	close(a->socket.fd);
 	close(a->doorbell);
 	close(a->event);
+	close(t->wake);
+	close(t->notify);
+	if (t->event_fd >= 0)
+		close(t->event_fd);
 }
 
 void tier_close(tier *t)

@@ -184,7 +184,10 @@ static void quiet_event(struct tier *t) REQUIRES(t->lock)
 	for (int i = 0; i < n; i++) {
 		if (e[i].data.fd == t->notify || e[i].data.fd == a->event)
 			event_clear(e[i].data.fd);
-		else if (!a->dead && e[i].data.fd == a->socket.fd)
+		/* It also told of a layer, maybe, and the thread that sleeps on it did not wake. */
+		if (e[i].data.fd == a->event && t->polling)
+			event_signal(t->wake);
+		if (!a->dead && e[i].data.fd == a->socket.fd)
 			attach_fail(t, a);
 	}
 	t->notified = false;

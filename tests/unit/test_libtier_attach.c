@@ -331,6 +331,31 @@ static void test_a_put_across_a_restart(void **state)
 	tier_put_abort(p[0]);
 }
 
+/* Another daemon's plans can have the same numbers: the end of an old one must not end a new one. */
+static void test_a_plan_across_a_restart(void **state)
+{
+	struct world *w = *state;
+	struct tier_access access = { .block = world_block(w, 1) };
+	tier_plan *old, *new;
+	uint32_t sent;
+
+	assert_int_equal(tier_plan_begin(w->c, &access, 1, NULL, &old), 0);
+	fake_restart(w->fake);
+	assert_int_equal(check_until(w->t, 1), 1);
+	access.block = world_block(w, 1);
+	assert_int_equal(tier_plan_begin(w->c, &access, 1, NULL, &new), 0);
+	sent = w->fake->ops[ABI_OP_PLAN];
+	tier_plan_advance(old, 1); /* into memory that nobody reads */
+	tier_plan_end(old);
+	assert_int_equal(tier_drain(w->t), 0);
+	assert_int_equal(w->fake->ops[ABI_OP_PLAN], sent);
+	tier_plan_end(new);
+	assert_int_equal(tier_drain(w->t), 0);
+	assert_int_equal(w->fake->ops[ABI_OP_PLAN], sent + 1);
+	assert_int_equal(tier_check(w->t), 0);
+	assert_int_equal(old_count(w->t), 0);
+}
+
 static void test_requests_attach_by_themselves(void **state)
 {
 	struct world *w = *state;
@@ -491,6 +516,7 @@ int main(void)
 		T(test_idle_readers_do_not_keep_old_memory),
 		T(test_leases_of_many_lives),
 		T(test_a_put_across_a_restart),
+		T(test_a_plan_across_a_restart),
 		T(test_requests_attach_by_themselves),
 		T(test_an_ended_session_is_opened_anew),
 		T(test_a_lost_context_is_a_miss_and_may_return),

@@ -44,6 +44,7 @@
 #endif
 #define FAKE_SQ 64u
 #define FAKE_CQ 128u
+#define FAKE_STREAMS 4u
 #define FAKE_UNUSED __attribute__((unused))
 
 struct fake_context {
@@ -65,6 +66,7 @@ struct fake_client {
 	int doorbell;
 	int event;
 	struct abi_region_header *region;
+	struct abi_stream *lines;
 	uint64_t region_bytes;
 	uint8_t *staging;
 	uint64_t staging_bytes;
@@ -369,9 +371,14 @@ static inline void fake_hello(struct fake *f, struct fake_client *k, const struc
 	uint64_t sq = sizeof(struct abi_region_header);
 	uint64_t cq = sq + FAKE_SQ * sizeof(struct abi_sqe);
 	uint64_t readers = cq + FAKE_CQ * sizeof(struct abi_cqe);
+	uint64_t streams;
 	int fds[4];
 
 	k->region_bytes = readers + f->readers_max * sizeof(struct abi_reader);
+	k->region_bytes = (k->region_bytes + sizeof(struct abi_stream) - 1) &
+			  ~(sizeof(struct abi_stream) - 1);
+	streams = k->region_bytes;
+	k->region_bytes += FAKE_STREAMS * sizeof(struct abi_stream);
 	k->staging_bytes = q->staging_bytes < f->staging_max ? q->staging_bytes : f->staging_max;
 	fds[0] = fake_memfd(k->region_bytes);
 	fds[1] = fake_memfd(k->staging_bytes);
@@ -382,6 +389,7 @@ static inline void fake_hello(struct fake *f, struct fake_client *k, const struc
 	*k->region = (struct abi_region_header){
 		.magic = ABI_REGION_MAGIC,
 		.version = ABI_VERSION,
+		.features = ABI_REGION_STREAMS,
 		.boot_token = f->boot_token,
 		.total_bytes = k->region_bytes,
 		.sq_entries = FAKE_SQ,
@@ -391,8 +399,11 @@ static inline void fake_hello(struct fake *f, struct fake_client *k, const struc
 		.cq_offset = cq,
 		.reader_offset = readers,
 		.staging_bytes = k->staging_bytes,
+		.stream_offset = streams,
+		.streams_max = FAKE_STREAMS,
 		.sq_wake = 1,
 	};
+	k->lines = (void *)((uint8_t *)k->region + streams);
 	w.boot_token = f->boot_token;
 	w.staging_bytes = k->staging_bytes;
 	fake_send(k, &w, sizeof(w), fds, 4);

@@ -4,25 +4,46 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  */
+#include <dirent.h>
 #include <sys/wait.h>
 
 #include "tests/unit/test_libtier_fake.h"
 
+static int open_fds(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	int count = 0;
+
+	while (readdir(dir))
+		count++;
+	closedir(dir);
+	return count;
+}
+
+static tier_plan *the_plan;
+static tier_stream *the_stream;
+
 /* What the child does with everything it inherited; returns how many calls misbehaved. */
 static int use_all(struct world *w, tier_block b, tier_put *p, struct tier_lease *held)
 {
+	struct tier_stream_progress progress = { .size = sizeof(progress) };
 	struct tier_page page = { b, 0 };
 	struct tier_counters n = { .size = sizeof(n) };
 	const struct tier_selection s = { .blocks = &b, .count = 1 };
+	const struct tier_access access = { .block = b };
+	struct tier_reserved reserved;
 	struct tier_completion c;
 	struct tier_lease lease;
 	tier_key key = world_key(1);
+	tier_stream *stream;
+	tier_plan *plan;
 	uint8_t bytes[4096];
 	tier_context *other;
 	tier_reader *r;
 	uint64_t pin;
 	char *reply;
 	int wrong = 0;
+	int fds;
 
 	wrong += tier_check(w->t) != -EOWNERDEAD;
 	wrong += tier_context_open(w->t, "ctx", NULL, &other) != -EOWNERDEAD;
@@ -58,9 +79,27 @@ static int use_all(struct world *w, tier_block b, tier_put *p, struct tier_lease
 	wrong += tier_event_fd(w->t) != -EOWNERDEAD;
 	wrong += tier_counters(w->t, &n) != -EOWNERDEAD;
 	wrong += tier_admin(w->t, "status", NULL, &reply) != -EOWNERDEAD;
+	wrong += tier_prefetch(w->c, &b, 1, NULL) != -EOWNERDEAD;
+	wrong += tier_migrate(w->c, &b, 1, NULL) != -EOWNERDEAD;
+	wrong += tier_session(w->c, 1, TIER_SESSION_RETURN, NULL) != -EOWNERDEAD;
+	wrong += tier_reserve(w->c, NULL, &reserved) != -EOWNERDEAD;
+	wrong += tier_reserve_end(w->c, 1) != -EOWNERDEAD;
+	wrong += tier_plan_begin(w->c, &access, 1, NULL, &plan) != -EOWNERDEAD;
+	tier_plan_advance(the_plan, 1);
+	tier_plan_end(the_plan);
+	wrong += tier_stream_open(w->c, &b, 1, NULL, &stream) != -EOWNERDEAD;
+	wrong += tier_stream_ready(the_stream) != 0;
+	wrong += tier_stream_last(the_stream) != 0;
+	wrong += tier_stream_look(the_stream, &progress) != -EOWNERDEAD;
+	wrong += tier_stream_wait(the_stream, 0, 1) != -EOWNERDEAD;
+	tier_stream_release(the_stream, 1);
+	tier_stream_close(the_stream);
 	tier_reader_close(w->r);
 	tier_context_close(w->c);
+	fds = open_fds();
 	tier_close(w->t);
+	/* Socket, doorbell, completions, and three of the library's own. */
+	wrong += fds - open_fds() != 6;
 	return wrong;
 }
 
@@ -69,6 +108,7 @@ static void test_a_child_is_told(void **state)
 	struct world *w = *state;
 	tier_block b = world_block(w, 1);
 	tier_key keys[2] = { world_key(1), world_key(2) };
+	const struct tier_access access = { .block = b };
 	struct tier_lease held;
 	struct tier_completion c;
 	tier_put *p;
@@ -77,6 +117,9 @@ static void test_a_child_is_told(void **state)
 
 	assert_int_equal(tier_lease_page(w->r, w->c, b, 0, 0, &held), 0);
 	assert_int_equal(tier_put_begin(w->c, &keys[1], 1, NULL, &p), 0);
+	assert_int_equal(tier_plan_begin(w->c, &access, 1, NULL, &the_plan), 0);
+	assert_int_equal(tier_stream_open(w->c, &b, 1, NULL, &the_stream), 0);
+	assert_true(tier_event_fd(w->t) >= 0);
 	child = fork();
 	assert_true(child >= 0);
 	if (child == 0)
@@ -91,6 +134,9 @@ static void test_a_child_is_told(void **state)
 	assert_int_equal(tier_put_commit(p, 3), 0);
 	assert_int_equal(tier_wait(w->t, &c, 1, 1, 10 * NS_PER_S), 1);
 	assert_int_equal(c.result, 0);
+	tier_plan_advance(the_plan, 1);
+	tier_plan_end(the_plan);
+	tier_stream_close(the_stream);
 	tier_release(w->r, &held);
 	assert_int_equal(tier_match(w->c, keys, 2, NULL), 2);
 }

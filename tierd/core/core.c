@@ -241,8 +241,9 @@ int core_open(struct core **out, const struct core_config *config)
 	c->config = *config;
 	config_defaults(&c->config);
 	c->next_uid = c->config.next_uid;
-	/* Handles of another boot's puts and pins mean nothing to this one. */
+	/* Handles of another boot's puts, pins and plans mean nothing to this one. */
 	c->put_seq = c->pin_seq = c->reserve_seq = c->config.boot_token >> 24;
+	c->plans.seq = c->put_seq;
 	c->catalog_sequence = c->config.catalog_sequence;
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
 		c->pool[tier].capacity = c->config.capacity[tier];
