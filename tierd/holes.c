@@ -35,15 +35,18 @@ static bool punch_some(struct shell *s, const struct mem_region *region, uint32_
 
 /*
  * The index: what lies behind the used lines of an area is untouched by us. Only what is there is
- * punched, for these holes may be very large.
+ * punched, for these holes may be very large. The cursor goes through the areas, which lie in
+ * order, once: who fills one again behind it must not keep us from the other contexts.
  */
-static bool punch_index(const struct mem_region *region, const struct core *core, uint32_t id)
+static bool punch_index(struct shell *s, const struct mem_region *region, uint32_t id)
 {
+	struct holes *h = &s->holes;
 	uint64_t left = PUNCH_BYTES;
 
 	for (uint32_t i = 0; i < CORE_INDEX_AREAS; i++) {
-		struct core_range hole = core_index_hole(core, id, i);
-		off_t end = (off_t)(hole.offset + hole.bytes), at = (off_t)hole.offset;
+		struct core_range hole = core_index_hole(s->core, id, i);
+		off_t end = (off_t)(hole.offset + hole.bytes);
+		off_t at = (off_t)(hole.offset > h->offset ? hole.offset : h->offset);
 
 		while (left && at < end) {
 			off_t bytes = end - at < (off_t)left ? end - at : (off_t)left;
@@ -57,6 +60,7 @@ static bool punch_index(const struct mem_region *region, const struct core *core
 				return false;
 			at += bytes;
 			left -= (uint64_t)bytes;
+			h->offset = (uint64_t)at;
 		}
 	}
 	return left == 0;
@@ -75,8 +79,7 @@ static bool look(struct shell *s, const struct context_memory *made, uint32_t ti
 		return false;
 	if (s->holes.offset == 0)
 		s->obs.holes_filled += (uint64_t)resident - taken;
-	return index ? punch_index(region, s->core, made->id) :
-		       punch_some(s, region, made->id, tier);
+	return index ? punch_index(s, region, made->id) : punch_some(s, region, made->id, tier);
 }
 
 void holes_turn(struct shell *s, uint64_t now_ns)

@@ -123,6 +123,7 @@ int main(int argc, char **argv)
 		return rc > 0 ? rc - 1 : EXIT_USAGE;
 	}
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of that write */
 	rc = startup_begin(s);
 	if (rc) {
 		free(s);

@@ -12,6 +12,7 @@
  *   G2  page_stride >= page_bytes, a multiple of the context's page_align.
  *   G3  block_bytes is the sum of layers*groups*page_stride.
  *   G4  names are unique, NUL-terminated, [a-z0-9._-]+.
+ *   G5  layer_first + layers <= ABI_LAYERS_MAX: a layer of the model has a 16-bit number.
  */
 #ifndef TIER_ABI_GEOMETRY_H
 #define TIER_ABI_GEOMETRY_H
@@ -21,6 +22,7 @@
 #define ABI_PART_NAME_BYTES 24u
 #define ABI_PAGES_PER_BLOCK_MAX (1u << 16)
 #define ABI_PAGE_BYTES_MAX (16u << 20)
+#define ABI_LAYERS_MAX (1u << 16)
 
 /* abi_part.kind */
 #define ABI_KIND_DENSE 1u   /* all of it is read at every step */

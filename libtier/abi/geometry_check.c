@@ -188,6 +188,9 @@ int abi_geometry_check(const struct abi_geometry *g, char *why, size_t why_bytes
 			refuse(&v, "more than %u pages a block", ABI_PAGES_PER_BLOCK_MAX);
 			return -E2BIG;
 		}
+		if (part->layer_first > ABI_LAYERS_MAX - part->layers)
+			return refuse(&v, "layer_first %u + layers is more than %u (G5)",
+				      part->layer_first, ABI_LAYERS_MAX);
 		bytes += part_pages * part->page_stride;
 	}
 	if (rc)

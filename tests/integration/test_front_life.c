@@ -5,6 +5,8 @@
  */
 #include "tests/integration/front_client.h"
 
+#include <sys/resource.h>
+
 #include "libtier/abi/disk.h"
 
 /* ---- starts that must fail ----------------------------------------------------------------- */
@@ -158,6 +160,26 @@ static void test_bad_configurations(void **state)
 	assert_int_equal(access(left, F_OK), -1);
 	if (geteuid() != 0) /* root makes the folder */
 		refuses(&d, place, "/nonexistent/a/b");
+	daemon_remove(&d);
+}
+
+/* A limit on file sizes is told, not died of. */
+static void test_a_limit_on_file_sizes(void **state)
+{
+	struct rlimit before, small;
+	struct daemon d;
+	char left[200];
+
+	(void)state;
+	daemon_folder(&d);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+	small = before;
+	small.rlim_cur = 32 << 20;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+	refuses(&d, NULL, "raise the limit on file sizes");
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+	snprintf(left, sizeof(left), "%s.new", d.store);
+	assert_int_equal(access(left, F_OK), -1);
 	daemon_remove(&d);
 }
 
@@ -318,6 +340,7 @@ int main(void)
 		cmocka_unit_test(test_damaged_stores),
 		cmocka_unit_test(test_another_version),
 		cmocka_unit_test(test_bad_configurations),
+		cmocka_unit_test(test_a_limit_on_file_sizes),
 		cmocka_unit_test(test_a_second_daemon_is_refused),
 		cmocka_unit_test(test_what_is_in_the_way_of_the_socket),
 		cmocka_unit_test(test_contexts_survive),

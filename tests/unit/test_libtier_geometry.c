@@ -196,6 +196,8 @@ static void test_bad_parts_are_refused(void **state)
 	REFUSED(groups, 0, -EINVAL);
 	REFUSED(layers, 32769, -E2BIG);
 	REFUSED(layers, UINT32_MAX, -E2BIG);
+	REFUSED(layer_first, 65536, -EINVAL);
+	REFUSED(layer_first, UINT32_MAX, -EINVAL);
 	REFUSED(page_bytes, 0, -EINVAL);
 	REFUSED(page_bytes, (16u << 20) + 1, -EINVAL);
 	REFUSED(page_bytes, UINT32_MAX, -EINVAL);

@@ -84,14 +84,15 @@ int front_listen(struct front *f, char why[FRONT_WHY_BYTES])
 
 void listen_stop(struct front *f)
 {
+	/* While we listen nobody else takes the path: what is unlinked here is ours. */
+	if (f->bound[0])
+		unlink(f->bound);
+	f->bound[0] = '\0';
 	if (f->listener >= 0) {
 		watch_remove(f, f->listener);
 		close(f->listener);
 		f->listener = -1;
 	}
-	if (f->bound[0])
-		unlink(f->bound);
-	f->bound[0] = '\0';
 }
 
 /* ---- peers --------------------------------------------------------------------------------- */
