@@ -11,7 +11,6 @@
  */
 #include <errno.h>
 #include <getopt.h>
-#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,8 +120,6 @@ static void tell(uint64_t seed, const struct world_result *r)
 	       (unsigned long long)r->flushes_failed, r->failure[0] ? r->failure : "held");
 }
 
-#define MAPPED_BYTES (1 << 20)
-
 static bool run_seed(const struct options *o, uint64_t seed, struct move *moves)
 {
 	struct world_faults f = faults_of(seed);
@@ -206,8 +203,6 @@ int main(int argc, char **argv)
 	struct move *moves;
 	int rc;
 
-	/* A world's large tables are mostly never touched: fresh and zero, not cleared. */
-	mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
 	if (parse(argc, argv, &o)) {
 		fprintf(stderr, "usage: sim [--seed N [--trace]] [--seeds N] [--from N] "
 				"[--moves N] [--long] [--no-report]\n");

@@ -2,11 +2,12 @@
 # more with sanitizers, and the planted bugs.
 # SPDX-License-Identifier: Apache-2.0
 
-SRC_sim := $(wildcard tests/sim/*.c)
+SRC_sim  := $(wildcard tests/sim/*.c) tests/lib/areas.c
+WRAP_sim := -Wl,--wrap=calloc,--wrap=free  # tests/sim/heap.c
 
 define sim_variant
 $$(O)/$1/sim: $$(call objects,$1,$$(SRC_sim)) $$(O)/$1/libcore.a $$(O)/$1/libbase.a
-	$$(link_$1) $$(LIBS_tierd)
+	$$(link_$1) $$(WRAP_sim) $$(LIBS_tierd)
 -include $$(patsubst %.o,%.d,$$(call objects,$1,$$(SRC_sim)))
 endef
 $(foreach v,plain asan,$(eval $(call sim_variant,$v)))

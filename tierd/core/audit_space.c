@@ -4,6 +4,7 @@
  * states, bitmaps and accounts. It shares no arithmetic with the code that keeps them.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "libtier/base/bitmap.h"
 #include "tierd/core/audit_priv.h"
@@ -73,6 +74,27 @@ void audit_space(struct audit *a, const char *whose, const struct space *s,
 	}
 }
 
+static bool account_agrees(const struct holding *k, const struct holding *n, uint32_t i)
+{
+	return n->uses == (i < LEDGER_FIRST ? n->uses : k->uses) && (k->open || !n->uses) &&
+	       !memcmp(n->used, k->used, sizeof(n->used));
+}
+
+static void account_tell(struct audit *a, const char *whose, const struct holding *k,
+			 const struct holding *n, uint32_t i)
+{
+	char name[128];
+
+	snprintf(name, sizeof(name), "%.80s account %u (key %llx)", whose, i,
+		 (unsigned long long)k->key);
+	if (!k->open && n->uses)
+		audit_compare(a, name, "an account in use that is free", n->uses, 0);
+	if (i >= LEDGER_FIRST)
+		audit_compare(a, name, "uses", n->uses, k->uses);
+	for (uint32_t t = 0; t < ABI_TIER_COUNT; t++)
+		audit_compare(a, name, "bytes charged", n->used[t], k->used[t]);
+}
+
 /* counted: the accounts' bytes and uses as the blocks show them; limits are taken from kept. */
 void audit_ledger(struct audit *a, const char *whose, const struct ledger *kept,
 		  const struct ledger *counted)
@@ -81,17 +103,11 @@ void audit_ledger(struct audit *a, const char *whose, const struct ledger *kept,
 
 	for (uint32_t i = 0; i < kept->count; i++) {
 		const struct holding *k = &kept->account[i], *n = &counted->account[i];
-		char name[128];
 
-		snprintf(name, sizeof(name), "%.80s account %u (key %llx)", whose, i,
-			 (unsigned long long)k->key);
-		if (!k->open && n->uses)
-			audit_compare(a, name, "an account in use that is free", n->uses, 0);
+		if (!account_agrees(k, n, i))
+			account_tell(a, whose, k, n, i);
 		open += k->open && i >= LEDGER_FIRST;
-		if (i >= LEDGER_FIRST)
-			audit_compare(a, name, "uses", n->uses, k->uses);
 		for (uint32_t t = 0; t < ABI_TIER_COUNT; t++) {
-			audit_compare(a, name, "bytes charged", n->used[t], k->used[t]);
 			plain[t] += n->used[t] && !k->limit[t].soft;
 			soft[t] += k->limit[t].soft;
 		}

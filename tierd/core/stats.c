@@ -2,6 +2,7 @@
 /*
  * The operator's views (stats.h): sums and look-ups over the core's state, nothing changes.
  */
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -207,13 +208,17 @@ int core_holder_at(const struct core *c, uint32_t id, uint32_t i, struct core_ho
 
 	if (id != UINT32_MAX && !x)
 		return -ENOENT;
-	for (uint32_t k = 0; k < l->count; k++) {
+	for (uint32_t k = 0, left = l->open + LEDGER_FIRST; left; k++) {
 		const struct holding *a = &l->account[k];
 		bool bytes = a->limited;
 
+		assert(k < l->count);
+		if (!a->open)
+			continue;
+		left--;
 		for (uint32_t t = 0; t < ABI_TIER_COUNT; t++)
 			bytes |= a->used[t] != 0;
-		if (!a->open || !bytes || i--)
+		if (!bytes || i--)
 			continue;
 		memset(out, 0, sizeof(*out));
 		out->kind = k < CORE_HOLDER_KEY ? k : CORE_HOLDER_KEY;
