@@ -113,13 +113,16 @@ tests: tests-$(VARIANT)
 RUN := tests/run
 CHECK = $(if $(TESTS),$(foreach t,$(TESTS),$(filter %/$t %/$t.sh,$1)),$1)
 
+# Each file is compiled as often as something is shown by it: what is installed (plain), what the
+# tests run (asan, and tsan for some), what clang says of all of it. Long programs start first, or
+# the last of them would run alone.
 .PHONY: test-run
-test-run: all-plain tests-plain $(if $(HAVE_ASAN),all-asan tests-asan) \
-          $(if $(HAVE_CLANG),all-clang tests-clang) $(if $(HAVE_TSAN),$(tsan_tests_tsan))
-	@$(RUN) $(if $(HAVE_ASAN),$(tests_asan) $(SH_tests:%=$(O)/asan:%),\
-	                          $(tests_plain) $(SH_tests:%=$(O)/plain:%)) \
-		$(if $(HAVE_TSAN),$(tsan_tests_tsan)) $(EXTRA_TESTS) \
-		tests/tidy/selftest tests/tidy/tidy
+test-run: all-plain $(if $(HAVE_ASAN),all-asan tests-asan,tests-plain) \
+          $(if $(HAVE_CLANG),syntax-clang) $(if $(HAVE_TSAN),$(tsan_tests_tsan))
+	@$(RUN) $(EXTRA_TESTS) \
+		$(if $(HAVE_ASAN),$(SH_tests:%=$(O)/asan:%) $(tests_asan),\
+		                  $(SH_tests:%=$(O)/plain:%) $(tests_plain)) \
+		$(if $(HAVE_TSAN),$(tsan_tests_tsan)) tests/tidy/selftest tests/tidy/tidy
 
 check: all-$(VARIANT) tests-$(VARIANT)
 	@$(RUN) $(call CHECK,$(tests_$(VARIANT)) $(SH_tests:%=$(O)/$(VARIANT):%))

@@ -1,6 +1,7 @@
 # The rules for one variant: $(eval $(call variant,asan)) makes the targets all-asan, tests-asan
-# and the files under build/asan/. Objects lie in build/asan/obj/ at the path of their source.
-# A program or library whose sources do not exist (yet) is left out.
+# and the files under build/asan/; syntax-asan only looks at the sources. Objects lie in
+# build/asan/obj/ at the path of their source. A program or library whose sources do not exist (yet)
+# is left out.
 # SPDX-License-Identifier: Apache-2.0
 
 objects = $(patsubst %.c,$(O)/$1/obj/%.o,$2)
@@ -67,4 +68,17 @@ $$(O)/$1/obj/%.o: %.c $$(O)/config.mk .ci/flags.mk
 -include $$(patsubst %.o,%.d,$$(call objects,$1,$$(SRC_base) $$(SRC_libtier) $$(SRC_core) \
          $$(SRC_daemon) $$(SRC_tierd) $$(SRC_tierctl) $$(SRC_tierbench) $$(SRC_testlib) \
          $$(SRC_tests)))
+
+# What the compiler says of every source, without making code of it.
+.PHONY: syntax-$1
+syntax_$1 := $$(patsubst %.c,$$(O)/$1/syntax/%.ok,$$(SRC_base) $$(SRC_libtier) $$(SRC_core) \
+             $$(SRC_daemon) $$(SRC_tierd) $$(SRC_tierctl) $$(SRC_tierbench) $$(SRC_testlib) \
+             $$(SRC_tests) $$(wildcard tests/sim/*.c tests/nth/*.c tests/integration/crash*.c))
+syntax-$1: $$(syntax_$1)
+$$(O)/$1/syntax/%.ok: %.c $$(O)/config.mk .ci/flags.mk
+	@mkdir -p $$(@D)
+	@echo '  CHECK $$<'
+	@$$(CC_$1) $$(FLAGS) $$(FLAGS_$1) $$(CPPFLAGS) $$(CFLAGS) -MMD -MP -MT $$@ \
+		-MF $$(@:.ok=.d) -fsyntax-only $$< && touch $$@
+-include $$(syntax_$1:.ok=.d)
 endef
