@@ -16,6 +16,8 @@
 
 #define BLOCKS 60u
 
+static const uint8_t no_key[ABI_KEY_BYTES];
+
 /* The model: slots, least recently used first. */
 struct model {
 	uint32_t slot[BLOCKS];
@@ -61,7 +63,7 @@ static void random_step(const struct policy_ops *ops, void *policy, struct model
 	if (model_find(m, slot) == m->count) {
 		ops->insert(policy, slot, &hint);
 	} else if (rng_below(rng, 3) == 0) {
-		ops->remove(policy, slot);
+		ops->remove(policy, slot, no_key);
 		model_remove(m, slot);
 		return;
 	} else {
@@ -75,10 +77,11 @@ static void random_step(const struct policy_ops *ops, void *policy, struct model
 
 static void *policy_new(const struct policy_ops *ops, uint64_t blocks)
 {
-	void *policy = calloc(1, ops->state_bytes(blocks));
+	const struct policy_size size = { blocks, blocks, blocks };
+	void *policy = calloc(1, ops->state_bytes(&size));
 
 	assert_non_null(policy);
-	ops->init(policy, blocks);
+	ops->init(policy, &size);
 	return policy;
 }
 
@@ -114,7 +117,7 @@ static void test_lru_walk_removes_victims(void **state)
 		assert_int_equal(at, expected++);
 		next = ops->victim(policy, at);
 		if (at % 3 == 0)
-			ops->remove(policy, at);
+			ops->remove(policy, at, no_key);
 		else
 			m.slot[m.count++] = at;
 	}
@@ -148,7 +151,7 @@ static void misuse_remove(void *arg)
 {
 	struct misuse *m = arg;
 
-	m->ops->remove(m->policy, m->slot);
+	m->ops->remove(m->policy, m->slot, no_key);
 }
 
 static void misuse_victim(void *arg)
@@ -193,6 +196,7 @@ static void test_registry(void **state)
 		assert_true(strlen(ops->help) > 10);
 		assert_non_null(ops->state_bytes);
 		assert_non_null(ops->init);
+		assert_non_null(ops->state_used);
 		assert_non_null(ops->insert);
 		assert_non_null(ops->touch);
 		assert_non_null(ops->remove);
@@ -211,7 +215,8 @@ static void test_lru_scales(void **state)
 {
 	const struct policy_ops *ops = policy_find("lru");
 	const uint64_t blocks = 10000000, used = 1000000;
-	size_t bytes = ops->state_bytes(blocks);
+	const struct policy_size size = { blocks, blocks, blocks };
+	size_t bytes = ops->state_bytes(&size);
 	struct policy_hint hint = { .parent = ABI_SLOT_NONE };
 	struct rng rng = { 7 };
 	uint64_t begin, end;
@@ -221,7 +226,8 @@ static void test_lru_scales(void **state)
 	(void)state;
 	assert_ptr_not_equal(policy, MAP_FAILED);
 	assert_in_range(bytes, 8 * blocks, 8 * blocks + 64);
-	ops->init(policy, blocks);
+	assert_in_range(ops->state_used(policy, used), 8 * used, 8 * used + 64);
+	ops->init(policy, &size);
 	for (uint32_t i = 0; i < used; i++)
 		ops->insert(policy, i, &hint);
 	begin = time_now_ns();

@@ -22,8 +22,8 @@ struct cache {
 	const struct policy_ops *ops;
 	void *policy;
 	uint32_t slot_of[KEYS]; /* ABI_SLOT_NONE = not there */
-	uint32_t key_of[BLOCKS];
-	uint32_t count;
+	uint32_t key_of[KEYS]; /* by slot */
+	uint32_t count, slots;
 	struct rng rng;
 };
 
@@ -34,20 +34,26 @@ static void key_bytes(uint8_t key[ABI_KEY_BYTES], uint32_t number)
 	memcpy(key, &number, sizeof(number));
 }
 
-static struct cache *cache_new(const char *policy, uint64_t seed)
+static struct cache *cache_sized(const char *policy, uint64_t seed, const struct policy_size *size)
 {
 	struct cache *c = calloc(1, sizeof(*c));
 
 	c->ops = policy_find(policy);
 	assert_non_null(c->ops);
-	c->policy = calloc(1, c->ops->state_bytes(BLOCKS));
-	c->ops->init(c->policy, BLOCKS);
+	c->policy = calloc(1, c->ops->state_bytes(size));
+	c->ops->init(c->policy, size);
 	c->rng = (struct rng){ seed };
 	for (uint32_t i = 0; i < KEYS; i++)
 		c->slot_of[i] = ABI_SLOT_NONE;
-	for (uint32_t i = 0; i < BLOCKS; i++)
+	c->slots = (uint32_t)size->blocks_max;
+	for (uint32_t i = 0; i < KEYS; i++)
 		c->key_of[i] = KEYS;
 	return c;
+}
+
+static struct cache *cache_new(const char *policy, uint64_t seed)
+{
+	return cache_sized(policy, seed, &(struct policy_size){ BLOCKS, BLOCKS, BLOCKS });
 }
 
 static void cache_free(struct cache *c)
@@ -63,15 +69,15 @@ static void cache_insert(struct cache *c, uint32_t key)
 	struct policy_hint hint = {
 		.parent = key ? c->slot_of[(key - 1) / 3] : ABI_SLOT_NONE,
 		.key = bytes,
-		.batch = (uint32_t)rng_below(&c->rng, 4),
+		.joined = rng_below(&c->rng, 4) == 0,
 		.brought = 1 + (uint32_t)rng_below(&c->rng, 40),
 		.last = rng_below(&c->rng, 4) == 0,
 		.position = rng_below(&c->rng, 100000),
 	};
-	uint32_t slot = (uint32_t)rng_below(&c->rng, BLOCKS);
+	uint32_t slot = (uint32_t)rng_below(&c->rng, c->slots);
 
 	while (c->key_of[slot] != KEYS)
-		slot = (slot + 1) % BLOCKS;
+		slot = (slot + 1) % c->slots;
 	key_bytes(bytes, key);
 	c->ops->insert(c->policy, slot, &hint);
 	c->key_of[slot] = key;
@@ -81,7 +87,10 @@ static void cache_insert(struct cache *c, uint32_t key)
 
 static void cache_remove(struct cache *c, uint32_t slot)
 {
-	c->ops->remove(c->policy, slot);
+	uint8_t bytes[ABI_KEY_BYTES];
+
+	key_bytes(bytes, c->key_of[slot]);
+	c->ops->remove(c->policy, slot, bytes);
 	c->slot_of[c->key_of[slot]] = ABI_SLOT_NONE;
 	c->key_of[slot] = KEYS;
 	c->count--;
@@ -280,12 +289,12 @@ static void test_arc_agrees_with_reference(void **state)
 /* Nothing removed: every block once. */
 static void walk_all(struct cache *c)
 {
-	bool seen[BLOCKS] = { false };
+	bool seen[KEYS] = { false };
 	uint32_t at = ABI_SLOT_NONE;
 
 	for (uint32_t i = 0; i < c->count; i++) {
 		at = c->ops->victim(c->policy, at);
-		assert_in_range(at, 0, BLOCKS - 1);
+		assert_in_range(at, 0, c->slots - 1);
 		assert_int_not_equal(c->key_of[at], KEYS);
 		assert_false(seen[at]);
 		seen[at] = true;
@@ -315,53 +324,77 @@ static void walk_remove(struct cache *c)
 
 static void recount(struct cache *c);
 
+static void random_walks(struct cache *c)
+{
+	const struct policy_ops *ops = c->ops;
+
+	for (uint32_t i = 0; i < STEPS; i++) {
+		uint32_t key = (uint32_t)rng_below(&c->rng, KEYS);
+
+		if (c->slot_of[key] != ABI_SLOT_NONE && rng_below(&c->rng, 8) == 0)
+			cache_remove(c, c->slot_of[key]);
+		else if (c->slot_of[key] != ABI_SLOT_NONE)
+			ops->touch(c->policy, c->slot_of[key], (uint32_t)rng_below(&c->rng, 3), i);
+		else if (c->count < BLOCKS)
+			cache_insert(c, key);
+		if (c->count == BLOCKS)
+			walk_remove(c);
+		if (i % 32 == 0)
+			walk_all(c);
+		if (i % 32 == 0 && strcmp(ops->name, "reuse") == 0)
+			recount(c);
+	}
+	cache_free(c);
+}
+
 static void test_all_walks(void **state)
 {
 	const struct policy_ops *ops;
 
 	(void)state;
-	for (uint32_t p = 0; (ops = policy_at(p)) != NULL; p++) {
-		struct cache *c = cache_new(ops->name, 10 + p);
+	for (uint32_t p = 0; (ops = policy_at(p)) != NULL; p++)
+		random_walks(cache_new(ops->name, 10 + p));
+}
 
-		for (uint32_t i = 0; i < STEPS; i++) {
-			uint32_t key = (uint32_t)rng_below(&c->rng, KEYS);
+/* With more slots than blocks that fit: nodes are handed out and used again. */
+static void test_all_walks_of_few_among_many(void **state)
+{
+	const struct policy_size size = { KEYS, BLOCKS / 2, BLOCKS };
+	const struct policy_ops *ops;
 
-			if (c->slot_of[key] != ABI_SLOT_NONE && rng_below(&c->rng, 8) == 0)
-				cache_remove(c, c->slot_of[key]);
-			else if (c->slot_of[key] != ABI_SLOT_NONE)
-				ops->touch(c->policy, c->slot_of[key],
-					   (uint32_t)rng_below(&c->rng, 3), i);
-			else if (c->count < BLOCKS)
-				cache_insert(c, key);
-			if (c->count == BLOCKS)
-				walk_remove(c);
-			if (i % 32 == 0)
-				walk_all(c);
-			if (i % 32 == 0 && strcmp(ops->name, "reuse") == 0)
-				recount(c);
-		}
-		cache_free(c);
-	}
+	(void)state;
+	for (uint32_t p = 0; (ops = policy_at(p)) != NULL; p++)
+		random_walks(cache_sized(ops->name, 50 + p, &size));
 }
 
 /* ---- reuse --------------------------------------------------------------------------------- */
+
+static const struct reuse_node *node_at(const struct cache *c, uint32_t slot)
+{
+	const struct reuse *r = c->policy;
+
+	return &r->node[reuse_node_of(r, slot)];
+}
 
 static uint32_t children_of(const struct cache *c, uint32_t slot)
 {
 	const struct reuse *r = c->policy;
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < BLOCKS; i++)
-		n += c->key_of[i] != KEYS && r->node[i + 1].parent == slot + 1 &&
-		     r->node[i + 1].parent_life == r->node[slot + 1].life;
+	for (uint32_t i = 0; i < c->slots; i++)
+		n += c->key_of[i] != KEYS && node_at(c, i)->parent == reuse_node_of(r, slot) &&
+		     node_at(c, i)->parent_life == node_at(c, slot)->life;
 	return n;
 }
 
-static double rate_of(const struct reuse *r, uint32_t slot)
+static double rate_of(const struct cache *c, uint32_t slot)
 {
+	const struct reuse *r = c->policy;
 	static const double worth[REUSE_DEPTHS] = { 1.0, 1.2, 1.4, 1.8 };
-	const struct reuse_node *n = &r->node[slot + 1];
-	uint32_t age = reuse_age(r->epoch - n->epoch > 127 ? 127 : r->epoch - n->epoch);
+	const struct reuse_node *n = node_at(c, slot);
+	uint32_t age = reuse_age_of(r, n);
+
+	age = reuse_age(age > 127 ? 127 : age);
 
 	return r->rate[n->kind][age] * worth[n->depth] * (age ? 1 : 1000);
 }
@@ -375,31 +408,37 @@ static void recount(struct cache *c)
 	bool inner = false;
 	double before = 0;
 
-	for (uint32_t i = 0; i < BLOCKS; i++) {
-		const struct reuse_node *n = &r->node[i + 1];
+	for (uint32_t i = 0; i < c->slots; i++) {
+		const struct reuse_node *n = node_at(c, i);
 
-		if (c->key_of[i] != KEYS)
-			assert_int_equal(n->children, children_of(c, i));
-		if (c->key_of[i] != KEYS && r->epoch - n->epoch < REUSE_EPOCHS)
+		assert_int_equal(n->in, c->key_of[i] != KEYS);
+		if (c->key_of[i] == KEYS)
+			continue;
+		assert_int_equal(reuse_slot_of(r, reuse_node_of(r, i)), i);
+		assert_int_equal(n->children, children_of(c, i));
+		if (reuse_age_of(r, n) < REUSE_EPOCHS)
 			known[n->kind][n->epoch % REUSE_EPOCHS]++;
 	}
-	for (uint32_t i = 0; i < r->ghosts->count; i++) {
-		const struct ghost *g = &r->ghosts->ring[i];
-		uint32_t age = (uint16_t)(r->epoch - g->time);
+	for (uint32_t i = 0; i < r->ghosts->lines * GHOSTS_LINE; i++) {
+		const struct ghost *g = &r->ghosts->place[i / GHOSTS_LINE][i % GHOSTS_LINE];
+		struct reuse_note note;
+		uint32_t age;
 
+		memcpy(&note, &g->note, sizeof(note));
+		age = (uint16_t)(r->epoch - note.epoch);
 		if (g->tag && age < REUSE_EPOCHS)
-			known[g->kind][(r->epoch - age) % REUSE_EPOCHS]++;
+			known[note.kind][(r->epoch - age) % REUSE_EPOCHS]++;
 	}
 	assert_memory_equal(known, r->known, sizeof(known));
 	for (uint32_t i = 0; i < c->count; i++) {
 		at = c->ops->victim(c->policy, at);
-		if (!inner && r->node[at + 1].children) {
+		if (!inner && node_at(c, at)->children) {
 			inner = true; /* leaves first, each part in the order of worth */
 			before = 0;
 		}
-		assert_int_equal(r->node[at + 1].children > 0, inner);
-		assert_true(rate_of(r, at) >= before);
-		before = rate_of(r, at);
+		assert_int_equal(node_at(c, at)->children > 0, inner);
+		assert_true(rate_of(c, at) >= before);
+		before = rate_of(c, at);
 	}
 }
 
@@ -469,7 +508,7 @@ static void chain(struct cache *c, uint32_t slot, uint32_t parent, uint32_t dept
 	struct policy_hint hint = { .parent = parent,
 				    .depth = depth,
 				    .key = bytes,
-				    .batch = 1,
+				    .joined = parent != ABI_SLOT_NONE,
 				    .brought = 8,
 				    .position = depth * 512ull };
 
@@ -495,12 +534,103 @@ static void test_reuse_takes_children_first(void **state)
 	cache_free(c);
 }
 
+/* A block that nobody uses for very many epochs stays the oldest, though its epoch has few bits. */
+static void test_reuse_keeps_the_old_old(void **state)
+{
+	struct cache *c = cache_new("reuse", 3);
+	const struct reuse *r = c->policy;
+
+	(void)state;
+	for (uint32_t i = 0; i < 8; i++)
+		chain(c, i, ABI_SLOT_NONE, 0);
+	while (r->epoch < 3 * REUSE_EPOCH_SPAN) {
+		for (uint32_t i = 4; i < 8; i++)
+			c->ops->touch(c->policy, i, 1, 0);
+		for (uint32_t i = 8; i < 32; i++)
+			chain(c, i, ABI_SLOT_NONE, 0);
+		for (uint32_t i = 8; i < 32; i++)
+			cache_remove(c, i);
+		for (uint32_t i = 0; i < 4; i++)
+			assert_true(reuse_age_of(r, node_at(c, i)) >=
+				    (r->epoch < REUSE_EPOCHS ? r->epoch : REUSE_EPOCHS));
+	}
+	recount(c);
+	cache_free(c);
+}
+
+/* Where one block of ten is in the tier, a slot costs the policy few bytes. */
+static void test_reuse_mapped_is_small(void **state)
+{
+	const uint64_t slots = 1000000;
+	const struct policy_size size = { slots, slots / 10, slots };
+	const struct policy_ops *ops = policy_find("reuse");
+	void *policy = calloc(1, ops->state_bytes(&size));
+	uint8_t key[ABI_KEY_BYTES];
+	struct policy_hint hint = { .parent = ABI_SLOT_NONE, .key = key, .brought = 1 };
+	size_t empty, full;
+
+	(void)state;
+	assert_non_null(policy);
+	ops->init(policy, &size);
+	empty = ops->state_used(policy, 0);
+	for (uint32_t i = 0; i < slots; i++) {
+		key_bytes(key, i);
+		ops->insert(policy, i, &hint);
+		if (i >= slots / 10) {
+			key_bytes(key, i - (uint32_t)slots / 10);
+			ops->remove(policy, i - (uint32_t)slots / 10, key);
+		}
+	}
+	full = ops->state_used(policy, slots);
+	assert_in_range(full - empty, 4 * slots, 4 * slots + 25 * slots / 10);
+	assert_true(empty < 200000 + 16 * slots / 10);
+	free(policy);
+}
+
+/* One ghost a tag; of the last that were added most are found; none is another's. */
+static void test_ghosts(void **state)
+{
+	struct ghosts *g = aligned_alloc(GHOSTS_ALIGN, ghosts_bytes(1024));
+	struct ghost old;
+	uint32_t found = 0;
+
+	(void)state;
+	assert_non_null(g);
+	memset(g, 0, ghosts_bytes(1024));
+	ghosts_init(g, 1024);
+	assert_int_equal((uintptr_t)g->place % GHOSTS_ALIGN, 0);
+	assert_null(ghosts_find(g, 7));
+	ghosts_add(g, &(struct ghost){ .tag = 7, .note = 1 }, &old);
+	assert_int_equal(old.tag, 0);
+	ghosts_add(g, &(struct ghost){ .tag = 7, .note = 2 }, &old);
+	assert_int_equal(old.tag, 7);
+	assert_int_equal(old.note, 1);
+	assert_int_equal(ghosts_find(g, 7)->note, 2);
+	ghosts_drop(g, ghosts_find(g, 7));
+	assert_null(ghosts_find(g, 7));
+	for (uint32_t i = 1; i <= 5000; i++)
+		ghosts_add(g, &(struct ghost){ .tag = i * 2654435761u, .note = i }, &old);
+	for (uint32_t i = 1; i <= 5000; i++) {
+		const struct ghost *at = ghosts_find(g, i * 2654435761u);
+
+		assert_true(!at || at->note == i);
+		found += at && i > 5000 - 512;
+	}
+	assert_true(found > 512 * 85 / 100); /* half of the places: lines fill unevenly */
+	assert_int_equal(g->added, 5000 + 2);
+	free(g);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_s3fifo_agrees_with_reference),
 		cmocka_unit_test(test_arc_agrees_with_reference),
 		cmocka_unit_test(test_all_walks),
+		cmocka_unit_test(test_all_walks_of_few_among_many),
+		cmocka_unit_test(test_reuse_keeps_the_old_old),
+		cmocka_unit_test(test_reuse_mapped_is_small),
+		cmocka_unit_test(test_ghosts),
 		cmocka_unit_test(test_reuse_learns_what_it_counts),
 		cmocka_unit_test(test_reuse_knows_nothing_at_first),
 		cmocka_unit_test(test_reuse_takes_children_first),

@@ -176,8 +176,8 @@ void block_enter_policy(struct core *c, struct context *x, uint32_t slot, uint32
 		.salt = m->salt,
 		.key = b->key,
 		.position = (uint64_t)b->depth * x->spec.geometry.block_tokens,
-		.batch = m->batch,
-		.brought = m->brought ? m->brought : 1,
+		.brought = 1u << m->brought,
+		.joined = m->joined,
 		.last = m->last,
 	};
 
@@ -194,7 +194,7 @@ static void policy_leave(struct context *x, uint32_t slot, uint32_t tier)
 	if (!(m->flags & BLOCK_IN_POLICY << tier))
 		return;
 	m->flags &= (uint8_t) ~(BLOCK_IN_POLICY << tier);
-	x->policy->remove(x->policy_state[tier], slot);
+	x->policy->remove(x->policy_state[tier], slot, index_block(&x->ix, slot)->key);
 }
 
 /* Somebody has used it: every policy that has it is told. */

@@ -14,7 +14,7 @@
 #include "tierd/core/state.h"
 
 #define SWEEP_SLOTS 32768u
-#define BLOCKS_MAX (1u << 30)
+#define BLOCKS_MAX ((1u << 30) - 2) /* policies and block_meta keep slots in 30 bits */
 
 /* ---- catalog ------------------------------------------------------------------------------ */
 
@@ -259,6 +259,48 @@ static int spaces_open(struct core *c, struct context *x)
 	return 0;
 }
 
+/*
+ * How much a policy of the tier has to remember. Blocks can be there with single pages of theirs,
+ * so more may come than fill it.
+ */
+static struct policy_size policy_size(const struct context *x, uint32_t tier)
+{
+	const struct abi_geometry *g = &x->spec.geometry;
+	uint64_t block = 0, page = UINT64_MAX;
+	struct policy_size size = { .blocks_max = x->spec.blocks_max };
+
+	for (uint32_t i = 0; i < g->part_count; i++) {
+		const struct abi_part *p = &g->part[i];
+
+		page = p->page_stride < page ? p->page_stride : page;
+		if (p->hit_rule == ABI_HIT_EVERY)
+			block += (uint64_t)p->layers * p->groups * p->page_stride;
+	}
+	size.resident = x->plan.most[tier] / (block ? block : page);
+	size.most = x->plan.most[tier] / page;
+	size.resident = size.resident < size.blocks_max ? size.resident : size.blocks_max;
+	size.most = size.most < size.blocks_max ? size.most : size.blocks_max;
+	return size;
+}
+
+static int policy_alloc(struct context *x)
+{
+	x->policy = policy_find(x->spec.policy);
+	if (!x->policy)
+		return -EINVAL;
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
+		struct policy_size size = policy_size(x, tier);
+
+		if (!x->plan.mem_bytes[tier])
+			continue;
+		x->policy_state[tier] = calloc(1, x->policy->state_bytes(&size));
+		if (!x->policy_state[tier])
+			return -ENOMEM;
+		x->policy->init(x->policy_state[tier], &size);
+	}
+	return 0;
+}
+
 static int private_alloc(struct context *x)
 {
 	const struct abi_geometry *g = &x->spec.geometry;
@@ -271,16 +313,7 @@ static int private_alloc(struct context *x)
 	for (uint32_t i = 0; i < g->part_count; i++)
 		memset(x->page_part + g->part[i].page_base, (int)i,
 		       (size_t)g->part[i].layers * g->part[i].groups);
-	x->policy = policy_find(x->spec.policy);
-	if (!x->policy)
-		return -EINVAL;
-	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
-		x->policy_state[tier] = calloc(1, x->policy->state_bytes(x->spec.blocks_max));
-		if (!x->policy_state[tier])
-			return -ENOMEM;
-		x->policy->init(x->policy_state[tier], x->spec.blocks_max);
-	}
-	return 0;
+	return policy_alloc(x);
 }
 
 static void format_index(struct core *c, struct context *x)

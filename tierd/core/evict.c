@@ -168,6 +168,10 @@ static uint64_t walk(struct core *c, struct context *x, struct walk *w)
 	uint32_t stays = w->cursor - 1; /* the last block that was passed over */
 	uint64_t gone = 0;
 
+	if (!state) { /* no such tier here */
+		w->cursor = 0;
+		return 0;
+	}
 	if (!w->cursor || !(x->meta[stays].flags & BLOCK_IN_POLICY << w->tier))
 		stays = ABI_SLOT_NONE;
 	for (uint32_t walked = 0; gone < w->bytes && walked < w->most; walked++) {

@@ -21,9 +21,17 @@ struct policy_hint {
 	uint64_t salt;
 	const uint8_t *key;
 	uint64_t position; /* tokens before it in its prefix */
-	uint32_t batch;    /* the prompt whose put brought it, by a number; 0 = recovered */
-	uint32_t brought;  /* new blocks that this prompt had brought so far with its put, >= 1 */
+	uint32_t brought;  /* new blocks that its prompt had brought so far with its put, >= 1,
+			    * rounded down to a power of two */
+	bool joined;       /* its parent was brought by the same prompt, or both were recovered */
 	bool last;         /* the last of its put */
+};
+
+/* What a state is made for. */
+struct policy_size {
+	uint64_t blocks_max; /* slots are below it */
+	uint64_t resident;   /* blocks that fill the tier, whole ones */
+	uint64_t most;       /* that can be inserted at a time, though each had one page there */
 };
 
 struct policy_ops {
@@ -31,15 +39,17 @@ struct policy_ops {
 	uint32_t version;
 	const char *name;
 	const char *help; /* one line for the manual and tierctl */
-	/* Bytes of state for so many blocks; the memory is zero-filled, touched lazily. */
-	size_t (*state_bytes)(uint64_t blocks_max);
-	void (*init)(void *state, uint64_t blocks_max);
+	/* Bytes of state; the memory is zero-filled, touched lazily. */
+	size_t (*state_bytes)(const struct policy_size *size);
+	void (*init)(void *state, const struct policy_size *size);
+	/* Of these, touched at most so far, when all slots that were ever used are below `slots`. */
+	size_t (*state_used)(const void *state, uint64_t slots);
 	/* The block has a copy in the tier now. Not called twice without remove. */
 	void (*insert)(void *state, uint32_t slot, const struct policy_hint *hint);
 	/* A reader leased it, weight times. Only for inserted slots. */
 	void (*touch)(void *state, uint32_t slot, uint32_t weight, uint64_t now_ns);
-	/* It has none any more. */
-	void (*remove)(void *state, uint32_t slot);
+	/* It has none any more. key: as it was inserted with. */
+	void (*remove)(void *state, uint32_t slot, const uint8_t *key);
 	/*
 	 * The best victim after `after` (ABI_SLOT_NONE = the first); ABI_SLOT_NONE = no more. A
 	 * walk passes over what the core cannot let go: `after` is the last of those. Between calls

@@ -85,8 +85,8 @@ static uint32_t pending_new(struct core *c, struct context *x, struct put *p, ui
 	if (!p->brings) /* the first new one: all from here on are counted as new */
 		p->brought += p->args.count - i;
 	p->brings = true;
-	m->batch = p->batch;
-	m->brought = (uint16_t)(p->brought < UINT16_MAX ? p->brought : UINT16_MAX);
+	m->brought = (31 - __builtin_clz(p->brought)) & 31;
+	m->joined = p->joined;
 	m->last = i + 1 == p->args.count;
 	quota_name(c, x, slot, m->salt, c->client[p->client].owner);
 	m->expires_ms = (uint32_t)(p->deadline_ns / MS);
@@ -134,15 +134,18 @@ static int reserve_one(struct core *c, struct context *x, struct put *p, uint32_
 {
 	uint32_t slot = index_find(&x->ix, p->keys + (size_t)i * ABI_KEY_BYTES);
 	const struct abi_block *b;
+	bool fresh;
 
 	if (slot != ABI_SLOT_NONE && makes_way(x, p, slot)) {
 		block_drop(c, x, slot);
 		slot = ABI_SLOT_NONE;
 	}
-	if (slot == ABI_SLOT_NONE)
+	fresh = slot == ABI_SLOT_NONE;
+	if (fresh)
 		slot = pending_new(c, x, p, i);
 	if (slot == ABI_SLOT_NONE)
 		return -ENOSPC;
+	p->joined = fresh;
 	b = index_block(&x->ix, slot);
 	p->ref[i] = (struct abi_block_ref){ slot, b->generation };
 	if (b->state == ABI_BLOCK_COMMITTED && satisfied(x, p, slot)) {
@@ -243,8 +246,8 @@ static void prompt_begin(struct core *c, struct put *p)
 		  p->ctx->id == k->prompt.context_id;
 
 	evict_drain_client(c, k);
-	p->batch = on ? k->prompt.batch : (uint32_t)c->put_seq;
 	p->brought = on ? k->prompt.brought : 0;
+	p->joined = on && k->prompt.joined;
 	p->brings = false;
 }
 
@@ -253,8 +256,8 @@ static void prompt_end(struct core *c, const struct put *p)
 	c->client[p->client].prompt = (struct prompt){
 		.context_id = p->ctx->id,
 		.tail = p->args.count ? p->ref[p->args.count - 1].slot : ABI_SLOT_NONE,
-		.batch = p->batch,
 		.brought = p->brought,
+		.joined = p->joined,
 	};
 }
 

@@ -89,6 +89,7 @@ static void place_block(struct core *c, struct context *x, const struct store_vi
 	b->depth = v->head->depth + i;
 	b->parent = index_find(&x->ix, parent);
 	block_parent_note(x, slot);
+	m->joined = b->parent != ABI_SLOT_NONE; /* which was recovered, too */
 	b->tier = ABI_TIER_NVME;
 	m->salt = v->block[i].salt;
 	quota_name(c, x, slot, m->salt, LEDGER_NONE);

@@ -83,10 +83,11 @@ struct block_meta {
 	uint16_t owner;       /* of the client that put it, in the core's ledger */
 	uint32_t expires_ms;  /* pending: dropped then */
 	uint32_t streamed_ms; /* last asked for by a stream; 0 = never */
-	uint32_t batch;       /* what policies are told of the put that brought it: policy_hint */
-	uint16_t brought;
-	bool last;
 	uint8_t settle; /* SETTLE_* */
+	/* What policies are told of the put that brought it: policy_hint. */
+	uint8_t brought : 5; /* its logarithm */
+	uint8_t joined : 1;
+	uint8_t last : 1;
 	uint32_t heat : 2; /* times it was asked for since it was written, up to BLOCK_HEAT_MAX */
 	uint32_t streams : 8; /* of the holds, those of streams */
 	uint32_t parent_generation : 22; /* low bits, when it was put or recovered */
@@ -136,7 +137,7 @@ struct context {
 	struct block_staged *staged; /* by slot */
 	struct space *space[ABI_MEM_TIERS]; /* NULL = tier not used */
 	const struct policy_ops *policy;
-	void *policy_state[ABI_MEM_TIERS];
+	void *policy_state[ABI_MEM_TIERS]; /* NULL = tier not used */
 	uint8_t *page_part; /* page number -> part */
 	uint32_t part_class[ABI_PARTS_MAX];
 	struct think think; /* of all its tenants */
@@ -239,9 +240,9 @@ struct put {
 	uint64_t mine[PUT_BLOCKS_MAX / 64]; /* bit i: block i counts us as a writer */
 	uint64_t kept[PUT_BLOCKS_MAX / 64]; /* bit i: block i is held until it is durable */
 	uint32_t done;             /* references made */
-	uint32_t batch;            /* of its prompt, see struct prompt */
 	uint32_t brought;          /* new blocks of the prompt with this put's */
 	bool brings;               /* ... which has one at least */
+	bool joined;               /* the prompt brought the block before the next one, too */
 	uint32_t written;          /* durable: blocks known to be in the durable log */
 	struct put *next;          /* free list, or its client's */
 };
@@ -269,8 +270,8 @@ struct account {
 struct prompt {
 	uint32_t context_id;
 	uint32_t tail; /* slot of its last block so far */
-	uint32_t batch;
 	uint32_t brought; /* new blocks so far */
+	bool joined;      /* its last one was new, too */
 };
 
 struct client {

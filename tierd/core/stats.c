@@ -15,12 +15,13 @@ const struct core_metrics *core_metrics(const struct core *c)
 
 static uint64_t context_index_bytes(const struct context *x)
 {
-	uint64_t private = x->ix.slots_used *
-			   (sizeof(struct block_meta) + sizeof(struct block_staged) +
-			    x->policy->state_bytes(x->spec.blocks_max) *
-								ABI_MEM_TIERS / x->spec.blocks_max);
+	uint64_t bytes = index_bytes_used(&x->ix), slots = x->ix.slots_used;
 
-	return index_bytes_used(&x->ix) + private;
+	bytes += slots * (sizeof(struct block_meta) + sizeof(struct block_staged));
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
+		if (x->policy_state[tier])
+			bytes += x->policy->state_used(x->policy_state[tier], slots);
+	return bytes;
 }
 
 static void context_tiers(const struct core *c, const struct context *x,

@@ -9,18 +9,14 @@
 
 #define ONCE 0u
 #define AGAIN 1u
-
-struct arc_block {
-	uint32_t tag;
-	uint32_t queue;
-};
+#define GHOSTS_A_BLOCK 2u /* twice what is looked for: see ghosts.h */
 
 struct arc {
-	uint64_t blocks_max;
+	uint64_t blocks_max, resident;
 	uint64_t count[2];
 	uint64_t target;	   /* for the queue of those used once */
 	struct ghosts *ghosts[2];  /* of either queue, behind the blocks */
-	struct arc_block *block;   /* behind the links */
+	uint8_t *queue;            /* of each block, behind the links */
 	struct queue_link link[];
 };
 
@@ -29,41 +25,45 @@ static size_t links_bytes(uint64_t blocks_max)
 	return sizeof(struct arc) + queue_bytes(blocks_max);
 }
 
-/* Rings stand one after the other: keep the second aligned. */
-static size_t ring_bytes(uint64_t blocks_max)
+/* The ghosts of either queue stand at the next aligned address behind the blocks. */
+static size_t arc_state_bytes(const struct policy_size *size)
 {
-	return (ghosts_bytes(blocks_max) + 7) & ~(size_t)7;
+	return links_bytes(size->blocks_max) + size->blocks_max + GHOSTS_ALIGN +
+	       2 * ghosts_bytes(GHOSTS_A_BLOCK * size->resident);
 }
 
-static size_t arc_state_bytes(uint64_t blocks_max)
+static size_t arc_state_used(const void *state, uint64_t slots)
 {
-	return links_bytes(blocks_max) + blocks_max * sizeof(struct arc_block) +
-	       2 * ring_bytes(blocks_max);
+	const struct arc *a = state;
+
+	return links_bytes(slots) + slots + GHOSTS_ALIGN + 2 * ghosts_bytes(GHOSTS_A_BLOCK * a->resident);
 }
 
-static void arc_init(void *state, uint64_t blocks_max)
+static void arc_init(void *state, const struct policy_size *size)
 {
 	struct arc *a = state;
+	uint64_t ghosts = GHOSTS_A_BLOCK * size->resident;
 
-	a->blocks_max = blocks_max;
-	a->block = (struct arc_block *)((char *)state + links_bytes(blocks_max));
-	a->ghosts[ONCE] = (struct ghosts *)(a->block + blocks_max);
-	a->ghosts[AGAIN] = (struct ghosts *)((char *)a->ghosts[ONCE] + ring_bytes(blocks_max));
+	a->blocks_max = size->blocks_max;
+	a->resident = size->resident;
+	a->queue = (uint8_t *)state + links_bytes(size->blocks_max);
+	a->ghosts[ONCE] = ghosts_at(a->queue + size->blocks_max);
+	a->ghosts[AGAIN] = ghosts_at((char *)a->ghosts[ONCE] + ghosts_bytes(ghosts));
 	queue_init(a->link);
-	ghosts_init(a->ghosts[ONCE], blocks_max);
-	ghosts_init(a->ghosts[AGAIN], blocks_max);
+	ghosts_init(a->ghosts[ONCE], ghosts);
+	ghosts_init(a->ghosts[AGAIN], ghosts);
 }
 
 static void arc_enter(struct arc *a, uint32_t slot, uint32_t queue)
 {
-	a->block[slot].queue = queue;
+	a->queue[slot] = (uint8_t)queue;
 	a->count[queue]++;
 	queue_push(a->link, queue, slot);
 }
 
 static void arc_leave(struct arc *a, uint32_t slot)
 {
-	a->count[a->block[slot].queue]--;
+	a->count[a->queue[slot]]--;
 	queue_pull(a->link, slot);
 }
 
@@ -75,7 +75,7 @@ static struct ghost *ghost_of(struct arc *a, uint32_t queue, uint32_t tag)
 
 	if (queue == ONCE)
 		room = a->count[AGAIN];
-	return g && ghosts_age(a->ghosts[queue], g) <= room ? g : NULL;
+	return g && a->ghosts[queue]->added - g->note <= room ? g : NULL;
 }
 
 static void target_move(struct arc *a, uint32_t queue)
@@ -107,7 +107,6 @@ static void arc_insert(void *state, uint32_t slot, const struct policy_hint *hin
 		to = AGAIN;
 		break;
 	}
-	a->block[slot] = (struct arc_block){ .tag = tag };
 	arc_enter(a, slot, to);
 }
 
@@ -123,15 +122,17 @@ static void arc_touch(void *state, uint32_t slot, uint32_t weight, uint64_t now_
 	arc_enter(a, slot, AGAIN);
 }
 
-static void arc_remove(void *state, uint32_t slot)
+static void arc_remove(void *state, uint32_t slot, const uint8_t *key)
 {
 	struct arc *a = state;
-	const struct ghost mine = { .tag = a->block[slot].tag };
+	struct ghosts *ghosts;
 	struct ghost forgotten;
 
 	assert(slot < a->blocks_max);
+	ghosts = a->ghosts[a->queue[slot]];
 	arc_leave(a, slot);
-	ghosts_add(a->ghosts[a->block[slot].queue], &mine, &forgotten);
+	ghosts_add(ghosts, &(struct ghost){ .tag = ghosts_tag(key), .note = ghosts->added },
+		   &forgotten);
 }
 
 static uint32_t first_queue(const struct arc *a)
@@ -150,7 +151,7 @@ static uint32_t arc_victim(void *state, uint32_t after)
 		return queue_oldest(a->link, first_queue(a));
 	assert(after < a->blocks_max);
 	next = queue_next(a->link, after);
-	if (next != ABI_SLOT_NONE || a->block[after].queue != first_queue(a))
+	if (next != ABI_SLOT_NONE || a->queue[after] != first_queue(a))
 		return next;
 	return queue_oldest(a->link, !first_queue(a));
 }
@@ -163,6 +164,7 @@ const struct policy_ops policy_arc = {
 	.help = "blocks used once and blocks used again, the share of each learnt from what left",
 	.state_bytes = arc_state_bytes,
 	.init = arc_init,
+	.state_used = arc_state_used,
 	.insert = arc_insert,
 	.touch = arc_touch,
 	.remove = arc_remove,

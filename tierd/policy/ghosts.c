@@ -1,38 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ring of what left; see ghosts.h. */
+/* A table of what left; see ghosts.h. */
 #include "tierd/policy/ghosts.h"
 
 #include <assert.h>
 #include <string.h>
 
-#define COUNT_MAX (1u << 30)
+#define LINES_MIN 64u /* a page of memory: few lines would fill unevenly */
+#define LINES_MAX (1u << 28)
 
-static uint32_t count_for(uint64_t count)
+_Static_assert(sizeof(struct ghost) * GHOSTS_LINE == GHOSTS_ALIGN, "a line is a cache line");
+_Static_assert(sizeof(struct ghosts) == GHOSTS_ALIGN, "lines begin aligned");
+
+static uint32_t lines_for(uint64_t count)
 {
-	return count > COUNT_MAX ? COUNT_MAX : count < 1 ? 1 : (uint32_t)count;
-}
+	uint64_t lines = (count + GHOSTS_LINE - 1) / GHOSTS_LINE;
 
-static uint32_t buckets_for(uint32_t count)
-{
-	uint32_t buckets = 1;
-
-	while (buckets < count)
-		buckets *= 2;
-	return buckets;
+	return lines < LINES_MIN ? LINES_MIN : lines > LINES_MAX ? LINES_MAX : (uint32_t)lines;
 }
 
 size_t ghosts_bytes(uint64_t count)
 {
-	uint32_t n = count_for(count);
-
-	return sizeof(struct ghosts) + (size_t)n * sizeof(struct ghost) +
-	       (size_t)buckets_for(n) * sizeof(uint32_t);
+	return sizeof(struct ghosts) + (size_t)lines_for(count) * sizeof(struct ghost[GHOSTS_LINE]);
 }
 
 void ghosts_init(struct ghosts *g, uint64_t count)
 {
-	g->count = count_for(count);
-	g->mask = buckets_for(g->count) - 1;
+	g->lines = lines_for(count);
 }
 
 uint32_t ghosts_tag(const uint8_t *key)
@@ -43,52 +36,44 @@ uint32_t ghosts_tag(const uint8_t *key)
 	return tag ? tag : 1;
 }
 
-static uint32_t *bucket_of(struct ghosts *g, uint32_t tag)
+static struct ghost *line_of(struct ghosts *g, uint32_t tag)
 {
-	uint32_t *bucket = (uint32_t *)&g->ring[g->count];
+	uint32_t hash = (tag ^ tag >> 16) * 0x85ebca6bu;
 
-	return &bucket[tag * UINT64_C(0x9e3779b97f4a7c15) >> 33 & g->mask];
+	hash = (hash ^ hash >> 13) * 0xc2b2ae35u; /* keys of careless engines are regular */
+	return g->place[(uint64_t)hash * g->lines >> 32];
 }
 
 struct ghost *ghosts_find(struct ghosts *g, uint32_t tag)
 {
-	uint32_t place = *bucket_of(g, tag);
+	struct ghost *line = line_of(g, tag);
 
-	while (place && g->ring[place - 1].tag != tag)
-		place = g->ring[place - 1].next;
-	return place ? &g->ring[place - 1] : NULL;
-}
-
-uint32_t ghosts_age(const struct ghosts *g, const struct ghost *ghost)
-{
-	uint32_t place = (uint32_t)(ghost - g->ring);
-
-	return g->at > place ? g->at - place : g->at + g->count - place;
+	for (uint32_t i = 0; i < GHOSTS_LINE && line[i].tag; i++)
+		if (line[i].tag == tag)
+			return &line[i];
+	return NULL;
 }
 
 void ghosts_drop(struct ghosts *g, struct ghost *ghost)
 {
-	uint32_t *link = bucket_of(g, ghost->tag);
+	struct ghost *line = line_of(g, ghost->tag);
+	size_t i = (size_t)(ghost - line);
 
-	while (*link != ghost - g->ring + 1) {
-		assert(*link);
-		link = &g->ring[*link - 1].next;
-	}
-	*link = ghost->next;
-	*ghost = (struct ghost){ .tag = 0 };
+	assert(ghost->tag && i < GHOSTS_LINE);
+	memmove(ghost, ghost + 1, (GHOSTS_LINE - 1 - i) * sizeof(*ghost));
+	line[GHOSTS_LINE - 1] = (struct ghost){ .tag = 0 };
 }
 
 void ghosts_add(struct ghosts *g, const struct ghost *ghost, struct ghost *forgotten)
 {
-	struct ghost *place = &g->ring[g->at];
-	uint32_t *bucket = bucket_of(g, ghost->tag);
+	struct ghost *line = line_of(g, ghost->tag);
+	uint32_t i = 0;
 
 	assert(ghost->tag);
-	*forgotten = *place;
-	if (place->tag)
-		ghosts_drop(g, place);
-	*place = *ghost;
-	place->next = *bucket;
-	*bucket = g->at + 1;
-	g->at = g->at + 1 == g->count ? 0 : g->at + 1;
+	while (i < GHOSTS_LINE - 1 && line[i].tag && line[i].tag != ghost->tag)
+		i++;
+	*forgotten = line[i];
+	memmove(line + 1, line, i * sizeof(*line));
+	line[0] = *ghost;
+	g->added++;
 }

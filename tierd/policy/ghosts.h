@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ghosts: what a policy remembers of blocks that left. A ring of fixed size in the order of their
- * leaving, found by a tag of the key through a hash table behind it; the oldest makes way for the
- * newest. No pointers inside: it lives in a policy's state.
+ * Ghosts: what a policy remembers of blocks that left, 8 bytes each. A table of lines, each a cache
+ * line of places in the order of leaving; a key's tag names its line, and there the oldest makes
+ * way for the newest. So a look-up touches one cache line, and nothing points anywhere. Lines fill
+ * unevenly: of the last n that left, n half of the places, one in twenty is forgotten already. It
+ * lives in a policy's state.
  */
 #ifndef TIERD_POLICY_GHOSTS_H
 #define TIERD_POLICY_GHOSTS_H
@@ -10,20 +12,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define GHOSTS_LINE 8u
+#define GHOSTS_ALIGN 64u /* of the memory, so that a line is one cache line */
+
 struct ghost {
 	uint32_t tag;  /* of the key; 0 = none here */
-	uint32_t next; /* of its hash bucket: place + 1; 0 = none */
-	uint16_t time; /* the policy's own clock */
-	uint8_t kind, uses;
+	uint32_t note; /* the policy's own */
 };
 
 struct ghosts {
-	uint32_t count; /* places of the ring */
-	uint32_t mask;	/* of the buckets, which follow the ring */
-	uint32_t at;	/* the place that is filled next: the oldest */
-	uint32_t reserved;
-	struct ghost ring[];
+	uint32_t lines;
+	uint32_t added; /* so far: counts on for ever */
+	uint32_t reserved[14];
+	struct ghost place[][GHOSTS_LINE]; /* newest first */
 };
+
+/* The first aligned address from `at` on. */
+static inline struct ghosts *ghosts_at(void *at)
+{
+	return (struct ghosts *)(((uintptr_t)at + GHOSTS_ALIGN - 1) &
+				 ~(uintptr_t)(GHOSTS_ALIGN - 1));
+}
 
 /* Bytes for `count` ghosts; set up zero-filled memory of that size. */
 size_t ghosts_bytes(uint64_t count);
@@ -32,13 +41,10 @@ void ghosts_init(struct ghosts *g, uint64_t count);
 /* A tag of a key, never 0. Keys are digests: any of their bits do. */
 uint32_t ghosts_tag(const uint8_t *key);
 
-/* The newest ghost with the tag, valid until one is added or dropped; NULL = not remembered. */
+/* The ghost with the tag, valid until one is added or dropped; NULL = not remembered. */
 struct ghost *ghosts_find(struct ghosts *g, uint32_t tag);
 
-/* How many were added since, itself included: 1 = the newest. */
-uint32_t ghosts_age(const struct ghosts *g, const struct ghost *ghost);
-
-/* Remember one more; *forgotten is what it pushes out (tag 0 = nothing). */
+/* Remember one more; *forgotten is what makes way: its own tag's, the oldest (tag 0 = nothing). */
 void ghosts_add(struct ghosts *g, const struct ghost *ghost, struct ghost *forgotten);
 
 void ghosts_drop(struct ghosts *g, struct ghost *ghost);

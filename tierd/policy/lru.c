@@ -10,16 +10,22 @@ struct lru {
 	struct queue_link link[];
 };
 
-static size_t lru_state_bytes(uint64_t blocks_max)
+static size_t lru_state_bytes(const struct policy_size *size)
 {
-	return sizeof(struct lru) + queue_bytes(blocks_max);
+	return sizeof(struct lru) + queue_bytes(size->blocks_max);
 }
 
-static void lru_init(void *state, uint64_t blocks_max)
+static size_t lru_state_used(const void *state, uint64_t slots)
+{
+	(void)state;
+	return sizeof(struct lru) + queue_bytes(slots);
+}
+
+static void lru_init(void *state, const struct policy_size *size)
 {
 	struct lru *lru = state;
 
-	lru->blocks_max = blocks_max;
+	lru->blocks_max = size->blocks_max;
 	queue_init(lru->link);
 }
 
@@ -52,10 +58,11 @@ static void fifo_touch(void *state, uint32_t slot, uint32_t weight, uint64_t now
 	assert(slot < lru->blocks_max && queue_has(lru->link, slot));
 }
 
-static void lru_remove(void *state, uint32_t slot)
+static void lru_remove(void *state, uint32_t slot, const uint8_t *key)
 {
 	struct lru *lru = state;
 
+	(void)key;
 	assert(slot < lru->blocks_max);
 	queue_pull(lru->link, slot);
 }
@@ -78,6 +85,7 @@ const struct policy_ops policy_lru = {
 	.help = "the block that was not leased for the longest time leaves first",
 	.state_bytes = lru_state_bytes,
 	.init = lru_init,
+	.state_used = lru_state_used,
 	.insert = lru_insert,
 	.touch = lru_touch,
 	.remove = lru_remove,
@@ -91,6 +99,7 @@ const struct policy_ops policy_fifo = {
 	.help = "the block that has been there for the longest time leaves first",
 	.state_bytes = lru_state_bytes,
 	.init = lru_init,
+	.state_used = lru_state_used,
 	.insert = lru_insert,
 	.touch = fifo_touch,
 	.remove = lru_remove,

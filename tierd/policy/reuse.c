@@ -12,18 +12,15 @@
 #include "tierd/policy/reuse.h"
 
 #include <assert.h>
-
-#define NODE_OF(slot) ((slot) + 1u)
-#define SLOT_OF(node) ((node)-1u)
-
-#define FLAG_IN 1u /* inserted */
+#include <string.h>
 
 /* A path that so many have used is a common beginning, not a conversation. */
 #define SHARED_USES 50u
 #define DECAY (1 - 1 / 512.0) /* of what was seen, an epoch: forgotten after some 32 fillings */
 #define LEARN_EPOCHS 2u	      /* rates are learnt, and groups ranked, so often */
 #define GRACE 1000.0	      /* what was used in this epoch stays if anything else can go */
-#define GHOSTS_A_BLOCK 2u
+#define GHOSTS_A_BLOCK 2u     /* of those that fill the tier, */
+#define GHOSTS_MORE 4096u     /* and some, for small ones */
 
 /*
  * Tokens before it at which a depth begins, and what a use there is worth: about the root of what
@@ -40,19 +37,19 @@ static uint32_t row_of(const struct reuse_node *n)
 	return n->kind * REUSE_DEPTHS + n->depth;
 }
 
-static uint32_t cell_at(const struct reuse *r, uint32_t epoch)
+static uint32_t cell_at(const struct reuse *r, uint32_t age)
 {
-	return r->epoch - epoch >= REUSE_EPOCHS ? REUSE_EPOCHS : epoch % REUSE_EPOCHS;
+	return age >= REUSE_EPOCHS ? REUSE_EPOCHS : (r->epoch - age) % REUSE_EPOCHS;
 }
 
-static uint32_t group_of(const struct reuse *r, uint32_t row, uint32_t epoch)
+static uint32_t group_of(const struct reuse *r, const struct reuse_node *n)
 {
-	return row * REUSE_AGES + reuse_age(r->epoch - epoch);
+	return row_of(n) * REUSE_AGES + reuse_age(reuse_age_of(r, n));
 }
 
-static struct reuse_list *list_of(struct reuse *r, const struct reuse_node *n)
+static uint32_t *list_of(struct reuse *r, const struct reuse_node *n)
 {
-	struct reuse_cell *c = &r->cell[row_of(n)][cell_at(r, n->epoch)];
+	struct reuse_cell *c = &r->cell[row_of(n)][cell_at(r, reuse_age_of(r, n))];
 
 	return n->children ? &c->inner : &c->leaf;
 }
@@ -70,20 +67,19 @@ static void leaf_mark(struct reuse *r, uint32_t row, uint32_t at, bool any)
 static void cell_push(struct reuse *r, uint32_t node)
 {
 	struct reuse_node *n = &r->node[node];
-	struct reuse_list *list = list_of(r, n);
-	uint32_t rank;
+	uint32_t *list = list_of(r, n), rank;
 
-	n->prev = 0;
-	n->next = list->head;
-	if (list->head)
-		r->node[list->head].prev = node;
-	else
-		list->tail = node;
-	list->head = node;
+	n->prev = node;
+	n->next = *list;
+	if (*list) {
+		n->prev = r->node[*list].prev;
+		r->node[*list].prev = node;
+	}
+	*list = node;
 	if (n->children)
 		return;
-	leaf_mark(r, row_of(n), cell_at(r, n->epoch), true);
-	rank = r->rank[group_of(r, row_of(n), n->epoch)];
+	leaf_mark(r, row_of(n), cell_at(r, reuse_age_of(r, n)), true);
+	rank = r->rank[group_of(r, n)];
 	if (r->lowest > rank)
 		r->lowest = rank;
 }
@@ -91,18 +87,18 @@ static void cell_push(struct reuse *r, uint32_t node)
 static void cell_pull(struct reuse *r, uint32_t node)
 {
 	struct reuse_node *n = &r->node[node];
-	struct reuse_list *list = list_of(r, n);
+	uint32_t *list = list_of(r, n);
 
-	if (n->prev)
-		r->node[n->prev].next = n->next;
+	if (*list == node)
+		*list = n->next;
 	else
-		list->head = n->next;
+		r->node[n->prev].next = n->next;
 	if (n->next)
 		r->node[n->next].prev = n->prev;
-	else
-		list->tail = n->prev;
-	if (!n->children && !list->head)
-		leaf_mark(r, row_of(n), cell_at(r, n->epoch), false);
+	else if (*list)
+		r->node[*list].prev = n->prev; /* the last one went */
+	if (!n->children && !*list)
+		leaf_mark(r, row_of(n), cell_at(r, reuse_age_of(r, n)), false);
 }
 
 static void child_add(struct reuse *r, uint32_t parent)
@@ -110,20 +106,23 @@ static void child_add(struct reuse *r, uint32_t parent)
 	struct reuse_node *p = &r->node[parent];
 	bool moves = p->children == 0;
 
-	assert(p->flags & FLAG_IN);
+	assert(p->in);
 	if (moves)
 		cell_pull(r, parent);
-	p->children++;
+	p->children += p->children < REUSE_CHILDREN_MAX;
 	if (moves)
 		cell_push(r, parent);
 }
 
+/* Lives are counted in few bits: a parent may be taken for one that left, and then has no child. */
 static void child_gone(struct reuse *r, uint32_t parent)
 {
 	struct reuse_node *p = &r->node[parent];
 	bool moves = p->children == 1;
 
-	assert(p->flags & FLAG_IN && p->children > 0);
+	assert(p->in);
+	if (!p->children || p->children == REUSE_CHILDREN_MAX)
+		return;
 	if (moves)
 		cell_pull(r, parent);
 	p->children--;
@@ -140,8 +139,8 @@ static uint32_t cells_first(const struct reuse *r, uint32_t row, uint32_t from, 
 	if (until == REUSE_EPOCHS) {
 		const struct reuse_cell *c = &r->cell[row][REUSE_EPOCHS];
 
-		if (inner ? c->inner.head : c->leaf.head)
-			return inner ? c->inner.head : c->leaf.head;
+		if (inner ? c->inner : c->leaf)
+			return inner ? c->inner : c->leaf;
 	}
 	if (!inner && !(r->leaves[row][0] | r->leaves[row][1]))
 		return 0;
@@ -151,8 +150,8 @@ static uint32_t cells_first(const struct reuse *r, uint32_t row, uint32_t from, 
 
 		if (!inner && !(r->leaves[row][at / 64] >> at % 64 & 1))
 			continue;
-		if (inner ? c->inner.head : c->leaf.head)
-			return inner ? c->inner.head : c->leaf.head;
+		if (inner ? c->inner : c->leaf)
+			return inner ? c->inner : c->leaf;
 	}
 	return 0;
 }
@@ -183,10 +182,10 @@ static uint32_t walk_from(const struct reuse *r, uint32_t rank, bool inner)
 static uint32_t walk_after(const struct reuse *r, uint32_t node)
 {
 	const struct reuse_node *n = &r->node[node];
-	uint32_t age = r->epoch - n->epoch, row = row_of(n), next = n->next, group;
+	uint32_t age = reuse_age_of(r, n), row = row_of(n), next = n->next;
+	uint32_t group = group_of(r, n);
 	bool inner = n->children > 0;
 
-	group = group_of(r, row, n->epoch);
 	if (!next) {
 		uint32_t until = age < REUSE_EPOCHS ? age : REUSE_EPOCHS - 1;
 
@@ -197,10 +196,15 @@ static uint32_t walk_after(const struct reuse *r, uint32_t node)
 			uint32_t at = (r->epoch - until) % REUSE_EPOCHS;
 			const struct reuse_cell *c = &r->cell[row][at];
 
-			next = inner ? c->inner.head : c->leaf.head;
+			next = inner ? c->inner : c->leaf;
 		}
 	}
 	return next ? next : walk_from(r, r->rank[group] + 1u, inner);
+}
+
+static bool is_in(const struct reuse *r, uint32_t slot)
+{
+	return slot < r->size.blocks_max && r->node[reuse_node_of(r, slot)].in;
 }
 
 static uint32_t reuse_victim(void *state, uint32_t after)
@@ -211,10 +215,10 @@ static uint32_t reuse_victim(void *state, uint32_t after)
 	if (after == ABI_SLOT_NONE) {
 		node = walk_from(r, r->lowest, false);
 	} else {
-		assert(after < r->blocks_max && r->node[NODE_OF(after)].flags & FLAG_IN);
-		node = walk_after(r, NODE_OF(after));
+		assert(is_in(r, after));
+		node = walk_after(r, reuse_node_of(r, after));
 	}
-	return node ? SLOT_OF(node) : ABI_SLOT_NONE;
+	return node ? reuse_slot_of(r, node) : ABI_SLOT_NONE;
 }
 
 /* No leaf stands below the lowest any more: find where they begin. */
@@ -255,17 +259,20 @@ static void groups_rank(struct reuse *r)
 		r->rank[r->order[i]] = (uint16_t)i;
 }
 
-static void list_join(struct reuse *r, struct reuse_list *to, struct reuse_list *from)
+static void list_join(struct reuse *r, uint32_t *to, uint32_t *from)
 {
-	if (!from->head)
+	uint32_t last;
+
+	if (!*from)
 		return;
-	r->node[from->tail].next = to->head;
-	if (to->head)
-		r->node[to->head].prev = from->tail;
-	else
-		to->tail = from->tail;
-	to->head = from->head;
-	*from = (struct reuse_list){ 0, 0 };
+	last = r->node[*from].prev;
+	r->node[last].next = *to;
+	if (*to) {
+		r->node[*from].prev = r->node[*to].prev;
+		r->node[*to].prev = last;
+	}
+	*to = *from;
+	*from = 0;
 }
 
 /* Cells are used again: what stands in the next epoch's is older than all ages now. */
@@ -277,6 +284,24 @@ static void cells_turn(struct reuse *r)
 		list_join(r, &r->cell[row][REUSE_EPOCHS].leaf, &r->cell[row][at].leaf);
 		list_join(r, &r->cell[row][REUSE_EPOCHS].inner, &r->cell[row][at].inner);
 		leaf_mark(r, row, at, false);
+	}
+}
+
+/*
+ * The oldest stay as old as they are: a node's epoch has few bits, and would become young again.
+ * Each is looked at once in half the span, at less than one for 16 uses.
+ */
+static void nodes_age(struct reuse *r)
+{
+	uint32_t most = r->nodes / (REUSE_EPOCH_SPAN / 2) + 1;
+
+	for (uint32_t n = 0; n < most; n++) {
+		struct reuse_node *at;
+
+		r->swept = r->swept < r->nodes ? r->swept + 1 : 1;
+		at = &r->node[r->swept];
+		if (at->in && reuse_age_of(r, at) > REUSE_EPOCHS)
+			at->epoch = (r->epoch - REUSE_EPOCHS) % REUSE_EPOCH_SPAN;
 	}
 }
 
@@ -304,6 +329,7 @@ static void epoch_end(struct reuse *r)
 		kind_waited(r, k);
 	cells_turn(r);
 	r->epoch++;
+	nodes_age(r);
 	r->epoch_end = r->clock + (length < REUSE_EPOCH_MIN ? REUSE_EPOCH_MIN : length);
 	if (r->epoch % LEARN_EPOCHS == 0) {
 		reuse_learn(r);
@@ -343,7 +369,7 @@ static uint8_t kind_new(const struct reuse *r, const struct reuse_node *n,
 	uint32_t turn = 0;
 
 	if (n->parent) {
-		if (p->batch == n->batch && p->uses == 1) /* brought by the same prompt */
+		if (hint->joined && p->uses == 1)
 			turn = p->kind / 2 / REUSE_RUNS;
 		else
 			turn = p->uses >= 2 && p->uses < SHARED_USES;
@@ -358,18 +384,29 @@ static void seen_again(struct reuse *r, uint32_t kind, uint32_t age, uint32_t ep
 	r->known[kind][epoch % REUSE_EPOCHS]--;
 }
 
-/* Was it here before? Then it is used again, though nobody found it. */
-static void ghost_back(struct reuse *r, struct reuse_node *n)
+static struct reuse_note note_of(const struct ghost *g)
 {
-	struct ghost *g = ghosts_find(r->ghosts, n->tag);
+	struct reuse_note note;
+
+	_Static_assert(sizeof(note) == sizeof(g->note), "a note is all of it");
+	memcpy(&note, &g->note, sizeof(note));
+	return note;
+}
+
+/* Was it here before? Then it is used again, though nobody found it. */
+static void ghost_back(struct reuse *r, struct reuse_node *n, const uint8_t *key)
+{
+	struct ghost *g = ghosts_find(r->ghosts, ghosts_tag(key));
+	struct reuse_note note;
 	uint32_t age;
 
 	if (!g)
 		return;
-	age = (uint16_t)(r->epoch - g->time);
+	note = note_of(g);
+	age = (uint16_t)(r->epoch - note.epoch);
 	if (age < REUSE_EPOCHS) {
-		seen_again(r, g->kind, age, r->epoch - age);
-		n->uses = g->uses < UINT8_MAX ? g->uses + 1 : UINT8_MAX;
+		seen_again(r, note.kind, age, r->epoch - age);
+		n->uses = (note.uses < REUSE_USES_MAX ? note.uses + 1u : note.uses) & 63;
 		n->kind = kind_used(n->uses);
 	}
 	ghosts_drop(r->ghosts, g);
@@ -379,49 +416,79 @@ static void ghost_back(struct reuse *r, struct reuse_node *n)
 static void last_no_more(struct reuse *r, uint32_t parent)
 {
 	struct reuse_node *p = &r->node[parent];
-	uint32_t age = r->epoch - p->epoch;
+	bool known = reuse_age_of(r, p) < REUSE_EPOCHS;
 
 	if (p->kind >= REUSE_KINDS_NEW || !(p->kind & 1))
 		return;
 	cell_pull(r, parent);
-	if (age < REUSE_EPOCHS)
+	if (known)
 		r->known[p->kind][p->epoch % REUSE_EPOCHS]--;
 	p->kind--;
-	if (age < REUSE_EPOCHS)
+	if (known)
 		r->known[p->kind][p->epoch % REUSE_EPOCHS]++;
 	cell_push(r, parent);
+}
+
+static uint32_t node_take(struct reuse *r, uint32_t slot)
+{
+	uint32_t node = slot + 1;
+
+	if (!r->map) {
+		r->nodes = r->nodes < node ? node : r->nodes;
+		return node;
+	}
+	node = r->free;
+	if (node)
+		r->free = r->node[node].next;
+	else
+		node = ++r->nodes;
+	assert(node <= r->size.most);
+	r->map[slot] = node;
+	r->slot[node] = slot;
+	return node;
+}
+
+static void node_free(struct reuse *r, uint32_t node)
+{
+	r->node[node].in = 0;
+	if (!r->map)
+		return;
+	r->map[r->slot[node]] = 0;
+	r->node[node].next = r->free;
+	r->free = node;
 }
 
 static void reuse_insert(void *state, uint32_t slot, const struct policy_hint *hint)
 {
 	struct reuse *r = state;
-	struct reuse_node *n = &r->node[NODE_OF(slot)];
+	struct reuse_node *n;
+	uint32_t node;
 
-	assert(slot < r->blocks_max && !(n->flags & FLAG_IN));
+	assert(slot < r->size.blocks_max && !is_in(r, slot));
 	clock_step(r);
+	node = node_take(r, slot);
+	n = &r->node[node];
 	n->life++;
 	n->children = 0;
 	n->parent = 0;
-	if (hint->parent < r->blocks_max && r->node[NODE_OF(hint->parent)].flags & FLAG_IN) {
-		n->parent = NODE_OF(hint->parent);
+	if (hint->parent < r->size.blocks_max && is_in(r, hint->parent)) {
+		n->parent = reuse_node_of(r, hint->parent) & 0x3fffffff;
 		n->parent_life = r->node[n->parent].life;
 	}
-	n->batch = hint->batch;
-	n->tag = ghosts_tag(hint->key);
-	n->epoch = r->epoch;
+	n->epoch = r->epoch % REUSE_EPOCH_SPAN;
 	n->uses = 1;
-	n->flags = FLAG_IN;
+	n->in = 1;
 	n->depth = REUSE_DEPTHS - 1;
 	while (depth_first[n->depth] > hint->position)
 		n->depth--;
 	n->kind = kind_new(r, n, hint);
-	ghost_back(r, n);
+	ghost_back(r, n, hint->key);
 	if (n->parent) {
 		last_no_more(r, n->parent);
 		child_add(r, n->parent);
 	}
 	r->known[n->kind][n->epoch % REUSE_EPOCHS]++;
-	cell_push(r, NODE_OF(slot));
+	cell_push(r, node);
 	r->resident++;
 }
 
@@ -429,79 +496,121 @@ static void reuse_insert(void *state, uint32_t slot, const struct policy_hint *h
 static void reuse_touch(void *state, uint32_t slot, uint32_t weight, uint64_t now_ns)
 {
 	struct reuse *r = state;
-	struct reuse_node *n = &r->node[NODE_OF(slot)];
-	uint32_t age;
+	uint32_t node, age;
+	struct reuse_node *n;
 
 	(void)now_ns;
-	assert(slot < r->blocks_max && n->flags & FLAG_IN);
-	age = r->epoch - n->epoch;
-	if (!weight || !age)
+	assert(is_in(r, slot));
+	node = reuse_node_of(r, slot);
+	n = &r->node[node];
+	if (!weight || !reuse_age_of(r, n))
 		return;
 	clock_step(r);
-	age = r->epoch - n->epoch;
-	cell_pull(r, NODE_OF(slot));
+	age = reuse_age_of(r, n);
+	cell_pull(r, node);
 	if (age < REUSE_EPOCHS)
 		seen_again(r, n->kind, age, n->epoch);
-	n->uses += n->uses < UINT8_MAX;
+	n->uses += n->uses < REUSE_USES_MAX;
 	n->kind = kind_used(n->uses);
-	n->epoch = r->epoch;
+	n->epoch = r->epoch % REUSE_EPOCH_SPAN;
 	r->known[n->kind][n->epoch % REUSE_EPOCHS]++;
-	cell_push(r, NODE_OF(slot));
+	cell_push(r, node);
 }
 
-static void ghost_make(struct reuse *r, const struct reuse_node *n)
+static void ghost_make(struct reuse *r, const struct reuse_node *n, const uint8_t *key)
 {
-	const struct ghost mine = {
-		.tag = n->tag,
-		.time = (uint16_t)n->epoch,
+	const struct reuse_note note = {
+		.epoch = (uint16_t)(r->epoch - reuse_age_of(r, n)),
 		.kind = n->kind,
 		.uses = n->uses,
 	};
-	struct ghost old;
+	struct ghost mine = { .tag = ghosts_tag(key) }, old;
+	struct reuse_note lost;
 	uint32_t age;
 
+	memcpy(&mine.note, &note, sizeof(note));
 	ghosts_add(r->ghosts, &mine, &old);
-	age = (uint16_t)(r->epoch - old.time);
+	lost = note_of(&old);
+	age = (uint16_t)(r->epoch - lost.epoch);
 	if (old.tag && age < REUSE_EPOCHS)
-		r->known[old.kind][(r->epoch - age) % REUSE_EPOCHS]--;
+		r->known[lost.kind][(r->epoch - age) % REUSE_EPOCHS]--;
 }
 
-static void reuse_remove(void *state, uint32_t slot)
+static void reuse_remove(void *state, uint32_t slot, const uint8_t *key)
 {
 	struct reuse *r = state;
-	struct reuse_node *n = &r->node[NODE_OF(slot)];
+	const struct reuse_node *n, *p;
+	uint32_t node;
 
-	assert(slot < r->blocks_max && n->flags & FLAG_IN);
-	cell_pull(r, NODE_OF(slot));
-	n->flags = 0;
+	assert(is_in(r, slot));
+	node = reuse_node_of(r, slot);
+	n = &r->node[node];
+	p = &r->node[n->parent];
+	cell_pull(r, node);
 	r->resident--;
-	if (r->epoch - n->epoch < REUSE_EPOCHS)
-		ghost_make(r, n);
-	if (n->parent && r->node[n->parent].flags & FLAG_IN &&
-	    r->node[n->parent].life == n->parent_life)
+	if (reuse_age_of(r, n) < REUSE_EPOCHS)
+		ghost_make(r, n, key);
+	if (n->parent && p->in && p->life == n->parent_life)
 		child_gone(r, n->parent);
+	node_free(r, node);
 	lowest_raise(r);
 }
 
 /* ---- life ---------------------------------------------------------------------------------- */
 
-static size_t nodes_bytes(uint64_t blocks_max)
+/* A map costs 4 bytes a slot and a node: does it spare the nodes of most slots? */
+static bool is_mapped(const struct policy_size *size)
 {
-	return sizeof(struct reuse) + (size_t)(blocks_max + 1) * sizeof(struct reuse_node);
+	const uint64_t node = sizeof(struct reuse_node), link = sizeof(uint32_t);
+
+	return size->most && size->resident * (node + link) + size->blocks_max * link <
+				     size->blocks_max * node;
 }
 
-static size_t reuse_state_bytes(uint64_t blocks_max)
+static uint64_t nodes_most(const struct policy_size *size)
 {
-	return nodes_bytes(blocks_max) + ghosts_bytes(blocks_max * GHOSTS_A_BLOCK);
+	return 1 + (is_mapped(size) ? size->most : size->blocks_max);
 }
 
-static void reuse_init(void *state, uint64_t blocks_max)
+static uint64_t ghosts_count(const struct policy_size *size)
+{
+	return size->resident * GHOSTS_A_BLOCK + GHOSTS_MORE;
+}
+
+static size_t nodes_bytes(const struct policy_size *size, uint64_t nodes, uint64_t slots)
+{
+	size_t bytes = sizeof(struct reuse) + (size_t)nodes * sizeof(struct reuse_node);
+
+	if (is_mapped(size))
+		bytes += (size_t)(slots + nodes) * sizeof(uint32_t);
+	return bytes + GHOSTS_ALIGN + ghosts_bytes(ghosts_count(size));
+}
+
+static size_t reuse_state_bytes(const struct policy_size *size)
+{
+	return nodes_bytes(size, nodes_most(size), size->blocks_max);
+}
+
+static size_t reuse_state_used(const void *state, uint64_t slots)
+{
+	const struct reuse *r = state;
+
+	return nodes_bytes(&r->size, 1 + r->nodes, slots);
+}
+
+static void reuse_init(void *state, const struct policy_size *size)
 {
 	struct reuse *r = state;
+	void *end = &r->node[nodes_most(size)];
 
-	r->blocks_max = blocks_max;
-	r->ghosts = (struct ghosts *)((char *)state + nodes_bytes(blocks_max));
-	ghosts_init(r->ghosts, blocks_max * GHOSTS_A_BLOCK);
+	r->size = *size;
+	if (is_mapped(size)) {
+		r->map = end;
+		r->slot = r->map + size->blocks_max;
+		end = r->slot + nodes_most(size);
+	}
+	r->ghosts = ghosts_at(end);
+	ghosts_init(r->ghosts, ghosts_count(size));
 	r->epoch_end = REUSE_EPOCH_MIN;
 	for (uint32_t i = 0; i < REUSE_GROUPS; i++) /* the oldest first */
 		r->order[i] = (uint16_t)((i % REUSE_ROWS + 1) * REUSE_AGES - 1 - i / REUSE_ROWS);
@@ -517,6 +626,7 @@ const struct policy_ops policy_reuse = {
 	.help = "what is least likely to be used soon, by learnt rates; ends of prefixes first",
 	.state_bytes = reuse_state_bytes,
 	.init = reuse_init,
+	.state_used = reuse_state_used,
 	.insert = reuse_insert,
 	.touch = reuse_touch,
 	.remove = reuse_remove,

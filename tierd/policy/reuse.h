@@ -37,14 +37,13 @@
 #define REUSE_ROWS (REUSE_KINDS * REUSE_DEPTHS)
 #define REUSE_GROUPS (REUSE_ROWS * REUSE_AGES)
 
-/* Doubly linked, newest first; node numbers, 0 = none. */
-struct reuse_list {
-	uint32_t head, tail;
-};
-
-/* Blocks of one row and epoch: those that are the end of their path here, and the others. */
+/*
+ * Blocks of one row and epoch: those that are the end of their path here, and the others. Heads of
+ * lists, newest first; node numbers, 0 = none. `next` of the last is 0, `prev` of the first the
+ * last.
+ */
 struct reuse_cell {
-	struct reuse_list leaf, inner;
+	uint32_t leaf, inner;
 };
 
 /* What was seen of a kind, decayed: uses again at an age, and block-epochs spent there. */
@@ -53,23 +52,46 @@ struct reuse_seen {
 	double time[REUSE_AGES];
 };
 
+/* Ages beyond all are told apart from young ones by being set back in time (reuse.c: epochs). */
+#define REUSE_EPOCH_SPAN 512u
+#define REUSE_USES_MAX 63u
+#define REUSE_CHILDREN_MAX 0xfffffu /* one that ever had so many is never a leaf again */
+
+/* 20 bytes a block in the tier. */
 struct reuse_node {
-	uint32_t prev, next;
-	uint32_t parent;      /* node; 0 = none */
-	uint32_t parent_life; /* that it had then: nodes are used again */
-	uint32_t life;	      /* counts the blocks that this node stood for */
-	uint32_t children;    /* in the tier */
-	uint32_t epoch;	   /* of its last use */
-	uint32_t batch;	   /* that inserted it; low bits */
-	uint32_t tag;	   /* of its key */
-	uint8_t kind, depth, uses, flags;
+	uint32_t prev : 30, depth : 2;
+	uint32_t next : 30, in : 1; /* inserted; else next of the free nodes */
+	uint32_t parent : 30;       /* node; 0 = none */
+	uint32_t life : 12;         /* counts the blocks that this node stood for */
+	uint32_t children : 20;     /* in the tier */
+	uint32_t parent_life : 12;  /* that it had then: nodes are used again */
+	uint32_t epoch : 9;         /* of its last use; low bits */
+	uint32_t kind : 5, uses : 6;
+};
+_Static_assert(sizeof(struct reuse_node) == 20, "packed");
+
+/* What a ghost's note holds. */
+struct reuse_note {
+	uint16_t epoch; /* of its last use; low bits */
+	uint8_t kind, uses;
 };
 
+/*
+ * Where few of a context's blocks are in the tier at a time, nodes are handed out as blocks come
+ * (map, slot); else node = slot + 1.
+ */
 struct reuse {
-	uint64_t blocks_max, resident;
+	struct policy_size size;
+	uint64_t resident;
 	uint64_t clock, epoch_end;
 	uint32_t epoch;
 	uint32_t lowest; /* no leaf stands in a group ranked below */
+	uint32_t nodes;  /* handed out ever, from 1 on */
+	uint32_t free;   /* of these: first that is free; 0 = none */
+	uint32_t swept;  /* the last node whose epoch was looked at */
+	uint32_t *map;   /* by slot: its node, 0 = none; NULL = node is slot + 1 */
+	uint32_t *slot;  /* by node; with map */
+	struct ghosts *ghosts;
 	struct reuse_seen seen[REUSE_KINDS];
 	uint32_t known[REUSE_KINDS][REUSE_EPOCHS]; /* blocks and ghosts by epoch of last use */
 	double rate[REUSE_KINDS][REUSE_AGES];	   /* uses again to come, an epoch of waiting */
@@ -77,9 +99,25 @@ struct reuse {
 	uint16_t rank[REUSE_GROUPS];
 	struct reuse_cell cell[REUSE_ROWS][REUSE_EPOCHS + 1]; /* the last: older than that */
 	uint64_t leaves[REUSE_ROWS][REUSE_EPOCHS / 64];	      /* cells with a leaf */
-	struct ghosts *ghosts;				      /* behind the nodes */
-	struct reuse_node node[];			      /* slot + 1 */
+	struct reuse_node node[]; /* then map and slot, then the ghosts */
 };
+
+/* The node of a slot, 0 = none; and back. */
+static inline uint32_t reuse_node_of(const struct reuse *r, uint32_t slot)
+{
+	return r->map ? r->map[slot] : slot + 1;
+}
+
+static inline uint32_t reuse_slot_of(const struct reuse *r, uint32_t node)
+{
+	return r->map ? r->slot[node] : node - 1;
+}
+
+/* Epochs since the node's last use; REUSE_EPOCHS or more: that many at least. */
+static inline uint32_t reuse_age_of(const struct reuse *r, const struct reuse_node *n)
+{
+	return (r->epoch - n->epoch) % REUSE_EPOCH_SPAN;
+}
 
 extern const uint32_t reuse_age_first[REUSE_AGES + 1];
 uint32_t reuse_age(uint32_t epochs);

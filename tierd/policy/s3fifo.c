@@ -11,16 +11,15 @@
 #define MAIN 1u
 #define SMALL_SHARE 10u /* the small queue is 1/10 of the blocks there */
 #define TOUCHES_MAX 3u
+#define GHOSTS_A_BLOCK 2u /* twice what is looked for: see ghosts.h */
 #define PROMOTE 2u /* touches in the small queue that lead to the main one */
 
 struct s3_block {
-	uint32_t tag;
 	uint8_t touches, queue;
-	uint16_t reserved;
 };
 
 struct s3 {
-	uint64_t blocks_max;
+	uint64_t blocks_max, resident;
 	uint64_t count[2];
 	struct ghosts *ghosts;   /* behind the queues */
 	struct s3_block *block;  /* likewise */
@@ -32,21 +31,31 @@ static size_t links_bytes(uint64_t blocks_max)
 	return sizeof(struct s3) + queue_bytes(blocks_max);
 }
 
-static size_t s3_state_bytes(uint64_t blocks_max)
+/* The ghosts stand at the next aligned address behind the blocks. */
+static size_t s3_state_bytes(const struct policy_size *size)
 {
-	return links_bytes(blocks_max) + blocks_max * sizeof(struct s3_block) +
-	       ghosts_bytes(blocks_max);
+	return links_bytes(size->blocks_max) + size->blocks_max * sizeof(struct s3_block) +
+	       GHOSTS_ALIGN + ghosts_bytes(GHOSTS_A_BLOCK * size->resident);
 }
 
-static void s3_init(void *state, uint64_t blocks_max)
+static size_t s3_state_used(const void *state, uint64_t slots)
+{
+	const struct s3 *s = state;
+
+	return links_bytes(slots) + slots * sizeof(struct s3_block) + GHOSTS_ALIGN +
+	       ghosts_bytes(GHOSTS_A_BLOCK * s->resident);
+}
+
+static void s3_init(void *state, const struct policy_size *size)
 {
 	struct s3 *s = state;
 
-	s->blocks_max = blocks_max;
-	s->block = (struct s3_block *)((char *)state + links_bytes(blocks_max));
-	s->ghosts = (struct ghosts *)(s->block + blocks_max);
+	s->blocks_max = size->blocks_max;
+	s->resident = size->resident;
+	s->block = (struct s3_block *)((char *)state + links_bytes(size->blocks_max));
+	s->ghosts = ghosts_at(s->block + size->blocks_max);
 	queue_init(s->link);
-	ghosts_init(s->ghosts, blocks_max);
+	ghosts_init(s->ghosts, GHOSTS_A_BLOCK * size->resident);
 }
 
 static void s3_enter(struct s3 *s, uint32_t slot, uint8_t queue)
@@ -67,12 +76,12 @@ static void s3_insert(void *state, uint32_t slot, const struct policy_hint *hint
 	struct s3 *s = state;
 	uint32_t tag = ghosts_tag(hint->key);
 	struct ghost *g = ghosts_find(s->ghosts, tag);
-	bool back = g && ghosts_age(s->ghosts, g) <= s->count[MAIN];
+	bool back = g && s->ghosts->added - g->note <= s->count[MAIN];
 
 	assert(slot < s->blocks_max);
 	if (g)
 		ghosts_drop(s->ghosts, g);
-	s->block[slot] = (struct s3_block){ .tag = tag };
+	s->block[slot] = (struct s3_block){ .touches = 0 };
 	s3_enter(s, slot, back ? MAIN : SMALL);
 }
 
@@ -87,15 +96,16 @@ static void s3_touch(void *state, uint32_t slot, uint32_t weight, uint64_t now_n
 		b->touches++;
 }
 
-static void s3_remove(void *state, uint32_t slot)
+static void s3_remove(void *state, uint32_t slot, const uint8_t *key)
 {
 	struct s3 *s = state;
+	const struct ghost mine = { .tag = ghosts_tag(key), .note = s->ghosts->added };
 	struct ghost forgotten;
 
 	assert(slot < s->blocks_max);
 	s3_leave(s, slot);
 	if (s->block[slot].queue == SMALL)
-		ghosts_add(s->ghosts, &(struct ghost){ .tag = s->block[slot].tag }, &forgotten);
+		ghosts_add(s->ghosts, &mine, &forgotten);
 }
 
 /* Until the oldest of the queue whose turn it is can go. Each turn costs a touch or a move. */
@@ -146,6 +156,7 @@ const struct policy_ops policy_s3fifo = {
 	.help = "three queues: new blocks that nobody touches again leave soon",
 	.state_bytes = s3_state_bytes,
 	.init = s3_init,
+	.state_used = s3_state_used,
 	.insert = s3_insert,
 	.touch = s3_touch,
 	.remove = s3_remove,
