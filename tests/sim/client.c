@@ -15,104 +15,13 @@
 #define ARENA_PLANS (STAGING_BYTES - 4096u) /* their positions: behind all arguments */
 #define ARENA_ARGS (ARENA_PIECE - 8192u) /* arguments at the end of each ask's piece */
 
-/* ---- contexts ----------------------------------------------------------------------------- */
-
-static void part(struct abi_geometry *g, const char *name, uint32_t kind, uint32_t layers,
-		 uint32_t groups)
-{
-	uint32_t bytes = kind == ABI_KIND_STATE ? STATE_BYTES : PAGE;
-	struct abi_part *p = &g->part[g->part_count++];
-
-	snprintf(p->name, sizeof(p->name), "%s", name);
-	p->kind = (uint16_t)kind;
-	p->hit_rule = kind == ABI_KIND_STATE ? ABI_HIT_LAST : ABI_HIT_EVERY;
-	p->hit_arg = kind == ABI_KIND_STATE ? 1 : 0;
-	p->shard_rule = kind == ABI_KIND_SPARSE ? ABI_SHARD_GROUPS : ABI_SHARD_REPLICATED;
-	p->layers = layers;
-	p->groups = groups;
-	p->page_bytes = p->page_stride = bytes;
-	p->page_base = g->pages_per_block;
-	g->pages_per_block += layers * groups;
-	g->block_bytes += (uint64_t)layers * groups * bytes;
-}
-
-static void context_spec(struct disk_context *spec, uint32_t which)
-{
-	memset(spec, 0, sizeof(*spec));
-	snprintf(spec->name, sizeof(spec->name), "%s", which ? "memory" : "store");
-	spec->mode = 0600;
-	spec->kind = 1;
-	spec->quota[ABI_TIER_NVME] = which ? UINT64_MAX : 0;
-	spec->geometry.block_tokens = 128;
-	spec->geometry.page_align = ABI_PAGE_ALIGN;
-	part(&spec->geometry, "kv", ABI_KIND_SPARSE, 2, 2);
-	part(&spec->geometry, "index", ABI_KIND_INDEX, 2, 1);
-	part(&spec->geometry, "state", ABI_KIND_STATE, 1, 1);
-	spec->geometry.part[1].layer_first = 1; /* four layers of a model */
-	spec->geometry.part[2].layer_first = 3;
-}
-
-bool context_make(struct world *w, uint32_t which, const struct disk_context *from)
-{
-	struct world_context *x = &w->context[which];
-	struct core_context_plan plan;
-	struct core_context_memory memory = { .index = NULL };
-	struct disk_context spec;
-	char why[128] = "";
-
-	if (from)
-		spec = *from;
-	else
-		context_spec(&spec, which);
-	if (!from)
-		lives_mark(&spec, w->lives + 1);
-	if (core_context_plan(w->core, &spec, &plan, why, sizeof(why))) {
-		world_fail(w, "plan: %s", why);
-		return false;
-	}
-	memory.index = x->index = calloc(1, plan.index_bytes);
-	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
-		memory.mem[t] = x->mem[t] = calloc(1, plan.mem_bytes[t] + 1);
-	x->header = (const struct abi_index_header *)x->index;
-	x->geometry = spec.geometry;
-	if (core_context_create(w->core, &spec, &memory,
-				token_of(TOKEN_MAKE, which, w->lives + 1), &x->id)) {
-		context_free(w, which);
-		return false;
-	}
-	if (from)
-		lives_found(w, which, from);
-	else
-		lives_begin(w, which);
-	memset(x->hard, 0, sizeof(x->hard));
-	if (which) /* nothing in it outlives the daemon */
-		for (uint32_t n = 0; n < WORLD_KEYS; n++)
-			x->now.key[n].put_epochs = 0;
-	x->epoch = from ? from->epoch : 1;
-	x->made = true;
-	x->removing = false;
-	return true;
-}
-
-void context_free(struct world *w, uint32_t which)
-{
-	struct world_context *x = &w->context[which];
-
-	free(x->index);
-	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
-		free(x->mem[t]);
-		x->mem[t] = NULL;
-	}
-	x->index = NULL;
-	x->made = false;
-}
-
 void client_attach(struct world *w, uint32_t client)
 {
 	struct core_context_view view;
 
 	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++) {
-		if (!w->context[i].made || w->context[i].removing)
+		if (!w->context[i].made || w->context[i].removing ||
+		    (w->client[client].barred && i == WORLD_BARRED))
 			continue;
 		if (!core_context_find(w->core, i ? "memory" : "store", 0, 0, &view))
 			core_context_attach(w->core, client, &view);
@@ -126,18 +35,19 @@ void client_open(struct world *w, uint32_t client)
 
 	memset(k->ask, 0, sizeof(k->ask));
 	memset(k->plan, 0, sizeof(k->plan));
-	memset(k->reader, 0, sizeof(*k->reader));
+	memset(k->reader, 0, WORLD_READERS * sizeof(*k->reader));
 	memset(k->line, 0, WORLD_LINES * sizeof(*k->line));
 	e.open = (struct core_client_open){
 		.client = client,
 		.staging = k->staging,
 		.staging_bytes = STAGING_BYTES,
 		.readers = k->reader,
-		.readers_max = 1,
+		.readers_max = WORLD_READERS,
 		.streams = k->line,
 		.streams_max = WORLD_LINES,
 	};
 	k->state = 1;
+	k->barred = world_chance(w, 100000);
 	world_event(w, &e);
 	client_attach(w, client);
 }
@@ -161,8 +71,11 @@ bool client_commits(const struct world *w, uint32_t context, uint32_t n)
 static void submit(struct world *w, uint32_t client, struct abi_sqe *sqe)
 {
 	struct core_event e = { .kind = CORE_EV_REQUEST };
-	const struct ask *a = &w->client[client].ask[sqe->user_data];
+	struct ask *a = &w->client[client].ask[sqe->user_data];
 
+	if (w->client[client].barred && a->op != ABI_OP_COUNT && a->op != ABI_OP_CANCEL &&
+	    a->op != ABI_OP_DRAIN && sqe->context_id == w->context[WORLD_BARRED].id)
+		a->wild = true;
 	if (w->trace)
 		printf("       client %u ask %llu: op %u context %u keys %u+%u flags %x tier %u\n",
 		       client, (unsigned long long)sqe->user_data, sqe->op, a->context, a->first,
@@ -200,6 +113,8 @@ static void ask_keys(struct world *w, struct ask *a)
 	w->last_context = a->context;
 	w->last_first = a->first;
 	a->deadline_ns = w->now_ns + 100 * MSEC + world_below(w, 1000) * MSEC;
+	if (world_chance(w, 150000)) /* it passes while something of it moves */
+		a->deadline_ns = w->now_ns + world_below(w, 4 * MSEC);
 }
 
 /* A durable put of what is stored and was promised to nobody: the answer comes soon. */
@@ -274,7 +189,7 @@ static void put_bytes(struct world *w, uint32_t client, const struct ask *a)
 				continue;
 			if (p == 0 && a->shards && page % 2 != a->shard)
 				continue;
-			model_page(a->first + n, page, to);
+			model_page(a->context, a->first + n, page, to);
 			to += world_page_bytes(page);
 		}
 }
@@ -283,8 +198,8 @@ static void ask_commit(struct world *w, uint32_t client, uint32_t i, struct ask 
 {
 	struct abi_sqe sqe = { .op = ABI_OP_PUT_COMMIT, .user_data = i, .handle = a->handle };
 
-	w->client[client].old_handle = a->handle;
 	if (world_chance(w, 80000)) {
+		w->client[client].old_handle = a->handle;
 		sqe.op = ABI_OP_PUT_ABORT;
 		a->kind = ASK_OTHER;
 		a->op = ABI_OP_PUT_ABORT;
@@ -304,6 +219,11 @@ static void ask_commit(struct world *w, uint32_t client, uint32_t i, struct ask 
 	}
 	sqe.arg_offset = a->staging;
 	sqe.deadline_ns = a->deadline_ns;
+	a->wild = world_chance(w, 10000);
+	if (a->wild)
+		sqe.arg_offset = STAGING_BYTES - ABI_UNIT * world_below(w, 8);
+	else /* refused, the put goes on */
+		w->client[client].old_handle = a->handle;
 	submit(w, client, &sqe);
 }
 
@@ -320,6 +240,23 @@ static void foresee(struct world *w, struct ask *a, struct abi_sqe *sqe)
 	if (sqe->op == ABI_OP_MIGRATE && world_chance(w, 500000))
 		sqe->tier = ABI_TIER_NVME;
 	sqe->deadline_ns = a->deadline_ns;
+}
+
+/* Blocks by reference instead of key; now and then one that is not there any more. */
+static void name_by_refs(struct world *w, struct ask *a, struct abi_sqe *sqe,
+			 struct abi_block_ref *ref)
+{
+	sqe->flags = 0;
+	sqe->arg_bytes = a->count * sizeof(*ref);
+	for (uint32_t n = 0; n < a->count; n++) {
+		uint32_t slot = 0;
+		const struct abi_block *b = model_find(w, a->context, a->first + n, &slot);
+
+		ref[n] = (struct abi_block_ref){ slot, b ? b->generation : 0 };
+		if (b && world_chance(w, 50000))
+			ref[n].generation--;
+		a->stale |= !b || ref[n].generation != b->generation;
+	}
 }
 
 static void ask_by_keys(struct world *w, uint32_t client, uint32_t i, uint8_t op)
@@ -353,6 +290,11 @@ static void ask_by_keys(struct world *w, uint32_t client, uint32_t i, uint8_t op
 		sqe.klass = world_chance(w, 500000) ? ABI_CLASS_DEADLINE : ABI_CLASS_SPECULATIVE;
 	if (op == ABI_OP_PREFETCH || op == ABI_OP_MIGRATE)
 		foresee(w, a, &sqe);
+	if (op != ABI_OP_DELETE && world_chance(w, 300000))
+		name_by_refs(w, a, &sqe, (struct abi_block_ref *)at);
+	a->wild = op != ABI_OP_DELETE && world_chance(w, 5000);
+	if (a->wild)
+		sqe.arg_offset = STAGING_BYTES - world_below(w, 8);
 	a->shard = sqe.tier;
 	if (op == ABI_OP_STREAM && !streams_ask(w, client, i, &sqe)) {
 		a->kind = ASK_NONE; /* all its lines are in use */
@@ -383,6 +325,17 @@ static void ask_simple(struct world *w, uint32_t client, uint32_t i, uint8_t op,
 	submit(w, client, &sqe);
 }
 
+/* Of a put of its own that has ended, or of one that is another client's. */
+static uint64_t handle_of_others(struct world *w, uint32_t client)
+{
+	const struct world_client *k = &w->client[world_below(w, WORLD_CLIENTS)];
+	const struct ask *a = &k->ask[world_below(w, WORLD_ASKS)];
+
+	if (k != &w->client[client] && a->kind == ASK_RESERVED)
+		return a->handle;
+	return w->client[client].old_handle;
+}
+
 /* An entry that is stale, duplicate, or noise: it gets an answer, and nothing else happens. */
 static void ask_nonsense(struct world *w, uint32_t client, uint32_t i)
 {
@@ -396,8 +349,14 @@ static void ask_nonsense(struct world *w, uint32_t client, uint32_t i)
 	if (world_chance(w, 500000)) {
 		memset(&sqe, 0, sizeof(sqe));
 		sqe.op = world_chance(w, 500000) ? ABI_OP_PUT_COMMIT : ABI_OP_PUT_ABORT;
-		sqe.handle = w->client[client].old_handle;
+		sqe.handle = handle_of_others(w, client);
+		if (world_chance(w, 300000)) {
+			sqe.op = ABI_OP_UNPIN;
+			sqe.handle = w->client[client].old_pin;
+			sqe.context_id = w->context[0].id;
+		}
 		sqe.user_data = i;
+		a->wild = true;
 	}
 	if (sqe.op == ABI_OP_CANCEL)
 		sqe.handle |= 1ull << 40;
@@ -454,6 +413,8 @@ static void ask_unpin(struct world *w, uint32_t client, uint32_t i)
 	a->op = ABI_OP_UNPIN;
 	a->deadline_ns = UINT64_MAX;
 	sqe.context_id = w->context[p->context].id;
+	if (!p->context)
+		w->client[client].old_pin = p->id;
 	p->id = 0;
 	submit(w, client, &sqe);
 }
@@ -622,7 +583,7 @@ void client_step(struct world *w)
 
 /* ---- answers ------------------------------------------------------------------------------ */
 
-static void crash_soon(struct world *w)
+void client_crash_soon(struct world *w)
 {
 	if (w->faults->crash_ppm && !w->fair && world_chance(w, 60000))
 		w->crash_due = true;
@@ -649,10 +610,13 @@ static void committed(struct world *w, const struct ask *a, const struct abi_cqe
 		world_fail(w, "I8: a put is late on a host at rest");
 	if (cqe->res || cqe->status != ABI_STATUS_READY)
 		return;
+	if (a->epoch != x->epoch)
+		world_fail(w, "a put of epoch %llu was acknowledged in epoch %llu",
+			   (unsigned long long)a->epoch, (unsigned long long)x->epoch);
 	w->result->commits++;
 	if (a->shards || cqe->value != a->count || a->epoch != x->epoch || !a->durable)
 		return;
-	crash_soon(w);
+	client_crash_soon(w);
 	for (uint32_t n = 0; n < a->count; n++)
 		if (!x->now.key[a->first + n].deleted)
 			x->now.key[a->first + n].durable = true;
@@ -664,7 +628,7 @@ static void deleted(struct world *w, const struct ask *a, const struct abi_cqe *
 
 	w->result->deletes++;
 	if (!cqe->res)
-		crash_soon(w);
+		client_crash_soon(w);
 	for (uint32_t n = 0; !cqe->res && n < a->count; n++) {
 		struct world_key *key = &x->now.key[a->first + n];
 
@@ -672,6 +636,19 @@ static void deleted(struct world *w, const struct ask *a, const struct abi_cqe *
 		if (a->undisputed >> n & 1 && key->put_sequence < a->sequence)
 			key->deleted = true;
 	}
+}
+
+/* Pages and blocks that have left memory: then one that came in the same event may be gone. */
+static uint64_t left_by_now(const struct world *w)
+{
+	const struct core_metrics *m = core_metrics(w->core);
+
+	return m->retired + m->dropped_blocks;
+}
+
+void client_event(struct world *w)
+{
+	w->left = left_by_now(w);
 }
 
 void client_completed(struct world *w, uint32_t client, const struct abi_cqe *cqe)
@@ -693,6 +670,11 @@ void client_completed(struct world *w, uint32_t client, const struct abi_cqe *cq
 		       (unsigned long long)cqe->user_data, cqe->res, cqe->status,
 		       (unsigned long long)cqe->value);
 	a->kind = ASK_NONE;
+	if (was.wild && !cqe->res && cqe->status != ABI_STATUS_DROPPED)
+		world_fail(w, "I3: op %u was done and should have been refused", was.op);
+	if (was.stale && !cqe->res && cqe->value == was.count &&
+	    (was.op == ABI_OP_FETCH || was.op == ABI_OP_PREFETCH))
+		world_fail(w, "a stale reference was served");
 	if (was.kind == ASK_RESERVE && !cqe->res) {
 		*a = was;
 		a->kind = ASK_RESERVED;
@@ -705,6 +687,8 @@ void client_completed(struct world *w, uint32_t client, const struct abi_cqe *cq
 		w->result->fetches++;
 		if (was.unhurried && cqe->status == ABI_STATUS_LATE)
 			world_fail(w, "I8: a fetch is late on a host at rest");
+		if (w->left == left_by_now(w))
+			foresight_ready(w, &was, cqe);
 	} else if (was.op == ABI_OP_PREFETCH) {
 		foresight_ready(w, &was, cqe);
 	} else if (was.op == ABI_OP_PLAN) {
@@ -730,11 +714,7 @@ void client_completed(struct world *w, uint32_t client, const struct abi_cqe *cq
  */
 void client_rest(struct world *w)
 {
-	for (uint32_t l = 0; l < WORLD_LEASES; l++) {
-		if (w->lease[l].data)
-			*w->lease[l].slot = 0;
-		w->lease[l].data = NULL;
-	}
+	reader_rest(w);
 	for (uint32_t p = 0; p < WORLD_LEASES; p++)
 		w->pin[p].id = 0;
 	streams_rest(w);

@@ -85,6 +85,9 @@ static void device_write(struct world *w, struct core_io *io)
 	else if (faulty)
 		io->res = world_chance(w, 500000) ? -EIO : (int32_t)(world_random(w) % io->bytes);
 	/* A segment's new life voids the old one: a moment that is worth many crashes. */
+	if (io->offset < w->super.segment_offset && w->faults->crash_ppm && !w->fair &&
+	    world_chance(w, 100000))
+		w->crash_due = true; /* so is a new catalog */
 	if (w->faults->small_store && io->bytes == DISK_SECTOR && is_header(w, io->offset) &&
 	    w->faults->crash_ppm && !w->fair && world_chance(w, 100000))
 		w->crash_due = true;
@@ -119,6 +122,8 @@ static void device_read(struct world *w, struct core_io *io)
 	for (uint32_t i = 0; io->res == (int32_t)io->bytes && i < io->piece_count; i++)
 		if (io->bad_mask & garbled & 1ull << i)
 			model_forgive(w, io, i);
+	if (io->bad_mask & ~garbled && !w->lossy)
+		world_fail(w, "what was read does not verify, and the device has lost nothing");
 	/* What a failed read left behind is anything. */
 	if (io->res != (int32_t)io->bytes)
 		memset(io->piece[io->piece_count - 1].addr, 0xee, 512);
@@ -189,6 +194,7 @@ static void flush_lose(struct world *w)
 			w->unstable[s] = 0;
 		}
 	}
+	w->lossy = true;
 	w->result->flushes_failed++;
 }
 
@@ -210,6 +216,7 @@ int device_flush_end(struct world *w)
 
 void device_crash(struct world *w)
 {
+	w->lossy = true;
 	for (uint64_t s = 0; s < NVME_BYTES / DISK_SECTOR; s++) {
 		uint8_t *to = w->stable, *from = w->disk;
 

@@ -18,25 +18,28 @@ void model_key(uint32_t n, uint8_t key[ABI_KEY_BYTES])
 		memcpy(key + (size_t)i * 8, &v, 8);
 }
 
-static uint64_t page_word(uint32_t n, uint32_t page, uint32_t i)
+/* Different for each page of each key of each context. */
+static uint64_t page_word(uint32_t context, uint32_t n, uint32_t page, uint32_t i)
 {
-	return ((uint64_t)n << 20 ^ page) * 0x9e3779b97f4a7c15ull + i * 0x2545f4914f6cdd1dull;
+	return ((uint64_t)context << 40 ^ (uint64_t)n << 20 ^ page) *
+		       0x9e3779b97f4a7c15ull +
+	       i * 0x2545f4914f6cdd1dull;
 }
 
-void model_page(uint32_t n, uint32_t page, void *dst)
+void model_page(uint32_t context, uint32_t n, uint32_t page, void *dst)
 {
 	uint64_t *to = dst;
 
 	for (uint32_t i = 0; i < world_page_bytes(page) / 8; i++)
-		to[i] = page_word(n, page, i);
+		to[i] = page_word(context, n, page, i);
 }
 
-bool model_page_is(uint32_t n, uint32_t page, const void *src)
+bool model_page_is(uint32_t context, uint32_t n, uint32_t page, const void *src)
 {
 	const uint64_t *from = src;
 
 	for (uint32_t i = 0; i < world_page_bytes(page) / 8; i++)
-		if (from[i] != page_word(n, page, i))
+		if (from[i] != page_word(context, n, page, i))
 			return false;
 	return true;
 }
@@ -72,59 +75,6 @@ const struct abi_page *model_desc(struct world *w, uint32_t context, uint32_t sl
 uint32_t model_page_part(uint32_t page)
 {
 	return page < 4 ? 0 : page < 6 ? 1 : 2;
-}
-
-/* ---- leases ------------------------------------------------------------------------------- */
-
-static void lease(struct world *w, struct world_lease *l)
-{
-	uint32_t slot, tier = world_below(w, ABI_MEM_TIERS);
-	struct abi_reader *r;
-	uint64_t word;
-
-	l->context = world_below(w, WORLD_CONTEXTS);
-	l->client = world_below(w, WORLD_CLIENTS);
-	l->n = world_below(w, WORLD_KEYS);
-	for (uint32_t i = 0; i < 16 && !model_find(w, l->context, l->n, &slot); i++)
-		l->n = world_below(w, WORLD_KEYS);
-	if (w->client[l->client].state != 1 || !model_find(w, l->context, l->n, &slot))
-		return;
-	l->page = world_below(w, w->context[l->context].geometry.pages_per_block);
-	word = model_desc(w, l->context, slot, l->page)->word[tier];
-	if (abi_word_state(word) != ABI_PAGE_READY)
-		return;
-	r = w->client[l->client].reader;
-	l->slot = &r->slot[l - w->lease];
-	*l->slot = abi_place(w->context[l->context].id, tier, word);
-	r->high_water = WORLD_LEASES;
-	if (world_chance(w, 300000)) /* the log is lossy: often the policy learns nothing */
-		r->access[r->access_tail++ % ABI_ACCESS_LOG] =
-			abi_access(w->context[l->context].id, slot, 1);
-	l->data = w->context[l->context].mem[tier] + abi_word_addr(word);
-	w->result->leases++;
-}
-
-static void lease_check(struct world *w, const struct world_lease *l)
-{
-	if (!model_page_is(l->n, l->page, l->data))
-		world_fail(w, "I2: context %u key %u page %u changed under a lease", l->context,
-			   l->n, l->page);
-}
-
-void model_lease_step(struct world *w)
-{
-	struct world_lease *l = &w->lease[world_below(w, WORLD_LEASES)];
-
-	if (!l->data) {
-		lease(w, l);
-		if (!l->data)
-			return;
-	}
-	lease_check(w, l);
-	if (world_chance(w, 30000)) {
-		*l->slot = 0;
-		l->data = NULL;
-	}
 }
 
 /* ---- pins --------------------------------------------------------------------------------- */
@@ -208,7 +158,7 @@ void model_check_durable(struct world *w)
 			uint64_t at = abi_nvme_offset(model_desc(w, 0, slot, page)->nvme);
 
 			part = model_page_part(page);
-			if (b->parts >> part & 1 && !model_page_is(n, page, w->disk + at))
+			if (b->parts >> part & 1 && !model_page_is(0, n, page, w->disk + at))
 				world_fail(w, "I6: durable key %u lost the bytes of page %u", n,
 					   page);
 		}
@@ -232,7 +182,8 @@ static void whole_check(struct world *w, uint32_t context, uint32_t n, uint32_t 
 			if (abi_word_state(d->word[t]) != ABI_PAGE_READY)
 				continue;
 			there = true;
-			if (!model_page_is(n, page, x->mem[t] + abi_word_addr(d->word[t])))
+			if (!model_page_is(context, n, page,
+					   x->mem[t] + abi_word_addr(d->word[t])))
 				world_fail(w, "context %u key %u page %u: wrong bytes in tier %u",
 					   context, n, page, t);
 		}
@@ -309,11 +260,9 @@ void model_check_all(struct world *w, bool content)
 	for (uint32_t i = 0; content && i < WORLD_CONTEXTS; i++)
 		for (uint32_t n = 0; n < WORLD_KEYS; n++)
 			model_check_key(w, i, n);
-	for (uint32_t i = 0; i < WORLD_LEASES; i++) {
+	for (uint32_t i = 0; i < WORLD_LEASES; i++)
 		pin_check(w, &w->pin[i]);
-		if (w->lease[i].data)
-			lease_check(w, &w->lease[i]);
-	}
+	reader_check(w);
 	streams_check_all(w);
 	core_audit(w->core, audit_tell, w);
 }
@@ -327,6 +276,40 @@ bool model_full(struct world *w)
 	return st.tier[ABI_TIER_NVME].live >= st.tier[ABI_TIER_NVME].capacity / 2;
 }
 
+/* At rest a context is there or gone, keeps nothing for readers and waits for no writer. */
+static void rest_check(struct world *w, uint32_t context)
+{
+	struct world_context *x = &w->context[context];
+	struct core_context_stats st;
+
+	for (uint32_t n = 0; n < WORLD_KEYS; n++)
+		x->now.key[n].ghost = false;
+	if (x->made && x->removing)
+		world_fail(w, "at rest context %u is still being removed", context);
+	if (!x->made || core_context_stats(w->core, x->id, &st))
+		return;
+	if (st.blocks_pending)
+		world_fail(w, "at rest %llu blocks of context %u are pending",
+			   (unsigned long long)st.blocks_pending, context);
+}
+
+/* No request of its kind outlives its deadline, whatever the device does. */
+void model_check_deadlines(struct world *w)
+{
+	for (uint32_t c = 0; c < WORLD_CLIENTS; c++)
+		for (uint32_t i = 0; w->client[c].state == 1 && i < WORLD_ASKS; i++) {
+			const struct ask *a = &w->client[c].ask[i];
+			bool bound = a->op == ABI_OP_FETCH || a->op == ABI_OP_PREFETCH ||
+				     a->op == ABI_OP_MIGRATE || a->op == ABI_OP_DELETE;
+
+			if (a->kind == ASK_OTHER && bound && a->deadline_ns &&
+			    a->deadline_ns + 2 * MSEC < w->now_ns)
+				world_fail(w, "I8: op %u has no answer %llu us after its deadline",
+					   a->op,
+					   (unsigned long long)(w->now_ns - a->deadline_ns) / 1000);
+		}
+}
+
 /* Nothing moves any more, the device is well, time has passed: everyone has his answer. */
 void model_quiet(struct world *w)
 {
@@ -337,13 +320,16 @@ void model_quiet(struct world *w)
 	if (st.ios || st.copies || st.requests)
 		world_fail(w, "I8: at rest %u requests, %u ios, %u copies are under way",
 			   st.requests, st.ios, st.copies);
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+		if (st.tier[t].quarantined)
+			world_fail(w, "at rest %llu bytes of tier %u are quarantined",
+				   (unsigned long long)st.tier[t].quarantined, t);
 	/* In a full store what is dirty stays so. */
 	if (st.tier[ABI_TIER_CXL].dirty && !model_full(w))
 		world_fail(w, "at rest %llu bytes are dirty",
 			   (unsigned long long)st.tier[ABI_TIER_CXL].dirty);
 	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++)
-		for (uint32_t n = 0; n < WORLD_KEYS; n++)
-			w->context[i].now.key[n].ghost = false;
+		rest_check(w, i);
 	model_check_all(w, true);
 }
 

@@ -1,9 +1,107 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What owners of the world do: raise epochs, evict, drain, remove contexts and make them again, and
- * set limits of salts, shares and limits of contexts; model_check_quotas checks that limits hold.
+ * Contexts of the world, and what their owners do: raise epochs, evict, drain, remove contexts and
+ * make them again, and set limits of salts, shares and limits of contexts; model_check_quotas
+ * checks that limits hold.
  */
+#include <stdlib.h>
+#include <string.h>
+
 #include "tests/sim/world_priv.h"
+
+/* ---- contexts ----------------------------------------------------------------------------- */
+
+static void part(struct abi_geometry *g, const char *name, uint32_t kind, uint32_t layers,
+		 uint32_t groups)
+{
+	uint32_t bytes = kind == ABI_KIND_STATE ? STATE_BYTES : PAGE;
+	struct abi_part *p = &g->part[g->part_count++];
+
+	snprintf(p->name, sizeof(p->name), "%s", name);
+	p->kind = (uint16_t)kind;
+	p->hit_rule = kind == ABI_KIND_STATE ? ABI_HIT_LAST : ABI_HIT_EVERY;
+	p->hit_arg = kind == ABI_KIND_STATE ? 1 : 0;
+	p->shard_rule = kind == ABI_KIND_SPARSE ? ABI_SHARD_GROUPS : ABI_SHARD_REPLICATED;
+	p->layers = layers;
+	p->groups = groups;
+	p->page_bytes = p->page_stride = bytes;
+	p->page_base = g->pages_per_block;
+	g->pages_per_block += layers * groups;
+	g->block_bytes += (uint64_t)layers * groups * bytes;
+}
+
+static void context_spec(struct disk_context *spec, uint32_t which)
+{
+	memset(spec, 0, sizeof(*spec));
+	snprintf(spec->name, sizeof(spec->name), "%s", which ? "memory" : "store");
+	spec->mode = 0600;
+	spec->kind = 1;
+	spec->quota[ABI_TIER_NVME] = which ? UINT64_MAX : 0;
+	spec->geometry.block_tokens = 128;
+	spec->geometry.page_align = ABI_PAGE_ALIGN;
+	part(&spec->geometry, "kv", ABI_KIND_SPARSE, 2, 2);
+	part(&spec->geometry, "index", ABI_KIND_INDEX, 2, 1);
+	part(&spec->geometry, "state", ABI_KIND_STATE, 1, 1);
+	spec->geometry.part[1].layer_first = 1; /* four layers of a model */
+	spec->geometry.part[2].layer_first = 3;
+}
+
+bool context_make(struct world *w, uint32_t which, const struct disk_context *from)
+{
+	struct world_context *x = &w->context[which];
+	struct core_context_plan plan;
+	struct core_context_memory memory = { .index = NULL };
+	struct disk_context spec;
+	char why[128] = "";
+
+	if (from)
+		spec = *from;
+	else
+		context_spec(&spec, which);
+	if (!from)
+		lives_mark(&spec, w->lives + 1);
+	if (core_context_plan(w->core, &spec, &plan, why, sizeof(why))) {
+		world_fail(w, "plan: %s", why);
+		return false;
+	}
+	memory.index = x->index = calloc(1, plan.index_bytes);
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+		memory.mem[t] = x->mem[t] = calloc(1, plan.mem_bytes[t] + 1);
+	x->header = (const struct abi_index_header *)x->index;
+	x->geometry = spec.geometry;
+	if (core_context_create(w->core, &spec, &memory,
+				token_of(TOKEN_MAKE, which, w->lives + 1), &x->id)) {
+		context_free(w, which);
+		return false;
+	}
+	if (from)
+		lives_found(w, which, from);
+	else
+		lives_begin(w, which);
+	memset(x->hard, 0, sizeof(x->hard));
+	if (which) /* nothing in it outlives the daemon */
+		for (uint32_t n = 0; n < WORLD_KEYS; n++)
+			x->now.key[n].put_epochs = 0;
+	x->epoch = from ? from->epoch : 1;
+	x->made = true;
+	x->removing = false;
+	return true;
+}
+
+void context_free(struct world *w, uint32_t which)
+{
+	struct world_context *x = &w->context[which];
+
+	free(x->index);
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
+		free(x->mem[t]);
+		x->mem[t] = NULL;
+	}
+	x->index = NULL;
+	x->made = false;
+}
+
+/* ---- owners ------------------------------------------------------------------------------- */
 
 static void raise_epoch(struct world *w, uint32_t which)
 {
@@ -73,9 +171,9 @@ void owner_step(struct world *w)
 	if (!x->made) {
 		if (lives_room(x)) /* open to clients once owner_replied says so */
 			context_make(w, which, NULL);
-	} else if (dice < 4) {
-		raise_epoch(w, which);
 	} else if (dice < 6) {
+		raise_epoch(w, which);
+	} else if (dice < 9) {
 		remove_context(w, which);
 	} else if (dice < 50) {
 		core_evict(w->core, x->id, world_below(w, ABI_MEM_TIERS), 1u << 20, TOKEN_OTHER);
@@ -92,6 +190,8 @@ void owner_replied(struct world *w, uint64_t token, int res, uint64_t value)
 	uint32_t kind = token % 16, which = token / 16 % 16;
 	uint64_t life = token / 256;
 
+	if (!res && (kind == TOKEN_MAKE || kind == TOKEN_EPOCH || kind == TOKEN_REMOVED))
+		client_crash_soon(w);
 	if (kind == TOKEN_MAKE && !res) {
 		lives_made(w, which, life);
 		for (uint32_t i = 0; i < WORLD_CLIENTS; i++)
@@ -107,6 +207,7 @@ void owner_replied(struct world *w, uint64_t token, int res, uint64_t value)
 	for (uint32_t l = 0; l < WORLD_LEASES; l++)
 		if (w->lease[l].data && w->lease[l].context == which)
 			world_fail(w, "context %u went while its pages were leased", which);
+	reader_release(w, WORLD_CLIENTS, which);
 	lives_end(w, which);
 	context_free(w, which);
 }

@@ -118,7 +118,8 @@ static void check_page(struct world *w, const struct world_stream *s, uint32_t n
 	if (abi_word_state(word) != ABI_PAGE_READY)
 		world_fail(w, "P3: key %u page %u is below the watermark and in state %u of tier "
 			      "%u", s->first + n, page, abi_word_state(word), s->tier);
-	else if (!model_page_is(s->first + n, page, x->mem[s->tier] + abi_word_addr(word)))
+	else if (!model_page_is(s->context, s->first + n, page,
+				x->mem[s->tier] + abi_word_addr(word)))
 		world_fail(w, "P3: key %u page %u: a layer was announced with wrong bytes",
 			   s->first + n, page);
 }

@@ -155,22 +155,25 @@ void world_event(struct world *w, struct core_event *e)
 	w->now_ns += 1 + world_below(w, 20000);
 	e->now_ns = w->now_ns;
 	foresight_look(w);
+	client_event(w);
 	core_event(w->core, e);
 	foresight_check(w);
 	w->result->events++;
 	collect(w);
 }
 
-static void do_copy(struct core_copy *copy)
+static void do_copy(struct world *w, struct core_copy *copy)
 {
+	copy->res = !w->fair && world_chance(w, w->faults->read_ppm) ? -EIO : 0;
 	for (uint32_t i = 0; i < copy->count; i++) {
 		struct core_copy_item *it = &copy->item[i];
 
 		memcpy(it->dst, it->src, it->bytes);
 		if (copy->checksum)
 			it->crc = crc32c(it->seed, it->dst, it->bytes);
+		if (copy->res) /* what it left behind is anything */
+			memset(it->dst, 0xee, 512);
 	}
-	copy->res = 0;
 }
 
 static void do_punch(struct world *w, const struct core_range *range)
@@ -186,7 +189,7 @@ static void do_action(struct world *w, const struct core_action *a)
 
 	switch (a->kind) {
 	case CORE_AC_COPY:
-		do_copy(a->copy);
+		do_copy(w, a->copy);
 		e.kind = CORE_EV_COPY_DONE;
 		e.copy = a->copy;
 		break;
@@ -207,6 +210,7 @@ static void do_action(struct world *w, const struct core_action *a)
 		e.sync.res = device_flush_end(w);
 		break;
 	case CORE_AC_FENCE:
+		reader_fence(w);
 		e.kind = CORE_EV_FENCE_DONE;
 		e.batch = a->batch;
 		break;
@@ -284,9 +288,7 @@ static void death_step(struct world *w)
 	if (k->state != 2)
 		return;
 	/* The process dies: its leases end with it, and not before. */
-	for (uint32_t l = 0; l < WORLD_LEASES; l++)
-		if (w->lease[l].data && w->lease[l].client == i)
-			w->lease[l].data = NULL;
+	reader_release(w, i, WORLD_CONTEXTS);
 	for (uint32_t a = w->bag_count; a-- > 0;)
 		if (w->bag[a].kind == CORE_AC_COPY && w->bag[a].copy->src_tier == ABI_TIER_COUNT) {
 			struct core_action copy = w->bag[a];
@@ -435,10 +437,11 @@ static void step(struct world *w, const struct move *m)
 		if (world_chance(w, 300000))
 			streams_step(w);
 		else
-			model_lease_step(w);
+			reader_step(w);
 		break;
 	case MOVE_TICK:
 		tick(w, world_below(w, 3 * MSEC));
+		model_check_deadlines(w);
 		break;
 	case MOVE_OWNER:
 		owner_step(w);
@@ -476,7 +479,7 @@ static bool world_open(struct world *w)
 	w->bag = calloc(WORLD_BAG, sizeof(*w->bag));
 	for (uint32_t i = 0; i < WORLD_CLIENTS; i++) {
 		w->client[i].staging = calloc(1, STAGING_BYTES);
-		w->client[i].reader = calloc(1, sizeof(struct abi_reader));
+		w->client[i].reader = calloc(WORLD_READERS, sizeof(struct abi_reader));
 		w->client[i].line = calloc(WORLD_LINES, sizeof(struct abi_stream));
 		if (!w->client[i].staging || !w->client[i].reader || !w->client[i].line)
 			return false;

@@ -14,13 +14,16 @@
  *   - flushes that fail and lose what they should have kept
  *   - a device that answers nothing for a while, or fails everything and comes back
  *   - clients that die, that stop reading completions' order, that send stale or senseless entries
+ *   - clients that name what is not theirs, or lies outside of their memory; readers whose stores
+ *     are seen late by others (processors have store buffers), or are nonsense
+ *   - copies between tiers that fail
  *   - cancel in the middle of anything
  *
  * Checked (model.c): a leased byte is that of its key as long as the lease lasts; what is visible
  * is whole, was put, and was not deleted; acknowledged durable blocks survive; pins hold; requests
  * are answered by their deadline when the host makes progress; no claim costs bytes before it is
- * due; a layer below a stream's watermark is there until it is released (stream.c);
- * all sums are right (core_audit).
+ * due; a layer below a stream's watermark is there until it is released (stream.c); all sums are
+ * right (core_audit); contexts, epochs and removals that were answered survive (lives.c).
  */
 #ifndef TESTS_SIM_WORLD_H
 #define TESTS_SIM_WORLD_H

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the world's files share: one struct, made by world_run, used by one thread.
- *   world.c   moves, actions, life        client.c  what clients ask; owner.c  what owners do
- *   model.c   what must be true           device.c  the store's device and its faults
+ *   world.c   moves, actions, life        client.c  what clients ask
+ *   model.c   what must be true           owner.c   contexts, and what owners do
+ *   device.c  the store's device and its faults
+ *   reader.c  leases, and the processor's store buffer
  *   foresight.c  claims: when bytes may be committed
  *   stream.c     streams: what their watermarks promise
  *   lives.c      contexts removed and made again: which of them a crash may bring back
@@ -19,12 +21,14 @@
 
 #define WORLD_CONTEXTS 2u /* 0 has NVMe; 1 lives in memory only */
 #define WORLD_CLIENTS 3u
+#define WORLD_BARRED 1u /* a context that some clients have not opened */
 #define WORLD_KEYS 256u
 #define WORLD_SESSIONS 8u
 #define WORLD_PLANS 2u /* of a client */
 #define WORLD_ACCESSES 48u
 #define WORLD_LEASES 16u
 #define WORLD_LIVES 4u /* of a context's name, whose removal is not durable */
+#define WORLD_READERS 2u /* of a client */
 #define WORLD_BAG 16384u
 #define WORLD_DEPTH 24u /* of the device, at most */
 #define WORLD_ASKS 8u /* requests of a client under way */
@@ -62,6 +66,8 @@ struct ask {
 	uint64_t sequence;   /* when it was asked for */
 	uint64_t target;     /* cancel: sequence of the ask that it cancels */
 	bool may_begin;      /* prefetch: it is, or was, near enough to its deadline */
+	bool wild;           /* to be refused: not his, not there, outside of the arena */
+	bool stale;          /* it names a block that is not there */
 	bool unhurried;      /* at rest since long before its deadline: must not be late */
 	uint32_t undisputed; /* delete: bit i = no commit of key i was under way then */
 	uint64_t deadline_ns;
@@ -92,7 +98,7 @@ struct world_room { /* a reservation that was granted */
 struct world_client {
 	uint32_t state; /* 0 dead, 1 alive, 2 session gone, process still there */
 	uint8_t *staging;
-	struct abi_reader *reader;
+	struct abi_reader *reader; /* WORLD_READERS of them */
 	struct abi_stream *line; /* WORLD_LINES of them */
 	struct world_stream stream[WORLD_LINES];
 	uint32_t generation;
@@ -102,6 +108,8 @@ struct world_client {
 	uint64_t old_handle; /* of a put that has ended: for stale entries */
 	uint64_t old_room;   /* of a reservation that was handed back */
 	struct world_room room;
+	uint64_t old_pin;    /* ... of a pin in context 0 */
+	bool barred;         /* context WORLD_BARRED is not open to it */
 };
 
 struct world_pin {
@@ -113,10 +121,13 @@ struct world_pin {
 };
 
 struct world_lease {
-	uint64_t *slot;
-	const uint8_t *data; /* NULL = none */
-	uint32_t client, context, n, page;
-	uint64_t epoch;
+	uint64_t place;      /* published; 0 = none */
+	const uint8_t *data; /* NULL = not looked at again, or none */
+	uint64_t word;
+	bool buffered; /* the place is in the store buffer: no scan sees it */
+	uint32_t client, context, n, page, tier;
+	uint32_t slot, generation; /* of the block */
+	uint32_t index;            /* of the hazard slot */
 };
 
 /* What the outside knows of one conversation. */
@@ -164,6 +175,8 @@ struct world_context {
 struct world {
 	const struct world_faults *faults;
 	struct world_result *result;
+	bool lossy;     /* the device has lost something that it had taken */
+	uint64_t left;  /* pages that had left before the present event */
 	bool crash_due; /* right after an acknowledgement is when a crash tells most */
 	bool trace, fair; /* fair: everyone waits, the device is well */
 	uint64_t random, now_ns, sequence;
@@ -231,10 +244,15 @@ static inline uint32_t world_page_bytes(uint32_t page)
 	return page == STATE_PAGE ? STATE_BYTES : PAGE;
 }
 
-void model_page(uint32_t n, uint32_t page, void *dst);
+void model_page(uint32_t context, uint32_t n, uint32_t page, void *dst);
 const struct abi_block *model_find(struct world *w, uint32_t context, uint32_t n, uint32_t *slot);
 const struct abi_page *model_desc(struct world *w, uint32_t context, uint32_t slot, uint32_t page);
-void model_lease_step(struct world *w);
+void reader_step(struct world *w);
+void reader_fence(struct world *w);
+void reader_release(struct world *w, uint32_t client, uint32_t context);
+void reader_rest(struct world *w);
+void reader_check(struct world *w);
+void model_check_deadlines(struct world *w);
 bool streams_ask(struct world *w, uint32_t client, uint32_t i, struct abi_sqe *sqe);
 void streams_step(struct world *w);
 void streams_answered(struct world *w, uint32_t client, uint32_t i, const struct ask *ask,
@@ -242,10 +260,12 @@ void streams_answered(struct world *w, uint32_t client, uint32_t i, const struct
 void streams_check_all(struct world *w);
 void streams_rest(struct world *w);
 void streams_forget(struct world *w, uint32_t client);
-bool model_page_is(uint32_t n, uint32_t page, const void *src);
+bool model_page_is(uint32_t context, uint32_t n, uint32_t page, const void *src);
 uint32_t model_page_part(uint32_t page);
 void model_pinned(struct world *w, uint32_t client, const struct ask *ask, uint64_t id);
 void client_rest(struct world *w);
+void client_crash_soon(struct world *w); /* an answer was sent: it may be */
+void client_event(struct world *w); /* one begins */
 void foresight_look(struct world *w);
 void foresight_check(struct world *w);
 void foresight_session(struct world *w, uint32_t client, struct ask *a, struct abi_sqe *sqe);
