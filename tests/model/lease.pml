@@ -17,11 +17,19 @@
  *
  * and, as often as there is something to do: fence, scan, hear of a process's death.
  *
+ * With MOVES there is no HBM, and relocation (tierd/core/evacuate.c): places 0 and 1 are segment A,
+ * place 3 is another segment. A page is held and copied to a free place of another segment; then its
+ * word names the new place, and the old one is retired, as a stray that no page names. Segment A may
+ * be evacuated: nothing is put there any more, and when only readers keep places of it, units that
+ * no such place reaches into are punched (parked), at some later time. Place 0 reaches into both of
+ * A's units, place 1 lies in the second. The copy is made by another processor, whose stores arrive
+ * in order: before the daemon hears that it is done.
+ *
  * bytes[p] is what lies in a place: a key, or NOTHING (free, punched). lease[] is what readers
  * believe they may read: 1 + place. Properties, each a variable that is asserted to be false:
  *
  *   wrong   a place is leased that does not hold the key that was asked for (I2);
- *   freed   a place is freed during a lease (I2);
+ *   freed   a place is freed, or punched, during a lease (I2);
  *   stuck   when all readers are done, stopped or dead, one more scan leaves a place retired that
  *           no living process's hazard word names;
  *
@@ -51,7 +59,12 @@
 #define SLOTS 2
 #define HBM 0
 #define CXL 1
+#ifdef MOVES
+#define PLACES 4
+#define OUTSIDE 3 /* the place that is not in segment A */
+#else
 #define PLACES 3
+#endif
 #define PAGES (2 * SLOTS) /* words: slot * 2 + tier */
 #define HAZARDS 2
 #define STORES 3   /* that a reader's buffer takes; then the processor waits */
@@ -115,6 +128,16 @@ bool wrong, freed, stuck;
 #ifdef QUIET_IS_DEAD
 bool owned[READERS]; /* a reader handle is open */
 #endif
+
+#if READERS > 1
+#define leased_place(p) (lease[0] == (p) + 1 || lease[1] == (p) + 1 || \
+			 lease[2] == (p) + 1 || lease[3] == (p) + 1)
+#define named_place(p) (names(p, 0) || names(p, 1) || names(p, 2) || names(p, 3))
+#else
+#define leased_place(p) (lease[0] == (p) + 1 || lease[1] == (p) + 1)
+#define named_place(p) (names(p, 0) || names(p, 1))
+#endif
+#define names(p, h) (hazard[h] == (p) + 1 && !died[(h) / HAZARDS])
 
 /* ---- the reader (lease.c) -------------------------------------------------------------------- */
 
@@ -323,6 +346,125 @@ inline fill(n, p)
 #define room(n) (len(db) + (n) <= D_STORES)
 #define free_slot(s) (!d_in[s] && d_state[2 * (s)] == ABSENT && d_state[2 * (s) + 1] == ABSENT)
 
+/* ---- relocation (evacuate.c) ----------------------------------------------------------------- */
+
+#ifdef MOVES
+#define NO_PAGE PAGES
+byte moving = NO_PAGE; /* the page whose copy is under way: its block is held */
+byte move_to;
+bool copied;
+byte stray[PLACES]; /* RETIRING ... QUARANTINED: a place that its page has left */
+bool evacuated;     /* segment A */
+bool going[2], gone[2]; /* its units: to be punched; punched */
+
+#define may_take(p) (!taken[p] && ((p) == OUTSIDE || !evacuated))
+#define same_segment(p, q) (((p) == OUTSIDE) == ((q) == OUTSIDE))
+#define held(s) (moving / 2 == (s))
+#define movable(n, p) (moving == NO_PAGE && d_in[(n) / 2] && d_state[n] == FULL && \
+		       may_take(p) && !same_segment(d_place[n], p))
+#ifdef MOVE_EARLY
+#define may_publish true
+#else
+#define may_publish copied
+#endif
+
+/* move: space_alloc_move, a copy job, block_hold. */
+inline move_begin(n, p)
+{
+	moving = n;
+	move_to = p;
+	taken[p] = true
+}
+
+inline move_copy()
+{
+	bytes[move_to] = bytes[d_place[moving]];
+	copied = true
+}
+
+inline free_place(p)
+{
+	freed = leased_place(p);
+	assert(!freed);
+	taken[p] = false;
+	bytes[p] = NOTHING
+}
+
+/* retire_moved: the new place is published, the old one retired. */
+inline move_publish(n)
+{
+#ifdef MOVE_FREED_AT_ONCE
+	free_place(d_place[n]);
+#elif defined(MOVE_UNFENCED)
+	stray[d_place[n]] = FENCED;
+#else
+	stray[d_place[n]] = RETIRING;
+#endif
+#ifndef NO_VERSION
+	d_version[n]++;
+#endif
+	d_place[n] = move_to;
+	db!WORD((n) / 2, (n) % 2), READY(move_to, d_version[n])
+}
+
+/* moved, block_unhold: a block that was dropped meanwhile is buried now. */
+inline move_end()
+{
+	if
+#ifdef MOVE_UNHELD
+	:: d_state[moving] == FULL -> move_publish(moving)
+#else
+	:: d_in[moving / 2] -> move_publish(moving)
+#endif
+	:: else ->
+		taken[move_to] = false; /* no reader has seen it */
+		bytes[move_to] = NOTHING;
+#ifndef MOVE_UNHELD
+		retire(moving)
+#endif
+	fi;
+	moving = NO_PAGE;
+	move_to = 0;
+	copied = false
+}
+
+/* The walks are over: no page is READY in the segment. */
+#define in_a(n) (d_state[n] == FULL && d_place[n] != OUTSIDE)
+#define walked (evacuated && !in_a(0) && !in_a(1) && !in_a(2) && !in_a(3))
+#ifdef PARK_QUARANTINED
+#define kept(p) (taken[p] && stray[p] != QUARANTINED)
+#else
+#define kept(p) taken[p]
+#endif
+#ifdef PARK_BY_FIRST_UNIT
+#define vacant(u) (!kept(u))
+#else
+#define vacant(u) (!kept(0) && ((u) == 0 || !kept(1)))
+#endif
+
+/* space_park_punched; when both units are gone the segment is anybody's. */
+inline punch(u)
+{
+	freed = leased_place(0) || ((u) == 1 && leased_place(1));
+	assert(!freed);
+	bytes[0] = NOTHING;
+	bytes[1] = ((u) == 1 -> NOTHING : bytes[1]);
+	gone[u] = true;
+	if
+	:: gone[0] && gone[1] ->
+		evacuated = false;
+		going[0] = false;
+		going[1] = false;
+		gone[0] = false;
+		gone[1] = false
+	:: else
+	fi
+}
+#else
+#define held(s) false
+#define may_take(p) (!taken[p])
+#endif
+
 /* block_new, the commit's copy, block_commit. */
 inline put(s, p)
 {
@@ -343,8 +485,14 @@ inline drop(s)
 	d_gen[s]++;
 	db!STATE(s), 0;
 	db!GEN(s), d_gen[s];
-	retire(2 * s + HBM);
-	retire(2 * s + CXL)
+	if
+#ifndef MOVE_UNHELD
+	:: held(s) /* move_end buries it */
+#endif
+	:: else ->
+		retire(2 * s + HBM);
+		retire(2 * s + CXL)
+	fi
 }
 
 inline each_page(from, to)
@@ -357,6 +505,9 @@ inline each_page(from, to)
 		:: d_state[n] == from -> d_state[n] = to
 		:: else
 		fi;
+#ifdef MOVES
+		stray[n] = (stray[n] == from -> to : stray[n]); /* as many places as pages */
+#endif
 		n++
 	od;
 	n = 0
@@ -399,15 +550,30 @@ inline scan()
 
 #define due(n) (d_state[n] == FENCED || d_state[n] == QUARANTINED)
 
-#if READERS > 1
-#define leased(n) (lease[0] == d_place[n] + 1 || lease[1] == d_place[n] + 1 || \
-		   lease[2] == d_place[n] + 1 || lease[3] == d_place[n] + 1)
-#define named(n) (names(n, 0) || names(n, 1) || names(n, 2) || names(n, 3))
-#else
-#define leased(n) (lease[0] == d_place[n] + 1 || lease[1] == d_place[n] + 1)
-#define named(n) (names(n, 0) || names(n, 1))
+#define leased(n) leased_place(d_place[n])
+#define named(n) named_place(d_place[n])
+
+#ifdef MOVES
+#define due_stray(p) (stray[p] == FENCED || stray[p] == QUARANTINED)
+
+inline release_strays()
+{
+	n = 0;
+	do
+	:: n == PLACES -> break
+	:: n < PLACES && !due_stray(n) -> n++
+	:: n < PLACES && due_stray(n) ->
+		if
+#ifdef NO_RESCAN
+		:: stray[n] == QUARANTINED
 #endif
-#define names(n, h) (hazard[h] == d_place[n] + 1 && !died[(h) / HAZARDS])
+		:: (seen >> n) & 1 -> stray[n] = QUARANTINED
+		:: else -> stray[n] = 0; free_place(n)
+		fi;
+		n++
+	od
+}
+#endif
 
 /* reclaim_scanned: place_release or place_keep. */
 inline release()
@@ -432,6 +598,9 @@ inline release()
 		fi;
 		n++
 	od;
+#ifdef MOVES
+	release_strays();
+#endif
 	seen = 0
 }
 
@@ -460,16 +629,27 @@ inline check_progress()
 	:: else ->
 		stuck = due(n) && !named(n);
 		assert(!stuck);
+#ifdef MOVES
+		stuck = due_stray(n) && !named_place(n);
+		assert(!stuck);
+#endif
 		n++
 	od;
 	n = 0
 }
 
 #define may(needs) (ops > 0 && room(needs))
-#define fillable(n, p) (d_in[(n) / 2] && d_state[n] == ABSENT && !taken[p])
-#define leavable(n) (d_in[(n) / 2] && d_state[n] == FULL)
+#define fillable(n, p) (d_in[(n) / 2] && d_state[n] == ABSENT && may_take(p))
+#define leavable(n) (d_in[(n) / 2] && d_state[n] == FULL && !held((n) / 2))
+#ifdef MOVES
+#define a_stray(what) (stray[0] == what || stray[1] == what || stray[3] == what)
+#define at_rest (moving == NO_PAGE)
+#else
+#define a_stray(what) false
+#define at_rest true
+#endif
 #define any_page(what) (d_state[0] == what || d_state[1] == what || d_state[2] == what || \
-			d_state[3] == what)
+			d_state[3] == what || a_stray(what))
 
 active proctype daemon()
 {
@@ -484,20 +664,41 @@ active proctype daemon()
 #endif
 	}
 	do
-	:: d_step { may(4) && free_slot(0) && !taken[0] -> ops--; put(0, 0) }
-	:: d_step { may(4) && free_slot(0) && !taken[1] -> ops--; put(0, 1) }
-	:: d_step { may(4) && free_slot(1) && !taken[0] -> ops--; put(1, 0) }
-	:: d_step { may(4) && free_slot(1) && !taken[1] -> ops--; put(1, 1) }
+	:: d_step { may(4) && free_slot(0) && may_take(0) -> ops--; put(0, 0) }
+	:: d_step { may(4) && free_slot(0) && may_take(1) -> ops--; put(0, 1) }
+	:: d_step { may(4) && free_slot(1) && may_take(0) -> ops--; put(1, 0) }
+	:: d_step { may(4) && free_slot(1) && may_take(1) -> ops--; put(1, 1) }
 	:: d_step { may(4) && d_in[0] -> ops--; drop(0) }
 	:: d_step { may(4) && d_in[1] -> ops--; drop(1) }
 	:: d_step { may(1) && leavable(0) -> ops--; retire(0) }
 	:: d_step { may(1) && leavable(1) -> ops--; retire(1) }
 	:: d_step { may(1) && leavable(2) -> ops--; retire(2) }
 	:: d_step { may(1) && leavable(3) -> ops--; retire(3) }
+#ifdef MOVES
+	:: d_step { may(4) && free_slot(0) && may_take(3) -> ops--; put(0, 3) }
+	:: d_step { may(4) && free_slot(1) && may_take(3) -> ops--; put(1, 3) }
+	:: d_step { may(1) && fillable(1, 3) -> ops--; fill(1, 3) }
+	:: d_step { may(1) && fillable(3, 3) -> ops--; fill(3, 3) }
+	:: d_step { ops > 0 && movable(1, 0) -> ops--; move_begin(1, 0) }
+	:: d_step { ops > 0 && movable(1, 1) -> ops--; move_begin(1, 1) }
+	:: d_step { ops > 0 && movable(1, 3) -> ops--; move_begin(1, 3) }
+	:: d_step { ops > 0 && movable(3, 0) -> ops--; move_begin(3, 0) }
+	:: d_step { ops > 0 && movable(3, 1) -> ops--; move_begin(3, 1) }
+	:: d_step { ops > 0 && movable(3, 3) -> ops--; move_begin(3, 3) }
+	:: d_step { moving != NO_PAGE && !copied -> move_copy() }
+	:: d_step { moving != NO_PAGE && may_publish && room(1) -> move_end() }
+	:: d_step { ops > 0 && !evacuated -> ops--; evacuated = true }
+	:: d_step { evacuated && !going[0] && !going[1] -> evacuated = false }
+	:: d_step { walked && !going[0] && vacant(0) -> going[0] = true }
+	:: d_step { walked && !going[1] && vacant(1) -> going[1] = true }
+	:: d_step { going[0] && !gone[0] -> punch(0) }
+	:: d_step { going[1] && !gone[1] -> punch(1) }
+#else
 	:: d_step { may(1) && fillable(0, 2) -> ops--; fill(0, 2) }
+	:: d_step { may(1) && fillable(2, 2) -> ops--; fill(2, 2) }
+#endif
 	:: d_step { may(1) && fillable(1, 0) -> ops--; fill(1, 0) }
 	:: d_step { may(1) && fillable(1, 1) -> ops--; fill(1, 1) }
-	:: d_step { may(1) && fillable(2, 2) -> ops--; fill(2, 2) }
 	:: d_step { may(1) && fillable(3, 0) -> ops--; fill(3, 0) }
 	:: d_step { may(1) && fillable(3, 1) -> ops--; fill(3, 1) }
 	:: d_step { any_page(RETIRING) -> fence() }
@@ -510,7 +711,7 @@ active proctype daemon()
 #if READERS > 1
 	:: d_step { hear(1) }
 #endif
-	:: finished == READERS && quiet -> break
+	:: finished == READERS && quiet && at_rest -> break
 	od;
 	/* Whatever was going on is over: one more round. */
 	r = 0;

@@ -1,8 +1,8 @@
-# The models of the two protocols, checked by Spin in `make test`, or alone by `make model`. Where
+# The models of the protocols, checked by Spin in `make test`, or alone by `make model`. Where
 # spin or a compiler is missing they are skipped.
 # SPDX-License-Identifier: Apache-2.0
 
-MODEL_TESTS := tests/model/lease.sh tests/model/put.sh
+MODEL_TESTS := tests/model/lease.sh tests/model/put.sh tests/model/clean.sh
 EXTRA_TESTS += $(MODEL_TESTS)
 
 .PHONY: model

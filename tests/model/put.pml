@@ -59,6 +59,8 @@
 #define APART 1     /* K deleted: its record in segment 0, the tombstone in segment 1 */
 #define TOGETHER 2  /* K deleted: both in segment 0 */
 #define UNDER_WAY 3 /* K deleted: its run is still being written to segment 0 */
+#define LIVE 4      /* K durable in segment 0 */
+#define AGAIN 5     /* K's first record in segment 0; in segment 1 its tombstone, then K again */
 #ifndef STORE
 #define STORE EMPTY
 #endif
@@ -80,11 +82,12 @@ int cached, under_way, covered; /* sectors; covered: by the flush that runs */
 
 /* Header: 2 * sequence + log; 0 = never written. */
 #define TORN_HEADER 255
-/* Record: flushed:3 | what:2 | bound:3 | sequence:3 | lsn:3; 0 = never written. A tombstone's bound
+/* Record: settled:1 | flushed:3 | what:2 | bound:3 | sequence:3 | lsn:3; 0 = never written. A tombstone's bound
  * is the last lsn that was given out when K was deleted: runs up to it are void, later ones are not.
- * flushed: data of records up to this lsn was flushed when it was written (D9). */
+ * flushed: data of records up to this lsn was flushed when it was written (D9); settled: its own. */
 #define RUN(what, bound, sequence, lsn) (512 * (what) + 64 * (bound) + 8 * (sequence) + (lsn))
-#define FLUSHED(record) ((record) >> 11)
+#define SETTLED(record) ((record) >> 14)
+#define FLUSHED(record) (((record) >> 11) & 7)
 #define WHAT(record) (((record) >> 9) & 3)
 #define BOUND(record) (((record) >> 6) & 7)
 #define SEQUENCE(record) (((record) >> 3) & 7)
@@ -156,13 +159,20 @@ byte sequences, lsns; /* handed out so far; recovery's gap keeps them from being
 #define CACHE 0
 #define DURABLE 1
 #define NONE 255
-byte log_open[2];
+#ifdef CLEANER
+#define CLEANED 2 /* what the cleaner (clean.pml) moves of the durable log */
+#define LOGS 3
+#else
+#define LOGS 2
+#endif
+#define kind(l) ((l) != CACHE) /* as the header says it */
+byte log_open[LOGS];
 #define IDLE 0
 #define IN_HEADER 1
 #define IN_DATA 2
 #define IN_RECORD 3
-byte phase[2], what[2], segment[2], place[2], lsn[2], bound[2];
-bool mine[2]; /* the run's block is the K that is in the index */
+byte phase[LOGS], what[LOGS], segment[LOGS], place[LOGS], lsn[LOGS], bound[LOGS];
+bool mine[LOGS]; /* the run's block is the K that is in the index */
 
 /* Block K. */
 #define DIRTY 1
@@ -184,10 +194,20 @@ bool tomb_queued, tomb_done;
 byte tomb_bound;
 byte writes, synced, sync_began; /* records written; those that a flush covers */
 bool sync_runs;
-#if FLUSH_FAILS > 0
+#if FLUSH_FAILS > 0 || defined(CLEANER)
 byte k_write, tomb_write, tomb_kept; /* written with this number; the last tombstone's bound */
+#endif
+#if FLUSH_FAILS > 0
 bool frozen; /* flushed stays */
 byte flush_fails = FLUSH_FAILS;
+#endif
+#ifdef CLEANER
+byte victim = NONE; /* the segment that the cleaner empties */
+bool carrying;      /* its tombstones are written again */
+byte need;          /* the cleaner waits for the flush of this write */
+byte delete_bound;  /* of the deletion under way */
+bool begun;
+byte cleans = CLEANS;
 #endif
 #ifdef WATERMARK
 byte flushed, sync_lsn;
@@ -222,7 +242,11 @@ bool over;
 #define dead(g) (state[g] == SEALED && !lives_in(g) && pending[g] == 0 && !needed(g))
 
 /* pick_free and store_dead choose by age; here any will do. */
+#if defined(CLEANER) && !defined(VICTIM_REOPENED)
+#define usable(g) (state[g] == FREE || (dead(g) && (g) != victim))
+#else
 #define usable(g) (state[g] == FREE || dead(g))
+#endif
 #define full(l) (log_open[l] == NONE || next[log_open[l]] == RECORDS)
 #if SEGMENTS == 2
 #define placeable(l) (!full(l) || usable(0) || usable(1))
@@ -288,7 +312,7 @@ inline append(l)
 #else
 	:: else ->
 #endif
-		write(HEADER(segment[l]), 2 * sequence[segment[l]] + l);
+		write(HEADER(segment[l]), 2 * sequence[segment[l]] + kind(l));
 		phase[l] = IN_HEADER
 	fi
 }
@@ -306,9 +330,16 @@ inline write_pages(l)
 	phase[l] = IN_DATA
 }
 
+#ifdef CLEANER
+#define settled(l) ((l) == CLEANED -> 16384 : 0)
+#else
+#define settled(l) 0
+#endif
+
 inline write_record(l)
 {
-	write(record_of(l), 2048 * flushed + RUN(what[l], bound[l], sequence[segment[l]], lsn[l]));
+	write(record_of(l), settled(l) + 2048 * flushed +
+			    RUN(what[l], bound[l], sequence[segment[l]], lsn[l]));
 	phase[l] = IN_RECORD
 }
 
@@ -365,13 +396,17 @@ inline run_end(l, g)
 		home_place = place[l];
 		proven = true;
 		mine[l] = false;
-#if FLUSH_FAILS > 0
+#if FLUSH_FAILS > 0 || defined(CLEANER)
 		k_write = writes
 #endif
 	:: what[l] == TOMB ->
 		lsn_tomb[g] = (bound[l] > lsn_tomb[g] -> bound[l] : lsn_tomb[g]);
+#ifdef CLEANER /* it may be a carried one */
+		tomb_done = tomb_done || (deleting == RUNNING && bound[l] >= delete_bound);
+#else
 		tomb_done = true;
-#if FLUSH_FAILS > 0
+#endif
+#if FLUSH_FAILS > 0 || defined(CLEANER)
 		tomb_kept = bound[l];
 		tomb_write = writes
 #endif
@@ -403,7 +438,12 @@ inline run_fail(l)
 {
 	pending[segment[l]]--;
 	if
+#ifdef CLEANER
+	:: l == CLEANED -> mine[l] = false; need = 0 /* K is where it was */
+	:: l != CLEANED && mine[l] -> persist = DIRTY; mine[l] = false
+#else
 	:: mine[l] -> persist = DIRTY; mine[l] = false
+#endif
 	:: what[l] == TOMB -> queue_tomb(bound[l])
 	:: else
 	fi;
@@ -447,11 +487,15 @@ end:	do
 /* ---- flushes --------------------------------------------------------------------------------- */
 
 /* Scratch of the steps below, all of them deterministic. */
-hidden byte g, i, n, run_lsn, tomb_lsn, room;
+hidden byte g, i, n, run_lsn, run_settled, tomb_lsn, room;
 hidden short record;
 
 #ifdef OTHERS_FLUSH /* puts of filler are durable, too */
 #define flush_wanted (writes > synced)
+#elif defined(CLEANER)
+#define flush_wanted ((putting == SYNCING && put_sync > synced) || \
+		      (deleting == SYNCING && delete_sync > synced) || \
+		      need > synced || (carrying && tomb_write > synced))
 #else
 #define flush_wanted ((putting == SYNCING && put_sync > synced) || \
 		      (deleting == SYNCING && delete_sync > synced))
@@ -536,6 +580,12 @@ inline flush_fail()
 	fi;
 	if
 	:: in_doubt(1) -> run_fail(1)
+	:: else
+	fi;
+#endif
+#if defined(CLEANER) && !defined(CLEANED_OVER_FAILURE)
+	if
+	:: phase[CLEANED] != IDLE -> run_fail(CLEANED)
 	:: else
 	fi;
 #endif
@@ -626,6 +676,9 @@ inline leave_index()
 	home_place = 0;
 	mine[0] = false;
 	mine[1] = false;
+#ifdef CLEANER
+	mine[CLEANED] = false;
+#endif
 	putting = 0; /* a put that waits for it fails */
 	put_sync = 0
 }
@@ -667,6 +720,9 @@ inline delete_begin()
 	put_since = false;
 	want = (want == PRESENT -> ANYTHING : want);
 	deleting = RUNNING;
+#ifdef CLEANER
+	delete_bound = lsns;
+#endif
 	if
 #ifdef UNKNOWN_IS_GONE
 	:: !visible -> tomb_done = true
@@ -681,6 +737,9 @@ inline delete_end()
 	deleting = 0;
 	delete_sync = 0;
 	tomb_done = false;
+#ifdef CLEANER
+	delete_bound = 0;
+#endif
 	want = (put_since -> want : ABSENT)
 }
 
@@ -705,12 +764,24 @@ inline forget_memory()
 	sync_runs = false;
 	covered = 0;
 	under_way = 0
-#if FLUSH_FAILS > 0
+#if FLUSH_FAILS > 0 || defined(CLEANER)
 	;
 	k_write = 0;
 	tomb_write = 0;
-	tomb_kept = 0;
+	tomb_kept = 0
+#endif
+#if FLUSH_FAILS > 0
+	;
 	frozen = false
+#endif
+#ifdef CLEANER
+	;
+	run_forget(CLEANED);
+	log_open[CLEANED] = NONE;
+	victim = NONE;
+	carrying = false;
+	need = 0;
+	delete_bound = 0
 #endif
 #ifdef WATERMARK
 	;
@@ -736,6 +807,7 @@ inline recover_record()
 	if
 	:: WHAT(record) == KEY && n > run_lsn && room > 0 ->
 		run_lsn = n;
+		run_settled = SETTLED(record);
 		home = g;
 		home_place = i;
 		is_durable = seen(HEADER(g)) & 1
@@ -807,7 +879,8 @@ inline recover()
 	:: run_lsn > tomb_lsn ->
 		visible = true;
 		pages = 2;
-		persist = CLEAN
+		persist = CLEAN;
+		proven = run_settled
 #ifdef RECOVERED_TRUSTED
 		; proven = true
 #endif
@@ -852,6 +925,9 @@ inline end_world()
 	deletes = 0;
 	evictions = 0;
 	failures = 0;
+#ifdef CLEANER
+	cleans = 0;
+#endif
 #if FLUSH_FAILS > 0
 	flush_fails = 0;
 #endif
@@ -877,14 +953,32 @@ inline tomb_at(s, j, sequence_of)
 	lsn_tomb[s] = 1
 }
 
+inline k_at(s, j)
+{
+	medium[PAGE(s, j, 0)] = 1;
+	medium[PAGE(s, j, 1)] = 1
+}
+
+inline k_lives(s, j)
+{
+	k_at(s, j);
+	visible = true;
+	pages = 2;
+	persist = CLEAN;
+	is_durable = true;
+	proven = true;
+	home = s;
+	home_place = j;
+	want = PRESENT
+}
+
 inline begin_world()
 {
 	log_open[0] = NONE;
 	log_open[1] = NONE;
-#if STORE != EMPTY
+#if STORE == APART || STORE == TOGETHER || STORE == UNDER_WAY
 	aged(0, CACHE, 1);
-	medium[PAGE(0, 0, 0)] = 1;
-	medium[PAGE(0, 0, 1)] = 1;
+	k_at(0, 0);
 	sequences = 2;
 	lsns = 2;
 	want = ABSENT;
@@ -912,6 +1006,28 @@ inline begin_world()
 	lsn[CACHE] = 1;
 	under_way = BIT(PAGE(0, 0, 0)) | BIT(PAGE(0, 0, 1));
 #endif
+#if STORE == LIVE
+	aged(0, DURABLE, 1);
+	medium[RECORD(0, 0)] = RUN(KEY, 0, 1, 1);
+	sequences = 1;
+	lsns = 1;
+	k_lives(0, 0);
+#endif
+#if STORE == AGAIN
+	aged(0, CACHE, 1);
+	medium[RECORD(0, 0)] = RUN(KEY, 0, 1, 1);
+	k_at(0, 0);
+	aged(1, DURABLE, 2);
+	tomb_at(1, 0, 2);
+	medium[RECORD(1, 1)] = RUN(KEY, 0, 2, 3);
+	sequences = 2;
+	lsns = 3;
+	k_lives(1, 1);
+#endif
+#ifdef CLEANER
+	log_open[CLEANED] = NONE;
+	begun = true;
+#endif
 	i = 0
 }
 
@@ -924,10 +1040,16 @@ active proctype world()
 	int gone;
 
 	d_step { begin_world() };
+#ifdef CLEANER
+	run log(DURABLE);
+#else
 	atomic { run log(CACHE); run log(DURABLE) };
+#endif
 end:	do
 	:: d_step { puts > 0 && putting == 0 -> put_begin(true) }
+#ifndef CLEANER
 	:: d_step { puts > 0 -> put_begin(false) }
+#endif
 	:: d_step { copying -> page_copied() }
 	:: d_step { k_is(!is_durable) -> write_again() }
 #ifdef COPY_GIVEN_UP
