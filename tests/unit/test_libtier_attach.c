@@ -4,6 +4,10 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  */
+#include <dirent.h>
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+
 #include "tests/unit/test_libtier_fake.h"
 
 #include "libtier/src/attach.h"
@@ -78,6 +82,17 @@ static void test_connect_by_environment(void **state)
 	assert_int_equal(tier_check(t), 0);
 	tier_close(t);
 	unsetenv("TIER_SOCKET");
+}
+
+/* The daemon's fence reaches only processes that have registered. */
+static void test_connect_registers_for_the_fence(void **state)
+{
+	long have = syscall(SYS_membarrier, 1 << 9 /* GET_REGISTRATIONS, Linux 6.3 */, 0, 0);
+
+	(void)state;
+	if (have < 0)
+		skip();
+	assert_true(have & MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
 }
 
 static void test_contexts_refuse_nonsense(void **state)
@@ -389,6 +404,67 @@ static void test_an_ended_session_is_opened_anew(void **state)
 	tier_release(w->r, &lease);
 }
 
+/* Who asks for a context again names the fingerprint it had. */
+static void test_a_context_is_the_same_or_lost(void **state)
+{
+	struct world *w = *state;
+	tier_key key = world_key(1);
+	tier_geometry *other;
+	struct abi_geometry g;
+	tier_context *c;
+
+	memset(w->x->ix.header->fingerprint, 0x5a, 32);
+	assert_int_equal(tier_context_open(w->t, "ctx", NULL, &c), 0);
+	pthread_mutex_lock(&w->fake->lock);
+	atomic_store_release_u32(&w->fake->client[0].region->closed, 1);
+	pthread_mutex_unlock(&w->fake->lock);
+	assert_int_equal(tier_check(w->t), 1);
+	assert_memory_equal(w->fake->asked.fingerprint, w->x->ix.header->fingerprint, 32);
+	/* The same name, and another geometry. */
+	world_block(w, 1);
+	assert_int_equal(tier_match(c, &key, 1, NULL), 1);
+	fake_stop(w->fake, true);
+	w->fake->boot_token++;
+	assert_int_equal(tier_geometry_preset(&other, "llama-3.1-8b"), 0);
+	g = other->abi;
+	tier_geometry_free(other);
+	fake_context_make(w->fake, 0, "ctx", &g);
+	fake_start(w->fake);
+	assert_int_equal(check_until(w->t, 1), 1);
+	assert_int_equal(tier_match(c, &key, 1, NULL), 0);
+	assert_int_equal(tier_delete(c, &key, 1), -ENOENT);
+}
+
+static int open_fds(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	int count = 0;
+
+	while (readdir(dir))
+		count++;
+	closedir(dir);
+	return count;
+}
+
+static void test_descriptors_do_not_pile_up(void **state)
+{
+	struct world *w = *state;
+	tier_context *c;
+	int before = 0;
+
+	for (uint32_t i = 0; i < 4; i++) {
+		fake_restart(w->fake);
+		assert_int_equal(check_until(w->t, 1), 1);
+		assert_int_equal(tier_context_open(w->t, "ctx", NULL, &c), 0);
+		tier_context_close(c);
+		assert_int_equal(tier_context_open(w->t, "nobody", NULL, &c), -ENOENT);
+		assert_int_equal(tier_check(w->t), 0);
+		if (i == 0)
+			before = open_fds();
+	}
+	assert_int_equal(open_fds(), before);
+}
+
 static void test_a_lost_context_is_a_miss_and_may_return(void **state)
 {
 	struct world *w = *state;
@@ -508,6 +584,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(test_connect_refuses_and_explains),
 		T(test_connect_by_environment),
+		T(test_connect_registers_for_the_fence),
 		T(test_contexts_refuse_nonsense),
 		T(test_reads_go_on_without_a_daemon),
 		T(test_requests_end_when_the_daemon_dies),
@@ -519,6 +596,8 @@ int main(void)
 		T(test_a_plan_across_a_restart),
 		T(test_requests_attach_by_themselves),
 		T(test_an_ended_session_is_opened_anew),
+		T(test_a_context_is_the_same_or_lost),
+		T(test_descriptors_do_not_pile_up),
 		T(test_a_lost_context_is_a_miss_and_may_return),
 		T(test_who_created_creates_again),
 		T(test_readers_through_restarts),

@@ -97,6 +97,10 @@ struct fake {
 	uint32_t staging_max;
 	uint32_t readers_max;
 	bool mute; /* takes no entries */
+	bool stale;          /* sends the answer to an older question first */
+	uint32_t delay_us;   /* before each answer on the socket */
+	uint64_t region_boot; /* added to the boot token in a region */
+	struct wire_ctx asked; /* the last question about a context */
 	fake_hook hook;
 	uint32_t ops[ABI_OP_COUNT]; /* entries taken, by kind */
 	struct fake_client client[FAKE_CLIENTS];
@@ -390,7 +394,7 @@ static inline void fake_hello(struct fake *f, struct fake_client *k, const struc
 		.magic = ABI_REGION_MAGIC,
 		.version = ABI_VERSION,
 		.features = ABI_REGION_STREAMS,
-		.boot_token = f->boot_token,
+		.boot_token = f->boot_token + f->region_boot,
 		.total_bytes = k->region_bytes,
 		.sq_entries = FAKE_SQ,
 		.cq_entries = FAKE_CQ,
@@ -443,6 +447,7 @@ static inline void fake_context_question(struct fake *f, struct fake_client *k,
 {
 	uint32_t id = 0;
 
+	f->asked = *q;
 	while (id < FAKE_CONTEXTS && (!f->context[id].used || f->context[id].hidden ||
 				      strcmp(f->context[id].name, q->name) != 0))
 		id++;
@@ -510,6 +515,9 @@ static inline void fake_question(struct fake *f, struct fake_client *k)
 		fake_client_drop(k);
 		return;
 	}
+	usleep(f->delay_us);
+	if (f->stale)
+		fake_error(k, q->seq - 1, -EIO, "of another question");
 	switch (q->type) {
 	case WIRE_HELLO:
 		fake_hello(f, k, (const void *)bytes);

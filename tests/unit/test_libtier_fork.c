@@ -5,9 +5,30 @@
  * SPDX-License-Identifier: Apache-2.0
  */
 #include <dirent.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 #include "tests/unit/test_libtier_fake.h"
+
+#include "libtier/src/session.h"
+
+/* Does the child have none of it? */
+static bool is_gone(const void *at)
+{
+	uintptr_t page = (uintptr_t)at & ~(uintptr_t)4095;
+	unsigned char in[1];
+
+	return mincore((void *)page, 4096, in) != 0 && errno == ENOMEM;
+}
+
+static int maps_inherited(const struct world *w, const void *page)
+{
+	const struct attachment *a = session_attachment(w->t);
+	const struct map *m = context_map(w->c);
+
+	return !is_gone(page) + !is_gone(a->region) + !is_gone(a->staging) +
+	       !is_gone(m->index_base) + !is_gone(m->mem[TIER_HBM]);
+}
 
 static int open_fds(void)
 {
@@ -45,6 +66,7 @@ static int use_all(struct world *w, tier_block b, tier_put *p, struct tier_lease
 	int wrong = 0;
 	int fds;
 
+	wrong += maps_inherited(w, held->data);
 	wrong += tier_check(w->t) != -EOWNERDEAD;
 	wrong += tier_context_open(w->t, "ctx", NULL, &other) != -EOWNERDEAD;
 	wrong += tier_context_remove(w->t, "ctx") != -EOWNERDEAD;
@@ -122,8 +144,10 @@ static void test_a_child_is_told(void **state)
 	assert_true(tier_event_fd(w->t) >= 0);
 	child = fork();
 	assert_true(child >= 0);
-	if (child == 0)
+	if (child == 0) {
+		alarm(20); /* it must not wait for anything */
 		_exit(use_all(w, b, p, &held));
+	}
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), 0);

@@ -303,6 +303,13 @@ static void test_check_of_spoilt_bytes(void **state)
 		}
 	}
 	assert_int_equal(abi_geometry_check(&g, why, sizeof(why)), 0);
+	g.part[2].reserved[63] = 1;
+	assert_int_equal(abi_geometry_check(&g, why, sizeof(why)), -EINVAL);
+	g = good->abi;
+	g.part[0].page_stride += 512;
+	g.block_bytes += 512ull * g.part[0].layers * g.part[0].groups;
+	assert_int_equal(abi_geometry_check(&g, why, sizeof(why)), -EINVAL);
+	g = good->abi;
 	g.part[1].page_base++;
 	assert_int_equal(abi_geometry_check(&g, why, sizeof(why)), -EINVAL);
 	g = good->abi;

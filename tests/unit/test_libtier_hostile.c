@@ -56,6 +56,8 @@ static void test_index_headers_that_do_not_fit(void **state)
 	REFUSED(blocks_max, 1ull << 31);
 	REFUSED(buckets_max, 0);
 	REFUSED(buckets_max, UINT64_MAX);
+	REFUSED(buckets_max, 1ull << 58); /* times 64 it is 0 */
+	REFUSED(overflow_max, 1ull << 58);
 	REFUSED(overflow_max, UINT64_MAX / 64);
 	REFUSED(bucket_offset, 0);
 	REFUSED(bucket_offset, good.bucket_offset + 1);
@@ -126,14 +128,46 @@ static void test_a_ring_that_jumps_ends_the_session(void **state)
 	assert_int_equal(tier_fetch(w->c, &b, 1, NULL), 1);
 }
 
+static void test_a_region_of_another_boot(void **state)
+{
+	struct world *w = *state;
+	struct tier_connect_options o = { .size = sizeof(o), .socket = w->fake->path };
+	tier *t;
+
+	w->fake->region_boot = 1;
+	assert_int_equal(tier_connect(&t, &o), -EPROTO);
+	assert_non_null(strstr(tier_error_text(), "another boot"));
+	w->fake->region_boot = 0;
+	assert_int_equal(tier_connect(&t, &o), 0);
+	tier_close(t);
+}
+
+/* An answer that comes after its question was given up is not the next one's. */
+static void test_answers_to_older_questions(void **state)
+{
+	struct world *w = *state;
+	tier_context *c;
+	char *reply;
+
+	w->fake->stale = true;
+	assert_int_equal(tier_context_open(w->t, "ctx", NULL, &c), 0);
+	assert_int_equal(tier_context_open(w->t, "nobody", NULL, &c), -ENOENT);
+	assert_int_equal(tier_admin(w->t, "status", NULL, &reply), 0);
+	assert_string_equal(reply, "{\"verb\":\"ok\"}");
+	free(reply);
+	w->fake->stale = false;
+}
+
 static bool hook_lie(struct fake *f, const struct abi_sqe *e, struct abi_cqe *c, bool *silent)
 {
-	(void)f;
 	(void)silent;
 	if (e->op != ABI_OP_FETCH)
 		return false;
-	/* Answers to what was never asked, and one with a result of no errno. */
+	/* Answers to what was never asked, to the entry's request before, and one with a result of
+	 * no errno. */
 	c->user_data = e->count == 1 ? random_word() : e->user_data;
+	if (e->count == 1 && f->ops[ABI_OP_FETCH] % 2)
+		c->user_data = e->user_data ^ 1ull << 16;
 	c->res = 77;
 	c->status = UINT32_MAX;
 	return true;
@@ -377,6 +411,8 @@ int main(void)
 		T(test_index_headers_that_do_not_fit),
 		cmocka_unit_test(test_region_headers_that_do_not_fit),
 		T(test_a_ring_that_jumps_ends_the_session),
+		T(test_a_region_of_another_boot),
+		T(test_answers_to_older_questions),
 		T(test_answers_to_nothing_are_passed_over),
 		T(test_an_index_of_random_bytes),
 		T(test_slots_and_addresses_outside),

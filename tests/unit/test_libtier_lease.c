@@ -60,6 +60,28 @@ static void test_match_finds_a_prefix(void **state)
 	assert_int_equal(found[3].tier, TIER_CXL);
 }
 
+/* The hash looks at 16 bytes of a key, the tag at 2: what is equal there must be told apart. */
+static void test_keys_that_look_alike(void **state)
+{
+	struct world *w = *state;
+	tier_key key = world_key(1), alike = key, keys[4];
+	struct tier_found found[4];
+	struct tier_lease lease;
+
+	fake_store(w->x, &key, ABI_BLOCK_COMMITTED);
+	alike.bytes[31] ^= 1;
+	assert_int_equal(tier_match(w->c, &alike, 1, found), 0);
+	assert_int_equal(found[0].state, TIER_MISS);
+	assert_int_equal(tier_lease_key(w->r, w->c, &alike, 0, 0, &lease), -ENOENT);
+	for (uint32_t i = 0; i < 4; i++)
+		keys[i] = i < 2 ? key : alike;
+	assert_int_equal(tier_match(w->c, keys, 4, found), 2);
+	assert_int_equal(found[3].state, TIER_MISS);
+	fake_store(w->x, &alike, ABI_BLOCK_COMMITTED);
+	assert_int_equal(tier_match(w->c, keys, 4, found), 4);
+	assert_int_not_equal(found[0].block.slot, found[3].block.slot);
+}
+
 static void test_match_of_many_keys_through_growth(void **state)
 {
 	enum { KEYS = 3000 };
@@ -268,6 +290,24 @@ static void test_a_removed_context_is_a_miss(void **state)
 }
 
 /* ---- slots ----------------------------------------------------------------------------------- */
+
+static void test_the_access_log_goes_round(void **state)
+{
+	static const struct abi_reader untouched;
+	struct world *w = *state;
+	tier_block b = world_block(w, 1);
+	struct tier_lease lease;
+	uint32_t n = ABI_ACCESS_LOG + ABI_ACCESS_LOG / 2;
+
+	for (uint32_t i = 0; i < n; i++) {
+		assert_int_equal(tier_lease_page(w->r, w->c, b, 0, 0, &lease), 0);
+		tier_release(w->r, &lease);
+	}
+	assert_int_equal(area(w, 0)->access_tail, n);
+	for (uint32_t i = 0; i < ABI_ACCESS_LOG; i++)
+		assert_int_equal(area(w, 0)->access[i], abi_access(0, b.slot, 1));
+	assert_memory_equal(area(w, 1), &untouched, sizeof(untouched));
+}
 
 static void test_slots_run_out_and_come_back(void **state)
 {
@@ -492,6 +532,7 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {
 		T(test_match_finds_a_prefix),
+		T(test_keys_that_look_alike),
 		T(test_match_of_many_keys_through_growth),
 		T(test_match_obeys_hit_rules),
 		T(test_match_refuses_nonsense),
@@ -503,6 +544,7 @@ int main(void)
 		T(test_a_new_epoch_invalidates_all),
 		T(test_a_pending_block_is_not_readable),
 		T(test_a_removed_context_is_a_miss),
+		T(test_the_access_log_goes_round),
 		T(test_slots_run_out_and_come_back),
 		T(test_readers_run_out_and_come_back),
 		T(test_hostile_release),

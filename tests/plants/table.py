@@ -1,0 +1,557 @@
+"""The planted bugs: what stands in a file, what it becomes, and the tests of which one must fail.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import collections
+
+Entry = collections.namedtuple("Entry", "file old new tests quick variant")
+PLANTS = {}
+
+# programs of tests that several plants name
+LIBRARY = "libtier/src/"
+FRONT = "tierd/front/"
+SHELL = "tierd/"
+BACKEND = "tierd/backend/"
+
+
+def bug(name, file, old, new, *tests, quick=False, variant="plain"):
+    """One planted bug. quick: part of `make test`."""
+    assert name not in PLANTS, name
+    PLANTS[name] = Entry(file, old, new, tests, quick, variant)
+
+
+# ---- leases ---------------------------------------------------------------------------------
+
+bug("lease-not-looked-at-again", LIBRARY + "lease.c",
+    "return atomic_load_acquire_u64(&at->page->word[claim->tier]) == claim->word &&",
+    "return", "test_libtier_steps")
+bug("lease-list-not-looked-at-again", LIBRARY + "lease.c",
+    "if (unlikely(!holds(&g->at[i], &g->claim[i]))) {", "if (0) {", "test_libtier_steps")
+bug("lease-generation-not-compared", LIBRARY + "lease.c",
+    "if (unlikely(atomic_load_acquire_u32(&at->block->generation) != at->generation))\n"
+    "\t\treturn -ESTALE;", "", "test_libtier_lease", quick=True)
+bug("lease-of-an-old-epoch", LIBRARY + "lease.c",
+    "block->epoch) != epoch || closed))", "block->epoch) > epoch || closed))",
+    "test_libtier_lease")
+bug("lease-in-a-removed-context", LIBRARY + "lease.c",
+    "block->epoch) != epoch || closed))", "block->epoch) != epoch))", "test_libtier_lease")
+bug("lease-of-a-pending-block", LIBRARY + "lease.c",
+    "return state == ABI_BLOCK_PENDING ? -ENODATA : -ESTALE;",
+    "return state == ABI_BLOCK_PENDING ? 0 : -ESTALE;", "test_libtier_lease")
+bug("hazard-word-not-cleared", LIBRARY + "lease.c",
+    "atomic_store_release_u64(&area->slot[hazard], 0);", "", "test_libtier_lease", quick=True)
+bug("hazard-word-released-twice", LIBRARY + "lease.c",
+    "if (unlikely(!area || atomic_load_relaxed_u64(&area->slot[hazard]) == 0))",
+    "if (unlikely(!area))", "test_libtier_lease")
+bug("high-water-not-raised", LIBRARY + "lease.c",
+    "atomic_store_release_u32(&r->area->high_water, r->high_water);", "",
+    "test_libtier_lease", quick=True)
+bug("list-shares-one-hazard-word", LIBRARY + "lease.c",
+    ".hazard = r->free[r->free_count - g->claimed - 1] };",
+    ".hazard = r->free[r->free_count - 1] };", "test_libtier_lease")
+bug("failed-claim-loses-its-slot", LIBRARY + "lease.c",
+    "r->free[top++] = (uint16_t)g->claim[i].hazard;", "", "test_libtier_steps")
+bug("lease-beyond-the-mapping", LIBRARY + "lease.c",
+    "abi_word_addr(word) + bytes <= m->mem_bytes[level];",
+    "abi_word_addr(word) <= m->mem_bytes[level];", "test_libtier_hostile")
+bug("access-log-not-wrapped", LIBRARY + "lease.c",
+    "r->access_tail & (ABI_ACCESS_LOG - 1)]", "r->access_tail & (2 * ABI_ACCESS_LOG - 1)]",
+    "test_libtier_lease")
+bug("list-longer-than-the-slots", LIBRARY + "lease.c",
+    "if (w->count > reader_free_slots(r))", "if (w->count > ABI_HAZARD_SLOTS)",
+    "test_libtier_lease")
+bug("place-of-the-wrong-tier", "libtier/abi/hazard.h",
+    "(uint64_t)level << ABI_ADDR_BITS |", "(uint64_t)(level & 0) << ABI_ADDR_BITS |",
+    "test_libtier_lease")
+
+# ---- readers --------------------------------------------------------------------------------
+
+bug("leases-forgotten-over-a-restart", LIBRARY + "reader.c",
+    "(slots_held(r) > 0 && !keep_old(r))", "0", "test_libtier_attach", quick=True)
+bug("memory-unmapped-under-a-lease", LIBRARY + "reader.c",
+    "if (mine == number && slots_held(r) > 0)\n\t\treturn true;", "", "test_libtier_attach")
+bug("older-leases-not-counted", LIBRARY + "reader.c",
+    "if (atomic_load_acquire_u64(&r->old[i].number) == number)\n\t\t\treturn true;", "",
+    "test_libtier_attach")
+bug("reader-index-not-given-back", LIBRARY + "reader.c",
+    "bitmap_clear(&t->readers_used, r->index);", "", "test_libtier_lease")
+bug("closed-reader-leaves-its-words", LIBRARY + "reader.c",
+    "if (is_mapped(t, r->number))\n\t\t\tclear_area(r->area);", "", "test_libtier_lease")
+
+# ---- the index, as readers see it -----------------------------------------------------------
+
+bug("key-not-compared", LIBRARY + "index_read.h",
+    "if (!index_equal_keys(b, key))\n\t\treturn INDEX_ABSENT;", "", "test_libtier_lease")
+bug("half-a-key-compared", LIBRARY + "index_read.h",
+    "for (uint32_t i = 0; i < ABI_KEY_BYTES / 8; i++)\n\t\tdiffer",
+    "for (uint32_t i = 0; i < 2; i++)\n\t\tdiffer", "test_libtier_lease")
+bug("bucket-not-looked-at-again", LIBRARY + "index_read.c",
+    "if (atomic_load_acquire_u32(&head->seq) != seq || index_read_buckets(m) != count)",
+    "if (0)", "test_libtier_steps")
+bug("odd-bucket-read", LIBRARY + "index_read.c",
+    "if (seq & 1)\n\t\treturn INDEX_CHANGED;", "", "test_libtier_steps")
+bug("chain-leads-outside", LIBRARY + "index_read.c",
+    "if (next == 0 || next > m->overflow_max)", "if (next == 0)", "test_libtier_hostile",
+    quick=True)
+bug("slot-leads-outside", LIBRARY + "index_read.c",
+    "if (slot >= m->blocks_max)\n\t\t\tcontinue;", "", "test_libtier_hostile")
+bug("bucket-count-trusted", LIBRARY + "index_read.h",
+    "return count > m->buckets_max || map_closed(m) ? 0 : count;",
+    "return map_closed(m) ? 0 : count;", "test_libtier_hostile")
+bug("removed-context-found", LIBRARY + "index_read.h",
+    "return count > m->buckets_max || map_closed(m) ? 0 : count;",
+    "return count > m->buckets_max ? 0 : count;", "test_libtier_lease")
+bug("overflow-lines-not-read", LIBRARY + "index_read.h",
+    "return index_read_slowly(m, buckets, key, p, out);", "return false;", "test_libtier_lease")
+bug("prefix-goes-on-behind-a-miss", LIBRARY + "match.c",
+    "else\n\t\ts->ended = true;", "", "test_libtier_lease", quick=True)
+bug("sidecar-not-needed-for-a-hit", LIBRARY + "match.c",
+    "return (f->parts & s->map->parts_every) == s->map->parts_every ? TIER_HIT : TIER_MISS;",
+    "return TIER_HIT;", "test_libtier_lease")
+bug("pending-is-a-hit", LIBRARY + "match.c",
+    "return TIER_PENDING;", "return TIER_HIT;", "test_libtier_lease")
+bug("last-n-blocks-not-in-a-row", LIBRARY + "match.c",
+    "parts >> p & 1 ? s->run[p] + 1 : 0;", "s->run[p] + (parts >> p & 1);", "test_libtier_lease")
+
+# ---- mapping, attaching, forking -------------------------------------------------------------
+
+bug("index-of-another-boot-mapped", LIBRARY + "map.c",
+    "if (h->boot_token != source->boot_token)\n\t\treturn broken(\"the boot token\");", "",
+    "test_libtier_hostile")
+bug("table-may-lie-outside", LIBRARY + "map.c",
+    "count <= (bytes - offset) / item;", "count * item <= bytes - offset;",
+    "test_libtier_hostile")
+bug("memory-shorter-than-told", LIBRARY + "map.c",
+    "|| fstat(source->fd[1 + level], &st) != 0 ||\n\t    (uint64_t)st.st_size < bytes)",
+    "|| fstat(source->fd[1 + level], &st) != 0)", "test_libtier_hostile")
+bug("geometry-not-checked", LIBRARY + "map.c",
+    "int rc = abi_geometry_check(&m->geometry, why, sizeof(why));", "int rc = 0;",
+    "test_libtier_hostile")
+bug("children-inherit-the-maps", LIBRARY + "map.c",
+    "madvise(base, bytes, MADV_DONTFORK)", "madvise(base, bytes, MADV_DOFORK)",
+    "test_libtier_fork")
+bug("fork-not-noticed", LIBRARY + "session.c",
+    "madvise(word, bytes, MADV_WIPEONFORK)", "madvise(word, bytes, MADV_KEEPONFORK)",
+    "test_libtier_fork")
+bug("membarrier-not-registered", LIBRARY + "session.c",
+    "if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0)",
+    "if (MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED)", "test_libtier_attach")
+bug("old-mapping-kept", LIBRARY + "attach.c",
+    "struct tier_context *c = m->owner;\n\n"
+    "\t\tatomic_store_release_u64(&c->map_word, (uintptr_t)m);", "", "test_libtier_attach")
+bug("old-attachment-dropped-at-once", LIBRARY + "attach.c",
+    "if (!is_used(t, a))\n\t\t\tattachment_drop(t, a);", "attachment_drop(t, a);",
+    "test_libtier_attach")
+bug("old-attachments-never-dropped", LIBRARY + "attach.c",
+    "if (!is_used(t, a))\n\t\t\tattachment_drop(t, a);", "", "test_libtier_attach")
+bug("requests-outlive-the-daemon", LIBRARY + "attach.c",
+    "request_fail_all(t, -ENOTCONN);", "", "test_libtier_attach")
+bug("region-of-another-boot", LIBRARY + "attach.c",
+    "if (h->boot_token != boot_token)", "if (0)", "test_libtier_hostile")
+bug("welcome-keeps-its-descriptors", LIBRARY + "attach.c",
+    "rc = take_welcome(t, a);\n\t\tmessage_drop(t->message);", "rc = take_welcome(t, a);",
+    "test_libtier_attach")
+bug("reopened-under-any-fingerprint", LIBRARY + "context.c",
+    "memcpy(q.name, c->name, sizeof(q.name));\n"
+    "\tmemcpy(q.fingerprint, c->fingerprint, sizeof(q.fingerprint));\n"
+    "\trc = ask_new(t, a, &q, deadline_ns);",
+    "memcpy(q.name, c->name, sizeof(q.name));\n\trc = ask_new(t, a, &q, deadline_ns);",
+    "test_libtier_attach")
+bug("reopened-with-another-geometry", LIBRARY + "context.c",
+    "if (memcmp(&m->geometry, &c->geometry.abi, sizeof(m->geometry)) != 0) {", "if (0) {",
+    "test_libtier_attach")
+bug("context-keeps-its-descriptors", LIBRARY + "context.c",
+    "message_drop(t->message);\n\tif (rc)\n\t\treturn rc;\n\tc = context_new",
+    "if (rc)\n\t\treturn rc;\n\tc = context_new", "test_libtier_attach")
+bug("reopened-context-keeps-its-descriptors", LIBRARY + "context.c",
+    "message_drop(t->message);\n\t}\n\tif (rc)\n\t\treturn is_fatal",
+    "}\n\tif (rc)\n\t\treturn is_fatal", "test_libtier_attach")
+bug("lost-context-never-found-again", LIBRARY + "session.c",
+    "attach_retry_lost(t);", "", "test_libtier_attach")
+bug("child-ends-the-parents-plan", LIBRARY + "plan.c",
+    "if (!p || session_orphaned(p->alive))", "if (!p)", "test_libtier_fork")
+bug("another-boots-plan-ended", LIBRARY + "plan.c",
+    "if (p->handle && p->a == session_attachment(p->c->t))", "if (p->handle)",
+    "test_libtier_attach")
+
+# ---- socket, requests, rings -------------------------------------------------------------------
+
+bug("late-answer-taken", LIBRARY + "socket.c",
+    "(int32_t)(answer->header.seq - s->seq) < 0) {", "0) {", "test_libtier_hostile")
+bug("signal-ends-a-wait", LIBRARY + "socket.c",
+    "if (n < 0 && errno != EINTR)\n\t\t\treturn -errno;", "if (n < 0)\n\t\t\treturn -errno;",
+    "test_libtier_attach")
+bug("arguments-stay-in-the-arena", LIBRARY + "request.c",
+    "if (rq->arg.bytes > 0)\n\t\tarena_free(&a->arena, rq->arg.start, rq->arg.bytes);\n"
+    "\tif (rq->data.bytes > 0)", "if (rq->data.bytes > 0)", "test_libtier_request", quick=True)
+bug("put-bytes-stay-in-the-arena", LIBRARY + "request.c",
+    "if (rq->data.bytes > 0)\n\t\tarena_free(&a->arena, rq->data.start, rq->data.bytes);", "",
+    "test_libtier_request")
+bug("completion-of-anothers-serial", LIBRARY + "request.c",
+    "rq->state != REQUEST_FLYING || rq->wire_id != c.user_data)", "rq->state != REQUEST_FLYING)",
+    "test_libtier_hostile")
+bug("late-reserve-not-aborted", LIBRARY + "request.c",
+    "abandon_put(t, c->value);", ";", "test_libtier_request")
+bug("given-up-request-not-freed", LIBRARY + "request.c",
+    "if (orphan)\n\t\tentry_free(&t->requests, rq);", "", "test_libtier_request")
+bug("salt-travels-with-references", LIBRARY + "request.c",
+    "args->blocks[i].generation ^ salt };", "args->blocks[i].generation };",
+    "test_libtier_request")
+bug("error-of-a-request-swallowed", LIBRARY + "request.c",
+    ".result = c->res > 0 ? 0 : c->res,", ".result = 0,", "test_libtier_request")
+bug("tail-before-the-entry", LIBRARY + "ring.c",
+    "r->sqe[r->sq_tail & (r->sq_entries - 1)] = *entry;\n\tr->sq_tail++;\n"
+    "\tatomic_store_release_u32(&r->shared->sq_tail, r->sq_tail);",
+    "atomic_store_release_u32(&r->shared->sq_tail, r->sq_tail + 1);\n"
+    "\tr->sqe[r->sq_tail & (r->sq_entries - 1)] = *entry;\n\tr->sq_tail++;",
+    "test_libtier_ring")
+bug("entry-index-not-masked", LIBRARY + "ring.c",
+    "r->sqe[r->sq_tail & (r->sq_entries - 1)]", "r->sqe[r->sq_tail % (r->sq_entries + 1)]",
+    "test_libtier_request")
+bug("daemons-tail-trusted", LIBRARY + "ring.c",
+    "if (ready > r->cq_entries)\n\t\treturn -EPROTO;", "", "test_libtier_hostile", quick=True)
+bug("ring-fuller-than-full", LIBRARY + "ring.c",
+    "if (used == r->sq_entries)\n\t\treturn -EAGAIN;", "", "test_libtier_request")
+bug("doorbell-without-a-fence", LIBRARY + "ring.c",
+    "full_fence();\n\treturn atomic_load_relaxed_u32(&r->shared->sq_wake) != 0;",
+    "return atomic_load_relaxed_u32(&r->shared->sq_wake) != 0;", "test_libtier_ring")
+bug("wake-up-asked-without-a-fence", LIBRARY + "ring.c",
+    "if (on)\n\t\tfull_fence();", "", "test_libtier_ring")
+bug("sleeps-without-a-last-look", LIBRARY + "wait.c",
+    "if (atomic_load_acquire_u32(&a->ring.shared->cq_tail) == head)\n\t\t\thung_up", "hung_up",
+    "test_libtier_request")
+bug("waiters-not-told-of-completions", LIBRARY + "request.c",
+    "if (moved)\n\t\twait_moved(t);", "", "test_libtier_request")
+bug("layer-wake-up-lost", LIBRARY + "wait.c",
+    "if (e[i].data.fd == a->event && t->polling)\n\t\t\tevent_signal(t->wake);", "",
+    "test_libtier_request", quick=True)
+bug("notify-not-cleared", LIBRARY + "wait.c",
+    "if (e[i].data.fd == t->notify || e[i].data.fd == a->event)",
+    "if (e[i].data.fd == a->event)", "test_libtier_request")
+
+# ---- puts, reads, streams, geometry ------------------------------------------------------------
+
+bug("refused-put-keeps-its-room", LIBRARY + "put.c",
+    "rc = reserve(t, p, c, keys);\n\tif (rc) {\n\t\tunstage(t, p);", "rc = reserve(t, p, c, keys);\n"
+    "\tif (rc) {", "test_libtier_request", "test_libtier_attach")
+bug("group-beyond-the-shard", LIBRARY + "put.c",
+    "group - at->first >= at->groups)", "group - at->first > at->groups)",
+    "test_libtier_request")
+bug("commit-of-another-life", LIBRARY + "put.c",
+    "if (p->a != session_attachment(t) || p->a->dead)", "if (session_attachment(t)->dead)",
+    "test_libtier_attach")
+bug("later-pieces-without-parent", LIBRARY + "put_copy.c",
+    "if (s->done > 0)\n\t\tmemcpy(s->plan.args.parent,", "if (0)\n\t\tmemcpy(s->plan.args.parent,",
+    "test_libtier_request")
+bug("later-pieces-at-depth-0", LIBRARY + "put_copy.c",
+    "s->plan.args.depth = s->depth + s->done;", "s->plan.args.depth = s->depth;",
+    "test_libtier_request")
+bug("dropped-piece-not-told", LIBRARY + "put_copy.c",
+    "if (rc)\n\t\treturn rc; /* visible they may be, but not what was asked for */", "",
+    "test_libtier_request")
+bug("gathered-beyond-the-stride", LIBRARY + "gather.c",
+    "return g->stride != 0 && bytes > g->stride ? 0 : bytes;", "return bytes;",
+    "test_libtier_lease")
+bug("released-layers-come-back", LIBRARY + "stream.c",
+    "while (before >> 32 == s->generation && before < claim)",
+    "while (before >> 32 == s->generation)", "test_libtier_request", "test_api_stream")
+bug("stream-line-not-given-back", LIBRARY + "stream.c",
+    "s->a->stream_used &= ~(1ull << s->number);", "", "test_api_stream", "test_libtier_request")
+bug("fingerprint-not-framed", LIBRARY + "key.c",
+    "return add(md, &present, 1) && add_counted", "return add_counted", "test_libtier_key")
+bug("reserved-bytes-of-a-part", "libtier/abi/geometry_check.c",
+    "if (!all_zero(part->reserved, sizeof(part->reserved)))", "if (0)", "test_libtier_geometry")
+bug("stride-not-aligned", "libtier/abi/geometry_check.c",
+    "part->page_stride % page_align != 0 ||", "", "test_libtier_geometry")
+bug("layers-without-end", "libtier/abi/geometry_check.c",
+    "if (part->layer_first > ABI_LAYERS_MAX - part->layers)", "if (0)",
+    "test_libtier_geometry")
+
+# ---- what clients are given ---------------------------------------------------------------------
+
+bug("memory-given-writable", SHELL + "memory.c",
+    "fd = open(path, O_RDONLY | O_CLOEXEC);", "fd = open(path, O_RDWR | O_CLOEXEC);",
+    "test_isolation_memory")
+bug("shared-memory-not-sealed", FRONT + "grant.c",
+    "F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL", "F_SEAL_GROW | F_SEAL_SEAL",
+    "test_front_ring")
+bug("seals-may-be-added", FRONT + "grant.c",
+    "F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL", "F_SEAL_SHRINK | F_SEAL_GROW",
+    "test_front_ring")
+bug("context-memory-not-sealed", BACKEND + "mem_common.c",
+    "F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL", "F_SEAL_GROW | F_SEAL_SEAL",
+    "test_backend_mem")
+bug("memory-for-others-to-open", BACKEND + "mem_common.c",
+    "fchmod(fd, 0600) || ftruncate", "fchmod(fd, 0666) || ftruncate", "test_backend_mem",
+    quick=True)
+bug("removed-memory-not-emptied", BACKEND + "mem_common.c",
+    "fallocate(region->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)region->bytes);",
+    "", "test_backend_mem")
+bug("descriptors-of-a-context-leak", FRONT + "context.c",
+    "for (uint32_t i = 0; i < FRONT_CONTEXT_FDS; i++)\n\t\tclose(fd[i]);", "",
+    "test_front_socket")
+bug("descriptors-are-hoarded", FRONT + "grant.c",
+    "if (count && is_behind(s))\n\t\treturn -EAGAIN;", "", "test_front_socket")
+
+# ---- who may do what ------------------------------------------------------------------------------
+
+bug("everyone-is-an-operator", FRONT + "listen.c",
+    "s->operator_ = peer.uid == 0 || peer.uid == geteuid();", "s->operator_ = true;",
+    "test_front_socket")
+bug("credentials-not-asked", FRONT + "listen.c",
+    "s->uid = peer.uid;", "s->uid = geteuid();", "test_front_socket")
+bug("groups-not-asked", FRONT + "listen.c", "s->gid = peer.gid;", "s->gid = 0;",
+    "test_isolation_memory")
+bug("overflow-uid-taken", FRONT + "listen.c",
+    "if (peer.uid == OVERFLOW_UID) {", "if (0) {", "test_front_socket")
+bug("verbs-for-everyone", "tierd/obs/verbs.c",
+    "if (!verb->everyone && !q->operator_)", "if (0)", "test_front_socket")
+bug("anyone-removes-a-context", FRONT + "context.c",
+    "if (rc == 0 && (view.owner || s->operator_))", "if (rc == 0)", "test_front_socket")
+bug("fingerprints-not-compared", FRONT + "context.c",
+    "return memcmp(m->fingerprint, spec->fingerprint, sizeof(m->fingerprint)) == 0;",
+    "return true;", "test_front_socket")
+bug("geometries-not-compared", FRONT + "context.c",
+    "else if (memcmp(&m->geometry, &view->spec->geometry, sizeof(m->geometry)) != 0)",
+    "else if (0)", "test_front_socket")
+bug("socket-mode-not-applied", FRONT + "listen.c",
+    "if (chmod(at.sun_path, f->config.socket_mode) || listen", "if (listen",
+    "test_front_socket", "test_front_session")
+
+# ---- limits ----------------------------------------------------------------------------------------
+
+bug("one-context-too-many", FRONT + "context.c",
+    "return count < f->config.user_contexts;", "return count <= f->config.user_contexts;",
+    "test_api_limits")
+bug("sessions-of-a-user-not-counted", FRONT + "control.c",
+    "if (!lobby->operator_)", "if (0)", "test_api_limits")
+bug("staging-not-clamped", FRONT + "session.c",
+    "if (staging > f->config.staging_max)\n\t\tstaging = f->config.staging_max;", "",
+    "test_front_socket", "test_front_session")
+bug("readers-not-clamped", FRONT + "session.c",
+    "s->readers_max = readers < ABI_READERS_MAX ? readers : ABI_READERS_MAX;",
+    "s->readers_max = readers;", "test_front_socket")
+bug("client-puts-not-applied", SHELL + "startup.c",
+    "c->client_puts = s->config.client_puts;", "", "test_api_limits")
+bug("client-requests-not-applied", SHELL + "startup.c",
+    "c->client_requests = s->config.client_requests;", "", "test_api_limits")
+bug("quarantine-percent-not-applied", SHELL + "startup.c",
+    "c->quarantine_percent = s->config.quarantine_percent;", "", "test_api_limits")
+bug("least-value-not-checked", SHELL + "config.c",
+    "if (value < k->min || value > k->max)\n\t\treturn -ERANGE;\n\t*out = (uint32_t)value;",
+    "if (value > k->max)\n\t\treturn -ERANGE;\n\t*out = (uint32_t)value;", "test_config")
+bug("key-set-twice", SHELL + "config.c", "if (k && load->seen[k - keys]) {", "if (0) {",
+    "test_config")
+bug("settings-before-the-file", SHELL + "startup.c",
+    "if (file)\n\t\trc = config_load(&s->config, file, why, sizeof(why));\n"
+    "\tif (rc == 0)\n\t\trc = apply_options(s, why, sizeof(why));",
+    "rc = apply_options(s, why, sizeof(why));\n\tif (rc == 0 && file)\n"
+    "\t\trc = config_load(&s->config, file, why, sizeof(why));", "test_front_life")
+
+# ---- messages, sessions -----------------------------------------------------------------------------
+
+bug("reserved-bytes-not-looked-at", FRONT + "control.c",
+    "!control_zero(f->in.ctx.reserved, sizeof(f->in.ctx.reserved)))", "0)",
+    "test_front_socket")
+bug("length-not-compared", FRONT + "control.c",
+    "if (h->length != bytes)\n\t\treturn \"the message's length is not what was sent\";", "",
+    "test_front_socket")
+bug("name-without-an-end", FRONT + "context.c",
+    "return len < bytes && strspn(word, allowed) == len &&",
+    "return strnlen(word, bytes) == len && strspn(word, allowed) >= len &&",
+    "test_front_socket")
+bug("creators-wait-for-ever", FRONT + "control.c",
+    "if (p.kind == PENDING_CREATE)\n\t\tcontext_retry(f, t);", "", "test_front_socket")
+bug("long-answer-stops", FRONT + "admin.c",
+    "watch_socket(f, s, EPOLLOUT);\n\t\t\treturn;", "return;", "test_front_socket")
+bug("silent-peers-stay", FRONT + "session.c",
+    "t->now_ns - s->since_ns > SESSION_GREETING_NS)\n\t\t\tsession_free(f, s);", "0)\n"
+    "\t\t\tsession_free(f, s);", "test_front_session", quick=True)
+bug("leases-end-with-the-socket", FRONT + "session.c",
+    "if (!atomic_load_acquire_u32(&s->header->goodbye))\n\t\treturn false;", "",
+    "test_front_session", "test_api_death")
+bug("quiet-with-a-hazard-word", FRONT + "session.c",
+    "if (atomic_load_acquire_u64(&r->slot[k]))", "if (0)",
+    "test_front_session", "test_front_ring")
+bug("process-death-not-told", FRONT + "session.c",
+    "if (s->state == SESSION_GONE)\n\t\tdead(f, t, s);", "", "test_front_session",
+    "test_api_death")
+bug("staging-unmapped-under-a-job", FRONT + "session.c",
+    "f->config.ops->jobs_passed(f->config.shell, s->mark))", "1)", "test_front_session",
+    quick=True)
+bug("closed-not-told", FRONT + "session.c",
+    "atomic_store_release_u32(&s->header->closed, 1);", "", "test_front_socket")
+bug("running-daemons-socket-taken", FRONT + "listen.c",
+    "== 0 || errno != ECONNREFUSED) {", "!= 0 && errno != ECONNREFUSED) {", "test_front_life")
+
+# ---- the daemon's side of the rings ---------------------------------------------------------------
+
+bug("taken-index-not-masked", FRONT + "ring_in.c",
+    "s->sq[s->sq_head & (s->sq_entries - 1)]", "s->sq[s->sq_head % (s->sq_entries + 1)]",
+    "test_front_ring")
+bug("clients-head-trusted", FRONT + "ring_in.c",
+    "return w->ready <= s->sq_entries && unread <= s->cq_entries &&\n"
+    "\t       w->room <= s->cq_entries;", "return w->ready <= s->sq_entries;",
+    "test_front_ring", "test_front_session")
+bug("clients-tail-trusted", FRONT + "ring_in.c",
+    "return w->ready <= s->sq_entries && unread", "return unread", "test_front_ring")
+bug("more-completions-than-room", FRONT + "ring_in.c",
+    "if (most > w.room)\n\t\tmost = w.room;", "", "test_front_session", "test_front_ring")
+bug("parks-without-a-last-look", FRONT + "ring_in.c",
+    "if (atomic_load_acquire_u32(&s->header->sq_tail) != s->sq_head) {", "if (0) {",
+    "test_front_session")
+bug("parked-without-asking", FRONT + "ring_in.c",
+    "atomic_store_relaxed_u32(&s->header->sq_wake, 1);", "", "test_front_ring")
+bug("closing-takes-requests", FRONT + "ring_in.c",
+    "uint32_t budget = f->closing ? 0 : FRONT_TAKE_MAX;", "uint32_t budget = FRONT_TAKE_MAX;",
+    "test_front_session")
+bug("tail-before-the-completion", FRONT + "ring_out.c",
+    "s->cq[s->cq_tail & (s->cq_entries - 1)] = *cqe;\n\ts->cq_tail++;\n\ts->in_flight--;\n"
+    "\ts->posted++;\n\tatomic_store_release_u32(&s->header->cq_tail, s->cq_tail);",
+    "atomic_store_release_u32(&s->header->cq_tail, s->cq_tail + 1);\n"
+    "\ts->cq[s->cq_tail & (s->cq_entries - 1)] = *cqe;\n\ts->cq_tail++;\n\ts->in_flight--;\n"
+    "\ts->posted++;", "test_front_ring")
+bug("last-wake-ups-lost", FRONT + "ring_out.c",
+    "if (count)\n\t\tring_out_signal(f, fd, count);", "", "test_front_session")
+bug("wake-up-by-write", FRONT + "ring_out.c", "f->aio = aio;", "f->aio = 0;",
+    "test_front_ring")
+bug("wakes-who-does-not-wait", FRONT + "ring_out.c",
+    "if (!must && atomic_load_relaxed_u32(&s->header->cq_wait) == 0)\n\t\t\tcontinue;", "",
+    "test_front_session")
+bug("layers-do-not-wake", FRONT + "ring_out.c", "s->must_wake = true;", "", "test_api_stream")
+
+# ---- workers, memory --------------------------------------------------------------------------------
+
+bug("job-told-before-it-is-done", SHELL + "worker.c",
+    "carry_out(job);\n\t\tfinish(p, job);", "finish(p, job);\n\t\tcarry_out(job);",
+    "test_tsan_worker")
+bug("loop-sleeps-over-a-job", SHELL + "worker.c",
+    "if (p->reaped == 0 && atomic_load_relaxed_u32(&p->done) == 0)\n\t\treturn true;",
+    "return true;", "test_tsan_worker")
+bug("finished-job-wakes-nobody", SHELL + "worker.c",
+    "if (atomic_load_relaxed_u32(&p->loop_sleeps) && atomic_exchange_u32(&p->loop_sleeps, 0))",
+    "if (0)", "test_tsan_worker")
+bug("checksum-not-compared", SHELL + "worker.c",
+    "!= piece->crc)", "== ~piece->crc)", "test_tsan_worker", quick=True)
+bug("checksum-without-its-seed", SHELL + "worker.c",
+    "crc32c(piece->seed, piece->addr, piece->bytes)", "crc32c(0, piece->addr, piece->bytes)",
+    "test_tsan_worker")
+bug("closing-pool-drops-jobs", SHELL + "worker.c",
+    "if (atomic_load_acquire_u32(&p->stop))\n\t\t\treturn pop(p);",
+    "if (atomic_load_acquire_u32(&p->stop))\n\t\t\treturn NULL;", "test_tsan_worker")
+bug("jobs-passed-too-early", SHELL + "worker.c",
+    "return !first || list_entry(first, const struct job, link)->number > mark;",
+    "return !first || list_entry(first, const struct job, link)->number >= mark;",
+    "test_tsan_worker")
+bug("memory-unmapped-under-a-copy", SHELL + "memory.c",
+    "if (!worker_passed(workers, made->mark)) {", "if (0) {", "test_shell_memory")
+bug("memory-of-another-context", SHELL + "memory.c",
+    "return made && made->id == id ? made : NULL;", "return made;", "test_shell_memory")
+bug("checksum-of-the-source", BACKEND + "mem_common.c",
+    "crc = crc32c(crc, dst, n);", "crc = crc32c(crc, src, n);", "test_backend_mem")
+bug("range-not-checked", BACKEND + "mem_common.c",
+    "bytes <= region->bytes - offset &&", "", "test_backend_mem")
+bug("wrong-place-punched", SHELL + "holes.c",
+    "s->mem[tier]->punch(region, hole.offset, hole.bytes)",
+    "s->mem[tier]->punch(region, hole.offset - (hole.offset ? ABI_HUGE : 0), hole.bytes)",
+    "test_isolation_exhaust")
+bug("holes-not-looked-for", SHELL + "holes.c",
+    "if (resident <= 0 || (uint64_t)resident <= taken)", "if (resident)",
+    "test_isolation_exhaust")
+bug("index-holes-kept", SHELL + "holes.c",
+    "at = lseek(region->fd, at, SEEK_DATA);", "at = -1;", "test_isolation_exhaust")
+
+# ---- device ----------------------------------------------------------------------------------------
+
+bug("short-transfer-taken-as-whole", BACKEND + "nvme.c",
+    "if (op->done == io->bytes)", "if (res > 0)", "test_backend_nvme", quick=True)
+bug("rest-at-the-wrong-offset", BACKEND + "nvme.c",
+    "uint64_t offset = io->offset + op->done;", "uint64_t offset = io->offset;",
+    "test_backend_nvme")
+bug("rest-into-the-wrong-memory", BACKEND + "nvme.c", "at += skip;", "", "test_backend_nvme")
+bug("interrupted-transfer-fails", BACKEND + "nvme.c",
+    "if ((res == -EAGAIN || res == -EINTR) && op->retries++ < RETRIES_MAX)", "if (0)",
+    "test_backend_nvme")
+bug("end-of-file-tried-for-ever", BACKEND + "nvme.c",
+    "if (res == 0 || op->done % LOGICAL_SECTOR)\n\t\treturn finish(d, op, -EIO);", "",
+    "test_backend_nvme")
+bug("flushes-use-up-operations", BACKEND + "nvme.c",
+    "*token = op->token;\n\t\top_put(d, op);", "*token = op->token;", "test_backend_nvme")
+bug("file-may-grow", BACKEND + "nvme.c",
+    "if (offset > d->bytes || bytes > d->bytes - offset)", "if (offset > d->bytes)",
+    "test_backend_nvme_file", "test_backend_nvme")
+bug("store-not-locked", BACKEND + "nvme_file.c",
+    "if (fcntl(o->fd, F_OFD_SETLK, &whole) == 0) {", "if (1) {", "test_backend_nvme_file")
+bug("store-not-filled", BACKEND + "nvme_file.c",
+    "rc = fill_holes(o->options, o->fd, want);", "rc = 0;", "test_backend_nvme_file")
+bug("failed-store-left-behind", BACKEND + "nvme_file.c",
+    "unlink(options->path);", ";", "test_backend_nvme_file")
+bug("end-of-a-file-is-success", "libtier/base/file.c",
+    "return n ? -errno : -ENODATA;", "return n ? -errno : 0;", "test_base_file")
+bug("interrupted-write-fails", "libtier/base/file.c",
+    "ssize_t n = pwrite(fd, at, bytes, (off_t)offset);\n\n\t\tif (n < 0 && errno == EINTR)\n"
+    "\t\t\tcontinue;\n\t\tif (n <= 0)\n\t\t\treturn n ? -errno : -EIO;\n\t\tat += n;",
+    "ssize_t n = pwrite(fd, at, bytes, (off_t)offset);\n\n\t\tif (n <= 0)\n"
+    "\t\t\treturn n ? -errno : -EIO;\n\t\treturn 0;", "test_base_file")
+bug("read-not-verified", SHELL + "dispatch.c",
+    "if (io->write || !io->verify ||", "if (io->write || io->verify ||", "test_store_repair",
+    "crash --kills 3")
+bug("flush-error-swallowed", SHELL + "dispatch.c",
+    "event.sync.token = token;\n\t\tevent.sync.res = res;",
+    "event.sync.token = token;\n\t\tevent.sync.res = 0;", "test_front_life")
+bug("fence-skipped", SHELL + "dispatch.c",
+    "long rc = syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);", "long rc = 0;",
+    "crash --storm --seconds 20")
+
+# ---- start, stop, store ---------------------------------------------------------------------------
+
+bug("stops-without-writing", SHELL + "loop.c",
+    "if (core_drain(s->core, SHELL_TOKEN_DRAIN))\n\t\tsettle(s);", "settle(s);",
+    "test_api_life")
+bug("sessions-not-ended-at-stop", SHELL + "loop.c",
+    "front_end_all(s->front, &l->turn, -ESHUTDOWN);", "", "test_front_life")
+bug("second-signal-waits", SHELL + "loop.c", "if (l->signals > 1) {", "if (0) {",
+    "test_front_life")
+bug("idle-loop-spins", SHELL + "loop.c",
+    "return hopeful == 0 && t->now_ns - l->busy_ns >= FRONT_ACTIVE_NS;", "return false;",
+    "test_front_ring")
+bug("size-limit-kills", SHELL + "main.c", "signal(SIGXFSZ, SIG_IGN);", "", "test_front_life")
+bug("ready-not-told", SHELL + "startup.c", "notify_ready(status);", "", "test_front_life")
+bug("ready-before-it-listens", SHELL + "startup.c",
+    "{ \"listen\", begin_listen, NULL },\n\t{ \"ready\", begin_ready, NULL },",
+    "{ \"ready\", begin_ready, NULL },\n\t{ \"listen\", begin_listen, NULL },",
+    "test_front_life")
+bug("stopping-not-told", SHELL + "loop.c", "notify_stopping();", "", "test_front_life")
+bug("older-catalog-taken", SHELL + "recover.c",
+    "(*best)->sequence > head->sequence)", "(*best)->sequence < head->sequence)",
+    "test_front_life", "test_store_repair")
+bug("damaged-super-block-kept", SHELL + "recover.c",
+    "return s->block->pwrite(s->device, buf, DISK_SECTOR, 0);", "return 0;", "test_front_life")
+bug("cut-off-store-taken", SHELL + "recover.c",
+    "if (super->segment_offset + super->segment_count * super->segment_bytes >\n"
+    "\t    s->block->bytes(s->device))", "if (0)", "test_front_life")
+bug("uids-given-again", SHELL + "recover.c",
+    "s->core_config.next_uid = best->next_uid;", "s->core_config.next_uid = 0;",
+    "test_store_repair", "test_front_life")
+bug("no-copy-of-the-super-block", SHELL + "format.c",
+    "rc = s->block->pwrite(s->device, buf, DISK_SECTOR, DISK_SECTOR);", "rc = 0;",
+    "test_front_life")
+
+# ---- repair ---------------------------------------------------------------------------------------
+
+bug("good-super-block-overwritten", "tierd/ctl/repair.c",
+    "l->super = super[rc[0] ? 1 : 0];", "l->super = super[rc[0] ? 0 : 1];", "test_store_repair")
+bug("repairs-without-being-told", "tierd/ctl/repair.c",
+    "if (l->options->repair)\n\t\t\tmend(l, write_at(l, &l->super,",
+    "if (l->super.version)\n\t\t\tmend(l, write_at(l, &l->super,", "test_store_repair")
+bug("renewed-catalog-is-older", "tierd/ctl/repair.c", "head.sequence++;", "head.sequence--;",
+    "test_store_repair")
+bug("repairs-under-a-daemon", "tierd/ctl/repair.c",
+    "return errno == EAGAIN || errno == EACCES ? -EBUSY : -errno;", "return 0;",
+    "test_store_repair")
+bug("rotten-pages-not-found", "tierd/ctl/repair.c",
+    "crc32c(seed, l->page, bytes) != *crc;", "0;", "test_store_repair")
+bug("pages-read-at-the-wrong-place", "tierd/ctl/repair.c",
+    "v->data_offset + (uint64_t)at)", "v->data_offset)", "test_store_repair")
+bug("length-not-given-back", "tierd/ctl/repair.c",
+    "(off_t)(need - l->bytes)),", "(off_t)(1)),", "test_store_repair")
