@@ -180,7 +180,7 @@ bug("late-answer-taken", LIBRARY + "socket.c",
     "(int32_t)(answer->header.seq - s->seq) < 0) {", "0) {", "test_libtier_hostile")
 bug("signal-ends-a-wait", LIBRARY + "socket.c",
     "if (n < 0 && errno != EINTR)\n\t\t\treturn -errno;", "if (n < 0)\n\t\t\treturn -errno;",
-    "test_libtier_attach")
+    "test_libtier_wait")
 bug("arguments-stay-in-the-arena", LIBRARY + "request.c",
     "if (rq->arg.bytes > 0)\n\t\tarena_free(&a->arena, rq->arg.start, rq->arg.bytes);\n"
     "\tif (rq->data.bytes > 0)", "if (rq->data.bytes > 0)", "test_libtier_request", quick=True)
@@ -193,18 +193,20 @@ bug("completion-of-anothers-serial", LIBRARY + "request.c",
 bug("late-reserve-not-aborted", LIBRARY + "request.c",
     "abandon_put(t, c->value);", ";", "test_libtier_request")
 bug("given-up-request-not-freed", LIBRARY + "request.c",
-    "if (orphan)\n\t\tentry_free(&t->requests, rq);", "", "test_libtier_request")
+    "if (orphan)\n\t\tentry_free(&t->requests, rq);", "",
+    "test_libtier_put")
 bug("salt-travels-with-references", LIBRARY + "request.c",
     "args->blocks[i].generation ^ salt };", "args->blocks[i].generation };",
     "test_libtier_request")
 bug("error-of-a-request-swallowed", LIBRARY + "request.c",
-    ".result = c->res > 0 ? 0 : c->res,", ".result = 0,", "test_libtier_request")
+    ".result = c->res > 0 ? 0 : c->res,", ".result = 0,",
+    "test_libtier_put")
 bug("tail-before-the-entry", LIBRARY + "ring.c",
     "r->sqe[r->sq_tail & (r->sq_entries - 1)] = *entry;\n\tr->sq_tail++;\n"
     "\tatomic_store_release_u32(&r->shared->sq_tail, r->sq_tail);",
     "atomic_store_release_u32(&r->shared->sq_tail, r->sq_tail + 1);\n"
     "\tr->sqe[r->sq_tail & (r->sq_entries - 1)] = *entry;\n\tr->sq_tail++;",
-    "test_libtier_ring")
+    "test_libtier_wait")
 bug("entry-index-not-masked", LIBRARY + "ring.c",
     "r->sqe[r->sq_tail & (r->sq_entries - 1)]", "r->sqe[r->sq_tail % (r->sq_entries + 1)]",
     "test_libtier_request")
@@ -214,12 +216,12 @@ bug("ring-fuller-than-full", LIBRARY + "ring.c",
     "if (used == r->sq_entries)\n\t\treturn -EAGAIN;", "", "test_libtier_request")
 bug("doorbell-without-a-fence", LIBRARY + "ring.c",
     "full_fence();\n\treturn atomic_load_relaxed_u32(&r->shared->sq_wake) != 0;",
-    "return atomic_load_relaxed_u32(&r->shared->sq_wake) != 0;", "test_libtier_ring")
+    "return atomic_load_relaxed_u32(&r->shared->sq_wake) != 0;", "test_libtier_wait")
 bug("wake-up-asked-without-a-fence", LIBRARY + "ring.c",
-    "if (on)\n\t\tfull_fence();", "", "test_libtier_ring")
+    "if (on)\n\t\tfull_fence();", "", "test_libtier_wait")
 bug("sleeps-without-a-last-look", LIBRARY + "wait.c",
     "if (atomic_load_acquire_u32(&a->ring.shared->cq_tail) == head)\n\t\t\thung_up", "hung_up",
-    "test_libtier_request")
+    "test_libtier_wait")
 bug("waiters-not-told-of-completions", LIBRARY + "request.c",
     "if (moved)\n\t\twait_moved(t);", "", "test_libtier_request")
 bug("layer-wake-up-lost", LIBRARY + "wait.c",
@@ -233,7 +235,8 @@ bug("notify-not-cleared", LIBRARY + "wait.c",
 
 bug("refused-put-keeps-its-room", LIBRARY + "put.c",
     "rc = reserve(t, p, c, keys);\n\tif (rc) {\n\t\tunstage(t, p);", "rc = reserve(t, p, c, keys);\n"
-    "\tif (rc) {", "test_libtier_request", "test_libtier_attach")
+    "\tif (rc) {",
+    "test_libtier_put")
 bug("group-beyond-the-shard", LIBRARY + "put.c",
     "group - at->first >= at->groups)", "group - at->first > at->groups)",
     "test_libtier_request")
@@ -242,19 +245,20 @@ bug("commit-of-another-life", LIBRARY + "put.c",
     "test_libtier_attach")
 bug("later-pieces-without-parent", LIBRARY + "put_copy.c",
     "if (s->done > 0)\n\t\tmemcpy(s->plan.args.parent,", "if (0)\n\t\tmemcpy(s->plan.args.parent,",
-    "test_libtier_request")
+    "test_libtier_put")
 bug("later-pieces-at-depth-0", LIBRARY + "put_copy.c",
     "s->plan.args.depth = s->depth + s->done;", "s->plan.args.depth = s->depth;",
-    "test_libtier_request")
+    "test_libtier_put")
 bug("dropped-piece-not-told", LIBRARY + "put_copy.c",
     "if (rc)\n\t\treturn rc; /* visible they may be, but not what was asked for */", "",
-    "test_libtier_request")
+    "test_libtier_put")
 bug("gathered-beyond-the-stride", LIBRARY + "gather.c",
     "return g->stride != 0 && bytes > g->stride ? 0 : bytes;", "return bytes;",
     "test_libtier_lease")
 bug("released-layers-come-back", LIBRARY + "stream.c",
     "while (before >> 32 == s->generation && before < claim)",
-    "while (before >> 32 == s->generation)", "test_libtier_request", "test_api_stream")
+    "while (before >> 32 == s->generation)",
+    "test_libtier_wait")
 bug("stream-line-not-given-back", LIBRARY + "stream.c",
     "s->a->stream_used &= ~(1ull << s->number);", "", "test_api_stream", "test_libtier_request")
 bug("fingerprint-not-framed", LIBRARY + "key.c",

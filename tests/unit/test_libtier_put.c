@@ -1,0 +1,181 @@
+/*
+ * Puts that go wrong, and what each piece of a long one says: no room is lost, no error swallowed,
+ * and the daemon is told the prefix.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include "tests/unit/test_libtier_fake.h"
+
+#include "libtier/src/session.h"
+
+#define BLOCK_BYTES (6 * 4096u)
+#define PIECES_MAX 16u
+
+static struct {
+	uint32_t op; /* that is refused; ABI_OP_NOP = none */
+	int32_t res;
+	uint32_t status;
+	uint32_t pieces;
+	struct abi_put_args args[PIECES_MAX];
+	tier_key first[PIECES_MAX];
+} daemon_side;
+
+static bool hook(struct fake *f, const struct abi_sqe *e, struct abi_cqe *c, bool *silent)
+{
+	const uint8_t *arg = f->client[0].staging + e->arg_offset;
+
+	(void)silent;
+	if (e->op == ABI_OP_PUT_RESERVE && daemon_side.pieces < PIECES_MAX) {
+		memcpy(&daemon_side.args[daemon_side.pieces], arg, sizeof(struct abi_put_args));
+		memcpy(&daemon_side.first[daemon_side.pieces++],
+		       arg + sizeof(struct abi_put_args), sizeof(tier_key));
+	}
+	if (e->op != daemon_side.op || !daemon_side.op)
+		return false;
+	c->res = daemon_side.res;
+	c->status = daemon_side.status;
+	return true;
+}
+
+static int setup(void **state)
+{
+	int rc = world_setup(state);
+
+	memset(&daemon_side, 0, sizeof(daemon_side));
+	((struct world *)*state)->fake->hook = hook;
+	return rc;
+}
+
+static void refuse(uint32_t op, int32_t res)
+{
+	daemon_side.op = op;
+	daemon_side.res = res;
+}
+
+static uint64_t arena_used(struct world *w)
+{
+	LOCK_SCOPE(&w->t->lock);
+	return session_attachment(w->t)->arena.used_bytes;
+}
+
+static uint32_t requests_free(struct world *w)
+{
+	LOCK_SCOPE(&w->t->lock);
+	return w->t->requests.free_count;
+}
+
+static void test_a_refused_put_gives_its_room_back(void **state)
+{
+	struct world *w = *state;
+	tier_key key = world_key(1);
+	tier_put *p;
+
+	refuse(ABI_OP_PUT_RESERVE, -ENOSPC);
+	for (uint32_t i = 0; i < 100; i++)
+		assert_int_equal(tier_put_begin(w->c, &key, 1, NULL, &p), -ENOSPC);
+	assert_int_equal(arena_used(w), 0);
+	assert_int_equal(session_attachment(w->t)->puts, 0);
+	refuse(ABI_OP_NOP, 0);
+	assert_int_equal(tier_put_begin(w->c, &key, 1, NULL, &p), 0);
+	tier_put_abort(p);
+}
+
+/* The order to abort is nobody's request: its place in the table must come back by itself. */
+static void test_aborts_use_nothing_up(void **state)
+{
+	struct world *w = *state;
+	tier_key key = world_key(1);
+	uint32_t free_before = requests_free(w);
+	tier_put *p;
+
+	for (uint32_t i = 0; i < 400; i++) {
+		assert_int_equal(tier_put_begin(w->c, &key, 1, NULL, &p), 0);
+		tier_put_abort(p);
+	}
+	assert_int_equal(tier_drain(w->t), 0);
+	assert_int_equal(arena_used(w), 0);
+	assert_int_equal(requests_free(w), free_before);
+	assert_int_equal(w->fake->ops[ABI_OP_PUT_ABORT], 400);
+}
+
+static void test_a_failed_commit_is_told(void **state)
+{
+	static uint8_t data[2 * BLOCK_BYTES];
+	struct world *w = *state;
+	tier_key keys[2] = { world_key(1), world_key(2) };
+	struct tier_completion c;
+	tier_put *p;
+
+	refuse(ABI_OP_PUT_COMMIT, -ESTALE);
+	assert_int_equal(tier_put_copy(w->c, keys, 2, data, NULL), -ESTALE);
+	assert_int_equal(tier_put_begin(w->c, keys, 1, NULL, &p), 0);
+	assert_int_equal(tier_put_commit(p, 5), 0);
+	assert_int_equal(tier_wait(w->t, &c, 1, 1, 10 * NS_PER_S), 1);
+	assert_int_equal(c.user_data, 5);
+	assert_int_equal(c.result, -ESTALE);
+	assert_int_equal(arena_used(w), 0);
+}
+
+/* Every waiting call hands the daemon's error on. */
+static void test_errors_are_handed_on(void **state)
+{
+	struct world *w = *state;
+	tier_block b = world_block(w, 1);
+	struct tier_page page = { b, 0 };
+	tier_key key = world_key(1);
+	uint64_t pin;
+
+	refuse(ABI_OP_FETCH, -EIO);
+	assert_int_equal(tier_fetch(w->c, &b, 1, NULL), -EIO);
+	refuse(ABI_OP_FETCH_PAGES, -EIO);
+	assert_int_equal(tier_fetch_pages(w->c, &page, 1, NULL), -EIO);
+	refuse(ABI_OP_PIN, -EDQUOT);
+	assert_int_equal(tier_pin(w->c, &b, 1, TIER_CXL, 0, &pin), -EDQUOT);
+	refuse(ABI_OP_UNPIN, -ENOENT);
+	assert_int_equal(tier_unpin(w->c, 3), -ENOENT);
+	refuse(ABI_OP_DELETE, -EIO);
+	assert_int_equal(tier_delete(w->c, &key, 1), -EIO);
+	refuse(ABI_OP_DRAIN, -EIO);
+	assert_int_equal(tier_drain(w->t), -EIO);
+}
+
+/* 100 blocks through 1 MiB: each piece names the block before it and how deep it lies. */
+static void test_pieces_tell_their_prefix(void **state)
+{
+	enum { BLOCKS = 100, DEPTH = 7 };
+	struct world *w = *state;
+	struct tier_put_options o = { .size = sizeof(o), .depth = DEPTH };
+	tier_key keys[BLOCKS], parent = world_key(5000);
+	uint8_t *data = calloc(BLOCKS, BLOCK_BYTES);
+	uint32_t at = 0;
+
+	for (uint32_t i = 0; i < BLOCKS; i++)
+		keys[i] = world_key(i);
+	o.parent = &parent;
+	assert_int_equal(tier_put_copy(w->c, keys, BLOCKS, data, &o), BLOCKS);
+	assert_true(daemon_side.pieces > 2 && daemon_side.pieces < PIECES_MAX);
+	for (uint32_t i = 0; i < daemon_side.pieces; i++) {
+		const tier_key *before = at ? &keys[at - 1] : &parent;
+
+		assert_memory_equal(&daemon_side.first[i], &keys[at], sizeof(tier_key));
+		assert_memory_equal(daemon_side.args[i].parent, before, sizeof(tier_key));
+		assert_int_equal(daemon_side.args[i].depth, DEPTH + at);
+		at += daemon_side.args[i].count;
+	}
+	assert_int_equal(at, BLOCKS);
+	free(data);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, world_teardown)
+	const struct CMUnitTest tests[] = {
+		T(test_a_refused_put_gives_its_room_back),
+		T(test_aborts_use_nothing_up),
+		T(test_a_failed_commit_is_told),
+		T(test_errors_are_handed_on),
+		T(test_pieces_tell_their_prefix),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
