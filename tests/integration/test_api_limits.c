@@ -392,6 +392,26 @@ static void test_leases_that_are_never_released(void **state)
 	tier_close(t);
 }
 
+/* ---- told ------------------------------------------------------------------------------------ */
+
+/* What was set is what counts, and what an operator is told. */
+static void test_limits_are_told(void **state)
+{
+	static const char *const said[] = { "\"user_sessions\":3", "\"user_contexts\":2",
+					    "\"client_pins\":3", "\"client_puts\":2",
+					    "\"client_requests\":4", "\"quarantine_percent\":1" };
+	char *text;
+	tier *t;
+
+	(void)state;
+	assert_int_equal(connect_now(&t), 0);
+	assert_int_equal(tier_admin(t, "status", NULL, &text), 0);
+	for (size_t i = 0; i < COUNT(said); i++)
+		assert_non_null(strstr(text, said[i]));
+	free(text);
+	tier_close(t);
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 static int setup(void **state)
@@ -423,6 +443,7 @@ int main(void)
 		cmocka_unit_test(test_pins_and_puts_of_a_client),
 		cmocka_unit_test(test_requests_of_a_client),
 		cmocka_unit_test(test_leases_that_are_never_released),
+		cmocka_unit_test(test_limits_are_told),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -48,6 +48,8 @@ static void test_bad_messages_end_the_session(void **state)
 						sizeof(hello), 1 } };
 	struct wire_ctx ctx = { .header = { WIRE_MAGIC, ABI_VERSION, WIRE_CTX_OPEN, sizeof(ctx),
 					    1 } };
+	struct wire_admin admin = { .header = { WIRE_MAGIC, ABI_VERSION, WIRE_ADMIN, 0, 1 },
+				    .verb = "status" };
 	struct wire_hello bad;
 
 	(void)state;
@@ -77,6 +79,9 @@ static void test_bad_messages_end_the_session(void **state)
 	ctx.reserved[0] = 0;
 	ctx.header.length = sizeof(ctx) - 1;
 	send_and_lose(&ctx, sizeof(ctx) - 1, true);
+	send_and_lose(&ctx, sizeof(ctx), true); /* says less than it is */
+	admin.header.length = WIRE_MESSAGE_MAX;
+	send_and_lose(&admin, sizeof(admin), true); /* says more */
 	daemon_serves(&the_daemon);
 }
 
@@ -554,6 +559,33 @@ static void test_long_answers_wait_for_the_reader(void **state)
 	client_close(&c);
 }
 
+/* More answers than the socket holds, for one who asks ahead and reads later: all of them come. */
+static void test_answers_wait_for_who_asks_ahead(void **state)
+{
+	enum { QUESTIONS = 60 };
+	struct wire_admin ask = { .verb = "stat" };
+	struct client c;
+	union answer a;
+	size_t bytes = 0;
+
+	(void)state;
+	assert_int_equal(client_open(&c, &the_daemon), 0);
+	for (int i = 0; i < QUESTIONS; i++) {
+		client_header(&c, &ask, WIRE_ADMIN, sizeof(ask));
+		assert_int_equal(send(c.sock, &ask, sizeof(ask), MSG_NOSIGNAL),
+				 (ssize_t)sizeof(ask));
+	}
+	usleep(100000); /* the socket is full by now */
+	for (uint32_t ended = 0; ended < QUESTIONS; ended += !a.text.more) {
+		assert_true(client_receive(&c, &a) > 0);
+		assert_int_equal(a.header.type, WIRE_TEXT);
+		assert_int_equal(a.header.seq, c.seq - QUESTIONS + 1 + ended);
+		bytes += a.header.length;
+	}
+	assert_true(bytes > 600000); /* three times what a socket holds */
+	client_close(&c);
+}
+
 /* A client that asks and asks and never reads costs only itself. */
 static void test_a_client_that_does_not_read(void **state)
 {
@@ -701,6 +733,7 @@ int main(void)
 		cmocka_unit_test(test_the_overflow_uid_is_refused),
 		cmocka_unit_test(test_questions),
 		cmocka_unit_test(test_long_answers_wait_for_the_reader),
+		cmocka_unit_test(test_answers_wait_for_who_asks_ahead),
 		cmocka_unit_test(test_a_client_that_does_not_read),
 		cmocka_unit_test(test_descriptors_are_not_hoarded),
 		cmocka_unit_test(test_connections_without_hello),

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <numa.h>
 #include <numaif.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "libtier/base/atomic.h"
 #include "libtier/base/crc32c.h"
 #include "tests/lib/unit.h"
 #include "tierd/backend/mem_common.h"
@@ -303,6 +305,60 @@ static void test_copy(void **state)
 	free(dst);
 }
 
+static uint32_t flipping; /* atomic */
+
+/* A client that writes into its staging while it is copied. */
+static void *flip(void *arg)
+{
+	uint8_t *src = arg;
+
+	for (uint8_t byte = 0; atomic_load_relaxed_u32(&flipping); byte++)
+		for (uint32_t i = 0; i < 65536; i += 64)
+			*(volatile uint8_t *)(src + i) = byte;
+	return NULL;
+}
+
+/* The sum is that of what was stored, whatever the source did meanwhile. */
+static void test_copy_of_what_changes(void **state)
+{
+	static uint8_t src[65536], dst[65536];
+	pthread_t thread;
+
+	(void)state;
+	atomic_store_relaxed_u32(&flipping, 1);
+	assert_int_equal(pthread_create(&thread, NULL, flip, src), 0);
+	for (uint32_t i = 0; i < 2000; i++) {
+		struct core_copy copy = { .count = 1, .checksum = true };
+
+		copy.item[0] = (struct core_copy_item){ .dst = dst, .src = src,
+							.bytes = sizeof(src), .seed = i };
+		mem_copy(&copy);
+		assert_int_equal(copy.item[0].crc, crc32c(i, dst, sizeof(dst)));
+	}
+	atomic_store_relaxed_u32(&flipping, 0);
+	pthread_join(thread, NULL);
+}
+
+/* A client may keep its mapping of what was removed: nothing of it is there any more. */
+static void test_destroyed_memory_is_empty(void **state)
+{
+	struct mem_region region;
+	const uint8_t *kept;
+	int fd;
+
+	(void)state;
+	assert_int_equal(mem_create(&region, "tier-test", BYTES), 0);
+	memset(region.addr, 7, ABI_HUGE);
+	fd = dup(region.fd);
+	kept = mmap(NULL, BYTES, PROT_READ, MAP_SHARED, fd, 0);
+	assert_true(kept != MAP_FAILED);
+	assert_int_equal(kept[4096], 7);
+	mem_destroy(&region);
+	assert_int_equal(kept[4096], 0);
+	munmap((void *)(uintptr_t)kept, BYTES);
+	close(fd);
+}
+
 /* ---- choice --------------------------------------------------------------------------------- */
 
 static void test_registry(void **state)
@@ -479,6 +535,8 @@ int main(void)
 		cmocka_unit_test(test_punch_gives_back),
 		cmocka_unit_test(test_ranges_are_checked),
 		cmocka_unit_test(test_copy),
+		cmocka_unit_test(test_copy_of_what_changes),
+		cmocka_unit_test(test_destroyed_memory_is_empty),
 		cmocka_unit_test(test_registry),
 		cmocka_unit_test(test_numa_choice),
 		cmocka_unit_test(test_numa),

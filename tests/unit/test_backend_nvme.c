@@ -102,8 +102,8 @@ static void fill_file(struct fixture *f, uint8_t *buf)
 
 static void check_read(const uint8_t *buf)
 {
-	for (uint32_t i = 0; i < 16; i++)
-		assert_int_equal(buf[(15 - i) * PAGE + 77], i + 1);
+	for (uint32_t i = 0; i < 16 * PAGE; i++)
+		assert_int_equal(buf[(15 - i / PAGE) * PAGE + i % PAGE], i / PAGE + 1);
 }
 
 /* The kernel moved less than asked (told here in its place): the rest is asked for, from the right
@@ -254,6 +254,29 @@ static void test_operations_are_bounded(void **state)
 	free(buf);
 }
 
+/* What an operation needs is given back by it: there are far more of them than places. */
+static void test_operations_give_their_place_back(void **state)
+{
+	struct fixture *f = *state;
+	uint8_t *buf = pages(16);
+	static struct core_io io;
+	uint64_t token;
+	int res;
+
+	start(f, MIB, 4);
+	fill_file(f, buf);
+	for (uint32_t i = 1; i < 2 * CORE_IO_MAX; i++) {
+		assert_int_equal(nvme()->submit_flush(f->d, &f->ring, i), 0);
+		assert_null(reap(f, &res, &token));
+		assert_int_equal(res, 0);
+		assert_int_equal(token, i);
+		fill_io(&io, buf, 1, 0);
+		assert_int_equal(nvme()->submit(f->d, &f->ring, &io), 0);
+		assert_ptr_equal(finish_one(f), &io);
+	}
+	free(buf);
+}
+
 static void test_flush_gives_its_token(void **state)
 {
 	struct fixture *f = *state;
@@ -316,6 +339,7 @@ int main(void)
 		CASE(test_kernel_error_is_passed_on),
 		CASE(test_full_ring_says_again),
 		CASE(test_operations_are_bounded),
+		CASE(test_operations_give_their_place_back),
 		CASE(test_flush_gives_its_token),
 		CASE(test_foreign_table_and_second_ring),
 	};

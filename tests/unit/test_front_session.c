@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +17,12 @@
 #include <unistd.h>
 
 #include "libtier/base/atomic.h"
+#include "libtier/base/time.h"
 #include "tests/lib/unit.h"
 #include "tierd/front/front.h"
 
 #define MS 1000000ull
+#define STAGING_MAX (1u << 20)
 
 /* The shell that the front sees: jobs are over when the test says so. */
 struct shell {
@@ -74,7 +77,11 @@ struct fixture {
 	char path[64];
 	uint64_t now_ns;
 	uint32_t hopeful; /* of the last turn */
+	uint32_t beside;  /* atomic: how the client beside the loop ended */
 };
+
+#define BESIDE_DONE 1u
+#define BESIDE_LOST 2u
 
 static struct fixture fx;
 
@@ -82,7 +89,7 @@ static int setup(void **state)
 {
 	struct core_config config = { .boot_token = 42, .capacity = { 0, 64 << 20 } };
 	struct front_config front = { .socket_mode = 0600, .clients_max = 4,
-				      .staging_max = 1 << 20, .boot_token = 42, .ops = &ops,
+				      .staging_max = STAGING_MAX, .boot_token = 42, .ops = &ops,
 				      .shell = &fx.shell };
 	char why[FRONT_WHY_BYTES];
 
@@ -176,16 +183,20 @@ static void take_welcome(struct peer *p)
 	assert_true(p->region != MAP_FAILED);
 }
 
-static void greet(struct peer *p)
+static void greet_with(struct peer *p, struct wire_hello hello)
 {
-	struct wire_hello hello = { .header = { WIRE_MAGIC, ABI_VERSION, WIRE_HELLO,
-						sizeof(hello), 1 }, .sq_entries = 8 };
-
+	hello.header = (struct wire_header){ WIRE_MAGIC, ABI_VERSION, WIRE_HELLO, sizeof(hello),
+					     1 };
 	p->sock = dial();
 	turn(0);
 	assert_int_equal(send(p->sock, &hello, sizeof(hello), 0), (ssize_t)sizeof(hello));
 	turn(0);
 	take_welcome(p);
+}
+
+static void greet(struct peer *p)
+{
+	greet_with(p, (struct wire_hello){ .sq_entries = 8 });
 }
 
 static void leave(struct peer *p)
@@ -382,6 +393,97 @@ static void test_memory_waits_for_jobs(void **state)
 	assert_int_equal(open_in_core(), 0);
 }
 
+/* Who wants more than there is for one is given what there is for one. */
+static void test_wishes_are_bounded(void **state)
+{
+	const struct wire_hello all = { .staging_bytes = UINT64_MAX, .sq_entries = UINT32_MAX,
+					.readers = UINT32_MAX };
+	struct peer p;
+	struct stat st;
+
+	(void)state;
+	greet_with(&p, all);
+	assert_int_equal(fstat(p.fd[1], &st), 0);
+	assert_int_equal(st.st_size, STAGING_MAX);
+	assert_int_equal(p.region->staging_bytes, STAGING_MAX);
+	assert_int_equal(p.region->readers_max, ABI_READERS_MAX);
+	assert_int_equal(p.region->sq_entries, 16384);
+	assert_int_equal(p.region->cq_entries, 2 * 16384);
+	leave(&p);
+	turn(0);
+}
+
+/* Without a goodbye a reader may be about to be opened: the process must end first (R4). */
+static void test_who_says_no_goodbye_is_not_dead(void **state)
+{
+	struct peer p;
+
+	(void)state;
+	greet(&p);
+	close(p.sock);
+	turn(0);
+	turn(1000 * MS);
+	assert_int_equal(open_in_core(), 0);
+	assert_int_equal(fx.shell.mark, 0);
+	/* A goodbye that comes too late is none. */
+	p.region->goodbye = 1;
+	turn(1000 * MS);
+	assert_int_equal(fx.shell.mark, 0);
+	munmap(p.region, p.bytes);
+	for (int i = 0; i < 4; i++)
+		close(p.fd[i]);
+}
+
+#define BESIDE_ROUNDS 100000u
+#define BESIDE_NS (2000 * MS)
+
+/* A client on another processor: pushes, rings when it must, looks at what comes back. */
+static void *client_beside(void *arg)
+{
+	struct peer *p = arg;
+	const struct abi_cqe *cq = (void *)((uint8_t *)p->region + p->region->cq_offset);
+	uint64_t end = time_now_ns() + BESIDE_NS;
+
+	for (uint32_t i = 0; i < BESIDE_ROUNDS && time_now_ns() < end; i++) {
+		uint64_t patience = time_now_ns() + 20000 * MS;
+
+		for (volatile uint32_t k = 0; k < i * 7 % 3000; k++)
+			;
+		push(p);
+		full_fence();
+		if (atomic_load_relaxed_u32(&p->region->sq_wake))
+			ring_bell(p);
+		while (atomic_load_acquire_u32(&p->region->cq_tail) == i)
+			if (time_now_ns() > patience)
+				goto lost;
+		if (cq[i & (p->region->cq_entries - 1)].user_data != i)
+			goto lost;
+		atomic_store_release_u32(&p->region->cq_head, i + 1);
+	}
+	atomic_store_release_u32(&fx.beside, BESIDE_DONE);
+	return NULL;
+lost:
+	atomic_store_release_u32(&fx.beside, BESIDE_LOST);
+	return NULL;
+}
+
+/* The loop parks the client whenever it finds nothing: at that moment entries come. */
+static void test_parking_beside_a_client(void **state)
+{
+	struct peer p;
+	pthread_t thread;
+
+	(void)state;
+	greet(&p);
+	assert_int_equal(pthread_create(&thread, NULL, client_beside, &p), 0);
+	while (!atomic_load_acquire_u32(&fx.beside))
+		turn(2 * MS);
+	pthread_join(thread, NULL);
+	assert_int_equal(fx.beside, BESIDE_DONE);
+	leave(&p);
+	turn(0);
+}
+
 /* With a reader open, or a hazard word set, leases end with the process only. */
 static void test_leases_outlive_the_socket(void **state)
 {
@@ -390,6 +492,7 @@ static void test_leases_outlive_the_socket(void **state)
 	(void)state;
 	greet(&owned);
 	greet(&held);
+	owned.region->goodbye = held.region->goodbye = 1;
 	reader(&owned)->owned = 1;
 	reader(&held)[1].high_water = 10;
 	reader(&held)[1].slot[9] = ABI_HAZARD_VALID;
@@ -457,6 +560,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_a_full_completion_ring, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_memory_waits_for_jobs, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_leases_outlive_the_socket, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_wishes_are_bounded, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_who_says_no_goodbye_is_not_dead, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_parking_beside_a_client, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_ended_by_the_daemon, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_closing_takes_nothing_more, setup, teardown),
 	};
