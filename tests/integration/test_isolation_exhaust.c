@@ -277,12 +277,15 @@ static void touch(int fd, uint64_t bytes, uint64_t slack)
 	CHECK(resident(fd) <= before + slack);
 }
 
+#define OWN_SECRET 900u
+
 static void by_holes(struct isolation *w)
 {
 	struct tier_context_options o = { .size = sizeof(o), .blocks_max = 500000 };
 	tier *t = connect_to(&w->d);
 	tier_geometry *g;
 	tier_context *own;
+	tier_reader *r;
 	struct client c;
 	union answer a;
 
@@ -294,6 +297,12 @@ static void by_holes(struct isolation *w)
 	CHECK(tier_context_create(t, "wide", g, &o, &own) == 0);
 	CHECK(ask_context(&c, WIRE_CTX_OPEN, "wide", &a) == 0);
 	CHECK(a.info.index_bytes > (100u << 20));
+	/* Its own block lies between the holes, and stays. */
+	CHECK(tier_reader_open(t, &r) == 0);
+	CHECK(put_secret(own, OWN_SECRET) == 1);
+	touch(c.fd[2], a.info.mem_bytes[1], 4u << 20);
+	for (uint32_t page = 0; page < ATTACKED_PAGES; page++)
+		CHECK(read_secret(r, own, OWN_SECRET, page) == 1);
 	touch(c.fd[0], a.info.index_bytes, 9u << 20);
 	CHECK(tier_context_remove(t, "wide") == 0);
 	tier_close(t);

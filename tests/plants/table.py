@@ -331,14 +331,17 @@ bug("sessions-of-a-user-not-counted", FRONT + "control.c",
     "if (!lobby->operator_)", "if (0)", "test_api_limits")
 bug("staging-not-clamped", FRONT + "session.c",
     "if (staging > f->config.staging_max)\n\t\tstaging = f->config.staging_max;", "",
-    "test_front_socket", "test_front_session")
+    "test_front_session")
 bug("readers-not-clamped", FRONT + "session.c",
     "s->readers_max = readers < ABI_READERS_MAX ? readers : ABI_READERS_MAX;",
-    "s->readers_max = readers;", "test_front_socket")
+    "s->readers_max = readers;",
+    "test_front_session")
 bug("client-puts-not-applied", SHELL + "startup.c",
-    "c->client_puts = s->config.client_puts;", "", "test_api_limits")
+    "c->client_puts = s->config.client_puts;", "",
+    "test_api_limits")
 bug("client-requests-not-applied", SHELL + "startup.c",
-    "c->client_requests = s->config.client_requests;", "", "test_api_limits")
+    "c->client_requests = s->config.client_requests;", "",
+    "test_api_limits")
 bug("quarantine-percent-not-applied", SHELL + "startup.c",
     "c->quarantine_percent = s->config.quarantine_percent;", "", "test_api_limits")
 bug("least-value-not-checked", SHELL + "config.c",
@@ -350,7 +353,8 @@ bug("settings-before-the-file", SHELL + "startup.c",
     "if (file)\n\t\trc = config_load(&s->config, file, why, sizeof(why));\n"
     "\tif (rc == 0)\n\t\trc = apply_options(s, why, sizeof(why));",
     "rc = apply_options(s, why, sizeof(why));\n\tif (rc == 0 && file)\n"
-    "\t\trc = config_load(&s->config, file, why, sizeof(why));", "test_front_life")
+    "\t\trc = config_load(&s->config, file, why, sizeof(why));",
+    "test_shell")
 
 # ---- messages, sessions -----------------------------------------------------------------------------
 
@@ -373,10 +377,10 @@ bug("silent-peers-stay", FRONT + "session.c",
     "\t\t\tsession_free(f, s);", "test_front_session", quick=True)
 bug("leases-end-with-the-socket", FRONT + "session.c",
     "if (!atomic_load_acquire_u32(&s->header->goodbye))\n\t\treturn false;", "",
-    "test_front_session", "test_api_death")
+    "test_front_session")
 bug("quiet-with-a-hazard-word", FRONT + "session.c",
     "if (atomic_load_acquire_u64(&r->slot[k]))", "if (0)",
-    "test_front_session", "test_front_ring")
+    "test_front_session")
 bug("process-death-not-told", FRONT + "session.c",
     "if (s->state == SESSION_GONE)\n\t\tdead(f, t, s);", "", "test_front_session",
     "test_api_death")
@@ -414,7 +418,8 @@ bug("tail-before-the-completion", FRONT + "ring_out.c",
     "\ts->posted++;\n\tatomic_store_release_u32(&s->header->cq_tail, s->cq_tail);",
     "atomic_store_release_u32(&s->header->cq_tail, s->cq_tail + 1);\n"
     "\ts->cq[s->cq_tail & (s->cq_entries - 1)] = *cqe;\n\ts->cq_tail++;\n\ts->in_flight--;\n"
-    "\ts->posted++;", "test_front_ring")
+    "\ts->posted++;",
+    "test_front_session")
 bug("last-wake-ups-lost", FRONT + "ring_out.c",
     "if (count)\n\t\tring_out_signal(f, fd, count);", "", "test_front_session")
 bug("wake-up-by-write", FRONT + "ring_out.c", "f->aio = aio;", "f->aio = 0;",
@@ -422,7 +427,8 @@ bug("wake-up-by-write", FRONT + "ring_out.c", "f->aio = aio;", "f->aio = 0;",
 bug("wakes-who-does-not-wait", FRONT + "ring_out.c",
     "if (!must && atomic_load_relaxed_u32(&s->header->cq_wait) == 0)\n\t\t\tcontinue;", "",
     "test_front_session")
-bug("layers-do-not-wake", FRONT + "ring_out.c", "s->must_wake = true;", "", "test_api_stream")
+bug("layers-do-not-wake", FRONT + "ring_out.c", "s->must_wake = true;\n\towe(f, s);", "",
+    "test_api_stream")
 
 # ---- workers, memory --------------------------------------------------------------------------------
 
@@ -498,34 +504,27 @@ bug("interrupted-write-fails", "libtier/base/file.c",
     "ssize_t n = pwrite(fd, at, bytes, (off_t)offset);\n\n\t\tif (n <= 0)\n"
     "\t\t\treturn n ? -errno : -EIO;\n\t\treturn 0;", "test_base_file")
 bug("read-not-verified", SHELL + "dispatch.c",
-    "if (io->write || !io->verify ||", "if (io->write || io->verify ||", "test_store_repair",
-    "crash --kills 3")
-bug("flush-error-swallowed", SHELL + "dispatch.c",
-    "event.sync.token = token;\n\t\tevent.sync.res = res;",
-    "event.sync.token = token;\n\t\tevent.sync.res = 0;", "test_front_life")
+    "if (io->write || !io->verify ||", "if (io->write || io->verify ||",
+    "test_shell")
 bug("fence-skipped", SHELL + "dispatch.c",
     "long rc = syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);", "long rc = 0;",
-    "crash --storm --seconds 20")
+    "test_shell")
 
 # ---- start, stop, store ---------------------------------------------------------------------------
 
 bug("stops-without-writing", SHELL + "loop.c",
     "if (core_drain(s->core, SHELL_TOKEN_DRAIN))\n\t\tsettle(s);", "settle(s);",
-    "test_api_life")
+    "test_shell")
 bug("sessions-not-ended-at-stop", SHELL + "loop.c",
     "front_end_all(s->front, &l->turn, -ESHUTDOWN);", "", "test_front_life")
-bug("second-signal-waits", SHELL + "loop.c", "if (l->signals > 1) {", "if (0) {",
-    "test_front_life")
 bug("idle-loop-spins", SHELL + "loop.c",
     "return hopeful == 0 && t->now_ns - l->busy_ns >= FRONT_ACTIVE_NS;", "return false;",
     "test_front_ring")
 bug("size-limit-kills", SHELL + "main.c", "signal(SIGXFSZ, SIG_IGN);", "", "test_front_life")
-bug("ready-not-told", SHELL + "startup.c", "notify_ready(status);", "", "test_front_life")
-bug("ready-before-it-listens", SHELL + "startup.c",
-    "{ \"listen\", begin_listen, NULL },\n\t{ \"ready\", begin_ready, NULL },",
-    "{ \"ready\", begin_ready, NULL },\n\t{ \"listen\", begin_listen, NULL },",
-    "test_front_life")
-bug("stopping-not-told", SHELL + "loop.c", "notify_stopping();", "", "test_front_life")
+bug("ready-not-told", SHELL + "startup.c", "notify_ready(status);", "",
+    "test_shell")
+bug("stopping-not-told", SHELL + "loop.c", "notify_stopping();", "",
+    "test_shell")
 bug("older-catalog-taken", SHELL + "recover.c",
     "(*best)->sequence > head->sequence)", "(*best)->sequence < head->sequence)",
     "test_front_life", "test_store_repair")
@@ -536,7 +535,7 @@ bug("cut-off-store-taken", SHELL + "recover.c",
     "\t    s->block->bytes(s->device))", "if (0)", "test_front_life")
 bug("uids-given-again", SHELL + "recover.c",
     "s->core_config.next_uid = best->next_uid;", "s->core_config.next_uid = 0;",
-    "test_store_repair", "test_front_life")
+    "test_shell")
 bug("no-copy-of-the-super-block", SHELL + "format.c",
     "rc = s->block->pwrite(s->device, buf, DISK_SECTOR, DISK_SECTOR);", "rc = 0;",
     "test_front_life")
@@ -545,9 +544,6 @@ bug("no-copy-of-the-super-block", SHELL + "format.c",
 
 bug("good-super-block-overwritten", "tierd/ctl/repair.c",
     "l->super = super[rc[0] ? 1 : 0];", "l->super = super[rc[0] ? 0 : 1];", "test_store_repair")
-bug("repairs-without-being-told", "tierd/ctl/repair.c",
-    "if (l->options->repair)\n\t\t\tmend(l, write_at(l, &l->super,",
-    "if (l->super.version)\n\t\t\tmend(l, write_at(l, &l->super,", "test_store_repair")
 bug("renewed-catalog-is-older", "tierd/ctl/repair.c", "head.sequence++;", "head.sequence--;",
     "test_store_repair")
 bug("repairs-under-a-daemon", "tierd/ctl/repair.c",

@@ -19,6 +19,7 @@
 #include "libtier/base/atomic.h"
 #include "libtier/base/time.h"
 #include "tests/lib/unit.h"
+#include "tests/unit/step.h"
 #include "tierd/front/front.h"
 
 #define MS 1000000ull
@@ -434,6 +435,60 @@ static void test_who_says_no_goodbye_is_not_dead(void **state)
 		close(p.fd[i]);
 }
 
+/* ---- the last look ------------------------------------------------------------------------- */
+
+static struct turn polled;
+
+static void poll_rings(void *arg)
+{
+	(void)arg;
+	front_poll(fx.front, &polled);
+}
+
+/* What the client does, in the place of the loop. */
+static void push_and_ring(void *arg)
+{
+	struct peer *p = arg;
+	uint64_t one = 1;
+
+	push(p);
+	full_fence();
+	if (atomic_load_relaxed_u32(&p->region->sq_wake) && write(p->fd[2], &one, 8) != 8)
+		p->client = UINT32_MAX;
+}
+
+/* An entry that comes at any instruction of the look that parks its client is taken. */
+static void test_an_entry_at_any_instruction(void **state)
+{
+	struct peer p;
+	struct step s = { .arg = &p };
+	uint32_t steps;
+
+	(void)state;
+	if (!STEP_WORKS)
+		skip();
+	greet(&p);
+	ring_bell(&p);
+	turn(0);
+	polled = (struct turn){ .core = fx.core, .now_ns = fx.now_ns += 2 * MS };
+	steps = step_run(&s, poll_rings);
+	assert_int_equal(p.region->sq_wake, 1);
+	for (uint32_t at = 1; at <= steps; at++) {
+		s = (struct step){ .at = { at }, .happens = { push_and_ring }, .arg = &p };
+		ring_bell(&p);
+		turn(0);
+		assert_int_equal(p.region->sq_wake, 0);
+		polled = (struct turn){ .core = fx.core, .now_ns = fx.now_ns += 2 * MS };
+		step_run(&s, poll_rings);
+		turn(0);
+		assert_int_equal(p.region->sq_head, p.region->sq_tail);
+		assert_int_equal(p.region->cq_tail, p.region->sq_tail);
+		p.region->cq_head = p.region->cq_tail;
+	}
+	leave(&p);
+	turn(0);
+}
+
 #define BESIDE_ROUNDS 100000u
 #define BESIDE_NS (2000 * MS)
 
@@ -563,6 +618,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_wishes_are_bounded, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_who_says_no_goodbye_is_not_dead, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(test_an_entry_at_any_instruction, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_parking_beside_a_client, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_ended_by_the_daemon, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_closing_takes_nothing_more, setup, teardown),

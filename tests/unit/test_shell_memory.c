@@ -53,6 +53,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
+	atomic_store_release_u32(&fx.release, 1); /* also after a failure */
 	worker_close(fx.workers);
 	memory_close(fx.memory);
 	close(fx.wake);
