@@ -204,6 +204,32 @@ HELPER int daemon_fds(const struct daemon *d)
 	return count;
 }
 
+/* ---- one daemon for all cases of a program ------------------------------------------------------- */
+
+static struct daemon the_daemon __attribute__((unused));
+
+HELPER int the_daemon_begin(const char *const *settings)
+{
+	daemon_folder(&the_daemon);
+	daemon_start(&the_daemon, settings);
+	return 0;
+}
+
+/* Of a group of tests. */
+HELPER int the_daemon_setup(void **state)
+{
+	(void)state;
+	return the_daemon_begin(NULL);
+}
+
+HELPER int the_daemon_teardown(void **state)
+{
+	(void)state;
+	daemon_stop(&the_daemon);
+	daemon_remove(&the_daemon);
+	return 0;
+}
+
 /* ---- client -------------------------------------------------------------------------------- */
 
 struct client {

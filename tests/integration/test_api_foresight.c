@@ -4,25 +4,15 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  */
-#include "tests/integration/front_client.h"
-
 #include <jansson.h>
-#include <tier.h>
 
 #define BLOCKS 16u
 #define CLAIM_TRIES 3u
-#define BLOCK_BYTES (6 * 4096u)
-#define LONG_NS (20 * NS_PER_S)
-
-struct world {
-	struct daemon d;
-	tier *t;
-	tier_context *c;
-	tier_reader *r;
-	tier_geometry *g;
-	tier_key key[BLOCKS];
+#define WORLD_MORE                                                                                 \
+	tier_key key[BLOCKS];                                                                      \
 	tier_block block[BLOCKS];
-};
+
+#include "tests/integration/kv_world.h"
 
 static uint8_t byte_of(uint32_t n, uint32_t page)
 {
@@ -52,31 +42,9 @@ static void put_all(struct world *w)
 static int setup(void **state)
 {
 	static const char *const settings[] = { "hbm.size=2MiB", NULL };
-	struct world *w = calloc(1, sizeof(*w));
-	struct tier_connect_options o = { .size = sizeof(o), .staging_bytes = 4u << 20 };
 
-	daemon_folder(&w->d);
-	daemon_start(&w->d, settings);
-	o.socket = w->d.socket;
-	assert_int_equal(tier_geometry_preset(&w->g, "tiny"), 0);
-	assert_int_equal(tier_connect(&w->t, &o), 0);
-	if (tier_context_create(w->t, "kv", w->g, NULL, &w->c))
-		fail_msg("%s", tier_error_text());
-	assert_int_equal(tier_reader_open(w->t, &w->r), 0);
-	put_all(w);
-	*state = w;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct world *w = *state;
-
-	tier_close(w->t);
-	tier_geometry_free(w->g);
-	daemon_stop(&w->d);
-	daemon_remove(&w->d);
-	free(w);
+	*state = world_begin(settings);
+	put_all(*state);
 	return 0;
 }
 
@@ -460,5 +428,5 @@ int main(void)
 		cmocka_unit_test(test_wrong_asks_are_refused),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, setup, world_end);
 }

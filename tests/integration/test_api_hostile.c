@@ -5,53 +5,21 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  */
-#include "tests/integration/front_client.h"
+#define WORLD_MORE tier_block block; /* one that is there */
 
-#include <tier.h>
-
-#define PAGE_COUNT 6u
-#define LONG_NS (20 * NS_PER_S)
-
-struct world {
-	struct daemon d;
-	tier *t;
-	tier_context *c;
-	tier_reader *r;
-	tier_geometry *g;
-	tier_block block; /* one that is there */
-};
+#include "tests/integration/kv_world.h"
 
 static int setup(void **state)
 {
-	struct world *w = calloc(1, sizeof(*w));
-	struct tier_connect_options o = { .size = sizeof(o), .staging_bytes = 1u << 20 };
-	static uint8_t data[PAGE_COUNT * 4096];
+	static uint8_t data[BLOCK_BYTES];
+	struct world *w = world_begin(NULL);
 	struct tier_found found;
 	tier_key key = { { 1 } };
 
-	daemon_folder(&w->d);
-	daemon_start(&w->d, NULL);
-	o.socket = w->d.socket;
-	assert_int_equal(tier_geometry_preset(&w->g, "tiny"), 0);
-	assert_int_equal(tier_connect(&w->t, &o), 0);
-	assert_int_equal(tier_context_create(w->t, "kv", w->g, NULL, &w->c), 0);
-	assert_int_equal(tier_reader_open(w->t, &w->r), 0);
 	assert_int_equal(tier_put_copy(w->c, &key, 1, data, NULL), 1);
 	assert_int_equal(tier_match(w->c, &key, 1, &found), 1);
 	w->block = found.block;
 	*state = w;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct world *w = *state;
-
-	tier_close(w->t);
-	tier_geometry_free(w->g);
-	daemon_stop(&w->d);
-	daemon_remove(&w->d);
-	free(w);
 	return 0;
 }
 
@@ -222,7 +190,7 @@ static void test_puts(void **state)
 	struct world *w = *state;
 	struct tier_put_options o = { .size = sizeof(o), .depth = UINT32_MAX, .salt = UINT64_MAX,
 				      .deadline_ns = 1 };
-	static uint8_t data[PAGE_COUNT * 4096];
+	static uint8_t data[BLOCK_PAGES * 4096];
 	tier_key same[4] = { { { 9 } }, { { 9 } }, { { 9 } }, { { 9 } } };
 	struct tier_completion c;
 	tier_put *p[4];
@@ -293,5 +261,5 @@ int main(void)
 		cmocka_unit_test(test_close_with_everything_open),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, setup, world_end);
 }

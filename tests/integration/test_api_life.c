@@ -4,62 +4,13 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  */
-#include "tests/integration/front_client.h"
-
-#include <tier.h>
-
-#define BLOCK_BYTES (6 * 4096u)
-#define LONG_NS (20 * NS_PER_S)
-
-struct world {
-	struct daemon d;
-	tier *t;
-	tier_context *c;
-	tier_reader *r;
-	tier_geometry *g;
-};
-
-static tier *connect_to(const struct daemon *d)
-{
-	struct tier_connect_options o = { .size = sizeof(o), .socket = d->socket,
-					  .staging_bytes = 4u << 20, .name = "test" };
-	tier *t;
-
-	if (tier_connect(&t, &o))
-		fail_msg("%s", tier_error_text());
-	return t;
-}
-
-static void open_all(struct world *w)
-{
-	w->t = connect_to(&w->d);
-	if (tier_context_create(w->t, "kv", w->g, NULL, &w->c))
-		fail_msg("%s", tier_error_text());
-	assert_int_equal(tier_reader_open(w->t, &w->r), 0);
-}
+#include "tests/integration/kv_world.h"
 
 static int setup(void **state)
 {
 	static const char *const settings[] = { "hbm.size=2MiB", NULL };
-	struct world *w = calloc(1, sizeof(*w));
 
-	daemon_folder(&w->d);
-	daemon_start(&w->d, settings);
-	assert_int_equal(tier_geometry_preset(&w->g, "tiny"), 0);
-	open_all(w);
-	*state = w;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct world *w = *state;
-
-	tier_close(w->t);
-	tier_geometry_free(w->g);
-	daemon_stop(&w->d);
-	daemon_remove(&w->d);
-	free(w);
+	*state = world_begin(settings);
 	return 0;
 }
 
@@ -187,7 +138,7 @@ static void test_ranks_put_their_shards(void **state)
 {
 	struct world *w = *state;
 	struct tier_put_options o = { .size = sizeof(o), .shards = 2 };
-	tier *t2 = connect_to(&w->d);
+	tier *t2 = world_connect(&w->d);
 	tier_context *c2;
 	tier_put *p[2];
 	struct tier_completion c;
@@ -231,7 +182,7 @@ static void test_another_process_reads(void **state)
 
 		if (read(pipes[0], &found, sizeof(found)) != sizeof(found))
 			_exit(1);
-		open_all(&own);
+		world_open(&own);
 		if (tier_lease_page(own.r, own.c, found.block, 4, 0, &lease) != 0)
 			_exit(2);
 		status = ((const uint8_t *)lease.data)[7] != byte_of(5, 4);
@@ -326,7 +277,7 @@ static void test_pins(void **state)
 	struct tier_found found[4];
 	tier_block blocks[4];
 	uint64_t pin;
-	tier *t2 = connect_to(&w->d);
+	tier *t2 = world_connect(&w->d);
 	tier_context *c2;
 
 	keys_of(keys, 1000, 4);
@@ -599,5 +550,5 @@ int main(void)
 		cmocka_unit_test(test_large_pages_are_proven_after_a_crash),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, setup, world_end);
 }

@@ -23,8 +23,6 @@
 		}                                                                                  \
 	} while (0)
 
-static struct daemon the_daemon;
-
 static int needs_root(void)
 {
 	if (geteuid() == 0)
@@ -422,17 +420,7 @@ static int setup(void **state)
 					     "nvme.size=64MiB", NULL };
 
 	(void)state;
-	daemon_folder(&the_daemon);
-	daemon_start(&the_daemon, extra);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	daemon_stop(&the_daemon);
-	daemon_remove(&the_daemon);
-	return 0;
+	return the_daemon_begin(extra);
 }
 
 int main(void)
@@ -447,5 +435,6 @@ int main(void)
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("limits", tests, setup, teardown);
+	return cmocka_run_group_tests_name("limits", tests, setup,
+					   the_daemon_teardown);
 }

@@ -5,47 +5,18 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  */
-#include "tests/integration/front_client.h"
-
 #include <jansson.h>
-#include <tier.h>
 
-#define BLOCK_BYTES (6u * 4096) /* of preset "tiny" */
+#include "tests/integration/kv_world.h"
+
 #define CXL_BLOCKS (32u * 1024 * 1024 / BLOCK_BYTES)
-
-struct world {
-	struct daemon d;
-	tier *t;
-	tier_context *c;
-};
 
 static int setup(void **state)
 {
 	static const char *const settings[] = { "cxl.size=32MiB", "hbm.size=0", "nvme.size=0",
 						NULL };
-	struct tier_connect_options o = { .size = sizeof(o), .staging_bytes = 4u << 20 };
-	struct world *w = calloc(1, sizeof(*w));
-	tier_geometry *g;
 
-	daemon_folder(&w->d);
-	daemon_start(&w->d, settings);
-	o.socket = w->d.socket;
-	assert_int_equal(tier_geometry_preset(&g, "tiny"), 0);
-	assert_int_equal(tier_connect(&w->t, &o), 0);
-	assert_int_equal(tier_context_create(w->t, "kv", g, NULL, &w->c), 0);
-	tier_geometry_free(g);
-	*state = w;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct world *w = *state;
-
-	tier_close(w->t);
-	daemon_stop(&w->d);
-	daemon_remove(&w->d);
-	free(w);
+	*state = world_begin(settings);
 	return 0;
 }
 
@@ -265,5 +236,5 @@ int main(void)
 		cmocka_unit_test(test_no_room_says_what_holds_it),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, setup, world_end);
 }

@@ -5,8 +5,6 @@
  */
 #include "tests/integration/front_client.h"
 
-static struct daemon the_daemon;
-
 /* ---- as it should be ----------------------------------------------------------------------- */
 
 static void test_completions_come_back(void **state)
@@ -376,22 +374,6 @@ static void test_idle_costs_nothing(void **state)
 		client_close(&c[i]);
 }
 
-static int setup(void **state)
-{
-	(void)state;
-	daemon_folder(&the_daemon);
-	daemon_start(&the_daemon, NULL);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	daemon_stop(&the_daemon);
-	daemon_remove(&the_daemon);
-	return 0;
-}
-
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -410,5 +392,6 @@ int main(void)
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("front ring", tests, setup, teardown);
+	return cmocka_run_group_tests_name("front ring", tests, the_daemon_setup,
+					   the_daemon_teardown);
 }

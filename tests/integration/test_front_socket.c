@@ -5,8 +5,6 @@
  */
 #include "tests/integration/front_client.h"
 
-static struct daemon the_daemon;
-
 /* ---- messages ------------------------------------------------------------------------------ */
 
 /* The answer must be ERROR -EPROTO (or nothing, for what is no packet), then the end. */
@@ -702,22 +700,6 @@ static void test_sessions_are_counted(void **state)
 	daemon_remove(&d);
 }
 
-static int setup(void **state)
-{
-	(void)state;
-	daemon_folder(&the_daemon);
-	daemon_start(&the_daemon, NULL);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	daemon_stop(&the_daemon);
-	daemon_remove(&the_daemon);
-	return 0;
-}
-
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -742,5 +724,6 @@ int main(void)
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("front socket", tests, setup, teardown);
+	return cmocka_run_group_tests_name("front socket", tests, the_daemon_setup,
+					   the_daemon_teardown);
 }

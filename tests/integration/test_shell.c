@@ -7,20 +7,10 @@
 #include <sys/ptrace.h>
 #include <sys/user.h>
 
-#include "tests/integration/front_client.h"
-
-#include <tier.h>
-
 #define BLOCKS 70u /* two runs and a piece of one, which waits */
-#define BLOCK_BYTES (6 * 4096u)
+#define WORLD_MORE tier_key key[BLOCKS];
 
-struct world {
-	struct daemon d;
-	tier *t;
-	tier_context *c;
-	tier_reader *r;
-	tier_key key[BLOCKS];
-};
+#include "tests/integration/kv_world.h"
 
 /* The store alone keeps what is dirty when nobody writes it for a minute. */
 static const char *const slow[] = { "writeback.age=60s", NULL };
@@ -28,19 +18,6 @@ static const char *const slow[] = { "writeback.age=60s", NULL };
 static uint8_t byte_of(uint32_t n, uint32_t page)
 {
 	return (uint8_t)(0x40 + n * 3 + page);
-}
-
-static void open_all(struct world *w)
-{
-	struct tier_connect_options o = { .size = sizeof(o), .socket = w->d.socket,
-					  .staging_bytes = 4u << 20 };
-	tier_geometry *g;
-
-	assert_int_equal(tier_geometry_preset(&g, "tiny"), 0);
-	assert_int_equal(tier_connect(&w->t, &o), 0);
-	assert_int_equal(tier_context_create(w->t, "kv", g, NULL, &w->c), 0);
-	assert_int_equal(tier_reader_open(w->t, &w->r), 0);
-	tier_geometry_free(g);
 }
 
 static void put_all(struct world *w, uint32_t flags)
@@ -57,19 +34,12 @@ static void put_all(struct world *w, uint32_t flags)
 	free(data);
 }
 
-static void begin(struct world *w, const char *const *settings, uint32_t flags)
+static struct world *begin(const char *const *settings, uint32_t flags)
 {
-	daemon_folder(&w->d);
-	daemon_start(&w->d, settings);
-	open_all(w);
-	put_all(w, flags);
-}
+	struct world *w = world_begin(settings);
 
-static void end(struct world *w)
-{
-	tier_close(w->t);
-	daemon_stop(&w->d);
-	daemon_remove(&w->d);
+	put_all(w, flags);
+	return w;
 }
 
 /* Stop without a word to it before, start again. */
@@ -79,7 +49,7 @@ static void restart(struct world *w)
 	assert_int_equal(kill(w->d.pid, SIGTERM), 0);
 	assert_int_equal(daemon_wait(&w->d), 0);
 	daemon_start(&w->d, NULL);
-	open_all(w);
+	world_open(w);
 }
 
 /* Pages of a block that can be read, each of them right; the others are a miss. */
@@ -106,14 +76,14 @@ static uint32_t read_block(struct world *w, uint32_t n)
 
 static void test_a_stop_writes_what_is_dirty(void **state)
 {
-	struct world w;
+	struct world *w;
 
 	(void)state;
-	begin(&w, slow, 0);
-	restart(&w);
+	w = begin(slow, 0);
+	restart(w);
 	for (uint32_t i = 0; i < BLOCKS; i++)
-		assert_int_equal(read_block(&w, i), 6);
-	end(&w);
+		assert_int_equal(read_block(w, i), 6);
+	world_end((void **)&w);
 }
 
 /* ---- rot ----------------------------------------------------------------------------------- */
@@ -151,27 +121,27 @@ static void test_rot_is_a_miss(void **state)
 {
 	struct tier_found found[BLOCKS];
 	tier_block blocks[BLOCKS];
-	struct world w;
+	struct world *w;
 	uint32_t lost = 0;
 
 	(void)state;
-	begin(&w, NULL, TIER_PUT_DURABLE);
-	tier_close(w.t);
-	assert_int_equal(kill(w.d.pid, SIGTERM), 0);
-	assert_int_equal(daemon_wait(&w.d), 0);
-	rot(&w.d, byte_of(5, 2));
-	rot(&w.d, byte_of(40, 0));
-	daemon_start(&w.d, NULL);
-	open_all(&w);
-	assert_true(read_block(&w, 5) < 6);
-	assert_int_equal(tier_match(w.c, w.key, BLOCKS, found), 5); /* buried */
+	w = begin(NULL, TIER_PUT_DURABLE);
+	tier_close(w->t);
+	assert_int_equal(kill(w->d.pid, SIGTERM), 0);
+	assert_int_equal(daemon_wait(&w->d), 0);
+	rot(&w->d, byte_of(5, 2));
+	rot(&w->d, byte_of(40, 0));
+	daemon_start(&w->d, NULL);
+	world_open(w);
+	assert_true(read_block(w, 5) < 6);
+	assert_int_equal(tier_match(w->c, w->key, BLOCKS, found), 5); /* buried */
 	for (uint32_t i = 0; i < BLOCKS; i++)
 		blocks[i] = found[i].block;
-	tier_fetch(w.c, blocks + 6, BLOCKS - 6, NULL);
+	tier_fetch(w->c, blocks + 6, BLOCKS - 6, NULL);
 	for (uint32_t i = 0; i < BLOCKS; i++)
-		lost += read_block(&w, i) < 6;
+		lost += read_block(w, i) < 6;
 	assert_int_equal(lost, 2);
-	end(&w);
+	world_end((void **)&w);
 }
 
 /* ---- the fence ----------------------------------------------------------------------------- */
@@ -214,28 +184,28 @@ static int evict_all(const struct daemon *d)
 /* Pages that leave: no place of theirs is free before every reader was fenced. */
 static void test_eviction_fences_the_readers(void **state)
 {
-	struct world w;
+	struct world *w;
 	bool fenced;
 	int status;
 	pid_t child;
 
 	(void)state;
-	begin(&w, NULL, TIER_PUT_DURABLE);
-	if (ptrace(PTRACE_SEIZE, w.d.pid, NULL, NULL)) {
-		end(&w);
+	w = begin(NULL, TIER_PUT_DURABLE);
+	if (ptrace(PTRACE_SEIZE, w->d.pid, NULL, NULL)) {
+		world_end((void **)&w);
 		skip();
 	}
 	child = fork();
 	assert_true(child >= 0);
 	if (child == 0)
-		_exit(evict_all(&w.d));
-	ptrace(PTRACE_INTERRUPT, w.d.pid, NULL, NULL);
-	fenced = enters(w.d.pid, SYS_membarrier, time_now_ns() + 20 * NS_PER_S);
-	ptrace(PTRACE_DETACH, w.d.pid, NULL, NULL);
+		_exit(evict_all(&w->d));
+	ptrace(PTRACE_INTERRUPT, w->d.pid, NULL, NULL);
+	fenced = enters(w->d.pid, SYS_membarrier, time_now_ns() + 20 * NS_PER_S);
+	ptrace(PTRACE_DETACH, w->d.pid, NULL, NULL);
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(status, 0);
 	assert_true(fenced);
-	end(&w);
+	world_end((void **)&w);
 }
 #else
 static void test_eviction_fences_the_readers(void **state)
