@@ -1,5 +1,5 @@
 /*
- * Whole transfers; see file.h.
+ * Whole transfers; see file.h. A loop around each call, and the end of the file told from an error.
  *
  * SPDX-License-Identifier: Apache-2.0
  */

@@ -20,7 +20,7 @@ def bug(name, file, old, new, *tests, quick=False, variant="plain"):
     PLANTS[name] = Entry(file, old, new, tests, quick, variant)
 
 
-# ---- leases ---------------------------------------------------------------------------------
+# ---- leases -------------------------------------------------------------------------------------
 
 bug("lease-not-looked-at-again", LIBRARY + "lease.c",
     "return atomic_load_acquire_u64(&at->page->word[claim->tier]) == claim->word &&",
@@ -64,7 +64,7 @@ bug("place-of-the-wrong-tier", "libtier/abi/hazard.h",
     "(uint64_t)level << ABI_ADDR_BITS |", "(uint64_t)(level & 0) << ABI_ADDR_BITS |",
     "test_libtier_lease")
 
-# ---- readers --------------------------------------------------------------------------------
+# ---- readers ------------------------------------------------------------------------------------
 
 bug("leases-forgotten-over-a-restart", LIBRARY + "reader.c",
     "(slots_held(r) > 0 && !keep_old(r))", "0", "test_libtier_attach", quick=True)
@@ -78,7 +78,7 @@ bug("reader-index-not-given-back", LIBRARY + "reader.c",
 bug("closed-reader-leaves-its-words", LIBRARY + "reader.c",
     "if (is_mapped(t, r->number))\n\t\t\tclear_area(r->area);", "", "test_libtier_lease")
 
-# ---- the index, as readers see it -----------------------------------------------------------
+# ---- the index, as readers see it ---------------------------------------------------------------
 
 bug("key-not-compared", LIBRARY + "index_read.h",
     "if (!index_equal_keys(b, key))\n\t\treturn INDEX_ABSENT;", "", "test_libtier_lease")
@@ -113,7 +113,7 @@ bug("pending-is-a-hit", LIBRARY + "match.c",
 bug("last-n-blocks-not-in-a-row", LIBRARY + "match.c",
     "parts >> p & 1 ? s->run[p] + 1 : 0;", "s->run[p] + (parts >> p & 1);", "test_libtier_lease")
 
-# ---- mapping, attaching, forking -------------------------------------------------------------
+# ---- mapping, attaching, forking ----------------------------------------------------------------
 
 bug("index-of-another-boot-mapped", LIBRARY + "map.c",
     "if (h->boot_token != source->boot_token)\n\t\treturn broken(\"the boot token\");", "",
@@ -174,7 +174,7 @@ bug("another-boots-plan-ended", LIBRARY + "plan.c",
     "if (p->handle && p->a == session_attachment(p->c->t))", "if (p->handle)",
     "test_libtier_attach")
 
-# ---- socket, requests, rings -------------------------------------------------------------------
+# ---- socket, requests, rings --------------------------------------------------------------------
 
 bug("late-answer-taken", LIBRARY + "socket.c",
     "(int32_t)(answer->header.seq - s->seq) < 0) {", "0) {", "test_libtier_hostile")
@@ -231,10 +231,11 @@ bug("notify-not-cleared", LIBRARY + "wait.c",
     "if (e[i].data.fd == t->notify || e[i].data.fd == a->event)",
     "if (e[i].data.fd == a->event)", "test_libtier_request")
 
-# ---- puts, reads, streams, geometry ------------------------------------------------------------
+# ---- puts, reads, streams, geometry -------------------------------------------------------------
 
 bug("refused-put-keeps-its-room", LIBRARY + "put.c",
-    "rc = reserve(t, p, c, keys);\n\tif (rc) {\n\t\tunstage(t, p);", "rc = reserve(t, p, c, keys);\n"
+    "rc = reserve(t, p, c, keys);\n\tif (rc) {\n\t\tunstage(t, p);",
+    "rc = reserve(t, p, c, keys);\n"
     "\tif (rc) {",
     "test_libtier_put")
 bug("group-beyond-the-shard", LIBRARY + "put.c",
@@ -297,7 +298,7 @@ bug("descriptors-of-a-context-leak", FRONT + "context.c",
 bug("descriptors-are-hoarded", FRONT + "grant.c",
     "if (count && is_behind(s))\n\t\treturn -EAGAIN;", "", "test_front_socket")
 
-# ---- who may do what ------------------------------------------------------------------------------
+# ---- who may do what ----------------------------------------------------------------------------
 
 bug("everyone-is-an-operator", FRONT + "listen.c",
     "s->operator_ = peer.uid == 0 || peer.uid == geteuid();", "s->operator_ = true;",
@@ -322,7 +323,7 @@ bug("socket-mode-not-applied", FRONT + "listen.c",
     "if (chmod(at.sun_path, f->config.socket_mode) || listen", "if (listen",
     "test_front_socket", "test_front_session")
 
-# ---- limits ----------------------------------------------------------------------------------------
+# ---- limits -------------------------------------------------------------------------------------
 
 bug("one-context-too-many", FRONT + "context.c",
     "return count < f->config.user_contexts;", "return count <= f->config.user_contexts;",
@@ -356,7 +357,7 @@ bug("settings-before-the-file", SHELL + "startup.c",
     "\t\trc = config_load(&s->config, file, why, sizeof(why));",
     "test_shell")
 
-# ---- messages, sessions -----------------------------------------------------------------------------
+# ---- messages, sessions -------------------------------------------------------------------------
 
 bug("reserved-bytes-not-looked-at", FRONT + "control.c",
     "!control_zero(f->in.ctx.reserved, sizeof(f->in.ctx.reserved)))", "0)",
@@ -392,7 +393,7 @@ bug("closed-not-told", FRONT + "session.c",
 bug("running-daemons-socket-taken", FRONT + "listen.c",
     "== 0 || errno != ECONNREFUSED) {", "!= 0 && errno != ECONNREFUSED) {", "test_front_life")
 
-# ---- the daemon's side of the rings ---------------------------------------------------------------
+# ---- the daemon's side of the rings -------------------------------------------------------------
 
 bug("taken-index-not-masked", FRONT + "ring_in.c",
     "s->sq[s->sq_head & (s->sq_entries - 1)]", "s->sq[s->sq_head % (s->sq_entries + 1)]",
@@ -430,7 +431,7 @@ bug("wakes-who-does-not-wait", FRONT + "ring_out.c",
 bug("layers-do-not-wake", FRONT + "ring_out.c", "s->must_wake = true;\n\towe(f, s);", "",
     "test_api_stream")
 
-# ---- workers, memory --------------------------------------------------------------------------------
+# ---- workers, memory ----------------------------------------------------------------------------
 
 bug("job-told-before-it-is-done", SHELL + "worker.c",
     "carry_out(job);\n\t\tfinish(p, job);", "finish(p, job);\n\t\tcarry_out(job);",
@@ -471,7 +472,7 @@ bug("holes-not-looked-for", SHELL + "holes.c",
 bug("index-holes-kept", SHELL + "holes.c",
     "at = lseek(region->fd, at, SEEK_DATA);", "at = -1;", "test_isolation_exhaust")
 
-# ---- device ----------------------------------------------------------------------------------------
+# ---- device -------------------------------------------------------------------------------------
 
 bug("short-transfer-taken-as-whole", BACKEND + "nvme.c",
     "if (op->done == io->bytes)", "if (res > 0)", "test_backend_nvme", quick=True)
@@ -510,7 +511,7 @@ bug("fence-skipped", SHELL + "dispatch.c",
     "long rc = syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);", "long rc = 0;",
     "test_shell")
 
-# ---- start, stop, store ---------------------------------------------------------------------------
+# ---- start, stop, store -------------------------------------------------------------------------
 
 bug("stops-without-writing", SHELL + "loop.c",
     "if (core_drain(s->core, SHELL_TOKEN_DRAIN))\n\t\tsettle(s);", "settle(s);",
@@ -540,7 +541,7 @@ bug("no-copy-of-the-super-block", SHELL + "format.c",
     "rc = s->block->pwrite(s->device, buf, DISK_SECTOR, DISK_SECTOR);", "rc = 0;",
     "test_front_life")
 
-# ---- repair ---------------------------------------------------------------------------------------
+# ---- repair -------------------------------------------------------------------------------------
 
 bug("good-super-block-overwritten", "tierd/ctl/repair.c",
     "l->super = super[rc[0] ? 1 : 0];", "l->super = super[rc[0] ? 0 : 1];", "test_store_repair")

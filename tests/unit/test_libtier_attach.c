@@ -346,7 +346,7 @@ static void test_a_put_across_a_restart(void **state)
 	tier_put_abort(p[0]);
 }
 
-/* Another daemon's plans can have the same numbers: the end of an old one must not end a new one. */
+/* Another daemon's plans can have the same numbers: an old one's end must not end a new one. */
 static void test_a_plan_across_a_restart(void **state)
 {
 	struct world *w = *state;

@@ -106,7 +106,7 @@ static void replace(void *arg)
 	fake_store(x, &k->other, ABI_BLOCK_COMMITTED);
 }
 
-/* ---- the reader's calls ------------------------------------------------------------------------ */
+/* ---- the reader's calls --------------------------------------------------------------------- */
 
 static void lease_page(void *arg)
 {
@@ -146,7 +146,7 @@ static void match_list(void *arg)
 	k->found = found[3];
 }
 
-/* ---- rounds ------------------------------------------------------------------------------------ */
+/* ---- rounds --------------------------------------------------------------------------------- */
 
 static void begin(struct round *k, struct world *w, uint32_t n)
 {
@@ -267,7 +267,7 @@ static void test_a_page_of_a_list_moves(void **state)
 	tier_release_many(w->r, all, ABI_HAZARD_SLOTS);
 }
 
-/* ---- look-ups ---------------------------------------------------------------------------------- */
+/* ---- look-ups ------------------------------------------------------------------------------- */
 
 /* A reference that match gives is of the key that was asked for, or stale. */
 static void test_match_while_a_slot_is_used_anew(void **state)

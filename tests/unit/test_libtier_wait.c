@@ -16,7 +16,7 @@
 
 #define LONG_NS (10 * NS_PER_S)
 
-/* ---- an answer at any instruction -------------------------------------------------------------- */
+/* ---- an answer at any instruction ----------------------------------------------------------- */
 
 #define PATIENCE_NS (2 * NS_PER_S)
 
@@ -96,7 +96,7 @@ static void test_an_answer_at_any_instruction(void **state)
 	w->fake->hook = NULL;
 }
 
-/* ---- signals ----------------------------------------------------------------------------------- */
+/* ---- signals -------------------------------------------------------------------------------- */
 
 static void nothing(int signal_number)
 {
@@ -159,7 +159,7 @@ static void test_signals_end_no_wait(void **state)
 	w->fake->hook = NULL;
 }
 
-/* ---- streams ----------------------------------------------------------------------------------- */
+/* ---- streams -------------------------------------------------------------------------------- */
 
 /* What was released stays so: the daemon may have used the room anew. */
 static void test_released_layers_stay_released(void **state)
@@ -183,7 +183,7 @@ static void test_released_layers_stay_released(void **state)
 	}
 }
 
-/* ---- two processors ---------------------------------------------------------------------------- */
+/* ---- two processors ------------------------------------------------------------------------- */
 
 #define ROUNDS 1000000u
 #define ROUNDS_NS (2 * NS_PER_S) /* on a loaded machine: as many as there is time for */

@@ -140,7 +140,8 @@ static int refuse_super(struct look *l, int first, int second)
 	uint8_t sector[DISK_SECTOR];
 
 	if (first == -EPROTO || second == -EPROTO) {
-		if (file_read(l->fd, sector, sizeof(sector), first == -EPROTO ? 0 : DISK_SECTOR) == 0)
+		if (file_read(l->fd, sector, sizeof(sector),
+			      first == -EPROTO ? 0 : DISK_SECTOR) == 0)
 			disk_super_open(sector, &s);
 		else
 			s.version = 0;
@@ -252,7 +253,8 @@ static int look_catalog(struct look *l)
 		const struct disk_context *context;
 		const struct disk_catalog *head;
 
-		rc[slot] = file_read(l->fd, at, slot_bytes, l->super.catalog_offset + slot * slot_bytes);
+		rc[slot] = file_read(l->fd, at, slot_bytes,
+				     l->super.catalog_offset + slot * slot_bytes);
 		if (rc[slot] == 0)
 			rc[slot] = disk_catalog_open(at, slot_bytes, l->super.store_id, &head,
 						     &context);
