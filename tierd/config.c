@@ -113,6 +113,8 @@ static const struct key keys[] = {
 	QUOTA_KEYS(client, hard, "most that one session's puts hold; auto = no limit"),
 	{ "request.deadline", KEY_NS, FIELD(request_deadline), NS_PER_MS, 600 * NS_PER_S, "2s",
 	  "when a request without a deadline of its own is answered LATE" },
+	{ "nvme.admit_all", KEY_BOOL, FIELD(nvme_admit_all), 0, 0, "no",
+	  "write every block to NVMe, also those that the policy does not expect to be used" },
 	{ "background.yield", KEY_BOOL, FIELD(background_yield), 0, 0, "no",
 	  "prefetches, write-back and clean-up wait while there is demand" },
 	{ "background.starve", KEY_NS, FIELD(background_starve), NS_PER_MS, 10 * NS_PER_S, "20ms",

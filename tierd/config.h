@@ -30,6 +30,7 @@ struct config {
 	char hbm_backend[CONFIG_WORD_BYTES]; /* "auto" = the best that probes */
 	char cxl_backend[CONFIG_WORD_BYTES];
 	bool nvme_buffered;
+	bool nvme_admit_all;
 	uint64_t nvme_segment; /* bytes; 0 = from the store's size */
 	uint64_t staging_max;  /* bytes a client */
 	uint32_t clients_max;

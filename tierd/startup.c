@@ -278,6 +278,7 @@ static int begin_core(struct shell *s)
 	c->writeback_percent = s->config.writeback_percent;
 	c->starve_ns = s->config.background_starve;
 	c->yield = s->config.background_yield;
+	c->admit_all = s->config.nvme_admit_all;
 	c->stream_share = s->config.stream_share;
 	c->stream_hold_ns = s->config.stream_hold;
 	c->stream_again_ns = s->config.stream_again;

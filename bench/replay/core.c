@@ -9,6 +9,9 @@
 #include "bench/replay/shell.h"
 #include "libtier/base/time.h"
 
+/* Beside its segments, of which one in 16 bytes is summary. */
+#define STORE_OVERHEAD (2u << 20)
+
 static int serve(struct shell *s, struct outcome *out, const struct trace_request *r,
 		 const uint8_t (*key)[32])
 {
@@ -55,19 +58,12 @@ static int replay(struct outcome *out, const struct prepared *p, struct shell *s
 	return error;
 }
 
-int replay_core(struct outcome *out, const struct prepared *p, const char *policy,
-		uint64_t capacity)
+static int replay_shell(struct outcome *out, const struct prepared *p,
+			const struct shell_options *options)
 {
-	const struct shell_options options = {
-		.policy = policy,
-		.page_bytes = REPLAY_PAGE_BYTES,
-		.block_tokens = TRACE_BLOCK_TOKENS,
-		.bytes = capacity * REPLAY_PAGE_BYTES,
-		.put_blocks = REPLAY_PUT_BLOCKS,
-	};
 	struct shell_counts counts;
 	struct shell *s = NULL;
-	int error = shell_open(&s, &options);
+	int error = shell_open(&s, options);
 
 	*out = (struct outcome){ 0 };
 	if (error)
@@ -76,6 +72,37 @@ int replay_core(struct outcome *out, const struct prepared *p, const char *polic
 	shell_counts(s, &counts);
 	out->put_blocks = counts.put_blocks;
 	out->dropped_blocks = counts.dropped_blocks;
+	out->fetched_blocks = counts.fetched_blocks;
+	out->device_bytes = counts.device_bytes;
 	shell_close(s);
 	return error;
+}
+
+static struct shell_options options_of(const char *policy, uint64_t capacity)
+{
+	return (struct shell_options){
+		.policy = policy,
+		.page_bytes = REPLAY_PAGE_BYTES,
+		.block_tokens = TRACE_BLOCK_TOKENS,
+		.bytes = capacity * REPLAY_PAGE_BYTES,
+		.put_blocks = REPLAY_PUT_BLOCKS,
+	};
+}
+
+int replay_core(struct outcome *out, const struct prepared *p, const char *policy,
+		uint64_t capacity)
+{
+	const struct shell_options options = options_of(policy, capacity);
+
+	return replay_shell(out, p, &options);
+}
+
+int replay_flash(struct outcome *out, const struct prepared *p, const char *policy,
+		 const uint64_t capacity[2], bool admit_all)
+{
+	struct shell_options options = options_of(policy, capacity[0]);
+
+	options.nvme_bytes = capacity[1] * REPLAY_PAGE_BYTES / 15 * 16 + STORE_OVERHEAD;
+	options.admit_all = admit_all;
+	return replay_shell(out, p, &options);
 }

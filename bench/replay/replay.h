@@ -11,6 +11,8 @@
 #ifndef TIER_BENCH_REPLAY_REPLAY_H
 #define TIER_BENCH_REPLAY_REPLAY_H
 
+#include <stdbool.h>
+
 #include "bench/service.h"
 #include "bench/trace/trace.h"
 
@@ -26,6 +28,8 @@ struct outcome {
 	uint64_t put_blocks;	     /* that were not stored */
 	uint64_t dropped_blocks;     /* that the store let go */
 	uint64_t bad_pages;	     /* real.c: wrong bytes */
+	uint64_t fetched_blocks;     /* of the hits, from NVMe */
+	uint64_t device_bytes;	     /* written to NVMe, all in all */
 	double seconds;
 };
 
@@ -55,6 +59,10 @@ uint64_t replay_capacity(uint64_t blocks);
 /* Errors: -ENOMEM, or what the core or library said. capacity as of replay_capacity. */
 int replay_core(struct outcome *out, const struct prepared *p, const char *policy,
 		uint64_t capacity);
+
+/* The same with an NVMe tier of so many blocks behind it, to which all or what is admitted goes. */
+int replay_flash(struct outcome *out, const struct prepared *p, const char *policy,
+		 const uint64_t capacity[2], bool admit_all);
 int replay_real(struct outcome *out, const struct prepared *p, const char *policy,
 		uint64_t capacity, const struct service_options *service);
 
@@ -63,5 +71,9 @@ int replay_real(struct outcome *out, const struct prepared *p, const char *polic
  * nothing, the deeper first among equals, which keeps prefixes whole.
  */
 int replay_optimum(struct outcome *out, const struct prepared *p, uint64_t capacity);
+
+/* The part of the workload with an NVMe tier: bytes written to it for each hit gained. */
+struct bench;
+int bench_replay_flash(struct bench *b, const struct prepared *p);
 
 #endif

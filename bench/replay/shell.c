@@ -10,6 +10,8 @@
 #include "tierd/core/state.h"
 
 #define ARGS_BYTES ABI_ARG_BYTES_MAX /* the bytes of a put follow */
+#define STORE_ID 0x7e57u
+#define FETCH_BLOCKS 64u /* read in one piece */
 #define PROMPT_NS 20000000u /* from prompt to prompt on the core's clock: its slow tick comes */
 
 struct shell {
@@ -24,6 +26,7 @@ struct shell {
 	uint8_t *staging;
 	struct abi_cqe last; /* completion */
 	uint64_t completions;
+	uint64_t fetched_blocks, device_bytes;
 	int error;
 };
 
@@ -45,6 +48,19 @@ static bool done_at_once(struct shell *s, const struct core_action *a, struct co
 		a->copy->res = 0;
 		e->kind = CORE_EV_COPY_DONE;
 		e->copy = a->copy;
+		return true;
+	case CORE_AC_WRITE:
+		s->device_bytes += a->io->bytes;
+		__attribute__((fallthrough));
+	case CORE_AC_READ:
+		a->io->res = (int32_t)a->io->bytes;
+		a->io->bad_mask = 0;
+		e->kind = CORE_EV_IO_DONE;
+		e->io = a->io;
+		return true;
+	case CORE_AC_SYNC:
+		e->kind = CORE_EV_SYNC_DONE;
+		e->sync.token = a->sync_token;
 		return true;
 	case CORE_AC_FENCE:
 		e->kind = CORE_EV_FENCE_DONE;
@@ -171,20 +187,26 @@ static int client_make(struct shell *s)
 
 int shell_open(struct shell **out, const struct shell_options *options)
 {
-	const struct core_config config = {
+	struct core_config config = {
 		.boot_token = 1,
-		.capacity[ABI_TIER_CXL] = options->bytes,
+		.capacity = { 0, options->bytes, options->nvme_bytes },
 		.next_uid = 1,
+		.admit_all = options->admit_all,
 	};
 	struct shell *s = calloc(1, sizeof(*s));
-	int error;
+	int error = 0;
 
 	if (!s)
 		return -ENOMEM;
 	s->set = *options;
 	s->now_ns = 1;
 	s->staging_bytes = ARGS_BYTES + (uint64_t)options->put_blocks * options->page_bytes;
-	error = core_open(&s->core, &config);
+	if (options->nvme_bytes)
+		error = store_super_plan(&config.super, options->nvme_bytes, 0, STORE_ID);
+	if (options->nvme_bytes && !error)
+		disk_super_seal(&config.super);
+	if (!error)
+		error = core_open(&s->core, &config);
 	if (!error)
 		error = context_make(s);
 	if (!error)
@@ -218,6 +240,8 @@ void shell_counts(const struct shell *s, struct shell_counts *out)
 		.put_blocks = s->core->metrics.blocks_committed,
 		.dropped_blocks = s->core->metrics.dropped_blocks,
 		.access_lost = s->core->metrics.access_lost,
+		.fetched_blocks = s->fetched_blocks,
+		.device_bytes = s->device_bytes,
 	};
 }
 
@@ -236,22 +260,57 @@ static int ask(struct shell *s, const struct abi_sqe *sqe)
 	return s->last.res;
 }
 
+static void fetch(struct shell *s, uint32_t count)
+{
+	struct abi_sqe sqe = {
+		.op = ABI_OP_FETCH,
+		.klass = ABI_CLASS_DEMAND,
+		.context_id = s->context->id,
+		.arg_bytes = count * (uint32_t)sizeof(struct abi_block_ref),
+		.count = count,
+		.tier = ABI_TIER_CXL,
+	};
+
+	ask(s, &sqe);
+}
+
+/* As shell_read; what needs to be fetched goes from where its first such block is. */
+static uint32_t read_piece(struct shell *s, const uint8_t (*key)[32], uint32_t count)
+{
+	struct abi_block_ref *ref = (struct abi_block_ref *)s->staging;
+	const struct index *ix = &s->context->ix;
+	uint32_t n = 0, absent = 0;
+
+	for (; n < count; n++) {
+		uint32_t slot = index_find(ix, key[n]);
+
+		if (slot == ABI_SLOT_NONE || index_block(ix, slot)->state != ABI_BLOCK_COMMITTED)
+			break;
+		ref[n] = (struct abi_block_ref){ slot, index_block(ix, slot)->generation };
+		absent += page_state(index_page(ix, slot, 0), ABI_TIER_CXL) != ABI_PAGE_READY;
+	}
+	if (absent)
+		fetch(s, n);
+	s->fetched_blocks += absent;
+	for (uint32_t i = 0; i < n; i++)
+		s->reader->access[s->reader->access_tail++ % ABI_ACCESS_LOG] =
+			abi_access(s->context->id, ref[i].slot, 1);
+	return n;
+}
+
 uint32_t shell_read(struct shell *s, const uint8_t (*key)[32], uint32_t count)
 {
-	const struct context *x = s->context;
 	struct core_event e = { .kind = CORE_EV_TICK };
 
 	s->now_ns += PROMPT_NS;
 	feed(s, &e);
 	pump(s);
-	for (uint32_t i = 0; i < count; i++) {
-		uint32_t slot = index_find(&x->ix, key[i]);
+	for (uint32_t at = 0; at < count; at += FETCH_BLOCKS) {
+		uint32_t n = count - at < FETCH_BLOCKS ? count - at : FETCH_BLOCKS;
+		uint32_t there = read_piece(s, key + at, n);
 
-		if (slot == ABI_SLOT_NONE ||
-		    index_block(&x->ix, slot)->state != ABI_BLOCK_COMMITTED)
-			return i;
-		s->reader->access[s->reader->access_tail++ % ABI_ACCESS_LOG] =
-			abi_access(x->id, slot, 1);
+		if (there < n)
+			return at + there;
 	}
 	return count;
 }

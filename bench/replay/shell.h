@@ -8,6 +8,7 @@
 #ifndef TIER_BENCH_REPLAY_SHELL_H
 #define TIER_BENCH_REPLAY_SHELL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct shell;
@@ -18,13 +19,18 @@ struct shell_options {
 	uint32_t block_tokens;
 	uint64_t bytes;	     /* of the memory tier */
 	uint32_t put_blocks; /* of one put, at most */
+	uint64_t nvme_bytes; /* of the store, its overhead included; 0 = none */
+	bool admit_all;	     /* every block is written to it */
 };
 
 /* Errors: -ENOMEM, -EINVAL (said on standard error). */
 int shell_open(struct shell **out, const struct shell_options *options);
 void shell_close(struct shell *s);
 
-/* Read the blocks from key[0] on until one is not stored. Returns how many were. */
+/*
+ * Read the blocks from key[0] on until one is not stored; what is on NVMe alone is fetched to memory
+ * first. Returns how many were there.
+ */
 uint32_t shell_read(struct shell *s, const uint8_t (*key)[32], uint32_t count);
 
 /*
@@ -35,6 +41,8 @@ int shell_put(struct shell *s, const uint8_t (*key)[32], uint32_t first, uint32_
 
 struct shell_counts {
 	uint64_t put_blocks, dropped_blocks, access_lost;
+	uint64_t fetched_blocks;
+	uint64_t device_bytes; /* written to NVMe, all in all */
 };
 void shell_counts(const struct shell *s, struct shell_counts *out);
 

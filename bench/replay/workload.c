@@ -201,6 +201,8 @@ int bench_replay(struct bench *b)
 		error = prepare(&r.p, t);
 	if (!error)
 		error = replay_all(&r);
+	if (!error)
+		error = bench_replay_flash(b, &r.p);
 	prepared_free(&r.p);
 	trace_close(t);
 	return error;

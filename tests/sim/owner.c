@@ -58,6 +58,8 @@ bool context_make(struct world *w, uint32_t which, const struct disk_context *fr
 		spec = *from;
 	else
 		context_spec(&spec, which);
+	if (!from && w->starve_ns % 2) /* by chance: a policy that admits little to NVMe */
+		snprintf(spec.policy, sizeof(spec.policy), "s3fifo");
 	if (!from)
 		lives_mark(&spec, w->lives + 1);
 	if (core_context_plan(w->core, &spec, &plan, why, sizeof(why))) {

@@ -442,6 +442,69 @@ static void recount(struct cache *c)
 	}
 }
 
+static void chain(struct cache *c, uint32_t slot, uint32_t parent, uint32_t depth);
+
+/* Uses of blocks that left are learnt from their ghosts, and what is never used is not admitted. */
+static void test_reuse_admits_what_is_used(void **state)
+{
+	struct cache *c = cache_new("reuse", 3);
+	struct reuse *r = c->policy;
+	uint32_t used = 0;
+
+	(void)state;
+	for (uint32_t k = 0; k < REUSE_KINDS; k++)
+		for (uint32_t a = 0; a < REUSE_AGES; a++) {
+			r->seen[k].time[a] = 1e12;
+			r->seen[k].uses[a] = k == REUSE_KINDS - 1 ? 1e10 : 1e8;
+		}
+	reuse_learn(r);
+	chain(c, 0, ABI_SLOT_NONE, 0);
+	assert_false(c->ops->admit(r, 0, 1000));
+	assert_true(c->ops->admit(r, 0, 1u << 30)); /* there it would wait for very long */
+	while (used++ < 10) {
+		r->clock = r->epoch_end; /* uses within an epoch are one */
+		chain(c, used, ABI_SLOT_NONE, 0);
+		c->ops->touch(r, 0, 1, 0);
+	}
+	assert_true(c->ops->admit(r, 0, 1000));
+	cache_free(c);
+}
+
+/* A use from another tier is one of the ghost, once an epoch. */
+static void test_reuse_learns_from_elsewhere(void **state)
+{
+	struct cache *c = cache_new("reuse", 4);
+	struct reuse *r = c->policy;
+	uint8_t key[ABI_KEY_BYTES];
+	double before = 0, after = 0;
+
+	(void)state;
+	chain(c, 0, ABI_SLOT_NONE, 0);
+	c->ops->remove(r, 0, (key_bytes(key, 0), key));
+	c->slot_of[0] = ABI_SLOT_NONE;
+	c->key_of[0] = KEYS;
+	c->count--;
+	c->ops->elsewhere(r, key); /* it left in this epoch */
+	for (uint32_t i = 0; i < 200; i++) {
+		uint32_t slot = 1 + i % 8;
+
+		chain(c, slot, ABI_SLOT_NONE, 0);
+		cache_remove(c, slot);
+	}
+	assert_true(r->epoch >= 2);
+	for (uint32_t k = 0; k < REUSE_KINDS; k++)
+		for (uint32_t a = 0; a < REUSE_AGES; a++)
+			before += r->seen[k].uses[a];
+	c->ops->elsewhere(r, key);
+	c->ops->elsewhere(r, key);
+	for (uint32_t k = 0; k < REUSE_KINDS; k++)
+		for (uint32_t a = 0; a < REUSE_AGES; a++)
+			after += r->seen[k].uses[a];
+	assert_true(fabs(after - before - 1) < 0.01);
+	recount(c);
+	cache_free(c);
+}
+
 /* The best ratio of uses to waiting over every age at which one could give up. */
 static double best_ratio(const double hazard[REUSE_AGES], uint32_t from)
 {
@@ -632,6 +695,8 @@ int main(void)
 		cmocka_unit_test(test_reuse_mapped_is_small),
 		cmocka_unit_test(test_ghosts),
 		cmocka_unit_test(test_reuse_learns_what_it_counts),
+		cmocka_unit_test(test_reuse_admits_what_is_used),
+		cmocka_unit_test(test_reuse_learns_from_elsewhere),
 		cmocka_unit_test(test_reuse_knows_nothing_at_first),
 		cmocka_unit_test(test_reuse_takes_children_first),
 	};

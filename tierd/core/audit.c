@@ -169,7 +169,7 @@ static void audit_block(struct audit *a, const struct context *x, uint32_t slot,
 	audit_policy(a, x, slot);
 	if (index_find(&x->ix, b->key) != slot)
 		audit_tell(a, "context %s: block %u is not found by its key", x->spec.name, slot);
-	if (m->persist == PERSIST_QUEUED || m->persist == PERSIST_WRITING)
+	if (block_queued(m) || m->persist == PERSIST_WRITING)
 		n->dirty += bytes;
 	if (nvme) {
 		n->nvme += bytes;

@@ -42,7 +42,7 @@ static bool is_pending(const struct context *x, uint32_t slot)
 
 static bool is_queued(const struct context *x, uint32_t slot)
 {
-	return x->meta[slot].persist == PERSIST_QUEUED;
+	return block_queued(&x->meta[slot]);
 }
 
 static bool is_clean(const struct context *x, uint32_t slot)
@@ -63,7 +63,7 @@ static void audit_lists(struct audit *a)
 
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		const struct context *x = c->context[i];
-		uint32_t pending = 0, queued = 0;
+		uint32_t pending = 0, queued = 0, refused = 0;
 
 		for (uint32_t slot = 0; x && slot < x->ix.slots_used; slot++) {
 			bool there = index_block(&x->ix, slot)->state == ABI_BLOCK_COMMITTED;
@@ -75,9 +75,16 @@ static void audit_lists(struct audit *a)
 			    x->meta[slot].persist == PERSIST_NONE)
 				audit_tell(a, "context %s: block %u is never written",
 					   x->spec.name, slot);
+			if (!there || x->meta[slot].persist != PERSIST_REFUSED)
+				continue;
+			refused++;
+			if (x->meta[slot].resident[ABI_TIER_CXL] != block_pages(x, slot))
+				audit_tell(a, "context %s: block %u is not whole anywhere",
+					   x->spec.name, slot);
 		}
 		if (!x)
 			continue;
+		audit_compare(a, audit_whose(a, x), "blocks refused for NVMe", refused, x->refused);
 		audit_compare(a, audit_whose(a, x), "blocks in the pending list", pending,
 			      audit_list(a, &x->pending, "pending list", is_pending));
 		audit_compare(a, audit_whose(a, x), "blocks in the dirty list", queued,

@@ -150,7 +150,8 @@ void block_parent_note(struct context *x, uint32_t slot)
 	x->meta[slot].parent_generation = generation;
 }
 
-static uint32_t parent_of(const struct context *x, uint32_t slot)
+/* The block before it in its prefix, while it lives; ABI_SLOT_NONE = none known. */
+uint32_t block_parent(const struct context *x, uint32_t slot)
 {
 	uint32_t parent = index_block(&x->ix, slot)->parent;
 	const struct abi_block *p;
@@ -171,7 +172,7 @@ void block_enter_policy(struct core *c, struct context *x, uint32_t slot, uint32
 	struct policy_hint hint = {
 		.now_ns = c->now_ns,
 		.depth = b->depth,
-		.parent = parent_of(x, slot),
+		.parent = block_parent(x, slot),
 		.bytes = block_bytes(x, slot),
 		.salt = m->salt,
 		.key = b->key,
@@ -204,6 +205,11 @@ void block_used(struct core *c, struct context *x, uint32_t slot, uint32_t weigh
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
 		if (x->meta[slot].flags & BLOCK_IN_POLICY << tier)
 			x->policy->touch(x->policy_state[tier], slot, weight, c->now_ns);
+	if (x->meta[slot].persist == PERSIST_REFUSED)
+		admit_again(c, x, slot, false);
+	if (x->meta[slot].persist == PERSIST_CLEAN &&
+	    !(x->meta[slot].flags & BLOCK_IN_POLICY << ABI_TIER_CXL))
+		x->policy->elsewhere(x->policy_state[ABI_TIER_CXL], index_block(&x->ix, slot)->key);
 }
 
 void block_tier_hint(struct context *x, uint32_t slot)
@@ -359,12 +365,17 @@ static void drop_persist(struct core *c, struct context *x, uint32_t slot)
 
 	switch (m->persist) {
 	case PERSIST_QUEUED:
+	case PERSIST_WANTED:
 		block_unlink(c, &x->dirty, x, slot);
 		x->dirty_bytes -= block_bytes(x, slot);
 		m->persist = PERSIST_NONE;
 		break;
 	case PERSIST_CLEAN:
 		block_unwritten(c, x, slot);
+		break;
+	case PERSIST_REFUSED:
+		admit_forget(x, slot);
+		c->metrics.admission_lost++;
 		break;
 	default:
 		break; /* WRITING: the run sees BLOCK_DROPPED when it ends */

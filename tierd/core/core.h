@@ -56,6 +56,7 @@ struct core_config {
 	struct disk_super super;                /* the store, when capacity[NVME] > 0 */
 	uint64_t next_uid;                      /* from the recovered catalog; 1 at format */
 	uint64_t catalog_sequence;
+	bool admit_all;                         /* write what the policy would refuse, too */
 	uint32_t dirty_percent;                 /* of CXL; most that waits for write-back; 0 = 50 */
 	uint32_t pin_percent;                   /* of a tier; 0 = 50 */
 	struct core_limit salt_limit[ABI_TIER_COUNT];   /* of a salt without one; soft 0 = fair */

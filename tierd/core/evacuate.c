@@ -233,7 +233,7 @@ static void walk_page(struct core *c, uint32_t slot, uint32_t page)
 	if (state != ABI_PAGE_READY || block != ABI_BLOCK_COMMITTED || e->compact ||
 	    !evict_may(c, x, slot, e->tier) || pin_holds(x, slot, page, e->tier))
 		e->stuck++;
-	else if (e->tier == ABI_TIER_CXL && !context_has_nvme(c, x))
+	else if (e->tier == ABI_TIER_CXL && block_leaves_whole(c, x, slot))
 		block_drop(c, x, slot);
 	else
 		e->stuck += !retire_page(c, x, slot, page, e->tier);

@@ -91,7 +91,7 @@ bool evict_may(const struct core *c, const struct context *x, uint32_t slot, uin
 		return false;
 	if (tier == ABI_TIER_HBM)
 		return true; /* always a copy: dirty pages cannot leave CXL */
-	if (context_has_nvme(c, x))
+	if (!block_leaves_whole(c, x, slot))
 		return m->persist == PERSIST_CLEAN && m->settle != SETTLE_WRITTEN;
 	return !m->pins[ABI_TIER_HBM] && !x->staged[slot].pins[ABI_TIER_CXL] &&
 	       !x->staged[slot].pins[ABI_TIER_HBM]; /* it would leave whole */
@@ -101,7 +101,7 @@ static uint64_t leave(struct core *c, struct context *x, uint32_t slot, uint32_t
 {
 	uint64_t before = x->retiring[tier];
 
-	if (tier == ABI_TIER_CXL && !context_has_nvme(c, x)) {
+	if (tier == ABI_TIER_CXL && block_leaves_whole(c, x, slot)) {
 		block_drop(c, x, slot);
 		return x->retiring[tier] - before;
 	}

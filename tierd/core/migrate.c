@@ -36,8 +36,10 @@ static enum block_move move_block(struct core *c, const struct request *r, uint3
 			continue;
 		if (x->meta[slot].pins[tier] || x->staged[slot].pins[tier])
 			return BLOCK_STAYS;
-		if (tier == ABI_TIER_CXL && x->meta[slot].persist != PERSIST_CLEAN)
+		if (tier == ABI_TIER_CXL && x->meta[slot].persist != PERSIST_CLEAN) {
+			admit_again(c, x, slot, true);
 			return BLOCK_WAITS;
+		}
 		if (!evict_block(c, x, slot, tier))
 			return BLOCK_WAITS; /* held by a request: that ends */
 	}

@@ -57,7 +57,19 @@ struct policy_ops {
 	 * and may put the state in order.
 	 */
 	uint32_t (*victim)(void *state, uint32_t after);
+	/*
+	 * Is the block worth a write to NVMe, which holds `reach` blocks, that it may be used from
+	 * there when it has left this tier? Only for inserted slots. One that is not is asked about
+	 * again when it was used.
+	 */
+	bool (*admit)(void *state, uint32_t slot, uint64_t reach);
+	/* A block that is not in the tier was used, from another one. */
+	void (*elsewhere)(void *state, const uint8_t *key);
 };
+
+/* For policies that admit all, and do not care what happens elsewhere. */
+bool policy_admit_all(void *state, uint32_t slot, uint64_t reach);
+void policy_elsewhere(void *state, const uint8_t *key);
 
 /* What a context gets that names none. */
 #define POLICY_DEFAULT "reuse"

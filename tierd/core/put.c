@@ -104,15 +104,16 @@ static uint32_t pending_new(struct core *c, struct context *x, struct put *p, ui
 }
 
 /* Is the stored block all that this put wants? A durable put may have to write it again. */
-static bool satisfied(struct context *x, const struct put *p, uint32_t slot)
+static bool satisfied(struct core *c, struct context *x, const struct put *p, uint32_t slot)
 {
 	struct block_meta *m = &x->meta[slot];
 
 	if (!p->durable || m->flags & BLOCK_DURABLE)
 		return true;
-	if (m->persist != PERSIST_QUEUED)
+	if (!block_queued(m) && m->persist != PERSIST_REFUSED)
 		return false;
 	m->flags |= BLOCK_DURABLE; /* not written yet: it goes to the durable log */
+	admit_again(c, x, slot, true);
 	return true;
 }
 
@@ -120,14 +121,14 @@ static bool satisfied(struct context *x, const struct put *p, uint32_t slot)
  * Must the stored block make way? One of an old epoch; and one that a durable put cannot write
  * again because it has a part (of rule "last n") that the put does not carry: put anew without.
  */
-static bool makes_way(struct context *x, const struct put *p, uint32_t slot)
+static bool makes_way(struct core *c, struct context *x, const struct put *p, uint32_t slot)
 {
 	const struct abi_block *b = index_block(&x->ix, slot);
 
 	if (b->epoch != (uint32_t)x->spec.epoch)
 		return true;
 	return b->state == ABI_BLOCK_COMMITTED && p->args.shards < 2 &&
-	       b->parts & ~p->args.parts && !satisfied(x, p, slot);
+	       b->parts & ~p->args.parts && !satisfied(c, x, p, slot);
 }
 
 static int reserve_one(struct core *c, struct context *x, struct put *p, uint32_t i, uint64_t *aux)
@@ -136,7 +137,7 @@ static int reserve_one(struct core *c, struct context *x, struct put *p, uint32_
 	const struct abi_block *b;
 	bool fresh;
 
-	if (slot != ABI_SLOT_NONE && makes_way(x, p, slot)) {
+	if (slot != ABI_SLOT_NONE && makes_way(c, x, p, slot)) {
 		block_drop(c, x, slot);
 		slot = ABI_SLOT_NONE;
 	}
@@ -148,7 +149,7 @@ static int reserve_one(struct core *c, struct context *x, struct put *p, uint32_
 	p->joined = fresh;
 	b = index_block(&x->ix, slot);
 	p->ref[i] = (struct abi_block_ref){ slot, b->generation };
-	if (b->state == ABI_BLOCK_COMMITTED && satisfied(x, p, slot)) {
+	if (b->state == ABI_BLOCK_COMMITTED && satisfied(c, x, p, slot)) {
 		c->metrics.blocks_duplicate++;
 		block_used(c, x, slot, 1);
 		if (i < 64)
@@ -512,7 +513,11 @@ static bool make_durable(struct core *c, struct context *x, uint32_t slot)
 
 	if (m->flags & BLOCK_DURABLE)
 		return m->persist == PERSIST_CLEAN && m->settle != SETTLE_RECOVERED;
-	if (m->persist == PERSIST_CLEAN && m->resident[ABI_TIER_CXL] == block_pages(x, slot)) {
+	if (m->persist == PERSIST_REFUSED) {
+		m->flags |= BLOCK_DURABLE;
+		admit_again(c, x, slot, true);
+	} else if (m->persist == PERSIST_CLEAN &&
+		   m->resident[ABI_TIER_CXL] == block_pages(x, slot)) {
 		stream_page_adopt_block(c, x, slot, ABI_TIER_CXL); /* its only copy from now on */
 		block_unwritten(c, x, slot);
 		m->flags |= BLOCK_DURABLE;

@@ -90,6 +90,8 @@ void quota_keep(struct core *c, struct context *x, uint32_t slot, uint32_t prior
 		m->expires_ms = (uint32_t)(c->now_ns / MS) + ttl_ms;
 	}
 	x->kept_blocks += m->keep != 0;
+	if (m->persist == PERSIST_REFUSED)
+		admit_again(c, x, slot, false); /* priority counts there, too */
 }
 
 /* How eagerly its blocks are kept: what a tenant says of his own. */

@@ -41,6 +41,8 @@
 #define PERSIST_QUEUED 1u  /* dirty: in its context's dirty list */
 #define PERSIST_WRITING 2u /* part of a run under way */
 #define PERSIST_CLEAN 3u   /* all pages are on NVMe: in its segment's list */
+#define PERSIST_REFUSED 4u /* not worth a write (admit.c): CXL has the only copy, in no list */
+#define PERSIST_WANTED 5u  /* dirty, and written whatever the policy says */
 
 #define BLOCK_HEAT_MAX 3u
 
@@ -154,6 +156,7 @@ struct context {
 	uint64_t full_since_ns; /* write-back finds no room on NVMe since; 0 = it does */
 	uint64_t blocks, blocks_pending;
 	uint64_t nvme_bytes, dirty_bytes;
+	uint64_t refused; /* blocks that are PERSIST_REFUSED */
 	uint64_t pinned[ABI_MEM_TIERS];
 	uint64_t pages_resident[ABI_MEM_TIERS];
 	uint64_t retiring[ABI_MEM_TIERS]; /* bytes between retire and free */
@@ -565,9 +568,20 @@ static inline uint32_t stream_page_claims(const struct abi_page *d, uint32_t tie
 	return d->claim[tier] & (CLAIM_POOL - 1);
 }
 
+static inline bool block_queued(const struct block_meta *m)
+{
+	return m->persist == PERSIST_QUEUED || m->persist == PERSIST_WANTED;
+}
+
 static inline bool context_has_nvme(const struct core *c, const struct context *x)
 {
 	return c->store && x->plan.quota[ABI_TIER_NVME];
+}
+
+/* Does the block leave the service when CXL lets it go? */
+static inline bool block_leaves_whole(const struct core *c, const struct context *x, uint32_t slot)
+{
+	return !context_has_nvme(c, x) || x->meta[slot].persist == PERSIST_REFUSED;
 }
 
 /* core.c */
@@ -602,6 +616,7 @@ void block_unwritten(struct core *c, struct context *x, uint32_t slot); /* leave
 void block_tier_hint(struct context *x, uint32_t slot);
 void block_parent_note(struct context *x, uint32_t slot);
 void block_used(struct core *c, struct context *x, uint32_t slot, uint32_t weight);
+uint32_t block_parent(const struct context *x, uint32_t slot);
 uint32_t block_segment(const struct core *c, const struct context *x, uint32_t slot);
 void block_left(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
 void block_bury(struct core *c, struct context *x, uint32_t slot);

@@ -192,7 +192,7 @@ static int quota_refuses(struct core *c, struct context *x, uint32_t slot)
  */
 static int run_begin(struct core *c, struct context *x)
 {
-	uint32_t slot = x->dirty.head, n = chain_length(x);
+	uint32_t slot = x->dirty.head, n = admit_run(c, x, chain_length(x));
 	uint32_t log = run_log(x, slot);
 	struct run *run = &c->run[log];
 	uint64_t bytes = block_bytes(x, slot);
@@ -607,6 +607,9 @@ static void runs_begin(struct core *c)
 		int err;
 
 		if (!x || x->closing || !due(c, x))
+			continue;
+		admit_heads(c, x);
+		if (!x->dirty.count)
 			continue;
 		err = run_begin(c, x);
 		if (err == -ENOSPC) {

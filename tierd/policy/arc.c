@@ -169,4 +169,6 @@ const struct policy_ops policy_arc = {
 	.touch = arc_touch,
 	.remove = arc_remove,
 	.victim = arc_victim,
+	.admit = policy_admit_all,
+	.elsewhere = policy_elsewhere,
 };

@@ -90,6 +90,8 @@ const struct policy_ops policy_lru = {
 	.touch = lru_touch,
 	.remove = lru_remove,
 	.victim = lru_victim,
+	.admit = policy_admit_all,
+	.elsewhere = policy_elsewhere,
 };
 
 const struct policy_ops policy_fifo = {
@@ -104,4 +106,6 @@ const struct policy_ops policy_fifo = {
 	.touch = fifo_touch,
 	.remove = lru_remove,
 	.victim = lru_victim,
+	.admit = policy_admit_all,
+	.elsewhere = policy_elsewhere,
 };

@@ -23,6 +23,12 @@
 #define GHOSTS_MORE 4096u     /* and some, for small ones */
 
 /*
+ * A block is worth a write to NVMe if one in so many like it will be used while it is there, deep
+ * ones counted for more. Small enough that what it refuses is worth little, whatever a write costs.
+ */
+#define ADMIT_WORTH (1 / 16.0)
+
+/*
  * Tokens before it at which a depth begins, and what a use there is worth: about the root of what
  * recomputing costs there (docs/policies.md). The whole of it would keep long prompts that are not
  * used again longer than the counts can tell them from others.
@@ -226,6 +232,24 @@ static void lowest_raise(struct reuse *r)
 {
 	while (r->lowest < REUSE_GROUPS - 1 && !group_first(r, r->order[r->lowest], false))
 		r->lowest++;
+}
+
+/*
+ * The chance of a use while NVMe keeps it: what enters NVMe leaves it again some `reach` new blocks
+ * later, and an epoch sees a sixteenth of the tier's.
+ */
+static bool reuse_admit(void *state, uint32_t slot, uint64_t reach)
+{
+	const struct reuse *r = state;
+	const struct reuse_node *n = &r->node[reuse_node_of(r, slot)];
+	uint64_t length = r->resident / REUSE_EPOCHS_TIER;
+	double epochs = (double)reach / (double)(length < REUSE_EPOCH_MIN ? REUSE_EPOCH_MIN : length);
+	double never = r->never[n->kind];
+
+	assert(slot < r->size.blocks_max && is_in(r, slot));
+	if (epochs > REUSE_EPOCHS)
+		never /= 1 + r->beyond[n->kind] * (epochs - REUSE_EPOCHS);
+	return (1 - never) * depth_worth[n->depth] >= ADMIT_WORTH;
 }
 
 /* ---- epochs -------------------------------------------------------------------------------- */
@@ -517,23 +541,55 @@ static void reuse_touch(void *state, uint32_t slot, uint32_t weight, uint64_t no
 	cell_push(r, node);
 }
 
-static void ghost_make(struct reuse *r, const struct reuse_node *n, const uint8_t *key)
+static void ghost_make(struct reuse *r, const struct reuse_note *note, const uint8_t *key)
+{
+	struct ghost mine = { .tag = ghosts_tag(key) }, old;
+	struct reuse_note lost;
+	uint32_t age;
+
+	memcpy(&mine.note, note, sizeof(*note));
+	ghosts_add(r->ghosts, &mine, &old);
+	lost = note_of(&old);
+	age = (uint16_t)(r->epoch - lost.epoch);
+	if (old.tag && age < REUSE_EPOCHS)
+		r->known[lost.kind][(r->epoch - age) % REUSE_EPOCHS]--;
+}
+
+static void ghost_of(struct reuse *r, const struct reuse_node *n, const uint8_t *key)
 {
 	const struct reuse_note note = {
 		.epoch = (uint16_t)(r->epoch - reuse_age_of(r, n)),
 		.kind = n->kind,
 		.uses = n->uses,
 	};
-	struct ghost mine = { .tag = ghosts_tag(key) }, old;
-	struct reuse_note lost;
+
+	ghost_make(r, &note, key);
+}
+
+/* The ghost of a block that was used where it is now: the same as a use here, but for its place. */
+static void reuse_elsewhere(void *state, const uint8_t *key)
+{
+	struct reuse *r = state;
+	struct ghost *g = ghosts_find(r->ghosts, ghosts_tag(key));
+	struct reuse_note note;
 	uint32_t age;
 
-	memcpy(&mine.note, &note, sizeof(note));
-	ghosts_add(r->ghosts, &mine, &old);
-	lost = note_of(&old);
-	age = (uint16_t)(r->epoch - lost.epoch);
-	if (old.tag && age < REUSE_EPOCHS)
-		r->known[lost.kind][(r->epoch - age) % REUSE_EPOCHS]--;
+	if (!g)
+		return;
+	note = note_of(g);
+	age = (uint16_t)(r->epoch - note.epoch);
+	if (!age || age >= REUSE_EPOCHS)
+		return;
+	ghosts_drop(r->ghosts, g);
+	clock_step(r);
+	age = (uint16_t)(r->epoch - note.epoch);
+	if (age < REUSE_EPOCHS)
+		seen_again(r, note.kind, age, r->epoch - age);
+	note.uses += note.uses < REUSE_USES_MAX;
+	note.kind = kind_used(note.uses);
+	note.epoch = (uint16_t)r->epoch;
+	r->known[note.kind][r->epoch % REUSE_EPOCHS]++;
+	ghost_make(r, &note, key);
 }
 
 static void reuse_remove(void *state, uint32_t slot, const uint8_t *key)
@@ -549,7 +605,7 @@ static void reuse_remove(void *state, uint32_t slot, const uint8_t *key)
 	cell_pull(r, node);
 	r->resident--;
 	if (reuse_age_of(r, n) < REUSE_EPOCHS)
-		ghost_make(r, n, key);
+		ghost_of(r, n, key);
 	if (n->parent && p->in && p->life == n->parent_life)
 		child_gone(r, n->parent);
 	node_free(r, node);
@@ -631,4 +687,6 @@ const struct policy_ops policy_reuse = {
 	.touch = reuse_touch,
 	.remove = reuse_remove,
 	.victim = reuse_victim,
+	.admit = reuse_admit,
+	.elsewhere = reuse_elsewhere,
 };

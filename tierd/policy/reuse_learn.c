@@ -110,6 +110,16 @@ static void index_of(const double hazard[REUSE_AGES], double index[REUSE_AGES])
 	}
 }
 
+/* The chance that a block is not used again after the epoch in which it was used last. */
+static double never_of(const double hazard[REUSE_AGES])
+{
+	double never = 1;
+
+	for (uint32_t a = 1; a < REUSE_AGES; a++)
+		never /= 1 + hazard[a] * (reuse_age_first[a + 1] - reuse_age_first[a]);
+	return never;
+}
+
 void reuse_learn(struct reuse *r)
 {
 	double shape[REUSE_AGES], hazard[REUSE_AGES];
@@ -128,5 +138,7 @@ void reuse_learn(struct reuse *r)
 		for (uint32_t a = 0; a < REUSE_AGES; a++)
 			hazard[a] = (s->uses[a] + own) / (s->time[a] + own / (factor * shape[a]));
 		index_of(hazard, r->rate[k]);
+		r->never[k] = never_of(hazard);
+		r->beyond[k] = hazard[REUSE_AGES - 1];
 	}
 }

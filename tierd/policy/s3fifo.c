@@ -109,6 +109,16 @@ static void s3_remove(void *state, uint32_t slot, const uint8_t *key)
 }
 
 /* Until the oldest of the queue whose turn it is can go. Each turn costs a touch or a move. */
+/* As its authors filter what flash gets: what the small queue alone has seen, once, is not worth it. */
+static bool s3_admit(void *state, uint32_t slot, uint64_t reach)
+{
+	const struct s3 *s = state;
+
+	(void)reach;
+	assert(slot < s->blocks_max && queue_has(s->link, slot));
+	return s->block[slot].queue == MAIN || s->block[slot].touches;
+}
+
 static uint32_t s3_first(struct s3 *s)
 {
 	for (;;) {
@@ -161,4 +171,6 @@ const struct policy_ops policy_s3fifo = {
 	.touch = s3_touch,
 	.remove = s3_remove,
 	.victim = s3_victim,
+	.admit = s3_admit,
+	.elsewhere = policy_elsewhere,
 };

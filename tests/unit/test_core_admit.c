@@ -1,0 +1,240 @@
+/*
+ * Admission: what the policy does not admit is never written and leaves with its place in CXL; what
+ * is used, wanted by a durable put or told to move to NVMe is written after all; a child never
+ * without its parent. The policy is s3fifo, which admits what was used again.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/fuzz/host.h"
+#include "tests/lib/unit.h"
+#include "tierd/core/state.h"
+
+static struct host host;
+static struct abi_cqe answer;
+
+static void completed(void *arg, uint32_t client, const struct abi_cqe *cqe)
+{
+	(void)arg;
+	(void)client;
+	answer = *cqe;
+}
+
+static struct context *context(void)
+{
+	return core_context(host.core, host.context[0].id);
+}
+
+static const struct core_metrics *metrics(void)
+{
+	return core_metrics(host.core);
+}
+
+static void key_of(uint32_t n, uint8_t key[ABI_KEY_BYTES])
+{
+	memset(key, 0, ABI_KEY_BYTES);
+	memcpy(key, &n, sizeof(n));
+	key[9] = (uint8_t)(n * 7 + 1);
+}
+
+static uint32_t slot_of(uint32_t n)
+{
+	uint8_t key[ABI_KEY_BYTES];
+
+	key_of(n, key);
+	return index_find(&context()->ix, key);
+}
+
+static uint32_t persist_of(uint32_t n)
+{
+	uint32_t slot = slot_of(n);
+
+	assert_int_not_equal(slot, ABI_SLOT_NONE);
+	return context()->meta[slot].persist;
+}
+
+/* Blocks [first, first + count) of one prompt, behind block first - 1 of it if depth is not 0. */
+static void put(uint32_t first, uint32_t count, uint32_t depth, uint16_t flags, uint8_t priority)
+{
+	struct abi_put_args *args = (struct abi_put_args *)host.client[0].staging;
+	struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE, .flags = flags, .count = count };
+
+	memset(args, 0, sizeof(*args));
+	args->count = count;
+	args->depth = depth;
+	args->priority = priority;
+	if (depth)
+		key_of(first - 1, args->parent);
+	for (uint32_t i = 0; i < count; i++)
+		key_of(first + i, (uint8_t *)(args + 1) + (size_t)i * ABI_KEY_BYTES);
+	sqe.context_id = host.context[0].id;
+	sqe.arg_bytes = (uint32_t)(sizeof(*args) + (size_t)count * ABI_KEY_BYTES);
+	assert_true(host_request(&host, 0, &sqe));
+	assert_int_equal(answer.res, 0);
+	sqe = (struct abi_sqe){ .op = ABI_OP_PUT_COMMIT, .flags = flags,
+				.handle = answer.value, .arg_offset = 4096 };
+	assert_true(host_request(&host, 0, &sqe));
+	host_settle(&host, 40);
+	assert_int_equal(answer.res, 0);
+}
+
+static void use(uint32_t n)
+{
+	struct abi_reader *r = host.client[0].readers;
+
+	r->access[r->access_tail++ % ABI_ACCESS_LOG] = abi_access(context()->id, slot_of(n), 1);
+	evict_drain_logs(host.core);
+	host_settle(&host, 40);
+}
+
+static void audited(void **state)
+{
+	(void)state;
+	host_audit(&host);
+}
+
+static int setup(void **state)
+{
+	struct disk_context spec;
+
+	(void)state;
+	host_init(&host);
+	host_boot(&host, NULL);
+	host.ears.complete = completed;
+	host_spec(&spec, HOST_KIND_STORE, 0);
+	snprintf(spec.policy, sizeof(spec.policy), "s3fifo");
+	assert_int_equal(host_context_make(&host, 0, &spec), 0);
+	host_client_open(&host, 0);
+	host_client_attach(&host, 0);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	host_empty(&host);
+	host_halt(&host);
+	return 0;
+}
+
+static void test_what_is_refused_is_not_written(void **state)
+{
+	uint64_t written = metrics()->blocks_written;
+
+	put(0, 6, 0, 0, 0);
+	for (uint32_t n = 0; n < 6; n++)
+		assert_int_equal(persist_of(n), PERSIST_REFUSED);
+	assert_int_equal(metrics()->blocks_written, written);
+	assert_int_equal(metrics()->admission_refused, 6);
+	assert_int_equal(context()->refused, 6);
+	assert_int_equal(context()->dirty_bytes, 0);
+	audited(state);
+}
+
+static void test_a_use_is_asked_about_anew(void **state)
+{
+	put(0, 4, 0, 0, 0);
+	use(0);
+	use(1);
+	assert_int_equal(persist_of(0), PERSIST_CLEAN);
+	assert_int_equal(persist_of(1), PERSIST_CLEAN);
+	assert_int_equal(persist_of(2), PERSIST_REFUSED);
+	assert_int_equal(metrics()->admission_again, 2);
+	audited(state);
+}
+
+static void test_no_child_without_its_parent(void **state)
+{
+	put(0, 4, 0, 0, 0);
+	use(2);
+	assert_int_equal(persist_of(2), PERSIST_REFUSED); /* block 1 was not used */
+	use(0);
+	use(1);
+	use(2);
+	assert_int_equal(persist_of(2), PERSIST_CLEAN);
+	assert_int_equal(persist_of(3), PERSIST_REFUSED);
+	audited(state);
+}
+
+static void test_a_durable_put_writes_it(void **state)
+{
+	put(0, 4, 0, 0, 0);
+	put(0, 4, 0, ABI_SQE_DURABLE, 0);
+	for (uint32_t n = 0; n < 4; n++) {
+		assert_int_equal(persist_of(n), PERSIST_CLEAN);
+		assert_true(context()->meta[slot_of(n)].flags & BLOCK_DURABLE);
+	}
+	assert_int_equal(context()->refused, 0);
+	audited(state);
+}
+
+static void test_priority_writes_it(void **state)
+{
+	put(0, 4, 0, 0, ABI_PRIORITY_HIGH);
+	for (uint32_t n = 0; n < 4; n++)
+		assert_int_equal(persist_of(n), PERSIST_CLEAN);
+	audited(state);
+}
+
+/* Told to move to NVMe: written, and gone from CXL. */
+static void test_moving_to_nvme_writes_it(void **state)
+{
+	struct abi_sqe sqe = { .op = ABI_OP_MIGRATE, .flags = ABI_SQE_KEYS, .count = 2,
+			       .tier = ABI_TIER_NVME, .arg_bytes = 2 * ABI_KEY_BYTES };
+
+	put(0, 2, 0, 0, 0);
+	for (uint32_t n = 0; n < 2; n++)
+		key_of(n, host.client[0].staging + (size_t)n * ABI_KEY_BYTES);
+	sqe.context_id = host.context[0].id;
+	assert_true(host_request(&host, 0, &sqe));
+	host_settle(&host, 40);
+	assert_int_equal(answer.res, 0);
+	assert_int_equal(answer.value, 2);
+	for (uint32_t n = 0; n < 2; n++) {
+		assert_int_equal(persist_of(n), PERSIST_CLEAN);
+		assert_int_equal(context()->meta[slot_of(n)].resident[ABI_TIER_CXL], 0);
+	}
+	audited(state);
+}
+
+static void test_an_evicted_one_is_gone(void **state)
+{
+	put(0, 6, 0, 0, 0);
+	assert_int_equal(core_evict(host.core, context()->id, ABI_TIER_CXL, 1u << 20, 0), 0);
+	host_settle(&host, 40);
+	for (uint32_t n = 0; n < 6; n++)
+		assert_int_equal(slot_of(n), ABI_SLOT_NONE);
+	assert_int_equal(metrics()->admission_lost, 6);
+	assert_int_equal(context()->refused, 0);
+	audited(state);
+}
+
+static void test_the_operator_may_write_all(void **state)
+{
+	host.core->config.admit_all = true;
+	put(0, 6, 0, 0, 0);
+	for (uint32_t n = 0; n < 6; n++)
+		assert_int_equal(persist_of(n), PERSIST_CLEAN);
+	assert_int_equal(metrics()->admission_refused, 0);
+	audited(state);
+}
+
+#define EACH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		EACH(test_what_is_refused_is_not_written),
+		EACH(test_a_use_is_asked_about_anew),
+		EACH(test_no_child_without_its_parent),
+		EACH(test_a_durable_put_writes_it),
+		EACH(test_priority_writes_it),
+		EACH(test_moving_to_nvme_writes_it),
+		EACH(test_an_evicted_one_is_gone),
+		EACH(test_the_operator_may_write_all),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

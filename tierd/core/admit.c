@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Admission: is a best-effort block worth a write to NVMe? Write-back asks before it takes a block
+ * of the dirty list; what durable puts brought is never asked about.
+ *
+ *   refused    stays in CXL as its only copy and is no longer dirty: it leaves the service when it
+ *              is evicted, as in a context without NVMe
+ *   used again asked about anew, with what is known then; its parents first, for they were used too
+ *   wanted     by a durable put, or to be moved to NVMe: written, whatever the policy says
+ *
+ * A child of a refused block is refused: without its parent it could not be found as a prefix.
+ */
+#include <assert.h>
+
+#include "tierd/core/state.h"
+
+static bool is_worth(const struct core *c, const struct context *x, uint32_t slot)
+{
+	const struct block_meta *m = &x->meta[slot];
+	uint32_t parent = block_parent(x, slot);
+
+	if (c->config.admit_all || m->flags & BLOCK_DURABLE || m->persist == PERSIST_WANTED ||
+	    (m->keep & KEEP_PRIORITY) == ABI_PRIORITY_HIGH)
+		return true;
+	if (parent != ABI_SLOT_NONE && x->meta[parent].persist == PERSIST_REFUSED)
+		return false;
+	if (!(m->flags & BLOCK_IN_POLICY << ABI_TIER_CXL))
+		return true; /* nothing is known of it */
+	return x->policy->admit(x->policy_state[ABI_TIER_CXL], slot,
+				x->plan.quota[ABI_TIER_NVME] / x->spec.geometry.block_bytes);
+}
+
+static void refuse(struct core *c, struct context *x, uint32_t slot)
+{
+	struct block_meta *m = &x->meta[slot];
+
+	assert(m->persist == PERSIST_QUEUED);
+	assert(m->resident[ABI_TIER_CXL] == block_pages(x, slot));
+	block_unlink(c, &x->dirty, x, slot);
+	x->dirty_bytes -= block_bytes(x, slot);
+	m->persist = PERSIST_REFUSED;
+	x->refused++;
+	c->metrics.admission_refused++;
+	c->metrics.admission_refused_bytes += block_bytes(x, slot);
+}
+
+/* How many blocks from the dirty list's head on are worth it, of `n`; refuses those before. */
+uint32_t admit_run(struct core *c, struct context *x, uint32_t n)
+{
+	uint32_t slot, worth = 0;
+
+	for (slot = x->dirty.head; worth < n && is_worth(c, x, slot); worth++)
+		slot = x->meta[slot].next;
+	return worth;
+}
+
+/* Refuse the dirty list's first blocks, up to one that is worth a write. */
+void admit_heads(struct core *c, struct context *x)
+{
+	bool any = false;
+
+	while (x->dirty.count && !is_worth(c, x, x->dirty.head)) {
+		refuse(c, x, x->dirty.head);
+		any = true;
+	}
+	if (any)
+		request_wake_space(c); /* they can be evicted now */
+}
+
+/* It was used, or is wanted on NVMe: back to the dirty list. */
+void admit_again(struct core *c, struct context *x, uint32_t slot, bool wanted)
+{
+	struct block_meta *m = &x->meta[slot];
+
+	if (m->persist == PERSIST_REFUSED) {
+		admit_forget(x, slot);
+		writeback_enqueue(c, x, slot);
+		c->metrics.admission_again++;
+	}
+	if (wanted && m->persist == PERSIST_QUEUED)
+		m->persist = PERSIST_WANTED;
+}
+
+/* It is refused no more. */
+void admit_forget(struct context *x, uint32_t slot)
+{
+	assert(x->meta[slot].persist == PERSIST_REFUSED && x->refused > 0);
+	x->meta[slot].persist = PERSIST_NONE;
+	x->refused--;
+}
