@@ -748,10 +748,14 @@ void put_context_gone(struct core *c, const struct context *x)
 
 void put_tick(struct core *c)
 {
-	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++) {
-		struct put *p = &c->put[i];
+	/* Those whose client has gone are committing all. */
+	for (uint32_t i = 0; i < c->clients_high; i++) {
+		struct put *next;
 
-		if (p->used && !p->committing && p->deadline_ns <= c->now_ns) {
+		for (struct put *p = c->client[i].puts; p; p = next) {
+			next = p->next;
+			if (p->committing || p->deadline_ns > c->now_ns)
+				continue;
 			c->metrics.puts_expired++;
 			put_free(c, p);
 		}

@@ -43,10 +43,12 @@ uint32_t store_page_seed(const uint8_t *key, uint64_t salt, uint32_t page)
 {
 	uint64_t salt_le = htole64(salt);
 	uint32_t page_le = htole32(page);
-	uint32_t crc = crc32c(0, key, ABI_KEY_BYTES);
+	uint8_t bytes[ABI_KEY_BYTES + sizeof(salt_le) + sizeof(page_le)];
 
-	crc = crc32c(crc, &salt_le, sizeof(salt_le));
-	return crc32c(crc, &page_le, sizeof(page_le));
+	memcpy(bytes, key, ABI_KEY_BYTES);
+	memcpy(bytes + ABI_KEY_BYTES, &salt_le, sizeof(salt_le));
+	memcpy(bytes + ABI_KEY_BYTES + sizeof(salt_le), &page_le, sizeof(page_le));
+	return crc32c(0, bytes, sizeof(bytes));
 }
 
 /* ---- super block -------------------------------------------------------------------------- */
