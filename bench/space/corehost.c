@@ -80,9 +80,9 @@ void corehost_advance(struct corehost *h, uint64_t ns)
 }
 
 /* Feed an entry and let time pass until it is answered. */
-static int64_t ask(struct corehost *h, const struct abi_sqe *sqe)
+static int64_t ask(struct corehost *h, uint32_t client, const struct abi_sqe *sqe)
 {
-	struct core_event e = { .kind = CORE_EV_REQUEST };
+	struct core_event e = { .kind = CORE_EV_REQUEST, .request.client = client };
 	uint64_t until = h->now_ns + WAIT_NS;
 
 	h->answered = false;
@@ -105,24 +105,41 @@ int corehost_open(struct corehost *h, uint64_t cxl, uint64_t segment)
 		.capacity = { 0, cxl },
 		.segment_bytes = { 0, segment },
 	};
-	struct core_event e = { .kind = CORE_EV_CLIENT_OPEN };
 	int error;
 
 	memset(h, 0, sizeof(*h));
 	h->now_ns = COREHOST_MS;
-	h->staging = calloc(1, STAGING_BYTES);
-	h->reader = calloc(1, sizeof(*h->reader));
-	if (!h->staging || !h->reader)
-		return -ENOMEM;
 	error = core_open(&h->core, &config);
-	if (error)
-		return error;
-	e.open = (struct core_client_open){ .staging = h->staging,
+	return error ? error : corehost_client(h, 0);
+}
+
+int corehost_client(struct corehost *h, uint32_t client)
+{
+	struct core_event e = { .kind = CORE_EV_CLIENT_OPEN };
+
+	h->staging[client] = calloc(1, STAGING_BYTES);
+	h->reader[client] = calloc(1, sizeof(*h->reader[client]));
+	if (!h->staging[client] || !h->reader[client])
+		return -ENOMEM;
+	e.open = (struct core_client_open){ .client = client,
+					    .staging = h->staging[client],
 					    .staging_bytes = STAGING_BYTES,
-					    .readers = h->reader,
+					    .readers = h->reader[client],
 					    .readers_max = 1 };
 	feed(h, &e);
 	return 0;
+}
+
+int corehost_share(struct corehost *h, uint32_t client, uint64_t soft)
+{
+	const struct core_quota quota = {
+		.who = CORE_HOLDER_CLIENT,
+		.key = client,
+		.tier = ABI_TIER_CXL,
+		.limit = { .soft = soft },
+	};
+
+	return core_quota_set(h->core, &quota, 0);
 }
 
 void corehost_close(struct corehost *h)
@@ -134,8 +151,10 @@ void corehost_close(struct corehost *h)
 		if (h->context[i].mem)
 			munmap(h->context[i].mem, h->context[i].mem_bytes);
 	}
-	free(h->staging);
-	free(h->reader);
+	for (uint32_t i = 0; i < COREHOST_CLIENTS; i++) {
+		free(h->staging[i]);
+		free(h->reader[i]);
+	}
 	memset(h, 0, sizeof(*h));
 }
 
@@ -194,7 +213,10 @@ int corehost_context(struct corehost *h, uint32_t i, uint32_t pages, uint32_t si
 	look(h);
 	if (!error)
 		error = core_context_find(h->core, spec.name, 0, 0, &view);
-	return error ? error : core_context_attach(h->core, 0, &view);
+	for (uint32_t k = 0; k < COREHOST_CLIENTS && !error; k++)
+		if (h->staging[k])
+			error = core_context_attach(h->core, k, &view);
+	return error;
 }
 
 /* ---- blocks ------------------------------------------------------------------------------- */
@@ -209,7 +231,8 @@ static void key_of(const struct corehost_block *b, uint8_t out[ABI_KEY_BYTES])
 
 int64_t corehost_put(struct corehost *h, const struct corehost_block *b)
 {
-	struct abi_put_args *args = (struct abi_put_args *)(h->staging + ARGS_OFFSET);
+	struct abi_put_args *args =
+		(struct abi_put_args *)(h->staging[b->client] + ARGS_OFFSET);
 	struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE, .count = 1, .arg_offset = ARGS_OFFSET };
 	int64_t handle;
 
@@ -223,18 +246,18 @@ int64_t corehost_put(struct corehost *h, const struct corehost_block *b)
 	sqe.context_id = h->context[b->context].id;
 	sqe.arg_bytes = sizeof(*args) + ABI_KEY_BYTES;
 	sqe.handle = b->reservation;
-	handle = ask(h, &sqe);
+	handle = ask(h, b->client, &sqe);
 	if (handle < 0)
 		return handle;
 	sqe = (struct abi_sqe){ .op = ABI_OP_PUT_COMMIT, .handle = (uint64_t)handle };
-	return ask(h, &sqe);
+	return ask(h, b->client, &sqe);
 }
 
 bool corehost_get(struct corehost *h, const struct corehost_block *b)
 {
 	struct core_location at;
 	uint8_t key[ABI_KEY_BYTES];
-	struct abi_reader *r = h->reader;
+	struct abi_reader *r = h->reader[b->client];
 	uint32_t id = h->context[b->context].id;
 
 	key_of(b, key);
@@ -260,20 +283,20 @@ int corehost_lease(struct corehost *h, const struct corehost_block *b)
 	       (uint64_t)at.slot * header->pages_per_block;
 	if (abi_word_state(page->word[ABI_TIER_CXL]) != ABI_PAGE_READY)
 		return -ENODATA;
-	while (i < COREHOST_LEASES && h->reader->slot[i])
+	while (i < COREHOST_LEASES && h->reader[0]->slot[i])
 		i++;
 	if (i == COREHOST_LEASES)
 		return -EAGAIN;
-	h->reader->slot[i] = abi_place(x->id, ABI_TIER_CXL, page->word[ABI_TIER_CXL]);
-	if (h->reader->high_water <= i)
-		h->reader->high_water = i + 1;
+	h->reader[0]->slot[i] = abi_place(x->id, ABI_TIER_CXL, page->word[ABI_TIER_CXL]);
+	if (h->reader[0]->high_water <= i)
+		h->reader[0]->high_water = i + 1;
 	h->leases++;
 	return (int)i;
 }
 
 void corehost_release(struct corehost *h, int lease)
 {
-	h->reader->slot[lease] = 0;
+	h->reader[0]->slot[lease] = 0;
 	h->leases--;
 }
 
@@ -286,9 +309,9 @@ int corehost_reserve(struct corehost *h, uint32_t context, const struct abi_rese
 			       .arg_bytes = sizeof(*args), .deadline_ns = deadline_ns };
 	int64_t rc;
 
-	memcpy(h->staging + ARGS_OFFSET, args, sizeof(*args));
+	memcpy(h->staging[0] + ARGS_OFFSET, args, sizeof(*args));
 	sqe.context_id = h->context[context].id;
-	rc = ask(h, &sqe);
+	rc = ask(h, 0, &sqe);
 	*id = rc > 0 ? (uint64_t)rc : 0;
 	return rc < 0 ? (int)rc : 0;
 }
@@ -298,7 +321,7 @@ int64_t corehost_hand_back(struct corehost *h, uint32_t context, uint64_t id)
 	struct abi_sqe sqe = { .op = ABI_OP_RESERVE, .handle = id };
 
 	sqe.context_id = h->context[context].id;
-	return ask(h, &sqe);
+	return ask(h, 0, &sqe);
 }
 
 static void tell(void *arg, const char *what)

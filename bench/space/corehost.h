@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The daemon's core alone, in simulated time: what counts are decisions and bytes, so no byte is
- * copied and a day passes in seconds. A memory-only core with one client; every action is carried
+ * copied and a day passes in seconds. A memory-only core with one client or two; every action is carried
  * out at once, in order. Used by the workloads quota, reserve and churn.
  */
 #ifndef TIER_BENCH_SPACE_COREHOST_H
@@ -12,6 +12,7 @@
 #include "tierd/core/core.h"
 
 #define COREHOST_CONTEXTS 8u
+#define COREHOST_CLIENTS 2u
 #define COREHOST_MS 1000000ull
 #define COREHOST_LEASES 1024u
 
@@ -25,9 +26,9 @@ struct corehost_context {
 struct corehost {
 	struct core *core;
 	uint64_t now_ns;
-	uint8_t *staging;
-	struct abi_reader *reader;
-	uint32_t leases; /* hazard words handed out */
+	uint8_t *staging[COREHOST_CLIENTS]; /* NULL = no such client */
+	struct abi_reader *reader[COREHOST_CLIENTS];
+	uint32_t leases; /* hazard words handed out, of client 0 */
 	bool answered;
 	struct abi_cqe answer; /* of the request that was fed last */
 	uint64_t copied;       /* bytes that moved within the tier */
@@ -37,6 +38,7 @@ struct corehost {
 
 struct corehost_block {
 	uint32_t context; /* which of the host's */
+	uint32_t client;  /* who puts or uses it */
 	uint64_t key;
 	uint64_t salt;
 	uint64_t parts;       /* 0 = all */
@@ -45,9 +47,14 @@ struct corehost_block {
 	uint32_t ttl_ms;
 };
 
-/* cxl, segment: bytes. Errors: -ENOMEM, -EINVAL. */
+/* With client 0. cxl, segment: bytes. Errors: -ENOMEM, -EINVAL. */
 int corehost_open(struct corehost *h, uint64_t cxl, uint64_t segment);
 void corehost_close(struct corehost *h);
+
+/* Before the contexts: one more client. Errors: -ENOMEM. */
+int corehost_client(struct corehost *h, uint32_t client);
+/* What of CXL a client's puts may hold before they give first; 0 = no share. Errors: the core's. */
+int corehost_share(struct corehost *h, uint32_t client, uint64_t soft);
 
 /*
  * Make context i: blocks of two parts, `pages` pages of 64 KiB and one of `side_bytes`; part 1 may

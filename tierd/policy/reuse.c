@@ -254,22 +254,26 @@ static bool reuse_admit(void *state, uint32_t slot, uint64_t reach)
 
 /* ---- epochs -------------------------------------------------------------------------------- */
 
-static double worth(const struct reuse *r, uint32_t group)
+static void groups_worth(const struct reuse *r, double worth[REUSE_GROUPS])
 {
-	uint32_t row = group / REUSE_AGES, age = group % REUSE_AGES;
-	double rate = r->rate[row / REUSE_DEPTHS][age];
-
-	return rate * depth_worth[row % REUSE_DEPTHS] * (age ? 1 : GRACE);
+	for (uint32_t kind = 0; kind < REUSE_KINDS; kind++)
+		for (uint32_t depth = 0; depth < REUSE_DEPTHS; depth++) {
+			for (uint32_t age = 0; age < REUSE_AGES; age++)
+				worth[age] = r->rate[kind][age] * depth_worth[depth];
+			worth[0] *= GRACE;
+			worth += REUSE_AGES;
+		}
 }
 
 /* The order of the last epoch is nearly right: insertion moves few. Ties keep their places. */
 static void groups_rank(struct reuse *r)
 {
-	double value[REUSE_GROUPS];
+	double value[REUSE_GROUPS], worth[REUSE_GROUPS];
 
+	groups_worth(r, worth);
 	for (uint32_t i = 0; i < REUSE_GROUPS; i++) {
 		uint16_t group = r->order[i];
-		double mine = worth(r, group);
+		double mine = worth[group];
 		uint32_t at = i;
 
 		for (; at && value[at - 1] > mine; at--) {
