@@ -95,7 +95,7 @@ struct abi_block {
 	uint32_t depth;  /* blocks before it in its prefix, as far as known */
 	uint32_t parts;  /* bit p: part p is whole */
 	uint32_t tier;   /* the slowest tier that a page's best copy is in: a hint for match */
-	uint32_t reserved;
+	uint32_t parent_generation; /* of that slot, then: the daemon's; readers pass it over */
 }; /* 64 bytes */
 
 /*

@@ -194,7 +194,7 @@ static void test_moving_to_nvme_writes_it(void **state)
 	assert_int_equal(answer.value, 2);
 	for (uint32_t n = 0; n < 2; n++) {
 		assert_int_equal(persist_of(n), PERSIST_CLEAN);
-		assert_int_equal(context()->meta[slot_of(n)].resident[ABI_TIER_CXL], 0);
+		assert_int_equal(context()->meta[slot_of(n)].there[ABI_TIER_CXL].pages, 0);
 	}
 	audited(state);
 }

@@ -193,7 +193,12 @@ static void test_counters_of_a_context(void **state)
 		WRONG(x->moving[t], "moving bytes");
 		WRONG(x->pinned[t], "pinned bytes");
 	}
-	WRONG(x->meta[0].held, "held words");
+	WRONG(x->uses.entry[0].moving, "held words");
+	WRONG(x->uses.count, "blocks in use");
+	WRONG(x->uses.high, "places for what is in use");
+	WRONG(x->tenants.entry[0].blocks, "the public salt");
+	assert_true(x->tenants.high > 0 && x->tenants.entry[1].blocks > 0);
+	WRONG(x->tenants.entry[1].blocks, "blocks of a salt");
 }
 
 static void test_counters_of_a_space(void **state)

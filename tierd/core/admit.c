@@ -24,7 +24,7 @@ static bool is_worth(const struct core *c, const struct context *x, uint32_t slo
 		return true;
 	if (parent != ABI_SLOT_NONE && x->meta[parent].persist == PERSIST_REFUSED)
 		return false;
-	if (!(m->flags & BLOCK_IN_POLICY << ABI_TIER_CXL))
+	if (!(m->there[ABI_TIER_CXL].ordered))
 		return true; /* nothing is known of it */
 	return x->policy->admit(x->policy_state[ABI_TIER_CXL], slot,
 				x->plan.quota[ABI_TIER_NVME] / x->spec.geometry.block_bytes);
@@ -35,7 +35,7 @@ static void refuse(struct core *c, struct context *x, uint32_t slot)
 	struct block_meta *m = &x->meta[slot];
 
 	assert(m->persist == PERSIST_QUEUED);
-	assert(m->resident[ABI_TIER_CXL] == block_pages(x, slot));
+	assert(m->there[ABI_TIER_CXL].pages == block_pages(x, slot));
 	block_unlink(c, &x->dirty, x, slot);
 	x->dirty_bytes -= block_bytes(x, slot);
 	m->persist = PERSIST_REFUSED;

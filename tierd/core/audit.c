@@ -54,10 +54,11 @@ const char *audit_whose(struct audit *a, const struct context *x)
 
 /* ---- blocks and pages --------------------------------------------------------------------- */
 
-static void charge(struct audit *a, const struct block_meta *m, uint32_t tier, uint64_t bytes)
+static void charge(struct audit *a, const struct context *x, uint32_t slot, uint32_t tier,
+		   uint64_t bytes)
 {
-	a->salts.account[m->account].used[tier] += bytes;
-	a->owners.account[m->owner].used[tier] += bytes;
+	a->salts.account[block_account(x, slot)].used[tier] += bytes;
+	a->owners.account[x->meta[slot].owner].used[tier] += bytes;
 }
 
 static uint32_t audit_page(struct audit *a, const struct context *x, uint32_t slot, uint32_t page,
@@ -79,7 +80,7 @@ static uint32_t audit_page(struct audit *a, const struct context *x, uint32_t sl
 		held++;
 		n->bytes[t] += bytes;
 		n->resident[t] += state == ABI_PAGE_READY;
-		charge(a, &x->meta[slot], t, bytes);
+		charge(a, x, slot, t, bytes);
 		if (state == ABI_PAGE_RETIRING || state == ABI_PAGE_QUARANTINED)
 			n->retiring[t] += bytes;
 		if (state == ABI_PAGE_QUARANTINED)
@@ -105,9 +106,9 @@ static void audit_pages(struct audit *a, const struct context *x, uint32_t slot,
 		*bytes += page_stride(x, page);
 		*nvme += index_page(&x->ix, slot, page)->nvme != 0;
 	}
-	if (held != x->meta[slot].held)
+	if (held != block_words(x, slot))
 		audit_tell(a, "context %s: block %u: held words: counted %u, the counter says %u",
-		     x->spec.name, slot, held, x->meta[slot].held);
+		     x->spec.name, slot, held, block_words(x, slot));
 	if (b->state == ABI_BLOCK_COMMITTED && *nvme && *nvme != carried)
 		audit_tell(a, "context %s: block %u has %u of %u pages on NVMe", x->spec.name, slot,
 		     *nvme, carried);
@@ -120,7 +121,7 @@ static void audit_policy(struct audit *a, const struct context *x, uint32_t slot
 
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
 		uint32_t streamed = 0, cached = 0;
-		bool in = m->flags & BLOCK_IN_POLICY << t;
+		bool in = m->there[t].ordered;
 
 		for (uint32_t page = 0; page < x->ix.pages_per_block; page++) {
 			const struct abi_page *d = index_page(&x->ix, slot, page);
@@ -136,34 +137,34 @@ static void audit_policy(struct audit *a, const struct context *x, uint32_t slot
 			audit_tell(a, "context %s: block %u has %u pages in tier %u for the cache "
 				   "and is %s its order", x->spec.name, slot, cached, t,
 				   in ? "in" : "not in");
-		if (streamed != m->streamed[t])
+		if (streamed != block_use(x, slot)->streamed[t])
 			audit_tell(a, "context %s: block %u: counted %u pages of streams in tier "
 				   "%u, the counter says %u", x->spec.name, slot, streamed, t,
-				   m->streamed[t]);
+				   block_use(x, slot)->streamed[t]);
 	}
 }
 
 static void audit_block(struct audit *a, const struct context *x, uint32_t slot, struct recount *n)
 {
 	const struct abi_block *b = index_block(&x->ix, slot);
+	const struct block_use *use = block_use(x, slot);
 	const struct block_meta *m = &x->meta[slot];
 	bool lives = b->state != ABI_BLOCK_FREE || m->flags & BLOCK_DROPPED;
 	uint32_t nvme = 0;
 	uint64_t bytes = 0;
 
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
-		n->staged += (uint64_t)x->staged[slot].units[t] << ABI_UNIT_SHIFT;
+		n->staged += (uint64_t)use->staged[t] << ABI_UNIT_SHIFT;
 	n->live_slots += lives;
 	n->blocks += b->state == ABI_BLOCK_COMMITTED;
 	n->pending += b->state == ABI_BLOCK_PENDING;
 	n->kept += m->keep != 0;
-	a->salts.account[m->account].uses += lives;
+	a->salts.account[block_account(x, slot)].uses += lives;
 	a->owners.account[m->owner].uses += lives;
 	audit_pages(a, x, slot, n, &nvme, &bytes);
 	if (b->state != ABI_BLOCK_COMMITTED)
 		return;
-	if (!a->c->plans.count && (x->staged[slot].planned[ABI_TIER_HBM] ||
-				   x->staged[slot].planned[ABI_TIER_CXL]))
+	if (!a->c->plans.count && (use->planned[ABI_TIER_HBM] || use->planned[ABI_TIER_CXL]))
 		audit_tell(a, "context %s: block %u is kept for a plan that is not there",
 			   x->spec.name, slot);
 	audit_policy(a, x, slot);
@@ -173,7 +174,7 @@ static void audit_block(struct audit *a, const struct context *x, uint32_t slot,
 		n->dirty += bytes;
 	if (nvme) {
 		n->nvme += bytes;
-		charge(a, m, ABI_TIER_NVME, bytes);
+		charge(a, x, slot, ABI_TIER_NVME, bytes);
 		a->segment[block_segment(a->c, x, slot)] += bytes;
 	}
 }
@@ -200,7 +201,7 @@ static void audit_runs(struct audit *a, const struct context *x)
 		if (run->phase == RUN_FREE || run->ctx != x)
 			continue;
 		for (uint32_t k = 0; k < run->blocks; k++)
-			charge(a, &x->meta[run->slot[k]], ABI_TIER_NVME,
+			charge(a, x, run->slot[k], ABI_TIER_NVME,
 			       block_bytes(x, run->slot[k]));
 	}
 }
@@ -294,6 +295,7 @@ static void audit_context(struct audit *a, const struct context *x)
 	a->staged += n.staged;
 	if (n.staged > n.bytes[ABI_TIER_HBM] + n.bytes[ABI_TIER_CXL])
 		audit_tell(a, "context %s: more bytes are staged than there are", x->spec.name);
+	audit_tables(a, x);
 	audit_runs(a, x);
 	audit_strays(a, x, &n);
 	audit_attached(a, x);

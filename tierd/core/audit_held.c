@@ -78,7 +78,7 @@ static void audit_lists(struct audit *a)
 			if (!there || x->meta[slot].persist != PERSIST_REFUSED)
 				continue;
 			refused++;
-			if (x->meta[slot].resident[ABI_TIER_CXL] != block_pages(x, slot))
+			if (x->meta[slot].there[ABI_TIER_CXL].pages != block_pages(x, slot))
 				audit_tell(a, "context %s: block %u is not whole anywhere",
 					   x->spec.name, slot);
 		}
@@ -119,7 +119,8 @@ static uint64_t block_pins(const struct context *x)
 	for (uint32_t slot = 0; slot < x->ix.slots_used; slot++)
 		for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
 			if (index_block(&x->ix, slot)->state != ABI_BLOCK_FREE)
-				pins += x->meta[slot].pins[t] + x->staged[slot].pins[t];
+				pins += block_use(x, slot)->pins[t] +
+					block_use(x, slot)->head_pins[t];
 	return pins;
 }
 

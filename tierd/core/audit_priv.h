@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the files of the audit share: where disagreements are told, what was recounted so far, and
- * the other files' part of the work. Included by audit.c, audit_held.c and audit_space.c only.
+ * the other files' part of the work. Included by audit*.c only.
  */
 #ifndef TIERD_CORE_AUDIT_PRIV_H
 #define TIERD_CORE_AUDIT_PRIV_H
@@ -38,6 +38,9 @@ void audit_space(struct audit *a, const char *whose, const struct space *s,
 		 const uint64_t *reserved);
 void audit_ledger(struct audit *a, const char *whose, const struct ledger *kept,
 		  const struct ledger *counted);
+
+/* audit_tables.c: what stands beside a context's blocks. */
+void audit_tables(struct audit *a, const struct context *x);
 
 /* Lists of blocks, pins, and what clients and users are charged for. */
 void audit_held(struct audit *a);

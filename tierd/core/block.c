@@ -9,8 +9,6 @@
 
 #include "tierd/core/state.h"
 
-#define GENERATION 0x3fffffu /* what block_meta.parent_generation keeps */
-
 void block_list_init(struct block_list *list)
 {
 	memset(list, 0, sizeof(*list));
@@ -31,7 +29,7 @@ void block_link(struct core *c, struct block_list *list, struct context *x, uint
 		struct block_meta *t = &c->context[list->tail_ctx]->meta[list->tail];
 
 		t->next = slot;
-		t->next_ctx = (uint16_t)x->index;
+		t->next_ctx = x->index & 0x3fffu;
 	}
 	list->tail = slot;
 	list->tail_ctx = (uint16_t)x->index;
@@ -115,11 +113,9 @@ uint32_t block_new(struct core *c, struct context *x, const uint8_t *key)
 	if (slot == ABI_SLOT_NONE)
 		return slot;
 	m = &x->meta[slot];
+	assert(!m->use && m->tenant == TENANT_NONE && m->owner == LEDGER_NONE);
 	memset(m, 0, sizeof(*m));
-	assert(!x->staged[slot].units[ABI_TIER_HBM] && !x->staged[slot].units[ABI_TIER_CXL]);
-	memset(&x->staged[slot], 0, sizeof(x->staged[slot]));
 	m->prev = m->next = ABI_SLOT_NONE;
-	m->account = m->owner = LEDGER_NONE;
 	b = index_block(&x->ix, slot);
 	memcpy(b->key, key, ABI_KEY_BYTES);
 	b->epoch = (uint32_t)x->spec.epoch;
@@ -131,10 +127,11 @@ uint32_t block_new(struct core *c, struct context *x, const uint8_t *key)
 	return slot;
 }
 
-/* Undo block_new: it never entered the index. */
+/* Undo block_new: it never entered the index, or nothing of it is left. */
 void block_unnew(struct core *c, struct context *x, uint32_t slot)
 {
 	quota_unname(c, x, slot);
+	block_use_drop(x, slot);
 	x->meta[slot].flags = 0;
 	x->slots_live--;
 	index_slot_free(&x->ix, slot);
@@ -146,8 +143,8 @@ void block_parent_note(struct context *x, uint32_t slot)
 	uint32_t parent = index_block(&x->ix, slot)->parent, generation = 0;
 
 	if (parent < x->ix.slots_used)
-		generation = index_block(&x->ix, parent)->generation & GENERATION;
-	x->meta[slot].parent_generation = generation;
+		generation = index_block(&x->ix, parent)->generation;
+	index_block(&x->ix, slot)->parent_generation = generation;
 }
 
 /* The block before it in its prefix, while it lives; ABI_SLOT_NONE = none known. */
@@ -159,10 +156,10 @@ uint32_t block_parent(const struct context *x, uint32_t slot)
 	if (parent >= x->ix.slots_used)
 		return ABI_SLOT_NONE;
 	p = index_block(&x->ix, parent);
-	if (p->state == ABI_BLOCK_FREE ||
-	    (p->generation & GENERATION) != x->meta[slot].parent_generation)
-		return ABI_SLOT_NONE;
-	return parent;
+	return p->state == ABI_BLOCK_FREE ||
+			       p->generation != index_block(&x->ix, slot)->parent_generation
+		       ? ABI_SLOT_NONE
+		       : parent;
 }
 
 void block_enter_policy(struct core *c, struct context *x, uint32_t slot, uint32_t tier)
@@ -174,7 +171,7 @@ void block_enter_policy(struct core *c, struct context *x, uint32_t slot, uint32
 		.depth = b->depth,
 		.parent = block_parent(x, slot),
 		.bytes = block_bytes(x, slot),
-		.salt = m->salt,
+		.salt = block_salt(x, slot),
 		.key = b->key,
 		.position = (uint64_t)b->depth * x->spec.geometry.block_tokens,
 		.brought = 1u << m->brought,
@@ -182,9 +179,9 @@ void block_enter_policy(struct core *c, struct context *x, uint32_t slot, uint32
 		.last = m->last,
 	};
 
-	if (m->flags & BLOCK_IN_POLICY << tier)
+	if (m->there[tier].ordered)
 		return;
-	m->flags |= (uint8_t)(BLOCK_IN_POLICY << tier);
+	m->there[tier].ordered = 1;
 	x->policy->insert(x->policy_state[tier], slot, &hint);
 }
 
@@ -192,9 +189,9 @@ static void policy_leave(struct context *x, uint32_t slot, uint32_t tier)
 {
 	struct block_meta *m = &x->meta[slot];
 
-	if (!(m->flags & BLOCK_IN_POLICY << tier))
+	if (!(m->there[tier].ordered))
 		return;
-	m->flags &= (uint8_t) ~(BLOCK_IN_POLICY << tier);
+	m->there[tier].ordered = 0;
 	x->policy->remove(x->policy_state[tier], slot, index_block(&x->ix, slot)->key);
 }
 
@@ -203,12 +200,12 @@ void block_used(struct core *c, struct context *x, uint32_t slot, uint32_t weigh
 {
 	x->meta[slot].heat += x->meta[slot].heat < BLOCK_HEAT_MAX;
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
-		if (x->meta[slot].flags & BLOCK_IN_POLICY << tier)
+		if (x->meta[slot].there[tier].ordered)
 			x->policy->touch(x->policy_state[tier], slot, weight, c->now_ns);
 	if (x->meta[slot].persist == PERSIST_REFUSED)
 		admit_again(c, x, slot, false);
 	if (x->meta[slot].persist == PERSIST_CLEAN &&
-	    !(x->meta[slot].flags & BLOCK_IN_POLICY << ABI_TIER_CXL))
+	    !(x->meta[slot].there[ABI_TIER_CXL].ordered))
 		x->policy->elsewhere(x->policy_state[ABI_TIER_CXL], index_block(&x->ix, slot)->key);
 }
 
@@ -218,19 +215,21 @@ void block_tier_hint(struct context *x, uint32_t slot)
 	uint32_t pages = block_pages(x, slot);
 	uint32_t tier = ABI_TIER_NVME;
 
-	if (m->resident[ABI_TIER_HBM] == pages)
+	if (m->there[ABI_TIER_HBM].pages == pages)
 		tier = ABI_TIER_HBM;
-	else if (m->resident[ABI_TIER_CXL] == pages)
+	else if (m->there[ABI_TIER_CXL].pages == pages)
 		tier = ABI_TIER_CXL;
 	index_block(&x->ix, slot)->tier = tier;
 }
 
 void block_commit(struct core *c, struct context *x, uint32_t slot)
 {
-	struct block_meta *m = &x->meta[slot];
+	const struct block_meta *m = &x->meta[slot];
+	struct block_use *use = block_use_make(x, slot);
 
 	assert(index_block(&x->ix, slot)->state == ABI_BLOCK_PENDING);
-	assert(m->missing == 0);
+	assert(use->missing == 0);
+	use->expires_ms = 0;
 	block_unlink(c, &x->pending, x, slot);
 	x->blocks_pending--;
 	x->blocks++;
@@ -238,38 +237,45 @@ void block_commit(struct core *c, struct context *x, uint32_t slot)
 	block_tier_hint(x, slot);
 	index_block_state(&x->ix, slot, ABI_BLOCK_COMMITTED);
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
-		if (m->resident[tier])
+		if (m->there[tier].pages)
 			block_enter_policy(c, x, slot, tier);
 	if (context_has_nvme(c, x))
 		writeback_enqueue(c, x, slot);
+	block_use_settle(x, slot);
 }
 
 /* A page became READY: the word has been published by the caller. */
 void block_resident(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier)
 {
 	struct block_meta *m = &x->meta[slot];
+	struct block_use *use = block_use_make(x, slot);
 
 	assert(page_state(index_page(&x->ix, slot, page), tier) == ABI_PAGE_READY);
-	m->resident[tier]++;
+	assert(use->moving > 0);
+	use->moving--;
+	m->there[tier].pages++;
 	x->pages_resident[tier]++;
-	assert(m->resident[tier] <= x->ix.pages_per_block);
+	assert(m->there[tier].pages <= x->ix.pages_per_block);
 	if (index_block(&x->ix, slot)->state != ABI_BLOCK_COMMITTED)
 		return;
 	if (stream_page_charged(index_page(&x->ix, slot, page), tier))
-		m->streamed[tier]++; /* never in the eviction order */
+		use->streamed[tier]++; /* never in the eviction order */
 	else
 		block_enter_policy(c, x, slot, tier);
 	block_tier_hint(x, slot);
+	block_use_settle(x, slot);
 }
 
 /* The slot of a dropped block is free once no page and nobody needs it. */
 void block_release(struct core *c, struct context *x, uint32_t slot)
 {
-	struct block_meta *m = &x->meta[slot];
+	const struct block_use *use = block_use(x, slot);
+	const struct block_meta *m = &x->meta[slot];
 
-	if (!(m->flags & BLOCK_DROPPED) || m->held || m->hold || m->writers)
+	if (!(m->flags & BLOCK_DROPPED) || block_words(x, slot) || use->hold || use->writers)
 		return;
-	assert(m->resident[ABI_TIER_HBM] == 0 && m->resident[ABI_TIER_CXL] == 0);
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
+		assert(!use->staged[tier] && !use->streamed[tier]);
 	if (m->flags & BLOCK_ZOMBIE)
 		block_unlink(c, &c->zombies, x, slot);
 	block_unnew(c, x, slot);
@@ -282,9 +288,9 @@ void block_bury(struct core *c, struct context *x, uint32_t slot)
 	bool all = true;
 
 	assert(m->flags & BLOCK_DROPPED);
-	if (m->hold)
+	if (block_use(x, slot)->hold)
 		return; /* an io or copy of ours still reads them: block_unhold comes back */
-	for (uint32_t page = 0; m->held && page < x->ix.pages_per_block; page++)
+	for (uint32_t page = 0; block_words(x, slot) && page < x->ix.pages_per_block; page++)
 		for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
 			if (page_state(index_page(&x->ix, slot, page), tier) == ABI_PAGE_READY)
 				all &= retire_page(c, x, slot, page, tier);
@@ -301,17 +307,23 @@ void block_bury(struct core *c, struct context *x, uint32_t slot)
 
 void block_hold(struct context *x, uint32_t slot)
 {
-	assert(x->meta[slot].hold < UINT32_MAX);
-	x->meta[slot].hold++;
+	struct block_use *use = block_use_make(x, slot);
+
+	assert(use->hold < UINT32_MAX);
+	use->hold++;
 }
 
 void block_unhold(struct core *c, struct context *x, uint32_t slot)
 {
-	struct block_meta *m = &x->meta[slot];
+	struct block_use *use = block_use_make(x, slot);
 
-	assert(m->hold > 0);
-	if (--m->hold == 0 && m->flags & BLOCK_DROPPED)
+	assert(use->hold > 0);
+	if (--use->hold)
+		return;
+	if (x->meta[slot].flags & BLOCK_DROPPED)
 		block_bury(c, x, slot);
+	else
+		block_use_settle(x, slot);
 }
 
 /* A page gets a place, and is on its way there. */
@@ -322,7 +334,7 @@ void block_page_taken(struct core *c, struct context *x, uint32_t slot, uint32_t
 
 	page_reserve(d, tier, offset);
 	page_fill(d, tier);
-	x->meta[slot].held++;
+	block_use_make(x, slot)->moving++;
 	quota_add(c, x, slot, tier, page_stride(x, page));
 }
 
@@ -330,13 +342,16 @@ void block_page_taken(struct core *c, struct context *x, uint32_t slot, uint32_t
 void block_page_freed(struct core *c, struct context *x, uint32_t slot, uint32_t page,
 		      uint32_t tier)
 {
-	struct block_meta *m = &x->meta[slot];
+	struct block_use *use = block_use_make(x, slot);
 
 	assert(page_state(index_page(&x->ix, slot, page), tier) == ABI_PAGE_ABSENT);
-	assert(m->held > 0);
-	m->held--;
+	assert(use->moving > 0);
+	use->moving--;
 	quota_sub(c, x, slot, tier, page_stride(x, page));
-	block_release(c, x, slot);
+	if (x->meta[slot].flags & BLOCK_DROPPED)
+		block_release(c, x, slot);
+	else
+		block_use_settle(x, slot);
 }
 
 /* Its copy on NVMe is no more. */
@@ -382,6 +397,21 @@ static void drop_persist(struct core *c, struct context *x, uint32_t slot)
 	}
 }
 
+/* Who pinned or planned it, or waited for its pages, knows it by its generation: no more. */
+static void block_unwant(struct context *x, uint32_t slot)
+{
+	struct block_use *use;
+
+	if (!x->meta[slot].use)
+		return;
+	use = block_use_make(x, slot);
+	use->missing = use->expires_ms = 0;
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
+		use->pins[tier] = use->planned[tier] = 0;
+		use->head_pins[tier] = use->head_layers[tier] = 0;
+	}
+}
+
 /*
  * The block leaves the service: out of the index at once, its pages when nobody reads them. Pages
  * on their way (FILLING) are freed by whoever fills them.
@@ -405,25 +435,28 @@ void block_drop(struct core *c, struct context *x, uint32_t slot)
 		policy_leave(x, slot, tier);
 	index_remove(&x->ix, slot);
 	m->flags |= BLOCK_DROPPED;
+	block_unwant(x, slot);
 	block_bury(c, x, slot);
 }
 
 /* Called by reclaim when a READY page was unpublished. */
 void block_left(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier)
 {
+	struct block_use *use = block_use_make(x, slot);
 	struct block_meta *m = &x->meta[slot];
 
 	(void)c;
-	assert(m->resident[tier] > 0);
-	m->resident[tier]--;
+	assert(m->there[tier].pages > 0);
+	m->there[tier].pages--;
+	use->moving++;
 	x->pages_resident[tier]--;
 	if (stream_page_charged(index_page(&x->ix, slot, page), tier)) {
-		assert(m->streamed[tier] > 0);
-		m->streamed[tier]--;
+		assert(use->streamed[tier] > 0);
+		use->streamed[tier]--;
 	}
 	if (m->flags & BLOCK_DROPPED)
 		return;
-	if (m->resident[tier] == m->streamed[tier])
+	if (m->there[tier].pages == use->streamed[tier])
 		policy_leave(x, slot, tier);
 	block_tier_hint(x, slot);
 }

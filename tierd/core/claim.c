@@ -48,7 +48,7 @@ static void outlook(const struct core *c, struct outlook *o)
 /* What of `range` bytes of the block is not in the tier, by the share of its pages that is. */
 static uint64_t missing(const struct context *x, uint32_t slot, uint32_t tier, uint64_t range)
 {
-	uint32_t pages = block_pages(x, slot), there = x->meta[slot].resident[tier];
+	uint32_t pages = block_pages(x, slot), there = x->meta[slot].there[tier].pages;
 	uint64_t bytes;
 
 	if (there >= pages)

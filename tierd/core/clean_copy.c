@@ -121,7 +121,7 @@ static void chunk_ask(struct core *c, struct clean_chunk *h, struct core_io *io)
 		io->piece[n] = (struct core_io_piece){
 			.addr = to->addr,
 			.bytes = to->bytes,
-			.seed = store_page_seed(index_block(&x->ix, slot)->key, x->meta[slot].salt,
+			.seed = store_page_seed(index_block(&x->ix, slot)->key, block_salt(x, slot),
 						page),
 			.crc = d->crc,
 		};

@@ -11,14 +11,15 @@
 
 static bool movable(const struct core *c, const struct context *x, uint32_t slot)
 {
+	const struct block_use *use = block_use(x, slot);
 	const struct block_meta *m = &x->meta[slot];
 
 	return !x->closing && m->persist == PERSIST_CLEAN &&
 	       !(m->flags & (BLOCK_DROPPED | BLOCK_MOVING)) &&
 	       index_block(&x->ix, slot)->epoch == (uint32_t)x->spec.epoch &&
 	       block_segment(c, x, slot) == c->cleaner.segment &&
-	       (!c->cleaner.hot || m->heat || m->pins[ABI_TIER_HBM] || m->pins[ABI_TIER_CXL] ||
-		x->staged[slot].pins[ABI_TIER_CXL]);
+	       (!c->cleaner.hot || m->heat || use->pins[ABI_TIER_HBM] || use->pins[ABI_TIER_CXL] ||
+		use->head_pins[ABI_TIER_CXL]);
 }
 
 static uint32_t *bucket(struct cleaner *k, uint32_t parent, uint32_t step)

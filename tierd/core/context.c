@@ -306,9 +306,12 @@ static int private_alloc(struct context *x)
 	const struct abi_geometry *g = &x->spec.geometry;
 
 	x->meta = calloc(x->spec.blocks_max, sizeof(*x->meta));
-	x->staged = calloc(x->spec.blocks_max, sizeof(*x->staged));
+	x->lapse_ms = calloc(x->spec.blocks_max, sizeof(*x->lapse_ms));
+	x->streamed_ms = calloc(x->spec.blocks_max, sizeof(*x->streamed_ms));
 	x->page_part = calloc(g->pages_per_block, 1);
-	if (!x->meta || !x->staged || !x->page_part)
+	if (!x->meta || !x->lapse_ms || !x->streamed_ms || !x->page_part ||
+	    block_uses_open(&x->uses, (uint32_t)x->spec.blocks_max) ||
+	    tenants_open(&x->tenants, (uint32_t)x->spec.blocks_max))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < g->part_count; i++)
 		memset(x->page_part + g->part[i].page_base, (int)i,

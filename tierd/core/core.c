@@ -287,7 +287,10 @@ static void context_release(struct context *x)
 			space_close(x->space[tier]);
 		free(x->policy_state[tier]);
 	}
-	free(x->staged);
+	block_uses_close(&x->uses);
+	tenants_close(&x->tenants);
+	free(x->lapse_ms);
+	free(x->streamed_ms);
 	ledger_close(&x->salts);
 	free(x->meta);
 	free(x->page_part);

@@ -104,9 +104,8 @@ static bool publish(struct core *c, struct context *x, const struct core_copy *c
 {
 	uint32_t slot = copy->priv.slot[i], page = copy->priv.page[i], tier = copy->dst_tier;
 	const struct abi_page *d = index_page(&x->ix, slot, page);
-	const struct block_meta *m = &x->meta[slot];
 
-	if (copy->res || m->flags & BLOCK_DROPPED || m->hold > 1)
+	if (copy->res || x->meta[slot].flags & BLOCK_DROPPED || block_use(x, slot)->hold > 1)
 		return false;
 	assert(page_state(d, tier) == ABI_PAGE_READY); /* our hold keeps it so */
 	if (copy->checksum && copy->item[i].crc != d->crc)
@@ -205,7 +204,7 @@ static bool move(struct core *c, uint32_t slot, uint32_t page)
 		.dst = memory + to,
 		.src = memory + page_addr(d, e->tier),
 		.bytes = page_stride(x, page),
-		.seed = store_page_seed(index_block(&x->ix, slot)->key, x->meta[slot].salt, page),
+		.seed = store_page_seed(index_block(&x->ix, slot)->key, block_salt(x, slot), page),
 	};
 	copy->priv.slot[n] = slot;
 	copy->priv.page[n] = page;
@@ -227,7 +226,7 @@ static void walk_page(struct core *c, uint32_t slot, uint32_t page)
 	if (state == ABI_PAGE_ABSENT || state >= ABI_PAGE_RETIRING ||
 	    !space_is_evacuated(x->space[e->tier], page_addr(d, e->tier)))
 		return;
-	if (state == ABI_PAGE_READY && block != ABI_BLOCK_FREE && !x->meta[slot].hold &&
+	if (state == ABI_PAGE_READY && block != ABI_BLOCK_FREE && !block_use(x, slot)->hold &&
 	    move(c, slot, page))
 		return;
 	if (state != ABI_PAGE_READY || block != ABI_BLOCK_COMMITTED || e->compact ||

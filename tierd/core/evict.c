@@ -85,16 +85,17 @@ void evict_drain_logs(struct core *c)
 
 bool evict_may(const struct core *c, const struct context *x, uint32_t slot, uint32_t tier)
 {
+	const struct block_use *use = block_use(x, slot);
 	const struct block_meta *m = &x->meta[slot];
 
-	if (m->hold || m->pins[tier])
+	if (use->hold || use->pins[tier])
 		return false;
 	if (tier == ABI_TIER_HBM)
 		return true; /* always a copy: dirty pages cannot leave CXL */
 	if (!block_leaves_whole(c, x, slot))
 		return m->persist == PERSIST_CLEAN && m->settle != SETTLE_WRITTEN;
-	return !m->pins[ABI_TIER_HBM] && !x->staged[slot].pins[ABI_TIER_CXL] &&
-	       !x->staged[slot].pins[ABI_TIER_HBM]; /* it would leave whole */
+	return !use->pins[ABI_TIER_HBM] && !use->head_pins[ABI_TIER_CXL] &&
+	       !use->head_pins[ABI_TIER_HBM]; /* it would leave whole */
 }
 
 static uint64_t leave(struct core *c, struct context *x, uint32_t slot, uint32_t tier)
@@ -105,7 +106,7 @@ static uint64_t leave(struct core *c, struct context *x, uint32_t slot, uint32_t
 		block_drop(c, x, slot);
 		return x->retiring[tier] - before;
 	}
-	for (uint32_t page = 0; page < x->ix.pages_per_block && x->meta[slot].resident[tier];
+	for (uint32_t page = 0; page < x->ix.pages_per_block && x->meta[slot].there[tier].pages;
 	     page++) {
 		if (page_state(index_page(&x->ix, slot, page), tier) != ABI_PAGE_READY ||
 		    pin_holds(x, slot, page, tier))
@@ -135,10 +136,10 @@ bool evict_block(struct core *c, struct context *x, uint32_t slot, uint32_t tier
  */
 static bool is_awaited(const struct core *c, const struct context *x, uint32_t slot, uint32_t tier)
 {
-	const struct block_staged *s = &x->staged[slot];
+	const struct block_use *use = block_use(x, slot);
 
-	return s->planned[tier] ||
-	       (s->units[tier] && c->staged.bytes <= c->pool[tier].capacity / STAGED_SHARE);
+	return use->planned[tier] ||
+	       (use->staged[tier] && c->staged.bytes <= c->pool[tier].capacity / STAGED_SHARE);
 }
 
 /* One walk along the policy's order, for blocks up to a rank or of one account. */
@@ -172,7 +173,7 @@ static uint64_t walk(struct core *c, struct context *x, struct walk *w)
 		w->cursor = 0;
 		return 0;
 	}
-	if (!w->cursor || !(x->meta[stays].flags & BLOCK_IN_POLICY << w->tier))
+	if (!w->cursor || !(x->meta[stays].there[w->tier].ordered))
 		stays = ABI_SLOT_NONE;
 	for (uint32_t walked = 0; gone < w->bytes && walked < w->most; walked++) {
 		uint32_t slot = x->policy->victim(state, stays);
@@ -183,7 +184,7 @@ static uint64_t walk(struct core *c, struct context *x, struct walk *w)
 		}
 		if (walk_wants(c, x, w, slot))
 			gone += leave(c, x, slot, w->tier);
-		if (x->meta[slot].flags & BLOCK_IN_POLICY << w->tier)
+		if (x->meta[slot].there[w->tier].ordered)
 			stays = slot;
 	}
 	w->cursor = stays + 1; /* ABI_SLOT_NONE becomes 0 */
@@ -390,11 +391,11 @@ void evict_segment(struct core *c, uint32_t segment)
 	while (list->head != ABI_SLOT_NONE) {
 		struct context *x = c->context[list->head_ctx];
 		uint32_t slot = list->head;
-		struct block_meta *m = &x->meta[slot];
+		const struct block_use *use = block_use(x, slot);
 
-		if ((keep || m->pins[ABI_TIER_CXL]) &&
-		    !m->streamed[ABI_TIER_CXL] && /* what a stream brought is about to go */
-		    m->resident[ABI_TIER_CXL] == block_pages(x, slot)) {
+		if ((keep || use->pins[ABI_TIER_CXL]) &&
+		    !use->streamed[ABI_TIER_CXL] && /* what a stream brought is about to go */
+		    x->meta[slot].there[ABI_TIER_CXL].pages == block_pages(x, slot)) {
 			keep -= keep > 0;
 			block_unwritten(c, x, slot);
 			writeback_enqueue(c, x, slot);
@@ -416,12 +417,13 @@ static uint64_t nvme_walk(struct core *c, struct context *x, uint64_t bytes, uin
 
 	for (uint32_t n = 0; n < x->ix.slots_used && n < WALK_MAX && gone < bytes; n++) {
 		uint32_t slot = x->nvme_cursor++ % (uint32_t)x->ix.slots_used;
+		const struct block_use *use = block_use(x, slot);
 		const struct block_meta *m = &x->meta[slot];
 
 		if (index_block(&x->ix, slot)->state != ABI_BLOCK_COMMITTED ||
-		    m->persist != PERSIST_CLEAN || m->hold || m->flags & BLOCK_DURABLE ||
-		    m->pins[ABI_TIER_HBM] || m->pins[ABI_TIER_CXL] ||
-		    x->staged[slot].pins[ABI_TIER_CXL] ||
+		    m->persist != PERSIST_CLEAN || use->hold || m->flags & BLOCK_DURABLE ||
+		    use->pins[ABI_TIER_HBM] || use->pins[ABI_TIER_CXL] ||
+		    use->head_pins[ABI_TIER_CXL] ||
 		    quota_rank(c, x, slot, ABI_TIER_NVME) > rank ||
 		    (account && !quota_of(c, x, slot, account)))
 			continue;

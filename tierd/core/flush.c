@@ -86,7 +86,7 @@ static void unflushed_again(struct core *c)
 
 		if (!x)
 			continue;
-		assert(x->meta[slot].resident[ABI_TIER_CXL] == block_pages(x, slot));
+		assert(x->meta[slot].there[ABI_TIER_CXL].pages == block_pages(x, slot));
 		block_unwritten(c, x, slot);
 		flush_doubt(c, x, slot);
 		writeback_enqueue(c, x, slot);

@@ -17,7 +17,7 @@
 static bool gone_above(const struct context *x, uint32_t slot, uint32_t target)
 {
 	for (uint32_t tier = 0; tier < target && tier < ABI_MEM_TIERS; tier++)
-		if (x->meta[slot].resident[tier])
+		if (x->meta[slot].there[tier].pages)
 			return false;
 	return true;
 }
@@ -32,9 +32,9 @@ static enum block_move move_block(struct core *c, const struct request *r, uint3
 	if (gone_above(x, slot, target))
 		return BLOCK_DONE;
 	for (uint32_t tier = 0; tier < target && tier < ABI_MEM_TIERS; tier++) {
-		if (!x->meta[slot].resident[tier])
+		if (!x->meta[slot].there[tier].pages)
 			continue;
-		if (x->meta[slot].pins[tier] || x->staged[slot].pins[tier])
+		if (block_use(x, slot)->pins[tier] || block_use(x, slot)->head_pins[tier])
 			return BLOCK_STAYS;
 		if (tier == ABI_TIER_CXL && x->meta[slot].persist != PERSIST_CLEAN) {
 			admit_again(c, x, slot, true);
@@ -85,7 +85,7 @@ static void demote_step(struct core *c, struct request *r)
 /* The fetch to CXL is over and holds the block no more: its copy in HBM leaves, if it may. */
 void migrate_released(struct core *c, struct request *r, uint32_t slot)
 {
-	if (r->sqe.tier == ABI_TIER_CXL && r->ctx->meta[slot].resident[ABI_TIER_HBM] &&
+	if (r->sqe.tier == ABI_TIER_CXL && r->ctx->meta[slot].there[ABI_TIER_HBM].pages &&
 	    !(r->ctx->meta[slot].flags & BLOCK_DROPPED))
 		evict_block(c, r->ctx, slot, ABI_TIER_HBM);
 }

@@ -203,7 +203,7 @@ enum move_state move_read(struct core *c, struct request *r, struct mover *b, ui
 	io->piece[n] = (struct core_io_piece){
 		.addr = (uint8_t *)x->memory.mem[ABI_TIER_CXL] + place,
 		.bytes = bytes,
-		.seed = store_page_seed(index_block(&x->ix, slot)->key, x->meta[slot].salt, page),
+		.seed = store_page_seed(index_block(&x->ix, slot)->key, block_salt(x, slot), page),
 		.crc = d->crc,
 	};
 	io->priv.slot[n] = slot;

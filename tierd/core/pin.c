@@ -48,21 +48,22 @@ static struct pin *pin_get(struct core *c, uint32_t client)
 
 static void unpin_block(struct core *c, struct pin *p, struct abi_block_ref ref)
 {
-	struct block_meta *m = &p->ctx->meta[ref.slot];
-	struct block_staged *head = &p->ctx->staged[ref.slot];
+	struct block_use *use;
 
 	/* A slot whose block went has a new generation and no pins of ours left. */
 	(void)c;
 	if (index_block(&p->ctx->ix, ref.slot)->generation != ref.generation)
 		return;
+	use = block_use_make(p->ctx, ref.slot);
 	if (p->layers) {
-		assert(head->pins[p->tier] > 0);
-		if (!--head->pins[p->tier])
-			head->layers[p->tier] = 0;
-		return;
+		assert(use->head_pins[p->tier] > 0);
+		if (!--use->head_pins[p->tier])
+			use->head_layers[p->tier] = 0;
+	} else {
+		assert(use->pins[p->tier] > 0);
+		use->pins[p->tier]--;
 	}
-	assert(m->pins[p->tier] > 0);
-	m->pins[p->tier]--;
+	block_use_settle(p->ctx, ref.slot);
 }
 
 void pin_end(struct core *c, struct pin *p)
@@ -93,10 +94,10 @@ void pin_end(struct core *c, struct pin *p)
 static int pin_block(struct core *c, struct pin *p, struct abi_block_ref ref)
 {
 	struct pin_chunk *k = p->chunk;
-	struct block_meta *m = &p->ctx->meta[ref.slot];
-	struct block_staged *head = &p->ctx->staged[ref.slot];
+	struct block_use *use;
 
-	if (m->pins[p->tier] == UINT16_MAX || head->pins[p->tier] == UINT16_MAX)
+	if (block_use(p->ctx, ref.slot)->pins[p->tier] == UINT16_MAX ||
+	    block_use(p->ctx, ref.slot)->head_pins[p->tier] == UINT16_MAX)
 		return -EUSERS;
 	if (!k || k->count == CORE_PIN_CHUNK_REFS) {
 		if (!account_may(c, &c->client[p->client], ACCOUNT_PIN_CHUNKS))
@@ -110,13 +111,14 @@ static int pin_block(struct core *c, struct pin *p, struct abi_block_ref ref)
 	}
 	k->ref[k->count++] = ref;
 	p->blocks++;
+	use = block_use_make(p->ctx, ref.slot);
 	if (!p->layers) {
-		m->pins[p->tier]++;
+		use->pins[p->tier]++;
 		return 0;
 	}
-	head->pins[p->tier]++;
-	if (head->layers[p->tier] < p->layers)
-		head->layers[p->tier] = (uint16_t)p->layers;
+	use->head_pins[p->tier]++;
+	if (use->head_layers[p->tier] < p->layers)
+		use->head_layers[p->tier] = (uint16_t)p->layers;
 	return 0;
 }
 
@@ -137,14 +139,14 @@ uint64_t pin_block_bytes(const struct context *x, uint32_t slot, uint32_t layers
 	return bytes;
 }
 
-/* Is this page among the first layers that somebody pinned? (Pins of whole blocks: block_meta.) */
+/* Is this page among the first layers that somebody pinned? (Whole blocks: block_use.pins.) */
 bool pin_holds(const struct context *x, uint32_t slot, uint32_t page, uint32_t tier)
 {
 	const struct abi_part *part = &context_geometry(x)->part[x->page_part[page]];
-	const struct block_staged *head = &x->staged[slot];
+	const struct block_use *use = block_use(x, slot);
 
-	return head->pins[tier] &&
-	       (page - part->page_base) / part->groups < head->layers[tier];
+	return use->head_pins[tier] &&
+	       (page - part->page_base) / part->groups < use->head_layers[tier];
 }
 
 static int pin_ref(const struct request *r, uint32_t i, struct abi_block_ref *ref)
@@ -264,7 +266,7 @@ void pin_request(struct core *c, struct request *r)
 		const struct block_meta *m = &r->ctx->meta[ref[i].slot];
 
 		for (uint32_t t = 0, found = 0; t <= ask.tier && !found; t++)
-			resident += found = m->resident[t] == block_pages(r->ctx, ref[i].slot);
+			resident += found = m->there[t].pages == block_pages(r->ctx, ref[i].slot);
 	}
 	if (blocks >= 0 && blocks < ask.count)
 		r->status = ABI_STATUS_DROPPED; /* the others are not protected */

@@ -6,7 +6,7 @@
  * measured or the times given. Loads may be a little ahead of the victims' leaving (slack).
  *
  * Blocks of the plan's tier image are passed over by eviction while there is anything else
- * (block_staged.planned): a preference, no pin, so nobody can be stalled by a plan. A plan that is
+ * (block_use.planned): a preference, no pin, so nobody can be stalled by a plan. A plan that is
  * wrong (half of what it had loaded was not read when its turn was over) is given up: what follows
  * is demand. The word of a client is never more than that: the position is cut to the count.
  */
@@ -58,14 +58,16 @@ void plans_close(struct core *c)
 static void image(struct plan *p, uint32_t node, bool in)
 {
 	const struct belady_node *n = &p->belady.node[node];
-	struct block_staged *s = &p->ctx->staged[n->ref.slot];
+	struct block_use *use;
 
 	if (index_block(&p->ctx->ix, n->ref.slot)->generation != n->ref.generation)
 		return; /* the block went; so did its marks */
-	if (in && s->planned[p->tier] < UINT16_MAX)
-		s->planned[p->tier]++;
-	else if (!in && s->planned[p->tier])
-		s->planned[p->tier]--;
+	use = block_use_make(p->ctx, n->ref.slot);
+	if (in && use->planned[p->tier] < UINT16_MAX)
+		use->planned[p->tier]++;
+	else if (!in && use->planned[p->tier])
+		use->planned[p->tier]--;
+	block_use_settle(p->ctx, n->ref.slot);
 }
 
 /*
@@ -238,7 +240,7 @@ static void judge(struct core *c, struct plan *p)
 	for (uint32_t n = 0; p->judged < end && n < JUDGE_STEP; n++, p->judged++) {
 		uint32_t i = p->judged;
 		const struct belady_node *node = &p->belady.node[p->belady.access[i].node];
-		bool used = !p->ctx->staged[node->ref.slot].units[p->tier];
+		bool used = !block_use(p->ctx, node->ref.slot)->staged[p->tier];
 
 		if (!(p->loaded[i / 8] >> (i % 8) & 1))
 			continue;
@@ -276,7 +278,7 @@ static void retire(struct core *c, struct plan *p)
 		v = &p->belady.node[op->victim];
 		image(p, op->victim, false);
 		if (fetch_block_there(p->ctx, v->ref) &&
-		    !p->ctx->staged[v->ref.slot].planned[p->tier])
+		    !block_use(p->ctx, v->ref.slot)->planned[p->tier])
 			evict_block(c, p->ctx, v->ref.slot, p->tier);
 	}
 }
@@ -307,7 +309,7 @@ static bool is_there(const struct plan *p, uint32_t node)
 	struct abi_block_ref ref = p->belady.node[node].ref;
 
 	return !fetch_block_there(p->ctx, ref) ||
-	       p->ctx->meta[ref.slot].resident[p->tier] == block_pages(p->ctx, ref.slot);
+	       p->ctx->meta[ref.slot].there[p->tier].pages == block_pages(p->ctx, ref.slot);
 }
 
 /* Gather what is due; the batch goes as one request, in order. */

@@ -181,7 +181,7 @@ static bool gather(struct prover *p, const struct context *x, uint32_t slot, str
 		io->piece[n] = (struct core_io_piece){
 			.addr = p->buf + io->bytes,
 			.bytes = bytes,
-			.seed = store_page_seed(b->key, x->meta[slot].salt, p->page),
+			.seed = store_page_seed(b->key, block_salt(x, slot), p->page),
 			.crc = d->crc,
 		};
 		io->priv.slot[n] = slot;

@@ -62,12 +62,21 @@ static uint32_t parts_needed(const struct context *x, uint64_t carried)
 	return (uint32_t)need;
 }
 
+/* As block_meta keeps it: the logarithm, as far as it goes. */
+static uint8_t brought_step(uint32_t blocks)
+{
+	uint32_t step = 31 - (uint32_t)__builtin_clz(blocks);
+
+	return (uint8_t)(step < BLOCK_BROUGHT_MAX ? step : BLOCK_BROUGHT_MAX);
+}
+
 static uint32_t pending_new(struct core *c, struct context *x, struct put *p, uint32_t i)
 {
 	const uint8_t *key = p->keys + (size_t)i * ABI_KEY_BYTES;
 	const uint8_t *parent = i ? key - ABI_KEY_BYTES : p->args.parent;
 	uint32_t slot = block_new(c, x, key);
 	struct block_meta *m;
+	struct block_use *use;
 	struct abi_block *b;
 
 	if (slot == ABI_SLOT_NONE && evict_nvme(c, x, 64 * x->spec.geometry.block_bytes))
@@ -80,16 +89,16 @@ static uint32_t pending_new(struct core *c, struct context *x, struct put *p, ui
 	b->parent = i ? p->ref[i - 1].slot : index_find(&x->ix, parent);
 	b->depth = p->args.depth + i;
 	block_parent_note(x, slot);
-	m->missing = block_pages(x, slot);
-	m->salt = p->args.salt;
+	use = block_use_make(x, slot);
+	use->missing = block_pages(x, slot);
 	if (!p->brings) /* the first new one: all from here on are counted as new */
 		p->brought += p->args.count - i;
 	p->brings = true;
-	m->brought = (31 - __builtin_clz(p->brought)) & 31;
+	m->brought = brought_step(p->brought);
 	m->joined = p->joined;
 	m->last = i + 1 == p->args.count;
-	quota_name(c, x, slot, m->salt, c->client[p->client].owner);
-	m->expires_ms = (uint32_t)(p->deadline_ns / MS);
+	quota_name(c, x, slot, p->args.salt, c->client[p->client].owner);
+	use->expires_ms = (uint32_t)(p->deadline_ns / MS);
 	m->flags = (uint8_t)((p->args.shards > 1 ? BLOCK_SHARDED : 0) |
 			     (p->durable ? BLOCK_DURABLE : 0));
 	index_block_state(&x->ix, slot, ABI_BLOCK_PENDING);
@@ -156,11 +165,11 @@ static int reserve_one(struct core *c, struct context *x, struct put *p, uint32_
 			*aux |= 1ull << i;
 		return 0;
 	}
-	if (x->meta[slot].writers == UINT16_MAX)
+	if (block_use(x, slot)->writers == UINT16_MAX)
 		return -EUSERS;
 	if (p->durable && b->state == ABI_BLOCK_PENDING)
 		x->meta[slot].flags |= BLOCK_DURABLE;
-	x->meta[slot].writers++;
+	block_use_make(x, slot)->writers++;
 	p->mine[i / 64] |= 1ull << i % 64;
 	return 0;
 }
@@ -213,19 +222,23 @@ static void put_free(struct core *c, struct put *p)
 
 	for (uint32_t i = 0; i < p->done; i++) {
 		uint32_t slot = p->ref[i].slot;
-		struct block_meta *m = &x->meta[slot];
+		const struct block_meta *m = &x->meta[slot];
+		struct block_use *use;
 
 		if (bit_get(p->kept, i))
 			block_unhold(c, x, slot);
 		if (!put_mine(p, i))
 			continue;
-		assert(m->writers > 0);
-		m->writers--;
+		use = block_use_make(x, slot);
+		assert(use->writers > 0);
+		use->writers--;
 		if (m->flags & BLOCK_DROPPED)
 			block_release(c, x, slot);
-		else if (index_block(&x->ix, slot)->state == ABI_BLOCK_PENDING && !m->writers &&
+		else if (index_block(&x->ix, slot)->state == ABI_BLOCK_PENDING && !use->writers &&
 			 !(m->flags & BLOCK_SHARDED))
 			block_drop(c, x, slot);
+		else
+			block_use_settle(x, slot);
 	}
 	put_unlink(c, p);
 	account_give(c, p->account, p->client < CORE_CLIENTS_MAX ? &c->client[p->client] : NULL,
@@ -314,10 +327,9 @@ static int page_copied(struct core *c, struct context *x, const struct core_copy
 {
 	uint32_t slot = copy->priv.slot[i], page = copy->priv.page[i];
 	struct abi_page *d = index_page(&x->ix, slot, page);
-	struct block_meta *m = &x->meta[slot];
 	bool pending = index_block(&x->ix, slot)->state == ABI_BLOCK_PENDING;
 
-	if (copy->res || m->flags & BLOCK_DROPPED) {
+	if (copy->res || x->meta[slot].flags & BLOCK_DROPPED) {
 		page_abandon(c, x, slot, page);
 		return copy->res;
 	}
@@ -329,8 +341,8 @@ static int page_copied(struct core *c, struct context *x, const struct core_copy
 	c->metrics.put_bytes += copy->item[i].bytes;
 	page_publish(d, ABI_TIER_CXL);
 	block_resident(c, x, slot, page, ABI_TIER_CXL);
-	assert(!pending || m->missing > 0);
-	if (pending && !--m->missing)
+	assert(!pending || block_use(x, slot)->missing > 0);
+	if (pending && !--block_use_make(x, slot)->missing)
 		block_commit(c, x, slot);
 	return 0;
 }
@@ -387,7 +399,7 @@ static void copy_page(struct core *c, struct request *r, struct core_copy *copy,
 		.src = c->client[r->client].open.staging + r->sqe.arg_offset + i * p->block_bytes +
 		       s.offset,
 		.bytes = page_stride(x, s.page),
-		.seed = store_page_seed(index_block(&x->ix, slot)->key, x->meta[slot].salt, s.page),
+		.seed = store_page_seed(index_block(&x->ix, slot)->key, block_salt(x, slot), s.page),
 	};
 	copy->priv.slot[n] = slot;
 	copy->priv.page[n] = s.page;
@@ -517,7 +529,7 @@ static bool make_durable(struct core *c, struct context *x, uint32_t slot)
 		m->flags |= BLOCK_DURABLE;
 		admit_again(c, x, slot, true);
 	} else if (m->persist == PERSIST_CLEAN &&
-		   m->resident[ABI_TIER_CXL] == block_pages(x, slot)) {
+		   m->there[ABI_TIER_CXL].pages == block_pages(x, slot)) {
 		stream_page_adopt_block(c, x, slot, ABI_TIER_CXL); /* its only copy from now on */
 		block_unwritten(c, x, slot);
 		m->flags |= BLOCK_DURABLE;
@@ -626,9 +638,9 @@ static void put_narrow(struct core *c, struct put *p)
 			if (part_begun(x, slot, part))
 				continue;
 			b->parts &= ~(1u << part);
-			x->meta[slot].missing -= x->spec.geometry.part[part].layers *
-						 x->spec.geometry.part[part].groups;
-			if (!x->meta[slot].missing)
+			block_use_make(x, slot)->missing -= x->spec.geometry.part[part].layers *
+							    x->spec.geometry.part[part].groups;
+			if (!block_use(x, slot)->missing)
 				block_commit(c, x, slot);
 		}
 	}
@@ -727,10 +739,10 @@ static void pending_expire(struct core *c, struct context *x)
 	uint32_t now_ms = (uint32_t)(c->now_ns / MS), slot = x->pending.head;
 
 	for (uint32_t n = 0; n < 256 && slot != ABI_SLOT_NONE; n++) {
-		struct block_meta *m = &x->meta[slot];
-		uint32_t next = m->next;
+		const struct block_use *use = block_use(x, slot);
+		uint32_t next = x->meta[slot].next;
 
-		if (!m->writers && (int32_t)(now_ms - m->expires_ms) >= 0) {
+		if (!use->writers && (int32_t)(now_ms - use->expires_ms) >= 0) {
 			c->metrics.puts_expired++;
 			block_drop(c, x, slot);
 		}

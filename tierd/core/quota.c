@@ -41,11 +41,13 @@ void quota_unname(struct core *c, struct context *x, uint32_t slot)
 {
 	struct block_meta *m = &x->meta[slot];
 
-	if (m->account != LEDGER_NONE)
-		ledger_drop(&x->salts, m->account);
+	if (block_account(x, slot) != LEDGER_NONE)
+		ledger_drop(&x->salts, block_account(x, slot));
+	tenant_drop(&x->tenants, m->tenant);
 	if (m->owner != LEDGER_NONE)
 		ledger_drop(&c->owners, m->owner);
-	m->account = m->owner = LEDGER_NONE;
+	m->tenant = TENANT_NONE;
+	m->owner = LEDGER_NONE;
 	x->kept_blocks -= m->keep != 0;
 	m->keep = 0;
 }
@@ -55,10 +57,11 @@ void quota_name(struct core *c, struct context *x, uint32_t slot, uint64_t salt,
 {
 	struct block_meta *m = &x->meta[slot];
 
-	assert(!m->held && m->persist != PERSIST_CLEAN);
+	assert(!block_words(x, slot) && m->persist != PERSIST_CLEAN);
 	quota_unname(c, x, slot);
 	if (salt)
-		m->account = (uint16_t)ledger_take(&x->salts, salt);
+		m->tenant = tenant_take(&x->tenants, salt, ledger_take(&x->salts, salt)) &
+			    0x3fffffffu;
 	if (owner != LEDGER_NONE) {
 		ledger_use(&c->owners, owner);
 		m->owner = (uint16_t)owner;
@@ -67,13 +70,13 @@ void quota_name(struct core *c, struct context *x, uint32_t slot, uint64_t salt,
 
 void quota_add(struct core *c, struct context *x, uint32_t slot, uint32_t tier, uint64_t bytes)
 {
-	ledger_add(&x->salts, x->meta[slot].account, tier, bytes);
+	ledger_add(&x->salts, block_account(x, slot), tier, bytes);
 	ledger_add(&c->owners, x->meta[slot].owner, tier, bytes);
 }
 
 void quota_sub(struct core *c, struct context *x, uint32_t slot, uint32_t tier, uint64_t bytes)
 {
-	ledger_sub(&x->salts, x->meta[slot].account, tier, bytes);
+	ledger_sub(&x->salts, block_account(x, slot), tier, bytes);
 	ledger_sub(&c->owners, x->meta[slot].owner, tier, bytes);
 }
 
@@ -87,7 +90,8 @@ void quota_keep(struct core *c, struct context *x, uint32_t slot, uint32_t prior
 	m->keep = priority & KEEP_PRIORITY;
 	if (ttl_ms) {
 		m->keep |= KEEP_TTL;
-		m->expires_ms = (uint32_t)(c->now_ns / MS) + ttl_ms;
+		x->lapse_ms[slot] = (uint32_t)(c->now_ns / MS) + ttl_ms;
+		x->lapse_high = x->lapse_high > slot ? x->lapse_high : slot + 1;
 	}
 	x->kept_blocks += m->keep != 0;
 	if (m->persist == PERSIST_REFUSED)
@@ -102,7 +106,7 @@ void quota_retain(struct core *c, const struct put *p)
 	for (uint32_t i = 0; i < p->done; i++) {
 		uint32_t slot = p->ref[i].slot;
 
-		if (block_alive(p->ctx, p->ref[i]) && p->ctx->meta[slot].salt == p->args.salt &&
+		if (block_alive(p->ctx, p->ref[i]) && block_salt(p->ctx, slot) == p->args.salt &&
 		    index_block(&p->ctx->ix, slot)->state == ABI_BLOCK_COMMITTED)
 			quota_keep(c, p->ctx, slot, p->args.priority, p->args.ttl_ms);
 	}
@@ -159,9 +163,9 @@ uint32_t quota_rank(const struct core *c, const struct context *x, uint32_t slot
 	const struct block_meta *m = &x->meta[slot];
 	uint32_t priority = m->keep & KEEP_PRIORITY;
 
-	bool over = salt_over(c, x, m->account, tier) || owner_over(c, m->owner, tier);
+	bool over = salt_over(c, x, block_account(x, slot), tier) || owner_over(c, m->owner, tier);
 
-	if (m->keep & KEEP_TTL && (int32_t)((uint32_t)(c->now_ns / MS) - m->expires_ms) >= 0)
+	if (m->keep & KEEP_TTL && (int32_t)((uint32_t)(c->now_ns / MS) - x->lapse_ms[slot]) >= 0)
 		return RANK_LAPSED;
 	/* A tenant over its share gives first, and of its own what it values least. */
 	if (priority == ABI_PRIORITY_LOW)
@@ -186,8 +190,9 @@ bool quota_ranked(const struct core *c, const struct context *x, uint32_t tier, 
 uint64_t quota_left(const struct core *c, const struct context *x, uint32_t slot, uint32_t tier)
 {
 	const struct block_meta *m = &x->meta[slot];
-	uint64_t salt = ledger_room(&x->salts, m->account, tier,
-				    default_of(&c->config.salt_limit[tier], m->account).hard);
+	uint32_t account = block_account(x, slot);
+	uint64_t salt = ledger_room(&x->salts, account, tier,
+				    default_of(&c->config.salt_limit[tier], account).hard);
 	uint64_t owner = ledger_room(&c->owners, m->owner, tier,
 				     default_of(&c->config.client_limit[tier], m->owner).hard);
 
@@ -198,10 +203,11 @@ uint64_t quota_left(const struct core *c, const struct context *x, uint32_t slot
 struct holding *quota_short(struct core *c, struct context *x, uint32_t slot, uint32_t tier)
 {
 	const struct block_meta *m = &x->meta[slot];
-	uint64_t salt = ledger_room(&x->salts, m->account, tier,
-				    default_of(&c->config.salt_limit[tier], m->account).hard);
+	uint32_t account = block_account(x, slot);
+	uint64_t salt = ledger_room(&x->salts, account, tier,
+				    default_of(&c->config.salt_limit[tier], account).hard);
 
-	return salt == quota_left(c, x, slot, tier) ? &x->salts.account[m->account]
+	return salt == quota_left(c, x, slot, tier) ? &x->salts.account[account]
 						     : &c->owners.account[m->owner];
 }
 
@@ -210,7 +216,7 @@ bool quota_of(const struct core *c, const struct context *x, uint32_t slot, cons
 {
 	const struct block_meta *m = &x->meta[slot];
 
-	return a == &x->salts.account[m->account] || a == &c->owners.account[m->owner];
+	return a == &x->salts.account[block_account(x, slot)] || a == &c->owners.account[m->owner];
 }
 
 /* ---- shares of contexts ------------------------------------------------------------------- */

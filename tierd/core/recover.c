@@ -91,8 +91,7 @@ static void place_block(struct core *c, struct context *x, const struct store_vi
 	block_parent_note(x, slot);
 	m->joined = b->parent != ABI_SLOT_NONE; /* which was recovered, too */
 	b->tier = ABI_TIER_NVME;
-	m->salt = v->block[i].salt;
-	quota_name(c, x, slot, m->salt, LEDGER_NONE);
+	quota_name(c, x, slot, v->block[i].salt, LEDGER_NONE);
 	m->flags = log == DISK_LOG_DURABLE ? BLOCK_DURABLE : 0;
 	m->settle = SETTLE_NONE;
 	if (log == DISK_LOG_DURABLE && !(v->head->flags & DISK_RECORD_SETTLED))

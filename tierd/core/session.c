@@ -183,7 +183,7 @@ static void give_back(struct core *c, struct session *s)
 			struct abi_block_ref ref = c->sessions.chunk[at - 1].ref[i];
 
 			for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
-				if (fetch_block_there(x, ref) && x->staged[ref.slot].units[tier])
+				if (fetch_block_there(x, ref) && block_use(x, ref.slot)->staged[tier])
 					evict_block(c, x, ref.slot, tier);
 		}
 	reclaim_flush(c);
@@ -397,7 +397,7 @@ static bool head_there(const struct core *c, const struct session *s)
 			struct abi_block_ref ref = c->sessions.chunk[at - 1].ref[i];
 
 			if (!fetch_block_there(s->ctx, ref) ||
-			    s->ctx->meta[ref.slot].resident[s->tier] <
+			    s->ctx->meta[ref.slot].there[s->tier].pages <
 				    (pages < block_pages(s->ctx, ref.slot)
 					     ? pages
 					     : block_pages(s->ctx, ref.slot)))

@@ -34,7 +34,7 @@ void stage_commit(struct core *c, struct context *x, uint32_t slot, uint32_t tie
 	integrate(c);
 	c->staged.bytes += bytes;
 	c->staged.changed_ns = c->now_ns;
-	x->staged[slot].units[tier] += (uint32_t)(bytes >> ABI_UNIT_SHIFT);
+	block_use_make(x, slot)->staged[tier] += (uint32_t)(bytes >> ABI_UNIT_SHIFT);
 	c->metrics.prefetch_bytes += bytes;
 }
 
@@ -42,8 +42,7 @@ void stage_commit(struct core *c, struct context *x, uint32_t slot, uint32_t tie
 static uint64_t take(struct core *c, struct context *x, uint32_t slot, uint32_t tier,
 		     uint64_t bytes)
 {
-	uint32_t *units = &x->staged[slot].units[tier];
-	uint64_t there = (uint64_t)*units << ABI_UNIT_SHIFT;
+	uint64_t there = (uint64_t)block_use(x, slot)->staged[tier] << ABI_UNIT_SHIFT;
 
 	assert(tier < ABI_MEM_TIERS && slot < x->spec.blocks_max);
 	if (!there)
@@ -53,7 +52,8 @@ static uint64_t take(struct core *c, struct context *x, uint32_t slot, uint32_t 
 	integrate(c);
 	assert(c->staged.bytes >= there);
 	c->staged.bytes -= there;
-	*units -= (uint32_t)(there >> ABI_UNIT_SHIFT);
+	block_use_make(x, slot)->staged[tier] -= (uint32_t)(there >> ABI_UNIT_SHIFT);
+	block_use_settle(x, slot);
 	return there;
 }
 

@@ -6,6 +6,7 @@
 #ifndef TIERD_CORE_STATE_H
 #define TIERD_CORE_STATE_H
 
+#include "tierd/core/block_meta.h"
 #include "tierd/core/claim.h"
 #include "tierd/core/core.h"
 #include "tierd/core/index.h"
@@ -18,6 +19,7 @@
 #include "tierd/core/predict.h"
 #include "tierd/core/space.h"
 #include "tierd/core/store.h"
+#include "tierd/core/tenants.h"
 #include "tierd/core/writeback.h"
 
 #define CORE_ACTIONS_MAX 8192u /* queued for the shell; every producer is bounded below this */
@@ -35,73 +37,6 @@
 #define MS 1000000ull
 
 /* ---- blocks ------------------------------------------------------------------------------- */
-
-/* block_meta.persist: is there a copy on NVMe? */
-#define PERSIST_NONE 0u    /* memory-only context, or pending */
-#define PERSIST_QUEUED 1u  /* dirty: in its context's dirty list */
-#define PERSIST_WRITING 2u /* part of a run under way */
-#define PERSIST_CLEAN 3u   /* all pages are on NVMe: in its segment's list */
-#define PERSIST_REFUSED 4u /* not worth a write (admit.c): CXL has the only copy, in no list */
-#define PERSIST_WANTED 5u  /* dirty, and written whatever the policy says */
-
-#define BLOCK_HEAT_MAX 3u
-
-/* block_meta.settle: is the copy in the durable log on the medium for sure? */
-#define SETTLE_NONE 0u      /* yes; or there is none */
-#define SETTLE_WRITTEN 1u   /* clean, waits for a flush: stays in CXL, to be written again */
-#define SETTLE_RECOVERED 2u /* clean, its record was found: waits to be read (prove.c) */
-#define SETTLE_UNKNOWN 3u   /* ... it could not be read: no durable answer before a restart */
-#define SETTLE_DOUBT 4u     /* dirty again, after a flush that failed */
-
-/* block_meta.flags */
-#define BLOCK_DROPPED 1u    /* left the index; the slot waits for its pages */
-#define BLOCK_DURABLE 2u    /* some put asked for durability: goes to the durable log */
-#define BLOCK_IN_POLICY 4u  /* << tier: inserted into that tier's policy */
-#define BLOCK_SHARDED 16u   /* pending blocks outlive their writers until the deadline */
-#define BLOCK_MOVING 64u    /* in a run of the cleaner */
-#define BLOCK_AGAIN 128u    /* streamed twice in a short time: its pages are worth keeping */
-#define BLOCK_ZOMBIE 32u    /* dropped, in core.zombies: its pages are still to be retired */
-
-/* block_meta.keep: how eagerly the block is kept when room is short */
-#define KEEP_PRIORITY 3u /* ABI_PRIORITY_* */
-#define KEEP_TTL 4u      /* committed: expires_ms says when it becomes one of the first to go */
-
-/* What the daemon knows of a block beside its public line: 80 bytes. */
-struct block_meta {
-	uint64_t salt;
-	uint32_t missing;                 /* pending: pages not READY yet */
-	uint32_t resident[ABI_MEM_TIERS]; /* READY pages */
-	uint32_t streamed[ABI_MEM_TIERS]; /* of these, the stream pool's */
-	uint32_t held;                    /* memory words that are not ABSENT */
-	uint32_t prev, next;              /* links of the one list it is in: */
-	uint16_t prev_ctx, next_ctx;      /* pending, dirty, or its segment's */
-	uint16_t pins[ABI_MEM_TIERS];
-	uint32_t hold;    /* requests and runs that need it to stay where it is */
-	uint16_t writers; /* puts that have it reserved */
-	uint8_t persist : 4;
-	uint8_t keep : 4;
-	uint8_t flags;
-	uint16_t account;     /* of its salt, in its context's ledger */
-	uint16_t owner;       /* of the client that put it, in the core's ledger */
-	uint32_t expires_ms;  /* pending: dropped then */
-	uint32_t streamed_ms; /* last asked for by a stream; 0 = never */
-	uint8_t settle; /* SETTLE_* */
-	/* What policies are told of the put that brought it: policy_hint. */
-	uint8_t brought : 5; /* its logarithm */
-	uint8_t joined : 1;
-	uint8_t last : 1;
-	uint32_t heat : 2; /* times it was asked for since it was written, up to BLOCK_HEAT_MAX */
-	uint32_t streams : 8; /* of the holds, those of streams */
-	uint32_t parent_generation : 22; /* low bits, when it was put or recovered */
-};
-
-/* What foresight knows of a block. */
-struct block_staged {
-	uint32_t units[ABI_MEM_TIERS]; /* of ABI_UNIT: brought ahead, not read so far (stage.c) */
-	uint16_t pins[ABI_MEM_TIERS];  /* of its first layers (pin.c) */
-	uint16_t layers[ABI_MEM_TIERS]; /* that many, while pins is not 0 */
-	uint16_t planned[ABI_MEM_TIERS]; /* plans that want it to be there now (plan.c) */
-};
 
 struct block_list {
 	uint32_t head, tail; /* slots; ABI_SLOT_NONE = empty */
@@ -136,7 +71,11 @@ struct context {
 	struct core_context_memory memory;
 	struct index ix;
 	struct block_meta *meta;
-	struct block_staged *staged; /* by slot */
+	struct block_uses uses;
+	struct tenants tenants;
+	uint32_t *lapse_ms;    /* by slot, of those with KEEP_TTL; touched only for them */
+	uint32_t *streamed_ms; /* by slot: last asked for by a stream, if any did; likewise */
+	uint32_t lapse_high, streamed_high; /* what was touched of either: slots below */
 	struct space *space[ABI_MEM_TIERS]; /* NULL = tier not used */
 	const struct policy_ops *policy;
 	void *policy_state[ABI_MEM_TIERS]; /* NULL = tier not used */
@@ -582,6 +521,61 @@ static inline bool context_has_nvme(const struct core *c, const struct context *
 static inline bool block_leaves_whole(const struct core *c, const struct context *x, uint32_t slot)
 {
 	return !context_has_nvme(c, x) || x->meta[slot].persist == PERSIST_REFUSED;
+}
+
+/* What a block has at the moment: to look at, all nought when it has nothing; and to change. */
+static inline const struct block_use *block_use(const struct context *x, uint32_t slot)
+{
+	return &x->uses.entry[x->meta[slot].use];
+}
+
+static inline struct block_use *block_use_make(struct context *x, uint32_t slot)
+{
+	struct block_meta *m = &x->meta[slot];
+
+	if (!m->use)
+		m->use = block_uses_take(&x->uses) & 0x3fffffffu;
+	return &x->uses.entry[m->use];
+}
+
+static inline void block_use_drop(struct context *x, uint32_t slot)
+{
+	struct block_meta *m = &x->meta[slot];
+
+	if (!m->use)
+		return;
+	memset(&x->uses.entry[m->use], 0, sizeof(struct block_use));
+	block_uses_give(&x->uses, m->use);
+	m->use = 0;
+}
+
+static inline void block_use_settle(struct context *x, uint32_t slot)
+{
+	struct block_meta *m = &x->meta[slot];
+
+	if (!m->use || !block_use_is_nought(&x->uses.entry[m->use]))
+		return;
+	block_uses_give(&x->uses, m->use);
+	m->use = 0;
+}
+
+/* Memory words of the block that are not ABSENT. */
+static inline uint32_t block_words(const struct context *x, uint32_t slot)
+{
+	const struct block_meta *m = &x->meta[slot];
+
+	return block_use(x, slot)->moving + m->there[ABI_TIER_HBM].pages +
+	       m->there[ABI_TIER_CXL].pages;
+}
+
+static inline uint64_t block_salt(const struct context *x, uint32_t slot)
+{
+	return x->tenants.entry[x->meta[slot].tenant].salt;
+}
+
+static inline uint32_t block_account(const struct context *x, uint32_t slot)
+{
+	return x->tenants.entry[x->meta[slot].tenant].account;
 }
 
 /* core.c */

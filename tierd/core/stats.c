@@ -13,11 +13,14 @@ const struct core_metrics *core_metrics(const struct core *c)
 	return &c->metrics;
 }
 
+/* Shared and private memory for the context's blocks and pages that was touched so far, at most. */
 static uint64_t context_index_bytes(const struct context *x)
 {
 	uint64_t bytes = index_bytes_used(&x->ix), slots = x->ix.slots_used;
 
-	bytes += slots * (sizeof(struct block_meta) + sizeof(struct block_staged));
+	bytes += slots * sizeof(struct block_meta) + block_uses_bytes(&x->uses) +
+		 tenants_bytes(&x->tenants) +
+		 (x->lapse_high + (uint64_t)x->streamed_high) * sizeof(uint32_t);
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
 		if (x->policy_state[tier])
 			bytes += x->policy->state_used(x->policy_state[tier], slots);
@@ -243,7 +246,7 @@ int core_locate(const struct core *c, uint32_t id, const uint8_t *key, struct co
 	memset(out, 0, sizeof(*out));
 	out->block = *index_block(&x->ix, slot);
 	out->slot = slot;
-	out->salt = x->meta[slot].salt;
+	out->salt = block_salt(x, slot);
 	out->durable =
 		x->meta[slot].flags & BLOCK_DURABLE && x->meta[slot].persist == PERSIST_CLEAN;
 	for (uint32_t page = 0; page < x->ix.pages_per_block; page++) {
@@ -259,6 +262,6 @@ int core_locate(const struct core *c, uint32_t id, const uint8_t *key, struct co
 			out->nvme_offset = abi_nvme_offset(d->nvme);
 	}
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
-		out->pins += x->meta[slot].pins[t];
+		out->pins += block_use(x, slot)->pins[t];
 	return 0;
 }

@@ -421,20 +421,24 @@ static int take_range(struct stream *s, const struct abi_sqe *q)
 static void take_blocks(struct core *c, struct stream *s, const struct request *r)
 {
 	const struct abi_block_ref *ref = (const struct abi_block_ref *)r->arg;
-	uint32_t now_ms = (uint32_t)(c->now_ns / MS) | 1;
+	uint32_t now_ms = (uint32_t)(c->now_ns / MS);
 
 	for (; s->held < r->sqe.count && fetch_block_there(s->ctx, ref[s->held]); s->held++) {
-		struct block_meta *m = &s->ctx->meta[ref[s->held].slot];
-		bool again = m->streamed_ms &&
-			     now_ms - m->streamed_ms < c->config.stream_again_ns / MS;
+		struct context *x = s->ctx;
+		uint32_t slot = ref[s->held].slot;
+		struct block_meta *m = &x->meta[slot];
+		bool again = m->streamed &&
+			     now_ms - x->streamed_ms[slot] < c->config.stream_again_ns / MS;
 
 		s->ref[s->held] = ref[s->held];
-		block_hold(s->ctx, ref[s->held].slot);
-		m->streams++;
+		block_hold(x, slot);
+		block_use_make(x, slot)->streams++;
 		if (s->klass != ABI_CLASS_SPECULATIVE)
-			stage_use(c, s->ctx, ref[s->held].slot);
+			stage_use(c, x, slot);
 		m->flags = (uint8_t)(again ? m->flags | BLOCK_AGAIN : m->flags & ~BLOCK_AGAIN);
-		m->streamed_ms = now_ms;
+		m->streamed = 1;
+		x->streamed_ms[slot] = now_ms;
+		x->streamed_high = x->streamed_high > slot ? x->streamed_high : slot + 1;
 	}
 	s->count = s->usable = s->held;
 }

@@ -100,7 +100,7 @@ static void unhold(struct core *c, struct stream *s)
 	for (uint32_t n = 0; s->held && n < STEP_ITEMS; n++) {
 		uint32_t slot = s->ref[--s->held].slot;
 
-		s->ctx->meta[slot].streams--;
+		block_use_make(s->ctx, slot)->streams--;
 		if (s->mode == ABI_MODE_CACHE)
 			block_used(c, s->ctx, slot, 1);
 		block_unhold(c, s->ctx, slot);

@@ -38,7 +38,7 @@ void stream_page_adopt(struct core *c, struct context *x, uint32_t slot, uint32_
 		       uint32_t tier)
 {
 	struct abi_page *d = index_page(&x->ix, slot, page);
-	struct block_meta *m = &x->meta[slot];
+	struct block_use *use;
 	uint32_t state = page_state(d, tier);
 
 	if (!stream_page_charged(d, tier) || (state != ABI_PAGE_READY && state != ABI_PAGE_FILLING))
@@ -47,9 +47,11 @@ void stream_page_adopt(struct core *c, struct context *x, uint32_t slot, uint32_
 	c->metrics.stream_adopted += page_stride(x, page);
 	if (state != ABI_PAGE_READY)
 		return;
-	assert(m->streamed[tier] > 0);
-	m->streamed[tier]--;
-	if (!(m->flags & BLOCK_DROPPED))
+	use = block_use_make(x, slot);
+	assert(use->streamed[tier] > 0);
+	use->streamed[tier]--;
+	block_use_settle(x, slot);
+	if (!(x->meta[slot].flags & BLOCK_DROPPED))
 		block_enter_policy(c, x, slot, tier);
 }
 
@@ -76,9 +78,9 @@ void stream_page_unclaim(struct core *c, struct context *x, uint32_t slot, uint3
 			 uint32_t tier)
 {
 	struct abi_page *d = index_page(&x->ix, slot, page);
-	const struct block_meta *m = &x->meta[slot];
-	bool keep = m->flags & BLOCK_AGAIN || m->pins[tier] || pin_holds(x, slot, page, tier) ||
-		    m->hold > m->streams;
+	const struct block_use *use = block_use(x, slot);
+	bool keep = x->meta[slot].flags & BLOCK_AGAIN || use->pins[tier] ||
+		    pin_holds(x, slot, page, tier) || use->hold > use->streams;
 
 	assert(stream_page_claims(d, tier) > 0);
 	d->claim[tier]--;

@@ -81,7 +81,7 @@ static bool follows(const struct context *x, uint32_t slot, uint32_t before)
 	const struct abi_block *b = index_block(&x->ix, slot), *p = index_block(&x->ix, before);
 
 	return b->parent == before && b->parts == p->parts && b->epoch == p->epoch &&
-	       x->meta[slot].account == x->meta[before].account &&
+	       block_account(x, slot) == block_account(x, before) &&
 	       (x->meta[slot].flags & BLOCK_DURABLE) == (x->meta[before].flags & BLOCK_DURABLE);
 }
 
@@ -319,7 +319,7 @@ void run_record(struct core *c, struct run *run)
 		const struct abi_block *b = index_block(&x->ix, run->slot[i]);
 
 		memcpy(block[i].key, b->key, ABI_KEY_BYTES);
-		block[i].salt = x->meta[run->slot[i]].salt;
+		block[i].salt = block_salt(x, run->slot[i]);
 		for (uint32_t page = 0; page < x->ix.pages_per_block; page++)
 			if (run->head.parts >> x->page_part[page] & 1)
 				crc[k++] = index_page(&x->ix, run->slot[i], page)->crc;

@@ -20,7 +20,7 @@
 #define LEARN_EPOCHS 2u	      /* rates are learnt, and groups ranked, so often */
 #define GRACE 1000.0	      /* what was used in this epoch stays if anything else can go */
 #define GHOSTS_A_BLOCK 2u     /* of those that fill the tier, */
-#define GHOSTS_MORE 4096u     /* and some, for small ones */
+#define GHOSTS_MIN 8192u      /* but so many for small ones */
 
 /*
  * A block is worth a write to NVMe if one in so many like it will be used while it is there, deep
@@ -634,7 +634,9 @@ static uint64_t nodes_most(const struct policy_size *size)
 
 static uint64_t ghosts_count(const struct policy_size *size)
 {
-	return size->resident * GHOSTS_A_BLOCK + GHOSTS_MORE;
+	uint64_t count = size->resident * GHOSTS_A_BLOCK;
+
+	return count < GHOSTS_MIN ? GHOSTS_MIN : count;
 }
 
 static size_t nodes_bytes(const struct policy_size *size, uint64_t nodes, uint64_t slots)
