@@ -11,8 +11,34 @@
 
 #define PAGE_ALLOWED 32.0
 #define BLOCK_ALLOWED 160.0
+#define MANY 1000000u
 /* The trace's puts with a whole run of 32 blocks written anew for each block appended to it. */
 #define WHOLE_RUN_AMPLIFICATION 16.5
+
+/*
+ * The same by the kernel's count: pages of the index, and what the daemon's private memory grew by
+ * since the context was empty. With it come the maps of places, what is prepared ahead and the
+ * pools of requests, so it is told for many blocks only.
+ */
+static int resident(struct bench *b, const struct pool *p, const char *what, double pages)
+{
+	char name[BENCH_TEXT];
+	const struct bench_figure figure = { "index",
+					     name,
+					     "bytes",
+					     "32 a page + 160 a block",
+					     { BENCH_RATIO_AT_MOST, 1 } };
+	double blocks = p->spec.blocks;
+	struct pool_memory now;
+	int error = pool_memory(p, &now);
+
+	snprintf(name, sizeof(name), "resident memory of %s", what);
+	if (error)
+		return error;
+	return bench_judge_exact(b->results, &figure,
+				 (double)(now.index + now.private - p->empty.private),
+				 PAGE_ALLOWED * pages + BLOCK_ALLOWED * blocks);
+}
 
 static int memory(struct bench *b, uint32_t pages_per_block, uint32_t blocks)
 {
@@ -38,6 +64,8 @@ static int memory(struct bench *b, uint32_t pages_per_block, uint32_t blocks)
 	if (error)
 		return error;
 	error = pool_index_bytes(&p, &bytes);
+	if (!error && blocks >= MANY)
+		error = resident(b, &p, "these", pages);
 	pool_close(&p);
 	snprintf(name[0], BENCH_TEXT, "memory of %u blocks of %u page%s", blocks, pages_per_block,
 		 pages_per_block == 1 ? "" : "s");
@@ -50,6 +78,62 @@ static int memory(struct bench *b, uint32_t pages_per_block, uint32_t blocks)
 		error = bench_judge_exact(b->results, &block,
 					  ((double)bytes - PAGE_ALLOWED * pages) / blocks,
 					  BLOCK_ALLOWED);
+	return error;
+}
+
+/* ---- all tiers ----------------------------------------------------------------------------- */
+
+#define TIERS_FETCH 4096u /* blocks at a time: half of HBM */
+
+/* Every block comes to HBM once, so that each has been in every tier and in its order. */
+static int fetch_all(struct pool *p)
+{
+	struct tier_ask ask = { .size = sizeof(ask), .tier = TIER_HBM };
+
+	for (uint32_t at = 0; at < p->spec.blocks; at += TIERS_FETCH) {
+		uint32_t left = p->spec.blocks - at;
+		uint32_t count = left < TIERS_FETCH ? left : TIERS_FETCH;
+		int64_t n = tier_fetch(p->c, p->block + at, count, &ask);
+
+		if (n < 0)
+			return bench_failed("tier_fetch", (int)n);
+	}
+	return 0;
+}
+
+/* A block that is on NVMe, a sixth of them in CXL and some in HBM, all with ghosts. */
+static int tiers(struct bench *b, uint32_t blocks)
+{
+	const struct pool_spec spec = {
+		.name = "tiers",
+		.pages_per_block = 1,
+		.page_bytes = 4096,
+		.blocks = blocks,
+		.hbm_bytes = 32u << 20,
+		.cxl_bytes = blocks / 6 * 4096ull,
+		.nvme_bytes = blocks * 4096ull + (512u << 20),
+	};
+	char name[BENCH_TEXT];
+	const struct bench_figure figure = {
+		"index", name, "bytes", "160", { BENCH_RATIO_AT_MOST, 1 }
+	};
+	uint64_t bytes = 0;
+	struct pool p;
+	int error = pool_open(&p, b, &spec);
+
+	if (error)
+		return error;
+	error = fetch_all(&p);
+	if (!error)
+		error = pool_index_bytes(&p, &bytes);
+	snprintf(name, sizeof(name), "a block in HBM, CXL, NVMe, beside 32 bytes a page");
+	if (!error)
+		error = bench_judge_exact(b->results, &figure,
+					  ((double)bytes - PAGE_ALLOWED * blocks) / blocks,
+					  BLOCK_ALLOWED);
+	if (!error)
+		error = resident(b, &p, "a block in HBM, CXL, NVMe", blocks);
+	pool_close(&p);
 	return error;
 }
 
@@ -160,6 +244,8 @@ int bench_index(struct bench *b)
 	int error = memory(b, 64, 15625);
 
 	if (!error)
-		error = memory(b, 1, 1000000);
+		error = memory(b, 1, MANY);
+	if (!error)
+		error = tiers(b, b->quick ? 200000 : 400000);
 	return error ? error : amplification(b);
 }

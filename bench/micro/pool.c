@@ -274,6 +274,8 @@ int pool_open(struct pool *p, struct bench *b, const struct pool_spec *spec)
 	if (!error && (error = tier_reader_open(p->t, &p->r)))
 		bench_failed("tier_reader_open", error);
 	if (!error)
+		error = pool_memory(p, &p->empty);
+	if (!error)
 		error = fill(p);
 	if (!error)
 		error = pool_find(p);
@@ -330,6 +332,29 @@ int pool_index_bytes(struct pool *p, uint64_t *bytes)
 
 	*bytes = (uint64_t)value;
 	return error ? bench_failed("status: index_bytes", error) : 0;
+}
+
+int pool_memory(const struct pool *p, struct pool_memory *out)
+{
+	char path[64], line[512];
+	unsigned long long from, to, kib;
+	bool inside = false, mapped = false;
+	FILE *f CLEANUP_FCLOSE = NULL;
+
+	snprintf(path, sizeof(path), "/proc/%d/smaps", (int)p->service.pid);
+	f = fopen(path, "re");
+	*out = (struct pool_memory){ 0 };
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%llx-%llx ", &from, &to) == 2) {
+			inside = strstr(line, "/memfd:tier-index-") != NULL;
+			mapped |= inside;
+		} else if (inside && sscanf(line, "Rss: %llu kB", &kib) == 1) {
+			out->index += kib << 10;
+		} else if (sscanf(line, "Anonymous: %llu kB", &kib) == 1) {
+			out->private += kib << 10;
+		}
+	}
+	return mapped ? 0 : bench_failed(path, -ENOENT);
 }
 
 double huge_share(const char *name)

@@ -22,6 +22,12 @@ struct pool_spec {
 	bool fill_pages; /* with bytes that no device can compress, not only the first word */
 };
 
+/* What the daemon holds in memory, as the kernel counts it. */
+struct pool_memory {
+	uint64_t index; /* of the contexts' index memfds, touched or prepared */
+	uint64_t private; /* its own */
+};
+
 struct pool {
 	struct bench *bench;
 	struct pool_spec spec;
@@ -31,6 +37,7 @@ struct pool {
 	tier_context *c;
 	tier_reader *r;
 	tier_block *block; /* spec.blocks of them */
+	struct pool_memory empty; /* when the context was made and nothing was put */
 };
 
 /*
@@ -49,6 +56,9 @@ int pool_rewrite(struct pool *p, const uint32_t *first, uint32_t count);
 
 /* Look all blocks up. Errors: -ENODATA when one is missing. */
 int pool_find(struct pool *p);
+
+/* Errors: -ENOENT no /proc, or it may not be read. */
+int pool_memory(const struct pool *p, struct pool_memory *out);
 
 /* The key of block i; cheap. */
 void pool_key(tier_key *out, uint32_t i);
