@@ -13,6 +13,7 @@ $(foreach v,plain asan,$(eval $(call crash_variant,$v)))
 
 KILLS   ?= 200
 SECONDS ?= 600
+STOP    ?= 150
 
 CRASH_TESTS := $(O)/plain/crash-kills $(O)/plain/crash-storm $(if $(HAVE_ASAN),$(O)/asan/crash-few)
 $(O)/plain/crash-kills: CRASH_ARGS = --kills 24
@@ -26,7 +27,10 @@ test-run: $(O)/plain/crash $(if $(HAVE_ASAN),$(O)/asan/crash) $(CRASH_TESTS)
 EXTRA_TESTS += $(CRASH_TESTS)
 
 .PHONY: crash-long storm-long
-crash-long: all-plain $(O)/plain/crash ## kill the daemon under load KILLS=200 times
+crash-long: $(O)/plain/tests/integration/test_api_death
+crash-long: all-plain $(O)/plain/crash ## kill the daemon KILLS=200 times, stop a client STOP=150 s
+	@TIER_STOP_SECONDS=$(STOP) $(RUN) --timeout 1000 \
+		$(O)/plain/tests/integration/test_api_death
 	@$(O)/plain/crash --kills $(KILLS)
 storm-long: all-plain $(O)/plain/crash ## evictions and evacuations under readers for SECONDS=600
 	@$(O)/plain/crash --storm --seconds $(SECONDS)

@@ -280,6 +280,69 @@ static void test_a_stopped_client_stops_nobody(void **state)
 	wait_status(w, "quarantined", 0);
 }
 
+/* Past every deadline: minutes in `make crash-long`, by this variable. */
+static uint32_t stop_seconds(void)
+{
+	const char *text = getenv("TIER_STOP_SECONDS");
+
+	return text ? (uint32_t)atoi(text) : 4;
+}
+
+#define ASKED 40u
+
+/* What was asked for before it stood still has its answers, all of them, and no more. */
+static void stand_still(struct world *w, struct user *u)
+{
+	static struct tier_lease lease[HELD * 6];
+	struct tier_completion done[ASKED + 1];
+	struct tier_found found;
+	tier_key key = key_of(0), new = key_of(7500);
+	uint64_t pin;
+	tier_put *p;
+	int n;
+
+	lease_all(u, 0, lease);
+	CHECK(tier_match(u->c, &key, 1, &found) == 1);
+	CHECK(tier_pin(u->c, &found.block, 1, TIER_CXL, 0, &pin) == 1);
+	CHECK(tier_put_begin(u->c, &new, 1, NULL, &p) == 0);
+	for (uint32_t i = 0; i < ASKED; i++)
+		CHECK(tier_fetch_start(u->c, &found.block, 1, NULL) == 0);
+	your_turn(w);
+	verify_all(lease, 0);
+	tier_release_many(u->r, lease, HELD * 6);
+	n = tier_wait(u->t, done, ASKED, ASKED + 1, 5 * NS_PER_S);
+	CHECK(n == ASKED);
+	/* Its put has run out: it says so, and nothing of it is seen. */
+	CHECK(tier_put_commit(p, 7) == 0);
+	CHECK(tier_wait(u->t, done, 1, 1, 5 * NS_PER_S) == 1);
+	CHECK(done[0].user_data == 7 && done[0].result < 0);
+	CHECK(tier_match(u->c, &new, 1, NULL) == 0);
+	CHECK(tier_check(u->t) == 0);
+	put(u, 7500, 1);
+	tier_close(u->t);
+}
+
+static void test_stopped_past_all_deadlines(void **state)
+{
+	struct world *w = *state;
+	uint64_t end = time_now_ns() + stop_seconds() * NS_PER_S;
+	pid_t pid;
+
+	put(&w->own, 0, HELD);
+	pid = spawn(w, stand_still);
+	wait_turn(w);
+	assert_int_equal(kill(pid, SIGSTOP), 0);
+	delete_all(w, 0);
+	for (crowd(w); time_now_ns() < end; crowd(w))
+		usleep(500000);
+	assert_int_equal(status(w, "quarantined"), HELD * BLOCK_BYTES);
+	assert_int_equal(kill(pid, SIGCONT), 0);
+	go_on(w);
+	must_end(w, pid);
+	wait_status(w, "quarantined", 0);
+	wait_status(w, "pins", 0);
+}
+
 /* ---- killed ---------------------------------------------------------------------------------- */
 
 static void hold_everything(struct world *w, struct user *u)
@@ -527,6 +590,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_stopped_client_stops_nobody),
+		cmocka_unit_test(test_stopped_past_all_deadlines),
 		cmocka_unit_test(test_a_killed_client_leaves_nothing),
 		cmocka_unit_test(test_killed_in_a_commit),
 		cmocka_unit_test(test_leases_end_with_the_process_not_the_socket),
