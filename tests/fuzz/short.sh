@@ -6,4 +6,4 @@ if [ ! -x "${BUILD:?}/fuzz_ring" ]; then
 	echo 'no fuzz targets here: they need clang with libFuzzer (clang, libclang-rt-14-dev)'
 	exit 77
 fi
-exec "$(dirname "$0")/run" short
+exec "$(dirname "$0")/run" short "$@"
