@@ -36,12 +36,13 @@ VARIANTS := plain asan tsan clang cov
 CC_plain    := $(CC)
 FLAGS_plain := -O2 -D_FORTIFY_SOURCE=2 -fstack-protector-strong  # what is installed
 
+# -g1: lines are what a sanitizer's report says; the rest of -g is a fifth of the compiler's time.
 CC_asan    := $(CC)
-FLAGS_asan := -O1 -fsanitize=address,undefined \
+FLAGS_asan := -O1 -g1 -fsanitize=address,undefined \
               -fno-sanitize-recover=all      # the first finding ends the test
 
 CC_tsan    := $(CC)
-FLAGS_tsan := -O1 -fsanitize=thread
+FLAGS_tsan := -O1 -g1 -fsanitize=thread
 
 CC_clang    := clang
 FLAGS_clang := -O2 -Wthread-safety           # checks the annotations of libtier/base/lock.h

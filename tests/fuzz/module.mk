@@ -7,7 +7,7 @@ FUZZ_SECONDS ?= 60
 FUZZ_NAMES := $(sort $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c)))
 
 CC_fuzz    := clang
-FLAGS_fuzz := -O1 \
+FLAGS_fuzz := -O1 -g1 \
               -fsanitize=fuzzer-no-link,address,undefined \
               -fno-sanitize-recover=all     # the first finding ends the run
 

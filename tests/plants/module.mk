@@ -12,6 +12,7 @@ $$(file >>$(O)/$1/plants.flags,$$(LINK) $$(LDFLAGS))
 $$(file >>$(O)/$1/plants.flags,$$(LIBS_tierd) $$(CMOCKA_LIBS) -lm)
 endef
 $(foreach v,plain $(if $(HAVE_TSAN),tsan),$(eval $(call plants_flags,$v)))
+test-run: $(call objects,plain,$(shell tests/plants/plant --sources) $(SRC_testlib))
 endif
 
 PLANTS_OUTER := 1 2 3
