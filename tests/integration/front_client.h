@@ -79,8 +79,10 @@ HELPER pid_t daemon_spawn(struct daemon *d, const char *const *extra, int *out)
 	const char *argv[48] = { program, "--foreground", "--set", socket, "--set", store,
 				 "--set", "hbm.size=16MiB", "--set", "cxl.size=64MiB",
 				 "--set", "nvme.size=64MiB", "--set", "nvme.buffered=yes",
-				 "--set", "socket.mode=0666" };
-	int pipes[2], argc = 16;
+				 "--set", "socket.mode=0666",
+				 /* a loaded machine's disk takes longer than the usual 2 s */
+				 "--set", "request.deadline=9s" };
+	int pipes[2], argc = 18;
 	pid_t pid;
 
 	snprintf(program, sizeof(program), "%s/tierd", build ? build : "build/plain");
