@@ -206,7 +206,7 @@ HELPER int daemon_fds(const struct daemon *d)
 	return count;
 }
 
-/* ---- one daemon for all cases of a program ------------------------------------------------------- */
+/* ---- one daemon for all cases of a program ------------------------------------------------- */
 
 static struct daemon the_daemon __attribute__((unused));
 

@@ -147,7 +147,7 @@ static void test_rot_is_a_miss(void **state)
 /* ---- the fence ----------------------------------------------------------------------------- */
 
 #if defined(__x86_64__)
-/* Lets the daemon run until its loop thread enters this system call; false = it cannot be traced. */
+/* Lets the daemon run until its loop thread enters this system call; false = it does not. */
 static bool enters(pid_t pid, long wanted, uint64_t end_ns)
 {
 	struct user_regs_struct regs;

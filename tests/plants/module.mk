@@ -1,33 +1,30 @@
-# Planted bugs outside of the core (README.md): a quick part in `make test`, all by
-# `make plants-outer`.
+# Planted bugs around the core (README.md): a quick part in `make test`, all by `make plants-outer`.
 # SPDX-License-Identifier: Apache-2.0
 
-# How a variant compiles and links, for tests/plants/plant; only where it is wanted.
-ifneq ($(filter test-run plants-outer plants-flags,$(MAKECMDGOALS)),)
-define plants_flags
-$$(shell mkdir -p $(O)/$1)
-$$(file >$(O)/$1/plants.flags,$$(CC_$1))
-$$(file >>$(O)/$1/plants.flags,$$(FLAGS) $$(FLAGS_$1) $$(CPPFLAGS) $$(CFLAGS))
-$$(file >>$(O)/$1/plants.flags,$$(LINK) $$(LDFLAGS))
-$$(file >>$(O)/$1/plants.flags,$$(LIBS_tierd) $$(CMOCKA_LIBS) -lm)
-endef
-$(foreach v,plain $(if $(HAVE_TSAN),tsan),$(eval $(call plants_flags,$v)))
-test-run: $(call objects,plain,$(shell tests/plants/plant --sources) $(SRC_testlib))
+# How a variant compiles and links, for tests/plants/plant: compiler, flags, linking, libraries.
+OUTER_FLAGS := $(O)/plain/plants.flags
+.PHONY: plants-outer
+ifneq ($(filter test-run plants-outer,$(MAKECMDGOALS)),)
+$(shell mkdir -p $(O)/plain)
+$(file >$(OUTER_FLAGS),$(CC_plain))
+$(file >>$(OUTER_FLAGS),$(FLAGS) $(FLAGS_plain) $(CPPFLAGS) $(CFLAGS))
+$(file >>$(OUTER_FLAGS),$(LINK) $(LDFLAGS))
+$(file >>$(OUTER_FLAGS),$(LIBS_tierd) $(CMOCKA_LIBS) -lm)
 endif
 
-PLANTS_OUTER := 1 2 3
-PLANTS_OUTER_TESTS := $(foreach n,$(PLANTS_OUTER),$(O)/plain/plants-outer-$n)
-$(PLANTS_OUTER_TESTS): $(O)/plain/plants-outer-%: tests/plants/module.mk
+# What the quick ones link anew; and readers in steps as they are installed, too (step.h).
+OUTER_QUICK := libtier_lease libtier_hostile libtier_attach libtier_put libtier_request \
+                front_session shell_memory backend_mem backend_nvme tsan_worker config base_file
+OUTER_TESTS := $(foreach n,1 2 3,$(O)/plain/plants-outer-$n)
+$(OUTER_TESTS): $(O)/plain/plants-outer-%: tests/plants/module.mk
 	@mkdir -p $(@D)
 	@printf '#!/bin/sh\nexec tests/plants/plant %s --quick --part %s/%s\n' \
-		$(O) $* $(words $(PLANTS_OUTER)) >$@ && chmod +x $@
+		$(O) $* $(words $(OUTER_TESTS)) >$@ && chmod +x $@
 
-test-run: $(PLANTS_OUTER_TESTS)
-EXTRA_TESTS += $(PLANTS_OUTER_TESTS)
+test-run: $(OUTER_TESTS) $(O)/plain/tests/unit/test_libtier_steps \
+          $(call objects,plain,$(OUTER_QUICK:%=tests/unit/test_%.c) $(SRC_testlib))
+EXTRA_TESTS += $(OUTER_TESTS) $(O)/plain/tests/unit/test_libtier_steps
 
-.PHONY: plants-outer plants-flags
-plants-flags:
-	@:
-plants-outer: ## plant bugs around the core, PLANTS='NAME...': a test must fail of each
+plants-outer: ##   plant bugs around the core (PLANTS='NAME...'): a test must fail of each
 	@tests/plants/plant $(O) $(PLANTS)
 plants-outer: all-plain tests-plain $(O)/plain/crash

@@ -4,20 +4,20 @@ SPDX-License-Identifier: Apache-2.0
 """
 import collections
 
-Entry = collections.namedtuple("Entry", "file old new tests quick variant")
+Entry = collections.namedtuple("Entry", "file old new tests quick")
 PLANTS = {}
 
-# programs of tests that several plants name
+# folders that several plants name
 LIBRARY = "libtier/src/"
 FRONT = "tierd/front/"
 SHELL = "tierd/"
 BACKEND = "tierd/backend/"
 
 
-def bug(name, file, old, new, *tests, quick=False, variant="plain"):
+def bug(name, file, old, new, *tests, quick=False):
     """One planted bug. quick: part of `make test`."""
     assert name not in PLANTS, name
-    PLANTS[name] = Entry(file, old, new, tests, quick, variant)
+    PLANTS[name] = Entry(file, old, new, tests, quick)
 
 
 # ---- leases -------------------------------------------------------------------------------------
@@ -69,7 +69,8 @@ bug("place-of-the-wrong-tier", "libtier/abi/hazard.h",
 bug("leases-forgotten-over-a-restart", LIBRARY + "reader.c",
     "(slots_held(r) > 0 && !keep_old(r))", "0", "test_libtier_attach", quick=True)
 bug("memory-unmapped-under-a-lease", LIBRARY + "reader.c",
-    "if (mine == number && slots_held(r) > 0)\n\t\treturn true;", "", "test_libtier_attach")
+    "if (mine == number && slots_held(r) > 0)\n\t\treturn true;", "", "test_libtier_attach",
+    quick=True)
 bug("older-leases-not-counted", LIBRARY + "reader.c",
     "if (atomic_load_acquire_u64(&r->old[i].number) == number)\n\t\t\treturn true;", "",
     "test_libtier_attach")
@@ -237,7 +238,7 @@ bug("refused-put-keeps-its-room", LIBRARY + "put.c",
     "rc = reserve(t, p, c, keys);\n\tif (rc) {\n\t\tunstage(t, p);",
     "rc = reserve(t, p, c, keys);\n"
     "\tif (rc) {",
-    "test_libtier_put")
+    "test_libtier_put", quick=True)
 bug("group-beyond-the-shard", LIBRARY + "put.c",
     "group - at->first >= at->groups)", "group - at->first > at->groups)",
     "test_libtier_request")
@@ -347,7 +348,8 @@ bug("quarantine-percent-not-applied", SHELL + "startup.c",
     "c->quarantine_percent = s->config.quarantine_percent;", "", "test_api_limits")
 bug("least-value-not-checked", SHELL + "config.c",
     "if (value < k->min || value > k->max)\n\t\treturn -ERANGE;\n\t*out = (uint32_t)value;",
-    "if (value > k->max)\n\t\treturn -ERANGE;\n\t*out = (uint32_t)value;", "test_config")
+    "if (value > k->max)\n\t\treturn -ERANGE;\n\t*out = (uint32_t)value;", "test_config",
+    quick=True)
 bug("key-set-twice", SHELL + "config.c", "if (k && load->seen[k - keys]) {", "if (0) {",
     "test_config")
 bug("settings-before-the-file", SHELL + "startup.c",
@@ -378,7 +380,7 @@ bug("silent-peers-stay", FRONT + "session.c",
     "\t\t\tsession_free(f, s);", "test_front_session", quick=True)
 bug("leases-end-with-the-socket", FRONT + "session.c",
     "if (!atomic_load_acquire_u32(&s->header->goodbye))\n\t\treturn false;", "",
-    "test_front_session")
+    "test_front_session", quick=True)
 bug("quiet-with-a-hazard-word", FRONT + "session.c",
     "if (atomic_load_acquire_u64(&r->slot[k]))", "if (0)",
     "test_front_session")
@@ -455,7 +457,7 @@ bug("jobs-passed-too-early", SHELL + "worker.c",
     "return !first || list_entry(first, const struct job, link)->number >= mark;",
     "test_tsan_worker")
 bug("memory-unmapped-under-a-copy", SHELL + "memory.c",
-    "if (!worker_passed(workers, made->mark)) {", "if (0) {", "test_shell_memory")
+    "if (!worker_passed(workers, made->mark)) {", "if (0) {", "test_shell_memory", quick=True)
 bug("memory-of-another-context", SHELL + "memory.c",
     "return made && made->id == id ? made : NULL;", "return made;", "test_shell_memory")
 bug("checksum-of-the-source", BACKEND + "mem_common.c",
@@ -498,7 +500,7 @@ bug("store-not-filled", BACKEND + "nvme_file.c",
 bug("failed-store-left-behind", BACKEND + "nvme_file.c",
     "unlink(options->path);", ";", "test_backend_nvme_file")
 bug("end-of-a-file-is-success", "libtier/base/file.c",
-    "return n ? -errno : -ENODATA;", "return n ? -errno : 0;", "test_base_file")
+    "return n ? -errno : -ENODATA;", "return n ? -errno : 0;", "test_base_file", quick=True)
 bug("interrupted-write-fails", "libtier/base/file.c",
     "ssize_t n = pwrite(fd, at, bytes, (off_t)offset);\n\n\t\tif (n < 0 && errno == EINTR)\n"
     "\t\t\tcontinue;\n\t\tif (n <= 0)\n\t\t\treturn n ? -errno : -EIO;\n\t\tat += n;",

@@ -44,20 +44,42 @@ static int open_fds(void)
 static tier_plan *the_plan;
 static tier_stream *the_stream;
 
+static int foresee_all(struct world *w, tier_block b)
+{
+	struct tier_stream_progress progress = { .size = sizeof(progress) };
+	const struct tier_access access = { .block = b };
+	struct tier_reserved reserved;
+	tier_stream *stream;
+	tier_plan *plan;
+	int wrong = 0;
+
+	wrong += tier_prefetch(w->c, &b, 1, NULL) != -EOWNERDEAD;
+	wrong += tier_migrate(w->c, &b, 1, NULL) != -EOWNERDEAD;
+	wrong += tier_session(w->c, 1, TIER_SESSION_RETURN, NULL) != -EOWNERDEAD;
+	wrong += tier_reserve(w->c, NULL, &reserved) != -EOWNERDEAD;
+	wrong += tier_reserve_end(w->c, 1) != -EOWNERDEAD;
+	wrong += tier_plan_begin(w->c, &access, 1, NULL, &plan) != -EOWNERDEAD;
+	tier_plan_advance(the_plan, 1);
+	tier_plan_end(the_plan);
+	wrong += tier_stream_open(w->c, &b, 1, NULL, &stream) != -EOWNERDEAD;
+	wrong += tier_stream_ready(the_stream) != 0;
+	wrong += tier_stream_last(the_stream) != 0;
+	wrong += tier_stream_look(the_stream, &progress) != -EOWNERDEAD;
+	wrong += tier_stream_wait(the_stream, 0, 1) != -EOWNERDEAD;
+	tier_stream_release(the_stream, 1);
+	tier_stream_close(the_stream);
+	return wrong;
+}
+
 /* What the child does with everything it inherited; returns how many calls misbehaved. */
 static int use_all(struct world *w, tier_block b, tier_put *p, struct tier_lease *held)
 {
-	struct tier_stream_progress progress = { .size = sizeof(progress) };
 	struct tier_page page = { b, 0 };
 	struct tier_counters n = { .size = sizeof(n) };
 	const struct tier_selection s = { .blocks = &b, .count = 1 };
-	const struct tier_access access = { .block = b };
-	struct tier_reserved reserved;
 	struct tier_completion c;
 	struct tier_lease lease;
 	tier_key key = world_key(1);
-	tier_stream *stream;
-	tier_plan *plan;
 	uint8_t bytes[4096];
 	tier_context *other;
 	tier_reader *r;
@@ -101,21 +123,7 @@ static int use_all(struct world *w, tier_block b, tier_put *p, struct tier_lease
 	wrong += tier_event_fd(w->t) != -EOWNERDEAD;
 	wrong += tier_counters(w->t, &n) != -EOWNERDEAD;
 	wrong += tier_admin(w->t, "status", NULL, &reply) != -EOWNERDEAD;
-	wrong += tier_prefetch(w->c, &b, 1, NULL) != -EOWNERDEAD;
-	wrong += tier_migrate(w->c, &b, 1, NULL) != -EOWNERDEAD;
-	wrong += tier_session(w->c, 1, TIER_SESSION_RETURN, NULL) != -EOWNERDEAD;
-	wrong += tier_reserve(w->c, NULL, &reserved) != -EOWNERDEAD;
-	wrong += tier_reserve_end(w->c, 1) != -EOWNERDEAD;
-	wrong += tier_plan_begin(w->c, &access, 1, NULL, &plan) != -EOWNERDEAD;
-	tier_plan_advance(the_plan, 1);
-	tier_plan_end(the_plan);
-	wrong += tier_stream_open(w->c, &b, 1, NULL, &stream) != -EOWNERDEAD;
-	wrong += tier_stream_ready(the_stream) != 0;
-	wrong += tier_stream_last(the_stream) != 0;
-	wrong += tier_stream_look(the_stream, &progress) != -EOWNERDEAD;
-	wrong += tier_stream_wait(the_stream, 0, 1) != -EOWNERDEAD;
-	tier_stream_release(the_stream, 1);
-	tier_stream_close(the_stream);
+	wrong += foresee_all(w, b);
 	tier_reader_close(w->r);
 	tier_context_close(w->c);
 	fds = open_fds();
