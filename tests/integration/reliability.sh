@@ -11,7 +11,8 @@ while read -r _ target rest; do
 	case $rest in
 	TESTS=*)
 		for name in $(tr -d "'" <<<"${rest#TESTS=}"); do
-			[ -f "tests/integration/$name.c" ] || { echo "no test $name"; exit 1; }
+			[ -f "tests/integration/$name.c" ] || [ -f "tests/unit/$name.c" ] ||
+				{ echo "no test $name"; exit 1; }
 		done ;;
 	VM=*)
 		[ -f "tests/vm/guest/${rest#VM=}.sh" ] || { echo "no guest test $rest"; exit 1; } ;;

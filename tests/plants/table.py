@@ -184,7 +184,7 @@ bug("signal-ends-a-wait", LIBRARY + "socket.c",
     "test_libtier_wait")
 bug("arguments-stay-in-the-arena", LIBRARY + "request.c",
     "if (rq->arg.bytes > 0)\n\t\tarena_free(&a->arena, rq->arg.start, rq->arg.bytes);\n"
-    "\tif (rq->data.bytes > 0)", "if (rq->data.bytes > 0)", "test_libtier_request", quick=True)
+    "\tif (rq->data.bytes > 0)", "if (rq->data.bytes > 0)", "test_libtier_request")
 bug("put-bytes-stay-in-the-arena", LIBRARY + "request.c",
     "if (rq->data.bytes > 0)\n\t\tarena_free(&a->arena, rq->data.start, rq->data.bytes);", "",
     "test_libtier_request")
@@ -212,7 +212,7 @@ bug("entry-index-not-masked", LIBRARY + "ring.c",
     "r->sqe[r->sq_tail & (r->sq_entries - 1)]", "r->sqe[r->sq_tail % (r->sq_entries + 1)]",
     "test_libtier_request")
 bug("daemons-tail-trusted", LIBRARY + "ring.c",
-    "if (ready > r->cq_entries)\n\t\treturn -EPROTO;", "", "test_libtier_hostile", quick=True)
+    "if (ready > r->cq_entries)\n\t\treturn -EPROTO;", "", "test_libtier_hostile")
 bug("ring-fuller-than-full", LIBRARY + "ring.c",
     "if (used == r->sq_entries)\n\t\treturn -EAGAIN;", "", "test_libtier_request")
 bug("doorbell-without-a-fence", LIBRARY + "ring.c",
@@ -227,7 +227,7 @@ bug("waiters-not-told-of-completions", LIBRARY + "request.c",
     "if (moved)\n\t\twait_moved(t);", "", "test_libtier_request")
 bug("layer-wake-up-lost", LIBRARY + "wait.c",
     "if (e[i].data.fd == a->event && t->polling)\n\t\t\tevent_signal(t->wake);", "",
-    "test_libtier_request", quick=True)
+    "test_libtier_wait")
 bug("notify-not-cleared", LIBRARY + "wait.c",
     "if (e[i].data.fd == t->notify || e[i].data.fd == a->event)",
     "if (e[i].data.fd == a->event)", "test_libtier_request")

@@ -5,8 +5,6 @@
  */
 
 
-#include <sched.h>
-
 #include "tests/unit/test_libtier_fake.h"
 
 #include "libtier/src/submit.h"
@@ -610,76 +608,6 @@ static void test_the_event_descriptor(void **state)
 	}
 }
 
-/* A daemon that takes streams and never answers them. */
-static bool take_streams(struct fake *f, const struct abi_sqe *e, struct abi_cqe *c, bool *silent)
-{
-	struct abi_stream *line = &f->client[0].lines[e->stream % FAKE_STREAMS];
-
-	(void)c;
-	if (e->op != ABI_OP_STREAM)
-		return false;
-	line->layers = UINT16_MAX;
-	line->usable = e->count;
-	line->ready = 0;
-	atomic_store_release_u32(&line->generation, e->generation);
-	*silent = true;
-	return true;
-}
-
-#define WATCHED_LAYERS 200u
-
-struct watcher {
-	tier_stream *s;
-	uint32_t seen; /* atomic: layers that it has got */
-};
-
-static void *watch_layers(void *arg)
-{
-	struct watcher *k = arg;
-
-	for (uint32_t i = 0; i < WATCHED_LAYERS; i++) {
-		if (tier_stream_wait(k->s, i, time_now_ns() + LONG_NS) != 1)
-			break;
-		atomic_store_release_u32(&k->seen, i + 1);
-	}
-	return NULL;
-}
-
-/* The wake-up for a layer comes by the descriptor that the other thread makes quiet. */
-static void test_a_layer_and_the_event_descriptor(void **state)
-{
-	struct world *w = *state;
-	tier_block b = world_block(w, 1);
-	struct watcher k = { .seen = 0 };
-	struct tier_completion c;
-	struct abi_stream *line = w->fake->client[0].lines;
-	const uint64_t one = 1;
-	pthread_t thread;
-	bool stuck = false;
-
-	w->fake->hook = take_streams;
-	assert_true(tier_event_fd(w->t) >= 0);
-	assert_int_equal(tier_stream_open(w->c, &b, 1, NULL, &k.s), 0);
-	assert_int_equal(pthread_create(&thread, NULL, watch_layers, &k), 0);
-	for (uint32_t i = 0; i < WATCHED_LAYERS && !stuck; i++) {
-		uint64_t end = time_now_ns() + LONG_NS / 2;
-
-		while (atomic_load_relaxed_u32(&line->wait) != i + 1)
-			sched_yield();
-		usleep(200); /* it sleeps by now, as a rule */
-		atomic_store_release_u32(&line->ready, i + 1);
-		assert_int_equal(write(w->fake->client[0].event, &one, sizeof(one)), sizeof(one));
-		assert_int_equal(tier_poll(w->t, &c, 1), 0);
-		while (atomic_load_acquire_u32(&k.seen) != i + 1 && time_now_ns() < end)
-			sched_yield();
-		stuck = atomic_load_acquire_u32(&k.seen) != i + 1;
-	}
-	pthread_join(thread, NULL);
-	assert_false(stuck); /* a layer was ready, and its waiter slept */
-	w->fake->hook = NULL;
-	tier_stream_close(k.s);
-}
-
 /* ---- many threads ---------------------------------------------------------------------------- */
 
 struct worker {
@@ -798,7 +726,6 @@ int main(void)
 		T(test_wait_is_bounded),
 		T(test_a_reserve_that_comes_late_is_aborted),
 		T(test_the_event_descriptor),
-		T(test_a_layer_and_the_event_descriptor),
 		T(test_waiters_of_all_kinds_together),
 		T(test_admin_joins_the_pieces),
 	};
