@@ -22,6 +22,7 @@
 #endif
 
 #define STEP_TRAP 0x100 /* the processor's trap flag */
+#define STEP_TRAPS 25000u /* of one test: half a second or so */
 
 /* What happens, and before which instruction; behind the last one nothing is counted any more. */
 struct step {
@@ -52,6 +53,15 @@ static inline void step_trap(int signal_number, siginfo_t *info, void *context)
 #else
 	(void)context;
 #endif
+}
+
+/*
+ * How far from place to place in a piece of so many instructions: each place costs as many traps as
+ * there are instructions before it, and with sanitizers there are many.
+ */
+static inline uint32_t step_stride(uint32_t steps)
+{
+	return 1 + steps * steps / 2 / STEP_TRAPS;
 }
 
 /* The trap flag, past the red zone. */

@@ -78,7 +78,7 @@ static void test_an_answer_at_any_instruction(void **state)
 	if (!STEP_WORKS)
 		skip();
 	w->fake->hook = hook_keep;
-	for (uint32_t at = 1;; at += 1 + at / 150) {
+	for (uint32_t at = 1;; at += 1 + at / 50) {
 		struct step s = { .at = { at }, .happens = { answer }, .arg = w };
 		uint64_t begin = time_now_ns();
 
