@@ -42,7 +42,7 @@ struct policy_ops {
 	/* Bytes of state; the memory is zero-filled, touched lazily. */
 	size_t (*state_bytes)(const struct policy_size *size);
 	void (*init)(void *state, const struct policy_size *size);
-	/* Of these, touched at most so far, when all slots that were ever used are below `slots`. */
+	/* Of these, touched so far, at most; all slots that were ever used are below `slots`. */
 	size_t (*state_used)(const void *state, uint64_t slots);
 	/* The block has a copy in the tier now. Not called twice without remove. */
 	void (*insert)(void *state, uint32_t slot, const struct policy_hint *hint);

@@ -399,7 +399,8 @@ static void copy_page(struct core *c, struct request *r, struct core_copy *copy,
 		.src = c->client[r->client].open.staging + r->sqe.arg_offset + i * p->block_bytes +
 		       s.offset,
 		.bytes = page_stride(x, s.page),
-		.seed = store_page_seed(index_block(&x->ix, slot)->key, block_salt(x, slot), s.page),
+		.seed = store_page_seed(index_block(&x->ix, slot)->key, block_salt(x, slot),
+					s.page),
 	};
 	copy->priv.slot[n] = slot;
 	copy->priv.page[n] = s.page;

@@ -183,7 +183,8 @@ static void give_back(struct core *c, struct session *s)
 			struct abi_block_ref ref = c->sessions.chunk[at - 1].ref[i];
 
 			for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
-				if (fetch_block_there(x, ref) && block_use(x, ref.slot)->staged[tier])
+				if (fetch_block_there(x, ref) &&
+				    block_use(x, ref.slot)->staged[tier])
 					evict_block(c, x, ref.slot, tier);
 		}
 	reclaim_flush(c);

@@ -36,7 +36,8 @@ static size_t arc_state_used(const void *state, uint64_t slots)
 {
 	const struct arc *a = state;
 
-	return links_bytes(slots) + slots + GHOSTS_ALIGN + 2 * ghosts_bytes(GHOSTS_A_BLOCK * a->resident);
+	return links_bytes(slots) + slots + GHOSTS_ALIGN +
+	       2 * ghosts_bytes(GHOSTS_A_BLOCK * a->resident);
 }
 
 static void arc_init(void *state, const struct policy_size *size)

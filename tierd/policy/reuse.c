@@ -243,9 +243,10 @@ static bool reuse_admit(void *state, uint32_t slot, uint64_t reach)
 	const struct reuse *r = state;
 	const struct reuse_node *n = &r->node[reuse_node_of(r, slot)];
 	uint64_t length = r->resident / REUSE_EPOCHS_TIER;
-	double epochs = (double)reach / (double)(length < REUSE_EPOCH_MIN ? REUSE_EPOCH_MIN : length);
-	double never = r->never[n->kind];
+	double never = r->never[n->kind], epochs;
 
+	length = length < REUSE_EPOCH_MIN ? REUSE_EPOCH_MIN : length;
+	epochs = (double)reach / (double)length;
 	assert(slot < r->size.blocks_max && is_in(r, slot));
 	if (epochs > REUSE_EPOCHS)
 		never /= 1 + r->beyond[n->kind] * (epochs - REUSE_EPOCHS);

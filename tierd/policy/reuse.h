@@ -95,7 +95,7 @@ struct reuse {
 	struct reuse_seen seen[REUSE_KINDS];
 	uint32_t known[REUSE_KINDS][REUSE_EPOCHS]; /* blocks and ghosts by epoch of last use */
 	double rate[REUSE_KINDS][REUSE_AGES];	   /* uses again to come, an epoch of waiting */
-	double never[REUSE_KINDS];		   /* chance of no use at all ages that are told apart */
+	double never[REUSE_KINDS];		   /* chance of no use at any age told apart */
 	double beyond[REUSE_KINDS];		   /* uses an epoch at ages beyond these */
 	uint16_t order[REUSE_GROUPS];		   /* groups, least worth first */
 	uint16_t rank[REUSE_GROUPS];

@@ -108,8 +108,7 @@ static void s3_remove(void *state, uint32_t slot, const uint8_t *key)
 		ghosts_add(s->ghosts, &mine, &forgotten);
 }
 
-/* Until the oldest of the queue whose turn it is can go. Each turn costs a touch or a move. */
-/* As its authors filter what flash gets: what the small queue alone has seen, once, is not worth it. */
+/* As its authors filter what flash gets: what only the small queue has seen, once, is not. */
 static bool s3_admit(void *state, uint32_t slot, uint64_t reach)
 {
 	const struct s3 *s = state;
@@ -119,6 +118,7 @@ static bool s3_admit(void *state, uint32_t slot, uint64_t reach)
 	return s->block[slot].queue == MAIN || s->block[slot].touches;
 }
 
+/* Until the oldest of the queue whose turn it is can go. Each turn costs a touch or a move. */
 static uint32_t s3_first(struct s3 *s)
 {
 	for (;;) {
