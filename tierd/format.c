@@ -47,7 +47,7 @@ static int write_catalog(struct shell *s, const struct disk_super *super, void *
 	rc = s->block->pwrite(s->device, buf, DISK_SECTOR, first);
 	if (rc)
 		return rc;
-	bytes = disk_catalog_seal(buf, DISK_SECTOR, &head, NULL);
+	bytes = disk_catalog_seal(buf, DISK_SECTOR, &head, NULL, NULL);
 	if (bytes < 0)
 		return (int)bytes;
 	return s->block->pwrite(s->device, buf, (size_t)bytes, second);

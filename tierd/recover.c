@@ -88,6 +88,8 @@ static int judge_slots(struct shell *s, uint8_t *bytes, uint64_t slot_bytes,
 		*best = head;
 		s->catalog.context = context;
 		s->catalog.count = head->count;
+		s->catalog.limit = disk_catalog_limits(head);
+		s->catalog.limits = head->limit_count;
 	}
 	return *best ? 0 : rc;
 }
@@ -188,6 +190,11 @@ int recover_contexts(struct shell *s)
 			return rc;
 		}
 	}
+	for (uint32_t i = 0; i < s->catalog.limits; i++)
+		if (core_limit_restore(s->core, &s->catalog.limit[i]))
+			log_error(&s->log, "a limit of the catalog is not in force", "",
+				  "set it again when salts have left their accounts", "salt=%llu",
+				  (unsigned long long)s->catalog.limit[i].salt);
 	free(s->catalog.bytes);
 	s->catalog = (struct catalog){ .bytes = NULL };
 	return 0;

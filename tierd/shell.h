@@ -33,7 +33,8 @@ struct options {
 struct catalog {
 	void *bytes;
 	const struct disk_context *context;
-	uint32_t count;
+	const struct disk_limit *limit;
+	uint32_t count, limits;
 };
 
 /* What the loop waits for beside the device: one-shot polls in the ring (loop.c). */

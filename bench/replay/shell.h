@@ -28,8 +28,8 @@ int shell_open(struct shell **out, const struct shell_options *options);
 void shell_close(struct shell *s);
 
 /*
- * Read the blocks from key[0] on until one is not stored; what is on NVMe alone is fetched to memory
- * first. Returns how many were there.
+ * Read the blocks from key[0] on until one is not stored; what is on NVMe alone is fetched to
+ * memory first. Returns how many were there.
  */
 uint32_t shell_read(struct shell *s, const uint8_t (*key)[32], uint32_t count);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The daemon's core alone, in simulated time: what counts are decisions and bytes, so no byte is
- * copied and a day passes in seconds. A memory-only core with one client or two; every action is carried
- * out at once, in order. Used by the workloads quota, reserve and churn.
+ * copied and a day passes in seconds. A memory-only core with one client or two; every action is
+ * carried out at once, in order. Used by the workloads quota, reserve and churn.
  */
 #ifndef TIER_BENCH_SPACE_COREHOST_H
 #define TIER_BENCH_SPACE_COREHOST_H

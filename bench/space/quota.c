@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Fairness: what a tenant with a steady working set loses when another one scans beside it. The
- * core alone in simulated time, memory only; what is counted are hits. Tenants are salts, contexts or
- * clients. Beside it the same load without tenants (both use the public salt): what sharing costs when nobody keeps accounts.
+ * core alone in simulated time, memory only; what is counted are hits. Tenants are salts, contexts
+ * or clients. Beside it the same load without tenants (both use the public salt): what sharing
+ * costs when nobody keeps accounts.
  */
 #include <errno.h>
 

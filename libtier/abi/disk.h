@@ -42,6 +42,8 @@
  *       is built upon it. A flush that failed freezes flushed_lsn until all that was written since
  *       the last good one has been written again.
  *   D10 The runs of one life have their data in the order of their records, and none overlap.
+ *   D11 A catalog without limits is byte for byte what it was before there were any; readers of
+ *       that time refuse one that has some, as another version's.
  */
 #ifndef TIER_ABI_DISK_H
 #define TIER_ABI_DISK_H
@@ -99,10 +101,19 @@ struct disk_catalog {
 	uint64_t sequence;
 	uint64_t next_uid;
 	uint32_t count;
-	uint32_t reserved0;
-	uint8_t reserved[4096 - 48];
-	/* struct disk_context context[count] */
+	uint32_t limit_count;
+	uint32_t limit_crc; /* over the sectors of limits; zero without */
+	uint8_t reserved[4096 - 52];
+	/* struct disk_context context[count]; struct disk_limit limit[limit_count], zero padded */
 }; /* 4096 bytes */
+
+/* What one salt of a context may hold. Bytes; 0 = not set. */
+struct disk_limit {
+	uint64_t context_uid;
+	uint64_t salt; /* 0 = the public one */
+	uint64_t soft[ABI_TIER_COUNT];
+	uint64_t hard[ABI_TIER_COUNT];
+}; /* 80 bytes */
 
 #define DISK_LOG_CACHE 0u
 #define DISK_LOG_DURABLE 1u

@@ -16,7 +16,9 @@
 #define RESEAL 1u
 #define CUT 2u
 #define CONTEXTS 3u
-#define CATALOG (sizeof(struct disk_catalog) + CONTEXTS * sizeof(struct disk_context))
+#define LIMITS 3u
+#define CATALOG                                                                                    \
+	(sizeof(struct disk_catalog) + CONTEXTS * sizeof(struct disk_context) + DISK_SECTOR)
 #define SLOTS_MAX 4096u /* contexts with more blocks are only planned: memory is bounded here */
 
 struct image {
@@ -32,7 +34,11 @@ static struct {
 void fuzz_open(void)
 {
 	struct disk_context list[CONTEXTS];
-	struct disk_catalog head = { .sequence = 4, .next_uid = 9, .count = CONTEXTS };
+	struct disk_limit limit[LIMITS] = { { 1, 0, { 0, 4096 }, { 0, 8192, 0 } },
+					    { 1, 7, { 0 }, { 1, 1, 1 } },
+					    { 5, 7, { 3 }, { 0 } } }; /* of no context */
+	struct disk_catalog head = { .sequence = 4, .next_uid = 9, .count = CONTEXTS,
+				     .limit_count = LIMITS };
 
 	host_init(&super.host);
 	super.image.super = super.host.super;
@@ -42,7 +48,7 @@ void fuzz_open(void)
 		list[i].uid = i + 1;
 		list[i].epoch = 1;
 	}
-	FUZZ_CHECK(disk_catalog_seal(super.image.catalog, CATALOG, &head, list) == CATALOG);
+	FUZZ_CHECK(disk_catalog_seal(super.image.catalog, CATALOG, &head, list, limit) == CATALOG);
 }
 
 /* Everything in 128 bits, where nothing overflows. */
@@ -111,10 +117,15 @@ static void try_catalog(const uint8_t *buf, size_t bytes)
 	FUZZ_CHECK(rc == 0 || rc == -EBADMSG || rc == -EPROTO);
 	if (rc)
 		return;
-	FUZZ_CHECK(sizeof(*head) + head->count * sizeof(*list) <= bytes);
+	FUZZ_CHECK(disk_catalog_bytes(head->count, head->limit_count) <= bytes);
 	host_boot(&super.host, head);
 	for (uint32_t i = 0; i < head->count; i++)
 		try_context(&list[i], i);
+	for (uint32_t i = 0; i < head->limit_count; i++) {
+		rc = core_limit_restore(super.host.core, &disk_catalog_limits(head)[i]);
+		FUZZ_CHECK(rc == 0 || rc == -ENOSPC);
+	}
+	host_audit(&super.host);
 	host_client_open(&super.host, 0);
 	host_client_attach(&super.host, 0);
 	host_empty(&super.host);
@@ -174,6 +185,10 @@ void fuzz_seeds(void)
 	put_member(&s, CONTEXT(2, geometry.part[0].layers), 2, 4);
 	put_member(&s, CONTEXT(2, geometry.pages_per_block), 6, 4);
 	fuzz_seed_end(&s, "contexts");
+	fuzz_put_u8(&s, RESEAL);
+	put_member(&s, CATALOG_AT + offsetof(struct disk_catalog, limit_count), 64, 4);
+	put_member(&s, CONTEXT(CONTEXTS, uid), 2, 8);
+	fuzz_seed_end(&s, "limits");
 	fuzz_put_u8(&s, CUT);
 	fuzz_put_u16(&s, sizeof(struct disk_catalog) + 100);
 	fuzz_seed_end(&s, "cut");

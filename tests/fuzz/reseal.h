@@ -20,9 +20,11 @@ static inline void reseal_super(struct disk_super *super)
 static inline void reseal_catalog(struct disk_catalog *head, size_t bytes)
 {
 	uint64_t need = sizeof(*head) + head->count * (uint64_t)sizeof(struct disk_context);
+	uint64_t limits = (head->limit_count * sizeof(struct disk_limit) + 4095) / 4096 * 4096;
 
-	if (need > bytes)
+	if (need + limits > bytes)
 		return;
+	head->limit_crc = limits ? crc32c(0, (const uint8_t *)head + need, limits) : 0;
 	head->crc = 0;
 	head->crc = crc32c(0, head, need);
 }

@@ -28,13 +28,23 @@ expect() {
 }
 
 expect 3 'no socket' status
-"$BUILD/tierd" --foreground --socket "$dir/sock" --store "$dir/store" --set nvme.size=64MiB \
-	--set cxl.size=32MiB --set hbm.size=8MiB 2>"$dir/log" &
-daemon=$!
-for _ in $(seq 200); do
-	"$BUILD/tierctl" --socket "$dir/sock" status >/dev/null 2>&1 && break
-	sleep 0.05
-done
+start() {
+	"$BUILD/tierd" --foreground --socket "$dir/sock" --store "$dir/store" \
+		--set nvme.size=64MiB --set cxl.size=32MiB --set hbm.size=8MiB 2>>"$dir/log" &
+	daemon=$!
+	for _ in $(seq 200); do
+		"$BUILD/tierctl" --socket "$dir/sock" status >/dev/null 2>&1 && break
+		sleep 0.05
+	done
+}
+
+stop() {
+	kill "$daemon"
+	wait "$daemon" || fail "the daemon ended with status $?"
+	daemon=
+}
+
+start
 
 expect 0 '^tierd ' status
 expect 0 'EMULATED' status
@@ -100,7 +110,13 @@ expect 0 'usage' --help
 expect 0 '^tierctl [0-9]' --version
 
 expect 0 'accounted' check
-kill "$daemon"
-wait "$daemon" || fail "the daemon ended with status $?"
-daemon=
+expect 0 'salt 0x0*9' quota set chat cxl --salt 9 --soft 1MiB --hard 3MiB
+stop
 expect 3 '' status
+
+# Limits of contexts and of their salts are in force again after a restart.
+start
+expect 0 '"hard": 16777216' --json quota show chat
+expect 0 'salt 0x0*9 .*1.00 MiB *3.00 MiB' quota show chat
+expect 0 'accounted' check
+stop

@@ -164,6 +164,26 @@ static void owner_quota(struct world *w, uint32_t which)
 	x->held[salt][q.tier] = UINT64_MAX;
 }
 
+/* A limit of the catalog is in force again, and as before puts of the salt keep to it. */
+void owner_limit_restore(struct world *w, const struct disk_limit *limit)
+{
+	int err = core_limit_restore(w->core, limit);
+
+	if (err || !limit->salt || limit->salt >= WORLD_SALTS)
+		world_fail(w, "a limit of salt %llu: %d", (unsigned long long)limit->salt, err);
+	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++)
+		for (uint32_t t = 0; t < ABI_TIER_COUNT; t++) {
+			struct core_context_stats st;
+			struct world_context *x = &w->context[i];
+
+			if (!x->made || core_context_stats(w->core, x->id, &st) ||
+			    st.spec.uid != limit->context_uid)
+				continue;
+			x->hard[limit->salt][t] = limit->hard[t];
+			x->held[limit->salt][t] = UINT64_MAX;
+		}
+}
+
 void owner_step(struct world *w)
 {
 	uint32_t which = world_below(w, WORLD_CONTEXTS), dice = world_below(w, 100);

@@ -334,6 +334,8 @@ static void boot(struct world *w)
 	memset(w->session, 0, sizeof(w->session));
 	for (uint32_t i = 0; old && i < head->count; i++)
 		context_make(w, !strcmp(list[i].name, "memory"), &list[i]);
+	for (uint32_t i = 0; old && i < head->limit_count; i++)
+		owner_limit_restore(w, &disk_catalog_limits(head)[i]);
 	device_recover(w);
 	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++)
 		if (!w->context[i].made) {

@@ -224,6 +224,7 @@ static inline uint64_t token_of(uint32_t kind, uint32_t which, uint64_t life)
 }
 
 void owner_step(struct world *w);
+void owner_limit_restore(struct world *w, const struct disk_limit *limit);
 void owner_replied(struct world *w, uint64_t token, int res, uint64_t value);
 bool context_make(struct world *w, uint32_t which, const struct disk_context *from);
 void context_free(struct world *w, uint32_t which);

@@ -200,6 +200,109 @@ static void test_a_write_under_way_is_in_doubt_too(void **state)
 	assert_int_equal(w->writes, 3);
 }
 
+/* The limits of the catalog that is being written. */
+static const struct disk_limit *limits(const struct world *w, uint32_t count)
+{
+	const struct disk_catalog *head;
+	const struct disk_context *list;
+
+	assert_non_null(w->write);
+	assert_int_equal(disk_catalog_open(w->write->piece[0].addr, w->write->bytes,
+					   w->super.store_id, &head, &list), 0);
+	assert_int_equal(head->limit_count, count);
+	return disk_catalog_limits(head);
+}
+
+static void set(struct world *w, uint64_t salt, uint32_t tier, uint64_t soft, uint64_t hard)
+{
+	const struct core_quota q = { CORE_HOLDER_SALT, w->c->context[0]->id, salt, tier,
+				      { soft, hard } };
+
+	assert_int_equal(core_quota_set(w->c, &q, TOKEN), 0);
+}
+
+static void write_out(struct world *w)
+{
+	for (uint32_t i = 0; i < 20 && (w->write || w->flushing); i++) {
+		if (w->write)
+			written(w);
+		if (w->flushing)
+			flushed(w, 0);
+		tick(w, MS);
+	}
+}
+
+/* Limits of salts are answered when the catalog that has them is durable; lifted ones are gone. */
+static void test_limits_of_salts_are_kept(void **state)
+{
+	struct world *w = *state;
+	const struct disk_limit *l;
+
+	write_out(w);
+	assert_int_equal(w->answers, 1);
+	set(w, 7, ABI_TIER_CXL, MIB, 2 * MIB);
+	assert_int_equal(w->answers, 1);
+	tick(w, MS);
+	l = limits(w, 1);
+	assert_int_equal(l->context_uid, w->c->context[0]->spec.uid);
+	assert_int_equal(l->salt, 7);
+	assert_int_equal(l->soft[ABI_TIER_CXL], MIB);
+	assert_int_equal(l->hard[ABI_TIER_CXL], 2 * MIB);
+	write_out(w);
+	assert_int_equal(w->answers, 2);
+	set(w, 0, ABI_TIER_NVME, 0, MIB);
+	tick(w, MS);
+	limits(w, 2);
+	write_out(w);
+	set(w, 7, ABI_TIER_CXL, 0, 0);
+	tick(w, MS);
+	l = limits(w, 1);
+	assert_int_equal(l->salt, 0);
+	assert_int_equal(l->hard[ABI_TIER_NVME], MIB);
+	write_out(w);
+	assert_int_equal(w->answers, 4);
+}
+
+/* What a start does with them. */
+static void test_limits_come_back(void **state)
+{
+	struct world *w = *state;
+	const struct context *x = w->c->context[0];
+	struct disk_limit l = { x->spec.uid, 9, { 0, MIB, 0 }, { 0, 3 * MIB, 5 * MIB } };
+	struct core_holder_view v;
+	uint32_t i = 0;
+
+	assert_int_equal(core_limit_restore(w->c, &l), 0);
+	while (core_holder_at(w->c, x->id, i, &v) == 0 && v.key != 9)
+		i++;
+	assert_int_equal(v.key, 9);
+	assert_int_equal(v.limit[ABI_TIER_CXL].soft, MIB);
+	assert_int_equal(v.limit[ABI_TIER_CXL].hard, 3 * MIB);
+	assert_int_equal(v.limit[ABI_TIER_NVME].hard, 5 * MIB);
+	l.context_uid++; /* a context that is gone */
+	l.salt = 10;
+	assert_int_equal(core_limit_restore(w->c, &l), 0);
+	assert_int_equal(ledger_find(&x->salts, 10), 0);
+	l.context_uid--;
+	for (i = 1; i < CONTEXT_SALTS - LEDGER_FIRST; i++, l.salt++)
+		assert_int_equal(core_limit_restore(w->c, &l), 0);
+	assert_int_equal(core_limit_restore(w->c, &l), -ENOSPC); /* no account is left */
+}
+
+/* Contexts and limits share a slot of the catalog. */
+static void test_the_catalog_has_an_end(void **state)
+{
+	struct world *w = *state;
+	uint32_t sectors = (uint32_t)(w->super.catalog_bytes / DISK_SECTOR) - 2;
+
+	assert_true(catalog_room(w->c, sectors, 0));
+	assert_false(catalog_room(w->c, sectors + 1, 0));
+	assert_true(catalog_room(w->c, 0, sectors * DISK_SECTOR / sizeof(struct disk_limit)));
+	assert_false(catalog_room(w->c, 0, sectors * DISK_SECTOR / sizeof(struct disk_limit) + 1));
+	assert_true(catalog_room(w->c, sectors - 1, DISK_SECTOR / sizeof(struct disk_limit)));
+	assert_false(catalog_room(w->c, sectors, 1));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -208,6 +311,9 @@ int main(void)
 		TEST(test_answered_after_the_flush),
 		TEST(test_written_again_after_a_failed_flush),
 		TEST(test_a_write_under_way_is_in_doubt_too),
+		TEST(test_limits_of_salts_are_kept),
+		TEST(test_limits_come_back),
+		TEST(test_the_catalog_has_an_end),
 	};
 
 	return cmocka_run_group_tests_name("catalog", tests, NULL, NULL);

@@ -440,8 +440,8 @@ static void test_catalog(void **state)
 
 	(void)state;
 	fill_catalog(&head, x);
-	assert_int_equal(disk_catalog_seal(buf, bytes - 1, &head, x), -EFBIG);
-	assert_int_equal(disk_catalog_seal(buf, bytes, &head, x), bytes);
+	assert_int_equal(disk_catalog_seal(buf, bytes - 1, &head, x, NULL), -EFBIG);
+	assert_int_equal(disk_catalog_seal(buf, bytes, &head, x, NULL), bytes);
 	assert_int_equal(disk_catalog_open(buf, bytes, STORE_ID, &h, &c), 0);
 	assert_int_equal(h->sequence, 9);
 	assert_memory_equal(c, x, sizeof(x));
@@ -457,6 +457,39 @@ static void test_catalog(void **state)
 	assert_int_equal(disk_catalog_open(buf, bytes, STORE_ID, &h, &c), -EPROTO);
 	free(buf);
 	free(bad);
+}
+
+/* Behind the contexts; a catalog without any is what it was before there were limits. */
+static void test_catalog_limits(void **state)
+{
+	static struct disk_context x[CONTEXTS];
+	struct disk_limit limit[70] = { { 10, 1, { 1, 2, 3 }, { 4, 5, 0 } } };
+	struct disk_catalog head;
+	const struct disk_catalog *h;
+	const struct disk_context *c;
+	size_t bytes = (1 + CONTEXTS + 2) * DISK_SECTOR;
+	uint8_t *buf = malloc(bytes);
+
+	(void)state;
+	fill_catalog(&head, x);
+	head.limit_count = 70;
+	for (uint32_t i = 1; i < 70; i++)
+		limit[i] = (struct disk_limit){ 11, i, { i }, { 0, i, i } };
+	assert_int_equal(disk_catalog_bytes(CONTEXTS, 70), bytes);
+	assert_int_equal(disk_catalog_seal(buf, bytes - 1, &head, x, limit), -EFBIG);
+	assert_int_equal(disk_catalog_seal(buf, bytes, &head, x, limit), bytes);
+	assert_int_equal(disk_catalog_open(buf, bytes, STORE_ID, &h, &c), 0);
+	assert_memory_equal(disk_catalog_limits(h), limit, sizeof(limit));
+	assert_int_equal(disk_catalog_open(buf, bytes - 1, STORE_ID, &h, &c), -EBADMSG);
+	for (size_t at = (1 + CONTEXTS) * DISK_SECTOR; at < bytes; at += 61) {
+		buf[at] ^= 4; /* padding too */
+		assert_int_equal(disk_catalog_open(buf, bytes, STORE_ID, &h, &c), -EBADMSG);
+		buf[at] ^= 4;
+	}
+	limit[3].soft[1] = limit[3].hard[1] + 1;
+	assert_int_equal(disk_catalog_seal(buf, bytes, &head, x, limit), bytes);
+	assert_int_equal(disk_catalog_open(buf, bytes, STORE_ID, &h, &c), -EBADMSG);
+	free(buf);
 }
 
 /* What a reader relies on is refused although the CRC is right. */
@@ -483,7 +516,7 @@ static void test_catalog_contents(void **state)
 			memset(x[3].geometry.part[15].name, 'x', ABI_PART_NAME_BYTES);
 		if (what == 6)
 			head.sequence = UINT64_MAX;
-		assert_int_equal(disk_catalog_seal(out, bytes, &head, x), bytes);
+		assert_int_equal(disk_catalog_seal(out, bytes, &head, x, NULL), bytes);
 		assert_int_equal(disk_catalog_open(out, bytes, STORE_ID, &h, &c),
 				 what ? -EBADMSG : 0);
 	}
@@ -549,6 +582,7 @@ int main(void)
 		cmocka_unit_test(test_super),
 		cmocka_unit_test(test_super_check_is_overflow_safe),
 		cmocka_unit_test(test_catalog),
+		cmocka_unit_test(test_catalog_limits),
 		cmocka_unit_test(test_catalog_contents),
 		cmocka_unit_test(test_page_seed),
 		cmocka_unit_test(test_run_layout),

@@ -50,6 +50,41 @@ static void catalog_written(struct core *c, struct core_io *io)
 	sync_want(c);
 }
 
+/* Salts with limits of their own: into `out`, unless it is NULL. Returns how many there are. */
+static uint32_t limits_list(const struct core *c, struct disk_limit *out)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < c->contexts_high; i++) {
+		const struct context *x = c->context[i];
+
+		for (uint32_t k = 0; x && !x->closing && k < x->salts.count; k++) {
+			const struct holding *a = &x->salts.account[k];
+
+			if (!a->limited)
+				continue;
+			if (out) {
+				out[n] = (struct disk_limit){ x->spec.uid, a->key, { 0 }, { 0 } };
+				for (uint32_t t = 0; t < ABI_TIER_COUNT; t++) {
+					out[n].soft[t] = a->limit[t].soft;
+					out[n].hard[t] = a->limit[t].hard;
+				}
+			}
+			n++;
+		}
+	}
+	return n;
+}
+
+/* Has the catalog room for so many contexts and limits more? */
+bool catalog_room(const struct core *c, uint32_t contexts, uint32_t limits)
+{
+	uint64_t all = (uint64_t)limits_list(c, NULL) + limits;
+
+	return !c->store ||
+	       disk_catalog_bytes(c->contexts + contexts, all) <= c->config.super.catalog_bytes;
+}
+
 static int64_t catalog_encode(struct core *c)
 {
 	struct disk_context *list = c->catalog_list;
@@ -71,7 +106,9 @@ static int64_t catalog_encode(struct core *c)
 	head.sequence = ++c->catalog_sequence;
 	head.next_uid = c->next_uid;
 	head.count = n;
-	return disk_catalog_seal(c->catalog_buf, c->config.super.catalog_bytes, &head, list);
+	head.limit_count = limits_list(c, c->catalog_limits);
+	return disk_catalog_seal(c->catalog_buf, c->config.super.catalog_bytes, &head, list,
+				 c->catalog_limits);
 }
 
 void catalog_step(struct core *c)
@@ -86,7 +123,7 @@ void catalog_step(struct core *c)
 	c->catalog_running = true;
 	c->catalog_flying = c->catalog_tokens;
 	bytes = catalog_encode(c);
-	assert(bytes > 0); /* core_context_create keeps the number of contexts below catalog_max */
+	assert(bytes > 0); /* catalog_room was asked before each context and limit */
 	io = core_io_get(c, ABI_CLASS_DEMAND, SCHED_DAEMON);
 	io->write = 1;
 	io->offset = s->catalog_offset + (c->catalog_sequence & 1) * s->catalog_bytes;
@@ -348,7 +385,7 @@ static int context_index_free(struct core *c, const char *name, uint32_t *index)
 	}
 	if (*index == ABI_CONTEXTS_MAX)
 		*index = i;
-	if (*index >= ABI_CONTEXTS_MAX || (c->store && c->contexts >= c->catalog_max))
+	if (*index >= ABI_CONTEXTS_MAX || !catalog_room(c, 1, 0))
 		return -ENFILE;
 	return 0;
 }

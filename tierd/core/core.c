@@ -205,7 +205,8 @@ static int catalog_memory(struct core *c)
 	c->catalog_max = (uint32_t)(s->catalog_bytes / sizeof(struct disk_context)) - 1;
 	c->catalog_list = calloc(c->catalog_max, sizeof(*c->catalog_list));
 	c->catalog_buf = aligned_alloc(DISK_SECTOR, s->catalog_bytes);
-	return c->catalog_list && c->catalog_buf ? 0 : -ENOMEM;
+	c->catalog_limits = calloc(1, s->catalog_bytes);
+	return c->catalog_list && c->catalog_buf && c->catalog_limits ? 0 : -ENOMEM;
 }
 
 static void pools_thread(struct core *c)
@@ -327,6 +328,7 @@ void core_close(struct core *c)
 	free(c->tomb);
 	free(c->catalog_buf);
 	free(c->catalog_list);
+	free(c->catalog_limits);
 	free(c->crc_scratch);
 	free(c->unflushed);
 	prove_end(c);

@@ -362,10 +362,11 @@ uint32_t core_user_contexts(const struct core *c, uint32_t uid);
 
 /*
  * Set what a context, one salt of it, or a client's session may hold of a tier. Of a context hard
- * cannot grow beyond what its memory was made for, and both survive a restart; the others do not.
- * Limits below what is held make it shrink, in the background. Errors: -ENOENT; -EINVAL; -E2BIG
- * hard of a context too large; -ENOSPC the soft shares of all contexts exceed the tier, or no
- * account is free for the salt.
+ * cannot grow beyond what its memory was made for. Limits of contexts and salts survive a restart,
+ * once the REPLY has come; a client's end with its session. Limits below what is held make it
+ * shrink, in the background. Errors: -ENOENT; -EINVAL; -E2BIG hard of a context too large; -ENOSPC
+ * the soft shares of all contexts exceed the tier, no account is free for the salt, or the catalog
+ * has no room for its limit.
  */
 enum core_holder { CORE_HOLDER_CONTEXT, CORE_HOLDER_SALT, CORE_HOLDER_CLIENT };
 struct core_quota {
@@ -376,6 +377,12 @@ struct core_quota {
 	struct core_limit limit;
 };
 int core_quota_set(struct core *c, const struct core_quota *quota, uint64_t token);
+
+/*
+ * Of the recovered catalog, after its contexts were created: a limit is in force again. One of a
+ * context that is not there is none. Errors: -ENOSPC no account is free for the salt.
+ */
+int core_limit_restore(struct core *c, const struct disk_limit *limit);
 
 /* ---- recovery ----------------------------------------------------------------------------- */
 

@@ -348,13 +348,51 @@ static int client_limit(struct core *c, const struct core_quota *q)
 	return 0;
 }
 
-int core_quota_set(struct core *c, const struct core_quota *q, uint64_t token)
+/* Durable with its answer, like a context's. */
+static int salt_limit(struct core *c, struct context *x, const struct core_quota *q, uint64_t token)
 {
 	struct ledger_limit limit = { q->limit.soft, q->limit.hard };
-	struct context *x = NULL;
-	int err = -EINVAL;
+	const struct holding *a = &x->salts.account[ledger_find(&x->salts, q->key)];
+	int err = 0;
 
-	if (q->tier > ABI_TIER_NVME || (limit.hard && limit.soft > limit.hard))
+	if (!(a->limited && a->key == q->key) && !catalog_room(c, 0, 1))
+		return -ENOSPC;
+	if (q->key)
+		err = ledger_limit(&x->salts, q->key, q->tier, limit);
+	else
+		ledger_limit_at(&x->salts, LEDGER_NONE, q->tier, limit);
+	if (!err)
+		catalog_write(c, token, 0);
+	return err;
+}
+
+int core_limit_restore(struct core *c, const struct disk_limit *limit)
+{
+	for (uint32_t i = 0; i < c->contexts_high; i++) {
+		struct context *x = c->context[i];
+		int err = 0;
+
+		if (!x || x->spec.uid != limit->context_uid)
+			continue;
+		for (uint32_t t = 0; t < ABI_TIER_COUNT && !err; t++) {
+			struct ledger_limit own = { limit->soft[t], limit->hard[t] };
+
+			if (limit->salt)
+				err = ledger_limit(&x->salts, limit->salt, t, own);
+			else
+				ledger_limit_at(&x->salts, LEDGER_NONE, t, own);
+		}
+		return err;
+	}
+	return 0;
+}
+
+int core_quota_set(struct core *c, const struct core_quota *q, uint64_t token)
+{
+	struct context *x = NULL;
+	int err;
+
+	if (q->tier > ABI_TIER_NVME || (q->limit.hard && q->limit.soft > q->limit.hard))
 		return -EINVAL;
 	if (q->who != CORE_HOLDER_CLIENT) {
 		x = core_context(c, q->context_id);
@@ -363,14 +401,9 @@ int core_quota_set(struct core *c, const struct core_quota *q, uint64_t token)
 	}
 	if (q->who == CORE_HOLDER_CONTEXT)
 		return context_limit(c, x, q, token);
-	if (q->who == CORE_HOLDER_CLIENT) {
-		err = client_limit(c, q);
-	} else if (q->key) {
-		err = ledger_limit(&x->salts, q->key, q->tier, limit);
-	} else {
-		ledger_limit_at(&x->salts, LEDGER_NONE, q->tier, limit);
-		err = 0;
-	}
+	if (q->who == CORE_HOLDER_SALT)
+		return salt_limit(c, x, q, token);
+	err = client_limit(c, q);
 	if (!err)
 		core_reply(c, token, 0, 0);
 	return err;

@@ -454,6 +454,7 @@ struct core {
 	uint64_t catalog_sequence;
 	uint8_t *catalog_buf;
 	struct disk_context *catalog_list; /* scratch, catalog_max of them */
+	struct disk_limit *catalog_limits; /* likewise, of the rest of the slot */
 	uint32_t catalog_max;
 	uint64_t catalog_sync; /* the flush its last write needs */
 	uint32_t *crc_scratch;
@@ -771,6 +772,7 @@ void tomb_push(struct core *c, uint64_t context_uid, const uint8_t *key, uint64_
 /* context.c */
 void catalog_write(struct core *c, uint64_t token, uint64_t value);
 void catalog_step(struct core *c);
+bool catalog_room(const struct core *c, uint32_t contexts, uint32_t limits);
 void catalog_synced(struct core *c);
 void catalog_again(struct core *c);
 void context_tick(struct core *c);

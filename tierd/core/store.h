@@ -188,9 +188,13 @@ int disk_super_open(const void *sector, struct disk_super *out); /* -EBADMSG, -E
 
 /* Encode into buf (zero padded to a sector). Returns bytes, or -EFBIG. */
 int64_t disk_catalog_seal(void *buf, size_t buf_bytes, const struct disk_catalog *head,
-			  const struct disk_context *context);
+			  const struct disk_context *context, const struct disk_limit *limit);
 /* Check a slot. Errors: -EBADMSG, -EPROTO. */
 int disk_catalog_open(const void *buf, size_t bytes, uint64_t store_id,
 		      const struct disk_catalog **head, const struct disk_context **context);
+/* Of one that was checked: its limit_count limits. */
+const struct disk_limit *disk_catalog_limits(const struct disk_catalog *head);
+/* Bytes of a catalog of so many contexts and limits. */
+uint64_t disk_catalog_bytes(uint64_t contexts, uint64_t limits);
 
 #endif

@@ -159,25 +159,49 @@ int disk_super_open(const void *sector, struct disk_super *out)
 
 /* ---- catalog ------------------------------------------------------------------------------ */
 
+static uint64_t limits_bytes(uint64_t limits)
+{
+	return sector_align(limits * sizeof(struct disk_limit));
+}
+
+uint64_t disk_catalog_bytes(uint64_t contexts, uint64_t limits)
+{
+	return sizeof(struct disk_catalog) + contexts * sizeof(struct disk_context) +
+	       limits_bytes(limits);
+}
+
+const struct disk_limit *disk_catalog_limits(const struct disk_catalog *head)
+{
+	const struct disk_context *context = (const struct disk_context *)(head + 1);
+
+	return (const struct disk_limit *)(context + head->count);
+}
+
 int64_t disk_catalog_seal(void *buf, size_t buf_bytes, const struct disk_catalog *head,
-			  const struct disk_context *context)
+			  const struct disk_context *context, const struct disk_limit *limit)
 {
 	struct disk_catalog *out = buf;
-	uint64_t bytes = sizeof(*head) + head->count * (uint64_t)sizeof(*context);
+	uint64_t whole = disk_catalog_bytes(head->count, head->limit_count);
+	uint64_t bytes = disk_catalog_bytes(head->count, 0);
 
 	_Static_assert(sizeof(*head) == DISK_SECTOR && sizeof(*context) == DISK_SECTOR, "sectors");
 	assert(head->sequence > 0 && head->next_uid > 0);
-	if (head->count > ABI_CONTEXTS_MAX || bytes > buf_bytes)
+	if (head->count > ABI_CONTEXTS_MAX || whole > buf_bytes)
 		return -EFBIG;
 	*out = *head;
 	out->magic = DISK_CATALOG_MAGIC;
 	out->version = DISK_VERSION;
-	out->reserved0 = 0;
+	out->limit_crc = 0;
 	memset(out->reserved, 0, sizeof(out->reserved));
 	if (head->count)
 		memcpy(out + 1, context, head->count * sizeof(*context));
+	memset((uint8_t *)buf + bytes, 0, whole - bytes);
+	if (head->limit_count) {
+		memcpy((uint8_t *)buf + bytes, limit, head->limit_count * sizeof(*limit));
+		out->limit_crc = crc32c(0, (uint8_t *)buf + bytes, whole - bytes);
+	}
 	out->crc = store_crc(buf, bytes, offsetof(struct disk_catalog, crc));
-	return (int64_t)bytes;
+	return (int64_t)whole;
 }
 
 /* What a reader of the context may rely on without looking: texts end, counts index their arrays.
@@ -196,6 +220,20 @@ static bool context_is_sane(const struct disk_context *x, uint64_t next_uid)
 	return store_is_zero(x->reserved0, sizeof(x->reserved0));
 }
 
+static bool limits_are_sane(const struct disk_catalog *h)
+{
+	const struct disk_limit *limit = disk_catalog_limits(h);
+	uint64_t bytes = limits_bytes(h->limit_count), used = h->limit_count * sizeof(*limit);
+
+	if (h->limit_crc != (bytes ? crc32c(0, limit, bytes) : 0))
+		return false;
+	for (uint32_t i = 0; i < h->limit_count; i++)
+		for (uint32_t t = 0; t < ABI_TIER_COUNT; t++)
+			if (limit[i].hard[t] && limit[i].soft[t] > limit[i].hard[t])
+				return false;
+	return store_is_zero((const uint8_t *)limit + used, bytes - used);
+}
+
 int disk_catalog_open(const void *buf, size_t bytes, uint64_t store_id,
 		      const struct disk_catalog **head, const struct disk_context **context)
 {
@@ -208,16 +246,19 @@ int disk_catalog_open(const void *buf, size_t bytes, uint64_t store_id,
 		return -EBADMSG;
 	if (h->version != DISK_VERSION)
 		return -EPROTO;
-	need = sizeof(*h) + h->count * (uint64_t)sizeof(*x);
-	if (h->count > ABI_CONTEXTS_MAX || need > bytes || h->store_id != store_id)
+	need = disk_catalog_bytes(h->count, 0);
+	if (h->count > ABI_CONTEXTS_MAX || h->store_id != store_id ||
+	    disk_catalog_bytes(h->count, h->limit_count) > bytes)
 		return -EBADMSG;
 	if (h->crc != store_crc(buf, need, offsetof(struct disk_catalog, crc)))
 		return -EBADMSG;
 	if (h->sequence == 0 || h->sequence >= STORE_NUMBER_MAX || h->next_uid == 0 ||
 	    h->next_uid >= STORE_NUMBER_MAX)
 		return -EBADMSG;
-	if (h->reserved0 || !store_is_zero(h->reserved, sizeof(h->reserved)))
+	if (!store_is_zero(h->reserved, sizeof(h->reserved)))
 		return -EPROTO;
+	if (!limits_are_sane(h))
+		return -EBADMSG;
 	for (uint32_t i = 0; i < h->count; i++)
 		if (!context_is_sane(&x[i], h->next_uid))
 			return -EBADMSG;

@@ -222,7 +222,8 @@ static int renew_catalog(struct look *l, uint32_t bad)
 	if (!buf)
 		return -ENOMEM;
 	head.sequence++;
-	bytes = disk_catalog_seal(buf, slot_bytes, &head, l->context);
+	bytes = disk_catalog_seal(buf, slot_bytes, &head, l->context,
+				  disk_catalog_limits(l->head));
 	if (bytes < 0)
 		return (int)bytes;
 	if ((head.sequence & 1) != bad)
