@@ -29,6 +29,7 @@ struct config {
 	struct units_size nvme_size;
 	char hbm_backend[CONFIG_WORD_BYTES]; /* "auto" = the best that probes */
 	char cxl_backend[CONFIG_WORD_BYTES];
+	bool hbm_direct;
 	bool nvme_buffered;
 	bool nvme_admit_all;
 	uint64_t nvme_segment; /* bytes; 0 = from the store's size */

@@ -139,6 +139,8 @@ static int begin_memory_tier(struct shell *s, uint32_t tier, const struct units_
 		return 0;
 	s->mem[tier] = ops;
 	s->core_config.capacity[tier] = bytes;
+	if (tier == ABI_TIER_HBM)
+		s->core_config.direct = info.direct && s->config.hbm_direct;
 	tell_tier(s, tier, &info);
 	log_info(&s->log, "tier", obs_tier_name[tier], "backend=%s emulated=%d bytes=%" PRIu64,
 		 info.name, info.emulated, bytes);

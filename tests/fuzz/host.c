@@ -365,6 +365,7 @@ void host_boot(struct host *h, const struct disk_catalog *catalog)
 		.writeback_age_ns = 2 * MSEC,
 		.request_deadline_ns = 500 * MSEC,
 		.put_deadline_ns = 1000 * MSEC,
+		.direct = true,
 	};
 
 	h->now_ns = 1000 * MSEC;

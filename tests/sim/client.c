@@ -282,7 +282,7 @@ static void ask_by_keys(struct world *w, uint32_t client, uint32_t i, uint8_t op
 	sqe.arg_offset = a->staging + ARENA_ARGS;
 	sqe.count = a->count;
 	sqe.arg_bytes = a->count * ABI_KEY_BYTES;
-	sqe.tier = world_chance(w, 300000) ? ABI_TIER_HBM : ABI_TIER_CXL;
+	sqe.tier = world_chance(w, 450000) ? ABI_TIER_HBM : ABI_TIER_CXL;
 	sqe.deadline_ns = a->deadline_ns;
 	if (op == ABI_OP_FETCH && world_chance(w, 300000))
 		sqe.part_count = 1;
@@ -296,6 +296,8 @@ static void ask_by_keys(struct world *w, uint32_t client, uint32_t i, uint8_t op
 	if (a->wild)
 		sqe.arg_offset = STAGING_BYTES - world_below(w, 8);
 	a->shard = sqe.tier;
+	if (op == ABI_OP_FETCH)
+		path_asked(w, a);
 	if (op == ABI_OP_STREAM && !streams_ask(w, client, i, &sqe)) {
 		a->kind = ASK_NONE; /* all its lines are in use */
 		return;
@@ -462,10 +464,11 @@ static void ask_plan(struct world *w, uint32_t client, uint32_t i)
 	struct abi_plan_args *args =
 		(struct abi_plan_args *)(w->client[client].staging + a->staging + ARENA_ARGS);
 	struct abi_access *access = (struct abi_access *)(args + 1);
-	struct abi_sqe sqe = { .op = ABI_OP_PLAN, .user_data = i, .tier = ABI_TIER_CXL };
+	struct abi_sqe sqe = { .op = ABI_OP_PLAN, .user_data = i };
 	uint32_t which = world_below(w, WORLD_PLANS);
 
 	ask_keys(w, a);
+	sqe.tier = world_chance(w, 500000) ? ABI_TIER_HBM : ABI_TIER_CXL;
 	a->kind = ASK_OTHER;
 	a->op = ABI_OP_PLAN;
 	a->shard = which;
@@ -689,6 +692,7 @@ void client_completed(struct world *w, uint32_t client, const struct abi_cqe *cq
 			world_fail(w, "I8: a fetch is late on a host at rest");
 		if (w->left == left_by_now(w))
 			foresight_ready(w, &was, cqe);
+		path_answered(w, &was, cqe);
 	} else if (was.op == ABI_OP_PREFETCH) {
 		foresight_ready(w, &was, cqe);
 	} else if (was.op == ABI_OP_PLAN) {

@@ -97,7 +97,9 @@ static void device_write(struct world *w, struct core_io *io)
 
 static void device_read(struct world *w, struct core_io *io)
 {
-	bool faulty = !w->fair && world_chance(w, w->faults->read_ppm);
+	bool direct = path_is_direct(w, io, 0);
+	bool faulty = !w->fair &&
+		      world_chance(w, direct ? w->faults->direct_ppm : w->faults->read_ppm);
 	uint32_t kind = world_below(w, 3);
 	uint64_t at = io->offset, garbled = 0;
 

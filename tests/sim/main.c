@@ -40,6 +40,7 @@ static struct world_faults faults_of(uint64_t seed)
 		.read_ppm = seed % 4 ? 5000 : 0,
 		.write_ppm = seed % 4 ? 5000 : 0,
 		.flush_ppm = seed % 4 ? 20000 : 0,
+		.direct_ppm = seed % 4 ? 100000 : 0,
 		.crash_ppm = seed % 4 == 1 ? 0 : 800,
 		.death_ppm = 1500,
 		.device_ppm = seed % 4 ? 1000 : 0,
@@ -99,7 +100,8 @@ static void tell(uint64_t seed, const struct world_result *r)
 	       "%llu claims, %llu blocks loaded for plans, %llu sessions staged, "
 	       "%llu bytes brought ahead were used, %llu not; "
 	       "%llu cleaned (%llu blocks, %llu tombstones), %llu bytes reinserted, %llu blocks "
-	       "proved, %llu flushes failed: %s\n",
+	       "proved, %llu flushes failed; %llu bytes read into HBM, %llu copied there, %llu "
+	       "times the other path, %llu blocks mended: %s\n",
 	       (unsigned long long)seed, (unsigned long long)r->events,
 	       (unsigned long long)r->commits, (unsigned long long)r->fetches,
 	       (unsigned long long)r->streams, (unsigned long long)r->layers,
@@ -117,7 +119,9 @@ static void tell(uint64_t seed, const struct world_result *r)
 	       (unsigned long long)r->cleaned,
 	       (unsigned long long)r->moved, (unsigned long long)r->carried,
 	       (unsigned long long)r->reinserted, (unsigned long long)r->proved,
-	       (unsigned long long)r->flushes_failed, r->failure[0] ? r->failure : "held");
+	       (unsigned long long)r->flushes_failed, (unsigned long long)r->direct,
+	       (unsigned long long)r->copied, (unsigned long long)r->path_failed,
+	       (unsigned long long)r->mended, r->failure[0] ? r->failure : "held");
 }
 
 static bool run_seed(const struct options *o, uint64_t seed, struct move *moves)

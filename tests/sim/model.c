@@ -353,6 +353,8 @@ void model_forgive(struct world *w, const struct core_io *io, uint32_t piece)
 				    io->priv.slot[piece];
 	uint8_t key[ABI_KEY_BYTES];
 
+	if (path_spares(w, io, piece))
+		return;
 	for (uint32_t n = 0; n < WORLD_KEYS; n++) {
 		model_key(n, key);
 		if (!memcmp(key, b->key, sizeof(key)))

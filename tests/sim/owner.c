@@ -69,6 +69,7 @@ bool context_make(struct world *w, uint32_t which, const struct disk_context *fr
 	memory.index = x->index = calloc(1, plan.index_bytes);
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
 		memory.mem[t] = x->mem[t] = calloc(1, plan.mem_bytes[t] + 1);
+	x->hbm_bytes = plan.mem_bytes[ABI_TIER_HBM];
 	x->header = (const struct abi_index_header *)x->index;
 	x->geometry = spec.geometry;
 	if (core_context_create(w->core, &spec, &memory,

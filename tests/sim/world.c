@@ -174,6 +174,7 @@ static void do_copy(struct world *w, struct core_copy *copy)
 		if (copy->res) /* what it left behind is anything */
 			memset(it->dst, 0xee, 512);
 	}
+	w->copies_failed += copy->res && copy->dst_tier == ABI_TIER_HBM;
 }
 
 static void do_punch(struct world *w, const struct core_range *range)
@@ -316,6 +317,7 @@ static void boot(struct world *w)
 		.stream_hold_ns = WORLD_HOLD,
 		.stream_again_ns = 5 * MSEC,
 		.yield = world_chance(w, 300000),
+		.direct = world_chance(w, 700000),
 	};
 	const struct disk_catalog *head;
 	const struct disk_context *list;
@@ -355,6 +357,10 @@ static void shut(struct world *w)
 	w->result->segments_dropped += m->segments_dropped;
 	w->result->quarantined += m->quarantined;
 	w->result->runs += m->runs_written;
+	w->result->direct += m->direct_bytes;
+	w->result->copied += m->promoted_bytes;
+	w->result->path_failed += m->path_failed;
+	w->result->mended += m->blocks_mended;
 	w->result->claims += m->claims;
 	w->result->plan_loads += m->plan_loads;
 	w->result->staged_sessions += m->sessions_staged;

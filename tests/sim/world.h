@@ -22,8 +22,9 @@
  * Checked (model.c): a leased byte is that of its key as long as the lease lasts; what is visible
  * is whole, was put, and was not deleted; acknowledged durable blocks survive; pins hold; requests
  * are answered by their deadline when the host makes progress; no claim costs bytes before it is
- * due; a layer below a stream's watermark is there until it is released (stream.c); all sums are
- * right (core_audit); contexts, epochs and removals that were answered survive (lives.c).
+ * due; a layer below a stream's watermark is there until it is released (stream.c); what CXL has
+ * comes to HBM though the device fails or lies (path.c); all sums are right (core_audit); contexts,
+ * epochs and removals that were answered survive (lives.c).
  */
 #ifndef TESTS_SIM_WORLD_H
 #define TESTS_SIM_WORLD_H
@@ -51,6 +52,7 @@ struct move {
 struct world_faults {
 	uint32_t read_ppm, write_ppm, flush_ppm; /* faulty operations a million */
 	bool small_store; /* its segments are cleaned and dropped all the time */
+	uint32_t direct_ppm; /* ... reads straight into HBM */
 	uint32_t crash_ppm, death_ppm, device_ppm; /* such moves a million */
 };
 
@@ -61,6 +63,7 @@ struct world_result {
 	uint64_t evicted, segments_dropped, quarantined, runs; /* the core's own counters, summed */
 	uint64_t claims, plan_loads, staged_sessions, staged_used, staged_wasted; /* likewise */
 	uint64_t moved_pages, moves_failed, parked, reservations, drawn;
+	uint64_t direct, copied, path_failed, mended; /* two paths into HBM; bytes, times, blocks */
 	uint64_t move;     /* at which it failed */
 	char failure[256]; /* empty: all held */
 };

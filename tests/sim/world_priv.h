@@ -7,6 +7,7 @@
  *   reader.c  leases, and the processor's store buffer
  *   foresight.c  claims: when bytes may be committed
  *   stream.c     streams: what their watermarks promise
+ *   path.c       two paths into HBM: a failing one costs nobody a page
  *   lives.c      contexts removed and made again: which of them a crash may bring back
  */
 #ifndef TESTS_SIM_WORLD_PRIV_H
@@ -69,6 +70,9 @@ struct ask {
 	bool wild;           /* to be refused: not his, not there, outside of the arena */
 	bool stale;          /* it names a block that is not there */
 	bool unhurried;      /* at rest since long before its deadline: must not be late */
+	struct abi_block_ref in_cxl[WORLD_RUN]; /* fetch to HBM: whole in CXL when asked for, */
+	bool sound;          /* ... all of them */
+	uint64_t copies_failed; /* ... when so many copies had failed */
 	uint32_t undisputed; /* delete: bit i = no commit of key i was under way then */
 	uint64_t deadline_ns;
 	uint64_t staging; /* offset of its arena piece */
@@ -166,6 +170,7 @@ struct world_context {
 	uint8_t *index;
 	const struct abi_index_header *header;
 	uint8_t *mem[ABI_MEM_TIERS];
+	uint64_t hbm_bytes; /* of mem */
 	struct abi_geometry geometry;
 	struct world_life now, past[WORLD_LIVES];
 	/* hard limits that were set, and what was held then or since, whichever is less */
@@ -183,6 +188,7 @@ struct world {
 	uint64_t lives; /* of all contexts, so far */
 	uint32_t last_context, last_first; /* of the last ask by key */
 	uint64_t lead_ns;  /* so long before its time of use a claim may begin */
+	uint64_t copies_failed; /* to HBM, since the start */
 	uint64_t foreseen; /* the core's count of bytes brought ahead of use, at the last look */
 	struct core *core;
 	struct core_action *bag;
@@ -284,6 +290,13 @@ bool model_full(struct world *w);
 void model_quiet(struct world *w);
 void model_check_quotas(struct world *w);
 void model_died(struct world *w, uint32_t client);
+
+/* path.c */
+void path_asked(struct world *w, struct ask *a);
+void path_answered(struct world *w, const struct ask *a, const struct abi_cqe *cqe);
+bool path_is_direct(const struct world *w, const struct core_io *io, uint32_t piece);
+bool path_spares(struct world *w, const struct core_io *io, uint32_t piece);
+
 void model_forgive(struct world *w, const struct core_io *io, uint32_t piece);
 
 void device_open(struct world *w);

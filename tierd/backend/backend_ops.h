@@ -16,6 +16,7 @@ struct backend_info {
 	char name[32];      /* "memfd", "numa", "host", "file" ... */
 	char detail[128];   /* "CPU-less node 1, 1 GiB", "emulates GPU memory in host DRAM" */
 	bool emulated;      /* stands in for hardware that is not there */
+	bool direct;        /* of HBM: a block device can read straight into it */
 	uint64_t capacity_auto; /* bytes a size of `auto` means here; 0 = none */
 };
 

@@ -13,6 +13,7 @@ static int host_probe(struct backend_info *info)
 		.name = "host",
 		.detail = "emulates GPU memory in host DRAM",
 		.emulated = true,
+		.direct = true,
 		.capacity_auto = mem_host_share(SHARE_PERCENT),
 	};
 	return 0;

@@ -67,6 +67,7 @@ struct core_config {
 	uint32_t device_depth;                  /* operations on the device at a time; 0 = 24 */
 	uint32_t writeback_percent;             /* of the device's time, at least; 0 = 10 */
 	uint64_t starve_ns;                     /* background waits no longer; 0 = 20 ms */
+	bool direct;                            /* the device can write into HBM */
 	bool yield;                             /* background only when there is no demand */
 	/* Limits (account.c); 0 = none but what the tables hold. */
 	uint32_t user_sessions;                 /* of one uid */

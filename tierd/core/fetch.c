@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Demand fetch: brings the pages of a list into CXL (reading NVMe) or further into HBM (copying
- * from CXL). Pages that lie side by side in the store are read by one operation; pages that another
- * request is already bringing are waited for, not read twice.
+ * Demand fetch: brings the pages of a list into CXL (reading NVMe) or into HBM (by either of two
+ * paths, path.c). Pages that lie side by side in the store are read by one operation; pages that
+ * another request is already bringing are waited for, not read twice.
  *
  * Blocks are held from begin to end, so what has come stays until the answer. Order of items is
  * part, layer, block, group: that of a run on NVMe (abi/disk.h D7).
@@ -275,7 +275,8 @@ bool fetch_outranks(const struct core *c, const struct request *r)
 		if (ref.slot == ABI_SLOT_NONE || !fetch_block_there(r->ctx, ref))
 			continue;
 		d = index_page(&r->ctx->ix, ref.slot, page);
-		if (page_state(d, ABI_TIER_CXL) == ABI_PAGE_FILLING &&
+		if ((page_state(d, ABI_TIER_CXL) == ABI_PAGE_FILLING ||
+		     page_state(d, ABI_TIER_HBM) == ABI_PAGE_FILLING) &&
 		    sched_outranks(c, abi_nvme_offset(d->nvme), r->sqe.klass))
 			return true;
 	}
@@ -305,12 +306,10 @@ static enum move_state fetch_page(struct core *c, struct request *r, struct move
 	if (r->sqe.tier == ABI_TIER_CXL)
 		return move_read(c, r, b, ref.slot, page);
 	state = page_state(d, ABI_TIER_CXL);
-	stream_page_adopt(c, r->ctx, ref.slot, page, ABI_TIER_CXL); /* stays while it is copied */
-	if (state == ABI_PAGE_READY)
-		return move_promote(c, r, b, ref.slot, page);
-	if (state != ABI_PAGE_ABSENT)
-		return join(c, r, d, i);
-	return move_read(c, r, b, ref.slot, page);
+	if (state == ABI_PAGE_READY || state == ABI_PAGE_ABSENT)
+		return path_to_hbm(c, r, b, ref.slot, page);
+	stream_page_adopt(c, r->ctx, ref.slot, page, ABI_TIER_CXL); /* stays until it is copied */
+	return join(c, r, d, i);
 }
 
 static void fetch_wait(struct core *c, struct request *r, const struct mover *b, bool is_blocked)

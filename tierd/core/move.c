@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Moving pages up for a request: NVMe -> CXL, pages that lie side by side in the store by one
- * operation, and CXL -> HBM. fetch.c and stream.c say which page is next; here is how it comes, and
- * what becomes of those that do not.
+ * Moving pages up for a request: from NVMe into CXL or straight into HBM, pages that lie side by
+ * side in the store by one operation, and CXL -> HBM. fetch.c and stream.c say which page is next
+ * (path.c: by which of the paths into HBM); here is how it comes, and what becomes of those that do
+ * not.
  */
 #include <assert.h>
 #include <errno.h>
@@ -10,7 +11,7 @@
 
 #include "tierd/core/state.h"
 
-/* ---- NVMe -> CXL -------------------------------------------------------------------------- */
+/* ---- from NVMe ---------------------------------------------------------------------------- */
 
 static void page_fail(struct core *c, struct context *x, uint32_t slot, uint32_t page,
 		      uint32_t tier)
@@ -36,14 +37,15 @@ static void page_came(struct core *c, struct context *x, uint32_t slot, uint32_t
 }
 
 /* Rotten or foreign bytes: the block is not offered again, now or after a restart. */
-static void page_bad(struct core *c, struct context *x, uint32_t slot, uint32_t page)
+static void page_bad(struct core *c, struct context *x, uint32_t slot, uint32_t page,
+		     uint32_t tier)
 {
 	c->metrics.read_bad++;
 	if (!(x->meta[slot].flags & BLOCK_DROPPED)) {
 		tombstone(c, x, index_block(&x->ix, slot)->key, store_lsn(c->store));
 		block_drop(c, x, slot);
 	}
-	page_fail(c, x, slot, page, ABI_TIER_CXL);
+	page_fail(c, x, slot, page, tier);
 }
 
 /*
@@ -68,13 +70,42 @@ static void landed(struct core *c, const struct request *r, uint64_t bytes)
 		c->metrics.prefetch_late += bytes;
 }
 
+static bool io_failed(const struct core_io *io)
+{
+	return io->res < 0 || (uint64_t)io->res != io->bytes;
+}
+
+static void piece_came(struct core *c, const struct core_io *io, uint32_t i, uint32_t tier)
+{
+	struct request *r = io->priv.owner;
+
+	c->metrics.read_pages++;
+	c->metrics.read_bytes += io->piece[i].bytes;
+	if (tier == ABI_TIER_HBM)
+		c->metrics.direct_bytes += io->piece[i].bytes;
+	landed(c, r, io->piece[i].bytes);
+	page_came(c, r->ctx, io->priv.slot[i], io->priv.page[i], tier);
+}
+
+/* A read is over. Places were freed: who waits for room looks, else those who wait for pages. */
+static void read_over(struct core *c, struct core_io *io, bool freed)
+{
+	struct request *r = io->priv.owner;
+
+	core_io_put(c, io);
+	request_landed(c, r);
+	if (freed)
+		request_wake_space(c);
+	else
+		request_wake_joiners(c);
+}
+
 static void read_done(struct core *c, struct core_io *io)
 {
 	struct request *r = io->priv.owner;
 	struct context *x = r->ctx;
-	bool failed = io->res < 0 || (uint64_t)io->res != io->bytes;
+	bool failed = io_failed(io);
 	bool undone = io->res == -ETIME || io->res == -ECANCELED; /* never given to the device */
-	bool freed;
 
 	store_read_end(c->store, store_segment_of(c->store, io->offset));
 	for (uint32_t i = 0; i < io->piece_count; i++) {
@@ -84,23 +115,58 @@ static void read_done(struct core *c, struct core_io *io)
 			c->metrics.read_bad += !undone;
 			page_fail(c, x, slot, page, ABI_TIER_CXL);
 		} else if (io->bad_mask >> i & 1) {
-			page_bad(c, x, slot, page);
+			page_bad(c, x, slot, page, ABI_TIER_CXL);
 		} else {
-			c->metrics.read_pages++;
-			c->metrics.read_bytes += io->piece[i].bytes;
-			landed(c, r, io->piece[i].bytes);
-			page_came(c, x, slot, page, ABI_TIER_CXL);
+			piece_came(c, io, i, ABI_TIER_CXL);
 		}
 	}
-	freed = failed || io->bad_mask;
 	if (failed)
 		move_failed(r, io->res, io->priv.slot, io->piece_count);
-	core_io_put(c, io);
-	request_landed(c, r);
-	if (freed)
-		request_wake_space(c);
-	else
-		request_wake_joiners(c);
+	read_over(c, io, failed || io->bad_mask);
+}
+
+/* Its bytes on NVMe are rotten. While CXL has the page nothing is lost: it comes from there. */
+static void direct_bad(struct core *c, struct request *r, uint32_t slot, uint32_t page)
+{
+	struct context *x = r->ctx;
+
+	if (x->meta[slot].flags & BLOCK_DROPPED ||
+	    page_state(index_page(&x->ix, slot, page), ABI_TIER_CXL) != ABI_PAGE_READY) {
+		page_bad(c, x, slot, page, ABI_TIER_HBM);
+		return;
+	}
+	c->metrics.read_bad++;
+	page_fail(c, x, slot, page, ABI_TIER_HBM);
+	path_mend(c, x, slot);
+	path_failed(c, r, PATH_DIRECT);
+}
+
+static void direct_done(struct core *c, struct core_io *io)
+{
+	struct request *r = io->priv.owner;
+	bool failed = io_failed(io), other = true;
+	bool undone = io->res == -ETIME || io->res == -ECANCELED;
+
+	store_read_end(c->store, store_segment_of(c->store, io->offset));
+	for (uint32_t i = 0; i < io->piece_count; i++) {
+		uint32_t slot = io->priv.slot[i], page = io->priv.page[i];
+
+		if (failed) {
+			c->metrics.read_bad += !undone;
+			other = other && page_state(index_page(&r->ctx->ix, slot, page),
+						    ABI_TIER_CXL) == ABI_PAGE_READY;
+			page_fail(c, r->ctx, slot, page, ABI_TIER_HBM);
+		} else if (io->bad_mask >> i & 1) {
+			direct_bad(c, r, slot, page);
+		} else {
+			piece_came(c, io, i, ABI_TIER_HBM);
+		}
+	}
+	if (failed && (undone || !other))
+		move_failed(r, io->res, io->priv.slot, io->piece_count);
+	else if (failed)
+		path_failed(c, r, PATH_DIRECT);
+	read_over(c, io, failed || io->bad_mask);
 }
 
 static void io_submit(struct core *c, struct request *r, struct mover *b)
@@ -114,11 +180,14 @@ static void io_submit(struct core *c, struct request *r, struct mover *b)
 }
 
 static struct core_io *io_for(struct core *c, struct request *r, struct mover *b, uint64_t offset,
-			      uint32_t bytes)
+			      uint32_t bytes, uint32_t tier)
 {
+	void (*done)(struct core *c, struct core_io *io) =
+		tier == ABI_TIER_HBM ? direct_done : read_done;
+
 	if (b->io &&
-	    (b->io->piece_count == CORE_SEGMENTS_IO || b->io->offset + b->io->bytes != offset ||
-	     b->io->bytes + bytes > CORE_IO_BYTES_MAX))
+	    (b->io->priv.done != done || b->io->piece_count == CORE_SEGMENTS_IO ||
+	     b->io->offset + b->io->bytes != offset || b->io->bytes + bytes > CORE_IO_BYTES_MAX))
 		io_submit(c, r, b);
 	if (b->io)
 		return b->io;
@@ -128,7 +197,7 @@ static struct core_io *io_for(struct core *c, struct request *r, struct mover *b
 	b->io->verify = 1;
 	b->io->offset = offset;
 	b->io->deadline_ns = r->deadline_ns;
-	b->io->priv.done = read_done;
+	b->io->priv.done = done;
 	b->io->priv.owner = r;
 	return b->io;
 }
@@ -175,33 +244,34 @@ static enum move_state no_place(struct mover *b, uint32_t slot, uint32_t tier, u
 	return MOVE_BLOCKED;
 }
 
-enum move_state move_read(struct core *c, struct request *r, struct mover *b, uint32_t slot,
-			  uint32_t page)
+static enum move_state read_page(struct core *c, struct request *r, struct mover *b,
+				 const struct abi_page_ref *at, uint32_t tier)
 {
 	struct context *x = r->ctx;
+	uint32_t slot = at->slot, page = at->page;
 	struct abi_page *d = index_page(&x->ix, slot, page);
 	uint32_t bytes = page_stride(x, page), n;
 	struct core_io *io;
 	int64_t place;
 
-	if (!(d->nvme & ABI_NVME_PRESENT) || !page_usable(d, ABI_TIER_CXL))
+	if (!(d->nvme & ABI_NVME_PRESENT) || !page_usable(d, tier))
 		return MOVE_GONE;
-	io = io_for(c, r, b, abi_nvme_offset(d->nvme), bytes);
+	io = io_for(c, r, b, abi_nvme_offset(d->nvme), bytes, tier);
 	if (!io)
-		return blocked(b, ABI_TIER_CXL, 0);
-	place = page_place(c, r, slot, page, ABI_TIER_CXL);
+		return blocked(b, tier, 0);
+	place = page_place(c, r, slot, page, tier);
 	if (place < 0) {
 		if (!io->piece_count) {
 			core_io_put(c, io);
 			b->io = NULL;
 		}
-		return no_place(b, slot, ABI_TIER_CXL, bytes, place);
+		return no_place(b, slot, tier, bytes, place);
 	}
-	page_taken(c, r, slot, page, ABI_TIER_CXL, place);
+	page_taken(c, r, slot, page, tier, place);
 	n = io->piece_count++;
 	io->bytes += bytes;
 	io->piece[n] = (struct core_io_piece){
-		.addr = (uint8_t *)x->memory.mem[ABI_TIER_CXL] + place,
+		.addr = (uint8_t *)x->memory.mem[tier] + place,
 		.bytes = bytes,
 		.seed = store_page_seed(index_block(&x->ix, slot)->key, block_salt(x, slot), page),
 		.crc = d->crc,
@@ -211,6 +281,31 @@ enum move_state move_read(struct core *c, struct request *r, struct mover *b, ui
 	return MOVE_UNDER_WAY;
 }
 
+enum move_state move_read(struct core *c, struct request *r, struct mover *b, uint32_t slot,
+			  uint32_t page)
+{
+	const struct abi_page_ref at = { .slot = slot, .page = page };
+
+	return read_page(c, r, b, &at, ABI_TIER_CXL);
+}
+
+enum move_state move_direct(struct core *c, struct request *r, struct mover *b, uint32_t slot,
+			    uint32_t page)
+{
+	const struct abi_page_ref at = { .slot = slot, .page = page };
+
+	return read_page(c, r, b, &at, ABI_TIER_HBM);
+}
+
+/* Bytes of the direct read being built when this page would go on where it ends; else 0. */
+uint64_t move_direct_building(const struct mover *b, const struct abi_page *d)
+{
+	if (!b->io || b->io->priv.done != direct_done ||
+	    b->io->offset + b->io->bytes != abi_nvme_offset(d->nvme))
+		return 0;
+	return b->io->bytes;
+}
+
 /* ---- CXL -> HBM --------------------------------------------------------------------------- */
 
 static uint32_t page_layer(const struct context *x, uint32_t page)
@@ -218,6 +313,18 @@ static uint32_t page_layer(const struct context *x, uint32_t page)
 	const struct abi_part *part = &x->spec.geometry.part[x->page_part[page]];
 
 	return (page - part->page_base) / part->groups;
+}
+
+/* A copy failed that the device can stand in for: a stream has its own answer. */
+static bool other_path(const struct core *c, const struct core_copy *copy)
+{
+	const struct request *r = copy->priv.owner;
+	bool other = r->sqe.op != ABI_OP_STREAM && copy->res != -ETIME && copy->res != -ECANCELED;
+
+	for (uint32_t i = 0; other && i < copy->count; i++)
+		other = path_direct(c, r, index_page(&r->ctx->ix, copy->priv.slot[i],
+						     copy->priv.page[i]));
+	return other;
 }
 
 static void copy_done(struct core *c, struct core_copy *copy)
@@ -236,7 +343,10 @@ static void copy_done(struct core *c, struct core_copy *copy)
 		page_came(c, r->ctx, slot, page, ABI_TIER_HBM);
 	}
 	if (copy->res) {
-		move_failed(r, copy->res, copy->priv.slot, copy->count);
+		if (other_path(c, copy))
+			path_failed(c, r, PATH_COPY);
+		else
+			move_failed(r, copy->res, copy->priv.slot, copy->count);
 		request_wake_space(c);
 	} else {
 		request_wake_joiners(c);
@@ -245,10 +355,11 @@ static void copy_done(struct core *c, struct core_copy *copy)
 	request_landed(c, r);
 }
 
-static void copy_submit(struct core *c, struct request *r, struct mover *b)
+void move_submit_copy(struct core *c, struct request *r, struct mover *b)
 {
 	if (!b->copy)
 		return;
+	b->copy_bytes = 0;
 	if (!b->copy->count) {
 		core_copy_put(c, b->copy);
 	} else {
@@ -269,7 +380,7 @@ enum move_state move_promote(struct core *c, struct request *r, struct mover *b,
 	if (!page_usable(d, ABI_TIER_HBM))
 		return MOVE_GONE;
 	if (b->copy && b->copy->count == CORE_SEGMENTS_IO)
-		copy_submit(c, r, b);
+		move_submit_copy(c, r, b);
 	if (!b->copy) {
 		b->copy = core_copy_get(c, r->sqe.klass, r->client);
 		if (!b->copy)
@@ -293,6 +404,7 @@ enum move_state move_promote(struct core *c, struct request *r, struct mover *b,
 	};
 	b->copy->priv.slot[n] = slot;
 	b->copy->priv.page[n] = page;
+	b->copy_bytes += page_stride(x, page);
 	return MOVE_UNDER_WAY;
 }
 
@@ -307,16 +419,19 @@ int move_make_room(struct core *c, struct request *r, const struct mover *b, uin
 void move_submit(struct core *c, struct request *r, struct mover *b)
 {
 	io_submit(c, r, b);
-	copy_submit(c, r, b);
+	move_submit_copy(c, r, b);
 }
 
 /* Somebody brings the page: what he has queued for it takes our class if that is more urgent. */
 void move_join(struct core *c, const struct request *r, const struct abi_page *d)
 {
 	const uint8_t *hbm = r->ctx->memory.mem[ABI_TIER_HBM];
+	bool to_hbm = page_state(d, ABI_TIER_HBM) == ABI_PAGE_FILLING;
 
-	if (page_state(d, ABI_TIER_CXL) == ABI_PAGE_FILLING)
-		sched_raise(c, abi_nvme_offset(d->nvme), r->sqe.klass, r->deadline_ns);
-	else if (page_state(d, ABI_TIER_HBM) == ABI_PAGE_FILLING)
+	if (to_hbm)
 		sched_raise_copy(c, hbm + page_addr(d, ABI_TIER_HBM), r->sqe.klass, r->deadline_ns);
+	if (!to_hbm && page_state(d, ABI_TIER_CXL) != ABI_PAGE_FILLING)
+		return;
+	while (sched_raise(c, abi_nvme_offset(d->nvme), r->sqe.klass, r->deadline_ns))
+		; /* of two reads of the page, one to either tier, both */
 }

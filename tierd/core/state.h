@@ -146,6 +146,7 @@ struct request {
 	bool leaving;         /* ... one of these pages was on its way out: all look again */
 	int32_t error;        /* first error; ends it when outstanding is 0 */
 	uint32_t status;
+	uint8_t path_bad;     /* fetch: PATH_* that failed it */
 	bool foreseen;        /* what it brings is staged until a reader comes */
 	bool parked;          /* in core.claims */
 	uint64_t use_ns;      /* parked: to be there then */
@@ -326,6 +327,7 @@ enum move_state { MOVE_THERE, MOVE_UNDER_WAY, MOVE_BLOCKED, MOVE_GONE };
 struct mover {
 	struct core_io *io;
 	struct core_copy *copy;
+	uint64_t copy_bytes; /* in copy */
 	uint64_t blocked_bytes;
 	uint32_t blocked_tier;
 	uint32_t blocked_slot; /* its account is full; ABI_SLOT_NONE = the tier is */
@@ -721,9 +723,22 @@ enum move_state move_read(struct core *c, struct request *r, struct mover *b, ui
 			  uint32_t page);
 enum move_state move_promote(struct core *c, struct request *r, struct mover *b, uint32_t slot,
 			     uint32_t page);
+enum move_state move_direct(struct core *c, struct request *r, struct mover *b, uint32_t slot,
+			    uint32_t page);
+uint64_t move_direct_building(const struct mover *b, const struct abi_page *d);
+void move_submit_copy(struct core *c, struct request *r, struct mover *b);
 int move_make_room(struct core *c, struct request *r, const struct mover *b, uint64_t bytes);
 void move_submit(struct core *c, struct request *r, struct mover *b);
 void move_join(struct core *c, const struct request *r, const struct abi_page *d);
+
+/* path.c */
+#define PATH_DIRECT 1u /* NVMe -> HBM */
+#define PATH_COPY 2u   /* CXL -> HBM */
+enum move_state path_to_hbm(struct core *c, struct request *r, struct mover *b, uint32_t slot,
+			    uint32_t page);
+bool path_direct(const struct core *c, const struct request *r, const struct abi_page *d);
+void path_failed(struct core *c, struct request *r, uint32_t path);
+void path_mend(struct core *c, struct context *x, uint32_t slot);
 
 /* stream.c, stream_window.c, stream_end.c */
 int stream_memory(struct core *c);

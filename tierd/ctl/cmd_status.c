@@ -226,6 +226,7 @@ static const struct {
 	{ "put_bytes", "put", true },
 	{ "read_bytes", "read from NVMe", true },
 	{ "promoted_bytes", "copied to HBM", true },
+	{ "direct_bytes", "read straight into HBM", true },
 	{ "written_bytes", "written to NVMe", true },
 	{ "evicted_cxl", "pages out of CXL", false },
 	{ "evicted_hbm", "pages out of HBM", false },

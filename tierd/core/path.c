@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Two paths lead into HBM: copies from CXL, and reads straight from NVMe where the device can write
+ * into HBM (config.direct). They share no link, so a request uses both: each page that could come
+ * either way goes where it would be there first, by what is queued and by the bandwidths measured.
+ * As each page evens the two out, they end together (the split of ForeMoE, x_i in proportion to
+ * bandwidth_i, found page by page). No more is queued ahead than PATH_AHEAD_NS, so that a wrong
+ * estimate is seen and set right before much hangs on it.
+ *
+ * A page that is on NVMe alone is read in any case. Through CXL it leaves a copy there, for the
+ * next time; straight it does not wait for the other lane. So it goes through CXL while that lane
+ * would be ready for it, but what was foreseen never pushes a page out of CXL (P1).
+ *
+ * A path that fails is not tried again by the request; the other one takes over.
+ */
+#include <assert.h>
+
+#include "tierd/core/state.h"
+
+#define PATH_AHEAD_NS (8 * MS)
+#define PATH_ROOM 8u /* CXL has room: this part of what is charged is free, or can be charged */
+
+/* Could the page come straight from NVMe, for this request? */
+bool path_direct(const struct core *c, const struct request *r, const struct abi_page *d)
+{
+	return c->config.direct && d->nvme & ABI_NVME_PRESENT && !(r->path_bad & PATH_DIRECT);
+}
+
+static bool cxl_has_room(const struct context *x)
+{
+	struct space_stats st;
+
+	space_stats(x->space[ABI_TIER_CXL], &st);
+	return st.available >= st.charged / PATH_ROOM;
+}
+
+/* When the page would be there by either path, in ns from now. */
+struct outlook {
+	uint64_t direct_ns, copy_ns;
+};
+
+static struct outlook outlook(const struct core *c, const struct request *r,
+			      const struct mover *b, uint64_t bytes)
+{
+	uint64_t reading = b->io ? b->io->bytes : 0;
+
+	return (struct outlook){
+		sched_ready_ns(c, SCHED_READ, reading + bytes, r->sqe.klass, 0),
+		sched_ready_ns(c, SCHED_TO_HBM, b->copy_bytes + bytes, r->sqe.klass, 0),
+	};
+}
+
+/* It is copied; in pieces of the size of reads, or the last of them would end long after those. */
+static enum move_state copy_page(struct core *c, struct request *r, struct mover *b, uint32_t slot,
+				 uint32_t page)
+{
+	enum move_state state;
+
+	stream_page_adopt(c, r->ctx, slot, page, ABI_TIER_CXL); /* stays while it is copied */
+	state = move_promote(c, r, b, slot, page);
+	if (c->config.direct && b->copy_bytes >= CORE_IO_BYTES_MAX)
+		move_submit_copy(c, r, b);
+	return state;
+}
+
+static enum move_state wait_turn(struct mover *b)
+{
+	b->blocked_tier = ABI_TIER_HBM;
+	b->blocked_bytes = 0;
+	b->blocked_slot = ABI_SLOT_NONE;
+	return MOVE_BLOCKED;
+}
+
+/* It is in CXL and on NVMe. */
+static enum move_state either(struct core *c, struct request *r, struct mover *b, uint32_t slot,
+			      uint32_t page)
+{
+	struct outlook o = outlook(c, r, b, page_stride(r->ctx, page));
+	bool direct = o.direct_ns < o.copy_ns;
+
+	if (r->outstanding && (direct ? o.direct_ns : o.copy_ns) > PATH_AHEAD_NS)
+		return wait_turn(b);
+	return direct ? move_direct(c, r, b, slot, page) : copy_page(c, r, b, slot, page);
+}
+
+/* It is on NVMe alone. */
+static enum move_state upwards(struct core *c, struct request *r, struct mover *b, uint32_t slot,
+			       uint32_t page)
+{
+	struct outlook o = outlook(c, r, b, page_stride(r->ctx, page));
+
+	if (o.copy_ns > o.direct_ns || (r->foreseen && !cxl_has_room(r->ctx)))
+		return move_direct(c, r, b, slot, page);
+	return move_read(c, r, b, slot, page);
+}
+
+/* The page is absent from HBM, and in CXL ready or absent: bring it a step. */
+enum move_state path_to_hbm(struct core *c, struct request *r, struct mover *b, uint32_t slot,
+			    uint32_t page)
+{
+	const struct abi_page *d = index_page(&r->ctx->ix, slot, page);
+	bool in_cxl = page_state(d, ABI_TIER_CXL) == ABI_PAGE_READY;
+	uint64_t building;
+
+	assert(in_cxl || page_state(d, ABI_TIER_CXL) == ABI_PAGE_ABSENT);
+	if (!path_direct(c, r, d))
+		return in_cxl ? copy_page(c, r, b, slot, page) : move_read(c, r, b, slot, page);
+	if (r->path_bad & PATH_COPY)
+		return move_direct(c, r, b, slot, page);
+	building = move_direct_building(b, d);
+	if (building && building < sched_unit_bytes(c, r->sqe.klass))
+		return move_direct(c, r, b, slot, page); /* one larger read instead of two */
+	return in_cxl ? either(c, r, b, slot, page) : upwards(c, r, b, slot, page);
+}
+
+/* The request tries it no more, and looks at its pages anew. */
+void path_failed(struct core *c, struct request *r, uint32_t path)
+{
+	assert(path == PATH_DIRECT || path == PATH_COPY);
+	r->path_bad |= (uint8_t)path;
+	r->leaving = true;
+	c->metrics.path_failed++;
+}
+
+/*
+ * A page's bytes on NVMe are rotten, but CXL has them. If CXL has the whole block to itself, the
+ * block is written again and its old place given up; else the next read from there will tell.
+ */
+void path_mend(struct core *c, struct context *x, uint32_t slot)
+{
+	const struct block_meta *m = &x->meta[slot];
+
+	if (m->persist != PERSIST_CLEAN || m->settle != SETTLE_NONE || m->flags & BLOCK_MOVING ||
+	    block_use(x, slot)->streamed[ABI_TIER_CXL] || m->there[ABI_TIER_CXL].pages != block_pages(x, slot))
+		return;
+	block_unwritten(c, x, slot);
+	writeback_enqueue(c, x, slot);
+	c->metrics.blocks_mended++;
+}
