@@ -153,6 +153,7 @@ static void act(struct model *m, struct core_action *a)
 	switch (a->kind) {
 	case CORE_AC_COPY:
 		a->copy->res = 0;
+		m->copy_end_ns = m->now_ns;
 		e.kind = CORE_EV_COPY_DONE;
 		e.copy = a->copy;
 		break;
@@ -160,6 +161,8 @@ static void act(struct model *m, struct core_action *a)
 	case CORE_AC_WRITE:
 		a->io->res = (int32_t)a->io->bytes;
 		a->io->bad_mask = 0;
+		if (!a->io->write)
+			m->read_end_ns = m->now_ns;
 		e.kind = CORE_EV_IO_DONE;
 		e.io = a->io;
 		break;
@@ -424,6 +427,7 @@ int model_open(struct model **out, const struct model_spec *spec)
 	struct core_config config = {
 		.boot_token = 1ull << 40,
 		.capacity = { spec->hbm_bytes, spec->cxl_bytes, spec->nvme_bytes },
+		.direct = spec->direct,
 	};
 	struct model *m = calloc(1, sizeof(*m));
 	int err = m ? 0 : -ENOMEM;

@@ -22,6 +22,7 @@ struct model_spec {
 	double read_gbps, write_gbps, copy_gbps; /* 10^9 bytes a second */
 	uint64_t latency_ns;         /* of a device operation */
 	const char *policy;          /* eviction; NULL = the default */
+	bool direct;                 /* the device can write into HBM */
 };
 
 struct model;
@@ -55,6 +56,7 @@ struct model {
 	uint64_t index_bytes;
 	uint32_t context_id;
 	uint64_t moved_bytes; /* by the device, both ways */
+	uint64_t read_end_ns, copy_end_ns; /* when the last one was over */
 	bool failed;
 };
 

@@ -57,6 +57,29 @@ static void fill(struct plain *p, struct rng *rng)
 		p->seq[i] = (uint32_t)(rng_below(rng, BLOCKS) * rng_below(rng, BLOCKS) / BLOCKS);
 }
 
+/* A scan: each block once. What leaves is what was read longest ago, not what is still to be read. */
+static void of_those_not_used_again_the_oldest_leaves(void **state)
+{
+	void *memory = malloc(belady_bytes(LENGTH));
+	struct belady_op op;
+	struct belady b;
+
+	(void)state;
+	belady_init(&b, memory, LENGTH, 16);
+	for (uint32_t i = 0; i < LENGTH; i++)
+		assert_int_equal(belady_add(&b, (struct abi_block_ref){ i, 1 }), 0);
+	for (uint32_t i = 0; i < LENGTH; i++) {
+		assert_true(belady_step(&b, &op));
+		if (i < 16) {
+			assert_int_equal(op.victim, BELADY_NONE);
+			continue;
+		}
+		assert_int_equal(op.victim, i - 16);
+		assert_int_equal(op.after, i - 16);
+	}
+	free(memory);
+}
+
 static void misses_are_beladys(void **state)
 {
 	void *memory = malloc(belady_bytes(LENGTH));
@@ -142,6 +165,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(misses_are_beladys),
+		cmocka_unit_test(of_those_not_used_again_the_oldest_leaves),
 		cmocka_unit_test(pieces_are_taken),
 		cmocka_unit_test(a_long_plan_is_quick),
 	};

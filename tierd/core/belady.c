@@ -41,6 +41,17 @@ void belady_init(struct belady *b, void *memory, uint32_t max, uint32_t capacity
 
 /* ---- heap --------------------------------------------------------------------------------- */
 
+/*
+ * Whose next use is further leaves first. Of those that are not used again whoever was read first:
+ * it has left when its place is needed, while one loaded ahead has to be read before it may go.
+ */
+static bool goes_before(const struct belady *b, uint32_t x, uint32_t y)
+{
+	const struct belady_node *nx = &b->node[x], *ny = &b->node[y];
+
+	return nx->key != ny->key ? nx->key > ny->key : nx->seen < ny->seen;
+}
+
 static void place(struct belady *b, uint32_t at, uint32_t node)
 {
 	b->heap[at] = node;
@@ -51,7 +62,7 @@ static void sift_up(struct belady *b, uint32_t at)
 {
 	uint32_t node = b->heap[at];
 
-	while (at && b->node[b->heap[(at - 1) / 2]].key < b->node[node].key) {
+	while (at && goes_before(b, node, b->heap[(at - 1) / 2])) {
 		place(b, at, b->heap[(at - 1) / 2]);
 		at = (at - 1) / 2;
 	}
@@ -64,9 +75,9 @@ static void sift_down(struct belady *b, uint32_t at)
 
 	while ((child = 2 * at + 1) < b->cached) {
 		if (child + 1 < b->cached &&
-		    b->node[b->heap[child + 1]].key > b->node[b->heap[child]].key)
+		    goes_before(b, b->heap[child + 1], b->heap[child]))
 			child++;
-		if (b->node[b->heap[child]].key <= b->node[node].key)
+		if (!goes_before(b, b->heap[child], node))
 			break;
 		place(b, at, b->heap[child]);
 		at = child;

@@ -50,7 +50,7 @@ static struct outlook outlook(const struct core *c, const struct request *r,
 	};
 }
 
-/* It is copied; in pieces of the size of reads, or the last of them would end long after those. */
+/* Copied in pieces of the size of reads: what came is used, and left, while the rest comes. */
 static enum move_state copy_page(struct core *c, struct request *r, struct mover *b, uint32_t slot,
 				 uint32_t page)
 {
@@ -58,7 +58,7 @@ static enum move_state copy_page(struct core *c, struct request *r, struct mover
 
 	stream_page_adopt(c, r->ctx, slot, page, ABI_TIER_CXL); /* stays while it is copied */
 	state = move_promote(c, r, b, slot, page);
-	if (c->config.direct && b->copy_bytes >= CORE_IO_BYTES_MAX)
+	if (b->copy_bytes >= CORE_IO_BYTES_MAX)
 		move_submit_copy(c, r, b);
 	return state;
 }
