@@ -65,7 +65,7 @@ static const struct key keys[] = {
 	  "bytes of a new store; 0 = no store: memory only, nothing survives a restart" },
 	{ "hbm.backend", KEY_WORD, FIELD(hbm_backend), 0, CONFIG_WORD_BYTES, "auto",
 	  "what gives HBM its memory; auto = the best that is here" },
-	{ "hbm.direct", KEY_BOOL, FIELD(hbm_direct), 0, 0, "yes",
+	{ "hbm.direct", KEY_BOOL, FIELD(hbm_direct), 0, 0, "no",
 	  "read from the store straight into HBM, beside copies from CXL, where its memory can" },
 	{ "cxl.backend", KEY_WORD, FIELD(cxl_backend), 0, CONFIG_WORD_BYTES, "auto",
 	  "what gives CXL its memory; auto = the best that is here" },

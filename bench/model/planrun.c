@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See planrun.h. */
+/* A reader with a plan, or without, on a modelled host: what it sees and how long; planrun.h. */
 #include "bench/model/planrun.h"
 
 #include <errno.h>
@@ -84,7 +84,8 @@ static void submit(struct reader *r, const uint32_t *order)
 	uint64_t handle = 0;
 
 	for (uint32_t at = 0; piece && at < r->run->count; at += ACCESSES_PIECE) {
-		uint32_t left = r->run->count - at, n = left < ACCESSES_PIECE ? left : ACCESSES_PIECE;
+		uint32_t left = r->run->count - at;
+		uint32_t n = left < ACCESSES_PIECE ? left : ACCESSES_PIECE;
 		struct abi_sqe sqe = { .op = ABI_OP_PLAN,
 				       .mode = at ? ABI_PLAN_APPEND : ABI_PLAN_BEGIN,
 				       .handle = handle,

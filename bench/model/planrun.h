@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One reader of a known sequence of blocks on a modelled host: it reads a block, computes, reads the
- * next; a block that is not there it fetches and waits for. With a plan, with a wrong one, or
+ * One reader of a known sequence of blocks on a modelled host: it reads a block, computes, reads
+ * the next; a block that is not there it fetches and waits for. With a plan, with a wrong one, or
  * without.
  */
 #ifndef TIER_BENCH_MODEL_PLANRUN_H

@@ -57,7 +57,7 @@ static void fill(struct plain *p, struct rng *rng)
 		p->seq[i] = (uint32_t)(rng_below(rng, BLOCKS) * rng_below(rng, BLOCKS) / BLOCKS);
 }
 
-/* A scan: each block once. What leaves is what was read longest ago, not what is still to be read. */
+/* A scan: each block once. What leaves is what was read longest ago, not what is still to come. */
 static void of_those_not_used_again_the_oldest_leaves(void **state)
 {
 	void *memory = malloc(belady_bytes(LENGTH));

@@ -123,7 +123,7 @@ struct core_io {
 	uint8_t write;
 	uint8_t klass;  /* ABI_CLASS_* */
 	uint8_t verify; /* READ: check each piece's CRC */
-	uint8_t reserved;
+	uint8_t direct; /* READ: into HBM */
 	uint64_t offset; /* in the store */
 	uint64_t bytes;
 	uint64_t deadline_ns;

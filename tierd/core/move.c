@@ -195,6 +195,7 @@ static struct core_io *io_for(struct core *c, struct request *r, struct mover *b
 	if (!b->io)
 		return NULL;
 	b->io->verify = 1;
+	b->io->direct = tier == ABI_TIER_HBM;
 	b->io->offset = offset;
 	b->io->deadline_ns = r->deadline_ns;
 	b->io->priv.done = done;

@@ -17,7 +17,8 @@
 
 #include "tierd/core/state.h"
 
-#define PATH_AHEAD_NS (8 * MS)
+#define PATH_AHEAD_NS (2 * MS)
+#define PATH_LATENCY_NS (MS / 2)
 #define PATH_ROOM 8u /* CXL has room: this part of what is charged is free, or can be charged */
 
 /* Could the page come straight from NVMe, for this request? */
@@ -39,14 +40,27 @@ struct outlook {
 	uint64_t direct_ns, copy_ns;
 };
 
+/*
+ * As the scheduler sees it, but for a latency that no path has: such a one was measured on a host
+ * that was busy elsewhere, and a path that is not used because of it would never be measured again.
+ */
+static uint64_t ready_ns(const struct core *c, enum sched_lane lane, uint64_t bytes, uint32_t klass)
+{
+	struct sched_lane_stats st;
+
+	sched_lane_stats(c, lane, &st);
+	return sched_ready_ns(c, lane, bytes, klass, 0) -
+	       (st.latency_ns > PATH_LATENCY_NS ? st.latency_ns - PATH_LATENCY_NS : 0);
+}
+
 static struct outlook outlook(const struct core *c, const struct request *r,
 			      const struct mover *b, uint64_t bytes)
 {
 	uint64_t reading = b->io ? b->io->bytes : 0;
 
 	return (struct outlook){
-		sched_ready_ns(c, SCHED_READ, reading + bytes, r->sqe.klass, 0),
-		sched_ready_ns(c, SCHED_TO_HBM, b->copy_bytes + bytes, r->sqe.klass, 0),
+		ready_ns(c, SCHED_READ, reading + bytes, r->sqe.klass),
+		ready_ns(c, SCHED_TO_HBM, b->copy_bytes + bytes, r->sqe.klass),
 	};
 }
 

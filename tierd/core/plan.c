@@ -154,7 +154,9 @@ static int plan_begin(struct core *c, struct request *r, struct plan **out)
 	budget = budget / bytes < PLAN_ACCESSES_MAX ? budget / bytes : PLAN_ACCESSES_MAX;
 	p->slack = (uint32_t)(budget / 64 ? budget / 64 : 1);
 	p->slack = p->slack < PLAN_OPS / 2 ? p->slack : PLAN_OPS / 2;
-	belady_init(&p->belady, p->memory, PLAN_ACCESSES_MAX, (uint32_t)budget - p->slack);
+	/* Loads ahead take one slack, and what eviction keeps free of a tier another. */
+	belady_init(&p->belady, p->memory, PLAN_ACCESSES_MAX,
+		    budget > 2 * p->slack ? (uint32_t)budget - 2 * p->slack : 1);
 	c->plans.count++;
 	c->metrics.plans++;
 	*out = p;

@@ -299,6 +299,7 @@ static void push_io(struct core *c, struct core_io *io)
 	struct sched_node *node = &io->priv.node;
 
 	meter_fly(c, node, io->bytes);
+	s->direct_ops += io->direct;
 	account(s, node->klass, node->cost_ns);
 	s->waits_ns[node->klass] = c->now_ns;
 	if (node->klass != ABI_CLASS_DEMAND)
@@ -324,6 +325,7 @@ static void unit_fill(struct core_io *unit, const struct core_io *io, uint64_t l
 	unit->write = io->write;
 	unit->klass = io->klass;
 	unit->verify = io->verify;
+	unit->direct = io->direct;
 	unit->deadline_ns = io->deadline_ns;
 	unit->res = 0;
 	unit->bad_mask = 0;
@@ -457,6 +459,8 @@ void sched_done(struct core *c, struct core_io *io)
 {
 	struct sched *s = c->sched;
 
+	assert(s->direct_ops >= io->direct);
+	s->direct_ops -= io->direct;
 	if (io->priv.node.state == SCHED_LANDED)
 		io->priv.node.state = SCHED_IDLE;
 	else

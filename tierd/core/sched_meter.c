@@ -6,8 +6,10 @@
  * each SAMPLE_NS of such time, as a moving average. A sample of a time in which little was under
  * way says what was asked for, not what the lane can do: it can only raise the estimate (as BBR's
  * application-limited samples do). So does one of a time that reads and writes shared, until there
- * has been no other for MIXED_MAX samples: costs of reads and writes differ. Latency: the time of
- * an operation beyond its bytes' time, taken while little is under way.
+ * has been no other for MIXED_MAX samples: costs of reads and writes differ. And one of copies to
+ * HBM beside reads into it: where the two share something, each read would make copies look slower,
+ * and so bring more reads (path.c). Latency: the time of an operation beyond its bytes' time, taken
+ * while little is under way.
  */
 #include <assert.h>
 
@@ -69,7 +71,7 @@ void meter_fly(struct core *c, struct sched_node *node, uint64_t bytes)
 		l->busy_since_ns = c->now_ns;
 	l->bytes += bytes;
 	node->beside = device_bytes(s, node->lane);
-	node->mixed = node->beside > l->bytes;
+	node->mixed = node->beside > l->bytes || (node->lane == SCHED_TO_HBM && s->direct_ops);
 	if (!sched_is_device(node->lane) || node->klass == ABI_CLASS_DEMAND)
 		return;
 	s->background_ops++;
@@ -85,6 +87,7 @@ static void sample_bandwidth(const struct core *c, struct sched_lane_state *l,
 			     const struct sched_node *node)
 {
 	uint64_t ns = busy_ns(c, l) - l->sample_busy_ns, bytes = l->moved - l->sample_moved, rate;
+	uint32_t most = sched_is_device(node->lane) ? MIXED_MAX : UINT32_MAX;
 
 	l->sample_full += node->beside >= FULL_BYTES ? node->bytes : 0;
 	l->sample_mixed += node->mixed ? node->bytes : 0;
@@ -92,7 +95,7 @@ static void sample_bandwidth(const struct core *c, struct sched_lane_state *l,
 		return;
 	rate = (uint64_t)((double)bytes * (double)SECOND_NS / (double)ns);
 	l->mixed_count = 8 * l->sample_mixed >= bytes ? l->mixed_count + 1 : 0;
-	if ((2 * l->sample_full >= bytes && (!l->mixed_count || l->mixed_count > MIXED_MAX)) ||
+	if ((2 * l->sample_full >= bytes && (!l->mixed_count || l->mixed_count > most)) ||
 	    rate > l->bandwidth)
 		l->bandwidth = (3 * l->bandwidth + rate) / 4 + 1;
 	l->sample_busy_ns += ns;

@@ -58,6 +58,7 @@ struct sched {
 	struct core_io *unit_free;
 	uint32_t ios[CORE_CLIENTS_MAX + 1]; /* of the pools, by client */
 	uint32_t copies[CORE_CLIENTS_MAX + 1];
+	uint32_t direct_ops;      /* reads into HBM, on the device or still verified */
 	uint32_t background_ios;  /* of the pool, for reads */
 	uint32_t background_ops;  /* on the device */
 	uint64_t background_ns;   /* their time */
