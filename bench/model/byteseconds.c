@@ -78,11 +78,28 @@ static int late_and_at_once(struct bench *b, bool heavy)
 				       100.0 * once.ready / once.turns);
 }
 
+/* The mean over several seeds: the p95 of one varies by 5 % with what happens to coincide. */
+static int mean_run(struct talk_spec *spec, uint32_t seeds, struct talk_result *out)
+{
+	struct talk_result one;
+	int err = 0;
+
+	*out = (struct talk_result){ .turns = 0 };
+	for (uint32_t i = 0; i < seeds && !err; i++, spec->seed++) {
+		err = talk_run(spec, &one);
+		out->p95_ns += one.p95_ns / seeds;
+		out->device_share += one.device_share / seeds;
+	}
+	spec->seed -= seeds;
+	return err;
+}
+
 /* The same users; memory for all of them, and a quarter of that. */
 static int small_tier(struct bench *b, bool heavy, const char *policy)
 {
 	struct talk_spec spec = spec_of(b, heavy);
 	struct talk_result all, with, without;
+	uint32_t seeds = b->quick ? 2 : 6;
 	char figure[BENCH_TEXT], against[BENCH_TEXT];
 	struct bench_figure f = { "byteseconds", figure, "ms", against,
 				  { BENCH_RATIO_AT_MOST, 1.05 } };
@@ -92,13 +109,13 @@ static int small_tier(struct bench *b, bool heavy, const char *policy)
 	spec.host.policy = policy;
 	spec.mode = TALK_DEMAND;
 	spec.host.cxl_bytes = 30 * GIB; /* 24 GiB are stored */
-	err = talk_run(&spec, &all);
+	err = mean_run(&spec, seeds, &all);
 	spec.host.cxl_bytes = 6 * GIB;
 	if (!err)
-		err = talk_run(&spec, &without);
+		err = mean_run(&spec, seeds, &without);
 	spec.mode = TALK_SESSIONS;
 	if (!err)
-		err = talk_run(&spec, &with);
+		err = mean_run(&spec, seeds, &with);
 	if (err)
 		return err;
 	snprintf(figure, sizeof(figure),

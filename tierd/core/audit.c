@@ -164,8 +164,9 @@ static void audit_block(struct audit *a, const struct context *x, uint32_t slot,
 	audit_pages(a, x, slot, n, &nvme, &bytes);
 	if (b->state != ABI_BLOCK_COMMITTED)
 		return;
-	if (!a->c->plans.count && (use->planned[ABI_TIER_HBM] || use->planned[ABI_TIER_CXL]))
-		audit_tell(a, "context %s: block %u is kept for a plan that is not there",
+	if (!a->c->plans.count && !a->c->sessions.awaited &&
+	    (use->planned[ABI_TIER_HBM] || use->planned[ABI_TIER_CXL]))
+		audit_tell(a, "context %s: block %u is kept for nobody's plan or return",
 			   x->spec.name, slot);
 	audit_policy(a, x, slot);
 	if (index_find(&x->ix, b->key) != slot)

@@ -34,7 +34,7 @@ struct block_use {
 	uint16_t pins[ABI_MEM_TIERS];       /* of the whole block */
 	uint16_t head_pins[ABI_MEM_TIERS];  /* of its first layers (pin.c), */
 	uint16_t head_layers[ABI_MEM_TIERS]; /* so many while head_pins is not 0 */
-	uint16_t planned[ABI_MEM_TIERS];    /* plans that want it to be there now (plan.c) */
+	uint16_t planned[ABI_MEM_TIERS];    /* plans, returned sessions that want it now */
 	uint32_t free;                      /* of a free place: the next one; else 0 */
 } __attribute__((aligned(8)));
 _Static_assert(sizeof(struct block_use) == 56, "without holes");

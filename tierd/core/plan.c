@@ -54,20 +54,25 @@ void plans_close(struct core *c)
 	free(c->plans.table);
 }
 
+/* One more, or less, wants the block to be there. */
+void plan_mark(struct context *x, struct abi_block_ref ref, uint32_t tier, bool in)
+{
+	struct block_use *use;
+
+	if (index_block(&x->ix, ref.slot)->generation != ref.generation)
+		return; /* the block went; so did its marks */
+	use = block_use_make(x, ref.slot);
+	if (in && use->planned[tier] < UINT16_MAX)
+		use->planned[tier]++;
+	else if (!in && use->planned[tier])
+		use->planned[tier]--;
+	block_use_settle(x, ref.slot);
+}
+
 /* The block's place in the tier image is taken or given up. */
 static void image(struct plan *p, uint32_t node, bool in)
 {
-	const struct belady_node *n = &p->belady.node[node];
-	struct block_use *use;
-
-	if (index_block(&p->ctx->ix, n->ref.slot)->generation != n->ref.generation)
-		return; /* the block went; so did its marks */
-	use = block_use_make(p->ctx, n->ref.slot);
-	if (in && use->planned[p->tier] < UINT16_MAX)
-		use->planned[p->tier]++;
-	else if (!in && use->planned[p->tier])
-		use->planned[p->tier]--;
-	block_use_settle(p->ctx, n->ref.slot);
+	plan_mark(p->ctx, p->belady.node[node].ref, p->tier, in);
 }
 
 /*

@@ -51,6 +51,8 @@ struct plans {
 	uint64_t seq;
 };
 
+/* Also by sessions whose users are back. The block of the reference may have gone. */
+void plan_mark(struct context *x, struct abi_block_ref ref, uint32_t tier, bool in);
 int plans_open(struct core *c);
 void plans_close(struct core *c);
 void plan_request(struct core *c, struct request *r);

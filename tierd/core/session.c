@@ -157,6 +157,28 @@ static uint16_t head_of(const struct core *c, const struct session *s, uint64_t 
 	return (uint16_t)(head > layers ? layers : head);
 }
 
+/*
+ * Whose user is back will be read, for sure and soon: its blocks leave after all others, whatever
+ * the policy makes of them (it sees blocks that were just brought and not used). A preference, as
+ * for a plan's: pins have a budget, and those who wait for the engine may be more than it holds.
+ */
+static void await(struct core *c, struct session *s, bool yes)
+{
+	if (s->awaited == yes)
+		return;
+	s->awaited = yes;
+	c->sessions.awaited += yes ? 1 : -1u;
+	for (uint32_t at = s->chunks; at; at = c->sessions.chunk[at - 1].next)
+		for (uint32_t i = 0; i < c->sessions.chunk[at - 1].count; i++) {
+			struct abi_block_ref *ref = &c->sessions.chunk[at - 1].ref[i];
+
+			if (yes && !block_alive(s->ctx, *ref))
+				ref->slot = ABI_SLOT_NONE; /* it is no block, now or later */
+			if (ref->slot != ABI_SLOT_NONE)
+				plan_mark(s->ctx, *ref, s->tier, yes);
+		}
+}
+
 static void let_go(struct core *c, struct session *s)
 {
 	struct pin *p = s->pin ? &c->pin[s->pin % CORE_PINS_MAX] : NULL;
@@ -170,6 +192,7 @@ static void let_go(struct core *c, struct session *s)
 		pin_end(c, p);
 	s->pin = 0;
 	s->landed = false;
+	await(c, s, false);
 }
 
 /* What was staged for nothing leaves: an abandoned session costs nothing. */
@@ -436,8 +459,9 @@ static void returned(struct core *c, struct request *r, struct session *s)
 		fetch_begin(c, rest);
 	}
 	s->state = SESSION_ACTIVE;
-	wake_at(c, s, c->now_ns + EXPIRES_MOST_NS);
-	s->expires_ns = s->wake_ns;
+	await(c, s, true);
+	s->expires_ns = c->now_ns + EXPIRES_MOST_NS;
+	wake_at(c, s, last);
 	r->status = ready ? ABI_STATUS_READY : s->blocks ? ABI_STATUS_LATE : ABI_STATUS_MISS;
 	request_end(c, r, 0, s->blocks, ready ? s->head : 0);
 }
@@ -495,6 +519,7 @@ static void step(struct core *c, struct session *s)
 		s->state = SESSION_FADED;
 		wake_at(c, s, s->expires_ns);
 	} else {
+		await(c, s, false); /* a turn that long is no turn */
 		wake_at(c, s, s->expires_ns);
 	}
 }

@@ -71,6 +71,7 @@ struct session {
 	uint16_t head;         /* layers to be there at the return */
 	uint8_t tier;
 	bool landed;           /* the head was there when staging ended */
+	bool awaited;          /* back: its blocks carry a mark (block_staged.planned) */
 	uint32_t chunks;       /* 1 + index of the first; 0 = none */
 	uint32_t blocks;
 	uint32_t next;         /* 1 + index: in its bucket or the free list */
@@ -83,6 +84,7 @@ struct sessions {
 	uint32_t free, chunk_free;   /* 1 + index; handed out from the untouched end first */
 	uint32_t high, chunks_high;
 	uint32_t count;
+	uint32_t awaited;            /* of them, whose blocks carry marks */
 	uint64_t next_ns;
 	struct think everyone;
 	struct think *tenant; /* THINK_TENANTS */
