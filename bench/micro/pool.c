@@ -169,7 +169,7 @@ int pool_find(struct pool *p)
 	struct tier_found *found CLEANUP_FREE = calloc(FIND_BATCH, sizeof(*found));
 
 	if (!p->block)
-		p->block = calloc(p->spec.blocks, sizeof(*p->block));
+		p->block = calloc(p->spec.blocks + 1, sizeof(*p->block));
 	if (!key || !found || !p->block)
 		return -ENOMEM;
 	for (uint32_t at = 0; at < p->spec.blocks; at += FIND_BATCH) {
@@ -226,10 +226,13 @@ static int make_context(struct pool *p)
 		.size = sizeof(options),
 		/* What is deleted and put again overlaps for a moment. */
 		.blocks_max = p->spec.blocks + (p->spec.put_blocks ? p->spec.blocks / 4 : 0),
+		.policy = p->spec.policy,
 	};
 	tier_geometry *g;
 	int error = tier_geometry_new(&g, &shape);
 
+	if (p->spec.blocks_max)
+		options.blocks_max = p->spec.blocks_max;
 	if (!p->spec.nvme_bytes)
 		options.quota[TIER_NVME] = TIER_QUOTA_NONE;
 	if (!p->spec.hbm_bytes)

@@ -14,7 +14,9 @@ struct pool_spec {
 	uint32_t layers;	  /* these; 0 = 1 */
 	uint32_t page_bytes;
 	uint32_t page_align; /* 0 = 4096 */
-	uint32_t blocks;
+	uint32_t blocks;     /* may be 0: then blocks_max says how many there will be */
+	uint64_t blocks_max; /* 0 = as many as blocks */
+	const char *policy;  /* eviction; NULL = the default */
 	uint64_t hbm_bytes, cxl_bytes; /* of the tiers; cxl 0 = what the blocks need */
 	uint64_t nvme_bytes;	       /* 0 = memory only */
 	const char *const *set;	       /* further settings of the daemon; may be NULL */

@@ -3,14 +3,7 @@
  * ITME's turn sweep as a model: many conversations, turn after turn, on one engine; equal fast
  * memory for a conventional offload (host memory alone, LRU, what has gone is recomputed) and for
  * tier (the same memory as its CXL tier, NVMe behind it). Both are the real core on a modelled
- * host.
- *
- * Ratios, fixed beforehand from ITME's published figures. Its normalised times at turn 5 (recompute
- * 1, all in HBM 1/3.02, ITME 1/1.81) give, with D = the work of a turn beside its prefix and P =
- * the recomputation of its prefix: (D + P) / D = 3.02 and (D + P) / (D + X) = 1.81, so P(5) = 2.02
- * D and the restoring of a prefix X = 0.331 P. Hence, a block: recompute 1 : copy to the GPU 0.331
- * : device 0.331 * 22 / 18 = 0.405 (22 GB/s of a CXL module, 18 of the hybrid device's flash). Fast
- * memory is full during turn 9 or 10, as theirs. Also with the device half and twice as fast.
+ * host. The ratios of recomputation, copy and device are ITME's (itme.h).
  *
  * A turn of one conversation: restore the prefix block by block (a block that is there is copied;
  * one that is not is recomputed: a late block is an answer), do the turn's own work, put its new
@@ -21,19 +14,14 @@
 #include <stdlib.h>
 
 #include "bench/bench.h"
+#include "bench/micro/turns.h"
+#include "bench/model/itme.h"
 #include "bench/model/model.h"
 
-#define TALKS 16u
-#define TURNS 35u
-#define NEW_BLOCKS 2u /* a turn */
 #define BLOCK_BYTES (16u << 20)
 #define RECOMPUTE_NS 10000000ull /* a block; the unit of all others */
-#define COPY_NS (RECOMPUTE_NS * 331 / 1000)
-#define DEVICE_SHARE 0.405
-#define WORK_NS ((uint64_t)(4 * NEW_BLOCKS * RECOMPUTE_NS / 2.02)) /* turn 5 has 4 before it */
-#define FULL_TURNS 9.5
-#define ITME_GAIN 1.357
-#define LATE_TURN 22u /* from here on ITME's baseline has nothing left in memory */
+#define COPY_NS ((uint64_t)(RECOMPUTE_NS * ITME_COPY))
+#define WORK_NS ((uint64_t)(RECOMPUTE_NS * ITME_WORK))
 
 struct sweep {
 	struct model *m;
@@ -41,12 +29,12 @@ struct sweep {
 	uint32_t talk, turn, block;
 	uint64_t turn_ns;
 	bool over;
-	double seconds[TURNS + 1];
+	double seconds[ITME_TURNS + 1];
 };
 
 static uint32_t number(uint32_t talk, uint32_t block)
 {
-	return talk * TURNS * NEW_BLOCKS + block;
+	return talk * ITME_TURNS * ITME_NEW_BLOCKS + block;
 }
 
 static uint32_t refs_of(struct sweep *s, uint32_t talk, uint32_t blocks, struct abi_block_ref *ref)
@@ -60,13 +48,13 @@ static uint32_t refs_of(struct sweep *s, uint32_t talk, uint32_t blocks, struct 
 
 static void prefetch(struct sweep *s, uint32_t talk, uint32_t turn, uint64_t deadline_ns)
 {
-	struct abi_block_ref ref[TURNS * NEW_BLOCKS];
+	struct abi_block_ref ref[ITME_TURNS * ITME_NEW_BLOCKS];
 	struct abi_sqe sqe = { .op = ABI_OP_PREFETCH,
 			       .klass = ABI_CLASS_DEADLINE,
 			       .tier = ABI_TIER_CXL,
 			       .deadline_ns = deadline_ns };
 
-	sqe.count = refs_of(s, talk, (turn - 1) * NEW_BLOCKS, ref);
+	sqe.count = refs_of(s, talk, (turn - 1) * ITME_NEW_BLOCKS, ref);
 	sqe.arg_bytes = sqe.count * (uint32_t)sizeof(ref[0]);
 	if (sqe.count)
 		model_ask(s->m, &sqe, ref, NULL, NULL);
@@ -76,13 +64,13 @@ static void restore(struct model *m, void *arg, const struct abi_cqe *cqe);
 
 static void begin(struct sweep *s)
 {
-	uint32_t next = (s->talk + 1) % TALKS, turn = s->turn + (next == 0);
-	uint64_t prefix = (uint64_t)(s->turn - 1) * NEW_BLOCKS;
+	uint32_t next = (s->talk + 1) % ITME_TALKS, turn = s->turn + (next == 0);
+	uint64_t prefix = (uint64_t)(s->turn - 1) * ITME_NEW_BLOCKS;
 
 	s->block = 0;
 	s->turn_ns = s->m->now_ns;
 	if (s->tiered) {
-		if (turn <= TURNS)
+		if (turn <= ITME_TURNS)
 			prefetch(s, next, turn, s->m->now_ns + prefix * COPY_NS + WORK_NS);
 	}
 	restore(s->m, s, NULL);
@@ -92,17 +80,17 @@ static void begin(struct sweep *s)
 static void finish(struct model *m, void *arg, const struct abi_cqe *cqe)
 {
 	struct sweep *s = arg;
-	uint32_t from = s->tiered ? (s->turn - 1) * NEW_BLOCKS : 0;
+	uint32_t from = s->tiered ? (s->turn - 1) * ITME_NEW_BLOCKS : 0;
 
 	(void)cqe;
 	/* What was recomputed is put again: those that are there are known to be. */
-	model_put(m, number(s->talk, from), s->turn * NEW_BLOCKS - from);
+	model_put(m, number(s->talk, from), s->turn * ITME_NEW_BLOCKS - from);
 	s->seconds[s->turn] += (double)(m->now_ns - s->turn_ns) / 1e9;
-	if (++s->talk == TALKS) {
+	if (++s->talk == ITME_TALKS) {
 		s->talk = 0;
 		s->turn++;
 	}
-	if (s->turn > TURNS)
+	if (s->turn > ITME_TURNS)
 		s->over = true;
 	else
 		begin(s);
@@ -115,7 +103,7 @@ static void restore(struct model *m, void *arg, const struct abi_cqe *cqe)
 	uint64_t ns = RECOMPUTE_NS;
 
 	(void)cqe;
-	if (s->block == (s->turn - 1) * NEW_BLOCKS) {
+	if (s->block == (s->turn - 1) * ITME_NEW_BLOCKS) {
 		model_at(m, m->now_ns + WORK_NS, finish, s);
 		return;
 	}
@@ -131,12 +119,13 @@ static void restore(struct model *m, void *arg, const struct abi_cqe *cqe)
 static int one(struct sweep *s, bool tiered, double speed)
 {
 	const struct model_spec spec = {
-		.cxl_bytes = (uint64_t)(FULL_TURNS * TALKS * NEW_BLOCKS) * BLOCK_BYTES,
-		.nvme_bytes = tiered ? 2ull * TALKS * TURNS * NEW_BLOCKS * BLOCK_BYTES : 0,
+		.cxl_bytes = (uint64_t)(ITME_FULL_TURNS * ITME_TALKS * ITME_NEW_BLOCKS) *
+			     BLOCK_BYTES,
+		.nvme_bytes = tiered ? 2ull * ITME_TALKS * ITME_BLOCKS * BLOCK_BYTES : 0,
 		.layers = 1,
 		.page_bytes = BLOCK_BYTES,
-		.read_gbps = BLOCK_BYTES / (DEVICE_SHARE * RECOMPUTE_NS) * speed,
-		.write_gbps = BLOCK_BYTES / (DEVICE_SHARE * RECOMPUTE_NS) * speed * 12 / 18,
+		.read_gbps = BLOCK_BYTES / (ITME_DEVICE * RECOMPUTE_NS) * speed,
+		.write_gbps = BLOCK_BYTES / (ITME_DEVICE * RECOMPUTE_NS) * speed * 12 / 18,
 		.copy_gbps = 22,
 		.latency_ns = 70000,
 		.policy = tiered ? NULL : "lru",
@@ -169,14 +158,14 @@ static int sweep_rows(struct bench *b, double speed)
 
 	if (!err)
 		err = one(&s[1], true, speed);
-	for (uint32_t k = 1; !err && k <= TURNS; k++) {
+	for (uint32_t k = 1; !err && k <= ITME_TURNS; k++) {
 		double ratio = s[0].seconds[k] / s[1].seconds[k];
 
 		if (ratio < worst) {
 			worst = ratio;
 			worst_at = k;
 		}
-		if (k >= LATE_TURN && ratio < worst_late)
+		if (k >= ITME_LATE_TURN && ratio < worst_late)
 			worst_late = ratio;
 		if (k % 5 == 0 || k == 9 || k == 11)
 			bench_say("turns: device x %.1f, turn %u: %.3f times the offload's speed",
@@ -189,7 +178,7 @@ static int sweep_rows(struct bench *b, double speed)
 		 "model: ITME's sweep, worst of turns 1-35 (turn %u), device x %.1f",
 		 worst_at, speed);
 	snprintf(late, sizeof(late), "model: ITME's sweep, worst of turns %u-35, device x %.1f",
-		 LATE_TURN, speed);
+		 ITME_LATE_TURN, speed);
 	err = bench_judge_exact(b->results, &never, worst, 1);
 	return err ? err : bench_judge_exact(b->results, &gain, worst_late, 1);
 }
@@ -200,8 +189,8 @@ int bench_turns(struct bench *b)
 	int err = 0;
 
 	bench_say("turns: recompute 1 : copy 0.331 : device 0.405, %u conversations, memory full "
-		  "in turn 10", TALKS);
+		  "in turn 10", ITME_TALKS);
 	for (uint32_t i = 0; !err && i < 3; i++)
 		err = sweep_rows(b, speeds[i]);
-	return err;
+	return err ? err : turns_real(b);
 }
