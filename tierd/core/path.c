@@ -145,7 +145,8 @@ void path_mend(struct core *c, struct context *x, uint32_t slot)
 	const struct block_meta *m = &x->meta[slot];
 
 	if (m->persist != PERSIST_CLEAN || m->settle != SETTLE_NONE || m->flags & BLOCK_MOVING ||
-	    block_use(x, slot)->streamed[ABI_TIER_CXL] || m->there[ABI_TIER_CXL].pages != block_pages(x, slot))
+	    block_use(x, slot)->streamed[ABI_TIER_CXL] ||
+	    m->there[ABI_TIER_CXL].pages != block_pages(x, slot))
 		return;
 	block_unwritten(c, x, slot);
 	writeback_enqueue(c, x, slot);
