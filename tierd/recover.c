@@ -94,6 +94,26 @@ static int judge_slots(struct shell *s, uint8_t *bytes, uint64_t slot_bytes,
 	return *best ? 0 : rc;
 }
 
+/*
+ * A catalog of which a crash left a part: its head is voided before the next one is written there.
+ * If a part of that one came through in turn, the old head could verify with the new entries, and
+ * what it says was never answered (a context removed, say) would come true after all.
+ */
+static int void_torn(struct shell *s, uint8_t *bytes, const struct disk_catalog *best)
+{
+	const struct disk_super *super = &s->core_config.super;
+	uint64_t at = (best->sequence & 1 ? 0 : 1) * super->catalog_bytes;
+	const struct disk_catalog *head;
+	const struct disk_context *context;
+	int rc;
+
+	if (!disk_catalog_open(bytes + at, super->catalog_bytes, super->store_id, &head, &context))
+		return 0;
+	memset(bytes + at, 0, DISK_SECTOR);
+	rc = s->block->pwrite(s->device, bytes + at, DISK_SECTOR, super->catalog_offset + at);
+	return rc ? rc : s->block->flush(s->device);
+}
+
 static int read_catalog(struct shell *s)
 {
 	const struct disk_super *super = &s->core_config.super;
@@ -111,6 +131,10 @@ static int read_catalog(struct shell *s)
 	if (rc)
 		return recover_explain(s, rc, "both copies of the catalog are damaged",
 			       "restore the store from a backup, or --format to begin anew");
+	rc = void_torn(s, bytes, best);
+	if (rc)
+		return recover_explain(s, rc, "the catalog cannot be written",
+				       "look at the device");
 	s->core_config.next_uid = best->next_uid;
 	s->core_config.catalog_sequence = best->sequence;
 	return 0;

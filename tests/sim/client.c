@@ -296,8 +296,7 @@ static void ask_by_keys(struct world *w, uint32_t client, uint32_t i, uint8_t op
 	if (a->wild)
 		sqe.arg_offset = STAGING_BYTES - world_below(w, 8);
 	a->shard = sqe.tier;
-	if (op == ABI_OP_FETCH)
-		path_asked(w, a);
+	path_asked(w, a, &sqe);
 	if (op == ABI_OP_STREAM && !streams_ask(w, client, i, &sqe)) {
 		a->kind = ASK_NONE; /* all its lines are in use */
 		return;

@@ -256,6 +256,19 @@ bool device_catalog(struct world *w, const struct disk_catalog **head,
 	return best != 0;
 }
 
+/* As the shell does at start: a catalog that did not come through whole is voided, for good. */
+void device_void_torn(struct world *w, uint64_t sequence)
+{
+	uint64_t at = w->super.catalog_offset + (sequence & 1 ? 0 : w->super.catalog_bytes);
+	const struct disk_catalog *h;
+	const struct disk_context *l;
+
+	if (!disk_catalog_open(w->disk + at, w->super.catalog_bytes, w->super.store_id, &h, &l))
+		return;
+	memset(w->disk + at, 0, DISK_SECTOR);
+	memset(w->stable + at, 0, DISK_SECTOR);
+}
+
 void device_recover(struct world *w)
 {
 	struct core_recovery r;

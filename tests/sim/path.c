@@ -18,9 +18,11 @@ static bool whole_in_cxl(struct world *w, const struct abi_block *b, uint32_t co
 	return true;
 }
 
-void path_asked(struct world *w, struct ask *a)
+/* By keys: references may be stale, and arguments elsewhere. */
+void path_asked(struct world *w, struct ask *a, const struct abi_sqe *sqe)
 {
-	a->sound = a->shard == ABI_TIER_HBM;
+	a->sound = sqe->op == ABI_OP_FETCH && sqe->tier == ABI_TIER_HBM &&
+		   sqe->flags & ABI_SQE_KEYS && !a->wild;
 	a->copies_failed = w->copies_failed;
 	for (uint32_t n = 0; n < a->count && a->sound; n++) {
 		uint32_t slot = 0;

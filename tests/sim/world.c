@@ -327,6 +327,7 @@ static void boot(struct world *w)
 	if (old) {
 		config.next_uid = head->next_uid;
 		config.catalog_sequence = head->sequence;
+		device_void_torn(w, head->sequence);
 	}
 	err = core_open(&w->core, &config);
 	assert(!err);

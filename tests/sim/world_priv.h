@@ -292,7 +292,7 @@ void model_check_quotas(struct world *w);
 void model_died(struct world *w, uint32_t client);
 
 /* path.c */
-void path_asked(struct world *w, struct ask *a);
+void path_asked(struct world *w, struct ask *a, const struct abi_sqe *sqe);
 void path_answered(struct world *w, const struct ask *a, const struct abi_cqe *cqe);
 bool path_is_direct(const struct world *w, const struct core_io *io, uint32_t piece);
 bool path_spares(struct world *w, const struct core_io *io, uint32_t piece);
@@ -310,6 +310,7 @@ int device_flush_end(struct world *w);
 void device_crash(struct world *w);
 bool device_catalog(struct world *w, const struct disk_catalog **head,
 		    const struct disk_context **list);
+void device_void_torn(struct world *w, uint64_t sequence);
 void device_recover(struct world *w);
 
 #endif
