@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -295,8 +296,15 @@ static int verdict(const struct demo *d)
 		printf("\n  FAILED: wrong bytes were read\n");
 		status = 1;
 	}
-	if (t->requests != d->trace->request_count || t->put_failed) {
-		printf("\n  FAILED: not every request was served, or puts failed\n");
+	if (t->requests != d->trace->request_count) {
+		printf("\n  FAILED: %" PRIu64 " of %" PRIu64 " requests were served\n", t->requests,
+		       (uint64_t)d->trace->request_count);
+		status = 1;
+	}
+	if (t->put_failed) {
+		printf("\n  FAILED: %" PRIu64 " blocks could not be put, at last for \"%s\"%s\n",
+		       t->put_failed, tier_strerror((int)t->put_error),
+		       t->put_error == -ETIMEDOUT ? ": was the machine busy with other work?" : "");
 		status = 1;
 	}
 	if (!d->restart.blocks) {

@@ -58,6 +58,7 @@ struct engine_stats {
 	uint64_t put_exists;  /* blocks that another engine had put meanwhile */
 	uint64_t put_dropped; /* blocks of best-effort puts that were not taken */
 	uint64_t put_failed;
+	int64_t put_error; /* of the last of these: negative errno */
 	struct engine_tier read[TIER_COUNT];
 	uint64_t fetch_ns;    /* time with a fetch under way */
 	uint64_t fetch_bytes; /* that came from NVMe */

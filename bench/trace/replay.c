@@ -188,6 +188,7 @@ static void add_stats(struct engine_stats *to, const struct engine_stats *from)
 	to->put_exists += from->put_exists;
 	to->put_dropped += from->put_dropped;
 	to->put_failed += from->put_failed;
+	to->put_error = from->put_error ? from->put_error : to->put_error;
 	to->fetch_ns += from->fetch_ns;
 	to->fetch_bytes += from->fetch_bytes;
 	to->fetches_late += from->fetches_late;

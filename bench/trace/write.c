@@ -59,10 +59,12 @@ static int piece_end(struct engine *e, struct pieces *p)
 	p->count--;
 	if (error)
 		return error;
-	if (got.status == TIER_DROPPED)
+	if (got.status == TIER_DROPPED) {
 		engine_count(&e->stats->put_dropped, blocks - got.value);
-	else if (got.result)
+	} else if (got.result) {
 		engine_count(&e->stats->put_failed, blocks);
+		e->stats->put_error = got.result;
+	}
 	return 0;
 }
 
