@@ -384,10 +384,8 @@ int tier_gather(tier_reader *r, tier_context *c, const struct tier_page *pages, 
 		const struct tier_into *into);
 
 /*
- * Lease pages, fetching to CXL what is not in memory, until all are leased or the deadline has
- * passed (0 = the daemon's default). Returns how many are leased; each entry's error says why it is
- * not: -ESTALE, -EAGAIN; -ENOSPC no room in CXL, -ETIMEDOUT, -ENOTCONN from the fetch; -ENODATA it
- * could not be read, or left again. Blocks. The reader's thread.
+ * Lease pages, fetching to CXL what is not there, up to the deadline (0 = the daemon's default).
+ * Returns how many are leased; others have the fetch's error. Blocks. The reader's thread.
  */
 int tier_read_pages(tier_reader *r, tier_context *c, const struct tier_page *pages,
 		    uint32_t count, uint64_t deadline_ns, struct tier_lease *leases);

@@ -89,8 +89,8 @@ static uint32_t check_cell(struct crash_client *c, uint32_t worker, uint32_t key
 		crash_fail("worker %u key %u: version %lld is there, its cell is %016llx", worker,
 			   key, (long long)version, (unsigned long long)before);
 	if (version < 0 && crash_state_of(before) == CRASH_DURABLE)
-		crash_fail("worker %u key %u: %s: acknowledged as durable, its cell is %016llx (%s)",
-			   worker, key, version == -ENOENT ? "LOST" : "NOT TO BE READ",
+		crash_fail("worker %u key %u: %s: acknowledged as durable, its cell is %016llx "
+			   "(%s)", worker, key, version == -ENOENT ? "LOST" : "NOT TO BE READ",
 			   (unsigned long long)before, tier_strerror((int)version));
 	if (version >= 0 && crash_state_of(before) == CRASH_NEVER)
 		crash_fail("worker %u key %u: CAME BACK after its deletion, its cell is %016llx",
