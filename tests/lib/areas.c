@@ -13,6 +13,7 @@
 #define AREAS 128u
 #define PAGE ((size_t)4096)
 #define PAGES_MAX 131072u          /* cleared page by page; larger ones are given back */
+#define USED_MAX 1024u             /* ... and such of which more pages were used than this */
 #define SCAN_MAX ((size_t)4 << 20) /* larger arrays of the core hold no pointers to the heap */
 
 /* There under AddressSanitizer: pointers that lie in an area keep what they name from being told
@@ -78,11 +79,23 @@ static struct area *area_for(size_t bytes)
 	return empty ? empty : other;
 }
 
+/* Pages stay there once touched: those that were not since are only read. */
+static bool is_zero(const uint8_t *page)
+{
+	const uint64_t *word = (const uint64_t *)page;
+
+	for (size_t i = 0; i < PAGE / 8; i += 8)
+		if (word[i] | word[i + 1] | word[i + 2] | word[i + 3] | word[i + 4] | word[i + 5] |
+		    word[i + 6] | word[i + 7])
+			return false;
+	return true;
+}
+
 /* Zero what was touched: cheaper than giving it back and faulting it in again. */
 static void area_clear(struct area *a)
 {
 	static unsigned char there[PAGES_MAX + 8];
-	size_t pages = a->bytes / PAGE;
+	size_t pages = a->bytes / PAGE, used = 0;
 
 	if (pages > PAGES_MAX || mincore(a->base, a->bytes, there)) {
 		madvise(a->base, a->bytes, MADV_DONTNEED);
@@ -96,8 +109,13 @@ static void area_clear(struct area *a)
 			i += 8;
 			continue;
 		}
-		if (there[i] & 1)
+		if (there[i] & 1 && !is_zero(a->base + i * PAGE)) {
+			if (++used > USED_MAX) {
+				madvise(a->base, a->bytes, MADV_DONTNEED);
+				return;
+			}
 			memset(a->base + i * PAGE, 0, PAGE);
+		}
 		i++;
 	}
 }

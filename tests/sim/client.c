@@ -47,7 +47,7 @@ void client_open(struct world *w, uint32_t client)
 		.streams_max = WORLD_LINES,
 	};
 	k->state = 1;
-	k->barred = world_chance(w, 100000);
+	k->barred = client && world_chance(w, 100000);
 	world_event(w, &e);
 	client_attach(w, client);
 }
@@ -102,7 +102,7 @@ static struct ask *ask_free(struct world *w, uint32_t client, uint32_t *i)
 static void ask_keys(struct world *w, struct ask *a)
 {
 	a->context = world_below(w, WORLD_CONTEXTS);
-	a->count = 1 + world_below(w, WORLD_RUN);
+	a->count = w->faults->tight ? WORLD_RUN : 1 + world_below(w, WORLD_RUN);
 	a->first = world_below(w, WORLD_KEYS / WORLD_RUN - 1) * WORLD_RUN;
 	if (world_chance(w, 300000))
 		a->first += world_below(w, WORLD_RUN);
@@ -110,6 +110,8 @@ static void ask_keys(struct world *w, struct ask *a)
 		a->context = w->last_context;
 		a->first = w->last_first;
 	}
+	if (w->context[a->context].removing && world_chance(w, 800000))
+		a->context = !a->context;
 	w->last_context = a->context;
 	w->last_first = a->first;
 	a->deadline_ns = w->now_ns + 100 * MSEC + world_below(w, 1000) * MSEC;
@@ -117,38 +119,40 @@ static void ask_keys(struct world *w, struct ask *a)
 		a->deadline_ns = w->now_ns + world_below(w, 4 * MSEC);
 }
 
-/* A durable put of what is stored and was promised to nobody: the answer comes soon. */
+/*
+ * A durable put of what is stored and was promised to nobody: the answer comes soon. Best of all of
+ * what lies in the durable log without an answer: a crash may have kept its record alone.
+ */
 static void ask_unpromised(struct world *w, struct ask *a)
 {
-	uint32_t slot, n = world_below(w, WORLD_KEYS - WORLD_RUN);
+	uint32_t n = world_below(w, WORLD_KEYS - WORLD_RUN);
+	bool found = false;
 
-	for (uint32_t i = 0; i < 32; i++, n = (n + 1) % (WORLD_KEYS - WORLD_RUN)) {
-		if (w->context[0].now.key[n].durable || !model_find(w, 0, n, &slot))
+	for (uint32_t i = 0; i < 96; i++, n = (n + 1) % (WORLD_KEYS - WORLD_RUN)) {
+		struct core_location at;
+		uint8_t key[ABI_KEY_BYTES];
+
+		model_key(n, key);
+		if (!w->context[0].made || w->context[0].now.key[n].durable ||
+		    core_locate(w->core, w->context[0].id, key, &at) || (found && !at.durable))
 			continue;
+		found = true;
 		a->context = 0;
 		a->first = n;
 		a->durable = true;
-		return;
+		if (at.durable)
+			return;
 	}
 }
 
-static void ask_reserve(struct world *w, uint32_t client, uint32_t i, struct ask *a)
+static void reserve(struct world *w, uint32_t client, uint32_t i, struct ask *a)
 {
 	uint8_t *at = w->client[client].staging + a->staging + ARENA_ARGS;
 	struct abi_put_args *args = (struct abi_put_args *)at;
 	struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE, .user_data = i };
 
-	ask_keys(w, a);
 	a->kind = ASK_RESERVE;
 	a->op = ABI_OP_PUT_RESERVE;
-	a->durable = !a->context && world_chance(w, 300000);
-	if (world_chance(w, 200000))
-		ask_unpromised(w, a);
-	a->parts = world_chance(w, 300000) ? 3 : 0; /* without the state part */
-	if (world_chance(w, 200000)) {
-		a->shards = 2;
-		a->shard = world_below(w, 2);
-	}
 	memset(args, 0, sizeof(*args));
 	args->count = a->count;
 	args->depth = a->first;
@@ -175,6 +179,20 @@ static void ask_reserve(struct world *w, uint32_t client, uint32_t i, struct ask
 	submit(w, client, &sqe);
 }
 
+static void ask_reserve(struct world *w, uint32_t client, uint32_t i, struct ask *a)
+{
+	ask_keys(w, a);
+	a->durable = !a->context && world_chance(w, 300000);
+	if (world_chance(w, 200000))
+		ask_unpromised(w, a);
+	a->parts = world_chance(w, 300000) ? 3 : 0; /* without the state part */
+	if (world_chance(w, 200000)) {
+		a->shards = 2;
+		a->shard = world_below(w, 2);
+	}
+	reserve(w, client, i, a);
+}
+
 /* The bytes of the ask's put, in the order of abi/ring.h. */
 static void put_bytes(struct world *w, uint32_t client, const struct ask *a)
 {
@@ -189,8 +207,8 @@ static void put_bytes(struct world *w, uint32_t client, const struct ask *a)
 				continue;
 			if (p == 0 && a->shards && page % 2 != a->shard)
 				continue;
-			model_page(a->context, a->first + n, page, to);
-			to += world_page_bytes(page);
+			model_page(w, a->context, a->first + n, page, to);
+			to += model_page_bytes(w, a->context, page);
 		}
 }
 
@@ -225,6 +243,42 @@ static void ask_commit(struct world *w, uint32_t client, uint32_t i, struct ask 
 	else /* refused, the put goes on */
 		w->client[client].old_handle = a->handle;
 	submit(w, client, &sqe);
+}
+
+/* Whole puts, one after the other, each to its end. */
+void client_fill(struct world *w, uint32_t client, uint32_t which, uint32_t keys)
+{
+	for (uint32_t first = 0; first + WORLD_RUN <= keys; first += WORLD_RUN) {
+		uint32_t i;
+		struct ask *a = ask_free(w, client, &i);
+
+		if (!a || !core_accepts(w->core, client))
+			return;
+		a->context = which;
+		a->first = first;
+		a->count = WORLD_RUN;
+		a->deadline_ns = w->now_ns + 1000 * MSEC;
+		reserve(w, client, i, a);
+		if (a->kind == ASK_RESERVED)
+			ask_commit(w, client, i, a);
+		world_settle(w);
+	}
+}
+
+/* After a restart: a client puts again at once what it had no answer for. */
+void client_again(struct world *w)
+{
+	uint32_t i, client = world_below(w, WORLD_CLIENTS);
+	struct ask *a = ask_free(w, client, &i);
+
+	ask_unpromised(w, a);
+	if (!a->durable)
+		return;
+	a->count = 1 + world_below(w, WORLD_RUN);
+	a->deadline_ns = w->now_ns + 1000 * MSEC;
+	reserve(w, client, i, a);
+	if (a->kind == ASK_RESERVED)
+		ask_commit(w, client, i, a);
 }
 
 /* Foresight looks further ahead than other requests, or says no time at all. */
@@ -275,6 +329,7 @@ static void ask_by_keys(struct world *w, uint32_t client, uint32_t i, uint8_t op
 		if (op != ABI_OP_DELETE)
 			continue;
 		key->durable = false;
+		key->doomed = true;
 		if (!key->ghost && !client_commits(w, a->context, a->first + n))
 			a->undisputed |= 1u << n;
 	}
@@ -516,7 +571,11 @@ static void plan_advance(struct world *w, uint32_t client)
 
 static void ask_new(struct world *w, uint32_t client, uint32_t i, struct ask *a)
 {
-	switch (world_below(w, 25)) {
+	uint32_t dice = world_below(w, 25);
+
+	if (w->faults->tight && world_chance(w, 500000))
+		dice = world_chance(w, 100000) ? 24 : 0; /* much is put, room is reserved */
+	switch (dice) {
 	case 24:
 		ask_room(w, client, i);
 		break;
@@ -571,6 +630,10 @@ void client_step(struct world *w)
 	if (k->state != 1 || !core_accepts(w->core, client))
 		return;
 	plan_advance(w, client);
+	if (w->faults->tight && world_chance(w, 20000)) {
+		client_fill(w, client, world_below(w, WORLD_CONTEXTS), world_below(w, WORLD_KEYS));
+		return;
+	}
 	if (world_chance(w, 20000))
 		client_attach(w, client); /* contexts that it has not, if they can be found */
 	for (i = 0; i < WORLD_ASKS; i++)
@@ -607,7 +670,7 @@ static void committed(struct world *w, const struct ask *a, const struct abi_cqe
 {
 	struct world_context *x = &w->context[a->context];
 
-	if (a->unhurried && !a->shards && cqe->res == -ETIMEDOUT &&
+	if (a->unhurried && !a->shards && cqe->res == -ETIMEDOUT && !model_clogged(w) &&
 	    !(a->durable && model_full(w))) /* the cleaner had not yet given up */
 		world_fail(w, "I8: a put is late on a host at rest");
 	if (cqe->res || cqe->status != ABI_STATUS_READY)
@@ -672,6 +735,8 @@ void client_completed(struct world *w, uint32_t client, const struct abi_cqe *cq
 		       (unsigned long long)cqe->user_data, cqe->res, cqe->status,
 		       (unsigned long long)cqe->value);
 	a->kind = ASK_NONE;
+	if (cqe->res == -ENOSPC)
+		inside_refused(w, &was);
 	if (was.wild && !cqe->res && cqe->status != ABI_STATUS_DROPPED)
 		world_fail(w, "I3: op %u was done and should have been refused", was.op);
 	if (was.stale && !cqe->res && cqe->value == was.count &&
@@ -687,7 +752,7 @@ void client_completed(struct world *w, uint32_t client, const struct abi_cqe *cq
 		streams_answered(w, client, (uint32_t)cqe->user_data, &was, cqe);
 	} else if (was.op == ABI_OP_FETCH) {
 		w->result->fetches++;
-		if (was.unhurried && cqe->status == ABI_STATUS_LATE)
+		if (was.unhurried && cqe->status == ABI_STATUS_LATE && !model_clogged(w))
 			world_fail(w, "I8: a fetch is late on a host at rest");
 		if (w->left == left_by_now(w))
 			foresight_ready(w, &was, cqe);

@@ -75,7 +75,11 @@ static bool is_header(const struct world *w, uint64_t offset)
 
 static void device_write(struct world *w, struct core_io *io)
 {
-	bool faulty = !w->fair && world_chance(w, w->faults->write_ppm);
+	bool catalog = io->offset < w->super.segment_offset, small = io->bytes <= 2 * DISK_SECTOR;
+	uint32_t often = catalog ? 10 : small ? 3 : 1; /* there are few of those */
+	bool faulty = !w->fair && world_chance(w, often * w->faults->write_ppm);
+	/* Most of a small write is zeros: torn among what is not, or not at all. */
+	uint64_t torn = world_random(w) % (small && world_chance(w, 500000) ? 1024 : io->bytes);
 
 	io->res = (int32_t)io->bytes;
 	if (w->mood == MOOD_FULL)
@@ -83,16 +87,15 @@ static void device_write(struct world *w, struct core_io *io)
 	else if (w->mood == MOOD_FAILING)
 		io->res = -EIO;
 	else if (faulty)
-		io->res = world_chance(w, 500000) ? -EIO : (int32_t)(world_random(w) % io->bytes);
+		io->res = world_chance(w, 500000) ? -EIO : (int32_t)torn;
 	/* A segment's new life voids the old one: a moment that is worth many crashes. */
-	if (io->offset < w->super.segment_offset && w->faults->crash_ppm && !w->fair &&
-	    world_chance(w, 100000))
+	if (catalog && w->faults->crash_ppm && !w->fair && world_chance(w, 100000))
 		w->crash_due = true; /* so is a new catalog */
 	if (w->faults->small_store && io->bytes == DISK_SECTOR && is_header(w, io->offset) &&
 	    w->faults->crash_ppm && !w->fair && world_chance(w, 100000))
 		w->crash_due = true;
 	/* A failed or short write may have reached the medium in part: that is a torn write. */
-	write_pieces(w, io, io->res < 0 ? world_random(w) % io->bytes : (uint64_t)io->res);
+	write_pieces(w, io, io->res < 0 ? torn : (uint64_t)io->res);
 }
 
 static void device_read(struct world *w, struct core_io *io)

@@ -5,7 +5,8 @@
  *   sim                      10,000 seeds, as TAP (what `make test` runs)
  *   sim --seed N [--trace]   one seed; says what it did, shrinks it when it fails
  *   sim --long               until told to stop, from a fresh seed on; seeds per second
- *   options: --seeds N, --from N, --moves N, --until-failure
+ *   options: --seeds N, --from N, --moves N, --no-report; --tight: all worlds have little memory,
+ *   not one in eight (what some planted bugs need to be met soon)
  *
  * Exit: 0 all held, 1 a check failed, 2 usage.
  */
@@ -15,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "tests/sim/world.h"
 #include <stdio.h>
@@ -22,10 +24,12 @@
 struct options {
 	uint64_t seed, from, seeds;
 	uint32_t moves;
-	bool one, trace, endless, quiet;
+	bool one, trace, endless, quiet, tight;
 };
 
 static volatile sig_atomic_t stopped;
+
+static char dying[64]; /* what is said when an assertion fails: which seed it was */
 
 static void stop(int signal)
 {
@@ -33,19 +37,36 @@ static void stop(int signal)
 	stopped = 1;
 }
 
-static struct world_faults faults_of(uint64_t seed)
+static void die(int signal)
 {
-	/* One world in four is without device faults, one in four without crashes. */
-	return (struct world_faults){
+	(void)signal;
+	(void)!write(STDOUT_FILENO, dying, strlen(dying));
+}
+
+static struct world_faults faults_of(const struct options *o, uint64_t seed)
+{
+	/* One world in four is without device faults, one in four without crashes; in one in eight
+	 * flushes fail often. */
+	struct world_faults f = {
 		.read_ppm = seed % 4 ? 5000 : 0,
 		.write_ppm = seed % 4 ? 5000 : 0,
-		.flush_ppm = seed % 4 ? 20000 : 0,
+		.flush_ppm = seed % 8 == 6 ? 150000 : seed % 4 ? 20000 : 0,
 		.direct_ppm = seed % 4 ? 100000 : 0,
 		.crash_ppm = seed % 4 == 1 ? 0 : 800,
 		.death_ppm = 1500,
 		.device_ppm = seed % 4 ? 1000 : 0,
 		.small_store = seed % 3 == 0,
 	};
+
+	if (seed % 8 != 2 && !o->tight)
+		return f;
+	/* One in eight begins with little memory that one context fills, and stays up for long. */
+	f.tight = true;
+	f.flat = 1 + seed / 8 % 3;
+	f.fill[seed / 24 % 2] = 128 + seed * 37 % 128;
+	f.fill[!(seed / 24 % 2)] = seed / 48 % 3 * 24;
+	f.crash_ppm = seed / 8 % 4 == 3 ? 200 : 0;
+	return f;
 }
 
 static bool fails(const struct move *moves, uint32_t n, const struct world_faults *f,
@@ -96,7 +117,7 @@ static void tell(uint64_t seed, const struct world_result *r)
 	       "%llu deletions, %llu epochs, %llu deaths, %llu crashes, %llu pauses; "
 	       "%llu pages evicted, %llu found leased, %llu pages moved, "
 	       "%llu moves given up, %llu bytes parked, %llu reservations, %llu pages drawn, "
-	       "%llu runs, %llu segments dropped; "
+	       "%llu runs, %llu segments dropped, %llu refused; "
 	       "%llu claims, %llu blocks loaded for plans, %llu sessions staged, "
 	       "%llu bytes brought ahead were used, %llu not; "
 	       "%llu cleaned (%llu blocks, %llu tombstones), %llu bytes reinserted, %llu blocks "
@@ -113,7 +134,8 @@ static void tell(uint64_t seed, const struct world_result *r)
 	       (unsigned long long)r->moves_failed, (unsigned long long)r->parked,
 	       (unsigned long long)r->reservations, (unsigned long long)r->drawn,
 	       (unsigned long long)r->runs,
-	       (unsigned long long)r->segments_dropped, (unsigned long long)r->claims,
+	       (unsigned long long)r->segments_dropped, (unsigned long long)r->refused,
+	       (unsigned long long)r->claims,
 	       (unsigned long long)r->plan_loads, (unsigned long long)r->staged_sessions,
 	       (unsigned long long)r->staged_used, (unsigned long long)r->staged_wasted,
 	       (unsigned long long)r->cleaned,
@@ -124,15 +146,17 @@ static void tell(uint64_t seed, const struct world_result *r)
 	       (unsigned long long)r->mended, r->failure[0] ? r->failure : "held");
 }
 
-static bool run_seed(const struct options *o, uint64_t seed, struct move *moves)
+static bool run_seed(const struct options *o, uint64_t seed, struct move *moves,
+		     struct world_result *r)
 {
-	struct world_faults f = faults_of(seed);
-	struct world_result r;
+	struct world_faults f = faults_of(o, seed);
 
+	snprintf(dying, sizeof(dying), "not ok 1 - seed %llu: an assertion failed\n",
+		 (unsigned long long)seed);
 	world_moves(moves, o->moves, seed, &f);
-	if (!world_run(moves, o->moves, &f, o->trace, &r)) {
+	if (!world_run(moves, o->moves, &f, o->trace, r)) {
 		if (o->one)
-			tell(seed, &r);
+			tell(seed, r);
 		return true;
 	}
 	if (!o->quiet)
@@ -151,12 +175,14 @@ static double seconds(void)
 static int run_many(const struct options *o, struct move *moves)
 {
 	double begin = seconds(), said = begin;
+	struct world_result r;
 	uint64_t n = 0;
 
 	for (; !stopped && (o->endless || n < o->seeds); n++) {
-		if (!run_seed(o, o->from + n, moves)) {
-			printf("not ok 1 - seed %llu (of %llu run)\n1..1\n",
-			       (unsigned long long)(o->from + n), (unsigned long long)n + 1);
+		if (!run_seed(o, o->from + n, moves, &r)) {
+			printf("not ok 1 - seed %llu (of %llu run): %s\n1..1\n",
+			       (unsigned long long)(o->from + n), (unsigned long long)n + 1,
+			       r.failure);
 			return 1;
 		}
 		if (o->endless && seconds() - said > 5) {
@@ -177,7 +203,8 @@ static int parse(int argc, char **argv, struct options *o)
 		{ "seed", required_argument, NULL, 's' }, { "seeds", required_argument, NULL, 'n' },
 		{ "from", required_argument, NULL, 'f' }, { "moves", required_argument, NULL, 'm' },
 		{ "trace", no_argument, NULL, 't' },	  { "long", no_argument, NULL, 'l' },
-		{ "no-report", no_argument, NULL, 'q' },  { NULL, 0, NULL, 0 },
+		{ "no-report", no_argument, NULL, 'q' },  { "tight", no_argument, NULL, 'w' },
+		{ NULL, 0, NULL, 0 },
 	};
 	int c;
 
@@ -191,6 +218,7 @@ static int parse(int argc, char **argv, struct options *o)
 		o->moves = c == 'm' ? (uint32_t)value : o->moves;
 		o->trace |= c == 't';
 		o->quiet |= c == 'q';
+		o->tight |= c == 'w';
 		if (c == 'l') {
 			o->endless = true;
 			o->from = (uint64_t)time(NULL) << 20;
@@ -204,20 +232,22 @@ static int parse(int argc, char **argv, struct options *o)
 int main(int argc, char **argv)
 {
 	struct options o = { .from = 1, .seeds = 10000, .moves = 2000 };
+	struct world_result r;
 	struct move *moves;
 	int rc;
 
 	if (parse(argc, argv, &o)) {
 		fprintf(stderr, "usage: sim [--seed N [--trace]] [--seeds N] [--from N] "
-				"[--moves N] [--long] [--no-report]\n");
+				"[--moves N] [--long] [--no-report] [--tight]\n");
 		return 2;
 	}
 	signal(SIGINT, stop);
 	signal(SIGTERM, stop);
+	signal(SIGABRT, die);
 	moves = malloc(o.moves * sizeof(*moves));
 	if (!moves)
 		return 2;
-	rc = o.one ? !run_seed(&o, o.seed, moves) : run_many(&o, moves);
+	rc = o.one ? !run_seed(&o, o.seed, moves, &r) : run_many(&o, moves);
 	free(moves);
 	return rc;
 }

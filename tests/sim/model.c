@@ -26,19 +26,30 @@ static uint64_t page_word(uint32_t context, uint32_t n, uint32_t page, uint32_t 
 	       i * 0x2545f4914f6cdd1dull;
 }
 
-void model_page(uint32_t context, uint32_t n, uint32_t page, void *dst)
+uint32_t model_page_part(uint32_t page)
+{
+	return page < 4 ? 0 : page < 6 ? 1 : 2;
+}
+
+uint32_t model_page_bytes(const struct world *w, uint32_t context, uint32_t page)
+{
+	return w->context[context].geometry.part[model_page_part(page)].page_bytes;
+}
+
+void model_page(const struct world *w, uint32_t context, uint32_t n, uint32_t page, void *dst)
 {
 	uint64_t *to = dst;
 
-	for (uint32_t i = 0; i < world_page_bytes(page) / 8; i++)
+	for (uint32_t i = 0; i < model_page_bytes(w, context, page) / 8; i++)
 		to[i] = page_word(context, n, page, i);
 }
 
-bool model_page_is(uint32_t context, uint32_t n, uint32_t page, const void *src)
+bool model_page_is(const struct world *w, uint32_t context, uint32_t n, uint32_t page,
+		   const void *src)
 {
 	const uint64_t *from = src;
 
-	for (uint32_t i = 0; i < world_page_bytes(page) / 8; i++)
+	for (uint32_t i = 0; i < model_page_bytes(w, context, page) / 8; i++)
 		if (from[i] != page_word(context, n, page, i))
 			return false;
 	return true;
@@ -70,11 +81,6 @@ const struct abi_page *model_desc(struct world *w, uint32_t context, uint32_t sl
 
 	return (const struct abi_page *)(x->index + x->header->desc_offset) +
 	       (uint64_t)slot * x->geometry.pages_per_block + page;
-}
-
-uint32_t model_page_part(uint32_t page)
-{
-	return page < 4 ? 0 : page < 6 ? 1 : 2;
 }
 
 /* ---- pins --------------------------------------------------------------------------------- */
@@ -126,6 +132,9 @@ static void pin_check(struct world *w, struct world_pin *p)
 
 		/* A block that was deleted or did not verify is gone: no claim keeps it. */
 		if (!b || slot != p->block[i].slot || b->generation != p->block[i].generation) {
+			if (p->context == 1 && p->resident[i] &&
+			    !w->context[1].now.key[p->first + i].doomed)
+				world_fail(w, "pin: key %u left the service", p->first + i);
 			p->resident[i] = 0;
 			continue;
 		}
@@ -158,7 +167,7 @@ void model_check_durable(struct world *w)
 			uint64_t at = abi_nvme_offset(model_desc(w, 0, slot, page)->nvme);
 
 			part = model_page_part(page);
-			if (b->parts >> part & 1 && !model_page_is(0, n, page, w->disk + at))
+			if (b->parts >> part & 1 && !model_page_is(w, 0, n, page, w->disk + at))
 				world_fail(w, "I6: durable key %u lost the bytes of page %u", n,
 					   page);
 		}
@@ -182,7 +191,7 @@ static void whole_check(struct world *w, uint32_t context, uint32_t n, uint32_t 
 			if (abi_word_state(d->word[t]) != ABI_PAGE_READY)
 				continue;
 			there = true;
-			if (!model_page_is(context, n, page,
+			if (!model_page_is(w, context, n, page,
 					   x->mem[t] + abi_word_addr(d->word[t])))
 				world_fail(w, "context %u key %u page %u: wrong bytes in tier %u",
 					   context, n, page, t);
@@ -308,6 +317,15 @@ void model_check_deadlines(struct world *w)
 					   a->op,
 					   (unsigned long long)(w->now_ns - a->deadline_ns) / 1000);
 		}
+}
+
+/* Is much of the memory held by what a full store cannot take? Then some wait in vain. */
+bool model_clogged(struct world *w)
+{
+	struct core_stats st;
+
+	core_stats(w->core, &st);
+	return model_full(w) && st.tier[ABI_TIER_CXL].dirty >= st.tier[ABI_TIER_CXL].capacity / 8;
 }
 
 /* Nothing moves any more, the device is well, time has passed: everyone has his answer. */

@@ -12,9 +12,8 @@
 /* ---- contexts ----------------------------------------------------------------------------- */
 
 static void part(struct abi_geometry *g, const char *name, uint32_t kind, uint32_t layers,
-		 uint32_t groups)
+		 uint32_t groups, uint32_t bytes)
 {
-	uint32_t bytes = kind == ABI_KIND_STATE ? STATE_BYTES : PAGE;
 	struct abi_part *p = &g->part[g->part_count++];
 
 	snprintf(p->name, sizeof(p->name), "%s", name);
@@ -30,7 +29,8 @@ static void part(struct abi_geometry *g, const char *name, uint32_t kind, uint32
 	g->block_bytes += (uint64_t)layers * groups * bytes;
 }
 
-static void context_spec(struct disk_context *spec, uint32_t which)
+/* flat: all pages are of one size, so that its segments can be full to the last place. */
+static void context_spec(struct disk_context *spec, uint32_t which, bool flat)
 {
 	memset(spec, 0, sizeof(*spec));
 	snprintf(spec->name, sizeof(spec->name), "%s", which ? "memory" : "store");
@@ -39,9 +39,9 @@ static void context_spec(struct disk_context *spec, uint32_t which)
 	spec->quota[ABI_TIER_NVME] = which ? UINT64_MAX : 0;
 	spec->geometry.block_tokens = 128;
 	spec->geometry.page_align = ABI_PAGE_ALIGN;
-	part(&spec->geometry, "kv", ABI_KIND_SPARSE, 2, 2);
-	part(&spec->geometry, "index", ABI_KIND_INDEX, 2, 1);
-	part(&spec->geometry, "state", ABI_KIND_STATE, 1, 1);
+	part(&spec->geometry, "kv", ABI_KIND_SPARSE, 2, 2, PAGE);
+	part(&spec->geometry, "index", ABI_KIND_INDEX, 2, 1, PAGE);
+	part(&spec->geometry, "state", ABI_KIND_STATE, 1, 1, flat ? PAGE : STATE_BYTES);
 	spec->geometry.part[1].layer_first = 1; /* four layers of a model */
 	spec->geometry.part[2].layer_first = 3;
 }
@@ -57,7 +57,7 @@ bool context_make(struct world *w, uint32_t which, const struct disk_context *fr
 	if (from)
 		spec = *from;
 	else
-		context_spec(&spec, which);
+		context_spec(&spec, which, w->faults->flat >> which & 1);
 	if (!from && w->starve_ns % 2) /* by chance: a policy that admits little to NVMe */
 		snprintf(spec.policy, sizeof(spec.policy), "s3fifo");
 	if (!from)
@@ -149,7 +149,7 @@ static void owner_quota(struct world *w, uint32_t which)
 	if (world_chance(w, 500000)) {
 		q.limit.soft = lift ? 0 : (1 + world_below(w, 4)) << 20;
 		if (!lift && world_chance(w, 500000) && q.tier < ABI_MEM_TIERS)
-			q.limit.hard = (5 + world_below(w, 4)) << 20;
+			q.limit.hard = (5ull + world_below(w, 4)) << 20;
 		core_quota_set(w->core, &q, TOKEN_OTHER);
 		return;
 	}
@@ -185,18 +185,29 @@ void owner_limit_restore(struct world *w, const struct disk_limit *limit)
 		}
 }
 
+/* Memory is to be empty, as far as nobody uses it. */
+void owner_evict_all(struct world *w)
+{
+	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++)
+		for (uint32_t t = 0; w->context[i].made && t < ABI_MEM_TIERS; t++)
+			core_evict(w->core, w->context[i].id, t, CXL_BYTES, TOKEN_OTHER);
+}
+
 void owner_step(struct world *w)
 {
 	uint32_t which = world_below(w, WORLD_CONTEXTS), dice = world_below(w, 100);
-	struct world_context *x = &w->context[which];
+	struct world_context *x;
 	struct core_event e = { .kind = CORE_EV_TICK };
 
+	if (!w->context[!which].made)
+		which = !which; /* nobody can do much without it */
+	x = &w->context[which];
 	if (!x->made) {
 		if (lives_room(x)) /* open to clients once owner_replied says so */
 			context_make(w, which, NULL);
 	} else if (dice < 6) {
 		raise_epoch(w, which);
-	} else if (dice < 9) {
+	} else if (dice < (w->faults->tight ? 14 : 9)) {
 		remove_context(w, which);
 	} else if (dice < 50) {
 		core_evict(w->core, x->id, world_below(w, ABI_MEM_TIERS), 1u << 20, TOKEN_OTHER);

@@ -74,8 +74,10 @@ static void write_nonsense(struct world *w, struct abi_reader *r)
 		r->slot[WORLD_LEASES + world_below(w, 256)] = word | ABI_HAZARD_VALID;
 		break;
 	case 1:
-		r->access[world_below(w, ABI_ACCESS_LOG)] = word;
-		r->access_tail++;
+		if (world_chance(w, 700000)) /* a slot of any number, of a context that is there */
+			word = abi_access(w->context[world_below(w, WORLD_CONTEXTS)].id,
+					  (uint32_t)word, (uint32_t)(word >> 48));
+		r->access[r->access_tail++ % ABI_ACCESS_LOG] = word;
 		break;
 	case 2:
 		r->access_tail += word;
@@ -137,7 +139,7 @@ static void confirm(struct world *w, struct world_lease *l)
 
 static void check(struct world *w, const struct world_lease *l)
 {
-	if (!model_page_is(l->context, l->n, l->page, l->data))
+	if (!model_page_is(w, l->context, l->n, l->page, l->data))
 		world_fail(w, "I2: context %u key %u page %u changed under a lease", l->context,
 			   l->n, l->page);
 }
@@ -146,6 +148,9 @@ void reader_step(struct world *w)
 {
 	struct world_lease *l = &w->lease[world_below(w, WORLD_LEASES)];
 
+	for (uint32_t i = 0; i < WORLD_LEASES; i++) /* who reads what is to go lets go, mostly */
+		if (w->lease[i].place && w->context[w->lease[i].context].removing)
+			l = &w->lease[i];
 	if (!l->place) {
 		publish(w, l);
 		return;
@@ -157,7 +162,7 @@ void reader_step(struct world *w)
 	check(w, l);
 	if (world_chance(w, 200000))
 		drain(w, l);
-	if (world_chance(w, 30000))
+	if (world_chance(w, w->context[l->context].removing ? 300000 : 30000))
 		let_go(w, l);
 }
 

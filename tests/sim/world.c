@@ -59,9 +59,10 @@ static uint32_t rare_kind(uint64_t dice, const struct world_faults *f)
 	return dice < f->device_ppm ? MOVE_DEVICE : MOVE_KINDS;
 }
 
-static uint32_t common_kind(uint64_t dice)
+static uint32_t common_kind(uint64_t dice, bool tight)
 {
-	static const uint32_t percent[] = { 44, 27, 22, 6 };
+	static const uint32_t mix[2][4] = { { 44, 27, 22, 6 }, { 46, 31, 14, 6 } };
+	const uint32_t *percent = mix[tight];
 	uint32_t at = (uint32_t)(dice % 1000) / 10;
 
 	if (dice % 4000 == 3999)
@@ -83,7 +84,7 @@ void world_moves(struct move *moves, uint32_t n, uint64_t seed, const struct wor
 
 		moves[i].kind = rare_kind(r % 1000000, faults);
 		if (moves[i].kind == MOVE_KINDS)
-			moves[i].kind = common_kind(next_random(&state));
+			moves[i].kind = common_kind(next_random(&state), faults->tight);
 		moves[i].random = (uint32_t)(r >> 32);
 	}
 	if (seed % 8 == 3 && n > 40) /* the first moments of a store are worth many crashes */
@@ -264,6 +265,18 @@ static void tick(struct world *w, uint64_t ns)
 	world_event(w, &e);
 }
 
+/* Most of what waits in the bag is done, a few ms pass. */
+void world_settle(struct world *w)
+{
+	w->fair = true;
+	for (uint32_t i = 0; i < 3 && !w->result->failure[0]; i++) {
+		for (uint32_t n = 0; n < 50 && w->bag_count && !w->result->failure[0]; n++)
+			action_step(w);
+		tick(w, MSEC);
+	}
+	w->fair = false;
+}
+
 /* ---- life and death ----------------------------------------------------------------------- */
 
 static void death_step(struct world *w)
@@ -308,7 +321,8 @@ static void boot(struct world *w)
 {
 	struct core_config config = {
 		.boot_token = world_random(w),
-		.capacity = { HBM_BYTES, CXL_BYTES, device_capacity(w) },
+		.capacity = { HBM_BYTES, w->faults->tight ? CXL_TIGHT_BYTES : CXL_BYTES,
+			      device_capacity(w) },
 		.super = w->super,
 		.writeback_age_ns = 2 * MSEC,
 		.request_deadline_ns = 2000 * MSEC,
@@ -335,6 +349,7 @@ static void boot(struct world *w)
 	w->landed_count = 0;
 	w->foreseen = 0;
 	memset(w->session, 0, sizeof(w->session));
+	memset(w->head, 0, sizeof(w->head));
 	for (uint32_t i = 0; old && i < head->count; i++)
 		context_make(w, !strcmp(list[i].name, "memory"), &list[i]);
 	for (uint32_t i = 0; old && i < head->limit_count; i++)
@@ -398,6 +413,8 @@ static void crash(struct world *w)
 	boot(w);
 	model_check_durable(w);
 	model_check_all(w, true);
+	if (world_chance(w, 500000))
+		client_again(w);
 }
 
 /* Time goes on by `most`, or until the core wants to be asked: a claim must not be overslept. */
@@ -410,10 +427,16 @@ static uint64_t quiet_step(const struct world *w, uint64_t most)
 	return next > w->now_ns + MSEC ? next - w->now_ns : MSEC;
 }
 
+static void drain(struct world *w)
+{
+	while (w->bag_count && !w->result->failure[0])
+		action_step(w);
+}
+
 /* Everyone waits; the host makes progress until nothing is under way. */
 static void quiet(struct world *w)
 {
-	uint64_t end = w->now_ns + 30000 * MSEC;
+	uint64_t end = w->now_ns + 30000 * MSEC, evict = w->now_ns + 4000 * MSEC;
 
 	w->fair = true;
 	w->mood = 0;
@@ -421,12 +444,17 @@ static void quiet(struct world *w)
 	client_rest(w);
 	foresight_rest(w);
 	for (uint32_t i = 0; i < 6000 && !w->result->failure[0]; i++) {
-		while (w->bag_count && !w->result->failure[0])
-			action_step(w);
+		drain(w);
 		if (w->now_ns > end || core_next_tick(w->core) > w->now_ns + 20000 * MSEC)
 			break; /* but for conversations that will be forgotten */
 		tick(w, quiet_step(w, i < 100 ? MSEC : i < 500 ? 10 * MSEC : 1000 * MSEC));
+		if (w->now_ns < evict)
+			continue;
+		foresight_settle(w);
+		owner_evict_all(w); /* an operator; who waits has what he waits for held */
+		evict = w->now_ns + 4000 * MSEC;
 	}
+	drain(w); /* in a full store the cleaner tries again for ever */
 	model_quiet(w);
 	foresight_quiet(w);
 	w->fair = false;
@@ -449,7 +477,8 @@ static void step(struct world *w, const struct move *m)
 			reader_step(w);
 		break;
 	case MOVE_TICK:
-		tick(w, world_below(w, 3 * MSEC));
+		tick(w, world_chance(w, 40000) ? world_below(w, 1200) * MSEC
+					       : world_below(w, 3 * MSEC));
 		model_check_deadlines(w);
 		break;
 	case MOVE_OWNER:
@@ -471,6 +500,7 @@ static void step(struct world *w, const struct move *m)
 		crash(w);
 	model_check_key(w, m->random % WORLD_CONTEXTS, m->random / 7 % WORLD_KEYS);
 	model_check_quotas(w);
+	inside_check(w);
 }
 
 static void trace_move(const struct world *w, uint32_t i, const struct move *m)
@@ -525,6 +555,9 @@ int world_run(const struct move *moves, uint32_t n, const struct world_faults *f
 		return -ENOMEM;
 	}
 	boot(w);
+	world_settle(w); /* the contexts are listed */
+	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++)
+		client_fill(w, 0, i, faults->fill[i]);
 	for (uint32_t i = 0; i < n && !result->failure[0]; i++) {
 		trace_move(w, i, &moves[i]);
 		result->move = i;

@@ -24,7 +24,8 @@
  * are answered by their deadline when the host makes progress; no claim costs bytes before it is
  * due; a layer below a stream's watermark is there until it is released (stream.c); what CXL has
  * comes to HBM though the device fails or lies (path.c); all sums are right (core_audit); contexts,
- * epochs and removals that were answered survive (lives.c).
+ * epochs and removals that were answered survive (lives.c); an answer of -ENOSPC has something that
+ * holds the room (inside.c).
  */
 #ifndef TESTS_SIM_WORLD_H
 #define TESTS_SIM_WORLD_H
@@ -53,6 +54,9 @@ struct world_faults {
 	uint32_t read_ppm, write_ppm, flush_ppm; /* faulty operations a million */
 	bool small_store; /* its segments are cleaned and dropped all the time */
 	uint32_t direct_ppm; /* ... reads straight into HBM */
+	bool tight;       /* little CXL, which contexts pass to each other as they come and go */
+	uint32_t fill[2]; /* keys of each context that are put before all else */
+	uint32_t flat;    /* bit = context whose pages are all of one size */
 	uint32_t crash_ppm, death_ppm, device_ppm; /* such moves a million */
 };
 
@@ -62,6 +66,7 @@ struct world_result {
 	uint64_t flushes_failed, proved, cleaned, moved, carried, reinserted;
 	uint64_t evicted, segments_dropped, quarantined, runs; /* the core's own counters, summed */
 	uint64_t claims, plan_loads, staged_sessions, staged_used, staged_wasted; /* likewise */
+	uint64_t refused; /* answers of -ENOSPC */
 	uint64_t moved_pages, moves_failed, parked, reservations, drawn;
 	uint64_t direct, copied, path_failed, mended; /* two paths into HBM; bytes, times, blocks */
 	uint64_t move;     /* at which it failed */

@@ -4,6 +4,7 @@
  *   world.c   moves, actions, life        client.c  what clients ask
  *   model.c   what must be true           owner.c   contexts, and what owners do
  *   device.c  the store's device and its faults
+ *   inside.c  what only the core's own words show: why there is no room, heads, classes
  *   reader.c  leases, and the processor's store buffer
  *   foresight.c  claims: when bytes may be committed
  *   stream.c     streams: what their watermarks promise
@@ -28,6 +29,7 @@
 #define WORLD_PLANS 2u /* of a client */
 #define WORLD_ACCESSES 48u
 #define WORLD_LEASES 16u
+#define WORLD_HEADS 128u /* blocks whose first layers are pinned, watched at a time */
 #define WORLD_LIVES 4u /* of a context's name, whose removal is not durable */
 #define WORLD_READERS 2u /* of a client */
 #define WORLD_BAG 16384u
@@ -37,14 +39,14 @@
 #define WORLD_SALTS 4u /* of a context; 0 is the public one */
 #define BLOCK_BYTES (6 * PAGE + STATE_BYTES)
 #define CXL_BYTES (10u << 20)
+#define CXL_TIGHT_BYTES (8u << 20)
 #define HBM_BYTES (8u << 20)
 #define NVME_BYTES (16u << 20)
 #define NVME_SMALL_BYTES (7u << 19)
 #define SEGMENT_SMALL_BYTES (160u << 10)
 #define STAGING_BYTES (3u << 20)
 #define PAGE 4096u
-#define STATE_PAGE 6u /* the page of part "state": of another size, so that there are two classes */
-#define STATE_BYTES (3 * PAGE)
+#define STATE_BYTES (3 * PAGE) /* pages of part "state": so there are two classes, mostly */
 #define MSEC 1000000ull
 /* Of owners' requests; nobody waits for the answers to others. */
 #define TOKEN_MAKE 1u
@@ -124,6 +126,12 @@ struct world_pin {
 	struct abi_block_ref block[WORLD_RUN]; /* then: one that came later is not pinned */
 };
 
+/* A block whose first layers the core has pinned, at the last look. */
+struct world_head {
+	uint64_t pin, looked, pages;
+	struct abi_block_ref ref;
+};
+
 struct world_lease {
 	uint64_t place;      /* published; 0 = none */
 	const uint8_t *data; /* NULL = not looked at again, or none */
@@ -152,6 +160,7 @@ struct world_key {
 	bool durable;        /* acknowledged durable, and nothing since could have removed it */
 	uint64_t put_sequence; /* when the last commit was sent */
 	bool deleted;        /* delete was acknowledged, no put was sent since it was asked for */
+	bool doomed;         /* its deletion was asked for, at any time */
 	bool ghost;          /* a dead client's commit may still land; until the next quiet */
 };
 
@@ -200,6 +209,8 @@ struct world {
 	struct world_lease lease[WORLD_LEASES];
 	struct world_pin pin[WORLD_LEASES];
 	struct world_session session[WORLD_SESSIONS];
+	struct world_head head[WORLD_HEADS];
+	uint64_t looked; /* at heads */
 
 	/* device.c */
 	struct disk_super super;
@@ -216,8 +227,11 @@ void world_fail(struct world *w, const char *format, ...) __attribute__((format(
 uint64_t world_random(struct world *w);
 uint32_t world_below(struct world *w, uint32_t n);
 bool world_chance(struct world *w, uint32_t ppm);
+void world_settle(struct world *w);
 void world_event(struct world *w, struct core_event *e);
 
+void client_again(struct world *w);
+void client_fill(struct world *w, uint32_t client, uint32_t which, uint32_t keys);
 void client_open(struct world *w, uint32_t client);
 void client_step(struct world *w);
 void client_completed(struct world *w, uint32_t client, const struct abi_cqe *cqe);
@@ -229,6 +243,7 @@ static inline uint64_t token_of(uint32_t kind, uint32_t which, uint64_t life)
 	return kind + 16ull * which + 256 * life;
 }
 
+void owner_evict_all(struct world *w);
 void owner_step(struct world *w);
 void owner_limit_restore(struct world *w, const struct disk_limit *limit);
 void owner_replied(struct world *w, uint64_t token, int res, uint64_t value);
@@ -246,12 +261,8 @@ void lives_found(struct world *w, uint32_t which, const struct disk_context *fro
 void lives_missed(struct world *w, uint32_t which);
 
 void model_key(uint32_t n, uint8_t key[ABI_KEY_BYTES]);
-static inline uint32_t world_page_bytes(uint32_t page)
-{
-	return page == STATE_PAGE ? STATE_BYTES : PAGE;
-}
-
-void model_page(uint32_t context, uint32_t n, uint32_t page, void *dst);
+uint32_t model_page_bytes(const struct world *w, uint32_t context, uint32_t page);
+void model_page(const struct world *w, uint32_t context, uint32_t n, uint32_t page, void *dst);
 const struct abi_block *model_find(struct world *w, uint32_t context, uint32_t n, uint32_t *slot);
 const struct abi_page *model_desc(struct world *w, uint32_t context, uint32_t slot, uint32_t page);
 void reader_step(struct world *w);
@@ -267,7 +278,8 @@ void streams_answered(struct world *w, uint32_t client, uint32_t i, const struct
 void streams_check_all(struct world *w);
 void streams_rest(struct world *w);
 void streams_forget(struct world *w, uint32_t client);
-bool model_page_is(uint32_t context, uint32_t n, uint32_t page, const void *src);
+bool model_page_is(const struct world *w, uint32_t context, uint32_t n, uint32_t page,
+		   const void *src);
 uint32_t model_page_part(uint32_t page);
 void model_pinned(struct world *w, uint32_t client, const struct ask *ask, uint64_t id);
 void client_rest(struct world *w);
@@ -281,12 +293,16 @@ void foresight_plan(struct world *w, uint32_t client, const struct ask *a,
 void foresight_died(struct world *w, uint32_t client);
 void foresight_quiet(struct world *w);
 void foresight_rest(struct world *w);
+void foresight_settle(struct world *w);
 void foresight_returned(struct world *w, const struct ask *a, const struct abi_cqe *cqe);
 void foresight_ready(struct world *w, const struct ask *a, const struct abi_cqe *cqe);
+void inside_check(struct world *w);
+void inside_refused(struct world *w, const struct ask *a);
 void model_check_key(struct world *w, uint32_t context, uint32_t n);
 void model_check_all(struct world *w, bool content);
 void model_check_durable(struct world *w);
 bool model_full(struct world *w);
+bool model_clogged(struct world *w);
 void model_quiet(struct world *w);
 void model_check_quotas(struct world *w);
 void model_died(struct world *w, uint32_t client);

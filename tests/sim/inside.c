@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What only the core's own words show (holds, pins, persistence, queues; core_audit recounts most
+ * of them). It must not ask the functions that decide.
+ *   Room: an answer of -ENOSPC says that nothing can go (I8): pages are pinned, leased, held by
+ *   requests under way, dirty, or kept by an evacuation that failed several times. The tier is
+ *   searched for what could have gone all the same, in the context that asked and, while that is
+ *   below its share, in the one that is most above its own.
+ *   Heads: what the core pinned of conversations stays.
+ *   Classes: nobody waits for a page that is queued in a less urgent class (P6).
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "tests/sim/world_priv.h"
+#include "tierd/core/state.h"
+
+/* ---- room --------------------------------------------------------------------------------- */
+
+#define SLACK (16u * BLOCK_BYTES) /* what may have been let go since, in the same event */
+#define FAILED_MANY 4u /* segments in a row that could not be emptied: it is not tried again */
+
+static bool pinned(const struct block_use *use, uint32_t tier)
+{
+	return use->pins[tier] || use->head_pins[tier];
+}
+
+/* Nothing that is known keeps the block there. */
+static bool is_free_to_go(const struct core *c, const struct context *x, uint32_t slot,
+			  uint32_t tier)
+{
+	const struct block_use *use = block_use(x, slot);
+	const struct block_meta *m = &x->meta[slot];
+
+	if (index_block(&x->ix, slot)->state != ABI_BLOCK_COMMITTED || use->hold ||
+	    use->streamed[tier] || pinned(use, tier))
+		return false;
+	if (tier == ABI_TIER_HBM)
+		return true;
+	if (c->store && x->plan.quota[ABI_TIER_NVME] && m->persist != PERSIST_REFUSED)
+		return m->persist == PERSIST_CLEAN && m->settle != SETTLE_WRITTEN;
+	return !pinned(use, ABI_TIER_HBM);
+}
+
+static uint64_t there(const struct context *x, uint32_t slot, uint32_t tier)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t page = 0; page < x->ix.pages_per_block; page++)
+		if (page_state(index_page(&x->ix, slot, page), tier) == ABI_PAGE_READY)
+			bytes += page_stride(x, page);
+	return bytes;
+}
+
+/* Bytes of the context that could leave the tier. */
+static uint64_t could_go(const struct core *c, uint32_t id, uint32_t tier)
+{
+	const struct context *x = core_context(c, id);
+	uint64_t bytes = 0;
+
+	for (uint32_t slot = 0; x && slot < x->ix.slots_used; slot++)
+		if (is_free_to_go(c, x, slot, tier))
+			bytes += there(x, slot, tier);
+	return bytes;
+}
+
+/* What others are above their shares, each by a segment at least, and could let go. */
+static uint64_t givers(const struct world *w, uint32_t which, uint32_t tier)
+{
+	struct core_context_stats taker, st;
+	uint64_t most = 0, over, bytes = 0;
+
+	if (core_context_stats(w->core, w->context[which].id, &taker) ||
+	    taker.tier[tier].used >= taker.tier[tier].soft)
+		return 0;
+	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++) {
+		const struct world_context *y = &w->context[i];
+
+		if (i == which || !y->made || y->removing ||
+		    core_context_stats(w->core, y->id, &st) ||
+		    st.tier[tier].used < st.tier[tier].soft + ABI_HUGE)
+			continue;
+		over = st.tier[tier].used - st.tier[tier].soft;
+		if (over > most)
+			bytes = could_go(w->core, y->id, tier);
+		most = over > most ? over : most;
+	}
+	return bytes;
+}
+
+/* Do the blocks' accounts have limits? Then only their own blocks may go. (Salts: see client.c.) */
+static bool is_limited(const struct world_context *x, const struct ask *a, uint32_t tier)
+{
+	uint32_t from = a->first < WORLD_RUN ? 0 : a->first - WORLD_RUN;
+
+	for (uint32_t n = from; n < a->first + a->count; n++)
+		if (x->hard[n * WORLD_SALTS / WORLD_KEYS][tier])
+			return true;
+	return false;
+}
+
+static bool explained(const struct world *w, const struct ask *a, uint32_t tier)
+{
+	const struct core *c = w->core;
+	const struct world_context *x = &w->context[a->context];
+
+	if (!x->made || x->removing || c->evacuate_failed >= FAILED_MANY || is_limited(x, a, tier))
+		return true;
+	return could_go(c, x->id, tier) + givers(w, a->context, tier) <= SLACK;
+}
+
+/* Was it the store that had no room, or the block's way to it? */
+static bool is_stores(const struct ask *a)
+{
+	return a->durable || a->op == ABI_OP_DELETE;
+}
+
+void inside_refused(struct world *w, const struct ask *a)
+{
+	bool hbm = a->op == ABI_OP_FETCH || a->op == ABI_OP_STREAM;
+
+	w->result->refused++;
+	if (is_stores(a) || explained(w, a, ABI_TIER_CXL) ||
+	    (hbm && a->shard == ABI_TIER_HBM && explained(w, a, ABI_TIER_HBM)))
+		return;
+	world_fail(w, "I8: op %u of context %u was refused for want of room, and nothing holds it",
+		   a->op, a->context);
+}
+
+/* ---- heads -------------------------------------------------------------------------------- */
+
+/* Pages of the first layers that are in the tier. */
+static uint64_t head_pages(const struct context *x, const struct pin *p, uint32_t slot)
+{
+	uint64_t pages = 0;
+
+	for (uint32_t page = 0; page < x->ix.pages_per_block; page++) {
+		const struct abi_part *part = &x->spec.geometry.part[x->page_part[page]];
+
+		if ((page - part->page_base) / part->groups < p->layers &&
+		    page_state(index_page(&x->ix, slot, page), p->tier) == ABI_PAGE_READY)
+			pages |= 1ull << page;
+	}
+	return pages;
+}
+
+static struct world_head *head_of(struct world *w, const struct pin *p, struct abi_block_ref ref)
+{
+	struct world_head *unused = NULL;
+
+	for (uint32_t i = 0; i < WORLD_HEADS; i++) {
+		struct world_head *h = &w->head[i];
+
+		if (h->pin == p->id && h->ref.slot == ref.slot &&
+		    h->ref.generation == ref.generation)
+			return h;
+		if (!unused && h->looked + 1 < w->looked)
+			unused = h;
+	}
+	if (unused)
+		*unused = (struct world_head){ .pin = p->id, .ref = ref };
+	return unused;
+}
+
+static void head_check(struct world *w, const struct pin *p, struct abi_block_ref ref)
+{
+	const struct context *x = p->ctx;
+	const struct abi_block *b = index_block(&x->ix, ref.slot);
+	struct world_head *h;
+	uint64_t pages;
+
+	if (b->generation != ref.generation || b->state != ABI_BLOCK_COMMITTED)
+		return; /* a block that was deleted or did not verify is gone */
+	h = head_of(w, p, ref);
+	if (!h)
+		return;
+	pages = head_pages(x, p, ref.slot);
+	if (h->pages & ~pages)
+		world_fail(w, "pin: a page of the head of block %u left tier %u", ref.slot,
+			   p->tier);
+	h->pages = pages;
+	h->looked = w->looked;
+}
+
+/* What was there under a pin of first layers at the last look is there. */
+static void heads_check(struct world *w)
+{
+	const struct core *c = w->core;
+
+	w->looked++;
+	for (uint32_t i = 0; c->pins && i < c->pins_high; i++) {
+		const struct pin *p = &c->pin[i];
+
+		if (!p->used || !p->layers || p->ctx->closing)
+			continue;
+		for (const struct pin_chunk *k = p->chunk; k; k = k->next)
+			for (uint32_t n = 0; n < k->count; n++)
+				head_check(w, p, k->ref[n]);
+	}
+}
+
+/* ---- classes ------------------------------------------------------------------------------ */
+
+static void classes_check(struct world *w)
+{
+	const struct core *c = w->core;
+
+	for (uint32_t i = 0; i < c->requests_high; i++) {
+		const struct request *r = &c->request[i];
+
+		if (r->phase == REQUEST_SPACE && !r->answered &&
+		    (r->sqe.op == ABI_OP_FETCH || r->sqe.op == ABI_OP_FETCH_PAGES) &&
+		    fetch_outranks(c, r))
+			world_fail(w, "P6: client %u waits in class %u for a read queued below it",
+				   r->client, r->sqe.klass);
+	}
+}
+
+void inside_check(struct world *w)
+{
+	heads_check(w);
+	classes_check(w);
+}
