@@ -110,7 +110,8 @@ static void do_read(struct shell *s, const struct core_action *a)
 {
 	s->dispatch.ios++;
 	watch_start(&s->dispatch.reading[a->io->klass], a->io);
-	submit_or_defer(s, (struct deferred){ a->io, 0 });
+	if (!prepare_hold(&s->dispatch.prepare, a->io))
+		submit_or_defer(s, (struct deferred){ a->io, 0 });
 }
 
 static void do_write(struct shell *s, const struct core_action *a)
@@ -233,10 +234,40 @@ static void memory_job(struct shell *s, struct job *job, enum job_kind kind,
 	worker_submit(s->workers, job);
 }
 
+static uint8_t *memory_of(const struct shell *s, const struct core_range *range)
+{
+	return (uint8_t *)region_of(s, range)->addr + range->offset;
+}
+
+/* By areas, so that reads into the first need not wait for the last. */
 static void do_prepare(struct shell *s, const struct core_action *a)
 {
-	if (region_of(s, &a->range) && worker_jobs_free(s->workers) > PREPARE_JOBS_FREE)
-		memory_job(s, worker_job(s->workers), JOB_PREPARE, &a->range);
+	struct core_range range = a->range;
+	uint64_t end = range.offset + range.bytes;
+
+	for (; region_of(s, &range) && range.offset < end; range.offset += range.bytes) {
+		if (worker_jobs_free(s->workers) <= PREPARE_JOBS_FREE)
+			return;
+		if (range.tier != CORE_RANGE_INDEX) {
+			uint64_t left = end - range.offset;
+
+			range.bytes = left < PREPARE_AREA ? left : PREPARE_AREA;
+			prepare_begin(&s->dispatch.prepare, memory_of(s, &range));
+		}
+		memory_job(s, worker_job(s->workers), JOB_PREPARE, &range);
+	}
+}
+
+static void prepared(struct shell *s, const struct core_range *range)
+{
+	struct prepare *p = &s->dispatch.prepare;
+	struct core_io *io;
+
+	if (range->tier == CORE_RANGE_INDEX || !region_of(s, range))
+		return;
+	prepare_end(p, memory_of(s, range));
+	while ((io = prepare_release(p)))
+		submit_or_defer(s, (struct deferred){ io, 0 });
 }
 
 static void do_punch(struct shell *s, const struct core_action *a)
@@ -266,6 +297,7 @@ static void job_done(struct shell *s, const struct job *job)
 		feed_io(s, job->io);
 		break;
 	case JOB_PREPARE:
+		prepared(s, &job->range);
 		break;
 	case JOB_PUNCH:
 		if (job->res)

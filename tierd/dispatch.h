@@ -9,6 +9,7 @@
 
 #include "libtier/base/hist.h"
 #include "tierd/core/core.h"
+#include "tierd/prepare.h"
 
 struct shell;
 
@@ -31,8 +32,9 @@ struct stopwatch {
 struct dispatch {
 	struct deferred deferred[DISPATCH_DEFERRED_MAX];
 	uint32_t deferred_head, deferred_tail;
-	uint32_t ios;          /* on the device or deferred, flushes included */
+	uint32_t ios;          /* on the device, deferred or held; flushes included */
 	uint32_t verify_bytes; /* verified in this turn */
+	struct prepare prepare;
 	struct core_io *landed[DISPATCH_LANDED_MAX]; /* reads of this turn, to be verified */
 	uint32_t landed_count;
 	struct stopwatch reading[ABI_CLASS_COUNT], writing;

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads that wait for their memory; see prepare.h. */
+#include "tierd/prepare.h"
+
+#include <assert.h>
+#include <string.h>
+
+bool prepare_begin(struct prepare *p, const void *area)
+{
+	if (p->areas == PREPARE_AREAS_MAX)
+		return false;
+	p->area[p->areas++] = area;
+	return true;
+}
+
+void prepare_end(struct prepare *p, const void *area)
+{
+	for (uint32_t i = 0; i < p->areas; i++)
+		if (p->area[i] == area) {
+			p->area[i] = p->area[--p->areas];
+			return;
+		}
+}
+
+static bool touches(const struct core_io_piece *piece, const uint8_t *area)
+{
+	const uint8_t *from = piece->addr;
+
+	return from < area + PREPARE_AREA && area < from + piece->bytes;
+}
+
+static bool waits(const struct prepare *p, const struct core_io *io)
+{
+	for (uint32_t a = 0; a < p->areas; a++)
+		for (uint32_t i = 0; i < io->piece_count; i++)
+			if (touches(&io->piece[i], p->area[a]))
+				return true;
+	return false;
+}
+
+bool prepare_hold(struct prepare *p, struct core_io *io)
+{
+	if (!waits(p, io))
+		return false;
+	assert(p->held_count < PREPARE_HELD_MAX);
+	p->held[p->held_count++] = io;
+	return true;
+}
+
+struct core_io *prepare_release(struct prepare *p)
+{
+	for (uint32_t i = 0; i < p->held_count; i++) {
+		struct core_io *io = p->held[i];
+
+		if (waits(p, io))
+			continue;
+		memmove(&p->held[i], &p->held[i + 1],
+			(--p->held_count - i) * sizeof(p->held[0]));
+		return io;
+	}
+	return NULL;
+}
