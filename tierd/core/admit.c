@@ -44,13 +44,13 @@ static void refuse(struct core *c, struct context *x, uint32_t slot)
 	c->metrics.admission_refused_bytes += block_bytes(x, slot);
 }
 
-/* How many blocks from the dirty list's head on are worth it, of `n`; refuses those before. */
-uint32_t admit_run(struct core *c, struct context *x, uint32_t n)
+/* How many of the chain's first blocks are worth it; the caller has refused those before. */
+uint32_t admit_run(const struct core *c, const struct context *x, const uint32_t *chain, uint32_t n)
 {
-	uint32_t slot, worth = 0;
+	uint32_t worth = 0;
 
-	for (slot = x->dirty.head; worth < n && is_worth(c, x, slot); worth++)
-		slot = x->meta[slot].next;
+	while (worth < n && is_worth(c, x, chain[worth]))
+		worth++;
 	return worth;
 }
 

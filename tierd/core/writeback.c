@@ -21,6 +21,8 @@
 #define RETRY_NS (1000 * MS)
 #define FULL_NS (200 * MS)
 #define DUE_BLOCKS DISK_RUN_BLOCKS_MAX
+#define GATHER_NS (4 * MS) /* that a durable block waits while more are being put: a run's copy */
+#define GATHER_LOOK 256u   /* dirty blocks looked at for a run */
 
 void writeback_enqueue(struct core *c, struct context *x, uint32_t slot)
 {
@@ -33,8 +35,10 @@ void writeback_enqueue(struct core *c, struct context *x, uint32_t slot)
 	m->persist = PERSIST_QUEUED;
 	x->dirty_bytes += block_bytes(x, slot);
 	block_link(c, &x->dirty, x, slot);
-	if (m->flags & BLOCK_DURABLE)
+	if (m->flags & BLOCK_DURABLE && !x->dirty_urgent) {
 		x->dirty_urgent = true;
+		x->urgent_since_ns = c->now_ns;
+	}
 }
 
 static struct run *nth_run(struct core *c, uint32_t i)
@@ -85,25 +89,38 @@ static bool follows(const struct context *x, uint32_t slot, uint32_t before)
 	       (x->meta[slot].flags & BLOCK_DURABLE) == (x->meta[before].flags & BLOCK_DURABLE);
 }
 
-static uint32_t chain_length(const struct context *x)
+/*
+ * The oldest dirty block and those that follow it, each the child of the one before. Puts that are
+ * copied side by side make their blocks dirty in turns, so others may lie between.
+ */
+static uint32_t chain_gather(const struct context *x, uint32_t chain[DISK_RUN_BLOCKS_MAX])
 {
-	uint32_t slot = x->dirty.head, n = 1;
+	uint32_t n = 1, look = GATHER_LOOK, slot = x->dirty.head;
 
-	for (; n < DISK_RUN_BLOCKS_MAX; n++) {
-		uint32_t next = x->meta[slot].next;
-
-		if (next == ABI_SLOT_NONE || !follows(x, next, slot))
+	chain[0] = slot;
+	while (n < DISK_RUN_BLOCKS_MAX && look--) {
+		slot = x->meta[slot].next;
+		if (slot == ABI_SLOT_NONE)
 			break;
-		slot = next;
+		if (follows(x, slot, chain[n - 1]))
+			chain[n++] = slot;
 	}
 	return n;
+}
+
+/* Blocks of a put become dirty one by one: short runs would scatter its layers over the store. */
+static uint64_t gathered_ns(const struct context *x)
+{
+	return x->pending.count ? x->urgent_since_ns + GATHER_NS : x->urgent_since_ns;
 }
 
 static bool due(const struct core *c, const struct context *x)
 {
 	if (!x->dirty.count || c->now_ns < c->write_retry_ns)
 		return false;
-	return x->dirty.count >= DUE_BLOCKS || x->dirty_urgent || c->draining || c->space_head ||
+	if (x->dirty_urgent && c->now_ns >= gathered_ns(x))
+		return true;
+	return x->dirty.count >= DUE_BLOCKS || c->draining || c->space_head ||
 	       c->now_ns >= x->dirty_since_ns + c->config.writeback_age_ns;
 }
 
@@ -130,15 +147,16 @@ void run_head(struct run *run)
 		memcpy(run->head.parent, index_block(&x->ix, b->parent)->key, ABI_KEY_BYTES);
 }
 
-static void run_take(struct core *c, struct run *run)
+static void run_take(struct core *c, struct run *run, const uint32_t *chain)
 {
 	struct context *x = run->ctx;
 
 	run->blocks = run->place.blocks;
 	run->tombs = 0;
 	for (uint32_t i = 0; i < run->blocks; i++) {
-		uint32_t slot = x->dirty.head;
+		uint32_t slot = chain[i];
 
+		assert(block_queued(&x->meta[slot]));
 		block_unlink(c, &x->dirty, x, slot);
 		x->meta[slot].persist = PERSIST_WRITING;
 		quota_add(c, x, slot, ABI_TIER_NVME, block_bytes(x, slot)); /* not at its end */
@@ -192,7 +210,8 @@ static int quota_refuses(struct core *c, struct context *x, uint32_t slot)
  */
 static int run_begin(struct core *c, struct context *x)
 {
-	uint32_t slot = x->dirty.head, n = admit_run(c, x, chain_length(x));
+	uint32_t chain[DISK_RUN_BLOCKS_MAX], slot = x->dirty.head;
+	uint32_t n = admit_run(c, x, chain, chain_gather(x, chain));
 	uint32_t log = run_log(x, slot);
 	struct run *run = &c->run[log];
 	uint64_t bytes = block_bytes(x, slot);
@@ -215,7 +234,7 @@ static int run_begin(struct core *c, struct context *x)
 	if (err)
 		return err;
 	run->ctx = x;
-	run_take(c, run);
+	run_take(c, run, chain);
 	return 0;
 }
 
@@ -655,7 +674,8 @@ uint64_t writeback_next_tick(const struct core *c)
 
 		if (!x || !x->dirty.count)
 			continue;
-		due_ns = x->dirty_since_ns + c->config.writeback_age_ns;
+		due_ns = x->dirty_urgent ? gathered_ns(x)
+					 : x->dirty_since_ns + c->config.writeback_age_ns;
 		due_ns = c->write_retry_ns > c->now_ns ? c->write_retry_ns : due_ns;
 		next = due_ns < next ? due_ns : next;
 	}

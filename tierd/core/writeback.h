@@ -136,7 +136,8 @@ void run_place(struct core *c, struct run *run, uint32_t i);
 void run_bury(struct core *c, struct run *run, uint32_t i);
 
 /* admit.c */
-uint32_t admit_run(struct core *c, struct context *x, uint32_t n);
+uint32_t admit_run(const struct core *c, const struct context *x, const uint32_t *chain,
+		   uint32_t n);
 void admit_heads(struct core *c, struct context *x);
 void admit_again(struct core *c, struct context *x, uint32_t slot, bool wanted);
 void admit_forget(struct context *x, uint32_t slot);
