@@ -3,8 +3,9 @@
  * Reading from the NVMe tier by demand fetches, checksums on, beside fio on the very file of the
  * store: random 64 KiB pages, and blocks in the order in which they were put. Both run for the same
  * time, for devices and hypervisors give bursts. CXL holds a quarter of the pages and none is asked
- * for again before all others were, so each one comes from the device; the daemon's own count of
- * bytes read is checked, and the first word of every page that came.
+ * for again before all others were, so with the least recently used leaving first (other policies
+ * keep a part of a loop) each one comes from the device; the daemon's own count of bytes read is
+ * checked, and the first word of every page that came.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 
 #include "bench/micro/fio.h"
 #include "bench/micro/pool.h"
+#include "bench/micro/uring.h"
 #include "libtier/base/cleanup.h"
 #include "libtier/base/units.h"
 
@@ -29,6 +31,7 @@
 struct job {
 	struct pool *p;
 	struct fio_job fio;
+	struct uring_job uring;
 	bool random;
 	uint32_t *order; /* pages, in the order in which they are fetched */
 	uint32_t pages;
@@ -161,19 +164,29 @@ static int run(struct job *j, uint32_t ms, double *gbps)
 	return error;
 }
 
-static int pair(struct job *j, bool fio_first, struct sample *value, struct sample *peer)
-{
-	double ours = 0, theirs = 0;
-	int error = 0;
+struct series {
+	struct sample value, fio, uring;
+};
 
-	if (fio_first)
-		error = fio_run(&j->fio, &theirs);
+static int peers(struct job *j, double *fio, double *uring)
+{
+	int error = fio_run(&j->fio, fio);
+
+	return error ? error : uring_run(&j->uring, uring);
+}
+
+static int round_of(struct job *j, bool peers_first, struct series *s)
+{
+	double ours = 0, fio = 0, uring = 0;
+	int error = peers_first ? peers(j, &fio, &uring) : 0;
+
 	if (!error)
 		error = run(j, ROUND_MS, &ours);
-	if (!error && !fio_first)
-		error = fio_run(&j->fio, &theirs);
-	sample_add(value, ours);
-	sample_add(peer, theirs);
+	if (!error && !peers_first)
+		error = peers(j, &fio, &uring);
+	sample_add(&s->value, ours);
+	sample_add(&s->fio, fio);
+	sample_add(&s->uring, uring);
 	return error;
 }
 
@@ -195,37 +208,64 @@ static int find_ahead(struct job *j)
 	return error;
 }
 
-static int measure(struct bench *bench, struct job *j, const char *name, bool random)
+/* The peers at their best. */
+static int find_peers(struct job *j)
 {
 	static const uint32_t stream_blocks[] = { 131072, 524288, 1048576 };
 	static const uint32_t random_blocks[] = { PAGE_BYTES };
-	struct sample value = { 0 }, peer = { 0 };
-	char against[BENCH_TEXT], text[UNITS_TEXT_BYTES];
-	const struct bench_figure figure = {
-		"nvme", name, "GB/s", against, { BENCH_RATIO_AT_LEAST, 0.9 }
-	};
 	double best;
 	int error;
 
-	order_pages(j, random);
-	j->fio.ms = SWEEP_MS;
-	error = fio_best(&j->fio, random ? random_blocks : stream_blocks, random ? 1 : 3, &best);
+	j->fio.ms = j->uring.ms = SWEEP_MS;
+	j->uring.random = j->random;
+	j->uring.block_bytes = j->random ? PAGE_BYTES : stream_blocks[2];
+	error = fio_best(&j->fio, j->random ? random_blocks : stream_blocks, j->random ? 1 : 3,
+			 &best);
 	if (error)
 		return bench_failed("fio", error);
-	j->fio.ms = ROUND_MS;
+	error = uring_best(&j->uring);
+	j->fio.ms = j->uring.ms = ROUND_MS;
+	return error ? bench_failed("io_uring", error) : 0;
+}
+
+static int judge(struct bench *b, const struct job *j, const char *name, const struct series *s)
+{
+	char against[BENCH_TEXT], text[UNITS_TEXT_BYTES], memory[UNITS_TEXT_BYTES];
+	const struct bench_figure figure = {
+		"nvme", name, "GB/s", against, { BENCH_RATIO_AT_LEAST, 0.9 }
+	};
+	int error;
+
 	snprintf(against, sizeof(against), "fio io_uring, blocks of %s, depth %u, huge pages",
 		 units_print_bytes(text, j->fio.block_bytes), j->fio.depth);
+	error = bench_judge(b->results, &figure, &s->value, &s->fio);
+	if (error)
+		return error;
+	snprintf(against, sizeof(against), "io_uring alone into %s, blocks of %s, depth %u",
+		 units_print_bytes(memory, j->uring.memory_bytes),
+		 units_print_bytes(text, j->uring.block_bytes), j->uring.depth);
+	return bench_judge(b->results, &figure, &s->value, &s->uring);
+}
+
+static int measure(struct bench *bench, struct job *j, const char *name, bool random)
+{
+	struct series s = { 0 };
+	int error;
+
+	order_pages(j, random);
+	error = find_peers(j);
+	if (error)
+		return error;
 	error = find_ahead(j);
 	for (uint32_t round = 0; round < bench->rounds && !error; round++)
-		error = pair(j, round & 1, &value, &peer);
+		error = round_of(j, round & 1, &s);
 	bench_say("nvme: %s: %u requests of %u pages kept under way", name, j->ahead, j->list);
 	if (j->evicted)
 		bench_say("nvme: %.2f%% of the pages had been evicted again when they were looked "
 			  "at",
 			  100.0 * (double)j->evicted / (double)j->came);
 	j->came = j->evicted = 0;
-	return error ? bench_failed(name, error)
-		     : bench_judge(bench->results, &figure, &value, &peer);
+	return error ? bench_failed(name, error) : judge(bench, j, name, &s);
 }
 
 static int measure_both(struct bench *b, struct pool *p)
@@ -240,11 +280,16 @@ static int measure_both(struct bench *b, struct pool *p)
 
 	if (j.fio.memory < 0)
 		return bench_failed("memory for fio", j.fio.memory);
+	error = uring_open(&j.uring, j.fio.file, p->spec.cxl_bytes);
+	if (error) {
+		close(j.fio.memory);
+		return bench_failed("io_uring", error);
+	}
 	j.order = calloc(j.pages, sizeof(*j.order));
-	if (!j.order)
-		return -ENOMEM;
 	/* What the puts left in CXL would be found there. */
-	error = tier_admin(p->t, "evict", "{\"context\":\"nvme\",\"tier\":\"cxl\"}", &reply);
+	error = j.order ? tier_admin(p->t, "evict", "{\"context\":\"nvme\",\"tier\":\"cxl\"}",
+				     &reply)
+			: -ENOMEM;
 	if (error)
 		bench_failed("evict", error);
 	else
@@ -252,6 +297,7 @@ static int measure_both(struct bench *b, struct pool *p)
 	if (!error)
 		error = measure(b, &j, "streaming, blocks in order", false);
 	free(j.order);
+	uring_close(&j.uring);
 	close(j.fio.memory);
 	return error;
 }
@@ -271,6 +317,7 @@ int bench_nvme(struct bench *b)
 		.cxl_bytes = (b->quick ? 1024 : 2048) * BLOCK_BYTES / 4,
 		.nvme_bytes = (b->quick ? 1024 : 2048) * BLOCK_BYTES * 5 / 4,
 		.set = set,
+		.policy = "lru",
 		.fill_pages = true,
 	};
 	struct pool p;
