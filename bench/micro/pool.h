@@ -20,7 +20,6 @@ struct pool_spec {
 	uint64_t hbm_bytes, cxl_bytes; /* of the tiers; cxl 0 = what the blocks need */
 	uint64_t nvme_bytes;	       /* 0 = memory only */
 	const char *const *set;	       /* further settings of the daemon; may be NULL */
-	const char *policy;      /* of eviction; NULL = the default */
 	uint32_t put_blocks; /* blocks of one put, a prefix; 0 = some MiB */
 	bool fill_pages; /* with bytes that no device can compress, not only the first word */
 };
