@@ -4,8 +4,8 @@
  * layer is there, how long the whole takes while a reader waits for each layer, looks at it and
  * releases it, and what asking costs. Beside it, in the same rounds, fio on the very file of the
  * store: reads as large as the first layer's one extent, one at a time; and sequential ones at the
- * size and depth at which they are fastest. The daemon's own count of bytes read is checked, and
- * the first word of every page.
+ * size and depth at which they are fastest, also by plain io_uring into as much memory as streams
+ * have. The daemon's own count of bytes read is checked, and the first word of every page.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,6 +13,7 @@
 
 #include "bench/micro/fio.h"
 #include "bench/micro/pool.h"
+#include "bench/micro/uring.h"
 #include "libtier/base/cleanup.h"
 #include "libtier/base/units.h"
 
@@ -28,6 +29,7 @@
 struct job {
 	struct pool *p;
 	struct fio_job extent, whole;
+	struct uring_job plain;
 	uint32_t blocks;
 	struct tier_lease lease[LEASES];
 };
@@ -128,11 +130,28 @@ static int first_pair(struct job *j, bool fio_first, struct sample *value, struc
 	return error;
 }
 
-static int whole_pair(struct job *j, bool fio_first, struct sample *value, struct sample *peer)
+/* Milliseconds for the whole prefix. */
+struct series {
+	struct sample value, fio, plain;
+};
+
+static int peers(struct job *j, double bytes, double *fio_ms, double *plain_ms)
+{
+	double fio = 0, plain = 0;
+	int error = fio_run(&j->whole, &fio);
+
+	if (!error)
+		error = uring_run(&j->plain, &plain);
+	*fio_ms = fio > 0 ? bytes / fio / 1e6 : 0;
+	*plain_ms = plain > 0 ? bytes / plain / 1e6 : 0;
+	return error;
+}
+
+static int whole_round(struct job *j, bool peers_first, struct series *s)
 {
 	uint64_t before = 0, after = 0, bytes = j->blocks * BLOCK_BYTES;
-	double ms = 0, gbps = 0;
-	int error = fio_first ? fio_run(&j->whole, &gbps) : 0;
+	double ms = 0, fio = 0, plain = 0;
+	int error = peers_first ? peers(j, (double)bytes, &fio, &plain) : 0;
 
 	if (!error)
 		error = service_metric(j->p->t, "read_bytes", &before);
@@ -140,15 +159,16 @@ static int whole_pair(struct job *j, bool fio_first, struct sample *value, struc
 		error = stream_whole(j, &ms);
 	if (!error)
 		error = service_metric(j->p->t, "read_bytes", &after);
-	if (!error && !fio_first)
-		error = fio_run(&j->whole, &gbps);
+	if (!error && !peers_first)
+		error = peers(j, (double)bytes, &fio, &plain);
 	if (!error && after - before != bytes) {
 		bench_say("stream: %llu bytes came and %llu from the device",
 			  (unsigned long long)bytes, (unsigned long long)(after - before));
 		return -EPROTO;
 	}
-	sample_add(value, ms);
-	sample_add(peer, gbps > 0 ? (double)bytes / gbps / 1e6 : 0);
+	sample_add(&s->value, ms);
+	sample_add(&s->fio, fio);
+	sample_add(&s->plain, plain);
 	return error;
 }
 
@@ -166,26 +186,45 @@ static int measure_first(struct bench *b, struct job *j)
 	return error ? error : bench_judge(b->results, &figure, &value, &peer);
 }
 
-static int measure_whole(struct bench *b, struct job *j)
+static int judge_whole(struct bench *b, const struct job *j, const struct series *s)
 {
-	static const uint32_t sizes[] = { 131072, 524288, 1048576 };
-	struct sample value = { 0 }, peer = { 0 };
-	char name[BENCH_TEXT], against[BENCH_TEXT], text[UNITS_TEXT_BYTES];
+	char name[BENCH_TEXT], against[BENCH_TEXT], text[UNITS_TEXT_BYTES],
+		memory[UNITS_TEXT_BYTES];
 	const struct bench_figure figure = {
 		"stream", name, "ms", against, { BENCH_RATIO_AT_MOST, 1.1 }
 	};
+	int error;
+
+	snprintf(name, sizeof(name), "prefix of %u blocks, %u layers, %s, read layer by layer",
+		 j->blocks, LAYERS, units_print_bytes(text, j->blocks * BLOCK_BYTES));
+	snprintf(against, sizeof(against), "its bytes by fio, blocks of %s, depth %u",
+		 units_print_bytes(text, j->whole.block_bytes), j->whole.depth);
+	error = bench_judge(b->results, &figure, &s->value, &s->fio);
+	if (error)
+		return error;
+	snprintf(against, sizeof(against), "its bytes by io_uring alone into %s, blocks of %s, "
+		 "depth %u", units_print_bytes(memory, j->plain.memory_bytes),
+		 units_print_bytes(text, j->plain.block_bytes), j->plain.depth);
+	return bench_judge(b->results, &figure, &s->value, &s->plain);
+}
+
+static int measure_whole(struct bench *b, struct job *j)
+{
+	static const uint32_t sizes[] = { 131072, 524288, 1048576 };
+	struct series s = { 0 };
 	double best;
 	int error = fio_best(&j->whole, sizes, 3, &best);
 
 	if (error)
 		return bench_failed("fio", error);
-	snprintf(name, sizeof(name), "prefix of %u blocks, %u layers, %s, read layer by layer",
-		 j->blocks, LAYERS, units_print_bytes(text, j->blocks * BLOCK_BYTES));
-	snprintf(against, sizeof(against), "its bytes by fio, blocks of %s, depth %u",
-		 units_print_bytes(text, j->whole.block_bytes), j->whole.depth);
+	j->plain.ms = FIO_MS;
+	j->plain.block_bytes = sizes[2];
+	error = uring_best(&j->plain);
+	if (error)
+		return bench_failed("io_uring", error);
 	for (uint32_t round = 0; round < b->rounds && !error; round++)
-		error = whole_pair(j, round & 1, &value, &peer);
-	return error ? error : bench_judge(b->results, &figure, &value, &peer);
+		error = whole_round(j, round & 1, &s);
+	return error ? error : judge_whole(b, j, &s);
 }
 
 /* The call alone; the daemon has just answered something. */
@@ -240,6 +279,11 @@ static int measure(struct bench *b, struct pool *p)
 
 	if (!j || memory < 0)
 		return j ? bench_failed("memory for fio", memory) : -ENOMEM;
+	error = uring_open(&j->plain, p->service.store, p->spec.cxl_bytes / 8);
+	if (error) {
+		close(memory);
+		return bench_failed("io_uring", error);
+	}
 	j->p = p;
 	j->blocks = p->spec.blocks;
 	j->extent = (struct fio_job){ .file = p->service.store, .memory = memory,
@@ -258,6 +302,7 @@ static int measure(struct bench *b, struct pool *p)
 		error = measure_whole(b, j);
 	if (!error)
 		error = measure_issue(b, j);
+	uring_close(&j->plain);
 	close(memory);
 	return error;
 }
