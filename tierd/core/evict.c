@@ -317,11 +317,12 @@ static bool evict_giver(struct core *c, struct context *x, uint32_t tier, uint64
 		return false;
 	evacuate_surplus(c, giver, tier, true);
 	evacuate_begin(c, giver, tier, bytes);
-	if (!c->evacuation.ctx && !c->punching[tier] &&
+	if ((c->evacuation.ctx && c->evacuate_failed < GIVER_TRIES) || c->punching[tier])
+		return true;
+	if (!c->evacuation.ctx && giver->retiring[tier] <= c->quarantined[tier] &&
 	    evict_some(c, giver, tier, space_segment_bytes(giver->space[tier])))
 		reclaim_flush(c);
-	return (c->evacuation.ctx && c->evacuate_failed < GIVER_TRIES) || c->punching[tier] ||
-	       giver->retiring[tier] > c->quarantined[tier];
+	return giver->retiring[tier] > c->quarantined[tier];
 }
 
 /*

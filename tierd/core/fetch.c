@@ -275,10 +275,11 @@ bool fetch_outranks(const struct core *c, const struct request *r)
 		if (ref.slot == ABI_SLOT_NONE || !fetch_block_there(r->ctx, ref))
 			continue;
 		d = index_page(&r->ctx->ix, ref.slot, page);
-		if ((page_state(d, ABI_TIER_CXL) == ABI_PAGE_FILLING ||
-		     page_state(d, ABI_TIER_HBM) == ABI_PAGE_FILLING) &&
-		    sched_outranks(c, abi_nvme_offset(d->nvme), r->sqe.klass))
-			return true;
+		for (uint32_t tier = r->sqe.tier; tier <= ABI_TIER_CXL; tier++)
+			if (page_state(d, tier) == ABI_PAGE_FILLING &&
+			    sched_outranks(c, abi_nvme_offset(d->nvme), r->sqe.klass,
+					   tier == ABI_TIER_HBM))
+				return true;
 	}
 	return false;
 }

@@ -547,43 +547,55 @@ static void raise_node(struct core *c, struct sched_node *node, uint32_t klass,
 	enqueue(c, node);
 }
 
-static bool covers(struct sched_node *node, uint64_t offset, const void *dst)
+/* What brings a page: a read from this place of the store, or a copy to this address. */
+struct sought {
+	uint64_t offset;
+	bool cxl, hbm; /* reads into these */
+	const void *dst;
+};
+
+static bool brings(struct sched_node *node, const struct sought *s)
 {
 	const struct core_copy *copy;
+	const struct core_io *io;
 
-	if (sched_is_device(node->lane))
-		return offset - io_of(node)->offset < io_of(node)->bytes;
+	if (sched_is_device(node->lane)) {
+		io = io_of(node);
+		return (io->direct ? s->hbm : s->cxl) && s->offset - io->offset < io->bytes;
+	}
 	copy = copy_of(node);
 	for (uint32_t i = 0; i < copy->count; i++)
-		if (copy->item[i].dst == dst)
+		if (copy->item[i].dst == s->dst)
 			return true;
 	return false;
 }
 
 /* Of write-back and clean-up there is none: what they read brings nobody a page. */
 static struct sched_node *find_below(const struct sched_lane_state *l, uint32_t klass,
-				     uint64_t offset, const void *dst)
+				     const struct sought *s)
 {
 	for (uint32_t k = klass + 1; k <= ABI_CLASS_SPECULATIVE; k++)
 		list_each(f, &l->queue[k].ring)
 			list_each(n, &list_entry(f, struct sched_flow, ring)->nodes) {
 				struct sched_node *node = list_entry(n, struct sched_node, link);
 
-				if (covers(node, offset, dst))
+				if (brings(node, s))
 					return node;
 			}
 	return NULL;
 }
 
-bool sched_outranks(const struct core *c, uint64_t nvme_offset, uint32_t klass)
+bool sched_outranks(const struct core *c, uint64_t nvme_offset, uint32_t klass, bool direct)
 {
-	return find_below(&c->sched->lane[SCHED_READ], klass, nvme_offset, NULL) != NULL;
+	const struct sought s = { .offset = nvme_offset, .cxl = !direct, .hbm = direct };
+
+	return find_below(&c->sched->lane[SCHED_READ], klass, &s) != NULL;
 }
 
 bool sched_raise(struct core *c, uint64_t nvme_offset, uint32_t klass, uint64_t deadline_ns)
 {
-	struct sched_node *node =
-		find_below(&c->sched->lane[SCHED_READ], klass, nvme_offset, NULL);
+	const struct sought s = { .offset = nvme_offset, .cxl = true, .hbm = true };
+	struct sched_node *node = find_below(&c->sched->lane[SCHED_READ], klass, &s);
 
 	if (!node)
 		return false;
@@ -594,7 +606,8 @@ bool sched_raise(struct core *c, uint64_t nvme_offset, uint32_t klass, uint64_t 
 
 bool sched_raise_copy(struct core *c, const void *dst, uint32_t klass, uint64_t deadline_ns)
 {
-	struct sched_node *node = find_below(&c->sched->lane[SCHED_TO_HBM], klass, 0, dst);
+	const struct sought s = { .dst = dst };
+	struct sched_node *node = find_below(&c->sched->lane[SCHED_TO_HBM], klass, &s);
 
 	if (!node)
 		return false;

@@ -88,8 +88,8 @@ uint64_t sched_next_tick(const struct core *c);
 bool sched_raise(struct core *c, uint64_t nvme_offset, uint32_t klass, uint64_t deadline_ns);
 bool sched_raise_copy(struct core *c, const void *dst, uint32_t klass, uint64_t deadline_ns);
 
-/* Would raising find something? */
-bool sched_outranks(const struct core *c, uint64_t nvme_offset, uint32_t klass);
+/* Would raising find a read into CXL, or a direct one into HBM? */
+bool sched_outranks(const struct core *c, uint64_t nvme_offset, uint32_t klass, bool direct);
 
 /* Take what this client's owner (NULL = all its owners) has queued back: each ends -ECANCELED. */
 void sched_withdraw(struct core *c, uint32_t client, const void *owner);
