@@ -14,6 +14,7 @@ $(foreach v,$(VARIANTS),$(foreach n,bench ctl,\
 	$(if $(filter tests/unit/test_$n_%,$(SRC_tests)),$(eval $(call tested,$v,$n)))))
 
 # A host around the core, for tests that need one.
-$(foreach v,$(VARIANTS),$(eval $(patsubst %,$(O)/$v/tests/unit/test_core_%,audit admit path): \
+HOSTED := audit admit path prefix
+$(foreach v,$(VARIANTS),$(eval $(HOSTED:%=$(O)/$v/tests/unit/test_core_%): \
 	$(call objects,$v,tests/fuzz/host.c))\
 	$(eval -include $(patsubst %.o,%.d,$(call objects,$v,tests/fuzz/host.c))))

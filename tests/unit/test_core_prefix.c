@@ -1,0 +1,145 @@
+/*
+ * Whole prefixes: under pressure the default policy lets no block of a prompt go before those that
+ * hang below it, whatever was used in between. In memory alone, where who leaves is gone.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <string.h>
+
+#include "tests/fuzz/host.h"
+#include "tests/lib/property.h"
+#include "tests/lib/unit.h"
+#include "tierd/core/state.h"
+
+#define PROMPTS 80u
+#define LENGTH 5u
+#define SHARED 2u /* blocks at the front that a prompt shares with the one before it */
+
+static struct host host;
+static struct abi_cqe answer;
+
+static void completed(void *arg, uint32_t client, const struct abi_cqe *cqe)
+{
+	(void)arg;
+	(void)client;
+	answer = *cqe;
+}
+
+static struct context *context(void)
+{
+	return core_context(host.core, host.context[0].id);
+}
+
+/* Every other prompt goes on behind the first blocks of the one before it. */
+static void key_of(uint32_t prompt, uint32_t depth, uint8_t key[ABI_KEY_BYTES])
+{
+	uint32_t n = (prompt % 2 && depth < SHARED ? prompt - 1 : prompt) * LENGTH + depth + 1;
+
+	memset(key, 0, ABI_KEY_BYTES);
+	memcpy(key, &n, sizeof(n));
+	n *= 2654435761u;
+	memcpy(key + 4, &n, sizeof(n));
+}
+
+static uint32_t slot_of(uint32_t prompt, uint32_t depth)
+{
+	uint8_t key[ABI_KEY_BYTES];
+
+	key_of(prompt, depth, key);
+	return index_find(&context()->ix, key);
+}
+
+static void put(uint32_t prompt)
+{
+	struct abi_put_args *args = (struct abi_put_args *)host.client[0].staging;
+	struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE, .count = LENGTH };
+
+	memset(args, 0, sizeof(*args));
+	args->count = LENGTH;
+	for (uint32_t i = 0; i < LENGTH; i++)
+		key_of(prompt, i, (uint8_t *)(args + 1) + (size_t)i * ABI_KEY_BYTES);
+	sqe.context_id = host.context[0].id;
+	sqe.arg_bytes = (uint32_t)(sizeof(*args) + (size_t)LENGTH * ABI_KEY_BYTES);
+	assert_true(host_request(&host, 0, &sqe));
+	if (answer.res)
+		return; /* no room for it now: so be it */
+	sqe = (struct abi_sqe){ .op = ABI_OP_PUT_COMMIT, .handle = answer.value,
+				.arg_offset = 4096 };
+	assert_true(host_request(&host, 0, &sqe));
+	host_settle(&host, 40);
+}
+
+static void use(uint32_t prompt, uint32_t blocks)
+{
+	struct abi_reader *r = host.client[0].readers;
+
+	for (uint32_t i = 0; i < blocks; i++) {
+		uint32_t slot = slot_of(prompt, i);
+
+		if (slot == ABI_SLOT_NONE)
+			return;
+		r->access[r->access_tail++ % ABI_ACCESS_LOG] =
+			abi_access(context()->id, slot, 1);
+	}
+}
+
+/* Returns how many blocks are in CXL; those of a prompt are its first. */
+static uint32_t prefixes_are_whole(void)
+{
+	uint32_t count = 0;
+
+	for (uint32_t p = 0; p < PROMPTS; p++) {
+		bool there = true;
+
+		for (uint32_t i = 0; i < LENGTH; i++) {
+			uint32_t slot = slot_of(p, i);
+			bool now = slot != ABI_SLOT_NONE &&
+				   context()->meta[slot].there[ABI_TIER_CXL].pages > 0;
+
+			if (now && !there)
+				fail_msg("prompt %u: block %u stayed without its parent", p, i);
+			there = now;
+			count += now;
+		}
+	}
+	return count;
+}
+
+static void test_in_memory_alone(void **state)
+{
+	struct rng rng = { 11 };
+	struct disk_context spec;
+
+	(void)state;
+	host_init(&host);
+	host_boot(&host, NULL);
+	host.ears.complete = completed;
+	host_spec(&spec, HOST_KIND_LARGE, 0);
+	spec.blocks_max = PROMPTS * LENGTH;
+	spec.quota[ABI_TIER_NVME] = UINT64_MAX;
+	assert_int_equal(host_context_make(&host, 0, &spec), 0);
+	assert_string_equal(context()->spec.policy, POLICY_DEFAULT);
+	host_client_open(&host, 0);
+	host_client_attach(&host, 0);
+	for (uint32_t p = 0; p < PROMPTS; p++) {
+		put(p);
+		prefixes_are_whole();
+		for (uint32_t n = 0; n < 3; n++)
+			use((uint32_t)rng_below(&rng, p + 1),
+			    1 + (uint32_t)rng_below(&rng, LENGTH));
+	}
+	assert_true(prefixes_are_whole() > 0);
+	assert_true(host.core->metrics.evicted_cxl + host.core->metrics.dropped_blocks > 0);
+	host_audit(&host);
+	host_empty(&host);
+	host_halt(&host);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_in_memory_alone),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
