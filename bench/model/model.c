@@ -428,6 +428,7 @@ int model_open(struct model **out, const struct model_spec *spec)
 		.boot_token = 1ull << 40,
 		.capacity = { spec->hbm_bytes, spec->cxl_bytes, spec->nvme_bytes },
 		.direct = spec->direct,
+		.admit_all = true, /* what is stored is not what is measured */
 	};
 	struct model *m = calloc(1, sizeof(*m));
 	int err = m ? 0 : -ENOMEM;
