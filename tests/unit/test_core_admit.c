@@ -95,12 +95,19 @@ static void audited(void **state)
 	host_audit(&host);
 }
 
+/* The host's memory serves all tests. */
+static int once(void **state)
+{
+	(void)state;
+	host_init(&host);
+	return 0;
+}
+
 static int setup(void **state)
 {
 	struct disk_context spec;
 
 	(void)state;
-	host_init(&host);
 	host_boot(&host, NULL);
 	host.ears.complete = completed;
 	host_spec(&spec, HOST_KIND_STORE, 0);
@@ -236,5 +243,5 @@ int main(void)
 		EACH(test_the_operator_may_write_all),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, once, NULL);
 }
