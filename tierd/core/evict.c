@@ -305,9 +305,8 @@ static bool room_comes(const struct core *c, const struct context *x, uint32_t t
 }
 
 /*
- * Below its share, the context is given segments by who is over his; its own blocks stay. A giver
- * whose segments are all full (pages moved together leave such) has none to empty before some of
- * his blocks have left. False: nobody has to give, or nothing that he has can go.
+ * Below its share, the context is given segments by who is over his; its own blocks stay. False:
+ * nobody has to give, or what he has could not be emptied several times in a row.
  */
 static bool evict_giver(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 {
@@ -317,9 +316,20 @@ static bool evict_giver(struct core *c, struct context *x, uint32_t tier, uint64
 		return false;
 	evacuate_surplus(c, giver, tier, true);
 	evacuate_begin(c, giver, tier, bytes);
-	if ((c->evacuation.ctx && c->evacuate_failed < GIVER_TRIES) || c->punching[tier])
-		return true;
-	if (!c->evacuation.ctx && giver->retiring[tier] <= c->quarantined[tier] &&
+	return (c->evacuation.ctx && c->evacuate_failed < GIVER_TRIES) || c->punching[tier];
+}
+
+/*
+ * Nothing else is on its way. A giver whose segments are all full (pages moved
+ * together leave such) has none to empty before some of his blocks have left.
+ */
+static bool evict_full_giver(struct core *c, struct context *x, uint32_t tier)
+{
+	struct context *giver = quota_giver(c, x, tier);
+
+	if (!giver || c->evacuation.ctx)
+		return false;
+	if (giver->retiring[tier] <= c->quarantined[tier] &&
 	    evict_some(c, giver, tier, space_segment_bytes(giver->space[tier])))
 		reclaim_flush(c);
 	return giver->retiring[tier] > c->quarantined[tier];
@@ -351,7 +361,7 @@ int evict_room(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 	}
 	if (!c->evacuation.ctx && st.live < st.charged / 2)
 		evacuate_begin(c, x, tier, bytes);
-	return room_comes(c, x, tier) ? 0 : -ENOSPC;
+	return room_comes(c, x, tier) || evict_full_giver(c, x, tier) ? 0 : -ENOSPC;
 }
 
 /*
