@@ -249,6 +249,7 @@ static int judge(struct bench *b, const struct job *j, const char *name, const s
 
 static int measure(struct bench *bench, struct job *j, const char *name, bool random)
 {
+	char *reply CLEANUP_FREE = NULL;
 	struct series s = { 0 };
 	int error;
 
@@ -256,6 +257,10 @@ static int measure(struct bench *bench, struct job *j, const char *name, bool ra
 	error = find_peers(j);
 	if (error)
 		return error;
+	/* What puts or the other order left in CXL would be found there. */
+	error = tier_admin(j->p->t, "evict", "{\"context\":\"nvme\",\"tier\":\"cxl\"}", &reply);
+	if (error)
+		return bench_failed("evict", error);
 	error = find_ahead(j);
 	for (uint32_t round = 0; round < bench->rounds && !error; round++)
 		error = round_of(j, round & 1, &s);
@@ -275,7 +280,6 @@ static int measure_both(struct bench *b, struct pool *p)
 		.fio = { .file = p->service.store, .memory = fio_memory() },
 		.pages = p->spec.blocks * PAGES_PER_BLOCK,
 	};
-	char *reply CLEANUP_FREE = NULL;
 	int error;
 
 	if (j.fio.memory < 0)
@@ -286,13 +290,8 @@ static int measure_both(struct bench *b, struct pool *p)
 		return bench_failed("io_uring", error);
 	}
 	j.order = calloc(j.pages, sizeof(*j.order));
-	/* What the puts left in CXL would be found there. */
-	error = j.order ? tier_admin(p->t, "evict", "{\"context\":\"nvme\",\"tier\":\"cxl\"}",
-				     &reply)
-			: -ENOMEM;
-	if (error)
-		bench_failed("evict", error);
-	else
+	error = j.order ? 0 : -ENOMEM;
+	if (!error)
 		error = measure(b, &j, "random 64 KiB pages", true);
 	if (!error)
 		error = measure(b, &j, "streaming, blocks in order", false);
