@@ -2,8 +2,8 @@
 /*
  * Reads of a file by io_uring into as much memory as a tier has, each place in turn, and nothing
  * else: no checksum, no index. fio reads into the same few buffers again and again, which stay in
- * the processor's cache; where the device below is a processor that copies, that makes fio faster
- * than anything that keeps what it reads. This says how much.
+ * the processor's cache; where the device below is a processor that copies, that can make fio
+ * faster than anything that keeps what it reads. This says how much.
  */
 #ifndef TIER_BENCH_MICRO_URING_H
 #define TIER_BENCH_MICRO_URING_H
