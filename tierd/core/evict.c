@@ -320,8 +320,8 @@ static bool evict_giver(struct core *c, struct context *x, uint32_t tier, uint64
 }
 
 /*
- * Nothing else is on its way. A giver whose segments are all full (pages moved
- * together leave such) has none to empty before some of his blocks have left.
+ * Nothing else is on its way. A giver whose segments are all full (pages moved together leave such)
+ * has none to empty before some of his blocks have left.
  */
 static bool evict_full_giver(struct core *c, struct context *x, uint32_t tier)
 {
