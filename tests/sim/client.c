@@ -683,7 +683,7 @@ static void committed(struct world *w, const struct ask *a, const struct abi_cqe
 	if (a->shards || cqe->value != a->count || a->epoch != x->epoch || !a->durable)
 		return;
 	if (a->epoch > 1 && a->epoch > x->now.epoch)
-		return; /* known gap: a crash may undo a raise that was not answered, and this put */
+		return; /* known gap: a crash may undo an unanswered raise, and this put */
 	client_crash_soon(w);
 	for (uint32_t n = 0; n < a->count; n++)
 		if (!x->now.key[a->first + n].deleted)

@@ -447,7 +447,7 @@ static void quiet(struct world *w)
 		drain(w);
 		if (w->now_ns > end || core_next_tick(w->core) > w->now_ns + 20000 * MSEC)
 			break; /* but for conversations that will be forgotten */
-		if (i > 2800) /* who wakes every ms, as in a full store, is not waited for so often */
+		if (i > 2800) /* who wakes every ms, as in a full store, is waited for less often */
 			w->now_ns += 9 * MSEC;
 		tick(w, quiet_step(w, i < 100 ? MSEC : i < 500 ? 10 * MSEC : 1000 * MSEC));
 		if (w->now_ns < evict)
