@@ -682,8 +682,6 @@ static void committed(struct world *w, const struct ask *a, const struct abi_cqe
 	w->result->commits++;
 	if (a->shards || cqe->value != a->count || a->epoch != x->epoch || !a->durable)
 		return;
-	if (a->epoch > 1 && a->epoch > x->now.epoch)
-		return; /* known gap: a crash may undo an unanswered raise, and this put */
 	client_crash_soon(w);
 	for (uint32_t n = 0; n < a->count; n++)
 		if (!x->now.key[a->first + n].deleted)

@@ -99,6 +99,7 @@ static int64_t catalog_encode(struct core *c)
 			continue;
 		list[n++] = x->spec;
 		x->listing = true;
+		x->epoch_listing = x->spec.epoch;
 	}
 	head.magic = DISK_CATALOG_MAGIC;
 	head.version = DISK_VERSION;
@@ -155,9 +156,14 @@ void catalog_synced(struct core *c)
 {
 	if (!c->catalog_running || !c->catalog_sync || c->sync_seq < c->catalog_sync)
 		return;
-	for (uint32_t i = 0; i < c->contexts_high; i++)
-		if (c->context[i])
-			c->context[i]->listed |= c->context[i]->listing;
+	for (uint32_t i = 0; i < c->contexts_high; i++) {
+		struct context *x = c->context[i];
+
+		if (!x || !x->listing)
+			continue;
+		x->listed = true;
+		x->epoch_listed = x->epoch_listing;
+	}
 	for (uint32_t i = 0; i < c->catalog_flying; i++)
 		core_reply(c, c->catalog_token[i].token, 0, c->catalog_token[i].value);
 	c->catalog_tokens -= c->catalog_flying;
@@ -427,6 +433,7 @@ int core_context_create(struct core *c, const struct disk_context *spec,
 		return err;
 	}
 	x->listed = x->spec.uid || !c->store;
+	x->epoch_listed = x->listed ? x->spec.epoch : 0;
 	if (x->spec.uid) {
 		format_index(c, x);
 		return 0;

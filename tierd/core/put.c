@@ -566,12 +566,14 @@ static void put_durable_step(struct core *c, struct request *r)
 		}
 		r->sync_seq = c->write_seq + 1; /* records up to here, as a number above 0 */
 	}
-	if (c->sync_seq + 1 >= r->sync_seq) {
+	/* Recovery takes blocks of the catalog's epoch: a raised one must be in it first. */
+	if (c->sync_seq + 1 >= r->sync_seq && context_epoch_listed(c, r->ctx)) {
 		put_end(c, r, r->error);
 		return;
 	}
-	r->phase = REQUEST_SYNC;
-	sync_want(c);
+	r->phase = REQUEST_SYNC; /* the catalog's flush wakes it, too */
+	if (c->sync_seq + 1 < r->sync_seq)
+		sync_want(c);
 }
 
 static int put_trouble(const struct request *r)

@@ -60,6 +60,7 @@ struct context {
 	bool closing;  /* removal under way */
 	bool listed;   /* a durable catalog names it: only then can it be found */
 	bool listing;  /* ... the catalog being written does */
+	uint64_t epoch_listed, epoch_listing; /* the epochs that these say */
 	bool sweeping; /* blocks of old epochs may still be there */
 	uint32_t id;    /* as clients know it: index and generation */
 	uint32_t index; /* in core.context, bitmaps, lists, hazard words */
@@ -518,6 +519,12 @@ static inline bool block_queued(const struct block_meta *m)
 static inline bool context_has_nvme(const struct core *c, const struct context *x)
 {
 	return c->store && x->plan.quota[ABI_TIER_NVME];
+}
+
+/* Does a durable catalog say the context's epoch? Recovery takes blocks of that one alone. */
+static inline bool context_epoch_listed(const struct core *c, const struct context *x)
+{
+	return !c->store || x->epoch_listed == x->spec.epoch;
 }
 
 /* Does the block leave the service when CXL lets it go? */
