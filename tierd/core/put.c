@@ -557,6 +557,12 @@ static bool put_written(struct core *c, struct request *r)
 	return true;
 }
 
+/* Does a durable catalog say the context's epoch? Recovery takes blocks of that one alone. */
+static bool epoch_listed(const struct core *c, const struct context *x)
+{
+	return !c->store || x->epoch_listed == x->spec.epoch;
+}
+
 static void put_durable_step(struct core *c, struct request *r)
 {
 	if (!r->sync_seq) {
@@ -566,8 +572,7 @@ static void put_durable_step(struct core *c, struct request *r)
 		}
 		r->sync_seq = c->write_seq + 1; /* records up to here, as a number above 0 */
 	}
-	/* Recovery takes blocks of the catalog's epoch: a raised one must be in it first. */
-	if (c->sync_seq + 1 >= r->sync_seq && context_epoch_listed(c, r->ctx)) {
+	if (c->sync_seq + 1 >= r->sync_seq && epoch_listed(c, r->ctx)) {
 		put_end(c, r, r->error);
 		return;
 	}

@@ -521,12 +521,6 @@ static inline bool context_has_nvme(const struct core *c, const struct context *
 	return c->store && x->plan.quota[ABI_TIER_NVME];
 }
 
-/* Does a durable catalog say the context's epoch? Recovery takes blocks of that one alone. */
-static inline bool context_epoch_listed(const struct core *c, const struct context *x)
-{
-	return !c->store || x->epoch_listed == x->spec.epoch;
-}
-
 /* Does the block leave the service when CXL lets it go? */
 static inline bool block_leaves_whole(const struct core *c, const struct context *x, uint32_t slot)
 {
