@@ -269,17 +269,19 @@ bool fetch_outranks(const struct core *c, const struct request *r)
 	for (uint32_t i = r->cursor; i < r->joined && i < r->total; i++) {
 		struct abi_block_ref ref;
 		const struct abi_page *d;
-		uint32_t page;
+		uint32_t page, tier;
 
 		item(r, i, &ref, &page);
 		if (ref.slot == ABI_SLOT_NONE || !fetch_block_there(r->ctx, ref))
 			continue;
 		d = index_page(&r->ctx->ix, ref.slot, page);
-		for (uint32_t tier = r->sqe.tier; tier <= ABI_TIER_CXL; tier++)
-			if (page_state(d, tier) == ABI_PAGE_FILLING &&
-			    sched_outranks(c, abi_nvme_offset(d->nvme), r->sqe.klass,
-					   tier == ABI_TIER_HBM))
-				return true;
+		tier = r->sqe.tier;
+		if (tier == ABI_TIER_HBM && page_state(d, tier) != ABI_PAGE_FILLING)
+			tier = ABI_TIER_CXL; /* it goes on from there */
+		if (page_state(d, tier) == ABI_PAGE_FILLING &&
+		    sched_outranks(c, abi_nvme_offset(d->nvme), r->sqe.klass,
+				   tier == ABI_TIER_HBM))
+			return true;
 	}
 	return false;
 }

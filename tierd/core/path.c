@@ -138,13 +138,15 @@ void path_failed(struct core *c, struct request *r, uint32_t path)
 
 /*
  * A page's bytes on NVMe are rotten, but CXL has them. If CXL has the whole block to itself, the
- * block is written again and its old place given up; else the next read from there will tell.
+ * block is written again and its old place given up; else the next read from there will tell. Not
+ * a durable one: recovery takes the newer record, which may have reached the medium without its data.
  */
 void path_mend(struct core *c, struct context *x, uint32_t slot)
 {
 	const struct block_meta *m = &x->meta[slot];
 
-	if (m->persist != PERSIST_CLEAN || m->settle != SETTLE_NONE || m->flags & BLOCK_MOVING ||
+	if (m->persist != PERSIST_CLEAN || m->settle != SETTLE_NONE ||
+	    m->flags & (BLOCK_MOVING | BLOCK_DURABLE) ||
 	    block_use(x, slot)->streamed[ABI_TIER_CXL] ||
 	    m->there[ABI_TIER_CXL].pages != block_pages(x, slot))
 		return;
