@@ -138,8 +138,8 @@ void path_failed(struct core *c, struct request *r, uint32_t path)
 
 /*
  * A page's bytes on NVMe are rotten, but CXL has them. If CXL has the whole block to itself, the
- * block is written again and its old place given up; else the next read from there will tell. Not
- * a durable one: recovery takes the newer record, which may have reached the medium without its data.
+ * block is written again and its old place given up; else the next read from there will tell. So
+ * for a durable one: recovery takes the newer record, which may have come through without its data.
  */
 void path_mend(struct core *c, struct context *x, uint32_t slot)
 {
