@@ -216,6 +216,12 @@ static void classes_check(struct world *w)
 	}
 }
 
+/* A write has failed, or found no room: write-back pauses, or did until a moment ago. */
+bool inside_pauses(const struct world *w)
+{
+	return w->core->write_retry_ns + 50 * MSEC > w->now_ns && w->core->write_retry_ns;
+}
+
 void inside_check(struct world *w)
 {
 	heads_check(w);

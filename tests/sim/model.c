@@ -325,6 +325,8 @@ bool model_clogged(struct world *w)
 	struct core_stats st;
 
 	core_stats(w->core, &st);
+	if (inside_pauses(w))
+		return true;
 	return model_full(w) && st.tier[ABI_TIER_CXL].dirty >= st.tier[ABI_TIER_CXL].capacity / 8;
 }
 

@@ -296,6 +296,7 @@ void foresight_rest(struct world *w);
 void foresight_settle(struct world *w);
 void foresight_returned(struct world *w, const struct ask *a, const struct abi_cqe *cqe);
 void foresight_ready(struct world *w, const struct ask *a, const struct abi_cqe *cqe);
+bool inside_pauses(const struct world *w);
 void inside_check(struct world *w);
 void inside_refused(struct world *w, const struct ask *a);
 void model_check_key(struct world *w, uint32_t context, uint32_t n);
