@@ -9,6 +9,7 @@
 #ifndef TIER_TESTS_LIBTIER_FAKE_H
 #define TIER_TESTS_LIBTIER_FAKE_H
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -46,6 +47,18 @@
 #define FAKE_CQ 128u
 #define FAKE_STREAMS 4u
 #define FAKE_UNUSED __attribute__((unused))
+
+/* Descriptors of this process. */
+static inline int fake_open_fds(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	int count = 0;
+
+	while (readdir(dir))
+		count++;
+	closedir(dir);
+	return count;
+}
 
 struct fake_context {
 	bool used;
