@@ -7,7 +7,7 @@ set -euo pipefail
 dir=$(mktemp -d "${TMPDIR:-/tmp}/policies.XXXXXX")
 trap 'rm -rf "$dir"' EXIT
 
-{ zcat bench/data/mooncake-conversation.jsonl.gz || true; } | head -600 >"$dir/trace.jsonl"
+{ zcat bench/data/mooncake-conversation.jsonl.gz || true; } | head -300 >"$dir/trace.jsonl"
 "$BUILD/tierbench" replay --real --tierd "$BUILD/tierd" --dir "$dir" --trace "$dir/trace.jsonl" \
 	>"$dir/out" 2>"$dir/err" || {
 	cat "$dir/out" "$dir/err" >&2
