@@ -229,8 +229,7 @@ static int one_turn(struct sweep *s, uint32_t talk, uint32_t turn)
 
 static struct pool_spec spec_of(enum way way)
 {
-	/* A conversation goes on: all of it is worth a write. */
-	static const char *const set[] = { "nvme.segment=64MiB", "nvme.admit_all=yes", NULL };
+	static const char *const set[] = { "nvme.segment=64MiB", NULL };
 	uint64_t fast = (uint64_t)(ITME_FULL_TURNS * ITME_TALKS * ITME_NEW_BLOCKS) * BLOCK_BYTES;
 
 	return (struct pool_spec){

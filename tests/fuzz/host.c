@@ -264,8 +264,10 @@ static void collect(struct host *h)
 	struct core_action a;
 
 	while (core_action_next(h->core, &a)) {
-		if (a.kind == CORE_AC_COMPLETE && h->ears.complete) {
-			h->ears.complete(h->ears.arg, a.complete.client, &a.complete.cqe);
+		if (a.kind == CORE_AC_COMPLETE) {
+			h->answer = a.complete.cqe;
+			if (h->ears.complete)
+				h->ears.complete(h->ears.arg, a.complete.client, &a.complete.cqe);
 		} else if (a.kind == CORE_AC_REPLY) {
 			replied(h, &a);
 		} else if (a.kind == CORE_AC_END && h->ears.end) {

@@ -67,6 +67,7 @@ struct host {
 	struct core_action *bag;
 	uint32_t bag_count;
 	struct host_ears ears;
+	struct abi_cqe answer; /* the last completion */
 	struct host_client client[HOST_CLIENTS];
 	struct host_context context[HOST_CONTEXTS];
 };

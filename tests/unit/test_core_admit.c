@@ -13,14 +13,6 @@
 #include "tierd/core/state.h"
 
 static struct host host;
-static struct abi_cqe answer;
-
-static void completed(void *arg, uint32_t client, const struct abi_cqe *cqe)
-{
-	(void)arg;
-	(void)client;
-	answer = *cqe;
-}
 
 static struct context *context(void)
 {
@@ -72,12 +64,12 @@ static void put(uint32_t first, uint32_t count, uint32_t depth, uint16_t flags, 
 	sqe.context_id = host.context[0].id;
 	sqe.arg_bytes = (uint32_t)(sizeof(*args) + (size_t)count * ABI_KEY_BYTES);
 	assert_true(host_request(&host, 0, &sqe));
-	assert_int_equal(answer.res, 0);
+	assert_int_equal(host.answer.res, 0);
 	sqe = (struct abi_sqe){ .op = ABI_OP_PUT_COMMIT, .flags = flags,
-				.handle = answer.value, .arg_offset = 4096 };
+				.handle = host.answer.value, .arg_offset = 4096 };
 	assert_true(host_request(&host, 0, &sqe));
 	host_settle(&host, 40);
-	assert_int_equal(answer.res, 0);
+	assert_int_equal(host.answer.res, 0);
 }
 
 static void use(uint32_t n)
@@ -109,7 +101,6 @@ static int setup(void **state)
 
 	(void)state;
 	host_boot(&host, NULL);
-	host.ears.complete = completed;
 	host_spec(&spec, HOST_KIND_STORE, 0);
 	snprintf(spec.policy, sizeof(spec.policy), "s3fifo");
 	assert_int_equal(host_context_make(&host, 0, &spec), 0);
@@ -197,8 +188,8 @@ static void test_moving_to_nvme_writes_it(void **state)
 	sqe.context_id = host.context[0].id;
 	assert_true(host_request(&host, 0, &sqe));
 	host_settle(&host, 40);
-	assert_int_equal(answer.res, 0);
-	assert_int_equal(answer.value, 2);
+	assert_int_equal(host.answer.res, 0);
+	assert_int_equal(host.answer.value, 2);
 	for (uint32_t n = 0; n < 2; n++) {
 		assert_int_equal(persist_of(n), PERSIST_CLEAN);
 		assert_int_equal(context()->meta[slot_of(n)].there[ABI_TIER_CXL].pages, 0);

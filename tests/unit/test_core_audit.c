@@ -18,16 +18,8 @@
 #define MEGA (1u << 20)
 
 static struct host host;
-static uint64_t put_handle;
 
 /* ---- a core with something of everything -------------------------------------------------- */
-
-static void completed(void *arg, uint32_t client, const struct abi_cqe *cqe)
-{
-	(void)arg;
-	(void)client;
-	put_handle = cqe->res ? 0 : cqe->value;
-}
 
 static void key_of(uint32_t n, uint8_t key[ABI_KEY_BYTES])
 {
@@ -50,7 +42,8 @@ static void put(uint32_t client, uint32_t context, uint32_t n, uint64_t salt, ui
 	sqe.context_id = host.context[context].id;
 	sqe.arg_bytes = sizeof(*args) + ABI_KEY_BYTES;
 	assert_true(host_request(&host, client, &sqe));
-	sqe = (struct abi_sqe){ .op = ABI_OP_PUT_COMMIT, .handle = put_handle, .arg_offset = 4096 };
+	sqe = (struct abi_sqe){ .op = ABI_OP_PUT_COMMIT, .arg_offset = 4096,
+				.handle = host.answer.res ? 0 : host.answer.value };
 	assert_true(host_request(&host, client, &sqe));
 }
 
@@ -89,7 +82,6 @@ static int setup(void **state)
 	(void)state;
 	host_init(&host);
 	host_boot(&host, NULL);
-	host.ears.complete = completed;
 	for (uint32_t i = 0; i < 2; i++) {
 		host_spec(&spec, i ? HOST_KIND_MEMORY : HOST_KIND_STORE, i);
 		assert_int_equal(host_context_make(&host, i, &spec), 0);

@@ -16,14 +16,6 @@
 #define SHARED 2u /* blocks at the front that a prompt shares with the one before it */
 
 static struct host host;
-static struct abi_cqe answer;
-
-static void completed(void *arg, uint32_t client, const struct abi_cqe *cqe)
-{
-	(void)arg;
-	(void)client;
-	answer = *cqe;
-}
 
 static struct context *context(void)
 {
@@ -61,9 +53,9 @@ static void put(uint32_t prompt)
 	sqe.context_id = host.context[0].id;
 	sqe.arg_bytes = (uint32_t)(sizeof(*args) + (size_t)LENGTH * ABI_KEY_BYTES);
 	assert_true(host_request(&host, 0, &sqe));
-	if (answer.res)
+	if (host.answer.res)
 		return; /* no room for it now: so be it */
-	sqe = (struct abi_sqe){ .op = ABI_OP_PUT_COMMIT, .handle = answer.value,
+	sqe = (struct abi_sqe){ .op = ABI_OP_PUT_COMMIT, .handle = host.answer.value,
 				.arg_offset = 4096 };
 	assert_true(host_request(&host, 0, &sqe));
 	host_settle(&host, 40);
@@ -113,7 +105,6 @@ static void test_in_memory_alone(void **state)
 	(void)state;
 	host_init(&host);
 	host_boot(&host, NULL);
-	host.ears.complete = completed;
 	host_spec(&spec, HOST_KIND_LARGE, 0);
 	spec.blocks_max = PROMPTS * LENGTH;
 	spec.quota[ABI_TIER_NVME] = UINT64_MAX;
