@@ -73,7 +73,7 @@ static const struct key keys[] = {
 	  "use the page cache where the file system refuses O_DIRECT (tests on tmpfs)" },
 	{ "nvme.segment", KEY_BYTES, FIELD(nvme_segment), 0, 16384 * MIB, "0",
 	  "bytes of a segment of a new store; 0 = from its size" },
-	{ "nvme.depth", KEY_COUNT, FIELD(nvme_depth), 1, CORE_DEPTH_MAX, "24",
+	{ "nvme.depth", KEY_COUNT, FIELD(nvme_depth), 1, CORE_DEPTH_MAX, "64",
 	  "operations that the device is given at a time" },
 	{ "staging.max", KEY_BYTES, FIELD(staging_max), MIB, TIB, "1GiB",
 	  "most staging memory that one client is granted" },

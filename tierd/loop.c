@@ -7,7 +7,9 @@
  *         workers -> submit
  *
  * While anything goes on it turns without system calls: rings are memory, completions are memory.
- * After FRONT_ACTIVE_NS of nothing all clients are parked and the loop sleeps in the kernel until
+ * After ACTIVE_NS of nothing all clients are parked and the loop sleeps in the kernel; after LULL_NS
+ * where the device is busy for longer than a wake-up matters: turning for nothing takes time from
+ * the engines' threads, and in a virtual machine from the thread that is the device. It wakes for
  * one of: the front's epoll set, a worker's wake-up, a signal, the device, the core's next tick.
  * The three descriptors are one-shot polls in the ring, armed again before the next sleep: a poll
  * looks at the state when it is armed, so nothing is lost in between.
@@ -26,9 +28,12 @@
 
 #define RING_ENTRIES 1024u
 #define RING_COMPLETIONS 4096u
-#define REAP_BATCH 64u
+#define REAP_BATCH 4u /* the device has its next ones while the others are looked at */
 #define TICK_NS (200 * NS_PER_US)   /* between ticks while the loop turns without events */
 #define SHORT_NS (50 * NS_PER_US)   /* not worth a sleep */
+#define ACTIVE_NS (1 * NS_PER_MS)   /* without events until the loop sleeps */
+#define LULL_NS (30 * NS_PER_US)    /* the same, when the device will keep it waiting ... */
+#define LONG_NS (2 * NS_PER_MS)     /* ... for so long */
 #define SLEEP_MAX_NS (1 * NS_PER_S)
 #define DRAIN_NS (60 * NS_PER_S)    /* for what is dirty at the end */
 #define SETTLE_NS (5 * NS_PER_S)    /* for what is under way at the end */
@@ -225,6 +230,7 @@ static bool turn(struct shell *s)
 {
 	struct loop *l = &s->loop;
 	struct turn *t = &l->turn;
+	uint64_t awake;
 	uint32_t hopeful, did;
 
 	*t = (struct turn){ .core = s->core, .now_ns = time_now_ns() };
@@ -239,7 +245,8 @@ static bool turn(struct shell *s)
 	did += dispatch_landed(s);
 	take_sources(s);
 	did += dispatch_jobs(s);
-	hopeful = front_poll(s->front, t);
+	awake = core_device_ns(s->core) < LONG_NS ? ACTIVE_NS : LULL_NS;
+	hopeful = front_poll(s->front, t, awake);
 	did += dispatch_actions(s);
 	front_flush(s->front);
 	if (l->phase != LOOP_RUN)
@@ -252,7 +259,7 @@ static bool turn(struct shell *s)
 	arm(l);
 	if (io_uring_sq_ready(&l->ring)) /* and what has completed meanwhile shows */
 		io_uring_submit_and_get_events(&l->ring);
-	return hopeful == 0 && t->now_ns - l->busy_ns >= FRONT_ACTIVE_NS;
+	return hopeful == 0 && t->now_ns - l->busy_ns >= awake;
 }
 
 static void nap(struct shell *s)
@@ -267,8 +274,8 @@ static void nap(struct shell *s)
 		left = front_next(s->front);
 	if (left > SLEEP_MAX_NS)
 		left = SLEEP_MAX_NS;
-	if (l->phase != LOOP_RUN && left > FRONT_ACTIVE_NS)
-		left = FRONT_ACTIVE_NS;
+	if (l->phase != LOOP_RUN && left > ACTIVE_NS)
+		left = ACTIVE_NS;
 	if (left < SHORT_NS || !worker_sleep(s->workers)) {
 		l->tick_wanted = left < SHORT_NS;
 		cpu_relax();

@@ -17,6 +17,7 @@
 #include "tierd/front/front_priv.h"
 
 #define MSEC 1000000ull
+#define ACTIVE_NS MSEC /* without entries until a client is parked */
 #define PEERS 3u
 #define TEMPLATES 6u
 #define CLIENTS 4u
@@ -139,7 +140,7 @@ static void run_turn(void)
 
 	front_tick(sock.front, &t);
 	front_events(sock.front, &t);
-	front_poll(sock.front, &t);
+	front_poll(sock.front, &t, ACTIVE_NS);
 	host_look(&sock.host);
 	front_flush(sock.front);
 }

@@ -248,6 +248,32 @@ static void background_alone_fills_the_device(void **state)
 	device_close(&d);
 }
 
+/* Large demand reads do not pile up on the device: one of another client waits behind few. */
+static void demand_on_the_device_is_bounded(void **state)
+{
+	struct device d;
+	uint64_t ns;
+
+	(void)state;
+	device_open(&d, &(struct core_config){ .device_depth = 64 });
+	for (uint32_t i = 0; i < 32; i++)
+		queue(&d, ABI_CLASS_DEMAND, 1, 16, 0);
+	queue(&d, ABI_CLASS_DEMAND, 2, 1, 0);
+	tick(&d, 0);
+	ns = sched_under_way_ns(d.c);
+	assert_in_range(ns, SCHED_BUDGET_DEMAND_NS, SCHED_BUDGET_DEMAND_NS + 2 * MS);
+	assert_in_range(d.count, 2, 16);
+	end_all(&d, 1 * MS);
+	assert_int_equal(d.done, 33);
+	/* Small ones are held back by their number alone. */
+	for (uint32_t i = 0; i < 70; i++)
+		queue(&d, ABI_CLASS_DEMAND, 1, 1, 0);
+	tick(&d, 0);
+	assert_int_equal(d.count - d.ended, 64);
+	end_all(&d, 100000);
+	device_close(&d);
+}
+
 /* A unit that fails takes the rest with it: done is called once, when nothing moves any more. */
 static void failed_unit_ends_the_whole(void **state)
 {
@@ -595,6 +621,7 @@ int main(void)
 		cmocka_unit_test(clients_take_turns),
 		cmocka_unit_test(background_goes_in_small_units),
 		cmocka_unit_test(background_alone_fills_the_device),
+		cmocka_unit_test(demand_on_the_device_is_bounded),
 		cmocka_unit_test(failed_unit_ends_the_whole),
 		cmocka_unit_test(bad_pieces_keep_their_place),
 		cmocka_unit_test(landed_makes_room),

@@ -23,6 +23,7 @@
 #include "tierd/front/front.h"
 
 #define MS 1000000ull
+#define ACTIVE_NS MS /* without entries until a client is parked */
 #define STAGING_MAX (1u << 20)
 
 /* The shell that the front sees: jobs are over when the test says so. */
@@ -128,7 +129,7 @@ static uint32_t turn(uint64_t later)
 
 	front_tick(fx.front, &t);
 	front_events(fx.front, &t);
-	fx.hopeful = front_poll(fx.front, &t);
+	fx.hopeful = front_poll(fx.front, &t, ACTIVE_NS);
 	while (core_action_next(fx.core, &action)) {
 		if (action.kind == CORE_AC_COMPLETE)
 			front_complete(fx.front, action.complete.client, &action.complete.cqe);
@@ -442,7 +443,7 @@ static struct turn polled;
 static void poll_rings(void *arg)
 {
 	(void)arg;
-	front_poll(fx.front, &polled);
+	front_poll(fx.front, &polled, ACTIVE_NS);
 }
 
 /* What the client does, in the place of the loop. */

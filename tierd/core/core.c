@@ -123,7 +123,7 @@ static void config_defaults(struct core_config *k)
 	 * 12 read 1.5.
 	 */
 	if (!k->device_depth)
-		k->device_depth = 24;
+		k->device_depth = 64;
 	if (!k->writeback_percent)
 		k->writeback_percent = 10;
 	if (!k->starve_ns)
@@ -523,6 +523,11 @@ bool core_accepts(const struct core *c, uint32_t client)
 static uint64_t min_u64(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
+}
+
+uint64_t core_device_ns(const struct core *c)
+{
+	return sched_under_way_ns(c);
 }
 
 uint64_t core_next_tick(const struct core *c)

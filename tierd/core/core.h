@@ -64,7 +64,7 @@ struct core_config {
 	uint64_t request_deadline_ns;           /* default; 0 = 2 s */
 	uint64_t put_deadline_ns;               /* default for incomplete puts; 0 = 10 s */
 	uint64_t writeback_age_ns;              /* a dirty block waits no longer; 0 = 200 ms */
-	uint32_t device_depth;                  /* operations on the device at a time; 0 = 24 */
+	uint32_t device_depth;                  /* operations on the device at a time; 0 = 64 */
 	uint32_t writeback_percent;             /* of the device's time, at least; 0 = 10 */
 	uint64_t starve_ns;                     /* background waits no longer; 0 = 20 ms */
 	bool direct;                            /* the device can write into HBM */
@@ -291,6 +291,9 @@ bool core_accepts(const struct core *c, uint32_t client);
 
 /* When the core next wants a TICK even if nothing happens; UINT64_MAX = it does not. */
 uint64_t core_next_tick(const struct core *c);
+
+/* How long the device still has to do with what it was given, by what was measured. */
+uint64_t core_device_ns(const struct core *c);
 
 /* Read every client's hazard slots and mark what of the batch is held. Called for AC_SCAN. */
 void core_scan(struct core *c, struct core_batch *batch);

@@ -267,7 +267,8 @@ static struct sched_node *pick(struct core *c)
 	if (node && fits(c, node))
 		return node;
 	if (class_count(s, ABI_CLASS_DEMAND))
-		return first_of(c, ABI_CLASS_DEMAND);
+		return sched_under_way_ns(c) < SCHED_BUDGET_DEMAND_NS ?
+			       first_of(c, ABI_CLASS_DEMAND) : NULL;
 	if (!node && !yields)
 		node = background_first(c);
 	/* What is to go next and finds no room is not passed by smaller background. */

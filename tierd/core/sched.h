@@ -14,8 +14,9 @@
  * gains by lying about it. Within a client the earliest deadline goes first, then the lowest
  * `order` (layer), then arrival. The daemon's own work counts as one client, SCHED_DAEMON.
  *
- * The device. At most config.device_depth operations are under way. All classes but demand are
- * background, bounded by the device time that they have under way: while demand was seen in the
+ * The device. At most config.device_depth operations are under way, and no demand is added to more
+ * than SCHED_BUDGET_DEMAND_NS of device time: that is what the next one waits behind, however deep
+ * the queue and however slow the device. All classes but demand are background, bounded by the device time that they have under way: while demand was seen in the
  * last SCHED_BUSY_NS they go in units of SCHED_UNIT_BUSY, as many as fit SCHED_BUDGET_BUSY_NS but
  * always one; else in units of SCHED_UNIT_BYTES up to SCHED_BUDGET_IDLE_NS. With config.yield none
  * goes while demand is under way or was seen in the last SCHED_YIELD_NS. Two things pass this
@@ -41,6 +42,7 @@
 #define SCHED_BUSY_NS 10000000ull     /* demand this long ago still counts as there */
 #define SCHED_YIELD_NS 5000000ull     /* likewise, for the yield rule */
 #define SCHED_BUDGET_BUSY_NS 80000ull
+#define SCHED_BUDGET_DEMAND_NS 8000000ull
 #define SCHED_BUDGET_IDLE_NS 2500000ull
 #define SCHED_WRITEBACK_MOST 75u      /* percent */
 #define SCHED_HBM_COPIES 2u
@@ -115,6 +117,9 @@ enum sched_lane {
  */
 uint64_t sched_ready_ns(const struct core *c, enum sched_lane lane, uint64_t bytes, uint32_t klass,
 			uint64_t deadline_ns);
+
+/* Time that the device still needs for what is under way. */
+uint64_t sched_under_way_ns(const struct core *c);
 
 /* Bytes in which an operation of this class goes now. */
 uint32_t sched_unit_bytes(const struct core *c, uint32_t klass);

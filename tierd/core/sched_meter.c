@@ -50,6 +50,14 @@ uint64_t meter_cost(const struct core *c, uint32_t lane, uint64_t bytes)
 	return OP_NS + bytes_ns(bytes, bandwidth_of(c, lane));
 }
 
+uint64_t sched_under_way_ns(const struct core *c)
+{
+	const struct sched_lane_state *read = &c->sched->lane[SCHED_READ];
+	const struct sched_lane_state *write = &c->sched->lane[SCHED_WRITE];
+
+	return bytes_ns(read->bytes, read->bandwidth) + bytes_ns(write->bytes, write->bandwidth);
+}
+
 static uint64_t device_bytes(const struct sched *s, uint32_t lane)
 {
 	if (!sched_is_device(lane))

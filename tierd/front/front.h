@@ -79,12 +79,11 @@ void front_tick(struct front *f, struct turn *t);
 uint64_t front_next(const struct front *f);
 
 /*
- * Take entries from the rings of clients that were active within FRONT_ACTIVE_NS, feed them to the
+ * Take entries from the rings of clients that were active within `awake_ns`, feed them to the
  * core. Those that were not are parked: they ring their doorbell first. Returns how many clients
  * are watched and not held back; 0 = the loop may sleep.
  */
-#define FRONT_ACTIVE_NS 1000000ull
-uint32_t front_poll(struct front *f, struct turn *t);
+uint32_t front_poll(struct front *f, struct turn *t, uint64_t awake_ns);
 
 /* Entries that one front_poll takes at most, of all clients: the core's action queue is bounded. */
 #define FRONT_TAKE_MAX 512u

@@ -5,7 +5,7 @@
  * clamped against our own copies, and nonsense in them ends the session.
  *
  *   parked  sq_wake = 1, in no list; its doorbell makes it watched
- *   watched sq_wake = 0, looked at every turn; parked after FRONT_ACTIVE_NS without an entry
+ *   watched sq_wake = 0, looked at every turn; parked when it has had no entry for a while
  */
 #include <errno.h>
 
@@ -129,7 +129,7 @@ static uint32_t look(struct front *f, struct turn *t, struct session *s, uint32_
 	return taken;
 }
 
-uint32_t front_poll(struct front *f, struct turn *t)
+uint32_t front_poll(struct front *f, struct turn *t, uint64_t awake_ns)
 {
 	uint32_t budget = f->closing ? 0 : FRONT_TAKE_MAX;
 	uint32_t hopeful = 0;
@@ -143,7 +143,7 @@ uint32_t front_poll(struct front *f, struct turn *t)
 			budget -= look(f, t, s, budget, &held);
 		if (!s->watched || held)
 			continue;
-		if (t->now_ns - s->active_ns < FRONT_ACTIVE_NS || !park(f, s))
+		if (t->now_ns - s->active_ns < awake_ns || !park(f, s))
 			hopeful++;
 	}
 	/* Another one comes first next time. */
