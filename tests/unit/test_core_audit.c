@@ -205,6 +205,7 @@ static void test_counters_of_a_space(void **state)
 	WRONG(s->free, "bytes of free places");
 	WRONG(s->klass[0].free, "free places of a class");
 	WRONG(s->klass[0].live, "live places of a class");
+	WRONG(s->klass[0].going, "evacuated places of a class");
 	WRONG(s->segment[0].live, "places of a segment");
 	s->taken_bits[0] ^= 1ull << 1;
 	assert_true(look() && strstr(told, "segments in use"));

@@ -13,6 +13,7 @@
 struct segments {
 	uint64_t taken, taken_bits, parked, returned, live, free, free_evacuated;
 	uint64_t class_free[ABI_PARTS_MAX], class_live[ABI_PARTS_MAX];
+	uint64_t class_going[ABI_PARTS_MAX];
 };
 
 static void audit_units(const struct space *s, const struct segment *at, struct segments *n)
@@ -43,6 +44,7 @@ static void audit_segment(struct audit *a, const char *whose, const struct space
 	n->class_live[at->klass] += live;
 	if (at->state == SEGMENT_EVACUATED) {
 		n->free_evacuated += vacant * c->stride;
+		n->class_going[at->klass] += live;
 		audit_units(s, at, n);
 	} else {
 		n->class_free[at->klass] += vacant;
@@ -71,6 +73,8 @@ void audit_space(struct audit *a, const char *whose, const struct space *s,
 			      s->klass[k].free);
 		audit_compare(a, whose, "live places of a class", n.class_live[k],
 			      s->klass[k].live);
+		audit_compare(a, whose, "evacuated places of a class", n.class_going[k],
+			      s->klass[k].going);
 	}
 }
 

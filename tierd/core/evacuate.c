@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Emptying segments: so that their memory passes to another context or another size class. Pages
- * move to other segments of their class as long as these have room; else clean ones leave the tier.
+ * move to other segments of their class. Where these have no room, blocks leave in the order of the
+ * policy until there is some: what happens to stand in the segment is no worse than others. Only
+ * when nothing leaves that way do the pages that stand there.
  *
  *   begin -> walk the descriptors -> each READY page there: copy, publish the new place, retire the
  *   old one (a stray: no word names it) -> fence -> scan -> free
@@ -22,6 +24,7 @@
 #define WALK_STEP 65536u    /* descriptors looked at in one step */
 #define WALKS_MAX 16u       /* then pages that cannot move keep their segment */
 #define WALKS_LEASED 4u     /* then places that are only leased are left behind */
+#define WALKS_FORCED 12u    /* then pages leave that find no room, whatever the policy says */
 #define WALK_WAIT_NS (2 * MS)
 #define COPIES_MAX 8u       /* jobs under way: others need the pool too */
 #define PUNCHES_MAX 64u     /* asked for in one tick */
@@ -132,7 +135,8 @@ static void moved(struct core *c, struct core_copy *copy)
 			c->metrics.moves_failed++;
 			e->stuck++;
 		}
-		block_unhold(c, x, copy->priv.slot[i]);
+		if (i + 1 == copy->count || copy->priv.slot[i + 1] != copy->priv.slot[i])
+			block_unhold(c, x, copy->priv.slot[i]);
 	}
 	e->copies--;
 	core_copy_put(c, copy);
@@ -183,22 +187,38 @@ static struct core_copy *copy_for(struct core *c)
 	return e->copy;
 }
 
-/* Begin to copy a page to another segment. False: no room there, or no job. */
-static bool move(struct core *c, uint32_t slot, uint32_t page)
+/* One hold is for all pages of a block that stand side by side in a job. */
+static bool held_by_job(const struct evacuation *e, uint32_t slot)
+{
+	const struct core_copy *copy = e->copy;
+
+	return copy && copy->count && copy->count < CORE_SEGMENTS_IO &&
+	       copy->priv.slot[copy->count - 1] == slot;
+}
+
+/*
+ * Begin to copy a page to another segment. Returns 0; -EBUSY: something holds its block; -EAGAIN:
+ * no job; -ENOSPC: no room there.
+ */
+static int move(struct core *c, uint32_t slot, uint32_t page)
 {
 	struct evacuation *e = &c->evacuation;
 	struct context *x = e->ctx;
 	const struct abi_page *d = index_page(&x->ix, slot, page);
-	struct core_copy *copy = page_movable(d, e->tier) ? copy_for(c) : NULL;
 	uint8_t *memory = x->memory.mem[e->tier];
+	bool held = held_by_job(e, slot);
+	struct core_copy *copy;
 	int64_t to;
 	uint32_t n;
 
+	if (block_use(x, slot)->hold > held)
+		return -EBUSY;
+	copy = copy_for(c);
 	if (!copy)
-		return false;
+		return -EAGAIN;
 	to = space_alloc_move(x->space[e->tier], x->part_class[x->page_part[page]]);
 	if (to < 0)
-		return false;
+		return (int)to;
 	n = copy->count++;
 	copy->item[n] = (struct core_copy_item){
 		.dst = memory + to,
@@ -209,8 +229,9 @@ static bool move(struct core *c, uint32_t slot, uint32_t page)
 	copy->priv.slot[n] = slot;
 	copy->priv.page[n] = page;
 	x->moving[e->tier] += copy->item[n].bytes;
-	block_hold(x, slot);
-	return true;
+	if (!held)
+		block_hold(x, slot);
+	return 0;
 }
 
 /* ---- the walk ----------------------------------------------------------------------------- */
@@ -222,14 +243,20 @@ static void walk_page(struct core *c, uint32_t slot, uint32_t page)
 	const struct abi_page *d = index_page(&x->ix, slot, page);
 	uint32_t state = page_state(d, e->tier);
 	uint32_t block = index_block(&x->ix, slot)->state;
+	int err = -EBUSY;
 
 	if (state == ABI_PAGE_ABSENT || state >= ABI_PAGE_RETIRING ||
 	    !space_is_evacuated(x->space[e->tier], page_addr(d, e->tier)))
 		return;
-	if (state == ABI_PAGE_READY && block != ABI_BLOCK_FREE && !block_use(x, slot)->hold &&
-	    move(c, slot, page))
+	if (state == ABI_PAGE_READY && block != ABI_BLOCK_FREE && page_movable(d, e->tier))
+		err = move(c, slot, page);
+	if (!err)
 		return;
-	if (state != ABI_PAGE_READY || block != ABI_BLOCK_COMMITTED || e->compact ||
+	if (err == -ENOSPC)
+		e->short_of[x->part_class[x->page_part[page]]]++;
+	if (err == -EAGAIN || (err == -ENOSPC && !e->forced))
+		e->stuck++;
+	else if (state != ABI_PAGE_READY || block != ABI_BLOCK_COMMITTED || e->compact ||
 	    !evict_may(c, x, slot, e->tier) || pin_holds(x, slot, page, e->tier))
 		e->stuck++;
 	else if (e->tier == ABI_TIER_CXL && block_leaves_whole(c, x, slot))
@@ -244,6 +271,7 @@ static void walk_begin(struct core *c)
 
 	e->slot = 0;
 	e->stuck = 0;
+	memset(e->short_of, 0, sizeof(e->short_of));
 	e->wait_ns = c->now_ns + WALK_WAIT_NS;
 }
 
@@ -260,20 +288,46 @@ static void segment_end(struct core *c, uint64_t segment)
 	space_evacuate_end(s, segment);
 }
 
+/* Pages found no room in this walk: let others leave, unless some are about to. */
+static void make_room(struct core *c)
+{
+	struct evacuation *e = &c->evacuation;
+	struct context *x = e->ctx;
+	uint64_t blocks = 0;
+
+	/* A block that leaves makes room in all classes. */
+	for (uint32_t k = 0; k < x->classes; k++) {
+		uint64_t n = (e->short_of[k] + x->block_places[k] - 1) / x->block_places[k];
+
+		blocks = n > blocks ? n : blocks;
+	}
+	if (e->compact || e->forced || !blocks)
+		return;
+	if (x->retiring[e->tier] <= c->quarantined[e->tier] &&
+	    !evict_some(c, x, e->tier, blocks * x->spec.geometry.block_bytes))
+		e->forced = true;
+	e->forced |= e->walks >= WALKS_FORCED;
+}
+
 static void walk_end(struct core *c)
 {
 	struct evacuation *e = &c->evacuation;
 	struct space *s = e->ctx->space[e->tier];
 	uint32_t live = 0;
+	bool goes_on;
 
 	submit(c);
 	reclaim_flush(c);
 	if (e->copies)
 		return;
+	make_room(c);
+	reclaim_flush(c);
 	for (uint32_t i = 0; i < e->segments; i++)
 		live += space_segment_live(s, e->segment[i]);
 	e->walks++;
-	if (live && e->walks < (e->stuck ? WALKS_MAX : WALKS_LEASED)) {
+	/* What moved just now is not free before the next scan, nor is it leased. */
+	goes_on = e->stuck || e->ctx->retiring[e->tier] > c->quarantined[e->tier];
+	if (live && e->walks < (goes_on ? WALKS_MAX : WALKS_LEASED)) {
 		walk_begin(c); /* what moved or left becomes free meanwhile */
 		return;
 	}
@@ -294,6 +348,8 @@ void evacuate_step(struct core *c)
 		return;
 	per = e->ctx->ix.pages_per_block;
 	for (slots = WALK_STEP / per + 1; slots && e->slot < e->ctx->ix.slots_used; slots--) {
+		if (e->copies >= COPIES_MAX)
+			return; /* goes on when one is done */
 		for (uint32_t page = 0; page < per; page++)
 			walk_page(c, e->slot, page);
 		e->slot++;

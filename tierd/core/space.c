@@ -536,10 +536,12 @@ void space_free(struct space *s, uint64_t offset)
 	s->pool->live -= stride;
 	s->free += stride;
 	s->klass[s->segment[seg].klass].live--;
-	if (s->segment[seg].state == SEGMENT_EVACUATED)
+	if (s->segment[seg].state == SEGMENT_EVACUATED) {
 		s->free_evacuated += stride;
-	else
+		s->klass[s->segment[seg].klass].going--;
+	} else {
 		s->klass[s->segment[seg].klass].free++;
+	}
 	space_settle(s, seg);
 }
 

@@ -86,9 +86,10 @@ int64_t space_surplus(struct space *s, bool all);
 void space_punched(struct space *s, uint64_t offset);
 
 /*
- * The segment whose evacuation costs least by the weights of its live places, neither
- * full nor empty, of any class but `except` (no class's number = none). Returns its offset and live
- * pages, or -ENOENT. Allocation avoids it until space_evacuate_end.
+ * The segment whose evacuation costs least, neither full nor empty, of any class but `except` (no
+ * class's number = none): by the weights of the live places for which other segments of the class
+ * have no room, and by the bytes of those that move. Returns its offset and live pages, or -ENOENT.
+ * Allocation avoids it until space_evacuate_end.
  */
 int64_t space_evacuate_begin(struct space *s, uint32_t except, uint32_t *live);
 void space_evacuate_end(struct space *s, uint64_t segment);

@@ -11,6 +11,8 @@
 
 /* Classes may differ in free room by so many 256ths before one is compacted. */
 #define COMPACT_SLACK 8u
+/* A byte that leaves costs as much as so many that move. */
+#define LOSS 8u
 
 /* Free places of the segment leave its class's account; it stands in no heap until the end. */
 static int64_t evacuate(struct space *s, uint32_t seg, uint32_t *live)
@@ -25,6 +27,7 @@ static int64_t evacuate(struct space *s, uint32_t seg, uint32_t *live)
 	*live = segment->live;
 	s->free_evacuated += (uint64_t)(c->places - segment->live) * c->stride;
 	c->free -= c->places - segment->live;
+	c->going += segment->live;
 	assert(c->free >= c->reserved);
 	return (int64_t)(seg * s->segment_bytes);
 }
@@ -40,6 +43,35 @@ static bool evacuable(const struct space *s, uint32_t k, uint32_t *seg)
 	return c->free - (c->places - s->segment[*seg].live) >= c->reserved;
 }
 
+/* Places of a class that look for room and find none, if the segment (NULL = none) is emptied. */
+static uint64_t class_lacks(const struct space_class *c, const struct segment *segment)
+{
+	uint64_t live = c->going + (segment ? segment->live : 0);
+	uint64_t taken = c->reserved + (segment ? c->places - segment->live : 0) +
+			 (uint64_t)c->heap[HEAP_EMPTY].count * c->places;
+	uint64_t room = c->free > taken ? c->free - taken : 0;
+
+	return live > room ? live - room : 0;
+}
+
+/*
+ * What finds room in other segments of its class moves; for the rest others leave. These make room
+ * in all classes, so the class that lacks most counts: no class is emptied beside the others.
+ */
+static uint64_t evacuation_cost(const struct space *s, uint32_t k, uint32_t seg)
+{
+	const struct segment *segment = &s->segment[seg];
+	uint64_t lacks = class_lacks(&s->klass[k], segment), loss = lacks * s->klass[k].weight;
+
+	for (uint32_t i = 0; i < s->classes; i++) {
+		uint64_t other = class_lacks(&s->klass[i], NULL) * s->klass[i].weight;
+
+		loss = i != k && other > loss ? other : loss;
+	}
+	lacks = lacks < segment->live ? lacks : segment->live;
+	return loss * LOSS + (segment->live - lacks) * s->klass[k].stride;
+}
+
 int64_t space_evacuate_begin(struct space *s, uint32_t except, uint32_t *live)
 {
 	uint64_t least = UINT64_MAX;
@@ -47,13 +79,13 @@ int64_t space_evacuate_begin(struct space *s, uint32_t except, uint32_t *live)
 
 	for (uint32_t k = 0; k < s->classes; k++) {
 		uint32_t seg;
-		uint64_t bytes;
+		uint64_t cost;
 
 		if (k == except || !evacuable(s, k, &seg))
 			continue;
-		bytes = s->segment[seg].live * s->klass[k].weight;
-		if (bytes < least) {
-			least = bytes;
+		cost = evacuation_cost(s, k, seg);
+		if (cost < least) {
+			least = cost;
 			best = seg;
 		}
 	}
@@ -103,6 +135,7 @@ void space_evacuate_end(struct space *s, uint64_t segment)
 	at->state = SEGMENT_TAKEN;
 	s->free_evacuated -= (uint64_t)(c->places - at->live) * c->stride;
 	c->free += c->places - at->live;
+	c->going -= at->live;
 	space_settle(s, seg);
 }
 

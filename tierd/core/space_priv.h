@@ -46,6 +46,7 @@ struct space_class {
 	uint32_t places; /* of one segment */
 	uint64_t free;     /* places free in TAKEN segments */
 	uint64_t live;     /* places handed out, in all */
+	uint64_t going;    /* ... in evacuated segments: they look for room in others */
 	uint64_t reserved; /* of these, promised: free >= reserved at any time */
 	bool wanting;      /* found no place the last time */
 	uint64_t weight;   /* bytes that are lost with a place */

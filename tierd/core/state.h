@@ -344,6 +344,8 @@ struct evacuation {
 	uint32_t slot;   /* descriptors before it have been looked at in this walk */
 	uint32_t walks;  /* that ended */
 	uint32_t stuck;  /* pages that could neither move nor leave in this walk */
+	uint32_t short_of[ABI_PARTS_MAX]; /* places of a class that pages did not find, likewise */
+	bool forced;     /* nothing else leaves: those pages do */
 	uint32_t copies; /* under way */
 	uint64_t wait_ns; /* the next walk begins then */
 	uint32_t segments;

@@ -1,0 +1,104 @@
+/*
+ * Segments are emptied at the least cost: pages move as long as others have room, and where they
+ * have not, no more leaves than must. A context that fills the tier is told to live with half.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <string.h>
+
+#include "tests/fuzz/host.h"
+#include "tests/lib/unit.h"
+#include "tierd/core/state.h"
+
+#define RUN 16u
+
+static struct host host;
+
+static void key_of(uint32_t n, uint8_t key[ABI_KEY_BYTES])
+{
+	memset(key, 0, ABI_KEY_BYTES);
+	memcpy(key, &n, sizeof(n));
+	key[9] = (uint8_t)(n * 7);
+}
+
+/* A run of blocks, their bytes whatever lies in staging. Returns how many are visible. */
+static uint32_t put(uint32_t first)
+{
+	struct abi_put_args *args = (struct abi_put_args *)host.client[0].staging;
+	struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE, .count = RUN };
+
+	memset(args, 0, sizeof(*args));
+	args->count = RUN;
+	for (uint32_t i = 0; i < RUN; i++)
+		key_of(first + i, (uint8_t *)(args + 1) + i * ABI_KEY_BYTES);
+	sqe.context_id = host.context[0].id;
+	sqe.arg_bytes = sizeof(*args) + RUN * ABI_KEY_BYTES;
+	assert_true(host_request(&host, 0, &sqe));
+	if (host.answer.res)
+		return 0;
+	sqe = (struct abi_sqe){ .op = ABI_OP_PUT_COMMIT, .arg_offset = 4096,
+				.handle = host.answer.value };
+	assert_true(host_request(&host, 0, &sqe));
+	return host.answer.res ? 0 : (uint32_t)host.answer.value;
+}
+
+static void open_full(void)
+{
+	struct disk_context spec;
+
+	host_boot(&host, NULL);
+	host_spec(&spec, HOST_KIND_MEMORY, 0);
+	spec.quota[ABI_TIER_CXL] = HOST_CXL;
+	spec.blocks_max = 16384;
+	assert_int_equal(host_context_make(&host, 0, &spec), 0);
+	host_client_open(&host, 0);
+	host_client_attach(&host, 0);
+	for (uint32_t n = 0; n < 40000; n += RUN) {
+		put(n);
+		if (n % 1024 == 0)
+			host_tick(&host, MS);
+	}
+	host_settle(&host, 1000);
+}
+
+static void test_half_is_kept_of_half(void **state)
+{
+	struct core_quota q = { .who = CORE_HOLDER_CONTEXT, .tier = ABI_TIER_CXL };
+	struct core_context_stats before, after;
+	const struct core_metrics *m;
+
+	(void)state;
+	open_full();
+	q.context_id = host.context[0].id;
+	core_context_stats(host.core, q.context_id, &before);
+	q.limit.hard = before.tier[ABI_TIER_CXL].used / 2;
+	assert_int_equal(core_quota_set(host.core, &q, 1), 0);
+	for (uint32_t i = 0; i < 2000; i++)
+		host_tick(&host, MS);
+	core_context_stats(host.core, q.context_id, &after);
+	m = core_metrics(host.core);
+	assert_true(after.tier[ABI_TIER_CXL].used <= q.limit.hard);
+	/* Two segments are left, one a class: 1,365 blocks of three small pages fill the one. */
+	assert_int_equal(after.tier[ABI_TIER_CXL].used, 2 * ABI_HUGE);
+	assert_int_equal(after.blocks, ABI_HUGE / 512 / 3);
+	assert_true(m->moved_pages > 0);
+	host_audit(&host);
+	host_empty(&host);
+	host_halt(&host);
+}
+
+static int begin(void **state)
+{
+	(void)state;
+	host_init(&host);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_half_is_kept_of_half),
+	};
+
+	return cmocka_run_group_tests(tests, begin, NULL);
+}
