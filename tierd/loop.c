@@ -241,6 +241,10 @@ static bool turn(struct shell *s)
 	holes_turn(s, t->now_ns);
 	if (l->tick_wanted || t->now_ns - l->ticked_ns >= TICK_NS)
 		turn_tick(t);
+	if (t->now_ns - l->clock_ns >= NS_PER_S) {
+		l->clock_ns = t->now_ns;
+		turn_clock(t, time_wall_ms());
+	}
 	did = reap(s);
 	did += dispatch_landed(s);
 	take_sources(s);

@@ -51,6 +51,7 @@ struct loop {
 	struct turn turn;
 	bool tick_wanted;     /* the last turn changed something: the core may want to go on */
 	uint64_t ticked_ns;
+	uint64_t clock_ns;    /* the core was told the wall clock then */
 	uint64_t busy_ns;     /* last time anything went on */
 	enum loop_phase phase;
 	uint64_t phase_end_ns; /* DRAIN and SETTLE are bounded */

@@ -300,7 +300,7 @@ static int begin_core(struct shell *s)
 		.quarantine_percent = c->quarantine_percent,
 	};
 	s->loop.turn = (struct turn){ .core = s->core, .now_ns = time_now_ns() };
-	turn_tick(&s->loop.turn);
+	turn_clock(&s->loop.turn, time_wall_ms());
 	return 0;
 }
 

@@ -61,7 +61,9 @@ SIZE(disk_segment, 4096);
 SIZE(disk_record, 256);
 AT(disk_record, parent, 88);
 AT(disk_record, flushed_lsn, 128);
+AT(disk_record, written_ms, 144);
 SIZE(disk_block, 48);
+AT(disk_block, keep, 44);
 
 SIZE(wire_header, 16);
 SIZE(wire_hello, 136);

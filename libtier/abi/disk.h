@@ -44,11 +44,17 @@
  *   D10 The runs of one life have their data in the order of their records, and none overlap.
  *   D11 A catalog without limits is byte for byte what it was before there were any; readers of
  *       that time refuse one that has some, as another version's.
+ *   D12 A record says when it was written, by the store's clock, and of each block of a run its
+ *       priority and what was left of its TTL then. The store's clock is the wall clock, but never
+ *       behind its newest record.
  */
 #ifndef TIER_ABI_DISK_H
 #define TIER_ABI_DISK_H
 
+#include <stdbool.h>
+
 #include "libtier/abi/geometry.h"
+#include "libtier/abi/ring.h"
 
 #define DISK_SUPER_MAGIC 0x31524f5453524954ull  /* "TIRSTOR1" */
 #define DISK_CATALOG_MAGIC 0x3154414353524954ull /* "TIRSCAT1" */
@@ -56,7 +62,9 @@
 #define DISK_RECORD_MAGIC 0x3143455253524954ull  /* "TIRSREC1" */
 #define DISK_VERSION 1u
 #define DISK_FEATURE_FLUSHED 1ull /* records have flushed_lsn and flags (D9), else both are zero */
-#define DISK_FEATURES DISK_FEATURE_FLUSHED
+#define DISK_FEATURE_KEPT 2ull    /* records say how eagerly their blocks are kept (D12), likewise */
+#define DISK_FEATURES (DISK_FEATURE_FLUSHED | DISK_FEATURE_KEPT)
+#define DISK_WRITTEN_MS_MAX (1ull << 48)
 #define DISK_SECTOR 4096u
 #define DISK_RUN_BLOCKS_MAX 32u
 
@@ -150,7 +158,9 @@ struct disk_record {
 	uint32_t pages_per_block;      /* carried: crc entries a block */
 	uint64_t flushed_lsn;          /* D9; below its own lsn */
 	uint32_t flags;
-	uint8_t reserved[256 - 140];
+	uint32_t reserved0;
+	uint64_t written_ms; /* D12; since 1970, below DISK_WRITTEN_MS_MAX */
+	uint8_t reserved[256 - 152];
 	/* struct disk_block block[block_count]; uint32_t crc[block_count * pages_per_block] */
 }; /* 256 bytes */
 
@@ -158,7 +168,29 @@ struct disk_block {
 	uint8_t key[ABI_KEY_BYTES];
 	uint64_t salt; /* tombstone: records of the key up to this lsn are void */
 	uint32_t origin_bytes; /* [later] the engine's own key, bounded, behind the crc table */
-	uint32_t reserved;
+	uint32_t keep; /* D12: priority:2 | 0 no TTL, else 1 + units of time left:30; of a tombstone 0 */
 }; /* 48 bytes */
+
+#define DISK_KEEP_UNIT_MS 10u
+
+static inline uint32_t disk_keep(uint32_t priority, bool lapses, uint32_t units)
+{
+	return (lapses ? units + 1 : 0) << 2 | priority;
+}
+
+static inline uint32_t disk_keep_priority(uint32_t keep)
+{
+	return keep & 3;
+}
+
+static inline bool disk_keep_lapses(uint32_t keep)
+{
+	return keep >> 2 != 0;
+}
+
+static inline uint32_t disk_keep_units(uint32_t keep)
+{
+	return (keep >> 2) - 1;
+}
 
 #endif

@@ -23,6 +23,15 @@ static inline uint64_t time_now_ns(void)
 	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
+/* CLOCK_REALTIME, in milliseconds since 1970: whoever may set it may also set it back. */
+static inline uint64_t time_wall_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return t.tv_sec < 0 ? 0 : (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / NS_PER_MS;
+}
+
 static inline struct timespec time_to_timespec(uint64_t ns)
 {
 	return (struct timespec){

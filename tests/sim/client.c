@@ -160,8 +160,7 @@ static void reserve(struct world *w, uint32_t client, uint32_t i, struct ask *a)
 	args->shards = a->shards;
 	args->shard = a->shard;
 	args->salt = a->first * WORLD_SALTS / WORLD_KEYS;
-	args->priority = world_chance(w, 200000) ? (uint8_t)world_below(w, 3) : 0;
-	args->ttl_ms = world_chance(w, 100000) ? 1 + world_below(w, 200) : 0;
+	model_said(w, a, args);
 	if (a->first)
 		model_key(a->first - 1, args->parent);
 	for (uint32_t n = 0; n < a->count; n++)
@@ -234,6 +233,7 @@ static void ask_commit(struct world *w, uint32_t client, uint32_t i, struct ask 
 		key->put_epochs |= 1ull << a->epoch % 64;
 		key->put_sequence = ++w->sequence;
 		key->deleted = false;
+		key->said |= model_said(w, a, NULL);
 	}
 	sqe.arg_offset = a->staging;
 	sqe.deadline_ns = a->deadline_ns;

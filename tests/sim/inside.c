@@ -7,6 +7,7 @@
  *   searched for what could have gone all the same, in the context that asked and, while that is
  *   below its share, in the one that is most above its own.
  *   Heads: what the core pinned of conversations stays.
+ *   Retention: what a crash left is kept as some put said, and for no longer.
  *   Classes: nobody waits for a page that is queued in a less urgent class (P6).
  */
 #include <errno.h>
@@ -226,4 +227,35 @@ void inside_check(struct world *w)
 {
 	heads_check(w);
 	classes_check(w);
+}
+
+/* ---- retention ---------------------------------------------------------------------------- */
+
+static void recovered(struct world *w, const struct context *x, uint32_t n, uint32_t slot)
+{
+	uint8_t said = w->context[0].now.key[n].said;
+	uint32_t keep = x->meta[slot].keep, now_ms = (uint32_t)(w->now_ns / MSEC);
+	int32_t left = (int32_t)(x->lapse_ms[slot] - now_ms); /* negative: it is over */
+
+	if (keep & KEEP_TTL ? !(said & SAID_TTL) : !(said >> keep & 1))
+		world_fail(w, "retention: key %u is kept as %u after a crash, puts said %x", n,
+			   keep, said);
+	if (keep & KEEP_TTL && left > (int32_t)(SAID_TTL_MS + DISK_KEEP_UNIT_MS))
+		world_fail(w, "retention: key %u has %d ms left after a crash", n, left);
+}
+
+/* Of the context that has NVMe, right after it was read back. */
+void inside_recovered(struct world *w)
+{
+	const struct context *x = core_context(w->core, w->context[0].id);
+
+	for (uint32_t n = 0; x && n < WORLD_KEYS; n++) {
+		uint8_t key[ABI_KEY_BYTES];
+		uint32_t slot;
+
+		model_key(n, key);
+		slot = index_find(&x->ix, key);
+		if (slot != ABI_SLOT_NONE)
+			recovered(w, x, n, slot);
+	}
 }

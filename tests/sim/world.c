@@ -317,6 +317,17 @@ static void death_step(struct world *w)
 	client_open(w, i);
 }
 
+/* The wall clock as the core hears of it; somebody may have set it. */
+static void clock_tell(struct world *w)
+{
+	struct core_event e = { .kind = CORE_EV_CLOCK };
+
+	if (world_chance(w, 300000))
+		w->wall_ms = 1790000000000 + world_below(w, 4000);
+	e.wall_ms = w->wall_ms + w->now_ns / MSEC;
+	world_event(w, &e);
+}
+
 static void boot(struct world *w)
 {
 	struct core_config config = {
@@ -351,6 +362,7 @@ static void boot(struct world *w)
 	w->foreseen = 0;
 	memset(w->session, 0, sizeof(w->session));
 	memset(w->head, 0, sizeof(w->head));
+	clock_tell(w);
 	for (uint32_t i = 0; old && i < head->count; i++)
 		context_make(w, !strcmp(list[i].name, "memory"), &list[i]);
 	for (uint32_t i = 0; old && i < head->limit_count; i++)
@@ -412,6 +424,7 @@ static void crash(struct world *w)
 	for (uint32_t i = 0; i < WORLD_CLIENTS; i++)
 		w->client[i].state = 0;
 	boot(w);
+	inside_recovered(w);
 	model_check_durable(w);
 	model_check_all(w, true);
 	if (world_chance(w, 500000))
@@ -491,6 +504,8 @@ static void step(struct world *w, const struct move *m)
 			reader_step(w);
 		break;
 	case MOVE_TICK:
+		if (world_chance(w, 10000))
+			clock_tell(w);
 		tick(w, world_chance(w, 40000) ? world_below(w, 1200) * MSEC
 					       : world_below(w, 3 * MSEC));
 		model_check_deadlines(w);

@@ -162,7 +162,11 @@ struct world_key {
 	bool deleted;        /* delete was acknowledged, no put was sent since it was asked for */
 	bool doomed;         /* its deletion was asked for, at any time */
 	bool ghost;          /* a dead client's commit may still land; until the next quiet */
+	uint8_t said;        /* bits: what commits said of how it is kept, SAID_TTL or a priority */
 };
+
+#define SAID_TTL 8u
+#define SAID_TTL_MS 200u /* at most */
 
 /* A context from being made to being removed; see lives.c. */
 struct world_life {
@@ -194,6 +198,7 @@ struct world {
 	bool crash_due; /* right after an acknowledgement is when a crash tells most */
 	bool trace, fair; /* fair: everyone waits, the device is well */
 	uint64_t random, now_ns, sequence;
+	uint64_t wall_ms; /* what the wall clock is ahead of now_ns: it is set, too */
 	uint64_t lives; /* of all contexts, so far */
 	uint32_t last_context, last_first; /* of the last ask by key */
 	uint64_t lead_ns;  /* so long before its time of use a claim may begin */
@@ -260,6 +265,7 @@ void lives_removed(struct world *w, uint32_t which, uint64_t number);
 void lives_found(struct world *w, uint32_t which, const struct disk_context *from);
 void lives_missed(struct world *w, uint32_t which);
 
+uint8_t model_said(struct world *w, const struct ask *a, struct abi_put_args *args);
 void model_key(uint32_t n, uint8_t key[ABI_KEY_BYTES]);
 uint32_t model_page_bytes(const struct world *w, uint32_t context, uint32_t page);
 void model_page(const struct world *w, uint32_t context, uint32_t n, uint32_t page, void *dst);
@@ -298,6 +304,7 @@ void foresight_returned(struct world *w, const struct ask *a, const struct abi_c
 void foresight_ready(struct world *w, const struct ask *a, const struct abi_cqe *cqe);
 bool inside_pauses(const struct world *w);
 void inside_check(struct world *w);
+void inside_recovered(struct world *w);
 void inside_refused(struct world *w, const struct ask *a);
 void model_check_key(struct world *w, uint32_t context, uint32_t n);
 void model_check_all(struct world *w, bool content);

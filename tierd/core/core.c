@@ -307,6 +307,7 @@ void core_close(struct core *c)
 			context_release(c->context[i]);
 		free(c->recover_lsn[i]);
 	}
+	retain_close(c);
 	for (uint32_t i = 0; c->client && i < CORE_CLIENTS_MAX; i++)
 		free(c->client[i].attached);
 	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
@@ -492,6 +493,9 @@ static void dispatch(struct core *c, const struct core_event *e)
 		break;
 	case CORE_EV_SYNC_DONE:
 		flush_done(c, e->sync.res);
+		break;
+	case CORE_EV_CLOCK:
+		retain_clock(c, e->wall_ms);
 		break;
 	}
 }

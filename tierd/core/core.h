@@ -196,6 +196,7 @@ enum core_event_kind {
 	CORE_EV_SCAN_DONE,
 	CORE_EV_PUNCH_DONE,
 	CORE_EV_SYNC_DONE,
+	CORE_EV_CLOCK,        /* the wall clock: before recovery, then every second or so */
 };
 
 struct core_client_open {
@@ -228,6 +229,7 @@ struct core_event {
 			uint64_t token;
 			int res;
 		} sync;
+		uint64_t wall_ms; /* CLOCK: since 1970; may go back */
 	};
 };
 

@@ -323,8 +323,10 @@ static void page_abandon(struct core *c, struct context *x, uint32_t slot, uint3
 	block_page_freed(c, x, slot, page, ABI_TIER_CXL);
 }
 
-static int page_copied(struct core *c, struct context *x, const struct core_copy *copy, uint32_t i)
+static int page_copied(struct core *c, const struct request *r, const struct core_copy *copy,
+		       uint32_t i)
 {
+	struct context *x = r->ctx;
 	uint32_t slot = copy->priv.slot[i], page = copy->priv.page[i];
 	struct abi_page *d = index_page(&x->ix, slot, page);
 	bool pending = index_block(&x->ix, slot)->state == ABI_BLOCK_PENDING;
@@ -342,18 +344,19 @@ static int page_copied(struct core *c, struct context *x, const struct core_copy
 	page_publish(d, ABI_TIER_CXL);
 	block_resident(c, x, slot, page, ABI_TIER_CXL);
 	assert(!pending || block_use(x, slot)->missing > 0);
-	if (pending && !--block_use_make(x, slot)->missing)
+	if (pending && !--block_use_make(x, slot)->missing) {
 		block_commit(c, x, slot);
+		retain_put_block(c, r->put, slot); /* before a record can be written */
+	}
 	return 0;
 }
 
 static void put_copied(struct core *c, struct core_copy *copy)
 {
 	struct request *r = copy->priv.owner;
-	struct context *x = r->ctx;
 
 	for (uint32_t i = 0; i < copy->count; i++) {
-		int err = page_copied(c, x, copy, i);
+		int err = page_copied(c, r, copy, i);
 
 		if (err && !r->error)
 			r->error = err;
@@ -512,7 +515,7 @@ static void put_end(struct core *c, struct request *r, int res)
 	uint64_t visible = put_visible(r->put);
 
 	assert(!r->outstanding);
-	quota_retain(c, r->put);
+	retain_put(c, r->put);
 	put_free(c, r->put);
 	r->put = NULL;
 	evict_room_ahead(c, r->ctx, ABI_TIER_CXL);
@@ -648,8 +651,10 @@ static void put_narrow(struct core *c, struct put *p)
 			b->parts &= ~(1u << part);
 			block_use_make(x, slot)->missing -= x->spec.geometry.part[part].layers *
 							    x->spec.geometry.part[part].groups;
-			if (!block_use(x, slot)->missing)
+			if (!block_use(x, slot)->missing) {
 				block_commit(c, x, slot);
+				retain_put_block(c, p, slot);
+			}
 		}
 	}
 }

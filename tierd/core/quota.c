@@ -80,38 +80,6 @@ void quota_sub(struct core *c, struct context *x, uint32_t slot, uint32_t tier, 
 	ledger_sub(&c->owners, x->meta[slot].owner, tier, bytes);
 }
 
-/* How eagerly a committed block is kept. */
-void quota_keep(struct core *c, struct context *x, uint32_t slot, uint32_t priority,
-		uint32_t ttl_ms)
-{
-	struct block_meta *m = &x->meta[slot];
-
-	x->kept_blocks -= m->keep != 0;
-	m->keep = priority & KEEP_PRIORITY;
-	if (ttl_ms) {
-		m->keep |= KEEP_TTL;
-		x->lapse_ms[slot] = (uint32_t)(c->now_ns / MS) + ttl_ms;
-		x->lapse_high = x->lapse_high > slot ? x->lapse_high : slot + 1;
-	}
-	x->kept_blocks += m->keep != 0;
-	if (m->persist == PERSIST_REFUSED)
-		admit_again(c, x, slot, false); /* priority counts there, too */
-}
-
-/* How eagerly its blocks are kept: what a tenant says of his own. */
-void quota_retain(struct core *c, const struct put *p)
-{
-	if (!p->args.priority && !p->args.ttl_ms)
-		return;
-	for (uint32_t i = 0; i < p->done; i++) {
-		uint32_t slot = p->ref[i].slot;
-
-		if (block_alive(p->ctx, p->ref[i]) && block_salt(p->ctx, slot) == p->args.salt &&
-		    index_block(&p->ctx->ix, slot)->state == ABI_BLOCK_COMMITTED)
-			quota_keep(c, p->ctx, slot, p->args.priority, p->args.ttl_ms);
-	}
-}
-
 /* ---- limits of accounts ------------------------------------------------------------------- */
 
 /* Defaults are for those with a key: the public salt is its context, and nobody has no limit. */

@@ -76,7 +76,7 @@ static uint32_t slot_for(struct core *c, struct context *x, const struct store_v
 	return slot;
 }
 
-static void place_block(struct core *c, struct context *x, const struct store_view *v, uint32_t i,
+static int place_block(struct core *c, struct context *x, const struct store_view *v, uint32_t i,
 			uint32_t slot, uint32_t log)
 {
 	struct abi_block *b = index_block(&x->ix, slot);
@@ -113,6 +113,7 @@ static void place_block(struct core *c, struct context *x, const struct store_vi
 	block_link(c, &c->segment_blocks[v->segment], x, slot);
 	*lsn_of(c, x, slot) = v->head->lsn;
 	c->recovery.blocks++;
+	return retain_recovered(c, x, slot, v->block[i].keep, v->head->written_ms);
 }
 
 static bool run_fits(const struct context *x, const struct store_view *v)
@@ -144,9 +145,10 @@ static int apply_run(struct core *c, struct context *x, const struct store_view 
 		return -ENOMEM;
 	for (uint32_t i = 0; i < v->head->block_count; i++) {
 		uint32_t slot = slot_for(c, x, v, i, log);
+		int err = slot == ABI_SLOT_NONE ? 0 : place_block(c, x, v, i, slot, log);
 
-		if (slot != ABI_SLOT_NONE)
-			place_block(c, x, v, i, slot, log);
+		if (err)
+			return err;
 	}
 	return 0;
 }
@@ -228,6 +230,7 @@ int core_recover_finish(struct core *c, struct core_recovery *out)
 		free(c->recover_lsn[i]);
 		c->recover_lsn[i] = NULL;
 	}
+	retain_recovery_end(c);
 	free(c->tomb);
 	c->tomb = NULL;
 	c->tombs = c->tombs_max = 0;

@@ -31,9 +31,6 @@ void quota_name(struct core *c, struct context *x, uint32_t slot, uint64_t salt,
 void quota_unname(struct core *c, struct context *x, uint32_t slot);
 void quota_add(struct core *c, struct context *x, uint32_t slot, uint32_t tier, uint64_t bytes);
 void quota_sub(struct core *c, struct context *x, uint32_t slot, uint32_t tier, uint64_t bytes);
-void quota_keep(struct core *c, struct context *x, uint32_t slot, uint32_t priority,
-		uint32_t ttl_ms);
-void quota_retain(struct core *c, const struct put *p);
 uint32_t quota_rank(const struct core *c, const struct context *x, uint32_t slot, uint32_t tier);
 struct core_limit quota_limit(const struct core *c, const struct context *x, uint32_t account,
 			      uint32_t tier);

@@ -9,6 +9,7 @@
 #include "tierd/core/block_meta.h"
 #include "tierd/core/claim.h"
 #include "tierd/core/core.h"
+#include "tierd/core/evacuate.h"
 #include "tierd/core/index.h"
 #include "tierd/core/ledger.h"
 #include "tierd/core/page.h"
@@ -17,6 +18,7 @@
 #include "tierd/core/sched.h"
 #include "tierd/core/session.h"
 #include "tierd/core/predict.h"
+#include "tierd/core/retain.h"
 #include "tierd/core/space.h"
 #include "tierd/core/store.h"
 #include "tierd/core/tenants.h"
@@ -334,25 +336,6 @@ struct mover {
 	uint32_t blocked_slot; /* its account is full; ABI_SLOT_NONE = the tier is */
 };
 
-/* Segments of one context that are being emptied (evacuate.c). */
-#define EVACUATE_SEGMENTS 8u
-
-struct evacuation {
-	struct context *ctx; /* NULL = none */
-	uint32_t tier;
-	bool compact;    /* for room in another class: pages move, none leaves */
-	uint32_t slot;   /* descriptors before it have been looked at in this walk */
-	uint32_t walks;  /* that ended */
-	uint32_t stuck;  /* pages that could neither move nor leave in this walk */
-	uint32_t short_of[ABI_PARTS_MAX]; /* places of a class that pages did not find, likewise */
-	bool forced;     /* nothing else leaves: those pages do */
-	uint32_t copies; /* under way */
-	uint64_t wait_ns; /* the next walk begins then */
-	uint32_t segments;
-	uint64_t segment[EVACUATE_SEGMENTS];
-	struct core_copy *copy; /* collects */
-};
-
 /* ---- the core ----------------------------------------------------------------------------- */
 
 struct token {
@@ -475,6 +458,7 @@ struct core {
 	struct recover_tomb *tomb;
 	uint32_t tombs, tombs_max;
 	struct core_recovery recovery;
+	struct retain retain;
 	uint64_t next_slow_ns, next_deadline_ns;
 };
 
@@ -661,16 +645,6 @@ void evict_ahead(struct core *c);
 bool evict_may(const struct core *c, const struct context *x, uint32_t slot, uint32_t tier);
 bool evict_nvme_account(struct core *c, struct context *x, uint32_t slot, uint64_t bytes);
 void evict_tick(struct core *c);
-
-/* evacuate.c */
-void evacuate_begin(struct core *c, struct context *x, uint32_t tier, uint64_t bytes);
-bool evacuate_compact(struct core *c, struct context *x, uint32_t tier);
-void evacuate_step(struct core *c);
-void evacuate_tick(struct core *c, struct context *x, uint32_t tier);
-void evacuate_surplus(struct core *c, struct context *x, uint32_t tier, bool all);
-void evacuate_punched(struct core *c, const struct core_range *range);
-void evacuate_forget(struct core *c, const struct context *x);
-uint64_t evacuate_copying(const struct core *c, const struct context *x, uint32_t tier);
 
 /* request.c */
 void request_take(struct core *c, uint32_t client, const struct abi_sqe *sqe);

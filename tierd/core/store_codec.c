@@ -316,8 +316,16 @@ void store_record(const struct store *s, const struct store_run *run,
 		r->flushed_lsn = s->flushed_lsn < run->lsn ? s->flushed_lsn : run->lsn - 1;
 	else
 		r->flags = 0;
+	r->reserved0 = 0;
 	memset(r->reserved, 0, sizeof(r->reserved));
 	memcpy(body, blocks, block_bytes);
+	if (!(s->super.features & DISK_FEATURE_KEPT)) {
+		struct disk_block *block = (struct disk_block *)body;
+
+		r->written_ms = 0;
+		for (uint32_t i = 0; i < r->block_count; i++)
+			block[i].keep = 0;
+	}
 	if (crc_bytes)
 		memcpy(body + block_bytes, crc, crc_bytes);
 	memset((uint8_t *)buf + used, 0, run->record_bytes - used);

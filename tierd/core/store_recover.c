@@ -90,16 +90,28 @@ static bool head_is_sane(const struct store *s, const struct disk_record *r, siz
 	       r->bytes == store_record_bytes(r->block_count, r->pages_per_block);
 }
 
-static bool body_is_valid(const struct disk_record *r)
+/* D12: nothing longer than a put may ask for, and not of a tombstone. */
+static bool keep_is_sane(const struct store *s, const struct disk_record *r, uint32_t keep)
+{
+	if (!(s->super.features & DISK_FEATURE_KEPT) || r->type == DISK_RECORD_TOMBSTONE)
+		return keep == 0;
+	return disk_keep_priority(keep) <= ABI_PRIORITY_HIGH &&
+	       (!disk_keep_lapses(keep) ||
+		disk_keep_units(keep) <= ABI_TTL_MS_MAX / DISK_KEEP_UNIT_MS);
+}
+
+static bool body_is_valid(const struct store *s, const struct disk_record *r)
 {
 	const struct disk_block *b = (const struct disk_block *)(r + 1);
 
 	if (r->crc != store_crc(r, r->bytes, offsetof(struct disk_record, crc)))
 		return false;
-	if (!store_is_zero(r->reserved, sizeof(r->reserved)))
+	if (r->reserved0 || !store_is_zero(r->reserved, sizeof(r->reserved)))
+		return false;
+	if (r->written_ms >= (s->super.features & DISK_FEATURE_KEPT ? DISK_WRITTEN_MS_MAX : 1))
 		return false;
 	for (uint32_t i = 0; i < r->block_count; i++)
-		if (b[i].origin_bytes || b[i].reserved)
+		if (b[i].origin_bytes || !keep_is_sane(s, r, b[i].keep))
 			return false;
 	return true;
 }
@@ -126,7 +138,7 @@ static bool take(const struct store *s, const struct summary *m, size_t at, size
 	/* Whole even if the CRC is wrong: places of one life do not overlap, and its inner sectors
 	 * are tables that clients' data shapes. */
 	*step = r->bytes;
-	if (!body_is_valid(r))
+	if (!body_is_valid(s, r))
 		return false;
 	if (r->type != DISK_RECORD_RUN)
 		return true;
@@ -202,7 +214,7 @@ static void adopt_all(struct store *s, const struct summary *m)
 		step = DISK_SECTOR;
 		if (!head_is_ours(s, m, at) || patience < r->bytes)
 			continue;
-		if (!body_is_valid(r)) {
+		if (!body_is_valid(s, r)) {
 			patience -= r->bytes;
 			continue;
 		}
@@ -258,7 +270,7 @@ const struct disk_record *store_next_tombstone(const struct store *s, uint32_t s
 			    head_is_sane(s, r, s->super.summary_bytes);
 
 		*cursor += ours ? r->bytes : DISK_SECTOR;
-		if (ours && r->type == DISK_RECORD_TOMBSTONE && body_is_valid(r))
+		if (ours && r->type == DISK_RECORD_TOMBSTONE && body_is_valid(s, r))
 			return r;
 	}
 	return NULL;

@@ -339,11 +339,13 @@ void run_record(struct core *c, struct run *run)
 
 		memcpy(block[i].key, b->key, ABI_KEY_BYTES);
 		block[i].salt = block_salt(x, run->slot[i]);
+		block[i].keep = retain_word(c, x, run->slot[i]);
 		for (uint32_t page = 0; page < x->ix.pages_per_block; page++)
 			if (run->head.parts >> x->page_part[page] & 1)
 				crc[k++] = index_page(&x->ix, run->slot[i], page)->crc;
 	}
 	assert(k == run->blocks * pages);
+	run->head.written_ms = retain_now_ms(c);
 	store_record(c->store, &run->place, &run->head, block, crc, run->buf);
 }
 
@@ -353,6 +355,7 @@ static void tomb_record(struct core *c, struct run *run)
 
 	for (uint32_t i = 0; i < run->tombs; i++)
 		block[i] = c->tomb_queue[(c->tomb_written + i) % TOMBS_MAX].block;
+	run->head.written_ms = retain_now_ms(c);
 	store_record(c->store, &run->place, &run->head, block, NULL, run->buf);
 }
 

@@ -26,6 +26,16 @@ static inline void turn_tick(struct turn *t)
 	core_event(t->core, &tick);
 }
 
+/* And the wall clock: that it goes on is nothing going on. */
+static inline void turn_clock(struct turn *t, uint64_t wall_ms)
+{
+	struct core_event clock = { .kind = CORE_EV_CLOCK, .now_ns = t->now_ns,
+				    .wall_ms = wall_ms };
+
+	turn_tick(t);
+	core_event(t->core, &clock);
+}
+
 static inline void turn_feed(struct turn *t, struct core_event *event)
 {
 	turn_tick(t);
