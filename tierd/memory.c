@@ -142,6 +142,31 @@ void memory_reap(struct memory *m, const struct worker_pool *workers)
 	}
 }
 
+static uint32_t count_regions(const struct context_memory *made, uint64_t *bytes)
+{
+	uint32_t n = made->index.bytes != 0;
+
+	*bytes += made->index.bytes;
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
+		n += made->mem[t].bytes != 0;
+		*bytes += made->mem[t].bytes;
+	}
+	return n;
+}
+
+uint32_t memory_regions(const struct memory *m, uint64_t *bytes)
+{
+	uint32_t n = 0;
+
+	*bytes = 0;
+	for (uint32_t i = 0; i < ABI_CONTEXTS_MAX; i++)
+		if (m->context[i])
+			n += count_regions(m->context[i], bytes);
+	for (const struct context_memory *at = m->retired; at; at = at->next)
+		n += count_regions(at, bytes);
+	return n;
+}
+
 const struct context_memory *memory_next(const struct memory *m, uint32_t *index)
 {
 	while (*index < ABI_CONTEXTS_MAX && !m->context[*index])

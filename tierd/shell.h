@@ -107,6 +107,9 @@ void notify_stopping(void);
 /* holes.c: give back what readers made the kernel allocate. Each turn. */
 void holes_turn(struct shell *s, uint64_t now_ns);
 
+/* recount.c: the host's word on what the core counts; obs.h says what is told. */
+uint64_t recount_host(struct shell *s, struct obs_recount *out, obs_tell tell, void *arg);
+
 /* loop.c */
 int loop_open(struct shell *s);
 void loop_close(struct shell *s);

@@ -288,6 +288,8 @@ static int begin_core(struct shell *s)
 	if (rc)
 		return rc;
 	s->obs.core = s->core;
+	s->obs.recount = recount_host;
+	s->obs.shell = s;
 	s->obs.limits = (struct obs_limits){
 		.clients = s->config.clients_max,
 		.user_sessions = c->user_sessions,

@@ -62,7 +62,7 @@
 #define DISK_RECORD_MAGIC 0x3143455253524954ull  /* "TIRSREC1" */
 #define DISK_VERSION 1u
 #define DISK_FEATURE_FLUSHED 1ull /* records have flushed_lsn and flags (D9), else both are zero */
-#define DISK_FEATURE_KEPT 2ull    /* records say how eagerly their blocks are kept (D12), likewise */
+#define DISK_FEATURE_KEPT 2ull /* records say how their blocks are kept (D12), likewise */
 #define DISK_FEATURES (DISK_FEATURE_FLUSHED | DISK_FEATURE_KEPT)
 #define DISK_WRITTEN_MS_MAX (1ull << 48)
 #define DISK_SECTOR 4096u
@@ -168,7 +168,7 @@ struct disk_block {
 	uint8_t key[ABI_KEY_BYTES];
 	uint64_t salt; /* tombstone: records of the key up to this lsn are void */
 	uint32_t origin_bytes; /* [later] the engine's own key, bounded, behind the crc table */
-	uint32_t keep; /* D12: priority:2 | 0 no TTL, else 1 + units of time left:30; of a tombstone 0 */
+	uint32_t keep; /* D12: priority:2 | 0 = no TTL, 1 + units left:30; tombstone: 0 */
 }; /* 48 bytes */
 
 #define DISK_KEEP_UNIT_MS 10u

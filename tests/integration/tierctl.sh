@@ -98,6 +98,8 @@ expect 1 'no context' evict nope cxl
 expect 0 'flushed' drain
 expect 0 'accounted' check
 expect 0 '"errors": 0' --json check
+expect 0 'store  64.0 MiB; the host has allocated 64' check
+expect 0 'and the host agrees' check
 expect 0 'put ' top --count 2 --interval 0.1
 expect 2 'interval' top --interval 0
 expect 0 'removed' context remove own

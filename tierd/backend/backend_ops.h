@@ -61,6 +61,13 @@ struct block_options {
 	void *arg;
 };
 
+struct block_backing {
+	uint64_t bytes;     /* its length */
+	uint64_t allocated; /* of them on the medium, by st_blocks; a device: all */
+	uint64_t holes;     /* bytes that are not; a device has none */
+	uint64_t hole;      /* where the first one is */
+};
+
 /*
  * The loop thread owns the ring and passes it in. user_data of the entries is
  * (pointer | BLOCK_TAG); the loop hands completions with that tag to complete().
@@ -71,6 +78,8 @@ struct block_ops {
 	int (*open)(struct block_device **out, const struct block_options *options);
 	void (*close)(struct block_device *d);
 	uint64_t (*bytes)(const struct block_device *d);
+	/* What the host has set aside for it. Errors: negative errno of the calls. */
+	int (*backing)(struct block_device *d, struct block_backing *out);
 	/* Blocking whole transfers, for start-up and recovery only. Errors: as base/file.h. */
 	int (*pread)(struct block_device *d, void *buf, size_t bytes, uint64_t offset);
 	int (*pwrite)(struct block_device *d, const void *buf, size_t bytes, uint64_t offset);

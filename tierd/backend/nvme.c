@@ -71,6 +71,11 @@ static void nvme_close(struct block_device *d)
 	free(d);
 }
 
+static int nvme_backing(struct block_device *d, struct block_backing *out)
+{
+	return nvme_file_backing(d->fd, d->bytes, out);
+}
+
 static uint64_t nvme_bytes(const struct block_device *d)
 {
 	return d->bytes;
@@ -278,6 +283,7 @@ const struct block_ops block_nvme = {
 	.open = nvme_open,
 	.close = nvme_close,
 	.bytes = nvme_bytes,
+	.backing = nvme_backing,
 	.pread = nvme_pread,
 	.pwrite = nvme_pwrite,
 	.flush = nvme_flush,

@@ -334,3 +334,33 @@ void nvme_file_close(int fd)
 	fcntl(fd, F_OFD_SETLK, &whole);
 	close(fd);
 }
+
+int nvme_file_backing(int fd, uint64_t bytes, struct block_backing *out)
+{
+	struct stat st;
+	uint64_t at = 0;
+
+	if (fstat(fd, &st))
+		return -errno;
+	*out = (struct block_backing){ .bytes = bytes, .allocated = bytes, .hole = bytes };
+	if (S_ISBLK(st.st_mode))
+		return 0;
+	out->bytes = (uint64_t)st.st_size;
+	out->allocated = (uint64_t)st.st_blocks * 512;
+	while (at < bytes) {
+		off_t hole = lseek(fd, (off_t)at, SEEK_HOLE), data;
+
+		if (hole < 0)
+			return errno == ENXIO ? 0 : -errno;
+		if ((uint64_t)hole >= bytes)
+			return 0;
+		data = lseek(fd, hole, SEEK_DATA);
+		if (data < 0 && errno != ENXIO)
+			return -errno;
+		at = data < 0 || (uint64_t)data > bytes ? bytes : (uint64_t)data;
+		if (!out->holes)
+			out->hole = (uint64_t)hole;
+		out->holes += at - (uint64_t)hole;
+	}
+	return 0;
+}

@@ -77,6 +77,16 @@ struct core_range core_index_hole(const struct core *c, uint32_t id, uint32_t i)
 uint64_t core_context_taken(const struct core *c, uint32_t id, uint32_t tier);
 
 /*
+ * For the recount with the host: what of a context's memory in a tier is charged, and where bytes
+ * lie that somebody may read. Sets bits only.
+ */
+struct core_ground {
+	uint64_t *charged; /* a bit for each ABI_HUGE of the memory */
+	uint64_t *written; /* ... ABI_PAGE_ALIGN */
+};
+void core_ground(const struct core *c, uint32_t id, uint32_t tier, const struct core_ground *out);
+
+/*
  * The i-th account of a context's salts, or of all clients' sessions (id = UINT32_MAX), as far as
  * it holds something or has a limit. Errors: -ENOENT after the last.
  */

@@ -93,6 +93,31 @@ int ctl_drain(struct ctl *ctl, int argc, char **argv)
 	return rc;
 }
 
+/* What the host says beside what is charged. */
+static void show_host(const json_t *answer)
+{
+	static const char *const names[] = { "hbm", "cxl" };
+	char a[CTL_CELL], b[CTL_CELL], c[CTL_CELL], path[48];
+
+	for (size_t i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path), "host.%s.charged", names[i]);
+		ctl_bytes(a, answer, path);
+		snprintf(path, sizeof(path), "host.%s.written", names[i]);
+		ctl_bytes(b, answer, path);
+		snprintf(path, sizeof(path), "host.%s.resident", names[i]);
+		printf("%-6s charged %s, in pages %s; the host holds %s\n", names[i], a, b,
+		       ctl_bytes(c, answer, path));
+	}
+	if (ctl_at(answer, "host.store"))
+		printf("store  %s; the host has allocated %s, holes %s\n",
+		       ctl_bytes(a, answer, "host.store.bytes"),
+		       ctl_bytes(b, answer, "host.store.allocated"),
+		       ctl_bytes(c, answer, "host.store.holes"));
+	printf("memory %s regions, %s descriptors; mapped %s\n",
+	       ctl_count(a, answer, "host.regions"), ctl_count(b, answer, "host.descriptors"),
+	       ctl_bytes(c, answer, "host.mapped"));
+}
+
 int ctl_check(struct ctl *ctl, int argc, char **argv)
 {
 	const json_t *messages;
@@ -115,10 +140,13 @@ int ctl_check(struct ctl *ctl, int argc, char **argv)
 
 		for (size_t i = 0; i < json_array_size(messages); i++)
 			printf("%s\n", json_string_value(json_array_get(messages, i)));
+		if (ctl_at(answer, "host"))
+			show_host(answer);
 		if (clean)
-			puts("every byte of every tier is accounted for");
+			puts("every byte of every tier is accounted for, and the host agrees");
 		else
-			printf("%s disagreements: this is a fault of tierd; please report it\n",
+			printf("%s disagreements: unless somebody else touched tierd's memory or "
+			       "store, this is a fault of tierd; please report it\n",
 			       ctl_count(cell, answer, "errors"));
 	}
 	json_decref(answer);

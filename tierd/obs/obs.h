@@ -41,6 +41,29 @@ struct obs_limits {
 	uint32_t pin_percent, quarantine_percent;
 };
 
+/* What the host says of our memory, beside what the core says (tierd/recount.c). */
+struct obs_ground {
+	uint64_t charged;  /* by the core, bytes */
+	uint64_t written;  /* ... of pages that somebody may read */
+	uint64_t resident; /* by fstat */
+	uint64_t found;    /* by SEEK_DATA and SEEK_HOLE */
+	uint64_t foreign;  /* found where nothing is charged */
+	uint64_t missing;  /* written, and not found */
+};
+
+struct obs_recount {
+	struct obs_ground tier[ABI_MEM_TIERS];
+	uint64_t index_resident;
+	uint32_t regions, descriptors; /* memfds: that we made, that are open for writing */
+	uint64_t region_bytes, mapped; /* address space of these, by /proc/self/maps */
+	bool store;
+	uint64_t store_bytes, store_length, store_allocated, store_holes;
+	bool busy; /* workers were at it: what changes is not judged */
+};
+
+struct shell;
+typedef void (*obs_tell)(void *arg, const char *what);
+
 /* Filled by the shell at start; counters of the loop by the loop. */
 struct obs {
 	struct core *core;
@@ -61,6 +84,9 @@ struct obs {
 	struct core_recovery recovery;
 	uint64_t recovery_ns;
 	uint64_t turns, sleeps;
+	/* Recount with the host; tells each disagreement, returns how many. */
+	uint64_t (*recount)(struct shell *shell, struct obs_recount *out, obs_tell tell, void *arg);
+	struct shell *shell;
 	uint64_t holes_filled; /* bytes that readers made appear, given back since */
 };
 

@@ -201,12 +201,45 @@ static void take_message(void *arg, const char *what)
 		json_array_append_new(list, obs_text(what));
 }
 
+static json_t *ground(const struct obs_ground *g)
+{
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "charged", obs_number(g->charged),
+			 "written", obs_number(g->written), "resident", obs_number(g->resident),
+			 "found", obs_number(g->found), "foreign", obs_number(g->foreign),
+			 "missing", obs_number(g->missing));
+}
+
+static json_t *recounted(const struct obs_recount *r)
+{
+	json_t *host = json_pack("{s:o, s:o, s:o, s:i, s:i, s:o, s:o, s:b}", "index_resident",
+				 obs_number(r->index_resident), "region_bytes",
+				 obs_number(r->region_bytes), "mapped", obs_number(r->mapped),
+				 "regions", (int)r->regions, "descriptors", (int)r->descriptors,
+				 "hbm", ground(&r->tier[ABI_TIER_HBM]), "cxl",
+				 ground(&r->tier[ABI_TIER_CXL]), "busy", r->busy);
+
+	if (r->store)
+		json_object_set_new(host, "store",
+				    json_pack("{s:o, s:o, s:o, s:o}", "bytes",
+					      obs_number(r->store_bytes), "length",
+					      obs_number(r->store_length), "allocated",
+					      obs_number(r->store_allocated), "holes",
+					      obs_number(r->store_holes)));
+	return host;
+}
+
 json_t *obs_check(const struct obs_args *a)
 {
-	json_t *list = json_array();
+	struct obs_recount r = { .regions = 0 };
+	json_t *list = json_array(), *answer;
 	uint64_t errors = core_audit(a->o->core, take_message, list);
 
-	return json_pack("{s:o, s:o}", "errors", obs_number(errors), "messages", list);
+	if (a->o->recount)
+		errors += a->o->recount(a->o->shell, &r, take_message, list);
+	answer = json_pack("{s:o, s:o}", "errors", obs_number(errors), "messages", list);
+	if (a->o->recount)
+		json_object_set_new(answer, "host", recounted(&r));
+	return answer;
 }
 
 /* ---- lists --------------------------------------------------------------------------------- */

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `tierctl check` asks the host: what somebody does to the daemon's memory and to its store behind
+ * its back is found. Whoever does it here is the daemon's own user, as a debugger is.
+ */
+#include <jansson.h>
+#include <sys/stat.h>
+
+#include "tests/integration/kv_world.h"
+
+#define BLOCKS 40u
+#define MEGA (1ull << 20)
+#define TRIES 200u
+
+static void put_all(struct world *w)
+{
+	struct tier_put_options o = { .size = sizeof(o), .flags = TIER_PUT_DURABLE };
+	uint8_t *data = calloc(BLOCKS, BLOCK_BYTES);
+	tier_key key[BLOCKS];
+
+	memset(data, 0x5a, BLOCKS * BLOCK_BYTES);
+	for (uint32_t i = 0; i < BLOCKS; i++)
+		assert_int_equal(tier_key_opaque(&key[i], &i, sizeof(i), NULL), 0);
+	assert_int_equal(tier_put_copy(w->c, key, BLOCKS, data, &o), BLOCKS);
+	free(data);
+}
+
+/* Errors that the check tells; *found: one of them says `what`. */
+static json_int_t check(struct world *w, const char *what, bool *found, json_t **host)
+{
+	json_t *answer, *one;
+	json_int_t errors;
+	char *text;
+	size_t i;
+
+	assert_int_equal(tier_admin(w->t, "check", NULL, &text), 0);
+	answer = json_loads(text, 0, NULL);
+	free(text);
+	assert_non_null(answer);
+	errors = json_integer_value(json_object_get(answer, "errors"));
+	*found = false;
+	json_array_foreach(json_object_get(answer, "messages"), i, one)
+		*found |= strstr(json_string_value(one), what) != NULL;
+	if (host)
+		*host = json_incref(json_object_get(answer, "host"));
+	json_decref(answer);
+	return errors;
+}
+
+static uint64_t number(const json_t *host, const char *where, const char *name)
+{
+	return (uint64_t)json_integer_value(json_object_get(json_object_get(host, where), name));
+}
+
+/* The daemon's own memfd of the context's CXL memory, open for writing. */
+static int steal_memory(const struct world *w)
+{
+	char folder[64], path[400], label[256];
+	struct dirent *e;
+	int fd = -1;
+	DIR *dir;
+
+	snprintf(folder, sizeof(folder), "/proc/%d/fd", w->d.pid);
+	dir = opendir(folder);
+	assert_non_null(dir);
+	while (fd < 0 && (e = readdir(dir))) {
+		ssize_t n;
+
+		snprintf(path, sizeof(path), "%s/%s", folder, e->d_name);
+		n = readlink(path, label, sizeof(label) - 1);
+		label[n > 0 ? n : 0] = 0;
+		if (!strncmp(label, "/memfd:tier-cxl-kv", 18))
+			fd = open(path, O_RDWR | O_CLOEXEC);
+	}
+	closedir(dir);
+	return fd;
+}
+
+static void test_what_it_holds_is_what_the_host_holds(void **state)
+{
+	struct world *w = world_begin(NULL);
+	json_t *host;
+	bool found;
+
+	*state = w;
+	put_all(w);
+	assert_int_equal(check(w, "", &found, &host), 0);
+	assert_true(number(host, "cxl", "written") >= BLOCKS * BLOCK_BYTES);
+	assert_true(number(host, "cxl", "charged") >= number(host, "cxl", "written"));
+	assert_true(number(host, "cxl", "resident") >= number(host, "cxl", "written"));
+	assert_true(number(host, "cxl", "resident") <= number(host, "cxl", "charged"));
+	assert_int_equal(number(host, "cxl", "resident"), number(host, "cxl", "found"));
+	assert_true(number(host, "store", "allocated") >= number(host, "store", "bytes"));
+	assert_int_equal(number(host, "store", "holes"), 0);
+	assert_int_equal(json_integer_value(json_object_get(host, "descriptors")),
+			 json_integer_value(json_object_get(host, "regions")));
+	json_decref(host);
+}
+
+/* The watch over holes gives such memory back, so it may be faster than we are: try again. */
+static void test_memory_beside_the_account_is_found(void **state)
+{
+	struct world *w = world_begin(NULL);
+	bool found = false;
+	struct stat st;
+	int fd;
+
+	*state = w;
+	put_all(w);
+	fd = steal_memory(w);
+	assert_true(fd >= 0 && fstat(fd, &st) == 0);
+	for (uint32_t i = 0; i < TRIES && !found; i++) {
+		assert_int_equal(pwrite(fd, "x", 1, st.st_size - 1), 1);
+		check(w, "nothing is charged", &found, NULL);
+	}
+	assert_true(found);
+	for (uint32_t i = 0; i < TRIES && found; i++) {
+		usleep(20000);
+		check(w, "nothing is charged", &found, NULL);
+	}
+	assert_false(found);
+	close(fd);
+}
+
+static void test_a_hole_under_pages_is_found(void **state)
+{
+	struct world *w = world_begin(NULL);
+	bool found;
+	int fd;
+
+	*state = w;
+	put_all(w);
+	fd = steal_memory(w);
+	assert_true(fd >= 0);
+	assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				   lseek(fd, 0, SEEK_DATA), 2 * MEGA), 0);
+	assert_true(check(w, "hole in its memory", &found, NULL) > 0);
+	assert_true(found);
+	close(fd);
+	/* What leaves the tier takes the fault along. */
+	assert_int_equal(tier_context_remove(w->t, "kv"), 0);
+}
+
+static void test_a_hole_in_the_store_is_found(void **state)
+{
+	struct world *w = world_begin(NULL);
+	bool found;
+	int fd;
+
+	*state = w;
+	put_all(w);
+	assert_int_equal(check(w, "", &found, NULL), 0);
+	fd = open(w->d.store, O_RDWR | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 32 * MEGA,
+				   MEGA), 0);
+	assert_int_equal(check(w, "1048576 bytes of holes, the first at 33554432", &found, NULL),
+			 1);
+	assert_true(found);
+	for (uint64_t at = 32 * MEGA; at < 33 * MEGA; at += 4096) {
+		static const uint8_t zeros[4096];
+
+		assert_int_equal(pwrite(fd, zeros, sizeof(zeros), (off_t)at), sizeof(zeros));
+	}
+	close(fd);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_teardown(test_what_it_holds_is_what_the_host_holds, world_end),
+		cmocka_unit_test_teardown(test_memory_beside_the_account_is_found, world_end),
+		cmocka_unit_test_teardown(test_a_hole_under_pages_is_found, world_end),
+		cmocka_unit_test_teardown(test_a_hole_in_the_store_is_found, world_end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
