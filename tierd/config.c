@@ -49,6 +49,10 @@ struct key {
 	{ #who "." #what ".cxl", KEY_SIZE, FIELD(who##_##what[1]), 0, 1024 * TIB, "auto", help },  \
 	{ #who "." #what ".nvme", KEY_SIZE, FIELD(who##_##what[2]), 0, 1024 * TIB, "auto", help }
 
+#define PIN_KEYS(who, help)                                                                        \
+	{ #who ".pinned.hbm", KEY_SIZE, FIELD(who##_pinned[0]), 0, 1024 * TIB, "auto", help },     \
+	{ #who ".pinned.cxl", KEY_SIZE, FIELD(who##_pinned[1]), 0, 1024 * TIB, "auto", help }
+
 static const struct key keys[] = {
 	{ "socket", KEY_PATH, FIELD(socket), 0, CONFIG_SOCKET_BYTES, "",
 	  "where clients connect: $XDG_RUNTIME_DIR/tier.sock, as a service /run/tier/tier.sock" },
@@ -113,6 +117,8 @@ static const struct key keys[] = {
 	QUOTA_KEYS(salt, hard, "most that one salt of a context holds; auto = no limit"),
 	QUOTA_KEYS(client, soft, "a session that put more gives first; auto = no such share"),
 	QUOTA_KEYS(client, hard, "most that one session's puts hold; auto = no limit"),
+	PIN_KEYS(salt, "most that pins of one salt's blocks claim; auto = what pin.percent allows"),
+	PIN_KEYS(client, "most that one session's pins claim; auto = what pin.percent allows"),
 	{ "request.deadline", KEY_NS, FIELD(request_deadline), NS_PER_MS, 600 * NS_PER_S, "2s",
 	  "when a request without a deadline of its own is answered LATE" },
 	{ "nvme.admit_all", KEY_BOOL, FIELD(nvme_admit_all), 0, 0, "yes",

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "libtier/abi/common.h"
 #include "libtier/base/log.h"
 #include "libtier/base/units.h"
 
@@ -50,6 +51,7 @@ struct config {
 	uint32_t user_contexts;
 	/* Defaults by tier (hbm, cxl, nvme), of the tier; auto: soft = a fair share, hard = none */
 	struct units_size salt_soft[CONFIG_TIERS], salt_hard[CONFIG_TIERS];
+	struct units_size salt_pinned[ABI_MEM_TIERS], client_pinned[ABI_MEM_TIERS];
 	struct units_size client_soft[CONFIG_TIERS], client_hard[CONFIG_TIERS];
 	uint64_t request_deadline; /* ns */
 	uint64_t put_deadline;     /* ns */

@@ -249,13 +249,8 @@ static void end_memory(struct shell *s)
 	memory_close(s->memory);
 }
 
-static int begin_core(struct shell *s)
+static void core_limits(const struct shell *s, struct core_config *c)
 {
-	struct core_config *c = &s->core_config;
-	int rc;
-
-	if (c->next_uid == 0)
-		c->next_uid = 1;
 	for (uint32_t t = 0; t < CONFIG_TIERS; t++) {
 		uint64_t all = c->capacity[t];
 
@@ -264,6 +259,21 @@ static int begin_core(struct shell *s)
 		c->client_limit[t].soft = units_resolve(&s->config.client_soft[t], all, 0);
 		c->client_limit[t].hard = units_resolve(&s->config.client_hard[t], all, 0);
 	}
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
+		c->salt_pins[t] = units_resolve(&s->config.salt_pinned[t], c->capacity[t], 0);
+		c->client_pins_bytes[t] =
+			units_resolve(&s->config.client_pinned[t], c->capacity[t], 0);
+	}
+}
+
+static int begin_core(struct shell *s)
+{
+	struct core_config *c = &s->core_config;
+	int rc;
+
+	if (c->next_uid == 0)
+		c->next_uid = 1;
+	core_limits(s, c);
 	c->dirty_percent = s->config.dirty_percent;
 	c->pin_percent = s->config.pin_percent;
 	c->quarantine_percent = s->config.quarantine_percent;

@@ -97,7 +97,8 @@ struct disk_context {
 	char policy[16];
 	uint64_t soft[ABI_TIER_COUNT]; /* bytes that others cannot take; 0 = a fair share */
 	uint64_t hard[ABI_TIER_COUNT]; /* in force, at most quota; 0 = quota */
-	uint8_t reserved0[960 - 248];
+	uint64_t pins[ABI_MEM_TIERS]; /* bytes that pins may claim; 0 = not set */
+	uint8_t reserved0[960 - 264];
 	struct abi_geometry geometry;
 }; /* 4096 bytes */
 
@@ -115,7 +116,11 @@ struct disk_catalog {
 	/* struct disk_context context[count]; struct disk_limit limit[limit_count], zero padded */
 }; /* 4096 bytes */
 
-/* What one salt of a context may hold. Bytes; 0 = not set. */
+/*
+ * What one salt of a context may hold. Bytes; 0 = not set. With DISK_LIMIT_PINS in context_uid:
+ * hard says what its pins may claim, in a second entry beside the first.
+ */
+#define DISK_LIMIT_PINS (1ull << 63)
 struct disk_limit {
 	uint64_t context_uid;
 	uint64_t salt; /* 0 = the public one */

@@ -238,7 +238,7 @@ struct abi_cqe {
 	uint64_t value;  /* handle, or count of usable blocks (pages) from the first */
 	/* put: bit i = block i was there (first 64); pin: blocks resident; prefetch: blocks
 	 * that are protected until the deadline; stream: layers ready, or, with -EMSGSIZE,
-	 * the bytes of window that it needs; with -ENOSPC: ABI_HELD_* */
+	 * the bytes of window that it needs; with -ENOSPC, and -EDQUOT of a pin: ABI_HELD_* */
 	uint64_t aux;
 }; /* 32 bytes */
 
@@ -270,6 +270,14 @@ static inline uint64_t abi_stream_claim(uint32_t generation, uint32_t released)
 #define ABI_HELD_DIRTY 2u
 #define ABI_HELD_RESERVED 3u
 #define ABI_HELD_USED 4u /* with the above */
+#define ABI_HELD_LIMIT 5u /* no percentage: whose limit it is, ABI_LIMIT_* */
 #define ABI_HELD_TIER 7u /* no percentage: 1 + the tier */
+
+#define ABI_LIMIT_NONE 0u /* not said */
+#define ABI_LIMIT_HOST 1u
+#define ABI_LIMIT_CONTEXT 2u
+#define ABI_LIMIT_SALT 3u
+#define ABI_LIMIT_CLIENT 4u
+#define ABI_LIMITS 5u
 
 #endif

@@ -468,10 +468,31 @@ static int explain_space(const char *what, uint64_t held)
 			 share[ABI_HELD_RESERVED]);
 }
 
+/* No pin: whose limit was met, and what is pinned. */
+static int explain_pins(const char *what, uint64_t held)
+{
+	static const char *const names[] = { "HBM", "CXL" };
+	static const char *const whose[ABI_LIMITS] = { "somebody", "all contexts", "the context",
+						       "their salt", "this client" };
+	uint8_t share[8];
+
+	memcpy(share, &held, sizeof(share));
+	if (!share[ABI_HELD_TIER] || share[ABI_HELD_TIER] > ABI_MEM_TIERS ||
+	    share[ABI_HELD_LIMIT] >= ABI_LIMITS)
+		return error_set(-EDQUOT, "%s: the daemon answers: %s", what,
+				 tier_strerror(-EDQUOT));
+	return error_set(-EDQUOT, "%s: pins of %s may claim no more of %s; %u %% of the context's "
+			 "quota is pinned; tierctl quota show names the holders, pin list the pins",
+			 what, whose[share[ABI_HELD_LIMIT]], names[share[ABI_HELD_TIER] - 1],
+			 share[ABI_HELD_PINNED]);
+}
+
 int submit_explain(const char *what, const struct tier_completion *completion)
 {
 	if (completion->result == -ENOSPC)
 		return explain_space(what, completion->aux);
+	if (completion->result == -EDQUOT && completion->aux)
+		return explain_pins(what, completion->aux);
 	if (completion->result < 0)
 		error_set(completion->result, "%s: the daemon answers: %s", what,
 			  tier_strerror(completion->result));

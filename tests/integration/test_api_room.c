@@ -225,6 +225,31 @@ static void test_no_room_says_what_holds_it(void **state)
 	assert_int_equal(tier_reserve_end(w->c, r.id), 0);
 }
 
+static void test_a_refused_pin_says_whose_limit_it_is(void **state)
+{
+	struct world *w = *state;
+	struct tier_put_options p = { .salt = 11 };
+	struct tier_found found;
+	tier_key key = key_of(40000);
+	uint64_t pin, more;
+
+	assert_int_equal(put(w, 40000, &p), 1);
+	assert_int_equal(tier_match(w->c, &key, 1, &found), 1);
+	free(admin(w, "quota-set", "{\"context\":\"kv\",\"salt\":\"11\",\"tier\":\"cxl\","
+				   "\"pins\":40960}"));
+	assert_int_equal(tier_pin(w->c, &found.block, 1, TIER_CXL, 0, &pin), 1);
+	assert_int_equal(quota_number(w, "0x000000000000000b", "pinned"), BLOCK_BYTES);
+	assert_int_equal(tier_pin(w->c, &found.block, 1, TIER_CXL, 0, &more), -EDQUOT);
+	if (!strstr(tier_error_text(), "pins of their salt may claim no more of CXL"))
+		fail_msg("%s", tier_error_text());
+	assert_int_equal(tier_unpin(w->c, pin), 0);
+	assert_int_equal(quota_number(w, "0x000000000000000b", "pinned"), 0);
+	free(admin(w, "quota-set", "{\"context\":\"kv\",\"tier\":\"cxl\",\"pins\":1}"));
+	assert_int_equal(tier_pin(w->c, &found.block, 1, TIER_CXL, 0, &more), -EDQUOT);
+	if (!strstr(tier_error_text(), "pins of the context"))
+		fail_msg("%s", tier_error_text());
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -234,6 +259,7 @@ int main(void)
 		cmocka_unit_test(test_a_salt_stays_within_its_limit),
 		cmocka_unit_test(test_priority_and_time_say_who_leaves),
 		cmocka_unit_test(test_no_room_says_what_holds_it),
+		cmocka_unit_test(test_a_refused_pin_says_whose_limit_it_is),
 	};
 
 	return cmocka_run_group_tests(tests, setup, world_end);

@@ -77,6 +77,10 @@ expect 0 'chat .*8.00 MiB *16.0 MiB' quota set chat cxl --soft 8MiB --hard 16MiB
 expect 0 '"hard": 16777216' --json quota show chat
 expect 0 'salt 0x0*7' quota set chat cxl --salt 7 --hard 4MiB
 expect 0 'chat' quota set chat cxl --salt 7
+expect 0 'salt 0x0*7 .*5.00 MiB' quota set chat cxl --salt 7 --pins 5MiB
+expect 0 '"pin_limit": 5242880' --json quota show chat
+expect 0 'chat' quota set chat cxl --salt 7
+expect 1 'nothing is pinned' quota set chat nvme --pins 5MiB
 expect 1 'made for' quota set chat cxl --hard 1GiB
 expect 1 'shares of all contexts' quota set own cxl --soft 30MiB
 expect 1 'not be below soft' quota set chat cxl --soft 9MiB --hard 8MiB
@@ -112,7 +116,7 @@ expect 0 'usage' --help
 expect 0 '^tierctl [0-9]' --version
 
 expect 0 'accounted' check
-expect 0 'salt 0x0*9' quota set chat cxl --salt 9 --soft 1MiB --hard 3MiB
+expect 0 'salt 0x0*9' quota set chat cxl --salt 9 --soft 1MiB --hard 3MiB --pins 2MiB
 stop
 expect 3 '' status
 
@@ -120,5 +124,6 @@ expect 3 '' status
 start
 expect 0 '"hard": 16777216' --json quota show chat
 expect 0 'salt 0x0*9 .*1.00 MiB *3.00 MiB' quota show chat
+expect 0 'salt 0x0*9 .* 2.00 MiB' quota show chat
 expect 0 'accounted' check
 stop

@@ -146,6 +146,8 @@ static void owner_quota(struct world *w, uint32_t which)
 	bool lift = world_chance(w, 400000);
 
 	q.tier = world_below(w, ABI_TIER_NVME + 1);
+	if (!lift && q.tier < ABI_MEM_TIERS && world_chance(w, 400000))
+		q.pins = (1 + world_below(w, 24)) * BLOCK_BYTES; /* the audit follows them */
 	if (world_chance(w, 500000)) {
 		q.limit.soft = lift ? 0 : (1 + world_below(w, 4)) << 20;
 		if (!lift && world_chance(w, 500000) && q.tier < ABI_MEM_TIERS)

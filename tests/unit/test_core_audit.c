@@ -222,6 +222,8 @@ static void wrong_ledger(struct ledger *l, uint64_t key)
 	struct holding *a = &l->account[ledger_find(l, key)];
 
 	WRONG(a->uses, "uses");
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+		WRONG(a->pinned[t], "bytes pinned");
 	for (uint32_t t = 0; t < ABI_TIER_COUNT; t++) {
 		WRONG(a->used[t], "bytes charged");
 		WRONG(l->account[LEDGER_NONE].used[t], "bytes charged");

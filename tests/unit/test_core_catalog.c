@@ -216,7 +216,7 @@ static const struct disk_limit *limits(const struct world *w, uint32_t count)
 static void set(struct world *w, uint64_t salt, uint32_t tier, uint64_t soft, uint64_t hard)
 {
 	const struct core_quota q = { CORE_HOLDER_SALT, w->c->context[0]->id, salt, tier,
-				      { soft, hard } };
+				      { soft, hard }, 0 };
 
 	assert_int_equal(core_quota_set(w->c, &q, TOKEN), 0);
 }

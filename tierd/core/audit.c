@@ -258,6 +258,22 @@ static void audit_reservations(struct audit *a, const struct context *x, struct 
 	}
 }
 
+/* A chunk of a pin names its blocks' account. */
+static void audit_pinned(struct audit *a, const struct context *x)
+{
+	for (uint32_t i = 0; i < a->c->pins_high; i++) {
+		const struct pin *p = &a->c->pin[i];
+
+		if (!p->used || p->ctx != x)
+			continue;
+		a->owners.account[p->owner].pinned[p->tier] += p->bytes;
+		for (const struct pin_chunk *k = p->chunk; k; k = k->next) {
+			a->salts.account[k->account].uses++;
+			a->salts.account[k->account].pinned[p->tier] += k->bytes;
+		}
+	}
+}
+
 static void audit_tier(struct audit *a, const struct context *x, const char *whose, uint32_t t,
 		       const struct recount *n)
 {
@@ -301,6 +317,7 @@ static void audit_context(struct audit *a, const struct context *x)
 	audit_strays(a, x, &n);
 	audit_attached(a, x);
 	audit_reservations(a, x, &n);
+	audit_pinned(a, x);
 	audit_compare(a, whose, "blocks", n.blocks, x->blocks);
 	audit_compare(a, whose, "pending blocks", n.pending, x->blocks_pending);
 	audit_compare(a, whose, "block slots in use", n.live_slots, x->slots_live);

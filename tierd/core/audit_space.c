@@ -81,7 +81,8 @@ void audit_space(struct audit *a, const char *whose, const struct space *s,
 static bool account_agrees(const struct holding *k, const struct holding *n, uint32_t i)
 {
 	return n->uses == (i < LEDGER_FIRST ? n->uses : k->uses) && (k->open || !n->uses) &&
-	       !memcmp(n->used, k->used, sizeof(n->used));
+	       !memcmp(n->used, k->used, sizeof(n->used)) &&
+	       !memcmp(n->pinned, k->pinned, sizeof(n->pinned));
 }
 
 static void account_tell(struct audit *a, const char *whose, const struct holding *k,
@@ -97,6 +98,8 @@ static void account_tell(struct audit *a, const char *whose, const struct holdin
 		audit_compare(a, name, "uses", n->uses, k->uses);
 	for (uint32_t t = 0; t < ABI_TIER_COUNT; t++)
 		audit_compare(a, name, "bytes charged", n->used[t], k->used[t]);
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+		audit_compare(a, name, "bytes pinned", n->pinned[t], k->pinned[t]);
 }
 
 /* counted: the accounts' bytes and uses as the blocks show them; limits are taken from kept. */

@@ -176,7 +176,7 @@ void prefetch_step(struct core *c, struct request *r)
 /* All of it is there: keep it so until the time of use, as far as the pin budget goes (P7). */
 void claim_protect(struct core *c, struct request *r)
 {
-	const struct pin_ask ask = {
+	struct pin_ask ask = {
 		.client = r->client,
 		.ctx = r->ctx,
 		.tier = r->sqe.tier,

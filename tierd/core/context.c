@@ -50,6 +50,29 @@ static void catalog_written(struct core *c, struct core_io *io)
 	sync_want(c);
 }
 
+/* Up to two entries of an account; returns how many. out may be NULL. */
+static uint32_t limits_of(const struct context *x, const struct holding *a, struct disk_limit *out)
+{
+	struct disk_limit limit = { .context_uid = x->spec.uid, .salt = a->key };
+	struct disk_limit pins = { .context_uid = x->spec.uid | DISK_LIMIT_PINS, .salt = a->key };
+	uint32_t n = 0;
+	bool holds = false, pinned = false;
+
+	for (uint32_t t = 0; t < ABI_TIER_COUNT; t++) {
+		limit.soft[t] = a->limit[t].soft;
+		limit.hard[t] = a->limit[t].hard;
+		holds |= limit.soft[t] || limit.hard[t];
+	}
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+		pinned |= (pins.hard[t] = a->pin_limit[t]) != 0;
+	if (holds && out)
+		out[n] = limit;
+	n += holds;
+	if (pinned && out)
+		out[n] = pins;
+	return n + pinned;
+}
+
 /* Salts with limits of their own: into `out`, unless it is NULL. Returns how many there are. */
 static uint32_t limits_list(const struct core *c, struct disk_limit *out)
 {
@@ -58,20 +81,8 @@ static uint32_t limits_list(const struct core *c, struct disk_limit *out)
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		const struct context *x = c->context[i];
 
-		for (uint32_t k = 0; x && !x->closing && k < x->salts.count; k++) {
-			const struct holding *a = &x->salts.account[k];
-
-			if (!a->limited)
-				continue;
-			if (out) {
-				out[n] = (struct disk_limit){ x->spec.uid, a->key, { 0 }, { 0 } };
-				for (uint32_t t = 0; t < ABI_TIER_COUNT; t++) {
-					out[n].soft[t] = a->limit[t].soft;
-					out[n].hard[t] = a->limit[t].hard;
-				}
-			}
-			n++;
-		}
+		for (uint32_t k = 0; x && !x->closing && k < x->salts.count; k++)
+			n += limits_of(x, &x->salts.account[k], out ? out + n : NULL);
 	}
 	return n;
 }

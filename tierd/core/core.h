@@ -61,6 +61,8 @@ struct core_config {
 	uint32_t pin_percent;                   /* of a tier; 0 = 50 */
 	struct core_limit salt_limit[ABI_TIER_COUNT];   /* of a salt without one; soft 0 = fair */
 	struct core_limit client_limit[ABI_TIER_COUNT]; /* of a client without one */
+	uint64_t salt_pins[ABI_MEM_TIERS];   /* bytes that pins of a salt's blocks may claim; */
+	uint64_t client_pins_bytes[ABI_MEM_TIERS]; /* ... that pins of a client may; 0 = all */
 	uint64_t request_deadline_ns;           /* default; 0 = 2 s */
 	uint64_t put_deadline_ns;               /* default for incomplete puts; 0 = 10 s */
 	uint64_t writeback_age_ns;              /* a dirty block waits no longer; 0 = 200 ms */
@@ -370,9 +372,9 @@ uint32_t core_user_contexts(const struct core *c, uint32_t uid);
  * Set what a context, one salt of it, or a client's session may hold of a tier. Of a context hard
  * cannot grow beyond what its memory was made for. Limits of contexts and salts survive a restart,
  * once the REPLY has come; a client's end with its session. Limits below what is held make it
- * shrink, in the background. Errors: -ENOENT; -EINVAL; -E2BIG hard of a context too large; -ENOSPC
- * the soft shares of all contexts exceed the tier, no account is free for the salt, or the catalog
- * has no room for its limit.
+ * shrink, in the background; pins that are there stay until they end. Errors: -ENOENT; -EINVAL;
+ * -E2BIG hard of a context too large; -ENOSPC the soft shares of all contexts exceed the tier, no
+ * account is free for the salt, or the catalog has no room for its limit.
  */
 enum core_holder { CORE_HOLDER_CONTEXT, CORE_HOLDER_SALT, CORE_HOLDER_CLIENT };
 struct core_quota {
@@ -381,6 +383,7 @@ struct core_quota {
 	uint64_t key;        /* salt, or client */
 	uint32_t tier;
 	struct core_limit limit;
+	uint64_t pins; /* bytes that pins may claim, within the budget of all; 0 = not set */
 };
 int core_quota_set(struct core *c, const struct core_quota *quota, uint64_t token);
 

@@ -118,6 +118,18 @@ void ledger_drop(struct ledger *l, uint32_t i)
 
 /* ---- limits ------------------------------------------------------------------------------- */
 
+static void limits_changed(struct ledger *l, uint32_t i)
+{
+	struct holding *a = &l->account[i];
+
+	a->limited = false;
+	for (uint32_t t = 0; t < ABI_TIER_COUNT; t++)
+		a->limited |= a->limit[t].soft || a->limit[t].hard;
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+		a->limited |= a->pin_limit[t] != 0;
+	account_settle(l, i);
+}
+
 void ledger_limit_at(struct ledger *l, uint32_t i, uint32_t tier, struct ledger_limit limit)
 {
 	struct holding *a = &l->account[i];
@@ -129,10 +141,7 @@ void ledger_limit_at(struct ledger *l, uint32_t i, uint32_t tier, struct ledger_
 	a->limit[tier] = limit;
 	if (a->used[tier] && !limit.soft)
 		l->plain[tier]++;
-	a->limited = false;
-	for (uint32_t t = 0; t < ABI_TIER_COUNT; t++)
-		a->limited |= a->limit[t].soft || a->limit[t].hard;
-	account_settle(l, i);
+	limits_changed(l, i);
 }
 
 int ledger_limit(struct ledger *l, uint64_t key, uint32_t tier, struct ledger_limit limit)
@@ -148,6 +157,44 @@ int ledger_limit(struct ledger *l, uint64_t key, uint32_t tier, struct ledger_li
 	ledger_limit_at(l, i, tier, limit);
 	return 0;
 }
+
+/* ---- pins --------------------------------------------------------------------------------- */
+
+void ledger_limit_pins_at(struct ledger *l, uint32_t i, uint32_t tier, uint64_t bytes)
+{
+	assert(l->account[i].open && tier < ABI_MEM_TIERS);
+	l->account[i].pin_limit[tier] = bytes;
+	limits_changed(l, i);
+}
+
+int ledger_limit_pins(struct ledger *l, uint64_t key, uint32_t tier, uint64_t bytes)
+{
+	uint32_t i = ledger_find(l, key);
+
+	if (!i && !bytes)
+		return 0;
+	if (!i)
+		i = account_new(l, key);
+	if (!i)
+		return -ENOSPC;
+	ledger_limit_pins_at(l, i, tier, bytes);
+	return 0;
+}
+
+void ledger_pin(struct ledger *l, uint32_t i, uint32_t tier, uint64_t bytes)
+{
+	assert(i < l->count && l->account[i].open && tier < ABI_MEM_TIERS);
+	l->account[i].pinned[tier] += bytes;
+}
+
+void ledger_unpin(struct ledger *l, uint32_t i, uint32_t tier, uint64_t bytes)
+{
+	assert(i < l->count && l->account[i].open && tier < ABI_MEM_TIERS);
+	assert(l->account[i].pinned[tier] >= bytes);
+	l->account[i].pinned[tier] -= bytes;
+}
+
+/* ---- shares ------------------------------------------------------------------------------- */
 
 uint64_t ledger_share(const struct ledger *l, uint32_t i, uint32_t tier, uint64_t soft,
 		      uint64_t whole)

@@ -36,7 +36,9 @@ struct holding {
 	uint64_t key;
 	uint64_t used[ABI_TIER_COUNT];
 	struct ledger_limit limit[ABI_TIER_COUNT];
-	uint32_t uses; /* blocks and sessions that name it */
+	uint64_t pinned[ABI_MEM_TIERS];    /* bytes that pins claim */
+	uint64_t pin_limit[ABI_MEM_TIERS]; /* ... at most; 0 = not set */
+	uint32_t uses; /* blocks, chunks of pins and sessions that name it */
 	uint32_t cursor[ABI_MEM_TIERS]; /* evict.c: where its walk goes on, 1 + slot */
 	uint16_t next; /* in its chain, or in the free list; 0 = last */
 	bool open;     /* has a key; accounts 0 and 1 always are */
@@ -76,6 +78,12 @@ uint32_t ledger_find(const struct ledger *l, uint64_t key);
 int ledger_limit(struct ledger *l, uint64_t key, uint32_t tier, struct ledger_limit limit);
 /* The same for LEDGER_NONE or LEDGER_OTHER, by number. */
 void ledger_limit_at(struct ledger *l, uint32_t i, uint32_t tier, struct ledger_limit limit);
+
+/* What pins may claim: the same, and Errors. A pin holds a use of its accounts. */
+int ledger_limit_pins(struct ledger *l, uint64_t key, uint32_t tier, uint64_t bytes);
+void ledger_limit_pins_at(struct ledger *l, uint32_t i, uint32_t tier, uint64_t bytes);
+void ledger_pin(struct ledger *l, uint32_t i, uint32_t tier, uint64_t bytes);
+void ledger_unpin(struct ledger *l, uint32_t i, uint32_t tier, uint64_t bytes);
 
 void ledger_add(struct ledger *l, uint32_t i, uint32_t tier, uint64_t bytes);
 void ledger_sub(struct ledger *l, uint32_t i, uint32_t tier, uint64_t bytes);

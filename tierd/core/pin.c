@@ -40,6 +40,7 @@ static struct pin *pin_get(struct core *c, uint32_t client)
 		memset(p, 0, sizeof(*p));
 		p->used = true;
 		p->client = client;
+		p->owner = c->client[client].owner;
 		account_take(c, &c->client[client], ACCOUNT_PINS);
 		c->pins++;
 	}
@@ -76,6 +77,8 @@ void pin_end(struct core *c, struct pin *p)
 
 		for (uint32_t i = 0; i < k->count; i++)
 			unpin_block(c, p, k->ref[i]);
+		ledger_unpin(&p->ctx->salts, k->account, p->tier, k->bytes);
+		ledger_drop(&p->ctx->salts, k->account);
 		p->chunk = k->next;
 		k->next = c->chunk_free;
 		c->chunk_free = k;
@@ -85,31 +88,46 @@ void pin_end(struct core *c, struct pin *p)
 	assert(p->ctx->pinned[p->tier] >= p->bytes);
 	p->ctx->pinned[p->tier] -= p->bytes;
 	c->pinned[p->tier] -= p->bytes;
+	ledger_unpin(&c->owners, p->owner, p->tier, p->bytes);
 	p->used = false;
 	p->next_free = c->pin_free;
 	c->pin_free = (uint32_t)(p - c->pin);
 	c->pins--;
 }
 
-static int pin_block(struct core *c, struct pin *p, struct abi_block_ref ref)
+/* A chunk that has room, of the same salt. */
+static struct pin_chunk *chunk_for(struct core *c, struct pin *p, uint32_t account)
 {
 	struct pin_chunk *k = p->chunk;
+
+	if (k && k->count < CORE_PIN_CHUNK_REFS && k->account == account)
+		return k;
+	k = account_may(c, &c->client[p->client], ACCOUNT_PIN_CHUNKS) ? chunk_get(c) : NULL;
+	if (!k)
+		return NULL;
+	account_take(c, &c->client[p->client], ACCOUNT_PIN_CHUNKS);
+	k->account = account;
+	k->bytes = 0;
+	ledger_use(&p->ctx->salts, account);
+	k->next = p->chunk;
+	p->chunk = k;
+	return k;
+}
+
+static int pin_block(struct core *c, struct pin *p, struct abi_block_ref ref, uint64_t bytes)
+{
+	struct pin_chunk *k;
 	struct block_use *use;
 
 	if (block_use(p->ctx, ref.slot)->pins[p->tier] == UINT16_MAX ||
 	    block_use(p->ctx, ref.slot)->head_pins[p->tier] == UINT16_MAX)
 		return -EUSERS;
-	if (!k || k->count == CORE_PIN_CHUNK_REFS) {
-		if (!account_may(c, &c->client[p->client], ACCOUNT_PIN_CHUNKS))
-			return -EDQUOT;
-		k = chunk_get(c);
-		if (!k)
-			return -EDQUOT;
-		account_take(c, &c->client[p->client], ACCOUNT_PIN_CHUNKS);
-		k->next = p->chunk;
-		p->chunk = k;
-	}
+	k = chunk_for(c, p, block_account(p->ctx, ref.slot));
+	if (!k)
+		return -EDQUOT;
 	k->ref[k->count++] = ref;
+	k->bytes += bytes;
+	ledger_pin(&p->ctx->salts, k->account, p->tier, bytes);
 	p->blocks++;
 	use = block_use_make(p->ctx, ref.slot);
 	if (!p->layers) {
@@ -171,7 +189,8 @@ static uint64_t pin_budget(const struct core *c, const struct context *x, uint32
 
 	if (x->plan.quota[tier] < all)
 		all = x->plan.quota[tier];
-	return all / 100 * c->config.pin_percent;
+	all = all / 100 * c->config.pin_percent;
+	return x->spec.pins[tier] && x->spec.pins[tier] < all ? x->spec.pins[tier] : all;
 }
 
 static void pin_charge(struct core *c, struct pin *p, uint64_t bytes)
@@ -179,6 +198,31 @@ static void pin_charge(struct core *c, struct pin *p, uint64_t bytes)
 	p->bytes += bytes;
 	p->ctx->pinned[p->tier] += bytes;
 	c->pinned[p->tier] += bytes;
+	ledger_pin(&c->owners, p->owner, p->tier, bytes);
+}
+
+static bool over(uint64_t bytes, uint64_t limit)
+{
+	return limit && bytes > limit;
+}
+
+/* Whose limit so many bytes more would break; ABI_LIMIT_NONE = nobody's. */
+static uint32_t pin_limit(const struct core *c, const struct pin *p, uint32_t slot, uint64_t bytes)
+{
+	const struct context *x = p->ctx;
+	uint32_t t = p->tier, account = block_account(x, slot), share = p->layers ? 2 : 1;
+	uint64_t all = c->pool[t].capacity / 100 * c->config.pin_percent;
+
+	/* Foresight leaves half of the budget to what is being read. */
+	if (c->pinned[t] + bytes > all / share)
+		return ABI_LIMIT_HOST;
+	if (x->pinned[t] + bytes > pin_budget(c, x, t) / share)
+		return ABI_LIMIT_CONTEXT;
+	if (over(x->salts.account[account].pinned[t] + bytes, quota_pins(c, x, account, t)))
+		return ABI_LIMIT_SALT;
+	if (over(c->owners.account[p->owner].pinned[t] + bytes, quota_pins(c, NULL, p->owner, t)))
+		return ABI_LIMIT_CLIENT;
+	return ABI_LIMIT_NONE;
 }
 
 /* It ends then. */
@@ -193,18 +237,12 @@ void pin_until(struct core *c, struct pin *p, uint64_t deadline_ns)
  * Pin as many blocks from the first as the budget has room for: the rest stays unprotected, and
  * the count says so (P7). Returns that count. Errors: -EDQUOT not one, -EAGAIN, -EUSERS.
  */
-int64_t pin_take(struct core *c, const struct pin_ask *ask, uint64_t *id)
+int64_t pin_take(struct core *c, struct pin_ask *ask, uint64_t *id)
 {
-	uint64_t budget = pin_budget(c, ask->ctx, ask->tier);
-	uint64_t all = c->pool[ask->tier].capacity / 100 * c->config.pin_percent;
 	struct pin *p = NULL;
 	int err = -EDQUOT;
 
 	assert(ask->tier < ABI_MEM_TIERS);
-	if (ask->layers) { /* foresight leaves half of the budget to what is being read */
-		budget /= 2;
-		all /= 2;
-	}
 	if (account_may(c, &c->client[ask->client], ACCOUNT_PINS))
 		p = pin_get(c, ask->client);
 	else
@@ -222,9 +260,10 @@ int64_t pin_take(struct core *c, const struct pin_ask *ask, uint64_t *id)
 		if (!block_alive(p->ctx, ask->ref[i]))
 			break;
 		bytes = pin_block_bytes(p->ctx, ask->ref[i].slot, p->layers);
-		if (p->ctx->pinned[p->tier] + bytes > budget || c->pinned[p->tier] + bytes > all)
-			break; /* of this context, of all together */
-		err = pin_block(c, p, ask->ref[i]);
+		ask->limit = pin_limit(c, p, ask->ref[i].slot, bytes);
+		if (ask->limit)
+			break;
+		err = pin_block(c, p, ask->ref[i], bytes);
 		if (err)
 			break;
 		pin_charge(c, p, bytes);
@@ -242,7 +281,7 @@ int64_t pin_take(struct core *c, const struct pin_ask *ask, uint64_t *id)
 void pin_request(struct core *c, struct request *r)
 {
 	struct abi_block_ref *ref = (struct abi_block_ref *)r->arg;
-	const struct pin_ask ask = {
+	struct pin_ask ask = {
 		.client = r->client,
 		.tier = r->sqe.tier,
 		.ctx = r->ctx,
@@ -270,6 +309,9 @@ void pin_request(struct core *c, struct request *r)
 	}
 	if (blocks >= 0 && blocks < ask.count)
 		r->status = ABI_STATUS_DROPPED; /* the others are not protected */
+	if (blocks == -EDQUOT && ask.limit)
+		resident = quota_holders(c, r->ctx, ask.tier) |
+			   (uint64_t)ask.limit << 8 * ABI_HELD_LIMIT;
 	request_end(c, r, blocks < 0 ? (int)blocks : 0, blocks < 0 ? 0 : id, resident);
 }
 

@@ -106,6 +106,18 @@ struct core_limit quota_limit(const struct core *c, const struct context *x, uin
 	return d;
 }
 
+/* What pins of an account may claim, by a limit of its own or the default; 0 = none. */
+uint64_t quota_pins(const struct core *c, const struct context *x, uint32_t account, uint32_t tier)
+{
+	const struct ledger *l = x ? &x->salts : &c->owners;
+	uint64_t all = x ? c->config.salt_pins[tier] : c->config.client_pins_bytes[tier];
+	uint64_t own = l->account[account].pin_limit[tier];
+
+	if (!own && account != LEDGER_NONE)
+		own = all;
+	return own;
+}
+
 static bool salt_over(const struct core *c, const struct context *x, uint32_t account,
 		      uint32_t tier)
 {
@@ -296,6 +308,8 @@ static int context_limit(struct core *c, struct context *x, const struct core_qu
 		return -EINVAL;
 	if (q->limit.soft && sum > c->config.capacity[q->tier])
 		return -ENOSPC;
+	if (q->tier < ABI_MEM_TIERS)
+		x->spec.pins[q->tier] = q->pins;
 	x->spec.soft[q->tier] = q->limit.soft;
 	x->spec.hard[q->tier] = hard;
 	x->plan.quota[q->tier] = hard ? hard : most;
@@ -313,6 +327,25 @@ static int client_limit(struct core *c, const struct core_quota *q)
 		return -ENOENT;
 	ledger_limit_at(&c->owners, k->owner, q->tier,
 			(struct ledger_limit){ q->limit.soft, q->limit.hard });
+	if (q->tier < ABI_MEM_TIERS)
+		ledger_limit_pins_at(&c->owners, k->owner, q->tier, q->pins);
+	return 0;
+}
+
+static bool has_pin_limit(const struct holding *a, uint64_t key)
+{
+	uint64_t any = 0;
+
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+		any |= a->pin_limit[t];
+	return any && a->key == key;
+}
+
+static int salt_pins(struct context *x, uint64_t key, uint32_t tier, uint64_t bytes)
+{
+	if (key)
+		return ledger_limit_pins(&x->salts, key, tier, bytes);
+	ledger_limit_pins_at(&x->salts, LEDGER_NONE, tier, bytes);
 	return 0;
 }
 
@@ -321,13 +354,16 @@ static int salt_limit(struct core *c, struct context *x, const struct core_quota
 {
 	struct ledger_limit limit = { q->limit.soft, q->limit.hard };
 	const struct holding *a = &x->salts.account[ledger_find(&x->salts, q->key)];
+	uint32_t more = !(a->limited && a->key == q->key) + (q->pins && !has_pin_limit(a, q->key));
 	int err = 0;
 
-	if (!(a->limited && a->key == q->key) && !catalog_room(c, 0, 1))
+	if (more && !catalog_room(c, 0, more))
 		return -ENOSPC;
-	if (q->key)
+	if (q->tier < ABI_MEM_TIERS)
+		err = salt_pins(x, q->key, q->tier, q->pins);
+	if (!err && q->key)
 		err = ledger_limit(&x->salts, q->key, q->tier, limit);
-	else
+	else if (!err)
 		ledger_limit_at(&x->salts, LEDGER_NONE, q->tier, limit);
 	if (!err)
 		catalog_write(c, token, 0);
@@ -336,12 +372,18 @@ static int salt_limit(struct core *c, struct context *x, const struct core_quota
 
 int core_limit_restore(struct core *c, const struct disk_limit *limit)
 {
+	bool pins = limit->context_uid & DISK_LIMIT_PINS;
+
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		struct context *x = c->context[i];
 		int err = 0;
 
-		if (!x || x->spec.uid != limit->context_uid)
+		if (!x || x->spec.uid != (limit->context_uid & ~DISK_LIMIT_PINS))
 			continue;
+		for (uint32_t t = 0; t < ABI_MEM_TIERS && !err && pins; t++)
+			err = salt_pins(x, limit->salt, t, limit->hard[t]);
+		if (pins)
+			return err;
 		for (uint32_t t = 0; t < ABI_TIER_COUNT && !err; t++) {
 			struct ledger_limit own = { limit->soft[t], limit->hard[t] };
 
@@ -362,6 +404,8 @@ int core_quota_set(struct core *c, const struct core_quota *q, uint64_t token)
 
 	if (q->tier > ABI_TIER_NVME || (q->limit.hard && q->limit.soft > q->limit.hard))
 		return -EINVAL;
+	if (q->pins && q->tier >= ABI_MEM_TIERS)
+		return -EINVAL; /* nothing is pinned there */
 	if (q->who != CORE_HOLDER_CLIENT) {
 		x = core_context(c, q->context_id);
 		if (!x || x->closing)

@@ -234,7 +234,7 @@ static void forget(struct core *c, struct session *s)
 static void pin_head(struct core *c, struct session *s)
 {
 	const struct request *r = s->r;
-	const struct pin_ask ask = {
+	struct pin_ask ask = {
 		.client = s->client,
 		.tier = s->tier,
 		.ctx = s->ctx,

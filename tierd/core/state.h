@@ -30,7 +30,7 @@
 #define CORE_IO_BYTES_MAX (1u << 20)
 #define CORE_TOKENS_MAX 256u   /* control calls waiting for the catalog or a drain */
 #define CORE_PIN_CHUNKS 65536u
-#define CORE_PIN_CHUNK_REFS 62u
+#define CORE_PIN_CHUNK_REFS 61u
 
 #define PUT_BLOCKS_MAX (ABI_ARG_BYTES_MAX / ABI_KEY_BYTES)
 
@@ -296,13 +296,15 @@ struct stream {
 struct pin_chunk {
 	struct pin_chunk *next;
 	uint32_t count;
-	uint32_t reserved;
+	uint32_t account; /* of the salt of all its blocks: it holds a use of it */
+	uint64_t bytes;
 	struct abi_block_ref ref[CORE_PIN_CHUNK_REFS];
 };
 
 struct pin {
 	bool used;
 	uint32_t client; /* its owner; pins end with the owner's session */
+	uint32_t owner;  /* ... its account in the ledger of clients, which lives as long */
 	struct context *ctx;
 	uint32_t tier, blocks;
 	uint32_t layers; /* 0 = whole blocks */
@@ -320,6 +322,7 @@ struct pin_ask {
 	uint32_t layers;      /* the first of each part only; 0 = all */
 	const struct abi_block_ref *ref;
 	uint32_t count;
+	uint32_t limit; /* out: whose limit was met, ABI_LIMIT_* */
 };
 
 /* ---- moves -------------------------------------------------------------------------------- */
@@ -692,7 +695,7 @@ bool fetch_block_there(const struct context *x, struct abi_block_ref ref);
 uint64_t pin_block_bytes(const struct context *x, uint32_t slot, uint32_t layers);
 bool pin_holds(const struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
 void pin_until(struct core *c, struct pin *p, uint64_t deadline_ns);
-int64_t pin_take(struct core *c, const struct pin_ask *ask, uint64_t *id);
+int64_t pin_take(struct core *c, struct pin_ask *ask, uint64_t *id);
 bool fetch_outranks(const struct core *c, const struct request *r);
 
 /* move.c */

@@ -221,7 +221,7 @@ int core_holder_at(const struct core *c, uint32_t id, uint32_t i, struct core_ho
 			continue;
 		left--;
 		for (uint32_t t = 0; t < ABI_TIER_COUNT; t++)
-			bytes |= a->used[t] != 0;
+			bytes |= a->used[t] || (t < ABI_MEM_TIERS && a->pinned[t]);
 		if (!bytes || i--)
 			continue;
 		memset(out, 0, sizeof(*out));
@@ -231,6 +231,9 @@ int core_holder_at(const struct core *c, uint32_t id, uint32_t i, struct core_ho
 		memcpy(out->used, a->used, sizeof(out->used));
 		for (uint32_t t = 0; t < ABI_TIER_COUNT; t++)
 			out->limit[t] = quota_limit(c, x, k, t);
+		memcpy(out->pinned, a->pinned, sizeof(out->pinned));
+		for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+			out->pin_limit[t] = quota_pins(c, x, k, t);
 		return 0;
 	}
 	return -ENOENT;

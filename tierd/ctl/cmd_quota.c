@@ -7,9 +7,9 @@
 #include "libtier/base/units.h"
 #include "tierd/ctl/ctl.h"
 
-static const char *const heads[] = { "holder",	   ">HBM used", ">soft",      ">hard", ">CXL used",
-				     ">soft",	   ">hard",	">NVMe used", ">soft", ">hard",
-				     ">CXL pinned", ">dirty",	">leased",    ">reserved" };
+static const char *const heads[] = { "holder", ">HBM used", ">soft", ">hard", ">CXL used",
+				     ">soft", ">hard", ">NVMe used", ">soft", ">hard",
+				     ">CXL pinned", ">pins", ">dirty", ">leased", ">reserved" };
 #define COLUMNS (sizeof(heads) / sizeof(heads[0]))
 
 /* A share or limit of 0 is none. */
@@ -21,7 +21,7 @@ static const char *limit(char cell[CTL_CELL], const json_t *one, const char *pat
 static void show_holder(struct grid *g, const json_t *one, const char *indent, const char *name)
 {
 	static const char *const tiers[] = { "hbm", "cxl", "nvme" };
-	static const char *const held[] = { "pinned", "dirty", "quarantined", "reserved" };
+	static const char *const held[] = { "dirty", "quarantined", "reserved" };
 	char cell[CTL_CELL], path[32], text[2 * CTL_CELL];
 
 	snprintf(text, sizeof(text), "%s%s", indent, ctl_text(cell, one, name));
@@ -34,7 +34,9 @@ static void show_holder(struct grid *g, const json_t *one, const char *indent, c
 		snprintf(path, sizeof(path), "%s.hard", tiers[t]);
 		grid_add(g, limit(cell, one, path));
 	}
-	for (size_t k = 0; k < 4; k++) {
+	grid_add(g, ctl_bytes(cell, one, "cxl.pinned"));
+	grid_add(g, limit(cell, one, "cxl.pin_limit"));
+	for (size_t k = 0; k < 3; k++) {
 		snprintf(path, sizeof(path), "cxl.%s", held[k]);
 		grid_add(g, *indent ? "" : ctl_bytes(cell, one, path));
 	}
@@ -81,7 +83,7 @@ int ctl_quota_show(struct ctl *ctl, int argc, char **argv)
 
 static const struct option set_options[] = {
 	{ "client", 1, NULL, 'c' }, { "salt", 1, NULL, 's' }, { "soft", 1, NULL, 'S' },
-	{ "hard", 1, NULL, 'H' },   { 0 },
+	{ "hard", 1, NULL, 'H' },   { "pins", 1, NULL, 'p' }, { 0 },
 };
 
 static int take_option(struct ctl *ctl, json_t *args, int c)
@@ -105,7 +107,8 @@ static int take_option(struct ctl *ctl, json_t *args, int c)
 		return CTL_USAGE;
 	if (units_parse_bytes(optarg, &bytes) || bytes > INT64_MAX)
 		return ctl_usage(ctl, "\"%.32s\": write bytes with a unit, as 512MiB", optarg);
-	json_object_set_new(args, c == 'S' ? "soft" : "hard", json_integer((json_int_t)bytes));
+	json_object_set_new(args, c == 'S' ? "soft" : c == 'H' ? "hard" : "pins",
+			    json_integer((json_int_t)bytes));
 	return CTL_OK;
 }
 

@@ -21,6 +21,12 @@ static json_t *limits(uint64_t used, uint64_t soft, uint64_t hard)
 			 "hard", obs_number(hard));
 }
 
+static void add_pins(json_t *to, uint64_t pinned, uint64_t limit)
+{
+	json_object_set_new(to, "pinned", obs_number(pinned));
+	json_object_set_new(to, "pin_limit", obs_number(limit));
+}
+
 static json_t *holder(const struct core_holder_view *v, bool salts)
 {
 	json_t *one;
@@ -37,9 +43,13 @@ static json_t *holder(const struct core_holder_view *v, bool salts)
 				(json_int_t)(uint32_t)v->key, "session",
 				(json_int_t)(v->key >> 32));
 	json_object_set_new(one, "uses", obs_number(v->uses));
-	for (uint32_t t = 0; t < TIERS_HELD; t++)
-		json_object_set_new(one, obs_tier_name[t],
-				    limits(v->used[t], v->limit[t].soft, v->limit[t].hard));
+	for (uint32_t t = 0; t < TIERS_HELD; t++) {
+		json_t *here = limits(v->used[t], v->limit[t].soft, v->limit[t].hard);
+
+		if (t < ABI_MEM_TIERS)
+			add_pins(here, v->pinned[t], v->pin_limit[t]);
+		json_object_set_new(one, obs_tier_name[t], here);
+	}
 	return one;
 }
 
@@ -61,6 +71,8 @@ static json_t *of_context(const struct core *core, const struct core_context_sta
 		json_t *tier = limits(s->tier[t].used, s->tier[t].soft, s->tier[t].quota);
 
 		json_object_update_new(tier, obs_tier_numbers(&s->tier[t]));
+		if (t < ABI_MEM_TIERS)
+			add_pins(tier, s->tier[t].pinned, s->spec.pins[t]);
 		json_object_set_new(one, obs_tier_name[t], tier);
 	}
 	json_object_set_new(one, "salts", holders(core, s->id));
@@ -128,6 +140,10 @@ int obs_take_quota(struct obs_args *a, const json_t *given, char *why)
 		return say(why, "argument \"tier\" must be hbm, cxl or nvme");
 	if (take_bytes(given, "soft", &q->limit.soft) || take_bytes(given, "hard", &q->limit.hard))
 		return say(why, "\"soft\" and \"hard\" must be numbers of bytes; 0 = none");
+	if (take_bytes(given, "pins", &q->pins))
+		return say(why, "\"pins\" must be a number of bytes; 0 = none");
+	if (q->pins && q->tier >= ABI_MEM_TIERS)
+		return say(why, "\"pins\" are of hbm and cxl: nothing is pinned on nvme");
 	if (json_object_get(given, "client")) {
 		if (take_bytes(given, "client", &client) || a->context)
 			return say(why, "\"client\" must be a number, and stands alone");

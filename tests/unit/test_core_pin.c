@@ -1,0 +1,204 @@
+/*
+ * Limits of pins: of a context, of a salt and of a client, beside the budget of all. What is over
+ * one stays unprotected or, when nothing fits, is refused with whose limit it was.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "tests/fuzz/host.h"
+#include "tests/lib/unit.h"
+#include "tierd/core/state.h"
+
+#define KEYS 24u /* the first half of salt 7, the others of salt 8 */
+
+static struct host host;
+
+static void key_of(uint32_t n, uint8_t key[ABI_KEY_BYTES])
+{
+	memset(key, 0, ABI_KEY_BYTES);
+	memcpy(key, &n, sizeof(n));
+	key[9] = (uint8_t)(n * 7 + 1);
+}
+
+static uint64_t salt_of(uint32_t n)
+{
+	return n < KEYS / 2 ? 7 : 8;
+}
+
+static void put(uint32_t n)
+{
+	struct abi_put_args *args = (struct abi_put_args *)host.client[0].staging;
+	struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE, .count = 1 };
+
+	memset(args, 0, sizeof(*args));
+	args->count = 1;
+	args->salt = salt_of(n);
+	key_of(n, (uint8_t *)(args + 1));
+	sqe.context_id = host.context[0].id;
+	sqe.arg_bytes = sizeof(*args) + ABI_KEY_BYTES;
+	assert_true(host_request(&host, 0, &sqe));
+	sqe = (struct abi_sqe){ .op = ABI_OP_PUT_COMMIT, .arg_offset = 4096,
+				.handle = host.answer.value };
+	assert_true(host_request(&host, 0, &sqe));
+	assert_int_equal(host.answer.value, 1);
+}
+
+/* Returns blocks protected, or the refusal; its id stays in the host's answer. */
+static int64_t pin(uint32_t client, uint32_t first, uint32_t count)
+{
+	struct abi_sqe sqe = { .op = ABI_OP_PIN, .flags = ABI_SQE_KEYS, .tier = ABI_TIER_CXL };
+
+	for (uint32_t i = 0; i < count; i++)
+		key_of(first + i, host.client[client].staging + i * ABI_KEY_BYTES);
+	sqe.context_id = host.context[0].id;
+	sqe.count = count;
+	sqe.arg_bytes = count * ABI_KEY_BYTES;
+	assert_true(host_request(&host, client, &sqe));
+	host_audit(&host);
+	return host.answer.res ? host.answer.res : (int64_t)host.answer.aux;
+}
+
+static void unpin(uint32_t client, uint64_t id)
+{
+	struct abi_sqe sqe = { .op = ABI_OP_UNPIN, .handle = id };
+
+	sqe.context_id = host.context[0].id;
+	assert_true(host_request(&host, client, &sqe));
+	assert_int_equal(host.answer.res, 0);
+	host_audit(&host);
+}
+
+static uint8_t whose(void)
+{
+	return (uint8_t)(host.answer.aux >> 8 * ABI_HELD_LIMIT);
+}
+
+static uint64_t block(void)
+{
+	return core_context(host.core, host.context[0].id)->spec.geometry.block_bytes;
+}
+
+static void set(enum core_holder who, uint64_t key, uint64_t pins)
+{
+	const struct core_quota q = { .who = who, .context_id = host.context[0].id, .key = key,
+				      .tier = ABI_TIER_CXL, .pins = pins };
+
+	assert_int_equal(core_quota_set(host.core, &q, 1), 0);
+	host_look(&host);
+}
+
+static int begin(void **state)
+{
+	struct disk_context spec;
+
+	(void)state;
+	host_init(&host);
+	host_boot(&host, NULL);
+	host_spec(&spec, HOST_KIND_STORE, 0);
+	assert_int_equal(host_context_make(&host, 0, &spec), 0);
+	for (uint32_t i = 0; i < 2; i++) {
+		host_client_open(&host, i);
+		host_client_attach(&host, i);
+	}
+	for (uint32_t n = 0; n < KEYS; n++)
+		put(n);
+	return 0;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	host_empty(&host);
+	host_halt(&host);
+	return 0;
+}
+
+static void test_a_salt_pins_no_more_than_its_limit(void **state)
+{
+	uint64_t id;
+
+	(void)state;
+	set(CORE_HOLDER_SALT, 7, 3 * block() + 1);
+	assert_int_equal(pin(0, 0, 8), 3); /* the rest is not protected */
+	assert_int_equal(host.answer.status, ABI_STATUS_DROPPED);
+	id = host.answer.value;
+	assert_int_equal(pin(1, 5, 2), -EDQUOT); /* whoever pins */
+	assert_int_equal(whose(), ABI_LIMIT_SALT);
+	assert_int_equal(pin(0, KEYS / 2, 4), 4); /* others may */
+	unpin(0, host.answer.value);
+	unpin(0, id);
+	assert_int_equal(pin(0, 0, 2), 2);
+	unpin(0, host.answer.value);
+	/* Over both salts: those of the first up to its limit, and then no further. */
+	assert_int_equal(pin(0, KEYS / 2 - 2, 6), 6);
+	unpin(0, host.answer.value);
+	set(CORE_HOLDER_SALT, 7, 0);
+	assert_int_equal(pin(0, 0, 8), 8);
+	unpin(0, host.answer.value);
+}
+
+static void test_a_client_pins_no_more_than_its_limit(void **state)
+{
+	uint64_t id;
+
+	(void)state;
+	set(CORE_HOLDER_CLIENT, 0, 2 * block());
+	assert_int_equal(pin(0, 0, 4), 2);
+	id = host.answer.value;
+	assert_int_equal(pin(0, 8, 1), -EDQUOT);
+	assert_int_equal(whose(), ABI_LIMIT_CLIENT);
+	assert_int_equal(pin(1, 8, 4), 4);
+	unpin(1, host.answer.value);
+	unpin(0, id);
+	set(CORE_HOLDER_CLIENT, 0, 0);
+}
+
+static void test_a_context_pins_no_more_than_its_limit(void **state)
+{
+	(void)state;
+	set(CORE_HOLDER_CONTEXT, 0, 5 * block());
+	assert_int_equal(pin(0, 0, 4), 4);
+	assert_int_equal(pin(1, KEYS / 2, 4), 1);
+	assert_int_equal(pin(1, KEYS / 2 + 4, 1), -EDQUOT);
+	assert_int_equal(whose(), ABI_LIMIT_CONTEXT);
+	assert_true(host.answer.aux >> 8 * ABI_HELD_TIER == 1 + ABI_TIER_CXL);
+	set(CORE_HOLDER_CONTEXT, 0, 0);
+	assert_int_equal(pin(1, KEYS / 2 + 4, 1), 1);
+	host_client_gone(&host, 0); /* pins end with their session, and give back what they took */
+	host_client_dead(&host, 0);
+	host_client_gone(&host, 1);
+	host_client_dead(&host, 1);
+	host_audit(&host);
+	host_client_open(&host, 0);
+	host_client_attach(&host, 0);
+}
+
+static void test_limits_of_pins_come_back(void **state)
+{
+	struct context *x = core_context(host.core, host.context[0].id);
+	const struct disk_limit limit = { .context_uid = x->spec.uid | DISK_LIMIT_PINS, .salt = 9,
+					  .hard = { 0, 1 << 20 } };
+	struct core_holder_view v = { .key = 0 };
+
+	(void)state;
+	assert_int_equal(core_limit_restore(host.core, &limit), 0);
+	for (uint32_t i = 0; v.key != 9; i++)
+		assert_int_equal(core_holder_at(host.core, x->id, i, &v), 0);
+	assert_int_equal(v.pin_limit[ABI_TIER_CXL], 1 << 20);
+	assert_int_equal(v.limit[ABI_TIER_CXL].hard, 0);
+	set(CORE_HOLDER_SALT, 9, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_salt_pins_no_more_than_its_limit),
+		cmocka_unit_test(test_a_client_pins_no_more_than_its_limit),
+		cmocka_unit_test(test_a_context_pins_no_more_than_its_limit),
+		cmocka_unit_test(test_limits_of_pins_come_back),
+	};
+
+	return cmocka_run_group_tests(tests, begin, end);
+}
