@@ -11,10 +11,6 @@
 
 #include "tests/sim/world_priv.h"
 
-#define ARENA_PIECE (STAGING_BYTES / WORLD_ASKS)
-#define ARENA_PLANS (STAGING_BYTES - 4096u) /* their positions: behind all arguments */
-#define ARENA_ARGS (ARENA_PIECE - 8192u) /* arguments at the end of each ask's piece */
-
 void client_attach(struct world *w, uint32_t client)
 {
 	struct core_context_view view;
@@ -68,7 +64,7 @@ bool client_commits(const struct world *w, uint32_t context, uint32_t n)
 	return false;
 }
 
-static void submit(struct world *w, uint32_t client, struct abi_sqe *sqe)
+void client_submit(struct world *w, uint32_t client, struct abi_sqe *sqe)
 {
 	struct core_event e = { .kind = CORE_EV_REQUEST };
 	struct ask *a = &w->client[client].ask[sqe->user_data];
@@ -99,7 +95,7 @@ static struct ask *ask_free(struct world *w, uint32_t client, uint32_t *i)
 	return NULL;
 }
 
-static void ask_keys(struct world *w, struct ask *a)
+static void choose_keys(struct world *w, struct ask *a)
 {
 	a->context = world_below(w, WORLD_CONTEXTS);
 	a->count = w->faults->tight ? WORLD_RUN : 1 + world_below(w, WORLD_RUN);
@@ -112,6 +108,12 @@ static void ask_keys(struct world *w, struct ask *a)
 	}
 	if (w->context[a->context].removing && world_chance(w, 800000))
 		a->context = !a->context;
+}
+
+void client_keys(struct world *w, struct ask *a)
+{
+	if (!a->chosen)
+		choose_keys(w, a);
 	w->last_context = a->context;
 	w->last_first = a->first;
 	a->deadline_ns = w->now_ns + 100 * MSEC + world_below(w, 1000) * MSEC;
@@ -175,14 +177,14 @@ static void reserve(struct world *w, uint32_t client, uint32_t i, struct ask *a)
 	    w->client[client].room.deadline_ns > w->now_ns + MSEC && world_chance(w, 600000))
 		sqe.handle = w->client[client].room.id;
 	a->epoch = w->context[a->context].epoch;
-	submit(w, client, &sqe);
+	client_submit(w, client, &sqe);
 }
 
 static void ask_reserve(struct world *w, uint32_t client, uint32_t i, struct ask *a)
 {
-	ask_keys(w, a);
-	a->durable = !a->context && world_chance(w, 300000);
-	if (world_chance(w, 200000))
+	client_keys(w, a);
+	a->durable = !a->context && (a->chosen || world_chance(w, 300000));
+	if (!a->chosen && world_chance(w, 200000))
 		ask_unpromised(w, a);
 	a->parts = world_chance(w, 300000) ? 3 : 0; /* without the state part */
 	if (world_chance(w, 200000)) {
@@ -220,7 +222,7 @@ static void ask_commit(struct world *w, uint32_t client, uint32_t i, struct ask 
 		sqe.op = ABI_OP_PUT_ABORT;
 		a->kind = ASK_OTHER;
 		a->op = ABI_OP_PUT_ABORT;
-		submit(w, client, &sqe);
+		client_submit(w, client, &sqe);
 		return;
 	}
 	put_bytes(w, client, a);
@@ -242,7 +244,7 @@ static void ask_commit(struct world *w, uint32_t client, uint32_t i, struct ask 
 		sqe.arg_offset = STAGING_BYTES - ABI_UNIT * world_below(w, 8);
 	else /* refused, the put goes on */
 		w->client[client].old_handle = a->handle;
-	submit(w, client, &sqe);
+	client_submit(w, client, &sqe);
 }
 
 /* Whole puts, one after the other, each to its end. */
@@ -319,7 +321,9 @@ static void ask_by_keys(struct world *w, uint32_t client, uint32_t i, uint8_t op
 	uint8_t *at = w->client[client].staging + a->staging + ARENA_ARGS;
 	struct abi_sqe sqe = { .op = op, .user_data = i, .flags = ABI_SQE_KEYS };
 
-	ask_keys(w, a);
+	if (op == ABI_OP_DELETE && !a->chosen && world_chance(w, 300000))
+		habit_gone(w, a);
+	client_keys(w, a);
 	a->kind = ASK_OTHER;
 	a->op = op;
 	for (uint32_t n = 0; n < a->count; n++) {
@@ -337,7 +341,7 @@ static void ask_by_keys(struct world *w, uint32_t client, uint32_t i, uint8_t op
 	sqe.arg_offset = a->staging + ARENA_ARGS;
 	sqe.count = a->count;
 	sqe.arg_bytes = a->count * ABI_KEY_BYTES;
-	sqe.tier = world_chance(w, 450000) ? ABI_TIER_HBM : ABI_TIER_CXL;
+	sqe.tier = a->chosen || world_chance(w, 450000) ? ABI_TIER_HBM : ABI_TIER_CXL;
 	sqe.deadline_ns = a->deadline_ns;
 	if (op == ABI_OP_FETCH && world_chance(w, 300000))
 		sqe.part_count = 1;
@@ -356,7 +360,7 @@ static void ask_by_keys(struct world *w, uint32_t client, uint32_t i, uint8_t op
 		a->kind = ASK_NONE; /* all its lines are in use */
 		return;
 	}
-	submit(w, client, &sqe);
+	client_submit(w, client, &sqe);
 }
 
 /* Drains and cancels are not cancelled; a reservation that was answered is no request any more. */
@@ -378,7 +382,7 @@ static void ask_simple(struct world *w, uint32_t client, uint32_t i, uint8_t op,
 	if (op == ABI_OP_CANCEL)
 		a->target = cancel_target(&w->client[client].ask[handle]);
 	sqe.context_id = w->context[world_below(w, WORLD_CONTEXTS)].id;
-	submit(w, client, &sqe);
+	client_submit(w, client, &sqe);
 }
 
 /* Of a put of its own that has ended, or of one that is another client's. */
@@ -421,7 +425,7 @@ static void ask_nonsense(struct world *w, uint32_t client, uint32_t i)
 	a->kind = ASK_OTHER;
 	a->op = ABI_OP_COUNT;
 	a->deadline_ns = UINT64_MAX;
-	submit(w, client, &sqe);
+	client_submit(w, client, &sqe);
 }
 
 /* Reserve room; hand it back; or hand back what was handed back before. */
@@ -454,7 +458,7 @@ static void ask_room(struct world *w, uint32_t client, uint32_t i)
 	sqe.count = 1;
 	sqe.handle = a->handle;
 	sqe.deadline_ns = a->deadline_ns;
-	submit(w, client, &sqe);
+	client_submit(w, client, &sqe);
 }
 
 static void ask_unpin(struct world *w, uint32_t client, uint32_t i)
@@ -472,107 +476,21 @@ static void ask_unpin(struct world *w, uint32_t client, uint32_t i)
 	if (!p->context)
 		w->client[client].old_pin = p->id;
 	p->id = 0;
-	submit(w, client, &sqe);
-}
-
-/* One of a few conversations ends a turn, goes on, or ends for good. */
-static void ask_session(struct world *w, uint32_t client, uint32_t i)
-{
-	struct ask *a = &w->client[client].ask[i];
-	struct abi_session_args *args =
-		(struct abi_session_args *)(w->client[client].staging + a->staging + ARENA_ARGS);
-	struct abi_block_ref *ref = (struct abi_block_ref *)(args + 1);
-	struct abi_sqe sqe = { .op = ABI_OP_SESSION, .user_data = i };
-
-	ask_keys(w, a);
-	a->kind = ASK_OTHER;
-	a->op = ABI_OP_SESSION;
-	sqe.mode = (uint8_t)(1 + world_below(w, 8) * 3 / 8);
-	sqe.handle = world_below(w, WORLD_SESSIONS);
-	a->context = sqe.handle % WORLD_CONTEXTS;
-	sqe.context_id = w->context[a->context].id;
-	sqe.tier = ABI_TIER_CXL;
-	memset(args, 0, sizeof(*args));
-	for (uint32_t n = 0; sqe.mode == ABI_SESSION_TURN_END && n < a->count; n++) {
-		uint32_t slot = 0;
-		const struct abi_block *b = model_find(w, a->context, a->first + n, &slot);
-
-		ref[n] = (struct abi_block_ref){ slot, b ? b->generation : 0 };
-	}
-	if (sqe.mode == ABI_SESSION_TURN_END) {
-		sqe.count = a->count;
-		sqe.arg_offset = a->staging + ARENA_ARGS;
-		sqe.arg_bytes = (uint32_t)(sizeof(*args) + a->count * sizeof(*ref));
-		args->salt = world_below(w, 3);
-		args->layer_ns = world_chance(w, 500000) ? 0 : 1 + world_below(w, MSEC);
-		args->return_ns = w->now_ns + 1 + world_below(w, 3000) * MSEC;
-	}
-	foresight_session(w, client, a, &sqe);
-	submit(w, client, &sqe);
-}
-
-/* A plan over blocks that are there, in an order of little meaning; or the end of one. */
-static void ask_plan(struct world *w, uint32_t client, uint32_t i)
-{
-	struct ask *a = &w->client[client].ask[i];
-	struct abi_plan_args *args =
-		(struct abi_plan_args *)(w->client[client].staging + a->staging + ARENA_ARGS);
-	struct abi_access *access = (struct abi_access *)(args + 1);
-	struct abi_sqe sqe = { .op = ABI_OP_PLAN, .user_data = i };
-	uint32_t which = world_below(w, WORLD_PLANS);
-
-	ask_keys(w, a);
-	sqe.tier = world_chance(w, 500000) ? ABI_TIER_HBM : ABI_TIER_CXL;
-	a->kind = ASK_OTHER;
-	a->op = ABI_OP_PLAN;
-	a->shard = which;
-	a->count = WORLD_ACCESSES;
-	if (w->client[client].plan[which])
-		a->context = w->client[client].plan_context[which];
-	sqe.context_id = w->context[a->context].id;
-	sqe.mode = ABI_PLAN_BEGIN;
-	if (w->client[client].plan[which]) {
-		sqe.mode = world_chance(w, 300000) ? ABI_PLAN_APPEND : ABI_PLAN_END;
-		sqe.handle = w->client[client].plan[which];
-		access = (struct abi_access *)args;
-	}
-	memset(args, 0, sizeof(*args) + WORLD_ACCESSES * sizeof(*access));
-	if (sqe.mode == ABI_PLAN_BEGIN) {
-		args->position_offset = ARENA_PLANS + 8ull * which;
-		args->budget_bytes = (2 + world_below(w, 12)) * 7ull * PAGE;
-		args->access_ns = world_below(w, 2) * world_below(w, 5 * MSEC);
-		*(uint64_t *)(w->client[client].staging + args->position_offset) = 0;
-	}
-	for (uint32_t n = 0; n < WORLD_ACCESSES; n++) {
-		uint32_t slot = 0, key = (a->first + n * n % 23) % WORLD_KEYS;
-		const struct abi_block *b = model_find(w, a->context, key, &slot);
-
-		access[n].block = (struct abi_block_ref){ slot, b ? b->generation : 0 };
-	}
-	sqe.count = sqe.mode == ABI_PLAN_END ? 0 : WORLD_ACCESSES;
-	sqe.arg_offset = a->staging + ARENA_ARGS;
-	sqe.arg_bytes = (uint32_t)((uint8_t *)(access + sqe.count) - (uint8_t *)args);
-	if (sqe.mode == ABI_PLAN_END)
-		sqe.arg_bytes = 0;
-	a->first = sqe.mode;
-	submit(w, client, &sqe);
-}
-
-/* A reader goes on; now and then its word is nonsense. */
-static void plan_advance(struct world *w, uint32_t client)
-{
-	uint8_t *at = w->client[client].staging + ARENA_PLANS + 8ull * world_below(w, WORLD_PLANS);
-	uint64_t *word = (uint64_t *)at;
-
-	*word += world_below(w, 4);
-	if (world_chance(w, 20000))
-		*word = world_random(w);
+	client_submit(w, client, &sqe);
 }
 
 static void ask_new(struct world *w, uint32_t client, uint32_t i, struct ask *a)
 {
 	uint32_t dice = world_below(w, 25);
+	uint8_t op = habit_next(w, client, a);
 
+	if (op) {
+		if (op == ABI_OP_PUT_RESERVE)
+			ask_reserve(w, client, i, a);
+		else
+			ask_by_keys(w, client, i, op);
+		return;
+	}
 	if (w->faults->tight && world_chance(w, 500000))
 		dice = world_chance(w, 100000) ? 24 : 0; /* much is put, room is reserved */
 	switch (dice) {
@@ -611,10 +529,10 @@ static void ask_new(struct world *w, uint32_t client, uint32_t i, struct ask *a)
 		ask_by_keys(w, client, i, ABI_OP_MIGRATE);
 		break;
 	case 19 ... 20:
-		ask_session(w, client, i);
+		ahead_session(w, client, i);
 		break;
 	case 21 ... 22:
-		ask_plan(w, client, i);
+		ahead_plan(w, client, i);
 		break;
 	default:
 		ask_nonsense(w, client, i);
@@ -629,7 +547,7 @@ void client_step(struct world *w)
 
 	if (k->state != 1 || !core_accepts(w->core, client))
 		return;
-	plan_advance(w, client);
+	ahead_advance(w, client);
 	if (w->faults->tight && world_chance(w, 20000)) {
 		client_fill(w, client, world_below(w, WORLD_CONTEXTS), world_below(w, WORLD_KEYS));
 		return;
@@ -683,6 +601,7 @@ static void committed(struct world *w, const struct ask *a, const struct abi_cqe
 	if (a->shards || cqe->value != a->count || a->epoch != x->epoch || !a->durable)
 		return;
 	client_crash_soon(w);
+	habit_committed(w, x);
 	for (uint32_t n = 0; n < a->count; n++)
 		if (!x->now.key[a->first + n].deleted)
 			x->now.key[a->first + n].durable = true;
@@ -695,6 +614,8 @@ static void deleted(struct world *w, const struct ask *a, const struct abi_cqe *
 	w->result->deletes++;
 	if (!cqe->res)
 		client_crash_soon(w);
+	if (!cqe->res)
+		habit_deleted(w, a);
 	for (uint32_t n = 0; !cqe->res && n < a->count; n++) {
 		struct world_key *key = &x->now.key[a->first + n];
 
@@ -758,6 +679,7 @@ void client_completed(struct world *w, uint32_t client, const struct abi_cqe *cq
 		if (w->left == left_by_now(w))
 			foresight_ready(w, &was, cqe);
 		path_answered(w, &was, cqe);
+		habit_fetched(w, client, &was, cqe);
 	} else if (was.op == ABI_OP_PREFETCH) {
 		foresight_ready(w, &was, cqe);
 	} else if (was.op == ABI_OP_PLAN) {

@@ -32,7 +32,8 @@ void device_open(struct world *w)
 	w->disk = calloc(1, NVME_BYTES);
 	w->stable = calloc(1, NVME_BYTES);
 	w->unstable = calloc(1, NVME_BYTES / DISK_SECTOR);
-	assert(w->disk && w->stable && w->unstable);
+	w->lost = calloc(1, NVME_BYTES / DISK_SECTOR);
+	assert(w->disk && w->stable && w->unstable && w->lost);
 }
 
 uint64_t device_capacity(const struct world *w)
@@ -45,6 +46,7 @@ void device_close(struct world *w)
 	free(w->disk);
 	free(w->stable);
 	free(w->unstable);
+	free(w->lost);
 }
 
 bool device_answers(const struct world *w)
@@ -64,7 +66,16 @@ static void write_pieces(struct world *w, struct core_io *io, uint64_t limit)
 		left -= n;
 	}
 	for (uint64_t s = io->offset / DISK_SECTOR; s < (at + DISK_SECTOR - 1) / DISK_SECTOR; s++)
-		w->unstable[s] = WRITTEN;
+		w->unstable[s] = WRITTEN, w->lost[s] = 0;
+}
+
+/* Has the device lost something there that it had taken, and that was not written again since? */
+bool device_lost(const struct world *w, uint64_t offset, uint64_t bytes)
+{
+	for (uint64_t s = offset / DISK_SECTOR; s < (offset + bytes) / DISK_SECTOR; s++)
+		if (w->lost[s])
+			return true;
+	return false;
 }
 
 static bool is_header(const struct world *w, uint64_t offset)
@@ -76,8 +87,9 @@ static bool is_header(const struct world *w, uint64_t offset)
 static void device_write(struct world *w, struct core_io *io)
 {
 	bool catalog = io->offset < w->super.segment_offset, small = io->bytes <= 2 * DISK_SECTOR;
-	uint32_t often = catalog ? 10 : small ? 3 : 1; /* there are few of those */
-	bool faulty = !w->fair && world_chance(w, often * w->faults->write_ppm);
+	uint32_t often = small || io->bytes > SCHED_UNIT_BUSY / 2 ? 3 : 1; /* there are few */
+	bool faulty = !w->fair && world_chance(w, catalog ? w->faults->catalog_ppm
+							 : often * w->faults->write_ppm);
 	/* Most of a small write is zeros: torn among what is not, or not at all. */
 	uint64_t torn = world_random(w) % (small && world_chance(w, 500000) ? 1024 : io->bytes);
 
@@ -101,9 +113,10 @@ static void device_write(struct world *w, struct core_io *io)
 static void device_read(struct world *w, struct core_io *io)
 {
 	bool direct = path_is_direct(w, io, 0);
-	bool faulty = !w->fair &&
-		      world_chance(w, direct ? w->faults->direct_ppm : w->faults->read_ppm);
-	uint32_t kind = world_below(w, 3);
+	bool cleans = io->klass > ABI_CLASS_SPECULATIVE; /* such reads are few */
+	uint32_t ppm = direct ? w->faults->direct_ppm : (cleans ? 12 : 1) * w->faults->read_ppm;
+	bool faulty = !w->fair && world_chance(w, ppm);
+	uint32_t kind = cleans && world_chance(w, 500000) ? 0 : world_below(w, 3);
 	uint64_t at = io->offset, garbled = 0;
 
 	io->bad_mask = 0;
@@ -118,6 +131,8 @@ static void device_read(struct world *w, struct core_io *io)
 		}
 		if (io->verify && crc32c(p->seed, p->addr, p->bytes) != p->crc)
 			io->bad_mask |= 1ull << i;
+		if (io->bad_mask & ~garbled & 1ull << i && !device_lost(w, at, p->bytes))
+			world_fail(w, "what was read does not verify, and the device has not lost it");
 		at += p->bytes;
 	}
 	if (w->mood == MOOD_FAILING || (faulty && kind == 1))
@@ -127,8 +142,6 @@ static void device_read(struct world *w, struct core_io *io)
 	for (uint32_t i = 0; io->res == (int32_t)io->bytes && i < io->piece_count; i++)
 		if (io->bad_mask & garbled & 1ull << i)
 			model_forgive(w, io, i);
-	if (io->bad_mask & ~garbled && !w->lossy)
-		world_fail(w, "what was read does not verify, and the device has lost nothing");
 	/* What a failed read left behind is anything. */
 	if (io->res != (int32_t)io->bytes)
 		memset(io->piece[io->piece_count - 1].addr, 0xee, 512);
@@ -146,6 +159,7 @@ void device_io(struct world *w, struct core_io *io)
 		io->res = -EINVAL;
 		return;
 	}
+	inside_reads_or_writes(w, io);
 	if (io->write)
 		device_write(w, io);
 	else
@@ -194,12 +208,12 @@ static void flush_lose(struct world *w)
 		} else if (fate == 1) {
 			memcpy(w->disk + s * DISK_SECTOR, w->stable + s * DISK_SECTOR, DISK_SECTOR);
 			w->unstable[s] = 0;
+			w->lost[s] = 1;
 		} else if (fate == 2) {
 			memcpy(w->stable + s * DISK_SECTOR, w->disk + s * DISK_SECTOR, DISK_SECTOR);
 			w->unstable[s] = 0;
 		}
 	}
-	w->lossy = true;
 	w->result->flushes_failed++;
 }
 
@@ -221,7 +235,6 @@ int device_flush_end(struct world *w)
 
 void device_crash(struct world *w)
 {
-	w->lossy = true;
 	for (uint64_t s = 0; s < NVME_BYTES / DISK_SECTOR; s++) {
 		uint8_t *to = w->stable, *from = w->disk;
 
@@ -230,6 +243,7 @@ void device_crash(struct world *w)
 		if (w->unstable[s] == FORGOTTEN || world_chance(w, 500000)) { /* lost */
 			to = w->disk;
 			from = w->stable;
+			w->lost[s] = 1;
 		}
 		memcpy(to + s * DISK_SECTOR, from + s * DISK_SECTOR, DISK_SECTOR);
 		w->unstable[s] = 0;

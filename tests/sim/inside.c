@@ -9,6 +9,8 @@
  *   Heads: what the core pinned of conversations stays.
  *   Retention: what a crash left is kept as some put said, and for no longer.
  *   Classes: nobody waits for a page that is queued in a less urgent class (P6).
+ *   Flushes: what a failed one has written again is still there.
+ *   Operations: what they move lies where it lay when they were begun.
  */
 #include <errno.h>
 #include <string.h>
@@ -217,6 +219,90 @@ static void classes_check(struct world *w)
 	}
 }
 
+/* ---- flushes ------------------------------------------------------------------------------ */
+
+/*
+ * Tombstones are queued, written and flushed, in this order. A block of the durable log stays in
+ * CXL until a flush has covered it: one that fails has it written again, from there.
+ */
+static void flushes_check(struct world *w)
+{
+	const struct core *c = w->core;
+
+	if (c->tomb_flushed > c->tomb_written || c->tomb_written > c->tomb_queued)
+		world_fail(w, "I6: %llu tombstones were flushed, %llu written, %llu queued",
+			   (unsigned long long)c->tomb_flushed, (unsigned long long)c->tomb_written,
+			   (unsigned long long)c->tomb_queued);
+	for (uint64_t i = c->unflushed_head; i != c->unflushed_tail; i++) {
+		const struct unflushed *u = &c->unflushed[i % UNFLUSHED_MAX];
+		const struct context *x = core_context(c, u->context_id);
+		uint32_t slot = u->ref.slot;
+
+		if (x && index_block(&x->ix, slot)->generation == u->ref.generation &&
+		    !(x->meta[slot].flags & BLOCK_DROPPED) &&
+		    x->meta[slot].settle == SETTLE_WRITTEN &&
+		    x->meta[slot].there[ABI_TIER_CXL].pages != block_pages(x, slot))
+			world_fail(w, "I6: block %u left CXL before it was flushed", slot);
+	}
+}
+
+/* ---- operations --------------------------------------------------------------------------- */
+
+struct spot {
+	const struct context *x; /* NULL: it is no context's memory */
+	uint32_t tier;
+	uint64_t offset;
+};
+
+static struct spot spot_of(const struct world *w, const void *at)
+{
+	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++) {
+		const struct context *x = core_context(w->core, w->context[i].id);
+
+		for (uint32_t t = 0; x && w->context[i].made && t < ABI_MEM_TIERS; t++) {
+			uint64_t offset = (uintptr_t)at - (uintptr_t)w->context[i].mem[t];
+
+			if (offset < x->plan.mem_bytes[t])
+				return (struct spot){ x, t, offset };
+		}
+	}
+	return (struct spot){ .x = NULL };
+}
+
+/* What an operation moves lies in a place that was handed out, and not taken back meanwhile. */
+static void place_check(struct world *w, const void *at)
+{
+	struct spot s = spot_of(w, at);
+
+	if (s.x && !space_is_live(s.x->space[s.tier], s.offset))
+		world_fail(w, "I2: an operation in tier %u on a place that is free", s.tier);
+}
+
+/* A page that something reads stays where it is. */
+static void source_check(struct world *w, const struct core_copy *copy, uint32_t i)
+{
+	struct spot s = spot_of(w, copy->item[i].src);
+	uint32_t slot = copy->priv.slot[i], page = copy->priv.page[i];
+
+	if (s.x && page_addr(index_page(&s.x->ix, slot, page), s.tier) != s.offset)
+		world_fail(w, "I2: block %u page %u moved while it was copied", slot, page);
+}
+
+void inside_copies(struct world *w, const struct core_copy *copy)
+{
+	for (uint32_t i = 0; i < copy->count; i++) {
+		place_check(w, copy->item[i].src);
+		place_check(w, copy->item[i].dst);
+		source_check(w, copy, i);
+	}
+}
+
+void inside_reads_or_writes(struct world *w, const struct core_io *io)
+{
+	for (uint32_t i = 0; i < io->piece_count; i++)
+		place_check(w, io->piece[i].addr);
+}
+
 /* A write has failed, or found no room: write-back pauses, or did until a moment ago. */
 bool inside_pauses(const struct world *w)
 {
@@ -227,6 +313,7 @@ void inside_check(struct world *w)
 {
 	heads_check(w);
 	classes_check(w);
+	flushes_check(w);
 }
 
 /* ---- retention ---------------------------------------------------------------------------- */

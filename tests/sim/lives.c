@@ -37,6 +37,7 @@ void lives_begin(struct world *w, uint32_t which)
 {
 	memset(&w->context[which].now, 0, sizeof(w->context[which].now));
 	w->context[which].now.number = ++w->lives;
+	w->context[which].now.epoch = 1;
 }
 
 /* Removed, and its last page was let go. */
@@ -101,6 +102,7 @@ void lives_found(struct world *w, uint32_t which, const struct disk_context *fro
 		world_fail(w, "context %u lost its epoch %llu", which,
 			   (unsigned long long)x->now.epoch);
 	x->now.made = true;
+	x->now.epoch = from->epoch; /* what a start has found stays */
 	memset(x->past, 0, sizeof(x->past));
 }
 

@@ -12,9 +12,11 @@
  */
 #include <errno.h>
 #include <getopt.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -43,6 +45,60 @@ static void die(int signal)
 	(void)!write(STDOUT_FILENO, dying, strlen(dying));
 }
 
+/* ---- a core that does not come back ------------------------------------------------------- */
+
+#define SPIN_S 3 /* of processor time in one event: they take less than a ms each */
+
+static struct {
+	struct world_result *volatile result; /* of the world that runs */
+	volatile uint64_t events;             /* at the last look */
+	volatile int seconds;                 /* since that many */
+	sigjmp_buf out;
+} watch;
+
+/* Each second of processor time; a machine that is busy elsewhere makes it come later. */
+static void look(int signal)
+{
+	struct world_result *r = watch.result;
+
+	(void)signal;
+	if (!r || r->events != watch.events) {
+		watch.events = r ? r->events : 0;
+		watch.seconds = 0;
+	} else if (++watch.seconds >= SPIN_S) {
+		siglongjmp(watch.out, 1);
+	}
+}
+
+static void watch_begin(void)
+{
+	const struct itimerval each = { { 1, 0 }, { 1, 0 } };
+
+	signal(SIGPROF, look);
+	setitimer(ITIMER_PROF, &each, NULL);
+}
+
+/* world_run, and a core that spins for ever is a failure like others. Its world is left as it is. */
+static int run_watched(const struct move *moves, uint32_t n, const struct world_faults *f,
+		       bool trace, struct world_result *r)
+{
+	int rc;
+
+	if (sigsetjmp(watch.out, 1)) {
+		watch.result = NULL;
+		snprintf(r->failure, sizeof(r->failure), "I8: the core spins: event %llu does not end",
+			 (unsigned long long)r->events);
+		return -EDEADLK;
+	}
+	watch.seconds = 0;
+	watch.result = r;
+	rc = world_run(moves, n, f, trace, r);
+	watch.result = NULL;
+	return rc;
+}
+
+/* ---- seeds -------------------------------------------------------------------------------- */
+
 static struct world_faults faults_of(const struct options *o, uint64_t seed)
 {
 	/* One world in four is without device faults, one in four without crashes; in one in eight
@@ -52,6 +108,8 @@ static struct world_faults faults_of(const struct options *o, uint64_t seed)
 		.write_ppm = seed % 4 ? 5000 : 0,
 		.flush_ppm = seed % 8 == 6 ? 150000 : seed % 4 ? 20000 : 0,
 		.direct_ppm = seed % 4 ? 100000 : 0,
+		.catalog_ppm = seed % 4 ? 50000 : 0,
+		.voids = seed % 16 == 5 || seed % 16 == 12,
 		.crash_ppm = seed % 4 == 1 ? 0 : 800,
 		.death_ppm = 1500,
 		.device_ppm = seed % 4 ? 1000 : 0,
@@ -72,7 +130,7 @@ static struct world_faults faults_of(const struct options *o, uint64_t seed)
 static bool fails(const struct move *moves, uint32_t n, const struct world_faults *f,
 		  struct world_result *r)
 {
-	return world_run(moves, n, f, false, r) != 0;
+	return run_watched(moves, n, f, false, r) != 0;
 }
 
 /* Leave out chunks, halves first, as long as the run still fails (Zeller's ddmin, greedy). */
@@ -101,12 +159,18 @@ static void report(uint64_t seed, struct move *moves, uint32_t n, const struct w
 	struct world_result r;
 	uint32_t left;
 
-	fails(moves, n, f, &r);
+	int rc = run_watched(moves, n, f, false, &r);
+
 	printf("# seed %llu fails at move %llu: %s\n", (unsigned long long)seed,
 	       (unsigned long long)r.move, r.failure);
+	if (rc == -EDEADLK) { /* each try would take as long, and keep its memory */
+		run_watched(moves, (uint32_t)r.move + 1, f, true, &r);
+		printf("\n# %s\n", r.failure);
+		return;
+	}
 	left = shrink(moves, (uint32_t)r.move + 1, f);
 	printf("# shrunk from %llu to %u moves:\n", (unsigned long long)r.move + 1, left);
-	world_run(moves, left, f, true, &r);
+	run_watched(moves, left, f, true, &r);
 	printf("# %s\n", r.failure);
 }
 
@@ -154,7 +218,7 @@ static bool run_seed(const struct options *o, uint64_t seed, struct move *moves,
 	snprintf(dying, sizeof(dying), "not ok 1 - seed %llu: an assertion failed\n",
 		 (unsigned long long)seed);
 	world_moves(moves, o->moves, seed, &f);
-	if (!world_run(moves, o->moves, &f, o->trace, r)) {
+	if (!run_watched(moves, o->moves, &f, o->trace, r)) {
 		if (o->one)
 			tell(seed, r);
 		return true;
@@ -244,6 +308,7 @@ int main(int argc, char **argv)
 	signal(SIGINT, stop);
 	signal(SIGTERM, stop);
 	signal(SIGABRT, die);
+	watch_begin();
 	moves = malloc(o.moves * sizeof(*moves));
 	if (!moves)
 		return 2;

@@ -162,31 +162,42 @@ static void pin_check(struct world *w, struct world_pin *p)
 	}
 }
 
-/* ---- durable blocks ----------------------------------------------------------------------- */
+/* ---- what is stored ----------------------------------------------------------------------- */
+
+/* The bytes that the index names on NVMe, if any: a block that is written again names none. */
+static void stored_check(struct world *w, uint32_t n, uint32_t slot, const struct abi_block *b)
+{
+	const struct world_context *x = &w->context[0];
+
+	for (uint32_t page = 0; page < x->geometry.pages_per_block; page++) {
+		uint64_t at = abi_nvme_offset(model_desc(w, 0, slot, page)->nvme);
+
+		if (!at || !(b->parts >> model_page_part(page) & 1) ||
+		    model_page_is(w, 0, n, page, w->disk + at))
+			continue;
+		if (x->now.key[n].durable)
+			world_fail(w, "I6: durable key %u lost the bytes of page %u", n, page);
+		else if (!device_lost(w, at, model_page_bytes(w, 0, page)))
+			world_fail(w, "I6: key %u page %u was never written where it should be", n,
+				   page);
+	}
+}
 
 /*
- * What was acknowledged durable can be read after a crash: then memory holds nothing, and the disk
+ * Blocks that were acknowledged durable, or all: after a crash memory holds nothing, and the disk
  * shows what survived. Looked at as a reader would, so a block whose record came through without
- * its data is a loss, not a miss.
+ * its data is a loss, not a miss. Of others the device may have lost what it was not told to flush.
  */
-void model_check_durable(struct world *w)
+void model_check_stored(struct world *w, bool durable)
 {
-	struct world_context *x = &w->context[0];
+	const struct world_context *x = &w->context[0];
 
 	for (uint32_t n = 0; x->made && n < WORLD_KEYS; n++) {
-		uint32_t slot, part = 0;
+		uint32_t slot;
 		const struct abi_block *b = model_find(w, 0, n, &slot);
 
-		if (!x->now.key[n].durable || !b)
-			continue; /* gone: model_check_key says so */
-		for (uint32_t page = 0; page < x->geometry.pages_per_block; page++) {
-			uint64_t at = abi_nvme_offset(model_desc(w, 0, slot, page)->nvme);
-
-			part = model_page_part(page);
-			if (b->parts >> part & 1 && !model_page_is(w, 0, n, page, w->disk + at))
-				world_fail(w, "I6: durable key %u lost the bytes of page %u", n,
-					   page);
-		}
+		if (b && (x->now.key[n].durable || !durable))
+			stored_check(w, n, slot, b);
 	}
 }
 
@@ -366,6 +377,7 @@ void model_quiet(struct world *w)
 			   (unsigned long long)st.tier[ABI_TIER_CXL].dirty);
 	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++)
 		rest_check(w, i);
+	model_check_stored(w, false);
 	model_check_all(w, true);
 }
 

@@ -114,6 +114,7 @@ static void raise_epoch(struct world *w, uint32_t which)
 		return;
 	w->result->epochs++;
 	x->epoch = x->header->epoch;
+	w->anew |= !which;
 	for (uint32_t n = 0; n < WORLD_KEYS; n++)
 		x->now.key[n].durable = false;
 	for (uint32_t p = 0; p < WORLD_LEASES; p++)
@@ -207,7 +208,7 @@ void owner_step(struct world *w)
 	if (!x->made) {
 		if (lives_room(x)) /* open to clients once owner_replied says so */
 			context_make(w, which, NULL);
-	} else if (dice < 6) {
+	} else if (dice < 6 || (w->faults->voids && dice > 69)) {
 		raise_epoch(w, which);
 	} else if (dice < (w->faults->tight ? 14 : 9)) {
 		remove_context(w, which);

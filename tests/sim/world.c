@@ -155,6 +155,8 @@ void world_event(struct world *w, struct core_event *e)
 {
 	w->now_ns += 1 + world_below(w, 20000);
 	e->now_ns = w->now_ns;
+	if (++w->move_events > WORLD_MOVE_EVENTS)
+		world_fail(w, "I8: a move does not end");
 	foresight_look(w);
 	client_event(w);
 	core_event(w->core, e);
@@ -165,6 +167,7 @@ void world_event(struct world *w, struct core_event *e)
 
 static void do_copy(struct world *w, struct core_copy *copy)
 {
+	inside_copies(w, copy);
 	copy->res = !w->fair && world_chance(w, w->faults->read_ppm) ? -EIO : 0;
 	for (uint32_t i = 0; i < copy->count; i++) {
 		struct core_copy_item *it = &copy->item[i];
@@ -249,7 +252,8 @@ static void action_step(struct world *w)
 	if (is_device(&w->bag[i]) && !device_answers(w))
 		return;
 	a = w->bag[i];
-	if (a.kind == CORE_AC_SYNC && device_flush_begin(w))
+	if (a.kind == CORE_AC_SYNC &&
+	    (device_flush_begin(w) || (w->faults->voids && !w->fair && world_chance(w, 900000))))
 		return; /* it has begun: another move ends it */
 	if (a.kind == CORE_AC_WRITE && !device_wrote(w, a.io))
 		return; /* it is there: another move says so */
@@ -425,7 +429,7 @@ static void crash(struct world *w)
 		w->client[i].state = 0;
 	boot(w);
 	inside_recovered(w);
-	model_check_durable(w);
+	model_check_stored(w, true);
 	model_check_all(w, true);
 	if (world_chance(w, 500000))
 		client_again(w);
@@ -490,6 +494,7 @@ static void quiet(struct world *w)
 static void step(struct world *w, const struct move *m)
 {
 	w->random = m->random;
+	w->move_events = 0;
 	switch (m->kind) {
 	case MOVE_ACTION:
 		action_step(w);

@@ -53,7 +53,9 @@ struct move {
 struct world_faults {
 	uint32_t read_ppm, write_ppm, flush_ppm; /* faulty operations a million */
 	bool small_store; /* its segments are cleaned and dropped all the time */
-	uint32_t direct_ppm; /* ... reads straight into HBM */
+	uint32_t direct_ppm;  /* ... reads straight into HBM */
+	uint32_t catalog_ppm; /* ... writes of the catalog */
+	bool voids;       /* owners raise epochs often, and flushes take long */
 	bool tight;       /* little CXL, which contexts pass to each other as they come and go */
 	uint32_t fill[2]; /* keys of each context that are put before all else */
 	uint32_t flat;    /* bit = context whose pages are all of one size */

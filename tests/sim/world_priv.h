@@ -5,6 +5,8 @@
  *   model.c   what must be true           owner.c   contexts, and what owners do
  *   device.c  the store's device and its faults
  *   inside.c  what only the core's own words show: why there is no room, heads, classes
+ *   ahead.c   what clients say of the time to come
+ *   habit.c   what they do after what they did before
  *   reader.c  leases, and the processor's store buffer
  *   foresight.c  claims: when bytes may be committed
  *   stream.c     streams: what their watermarks promise
@@ -33,6 +35,7 @@
 #define WORLD_LIVES 4u /* of a context's name, whose removal is not durable */
 #define WORLD_READERS 2u /* of a client */
 #define WORLD_BAG 16384u
+#define WORLD_MOVE_EVENTS 1000000u /* a pause of all takes some ten thousand */
 #define WORLD_DEPTH 24u /* of the device, at most */
 #define WORLD_ASKS 8u /* requests of a client under way */
 #define WORLD_RUN 8u  /* keys of one request, at most */
@@ -45,6 +48,9 @@
 #define NVME_SMALL_BYTES (7u << 19)
 #define SEGMENT_SMALL_BYTES (160u << 10)
 #define STAGING_BYTES (3u << 20)
+#define ARENA_PIECE (STAGING_BYTES / WORLD_ASKS)
+#define ARENA_PLANS (STAGING_BYTES - 4096u) /* their positions: behind all arguments */
+#define ARENA_ARGS (ARENA_PIECE - 8192u) /* arguments at the end of each ask's piece */
 #define PAGE 4096u
 #define STATE_BYTES (3 * PAGE) /* pages of part "state": so there are two classes, mostly */
 #define MSEC 1000000ull
@@ -70,6 +76,7 @@ struct ask {
 	uint64_t target;     /* cancel: sequence of the ask that it cancels */
 	bool may_begin;      /* prefetch: it is, or was, near enough to its deadline */
 	bool wild;           /* to be refused: not his, not there, outside of the arena */
+	bool chosen;         /* its keys are: by habit.c, and its tier is HBM */
 	bool stale;          /* it names a block that is not there */
 	bool unhurried;      /* at rest since long before its deadline: must not be late */
 	struct abi_block_ref in_cxl[WORLD_RUN]; /* fetch to HBM: whole in CXL when asked for, */
@@ -116,6 +123,7 @@ struct world_client {
 	struct world_room room;
 	uint64_t old_pin;    /* ... of a pin in context 0 */
 	bool barred;         /* context WORLD_BARRED is not open to it */
+	uint32_t fetched_context, fetched_first, fetched; /* to HBM, just now; so many keys */
 };
 
 struct world_pin {
@@ -193,13 +201,14 @@ struct world_context {
 struct world {
 	const struct world_faults *faults;
 	struct world_result *result;
-	bool lossy;     /* the device has lost something that it had taken */
 	uint64_t left;  /* pages that had left before the present event */
+	bool anew;      /* what context 0 held was voided: clients put it again */
 	bool crash_due; /* right after an acknowledgement is when a crash tells most */
 	bool trace, fair; /* fair: everyone waits, the device is well */
 	uint64_t random, now_ns, sequence;
 	uint64_t wall_ms; /* what the wall clock is ahead of now_ns: it is set, too */
 	uint64_t lives; /* of all contexts, so far */
+	uint32_t move_events; /* of the present move */
 	uint32_t last_context, last_first; /* of the last ask by key */
 	uint64_t lead_ns;  /* so long before its time of use a claim may begin */
 	uint64_t copies_failed; /* to HBM, since the start */
@@ -223,6 +232,7 @@ struct world {
 	uint8_t *disk;     /* what reads see */
 	uint8_t *stable;   /* what survives a crash for sure */
 	uint8_t *unstable; /* by sector, see device.c */
+	uint8_t *lost;     /* by sector: it was taken, and is gone */
 	bool flushing;
 	struct core_io *landed[WORLD_DEPTH]; /* written, not yet told */
 	uint32_t landed_count;
@@ -239,6 +249,8 @@ void client_again(struct world *w);
 void client_fill(struct world *w, uint32_t client, uint32_t which, uint32_t keys);
 void client_open(struct world *w, uint32_t client);
 void client_step(struct world *w);
+void client_keys(struct world *w, struct ask *a);
+void client_submit(struct world *w, uint32_t client, struct abi_sqe *sqe);
 void client_completed(struct world *w, uint32_t client, const struct abi_cqe *cqe);
 bool client_commits(const struct world *w, uint32_t context, uint32_t n);
 void client_attach(struct world *w, uint32_t client);
@@ -306,14 +318,29 @@ bool inside_pauses(const struct world *w);
 void inside_check(struct world *w);
 void inside_recovered(struct world *w);
 void inside_refused(struct world *w, const struct ask *a);
+void inside_copies(struct world *w, const struct core_copy *copy);
+void inside_reads_or_writes(struct world *w, const struct core_io *io);
 void model_check_key(struct world *w, uint32_t context, uint32_t n);
 void model_check_all(struct world *w, bool content);
-void model_check_durable(struct world *w);
+void model_check_stored(struct world *w, bool durable);
 bool model_full(struct world *w);
 bool model_clogged(struct world *w);
 void model_quiet(struct world *w);
 void model_check_quotas(struct world *w);
 void model_died(struct world *w, uint32_t client);
+
+/* ahead.c */
+void ahead_session(struct world *w, uint32_t client, uint32_t i);
+void ahead_plan(struct world *w, uint32_t client, uint32_t i);
+void ahead_advance(struct world *w, uint32_t client);
+
+/* habit.c */
+uint8_t habit_next(struct world *w, uint32_t client, struct ask *a);
+void habit_gone(struct world *w, struct ask *a);
+void habit_fetched(struct world *w, uint32_t client, const struct ask *a,
+		   const struct abi_cqe *cqe);
+void habit_deleted(struct world *w, const struct ask *a);
+void habit_committed(struct world *w, const struct world_context *x);
 
 /* path.c */
 void path_asked(struct world *w, struct ask *a, const struct abi_sqe *sqe);
@@ -326,6 +353,7 @@ void model_forgive(struct world *w, const struct core_io *io, uint32_t piece);
 void device_open(struct world *w);
 void device_close(struct world *w);
 uint64_t device_capacity(const struct world *w); /* bytes of data */
+bool device_lost(const struct world *w, uint64_t offset, uint64_t bytes);
 bool device_answers(const struct world *w);
 void device_io(struct world *w, struct core_io *io);
 bool device_wrote(struct world *w, struct core_io *io);
