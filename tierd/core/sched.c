@@ -462,6 +462,7 @@ void sched_done(struct core *c, struct core_io *io)
 
 	assert(s->direct_ops >= io->direct);
 	s->direct_ops -= io->direct;
+	s->losses += !whole(io) || io->bad_mask; /* who waits for its pages looks again */
 	if (io->priv.node.state == SCHED_LANDED)
 		io->priv.node.state = SCHED_IDLE;
 	else
@@ -475,6 +476,7 @@ void sched_done(struct core *c, struct core_io *io)
 void sched_copied(struct core *c, struct core_copy *copy)
 {
 	meter_land(c, &copy->priv.node, !copy->res);
+	c->sched->losses += copy->res != 0;
 	copy->priv.done(c, copy);
 }
 

@@ -96,7 +96,7 @@ bool sched_outranks(const struct core *c, uint64_t nvme_offset, uint32_t klass, 
 /* Take what this client's owner (NULL = all its owners) has queued back: each ends -ECANCELED. */
 void sched_withdraw(struct core *c, uint32_t client, const void *owner);
 
-/* Counts the operations that ended without having been done: joiners must look again. */
+/* Counts the operations that ended without having brought their bytes: joiners look again. */
 uint32_t sched_losses(const struct core *c);
 
 /* ---- estimates ---------------------------------------------------------------------------- */
