@@ -161,7 +161,7 @@ static void reserve(struct world *w, uint32_t client, uint32_t i, struct ask *a)
 	args->parts = a->parts;
 	args->shards = a->shards;
 	args->shard = a->shard;
-	args->salt = a->first * WORLD_SALTS / WORLD_KEYS;
+	args->salt = world_salt(a->first);
 	model_said(w, a, args);
 	if (a->first)
 		model_key(a->first - 1, args->parent);
@@ -396,6 +396,20 @@ static uint64_t handle_of_others(struct world *w, uint32_t client)
 	return w->client[client].old_handle;
 }
 
+/* The end of a plan that is another client's, if there is one. */
+static void plan_of_others(const struct world *w, uint32_t client, struct abi_sqe *sqe)
+{
+	const struct world_client *k = &w->client[(client + 1) % WORLD_CLIENTS];
+
+	if (k->state != 1 || !k->plan[0])
+		return;
+	sqe->op = ABI_OP_PLAN;
+	sqe->mode = ABI_PLAN_END;
+	sqe->tier = ABI_TIER_CXL;
+	sqe->handle = k->plan[0];
+	sqe->context_id = w->context[k->plan_context[0]].id;
+}
+
 /* An entry that is stale, duplicate, or noise: it gets an answer, and nothing else happens. */
 static void ask_nonsense(struct world *w, uint32_t client, uint32_t i)
 {
@@ -410,7 +424,9 @@ static void ask_nonsense(struct world *w, uint32_t client, uint32_t i)
 		memset(&sqe, 0, sizeof(sqe));
 		sqe.op = world_chance(w, 500000) ? ABI_OP_PUT_COMMIT : ABI_OP_PUT_ABORT;
 		sqe.handle = handle_of_others(w, client);
-		if (world_chance(w, 300000)) {
+		if (world_chance(w, 200000)) {
+			plan_of_others(w, client, &sqe);
+		} else if (world_chance(w, 300000)) {
 			sqe.op = ABI_OP_UNPIN;
 			sqe.handle = w->client[client].old_pin;
 			sqe.context_id = w->context[0].id;

@@ -132,7 +132,7 @@ static void device_read(struct world *w, struct core_io *io)
 		if (io->verify && crc32c(p->seed, p->addr, p->bytes) != p->crc)
 			io->bad_mask |= 1ull << i;
 		if (io->bad_mask & ~garbled & 1ull << i && !device_lost(w, at, p->bytes))
-			world_fail(w, "what was read does not verify, and the device has not lost it");
+			world_fail(w, "what was read does not verify, and the device has it");
 		at += p->bytes;
 	}
 	if (w->mood == MOOD_FAILING || (faulty && kind == 1))

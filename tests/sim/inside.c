@@ -97,7 +97,7 @@ static bool is_limited(const struct world_context *x, const struct ask *a, uint3
 	uint32_t from = a->first < WORLD_RUN ? 0 : a->first - WORLD_RUN;
 
 	for (uint32_t n = from; n < a->first + a->count; n++)
-		if (x->hard[n * WORLD_SALTS / WORLD_KEYS][tier])
+		if (x->hard[world_salt(n)][tier])
 			return true;
 	return false;
 }
@@ -286,6 +286,31 @@ static void source_check(struct world *w, const struct core_copy *copy, uint32_t
 
 	if (s.x && page_addr(index_page(&s.x->ix, slot, page), s.tier) != s.offset)
 		world_fail(w, "I2: block %u page %u moved while it was copied", slot, page);
+}
+
+/* Who proves what recovery found believes no first reading: a block is not lost by it. */
+bool inside_reads_again(const struct world *w, const struct core_io *io)
+{
+	const struct prover *p = &w->core->prover;
+	uintptr_t at = (uintptr_t)io->piece[0].addr - (uintptr_t)p->buf;
+
+	return p->reading && !p->tries && at < p->buf_bytes;
+}
+
+/* At rest no page is on its way to memory: nothing would end it. */
+void inside_rest(struct world *w, uint32_t context)
+{
+	const struct context *x = core_context(w->core, w->context[context].id);
+
+	for (uint32_t slot = 0; x && slot < x->ix.slots_used; slot++)
+		for (uint32_t page = 0; page < x->ix.pages_per_block; page++)
+			for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
+				uint32_t state = page_state(index_page(&x->ix, slot, page), t);
+
+				if (state == ABI_PAGE_FILLING || state == ABI_PAGE_RESERVED)
+					world_fail(w, "at rest block %u page %u is on its way",
+						   slot, page);
+			}
 }
 
 void inside_copies(struct world *w, const struct core_copy *copy)

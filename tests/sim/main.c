@@ -78,7 +78,7 @@ static void watch_begin(void)
 	setitimer(ITIMER_PROF, &each, NULL);
 }
 
-/* world_run, and a core that spins for ever is a failure like others. Its world is left as it is. */
+/* world_run; a core that spins for ever is a failure like others. Its world is left as it is. */
 static int run_watched(const struct move *moves, uint32_t n, const struct world_faults *f,
 		       bool trace, struct world_result *r)
 {
@@ -86,7 +86,8 @@ static int run_watched(const struct move *moves, uint32_t n, const struct world_
 
 	if (sigsetjmp(watch.out, 1)) {
 		watch.result = NULL;
-		snprintf(r->failure, sizeof(r->failure), "I8: the core spins: event %llu does not end",
+		snprintf(r->failure, sizeof(r->failure),
+			 "I8: the core spins: event %llu does not end",
 			 (unsigned long long)r->events);
 		return -EDEADLK;
 	}

@@ -327,6 +327,7 @@ static void rest_check(struct world *w, uint32_t context)
 	if (st.blocks_pending)
 		world_fail(w, "at rest %llu blocks of context %u are pending",
 			   (unsigned long long)st.blocks_pending, context);
+	inside_rest(w, context);
 }
 
 /* No request of its kind outlives its deadline, whatever the device does. */
@@ -401,7 +402,7 @@ void model_forgive(struct world *w, const struct core_io *io, uint32_t piece)
 				    io->priv.slot[piece];
 	uint8_t key[ABI_KEY_BYTES];
 
-	if (path_spares(w, io, piece))
+	if (path_spares(w, io, piece) || inside_reads_again(w, io))
 		return;
 	for (uint32_t n = 0; n < WORLD_KEYS; n++) {
 		model_key(n, key);

@@ -189,6 +189,8 @@ void streams_step(struct world *w)
 	} else if (dice < 83) {
 		s->loose = true;
 		line->claim = world_random(w);
+		if (world_chance(w, 700000)) /* of the right stream, more layers than it has */
+			line->claim = abi_stream_claim(s->generation, (uint32_t)line->claim);
 		line->wait = (uint32_t)world_random(w);
 	} else if (dice < 90) {
 		line->wait = world_below(w, LAYERS + 2);

@@ -167,12 +167,18 @@ void world_event(struct world *w, struct core_event *e)
 
 static void do_copy(struct world *w, struct core_copy *copy)
 {
+	bool moves = copy->src_tier == copy->dst_tier; /* such copies are few */
+	bool fault = !w->fair && world_chance(w, (moves ? 10 : 1) * w->faults->read_ppm);
+	bool garbles = fault && copy->checksum && moves && world_chance(w, 500000);
+
 	inside_copies(w, copy);
-	copy->res = !w->fair && world_chance(w, w->faults->read_ppm) ? -EIO : 0;
+	copy->res = fault && !garbles ? -EIO : 0;
 	for (uint32_t i = 0; i < copy->count; i++) {
 		struct core_copy_item *it = &copy->item[i];
 
 		memcpy(it->dst, it->src, it->bytes);
+		if (garbles) /* it was told by nobody, and the checksum is of what came */
+			*(uint8_t *)it->dst ^= 1;
 		if (copy->checksum)
 			it->crc = crc32c(it->seed, it->dst, it->bytes);
 		if (copy->res) /* what it left behind is anything */
@@ -341,6 +347,7 @@ static void boot(struct world *w)
 		.super = w->super,
 		.writeback_age_ns = 2 * MSEC,
 		.request_deadline_ns = 2000 * MSEC,
+		.put_deadline_ns = (50 + world_below(w, 3000)) * MSEC,
 		.device_depth = w->depth = 1 + world_below(w, WORLD_DEPTH),
 		.starve_ns = w->starve_ns = MSEC + world_below(w, 4 * MSEC),
 		.stream_hold_ns = WORLD_HOLD,

@@ -16,7 +16,8 @@
  *   - clients that die, that stop reading completions' order, that send stale or senseless entries
  *   - clients that name what is not theirs, or lies outside of their memory; readers whose stores
  *     are seen late by others (processors have store buffers), or are nonsense
- *   - copies between tiers that fail
+ *   - copies between tiers that fail; moves within one that garble what their checksum then shows
+ *   - catalogs that cannot be written, flushes that take long, owners that raise epochs meanwhile
  *   - cancel in the middle of anything
  *
  * Checked (model.c): a leased byte is that of its key as long as the lease lasts; what is visible

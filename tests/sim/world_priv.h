@@ -245,6 +245,12 @@ bool world_chance(struct world *w, uint32_t ppm);
 void world_settle(struct world *w);
 void world_event(struct world *w, struct core_event *e);
 
+/* Whose key it is; in the public salt nobody's. */
+static inline uint32_t world_salt(uint32_t n)
+{
+	return n / 32 % WORLD_SALTS;
+}
+
 void client_again(struct world *w);
 void client_fill(struct world *w, uint32_t client, uint32_t which, uint32_t keys);
 void client_open(struct world *w, uint32_t client);
@@ -318,6 +324,8 @@ bool inside_pauses(const struct world *w);
 void inside_check(struct world *w);
 void inside_recovered(struct world *w);
 void inside_refused(struct world *w, const struct ask *a);
+bool inside_reads_again(const struct world *w, const struct core_io *io);
+void inside_rest(struct world *w, uint32_t context);
 void inside_copies(struct world *w, const struct core_copy *copy);
 void inside_reads_or_writes(struct world *w, const struct core_io *io);
 void model_check_key(struct world *w, uint32_t context, uint32_t n);
