@@ -19,6 +19,7 @@
 #include "bench/model/model.h"
 
 #define BLOCK_BYTES (16u << 20)
+#define LAYERS 4u /* pages of a block; it is there when all are */
 #define RECOMPUTE_NS 10000000ull /* a block; the unit of all others */
 #define COPY_NS ((uint64_t)(RECOMPUTE_NS * ITME_COPY))
 #define WORK_NS ((uint64_t)(RECOMPUTE_NS * ITME_WORK))
@@ -58,6 +59,15 @@ static void prefetch(struct sweep *s, uint32_t talk, uint32_t turn, uint64_t dea
 	sqe.arg_bytes = sqe.count * (uint32_t)sizeof(ref[0]);
 	if (sqe.count)
 		model_ask(s->m, &sqe, ref, NULL, NULL);
+}
+
+static bool there(struct sweep *s, struct abi_block_ref ref)
+{
+	uint32_t layer = 0;
+
+	while (layer < LAYERS && model_there(s->m, ref, layer, ABI_TIER_CXL))
+		layer++;
+	return layer == LAYERS;
 }
 
 static void restore(struct model *m, void *arg, const struct abi_cqe *cqe);
@@ -107,9 +117,8 @@ static void restore(struct model *m, void *arg, const struct abi_cqe *cqe)
 		model_at(m, m->now_ns + WORK_NS, finish, s);
 		return;
 	}
-	if (model_block(m, number(s->talk, s->block), &ref) &&
-	    model_there(m, ref, 0, ABI_TIER_CXL)) {
-		model_read(m, ref, 1);
+	if (model_block(m, number(s->talk, s->block), &ref) && there(s, ref)) {
+		model_read(m, ref, LAYERS);
 		ns = COPY_NS;
 	}
 	s->block++;
@@ -122,8 +131,8 @@ static int one(struct sweep *s, bool tiered, double speed)
 		.cxl_bytes = (uint64_t)(ITME_FULL_TURNS * ITME_TALKS * ITME_NEW_BLOCKS) *
 			     BLOCK_BYTES,
 		.nvme_bytes = tiered ? 2ull * ITME_TALKS * ITME_BLOCKS * BLOCK_BYTES : 0,
-		.layers = 1,
-		.page_bytes = BLOCK_BYTES,
+		.layers = LAYERS,
+		.page_bytes = BLOCK_BYTES / LAYERS,
 		.read_gbps = BLOCK_BYTES / (ITME_DEVICE * RECOMPUTE_NS) * speed,
 		.write_gbps = BLOCK_BYTES / (ITME_DEVICE * RECOMPUTE_NS) * speed * 12 / 18,
 		.copy_gbps = 22,

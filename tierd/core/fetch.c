@@ -5,7 +5,10 @@
  * another request is already bringing are waited for, not read twice.
  *
  * Blocks are held from begin to end, so what has come stays until the answer. Order of items is
- * part, layer, block, group: that of a run on NVMe (abi/disk.h D7).
+ * part, layer, block, group: that of a run on NVMe (abi/disk.h D7). A client's deadline prefetch goes
+ * so by stripes, a few blocks at a time: what has come in time counts by whole blocks from the
+ * first (P4), and all but the last layer of all of them would count for nothing. A stripe is as
+ * many blocks as it takes to read a layer in full units.
  */
 #include <assert.h>
 #include <errno.h>
@@ -63,14 +66,36 @@ static uint32_t range_pages(const struct request *r)
 	return pages;
 }
 
+/* Blocks that come whole before the next ones; r->held is known. */
+static uint32_t stripe_blocks(const struct request *r)
+{
+	const struct abi_geometry *g = context_geometry(r->ctx);
+	uint64_t layer = 1, blocks;
+
+	if (r->sqe.op != ABI_OP_PREFETCH || !r->sqe.deadline_ns || r->ended || !r->held)
+		return r->held ? r->held : 1;
+	for (uint32_t i = 0; i < g->part_count; i++) {
+		uint64_t bytes = (uint64_t)g->part[i].groups * g->part[i].page_stride;
+
+		if (range_part(r, i) && bytes > layer)
+			layer = bytes;
+	}
+	blocks = (SCHED_UNIT_BYTES + layer - 1) / layer;
+	return blocks < r->held ? (uint32_t)blocks : r->held;
+}
+
 /* Item i of a FETCH: which block, which page. */
 static void fetch_item(const struct request *r, uint32_t i, uint32_t *ref, uint32_t *page)
 {
 	const struct abi_geometry *g = context_geometry(r->ctx);
+	uint32_t pages = r->total / r->held; /* of a block */
+	uint32_t start = i / pages / r->stripe * r->stripe;
+	uint32_t blocks = r->held - start < r->stripe ? r->held - start : r->stripe;
 
+	i -= start * pages;
 	for (uint32_t k = 0; k < g->part_count; k++) {
 		const struct abi_part *part = &g->part[k];
-		uint32_t first, n, per_layer = r->held * part->groups;
+		uint32_t first, n, per_layer = blocks * part->groups;
 
 		if (!range_part(r, k))
 			continue;
@@ -79,7 +104,7 @@ static void fetch_item(const struct request *r, uint32_t i, uint32_t *ref, uint3
 			i -= n * per_layer;
 			continue;
 		}
-		*ref = i % per_layer / part->groups;
+		*ref = start + i % per_layer / part->groups;
 		*page = part->page_base + (first + i / per_layer) * part->groups + i % part->groups;
 		return;
 	}
@@ -144,6 +169,7 @@ static void hold_blocks(struct core *c, struct request *r)
 	if (r->held < r->sqe.count)
 		r->status = ABI_STATUS_MISS;
 	r->total = r->held * range_pages(r);
+	r->stripe = stripe_blocks(r);
 }
 
 static void hold_pages(struct core *c, struct request *r)

@@ -142,6 +142,7 @@ struct request {
 	uint32_t cursor;      /* first item not known to be done */
 	uint32_t total;
 	uint32_t held;        /* fetch: refs [0, held) carry a hold */
+	uint32_t stripe;      /* fetch: so many blocks come whole before the next ones */
 	uint32_t built;       /* fetch: items before it are there or on their way */
 	bool room;            /* ... waits for places, not for others' pages */
 	uint32_t joined;      /* fetch: items before it raised what others had queued for them */

@@ -1,0 +1,104 @@
+/*
+ * Foresight on the modelled host (bench/model): what a prefetch has to show for itself when its
+ * deadline comes before its last byte.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include "bench/model/model.h"
+#include "tests/lib/unit.h"
+
+#define BLOCKS 48u
+#define LAYERS 4u
+#define PAGE_BYTES (1u << 20)
+#define BLOCK_NS (LAYERS * (uint64_t)PAGE_BYTES) /* of the device: one byte a nanosecond */
+
+struct answer {
+	struct abi_cqe cqe;
+	bool came;
+};
+
+static void answered(struct model *m, void *arg, const struct abi_cqe *cqe)
+{
+	struct answer *a = arg;
+
+	(void)m;
+	a->cqe = *cqe;
+	a->came = true;
+}
+
+/* Blocks on NVMe alone. */
+static struct model *stored(struct abi_block_ref *ref)
+{
+	const struct model_spec spec = { .cxl_bytes = 1ull << 30,
+					 .nvme_bytes = 8ull << 30,
+					 .layers = LAYERS,
+					 .page_bytes = PAGE_BYTES,
+					 .read_gbps = 1,
+					 .write_gbps = 1,
+					 .copy_gbps = 10,
+					 .latency_ns = 80000 };
+	struct model *m;
+
+	assert_int_equal(model_open(&m, &spec), 0);
+	assert_int_equal(model_store(m, 0, BLOCKS), 0);
+	assert_int_equal(core_evict(m->core, m->context_id, ABI_TIER_CXL, 1ull << 30, 0), 0);
+	model_run(m, m->now_ns + 1000000000);
+	for (uint32_t i = 0; i < BLOCKS; i++) {
+		assert_true(model_block(m, i, &ref[i]));
+		for (uint32_t layer = 0; layer < LAYERS; layer++)
+			assert_false(model_there(m, ref[i], layer, ABI_TIER_CXL));
+	}
+	return m;
+}
+
+/* The deadline leaves time for so many blocks: their number is what the answer says, about. */
+static void test_what_came_in_time_is_whole_blocks(void **state)
+{
+	struct abi_block_ref ref[BLOCKS];
+	struct answer got = { .came = false };
+	struct model *m = stored(ref);
+	struct abi_sqe sqe = { .op = ABI_OP_PREFETCH, .klass = ABI_CLASS_DEADLINE,
+			       .tier = ABI_TIER_CXL, .count = BLOCKS, .arg_bytes = sizeof(ref),
+			       .deadline_ns = m->now_ns + BLOCK_NS * BLOCKS / 2 };
+
+	(void)state;
+	model_ask(m, &sqe, ref, answered, &got);
+	model_run(m, sqe.deadline_ns + 100000000);
+	assert_true(got.came);
+	assert_int_equal(got.cqe.res, 0);
+	assert_int_equal(got.cqe.status, ABI_STATUS_LATE);
+	assert_in_range(got.cqe.value, BLOCKS / 2 - 4, BLOCKS / 2 + 4);
+	for (uint32_t i = 0; i < got.cqe.value; i++)
+		for (uint32_t layer = 0; layer < LAYERS; layer++)
+			assert_true(model_there(m, ref[i], layer, ABI_TIER_CXL));
+	model_close(m);
+}
+
+/* In time it brings all, whatever the order. */
+static void test_all_of_it_comes_in_time(void **state)
+{
+	struct abi_block_ref ref[BLOCKS];
+	struct answer got = { .came = false };
+	struct model *m = stored(ref);
+	struct abi_sqe sqe = { .op = ABI_OP_PREFETCH, .klass = ABI_CLASS_DEADLINE,
+			       .tier = ABI_TIER_CXL, .count = BLOCKS, .arg_bytes = sizeof(ref),
+			       .deadline_ns = m->now_ns + 3 * BLOCK_NS * BLOCKS };
+
+	(void)state;
+	model_ask(m, &sqe, ref, answered, &got);
+	model_run(m, sqe.deadline_ns + 100000000);
+	assert_true(got.came);
+	assert_int_equal(got.cqe.status, ABI_STATUS_READY);
+	assert_int_equal(got.cqe.value, BLOCKS);
+	model_close(m);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_what_came_in_time_is_whole_blocks),
+		cmocka_unit_test(test_all_of_it_comes_in_time),
+	};
+
+	return cmocka_run_group_tests_name("foresight", tests, NULL, NULL);
+}
