@@ -207,6 +207,124 @@ static void test_what_is_on_nvme_alone_leaves_a_copy_in_cxl_if_copies_keep_up(vo
 	assert_int_equal(context()->pages_resident[ABI_TIER_CXL], 4 * PAGES);
 }
 
+/* ---- streams --------------------------------------------------------------------------------- */
+
+static struct abi_stream line;
+
+/* A client with a line for streams; those of the host have none. */
+static void open_streamer(void)
+{
+	struct core_event e = { .kind = CORE_EV_CLIENT_OPEN };
+	struct core_context_view view;
+
+	host.blind = true;
+	e.open = (struct core_client_open){ .client = 7,
+					    .uid = HOST_OWNER,
+					    .gid = HOST_OWNER,
+					    .staging = host.client[0].staging,
+					    .staging_bytes = HOST_STAGING,
+					    .streams = &line,
+					    .streams_max = 1 };
+	host_event(&host, &e);
+	assert_int_equal(core_context_find(host.core, host.context[0].spec.name, HOST_OWNER,
+					   HOST_OWNER, &view), 0);
+	assert_int_equal(core_context_attach(host.core, 7, &view), 0);
+}
+
+static void close_streamer(void)
+{
+	struct core_event e = { .kind = CORE_EV_CLIENT_GONE, .client = 7 };
+
+	host_event(&host, &e);
+	e.kind = CORE_EV_CLIENT_DEAD;
+	host_event(&host, &e);
+}
+
+static void stream(uint32_t count, uint8_t mode)
+{
+	static uint32_t generation;
+	struct core_event e = { .kind = CORE_EV_REQUEST };
+
+	e.request.client = 7;
+	e.request.sqe = (struct abi_sqe){ .op = ABI_OP_STREAM, .flags = ABI_SQE_KEYS,
+					  .count = count, .tier = ABI_TIER_HBM, .mode = mode,
+					  .context_id = host.context[0].id, .user_data = 1,
+					  .arg_bytes = count * ABI_KEY_BYTES,
+					  .generation = ++generation };
+	for (uint32_t n = 0; n < count; n++)
+		key_of(n, host.client[0].staging + n * ABI_KEY_BYTES);
+	memset(&line, 0, sizeof(line));
+	line.claim = abi_stream_claim(generation, 0);
+	last[1] = (struct abi_cqe){ .status = 99 };
+	host_event(&host, &e); /* its layers stay until they are released, or 10 s */
+}
+
+static void test_a_stream_uses_both_paths(void **state)
+{
+	uint64_t whole = (uint64_t)BLOCKS * BLOCK_BYTES, direct = metrics()->direct_bytes;
+	uint64_t copied = metrics()->promoted_bytes;
+
+	(void)state;
+	open_streamer();
+	drop(ABI_TIER_HBM);
+	speeds(1000000000, 1000000000);
+	stream(BLOCKS, ABI_MODE_STREAM);
+	assert_in_hbm(0, BLOCKS);
+	direct = metrics()->direct_bytes - direct;
+	copied = metrics()->promoted_bytes - copied;
+	assert_int_equal(direct + copied, whole);
+	assert_in_range(direct, whole / 2 - whole / 5, whole / 2 + whole / 5);
+	close_streamer();
+}
+
+/* What nobody will read again passes CXL by. */
+static void test_a_stream_goes_straight_from_nvme(void **state)
+{
+	uint64_t direct = metrics()->direct_bytes;
+
+	(void)state;
+	open_streamer();
+	drop(ABI_TIER_HBM);
+	drop(ABI_TIER_CXL);
+	speeds(1000000000, 50000000000);
+	stream(BLOCKS, ABI_MODE_STREAM);
+	assert_in_hbm(0, BLOCKS);
+	assert_int_equal(metrics()->direct_bytes - direct, (uint64_t)BLOCKS * BLOCK_BYTES);
+	assert_int_equal(context()->pages_resident[ABI_TIER_CXL], 0);
+	close_streamer();
+}
+
+static void test_a_stream_whose_direct_read_fails_goes_through_cxl(void **state)
+{
+	uint64_t failed = metrics()->path_failed;
+
+	(void)state;
+	open_streamer();
+	drop(ABI_TIER_HBM);
+	drop(ABI_TIER_CXL);
+	host.fault = HOST_FAILS;
+	stream(4, ABI_MODE_STREAM);
+	assert_in_hbm(0, 4);
+	assert_true(metrics()->path_failed > failed);
+	assert_true(metrics()->promoted_bytes > 0);
+	close_streamer();
+}
+
+static void test_a_stream_whose_copy_fails_is_read(void **state)
+{
+	uint64_t direct = metrics()->direct_bytes;
+
+	(void)state;
+	open_streamer();
+	drop(ABI_TIER_HBM);
+	speeds(1000, 50000000000);
+	host.fault = HOST_FAILS;
+	stream(4, ABI_MODE_STREAM);
+	assert_in_hbm(0, 4);
+	assert_true(metrics()->direct_bytes > direct);
+	close_streamer();
+}
+
 /* ---- paths that fail ------------------------------------------------------------------------- */
 
 static void test_a_failed_read_is_copied(void **state)
@@ -351,6 +469,10 @@ int main(void)
 		TEST(test_bytes_go_in_proportion_to_bandwidth),
 		TEST(test_without_direct_reads_all_is_copied),
 		TEST(test_what_is_on_nvme_alone_leaves_a_copy_in_cxl_if_copies_keep_up),
+		TEST(test_a_stream_uses_both_paths),
+		TEST(test_a_stream_goes_straight_from_nvme),
+		TEST(test_a_stream_whose_direct_read_fails_goes_through_cxl),
+		TEST(test_a_stream_whose_copy_fails_is_read),
 		TEST(test_a_failed_read_is_copied),
 		TEST(test_a_failed_copy_is_read),
 		TEST(test_both_failing_is_a_miss_and_ends),

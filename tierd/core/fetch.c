@@ -5,10 +5,10 @@
  * another request is already bringing are waited for, not read twice.
  *
  * Blocks are held from begin to end, so what has come stays until the answer. Order of items is
- * part, layer, block, group: that of a run on NVMe (abi/disk.h D7). A client's deadline prefetch goes
- * so by stripes, a few blocks at a time: what has come in time counts by whole blocks from the
- * first (P4), and all but the last layer of all of them would count for nothing. A stripe is as
- * many blocks as it takes to read a layer in full units.
+ * part, layer, block, group: that of a run on NVMe (abi/disk.h D7). A client's prefetch with a
+ * deadline goes so by stripes, a few blocks at a time: what has come in time counts by whole blocks
+ * from the first (P4), and all but the last layer of all of them would count for nothing. A stripe
+ * is as many blocks as it takes to read a layer in full units.
  */
 #include <assert.h>
 #include <errno.h>

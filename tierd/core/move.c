@@ -141,31 +141,35 @@ static void direct_bad(struct core *c, struct request *r, uint32_t slot, uint32_
 	path_failed(c, r, PATH_DIRECT);
 }
 
+/* It failed. Each page may still come through CXL, from there or from NVMe, unless copies fail. */
+static void direct_failed(struct core *c, struct core_io *io)
+{
+	struct request *r = io->priv.owner;
+	bool undone = io->res == -ETIME || io->res == -ECANCELED;
+
+	c->metrics.read_bad += undone ? 0 : io->piece_count;
+	for (uint32_t i = 0; i < io->piece_count; i++)
+		page_fail(c, r->ctx, io->priv.slot[i], io->priv.page[i], ABI_TIER_HBM);
+	if (undone || r->path_bad & PATH_COPY)
+		move_failed(r, io->res, io->priv.slot, io->piece_count);
+	else
+		path_failed(c, r, PATH_DIRECT);
+}
+
 static void direct_done(struct core *c, struct core_io *io)
 {
 	struct request *r = io->priv.owner;
-	bool failed = io_failed(io), other = true;
-	bool undone = io->res == -ETIME || io->res == -ECANCELED;
+	bool failed = io_failed(io);
 
 	store_read_end(c->store, store_segment_of(c->store, io->offset));
-	for (uint32_t i = 0; i < io->piece_count; i++) {
-		uint32_t slot = io->priv.slot[i], page = io->priv.page[i];
-
-		if (failed) {
-			c->metrics.read_bad += !undone;
-			other = other && page_state(index_page(&r->ctx->ix, slot, page),
-						    ABI_TIER_CXL) == ABI_PAGE_READY;
-			page_fail(c, r->ctx, slot, page, ABI_TIER_HBM);
-		} else if (io->bad_mask >> i & 1) {
-			direct_bad(c, r, slot, page);
-		} else {
+	if (failed)
+		direct_failed(c, io);
+	for (uint32_t i = 0; i < io->piece_count && !failed; i++) {
+		if (io->bad_mask >> i & 1)
+			direct_bad(c, r, io->priv.slot[i], io->priv.page[i]);
+		else
 			piece_came(c, io, i, ABI_TIER_HBM);
-		}
 	}
-	if (failed && (undone || !other))
-		move_failed(r, io->res, io->priv.slot, io->piece_count);
-	else if (failed)
-		path_failed(c, r, PATH_DIRECT);
 	read_over(c, io, failed || io->bad_mask);
 }
 
@@ -316,11 +320,11 @@ static uint32_t page_layer(const struct context *x, uint32_t page)
 	return (page - part->page_base) / part->groups;
 }
 
-/* A copy failed that the device can stand in for: a stream has its own answer. */
+/* A copy failed that the device can stand in for. */
 static bool other_path(const struct core *c, const struct core_copy *copy)
 {
 	const struct request *r = copy->priv.owner;
-	bool other = r->sqe.op != ABI_OP_STREAM && copy->res != -ETIME && copy->res != -ECANCELED;
+	bool other = copy->res != -ETIME && copy->res != -ECANCELED;
 
 	for (uint32_t i = 0; other && i < copy->count; i++)
 		other = path_direct(c, r, index_page(&r->ctx->ix, copy->priv.slot[i],

@@ -9,7 +9,8 @@
  *
  * A page that is on NVMe alone is read in any case. Through CXL it leaves a copy there, for the
  * next time; straight it does not wait for the other lane. So it goes through CXL while that lane
- * would be ready for it, but what was foreseen never pushes a page out of CXL (P1).
+ * would be ready for it, but what was foreseen never pushes a page out of CXL (P1), and what a
+ * stream brings to be read once goes straight: the copy that it would leave is let go at once.
  *
  * A path that fails is not tried again by the request; the other one takes over.
  */
@@ -70,7 +71,9 @@ static enum move_state copy_page(struct core *c, struct request *r, struct mover
 {
 	enum move_state state;
 
-	stream_page_adopt(c, r->ctx, slot, page, ABI_TIER_CXL); /* stays while it is copied */
+	/* It stays while it is copied; a stream's claim keeps it. */
+	if (r->sqe.op != ABI_OP_STREAM)
+		stream_page_adopt(c, r->ctx, slot, page, ABI_TIER_CXL);
 	state = move_promote(c, r, b, slot, page);
 	if (b->copy_bytes >= CORE_IO_BYTES_MAX)
 		move_submit_copy(c, r, b);
@@ -97,12 +100,14 @@ static enum move_state either(struct core *c, struct request *r, struct mover *b
 	return direct ? move_direct(c, r, b, slot, page) : copy_page(c, r, b, slot, page);
 }
 
-/* It is on NVMe alone. */
+/* It is on NVMe alone. What is read once and goes leaves nothing in CXL: no copy for it. */
 static enum move_state upwards(struct core *c, struct request *r, struct mover *b, uint32_t slot,
 			       uint32_t page)
 {
 	struct outlook o = outlook(c, r, b, page_stride(r->ctx, page));
 
+	if (r->sqe.op == ABI_OP_STREAM && r->sqe.mode == ABI_MODE_STREAM)
+		return move_direct(c, r, b, slot, page);
 	if (o.copy_ns > o.direct_ns || (r->foreseen && !cxl_has_room(r->ctx)))
 		return move_direct(c, r, b, slot, page);
 	return move_read(c, r, b, slot, page);

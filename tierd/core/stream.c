@@ -7,6 +7,7 @@
  *   item   0 ........ dropped ........ done ....... copy ........ issue ......... end
  *          let go      in memory, told  into HBM     from NVMe    window's end
  *
+ * What goes straight from NVMe into HBM is there when the copy cursor comes, which passes it.
  * A page that is there is used, one that comes is waited for, the rest is brought. Every page that
  * the stream passes gets its claim (stream_page.c), and item[] remembers which have it, so that
  * exactly those are taken back. The blocks are held from begin to end.
@@ -177,7 +178,7 @@ static void finish(struct core *c, struct request *r, uint32_t status, int error
 
 /* ---- cursors ------------------------------------------------------------------------------ */
 
-/* The page is nowhere above NVMe, or for HBM in CXL: bring it one step. */
+/* The page is nowhere above NVMe, or for HBM in CXL: bring it one step, or straight (path.c). */
 static enum move_state bring(struct core *c, struct request *r, struct mover *m, uint32_t i,
 			     const struct abi_page_ref *at)
 {
@@ -186,8 +187,9 @@ static enum move_state bring(struct core *c, struct request *r, struct mover *m,
 	uint32_t below = page_state(d, ABI_TIER_CXL);
 	enum move_state state;
 
-	if (s->tier == ABI_TIER_HBM && below == ABI_PAGE_READY) {
-		state = move_promote(c, r, m, at->slot, at->page);
+	if (s->tier == ABI_TIER_HBM &&
+	    (below == ABI_PAGE_READY || below == ABI_PAGE_ABSENT)) {
+		state = path_to_hbm(c, r, m, at->slot, at->page);
 	} else if (below == ABI_PAGE_ABSENT) {
 		state = move_read(c, r, m, at->slot, at->page);
 	} else {
@@ -228,7 +230,7 @@ static enum move_state issue_item(struct core *c, struct request *r, struct move
 	if (state == MOVE_BLOCKED)
 		return state;
 	take_claim(s, i, at.slot, at.page, ITEM_CLAIM);
-	if (here == ABI_PAGE_ABSENT && s->tier == ABI_TIER_HBM)
+	if (s->tier == ABI_TIER_HBM && page_state(d, ABI_TIER_HBM) == ABI_PAGE_ABSENT)
 		take_claim(s, i, at.slot, at.page, ITEM_STAGE);
 	return MOVE_THERE;
 }
