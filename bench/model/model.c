@@ -101,6 +101,7 @@ static void copy(struct model *m, struct model_event *e)
 
 	for (uint32_t i = 0; i < e->action.copy->count; i++)
 		bytes += e->action.copy->item[i].bytes;
+	m->copy_most = later(m->copy_most, bytes);
 	m->lane_free_ns = later(m->lane_free_ns, m->now_ns) +
 			  (uint64_t)((double)bytes / m->spec.copy_gbps);
 	e->at_ns = m->lane_free_ns;

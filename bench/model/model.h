@@ -56,6 +56,7 @@ struct model {
 	uint64_t index_bytes;
 	uint32_t context_id;
 	uint64_t moved_bytes; /* by the device, both ways */
+	uint64_t copy_most;   /* bytes of the largest copy job */
 	uint64_t read_end_ns, copy_end_ns; /* when the last one was over */
 	bool failed;
 };

@@ -1,11 +1,12 @@
 /*
  * Foresight on the modelled host (bench/model): what a prefetch has to show for itself when its
- * deadline comes before its last byte.
+ * deadline comes before its last byte; and that large blocks do not make large jobs.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
 #include "bench/model/model.h"
 #include "tests/lib/unit.h"
+#include "tierd/core/state.h"
 
 #define BLOCKS 48u
 #define LAYERS 4u
@@ -93,9 +94,21 @@ static void test_all_of_it_comes_in_time(void **state)
 	model_close(m);
 }
 
+/* A put of 192 MiB is copied in jobs that a demand can wait for. */
+static void test_copies_of_puts_are_small(void **state)
+{
+	struct abi_block_ref ref[BLOCKS];
+	struct model *m = stored(ref);
+
+	(void)state;
+	assert_in_range(m->copy_most, PAGE_BYTES, PAGE_BYTES + CORE_IO_BYTES_MAX - 1);
+	model_close(m);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_copies_of_puts_are_small),
 		cmocka_unit_test(test_what_came_in_time_is_whole_blocks),
 		cmocka_unit_test(test_all_of_it_comes_in_time),
 	};

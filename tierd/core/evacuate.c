@@ -174,7 +174,7 @@ static struct core_copy *copy_for(struct core *c)
 {
 	struct evacuation *e = &c->evacuation;
 
-	if (e->copy && e->copy->count == CORE_SEGMENTS_IO)
+	if (e->copy && sched_copy_full(e->copy))
 		submit(c);
 	if (e->copy || e->copies >= COPIES_MAX)
 		return e->copy;

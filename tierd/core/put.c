@@ -489,7 +489,7 @@ static bool put_copy(struct core *c, struct request *r)
 		}
 		copy_page(c, r, copy, (uint64_t)offset);
 		r->cursor++;
-		if (copy->count == CORE_SEGMENTS_IO) {
+		if (sched_copy_full(copy)) {
 			copy_submit(c, r, copy);
 			copy = NULL;
 		}

@@ -105,6 +105,15 @@ void sched_copy_left(struct core *c, const struct core_copy *copy)
 	c->sched->copies[copy->priv.node.client]--;
 }
 
+bool sched_copy_full(const struct core_copy *copy)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < copy->count; i++)
+		bytes += copy->item[i].bytes;
+	return copy->count == CORE_SEGMENTS_IO || bytes >= CORE_IO_BYTES_MAX;
+}
+
 /* ---- queueing ----------------------------------------------------------------------------- */
 
 static uint32_t class_count(const struct sched *s, uint32_t klass)

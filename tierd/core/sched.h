@@ -66,6 +66,12 @@ bool sched_admits_copy(const struct core *c, uint32_t client);
 void sched_copy_taken(struct core *c, struct core_copy *copy, uint32_t client);
 void sched_copy_left(struct core *c, const struct core_copy *copy);
 
+/*
+ * Is the copy as much as one job takes? A worker that copies is not interrupted: what is urgent
+ * waits for all of it (P6), and several workers share what is cut.
+ */
+bool sched_copy_full(const struct core_copy *copy);
+
 /* Queue it. The class and deadline in it are used (deadline 0 = none); done is always called. */
 void sched_io(struct core *c, struct core_io *io);
 void sched_copy(struct core *c, struct core_copy *copy);
