@@ -18,6 +18,7 @@
 struct user {
 	struct talk *talk;
 	uint32_t number, turn, layer;
+	uint64_t random; /* its own: how long it thinks does not hang on who comes before it */
 	uint64_t return_ns, layer_since_ns;
 	struct user *next;
 	bool late, fetching;
@@ -33,26 +34,25 @@ struct talk {
 	struct user *user;
 	struct talk_result *out;
 	double *response;
-	uint64_t random;
 	uint32_t done;
 	struct user *running, *queue, *queue_tail; /* one engine: in order of arrival */
 };
 
-static double uniform(struct talk *t)
+static double uniform(struct user *u)
 {
-	return ((double)(bench_random(&t->random) >> 11) + 1) / 9007199254740994.0;
+	return ((double)(bench_random(&u->random) >> 11) + 1) / 9007199254740994.0;
 }
 
-static uint64_t think_ns(struct talk *t)
+static uint64_t think_ns(struct user *u)
 {
-	const struct talk_spec *s = t->spec;
+	const struct talk_spec *s = u->talk->spec;
 	double seconds;
 
 	if (s->heavy) /* median = least * 2^(1 / exponent) */
-		seconds = s->think_s / pow(2, 1 / s->sigma) * pow(uniform(t), -1 / s->sigma);
+		seconds = s->think_s / pow(2, 1 / s->sigma) * pow(uniform(u), -1 / s->sigma);
 	else
-		seconds = s->think_s * exp(s->sigma * sqrt(-2 * log(uniform(t))) *
-					   cos(6.283185307179586 * uniform(t)));
+		seconds = s->think_s * exp(s->sigma * sqrt(-2 * log(uniform(u))) *
+					   cos(6.283185307179586 * uniform(u)));
 	if (seconds > s->think_most_s)
 		seconds = s->think_most_s;
 	return (uint64_t)(seconds * 1e9);
@@ -110,7 +110,7 @@ static void think(struct user *u)
 {
 	struct talk *t = u->talk;
 
-	u->return_ns = t->m->now_ns + think_ns(t);
+	u->return_ns = t->m->now_ns + think_ns(u);
 	model_at(t->m, u->return_ns, returned, u);
 	if (t->spec->leave)
 		ask_refs(u, ABI_OP_MIGRATE, ABI_CLASS_SPECULATIVE, ABI_TIER_NVME, tell);
@@ -230,6 +230,7 @@ static int users_make(struct talk *t)
 
 		u->talk = t;
 		u->number = n;
+		u->random = (s->seed * 77777ull + n + 1) * 0x9e3779b97f4a7c15ull | 1;
 		for (uint32_t i = 0; i < s->blocks; i++)
 			if (!model_block(t->m, n * s->blocks + i, &u->told.ref[i]))
 				return -EIO;
@@ -240,7 +241,7 @@ static int users_make(struct talk *t)
 
 int talk_run(const struct talk_spec *spec, struct talk_result *out)
 {
-	struct talk t = { .spec = spec, .out = out, .random = spec->seed * 77777ull + 3 };
+	struct talk t = { .spec = spec, .out = out };
 	uint64_t begin, moved;
 	int err = spec->blocks > BLOCKS_MOST ? -EINVAL : model_open(&t.m, &spec->host);
 
