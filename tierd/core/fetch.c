@@ -418,6 +418,8 @@ void fetch_step(struct core *c, struct request *r)
 
 void fetch_begin(struct core *c, struct request *r)
 {
+	if (r->foreseen && c->staged.bytes)
+		evict_drain_logs(c); /* what was read before is no use of what comes now */
 	if (r->sqe.op == ABI_OP_FETCH_PAGES)
 		hold_pages(c, r);
 	else
