@@ -94,6 +94,37 @@ static void test_all_of_it_comes_in_time(void **state)
 	model_close(m);
 }
 
+static void prefetch_now(struct model *m, struct abi_block_ref ref)
+{
+	struct abi_sqe sqe = { .op = ABI_OP_PREFETCH, .klass = ABI_CLASS_SPECULATIVE,
+			       .tier = ABI_TIER_CXL, .count = 1, .arg_bytes = sizeof(ref) };
+
+	model_ask(m, &sqe, &ref, NULL, NULL);
+}
+
+/* It stands in the access log still when the block is brought again. */
+static void test_a_read_before_is_no_use(void **state)
+{
+	struct abi_block_ref ref[BLOCKS];
+	struct model *m = stored(ref);
+	const struct core_metrics *metrics = core_metrics(m->core);
+	uint64_t used;
+
+	(void)state;
+	prefetch_now(m, ref[0]);
+	model_run(m, m->now_ns + 100000000);
+	used = metrics->prefetch_used;
+	model_read(m, ref[1], LAYERS);
+	prefetch_now(m, ref[1]);
+	model_run(m, m->now_ns + 200000000);
+	assert_true(model_there(m, ref[1], LAYERS - 1, ABI_TIER_CXL));
+	assert_int_equal(metrics->prefetch_used, used);
+	model_read(m, ref[1], LAYERS);
+	model_run(m, m->now_ns + 200000000);
+	assert_int_equal(metrics->prefetch_used, used + LAYERS * PAGE_BYTES);
+	model_close(m);
+}
+
 /* A put of 192 MiB is copied in jobs that a demand can wait for. */
 static void test_copies_of_puts_are_small(void **state)
 {
@@ -109,6 +140,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_copies_of_puts_are_small),
+		cmocka_unit_test(test_a_read_before_is_no_use),
 		cmocka_unit_test(test_what_came_in_time_is_whole_blocks),
 		cmocka_unit_test(test_all_of_it_comes_in_time),
 	};
