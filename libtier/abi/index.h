@@ -91,11 +91,11 @@ struct abi_block {
 	uint32_t state;
 	uint32_t epoch;
 	uint32_t generation;
-	uint32_t parent; /* slot of the block before it when it was put; may be stale: a hint */
+	uint32_t parent; /* slot of the block before it, as far as known: a hint */
 	uint32_t depth;  /* blocks before it in its prefix, as far as known */
 	uint32_t parts;  /* bit p: part p is whole */
 	uint32_t tier;   /* the slowest tier that a page's best copy is in: a hint for match */
-	uint32_t parent_generation; /* of that slot, then: the daemon's; readers pass it over */
+	uint32_t child;  /* slot of one behind it: the daemon's; readers pass it over */
 }; /* 64 bytes */
 
 /*

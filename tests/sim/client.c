@@ -157,14 +157,12 @@ static void reserve(struct world *w, uint32_t client, uint32_t i, struct ask *a)
 	a->op = ABI_OP_PUT_RESERVE;
 	memset(args, 0, sizeof(*args));
 	args->count = a->count;
-	args->depth = a->first;
 	args->parts = a->parts;
 	args->shards = a->shards;
 	args->shard = a->shard;
 	args->salt = world_salt(a->first);
 	model_said(w, a, args);
-	if (a->first)
-		model_key(a->first - 1, args->parent);
+	model_behind(a->first, args);
 	for (uint32_t n = 0; n < a->count; n++)
 		model_key(a->first + n, (uint8_t *)(args + 1) + n * ABI_KEY_BYTES);
 	sqe.context_id = w->context[a->context].id;

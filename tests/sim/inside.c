@@ -8,6 +8,8 @@
  *   below its share, in the one that is most above its own.
  *   Heads: what the core pinned of conversations stays.
  *   Retention: what a crash left is kept as some put said, and for no longer.
+ *   Prefixes: no cached block that stood behind another one stays when that one has left the
+ *   service, on whatever tier, but for as long as something holds or pins it.
  *   Classes: nobody waits for a page that is queued in a less urgent class (P6).
  *   Flushes: what a failed one has written again is still there.
  *   Operations: what they move lies where it lay when they were begun.
@@ -199,6 +201,65 @@ static void heads_check(struct world *w)
 		for (const struct pin_chunk *k = p->chunk; k; k = k->next)
 			for (uint32_t n = 0; n < k->count; n++)
 				head_check(w, p, k->ref[n]);
+	}
+}
+
+/* ---- prefixes ----------------------------------------------------------------------------- */
+
+#define ALONE_NS (150 * MSEC)
+
+static bool is_kept(const struct context *x, uint32_t slot)
+{
+	const struct block_use *use = block_use(x, slot);
+
+	return use->hold || use->writers || pinned(use, ABI_TIER_HBM) || pinned(use, ABI_TIER_CXL);
+}
+
+/* Block n, which has a place in the index, beside block n - 1, which is at `before` or nowhere: its
+ * parent, unless it stands at a fork. */
+static void link_check(struct world *w, struct world_link *l, const struct context *x,
+		       uint32_t slot, uint32_t before)
+{
+	const struct abi_block *b = index_block(&x->ix, slot);
+
+	if (l->context != x->id || l->slot != slot || l->generation != b->generation)
+		*l = (struct world_link){ x->id, slot, b->generation, false, 0 };
+	if (before != ABI_SLOT_NONE || (b->parent < x->ix.slots_used &&
+					index_block(&x->ix, b->parent)->state != ABI_BLOCK_FREE)) {
+		l->seen |= b->parent == before;
+		l->alone_ns = 0;
+		return;
+	}
+	if (!l->seen || b->state != ABI_BLOCK_COMMITTED ||
+	    b->epoch != (uint32_t)x->spec.epoch || x->meta[slot].flags & BLOCK_DURABLE)
+		return;
+	if (is_kept(x, slot))
+		l->alone_ns = 0;
+	else if (!l->alone_ns)
+		l->alone_ns = w->now_ns;
+	else if (w->now_ns > l->alone_ns + ALONE_NS)
+		world_fail(w, "context %u: block %u stayed %llu ms without the one before it",
+			   x->index, slot,
+			   (unsigned long long)((w->now_ns - l->alone_ns) / MSEC));
+}
+
+void inside_prefixes(struct world *w)
+{
+	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++) {
+		const struct world_context *y = &w->context[i];
+		const struct context *x = y->made ? core_context(w->core, y->id) : NULL;
+		uint32_t before = ABI_SLOT_NONE;
+
+		for (uint32_t n = 0; x && !x->closing && n < WORLD_KEYS; n++) {
+			uint8_t key[ABI_KEY_BYTES];
+			uint32_t slot;
+
+			model_key(n, key);
+			slot = index_find(&x->ix, key);
+			if (slot != ABI_SLOT_NONE)
+				link_check(w, &w->link[i][n], x, slot, before);
+			before = slot;
+		}
 	}
 }
 

@@ -18,6 +18,17 @@ void model_key(uint32_t n, uint8_t key[ABI_KEY_BYTES])
 		memcpy(key + (size_t)i * 8, &v, 8);
 }
 
+/* What a put that begins with key n says of the one before it: one long prefix, which forks. */
+void model_behind(uint32_t n, struct abi_put_args *args)
+{
+	uint32_t parent = n > WORLD_FORK && n % WORLD_FORK == 0 ? WORLD_FORK - 1 : n - 1;
+
+	if (!n)
+		return;
+	model_key(parent, args->parent);
+	args->depth = n > WORLD_FORK ? WORLD_FORK + n % WORLD_FORK : n;
+}
+
 /* Different for each page of each key of each context. */
 static uint64_t page_word(uint32_t context, uint32_t n, uint32_t page, uint32_t i)
 {

@@ -374,6 +374,7 @@ static void boot(struct world *w)
 	memset(w->session, 0, sizeof(w->session));
 	memset(w->head, 0, sizeof(w->head));
 	clock_tell(w);
+	memset(w->link, 0, sizeof(w->link));
 	for (uint32_t i = 0; old && i < head->count; i++)
 		context_make(w, !strcmp(list[i].name, "memory"), &list[i]);
 	for (uint32_t i = 0; old && i < head->limit_count; i++)
@@ -542,6 +543,8 @@ static void step(struct world *w, const struct move *m)
 	model_check_key(w, m->random % WORLD_CONTEXTS, m->random / 7 % WORLD_KEYS);
 	model_check_quotas(w);
 	inside_check(w);
+	if (m->random % 16 == 0)
+		inside_prefixes(w);
 }
 
 static void trace_move(const struct world *w, uint32_t i, const struct move *m)

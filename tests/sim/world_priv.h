@@ -38,6 +38,7 @@
 #define WORLD_MOVE_EVENTS 1000000u /* a pause of all takes some ten thousand */
 #define WORLD_DEPTH 24u /* of the device, at most */
 #define WORLD_ASKS 8u /* requests of a client under way */
+#define WORLD_FORK 32u /* keys that are a multiple of it all stand behind the first so many */
 #define WORLD_RUN 8u  /* keys of one request, at most */
 #define WORLD_SALTS 4u /* of a context; 0 is the public one */
 #define BLOCK_BYTES (6 * PAGE + STATE_BYTES)
@@ -150,6 +151,13 @@ struct world_lease {
 	uint32_t index;            /* of the hazard slot */
 };
 
+/* A block that was seen behind another one, until it is seen to have gone. */
+struct world_link {
+	uint32_t context, slot, generation; /* its own */
+	bool seen;
+	uint64_t alone_ns; /* its parent has gone and nothing keeps it, since; 0 = it is not so */
+};
+
 /* What the outside knows of one conversation. */
 struct world_session {
 	uint32_t client;
@@ -224,6 +232,7 @@ struct world {
 	struct world_pin pin[WORLD_LEASES];
 	struct world_session session[WORLD_SESSIONS];
 	struct world_head head[WORLD_HEADS];
+	struct world_link link[WORLD_CONTEXTS][WORLD_KEYS];
 	uint64_t looked; /* at heads */
 
 	/* device.c */
@@ -285,6 +294,7 @@ void lives_missed(struct world *w, uint32_t which);
 
 uint8_t model_said(struct world *w, const struct ask *a, struct abi_put_args *args);
 void model_key(uint32_t n, uint8_t key[ABI_KEY_BYTES]);
+void model_behind(uint32_t n, struct abi_put_args *args);
 uint32_t model_page_bytes(const struct world *w, uint32_t context, uint32_t page);
 void model_page(const struct world *w, uint32_t context, uint32_t n, uint32_t page, void *dst);
 const struct abi_block *model_find(struct world *w, uint32_t context, uint32_t n, uint32_t *slot);
@@ -323,6 +333,7 @@ void foresight_ready(struct world *w, const struct ask *a, const struct abi_cqe 
 bool inside_pauses(const struct world *w);
 void inside_check(struct world *w);
 void inside_recovered(struct world *w);
+void inside_prefixes(struct world *w);
 void inside_refused(struct world *w, const struct ask *a);
 bool inside_reads_again(const struct world *w, const struct core_io *io);
 void inside_rest(struct world *w, uint32_t context);

@@ -189,6 +189,8 @@ static void test_counters_of_a_context(void **state)
 	WRONG(x->uses.count, "blocks in use");
 	WRONG(x->uses.high, "places for what is in use");
 	WRONG(x->tenants.entry[0].blocks, "the public salt");
+	WRONG(x->kins.count, "blocks with siblings");
+	WRONG(x->kins.high, "places of siblings");
 	assert_true(x->tenants.high > 0 && x->tenants.entry[1].blocks > 0);
 	WRONG(x->tenants.entry[1].blocks, "blocks of a salt");
 }
@@ -252,6 +254,8 @@ static void test_counters_of_the_host(void **state)
 	WRONG(c->contexts, "contexts");
 	WRONG(c->pins, "pins");
 	WRONG(c->requests, "requests");
+	WRONG(c->parting.count, "parting blocks");
+	WRONG(c->waiting.count, "blocks that wait to part");
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
 		WRONG(c->pool[t].used, "charged to the pool");
 		WRONG(c->quarantined[t], "quarantined bytes");

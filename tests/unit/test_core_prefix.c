@@ -1,9 +1,11 @@
 /*
- * Whole prefixes: under pressure the default policy lets no block of a prompt go before those that
- * hang below it, whatever was used in between. In memory alone, where who leaves is gone.
+ * Whole prefixes under pressure. In memory alone, where who leaves is gone, the default policy lets
+ * no block of a prompt go before those that hang below it, whatever was used in between. And with
+ * every policy, over all tiers, no block stays in the service when the one before it has left.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "tests/fuzz/host.h"
@@ -97,21 +99,95 @@ static uint32_t prefixes_are_whole(void)
 	return count;
 }
 
-static void test_in_memory_alone(void **state)
+/* Returns how many blocks are in the service, in whatever tier; of a prompt, its first. */
+static uint32_t none_is_alone(const char *policy)
 {
-	struct rng rng = { 11 };
+	uint32_t count = 0;
+
+	for (uint32_t p = 0; p < PROMPTS; p++) {
+		bool there = true;
+
+		for (uint32_t i = 0; i < LENGTH; i++) {
+			bool now = slot_of(p, i) != ABI_SLOT_NONE;
+
+			if (now && !there)
+				fail_msg("%s: prompt %u: block %u stayed in the service without "
+					 "its parent", policy, p, i);
+			there = now;
+			count += now;
+		}
+	}
+	return count;
+}
+
+static void start(const char *policy, uint64_t nvme_bytes)
+{
 	struct disk_context spec;
 
-	(void)state;
-	host_init(&host);
 	host_boot(&host, NULL);
 	host_spec(&spec, HOST_KIND_LARGE, 0);
 	spec.blocks_max = PROMPTS * LENGTH;
-	spec.quota[ABI_TIER_NVME] = UINT64_MAX;
+	spec.quota[ABI_TIER_NVME] = nvme_bytes;
+	snprintf(spec.policy, sizeof(spec.policy), "%s", policy);
 	assert_int_equal(host_context_make(&host, 0, &spec), 0);
-	assert_string_equal(context()->spec.policy, POLICY_DEFAULT);
 	host_client_open(&host, 0);
 	host_client_attach(&host, 0);
+}
+
+static void stop(void)
+{
+	host_audit(&host);
+	host_empty(&host);
+	host_halt(&host);
+}
+
+static void test_over_all_tiers(const char *policy, uint64_t nvme_bytes)
+{
+	struct rng rng = { 12 };
+
+	start(policy, nvme_bytes);
+	for (uint32_t p = 0; p < PROMPTS; p++) {
+		put(p);
+		none_is_alone(policy);
+		for (uint32_t n = 0; n < 3; n++)
+			use((uint32_t)rng_below(&rng, p + 1),
+			    1 + (uint32_t)rng_below(&rng, LENGTH));
+	}
+	assert_true(none_is_alone(policy) > 0);
+	assert_true(host.core->metrics.dropped_blocks > 0);
+	stop();
+}
+
+static void test_every_policy_in_memory(void **state)
+{
+	(void)state;
+	for (uint32_t i = 0; policy_at(i); i++)
+		test_over_all_tiers(policy_at(i)->name, UINT64_MAX);
+}
+
+/* What is over the quota of NVMe goes. */
+static void test_every_policy_before_a_quota(void **state)
+{
+	(void)state;
+	for (uint32_t i = 0; policy_at(i); i++)
+		test_over_all_tiers(policy_at(i)->name, 1 << 20);
+}
+
+/* Whole segments go, oldest first, of a log that all prompts share. */
+static void test_every_policy_before_a_full_log(void **state)
+{
+	(void)state;
+	for (uint32_t i = 0; policy_at(i); i++)
+		test_over_all_tiers(policy_at(i)->name, HOST_NVME);
+}
+
+static void test_in_memory_alone(void **state)
+{
+	struct rng rng = { 11 };
+
+	(void)state;
+	start("", UINT64_MAX);
+	assert_string_equal(context()->spec.policy, POLICY_DEFAULT);
 	for (uint32_t p = 0; p < PROMPTS; p++) {
 		put(p);
 		prefixes_are_whole();
@@ -121,16 +197,25 @@ static void test_in_memory_alone(void **state)
 	}
 	assert_true(prefixes_are_whole() > 0);
 	assert_true(host.core->metrics.evicted_cxl + host.core->metrics.dropped_blocks > 0);
-	host_audit(&host);
-	host_empty(&host);
-	host_halt(&host);
+	stop();
+}
+
+/* The host's memory serves all tests. */
+static int once(void **state)
+{
+	(void)state;
+	host_init(&host);
+	return 0;
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_in_memory_alone),
+		cmocka_unit_test(test_every_policy_in_memory),
+		cmocka_unit_test(test_every_policy_before_a_quota),
+		cmocka_unit_test(test_every_policy_before_a_full_log),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, once, NULL);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The audit of the tables that stand beside a context's blocks: each entry is some block's, no two
- * blocks share one of block_use, and each tenant counts the blocks that name it.
+ * blocks share one of block_use, and each tenant counts the blocks that name it. And of what links
+ * blocks of a prefix: parent and children name each other, and none stays behind one that left.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -64,6 +65,58 @@ static void audit_tenants(struct audit *a, const struct context *x, uint32_t *bl
 		audit_tell(a, "context %s: the public salt has changed", x->spec.name);
 }
 
+/* ---- prefixes ----------------------------------------------------------------------------- */
+
+static const struct kin *kin_of(const struct context *x, uint32_t slot)
+{
+	const struct block_meta *m = &x->meta[slot];
+	uint32_t name = m->there[0].kin | (uint32_t)m->there[1].kin << KIN_BITS;
+
+	return name <= x->kins.high ? &x->kins.entry[name] : NULL;
+}
+
+/* Returns the children that can be reached from the block. */
+static uint64_t audit_children(struct audit *a, const struct context *x, uint32_t slot)
+{
+	uint32_t before = ABI_SLOT_NONE, child = index_block(&x->ix, slot)->child;
+	uint64_t n = 0;
+
+	for (; child != ABI_SLOT_NONE; n++) {
+		const struct kin *k = child < x->ix.slots_used ? kin_of(x, child) : NULL;
+
+		if (!k || n > x->ix.slots_used || k->prev != before ||
+		    index_block(&x->ix, child)->parent != slot ||
+		    index_block(&x->ix, child)->state == ABI_BLOCK_FREE) {
+			audit_tell(a, "context %s: block %u is not a child of block %u",
+				   x->spec.name, child, slot);
+			return n;
+		}
+		before = child;
+		child = k->next;
+	}
+	return n;
+}
+
+static void audit_prefixes(struct audit *a, const struct context *x)
+{
+	uint64_t behind = 0, reached = 0, named = 0, free = 0;
+
+	for (uint32_t slot = 0; slot < x->ix.slots_used; slot++) {
+		const struct abi_block *b = index_block(&x->ix, slot);
+		bool lives = b->state != ABI_BLOCK_FREE;
+
+		named += kin_of(x, slot) != &x->kins.entry[0];
+		behind += lives && b->parent != ABI_SLOT_NONE;
+		if (lives || x->meta[slot].flags & BLOCK_PARTING)
+			reached += audit_children(a, x, slot);
+	}
+	for (uint32_t i = x->kins.free; i && free <= x->kins.high; i = x->kins.entry[i].next)
+		free++;
+	audit_compare(a, audit_whose(a, x), "blocks behind others", behind, reached);
+	audit_compare(a, audit_whose(a, x), "blocks with siblings", named, x->kins.count);
+	audit_compare(a, audit_whose(a, x), "places of siblings", named + free, x->kins.high);
+}
+
 void audit_tables(struct audit *a, const struct context *x)
 {
 	uint8_t *seen = calloc(x->uses.high + (size_t)1, sizeof(*seen));
@@ -72,6 +125,7 @@ void audit_tables(struct audit *a, const struct context *x)
 	if (seen && blocks) {
 		audit_uses(a, x, seen);
 		audit_tenants(a, x, blocks);
+		audit_prefixes(a, x);
 	} else {
 		audit_tell(a, "out of memory for the recount");
 	}

@@ -119,7 +119,7 @@ uint32_t block_new(struct core *c, struct context *x, const uint8_t *key)
 	b = index_block(&x->ix, slot);
 	memcpy(b->key, key, ABI_KEY_BYTES);
 	b->epoch = (uint32_t)x->spec.epoch;
-	b->parent = ABI_SLOT_NONE;
+	b->parent = b->child = ABI_SLOT_NONE;
 	b->depth = 0;
 	b->parts = 0;
 	b->tier = ABI_TIER_NVME;
@@ -131,35 +131,12 @@ uint32_t block_new(struct core *c, struct context *x, const uint8_t *key)
 void block_unnew(struct core *c, struct context *x, uint32_t slot)
 {
 	quota_unname(c, x, slot);
+	prefix_leave(x, slot);
+	assert(index_block(&x->ix, slot)->child == ABI_SLOT_NONE);
 	block_use_drop(x, slot);
 	x->meta[slot].flags = 0;
 	x->slots_live--;
 	index_slot_free(&x->ix, slot);
-}
-
-/* Remember which block its parent is: the slot may be used again. */
-void block_parent_note(struct context *x, uint32_t slot)
-{
-	uint32_t parent = index_block(&x->ix, slot)->parent, generation = 0;
-
-	if (parent < x->ix.slots_used)
-		generation = index_block(&x->ix, parent)->generation;
-	index_block(&x->ix, slot)->parent_generation = generation;
-}
-
-/* The block before it in its prefix, while it lives; ABI_SLOT_NONE = none known. */
-uint32_t block_parent(const struct context *x, uint32_t slot)
-{
-	uint32_t parent = index_block(&x->ix, slot)->parent;
-	const struct abi_block *p;
-
-	if (parent >= x->ix.slots_used)
-		return ABI_SLOT_NONE;
-	p = index_block(&x->ix, parent);
-	return p->state == ABI_BLOCK_FREE ||
-			       p->generation != index_block(&x->ix, slot)->parent_generation
-		       ? ABI_SLOT_NONE
-		       : parent;
 }
 
 void block_enter_policy(struct core *c, struct context *x, uint32_t slot, uint32_t tier)
@@ -274,6 +251,10 @@ void block_release(struct core *c, struct context *x, uint32_t slot)
 
 	if (!(m->flags & BLOCK_DROPPED) || block_words(x, slot) || use->hold || use->writers)
 		return;
+	if (m->flags & BLOCK_PARTING) { /* prefix.c comes back */
+		block_use_settle(x, slot);
+		return;
+	}
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
 		assert(!use->staged[tier] && !use->streamed[tier]);
 	if (m->flags & BLOCK_ZOMBIE)
@@ -294,7 +275,7 @@ void block_bury(struct core *c, struct context *x, uint32_t slot)
 		for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
 			if (page_state(index_page(&x->ix, slot, page), tier) == ABI_PAGE_READY)
 				all &= retire_page(c, x, slot, page, tier);
-	if (!all && !(m->flags & BLOCK_ZOMBIE)) {
+	if (!all && !(m->flags & (BLOCK_ZOMBIE | BLOCK_PARTING))) {
 		m->flags |= BLOCK_ZOMBIE;
 		block_link(c, &c->zombies, x, slot);
 	}
@@ -435,6 +416,7 @@ void block_drop(struct core *c, struct context *x, uint32_t slot)
 		policy_leave(x, slot, tier);
 	index_remove(&x->ix, slot);
 	m->flags |= BLOCK_DROPPED;
+	prefix_dropped(c, x, slot);
 	block_unwant(x, slot);
 	block_bury(c, x, slot);
 }

@@ -8,6 +8,7 @@
 
 #include "libtier/abi/index.h"
 #include "tierd/core/block_use.h"
+#include "tierd/core/prefix.h"
 
 /* block_meta.persist: is there a copy on NVMe? */
 #define PERSIST_NONE 0u    /* memory-only context, or pending */
@@ -33,6 +34,7 @@
 #define BLOCK_MOVING 8u     /* in a run of the cleaner */
 #define BLOCK_AGAIN 16u     /* streamed twice in a short time: its pages are worth keeping */
 #define BLOCK_ZOMBIE 32u    /* dropped, in core.zombies: its pages are still to be retired */
+#define BLOCK_PARTING 64u   /* dropped, in core.parting or waiting: its children are to follow */
 
 /* block_meta.keep: how eagerly the block is kept when room is short */
 #define KEEP_PRIORITY 3u /* ABI_PRIORITY_* */
@@ -54,9 +56,10 @@ struct block_meta {
 	struct {
 		uint32_t pages : 17;  /* READY */
 		uint32_t ordered : 1; /* inserted into that tier's policy */
+		uint32_t kin : KIN_BITS; /* of its entry in context.kins, a half; 0 = none */
 	} there[ABI_MEM_TIERS];
 	uint16_t owner; /* account of the client that put it, in the core's ledger */
-	uint16_t flags : 6, settle : 3, keep : 3, persist : 3;
+	uint16_t flags : 7, settle : 3, keep : 3, persist : 3;
 };
 _Static_assert(sizeof(struct block_meta) == 32, "two a cache line");
 _Static_assert(ABI_CONTEXTS_MAX <= 1u << 14, "block_meta.prev_ctx");

@@ -365,6 +365,7 @@ static int private_alloc(struct context *x)
 	x->page_part = calloc(g->pages_per_block, 1);
 	if (!x->meta || !x->lapse_ms || !x->streamed_ms || !x->page_part ||
 	    block_uses_open(&x->uses, (uint32_t)x->spec.blocks_max) ||
+	    kins_open(&x->kins, (uint32_t)x->spec.blocks_max) ||
 	    tenants_open(&x->tenants, (uint32_t)x->spec.blocks_max))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < g->part_count; i++)

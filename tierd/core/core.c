@@ -277,6 +277,8 @@ int core_open(struct core **out, const struct core_config *config)
 	}
 	pools_thread(c);
 	block_list_init(&c->zombies);
+	block_list_init(&c->parting);
+	block_list_init(&c->waiting);
 	*out = c;
 	return 0;
 }
@@ -289,6 +291,7 @@ static void context_release(struct context *x)
 		free(x->policy_state[tier]);
 	}
 	block_uses_close(&x->uses);
+	kins_close(&x->kins);
 	tenants_close(&x->tenants);
 	free(x->lapse_ms);
 	free(x->streamed_ms);
@@ -326,7 +329,7 @@ void core_close(struct core *c)
 	}
 	reserve_close(c);
 	ledger_close(&c->owners);
-	free(c->tomb);
+	free(c->note);
 	free(c->catalog_buf);
 	free(c->catalog_list);
 	free(c->catalog_limits);
@@ -450,6 +453,7 @@ static void tick(struct core *c)
 	put_tick(c);
 	pin_tick(c);
 	reserve_tick(c);
+	prefix_tick(c);
 	evict_tick(c);
 	stage_tick(c);
 	context_tick(c);
@@ -505,6 +509,7 @@ void core_event(struct core *c, const struct core_event *e)
 	assert(e->now_ns >= c->now_ns);
 	c->now_ns = e->now_ns;
 	dispatch(c, e);
+	prefix_step(c);
 	evacuate_step(c);
 	stream_work(c);
 	request_run(c);
@@ -538,8 +543,7 @@ uint64_t core_next_tick(const struct core *c)
 {
 	uint64_t next = min_u64(request_next_deadline(c), sched_next_tick(c));
 
-	next = min_u64(next, stream_next(c));
-
+	next = min_u64(next, min_u64(stream_next(c), prefix_next(c)));
 	next = min_u64(next, min_u64(flush_next_tick(c), prove_next_tick(c)));
 	next = min_u64(next, min_u64(writeback_next_tick(c), clean_next_tick(c)));
 	if (c->batch_open && c->batch_open->count)

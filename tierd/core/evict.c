@@ -417,31 +417,60 @@ void evict_segment(struct core *c, uint32_t segment)
 	c->metrics.segments_dropped++;
 }
 
+/* A walk over slots for cached blocks on NVMe, up to a rank or of one account. */
+struct nvme_walk {
+	uint64_t bytes; /* wanted */
+	uint32_t rank;
+	bool ends; /* those with blocks behind them stay */
+	const struct holding *account; /* NULL = any */
+};
+
+static bool nvme_may(const struct core *c, const struct context *x, const struct nvme_walk *w,
+		     uint32_t slot)
+{
+	const struct block_use *use = block_use(x, slot);
+	const struct block_meta *m = &x->meta[slot];
+	const struct abi_block *b = index_block(&x->ix, slot);
+
+	return b->state == ABI_BLOCK_COMMITTED && m->persist == PERSIST_CLEAN && !use->hold &&
+	       !(m->flags & BLOCK_DURABLE) && !(w->ends && b->child != ABI_SLOT_NONE) &&
+	       !use->pins[ABI_TIER_HBM] && !use->pins[ABI_TIER_CXL] &&
+	       !use->head_pins[ABI_TIER_CXL] &&
+	       quota_rank(c, x, slot, ABI_TIER_NVME) <= w->rank &&
+	       !(w->account && !quota_of(c, x, slot, w->account));
+}
+
 /*
  * The context is at its NVMe quota: its own older blocks go, durable and pinned ones excepted.
- * Slots are handed out in order, so a clock over them is roughly oldest first. False: none can go.
+ * Slots are handed out in order, so a clock over them is roughly oldest first; from the end of a
+ * prefix the walk goes on with what that leaves without a block behind it.
  */
-static uint64_t nvme_walk(struct core *c, struct context *x, uint64_t bytes, uint32_t rank,
-			  const struct holding *account)
+static uint64_t nvme_clock(struct core *c, struct context *x, const struct nvme_walk *w)
 {
 	uint64_t gone = 0;
 
-	for (uint32_t n = 0; n < x->ix.slots_used && n < WALK_MAX && gone < bytes; n++) {
+	for (uint32_t n = 0; n < x->ix.slots_used && n < WALK_MAX && gone < w->bytes; n++) {
 		uint32_t slot = x->nvme_cursor++ % (uint32_t)x->ix.slots_used;
-		const struct block_use *use = block_use(x, slot);
-		const struct block_meta *m = &x->meta[slot];
 
-		if (index_block(&x->ix, slot)->state != ABI_BLOCK_COMMITTED ||
-		    m->persist != PERSIST_CLEAN || use->hold || m->flags & BLOCK_DURABLE ||
-		    use->pins[ABI_TIER_HBM] || use->pins[ABI_TIER_CXL] ||
-		    use->head_pins[ABI_TIER_CXL] ||
-		    quota_rank(c, x, slot, ABI_TIER_NVME) > rank ||
-		    (account && !quota_of(c, x, slot, account)))
-			continue;
-		gone += block_bytes(x, slot);
-		block_drop(c, x, slot);
+		while (slot != ABI_SLOT_NONE && gone < w->bytes && nvme_may(c, x, w, slot)) {
+			uint32_t parent = block_parent(x, slot);
+
+			gone += block_bytes(x, slot);
+			block_drop(c, x, slot);
+			slot = w->ends ? parent : ABI_SLOT_NONE;
+		}
 	}
 	return gone;
+}
+
+static uint64_t nvme_walk(struct core *c, struct context *x, uint64_t bytes, uint32_t rank,
+			  const struct holding *account)
+{
+	struct nvme_walk w = { .bytes = bytes, .rank = rank, .ends = true, .account = account };
+	uint64_t gone = nvme_clock(c, x, &w);
+
+	w.ends = false; /* what is behind those that can go cannot: so be it */
+	return gone ? gone : nvme_clock(c, x, &w);
 }
 
 bool evict_nvme(struct core *c, struct context *x, uint64_t bytes)

@@ -73,7 +73,6 @@ static uint8_t brought_step(uint32_t blocks)
 static uint32_t pending_new(struct core *c, struct context *x, struct put *p, uint32_t i)
 {
 	const uint8_t *key = p->keys + (size_t)i * ABI_KEY_BYTES;
-	const uint8_t *parent = i ? key - ABI_KEY_BYTES : p->args.parent;
 	uint32_t slot = block_new(c, x, key);
 	struct block_meta *m;
 	struct block_use *use;
@@ -86,9 +85,7 @@ static uint32_t pending_new(struct core *c, struct context *x, struct put *p, ui
 	m = &x->meta[slot];
 	b = index_block(&x->ix, slot);
 	b->parts = parts_needed(x, p->args.parts);
-	b->parent = i ? p->ref[i - 1].slot : index_find(&x->ix, parent);
 	b->depth = p->args.depth + i;
-	block_parent_note(x, slot);
 	use = block_use_make(x, slot);
 	use->missing = block_pages(x, slot);
 	if (!p->brings) /* the first new one: all from here on are counted as new */
@@ -102,6 +99,7 @@ static uint32_t pending_new(struct core *c, struct context *x, struct put *p, ui
 	m->flags = (uint8_t)((p->args.shards > 1 ? BLOCK_SHARDED : 0) |
 			     (p->durable ? BLOCK_DURABLE : 0));
 	index_block_state(&x->ix, slot, ABI_BLOCK_PENDING);
+	prefix_join(x, slot, p->before);
 	if (index_insert(&x->ix, slot)) {
 		index_block_state(&x->ix, slot, ABI_BLOCK_FREE);
 		block_unnew(c, x, slot);
@@ -155,7 +153,10 @@ static int reserve_one(struct core *c, struct context *x, struct put *p, uint32_
 		slot = pending_new(c, x, p, i);
 	if (slot == ABI_SLOT_NONE)
 		return -ENOSPC;
+	if (!fresh)
+		prefix_join(x, slot, p->before); /* the one before it had gone */
 	p->joined = fresh;
+	p->before = slot;
 	b = index_block(&x->ix, slot);
 	p->ref[i] = (struct abi_block_ref){ slot, b->generation };
 	if (b->state == ABI_BLOCK_COMMITTED && satisfied(c, x, p, slot)) {
@@ -260,6 +261,7 @@ static void prompt_begin(struct core *c, struct put *p)
 		  p->ctx->id == k->prompt.context_id;
 
 	evict_drain_client(c, k);
+	p->before = parent;
 	p->brought = on ? k->prompt.brought : 0;
 	p->joined = on && k->prompt.joined;
 	p->brings = false;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Recovery: segments' records become blocks again, without reading data. Records may be fed in any
- * order: the newest lsn of a key wins, and tombstones are applied at the end. Nothing read here is
- * trusted before store_next has checked it; what no longer fits its context is counted and skipped.
+ * order: the newest lsn of a key wins, and tombstones are applied at the end, as is what prefix.c
+ * demands: a cached block whose parent did not come back goes. Nothing read here is trusted before
+ * store_next has checked it; what no longer fits its context is counted and skipped.
  */
 #include <assert.h>
 #include <errno.h>
@@ -11,10 +12,12 @@
 
 #include "tierd/core/state.h"
 
-struct recover_tomb {
+/* For the end: a tombstone, or a block whose parent was not there when its record was read. */
+struct recover_note {
 	struct context *ctx;
-	uint64_t lsn;
-	uint8_t key[ABI_KEY_BYTES];
+	uint64_t lsn; /* of a tombstone: the bound */
+	uint32_t slot, generation; /* of a block; ABI_SLOT_NONE = a tombstone */
+	uint8_t key[ABI_KEY_BYTES]; /* of the tombstone, of the parent */
 };
 
 static struct context *context_by_uid(struct core *c, uint64_t uid)
@@ -32,20 +35,50 @@ static uint64_t *lsn_of(struct core *c, struct context *x, uint32_t slot)
 	return c->recover_lsn[x->index] ? &c->recover_lsn[x->index][slot] : NULL;
 }
 
+static struct recover_note *note_take(struct core *c, struct context *x, const uint8_t *key)
+{
+	struct recover_note *n;
+
+	if (c->notes == c->notes_max) {
+		uint32_t max = c->notes_max ? 2 * c->notes_max : 1024;
+
+		n = realloc(c->note, max * sizeof(*n));
+		if (!n)
+			return NULL;
+		c->note = n;
+		c->notes_max = max;
+	}
+	n = &c->note[c->notes++];
+	*n = (struct recover_note){ .ctx = x, .slot = ABI_SLOT_NONE };
+	memcpy(n->key, key, ABI_KEY_BYTES);
+	return n;
+}
+
 static int tomb_keep(struct core *c, struct context *x, const struct store_view *v, uint32_t i)
 {
-	if (c->tombs == c->tombs_max) {
-		uint32_t max = c->tombs_max ? 2 * c->tombs_max : 1024;
-		struct recover_tomb *t = realloc(c->tomb, max * sizeof(*t));
+	struct recover_note *n = note_take(c, x, v->block[i].key);
 
-		if (!t)
-			return -ENOMEM;
-		c->tomb = t;
-		c->tombs_max = max;
-	}
-	c->tomb[c->tombs].ctx = x;
-	c->tomb[c->tombs].lsn = v->block[i].salt;
-	memcpy(c->tomb[c->tombs++].key, v->block[i].key, ABI_KEY_BYTES);
+	if (n)
+		n->lsn = v->block[i].salt;
+	return n ? 0 : -ENOMEM;
+}
+
+/* Link the block behind its parent, now or at the end. */
+static int parent_keep(struct core *c, struct context *x, uint32_t slot, const uint8_t *parent)
+{
+	static const uint8_t none[ABI_KEY_BYTES];
+	struct recover_note *n;
+
+	prefix_leave(x, slot);
+	prefix_join(x, slot, index_find(&x->ix, parent));
+	x->meta[slot].joined = block_parent(x, slot) != ABI_SLOT_NONE; /* recovered, too */
+	if (x->meta[slot].joined || !memcmp(parent, none, sizeof(none)))
+		return 0;
+	n = note_take(c, x, parent);
+	if (!n)
+		return -ENOMEM;
+	n->slot = slot;
+	n->generation = index_block(&x->ix, slot)->generation;
 	return 0;
 }
 
@@ -84,12 +117,10 @@ static int place_block(struct core *c, struct context *x, const struct store_vie
 	const uint32_t *crc = v->crc + (size_t)i * v->head->pages_per_block;
 	uint64_t word = ABI_NVME_PRESENT | (log == DISK_LOG_DURABLE ? ABI_NVME_DURABLE : 0);
 	const uint8_t *parent = i ? v->block[i - 1].key : v->head->parent;
+	int err;
 
 	b->parts = (uint32_t)v->head->parts;
 	b->depth = v->head->depth + i;
-	b->parent = index_find(&x->ix, parent);
-	block_parent_note(x, slot);
-	m->joined = b->parent != ABI_SLOT_NONE; /* which was recovered, too */
 	b->tier = ABI_TIER_NVME;
 	quota_name(c, x, slot, v->block[i].salt, LEDGER_NONE);
 	m->flags = log == DISK_LOG_DURABLE ? BLOCK_DURABLE : 0;
@@ -113,7 +144,8 @@ static int place_block(struct core *c, struct context *x, const struct store_vie
 	block_link(c, &c->segment_blocks[v->segment], x, slot);
 	*lsn_of(c, x, slot) = v->head->lsn;
 	c->recovery.blocks++;
-	return retain_recovered(c, x, slot, v->block[i].keep, v->head->written_ms);
+	err = retain_recovered(c, x, slot, v->block[i].keep, v->head->written_ms);
+	return err ? err : parent_keep(c, x, slot, parent);
 }
 
 static bool run_fits(const struct context *x, const struct store_view *v)
@@ -128,6 +160,7 @@ static bool run_fits(const struct context *x, const struct store_view *v)
 static int apply_run(struct core *c, struct context *x, const struct store_view *v, uint32_t log)
 {
 	uint64_t bytes = v->head->data_bytes;
+	int err = 0;
 
 	if (!run_fits(x, v)) {
 		c->recovery.records_bad++;
@@ -143,14 +176,13 @@ static int apply_run(struct core *c, struct context *x, const struct store_view 
 	}
 	if (!lsn_of(c, x, 0))
 		return -ENOMEM;
-	for (uint32_t i = 0; i < v->head->block_count; i++) {
+	for (uint32_t i = 0; i < v->head->block_count && !err; i++) {
 		uint32_t slot = slot_for(c, x, v, i, log);
-		int err = slot == ABI_SLOT_NONE ? 0 : place_block(c, x, v, i, slot, log);
 
-		if (err)
-			return err;
+		if (slot != ABI_SLOT_NONE)
+			err = place_block(c, x, v, i, slot, log);
 	}
-	return 0;
+	return err;
 }
 
 static int apply(struct core *c, const struct store_view *v, uint32_t log)
@@ -209,19 +241,54 @@ static void settle_flushed(struct core *c, struct context *x)
 	}
 }
 
+static void tomb_apply(struct core *c, const struct recover_note *n)
+{
+	uint32_t slot = index_find(&n->ctx->ix, n->key);
+
+	if (slot == ABI_SLOT_NONE || *lsn_of(c, n->ctx, slot) > n->lsn)
+		return;
+	block_drop(c, n->ctx, slot);
+	c->recovery.blocks--;
+}
+
+/* All that came back is there. */
+static void parent_find(struct core *c, const struct recover_note *n)
+{
+	struct context *x = n->ctx;
+	uint32_t parent;
+
+	if (index_block(&x->ix, n->slot)->generation != n->generation)
+		return; /* dropped */
+	parent = index_find(&x->ix, n->key);
+	prefix_join(x, n->slot, parent);
+	x->meta[n->slot].joined = block_parent(x, n->slot) != ABI_SLOT_NONE;
+	if (parent != ABI_SLOT_NONE || !prefix_binds(x, n->slot))
+		return;
+	block_drop(c, x, n->slot);
+	c->recovery.blocks--;
+}
+
+static void notes_apply(struct core *c)
+{
+	for (uint32_t i = 0; i < c->notes; i++)
+		if (c->note[i].slot == ABI_SLOT_NONE)
+			tomb_apply(c, &c->note[i]);
+	for (uint32_t i = 0; i < c->notes; i++)
+		if (c->note[i].slot != ABI_SLOT_NONE)
+			parent_find(c, &c->note[i]);
+	while (c->parting.count)
+		prefix_step(c);
+	c->recovery.blocks -= c->metrics.prefix_dropped;
+	free(c->note);
+	c->note = NULL;
+	c->notes = c->notes_max = 0;
+}
+
 int core_recover_finish(struct core *c, struct core_recovery *out)
 {
 	int err;
 
-	for (uint32_t i = 0; i < c->tombs; i++) {
-		struct context *x = c->tomb[i].ctx;
-		uint32_t slot = index_find(&x->ix, c->tomb[i].key);
-
-		if (slot == ABI_SLOT_NONE || *lsn_of(c, x, slot) > c->tomb[i].lsn)
-			continue;
-		block_drop(c, x, slot);
-		c->recovery.blocks--;
-	}
+	notes_apply(c);
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		if (c->context[i]) {
 			settle_flushed(c, c->context[i]);
@@ -231,9 +298,6 @@ int core_recover_finish(struct core *c, struct core_recovery *out)
 		c->recover_lsn[i] = NULL;
 	}
 	retain_recovery_end(c);
-	free(c->tomb);
-	c->tomb = NULL;
-	c->tombs = c->tombs_max = 0;
 	memset(&c->metrics, 0, sizeof(c->metrics));
 	err = prove_begin(c);
 	if (err)

@@ -75,6 +75,7 @@ struct context {
 	struct index ix;
 	struct block_meta *meta;
 	struct block_uses uses;
+	struct kins kins;
 	struct tenants tenants;
 	uint32_t *lapse_ms;    /* by slot, of those with KEEP_TTL; touched only for them */
 	uint32_t *streamed_ms; /* by slot: last asked for by a stream, if any did; likewise */
@@ -187,7 +188,7 @@ struct put {
 	uint64_t mine[PUT_BLOCKS_MAX / 64]; /* bit i: block i counts us as a writer */
 	uint64_t kept[PUT_BLOCKS_MAX / 64]; /* bit i: block i is held until it is durable */
 	uint32_t done;             /* references made */
-	uint32_t brought;          /* new blocks of the prompt with this put's */
+	uint32_t brought, before;  /* new blocks of the prompt with these; slot before the next */
 	bool brings;               /* ... which has one at least */
 	bool joined;               /* the prompt brought the block before the next one, too */
 	uint32_t written;          /* durable: blocks known to be in the durable log */
@@ -384,6 +385,8 @@ struct core {
 	uint32_t copies;
 
 	struct block_list zombies; /* dropped blocks whose pages found no room in a batch */
+	struct block_list parting, waiting; /* ... whose children are to follow; cannot yet */
+	uint64_t waiting_next_ns;
 	struct core_batch *batch, *batch_free;
 	struct core_batch *batch_open;                         /* collects */
 	struct core_batch *quarantine_head, *quarantine_tail;  /* wait for another scan */
@@ -459,8 +462,8 @@ struct core {
 	uint32_t drain_tokens;
 
 	uint64_t *recover_lsn[ABI_CONTEXTS_MAX]; /* during recovery: lsn of each slot's record */
-	struct recover_tomb *tomb;
-	uint32_t tombs, tombs_max;
+	struct recover_note *note;
+	uint32_t notes, notes_max;
 	struct core_recovery recovery;
 	struct retain retain;
 	uint64_t next_slow_ns, next_deadline_ns;
@@ -602,9 +605,7 @@ void block_page_freed(struct core *c, struct context *x, uint32_t slot, uint32_t
 		      uint32_t tier);
 void block_unwritten(struct core *c, struct context *x, uint32_t slot); /* leaves NVMe */
 void block_tier_hint(struct context *x, uint32_t slot);
-void block_parent_note(struct context *x, uint32_t slot);
 void block_used(struct core *c, struct context *x, uint32_t slot, uint32_t weight);
-uint32_t block_parent(const struct context *x, uint32_t slot);
 uint32_t block_segment(const struct core *c, const struct context *x, uint32_t slot);
 void block_left(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
 void block_bury(struct core *c, struct context *x, uint32_t slot);

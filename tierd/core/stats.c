@@ -19,7 +19,7 @@ static uint64_t context_index_bytes(const struct context *x)
 	uint64_t bytes = index_bytes_used(&x->ix), slots = x->ix.slots_used;
 
 	bytes += slots * sizeof(struct block_meta) + block_uses_bytes(&x->uses) +
-		 tenants_bytes(&x->tenants) +
+		 kins_bytes(&x->kins) + tenants_bytes(&x->tenants) +
 		 (x->lapse_high + (uint64_t)x->streamed_high) * sizeof(uint32_t);
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
 		if (x->policy_state[tier])

@@ -134,6 +134,7 @@ void run_head(struct run *run)
 {
 	const struct context *x = run->ctx;
 	const struct abi_block *b = index_block(&x->ix, run->slot[0]);
+	uint32_t parent = block_parent(x, run->slot[0]);
 
 	memset(&run->head, 0, sizeof(run->head));
 	run->head.type = DISK_RECORD_RUN;
@@ -143,8 +144,8 @@ void run_head(struct run *run)
 	run->head.parts = b->parts;
 	run->head.depth = b->depth;
 	run->head.pages_per_block = store_block_pages(&x->spec.geometry, b->parts);
-	if (b->parent < x->ix.slots_used && b->depth)
-		memcpy(run->head.parent, index_block(&x->ix, b->parent)->key, ABI_KEY_BYTES);
+	if (parent != ABI_SLOT_NONE)
+		memcpy(run->head.parent, index_block(&x->ix, parent)->key, ABI_KEY_BYTES);
 }
 
 static void run_take(struct core *c, struct run *run, const uint32_t *chain)

@@ -1,0 +1,307 @@
+/*
+ * What happens to the blocks behind one that leaves: they follow, however many there are, a bounded
+ * number at a time; what is pinned or durable stays as long as it is; what is put again behind a
+ * new parent stays; and a restart brings none back alone.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/fuzz/host.h"
+#include "tests/lib/unit.h"
+#include "tierd/core/state.h"
+
+#define NONE UINT32_MAX
+#define MSEC 1000000ull
+#define WIDE_RUN 16u
+#define WIDE_RUNS 25u
+#define STEP 256u /* blocks that leave in one event, at most: prefix.c */
+
+static struct host host;
+
+static struct context *context(void)
+{
+	return core_context(host.core, host.context[0].id);
+}
+
+static void key_of(uint32_t n, uint8_t key[ABI_KEY_BYTES])
+{
+	memset(key, 0, ABI_KEY_BYTES);
+	memcpy(key, &n, sizeof(n));
+	key[9] = (uint8_t)(n * 7 + 1);
+}
+
+static uint32_t slot_of(uint32_t n)
+{
+	uint8_t key[ABI_KEY_BYTES];
+
+	key_of(n, key);
+	return index_find(&context()->ix, key);
+}
+
+static bool is_there(uint32_t n)
+{
+	return slot_of(n) != ABI_SLOT_NONE;
+}
+
+/* Blocks [first, first + count) of which the first stands behind block `parent` at `depth`. */
+static void put(uint32_t first, uint32_t count, uint32_t parent, uint32_t depth, uint16_t flags)
+{
+	struct abi_put_args *args = (struct abi_put_args *)host.client[0].staging;
+	struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE, .flags = flags, .count = count };
+
+	memset(args, 0, sizeof(*args));
+	args->count = count;
+	args->depth = depth;
+	if (parent != NONE)
+		key_of(parent, args->parent);
+	for (uint32_t i = 0; i < count; i++)
+		key_of(first + i, (uint8_t *)(args + 1) + (size_t)i * ABI_KEY_BYTES);
+	sqe.context_id = host.context[0].id;
+	sqe.arg_bytes = (uint32_t)(sizeof(*args) + (size_t)count * ABI_KEY_BYTES);
+	assert_true(host_request(&host, 0, &sqe));
+	assert_int_equal(host.answer.res, 0);
+	sqe = (struct abi_sqe){ .op = ABI_OP_PUT_COMMIT, .flags = flags,
+				.handle = host.answer.value, .arg_offset = 4096 };
+	assert_true(host_request(&host, 0, &sqe));
+	host_settle(&host, 40);
+	assert_int_equal(host.answer.res, 0);
+}
+
+static uint64_t by_key(uint32_t op, uint32_t n)
+{
+	struct abi_sqe sqe = { .op = (uint16_t)op, .flags = ABI_SQE_KEYS, .count = 1,
+			       .tier = ABI_TIER_CXL, .arg_bytes = ABI_KEY_BYTES };
+
+	sqe.context_id = host.context[0].id;
+	key_of(n, host.client[0].staging);
+	assert_true(host_request(&host, 0, &sqe));
+	return host.answer.value;
+}
+
+static void unpin(uint64_t pin)
+{
+	struct abi_sqe sqe = { .op = ABI_OP_UNPIN, .handle = pin };
+
+	sqe.context_id = host.context[0].id;
+	assert_true(host_request(&host, 0, &sqe));
+	assert_int_equal(host.answer.res, 0);
+}
+
+static void start(uint32_t kind, uint32_t blocks)
+{
+	struct disk_context spec;
+
+	memset(host.disk, 0, HOST_NVME);
+	host_boot(&host, NULL);
+	host_spec(&spec, kind, 0);
+	if (blocks)
+		spec.blocks_max = blocks;
+	assert_int_equal(host_context_make(&host, 0, &spec), 0);
+	host_client_open(&host, 0);
+	host_client_attach(&host, 0);
+}
+
+static void stop(void)
+{
+	host_audit(&host);
+	host_empty(&host);
+	host_halt(&host);
+}
+
+static void test_who_is_behind_follows(void **state)
+{
+	(void)state;
+	start(HOST_KIND_STORE, 0);
+	put(0, 8, NONE, 0, 0);
+	put(20, 3, 3, 4, 0); /* another end, behind block 3 */
+	by_key(ABI_OP_DELETE, 2);
+	for (uint32_t n = 0; n < 8; n++)
+		assert_int_equal(is_there(n), n < 2);
+	for (uint32_t n = 20; n < 23; n++)
+		assert_false(is_there(n));
+	host_settle(&host, 40);
+	assert_int_equal(host.core->metrics.prefix_dropped, 8);
+	assert_int_equal(context()->slots_live, 2);
+	stop();
+}
+
+/* Links that a client says, but that no prefix has, are none. */
+static void test_lies_link_nothing(void **state)
+{
+	(void)state;
+	start(HOST_KIND_STORE, 0);
+	put(0, 2, NONE, 0, 0);
+	put(5, 1, 1, 1, 0);  /* not the depth behind block 1 */
+	put(6, 1, 6, 1, 0);  /* behind itself */
+	put(7, 1, 50, 9, 0); /* behind a block that was never there: a beginning */
+	by_key(ABI_OP_DELETE, 0);
+	host_settle(&host, 40);
+	assert_false(is_there(1));
+	for (uint32_t n = 5; n < 8; n++)
+		assert_true(is_there(n));
+	stop();
+}
+
+static void test_a_pin_keeps_it_until_it_ends(void **state)
+{
+	uint64_t pin;
+
+	(void)state;
+	start(HOST_KIND_STORE, 0);
+	put(0, 4, NONE, 0, 0);
+	pin = by_key(ABI_OP_PIN, 2);
+	by_key(ABI_OP_DELETE, 0);
+	host_settle(&host, 8);
+	assert_false(is_there(1));
+	assert_true(is_there(2));
+	assert_true(is_there(3)); /* its parent is there */
+	host_audit(&host);
+	unpin(pin);
+	for (uint32_t ms = 0; ms < 110; ms++)
+		host_tick(&host, MSEC);
+	assert_false(is_there(2) || is_there(3));
+	assert_int_equal(host.core->waiting.count, 0);
+	stop();
+}
+
+static void test_a_promise_is_kept_by_itself(void **state)
+{
+	uint32_t slot;
+
+	(void)state;
+	start(HOST_KIND_STORE, 0);
+	put(0, 3, NONE, 0, 0);
+	put(3, 2, 2, 3, ABI_SQE_DURABLE);
+	put(5, 1, 4, 5, 0);
+	by_key(ABI_OP_DELETE, 1);
+	host_settle(&host, 40);
+	assert_true(is_there(0) && !is_there(1) && !is_there(2));
+	assert_true(is_there(3) && is_there(4) && is_there(5));
+	put(1, 3, 0, 1, 0); /* the prefix is whole again */
+	slot = slot_of(3);
+	assert_int_equal(block_parent(context(), slot), slot_of(2));
+	assert_int_equal(index_block(&context()->ix, slot_of(2))->child, slot);
+	stop();
+}
+
+/* A beginning that many prompts share: so many leave in one event, the rest soon. */
+static void test_many_follow_in_steps(void **state)
+{
+	uint32_t left = 0, events = 0;
+
+	(void)state;
+	start(HOST_KIND_MEMORY, 1 + WIDE_RUNS * WIDE_RUN);
+	put(0, 1, NONE, 0, 0);
+	for (uint32_t i = 0; i < WIDE_RUNS; i++)
+		put(100 * (i + 1), WIDE_RUN, 0, 1, 0);
+	assert_int_equal(context()->blocks, 1 + WIDE_RUNS * WIDE_RUN);
+	host_audit(&host);
+	host.held = true; /* no other event brings it on */
+	by_key(ABI_OP_DELETE, 0);
+	left = (uint32_t)context()->blocks;
+	assert_true(left >= WIDE_RUNS * WIDE_RUN - STEP && left < WIDE_RUNS * WIDE_RUN);
+	assert_true(core_next_tick(host.core) <= host.now_ns + MSEC);
+	for (; context()->blocks; events++) {
+		assert_true(events < 4);
+		host_tick(&host, MSEC);
+		assert_true(left - context()->blocks <= STEP);
+		left = (uint32_t)context()->blocks;
+	}
+	host.held = false;
+	host_settle(&host, 40);
+	assert_int_equal(context()->slots_live, 0);
+	stop();
+}
+
+/* ---- over a restart ------------------------------------------------------------------------ */
+
+static void catalog_take(struct disk_catalog *catalog, struct disk_context *spec)
+{
+	const struct disk_super *p = &host.super;
+	const struct disk_catalog *head;
+	const struct disk_context *list;
+	uint64_t newest = 0;
+
+	for (uint32_t i = 0; i < 2; i++) {
+		const uint8_t *at = host.disk + p->catalog_offset + i * p->catalog_bytes;
+
+		if (disk_catalog_open(at, p->catalog_bytes, p->store_id, &head, &list) ||
+		    head->sequence < newest)
+			continue;
+		newest = head->sequence;
+		*catalog = *head;
+		*spec = list[0];
+	}
+	assert_true(newest && catalog->count == 1);
+}
+
+/* Stop without a word, start on what the device holds; segments in or against their order. */
+static void restart(bool backwards)
+{
+	struct core_recovery out;
+	struct disk_catalog catalog;
+	struct disk_context spec;
+
+	catalog_take(&catalog, &spec);
+	host_halt(&host);
+	host_boot(&host, &catalog);
+	assert_int_equal(host_context_make(&host, 0, &spec), 0);
+	for (uint32_t i = 0; i < HOST_SEGMENTS; i++) {
+		uint32_t segment = backwards ? HOST_SEGMENTS - 1 - i : i;
+
+		core_recover_segment(host.core, segment,
+				     host.disk + host.super.segment_offset +
+					     segment * host.super.segment_bytes,
+				     host.super.summary_bytes);
+	}
+	assert_int_equal(core_recover_finish(host.core, &out), 0);
+	assert_int_equal(out.blocks, context()->blocks);
+	host_client_open(&host, 0);
+	host_client_attach(&host, 0);
+	host_audit(&host);
+}
+
+static void test_a_restart_brings_none_back_alone(void **state)
+{
+	(void)state;
+	for (uint32_t backwards = 0; backwards < 2; backwards++) {
+		start(HOST_KIND_STORE, 0);
+		for (uint32_t n = 0; n < 24; n += 4) /* many runs, over several segments */
+			put(n, 4, n ? n - 1 : NONE, n, 0);
+		put(24, 4, 23, 24, ABI_SQE_DURABLE);
+		assert_int_equal(context()->blocks, 28);
+		by_key(ABI_OP_DELETE, 9); /* a tombstone for it alone */
+		host_settle(&host, 40);
+		restart(backwards);
+		for (uint32_t n = 0; n < 28; n++)
+			assert_int_equal(is_there(n), n < 9 || n >= 24);
+		for (uint32_t n = 1; n < 9; n++)
+			assert_int_equal(block_parent(context(), slot_of(n)), slot_of(n - 1));
+		stop();
+	}
+}
+
+/* The host's memory serves all tests. */
+static int once(void **state)
+{
+	(void)state;
+	host_init(&host);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_who_is_behind_follows),
+		cmocka_unit_test(test_lies_link_nothing),
+		cmocka_unit_test(test_a_pin_keeps_it_until_it_ends),
+		cmocka_unit_test(test_a_promise_is_kept_by_itself),
+		cmocka_unit_test(test_many_follow_in_steps),
+		cmocka_unit_test(test_a_restart_brings_none_back_alone),
+	};
+
+	return cmocka_run_group_tests(tests, once, NULL);
+}
