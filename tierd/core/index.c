@@ -357,6 +357,23 @@ static void split(struct index *ix)
 
 /* ---- entries ------------------------------------------------------------------------------ */
 
+/* As memcmp, without a call: it is asked for each block of each request. */
+static bool key_equal(const uint8_t *a, const uint8_t *b)
+{
+	uint64_t p[ABI_KEY_BYTES / 8], q[ABI_KEY_BYTES / 8];
+
+	memcpy(p, a, sizeof(p));
+	memcpy(q, b, sizeof(q));
+	return !((p[0] ^ q[0]) | (p[1] ^ q[1]) | (p[2] ^ q[2]) | (p[3] ^ q[3]));
+}
+
+void index_prefetch(const struct index *ix, const uint8_t *key)
+{
+	uint64_t bucket = abi_bucket_of(abi_key_hash(key), ix->header->bucket_count);
+
+	__builtin_prefetch(&ix->bucket[bucket]);
+}
+
 uint32_t index_find(const struct index *ix, const uint8_t *key)
 {
 	uint64_t hash = abi_key_hash(key);
@@ -366,14 +383,16 @@ uint32_t index_find(const struct index *ix, const uint8_t *key)
 
 	for (; line; line = line_next(ix, line)) {
 		for (uint32_t i = 0; i < ABI_BUCKET_SLOTS; i++) {
-			uint32_t slot = line->slot[i];
+			uint32_t slot;
 
-			if (slot == ABI_SLOT_NONE)
-				return ABI_SLOT_NONE;
-			if (line->tag[i] == tag &&
-			    memcmp(ix->block[slot].key, key, ABI_KEY_BYTES) == 0)
+			if (line->tag[i] != tag)
+				continue;
+			slot = line->slot[i];
+			if (slot != ABI_SLOT_NONE && key_equal(ix->block[slot].key, key))
 				return slot;
 		}
+		if (line->slot[ABI_BUCKET_SLOTS - 1] == ABI_SLOT_NONE)
+			break; /* chains are compact: no line follows */
 	}
 	return ABI_SLOT_NONE;
 }

@@ -47,6 +47,9 @@ void index_slot_free(struct index *ix, uint32_t slot);
 /* The slot holding the key, in whatever state; ABI_SLOT_NONE = none. */
 uint32_t index_find(const struct index *ix, const uint8_t *key);
 
+/* Soon it will be looked for: the memory where that begins is brought. */
+void index_prefetch(const struct index *ix, const uint8_t *key);
+
 /* Make a filled slot findable; grows the table. Errors: -ENOSPC chain limit (colliding keys). */
 int index_insert(struct index *ix, uint32_t slot);
 
