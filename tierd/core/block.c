@@ -9,6 +9,9 @@
 
 #include "tierd/core/state.h"
 
+#define URGENT_BITS 2u /* of block_use.urgent, for each tier */
+#define URGENT_MASK 3u
+
 void block_list_init(struct block_list *list)
 {
 	memset(list, 0, sizeof(*list));
@@ -301,10 +304,34 @@ void block_unhold(struct core *c, struct context *x, uint32_t slot)
 	assert(use->hold > 0);
 	if (--use->hold)
 		return;
+	use->urgent = 0;
 	if (x->meta[slot].flags & BLOCK_DROPPED)
 		block_bury(c, x, slot);
 	else
 		block_use_settle(x, slot);
+}
+
+/*
+ * Somebody who holds the block waits in this class for a page that another brings to the tier in
+ * two steps. Until nobody holds it, what is begun for it takes that class if it is more urgent.
+ */
+void block_await(struct context *x, uint32_t slot, uint32_t tier, uint32_t klass)
+{
+	struct block_use *use = block_use_make(x, slot);
+	uint32_t urgent = ABI_CLASS_SPECULATIVE - klass, at = URGENT_BITS * tier;
+
+	assert(klass <= ABI_CLASS_SPECULATIVE && use->hold);
+	if ((use->urgent >> at & URGENT_MASK) < urgent)
+		use->urgent = ((use->urgent & ~(URGENT_MASK << at)) | urgent << at) & 15u;
+}
+
+/* The class in which a page of the block goes to the tier, for someone of this class. */
+uint32_t block_class(const struct context *x, uint32_t slot, uint32_t tier, uint32_t klass)
+{
+	uint32_t urgent = block_use(x, slot)->urgent >> URGENT_BITS * tier & URGENT_MASK;
+	uint32_t awaited = ABI_CLASS_SPECULATIVE - urgent;
+
+	return awaited < klass ? awaited : klass;
 }
 
 /* A page gets a place, and is on its way there. */

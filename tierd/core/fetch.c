@@ -276,12 +276,12 @@ static bool leaves(uint32_t state)
  * was on its way out, for others may have begun anew.
  */
 static enum move_state join(struct core *c, struct request *r, const struct abi_page *d,
-			    uint32_t i)
+			    uint32_t slot, uint32_t i)
 {
 	if (i < r->joined)
 		return MOVE_UNDER_WAY;
 	r->joined = i + 1;
-	move_join(c, r, d);
+	move_join(c, r, slot, d);
 	r->leaving |= leaves(page_state(d, ABI_TIER_CXL)) || leaves(page_state(d, ABI_TIER_HBM));
 	return MOVE_UNDER_WAY;
 }
@@ -292,6 +292,8 @@ static enum move_state join(struct core *c, struct request *r, const struct abi_
  */
 bool fetch_outranks(const struct core *c, const struct request *r)
 {
+	const uint8_t *hbm = r->ctx->memory.mem[ABI_TIER_HBM];
+
 	for (uint32_t i = r->cursor; i < r->joined && i < r->total; i++) {
 		struct abi_block_ref ref;
 		const struct abi_page *d;
@@ -307,6 +309,9 @@ bool fetch_outranks(const struct core *c, const struct request *r)
 		if (page_state(d, tier) == ABI_PAGE_FILLING &&
 		    sched_outranks(c, abi_nvme_offset(d->nvme), r->sqe.klass,
 				   tier == ABI_TIER_HBM))
+			return true;
+		if (page_state(d, tier) == ABI_PAGE_FILLING && tier == ABI_TIER_HBM &&
+		    sched_outranks_copy(c, hbm + page_addr(d, tier), r->sqe.klass))
 			return true;
 	}
 	return false;
@@ -331,14 +336,14 @@ static enum move_state fetch_page(struct core *c, struct request *r, struct move
 	if (state == ABI_PAGE_READY)
 		return MOVE_THERE;
 	if (state != ABI_PAGE_ABSENT)
-		return join(c, r, d, i);
+		return join(c, r, d, ref.slot, i);
 	if (r->sqe.tier == ABI_TIER_CXL)
 		return move_read(c, r, b, ref.slot, page);
 	state = page_state(d, ABI_TIER_CXL);
 	if (state == ABI_PAGE_READY || state == ABI_PAGE_ABSENT)
 		return path_to_hbm(c, r, b, ref.slot, page);
 	stream_page_adopt(c, r->ctx, ref.slot, page, ABI_TIER_CXL); /* stays until it is copied */
-	return join(c, r, d, i);
+	return join(c, r, d, ref.slot, i);
 }
 
 static void fetch_wait(struct core *c, struct request *r, const struct mover *b, bool is_blocked)

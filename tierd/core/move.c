@@ -274,6 +274,7 @@ static enum move_state read_page(struct core *c, struct request *r, struct mover
 	}
 	page_taken(c, r, slot, page, tier, place);
 	n = io->piece_count++;
+	io->klass = (uint8_t)block_class(x, slot, tier, io->klass);
 	io->bytes += bytes;
 	io->piece[n] = (struct core_io_piece){
 		.addr = (uint8_t *)x->memory.mem[tier] + place,
@@ -402,6 +403,7 @@ enum move_state move_promote(struct core *c, struct request *r, struct mover *b,
 		return no_place(b, slot, ABI_TIER_HBM, page_stride(x, page), place);
 	page_taken(c, r, slot, page, ABI_TIER_HBM, place);
 	n = b->copy->count++;
+	b->copy->klass = (uint8_t)block_class(x, slot, ABI_TIER_HBM, b->copy->klass);
 	b->copy->item[n] = (struct core_copy_item){
 		.dst = (uint8_t *)x->memory.mem[ABI_TIER_HBM] + place,
 		.src = (uint8_t *)x->memory.mem[ABI_TIER_CXL] + page_addr(d, ABI_TIER_CXL),
@@ -427,8 +429,11 @@ void move_submit(struct core *c, struct request *r, struct mover *b)
 	move_submit_copy(c, r, b);
 }
 
-/* Somebody brings the page: what he has queued for it takes our class if that is more urgent. */
-void move_join(struct core *c, const struct request *r, const struct abi_page *d)
+/*
+ * Somebody brings the page: what he has queued for it takes our class if that is more urgent, and
+ * so does what he will queue when it has come to CXL only and is to go on.
+ */
+void move_join(struct core *c, const struct request *r, uint32_t slot, const struct abi_page *d)
 {
 	const uint8_t *hbm = r->ctx->memory.mem[ABI_TIER_HBM];
 	bool to_hbm = page_state(d, ABI_TIER_HBM) == ABI_PAGE_FILLING;
@@ -437,6 +442,8 @@ void move_join(struct core *c, const struct request *r, const struct abi_page *d
 		sched_raise_copy(c, hbm + page_addr(d, ABI_TIER_HBM), r->sqe.klass, r->deadline_ns);
 	if (!to_hbm && page_state(d, ABI_TIER_CXL) != ABI_PAGE_FILLING)
 		return;
+	if (!to_hbm && r->sqe.tier == ABI_TIER_HBM)
+		block_await(r->ctx, slot, ABI_TIER_HBM, r->sqe.klass);
 	while (sched_raise(c, abi_nvme_offset(d->nvme), r->sqe.klass, r->deadline_ns))
 		; /* of two reads of the page, one to either tier, both */
 }

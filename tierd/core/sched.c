@@ -604,6 +604,13 @@ bool sched_outranks(const struct core *c, uint64_t nvme_offset, uint32_t klass, 
 	return find_below(&c->sched->lane[SCHED_READ], klass, &s) != NULL;
 }
 
+bool sched_outranks_copy(const struct core *c, const void *dst, uint32_t klass)
+{
+	const struct sought s = { .dst = dst };
+
+	return find_below(&c->sched->lane[SCHED_TO_HBM], klass, &s) != NULL;
+}
+
 bool sched_raise(struct core *c, uint64_t nvme_offset, uint32_t klass, uint64_t deadline_ns)
 {
 	const struct sought s = { .offset = nvme_offset, .cxl = true, .hbm = true };

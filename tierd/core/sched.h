@@ -96,8 +96,9 @@ uint64_t sched_next_tick(const struct core *c);
 bool sched_raise(struct core *c, uint64_t nvme_offset, uint32_t klass, uint64_t deadline_ns);
 bool sched_raise_copy(struct core *c, const void *dst, uint32_t klass, uint64_t deadline_ns);
 
-/* Would raising find a read into CXL, or a direct one into HBM? */
+/* Would raising find a read into CXL, or a direct one into HBM? A copy? */
 bool sched_outranks(const struct core *c, uint64_t nvme_offset, uint32_t klass, bool direct);
+bool sched_outranks_copy(const struct core *c, const void *dst, uint32_t klass);
 
 /* Take what this client's owner (NULL = all its owners) has queued back: each ends -ECANCELED. */
 void sched_withdraw(struct core *c, uint32_t client, const void *owner);

@@ -611,6 +611,8 @@ void block_left(struct core *c, struct context *x, uint32_t slot, uint32_t page,
 void block_bury(struct core *c, struct context *x, uint32_t slot);
 void block_hold(struct context *x, uint32_t slot);
 void block_unhold(struct core *c, struct context *x, uint32_t slot);
+void block_await(struct context *x, uint32_t slot, uint32_t tier, uint32_t klass);
+uint32_t block_class(const struct context *x, uint32_t slot, uint32_t tier, uint32_t klass);
 
 /* account.c */
 void account_open(struct core *c, struct client *k);
@@ -711,7 +713,7 @@ uint64_t move_direct_building(const struct mover *b, const struct abi_page *d);
 void move_submit_copy(struct core *c, struct request *r, struct mover *b);
 int move_make_room(struct core *c, struct request *r, const struct mover *b, uint64_t bytes);
 void move_submit(struct core *c, struct request *r, struct mover *b);
-void move_join(struct core *c, const struct request *r, const struct abi_page *d);
+void move_join(struct core *c, const struct request *r, uint32_t slot, const struct abi_page *d);
 
 /* path.c */
 #define PATH_DIRECT 1u /* NVMe -> HBM */

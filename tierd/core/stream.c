@@ -193,7 +193,7 @@ static enum move_state bring(struct core *c, struct request *r, struct mover *m,
 	} else if (below == ABI_PAGE_ABSENT) {
 		state = move_read(c, r, m, at->slot, at->page);
 	} else {
-		move_join(c, r, d); /* another's, or on its way already */
+		move_join(c, r, at->slot, d); /* another's, or on its way already */
 		return MOVE_UNDER_WAY;
 	}
 	if (state == MOVE_GONE)
@@ -223,7 +223,7 @@ static enum move_state issue_item(struct core *c, struct request *r, struct move
 	here = page_state(d, s->tier);
 	if (here != ABI_PAGE_ABSENT) {
 		c->metrics.stream_joined += page_stride(s->ctx, at.page);
-		move_join(c, r, d);
+		move_join(c, r, at.slot, d);
 	} else if (s->tier == ABI_TIER_CXL || page_state(d, ABI_TIER_CXL) == ABI_PAGE_ABSENT) {
 		state = bring(c, r, m, i, &at);
 	}
