@@ -690,12 +690,11 @@ void client_completed(struct world *w, uint32_t client, const struct abi_cqe *cq
 		w->result->fetches++;
 		if (was.unhurried && cqe->status == ABI_STATUS_LATE && !model_clogged(w))
 			world_fail(w, "I8: a fetch is late on a host at rest");
-		if (w->left == left_by_now(w))
-			foresight_ready(w, &was, cqe);
+		foresight_ready(w, &was, cqe, w->left != left_by_now(w));
 		path_answered(w, &was, cqe);
 		habit_fetched(w, client, &was, cqe);
 	} else if (was.op == ABI_OP_PREFETCH) {
-		foresight_ready(w, &was, cqe);
+		foresight_ready(w, &was, cqe, w->left != left_by_now(w));
 	} else if (was.op == ABI_OP_PLAN) {
 		foresight_plan(w, client, &was, cqe);
 	} else if (was.op == ABI_OP_SESSION && !cqe->res) {

@@ -194,24 +194,20 @@ void foresight_check(struct world *w)
 	world_fail(w, "P2: bytes were committed when no claim was due");
 }
 
-/* A migration may take away in the same event what a prefetch has just brought. */
-static bool migrates(const struct world *w)
+/*
+ * READY: it is all there. What the answer says is protected stays so; the rest is protected by
+ * nobody once it is answered (P7), and an eviction of the same event may have taken it. left: pages
+ * have left memory in this event.
+ */
+void foresight_ready(struct world *w, const struct ask *a, const struct abi_cqe *cqe, bool left)
 {
-	for (uint32_t c = 0; c < WORLD_CLIENTS; c++)
-		for (uint32_t i = 0; i < WORLD_ASKS; i++)
-			if (w->client[c].ask[i].kind == ASK_OTHER &&
-			    w->client[c].ask[i].op == ABI_OP_MIGRATE)
-				return true;
-	return false;
-}
+	uint64_t protected = a->op == ABI_OP_PREFETCH ? cqe->aux : 0;
 
-void foresight_ready(struct world *w, const struct ask *a, const struct abi_cqe *cqe)
-{
 	if (a->unhurried && a->deadline_ns && cqe->status == ABI_STATUS_LATE && !model_clogged(w))
 		world_fail(w, "P2: a claim is late on a host at rest");
-	if (cqe->res || cqe->status != ABI_STATUS_READY || cqe->value != a->count || migrates(w))
+	if (cqe->res || cqe->status != ABI_STATUS_READY || cqe->value != a->count)
 		return;
-	for (uint32_t n = 0; n < a->count; n++) {
+	for (uint32_t n = 0; n < (left ? protected : a->count); n++) {
 		uint32_t slot;
 		const struct abi_block *b = model_find(w, a->context, a->first + n, &slot);
 

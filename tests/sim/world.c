@@ -354,7 +354,7 @@ static void boot(struct world *w)
 		.stream_again_ns = 5 * MSEC,
 		.yield = world_chance(w, 300000),
 		.direct = world_chance(w, 700000),
-		.admit_all = !w->faults->tight && world_chance(w, 750000),
+		.admit_all = world_chance(w, 750000),
 	};
 	const struct disk_catalog *head;
 	const struct disk_context *list;

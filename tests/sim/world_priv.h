@@ -329,7 +329,7 @@ void foresight_quiet(struct world *w);
 void foresight_rest(struct world *w);
 void foresight_settle(struct world *w);
 void foresight_returned(struct world *w, const struct ask *a, const struct abi_cqe *cqe);
-void foresight_ready(struct world *w, const struct ask *a, const struct abi_cqe *cqe);
+void foresight_ready(struct world *w, const struct ask *a, const struct abi_cqe *cqe, bool left);
 bool inside_pauses(const struct world *w);
 void inside_check(struct world *w);
 void inside_recovered(struct world *w);
