@@ -312,8 +312,8 @@ void block_unhold(struct core *c, struct context *x, uint32_t slot)
 }
 
 /*
- * Somebody who holds the block waits in this class for a page that another brings to the tier in
- * two steps. Until nobody holds it, what is begun for it takes that class if it is more urgent.
+ * Somebody who holds the block waits in this class for a page that another brings to the tier.
+ * Until nobody holds it, what is begun for it there takes that class if it is more urgent.
  */
 void block_await(struct context *x, uint32_t slot, uint32_t tier, uint32_t klass)
 {

@@ -24,7 +24,7 @@
 /* 56 bytes, without holes: block_use_is_nought looks at words. */
 struct block_use {
 	uint32_t hold : 28;  /* requests and runs that need it to stay where it is */
-	uint32_t urgent : 4; /* who waits for its pages' next step to a tier, 2 bits each: block.c */
+	uint32_t urgent : 4; /* who waits for what brings it to a tier, 2 bits each: block_await */
 	uint32_t moving;     /* memory words neither ABSENT nor READY */
 	uint32_t missing;    /* pending: pages not READY yet */
 	uint32_t expires_ms; /* pending: dropped then */

@@ -430,20 +430,20 @@ void move_submit(struct core *c, struct request *r, struct mover *b)
 }
 
 /*
- * Somebody brings the page: what he has queued for it takes our class if that is more urgent, and
- * so does what he will queue when it has come to CXL only and is to go on.
+ * Somebody brings the page: what he has queued for it takes our class if that is more urgent. So
+ * does what will be queued for it when it has come to CXL only and is to go on, or when it fails.
  */
 void move_join(struct core *c, const struct request *r, uint32_t slot, const struct abi_page *d)
 {
 	const uint8_t *hbm = r->ctx->memory.mem[ABI_TIER_HBM];
 	bool to_hbm = page_state(d, ABI_TIER_HBM) == ABI_PAGE_FILLING;
 
+	for (uint32_t tier = r->sqe.tier; tier < ABI_MEM_TIERS; tier++)
+		block_await(r->ctx, slot, tier, r->sqe.klass);
 	if (to_hbm)
 		sched_raise_copy(c, hbm + page_addr(d, ABI_TIER_HBM), r->sqe.klass, r->deadline_ns);
 	if (!to_hbm && page_state(d, ABI_TIER_CXL) != ABI_PAGE_FILLING)
 		return;
-	if (!to_hbm && r->sqe.tier == ABI_TIER_HBM)
-		block_await(r->ctx, slot, ABI_TIER_HBM, r->sqe.klass);
 	while (sched_raise(c, abi_nvme_offset(d->nvme), r->sqe.klass, r->deadline_ns))
 		; /* of two reads of the page, one to either tier, both */
 }
