@@ -602,6 +602,7 @@ static int put_trouble(const struct request *r)
 void put_commit_step(struct core *c, struct request *r)
 {
 	int trouble = put_trouble(r);
+	uint32_t state;
 
 	r->phase = REQUEST_RUN;
 	if (!trouble && r->cursor < r->total) {
@@ -613,12 +614,14 @@ void put_commit_step(struct core *c, struct request *r)
 		return; /* request_landed comes back */
 	if (trouble)
 		put_end(c, r, trouble);
-	else if (r->cursor >= r->total && !r->put->durable)
-		put_end(c, r, 0);
-	else if (r->cursor >= r->total)
-		put_durable_step(c, r);
-	else
+	else if (r->cursor < r->total)
 		request_wake(c, r);
+	else if (!r->sync_seq && shard_gap(r, &state))
+		state == ABI_PAGE_ABSENT ? request_wake(c, r) : request_wait_space(c, r);
+	else if (!r->put->durable)
+		put_end(c, r, 0);
+	else
+		put_durable_step(c, r);
 }
 
 /* Has anyone a page of the part in CXL, or on its way there? */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Geometry of a shard: which pages of a block one writer of several brings (abi/ring.h), and where
- * they lie in what it hands over.
+ * they lie in what it hands over, and which of them are still missing when it has begun them all.
  */
 #include <assert.h>
 
@@ -56,4 +56,36 @@ struct shard_page shard_page(const struct context *x, const struct put *p, uint3
 	}
 	assert(!"k is below p->pages");
 	return out;
+}
+
+/*
+ * A page of a block that is not whole, though all that this put has to bring was begun: another
+ * put's copy of it was stepped over, and has failed since or may yet fail. The cursor goes back to
+ * it. False: there is none, what is still missing is another shard's.
+ */
+bool shard_gap(struct request *r, uint32_t *state)
+{
+	const struct put *p = r->put;
+	const struct context *x = r->ctx;
+
+	for (uint32_t i = 0; i < p->done; i++) {
+		uint32_t slot = p->ref[i].slot;
+		const struct abi_block *b = index_block(&x->ix, slot);
+
+		if (!bit_get(p->mine, i) || x->meta[slot].flags & BLOCK_DROPPED ||
+		    b->state != ABI_BLOCK_PENDING)
+			continue;
+		for (uint32_t k = 0; k < p->pages; k++) {
+			uint32_t page = shard_page(x, p, k).page;
+			const struct abi_page *d = index_page(&x->ix, slot, page);
+
+			*state = page_state(d, ABI_TIER_CXL);
+			if (*state == ABI_PAGE_READY || !page_usable(d, ABI_TIER_CXL) ||
+			    !(b->parts >> x->page_part[page] & 1))
+				continue;
+			r->cursor = i * p->pages + k;
+			return true;
+		}
+	}
+	return false;
 }

@@ -395,7 +395,8 @@ struct core {
 	uint64_t quarantined[ABI_MEM_TIERS]; /* bytes */
 	uint32_t punching[ABI_MEM_TIERS];    /* segments */
 	struct evacuation evacuation;
-	uint32_t evacuate_failed; /* segments in a row that could not be emptied */
+	uint32_t evacuate_failed; /* segments in a row that could not be emptied, */
+	uint64_t evacuate_failed_ns; /* ... the last one then */
 
 	struct claims claims;
 	struct staged staged;
@@ -680,6 +681,7 @@ struct shard_page {
 };
 void shard_measure(const struct context *x, struct put *p);
 struct shard_page shard_page(const struct context *x, const struct put *p, uint32_t k);
+bool shard_gap(struct request *r, uint32_t *state);
 
 /* put.c, fetch.c, pin.c, delete.c: steps of their requests */
 void put_reserve(struct core *c, struct request *r);
