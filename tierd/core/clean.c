@@ -32,7 +32,6 @@
 #define DEAD_LEAST 30u    /* permille: less is not worth its writes */
 #define CLEAN_BATCH_BYTES (16u << 20)
 #define GAIN_VICTIMS 32u  /* segments cleaned, at the end of which one must be gained */
-#define GAINLESS_NS (5000 * MS)
 
 /* ---- life --------------------------------------------------------------------------------- */
 
@@ -112,9 +111,16 @@ uint32_t clean_class(const struct core *c)
 
 static int64_t victim(const struct core *c, uint32_t permille)
 {
-	if (c->now_ns < c->cleaner.gainless_ns)
-		return -ENOENT;
-	return store_victim(c->store, permille, awaited(c));
+	uint32_t least = c->cleaner.dead_least;
+
+	return store_victim(c->store, permille > least ? permille : least, awaited(c));
+}
+
+static uint32_t dead_permille(const struct core *c, uint32_t segment)
+{
+	uint64_t capacity = c->config.super.segment_bytes - c->config.super.summary_bytes;
+
+	return (uint32_t)((capacity - store_segment_live(c->store, segment)) * 1000 / capacity);
 }
 
 /*
@@ -123,6 +129,7 @@ static int64_t victim(const struct core *c, uint32_t permille)
  */
 bool clean_begin(struct core *c)
 {
+	struct cleaner *k = &c->cleaner;
 	int64_t segment;
 	bool hot = false;
 
@@ -138,20 +145,32 @@ bool clean_begin(struct core *c)
 	if (segment < 0)
 		return false;
 	begin(c, (uint32_t)segment, hot);
+	k->dead = dead_permille(c, (uint32_t)segment);
 	return true;
 }
 
-/* Room won by many segments must be more than was used for what was moved. */
+/*
+ * Room won by many segments must be more than was used for what was moved. If it is not, segments
+ * with as much dead as these had are left alone: copying them again would gain as little, until
+ * more has died in one. No time ends that: where nothing changes nothing is won.
+ */
 static void account_gain(struct core *c)
 {
 	struct cleaner *k = &c->cleaner;
 
-	if (!k->victims++)
+	if (!k->victims++) {
 		k->opened = store_opened_cleaned(c->store);
+		k->dead_sum = 0;
+		return;
+	}
+	k->dead_sum += k->dead;
 	if (k->victims <= GAIN_VICTIMS)
 		return;
+	k->dead_least = 0;
 	if (store_opened_cleaned(c->store) - k->opened >= GAIN_VICTIMS)
-		k->gainless_ns = c->now_ns + GAINLESS_NS;
+		k->dead_least = (uint32_t)(k->dead_sum / GAIN_VICTIMS) + DEAD_LEAST;
+	if (k->dead_least > 1000)
+		k->dead_least = 1000; /* all of it: then there is nothing to copy */
 	k->victims = 0;
 }
 

@@ -89,7 +89,9 @@ struct cleaner {
 	uint32_t victims;   /* since `opened` was noted */
 	uint64_t opened;    /* segments opened for what was moved, then */
 	uint64_t ended_ns;    /* when it became idle */
-	uint64_t gainless_ns; /* until then: nothing is gained */
+	uint32_t dead;       /* permille of the segment, when it was chosen */
+	uint32_t dead_least; /* that a segment must have: with less nothing was gained */
+	uint64_t dead_sum;   /* since `opened` was noted */
 	struct clean_chunk chunk[CLEAN_CHUNKS];
 	uint32_t *window;    /* CLEAN_WINDOW slots */
 	uint32_t *by_parent; /* hash of these by parent: index + 1; twice as many */
