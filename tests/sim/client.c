@@ -603,7 +603,6 @@ static void committed(struct world *w, const struct ask *a, const struct abi_cqe
 	struct world_context *x = &w->context[a->context];
 
 	if (a->unhurried && !a->shards && cqe->res == -ETIMEDOUT && !model_clogged(w) &&
-	    !w->faults->tight && /* known gap: no segment for its second class */
 	    !(a->durable && model_full(w))) /* the cleaner had not yet given up */
 		world_fail(w, "I8: a put is late on a host at rest");
 	if (cqe->res || cqe->status != ABI_STATUS_READY)

@@ -120,16 +120,46 @@ static bool is_stores(const struct ask *a)
 	return a->durable || a->op == ABI_OP_DELETE;
 }
 
-void inside_refused(struct world *w, const struct ask *a)
+static void refusal_check(struct world *w, const struct ask *a)
 {
 	bool hbm = a->op == ABI_OP_FETCH || a->op == ABI_OP_STREAM;
 
-	w->result->refused++;
 	if (is_stores(a) || explained(w, a, ABI_TIER_CXL) ||
 	    (hbm && a->shard == ABI_TIER_HBM && explained(w, a, ABI_TIER_HBM)))
 		return;
 	world_fail(w, "I8: op %u of context %u was refused for want of room, and nothing holds it",
 		   a->op, a->context);
+}
+
+/* The answer is sent: if the refusal was not seen before, now is when it was decided. */
+void inside_refused(struct world *w, const struct ask *a)
+{
+	w->result->refused++;
+	if (!a->refused)
+		refusal_check(w, a);
+}
+
+/*
+ * A refused request is answered once what moves for it has landed; what held the room may have
+ * ended by then. So it is judged when it is decided.
+ */
+void inside_decided(struct world *w)
+{
+	const struct core *c = w->core;
+
+	for (uint32_t i = 0; i < c->requests_high; i++) {
+		const struct request *r = &c->request[i];
+		struct ask *a;
+
+		if (r->phase == REQUEST_FREE || r->answered || r->error != -ENOSPC ||
+		    r->client >= WORLD_CLIENTS || w->client[r->client].state != 1)
+			continue;
+		a = &w->client[r->client].ask[r->sqe.user_data];
+		if (a->refused || a->kind == ASK_NONE)
+			continue;
+		a->refused = true;
+		refusal_check(w, a);
+	}
 }
 
 /* ---- heads -------------------------------------------------------------------------------- */

@@ -161,6 +161,7 @@ void world_event(struct world *w, struct core_event *e)
 	client_event(w);
 	core_event(w->core, e);
 	foresight_check(w);
+	inside_decided(w);
 	w->result->events++;
 	collect(w);
 }
@@ -469,6 +470,33 @@ static bool anyone_waits(const struct world *w)
 	return false;
 }
 
+/* Bytes that the cleaner copies in the next 20 s. */
+static uint64_t cleaned_soon(struct world *w)
+{
+	uint64_t before = core_metrics(w->core)->cleaned_bytes;
+
+	for (uint32_t i = 0; i < 100 && !w->result->failure[0]; i++) {
+		tick(w, 200 * MSEC);
+		drain(w);
+	}
+	return core_metrics(w->core)->cleaned_bytes - before;
+}
+
+/*
+ * Nothing changes any more: then a full store is not cleaned for ever. A round that gains nothing
+ * copies more than the store holds; some may pass before that is seen.
+ */
+static void rest_on(struct world *w)
+{
+	uint64_t cleaned = UINT64_MAX;
+
+	for (uint32_t i = 0; i < 5 && cleaned > device_capacity(w) / 4; i++)
+		cleaned = cleaned_soon(w);
+	if (cleaned > device_capacity(w) / 4)
+		world_fail(w, "at rest %llu bytes of a full store are cleaned in 20 s",
+			   (unsigned long long)cleaned);
+}
+
 /* Everyone waits; the host makes progress until nothing is under way. */
 static void quiet(struct world *w)
 {
@@ -493,9 +521,11 @@ static void quiet(struct world *w)
 		owner_evict_all(w); /* an operator; who waits has what he waits for held */
 		evict = w->now_ns + 4000 * MSEC;
 	}
-	drain(w); /* in a full store the cleaner tries again for ever */
+	drain(w);
 	model_quiet(w);
 	foresight_quiet(w);
+	if (model_full(w))
+		rest_on(w);
 	w->fair = false;
 }
 

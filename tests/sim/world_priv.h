@@ -79,6 +79,7 @@ struct ask {
 	bool wild;           /* to be refused: not his, not there, outside of the arena */
 	bool chosen;         /* its keys are: by habit.c, and its tier is HBM */
 	bool stale;          /* it names a block that is not there */
+	bool refused;        /* -ENOSPC was decided, and judged, but not yet answered */
 	bool unhurried;      /* at rest since long before its deadline: must not be late */
 	struct abi_block_ref in_cxl[WORLD_RUN]; /* fetch to HBM: whole in CXL when asked for, */
 	bool sound;          /* ... all of them */
@@ -339,6 +340,7 @@ bool inside_reads_again(const struct world *w, const struct core_io *io);
 void inside_rest(struct world *w, uint32_t context);
 void inside_copies(struct world *w, const struct core_copy *copy);
 void inside_reads_or_writes(struct world *w, const struct core_io *io);
+void inside_decided(struct world *w);
 void model_check_key(struct world *w, uint32_t context, uint32_t n);
 void model_check_all(struct world *w, bool content);
 void model_check_stored(struct world *w, bool durable);

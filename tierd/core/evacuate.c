@@ -26,6 +26,7 @@
 #define WALKS_LEASED 4u     /* then places that are only leased are left behind */
 #define WALKS_FORCED 12u    /* then pages leave that find no room, whatever the policy says */
 #define WALK_WAIT_NS (2 * MS)
+#define FAILED_FORGET_NS (100 * MS) /* segments that could not be emptied so long ago may be now */
 #define COPIES_MAX 8u       /* jobs under way: others need the pool too */
 #define PUNCHES_MAX 64u     /* asked for in one tick */
 
@@ -285,6 +286,7 @@ static void segment_end(struct core *c, uint64_t segment)
 	if (leased && park(c, e->ctx, e->tier, segment))
 		return;
 	c->evacuate_failed = space_segment_live(s, segment) ? c->evacuate_failed + 1 : 0;
+	c->evacuate_failed_ns = c->now_ns;
 	space_evacuate_end(s, segment);
 }
 
@@ -379,11 +381,14 @@ static void begin(struct core *c, struct context *x, uint32_t tier, bool compact
 void evacuate_begin(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 {
 	struct evacuation *e = &c->evacuation;
-	uint64_t want = bytes / space_segment_bytes(x->space[tier]) + 1 + c->evacuate_failed;
+	uint64_t want = bytes / space_segment_bytes(x->space[tier]) + 1;
 	uint32_t live;
 
 	if (e->ctx)
 		return;
+	if (c->now_ns > c->evacuate_failed_ns + FAILED_FORGET_NS)
+		c->evacuate_failed = 0; /* others hold what they hold, by now */
+	want += c->evacuate_failed;
 	for (uint32_t n = 0; n < want && n < EVACUATE_SEGMENTS; n++) {
 		int64_t segment = space_evacuate_begin(x->space[tier], ABI_SLOT_NONE, &live);
 

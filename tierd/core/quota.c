@@ -206,7 +206,16 @@ static bool shares(const struct context *x, uint32_t tier)
 	return x && !x->closing && x->plan.quota[tier];
 }
 
-/* What the context can count on: its soft quota, or an equal part of what these leave. */
+/* Less is of no use: a segment for each size of page, for blocks have all of them. */
+static uint64_t share_least(const struct context *x, uint32_t tier)
+{
+	return x->space[tier] ? x->classes * space_segment_bytes(x->space[tier]) : 0;
+}
+
+/*
+ * What the context can count on: its soft quota, or an equal part of what these leave; and what is
+ * of use, in a memory tier of few segments.
+ */
 uint64_t quota_share(const struct core *c, const struct context *x, uint32_t tier)
 {
 	uint64_t rest = c->config.capacity[tier], plain = 0, share = x->spec.soft[tier];
@@ -221,6 +230,8 @@ uint64_t quota_share(const struct core *c, const struct context *x, uint32_t tie
 	}
 	if (!share)
 		share = rest / (plain ? plain : 1);
+	if (tier < ABI_MEM_TIERS && share < share_least(x, tier))
+		share = share_least(x, tier);
 	return share < x->plan.quota[tier] ? share : x->plan.quota[tier];
 }
 
@@ -232,17 +243,13 @@ static uint64_t charged(const struct context *x, uint32_t tier)
 	return st.charged;
 }
 
-/*
- * Who must give memory to x, which is below its share: the one that is most over its own, by a
- * segment at least: else two contexts would pass one back and forth for ever.
- */
-struct context *quota_giver(const struct core *c, const struct context *x, uint32_t tier)
+/* The one that is most over its share, or over what is of use to it; by a segment at least. */
+static struct context *most_over(const struct core *c, const struct context *x, uint32_t tier,
+				 bool all)
 {
 	struct context *most = NULL;
 	uint64_t over = 0;
 
-	if (charged(x, tier) >= quota_share(c, x, tier))
-		return NULL;
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		struct context *y = c->context[i];
 		uint64_t has, share;
@@ -250,14 +257,34 @@ struct context *quota_giver(const struct core *c, const struct context *x, uint3
 		if (!y || y == x || !y->space[tier])
 			continue;
 		has = charged(y, tier);
-		share = y->closing ? 0 : quota_share(c, y, tier);
+		share = all ? share_least(y, tier) : quota_share(c, y, tier);
+		if (y->closing)
+			share = 0;
 		if (has <= share || has - share <= over)
 			continue;
-		if (has - share < space_segment_bytes(y->space[tier]) && charged(x, tier))
+		if (has - share < space_segment_bytes(y->space[tier]) && (all || charged(x, tier)))
 			continue;
 		over = has - share;
 		most = y;
 	}
+	return most;
+}
+
+/*
+ * Who must give memory to x, which is below its share: the one that is most over its own, by a
+ * segment at least: else two contexts would pass one back and forth for ever. One that has too few
+ * segments for a single block is given one by who has most, also when nobody is over his share:
+ * shares are bytes, and what they leave may be less than the segments that these bytes need.
+ */
+struct context *quota_giver(const struct core *c, const struct context *x, uint32_t tier)
+{
+	struct context *most = NULL;
+
+	if (charged(x, tier) < quota_share(c, x, tier))
+		most = most_over(c, x, tier, false);
+	if (!most && charged(x, tier) < share_least(x, tier) &&
+	    charged(x, tier) < x->plan.quota[tier])
+		most = most_over(c, x, tier, true);
 	return most;
 }
 
