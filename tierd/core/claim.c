@@ -8,7 +8,7 @@
  *   start(i) = min(deadline(i) - margin(i), start(i + 1)) - bytes(i) / bandwidth
  *
  * Nothing is held or placed before that. The margin grows with how much later than foreseen
- * transfers were.
+ * transfers were, and where room has to pass from another context first.
  */
 #include <assert.h>
 #include <errno.h>
@@ -19,6 +19,7 @@
 #define MARGIN_NS (2 * MS)     /* the loop looks every millisecond */
 #define MARGIN_SHARE 8u        /* and this part of the transfer */
 #define SLIP_MAX_NS (50 * MS)
+#define ROOM_NS (40 * MS)      /* a segment is emptied and passes from one context to another */
 #define LOOK_MIN_NS (1 * MS)   /* between looks at what is parked */
 #define LOOK_MAX_NS (50 * MS)
 #define FRESH_PER_LOOK 4u      /* claims whose residency is counted anew, beside the due ones */
@@ -78,6 +79,25 @@ static void count_missing(const struct request *r, uint64_t *read, uint64_t *cop
 	}
 }
 
+/* Must room for it pass from another context first? */
+static bool wants_segment(const struct core *c, const struct request *r)
+{
+	const struct context *x = r->ctx;
+	struct space_stats st;
+
+	if (!x->space[r->sqe.tier])
+		return false;
+	space_stats(x->space[r->sqe.tier], &st);
+	return st.available < (r->sqe.tier == ABI_TIER_HBM ? r->copy_bytes : r->read_bytes) &&
+	       quota_giver(c, x, r->sqe.tier);
+}
+
+static void look(const struct core *c, struct request *r)
+{
+	count_missing(r, &r->read_bytes, &r->copy_bytes);
+	r->room_ns = wants_segment(c, r) ? ROOM_NS : 0;
+}
+
 static uint64_t transfer_ns(const struct outlook *o, const struct request *r)
 {
 	double read = (double)r->read_bytes * o->read_ns, copy = (double)r->copy_bytes * o->copy_ns;
@@ -130,7 +150,7 @@ static void claim_unpark(struct core *c, struct request *r)
 void claim_take(struct core *c, struct request *r)
 {
 	assert(!r->held && !r->outstanding);
-	count_missing(r, &r->read_bytes, &r->copy_bytes);
+	look(c, r);
 	r->parked = true;
 	claim_park(c, r);
 }
@@ -225,7 +245,8 @@ static uint64_t starts(struct core *c, const struct outlook *o)
 	for (uint32_t i = k->count; i-- > 0;) {
 		struct claim *q = &k->by_deadline[i];
 		uint64_t ns = transfer_ns(o, q->r);
-		uint64_t margin = MARGIN_NS + ns / MARGIN_SHARE + c->claims.slip_ns;
+		uint64_t margin = MARGIN_NS + ns / MARGIN_SHARE + c->claims.slip_ns +
+				  q->r->room_ns;
 		uint64_t end = q->deadline_ns > margin ? q->deadline_ns - margin : 0;
 
 		if (end > next)
@@ -241,9 +262,7 @@ static void refresh(struct core *c)
 	struct claims *k = &c->claims;
 
 	for (uint32_t n = 0; n < FRESH_PER_LOOK && k->count; n++) {
-		struct request *r = k->by_deadline[k->fresh++ % k->count].r;
-
-		count_missing(r, &r->read_bytes, &r->copy_bytes);
+		look(c, k->by_deadline[k->fresh++ % k->count].r);
 	}
 }
 
@@ -259,11 +278,9 @@ void claim_tick(struct core *c)
 	outlook(c, &o);
 	starts(c, &o);
 	for (uint32_t i = 0; i < k->count; i++) {
-		struct request *r = k->by_deadline[i].r;
-
 		if (k->by_deadline[i].start_ns > c->now_ns + o.queue_ns)
 			break; /* starts rise with deadlines */
-		count_missing(r, &r->read_bytes, &r->copy_bytes);
+		look(c, k->by_deadline[i].r);
 	}
 	first = starts(c, &o);
 	for (uint32_t i = 0; i < k->count; i++)

@@ -137,7 +137,7 @@ bool clean_begin(struct core *c)
 		return false;
 	segment = victim(c, DEAD_WORTH);
 	if (segment < 0) {
-		segment = store_oldest(c->store, DISK_LOG_CACHE);
+		segment = evict_oldest(c);
 		hot = segment >= 0;
 	}
 	if (segment < 0)

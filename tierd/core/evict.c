@@ -423,6 +423,38 @@ void evict_segment(struct core *c, uint32_t segment)
 	c->metrics.segments_dropped++;
 }
 
+/* Would all of it be written again? */
+static bool is_kept(const struct core *c, uint32_t segment)
+{
+	const struct block_list *list = &c->segment_blocks[segment];
+	const struct context *x = c->context[list->head_ctx];
+
+	for (uint32_t slot = list->head; slot != ABI_SLOT_NONE;) {
+		const struct block_meta *m = &x->meta[slot];
+		const struct block_use *use = block_use(x, slot);
+
+		if (!use->pins[ABI_TIER_CXL] || use->streamed[ABI_TIER_CXL] ||
+		    m->there[ABI_TIER_CXL].pages != block_pages(x, slot))
+			return false;
+		slot = m->next;
+		x = c->context[m->next_ctx];
+	}
+	return list->count > 0;
+}
+
+/*
+ * The oldest segment of the cache log that is worth dropping: one whose blocks are all pinned would
+ * be written again, and so on in circles while a full log holds nothing else.
+ */
+int64_t evict_oldest(const struct core *c)
+{
+	int64_t segment = store_oldest(c->store, DISK_LOG_CACHE);
+
+	while (segment >= 0 && is_kept(c, (uint32_t)segment))
+		segment = store_oldest_after(c->store, DISK_LOG_CACHE, segment);
+	return segment;
+}
+
 /* A walk over slots for cached blocks on NVMe, up to a rank or of one account. */
 struct nvme_walk {
 	uint64_t bytes; /* wanted */
@@ -508,7 +540,7 @@ bool evict_store(struct core *c)
 	int64_t segment = store_dead(c->store);
 
 	if (segment < 0) {
-		segment = store_oldest(c->store, DISK_LOG_CACHE);
+		segment = evict_oldest(c);
 		if (segment < 0) {
 			clean_begin(c);
 			return false;

@@ -162,6 +162,7 @@ struct request {
 	uint32_t moved;       /* migrate: blocks that are where they should be */
 	uint64_t read_bytes, copy_bytes;   /* prefetch: to be moved, by the last look */
 	uint64_t begun_ns, transfer_ns;    /* ... when it was due, how long it should take */
+	uint64_t room_ns;                  /* ... and room for it before that */
 	struct put *put;
 	struct stream *stream;
 	uint64_t sync_seq; /* REQUEST_SYNC: needs this flush */
@@ -646,6 +647,7 @@ void evict_room_ahead(struct core *c, struct context *x, uint32_t tier);
 void evict_drain_logs(struct core *c);
 void evict_drain_client(struct core *c, struct client *k);
 bool evict_store(struct core *c);
+int64_t evict_oldest(const struct core *c);
 bool evict_block(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
 bool evict_nvme(struct core *c, struct context *x, uint64_t bytes);
 void evict_segment(struct core *c, uint32_t segment);

@@ -287,8 +287,13 @@ uint64_t store_segment_live(const struct store *s, uint32_t segment)
 
 int64_t store_oldest(const struct store *s, uint32_t log)
 {
+	return store_oldest_after(s, log, -ENOENT);
+}
+
+int64_t store_oldest_after(const struct store *s, uint32_t log, int64_t segment)
+{
 	int64_t best = -ENOENT;
-	uint64_t best_sequence = UINT64_MAX;
+	uint64_t best_sequence = UINT64_MAX, after = segment < 0 ? 0 : s->segment[segment].sequence;
 
 	assert(log == DISK_LOG_CACHE || log == DISK_LOG_DURABLE);
 	for (uint32_t i = 0; i < s->segment_count; i++) {
@@ -296,7 +301,7 @@ int64_t store_oldest(const struct store *s, uint32_t log)
 
 		if (g->state != STORE_SEALED || g->log != log || g->pending || g->reads)
 			continue;
-		if (g->sequence < best_sequence) {
+		if (g->sequence > after && g->sequence < best_sequence) {
 			best = i;
 			best_sequence = g->sequence;
 		}

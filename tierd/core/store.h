@@ -116,6 +116,8 @@ void store_read_end(struct store *s, uint32_t segment);
 /* The sealed segment of the log with the lowest sequence number that is not read just now; -ENOENT
  * = none. */
 int64_t store_oldest(const struct store *s, uint32_t log);
+/* The next one after it (negative: the oldest). */
+int64_t store_oldest_after(const struct store *s, uint32_t log, int64_t segment);
 /* A sealed segment without live bytes, reads or needed tombstones; -ENOENT = none. */
 int64_t store_dead(const struct store *s);
 /* Make it free: no live bytes, no reads. */
