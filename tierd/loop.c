@@ -7,10 +7,10 @@
  *         workers -> submit
  *
  * While anything goes on it turns without system calls: rings are memory, completions are memory.
- * After ACTIVE_NS of nothing all clients are parked and the loop sleeps in the kernel; after LULL_NS
- * where the device is busy for longer than a wake-up matters: turning for nothing takes time from
- * the engines' threads, and in a virtual machine from the thread that is the device. It wakes for
- * one of: the front's epoll set, a worker's wake-up, a signal, the device, the core's next tick.
+ * After ACTIVE_NS of nothing all clients are parked and the loop sleeps in the kernel; after
+ * LULL_NS where the device is busy for longer than a wake-up matters: turning for nothing takes
+ * time from the engines' threads, and in a virtual machine from the thread that is the device. It
+ * wakes for one of: the front's epoll set, a worker's, a signal, the device, the core's next tick.
  * The three descriptors are one-shot polls in the ring, armed again before the next sleep: a poll
  * looks at the state when it is armed, so nothing is lost in between.
  */

@@ -152,6 +152,7 @@ static void reserve(struct world *w, uint32_t client, uint32_t i, struct ask *a)
 	uint8_t *at = w->client[client].staging + a->staging + ARENA_ARGS;
 	struct abi_put_args *args = (struct abi_put_args *)at;
 	struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE, .user_data = i };
+	uint8_t said;
 
 	a->kind = ASK_RESERVE;
 	a->op = ABI_OP_PUT_RESERVE;
@@ -161,10 +162,12 @@ static void reserve(struct world *w, uint32_t client, uint32_t i, struct ask *a)
 	args->shards = a->shards;
 	args->shard = a->shard;
 	args->salt = world_salt(a->first);
-	model_said(w, a, args);
+	said = model_said(w, a, args);
 	model_behind(a->first, args);
-	for (uint32_t n = 0; n < a->count; n++)
+	for (uint32_t n = 0; n < a->count; n++) {
+		w->context[a->context].now.key[a->first + n].said |= said;
 		model_key(a->first + n, (uint8_t *)(args + 1) + n * ABI_KEY_BYTES);
+	}
 	sqe.context_id = w->context[a->context].id;
 	sqe.arg_offset = a->staging + ARENA_ARGS;
 	sqe.count = a->count;
@@ -233,7 +236,6 @@ static void ask_commit(struct world *w, uint32_t client, uint32_t i, struct ask 
 		key->put_epochs |= 1ull << a->epoch % 64;
 		key->put_sequence = ++w->sequence;
 		key->deleted = false;
-		key->said |= model_said(w, a, NULL);
 	}
 	sqe.arg_offset = a->staging;
 	sqe.deadline_ns = a->deadline_ns;

@@ -122,7 +122,7 @@ static bool is_stores(const struct ask *a)
 
 static void refusal_check(struct world *w, const struct ask *a)
 {
-	bool hbm = a->op == ABI_OP_FETCH || a->op == ABI_OP_STREAM;
+	bool hbm = a->op == ABI_OP_FETCH || a->op == ABI_OP_PREFETCH || a->op == ABI_OP_STREAM;
 
 	if (is_stores(a) || explained(w, a, ABI_TIER_CXL) ||
 	    (hbm && a->shard == ABI_TIER_HBM && explained(w, a, ABI_TIER_HBM)))

@@ -67,18 +67,16 @@ bool model_page_is(const struct world *w, uint32_t context, uint32_t n, uint32_t
 }
 
 /*
- * How the put's blocks are to be kept, into its arguments (may be NULL) and as a bit of `said`. Of
- * most keys all puts say the same, so it shows when that is lost.
+ * How the put's blocks are to be kept, into its arguments and as a bit of `said`. Of most keys
+ * all puts say the same, so it shows when that is lost.
  */
 uint8_t model_said(struct world *w, const struct ask *a, struct abi_put_args *args)
 {
 	static const uint8_t priority_of[8] = { [1] = ABI_PRIORITY_LOW, [3] = ABI_PRIORITY_HIGH };
 	uint32_t region = a->first / 16 % 8;
 
-	if (args) {
-		args->priority = priority_of[region];
-		args->ttl_ms = region == 6 ? 1 + world_below(w, SAID_TTL_MS) : 0;
-	}
+	args->priority = priority_of[region];
+	args->ttl_ms = region == 6 ? 1 + world_below(w, SAID_TTL_MS) : 0;
 	return region == 6 ? SAID_TTL : (uint8_t)(1u << priority_of[region]);
 }
 

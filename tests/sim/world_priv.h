@@ -179,7 +179,7 @@ struct world_key {
 	bool deleted;        /* delete was acknowledged, no put was sent since it was asked for */
 	bool doomed;         /* its deletion was asked for, at any time */
 	bool ghost;          /* a dead client's commit may still land; until the next quiet */
-	uint8_t said;        /* bits: what commits said of how it is kept, SAID_TTL or a priority */
+	uint8_t said;        /* bits: what puts said of how it is kept, SAID_TTL or a priority */
 };
 
 #define SAID_TTL 8u

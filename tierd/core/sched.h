@@ -16,11 +16,11 @@
  *
  * The device. At most config.device_depth operations are under way, and no demand is added to more
  * than SCHED_BUDGET_DEMAND_NS of device time: that is what the next one waits behind, however deep
- * the queue and however slow the device. All classes but demand are background, bounded by the device time that they have under way: while demand was seen in the
- * last SCHED_BUSY_NS they go in units of SCHED_UNIT_BUSY, as many as fit SCHED_BUDGET_BUSY_NS but
- * always one; else in units of SCHED_UNIT_BYTES up to SCHED_BUDGET_IDLE_NS. With config.yield none
- * goes while demand is under way or was seen in the last SCHED_YIELD_NS. Two things pass this
- * order, a unit at a time:
+ * the queue and however slow the device. All classes but demand are background, bounded by the
+ * device time that they have under way: while demand was seen in the last SCHED_BUSY_NS they go in
+ * units of SCHED_UNIT_BUSY, as many as fit SCHED_BUDGET_BUSY_NS but always one; else in units of
+ * SCHED_UNIT_BYTES up to SCHED_BUDGET_IDLE_NS. With config.yield none goes while demand is there or
+ * was seen in the last SCHED_YIELD_NS. Two things pass this order, a unit at a time:
  *   - a background class that has had nothing issued for config.starve_ns though something waited;
  *   - write-back, which is owed config.writeback_percent of the device's time while it has work, up
  *     to SCHED_WRITEBACK_MOST as the dirty limit comes near or someone waits for durability.
