@@ -163,6 +163,7 @@ static void reserve(struct world *w, uint32_t client, uint32_t i, struct ask *a)
 	args->shard = a->shard;
 	args->salt = world_salt(a->first);
 	said = model_said(w, a, args);
+	model_put_anew(w, a);
 	model_behind(a->first, args);
 	for (uint32_t n = 0; n < a->count; n++) {
 		w->context[a->context].now.key[a->first + n].said |= said;

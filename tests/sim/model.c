@@ -133,6 +133,8 @@ void model_pinned(struct world *w, uint32_t client, const struct ask *ask, uint6
 		.first = ask->first,
 		.count = ask->count,
 		.deadline_ns = ask->deadline_ns,
+		.epoch = w->context[ask->context].epoch,
+		.read_bad = core_metrics(w->core)->read_bad,
 	};
 	for (uint32_t i = 0; i < p->count; i++) {
 		uint32_t slot;
@@ -147,8 +149,26 @@ void model_pinned(struct world *w, uint32_t client, const struct ask *ask, uint6
 	}
 }
 
+/* A durable put without a part that the block has: it is stored anew without, pinned or not. */
+void model_put_anew(struct world *w, const struct ask *a)
+{
+	for (uint32_t n = a->first; a->durable && n < a->first + a->count; n++) {
+		uint32_t slot;
+		const struct abi_block *b = model_find(w, a->context, n, &slot);
+
+		for (uint32_t i = 0; b && b->parts & ~a->parts && i < WORLD_LEASES; i++) {
+			struct world_pin *p = &w->pin[i];
+
+			if (p->context == a->context && n - p->first < p->count)
+				p->resident[n - p->first] = 0;
+		}
+	}
+}
+
 static void pin_check(struct world *w, struct world_pin *p)
 {
+	const struct world_context *x = &w->context[p->context];
+
 	if (!p->id || p->deadline_ns <= w->now_ns || w->client[p->client].state != 1)
 		return;
 	for (uint32_t i = 0; i < p->count; i++) {
@@ -157,8 +177,9 @@ static void pin_check(struct world *w, struct world_pin *p)
 
 		/* A block that was deleted or did not verify is gone: no claim keeps it. */
 		if (!b || slot != p->block[i].slot || b->generation != p->block[i].generation) {
-			if (p->context == 1 && p->resident[i] &&
-			    !w->context[1].now.key[p->first + i].doomed)
+			if (p->resident[i] && !x->now.key[p->first + i].doomed &&
+			    !x->removing && p->epoch == x->epoch &&
+			    p->read_bad == core_metrics(w->core)->read_bad)
 				world_fail(w, "pin: key %u left the service", p->first + i);
 			p->resident[i] = 0;
 			continue;

@@ -134,6 +134,8 @@ struct world_pin {
 	uint64_t deadline_ns;
 	uint64_t resident[WORLD_RUN]; /* bit = page that was there when the pin was acknowledged */
 	struct abi_block_ref block[WORLD_RUN]; /* then: one that came later is not pinned */
+	uint32_t epoch;    /* then */
+	uint64_t read_bad; /* the core's count then: a block that does not verify is gone */
 };
 
 /* A block whose first layers the core has pinned, at the last look. */
@@ -316,6 +318,7 @@ void streams_forget(struct world *w, uint32_t client);
 bool model_page_is(const struct world *w, uint32_t context, uint32_t n, uint32_t page,
 		   const void *src);
 uint32_t model_page_part(uint32_t page);
+void model_put_anew(struct world *w, const struct ask *a);
 void model_pinned(struct world *w, uint32_t client, const struct ask *ask, uint64_t id);
 void client_rest(struct world *w);
 void client_crash_soon(struct world *w); /* an answer was sent: it may be */

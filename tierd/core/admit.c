@@ -30,7 +30,8 @@ static bool is_worth(const struct core *c, const struct context *x, uint32_t slo
 				x->plan.quota[ABI_TIER_NVME] / x->spec.geometry.block_bytes);
 }
 
-static void refuse(struct core *c, struct context *x, uint32_t slot)
+/* It is not written: CXL keeps the only copy. The caller tells who waits for room. */
+void admit_refuse(struct core *c, struct context *x, uint32_t slot)
 {
 	struct block_meta *m = &x->meta[slot];
 
@@ -60,7 +61,7 @@ void admit_heads(struct core *c, struct context *x)
 	bool any = false;
 
 	while (x->dirty.count && !is_worth(c, x, x->dirty.head)) {
-		refuse(c, x, x->dirty.head);
+		admit_refuse(c, x, x->dirty.head);
 		any = true;
 	}
 	if (any)

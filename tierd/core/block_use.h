@@ -67,6 +67,16 @@ static inline bool block_use_is_nought(const struct block_use *use)
 	return !(word[0] | word[1] | word[2] | word[3] | word[4] | word[5] | word[6]);
 }
 
+/* Is it pinned, whole or its first layers, in any tier? Then it stays in the service. */
+static inline bool block_use_is_pinned(const struct block_use *use)
+{
+	uint32_t pins = 0;
+
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
+		pins += use->pins[tier] + use->head_pins[tier];
+	return pins > 0;
+}
+
 static inline size_t block_uses_bytes(const struct block_uses *u)
 {
 	return (u->high + (size_t)1) * sizeof(*u->entry);

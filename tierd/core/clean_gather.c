@@ -18,8 +18,7 @@ static bool movable(const struct core *c, const struct context *x, uint32_t slot
 	       !(m->flags & (BLOCK_DROPPED | BLOCK_MOVING)) &&
 	       index_block(&x->ix, slot)->epoch == (uint32_t)x->spec.epoch &&
 	       block_segment(c, x, slot) == c->cleaner.segment &&
-	       (!c->cleaner.hot || m->heat || use->pins[ABI_TIER_HBM] || use->pins[ABI_TIER_CXL] ||
-		use->head_pins[ABI_TIER_CXL]);
+	       (!c->cleaner.hot || m->heat || block_use_is_pinned(use));
 }
 
 static uint32_t *bucket(struct cleaner *k, uint32_t parent, uint32_t step)

@@ -398,53 +398,54 @@ int evict_account(struct core *c, struct context *x, uint32_t slot, uint32_t tie
 /*
  * Drop a segment of the cache log. What is whole in CXL has earned its place there and is written
  * again (at most half of the segment, so that dropping gains), and so was by the cleaner what is
- * hot; the rest leaves.
+ * hot; the rest leaves. What is pinned never does: where nothing in CXL can be written again, it
+ * stays, and the segment with it, until the pin ends or the cleaner moves it.
  */
 void evict_segment(struct core *c, uint32_t segment)
 {
-	struct block_list *list = &c->segment_blocks[segment];
-	uint32_t keep = list->count / 2;
+	const struct block_list *list = &c->segment_blocks[segment];
+	uint32_t keep = list->count / 2, slot = list->head, index = list->head_ctx;
 
-	while (list->head != ABI_SLOT_NONE) {
-		struct context *x = c->context[list->head_ctx];
-		uint32_t slot = list->head;
+	while (slot != ABI_SLOT_NONE) {
+		struct context *x = c->context[index];
+		const struct block_meta *m = &x->meta[slot];
 		const struct block_use *use = block_use(x, slot);
+		uint32_t next = m->next;
 
+		index = m->next_ctx;
 		if ((keep || use->pins[ABI_TIER_CXL]) &&
 		    !use->streamed[ABI_TIER_CXL] && /* what a stream brought is about to go */
-		    x->meta[slot].there[ABI_TIER_CXL].pages == block_pages(x, slot)) {
+		    m->there[ABI_TIER_CXL].pages == block_pages(x, slot)) {
 			keep -= keep > 0;
 			block_unwritten(c, x, slot);
 			writeback_enqueue(c, x, slot);
-		} else {
+		} else if (!block_use_is_pinned(use)) {
 			block_drop(c, x, slot);
 		}
+		slot = next;
 	}
-	c->metrics.segments_dropped++;
+	c->metrics.segments_dropped += list->count == 0;
 }
 
-/* Would all of it be written again? */
+/* Is all of it pinned? */
 static bool is_kept(const struct core *c, uint32_t segment)
 {
 	const struct block_list *list = &c->segment_blocks[segment];
 	const struct context *x = c->context[list->head_ctx];
+	uint32_t next;
 
-	for (uint32_t slot = list->head; slot != ABI_SLOT_NONE;) {
-		const struct block_meta *m = &x->meta[slot];
-		const struct block_use *use = block_use(x, slot);
-
-		if (!use->pins[ABI_TIER_CXL] || use->streamed[ABI_TIER_CXL] ||
-		    m->there[ABI_TIER_CXL].pages != block_pages(x, slot))
+	for (uint32_t slot = list->head; slot != ABI_SLOT_NONE; slot = next) {
+		if (!block_use_is_pinned(block_use(x, slot)))
 			return false;
-		slot = m->next;
-		x = c->context[m->next_ctx];
+		next = x->meta[slot].next;
+		x = c->context[x->meta[slot].next_ctx];
 	}
 	return list->count > 0;
 }
 
 /*
  * The oldest segment of the cache log that is worth dropping: one whose blocks are all pinned would
- * be written again, and so on in circles while a full log holds nothing else.
+ * stay, or be written again, and so on in circles while a full log holds nothing else.
  */
 int64_t evict_oldest(const struct core *c)
 {
@@ -472,8 +473,7 @@ static bool nvme_may(const struct core *c, const struct context *x, const struct
 
 	return b->state == ABI_BLOCK_COMMITTED && m->persist == PERSIST_CLEAN && !use->hold &&
 	       !(m->flags & BLOCK_DURABLE) && !(w->ends && b->child != ABI_SLOT_NONE) &&
-	       !use->pins[ABI_TIER_HBM] && !use->pins[ABI_TIER_CXL] &&
-	       !use->head_pins[ABI_TIER_CXL] &&
+	       !block_use_is_pinned(use) &&
 	       quota_rank(c, x, slot, ABI_TIER_NVME) <= w->rank &&
 	       !(w->account && !quota_of(c, x, slot, w->account));
 }

@@ -195,10 +195,17 @@ static bool quota_allows(const struct core *c, const struct context *x, uint64_t
 
 /*
  * The head's account holds all it may on NVMe, in blocks that cannot go: this one goes, so that it
- * is in nobody's way. A durable put is told so.
+ * is in nobody's way. A durable put is told so. What is pinned stays where it is, unwritten.
  */
 static int quota_refuses(struct core *c, struct context *x, uint32_t slot)
 {
+	const struct block_meta *m = &x->meta[slot];
+
+	if (block_use_is_pinned(block_use(x, slot)) && m->persist == PERSIST_QUEUED &&
+	    !(m->flags & BLOCK_DURABLE)) {
+		admit_refuse(c, x, slot);
+		return -EDQUOT;
+	}
 	c->metrics.quota_dropped++;
 	block_drop(c, x, slot);
 	request_wake_phase(c, REQUEST_WRITTEN);
@@ -207,7 +214,7 @@ static int quota_refuses(struct core *c, struct context *x, uint32_t slot)
 
 /*
  * Place for the head of the context's dirty list. Errors: -ENOSPC, -EBUSY the log writes a run,
- * -EDQUOT the head was dropped.
+ * -EDQUOT the head was dropped, or refused.
  */
 static int run_begin(struct core *c, struct context *x)
 {

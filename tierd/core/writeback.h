@@ -141,6 +141,7 @@ void run_bury(struct core *c, struct run *run, uint32_t i);
 uint32_t admit_run(const struct core *c, const struct context *x, const uint32_t *chain,
 		   uint32_t n);
 void admit_heads(struct core *c, struct context *x);
+void admit_refuse(struct core *c, struct context *x, uint32_t slot);
 void admit_again(struct core *c, struct context *x, uint32_t slot, bool wanted);
 void admit_forget(struct context *x, uint32_t slot);
 
