@@ -521,7 +521,7 @@ bug("stops-without-writing", SHELL + "loop.c",
 bug("sessions-not-ended-at-stop", SHELL + "loop.c",
     "front_end_all(s->front, &l->turn, -ESHUTDOWN);", "", "test_front_life")
 bug("idle-loop-spins", SHELL + "loop.c",
-    "return hopeful == 0 && t->now_ns - l->busy_ns >= FRONT_ACTIVE_NS;", "return false;",
+    "return hopeful == 0 && t->now_ns - l->busy_ns >= awake;", "return false;",
     "test_front_ring")
 bug("size-limit-kills", SHELL + "main.c", "signal(SIGXFSZ, SIG_IGN);", "", "test_front_life")
 bug("ready-not-told", SHELL + "startup.c", "notify_ready(status);", "",

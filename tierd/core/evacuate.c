@@ -171,11 +171,12 @@ static void submit(struct core *c)
 	e->copy = NULL;
 }
 
-static struct core_copy *copy_for(struct core *c)
+/* A job for a page, of the block that it holds already: such a block goes in one, however large. */
+static struct core_copy *copy_for(struct core *c, bool held)
 {
 	struct evacuation *e = &c->evacuation;
 
-	if (e->copy && sched_copy_full(e->copy))
+	if (e->copy && !held && sched_copy_full(e->copy))
 		submit(c);
 	if (e->copy || e->copies >= COPIES_MAX)
 		return e->copy;
@@ -214,7 +215,7 @@ static int move(struct core *c, uint32_t slot, uint32_t page)
 
 	if (block_use(x, slot)->hold > held)
 		return -EBUSY;
-	copy = copy_for(c);
+	copy = copy_for(c, held);
 	if (!copy)
 		return -EAGAIN;
 	to = space_alloc_move(x->space[e->tier], x->part_class[x->page_part[page]]);
