@@ -107,6 +107,31 @@ static int begin(void **state)
 	return 0;
 }
 
+/* A pin's id is good in another process of the same user, and for an operator. */
+static void test_other_users_do_not_unpin(void **state)
+{
+	struct core_client_open *other = &host.core->client[1].open;
+	struct abi_sqe sqe = { .op = ABI_OP_UNPIN, .context_id = host.context[0].id };
+	uint64_t first, second;
+
+	(void)state;
+	host_client_open(&host, 1);
+	host_client_attach(&host, 1);
+	assert_int_equal(pin(0, 0, 2), 2);
+	first = host.answer.value;
+	assert_int_equal(pin(0, 2, 2), 2);
+	second = host.answer.value;
+	other->uid = HOST_OWNER + 1;
+	sqe.handle = first;
+	assert_true(host_request(&host, 1, &sqe));
+	assert_int_equal(host.answer.res, -ENOENT);
+	other->operator_ = true;
+	unpin(1, first);
+	other->operator_ = false;
+	other->uid = HOST_OWNER;
+	unpin(1, second);
+}
+
 static int end(void **state)
 {
 	(void)state;
@@ -197,6 +222,7 @@ int main(void)
 		cmocka_unit_test(test_a_salt_pins_no_more_than_its_limit),
 		cmocka_unit_test(test_a_client_pins_no_more_than_its_limit),
 		cmocka_unit_test(test_a_context_pins_no_more_than_its_limit),
+		cmocka_unit_test(test_other_users_do_not_unpin),
 		cmocka_unit_test(test_limits_of_pins_come_back),
 	};
 

@@ -315,10 +315,19 @@ void pin_request(struct core *c, struct request *r)
 	request_end(c, r, blocks < 0 ? (int)blocks : 0, blocks < 0 ? 0 : id, resident);
 }
 
+/* Ids can be guessed: they are good for processes of the user who pinned, and for operators. */
+static bool may_end(const struct core *c, const struct pin *p, uint32_t client)
+{
+	const struct core_client_open *who = &c->client[client].open;
+
+	return who->uid == c->client[p->client].open.uid || who->operator_;
+}
+
 void unpin_request(struct core *c, struct request *r)
 {
 	struct pin *p = &c->pin[r->sqe.handle % CORE_PINS_MAX];
-	bool found = p->used && p->id == r->sqe.handle && p->ctx == r->ctx;
+	bool found = p->used && p->id == r->sqe.handle && p->ctx == r->ctx &&
+		     may_end(c, p, r->client);
 
 	if (found)
 		pin_end(c, p);
