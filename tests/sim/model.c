@@ -115,6 +115,14 @@ static bool page_at(struct world *w, uint32_t context, uint32_t slot, uint32_t p
 	return abi_word_state(model_desc(w, context, slot, page)->word[tier]) == ABI_PAGE_READY;
 }
 
+/* What did not verify, and what was promised durability that its account's quota refuses. */
+static uint64_t given_up(const struct world *w)
+{
+	const struct core_metrics *m = core_metrics(w->core);
+
+	return m->read_bad + m->quota_dropped;
+}
+
 void model_pinned(struct world *w, uint32_t client, const struct ask *ask, uint64_t id)
 {
 	struct world_pin *p = NULL;
@@ -134,7 +142,7 @@ void model_pinned(struct world *w, uint32_t client, const struct ask *ask, uint6
 		.count = ask->count,
 		.deadline_ns = ask->deadline_ns,
 		.epoch = w->context[ask->context].epoch,
-		.read_bad = core_metrics(w->core)->read_bad,
+		.gone = given_up(w),
 	};
 	for (uint32_t i = 0; i < p->count; i++) {
 		uint32_t slot;
@@ -179,7 +187,7 @@ static void pin_check(struct world *w, struct world_pin *p)
 		if (!b || slot != p->block[i].slot || b->generation != p->block[i].generation) {
 			if (p->resident[i] && !x->now.key[p->first + i].doomed &&
 			    !x->removing && p->epoch == x->epoch &&
-			    p->read_bad == core_metrics(w->core)->read_bad)
+			    p->gone == given_up(w))
 				world_fail(w, "pin: key %u left the service", p->first + i);
 			p->resident[i] = 0;
 			continue;

@@ -135,7 +135,7 @@ struct world_pin {
 	uint64_t resident[WORLD_RUN]; /* bit = page that was there when the pin was acknowledged */
 	struct abi_block_ref block[WORLD_RUN]; /* then: one that came later is not pinned */
 	uint32_t epoch;    /* then */
-	uint64_t read_bad; /* the core's count then: a block that does not verify is gone */
+	uint64_t gone; /* then: the core's counts of blocks that do not verify, or find no quota */
 };
 
 /* A block whose first layers the core has pinned, at the last look. */
@@ -158,7 +158,7 @@ struct world_lease {
 struct world_link {
 	uint32_t context, slot, generation; /* its own */
 	bool seen;
-	uint64_t alone_ns; /* its parent has gone and nothing keeps it, since; 0 = it is not so */
+	uint64_t alone_ns; /* its parent has gone and nothing keeps it, for so long */
 };
 
 /* What the outside knows of one conversation. */
@@ -237,6 +237,7 @@ struct world {
 	struct world_head head[WORLD_HEADS];
 	struct world_link link[WORLD_CONTEXTS][WORLD_KEYS];
 	uint64_t looked; /* at heads */
+	uint64_t linked_ns, passed_ns; /* at blocks and those before them; since then */
 
 	/* device.c */
 	struct disk_super super;

@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <libgen.h>
 #include <limits.h>
+#include <linux/fiemap.h>
 #include <linux/fs.h>
 #include <linux/magic.h>
 #include <stdio.h>
@@ -30,6 +31,7 @@
 /* One write of zeros: large enough that the device is never idle between two. */
 #define FILL_BYTES ((size_t)8 << 20)
 
+#define EXTENTS 32u /* asked for at a time */
 #define AUTO_PERCENT 25
 #define AUTO_BYTES_MAX (16ull << 30) /* filling it takes start-up time: tens of seconds at most */
 #define AUTO_ALIGN (4ull << 20)
@@ -335,6 +337,39 @@ void nvme_file_close(int fd)
 	close(fd);
 }
 
+/*
+ * Bytes of [from, to) that have room on the medium: SEEK_HOLE shows what was only set aside as a
+ * hole, too. A file system that cannot tell has set nothing aside.
+ */
+static uint64_t set_aside(int fd, uint64_t from, uint64_t to)
+{
+	union {
+		struct fiemap map;
+		uint8_t room[sizeof(struct fiemap) + EXTENTS * sizeof(struct fiemap_extent)];
+	} ask;
+	uint64_t bytes = 0;
+
+	while (from < to) {
+		const struct fiemap_extent *e = ask.map.fm_extents;
+
+		memset(&ask, 0, sizeof(ask));
+		ask.map.fm_start = from;
+		ask.map.fm_length = to - from;
+		ask.map.fm_extent_count = EXTENTS;
+		if (ioctl(fd, FS_IOC_FIEMAP, &ask) || !ask.map.fm_mapped_extents)
+			return bytes;
+		for (uint32_t i = 0; i < ask.map.fm_mapped_extents; i++) {
+			uint64_t end = e[i].fe_logical + e[i].fe_length;
+			uint64_t begin = e[i].fe_logical > from ? e[i].fe_logical : from;
+
+			end = end < to ? end : to;
+			bytes += end > begin ? end - begin : 0;
+			from = end > from ? end : to;
+		}
+	}
+	return bytes;
+}
+
 int nvme_file_backing(int fd, uint64_t bytes, struct block_backing *out)
 {
 	struct stat st;
@@ -349,6 +384,7 @@ int nvme_file_backing(int fd, uint64_t bytes, struct block_backing *out)
 	out->allocated = (uint64_t)st.st_blocks * 512;
 	while (at < bytes) {
 		off_t hole = lseek(fd, (off_t)at, SEEK_HOLE), data;
+		uint64_t lost;
 
 		if (hole < 0)
 			return errno == ENXIO ? 0 : -errno;
@@ -358,9 +394,10 @@ int nvme_file_backing(int fd, uint64_t bytes, struct block_backing *out)
 		if (data < 0 && errno != ENXIO)
 			return -errno;
 		at = data < 0 || (uint64_t)data > bytes ? bytes : (uint64_t)data;
-		if (!out->holes)
+		lost = at - (uint64_t)hole - set_aside(fd, (uint64_t)hole, at);
+		if (lost && !out->holes)
 			out->hole = (uint64_t)hole;
-		out->holes += at - (uint64_t)hole;
+		out->holes += lost;
 	}
 	return 0;
 }
