@@ -132,7 +132,7 @@ static void test_copies_of_puts_are_small(void **state)
 	struct model *m = stored(ref);
 
 	(void)state;
-	assert_in_range(m->copy_most, PAGE_BYTES, PAGE_BYTES + CORE_IO_BYTES_MAX - 1);
+	assert_in_range(m->copy_most, PAGE_BYTES, PAGE_BYTES + SCHED_COPY_BYTES - 1);
 	model_close(m);
 }
 

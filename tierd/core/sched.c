@@ -111,7 +111,7 @@ bool sched_copy_full(const struct core_copy *copy)
 
 	for (uint32_t i = 0; i < copy->count; i++)
 		bytes += copy->item[i].bytes;
-	return copy->count == CORE_SEGMENTS_IO || bytes >= CORE_IO_BYTES_MAX;
+	return copy->count == CORE_SEGMENTS_IO || bytes >= SCHED_COPY_BYTES;
 }
 
 /* ---- queueing ----------------------------------------------------------------------------- */

@@ -46,6 +46,7 @@
 #define SCHED_BUDGET_IDLE_NS 2500000ull
 #define SCHED_WRITEBACK_MOST 75u      /* percent */
 #define SCHED_HBM_COPIES 2u
+#define SCHED_COPY_BYTES (4u << 20)   /* of one job: smaller ones of puts make shorter runs */
 #define SCHED_BACKGROUND_IOS 64u      /* of the pool, for reads that are not demand */
 
 struct sched;
