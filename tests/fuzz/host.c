@@ -340,6 +340,34 @@ bool host_request(struct host *h, uint32_t client, const struct abi_sqe *sqe)
 	return true;
 }
 
+void host_key(uint32_t n, uint8_t key[ABI_KEY_BYTES])
+{
+	memset(key, 0, ABI_KEY_BYTES);
+	memcpy(key, &n, sizeof(n));
+	key[9] = (uint8_t)(n * 7 + 1);
+}
+
+int host_reserve(struct host *h, const struct abi_put_args *args, uint32_t first, uint16_t flags)
+{
+	uint8_t *at = h->client[0].staging;
+	struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE, .flags = flags, .count = args->count };
+
+	memcpy(at, args, sizeof(*args));
+	for (uint32_t i = 0; i < args->count; i++)
+		host_key(first + i, at + sizeof(*args) + (size_t)i * ABI_KEY_BYTES);
+	sqe.context_id = h->context[0].id;
+	sqe.arg_bytes = (uint32_t)(sizeof(*args) + (size_t)args->count * ABI_KEY_BYTES);
+	return host_request(h, 0, &sqe) ? h->answer.res : -EBUSY;
+}
+
+bool host_commit(struct host *h, uint16_t flags)
+{
+	const struct abi_sqe sqe = { .op = ABI_OP_PUT_COMMIT, .flags = flags,
+				     .handle = h->answer.value, .arg_offset = 4096 };
+
+	return host_request(h, 0, &sqe);
+}
+
 bool host_settle(struct host *h, uint32_t rounds)
 {
 	for (uint32_t i = 0; i < rounds; i++) {

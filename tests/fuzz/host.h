@@ -111,6 +111,16 @@ bool host_request(struct host *h, uint32_t client, const struct abi_sqe *sqe);
 void host_carry(struct host *h, uint32_t i);
 void host_carry_all(struct host *h);
 
+/* A key that hangs on n alone, never zero. */
+void host_key(uint32_t n, uint8_t key[ABI_KEY_BYTES]);
+
+/*
+ * Client 0 reserves args->count blocks in context 0, with the keys of `first` on; and commits the
+ * put that the last answer names. -EBUSY, false: the request was not taken.
+ */
+int host_reserve(struct host *h, const struct abi_put_args *args, uint32_t first, uint16_t flags);
+bool host_commit(struct host *h, uint16_t flags);
+
 /* Let time pass until nothing is under way; false: something still is after `rounds` ticks. */
 bool host_settle(struct host *h, uint32_t rounds);
 

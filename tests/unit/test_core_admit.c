@@ -24,18 +24,11 @@ static const struct core_metrics *metrics(void)
 	return core_metrics(host.core);
 }
 
-static void key_of(uint32_t n, uint8_t key[ABI_KEY_BYTES])
-{
-	memset(key, 0, ABI_KEY_BYTES);
-	memcpy(key, &n, sizeof(n));
-	key[9] = (uint8_t)(n * 7 + 1);
-}
-
 static uint32_t slot_of(uint32_t n)
 {
 	uint8_t key[ABI_KEY_BYTES];
 
-	key_of(n, key);
+	host_key(n, key);
 	return index_find(&context()->ix, key);
 }
 
@@ -50,24 +43,12 @@ static uint32_t persist_of(uint32_t n)
 /* Blocks [first, first + count) of one prompt, behind block first - 1 of it if depth is not 0. */
 static void put(uint32_t first, uint32_t count, uint32_t depth, uint16_t flags, uint8_t priority)
 {
-	struct abi_put_args *args = (struct abi_put_args *)host.client[0].staging;
-	struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE, .flags = flags, .count = count };
+	struct abi_put_args args = { .count = count, .depth = depth, .priority = priority };
 
-	memset(args, 0, sizeof(*args));
-	args->count = count;
-	args->depth = depth;
-	args->priority = priority;
 	if (depth)
-		key_of(first - 1, args->parent);
-	for (uint32_t i = 0; i < count; i++)
-		key_of(first + i, (uint8_t *)(args + 1) + (size_t)i * ABI_KEY_BYTES);
-	sqe.context_id = host.context[0].id;
-	sqe.arg_bytes = (uint32_t)(sizeof(*args) + (size_t)count * ABI_KEY_BYTES);
-	assert_true(host_request(&host, 0, &sqe));
-	assert_int_equal(host.answer.res, 0);
-	sqe = (struct abi_sqe){ .op = ABI_OP_PUT_COMMIT, .flags = flags,
-				.handle = host.answer.value, .arg_offset = 4096 };
-	assert_true(host_request(&host, 0, &sqe));
+		host_key(first - 1, args.parent);
+	assert_int_equal(host_reserve(&host, &args, first, flags), 0);
+	assert_true(host_commit(&host, flags));
 	host_settle(&host, 40);
 	assert_int_equal(host.answer.res, 0);
 }
@@ -184,7 +165,7 @@ static void test_moving_to_nvme_writes_it(void **state)
 
 	put(0, 2, 0, 0, 0);
 	for (uint32_t n = 0; n < 2; n++)
-		key_of(n, host.client[0].staging + (size_t)n * ABI_KEY_BYTES);
+		host_key(n, host.client[0].staging + (size_t)n * ABI_KEY_BYTES);
 	sqe.context_id = host.context[0].id;
 	assert_true(host_request(&host, 0, &sqe));
 	host_settle(&host, 40);

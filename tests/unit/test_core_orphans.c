@@ -26,18 +26,11 @@ static struct context *context(void)
 	return core_context(host.core, host.context[0].id);
 }
 
-static void key_of(uint32_t n, uint8_t key[ABI_KEY_BYTES])
-{
-	memset(key, 0, ABI_KEY_BYTES);
-	memcpy(key, &n, sizeof(n));
-	key[9] = (uint8_t)(n * 7 + 1);
-}
-
 static uint32_t slot_of(uint32_t n)
 {
 	uint8_t key[ABI_KEY_BYTES];
 
-	key_of(n, key);
+	host_key(n, key);
 	return index_find(&context()->ix, key);
 }
 
@@ -49,23 +42,12 @@ static bool is_there(uint32_t n)
 /* Blocks [first, first + count) of which the first stands behind block `parent` at `depth`. */
 static void put(uint32_t first, uint32_t count, uint32_t parent, uint32_t depth, uint16_t flags)
 {
-	struct abi_put_args *args = (struct abi_put_args *)host.client[0].staging;
-	struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE, .flags = flags, .count = count };
+	struct abi_put_args args = { .count = count, .depth = depth };
 
-	memset(args, 0, sizeof(*args));
-	args->count = count;
-	args->depth = depth;
 	if (parent != NONE)
-		key_of(parent, args->parent);
-	for (uint32_t i = 0; i < count; i++)
-		key_of(first + i, (uint8_t *)(args + 1) + (size_t)i * ABI_KEY_BYTES);
-	sqe.context_id = host.context[0].id;
-	sqe.arg_bytes = (uint32_t)(sizeof(*args) + (size_t)count * ABI_KEY_BYTES);
-	assert_true(host_request(&host, 0, &sqe));
-	assert_int_equal(host.answer.res, 0);
-	sqe = (struct abi_sqe){ .op = ABI_OP_PUT_COMMIT, .flags = flags,
-				.handle = host.answer.value, .arg_offset = 4096 };
-	assert_true(host_request(&host, 0, &sqe));
+		host_key(parent, args.parent);
+	assert_int_equal(host_reserve(&host, &args, first, flags), 0);
+	assert_true(host_commit(&host, flags));
 	host_settle(&host, 40);
 	assert_int_equal(host.answer.res, 0);
 }
@@ -76,7 +58,7 @@ static uint64_t by_key(uint32_t op, uint32_t n)
 			       .tier = ABI_TIER_CXL, .arg_bytes = ABI_KEY_BYTES };
 
 	sqe.context_id = host.context[0].id;
-	key_of(n, host.client[0].staging);
+	host_key(n, host.client[0].staging);
 	assert_true(host_request(&host, 0, &sqe));
 	return host.answer.value;
 }

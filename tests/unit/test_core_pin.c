@@ -15,13 +15,6 @@
 
 static struct host host;
 
-static void key_of(uint32_t n, uint8_t key[ABI_KEY_BYTES])
-{
-	memset(key, 0, ABI_KEY_BYTES);
-	memcpy(key, &n, sizeof(n));
-	key[9] = (uint8_t)(n * 7 + 1);
-}
-
 static uint64_t salt_of(uint32_t n)
 {
 	return n < KEYS / 2 ? 7 : 8;
@@ -29,19 +22,10 @@ static uint64_t salt_of(uint32_t n)
 
 static void put(uint32_t n)
 {
-	struct abi_put_args *args = (struct abi_put_args *)host.client[0].staging;
-	struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE, .count = 1 };
+	const struct abi_put_args args = { .count = 1, .salt = salt_of(n) };
 
-	memset(args, 0, sizeof(*args));
-	args->count = 1;
-	args->salt = salt_of(n);
-	key_of(n, (uint8_t *)(args + 1));
-	sqe.context_id = host.context[0].id;
-	sqe.arg_bytes = sizeof(*args) + ABI_KEY_BYTES;
-	assert_true(host_request(&host, 0, &sqe));
-	sqe = (struct abi_sqe){ .op = ABI_OP_PUT_COMMIT, .arg_offset = 4096,
-				.handle = host.answer.value };
-	assert_true(host_request(&host, 0, &sqe));
+	assert_int_equal(host_reserve(&host, &args, n, 0), 0);
+	assert_true(host_commit(&host, 0));
 	assert_int_equal(host.answer.value, 1);
 }
 
@@ -51,7 +35,7 @@ static int64_t pin(uint32_t client, uint32_t first, uint32_t count)
 	struct abi_sqe sqe = { .op = ABI_OP_PIN, .flags = ABI_SQE_KEYS, .tier = ABI_TIER_CXL };
 
 	for (uint32_t i = 0; i < count; i++)
-		key_of(first + i, host.client[client].staging + i * ABI_KEY_BYTES);
+		host_key(first + i, host.client[client].staging + i * ABI_KEY_BYTES);
 	sqe.context_id = host.context[0].id;
 	sqe.count = count;
 	sqe.arg_bytes = count * ABI_KEY_BYTES;

@@ -19,30 +19,12 @@ enum { PLAIN, HIGH, LOW, BRIEF, LONG, KEYS };
 static struct host host;
 static struct disk_context spec;
 
-static void key_of(uint32_t n, uint8_t key[ABI_KEY_BYTES])
-{
-	memset(key, 0, ABI_KEY_BYTES);
-	memcpy(key, &n, sizeof(n));
-	key[9] = (uint8_t)(n * 7 + 1);
-}
-
 static void put(uint32_t n, uint8_t priority, uint32_t ttl_ms)
 {
-	struct abi_put_args *args = (struct abi_put_args *)host.client[0].staging;
-	struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE, .count = 1, .flags = ABI_SQE_DURABLE };
+	const struct abi_put_args args = { .count = 1, .priority = priority, .ttl_ms = ttl_ms };
 
-	memset(args, 0, sizeof(*args));
-	args->count = 1;
-	args->priority = priority;
-	args->ttl_ms = ttl_ms;
-	key_of(n, (uint8_t *)(args + 1));
-	sqe.context_id = host.context[0].id;
-	sqe.arg_bytes = sizeof(*args) + ABI_KEY_BYTES;
-	assert_true(host_request(&host, 0, &sqe));
-	assert_int_equal(host.answer.res, 0);
-	sqe = (struct abi_sqe){ .op = ABI_OP_PUT_COMMIT, .arg_offset = 4096,
-				.handle = host.answer.value };
-	assert_true(host_request(&host, 0, &sqe));
+	assert_int_equal(host_reserve(&host, &args, n, ABI_SQE_DURABLE), 0);
+	assert_true(host_commit(&host, 0));
 	assert_true(host_settle(&host, 1000));
 	assert_int_equal(host.answer.value, 1);
 }
@@ -61,7 +43,7 @@ static uint32_t rank_of(uint32_t n)
 	uint8_t key[ABI_KEY_BYTES];
 	uint32_t slot;
 
-	key_of(n, key);
+	host_key(n, key);
 	slot = index_find(&x->ix, key);
 	return slot == ABI_SLOT_NONE ? UINT32_MAX : quota_rank(host.core, x, slot, ABI_TIER_NVME);
 }
