@@ -54,7 +54,6 @@
 #include <stdbool.h>
 
 #include "libtier/abi/geometry.h"
-#include "libtier/abi/ring.h"
 
 #define DISK_SUPER_MAGIC 0x31524f5453524954ull  /* "TIRSTOR1" */
 #define DISK_CATALOG_MAGIC 0x3154414353524954ull /* "TIRSCAT1" */

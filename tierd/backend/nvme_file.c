@@ -227,26 +227,35 @@ static int fill_hole(const struct block_options *options, int fd, uint64_t begin
 	return rc;
 }
 
+/* The first hole of [from, bytes). 1; 0 = none. Errors: of lseek; -ENXIO the file ends before. */
+static int next_hole(int fd, uint64_t from, uint64_t bytes, uint64_t *begin, uint64_t *end)
+{
+	off_t hole = lseek(fd, (off_t)from, SEEK_HOLE), data;
+
+	if (hole < 0)
+		return -errno;
+	if ((uint64_t)hole >= bytes)
+		return 0;
+	data = lseek(fd, hole, SEEK_DATA);
+	if (data < 0 && errno != ENXIO)
+		return -errno;
+	*begin = (uint64_t)hole;
+	*end = data < 0 || (uint64_t)data > bytes ? bytes : (uint64_t)data;
+	return 1;
+}
+
 /* Fill every hole below `bytes`. What was reserved but never written reads as a hole, so a filling
  * that was interrupted goes on where it stopped, and a whole file costs one system call. */
 static int fill_holes(const struct block_options *options, int fd, uint64_t bytes)
 {
-	uint64_t at = 0;
+	uint64_t at = 0, hole;
 
 	while (at < bytes) {
-		off_t hole = lseek(fd, (off_t)at, SEEK_HOLE);
-		off_t data;
-		int rc;
+		int rc = next_hole(fd, at, bytes, &hole, &at);
 
-		if (hole < 0)
-			return -errno;
-		if ((uint64_t)hole >= bytes)
-			return 0;
-		data = lseek(fd, hole, SEEK_DATA);
-		if (data < 0 && errno != ENXIO)
-			return -errno;
-		at = data < 0 || (uint64_t)data > bytes ? bytes : (uint64_t)data;
-		rc = fill_hole(options, fd, (uint64_t)hole, at);
+		if (rc <= 0)
+			return rc;
+		rc = fill_hole(options, fd, hole, at);
 		if (rc)
 			return rc;
 	}
@@ -373,7 +382,7 @@ static uint64_t set_aside(int fd, uint64_t from, uint64_t to)
 int nvme_file_backing(int fd, uint64_t bytes, struct block_backing *out)
 {
 	struct stat st;
-	uint64_t at = 0;
+	uint64_t at = 0, hole;
 
 	if (fstat(fd, &st))
 		return -errno;
@@ -383,20 +392,14 @@ int nvme_file_backing(int fd, uint64_t bytes, struct block_backing *out)
 	out->bytes = (uint64_t)st.st_size;
 	out->allocated = (uint64_t)st.st_blocks * 512;
 	while (at < bytes) {
-		off_t hole = lseek(fd, (off_t)at, SEEK_HOLE), data;
+		int rc = next_hole(fd, at, bytes, &hole, &at);
 		uint64_t lost;
 
-		if (hole < 0)
-			return errno == ENXIO ? 0 : -errno;
-		if ((uint64_t)hole >= bytes)
-			return 0;
-		data = lseek(fd, hole, SEEK_DATA);
-		if (data < 0 && errno != ENXIO)
-			return -errno;
-		at = data < 0 || (uint64_t)data > bytes ? bytes : (uint64_t)data;
-		lost = at - (uint64_t)hole - set_aside(fd, (uint64_t)hole, at);
+		if (rc <= 0)
+			return rc == -ENXIO ? 0 : rc;
+		lost = at - hole - set_aside(fd, hole, at);
 		if (lost && !out->holes)
-			out->hole = (uint64_t)hole;
+			out->hole = hole;
 		out->holes += lost;
 	}
 	return 0;

@@ -69,8 +69,7 @@ static void audit_tenants(struct audit *a, const struct context *x, uint32_t *bl
 
 static const struct kin *kin_of(const struct context *x, uint32_t slot)
 {
-	const struct block_meta *m = &x->meta[slot];
-	uint32_t name = m->there[0].kin | (uint32_t)m->there[1].kin << KIN_BITS;
+	uint32_t name = block_kin(&x->meta[slot]);
 
 	return name <= x->kins.high ? &x->kins.entry[name] : NULL;
 }

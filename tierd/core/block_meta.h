@@ -66,4 +66,10 @@ _Static_assert(ABI_CONTEXTS_MAX <= 1u << 14, "block_meta.prev_ctx");
 _Static_assert(ABI_PAGES_PER_BLOCK_MAX < 1u << 17, "block_meta.there");
 #define BLOCK_BROUGHT_MAX 7u
 
+/* Its entry in context.kins; 0 = none. */
+static inline uint32_t block_kin(const struct block_meta *m)
+{
+	return m->there[0].kin | (uint32_t)m->there[1].kin << KIN_BITS;
+}
+
 #endif

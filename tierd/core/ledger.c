@@ -144,18 +144,23 @@ void ledger_limit_at(struct ledger *l, uint32_t i, uint32_t tier, struct ledger_
 	limits_changed(l, i);
 }
 
+/* The key's account, a new one if a limit is to stand in it; *i 0 = none. Errors: -ENOSPC. */
+static int limit_account(struct ledger *l, uint64_t key, bool wanted, uint32_t *i)
+{
+	*i = ledger_find(l, key);
+	if (!*i && wanted)
+		*i = account_new(l, key);
+	return wanted && !*i ? -ENOSPC : 0;
+}
+
 int ledger_limit(struct ledger *l, uint64_t key, uint32_t tier, struct ledger_limit limit)
 {
-	uint32_t i = ledger_find(l, key);
+	uint32_t i;
+	int err = limit_account(l, key, limit.soft || limit.hard, &i);
 
-	if (!i && !limit.soft && !limit.hard)
-		return 0;
-	if (!i)
-		i = account_new(l, key);
-	if (!i)
-		return -ENOSPC;
-	ledger_limit_at(l, i, tier, limit);
-	return 0;
+	if (i)
+		ledger_limit_at(l, i, tier, limit);
+	return err;
 }
 
 /* ---- pins --------------------------------------------------------------------------------- */
@@ -169,16 +174,12 @@ void ledger_limit_pins_at(struct ledger *l, uint32_t i, uint32_t tier, uint64_t 
 
 int ledger_limit_pins(struct ledger *l, uint64_t key, uint32_t tier, uint64_t bytes)
 {
-	uint32_t i = ledger_find(l, key);
+	uint32_t i;
+	int err = limit_account(l, key, bytes > 0, &i);
 
-	if (!i && !bytes)
-		return 0;
-	if (!i)
-		i = account_new(l, key);
-	if (!i)
-		return -ENOSPC;
-	ledger_limit_pins_at(l, i, tier, bytes);
-	return 0;
+	if (i)
+		ledger_limit_pins_at(l, i, tier, bytes);
+	return err;
 }
 
 void ledger_pin(struct ledger *l, uint32_t i, uint32_t tier, uint64_t bytes)

@@ -3,7 +3,7 @@
  * Prefix order: no block is kept when the one before it is gone, for nobody finds it then.
  *
  *   put, recovery   a block is linked behind its parent: child -> parent, parent -> one child,
- *                   siblings in a ring of none: a list beside (prefix.h)
+ *                   siblings in a list beside (prefix.h)
  *   block_drop      the parent leaves the index; with children, it keeps its slot: core.parting
  *   prefix_step     the children leave, each perhaps with children of its own
  *   held, pinned, pending: later, their parent in core.waiting until then. Durable: never, they
@@ -44,11 +44,6 @@ void kins_close(struct kins *k)
 	*k = (struct kins){ 0 };
 }
 
-static uint32_t name_of(const struct block_meta *m)
-{
-	return m->there[0].kin | (uint32_t)m->there[1].kin << KIN_BITS;
-}
-
 static void name_set(struct block_meta *m, uint32_t name)
 {
 	m->there[0].kin = name & ((1u << KIN_BITS) - 1);
@@ -57,14 +52,14 @@ static void name_set(struct block_meta *m, uint32_t name)
 
 static struct kin *kin_of(const struct context *x, uint32_t slot)
 {
-	return &x->kins.entry[name_of(&x->meta[slot])];
+	return &x->kins.entry[block_kin(&x->meta[slot])];
 }
 
 /* The block's own entry; there is room for one. */
 static struct kin *kin_make(struct context *x, uint32_t slot)
 {
 	struct kins *k = &x->kins;
-	uint32_t name = name_of(&x->meta[slot]);
+	uint32_t name = block_kin(&x->meta[slot]);
 
 	if (name)
 		return &k->entry[name];
@@ -84,7 +79,7 @@ static struct kin *kin_make(struct context *x, uint32_t slot)
 static void kin_drop(struct context *x, uint32_t slot)
 {
 	struct kins *k = &x->kins;
-	uint32_t name = name_of(&x->meta[slot]);
+	uint32_t name = block_kin(&x->meta[slot]);
 
 	if (!name)
 		return;
@@ -195,12 +190,8 @@ static bool may_go(const struct context *x, uint32_t slot)
 {
 	const struct block_use *use = block_use(x, slot);
 
-	if (index_block(&x->ix, slot)->state != ABI_BLOCK_COMMITTED || use->hold || use->writers)
-		return false;
-	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
-		if (use->pins[tier] || use->head_pins[tier])
-			return false;
-	return true;
+	return index_block(&x->ix, slot)->state == ABI_BLOCK_COMMITTED && !use->hold &&
+	       !use->writers && !block_use_is_pinned(use);
 }
 
 void prefix_dropped(struct core *c, struct context *x, uint32_t slot)

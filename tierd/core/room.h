@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who may hold what, and how it passes on: quota.c, reserve.c, evacuate.c, as the rest of the core
- * calls them. The last part of state.h, which includes it.
+ * Who may hold what, and how it passes on: quota.c, reserve.c, as the rest of the core calls them. The
+ * last part of state.h, which includes it.
  */
 #ifndef TIERD_CORE_ROOM_H
 #define TIERD_CORE_ROOM_H
@@ -56,15 +56,5 @@ void reserve_grow(struct core *c);
 void reserve_client_gone(struct core *c, uint32_t client);
 void reserve_context_gone(struct core *c, const struct context *x);
 void reserve_tick(struct core *c);
-
-/* evacuate.c */
-void evacuate_begin(struct core *c, struct context *x, uint32_t tier, uint64_t bytes);
-bool evacuate_compact(struct core *c, struct context *x, uint32_t tier);
-void evacuate_step(struct core *c);
-void evacuate_tick(struct core *c, struct context *x, uint32_t tier);
-void evacuate_surplus(struct core *c, struct context *x, uint32_t tier, bool all);
-void evacuate_punched(struct core *c, const struct core_range *range);
-void evacuate_forget(struct core *c, const struct context *x);
-uint64_t evacuate_copying(const struct core *c, const struct context *x, uint32_t tier);
 
 #endif

@@ -11,6 +11,7 @@
 #include <assert.h>
 #include <errno.h>
 
+#include "libtier/abi/ring.h"
 #include "tierd/core/store_priv.h"
 
 #define CURSOR_BAD 1u /* in the low bits of a cursor, which counts sectors: a bad record was seen */
