@@ -204,6 +204,7 @@ static int quota_refuses(struct core *c, struct context *x, uint32_t slot)
 	if (block_use_is_pinned(block_use(x, slot)) && m->persist == PERSIST_QUEUED &&
 	    !(m->flags & BLOCK_DURABLE)) {
 		admit_refuse(c, x, slot);
+		request_wake_space(c); /* it is dirty no more */
 		return -EDQUOT;
 	}
 	c->metrics.quota_dropped++;
