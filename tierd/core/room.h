@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who may hold what, and how it passes on: quota.c, reserve.c, as the rest of the core calls them. The
- * last part of state.h, which includes it.
+ * Who may hold what, and how it passes on: quota.c, reserve.c, as the rest of the core calls them.
+ * The last part of state.h, which includes it.
  */
 #ifndef TIERD_CORE_ROOM_H
 #define TIERD_CORE_ROOM_H
