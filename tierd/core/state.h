@@ -676,24 +676,7 @@ void request_client_gone(struct core *c, uint32_t client);
 void request_context_gone(struct core *c, const struct context *x);
 uint64_t request_next_deadline(const struct core *c);
 
-/* put_shard.c */
-struct shard_page {
-	uint32_t page;
-	uint64_t offset; /* in the put's block */
-};
-void shard_measure(const struct context *x, struct put *p);
-struct shard_page shard_page(const struct context *x, const struct put *p, uint32_t k);
-bool shard_gap(struct request *r, uint32_t *state);
-
-/* put.c, fetch.c, pin.c, delete.c: steps of their requests */
-void put_reserve(struct core *c, struct request *r);
-void put_commit_begin(struct core *c, struct request *r);
-void put_commit_step(struct core *c, struct request *r);
-void put_abort_request(struct core *c, struct request *r);
-void put_abort(struct core *c, struct put *p);
-void put_context_gone(struct core *c, const struct context *x);
-void put_tick(struct core *c);
-uint64_t put_dirty_limit(const struct core *c, const struct context *x);
+/* fetch.c, pin.c, delete.c: steps of their requests */
 void fetch_begin(struct core *c, struct request *r);
 void fetch_step(struct core *c, struct request *r);
 void fetch_release(struct core *c, struct request *r);
@@ -781,6 +764,7 @@ void catalog_again(struct core *c);
 void context_tick(struct core *c);
 void context_maybe_gone(struct core *c, struct context *x);
 
+#include "tierd/core/put.h"
 #include "tierd/core/room.h"
 
 #endif

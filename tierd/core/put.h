@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Puts as the rest of the core calls them, and their inside, for put.c, put_copy.c, put_shard.c. A
+ * last part of state.h, which includes it.
+ */
+#ifndef TIERD_CORE_PUT_H
+#define TIERD_CORE_PUT_H
+
+/* put.c */
+void put_reserve(struct core *c, struct request *r);
+void put_commit_begin(struct core *c, struct request *r);
+void put_commit_step(struct core *c, struct request *r);
+void put_abort_request(struct core *c, struct request *r);
+void put_abort(struct core *c, struct put *p);
+void put_context_gone(struct core *c, const struct context *x);
+void put_tick(struct core *c);
+uint64_t put_dirty_limit(const struct core *c, const struct context *x);
+
+/* Does block i count the put as a writer? Others were there before, or are somebody else's. */
+static inline bool put_mine(const struct put *p, uint32_t i)
+{
+	return bit_get(p->mine, i);
+}
+
+/* put_copy.c: start what copies can start. False: it waits for room, or failed for want of it. */
+bool put_copy(struct core *c, struct request *r);
+
+/* put_shard.c */
+struct shard_page {
+	uint32_t page;
+	uint64_t offset; /* in the put's block */
+};
+void shard_measure(const struct context *x, struct put *p);
+struct shard_page shard_page(const struct context *x, const struct put *p, uint32_t k);
+bool shard_gap(struct request *r, uint32_t *state);
+
+#endif

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The bytes of a put: committed staging is copied into CXL while it is checksummed; each block is
+ * visible when its last page is in (I5), retained as its put says.
+ */
+#include <assert.h>
+#include <errno.h>
+
+#include "tierd/core/state.h"
+
+#define PUT_COPIES 4u /* copy jobs of one put under way */
+
+static void page_abandon(struct core *c, struct context *x, uint32_t slot, uint32_t page)
+{
+	struct abi_page *d = index_page(&x->ix, slot, page);
+
+	space_free(x->space[ABI_TIER_CXL], page_addr(d, ABI_TIER_CXL));
+	page_free(d, ABI_TIER_CXL);
+	block_page_freed(c, x, slot, page, ABI_TIER_CXL);
+}
+
+static int page_copied(struct core *c, const struct request *r, const struct core_copy *copy,
+		       uint32_t i)
+{
+	struct context *x = r->ctx;
+	uint32_t slot = copy->priv.slot[i], page = copy->priv.page[i];
+	struct abi_page *d = index_page(&x->ix, slot, page);
+	bool pending = index_block(&x->ix, slot)->state == ABI_BLOCK_PENDING;
+
+	if (copy->res || x->meta[slot].flags & BLOCK_DROPPED) {
+		page_abandon(c, x, slot, page);
+		return copy->res;
+	}
+	if (!pending && d->crc != copy->item[i].crc) {
+		page_abandon(c, x, slot, page); /* not the bytes stored under this key */
+		return -EBADMSG;
+	}
+	d->crc = copy->item[i].crc;
+	c->metrics.put_bytes += copy->item[i].bytes;
+	page_publish(d, ABI_TIER_CXL);
+	block_resident(c, x, slot, page, ABI_TIER_CXL);
+	assert(!pending || block_use(x, slot)->missing > 0);
+	if (pending && !--block_use_make(x, slot)->missing) {
+		block_commit(c, x, slot);
+		retain_put_block(c, r->put, slot); /* before a record can be written */
+	}
+	return 0;
+}
+
+static void put_copied(struct core *c, struct core_copy *copy)
+{
+	struct request *r = copy->priv.owner;
+
+	for (uint32_t i = 0; i < copy->count; i++) {
+		int err = page_copied(c, r, copy, i);
+
+		if (err && !r->error)
+			r->error = err;
+	}
+	core_copy_put(c, copy);
+	request_landed(c, r);
+}
+
+static void copy_submit(struct core *c, struct request *r, struct core_copy *copy)
+{
+	if (!copy)
+		return;
+	r->outstanding++;
+	sched_copy(c, copy);
+}
+
+static struct core_copy *copy_begin(struct core *c, struct request *r)
+{
+	struct core_copy *copy = core_copy_get(c, ABI_CLASS_DEMAND, r->client);
+
+	if (!copy)
+		return NULL;
+	copy->deadline_ns = r->deadline_ns;
+	copy->checksum = 1;
+	copy->src_tier = ABI_TIER_COUNT;
+	copy->dst_tier = ABI_TIER_CXL;
+	copy->priv.done = put_copied;
+	copy->priv.owner = r;
+	return copy;
+}
+
+static void copy_page(struct core *c, struct request *r, struct core_copy *copy, uint64_t offset)
+{
+	const struct put *p = r->put;
+	struct context *x = r->ctx;
+	uint32_t i = r->cursor / p->pages;
+	struct shard_page s = shard_page(x, p, r->cursor % p->pages);
+	uint32_t slot = p->ref[i].slot, n = copy->count++;
+
+	block_page_taken(c, x, slot, s.page, ABI_TIER_CXL, offset);
+	copy->item[n] = (struct core_copy_item){
+		.dst = (uint8_t *)x->memory.mem[ABI_TIER_CXL] + offset,
+		.src = c->client[r->client].open.staging + r->sqe.arg_offset + i * p->block_bytes +
+		       s.offset,
+		.bytes = page_stride(x, s.page),
+		.seed = store_page_seed(index_block(&x->ix, slot)->key, block_salt(x, slot),
+					s.page),
+	};
+	copy->priv.slot[n] = slot;
+	copy->priv.page[n] = s.page;
+}
+
+/* Does item `cursor` want a copy? Blocks that are whole or gone are stepped over at once. */
+static bool wants_copy(struct request *r)
+{
+	const struct put *p = r->put;
+	struct context *x = r->ctx;
+	uint32_t i = r->cursor / p->pages;
+	uint32_t slot = p->ref[i].slot, page, state;
+
+	if (!put_mine(p, i) || x->meta[slot].flags & BLOCK_DROPPED) {
+		r->cursor = (i + 1) * p->pages;
+		return false;
+	}
+	page = shard_page(x, p, r->cursor % p->pages).page;
+	state = page_state(index_page(&x->ix, slot, page), ABI_TIER_CXL);
+	if (index_block(&x->ix, slot)->parts >> x->page_part[page] & 1 &&
+	    (state == ABI_PAGE_ABSENT ||
+	     (state != ABI_PAGE_READY &&
+	      index_block(&x->ix, slot)->state == ABI_BLOCK_COMMITTED)) &&
+	    page_usable(index_page(&x->ix, slot, page), ABI_TIER_CXL))
+		return true;
+	r->cursor++;
+	return false;
+}
+
+/* The block at the cursor. */
+static uint32_t put_slot(const struct request *r)
+{
+	return r->put->ref[r->cursor / r->put->pages].slot;
+}
+
+/* A place for the page at the cursor; -EAGAIN while it is leaving or on its way (durable puts). */
+static int64_t copy_place(struct core *c, struct request *r, uint32_t page)
+{
+	uint32_t slot = put_slot(r);
+	const struct abi_page *d = index_page(&r->ctx->ix, slot, page);
+
+	if (page_state(d, ABI_TIER_CXL) != ABI_PAGE_ABSENT)
+		return -EAGAIN;
+	if (r->put->reservation) {
+		int64_t place = reserve_draw(c, r->put, slot, page);
+
+		if (place >= 0)
+			return place;
+	}
+	return place_for(c, r->ctx, slot, page, ABI_TIER_CXL);
+}
+
+bool put_copy(struct core *c, struct request *r)
+{
+	struct core_copy *copy = NULL;
+
+	while (r->cursor < r->total && r->outstanding < PUT_COPIES) {
+		uint32_t page;
+		int64_t offset;
+
+		if (!wants_copy(r))
+			continue;
+		page = shard_page(r->ctx, r->put, r->cursor % r->put->pages).page;
+		if (!copy)
+			copy = copy_begin(c, r);
+		offset = copy ? copy_place(c, r, page) : -EAGAIN;
+		if (offset < 0) {
+			uint64_t need = (uint64_t)page_stride(r->ctx, page) * CORE_SEGMENTS_IO;
+
+			if (copy && copy->count)
+				copy_submit(c, r, copy);
+			else if (copy)
+				core_copy_put(c, copy);
+			if (offset == -ENOSPC)
+				r->error = evict_room(c, r->ctx, ABI_TIER_CXL, need);
+			else if (offset == -EDQUOT)
+				r->error = evict_account(c, r->ctx, put_slot(r), ABI_TIER_CXL,
+							 page_stride(r->ctx, page));
+			if (!r->error)
+				request_wait_space(c, r);
+			return !!r->error;
+		}
+		copy_page(c, r, copy, (uint64_t)offset);
+		r->cursor++;
+		if (sched_copy_full(copy)) {
+			copy_submit(c, r, copy);
+			copy = NULL;
+		}
+	}
+	copy_submit(c, r, copy);
+	return true;
+}
