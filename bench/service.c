@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "libtier/base/cleanup.h"
+#include "libtier/base/json_at.h"
 #include "libtier/base/time.h"
 
 #define ARGUMENTS_MAX 48
@@ -283,26 +284,6 @@ void service_dir_remove(char *dir)
 	free(dir);
 }
 
-static const json_t *walk(const json_t *at, const char *path)
-{
-	char name[64];
-
-	while (at && *path) {
-		size_t length = strcspn(path, ".");
-
-		if (length >= sizeof(name))
-			return NULL;
-		memcpy(name, path, length);
-		name[length] = '\0';
-		path += length + (path[length] == '.');
-		if (json_is_array(at))
-			at = json_array_get(at, strtoul(name, NULL, 10));
-		else
-			at = json_object_get(at, name);
-	}
-	return at;
-}
-
 static int ask(tier *t, const char *verb, json_t **out)
 {
 	char *reply CLEANUP_FREE = NULL;
@@ -344,7 +325,7 @@ int service_number(tier *t, const char *verb, const char *path, double *out)
 
 	if (error)
 		return error;
-	at = walk(all, path);
+	at = json_at(all, path);
 	error = json_is_number(at) ? 0 : -ENOENT;
 	if (!error)
 		*out = json_number_value(at);

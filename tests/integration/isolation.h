@@ -10,6 +10,7 @@
 
 #include <sys/prctl.h>
 
+#include "tests/integration/child.h"
 #include "tests/integration/front_client.h"
 
 #include <tier.h>
@@ -21,16 +22,6 @@
 #define ATTACKED_PAGES 6u
 #define ATTACKED_BLOCKS 48u
 #define ATTACKED_BYTES (ATTACKED_PAGES * 4096u)
-
-/* In a child a failed assertion must not run the parent's cmocka: plain exits. */
-#define CHECK(x)                                                                                   \
-	do {                                                                                       \
-		if (!(x)) {                                                                        \
-			fprintf(stderr, "child: %s:%d: %s (errno %d, %s)\n", __FILE__, __LINE__,   \
-				#x, errno, tier_error_text());                                     \
-			_exit(1);                                                                  \
-		}                                                                                  \
-	} while (0)
 
 /* What the victim tells, in memory that only these tests share. */
 struct victim_board {

@@ -3,6 +3,7 @@
  * Clients that stop, die, fork and lose their socket while they hold things. What a reader holds
  * stays as it is until its process is dead, and not longer; nobody else waits for it.
  */
+#include "tests/integration/child.h"
 #include "tests/integration/front_client.h"
 
 #include <sys/prctl.h>
@@ -12,16 +13,6 @@
 #define BLOCK_BYTES (6 * 4096u)
 #define HELD 32u     /* blocks that are leased, all pages: 768 KiB */
 #define CROWD 900u   /* blocks that push everything else out: 21 MiB into 16 */
-
-/* In a child a failed assertion must not run the parent's cmocka: plain exits. */
-#define CHECK(x)                                                                                   \
-	do {                                                                                       \
-		if (!(x)) {                                                                        \
-			fprintf(stderr, "child: line %d: %s (%s)\n", __LINE__, #x,                 \
-				tier_error_text());                                                \
-			_exit(1);                                                                  \
-		}                                                                                  \
-	} while (0)
 
 struct user {
 	tier *t;

@@ -4,6 +4,7 @@
  * the one who asked, and is given back when that one lets go. The clients are real other users,
  * because root and the daemon's own user are not counted.
  */
+#include "tests/integration/child.h"
 #include "tests/integration/front_client.h"
 
 #include <tier.h>
@@ -12,16 +13,6 @@
 #define OTHER 4322u
 #define BLOCK_BYTES (6 * 4096u)
 #define MANY 64u /* blocks: 384 pages */
-
-/* In a child a failed assertion must not run the parent's cmocka: plain exits. */
-#define CHECK(x)                                                                                   \
-	do {                                                                                       \
-		if (!(x)) {                                                                        \
-			fprintf(stderr, "child: line %d: %s (%s)\n", __LINE__, #x,                 \
-				tier_error_text());                                                \
-			_exit(1);                                                                  \
-		}                                                                                  \
-	} while (0)
 
 static int needs_root(void)
 {

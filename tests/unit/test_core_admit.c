@@ -8,11 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/fuzz/host.h"
 #include "tests/lib/unit.h"
+#include "tests/unit/one_host.h"
 #include "tierd/core/state.h"
-
-static struct host host;
 
 static struct context *context(void)
 {
@@ -66,14 +64,6 @@ static void audited(void **state)
 {
 	(void)state;
 	host_audit(&host);
-}
-
-/* The host's memory serves all tests. */
-static int once(void **state)
-{
-	(void)state;
-	host_init(&host);
-	return 0;
 }
 
 static int setup(void **state)
@@ -215,5 +205,5 @@ int main(void)
 		EACH(test_the_operator_may_write_all),
 	};
 
-	return cmocka_run_group_tests(tests, once, NULL);
+	return cmocka_run_group_tests(tests, one_host, NULL);
 }

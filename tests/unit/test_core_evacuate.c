@@ -6,13 +6,11 @@
  */
 #include <string.h>
 
-#include "tests/fuzz/host.h"
 #include "tests/lib/unit.h"
+#include "tests/unit/one_host.h"
 #include "tierd/core/state.h"
 
 #define RUN 16u
-
-static struct host host;
 
 static void key_of(uint32_t n, uint8_t key[ABI_KEY_BYTES])
 {
@@ -87,18 +85,11 @@ static void test_half_is_kept_of_half(void **state)
 	host_halt(&host);
 }
 
-static int begin(void **state)
-{
-	(void)state;
-	host_init(&host);
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_half_is_kept_of_half),
 	};
 
-	return cmocka_run_group_tests(tests, begin, NULL);
+	return cmocka_run_group_tests(tests, one_host, NULL);
 }

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/fuzz/host.h"
 #include "tests/lib/unit.h"
+#include "tests/unit/one_host.h"
 #include "tierd/core/state.h"
 
 #define NONE UINT32_MAX
@@ -18,8 +18,6 @@
 #define WIDE_RUN 16u
 #define WIDE_RUNS 25u
 #define STEP 256u /* blocks that leave in one event, at most: prefix.c */
-
-static struct host host;
 
 static struct context *context(void)
 {
@@ -266,14 +264,6 @@ static void test_a_restart_brings_none_back_alone(void **state)
 	}
 }
 
-/* The host's memory serves all tests. */
-static int once(void **state)
-{
-	(void)state;
-	host_init(&host);
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -285,5 +275,5 @@ int main(void)
 		cmocka_unit_test(test_a_restart_brings_none_back_alone),
 	};
 
-	return cmocka_run_group_tests(tests, once, NULL);
+	return cmocka_run_group_tests(tests, one_host, NULL);
 }

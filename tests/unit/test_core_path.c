@@ -7,8 +7,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "tests/fuzz/host.h"
 #include "tests/lib/unit.h"
+#include "tests/unit/one_host.h"
 #include "tierd/core/sched_priv.h"
 #include "tierd/core/state.h"
 
@@ -17,7 +17,6 @@
 #define PAGES 4u
 #define MSEC 1000000ull
 
-static struct host host;
 static struct abi_cqe last[2]; /* the answers to user_data 0 and 1 */
 
 static void completed(void *arg, uint32_t client, const struct abi_cqe *cqe)
@@ -66,13 +65,6 @@ static uint32_t slot_of(uint32_t n)
 static const struct core_metrics *metrics(void)
 {
 	return core_metrics(host.core);
-}
-
-static int group_set_up(void **state)
-{
-	(void)state;
-	host_init(&host);
-	return 0;
 }
 
 /* Blocks that are in CXL and on NVMe. */
@@ -482,5 +474,5 @@ int main(void)
 		TEST(test_demand_raises_a_direct_read),
 	};
 
-	return cmocka_run_group_tests_name("path", tests, group_set_up, NULL);
+	return cmocka_run_group_tests_name("path", tests, one_host, NULL);
 }

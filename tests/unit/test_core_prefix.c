@@ -8,16 +8,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/fuzz/host.h"
 #include "tests/lib/property.h"
 #include "tests/lib/unit.h"
+#include "tests/unit/one_host.h"
 #include "tierd/core/state.h"
 
 #define PROMPTS 80u
 #define LENGTH 5u
 #define SHARED 2u /* blocks at the front that a prompt shares with the one before it */
-
-static struct host host;
 
 static struct context *context(void)
 {
@@ -200,14 +198,6 @@ static void test_in_memory_alone(void **state)
 	stop();
 }
 
-/* The host's memory serves all tests. */
-static int once(void **state)
-{
-	(void)state;
-	host_init(&host);
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -217,5 +207,5 @@ int main(void)
 		cmocka_unit_test(test_every_policy_before_a_full_log),
 	};
 
-	return cmocka_run_group_tests(tests, once, NULL);
+	return cmocka_run_group_tests(tests, one_host, NULL);
 }

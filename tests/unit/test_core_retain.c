@@ -7,8 +7,8 @@
  */
 #include <string.h>
 
-#include "tests/fuzz/host.h"
 #include "tests/lib/unit.h"
+#include "tests/unit/one_host.h"
 #include "tierd/core/state.h"
 
 #define WALL_MS 1790000000000ull /* of 2026 */
@@ -16,7 +16,6 @@
 
 enum { PLAIN, HIGH, LOW, BRIEF, LONG, KEYS };
 
-static struct host host;
 static struct disk_context spec;
 
 static void put(uint32_t n, uint8_t priority, uint32_t ttl_ms)
@@ -158,13 +157,6 @@ static void test_an_older_store_says_nothing(void **state)
 	host_halt(&host);
 }
 
-static int begin(void **state)
-{
-	(void)state;
-	host_init(&host);
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -174,5 +166,5 @@ int main(void)
 		cmocka_unit_test(test_an_older_store_says_nothing),
 	};
 
-	return cmocka_run_group_tests(tests, begin, NULL);
+	return cmocka_run_group_tests(tests, one_host, NULL);
 }

@@ -130,6 +130,25 @@ static void op_put(struct block_device *d, struct nvme_op *op)
 	d->free = op;
 }
 
+/* An operation with its place in the ring. NULL: one of both is full. */
+static struct nvme_op *op_begin(struct block_device *d, struct io_uring *ring,
+				struct io_uring_sqe **sqe)
+{
+	struct nvme_op *op;
+
+	if (d->ring != ring)
+		use_ring(d, ring);
+	op = op_get(d);
+	if (!op)
+		return NULL;
+	*sqe = io_uring_get_sqe(ring);
+	if (!*sqe) {
+		op_put(d, op);
+		return NULL;
+	}
+	return op;
+}
+
 /* The pieces behind the first op->done bytes, neighbours in memory as one. */
 static uint32_t fill_iov(struct nvme_op *op)
 {
@@ -187,16 +206,9 @@ static int nvme_submit(struct block_device *d, struct io_uring *ring, struct cor
 	assert(io->bytes > 0 && io->bytes <= INT32_MAX);
 	/* Beyond the end a read would fail, but a write would make the file grow. */
 	assert(io->offset <= d->bytes && io->bytes <= d->bytes - io->offset);
-	if (d->ring != ring)
-		use_ring(d, ring);
-	op = op_get(d);
+	op = op_begin(d, ring, &sqe);
 	if (!op)
 		return -EAGAIN;
-	sqe = io_uring_get_sqe(ring);
-	if (!sqe) {
-		op_put(d, op);
-		return -EAGAIN;
-	}
 	op->io = io;
 	prepare(d, op, sqe);
 	return 0;
@@ -208,16 +220,9 @@ static int nvme_submit_flush(struct block_device *d, struct io_uring *ring, uint
 	struct nvme_op *op;
 
 	assert(token);
-	if (d->ring != ring)
-		use_ring(d, ring);
-	op = op_get(d);
+	op = op_begin(d, ring, &sqe);
 	if (!op)
 		return -EAGAIN;
-	sqe = io_uring_get_sqe(ring);
-	if (!sqe) {
-		op_put(d, op);
-		return -EAGAIN;
-	}
 	op->io = NULL;
 	op->token = token;
 	io_uring_prep_fsync(sqe, d->file, IORING_FSYNC_DATASYNC);

@@ -108,7 +108,7 @@ static void show_host(const json_t *answer)
 		printf("%-6s charged %s, in pages %s; the host holds %s\n", names[i], a, b,
 		       ctl_bytes(c, answer, path));
 	}
-	if (ctl_at(answer, "host.store"))
+	if (json_at(answer, "host.store"))
 		printf("store  %s; the host has allocated %s, holes %s\n",
 		       ctl_bytes(a, answer, "host.store.bytes"),
 		       ctl_bytes(b, answer, "host.store.allocated"),
@@ -130,9 +130,9 @@ int ctl_check(struct ctl *ctl, int argc, char **argv)
 		rc = ctl_ask(ctl, "check", NULL, &answer);
 	if (rc != CTL_OK)
 		return rc;
-	clean = json_is_integer(ctl_at(answer, "errors")) &&
-		json_integer_value(ctl_at(answer, "errors")) == 0;
-	messages = ctl_at(answer, "messages");
+	clean = json_is_integer(json_at(answer, "errors")) &&
+		json_integer_value(json_at(answer, "errors")) == 0;
+	messages = json_at(answer, "messages");
 	if (ctl->json) {
 		rc = ctl_print_json(answer);
 	} else {
@@ -140,7 +140,7 @@ int ctl_check(struct ctl *ctl, int argc, char **argv)
 
 		for (size_t i = 0; i < json_array_size(messages); i++)
 			printf("%s\n", json_string_value(json_array_get(messages, i)));
-		if (ctl_at(answer, "host"))
+		if (json_at(answer, "host"))
 			show_host(answer);
 		if (clean)
 			puts("every byte of every tier is accounted for, and the host agrees");

@@ -54,7 +54,7 @@ int ctl_context_list(struct ctl *ctl, int argc, char **argv)
 	if (ctl->json)
 		rc = ctl_print_json(answer);
 	else
-		rc = show_list(ctl_at(answer, "contexts")) ? CTL_FAILED : CTL_OK;
+		rc = show_list(json_at(answer, "contexts")) ? CTL_FAILED : CTL_OK;
 	json_decref(answer);
 	return rc;
 }
@@ -62,7 +62,7 @@ int ctl_context_list(struct ctl *ctl, int argc, char **argv)
 /* A tier that the context does not use has no quota, or one of 0. */
 static bool has_quota(const json_t *tier_of_context)
 {
-	return json_number_value(ctl_at(tier_of_context, "quota")) > 0;
+	return json_number_value(json_at(tier_of_context, "quota")) > 0;
 }
 
 static int show_context_tiers(const json_t *one)
@@ -71,7 +71,7 @@ static int show_context_tiers(const json_t *one)
 					     ">live", ">dirty", ">pinned", ">quarantined" };
 	static const char *const bytes[] = { "used", "live", "dirty", "pinned", "quarantined" };
 	struct grid *g = grid_new(heads, COUNT(heads));
-	const json_t *tiers = ctl_at(one, "tiers");
+	const json_t *tiers = json_at(one, "tiers");
 	char cell[CTL_CELL];
 
 	for (size_t i = 0; i < json_array_size(tiers); i++) {
@@ -91,7 +91,7 @@ static int show_parts(const json_t *one)
 	static const char *const heads[] = { "part",	"kind",	 ">layers",
 					     ">groups", ">page", ">padded" };
 	struct grid *g = grid_new(heads, COUNT(heads));
-	const json_t *parts = ctl_at(one, "geometry.parts");
+	const json_t *parts = json_at(one, "geometry.parts");
 	char cell[CTL_CELL];
 
 	for (size_t i = 0; i < json_array_size(parts); i++) {

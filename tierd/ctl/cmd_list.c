@@ -72,7 +72,7 @@ static const struct column client_columns[] = {
 static char *show_age(char cell[CTL_CELL], const json_t *one, const char *member)
 {
 	json_t *age;
-	double since = json_number_value(ctl_at(one, member)), now = (double)time_now_ns();
+	double since = json_number_value(json_at(one, member)), now = (double)time_now_ns();
 
 	if (since <= 0 || since > now)
 		return ctl_count(cell, NULL, "");
@@ -139,9 +139,9 @@ static int run(struct ctl *ctl, int argc, const struct list *list, const struct 
 	if (ctl->json)
 		rc = ctl_print_json(answer);
 	else
-		rc = show(list, ctl_at(answer, list->member)) ? CTL_FAILED : CTL_OK;
-	if (rc == CTL_OK && !ctl->json && more && json_array_size(ctl_at(answer, more->member)))
-		rc = show(more, ctl_at(answer, more->member)) ? CTL_FAILED : CTL_OK;
+		rc = show(list, json_at(answer, list->member)) ? CTL_FAILED : CTL_OK;
+	if (rc == CTL_OK && !ctl->json && more && json_array_size(json_at(answer, more->member)))
+		rc = show(more, json_at(answer, more->member)) ? CTL_FAILED : CTL_OK;
 	json_decref(answer);
 	return rc;
 }

@@ -15,7 +15,7 @@ static const char *const heads[] = { "holder", ">HBM used", ">soft", ">hard", ">
 /* A share or limit of 0 is none. */
 static const char *limit(char cell[CTL_CELL], const json_t *one, const char *path)
 {
-	return json_number_value(ctl_at(one, path)) > 0 ? ctl_bytes(cell, one, path) : "-";
+	return json_number_value(json_at(one, path)) > 0 ? ctl_bytes(cell, one, path) : "-";
 }
 
 static void show_holder(struct grid *g, const json_t *one, const char *indent, const char *name)
@@ -45,10 +45,10 @@ static void show_holder(struct grid *g, const json_t *one, const char *indent, c
 static int show(const json_t *answer)
 {
 	struct grid *g = grid_new(heads, COLUMNS);
-	const json_t *contexts = ctl_at(answer, "contexts"), *clients = ctl_at(answer, "clients");
+	const json_t *contexts = json_at(answer, "contexts"), *clients = json_at(answer, "clients");
 
 	for (size_t i = 0; i < json_array_size(contexts); i++) {
-		const json_t *one = json_array_get(contexts, i), *salts = ctl_at(one, "salts");
+		const json_t *one = json_array_get(contexts, i), *salts = json_at(one, "salts");
 
 		show_holder(g, one, "", "context");
 		for (size_t k = 0; k < json_array_size(salts); k++)

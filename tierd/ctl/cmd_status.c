@@ -23,19 +23,19 @@ int ctl_show_tiers(const json_t *status, FILE *to)
 					     "dirty",	 "pinned", "quarantined" };
 	struct grid *g = grid_new(heads, COUNT(heads));
 	char cell[CTL_CELL], detail[CTL_CELL], last[3 * CTL_CELL];
-	const json_t *tiers = ctl_at(status, "tiers");
+	const json_t *tiers = json_at(status, "tiers");
 
 	for (size_t i = 0; i < json_array_size(tiers); i++) {
 		const json_t *one = json_array_get(tiers, i);
 
-		if (json_is_false(ctl_at(one, "present")))
+		if (json_is_false(json_at(one, "present")))
 			continue;
 		grid_add(g, ctl_text(cell, one, "tier"));
 		for (uint32_t k = 0; k < COUNT(bytes); k++)
 			grid_add(g, ctl_bytes(cell, one, bytes[k]));
 		snprintf(last, sizeof(last), "%s%s%s, %s", ctl_text(cell, one, "backend"),
-			 json_is_true(ctl_at(one, "emulated")) ? " (EMULATED)" : "",
-			 json_is_true(ctl_at(one, "failing")) ? " (FAILING)" : "",
+			 json_is_true(json_at(one, "emulated")) ? " (EMULATED)" : "",
+			 json_is_true(json_at(one, "failing")) ? " (FAILING)" : "",
 			 ctl_text(detail, one, "detail"));
 		grid_add(g, last);
 	}
@@ -71,7 +71,7 @@ static void show_limits(const json_t *status, FILE *to)
 
 static void show_logs(const json_t *status, FILE *to)
 {
-	const json_t *logs = ctl_at(status, "store.logs");
+	const json_t *logs = json_at(status, "store.logs");
 	char a[CTL_CELL], b[CTL_CELL], c[CTL_CELL], d[CTL_CELL];
 
 	for (size_t i = 0; i < json_array_size(logs); i++) {
@@ -80,7 +80,7 @@ static void show_logs(const json_t *status, FILE *to)
 		fprintf(to, "  %-8s %s segments, %s live of %s; written %.2f times\n",
 			ctl_text(a, one, "log"), ctl_count(b, one, "segments"),
 			ctl_bytes(c, one, "live"), ctl_bytes(d, one, "capacity"),
-			json_number_value(ctl_at(one, "write_amplification")));
+			json_number_value(json_at(one, "write_amplification")));
 	}
 }
 
@@ -151,7 +151,7 @@ static int show_metrics(const json_t *metrics, const char *pattern)
 
 	for (size_t i = 0; i < json_array_size(metrics); i++) {
 		const json_t *one = json_array_get(metrics, i);
-		const char *unit = json_string_value(ctl_at(one, "unit"));
+		const char *unit = json_string_value(json_at(one, "unit"));
 		bool bytes = unit && strcmp(unit, "B") == 0;
 
 		if (!matches(pattern, ctl_text(cell, one, "name")))
@@ -175,7 +175,7 @@ static int show_latencies(const json_t *latencies)
 	for (size_t i = 0; i < json_array_size(latencies); i++) {
 		const json_t *one = json_array_get(latencies, i);
 
-		if (!json_integer_value(ctl_at(one, "count")))
+		if (!json_integer_value(json_at(one, "count")))
 			continue;
 		grid_add(g, ctl_text(cell, one, "name"));
 		grid_add(g, ctl_text(cell, one, "class"));
@@ -198,10 +198,10 @@ int ctl_stat(struct ctl *ctl, int argc, char **argv)
 	if (ctl->json) {
 		rc = ctl_print_json(stat);
 	} else {
-		error = show_metrics(ctl_at(stat, "metrics"), argc ? argv[0] : NULL);
+		error = show_metrics(json_at(stat, "metrics"), argc ? argv[0] : NULL);
 		if (!error && !argc) {
 			fputc('\n', stdout);
-			error = show_latencies(ctl_at(stat, "latency"));
+			error = show_latencies(json_at(stat, "latency"));
 		}
 		rc = error ? CTL_FAILED : CTL_OK;
 	}
@@ -236,22 +236,22 @@ static const struct {
 
 static uint64_t metric_value(const json_t *stat, const char *name)
 {
-	const json_t *metrics = ctl_at(stat, "metrics");
+	const json_t *metrics = json_at(stat, "metrics");
 
 	for (size_t i = 0; i < json_array_size(metrics); i++) {
 		const json_t *one = json_array_get(metrics, i);
-		const char *found = json_string_value(ctl_at(one, "name"));
+		const char *found = json_string_value(json_at(one, "name"));
 
 		if (found && strcmp(found, name) == 0)
-			return (uint64_t)json_integer_value(ctl_at(one, "value"));
+			return (uint64_t)json_integer_value(json_at(one, "value"));
 	}
 	return 0;
 }
 
 static void show_rates(const json_t *now, const json_t *before)
 {
-	double seconds = (json_number_value(ctl_at(now, "now_ns")) -
-			  json_number_value(ctl_at(before, "now_ns"))) /
+	double seconds = (json_number_value(json_at(now, "now_ns")) -
+			  json_number_value(json_at(before, "now_ns"))) /
 			 1e9;
 	char text[UNITS_TEXT_BYTES];
 

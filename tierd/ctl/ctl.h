@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "libtier/base/json_at.h"
 #include "tier.h"
 
 /* Exit statuses, as the manual has them. */
@@ -82,10 +83,7 @@ int ctl_arguments(const struct ctl *ctl, int argc, int least, int most);
 
 #define CTL_CELL 128
 
-/* A member by its path, "isolation.text" or "tiers.0.used"; NULL = not there. */
-const json_t *ctl_at(const json_t *document, const char *path);
-
-/* Members in human form, into cell; "-" when it is not there. Each returns cell. */
+/* Members by path (json_at) in human form, into cell; "-" when not there. Each returns cell. */
 char *ctl_text(char cell[CTL_CELL], const json_t *document, const char *path);
 char *ctl_count(char cell[CTL_CELL], const json_t *document, const char *path);
 char *ctl_bytes(char cell[CTL_CELL], const json_t *document, const char *path);

@@ -8,28 +8,6 @@
 #include "libtier/base/units.h"
 #include "tierd/ctl/ctl.h"
 
-#define NAME_BYTES 64
-
-const json_t *ctl_at(const json_t *document, const char *path)
-{
-	char name[NAME_BYTES];
-
-	while (document && *path) {
-		size_t length = strcspn(path, ".");
-
-		if (length >= sizeof(name))
-			return NULL;
-		memcpy(name, path, length);
-		name[length] = '\0';
-		path += length + (path[length] == '.');
-		if (json_is_array(document))
-			document = json_array_get(document, strtoul(name, NULL, 10));
-		else
-			document = json_object_get(document, name);
-	}
-	return document;
-}
-
 /* Text from a daemon's clients goes to a terminal: nothing in it may be a control character. */
 static void disarm(char *text)
 {
@@ -40,7 +18,7 @@ static void disarm(char *text)
 
 char *ctl_text(char cell[CTL_CELL], const json_t *document, const char *path)
 {
-	const json_t *at = ctl_at(document, path);
+	const json_t *at = json_at(document, path);
 
 	if (json_is_string(at))
 		snprintf(cell, CTL_CELL, "%s", json_string_value(at));
@@ -55,7 +33,7 @@ char *ctl_text(char cell[CTL_CELL], const json_t *document, const char *path)
 /* -ENOENT when there is no such number. */
 static int number(const json_t *document, const char *path, uint64_t *out)
 {
-	const json_t *at = ctl_at(document, path);
+	const json_t *at = json_at(document, path);
 	double value = json_number_value(at);
 
 	if (!json_is_number(at) || value < 0)
@@ -117,7 +95,7 @@ char *ctl_deadline(char cell[CTL_CELL], const json_t *document, const char *path
 
 char *ctl_yes(char cell[CTL_CELL], const json_t *document, const char *path)
 {
-	const json_t *at = ctl_at(document, path);
+	const json_t *at = json_at(document, path);
 
 	snprintf(cell, CTL_CELL, "%s", json_is_true(at) ? "yes" : json_is_false(at) ? "no" : "-");
 	return cell;
