@@ -132,6 +132,7 @@ static const struct key keys[] = {
 };
 
 #define KEY_COUNT_ALL (sizeof(keys) / sizeof(keys[0]))
+#define NAME_LETTERS 31 /* of a key, and of a word that may mean one */
 
 /* What a value of each type looks like, for the text that refuses one. */
 static const char *const looks[KEY_TYPES] = {
@@ -296,6 +297,49 @@ static const struct key *key_find(const char *name)
 	return NULL;
 }
 
+/* How many letters to put in, take out or change until one word is the other (Wagner, Fischer). */
+static size_t letters_apart(const char *a, const char *b)
+{
+	size_t row[NAME_LETTERS + 1], length = strlen(b);
+
+	assert(length <= NAME_LETTERS);
+	for (size_t j = 0; j <= length; j++)
+		row[j] = j;
+	for (size_t i = 0; a[i]; i++) {
+		size_t corner = row[0];
+
+		row[0] = i + 1;
+		for (size_t j = 0; j < length; j++) {
+			size_t best = corner + (a[i] != b[j]);
+
+			if (row[j + 1] + 1 < best)
+				best = row[j + 1] + 1;
+			if (row[j] + 1 < best)
+				best = row[j] + 1;
+			corner = row[j + 1];
+			row[j + 1] = best;
+		}
+	}
+	return row[length];
+}
+
+/* The key that somebody may have meant, or NULL. */
+static const struct key *key_meant(const char *name)
+{
+	const struct key *meant = NULL;
+	size_t least = 4;
+
+	for (size_t i = 0; strlen(name) <= NAME_LETTERS && i < KEY_COUNT_ALL; i++) {
+		size_t apart = letters_apart(name, keys[i].name);
+
+		if (apart < least && apart * 2 < strlen(keys[i].name)) {
+			least = apart;
+			meant = &keys[i];
+		}
+	}
+	return meant;
+}
+
 /* A hostile text, fit for a terminal and a log. */
 static const char *disarm(char out[65], const char *text)
 {
@@ -326,9 +370,12 @@ static void look_print(char *out, size_t bytes, const struct key *k)
 int config_assign(struct config *config, const char *name, const char *value, char *why,
 		  size_t why_bytes)
 {
-	const struct key *k = key_find(name);
+	const struct key *k = key_find(name), *meant = k ? k : key_meant(name);
 	char shown[65], look[128];
 
+	if (!k && meant)
+		return explain(why, why_bytes, "\"%s\" is not a key; is %s meant?",
+			       disarm(shown, name), meant->name);
 	if (!k)
 		return explain(why, why_bytes,
 			       "\"%s\" is not a key; tierd --help lists the keys",

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "libtier/base/time.h"
 #include "libtier/base/units.h"
@@ -267,7 +268,7 @@ static void show_rates(const json_t *now, const json_t *before)
 			printf("  %-28s %14s", top_rates[i].text, units_print_rate(text, rate));
 		else
 			printf("  %-28s %12s/s", top_rates[i].text, units_print_count(text, rate));
-		fputs(i % 2 ? "\n" : "", stdout);
+		fputs(i % 2 || i + 1 == COUNT(top_rates) ? "\n" : "", stdout);
 	}
 }
 
@@ -281,9 +282,12 @@ static int top_screen(struct ctl *ctl, json_t **before)
 	if (rc == CTL_OK)
 		rc = ctl_ask(ctl, "stat", NULL, &stat);
 	if (rc == CTL_OK) {
-		/* Home, and clear what is below; the screen does not flicker. */
-		printf("\033[H\033[J"
-		       "tierd %s, up %s, %s clients, ",
+		/* Home, and clear what is below: it does not flicker. In a file: an empty line. */
+		if (isatty(STDOUT_FILENO))
+			fputs(*before ? "\033[H\033[J" : "\033[2J\033[H", stdout);
+		else if (*before)
+			fputc('\n', stdout);
+		printf("tierd %s, up %s, %s clients, ",
 		       ctl_text(a, status, "version"), ctl_ns(b, status, "uptime_ns"),
 		       ctl_count(c, status, "sessions.open"));
 		printf("%s blocks, %s requests under way, %s pins\n\n",
@@ -339,7 +343,6 @@ int ctl_top(struct ctl *ctl, int argc, char **argv)
 	if (rc != CTL_OK)
 		return rc;
 	pause = time_to_timespec((uint64_t)(top.interval_s * 1e9));
-	fputs("\033[2J", stdout);
 	for (uint64_t i = 0; rc == CTL_OK && (!top.count || i < top.count); i++) {
 		if (i)
 			nanosleep(&pause, NULL);
