@@ -67,7 +67,7 @@ static int judge(struct bench *b, const uint32_t size[2], const struct flash *f)
 static int run(struct flash *f, const struct prepared *p, const uint32_t size[2])
 {
 	const uint64_t capacity[2] = { replay_capacity(p->trace->distinct * size[0] / 100),
-				       p->trace->distinct * size[1] / 100 };
+				       replay_store(p->trace->distinct * size[1] / 100) };
 	int error = replay_core(&f->memory, p, POLICY_DEFAULT, capacity[0]);
 
 	printf("\n%u %% in memory, %u %% on NVMe: %llu and %llu blocks, %s\n", size[0], size[1],

@@ -9,6 +9,7 @@
 #define FLOPS_PAIR (4.0 * 32 * 4096) /* of a token and one before it */
 #define SEGMENT_BYTES (2u << 20)
 #define SEGMENTS_MIN 3u /* a context takes no less */
+#define STORE_BYTES_MIN (16u << 20) /* some segments for each log, and room to clean them */
 
 double replay_flops(uint64_t from, uint64_t until, uint64_t tokens)
 {
@@ -43,6 +44,13 @@ uint64_t replay_capacity(uint64_t blocks)
 	uint64_t segments = (blocks + segment / 2) / segment;
 
 	return (segments < SEGMENTS_MIN ? SEGMENTS_MIN : segments) * segment;
+}
+
+uint64_t replay_store(uint64_t blocks)
+{
+	uint64_t least = STORE_BYTES_MIN / REPLAY_PAGE_BYTES;
+
+	return blocks < least ? least : blocks;
 }
 
 /* ---- numbers ------------------------------------------------------------------------------- */

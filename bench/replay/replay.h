@@ -56,6 +56,9 @@ void prepared_free(struct prepared *p);
 /* A store of about so many blocks: whole segments of the memory tier. */
 uint64_t replay_capacity(uint64_t blocks);
 
+/* So many blocks on NVMe, or as many as the smallest store there is has room for. */
+uint64_t replay_store(uint64_t blocks);
+
 /* Errors: -ENOMEM, or what the core or library said. capacity as of replay_capacity. */
 int replay_core(struct outcome *out, const struct prepared *p, const char *policy,
 		uint64_t capacity);

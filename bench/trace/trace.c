@@ -8,17 +8,21 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
 #include "libtier/base/cleanup.h"
 
 #define CHUNK_BYTES 65536u
+#define PIPE_WAIT_MS 5000 /* for the first byte of a pipe */
+#define BYTE_ORDER_MARK "\xef\xbb\xbf"
 
 struct reader {
 	gzFile file;
@@ -151,11 +155,15 @@ static int take_line(struct reader *r, struct trace *t)
 	size_t blank = 0;
 	int error;
 
+	/* What some editors put before the first line of a file. */
+	if (r->line_number == 1 && r->line_bytes >= strlen(BYTE_ORDER_MARK) &&
+	    memcmp(r->line, BYTE_ORDER_MARK, strlen(BYTE_ORDER_MARK)) == 0)
+		blank = strlen(BYTE_ORDER_MARK);
 	while (blank < r->line_bytes && strchr(" \t\r", r->line[blank]) && r->line[blank])
 		blank++;
 	if (blank == r->line_bytes)
 		return 0;
-	object = json_loadb(r->line, r->line_bytes, JSON_REJECT_DUPLICATES, &what);
+	object = json_loadb(r->line + blank, r->line_bytes - blank, JSON_REJECT_DUPLICATES, &what);
 	if (!object)
 		return complain(r, -EBADMSG, "%s", what.text);
 	error = take_object(r, t, object);
@@ -201,8 +209,12 @@ static int take_file(struct reader *r, struct trace *t, size_t requests_max)
 		int got = gzread(r->file, chunk, sizeof(chunk));
 		int zlib = Z_OK;
 
-		if (got < 0)
-			return complain(r, -EBADMSG, "damaged file: %s", gzerror(r->file, &zlib));
+		if (got < 0) {
+			const char *text = gzerror(r->file, &zlib);
+
+			return complain(r, -EBADMSG, "it cannot be read: %s",
+					zlib == Z_ERRNO ? strerror(errno) : text);
+		}
 		if (got == 0)
 			break;
 		error = take_chunk(r, t, chunk, (size_t)got, requests_max);
@@ -216,6 +228,38 @@ static int take_file(struct reader *r, struct trace *t, size_t requests_max)
 	}
 	r->file = NULL;
 	return take_line(r, t);
+}
+
+/* Open it without waiting for whoever writes into a pipe: for the first byte, not for ever. */
+static int open_file(struct reader *r)
+{
+	int fd CLEANUP_CLOSE = open(r->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct pollfd first = { .fd = fd, .events = POLLIN };
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st))
+		return complain(r, -errno, "%s", strerror(errno));
+	if (S_ISDIR(st.st_mode))
+		return complain(r, -EISDIR, "a folder; name the file");
+	if (S_ISFIFO(st.st_mode) && poll(&first, 1, PIPE_WAIT_MS) == 0)
+		return complain(r, -ETIMEDOUT, "nobody writes into this pipe");
+	if (fcntl(fd, F_SETFL, 0))
+		return complain(r, -errno, "%s", strerror(errno));
+	r->file = gzdopen(fd, "rb");
+	if (!r->file)
+		return complain(r, -ENOMEM, "out of memory");
+	take_fd(&fd);
+	return 0;
+}
+
+/* One without a block has nothing to replay: it is a mistake, and is told as one. */
+static int check_whole(struct reader *r, const struct trace *t)
+{
+	r->line_number = 0;
+	if (t->id_count)
+		return 0;
+	return complain(r, -EBADMSG, "%zu requests, and none of them names a block in "
+				     "\"hash_ids\": there is nothing to replay", t->request_count);
 }
 
 /* Which ids were seen: an open hash table of id + 1, at most half full. */
@@ -267,7 +311,7 @@ int trace_open(struct trace **out, const char *path, size_t requests_max, char *
 {
 	struct reader r = { .path = path, .why = why, .why_bytes = why_bytes };
 	struct trace *t = calloc(1, sizeof(*t));
-	int fd, error = -ENOMEM;
+	int error = -ENOMEM;
 
 	*out = NULL;
 	if (why_bytes && why)
@@ -277,19 +321,14 @@ int trace_open(struct trace **out, const char *path, size_t requests_max, char *
 	r.line = malloc(TRACE_LINE_BYTES_MAX);
 	if (!t || !r.line)
 		goto fail;
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	error = fd < 0 ? complain(&r, -errno, "%s", strerror(errno)) : 0;
+	error = open_file(&r);
 	if (error)
 		goto fail;
-	r.file = gzdopen(fd, "rb");
-	if (!r.file) {
-		close(fd);
-		error = -ENOMEM;
-		goto fail;
-	}
 	error = take_file(&r, t, requests_max);
 	if (r.file)
 		gzclose_r(r.file);
+	if (!error)
+		error = check_whole(&r, t);
 	if (!error)
 		error = trace_count(t);
 	if (error)

@@ -15,9 +15,9 @@
 /* Tokens of a prompt that one id stands for. */
 #define TRACE_BLOCK_TOKENS 512u
 
-#define TRACE_LINE_BYTES_MAX (1u << 20)
+#define TRACE_LINE_BYTES_MAX (16u << 20)
 #define TRACE_REQUESTS_MAX (10u << 20)
-#define TRACE_REQUEST_IDS_MAX 65536u
+#define TRACE_REQUEST_IDS_MAX (1u << 20) /* half a billion tokens */
 #define TRACE_IDS_MAX (256u << 20)
 
 struct trace_request {
@@ -39,9 +39,10 @@ struct trace {
 };
 
 /*
- * Read the first requests_max requests (0 = all). On error why (may be NULL) says what is wrong and
- * in which line. Errors: -ENOENT and the like from open, -EBADMSG not such a trace or a damaged
- * file, -E2BIG a limit above, -ENOMEM. Close with trace_close, which takes NULL.
+ * Read the first requests_max requests (0 = all). A pipe is read, too, if its bytes begin to come
+ * within seconds. On error why (may be NULL) says what is wrong and in which line. Errors: -ENOENT
+ * and the like from open, -EBADMSG not such a trace, one without a block, or a damaged file, -E2BIG
+ * a limit above, -ETIMEDOUT an idle pipe, -ENOMEM. Close with trace_close, which takes NULL.
  */
 int trace_open(struct trace **out, const char *path, size_t requests_max, char *why,
 	       size_t why_bytes);

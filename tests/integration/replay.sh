@@ -28,3 +28,11 @@ for bad in '--requests x' '--cxl lots' '--engines 99' 'more'; do
 	[ "$status" = 2 ] || { echo "demo $bad: status $status, not 2" >&2; exit 1; }
 done
 ! "$BUILD/tierbench" nonsense 2>/dev/null
+
+# Traces of one line and of none: a result, and a word.
+printf '{"timestamp": 1, "input_length": 9, "output_length": 1, "hash_ids": [5, 5]}\r\n' >"$dir/one"
+"$BUILD/tierbench" replay --trace "$dir/one" >"$dir/out" 2>&1 || { cat "$dir/out" >&2; exit 1; }
+grep -q 'hits lost by admission' "$dir/out"
+: >"$dir/none"
+! "$BUILD/tierbench" replay --trace "$dir/none" >"$dir/out" 2>&1
+grep -q 'nothing to replay' "$dir/out"

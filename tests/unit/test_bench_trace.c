@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -78,13 +79,56 @@ static void test_good_lines(void **state)
 	assert_int_equal(t->distinct, 3);
 	assert_int_equal(t->reusable, 1);
 	trace_close(t);
-	assert_int_equal(open_text("", &t, why), 0);
-	assert_int_equal(t->request_count, 0);
-	trace_close(t);
-	assert_int_equal(open_text(LINE("[]"), &t, why), 0);
+	assert_int_equal(open_text(LINE("[]") "\n" LINE("[7]"), &t, why), 0);
 	assert_int_equal(t->request[0].id_count, 0);
 	trace_close(t);
+	/* A byte order mark before the first line is passed over, and nowhere else. */
+	assert_int_equal(open_text("\xef\xbb\xbf" LINE("[4]"), &t, why), 0);
+	assert_int_equal(t->id[0], 4);
+	trace_close(t);
+	assert_int_equal(open_text(LINE("[4]") "\n\xef\xbb\xbf" LINE("[4]"), &t, why), -EBADMSG);
 	trace_close(NULL);
+}
+
+/* A prompt of a hundred thousand blocks, which is what a context of 50 M tokens has. */
+static void test_long_prompt(void **state)
+{
+	enum { BLOCKS = 100000 };
+	char *text = malloc(16 * BLOCKS), *at = text, why[256];
+	struct trace *t;
+
+	(void)state;
+	assert_non_null(text);
+	at += sprintf(at, "%s", "{\"timestamp\":1,\"input_length\":51200000,"
+				"\"output_length\":2,\"hash_ids\":[0");
+	for (int i = 1; i < BLOCKS; i++)
+		at += sprintf(at, ",%d", 1000000 + i);
+	sprintf(at, "]}\n");
+	assert_int_equal(open_text(text, &t, why), 0);
+	assert_int_equal(t->request[0].id_count, BLOCKS);
+	assert_int_equal(t->id[BLOCKS - 1], 1000000 + BLOCKS - 1);
+	trace_close(t);
+	free(text);
+}
+
+/* A file without a block, a folder and a pipe that nobody fills are told apart from a trace. */
+static void test_nothing_to_read(void **state)
+{
+	static const char *const texts[] = { "", "\n\n", LINE("[]"), "\xef\xbb\xbf" };
+	char why[256], pipe[256];
+	struct trace *t;
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(texts); i++) {
+		assert_int_equal(open_text(texts[i], &t, why), -EBADMSG);
+		assert_non_null(strstr(why, "nothing to replay"));
+	}
+	assert_int_equal(trace_open(&t, "/", 0, why, sizeof(why)), -EISDIR);
+	snprintf(pipe, sizeof(pipe), "%s/pipe", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+	assert_int_equal(mkfifo(pipe, 0600), 0);
+	assert_int_equal(trace_open(&t, pipe, 0, why, sizeof(why)), -ETIMEDOUT);
+	assert_non_null(strstr(why, "nobody writes"));
+	unlink(pipe);
 }
 
 /* A block after one that is new is no hit, even if it was seen: its prefix is another. */
@@ -218,6 +262,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_shipped),
 		cmocka_unit_test(test_good_lines),
+		cmocka_unit_test(test_long_prompt),
+		cmocka_unit_test(test_nothing_to_read),
 		cmocka_unit_test(test_reuse_is_by_prefix),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_too_long),
