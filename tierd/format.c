@@ -18,6 +18,8 @@
 #include "libtier/base/time.h"
 #include "tierd/recover.h"
 
+#define LINKS_MAX 16u
+
 static void tell_progress(void *arg, uint64_t done, uint64_t total)
 {
 	uint64_t *told_ns = arg, now = time_now_ns();
@@ -102,9 +104,75 @@ static int fill(struct shell *s, struct disk_super *super)
 	return rc;
 }
 
+/* Where the path leads: a link is followed, and the new store lies where it points to. */
+static int follow(const char *path, char real[CONFIG_PATH_BYTES])
+{
+	snprintf(real, CONFIG_PATH_BYTES, "%s", path);
+	for (uint32_t i = 0; i < LINKS_MAX; i++) {
+		char to[CONFIG_PATH_BYTES], folder[CONFIG_PATH_BYTES];
+		ssize_t len = readlink(real, to, sizeof(to) - 1);
+		int n;
+
+		if (len < 0) /* no link, or nothing there yet */
+			return errno == EINVAL || errno == ENOENT ? 0 : -errno;
+		to[len] = '\0';
+		memcpy(folder, real, sizeof(folder));
+		n = to[0] == '/' ? snprintf(real, CONFIG_PATH_BYTES, "%s", to) :
+				   snprintf(real, CONFIG_PATH_BYTES, "%s/%s", dirname(folder), to);
+		if (n >= (int)CONFIG_PATH_BYTES)
+			return -ENAMETOOLONG;
+	}
+	return -ELOOP;
+}
+
+/* The store that is replaced, locked until that is done: a daemon that has it would go on writing
+ * into a file without a name. NULL: there is none. */
+static int hold_former(struct shell *s, struct block_device **former)
+{
+	struct block_options options = {
+		.path = s->config.store_path,
+		.buffered = s->config.nvme_buffered,
+	};
+
+	*former = NULL;
+	return access(options.path, F_OK) ? 0 : s->block->open(former, &options);
+}
+
+/* Make it at path, give it the name real. */
+static int make_file(struct shell *s, const struct block_options *options, const char *real,
+		     struct disk_super *super)
+{
+	struct block_device *former;
+	int rc = hold_former(s, &former);
+
+	if (rc)
+		return rc;
+	rc = s->block->open(&s->device, options); /* explains its failures itself */
+	if (rc == 0) {
+		rc = fill(s, super);
+		if (rc == 0 && rename(options->path, real))
+			rc = recover_explain(s, -errno, "the new store cannot be given its name",
+					     NULL);
+		if (rc == 0)
+			rc = sync_folder(real);
+		if (rc)
+			unlink(options->path);
+	}
+	s->block->close(former);
+	return rc;
+}
+
+static int make_on_device(struct shell *s, const struct block_options *options,
+			  struct disk_super *super)
+{
+	int rc = s->block->open(&s->device, options);
+
+	return rc ? rc : fill(s, super);
+}
+
 int format_store(struct shell *s, uint64_t bytes, bool device, struct disk_super *super)
 {
-	char path[CONFIG_PATH_BYTES + 8];
+	char real[CONFIG_PATH_BYTES], path[CONFIG_PATH_BYTES + 8];
 	uint64_t told_ns = 0;
 	struct block_options options = {
 		.path = device ? s->config.store_path : path,
@@ -113,24 +181,18 @@ int format_store(struct shell *s, uint64_t bytes, bool device, struct disk_super
 		.progress = tell_progress,
 		.arg = &told_ns,
 	};
-	int rc;
+	int rc = follow(s->config.store_path, real);
 
-	snprintf(path, sizeof(path), "%s.new", s->config.store_path);
+	if (rc)
+		return recover_explain(s, rc, "the link to the store cannot be followed",
+				       "name the file itself");
+	snprintf(path, sizeof(path), "%s.new", real);
 	log_info(&s->log, "formatting a new store", s->config.store_path, "bytes=%llu",
 		 (unsigned long long)bytes);
-	rc = s->block->open(&s->device, &options); /* explains its failures itself */
-	if (rc)
-		return rc;
-	rc = fill(s, super);
-	if (rc == 0 && !device && rename(path, s->config.store_path))
-		rc = recover_explain(s, -errno, "the new store cannot be given its name", NULL);
-	if (rc == 0 && !device)
-		rc = sync_folder(s->config.store_path);
-	if (rc) {
+	rc = device ? make_on_device(s, &options, super) : make_file(s, &options, real, super);
+	if (rc && s->device) {
 		s->block->close(s->device);
 		s->device = NULL;
-		if (!device)
-			unlink(path);
 	}
 	return rc;
 }

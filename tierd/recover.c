@@ -25,42 +25,67 @@ int recover_explain(struct shell *s, int rc, const char *what, const char *advic
 
 /* ---- super block --------------------------------------------------------------------------- */
 
+/* Sector 0, or the one after it that has the copy. */
+static int read_sector(struct shell *s, uint8_t *buf, uint64_t at, struct disk_super *super)
+{
+	int rc = s->block->pread(s->device, buf, DISK_SECTOR, at);
+
+	return rc ? rc : disk_super_open(buf, super);
+}
+
+/* One of the two is enough, whether the other one is damaged or cannot be read at all. */
+static int read_either(struct shell *s, uint8_t *buf, struct disk_super *super)
+{
+	int first = read_sector(s, buf, 0, super), rc = first;
+
+	if (first == 0)
+		return 0;
+	if (first != -EPROTO)
+		rc = read_sector(s, buf, DISK_SECTOR, super);
+	if (rc == -EPROTO)
+		return recover_explain(s, rc, "the store is of another version of tier",
+			       "use the tierd that made it, or another path");
+	if (rc && (rc != -EBADMSG || first != -EBADMSG))
+		return recover_explain(s, rc, "the store cannot be read", "look at its device");
+	if (rc)
+		return recover_explain(s, rc, "this is not a tier store",
+			       "give another path; --format destroys what is there");
+	log_warn(&s->log, "the super block was damaged; its copy was used", s->config.store_path,
+		 "look at the device", "");
+	return 1;
+}
+
 static int read_super(struct shell *s, struct disk_super *super)
 {
-	uint8_t *buf CLEANUP_FREE = aligned_alloc(DISK_SECTOR, 2 * DISK_SECTOR);
+	uint8_t *buf CLEANUP_FREE = aligned_alloc(DISK_SECTOR, DISK_SECTOR);
 	char why[128] = "";
-	int rc, first;
+	int rc, used_copy;
 
 	if (!buf)
 		return -ENOMEM;
 	if (s->block->bytes(s->device) < 2 * DISK_SECTOR)
 		return recover_explain(s, -EBADMSG, "this is not a tier store",
 			       "give another path; --format destroys what is there");
-	rc = s->block->pread(s->device, buf, 2 * DISK_SECTOR, 0);
-	if (rc)
-		return recover_explain(s, rc, "the store cannot be read", "look at its device");
-	first = rc = disk_super_open(buf, super);
-	if (rc == -EBADMSG)
-		rc = disk_super_open(buf + DISK_SECTOR, super);
-	if (rc == -EPROTO)
-		return recover_explain(s, rc, "the store is of another version of tier",
-			       "use the tierd that made it, or another path");
-	if (rc)
-		return recover_explain(s, rc, "this is not a tier store",
-			       "give another path; --format destroys what is there");
+	used_copy = read_either(s, buf, super);
+	if (used_copy < 0)
+		return used_copy;
 	rc = store_super_check(super, why, sizeof(why));
 	if (rc)
 		return recover_explain(s, rc, "the store's super block contradicts itself", why);
 	if (super->segment_offset + super->segment_count * super->segment_bytes >
 	    s->block->bytes(s->device))
 		return recover_explain(s, -EFBIG, "the store is shorter than its super block says",
-			       "it was cut off: bring it back to its size, or --format");
-	if (first == 0)
+			       "it was cut off: tierctl check --repair gives it its length "
+			       "again");
+	if (!used_copy)
 		return 0;
-	log_warn(&s->log, "the super block was damaged; its copy was used", s->config.store_path,
-		 "look at the device", "");
 	memcpy(buf, super, sizeof(*super));
-	return s->block->pwrite(s->device, buf, DISK_SECTOR, 0);
+	rc = s->block->pwrite(s->device, buf, DISK_SECTOR, 0);
+	if (rc)
+		log_error(&s->log, "the super block cannot be written again",
+			  s->config.store_path, "look at the device: only the copy is left",
+			  "errno=%d", -rc);
+	return 0;
 }
 
 /* ---- catalog ------------------------------------------------------------------------------- */

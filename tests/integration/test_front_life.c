@@ -190,19 +190,57 @@ static void test_a_second_daemon_is_refused(void **state)
 	static const char *const memory[] = { "nvme.size=0", NULL };
 	char other[200];
 	const char *const elsewhere[] = { other, NULL };
+	const char *const anew[] = { other, "--format", NULL };
+	struct stat before, after;
 	struct daemon d, e;
 
 	(void)state;
 	daemon_folder(&d);
 	daemon_start(&d, NULL);
+	assert_int_equal(stat(d.store, &before), 0);
 	e = d;
 	snprintf(e.log, sizeof(e.log), "%s/log2", d.folder);
 	refuses(&e, memory, "another daemon listens");
 	snprintf(other, sizeof(other), "socket=%s2", d.socket);
 	refuses(&e, elsewhere, "another daemon has the store");
+	/* Nor may the file be replaced under the one that has it. */
+	refuses(&e, anew, "another daemon has the store");
+	assert_int_equal(stat(d.store, &after), 0);
+	assert_int_equal(before.st_ino, after.st_ino);
 	daemon_serves(&d);
 	daemon_stop(&d);
 	assert_int_equal(access(d.socket, F_OK), -1);
+	daemon_remove(&d);
+}
+
+/* A link to the store is followed, also when it is made or made anew: its bytes lie there. */
+static void test_a_link_to_the_store(void **state)
+{
+	static const char *const anew[] = { "--format", NULL };
+	char folder[300], real[320];
+	struct stat st;
+	struct daemon d;
+
+	(void)state;
+	daemon_folder(&d);
+	snprintf(folder, sizeof(folder), "%s/disk", d.folder);
+	snprintf(real, sizeof(real), "%s/store", folder);
+	assert_int_equal(mkdir(folder, 0700), 0);
+	assert_int_equal(symlink("disk/store", d.store), 0);
+	for (int i = 0; i < 3; i++) {
+		daemon_start(&d, i == 2 ? anew : NULL);
+		daemon_stop(&d);
+		assert_int_equal(lstat(d.store, &st), 0);
+		assert_true(S_ISLNK(st.st_mode));
+		assert_int_equal(lstat(real, &st), 0);
+		assert_true(S_ISREG(st.st_mode) && st.st_size > 0);
+	}
+	unlink(d.store);
+	assert_int_equal(symlink("store", d.store), 0); /* to itself */
+	refuses(&d, NULL, "store");
+	unlink(d.store);
+	unlink(real);
+	rmdir(folder);
 	daemon_remove(&d);
 }
 
@@ -342,6 +380,7 @@ int main(void)
 		cmocka_unit_test(test_bad_configurations),
 		cmocka_unit_test(test_a_limit_on_file_sizes),
 		cmocka_unit_test(test_a_second_daemon_is_refused),
+		cmocka_unit_test(test_a_link_to_the_store),
 		cmocka_unit_test(test_what_is_in_the_way_of_the_socket),
 		cmocka_unit_test(test_contexts_survive),
 		cmocka_unit_test(test_a_stop_ends_sessions),

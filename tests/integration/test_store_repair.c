@@ -269,6 +269,20 @@ static void test_cut_off(void **state)
 	says("length again");
 	assert_int_equal(check(&d, ""), 0);
 	assert_int_equal(count_blocks(&d), BLOCKS);
+	/* Within the catalog, whose slots have room behind what they say: nothing is lost of it. */
+	assert_int_equal(truncate(d.store, (off_t)(super.catalog_offset + super.catalog_bytes +
+						   4 * DISK_SECTOR)), 0);
+	assert_int_equal(check(&d, ""), 1);
+	says("segments are gone");
+	assert_null(strstr(said, "both copies"));
+	assert_int_equal(check(&d, "--repair"), 0);
+	assert_int_equal(count_blocks(&d), 0);
+	/* Within the super blocks. */
+	assert_int_equal(truncate(d.store, 4096), 0);
+	assert_int_equal(check(&d, ""), 1);
+	says("copy is cut off");
+	daemon_remove(&d);
+	make_store(&d, &super);
 	/* Now all of them. */
 	assert_int_equal(truncate(d.store, (off_t)super.segment_offset), 0);
 	assert_int_equal(check(&d, "--repair"), 0);
@@ -323,6 +337,25 @@ static void test_rot(void **state)
 	daemon_remove(&d);
 }
 
+/* What stands in the way of looking is told; nothing is waited for, nothing is said into the void. */
+static void test_in_the_way(void **state)
+{
+	struct disk_super super;
+	struct daemon d;
+	char words[200];
+
+	(void)state;
+	make_store(&d, &super);
+	snprintf(words, sizeof(words), "%s 2>&1 >/dev/full #", d.store);
+	assert_int_equal(check(&d, words), 1);
+	says("standard output");
+	unlink(d.store);
+	assert_int_equal(mkfifo(d.store, 0600), 0);
+	assert_int_equal(check(&d, ""), 1);
+	says("neither a file nor a block device");
+	daemon_remove(&d);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -332,6 +365,7 @@ int main(void)
 		cmocka_unit_test(test_the_newest_catalog_is_lost),
 		cmocka_unit_test(test_cut_off),
 		cmocka_unit_test(test_rot),
+		cmocka_unit_test(test_in_the_way),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

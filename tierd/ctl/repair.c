@@ -105,7 +105,9 @@ static int open_file(struct look *l)
 	struct stat st;
 	int rc;
 
-	l->fd = open(l->options->path, (l->options->repair ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+	/* O_NONBLOCK: a pipe without anybody at its other end is refused below, not waited for. */
+	l->fd = open(l->options->path,
+		     (l->options->repair ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK);
 	if (l->fd < 0 || fstat(l->fd, &st)) {
 		rc = -errno;
 		say(l, "%s: %s", l->options->path, strerror(-rc));
@@ -131,7 +133,18 @@ static int open_file(struct look *l)
 
 static const char *verdict(int rc)
 {
-	return rc == -EBADMSG ? "damaged" : rc ? strerror(-rc) : "good";
+	switch (rc) {
+	case 0:
+		return "good";
+	case -EBADMSG:
+		return "damaged";
+	case -ENODATA:
+		return "cut off";
+	case -EPROTO:
+		return "of another version";
+	default:
+		return strerror(-rc);
+	}
 }
 
 static int refuse_super(struct look *l, int first, int second)
@@ -144,9 +157,13 @@ static int refuse_super(struct look *l, int first, int second)
 			      first == -EPROTO ? 0 : DISK_SECTOR) == 0)
 			disk_super_open(sector, &s);
 		else
-			s.version = 0;
-		say(l, "the store is of version %u, this tierctl of %u: use the one that made it; "
-		       "nothing was changed", s.version, DISK_VERSION);
+			s = (struct disk_super){ .version = 0 };
+		if (s.version == DISK_VERSION)
+			say(l, "the store has features (%" PRIx64 ") that this tierctl does not "
+			       "know: use the one that made it; nothing was changed", s.features);
+		else
+			say(l, "the store is of version %u, this tierctl of %u: use the one that "
+			       "made it; nothing was changed", s.version, DISK_VERSION);
 		return -EPROTO;
 	}
 	say(l, "%s is not a tier store (super block %s, its copy %s): nothing was changed",
@@ -256,7 +273,8 @@ static int look_catalog(struct look *l)
 
 		rc[slot] = file_read(l->fd, at, slot_bytes,
 				     l->super.catalog_offset + slot * slot_bytes);
-		if (rc[slot] == 0)
+		/* A slot is used from its beginning on: what was cut off may be room that it had. */
+		if (rc[slot] == 0 || rc[slot] == -ENODATA)
 			rc[slot] = disk_catalog_open(at, slot_bytes, l->super.store_id, &head,
 						     &context);
 		if (rc[slot]) {

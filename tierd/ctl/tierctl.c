@@ -107,6 +107,16 @@ static int unknown(char **argv, int argc)
 	return CTL_USAGE;
 }
 
+/* What was printed has arrived, or that is an error. */
+static int flushed(int status)
+{
+	if (fflush(stdout) && status == CTL_OK) {
+		fprintf(stderr, "tierctl: standard output: %s\n", strerror(errno));
+		status = CTL_FAILED;
+	}
+	return status;
+}
+
 static int run(struct ctl *ctl, const char *socket, int argc, char **argv)
 {
 	struct tier_connect_options options = {
@@ -124,7 +134,7 @@ static int run(struct ctl *ctl, const char *socket, int argc, char **argv)
 		return unknown(argv, argc);
 	ctl->verb = verb->name;
 	if (verb->offline && argc > words)
-		return verb->offline(ctl, argc - words, argv + words);
+		return flushed(verb->offline(ctl, argc - words, argv + words));
 	error = tier_connect(&ctl->t, &options);
 	if (error) {
 		fprintf(stderr, "tierctl: %s\n", tier_error_text());
@@ -132,11 +142,7 @@ static int run(struct ctl *ctl, const char *socket, int argc, char **argv)
 	}
 	status = verb->run(ctl, argc - words, argv + words);
 	tier_close(ctl->t);
-	if (fflush(stdout) && status == CTL_OK) {
-		fprintf(stderr, "tierctl: standard output: %s\n", strerror(errno));
-		status = CTL_FAILED;
-	}
-	return status;
+	return flushed(status);
 }
 
 int main(int argc, char **argv)
