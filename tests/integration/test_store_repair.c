@@ -337,7 +337,7 @@ static void test_rot(void **state)
 	daemon_remove(&d);
 }
 
-/* What stands in the way of looking is told; nothing is waited for, nothing is said into the void. */
+/* What stands in the way of looking is told: a pipe, an output that takes nothing. */
 static void test_in_the_way(void **state)
 {
 	struct disk_super super;

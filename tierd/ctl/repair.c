@@ -273,7 +273,7 @@ static int look_catalog(struct look *l)
 
 		rc[slot] = file_read(l->fd, at, slot_bytes,
 				     l->super.catalog_offset + slot * slot_bytes);
-		/* A slot is used from its beginning on: what was cut off may be room that it had. */
+		/* A slot is used from its beginning on: what was cut off may be spare room. */
 		if (rc[slot] == 0 || rc[slot] == -ENODATA)
 			rc[slot] = disk_catalog_open(at, slot_bytes, l->super.store_id, &head,
 						     &context);
