@@ -464,7 +464,7 @@ static inline bool release_one(struct tier_reader *r, struct tier_lease *lease, 
 		reader_forget(r, hazard);
 	r->free[top] = (uint16_t)hazard;
 	if (unlikely(lease->stream))
-		stream_used(r->t, lease->stream);
+		stream_used(r->t, area == r->area ? r->number : 0, lease->stream);
 	return true;
 }
 

@@ -61,9 +61,7 @@ static struct request *entry_take(struct requests *r, enum request_owner owner)
 		.next = REQUEST_NONE,
 		.wire_id = (++r->serial << INDEX_BITS | i) & ~REQUEST_SYNC,
 	};
-	if (owner == REQUEST_CALLER)
-		r->flying_count++;
-	else
+	if (owner != REQUEST_CALLER)
 		rq->wire_id |= REQUEST_SYNC;
 	return rq;
 }
@@ -75,14 +73,6 @@ static void entry_free(struct requests *r, struct request *rq)
 	rq->next = r->free;
 	r->free = (uint32_t)(rq - r->entry);
 	r->free_count++;
-}
-
-/* Undo of entry_take for a request that was never submitted. */
-static void entry_cancel(struct requests *r, struct request *rq)
-{
-	if (rq->owner == REQUEST_CALLER)
-		r->flying_count--;
-	entry_free(r, rq);
 }
 
 static void done_push(struct requests *r, struct request *rq)
@@ -284,7 +274,7 @@ int submit_entry(struct tier *t, const struct submission *s, struct request **ou
 	rq->op = s->entry.op;
 	rc = publish(a, s, rq);
 	if (rc) {
-		entry_cancel(&t->requests, rq);
+		entry_free(&t->requests, rq);
 		if (rc != -EPROTO)
 			return rc;
 		attach_fail(t, a);
@@ -392,12 +382,10 @@ static void finish(struct tier *t, struct request *rq, const struct abi_cqe *c) 
 		.aux = c->aux,
 	};
 	t->requests.completed++;
-	if (rq->owner == REQUEST_CALLER) {
-		t->requests.flying_count--;
+	if (rq->owner == REQUEST_CALLER)
 		done_push(&t->requests, rq);
-	} else {
+	else
 		rq->state = REQUEST_DONE;
-	}
 	if (orphan)
 		entry_free(&t->requests, rq);
 	if (orphan && rq->op == ABI_OP_PUT_RESERVE && c->res == 0)
@@ -443,7 +431,6 @@ int submit_complete(struct tier *t, const struct tier_completion *completion)
 
 	if (!rq)
 		return error_note(-EAGAIN, "request: too many completions are not yet taken");
-	t->requests.flying_count--;
 	rq->completion = *completion;
 	done_push(&t->requests, rq);
 	wait_moved(t);

@@ -59,7 +59,6 @@ struct requests {
 	uint32_t done_first;
 	uint32_t done_last;
 	uint32_t done_count;
-	uint32_t flying_count; /* owner CALLER */
 	uint64_t serial;
 	uint64_t submitted;
 	uint64_t completed;

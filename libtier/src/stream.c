@@ -298,14 +298,15 @@ static void release_used(struct tier_stream *s, const struct stream_layer *layer
 		tier_stream_release(s, done);
 }
 
-void stream_used(struct tier *t, uint32_t remembered)
+void stream_used(struct tier *t, uint64_t number, uint32_t remembered)
 {
 	struct attachment *a = session_attachment(t);
 	struct stream_layer *layer;
 	struct tier_stream *s;
 	uint32_t first, end, k = remembered & 0xffff;
 
-	if ((remembered >> 16 & 0x3f) >= ABI_STREAMS_MAX)
+	/* Lines and their serials begin anew with each attachment. */
+	if (a->number != number || (remembered >> 16 & 0x3f) >= ABI_STREAMS_MAX)
 		return;
 	s = (struct tier_stream *)(uintptr_t)atomic_load_acquire_u64(
 		&a->stream_word[remembered >> 16 & 0x3f]);

@@ -39,7 +39,8 @@ struct tier_stream {
 /* What a last lease of the page remembers. */
 uint32_t stream_leased(const struct map *m, uint32_t page, uint32_t flags);
 
-/* It was given back: counts it for its layer, which may thereby be released. */
-void stream_used(struct tier *t, uint32_t remembered);
+/* It was given back: counts it for its layer, which may thereby be released. number: of the
+ * attachment that it was leased in; what is of an older one counts for nobody's layer. */
+void stream_used(struct tier *t, uint64_t number, uint32_t remembered);
 
 #endif

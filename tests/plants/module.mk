@@ -14,6 +14,7 @@ endif
 
 # What the quick ones link anew; and readers in steps as they are installed, too (step.h).
 OUTER_QUICK := libtier_lease libtier_hostile libtier_attach libtier_put libtier_request \
+                libtier_lives \
                 front_session shell_memory backend_mem backend_nvme tsan_worker config base_file
 OUTER_TESTS := $(foreach n,1 2 3,$(O)/plain/plants-outer-$n)
 $(OUTER_TESTS): $(O)/plain/plants-outer-%: tests/plants/module.mk

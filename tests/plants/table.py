@@ -79,6 +79,21 @@ bug("reader-index-not-given-back", LIBRARY + "reader.c",
 bug("closed-reader-leaves-its-words", LIBRARY + "reader.c",
     "if (is_mapped(t, r->number))\n\t\t\tclear_area(r->area);", "", "test_libtier_lease")
 
+bug("high-water-forgotten-over-a-restart", LIBRARY + "reader.c",
+    "atomic_store_release_u32(&area->high_water, r->high_water);", "", "test_libtier_lives",
+    quick=True)
+bug("high-water-lowered", LIBRARY + "reader.c",
+    "r->high_water = atomic_load_relaxed_u32(&r->area->high_water);", "r->high_water = 0;",
+    "test_libtier_lives")
+bug("reader-without-an-area", LIBRARY + "reader.c", "r->index >= a->readers_max || ", "",
+    "test_libtier_lives")
+bug("lists-tell-no-accesses", LIBRARY + "lease.c",
+    "atomic_store_release_u32(&r->free_count, top);\n"
+    "\tatomic_store_release_u64(&r->area->access_tail, r->access_tail);",
+    "atomic_store_release_u32(&r->free_count, top);", "test_libtier_lives")
+bug("last-lease-of-another-life", LIBRARY + "stream.c",
+    "if (a->number != number || (remembered", "if ((remembered", "test_libtier_lives")
+
 # ---- the index, as readers see it ---------------------------------------------------------------
 
 bug("key-not-compared", LIBRARY + "index_read.h",
@@ -228,6 +243,28 @@ bug("waiters-not-told-of-completions", LIBRARY + "request.c",
 bug("layer-wake-up-lost", LIBRARY + "wait.c",
     "if (e[i].data.fd == a->event && t->polling)\n\t\t\tevent_signal(t->wake);", "",
     "test_libtier_wait")
+bug("wait-for-two-takes-one", LIBRARY + "wait.c", "t->requests.done_count >= min ||",
+    "t->requests.done_count > 0 ||", "test_libtier_lives")
+bug("wait-for-ever-is-at-once", LIBRARY + "wait.c",
+    "timeout_ns > UINT64_MAX - now ? UINT64_MAX : now + timeout_ns", "now + timeout_ns",
+    "test_libtier_lives")
+bug("wake-ups-withdrawn", LIBRARY + "wait.c", "ring_ask_wake(&a->ring, t->event_fd >= 0);",
+    "ring_ask_wake(&a->ring, false);", "test_libtier_lives")
+bug("closed-session-waits", LIBRARY + "request.c",
+    "if (rc < 0 || (!a->dead && ring_closed(&a->ring)))", "if (rc < 0)", "test_libtier_lives")
+bug("daemons-head-trusted", LIBRARY + "ring.c",
+    "if (used > r->sq_entries)\n\t\treturn -EPROTO;", "", "test_libtier_hostile")
+bug("staging-shorter-than-told", LIBRARY + "attach.c",
+    "if (bytes < ARENA_ALIGN || fstat(fd, &st) != 0 || (uint64_t)st.st_size < bytes)",
+    "if (bytes < ARENA_ALIGN || fstat(fd, &st) != 0)", "test_libtier_hostile")
+bug("stream-lines-outside", LIBRARY + "attach.c",
+    "count > (a->region_bytes - offset) / sizeof(struct abi_stream))", "0)",
+    "test_libtier_hostile")
+bug("answers-length-trusted", LIBRARY + "socket.c",
+    "h->magic != WIRE_MAGIC || h->length != bytes", "h->magic != WIRE_MAGIC",
+    "test_libtier_hostile")
+bug("descriptors-outlive-exec", LIBRARY + "socket.c", "MSG_CMSG_CLOEXEC | MSG_DONTWAIT",
+    "MSG_DONTWAIT", "test_libtier_lives")
 bug("notify-not-cleared", LIBRARY + "wait.c",
     "if (e[i].data.fd == t->notify || e[i].data.fd == a->event)",
     "if (e[i].data.fd == a->event)", "test_libtier_request")
@@ -254,6 +291,17 @@ bug("later-pieces-at-depth-0", LIBRARY + "put_copy.c",
 bug("dropped-piece-not-told", LIBRARY + "put_copy.c",
     "if (rc)\n\t\treturn rc; /* visible they may be, but not what was asked for */", "",
     "test_libtier_put")
+bug("short-ttl-is-for-ever", LIBRARY + "put.c",
+    "(uint32_t)((o.ttl_ns + NS_PER_MS - 1) / NS_PER_MS)", "(uint32_t)(o.ttl_ns / NS_PER_MS)",
+    "test_libtier_lives")
+bug("put-goes-on-behind-a-drop", LIBRARY + "put_copy.c",
+    "s->dropped = s->dropped || completion.status == TIER_DROPPED;", "", "test_libtier_lives")
+bug("gather-needs-all-slots", LIBRARY + "gather.c",
+    "if (n > reader_free_slots(r))\n\t\t\tn = reader_free_slots(r);", "",
+    "test_libtier_lease")
+bug("gather-errors-by-group", LIBRARY + "gather.c",
+    "into->error[at + i] = leases[i].error;", "into->error[i] = leases[i].error;",
+    "test_libtier_lease")
 bug("gathered-beyond-the-stride", LIBRARY + "gather.c",
     "return g->stride != 0 && bytes > g->stride ? 0 : bytes;", "return bytes;",
     "test_libtier_lease")

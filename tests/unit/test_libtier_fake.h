@@ -113,6 +113,8 @@ struct fake {
 	bool stale;          /* sends the answer to an older question first */
 	uint32_t delay_us;   /* before each answer on the socket */
 	uint64_t region_boot; /* added to the boot token in a region */
+	uint64_t staging_lie; /* to the bytes of staging that a welcome tells */
+	uint64_t stream_lie;  /* to the place of the lines of streams */
 	struct wire_ctx asked; /* the last question about a context */
 	fake_hook hook;
 	uint32_t ops[ABI_OP_COUNT]; /* entries taken, by kind */
@@ -416,13 +418,13 @@ static inline void fake_hello(struct fake *f, struct fake_client *k, const struc
 		.cq_offset = cq,
 		.reader_offset = readers,
 		.staging_bytes = k->staging_bytes,
-		.stream_offset = streams,
+		.stream_offset = streams + f->stream_lie,
 		.streams_max = FAKE_STREAMS,
 		.sq_wake = 1,
 	};
 	k->lines = (void *)((uint8_t *)k->region + streams);
 	w.boot_token = f->boot_token;
-	w.staging_bytes = k->staging_bytes;
+	w.staging_bytes = k->staging_bytes + f->staging_lie;
 	fake_send(k, &w, sizeof(w), fds, 4);
 	close(fds[0]);
 	close(fds[1]);

@@ -103,6 +103,7 @@ static void test_region_headers_that_do_not_fit(void **state)
 	REFUSED(sq_entries, 1u << 31);
 	REFUSED(cq_entries, 0);
 	REFUSED(cq_entries, 1u << 20);
+	REFUSED(cq_entries, 512);
 	REFUSED(readers_max, 65);
 	REFUSED(readers_max, 1);
 	REFUSED(sq_offset, 0);
@@ -140,6 +141,40 @@ static void test_a_region_of_another_boot(void **state)
 	w->fake->region_boot = 0;
 	assert_int_equal(tier_connect(&t, &o), 0);
 	tier_close(t);
+}
+
+/* The other ring: a daemon that says to have taken what was never put there. */
+static void test_a_head_that_jumps_ends_the_session(void **state)
+{
+	struct world *w = *state;
+	tier_block b = world_block(w, 1);
+
+	w->fake->mute = true;
+	atomic_store_release_u32(&w->fake->client[0].region->sq_head, 1u << 30);
+	assert_int_equal(tier_fetch_start(w->c, &b, 1, ASK(TIER_CXL, .user_data = 4)), -ENOTCONN);
+	w->fake->mute = false;
+	assert_int_equal(tier_check(w->t), 1);
+	assert_int_equal(tier_fetch(w->c, &b, 1, NULL), 1);
+}
+
+/* Memory that is shorter than announced would be a SIGBUS at its end. */
+static void test_less_memory_than_announced(void **state)
+{
+	struct world *w = *state;
+	struct tier_connect_options o = { .size = sizeof(o), .socket = w->fake->path };
+	tier_block b = world_block(w, 1);
+	tier_stream *s;
+	tier *t;
+
+	w->fake->staging_lie = 64;
+	assert_int_equal(tier_connect(&t, &o), -EPROTO);
+	assert_non_null(strstr(tier_error_text(), "staging"));
+	w->fake->staging_lie = 0;
+	w->fake->stream_lie = sizeof(struct abi_stream);
+	fake_restart(w->fake);
+	assert_int_equal(tier_check(w->t), 1);
+	assert_int_equal(tier_stream_open(w->c, &b, 1, NULL, &s), -ENOTSUP);
+	w->fake->stream_lie = 0;
 }
 
 /* An answer that comes after its question was given up is not the next one's. */
@@ -401,6 +436,12 @@ static void test_welcomes_that_are_none(void **state)
 	assert_int_equal(connect_to_liar(&l), -EUSERS);
 	ANSWER(error, sizeof(error) - 1);
 	assert_int_equal(connect_to_liar(&l), -EPROTO);
+	/* Shorter than its kind, or other than it says itself. */
+	error.header.length = sizeof(error) - 1;
+	ANSWER(error, sizeof(error) - 1);
+	assert_int_equal(connect_to_liar(&l), -EPROTO);
+	ANSWER(error, sizeof(error));
+	assert_int_equal(connect_to_liar(&l), -EPROTO);
 #undef ANSWER
 }
 
@@ -411,6 +452,8 @@ int main(void)
 		T(test_index_headers_that_do_not_fit),
 		cmocka_unit_test(test_region_headers_that_do_not_fit),
 		T(test_a_ring_that_jumps_ends_the_session),
+		T(test_a_head_that_jumps_ends_the_session),
+		T(test_less_memory_than_announced),
 		T(test_a_region_of_another_boot),
 		T(test_answers_to_older_questions),
 		T(test_answers_to_nothing_are_passed_over),

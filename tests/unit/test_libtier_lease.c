@@ -481,7 +481,9 @@ static void test_gather_copies(void **state)
 	static uint8_t out[PAGES * 8192];
 	struct tier_page page[PAGES];
 	int32_t error[PAGES];
+	struct tier_lease held[ABI_HAZARD_SLOTS - 7];
 
+	memset(error, 0x7f, sizeof(error));
 	for (uint32_t i = 0; i < PAGES; i += 5) {
 		tier_block b = world_block(w, i / 5);
 
@@ -499,6 +501,13 @@ static void test_gather_copies(void **state)
 	assert_int_equal(slots_set(w), 0);
 	assert_int_equal(tier_gather(w->r, w->c, page, PAGES, INTO(out, 8192, NULL)), PAGES - 1);
 	assert_int_equal(out[8192 * 99], fake_byte(world_key(19).bytes, 4));
+	/* In groups of what slots there are. */
+	for (uint32_t i = 0; i < COUNT(held); i++)
+		assert_int_equal(tier_lease_page(w->r, w->c, page[0].block, 0, 0, &held[i]), 0);
+	memset(out, 0, sizeof(out));
+	assert_int_equal(tier_gather(w->r, w->c, page, PAGES, INTO(out, 8192, error)), PAGES - 1);
+	assert_int_equal(out[8192 * 99], fake_byte(world_key(19).bytes, 4));
+	tier_release_many(w->r, held, COUNT(held));
 	assert_int_equal(tier_gather(w->r, w->c, page, 1, INTO(out, 100, error)), 0);
 	assert_int_equal(error[0], -EINVAL);
 	assert_int_equal(tier_gather(w->r, w->c, page, 1, INTO(NULL, 0, error)), -EINVAL);

@@ -129,7 +129,7 @@ static void test_put_refuses_nonsense(void **state)
 	assert_int_equal(tier_put_begin(w->c, &key, 1, &o, &p), -EINVAL);
 	o = (struct tier_put_options){ .size = sizeof(o), .shard = 1 };
 	assert_int_equal(tier_put_begin(w->c, &key, 1, &o, &p), -EINVAL);
-	o = (struct tier_put_options){ .size = sizeof(o), .parts = 4 };
+	o = (struct tier_put_options){ .size = sizeof(o), .parts = 5 };
 	assert_int_equal(tier_put_begin(w->c, &key, 1, &o, &p), -EINVAL);
 	/* Three ranks on two groups: rank 0 has none, and asks for nothing else. */
 	o = (struct tier_put_options){ .size = sizeof(o), .parts = 1, .shards = 3 };
