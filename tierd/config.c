@@ -16,6 +16,7 @@
 #include "libtier/base/cleanup.h"
 #include "libtier/base/time.h"
 #include "tierd/core/core.h"
+#include "tierd/core/store.h"
 
 enum key_type {
 	KEY_PATH,    /* absolute; max = bytes of the field */
@@ -139,8 +140,8 @@ static const char *const looks[KEY_TYPES] = {
 	[KEY_PATH] = "write an absolute path of at most %llu bytes",
 	[KEY_WORD] = "write auto or a backend's name (tierctl status shows it)",
 	[KEY_SIZE] = "write bytes with a unit (64MiB), a percentage (25%%) or auto",
-	[KEY_BYTES] = "write bytes with a unit (64MiB), from %llu to %llu bytes",
-	[KEY_NS] = "write a time with its unit (200ms), from %llu to %llu ns",
+	[KEY_BYTES] = "write bytes with a unit (64MiB), from %s to %s",
+	[KEY_NS] = "write a time with its unit (200ms), from %s to %s",
 	[KEY_COUNT] = "write a number from %llu to %llu",
 	[KEY_MODE] = "write an octal mode such as 0660",
 	[KEY_BOOL] = "write yes or no",
@@ -359,7 +360,15 @@ static const char *disarm(char out[65], const char *text)
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 static void look_print(char *out, size_t bytes, const struct key *k)
 {
-	if (k->type == KEY_PATH)
+	char least[UNITS_TEXT_BYTES], most[UNITS_TEXT_BYTES];
+
+	if (k->type == KEY_NS)
+		snprintf(out, bytes, looks[k->type], units_print_ns(least, k->min),
+			 units_print_ns(most, k->max));
+	else if (k->type == KEY_BYTES)
+		snprintf(out, bytes, looks[k->type], units_print_bytes(least, k->min),
+			 units_print_bytes(most, k->max));
+	else if (k->type == KEY_PATH)
 		snprintf(out, bytes, looks[k->type], (unsigned long long)k->max - 1);
 	else
 		snprintf(out, bytes, looks[k->type], (unsigned long long)k->min,
@@ -407,8 +416,6 @@ struct load {
 	struct config *config;
 	const char *path;
 	FILE *file;
-	char *line; /* getline's */
-	size_t line_bytes;
 	uint32_t line_number;
 	uint32_t seen[KEY_COUNT_ALL]; /* line that set the key; 0 = none did */
 	int rc;                       /* of the first thing that is wrong */
@@ -429,23 +436,22 @@ static void complain(struct load *load, const char *what)
 static char *read_line(char *to, int room, void *user)
 {
 	struct load *load = user;
-	ssize_t len = getline(&load->line, &load->line_bytes, load->file);
+	int len = 0, byte = 0;
 
-	/* Without memory getline ends a file that has not ended. */
-	if (len < 0 && !feof(load->file) && !ferror(load->file))
-		complain(load, "there is no memory to read on; free some and start again");
-	if (len < 0 || load->rc)
+	while (len < room - 1 && byte != '\n' && (byte = getc(load->file)) != EOF)
+		to[len++] = (char)byte;
+	if (len == 0 || load->rc)
 		return NULL;
+	to[len] = '\0';
 	load->line_number++;
-	if (len > room - 1) {
-		complain(load, "the line is too long; at most 197 characters are read");
-		return NULL;
-	}
-	if (memchr(load->line, '\0', (size_t)len)) {
+	if (memchr(to, '\0', (size_t)len)) {
 		complain(load, "the line holds a NUL byte; is this a configuration file?");
 		return NULL;
 	}
-	memcpy(to, load->line, (size_t)len + 1);
+	if (byte != '\n' && byte != EOF && getc(load->file) != EOF) {
+		complain(load, "the line is too long; at most 197 characters are read");
+		return NULL;
+	}
 	return to;
 }
 
@@ -503,7 +509,6 @@ int config_load(struct config *config, const char *path, char *why, size_t why_b
 		load.line_number = (uint32_t)line;
 		complain(&load, "this is not \"key = value\"; comments begin with #");
 	}
-	free(load.line);
 	return load.rc;
 }
 
@@ -571,9 +576,11 @@ int config_check(const struct config *config, char *why, size_t why_bytes)
 	if (is_zero(&config->cxl_size))
 		return explain(why, why_bytes, "cxl.size = 0 cannot be used: puts land in CXL; "
 			       "give it memory or write auto");
-	if (config->nvme_segment % 4096)
+	if (config->nvme_segment % 4096 ||
+	    (config->nvme_segment && config->nvme_segment < STORE_SEGMENT_BYTES_MIN))
 		return explain(why, why_bytes, "nvme.segment = %llu cannot be used; write a "
-			       "multiple of 4096", (unsigned long long)config->nvme_segment);
+			       "multiple of 4096, at least %llu, or 0",
+			       (unsigned long long)config->nvme_segment, STORE_SEGMENT_BYTES_MIN);
 	return 0;
 }
 

@@ -87,6 +87,12 @@ static int sync_folder(const char *path)
 	return 0;
 }
 
+static int too_small(struct shell *s, int rc)
+{
+	return recover_explain(s, rc, "the store is too small for its segments",
+			       "raise nvme.size, or lower nvme.segment");
+}
+
 static int fill(struct shell *s, struct disk_super *super)
 {
 	uint64_t id;
@@ -96,8 +102,7 @@ static int fill(struct shell *s, struct disk_super *super)
 		return recover_explain(s, -EIO, "no random bytes for the store's id", NULL);
 	rc = store_super_plan(super, s->block->bytes(s->device), s->config.nvme_segment, id);
 	if (rc)
-		return recover_explain(s, rc, "the store is too small for its segments",
-			       "raise nvme.size, or lower nvme.segment");
+		return too_small(s, rc);
 	rc = write_store(s, super);
 	if (rc)
 		recover_explain(s, rc, "the new store cannot be written", "look at its device");
@@ -183,6 +188,9 @@ int format_store(struct shell *s, uint64_t bytes, bool device, struct disk_super
 	};
 	int rc = follow(s->config.store_path, real);
 
+	/* Before all of it is written. */
+	if (!device && store_super_plan(super, bytes, s->config.nvme_segment, 1))
+		return too_small(s, -EINVAL);
 	if (rc)
 		return recover_explain(s, rc, "the link to the store cannot be followed",
 				       "name the file itself");

@@ -137,6 +137,12 @@ static int begin_memory_tier(struct shell *s, uint32_t tier, const struct units_
 	bytes = units_resolve(size, ram, info.capacity_auto) & ~(uint64_t)(ABI_HUGE - 1);
 	if (bytes == 0)
 		return 0;
+	if (bytes > ram) {
+		log_error(&s->log, "the tier is larger than the host's memory",
+			  obs_tier_name[tier], "set a smaller size, a percentage, or auto",
+			  "bytes=%" PRIu64 " memory=%" PRIu64, bytes, ram);
+		return -ENOMEM;
+	}
 	s->mem[tier] = ops;
 	s->core_config.capacity[tier] = bytes;
 	if (tier == ABI_TIER_HBM)

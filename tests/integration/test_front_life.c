@@ -141,6 +141,8 @@ static void test_bad_configurations(void **state)
 	static const char *const unknown[] = { "cxl.sise=64MiB", NULL };
 	static const char *const backend[] = { "cxl.backend=abacus", NULL };
 	static const char *const tiny[] = { "nvme.size=1MiB", NULL };
+	static const char *const byte[] = { "nvme.size=1", NULL };
+	static const char *const huge[] = { "cxl.size=1024TiB", NULL };
 	static const char *const file[] = { "--config=/nonexistent.conf", NULL };
 	static const char *const place[] = { "socket=/nonexistent/a/b", NULL };
 	struct daemon d;
@@ -153,6 +155,8 @@ static void test_bad_configurations(void **state)
 	refuses(&d, unknown, "is not a key");
 	refuses(&d, backend, "abacus");
 	refuses(&d, tiny, "too small");
+	refuses(&d, byte, "too small");
+	refuses(&d, huge, "larger than the host's memory");
 	refuses(&d, file, "/nonexistent.conf");
 	/* A refused start leaves no store behind. */
 	assert_int_equal(access(d.store, F_OK), -1);

@@ -137,7 +137,8 @@ static void test_bad_files_are_explained(void **state)
 		{ "cxl.size = 4GiB # no\n", ":1:", "cxl.size" },
 		{ "hbm.size = 101%\n", ":1:", "hbm.size" },
 		{ "staging.max = 10%\n", ":1:", "staging.max" },
-		{ "staging.max = 1B\n", ":1:", "staging.max" },
+		{ "staging.max = 1B\n", ":1:", "from 1.00 MiB" },
+		{ "request.deadline = 1us\n", ":1:", "from 1.00 ms" },
 		{ "workers = 1e3\n", ":1:", "0 to 256" },
 		{ "workers = 257\n", ":1:", "0 to 256" },
 		{ "workers = -1\n", ":1:", "workers" },
@@ -224,6 +225,16 @@ static void test_no_file(void **state)
 	assert_int_equal(config_load(&c, "/tmp", why, sizeof(why)), -EINVAL);
 }
 
+/* A file without lines, and without an end. */
+static void test_an_endless_file(void **state)
+{
+	struct config c = fresh();
+
+	(void)state;
+	assert_int_equal(config_load(&c, "/dev/zero", why, sizeof(why)), -EINVAL);
+	assert_non_null(strstr(why, ":1:"));
+}
+
 static void test_settings(void **state)
 {
 	struct config c = fresh();
@@ -253,6 +264,9 @@ static void test_values_that_do_not_fit_together(void **state)
 	c = fresh();
 	assert_int_equal(config_set(&c, "nvme.segment=4097B", why, sizeof(why)), 0);
 	assert_int_equal(config_check(&c, why, sizeof(why)), -EINVAL);
+	assert_int_equal(config_set(&c, "nvme.segment=4096", why, sizeof(why)), 0);
+	assert_int_equal(config_check(&c, why, sizeof(why)), -EINVAL);
+	assert_non_null(strstr(why, "at least 65536"));
 	c = fresh();
 	c.store_path[0] = '\0';
 	assert_int_equal(config_check(&c, why, sizeof(why)), -EINVAL);
@@ -312,6 +326,7 @@ int main(void)
 		cmocka_unit_test(test_sections_say_the_same),
 		cmocka_unit_test(test_bad_files_are_explained),
 		cmocka_unit_test(test_long_lines_and_nul_bytes),
+		cmocka_unit_test(test_an_endless_file),
 		cmocka_unit_test(test_noise),
 		cmocka_unit_test(test_no_file),
 		cmocka_unit_test(test_settings),

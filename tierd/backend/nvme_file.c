@@ -290,7 +290,8 @@ static int preallocate(struct opening *o)
 	}
 	explain(o, rc, "cannot preallocate the store",
 		rc == -ENOSPC ? "free some space, or set a smaller nvme size" :
-		rc == -EFBIG ? "raise the limit on file sizes (ulimit -f)" : "check the device");
+		rc == -EFBIG ? "raise the limit on file sizes (ulimit -f), or set a smaller nvme "
+			       "size" : "check the device");
 	if (!o->created && ftruncate(o->fd, (off_t)size))
 		log_warn(NULL, "cannot give the space back", o->options->path, NULL, "errno=%d",
 			 errno);

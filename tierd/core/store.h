@@ -18,6 +18,8 @@
 
 #include "libtier/abi/disk.h"
 
+#define STORE_SEGMENT_BYTES_MIN (64ull << 10) /* of a segment, what an operator may ask for, too */
+
 struct store;
 
 /*

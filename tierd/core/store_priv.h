@@ -12,7 +12,6 @@
  * the daemon take memory without measure. */
 #define STORE_SEGMENTS_MAX (1ull << 18)
 #define STORE_SEGMENTS_MIN 2ull /* one a log */
-#define STORE_SEGMENT_BYTES_MIN (64ull << 10)
 #define STORE_SEGMENT_BYTES_MAX (16ull << 30)
 #define STORE_SUMMARY_BYTES_MAX (64ull << 20)
 #define STORE_CATALOG_BYTES_MAX ((1ull + ABI_CONTEXTS_MAX) * DISK_SECTOR)
