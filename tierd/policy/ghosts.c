@@ -36,12 +36,22 @@ uint32_t ghosts_tag(const uint8_t *key)
 	return tag ? tag : 1;
 }
 
-static struct ghost *line_of(struct ghosts *g, uint32_t tag)
+static uint32_t line_number(const struct ghosts *g, uint32_t tag)
 {
 	uint32_t hash = (tag ^ tag >> 16) * 0x85ebca6bu;
 
 	hash = (hash ^ hash >> 13) * 0xc2b2ae35u; /* keys of careless engines are regular */
-	return g->place[(uint64_t)hash * g->lines >> 32];
+	return (uint32_t)((uint64_t)hash * g->lines >> 32);
+}
+
+static struct ghost *line_of(struct ghosts *g, uint32_t tag)
+{
+	return g->place[line_number(g, tag)];
+}
+
+void ghosts_prefetch(const struct ghosts *g, uint32_t tag)
+{
+	__builtin_prefetch(g->place[line_number(g, tag)], 1);
 }
 
 struct ghost *ghosts_find(struct ghosts *g, uint32_t tag)

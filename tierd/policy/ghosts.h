@@ -41,6 +41,9 @@ void ghosts_init(struct ghosts *g, uint64_t count);
 /* A tag of a key, never 0. Keys are digests: any of their bits do. */
 uint32_t ghosts_tag(const uint8_t *key);
 
+/* Soon it will be looked for, or added: its line is brought. */
+void ghosts_prefetch(const struct ghosts *g, uint32_t tag);
+
 /* The ghost with the tag, valid until one is added or dropped; NULL = not remembered. */
 struct ghost *ghosts_find(struct ghosts *g, uint32_t tag);
 

@@ -17,10 +17,13 @@
 /* A path that so many have used is a common beginning, not a conversation. */
 #define SHARED_USES 50u
 #define DECAY (1 - 1 / 512.0) /* of what was seen, an epoch: forgotten after some 32 fillings */
-#define LEARN_EPOCHS 2u	      /* rates are learnt, and groups ranked, so often */
+#define LEARN_EPOCHS 2u	      /* rates are learnt, and groups ranked, so often, */
+#define LEARN_USES 1024u      /* but after so many uses at the earliest: it takes 10^5 operations */
 #define GRACE 1000.0	      /* what was used in this epoch stays if anything else can go */
 #define GHOSTS_A_BLOCK 2u     /* of those that fill the tier, */
 #define GHOSTS_MIN 8192u      /* but so many for small ones */
+#define RANK_BITS 22u	      /* of a float without its sign, in two digits */
+#define RANK_DIGITS (1u << RANK_BITS / 2)
 
 /*
  * A block is worth a write to NVMe if one in so many like it will be used while it is there, deep
@@ -70,10 +73,16 @@ static void leaf_mark(struct reuse *r, uint32_t row, uint32_t at, bool any)
 	*word = any ? *word | bit : *word & ~bit;
 }
 
+/* The group may have a leaf from now on. */
+static void group_mark(struct reuse *r, uint32_t group)
+{
+	r->leafy[r->rank[group] / 64] |= 1ull << r->rank[group] % 64;
+}
+
 static void cell_push(struct reuse *r, uint32_t node)
 {
 	struct reuse_node *n = &r->node[node];
-	uint32_t *list = list_of(r, n), rank;
+	uint32_t *list = list_of(r, n);
 
 	n->prev = node;
 	n->next = *list;
@@ -85,9 +94,7 @@ static void cell_push(struct reuse *r, uint32_t node)
 	if (n->children)
 		return;
 	leaf_mark(r, row_of(n), cell_at(r, reuse_age_of(r, n)), true);
-	rank = r->rank[group_of(r, n)];
-	if (r->lowest > rank)
-		r->lowest = rank;
+	group_mark(r, group_of(r, n));
 }
 
 static void cell_pull(struct reuse *r, uint32_t node)
@@ -138,26 +145,43 @@ static void child_gone(struct reuse *r, uint32_t parent)
 
 /* ---- walks --------------------------------------------------------------------------------- */
 
+_Static_assert(REUSE_EPOCHS == 128, "leaf_after knows two words");
+
+/* From cell `at` on, in a circle: how many cells come before one with a leaf, if any has. */
+static uint32_t leaf_after(const uint64_t leaves[REUSE_EPOCHS / 64], uint32_t at)
+{
+	uint32_t word = at / 64, bit = at % 64;
+	uint64_t here = leaves[word] >> bit, there = leaves[!word];
+
+	if (here)
+		return (uint32_t)__builtin_ctzll(here);
+	if (there)
+		return 64 - bit + (uint32_t)__builtin_ctzll(there);
+	here = leaves[word] << (63 - bit) << 1; /* those before `at`, moved to the end */
+	return here ? 64 + (uint32_t)__builtin_ctzll(here) : REUSE_EPOCHS;
+}
+
 /* The first block in the cells of ages [from, until), oldest first; 0 = none. */
 static uint32_t cells_first(const struct reuse *r, uint32_t row, uint32_t from, uint32_t until,
 			    bool inner)
 {
+	uint32_t oldest = (r->epoch - until + 1) % REUSE_EPOCHS, n = 0;
+
 	if (until == REUSE_EPOCHS) {
 		const struct reuse_cell *c = &r->cell[row][REUSE_EPOCHS];
 
 		if (inner ? c->inner : c->leaf)
 			return inner ? c->inner : c->leaf;
 	}
-	if (!inner && !(r->leaves[row][0] | r->leaves[row][1]))
-		return 0;
-	for (uint32_t age = until; age-- > from;) {
-		uint32_t at = (r->epoch - age) % REUSE_EPOCHS;
-		const struct reuse_cell *c = &r->cell[row][at];
+	if (!inner) {
+		n = leaf_after(r->leaves[row], oldest);
+		return n < until - from ? r->cell[row][(oldest + n) % REUSE_EPOCHS].leaf : 0;
+	}
+	for (; n < until - from; n++) {
+		uint32_t node = r->cell[row][(oldest + n) % REUSE_EPOCHS].inner;
 
-		if (!inner && !(r->leaves[row][at / 64] >> at % 64 & 1))
-			continue;
-		if (inner ? c->inner : c->leaf)
-			return inner ? c->inner : c->leaf;
+		if (node)
+			return node;
 	}
 	return 0;
 }
@@ -170,22 +194,46 @@ static uint32_t group_first(const struct reuse *r, uint32_t group, bool inner)
 			   inner);
 }
 
-/* From the group of this rank on: leaves, then the others. */
-static uint32_t walk_from(const struct reuse *r, uint32_t rank, bool inner)
+/* The first leaf from the group of this rank on; groups that have lost theirs are unmarked. */
+static uint32_t leaf_from(struct reuse *r, uint32_t rank)
 {
-	for (;; rank = 0, inner = true) {
-		for (; rank < REUSE_GROUPS; rank++) {
-			uint32_t node = group_first(r, r->order[rank], inner);
+	for (uint32_t word = rank / 64; word < REUSE_RANK_WORDS; word++) {
+		uint64_t left = r->leafy[word];
+
+		if (word == rank / 64)
+			left &= ~0ull << rank % 64;
+		for (; left; left &= left - 1) {
+			uint32_t at = word * 64 + (uint32_t)__builtin_ctzll(left);
+			uint32_t node = group_first(r, r->order[at], false);
 
 			if (node)
 				return node;
+			r->leafy[word] &= ~(1ull << at % 64);
 		}
-		if (inner)
-			return 0;
 	}
+	return 0;
 }
 
-static uint32_t walk_after(const struct reuse *r, uint32_t node)
+static uint32_t inner_from(const struct reuse *r, uint32_t rank)
+{
+	for (; rank < REUSE_GROUPS; rank++) {
+		uint32_t node = group_first(r, r->order[rank], true);
+
+		if (node)
+			return node;
+	}
+	return 0;
+}
+
+/* From the group of this rank on: leaves, then the others. */
+static uint32_t walk_from(struct reuse *r, uint32_t rank, bool inner)
+{
+	uint32_t node = inner ? 0 : leaf_from(r, rank);
+
+	return node ? node : inner_from(r, inner ? rank : 0);
+}
+
+static uint32_t walk_after(struct reuse *r, uint32_t node)
 {
 	const struct reuse_node *n = &r->node[node];
 	uint32_t age = reuse_age_of(r, n), row = row_of(n), next = n->next;
@@ -215,23 +263,16 @@ static bool is_in(const struct reuse *r, uint32_t slot)
 
 static uint32_t reuse_victim(void *state, uint32_t after)
 {
-	const struct reuse *r = state;
+	struct reuse *r = state;
 	uint32_t node;
 
 	if (after == ABI_SLOT_NONE) {
-		node = walk_from(r, r->lowest, false);
+		node = walk_from(r, 0, false);
 	} else {
 		assert(is_in(r, after));
 		node = walk_after(r, reuse_node_of(r, after));
 	}
 	return node ? reuse_slot_of(r, node) : ABI_SLOT_NONE;
-}
-
-/* No leaf stands below the lowest any more: find where they begin. */
-static void lowest_raise(struct reuse *r)
-{
-	while (r->lowest < REUSE_GROUPS - 1 && !group_first(r, r->order[r->lowest], false))
-		r->lowest++;
 }
 
 /*
@@ -266,24 +307,42 @@ static void groups_worth(const struct reuse *r, double worth[REUSE_GROUPS])
 		}
 }
 
-/* The order of the last epoch is nearly right: insertion moves few. Ties keep their places. */
+/* A group's worth as a number of RANK_BITS, to one part in 2^14: of equals the order stays. */
+static uint32_t rank_key(double worth)
+{
+	float value = (float)worth;
+	uint32_t bits;
+
+	_Static_assert(sizeof(bits) == sizeof(value), "the bits of a float are ordered as it is");
+	memcpy(&bits, &value, sizeof(bits));
+	return bits >> (31 - RANK_BITS);
+}
+
+/* One pass of a radix sort by the digit at `shift`, which keeps the order of equals. */
+static void rank_pass(const uint32_t key[REUSE_GROUPS], uint32_t shift,
+		      const uint16_t from[REUSE_GROUPS], uint16_t to[REUSE_GROUPS])
+{
+	uint16_t first[RANK_DIGITS + 1] = { 0 };
+
+	for (uint32_t i = 0; i < REUSE_GROUPS; i++)
+		first[(key[i] >> shift) % RANK_DIGITS + 1]++;
+	for (uint32_t d = 1; d < RANK_DIGITS; d++)
+		first[d] = (uint16_t)(first[d] + first[d - 1]);
+	for (uint32_t i = 0; i < REUSE_GROUPS; i++)
+		to[first[(key[from[i]] >> shift) % RANK_DIGITS]++] = from[i];
+}
+
 static void groups_rank(struct reuse *r)
 {
-	double value[REUSE_GROUPS], worth[REUSE_GROUPS];
+	double worth[REUSE_GROUPS];
+	uint32_t key[REUSE_GROUPS];
+	uint16_t half[REUSE_GROUPS];
 
 	groups_worth(r, worth);
-	for (uint32_t i = 0; i < REUSE_GROUPS; i++) {
-		uint16_t group = r->order[i];
-		double mine = worth[group];
-		uint32_t at = i;
-
-		for (; at && value[at - 1] > mine; at--) {
-			value[at] = value[at - 1];
-			r->order[at] = r->order[at - 1];
-		}
-		value[at] = mine;
-		r->order[at] = group;
-	}
+	for (uint32_t i = 0; i < REUSE_GROUPS; i++)
+		key[i] = rank_key(worth[i]);
+	rank_pass(key, 0, r->order, half);
+	rank_pass(key, RANK_BITS / 2, half, r->order);
 	for (uint32_t i = 0; i < REUSE_GROUPS; i++)
 		r->rank[r->order[i]] = (uint16_t)i;
 }
@@ -334,20 +393,55 @@ static void nodes_age(struct reuse *r)
 	}
 }
 
+/* Known of a kind, of n ages: those of `oldest` and of the cells behind it, in a circle. */
+static uint64_t known_sum(const uint32_t known[REUSE_EPOCHS], uint32_t oldest, uint32_t n)
+{
+	uint32_t end = oldest + n < REUSE_EPOCHS ? oldest + n : REUSE_EPOCHS;
+	uint64_t sum = 0;
+
+	for (uint32_t at = oldest; at < end; at++)
+		sum += known[at];
+	for (uint32_t at = 0; at < oldest + n - end; at++)
+		sum += known[at];
+	return sum;
+}
+
 /* An epoch of waiting for all that is known of the kind. */
 static void kind_waited(struct reuse *r, uint32_t kind)
 {
 	struct reuse_seen *s = &r->seen[kind];
 
 	for (uint32_t a = 0; a < REUSE_AGES; a++) {
-		uint64_t known = 0;
+		uint32_t from = reuse_age_first[a], until = reuse_age_first[a + 1];
+		uint64_t known = known_sum(r->known[kind], (r->epoch - until + 1) % REUSE_EPOCHS,
+					   until - from);
 
-		for (uint32_t age = reuse_age_first[a]; age < reuse_age_first[a + 1]; age++)
-			known += r->known[kind][(r->epoch - age) % REUSE_EPOCHS];
 		s->time[a] = (s->time[a] + (double)known) * DECAY;
 		s->uses[a] *= DECAY;
 	}
 	r->known[kind][(r->epoch + 1) % REUSE_EPOCHS] = 0;
+}
+
+static void cells_mark(struct reuse *r, uint32_t row, uint32_t word)
+{
+	for (uint64_t left = r->leaves[row][word]; left; left &= left - 1) {
+		uint32_t at = word * 64 + (uint32_t)__builtin_ctzll(left);
+		uint32_t age = (r->epoch - at) % REUSE_EPOCHS;
+
+		group_mark(r, row * REUSE_AGES + reuse_age(age));
+	}
+}
+
+/* Blocks have moved into other groups by their age, and groups to other ranks. */
+static void groups_mark(struct reuse *r)
+{
+	memset(r->leafy, 0, sizeof(r->leafy));
+	for (uint32_t row = 0; row < REUSE_ROWS; row++) {
+		if (r->cell[row][REUSE_EPOCHS].leaf)
+			group_mark(r, row * REUSE_AGES + REUSE_AGES - 1);
+		cells_mark(r, row, 0);
+		cells_mark(r, row, 1);
+	}
 }
 
 static void epoch_end(struct reuse *r)
@@ -360,12 +454,13 @@ static void epoch_end(struct reuse *r)
 	r->epoch++;
 	nodes_age(r);
 	r->epoch_end = r->clock + (length < REUSE_EPOCH_MIN ? REUSE_EPOCH_MIN : length);
-	if (r->epoch % LEARN_EPOCHS == 0) {
+	if (r->epoch - r->learnt_epoch >= LEARN_EPOCHS && r->clock - r->learnt >= LEARN_USES) {
+		r->learnt = r->clock;
+		r->learnt_epoch = r->epoch;
 		reuse_learn(r);
 		groups_rank(r);
 	}
-	r->lowest = 0; /* blocks have moved into other groups by their age */
-	lowest_raise(r);
+	groups_mark(r);
 }
 
 static void clock_step(struct reuse *r)
@@ -493,6 +588,7 @@ static void reuse_insert(void *state, uint32_t slot, const struct policy_hint *h
 	struct reuse_node *n;
 	uint32_t node;
 
+	ghosts_prefetch(r->ghosts, ghosts_tag(hint->key));
 	assert(slot < r->size.blocks_max && !is_in(r, slot));
 	clock_step(r);
 	node = node_take(r, slot);
@@ -603,10 +699,12 @@ static void reuse_remove(void *state, uint32_t slot, const uint8_t *key)
 	const struct reuse_node *n, *p;
 	uint32_t node;
 
+	ghosts_prefetch(r->ghosts, ghosts_tag(key));
 	assert(is_in(r, slot));
 	node = reuse_node_of(r, slot);
 	n = &r->node[node];
 	p = &r->node[n->parent];
+	__builtin_prefetch(p, 1);
 	cell_pull(r, node);
 	r->resident--;
 	if (reuse_age_of(r, n) < REUSE_EPOCHS)
@@ -614,7 +712,6 @@ static void reuse_remove(void *state, uint32_t slot, const uint8_t *key)
 	if (n->parent && p->in && p->life == n->parent_life)
 		child_gone(r, n->parent);
 	node_free(r, node);
-	lowest_raise(r);
 }
 
 /* ---- life ---------------------------------------------------------------------------------- */

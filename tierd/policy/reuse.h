@@ -36,6 +36,7 @@
 #define REUSE_DEPTHS 4u
 #define REUSE_ROWS (REUSE_KINDS * REUSE_DEPTHS)
 #define REUSE_GROUPS (REUSE_ROWS * REUSE_AGES)
+#define REUSE_RANK_WORDS ((REUSE_GROUPS + 63) / 64)
 
 /*
  * Blocks of one row and epoch: those that are the end of their path here, and the others. Heads of
@@ -83,9 +84,8 @@ struct reuse_note {
 struct reuse {
 	struct policy_size size;
 	uint64_t resident;
-	uint64_t clock, epoch_end;
-	uint32_t epoch;
-	uint32_t lowest; /* no leaf stands in a group ranked below */
+	uint64_t clock, epoch_end, learnt; /* learnt: then rates were learnt, in learnt_epoch */
+	uint32_t epoch, learnt_epoch;
 	uint32_t nodes;  /* handed out ever, from 1 on */
 	uint32_t free;   /* of these: first that is free; 0 = none */
 	uint32_t swept;  /* the last node whose epoch was looked at */
@@ -99,6 +99,7 @@ struct reuse {
 	double beyond[REUSE_KINDS];		   /* uses an epoch at ages beyond these */
 	uint16_t order[REUSE_GROUPS];		   /* groups, least worth first */
 	uint16_t rank[REUSE_GROUPS];
+	uint64_t leafy[REUSE_RANK_WORDS];	   /* by rank: all groups with a leaf, and others */
 	struct reuse_cell cell[REUSE_ROWS][REUSE_EPOCHS + 1]; /* the last: older than that */
 	uint64_t leaves[REUSE_ROWS][REUSE_EPOCHS / 64];	      /* cells with a leaf */
 	struct reuse_node node[]; /* then map and slot, then the ghosts */
@@ -121,8 +122,18 @@ static inline uint32_t reuse_age_of(const struct reuse *r, const struct reuse_no
 	return (r->epoch - n->epoch) % REUSE_EPOCH_SPAN;
 }
 
+/* Ages: 0, 1, 2, 3, 4-5, 6-7, 8-11, 12-15 ... 96 on: two for each power of two. */
 extern const uint32_t reuse_age_first[REUSE_AGES + 1];
-uint32_t reuse_age(uint32_t epochs);
+
+static inline uint32_t reuse_age(uint32_t epochs)
+{
+	uint32_t log;
+
+	if (epochs < 2)
+		return epochs;
+	log = 31 - (uint32_t)__builtin_clz(epochs);
+	return epochs < REUSE_EPOCHS ? 2 * log + (epochs >> (log - 1) & 1) : REUSE_AGES - 1;
+}
 
 /* The statistics: rate from seen. */
 void reuse_learn(struct reuse *r);

@@ -21,15 +21,6 @@
 const uint32_t reuse_age_first[REUSE_AGES + 1] = { 0,  1,  2,  3,  4,  6,  8,  12,
 						   16, 24, 32, 48, 64, 96, 128 };
 
-uint32_t reuse_age(uint32_t epochs)
-{
-	uint32_t i = REUSE_AGES - 1;
-
-	while (reuse_age_first[i] > epochs)
-		i--;
-	return i;
-}
-
 static uint32_t family(uint32_t kind)
 {
 	if (kind < REUSE_KINDS_NEW)
