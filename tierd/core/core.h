@@ -173,7 +173,7 @@ struct core_copy {
 
 /* A batch of retired places between unpublishing and freeing (design, section 4). */
 struct core_batch {
-	uint64_t place[CORE_RETIRE_BATCH]; /* abi_place() words, sorted before SCAN */
+	uint64_t place[CORE_RETIRE_BATCH]; /* abi_place() words */
 	uint32_t slot[CORE_RETIRE_BATCH];
 	uint32_t page[CORE_RETIRE_BATCH];
 	uint8_t held[CORE_RETIRE_BATCH]; /* set by core_scan: a reader is there */

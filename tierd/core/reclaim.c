@@ -17,6 +17,9 @@
 #include "tierd/core/state.h"
 
 #define QUARANTINE_SCAN_NS (2 * MS)
+#define TABLE_BITS 9u
+#define TABLE (1u << TABLE_BITS) /* half full of a whole batch */
+_Static_assert(TABLE >= 2 * CORE_RETIRE_BATCH, "places are found in few steps");
 
 static struct context *place_context(const struct core *c, uint64_t place)
 {
@@ -133,36 +136,8 @@ static void batch_swap(struct core_batch *b, uint32_t i, uint32_t j)
 	b->stray[j] = stray;
 }
 
-static void sift(struct core_batch *b, uint32_t i, uint32_t n)
-{
-	for (;;) {
-		uint32_t k = 2 * i + 1;
-
-		if (k >= n)
-			return;
-		if (k + 1 < n && b->place[k + 1] > b->place[k])
-			k++;
-		if (b->place[i] >= b->place[k])
-			return;
-		batch_swap(b, i, k);
-		i = k;
-	}
-}
-
-/* Heap sort of three parallel arrays: in place, bounded, no comparison callback. */
-static void batch_sort(struct core_batch *b)
-{
-	for (uint32_t i = b->count / 2; i-- > 0;)
-		sift(b, i, b->count);
-	for (uint32_t n = b->count; n-- > 1;) {
-		batch_swap(b, 0, n);
-		sift(b, 0, n);
-	}
-}
-
 void reclaim_fenced(struct core *c, struct core_batch *b)
 {
-	batch_sort(b);
 	memset(b->held, 0, b->count);
 	core_push(c, CORE_AC_SCAN)->batch = b;
 }
@@ -175,29 +150,53 @@ struct seen {
 	uint64_t bytes[ABI_MEM_TIERS];
 };
 
-static void mark(const struct core *c, struct core_batch *b, uint64_t place, struct seen *seen)
+/* Where a batch's places stand in it, by hash; made for the first reader that has a lease. */
+struct table {
+	bool made;
+	uint16_t at[TABLE]; /* 1 + index in the batch; 0 = free */
+};
+
+static uint32_t table_first(uint64_t place)
 {
-	uint32_t low = 0, high = b->count;
+	return (uint32_t)(place * UINT64_C(0x9e3779b97f4a7c15) >> (64 - TABLE_BITS));
+}
 
-	while (low < high) {
-		uint32_t mid = low + (high - low) / 2;
+static void table_make(struct table *t, const struct core_batch *b)
+{
+	memset(t, 0, sizeof(*t));
+	t->made = true;
+	for (uint32_t i = 0; i < b->count; i++) {
+		uint32_t at = table_first(b->place[i]);
 
-		if (b->place[mid] < place)
-			low = mid + 1;
-		else
-			high = mid;
+		while (t->at[at])
+			at = (at + 1) % TABLE;
+		t->at[at] = (uint16_t)(i + 1);
 	}
-	if (low == b->count || b->place[low] != place)
+}
+
+/* The batch's index of a place; its count = not in it. No place is in a batch twice. */
+static uint32_t table_find(const struct table *t, const struct core_batch *b, uint64_t place)
+{
+	uint32_t at = table_first(place);
+
+	for (; t->at[at]; at = (at + 1) % TABLE)
+		if (b->place[t->at[at] - 1] == place)
+			return t->at[at] - 1u;
+	return b->count;
+}
+
+static void mark(const struct core *c, struct core_batch *b, uint32_t i, struct seen *seen)
+{
+	b->held[i] = 1;
+	if (bit_get(seen->map, i))
 		return;
-	b->held[low] = 1;
-	if (bit_get(seen->map, low))
-		return;
-	seen->map[low / 64] |= 1ull << low % 64;
-	seen->bytes[place_tier(place)] += page_stride(place_context(c, place), b->page[low]);
+	seen->map[i / 64] |= 1ull << i % 64;
+	seen->bytes[place_tier(b->place[i])] +=
+		page_stride(place_context(c, b->place[i]), b->page[i]);
 }
 
 static void scan_reader(const struct core *c, const struct client *k, const struct abi_reader *r,
-			struct core_batch *b, struct seen *seen)
+			struct core_batch *b, struct table *t, struct seen *seen)
 {
 	uint32_t high = atomic_load_acquire_u32(&r->high_water);
 
@@ -205,25 +204,33 @@ static void scan_reader(const struct core *c, const struct client *k, const stru
 		high = ABI_HAZARD_SLOTS; /* a client's word: never trusted */
 	for (uint32_t i = 0; i < high; i++) {
 		uint64_t place = atomic_load_acquire_u64(&r->slot[i]);
-		uint32_t context = place >> (ABI_ADDR_BITS + 3) & 0xffff;
+		uint32_t context = place >> (ABI_ADDR_BITS + 3) & 0xffff, held;
 
 		if (!(place & ABI_HAZARD_VALID))
 			continue;
-		if (context < ABI_CONTEXTS_MAX && bit_get(k->attached, context)) /* H3 */
-			mark(c, b, place, seen);
+		if (context >= ABI_CONTEXTS_MAX || !bit_get(k->attached, context)) /* H3 */
+			continue;
+		if (!t->made)
+			table_make(t, b);
+		held = table_find(t, b, place);
+		if (held < b->count)
+			mark(c, b, held, seen);
 	}
 }
 
 void core_scan(struct core *c, struct core_batch *b)
 {
+	struct table t;
+
+	t.made = false;
 	for (uint32_t i = 0; i < c->clients_high; i++) {
 		struct client *k = &c->client[i];
 		struct seen seen = { .bytes = { 0 } };
 
 		for (uint32_t r = 0; k->state && r < k->open.readers_max; r++)
-			scan_reader(c, k, &k->open.readers[r], b, &seen);
-		for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
-			k->held[t] += seen.bytes[t];
+			scan_reader(c, k, &k->open.readers[r], b, &t, &seen);
+		for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
+			k->held[tier] += seen.bytes[tier];
 	}
 }
 
@@ -321,7 +328,7 @@ static void rescan(struct core *c)
 		struct core_batch *next = b->next;
 
 		b->next = NULL;
-		reclaim_fenced(c, b); /* sorts, clears the marks, asks for the scan */
+		reclaim_fenced(c, b); /* clears the marks, asks for the scan */
 		b = next;
 	}
 }
