@@ -209,9 +209,9 @@ static int move(struct core *c, uint32_t slot, uint32_t page)
 	const struct abi_page *d = index_page(&x->ix, slot, page);
 	uint8_t *memory = x->memory.mem[e->tier];
 	bool held = held_by_job(e, slot);
+	struct core_copy_item item;
 	struct core_copy *copy;
 	int64_t to;
-	uint32_t n;
 
 	if (block_use(x, slot)->hold > held)
 		return -EBUSY;
@@ -221,16 +221,14 @@ static int move(struct core *c, uint32_t slot, uint32_t page)
 	to = space_alloc_move(x->space[e->tier], x->part_class[x->page_part[page]]);
 	if (to < 0)
 		return (int)to;
-	n = copy->count++;
-	copy->item[n] = (struct core_copy_item){
+	item = (struct core_copy_item){
 		.dst = memory + to,
 		.src = memory + page_addr(d, e->tier),
 		.bytes = page_stride(x, page),
 		.seed = store_page_seed(index_block(&x->ix, slot)->key, block_salt(x, slot), page),
 	};
-	copy->priv.slot[n] = slot;
-	copy->priv.page[n] = page;
-	x->moving[e->tier] += copy->item[n].bytes;
+	sched_copy_add(copy, &item, slot, page);
+	x->moving[e->tier] += item.bytes;
 	if (!held)
 		block_hold(x, slot);
 	return 0;

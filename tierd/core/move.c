@@ -380,7 +380,7 @@ enum move_state move_promote(struct core *c, struct request *r, struct mover *b,
 {
 	struct context *x = r->ctx;
 	struct abi_page *d = index_page(&x->ix, slot, page);
-	uint32_t n;
+	struct core_copy_item item;
 	int64_t place;
 
 	if (!page_usable(d, ABI_TIER_HBM))
@@ -402,15 +402,13 @@ enum move_state move_promote(struct core *c, struct request *r, struct mover *b,
 	if (place < 0)
 		return no_place(b, slot, ABI_TIER_HBM, page_stride(x, page), place);
 	page_taken(c, r, slot, page, ABI_TIER_HBM, place);
-	n = b->copy->count++;
 	b->copy->klass = (uint8_t)block_class(x, slot, ABI_TIER_HBM, b->copy->klass);
-	b->copy->item[n] = (struct core_copy_item){
+	item = (struct core_copy_item){
 		.dst = (uint8_t *)x->memory.mem[ABI_TIER_HBM] + place,
 		.src = (uint8_t *)x->memory.mem[ABI_TIER_CXL] + page_addr(d, ABI_TIER_CXL),
 		.bytes = page_stride(x, page),
 	};
-	b->copy->priv.slot[n] = slot;
-	b->copy->priv.page[n] = page;
+	sched_copy_add(b->copy, &item, slot, page);
 	b->copy_bytes += page_stride(x, page);
 	return MOVE_UNDER_WAY;
 }

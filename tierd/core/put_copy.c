@@ -84,46 +84,46 @@ static struct core_copy *copy_begin(struct core *c, struct request *r)
 	return copy;
 }
 
-static void copy_page(struct core *c, struct request *r, struct core_copy *copy, uint64_t offset)
+static void copy_page(struct core *c, struct request *r, struct core_copy *copy,
+		      const struct shard_page *s, uint64_t offset)
 {
 	const struct put *p = r->put;
 	struct context *x = r->ctx;
-	uint32_t i = r->cursor / p->pages;
-	struct shard_page s = shard_page(x, p, r->cursor % p->pages);
-	uint32_t slot = p->ref[i].slot, n = copy->count++;
-
-	block_page_taken(c, x, slot, s.page, ABI_TIER_CXL, offset);
-	copy->item[n] = (struct core_copy_item){
+	uint32_t i = r->cursor / p->pages, slot = p->ref[i].slot;
+	const struct core_copy_item item = {
 		.dst = (uint8_t *)x->memory.mem[ABI_TIER_CXL] + offset,
 		.src = c->client[r->client].open.staging + r->sqe.arg_offset + i * p->block_bytes +
-		       s.offset,
-		.bytes = page_stride(x, s.page),
+		       s->offset,
+		.bytes = page_stride(x, s->page),
 		.seed = store_page_seed(index_block(&x->ix, slot)->key, block_salt(x, slot),
-					s.page),
+					s->page),
 	};
-	copy->priv.slot[n] = slot;
-	copy->priv.page[n] = s.page;
+
+	block_page_taken(c, x, slot, s->page, ABI_TIER_CXL, offset);
+	sched_copy_add(copy, &item, slot, s->page);
 }
 
-/* Does item `cursor` want a copy? Blocks that are whole or gone are stepped over at once. */
-static bool wants_copy(struct request *r)
+/* Does item `cursor` (*s) want a copy? Blocks that are whole or gone are stepped over at once. */
+static bool wants_copy(struct request *r, struct shard_page *s)
 {
 	const struct put *p = r->put;
 	struct context *x = r->ctx;
 	uint32_t i = r->cursor / p->pages;
-	uint32_t slot = p->ref[i].slot, page, state;
+	uint32_t slot = p->ref[i].slot, state;
+	const struct abi_page *d;
 
 	if (!put_mine(p, i) || x->meta[slot].flags & BLOCK_DROPPED) {
 		r->cursor = (i + 1) * p->pages;
 		return false;
 	}
-	page = shard_page(x, p, r->cursor % p->pages).page;
-	state = page_state(index_page(&x->ix, slot, page), ABI_TIER_CXL);
-	if (index_block(&x->ix, slot)->parts >> x->page_part[page] & 1 &&
+	*s = shard_page(x, p, r->cursor % p->pages);
+	d = index_page(&x->ix, slot, s->page);
+	state = page_state(d, ABI_TIER_CXL);
+	if (index_block(&x->ix, slot)->parts >> x->page_part[s->page] & 1 &&
 	    (state == ABI_PAGE_ABSENT ||
 	     (state != ABI_PAGE_READY &&
 	      index_block(&x->ix, slot)->state == ABI_BLOCK_COMMITTED)) &&
-	    page_usable(index_page(&x->ix, slot, page), ABI_TIER_CXL))
+	    page_usable(d, ABI_TIER_CXL))
 		return true;
 	r->cursor++;
 	return false;
@@ -157,17 +157,16 @@ bool put_copy(struct core *c, struct request *r)
 	struct core_copy *copy = NULL;
 
 	while (r->cursor < r->total && r->outstanding < PUT_COPIES) {
-		uint32_t page;
+		struct shard_page s;
 		int64_t offset;
 
-		if (!wants_copy(r))
+		if (!wants_copy(r, &s))
 			continue;
-		page = shard_page(r->ctx, r->put, r->cursor % r->put->pages).page;
 		if (!copy)
 			copy = copy_begin(c, r);
-		offset = copy ? copy_place(c, r, page) : -EAGAIN;
+		offset = copy ? copy_place(c, r, s.page) : -EAGAIN;
 		if (offset < 0) {
-			uint64_t need = (uint64_t)page_stride(r->ctx, page) * CORE_SEGMENTS_IO;
+			uint64_t need = (uint64_t)page_stride(r->ctx, s.page) * CORE_SEGMENTS_IO;
 
 			if (copy && copy->count)
 				copy_submit(c, r, copy);
@@ -177,12 +176,12 @@ bool put_copy(struct core *c, struct request *r)
 				r->error = evict_room(c, r->ctx, ABI_TIER_CXL, need);
 			else if (offset == -EDQUOT)
 				r->error = evict_account(c, r->ctx, put_slot(r), ABI_TIER_CXL,
-							 page_stride(r->ctx, page));
+							 page_stride(r->ctx, s.page));
 			if (!r->error)
 				request_wait_space(c, r);
 			return !!r->error;
 		}
-		copy_page(c, r, copy, (uint64_t)offset);
+		copy_page(c, r, copy, &s, (uint64_t)offset);
 		r->cursor++;
 		if (sched_copy_full(copy)) {
 			copy_submit(c, r, copy);

@@ -105,13 +105,21 @@ void sched_copy_left(struct core *c, const struct core_copy *copy)
 	c->sched->copies[copy->priv.node.client]--;
 }
 
+void sched_copy_add(struct core_copy *copy, const struct core_copy_item *item, uint32_t slot,
+		    uint32_t page)
+{
+	uint32_t n = copy->count++;
+
+	assert(n < CORE_SEGMENTS_IO);
+	copy->item[n] = *item;
+	copy->priv.slot[n] = slot;
+	copy->priv.page[n] = page;
+	copy->priv.node.bytes += item->bytes;
+}
+
 bool sched_copy_full(const struct core_copy *copy)
 {
-	uint64_t bytes = 0;
-
-	for (uint32_t i = 0; i < copy->count; i++)
-		bytes += copy->item[i].bytes;
-	return copy->count == CORE_SEGMENTS_IO || bytes >= SCHED_COPY_BYTES;
+	return copy->count == CORE_SEGMENTS_IO || copy->priv.node.bytes >= SCHED_COPY_BYTES;
 }
 
 /* ---- queueing ----------------------------------------------------------------------------- */
@@ -164,9 +172,6 @@ void sched_copy(struct core *c, struct core_copy *copy)
 	node->klass = copy->klass;
 	node->deadline_ns = copy->deadline_ns;
 	node->expires_ns = copy->src_tier == ABI_TIER_COUNT ? 0 : copy->deadline_ns;
-	node->bytes = 0;
-	for (uint32_t i = 0; i < copy->count; i++)
-		node->bytes += copy->item[i].bytes;
 	node->order = copy->order;
 	enqueue(c, node);
 }

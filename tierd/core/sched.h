@@ -67,6 +67,10 @@ bool sched_admits_copy(const struct core *c, uint32_t client);
 void sched_copy_taken(struct core *c, struct core_copy *copy, uint32_t client);
 void sched_copy_left(struct core *c, const struct core_copy *copy);
 
+/* One more page of a copy job that has room. */
+void sched_copy_add(struct core_copy *copy, const struct core_copy_item *item, uint32_t slot,
+		    uint32_t page);
+
 /*
  * Is the copy as much as one job takes? A worker that copies is not interrupted: what is urgent
  * waits for all of it (P6), and several workers share what is cut.

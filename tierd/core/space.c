@@ -221,6 +221,19 @@ static void heap_remove(struct space *s, enum heap_kind kind, uint32_t seg)
 	heap_sink(s, heap, kind, s->segment[last].at[kind != HEAP_ALLOC], last);
 }
 
+/* Its key has become smaller, or larger. */
+static void heap_move(struct space *s, enum heap_kind kind, uint32_t seg, bool smaller)
+{
+	struct heap *heap = &s->klass[s->segment[seg].klass].heap[kind];
+	uint32_t at = s->segment[seg].at[kind != HEAP_ALLOC];
+
+	assert(at < heap->count && heap->segment[at] == seg);
+	if (smaller)
+		heap_rise(s, heap, kind, at, seg);
+	else
+		heap_sink(s, heap, kind, at, seg);
+}
+
 static bool fill_in_heaps(uint32_t fill)
 {
 	return fill != FILL_NONE && fill != FILL_FULL;
@@ -257,6 +270,13 @@ void space_settle(struct space *s, uint32_t seg)
 	assert(fill <= FILL_FULL);
 	if (fill == was)
 		return;
+	if (fill_in_heaps(was) && fill_in_heaps(fill) &&
+	    fill_other_heap(was) == fill_other_heap(fill)) {
+		segment->fill = (uint8_t)fill;
+		heap_move(s, HEAP_ALLOC, seg, fill > was);
+		heap_move(s, fill_other_heap(fill), seg, fill < was);
+		return;
+	}
 	if (fill_in_heaps(was)) {
 		heap_remove(s, HEAP_ALLOC, seg);
 		heap_remove(s, fill_other_heap(was), seg);
