@@ -61,6 +61,8 @@ $$(tests_$1): $$(O)/$1/tests/%: $$(O)/$1/obj/tests/%.o $$(call objects,$1,$$(SRC
 	$$(link_$1) $$(LIBS_tierd) $$(CMOCKA_LIBS) -lm
 
 $$(O)/$1/obj/libtier/%.o: FLAGS += $$(PIC)
+$$(O)/$1/obj/tierd/core/%.o: FLAGS_$1 += $$(FLAGS_core_$1)
+$$(O)/$1/obj/tierd/policy/%.o: FLAGS_$1 += $$(FLAGS_core_$1)
 $$(O)/$1/obj/%.o: %.c $$(O)/config.mk .ci/flags.mk
 	@mkdir -p $$(@D)
 	@echo '  CC    $$@'
