@@ -12,6 +12,7 @@
 #define ARGS_BYTES ABI_ARG_BYTES_MAX /* the bytes of a put follow */
 #define STORE_ID 0x7e57u
 #define FETCH_BLOCKS 64u /* read in one piece */
+#define MATCH_AHEAD 8u	 /* keys whose lines are brought before they are looked up, as libtier has it */
 #define PROMPT_NS 20000000u /* from prompt to prompt on the core's clock: its slow tick comes */
 
 struct shell {
@@ -281,9 +282,13 @@ static uint32_t read_piece(struct shell *s, const uint8_t (*key)[32], uint32_t c
 	const struct index *ix = &s->context->ix;
 	uint32_t n = 0, absent = 0;
 
+	for (uint32_t i = 0; i < count && i < MATCH_AHEAD; i++)
+		index_prefetch(ix, key[i]);
 	for (; n < count; n++) {
 		uint32_t slot = index_find(ix, key[n]);
 
+		if (n + MATCH_AHEAD < count)
+			index_prefetch(ix, key[n + MATCH_AHEAD]);
 		if (slot == ABI_SLOT_NONE || index_block(ix, slot)->state != ABI_BLOCK_COMMITTED)
 			break;
 		ref[n] = (struct abi_block_ref){ slot, index_block(ix, slot)->generation };

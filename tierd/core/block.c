@@ -431,6 +431,8 @@ void block_drop(struct core *c, struct context *x, uint32_t slot)
 
 	assert(state != ABI_BLOCK_FREE);
 	assert(!(m->flags & BLOCK_DROPPED));
+	index_prefetch(&x->ix, index_block(&x->ix, slot)->key);
+	prefix_prefetch(x, slot);
 	if (state == ABI_BLOCK_PENDING) {
 		block_unlink(c, &x->pending, x, slot);
 		x->blocks_pending--;

@@ -162,6 +162,14 @@ static bool walk_wants(const struct core *c, const struct context *x, const stru
 	return quota_rank(c, x, slot, w->tier) <= w->rank && evict_may(c, x, slot, w->tier);
 }
 
+/* Cold, mostly, and needed one after the other: bring it all at once. */
+static void candidate_prefetch(const struct context *x, uint32_t slot)
+{
+	__builtin_prefetch(&x->meta[slot], 1);
+	__builtin_prefetch(index_block(&x->ix, slot), 1);
+	__builtin_prefetch(index_page(&x->ix, slot, 0), 1);
+}
+
 /* Returns the bytes that retire by it. */
 static uint64_t walk(struct core *c, struct context *x, struct walk *w)
 {
@@ -182,6 +190,7 @@ static uint64_t walk(struct core *c, struct context *x, struct walk *w)
 			stays = slot;
 			break;
 		}
+		candidate_prefetch(x, slot);
 		if (walk_wants(c, x, w, slot))
 			gone += leave(c, x, slot, w->tier);
 		if (x->meta[slot].there[w->tier].ordered)

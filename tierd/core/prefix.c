@@ -142,6 +142,14 @@ void prefix_join(struct context *x, uint32_t slot, uint32_t parent)
 	p->child = slot;
 }
 
+void prefix_prefetch(const struct context *x, uint32_t slot)
+{
+	uint32_t parent = index_block(&x->ix, slot)->parent;
+
+	if (parent != ABI_SLOT_NONE)
+		__builtin_prefetch(index_block(&x->ix, parent), 1);
+}
+
 void prefix_leave(struct context *x, uint32_t slot)
 {
 	struct abi_block *b = index_block(&x->ix, slot);

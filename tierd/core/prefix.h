@@ -45,6 +45,9 @@ uint32_t prefix_sibling(const struct context *x, uint32_t slot);
 void prefix_join(struct context *x, uint32_t slot, uint32_t parent);
 void prefix_leave(struct context *x, uint32_t slot);
 
+/* It will leave soon: what that takes is brought. */
+void prefix_prefetch(const struct context *x, uint32_t slot);
+
 bool prefix_binds(const struct context *x, uint32_t slot);
 
 /* It has left the index: those behind it follow. */
