@@ -191,3 +191,15 @@ bool put_copy(struct core *c, struct request *r)
 	copy_submit(c, r, copy);
 	return true;
 }
+
+/* Are bytes of puts on their way? They have places, and their ends make room for the next. */
+bool put_copying(const struct core *c, const struct context *x)
+{
+	for (uint32_t i = 0; i < c->requests_high; i++) {
+		const struct request *r = &c->request[i];
+
+		if (r->phase != REQUEST_FREE && r->put && r->outstanding && r->ctx == x)
+			return true;
+	}
+	return false;
+}
