@@ -24,6 +24,8 @@
 #define SEGMENT_PREFIXES 7u
 #define BATCH 16u	 /* prefixes deleted and put again at a time */
 #define AHEAD 8u
+#define SLICE 64u /* prefixes read of one store at a time: 16 MiB */
+#define ROUNDS 3u /* of reading, for each that was asked for: they are short */
 #define WAIT_NS (30 * NS_PER_S)
 
 static uint64_t store_bytes(const struct bench *b)
@@ -168,40 +170,83 @@ static int take(struct pool *p)
 	return got.value == PREFIX_BLOCKS ? 0 : -ENODATA;
 }
 
-/* All prefixes once, shuffled, from the device; GB/s. */
-static int read_all(struct pool *p, double *gbps)
+/* n prefixes, some ahead of the answers. */
+static int read_slice(struct pool *p, const uint32_t *prefix, uint32_t n, uint64_t *ns)
 {
-	uint32_t prefixes = p->spec.blocks / PREFIX_BLOCKS, ahead = 0;
-	uint32_t *order CLEANUP_FREE = calloc(prefixes, sizeof(*order));
-	uint64_t x = UINT64_C(0x589965cc75374cc3), from, before = 0, after = 0;
-	char *reply CLEANUP_FREE = NULL;
-	int error = order ? 0 : -ENOMEM;
+	uint64_t from = time_now_ns();
+	uint32_t ahead = 0;
+	int error = 0;
 
-	for (uint32_t i = 0; i < prefixes && !error; i++) {
-		uint32_t k = bench_random_below(&x, i + 1);
-
-		order[i] = order[k];
-		order[k] = i;
-	}
-	if (!error)
-		error = tier_admin(p->t, "evict", "{\"context\":\"clean\",\"tier\":\"cxl\"}",
-				   &reply);
-	if (!error)
-		error = service_metric(p->t, "read_bytes", &before);
-	from = time_now_ns();
-	for (uint32_t i = 0; i < prefixes && !error; i++) {
+	for (uint32_t i = 0; i < n && !error; i++) {
 		error = ahead == AHEAD ? take(p) : 0;
 		ahead -= ahead == AHEAD;
 		if (!error)
-			error = ask(p, order[i]);
+			error = ask(p, prefix[i]);
 		ahead++;
 	}
 	for (; ahead && !error; ahead--)
 		error = take(p);
-	*gbps = (double)prefixes * PREFIX_BYTES / (double)(time_now_ns() - from);
+	*ns += time_now_ns() - from;
+	return error;
+}
+
+/* From here on its blocks are on the device alone. */
+static int reads_begin(struct pool *p, uint64_t *read_bytes)
+{
+	char *reply CLEANUP_FREE = NULL;
+	int error = tier_admin(p->t, "evict", "{\"context\":\"clean\",\"tier\":\"cxl\"}", &reply);
+
+	return error ? error : service_metric(p->t, "read_bytes", read_bytes);
+}
+
+/* Did what was read come from there? */
+static int reads_end(struct pool *p, uint64_t read_bytes)
+{
+	uint64_t now = 0;
+	int error = service_metric(p->t, "read_bytes", &now);
+
+	if (error)
+		return error;
+	return now - read_bytes < (uint64_t)p->spec.blocks * PAGE_BYTES / 10 * 9 ? -EPROTO : 0;
+}
+
+static uint32_t *shuffled(uint32_t count, uint64_t seed)
+{
+	uint32_t *order = calloc(count, sizeof(*order));
+
+	for (uint32_t i = 0; i < count && order; i++) {
+		uint32_t k = bench_random_below(&seed, i + 1);
+
+		order[i] = order[k];
+		order[k] = i;
+	}
+	return order;
+}
+
+/*
+ * All prefixes of two stores once, shuffled, from the device: a slice of the one, then of the other,
+ * so that what the device does meanwhile meets both. GB/s of each.
+ */
+static int read_both(struct pool *const p[2], uint32_t round, double gbps[2])
+{
+	uint32_t prefixes = p[0]->spec.blocks / PREFIX_BLOCKS;
+	uint32_t *order CLEANUP_FREE = shuffled(prefixes, UINT64_C(0x589965cc75374cc3) + round);
+	uint64_t before[2] = { 0 }, ns[2] = { 0 };
+	int error = order ? reads_begin(p[0], &before[0]) : -ENOMEM;
+
 	if (!error)
-		error = service_metric(p->t, "read_bytes", &after);
-	return !error && after - before < prefixes * PREFIX_BYTES / 10 * 9 ? -EPROTO : error;
+		error = reads_begin(p[1], &before[1]);
+	for (uint32_t at = 0, turn = round; at < prefixes && !error; at += SLICE, turn++) {
+		uint32_t n = prefixes - at < SLICE ? prefixes - at : SLICE;
+
+		for (uint32_t k = 0; k < 2 && !error; k++)
+			error = read_slice(p[(turn + k) % 2], order + at, n, &ns[(turn + k) % 2]);
+	}
+	for (uint32_t k = 0; k < 2 && !error; k++) {
+		error = reads_end(p[k], before[k]);
+		gbps[k] = (double)prefixes * PREFIX_BYTES / (double)ns[k];
+	}
+	return error;
 }
 
 static int reads(struct bench *b, struct pool *old)
@@ -212,18 +257,17 @@ static int reads(struct bench *b, struct pool *old)
 	};
 	struct sample value = { 0 }, peer = { 0 };
 	struct pool fresh;
+	struct pool *const both[2] = { old, &fresh };
 	int error = open_store(&fresh, b, 70);
 
 	if (error)
 		return error;
-	for (uint32_t round = 0; round < b->rounds && !error; round++) {
-		double ours = 0, theirs = 0;
+	for (uint32_t round = 0; round < ROUNDS * b->rounds && !error; round++) {
+		double gbps[2] = { 0 };
 
-		error = read_all(round & 1 ? old : &fresh, round & 1 ? &ours : &theirs);
-		if (!error)
-			error = read_all(round & 1 ? &fresh : old, round & 1 ? &theirs : &ours);
-		sample_add(&value, ours);
-		sample_add(&peer, theirs);
+		error = read_both(both, round, gbps);
+		sample_add(&value, gbps[0]);
+		sample_add(&peer, gbps[1]);
 	}
 	pool_close(&fresh);
 	return error ? bench_failed("reads of an overwritten store", error)
