@@ -224,7 +224,7 @@ static uint32_t *shuffled(uint32_t count, uint64_t seed)
 }
 
 /*
- * All prefixes of two stores once, shuffled, from the device: a slice of the one, then of the other,
+ * All prefixes of two stores once, shuffled, from the device: slices of the one and of the other,
  * so that what the device does meanwhile meets both. GB/s of each.
  */
 static int read_both(struct pool *const p[2], uint32_t round, double gbps[2])

@@ -12,7 +12,7 @@
 #define ARGS_BYTES ABI_ARG_BYTES_MAX /* the bytes of a put follow */
 #define STORE_ID 0x7e57u
 #define FETCH_BLOCKS 64u /* read in one piece */
-#define MATCH_AHEAD 8u	 /* keys whose lines are brought before they are looked up, as libtier has it */
+#define MATCH_AHEAD 8u /* keys whose lines are brought before their look-up, as libtier has it */
 #define PROMPT_NS 20000000u /* from prompt to prompt on the core's clock: its slow tick comes */
 
 struct shell {

@@ -602,8 +602,8 @@ int core_evict(struct core *c, uint32_t id, uint32_t tier, uint64_t bytes, uint6
 
 /*
  * Keep some room ahead of need. Called where room was used, so that who leaves depends on what was
- * asked and not on when a tick came; and by ticks, for room that was lost otherwise. While puts copy
- * the ticks wait: a put's blocks are in no order yet, and its end comes here.
+ * asked and not on when a tick came; and by ticks, for room that was lost otherwise. While puts
+ * copy the ticks wait: a put's blocks are in no order yet, and its end comes here.
  */
 void evict_room_ahead(struct core *c, struct context *x, uint32_t tier)
 {
