@@ -11,6 +11,8 @@
 
 /* ---- starts that must fail ----------------------------------------------------------------- */
 
+#define REFUSAL_S 30
+
 /* The daemon must refuse to start, with these words in its log. */
 static void refuses(struct daemon *d, const char *const *extra, const char *says)
 {
@@ -19,7 +21,12 @@ static void refuses(struct daemon *d, const char *const *extra, const char *says
 
 	unlink(d->log);
 	pid = daemon_spawn(d, extra, &out);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
+	for (int i = 0; i < REFUSAL_S * 100 && waitpid(pid, &status, WNOHANG) == 0; i++)
+		usleep(10000);
+	if (kill(pid, SIGKILL) == 0) {
+		waitpid(pid, NULL, 0);
+		fail_msg("the daemon runs, and does not say \"%s\"", says);
+	}
 	close(out);
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), 1);

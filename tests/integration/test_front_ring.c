@@ -283,9 +283,14 @@ static void test_a_full_eventfd_stops_nobody(void **state)
 static void test_shared_memory_is_sealed(void **state)
 {
 	struct client c;
+	struct stat st;
 
 	(void)state;
 	assert_int_equal(client_open(&c, &the_daemon), 0);
+	assert_int_equal(fstat(c.region_fd, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
+	assert_int_equal(fstat(c.staging_fd, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
 	assert_int_equal(ftruncate(c.region_fd, 0), -1);
 	assert_int_equal(ftruncate(c.staging_fd, 0), -1);
 	assert_int_equal(ftruncate(c.region_fd, 1 << 30), -1);

@@ -48,6 +48,7 @@ static void test_bad_messages_end_the_session(void **state)
 					    1 } };
 	struct wire_admin admin = { .header = { WIRE_MAGIC, ABI_VERSION, WIRE_ADMIN, 0, 1 },
 				    .verb = "status" };
+	uint8_t longer[sizeof(ctx) + 8] __attribute__((aligned(8))) = { 0 };
 	struct wire_hello bad;
 
 	(void)state;
@@ -75,6 +76,9 @@ static void test_bad_messages_end_the_session(void **state)
 	ctx.reserved[0] = 1;
 	send_and_lose(&ctx, sizeof(ctx), true);
 	ctx.reserved[0] = 0;
+	memcpy(longer, &ctx, sizeof(ctx));
+	((struct wire_header *)(void *)longer)->length = sizeof(longer);
+	send_and_lose(longer, sizeof(longer), true); /* more than its kind has */
 	ctx.header.length = sizeof(ctx) - 1;
 	send_and_lose(&ctx, sizeof(ctx) - 1, true);
 	send_and_lose(&ctx, sizeof(ctx), true); /* says less than it is */
@@ -372,7 +376,7 @@ static void test_contexts_come_and_go(void **state)
 /* ---- other users --------------------------------------------------------------------------- */
 
 /* Run a case in a child under another user; skipped without the right to. */
-static void as_user(uid_t uid, void (*body)(void))
+static void as_user(uid_t uid, gid_t gid, void (*body)(void))
 {
 	int status = 0;
 	pid_t pid;
@@ -382,7 +386,7 @@ static void as_user(uid_t uid, void (*body)(void))
 	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0) {
-		if (setgid(uid) || setuid(uid))
+		if (setgid(gid) || setuid(uid))
 			_exit(1);
 		body();
 		_exit(0);
@@ -469,7 +473,8 @@ static void test_strangers_see_what_they_may(void **state)
 	assert_int_equal(ask_context(&c, WIRE_CTX_CREATE, &m, &a), 0);
 	for (int k = 0; k < c.fds; k++)
 		close(c.fd[k]);
-	as_user(4321, stranger);
+	as_user(4321, 4321, stranger);
+	as_user(4321, 0, stranger); /* in root's group is not root */
 	context_message(&m, "private");
 	assert_int_equal(ask_context(&c, WIRE_CTX_REMOVE, &m, &a), 0);
 	context_message(&m, "shared");
@@ -487,7 +492,7 @@ static void nobody(void)
 static void test_the_overflow_uid_is_refused(void **state)
 {
 	(void)state;
-	as_user(65534, nobody);
+	as_user(65534, 65534, nobody);
 	daemon_serves(&the_daemon);
 }
 

@@ -159,6 +159,57 @@ static void test_a_good_store(void **state)
 	daemon_remove(&d);
 }
 
+/* A store of which only one copy of the catalog was ever written has no fault. */
+static void test_a_new_store(void **state)
+{
+	struct daemon d;
+
+	(void)state;
+	daemon_folder(&d);
+	daemon_start(&d, NULL);
+	daemon_stop(&d);
+	assert_int_equal(check(&d, ""), 0);
+	says("nothing is wrong");
+	daemon_remove(&d);
+}
+
+/* Parts with pages of different sizes: each page is verified as long as it is. */
+static void test_parts_of_different_pages(void **state)
+{
+	static const struct tier_part part[] = {
+		{ .name = "kv", .kind = TIER_KIND_DENSE, .layers = 2, .groups = 2,
+		  .page_bytes = 8192 },
+		{ .name = "index", .kind = TIER_KIND_INDEX, .layers = 2, .groups = 1,
+		  .page_bytes = 4096 },
+	};
+	const struct tier_geometry_options shape = { .size = sizeof(shape), .part_count = 2,
+						     .part = part };
+	struct tier_put_options durable = { .size = sizeof(durable), .flags = TIER_PUT_DURABLE };
+	struct tier_connect_options o = { .size = sizeof(o) };
+	static uint8_t data[4 * 8192 + 2 * 4096];
+	tier_key key = key_of(1);
+	tier_geometry *g;
+	tier_context *c;
+	struct daemon d;
+	tier *t;
+
+	(void)state;
+	daemon_folder(&d);
+	daemon_start(&d, NULL);
+	o.socket = d.socket;
+	assert_int_equal(tier_connect(&t, &o), 0);
+	assert_int_equal(tier_geometry_new(&g, &shape), 0);
+	assert_int_equal(tier_context_create(t, "mixed", g, NULL, &c), 0);
+	tier_geometry_free(g);
+	memset(data, 7, sizeof(data));
+	assert_int_equal(tier_put_copy(c, &key, 1, data, &durable), 1);
+	tier_close(t);
+	daemon_stop(&d);
+	assert_int_equal(check(&d, "--data"), 0);
+	says("6 pages read, 0 do not verify");
+	daemon_remove(&d);
+}
+
 static void test_not_ours(void **state)
 {
 	char before[8192], after[8192];
@@ -270,8 +321,7 @@ static void test_cut_off(void **state)
 	assert_int_equal(check(&d, ""), 0);
 	assert_int_equal(count_blocks(&d), BLOCKS);
 	/* Within the catalog, whose slots have room behind what they say: nothing is lost of it. */
-	assert_int_equal(truncate(d.store, (off_t)(super.catalog_offset + super.catalog_bytes +
-						   4 * DISK_SECTOR)), 0);
+	assert_int_equal(truncate(d.store, (off_t)(super.catalog_offset + 4 * DISK_SECTOR)), 0);
 	assert_int_equal(check(&d, ""), 1);
 	says("segments are gone");
 	assert_null(strstr(said, "both copies"));
@@ -360,6 +410,8 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_good_store),
+		cmocka_unit_test(test_a_new_store),
+		cmocka_unit_test(test_parts_of_different_pages),
 		cmocka_unit_test(test_not_ours),
 		cmocka_unit_test(test_super_and_catalog),
 		cmocka_unit_test(test_the_newest_catalog_is_lost),

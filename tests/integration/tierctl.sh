@@ -57,6 +57,7 @@ expect 1 'no context' context show chat
 expect 0 'mode 0640' context create chat --preset tiny --mode 0640
 expect 1 'exists' context create chat --preset tiny
 expect 0 'sparse' context create own --part kv:sparse:2:2:4KiB --part i:index:2:1:2KiB --nvme none
+expect 0 'mode 0600' context show own
 expect 2 'NAME:KIND' context create bad --part kv:sparse:2
 expect 2 'preset' context create bad
 expect 2 'name is missing' context create
@@ -93,6 +94,9 @@ expect 0 'no requests' requests
 expect 0 'tierctl' clients
 expect 0 'put_bytes' stat
 expect 0 'put_bytes' stat 'put_*'
+expect 1 'no counter' stat 'pot_*'
+expect 2 'there is llama-3-70b .* tiny' context create x --preset huge
+expect 1 'tierctl context show: no context' context show nope
 expect 0 '"metrics"' --json stat
 expect 0 'left cxl' evict chat cxl
 expect 0 'left cxl' evict chat cxl 1MiB
@@ -125,5 +129,16 @@ start
 expect 0 '"hard": 16777216' --json quota show chat
 expect 0 'salt 0x0*9 .*1.00 MiB *3.00 MiB' quota show chat
 expect 0 'salt 0x0*9 .* 2.00 MiB' quota show chat
+expect 0 'accounted' check
+# And after a copy of the catalog rotted and was written again from the other one.
+expect 0 'salt 0x0*9' quota set chat cxl --salt 9 --soft 1MiB --hard 3MiB --pins 2MiB
+stop
+printf 'rot' | dd of="$dir/store" bs=1 seek=8300 conv=notrunc status=none
+expect 1 'copy 0 of the catalog is damaged' check "$dir/store"
+expect 0 'written again from the other' check --repair "$dir/store"
+expect 0 'nothing is wrong' check "$dir/store"
+start
+expect 0 '"hard": 16777216' --json quota show chat
+expect 0 'salt 0x0*9 .*1.00 MiB *3.00 MiB' quota show chat
 expect 0 'accounted' check
 stop

@@ -352,6 +352,9 @@ bug("descriptors-are-hoarded", FRONT + "grant.c",
 bug("everyone-is-an-operator", FRONT + "listen.c",
     "s->operator_ = peer.uid == 0 || peer.uid == geteuid();", "s->operator_ = true;",
     "test_front_socket")
+bug("group-of-root-is-an-operator", FRONT + "listen.c",
+    "s->operator_ = peer.uid == 0 ||", "s->operator_ = peer.uid == 0 || peer.gid == 0 ||",
+    "test_front_socket")
 bug("credentials-not-asked", FRONT + "listen.c",
     "s->uid = peer.uid;", "s->uid = geteuid();", "test_front_socket")
 bug("groups-not-asked", FRONT + "listen.c", "s->gid = peer.gid;", "s->gid = 0;",
@@ -432,6 +435,8 @@ bug("leases-end-with-the-socket", FRONT + "session.c",
 bug("quiet-with-a-hazard-word", FRONT + "session.c",
     "if (atomic_load_acquire_u64(&r->slot[k]))", "if (0)",
     "test_front_session")
+bug("high-water-of-a-client-trusted", FRONT + "session.c", "k < high && k < ABI_HAZARD_SLOTS",
+    "k < high", "test_front_session", quick=True)
 bug("process-death-not-told", FRONT + "session.c",
     "if (s->state == SESSION_GONE)\n\t\tdead(f, t, s);", "", "test_front_session",
     "test_api_death")
@@ -536,6 +541,7 @@ bug("interrupted-transfer-fails", BACKEND + "nvme.c",
 bug("end-of-file-tried-for-ever", BACKEND + "nvme.c",
     "if (res == 0 || op->done % LOGICAL_SECTOR)\n\t\treturn finish(d, op, -EIO);", "",
     "test_backend_nvme")
+bug("patience-is-not-renewed", BACKEND + "nvme.c", "op->retries = 0;", "", "test_backend_nvme")
 bug("flushes-use-up-operations", BACKEND + "nvme.c",
     "*token = op->token;\n\t\top_put(d, op);", "*token = op->token;", "test_backend_nvme")
 bug("file-may-grow", BACKEND + "nvme.c",
@@ -587,6 +593,21 @@ bug("cut-off-store-taken", SHELL + "recover.c",
 bug("uids-given-again", SHELL + "recover.c",
     "s->core_config.next_uid = best->next_uid;", "s->core_config.next_uid = 0;",
     "test_shell")
+bug("unreadable-super-block-stops", SHELL + "recover.c", "if (first != -EPROTO)",
+    "if (first == -EBADMSG)", "test_recover")
+bug("catalog-of-the-wrong-slot", SHELL + "recover.c",
+    "if (one || (head->sequence & 1) != slot)", "if (one)", "test_recover")
+bug("torn-catalog-kept", SHELL + "recover.c", "rc = void_torn(s, bytes, best);", "rc = 0;",
+    "test_recover")
+bug("store-replaced-under-a-daemon", SHELL + "format.c",
+    "return access(options.path, F_OK) ? 0 : s->block->open(former, &options);", "return 0;",
+    "test_front_life")
+bug("link-to-the-store-replaced", SHELL + "format.c",
+    "int rc = follow(s->config.store_path, real);",
+    "int rc = 0;\n\tsnprintf(real, sizeof(real), \"%s\", s->config.store_path);",
+    "test_front_life")
+bug("tier-larger-than-the-host", SHELL + "startup.c", "if (bytes > ram) {", "if (0) {",
+    "test_front_life")
 bug("no-copy-of-the-super-block", SHELL + "format.c",
     "rc = s->block->pwrite(s->device, buf, DISK_SECTOR, DISK_SECTOR);", "rc = 0;",
     "test_front_life")
@@ -604,5 +625,12 @@ bug("rotten-pages-not-found", "tierd/ctl/repair.c",
     "crc32c(seed, l->page, bytes) != *crc;", "0;", "test_store_repair")
 bug("pages-read-at-the-wrong-place", "tierd/ctl/repair.c",
     "v->data_offset + (uint64_t)at)", "v->data_offset)", "test_store_repair")
+bug("pages-of-the-first-parts-size", "tierd/ctl/repair.c", "while (p >= g->part[part].page_base",
+    "if (0 && p >= g->part[part].page_base", "test_store_repair")
+bug("catalog-cut-off-is-lost", "tierd/ctl/repair.c",
+    "if (rc[slot] == 0 || rc[slot] == -ENODATA)", "if (rc[slot] == 0)", "test_store_repair")
+bug("unused-catalog-is-a-fault", "tierd/ctl/repair.c",
+    "bad = rc[slot] == -EBADMSG && never_written(at) ? bad : (int)slot;", "bad = (int)slot;",
+    "test_store_repair")
 bug("length-not-given-back", "tierd/ctl/repair.c",
     "(off_t)(need - l->bytes)),", "(off_t)(1)),", "test_store_repair")

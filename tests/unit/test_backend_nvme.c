@@ -173,6 +173,34 @@ static void test_retries_are_bounded(void **state)
 	free(buf);
 }
 
+/* Each operation has its own patience: what ones before it used up is none of its. */
+static void test_retries_begin_anew(void **state)
+{
+	struct fixture *f = *state;
+	uint8_t *buf = pages(16);
+	static struct core_io io;
+
+	start(f, MIB, 4);
+	for (int i = 0; i < 20; i++) {
+		struct core_io *done = NULL;
+
+		fill_io(&io, buf, 2, 0);
+		assert_int_equal(nvme()->submit(f->d, &f->ring, &io), 0);
+		for (int turns = 0; !done; turns++) {
+			struct io_uring_cqe *cqe;
+			uint64_t token;
+
+			io_uring_submit(&f->ring);
+			assert_int_equal(io_uring_wait_cqe(&f->ring, &cqe), 0);
+			done = nvme()->complete(f->d, &f->ring, cqe->user_data,
+						turns < 3 ? -EAGAIN : cqe->res, &token);
+			io_uring_cqe_seen(&f->ring, cqe);
+		}
+		assert_int_equal(done->res, io.bytes);
+	}
+	free(buf);
+}
+
 static void test_short_file(void **state)
 {
 	struct fixture *f = *state;
@@ -335,6 +363,7 @@ int main(void)
 		CASE(test_pieces),
 		CASE(test_short_transfers_go_on),
 		CASE(test_retries_are_bounded),
+		CASE(test_retries_begin_anew),
 		CASE(test_short_file),
 		CASE(test_kernel_error_is_passed_on),
 		CASE(test_full_ring_says_again),

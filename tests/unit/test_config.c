@@ -136,6 +136,7 @@ static void test_bad_files_are_explained(void **state)
 		{ "cxl.size =\n", ":1:", "cxl.size" },
 		{ "cxl.size = 4GiB # no\n", ":1:", "cxl.size" },
 		{ "hbm.size = 101%\n", ":1:", "hbm.size" },
+		{ "hbm.size = 1025TiB\n", ":1:", "hbm.size" },
 		{ "staging.max = 10%\n", ":1:", "staging.max" },
 		{ "staging.max = 1B\n", ":1:", "from 1.00 MiB" },
 		{ "request.deadline = 1us\n", ":1:", "from 1.00 ms" },

@@ -561,6 +561,23 @@ static void test_leases_outlive_the_socket(void **state)
 	/* This process is the peer, so they never end here. */
 }
 
+/* However high a client says that its words go: only those that there are can be looked at. */
+static void test_high_water_beyond_the_slots(void **state)
+{
+	struct peer p;
+
+	(void)state;
+	greet_with(&p, (struct wire_hello){ .sq_entries = 8, .readers = ABI_READERS_MAX });
+	for (uint32_t i = 0; i < ABI_READERS_MAX; i++) {
+		reader(&p)[i].high_water = UINT32_MAX;
+		memset(reader(&p)[i].access, 0xff, sizeof(reader(&p)[i].access));
+	}
+	leave(&p);
+	turn(0);
+	turn(1000 * MS);
+	assert_int_not_equal(fx.shell.mark, 0); /* no word was set: it counts as dead */
+}
+
 static void test_ended_by_the_daemon(void **state)
 {
 	struct turn t = { .core = fx.core };
@@ -616,6 +633,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_a_full_completion_ring, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_memory_waits_for_jobs, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_leases_outlive_the_socket, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_high_water_beyond_the_slots, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wishes_are_bounded, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_who_says_no_goodbye_is_not_dead, setup,
 						teardown),

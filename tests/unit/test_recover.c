@@ -5,6 +5,7 @@
 #include "tests/lib/unit.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,11 +103,48 @@ static void test_a_catalog_that_cannot_be_read(void **state)
 	shell_free(s);
 }
 
+static void slot_at(const struct shell *s, uint32_t slot, void *sector, bool write)
+{
+	off_t at = (off_t)(s->core_config.super.catalog_offset +
+			   slot * s->core_config.super.catalog_bytes);
+	int fd = open(s->config.store_path, O_RDWR);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write ? pwrite(fd, sector, DISK_SECTOR, at) :
+				 pread(fd, sector, DISK_SECTOR, at), DISK_SECTOR);
+	close(fd);
+}
+
+/* D6: a catalog is taken only from the slot that its number belongs into; of one of which a crash
+ * left a part the head is voided, before the next one is written there. */
+static void test_slots_of_the_catalog(void **state)
+{
+	uint8_t good[DISK_SECTOR], torn[DISK_SECTOR], zero[DISK_SECTOR] = { 0 };
+	struct block_ops ops;
+	struct shell *s = shell_new(&ops);
+
+	(void)state;
+	slot_at(s, 1, good, false);
+	memcpy(torn, good, sizeof(torn));
+	torn[100] ^= 1;
+	slot_at(s, 0, torn, true);
+	assert_int_equal(again(s), 0);
+	slot_at(s, 0, torn, false);
+	assert_memory_equal(torn, zero, sizeof(zero));
+	slot_at(s, 0, good, true);
+	slot_at(s, 1, zero, true);
+	assert_int_equal(again(s), -EBADMSG);
+	slot_at(s, 1, good, true);
+	assert_int_equal(again(s), 0);
+	shell_free(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_super_block_that_cannot_be_read),
 		cmocka_unit_test(test_a_catalog_that_cannot_be_read),
+		cmocka_unit_test(test_slots_of_the_catalog),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

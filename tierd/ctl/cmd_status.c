@@ -144,6 +144,16 @@ static bool matches(const char *pattern, const char *name)
 	return !pattern || fnmatch(pattern, name, 0) == 0;
 }
 
+static bool any_matches(const json_t *metrics, const char *pattern)
+{
+	char cell[CTL_CELL];
+
+	for (size_t i = 0; i < json_array_size(metrics); i++)
+		if (matches(pattern, ctl_text(cell, json_array_get(metrics, i), "name")))
+			return true;
+	return false;
+}
+
 static int show_metrics(const json_t *metrics, const char *pattern)
 {
 	static const char *const heads[] = { "counter", ">value", "", "meaning" };
@@ -198,6 +208,10 @@ int ctl_stat(struct ctl *ctl, int argc, char **argv)
 		return rc;
 	if (ctl->json) {
 		rc = ctl_print_json(stat);
+	} else if (argc && !any_matches(json_at(stat, "metrics"), argv[0])) {
+		fprintf(stderr, "tierctl stat: no counter is called \"%.64s\"; tierctl stat shows "
+				"all\n", argv[0]);
+		rc = CTL_FAILED;
 	} else {
 		error = show_metrics(json_at(stat, "metrics"), argc ? argv[0] : NULL);
 		if (!error && !argc) {

@@ -149,10 +149,26 @@ static int take_number(struct context_spec *spec, const char *option, const char
 	return 0;
 }
 
+/* One that the library knows; else say which these are. */
+static int take_preset(struct context_spec *spec, const char *value)
+{
+	char names[96] = "";
+	const char *name;
+
+	for (uint32_t i = 0; (name = tier_geometry_preset_name(i)) != NULL; i++) {
+		size_t used = strlen(names);
+
+		if (strcmp(name, value) == 0)
+			return take_word(spec, "preset", value, spec->preset);
+		snprintf(names + used, sizeof(names) - used, " %s", name);
+	}
+	return refuse(spec, "--preset %.32s: there is%s", value, names);
+}
+
 int context_spec_set(struct context_spec *spec, const char *option, const char *value)
 {
 	if (strcmp(option, "preset") == 0)
-		return take_word(spec, option, value, spec->preset);
+		return take_preset(spec, value);
 	if (strcmp(option, "policy") == 0)
 		return take_word(spec, option, value, spec->policy);
 	if (strcmp(option, "part") == 0)

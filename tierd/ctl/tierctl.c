@@ -128,11 +128,14 @@ static int run(struct ctl *ctl, const char *socket, int argc, char **argv)
 	};
 	const struct ctl_verb *verb;
 	int words, error, status;
+	char name[32];
 
 	verb = find(argv, argc, &words);
 	if (!verb)
 		return unknown(argv, argc);
-	ctl->verb = verb->name;
+	snprintf(name, sizeof(name), "%s%s%s", verb->object ? verb->object : "",
+		 verb->object ? " " : "", verb->name);
+	ctl->verb = name;
 	if (verb->offline && argc > words)
 		return flushed(verb->offline(ctl, argc - words, argv + words));
 	error = tier_connect(&ctl->t, &options);

@@ -140,7 +140,8 @@ static int take_context(struct obs_args *a, const json_t *given, char *why)
 		return wrong(-EINVAL, why, "argument \"context\" is missing; name a context");
 	id = obs_context_id(a->o->core, name);
 	if (id < 0)
-		return wrong(-ENOENT, why, "no context \"%.64s\"; contexts lists them", name);
+		return wrong(-ENOENT, why, "no context \"%.64s\"; tierctl context list shows all",
+			     name);
 	a->context = name;
 	a->context_id = (uint32_t)id;
 	return 0;
