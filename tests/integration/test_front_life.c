@@ -17,13 +17,16 @@
 static void refuses(struct daemon *d, const char *const *extra, const char *says)
 {
 	int status = 0, out;
-	pid_t pid;
+	pid_t pid, ended = 0;
 
 	unlink(d->log);
 	pid = daemon_spawn(d, extra, &out);
-	for (int i = 0; i < REFUSAL_S * 100 && waitpid(pid, &status, WNOHANG) == 0; i++)
+	for (int i = 0; i < REFUSAL_S * 100 && !ended; i++) {
+		ended = waitpid(pid, &status, WNOHANG);
 		usleep(10000);
-	if (kill(pid, SIGKILL) == 0) {
+	}
+	if (!ended) {
+		kill(pid, SIGKILL);
 		waitpid(pid, NULL, 0);
 		fail_msg("the daemon runs, and does not say \"%s\"", says);
 	}
