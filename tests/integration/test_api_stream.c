@@ -2,7 +2,7 @@
  * Streams through the real daemon: layers come in order and hold their bytes, windows move with
  * what is released, a window that cannot be is refused by its size, deadlines and cancels end a
  * stream with an answer, what is gone is gone when the stream is, and what a client writes into its
- * progress line hurts nobody.
+ * progress line hurts nobody. Into HBM also where the device can write there (hbm.direct).
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -293,6 +293,92 @@ static void test_layers_reach_hbm_through_cxl(void **state)
 	}
 	tier_stream_close(s);
 	check(w);
+	assert_int_equal(in_memory(w), 0);
+}
+
+/* ---- straight into HBM ----------------------------------------------------------------------- */
+
+static int set_up_direct(void **state)
+{
+	static const char *const settings[] = { "hbm.direct=yes", "stream.again=1ms", NULL };
+
+	return set_up_with(state, settings);
+}
+
+/* HALF of the blocks, layer by layer. */
+static void stream_half_to_hbm(struct world *w)
+{
+	tier_stream *s;
+
+	assert_int_equal(tier_stream_open(w->c, w->block, HALF, STREAM(TIER_HBM), &s), 0);
+	for (uint32_t layer = 0; layer < LAYERS; layer++) {
+		assert_int_equal(tier_stream_wait(s, layer, 0), HALF);
+		read_layer(w, layer, HALF, TIER_HBM);
+		tier_stream_release(s, layer + 1);
+	}
+	tier_stream_close(s);
+	check(w);
+}
+
+static void stream_to_cxl_and_keep(struct world *w, uint32_t blocks)
+{
+	tier_stream *s;
+
+	assert_int_equal(tier_stream_open(w->c, w->block, blocks,
+					  STREAM(TIER_CXL, .mode = TIER_MODE_CACHE), &s), 0);
+	assert_int_equal(tier_stream_wait(s, LAYERS - 1, 0), blocks);
+	tier_stream_close(s);
+	check(w);
+}
+
+/* What is on NVMe alone leaves nothing in CXL. */
+static void test_layers_come_straight_into_hbm(void **state)
+{
+	struct world *w = *state;
+
+	stream_half_to_hbm(w);
+	assert_int_equal(in_memory(w), 0);
+	assert_int_equal(metric(w, "direct_bytes"), (uint64_t)HALF * BLOCK_BYTES);
+	assert_int_equal(metric(w, "promoted_bytes"), 0);
+	assert_int_equal(metric(w, "stream_bytes"), (uint64_t)HALF * BLOCK_BYTES);
+	assert_int_equal(metric(w, "stream_used"), (uint64_t)HALF * BLOCK_BYTES);
+	assert_int_equal(metric(w, "path_failed"), 0);
+}
+
+/* What CXL has comes by either path, the rest straight; the cache keeps what it had. */
+static void test_both_paths_lead_into_hbm(void **state)
+{
+	struct world *w = *state;
+	uint64_t read, cached = HALF / 2;
+
+	stream_to_cxl_and_keep(w, HALF / 2);
+	read = metric(w, "read_bytes");
+	stream_half_to_hbm(w);
+	assert_int_equal(metric(w, "direct_bytes") + metric(w, "promoted_bytes"),
+			 (uint64_t)HALF * BLOCK_BYTES);
+	assert_true(metric(w, "direct_bytes") >= (HALF - cached) * BLOCK_BYTES);
+	/* Nothing came twice. */
+	assert_int_equal(metric(w, "read_bytes") - read, metric(w, "direct_bytes"));
+	for (uint32_t layer = 0; layer < LAYERS; layer++)
+		read_layer(w, layer, HALF / 2, TIER_CXL);
+}
+
+static void test_close_takes_away_what_came_straight(void **state)
+{
+	struct world *w = *state;
+
+	stream_to_cxl_and_keep(w, HALF / 2);
+	for (uint32_t i = 0; i < 16; i++) {
+		tier_stream *s;
+
+		assert_int_equal(tier_stream_open(w->c, w->block, HALF, STREAM(TIER_HBM), &s), 0);
+		if (i % 3) /* its window is two layers */
+			assert_int_equal(tier_stream_wait(s, i % 3 - 1, 0), HALF);
+		tier_stream_close(s);
+	}
+	check(w);
+	stream_half_to_hbm(w);
+	evict_all(w);
 	assert_int_equal(in_memory(w), 0);
 }
 
@@ -639,6 +725,12 @@ int main(void)
 		TEST(test_layers_come_in_order_and_go),
 		TEST(test_a_window_smaller_than_the_prefix_moves),
 		TEST(test_layers_reach_hbm_through_cxl),
+		cmocka_unit_test_setup_teardown(test_layers_come_straight_into_hbm, set_up_direct,
+						tear_down),
+		cmocka_unit_test_setup_teardown(test_both_paths_lead_into_hbm, set_up_direct,
+						tear_down),
+		cmocka_unit_test_setup_teardown(test_close_takes_away_what_came_straight,
+						set_up_direct, tear_down),
 		TEST(test_last_leases_release_their_layer),
 		TEST(test_cache_mode_keeps_what_came),
 		TEST(test_twice_in_a_short_time_stays),
