@@ -23,6 +23,8 @@
 #define DUE_BLOCKS DISK_RUN_BLOCKS_MAX
 #define GATHER_NS (4 * MS) /* that a durable block waits while more are being put: a run's copy */
 #define GATHER_LOOK 256u   /* dirty blocks looked at for a run */
+#define GROW_NS (100 * MS) /* that a run waits, at most, while the block behind it is copied */
+#define GROW_LOOK_NS (MS / 2)
 
 void writeback_enqueue(struct core *c, struct context *x, uint32_t slot)
 {
@@ -108,10 +110,42 @@ static uint32_t chain_gather(const struct context *x, uint32_t chain[DISK_RUN_BL
 	return n;
 }
 
-/* Blocks of a put become dirty one by one: short runs would scatter its layers over the store. */
+/* Is one that would go on where the run ends on its way from a put's staging? */
+static bool grows(const struct context *x, uint32_t last)
+{
+	uint32_t slot = index_block(&x->ix, last)->child;
+
+	for (; slot != ABI_SLOT_NONE; slot = prefix_sibling(x, slot))
+		if (index_block(&x->ix, slot)->state == ABI_BLOCK_PENDING &&
+		    block_use(x, slot)->moving && follows(x, slot, last))
+			return true;
+	return false;
+}
+
+/*
+ * How a run is cut is how its blocks are read ever after: one that is still being copied is waited
+ * for. Copies take no longer than writing what they bring, and nobody who waits for a put's last
+ * block waits longer. True: look again at grow_look_ns.
+ */
+static bool waits_to_grow(const struct core *c, struct context *x, uint32_t last)
+{
+	if (c->draining || c->space_head || !grows(x, last))
+		return false;
+	if (!x->grow_until_ns)
+		x->grow_until_ns = c->now_ns + GROW_NS;
+	x->grow_look_ns = c->now_ns + GROW_LOOK_NS;
+	return c->now_ns < x->grow_until_ns;
+}
+
+/*
+ * Blocks of a put become dirty one by one: short runs would scatter its layers over the store. The
+ * first one waits for others to be put, the others for what is being copied.
+ */
 static uint64_t gathered_ns(const struct context *x)
 {
-	return x->pending.count ? x->urgent_since_ns + GATHER_NS : x->urgent_since_ns;
+	uint64_t at = x->pending.count ? x->urgent_since_ns + GATHER_NS : x->urgent_since_ns;
+
+	return at > x->grow_look_ns ? at : x->grow_look_ns;
 }
 
 static bool due(const struct core *c, const struct context *x)
@@ -120,8 +154,11 @@ static bool due(const struct core *c, const struct context *x)
 		return false;
 	if (x->dirty_urgent && c->now_ns >= gathered_ns(x))
 		return true;
-	return x->dirty.count >= DUE_BLOCKS || c->draining || c->space_head ||
-	       c->now_ns >= x->dirty_since_ns + c->config.writeback_age_ns;
+	if (c->draining || c->space_head)
+		return true;
+	return c->now_ns >= x->grow_look_ns &&
+	       (x->dirty.count >= DUE_BLOCKS ||
+		c->now_ns >= x->dirty_since_ns + c->config.writeback_age_ns);
 }
 
 static uint32_t run_log(const struct context *x, uint32_t slot)
@@ -166,6 +203,7 @@ static void run_take(struct core *c, struct run *run, const uint32_t *chain)
 		run->generation[i] = index_block(&x->ix, slot)->generation;
 	}
 	x->dirty_since_ns = c->now_ns;
+	x->grow_until_ns = x->grow_look_ns = 0;
 	x->dirty_urgent = false; /* set again below, if the list still holds durable blocks */
 	if (x->dirty.count && x->meta[x->dirty.head].flags & BLOCK_DURABLE)
 		x->dirty_urgent = true;
@@ -214,13 +252,12 @@ static int quota_refuses(struct core *c, struct context *x, uint32_t slot)
 }
 
 /*
- * Place for the head of the context's dirty list. Errors: -ENOSPC, -EBUSY the log writes a run,
- * -EDQUOT the head was dropped, or refused.
+ * Place for the head of the context's dirty list. Errors: -ENOSPC, -EBUSY the log writes a run, or
+ * this one grows yet, -EDQUOT the head was dropped, or refused.
  */
 static int run_begin(struct core *c, struct context *x)
 {
-	uint32_t chain[DISK_RUN_BLOCKS_MAX], slot = x->dirty.head;
-	uint32_t n = admit_run(c, x, chain, chain_gather(x, chain));
+	uint32_t chain[DISK_RUN_BLOCKS_MAX], slot = x->dirty.head, n;
 	uint32_t log = run_log(x, slot);
 	struct run *run = &c->run[log];
 	uint64_t bytes = block_bytes(x, slot);
@@ -228,6 +265,10 @@ static int run_begin(struct core *c, struct context *x)
 
 	if (run->phase != RUN_FREE)
 		return -EBUSY;
+	n = chain_gather(x, chain);
+	if (n < DISK_RUN_BLOCKS_MAX && waits_to_grow(c, x, chain[n - 1]))
+		return -EBUSY;
+	n = admit_run(c, x, chain, n);
 	if (log == DISK_LOG_DURABLE && !unflushed_room(c, n))
 		return -EBUSY; /* a flush is wanted already */
 	while (n > 1 && (!quota_allows(c, x, n * bytes) ||
@@ -688,6 +729,7 @@ uint64_t writeback_next_tick(const struct core *c)
 			continue;
 		due_ns = x->dirty_urgent ? gathered_ns(x)
 					 : x->dirty_since_ns + c->config.writeback_age_ns;
+		due_ns = x->grow_look_ns > due_ns ? x->grow_look_ns : due_ns;
 		due_ns = c->write_retry_ns > c->now_ns ? c->write_retry_ns : due_ns;
 		next = due_ns < next ? due_ns : next;
 	}

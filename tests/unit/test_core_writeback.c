@@ -1,0 +1,155 @@
+/*
+ * How runs are cut, in a core with a small host around it: a run waits for the block behind it that
+ * is being copied, no longer than it must, and for nothing that may never come.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "tests/fuzz/host.h"
+#include "tests/lib/unit.h"
+#include "tierd/core/state.h"
+
+#define MSEC 1000000ull
+#define BEHIND 3u /* blocks of the second put */
+
+static struct host host;
+
+static int group_set_up(void **state)
+{
+	(void)state;
+	host_init(&host);
+	return 0;
+}
+
+static int set_up(void **state)
+{
+	struct disk_context spec;
+
+	(void)state;
+	host_boot(&host, NULL);
+	host_spec(&spec, HOST_KIND_STORE, 0);
+	assert_int_equal(host_context_make(&host, 0, &spec), 0);
+	host_client_open(&host, 0);
+	host_client_attach(&host, 0);
+	assert_true(host_settle(&host, 60));
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	host.held = false;
+	host_empty(&host);
+	host_halt(&host);
+	return 0;
+}
+
+/* Blocks [first, first + count), behind the one before them. Returns the put. */
+static uint64_t reserve(uint32_t first, uint32_t count)
+{
+	struct abi_put_args args = { .count = count, .depth = first };
+
+	if (first)
+		host_key(first - 1, args.parent);
+	assert_int_equal(host_reserve(&host, &args, first, ABI_SQE_DURABLE), 0);
+	return host.answer.value;
+}
+
+static void commit(uint64_t put)
+{
+	host.answer.value = put;
+	assert_true(host_commit(&host, ABI_SQE_DURABLE));
+}
+
+/* Carry out the first action of this kind. False: there is none. */
+static bool carry(enum core_action_kind kind)
+{
+	for (uint32_t i = 0; i < host.bag_count; i++)
+		if (host.bag[i].kind == kind) {
+			host_carry(&host, i);
+			return true;
+		}
+	return false;
+}
+
+static bool writes(void)
+{
+	for (uint32_t i = 0; i < host.bag_count; i++)
+		if (host.bag[i].kind == CORE_AC_WRITE)
+			return true;
+	return false;
+}
+
+/* One block, and more behind it; each put's copy is held. */
+static void put_two(bool both)
+{
+	uint64_t first = reserve(0, 1), second = reserve(1, BEHIND);
+
+	host.held = true;
+	commit(first);
+	if (both)
+		commit(second);
+	assert_true(carry(CORE_AC_COPY));
+}
+
+static void assert_runs(uint32_t runs, uint32_t blocks)
+{
+	assert_int_equal(core_metrics(host.core)->runs_written, runs);
+	assert_int_equal(core_metrics(host.core)->blocks_written, blocks);
+}
+
+static void test_a_run_waits_for_what_is_copied(void **state)
+{
+	(void)state;
+	put_two(true);
+	for (uint32_t i = 0; i < 10; i++) {
+		host_tick(&host, 2 * MSEC);
+		assert_false(writes());
+	}
+	assert_true(carry(CORE_AC_COPY));
+	host_tick(&host, MSEC);
+	assert_true(writes());
+	host.held = false;
+	assert_true(host_settle(&host, 60));
+	assert_runs(1, 1 + BEHIND);
+}
+
+static void test_a_copy_that_takes_for_ever_is_not_waited_for(void **state)
+{
+	(void)state;
+	put_two(true);
+	for (uint32_t i = 0; i < 60 && !writes(); i++)
+		host_tick(&host, 2 * MSEC);
+	assert_true(writes());
+	host.held = false;
+	assert_true(host_settle(&host, 60));
+	assert_runs(2, 1 + BEHIND);
+}
+
+/* The second put was begun and may never be committed. */
+static void test_what_is_only_reserved_is_hardly_waited_for(void **state)
+{
+	(void)state;
+	put_two(false);
+	for (uint32_t i = 0; i < 3 && !writes(); i++)
+		host_tick(&host, 2 * MSEC);
+	assert_true(writes());
+	host.held = false;
+	assert_true(host_settle(&host, 60));
+	assert_runs(1, 1);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_a_run_waits_for_what_is_copied),
+		TEST(test_a_copy_that_takes_for_ever_is_not_waited_for),
+		TEST(test_what_is_only_reserved_is_hardly_waited_for),
+	};
+
+	return cmocka_run_group_tests(tests, group_set_up, NULL);
+}
