@@ -303,6 +303,13 @@ enum move_state move_direct(struct core *c, struct request *r, struct mover *b, 
 	return read_page(c, r, b, &at, ABI_TIER_HBM);
 }
 
+/* Does the page lie where the read being built ends, and is that not full? */
+bool move_goes_on(const struct mover *b, const struct abi_page *d)
+{
+	return b->io && b->io->offset + b->io->bytes == abi_nvme_offset(d->nvme) &&
+	       b->io->piece_count < CORE_SEGMENTS_IO && b->io->bytes < CORE_IO_BYTES_MAX;
+}
+
 /* Bytes of the direct read being built when this page would go on where it ends; else 0. */
 uint64_t move_direct_building(const struct mover *b, const struct abi_page *d)
 {

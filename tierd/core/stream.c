@@ -206,7 +206,27 @@ static enum move_state bring(struct core *c, struct request *r, struct mover *m,
 	return state;
 }
 
-/* The first look at an item: read it if nobody has, and claim it once that is possible. */
+/*
+ * A device shares itself among what it has: what is behind the first layer waits until that is
+ * there, but for what keeps the device from idling.
+ */
+static bool held_back(const struct stream *s)
+{
+	return s->done < s->per_layer && s->issue >= s->per_layer;
+}
+
+/* Is as much under way as may be? What goes on in the read being built makes it no more. */
+static bool enough(const struct request *r, const struct mover *m, const struct abi_page *d)
+{
+	uint32_t most = held_back(r->stream) ? IOS_FIRST : IOS_MAX;
+
+	return r->outstanding + !!m->io >= most && !move_goes_on(m, d);
+}
+
+/*
+ * The first look at an item: read it if nobody has, and claim it once that is possible. UNDER_WAY:
+ * enough is, later.
+ */
 static enum move_state issue_item(struct core *c, struct request *r, struct mover *m, uint32_t i)
 {
 	struct stream *s = r->stream;
@@ -218,9 +238,11 @@ static enum move_state issue_item(struct core *c, struct request *r, struct move
 	if (!item_wanted(s, i, &at.slot, &at.page))
 		return MOVE_THERE;
 	d = index_page(&s->ctx->ix, at.slot, at.page);
+	here = page_state(d, s->tier);
+	if (here == ABI_PAGE_ABSENT && enough(r, m, d))
+		return MOVE_UNDER_WAY;
 	if (s->mode == ABI_MODE_CACHE)
 		stream_page_adopt(c, s->ctx, at.slot, at.page, s->tier);
-	here = page_state(d, s->tier);
 	if (here != ABI_PAGE_ABSENT) {
 		c->metrics.stream_joined += page_stride(s->ctx, at.page);
 		move_join(c, r, at.slot, d);
@@ -280,15 +302,6 @@ static enum move_state done_item(struct core *c, struct request *r, struct mover
 	return state == MOVE_GONE ? MOVE_THERE : state;
 }
 
-/*
- * A device shares itself among what it has: what is behind the first layer waits until that is
- * there, but for what keeps the device from idling.
- */
-static bool held_back(const struct stream *s)
-{
-	return s->done < s->per_layer && s->issue >= s->per_layer;
-}
-
 /* Move one cursor on. Returns what stopped it; MOVE_THERE: its end, or enough for one step. */
 static enum move_state advance(struct core *c, struct request *r, struct mover *m, uint32_t *cursor,
 			       uint32_t end)
@@ -299,10 +312,8 @@ static enum move_state advance(struct core *c, struct request *r, struct mover *
 		enum move_state state;
 
 		if (cursor == &s->issue) {
-			if (r->outstanding >= (held_back(s) ? IOS_FIRST : IOS_MAX))
-				return MOVE_UNDER_WAY;
 			state = issue_item(c, r, m, *cursor);
-			if (state == MOVE_BLOCKED)
+			if (state != MOVE_THERE)
 				return state;
 			continue;
 		}
