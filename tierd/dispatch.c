@@ -395,15 +395,17 @@ uint32_t dispatch_landed(struct shell *s)
 
 	if (!count)
 		return 0;
-	dispatch_actions(s);
-	if (io_uring_sq_ready(&s->loop.ring))
-		io_uring_submit(&s->loop.ring);
-	/* Demand first: what follows may have to wait for a worker that is in a long copy. */
+	/* Demand first: its client is told before the device is given what waited for its end. */
 	for (uint32_t i = 0; i < count; i++)
 		if (p->landed[i]->klass == ABI_CLASS_DEMAND)
 			verify(s, p->landed[i]);
 		else
 			p->landed[others++] = p->landed[i];
+	dispatch_actions(s);
+	if (others < count)
+		front_flush(s->front);
+	if (io_uring_sq_ready(&s->loop.ring))
+		io_uring_submit(&s->loop.ring);
 	for (uint32_t i = 0; i < others; i++)
 		verify(s, p->landed[i]);
 	p->landed_count = 0;

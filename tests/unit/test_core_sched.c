@@ -479,6 +479,51 @@ static void background_yields(void **state)
 	device_close(&d);
 }
 
+/* One demand read, after there was none for so long. */
+static void demand_after(struct device *d, uint64_t gap_ns)
+{
+	const struct core_io *io;
+
+	tick(d, gap_ns);
+	io = queue(d, ABI_CLASS_DEMAND, 1, 1, 0);
+	tick(d, 0);
+	while (end_one(d, 100000) != io)
+		;
+}
+
+/* Regular demand leaves gaps: background fills their first part, and is gone by the next one. */
+static void gaps_are_filled(void **state)
+{
+	(void)state;
+	for (uint32_t yield = 0; yield < 2; yield++) {
+		struct device d;
+		uint64_t bytes;
+
+		device_open(&d, &(struct core_config){ .yield = yield, .starve_ns = 100 * MS });
+		for (uint32_t i = 0; i < 4; i++)
+			demand_after(&d, 2 * MS);
+		for (uint32_t i = 0; i < 32; i++)
+			queue(&d, ABI_CLASS_DEADLINE, 1, 16, 0);
+		tick(&d, 0);
+		assert_in_range(under_way(&d, true, &bytes), 2, 8);
+		assert_in_range(bytes, 2 * SCHED_UNIT_BUSY, 8 * SCHED_UNIT_BUSY);
+		/* in the last quarter it is as ever: one unit, or none where it yields */
+		for (uint64_t end = d.now_ns + 3 * MS / 2; d.now_ns < end;)
+			if (d.ended < d.count)
+				end_one(&d, 100000);
+			else
+				tick(&d, 100000);
+		assert_int_equal(under_way(&d, true, &bytes), !yield);
+		/* one that comes too soon is remembered: the next gap is nobody's */
+		demand_after(&d, MS / 10);
+		demand_after(&d, MS / 10);
+		assert_int_equal(under_way(&d, true, &bytes), !yield);
+		sched_withdraw(d.c, 1, NULL);
+		end_all(&d, 0);
+		device_close(&d);
+	}
+}
+
 /* ---- early ends ----------------------------------------------------------------------------- */
 
 static void late_work_never_reaches_the_device(void **state)
@@ -629,6 +674,7 @@ int main(void)
 		cmocka_unit_test(write_back_gets_its_share),
 		cmocka_unit_test(write_back_gets_its_share_of_staging),
 		cmocka_unit_test(background_yields),
+		cmocka_unit_test(gaps_are_filled),
 		cmocka_unit_test(late_work_never_reaches_the_device),
 		cmocka_unit_test(withdrawn_ends_at_once),
 		cmocka_unit_test(raised_read_goes_as_demand),

@@ -134,10 +134,12 @@ static void enqueue(struct core *c, struct sched_node *node)
 	struct sched *s = c->sched;
 
 	if (sched_is_device(node->lane)) {
-		if (node->klass == ABI_CLASS_DEMAND)
+		if (node->klass == ABI_CLASS_DEMAND) {
+			meter_gap(c);
 			s->demand_ns = c->now_ns;
-		else if (!class_count(s, node->klass))
+		} else if (!class_count(s, node->klass)) {
 			s->waits_ns[node->klass] = c->now_ns;
+		}
 	}
 	node->since_ns = c->now_ns;
 	queue_insert(c, node);
@@ -182,9 +184,7 @@ bool sched_demand(const struct core *c, uint64_t within_ns)
 {
 	const struct sched *s = c->sched;
 
-	if (class_count(s, ABI_CLASS_DEMAND) || sched_device_ops(s) > s->background_ops)
-		return true;
-	return s->demand_ns && c->now_ns - s->demand_ns < within_ns;
+	return sched_demand_there(s) || (s->demand_ns && c->now_ns - s->demand_ns < within_ns);
 }
 
 uint32_t sched_unit_bytes(const struct core *c, uint32_t klass)
@@ -202,14 +202,35 @@ static uint64_t next_bytes(const struct core *c, const struct sched_node *node)
 	return node->bytes < unit ? node->bytes : unit;
 }
 
+/* Does background let demand pass now? */
+bool sched_yields(const struct core *c)
+{
+	uint64_t gap = c->sched->gap_ns + c->sched->gap_ns / 4;
+
+	return c->config.yield &&
+	       sched_demand(c, gap > SCHED_YIELD_NS ? gap : SCHED_YIELD_NS);
+}
+
+/* No demand is there, or to be expected soon. */
+static bool is_calm(const struct core *c)
+{
+	return c->sched->gap_ns >= SCHED_GAP_LEAST_NS ? meter_gap_end(c) != 0 :
+							!sched_demand_there(c->sched);
+}
+
 static bool fits(const struct core *c, const struct sched_node *node)
 {
 	const struct sched *s = c->sched;
-	uint64_t budget = sched_demand(c, SCHED_BUSY_NS) ? SCHED_BUDGET_BUSY_NS
-							 : SCHED_BUDGET_IDLE_NS;
+	uint64_t ns = s->background_ns + meter_cost(c, node->lane, next_bytes(c, node));
+	uint64_t gap_end = meter_gap_end(c);
 
-	return !s->background_ops ||
-	       s->background_ns + meter_cost(c, node->lane, next_bytes(c, node)) <= budget;
+	if (!sched_demand(c, SCHED_BUSY_NS))
+		return !s->background_ops || ns <= SCHED_BUDGET_IDLE_NS;
+	if (ns <= SCHED_BUDGET_GAP_NS && c->now_ns + ns <= gap_end)
+		return true;
+	if (gap_end && sched_yields(c))
+		return false;
+	return !s->background_ops || ns <= SCHED_BUDGET_BUSY_NS;
 }
 
 /* The class's next, of reads and writes: who has waited longer. */
@@ -225,8 +246,11 @@ static struct sched_node *first_of(struct core *c, uint32_t klass)
 
 static bool starved(const struct core *c, uint32_t klass)
 {
-	return class_count(c->sched, klass) &&
-	       c->now_ns - c->sched->waits_ns[klass] >= c->config.starve_ns;
+	uint64_t most = c->config.starve_ns;
+
+	if (sched_yields(c) && is_calm(c))
+		most -= most / 4;
+	return class_count(c->sched, klass) && c->now_ns - c->sched->waits_ns[klass] >= most;
 }
 
 uint64_t sched_waits_ns(const struct core *c, uint32_t klass)
@@ -266,6 +290,8 @@ static struct sched_node *owed_first(struct core *c)
 	if (!node)
 		return NULL;
 	cost = (int64_t)meter_cost(c, node->lane, next_bytes(c, node));
+	if (sched_yields(c) && !is_calm(c))
+		cost = OWED_MOST_NS;
 	return c->sched->writeback_ns >= (cost < OWED_MOST_NS ? cost : OWED_MOST_NS) ? node : NULL;
 }
 
@@ -273,17 +299,17 @@ static struct sched_node *owed_first(struct core *c)
 static struct sched_node *pick(struct core *c)
 {
 	struct sched *s = c->sched;
-	bool yields = c->config.yield && sched_demand(c, SCHED_YIELD_NS);
+	bool held = sched_yields(c) && !meter_gap_end(c);
 	struct sched_node *node = starved_first(c);
 
-	if (!node && (!yields || s->pressed))
+	if (!node && (!held || s->pressed))
 		node = owed_first(c);
 	if (node && fits(c, node))
 		return node;
 	if (class_count(s, ABI_CLASS_DEMAND))
 		return sched_under_way_ns(c) < SCHED_BUDGET_DEMAND_NS ?
 			       first_of(c, ABI_CLASS_DEMAND) : NULL;
-	if (!node && !yields)
+	if (!node && !held)
 		node = background_first(c);
 	/* What is to go next and finds no room is not passed by smaller background. */
 	return node && fits(c, node) ? node : NULL;

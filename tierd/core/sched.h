@@ -24,6 +24,14 @@
  *   - a background class that has had nothing issued for config.starve_ns though something waited;
  *   - write-back, which is owed config.writeback_percent of the device's time while it has work, up
  *     to SCHED_WRITEBACK_MOST as the dirty limit comes near or someone waits for durability.
+ * With config.yield they look for a moment without demand: what is owed waits for one until
+ * as much is owed as can be, and a class that will starve goes a quarter earlier in one.
+ *
+ * Gaps. Demand that comes in steps leaves gaps, and of late none was shorter than sched.gap_ns
+ * (falls at once, rises slowly). The first three quarters of that, from where the last demand
+ * landed, are background's: up to SCHED_BUDGET_GAP_NS of it at a time, in small units, that end
+ * before the last quarter begins. So it is not under way when the next demand comes; one that
+ * comes unforeseen waits for no more than that budget, and once.
  *
  * Copies go in lanes, one a direction; the lanes to and from HBM carry SCHED_HBM_COPIES at a time.
  *
@@ -42,6 +50,8 @@
 #define SCHED_BUSY_NS 10000000ull     /* demand this long ago still counts as there */
 #define SCHED_YIELD_NS 5000000ull     /* likewise, for the yield rule */
 #define SCHED_BUDGET_BUSY_NS 80000ull
+#define SCHED_BUDGET_GAP_NS 400000ull
+#define SCHED_GAP_LEAST_NS 500000ull  /* a shorter one is nobody's */
 #define SCHED_BUDGET_DEMAND_NS 8000000ull
 #define SCHED_BUDGET_IDLE_NS 2500000ull
 #define SCHED_WRITEBACK_MOST 75u      /* percent */

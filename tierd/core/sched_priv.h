@@ -63,6 +63,7 @@ struct sched {
 	uint32_t background_ops;  /* on the device */
 	uint64_t background_ns;   /* their time */
 	uint64_t demand_ns;       /* when demand was last there; 0 = never */
+	uint64_t gap_ns;          /* between demand, the shortest of late; 0 = not seen */
 	uint64_t waits_ns[ABI_CLASS_COUNT]; /* since when a class has waited with nothing issued */
 	int64_t writeback_ns;     /* device time owed to write-back */
 	uint32_t writeback_share; /* percent, now */
@@ -79,12 +80,17 @@ void queue_shrink(struct core *c, struct sched_node *node, uint64_t bytes);
 struct sched_node *queue_first(const struct sched_queue *q);
 void queue_charge(struct core *c, struct sched_node *node, uint64_t ns);
 
+/* sched.c */
+bool sched_yields(const struct core *c);
+
 /* sched_meter.c */
 void meter_open(struct sched *s);
 uint64_t meter_cost(const struct core *c, uint32_t lane, uint64_t bytes);
 void meter_fly(struct core *c, struct sched_node *node, uint64_t bytes);
 void meter_land(struct core *c, struct sched_node *node, bool good);
 void meter_refresh(struct core *c);
+void meter_gap(struct core *c);
+uint64_t meter_gap_end(const struct core *c);
 
 static inline bool sched_is_device(uint32_t lane)
 {
@@ -94,6 +100,14 @@ static inline bool sched_is_device(uint32_t lane)
 static inline uint32_t sched_device_ops(const struct sched *s)
 {
 	return s->lane[SCHED_READ].ops + s->lane[SCHED_WRITE].ops;
+}
+
+/* Is demand queued, or on the device? */
+static inline bool sched_demand_there(const struct sched *s)
+{
+	return s->lane[SCHED_READ].queue[ABI_CLASS_DEMAND].count ||
+	       s->lane[SCHED_WRITE].queue[ABI_CLASS_DEMAND].count ||
+	       sched_device_ops(s) > s->background_ops;
 }
 
 static inline struct core_io *io_of(struct sched_node *node)
