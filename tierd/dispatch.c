@@ -144,6 +144,7 @@ static void verify(struct shell *s, struct core_io *io)
 	}
 	job->kind = JOB_VERIFY;
 	job->klass = io->klass;
+	job->brief = io->klass == ABI_CLASS_DEMAND;
 	job->io = io;
 	worker_submit(s->workers, job);
 }
@@ -201,6 +202,7 @@ static void do_copy(struct shell *s, const struct core_action *a)
 	assert(job); /* there are more jobs than the core has copies and reads */
 	job->kind = JOB_COPY;
 	job->klass = copy->klass;
+	job->brief = false;
 	job->copy = copy;
 	/* The GPU's own engine moves bytes both ways. */
 	job->ops = copy->src_tier == ABI_TIER_HBM ? s->mem[ABI_TIER_HBM] : s->mem[copy->dst_tier];
@@ -228,6 +230,7 @@ static void memory_job(struct shell *s, struct job *job, enum job_kind kind,
 {
 	job->kind = kind;
 	job->klass = kind == JOB_PREPARE ? ABI_CLASS_DEMAND : ABI_CLASS_CLEANUP;
+	job->brief = kind == JOB_PREPARE && range->tier != CORE_RANGE_INDEX;
 	job->ops = s->mem[range->tier == CORE_RANGE_INDEX ? ABI_TIER_CXL : range->tier];
 	job->region = region_of(s, range);
 	job->range = *range;

@@ -15,7 +15,9 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -23,6 +25,9 @@
 #include "libtier/base/crc32c.h"
 #include "libtier/base/time.h"
 
+#define BRIEF_QUEUE 0u /* the others are those of the classes */
+#define QUEUES (ABI_CLASS_COUNT + 1u)
+#define SLICE_NS (100 * NS_PER_US) /* the shortest that the kernel knows */
 #define SPINS 64u /* looks at the queues before a worker sleeps: a few microseconds */
 
 struct queue {
@@ -32,23 +37,25 @@ struct queue {
 };
 
 struct worker_pool {
-	struct queue queue[ABI_CLASS_COUNT];
+	struct queue queue[QUEUES]; /* in order of urgency */
 	/* shared by loop and workers */
 	uint32_t done __attribute__((aligned(64))); /* 1 + index of the last finished job */
 	uint32_t loop_sleeps;
 	uint32_t sleepers __attribute__((aligned(64)));
-	uint32_t wake; /* futex word: raised to wake workers */
+	uint32_t wake; /* futex word: raised to wake copy threads */
+	uint32_t brief_sleeps;
+	uint32_t brief_wake; /* likewise, for the one that does what is brief */
 	uint32_t stop;
 	/* the loop's */
 	uint32_t reaped __attribute__((aligned(64))); /* finished jobs in order: 1 + index */
-	uint32_t submitted;                           /* since the last kick */
+	uint32_t submitted, brief;                    /* since the last kick */
 	uint32_t free_count;
 	uint64_t number;
 	struct list free;
 	struct list in_flight; /* by number */
 	int wake_fd;
 	uint32_t thread_count;
-	pthread_t *thread;
+	pthread_t *thread; /* the first one does what is brief */
 	struct job job[WORKER_JOBS_MAX];
 };
 
@@ -64,9 +71,9 @@ static void futex_wake(uint32_t *word, uint32_t count)
 
 /* ---- the workers' side --------------------------------------------------------------------- */
 
-static struct job *pop(struct worker_pool *p)
+static struct job *pop(struct worker_pool *p, uint32_t queues)
 {
-	for (uint32_t k = 0; k < ABI_CLASS_COUNT; k++) {
+	for (uint32_t k = 0; k < queues; k++) {
 		struct queue *q = &p->queue[k];
 		uint64_t head = atomic_load_acquire_u64(&q->head);
 
@@ -81,30 +88,37 @@ static struct job *pop(struct worker_pool *p)
 	return NULL;
 }
 
+/* Where a thread looks, and how it sleeps. */
+struct seat {
+	uint32_t queues; /* the first ones are its */
+	uint32_t spins;
+	uint32_t *sleepers, *wake;
+};
+
 /* The next job; NULL when the pool closes and nothing is left. */
-static struct job *next_job(struct worker_pool *p)
+static struct job *next_job(struct worker_pool *p, const struct seat *seat)
 {
 	for (;;) {
-		struct job *job = pop(p);
+		struct job *job = pop(p, seat->queues);
 		uint32_t wake;
 
-		for (uint32_t i = 0; !job && i < SPINS; i++) {
+		for (uint32_t i = 0; !job && i < seat->spins; i++) {
 			cpu_relax();
-			job = pop(p);
+			job = pop(p, seat->queues);
 		}
 		if (job)
 			return job;
-		wake = atomic_load_acquire_u32(&p->wake);
-		atomic_add_u32(&p->sleepers, 1);
+		wake = atomic_load_acquire_u32(seat->wake);
+		atomic_add_u32(seat->sleepers, 1);
 		full_fence(); /* the announcement before the last look: pairs with worker_kick */
-		job = pop(p);
+		job = pop(p, seat->queues);
 		if (!job && !atomic_load_acquire_u32(&p->stop))
-			futex_wait(&p->wake, wake);
-		atomic_sub_u32(&p->sleepers, 1);
+			futex_wait(seat->wake, wake);
+		atomic_sub_u32(seat->sleepers, 1);
 		if (job)
 			return job;
 		if (atomic_load_acquire_u32(&p->stop))
-			return pop(p);
+			return pop(p, seat->queues);
 	}
 }
 
@@ -155,15 +169,59 @@ static void finish(struct worker_pool *p, struct job *job)
 			;
 }
 
-static void *work(void *arg)
+static void work(struct worker_pool *p, const struct seat *seat)
 {
-	struct worker_pool *p = arg;
 	struct job *job;
 
-	while ((job = next_job(p))) {
+	while ((job = next_job(p, seat))) {
 		carry_out(job);
 		finish(p, job);
+		if (seat->queues == QUEUES)
+			sched_yield();
 	}
+}
+
+/* As sched_setattr(2) has it: the kernel's header and older C libraries' do not go together. */
+struct slice_attr {
+	uint32_t size, policy;
+	uint64_t flags;
+	int32_t nice;
+	uint32_t priority;
+	uint64_t runtime_ns, deadline_ns, period_ns;
+};
+
+/*
+ * Short turns: a copy thread's is over when it gives way, and what is brief goes before threads
+ * with longer ones when it wakes up. A kernel that will not have it is no harm.
+ */
+static void take_short_turns(int policy)
+{
+	const struct slice_attr attr = { .size = sizeof(attr),
+					 .policy = (uint32_t)policy,
+					 .nice = getpriority(PRIO_PROCESS, 0),
+					 .runtime_ns = SLICE_NS };
+
+	if (syscall(SYS_sched_setattr, 0, &attr, 0))
+		return;
+}
+
+static void *work_on(void *arg)
+{
+	struct worker_pool *p = arg;
+	const struct seat seat = { QUEUES, SPINS, &p->sleepers, &p->wake };
+
+	take_short_turns(SCHED_BATCH);
+	work(p, &seat);
+	return NULL;
+}
+
+static void *work_brief(void *arg)
+{
+	struct worker_pool *p = arg;
+	const struct seat seat = { BRIEF_QUEUE + 1, 0, &p->brief_sleeps, &p->brief_wake };
+
+	take_short_turns(SCHED_OTHER);
+	work(p, &seat);
 	return NULL;
 }
 
@@ -175,6 +233,8 @@ static void stop_threads(struct worker_pool *p)
 	full_fence();
 	atomic_add_u32(&p->wake, 1);
 	futex_wake(&p->wake, INT32_MAX);
+	atomic_add_u32(&p->brief_wake, 1);
+	futex_wake(&p->brief_wake, INT32_MAX);
 	for (uint32_t i = 0; i < p->thread_count; i++)
 		pthread_join(p->thread[i], NULL);
 }
@@ -193,11 +253,12 @@ int worker_open(struct worker_pool **out, uint32_t threads, int wake_fd)
 	for (uint32_t i = 0; i < WORKER_JOBS_MAX; i++)
 		list_push_back(&p->free, &p->job[i].link);
 	p->free_count = WORKER_JOBS_MAX;
-	p->thread = calloc(threads, sizeof(*p->thread));
+	p->thread = calloc(threads + 1, sizeof(*p->thread));
 	if (!p->thread)
 		goto free_pool;
-	for (; p->thread_count < threads; p->thread_count++) {
-		rc = -pthread_create(&p->thread[p->thread_count], NULL, work, p);
+	for (; p->thread_count <= threads; p->thread_count++) {
+		rc = -pthread_create(&p->thread[p->thread_count], NULL,
+				     p->thread_count ? work_on : work_brief, p);
 		if (rc)
 			goto stop;
 		pthread_setname_np(p->thread[p->thread_count], "tierd-worker");
@@ -222,7 +283,7 @@ void worker_close(struct worker_pool *p)
 
 uint32_t worker_threads(const struct worker_pool *p)
 {
-	return p->thread_count;
+	return p->thread_count - 1;
 }
 
 struct job *worker_job(struct worker_pool *p)
@@ -242,7 +303,7 @@ uint32_t worker_jobs_free(const struct worker_pool *p)
 
 void worker_submit(struct worker_pool *p, struct job *job)
 {
-	struct queue *q = &p->queue[job->klass];
+	struct queue *q = &p->queue[job->brief ? BRIEF_QUEUE : 1u + job->klass];
 	uint64_t tail = q->tail;
 
 	assert(job->klass < ABI_CLASS_COUNT);
@@ -253,17 +314,23 @@ void worker_submit(struct worker_pool *p, struct job *job)
 	atomic_store_relaxed_u32(&q->slot[tail % WORKER_JOBS_MAX], (uint32_t)(job - p->job));
 	atomic_store_release_u64(&q->tail, tail + 1);
 	p->submitted++;
+	p->brief += job->brief;
 }
 
 void worker_kick(struct worker_pool *p)
 {
-	uint32_t count = p->submitted;
+	uint32_t count = p->submitted, brief = p->brief;
 
 	if (count == 0)
 		return;
-	p->submitted = 0;
+	p->submitted = p->brief = 0;
 	full_fence(); /* the jobs before the look at who sleeps: pairs with next_job */
-	if (atomic_load_relaxed_u32(&p->sleepers) == 0)
+	if (brief && atomic_load_relaxed_u32(&p->brief_sleeps)) {
+		atomic_add_u32(&p->brief_wake, 1);
+		futex_wake(&p->brief_wake, 1);
+		count -= 1;
+	}
+	if (!count || atomic_load_relaxed_u32(&p->sleepers) == 0)
 		return;
 	atomic_add_u32(&p->wake, 1);
 	futex_wake(&p->wake, count);

@@ -77,6 +77,7 @@ static void test_jobs_come_back_once(void **state)
 								   .bytes = BYTES };
 			job->kind = JOB_COPY;
 			job->klass = (uint8_t)(i % ABI_CLASS_COUNT);
+			job->brief = i % 3 == 0;
 			job->ops = &ops;
 			job->copy = &copy[i];
 			worker_submit(p, job);
@@ -164,12 +165,70 @@ static void test_verify_finds_the_bad_pieces(void **state)
 	job = worker_job(p);
 	job->kind = JOB_VERIFY;
 	job->klass = 0;
+	job->brief = true;
 	job->io = &io;
 	worker_submit(p, job);
 	worker_kick(p);
 	worker_put(p, next_done(p, fd));
 	assert_int_equal(io.bad_mask, 1ull | 1ull << 17 | 1ull << 63);
 	worker_close(p);
+	close(fd);
+}
+
+static int at[2]; /* pipes' ends: a copy says that it began, and waits for a word */
+
+static void copy_that_waits(struct core_copy *copy)
+{
+	char word = 0;
+
+	assert_int_equal(write(at[1], &word, 1), 1);
+	assert_int_equal(read(copy->item[0].src ? *(const int *)copy->item[0].src : -1, &word, 1),
+			 1);
+	copy->res = 0;
+}
+
+/* What demand waits for does not wait for a copy that all threads are in. */
+static void test_brief_jobs_pass_copies(void **state)
+{
+	static const struct mem_ops slow = { .copy = copy_that_waits };
+	struct core_io io = { .piece_count = 0, .bad_mask = 1 };
+	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), let[2];
+	struct core_copy copy = { .count = 1 };
+	struct worker_pool *p;
+	struct job *job;
+	char word = 0;
+
+	(void)state;
+	assert_int_equal(pipe(at), 0);
+	assert_int_equal(pipe(let), 0);
+	copy.item[0].src = &let[0];
+	assert_int_equal(worker_open(&p, 1, fd), 0);
+	job = worker_job(p);
+	job->kind = JOB_COPY;
+	job->klass = ABI_CLASS_DEMAND;
+	job->brief = false;
+	job->ops = &slow;
+	job->copy = &copy;
+	worker_submit(p, job);
+	worker_kick(p);
+	assert_int_equal(read(at[0], &word, 1), 1); /* it is in there */
+	job = worker_job(p);
+	job->kind = JOB_VERIFY;
+	job->klass = ABI_CLASS_DEMAND;
+	job->brief = true;
+	job->io = &io;
+	worker_submit(p, job);
+	worker_kick(p);
+	job = next_done(p, fd);
+	assert_int_equal(job->kind, JOB_VERIFY);
+	worker_put(p, job);
+	assert_int_equal(write(let[1], &word, 1), 1);
+	worker_put(p, next_done(p, fd));
+	worker_close(p);
+	for (int i = 0; i < 2; i++) {
+		close(at[i]);
+		close(let[i]);
+	}
 	close(fd);
 }
 
@@ -207,6 +266,7 @@ int main(void)
 		cmocka_unit_test(test_jobs_come_back_once),
 		cmocka_unit_test(test_all_jobs_at_once),
 		cmocka_unit_test(test_verify_finds_the_bad_pieces),
+		cmocka_unit_test(test_brief_jobs_pass_copies),
 		cmocka_unit_test(test_close_finishes_the_work),
 	};
 

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -38,6 +39,8 @@
  * cache they come to 11.
  */
 #define COPY_CHUNK ((size_t)4096)
+
+#define TURN_BYTES (128u << 10) /* copied at a time, then others may go */
 
 /* ---- regions ------------------------------------------------------------------------------- */
 
@@ -192,6 +195,8 @@ static uint32_t copy_and_sum(uint8_t *dst, const uint8_t *src, size_t bytes, uin
 
 void mem_copy(struct core_copy *copy)
 {
+	uint32_t since = 0;
+
 	for (uint32_t i = 0; i < copy->count; i++) {
 		struct core_copy_item *item = &copy->item[i];
 
@@ -199,6 +204,11 @@ void mem_copy(struct core_copy *copy)
 			item->crc = copy_and_sum(item->dst, item->src, item->bytes, item->seed);
 		else
 			memcpy(item->dst, item->src, item->bytes);
+		since += item->bytes;
+		if (since < TURN_BYTES)
+			continue;
+		since = 0;
+		sched_yield(); /* whoever woke up here meanwhile (worker.h) */
 	}
 	copy->res = 0;
 }
