@@ -585,6 +585,7 @@ void client_step(struct world *w)
 
 void client_crash_soon(struct world *w)
 {
+	w->owed = true;
 	if (w->faults->crash_ppm && !w->fair && world_chance(w, 60000))
 		w->crash_due = true;
 }

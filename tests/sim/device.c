@@ -36,6 +36,13 @@ void device_open(struct world *w)
 	assert(w->disk && w->stable && w->unstable && w->lost);
 }
 
+enum device_fate device_fate(const struct world *w, uint64_t sector)
+{
+	if (!w->unstable[sector])
+		return DEVICE_SAFE;
+	return w->unstable[sector] == FORGOTTEN ? DEVICE_LOSES : DEVICE_UNSURE;
+}
+
 uint64_t device_capacity(const struct world *w)
 {
 	return w->super.segment_count * (w->super.segment_bytes - w->super.summary_bytes);

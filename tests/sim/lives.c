@@ -85,6 +85,29 @@ void lives_removed(struct world *w, uint32_t which, uint64_t number)
 		x->now.removed = true;
 }
 
+/* Is the catalog that a crash leaves one that may be? from: its context, NULL = it has none. */
+void lives_owed(struct world *w, uint32_t which, const struct disk_context *from)
+{
+	struct world_context *x = &w->context[which];
+	const struct world_life *life = &x->now, *past;
+	uint64_t number;
+
+	if (!from) {
+		if (x->now.made && !x->removing)
+			world_fail(w, "context %u is gone", which);
+		return;
+	}
+	memcpy(&number, from->fingerprint, sizeof(number));
+	past = past_of(x, number);
+	if (past)
+		life = past;
+	else if (number != x->now.number || x->now.removed)
+		world_fail(w, "context %u is back after its removal", which);
+	if (from->epoch < life->epoch)
+		world_fail(w, "context %u lost its epoch %llu", which,
+			   (unsigned long long)life->epoch);
+}
+
 /* After a crash: the catalog names the context. */
 void lives_found(struct world *w, uint32_t which, const struct disk_context *from)
 {
@@ -92,15 +115,11 @@ void lives_found(struct world *w, uint32_t which, const struct disk_context *fro
 	const struct world_life *past;
 	uint64_t number;
 
+	lives_owed(w, which, from);
 	memcpy(&number, from->fingerprint, sizeof(number));
 	past = past_of(x, number);
 	if (past)
 		x->now = *past;
-	else if (number != x->now.number || x->now.removed)
-		world_fail(w, "context %u is back after its removal", which);
-	if (from->epoch < x->now.epoch)
-		world_fail(w, "context %u lost its epoch %llu", which,
-			   (unsigned long long)x->now.epoch);
 	x->now.made = true;
 	x->now.epoch = from->epoch; /* what a start has found stays */
 	memset(x->past, 0, sizeof(x->past));
@@ -109,9 +128,6 @@ void lives_found(struct world *w, uint32_t which, const struct disk_context *fro
 /* ... or it does not. */
 void lives_missed(struct world *w, uint32_t which)
 {
-	struct world_context *x = &w->context[which];
-
-	if (x->now.made && !x->removing)
-		world_fail(w, "context %u is gone", which);
-	memset(x->past, 0, sizeof(x->past));
+	lives_owed(w, which, NULL);
+	memset(w->context[which].past, 0, sizeof(w->context[which].past));
 }

@@ -151,8 +151,22 @@ static void collect(struct world *w)
 	device_check(w, issued);
 }
 
+/* A header, a record, a catalog: what recovery begins with. */
+static bool is_summary(const struct world *w, const struct core_event *e)
+{
+	const struct disk_super *s = &w->super;
+	uint64_t at;
+
+	if (e->kind != CORE_EV_IO_DONE || !e->io->write)
+		return false;
+	at = e->io->offset < s->segment_offset ? 0 : e->io->offset - s->segment_offset;
+	return at % s->segment_bytes < s->summary_bytes;
+}
+
 void world_event(struct world *w, struct core_event *e)
 {
+	bool summary = is_summary(w, e);
+
 	w->now_ns += 1 + world_below(w, 20000);
 	e->now_ns = w->now_ns;
 	if (++w->move_events > WORLD_MOVE_EVENTS)
@@ -164,6 +178,7 @@ void world_event(struct world *w, struct core_event *e)
 	inside_decided(w);
 	w->result->events++;
 	collect(w);
+	image_look(w, e->kind == CORE_EV_SYNC_DONE, summary);
 }
 
 static void do_copy(struct world *w, struct core_copy *copy)
@@ -598,11 +613,13 @@ static bool world_open(struct world *w)
 			return false;
 	}
 	device_open(w);
+	image_open(w);
 	return w->bag && w->disk;
 }
 
 static void world_close(struct world *w)
 {
+	image_close(w);
 	device_close(w);
 	for (uint32_t i = 0; i < WORLD_CLIENTS; i++) {
 		free(w->client[i].staging);

@@ -26,7 +26,8 @@
  * due; a layer below a stream's watermark is there until it is released (stream.c); what CXL has
  * comes to HBM though the device fails or lies (path.c); all sums are right (core_audit); contexts,
  * epochs and removals that were answered survive (lives.c); an answer of -ENOSPC has something that
- * holds the room (inside.c).
+ * holds the room (inside.c). After flushes, answers and writes of records the same is asked of what
+ * a crash would leave then, in extreme fates of what is not flushed (image.c).
  */
 #ifndef TESTS_SIM_WORLD_H
 #define TESTS_SIM_WORLD_H

@@ -11,6 +11,7 @@
  *   foresight.c  claims: when bytes may be committed
  *   stream.c     streams: what their watermarks promise
  *   path.c       two paths into HBM: a failing one costs nobody a page
+ *   image.c      what the device would show after a crash at this moment
  *   lives.c      contexts removed and made again: which of them a crash may bring back
  */
 #ifndef TESTS_SIM_WORLD_PRIV_H
@@ -249,6 +250,12 @@ struct world {
 	bool flushing;
 	struct core_io *landed[WORLD_DEPTH]; /* written, not yet told */
 	uint32_t landed_count;
+
+	/* image.c */
+	struct store *reader;   /* reads summaries; nothing is appended to it */
+	uint8_t *image;         /* where sectors are put together */
+	uint64_t images, looks; /* that were looked at */
+	bool owed;              /* an answer was sent: more is owed than at the last look */
 };
 
 void world_fail(struct world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -293,6 +300,7 @@ void lives_end(struct world *w, uint32_t which);
 void lives_made(struct world *w, uint32_t which, uint64_t number);
 void lives_raised(struct world *w, uint32_t which, uint64_t number, uint64_t epoch);
 void lives_removed(struct world *w, uint32_t which, uint64_t number);
+void lives_owed(struct world *w, uint32_t which, const struct disk_context *from);
 void lives_found(struct world *w, uint32_t which, const struct disk_context *from);
 void lives_missed(struct world *w, uint32_t which);
 
@@ -375,11 +383,20 @@ bool path_spares(struct world *w, const struct core_io *io, uint32_t piece);
 
 void model_forgive(struct world *w, const struct core_io *io, uint32_t piece);
 
+/* What becomes of a sector at a crash, as it was last written: see device.c. */
+enum device_fate { DEVICE_SAFE, DEVICE_UNSURE, DEVICE_LOSES };
+
+enum device_fate device_fate(const struct world *w, uint64_t sector);
 void device_open(struct world *w);
 void device_close(struct world *w);
 uint64_t device_capacity(const struct world *w); /* bytes of data */
 bool device_lost(const struct world *w, uint64_t offset, uint64_t bytes);
 bool device_answers(const struct world *w);
+
+void image_open(struct world *w);
+void image_close(struct world *w);
+void image_look(struct world *w, bool flushed, bool summary);
+
 void device_io(struct world *w, struct core_io *io);
 bool device_wrote(struct world *w, struct core_io *io);
 bool device_flush_begin(struct world *w);

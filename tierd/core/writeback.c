@@ -448,7 +448,8 @@ static void block_written(struct core *c, struct run *run, uint32_t i)
 	if (m->flags & BLOCK_DROPPED || index_block(&x->ix, slot)->state == ABI_BLOCK_FREE)
 		return;
 	if (run->failed) {
-		if (run->doubtful && durable)
+		/* A record whose write failed may be there, and no flush covers its data. */
+		if (durable && (run->doubtful || run->phase == RUN_RECORD))
 			flush_doubt(c, x, slot);
 		writeback_enqueue(c, x, slot);
 		return;

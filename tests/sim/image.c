@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a crash at this moment would leave. The device's sectors are put together as extreme fates
+ * of all that no flush has covered would have them, and read by the format's rules (abi/disk.h), as
+ * recovery reads them but without the core. So an order of writes that is wrong shows as soon as it
+ * is there, and does not wait for the crash that happens to meet it:
+ *
+ *   LOST       nothing of it came through
+ *   SUMMARIES  catalogs, headers and records did, their data did not
+ *   HEADERS    catalogs and headers did, nothing else
+ *   DATA       data did, nothing else
+ *   KEPT       all of it did
+ *
+ * What is owed then is what is owed after a real crash: contexts and epochs (lives.c), keys that
+ * were acknowledged durable, with their bytes, none that were deleted or never put; data of every
+ * record that is proven to have some (D9); and under LOST each block that the core calls settled.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/sim/world_priv.h"
+#include "tierd/core/state.h"
+
+#define SAMPLED 8u /* of so many keys one has its bytes compared; at the next look, the next */
+#define KEY_STEP 0x9e3779b97f4a7c15ull /* model_key: the first word of key n is n + 1 of these */
+#define KEY_STEP_INVERSE 0xf1de83e19937733dull
+
+enum fate { LOST, SUMMARIES, HEADERS, DATA, KEPT, FATES };
+
+/* The newest record of a key, and what tombstones say of it. */
+struct found {
+	uint64_t lsn, void_lsn;
+	struct store_view view;
+	uint32_t i; /* its block in the run */
+	bool durable; /* in the durable log */
+};
+
+struct image {
+	struct world *w;
+	enum fate fate;
+	uint64_t flushed_lsn;
+	const struct disk_context *entry; /* of the context that has NVMe */
+	struct found key[WORLD_KEYS];
+};
+
+/* ---- sectors ------------------------------------------------------------------------------ */
+
+static bool comes_through(const struct image *m, uint64_t sector)
+{
+	const struct disk_super *s = &m->w->super;
+	uint64_t at = sector * DISK_SECTOR;
+	bool catalog = at < s->segment_offset;
+	uint64_t in = catalog ? 0 : (at - s->segment_offset) % s->segment_bytes;
+
+	switch (m->fate) {
+	case LOST:
+		return false;
+	case SUMMARIES:
+		return in < s->summary_bytes;
+	case HEADERS:
+		return in == 0;
+	case DATA:
+		return in >= s->summary_bytes;
+	default:
+		return true;
+	}
+}
+
+static const uint8_t *sector_of(const struct image *m, uint64_t sector)
+{
+	enum device_fate fate = device_fate(m->w, sector);
+	bool there = fate == DEVICE_UNSURE && comes_through(m, sector);
+
+	return (there ? m->w->disk : m->w->stable) + sector * DISK_SECTOR;
+}
+
+/* These bytes in one piece: where they are the same whatever happens, in place. */
+static const uint8_t *piece_of(struct image *m, uint64_t at, uint64_t bytes)
+{
+	uint64_t first = at / DISK_SECTOR, end = (at + bytes) / DISK_SECTOR;
+	bool mixed = false;
+
+	for (uint64_t s = first; s < end && !mixed; s++)
+		mixed = sector_of(m, s) != m->w->stable + s * DISK_SECTOR;
+	for (uint64_t s = first; mixed && s < end; s++)
+		memcpy(m->w->image + s * DISK_SECTOR, sector_of(m, s), DISK_SECTOR);
+	return (mixed ? m->w->image : m->w->stable) + at;
+}
+
+/* ---- what recovery would find ------------------------------------------------------------- */
+
+/* Which key it is; WORLD_KEYS = none of ours. */
+static uint32_t number_of(const uint8_t *key)
+{
+	uint64_t word;
+
+	_Static_assert((uint64_t)(KEY_STEP * KEY_STEP_INVERSE) == 1, "to divide by multiplying");
+	memcpy(&word, key, sizeof(word));
+	word = word * KEY_STEP_INVERSE - 1;
+	return word < WORLD_KEYS ? (uint32_t)word : WORLD_KEYS;
+}
+
+static void run_take(struct image *m, const struct store_view *v, bool durable)
+{
+	for (uint32_t i = 0; v->head->epoch == m->entry->epoch && i < v->head->block_count; i++) {
+		uint32_t n = number_of(v->block[i].key);
+		struct found *k = &m->key[n];
+
+		if (n == WORLD_KEYS || k->lsn >= v->head->lsn)
+			continue;
+		k->lsn = v->head->lsn;
+		k->view = *v;
+		k->i = i;
+		k->durable = durable;
+	}
+}
+
+static void tombs_take(struct image *m, const struct store_view *v)
+{
+	for (uint32_t i = 0; i < v->head->block_count; i++) {
+		uint32_t n = number_of(v->block[i].key);
+
+		if (n < WORLD_KEYS && m->key[n].void_lsn < v->block[i].salt)
+			m->key[n].void_lsn = v->block[i].salt;
+	}
+}
+
+static void segment_take(struct image *m, uint32_t segment)
+{
+	const struct disk_super *s = &m->w->super;
+	const uint8_t *summary =
+		piece_of(m, s->segment_offset + segment * s->segment_bytes, s->summary_bytes);
+	bool durable = ((const struct disk_segment *)summary)->log == DISK_LOG_DURABLE;
+	struct store_view v;
+	size_t cursor = 0;
+
+	while (!store_next(m->w->reader, segment, summary, s->summary_bytes, &cursor, &v)) {
+		if (v.head->flushed_lsn > m->flushed_lsn)
+			m->flushed_lsn = v.head->flushed_lsn;
+		if (v.head->context_uid != m->entry->uid)
+			continue;
+		if (v.head->type == DISK_RECORD_RUN)
+			run_take(m, &v, durable);
+		else
+			tombs_take(m, &v);
+	}
+}
+
+/* The newest catalog that verifies; NULL = none. */
+static const struct disk_catalog *catalog_of(struct image *m, const struct disk_context **list)
+{
+	const struct disk_super *s = &m->w->super;
+	const struct disk_catalog *best = NULL, *h;
+	const struct disk_context *l;
+
+	for (uint32_t i = 0; i < 2; i++) {
+		const uint8_t *slot = piece_of(m, s->catalog_offset + i * s->catalog_bytes,
+					       s->catalog_bytes);
+
+		if (disk_catalog_open(slot, s->catalog_bytes, s->store_id, &h, &l) ||
+		    (best && h->sequence < best->sequence))
+			continue;
+		best = h;
+		*list = l;
+	}
+	return best;
+}
+
+/* ---- what is owed ------------------------------------------------------------------------- */
+
+static void fail(const struct image *m, uint32_t n, const char *what)
+{
+	static const char *const kept[FATES] = { "nothing", "summaries", "headers", "data", "all" };
+
+	world_fail(m->w, "I6: at a crash that keeps %s of what is not flushed, key %u %s",
+		   kept[m->fate], n, what);
+}
+
+static bool has_bytes(const struct image *m, uint32_t n)
+{
+	const struct abi_geometry *g = &m->w->context[0].geometry;
+	const struct found *k = &m->key[n];
+	uint8_t want[STATE_BYTES];
+
+	for (uint32_t page = 0; page < g->pages_per_block; page++) {
+		int64_t at = store_run_page(g, k->view.head->parts, k->view.head->block_count, k->i,
+					    page);
+		uint64_t first = (k->view.data_offset + (uint64_t)at) / DISK_SECTOR;
+
+		if (at < 0)
+			continue;
+		model_page(m->w, 0, n, page, want);
+		for (uint32_t s = 0; s < model_page_bytes(m->w, 0, page) / DISK_SECTOR; s++)
+			if (memcmp(sector_of(m, first + s), want + s * DISK_SECTOR, DISK_SECTOR))
+				return false;
+	}
+	return true;
+}
+
+static bool is_visible(const struct found *k)
+{
+	return k->lsn > k->void_lsn;
+}
+
+static void key_check(const struct image *m, uint32_t n)
+{
+	const struct world_key *key = &m->w->context[0].now.key[n];
+	const struct found *k = &m->key[n];
+	bool proven = k->lsn && k->durable && (k->lsn <= m->flushed_lsn ||
+					       k->view.head->flags & DISK_RECORD_SETTLED);
+
+	if (!is_visible(k)) {
+		if (key->durable)
+			fail(m, n, "was acknowledged durable and is gone");
+		return;
+	}
+	if (key->deleted)
+		fail(m, n, "is back after its deletion");
+	if (!(key->put_epochs >> m->entry->epoch % 64 & 1))
+		fail(m, n, "was not put in this epoch");
+	if ((key->durable || proven) && n % SAMPLED == m->w->images % SAMPLED && !has_bytes(m, n))
+		fail(m, n, key->durable ? "was acknowledged durable and has other bytes"
+					: "has a record that says more than is true (D9)");
+}
+
+/* What the core takes for settled is on the medium. */
+static void settled_check(const struct image *m)
+{
+	const struct context *x = core_context(m->w->core, m->w->context[0].id);
+
+	for (uint32_t slot = 0; x && slot < x->ix.slots_used; slot++) {
+		const struct abi_block *b = index_block(&x->ix, slot);
+		const struct block_meta *meta = &x->meta[slot];
+		uint32_t n = number_of(b->key);
+
+		if (b->state != ABI_BLOCK_COMMITTED || b->epoch != m->entry->epoch ||
+		    n == WORLD_KEYS || !(meta->flags & BLOCK_DURABLE) ||
+		    meta->persist != PERSIST_CLEAN || meta->settle != SETTLE_NONE)
+			continue;
+		if (!is_visible(&m->key[n]))
+			fail(m, n, "is settled and gone");
+		else if (n % SAMPLED == m->w->images % SAMPLED && !has_bytes(m, n))
+			fail(m, n, "is settled and has other bytes");
+	}
+}
+
+static void check(struct world *w, enum fate fate)
+{
+	const struct world_context *x = &w->context[0];
+	struct image m = { .w = w, .fate = fate };
+	const struct disk_context *list = NULL, *found[WORLD_CONTEXTS] = { NULL };
+	const struct disk_catalog *head = catalog_of(&m, &list);
+	uint64_t number;
+
+	w->images++;
+	for (uint32_t i = 0; head && i < head->count; i++)
+		found[strcmp(list[i].name, "memory") == 0] = &list[i];
+	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++)
+		lives_owed(w, i, found[i]);
+	m.entry = found[0];
+	if (!m.entry || !x->made || x->removing)
+		return;
+	memcpy(&number, m.entry->fingerprint, sizeof(number));
+	if (number != x->now.number)
+		return; /* its next life is not durable yet */
+	for (uint32_t i = 0; i < w->super.segment_count; i++)
+		segment_take(&m, i);
+	for (uint32_t n = 0; n < WORLD_KEYS; n++)
+		key_check(&m, n);
+	if (fate == LOST)
+		settled_check(&m);
+}
+
+/* ---- when --------------------------------------------------------------------------------- */
+
+void image_open(struct world *w)
+{
+	int err = store_open(&w->reader, &w->super);
+
+	assert(!err);
+	w->image = calloc(1, NVME_BYTES);
+	assert(w->image);
+}
+
+void image_close(struct world *w)
+{
+	store_close(w->reader);
+	free(w->image);
+}
+
+/*
+ * After an event: a flush has ended or an answer was sent, so more is owed; or a header or record
+ * was written, so that what came before it must be safe.
+ */
+void image_look(struct world *w, bool flushed, bool summary)
+{
+	if (w->result->failure[0])
+		return;
+	if (w->owed || (flushed && w->images % 2))
+		check(w, LOST);
+	else if (summary || flushed)
+		check(w, 1 + (enum fate)(w->looks++ % (FATES - 1)));
+	w->owed = false;
+}

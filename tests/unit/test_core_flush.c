@@ -1,0 +1,104 @@
+/*
+ * Writes and flushes that fail: what records say of flushes (D9) stays true, whatever of a write
+ * that failed came through all the same.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <string.h>
+
+#include "tests/fuzz/host.h"
+#include "tests/lib/unit.h"
+#include "tierd/core/state.h"
+
+static struct host host;
+
+static int once(void **state)
+{
+	(void)state;
+	host_init(&host);
+	return 0;
+}
+
+static int setup(void **state)
+{
+	struct disk_context spec;
+
+	(void)state;
+	host_boot(&host, NULL);
+	host_spec(&spec, HOST_KIND_STORE, 0);
+	assert_int_equal(host_context_make(&host, 0, &spec), 0);
+	host_client_open(&host, 0);
+	host_client_attach(&host, 0);
+	host.held = true;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	host_empty(&host);
+	host_halt(&host);
+	return 0;
+}
+
+/* Carry out the one action there is, which is of this kind, with a fault. */
+static void carry(enum core_action_kind kind, enum host_fault fault)
+{
+	assert_int_equal(host.bag_count, 1);
+	assert_int_equal(host.bag[0].kind, kind);
+	host.fault = fault;
+	host_carry(&host, 0);
+}
+
+static void put_durably(uint32_t first, uint32_t count)
+{
+	const struct abi_put_args args = { .count = count };
+
+	assert_int_equal(host_reserve(&host, &args, first, ABI_SQE_DURABLE), 0);
+	assert_true(host_commit(&host, ABI_SQE_DURABLE));
+}
+
+/*
+ * A record whose write failed may lie on the medium. Its data was in no flush when one failed and
+ * forgot it: until its blocks are written again nothing may say that it has some.
+ */
+static void test_a_failed_record_is_not_proven(void **state)
+{
+	uint64_t lsn;
+
+	(void)state;
+	put_durably(0, 2);
+	carry(CORE_AC_COPY, HOST_WELL);
+	carry(CORE_AC_WRITE, HOST_WELL); /* the header, */
+	carry(CORE_AC_SYNC, HOST_WELL);
+	carry(CORE_AC_WRITE, HOST_WELL);  /* the data, */
+	carry(CORE_AC_WRITE, HOST_SHORT); /* the record: it is there, but told otherwise */
+	lsn = store_lsn(host.core->store);
+	assert_int_equal(host.bag_count, 0);
+	host_tick(&host, 1100 * MS);
+	carry(CORE_AC_WRITE, HOST_WELL);
+	carry(CORE_AC_SYNC, HOST_FAILS);
+	host_tick(&host, 20 * MS);
+	assert_int_equal(host.bag_count, 2);
+	host_carry(&host, 0); /* a flush that covers nothing new, and the header again */
+	host_carry(&host, 0);
+	carry(CORE_AC_SYNC, HOST_WELL);
+	assert_true(store_flushed_lsn(host.core->store) < lsn);
+	host.held = false; /* they are, and what a flush says then is true */
+	host_carry_all(&host);
+	put_durably(2, 1);
+	assert_true(host_settle(&host, 100));
+	assert_int_equal(host.answer.res, 0);
+	assert_true(store_flushed_lsn(host.core->store) > lsn);
+}
+
+#define EACH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		EACH(test_a_failed_record_is_not_proven),
+	};
+
+	return cmocka_run_group_tests(tests, once, NULL);
+}
