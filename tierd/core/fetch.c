@@ -304,6 +304,8 @@ bool fetch_outranks(const struct core *c, const struct request *r)
 			continue;
 		d = index_page(&r->ctx->ix, ref.slot, page);
 		tier = r->sqe.tier;
+		if (page_state(d, tier) == ABI_PAGE_READY)
+			continue; /* whatever brings it elsewhere is not waited for */
 		if (tier == ABI_TIER_HBM && page_state(d, tier) != ABI_PAGE_FILLING)
 			tier = ABI_TIER_CXL; /* it goes on from there */
 		if (page_state(d, tier) == ABI_PAGE_FILLING &&
