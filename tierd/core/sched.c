@@ -150,10 +150,11 @@ void sched_io(struct core *c, struct core_io *io)
 	struct sched_node *node = &io->priv.node;
 
 	assert(io->piece_count > 0 && io->bytes > 0);
+	assert(!io->write || !io->deadline_ns); /* what is to be written does not lapse */
 	node->lane = io->write ? SCHED_WRITE : SCHED_READ;
 	node->klass = io->klass;
 	node->deadline_ns = io->deadline_ns;
-	node->expires_ns = io->write ? 0 : io->deadline_ns;
+	node->expires_ns = io->deadline_ns;
 	node->bytes = io->bytes;
 	enqueue(c, node);
 }
