@@ -15,7 +15,8 @@ endif
 # What the quick ones link anew; and readers in steps as they are installed, too (step.h).
 OUTER_QUICK := libtier_lease libtier_hostile libtier_attach libtier_put libtier_request \
                 libtier_lives \
-                front_session shell_memory backend_mem backend_nvme tsan_worker config base_file
+                front_session shell_memory backend_mem backend_nvme tsan_worker config base_file \
+                core_fetch core_flush core_pin core_sched
 OUTER_TESTS := $(foreach n,1 2 3,$(O)/plain/plants-outer-$n)
 $(OUTER_TESTS): $(O)/plain/plants-outer-%: tests/plants/module.mk
 	@mkdir -p $(@D)
@@ -23,7 +24,8 @@ $(OUTER_TESTS): $(O)/plain/plants-outer-%: tests/plants/module.mk
 		$(O) $* $(words $(OUTER_TESTS)) >$@ && chmod +x $@
 
 test-run: $(OUTER_TESTS) $(O)/plain/tests/unit/test_libtier_steps \
-          $(call objects,plain,$(OUTER_QUICK:%=tests/unit/test_%.c) $(SRC_testlib))
+          $(call objects,plain,$(OUTER_QUICK:%=tests/unit/test_%.c) tests/fuzz/host.c \
+            $(SRC_testlib))
 EXTRA_TESTS += $(OUTER_TESTS) $(O)/plain/tests/unit/test_libtier_steps
 
 plants-outer: ##   plant bugs around the core (PLANTS='NAME...'): a test must fail of each

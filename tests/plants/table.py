@@ -612,6 +612,20 @@ bug("no-copy-of-the-super-block", SHELL + "format.c",
     "rc = s->block->pwrite(s->device, buf, DISK_SECTOR, DISK_SECTOR);", "rc = 0;",
     "test_front_life")
 
+# ---- the core, what the simulator's worlds do not show -------------------------------------------
+
+bug("losses-not-looked-for", "tierd/core/fetch.c",
+    "if (r->losses != sched_losses(c) || r->leaving)", "if (r->leaving)", "test_core_fetch",
+    quick=True)
+bug("unit-mask-not-shifted", "tierd/core/sched.c",
+    "io->bad_mask |= unit->bad_mask << unit->priv.node.cut;",
+    "io->bad_mask |= unit->bad_mask;", "test_core_sched", quick=True)
+bug("quota-evicts-pinned", "tierd/core/evict.c",
+    "!block_use_is_pinned(use) &&\n\t       quota_rank", "quota_rank", "test_core_pin",
+    quick=True)
+bug("flush-for-room-forgotten", "tierd/core/evict.c",
+    "sync_want(c); /* nobody else may */", "", "test_core_flush", quick=True)
+
 # ---- repair -------------------------------------------------------------------------------------
 
 bug("good-super-block-overwritten", "tierd/ctl/repair.c",

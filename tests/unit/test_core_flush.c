@@ -1,9 +1,10 @@
 /*
  * Writes and flushes that fail: what records say of flushes (D9) stays true, whatever of a write
- * that failed came through all the same.
+ * that failed came through all the same; and who waits for room that a flush makes gets one.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "tests/fuzz/host.h"
@@ -26,6 +27,7 @@ static int setup(void **state)
 	(void)state;
 	host_boot(&host, NULL);
 	host_spec(&spec, HOST_KIND_STORE, 0);
+	snprintf(spec.policy, sizeof(spec.policy), "s3fifo"); /* it writes what is used again */
 	assert_int_equal(host_context_make(&host, 0, &spec), 0);
 	host_client_open(&host, 0);
 	host_client_attach(&host, 0);
@@ -92,12 +94,62 @@ static void test_a_failed_record_is_not_proven(void **state)
 	assert_true(store_flushed_lsn(host.core->store) > lsn);
 }
 
+static void pin(uint32_t client, uint32_t first, uint32_t count)
+{
+	struct abi_sqe sqe = { .op = ABI_OP_PIN, .flags = ABI_SQE_KEYS, .tier = ABI_TIER_CXL };
+
+	for (uint32_t i = 0; i < count; i++)
+		host_key(first + i, host.client[client].staging + i * ABI_KEY_BYTES);
+	sqe.context_id = host.context[0].id;
+	sqe.count = count;
+	sqe.arg_bytes = count * ABI_KEY_BYTES;
+	assert_true(host_request(&host, client, &sqe));
+	assert_int_equal(host.answer.res, 0);
+	assert_int_equal(host.answer.status, ABI_STATUS_READY);
+}
+
+/*
+ * A block whose writer died waits for a flush that nobody wants. All else is pinned and is not to
+ * be written: then room for others comes by that flush alone.
+ */
+static void test_room_that_a_flush_makes(void **state)
+{
+	const struct abi_put_args args = { .count = 24 };
+	struct context *x = core_context(host.core, host.context[0].id);
+
+	(void)state;
+	host.held = false;
+	host_client_open(&host, 1);
+	host_client_attach(&host, 1);
+	for (uint32_t i = 0; i < 4; i++) {
+		assert_int_equal(host_reserve(&host, &args, 100 + 24 * i, 0), 0);
+		assert_true(host_commit(&host, 0));
+		pin(1, 100 + 24 * i, 24);
+	}
+	assert_true(host_settle(&host, 100));
+	assert_int_equal(x->refused, 96);
+	host.held = true;
+	put_durably(0, 1);
+	carry(CORE_AC_COPY, HOST_WELL);
+	carry(CORE_AC_WRITE, HOST_WELL); /* the header, */
+	carry(CORE_AC_SYNC, HOST_WELL);
+	carry(CORE_AC_WRITE, HOST_WELL); /* the data, */
+	host_client_gone(&host, 0);
+	carry(CORE_AC_WRITE, HOST_WELL); /* the record */
+	assert_int_equal(host.bag_count, 0);
+	assert_int_equal(x->dirty_bytes, 0);
+	assert_int_equal(evict_room(host.core, x, ABI_TIER_CXL, 1), 0); /* it will come: */
+	host_tick(&host, MS);
+	carry(CORE_AC_SYNC, HOST_WELL);
+}
+
 #define EACH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		EACH(test_a_failed_record_is_not_proven),
+		EACH(test_room_that_a_flush_makes),
 	};
 
 	return cmocka_run_group_tests(tests, once, NULL);

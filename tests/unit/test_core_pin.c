@@ -200,6 +200,39 @@ static void test_limits_of_pins_come_back(void **state)
 	set(CORE_HOLDER_SALT, 9, 0);
 }
 
+static bool is_there(uint32_t n)
+{
+	uint8_t key[ABI_KEY_BYTES];
+
+	host_key(n, key);
+	return index_find(&core_context(host.core, host.context[0].id)->ix, key) != ABI_SLOT_NONE;
+}
+
+/* At its limit on NVMe a salt gives its own older blocks: of these, one that nobody pins. */
+static void test_a_quota_takes_nothing_that_is_pinned(void **state)
+{
+	const struct abi_put_args args = { .count = 1, .salt = 7 };
+	struct core_quota q = { .who = CORE_HOLDER_SALT, .context_id = host.context[0].id,
+				.key = 7, .tier = ABI_TIER_NVME };
+	uint64_t id;
+
+	(void)state;
+	assert_true(host_settle(&host, 100));
+	q.limit.hard = KEYS / 2 * block();
+	assert_int_equal(core_quota_set(host.core, &q, 1), 0);
+	host_look(&host);
+	assert_int_equal(pin(0, 0, KEYS / 2 - 1), KEYS / 2 - 1);
+	id = host.answer.value;
+	assert_int_equal(host_reserve(&host, &args, KEYS, 0), 0);
+	assert_true(host_commit(&host, 0));
+	assert_true(host_settle(&host, 100));
+	for (uint32_t n = 0; n < KEYS / 2 - 1; n++)
+		assert_true(is_there(n));
+	assert_false(is_there(KEYS / 2 - 1));
+	assert_true(is_there(KEYS));
+	unpin(0, id);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -208,6 +241,7 @@ int main(void)
 		cmocka_unit_test(test_a_context_pins_no_more_than_its_limit),
 		cmocka_unit_test(test_other_users_do_not_unpin),
 		cmocka_unit_test(test_limits_of_pins_come_back),
+		cmocka_unit_test(test_a_quota_takes_nothing_that_is_pinned),
 	};
 
 	return cmocka_run_group_tests(tests, begin, end);
