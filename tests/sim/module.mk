@@ -29,6 +29,11 @@ $(PLANTS_TESTS): $(O)/plain/plants-%: tests/sim/module.mk
 	@printf '#!/bin/sh\nexec tests/sim/plants "$$(dirname "$$0")" --part %s/%s\n' \
 		$* $(words $(PLANTS_PARTS)) >$@ && chmod +x $@
 
+$(O)/plain/sim-stops: tests/sim/module.mk
+	@mkdir -p $(@D)
+	@printf '#!/bin/sh\nexec tests/sim/stops "$$(dirname "$$0")/sim"\n' >$@ && chmod +x $@
+SIM_TESTS += $(O)/plain/sim-stops
+
 test-run: $(O)/plain/sim $(O)/asan/sim $(SIM_TESTS) $(PLANTS_TESTS)
 EXTRA_TESTS += $(SIM_TESTS) $(PLANTS_TESTS)
 
