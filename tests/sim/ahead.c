@@ -40,6 +40,7 @@ void ahead_session(struct world *w, uint32_t client, uint32_t i)
 		args->return_ns = w->now_ns + 1 + world_below(w, 3000) * MSEC;
 	}
 	foresight_session(w, client, a, &sqe);
+	theirs_session_asked(w, client, a, &sqe);
 	client_submit(w, client, &sqe);
 }
 

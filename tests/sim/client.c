@@ -32,7 +32,7 @@ void client_open(struct world *w, uint32_t client)
 	memset(k->ask, 0, sizeof(k->ask));
 	memset(k->plan, 0, sizeof(k->plan));
 	memset(k->reader, 0, WORLD_READERS * sizeof(*k->reader));
-	memset(k->line, 0, WORLD_LINES * sizeof(*k->line));
+	theirs_lines_anew(w, client);
 	e.open = (struct core_client_open){
 		.client = client,
 		.staging = k->staging,
@@ -166,7 +166,7 @@ static void reserve(struct world *w, uint32_t client, uint32_t i, struct ask *a)
 	model_put_anew(w, a);
 	model_behind(a->first, args);
 	for (uint32_t n = 0; n < a->count; n++) {
-		w->context[a->context].now.key[a->first + n].said |= said;
+		w->context[a->context].now.key[a->first + n].said[args->salt] |= said;
 		model_key(a->first + n, (uint8_t *)(args + 1) + n * ABI_KEY_BYTES);
 	}
 	sqe.context_id = w->context[a->context].id;
@@ -236,7 +236,7 @@ static void ask_commit(struct world *w, uint32_t client, uint32_t i, struct ask 
 
 		key->put_epochs |= 1ull << a->epoch % 64;
 		key->put_sequence = ++w->sequence;
-		key->deleted = false;
+		key->deleted = key->buried = false;
 	}
 	sqe.arg_offset = a->staging;
 	sqe.deadline_ns = a->deadline_ns;
@@ -702,6 +702,7 @@ void client_completed(struct world *w, uint32_t client, const struct abi_cqe *cq
 		foresight_plan(w, client, &was, cqe);
 	} else if (was.op == ABI_OP_SESSION && !cqe->res) {
 		foresight_returned(w, &was, cqe);
+		theirs_session_answered(w, client, &was);
 	} else if (was.op == ABI_OP_CANCEL && !cqe->res) {
 		cancelled(w, client, was.target);
 	} else if (was.op == ABI_OP_RESERVE && !was.handle && !cqe->res &&

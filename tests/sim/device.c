@@ -121,7 +121,9 @@ static void device_read(struct world *w, struct core_io *io)
 {
 	bool direct = path_is_direct(w, io, 0);
 	bool cleans = io->klass > ABI_CLASS_SPECULATIVE; /* such reads are few */
-	uint32_t ppm = direct ? w->faults->direct_ppm : (cleans ? 12 : 1) * w->faults->read_ppm;
+	bool ahead = io->klass == ABI_CLASS_DEADLINE || io->klass == ABI_CLASS_SPECULATIVE;
+	uint32_t often = cleans ? 12 : ahead ? 4 : 1;
+	uint32_t ppm = direct ? w->faults->direct_ppm : often * w->faults->read_ppm;
 	bool faulty = !w->fair && world_chance(w, ppm);
 	uint32_t kind = cleans && world_chance(w, 500000) ? 0 : world_below(w, 3);
 	uint64_t at = io->offset, garbled = 0;

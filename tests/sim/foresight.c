@@ -56,9 +56,12 @@ void foresight_returned(struct world *w, const struct ask *a, const struct abi_c
 /* Its conversations end; what is moving for them lands within moments. */
 void foresight_died(struct world *w, uint32_t client)
 {
-	for (uint32_t i = 0; i < WORLD_SESSIONS; i++)
+	for (uint32_t i = 0; i < WORLD_SESSIONS; i++) {
 		if (w->session[i].client == client)
 			w->session[i].away = false;
+		if (w->session[i].holder == client)
+			w->session[i].known_ns = 0;
+	}
 	memset(w->client[client].plan, 0, sizeof(w->client[client].plan));
 }
 

@@ -23,8 +23,6 @@
 #include "tierd/core/state.h"
 
 #define SAMPLED 8u /* of so many keys one has its bytes compared; at the next look, the next */
-#define KEY_STEP 0x9e3779b97f4a7c15ull /* model_key: the first word of key n is n + 1 of these */
-#define KEY_STEP_INVERSE 0xf1de83e19937733dull
 
 enum fate { LOST, SUMMARIES, HEADERS, DATA, KEPT, FATES };
 
@@ -39,6 +37,7 @@ struct found {
 struct image {
 	struct world *w;
 	enum fate fate;
+	bool tombs; /* all of them are in it */
 	uint64_t flushed_lsn;
 	const struct disk_context *entry; /* of the context that has NVMe */
 	struct found key[WORLD_KEYS];
@@ -90,21 +89,10 @@ static const uint8_t *piece_of(struct image *m, uint64_t at, uint64_t bytes)
 
 /* ---- what recovery would find ------------------------------------------------------------- */
 
-/* Which key it is; WORLD_KEYS = none of ours. */
-static uint32_t number_of(const uint8_t *key)
-{
-	uint64_t word;
-
-	_Static_assert((uint64_t)(KEY_STEP * KEY_STEP_INVERSE) == 1, "to divide by multiplying");
-	memcpy(&word, key, sizeof(word));
-	word = word * KEY_STEP_INVERSE - 1;
-	return word < WORLD_KEYS ? (uint32_t)word : WORLD_KEYS;
-}
-
 static void run_take(struct image *m, const struct store_view *v, bool durable)
 {
 	for (uint32_t i = 0; v->head->epoch == m->entry->epoch && i < v->head->block_count; i++) {
-		uint32_t n = number_of(v->block[i].key);
+		uint32_t n = model_number(v->block[i].key);
 		struct found *k = &m->key[n];
 
 		if (n == WORLD_KEYS || k->lsn >= v->head->lsn)
@@ -119,7 +107,7 @@ static void run_take(struct image *m, const struct store_view *v, bool durable)
 static void tombs_take(struct image *m, const struct store_view *v)
 {
 	for (uint32_t i = 0; i < v->head->block_count; i++) {
-		uint32_t n = number_of(v->block[i].key);
+		uint32_t n = model_number(v->block[i].key);
 
 		if (n < WORLD_KEYS && m->key[n].void_lsn < v->block[i].salt)
 			m->key[n].void_lsn = v->block[i].salt;
@@ -215,6 +203,8 @@ static void key_check(const struct image *m, uint32_t n)
 			fail(m, n, "was acknowledged durable and is gone");
 		return;
 	}
+	if (key->buried && m->tombs)
+		fail(m, n, "is back though it did not verify");
 	if (key->deleted)
 		fail(m, n, "is back after its deletion");
 	if (!(key->put_epochs >> m->entry->epoch % 64 & 1))
@@ -232,7 +222,7 @@ static void settled_check(const struct image *m)
 	for (uint32_t slot = 0; x && slot < x->ix.slots_used; slot++) {
 		const struct abi_block *b = index_block(&x->ix, slot);
 		const struct block_meta *meta = &x->meta[slot];
-		uint32_t n = number_of(b->key);
+		uint32_t n = model_number(b->key);
 
 		if (b->state != ABI_BLOCK_COMMITTED || b->epoch != m->entry->epoch ||
 		    n == WORLD_KEYS || !(meta->flags & BLOCK_DURABLE) ||
@@ -248,12 +238,15 @@ static void settled_check(const struct image *m)
 static void check(struct world *w, enum fate fate)
 {
 	const struct world_context *x = &w->context[0];
+	const struct core *c = w->core;
 	struct image m = { .w = w, .fate = fate };
 	const struct disk_context *list = NULL, *found[WORLD_CONTEXTS] = { NULL };
 	const struct disk_catalog *head = catalog_of(&m, &list);
 	uint64_t number;
 
 	w->images++;
+	m.tombs = c->tomb_flushed == c->tomb_queued ||
+		  (fate == KEPT && c->tomb_written == c->tomb_queued);
 	for (uint32_t i = 0; head && i < head->count; i++)
 		found[strcmp(list[i].name, "memory") == 0] = &list[i];
 	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++)
@@ -289,17 +282,43 @@ void image_close(struct world *w)
 	free(w->image);
 }
 
-/*
- * After an event: a flush has ended or an answer was sent, so more is owed; or a header or record
- * was written, so that what came before it must be safe.
- */
-void image_look(struct world *w, bool flushed, bool summary)
+/* Nothing moves any more. */
+void image_rest(struct world *w)
 {
+	check(w, KEPT);
+}
+
+/* What was written, if it is a header, a record or a catalog: what recovery begins with. */
+enum image_part image_part(const struct world *w, const struct core_event *e)
+{
+	const struct disk_super *s = &w->super;
+	uint64_t in;
+
+	if (e->kind != CORE_EV_IO_DONE || !e->io->write)
+		return IMAGE_NONE;
+	if (e->io->offset < s->segment_offset)
+		return IMAGE_RECORD;
+	in = (e->io->offset - s->segment_offset) % s->segment_bytes;
+	if (in >= s->summary_bytes)
+		return IMAGE_NONE;
+	return in ? IMAGE_RECORD : IMAGE_HEADER;
+}
+
+/*
+ * After an event: a flush has ended or an answer was sent, so more is owed; or a part of what is
+ * read first was written, so that what came before it must be safe.
+ */
+void image_look(struct world *w, bool flushed, enum image_part written)
+{
+	static const enum fate others[] = { SUMMARIES, DATA, KEPT };
+
 	if (w->result->failure[0])
 		return;
-	if (w->owed || (flushed && w->images % 2))
+	if (w->owed || (flushed && w->looks++ % 2))
 		check(w, LOST);
-	else if (summary || flushed)
-		check(w, 1 + (enum fate)(w->looks++ % (FATES - 1)));
+	else if (written == IMAGE_HEADER)
+		check(w, HEADERS);
+	else if (flushed || (written && w->looks++ % 2))
+		check(w, others[w->images % 3]);
 	w->owed = false;
 }

@@ -122,7 +122,8 @@ static bool is_stores(const struct ask *a)
 
 static void refusal_check(struct world *w, const struct ask *a)
 {
-	bool hbm = a->op == ABI_OP_FETCH || a->op == ABI_OP_PREFETCH || a->op == ABI_OP_STREAM;
+	bool hbm = a->op == ABI_OP_FETCH || a->op == ABI_OP_PREFETCH || a->op == ABI_OP_STREAM ||
+		   a->op == ABI_OP_MIGRATE;
 
 	if (is_stores(a) || explained(w, a, ABI_TIER_CXL) ||
 	    (hbm && a->shard == ABI_TIER_HBM && explained(w, a, ABI_TIER_HBM)))
@@ -388,11 +389,30 @@ bool inside_reads_again(const struct world *w, const struct core_io *io)
 	return p->reading && !p->tries && at < p->buf_bytes;
 }
 
+/* A copy within a tier that its checksum shows to be wrong: no page is there. */
+void inside_unmoved(struct world *w, const struct core_copy *copy)
+{
+	for (uint32_t i = 0; i < copy->count; i++) {
+		struct spot s = spot_of(w, copy->item[i].dst);
+		uint32_t slot = copy->priv.slot[i], page = copy->priv.page[i];
+		const struct abi_page *d = s.x ? index_page(&s.x->ix, slot, page) : NULL;
+
+		if (d && page_state(d, s.tier) == ABI_PAGE_READY &&
+		    page_addr(d, s.tier) == s.offset)
+			world_fail(w, "I2: block %u page %u moved, and the copy does not verify",
+				   slot, page);
+	}
+}
+
 /* At rest no page is on its way to memory: nothing would end it. */
 void inside_rest(struct world *w, uint32_t context)
 {
 	const struct context *x = core_context(w->core, w->context[context].id);
 
+	for (uint32_t slot = 0; x && slot < x->ix.slots_used; slot++)
+		if (index_block(&x->ix, slot)->state != ABI_BLOCK_FREE &&
+		    index_block(&x->ix, slot)->epoch != (uint32_t)x->spec.epoch)
+			world_fail(w, "at rest block %u is of an old epoch", slot);
 	for (uint32_t slot = 0; x && slot < x->ix.slots_used; slot++)
 		for (uint32_t page = 0; page < x->ix.pages_per_block; page++)
 			for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
@@ -415,8 +435,15 @@ void inside_copies(struct world *w, const struct core_copy *copy)
 
 void inside_reads_or_writes(struct world *w, const struct core_io *io)
 {
-	for (uint32_t i = 0; i < io->piece_count; i++)
+	for (uint32_t i = 0; i < io->piece_count; i++) {
+		struct spot s = spot_of(w, io->piece[i].addr);
+
 		place_check(w, io->piece[i].addr);
+		if (s.x && !io->write && !io->verify)
+			world_fail(w, "I6: a read into memory that nobody verifies");
+		if (io->direct != (s.x && !io->write && s.tier == ABI_TIER_HBM))
+			world_fail(w, "paths: a read into HBM is not told from others");
+	}
 }
 
 /* A write has failed, or found no room: write-back pauses, or did until a moment ago. */
@@ -436,13 +463,10 @@ void inside_check(struct world *w)
 
 static void recovered(struct world *w, const struct context *x, uint32_t n, uint32_t slot)
 {
-	uint8_t said = w->context[0].now.key[n].said;
 	uint32_t keep = x->meta[slot].keep, now_ms = (uint32_t)(w->now_ns / MSEC);
 	int32_t left = (int32_t)(x->lapse_ms[slot] - now_ms); /* negative: it is over */
 
-	if (keep & KEEP_TTL ? !(said & SAID_TTL) : !(said >> keep & 1))
-		world_fail(w, "retention: key %u is kept as %u after a crash, puts said %x", n,
-			   keep, said);
+	theirs_retained(w, 0, n, slot);
 	if (keep & KEEP_TTL && left > (int32_t)(SAID_TTL_MS + DISK_KEEP_UNIT_MS))
 		world_fail(w, "retention: key %u has %d ms left after a crash", n, left);
 }
@@ -460,5 +484,6 @@ void inside_recovered(struct world *w)
 		slot = index_find(&x->ix, key);
 		if (slot != ABI_SLOT_NONE)
 			recovered(w, x, n, slot);
+		w->context[0].now.key[n].buried = false; /* its tombstone may be lost */
 	}
 }

@@ -10,12 +10,26 @@
 
 /* ---- content ------------------------------------------------------------------------------ */
 
+#define KEY_STEP 0x9e3779b97f4a7c15ull
+#define KEY_STEP_INVERSE 0xf1de83e19937733dull
+
 void model_key(uint32_t n, uint8_t key[ABI_KEY_BYTES])
 {
-	uint64_t v = (n + 1) * 0x9e3779b97f4a7c15ull;
+	uint64_t v = (n + 1) * KEY_STEP;
 
 	for (uint32_t i = 0; i < 4; i++, v = v * 0xd1342543de82ef95ull + 1)
 		memcpy(key + (size_t)i * 8, &v, 8);
+}
+
+/* Which key it is; WORLD_KEYS = none of ours. */
+uint32_t model_number(const uint8_t key[ABI_KEY_BYTES])
+{
+	uint64_t word;
+
+	_Static_assert((uint64_t)(KEY_STEP * KEY_STEP_INVERSE) == 1, "to divide by multiplying");
+	memcpy(&word, key, sizeof(word));
+	word = word * KEY_STEP_INVERSE - 1;
+	return word < WORLD_KEYS ? (uint32_t)word : WORLD_KEYS;
 }
 
 /* What a put that begins with key n says of the one before it: one long prefix, which forks. */
@@ -148,13 +162,23 @@ void model_pinned(struct world *w, uint32_t client, const struct ask *ask, uint6
 		uint32_t slot;
 		const struct abi_block *b = model_find(w, p->context, p->first + i, &slot);
 
-		if (b)
-			p->block[i] = (struct abi_block_ref){ slot, b->generation };
-		for (uint32_t page = 0; b && page < w->context[p->context].geometry.pages_per_block;
+		if (!b) {
+			world_fail(w, "pin: key %u is pinned and not visible", p->first + i);
+			return;
+		}
+		p->block[i] = (struct abi_block_ref){ slot, b->generation };
+		p->there |= 1u << i;
+		for (uint32_t page = 0; page < w->context[p->context].geometry.pages_per_block;
 		     page++)
 			p->resident[i] |= (uint64_t)page_at(w, p->context, slot, page, p->tier)
 					  << page;
 	}
+}
+
+static void unwatch(struct world_pin *p, uint32_t i)
+{
+	p->resident[i] = 0;
+	p->there &= ~(1u << i);
 }
 
 /* A durable put without a part that the block has: it is stored anew without, pinned or not. */
@@ -168,7 +192,7 @@ void model_put_anew(struct world *w, const struct ask *a)
 			struct world_pin *p = &w->pin[i];
 
 			if (p->context == a->context && n - p->first < p->count)
-				p->resident[n - p->first] = 0;
+				unwatch(p, n - p->first);
 		}
 	}
 }
@@ -185,11 +209,11 @@ static void pin_check(struct world *w, struct world_pin *p)
 
 		/* A block that was deleted or did not verify is gone: no claim keeps it. */
 		if (!b || slot != p->block[i].slot || b->generation != p->block[i].generation) {
-			if (p->resident[i] && !x->now.key[p->first + i].doomed &&
+			if (p->there >> i & 1 && !x->now.key[p->first + i].doomed &&
 			    !x->removing && p->epoch == x->epoch &&
 			    p->gone == given_up(w))
 				world_fail(w, "pin: key %u left the service", p->first + i);
-			p->resident[i] = 0;
+			unwatch(p, i);
 			continue;
 		}
 		for (uint32_t page = 0; page < 64; page++)
@@ -288,6 +312,7 @@ void model_check_key(struct world *w, uint32_t context, uint32_t n)
 	if (!(x->now.key[n].put_epochs >> x->epoch % 64 & 1))
 		world_fail(w, "context %u key %u is visible and was not put in this epoch", context,
 			   n);
+	theirs_retained(w, context, n, slot);
 	whole_check(w, context, n, slot, b);
 }
 
@@ -418,6 +443,7 @@ void model_quiet(struct world *w)
 		rest_check(w, i);
 	model_check_stored(w, false);
 	model_check_all(w, true);
+	image_rest(w);
 }
 
 /* ---- what ends an obligation -------------------------------------------------------------- */
@@ -447,4 +473,31 @@ void model_forgive(struct world *w, const struct core_io *io, uint32_t piece)
 		if (!memcmp(key, b->key, sizeof(key)))
 			x->now.key[n].durable = false;
 	}
+}
+
+/* Pieces of a read that do not verify. */
+void model_rotten(struct world *w, const struct core_io *io, struct world_rotten *out)
+{
+	struct world_context *x = &w->context[0];
+
+	out->count = 0;
+	for (uint32_t i = 0; x->made && i < io->piece_count; i++) {
+		const struct abi_block *b =
+			(const struct abi_block *)(x->index + x->header->block_offset) +
+			io->priv.slot[i];
+		uint32_t slot, n = io->bad_mask >> i & 1 ? model_number(b->key) : WORLD_KEYS;
+
+		if (n < WORLD_KEYS && model_find(w, 0, n, &slot) && slot == io->priv.slot[i])
+			out->n[out->count++] = n;
+	}
+}
+
+/* The read was told: blocks that went by it must not come back. */
+void model_buried(struct world *w, const struct world_rotten *rotten)
+{
+	uint32_t slot;
+
+	for (uint32_t i = 0; i < rotten->count; i++)
+		if (!model_find(w, 0, rotten->n[i], &slot))
+			w->context[0].now.key[rotten->n[i]].buried = true;
 }

@@ -68,37 +68,12 @@ bool streams_ask(struct world *w, uint32_t client, uint32_t i, struct abi_sqe *s
 	sqe->mode = world_chance(w, 200000) ? ABI_MODE_CACHE : ABI_MODE_STREAM;
 	sqe->klass = (uint8_t)world_below(w, ABI_CLASS_SPECULATIVE + 1);
 	k->line[line].wait = world_below(w, 3);
-	k->line[line].claim = abi_stream_claim(s->generation, 0);
+	s->begun_ticks = w->ticks;
+	s->stale = s->loose = world_chance(w, 50000);
+	if (!s->stale) /* else the word of the one before stays: this one ends at once */
+		k->line[line].claim = abi_stream_claim(s->generation, 0);
 	w->result->streams++;
 	return true;
-}
-
-/* Its answer came; it fits what the line says. */
-void streams_answered(struct world *w, uint32_t client, uint32_t i, const struct ask *ask,
-		     const struct abi_cqe *cqe)
-{
-	struct world_client *k = &w->client[client];
-
-	for (uint32_t n = 0; n < WORLD_LINES; n++) {
-		struct world_stream *s = &k->stream[n];
-		const struct abi_stream *line = &k->line[n];
-
-		if (!s->used || s->ended_ns || s->ask != i)
-			continue;
-		s->ended_ns = w->now_ns;
-		s->loose |= cqe->res != 0;
-		if (cqe->res || s->loose)
-			continue;
-		if (cqe->value > s->count || (cqe->value && !line->ended))
-			world_fail(w, "stream: answer %llu of %u blocks, ended %u",
-				   (unsigned long long)cqe->value, s->count, line->ended);
-		if (cqe->status == ABI_STATUS_READY &&
-		    (line->ready != LAYERS || line->usable != s->count || cqe->value != s->count))
-			world_fail(w, "stream: READY with layer %u of %u, %u of %u blocks",
-				   line->ready, LAYERS, line->usable, s->count);
-		if (ask->unhurried && cqe->status == ABI_STATUS_LATE && !model_clogged(w))
-			world_fail(w, "I8: a stream is late on a host at rest");
-	}
 }
 
 /* ---- what is promised --------------------------------------------------------------------- */
@@ -122,6 +97,50 @@ static void check_page(struct world *w, const struct world_stream *s, uint32_t n
 				x->mem[s->tier] + abi_word_addr(word)))
 		world_fail(w, "P3: key %u page %u: a layer was announced with wrong bytes",
 			   s->first + n, page);
+}
+
+/* The prefix that the answer tells is there, but for layers that were let go. */
+static void usable_check(struct world *w, const struct world_stream *s, const struct abi_cqe *cqe)
+{
+	if (!w->context[s->context].made || w->context[s->context].removing)
+		return;
+	for (uint32_t layer = s->released; layer < LAYERS; layer++) {
+		uint32_t page[4], pages = pages_of(layer, page);
+
+		for (uint32_t i = 0; i < cqe->value * pages && i < s->count * pages; i++)
+			check_page(w, s, i / pages, page[i % pages]);
+	}
+}
+
+/* Its answer came; it fits what the line says. */
+void streams_answered(struct world *w, uint32_t client, uint32_t i, const struct ask *ask,
+		     const struct abi_cqe *cqe)
+{
+	struct world_client *k = &w->client[client];
+
+	for (uint32_t n = 0; n < WORLD_LINES; n++) {
+		struct world_stream *s = &k->stream[n];
+		const struct abi_stream *line = &k->line[n];
+
+		if (!s->used || s->ended_ns || s->ask != i)
+			continue;
+		s->ended_ns = w->now_ns;
+		if (s->stale && !cqe->res && w->ticks > s->begun_ticks)
+			world_fail(w, "S2: a stream took another one's claim for its own");
+		s->loose |= cqe->res != 0;
+		if (cqe->res || s->loose)
+			continue;
+		if (cqe->value > s->count || (cqe->value && !line->ended))
+			world_fail(w, "stream: answer %llu of %u blocks, ended %u",
+				   (unsigned long long)cqe->value, s->count, line->ended);
+		if (cqe->status == ABI_STATUS_READY &&
+		    (line->ready != LAYERS || line->usable != s->count || cqe->value != s->count))
+			world_fail(w, "stream: READY with layer %u of %u, %u of %u blocks",
+				   line->ready, LAYERS, line->usable, s->count);
+		usable_check(w, s, cqe);
+		if (ask->unhurried && cqe->status == ABI_STATUS_LATE && !model_clogged(w))
+			world_fail(w, "I8: a stream is late on a host at rest");
+	}
 }
 
 static void check(struct world *w, uint32_t client, uint32_t n)
@@ -177,6 +196,7 @@ void streams_step(struct world *w)
 
 	if (w->client[client].state != 1 || !s->used)
 		return;
+	s->stale = false; /* whatever it writes now */
 	check(w, client, n);
 	if (dice < 70 && line->generation == s->generation) {
 		release(w, client, n,

@@ -151,23 +151,12 @@ static void collect(struct world *w)
 	device_check(w, issued);
 }
 
-/* A header, a record, a catalog: what recovery begins with. */
-static bool is_summary(const struct world *w, const struct core_event *e)
-{
-	const struct disk_super *s = &w->super;
-	uint64_t at;
-
-	if (e->kind != CORE_EV_IO_DONE || !e->io->write)
-		return false;
-	at = e->io->offset < s->segment_offset ? 0 : e->io->offset - s->segment_offset;
-	return at % s->segment_bytes < s->summary_bytes;
-}
-
 void world_event(struct world *w, struct core_event *e)
 {
-	bool summary = is_summary(w, e);
+	enum image_part written = image_part(w, e);
 
 	w->now_ns += 1 + world_below(w, 20000);
+	w->ticks += e->kind == CORE_EV_TICK;
 	e->now_ns = w->now_ns;
 	if (++w->move_events > WORLD_MOVE_EVENTS)
 		world_fail(w, "I8: a move does not end");
@@ -178,10 +167,12 @@ void world_event(struct world *w, struct core_event *e)
 	inside_decided(w);
 	w->result->events++;
 	collect(w);
-	image_look(w, e->kind == CORE_EV_SYNC_DONE, summary);
+	theirs_check(w);
+	image_look(w, e->kind == CORE_EV_SYNC_DONE, written);
 }
 
-static void do_copy(struct world *w, struct core_copy *copy)
+/* Returns whether it garbled what its checksum then shows. */
+static bool do_copy(struct world *w, struct core_copy *copy)
 {
 	bool moves = copy->src_tier == copy->dst_tier; /* such copies are few */
 	bool fault = !w->fair && world_chance(w, (moves ? 10 : 1) * w->faults->read_ppm);
@@ -201,6 +192,18 @@ static void do_copy(struct world *w, struct core_copy *copy)
 			memset(it->dst, 0xee, 512);
 	}
 	w->copies_failed += copy->res && copy->dst_tier == ABI_TIER_HBM;
+	return garbles;
+}
+
+static void copy_carry(struct world *w, struct core_copy *copy)
+{
+	struct core_event e = { .kind = CORE_EV_COPY_DONE, .copy = copy };
+	bool garbled = do_copy(w, copy);
+	struct core_copy was = *copy;
+
+	world_event(w, &e);
+	if (garbled)
+		inside_unmoved(w, &was);
 }
 
 static void do_punch(struct world *w, const struct core_range *range)
@@ -210,26 +213,34 @@ static void do_punch(struct world *w, const struct core_range *range)
 			memset(w->context[i].mem[range->tier] + range->offset, 0xdd, range->bytes);
 }
 
+static void read_carry(struct world *w, struct core_io *io)
+{
+	struct core_event e = { .kind = CORE_EV_IO_LANDED, .io = io };
+	struct world_rotten rotten;
+
+	device_io(w, io);
+	model_rotten(w, io, &rotten);
+	if (world_chance(w, 300000))
+		world_event(w, &e);
+	e.kind = CORE_EV_IO_DONE;
+	world_event(w, &e);
+	model_buried(w, &rotten);
+}
+
 static void do_action(struct world *w, const struct core_action *a)
 {
 	struct core_event e = { .kind = CORE_EV_TICK };
 
 	switch (a->kind) {
 	case CORE_AC_COPY:
-		do_copy(w, a->copy);
-		e.kind = CORE_EV_COPY_DONE;
-		e.copy = a->copy;
-		break;
+		copy_carry(w, a->copy);
+		return;
 	case CORE_AC_READ:
+		read_carry(w, a->io);
+		return;
 	case CORE_AC_WRITE:
-		if (!a->io->write)
-			device_io(w, a->io);
-		e.io = a->io;
-		if (!a->io->write && world_chance(w, 300000)) {
-			e.kind = CORE_EV_IO_LANDED;
-			world_event(w, &e);
-		}
 		e.kind = CORE_EV_IO_DONE;
+		e.io = a->io;
 		break;
 	case CORE_AC_SYNC:
 		e.kind = CORE_EV_SYNC_DONE;
@@ -371,6 +382,10 @@ static void boot(struct world *w)
 		.yield = world_chance(w, 300000),
 		.direct = world_chance(w, 700000),
 		.admit_all = world_chance(w, 750000),
+		.client_pins_bytes = { w->starve_ns % 3 ? 0 : 12 * BLOCK_BYTES,
+				       w->starve_ns % 3 ? 0 : 20 * BLOCK_BYTES },
+		.salt_pins = { w->starve_ns % 5 ? 0 : 9 * BLOCK_BYTES,
+			       w->starve_ns % 5 ? 0 : 16 * BLOCK_BYTES },
 	};
 	const struct disk_catalog *head;
 	const struct disk_context *list;
@@ -389,6 +404,7 @@ static void boot(struct world *w)
 	w->foreseen = 0;
 	memset(w->session, 0, sizeof(w->session));
 	memset(w->head, 0, sizeof(w->head));
+	theirs_boot(w);
 	clock_tell(w);
 	memset(w->link, 0, sizeof(w->link));
 	for (uint32_t i = 0; old && i < head->count; i++)
@@ -609,8 +625,11 @@ static bool world_open(struct world *w)
 		w->client[i].staging = calloc(1, STAGING_BYTES);
 		w->client[i].reader = calloc(WORLD_READERS, sizeof(struct abi_reader));
 		w->client[i].line = calloc(WORLD_LINES, sizeof(struct abi_stream));
-		if (!w->client[i].staging || !w->client[i].reader || !w->client[i].line)
+		w->client[i].dead_line = calloc(WORLD_LINES, sizeof(struct abi_stream));
+		if (!w->client[i].staging || !w->client[i].reader || !w->client[i].line ||
+		    !w->client[i].dead_line)
 			return false;
+		theirs_lines_anew(w, i);
 	}
 	device_open(w);
 	image_open(w);
@@ -625,6 +644,7 @@ static void world_close(struct world *w)
 		free(w->client[i].staging);
 		free(w->client[i].reader);
 		free(w->client[i].line);
+		free(w->client[i].dead_line);
 	}
 	free(w->bag);
 	free(w);

@@ -12,6 +12,7 @@
  *   stream.c     streams: what their watermarks promise
  *   path.c       two paths into HBM: a failing one costs nobody a page
  *   image.c      what the device would show after a crash at this moment
+ *   theirs.c     what is whose: budgets, reservations, puts, sessions, dead clients' memory
  *   lives.c      contexts removed and made again: which of them a crash may bring back
  */
 #ifndef TESTS_SIM_WORLD_PRIV_H
@@ -67,7 +68,7 @@ enum ask_kind { ASK_NONE, ASK_RESERVE, ASK_RESERVED, ASK_COMMIT, ASK_OTHER };
 
 struct ask {
 	enum ask_kind kind;
-	uint8_t op;
+	uint8_t op, mode;
 	uint32_t context, first, count;
 	bool durable;
 	uint32_t shards, shard;
@@ -97,6 +98,8 @@ struct ask {
 struct world_stream {
 	bool used;
 	bool loose; /* the client wrote nonsense, or let go: nothing is promised any more */
+	bool stale; /* the line's claim was not this one's when it began */
+	uint64_t begun_ticks;
 	uint32_t ask, context, tier, first, count;
 	uint32_t generation;
 	uint32_t ready, usable;  /* last seen */
@@ -116,6 +119,7 @@ struct world_client {
 	uint8_t *staging;
 	struct abi_reader *reader; /* WORLD_READERS of them */
 	struct abi_stream *line; /* WORLD_LINES of them */
+	struct abi_stream *dead_line; /* ... of the one before, whose process is dead */
 	struct world_stream stream[WORLD_LINES];
 	uint32_t generation;
 	struct ask ask[WORLD_ASKS];
@@ -135,6 +139,7 @@ struct world_pin {
 	uint64_t deadline_ns;
 	uint64_t resident[WORLD_RUN]; /* bit = page that was there when the pin was acknowledged */
 	struct abi_block_ref block[WORLD_RUN]; /* then: one that came later is not pinned */
+	uint32_t there;    /* bit = block that has not left the service since, on whatever tier */
 	uint32_t epoch;    /* then */
 	uint64_t gone; /* then: the core's counts of blocks that do not verify, or find no quota */
 };
@@ -172,6 +177,33 @@ struct world_session {
 	uint32_t count;
 	struct abi_block_ref ref[WORLD_RUN];
 	uint64_t rest_ns;     /* after a return: until then the rest may come */
+	uint32_t holder, context_id; /* who ended its last turn, and where; */
+	uint64_t known_ns;    /* ... the core remembers that for so long, at least */
+};
+
+/* Keys whose blocks are visible while a read of theirs does not verify. */
+struct world_rotten {
+	uint32_t count, n[CORE_SEGMENTS_IO];
+};
+
+#define WORLD_WRITERS 64u
+
+/* A put as it was at the last look. */
+struct world_writer {
+	uint64_t handle, looked;
+	uint64_t pending; /* bit = block that waits for it, or for another's bytes */
+};
+
+/* theirs.c: at the last look. */
+struct world_theirs {
+	uint64_t pins; /* a sum that tells whether one came or went */
+	uint64_t host[ABI_MEM_TIERS]; /* bytes that pins claim; of */
+	uint64_t context[WORLD_CONTEXTS][ABI_MEM_TIERS];
+	uint64_t salt[WORLD_CONTEXTS][WORLD_SALTS][ABI_MEM_TIERS];
+	uint64_t client[WORLD_CLIENTS][ABI_MEM_TIERS];
+	struct world_writer writer[WORLD_WRITERS];
+	uint64_t looked;  /* at puts */
+	uint64_t dropped; /* visible blocks, by the core's count */
 };
 
 /* What the outside knows of one key of one context. */
@@ -181,8 +213,9 @@ struct world_key {
 	uint64_t put_sequence; /* when the last commit was sent */
 	bool deleted;        /* delete was acknowledged, no put was sent since it was asked for */
 	bool doomed;         /* its deletion was asked for, at any time */
+	bool buried;         /* what was stored under it did not verify: not offered again */
 	bool ghost;          /* a dead client's commit may still land; until the next quiet */
-	uint8_t said;        /* bits: what puts said of how it is kept, SAID_TTL or a priority */
+	uint8_t said[WORLD_SALTS]; /* bits: how puts of the salt want it kept; SAID_TTL, priority */
 };
 
 #define SAID_TTL 8u
@@ -217,7 +250,7 @@ struct world {
 	bool anew;      /* what context 0 held was voided: clients put it again */
 	bool crash_due; /* right after an acknowledgement is when a crash tells most */
 	bool trace, fair; /* fair: everyone waits, the device is well */
-	uint64_t random, now_ns, sequence;
+	uint64_t random, now_ns, sequence, ticks;
 	uint64_t wall_ms; /* what the wall clock is ahead of now_ns: it is set, too */
 	uint64_t lives; /* of all contexts, so far */
 	uint32_t move_events; /* of the present move */
@@ -237,6 +270,7 @@ struct world {
 	struct world_session session[WORLD_SESSIONS];
 	struct world_head head[WORLD_HEADS];
 	struct world_link link[WORLD_CONTEXTS][WORLD_KEYS];
+	struct world_theirs theirs;
 	uint64_t looked; /* at heads */
 	uint64_t linked_ns, passed_ns; /* at blocks and those before them; since then */
 
@@ -306,6 +340,7 @@ void lives_missed(struct world *w, uint32_t which);
 
 uint8_t model_said(struct world *w, const struct ask *a, struct abi_put_args *args);
 void model_key(uint32_t n, uint8_t key[ABI_KEY_BYTES]);
+uint32_t model_number(const uint8_t key[ABI_KEY_BYTES]);
 void model_behind(uint32_t n, struct abi_put_args *args);
 uint32_t model_page_bytes(const struct world *w, uint32_t context, uint32_t page);
 void model_page(const struct world *w, uint32_t context, uint32_t n, uint32_t page, void *dst);
@@ -343,6 +378,13 @@ void foresight_rest(struct world *w);
 void foresight_settle(struct world *w);
 void foresight_returned(struct world *w, const struct ask *a, const struct abi_cqe *cqe);
 void foresight_ready(struct world *w, const struct ask *a, const struct abi_cqe *cqe, bool left);
+void theirs_boot(struct world *w);
+void theirs_check(struct world *w);
+void theirs_lines_anew(struct world *w, uint32_t client);
+void theirs_retained(struct world *w, uint32_t context, uint32_t n, uint32_t slot);
+void theirs_session_asked(struct world *w, uint32_t client, struct ask *a,
+			  const struct abi_sqe *sqe);
+void theirs_session_answered(struct world *w, uint32_t client, const struct ask *a);
 bool inside_pauses(const struct world *w);
 void inside_check(struct world *w);
 void inside_recovered(struct world *w);
@@ -351,6 +393,7 @@ void inside_refused(struct world *w, const struct ask *a);
 bool inside_reads_again(const struct world *w, const struct core_io *io);
 void inside_rest(struct world *w, uint32_t context);
 void inside_copies(struct world *w, const struct core_copy *copy);
+void inside_unmoved(struct world *w, const struct core_copy *copy);
 void inside_reads_or_writes(struct world *w, const struct core_io *io);
 void inside_decided(struct world *w);
 void model_check_key(struct world *w, uint32_t context, uint32_t n);
@@ -382,6 +425,8 @@ bool path_is_direct(const struct world *w, const struct core_io *io, uint32_t pi
 bool path_spares(struct world *w, const struct core_io *io, uint32_t piece);
 
 void model_forgive(struct world *w, const struct core_io *io, uint32_t piece);
+void model_rotten(struct world *w, const struct core_io *io, struct world_rotten *out);
+void model_buried(struct world *w, const struct world_rotten *rotten);
 
 /* What becomes of a sector at a crash, as it was last written: see device.c. */
 enum device_fate { DEVICE_SAFE, DEVICE_UNSURE, DEVICE_LOSES };
@@ -395,7 +440,10 @@ bool device_answers(const struct world *w);
 
 void image_open(struct world *w);
 void image_close(struct world *w);
-void image_look(struct world *w, bool flushed, bool summary);
+void image_rest(struct world *w);
+enum image_part { IMAGE_NONE, IMAGE_HEADER, IMAGE_RECORD };
+enum image_part image_part(const struct world *w, const struct core_event *e);
+void image_look(struct world *w, bool flushed, enum image_part written);
 
 void device_io(struct world *w, struct core_io *io);
 bool device_wrote(struct world *w, struct core_io *io);
