@@ -623,6 +623,9 @@ bug("unit-mask-not-shifted", "tierd/core/sched.c",
 bug("quota-evicts-pinned", "tierd/core/evict.c",
     "!block_use_is_pinned(use) &&\n\t       quota_rank", "quota_rank", "test_core_pin",
     quick=True)
+bug("failed-record-not-doubted", "tierd/core/writeback.c",
+    "if (durable && (run->doubtful || run->phase == RUN_RECORD))",
+    "if (durable && run->doubtful)", "test_core_flush", quick=True)
 bug("flush-for-room-forgotten", "tierd/core/evict.c",
     "sync_want(c); /* nobody else may */", "", "test_core_flush", quick=True)
 
