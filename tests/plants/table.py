@@ -623,6 +623,9 @@ bug("unit-mask-not-shifted", "tierd/core/sched.c",
 bug("quota-evicts-pinned", "tierd/core/evict.c",
     "!block_use_is_pinned(use) &&\n\t       quota_rank", "quota_rank", "test_core_pin",
     quick=True)
+bug("durable-put-waits-for-the-cache-log", "tierd/core/put.c",
+    "if (m->persist == PERSIST_REFUSED || block_queued(m)) {",
+    "if (m->persist == PERSIST_REFUSED) {", "test_core_flush", quick=True)
 bug("failed-record-not-doubted", "tierd/core/writeback.c",
     "if (durable && (run->doubtful || run->phase == RUN_RECORD))",
     "if (durable && run->doubtful)", "test_core_flush", quick=True)

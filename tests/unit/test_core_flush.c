@@ -1,6 +1,7 @@
 /*
  * Writes and flushes that fail: what records say of flushes (D9) stays true, whatever of a write
- * that failed came through all the same; and who waits for room that a flush makes gets one.
+ * that failed came through all the same; who waits for room that a flush makes gets one; and a
+ * durable put waits for no write that is not its own.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -143,6 +144,42 @@ static void test_room_that_a_flush_makes(void **state)
 	carry(CORE_AC_SYNC, HOST_WELL);
 }
 
+/*
+ * A durable put finds its blocks stored without that, and their segment of the cache log is dropped
+ * before the put can have them written anew: they go to the durable log, not to that one again.
+ */
+static void test_a_dropped_segment_delays_no_durable_put(void **state)
+{
+	const struct abi_put_args args = { .count = 4 };
+	struct context *x = core_context(host.core, host.context[0].id);
+	uint8_t key[ABI_KEY_BYTES];
+	uint32_t slot;
+
+	(void)state;
+	host.held = false;
+	host.core->config.admit_all = true;
+	host_client_open(&host, 1);
+	host_client_attach(&host, 1);
+	assert_int_equal(host_reserve(&host, &args, 100, 0), 0);
+	assert_true(host_commit(&host, 0));
+	assert_true(host_settle(&host, 100));
+	host_key(100, key);
+	slot = index_find(&x->ix, key);
+	assert_int_equal(x->meta[slot].persist, PERSIST_CLEAN);
+	pin(1, 100, 4);
+	host.held = true;
+	assert_int_equal(host_reserve(&host, &args, 100, ABI_SQE_DURABLE), 0);
+	evict_segment(host.core, block_segment(host.core, x, slot));
+	assert_int_equal(x->meta[slot].persist, PERSIST_QUEUED);
+	assert_true(host_commit(&host, ABI_SQE_DURABLE));
+	assert_true(x->meta[slot].flags & BLOCK_DURABLE);
+	host.held = false;
+	host_carry_all(&host);
+	assert_true(host_settle(&host, 100));
+	assert_int_equal(host.answer.res, 0);
+	assert_int_equal(host.answer.value, 4);
+}
+
 #define EACH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
@@ -150,6 +187,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		EACH(test_a_failed_record_is_not_proven),
 		EACH(test_room_that_a_flush_makes),
+		EACH(test_a_dropped_segment_delays_no_durable_put),
 	};
 
 	return cmocka_run_group_tests(tests, once, NULL);

@@ -340,7 +340,7 @@ static bool make_durable(struct core *c, struct context *x, uint32_t slot)
 
 	if (m->flags & BLOCK_DURABLE)
 		return m->persist == PERSIST_CLEAN && m->settle != SETTLE_RECOVERED;
-	if (m->persist == PERSIST_REFUSED) {
+	if (m->persist == PERSIST_REFUSED || block_queued(m)) { /* also: its segment was dropped */
 		m->flags |= BLOCK_DURABLE;
 		admit_again(c, x, slot, true);
 	} else if (m->persist == PERSIST_CLEAN &&
