@@ -503,7 +503,7 @@ bug("checksum-without-its-seed", SHELL + "worker.c",
     "crc32c(piece->seed, piece->addr, piece->bytes)", "crc32c(0, piece->addr, piece->bytes)",
     "test_tsan_worker")
 bug("closing-pool-drops-jobs", SHELL + "worker.c",
-    "if (atomic_load_acquire_u32(&p->stop))\n\t\t\treturn pop(p);",
+    "if (atomic_load_acquire_u32(&p->stop))\n\t\t\treturn pop(p, seat->queues);",
     "if (atomic_load_acquire_u32(&p->stop))\n\t\t\treturn NULL;", "test_tsan_worker")
 bug("jobs-passed-too-early", SHELL + "worker.c",
     "return !first || list_entry(first, const struct job, link)->number > mark;",
@@ -586,7 +586,7 @@ bug("older-catalog-taken", SHELL + "recover.c",
     "(*best)->sequence > head->sequence)", "(*best)->sequence < head->sequence)",
     "test_front_life", "test_store_repair")
 bug("damaged-super-block-kept", SHELL + "recover.c",
-    "return s->block->pwrite(s->device, buf, DISK_SECTOR, 0);", "return 0;", "test_front_life")
+    "rc = s->block->pwrite(s->device, buf, DISK_SECTOR, 0);", "rc = 0;", "test_front_life")
 bug("cut-off-store-taken", SHELL + "recover.c",
     "if (super->segment_offset + super->segment_count * super->segment_bytes >\n"
     "\t    s->block->bytes(s->device))", "if (0)", "test_front_life")
