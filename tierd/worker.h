@@ -12,7 +12,7 @@
  * that (its reads verified, memory backed for them) is `brief`, and one more thread does only that.
  *
  * Who wakes up on the processor of a copy thread would wait for the kernel's next tick (4 ms at 250
- * Hz, measured: 2 ms on one demand read in a hundred). So copy threads take turns as short as the
+ * Hz; beside staging one demand read in a hundred did). So copy threads take turns as short as the
  * kernel knows (6.12 and later), and offer theirs after each job and every 128 KiB of a copy.
  */
 #ifndef TIERD_WORKER_H
