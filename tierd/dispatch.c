@@ -237,38 +237,41 @@ static void memory_job(struct shell *s, struct job *job, enum job_kind kind,
 	worker_submit(s->workers, job);
 }
 
-static uint8_t *memory_of(const struct shell *s, const struct core_range *range)
+static uint8_t *memory_of(const struct mem_region *region, const struct core_range *range)
 {
-	return (uint8_t *)region_of(s, range)->addr + range->offset;
+	return (uint8_t *)region->addr + range->offset;
 }
 
 /* By areas, so that reads into the first need not wait for the last. */
 static void do_prepare(struct shell *s, const struct core_action *a)
 {
 	struct core_range range = a->range;
+	const struct mem_region *region = region_of(s, &range);
 	uint64_t end = range.offset + range.bytes;
 
-	for (; region_of(s, &range) && range.offset < end; range.offset += range.bytes) {
+	for (; region && range.offset < end; range.offset += range.bytes) {
 		if (worker_jobs_free(s->workers) <= PREPARE_JOBS_FREE)
 			return;
 		if (range.tier != CORE_RANGE_INDEX) {
 			uint64_t left = end - range.offset;
 
 			range.bytes = left < PREPARE_AREA ? left : PREPARE_AREA;
-			prepare_begin(&s->dispatch.prepare, memory_of(s, &range));
+			prepare_begin(&s->dispatch.prepare, memory_of(region, &range));
 		}
 		memory_job(s, worker_job(s->workers), JOB_PREPARE, &range);
 	}
 }
 
-static void prepared(struct shell *s, const struct core_range *range)
+/* Also where the context has gone meanwhile: its region is there as long as the job, and the next
+ * context's may lie at the same address. */
+static void prepared(struct shell *s, const struct job *job)
 {
 	struct prepare *p = &s->dispatch.prepare;
 	struct core_io *io;
 
-	if (range->tier == CORE_RANGE_INDEX || !region_of(s, range))
+	if (job->range.tier == CORE_RANGE_INDEX)
 		return;
-	prepare_end(p, memory_of(s, range));
+	prepare_end(p, memory_of(job->region, &job->range));
 	while ((io = prepare_release(p)))
 		submit_or_defer(s, (struct deferred){ io, 0 });
 }
@@ -300,7 +303,7 @@ static void job_done(struct shell *s, const struct job *job)
 		feed_io(s, job->io);
 		break;
 	case JOB_PREPARE:
-		prepared(s, &job->range);
+		prepared(s, job);
 		break;
 	case JOB_PUNCH:
 		if (job->res)

@@ -12,6 +12,7 @@
 
 #define PUT_BYTES (4u << 20) /* of one put */
 #define PUT_BLOCKS_MAX 1024u
+#define PUT_NS (60 * NS_PER_S)
 #define PUTS_AHEAD 8u
 #define FIND_BATCH 8192u
 #define WAIT_NS (30 * NS_PER_S)
@@ -78,8 +79,10 @@ static void write_pages(const struct pool *p, tier_put *put, uint32_t first, uin
 
 static int put_some(struct pool *p, struct filling *f, uint32_t first, uint32_t count)
 {
-	static const struct tier_put_options options = { .size = sizeof(options),
-							 .flags = TIER_PUT_DURABLE };
+	/* Several large puts are under way, and none is timed: a slow device may take long. */
+	const struct tier_put_options options = { .size = sizeof(options),
+						  .flags = TIER_PUT_DURABLE,
+						  .deadline_ns = time_now_ns() + PUT_NS };
 	tier_key key[PUT_BLOCKS_MAX];
 	tier_put *put;
 	int error;

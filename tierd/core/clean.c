@@ -67,6 +67,21 @@ bool clean_busy(const struct core *c)
 	return c->cleaner.phase != CLEAN_IDLE;
 }
 
+/*
+ * Does it wait for tombstones that have no room, and is nothing free? Crashes of a full store do
+ * that: each leaves the segments that were open, the reserve among them, sealed before they were
+ * full.
+ */
+bool clean_stuck(const struct core *c)
+{
+	struct store_stats st;
+
+	if (c->cleaner.phase != CLEAN_STOP || !c->tomb_full_since_ns)
+		return false;
+	store_stats(c->store, &st);
+	return !st.segments_free;
+}
+
 /* Are blocks of the context in the batch? */
 bool clean_moves(const struct core *c, const struct context *x)
 {

@@ -156,11 +156,21 @@ void stream_window_moved(struct core *c, struct stream *s)
 	set_window(s);
 }
 
+/* What it had goes to who waits for it all (stream_free wakes them), else to those who got less. */
 void stream_window_end(struct core *c, struct stream *s)
 {
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
 		if (s->grant[tier])
 			grant(c, s, tier, 0);
+	for (uint32_t i = 0; !others_wait(c) && i < c->streams_high; i++) {
+		struct stream *other = &c->stream[i];
+
+		if (other == s || !other->used || other->over)
+			continue;
+		stream_window_moved(c, other);
+		if (other->request)
+			request_wake(c, other->request);
+	}
 }
 
 /* Bytes that are set aside for streams and hold nothing of theirs now. */

@@ -625,7 +625,7 @@ int core_drain(struct core *c, uint64_t token)
 static bool full_for(const struct core *c, uint64_t since_ns)
 {
 	/* The cleaner stops when it gains nothing; until then, who waits has his deadline. */
-	return since_ns && c->now_ns - since_ns > FULL_NS && !clean_busy(c) &&
+	return since_ns && c->now_ns - since_ns > FULL_NS && (!clean_busy(c) || clean_stuck(c)) &&
 	       c->now_ns - c->cleaner.ended_ns > FULL_NS;
 }
 

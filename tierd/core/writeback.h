@@ -150,6 +150,7 @@ int clean_open(struct core *c);
 void clean_close(struct core *c);
 bool clean_begin(struct core *c);
 bool clean_busy(const struct core *c);
+bool clean_stuck(const struct core *c);
 bool clean_moves(const struct core *c, const struct context *x);
 void clean_step(struct core *c);
 void clean_flush_failed(struct core *c);
