@@ -625,7 +625,7 @@ static void balance(struct core *c, struct context *x, uint32_t tier)
 	if (st.charged > x->plan.quota[tier]) { /* it was lowered */
 		evacuate_surplus(c, x, tier, true);
 		evacuate_begin(c, x, tier, st.charged - x->plan.quota[tier]);
-	} else if (tier != ABI_TIER_CXL || !put_copying(c, x)) {
+	} else if (tier != ABI_TIER_CXL || !x->put_copies) {
 		evict_room_ahead(c, x, tier);
 	}
 	evacuate_tick(c, x, tier);

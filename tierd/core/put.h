@@ -24,7 +24,6 @@ static inline bool put_mine(const struct put *p, uint32_t i)
 
 /* put_copy.c: start what copies can start. False: it waits for room, or failed for want of it. */
 bool put_copy(struct core *c, struct request *r);
-bool put_copying(const struct core *c, const struct context *x);
 
 /* put_shard.c */
 struct shard_page {

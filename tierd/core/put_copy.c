@@ -58,6 +58,7 @@ static void put_copied(struct core *c, struct core_copy *copy)
 			r->error = err;
 	}
 	core_copy_put(c, copy);
+	r->ctx->put_copies--;
 	request_landed(c, r);
 }
 
@@ -66,6 +67,7 @@ static void copy_submit(struct core *c, struct request *r, struct core_copy *cop
 	if (!copy)
 		return;
 	r->outstanding++;
+	r->ctx->put_copies++;
 	sched_copy(c, copy);
 }
 
@@ -190,16 +192,4 @@ bool put_copy(struct core *c, struct request *r)
 	}
 	copy_submit(c, r, copy);
 	return true;
-}
-
-/* Are bytes of puts on their way? They have places, and their ends make room for the next. */
-bool put_copying(const struct core *c, const struct context *x)
-{
-	for (uint32_t i = 0; i < c->requests_high; i++) {
-		const struct request *r = &c->request[i];
-
-		if (r->phase != REQUEST_FREE && r->put && r->outstanding && r->ctx == x)
-			return true;
-	}
-	return false;
 }

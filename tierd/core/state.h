@@ -100,6 +100,7 @@ struct context {
 	uint64_t full_since_ns; /* write-back finds no room on NVMe since; 0 = it does */
 	uint64_t blocks, blocks_pending;
 	uint64_t nvme_bytes, dirty_bytes;
+	uint32_t put_copies; /* copy jobs of puts under way: their ends make room for the next */
 	uint64_t refused; /* blocks that are PERSIST_REFUSED */
 	uint64_t pinned[ABI_MEM_TIERS];
 	uint64_t pages_resident[ABI_MEM_TIERS];
