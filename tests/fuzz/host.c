@@ -368,6 +368,18 @@ bool host_commit(struct host *h, uint16_t flags)
 	return host_request(h, 0, &sqe);
 }
 
+bool host_request_keys(struct host *h, uint32_t client, struct abi_sqe sqe, uint32_t first,
+		       uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		host_key(first + i, h->client[client].staging + (size_t)i * ABI_KEY_BYTES);
+	sqe.flags |= ABI_SQE_KEYS;
+	sqe.context_id = h->context[0].id;
+	sqe.count = count;
+	sqe.arg_bytes = count * ABI_KEY_BYTES;
+	return host_request(h, client, &sqe);
+}
+
 bool host_settle(struct host *h, uint32_t rounds)
 {
 	for (uint32_t i = 0; i < rounds; i++) {

@@ -121,6 +121,10 @@ void host_key(uint32_t n, uint8_t key[ABI_KEY_BYTES]);
 int host_reserve(struct host *h, const struct abi_put_args *args, uint32_t first, uint16_t flags);
 bool host_commit(struct host *h, uint16_t flags);
 
+/* A client's request about context 0 by `count` keys of `first` on; the rest as sqe has it. */
+bool host_request_keys(struct host *h, uint32_t client, struct abi_sqe sqe, uint32_t first,
+		       uint32_t count);
+
 /* Let time pass until nothing is under way; false: something still is after `rounds` ticks. */
 bool host_settle(struct host *h, uint32_t rounds);
 

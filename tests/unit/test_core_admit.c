@@ -71,20 +71,9 @@ static int setup(void **state)
 	struct disk_context spec;
 
 	(void)state;
-	host_boot(&host, NULL);
 	host_spec(&spec, HOST_KIND_STORE, 0);
 	snprintf(spec.policy, sizeof(spec.policy), "s3fifo");
-	assert_int_equal(host_context_make(&host, 0, &spec), 0);
-	host_client_open(&host, 0);
-	host_client_attach(&host, 0);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	host_empty(&host);
-	host_halt(&host);
+	one_host_boot(&spec, 1);
 	return 0;
 }
 
@@ -190,7 +179,7 @@ static void test_the_operator_may_write_all(void **state)
 	audited(state);
 }
 
-#define EACH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define EACH(test) cmocka_unit_test_setup_teardown(test, setup, one_host_off)
 
 int main(void)
 {

@@ -6,20 +6,11 @@
  */
 #include <string.h>
 
-#include "tests/fuzz/host.h"
 #include "tests/lib/unit.h"
+#include "tests/unit/one_host.h"
 #include "tierd/core/state.h"
 
 #define BLOCKS 6u /* of one run, side by side in the store */
-
-static struct host host;
-
-static int once(void **state)
-{
-	(void)state;
-	host_init(&host);
-	return 0;
-}
 
 static struct context *context(void)
 {
@@ -33,13 +24,8 @@ static int setup(void **state)
 	struct disk_context spec;
 
 	(void)state;
-	host_boot(&host, NULL);
 	host_spec(&spec, HOST_KIND_STORE, 0);
-	assert_int_equal(host_context_make(&host, 0, &spec), 0);
-	for (uint32_t i = 0; i < 2; i++) {
-		host_client_open(&host, i);
-		host_client_attach(&host, i);
-	}
+	one_host_boot(&spec, 2);
 	assert_int_equal(host_reserve(&host, &args, 0, ABI_SQE_DURABLE), 0);
 	assert_true(host_commit(&host, ABI_SQE_DURABLE));
 	assert_true(host_settle(&host, 100));
@@ -52,25 +38,11 @@ static int setup(void **state)
 	return 0;
 }
 
-static int teardown(void **state)
-{
-	(void)state;
-	host_empty(&host);
-	host_halt(&host);
-	return 0;
-}
-
 static void ask(uint32_t client, uint8_t op, uint8_t klass)
 {
-	struct abi_sqe sqe = { .op = op, .klass = klass, .flags = ABI_SQE_KEYS,
-			       .tier = ABI_TIER_CXL };
+	const struct abi_sqe sqe = { .op = op, .klass = klass, .tier = ABI_TIER_CXL };
 
-	for (uint32_t i = 0; i < BLOCKS; i++)
-		host_key(i, host.client[client].staging + i * ABI_KEY_BYTES);
-	sqe.context_id = host.context[0].id;
-	sqe.count = BLOCKS;
-	sqe.arg_bytes = BLOCKS * ABI_KEY_BYTES;
-	assert_true(host_request(&host, client, &sqe));
+	assert_true(host_request_keys(&host, client, sqe, 0, BLOCKS));
 }
 
 static uint64_t bytes_under_way(void)
@@ -100,7 +72,7 @@ static void test_what_another_lost_is_brought_at_once(void **state)
 	assert_int_equal(host.answer.value, BLOCKS);
 }
 
-#define EACH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define EACH(test) cmocka_unit_test_setup_teardown(test, setup, one_host_off)
 
 int main(void)
 {
@@ -108,5 +80,5 @@ int main(void)
 		EACH(test_what_another_lost_is_brought_at_once),
 	};
 
-	return cmocka_run_group_tests(tests, once, NULL);
+	return cmocka_run_group_tests(tests, one_host, NULL);
 }

@@ -8,39 +8,19 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/fuzz/host.h"
 #include "tests/lib/unit.h"
+#include "tests/unit/one_host.h"
 #include "tierd/core/state.h"
-
-static struct host host;
-
-static int once(void **state)
-{
-	(void)state;
-	host_init(&host);
-	return 0;
-}
 
 static int setup(void **state)
 {
 	struct disk_context spec;
 
 	(void)state;
-	host_boot(&host, NULL);
 	host_spec(&spec, HOST_KIND_STORE, 0);
 	snprintf(spec.policy, sizeof(spec.policy), "s3fifo"); /* it writes what is used again */
-	assert_int_equal(host_context_make(&host, 0, &spec), 0);
-	host_client_open(&host, 0);
-	host_client_attach(&host, 0);
+	one_host_boot(&spec, 1);
 	host.held = true;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	host_empty(&host);
-	host_halt(&host);
 	return 0;
 }
 
@@ -97,14 +77,9 @@ static void test_a_failed_record_is_not_proven(void **state)
 
 static void pin(uint32_t client, uint32_t first, uint32_t count)
 {
-	struct abi_sqe sqe = { .op = ABI_OP_PIN, .flags = ABI_SQE_KEYS, .tier = ABI_TIER_CXL };
+	const struct abi_sqe sqe = { .op = ABI_OP_PIN, .tier = ABI_TIER_CXL };
 
-	for (uint32_t i = 0; i < count; i++)
-		host_key(first + i, host.client[client].staging + i * ABI_KEY_BYTES);
-	sqe.context_id = host.context[0].id;
-	sqe.count = count;
-	sqe.arg_bytes = count * ABI_KEY_BYTES;
-	assert_true(host_request(&host, client, &sqe));
+	assert_true(host_request_keys(&host, client, sqe, first, count));
 	assert_int_equal(host.answer.res, 0);
 	assert_int_equal(host.answer.status, ABI_STATUS_READY);
 }
@@ -180,7 +155,7 @@ static void test_a_dropped_segment_delays_no_durable_put(void **state)
 	assert_int_equal(host.answer.value, 4);
 }
 
-#define EACH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define EACH(test) cmocka_unit_test_setup_teardown(test, setup, one_host_off)
 
 int main(void)
 {
@@ -190,5 +165,5 @@ int main(void)
 		EACH(test_a_dropped_segment_delays_no_durable_put),
 	};
 
-	return cmocka_run_group_tests(tests, once, NULL);
+	return cmocka_run_group_tests(tests, one_host, NULL);
 }

@@ -73,24 +73,12 @@ static int set_up(void **state)
 	struct disk_context spec;
 
 	(void)state;
-	host_boot(&host, NULL);
-	host.ears.complete = completed;
 	host_spec(&spec, HOST_KIND_STORE, 0);
-	assert_int_equal(host_context_make(&host, 0, &spec), 0);
-	host_client_open(&host, 0);
-	host_client_attach(&host, 0);
+	one_host_boot(&spec, 1);
+	host.ears.complete = completed;
 	for (uint32_t n = 0; n < BLOCKS; n++)
 		put(n);
 	assert_true(host_settle(&host, 60));
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	host.held = false;
-	host_empty(&host);
-	host_halt(&host);
 	return 0;
 }
 
@@ -453,7 +441,7 @@ static void test_demand_raises_a_direct_read(void **state)
 	assert_in_hbm(3, 1);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, one_host_off)
 
 int main(void)
 {

@@ -7,13 +7,11 @@
 #include <errno.h>
 #include <string.h>
 
-#include "tests/fuzz/host.h"
 #include "tests/lib/unit.h"
+#include "tests/unit/one_host.h"
 #include "tierd/core/state.h"
 
 #define KEYS 24u /* the first half of salt 7, the others of salt 8 */
-
-static struct host host;
 
 static uint64_t salt_of(uint32_t n)
 {
@@ -32,14 +30,9 @@ static void put(uint32_t n)
 /* Returns blocks protected, or the refusal; its id stays in the host's answer. */
 static int64_t pin(uint32_t client, uint32_t first, uint32_t count)
 {
-	struct abi_sqe sqe = { .op = ABI_OP_PIN, .flags = ABI_SQE_KEYS, .tier = ABI_TIER_CXL };
+	const struct abi_sqe sqe = { .op = ABI_OP_PIN, .tier = ABI_TIER_CXL };
 
-	for (uint32_t i = 0; i < count; i++)
-		host_key(first + i, host.client[client].staging + i * ABI_KEY_BYTES);
-	sqe.context_id = host.context[0].id;
-	sqe.count = count;
-	sqe.arg_bytes = count * ABI_KEY_BYTES;
-	assert_true(host_request(&host, client, &sqe));
+	assert_true(host_request_keys(&host, client, sqe, first, count));
 	host_audit(&host);
 	return host.answer.res ? host.answer.res : (int64_t)host.answer.aux;
 }
@@ -77,15 +70,9 @@ static int begin(void **state)
 {
 	struct disk_context spec;
 
-	(void)state;
-	host_init(&host);
-	host_boot(&host, NULL);
+	one_host(state);
 	host_spec(&spec, HOST_KIND_STORE, 0);
-	assert_int_equal(host_context_make(&host, 0, &spec), 0);
-	for (uint32_t i = 0; i < 2; i++) {
-		host_client_open(&host, i);
-		host_client_attach(&host, i);
-	}
+	one_host_boot(&spec, 2);
 	for (uint32_t n = 0; n < KEYS; n++)
 		put(n);
 	return 0;
@@ -114,14 +101,6 @@ static void test_other_users_do_not_unpin(void **state)
 	other->operator_ = false;
 	other->uid = HOST_OWNER;
 	unpin(1, second);
-}
-
-static int end(void **state)
-{
-	(void)state;
-	host_empty(&host);
-	host_halt(&host);
-	return 0;
 }
 
 static void test_a_salt_pins_no_more_than_its_limit(void **state)
@@ -244,5 +223,5 @@ int main(void)
 		cmocka_unit_test(test_a_quota_takes_nothing_that_is_pinned),
 	};
 
-	return cmocka_run_group_tests(tests, begin, end);
+	return cmocka_run_group_tests(tests, begin, one_host_off);
 }

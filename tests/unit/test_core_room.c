@@ -42,14 +42,11 @@ static void fill(bool slow, uint8_t there[BLOCKS])
 	struct disk_context spec;
 	uint8_t key[ABI_KEY_BYTES];
 
-	host_boot(&host, NULL);
 	host_spec(&spec, HOST_KIND_MEMORY, 0);
 	spec.quota[ABI_TIER_CXL] = HOST_CXL;
 	spec.blocks_max = BLOCKS;
 	snprintf(spec.policy, sizeof(spec.policy), "%s", POLICY_DEFAULT);
-	assert_int_equal(host_context_make(&host, 0, &spec), 0);
-	host_client_open(&host, 0);
-	host_client_attach(&host, 0);
+	one_host_boot(&spec, 1);
 	for (uint32_t run = 0; run < RUNS; run++)
 		put(run, slow);
 	x = core_context(host.core, host.context[0].id);

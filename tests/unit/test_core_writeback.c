@@ -7,42 +7,21 @@
 #include <errno.h>
 #include <string.h>
 
-#include "tests/fuzz/host.h"
 #include "tests/lib/unit.h"
+#include "tests/unit/one_host.h"
 #include "tierd/core/state.h"
 
 #define MSEC 1000000ull
 #define BEHIND 3u /* blocks of the second put */
-
-static struct host host;
-
-static int group_set_up(void **state)
-{
-	(void)state;
-	host_init(&host);
-	return 0;
-}
 
 static int set_up(void **state)
 {
 	struct disk_context spec;
 
 	(void)state;
-	host_boot(&host, NULL);
 	host_spec(&spec, HOST_KIND_STORE, 0);
-	assert_int_equal(host_context_make(&host, 0, &spec), 0);
-	host_client_open(&host, 0);
-	host_client_attach(&host, 0);
+	one_host_boot(&spec, 1);
 	assert_true(host_settle(&host, 60));
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	host.held = false;
-	host_empty(&host);
-	host_halt(&host);
 	return 0;
 }
 
@@ -141,7 +120,7 @@ static void test_what_is_only_reserved_is_hardly_waited_for(void **state)
 	assert_runs(1, 1);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, one_host_off)
 
 int main(void)
 {
@@ -151,5 +130,5 @@ int main(void)
 		TEST(test_what_is_only_reserved_is_hardly_waited_for),
 	};
 
-	return cmocka_run_group_tests(tests, group_set_up, NULL);
+	return cmocka_run_group_tests(tests, one_host, NULL);
 }
