@@ -20,6 +20,7 @@
 #define ROOM_MIN (1u << 20)   /* bytes evicted at a time, at least */
 #define FIRST_WALK 65536u     /* ... for those that give first; goes on where it ended */
 #define ACCESS_WEIGHT_MAX 64u /* of one log entry: a client cannot shout */
+#define SPARES_NS (1000 * MS)         /* between looks at empty segments */
 #define INDEX_PREPARE_MAX (16u << 20) /* bytes of an area of an index, each tick */
 #define STORE_FREE_MIN 2u     /* segments kept free in advance, beside the reserve */
 
@@ -269,14 +270,17 @@ int64_t place_alloc(struct core *c, struct context *x, uint32_t page, uint32_t t
 
 int64_t place_alloc_stream(struct core *c, struct context *x, uint32_t page, uint32_t tier)
 {
+	uint32_t klass = x->part_class[x->page_part[page]];
 	uint64_t fresh;
 	int64_t offset;
 
 	if (!x->space[tier])
 		return -ENOSPC;
-	offset = space_alloc(x->space[tier], x->part_class[x->page_part[page]], &fresh);
-	if (offset >= 0)
-		place_prepare(c, x, tier, fresh);
+	offset = space_alloc(x->space[tier], klass, &fresh);
+	if (offset < 0)
+		return offset;
+	place_prepare(c, x, tier, fresh);
+	place_prepare(c, x, tier, space_ahead(x->space[tier], klass));
 	return offset;
 }
 
@@ -350,6 +354,17 @@ static bool evict_full_giver(struct core *c, struct context *x, uint32_t tier)
 	return giver->retiring[tier] > c->quarantined[tier];
 }
 
+/* Nothing of his own can go: empty segments that others keep for themselves. */
+static bool evict_spares(struct core *c, struct context *x, uint32_t tier)
+{
+	if (!space_may_take(x->space[tier]))
+		return false;
+	for (uint32_t i = 0; i < c->contexts_high; i++)
+		if (c->context[i] && c->context[i]->space[tier])
+			evacuate_surplus(c, c->context[i], tier, true);
+	return c->punching[tier];
+}
+
 /*
  * place_alloc has failed. Start what makes room. Returns 0: wait in the queue for space, or
  * -ENOSPC: nothing can go (pinned, leased, held).
@@ -376,7 +391,8 @@ int evict_room(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 	}
 	if (!c->evacuation.ctx && st.live < st.charged / 2)
 		evacuate_begin(c, x, tier, bytes);
-	return room_comes(c, x, tier) || evict_full_giver(c, x, tier) ? 0 : -ENOSPC;
+	return room_comes(c, x, tier) || evict_full_giver(c, x, tier) ||
+	       evict_spares(c, x, tier) ? 0 : -ENOSPC;
 }
 
 /*
@@ -675,8 +691,21 @@ static void context_balance(struct core *c, struct context *x)
 		evict_nvme(c, x, x->spec.blocks_max / 64 * x->spec.geometry.block_bytes);
 }
 
+/* What was empty all the time is not needed: so much of it goes with the next ticks. */
+static void look_at_spares(struct core *c)
+{
+	if (c->now_ns < c->spares_ns + SPARES_NS)
+		return;
+	c->spares_ns = c->now_ns;
+	for (uint32_t i = 0; i < c->contexts_high; i++)
+		for (uint32_t tier = 0; c->context[i] && tier < ABI_MEM_TIERS; tier++)
+			if (c->context[i]->space[tier])
+				space_look(c->context[i]->space[tier]);
+}
+
 void evict_tick(struct core *c)
 {
+	look_at_spares(c);
 	for (uint32_t i = 0; i < c->contexts_high; i++)
 		if (c->context[i] && !c->context[i]->closing)
 			context_balance(c, c->context[i]);

@@ -24,6 +24,7 @@
 #define BYTES_MAX ((ABI_ADDR_MASK + 1) << ABI_UNIT_SHIFT)
 #define PAGES_MIN 4u  /* places of the largest class in a segment, at least */
 #define WASTE_SHIFT 3 /* a segment's tail that fits no place: at most 1/8 */
+#define AHEAD_SHARE 8 /* of pool and quota: nothing is taken ahead of need when less is free */
 #define SHARE_MIN 8u  /* segments that the quota should give to each class */
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
@@ -210,11 +211,14 @@ static void heap_add(struct space *s, enum heap_kind kind, uint32_t seg)
 
 static void heap_remove(struct space *s, enum heap_kind kind, uint32_t seg)
 {
-	struct heap *heap = &s->klass[s->segment[seg].klass].heap[kind];
+	struct space_class *c = &s->klass[s->segment[seg].klass];
+	struct heap *heap = &c->heap[kind];
 	uint32_t at = s->segment[seg].at[kind != HEAP_ALLOC], last;
 
 	assert(heap->count > 0 && at < heap->count && heap->segment[at] == seg);
 	last = heap->segment[--heap->count];
+	if (kind == HEAP_EMPTY && heap->count < c->low)
+		c->low = heap->count;
 	if (last == seg)
 		return;
 	heap_rise(s, heap, kind, at, last);
@@ -351,18 +355,19 @@ static uint32_t empty_withdraw(struct space *s, uint32_t klass)
 	return seg;
 }
 
-/* A class with more than `keep` empty segments, one of which is not promised; classes = none. */
+/* More than `keep` empty segments, one of which is not promised? */
+static bool has_empty(const struct space_class *c, uint32_t keep)
+{
+	return c->heap[HEAP_EMPTY].count > keep && c->free - c->places >= c->reserved;
+}
+
+/* Such a class; classes = none. */
 static uint32_t class_with_empty(const struct space *s, uint32_t keep, uint32_t except)
 {
 	uint32_t klass = 0;
 
-	for (; klass < s->classes; klass++) {
-		const struct space_class *c = &s->klass[klass];
-
-		if (klass != except && c->heap[HEAP_EMPTY].count > keep &&
-		    c->free - c->places >= c->reserved)
-			break;
-	}
+	while (klass < s->classes && (klass == except || !has_empty(&s->klass[klass], keep)))
+		klass++;
 	return klass;
 }
 
@@ -402,13 +407,51 @@ void space_limit(struct space *s, uint64_t quota)
 	s->limit = (uint32_t)min_u64(quota / s->segment_bytes, s->segments);
 }
 
+uint64_t space_ahead(struct space *s, uint32_t klass)
+{
+	uint64_t free = s->pool->capacity > s->pool->used ? s->pool->capacity - s->pool->used : 0;
+	uint64_t fresh = UINT64_MAX;
+
+	assert(klass < s->classes);
+	if (s->klass[klass].heap[HEAP_EMPTY].count ||
+	    free < s->pool->capacity / AHEAD_SHARE + s->segment_bytes ||
+	    s->limit < s->taken + s->limit / AHEAD_SHARE + 1 ||
+	    class_with_empty(s, 1, klass) < s->classes)
+		return fresh;
+	segment_take(s, klass, &fresh);
+	return fresh;
+}
+
+static bool may_go(const struct space_class *c, bool all)
+{
+	return has_empty(c, all ? 0 : 1) && (all || (c->idle && c->low > 1));
+}
+
 int64_t space_surplus(struct space *s, bool all)
 {
-	uint32_t klass = class_with_empty(s, all ? 0 : 1, s->classes);
+	uint32_t klass = 0;
 
+	while (klass < s->classes && !may_go(&s->klass[klass], all))
+		klass++;
 	if (klass == s->classes)
 		return -ENOENT;
+	s->klass[klass].idle -= s->klass[klass].idle > 0;
 	return (int64_t)(empty_withdraw(s, klass) * s->segment_bytes);
+}
+
+void space_look(struct space *s)
+{
+	for (uint32_t k = 0; k < s->classes; k++) {
+		struct space_class *c = &s->klass[k];
+
+		c->idle = c->low > 1 ? c->low - 1 : 0;
+		c->low = c->heap[HEAP_EMPTY].count;
+	}
+}
+
+bool space_may_take(const struct space *s)
+{
+	return s->limit > s->taken;
 }
 
 void space_punched(struct space *s, uint64_t offset)

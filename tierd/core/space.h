@@ -8,9 +8,9 @@
  * Life of a segment of a space
  *   1. unused: a hole in the memfd, nothing charged.
  *   2. taken: segment_bytes are charged to the pool and the space; it serves one class.
- *   3. empty again: it stays taken as a spare, for whichever class runs out next, until
- *      space_surplus hands it out to be punched; during the punch it is charged but not usable;
- *      space_punched makes it unused.
+ *   3. empty again: it stays taken as a spare, for whichever class runs out next, until it was not
+ *      needed for a while (space_look) or somebody else wants it, and space_surplus hands it out to
+ *      be punched; during the punch it is charged but not usable; space_punched makes it unused.
  *   4. or evacuated: nothing is placed there any more, its pages leave or move. Places that readers
  *      keep hold only the 2 MiB units they lie in: the others are parked, that is punched and given
  *      back to the pool; the last ones when the last reader has gone.
@@ -79,11 +79,25 @@ void space_limit(struct space *s, uint64_t quota);
 void space_free(struct space *s, uint64_t offset);
 
 /*
- * An empty segment that is not needed (all but one spare a class; with `all` also the spares):
- * its offset, to be punched, or -ENOENT. Then space_punched.
+ * A segment more for a class that has no empty one, so that its memory is there before it is
+ * needed: as long as an eighth of the pool and of the quota stays free. Its offset, UINT64_MAX =
+ * none.
+ */
+uint64_t space_ahead(struct space *s, uint32_t klass);
+
+/*
+ * An empty segment that is not needed (by the last two looks, and one a class stays; with `all`
+ * any): its offset, to be punched, or -ENOENT. Then space_punched. What allocation empties and
+ * fills in turns stays: to punch it and back it anew costs more than to read into it.
  */
 int64_t space_surplus(struct space *s, bool all);
 void space_punched(struct space *s, uint64_t offset);
+
+/* Now and then: what was empty all the time since the last look is not needed. */
+void space_look(struct space *s);
+
+/* Could it take a segment if the pool had one? */
+bool space_may_take(const struct space *s);
 
 /*
  * The segment whose evacuation costs least, neither full nor empty, of any class but `except` (no

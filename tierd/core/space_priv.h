@@ -48,6 +48,8 @@ struct space_class {
 	uint64_t live;     /* places handed out, in all */
 	uint64_t going;    /* ... in evacuated segments: they look for room in others */
 	uint64_t reserved; /* of these, promised: free >= reserved at any time */
+	uint32_t low;      /* empty segments: the fewest since the last look, */
+	uint32_t idle;     /* ... and of those, how many beyond one may go */
 	bool wanting;      /* found no place the last time */
 	uint64_t weight;   /* bytes that are lost with a place */
 	struct heap heap[HEAPS];

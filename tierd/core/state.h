@@ -398,6 +398,7 @@ struct core {
 	uint64_t quarantined[ABI_MEM_TIERS]; /* bytes */
 	uint32_t punching[ABI_MEM_TIERS];    /* segments */
 	struct evacuation evacuation;
+	uint64_t spares_ns; /* the last look at empty segments */
 	uint32_t evacuate_failed; /* segments in a row that could not be emptied, */
 	uint64_t evacuate_failed_ns; /* ... the last one then */
 
