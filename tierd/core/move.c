@@ -183,15 +183,20 @@ static void io_submit(struct core *c, struct request *r, struct mover *b)
 	b->io = NULL;
 }
 
+/* Has the read room for so many bytes from there? Its end is where they lie, and it is not full. */
+static bool goes_on(const struct core_io *io, uint64_t offset, uint32_t bytes)
+{
+	return io->offset + io->bytes == offset && io->piece_count < CORE_SEGMENTS_IO &&
+	       io->bytes + bytes <= CORE_IO_BYTES_MAX;
+}
+
 static struct core_io *io_for(struct core *c, struct request *r, struct mover *b, uint64_t offset,
 			      uint32_t bytes, uint32_t tier)
 {
 	void (*done)(struct core *c, struct core_io *io) =
 		tier == ABI_TIER_HBM ? direct_done : read_done;
 
-	if (b->io &&
-	    (b->io->priv.done != done || b->io->piece_count == CORE_SEGMENTS_IO ||
-	     b->io->offset + b->io->bytes != offset || b->io->bytes + bytes > CORE_IO_BYTES_MAX))
+	if (b->io && (b->io->priv.done != done || !goes_on(b->io, offset, bytes)))
 		io_submit(c, r, b);
 	if (b->io)
 		return b->io;
@@ -303,20 +308,16 @@ enum move_state move_direct(struct core *c, struct request *r, struct mover *b, 
 	return read_page(c, r, b, &at, ABI_TIER_HBM);
 }
 
-/* Does the page lie where the read being built ends, and is that not full? */
-bool move_goes_on(const struct mover *b, const struct abi_page *d)
+/* Does the page, of so many bytes, go on where the read being built ends? */
+bool move_goes_on(const struct mover *b, const struct abi_page *d, uint32_t bytes)
 {
-	return b->io && b->io->offset + b->io->bytes == abi_nvme_offset(d->nvme) &&
-	       b->io->piece_count < CORE_SEGMENTS_IO && b->io->bytes < CORE_IO_BYTES_MAX;
+	return b->io && goes_on(b->io, abi_nvme_offset(d->nvme), bytes);
 }
 
-/* Bytes of the direct read being built when this page would go on where it ends; else 0. */
-uint64_t move_direct_building(const struct mover *b, const struct abi_page *d)
+/* The same for a direct read: its bytes so far; else 0. */
+uint64_t move_direct_building(const struct mover *b, const struct abi_page *d, uint32_t bytes)
 {
-	if (!b->io || b->io->priv.done != direct_done ||
-	    b->io->offset + b->io->bytes != abi_nvme_offset(d->nvme))
-		return 0;
-	return b->io->bytes;
+	return move_goes_on(b, d, bytes) && b->io->direct ? b->io->bytes : 0;
 }
 
 /* ---- CXL -> HBM --------------------------------------------------------------------------- */

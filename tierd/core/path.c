@@ -126,7 +126,7 @@ enum move_state path_to_hbm(struct core *c, struct request *r, struct mover *b, 
 		return in_cxl ? copy_page(c, r, b, slot, page) : move_read(c, r, b, slot, page);
 	if (r->path_bad & PATH_COPY)
 		return move_direct(c, r, b, slot, page);
-	building = move_direct_building(b, d);
+	building = move_direct_building(b, d, page_stride(r->ctx, page));
 	if (building && building < sched_unit_bytes(c, r->sqe.klass))
 		return move_direct(c, r, b, slot, page); /* one larger read instead of two */
 	return in_cxl ? either(c, r, b, slot, page) : upwards(c, r, b, slot, page);

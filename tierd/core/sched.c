@@ -203,13 +203,18 @@ static uint64_t next_bytes(const struct core *c, const struct sched_node *node)
 	return node->bytes < unit ? node->bytes : unit;
 }
 
+/* For how long after demand background lets it pass: the next may still come. */
+static uint64_t yield_ns(const struct sched *s)
+{
+	uint64_t gap = s->gap_ns + s->gap_ns / 4;
+
+	return gap > SCHED_YIELD_NS ? gap : SCHED_YIELD_NS;
+}
+
 /* Does background let demand pass now? */
 bool sched_yields(const struct core *c)
 {
-	uint64_t gap = c->sched->gap_ns + c->sched->gap_ns / 4;
-
-	return c->config.yield &&
-	       sched_demand(c, gap > SCHED_YIELD_NS ? gap : SCHED_YIELD_NS);
+	return c->config.yield && sched_demand(c, yield_ns(c->sched));
 }
 
 /* No demand is there, or to be expected soon. */
@@ -750,7 +755,7 @@ void sched_tick(struct core *c)
 uint64_t sched_next_tick(const struct core *c)
 {
 	const struct sched *s = c->sched;
-	uint64_t next = s->expires_ns;
+	uint64_t next = s->expires_ns, calm = s->demand_ns ? s->demand_ns + yield_ns(s) : 0;
 
 	/* Held back behind demand: looked at again when that is long ago, or when it starves. */
 	for (uint32_t k = ABI_CLASS_DEMAND + 1; k < ABI_CLASS_COUNT; k++) {
@@ -758,9 +763,8 @@ uint64_t sched_next_tick(const struct core *c)
 
 		if (!class_count(s, k))
 			continue;
-		if (s->demand_ns && s->demand_ns + SCHED_YIELD_NS > c->now_ns &&
-		    s->demand_ns + SCHED_YIELD_NS < at)
-			at = s->demand_ns + SCHED_YIELD_NS;
+		if (calm > c->now_ns && calm < at)
+			at = calm;
 		next = at < next ? at : next;
 	}
 	return next > c->now_ns ? next : c->now_ns + MS;

@@ -699,8 +699,8 @@ enum move_state move_promote(struct core *c, struct request *r, struct mover *b,
 			     uint32_t page);
 enum move_state move_direct(struct core *c, struct request *r, struct mover *b, uint32_t slot,
 			    uint32_t page);
-bool move_goes_on(const struct mover *b, const struct abi_page *d);
-uint64_t move_direct_building(const struct mover *b, const struct abi_page *d);
+bool move_goes_on(const struct mover *b, const struct abi_page *d, uint32_t bytes);
+uint64_t move_direct_building(const struct mover *b, const struct abi_page *d, uint32_t bytes);
 void move_submit_copy(struct core *c, struct request *r, struct mover *b);
 int move_make_room(struct core *c, struct request *r, const struct mover *b, uint64_t bytes);
 void move_submit(struct core *c, struct request *r, struct mover *b);

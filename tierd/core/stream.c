@@ -216,11 +216,12 @@ static bool held_back(const struct stream *s)
 }
 
 /* Is as much under way as may be? What goes on in the read being built makes it no more. */
-static bool enough(const struct request *r, const struct mover *m, const struct abi_page *d)
+static bool enough(const struct request *r, const struct mover *m, const struct abi_page *d,
+		   uint32_t bytes)
 {
 	uint32_t most = held_back(r->stream) ? IOS_FIRST : IOS_MAX;
 
-	return r->outstanding + !!m->io >= most && !move_goes_on(m, d);
+	return r->outstanding + !!m->io >= most && !move_goes_on(m, d, bytes);
 }
 
 /*
@@ -239,7 +240,7 @@ static enum move_state issue_item(struct core *c, struct request *r, struct move
 		return MOVE_THERE;
 	d = index_page(&s->ctx->ix, at.slot, at.page);
 	here = page_state(d, s->tier);
-	if (here == ABI_PAGE_ABSENT && enough(r, m, d))
+	if (here == ABI_PAGE_ABSENT && enough(r, m, d, page_stride(s->ctx, at.page)))
 		return MOVE_UNDER_WAY;
 	if (s->mode == ABI_MODE_CACHE)
 		stream_page_adopt(c, s->ctx, at.slot, at.page, s->tier);
