@@ -61,13 +61,14 @@ static void claim_update(struct reservation *r)
 	r->claimed = now;
 }
 
-/* Bytes of the context's CXL that claims may take together. */
-static uint64_t claimable(const struct core *c, const struct context *x)
+/* Is so much of the context's CXL left to claims that they may come to so many blocks more? */
+static bool claimable(const struct core *c, const struct context *x, uint32_t blocks)
 {
 	uint64_t whole = x->plan.quota[ABI_TIER_CXL] / 100 * CLAIMS_PERCENT;
 	uint64_t held = x->pinned[ABI_TIER_CXL] + c->quarantined[ABI_TIER_CXL];
+	uint64_t claims = (x->claimed_blocks + blocks) * x->spec.geometry.block_bytes;
 
-	return whole > held ? whole - held : 0;
+	return claims + held <= whole;
 }
 
 /* ---- places ------------------------------------------------------------------------------- */
@@ -105,6 +106,14 @@ static int grow(struct core *c, struct reservation *r, uint32_t blocks)
 	r->granted += blocks;
 	claim_update(r);
 	return 0;
+}
+
+/* May it grow by a step? Up to its p95 that is claimed already; beyond, as others may. */
+static bool may_grow(const struct core *c, const struct reservation *r)
+{
+	uint32_t most = r->p95 > r->granted ? r->p95 : r->granted, then = r->granted + r->step;
+
+	return then <= most || claimable(c, r->ctx, then - most);
 }
 
 /* Is it time for the next step? Half of one is kept ahead. */
@@ -206,6 +215,8 @@ static void predict(const struct core *c, const struct request *q, struct abi_re
 		a->p95 = a->expected;
 	if (!a->step)
 		a->step = (a->expected + 3) / 4;
+	if (a->step > a->p95)
+		a->step = a->p95;
 }
 
 static int args_check(const struct abi_reserve_args *a)
@@ -248,8 +259,7 @@ void reserve_request(struct core *c, struct request *q)
 	err = args_check(a);
 	if (!err)
 		predict(c, q, a);
-	if (!err && (q->ctx->claimed_blocks + a->p95) * q->ctx->spec.geometry.block_bytes >
-			    claimable(c, q->ctx))
+	if (!err && !claimable(c, q->ctx, a->p95))
 		err = -EDQUOT;
 	if (err) {
 		request_end(c, q, err, 0, 0);
@@ -319,7 +329,7 @@ void reserve_grow(struct core *c)
 		if (!r->used || !r->growing)
 			continue;
 		if (c->now_ns >= r->retry_ns) {
-			r->growing = low(r) && grow(c, r, r->step) != 0;
+			r->growing = low(r) && may_grow(c, r) && grow(c, r, r->step) != 0;
 			r->retry_ns = c->now_ns + RETRY_NS;
 			if (r->growing)
 				evict_room(c, r->ctx, ABI_TIER_CXL,

@@ -1,0 +1,120 @@
+/*
+ * Reservations: what a client promises itself is kept within what all may claim together, also when
+ * it grows, and its growth pushes nothing out that the claim did not cover.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <string.h>
+
+#include "tests/lib/unit.h"
+#include "tests/unit/one_host.h"
+#include "tierd/core/state.h"
+
+#define RUN 8u
+#define CLAIMS_PERCENT 80u
+
+static struct context *boot(void)
+{
+	struct disk_context spec;
+
+	host_spec(&spec, HOST_KIND_MEMORY, 0);
+	spec.quota[ABI_TIER_CXL] = HOST_CXL;
+	spec.blocks_max = 1u << 14;
+	one_host_boot(&spec, 1);
+	return core_context(host.core, host.context[0].id);
+}
+
+static struct abi_cqe reserve(const struct abi_reserve_args *args)
+{
+	struct abi_sqe sqe = { .op = ABI_OP_RESERVE, .count = 1, .arg_bytes = sizeof(*args) };
+
+	sqe.context_id = host.context[0].id;
+	sqe.deadline_ns = host.now_ns + 60000 * MS;
+	memcpy(host.client[0].staging, args, sizeof(*args));
+	assert_true(host_request(&host, 0, &sqe));
+	return host.answer;
+}
+
+/* A put of keys of `first` on, under the reservation (0 = none). */
+static void put(uint64_t reservation, uint32_t first, uint32_t count)
+{
+	struct abi_put_args args = { .count = count };
+	uint8_t *at = host.client[0].staging;
+	struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE, .handle = reservation, .count = count };
+
+	memcpy(at, &args, sizeof(args));
+	for (uint32_t i = 0; i < count; i++)
+		host_key(first + i, at + sizeof(args) + (size_t)i * ABI_KEY_BYTES);
+	sqe.context_id = host.context[0].id;
+	sqe.arg_bytes = (uint32_t)(sizeof(args) + (size_t)count * ABI_KEY_BYTES);
+	assert_true(host_request(&host, 0, &sqe));
+	assert_int_equal(host.answer.res, 0);
+	assert_true(host_commit(&host, 0));
+	assert_int_equal(host.answer.res, 0);
+}
+
+static uint64_t claimable(const struct context *x)
+{
+	return x->plan.quota[ABI_TIER_CXL] / 100 * CLAIMS_PERCENT / x->spec.geometry.block_bytes;
+}
+
+/* The room is full of others' blocks; a claim of two blocks asks to grow by all there is. */
+static void test_a_huge_step_pushes_nobody_out(void **state)
+{
+	struct context *x = boot();
+	struct abi_reserve_args args = { .expected = 2, .p95 = 4 };
+	uint64_t blocks = claimable(x), id, there;
+
+	(void)state;
+	for (uint32_t i = 0; i < blocks / RUN * RUN; i += RUN)
+		put(0, i, RUN);
+	there = x->blocks;
+	args.step = ABI_RESERVE_BLOCKS_MAX;
+	id = reserve(&args).value;
+	assert_int_equal(host.answer.res, 0);
+	put(id, 1u << 20, 2);
+	for (uint32_t i = 0; i < 50; i++)
+		host_tick(&host, 2 * MS);
+	assert_true(x->claimed_blocks <= 4);
+	assert_true(x->blocks + 16 >= there);
+	host_audit(&host);
+}
+
+/* What comes in the end is more than p95 said: it goes on growing, as far as claims may go. */
+static void test_growth_ends_where_claims_do(void **state)
+{
+	struct context *x = boot();
+	struct abi_reserve_args args = { .expected = 8, .p95 = 8, .step = 8 };
+	uint32_t most = (uint32_t)claimable(x), key = 0;
+	uint64_t id = reserve(&args).value, drawn;
+
+	(void)state;
+	assert_int_equal(host.answer.res, 0);
+	for (uint32_t n = 0; n < 4; n++, key += RUN) {
+		put(id, key, RUN);
+		host_tick(&host, 2 * MS);
+		assert_true(x->claimed_blocks <= most);
+	}
+	drawn = host.core->metrics.reserve_drawn;
+	assert_true(drawn >= 3 * RUN * x->ix.pages_per_block);
+	/* Another one takes all that is left of the claims: now it is not its turn. */
+	args = (struct abi_reserve_args){ .expected = 1, .step = 1 };
+	args.p95 = most - (uint32_t)x->claimed_blocks;
+	assert_int_equal(reserve(&args).res, 0);
+	for (uint32_t n = 0; n < 6; n++, key += RUN) {
+		put(id, key, RUN);
+		host_tick(&host, 2 * MS);
+		assert_true(x->claimed_blocks <= most);
+	}
+	host_audit(&host);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_teardown(test_a_huge_step_pushes_nobody_out, one_host_off),
+		cmocka_unit_test_teardown(test_growth_ends_where_claims_do, one_host_off),
+	};
+
+	return cmocka_run_group_tests(tests, one_host, NULL);
+}
