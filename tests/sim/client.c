@@ -467,6 +467,8 @@ static void ask_room(struct world *w, uint32_t client, uint32_t i)
 	args->expected = world_below(w, 8);
 	args->p95 = args->expected ? args->expected + world_below(w, 8) : 0;
 	args->step = world_below(w, 3);
+	if (args->p95 == 13) /* that is no reason to grow by so much */
+		args->step = 1000;
 	args->role = world_below(w, 2);
 	args->prompt_tokens = world_below(w, 4000);
 	sqe.context_id = w->context[a->context].id;

@@ -210,6 +210,8 @@ static void head_check(struct world *w, const struct pin *p, struct abi_block_re
 	h = head_of(w, p, ref);
 	if (!h)
 		return;
+	if (block_use(x, ref.slot)->head_layers[p->tier] < p->layers)
+		world_fail(w, "pin: block %u is pinned by fewer layers than asked", ref.slot);
 	pages = head_pages(x, p, ref.slot);
 	if (h->pages & ~pages)
 		world_fail(w, "pin: a page of the head of block %u left tier %u", ref.slot,

@@ -2,7 +2,9 @@
 /*
  * What is whose, by the core's own words, after each event:
  *   Pins: what pins claim does not grow above a budget: of the host, a context, a salt, a client.
- *   Reservations: they end with their time and with their client.
+ *   ... Foresight's leave half of it free. One that was acknowledged stays until its deadline.
+ *   Reservations: they end with their time and with their client; what they may come to together
+ *   does not grow above what claims, pins and quarantine may take.
  *   Puts: a removed context keeps none that nobody commits, and while a put may still bring its
  *   bytes its pending blocks leave for a deletion or a new epoch alone.
  *   Runs: the blocks of one are charged to one account, as its room was asked for.
@@ -56,6 +58,39 @@ static void context_pins(struct world *w, uint32_t which, uint32_t t)
 	}
 }
 
+/* A pin that was acknowledged is one until its deadline, or until its client ends it or goes. */
+static void pins_kept(struct world *w)
+{
+	const struct core *c = w->core;
+
+	for (uint32_t i = 0; i < WORLD_LEASES; i++) {
+		const struct world_pin *p = &w->pin[i];
+		const struct pin *at = &c->pin[p->id % CORE_PINS_MAX];
+
+		if (p->id && p->deadline_ns > w->now_ns && w->client[p->client].state == 1 &&
+		    !w->context[p->context].removing && !(at->used && at->id == p->id))
+			world_fail(w, "P7: a pin ended %llu ms before its deadline",
+				   (unsigned long long)((p->deadline_ns - w->now_ns) / MSEC));
+	}
+}
+
+/* What foresight pinned last left half of the budget to those who read. */
+static void foresight_pins(struct world *w)
+{
+	const struct core *c = w->core;
+
+	for (uint32_t i = 0; i < c->pins_high; i++) {
+		const struct pin *p = &c->pin[i];
+		uint64_t all = c->pool[p->tier].capacity / 100 * c->config.pin_percent;
+
+		if (p->used && p->layers && p->id / CORE_PINS_MAX == c->pin_seq &&
+		    c->pinned[p->tier] > all / 2)
+			world_fail(w, "P7: foresight pinned up to %llu bytes of %llu",
+				   (unsigned long long)c->pinned[p->tier],
+				   (unsigned long long)all);
+	}
+}
+
 static void pins_check(struct world *w)
 {
 	const struct core *c = w->core;
@@ -64,6 +99,7 @@ static void pins_check(struct world *w)
 	if (w->theirs.pins == seen)
 		return; /* nothing was pinned or let go */
 	w->theirs.pins = seen;
+	foresight_pins(w);
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
 		uint64_t sum[WORLD_CLIENTS] = { 0 };
 
@@ -82,9 +118,30 @@ static void pins_check(struct world *w)
 
 /* ---- reservations, puts, runs ------------------------------------------------------------- */
 
+static void claims_check(struct world *w, uint32_t which)
+{
+	const struct core *c = w->core;
+	const struct context *x = core_context(c, w->context[which].id);
+	uint64_t claims, held, whole;
+
+	if (!w->context[which].made || !x)
+		return;
+	claims = x->claimed_blocks * x->spec.geometry.block_bytes;
+	held = x->pinned[ABI_TIER_CXL] + c->quarantined[ABI_TIER_CXL];
+	whole = x->plan.quota[ABI_TIER_CXL] / 100 * 80;
+	if (claims > w->theirs.claims[which] && claims + held > whole)
+		world_fail(w, "I7: claims of %llu bytes beside %llu held, of %llu",
+			   (unsigned long long)claims, (unsigned long long)held,
+			   (unsigned long long)whole);
+	w->theirs.claims[which] = claims;
+}
+
 static void reservations_check(struct world *w)
 {
 	const struct core *c = w->core;
+
+	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++)
+		claims_check(w, i);
 
 	for (uint32_t i = 0; c->reservations && i < c->reservations_high; i++) {
 		const struct reservation *r = &c->reservation[i];
@@ -248,6 +305,7 @@ void theirs_session_answered(struct world *w, uint32_t client, const struct ask 
 void theirs_check(struct world *w)
 {
 	pins_check(w);
+	pins_kept(w);
 	reservations_check(w);
 	puts_check(w);
 	lines_check(w);

@@ -202,8 +202,9 @@ void prove_step(struct core *c)
 	if (p->next == p->count || p->reading || c->now_ns < p->retry_ns || !c->io_free)
 		return;
 	while (p->next < p->count && !(x = unproven(c, &p->ref[p->next]))) {
-		p->left--;
+		p->left--; /* it went, or the cleaner read and moved it: who waits looks again */
 		next_block(p);
+		request_wake_phase(c, REQUEST_WRITTEN);
 	}
 	if (!x)
 		return;
