@@ -87,8 +87,11 @@ static int sync_folder(const char *path)
 	return 0;
 }
 
-static int too_small(struct shell *s, int rc)
+static int no_plan(struct shell *s, int rc)
 {
+	if (rc == -E2BIG)
+		return recover_explain(s, rc, "the store would have too many segments",
+				       "lower nvme.size, or raise nvme.segment");
 	return recover_explain(s, rc, "the store is too small for its segments",
 			       "raise nvme.size, or lower nvme.segment");
 }
@@ -102,7 +105,7 @@ static int fill(struct shell *s, struct disk_super *super)
 		return recover_explain(s, -EIO, "no random bytes for the store's id", NULL);
 	rc = store_super_plan(super, s->block->bytes(s->device), s->config.nvme_segment, id);
 	if (rc)
-		return too_small(s, rc);
+		return no_plan(s, rc);
 	rc = write_store(s, super);
 	if (rc)
 		recover_explain(s, rc, "the new store cannot be written", "look at its device");
@@ -186,11 +189,14 @@ int format_store(struct shell *s, uint64_t bytes, bool device, struct disk_super
 		.progress = tell_progress,
 		.arg = &told_ns,
 	};
-	int rc = follow(s->config.store_path, real);
+	int rc = 0;
 
 	/* Before all of it is written. */
-	if (!device && store_super_plan(super, bytes, s->config.nvme_segment, 1))
-		return too_small(s, -EINVAL);
+	if (!device)
+		rc = store_super_plan(super, bytes, s->config.nvme_segment, 1);
+	if (rc)
+		return no_plan(s, rc);
+	rc = follow(s->config.store_path, real);
 	if (rc)
 		return recover_explain(s, rc, "the link to the store cannot be followed",
 				       "name the file itself");

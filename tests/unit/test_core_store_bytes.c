@@ -361,6 +361,8 @@ static void test_super(void **state)
 	assert_int_equal(p.segment_bytes, 1 << 30);
 	assert_int_equal(store_super_plan(&p, 1 << 20, 0, 42), -EINVAL);
 	assert_int_equal(store_super_plan(&p, 1 << 30, 1000, 42), -EINVAL);
+	assert_int_equal(store_super_plan(&p, 1ull << 40, 1 << 20, 42), -E2BIG);
+	assert_int_equal(store_super_plan(&p, UINT64_MAX, 0, 42), -E2BIG);
 	assert_int_equal(store_super_plan(&p, 1 << 30, 1 << 20, 42), 0);
 	disk_super_seal(&p);
 	assert_int_equal(disk_super_open(&p, &q), 0);

@@ -52,7 +52,10 @@ struct store_run {
 /* Check the super block's numbers against each other. Errors: -EINVAL (why says which). */
 int store_super_check(const struct disk_super *super, char *why, size_t why_bytes);
 
-/* Numbers for a new store of this size. segment_bytes 0 = clamp(bytes/256, 4 MiB, 1 GiB). */
+/*
+ * Numbers for a new store of this size. segment_bytes 0 = clamp(bytes/256, 4 MiB, 1 GiB). Errors:
+ * -E2BIG more segments than there may be, -EINVAL too few, or a size that none can have.
+ */
 int store_super_plan(struct disk_super *super, uint64_t bytes, uint64_t segment_bytes,
 		     uint64_t store_id);
 

@@ -123,9 +123,11 @@ int store_super_plan(struct disk_super *super, uint64_t bytes, uint64_t segment_
 	p.catalog_bytes = sector_align(clamp(bytes / 512, MIB / 4, STORE_CATALOG_BYTES_MAX));
 	p.segment_offset = p.catalog_offset + 2 * p.catalog_bytes;
 	p.segment_offset = (p.segment_offset + MIB - 1) & ~(MIB - 1);
-	if (!segment_bytes || bytes <= p.segment_offset)
+	if (!segment_bytes || segment_bytes % DISK_SECTOR || bytes <= p.segment_offset)
 		return -EINVAL;
 	p.segment_count = (bytes - p.segment_offset) / segment_bytes;
+	if (p.segment_count > STORE_SEGMENTS_MAX)
+		return -E2BIG;
 	if (store_super_check(&p, NULL, 0))
 		return -EINVAL;
 	*super = p;
