@@ -17,6 +17,11 @@
  *      The record also says up to which lsn a flush had covered all data when it was written.
  *   4. sealed when the next run does not fit; closed for ever when its last live block is gone or
  *      was moved by the cleaner, or its log drops it; then free.
+ *   5. after a crash the same life goes on, under the same header, behind every record of it, also
+ *      those that do not verify, and behind the data that any of them names: what has no record
+ *      is nobody's and is written over. Only if a record of it verifies (so its header was flushed
+ *      before), its whole summary was read, and no record behind the last valid run is too torn
+ *      to say which data it names.
  *
  * Recovery: read the super block, the catalog slot with the highest valid sequence, each segment's
  * header and every record behind it that verifies (records are written in any order: one that does
@@ -35,7 +40,8 @@
  *   D7  The data of a run is layer-major: for each part carried, for each layer, for each block,
  *       for each group of it, page_stride bytes; without gaps.
  *   D8  A tombstone is kept (carried by the cleaner) while another segment, free or not, may still
- *       show a record that it makes void: one with an lsn up to its bound.
+ *       show a record that it makes void: one with an lsn up to its bound. Of equal ones the newest
+ *       is kept, and of several of one key the one with the highest bound.
  *   D9  The data of a record is known to be on the medium if a valid record's flushed_lsn reaches
  *       its lsn, or it has DISK_RECORD_SETTLED itself. A record alone proves nothing: it can have
  *       survived a crash that its data did not. What is not known is read before a durable answer
@@ -47,6 +53,9 @@
  *   D12 A record says when it was written, by the store's clock, and of each block of a run its
  *       priority and what was left of its TTL then. The store's clock is the wall clock, but never
  *       behind its newest record.
+ *   D13 Records of one life have rising lsns in the order of their places. One that follows a
+ *       record with a higher lsn is void: it was not seen when the life went on after a crash (the
+ *       device showed other bytes then), and its data may have been written over since.
  */
 #ifndef TIER_ABI_DISK_H
 #define TIER_ABI_DISK_H

@@ -36,6 +36,7 @@ void host_init(struct host *h)
 	FUZZ_CHECK(store_super_check(&h->super, NULL, 0) == 0);
 	disk_super_seal(&h->super);
 	h->disk = calloc(1, HOST_NVME);
+	h->disk_bytes = HOST_NVME;
 	h->bag = calloc(HOST_BAG, sizeof(*h->bag));
 	FUZZ_CHECK(h->disk && h->bag);
 	for (uint32_t i = 0; i < HOST_CLIENTS; i++) {
@@ -145,7 +146,7 @@ static void do_io(struct host *h, struct core_io *io)
 		bytes += io->piece[i].bytes;
 	FUZZ_CHECK(bytes == io->bytes && bytes % DISK_SECTOR == 0);
 	FUZZ_CHECK(io->offset % DISK_SECTOR == 0 && io->offset >= 2 * DISK_SECTOR);
-	FUZZ_CHECK(io->offset <= HOST_NVME && bytes <= HOST_NVME - io->offset);
+	FUZZ_CHECK(io->offset <= h->disk_bytes && bytes <= h->disk_bytes - io->offset);
 	io->res = fault == HOST_FAILS ? -EIO : (int32_t)bytes;
 	io->bad_mask = 0;
 	if (fault == HOST_FAILS)
@@ -400,7 +401,7 @@ void host_boot(struct host *h, const struct disk_catalog *catalog)
 {
 	struct core_config config = {
 		.boot_token = 0x70cea,
-		.capacity = { HOST_HBM, HOST_CXL, HOST_NVME },
+		.capacity = { HOST_HBM, HOST_CXL, h->disk_bytes },
 		.super = h->super,
 		.next_uid = catalog ? catalog->next_uid : 1,
 		.catalog_sequence = catalog ? catalog->sequence : 0,

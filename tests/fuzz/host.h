@@ -60,7 +60,8 @@ struct host {
 	struct core *core;
 	uint64_t now_ns;
 	struct disk_super super;
-	uint8_t *disk; /* HOST_NVME bytes */
+	uint8_t *disk;
+	uint64_t disk_bytes; /* HOST_NVME, unless a test brings its own */
 	bool held;     /* actions wait in the bag for host_carry */
 	bool blind;    /* others open clients: scans are not checked */
 	enum host_fault fault;

@@ -654,3 +654,34 @@ bug("unused-catalog-is-a-fault", "tierd/ctl/repair.c",
     "test_store_repair")
 bug("length-not-given-back", "tierd/ctl/repair.c",
     "(off_t)(need - l->bytes)),", "(off_t)(1)),", "test_store_repair")
+
+# ---- what a crash left unfinished ---------------------------------------------------------------
+
+CORE = "tierd/core/"
+
+bug("crash-seals-its-segments", CORE + "store_recover.c",
+    "g->unfinished = g->header_done =", "g->header_done =", "test_core_reopen", quick=True)
+bug("gone-on-over-torn-records", CORE + "store_recover.c",
+    "g->record_next = at + step;", "", "test_core_reopen", quick=True)
+bug("gone-on-over-data-of-torn-records", CORE + "store_recover.c",
+    "g->data_next < r->data_offset + r->data_bytes)", "0)", "test_core_reopen")
+bug("gone-on-behind-what-says-nothing", CORE + "store_recover.c",
+    "if (!head_is_ours(s, m, at))\n\t\t\treturn;", "if (!head_is_ours(s, m, at))\n\t\t\tcontinue;",
+    "test_core_reopen")
+bug("stale-record-revived", CORE + "store_recover.c",
+    "if (r->lsn <= before->lsn_end)", "if (0)", "test_core_reopen", quick=True)
+bug("gone-on-without-a-record", CORE + "store_recover.c",
+    "g->lsn_first && m->bytes", "m->bytes", "test_core_reopen")
+bug("gone-on-with-part-of-a-summary", CORE + "store_recover.c",
+    "g->lsn_first && m->bytes == s->super.summary_bytes", "g->lsn_first != 0",
+    "test_core_reopen")
+bug("victim-gone-on-with", CORE + "store.c",
+    "g->state != STORE_SEALED || g->reads || g->pending ||\n\t\t    g->log != log_of(stream))",
+    "g->state != STORE_SEALED || g->log != log_of(stream))", "test_core_reopen", quick=True)
+bug("puts-take-the-cleaners", CORE + "store.c",
+    "if (g->moved != (stream == STORE_CLEANED) && !any)", "if (0)", "test_core_reopen")
+bug("cleaner-takes-only-its-own", CORE + "store.c",
+    "if (i == ABI_SLOT_NONE && !room && stream == STORE_CLEANED)", "if (0)",
+    "test_core_reopen")
+bug("tombstones-carried-after-each-crash", CORE + "recover.c",
+    "store_tombs_forget(c->store);", "", "test_core_reopen")

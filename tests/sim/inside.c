@@ -449,11 +449,6 @@ void inside_reads_or_writes(struct world *w, const struct core_io *io)
 }
 
 /* A write has failed, or found no room: write-back pauses, or did until a moment ago. */
-bool inside_stuck(const struct world *w)
-{
-	return clean_stuck(w->core);
-}
-
 bool inside_pauses(const struct world *w)
 {
 	return w->core->write_retry_ns + 50 * MSEC > w->now_ns && w->core->write_retry_ns;

@@ -372,8 +372,7 @@ bool model_full(struct world *w)
 	struct core_stats st;
 
 	core_stats(w->core, &st);
-	return inside_stuck(w) ||
-	       st.tier[ABI_TIER_NVME].live >= st.tier[ABI_TIER_NVME].capacity / 2;
+	return st.tier[ABI_TIER_NVME].live >= st.tier[ABI_TIER_NVME].capacity / 2;
 }
 
 /* At rest a context is there or gone, keeps nothing for readers and waits for no writer. */

@@ -387,7 +387,6 @@ void theirs_session_asked(struct world *w, uint32_t client, struct ask *a,
 			  const struct abi_sqe *sqe);
 void theirs_session_answered(struct world *w, uint32_t client, const struct ask *a);
 bool inside_pauses(const struct world *w);
-bool inside_stuck(const struct world *w); /* crashes have left no segment to clean with */
 void inside_check(struct world *w);
 void inside_recovered(struct world *w);
 void inside_prefixes(struct world *w);

@@ -30,6 +30,53 @@ static inline void one_host_boot(const struct disk_context *spec, uint32_t clien
 	}
 }
 
+static inline void one_host_catalog(struct disk_catalog *catalog, struct disk_context *spec)
+{
+	const struct disk_super *p = &host.super;
+	const struct disk_catalog *head;
+	const struct disk_context *list;
+	uint64_t newest = 0;
+
+	for (uint32_t i = 0; i < 2; i++) {
+		const uint8_t *at = host.disk + p->catalog_offset + i * p->catalog_bytes;
+
+		if (disk_catalog_open(at, p->catalog_bytes, p->store_id, &head, &list) ||
+		    head->sequence < newest)
+			continue;
+		newest = head->sequence;
+		*catalog = *head;
+		*spec = list[0];
+	}
+	assert_true(newest && catalog->count == 1);
+}
+
+/*
+ * Stop without a word, start on what the device holds; its segments in or against their order. No
+ * client yet.
+ */
+static inline struct core_recovery one_host_restart(bool backwards)
+{
+	const struct disk_super *p = &host.super;
+	uint32_t segments = (uint32_t)p->segment_count;
+	struct core_recovery out;
+	struct disk_catalog catalog;
+	struct disk_context spec;
+
+	one_host_catalog(&catalog, &spec);
+	host_halt(&host);
+	host_boot(&host, &catalog);
+	assert_int_equal(host_context_make(&host, 0, &spec), 0);
+	for (uint32_t i = 0; i < segments; i++) {
+		uint32_t segment = backwards ? segments - 1 - i : i;
+
+		core_recover_segment(host.core, segment,
+				     host.disk + p->segment_offset + segment * p->segment_bytes,
+				     p->summary_bytes);
+	}
+	assert_int_equal(core_recover_finish(host.core, &out), 0);
+	return out;
+}
+
 /* Teardown of cmocka, of a test or of a group. */
 static inline int one_host_off(void **state)
 {

@@ -198,52 +198,6 @@ static void test_many_follow_in_steps(void **state)
 
 /* ---- over a restart ------------------------------------------------------------------------ */
 
-static void catalog_take(struct disk_catalog *catalog, struct disk_context *spec)
-{
-	const struct disk_super *p = &host.super;
-	const struct disk_catalog *head;
-	const struct disk_context *list;
-	uint64_t newest = 0;
-
-	for (uint32_t i = 0; i < 2; i++) {
-		const uint8_t *at = host.disk + p->catalog_offset + i * p->catalog_bytes;
-
-		if (disk_catalog_open(at, p->catalog_bytes, p->store_id, &head, &list) ||
-		    head->sequence < newest)
-			continue;
-		newest = head->sequence;
-		*catalog = *head;
-		*spec = list[0];
-	}
-	assert_true(newest && catalog->count == 1);
-}
-
-/* Stop without a word, start on what the device holds; segments in or against their order. */
-static void restart(bool backwards)
-{
-	struct core_recovery out;
-	struct disk_catalog catalog;
-	struct disk_context spec;
-
-	catalog_take(&catalog, &spec);
-	host_halt(&host);
-	host_boot(&host, &catalog);
-	assert_int_equal(host_context_make(&host, 0, &spec), 0);
-	for (uint32_t i = 0; i < HOST_SEGMENTS; i++) {
-		uint32_t segment = backwards ? HOST_SEGMENTS - 1 - i : i;
-
-		core_recover_segment(host.core, segment,
-				     host.disk + host.super.segment_offset +
-					     segment * host.super.segment_bytes,
-				     host.super.summary_bytes);
-	}
-	assert_int_equal(core_recover_finish(host.core, &out), 0);
-	assert_int_equal(out.blocks, context()->blocks);
-	host_client_open(&host, 0);
-	host_client_attach(&host, 0);
-	host_audit(&host);
-}
-
 static void test_a_restart_brings_none_back_alone(void **state)
 {
 	(void)state;
@@ -255,7 +209,10 @@ static void test_a_restart_brings_none_back_alone(void **state)
 		assert_int_equal(context()->blocks, 28);
 		by_key(ABI_OP_DELETE, 9); /* a tombstone for it alone */
 		host_settle(&host, 40);
-		restart(backwards);
+		assert_int_equal(one_host_restart(backwards).blocks, context()->blocks);
+		host_client_open(&host, 0);
+		host_client_attach(&host, 0);
+		host_audit(&host);
 		for (uint32_t n = 0; n < 28; n++)
 			assert_int_equal(is_there(n), n < 9 || n >= 24);
 		for (uint32_t n = 1; n < 9; n++)

@@ -68,9 +68,8 @@ bool clean_busy(const struct core *c)
 }
 
 /*
- * Does it wait for tombstones that have no room, and is nothing free? Crashes of a full store do
- * that: each leaves the segments that were open, the reserve among them, sealed before they were
- * full.
+ * Does it wait for tombstones that have no room, and is nothing free? Crashes of a full store could
+ * do that: what each of them tears is dead until it is cleaned.
  */
 bool clean_stuck(const struct core *c)
 {

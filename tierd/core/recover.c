@@ -16,6 +16,8 @@
 struct recover_note {
 	struct context *ctx;
 	uint64_t lsn; /* of a tombstone: the bound */
+	uint64_t at;  /* ... its record's lsn */
+	uint32_t segment; /* ... where that is */
 	uint32_t slot, generation; /* of a block; ABI_SLOT_NONE = a tombstone */
 	uint8_t key[ABI_KEY_BYTES]; /* of the tombstone, of the parent */
 };
@@ -58,9 +60,12 @@ static int tomb_keep(struct core *c, struct context *x, const struct store_view 
 {
 	struct recover_note *n = note_take(c, x, v->block[i].key);
 
-	if (n)
-		n->lsn = v->block[i].salt;
-	return n ? 0 : -ENOMEM;
+	if (!n)
+		return -ENOMEM;
+	n->lsn = v->block[i].salt;
+	n->at = v->head->lsn;
+	n->segment = v->segment;
+	return 0;
 }
 
 /* Link the block behind its parent, now or at the end. */
@@ -268,8 +273,50 @@ static void parent_find(struct core *c, const struct recover_note *n)
 	c->recovery.blocks--;
 }
 
+static int by_key(const void *one, const void *other)
+{
+	const struct recover_note *a = one, *b = other;
+	int order = memcmp(a->key, b->key, ABI_KEY_BYTES);
+
+	if (a->ctx != b->ctx)
+		return a->ctx->index < b->ctx->index ? -1 : 1;
+	if (order)
+		return order;
+	if (a->lsn != b->lsn)
+		return a->lsn > b->lsn ? -1 : 1;
+	return a->at > b->at ? -1 : a->at < b->at;
+}
+
+/*
+ * Of tombstones of one key the one that reaches furthest is needed, and of equal ones the newest:
+ * free segments come back with what the cleaner had carried from them. Carried again after each
+ * crash, tombstones would fill the store. Segments without one that is needed can be free at once.
+ */
+static void tombs_sort_out(struct core *c)
+{
+	uint32_t tombs = 0;
+
+	for (uint32_t i = 0; i < c->notes; i++)
+		if (c->note[i].slot == ABI_SLOT_NONE) {
+			struct recover_note n = c->note[i];
+
+			c->note[i] = c->note[tombs];
+			c->note[tombs++] = n;
+		}
+	if (tombs)
+		qsort(c->note, tombs, sizeof(*c->note), by_key);
+	store_tombs_forget(c->store);
+	for (uint32_t i = 0; i < tombs; i++) {
+		const struct recover_note *n = &c->note[i];
+
+		if (!i || n->ctx != n[-1].ctx || memcmp(n->key, n[-1].key, ABI_KEY_BYTES))
+			store_tombs_found(c->store, n->segment, n->lsn < n->at ? n->lsn : n->at);
+	}
+}
+
 static void notes_apply(struct core *c)
 {
+	tombs_sort_out(c);
 	for (uint32_t i = 0; i < c->notes; i++)
 		if (c->note[i].slot == ABI_SLOT_NONE)
 			tomb_apply(c, &c->note[i]);
@@ -289,6 +336,7 @@ int core_recover_finish(struct core *c, struct core_recovery *out)
 	int err;
 
 	notes_apply(c);
+	store_resume(c->store);
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		if (c->context[i]) {
 			settle_flushed(c, c->context[i]);

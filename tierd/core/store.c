@@ -109,29 +109,90 @@ static uint32_t reserve(const struct store *s, enum store_stream stream)
 	return STORE_RESERVE;
 }
 
-static int open_segment(struct store *s, enum store_stream stream)
+static uint32_t log_of(enum store_stream stream)
 {
-	uint32_t i = pick_free(s);
-	struct store_segment *g;
+	return stream == STORE_CACHE ? DISK_LOG_CACHE : DISK_LOG_DURABLE;
+}
 
-	if (count_free(s) <= reserve(s, stream))
-		return -ENOSPC;
-	assert(i != ABI_SLOT_NONE);
+/*
+ * The newest segment that a crash left unfinished, that has room for some of it and is not read:
+ * the cleaner's victim must not be gone on with. The cleaner's own are its reserve: puts do not get
+ * them; what it may have of others, when there is no free segment, is in `any`.
+ */
+static uint32_t pick_unfinished(const struct store *s, enum store_stream stream,
+				const struct need *need, bool any)
+{
+	uint32_t best = ABI_SLOT_NONE;
+
+	for (uint32_t i = 0; i < s->segment_count; i++) {
+		const struct store_segment *g = &s->segment[i];
+
+		if (!g->unfinished || g->state != STORE_SEALED || g->reads || g->pending ||
+		    g->log != log_of(stream))
+			continue;
+		if (g->moved != (stream == STORE_CLEANED) && !any)
+			continue;
+		if (!blocks_that_fit(s, need, g->data_next, g->record_next))
+			continue;
+		if (best == ABI_SLOT_NONE || s->segment[best].sequence < g->sequence)
+			best = i;
+	}
+	return best;
+}
+
+static void take_up(struct store *s, enum store_stream stream, uint32_t segment)
+{
 	if (s->open[stream] != ABI_SLOT_NONE)
 		s->segment[s->open[stream]].state = STORE_SEALED;
-	g = &s->segment[i];
+	s->segment[segment].state = STORE_OPEN;
+	s->segment[segment].unfinished = false;
+	s->segment[segment].shunned = false;
+	s->open[stream] = segment;
+}
+
+static void begin_life(struct store *s, enum store_stream stream, uint32_t segment)
+{
+	struct store_segment *g = &s->segment[segment];
+
 	assert(g->live == 0 && g->reads == 0 && g->pending == 0);
-	g->state = STORE_OPEN;
-	g->log = stream == STORE_CACHE ? DISK_LOG_CACHE : DISK_LOG_DURABLE;
+	g->log = (uint8_t)log_of(stream);
 	g->header_done = false;
-	g->shunned = false;
-	s->opened_cleaned += stream == STORE_CLEANED;
 	g->lsn_first = g->lsn_tombstone = 0;
 	g->sequence = s->next_sequence++;
 	g->data_next = s->super.summary_bytes;
 	g->record_next = DISK_SECTOR;
-	s->open[stream] = i;
+	s->opened_cleaned += stream == STORE_CLEANED;
+}
+
+/* One that was left unfinished before a free one: crashes in a row must not use up those. */
+static int open_segment(struct store *s, enum store_stream stream, const struct need *need)
+{
+	uint32_t i = pick_unfinished(s, stream, need, stream == STORE_CACHE);
+	bool room = count_free(s) > reserve(s, stream);
+
+	if (i == ABI_SLOT_NONE && !room && stream == STORE_CLEANED)
+		i = pick_unfinished(s, stream, need, true);
+	if (i == ABI_SLOT_NONE && !room)
+		return -ENOSPC;
+	if (i == ABI_SLOT_NONE) {
+		i = pick_free(s);
+		assert(i != ABI_SLOT_NONE);
+		begin_life(s, stream, i);
+	}
+	take_up(s, stream, i);
 	return 0;
+}
+
+void store_resume(struct store *s)
+{
+	const struct need least = { .blocks = 1, .pages = 1, .block_bytes = DISK_SECTOR };
+
+	for (uint32_t stream = 0; stream < STORE_STREAMS; stream++) {
+		uint32_t i = pick_unfinished(s, stream, &least, stream == STORE_CACHE);
+
+		if (i != ABI_SLOT_NONE)
+			take_up(s, stream, i);
+	}
 }
 
 static int append(struct store *s, enum store_stream stream, const struct need *need,
@@ -148,7 +209,7 @@ static int append(struct store *s, enum store_stream stream, const struct need *
 		fit = blocks_that_fit(s, need, g->data_next, g->record_next);
 	}
 	if (!fit) {
-		err = open_segment(s, stream);
+		err = open_segment(s, stream, need);
 		if (err)
 			return err;
 		g = &s->segment[s->open[stream]];
@@ -333,6 +394,19 @@ void store_tombs_carried(struct store *s, uint32_t segment)
 	s->segment[segment].lsn_tombstone = 0;
 }
 
+void store_tombs_forget(struct store *s)
+{
+	for (uint32_t i = 0; i < s->segment_count; i++)
+		s->segment[i].lsn_tombstone = 0;
+}
+
+void store_tombs_found(struct store *s, uint32_t segment, uint64_t bound)
+{
+	assert(segment < s->segment_count && s->segment[segment].state == STORE_SEALED);
+	if (s->segment[segment].lsn_tombstone < bound)
+		s->segment[segment].lsn_tombstone = bound;
+}
+
 int64_t store_dead(const struct store *s)
 {
 	uint64_t oldest;
@@ -394,6 +468,7 @@ void store_segment_free(struct store *s, uint32_t segment)
 	assert(segment < s->segment_count);
 	assert(g->state == STORE_SEALED && g->live == 0 && g->reads == 0 && g->pending == 0);
 	g->state = STORE_FREE;
+	g->unfinished = g->moved = false;
 }
 
 void store_stats(const struct store *s, struct store_stats *out)

@@ -143,6 +143,9 @@ uint64_t store_opened_cleaned(const struct store *s);
  * least *oldest. Carried and flushed: it needs none of them any more. */
 bool store_tombs_needed(const struct store *s, uint32_t segment, uint64_t *oldest);
 void store_tombs_carried(struct store *s, uint32_t segment);
+/* After recovery: no segment needs its tombstones; this one does, for one with this bound. */
+void store_tombs_forget(struct store *s);
+void store_tombs_found(struct store *s, uint32_t segment, uint64_t bound);
 
 struct store_stats {
 	uint32_t segments, segments_free, segments_open;
@@ -165,13 +168,17 @@ struct store_view {
 	const uint32_t *crc;
 	uint64_t data_offset; /* in the store */
 	uint64_t data_end;    /* of the runs so far, in the segment: store_next's, between calls */
+	uint64_t lsn_end;     /* of the records so far; likewise */
 	uint32_t segment;
 };
 
 /* Take a segment's header and the records that follow: adopts the sequence numbers and lsn, marks
- * the segment sealed. Returns the number of valid records, or -EBADMSG (header; stays free). Once
- * a segment, before the first append. Buffers of summaries are aligned to 8. */
+ * the segment sealed, and, if it has room, as one to go on with. Returns the number of valid
+ * records, or -EBADMSG (header; stays free). Once a segment, before the first append. Buffers of summaries are aligned to 8. */
 int store_recover(struct store *s, uint32_t segment, const void *summary, size_t bytes);
+
+/* After the last segment: each stream goes on with the newest segment of its own that was open. */
+void store_resume(struct store *s);
 
 /* Walk the records of a summary: *cursor = 0 first, then both as they were left. 0 = view filled,
  * -ENOENT = end, -EBADMSG = something was there that does not verify (also the end; what verifies

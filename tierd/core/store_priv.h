@@ -33,7 +33,9 @@ struct store_segment {
 	uint8_t shunned; /* cleaning it failed: others first */
 	uint32_t pending;     /* runs between append and append_done */
 	uint32_t reads;       /* under way */
-	uint32_t reserved1;
+	uint8_t unfinished;   /* recovered with room behind all that is of this life */
+	uint8_t moved;        /* ... by what the cleaner moved */
+	uint16_t reserved1;
 	uint64_t sequence;    /* of this life; 0 = never opened and nothing recovered */
 	uint64_t lsn_first;   /* of this life; 0 = nothing appended yet */
 	uint64_t lsn_on_disk; /* no record older than this can be found in it; 0 = none at all */

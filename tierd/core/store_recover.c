@@ -6,7 +6,8 @@
  *
  * A place that does not verify is a hole, not the end: records are written in any order (two runs
  * of one segment are under way at once, and one may fail), so a durable record may lie behind one
- * that never came (D1). Whether a record is accepted depends on its own bytes only (D2, D4).
+ * that never came (D1). Whether a record is accepted depends on its own bytes (D2, D4) and on those
+ * of its life that lie before it (D10, D13).
  */
 #include <assert.h>
 #include <errno.h>
@@ -127,9 +128,9 @@ static bool head_is_ours(const struct store *s, const struct summary *m, size_t 
 }
 
 /* The record at `at`, if it is one of this life. *step: how far to the next place to look at.
- * *data_end: of the runs before it. */
+ * before: what those before it say, and then this one. */
 static bool take(const struct store *s, const struct summary *m, size_t at, size_t *step,
-		 uint64_t *data_end)
+		 struct store_view *before)
 {
 	const struct disk_record *r = (const struct disk_record *)(m->base + at);
 
@@ -141,12 +142,15 @@ static bool take(const struct store *s, const struct summary *m, size_t at, size
 	*step = r->bytes;
 	if (!body_is_valid(s, r))
 		return false;
-	if (r->type != DISK_RECORD_RUN)
-		return true;
-	/* D10, also against a forger: more bytes would be live than the segment has. */
-	if (r->data_offset < *data_end)
+	/* D13: it was not seen when the segment was gone on with, and its data may be gone. */
+	if (r->lsn <= before->lsn_end)
 		return false;
-	*data_end = r->data_offset + r->data_bytes;
+	/* D10, also against a forger: more bytes would be live than the segment has. */
+	if (r->type == DISK_RECORD_RUN && r->data_offset < before->data_end)
+		return false;
+	before->lsn_end = r->lsn;
+	if (r->type == DISK_RECORD_RUN)
+		before->data_end = r->data_offset + r->data_bytes;
 	return true;
 }
 
@@ -163,7 +167,7 @@ int store_next(const struct store *s, uint32_t segment, const void *buf, size_t 
 		return -EBADMSG;
 	if (at == 0) {
 		at = DISK_SECTOR;
-		view->data_end = 0;
+		view->data_end = view->lsn_end = 0;
 	}
 	for (; at < m.bytes; at += step) {
 		const struct disk_record *r = (const struct disk_record *)(m.base + at);
@@ -171,7 +175,7 @@ int store_next(const struct store *s, uint32_t segment, const void *buf, size_t 
 		step = DISK_SECTOR;
 		if (r->store_id != m.header->store_id || r->segment_seq != m.header->sequence)
 			continue; /* D2: an earlier life's, or nothing */
-		if (!take(s, &m, at, &step, &view->data_end)) {
+		if (!take(s, &m, at, &step, view)) {
 			bad = CURSOR_BAD;
 			continue;
 		}
@@ -226,12 +230,38 @@ static void adopt_all(struct store *s, const struct summary *m)
 	}
 }
 
+/*
+ * Where the segment can be gone on with: behind every record of this life, those that do not verify
+ * included, and behind the data that any of them names. So nothing is written over that could ever
+ * be taken for a part of it. m: valid. g->data_next, from: behind the last run that verifies.
+ */
+static void find_end(const struct store *s, const struct summary *m, struct store_segment *g,
+		     size_t from)
+{
+	g->record_next = from;
+	for (size_t at = from, step; at < m->bytes; at += step) {
+		const struct disk_record *r = (const struct disk_record *)(m->base + at);
+
+		step = DISK_SECTOR;
+		if (r->store_id != m->header->store_id || r->segment_seq != m->header->sequence)
+			continue;
+		if (!head_is_ours(s, m, at))
+			return; /* it does not say which data is its own */
+		step = r->bytes;
+		g->record_next = at + step;
+		if (r->type == DISK_RECORD_RUN && g->data_next < r->data_offset + r->data_bytes)
+			g->data_next = r->data_offset + r->data_bytes;
+	}
+	/* A record of this life: so its header was flushed before (D8). */
+	g->unfinished = g->header_done = g->lsn_first && m->bytes == s->super.summary_bytes;
+}
+
 int store_recover(struct store *s, uint32_t segment, const void *buf, size_t bytes)
 {
 	struct summary m = summary_of(s, buf, bytes);
 	struct store_segment *g = &s->segment[segment];
 	struct store_view view;
-	size_t cursor = 0;
+	size_t cursor = 0, behind = DISK_SECTOR;
 	int records = 0;
 
 	assert(segment < s->segment_count);
@@ -248,12 +278,18 @@ int store_recover(struct store *s, uint32_t segment, const void *buf, size_t byt
 		records++;
 		if (!g->lsn_first || lsn < g->lsn_first)
 			g->lsn_first = lsn;
+		if (view.head->type == DISK_RECORD_RUN) {
+			behind = (size_t)((const uint8_t *)view.head - m.base) + view.head->bytes;
+			g->moved |= view.head->flags & DISK_RECORD_SETTLED;
+		}
 		for (uint32_t i = 0; view.head->type == DISK_RECORD_TOMBSTONE &&
 				     i < view.head->block_count; i++)
 			if (g->lsn_tombstone < min_u64(view.block[i].salt, lsn))
 				g->lsn_tombstone = min_u64(view.block[i].salt, lsn);
 	}
 	g->lsn_on_disk = g->lsn_first;
+	g->data_next = view.data_end ? view.data_end : s->super.summary_bytes;
+	find_end(s, &m, g, behind);
 	return records;
 }
 

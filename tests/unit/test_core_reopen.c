@@ -1,0 +1,428 @@
+/*
+ * What a crash left unfinished is gone on with: a nearly full store takes writes crash after crash,
+ * and loses none; and what is appended lies behind all that is of the segment's life, also behind
+ * what does not verify, so that nothing of it can come true later.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/lib/property.h"
+#include "tests/lib/unit.h"
+#include "tests/unit/one_host.h"
+#include "tierd/core/state.h"
+#include "tierd/core/store_priv.h"
+
+/* ---- a store, crash after crash -------------------------------------------------------------- */
+
+#define SEGMENTS 40u
+#define STORE_BYTES ((8u << 10) + 2 * HOST_CATALOG + SEGMENTS * 2 * HOST_SEGMENT)
+#define GROUP 3u /* blocks put, and deleted, together */
+#define LIVE 144u /* groups: 95 % of what fits beside the cleaner's reserve, 12 blocks a segment */
+#define CRASHES 100u
+#define GROUPS (LIVE + 4 * CRASHES)
+
+enum known { STORED = 1, DELETED, UNSURE };
+
+struct life {
+	struct rng rng;
+	enum known group[GROUPS];
+	uint32_t groups; /* so far */
+	uint8_t *small;  /* the host's own disk */
+};
+
+static struct context *context(void)
+{
+	return core_context(host.core, host.context[0].id);
+}
+
+static int begin(void **state)
+{
+	struct life *l = calloc(1, sizeof(*l));
+	struct disk_context spec;
+
+	l->rng.state = 2;
+	l->small = host.disk;
+	host.disk = calloc(1, STORE_BYTES);
+	assert_true(l && host.disk);
+	host.disk_bytes = STORE_BYTES;
+	host.super.segment_count = SEGMENTS;
+	host.super.segment_bytes = 2 * HOST_SEGMENT;
+	host.super.summary_bytes = 2 * HOST_SUMMARY;
+	disk_super_seal(&host.super);
+	host_spec(&spec, HOST_KIND_STORE, 0);
+	spec.blocks_max = 500;
+	spec.quota[ABI_TIER_NVME] = UINT32_MAX;
+	one_host_boot(&spec, 1);
+	*state = l;
+	return 0;
+}
+
+static int end(void **state)
+{
+	struct life *l = *state;
+
+	one_host_off(NULL);
+	free(host.disk);
+	host.disk = l->small;
+	host.disk_bytes = HOST_NVME;
+	host.super.segment_count = HOST_SEGMENTS;
+	host.super.segment_bytes = HOST_SEGMENT;
+	host.super.summary_bytes = HOST_SUMMARY;
+	disk_super_seal(&host.super);
+	free(l);
+	return 0;
+}
+
+/* The answer to the request that was made last; the cleaner may go on long after it. */
+static int32_t answer(void)
+{
+	host.answer.res = 1;
+	for (uint32_t i = 0; i < 3000 && host.answer.res > 0; i++) {
+		host_carry_all(&host);
+		if (host.answer.res > 0)
+			host_tick(&host, MS);
+	}
+	return host.answer.res;
+}
+
+static void put_begin(struct life *l)
+{
+	const struct abi_put_args args = { .count = GROUP };
+
+	assert_true(l->groups < GROUPS);
+	assert_int_equal(host_reserve(&host, &args, GROUP * l->groups, ABI_SQE_DURABLE), 0);
+	l->group[l->groups++] = UNSURE;
+	assert_true(host_commit(&host, ABI_SQE_DURABLE));
+}
+
+static void put(struct life *l)
+{
+	host.held = true;
+	put_begin(l);
+	host.held = false;
+	assert_int_equal(answer(), 0);
+	assert_int_equal(host.answer.value, GROUP);
+	l->group[l->groups - 1] = STORED;
+}
+
+static void drop_begin(struct life *l, uint32_t g)
+{
+	const struct abi_sqe sqe = { .op = ABI_OP_DELETE };
+
+	l->group[g] = UNSURE;
+	assert_true(host_request_keys(&host, 0, sqe, GROUP * g, GROUP));
+}
+
+static void drop(struct life *l, uint32_t g)
+{
+	host.held = true;
+	drop_begin(l, g);
+	host.held = false;
+	assert_int_equal(answer(), 0);
+	l->group[g] = DELETED;
+}
+
+static uint32_t a_stored_one(struct life *l)
+{
+	uint32_t g;
+
+	do
+		g = (uint32_t)rng_below(&l->rng, l->groups);
+	while (l->group[g] != STORED);
+	return g;
+}
+
+/* Something is under way, and any part of it has come to pass, when everything stops. */
+static void crash(struct life *l)
+{
+	uint32_t steps = (uint32_t)rng_below(&l->rng, 60);
+
+	host.held = true;
+	drop_begin(l, a_stored_one(l));
+	put_begin(l);
+	while (steps--) {
+		host_carry(&host, (uint32_t)rng_below(&l->rng, host.bag_count + !host.bag_count));
+		if (!host.bag_count)
+			host_tick(&host, MS);
+	}
+	one_host_restart(rng_below(&l->rng, 2));
+	host_client_open(&host, 0);
+	host_client_attach(&host, 0);
+	host_audit(&host);
+}
+
+static void check(struct life *l)
+{
+	for (uint32_t n = 0; n < GROUP * l->groups; n++) {
+		uint8_t key[ABI_KEY_BYTES];
+		bool there;
+
+		host_key(n, key);
+		there = index_find(&context()->ix, key) != ABI_SLOT_NONE;
+		if (l->group[n / GROUP] != UNSURE)
+			assert_int_equal(there, l->group[n / GROUP] == STORED);
+	}
+}
+
+static void test_a_full_store_survives_crashes(void **state)
+{
+	struct life *l = *state;
+
+	while (l->groups < LIVE)
+		put(l);
+	for (uint32_t i = 0; i < CRASHES; i++) {
+		crash(l);
+		check(l);
+		for (uint32_t g = 0; g < l->groups; g++)
+			if (l->group[g] == UNSURE)
+				drop(l, g);
+		for (uint32_t n = 0; n < 2; n++)
+			put(l);
+		drop(l, a_stored_one(l)); /* as many as there were */
+	}
+	check(l);
+}
+
+/* ---- one segment ----------------------------------------------------------------------------- */
+
+#define SUMMARY (32u << 10)
+#define SEGMENT (128u << 10)
+#define FIRST (64u << 10)
+#define ALL 16u
+
+struct disk {
+	struct disk_super super;
+	struct store *s;
+	uint8_t *summary; /* of all segments, one after another */
+};
+
+static int disk_open(void **state)
+{
+	struct disk *d = calloc(1, sizeof(*d));
+
+	assert_non_null(d);
+	d->super = (struct disk_super){
+		.features = DISK_FEATURES, .store_id = 0x5eed, .catalog_offset = 8 << 10,
+		.catalog_bytes = 16 << 10, .segment_offset = FIRST, .segment_bytes = SEGMENT,
+		.segment_count = ALL, .summary_bytes = SUMMARY,
+	};
+	d->summary = aligned_alloc(DISK_SECTOR, ALL * SUMMARY);
+	assert_non_null(d->summary);
+	memset(d->summary, 0, ALL * SUMMARY);
+	assert_int_equal(store_open(&d->s, &d->super), 0);
+	*state = d;
+	return 0;
+}
+
+static int disk_close(void **state)
+{
+	struct disk *d = *state;
+
+	store_close(d->s);
+	free(d->summary);
+	free(d);
+	return 0;
+}
+
+static uint8_t *at(struct disk *d, uint64_t offset)
+{
+	uint64_t in = (offset - FIRST) % SEGMENT;
+
+	assert_true(in < SUMMARY);
+	return d->summary + (offset - FIRST) / SEGMENT * SUMMARY + in;
+}
+
+/* A run of so many sectors of data whose record has `pages` CRCs (0: a tombstone); whole, on disk
+ * and counted. */
+static struct store_run append(struct disk *d, enum store_stream stream, uint32_t sectors,
+			       uint32_t pages)
+{
+	static const uint32_t crc[4096];
+	struct disk_record head = {
+		.type = pages ? DISK_RECORD_RUN : DISK_RECORD_TOMBSTONE, .context_uid = 1,
+		.epoch = 1, .parts = pages != 0, .block_count = 1, .pages_per_block = pages,
+		.flags = stream == STORE_CLEANED ? DISK_RECORD_SETTLED : 0,
+	};
+	struct disk_block block = { .salt = 1 };
+	struct store_run run;
+	uint64_t bytes = (uint64_t)sectors * DISK_SECTOR;
+	int err = pages ? store_append(d->s, stream, 1, bytes, pages, &run) :
+			  store_append_tombstone(d->s, 1, &run);
+
+	assert_int_equal(err, 0);
+	if (run.header_offset)
+		store_header(d->s, &run, at(d, run.header_offset));
+	store_record(d->s, &run, &head, &block, crc, at(d, run.record_offset));
+	store_append_done(d->s, &run, true);
+	return run;
+}
+
+/* A new store on the same bytes. Segment `without` cannot be read (ALL = all can). */
+static void reboot(struct disk *d, uint32_t without)
+{
+	store_close(d->s);
+	assert_int_equal(store_open(&d->s, &d->super), 0);
+	for (uint32_t i = 0; i < ALL; i++)
+		store_recover(d->s, i, d->summary + i * SUMMARY,
+			      i == without ? SUMMARY - DISK_SECTOR : SUMMARY);
+	store_resume(d->s);
+}
+
+/* What a start finds in the segment: so many records, the last with this lsn. */
+static void assert_found(struct disk *d, uint32_t segment, uint32_t records, uint64_t lsn)
+{
+	struct store_view v = { .head = NULL };
+	size_t cursor = 0;
+	uint32_t n = 0;
+
+	while (!store_next(d->s, segment, d->summary + segment * SUMMARY, SUMMARY, &cursor, &v))
+		n++;
+	assert_int_equal(n, records);
+	assert_int_equal(v.lsn_end, lsn);
+}
+
+static void test_it_goes_on_where_it_ended(void **state)
+{
+	struct disk *d = *state;
+	struct store_run run[STORE_STREAMS], next;
+
+	for (uint32_t stream = 0; stream < STORE_STREAMS; stream++)
+		run[stream] = append(d, stream, 2, 1);
+	reboot(d, ALL);
+	for (uint32_t stream = 0; stream < STORE_STREAMS; stream++) {
+		next = append(d, stream, 1, 1);
+		assert_int_equal(next.segment, run[stream].segment);
+		assert_int_equal(next.segment_seq, run[stream].segment_seq);
+		assert_int_equal(next.offset, run[stream].offset + run[stream].data_bytes);
+		assert_int_equal(next.record_offset, run[stream].record_offset + DISK_SECTOR);
+		assert_int_equal(next.header_offset, 0);
+		assert_true(next.lsn > run[stream].lsn);
+		assert_found(d, next.segment, 2, next.lsn);
+	}
+}
+
+/* A record that does not verify may have been whole a moment before it was read. */
+static void test_nothing_of_its_life_is_written_over(void **state)
+{
+	struct disk *d = *state;
+	struct store_run first = append(d, STORE_DURABLE, 1, 1);
+	struct store_run torn = append(d, STORE_DURABLE, 3, 2000); /* a record of two sectors */
+	struct store_run next;
+
+	assert_int_equal(torn.record_bytes, 3 * DISK_SECTOR);
+	*at(d, torn.record_offset + DISK_SECTOR) ^= 1;
+	reboot(d, ALL);
+	next = append(d, STORE_DURABLE, 1, 1);
+	assert_int_equal(next.segment, first.segment);
+	assert_int_equal(next.record_offset, torn.record_offset + torn.record_bytes);
+	assert_int_equal(next.offset, torn.offset + torn.data_bytes);
+	assert_found(d, next.segment, 2, next.lsn);
+	*at(d, torn.record_offset + DISK_SECTOR) ^= 1;
+	assert_found(d, next.segment, 3, next.lsn);
+}
+
+/* Its head says nothing that can be believed: nobody knows where its data ends. */
+static void test_what_says_nothing_ends_its_segment(void **state)
+{
+	struct disk *d = *state;
+	struct store_run first = append(d, STORE_DURABLE, 1, 1);
+	struct store_run torn = append(d, STORE_DURABLE, 3, 1);
+	struct disk_record *r = (struct disk_record *)at(d, torn.record_offset);
+
+	r->data_bytes = 0;
+	reboot(d, ALL);
+	assert_true(append(d, STORE_DURABLE, 1, 1).segment != first.segment);
+}
+
+/* ... unless runs behind it say where theirs begins. */
+static void test_a_hole_ends_nothing(void **state)
+{
+	struct disk *d = *state;
+	struct store_run torn = append(d, STORE_DURABLE, 3, 1);
+	struct store_run last = append(d, STORE_DURABLE, 1, 1), next;
+	struct disk_record *r = (struct disk_record *)at(d, torn.record_offset);
+
+	r->data_bytes = 0;
+	reboot(d, ALL);
+	next = append(d, STORE_DURABLE, 1, 1);
+	assert_int_equal(next.segment, last.segment);
+	assert_int_equal(next.offset, last.offset + DISK_SECTOR);
+}
+
+/* D13: what the start did not see is void from then on, should it be read after all. */
+static void test_what_was_not_seen_does_not_come_back(void **state)
+{
+	struct disk *d = *state;
+	uint8_t kept[DISK_SECTOR];
+	struct store_run first = append(d, STORE_DURABLE, 1, 1), lost, next;
+
+	append(d, STORE_DURABLE, 1, 1);
+	lost = append(d, STORE_DURABLE, 9, 1);
+	memcpy(kept, at(d, lost.record_offset), DISK_SECTOR);
+	memset(at(d, lost.record_offset - DISK_SECTOR), 0, 2 * DISK_SECTOR);
+	reboot(d, ALL);
+	next = append(d, STORE_DURABLE, 1, 1);
+	assert_int_equal(next.segment, first.segment);
+	memcpy(at(d, lost.record_offset), kept, DISK_SECTOR);
+	assert_found(d, next.segment, 2, next.lsn);
+}
+
+/* Its header may not be on the medium, or not all of it was read: it is as it was before. */
+static void test_what_is_not_known_is_not_gone_on_with(void **state)
+{
+	struct disk *d = *state;
+	struct store_run first = append(d, STORE_DURABLE, 1, 1), next;
+
+	reboot(d, first.segment);
+	next = append(d, STORE_DURABLE, 1, 1);
+	assert_true(next.segment != first.segment);
+	memset(at(d, next.record_offset), 0, DISK_SECTOR);
+	memset(at(d, first.record_offset), 0, DISK_SECTOR);
+	reboot(d, ALL);
+	next = append(d, STORE_DURABLE, 1, 1);
+	assert_true(next.header_offset != 0);
+}
+
+/* Puts leave the cleaner its own; tombstones and the cleaner take what there is. */
+static void test_who_goes_on_with_what(void **state)
+{
+	struct disk *d = *state;
+	uint32_t whole = (SEGMENT - SUMMARY) / DISK_SECTOR;
+	struct store_run moved = append(d, STORE_CLEANED, 1, 1), put, next;
+
+	for (uint32_t i = 1; i + 1 < ALL; i++)
+		append(d, STORE_CLEANED, i + 2 < ALL ? whole : 1, 1); /* no free one but one */
+	put = append(d, STORE_CLEANED, whole, 1);
+	reboot(d, ALL);
+	assert_int_equal(store_append(d->s, STORE_DURABLE, 1, DISK_SECTOR, 1, &next), -ENOSPC);
+	assert_int_equal(append(d, STORE_DURABLE, 1, 0).log, DISK_LOG_DURABLE);
+	assert_true(append(d, STORE_CLEANED, 1, 1).segment != put.segment);
+	store_read_begin(d->s, moved.segment); /* the cleaner's victim */
+	for (uint32_t i = 0; i < 2 * whole; i++)
+		if (!store_append(d->s, STORE_CLEANED, 1, DISK_SECTOR, 1, &next))
+			assert_true(next.segment != moved.segment);
+	store_read_end(d->s, moved.segment);
+	assert_int_equal(store_append(d->s, STORE_CLEANED, 1, DISK_SECTOR, 1, &next), 0);
+	assert_int_equal(next.segment, moved.segment);
+}
+
+#define DISK(test) cmocka_unit_test_setup_teardown(test, disk_open, disk_close)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_a_full_store_survives_crashes, begin, end),
+		DISK(test_it_goes_on_where_it_ended),
+		DISK(test_nothing_of_its_life_is_written_over),
+		DISK(test_what_says_nothing_ends_its_segment),
+		DISK(test_a_hole_ends_nothing),
+		DISK(test_what_was_not_seen_does_not_come_back),
+		DISK(test_what_is_not_known_is_not_gone_on_with),
+		DISK(test_who_goes_on_with_what),
+	};
+
+	return cmocka_run_group_tests(tests, one_host, NULL);
+}
