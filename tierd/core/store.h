@@ -174,7 +174,8 @@ struct store_view {
 
 /* Take a segment's header and the records that follow: adopts the sequence numbers and lsn, marks
  * the segment sealed, and, if it has room, as one to go on with. Returns the number of valid
- * records, or -EBADMSG (header; stays free). Once a segment, before the first append. Buffers of summaries are aligned to 8. */
+ * records, or -EBADMSG (header; stays free). Once a segment, before the first append. Buffers of
+ * summaries are aligned to 8. */
 int store_recover(struct store *s, uint32_t segment, const void *summary, size_t bytes);
 
 /* After the last segment: each stream goes on with the newest segment of its own that was open. */

@@ -325,9 +325,10 @@ static void change(struct front *f, struct turn *t, struct session *s, enum pend
 		rc = core_context_epoch(f->config.core, p->context_id, f->in.ctx.epoch, p->token);
 	if (rc) {
 		control_forget(p);
-		error_about(f, t, s, rc, rc == -EINVAL ? "the epoch must be larger than before, and "
-							 "below 2^32" :
-							 "not possible now; ask again");
+		error_about(f, t, s, rc,
+			    rc == -EINVAL ?
+				    "the epoch must be larger than before, and below 2^32" :
+				    "not possible now; ask again");
 		return;
 	}
 	s->asking = true;
