@@ -382,6 +382,7 @@ static void boot(struct world *w)
 		.yield = world_chance(w, 300000),
 		.direct = world_chance(w, 700000),
 		.admit_all = world_chance(w, 750000),
+		.pin_percent = w->starve_ns % 7 ? 0 : 5,
 		.client_pins_bytes = { w->starve_ns % 3 ? 0 : 12 * BLOCK_BYTES,
 				       w->starve_ns % 3 ? 0 : 20 * BLOCK_BYTES },
 		.salt_pins = { w->starve_ns % 5 ? 0 : 9 * BLOCK_BYTES,

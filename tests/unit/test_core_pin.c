@@ -72,6 +72,8 @@ static int begin(void **state)
 
 	one_host(state);
 	host_spec(&spec, HOST_KIND_STORE, 0);
+	spec.geometry.part[0].layers = 2;
+	spec.geometry.part[0].groups = 1;
 	one_host_boot(&spec, 2);
 	for (uint32_t n = 0; n < KEYS; n++)
 		put(n);
@@ -212,9 +214,70 @@ static void test_a_quota_takes_nothing_that_is_pinned(void **state)
 	unpin(0, id);
 }
 
+/* As the core pins for a session: the first layers of the first `count` blocks. */
+static int64_t pin_head(uint32_t layers, uint32_t count, uint64_t *id)
+{
+	struct context *x = core_context(host.core, host.context[0].id);
+	struct abi_block_ref ref[KEYS];
+	struct pin_ask ask = { .tier = ABI_TIER_CXL, .ctx = x, .deadline_ns = UINT64_MAX,
+			       .layers = layers, .ref = ref, .count = count };
+	uint8_t key[ABI_KEY_BYTES];
+	int64_t blocks;
+
+	for (uint32_t n = 0; n < count; n++) {
+		host_key(n, key);
+		ref[n].slot = index_find(&x->ix, key);
+		ref[n].generation = index_block(&x->ix, ref[n].slot)->generation;
+	}
+	blocks = pin_take(host.core, &ask, id);
+	host_audit(&host);
+	return blocks;
+}
+
+/* Foresight may take half of a budget; who reads gets the other half. */
+static void test_foresight_leaves_half_of_the_budget(void **state)
+{
+	uint64_t head;
+	int64_t blocks;
+
+	(void)state;
+	set(CORE_HOLDER_CONTEXT, 0, 8 * block());
+	blocks = pin_head(UINT16_MAX, KEYS, &head);
+	assert_int_equal(blocks, 4);
+	assert_int_equal(pin(0, 10, 8), 4);
+	unpin(0, host.answer.value);
+	unpin(0, head);
+	set(CORE_HOLDER_CONTEXT, 0, 0);
+}
+
+/* Two pins of a block's head: the one of more layers counts, whichever came first or went. */
+static void test_the_longer_head_counts(void **state)
+{
+	const struct context *x = core_context(host.core, host.context[0].id);
+	const struct abi_part *kv = &x->spec.geometry.part[0];
+	uint64_t more, fewer;
+	uint8_t key[ABI_KEY_BYTES];
+	uint32_t slot, last;
+
+	(void)state;
+	host_key(0, key);
+	slot = index_find(&x->ix, key);
+	last = kv->page_base + (kv->layers - 1) * kv->groups;
+	assert_true(kv->layers > 1);
+	assert_int_equal(pin_head(kv->layers, 1, &more), 1);
+	assert_int_equal(pin_head(1, 1, &fewer), 1);
+	assert_true(pin_holds(x, slot, last, ABI_TIER_CXL));
+	unpin(0, fewer);
+	assert_true(pin_holds(x, slot, last, ABI_TIER_CXL));
+	unpin(0, more);
+	assert_false(pin_holds(x, slot, kv->page_base, ABI_TIER_CXL));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_foresight_leaves_half_of_the_budget),
+		cmocka_unit_test(test_the_longer_head_counts),
 		cmocka_unit_test(test_a_salt_pins_no_more_than_its_limit),
 		cmocka_unit_test(test_a_client_pins_no_more_than_its_limit),
 		cmocka_unit_test(test_a_context_pins_no_more_than_its_limit),
