@@ -6,6 +6,7 @@
  */
 #include "tests/integration/front_client.h"
 
+#include <pthread.h>
 #include <tier.h>
 
 #include "libtier/abi/disk.h"
@@ -156,6 +157,34 @@ static void test_a_good_store(void **state)
 	assert_int_equal(check(&d, "--repair"), 1);
 	says("stop tierd first");
 	daemon_stop(&d);
+	daemon_remove(&d);
+}
+
+static void *let_go(void *arg)
+{
+	usleep(200 * 1000);
+	close(*(int *)arg);
+	return NULL;
+}
+
+/* A daemon that was killed has the store until the kernel is done with its ring. */
+static void test_a_lock_that_goes(void **state)
+{
+	struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	struct disk_super super;
+	struct daemon d;
+	pthread_t thread;
+	int fd;
+
+	(void)state;
+	make_store(&d, &super);
+	fd = open(d.store, O_RDWR | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(fcntl(fd, F_OFD_SETLK, &whole), 0);
+	assert_int_equal(pthread_create(&thread, NULL, let_go, &fd), 0);
+	assert_int_equal(check(&d, "--repair"), 0);
+	says("nothing is wrong");
+	pthread_join(thread, NULL);
 	daemon_remove(&d);
 }
 
@@ -410,6 +439,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_good_store),
+		cmocka_unit_test(test_a_lock_that_goes),
 		cmocka_unit_test(test_a_new_store),
 		cmocka_unit_test(test_parts_of_different_pages),
 		cmocka_unit_test(test_not_ours),

@@ -31,6 +31,8 @@
 #include "tierd/core/store.h"
 
 #define LINE_BYTES 512
+#define LOCK_TRIES 100
+#define LOCK_PAUSE_US 10000
 
 struct look {
 	const struct repair_options *options;
@@ -89,15 +91,24 @@ static void mend(struct look *l, int rc, const char *what)
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-/* The lock that a daemon holds while it has the store. */
+/*
+ * The lock that a daemon holds while it has the store. One that was killed keeps it until the
+ * kernel has wound its ring down, some milliseconds.
+ */
 static int lock(const struct look *l)
 {
 	struct flock all = { .l_type = l->options->repair ? F_WRLCK : F_RDLCK,
 			     .l_whence = SEEK_SET };
 
-	if (fcntl(l->fd, F_OFD_SETLK, &all) == 0)
-		return 0;
-	return errno == EAGAIN || errno == EACCES ? -EBUSY : -errno;
+	for (int i = 0; i < LOCK_TRIES; i++) {
+		if (i)
+			usleep(LOCK_PAUSE_US);
+		if (fcntl(l->fd, F_OFD_SETLK, &all) == 0)
+			return 0;
+		if (errno != EAGAIN && errno != EACCES)
+			return -errno;
+	}
+	return -EBUSY;
 }
 
 static int open_file(struct look *l)
