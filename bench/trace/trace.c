@@ -22,6 +22,7 @@
 
 #define CHUNK_BYTES 65536u
 #define PIPE_WAIT_MS 5000 /* for the first byte of a pipe */
+#define SECONDS_MAX 1e12
 #define BYTE_ORDER_MARK "\xef\xbb\xbf"
 
 struct reader {
@@ -72,6 +73,20 @@ static int member(struct reader *r, const json_t *object, const char *name, uint
 	return 0;
 }
 
+/* Arrival: an integer is milliseconds; a number with a point seconds, as other traces have it. */
+static int arrival(struct reader *r, const json_t *object, uint64_t *out)
+{
+	const json_t *value = json_object_get(object, "timestamp");
+	double s = json_is_real(value) ? json_real_value(value) : -1;
+
+	if (!json_is_real(value))
+		return member(r, object, "timestamp", INT64_MAX, out);
+	if (!(s >= 0 && s < SECONDS_MAX))
+		return complain(r, -EBADMSG, "\"timestamp\" is out of range");
+	*out = (uint64_t)(s * 1000);
+	return 0;
+}
+
 /* Room for `more` elements after count; doubles. */
 static int grow(void **array, size_t *room, size_t count, size_t more, size_t element)
 {
@@ -104,8 +119,9 @@ static int take_ids(struct reader *r, struct trace *t, const json_t *ids, uint32
 	for (uint32_t i = 0; i < count; i++) {
 		const json_t *id = json_array_get(ids, i);
 
-		if (!json_is_integer(id) || json_integer_value(id) < 0)
-			return complain(r, -EBADMSG, "\"hash_ids\"[%u] is not a number >= 0", i);
+		/* A hash may be negative: it is a name. Tables keep id + 1, so -1 is none. */
+		if (!json_is_integer(id) || json_integer_value(id) == -1)
+			return complain(r, -EBADMSG, "\"hash_ids\"[%u] is -1, or no integer", i);
 		t->id[t->id_count + i] = (uint64_t)json_integer_value(id);
 	}
 	return 0;
@@ -121,7 +137,7 @@ static int take_object(struct reader *r, struct trace *t, const json_t *object)
 
 	if (!json_is_object(object))
 		return complain(r, -EBADMSG, "not a JSON object");
-	error = member(r, object, "timestamp", INT64_MAX, &when);
+	error = arrival(r, object, &when);
 	if (!error)
 		error = member(r, object, "input_length", UINT32_MAX, &input);
 	if (!error)

@@ -143,6 +143,23 @@ static void test_reuse_is_by_prefix(void **state)
 	trace_close(t);
 }
 
+/* As others write them: arrivals in seconds, with a point, and hashes that may be negative. */
+static void test_traces_of_others(void **state)
+{
+	struct trace *t;
+	char why[256];
+
+	(void)state;
+	assert_int_equal(open_text("{\"chat_id\":1,\"timestamp\":61.114,\"input_length\":521,"
+				   "\"output_length\":132,\"turn\":2,\"hash_ids\":"
+				   "[-9223372036854775808,-2,1]}\n" LINE("[1,-2]"), &t, why), 0);
+	assert_int_equal(t->request[0].timestamp_ms, 61114);
+	assert_int_equal(t->request[1].timestamp_ms, 1);
+	assert_int_equal(t->distinct, 3);
+	assert_int_equal(t->reusable, 2);
+	trace_close(t);
+}
+
 static void test_refused(void **state)
 {
 	static const char *const texts[] = {
@@ -155,7 +172,10 @@ static void test_refused(void **state)
 		"{\"timestamp\":1,\"input_length\":\"1\",\"output_length\":1,\"hash_ids\":[]}",
 		"{\"timestamp\":1,\"input_length\":1.5,\"output_length\":1,\"hash_ids\":[]}",
 		LINE("{}"),
-		LINE("[1,-2]"),
+		"{\"timestamp\":-1.5,\"input_length\":1,\"output_length\":1,\"hash_ids\":[1]}",
+		"{\"timestamp\":1e300,\"input_length\":1,\"output_length\":1,\"hash_ids\":[1]}",
+		LINE("[1,2.5]"),
+		LINE("[1,-1]"),
 		LINE("[1,\"2\"]"),
 		LINE("[1,null]"),
 		LINE("[1,2"),
@@ -265,6 +285,7 @@ int main(void)
 		cmocka_unit_test(test_long_prompt),
 		cmocka_unit_test(test_nothing_to_read),
 		cmocka_unit_test(test_reuse_is_by_prefix),
+		cmocka_unit_test(test_traces_of_others),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_too_long),
 		cmocka_unit_test(test_damaged_file),
