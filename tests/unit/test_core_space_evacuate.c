@@ -159,6 +159,32 @@ static void test_weights_choose_what_leaves(void **state)
 	space_close(f.s);
 }
 
+static void test_full_segments_are_chosen_where_they_cost_least(void **state)
+{
+	struct fixture f;
+	uint64_t large, fresh;
+	int64_t segment;
+	uint32_t live;
+
+	(void)state;
+	open_space(&f, 16);
+	space_limit(f.s, 2 * SEGMENT);
+	large = alloc(&f, 0);
+	for (uint32_t i = 1; i < PLACES; i++)
+		alloc(&f, 0);
+	alloc(&f, 1);
+	alloc(&f, 1);
+	space_weigh(f.s, 1, PLACES * PAGE);
+	segment = space_evacuate_begin(f.s, 99, &live);
+	assert_int_equal(segment, large);
+	assert_int_equal(live, PLACES);
+	space_free(f.s, large);
+	assert_int_equal(space_alloc(f.s, 0, &fresh), -ENOSPC); /* nothing is placed there */
+	space_evacuate_end(f.s, (uint64_t)segment);
+	assert_int_equal(space_alloc(f.s, 0, &fresh), large);
+	space_close(f.s);
+}
+
 static void test_a_lower_limit_holds(void **state)
 {
 	struct fixture f;
@@ -182,6 +208,7 @@ int main(void)
 		cmocka_unit_test(test_what_is_promised_is_there),
 		cmocka_unit_test(test_room_in_the_wrong_class_is_compacted),
 		cmocka_unit_test(test_weights_choose_what_leaves),
+		cmocka_unit_test(test_full_segments_are_chosen_where_they_cost_least),
 		cmocka_unit_test(test_a_lower_limit_holds),
 	};
 

@@ -238,14 +238,12 @@ static void heap_move(struct space *s, enum heap_kind kind, uint32_t seg, bool s
 		heap_sink(s, heap, kind, at, seg);
 }
 
-static bool fill_in_heaps(uint32_t fill)
+/* Does a segment so full stand in a heap of that kind? */
+static bool fill_in_heap(uint32_t fill, enum heap_kind kind)
 {
-	return fill != FILL_NONE && fill != FILL_FULL;
-}
-
-static enum heap_kind fill_other_heap(uint32_t fill)
-{
-	return fill == FILL_EMPTY ? HEAP_EMPTY : HEAP_EVACUATE;
+	if (kind == HEAP_ALLOC)
+		return fill != FILL_NONE && fill != FILL_FULL;
+	return kind == HEAP_EMPTY ? fill == FILL_EMPTY : fill > FILL_EMPTY;
 }
 
 static uint32_t segment_fill(const struct space *s, const struct segment *segment)
@@ -274,21 +272,17 @@ void space_settle(struct space *s, uint32_t seg)
 	assert(fill <= FILL_FULL);
 	if (fill == was)
 		return;
-	if (fill_in_heaps(was) && fill_in_heaps(fill) &&
-	    fill_other_heap(was) == fill_other_heap(fill)) {
-		segment->fill = (uint8_t)fill;
-		heap_move(s, HEAP_ALLOC, seg, fill > was);
-		heap_move(s, fill_other_heap(fill), seg, fill < was);
-		return;
-	}
-	if (fill_in_heaps(was)) {
-		heap_remove(s, HEAP_ALLOC, seg);
-		heap_remove(s, fill_other_heap(was), seg);
-	}
+	for (enum heap_kind kind = 0; kind < HEAPS; kind++)
+		if (fill_in_heap(was, kind) && !fill_in_heap(fill, kind))
+			heap_remove(s, kind, seg);
 	segment->fill = (uint8_t)fill;
-	if (fill_in_heaps(fill)) {
-		heap_add(s, HEAP_ALLOC, seg);
-		heap_add(s, fill_other_heap(fill), seg);
+	for (enum heap_kind kind = 0; kind < HEAPS; kind++) {
+		if (!fill_in_heap(fill, kind))
+			continue;
+		if (fill_in_heap(was, kind))
+			heap_move(s, kind, seg, (fill > was) == (kind == HEAP_ALLOC));
+		else
+			heap_add(s, kind, seg);
 	}
 }
 

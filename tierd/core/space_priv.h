@@ -13,7 +13,7 @@
 /* Steps of fullness. */
 #define FILL_NONE 0u /* in no heap: unused, being punched or evacuated */
 #define FILL_EMPTY 1u
-#define FILL_FULL 63u /* in no heap either */
+#define FILL_FULL 63u /* not in HEAP_ALLOC */
 
 enum segment_state {
 	SEGMENT_UNUSED,
@@ -22,7 +22,7 @@ enum segment_state {
 	SEGMENT_PUNCHED, /* charged until it is over */
 };
 
-/* A segment stands in HEAP_ALLOC, and in one of the other two. */
+/* A segment stands in HEAP_ALLOC, unless it is full, and in one of the other two. */
 enum heap_kind { HEAP_ALLOC, HEAP_EVACUATE, HEAP_EMPTY, HEAPS };
 
 struct segment {
