@@ -299,7 +299,7 @@ int recover_segments(struct shell *s)
 	s->obs.recovery_ns = time_now_ns() - begun;
 	log_info(&s->log, "recovered", s->config.store_path,
 		 "ms=%llu segments=%llu records=%llu bad=%llu blocks=%llu stale=%llu unproven=%llu "
-		 "bytes=%llu",
+		 "orphaned=%llu unreached=%llu bytes=%llu",
 		 (unsigned long long)(s->obs.recovery_ns / NS_PER_MS),
 		 (unsigned long long)s->obs.recovery.segments,
 		 (unsigned long long)s->obs.recovery.records,
@@ -307,6 +307,8 @@ int recover_segments(struct shell *s)
 		 (unsigned long long)s->obs.recovery.blocks,
 		 (unsigned long long)s->obs.recovery.blocks_stale,
 		 (unsigned long long)s->obs.recovery.blocks_unproven,
+		 (unsigned long long)s->obs.recovery.blocks_orphaned,
+		 (unsigned long long)s->obs.recovery.blocks_unreached,
 		 (unsigned long long)s->obs.recovery.bytes);
 	return 0;
 }

@@ -685,3 +685,8 @@ bug("cleaner-takes-only-its-own", CORE + "store.c",
     "test_core_reopen")
 bug("tombstones-carried-after-each-crash", CORE + "recover.c",
     "store_tombs_forget(c->store);", "", "test_core_reopen")
+bug("child-written-before-its-parent", CORE + "admit.c",
+    "if (parent == ABI_SLOT_NONE || !block_queued(&x->meta[parent]) ||", "if (1 ||",
+    "test_core_writeback", quick=True)
+bug("put-back-behind-all-that-is-dirty", CORE + "evict.c",
+    "writeback_again(c, x, slot);", "writeback_enqueue(c, x, slot);", "test_core_writeback")

@@ -340,6 +340,51 @@ static void flushes_check(struct world *w)
 	}
 }
 
+/* ---- write-back ---------------------------------------------------------------------------- */
+
+static bool is_in(const struct run *run, uint32_t slot)
+{
+	for (uint32_t i = 0; i < run->blocks; i++)
+		if (run->slot[i] == slot)
+			return true;
+	return false;
+}
+
+/* Of a run that was just begun: no cached block is written while the one before it is to be. */
+static void order_check(struct world *w, const struct run *run)
+{
+	const struct context *x = run->ctx;
+
+	for (uint32_t i = 0; i < run->blocks; i++) {
+		uint32_t slot = run->slot[i], parent = block_parent(x, slot);
+
+		if (parent == ABI_SLOT_NONE || is_in(run, parent) ||
+		    (x->meta[slot].flags & ~x->meta[parent].flags & BLOCK_DURABLE))
+			continue;
+		if (block_queued(&x->meta[parent]))
+			world_fail(w, "write-back takes block %u before block %u, its parent", slot,
+				   parent);
+	}
+}
+
+/* What ends in the same event may put a parent back after the run was begun. */
+static void runs_check(struct world *w)
+{
+	const struct core *c = w->core;
+
+	_Static_assert(CORE_RUNS_MAX == sizeof(w->run_lsn) / sizeof(w->run_lsn[0]), "all runs");
+	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++) {
+		const struct run *run = &c->run[i];
+
+		if (run->phase == RUN_FREE || run->place.lsn == w->run_lsn[i])
+			continue;
+		w->run_lsn[i] = run->place.lsn;
+		if (w->run_seq == c->write_seq && c->cleaner.ended_ns != c->now_ns)
+			order_check(w, run);
+	}
+	w->run_seq = c->write_seq;
+}
+
 /* ---- operations --------------------------------------------------------------------------- */
 
 struct spot {
@@ -459,6 +504,7 @@ void inside_check(struct world *w)
 	heads_check(w);
 	classes_check(w);
 	flushes_check(w);
+	runs_check(w);
 }
 
 /* ---- retention ---------------------------------------------------------------------------- */

@@ -274,6 +274,7 @@ struct world {
 	struct world_theirs theirs;
 	uint64_t looked; /* at heads */
 	uint64_t linked_ns, passed_ns; /* at blocks and those before them; since then */
+	uint64_t run_lsn[2], run_seq; /* of write-back's runs, at the last look */
 
 	/* device.c */
 	struct disk_super super;

@@ -200,6 +200,8 @@ static void test_many_follow_in_steps(void **state)
 
 static void test_a_restart_brings_none_back_alone(void **state)
 {
+	struct core_recovery r;
+
 	(void)state;
 	for (uint32_t backwards = 0; backwards < 2; backwards++) {
 		start(HOST_KIND_STORE, 0);
@@ -209,7 +211,10 @@ static void test_a_restart_brings_none_back_alone(void **state)
 		assert_int_equal(context()->blocks, 28);
 		by_key(ABI_OP_DELETE, 9); /* a tombstone for it alone */
 		host_settle(&host, 40);
-		assert_int_equal(one_host_restart(backwards).blocks, context()->blocks);
+		r = one_host_restart(backwards);
+		assert_int_equal(r.blocks, context()->blocks);
+		assert_int_equal(r.blocks_orphaned, 24 - 10);
+		assert_int_equal(r.blocks_unreached, 4);
 		host_client_open(&host, 0);
 		host_client_attach(&host, 0);
 		host_audit(&host);

@@ -120,6 +120,61 @@ static void test_what_is_only_reserved_is_hardly_waited_for(void **state)
 	assert_runs(1, 1);
 }
 
+/* What is behind became dirty first: it waits for what is before it, and goes with it. */
+static void test_no_block_is_written_before_its_parent(void **state)
+{
+	uint64_t first = reserve(0, 1), second = reserve(1, BEHIND);
+
+	(void)state;
+	host.held = true;
+	commit(second);
+	assert_true(carry(CORE_AC_COPY));
+	commit(first);
+	assert_true(carry(CORE_AC_COPY));
+	host.held = false;
+	assert_true(host_settle(&host, 60));
+	assert_runs(1, 1 + BEHIND);
+}
+
+static uint32_t slot_of(const struct context *x, uint32_t n)
+{
+	uint8_t key[ABI_KEY_BYTES];
+
+	host_key(n, key);
+	return index_find(&x->ix, key);
+}
+
+static void put_cached(uint32_t first, uint32_t count)
+{
+	const struct abi_put_args args = { .count = count };
+
+	assert_int_equal(host_reserve(&host, &args, first, 0), 0);
+	assert_true(host_commit(&host, 0));
+}
+
+/* Its segment is dropped, others depend on it: it does not wait behind all that is dirty. */
+static void test_what_others_depend_on_is_written_again_first(void **state)
+{
+	struct context *x = core_context(host.core, host.context[0].id);
+	const struct run *run = &host.core->run[DISK_LOG_CACHE];
+
+	(void)state;
+	host.core->config.admit_all = true;
+	put_cached(0, 4);
+	assert_true(host_settle(&host, 60));
+	host.held = true;
+	put_cached(10, 3);
+	assert_true(carry(CORE_AC_COPY));
+	evict_segment(host.core, block_segment(host.core, x, slot_of(x, 0)));
+	assert_int_equal(x->dirty.count, 3 + 2); /* half of it was kept */
+	host_tick(&host, 10 * MSEC);
+	assert_int_equal(run->blocks, 2);
+	assert_int_equal(run->slot[0], slot_of(x, 0));
+	assert_int_equal(run->slot[1], slot_of(x, 1));
+	host.held = false;
+	assert_true(host_settle(&host, 60));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, one_host_off)
 
 int main(void)
@@ -128,6 +183,8 @@ int main(void)
 		TEST(test_a_run_waits_for_what_is_copied),
 		TEST(test_a_copy_that_takes_for_ever_is_not_waited_for),
 		TEST(test_what_is_only_reserved_is_hardly_waited_for),
+		TEST(test_no_block_is_written_before_its_parent),
+		TEST(test_what_others_depend_on_is_written_again_first),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

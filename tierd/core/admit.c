@@ -14,6 +14,8 @@
 
 #include "tierd/core/state.h"
 
+#define BEFORE_MAX 1024u /* blocks that one waits for, at most */
+
 static bool is_worth(const struct core *c, const struct context *x, uint32_t slot)
 {
 	const struct block_meta *m = &x->meta[slot];
@@ -55,17 +57,44 @@ uint32_t admit_run(const struct core *c, const struct context *x, const uint32_t
 	return worth;
 }
 
-/* Refuse the dirty list's first blocks, up to one that is worth a write. */
-void admit_heads(struct core *c, struct context *x)
+/*
+ * What the block waits for: the first one before it in its prefix that is dirty, too. Written the
+ * other way round a crash between the two leaves what nobody finds. Durable blocks are promised by
+ * themselves and wait for none that is not.
+ */
+static uint32_t first_before(const struct context *x, uint32_t slot)
 {
+	for (uint32_t n = 0; n < BEFORE_MAX; n++) {
+		uint32_t parent = block_parent(x, slot);
+
+		if (parent == ABI_SLOT_NONE || !block_queued(&x->meta[parent]) ||
+		    (x->meta[slot].flags & ~x->meta[parent].flags & BLOCK_DURABLE))
+			break;
+		slot = parent;
+	}
+	return slot;
+}
+
+/*
+ * The dirty block that is to be written next: of those that are worth a write the one that waits
+ * longest, or what it waits for. Refuses those that are not. ABI_SLOT_NONE = none is.
+ */
+uint32_t admit_first(struct core *c, struct context *x)
+{
+	uint32_t slot = ABI_SLOT_NONE;
 	bool any = false;
 
-	while (x->dirty.count && !is_worth(c, x, x->dirty.head)) {
-		admit_refuse(c, x, x->dirty.head);
+	while (x->dirty.count) {
+		slot = first_before(x, x->dirty.head);
+		if (is_worth(c, x, slot))
+			break;
+		admit_refuse(c, x, slot);
+		slot = ABI_SLOT_NONE;
 		any = true;
 	}
 	if (any)
 		request_wake_space(c); /* they can be evicted now */
+	return slot;
 }
 
 /* It was used, or is wanted on NVMe: back to the dirty list. */

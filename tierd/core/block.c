@@ -39,6 +39,25 @@ void block_link(struct core *c, struct block_list *list, struct context *x, uint
 	list->count++;
 }
 
+void block_link_first(struct core *c, struct block_list *list, struct context *x, uint32_t slot)
+{
+	struct block_meta *m = &x->meta[slot], *h;
+
+	if (list->head == ABI_SLOT_NONE) {
+		block_link(c, list, x, slot);
+		return;
+	}
+	h = &c->context[list->head_ctx]->meta[list->head];
+	h->prev = slot;
+	h->prev_ctx = x->index & 0x3fffu;
+	m->prev = ABI_SLOT_NONE;
+	m->next = list->head;
+	m->next_ctx = list->head_ctx & 0x3fffu;
+	list->head = slot;
+	list->head_ctx = (uint16_t)x->index;
+	list->count++;
+}
+
 void block_unlink(struct core *c, struct block_list *list, struct context *x, uint32_t slot)
 {
 	struct block_meta *m = &x->meta[slot];

@@ -405,6 +405,8 @@ int core_recover_segment(struct core *c, uint32_t segment, const void *summary, 
 struct core_recovery {
 	uint64_t segments, records, records_bad, blocks, blocks_stale, bytes;
 	uint64_t blocks_unproven; /* of the durable log: read in the background before they count */
+	uint64_t blocks_orphaned; /* not kept: one before them in their prefix did not come back */
+	uint64_t blocks_unreached; /* kept all the same, and found by no prefix until it is put */
 };
 int core_recover_finish(struct core *c, struct core_recovery *out);
 

@@ -426,7 +426,7 @@ void evict_segment(struct core *c, uint32_t segment)
 		    m->there[ABI_TIER_CXL].pages == block_pages(x, slot)) {
 			keep -= keep > 0;
 			block_unwritten(c, x, slot);
-			writeback_enqueue(c, x, slot);
+			writeback_again(c, x, slot);
 		} else if (!block_use_is_pinned(use)) {
 			block_drop(c, x, slot);
 		}

@@ -177,7 +177,7 @@ void prefix_leave(struct context *x, uint32_t slot)
 /* ---- parting ------------------------------------------------------------------------------ */
 
 /* Without a part that every block of a prefix must have, blocks are found one by one. */
-static bool is_prefix(const struct context *x)
+bool prefix_rules(const struct context *x)
 {
 	const struct abi_geometry *g = context_geometry(x);
 
@@ -190,7 +190,7 @@ static bool is_prefix(const struct context *x)
 /* Must the block go when its parent does? Not what was promised by itself. */
 bool prefix_binds(const struct context *x, uint32_t slot)
 {
-	return !(x->meta[slot].flags & BLOCK_DURABLE) && is_prefix(x);
+	return !(x->meta[slot].flags & BLOCK_DURABLE) && prefix_rules(x);
 }
 
 /* Does nobody hold it to a promise, for now? */

@@ -48,6 +48,8 @@ void prefix_leave(struct context *x, uint32_t slot);
 /* It will leave soon: what that takes is brought. */
 void prefix_prefetch(const struct context *x, uint32_t slot);
 
+/* Are its blocks found as prefixes? May the block not be kept without the one before it? */
+bool prefix_rules(const struct context *x);
 bool prefix_binds(const struct context *x, uint32_t slot);
 
 /* It has left the index: those behind it follow. */

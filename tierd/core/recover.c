@@ -271,6 +271,40 @@ static void parent_find(struct core *c, const struct recover_note *n)
 		return;
 	block_drop(c, x, n->slot);
 	c->recovery.blocks--;
+	c->recovery.blocks_orphaned++;
+}
+
+/* The block and all behind it. */
+static uint64_t count_behind(const struct context *x, uint32_t top)
+{
+	uint32_t slot = top;
+	uint64_t n = 1;
+
+	for (;; n++) {
+		if (index_block(&x->ix, slot)->child != ABI_SLOT_NONE) {
+			slot = index_block(&x->ix, slot)->child;
+			continue;
+		}
+		while (slot != top && prefix_sibling(x, slot) == ABI_SLOT_NONE)
+			slot = index_block(&x->ix, slot)->parent;
+		if (slot == top)
+			return n;
+		slot = prefix_sibling(x, slot);
+	}
+}
+
+static uint64_t count_unreached(const struct context *x)
+{
+	uint64_t n = 0;
+
+	for (uint32_t slot = 0; prefix_rules(x) && slot < x->ix.slots_used; slot++) {
+		const struct abi_block *b = index_block(&x->ix, slot);
+
+		if (b->state == ABI_BLOCK_COMMITTED && b->depth &&
+		    block_parent(x, slot) == ABI_SLOT_NONE)
+			n += count_behind(x, slot);
+	}
+	return n;
 }
 
 static int by_key(const void *one, const void *other)
@@ -326,6 +360,7 @@ static void notes_apply(struct core *c)
 	while (c->parting.count)
 		prefix_step(c);
 	c->recovery.blocks -= c->metrics.prefix_dropped;
+	c->recovery.blocks_orphaned += c->metrics.prefix_dropped;
 	free(c->note);
 	c->note = NULL;
 	c->notes = c->notes_max = 0;
@@ -340,6 +375,7 @@ int core_recover_finish(struct core *c, struct core_recovery *out)
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		if (c->context[i]) {
 			settle_flushed(c, c->context[i]);
+			c->recovery.blocks_unreached += count_unreached(c->context[i]);
 			c->recovery.bytes += c->context[i]->nvme_bytes;
 		}
 		free(c->recover_lsn[i]);

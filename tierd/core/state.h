@@ -592,6 +592,7 @@ void core_reply(struct core *c, uint64_t token, int res, uint64_t value);
 /* block.c */
 void block_list_init(struct block_list *list);
 void block_link(struct core *c, struct block_list *list, struct context *x, uint32_t slot);
+void block_link_first(struct core *c, struct block_list *list, struct context *x, uint32_t slot);
 void block_unlink(struct core *c, struct block_list *list, struct context *x, uint32_t slot);
 uint64_t parts_mask(const struct context *x);
 uint32_t block_pages(const struct context *x, uint32_t slot);

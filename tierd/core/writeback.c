@@ -3,7 +3,7 @@
  * Write-back: dirty blocks become runs on NVMe (abi/disk.h); flushes (flush.c) turn what was
  * written into what is durable.
  *
- *   dirty list -> run: up to 32 blocks, each the child of the one before
+ *   dirty list -> run: up to 32 blocks, each the child of the one before; none before its parent
  *   HEADER, flushed (new segment only) -> DATA (8 writes of up to 1 MiB under way) -> RECORD
  *   -> clean
  *   someone waits for durability -> SYNC; the flush covers every record written before it began
@@ -22,11 +22,11 @@
 #define FULL_NS (200 * MS)
 #define DUE_BLOCKS DISK_RUN_BLOCKS_MAX
 #define GATHER_NS (4 * MS) /* that a durable block waits while more are being put: a run's copy */
-#define GATHER_LOOK 256u   /* dirty blocks looked at for a run */
+#define GATHER_LOOK 256u   /* blocks looked at for a run */
 #define GROW_NS (100 * MS) /* that a run waits, at most, while the block behind it is copied */
 #define GROW_LOOK_NS (MS / 2)
 
-void writeback_enqueue(struct core *c, struct context *x, uint32_t slot)
+static void enqueue(struct core *c, struct context *x, uint32_t slot, bool first)
 {
 	struct block_meta *m = &x->meta[slot];
 
@@ -36,11 +36,28 @@ void writeback_enqueue(struct core *c, struct context *x, uint32_t slot)
 		x->dirty_since_ns = c->now_ns;
 	m->persist = PERSIST_QUEUED;
 	x->dirty_bytes += block_bytes(x, slot);
-	block_link(c, &x->dirty, x, slot);
+	if (first)
+		block_link_first(c, &x->dirty, x, slot);
+	else
+		block_link(c, &x->dirty, x, slot);
 	if (m->flags & BLOCK_DURABLE && !x->dirty_urgent) {
 		x->dirty_urgent = true;
 		x->urgent_since_ns = c->now_ns;
 	}
+}
+
+void writeback_enqueue(struct core *c, struct context *x, uint32_t slot)
+{
+	enqueue(c, x, slot, false);
+}
+
+/*
+ * It was on NVMe, and what is behind it may be: a crash before it is there again costs all of
+ * these. So it does not wait behind what is dirty; who waits for a durable put comes first.
+ */
+void writeback_again(struct core *c, struct context *x, uint32_t slot)
+{
+	enqueue(c, x, slot, index_block(&x->ix, slot)->child != ABI_SLOT_NONE && !x->dirty_urgent);
 }
 
 static struct run *nth_run(struct core *c, uint32_t i)
@@ -91,21 +108,21 @@ static bool follows(const struct context *x, uint32_t slot, uint32_t before)
 	       (x->meta[slot].flags & BLOCK_DURABLE) == (x->meta[before].flags & BLOCK_DURABLE);
 }
 
-/*
- * The oldest dirty block and those that follow it, each the child of the one before. Puts that are
- * copied side by side make their blocks dirty in turns, so others may lie between.
- */
-static uint32_t chain_gather(const struct context *x, uint32_t chain[DISK_RUN_BLOCKS_MAX])
+/* The first block of a run and the dirty ones that follow it, each the child of the one before. */
+static uint32_t chain_gather(const struct context *x, uint32_t first,
+			     uint32_t chain[DISK_RUN_BLOCKS_MAX])
 {
-	uint32_t n = 1, look = GATHER_LOOK, slot = x->dirty.head;
+	uint32_t n = 0, look = GATHER_LOOK, slot = first;
 
-	chain[0] = slot;
-	while (n < DISK_RUN_BLOCKS_MAX && look--) {
-		slot = x->meta[slot].next;
-		if (slot == ABI_SLOT_NONE)
+	while (slot != ABI_SLOT_NONE && look--) {
+		if (n && !(block_queued(&x->meta[slot]) && follows(x, slot, chain[n - 1]))) {
+			slot = prefix_sibling(x, slot);
+			continue;
+		}
+		chain[n++] = slot;
+		if (n == DISK_RUN_BLOCKS_MAX)
 			break;
-		if (follows(x, slot, chain[n - 1]))
-			chain[n++] = slot;
+		slot = index_block(&x->ix, slot)->child;
 	}
 	return n;
 }
@@ -252,20 +269,25 @@ static int quota_refuses(struct core *c, struct context *x, uint32_t slot)
 }
 
 /*
- * Place for the head of the context's dirty list. Errors: -ENOSPC, -EBUSY the log writes a run, or
- * this one grows yet, -EDQUOT the head was dropped, or refused.
+ * Place for the context's next run. Errors: -ENOENT nothing is worth one, -ENOSPC, -EAGAIN there
+ * is room now, -EBUSY the log writes a run, or this one grows yet, -EDQUOT its first block was
+ * dropped, or refused.
  */
 static int run_begin(struct core *c, struct context *x)
 {
-	uint32_t chain[DISK_RUN_BLOCKS_MAX], slot = x->dirty.head, n;
-	uint32_t log = run_log(x, slot);
-	struct run *run = &c->run[log];
-	uint64_t bytes = block_bytes(x, slot);
+	uint32_t chain[DISK_RUN_BLOCKS_MAX], slot = admit_first(c, x), log, n;
+	struct run *run;
+	uint64_t bytes;
 	int err;
 
+	if (slot == ABI_SLOT_NONE)
+		return -ENOENT;
+	log = run_log(x, slot);
+	run = &c->run[log];
+	bytes = block_bytes(x, slot);
 	if (run->phase != RUN_FREE)
 		return -EBUSY;
-	n = chain_gather(x, chain);
+	n = chain_gather(x, slot, chain);
 	if (n < DISK_RUN_BLOCKS_MAX && waits_to_grow(c, x, chain[n - 1]))
 		return -EBUSY;
 	n = admit_run(c, x, chain, n);
@@ -280,7 +302,7 @@ static int run_begin(struct core *c, struct context *x)
 		return -ENOSPC;
 	err = store_append(c->store, log, n, bytes, block_pages(x, slot), &run->place);
 	if (err == -ENOSPC && evict_store(c))
-		err = store_append(c->store, log, n, bytes, block_pages(x, slot), &run->place);
+		return -EAGAIN; /* what that put back may have to go first */
 	if (err)
 		return err;
 	run->ctx = x;
@@ -681,10 +703,9 @@ static void runs_begin(struct core *c)
 
 		if (!x || x->closing || !due(c, x))
 			continue;
-		admit_heads(c, x);
-		if (!x->dirty.count)
-			continue;
 		err = run_begin(c, x);
+		if (err == -EAGAIN)
+			err = run_begin(c, x);
 		if (err == -ENOSPC) {
 			c->write_retry_ns = c->now_ns + 10 * MS;
 			x->full_since_ns = x->full_since_ns ? x->full_since_ns : c->now_ns;

@@ -130,6 +130,7 @@ uint64_t writeback_next_tick(const struct core *c);
 bool writeback_full(const struct core *c, const struct context *x);
 bool tombs_full(const struct core *c);
 void writeback_enqueue(struct core *c, struct context *x, uint32_t slot);
+void writeback_again(struct core *c, struct context *x, uint32_t slot);
 int writeback_reserve(struct core *c, const struct abi_geometry *g);
 void run_head(struct run *run);
 void run_item(const struct run *run, uint32_t i, uint32_t *block, uint32_t *page);
@@ -140,7 +141,7 @@ void run_bury(struct core *c, struct run *run, uint32_t i);
 /* admit.c */
 uint32_t admit_run(const struct core *c, const struct context *x, const uint32_t *chain,
 		   uint32_t n);
-void admit_heads(struct core *c, struct context *x);
+uint32_t admit_first(struct core *c, struct context *x);
 void admit_refuse(struct core *c, struct context *x, uint32_t slot);
 void admit_again(struct core *c, struct context *x, uint32_t slot, bool wanted);
 void admit_forget(struct context *x, uint32_t slot);

@@ -60,11 +60,13 @@ static json_t *recovery(const struct obs *o)
 {
 	const struct core_recovery *r = &o->recovery;
 
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "segments",
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "segments",
 			 obs_number(r->segments), "records", obs_number(r->records),
 			 "records_bad", obs_number(r->records_bad), "blocks",
 			 obs_number(r->blocks), "blocks_stale", obs_number(r->blocks_stale),
-			 "blocks_unproven", obs_number(r->blocks_unproven), "bytes",
+			 "blocks_unproven", obs_number(r->blocks_unproven), "blocks_orphaned",
+			 obs_number(r->blocks_orphaned), "blocks_unreached",
+			 obs_number(r->blocks_unreached), "bytes",
 			 obs_number(r->bytes), "ns", obs_number(o->recovery_ns));
 }
 
