@@ -690,3 +690,6 @@ bug("child-written-before-its-parent", CORE + "admit.c",
     "test_core_writeback", quick=True)
 bug("put-back-behind-all-that-is-dirty", CORE + "evict.c",
     "writeback_again(c, x, slot);", "writeback_enqueue(c, x, slot);", "test_core_writeback")
+bug("carried-tombstones-not-flushed", CORE + "clean.c",
+    "if (c->tomb_flushed < k->tombs) {", "if (c->tomb_written < k->tombs) {",
+    "test_core_clean", quick=True)

@@ -100,8 +100,8 @@ void space_look(struct space *s);
 bool space_may_take(const struct space *s);
 
 /*
- * The segment whose evacuation costs least, full or not but not empty, of any class but `except` (no
- * class's number = none): by the weights of the live places for which other segments of the class
+ * The segment whose evacuation costs least, full or not but not empty, of any class but `except`
+ * (no class's number = none): by the weights of the live places for which other segments of the class
  * have no room, and by the bytes of those that move. Returns its offset and live pages, or -ENOENT.
  * Allocation avoids it until space_evacuate_end.
  */

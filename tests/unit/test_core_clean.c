@@ -1,0 +1,149 @@
+/*
+ * What the cleaner takes out of a segment is safe elsewhere before that segment may be used again:
+ * told from what a device would have after a loss of power, which knows what was flushed.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/lib/unit.h"
+#include "tests/unit/one_host.h"
+#include "tierd/core/state.h"
+
+static uint8_t *stable; /* what was written before the last flush began, and was flushed */
+static uint8_t *began;  /* what had been written when the flush under way began */
+
+static int set_up(void **state)
+{
+	struct disk_context spec;
+
+	(void)state;
+	stable = calloc(1, HOST_NVME);
+	began = calloc(1, HOST_NVME);
+	assert_true(stable && began);
+	memset(host.disk, 0, HOST_NVME);
+	host_spec(&spec, HOST_KIND_STORE, 0);
+	one_host_boot(&spec, 1);
+	assert_true(host_settle(&host, 60));
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	free(stable);
+	free(began);
+	return one_host_off(state);
+}
+
+/* Three blocks: half of a segment. */
+static void put(uint32_t first)
+{
+	const struct abi_put_args args = { .count = 3 };
+
+	assert_int_equal(host_reserve(&host, &args, first, ABI_SQE_DURABLE), 0);
+	assert_true(host_commit(&host, ABI_SQE_DURABLE));
+	assert_true(host_settle(&host, 100));
+	assert_int_equal(host.answer.res, 0);
+}
+
+static void drop(uint32_t first, uint32_t count)
+{
+	const struct abi_sqe sqe = { .op = ABI_OP_DELETE };
+
+	assert_true(host_request_keys(&host, 0, sqe, first, count));
+	assert_true(host_settle(&host, 100));
+	assert_int_equal(host.answer.res, 0);
+}
+
+static uint32_t segment_of(uint32_t n)
+{
+	struct context *x = core_context(host.core, host.context[0].id);
+	uint8_t key[ABI_KEY_BYTES];
+
+	host_key(n, key);
+	return block_segment(host.core, x, index_find(&x->ix, key));
+}
+
+/* Is there a tombstone of the key outside of the segment? */
+static bool is_void(const uint8_t *disk, uint32_t n, uint32_t segment)
+{
+	const struct disk_super *p = &host.super;
+	uint8_t key[ABI_KEY_BYTES];
+	bool found = false;
+
+	host_key(n, key);
+	for (uint32_t i = 0; i < p->segment_count; i++) {
+		const uint8_t *summary = disk + p->segment_offset + i * p->segment_bytes;
+		struct store_view v;
+		size_t cursor = 0;
+
+		while (i != segment && !store_next(host.core->store, i, summary, p->summary_bytes,
+						   &cursor, &v))
+			for (uint32_t k = 0; k < v.head->block_count; k++)
+				found |= v.head->type == DISK_RECORD_TOMBSTONE &&
+					 !memcmp(v.block[k].key, key, ABI_KEY_BYTES);
+	}
+	return found;
+}
+
+/* One action, a flush only when there is no other: as much as can be lies in the device's cache. */
+static void step(void)
+{
+	uint32_t i = 0;
+
+	while (i < host.bag_count && host.bag[i].kind == CORE_AC_SYNC)
+		i++;
+	if (i == host.bag_count && i) {
+		memcpy(began, host.disk, HOST_NVME);
+		host_carry(&host, 0);
+		memcpy(stable, began, HOST_NVME);
+	} else if (host.bag_count) {
+		host_carry(&host, i);
+	} else {
+		host_tick(&host, MS);
+	}
+}
+
+/* All of it is dead but a tombstone: without that one a block that was deleted would come back. */
+static void test_carried_tombstones_are_flushed_first(void **state)
+{
+	uint32_t segment, steps = 0;
+
+	(void)state;
+	put(0);
+	put(3); /* the first segment is full */
+	put(6);
+	segment = segment_of(6);
+	assert_true(segment != segment_of(0));
+	drop(0, 1);
+	put(9);
+	assert_int_equal(segment_of(9), segment);
+	put(12);
+	assert_true(segment_of(12) != segment);
+	drop(6, 6);
+	assert_int_equal(store_segment_live(host.core->store, segment), 0);
+	assert_int_equal(store_dead(host.core->store), -ENOENT);
+	assert_false(is_void(host.disk, 0, segment));
+	host.held = true;
+	assert_true(clean_begin(host.core));
+	assert_int_equal(host.core->cleaner.segment, segment);
+	for (; store_dead(host.core->store) < 0; steps++) {
+		assert_true(steps < 100);
+		step();
+	}
+	assert_int_equal(store_dead(host.core->store), segment);
+	assert_true(is_void(stable, 0, segment));
+}
+
+#define EACH(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		EACH(test_carried_tombstones_are_flushed_first),
+	};
+
+	return cmocka_run_group_tests(tests, one_host, NULL);
+}
