@@ -306,21 +306,24 @@ int64_t place_for_stream(struct core *c, struct context *x, uint32_t slot, uint3
 	return place_alloc_stream(c, x, page, tier);
 }
 
-/* Room may come by itself: what is retiring, being punched, being written back, or flushed. */
-static bool room_comes(struct core *c, const struct context *x, uint32_t tier)
+/* What waits for a flush can go after it. */
+static bool flush_frees(struct core *c)
 {
-	if (x->retiring[tier] > c->quarantined[tier] || c->punching[tier])
-		return true;
-	if (c->evacuation.ctx && c->evacuation.tier == tier && c->evacuate_failed < GIVER_TRIES)
-		return true;
-	if (tier != ABI_TIER_CXL)
-		return false;
-	if (x->dirty_bytes && !writeback_full(c, x))
-		return true;
 	if (c->unflushed_head == c->unflushed_tail)
 		return false;
 	sync_want(c); /* nobody else may */
 	return true;
+}
+
+/* Room may come by itself: what is retiring, being punched, written back, flushed, or emptied. */
+static bool room_comes(struct core *c, const struct context *x, uint32_t tier)
+{
+	if (x->retiring[tier] > c->quarantined[tier] || c->punching[tier])
+		return true;
+	if (tier == ABI_TIER_CXL &&
+	    ((x->dirty_bytes && !writeback_full(c, x)) || flush_frees(c)))
+		return true;
+	return c->evacuation.ctx && c->evacuation.tier == tier && c->evacuate_failed < GIVER_TRIES;
 }
 
 /*

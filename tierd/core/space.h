@@ -101,9 +101,9 @@ bool space_may_take(const struct space *s);
 
 /*
  * The segment whose evacuation costs least, full or not but not empty, of any class but `except`
- * (no class's number = none): by the weights of the live places for which other segments of the class
- * have no room, and by the bytes of those that move. Returns its offset and live pages, or -ENOENT.
- * Allocation avoids it until space_evacuate_end.
+ * (no class's number = none): by the weights of the live places for which other segments of the
+ * class have no room, and by the bytes of those that move. Returns its offset and live pages, or
+ * -ENOENT. Allocation avoids it until space_evacuate_end.
  */
 int64_t space_evacuate_begin(struct space *s, uint32_t except, uint32_t *live);
 void space_evacuate_end(struct space *s, uint64_t segment);
