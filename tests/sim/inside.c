@@ -350,7 +350,10 @@ static bool is_in(const struct run *run, uint32_t slot)
 	return false;
 }
 
-/* Of a run that was just begun: no cached block is written while the one before it is to be. */
+/*
+ * Of a run that was just begun: no cached block is written while the one before it is to be, and
+ * was so before the event. Within an event the order cannot be seen.
+ */
 static void order_check(struct world *w, const struct run *run)
 {
 	const struct context *x = run->ctx;
@@ -358,7 +361,7 @@ static void order_check(struct world *w, const struct run *run)
 	for (uint32_t i = 0; i < run->blocks; i++) {
 		uint32_t slot = run->slot[i], parent = block_parent(x, slot);
 
-		if (parent == ABI_SLOT_NONE || is_in(run, parent) ||
+		if (parent >= WORLD_SLOTS || !w->queued[parent] || is_in(run, parent) ||
 		    (x->meta[slot].flags & ~x->meta[parent].flags & BLOCK_DURABLE))
 			continue;
 		if (block_queued(&x->meta[parent]))
@@ -367,22 +370,24 @@ static void order_check(struct world *w, const struct run *run)
 	}
 }
 
-/* What ends in the same event may put a parent back after the run was begun. */
 static void runs_check(struct world *w)
 {
 	const struct core *c = w->core;
+	const struct context *x = core_context(c, w->context[0].id); /* it alone has NVMe */
+	bool one = w->result->events == w->run_events + 1;
 
-	_Static_assert(CORE_RUNS_MAX == sizeof(w->run_lsn) / sizeof(w->run_lsn[0]), "all runs");
+	_Static_assert(sizeof(w->run_lsn) == CORE_RUNS_MAX * sizeof(w->run_lsn[0]), "all runs");
+	w->run_events = w->result->events;
 	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++) {
 		const struct run *run = &c->run[i];
+		uint64_t lsn = run->phase == RUN_FREE ? 0 : run->place.lsn;
 
-		if (run->phase == RUN_FREE || run->place.lsn == w->run_lsn[i])
-			continue;
-		w->run_lsn[i] = run->place.lsn;
-		if (w->run_seq == c->write_seq && c->cleaner.ended_ns != c->now_ns)
+		if (one && lsn && lsn != w->run_lsn[i] && run->ctx == x)
 			order_check(w, run);
+		w->run_lsn[i] = lsn;
 	}
-	w->run_seq = c->write_seq;
+	for (uint32_t slot = 0; slot < WORLD_SLOTS; slot++)
+		w->queued[slot] = x && slot < x->ix.slots_used && block_queued(&x->meta[slot]);
 }
 
 /* ---- operations --------------------------------------------------------------------------- */

@@ -30,6 +30,7 @@
 #define WORLD_BARRED 1u /* a context that some clients have not opened */
 #define WORLD_KEYS 256u
 #define WORLD_SESSIONS 8u
+#define WORLD_SLOTS 512u /* of a context, whose write-back is watched */
 #define WORLD_PLANS 2u /* of a client */
 #define WORLD_ACCESSES 48u
 #define WORLD_LEASES 16u
@@ -274,7 +275,9 @@ struct world {
 	struct world_theirs theirs;
 	uint64_t looked; /* at heads */
 	uint64_t linked_ns, passed_ns; /* at blocks and those before them; since then */
-	uint64_t run_lsn[2], run_seq; /* of write-back's runs, at the last look */
+	/* at the last look at write-back */
+	uint64_t run_events, run_lsn[2]; /* then; of its runs, 0 = none */
+	bool queued[WORLD_SLOTS];
 
 	/* device.c */
 	struct disk_super super;

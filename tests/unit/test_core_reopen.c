@@ -38,12 +38,12 @@ static struct context *context(void)
 	return core_context(host.core, host.context[0].id);
 }
 
-static int begin(void **state)
+static struct life *begin(uint64_t seed)
 {
 	struct life *l = calloc(1, sizeof(*l));
 	struct disk_context spec;
 
-	l->rng.state = 2;
+	l->rng.state = seed;
 	l->small = host.disk;
 	host.disk = calloc(1, STORE_BYTES);
 	assert_true(l && host.disk);
@@ -56,14 +56,11 @@ static int begin(void **state)
 	spec.blocks_max = 500;
 	spec.quota[ABI_TIER_NVME] = UINT32_MAX;
 	one_host_boot(&spec, 1);
-	*state = l;
-	return 0;
+	return l;
 }
 
-static int end(void **state)
+static void end(struct life *l)
 {
-	struct life *l = *state;
-
 	one_host_off(NULL);
 	free(host.disk);
 	host.disk = l->small;
@@ -73,7 +70,6 @@ static int end(void **state)
 	host.super.summary_bytes = HOST_SUMMARY;
 	disk_super_seal(&host.super);
 	free(l);
-	return 0;
 }
 
 /* The answer to the request that was made last; the cleaner may go on long after it. */
@@ -167,10 +163,8 @@ static void check(struct life *l)
 	}
 }
 
-static void test_a_full_store_survives_crashes(void **state)
+static void live(struct life *l)
 {
-	struct life *l = *state;
-
 	while (l->groups < LIVE)
 		put(l);
 	for (uint32_t i = 0; i < CRASHES; i++) {
@@ -184,6 +178,17 @@ static void test_a_full_store_survives_crashes(void **state)
 		drop(l, a_stored_one(l)); /* as many as there were */
 	}
 	check(l);
+}
+
+static void test_a_full_store_survives_crashes(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 3; seed < 6; seed++) {
+		struct life *l = begin(seed);
+
+		live(l);
+		end(l);
+	}
 }
 
 /* ---- one segment ----------------------------------------------------------------------------- */
@@ -409,12 +414,29 @@ static void test_who_goes_on_with_what(void **state)
 	assert_int_equal(next.segment, moved.segment);
 }
 
+/* No segment is free: it goes on with one of the puts' that they do not need. */
+static void test_the_cleaner_takes_what_puts_left(void **state)
+{
+	struct disk *d = *state;
+	uint32_t whole = (SEGMENT - SUMMARY) / DISK_SECTOR;
+	struct store_run first = append(d, STORE_DURABLE, 1, 1), last;
+
+	for (uint32_t i = 1; i + 3 < ALL; i++)
+		append(d, STORE_DURABLE, whole, 1);
+	last = append(d, STORE_DURABLE, 1, 1);
+	append(d, STORE_CLEANED, whole, 1);
+	append(d, STORE_CLEANED, whole, 1);
+	reboot(d, ALL);
+	assert_int_equal(append(d, STORE_DURABLE, 1, 1).segment, last.segment);
+	assert_int_equal(append(d, STORE_CLEANED, 1, 1).segment, first.segment);
+}
+
 #define DISK(test) cmocka_unit_test_setup_teardown(test, disk_open, disk_close)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_a_full_store_survives_crashes, begin, end),
+		cmocka_unit_test(test_a_full_store_survives_crashes),
 		DISK(test_it_goes_on_where_it_ended),
 		DISK(test_nothing_of_its_life_is_written_over),
 		DISK(test_what_says_nothing_ends_its_segment),
@@ -422,6 +444,7 @@ int main(void)
 		DISK(test_what_was_not_seen_does_not_come_back),
 		DISK(test_what_is_not_known_is_not_gone_on_with),
 		DISK(test_who_goes_on_with_what),
+		DISK(test_the_cleaner_takes_what_puts_left),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);
