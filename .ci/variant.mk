@@ -10,6 +10,10 @@ objects = $(patsubst %.c,$(O)/$1/obj/%.o,$2)
 # TEST_LIBS='libcore.a libbase.a' builds one test while another folder does not compile.
 TEST_LIBS ?= $(if $(SRC_daemon),libdaemon.a) $(if $(SRC_core),libcore.a) libtier.a libbase.a
 
+# What the tests of the lock-free parts link beside the library: `make test` compiles a variant for
+# them alone, in which no more than this of core and daemon is needed.
+SRC_lockfree := tierd/core/index.c tierd/core/page.c tierd/worker.c
+
 define variant
 all_$1 := $$(O)/$1/libbase.a $$(O)/$1/libtier.a \
           $$(if $$(and $$(MAP_libtier),$$(SRC_libtier)),$$(O)/$1/libtier.so) \
@@ -56,8 +60,9 @@ $$(O)/$1/tierctl: $$(call objects,$1,$$(SRC_tierctl)) $$(O)/$1/libtier.a $$(O)/$
 	$$(link_$1) $$(JANSSON_LIBS) $$(LIBS_libtier)
 $$(O)/$1/tierbench: $$(call objects,$1,$$(SRC_tierbench)) $$(bench_libs_$1)
 	$$(link_$1) $$(LIBS_tierd) -lm
-$$(tests_$1): $$(O)/$1/tests/%: $$(O)/$1/obj/tests/%.o $$(call objects,$1,$$(SRC_testlib)) \
-              $$(test_libs_$1)
+$$(filter-out $$(tsan_tests_$1),$$(tests_$1)): $$(test_libs_$1)
+$$(tsan_tests_$1): $$(call objects,$1,$$(SRC_lockfree)) $$(O)/$1/libtier.a $$(O)/$1/libbase.a
+$$(tests_$1): $$(O)/$1/tests/%: $$(O)/$1/obj/tests/%.o $$(call objects,$1,$$(SRC_testlib))
 	$$(link_$1) $$(LIBS_tierd) $$(CMOCKA_LIBS) -lm
 
 $$(O)/$1/obj/libtier/%.o: FLAGS += $$(PIC)

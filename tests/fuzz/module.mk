@@ -28,7 +28,9 @@ FUZZ_SHARED := $(call objects,fuzz,tests/fuzz/main.c tests/fuzz/heap.c tests/fuz
 # not what is tested: no coverage is wanted of it
 $(FUZZ_SHARED): FLAGS_fuzz := $(filter-out -fsanitize=fuzzer%,$(FLAGS_fuzz)) \
                               -fsanitize=address,undefined
-FUZZ_LIBS   := $(O)/fuzz/libdaemon.a $(O)/fuzz/libcore.a $(O)/fuzz/libtier.a $(O)/fuzz/libbase.a
+# of the daemon around the core, what reads from outside
+$(O)/fuzz/libfront.a: $(call objects,fuzz,$(wildcard tierd/front/*.c tierd/obs/*.c) tierd/config.c)
+FUZZ_LIBS   := $(O)/fuzz/libfront.a $(O)/fuzz/libcore.a $(O)/fuzz/libtier.a $(O)/fuzz/libbase.a
 
 # What a target needs beside the libraries.
 FUZZ_OBJECTS_trace := $(call objects,fuzz,bench/trace/trace.c)
