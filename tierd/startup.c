@@ -18,6 +18,7 @@
 
 #include "libtier/base/time.h"
 #include "tierd/recover.h"
+#include "tierd/settings.h"
 
 #define LOG_LINES_PER_S 200u /* clients can cause lines: not more than this */
 
@@ -255,23 +256,6 @@ static void end_memory(struct shell *s)
 	memory_close(s->memory);
 }
 
-static void core_limits(const struct shell *s, struct core_config *c)
-{
-	for (uint32_t t = 0; t < CONFIG_TIERS; t++) {
-		uint64_t all = c->capacity[t];
-
-		c->salt_limit[t].soft = units_resolve(&s->config.salt_soft[t], all, 0);
-		c->salt_limit[t].hard = units_resolve(&s->config.salt_hard[t], all, 0);
-		c->client_limit[t].soft = units_resolve(&s->config.client_soft[t], all, 0);
-		c->client_limit[t].hard = units_resolve(&s->config.client_hard[t], all, 0);
-	}
-	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
-		c->salt_pins[t] = units_resolve(&s->config.salt_pinned[t], c->capacity[t], 0);
-		c->client_pins_bytes[t] =
-			units_resolve(&s->config.client_pinned[t], c->capacity[t], 0);
-	}
-}
-
 static int begin_core(struct shell *s)
 {
 	struct core_config *c = &s->core_config;
@@ -279,44 +263,14 @@ static int begin_core(struct shell *s)
 
 	if (c->next_uid == 0)
 		c->next_uid = 1;
-	core_limits(s, c);
-	c->dirty_percent = s->config.dirty_percent;
-	c->pin_percent = s->config.pin_percent;
-	c->quarantine_percent = s->config.quarantine_percent;
-	c->client_requests = s->config.client_requests;
-	c->client_puts = s->config.client_puts;
-	c->client_pins = s->config.client_pins;
-	c->user_sessions = s->config.user_sessions;
-	if (c->user_sessions == 0)
-		c->user_sessions = (s->config.clients_max * 3 + 3) / 4;
-	c->request_deadline_ns = s->config.request_deadline;
-	c->put_deadline_ns = s->config.put_deadline;
-	c->writeback_age_ns = s->config.writeback_age;
-	c->device_depth = s->config.nvme_depth;
-	c->writeback_percent = s->config.writeback_percent;
-	c->starve_ns = s->config.background_starve;
-	c->yield = s->config.background_yield;
-	c->admit_all = s->config.nvme_admit_all;
-	c->stream_share = s->config.stream_share;
-	c->stream_hold_ns = s->config.stream_hold;
-	c->stream_again_ns = s->config.stream_again;
+	settings_of_core(&s->config, c);
 	rc = core_open(&s->core, c);
 	if (rc)
 		return rc;
 	s->obs.core = s->core;
 	s->obs.recount = recount_host;
 	s->obs.shell = s;
-	s->obs.limits = (struct obs_limits){
-		.clients = s->config.clients_max,
-		.user_sessions = c->user_sessions,
-		.user_contexts = s->config.user_contexts,
-		.staging_bytes = s->config.staging_max,
-		.requests = c->client_requests,
-		.puts = c->client_puts,
-		.pins = c->client_pins,
-		.pin_percent = c->pin_percent,
-		.quarantine_percent = c->quarantine_percent,
-	};
+	s->obs.limits = settings_shown(&s->config, c);
 	s->loop.turn = (struct turn){ .core = s->core, .now_ns = time_now_ns() };
 	turn_clock(&s->loop.turn, time_wall_ms());
 	return 0;
