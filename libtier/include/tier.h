@@ -77,7 +77,7 @@ struct tier_connect_options {
  * Errors: -ENOENT/-ECONNREFUSED no daemon there (start tierd), -EACCES socket not ours,
  * -EPROTO versions differ, -EPERM our uid is the overflow uid, -EUSERS too many clients (or
  * sessions of our user), -EDQUOT leases of our user's ended sessions keep too much memory,
- * -ETIMEDOUT/-ENOTCONN the daemon does not answer or hung up, -EINVAL an option.
+ * -ETIMEDOUT/-ENOTCONN the daemon does not answer or hung up, -EMFILE, -EINVAL an option.
  */
 int tier_connect(tier **out, const struct tier_connect_options *options);
 
@@ -211,14 +211,14 @@ struct tier_context_options {
  * name: [A-Za-z0-9._-]{1,63}. options may be NULL.
  * Errors: -EEXIST (exclusive), -ESTALE geometry or fingerprint differ (the text says how),
  * -EACCES, -EINVAL, -ENOSPC quotas do not fit a block, -EDQUOT our user owns as many as it may,
- * -ENOTCONN. Blocks. Any thread.
+ * -EMFILE our limit of open files, -ENOTCONN. Blocks. Any thread.
  */
 int tier_context_create(tier *t, const char *name, const tier_geometry *g,
 			const struct tier_context_options *options, tier_context **out);
 
 /*
- * Open an existing context. fingerprint may be NULL: do not check.
- * Errors: -ENOENT also when our credentials do not open it (I4), -ESTALE, -ENOTCONN. Blocks.
+ * Open an existing context. fingerprint may be NULL: do not check. Errors: -ENOENT also when our
+ * credentials do not open it (I4), -ESTALE, -EMFILE our limit of open files, -ENOTCONN. Blocks.
  */
 int tier_context_open(tier *t, const char *name, const uint8_t fingerprint[32], tier_context **out);
 

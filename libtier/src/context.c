@@ -212,7 +212,8 @@ static int ask_new(struct tier *t, struct attachment *a, struct wire_ctx *q, uin
 
 static bool is_fatal(int error)
 {
-	return error == -ENOTCONN || error == -ETIMEDOUT || error == -ENOMEM || error == -EPROTO;
+	return error == -ENOTCONN || error == -ETIMEDOUT || error == -ENOMEM ||
+	       error == -EMFILE || error == -EPROTO;
 }
 
 int context_reopen(struct tier *t, struct tier_context *c, struct attachment *a,

@@ -13,6 +13,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "libtier/base/time.h"
@@ -71,6 +72,8 @@ void context_leave(struct attachment *a)
 }
 
 /* ---- connect --------------------------------------------------------------------------------- */
+
+_Static_assert(SESSION_PATH_BYTES <= sizeof(((struct sockaddr_un *)0)->sun_path), "it fits");
 
 static int choose_path(char *path, const char *wanted)
 {

@@ -56,9 +56,6 @@ int socket_open(struct socket *s, const char *path, uint64_t deadline_ns)
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	int fd CLEANUP_CLOSE = -1;
 
-	if (strlen(path) >= sizeof(address.sun_path))
-		return error_set(-ENAMETOOLONG, "connect: the path %.64s... is longer than %zu",
-				 path, sizeof(address.sun_path) - 1);
 	memcpy(address.sun_path, path, strlen(path) + 1);
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
@@ -118,6 +115,10 @@ int socket_send(struct socket *s, struct wire_header *question, size_t bytes, ui
 	}
 }
 
+/* What the kernel installed: no more than the control buffer has room for, MESSAGE_FDS_MAX. */
+_Static_assert(CMSG_SPACE(MESSAGE_FDS_MAX * sizeof(int)) <
+		       CMSG_LEN((MESSAGE_FDS_MAX + 1) * sizeof(int)), "no room for one more");
+
 static void take_fds(struct message *m, struct msghdr *head)
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(head); c; c = CMSG_NXTHDR(head, c)) {
@@ -129,12 +130,19 @@ static void take_fds(struct message *m, struct msghdr *head)
 			int fd;
 
 			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
-			if (m->fd_count < MESSAGE_FDS_MAX)
-				m->fd[m->fd_count++] = fd;
-			else
-				close(fd);
+			m->fd[m->fd_count++] = fd;
 		}
 	}
+}
+
+/* Descriptors are cut off where there is no number left for them; the connection is as before. */
+static int cut_off(struct message *m, int flags)
+{
+	message_drop(m);
+	if (flags & MSG_TRUNC)
+		return error_note(-EPROTO, "socket: the answer is longer than this protocol has");
+	return error_note(-EMFILE, "socket: an answer's descriptors were cut off: the limit of "
+				   "open files is reached; close some or raise it (ulimit -n)");
 }
 
 /* One packet, whoever it answers. Returns its length or an error. */
@@ -154,11 +162,8 @@ static ssize_t receive_packet(struct socket *s, struct message *m, uint64_t dead
 
 		if (n >= 0) {
 			take_fds(m, &head);
-			if (head.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
-				message_drop(m);
-				return error_note(-EPROTO, "socket: an answer was cut off; is the "
-							   "limit of open files reached?");
-			}
+			if (head.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
+				return cut_off(m, head.msg_flags);
 			return n == 0 ? explain(-ENOTCONN, "receive") : n;
 		}
 		if (errno != EAGAIN && errno != EINTR)

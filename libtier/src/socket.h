@@ -35,7 +35,7 @@ struct message {
 	int fd[MESSAGE_FDS_MAX];
 };
 
-/* Errors: -ENOENT, -ECONNREFUSED, -EACCES, -ENAMETOOLONG, -ETIMEDOUT, -EMFILE ... */
+/* path: one that fits sun_path. Errors: -ENOENT, -ECONNREFUSED, -EACCES, -ETIMEDOUT, -EMFILE ... */
 int socket_open(struct socket *s, const char *path, uint64_t deadline_ns);
 void socket_close(struct socket *s);
 
@@ -47,7 +47,8 @@ int socket_send(struct socket *s, struct wire_header *question, size_t bytes, ui
 
 /*
  * The next answer to the last question; it has at least the size of its type. Errors: -ENOTCONN,
- * -ETIMEDOUT, -EPROTO, or what the daemon answered as an error.
+ * -ETIMEDOUT, -EPROTO, -EMFILE (our limit of open files; the connection goes on), or what the
+ * daemon answered as an error.
  */
 int socket_receive(struct socket *s, struct message *answer, uint16_t type, uint64_t deadline_ns);
 

@@ -192,6 +192,54 @@ bug("another-boots-plan-ended", LIBRARY + "plan.c",
 
 # ---- socket, requests, rings --------------------------------------------------------------------
 
+bug("cut-off-descriptors-not-told", LIBRARY + "socket.c", "(MSG_TRUNC | MSG_CTRUNC))",
+    "MSG_TRUNC)", "test_libtier_edges", quick=True)
+bug("cut-off-answer-taken", LIBRARY + "socket.c", "(MSG_TRUNC | MSG_CTRUNC))", "MSG_CTRUNC)",
+    "test_libtier_edges")
+bug("answer-of-any-length", LIBRARY + "admin.c",
+    "if (bytes > REPLY_BYTES_MAX - r->bytes - 1)", "if (0)", "test_libtier_edges")
+bug("silent-daemon-asked-each-time", LIBRARY + "attach.c",
+    "if (time_now_ns() < t->retry_ns)\n\t\treturn error_note(-ENOTCONN", "if (0)\n\t\treturn "
+    "error_note(-ENOTCONN", "test_libtier_edges")
+bug("silent-daemon-asked-too-soon", LIBRARY + "attach.c",
+    "(rc == -ETIMEDOUT ? SESSION_REATTACH_NS : SESSION_BACKOFF_NS);", "SESSION_BACKOFF_NS;",
+    "test_libtier_edges")
+bug("full-queue-refuses", LIBRARY + "socket.c",
+    "if (errno != EAGAIN && errno != EINTR)\n\t\t\treturn explain_connect",
+    "if (errno != EINTR)\n\t\t\treturn explain_connect", "test_libtier_edges")
+bug("counters-beyond-the-callers", LIBRARY + "session.c",
+    "size = out->size < sizeof(sum) ? out->size : sizeof(sum);", "size = sizeof(sum);",
+    "test_libtier_edges")
+bug("made-again-exclusively", LIBRARY + "context.c", "c->create->flags &= ~WIRE_CTX_EXCLUSIVE;",
+    "", "test_libtier_edges")
+bug("closed-context-stays-mapped", LIBRARY + "context.c",
+    "list_each(at, &t->old)\n\t\t\tdrop_maps(list_entry(at, struct attachment, link), c);", "",
+    "test_libtier_edges")
+bug("usable-beyond-the-list", LIBRARY + "stream.c", "return n < s->count ? n : s->count;",
+    "return n;", "test_libtier_edges")
+bug("farther-layer-asked-for", LIBRARY + "stream.c", "if (!before || layer + 1 < before)",
+    "if (1)", "test_libtier_edges")
+bug("layer-asked-for-ever", LIBRARY + "stream.c", "if (!--s->waiters)\n\t\tatomic_store",
+    "--s->waiters;\n\tif (0)\n\t\tatomic_store", "test_libtier_edges")
+bug("fetch-goes-on-behind-a-gap", LIBRARY + "ask.c", "if (value < n)\n\t\t\tbreak;", "",
+    "test_libtier_edges")
+bug("delete-counts-its-last-piece", LIBRARY + "ask.c", "deleted += value;", "deleted = value;",
+    "test_libtier_edges")
+bug("cancel-ends-at-what-is-over", LIBRARY + "ask.c", "if (value < 0 && value != -ENOENT)",
+    "if (value < 0)", "test_libtier_edges")
+bug("read-goes-round-for-ever", LIBRARY + "gather.c",
+    "i < rounds && on && (uint32_t)leased < count", "on && (uint32_t)leased < count",
+    "test_libtier_edges")
+bug("read-beyond-its-deadline", LIBRARY + "gather.c",
+    "on = on && (deadline_ns == 0 || time_now_ns() < deadline_ns);", "", "test_libtier_edges")
+bug("old-answer-keeps-descriptors", LIBRARY + "socket.c",
+    "message_drop(answer);\n\t\t\tcontinue;", "continue;", "test_libtier_hostile", quick=True)
+bug("asked-again-though-it-babbles", LIBRARY + "attach.c",
+    "if (rc == -ENOTCONN || rc == -EPROTO) {", "if (rc == -ENOTCONN) {", "test_libtier_edges")
+bug("plan-loses-an-access", LIBRARY + "plan.c", "at += n;", "at += n + (at ? 0 : 1);",
+    "test_libtier_edges")
+bug("plans-word-not-given-back", LIBRARY + "plan.c",
+    "arena_free(&p->a->arena, p->start, sizeof(uint64_t));", "", "test_libtier_edges")
 bug("late-answer-taken", LIBRARY + "socket.c",
     "(int32_t)(answer->header.seq - s->seq) < 0) {", "0) {", "test_libtier_hostile")
 bug("signal-ends-a-wait", LIBRARY + "socket.c",
@@ -389,14 +437,27 @@ bug("readers-not-clamped", FRONT + "session.c",
     "s->readers_max = readers < ABI_READERS_MAX ? readers : ABI_READERS_MAX;",
     "s->readers_max = readers;",
     "test_front_session")
-bug("client-puts-not-applied", SHELL + "startup.c",
-    "c->client_puts = s->config.client_puts;", "",
+bug("client-puts-not-applied", SHELL + "settings.c",
+    "c->client_puts = config->client_puts;", "",
     "test_api_limits")
-bug("client-requests-not-applied", SHELL + "startup.c",
-    "c->client_requests = s->config.client_requests;", "",
+bug("client-requests-not-applied", SHELL + "settings.c",
+    "c->client_requests = config->client_requests;", "",
     "test_api_limits")
-bug("quarantine-percent-not-applied", SHELL + "startup.c",
-    "c->quarantine_percent = s->config.quarantine_percent;", "", "test_api_limits")
+bug("quarantine-percent-not-applied", SHELL + "settings.c",
+    "c->quarantine_percent = config->quarantine_percent;", "", "test_api_limits")
+bug("pins-limit-not-applied", SHELL + "settings.c", "c->client_pins = config->client_pins;", "",
+    "test_settings", quick=True)
+bug("yield-not-applied", SHELL + "settings.c", "c->yield = config->background_yield;", "",
+    "test_settings")
+bug("share-of-another-tier", SHELL + "settings.c",
+    "units_resolve(&config->salt_pinned[t], c->capacity[t], 0);",
+    "units_resolve(&config->salt_pinned[t], c->capacity[0], 0);", "test_settings")
+bug("hard-taken-for-soft", SHELL + "settings.c",
+    "c->client_limit[t].hard = units_resolve(&config->client_hard[t], all, 0);",
+    "c->client_limit[t].hard = units_resolve(&config->client_soft[t], all, 0);",
+    "test_settings")
+bug("status-shows-anothers-limit", SHELL + "settings.c", ".puts = c->client_puts,",
+    ".puts = c->client_requests,", "test_settings")
 bug("least-value-not-checked", SHELL + "config.c",
     "if (value < k->min || value > k->max)\n\t\treturn -ERANGE;\n\t*out = (uint32_t)value;",
     "if (value > k->max)\n\t\treturn -ERANGE;\n\t*out = (uint32_t)value;", "test_config",

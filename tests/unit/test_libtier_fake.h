@@ -117,6 +117,8 @@ struct fake {
 	uint64_t stream_lie;  /* to the place of the lines of streams */
 	struct wire_ctx asked; /* the last question about a context */
 	fake_hook hook;
+	/* answers operators' questions instead of us */
+	void (*admin)(struct fake_client *k, const struct wire_header *q);
 	uint32_t ops[ABI_OP_COUNT]; /* entries taken, by kind */
 	struct fake_client client[FAKE_CLIENTS];
 	struct fake_context context[FAKE_CONTEXTS];
@@ -384,6 +386,15 @@ static inline void fake_error(struct fake_client *k, uint32_t seq, int error, co
 	fake_send(k, &e, sizeof(e), NULL, 0);
 }
 
+/* An error with a descriptor, which nobody is to keep. */
+static inline void fake_stale(struct fake_client *k, uint32_t seq)
+{
+	struct wire_error e = { .header = { .type = WIRE_ERROR, .seq = seq }, .error = -EIO,
+				.text = "of another question" };
+
+	fake_send(k, &e, sizeof(e), &k->sock, 1);
+}
+
 static inline void fake_hello(struct fake *f, struct fake_client *k, const struct wire_hello *q)
 {
 	struct wire_welcome w = { .header = { .type = WIRE_WELCOME, .seq = q->header.seq } };
@@ -532,13 +543,13 @@ static inline void fake_question(struct fake *f, struct fake_client *k)
 	}
 	usleep(f->delay_us);
 	if (f->stale)
-		fake_error(k, q->seq - 1, -EIO, "of another question");
+		fake_stale(k, q->seq - 1);
 	switch (q->type) {
 	case WIRE_HELLO:
 		fake_hello(f, k, (const void *)bytes);
 		break;
 	case WIRE_ADMIN:
-		fake_admin(k, q);
+		(f->admin ? f->admin : fake_admin)(k, q);
 		break;
 	default:
 		fake_context_question(f, k, (const void *)bytes);

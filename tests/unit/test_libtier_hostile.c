@@ -181,6 +181,7 @@ static void test_less_memory_than_announced(void **state)
 static void test_answers_to_older_questions(void **state)
 {
 	struct world *w = *state;
+	int open = fake_open_fds();
 	tier_context *c;
 	char *reply;
 
@@ -191,6 +192,8 @@ static void test_answers_to_older_questions(void **state)
 	assert_string_equal(reply, "{\"verb\":\"ok\"}");
 	free(reply);
 	w->fake->stale = false;
+	tier_context_close(c);
+	assert_int_equal(fake_open_fds(), open);
 }
 
 static bool hook_lie(struct fake *f, const struct abi_sqe *e, struct abi_cqe *c, bool *silent)
