@@ -89,6 +89,89 @@ static bool fails(size_t bytes, void *caller)
 }
 #define FAILS(bytes) fails(bytes, __builtin_return_address(0))
 
+/* ---- large arrays -------------------------------------------------------------------------- */
+
+/*
+ * In a daemon that is started hundreds of times (NTH_FAIL), what the core takes at its start lies
+ * in mappings of its own: a sanitizer writes the shadow of its 460 MB twice, which is three
+ * quarters of the time that a start takes. Each ends at a page that nobody may touch, and what is
+ * given back is unmapped. Other tests have these arrays under the sanitizer itself.
+ */
+#define LARGE ((size_t)1 << 20)
+#define LARGES 64u
+#define PAGE ((size_t)4096)
+#define SCAN_MAX ((size_t)4 << 20) /* larger arrays of the core hold no pointers to the heap */
+
+extern void __lsan_register_root_region(const void *at, size_t bytes) __attribute__((weak));
+extern void __lsan_unregister_root_region(const void *at, size_t bytes) __attribute__((weak));
+extern void __interceptor_free(void *at) __attribute__((weak));
+extern void __libc_free(void *at);
+
+static struct {
+	bool wanted;
+	struct large {
+		uint8_t *at; /* atomic; NULL = free, (void *)1 = being made */
+		size_t bytes;
+	} large[LARGES];
+} arrays;
+
+/* NULL: not one of these, or there is no room for it. */
+static void *large_take(size_t bytes)
+{
+	size_t room = (bytes + PAGE - 1) & ~(PAGE - 1);
+	uint8_t *base;
+
+	for (struct large *l = arrays.large; l < arrays.large + LARGES; l++) {
+		uint8_t *none = NULL;
+
+		if (!__atomic_compare_exchange_n(&l->at, &none, (uint8_t *)1, false,
+						 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+			continue;
+		base = (uint8_t *)syscall(SYS_mmap, NULL, room + PAGE, PROT_READ | PROT_WRITE,
+					  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		if (base == MAP_FAILED || mprotect(base + room, PAGE, PROT_NONE)) {
+			__atomic_store_n(&l->at, NULL, __ATOMIC_SEQ_CST);
+			return NULL;
+		}
+		if (room <= SCAN_MAX && __lsan_register_root_region)
+			__lsan_register_root_region(base, room);
+		l->bytes = room;
+		/* The end meets the guard, as near as alignment lets it. */
+		base += (room - bytes) & ~(size_t)63;
+		__atomic_store_n(&l->at, base, __ATOMIC_SEQ_CST);
+		return base;
+	}
+	return NULL;
+}
+
+static bool large_give(uint8_t *at)
+{
+	for (struct large *l = arrays.large; arrays.wanted && l < arrays.large + LARGES; l++) {
+		uint8_t *base = (uint8_t *)((uintptr_t)at & ~(uintptr_t)(PAGE - 1));
+
+		if (__atomic_load_n(&l->at, __ATOMIC_SEQ_CST) != at)
+			continue;
+		if (l->bytes <= SCAN_MAX && __lsan_unregister_root_region)
+			__lsan_unregister_root_region(base, l->bytes);
+		munmap(base, l->bytes + PAGE);
+		__atomic_store_n(&l->at, NULL, __ATOMIC_SEQ_CST);
+		return true;
+	}
+	return false;
+}
+
+void free(void *at)
+{
+	if (at && large_give(at))
+		return;
+	if (__interceptor_free)
+		__interceptor_free(at);
+	else
+		__libc_free(at);
+}
+
+/* ---- allocations --------------------------------------------------------------------------- */
+
 void *malloc(size_t bytes)
 {
 	if (FAILS(bytes))
@@ -98,8 +181,16 @@ void *malloc(size_t bytes)
 
 void *calloc(size_t count, size_t bytes)
 {
+	size_t all;
+	void *at;
+
 	if (FAILS(count * bytes))
 		return NULL;
+	if (arrays.wanted && !__builtin_mul_overflow(count, bytes, &all) && all >= LARGE) {
+		at = large_take(all);
+		if (at)
+			return at;
+	}
 	return __interceptor_calloc ? __interceptor_calloc(count, bytes) :
 				      __libc_calloc(count, bytes);
 }
@@ -185,6 +276,7 @@ __attribute__((constructor)) static void arm_by_environment(void)
 	const char *n = getenv("NTH_FAIL");
 
 	nth.told = n || getenv("NTH_TELL");
+	arrays.wanted = n;
 	if (n)
 		nth_arm((uint32_t)strtoul(n, NULL, 10), getenv("NTH_STICKY") != NULL);
 }
