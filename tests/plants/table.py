@@ -511,6 +511,16 @@ bug("running-daemons-socket-taken", FRONT + "listen.c",
 
 # ---- the daemon's side of the rings -------------------------------------------------------------
 
+bug("one-client-takes-the-turn", FRONT + "ring_in.c",
+    "if (most > SESSION_TAKE_MAX)\n\t\tmost = SESSION_TAKE_MAX;", "", "test_front_session",
+    quick=True)
+bug("first-client-always-first", FRONT + "ring_in.c",
+    "list_remove(first);\n\t\tlist_push_back(&f->watched, first);", "", "test_front_session")
+bug("callers-without-a-descriptor-stay", FRONT + "listen.c",
+    "if (errno == EMFILE || errno == ENFILE)\n\t\t\tturn_away(f);", "", "test_front_session")
+bug("spare-descriptor-used-once", FRONT + "listen.c",
+    "f->spare_fd = open(\"/dev/null\", O_RDONLY | O_CLOEXEC);", "f->spare_fd = -1;",
+    "test_front_session")
 bug("taken-index-not-masked", FRONT + "ring_in.c",
     "s->sq[s->sq_head & (s->sq_entries - 1)]", "s->sq[s->sq_head % (s->sq_entries + 1)]",
     "test_front_ring")

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -25,6 +26,7 @@
 #define MS 1000000ull
 #define ACTIVE_NS MS /* without entries until a client is parked */
 #define STAGING_MAX (1u << 20)
+#define CLIENTS 12u
 
 /* The shell that the front sees: jobs are over when the test says so. */
 struct shell {
@@ -90,7 +92,7 @@ static struct fixture fx;
 static int setup(void **state)
 {
 	struct core_config config = { .boot_token = 42, .capacity = { 0, 64 << 20 } };
-	struct front_config front = { .socket_mode = 0600, .clients_max = 4,
+	struct front_config front = { .socket_mode = 0600, .clients_max = CLIENTS,
 				      .staging_max = STAGING_MAX, .boot_token = 42, .ops = &ops,
 				      .shell = &fx.shell };
 	char why[FRONT_WHY_BYTES];
@@ -302,6 +304,62 @@ static void test_parking(void **state)
 	turn(0);
 }
 
+/* Who asks without end gets no more of a turn than the others, and everyone gets one. */
+static void test_turns_are_shared(void **state)
+{
+	struct peer p[10];
+
+	(void)state;
+	for (uint32_t i = 0; i < COUNT(p); i++)
+		greet_with(&p[i], (struct wire_hello){ .sq_entries = 256 });
+	for (uint32_t i = 0; i < COUNT(p); i++) {
+		for (uint32_t k = 0; k < 200; k++)
+			push(&p[i]);
+		ring_bell(&p[i]);
+	}
+	assert_int_equal(turn(0), 512);
+	for (uint32_t i = 0; i < COUNT(p); i++)
+		assert_int_equal(p[i].region->cq_tail, i < 8 ? 64 : 0);
+	/* Another one comes first each time: those at the end do not wait for ever. */
+	for (uint32_t k = 0; k < 3; k++)
+		turn(0);
+	for (uint32_t i = 0; i < COUNT(p); i++)
+		assert_true(p[i].region->cq_tail >= 64);
+	for (uint32_t i = 0; i < COUNT(p); i++)
+		leave(&p[i]);
+	turn(0);
+}
+
+/* Callers that there is no descriptor for are hung up on, or the loop would spin over them. */
+static void test_no_descriptor_for_a_caller(void **state)
+{
+	struct rlimit before, now;
+	struct peer p;
+	int sock[2], next;
+
+	(void)state;
+	for (int round = 0; round < 2; round++) {
+		sock[0] = dial();
+		sock[1] = dial();
+		next = dup(0);
+		close(next);
+		assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+		now = before;
+		now.rlim_cur = (rlim_t)next;
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &now), 0);
+		turn(0);
+		turn(0);
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+		for (int i = 0; i < 2; i++) {
+			assert_true(hung_up(sock[i]));
+			close(sock[i]);
+		}
+	}
+	greet(&p);
+	leave(&p);
+	turn(0);
+}
+
 static void test_completions_wake_who_waits(void **state)
 {
 	struct peer p;
@@ -356,16 +414,16 @@ static void test_a_full_completion_ring(void **state)
  * may refer to it, and its number with it. */
 static void test_memory_waits_for_jobs(void **state)
 {
-	struct peer p[4], q;
+	struct peer p[CLIENTS], q;
 
 	(void)state;
-	for (int i = 0; i < 4; i++)
+	for (uint32_t i = 0; i < CLIENTS; i++)
 		greet(&p[i]);
-	assert_int_equal(open_in_core(), 4);
+	assert_int_equal(open_in_core(), CLIENTS);
 	fx.shell.passed = fx.shell.mark; /* a job is under way from here */
 	leave(&p[2]);
 	turn(0);
-	assert_int_equal(open_in_core(), 3);
+	assert_int_equal(open_in_core(), CLIENTS - 1);
 	assert_true(front_next(fx.front) <= 20 * MS);
 	/* All numbers are still taken. */
 	q.sock = dial();
@@ -388,7 +446,7 @@ static void test_memory_waits_for_jobs(void **state)
 	greet(&q);
 	assert_int_equal(q.client, p[2].client);
 	leave(&q);
-	for (int i = 0; i < 4; i++)
+	for (uint32_t i = 0; i < CLIENTS; i++)
 		if (i != 2)
 			leave(&p[i]);
 	turn(0);
@@ -629,6 +687,8 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_a_silent_peer_is_hung_up_on, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_parking, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_turns_are_shared, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_no_descriptor_for_a_caller, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_completions_wake_who_waits, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_full_completion_ring, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_memory_waits_for_jobs, setup, teardown),
