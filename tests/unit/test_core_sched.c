@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: Apache-2.0
  */
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@
 
 #define KIB 1024u
 #define PAGE (64 * KIB)
-#define ISSUED_MAX 4096u
+#define ISSUED_MAX 16384u
 #define START_NS (1000 * MS)
 
 /* What the device has; the oldest is first. */
@@ -524,6 +525,84 @@ static void gaps_are_filled(void **state)
 	}
 }
 
+static bool queue_low(const struct device *d)
+{
+	struct sched_lane_stats st;
+
+	sched_lane_stats(d->c, SCHED_READ, &st);
+	return st.queued[ABI_CLASS_DEADLINE] < 20;
+}
+
+/* The device works until so long from now: 50 us an operation. */
+static void work_for(struct device *d, uint64_t ns)
+{
+	for (uint64_t end = d->now_ns + ns; d->now_ns < end;)
+		if (d->ended < d->count)
+			end_one(d, 50000);
+		else
+			tick(d, end - d->now_ns < 50000 ? end - d->now_ns : 50000);
+}
+
+/* Eight reads one after the other, then none for long: that is where background goes. */
+static void bursts_leave_pauses(void **state)
+{
+	struct device d;
+	uint64_t bytes;
+
+	(void)state;
+	device_open(&d, &(struct core_config){ .starve_ns = 100 * MS });
+	for (uint32_t i = 0; i < 80; i++)
+		demand_after(&d, i % 8 ? MS / 50 : 16 * MS);
+	for (uint32_t i = 0; i < 40; i++)
+		queue(&d, ABI_CLASS_DEADLINE, 1, 16, 0);
+	tick(&d, 0);
+	assert_int_equal(under_way(&d, true, &bytes), 0);
+	tick(&d, MS);
+	assert_in_range(under_way(&d, true, &bytes), 2, 8);
+	work_for(&d, 14 * MS);
+	assert_in_range(under_way(&d, true, &bytes), 0, 1);
+	demand_after(&d, MS);
+	end_all(&d, 0);
+	for (uint32_t i = 1; i < 8; i++) {
+		demand_after(&d, MS / 50);
+		assert_int_equal(under_way(&d, true, &bytes), 0);
+	}
+	/* demand that leaves no pause any more is no burst: one unit goes beside it */
+	for (uint32_t i = 0; i < 200; i++)
+		demand_after(&d, MS / 50);
+	queue(&d, ABI_CLASS_DEADLINE, 1, 16, 0);
+	demand_after(&d, MS / 50);
+	assert_int_equal(under_way(&d, true, &bytes), 1);
+	sched_withdraw(d.c, 1, NULL);
+	end_all(&d, 0);
+	device_close(&d);
+}
+
+/* Gaps without order: background has part of them, and little of it is met at a time. */
+static void random_gaps_are_shared(void **state)
+{
+	uint64_t x = 7, bytes = 0;
+	uint32_t met = 0, much = 0;
+	struct device d;
+
+	(void)state;
+	device_open(&d, &(struct core_config){ .starve_ns = 100 * MS });
+	for (uint32_t i = 0; i < 400; i++) {
+		x = x * 6364136223846793005u + 1442695040888963407u;
+		work_for(&d, (uint64_t)(-log((double)((x >> 40) + 1) / 0x1p24) * 2 * MS));
+		met += i >= 200 && under_way(&d, true, &bytes) > 1;
+		much += i >= 200 && bytes > 4 * SCHED_UNIT_BUSY;
+		demand_after(&d, 0);
+		while (i >= 190 && queue_low(&d))
+			queue(&d, ABI_CLASS_DEADLINE, 1, 16, 0);
+	}
+	assert_in_range(met, 200 / 20, 200 / 2);
+	assert_in_range(much, 0, 200 / 20);
+	sched_withdraw(d.c, 1, NULL);
+	end_all(&d, 0);
+	device_close(&d);
+}
+
 /* ---- early ends ----------------------------------------------------------------------------- */
 
 static void late_work_never_reaches_the_device(void **state)
@@ -675,6 +754,8 @@ int main(void)
 		cmocka_unit_test(write_back_gets_its_share_of_staging),
 		cmocka_unit_test(background_yields),
 		cmocka_unit_test(gaps_are_filled),
+		cmocka_unit_test(bursts_leave_pauses),
+		cmocka_unit_test(random_gaps_are_shared),
 		cmocka_unit_test(late_work_never_reaches_the_device),
 		cmocka_unit_test(withdrawn_ends_at_once),
 		cmocka_unit_test(raised_read_goes_as_demand),

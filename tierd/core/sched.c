@@ -135,7 +135,7 @@ static void enqueue(struct core *c, struct sched_node *node)
 
 	if (sched_is_device(node->lane)) {
 		if (node->klass == ABI_CLASS_DEMAND) {
-			meter_gap(c);
+			gap_over(c);
 			s->demand_ns = c->now_ns;
 		} else if (!class_count(s, node->klass)) {
 			s->waits_ns[node->klass] = c->now_ns;
@@ -192,7 +192,7 @@ uint32_t sched_unit_bytes(const struct core *c, uint32_t klass)
 {
 	if (klass == ABI_CLASS_DEMAND)
 		return CORE_IO_BYTES_MAX;
-	return sched_demand(c, SCHED_BUSY_NS) ? SCHED_UNIT_BUSY : SCHED_UNIT_BYTES;
+	return sched_demand(c, gap_busy_ns(c)) ? SCHED_UNIT_BUSY : SCHED_UNIT_BYTES;
 }
 
 /* Bytes that a node's next unit is about. */
@@ -204,37 +204,47 @@ static uint64_t next_bytes(const struct core *c, const struct sched_node *node)
 }
 
 /* For how long after demand background lets it pass: the next may still come. */
-static uint64_t yield_ns(const struct sched *s)
+static uint64_t yield_ns(const struct core *c)
 {
-	uint64_t gap = s->gap_ns + s->gap_ns / 4;
+	const struct sched_gaps *g = &c->sched->gaps;
+	uint64_t gap = g->shortest_ns + g->shortest_ns / 4;
 
+	gap = g->busy_ns > gap ? g->busy_ns : gap;
 	return gap > SCHED_YIELD_NS ? gap : SCHED_YIELD_NS;
 }
 
 /* Does background let demand pass now? */
 bool sched_yields(const struct core *c)
 {
-	return c->config.yield && sched_demand(c, yield_ns(c->sched));
+	return c->config.yield && sched_demand(c, yield_ns(c));
 }
 
 /* No demand is there, or to be expected soon. */
 static bool is_calm(const struct core *c)
 {
-	return c->sched->gap_ns >= SCHED_GAP_LEAST_NS ? meter_gap_end(c) != 0 :
-							!sched_demand_there(c->sched);
+	return gap_foreseen(c) ? gap_end(c) != 0 : !sched_demand_there(c->sched);
+}
+
+static bool starved(const struct core *c, uint32_t klass)
+{
+	uint64_t most = c->config.starve_ns;
+
+	if (sched_yields(c) && is_calm(c))
+		most -= most / 4;
+	return class_count(c->sched, klass) && c->now_ns - c->sched->waits_ns[klass] >= most;
 }
 
 static bool fits(const struct core *c, const struct sched_node *node)
 {
 	const struct sched *s = c->sched;
 	uint64_t ns = s->background_ns + meter_cost(c, node->lane, next_bytes(c, node));
-	uint64_t gap_end = meter_gap_end(c);
+	uint64_t end = gap_end(c);
 
-	if (!sched_demand(c, SCHED_BUSY_NS))
+	if (!sched_demand(c, gap_busy_ns(c)))
 		return !s->background_ops || ns <= SCHED_BUDGET_IDLE_NS;
-	if (ns <= SCHED_BUDGET_GAP_NS && c->now_ns + ns <= gap_end)
+	if (ns <= gap_budget_ns(c) && c->now_ns + ns <= end)
 		return true;
-	if (gap_end && sched_yields(c))
+	if ((end && sched_yields(c)) || (gap_holds(c) && !starved(c, node->klass)))
 		return false;
 	return !s->background_ops || ns <= SCHED_BUDGET_BUSY_NS;
 }
@@ -248,15 +258,6 @@ static struct sched_node *first_of(struct core *c, uint32_t klass)
 	if (!read || !write)
 		return read ? read : write;
 	return write->since_ns < read->since_ns ? write : read;
-}
-
-static bool starved(const struct core *c, uint32_t klass)
-{
-	uint64_t most = c->config.starve_ns;
-
-	if (sched_yields(c) && is_calm(c))
-		most -= most / 4;
-	return class_count(c->sched, klass) && c->now_ns - c->sched->waits_ns[klass] >= most;
 }
 
 uint64_t sched_waits_ns(const struct core *c, uint32_t klass)
@@ -305,7 +306,7 @@ static struct sched_node *owed_first(struct core *c)
 static struct sched_node *pick(struct core *c)
 {
 	struct sched *s = c->sched;
-	bool held = sched_yields(c) && !meter_gap_end(c);
+	bool held = sched_yields(c) && !gap_end(c);
 	struct sched_node *node = starved_first(c);
 
 	if (!node && (!held || s->pressed))
@@ -755,9 +756,11 @@ void sched_tick(struct core *c)
 uint64_t sched_next_tick(const struct core *c)
 {
 	const struct sched *s = c->sched;
-	uint64_t next = s->expires_ns, calm = s->demand_ns ? s->demand_ns + yield_ns(s) : 0;
+	uint64_t next = s->expires_ns, calm = 0, gap = gap_begins(c);
 
-	/* Held back behind demand: looked at again when that is long ago, or when it starves. */
+	if (s->demand_ns)
+		calm = s->demand_ns + yield_ns(c);
+	/* Held back behind demand: looked at again when its gap begins, or when it starves. */
 	for (uint32_t k = ABI_CLASS_DEMAND + 1; k < ABI_CLASS_COUNT; k++) {
 		uint64_t at = s->waits_ns[k] + c->config.starve_ns;
 
@@ -765,6 +768,8 @@ uint64_t sched_next_tick(const struct core *c)
 			continue;
 		if (calm > c->now_ns && calm < at)
 			at = calm;
+		if (gap > c->now_ns && gap < at)
+			at = gap;
 		next = at < next ? at : next;
 	}
 	return next > c->now_ns ? next : c->now_ns + MS;

@@ -31,7 +31,10 @@
  * (falls at once, rises slowly). The first three quarters of that, from where the last demand
  * landed, are background's: up to SCHED_BUDGET_GAP_NS of it at a time, in small units, that end
  * before the last quarter begins. So it is not under way when the next demand comes; one that
- * comes unforeseen waits for no more than that budget, and once.
+ * comes unforeseen waits for no more than that budget, and once. Where gaps differ, it is the part
+ * of a gap in which demand is least likely (sched_gap.c), by SCHED_BUDGET_MET_NS at a time unless
+ * hardly any demand came there; and a burst of demand is let pass whole before its pause.
+ * "Busy" then lasts for twice the longest gap of late, instead of SCHED_BUSY_NS.
  *
  * Copies go in lanes, one a direction; the lanes to and from HBM carry SCHED_HBM_COPIES at a time.
  *
@@ -51,6 +54,7 @@
 #define SCHED_YIELD_NS 5000000ull     /* likewise, for the yield rule */
 #define SCHED_BUDGET_BUSY_NS 80000ull
 #define SCHED_BUDGET_GAP_NS 400000ull
+#define SCHED_BUDGET_MET_NS 200000ull /* where demand is likely to come */
 #define SCHED_GAP_LEAST_NS 500000ull  /* a shorter one is nobody's */
 #define SCHED_BUDGET_DEMAND_NS 8000000ull
 #define SCHED_BUDGET_IDLE_NS 2500000ull

@@ -22,7 +22,6 @@
 #define MIXED_MAX 200u           /* samples: a second of busy time */
 #define WINDOW_NS (100 * MS)
 #define SECOND_NS 1000000000ull
-#define GAP_RISE 64u /* demands after which longer gaps are mostly believed */
 
 static const uint64_t first_bandwidth[SCHED_LANES] = {
 	[SCHED_READ] = 1000000000, [SCHED_WRITE] = 1000000000, [SCHED_TO_HBM] = 4000000000,
@@ -149,33 +148,6 @@ void meter_land(struct core *c, struct sched_node *node, bool good)
 	s->background_ns -= node->cost_ns;
 }
 
-/* ---- gaps between demand ------------------------------------------------------------------ */
-
-/* Demand comes: for how long was there none? Of a pause there is nothing to learn. */
-void meter_gap(struct core *c)
-{
-	struct sched *s = c->sched;
-	uint64_t ns = c->now_ns - s->demand_ns;
-
-	if (!s->demand_ns || sched_demand_there(s) || ns >= SCHED_BUSY_NS)
-		return;
-	if (!s->gap_ns || ns < s->gap_ns)
-		s->gap_ns = ns + 1;
-	else
-		s->gap_ns += (ns - s->gap_ns) / GAP_RISE;
-}
-
-/* Where the part of the present gap that is background's ends; 0 = none is expected to be left. */
-uint64_t meter_gap_end(const struct core *c)
-{
-	const struct sched *s = c->sched;
-	uint64_t end = s->demand_ns + s->gap_ns - s->gap_ns / 4;
-
-	if (s->gap_ns < SCHED_GAP_LEAST_NS || c->now_ns >= end || sched_demand_there(s))
-		return 0;
-	return end;
-}
-
 /* ---- what is told ------------------------------------------------------------------------- */
 
 void meter_refresh(struct core *c)
@@ -242,15 +214,6 @@ static uint64_t bytes_before(const struct sched_queue *q, uint64_t deadline_ns)
 	return bytes;
 }
 
-/* Part of a bandwidth that the gaps between demand leave to background. */
-static uint64_t gaps_share(const struct core *c, uint32_t lane, uint64_t bandwidth)
-{
-	uint64_t gap = c->sched->gap_ns, ns = gap + c->sched->lane[lane].latency_ns;
-
-	return gap < SCHED_GAP_LEAST_NS ? 0 :
-	       (uint64_t)((double)bandwidth * (double)(gap - gap / 4) / (double)ns);
-}
-
 /* Bytes a second at which a class goes beside the others. */
 static uint64_t pace(const struct core *c, uint32_t lane, uint32_t klass)
 {
@@ -262,10 +225,10 @@ static uint64_t pace(const struct core *c, uint32_t lane, uint32_t klass)
 		return bandwidth;
 	if (lane == SCHED_READ && c->sched->lane[SCHED_WRITE].queue[ABI_CLASS_WRITEBACK].count)
 		bandwidth = bandwidth * (100 - c->sched->writeback_share) / 100;
-	least = gaps_share(c, lane, bandwidth);
+	least = bandwidth * gap_percent(c, l->latency_ns) / 100;
 	if (sched_yields(c))
 		return least ? least : unit * SECOND_NS / c->config.starve_ns;
-	if (!sched_demand(c, SCHED_BUSY_NS))
+	if (!sched_demand(c, gap_busy_ns(c)))
 		return bandwidth;
 	at_once = SCHED_BUDGET_BUSY_NS / meter_cost(c, lane, unit);
 	ns = l->latency_ns + bytes_ns(unit, bandwidth);

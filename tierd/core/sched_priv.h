@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the scheduler's files share: sched.c (who goes next), sched_queue.c (turns and deadlines),
- * sched_meter.c (what it costs). Nothing is allocated after sched_open: a queued operation is a
- * node inside the operation itself.
+ * sched_meter.c (what it costs), sched_gap.c (when demand will come). Nothing is allocated after
+ * sched_open: a queued operation is a node inside the operation itself.
  *
  *   core_io      IDLE -> QUEUED -> FLYING -> IDLE            whole
  *                IDLE -> QUEUED -> CUT -> IDLE               in units: CUT when all are issued
@@ -49,6 +49,23 @@ struct sched_lane_state {
 	uint32_t mixed_count;  /* samples with such bytes, in a row */
 };
 
+#define SCHED_GAP_BINS 65u /* up to 33 ms; one more for those that are longer */
+
+/* Times without demand, between two. */
+struct sched_gaps {
+	uint64_t shortest_ns; /* of late; 0 = not seen */
+	uint64_t burst_ns;    /* the last one that was not short ended */
+	uint32_t count[SCHED_GAP_BINS + 1];
+	uint32_t total;          /* of these counts */
+	uint32_t fresh;          /* gaps since the last look at them: it says */
+	uint64_t from_ns, to_ns; /* ... which part of a gap is background's; to = 0: none */
+	uint64_t budget_ns;      /* ... how much of it at a time */
+	uint32_t hits;           /* demand that came in that part since */
+	uint32_t window_percent; /* ... its share of the time of all gaps */
+	uint64_t busy_ns;        /* ... longer gaps are pauses */
+	bool bursts;             /* ... and demand is mostly close to demand */
+};
+
 struct sched {
 	struct sched_lane_state lane[SCHED_LANES];
 	uint16_t flow_of[SCHED_LANES][ABI_CLASS_COUNT][CORE_CLIENTS_MAX + 1]; /* 1 + index */
@@ -63,7 +80,7 @@ struct sched {
 	uint32_t background_ops;  /* on the device */
 	uint64_t background_ns;   /* their time */
 	uint64_t demand_ns;       /* when demand was last there; 0 = never */
-	uint64_t gap_ns;          /* between demand, the shortest of late; 0 = not seen */
+	struct sched_gaps gaps;
 	uint64_t waits_ns[ABI_CLASS_COUNT]; /* since when a class has waited with nothing issued */
 	int64_t writeback_ns;     /* device time owed to write-back */
 	uint32_t writeback_share; /* percent, now */
@@ -89,8 +106,23 @@ uint64_t meter_cost(const struct core *c, uint32_t lane, uint64_t bytes);
 void meter_fly(struct core *c, struct sched_node *node, uint64_t bytes);
 void meter_land(struct core *c, struct sched_node *node, bool good);
 void meter_refresh(struct core *c);
-void meter_gap(struct core *c);
-uint64_t meter_gap_end(const struct core *c);
+
+/* sched_gap.c */
+void gap_over(struct core *c);
+/* Is there a part of gaps that is background's? */
+bool gap_foreseen(const struct core *c);
+/* Where that part of the present gap ends; 0 = it is over, or has not begun. */
+uint64_t gap_end(const struct core *c);
+/* ... how much may be under way at a time, */
+uint64_t gap_budget_ns(const struct core *c);
+/* ... and where it begins, with demand that comes in bursts; 0 = nowhere. */
+uint64_t gap_begins(const struct core *c);
+/* In a burst: background has the pauses between them. */
+bool gap_holds(const struct core *c);
+/* So long after demand it still counts as there. */
+uint64_t gap_busy_ns(const struct core *c);
+/* Share of the time that gaps leave to background when demand takes so long beside them. */
+uint32_t gap_percent(const struct core *c, uint64_t beside_ns);
 
 static inline bool sched_is_device(uint32_t lane)
 {
