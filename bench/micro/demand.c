@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What background costs demand, and demand background (P6): single 64 KiB reads with gaps of 2 ms,
- * alone and beside two streams that run without a pause: prefetch of blocks in order, and puts that
- * are written back. Alone and beside are taken in turns in one run, as is the background alone.
+ * What background costs demand, and demand background (P6): single 64 KiB reads with gaps, alone
+ * and beside two streams that run without a pause: prefetch of blocks in order, and puts that are
+ * written back. Gaps are 2 ms each; or 2 ms on average, exponentially distributed; or there are
+ * none between eight reads, and then 16 ms. Alone and beside are taken in turns in one run, as is
+ * the background alone.
  *
  * Between its reads the demand client keeps the daemon awake, in every phase: else what is measured
  * would be how fast a sleeping daemon wakes, which is slower alone. Each demand page comes from the
  * device: pages are read in a shuffled order, and CXL holds a quarter of all.
  */
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +26,7 @@
 #define PAGES_PER_BLOCK 16u
 #define BLOCK_BYTES ((uint64_t)PAGE_BYTES * PAGES_PER_BLOCK)
 #define GAP_NS (2 * NS_PER_MS)
+#define BURST 8u
 #define PING_NS (400 * NS_PER_US)
 #define STAGE_BLOCKS 8u /* of one prefetch, */
 #define STAGE_AHEAD 4u  /* and prefetches under way */
@@ -36,6 +41,8 @@
 #define PHASE_MS 1000u
 #define WARM_MS 100u
 
+enum gaps { GAPS_REGULAR, GAPS_RANDOM, GAPS_BURSTS, GAPS };
+
 struct demand {
 	struct bench *bench;
 	struct pool *p;
@@ -46,6 +53,7 @@ struct demand {
 	atomic_uint busy;  /* background threads that have something under way */
 	uint32_t *order;   /* demand pages, shuffled */
 	uint32_t pages, at;
+	uint64_t random;
 	uint64_t puts;     /* so far: their keys */
 	double ns[READS_MAX];
 };
@@ -197,9 +205,20 @@ static int read_page(struct demand *d, double *us)
 	return n == 1 ? 0 : n < 0 ? (int)n : -ENODATA;
 }
 
-static int gap(struct demand *d)
+static uint64_t gap_ns(struct demand *d, enum gaps gaps, uint32_t reads)
 {
-	uint64_t until = time_now_ns() + GAP_NS, now;
+	if (gaps == GAPS_BURSTS)
+		return reads % BURST ? 0 : BURST * GAP_NS;
+	if (gaps == GAPS_REGULAR)
+		return GAP_NS;
+	return (uint64_t)(-log((double)(bench_random(&d->random) >> 11) * 0x1p-53 + 0x1p-54) *
+			  (double)GAP_NS);
+}
+
+/* After so many reads of the phase. */
+static int gap(struct demand *d, enum gaps gaps, uint32_t reads)
+{
+	uint64_t until = time_now_ns() + gap_ns(d, gaps, reads), now;
 	int error = 0;
 
 	while (!error && (now = time_now_ns()) < until) {
@@ -229,23 +248,25 @@ static int quiet(struct demand *d)
 	return tier_admin(d->p->t, "drain", "{}", &reply);
 }
 
-/* With demand or without, for so long; background as it is. */
-static int measure(struct demand *d, bool reads, uint32_t ms, struct phase *out)
+/* With demand (GAPS = without: half as long does), background as it is. */
+static int measure(struct demand *d, enum gaps gaps, struct phase *out)
 {
 	uint64_t from = time_now_ns(), r0, r1, b0, b1, staged;
+	uint64_t ms = d->bench->quick ? PHASE_MS / 2 : PHASE_MS;
+	uint64_t until = from + (gaps == GAPS ? ms / 2 : ms) * NS_PER_MS;
 	double seconds;
 	uint32_t n = 0;
 	int error = counters(d, &r0, &b0);
 
-	while (!error && time_now_ns() - from < ms * NS_PER_MS && n < READS_MAX) {
-		if (!reads) {
+	while (!error && time_now_ns() < until && n < READS_MAX) {
+		if (gaps == GAPS) {
 			nap(10 * NS_PER_MS);
 			continue;
 		}
 		error = read_page(d, &d->ns[n]);
 		n++;
 		if (!error)
-			error = gap(d);
+			error = gap(d, gaps, n);
 	}
 	seconds = (double)(time_now_ns() - from) / 1e9;
 	if (!error)
@@ -263,13 +284,13 @@ static int measure(struct demand *d, bool reads, uint32_t ms, struct phase *out)
 }
 
 /* The daemon's counter counts a page of demand once it is there, and nothing else reads. */
-static int beside(struct demand *d, bool reads, uint32_t ms, struct phase *out)
+static int beside(struct demand *d, enum gaps gaps, struct phase *out)
 {
 	int error = 0;
 
 	atomic_store(&d->run, true);
 	nap(WARM_MS * NS_PER_MS);
-	error = measure(d, reads, ms, out);
+	error = measure(d, gaps, out);
 	return error ? error : quiet(d);
 }
 
@@ -278,18 +299,17 @@ struct series {
 	struct sample staged, staged_alone, written, written_alone;
 };
 
-static int round_of(struct demand *d, bool idle_first, struct series *s)
+static int round_of(struct demand *d, enum gaps gaps, bool idle_first, struct series *s)
 {
-	uint32_t ms = d->bench->quick ? PHASE_MS / 2 : PHASE_MS;
 	struct phase idle, loaded, alone;
-	int error = idle_first ? measure(d, true, ms, &idle) : 0;
+	int error = idle_first ? measure(d, gaps, &idle) : 0;
 
 	if (!error)
-		error = beside(d, true, ms, &loaded);
+		error = beside(d, gaps, &loaded);
 	if (!error && !idle_first)
-		error = measure(d, true, ms, &idle);
+		error = measure(d, gaps, &idle);
 	if (!error)
-		error = beside(d, false, ms, &alone);
+		error = beside(d, GAPS, &alone);
 	if (error)
 		return error;
 	sample_add(&s->idle50, idle.p50);
@@ -303,28 +323,43 @@ static int round_of(struct demand *d, bool idle_first, struct series *s)
 	return 0;
 }
 
-static int judge(struct demand *d, const struct series *s, bool yield)
+/* One kind of gaps after the other: in one round after the other nothing could be foreseen. */
+static int round_all(struct demand *d, struct series s[GAPS])
 {
-	struct bench_results *r = d->bench->results;
-	double most = yield ? 1.1 : 1.4, least = yield ? 0.001 : 0.5;
-	const struct bench_figure figures[] = {
-		{ "demand", yield ? "p50, background yields" : "p50 beside background", "us",
-		  "the same read on an idle device", { BENCH_RATIO_AT_MOST, most } },
-		{ "demand", yield ? "p99, background yields" : "p99 beside background", "us",
-		  "the same read on an idle device", { BENCH_RATIO_AT_MOST, 2.0 } },
-		{ "demand", yield ? "staging that yields" : "staging beside demand", "MB/s",
-		  "staging and write-back without demand", { BENCH_RATIO_AT_LEAST, least } },
-		{ "demand", yield ? "write-back that yields" : "write-back beside demand", "MB/s",
-		  "staging and write-back without demand", { BENCH_RATIO_AT_LEAST, least } },
-	};
-	int error = bench_judge(r, &figures[0], &s->load50, &s->idle50);
+	int error = 0;
 
-	if (!error)
-		error = bench_judge(r, &figures[1], &s->load99, &s->idle99);
-	if (!error)
-		error = bench_judge(r, &figures[2], &s->staged, &s->staged_alone);
-	if (!error)
-		error = bench_judge(r, &figures[3], &s->written, &s->written_alone);
+	for (enum gaps g = 0; g < GAPS; g++)
+		for (uint32_t i = 0; i < d->bench->rounds && !error; i++)
+			error = round_of(d, g, i & 1, &s[g]);
+	return error;
+}
+
+static int judge(struct demand *d, const struct series *s, enum gaps gaps, bool yield)
+{
+	static const char *const what[] = { "p50", "p99", "staging", "write-back" };
+	static const char *const how[] = { "beside background", "background yields",
+					   "beside demand", "that yields" };
+	static const char *const when[GAPS] = { "", ", random gaps", ", bursts" };
+	const struct sample *const value[] = { &s->load50, &s->load99, &s->staged, &s->written };
+	const struct sample *const peer[] = { &s->idle50, &s->idle99, &s->staged_alone,
+					      &s->written_alone };
+	const double goal[] = { yield ? 1.1 : 1.4, 2.0, yield ? 0.001 : 0.5, yield ? 0.001 : 0.5 };
+	int error = 0;
+
+	for (uint32_t i = 0; i < 4 && !error; i++) {
+		bool speed = i >= 2;
+		char name[64];
+		const struct bench_figure figure = {
+			"demand", name, speed ? "MB/s" : "us",
+			speed ? "staging and write-back without demand" :
+				"the same read on an idle device",
+			{ speed ? BENCH_RATIO_AT_LEAST : BENCH_RATIO_AT_MOST, goal[i] }
+		};
+
+		snprintf(name, sizeof(name), "%s%s%s%s", what[i], yield && !speed ? ", " : " ",
+			 how[2 * speed + yield], when[gaps]);
+		error = bench_judge(d->bench->results, &figure, value[i], peer[i]);
+	}
 	return error;
 }
 
@@ -375,7 +410,7 @@ static int written_open(struct demand *d)
 
 static int rounds(struct demand *d, bool yield)
 {
-	struct series s = { 0 };
+	struct series s[GAPS] = { 0 };
 	pthread_t stage, put;
 	int error = pthread_create(&stage, NULL, stage_thread, d);
 
@@ -383,8 +418,7 @@ static int rounds(struct demand *d, bool yield)
 		return -error;
 	error = pthread_create(&put, NULL, put_thread, d);
 	if (!error) {
-		for (uint32_t i = 0; i < d->bench->rounds && !error; i++)
-			error = round_of(d, i & 1, &s);
+		error = round_all(d, s);
 		atomic_store(&d->run, false);
 		atomic_store(&d->end, true);
 		pthread_join(put, NULL);
@@ -393,7 +427,11 @@ static int rounds(struct demand *d, bool yield)
 		atomic_store(&d->end, true);
 	}
 	pthread_join(stage, NULL);
-	return error ? bench_failed("demand", error) : judge(d, &s, yield);
+	if (error)
+		return bench_failed("demand", error);
+	for (enum gaps g = 0; g < GAPS && !error; g++)
+		error = judge(d, &s[g], g, yield);
+	return error;
 }
 
 static int measure_all(struct bench *b, struct pool *p, bool yield)
@@ -406,6 +444,7 @@ static int measure_all(struct bench *b, struct pool *p, bool yield)
 		return -ENOMEM;
 	d->bench = b;
 	d->p = p;
+	d->random = UINT64_C(0x9e3779b97f4a7c15);
 	error = order_pages(d);
 	if (!error)
 		error = tier_admin(p->t, "evict", "{\"context\":\"demand\",\"tier\":\"cxl\"}",
