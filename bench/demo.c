@@ -227,30 +227,41 @@ static int look_at_daemon(struct demo *d)
 	return 0;
 }
 
-/* The last request whose prefix the recovered store still has; nothing was put after it. */
+/* The last request of so many blocks whose prefix the recovered store still has. */
+static int64_t last_hit(struct demo *d, struct engine *e, uint32_t blocks)
+{
+	int64_t n = 0;
+
+	for (size_t i = d->trace->request_count; i > 0 && n == 0; i--) {
+		uint64_t from = time_now_ns(), first_ns = 0;
+
+		if (d->trace->request[i - 1].id_count < blocks)
+			continue;
+		n = engine_look(e, d->trace, &d->trace->request[i - 1], &first_ns);
+		if (n <= 0)
+			continue;
+		d->restart.hit_s = (double)(from + first_ns - d->service.started_ns) / 1e9;
+		d->restart.first_hit_ms = (double)first_ns / 1e6;
+		d->restart.prefix_ms = (double)(time_now_ns() - from - first_ns) / 1e6;
+		d->restart.blocks = (uint64_t)n;
+	}
+	return n;
+}
+
+/* What was put last is looked for first; nothing was put after it. */
 static int first_hit(struct demo *d, struct engine_stats *stats)
 {
 	struct engine *e;
-	uint64_t first_ns = 0, from;
-	int64_t n = 0;
+	int64_t n;
 	int error = engine_open(&e, &d->replay.set, stats, REPLAY_ENGINES_MAX);
 
 	if (error)
 		return error;
-	for (size_t i = d->trace->request_count; i > 0 && n <= 0; i--) {
-		/* A prompt that shows something, not the shortest. */
-		if (d->trace->request[i - 1].id_count < FIRST_HIT_BLOCKS)
-			continue;
-		from = time_now_ns();
-		n = engine_look(e, d->trace, &d->trace->request[i - 1], &first_ns);
-		if (n < 0)
-			break;
-		d->restart.hit_s = (double)(from + first_ns - d->service.started_ns) / 1e9;
-		d->restart.prefix_ms = (double)(time_now_ns() - from - first_ns) / 1e6;
-	}
+	/* A prompt that shows something, not the shortest, if there is one. */
+	n = last_hit(d, e, FIRST_HIT_BLOCKS);
+	if (n == 0)
+		n = last_hit(d, e, 1);
 	engine_close(e);
-	d->restart.first_hit_ms = (double)first_ns / 1e6;
-	d->restart.blocks = n > 0 ? (uint64_t)n : 0;
 	d->restart.bad_pages = stats->bad_pages;
 	return n < 0 ? (int)n : 0;
 }

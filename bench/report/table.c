@@ -74,13 +74,18 @@ static void latency(const char *name, const struct hist *h, FILE *to)
 
 static void restart(const struct report_restart *r, FILE *to)
 {
+	fprintf(to, "\n  restart   stopped in %.2f s, recovered and answering in %.3f s, ",
+		r->stop_s, r->ready_s);
+	if (!r->blocks) {
+		fputs("no prompt found there\n", to);
+		return;
+	}
 	fprintf(to,
-		"\n  restart   stopped in %.2f s, recovered and answering in %.3f s, first "
-		"block read and\n            verified %.3f s after the start (look-up and read: "
-		"%.2f "
-		"ms); a prefix of %llu blocks\n            in %.1f ms, wrong pages: %llu\n",
-		r->stop_s, r->ready_s, r->hit_s, r->first_hit_ms, (unsigned long long)r->blocks,
-		r->prefix_ms, (unsigned long long)r->bad_pages);
+		"first block read and\n            verified %.3f s after the start (look-up and "
+		"read: %.2f ms); a prefix of %llu blocks\n            in %.1f ms, wrong pages: "
+		"%llu\n",
+		r->hit_s, r->first_hit_ms, (unsigned long long)r->blocks, r->prefix_ms,
+		(unsigned long long)r->bad_pages);
 }
 
 /* How prefixes came, and what became of the bytes (the daemon's account). */

@@ -33,6 +33,9 @@ done
 printf '{"timestamp": 1, "input_length": 9, "output_length": 1, "hash_ids": [5, 5]}\r\n' >"$dir/one"
 "$BUILD/tierbench" replay --trace "$dir/one" >"$dir/out" 2>&1 || { cat "$dir/out" >&2; exit 1; }
 grep -q 'hits lost by admission' "$dir/out"
+"$BUILD/tierbench" demo --tierd "$BUILD/tierd" --dir "$dir" --trace "$dir/one" --nvme 64MiB \
+	--cxl 32MiB --hbm 8MiB >"$dir/out" 2>&1 || { cat "$dir/out" >&2; exit 1; }
+grep -q 'a prefix of 2 blocks' "$dir/out"
 : >"$dir/none"
 ! "$BUILD/tierbench" replay --trace "$dir/none" >"$dir/out" 2>&1
 grep -q 'nothing to replay' "$dir/out"
