@@ -43,6 +43,12 @@ struct key {
 #define FIELD(f) offsetof(struct config, f)
 #define TIB (UINT64_C(1) << 40)
 #define MIB (UINT64_C(1) << 20)
+/*
+ * Of a new store's segments. One of these has 63 records, as many as the queue of deletions can
+ * come to (4,096, 80 a record). With fewer, deletions take the room in which the cleaner would
+ * write what it carries, and none is made ever after.
+ */
+#define SEGMENT_BYTES_MIN (1ull << 20)
 
 /* One limit for each tier. */
 #define QUOTA_KEYS(who, what, help)                                                                \
@@ -577,10 +583,10 @@ int config_check(const struct config *config, char *why, size_t why_bytes)
 		return explain(why, why_bytes, "cxl.size = 0 cannot be used: puts land in CXL; "
 			       "give it memory or write auto");
 	if (config->nvme_segment % 4096 ||
-	    (config->nvme_segment && config->nvme_segment < STORE_SEGMENT_BYTES_MIN))
+	    (config->nvme_segment && config->nvme_segment < SEGMENT_BYTES_MIN))
 		return explain(why, why_bytes, "nvme.segment = %llu cannot be used; write a "
 			       "multiple of 4096, at least %llu, or 0",
-			       (unsigned long long)config->nvme_segment, STORE_SEGMENT_BYTES_MIN);
+			       (unsigned long long)config->nvme_segment, SEGMENT_BYTES_MIN);
 	return 0;
 }
 

@@ -444,6 +444,10 @@ static int explain_space(const char *what, uint64_t held)
 	uint8_t share[8];
 
 	memcpy(share, &held, sizeof(share));
+	if (share[ABI_HELD_TIER] == 1 + ABI_TIER_NVME)
+		return error_set(-ENOSPC, "%s: no room in the store: %u %% of the context's quota "
+				 "is taken; tierctl status shows what its logs hold", what,
+				 share[ABI_HELD_USED]);
 	if (!share[ABI_HELD_TIER] || share[ABI_HELD_TIER] > ABI_MEM_TIERS)
 		return error_set(-ENOSPC, "%s: the daemon answers: %s", what,
 				 tier_strerror(-ENOSPC));

@@ -267,7 +267,7 @@ static void test_values_that_do_not_fit_together(void **state)
 	assert_int_equal(config_check(&c, why, sizeof(why)), -EINVAL);
 	assert_int_equal(config_set(&c, "nvme.segment=4096", why, sizeof(why)), 0);
 	assert_int_equal(config_check(&c, why, sizeof(why)), -EINVAL);
-	assert_non_null(strstr(why, "at least 65536"));
+	assert_non_null(strstr(why, "at least 1048576"));
 	c = fresh();
 	c.store_path[0] = '\0';
 	assert_int_equal(config_check(&c, why, sizeof(why)), -EINVAL);

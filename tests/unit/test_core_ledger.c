@@ -122,9 +122,28 @@ static void test_a_limit_keeps_its_account(void **state)
 	ledger_close(&l);
 }
 
+/* As many keys as there are accounts: whatever share a chain, each is found by its own. */
+static void test_keys_are_told_apart(void **state)
+{
+	struct ledger l;
+	uint32_t account[256];
+
+	(void)state;
+	assert_int_equal(ledger_open(&l, 256), 0);
+	for (uint64_t key = LEDGER_FIRST; key < 256; key++)
+		account[key] = ledger_take(&l, key * 977);
+	assert_int_equal(l.overflowed, 0);
+	for (uint64_t key = LEDGER_FIRST; key < 256; key++) {
+		assert_int_equal(ledger_find(&l, key * 977), account[key]);
+		assert_int_equal(l.account[account[key]].key, key * 977);
+	}
+	ledger_close(&l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_keys_are_told_apart),
 		cmocka_unit_test(test_sums_follow_a_model),
 		cmocka_unit_test(test_shares_are_equal_parts_of_what_is_left),
 		cmocka_unit_test(test_a_limit_keeps_its_account),

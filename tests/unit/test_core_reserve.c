@@ -4,6 +4,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  */
+#include <errno.h>
 #include <string.h>
 
 #include "tests/lib/unit.h"
@@ -109,11 +110,26 @@ static void test_growth_ends_where_claims_do(void **state)
 	host_audit(&host);
 }
 
+static void test_more_than_may_be_claimed_is_refused(void **state)
+{
+	struct context *x = boot();
+	struct abi_reserve_args args = { .expected = 1, .p95 = (uint32_t)claimable(x) + 1 };
+
+	(void)state;
+	assert_int_equal(reserve(&args).res, -EDQUOT);
+	args.p95--;
+	assert_int_equal(reserve(&args).res, 0);
+	args.p95 = 1;
+	assert_int_equal(reserve(&args).res, -EDQUOT);
+	host_audit(&host);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(test_a_huge_step_pushes_nobody_out, one_host_off),
 		cmocka_unit_test_teardown(test_growth_ends_where_claims_do, one_host_off),
+		cmocka_unit_test_teardown(test_more_than_may_be_claimed_is_refused, one_host_off),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

@@ -301,6 +301,9 @@ uint64_t quota_holders(const struct core *c, const struct context *x, uint32_t t
 	uint64_t whole = x->plan.quota[tier];
 	struct space_stats st;
 
+	if (tier == ABI_TIER_NVME)
+		return percent(x->nvme_bytes, whole, ABI_HELD_USED) |
+		       (uint64_t)(1 + tier) << 8 * ABI_HELD_TIER;
 	if (tier >= ABI_MEM_TIERS || !x->space[tier])
 		return 0;
 	space_stats(x->space[tier], &st);

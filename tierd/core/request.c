@@ -127,6 +127,17 @@ static void request_free(struct core *c, struct request *r)
 	order_check(c, client);
 }
 
+/* Where room was lacking. A put that has copied all of its bytes wanted it in the store. */
+static uint32_t short_of(const struct request *r)
+{
+	if (r->sqe.op == ABI_OP_FETCH)
+		return r->sqe.tier;
+	if (r->sqe.op == ABI_OP_DELETE ||
+	    (r->sqe.op == ABI_OP_PUT_COMMIT && r->cursor == r->total))
+		return ABI_TIER_NVME;
+	return ABI_TIER_CXL;
+}
+
 /* Send the completion, once. The request lives on until nothing moves for it. */
 void request_answer(struct core *c, struct request *r, int res, uint64_t value, uint64_t aux)
 {
@@ -149,8 +160,7 @@ void request_answer(struct core *c, struct request *r, int res, uint64_t value, 
 	a->complete.cqe.value = value;
 	a->complete.cqe.aux = aux;
 	if (res == -ENOSPC && r->ctx)
-		a->complete.cqe.aux = quota_holders(
-			c, r->ctx, r->sqe.op == ABI_OP_FETCH ? r->sqe.tier : ABI_TIER_CXL);
+		a->complete.cqe.aux = quota_holders(c, r->ctx, short_of(r));
 }
 
 void request_end(struct core *c, struct request *r, int res, uint64_t value, uint64_t aux)

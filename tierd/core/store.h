@@ -18,7 +18,7 @@
 
 #include "libtier/abi/disk.h"
 
-#define STORE_SEGMENT_BYTES_MIN (64ull << 10) /* of a segment, what an operator may ask for, too */
+#define STORE_SEGMENT_BYTES_MIN (64ull << 10) /* of a segment; operators: config.c */
 
 struct store;
 

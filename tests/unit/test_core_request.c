@@ -1,0 +1,226 @@
+/*
+ * Orders and foresight of one client: a cancel ends what it names and nothing else, a drain waits
+ * for what was before it, claims are bounded, and a reservation is its client's in its context.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "tests/lib/unit.h"
+#include "tests/unit/one_host.h"
+#include "tierd/core/state.h"
+
+#define ANSWERS 16u
+
+static struct abi_cqe answer[ANSWERS]; /* by user_data; .res 1 = none came */
+
+static void complete(void *arg, uint32_t client, const struct abi_cqe *cqe)
+{
+	(void)arg;
+	(void)client;
+	assert_in_range(cqe->user_data, 0, ANSWERS - 1);
+	answer[cqe->user_data] = *cqe;
+}
+
+static int begin(void **state)
+{
+	struct disk_context spec;
+
+	(void)state;
+	host_spec(&spec, HOST_KIND_STORE, 0);
+	one_host_boot(&spec, 2);
+	host.ears.complete = complete;
+	for (uint32_t i = 0; i < ANSWERS; i++)
+		answer[i].res = 1;
+	return 0;
+}
+
+static void prefetch(uint32_t client, uint64_t name, uint64_t in_ns)
+{
+	const struct abi_sqe sqe = { .op = ABI_OP_PREFETCH, .user_data = name,
+				     .tier = ABI_TIER_CXL, .klass = ABI_CLASS_DEADLINE,
+				     .deadline_ns = host.now_ns + in_ns };
+
+	assert_true(host_request_keys(&host, client, sqe, 0, 1));
+}
+
+static void order(uint32_t client, uint8_t op, uint64_t name, uint64_t target)
+{
+	const struct abi_sqe sqe = { .op = op, .user_data = name, .handle = target };
+
+	assert_true(host_request(&host, client, &sqe));
+}
+
+static void store(void)
+{
+	const struct abi_put_args args = { .count = 1 };
+
+	assert_int_equal(host_reserve(&host, &args, 0, 0), 0);
+	assert_true(host_commit(&host, 0));
+	assert_true(host_settle(&host, 100));
+	answer[0].res = 1;
+}
+
+static void test_a_cancel_ends_what_it_names(void **state)
+{
+	(void)state;
+	store();
+	prefetch(0, 1, 5000 * MS);
+	prefetch(0, 2, 5000 * MS);
+	prefetch(1, 3, 5000 * MS);
+	order(1, ABI_OP_CANCEL, 4, 1);
+	assert_int_equal(answer[4].res, -ENOENT);
+	order(0, ABI_OP_CANCEL, 5, 1);
+	assert_int_equal(answer[1].res, -ECANCELED);
+	assert_int_equal(answer[5].res, 0);
+	host_tick(&host, 10 * MS);
+	assert_int_equal(answer[2].res, 1);
+	assert_int_equal(answer[3].res, 1);
+}
+
+static void test_a_drain_waits_for_what_was_before_it(void **state)
+{
+	(void)state;
+	store();
+	prefetch(0, 1, 1000 * MS);
+	order(0, ABI_OP_DRAIN, 2, 0);
+	prefetch(0, 3, 60000 * MS);
+	prefetch(1, 4, 60000 * MS);
+	assert_int_equal(answer[2].res, 1);
+	for (uint32_t i = 0; i < 60; i++)
+		host_tick(&host, 20 * MS);
+	assert_int_equal(answer[1].res, 0);
+	assert_int_equal(answer[2].res, 0);
+	assert_int_equal(answer[3].res, 1);
+	assert_int_equal(answer[4].res, 1);
+}
+
+static void test_claims_are_bounded(void **state)
+{
+	(void)state;
+	store();
+	prefetch(0, 1, CLAIM_HORIZON_NS + 1000 * MS);
+	assert_int_equal(answer[1].status, ABI_STATUS_DROPPED);
+	for (uint32_t i = 0; i < CLAIMS_CLIENT_MAX; i++)
+		prefetch(0, 2, 60000 * MS);
+	assert_int_equal(answer[2].res, 1);
+	prefetch(0, 3, 60000 * MS);
+	assert_int_equal(answer[3].status, ABI_STATUS_DROPPED);
+	prefetch(1, 4, 60000 * MS);
+	assert_int_equal(answer[4].res, 1);
+	/* The next client in the place of one that went begins with none. */
+	host_client_gone(&host, 0);
+	host_client_dead(&host, 0);
+	host_client_open(&host, 0);
+	host_client_attach(&host, 0);
+	assert_int_equal(host.core->client[0].claims, 0);
+	assert_int_equal(host.core->claims.count, 1);
+}
+
+/* A put under a reservation, or its handing back: errors or 0. */
+static int use(uint32_t client, uint32_t context, uint8_t op, uint64_t reservation)
+{
+	const struct abi_put_args args = { .count = 1 };
+	uint8_t *at = host.client[client].staging;
+	struct abi_sqe sqe = { .op = op, .handle = reservation, .user_data = 1, .count = 1 };
+
+	sqe.context_id = host.context[context].id;
+	if (op == ABI_OP_PUT_RESERVE) {
+		memcpy(at, &args, sizeof(args));
+		host_key(900, at + sizeof(args));
+		sqe.arg_bytes = sizeof(args) + ABI_KEY_BYTES;
+	}
+	assert_true(host_request(&host, client, &sqe));
+	return answer[1].res;
+}
+
+static void test_a_reservation_is_its_clients(void **state)
+{
+	const struct abi_reserve_args args = { .expected = 2, .p95 = 4, .step = 1 };
+	struct abi_sqe sqe = { .op = ABI_OP_RESERVE, .count = 1, .arg_bytes = sizeof(args) };
+	struct disk_context spec;
+	uint64_t id;
+
+	(void)state;
+	host_spec(&spec, HOST_KIND_MEMORY, 1);
+	assert_int_equal(host_context_make(&host, 1, &spec), 0);
+	host_client_attach(&host, 0);
+	host_client_attach(&host, 1);
+	sqe.context_id = host.context[0].id;
+	sqe.user_data = 2;
+	memcpy(host.client[0].staging, &args, sizeof(args));
+	assert_true(host_request(&host, 0, &sqe));
+	assert_int_equal(answer[2].res, 0);
+	id = answer[2].value;
+	assert_int_equal(use(1, 0, ABI_OP_PUT_RESERVE, id), -ENOENT);
+	assert_int_equal(use(0, 1, ABI_OP_PUT_RESERVE, id), -ENOENT);
+	assert_int_equal(use(1, 0, ABI_OP_RESERVE, id), -ENOENT);
+	assert_int_equal(use(0, 1, ABI_OP_RESERVE, id), -ENOENT);
+	assert_int_equal(use(0, 0, ABI_OP_PUT_RESERVE, id), 0);
+	assert_int_equal(use(0, 0, ABI_OP_RESERVE, id), 0);
+	assert_int_equal(use(0, 0, ABI_OP_RESERVE, id), -ENOENT);
+}
+
+/* Where a plan's position would lie outside of the arena, and more of a tier than there is. */
+static void test_a_plan_asks_for_what_there_is(void **state)
+{
+	struct abi_plan_args args = { .position_offset = HOST_STAGING };
+	struct abi_sqe sqe = { .op = ABI_OP_PLAN, .mode = ABI_PLAN_BEGIN, .count = 1,
+			       .tier = ABI_TIER_CXL, .user_data = 1,
+			       .arg_bytes = sizeof(args) + sizeof(struct abi_access) };
+
+	(void)state;
+	sqe.context_id = host.context[0].id;
+	memset(host.client[0].staging, 0, sqe.arg_bytes);
+	for (uint64_t at = HOST_STAGING - 4096; at <= HOST_STAGING; at += 8) {
+		args.position_offset = at;
+		args.budget_bytes = 1ull << 50;
+		memcpy(host.client[0].staging, &args, sizeof(args));
+		assert_true(host_request(&host, 0, &sqe));
+		assert_int_equal(answer[1].res, at == HOST_STAGING ? -EFAULT : -EINVAL);
+	}
+	assert_int_equal(host.core->plans.count, 0);
+}
+
+/* Of the smallest segments that an operator gets: the cleaner empties one into another. */
+static void test_a_segment_holds_the_queue_of_deletions(void **state)
+{
+	struct disk_super super;
+
+	(void)state;
+	assert_int_equal(store_super_plan(&super, 64u << 20, 1u << 20, 1), 0);
+	assert_true((super.summary_bytes / DISK_SECTOR - 1) * STORE_TOMBSTONE_KEYS_MAX >=
+		    TOMBS_MAX);
+}
+
+/* Of the store an answer of -ENOSPC says how much of the context's quota is taken. */
+static void test_a_full_store_is_named(void **state)
+{
+	const struct context *x = core_context(host.core, host.context[0].id);
+	uint64_t held;
+
+	(void)state;
+	store();
+	held = quota_holders(host.core, x, ABI_TIER_NVME);
+	assert_int_equal(held >> 8 * ABI_HELD_TIER, 1 + ABI_TIER_NVME);
+	assert_int_equal(held >> 8 * ABI_HELD_USED & 0xff,
+			 x->nvme_bytes * 100 / x->plan.quota[ABI_TIER_NVME]);
+	assert_true(x->nvme_bytes > 0);
+}
+
+int main(void)
+{
+#define CASE(f) cmocka_unit_test_setup_teardown(f, begin, one_host_off)
+	const struct CMUnitTest tests[] = {
+		CASE(test_a_cancel_ends_what_it_names),
+		CASE(test_a_drain_waits_for_what_was_before_it),
+		CASE(test_claims_are_bounded),
+		CASE(test_a_reservation_is_its_clients),
+		CASE(test_a_plan_asks_for_what_there_is),
+		CASE(test_a_segment_holds_the_queue_of_deletions),
+		CASE(test_a_full_store_is_named),
+	};
+
+	return cmocka_run_group_tests(tests, one_host, NULL);
+}

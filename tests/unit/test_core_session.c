@@ -1,0 +1,168 @@
+/*
+ * Sessions: what one turn takes the next one gives back, what a client takes ends with it, think
+ * times are learned of each tenant by itself, and READY is said only of a head that is there.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "tests/lib/unit.h"
+#include "tests/unit/one_host.h"
+#include "tierd/core/state.h"
+
+#define KEYS 8u
+#define SECOND (1000 * MS)
+
+static struct context *context_at(uint32_t i)
+{
+	return core_context(host.core, host.context[i].id);
+}
+
+static int begin(void **state)
+{
+	const struct abi_put_args args = { .count = KEYS };
+	struct disk_context spec;
+
+	(void)state;
+	host_spec(&spec, HOST_KIND_STORE, 0);
+	one_host_boot(&spec, 1);
+	assert_int_equal(host_reserve(&host, &args, 0, 0), 0);
+	assert_true(host_commit(&host, 0));
+	assert_int_equal(host.answer.value, KEYS);
+	return 0;
+}
+
+static struct abi_block_ref block(uint32_t n)
+{
+	const struct context *x = context_at(0);
+	uint8_t key[ABI_KEY_BYTES];
+	struct abi_block_ref ref;
+
+	host_key(n, key);
+	ref.slot = index_find(&x->ix, key);
+	ref.generation = index_block(&x->ix, ref.slot)->generation;
+	return ref;
+}
+
+/* One event of a conversation; TURN_END names the first `count` blocks. */
+static struct abi_cqe say(uint32_t which, uint64_t id, uint8_t mode, uint32_t count)
+{
+	const struct abi_session_args args = { .salt = 5, .return_ns = host.now_ns + 100 * MS };
+	struct abi_sqe sqe = { .op = ABI_OP_SESSION, .handle = id, .mode = mode,
+			       .tier = ABI_TIER_CXL };
+	uint8_t *at = host.client[0].staging;
+
+	sqe.context_id = host.context[which].id;
+	if (mode == ABI_SESSION_TURN_END) {
+		memcpy(at, &args, sizeof(args));
+		for (uint32_t i = 0; i < count; i++) {
+			struct abi_block_ref ref = block(i % KEYS);
+
+			memcpy(at + sizeof(args) + i * sizeof(ref), &ref, sizeof(ref));
+		}
+		sqe.count = count;
+		sqe.arg_bytes = (uint32_t)(sizeof(args) + count * sizeof(struct abi_block_ref));
+	}
+	assert_true(host_request(&host, 0, &sqe));
+	return host.answer;
+}
+
+/* More conversations than a client or the tables hold at a time, one after the other. */
+static void test_what_ends_gives_back(void **state)
+{
+	(void)state;
+	for (uint64_t id = 1; id <= SESSIONS_CLIENT_MAX + 50; id++) {
+		struct abi_cqe end = say(0, id, ABI_SESSION_TURN_END, 16 * SESSION_CHUNK_REFS);
+
+		assert_int_equal(end.res, 0);
+		assert_int_equal(end.value, 16 * SESSION_CHUNK_REFS);
+		assert_int_equal(say(0, id, ABI_SESSION_CLOSE, 0).res, 0);
+	}
+	assert_int_equal(host.core->sessions.count, 0);
+	assert_int_equal(host.core->client[0].away, 0);
+}
+
+/* A return protects the prefix, once, until the turn's end; it counts as one return. */
+static void test_a_turn_is_protected_while_it_lasts(void **state)
+{
+	(void)state;
+	for (uint32_t turn = 1; turn <= 5; turn++) {
+		assert_int_equal(say(0, 1, ABI_SESSION_TURN_END, KEYS).res, 0);
+		assert_int_equal(host.core->pins, 0);
+		host_tick(&host, 10 * MS);
+		assert_int_equal(say(0, 1, ABI_SESSION_RETURN, 0).res, 0);
+		assert_int_equal(host.core->pins, 1);
+		assert_int_equal(say(0, 1, ABI_SESSION_RETURN, 0).res, 0);
+		assert_int_equal(host.core->metrics.session_returns, turn);
+	}
+	host_audit(&host);
+}
+
+static void test_ready_only_if_it_is_there(void **state)
+{
+	struct abi_sqe sqe = { .op = ABI_OP_DELETE };
+
+	(void)state;
+	assert_int_equal(say(0, 1, ABI_SESSION_TURN_END, KEYS).res, 0);
+	for (uint32_t i = 0; i < 30; i++)
+		host_tick(&host, 5 * MS);
+	assert_int_equal(say(0, 1, ABI_SESSION_RETURN, 0).status, ABI_STATUS_READY);
+	assert_int_equal(say(0, 1, ABI_SESSION_TURN_END, KEYS).res, 0);
+	for (uint32_t i = 0; i < 30; i++)
+		host_tick(&host, 5 * MS);
+	host_key(2, host.client[0].staging);
+	sqe.context_id = host.context[0].id;
+	sqe.count = 1;
+	sqe.arg_bytes = ABI_KEY_BYTES;
+	assert_true(host_request(&host, 0, &sqe));
+	host_tick(&host, 5 * MS);
+	assert_int_equal(say(0, 1, ABI_SESSION_RETURN, 0).status, ABI_STATUS_LATE);
+}
+
+static void test_a_session_is_its_contexts_and_clients(void **state)
+{
+	struct disk_context spec;
+
+	(void)state;
+	host_spec(&spec, HOST_KIND_MEMORY, 1);
+	assert_int_equal(host_context_make(&host, 1, &spec), 0);
+	host_client_attach(&host, 0);
+	assert_int_equal(say(0, 9, ABI_SESSION_TURN_END, KEYS).res, 0);
+	assert_int_equal(say(1, 9, ABI_SESSION_RETURN, 0).status, ABI_STATUS_MISS);
+	assert_int_equal(say(1, 9, ABI_SESSION_CLOSE, 0).res, -ENOENT);
+	host_client_gone(&host, 0);
+	assert_int_equal(host.core->sessions.count, 0);
+	host_audit(&host);
+}
+
+/* One tenant is back in a second, the other in a minute: neither is taken for the other. */
+static void test_tenants_think_for_themselves(void **state)
+{
+	struct context *x = context_at(0);
+	uint64_t low, high;
+
+	(void)state;
+	for (uint32_t i = 0; i < 40; i++) {
+		think_learn(host.core, x, 1, SECOND);
+		think_learn(host.core, x, 2, 60 * SECOND);
+	}
+	think_window(host.core, x, 1, &low, &high);
+	assert_true(low <= SECOND && high >= SECOND && high < 10 * SECOND);
+	think_window(host.core, x, 2, &low, &high);
+	assert_true(low > 30 * SECOND && low <= 60 * SECOND && high >= 60 * SECOND);
+}
+
+int main(void)
+{
+#define CASE(f) cmocka_unit_test_setup_teardown(f, begin, one_host_off)
+	const struct CMUnitTest tests[] = {
+		CASE(test_what_ends_gives_back),
+		CASE(test_a_turn_is_protected_while_it_lasts),
+		CASE(test_ready_only_if_it_is_there),
+		CASE(test_a_session_is_its_contexts_and_clients),
+		CASE(test_tenants_think_for_themselves),
+	};
+
+	return cmocka_run_group_tests(tests, one_host, NULL);
+}
