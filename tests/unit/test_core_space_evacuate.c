@@ -185,6 +185,29 @@ static void test_full_segments_are_chosen_where_they_cost_least(void **state)
 	space_close(f.s);
 }
 
+/* Its free room is promised: a full one goes instead, for who is to be given a segment. */
+static void test_what_is_promised_stays_where_it_is(void **state)
+{
+	struct fixture f;
+	uint64_t first, last = 0, fresh;
+	uint32_t live;
+
+	(void)state;
+	open_space(&f, 16);
+	space_limit(f.s, 2 * SEGMENT);
+	first = alloc(&f, 0);
+	for (uint32_t i = 0; i < PLACES; i++)
+		last = alloc(&f, 0);
+	assert_true(last - first >= SEGMENT);
+	assert_int_equal(space_reserve(f.s, 0, PLACES - 1, &fresh), 0);
+	assert_int_equal(space_evacuate_begin(f.s, 99, &live), first);
+	assert_int_equal(live, PLACES);
+	for (uint32_t i = 1; i < PLACES; i++)
+		assert_true(space_alloc_reserved(f.s, 0) >= (int64_t)SEGMENT);
+	assert_int_equal(space_evacuate_begin(f.s, 99, &live), last);
+	space_close(f.s);
+}
+
 static void test_a_lower_limit_holds(void **state)
 {
 	struct fixture f;
@@ -209,6 +232,7 @@ int main(void)
 		cmocka_unit_test(test_room_in_the_wrong_class_is_compacted),
 		cmocka_unit_test(test_weights_choose_what_leaves),
 		cmocka_unit_test(test_full_segments_are_chosen_where_they_cost_least),
+		cmocka_unit_test(test_what_is_promised_stays_where_it_is),
 		cmocka_unit_test(test_a_lower_limit_holds),
 	};
 

@@ -32,15 +32,36 @@ static int64_t evacuate(struct space *s, uint32_t seg, uint32_t *live)
 	return (int64_t)(seg * s->segment_bytes);
 }
 
-/* The class's emptiest segment that is not empty; false: it has none, or its room is promised. */
+/* Without the segment's free places: is there room for what was promised? */
+static bool can_do_without(const struct space *s, const struct space_class *c, uint32_t seg)
+{
+	return c->free - (c->places - s->segment[seg].live) >= c->reserved;
+}
+
+/*
+ * The class's emptiest segment that is not empty and whose room is not promised; false: it has
+ * none. Where the emptiest has the room that was promised, a fuller one can go.
+ */
 static bool evacuable(const struct space *s, uint32_t k, uint32_t *seg)
 {
 	const struct space_class *c = &s->klass[k];
+	const struct heap *heap = &c->heap[HEAP_EVACUATE];
+	uint32_t least = UINT32_MAX;
 
-	if (c->heap[HEAP_EVACUATE].count == 0)
+	if (!heap->count)
 		return false;
-	*seg = c->heap[HEAP_EVACUATE].segment[0];
-	return c->free - (c->places - s->segment[*seg].live) >= c->reserved;
+	*seg = heap->segment[0];
+	if (can_do_without(s, c, *seg))
+		return true;
+	for (uint32_t i = 1; i < heap->count; i++) {
+		uint32_t live = s->segment[heap->segment[i]].live;
+
+		if (live < least && can_do_without(s, c, heap->segment[i])) {
+			*seg = heap->segment[i];
+			least = live;
+		}
+	}
+	return least != UINT32_MAX;
 }
 
 /* Places of a class that look for room and find none, if the segment (NULL = none) is emptied. */
