@@ -756,6 +756,8 @@ bug("cleaner-takes-only-its-own", CORE + "store.c",
     "test_core_reopen")
 bug("tombstones-carried-after-each-crash", CORE + "recover.c",
     "store_tombs_forget(c->store);", "", "test_core_reopen")
+bug("nearest-tombstone-kept", CORE + "recover.c",
+    "return a->lsn > b->lsn ? -1 : 1;", "return a->lsn < b->lsn ? -1 : 1;", "test_core_clean")
 bug("child-written-before-its-parent", CORE + "admit.c",
     "if (parent == ABI_SLOT_NONE || !block_queued(&x->meta[parent]) ||", "if (1 ||",
     "test_core_writeback", quick=True)

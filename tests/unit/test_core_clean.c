@@ -11,6 +11,7 @@
 #include "tests/lib/unit.h"
 #include "tests/unit/one_host.h"
 #include "tierd/core/state.h"
+#include "tierd/core/store_priv.h"
 
 static uint8_t *stable; /* what was written before the last flush began, and was flushed */
 static uint8_t *began;  /* what had been written when the flush under way began */
@@ -137,12 +138,38 @@ static void test_carried_tombstones_are_flushed_first(void **state)
 	assert_true(is_void(stable, 0, segment));
 }
 
+/* Of two of one key, in two segments, a start needs the one that reaches further. */
+static void test_the_furthest_tombstone_is_kept(void **state)
+{
+	uint32_t first, second;
+	const struct store *s;
+
+	(void)state;
+	put(0);
+	put(3);
+	put(6);
+	first = segment_of(6);
+	drop(0, 1);
+	put(9);
+	put(12);
+	second = segment_of(12);
+	put(0); /* it is written again, */
+	assert_int_equal(segment_of(0), second);
+	drop(0, 1);
+	one_host_restart(false);
+	s = host.core->store;
+	assert_true(first != second);
+	assert_int_equal(s->segment[first].lsn_tombstone, 0);
+	assert_true(s->segment[second].lsn_tombstone > s->segment[first].lsn_first);
+}
+
 #define EACH(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		EACH(test_carried_tombstones_are_flushed_first),
+		EACH(test_the_furthest_tombstone_is_kept),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);
