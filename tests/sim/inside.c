@@ -109,7 +109,8 @@ static bool explained(const struct world *w, const struct ask *a, uint32_t tier)
 	const struct core *c = w->core;
 	const struct world_context *x = &w->context[a->context];
 
-	if (!x->made || x->removing || c->evacuate_failed >= FAILED_MANY || is_limited(x, a, tier))
+	if (!x->made || x->removing || is_limited(x, a, tier) ||
+	    c->evacuate_failed[false] >= FAILED_MANY)
 		return true;
 	return could_go(c, x->id, tier) + givers(w, a->context, tier) <= SLACK;
 }

@@ -26,6 +26,7 @@
 #define WALKS_LEASED 4u     /* then places that are only leased are left behind */
 #define WALKS_FORCED 12u    /* then pages leave that find no room, whatever the policy says */
 #define WALK_WAIT_NS (2 * MS)
+#define FAILED_MAX 4u /* segments in a row: then no more is hoped for */
 #define FAILED_FORGET_NS (100 * MS) /* segments that could not be emptied so long ago may be now */
 #define COPIES_MAX 8u       /* jobs under way: others need the pool too */
 #define PUNCHES_MAX 64u     /* asked for in one tick */
@@ -284,8 +285,9 @@ static void segment_end(struct core *c, uint64_t segment)
 
 	if (leased && park(c, e->ctx, e->tier, segment))
 		return;
-	c->evacuate_failed = space_segment_live(s, segment) ? c->evacuate_failed + 1 : 0;
-	c->evacuate_failed_ns = c->now_ns;
+	c->evacuate_failed[e->compact] =
+		space_segment_live(s, segment) ? c->evacuate_failed[e->compact] + 1 : 0;
+	c->evacuate_failed_ns[e->compact] = c->now_ns;
 	space_evacuate_end(s, segment);
 }
 
@@ -373,6 +375,20 @@ static void begin(struct core *c, struct context *x, uint32_t tier, bool compact
 	e->wait_ns = 0;
 }
 
+static void failed_forget(struct core *c, bool compact)
+{
+	if (c->now_ns > c->evacuate_failed_ns[compact] + FAILED_FORGET_NS)
+		c->evacuate_failed[compact] = 0; /* others hold what they hold, by now */
+}
+
+/* Is a segment being emptied, and did not several before it fail in a row? */
+bool evacuate_hopeful(const struct core *c)
+{
+	const struct evacuation *e = &c->evacuation;
+
+	return e->ctx && c->evacuate_failed[e->compact] < FAILED_MAX;
+}
+
 /*
  * Empty as many segments of the context as about `bytes` take, the emptiest first; and more after
  * one that could not be emptied, which would else be chosen again and again.
@@ -385,9 +401,8 @@ void evacuate_begin(struct core *c, struct context *x, uint32_t tier, uint64_t b
 
 	if (e->ctx)
 		return;
-	if (c->now_ns > c->evacuate_failed_ns + FAILED_FORGET_NS)
-		c->evacuate_failed = 0; /* others hold what they hold, by now */
-	want += c->evacuate_failed;
+	failed_forget(c, false);
+	want += c->evacuate_failed[false];
 	for (uint32_t n = 0; n < want && n < EVACUATE_SEGMENTS; n++) {
 		int64_t segment = space_evacuate_begin(x->space[tier], ABI_SLOT_NONE, &live);
 
@@ -407,18 +422,25 @@ void evacuate_forget(struct core *c, const struct context *x)
 	c->evacuation.ctx = NULL;
 }
 
-/* Room that stands in the wrong class: is some being moved to where it is wanted, or is now? */
+/*
+ * Room that stands in the wrong class: is some being moved to where it is wanted, or is now? Puts
+ * may take the places that its pages were to move to; after some such failures it rests. They say
+ * nothing of other segments: an evacuation takes no more at a time for them.
+ */
 bool evacuate_compact(struct core *c, struct context *x, uint32_t tier)
 {
 	struct evacuation *e = &c->evacuation;
+	int64_t segment = -EBUSY;
 	uint32_t live;
-	int64_t segment = e->ctx ? -EBUSY : space_compact_begin(x->space[tier], &live);
 
+	failed_forget(c, true);
+	if (!e->ctx && c->evacuate_failed[true] < FAILED_MAX)
+		segment = space_compact_begin(x->space[tier], &live);
 	if (segment >= 0) {
 		begin(c, x, tier, true);
 		e->segment[e->segments++] = (uint64_t)segment;
 	}
-	return e->ctx == x && e->compact;
+	return e->ctx == x && e->compact && evacuate_hopeful(c);
 }
 
 /* Parked segments whose readers have let go, and compaction. */

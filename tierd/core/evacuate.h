@@ -34,6 +34,7 @@ struct evacuation {
 };
 
 void evacuate_begin(struct core *c, struct context *x, uint32_t tier, uint64_t bytes);
+bool evacuate_hopeful(const struct core *c);
 bool evacuate_compact(struct core *c, struct context *x, uint32_t tier);
 void evacuate_step(struct core *c);
 void evacuate_tick(struct core *c, struct context *x, uint32_t tier);

@@ -16,7 +16,6 @@
 
 #define STAGED_SHARE 4u       /* of a tier: what is brought ahead is kept before other blocks */
 #define WALK_MAX 8192u	      /* candidates looked at in one call */
-#define GIVER_TRIES 4u        /* segments of a giver that may fail to be emptied in a row */
 #define ROOM_MIN (1u << 20)   /* bytes evicted at a time, at least */
 #define FIRST_WALK 65536u     /* ... for those that give first; goes on where it ended */
 #define ACCESS_WEIGHT_MAX 64u /* of one log entry: a client cannot shout */
@@ -323,7 +322,7 @@ static bool room_comes(struct core *c, const struct context *x, uint32_t tier)
 	if (tier == ABI_TIER_CXL &&
 	    ((x->dirty_bytes && !writeback_full(c, x)) || flush_frees(c)))
 		return true;
-	return c->evacuation.ctx && c->evacuation.tier == tier && c->evacuate_failed < GIVER_TRIES;
+	return c->evacuation.tier == tier && evacuate_hopeful(c);
 }
 
 /*
@@ -338,7 +337,23 @@ static bool evict_giver(struct core *c, struct context *x, uint32_t tier, uint64
 		return false;
 	evacuate_surplus(c, giver, tier, true);
 	evacuate_begin(c, giver, tier, bytes);
-	return (c->evacuation.ctx && c->evacuate_failed < GIVER_TRIES) || c->punching[tier];
+	return evacuate_hopeful(c) || c->punching[tier];
+}
+
+/*
+ * Nothing else is on its way: what the giver has could not be emptied before some of his blocks
+ * have left.
+ */
+static bool evict_full_giver(struct core *c, struct context *x, uint32_t tier)
+{
+	struct context *giver = quota_giver(c, x, tier);
+
+	if (!giver || c->evacuation.ctx)
+		return false;
+	if (giver->retiring[tier] <= c->quarantined[tier] &&
+	    evict_some(c, giver, tier, space_segment_bytes(giver->space[tier])))
+		reclaim_flush(c);
+	return giver->retiring[tier] > c->quarantined[tier];
 }
 
 /* Nothing of his own can go: empty segments that others keep for themselves. */
@@ -368,7 +383,7 @@ int evict_room(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 	space_stats(x->space[tier], &st);
 	if (evict_giver(c, x, tier, bytes))
 		return 0;
-	if (evacuate_compact(c, x, tier) && c->evacuate_failed < GIVER_TRIES)
+	if (evacuate_compact(c, x, tier))
 		return 0; /* there is room, in places of another size */
 	if (bytes < ROOM_MIN)
 		bytes = ROOM_MIN < c->pool[tier].capacity / 64 ? ROOM_MIN : bytes;
@@ -378,7 +393,8 @@ int evict_room(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 	}
 	if (!c->evacuation.ctx && st.live < st.charged / 2)
 		evacuate_begin(c, x, tier, bytes);
-	return room_comes(c, x, tier) || evict_spares(c, x, tier) ? 0 : -ENOSPC;
+	return room_comes(c, x, tier) || evict_full_giver(c, x, tier) ||
+	       evict_spares(c, x, tier) ? 0 : -ENOSPC;
 }
 
 /*

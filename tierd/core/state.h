@@ -399,8 +399,8 @@ struct core {
 	uint32_t punching[ABI_MEM_TIERS];    /* segments */
 	struct evacuation evacuation;
 	uint64_t spares_ns; /* the last look at empty segments */
-	uint32_t evacuate_failed; /* segments in a row that could not be emptied, */
-	uint64_t evacuate_failed_ns; /* ... the last one then */
+	uint32_t evacuate_failed[2];    /* segments in a row that could not be emptied, */
+	uint64_t evacuate_failed_ns[2]; /* ... the last one then; [1] = compacted */
 
 	struct claims claims;
 	struct staged staged;
