@@ -24,7 +24,7 @@
 #define WALK_STEP 65536u    /* descriptors looked at in one step */
 #define WALKS_MAX 16u       /* then pages that cannot move keep their segment */
 #define WALKS_LEASED 4u     /* then places that are only leased are left behind */
-#define WALKS_FORCED 12u    /* then pages leave that find no room, whatever the policy says */
+#define ROUNDS_MAX 3u       /* of others leaving; then pages do that find no room all the same */
 #define WALK_WAIT_NS (2 * MS)
 #define FAILED_MAX 4u /* segments in a row: then no more is hoped for */
 #define FAILED_FORGET_NS (100 * MS) /* segments that could not be emptied so long ago may be now */
@@ -291,7 +291,11 @@ static void segment_end(struct core *c, uint64_t segment)
 	space_evacuate_end(s, segment);
 }
 
-/* Pages found no room in this walk: let others leave, unless some are about to. */
+/*
+ * Pages found no room in this walk: let others leave, unless some are about to. Long stretches of
+ * the policy's order may have no page of the class; then it costs less to let those leave that
+ * stand there.
+ */
 static void make_room(struct core *c)
 {
 	struct evacuation *e = &c->evacuation;
@@ -306,10 +310,10 @@ static void make_room(struct core *c)
 	}
 	if (e->compact || e->forced || !blocks)
 		return;
-	if (x->retiring[e->tier] <= c->quarantined[e->tier] &&
-	    !evict_some(c, x, e->tier, blocks * x->spec.geometry.block_bytes))
-		e->forced = true;
-	e->forced |= e->walks >= WALKS_FORCED;
+	if (x->retiring[e->tier] > c->quarantined[e->tier])
+		return;
+	e->forced = e->rounds++ == ROUNDS_MAX ||
+		    !evict_some(c, x, e->tier, blocks * x->spec.geometry.block_bytes);
 }
 
 static void walk_end(struct core *c)

@@ -25,6 +25,7 @@ struct evacuation {
 	uint32_t walks;  /* that ended */
 	uint32_t stuck;  /* pages that could neither move nor leave in this walk */
 	uint32_t short_of[ABI_PARTS_MAX]; /* places of a class that pages did not find, likewise */
+	uint32_t rounds; /* in which others left for pages that found no room */
 	bool forced;     /* nothing else leaves: those pages do */
 	uint32_t copies; /* under way */
 	uint64_t wait_ns; /* the next walk begins then */
