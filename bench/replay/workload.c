@@ -2,7 +2,8 @@
 /*
  * tierbench replay: every policy of the registry at four sizes of store, beside the offline
  * optimum; with --real also through a daemon. A table, then the rows that are judged: the share of
- * the way from LRU to the optimum that the default goes, never behind LRU, and the core's speed.
+ * the way from LRU to the optimum that the default goes, never behind LRU, compute saved beside who
+ * has most hits, and the core's speed.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -106,11 +107,34 @@ static int real_row(const struct replays *r, const char *policy, uint64_t capaci
 
 /* ---- judged -------------------------------------------------------------------------------- */
 
-struct trio {
+struct judged {
 	struct outcome lru, mine, optimum;
+	struct outcome best; /* of the other policies, the one with most hits */
+	const char *best_name;
 };
 
-static int judge_size(struct replays *r, uint32_t percent, const struct trio *t)
+/* More compute than who has most hits: of all, offline, and of the other policies. */
+static int judge_compute(struct replays *r, uint32_t percent, const struct judged *t)
+{
+	char all[BENCH_TEXT], others[BENCH_TEXT], online[BENCH_TEXT];
+	const struct bench_figure figures[] = {
+		{ "replay", all, "flops", "optimum for hits", { BENCH_RATIO_AT_LEAST, 1 } },
+		{ "replay", others, "flops", online, { BENCH_RATIO_AT_LEAST, 1 } },
+	};
+	int error;
+
+	snprintf(all, sizeof(all), "%s, compute beside most hits at %u %%, offline", POLICY_DEFAULT,
+		 percent);
+	snprintf(others, sizeof(others), "%s, compute beside most hits at %u %%, online",
+		 POLICY_DEFAULT, percent);
+	snprintf(online, sizeof(online), "%s", t->best_name);
+	error = bench_judge_exact(r->b->results, &figures[0], t->mine.flops_hit,
+				  t->optimum.flops_hit);
+	return error ? error : bench_judge_exact(r->b->results, &figures[1], t->mine.flops_hit,
+						 t->best.flops_hit);
+}
+
+static int judge_size(struct replays *r, uint32_t percent, const struct judged *t)
 {
 	char gap[BENCH_TEXT], lru[BENCH_TEXT], compute[BENCH_TEXT];
 	const struct bench_figure figures[] = {
@@ -133,10 +157,24 @@ static int judge_size(struct replays *r, uint32_t percent, const struct trio *t)
 	if (!error && t->lru.blocks_hit)
 		error = bench_judge_exact(r->b->results, &figures[2], t->mine.flops_hit,
 					  t->lru.flops_hit);
+	if (!error && t->best.blocks_hit && (percent == 5 || percent == 10))
+		error = judge_compute(r, percent, t);
 	return error;
 }
 
-static int replay_size(struct replays *r, uint32_t percent, struct trio *t)
+static void judged_take(struct judged *t, const char *name, const struct outcome *o)
+{
+	if (strcmp(name, "lru") == 0)
+		t->lru = *o;
+	if (strcmp(name, POLICY_DEFAULT) == 0) {
+		t->mine = *o;
+	} else if (!t->best_name || o->blocks_hit > t->best.blocks_hit) {
+		t->best = *o;
+		t->best_name = name;
+	}
+}
+
+static int replay_size(struct replays *r, uint32_t percent, struct judged *t)
 {
 	uint64_t capacity = replay_capacity(r->p.trace->distinct * percent / 100);
 	const struct policy_ops *ops;
@@ -149,12 +187,9 @@ static int replay_size(struct replays *r, uint32_t percent, struct trio *t)
 		if (error)
 			return bench_failed("replay", error);
 		table_row(ops->name, &o);
-		if (strcmp(ops->name, "lru") == 0)
-			t->lru = o;
-		if (strcmp(ops->name, POLICY_DEFAULT) == 0) {
-			t->mine = o;
+		judged_take(t, ops->name, &o);
+		if (strcmp(ops->name, POLICY_DEFAULT) == 0)
 			sample_add(&r->speed, (double)o.blocks / o.seconds);
-		}
 		if (r->b->real)
 			error = real_row(r, ops->name, capacity, &o);
 	}
@@ -172,7 +207,7 @@ static int replay_all(struct replays *r)
 						   "refs/s",
 						   "2 M a second",
 						   { BENCH_RATIO_AT_LEAST, 1 } };
-	struct trio at[SIZES];
+	struct judged at[SIZES] = { 0 };
 	double sum = 0;
 	int error = 0;
 
