@@ -356,13 +356,13 @@ static bool evict_full_giver(struct core *c, struct context *x, uint32_t tier)
 	return giver->retiring[tier] > c->quarantined[tier];
 }
 
-/* Nothing of his own can go: empty segments that others keep for themselves. */
-static bool evict_spares(struct core *c, struct context *x, uint32_t tier)
+/* Nothing of his own can go: empty segments that others keep. His own serve him already. */
+static bool evict_spares(struct core *c, const struct context *x, uint32_t tier)
 {
 	if (!space_may_take(x->space[tier]))
 		return false;
 	for (uint32_t i = 0; i < c->contexts_high; i++)
-		if (c->context[i] && c->context[i]->space[tier])
+		if (c->context[i] && c->context[i] != x && c->context[i]->space[tier])
 			evacuate_surplus(c, c->context[i], tier, true);
 	return c->punching[tier];
 }
