@@ -24,8 +24,11 @@ void foresight_session(struct world *w, uint32_t client, struct ask *a, struct a
 	bool end = sqe->mode == ABI_SESSION_TURN_END;
 
 	a->shard = sqe->mode == ABI_SESSION_RETURN ? 1 + (uint32_t)sqe->handle : 0;
-	if (s->away ? s->client != client : !end)
-		return; /* refused: it is another's, or not known */
+	/* Refused: it is another's, whom it may be taken from when nobody expects him any more. */
+	if (s->away && s->client != client && s->patience_ns > w->now_ns)
+		return;
+	if (!s->away && !end)
+		return; /* not known */
 	if (sqe->mode == ABI_SESSION_RETURN)
 		s->rest_ns = w->now_ns + 21000 * MSEC;
 	s->away = sqe->mode != ABI_SESSION_CLOSE;
