@@ -525,6 +525,31 @@ static void gaps_are_filled(void **state)
 	}
 }
 
+/* The end of a gap holds back who may starve, but not who has: the device would be idle. */
+static void gaps_end_starves_nobody(void **state)
+{
+	(void)state;
+	for (uint32_t waited = 0; waited < 2; waited++) {
+		struct device d;
+
+		device_open(&d, &(struct core_config){ .yield = true, .device_depth = 1,
+						       .starve_ns = waited ? 5 * MS : 7 * MS });
+		for (uint32_t i = 0; i < 4; i++)
+			demand_after(&d, 8 * MS);
+		queue(&d, ABI_CLASS_DEADLINE, 1, 4, 0);
+		tick(&d, 0);
+		assert_int_equal(d.count - d.ended, 1);
+		/* of the gap's first 6 ms 0.1 are left: a unit takes longer */
+		end_one(&d, 59 * MS / 10);
+		assert_int_equal(d.count - d.ended, waited);
+		tick(&d, 11 * MS / 10);
+		assert_int_equal(d.count - d.ended, 1);
+		end_one(&d, 0);
+		assert_int_equal(d.done, 5);
+		device_close(&d);
+	}
+}
+
 static bool queue_low(const struct device *d)
 {
 	struct sched_lane_stats st;
@@ -754,6 +779,7 @@ int main(void)
 		cmocka_unit_test(write_back_gets_its_share_of_staging),
 		cmocka_unit_test(background_yields),
 		cmocka_unit_test(gaps_are_filled),
+		cmocka_unit_test(gaps_end_starves_nobody),
 		cmocka_unit_test(bursts_leave_pauses),
 		cmocka_unit_test(random_gaps_are_shared),
 		cmocka_unit_test(late_work_never_reaches_the_device),

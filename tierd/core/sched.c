@@ -239,12 +239,16 @@ static bool fits(const struct core *c, const struct sched_node *node)
 	const struct sched *s = c->sched;
 	uint64_t ns = s->background_ns + meter_cost(c, node->lane, next_bytes(c, node));
 	uint64_t end = gap_end(c);
+	/* To wait for the gap's end would keep it from a device that may be idle. */
+	bool overdue = sched_waits_ns(c, node->klass) >= c->config.starve_ns;
 
 	if (!sched_demand(c, gap_busy_ns(c)))
 		return !s->background_ops || ns <= SCHED_BUDGET_IDLE_NS;
 	if (ns <= gap_budget_ns(c) && c->now_ns + ns <= end)
 		return true;
-	if ((end && sched_yields(c)) || (gap_holds(c) && !starved(c, node->klass)))
+	if (end && sched_yields(c) && !overdue)
+		return false;
+	if (gap_holds(c) && !starved(c, node->klass))
 		return false;
 	return !s->background_ops || ns <= SCHED_BUDGET_BUSY_NS;
 }

@@ -25,7 +25,8 @@
  *   - write-back, which is owed config.writeback_percent of the device's time while it has work, up
  *     to SCHED_WRITEBACK_MOST as the dirty limit comes near or someone waits for durability.
  * With config.yield they look for a moment without demand: what is owed waits for one until
- * as much is owed as can be, and a class that will starve goes a quarter earlier in one.
+ * as much is owed as can be, and a class that will starve goes a quarter earlier in one if a unit
+ * fits. A class that has starved goes whether it fits or not.
  *
  * Gaps. Demand that comes in steps leaves gaps, and of late none was shorter than sched.gap_ns
  * (falls at once, rises slowly). The first three quarters of that, from where the last demand
