@@ -4,7 +4,8 @@
  * that real code wrote and the input patched, with checksums made right again or not.
  *
  * Must hold: every record told lies in the buffer and agrees with itself, both walks count the
- * same, and numbers given out afterwards were never seen before (D2, D3).
+ * same, and what is appended afterwards has an lsn that was never seen before and lies in a life
+ * that was not either (D2, D3), or behind all there is of the life that it goes on with (D13).
  */
 #include <errno.h>
 
@@ -70,7 +71,8 @@ void fuzz_open(void)
 struct seen {
 	uint64_t lsn, sequence;
 	uint32_t records;
-	uint64_t data_end; /* in the store */
+	uint64_t record_end; /* in the summary */
+	uint64_t data_end;   /* in the store */
 };
 
 static void check_view(const struct store_view *v, const uint8_t *buf, size_t bytes)
@@ -112,21 +114,42 @@ static void walk(const struct store *s, const uint8_t *buf, size_t bytes, struct
 			seen->data_end = v.data_offset + v.head->data_bytes;
 		seen->records++;
 		seen->sequence = v.head->segment_seq;
+		seen->record_end = (uint64_t)((const uint8_t *)v.head - buf) + v.head->bytes;
 		if (v.head->lsn > seen->lsn)
 			seen->lsn = v.head->lsn;
 	}
 	FUZZ_CHECK(rc == -ENOENT || rc == -EBADMSG);
 }
 
-/* The store goes on: with numbers never used, elsewhere than in the recovered segment. */
-static void go_on(struct store *s, const struct seen *seen)
+/* Nothing of the life that is gone on with lies where the run goes, or behind it. */
+static void check_behind(const struct store_run *run, const struct seen *seen, const uint8_t *buf)
+{
+	uint64_t at = run->record_offset - image.super.segment_offset;
+
+	FUZZ_CHECK(seen->records && run->segment_seq == seen->sequence && !run->header_offset);
+	FUZZ_CHECK(at >= seen->record_end && run->offset >= seen->data_end);
+	for (; at < SUMMARY; at += DISK_SECTOR) {
+		const struct disk_record *r = (const struct disk_record *)(buf + at);
+
+		FUZZ_CHECK(r->store_id != image.super.store_id ||
+			   r->segment_seq != seen->sequence);
+	}
+}
+
+/* The store goes on, in the recovered segment or in another. */
+static void go_on(struct store *s, const struct seen *seen, const uint8_t *buf, size_t bytes)
 {
 	struct store_run run;
 
 	for (uint32_t log = 0; log < 2; log++) {
 		FUZZ_CHECK(store_append(s, log, 2, 8192, 2, &run) == 0);
-		FUZZ_CHECK(run.lsn > seen->lsn && run.segment_seq > seen->sequence);
-		FUZZ_CHECK(!seen->records || run.segment != 0);
+		FUZZ_CHECK(run.lsn > seen->lsn);
+		if (run.segment_seq > seen->sequence)
+			FUZZ_CHECK(!seen->records || run.segment != 0);
+		else
+			FUZZ_CHECK(run.segment == 0 && bytes == SUMMARY);
+		if (run.segment == 0 && seen->records)
+			check_behind(&run, seen, buf);
 		store_append_done(s, &run, true);
 	}
 }
@@ -153,7 +176,8 @@ void fuzz_one(struct fuzz_input *in)
 	FUZZ_CHECK(records >= 0 || records == -EBADMSG);
 	walk(s, buf, bytes, &seen);
 	FUZZ_CHECK((int)seen.records == (records < 0 ? 0 : records));
-	go_on(s, &seen);
+	store_resume(s);
+	go_on(s, &seen, buf, bytes);
 	store_close(s);
 	free(buf);
 }
