@@ -767,3 +767,12 @@ bug("put-back-behind-all-that-is-dirty", CORE + "evict.c",
 bug("carried-tombstones-not-flushed", CORE + "clean.c",
     "if (c->tomb_flushed < k->tombs) {", "if (c->tomb_written < k->tombs) {",
     "test_core_clean", quick=True)
+
+# ---- which segments are emptied -----------------------------------------------------------------
+
+bug("full-segments-stay", CORE + "space.c",
+    "fill == FILL_EMPTY : fill > FILL_EMPTY;", "fill == FILL_EMPTY : fill > FILL_EMPTY &&\n"
+    "\t\tfill != FILL_FULL;", "test_core_space_evacuate")
+bug("only-the-emptiest-may-go", CORE + "space_evacuate.c",
+    "for (uint32_t i = 1; i < heap->count; i++) {", "for (uint32_t i = 1; i < 0; i++) {",
+    "test_core_space_evacuate")

@@ -340,22 +340,6 @@ static bool evict_giver(struct core *c, struct context *x, uint32_t tier, uint64
 	return evacuate_hopeful(c) || c->punching[tier];
 }
 
-/*
- * Nothing else is on its way: what the giver has could not be emptied before some of his blocks
- * have left.
- */
-static bool evict_full_giver(struct core *c, struct context *x, uint32_t tier)
-{
-	struct context *giver = quota_giver(c, x, tier);
-
-	if (!giver || c->evacuation.ctx)
-		return false;
-	if (giver->retiring[tier] <= c->quarantined[tier] &&
-	    evict_some(c, giver, tier, space_segment_bytes(giver->space[tier])))
-		reclaim_flush(c);
-	return giver->retiring[tier] > c->quarantined[tier];
-}
-
 /* Nothing of his own can go: empty segments that others keep. His own serve him already. */
 static bool evict_spares(struct core *c, const struct context *x, uint32_t tier)
 {
@@ -393,8 +377,7 @@ int evict_room(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 	}
 	if (!c->evacuation.ctx && st.live < st.charged / 2)
 		evacuate_begin(c, x, tier, bytes);
-	return room_comes(c, x, tier) || evict_full_giver(c, x, tier) ||
-	       evict_spares(c, x, tier) ? 0 : -ENOSPC;
+	return room_comes(c, x, tier) || evict_spares(c, x, tier) ? 0 : -ENOSPC;
 }
 
 /*
