@@ -14,6 +14,7 @@
 #define PAGE ((size_t)4096)
 #define PAGES_MAX 131072u          /* cleared page by page; larger ones are given back */
 #define USED_MAX 1024u             /* ... and such of which more pages were used than this */
+#define SPOIL_PAGES 512u           /* looked at together */
 #define SCAN_MAX ((size_t)4 << 20) /* larger arrays of the core hold no pointers to the heap */
 
 /* There under AddressSanitizer: pointers that lie in an area keep what they name from being told
@@ -117,6 +118,24 @@ static void area_clear(struct area *a)
 			memset(a->base + i * PAGE, 0, PAGE);
 		}
 		i++;
+	}
+}
+
+void areas_spoil(void *at, size_t bytes, int value)
+{
+	uint8_t *from = (uint8_t *)(((uintptr_t)at + PAGE - 1) & ~(PAGE - 1));
+	uint8_t *end = (uint8_t *)at + bytes;
+	unsigned char there[SPOIL_PAGES];
+
+	while (from + PAGE <= end) {
+		size_t pages = (size_t)(end - from) / PAGE;
+
+		pages = pages < SPOIL_PAGES ? pages : SPOIL_PAGES;
+		if (mincore(from, pages * PAGE, there))
+			memset(there, 1, pages);
+		for (size_t i = 0; i < pages; i++, from += PAGE)
+			if (there[i] & 1 && !is_zero(from))
+				memset(from, value, PAGE);
 	}
 }
 

@@ -18,4 +18,7 @@ void *areas_take(size_t count, size_t bytes);
 /* False: it is no area's. */
 bool areas_give(void *at);
 
+/* Fill whole pages, but for those that are zero: they stay untouched. */
+void areas_spoil(void *at, size_t bytes, int value);
+
 #endif

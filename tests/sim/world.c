@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/lib/areas.h"
+
 void world_fail(struct world *w, const char *format, ...)
 {
 	va_list ap;
@@ -206,11 +208,13 @@ static void copy_carry(struct world *w, struct core_copy *copy)
 		inside_unmoved(w, &was);
 }
 
+/* What stood there is not to be read any more. */
 static void do_punch(struct world *w, const struct core_range *range)
 {
 	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++)
 		if (w->context[i].mem[range->tier] && w->context[i].id == range->context_id)
-			memset(w->context[i].mem[range->tier] + range->offset, 0xdd, range->bytes);
+			areas_spoil(w->context[i].mem[range->tier] + range->offset, range->bytes,
+				    0xdd);
 }
 
 static void read_carry(struct world *w, struct core_io *io)
