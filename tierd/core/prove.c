@@ -197,15 +197,16 @@ void prove_step(struct core *c)
 	struct prover *p = &c->prover;
 	struct context *x = NULL;
 	struct core_io *io;
-	uint32_t slot, first;
+	uint32_t slot, first, left = p->left;
 
 	if (p->next == p->count || p->reading || c->now_ns < p->retry_ns || !c->io_free)
 		return;
 	while (p->next < p->count && !(x = unproven(c, &p->ref[p->next]))) {
-		p->left--; /* it went, or the cleaner read and moved it: who waits looks again */
+		p->left--;
 		next_block(p);
-		request_wake_phase(c, REQUEST_WRITTEN);
 	}
+	if (p->left < left) /* some went, or the cleaner moved them: who waits looks again */
+		request_wake_phase(c, REQUEST_WRITTEN);
 	if (!x)
 		return;
 	slot = p->ref[p->next].ref.slot;
