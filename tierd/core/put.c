@@ -209,15 +209,20 @@ static void put_unlink(struct core *c, struct put *p)
 	*link = p->next;
 }
 
-/* Unhook a put. Pending blocks that nobody writes any more go, but for those of a sharded put. */
+/*
+ * Unhook a put. Pending blocks that nobody writes any more go, but for those of a sharded put; who
+ * else writes them waits no longer for what this one has not brought.
+ */
 static void put_free(struct core *c, struct put *p)
 {
 	struct context *x = p->ctx;
+	bool shared = false;
 
 	for (uint32_t i = 0; i < p->done; i++) {
 		uint32_t slot = p->ref[i].slot;
 		const struct block_meta *m = &x->meta[slot];
 		struct block_use *use;
+		bool pending;
 
 		if (bit_get(p->kept, i))
 			block_unhold(c, x, slot);
@@ -226,14 +231,17 @@ static void put_free(struct core *c, struct put *p)
 		use = block_use_make(x, slot);
 		assert(use->writers > 0);
 		use->writers--;
+		pending = index_block(&x->ix, slot)->state == ABI_BLOCK_PENDING;
+		shared |= pending && use->writers;
 		if (m->flags & BLOCK_DROPPED)
 			block_release(c, x, slot);
-		else if (index_block(&x->ix, slot)->state == ABI_BLOCK_PENDING && !use->writers &&
-			 !(m->flags & BLOCK_SHARDED))
+		else if (pending && !use->writers && !(m->flags & BLOCK_SHARDED))
 			block_drop(c, x, slot);
 		else
 			block_use_settle(x, slot);
 	}
+	if (shared)
+		request_wake_phase(c, REQUEST_WRITTEN);
 	put_unlink(c, p);
 	account_give(c, p->account, p->client < CORE_CLIENTS_MAX ? &c->client[p->client] : NULL,
 		     ACCOUNT_PUTS);
@@ -353,6 +361,45 @@ static bool make_durable(struct core *c, struct context *x, uint32_t slot)
 	return false;
 }
 
+/* Has anyone a page of the part in CXL, or on its way there? */
+static bool part_begun(const struct context *x, uint32_t slot, uint32_t part)
+{
+	const struct abi_part *q = &x->spec.geometry.part[part];
+
+	for (uint32_t i = 0; i < q->layers * q->groups; i++)
+		if (page_state(index_page(&x->ix, slot, q->page_base + i), ABI_TIER_CXL))
+			return true;
+	return false;
+}
+
+/*
+ * First commit wins: a pending block no longer waits for parts of rule "last n" that only another,
+ * perhaps hung, writer announced. If these were all that it waited for, it is whole now.
+ */
+static void narrow(struct core *c, struct put *p, uint32_t i)
+{
+	struct context *x = p->ctx;
+	uint32_t slot = p->ref[i].slot, foreign;
+	struct abi_block *b = index_block(&x->ix, slot);
+
+	if (!put_mine(p, i) || b->state != ABI_BLOCK_PENDING)
+		return;
+	foreign = b->parts & ~parts_needed(x, p->args.parts);
+	for (; foreign; foreign &= foreign - 1) {
+		uint32_t part = (uint32_t)__builtin_ctz(foreign);
+
+		if (part_begun(x, slot, part))
+			continue;
+		b->parts &= ~(1u << part);
+		block_use_make(x, slot)->missing -=
+			x->spec.geometry.part[part].layers * x->spec.geometry.part[part].groups;
+		if (!block_use(x, slot)->missing) {
+			block_commit(c, x, slot);
+			retain_put_block(c, p, slot);
+		}
+	}
+}
+
 /* All of its blocks are clean in the durable log? A block that went meanwhile fails the put. */
 static bool put_written(struct core *c, struct request *r)
 {
@@ -361,6 +408,7 @@ static bool put_written(struct core *c, struct request *r)
 	for (; p->written < p->done; p->written++) {
 		struct abi_block_ref ref = p->ref[p->written];
 
+		narrow(c, p, p->written); /* again: who brought the rest may have failed */
 		if (!block_alive(p->ctx, ref))
 			r->error = -ENOSPC;
 		else if (p->ctx->meta[ref.slot].settle == SETTLE_UNKNOWN)
@@ -431,48 +479,6 @@ void put_commit_step(struct core *c, struct request *r)
 		put_durable_step(c, r);
 }
 
-/* Has anyone a page of the part in CXL, or on its way there? */
-static bool part_begun(const struct context *x, uint32_t slot, uint32_t part)
-{
-	const struct abi_part *q = &x->spec.geometry.part[part];
-
-	for (uint32_t i = 0; i < q->layers * q->groups; i++)
-		if (page_state(index_page(&x->ix, slot, q->page_base + i), ABI_TIER_CXL))
-			return true;
-	return false;
-}
-
-/*
- * First commit wins: a pending block no longer waits for parts of rule "last n" that only another,
- * perhaps hung, writer announced. If these were all that it waited for, it is whole now.
- */
-static void put_narrow(struct core *c, struct put *p)
-{
-	struct context *x = p->ctx;
-
-	for (uint32_t i = 0; i < p->done; i++) {
-		uint32_t slot = p->ref[i].slot, foreign;
-		struct abi_block *b = index_block(&x->ix, slot);
-
-		if (!put_mine(p, i) || b->state != ABI_BLOCK_PENDING)
-			continue;
-		foreign = b->parts & ~parts_needed(x, p->args.parts);
-		for (; foreign; foreign &= foreign - 1) {
-			uint32_t part = (uint32_t)__builtin_ctz(foreign);
-
-			if (part_begun(x, slot, part))
-				continue;
-			b->parts &= ~(1u << part);
-			block_use_make(x, slot)->missing -= x->spec.geometry.part[part].layers *
-							    x->spec.geometry.part[part].groups;
-			if (!block_use(x, slot)->missing) {
-				block_commit(c, x, slot);
-				retain_put_block(c, p, slot);
-			}
-		}
-	}
-}
-
 /* What a durable put finds stored without durability must stay in CXL until it is written again. */
 static void put_keep(struct put *p)
 {
@@ -531,7 +537,8 @@ void put_commit_begin(struct core *c, struct request *r)
 		put_end(c, r, 0);
 		return;
 	}
-	put_narrow(c, p);
+	for (uint32_t i = 0; i < p->done; i++)
+		narrow(c, p, i);
 	if (p->durable)
 		put_keep(p);
 	put_commit_step(c, r);

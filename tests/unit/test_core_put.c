@@ -1,0 +1,109 @@
+/*
+ * Puts of equal keys by several clients: the first commit wins, and nobody waits for bytes that
+ * another announced and did not bring.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "tests/lib/unit.h"
+#include "tests/unit/one_host.h"
+#include "tierd/core/state.h"
+
+#define BLOCKS 4u
+#define FIRST_PARTS 3u /* all but the state, which a hit may lack (rule "last n") */
+
+static struct abi_cqe answer[HOST_CLIENTS]; /* of each client's last request; .res 1 = none came */
+
+static void complete(void *arg, uint32_t client, const struct abi_cqe *cqe)
+{
+	(void)arg;
+	answer[client] = *cqe;
+}
+
+static int begin(void **state)
+{
+	struct disk_context spec;
+
+	(void)state;
+	host_spec(&spec, HOST_KIND_STORE, 0);
+	one_host_boot(&spec, 2);
+	host.ears.complete = complete;
+	return 0;
+}
+
+static uint64_t reserve(uint32_t client, uint32_t parts)
+{
+	const struct abi_put_args args = { .count = BLOCKS, .parts = parts };
+	uint8_t *at = host.client[client].staging;
+	struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE, .flags = ABI_SQE_DURABLE,
+			       .count = BLOCKS };
+
+	sqe.context_id = host.context[0].id;
+	sqe.arg_bytes = sizeof(args) + BLOCKS * ABI_KEY_BYTES;
+	memcpy(at, &args, sizeof(args));
+	for (uint32_t n = 0; n < BLOCKS; n++)
+		host_key(n, at + sizeof(args) + n * ABI_KEY_BYTES);
+	assert_true(host_request(&host, client, &sqe));
+	assert_int_equal(answer[client].res, 0);
+	return answer[client].value;
+}
+
+static void commit(uint32_t client, uint64_t put)
+{
+	const struct abi_sqe sqe = { .op = ABI_OP_PUT_COMMIT, .handle = put,
+				     .context_id = host.context[0].id,
+				     .deadline_ns = host.now_ns + 5000 * MS };
+
+	answer[client].res = 1;
+	assert_true(host_request(&host, client, &sqe));
+}
+
+static void test_nobody_waits_for_a_writer_that_hangs(void **state)
+{
+	uint64_t whole, most;
+
+	(void)state;
+	whole = reserve(0, 0);
+	most = reserve(1, FIRST_PARTS);
+	commit(1, most);
+	assert_true(host_settle(&host, 100));
+	assert_int_equal(answer[1].res, 0);
+	assert_int_equal(answer[1].value, BLOCKS);
+	commit(0, whole); /* it has come late, and nothing is wrong with that */
+	assert_true(host_settle(&host, 100));
+	assert_int_equal(answer[0].res, 0);
+}
+
+static void test_nobody_waits_for_a_writer_that_fails(void **state)
+{
+	uint64_t whole, most;
+
+	(void)state;
+	whole = reserve(0, 0);
+	most = reserve(1, FIRST_PARTS);
+	host.held = true;
+	commit(0, whole);
+	commit(1, most); /* all is on its way: it waits for the other's bytes */
+	assert_int_equal(answer[1].res, 1);
+	host.fault = HOST_FAILS;
+	host.held = false;
+	host_carry_all(&host);
+	assert_int_equal(answer[0].res, -EIO);
+	assert_true(host_settle(&host, 100));
+	assert_int_equal(answer[1].res, 0);
+	assert_int_equal(answer[1].value, BLOCKS);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_nobody_waits_for_a_writer_that_hangs, begin,
+						one_host_off),
+		cmocka_unit_test_setup_teardown(test_nobody_waits_for_a_writer_that_fails, begin,
+						one_host_off),
+	};
+
+	return cmocka_run_group_tests(tests, one_host, NULL);
+}
