@@ -24,9 +24,7 @@ void foresight_session(struct world *w, uint32_t client, struct ask *a, struct a
 	bool end = sqe->mode == ABI_SESSION_TURN_END;
 
 	a->shard = sqe->mode == ABI_SESSION_RETURN ? 1 + (uint32_t)sqe->handle : 0;
-	/* Refused: it is another's, whom it may be taken from when nobody expects him any more. */
-	if (s->away && s->client != client && s->patience_ns > w->now_ns)
-		return;
+	w->session_was = *s;
 	if (!s->away && !end)
 		return; /* not known */
 	if (sqe->mode == ABI_SESSION_RETURN)
@@ -40,6 +38,12 @@ void foresight_session(struct world *w, uint32_t client, struct ask *a, struct a
 	memcpy(s->ref, args + 1, a->count * sizeof(s->ref[0]));
 	s->use_ns = args->return_ns;
 	s->patience_ns = w->now_ns + 3 * (args->return_ns - w->now_ns) + 1100 * MSEC;
+}
+
+/* It is another's: nothing has changed. */
+void foresight_refused(struct world *w, const struct ask *a)
+{
+	w->session[a->handle] = w->session_was;
 }
 
 /* READY: so many layers are there, of every block. */

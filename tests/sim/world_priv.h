@@ -270,6 +270,7 @@ struct world {
 	struct world_lease lease[WORLD_LEASES];
 	struct world_pin pin[WORLD_LEASES];
 	struct world_session session[WORLD_SESSIONS];
+	struct world_session session_was; /* before what was asked of one last */
 	struct world_head head[WORLD_HEADS];
 	struct world_link link[WORLD_CONTEXTS][WORLD_KEYS];
 	struct world_theirs theirs;
@@ -382,6 +383,7 @@ void foresight_quiet(struct world *w);
 void foresight_rest(struct world *w);
 void foresight_settle(struct world *w);
 void foresight_returned(struct world *w, const struct ask *a, const struct abi_cqe *cqe);
+void foresight_refused(struct world *w, const struct ask *a);
 void foresight_ready(struct world *w, const struct ask *a, const struct abi_cqe *cqe, bool left);
 void theirs_boot(struct world *w);
 void theirs_check(struct world *w);
