@@ -1,6 +1,7 @@
 /*
  * Segments are emptied at the least cost: pages move as long as others have room, and where they
- * have not, no more leaves than must. A context that fills the tier is told to live with half.
+ * have not, no more leaves than must. A context that fills the tier is told to live with half; one
+ * finds its room in places of another size, with a reader in the segment that would be emptied.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -11,6 +12,7 @@
 #include "tierd/core/state.h"
 
 #define RUN 16u
+#define WITHOUT_LARGE 6656u /* blocks of three small pages: all but 512 places of the tier */
 
 static void key_of(uint32_t n, uint8_t key[ABI_KEY_BYTES])
 {
@@ -59,6 +61,73 @@ static void open_full(void)
 	host_settle(&host, 1000);
 }
 
+/* Blocks without their page of the large class fill the tier; a third of them goes again. */
+static void open_without_large(void)
+{
+	const struct abi_put_args args = { .count = 1, .parts = 5 };
+	struct disk_context spec;
+
+	host_spec(&spec, HOST_KIND_MEMORY, 0);
+	spec.quota[ABI_TIER_CXL] = HOST_CXL;
+	spec.blocks_max = 16384;
+	spec.geometry.part[1].hit_rule = ABI_HIT_LAST;
+	spec.geometry.part[1].hit_arg = 1;
+	one_host_boot(&spec, 1);
+	for (uint32_t n = 0; n < WITHOUT_LARGE; n++) {
+		assert_int_equal(host_reserve(&host, &args, n, 0), 0);
+		assert_true(host_commit(&host, 0));
+		assert_int_equal(host.answer.value, 1);
+	}
+	for (uint32_t n = 0; n < WITHOUT_LARGE; n += 3) {
+		struct abi_sqe sqe = { .op = ABI_OP_DELETE };
+
+		assert_true(host_request_keys(&host, 0, sqe, n, 1));
+		assert_int_equal(host.answer.res, 0);
+	}
+	host_settle(&host, 1000);
+}
+
+/* A reader keeps the first page of the block in CXL. Returns the place's offset. */
+static uint64_t lease(uint32_t n)
+{
+	const struct context *x = core_context(host.core, host.context[0].id);
+	struct abi_reader *r = &host.client[0].readers[0];
+	const struct abi_page *d;
+	uint8_t key[ABI_KEY_BYTES];
+
+	host_key(n, key);
+	d = index_page(&x->ix, index_find(&x->ix, key), 0);
+	assert_int_equal(page_state(d, ABI_TIER_CXL), ABI_PAGE_READY);
+	r->slot[0] = abi_place(x->id, ABI_TIER_CXL, d->word[ABI_TIER_CXL]);
+	r->high_water = 1;
+	return page_addr(d, ABI_TIER_CXL);
+}
+
+/* The segment that would be compacted gives nothing while a reader keeps it: then another is. */
+static void test_a_reader_does_not_stop_compaction(void **state)
+{
+	const struct abi_put_args whole = { .count = 1 };
+	const struct core_metrics *m;
+	uint64_t gone;
+
+	(void)state;
+	open_without_large();
+	m = core_metrics(host.core);
+	gone = m->dropped_blocks;
+	assert_true(lease(WITHOUT_LARGE - 1) >= HOST_CXL - ABI_HUGE);
+	assert_int_equal(host_reserve(&host, &whole, WITHOUT_LARGE, 0), 0);
+	assert_true(host_commit(&host, 0));
+	host_settle(&host, 1000);
+	assert_int_equal(host.answer.res, 0);
+	assert_int_equal(host.answer.value, 1);
+	assert_int_equal(m->dropped_blocks, gone); /* nobody had to leave */
+	assert_true(m->moved_pages > 0);
+	host_audit(&host);
+	host.client[0].readers[0].slot[0] = 0;
+	host_empty(&host);
+	host_halt(&host);
+}
+
 static void test_half_is_kept_of_half(void **state)
 {
 	struct core_quota q = { .who = CORE_HOLDER_CONTEXT, .tier = ABI_TIER_CXL };
@@ -88,6 +157,7 @@ static void test_half_is_kept_of_half(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_reader_does_not_stop_compaction),
 		cmocka_unit_test(test_half_is_kept_of_half),
 	};
 

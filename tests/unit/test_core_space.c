@@ -29,6 +29,7 @@ struct place {
 
 struct model_segment {
 	uint32_t state, klass, live;
+	bool shunned;
 };
 
 #define CLASSES_MAX 3u
@@ -260,6 +261,7 @@ static void step_free(struct model *m, uint64_t i)
 	space_free(m->space, place.offset);
 	assert_false(space_is_live(m->space, place.offset));
 	segment_of(m, place.offset)->live--;
+	segment_of(m, place.offset)->shunned = false;
 	memset(&m->unit[place.offset / UNIT], 0, m->stride[place.klass] / UNIT);
 	m->place[i] = m->place[--m->places];
 }
@@ -333,11 +335,12 @@ static void judge_evacuation(const struct model *m, const struct model_segment *
 
 	assert_int_equal(chosen->state, TAKEN);
 	assert_int_not_equal(chosen->klass, except);
+	assert_false(chosen->shunned);
 	assert_in_range(chosen->live, 1, places_of(m, chosen->klass));
 	for (uint32_t i = 0; i < m->segments; i++) {
 		const struct model_segment *s = &m->segment[i];
 
-		if (s->state == TAKEN && s->klass != except && s->live > 0)
+		if (s->state == TAKEN && s->klass != except && s->live > 0 && !s->shunned)
 			assert_true(evacuation_cost(m, s) + m->segment_bytes / STEPS_OF_FULLNESS +
 					    1 >= cost);
 	}
@@ -353,7 +356,8 @@ static void step_evacuate(struct model *m, uint32_t except)
 	if (rc == -ENOENT) {
 		for (uint32_t i = 0; i < m->segments; i++) {
 			s = &m->segment[i];
-			assert_true(s->state != TAKEN || s->klass == except || s->live == 0);
+			assert_true(s->state != TAKEN || s->klass == except || s->live == 0 ||
+				    s->shunned);
 		}
 		return;
 	}
@@ -369,6 +373,9 @@ static void step_evacuate(struct model *m, uint32_t except)
 			break;
 		step_free(m, i);
 	}
+	s->shunned = s->live > 0;
+	if (s->shunned)
+		space_shun(m->space, (uint64_t)rc);
 	space_evacuate_end(m->space, (uint64_t)rc);
 	s->state = TAKEN;
 }

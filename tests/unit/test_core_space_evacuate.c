@@ -139,6 +139,37 @@ static void test_room_in_the_wrong_class_is_compacted(void **state)
 	space_close(f.s);
 }
 
+/* One that could give nothing back comes last of all, until one of its places is free. */
+static void test_a_shunned_segment_waits_for_its_readers(void **state)
+{
+	uint64_t place[2 * PLACES], low, high;
+	struct fixture f;
+	uint32_t live;
+
+	(void)state;
+	open_space(&f, 16);
+	for (uint32_t i = 0; i < 2 * PLACES; i++)
+		place[i] = alloc(&f, 0);
+	low = place[0];
+	high = place[PLACES];
+	for (uint32_t i = 2; i < PLACES; i++) /* the lower one keeps two places, the upper half */
+		space_free(f.s, place[i]);
+	for (uint32_t i = PLACES; i < 2 * PLACES; i += 2)
+		space_free(f.s, place[i]);
+	assert_int_equal(space_evacuate_begin(f.s, 99, &live), low);
+	space_shun(f.s, low);
+	space_evacuate_end(f.s, low);
+	assert_int_equal(space_evacuate_begin(f.s, 99, &live), high);
+	assert_int_equal(live, PLACES / 2);
+	assert_int_equal(space_evacuate_begin(f.s, 99, &live), -ENOENT);
+	space_evacuate_end(f.s, high);
+	space_free(f.s, place[1]);
+	assert_int_equal(space_evacuate_begin(f.s, 99, &live), low);
+	assert_int_equal(live, 1);
+	space_evacuate_end(f.s, low);
+	space_close(f.s);
+}
+
 static void test_weights_choose_what_leaves(void **state)
 {
 	struct fixture f;
@@ -230,6 +261,7 @@ int main(void)
 		cmocka_unit_test(test_one_place_keeps_one_unit),
 		cmocka_unit_test(test_what_is_promised_is_there),
 		cmocka_unit_test(test_room_in_the_wrong_class_is_compacted),
+		cmocka_unit_test(test_a_shunned_segment_waits_for_its_readers),
 		cmocka_unit_test(test_weights_choose_what_leaves),
 		cmocka_unit_test(test_full_segments_are_chosen_where_they_cost_least),
 		cmocka_unit_test(test_what_is_promised_stays_where_it_is),

@@ -285,6 +285,8 @@ static void segment_end(struct core *c, uint64_t segment)
 
 	if (leased && park(c, e->ctx, e->tier, segment))
 		return;
+	if (leased)
+		space_shun(s, segment);
 	c->evacuate_failed[e->compact] =
 		space_segment_live(s, segment) ? c->evacuate_failed[e->compact] + 1 : 0;
 	c->evacuate_failed_ns[e->compact] = c->now_ns;

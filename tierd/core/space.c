@@ -157,6 +157,8 @@ static uint64_t heap_key(const struct space *s, enum heap_kind kind, uint32_t se
 
 	if (kind == HEAP_ALLOC)
 		return (uint64_t)(FILL_FULL - fill) << 32 | seg;
+	if (s->segment[seg].shunned)
+		fill += FILL_FULL; /* behind all others */
 	return fill << 32 | (UINT32_MAX - seg);
 }
 
@@ -575,6 +577,18 @@ static bool place_find(const struct space *s, uint64_t offset, uint32_t *seg, ui
 	       bitmap_test(space_segment_bits(s, *seg), *place);
 }
 
+/* A place of it is going to be free: emptying it may be of use again. */
+static void unshun(struct space *s, uint32_t seg)
+{
+	struct segment *segment = &s->segment[seg];
+
+	if (!segment->shunned)
+		return;
+	segment->shunned = false;
+	if (fill_in_heap(segment->fill, HEAP_EVACUATE))
+		heap_move(s, HEAP_EVACUATE, seg, true);
+}
+
 void space_free(struct space *s, uint64_t offset)
 {
 	uint32_t seg = 0, place = 0, stride;
@@ -588,6 +602,7 @@ void space_free(struct space *s, uint64_t offset)
 	bitmap_clear(bits + s->words, place / 64);
 	stride = s->klass[s->segment[seg].klass].stride;
 	assert(s->segment[seg].live > 0 && s->live >= stride);
+	unshun(s, seg);
 	s->segment[seg].live--;
 	s->live -= stride;
 	s->pool->live -= stride;

@@ -109,6 +109,12 @@ int64_t space_evacuate_begin(struct space *s, uint32_t except, uint32_t *live);
 void space_evacuate_end(struct space *s, uint64_t segment);
 
 /*
+ * Of one that is evacuated: readers keep a place in each of its units, so nothing could be given
+ * back. It is not chosen again before one of its places is free.
+ */
+void space_shun(struct space *s, uint64_t segment);
+
+/*
  * The same for a segment whose pages all find room in other segments of their class, when no
  * segment can be taken and free room is unevenly spread over the classes: -ENOENT otherwise.
  */

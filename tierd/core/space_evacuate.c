@@ -32,15 +32,16 @@ static int64_t evacuate(struct space *s, uint32_t seg, uint32_t *live)
 	return (int64_t)(seg * s->segment_bytes);
 }
 
-/* Without the segment's free places: is there room for what was promised? */
-static bool can_do_without(const struct space *s, const struct space_class *c, uint32_t seg)
+/* Without the segment's free places: is there room for what was promised? Would it be of use? */
+static bool can_go(const struct space *s, const struct space_class *c, uint32_t seg)
 {
-	return c->free - (c->places - s->segment[seg].live) >= c->reserved;
+	return !s->segment[seg].shunned &&
+	       c->free - (c->places - s->segment[seg].live) >= c->reserved;
 }
 
 /*
- * The class's emptiest segment that is not empty and whose room is not promised; false: it has
- * none. Where the emptiest has the room that was promised, a fuller one can go.
+ * The class's emptiest segment that is not empty, not shunned, and whose room is not promised;
+ * false: it has none. Where the emptiest has the room that was promised, a fuller one can go.
  */
 static bool evacuable(const struct space *s, uint32_t k, uint32_t *seg)
 {
@@ -48,15 +49,15 @@ static bool evacuable(const struct space *s, uint32_t k, uint32_t *seg)
 	const struct heap *heap = &c->heap[HEAP_EVACUATE];
 	uint32_t least = UINT32_MAX;
 
-	if (!heap->count)
-		return false;
+	if (!heap->count || s->segment[heap->segment[0]].shunned)
+		return false; /* those that are stand behind all others */
 	*seg = heap->segment[0];
-	if (can_do_without(s, c, *seg))
+	if (can_go(s, c, *seg))
 		return true;
 	for (uint32_t i = 1; i < heap->count; i++) {
 		uint32_t live = s->segment[heap->segment[i]].live;
 
-		if (live < least && can_do_without(s, c, heap->segment[i])) {
+		if (live < least && can_go(s, c, heap->segment[i])) {
 			*seg = heap->segment[i];
 			least = live;
 		}
@@ -158,6 +159,14 @@ void space_evacuate_end(struct space *s, uint64_t segment)
 	c->free += c->places - at->live;
 	c->going -= at->live;
 	space_settle(s, seg);
+}
+
+void space_shun(struct space *s, uint64_t segment)
+{
+	uint32_t seg = space_segment_at(s, segment);
+
+	assert(s->segment[seg].state == SEGMENT_EVACUATED && s->segment[seg].live > 0);
+	s->segment[seg].shunned = true;
 }
 
 bool space_is_evacuated(const struct space *s, uint64_t offset)

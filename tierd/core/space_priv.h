@@ -30,7 +30,7 @@ struct segment {
 	uint8_t klass;
 	uint8_t state;
 	uint8_t fill;
-	uint8_t reserved;
+	uint8_t shunned; /* space_shun */
 	uint32_t at[2]; /* where in HEAP_ALLOC, and in the other heap */
 	uint64_t going; /* evacuated: a bit a unit that was handed out to be punched */
 	uint64_t gone;  /* ... whose punch is over: not charged any more */
