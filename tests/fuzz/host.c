@@ -45,7 +45,8 @@ void host_init(struct host *h)
 		/* On the sanitizer's heap, whose ends are guarded to the byte. */
 		k->staging = aligned_alloc(4096, HOST_STAGING);
 		k->readers = malloc(HOST_READERS * sizeof(*k->readers));
-		FUZZ_CHECK(k->staging && k->readers);
+		k->lines = malloc(HOST_LINES * sizeof(*k->lines));
+		FUZZ_CHECK(k->staging && k->readers && k->lines);
 	}
 }
 
@@ -273,6 +274,8 @@ static void collect(struct host *h)
 			replied(h, &a);
 		} else if (a.kind == CORE_AC_END && h->ears.end) {
 			h->ears.end(h->ears.arg, a.end.client, a.end.error, a.end.why);
+		} else if (a.kind == CORE_AC_WAKE && h->ears.wake) {
+			h->ears.wake(h->ears.arg, a.wake);
 		} else if (a.kind < CORE_AC_PREPARE || a.kind == CORE_AC_PUNCH) {
 			FUZZ_CHECK(h->bag_count < HOST_BAG);
 			h->bag[h->bag_count++] = a;
@@ -614,6 +617,7 @@ void host_client_open(struct host *h, uint32_t i)
 	if (k->state)
 		return;
 	memset(k->readers, 0, HOST_READERS * sizeof(*k->readers));
+	memset(k->lines, 0, HOST_LINES * sizeof(*k->lines));
 	memset(k->staging, 0, HOST_STAGING);
 	e.open = (struct core_client_open){
 		.client = i,
@@ -623,6 +627,8 @@ void host_client_open(struct host *h, uint32_t i)
 		.staging_bytes = HOST_STAGING,
 		.readers = k->readers,
 		.readers_max = HOST_READERS,
+		.streams = k->lines,
+		.streams_max = HOST_LINES,
 	};
 	k->state = 1;
 	host_event(h, &e);

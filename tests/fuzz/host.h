@@ -20,6 +20,7 @@
 #define HOST_BAG 8192u
 #define HOST_STAGING (1u << 20)
 #define HOST_READERS 2u
+#define HOST_LINES 2u /* streams of a client */
 #define HOST_HBM (6u << 20)
 #define HOST_CXL (10u << 20)
 #define HOST_CATALOG (32u << 10)  /* seven contexts */
@@ -36,6 +37,7 @@ struct host_client {
 	uint32_t state; /* 0 none, 1 open, 2 session gone, process there */
 	uint8_t *staging;
 	struct abi_reader *readers;
+	struct abi_stream *lines;
 };
 
 struct host_context {
@@ -53,6 +55,7 @@ struct host_ears {
 	void (*complete)(void *arg, uint32_t client, const struct abi_cqe *cqe);
 	void (*reply)(void *arg, uint64_t token, int32_t res, uint64_t value);
 	void (*end)(void *arg, uint32_t client, int32_t error, const char *why);
+	void (*wake)(void *arg, uint32_t client);
 	void *arg;
 };
 

@@ -702,6 +702,47 @@ bug("failed-record-not-doubted", "tierd/core/writeback.c",
     "if (durable && run->doubtful)", "test_core_flush", quick=True)
 bug("flush-for-room-forgotten", "tierd/core/evict.c",
     "sync_want(c); /* nobody else may */", "", "test_core_flush", quick=True)
+bug("quota-evicts-held", "tierd/core/evict.c",
+    "m->persist == PERSIST_CLEAN && !use->hold &&", "m->persist == PERSIST_CLEAN &&",
+    "test_core_pin", quick=True)
+bug("access-log-of-a-context-not-opened", "tierd/core/evict.c",
+    "slot >= x->ix.slots_used || !bit_get(k->attached, index))", "slot >= x->ix.slots_used)",
+    "test_core_request")
+bug("stream-to-any-tier", "tierd/core/request.c",
+    "case ABI_OP_STREAM:\n\tcase ABI_OP_SESSION:\n\tcase ABI_OP_PLAN:\n"
+    "\t\treturn ABI_MEM_TIERS;",
+    "case ABI_OP_SESSION:\n\tcase ABI_OP_PLAN:\n\t\treturn ABI_MEM_TIERS;",
+    "test_core_stream_pages", quick=True)
+bug("stream-again-never", "tierd/core/stream.c",
+    "now_ms - x->streamed_ms[slot] < c->config.stream_again_ns / MS;",
+    "now_ms - x->streamed_ms[slot] < 0;", "test_core_stream_pages")
+bug("stream-again-always", "tierd/core/stream.c",
+    "bool again = m->streamed &&\n\t\t\t     now_ms - x->streamed_ms[slot] < "
+    "c->config.stream_again_ns / MS;", "bool again = true;", "test_core_stream_pages")
+bug("stream-horizon-forgotten", "tierd/core/stream.c",
+    "bool again = m->streamed &&\n\t\t\t     now_ms - x->streamed_ms[slot] < "
+    "c->config.stream_again_ns / MS;", "bool again = m->streamed;", "test_core_stream_pages")
+bug("copied-page-not-adopted", "tierd/core/path.c",
+    "stream_page_adopt(c, r->ctx, slot, page, ABI_TIER_CXL);", "", "test_core_stream_pages")
+bug("fetch-adopts-nothing", "tierd/core/fetch.c",
+    "stream_page_adopt(c, r->ctx, ref.slot, page, r->sqe.tier); /* not a stream's alone */", "",
+    "test_core_stream_pages")
+bug("joiner-adopts-nothing", "tierd/core/stream.c",
+    "if (s->mode == ABI_MODE_CACHE)\n\t\tstream_page_adopt(c, s->ctx, at.slot, at.page, "
+    "s->tier);", "", "test_core_stream_pages")
+bug("migrate-waits-for-pinned", "tierd/core/migrate.c",
+    "if (block_use(x, slot)->pins[tier] || block_use(x, slot)->head_pins[tier])",
+    "if (block_use(x, slot)->head_pins[tier])", "test_core_migrate")
+bug("migrate-takes-heads", "tierd/core/migrate.c",
+    "if (block_use(x, slot)->pins[tier] || block_use(x, slot)->head_pins[tier])",
+    "if (block_use(x, slot)->pins[tier])", "test_core_migrate")
+bug("migrate-late-not-told", "tierd/core/migrate.c",
+    "if (r->late && r->cursor < r->sqe.count)\n\t\tr->status = ABI_STATUS_LATE;", "",
+    "test_core_migrate", quick=True)
+bug("session-not-staged", "tierd/core/session.c",
+    "} else if (s->state == SESSION_AWAY) {\n\t\tstage(c, s);",
+    "} else if (s->state == SESSION_AWAY) {\n\t\twake_at(c, s, s->patience_ns);",
+    "test_core_session")
 
 # ---- repair -------------------------------------------------------------------------------------
 

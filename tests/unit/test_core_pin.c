@@ -66,11 +66,11 @@ static void set(enum core_holder who, uint64_t key, uint64_t pins)
 	host_look(&host);
 }
 
-static int begin(void **state)
+static int begin_anew(void **state)
 {
 	struct disk_context spec;
 
-	one_host(state);
+	(void)state;
 	host_spec(&spec, HOST_KIND_STORE, 0);
 	spec.geometry.part[0].layers = 2;
 	spec.geometry.part[0].groups = 1;
@@ -78,6 +78,18 @@ static int begin(void **state)
 	for (uint32_t n = 0; n < KEYS; n++)
 		put(n);
 	return 0;
+}
+
+static int begin(void **state)
+{
+	one_host(state);
+	return begin_anew(state);
+}
+
+static int again(void **state)
+{
+	one_host_off(state);
+	return begin_anew(state);
 }
 
 /* A pin's id is good in another process of the same user, and for an operator. */
@@ -181,29 +193,28 @@ static void test_limits_of_pins_come_back(void **state)
 	set(CORE_HOLDER_SALT, 9, 0);
 }
 
-static bool is_there(uint32_t n)
+static uint32_t slot_of(uint32_t n)
 {
 	uint8_t key[ABI_KEY_BYTES];
 
 	host_key(n, key);
-	return index_find(&core_context(host.core, host.context[0].id)->ix, key) != ABI_SLOT_NONE;
+	return index_find(&core_context(host.core, host.context[0].id)->ix, key);
 }
 
-/* At its limit on NVMe a salt gives its own older blocks: of these, one that nobody pins. */
-static void test_a_quota_takes_nothing_that_is_pinned(void **state)
+static bool is_there(uint32_t n)
+{
+	return slot_of(n) != ABI_SLOT_NONE;
+}
+
+/* At its limit on NVMe a salt gives its own older blocks: of these, one that nothing keeps. */
+static void at_the_limit(void)
 {
 	const struct abi_put_args args = { .count = 1, .salt = 7 };
 	struct core_quota q = { .who = CORE_HOLDER_SALT, .context_id = host.context[0].id,
-				.key = 7, .tier = ABI_TIER_NVME };
-	uint64_t id;
+				.key = 7, .tier = ABI_TIER_NVME, .limit.hard = KEYS / 2 * block() };
 
-	(void)state;
-	assert_true(host_settle(&host, 100));
-	q.limit.hard = KEYS / 2 * block();
 	assert_int_equal(core_quota_set(host.core, &q, 1), 0);
 	host_look(&host);
-	assert_int_equal(pin(0, 0, KEYS / 2 - 1), KEYS / 2 - 1);
-	id = host.answer.value;
 	assert_int_equal(host_reserve(&host, &args, KEYS, 0), 0);
 	assert_true(host_commit(&host, 0));
 	assert_true(host_settle(&host, 100));
@@ -211,7 +222,32 @@ static void test_a_quota_takes_nothing_that_is_pinned(void **state)
 		assert_true(is_there(n));
 	assert_false(is_there(KEYS / 2 - 1));
 	assert_true(is_there(KEYS));
-	unpin(0, id);
+}
+
+static void test_a_quota_takes_nothing_that_is_pinned(void **state)
+{
+	(void)state;
+	assert_true(host_settle(&host, 100));
+	assert_int_equal(pin(0, 0, KEYS / 2 - 1), KEYS / 2 - 1);
+	at_the_limit();
+}
+
+/* A request under way has the others. */
+static void test_a_quota_takes_nothing_that_is_held(void **state)
+{
+	struct context *x = core_context(host.core, host.context[0].id);
+	uint32_t slot[KEYS / 2 - 1];
+
+	(void)state;
+	assert_true(host_settle(&host, 100));
+	for (uint32_t n = 0; n < KEYS / 2 - 1; n++) {
+		slot[n] = slot_of(n);
+		block_hold(x, slot[n]);
+	}
+	at_the_limit();
+	for (uint32_t n = 0; n < KEYS / 2 - 1; n++)
+		block_unhold(host.core, x, slot[n]);
+	host_audit(&host);
 }
 
 /* As the core pins for a session: the first layers of the first `count` blocks. */
@@ -283,7 +319,8 @@ int main(void)
 		cmocka_unit_test(test_a_context_pins_no_more_than_its_limit),
 		cmocka_unit_test(test_other_users_do_not_unpin),
 		cmocka_unit_test(test_limits_of_pins_come_back),
-		cmocka_unit_test(test_a_quota_takes_nothing_that_is_pinned),
+		cmocka_unit_test_setup(test_a_quota_takes_nothing_that_is_pinned, again),
+		cmocka_unit_test_setup(test_a_quota_takes_nothing_that_is_held, again),
 	};
 
 	return cmocka_run_group_tests(tests, begin, one_host_off);

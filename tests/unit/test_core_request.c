@@ -183,6 +183,28 @@ static void test_a_plan_asks_for_what_there_is(void **state)
 	assert_int_equal(host.core->plans.count, 0);
 }
 
+/* What a client says that it has read counts only where it may read. */
+static void test_nobody_speaks_for_a_context_of_others(void **state)
+{
+	struct context *x = core_context(host.core, host.context[0].id);
+	uint8_t key[ABI_KEY_BYTES];
+	uint64_t word;
+
+	(void)state;
+	store();
+	host_key(0, key);
+	word = abi_access(x->id, index_find(&x->ix, key), 1);
+	host_client_open(&host, 2); /* attached to nothing */
+	for (uint32_t i = 0; i < 2; i++) {
+		struct abi_reader *r = host.client[i ? 0 : 2].readers;
+
+		r->access[r->access_tail++ % ABI_ACCESS_LOG] = word;
+		evict_drain_logs(host.core);
+		assert_int_equal(host.core->metrics.leased_bytes > 0, i);
+	}
+	assert_int_equal(host.core->metrics.access_entries, 2);
+}
+
 /* Of the smallest segments that an operator gets: the cleaner empties one into another. */
 static void test_a_segment_holds_the_queue_of_deletions(void **state)
 {
@@ -218,6 +240,7 @@ int main(void)
 		CASE(test_claims_are_bounded),
 		CASE(test_a_reservation_is_its_clients),
 		CASE(test_a_plan_asks_for_what_there_is),
+		CASE(test_nobody_speaks_for_a_context_of_others),
 		CASE(test_a_segment_holds_the_queue_of_deletions),
 		CASE(test_a_full_store_is_named),
 	};

@@ -345,6 +345,7 @@ static uint32_t tiers_of(uint8_t op)
 	case ABI_OP_FETCH_PAGES:
 	case ABI_OP_PIN:
 	case ABI_OP_PREFETCH:
+	case ABI_OP_STREAM:
 	case ABI_OP_SESSION:
 	case ABI_OP_PLAN:
 		return ABI_MEM_TIERS;
