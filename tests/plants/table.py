@@ -198,6 +198,10 @@ bug("cut-off-answer-taken", LIBRARY + "socket.c", "(MSG_TRUNC | MSG_CTRUNC))", "
     "test_libtier_edges")
 bug("answer-of-any-length", LIBRARY + "admin.c",
     "if (bytes > REPLY_BYTES_MAX - r->bytes - 1)", "if (0)", "test_libtier_edges")
+bug("text-not-terminated", LIBRARY + "admin.c", "r->text[r->bytes] = '\\0';", "",
+    "test_libtier_edges", quick=True)
+bug("reattach-drops-context-error", LIBRARY + "context.c", "return is_fatal(rc) ? rc : 0;",
+    "return 0;", "test_libtier_attach", quick=True)
 bug("silent-daemon-asked-each-time", LIBRARY + "attach.c",
     "if (time_now_ns() < t->retry_ns)\n\t\treturn error_note(-ENOTCONN", "if (0)\n\t\treturn "
     "error_note(-ENOTCONN", "test_libtier_edges")
@@ -722,8 +726,6 @@ bug("stream-again-always", "tierd/core/stream.c",
 bug("stream-horizon-forgotten", "tierd/core/stream.c",
     "bool again = m->streamed &&\n\t\t\t     now_ms - x->streamed_ms[slot] < "
     "c->config.stream_again_ns / MS;", "bool again = m->streamed;", "test_core_stream_pages")
-bug("copied-page-not-adopted", "tierd/core/path.c",
-    "stream_page_adopt(c, r->ctx, slot, page, ABI_TIER_CXL);", "", "test_core_stream_pages")
 bug("fetch-adopts-nothing", "tierd/core/fetch.c",
     "stream_page_adopt(c, r->ctx, ref.slot, page, r->sqe.tier); /* not a stream's alone */", "",
     "test_core_stream_pages")

@@ -13,6 +13,7 @@
  *   Classes: nobody waits for a page that is queued in a less urgent class (P6).
  *   Flushes: what a failed one has written again is still there.
  *   Operations: what they move lies where it lay when they were begun.
+ *   Streams: who does not let go keeps layers for a while after the answer, and no longer.
  */
 #include <errno.h>
 #include <string.h>
@@ -496,6 +497,25 @@ void inside_reads_or_writes(struct world *w, const struct core_io *io)
 			world_fail(w, "I6: a read into memory that nobody verifies");
 		if (io->direct != (s.x && !io->write && s.tier == ABI_TIER_HBM))
 			world_fail(w, "paths: a read into HBM is not told from others");
+	}
+}
+
+/* Time has passed: of the streams that were answered long ago none has its line any more. */
+void inside_streams(struct world *w)
+{
+	const struct core *c = w->core;
+
+	for (uint32_t i = 0; c->streams && i < c->streams_high; i++) {
+		const struct stream *s = &c->stream[i];
+		const struct world_client *k = &w->client[s->client];
+		const struct world_stream *told;
+
+		if (!s->used || s->over || !s->line || k->state != 1)
+			continue;
+		told = &k->stream[s->line - k->line];
+		if (told->used && told->ended_ns && w->now_ns >= told->ended_ns + WORLD_HOLD)
+			world_fail(w, "P1: a stream keeps its layers %llu ms after its answer",
+				   (unsigned long long)((w->now_ns - told->ended_ns) / MSEC));
 	}
 }
 

@@ -3,7 +3,8 @@
  * Streams of the world's clients: opened on any keys, read, released layer by layer or in jumps,
  * closed, cancelled, forgotten, and told nonsense. What must hold: the watermark never falls and
  * never lies (a page of a layer below it is in memory, with the right bytes, until it is released,
- * its block leaves the service, or the daemon has kept it long enough), and each answer fits it.
+ * its block leaves the service, or the daemon has kept it long enough), each answer fits it, and
+ * whoever waits for a layer is woken when it is there.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -172,6 +173,28 @@ void streams_check_all(struct world *w)
 	for (uint32_t c = 0; c < WORLD_CLIENTS; c++)
 		for (uint32_t n = 0; w->client[c].state == 1 && n < WORLD_LINES; n++)
 			check(w, c, n);
+}
+
+/* After each event: a client that waits and does not look is told in the same one. */
+void streams_event(struct world *w)
+{
+	for (uint32_t c = 0; c < WORLD_CLIENTS; c++) {
+		for (uint32_t n = 0; w->client[c].state == 1 && n < WORLD_LINES; n++) {
+			struct world_stream *s = &w->client[c].stream[n];
+			const struct abi_stream *line = &w->client[c].line[n];
+
+			if (!s->used || line->generation != s->generation ||
+			    (line->ready == s->told && line->ended == s->told_end))
+				continue;
+			s->told = line->ready;
+			s->told_end = line->ended;
+			if (line->wait && (line->ended || line->ready >= line->wait) &&
+			    !w->client[c].woken)
+				world_fail(w, "P3: nobody woke client %u, who waits for layer %u",
+					   c, line->wait);
+		}
+		w->client[c].woken = false;
+	}
 }
 
 /* ---- what clients do with them ------------------------------------------------------------ */

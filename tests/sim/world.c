@@ -145,7 +145,9 @@ static void collect(struct world *w)
 			owner_replied(w, a.reply.token, a.reply.res, a.reply.value);
 		} else if (a.kind == CORE_AC_END) {
 			world_fail(w, "session ended: %s", a.end.why);
-		} else if (a.kind != CORE_AC_PREPARE && a.kind != CORE_AC_WAKE) {
+		} else if (a.kind == CORE_AC_WAKE) {
+			w->client[a.wake].woken = true;
+		} else if (a.kind != CORE_AC_PREPARE) {
 			assert(w->bag_count < WORLD_BAG);
 			w->bag[w->bag_count++] = a;
 		}
@@ -169,6 +171,7 @@ void world_event(struct world *w, struct core_event *e)
 	inside_decided(w);
 	w->result->events++;
 	collect(w);
+	streams_event(w);
 	theirs_check(w);
 	image_look(w, e->kind == CORE_EV_SYNC_DONE, written);
 }
@@ -304,6 +307,7 @@ static void tick(struct world *w, uint64_t ns)
 
 	w->now_ns += ns;
 	world_event(w, &e);
+	inside_streams(w);
 }
 
 /* Most of what waits in the bag is done, a few ms pass. */

@@ -106,6 +106,7 @@ struct world_stream {
 	uint32_t ready, usable;  /* last seen */
 	uint32_t released;
 	uint64_t ended_ns;       /* 0 = not yet */
+	uint32_t told, told_end; /* line.ready and .ended after the event before */
 	struct abi_block_ref block[WORLD_RUN];
 };
 
@@ -132,6 +133,7 @@ struct world_client {
 	uint64_t old_pin;    /* ... of a pin in context 0 */
 	bool barred;         /* context WORLD_BARRED is not open to it */
 	uint32_t fetched_context, fetched_first, fetched; /* to HBM, just now; so many keys */
+	bool woken; /* in this event */
 };
 
 struct world_pin {
@@ -363,6 +365,7 @@ void streams_step(struct world *w);
 void streams_answered(struct world *w, uint32_t client, uint32_t i, const struct ask *ask,
 		     const struct abi_cqe *cqe);
 void streams_check_all(struct world *w);
+void streams_event(struct world *w);
 void streams_rest(struct world *w);
 void streams_forget(struct world *w, uint32_t client);
 bool model_page_is(const struct world *w, uint32_t context, uint32_t n, uint32_t page,
@@ -399,6 +402,7 @@ void inside_prefixes(struct world *w);
 void inside_refused(struct world *w, const struct ask *a);
 bool inside_reads_again(const struct world *w, const struct core_io *io);
 void inside_rest(struct world *w, uint32_t context);
+void inside_streams(struct world *w);
 void inside_copies(struct world *w, const struct core_copy *copy);
 void inside_unmoved(struct world *w, const struct core_copy *copy);
 void inside_reads_or_writes(struct world *w, const struct core_io *io);

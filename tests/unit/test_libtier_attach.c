@@ -485,6 +485,25 @@ static void test_a_lost_context_is_a_miss_and_may_return(void **state)
 	tier_context_close(c);
 }
 
+/* It is there, but not to be had at the moment: that is tried again, and no context is lost. */
+static void test_a_context_that_cannot_be_had_now(void **state)
+{
+	static const int errors[] = { -ENOMEM, -EMFILE, -ETIMEDOUT };
+	struct world *w = *state;
+	tier_key key = world_key(1);
+
+	for (uint32_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+		fake_stop(w->fake, false);
+		w->fake->refusal = errors[i];
+		fake_start(w->fake);
+		assert_int_equal(tier_check(w->t), -ENOTCONN);
+		assert_int_equal(tier_delete(w->c, &key, 1), -ENOTCONN);
+		w->fake->refusal = 0;
+		assert_int_equal(check_until(w->t, 1), 1);
+		assert_int_equal(tier_delete(w->c, &key, 1), 0);
+	}
+}
+
 static void test_who_created_creates_again(void **state)
 {
 	struct world *w = *state;
@@ -587,6 +606,7 @@ int main(void)
 		T(test_a_context_is_the_same_or_lost),
 		T(test_descriptors_do_not_pile_up),
 		T(test_a_lost_context_is_a_miss_and_may_return),
+		T(test_a_context_that_cannot_be_had_now),
 		T(test_who_created_creates_again),
 		T(test_readers_through_restarts),
 	};

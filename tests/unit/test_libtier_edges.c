@@ -6,6 +6,7 @@
  */
 #include "tests/unit/test_libtier_fake.h"
 
+#include <malloc.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -91,6 +92,32 @@ static void test_an_answer_longer_than_any(void **state)
 	w->fake->admin = NULL;
 	/* Who cannot be understood is not asked again: a new connection, with whoever is there. */
 	assert_int_equal(tier_check(w->t), 1);
+}
+
+/* Its text ends where the message does, whatever lay in the memory that it is put into. */
+static void answer_a_page(struct fake_client *k, const struct wire_header *q)
+{
+	struct {
+		struct wire_text t;
+		char text[1000];
+	} m = { .t = { .header = { .type = WIRE_TEXT, .seq = q->seq } } };
+
+	memset(m.text, 'x', sizeof(m.text));
+	fake_send(k, &m, sizeof(m.t) + sizeof(m.text), NULL, 0);
+}
+
+static void test_an_answer_has_an_end(void **state)
+{
+	struct world *w = *state;
+	char *reply = NULL;
+
+	w->fake->admin = answer_a_page;
+	mallopt(M_PERTURB, 0x5a); /* no memory is all zeros by chance */
+	assert_int_equal(tier_admin(w->t, "status", NULL, &reply), 0);
+	mallopt(M_PERTURB, 0);
+	assert_int_equal(strlen(reply), 1000);
+	free(reply);
+	w->fake->admin = NULL;
 }
 
 /* Piece after piece, for ever. */
@@ -526,6 +553,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(test_no_descriptors_left),
 		T(test_an_answer_longer_than_any),
+		T(test_an_answer_has_an_end),
 		T(test_an_answer_without_an_end),
 		T(test_counters_of_an_older_caller),
 		T(test_a_full_queue_of_callers),

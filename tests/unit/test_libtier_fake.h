@@ -116,6 +116,7 @@ struct fake {
 	uint64_t staging_lie; /* to the bytes of staging that a welcome tells */
 	uint64_t stream_lie;  /* to the place of the lines of streams */
 	struct wire_ctx asked; /* the last question about a context */
+	int refusal; /* that is the answer to all of them; 0 = none */
 	fake_hook hook;
 	/* answers operators' questions instead of us */
 	void (*admin)(struct fake_client *k, const struct wire_header *q);
@@ -484,8 +485,8 @@ static inline void fake_context_question(struct fake *f, struct fake_client *k,
 		if (id < FAKE_CONTEXTS)
 			fake_context_make(f, id, q->name, &q->geometry);
 	}
-	if (id == FAKE_CONTEXTS) {
-		fake_error(k, q->header.seq, -ENOENT, "context not there");
+	if (f->refusal || id == FAKE_CONTEXTS) {
+		fake_error(k, q->header.seq, f->refusal ? f->refusal : -ENOENT, "not there");
 	} else if (q->header.type == WIRE_CTX_EPOCH || q->header.type == WIRE_CTX_REMOVE) {
 		struct wire_done d = { .header = { .type = WIRE_DONE, .seq = q->header.seq } };
 		struct index *ix = &f->context[id].ix;
