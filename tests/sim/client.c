@@ -702,11 +702,9 @@ void client_completed(struct world *w, uint32_t client, const struct abi_cqe *cq
 		foresight_ready(w, &was, cqe, w->left != left_by_now(w));
 	} else if (was.op == ABI_OP_PLAN) {
 		foresight_plan(w, client, &was, cqe);
-	} else if (was.op == ABI_OP_SESSION && !cqe->res) {
-		foresight_returned(w, &was, cqe);
-		theirs_session_answered(w, client, &was);
-	} else if (was.op == ABI_OP_SESSION && cqe->res == -EBUSY) {
-		foresight_refused(w, &was);
+	} else if (was.op == ABI_OP_SESSION) {
+		foresight_session_answered(w, &was, cqe);
+		theirs_session_answered(w, client, &was, cqe);
 	} else if (was.op == ABI_OP_CANCEL && !cqe->res) {
 		cancelled(w, client, was.target);
 	} else if (was.op == ABI_OP_RESERVE && !was.handle && !cqe->res &&

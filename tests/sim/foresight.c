@@ -40,18 +40,14 @@ void foresight_session(struct world *w, uint32_t client, struct ask *a, struct a
 	s->patience_ns = w->now_ns + 3 * (args->return_ns - w->now_ns) + 1100 * MSEC;
 }
 
-/* It is another's: nothing has changed. */
-void foresight_refused(struct world *w, const struct ask *a)
-{
-	w->session[a->handle] = w->session_was;
-}
-
-/* READY: so many layers are there, of every block. */
-void foresight_returned(struct world *w, const struct ask *a, const struct abi_cqe *cqe)
+/* It is another's: nothing has changed. READY: so many layers are there, of every block. */
+void foresight_session_answered(struct world *w, const struct ask *a, const struct abi_cqe *cqe)
 {
 	const struct world_session *s = a->shard ? &w->session[a->shard - 1] : NULL;
 
-	if (!s || cqe->status != ABI_STATUS_READY || !cqe->aux)
+	if (cqe->res == -EBUSY)
+		w->session[a->handle] = w->session_was;
+	if (!s || cqe->res || cqe->status != ABI_STATUS_READY || !cqe->aux)
 		return;
 	for (uint32_t n = 0; n < s->count; n++)
 		for (uint32_t page = 0; page < 4 && page / 2 < cqe->aux; page++)

@@ -287,10 +287,13 @@ void theirs_session_asked(struct world *w, uint32_t client, struct ask *a,
 		a->wild = true;
 }
 
-void theirs_session_answered(struct world *w, uint32_t client, const struct ask *a)
+void theirs_session_answered(struct world *w, uint32_t client, const struct ask *a,
+			     const struct abi_cqe *cqe)
 {
 	struct world_session *s = &w->session[a->handle];
 
+	if (cqe->res)
+		return;
 	if (a->mode == ABI_SESSION_TURN_END) {
 		s->holder = client;
 		s->context_id = w->context[a->context].id;

@@ -385,8 +385,7 @@ void foresight_died(struct world *w, uint32_t client);
 void foresight_quiet(struct world *w);
 void foresight_rest(struct world *w);
 void foresight_settle(struct world *w);
-void foresight_returned(struct world *w, const struct ask *a, const struct abi_cqe *cqe);
-void foresight_refused(struct world *w, const struct ask *a);
+void foresight_session_answered(struct world *w, const struct ask *a, const struct abi_cqe *cqe);
 void foresight_ready(struct world *w, const struct ask *a, const struct abi_cqe *cqe, bool left);
 void theirs_boot(struct world *w);
 void theirs_check(struct world *w);
@@ -394,7 +393,8 @@ void theirs_lines_anew(struct world *w, uint32_t client);
 void theirs_retained(struct world *w, uint32_t context, uint32_t n, uint32_t slot);
 void theirs_session_asked(struct world *w, uint32_t client, struct ask *a,
 			  const struct abi_sqe *sqe);
-void theirs_session_answered(struct world *w, uint32_t client, const struct ask *a);
+void theirs_session_answered(struct world *w, uint32_t client, const struct ask *a,
+			     const struct abi_cqe *cqe);
 bool inside_pauses(const struct world *w);
 void inside_check(struct world *w);
 void inside_recovered(struct world *w);
