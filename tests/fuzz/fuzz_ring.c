@@ -16,7 +16,8 @@
 #define ARGS (HOST_STAGING - (64u << 10)) /* well-formed arguments lie here, data before */
 
 enum command { RAW, RESERVE, COMMIT, FETCH, PAGES, PIN, DELETE, BY_HANDLE, SCRIBBLE, CARRY, HOLD,
-	       TICK, FAULT, DEATH, OWNER, HAZARD, ACCESS, COMMANDS };
+	       TICK, FAULT, DEATH, OWNER, HAZARD, ACCESS, COMMANDS,
+	       STREAM = 31 }; /* apart, so that the bytes of older inputs mean what they meant */
 
 struct ask {
 	uint32_t client; /* + 1; 0 = none, or its client has gone */
@@ -170,6 +171,33 @@ static void do_blocks(struct fuzz_input *in, uint32_t client, uint8_t op)
 	ask(client, &sqe);
 }
 
+/* A stream of any tier on any line; or the client's word on one, about layers or nonsense. */
+static void do_stream(struct fuzz_input *in, uint32_t client)
+{
+	uint32_t first = fuzz_u8(in), count = 1 + fuzz_u8(in) % 40;
+	struct abi_sqe sqe = entry(in, ABI_OP_STREAM, count);
+	uint8_t *at = ring.host.client[client].staging + ARGS;
+	uint8_t how = fuzz_u8(in), word = fuzz_u8(in);
+	struct abi_stream *line = &ring.host.client[client].lines[how % HOST_LINES];
+
+	if (word & 1) {
+		line->claim = word & 2 ? fuzz_u64(in) : abi_stream_claim(word >> 5, first);
+		line->wait = count;
+		return;
+	}
+	for (uint32_t i = 0; i < count; i++)
+		key_of(first + i, at + i * ABI_KEY_BYTES);
+	sqe.flags |= ABI_SQE_KEYS;
+	sqe.arg_bytes = count * ABI_KEY_BYTES;
+	sqe.stream = how % (HOST_LINES + 1);
+	sqe.tier = how & 128 ? how : how >> 2 & 1;
+	sqe.mode = how >> 3 & 3;
+	sqe.generation = word >> 5;
+	sqe.handle = (word >> 1 & 15) * 4096ull * count;
+	line->claim = abi_stream_claim(sqe.generation, 0);
+	ask(client, &sqe);
+}
+
 static void do_pages(struct fuzz_input *in, uint32_t client)
 {
 	uint32_t first = fuzz_u8(in), count = 1 + fuzz_u8(in) % 80;
@@ -305,6 +333,9 @@ static void do_ask(struct fuzz_input *in, enum command command, uint32_t client)
 	case DELETE:
 		do_blocks(in, client, ABI_OP_DELETE);
 		break;
+	case STREAM:
+		do_stream(in, client);
+		break;
 	default:
 		do_by_handle(in, client, handles[fuzz_u8(in) % sizeof(handles)]);
 	}
@@ -408,10 +439,10 @@ void fuzz_one(struct fuzz_input *in)
 	begin();
 	for (uint32_t n = 1; in->left; n++) {
 		uint8_t byte = fuzz_u8(in);
-		enum command command = byte % 32 % COMMANDS;
+		enum command command = byte % 32 == STREAM ? STREAM : byte % 32 % COMMANDS;
 		uint32_t client = byte >> 5 & 1;
 
-		if (command <= BY_HANDLE)
+		if (command <= BY_HANDLE || command == STREAM)
 			do_ask(in, command, client);
 		else
 			do_world(in, command, client);
@@ -493,6 +524,17 @@ static void seed_world(void)
 	SEED(&s, FAULT, 0, "\x03");
 	SEED(&s, PAGES, 1, "\x00\x1f\x00\x00\x01");
 	fuzz_seed_end(&s, "evict-fetch");
+	/* ... and streamed, to CXL and to a tier that is none; layers are released */
+	SEED(&s, RESERVE, 0, "\x00\x07\x00\x00\x00\x00\x00");
+	SEED(&s, COMMIT, 0, "\x00\x00\x00\x00");
+	SEED(&s, TICK, 0, "\x20");
+	SEED(&s, OWNER, 0, "\x72\xff\xff");
+	SEED(&s, TICK, 0, "\x20");
+	SEED(&s, STREAM, 0, "\x00\x05\x00\x00\x04\x20");
+	SEED(&s, STREAM, 0, "\x01\x00\x00\x00\x00\x21");
+	SEED(&s, TICK, 0, "\x20");
+	SEED(&s, STREAM, 1, "\x00\x05\x00\x00\x81\x40");
+	fuzz_seed_end(&s, "stream");
 }
 
 void fuzz_seeds(void)

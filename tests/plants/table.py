@@ -687,6 +687,128 @@ bug("no-copy-of-the-super-block", SHELL + "format.c",
     "rc = s->block->pwrite(s->device, buf, DISK_SECTOR, DISK_SECTOR);", "rc = 0;",
     "test_front_life")
 
+bug("copy-of-the-super-block-not-read", SHELL + "recover.c",
+    "rc = read_sector(s, buf, DISK_SECTOR, super);",
+    "rc = read_sector(s, buf, 0, super);",
+    "test_recover")
+bug("super-block-not-judged", SHELL + "recover.c",
+    "rc = store_super_check(super, why, sizeof(why));",
+    "rc = 0;",
+    "test_recover", quick=True)
+bug("catalog-of-another-store", SHELL + "recover.c",
+    "int one = disk_catalog_open(bytes + slot * slot_bytes, slot_bytes, id, &head,",
+    "int one = disk_catalog_open(bytes + slot * slot_bytes, slot_bytes, ((const struct "
+    "disk_catalog *)(bytes + slot * slot_bytes))->store_id, &head,",
+    "test_recover")
+bug("torn-catalog-voided-for-now", SHELL + "recover.c",
+    "return rc ? rc : s->block->flush(s->device);\n}\n\nstatic int read_catalog",
+    "return rc;\n}\n\nstatic int read_catalog",
+    "test_recover")
+bug("failed-start-keeps-the-store", SHELL + "recover.c",
+    "if (rc) {\n\t\trecover_store_close(s);\n\t\treturn rc;\n\t}",
+    "if (rc)\n\t\treturn rc;",
+    "test_recover")
+bug("catalog-numbers-begin-anew", SHELL + "recover.c",
+    "s->core_config.catalog_sequence = best->sequence;",
+    "",
+    "test_recover")
+bug("unreadable-segment-is-the-one-before", SHELL + "recover.c",
+    "memset(summary, 0, super->summary_bytes);\n\t}\n\trc = core_recover",
+    "}\n\trc = core_recover",
+    "test_recover", quick=True)
+bug("last-segment-not-read", SHELL + "recover.c",
+    "i < super->segment_count && !s->formatted && rc == 0",
+    "i + 1 < super->segment_count && !s->formatted && rc == 0",
+    "test_recover")
+bug("summaries-counted-as-room", SHELL + "recover.c",
+    "super->segment_count * (super->segment_bytes - super->summary_bytes);",
+    "super->segment_count * super->segment_bytes;",
+    "test_recover", "tierctl.sh", "test_front_life")
+bug("first-limit-not-restored", SHELL + "recover.c",
+    "for (uint32_t i = 0; i < s->catalog.limits; i++)",
+    "for (uint32_t i = 1; i < s->catalog.limits; i++)",
+    "tierctl.sh")
+bug("geometry-of-the-catalog-trusted", SHELL + "recover.c",
+    "int rc = abi_geometry_check(&spec->geometry, why, sizeof(why));",
+    "int rc = 0;",
+    "test_recover")
+bug("summaries-read-unflushed", SHELL + "recover.c",
+    "rc = s->block->flush(s->device);\n\tif (rc)\n\t\treturn recover_explain(s, rc, \"the store "
+    "cannot be flushed\"",
+    "rc = 0;\n\tif (rc)\n\t\treturn recover_explain(s, rc, \"the store cannot be flushed\"",
+    "test_recover")
+bug("context-that-cannot-be-made-is-skipped", SHELL + "recover.c",
+    "why, \"errno=%d\", -rc);\n\t\t\treturn rc;",
+    "why, \"errno=%d\", -rc);",
+    "test_recover")
+bug("super-block-before-its-catalog", SHELL + "format.c",
+    "if (rc == 0)\n\t\trc = s->block->flush(s->device);\n\tdisk_super_seal",
+    "disk_super_seal",
+    "test_recover")
+bug("new-store-not-flushed", SHELL + "format.c",
+    "return rc ? rc : s->block->flush(s->device);\n}\n\nstatic int sync_folder",
+    "return rc;\n}\n\nstatic int sync_folder",
+    "test_recover")
+bug("name-of-the-store-not-durable", SHELL + "format.c",
+    "if (rc == 0)\n\t\t\trc = sync_folder(real);",
+    "",
+    "test_recover")
+bug("failed-format-left-behind", SHELL + "format.c",
+    "if (rc)\n\t\t\tunlink(options->path);",
+    "",
+    "test_recover")
+bug("replaced-store-kept-open", SHELL + "format.c",
+    "\ts->block->close(former);\n",
+    "",
+    "test_recover")
+bug("all-stores-have-one-id", SHELL + "format.c",
+    "rc = store_super_plan(super, s->block->bytes(s->device), s->config.nvme_segment, id);",
+    "rc = store_super_plan(super, s->block->bytes(s->device), s->config.nvme_segment, 1);",
+    "test_recover")
+bug("link-text-not-ended", SHELL + "format.c",
+    "to[len] = '\\0';",
+    "",
+    "test_front_life")
+
+# ---- the log -----------------------------------------------------------------------------------
+
+bug("line-without-an-end", "libtier/base/log.c",
+    "line->text[line->len++] = '\\n';",
+    "",
+    "test_base_log")
+bug("log-changes-errno", "libtier/base/log.c",
+    "\terrno = saved;\n",
+    "",
+    "test_base_log")
+bug("interrupted-line-is-lost", "libtier/base/log.c",
+    "if (n < 0 && errno != EINTR)",
+    "if (n < 0)",
+    "test_base_log")
+bug("log-of-another-month", "libtier/base/log.c",
+    "utc.tm_mon + 1,",
+    "utc.tm_mon,",
+    "test_base_log")
+bug("values-forge-lines", "libtier/base/log.c",
+    "\t\tdisarm(&line, from, false);\n",
+    "",
+    "test_base_log")
+bug("longest-line-overruns", "libtier/base/log.c",
+    "(size_t)len < room ? (size_t)len : room - 1;",
+    "(size_t)len;",
+    "test_base_log", quick=True)
+bug("delete-not-disarmed", "libtier/base/log.c",
+    "if (c < 0x20 || c == 0x7f)",
+    "if (c < 0x20)",
+    "test_base_log")
+bug("piece-of-a-line-twice", "libtier/base/log.c",
+    "at += n;\n\t\t\tleft",
+    "left",
+    "test_base_log")
+bug("log-of-other-milliseconds", "libtier/base/log.c",
+    "(int)(now.tv_nsec / 1000000));",
+    "(int)(now.tv_nsec / 1000000 % 100));",
+    "test_base_log")
+
 # ---- the core, what the simulator's worlds do not show -------------------------------------------
 
 bug("losses-not-looked-for", "tierd/core/fetch.c",

@@ -16,6 +16,7 @@ $(foreach v,$(VARIANTS),$(foreach n,bench ctl,\
 # A host around the core, for tests that need one.
 HOSTED := admit audit clean evacuate fetch flush migrate orphans path pin prefix put quota \
           reopen request reserve retain room session stream_pages writeback
-$(foreach v,$(VARIANTS),$(eval $(HOSTED:%=$(O)/$v/tests/unit/test_core_%): \
+$(foreach v,$(VARIANTS),$(eval $(HOSTED:%=$(O)/$v/tests/unit/test_core_%) \
+	$(O)/$v/tests/unit/test_recover: \
 	$(call objects,$v,tests/fuzz/host.c))\
 	$(eval -include $(patsubst %.o,%.d,$(call objects,$v,tests/fuzz/host.c))))

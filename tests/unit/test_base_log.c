@@ -1,6 +1,6 @@
 /*
- * Log lines as they arrive in a pipe: shape, levels, rate limit, and bytes from outside that try to
- * forge a line.
+ * Log lines as they arrive in a pipe: shape, time, levels, rate limit, bytes from outside that try to
+ * forge a line, and a reader who takes them piece by piece.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -11,11 +11,25 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "libtier/base/time.h"
 
 #define TIME_LEN 24 /* 2026-01-31T12:00:00.123Z */
+
+static uint32_t piecemeal; /* calls of write so far that were interrupted or cut short; 0 = none is */
+
+/* In the place of the library's: a descriptor that takes little at a time. */
+ssize_t write(int fd, const void *buf, size_t bytes)
+{
+	if (piecemeal && piecemeal++ % 2) {
+		errno = EINTR;
+		return -1;
+	}
+	return syscall(SYS_write, fd, buf, piecemeal && bytes > 7 ? 7 : bytes);
+}
 
 struct capture {
 	int fds[2];
@@ -61,6 +75,53 @@ static void test_shape(void **state)
 			    " advice=\"give tierd the group disk\" errno=2 size=7\n");
 }
 
+static void test_a_line_in_pieces(void **state)
+{
+	struct capture c;
+
+	(void)state;
+	begin(&c, LOG_LEVEL_INFO);
+	piecemeal = 1;
+	errno = EBADF;
+	log_info(&c.log, "started", NULL, "a=%d b=%d c=%d", 1, 22, 333);
+	assert_int_equal(errno, EBADF);
+	assert_true(piecemeal > 5);
+	piecemeal = 0;
+	assert_string_equal(end(&c) + TIME_LEN, " info what=\"started\" a=1 b=22 c=333\n");
+}
+
+static uint64_t wall_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* UTC, to the millisecond; over a whole second, so that each digit of these counts. */
+static void test_the_time_is_right(void **state)
+{
+	(void)state;
+	for (uint32_t i = 0; i < 10; i++) {
+		uint64_t before = wall_ms(), after, told;
+		struct tm at = { 0 };
+		struct capture c;
+		int ms;
+
+		begin(&c, LOG_LEVEL_INFO);
+		log_info(&c.log, "x", NULL, "");
+		after = wall_ms();
+		assert_int_equal(sscanf(end(&c), "%4d-%2d-%2dT%2d:%2d:%2d.%3dZ", &at.tm_year,
+					&at.tm_mon, &at.tm_mday, &at.tm_hour, &at.tm_min,
+					&at.tm_sec, &ms), 7);
+		at.tm_year -= 1900;
+		at.tm_mon--;
+		told = (uint64_t)timegm(&at) * 1000 + (uint64_t)ms;
+		assert_in_range(told, before, after);
+		usleep(101000);
+	}
+}
+
 static void test_optional_parts(void **state)
 {
 	struct capture c;
@@ -95,12 +156,12 @@ static void test_outside_bytes_cannot_forge_a_line(void **state)
 
 	(void)state;
 	begin(&c, LOG_LEVEL_INFO);
-	log_info(&c.log, "client named", "a\" error what=\"x\n2026 error\x1b[2J", "name=%s",
+	log_info(&c.log, "client named", "a\" error what=\"x\n2026 error\x1b[2J\x7f", "name=%s",
 		 "b\nc");
 	line = end(&c);
 	assert_string_equal(line + TIME_LEN,
 			    " info what=\"client named\""
-			    " object=\"a' error what='x?2026 error?[2J\" name=b?c\n");
+			    " object=\"a' error what='x?2026 error?[2J?\" name=b?c\n");
 }
 
 static void test_long_lines_are_cut(void **state)
@@ -162,6 +223,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_shape),
+		cmocka_unit_test(test_a_line_in_pieces),
+		cmocka_unit_test(test_the_time_is_right),
 		cmocka_unit_test(test_optional_parts),
 		cmocka_unit_test(test_levels),
 		cmocka_unit_test(test_outside_bytes_cannot_forge_a_line),

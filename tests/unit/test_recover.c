@@ -1,28 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A store whose device cannot read, or not write, single sectors: what its other copy is good for.
+ * Making a store and reading one back: what reaches the device before what, what a device that
+ * cannot read or write single sectors costs, and what is refused though its checksums are right.
  */
-#include "tests/lib/unit.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "tests/lib/unit.h"
+#include "tests/unit/one_host.h"
+#include "tierd/backend/mem_common.h"
 #include "tierd/recover.h"
 
 #define STORE_BYTES (64ull << 20)
 #define NOWHERE UINT64_MAX
+#define OPS 512u
+#define BLOCKS 40u /* of the store that a host has made; several segments of it */
 
-/* The file backend, with sectors that have died. */
+/* The file backend, with sectors that have died, and what it was asked for. */
 static struct {
 	uint64_t unread, unwritten;
+	struct {
+		char kind; /* read, write, flush; d: a folder was synced */
+		uint64_t offset;
+	} op[OPS];
+	uint32_t ops;
 } bad;
+
+static void tell(char kind, uint64_t offset)
+{
+	if (bad.ops == OPS)
+		return;
+	bad.op[bad.ops].kind = kind;
+	bad.op[bad.ops++].offset = offset;
+}
 
 static int bad_pread(struct block_device *d, void *buf, size_t bytes, uint64_t offset)
 {
+	tell('r', offset);
 	if (offset <= bad.unread && bad.unread < offset + bytes)
 		return -EIO;
 	return block_backend(NULL)->pread(d, buf, bytes, offset);
@@ -30,26 +50,55 @@ static int bad_pread(struct block_device *d, void *buf, size_t bytes, uint64_t o
 
 static int bad_pwrite(struct block_device *d, const void *buf, size_t bytes, uint64_t offset)
 {
+	tell('w', offset);
 	if (offset <= bad.unwritten && bad.unwritten < offset + bytes)
 		return -EIO;
 	return block_backend(NULL)->pwrite(d, buf, bytes, offset);
 }
 
-static struct shell *shell_new(struct block_ops *ops)
+static int bad_flush(struct block_device *d)
+{
+	tell('f', 0);
+	return block_backend(NULL)->flush(d);
+}
+
+/* In the place of the library's, to see when a file's name is made durable. */
+int fsync(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode))
+		tell('d', 0);
+	return (int)syscall(SYS_fsync, fd);
+}
+
+static struct block_ops ops;
+
+static struct shell *shell_bare(void)
 {
 	const char *tmp = getenv("TMPDIR");
 	struct shell *s = calloc(1, sizeof(*s));
 
 	assert_non_null(s);
 	bad.unread = bad.unwritten = NOWHERE;
-	*ops = *block_backend(NULL);
-	ops->pread = bad_pread;
-	ops->pwrite = bad_pwrite;
-	s->block = ops;
+	bad.ops = 0;
+	ops = *block_backend(NULL);
+	ops.pread = bad_pread;
+	ops.pwrite = bad_pwrite;
+	ops.flush = bad_flush;
+	s->block = &ops;
 	s->log.level = LOG_LEVEL_ERROR;
+	s->log.fd = open("/dev/null", O_WRONLY | O_CLOEXEC); /* much is wrong here */
 	s->config.nvme_buffered = true;
 	snprintf(s->config.store_path, sizeof(s->config.store_path), "%.200s/recover-%d",
 		 tmp ? tmp : "/tmp", (int)getpid());
+	return s;
+}
+
+static struct shell *shell_new(void)
+{
+	struct shell *s = shell_bare();
+
 	assert_int_equal(recover_store(s, STORE_BYTES), 0);
 	recover_store_close(s);
 	return s;
@@ -57,8 +106,10 @@ static struct shell *shell_new(struct block_ops *ops)
 
 static int again(struct shell *s)
 {
-	int rc = recover_store(s, STORE_BYTES);
+	int rc;
 
+	bad.ops = 0;
+	rc = recover_store(s, STORE_BYTES);
 	if (rc == 0)
 		recover_store_close(s);
 	return rc;
@@ -67,13 +118,13 @@ static int again(struct shell *s)
 static void shell_free(struct shell *s)
 {
 	unlink(s->config.store_path);
+	close(s->log.fd);
 	free(s);
 }
 
 static void test_a_super_block_that_cannot_be_read(void **state)
 {
-	struct block_ops ops;
-	struct shell *s = shell_new(&ops);
+	struct shell *s = shell_new();
 
 	(void)state;
 	bad.unread = 0;
@@ -89,8 +140,7 @@ static void test_a_super_block_that_cannot_be_read(void **state)
 /* The newer one may be the one that cannot be read just now: nothing is built upon the older. */
 static void test_a_catalog_that_cannot_be_read(void **state)
 {
-	struct block_ops ops;
-	struct shell *s = shell_new(&ops);
+	struct shell *s = shell_new();
 
 	(void)state;
 	for (uint32_t slot = 0; slot < 2; slot++) {
@@ -103,16 +153,20 @@ static void test_a_catalog_that_cannot_be_read(void **state)
 	shell_free(s);
 }
 
-static void slot_at(const struct shell *s, uint32_t slot, void *sector, bool write)
+static void sector_at(const struct shell *s, uint64_t at, void *sector, bool write)
 {
-	off_t at = (off_t)(s->core_config.super.catalog_offset +
-			   slot * s->core_config.super.catalog_bytes);
 	int fd = open(s->config.store_path, O_RDWR);
 
 	assert_true(fd >= 0);
-	assert_int_equal(write ? pwrite(fd, sector, DISK_SECTOR, at) :
-				 pread(fd, sector, DISK_SECTOR, at), DISK_SECTOR);
+	assert_int_equal(write ? pwrite(fd, sector, DISK_SECTOR, (off_t)at) :
+				 pread(fd, sector, DISK_SECTOR, (off_t)at), DISK_SECTOR);
 	close(fd);
+}
+
+static void slot_at(const struct shell *s, uint32_t slot, void *sector, bool write)
+{
+	sector_at(s, s->core_config.super.catalog_offset +
+			     slot * s->core_config.super.catalog_bytes, sector, write);
 }
 
 /* D6: a catalog is taken only from the slot that its number belongs into; of one of which a crash
@@ -120,8 +174,7 @@ static void slot_at(const struct shell *s, uint32_t slot, void *sector, bool wri
 static void test_slots_of_the_catalog(void **state)
 {
 	uint8_t good[DISK_SECTOR], torn[DISK_SECTOR], zero[DISK_SECTOR] = { 0 };
-	struct block_ops ops;
-	struct shell *s = shell_new(&ops);
+	struct shell *s = shell_new();
 
 	(void)state;
 	slot_at(s, 1, good, false);
@@ -129,6 +182,10 @@ static void test_slots_of_the_catalog(void **state)
 	torn[100] ^= 1;
 	slot_at(s, 0, torn, true);
 	assert_int_equal(again(s), 0);
+	/* For good: that it has gone is flushed before anything is built upon it. */
+	assert_int_equal(bad.op[bad.ops - 2].kind, 'w');
+	assert_int_equal(bad.op[bad.ops - 2].offset, s->core_config.super.catalog_offset);
+	assert_int_equal(bad.op[bad.ops - 1].kind, 'f');
 	slot_at(s, 0, torn, false);
 	assert_memory_equal(torn, zero, sizeof(zero));
 	slot_at(s, 0, good, true);
@@ -139,13 +196,309 @@ static void test_slots_of_the_catalog(void **state)
 	shell_free(s);
 }
 
+static void catalog_put(const struct shell *s, struct disk_catalog head)
+{
+	uint8_t *sector = aligned_alloc(DISK_SECTOR, DISK_SECTOR);
+
+	assert_int_equal(disk_catalog_seal(sector, DISK_SECTOR, &head, NULL, NULL), DISK_SECTOR);
+	slot_at(s, head.sequence & 1, sector, true);
+	free(sector);
+}
+
+/* The newer one's numbers go on; one of another store says nothing, however new it is. */
+static void test_which_catalog_counts(void **state)
+{
+	struct shell *s = shell_new();
+	struct disk_catalog head = { .magic = DISK_CATALOG_MAGIC, .version = DISK_VERSION,
+				     .store_id = s->core_config.super.store_id, .sequence = 2,
+				     .next_uid = 7 };
+
+	(void)state;
+	assert_int_equal(again(s), 0);
+	assert_int_equal(s->core_config.catalog_sequence, 1);
+	assert_int_equal(s->core_config.next_uid, 1);
+	catalog_put(s, head);
+	assert_int_equal(again(s), 0);
+	assert_int_equal(s->core_config.catalog_sequence, 2);
+	assert_int_equal(s->core_config.next_uid, 7);
+	head.store_id++;
+	head.sequence = 3;
+	head.next_uid = 9;
+	catalog_put(s, head);
+	assert_int_equal(again(s), 0);
+	assert_int_equal(s->core_config.catalog_sequence, 2);
+	assert_int_equal(s->core_config.next_uid, 7);
+	shell_free(s);
+}
+
+/* Whoever sealed it: numbers that fit nothing are refused, in both copies. */
+static void test_super_blocks_that_contradict_themselves(void **state)
+{
+	struct shell *s = shell_new();
+	const struct disk_super good = s->core_config.super;
+	uint8_t sector[DISK_SECTOR];
+
+	(void)state;
+	sector_at(s, 0, sector, false);
+	for (uint32_t i = 0; i < 4; i++) {
+		struct disk_super wrong = good;
+
+		wrong.summary_bytes = i == 0 ? wrong.segment_bytes : wrong.summary_bytes;
+		wrong.segment_bytes -= i == 1 ? DISK_SECTOR / 2 : 0;
+		wrong.catalog_offset = i == 2 ? DISK_SECTOR : wrong.catalog_offset;
+		wrong.segment_offset = i == 3 ? wrong.catalog_offset : wrong.segment_offset;
+		disk_super_seal(&wrong);
+		memcpy(sector, &wrong, sizeof(wrong));
+		sector_at(s, 0, sector, true);
+		sector_at(s, DISK_SECTOR, sector, true);
+		assert_true(again(s) < 0);
+	}
+	memcpy(sector, &good, sizeof(good));
+	sector_at(s, 0, sector, true);
+	assert_int_equal(again(s), 0);
+	assert_int_equal(s->core_config.capacity[ABI_TIER_NVME],
+			 good.segment_count * (good.segment_bytes - good.summary_bytes));
+	shell_free(s);
+}
+
+/* ---- a new one ------------------------------------------------------------------------------- */
+
+/* The first write to one of the super blocks, the last of anything before it, and the last one. */
+static void super_writes(uint32_t *before, uint32_t *first, uint32_t *last)
+{
+	*before = *first = *last = OPS;
+	for (uint32_t i = 0; i < bad.ops; i++) {
+		if (bad.op[i].kind != 'w')
+			continue;
+		if (bad.op[i].offset > DISK_SECTOR) {
+			*before = *first == OPS ? i : *before;
+			continue;
+		}
+		*first = *first == OPS ? i : *first;
+		*last = i;
+	}
+}
+
+static bool has(char kind, uint32_t from, uint32_t to)
+{
+	for (uint32_t i = from; i < to && i < bad.ops; i++)
+		if (bad.op[i].kind == kind)
+			return true;
+	return false;
+}
+
+/* The super block speaks of what is there, and the file has its name when that is on the medium. */
+static void test_a_new_store_is_made_in_order(void **state)
+{
+	struct shell *s = shell_new();
+	uint64_t id = s->core_config.super.store_id;
+	uint32_t before, first, last;
+
+	(void)state;
+	super_writes(&before, &first, &last);
+	assert_true(before < first && first < last && last < OPS);
+	assert_true(has('f', before, first));
+	assert_int_equal(bad.op[last + 1].kind, 'f');
+	assert_true(has('d', last, bad.ops));
+	assert_true(id != 0);
+	unlink(s->config.store_path);
+	assert_int_equal(again(s), 0); /* another one, at the same place */
+	assert_true(s->core_config.super.store_id != id);
+	shell_free(s);
+}
+
+static int open_fds(void)
+{
+	int count = 0;
+
+	for (int fd = 0; fd < 256; fd++)
+		count += fcntl(fd, F_GETFD) >= 0;
+	return count;
+}
+
+/* Nothing is left of a store that could not be made; that there was one before is no matter. */
+static void test_a_failed_format_leaves_nothing(void **state)
+{
+	struct shell *s = shell_new();
+	uint64_t id = s->core_config.super.store_id;
+	char path[CONFIG_PATH_BYTES + 8];
+	int fds = open_fds();
+
+	(void)state;
+	s->options.format = true;
+	snprintf(path, sizeof(path), "%s.new", s->config.store_path);
+	bad.unwritten = 0;
+	assert_int_equal(again(s), -EIO);
+	assert_int_not_equal(access(path, F_OK), 0);
+	s->options.format = false;
+	bad.unwritten = NOWHERE;
+	assert_int_equal(again(s), 0);
+	assert_int_equal(s->core_config.super.store_id, id);
+	s->options.format = true;
+	assert_int_equal(again(s), 0);
+	assert_true(s->core_config.super.store_id != id);
+	assert_int_not_equal(access(path, F_OK), 0);
+	assert_int_equal(open_fds(), fds);
+	shell_free(s);
+}
+
+/* ---- what a daemon has stored ---------------------------------------------------------------- */
+
+/* A host's store, as a file. */
+static void image_write(const char *path)
+{
+	const struct abi_put_args args = { .count = 1 };
+	struct disk_context spec;
+	int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+
+	memset(host.disk, 0, HOST_NVME);
+	host_spec(&spec, HOST_KIND_STORE, 0);
+	one_host_boot(&spec, 1);
+	for (uint32_t n = 0; n < BLOCKS; n++) {
+		assert_int_equal(host_reserve(&host, &args, n, ABI_SQE_DURABLE), 0);
+		assert_true(host_commit(&host, ABI_SQE_DURABLE));
+		assert_true(host_settle(&host, 60));
+	}
+	memcpy(host.disk, &host.super, sizeof(host.super));
+	memcpy(host.disk + DISK_SECTOR, &host.super, sizeof(host.super));
+	assert_true(fd >= 0);
+	assert_int_equal(pwrite(fd, host.disk, HOST_NVME, 0), HOST_NVME);
+	close(fd);
+	host_empty(&host);
+	host_halt(&host);
+}
+
+/* A shell as startup.c has it before the contexts of the store are made. */
+static struct shell *shell_of_image(void)
+{
+	struct shell *s = shell_bare();
+
+	image_write(s->config.store_path);
+	s->mem[ABI_TIER_HBM] = &mem_host;
+	s->mem[ABI_TIER_CXL] = &mem_cxl_memfd;
+	return s;
+}
+
+static void shell_open(struct shell *s)
+{
+	bad.ops = 0;
+	assert_int_equal(recover_store(s, HOST_NVME), 0);
+	s->core_config.capacity[ABI_TIER_HBM] = HOST_HBM;
+	s->core_config.capacity[ABI_TIER_CXL] = HOST_CXL;
+	assert_int_equal(memory_open(&s->memory, s->mem), 0);
+	assert_int_equal(core_open(&s->core, &s->core_config), 0);
+	memset(&s->obs.recovery, 0, sizeof(s->obs.recovery));
+}
+
+static void shell_close(struct shell *s)
+{
+	core_close(s->core);
+	memory_close(s->memory);
+	recover_store_close(s);
+}
+
+static uint64_t segment_at(const struct shell *s, uint32_t segment)
+{
+	const struct disk_super *super = &s->core_config.super;
+
+	return super->segment_offset + segment * super->segment_bytes;
+}
+
+/* Each summary is read, once, and not before what was written is on the medium for sure. */
+static void test_what_was_stored_comes_back(void **state)
+{
+	struct shell *s = shell_of_image();
+	uint32_t reads = 0, first = OPS;
+
+	(void)state;
+	shell_open(s);
+	assert_int_equal(recover_contexts(s), 0);
+	bad.ops = 0;
+	assert_int_equal(recover_segments(s), 0);
+	assert_int_equal(s->obs.recovery.blocks, BLOCKS);
+	assert_int_equal(bad.op[0].kind, 'f');
+	for (uint32_t segment = 0; segment < HOST_SEGMENTS; segment++)
+		for (uint32_t i = 0; i < bad.ops; i++)
+			if (bad.op[i].kind == 'r' && bad.op[i].offset == segment_at(s, segment)) {
+				first = i < first ? i : first;
+				reads++;
+			}
+	assert_int_equal(reads, HOST_SEGMENTS);
+	assert_true(has('f', 0, first));
+	shell_close(s);
+	shell_free(s);
+}
+
+/* Its blocks are a loss, those of others are not, and no other's are taken for its own. */
+static void test_a_segment_that_cannot_be_read(void **state)
+{
+	struct shell *s = shell_of_image();
+	uint64_t segments, lost = 0, without = 0;
+
+	(void)state;
+	shell_open(s);
+	assert_int_equal(recover_contexts(s), 0);
+	assert_int_equal(recover_segments(s), 0);
+	segments = s->obs.recovery.segments;
+	assert_true(segments > 2);
+	shell_close(s);
+	for (uint32_t i = 0; i < HOST_SEGMENTS; i++) {
+		shell_open(s);
+		assert_int_equal(recover_contexts(s), 0);
+		bad.unread = segment_at(s, i);
+		assert_int_equal(recover_segments(s), 0);
+		bad.unread = NOWHERE;
+		lost += BLOCKS - s->obs.recovery.blocks;
+		without += segments - s->obs.recovery.segments;
+		shell_close(s);
+	}
+	assert_int_equal(lost, BLOCKS);
+	assert_int_equal(without, segments);
+	shell_free(s);
+}
+
+/* The next catalog would drop it for ever: the daemon does not start without it. */
+static void test_a_context_that_cannot_be_made_stops_the_start(void **state)
+{
+	struct shell *s = shell_of_image();
+	struct disk_context broken[2];
+
+	(void)state;
+	for (uint32_t which = 0; which < 3; which++) {
+		shell_open(s);
+		assert_int_equal(s->catalog.count, 1);
+		broken[0] = broken[1] = s->catalog.context[0];
+		broken[1].uid++;
+		snprintf(broken[1].name, sizeof(broken[1].name), "another");
+		if (which == 0)
+			broken[0].geometry.pages_per_block++;
+		else if (which == 1)
+			broken[0].geometry.part[0].reserved[0] = 1;
+		else
+			snprintf(broken[0].policy, sizeof(broken[0].policy), "nobody's");
+		s->catalog.context = broken;
+		s->catalog.count = 2;
+		assert_true(recover_contexts(s) < 0);
+		assert_int_equal(core_context_next(s->core, UINT32_MAX), -ENOENT);
+		shell_close(s);
+	}
+	shell_free(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_super_block_that_cannot_be_read),
 		cmocka_unit_test(test_a_catalog_that_cannot_be_read),
 		cmocka_unit_test(test_slots_of_the_catalog),
+		cmocka_unit_test(test_which_catalog_counts),
+		cmocka_unit_test(test_super_blocks_that_contradict_themselves),
+		cmocka_unit_test(test_a_new_store_is_made_in_order),
+		cmocka_unit_test(test_a_failed_format_leaves_nothing),
+		cmocka_unit_test(test_what_was_stored_comes_back),
+		cmocka_unit_test(test_a_segment_that_cannot_be_read),
+		cmocka_unit_test(test_a_context_that_cannot_be_made_stops_the_start),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, one_host, NULL);
 }
