@@ -67,6 +67,7 @@ expect 0 '"name": "own"' context list --json
 expect 0 'epoch 2' context epoch chat
 expect 1 'larger' context epoch chat 1
 expect 2 'number' context epoch chat x
+expect 2 'number' context epoch chat 0
 expect 0 '"epoch": 7' --json context epoch chat 7
 expect 2 '64 hex' block locate chat 12
 expect 1 'no such block' block locate chat "$(printf '00%.0s' $(seq 32))"
@@ -107,6 +108,11 @@ expect 0 'flushed' drain
 expect 0 'accounted' check
 expect 0 '"errors": 0' --json check
 expect 0 'store  64.0 MiB; the host has allocated 64' check
+expect 0 'and the host agrees' check
+fallocate --punch-hole --offset 32MiB --length 1MiB "$dir/store"
+expect 1 '1 disagreements' check
+expect 1 '"errors": 1' --json check
+dd if=/dev/zero of="$dir/store" bs=1M seek=32 count=1 conv=notrunc status=none
 expect 0 'and the host agrees' check
 expect 0 'put ' top --count 2 --interval 0.1
 expect 2 'interval' top --interval 0

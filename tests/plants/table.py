@@ -868,6 +868,77 @@ bug("session-not-staged", "tierd/core/session.c",
     "} else if (s->state == SESSION_AWAY) {\n\t\twake_at(c, s, s->patience_ns);",
     "test_core_session")
 
+# ---- what operators see and ask ----------------------------------------------------------------
+
+bug("salt-of-more-than-64-bits", "tierd/obs/quota.c",
+    "return errno || *end ? -EINVAL : 0;",
+    "return *end ? -EINVAL : 0;",
+    "test_obs")
+bug("negative-limits-taken", "tierd/obs/quota.c",
+    "if (!json_is_integer(value) || json_integer_value(value) < 0)",
+    "if (!json_is_integer(value))",
+    "test_obs")
+bug("negative-bytes-evicted", "tierd/obs/verbs.c",
+    "(!json_is_integer(bytes) || json_integer_value(bytes) < 0))",
+    "!json_is_integer(bytes))",
+    "test_obs")
+bug("holders-without-nvme", "tierd/obs/quota.c",
+    "for (uint32_t t = 0; t < TIERS_HELD; t++) {\n\t\tjson_t *here",
+    "for (uint32_t t = 0; t + 1 < TIERS_HELD; t++) {\n\t\tjson_t *here",
+    "test_obs")
+bug("live-shown-as-used", "tierd/obs/verbs.c",
+    "\"used\", obs_number(s->used), \"live\",\n\t\t\t\tobs_number(s->live)",
+    "\"used\", obs_number(s->live), \"live\",\n\t\t\t\tobs_number(s->used)",
+    "test_obs", quick=True)
+bug("leased-in-one-tier-alone", "tierd/obs/status.c",
+    "obs_number(v.quarantined[ABI_TIER_HBM] + v.quarantined[ABI_TIER_CXL]));",
+    "obs_number(v.quarantined[ABI_TIER_CXL]));",
+    "test_obs")
+bug("names-with-control-bytes", "tierd/obs/verbs.c",
+    "byte < 0x20 || byte >= 0x7f ? '?' : (char)byte;",
+    "(char)byte;",
+    "test_front_socket", "test_obs")
+bug("sessions-that-ended-share", "tierd/obs/status.c",
+    "n.shared += q->session[i].open && q->session[i].uid == o->uid;",
+    "n.shared += q->session[i].uid == o->uid;",
+    "test_obs")
+bug("request-by-anothers-name", "tierd/obs/status.c",
+    "\"nop\",\t \"put-reserve\",",
+    "\"put-reserve\", \"nop\",",
+    "test_obs")
+bug("amplification-the-other-way", "tierd/obs/status.c",
+    "(double)(l->written + l->again) / (double)l->written : 1;",
+    "(double)l->written / (double)(l->written + l->again) : 1;",
+    "test_obs")
+bug("context-by-part-of-its-name", "tierd/obs/verbs.c",
+    "strncmp(stats.spec.name, name, ABI_NAME_BYTES) == 0)",
+    "strncmp(stats.spec.name, name, strlen(name)) == 0)",
+    "test_obs")
+bug("check-that-failed-is-success", "tierd/ctl/cmd_block.c",
+    "return rc == CTL_OK && !clean ? CTL_FAILED : rc;",
+    "return rc;",
+    "tierctl.sh")
+bug("word-without-an-end", "tierd/ctl/context_spec.c",
+    "strlen(value) >= 32)",
+    "strlen(value) > 32)",
+    "test_ctl_spec")
+bug("absent-tiers-shown", "tierd/ctl/cmd_status.c",
+    "if (json_is_false(json_at(one, \"present\")))\n\t\t\tcontinue;",
+    "",
+    "test_ctl_show")
+bug("failing-store-not-shown", "tierd/ctl/cmd_status.c",
+    "json_is_true(json_at(one, \"failing\")) ? \" (FAILING)\" : \"\",",
+    "\"\",",
+    "test_ctl_show")
+bug("epoch-0-taken", "tierd/ctl/cmd_context.c",
+    "*argv[1] == '-' || !epoch)",
+    "*argv[1] == '-')",
+    "tierctl.sh")
+bug("hard-sent-as-soft", "tierd/ctl/cmd_quota.c",
+    "c == 'S' ? \"soft\" : c == 'H' ? \"hard\" : \"pins\",",
+    "c == 'S' ? \"hard\" : c == 'H' ? \"soft\" : \"pins\",",
+    "tierctl.sh")
+
 # ---- repair -------------------------------------------------------------------------------------
 
 bug("good-super-block-overwritten", "tierd/ctl/repair.c",

@@ -95,6 +95,7 @@ static void show(const char *document, const char *const *wanted, size_t count)
 	fclose(to);
 	for (size_t i = 0; i < count; i++)
 		assert_non_null(strstr(text, wanted[i]));
+	assert_null(strstr(text, "remote"));
 	free(text);
 	json_decref(status);
 }
@@ -102,13 +103,16 @@ static void show(const char *document, const char *const *wanted, size_t count)
 static void test_status(void **state)
 {
 	static const char *const wanted[] = { "tierd 1.2.3", "EMULATED", "no isolation", "1.00 GiB",
-					      "shmem" };
+					      "shmem", "host (EMULATED), d",
+					     "file (FAILING), e" };
 	static const char *const nothing[] = { "tierd -", "tier" };
 
 	(void)state;
 	show("{\"version\":\"1.2.3\",\"isolation\":{\"isolated\":false,\"text\":\"no isolation\"},"
 	     "\"tiers\":[{\"tier\":\"hbm\",\"present\":true,\"emulated\":true,\"backend\":\"host\","
-	     "\"detail\":\"d\",\"capacity\":1073741824},{\"tier\":\"remote\",\"present\":false}],"
+	     "\"detail\":\"d\",\"capacity\":1073741824},"
+	     "{\"tier\":\"nvme\",\"present\":true,\"failing\":true,\"backend\":\"file\","
+	     "\"detail\":\"e\"},{\"tier\":\"remote\",\"present\":false}],"
 	     "\"kernel\":{\"huge pages\":\"shmem never\"}}",
 	     wanted, COUNT(wanted));
 	show("{}", nothing, COUNT(nothing));

@@ -81,6 +81,7 @@ static void test_refused(void **state)
 		{ "blocks-max", "1e6" },
 		{ "fingerprint", "00" },
 		{ "policy", "" },
+		{ "policy", "a-policy-whose-name-is-of-32-too" },
 		{ "preset", "a-name-that-is-much-longer-than-any-preset-is" },
 		{ "no-such-option", "1" },
 	};
@@ -94,6 +95,7 @@ static void test_refused(void **state)
 		assert_int_not_equal(strlen(spec.why), 0);
 	}
 	assert_int_equal(spec.part_count, 0);
+	assert_int_equal(context_spec_set(&spec, "policy", "a-policy-whose-name-is-of-31-so"), 0);
 	assert_int_equal(context_spec_check(&spec), -EINVAL);
 	for (uint32_t i = 0; i < CONTEXT_SPEC_PARTS; i++)
 		assert_int_equal(context_spec_set(&spec, "part", "p:dense:1:1:4KiB"), 0);

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What operators are told of a core: each number under its own name, whose session is whose, and
+ * what is refused of what they ask. The core is real, with a small host around it.
+ */
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libtier/base/json_at.h"
+#include "tests/lib/unit.h"
+#include "tests/unit/one_host.h"
+#include "tierd/core/state.h"
+#include "tierd/obs/obs.h"
+
+#define BLOCKS 8u
+#define TENANT 0xfedcba9876543210ull
+#define MY_UID 1000u
+
+static const struct obs_session sessions[] = {
+	{ .id = 0, .name = "mine\x1b[2J\n", .uid = MY_UID, .open = true },
+	{ .id = 1, .name = "gone", .uid = MY_UID, .open = false },
+	{ .id = 2, .name = "other", .uid = MY_UID + 1, .open = true },
+};
+
+static struct obs obs;
+
+static struct context *context(void)
+{
+	return core_context(host.core, host.context[0].id);
+}
+
+/* Two contexts, one's name the beginning of the other's; blocks of a salt in the first. */
+static int begin(void **state)
+{
+	const struct abi_put_args args = { .count = BLOCKS, .salt = TENANT };
+	struct disk_context spec;
+
+	(void)state;
+	host_spec(&spec, HOST_KIND_STORE, 0);
+	snprintf(spec.name, sizeof(spec.name), "chat-long");
+	one_host_boot(&spec, 3);
+	host_spec(&spec, HOST_KIND_MEMORY, 1);
+	snprintf(spec.name, sizeof(spec.name), "chat");
+	assert_int_equal(host_context_make(&host, 1, &spec), 0);
+	assert_int_equal(host_reserve(&host, &args, 0, 0), 0);
+	assert_true(host_commit(&host, 0));
+	assert_true(host_settle(&host, 60));
+	obs = (struct obs){ .core = host.core, .version = "1", .socket = "s", .store = "store",
+			    .uid = MY_UID, .super = host.super };
+	return 0;
+}
+
+static int ask(const char *verb, const char *args, json_t **out, struct obs_deed *deed)
+{
+	struct obs_question q = { .verb = verb, .args = args, .operator_ = true,
+				  .now_ns = host.now_ns, .session = sessions,
+				  .sessions = sizeof(sessions) / sizeof(sessions[0]) };
+	char why[OBS_WHY_BYTES] = "", *text = NULL;
+	int rc = obs_answer(&obs, &q, &text, deed, why);
+
+	assert_true(rc == 0 || rc == -EINPROGRESS || why[0]);
+	*out = rc ? NULL : json_loads(text, 0, NULL);
+	assert_true(rc || *out);
+	free(text);
+	return rc;
+}
+
+static json_t *told(const char *verb, const char *args)
+{
+	struct obs_deed deed;
+	json_t *answer;
+
+	assert_int_equal(ask(verb, args, &answer, &deed), 0);
+	return answer;
+}
+
+static uint64_t number(const json_t *document, const char *path)
+{
+	const json_t *at = json_at(document, path);
+
+	assert_true(json_is_integer(at));
+	return (uint64_t)json_integer_value(at);
+}
+
+static const char *text(const json_t *document, const char *path)
+{
+	const char *at = json_string_value(json_at(document, path));
+
+	assert_non_null(at);
+	return at;
+}
+
+static void test_tiers_are_told_by_their_names(void **state)
+{
+	json_t *status = told("status", "");
+	struct core_stats stats;
+	char path[48];
+
+	(void)state;
+	core_stats(host.core, &stats);
+	assert_true(stats.tier[ABI_TIER_CXL].used > stats.tier[ABI_TIER_CXL].live);
+	for (uint32_t t = 0; t < ABI_TIER_COUNT; t++) {
+		const struct core_tier_stats *s = &stats.tier[t];
+		const struct {
+			const char *name;
+			uint64_t value;
+		} all[] = { { "capacity", s->capacity }, { "used", s->used }, { "live", s->live },
+			    { "dirty", s->dirty }, { "pinned", s->pinned }, { "free", s->free },
+			    { "reserved", s->reserved }, { "retiring", s->retiring } };
+
+		for (uint32_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+			snprintf(path, sizeof(path), "tiers.%u.%s", t, all[i].name);
+			assert_int_equal(number(status, path), all[i].value);
+		}
+	}
+	json_decref(status);
+}
+
+/* Those that have ended share nothing any more. */
+static void test_who_shares_the_daemons_user(void **state)
+{
+	json_t *status = told("status", "");
+
+	(void)state;
+	assert_true(json_is_false(json_at(status, "isolation.isolated")));
+	assert_non_null(strstr(text(status, "isolation.text"), "1 of 2 clients"));
+	json_decref(status);
+	obs.uid = MY_UID + 7;
+	status = told("status", "");
+	assert_true(json_is_true(json_at(status, "isolation.isolated")));
+	json_decref(status);
+}
+
+/* Written 100 bytes, 50 of them again: each byte went out one and a half times. */
+static void test_how_often_bytes_were_written(void **state)
+{
+	struct core_stats stats;
+	json_t *status;
+	double want;
+
+	(void)state;
+	core_stats(host.core, &stats);
+	assert_true(stats.log[DISK_LOG_CACHE].written > 0);
+	host.core->metrics.reinserted_bytes += stats.log[DISK_LOG_CACHE].written / 2;
+	core_stats(host.core, &stats);
+	want = 1 + (double)stats.log[DISK_LOG_CACHE].again /
+			   (double)stats.log[DISK_LOG_CACHE].written;
+	status = told("status", "");
+	assert_string_equal(text(status, "store.logs.1.log"), "cache");
+	assert_true(want > 1.2);
+	assert_float_equal(json_real_value(json_at(status, "store.logs.1.write_amplification")),
+			   want, 0.01);
+	json_decref(status);
+}
+
+static void test_who_holds_what(void **state)
+{
+	uint64_t bytes = BLOCKS * context()->spec.geometry.block_bytes;
+	json_t *quota = told("quota", "{\"context\":\"chat-long\"}"), *salts, *salt, *clients;
+	size_t i;
+	bool found = false;
+
+	(void)state;
+	salts = json_object_get(json_array_get(json_object_get(quota, "contexts"), 0), "salts");
+	assert_int_equal(json_array_size(json_object_get(quota, "contexts")), 1);
+	assert_string_equal(text(quota, "contexts.0.context"), "chat-long");
+	json_array_foreach(salts, i, salt) {
+		if (strcmp(text(salt, "holder"), "0xfedcba9876543210") != 0)
+			continue;
+		found = true;
+		assert_int_equal(number(salt, "cxl.used"), bytes);
+		assert_int_equal(number(salt, "nvme.used"), bytes);
+		assert_int_equal(number(salt, "hbm.used"), 0);
+	}
+	assert_true(found);
+	json_decref(quota);
+	/* What a client's leases keep counts in both tiers. */
+	host.core->client[0].held_last[ABI_TIER_HBM] = 3;
+	host.core->client[0].held_last[ABI_TIER_CXL] = 4;
+	clients = told("clients", "");
+	assert_int_equal(number(clients, "clients.0.quarantined"), 7);
+	assert_int_equal(number(clients, "clients.2.quarantined"), 0);
+	/* Bytes of a client's name cannot reach a terminal. */
+	assert_string_equal(text(clients, "clients.0.name"), "mine?[2J?");
+	json_decref(clients);
+}
+
+/* The whole name. */
+static void test_a_context_is_found_by_its_name(void **state)
+{
+	json_t *one = told("context", "{\"context\":\"chat\"}");
+	struct obs_deed deed;
+
+	(void)state;
+	assert_int_equal(number(one, "id"), host.context[1].id);
+	assert_int_equal(ask("context", "{\"context\":\"cha\"}", &one, &deed), -ENOENT);
+	assert_int_equal(ask("context", "{\"context\":\"chat-longer\"}", &one, &deed), -ENOENT);
+}
+
+static void test_requests_by_their_names(void **state)
+{
+	static const char *const names[] = {
+		[ABI_OP_NOP] = "nop", [ABI_OP_PUT_RESERVE] = "put-reserve",
+		[ABI_OP_PUT_COMMIT] = "put-commit", [ABI_OP_PUT_ABORT] = "put-abort",
+		[ABI_OP_FETCH] = "fetch", [ABI_OP_FETCH_PAGES] = "fetch-pages",
+		[ABI_OP_PIN] = "pin", [ABI_OP_UNPIN] = "unpin", [ABI_OP_DELETE] = "delete",
+		[ABI_OP_CANCEL] = "cancel", [ABI_OP_DRAIN] = "drain",
+		[ABI_OP_PREFETCH] = "prefetch", [ABI_OP_MIGRATE] = "migrate",
+		[ABI_OP_STREAM] = "stream", [ABI_OP_SESSION] = "session",
+		[ABI_OP_PLAN] = "plan",
+	};
+	const struct abi_sqe sqe = { .op = ABI_OP_FETCH, .tier = ABI_TIER_HBM };
+	json_t *requests;
+
+	(void)state;
+	host.held = true;
+	assert_true(host_request_keys(&host, 0, sqe, 0, BLOCKS));
+	requests = told("requests", "");
+	assert_string_equal(text(requests, "requests.0.op"), "fetch");
+	assert_string_equal(text(requests, "requests.0.class"), "demand");
+	assert_string_equal(text(requests, "requests.0.context"), "chat-long");
+	assert_int_equal(number(requests, "requests.0.count"), host.core->request[0].total);
+	json_decref(requests);
+	for (uint8_t op = 0; op < sizeof(names) / sizeof(names[0]); op++) {
+		host.core->request[0].sqe.op = op;
+		requests = told("requests", "");
+		assert_string_equal(text(requests, "requests.0.op"), names[op]);
+		json_decref(requests);
+	}
+	host.core->request[0].sqe.op = ABI_OP_FETCH;
+	host.held = false;
+	host_carry_all(&host);
+}
+
+/* ---- what is asked for ----------------------------------------------------------------------- */
+
+static void test_arguments_are_judged(void **state)
+{
+	static const char *const cases[][2] = {
+		{ "evict", "{\"context\":\"chat\",\"tier\":\"cxl\",\"bytes\":-1}" },
+		{ "evict", "{\"context\":\"chat\",\"tier\":\"cxl\",\"bytes\":1.5}" },
+		{ "evict", "{\"context\":\"chat\",\"tier\":\"nvme\"}" },
+		{ "quota-set", "{\"context\":\"chat\",\"tier\":\"cxl\",\"hard\":-1}" },
+		{ "quota-set", "{\"context\":\"chat\",\"tier\":\"cxl\",\"soft\":\"1\"}" },
+		{ "quota-set", "{\"context\":\"chat\",\"tier\":\"cxl\",\"salt\":7}" },
+		{ "quota-set", "{\"context\":\"chat\",\"tier\":\"cxl\",\"salt\":\"-7\"}" },
+		{ "quota-set", "{\"context\":\"chat\",\"tier\":\"cxl\",\"salt\":\"7x\"}" },
+		{ "quota-set", "{\"context\":\"chat\",\"tier\":\"cxl\","
+			       "\"salt\":\"0x10000000000000007\"}" },
+		{ "quota-set", "{\"context\":\"chat\",\"client\":1,\"tier\":\"cxl\"}" },
+		{ "quota-set", "{\"client\":-1,\"tier\":\"cxl\"}" },
+		{ "quota-set", "{\"tier\":\"cxl\"}" },
+	};
+	struct obs_deed deed;
+	json_t *answer;
+
+	(void)state;
+	for (uint32_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		assert_int_equal(ask(cases[i][0], cases[i][1], &answer, &deed), -EINVAL);
+	assert_int_equal(ask("quota-set", "{\"context\":\"chat\",\"tier\":\"cxl\",\"soft\":1,"
+			     "\"hard\":2,\"pins\":3,\"salt\":\"0xffffffffffffffff\"}", &answer,
+			     &deed), -EINPROGRESS);
+	assert_int_equal(deed.kind, OBS_DEED_QUOTA);
+	assert_int_equal(deed.quota.who, CORE_HOLDER_SALT);
+	assert_int_equal(deed.quota.key, UINT64_MAX);
+	assert_int_equal(deed.quota.tier, ABI_TIER_CXL);
+	assert_int_equal(deed.quota.limit.soft, 1);
+	assert_int_equal(deed.quota.limit.hard, 2);
+	assert_int_equal(deed.quota.pins, 3);
+	assert_int_equal(deed.quota.context_id, host.context[1].id);
+	assert_int_equal(ask("evict", "{\"context\":\"chat\",\"tier\":\"hbm\"}", &answer, &deed),
+			 -EINPROGRESS);
+	assert_int_equal(deed.tier, ABI_TIER_HBM);
+	assert_true(deed.bytes == UINT64_MAX);
+	assert_int_equal(deed.context_id, host.context[1].id);
+}
+
+int main(void)
+{
+#define CASE(f) cmocka_unit_test_setup_teardown(f, begin, one_host_off)
+	const struct CMUnitTest tests[] = {
+		CASE(test_tiers_are_told_by_their_names),
+		CASE(test_who_shares_the_daemons_user),
+		CASE(test_how_often_bytes_were_written),
+		CASE(test_who_holds_what),
+		CASE(test_a_context_is_found_by_its_name),
+		CASE(test_requests_by_their_names),
+		CASE(test_arguments_are_judged),
+	};
+
+	return cmocka_run_group_tests_name("obs", tests, one_host, NULL);
+}
