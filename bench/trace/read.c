@@ -87,6 +87,7 @@ struct piece {
 	uint32_t first, count;
 	uint32_t usable; /* blocks whose pages all came and were right so far */
 	bool nvme;	 /* some of it had to come from there */
+	bool missed;	 /* the stream brought fewer blocks than it was asked for, all in time */
 };
 
 /* Where a page was when the prompt was matched. */
@@ -167,6 +168,7 @@ static void account(struct engine *e, struct piece *p)
 		engine_count(&s->streams_late, 1);
 	else
 		engine_count(&s->streams_missed, 1);
+	p->missed = !at.result && at.status == TIER_MISSED;
 }
 
 /* Read what comes; nothing of it is of use when a layer is missing. */
@@ -178,7 +180,7 @@ static int read_piece(struct engine *e, struct piece *p)
 	for (uint32_t layer = 0; layer < e->set->layers && p->usable && !error; layer++) {
 		int64_t n = await_layer(e, p, layer);
 
-		if (n == -ENODATA || n == -ETIMEDOUT)
+		if (n == -ENODATA || n == -ETIMEDOUT || n == -ENOSPC)
 			p->usable = 0;
 		else if (n < 0)
 			return (int)n;
@@ -209,7 +211,10 @@ static int stream_open(struct engine *e, struct piece *p)
 	return error;
 }
 
-/* As many blocks as a stream's window takes; returns how many were usable. */
+/*
+ * As many blocks as a stream's window or a cache takes; returns how many were usable. Of a prefix
+ * that the cache cannot hold whole a stream brings the beginning, and the next one goes on there.
+ */
 static int64_t stream_blocks(struct engine *e, uint32_t first, uint32_t *count)
 {
 	for (;;) {
@@ -222,6 +227,8 @@ static int64_t stream_blocks(struct engine *e, uint32_t first, uint32_t *count)
 		if (error != -EMSGSIZE)
 			account(e, &p);
 		tier_stream_close(p.s);
+		if (!error && p.missed && p.usable)
+			*count = p.usable;
 		if (error != -EMSGSIZE || *count == 1)
 			return error ? (int64_t)error : (int64_t)p.usable;
 		*count = (*count + 1) / 2; /* two layers of them are more than the pool */

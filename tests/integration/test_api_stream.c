@@ -426,6 +426,41 @@ static void test_cache_mode_keeps_what_came(void **state)
 		read_layer(w, layer, BLOCKS, TIER_CXL);
 }
 
+static int set_up_small(void **state)
+{
+	static const char *const settings[] = { "cxl.size=20MiB", NULL };
+
+	return set_up_with(state, settings);
+}
+
+/* A cache of 20 MiB keeps 10 of a prefix: the first blocks come, the rest is another stream's. */
+static void test_cache_mode_brings_what_fits_of_a_long_prefix(void **state)
+{
+	struct world *w = *state;
+	const uint32_t fits = (10u << 20) / BLOCK_BYTES;
+	struct tier_stream_progress p = { .size = sizeof(p) };
+	tier_stream *s;
+
+	assert_true(fits < BLOCKS);
+	assert_int_equal(tier_stream_open(w->c, w->block, BLOCKS,
+					  STREAM(TIER_CXL, .mode = TIER_MODE_CACHE), &s), 0);
+	for (uint32_t layer = 0; layer < LAYERS; layer++) {
+		assert_int_equal(tier_stream_wait(s, layer, 0), fits);
+		read_layer(w, layer, fits, TIER_CXL);
+	}
+	while (!p.ended)
+		assert_int_equal(tier_stream_look(s, &p), 0);
+	assert_int_equal(p.status, TIER_MISSED);
+	assert_int_equal(p.result, 0);
+	assert_int_equal(p.whole, fits);
+	tier_stream_close(s);
+	assert_int_equal(tier_stream_open(w->c, w->block + fits, BLOCKS - fits,
+					  STREAM(TIER_CXL, .mode = TIER_MODE_CACHE), &s), 0);
+	assert_int_equal(tier_stream_wait(s, LAYERS - 1, 0), BLOCKS - fits);
+	tier_stream_close(s);
+	check(w);
+}
+
 static void test_twice_in_a_short_time_stays(void **state)
 {
 	struct world *w = *state;
@@ -733,6 +768,8 @@ int main(void)
 						set_up_direct, tear_down),
 		TEST(test_last_leases_release_their_layer),
 		TEST(test_cache_mode_keeps_what_came),
+		cmocka_unit_test_setup_teardown(test_cache_mode_brings_what_fits_of_a_long_prefix,
+						set_up_small, tear_down),
 		TEST(test_twice_in_a_short_time_stays),
 		TEST(test_a_joiner_keeps_what_the_first_lets_go),
 		TEST(test_a_range_of_layers),

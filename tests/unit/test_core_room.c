@@ -1,6 +1,7 @@
 /*
  * Room is made ahead of need, and who leaves for it depends on what was asked for, not on when time
- * passed: a daemon that was slow keeps the same blocks as one that was not.
+ * passed: a daemon that was slow keeps the same blocks as one that was not. Who finds no room while
+ * requests hold what could leave waits for their end.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -70,10 +71,98 @@ static void test_a_slow_copy_changes_nobody(void **state)
 	assert_memory_equal(quick, slow, sizeof(quick));
 }
 
+/* ---- what requests hold ------------------------------------------------------------------- */
+
+#define MANY 64u   /* blocks: more than is kept free ahead of need */
+#define FETCHED 256u   /* blocks of a fetch */
+#define NONE 12345 /* no answer yet */
+
+static struct abi_cqe answer;
+
+static void hear(void *arg, uint32_t client, const struct abi_cqe *cqe)
+{
+	(void)arg;
+	if (client == 0)
+		answer = *cqe;
+}
+
+/* All but the copies into HBM, as long as there is something. */
+static void carry_but_hbm(void)
+{
+	for (uint32_t i = 0; i < host.bag_count;) {
+		const struct core_action *a = &host.bag[i];
+
+		if (a->kind == CORE_AC_COPY && a->copy->dst_tier == ABI_TIER_HBM) {
+			i++;
+		} else {
+			host_carry(&host, i);
+			i = 0;
+		}
+	}
+}
+
+/* Client 1 wants the sidecars of all blocks in HBM, and has what is there of them held. */
+static void hold_all(uint32_t blocks)
+{
+	const struct abi_sqe sqe = { .op = ABI_OP_FETCH, .tier = ABI_TIER_HBM, .part_first = 1,
+				     .part_count = 1 };
+	const struct context *x = core_context(host.core, host.context[0].id);
+	uint32_t first = 0;
+	uint8_t key[ABI_KEY_BYTES];
+
+	for (host_key(0, key); index_find(&x->ix, key) == ABI_SLOT_NONE; host_key(first, key))
+		first++;
+	host.held = true;
+	for (; first < blocks; first += FETCHED)
+		assert_true(host_request_keys(&host, 1, sqe, first,
+					      blocks - first < FETCHED ? blocks - first : FETCHED));
+	carry_but_hbm();
+}
+
+static void test_a_put_waits_for_what_a_fetch_holds(void **state)
+{
+	const struct abi_put_args args = { .count = MANY };
+	struct disk_context spec;
+	uint32_t blocks = 0;
+
+	(void)state;
+	host_spec(&spec, HOST_KIND_MEMORY, 0);
+	spec.blocks_max = BLOCKS;
+	snprintf(spec.policy, sizeof(spec.policy), "fifo");
+	one_host_boot(&spec, 2);
+	for (; !host.core->metrics.dropped_blocks; blocks += MANY) {
+		assert_int_equal(host_reserve(&host, &args, blocks, 0), 0);
+		assert_true(host_commit(&host, 0));
+		host_settle(&host, 100);
+	}
+	hold_all(blocks);
+	host.ears.complete = hear;
+	host_reserve(&host, &args, blocks, 0);
+	carry_but_hbm();
+	assert_int_equal(answer.res, 0);
+	answer.res = NONE;
+	host.answer = answer;
+	assert_true(host_commit(&host, 0));
+	for (uint32_t i = 0; i < 20; i++) {
+		host_tick(&host, MS);
+		carry_but_hbm();
+		assert_int_equal(answer.res, NONE); /* it is not refused */
+	}
+	host.held = false;
+	host_settle(&host, 100);
+	assert_int_equal(answer.res, 0);
+	assert_int_equal(answer.value, MANY);
+	host.ears.complete = NULL;
+	host_audit(&host);
+	host_empty(&host);
+	host_halt(&host);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_slow_copy_changes_nobody),
+		cmocka_unit_test(test_a_put_waits_for_what_a_fetch_holds),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

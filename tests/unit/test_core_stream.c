@@ -184,6 +184,24 @@ static void test_cache_mode_has_no_window(void **state)
 	assert_int_equal(w->c.stream_grants[ABI_TIER_HBM], 0);
 }
 
+/* A block has 12 pages: half of HBM holds 341 blocks, half of CXL 2,730. */
+static void test_a_cache_takes_what_half_of_the_tier_holds(void **state)
+{
+	struct world *w = *state;
+	struct stream *s = stream_of(w, 0, ABI_TIER_HBM, 1);
+
+	assert_int_equal(stream_window_blocks(s), UINT32_MAX);
+	s->mode = ABI_MODE_CACHE;
+	assert_int_equal(stream_window_blocks(s), 341);
+	s->layers = 1; /* of two pages */
+	assert_int_equal(stream_window_blocks(s), 2048);
+	s->layers = 6;
+	s->tier = ABI_TIER_CXL;
+	assert_int_equal(stream_window_blocks(s), 2730);
+	w->x.plan.quota[ABI_TIER_CXL] = PAGE;
+	assert_int_equal(stream_window_blocks(s), 1);
+}
+
 /* ---- the pool -------------------------------------------------------------------------------- */
 
 /* Streams of 1,000 blocks: a layer is 187.5 MiB, the pool 512 MiB. */
@@ -297,6 +315,7 @@ int main(void)
 		TEST(test_a_window_is_two_layers_at_least),
 		TEST(test_what_can_never_fit_is_refused),
 		TEST(test_cache_mode_has_no_window),
+		TEST(test_a_cache_takes_what_half_of_the_tier_holds),
 		TEST(test_who_does_not_fit_waits),
 		TEST(test_windows_shrink_to_their_need_for_others),
 		TEST(test_who_waits_makes_others_give_back),

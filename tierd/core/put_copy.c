@@ -154,6 +154,23 @@ static int64_t copy_place(struct core *c, struct request *r, uint32_t page)
 	return place_for(c, r->ctx, slot, page, ABI_TIER_CXL);
 }
 
+/*
+ * No place for a page of the block: start what makes room. 0: wait for it. What requests and streams
+ * of the context hold can leave once they are over, and they end by their deadlines, as this put
+ * does.
+ */
+static int copy_room(struct core *c, struct request *r, uint32_t page, int64_t lack)
+{
+	uint64_t bytes = page_stride(r->ctx, page);
+	int err = 0;
+
+	if (lack == -ENOSPC)
+		err = evict_room(c, r->ctx, ABI_TIER_CXL, bytes * CORE_SEGMENTS_IO);
+	else if (lack == -EDQUOT)
+		err = evict_account(c, r->ctx, put_slot(r), ABI_TIER_CXL, bytes);
+	return err == -ENOSPC && request_holds(c, r->ctx) ? 0 : err;
+}
+
 bool put_copy(struct core *c, struct request *r)
 {
 	struct core_copy *copy = NULL;
@@ -168,17 +185,11 @@ bool put_copy(struct core *c, struct request *r)
 			copy = copy_begin(c, r);
 		offset = copy ? copy_place(c, r, s.page) : -EAGAIN;
 		if (offset < 0) {
-			uint64_t need = (uint64_t)page_stride(r->ctx, s.page) * CORE_SEGMENTS_IO;
-
 			if (copy && copy->count)
 				copy_submit(c, r, copy);
 			else if (copy)
 				core_copy_put(c, copy);
-			if (offset == -ENOSPC)
-				r->error = evict_room(c, r->ctx, ABI_TIER_CXL, need);
-			else if (offset == -EDQUOT)
-				r->error = evict_account(c, r->ctx, put_slot(r), ABI_TIER_CXL,
-							 page_stride(r->ctx, s.page));
+			r->error = copy_room(c, r, s.page, offset);
 			if (!r->error)
 				request_wait_space(c, r);
 			return !!r->error;

@@ -655,6 +655,18 @@ bool request_of_context(const struct core *c, const struct context *x)
 	return stream_of_context(c, x);
 }
 
+/* Does a request or a stream that will end hold blocks of the context? */
+bool request_holds(const struct core *c, const struct context *x)
+{
+	for (uint32_t i = 0; i < c->requests_high; i++) {
+		const struct request *r = &c->request[i];
+
+		if (r->phase != REQUEST_FREE && r->ctx == x && r->held && !r->parked)
+			return true;
+	}
+	return stream_of_context(c, x);
+}
+
 void request_wake_phase(struct core *c, enum request_phase phase)
 {
 	for (uint32_t i = 0; c->requests && i < c->requests_high; i++)

@@ -283,7 +283,8 @@ struct stream {
 	uint32_t usable; /* blocks that can still be whole */
 	uint32_t part_first, part_end;
 	uint32_t layer_first, layers; /* the model's */
-	uint32_t per_layer;           /* items */
+	uint32_t groups;              /* of its parts together */
+	uint32_t per_layer;           /* items: groups of all blocks */
 	uint32_t released;            /* layers the client is done with */
 	uint32_t ready;               /* layers told */
 	uint32_t window;              /* layers; 0 = waits to be admitted */
@@ -676,6 +677,7 @@ void request_tick(struct core *c);
 void request_wake_phase(struct core *c, enum request_phase phase);
 void request_flush_failed(struct core *c, int error);
 bool request_of_context(const struct core *c, const struct context *x);
+bool request_holds(const struct core *c, const struct context *x);
 void request_client_gone(struct core *c, uint32_t client);
 void request_context_gone(struct core *c, const struct context *x);
 uint64_t request_next_deadline(const struct core *c);
@@ -732,6 +734,7 @@ void stream_client_gone(struct core *c, uint32_t client);
 void stream_context_gone(struct core *c, const struct context *x);
 bool stream_of_context(const struct core *c, const struct context *x);
 int stream_window_plan(struct core *c, struct stream *s, uint64_t wanted);
+uint32_t stream_window_blocks(const struct stream *s);
 bool stream_admit(struct core *c, struct stream *s);
 void stream_window_end(struct core *c, struct stream *s);
 void stream_window_moved(struct core *c, struct stream *s);

@@ -427,17 +427,18 @@ static int take_range(struct stream *s, const struct abi_sqe *q)
 		return -EINVAL;
 	s->layer_first = first;
 	s->layers = end - first;
-	s->per_layer = s->count * groups;
-	return (uint64_t)s->layers * s->per_layer > STREAM_ITEMS_MAX ? -E2BIG : 0;
+	s->groups = groups;
+	return 0;
 }
 
-/* The blocks that are there, held. Twice within the horizon: worth keeping. */
-static void take_blocks(struct core *c, struct stream *s, const struct request *r)
+/* The blocks that are there, `most` at most, held. Twice within the horizon: worth keeping. */
+static void take_blocks(struct core *c, struct stream *s, const struct request *r, uint32_t most)
 {
 	const struct abi_block_ref *ref = (const struct abi_block_ref *)r->arg;
 	uint32_t now_ms = (uint32_t)(c->now_ns / MS);
 
-	for (; s->held < r->sqe.count && fetch_block_there(s->ctx, ref[s->held]); s->held++) {
+	most = most < r->sqe.count ? most : r->sqe.count;
+	for (; s->held < most && fetch_block_there(s->ctx, ref[s->held]); s->held++) {
 		struct context *x = s->ctx;
 		uint32_t slot = ref[s->held].slot;
 		struct block_meta *m = &x->meta[slot];
@@ -455,6 +456,7 @@ static void take_blocks(struct core *c, struct stream *s, const struct request *
 		x->streamed_high = x->streamed_high > slot ? x->streamed_high : slot + 1;
 	}
 	s->count = s->usable = s->held;
+	s->per_layer = s->count * s->groups;
 }
 
 static void stream_init(struct core *c, struct stream *s, struct request *r)
@@ -473,9 +475,21 @@ static void stream_init(struct core *c, struct stream *s, struct request *r)
 	s->since_ns = c->now_ns;
 	s->deadline_ns = r->deadline_ns;
 	r->stream = s;
-	take_blocks(c, s, r);
+}
+
+/* What of it is there and can be held. Errors: -EINVAL, -E2BIG, -EMSGSIZE. */
+static int take(struct core *c, struct stream *s, struct request *r)
+{
+	int error = take_range(s, &r->sqe);
+
+	take_blocks(c, s, r, error ? UINT32_MAX : stream_window_blocks(s));
 	if (s->count < r->sqe.count)
 		r->status = ABI_STATUS_MISS;
+	if (error || !s->count)
+		return s->count ? error : 0;
+	if ((uint64_t)s->layers * s->per_layer > STREAM_ITEMS_MAX)
+		return -E2BIG;
+	return stream_window_plan(c, s, r->sqe.handle);
 }
 
 static void line_begin(const struct stream *s)
@@ -540,9 +554,7 @@ static bool start(struct core *c, struct request *r)
 		return false;
 	}
 	stream_init(c, s, r);
-	error = s->count ? take_range(s, &r->sqe) : 0;
-	if (!error && s->count)
-		error = stream_window_plan(c, s, r->sqe.handle);
+	error = take(c, s, r);
 	if (error || !s->count) {
 		refuse(c, r, error);
 		return false;

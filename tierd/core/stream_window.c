@@ -31,21 +31,43 @@ static uint64_t pool_bytes(const struct core *c, uint32_t tier)
 	return c->pool[tier].capacity / c->config.stream_share;
 }
 
+/* Bytes of a layer of one block. */
+static uint64_t layer_of_block(const struct stream *s, uint32_t layer)
+{
+	const struct abi_geometry *g = context_geometry(s->ctx);
+	uint64_t bytes = 0;
+
+	for (uint32_t p = s->part_first; p < s->part_end; p++)
+		if (layer - g->part[p].layer_first < g->part[p].layers)
+			bytes += (uint64_t)g->part[p].groups * g->part[p].page_stride;
+	return bytes;
+}
+
 /* Bytes of its largest layer. */
 static uint64_t layer_bytes(const struct stream *s)
 {
-	const struct abi_geometry *g = context_geometry(s->ctx);
 	uint64_t most = 0;
 
-	for (uint32_t layer = s->layer_first; layer < s->layer_first + s->layers; layer++) {
-		uint64_t bytes = 0;
-
-		for (uint32_t p = s->part_first; p < s->part_end; p++)
-			if (layer - g->part[p].layer_first < g->part[p].layers)
-				bytes += (uint64_t)g->part[p].groups * g->part[p].page_stride;
-		most = max_u64(most, bytes * s->count);
-	}
+	for (uint32_t layer = s->layer_first; layer < s->layer_first + s->layers; layer++)
+		most = max_u64(most, layer_of_block(s, layer) * s->count);
 	return most;
+}
+
+/*
+ * How many blocks of a prefix it may hold. What a cache is to keep is there whole in the end: of a
+ * prefix that is larger than half of what the context may have, the first blocks that are not.
+ */
+uint32_t stream_window_blocks(const struct stream *s)
+{
+	uint64_t bytes = 0, most = UINT32_MAX;
+
+	if (s->mode != ABI_MODE_CACHE)
+		return UINT32_MAX;
+	for (uint32_t layer = s->layer_first; layer < s->layer_first + s->layers; layer++)
+		bytes += layer_of_block(s, layer);
+	for (uint32_t tier = s->tier; tier <= ABI_TIER_CXL && bytes; tier++)
+		most = min_u64(most, s->ctx->plan.quota[tier] / 2 / bytes);
+	return (uint32_t)max_u64(most, 1);
 }
 
 /* 0, or -EMSGSIZE: it can never have the window of s->need bytes. */
