@@ -110,7 +110,8 @@ void space_evacuate_end(struct space *s, uint64_t segment);
 
 /*
  * Of one that is evacuated: readers keep a place in each of its units, so nothing could be given
- * back. It is not chosen again before one of its places is free.
+ * back. Until one of its places is free it is not compacted, and evacuated only where all others
+ * that could be are shunned, too: readers let go soon.
  */
 void space_shun(struct space *s, uint64_t segment);
 

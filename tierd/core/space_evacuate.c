@@ -32,34 +32,34 @@ static int64_t evacuate(struct space *s, uint32_t seg, uint32_t *live)
 	return (int64_t)(seg * s->segment_bytes);
 }
 
-/* Without the segment's free places: is there room for what was promised? Would it be of use? */
-static bool can_go(const struct space *s, const struct space_class *c, uint32_t seg)
+/* Without the segment's free places: is there room for what was promised? */
+static bool can_do_without(const struct space *s, const struct space_class *c, uint32_t seg)
 {
-	return !s->segment[seg].shunned &&
-	       c->free - (c->places - s->segment[seg].live) >= c->reserved;
+	return c->free - (c->places - s->segment[seg].live) >= c->reserved;
 }
 
 /*
- * The class's emptiest segment that is not empty, not shunned, and whose room is not promised;
+ * The class's emptiest segment that is not empty and whose room is not promised, shunned or not;
  * false: it has none. Where the emptiest has the room that was promised, a fuller one can go.
  */
-static bool evacuable(const struct space *s, uint32_t k, uint32_t *seg)
+static bool evacuable(const struct space *s, uint32_t k, bool shunned, uint32_t *seg)
 {
 	const struct space_class *c = &s->klass[k];
 	const struct heap *heap = &c->heap[HEAP_EVACUATE];
 	uint32_t least = UINT32_MAX;
 
-	if (!heap->count || s->segment[heap->segment[0]].shunned)
+	if (!heap->count || s->segment[heap->segment[0]].shunned > shunned)
 		return false; /* those that are stand behind all others */
 	*seg = heap->segment[0];
-	if (can_go(s, c, *seg))
+	if (can_do_without(s, c, *seg))
 		return true;
 	for (uint32_t i = 1; i < heap->count; i++) {
-		uint32_t live = s->segment[heap->segment[i]].live;
+		const struct segment *at = &s->segment[heap->segment[i]];
 
-		if (live < least && can_go(s, c, heap->segment[i])) {
+		if (at->shunned <= shunned && at->live < least &&
+		    can_do_without(s, c, heap->segment[i])) {
 			*seg = heap->segment[i];
-			least = live;
+			least = at->live;
 		}
 	}
 	return least != UINT32_MAX;
@@ -94,24 +94,32 @@ static uint64_t evacuation_cost(const struct space *s, uint32_t k, uint32_t seg)
 	return loss * LOSS + (segment->live - lacks) * s->klass[k].stride;
 }
 
-int64_t space_evacuate_begin(struct space *s, uint32_t except, uint32_t *live)
+static bool cheapest(const struct space *s, uint32_t except, bool shunned, uint32_t *best)
 {
 	uint64_t least = UINT64_MAX;
-	uint32_t best = 0;
 
 	for (uint32_t k = 0; k < s->classes; k++) {
 		uint32_t seg;
 		uint64_t cost;
 
-		if (k == except || !evacuable(s, k, &seg))
+		if (k == except || !evacuable(s, k, shunned, &seg))
 			continue;
 		cost = evacuation_cost(s, k, seg);
 		if (cost < least) {
 			least = cost;
-			best = seg;
+			*best = seg;
 		}
 	}
-	return least == UINT64_MAX ? -ENOENT : evacuate(s, best, live);
+	return least != UINT64_MAX;
+}
+
+int64_t space_evacuate_begin(struct space *s, uint32_t except, uint32_t *live)
+{
+	uint32_t best = 0;
+
+	if (!cheapest(s, except, false, &best) && !cheapest(s, except, true, &best))
+		return -ENOENT;
+	return evacuate(s, best, live);
 }
 
 /* Free places of a class in 256ths of its places. */
@@ -135,7 +143,7 @@ int64_t space_compact_begin(struct space *s, uint32_t *live)
 		if (c->free + c->live == 0 && !c->wanting)
 			continue; /* not used so far */
 		least = slack < least ? slack : least;
-		if (slack <= most || c->heap[HEAP_EMPTY].count || !evacuable(s, k, &seg))
+		if (slack <= most || c->heap[HEAP_EMPTY].count || !evacuable(s, k, false, &seg))
 			continue;
 		/* Its pages must find room in the class's other segments. */
 		spare = c->free - c->reserved - (c->places - s->segment[seg].live);
