@@ -36,7 +36,7 @@ static void take_run(struct store *s, uint32_t blocks, uint32_t pages, uint64_t 
 	if (pages)
 		FUZZ_CHECK(store_append(s, DISK_LOG_DURABLE, blocks, 8192, pages, &run) == 0);
 	else
-		FUZZ_CHECK(store_append_tombstone(s, blocks, &run) == 0);
+		FUZZ_CHECK(store_append_tombstone(s, blocks, false, &run) == 0);
 	head.block_count = run.blocks;
 	head.type = pages ? DISK_RECORD_RUN : DISK_RECORD_TOMBSTONE;
 	for (uint32_t i = 0; i < run.blocks; i++)

@@ -245,8 +245,10 @@ static void check(struct world *w, enum fate fate)
 	uint64_t number;
 
 	w->images++;
-	m.tombs = c->tomb_flushed == c->tomb_queued ||
-		  (fate == KEPT && c->tomb_written == c->tomb_queued);
+	m.tombs = true;
+	for (uint32_t i = 0; i < TOMBS_KINDS; i++)
+		m.tombs &= c->tombs[i].flushed == c->tombs[i].queued ||
+			   (fate == KEPT && c->tombs[i].written == c->tombs[i].queued);
 	for (uint32_t i = 0; head && i < head->count; i++)
 		found[strcmp(list[i].name, "memory") == 0] = &list[i];
 	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++)

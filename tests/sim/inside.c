@@ -325,10 +325,11 @@ static void flushes_check(struct world *w)
 {
 	const struct core *c = w->core;
 
-	if (c->tomb_flushed > c->tomb_written || c->tomb_written > c->tomb_queued)
-		world_fail(w, "I6: %llu tombstones were flushed, %llu written, %llu queued",
-			   (unsigned long long)c->tomb_flushed, (unsigned long long)c->tomb_written,
-			   (unsigned long long)c->tomb_queued);
+	for (const struct tombs *t = c->tombs; t < c->tombs + TOMBS_KINDS; t++)
+		if (t->flushed > t->written || t->written > t->queued)
+			world_fail(w, "I6: %llu tombstones were flushed, %llu written, %llu queued",
+				   (unsigned long long)t->flushed, (unsigned long long)t->written,
+				   (unsigned long long)t->queued);
 	for (uint64_t i = c->unflushed_head; i != c->unflushed_tail; i++) {
 		const struct unflushed *u = &c->unflushed[i % UNFLUSHED_MAX];
 		const struct context *x = core_context(c, u->context_id);

@@ -163,6 +163,39 @@ static void test_the_furthest_tombstone_is_kept(void **state)
 	assert_true(s->segment[second].lsn_tombstone > s->segment[first].lsn_first);
 }
 
+#define FULL 60u     /* blocks: all segments but the reserve */
+#define ABSENT 1000u /* keys from here on were never put */
+
+static uint32_t segments_free(void)
+{
+	struct store_stats st;
+
+	store_stats(host.core->store, &st);
+	return st.segments_free;
+}
+
+/*
+ * Deletions one by one take a record each, seven a segment. They never take the last free segment,
+ * with which the cleaner makes one record of many: so none of them is refused, and a full store can
+ * be emptied afterwards.
+ */
+static void test_deletions_leave_the_cleaner_its_segment(void **state)
+{
+	(void)state;
+	for (uint32_t n = 0; n < FULL; n += 3)
+		put(n);
+	assert_int_equal(segments_free(), STORE_RESERVE);
+	for (uint32_t n = 0; n < 300; n++) {
+		drop(ABSENT + n, 1);
+		assert_true(clean_busy(host.core) || segments_free() > 0);
+	}
+	for (uint32_t n = 0; n < FULL; n++)
+		drop(n, 1);
+	put(FULL);
+	assert_true(host.core->metrics.tombstones_carried > 0);
+	host_audit(&host);
+}
+
 #define EACH(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -170,6 +203,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		EACH(test_carried_tombstones_are_flushed_first),
 		EACH(test_the_furthest_tombstone_is_kept),
+		EACH(test_deletions_leave_the_cleaner_its_segment),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

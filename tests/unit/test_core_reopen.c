@@ -253,7 +253,7 @@ static struct store_run append(struct disk *d, enum store_stream stream, uint32_
 	struct store_run run;
 	uint64_t bytes = (uint64_t)sectors * DISK_SECTOR;
 	int err = pages ? store_append(d->s, stream, 1, bytes, pages, &run) :
-			  store_append_tombstone(d->s, 1, &run);
+			  store_append_tombstone(d->s, 1, stream == STORE_CLEANED, &run);
 
 	assert_int_equal(err, 0);
 	if (run.header_offset)
@@ -401,7 +401,8 @@ static void test_who_goes_on_with_what(void **state)
 	put = append(d, STORE_CLEANED, whole, 1);
 	reboot(d, ALL);
 	assert_int_equal(store_append(d->s, STORE_DURABLE, 1, DISK_SECTOR, 1, &next), -ENOSPC);
-	assert_int_equal(append(d, STORE_DURABLE, 1, 0).log, DISK_LOG_DURABLE);
+	assert_int_equal(store_append_tombstone(d->s, 1, false, &next), -ENOSPC);
+	assert_int_equal(append(d, STORE_CLEANED, 1, 0).log, DISK_LOG_DURABLE);
 	assert_true(append(d, STORE_CLEANED, 1, 1).segment != put.segment);
 	store_read_begin(d->s, moved.segment); /* the cleaner's victim */
 	for (uint32_t i = 0; i < 2 * whole; i++)

@@ -162,7 +162,7 @@ static void op_append(struct world *w)
 		return;
 	if (below(&w->rng, 8) == 0) {
 		pages = 0;
-		err = store_append_tombstone(w->s, 1 + below(&w->rng, 100), &run);
+		err = store_append_tombstone(w->s, 1 + below(&w->rng, 100), false, &run);
 	} else {
 		err = store_append(w->s, below(&w->rng, 2), 1 + below(&w->rng, 40), block_bytes,
 				   pages, &run);
@@ -497,7 +497,7 @@ static struct store_run put(struct world *w, uint32_t log, uint32_t blocks, bool
 {
 	struct entry *e = &w->entry[w->entries];
 	struct pending p = { .entry = w->entries++ };
-	int err = tombstone ? store_append_tombstone(w->s, blocks, &p.run) :
+	int err = tombstone ? store_append_tombstone(w->s, blocks, false, &p.run) :
 			      store_append(w->s, log, blocks, DISK_SECTOR, 1, &p.run);
 
 	assert_int_equal(err, 0);

@@ -122,7 +122,7 @@ static void fill_summary(const struct disk_super *super, uint8_t *buf)
 		} else {
 			head.type = DISK_RECORD_TOMBSTONE;
 			head.pages_per_block = 0;
-			assert_int_equal(store_append_tombstone(s, 3, &run), 0);
+			assert_int_equal(store_append_tombstone(s, 3, false, &run), 0);
 		}
 		store_header(s, &run, buf);
 		store_record(s, &run, &head, block, crc, buf + run.record_offset - FIRST);
@@ -257,7 +257,7 @@ static void test_reserve(void **state)
 		append_to(s, i % 2 ? STORE_CACHE : STORE_DURABLE, block, &run);
 	assert_int_equal(store_append(s, STORE_DURABLE, 1, block, 1, &run), -ENOSPC);
 	assert_int_equal(store_append(s, STORE_CACHE, 1, block, 1, &run), -ENOSPC);
-	assert_int_equal(store_append_tombstone(s, 1, &run), 0);
+	assert_int_equal(store_append_tombstone(s, 1, false, &run), 0);
 	store_append_done(s, &run, true);
 	append_to(s, STORE_CLEANED, block, &run);
 	assert_int_equal(run.log, DISK_LOG_DURABLE);

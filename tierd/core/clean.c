@@ -75,7 +75,7 @@ bool clean_stuck(const struct core *c)
 {
 	struct store_stats st;
 
-	if (c->cleaner.phase != CLEAN_STOP || !c->tomb_full_since_ns)
+	if (c->cleaner.phase != CLEAN_STOP || !c->tombs[TOMBS_CARRIED].full_since_ns)
 		return false;
 	store_stats(c->store, &st);
 	return !st.segments_free;
@@ -114,7 +114,7 @@ static bool awaited(const struct core *c)
 	for (uint32_t i = 0; i < c->contexts_high; i++)
 		if (c->context[i] && c->context[i]->full_since_ns)
 			return true;
-	return c->tomb_full_since_ns != 0;
+	return c->tombs[TOMBS_NEW].full_since_ns || c->tombs[TOMBS_CARRIED].full_since_ns;
 }
 
 /* Then it is as urgent as write-back, else it comes after all else. */
@@ -194,6 +194,7 @@ static void finish(struct core *c)
 
 	k->phase = CLEAN_IDLE;
 	k->ended_ns = c->now_ns;
+	c->tombs[TOMBS_NEW].full_since_ns = 0; /* until they have tried what it gained */
 	store_read_end(c->store, k->segment);
 	if (k->hot) {
 		evict_segment(c, k->segment);
@@ -268,18 +269,20 @@ static void summary_ask(struct core *c)
 static void carry(struct core *c, const struct disk_record *r, uint64_t oldest)
 {
 	const struct disk_block *b = (const struct disk_block *)(r + 1);
+	struct tombs *t = &c->tombs[TOMBS_CARRIED];
 
 	for (uint32_t i = 0; i < r->block_count; i++) {
 		if (b[i].salt < oldest)
 			continue;
-		tomb_push(c, r->context_uid, b[i].key, b[i].salt);
+		tomb_push(t, r->context_uid, b[i].key, b[i].salt);
 		c->metrics.tombstones_carried++;
 	}
-	c->cleaner.tombs = c->tomb_queued;
+	c->cleaner.tombs = t->queued;
 }
 
 static void tombs_step(struct core *c)
 {
+	const struct tombs *t = &c->tombs[TOMBS_CARRIED];
 	struct cleaner *k = &c->cleaner;
 	uint64_t oldest;
 
@@ -287,7 +290,7 @@ static void tombs_step(struct core *c)
 		k->phase = CLEAN_GATHER;
 		return;
 	}
-	while (tombs_room(c, STORE_TOMBSTONE_KEYS_MAX)) {
+	while (tombs_room(t, STORE_TOMBSTONE_KEYS_MAX)) {
 		const struct disk_record *r = store_next_tombstone(
 			c->store, k->segment, k->chunk[0].data, k->part_bytes, &k->part_cursor);
 
@@ -303,7 +306,7 @@ static void tombs_step(struct core *c)
 			k->phase = CLEAN_GATHER;
 		return;
 	}
-	if (c->tomb_written > c->tomb_flushed)
+	if (t->written > t->flushed)
 		sync_want(c); /* room in the queue comes by a flush */
 }
 
@@ -517,10 +520,11 @@ static void synced_step(struct core *c)
 
 static void stop_step(struct core *c)
 {
+	const struct tombs *t = &c->tombs[TOMBS_CARRIED];
 	struct cleaner *k = &c->cleaner;
 
-	if (c->tomb_flushed < k->tombs) {
-		if (c->tomb_written >= k->tombs)
+	if (t->flushed < k->tombs) {
+		if (t->written >= k->tombs)
 			sync_want(c);
 		return;
 	}

@@ -162,14 +162,15 @@ static int pools_alloc(struct core *c)
 	c->pin = calloc(CORE_PINS_MAX, sizeof(*c->pin));
 	c->stream = calloc(CORE_STREAMS_MAX, sizeof(*c->stream));
 	c->chunk = calloc(CORE_PIN_CHUNKS, sizeof(*c->chunk));
-	c->tomb_queue = calloc(TOMBS_MAX, sizeof(*c->tomb_queue));
+	for (uint32_t i = 0; i < TOMBS_KINDS; i++)
+		c->tombs[i].tomb = calloc(TOMBS_MAX, sizeof(*c->tombs[i].tomb));
 	c->tomb_scratch = calloc(TOMBS_RECORD, sizeof(*c->tomb_scratch));
 	c->unflushed = calloc(UNFLUSHED_MAX, sizeof(*c->unflushed));
 	c->crc_scratch = calloc(DISK_RUN_BLOCKS_MAX * (size_t)ABI_PAGES_PER_BLOCK_MAX, 4);
 	c->segment_blocks = calloc(segments + 1, sizeof(*c->segment_blocks));
 	if (!c->action || !c->context || !c->client || !c->request || !c->put || !c->io ||
-	    !c->copy || !c->batch || !c->pin || !c->chunk || !c->segment_blocks || !c->tomb_queue ||
-	    !c->tomb_scratch || !c->crc_scratch || !c->unflushed || !c->stream)
+	    !c->copy || !c->batch || !c->pin || !c->chunk || !c->segment_blocks ||
+	    !c->tombs[TOMBS_NEW].tomb || !c->tombs[TOMBS_CARRIED].tomb || !c->tomb_scratch || !c->crc_scratch || !c->unflushed || !c->stream)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < segments; i++)
 		block_list_init(&c->segment_blocks[i]);
@@ -338,7 +339,8 @@ void core_close(struct core *c)
 	prove_end(c);
 	clean_close(c);
 	free(c->tomb_scratch);
-	free(c->tomb_queue);
+	for (uint32_t i = 0; i < TOMBS_KINDS; i++)
+		free(c->tombs[i].tomb);
 	free(c->segment_blocks);
 	free(c->chunk);
 	free(c->pin);

@@ -19,26 +19,26 @@ bool tombstone(struct core *c, struct context *x, const uint8_t *key, uint64_t u
 {
 	if (!context_has_nvme(c, x))
 		return true;
-	if (!tombs_room(c, 1))
+	if (!tombs_room(&c->tombs[TOMBS_NEW], 1))
 		return false;
-	tomb_push(c, x->spec.uid, key, up_to_lsn);
+	tomb_push(&c->tombs[TOMBS_NEW], x->spec.uid, key, up_to_lsn);
 	return true;
 }
 
-bool tombs_room(const struct core *c, uint32_t keys)
+bool tombs_room(const struct tombs *t, uint32_t keys)
 {
-	return c->tomb_queued - c->tomb_flushed + keys <= TOMBS_MAX;
+	return t->queued - t->flushed + keys <= TOMBS_MAX;
 }
 
-void tomb_push(struct core *c, uint64_t context_uid, const uint8_t *key, uint64_t up_to_lsn)
+void tomb_push(struct tombs *t, uint64_t context_uid, const uint8_t *key, uint64_t up_to_lsn)
 {
-	struct tomb *t = &c->tomb_queue[c->tomb_queued++ % TOMBS_MAX];
+	struct tomb *at = &t->tomb[t->queued++ % TOMBS_MAX];
 
-	assert(c->tomb_queued - c->tomb_flushed <= TOMBS_MAX);
-	memset(t, 0, sizeof(*t));
-	t->context_uid = context_uid;
-	memcpy(t->block.key, key, ABI_KEY_BYTES);
-	t->block.salt = up_to_lsn;
+	assert(t->queued - t->flushed <= TOMBS_MAX);
+	memset(at, 0, sizeof(*at));
+	at->context_uid = context_uid;
+	memcpy(at->block.key, key, ABI_KEY_BYTES);
+	at->block.salt = up_to_lsn;
 }
 
 /* Drop keys from the cursor on. False: the tombstone queue is full. */
@@ -68,13 +68,13 @@ void delete_step(struct core *c, struct request *r)
 			request_wait_space(c, r);
 			return;
 		}
-		r->tomb_seq = c->tomb_queued + 1;
+		r->tomb_seq = c->tombs[TOMBS_NEW].queued + 1;
 	}
 	if (r->error || r->late) {
 		request_end(c, r, r->error ? r->error : -ETIMEDOUT, r->total, 0);
 		return;
 	}
-	if (c->tomb_written + 1 < r->tomb_seq) {
+	if (c->tombs[TOMBS_NEW].written + 1 < r->tomb_seq) {
 		r->phase = REQUEST_WRITTEN;
 		return;
 	}

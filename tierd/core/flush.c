@@ -127,6 +127,8 @@ static uint64_t lsn_complete(const struct core *c)
  */
 static bool flushed_frozen(struct core *c)
 {
+	const struct tombs *t = &c->tombs[TOMBS_NEW];
+
 	if (!c->flushed_frozen)
 		return false;
 	if (c->doubts || c->prover.left) {
@@ -134,8 +136,8 @@ static bool flushed_frozen(struct core *c)
 		return true;
 	}
 	if (!c->thaw_tombs)
-		c->thaw_tombs = c->tomb_queued + 1;
-	if (c->tomb_written + 1 < c->thaw_tombs || c->catalog_dirty || c->catalog_running)
+		c->thaw_tombs = t->queued + 1;
+	if (t->written + 1 < c->thaw_tombs || c->catalog_dirty || c->catalog_running)
 		return true;
 	c->flushed_frozen = false;
 	return false;
@@ -151,15 +153,18 @@ void flushed_freeze(struct core *c)
 
 void flush_step(struct core *c)
 {
-	if (c->unflushed_tail - c->unflushed_head > UNFLUSHED_MAX / 2 ||
-	    c->tomb_written - c->tomb_flushed > TOMBS_MAX / 2)
+	if (c->unflushed_tail - c->unflushed_head > UNFLUSHED_MAX / 2)
 		sync_want(c);
+	for (uint32_t i = 0; i < TOMBS_KINDS; i++)
+		if (c->tombs[i].written - c->tombs[i].flushed > TOMBS_MAX / 2)
+			sync_want(c);
 	if (!c->sync_wanted || c->sync_running || c->now_ns < c->flush_retry_ns)
 		return;
 	c->sync_wanted = false;
 	c->sync_running = true;
 	c->sync_started = c->write_seq;
-	c->sync_tombs = c->tomb_written;
+	for (uint32_t i = 0; i < TOMBS_KINDS; i++)
+		c->tombs[i].sync = c->tombs[i].written;
 	c->sync_lsn = flushed_frozen(c) ? 0 : lsn_complete(c);
 	c->metrics.syncs++;
 	core_push(c, CORE_AC_SYNC)->sync_token = c->write_seq + 1;
@@ -194,7 +199,8 @@ static void flush_failed(struct core *c)
 	flushed_freeze(c);
 	runs_again(c);
 	unflushed_again(c);
-	c->tomb_written = c->tomb_flushed;
+	for (uint32_t i = 0; i < TOMBS_KINDS; i++)
+		c->tombs[i].written = c->tombs[i].flushed;
 	catalog_again(c);
 	request_flush_failed(c, store_failing(c) ? -EIO : 0);
 }
@@ -209,7 +215,8 @@ void flush_done(struct core *c, int res)
 	}
 	c->flush_failures = 0;
 	c->sync_seq = c->sync_started;
-	c->tomb_flushed = c->sync_tombs;
+	for (uint32_t i = 0; i < TOMBS_KINDS; i++)
+		c->tombs[i].flushed = c->tombs[i].sync;
 	if (c->sync_lsn)
 		store_flushed(c->store, c->sync_lsn);
 	unflushed_settle(c);

@@ -428,15 +428,12 @@ struct core {
 	bool reserve_growing; /* some reservation is */
 	struct predict predict;
 
-	struct tomb *tomb_queue; /* ring of TOMBS_MAX */
-	uint64_t tomb_queued, tomb_written, tomb_flushed;
-	uint64_t tomb_full_since_ns; /* no room for their record since; 0 = there is */
+	struct tombs tombs[TOMBS_KINDS];
 	struct run run[CORE_RUNS_MAX];
 	struct block_list *segment_blocks; /* by segment */
 	uint64_t write_seq; /* records whose write has completed */
 	uint64_t sync_seq;  /* ... that a completed flush covers */
 	uint64_t sync_started;
-	uint64_t sync_tombs; /* tombstones that the flush under way covers */
 	uint64_t sync_lsn;   /* what flushed_lsn becomes by it; 0 = it stays */
 	bool sync_wanted, sync_running;
 	bool flushed_frozen; /* flushed_lsn does not move: see flush.c */
@@ -760,8 +757,8 @@ void pin_tick(struct core *c);
 void delete_begin(struct core *c, struct request *r);
 void delete_step(struct core *c, struct request *r);
 bool tombstone(struct core *c, struct context *x, const uint8_t *key, uint64_t up_to_lsn);
-bool tombs_room(const struct core *c, uint32_t keys);
-void tomb_push(struct core *c, uint64_t context_uid, const uint8_t *key, uint64_t up_to_lsn);
+bool tombs_room(const struct tombs *t, uint32_t keys);
+void tomb_push(struct tombs *t, uint64_t context_uid, const uint8_t *key, uint64_t up_to_lsn);
 
 /* context.c */
 void catalog_write(struct core *c, uint64_t token, uint64_t value);

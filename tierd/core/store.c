@@ -164,11 +164,15 @@ static void begin_life(struct store *s, enum store_stream stream, uint32_t segme
 	s->opened_cleaned += stream == STORE_CLEANED;
 }
 
-/* One that was left unfinished before a free one: crashes in a row must not use up those. */
-static int open_segment(struct store *s, enum store_stream stream, const struct need *need)
+/*
+ * One that was left unfinished before a free one: crashes in a row must not use up those. So many
+ * free ones must be left over.
+ */
+static int open_segment(struct store *s, enum store_stream stream, const struct need *need,
+			uint32_t left)
 {
 	uint32_t i = pick_unfinished(s, stream, need, stream == STORE_CACHE);
-	bool room = count_free(s) > reserve(s, stream);
+	bool room = count_free(s) > left;
 
 	if (i == ABI_SLOT_NONE && !room && stream == STORE_CLEANED)
 		i = pick_unfinished(s, stream, need, true);
@@ -195,7 +199,7 @@ void store_resume(struct store *s)
 	}
 }
 
-static int append(struct store *s, enum store_stream stream, const struct need *need,
+static int append(struct store *s, enum store_stream stream, const struct need *need, uint32_t left,
 		  struct store_run *run)
 {
 	struct store_segment *g = NULL;
@@ -209,7 +213,7 @@ static int append(struct store *s, enum store_stream stream, const struct need *
 		fit = blocks_that_fit(s, need, g->data_next, g->record_next);
 	}
 	if (!fit) {
-		err = open_segment(s, stream, need);
+		err = open_segment(s, stream, need, left);
 		if (err)
 			return err;
 		g = &s->segment[s->open[stream]];
@@ -266,10 +270,46 @@ int store_append(struct store *s, enum store_stream stream, uint32_t blocks, uin
 	/* Pages are padded to ABI_PAGE_ALIGN in every context that has a place here. */
 	assert(block_bytes > 0 && block_bytes % DISK_SECTOR == 0);
 	need.blocks = blocks < DISK_RUN_BLOCKS_MAX ? blocks : DISK_RUN_BLOCKS_MAX;
-	return append(s, stream, &need, run);
+	return append(s, stream, &need, reserve(s, stream), run);
 }
 
-int store_append_tombstone(struct store *s, uint32_t keys, struct store_run *run)
+/* Nothing can be appended to it any more: sealed, it can be cleaned. */
+static void seal_full(struct store *s, enum store_stream stream)
+{
+	struct store_segment *g;
+
+	if (s->open[stream] == ABI_SLOT_NONE)
+		return;
+	g = &s->segment[s->open[stream]];
+	if (s->super.summary_bytes - g->record_next >= DISK_SECTOR)
+		return;
+	g->state = STORE_SEALED;
+	s->open[stream] = ABI_SLOT_NONE;
+}
+
+/*
+ * In the cleaner's stream, which it may be in the middle of: only while a free segment is left for
+ * it besides. What it carries itself is a part of what that one is for.
+ */
+static int append_reserved(struct store *s, const struct need *need, bool carried,
+			   struct store_run *run)
+{
+	int err = -ENOSPC;
+
+	if (s->segment_count < STORE_RESERVED_FROM)
+		return err;
+	if (carried)
+		return append(s, STORE_CLEANED, need, 0, run);
+	if (count_free(s))
+		err = append(s, STORE_CLEANED, need, 1, run);
+	if (err == -ENOSPC) {
+		seal_full(s, STORE_DURABLE);
+		seal_full(s, STORE_CLEANED);
+	}
+	return err;
+}
+
+int store_append_tombstone(struct store *s, uint32_t keys, bool carried, struct store_run *run)
 {
 	struct need need = { 0 };
 	int err;
@@ -277,9 +317,9 @@ int store_append_tombstone(struct store *s, uint32_t keys, struct store_run *run
 	assert(keys > 0);
 	need.blocks = keys < STORE_TOMBSTONE_KEYS_MAX ? keys : STORE_TOMBSTONE_KEYS_MAX;
 	/* The cache log is dropped by the segment, needed or not; the durable one is cleaned. */
-	err = append(s, STORE_DURABLE, &need, run);
-	if (err == -ENOSPC && s->segment_count >= STORE_RESERVED_FROM)
-		err = append(s, STORE_CLEANED, &need, run); /* the cleaner waits for them */
+	err = append(s, STORE_DURABLE, &need, reserve(s, STORE_DURABLE), run);
+	if (err == -ENOSPC)
+		err = append_reserved(s, &need, carried, run);
 	if (!err)
 		run->bound = run->lsn;
 	return err;

@@ -66,7 +66,8 @@ void store_close(struct store *s);
  * Place for a run of up to `blocks` blocks of block_bytes with `pages` CRCs each, in a stream.
  * At least one block, at most DISK_RUN_BLOCKS_MAX. Errors: -ENOSPC no free segment (drop or clean
  * one), -EFBIG one block does not fit an empty segment. The last STORE_RESERVE free segments are
- * the cleaner's and tombstones', so that cleaning can always end.
+ * tombstones' and the cleaner's, the last one of all the cleaner's alone, so that cleaning can
+ * always end.
  */
 #define STORE_RESERVE 2u
 #define STORE_RESERVED_FROM 12u /* smaller stores have no reserve, and are not cleaned */
@@ -80,8 +81,9 @@ void store_append_done(struct store *s, const struct store_run *run, bool ok);
 	((DISK_SECTOR - (uint32_t)sizeof(struct disk_record)) / (uint32_t)sizeof(struct disk_block))
 
 /* Place for a tombstone record of so many keys, in the durable log. As store_append; no data.
- * run->blocks says how many fit (at most a sector's). */
-int store_append_tombstone(struct store *s, uint32_t keys, struct store_run *run);
+ * run->blocks says how many fit (at most a sector's). carried: by the cleaner, out of the segment
+ * that it empties, where they had as many records at least. */
+int store_append_tombstone(struct store *s, uint32_t keys, bool carried, struct store_run *run);
 
 /* The last lsn that was given out: a tombstone for what is stored now reaches up to it. */
 uint64_t store_lsn(const struct store *s);

@@ -25,6 +25,7 @@
 #define GATHER_LOOK 256u   /* blocks looked at for a run */
 #define GROW_NS (100 * MS) /* that a run waits, at most, while the block behind it is copied */
 #define GROW_LOOK_NS (MS / 2)
+#define TOMBS_LOOK_NS (10 * MS) /* between looks for room, while tombstones wait for some */
 
 static void enqueue(struct core *c, struct context *x, uint32_t slot, bool first)
 {
@@ -423,10 +424,11 @@ void run_record(struct core *c, struct run *run)
 
 static void tomb_record(struct core *c, struct run *run)
 {
+	const struct tombs *t = &c->tombs[run->tomb_kind];
 	struct disk_block *block = c->tomb_scratch;
 
 	for (uint32_t i = 0; i < run->tombs; i++)
-		block[i] = c->tomb_queue[(c->tomb_written + i) % TOMBS_MAX].block;
+		block[i] = t->tomb[(t->written + i) % TOMBS_MAX].block;
 	run->head.written_ms = retain_now_ms(c);
 	store_record(c->store, &run->place, &run->head, block, NULL, run->buf);
 }
@@ -497,6 +499,7 @@ void run_bury(struct core *c, struct run *run, uint32_t i)
 
 static void run_end(struct core *c, struct run *run)
 {
+	struct tombs *t = &c->tombs[run->tomb_kind];
 	struct context *x = run->ctx;
 
 	assert(!run->outstanding);
@@ -515,8 +518,8 @@ static void run_end(struct core *c, struct run *run)
 			c->metrics.durable_bytes += run->written;
 		c->metrics.written_bytes += run->written;
 		/* Not if a failed flush has put back those before. */
-		if (c->tomb_written == run->tomb_first)
-			c->tomb_written += run->tombs;
+		if (t->written == run->tomb_first)
+			t->written += run->tombs;
 	} else if (!run->doubtful) {
 		c->write_failures++;
 		c->write_retry_ns = c->now_ns + RETRY_NS;
@@ -594,30 +597,44 @@ static void run_written(struct core *c, struct core_io *io)
 
 /* ---- tombstones --------------------------------------------------------------------------- */
 
-/* As many as the record takes, all of one context: the queue's head decides which. */
-static void tombs_begin(struct core *c)
+/* Place for a record of so many keys, if need be in a segment that is made free for it. */
+static bool tombs_place(struct core *c, uint32_t keys, enum tombs_kind kind, struct store_run *place)
+{
+	bool carried = kind == TOMBS_CARRIED;
+
+	return !store_append_tombstone(c->store, keys, carried, place) ||
+	       (evict_store(c) && !store_append_tombstone(c->store, keys, carried, place));
+}
+
+/*
+ * As many as the record takes, all of one context: the queue's head decides which. False: there are
+ * none, or no room for them.
+ */
+static bool tombs_begin(struct core *c, enum tombs_kind kind)
 {
 	struct run *run = &c->run[DISK_LOG_DURABLE];
-	uint64_t first = c->tomb_written;
-	uint64_t uid = c->tomb_queue[first % TOMBS_MAX].context_uid;
+	struct tombs *t = &c->tombs[kind];
+	uint64_t first = t->written;
+	uint64_t uid = t->tomb[first % TOMBS_MAX].context_uid;
 	uint32_t n = 0;
 
-	while (first + n < c->tomb_queued && n < TOMBS_RECORD &&
-	       c->tomb_queue[(first + n) % TOMBS_MAX].context_uid == uid)
+	while (first + n < t->queued && n < TOMBS_RECORD &&
+	       t->tomb[(first + n) % TOMBS_MAX].context_uid == uid)
 		n++;
-	if (store_append_tombstone(c->store, n, &run->place) &&
-	    (!evict_store(c) ||
-	     store_append_tombstone(c->store, n, &run->place))) {
-		if (!c->tomb_full_since_ns)
-			c->tomb_full_since_ns = c->now_ns;
-		return;
+	if (!n)
+		return false;
+	if (!tombs_place(c, n, kind, &run->place)) {
+		if (!t->full_since_ns)
+			t->full_since_ns = c->now_ns;
+		return false;
 	}
-	c->tomb_full_since_ns = 0;
+	t->full_since_ns = 0;
 	n = run->place.blocks; /* as many as one record takes */
 	run->place.bound = 0;
 	for (uint32_t i = 0; i < n; i++)
-		if (c->tomb_queue[(first + i) % TOMBS_MAX].block.salt > run->place.bound)
-			run->place.bound = c->tomb_queue[(first + i) % TOMBS_MAX].block.salt;
+		if (t->tomb[(first + i) % TOMBS_MAX].block.salt > run->place.bound)
+			run->place.bound = t->tomb[(first + i) % TOMBS_MAX].block.salt;
+	run->tomb_kind = kind;
 	run->tomb_first = first;
 	run->ctx = NULL;
 	run->blocks = 0;
@@ -631,6 +648,7 @@ static void tombs_begin(struct core *c)
 	run->head.context_uid = uid;
 	run->head.block_count = n;
 	run->phase = run->place.header_offset ? RUN_HEADER : RUN_DATA;
+	return true;
 }
 
 /* ---- drain -------------------------------------------------------------------------------- */
@@ -659,7 +677,14 @@ bool writeback_full(const struct core *c, const struct context *x)
 
 bool tombs_full(const struct core *c)
 {
-	return full_for(c, c->tomb_full_since_ns);
+	return full_for(c, c->tombs[TOMBS_NEW].full_since_ns);
+}
+
+/* Have some no record yet? */
+bool tombs_wait(const struct core *c)
+{
+	return c->tombs[TOMBS_NEW].written < c->tombs[TOMBS_NEW].queued ||
+	       c->tombs[TOMBS_CARRIED].written < c->tombs[TOMBS_CARRIED].queued;
 }
 
 static void drain_step(struct core *c)
@@ -677,7 +702,7 @@ static void drain_step(struct core *c)
 			return;
 		res = res ? res : -ENOSPC; /* what is dirty stays so: told, not waited for */
 	}
-	if (c->tomb_written < c->tomb_queued) {
+	if (c->tombs[TOMBS_NEW].written < c->tombs[TOMBS_NEW].queued) {
 		if (!res && !tombs_full(c))
 			return;
 		res = res ? res : -ENOSPC;
@@ -721,9 +746,9 @@ void writeback_step(struct core *c)
 		drain_step(c);
 		return;
 	}
-	if (c->tomb_written < c->tomb_queued && c->run[DISK_LOG_DURABLE].phase == RUN_FREE &&
-	    c->now_ns >= c->write_retry_ns)
-		tombs_begin(c);
+	if (c->run[DISK_LOG_DURABLE].phase == RUN_FREE && c->now_ns >= c->write_retry_ns &&
+	    !tombs_begin(c, TOMBS_CARRIED)) /* they make room for the others */
+		tombs_begin(c, TOMBS_NEW);
 	for (uint32_t log = 0; log < CORE_RUNS_MAX; log++)
 		if (c->run[log].phase == RUN_FREE) {
 			runs_begin(c);
@@ -741,11 +766,10 @@ void writeback_step(struct core *c)
 
 uint64_t writeback_next_tick(const struct core *c)
 {
-	uint64_t next = UINT64_MAX;
+	uint64_t next = UINT64_MAX, due_ns;
 
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		const struct context *x = c->context[i];
-		uint64_t due_ns;
 
 		if (!x || !x->dirty.count)
 			continue;
@@ -759,8 +783,8 @@ uint64_t writeback_next_tick(const struct core *c)
 		if (c->run[i].phase == RUN_HEADER && !c->run[i].outstanding &&
 		    c->flush_retry_ns < next)
 			next = c->flush_retry_ns;
-	if (c->tomb_written < c->tomb_queued && c->write_retry_ns > c->now_ns &&
-	    c->write_retry_ns < next)
-		next = c->write_retry_ns;
-	return next;
+	if (!tombs_wait(c))
+		return next;
+	due_ns = c->write_retry_ns > c->now_ns ? c->write_retry_ns : c->now_ns + TOMBS_LOOK_NS;
+	return due_ns < next ? due_ns : next;
 }

@@ -21,6 +21,19 @@ struct tomb {
 	struct disk_block block;
 };
 
+/*
+ * Deletions that wait for their record, in the order in which they get it. What the cleaner carries
+ * has a queue of its own: it must not wait behind others, which may wait for it.
+ */
+enum tombs_kind { TOMBS_NEW = 0, TOMBS_CARRIED, TOMBS_KINDS };
+
+struct tombs {
+	struct tomb *tomb; /* ring of TOMBS_MAX */
+	uint64_t queued, written, flushed;
+	uint64_t sync;          /* written when the flush under way began */
+	uint64_t full_since_ns; /* no room for their record since; 0 = there is */
+};
+
 enum run_phase { RUN_FREE = 0, RUN_HEADER, RUN_HEADER_SYNC, RUN_DATA, RUN_RECORD };
 
 struct run {
@@ -29,6 +42,7 @@ struct run {
 	struct store_run place;
 	uint32_t blocks; /* 0: a tombstone record of `tombs` keys */
 	uint32_t tombs;
+	enum tombs_kind tomb_kind;
 	uint64_t tomb_first; /* in the queue */
 	uint32_t slot[DISK_RUN_BLOCKS_MAX];
 	uint32_t generation[DISK_RUN_BLOCKS_MAX];
@@ -83,7 +97,7 @@ struct cleaner {
 	uint64_t need;	 /* *_SYNC: this flush */
 	uint64_t summary_next; /* first byte of the summary that was not read */
 	size_t part_bytes, part_cursor; /* of the part that was read, into chunk[0].data */
-	uint64_t tombs;	    /* queued up to here */
+	uint64_t tombs;	    /* carried ones queued up to here */
 	uint32_t failures;  /* of this segment */
 	uint64_t retry_ns;  /* not before */
 	uint32_t victims;   /* since `opened` was noted */
@@ -129,6 +143,7 @@ void writeback_step(struct core *c);
 uint64_t writeback_next_tick(const struct core *c);
 bool writeback_full(const struct core *c, const struct context *x);
 bool tombs_full(const struct core *c);
+bool tombs_wait(const struct core *c);
 void writeback_enqueue(struct core *c, struct context *x, uint32_t slot);
 void writeback_again(struct core *c, struct context *x, uint32_t slot);
 int writeback_reserve(struct core *c, const struct abi_geometry *g);
