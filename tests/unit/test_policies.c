@@ -399,6 +399,49 @@ static double rate_of(const struct cache *c, uint32_t slot)
 	return r->rate[n->kind][age] * worth[n->depth] * (age ? 1 : 1000);
 }
 
+/* What is known by epoch alone; where the edge of LRU stands; the bit maps of leaves. */
+static void recount_sums(const struct reuse *r)
+{
+	const struct reuse_regret *g = &r->regret;
+	uint64_t newer = 0;
+
+	for (uint32_t at = 0; at < REUSE_EPOCHS; at++) {
+		uint32_t sum = 0, leafy = 0;
+
+		for (uint32_t k = 0; k < REUSE_KINDS; k++)
+			sum += r->known[k][at];
+		assert_int_equal(g->known[at], sum);
+		newer += (r->epoch - at) % REUSE_EPOCHS < g->edge ? sum : 0;
+		for (uint32_t row = 0; row < REUSE_ROWS; row++) {
+			bool leaf = r->cell[row][at].leaf != 0;
+
+			assert_int_equal(r->rows[at][row / 64] >> row % 64 & 1, leaf);
+			assert_int_equal(r->leaves[row][at / 64] >> at % 64 & 1, leaf);
+			leafy += leaf;
+		}
+		assert_int_equal(r->columns[at / 64] >> at % 64 & 1, leafy > 0);
+	}
+	for (uint32_t row = 0; row < REUSE_ROWS; row++)
+		assert_int_equal(r->rows[REUSE_EPOCHS][row / 64] >> row % 64 & 1,
+				 r->cell[row][REUSE_EPOCHS].leaf != 0);
+	assert_int_equal(g->newer, newer);
+}
+
+/* The first of a walk came out of turn: no leaf is older, and it is worth little more than one. */
+static void recount_oldest(const struct cache *c, uint32_t first)
+{
+	const struct reuse *r = c->policy;
+	uint32_t age = reuse_age_of(r, node_at(c, first));
+	double least = 1e300;
+
+	for (uint32_t i = 0; i < c->slots; i++)
+		if (c->key_of[i] != KEYS && !node_at(c, i)->children) {
+			assert_true(age >= REUSE_EPOCHS || reuse_age_of(r, node_at(c, i)) <= age);
+			least = fmin(least, rate_of(c, i));
+		}
+	assert_true(rate_of(c, first) < least * r->regret.caution * (1 + 1 / 16384.0));
+}
+
 /* Who is known by kind and epoch, from the nodes and the ghosts; children; the order of a walk. */
 static void recount(struct cache *c)
 {
@@ -430,8 +473,13 @@ static void recount(struct cache *c)
 			known[note.kind][(r->epoch - age) % REUSE_EPOCHS]++;
 	}
 	assert_memory_equal(known, r->known, sizeof(known));
+	recount_sums(r);
 	for (uint32_t i = 0; i < c->count; i++) {
 		at = c->ops->victim(c->policy, at);
+		if (i == 0 && r->oldest) {
+			recount_oldest(c, at);
+			continue;
+		}
 		if (!inner && node_at(c, at)->children) {
 			inner = true; /* leaves first, each part in the order of worth */
 			before = 0;
@@ -582,6 +630,52 @@ static void chain(struct cache *c, uint32_t slot, uint32_t parent, uint32_t dept
 	c->count++;
 }
 
+/* Of two leaves, the older worth `times` the younger: who leaves first; then all do, once each. */
+static uint32_t first_of_two(double times)
+{
+	struct cache *c = cache_new("reuse", 6);
+	struct reuse *r = c->policy;
+	uint32_t first, kind;
+
+	chain(c, 0, ABI_SLOT_NONE, 0);
+	r->clock = r->epoch_end;
+	chain(c, 1, ABI_SLOT_NONE, 0);
+	c->ops->touch(r, 0, 1, 0); /* another kind from now on */
+	for (uint32_t i = 0; i < 4; i++) {
+		r->clock = r->epoch_end;
+		chain(c, 2 + 2 * i, ABI_SLOT_NONE, 0);
+		cache_remove(c, 2 + 2 * i);
+	}
+	r->clock = r->epoch_end;
+	c->ops->touch(r, 1, 1, 0);
+	c->ops->touch(r, 1, 1, 0);
+	kind = node_at(c, 0)->kind;
+	r->clock = r->epoch_end;
+	chain(c, 2, ABI_SLOT_NONE, 0);
+	cache_remove(c, 2);
+	assert_true(reuse_age_of(r, node_at(c, 0)) > reuse_age_of(r, node_at(c, 1)));
+	for (uint32_t k = 0; k < REUSE_KINDS; k++)
+		for (uint32_t a = 0; a < REUSE_AGES; a++)
+			r->rate[k][a] = k == kind && a > 1 ? times : 1;
+	reuse_rank(r);
+	reuse_groups_mark(r);
+	r->regret.caution = 1.25;
+	first = c->ops->victim(r, ABI_SLOT_NONE);
+	walk_all(c);
+	recount(c);
+	cache_free(c);
+	return first;
+}
+
+/* Worth a little more the oldest leaves all the same; worth much more it stays. */
+static void test_reuse_prefers_the_oldest_in_doubt(void **state)
+{
+	(void)state;
+	assert_int_equal(first_of_two(0.5), 0);
+	assert_int_equal(first_of_two(1.2), 0);
+	assert_int_equal(first_of_two(1.3), 1);
+}
+
 /* A prefix leaves from its end. */
 static void test_reuse_takes_children_first(void **state)
 {
@@ -699,6 +793,7 @@ int main(void)
 		cmocka_unit_test(test_reuse_learns_from_elsewhere),
 		cmocka_unit_test(test_reuse_knows_nothing_at_first),
 		cmocka_unit_test(test_reuse_takes_children_first),
+		cmocka_unit_test(test_reuse_prefers_the_oldest_in_doubt),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,7 +7,8 @@
  * Blocks stand in cells by row (kind and depth) and epoch of their last use; a group is the cells
  * of a row within a range of ages, and groups are ranked once an epoch. Every call is O(1) but for
  * the end of an epoch, which is some 10^4 operations. Leaves go first: what is worth more may hang
- * below a block, never above it.
+ * below a block, never above it. Where the gain is in doubt the oldest leaves instead, and how much
+ * doubt is enough follows from what was lost by not being LRU (reuse_regret.c).
  */
 #include "tierd/policy/reuse.h"
 
@@ -19,11 +20,8 @@
 #define DECAY (1 - 1 / 512.0) /* of what was seen, an epoch: forgotten after some 32 fillings */
 #define LEARN_EPOCHS 2u	      /* rates are learnt, and groups ranked, so often, */
 #define LEARN_USES 1024u      /* but after so many uses at the earliest: it takes 10^5 operations */
-#define GRACE 1000.0	      /* what was used in this epoch stays if anything else can go */
 #define GHOSTS_A_BLOCK 2u     /* of those that fill the tier, */
 #define GHOSTS_MIN 8192u      /* but so many for small ones */
-#define RANK_BITS 22u	      /* of a float without its sign, in two digits */
-#define RANK_DIGITS (1u << RANK_BITS / 2)
 
 /*
  * A block is worth a write to NVMe if one in so many like it will be used while it is there, deep
@@ -31,88 +29,10 @@
  */
 #define ADMIT_WORTH (1 / 16.0)
 
-/*
- * Tokens before it at which a depth begins, and what a use there is worth: about the root of what
- * recomputing costs there (docs/policies.md). The whole of it would keep long prompts that are not
- * used again longer than the counts can tell them from others.
- */
+/* Tokens before it at which a depth begins. */
 static const uint64_t depth_first[REUSE_DEPTHS] = { 0, 8192, 24576, 49152 };
-static const double depth_worth[REUSE_DEPTHS] = { 1.0, 1.2, 1.4, 1.8 };
 
-/* ---- cells --------------------------------------------------------------------------------- */
-
-static uint32_t row_of(const struct reuse_node *n)
-{
-	return n->kind * REUSE_DEPTHS + n->depth;
-}
-
-static uint32_t cell_at(const struct reuse *r, uint32_t age)
-{
-	return age >= REUSE_EPOCHS ? REUSE_EPOCHS : (r->epoch - age) % REUSE_EPOCHS;
-}
-
-static uint32_t group_of(const struct reuse *r, const struct reuse_node *n)
-{
-	return row_of(n) * REUSE_AGES + reuse_age(reuse_age_of(r, n));
-}
-
-static uint32_t *list_of(struct reuse *r, const struct reuse_node *n)
-{
-	struct reuse_cell *c = &r->cell[row_of(n)][cell_at(r, reuse_age_of(r, n))];
-
-	return n->children ? &c->inner : &c->leaf;
-}
-
-static void leaf_mark(struct reuse *r, uint32_t row, uint32_t at, bool any)
-{
-	uint64_t bit = 1ull << at % 64, *word;
-
-	if (at == REUSE_EPOCHS)
-		return;
-	word = &r->leaves[row][at / 64];
-	*word = any ? *word | bit : *word & ~bit;
-}
-
-/* The group may have a leaf from now on. */
-static void group_mark(struct reuse *r, uint32_t group)
-{
-	r->leafy[r->rank[group] / 64] |= 1ull << r->rank[group] % 64;
-}
-
-static void cell_push(struct reuse *r, uint32_t node)
-{
-	struct reuse_node *n = &r->node[node];
-	uint32_t *list = list_of(r, n);
-
-	n->prev = node;
-	n->next = *list;
-	if (*list) {
-		n->prev = r->node[*list].prev;
-		r->node[*list].prev = node;
-	}
-	*list = node;
-	if (n->children)
-		return;
-	leaf_mark(r, row_of(n), cell_at(r, reuse_age_of(r, n)), true);
-	group_mark(r, group_of(r, n));
-}
-
-static void cell_pull(struct reuse *r, uint32_t node)
-{
-	struct reuse_node *n = &r->node[node];
-	uint32_t *list = list_of(r, n);
-
-	if (*list == node)
-		*list = n->next;
-	else
-		r->node[n->prev].next = n->next;
-	if (n->next)
-		r->node[n->next].prev = n->prev;
-	else if (*list)
-		r->node[*list].prev = n->prev; /* the last one went */
-	if (!n->children && !*list)
-		leaf_mark(r, row_of(n), cell_at(r, reuse_age_of(r, n)), false);
-}
+/* ---- children ------------------------------------------------------------------------------ */
 
 static void child_add(struct reuse *r, uint32_t parent)
 {
@@ -121,10 +41,10 @@ static void child_add(struct reuse *r, uint32_t parent)
 
 	assert(p->in);
 	if (moves)
-		cell_pull(r, parent);
+		reuse_cell_pull(r, parent);
 	p->children += p->children < REUSE_CHILDREN_MAX;
 	if (moves)
-		cell_push(r, parent);
+		reuse_cell_push(r, parent);
 }
 
 /* Lives are counted in few bits: a parent may be taken for one that left, and then has no child. */
@@ -137,124 +57,13 @@ static void child_gone(struct reuse *r, uint32_t parent)
 	if (!p->children || p->children == REUSE_CHILDREN_MAX)
 		return;
 	if (moves)
-		cell_pull(r, parent);
+		reuse_cell_pull(r, parent);
 	p->children--;
 	if (moves)
-		cell_push(r, parent);
+		reuse_cell_push(r, parent);
 }
 
-/* ---- walks --------------------------------------------------------------------------------- */
-
-_Static_assert(REUSE_EPOCHS == 128, "leaf_after knows two words");
-
-/* From cell `at` on, in a circle: how many cells come before one with a leaf, if any has. */
-static uint32_t leaf_after(const uint64_t leaves[REUSE_EPOCHS / 64], uint32_t at)
-{
-	uint32_t word = at / 64, bit = at % 64;
-	uint64_t here = leaves[word] >> bit, there = leaves[!word];
-
-	if (here)
-		return (uint32_t)__builtin_ctzll(here);
-	if (there)
-		return 64 - bit + (uint32_t)__builtin_ctzll(there);
-	here = leaves[word] << (63 - bit) << 1; /* those before `at`, moved to the end */
-	return here ? 64 + (uint32_t)__builtin_ctzll(here) : REUSE_EPOCHS;
-}
-
-/* The first block in the cells of ages [from, until), oldest first; 0 = none. */
-static uint32_t cells_first(const struct reuse *r, uint32_t row, uint32_t from, uint32_t until,
-			    bool inner)
-{
-	uint32_t oldest = (r->epoch - until + 1) % REUSE_EPOCHS, n = 0;
-
-	if (until == REUSE_EPOCHS) {
-		const struct reuse_cell *c = &r->cell[row][REUSE_EPOCHS];
-
-		if (inner ? c->inner : c->leaf)
-			return inner ? c->inner : c->leaf;
-	}
-	if (!inner) {
-		n = leaf_after(r->leaves[row], oldest);
-		return n < until - from ? r->cell[row][(oldest + n) % REUSE_EPOCHS].leaf : 0;
-	}
-	for (; n < until - from; n++) {
-		uint32_t node = r->cell[row][(oldest + n) % REUSE_EPOCHS].inner;
-
-		if (node)
-			return node;
-	}
-	return 0;
-}
-
-static uint32_t group_first(const struct reuse *r, uint32_t group, bool inner)
-{
-	uint32_t age = group % REUSE_AGES;
-
-	return cells_first(r, group / REUSE_AGES, reuse_age_first[age], reuse_age_first[age + 1],
-			   inner);
-}
-
-/* The first leaf from the group of this rank on; groups that have lost theirs are unmarked. */
-static uint32_t leaf_from(struct reuse *r, uint32_t rank)
-{
-	for (uint32_t word = rank / 64; word < REUSE_RANK_WORDS; word++) {
-		uint64_t left = r->leafy[word];
-
-		if (word == rank / 64)
-			left &= ~0ull << rank % 64;
-		for (; left; left &= left - 1) {
-			uint32_t at = word * 64 + (uint32_t)__builtin_ctzll(left);
-			uint32_t node = group_first(r, r->order[at], false);
-
-			if (node)
-				return node;
-			r->leafy[word] &= ~(1ull << at % 64);
-		}
-	}
-	return 0;
-}
-
-static uint32_t inner_from(const struct reuse *r, uint32_t rank)
-{
-	for (; rank < REUSE_GROUPS; rank++) {
-		uint32_t node = group_first(r, r->order[rank], true);
-
-		if (node)
-			return node;
-	}
-	return 0;
-}
-
-/* From the group of this rank on: leaves, then the others. */
-static uint32_t walk_from(struct reuse *r, uint32_t rank, bool inner)
-{
-	uint32_t node = inner ? 0 : leaf_from(r, rank);
-
-	return node ? node : inner_from(r, inner ? rank : 0);
-}
-
-static uint32_t walk_after(struct reuse *r, uint32_t node)
-{
-	const struct reuse_node *n = &r->node[node];
-	uint32_t age = reuse_age_of(r, n), row = row_of(n), next = n->next;
-	uint32_t group = group_of(r, n);
-	bool inner = n->children > 0;
-
-	if (!next) {
-		uint32_t until = age < REUSE_EPOCHS ? age : REUSE_EPOCHS - 1;
-
-		if (age >= REUSE_EPOCHS) /* the oldest cell was last */
-			until = REUSE_EPOCHS - 1;
-		next = cells_first(r, row, reuse_age_first[group % REUSE_AGES], until, inner);
-		if (!next && age >= REUSE_EPOCHS) {
-			uint32_t at = (r->epoch - until) % REUSE_EPOCHS;
-			const struct reuse_cell *c = &r->cell[row][at];
-
-			next = inner ? c->inner : c->leaf;
-		}
-	}
-	return next ? next : walk_from(r, r->rank[group] + 1u, inner);
-}
+/* ---- questions ----------------------------------------------------------------------------- */
 
 static bool is_in(const struct reuse *r, uint32_t slot)
 {
@@ -267,10 +76,10 @@ static uint32_t reuse_victim(void *state, uint32_t after)
 	uint32_t node;
 
 	if (after == ABI_SLOT_NONE) {
-		node = walk_from(r, 0, false);
+		node = reuse_walk_begin(r);
 	} else {
 		assert(is_in(r, after));
-		node = walk_after(r, reuse_node_of(r, after));
+		node = reuse_walk_on(r, reuse_node_of(r, after));
 	}
 	return node ? reuse_slot_of(r, node) : ABI_SLOT_NONE;
 }
@@ -291,89 +100,10 @@ static bool reuse_admit(void *state, uint32_t slot, uint64_t reach)
 	assert(slot < r->size.blocks_max && is_in(r, slot));
 	if (epochs > REUSE_EPOCHS)
 		never /= 1 + r->beyond[n->kind] * (epochs - REUSE_EPOCHS);
-	return (1 - never) * depth_worth[n->depth] >= ADMIT_WORTH;
+	return (1 - never) * reuse_depth_worth[n->depth] >= ADMIT_WORTH;
 }
 
 /* ---- epochs -------------------------------------------------------------------------------- */
-
-static void groups_worth(const struct reuse *r, double worth[REUSE_GROUPS])
-{
-	for (uint32_t kind = 0; kind < REUSE_KINDS; kind++)
-		for (uint32_t depth = 0; depth < REUSE_DEPTHS; depth++) {
-			for (uint32_t age = 0; age < REUSE_AGES; age++)
-				worth[age] = r->rate[kind][age] * depth_worth[depth];
-			worth[0] *= GRACE;
-			worth += REUSE_AGES;
-		}
-}
-
-/* A group's worth as a number of RANK_BITS, to one part in 2^14: of equals the order stays. */
-static uint32_t rank_key(double worth)
-{
-	float value = (float)worth;
-	uint32_t bits;
-
-	_Static_assert(sizeof(bits) == sizeof(value), "the bits of a float are ordered as it is");
-	memcpy(&bits, &value, sizeof(bits));
-	return bits >> (31 - RANK_BITS);
-}
-
-/* One pass of a radix sort by the digit at `shift`, which keeps the order of equals. */
-static void rank_pass(const uint32_t key[REUSE_GROUPS], uint32_t shift,
-		      const uint16_t from[REUSE_GROUPS], uint16_t to[REUSE_GROUPS])
-{
-	uint16_t first[RANK_DIGITS + 1] = { 0 };
-
-	for (uint32_t i = 0; i < REUSE_GROUPS; i++)
-		first[(key[i] >> shift) % RANK_DIGITS + 1]++;
-	for (uint32_t d = 1; d < RANK_DIGITS; d++)
-		first[d] = (uint16_t)(first[d] + first[d - 1]);
-	for (uint32_t i = 0; i < REUSE_GROUPS; i++)
-		to[first[(key[from[i]] >> shift) % RANK_DIGITS]++] = from[i];
-}
-
-static void groups_rank(struct reuse *r)
-{
-	double worth[REUSE_GROUPS];
-	uint32_t key[REUSE_GROUPS];
-	uint16_t half[REUSE_GROUPS];
-
-	groups_worth(r, worth);
-	for (uint32_t i = 0; i < REUSE_GROUPS; i++)
-		key[i] = rank_key(worth[i]);
-	rank_pass(key, 0, r->order, half);
-	rank_pass(key, RANK_BITS / 2, half, r->order);
-	for (uint32_t i = 0; i < REUSE_GROUPS; i++)
-		r->rank[r->order[i]] = (uint16_t)i;
-}
-
-static void list_join(struct reuse *r, uint32_t *to, uint32_t *from)
-{
-	uint32_t last;
-
-	if (!*from)
-		return;
-	last = r->node[*from].prev;
-	r->node[last].next = *to;
-	if (*to) {
-		r->node[*from].prev = r->node[*to].prev;
-		r->node[*to].prev = last;
-	}
-	*to = *from;
-	*from = 0;
-}
-
-/* Cells are used again: what stands in the next epoch's is older than all ages now. */
-static void cells_turn(struct reuse *r)
-{
-	uint32_t at = (r->epoch + 1) % REUSE_EPOCHS;
-
-	for (uint32_t row = 0; row < REUSE_ROWS; row++) {
-		list_join(r, &r->cell[row][REUSE_EPOCHS].leaf, &r->cell[row][at].leaf);
-		list_join(r, &r->cell[row][REUSE_EPOCHS].inner, &r->cell[row][at].inner);
-		leaf_mark(r, row, at, false);
-	}
-}
 
 /*
  * The oldest stay as old as they are: a node's epoch has few bits, and would become young again.
@@ -422,35 +152,14 @@ static void kind_waited(struct reuse *r, uint32_t kind)
 	r->known[kind][(r->epoch + 1) % REUSE_EPOCHS] = 0;
 }
 
-static void cells_mark(struct reuse *r, uint32_t row, uint32_t word)
-{
-	for (uint64_t left = r->leaves[row][word]; left; left &= left - 1) {
-		uint32_t at = word * 64 + (uint32_t)__builtin_ctzll(left);
-		uint32_t age = (r->epoch - at) % REUSE_EPOCHS;
-
-		group_mark(r, row * REUSE_AGES + reuse_age(age));
-	}
-}
-
-/* Blocks have moved into other groups by their age, and groups to other ranks. */
-static void groups_mark(struct reuse *r)
-{
-	memset(r->leafy, 0, sizeof(r->leafy));
-	for (uint32_t row = 0; row < REUSE_ROWS; row++) {
-		if (r->cell[row][REUSE_EPOCHS].leaf)
-			group_mark(r, row * REUSE_AGES + REUSE_AGES - 1);
-		cells_mark(r, row, 0);
-		cells_mark(r, row, 1);
-	}
-}
-
 static void epoch_end(struct reuse *r)
 {
 	uint64_t length = r->resident / REUSE_EPOCHS_TIER;
 
 	for (uint32_t k = 0; k < REUSE_KINDS; k++)
 		kind_waited(r, k);
-	cells_turn(r);
+	reuse_cells_turn(r);
+	reuse_regret_turn(r, r->ghosts->added > 0);
 	r->epoch++;
 	nodes_age(r);
 	r->epoch_end = r->clock + (length < REUSE_EPOCH_MIN ? REUSE_EPOCH_MIN : length);
@@ -458,9 +167,9 @@ static void epoch_end(struct reuse *r)
 		r->learnt = r->clock;
 		r->learnt_epoch = r->epoch;
 		reuse_learn(r);
-		groups_rank(r);
+		reuse_rank(r);
 	}
-	groups_mark(r);
+	reuse_groups_mark(r);
 }
 
 static void clock_step(struct reuse *r)
@@ -501,11 +210,28 @@ static uint8_t kind_new(const struct reuse *r, const struct reuse_node *n,
 	return (uint8_t)((turn * REUSE_RUNS + run_of(hint->brought)) * 2 + hint->last);
 }
 
-static void seen_again(struct reuse *r, uint32_t kind, uint32_t age, uint32_t epoch)
+static void known_add(struct reuse *r, uint32_t kind)
 {
+	r->known[kind][r->epoch % REUSE_EPOCHS]++;
+	reuse_regret_add(r);
+}
+
+static void known_drop(struct reuse *r, uint32_t kind, uint32_t age)
+{
+	uint32_t *known = &r->known[kind][(r->epoch - age) % REUSE_EPOCHS];
+
+	assert(age < REUSE_EPOCHS && *known > 0);
+	(*known)--;
+	reuse_regret_drop(r, age);
+}
+
+static void seen_again(struct reuse *r, uint32_t kind, uint32_t age, bool here)
+{
+	reuse_regret_use(r, age, here);
+	if (age >= REUSE_EPOCHS)
+		return;
 	r->seen[kind].uses[reuse_age(age)]++;
-	assert(r->known[kind][epoch % REUSE_EPOCHS] > 0);
-	r->known[kind][epoch % REUSE_EPOCHS]--;
+	known_drop(r, kind, age);
 }
 
 static struct reuse_note note_of(const struct ghost *g)
@@ -529,7 +255,7 @@ static void ghost_back(struct reuse *r, struct reuse_node *n, const uint8_t *key
 	note = note_of(g);
 	age = (uint16_t)(r->epoch - note.epoch);
 	if (age < REUSE_EPOCHS) {
-		seen_again(r, note.kind, age, r->epoch - age);
+		seen_again(r, note.kind, age, false);
 		n->uses = (note.uses < REUSE_USES_MAX ? note.uses + 1u : note.uses) & 63;
 		n->kind = kind_used(n->uses);
 	}
@@ -544,13 +270,13 @@ static void last_no_more(struct reuse *r, uint32_t parent)
 
 	if (p->kind >= REUSE_KINDS_NEW || !(p->kind & 1))
 		return;
-	cell_pull(r, parent);
+	reuse_cell_pull(r, parent);
 	if (known)
 		r->known[p->kind][p->epoch % REUSE_EPOCHS]--;
 	p->kind--;
 	if (known)
 		r->known[p->kind][p->epoch % REUSE_EPOCHS]++;
-	cell_push(r, parent);
+	reuse_cell_push(r, parent);
 }
 
 static uint32_t node_take(struct reuse *r, uint32_t slot)
@@ -575,6 +301,7 @@ static uint32_t node_take(struct reuse *r, uint32_t slot)
 static void node_free(struct reuse *r, uint32_t node)
 {
 	r->node[node].in = 0;
+	r->oldest = r->oldest == node ? 0 : r->oldest;
 	if (!r->map)
 		return;
 	r->map[r->slot[node]] = 0;
@@ -612,9 +339,9 @@ static void reuse_insert(void *state, uint32_t slot, const struct policy_hint *h
 		last_no_more(r, n->parent);
 		child_add(r, n->parent);
 	}
-	r->known[n->kind][n->epoch % REUSE_EPOCHS]++;
-	cell_push(r, node);
 	r->resident++;
+	known_add(r, n->kind);
+	reuse_cell_push(r, node);
 }
 
 /* Uses within one epoch, such as the steps of one decode, are one. */
@@ -632,14 +359,13 @@ static void reuse_touch(void *state, uint32_t slot, uint32_t weight, uint64_t no
 		return;
 	clock_step(r);
 	age = reuse_age_of(r, n);
-	cell_pull(r, node);
-	if (age < REUSE_EPOCHS)
-		seen_again(r, n->kind, age, n->epoch);
+	reuse_cell_pull(r, node);
+	seen_again(r, n->kind, age, true);
 	n->uses += n->uses < REUSE_USES_MAX;
 	n->kind = kind_used(n->uses);
 	n->epoch = r->epoch % REUSE_EPOCH_SPAN;
-	r->known[n->kind][n->epoch % REUSE_EPOCHS]++;
-	cell_push(r, node);
+	known_add(r, n->kind);
+	reuse_cell_push(r, node);
 }
 
 static void ghost_make(struct reuse *r, const struct reuse_note *note, const uint8_t *key)
@@ -653,7 +379,7 @@ static void ghost_make(struct reuse *r, const struct reuse_note *note, const uin
 	lost = note_of(&old);
 	age = (uint16_t)(r->epoch - lost.epoch);
 	if (old.tag && age < REUSE_EPOCHS)
-		r->known[lost.kind][(r->epoch - age) % REUSE_EPOCHS]--;
+		known_drop(r, lost.kind, age);
 }
 
 static void ghost_of(struct reuse *r, const struct reuse_node *n, const uint8_t *key)
@@ -684,12 +410,11 @@ static void reuse_elsewhere(void *state, const uint8_t *key)
 	ghosts_drop(r->ghosts, g);
 	clock_step(r);
 	age = (uint16_t)(r->epoch - note.epoch);
-	if (age < REUSE_EPOCHS)
-		seen_again(r, note.kind, age, r->epoch - age);
+	seen_again(r, note.kind, age, false);
 	note.uses += note.uses < REUSE_USES_MAX;
 	note.kind = kind_used(note.uses);
 	note.epoch = (uint16_t)r->epoch;
-	r->known[note.kind][r->epoch % REUSE_EPOCHS]++;
+	known_add(r, note.kind);
 	ghost_make(r, &note, key);
 }
 
@@ -705,7 +430,7 @@ static void reuse_remove(void *state, uint32_t slot, const uint8_t *key)
 	n = &r->node[node];
 	p = &r->node[n->parent];
 	__builtin_prefetch(p, 1);
-	cell_pull(r, node);
+	reuse_cell_pull(r, node);
 	r->resident--;
 	if (reuse_age_of(r, n) < REUSE_EPOCHS)
 		ghost_of(r, n, key);
@@ -774,8 +499,9 @@ static void reuse_init(void *state, const struct policy_size *size)
 	r->epoch_end = REUSE_EPOCH_MIN;
 	for (uint32_t i = 0; i < REUSE_GROUPS; i++) /* the oldest first */
 		r->order[i] = (uint16_t)((i % REUSE_ROWS + 1) * REUSE_AGES - 1 - i / REUSE_ROWS);
+	reuse_regret_init(r);
 	reuse_learn(r);
-	groups_rank(r);
+	reuse_rank(r);
 }
 
 extern const struct policy_ops policy_reuse;

@@ -37,6 +37,7 @@
 #define REUSE_ROWS (REUSE_KINDS * REUSE_DEPTHS)
 #define REUSE_GROUPS (REUSE_ROWS * REUSE_AGES)
 #define REUSE_RANK_WORDS ((REUSE_GROUPS + 63) / 64)
+#define REUSE_ROW_WORDS ((REUSE_ROWS + 63) / 64)
 
 /*
  * Blocks of one row and epoch: those that are the end of their path here, and the others. Heads of
@@ -78,6 +79,20 @@ struct reuse_note {
 };
 
 /*
+ * What LRU would have hit, and who is ahead. All ages below `edge` would be in an LRU of as many
+ * blocks, and so much of `edge` itself as is left (reuse_regret.c).
+ */
+struct reuse_regret {
+	uint32_t known[REUSE_EPOCHS]; /* of all kinds, by epoch of last use */
+	uint64_t newer;		      /* of these, at ages below edge */
+	uint64_t full;		      /* the most blocks in the tier, since the last epoch's end */
+	uint32_t edge;		      /* an age */
+	uint32_t first;		      /* epochs to go before caution follows the account */
+	double account;		      /* hits that LRU had not had, less those of LRU alone */
+	double caution;		      /* so many times the least the oldest must be worth to stay */
+};
+
+/*
  * Where few of a context's blocks are in the tier at a time, nodes are handed out as blocks come
  * (map, slot); else node = slot + 1.
  */
@@ -88,6 +103,7 @@ struct reuse {
 	uint32_t epoch, learnt_epoch;
 	uint32_t nodes;  /* handed out ever, from 1 on */
 	uint32_t free;   /* of these: first that is free; 0 = none */
+	uint32_t oldest; /* node that began the present walk out of turn; 0 = none did */
 	uint32_t swept;  /* the last node whose epoch was looked at */
 	uint32_t *map;   /* by slot: its node, 0 = none; NULL = node is slot + 1 */
 	uint32_t *slot;  /* by node; with map */
@@ -97,11 +113,15 @@ struct reuse {
 	double rate[REUSE_KINDS][REUSE_AGES];	   /* uses again to come, an epoch of waiting */
 	double never[REUSE_KINDS];		   /* chance of no use at any age told apart */
 	double beyond[REUSE_KINDS];		   /* uses an epoch at ages beyond these */
+	struct reuse_regret regret;
+	double worth[REUSE_GROUPS];		   /* of a group's blocks */
 	uint16_t order[REUSE_GROUPS];		   /* groups, least worth first */
 	uint16_t rank[REUSE_GROUPS];
 	uint64_t leafy[REUSE_RANK_WORDS];	   /* by rank: all groups with a leaf, and others */
 	struct reuse_cell cell[REUSE_ROWS][REUSE_EPOCHS + 1]; /* the last: older than that */
-	uint64_t leaves[REUSE_ROWS][REUSE_EPOCHS / 64];	      /* cells with a leaf */
+	uint64_t leaves[REUSE_ROWS][REUSE_EPOCHS / 64];	      /* cells with a leaf, by row */
+	uint64_t rows[REUSE_EPOCHS + 1][REUSE_ROW_WORDS];     /* the same by epoch */
+	uint64_t columns[REUSE_EPOCHS / 64];		      /* epochs with a leaf in any row */
 	struct reuse_node node[]; /* then map and slot, then the ghosts */
 };
 
@@ -135,7 +155,33 @@ static inline uint32_t reuse_age(uint32_t epochs)
 	return epochs < REUSE_EPOCHS ? 2 * log + (epochs >> (log - 1) & 1) : REUSE_AGES - 1;
 }
 
-/* The statistics: rate from seen. */
+/*
+ * The order: into its cell and out of it, before what names the cell changes; a walk's first node
+ * and the one after another, 0 = none; what moves with the epoch, before and after it counts.
+ */
+void reuse_cell_push(struct reuse *r, uint32_t node);
+void reuse_cell_pull(struct reuse *r, uint32_t node);
+uint32_t reuse_walk_begin(struct reuse *r);
+uint32_t reuse_walk_on(struct reuse *r, uint32_t after);
+void reuse_cells_turn(struct reuse *r);
+void reuse_groups_mark(struct reuse *r);
+
+/* What a use at a depth is worth. */
+extern const double reuse_depth_worth[REUSE_DEPTHS];
+
+/* The statistics: rate from seen; then worth, order and rank from rate. */
 void reuse_learn(struct reuse *r);
+void reuse_rank(struct reuse *r);
+
+/*
+ * Beside LRU: a block became known with this epoch, or is known no more at an age; a use of a known
+ * block, which was in the tier or not, before it is dropped; the end of an epoch, before it counts,
+ * and whether any block had to leave so far.
+ */
+void reuse_regret_init(struct reuse *r);
+void reuse_regret_add(struct reuse *r);
+void reuse_regret_drop(struct reuse *r, uint32_t age);
+void reuse_regret_use(struct reuse *r, uint32_t age, bool here);
+void reuse_regret_turn(struct reuse *r, bool full);
 
 #endif

@@ -10,6 +10,8 @@
  */
 #include "tierd/policy/reuse.h"
 
+#include <string.h>
+
 /* Before anything was seen: uses again fall with 1/age. In uses an epoch, times the age. */
 #define PRIOR 0.25
 /* What the layers weigh against counts, in uses seen. */
@@ -17,6 +19,17 @@
 #define FAMILY_WEIGHT 64.0
 #define KIND_WEIGHT 8.0 /* times the blocks that a request of the kind brings at once */
 #define OWN_SHAPE 8.0	/* times KIND_WEIGHT */
+#define RUN_USED 3u	/* blocks used again are used in bunches, too: of 8, as a rule */
+
+#define GRACE 1000.0 /* what was used in this epoch stays if anything else can go */
+#define RANK_BITS 22u /* of a float without its sign, in two digits */
+#define RANK_DIGITS (1u << RANK_BITS / 2)
+
+/*
+ * About the root of what recomputing costs at the depth (docs/policies.md). The whole of it would
+ * keep long prompts that are not used again longer than the counts can tell them from others.
+ */
+const double reuse_depth_worth[REUSE_DEPTHS] = { 1.0, 1.2, 1.4, 1.8 };
 
 const uint32_t reuse_age_first[REUSE_AGES + 1] = { 0,  1,  2,  3,  4,  6,  8,  12,
 						   16, 24, 32, 48, 64, 96, 128 };
@@ -30,7 +43,7 @@ static uint32_t family(uint32_t kind)
 
 static double kind_weight(uint32_t kind)
 {
-	uint32_t run = kind < REUSE_KINDS_NEW ? kind / 2 % REUSE_RUNS : 0;
+	uint32_t run = kind < REUSE_KINDS_NEW ? kind / 2 % REUSE_RUNS : RUN_USED;
 
 	return KIND_WEIGHT * (double)(1u << run);
 }
@@ -132,4 +145,58 @@ void reuse_learn(struct reuse *r)
 		r->never[k] = never_of(hazard);
 		r->beyond[k] = hazard[REUSE_AGES - 1];
 	}
+}
+
+/* ---- ranks --------------------------------------------------------------------------------- */
+
+static void groups_worth(struct reuse *r)
+{
+	double *worth = r->worth;
+
+	for (uint32_t kind = 0; kind < REUSE_KINDS; kind++)
+		for (uint32_t depth = 0; depth < REUSE_DEPTHS; depth++) {
+			for (uint32_t age = 0; age < REUSE_AGES; age++)
+				worth[age] = r->rate[kind][age] * reuse_depth_worth[depth];
+			worth[0] *= GRACE;
+			worth += REUSE_AGES;
+		}
+}
+
+/* A group's worth as a number of RANK_BITS, to one part in 2^14: of equals the order stays. */
+static uint32_t rank_key(double worth)
+{
+	float value = (float)worth;
+	uint32_t bits;
+
+	_Static_assert(sizeof(bits) == sizeof(value), "the bits of a float are ordered as it is");
+	memcpy(&bits, &value, sizeof(bits));
+	return bits >> (31 - RANK_BITS);
+}
+
+/* One pass of a radix sort by the digit at `shift`, which keeps the order of equals. */
+static void rank_pass(const uint32_t key[REUSE_GROUPS], uint32_t shift,
+		      const uint16_t from[REUSE_GROUPS], uint16_t to[REUSE_GROUPS])
+{
+	uint16_t first[RANK_DIGITS + 1] = { 0 };
+
+	for (uint32_t i = 0; i < REUSE_GROUPS; i++)
+		first[(key[i] >> shift) % RANK_DIGITS + 1]++;
+	for (uint32_t d = 1; d < RANK_DIGITS; d++)
+		first[d] = (uint16_t)(first[d] + first[d - 1]);
+	for (uint32_t i = 0; i < REUSE_GROUPS; i++)
+		to[first[(key[from[i]] >> shift) % RANK_DIGITS]++] = from[i];
+}
+
+void reuse_rank(struct reuse *r)
+{
+	uint32_t key[REUSE_GROUPS];
+	uint16_t half[REUSE_GROUPS];
+
+	groups_worth(r);
+	for (uint32_t i = 0; i < REUSE_GROUPS; i++)
+		key[i] = rank_key(r->worth[i]);
+	rank_pass(key, 0, r->order, half);
+	rank_pass(key, RANK_BITS / 2, half, r->order);
+	for (uint32_t i = 0; i < REUSE_GROUPS; i++)
+		r->rank[r->order[i]] = (uint16_t)i;
 }

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who leaves next under the policy "reuse": cells of blocks by row and epoch, and walks through
+ * them in the order of the groups' ranks, leaves first. Bit maps say which cells, rows and epochs
+ * have a leaf, so that empty ones cost nothing. A walk may begin out of turn, with the oldest.
+ */
+#include "tierd/policy/reuse.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* ---- cells --------------------------------------------------------------------------------- */
+
+static uint32_t row_of(const struct reuse_node *n)
+{
+	return n->kind * REUSE_DEPTHS + n->depth;
+}
+
+static uint32_t cell_at(const struct reuse *r, uint32_t age)
+{
+	return age >= REUSE_EPOCHS ? REUSE_EPOCHS : (r->epoch - age) % REUSE_EPOCHS;
+}
+
+static uint32_t group_of(const struct reuse *r, const struct reuse_node *n)
+{
+	return row_of(n) * REUSE_AGES + reuse_age(reuse_age_of(r, n));
+}
+
+static uint32_t *list_of(struct reuse *r, const struct reuse_node *n)
+{
+	struct reuse_cell *c = &r->cell[row_of(n)][cell_at(r, reuse_age_of(r, n))];
+
+	return n->children ? &c->inner : &c->leaf;
+}
+
+static void bit_set(uint64_t *words, uint32_t bit, bool set)
+{
+	if (set)
+		words[bit / 64] |= 1ull << bit % 64;
+	else
+		words[bit / 64] &= ~(1ull << bit % 64);
+}
+
+static void leaf_mark(struct reuse *r, uint32_t row, uint32_t at, bool any)
+{
+	uint64_t left = 0;
+
+	bit_set(r->rows[at], row, any);
+	if (at == REUSE_EPOCHS)
+		return;
+	bit_set(r->leaves[row], at, any);
+	for (uint32_t word = 0; word < REUSE_ROW_WORDS; word++)
+		left |= r->rows[at][word];
+	bit_set(r->columns, at, left != 0);
+}
+
+/* The group may have a leaf from now on. */
+static void group_mark(struct reuse *r, uint32_t group)
+{
+	r->leafy[r->rank[group] / 64] |= 1ull << r->rank[group] % 64;
+}
+
+void reuse_cell_push(struct reuse *r, uint32_t node)
+{
+	struct reuse_node *n = &r->node[node];
+	uint32_t *list = list_of(r, n);
+
+	n->prev = node;
+	n->next = *list;
+	if (*list) {
+		n->prev = r->node[*list].prev;
+		r->node[*list].prev = node;
+	}
+	*list = node;
+	if (n->children)
+		return;
+	leaf_mark(r, row_of(n), cell_at(r, reuse_age_of(r, n)), true);
+	group_mark(r, group_of(r, n));
+}
+
+void reuse_cell_pull(struct reuse *r, uint32_t node)
+{
+	struct reuse_node *n = &r->node[node];
+	uint32_t *list = list_of(r, n);
+
+	if (*list == node)
+		*list = n->next;
+	else
+		r->node[n->prev].next = n->next;
+	if (n->next)
+		r->node[n->next].prev = n->prev;
+	else if (*list)
+		r->node[*list].prev = n->prev; /* the last one went */
+	if (!n->children && !*list)
+		leaf_mark(r, row_of(n), cell_at(r, reuse_age_of(r, n)), false);
+}
+
+/* ---- walks --------------------------------------------------------------------------------- */
+
+_Static_assert(REUSE_EPOCHS == 128, "leaf_after knows two words");
+
+/* From epoch `at` on, in a circle: how many come before one with a leaf, if any has. */
+static uint32_t leaf_after(const uint64_t leaves[REUSE_EPOCHS / 64], uint32_t at)
+{
+	uint32_t word = at / 64, bit = at % 64;
+	uint64_t here = leaves[word] >> bit, there = leaves[!word];
+
+	if (here)
+		return (uint32_t)__builtin_ctzll(here);
+	if (there)
+		return 64 - bit + (uint32_t)__builtin_ctzll(there);
+	here = leaves[word] << (63 - bit) << 1; /* those before `at`, moved to the end */
+	return here ? 64 + (uint32_t)__builtin_ctzll(here) : REUSE_EPOCHS;
+}
+
+/* The first block in the cells of ages [from, until), oldest first; 0 = none. */
+static uint32_t cells_first(const struct reuse *r, uint32_t row, uint32_t from, uint32_t until,
+			    bool inner)
+{
+	uint32_t oldest = (r->epoch - until + 1) % REUSE_EPOCHS, n = 0;
+
+	if (until == REUSE_EPOCHS) {
+		const struct reuse_cell *c = &r->cell[row][REUSE_EPOCHS];
+
+		if (inner ? c->inner : c->leaf)
+			return inner ? c->inner : c->leaf;
+	}
+	if (!inner) {
+		n = leaf_after(r->leaves[row], oldest);
+		return n < until - from ? r->cell[row][(oldest + n) % REUSE_EPOCHS].leaf : 0;
+	}
+	for (; n < until - from; n++) {
+		uint32_t node = r->cell[row][(oldest + n) % REUSE_EPOCHS].inner;
+
+		if (node)
+			return node;
+	}
+	return 0;
+}
+
+static uint32_t group_first(const struct reuse *r, uint32_t group, bool inner)
+{
+	uint32_t age = group % REUSE_AGES;
+
+	return cells_first(r, group / REUSE_AGES, reuse_age_first[age], reuse_age_first[age + 1],
+			   inner);
+}
+
+/* The first leaf from the group of this rank on; groups that have lost theirs are unmarked. */
+static uint32_t leaf_from(struct reuse *r, uint32_t rank)
+{
+	for (uint32_t word = rank / 64; word < REUSE_RANK_WORDS; word++) {
+		uint64_t left = r->leafy[word];
+
+		if (word == rank / 64)
+			left &= ~0ull << rank % 64;
+		for (; left; left &= left - 1) {
+			uint32_t at = word * 64 + (uint32_t)__builtin_ctzll(left);
+			uint32_t node = group_first(r, r->order[at], false);
+
+			if (node)
+				return node;
+			r->leafy[word] &= ~(1ull << at % 64);
+		}
+	}
+	return 0;
+}
+
+static uint32_t inner_from(const struct reuse *r, uint32_t rank)
+{
+	for (; rank < REUSE_GROUPS; rank++) {
+		uint32_t node = group_first(r, r->order[rank], true);
+
+		if (node)
+			return node;
+	}
+	return 0;
+}
+
+/* From the group of this rank on: leaves, then the others. */
+static uint32_t walk_from(struct reuse *r, uint32_t rank, bool inner)
+{
+	uint32_t node = inner ? 0 : leaf_from(r, rank);
+
+	return node ? node : inner_from(r, inner ? rank : 0);
+}
+
+static uint32_t walk_after(struct reuse *r, uint32_t node)
+{
+	const struct reuse_node *n = &r->node[node];
+	uint32_t age = reuse_age_of(r, n), row = row_of(n), next = n->next;
+	uint32_t group = group_of(r, n);
+	bool inner = n->children > 0;
+
+	if (!next) {
+		uint32_t until = age < REUSE_EPOCHS ? age : REUSE_EPOCHS - 1;
+
+		if (age >= REUSE_EPOCHS) /* the oldest cell was last */
+			until = REUSE_EPOCHS - 1;
+		next = cells_first(r, row, reuse_age_first[group % REUSE_AGES], until, inner);
+		if (!next && age >= REUSE_EPOCHS) {
+			uint32_t at = (r->epoch - until) % REUSE_EPOCHS;
+			const struct reuse_cell *c = &r->cell[row][at];
+
+			next = inner ? c->inner : c->leaf;
+		}
+	}
+	return next ? next : walk_from(r, r->rank[group] + 1u, inner);
+}
+
+/* Of the rows with a leaf in this cell's epoch the one that ranks first. */
+static uint32_t row_first(const struct reuse *r, uint32_t at, uint32_t age)
+{
+	uint32_t best = REUSE_ROWS, rank = REUSE_GROUPS;
+
+	for (uint32_t word = 0; word < REUSE_ROW_WORDS; word++)
+		for (uint64_t left = r->rows[at][word]; left; left &= left - 1) {
+			uint32_t row = word * 64 + (uint32_t)__builtin_ctzll(left);
+			uint32_t its = r->rank[row * REUSE_AGES + age];
+
+			if (its < rank) {
+				rank = its;
+				best = row;
+			}
+		}
+	return best;
+}
+
+/* A leaf of those unused for most epochs; 0 = there is none. */
+static uint32_t oldest_leaf(const struct reuse *r)
+{
+	uint32_t row = row_first(r, REUSE_EPOCHS, REUSE_AGES - 1), n, at;
+
+	if (row < REUSE_ROWS)
+		return r->cell[row][REUSE_EPOCHS].leaf;
+	n = leaf_after(r->columns, (r->epoch + 1) % REUSE_EPOCHS);
+	if (n == REUSE_EPOCHS)
+		return 0;
+	at = (r->epoch + 1 + n) % REUSE_EPOCHS;
+	row = row_first(r, at, reuse_age(REUSE_EPOCHS - 1 - n));
+	return row < REUSE_ROWS ? r->cell[row][at].leaf : 0;
+}
+
+/* Whom to let go: what is worth least, or the oldest, if that is not worth clearly more. */
+uint32_t reuse_walk_begin(struct reuse *r)
+{
+	uint32_t least = walk_from(r, 0, false), oldest;
+
+	r->oldest = 0;
+	if (!least || r->node[least].children)
+		return least;
+	oldest = oldest_leaf(r);
+	if (oldest == least || r->worth[group_of(r, &r->node[oldest])] >=
+				       r->regret.caution * r->worth[group_of(r, &r->node[least])])
+		return least;
+	r->oldest = oldest;
+	return oldest;
+}
+
+/* The oldest was a walk's first out of turn: behind it all others come in theirs. */
+uint32_t reuse_walk_on(struct reuse *r, uint32_t after)
+{
+	uint32_t node = after == r->oldest ? walk_from(r, 0, false) : walk_after(r, after);
+
+	return node && node == r->oldest ? walk_after(r, node) : node;
+}
+
+/* ---- epochs -------------------------------------------------------------------------------- */
+
+static void list_join(struct reuse *r, uint32_t *to, uint32_t *from)
+{
+	uint32_t last;
+
+	if (!*from)
+		return;
+	last = r->node[*from].prev;
+	r->node[last].next = *to;
+	if (*to) {
+		r->node[*from].prev = r->node[*to].prev;
+		r->node[*to].prev = last;
+	}
+	*to = *from;
+	*from = 0;
+}
+
+/* Cells are used again: what stands in the next epoch's is older than all ages now. */
+void reuse_cells_turn(struct reuse *r)
+{
+	uint32_t at = (r->epoch + 1) % REUSE_EPOCHS;
+
+	for (uint32_t row = 0; row < REUSE_ROWS; row++) {
+		list_join(r, &r->cell[row][REUSE_EPOCHS].leaf, &r->cell[row][at].leaf);
+		list_join(r, &r->cell[row][REUSE_EPOCHS].inner, &r->cell[row][at].inner);
+		leaf_mark(r, row, REUSE_EPOCHS, r->cell[row][REUSE_EPOCHS].leaf != 0);
+		leaf_mark(r, row, at, false);
+	}
+}
+
+static void cells_mark(struct reuse *r, uint32_t row, uint32_t word)
+{
+	for (uint64_t left = r->leaves[row][word]; left; left &= left - 1) {
+		uint32_t at = word * 64 + (uint32_t)__builtin_ctzll(left);
+		uint32_t age = (r->epoch - at) % REUSE_EPOCHS;
+
+		group_mark(r, row * REUSE_AGES + reuse_age(age));
+	}
+}
+
+/* Blocks have moved into other groups by their age, and groups to other ranks. */
+void reuse_groups_mark(struct reuse *r)
+{
+	memset(r->leafy, 0, sizeof(r->leafy));
+	for (uint32_t row = 0; row < REUSE_ROWS; row++) {
+		if (r->cell[row][REUSE_EPOCHS].leaf)
+			group_mark(r, row * REUSE_AGES + REUSE_AGES - 1);
+		cells_mark(r, row, 0);
+		cells_mark(r, row, 1);
+	}
+}

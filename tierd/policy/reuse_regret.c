@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Would LRU have done better? It would have a block as long as fewer others were used since than
+ * fit the tier (Mattson 1970), and `reuse` knows, by epochs, when all that is in the tier and most
+ * of what left lately was used last. So each use says who had the block, at no cost in memory. From
+ * the sum of what was won and lost follows how careful the policy is: how much more than the block
+ * that is worth least the oldest must be worth, for that one to leave in its place.
+ */
+#include "tierd/policy/reuse.h"
+
+#include <assert.h>
+
+#define CAUTION_LEAST 1.25	 /* always: rates are not known better than that */
+#define CAUTION_MOST 16.0	 /* all but LRU: */
+#define FIRST_EPOCHS 6u		 /* at first, for rates then are of blocks with little past */
+#define CAUTION_STEP 1.5	 /* an epoch */
+#define LOSS 32u		 /* one in so many blocks of the tier: more care; half: less */
+#define FORGET (1 - 1 / 256.0) /* of the account, an epoch */
+
+static uint32_t *known_at(struct reuse *r, uint32_t age)
+{
+	return &r->regret.known[(r->epoch - age) % REUSE_EPOCHS];
+}
+
+/* Each step is paid for by a block or an epoch that came. */
+static void edge_seek(struct reuse *r)
+{
+	struct reuse_regret *g = &r->regret;
+
+	while (g->edge && g->newer >= g->full)
+		g->newer -= *known_at(r, --g->edge);
+	while (g->edge < REUSE_EPOCHS - 1 && g->newer + *known_at(r, g->edge) < g->full)
+		g->newer += *known_at(r, g->edge++);
+}
+
+void reuse_regret_init(struct reuse *r)
+{
+	r->regret.caution = CAUTION_MOST;
+	r->regret.first = FIRST_EPOCHS;
+}
+
+void reuse_regret_add(struct reuse *r)
+{
+	struct reuse_regret *g = &r->regret;
+
+	(*known_at(r, 0))++;
+	g->newer += g->edge > 0;
+	if (g->full < r->resident)
+		g->full = r->resident;
+	edge_seek(r);
+}
+
+void reuse_regret_drop(struct reuse *r, uint32_t age)
+{
+	struct reuse_regret *g = &r->regret;
+	uint32_t *known = known_at(r, age);
+
+	assert(age < REUSE_EPOCHS && *known > 0);
+	(*known)--;
+	g->newer -= age < g->edge;
+	edge_seek(r);
+}
+
+/* The chance that LRU would have it; an epoch's blocks are alike. */
+static double lru_has(struct reuse *r, uint32_t age)
+{
+	const struct reuse_regret *g = &r->regret;
+	double room = (double)g->full - (double)g->newer, there = *known_at(r, g->edge);
+
+	if (age < g->edge)
+		return 1;
+	if (age > g->edge)
+		return g->edge == REUSE_EPOCHS - 1 && room > there;
+	return room < there ? room / there : 1;
+}
+
+void reuse_regret_use(struct reuse *r, uint32_t age, bool here)
+{
+	r->regret.account += (here ? 1 : 0) - lru_has(r, age);
+}
+
+static void caution_learn(struct reuse_regret *g)
+{
+	double loss = (double)g->full / LOSS;
+
+	if (g->account < -loss)
+		g->caution *= CAUTION_STEP;
+	else if (g->account > -loss / 2)
+		g->caution /= CAUTION_STEP;
+	g->caution = g->caution < CAUTION_LEAST ? CAUTION_LEAST : g->caution;
+	g->caution = g->caution > CAUTION_MOST ? CAUTION_MOST : g->caution;
+}
+
+void reuse_regret_turn(struct reuse *r, bool full)
+{
+	struct reuse_regret *g = &r->regret;
+
+	if (g->edge < REUSE_EPOCHS - 1)
+		g->edge++;
+	else
+		g->newer -= *known_at(r, REUSE_EPOCHS - 2);
+	*known_at(r, REUSE_EPOCHS - 1) = 0; /* the next epoch's */
+	g->full = r->resident;
+	g->account *= FORGET;
+	if (!g->first)
+		caution_learn(g);
+	else if (full)
+		g->first--;
+}
