@@ -157,10 +157,16 @@ static void test_a_hole_in_the_store_is_found(void **state)
 	assert_int_equal(check(w, "1048576 bytes of holes, the first at 33554432", &found, NULL),
 			 1);
 	assert_true(found);
-	for (uint64_t at = 32 * MEGA; at < 33 * MEGA; at += 4096) {
+	assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 36 * MEGA,
+				   MEGA), 0);
+	assert_int_equal(check(w, "2097152 bytes of holes, the first at 33554432", &found, NULL),
+			 1);
+	assert_true(found);
+	for (uint64_t at = 0; at < MEGA; at += 4096) {
 		static const uint8_t zeros[4096];
 
-		assert_int_equal(pwrite(fd, zeros, sizeof(zeros), (off_t)at), sizeof(zeros));
+		assert_int_equal(pwrite(fd, zeros, 4096, (off_t)(32 * MEGA + at)), 4096);
+		assert_int_equal(pwrite(fd, zeros, 4096, (off_t)(36 * MEGA + at)), 4096);
 	}
 	close(fd);
 }

@@ -17,6 +17,6 @@ $(foreach v,$(VARIANTS),$(foreach n,bench ctl,\
 HOSTED := admit audit clean evacuate fetch flush migrate orphans path pin prefix put quota \
           reopen request reserve retain room session stream_pages writeback
 $(foreach v,$(VARIANTS),$(eval $(HOSTED:%=$(O)/$v/tests/unit/test_core_%) \
-	$(O)/$v/tests/unit/test_recover $(O)/$v/tests/unit/test_obs: \
+	$(patsubst %,$(O)/$v/tests/unit/test_%,dispatch obs recover): \
 	$(call objects,$v,tests/fuzz/host.c))\
 	$(eval -include $(patsubst %.o,%.d,$(call objects,$v,tests/fuzz/host.c))))

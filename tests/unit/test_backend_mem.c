@@ -77,6 +77,59 @@ static void test_region(void **state)
 	assert_int_equal(mem_create(&region, "x", UINT64_MAX & ~4095ull), -EINVAL);
 }
 
+/* Does the kernel say that the mapping at addr has the flag (of two letters)? */
+static bool has_flag(const void *addr, const char *flag)
+{
+	FILE *f = fopen("/proc/self/smaps", "re");
+	char line[512], begin[32];
+	bool ours = false, found = false;
+
+	assert_non_null(f);
+	snprintf(begin, sizeof(begin), "%lx-", (unsigned long)(uintptr_t)addr);
+	while (!found && fgets(line, sizeof(line), f)) {
+		ours |= strncmp(line, begin, strlen(begin)) == 0;
+		found = ours && strncmp(line, "VmFlags:", 8) == 0;
+	}
+	fclose(f);
+	assert_true(found);
+	return strstr(line, flag) != NULL;
+}
+
+static uint64_t address_space(void)
+{
+	FILE *f = fopen("/proc/self/statm", "re");
+	unsigned long pages = 0;
+
+	assert_non_null(f);
+	assert_int_equal(fscanf(f, "%lu", &pages), 1);
+	fclose(f);
+	return (uint64_t)pages * 4096;
+}
+
+/* Of a size that the kernel aligns to nothing: at a multiple of 2 MiB all the same, with no address
+ * or descriptor left over, and nothing of it in a core dump. */
+static void test_regions_of_odd_sizes(void **state)
+{
+	uint64_t before = 0;
+	int fd = 0;
+
+	(void)state;
+	for (uint32_t i = 0; i < 200; i++) {
+		struct mem_region region;
+
+		assert_int_equal(mem_create(&region, "odd", ABI_HUGE + 4096 * (1 + i % 7)), 0);
+		assert_int_equal((uintptr_t)region.addr % ABI_HUGE, 0);
+		if (i == 0) {
+			assert_true(has_flag(region.addr, " dd"));
+			fd = region.fd;
+		}
+		assert_int_equal(region.fd, fd);
+		mem_destroy(&region);
+		before = i ? before : address_space();
+	}
+	assert_true(address_space() < before + 50 * ABI_HUGE);
+}
+
 /* What a client of another uid can do with the descriptor that it is given: read. */
 static int client(int fd)
 {
@@ -529,6 +582,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_region),
+		cmocka_unit_test(test_regions_of_odd_sizes),
 		cmocka_unit_test(test_other_uid_only_reads),
 		cmocka_unit_test(test_prepare_maps_huge_pages),
 		cmocka_unit_test(test_readers_get_huge_pages),

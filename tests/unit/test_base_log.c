@@ -1,6 +1,6 @@
 /*
- * Log lines as they arrive in a pipe: shape, time, levels, rate limit, bytes from outside that try to
- * forge a line, and a reader who takes them piece by piece.
+ * Log lines as they arrive in a pipe: shape, time, levels, rate limit, bytes from outside that try
+ * to forge a line, and a reader who takes them piece by piece.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -19,7 +19,7 @@
 
 #define TIME_LEN 24 /* 2026-01-31T12:00:00.123Z */
 
-static uint32_t piecemeal; /* calls of write so far that were interrupted or cut short; 0 = none is */
+static uint32_t piecemeal; /* calls of write that were interrupted or cut short; 0 = none is */
 
 /* In the place of the library's: a descriptor that takes little at a time. */
 ssize_t write(int fd, const void *buf, size_t bytes)

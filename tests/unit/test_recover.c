@@ -26,7 +26,7 @@
 static struct {
 	uint64_t unread, unwritten;
 	struct {
-		char kind; /* read, write, flush; d: a folder was synced */
+		char kind; /* read, write, flush; d, s, F: a folder, a file, its data were synced */
 		uint64_t offset;
 	} op[OPS];
 	uint32_t ops;
@@ -62,14 +62,20 @@ static int bad_flush(struct block_device *d)
 	return block_backend(NULL)->flush(d);
 }
 
-/* In the place of the library's, to see when a file's name is made durable. */
+/* In the place of the library's, to see when a file, its name and its data are made durable. */
 int fsync(int fd)
 {
 	struct stat st;
 
-	if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode))
-		tell('d', 0);
+	if (fstat(fd, &st) == 0)
+		tell(S_ISDIR(st.st_mode) ? 'd' : 's', 0);
 	return (int)syscall(SYS_fsync, fd);
+}
+
+int fdatasync(int fd)
+{
+	tell('F', 0);
+	return (int)syscall(SYS_fdatasync, fd);
 }
 
 static struct block_ops ops;
@@ -183,9 +189,9 @@ static void test_slots_of_the_catalog(void **state)
 	slot_at(s, 0, torn, true);
 	assert_int_equal(again(s), 0);
 	/* For good: that it has gone is flushed before anything is built upon it. */
-	assert_int_equal(bad.op[bad.ops - 2].kind, 'w');
-	assert_int_equal(bad.op[bad.ops - 2].offset, s->core_config.super.catalog_offset);
-	assert_int_equal(bad.op[bad.ops - 1].kind, 'f');
+	assert_int_equal(bad.op[bad.ops - 3].kind, 'w');
+	assert_int_equal(bad.op[bad.ops - 3].offset, s->core_config.super.catalog_offset);
+	assert_true(bad.op[bad.ops - 2].kind == 'f' && bad.op[bad.ops - 1].kind == 'F');
 	slot_at(s, 0, torn, false);
 	assert_memory_equal(torn, zero, sizeof(zero));
 	slot_at(s, 0, good, true);
@@ -297,8 +303,9 @@ static void test_a_new_store_is_made_in_order(void **state)
 	(void)state;
 	super_writes(&before, &first, &last);
 	assert_true(before < first && first < last && last < OPS);
-	assert_true(has('f', before, first));
-	assert_int_equal(bad.op[last + 1].kind, 'f');
+	assert_true(has('s', 0, before)); /* its size is its own */
+	assert_true(has('f', before, first) && has('F', before, first));
+	assert_true(bad.op[last + 1].kind == 'f' && bad.op[last + 2].kind == 'F');
 	assert_true(has('d', last, bad.ops));
 	assert_true(id != 0);
 	unlink(s->config.store_path);

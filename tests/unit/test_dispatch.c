@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Between the core and a device that is full, refuses or lies: operations that found no room go in
+ * their order, each of them ends once, whatever becomes of it, and what it ended with is what the
+ * core is told. The device is a queue here, its bytes and the core are real.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <liburing.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "tests/lib/unit.h"
+#include "tests/unit/one_host.h"
+#include "tierd/backend/mem_common.h"
+#include "tierd/core/state.h"
+#include "tierd/shell.h"
+
+#define BLOCKS 40u
+#define QUEUE 256u
+#define SHORT_BYTES 512
+
+/* What the device was given, and what it says to more. */
+static struct {
+	struct core_io *io[QUEUE]; /* NULL: a flush */
+	uint64_t token[QUEUE];
+	uint32_t count, done;
+	uint32_t room; /* operations until it is full */
+	uint32_t full; /* so many times it says that it is, and has room */
+	int refuses;   /* instead of taking one; 0 = it does not */
+} device;
+
+static struct shell *s;
+static char socket_path[64];
+
+static int give(struct core_io *io, uint64_t token)
+{
+	if (!device.room || device.full) {
+		device.full -= device.full > 0;
+		return -EAGAIN;
+	}
+	if (device.refuses)
+		return device.refuses;
+	assert_true(device.count < QUEUE);
+	device.room--;
+	device.io[device.count] = io;
+	device.token[device.count++] = token;
+	return 0;
+}
+
+static int queue_submit(struct block_device *d, struct io_uring *ring, struct core_io *io)
+{
+	(void)d;
+	(void)ring;
+	return give(io, 0);
+}
+
+static int queue_submit_flush(struct block_device *d, struct io_uring *ring, uint64_t token)
+{
+	(void)d;
+	(void)ring;
+	return give(NULL, token);
+}
+
+/* data: which of them; a read or write is carried out on the host's device. */
+static struct core_io *queue_complete(struct block_device *d, struct io_uring *ring, uint64_t data,
+				      int res, uint64_t *token)
+{
+	struct core_io *io = device.io[data];
+	uint8_t *at = io ? host.disk + io->offset : NULL;
+
+	(void)d;
+	(void)ring;
+	*token = device.token[data];
+	for (uint32_t i = 0; io && res >= 0 && i < io->piece_count; i++) {
+		struct core_io_piece *p = &io->piece[i];
+
+		memcpy(io->write ? at : (uint8_t *)p->addr,
+		       io->write ? (uint8_t *)p->addr : at, p->bytes);
+		at += p->bytes;
+	}
+	if (io)
+		io->res = res < 0 ? res : (int32_t)io->bytes - res;
+	return io;
+}
+
+static struct block_ops queue;
+
+/* A host whose core has blocks on its device alone, in the hands of a shell. */
+static int begin(void **state)
+{
+	const struct abi_put_args args = { .count = BLOCKS };
+	struct front_config front = { .socket = socket_path, .socket_mode = 0600,
+				      .clients_max = 4, .staging_max = HOST_STAGING };
+	struct disk_context spec;
+
+	(void)state;
+	memset(&device, 0, sizeof(device));
+	host_spec(&spec, HOST_KIND_STORE, 0);
+	one_host_boot(&spec, 1);
+	assert_int_equal(host_reserve(&host, &args, 0, 0), 0);
+	assert_true(host_commit(&host, 0));
+	assert_true(host_settle(&host, 60));
+	core_evict(host.core, host.context[0].id, ABI_TIER_CXL, 1u << 30, 0);
+	host_look(&host);
+	assert_true(host_settle(&host, 60));
+	s = calloc(1, sizeof(*s));
+	assert_non_null(s);
+	queue = *block_backend(NULL);
+	queue.submit = queue_submit;
+	queue.submit_flush = queue_submit_flush;
+	queue.complete = queue_complete;
+	s->block = &queue;
+	s->core = s->obs.core = front.core = host.core;
+	s->mem[ABI_TIER_HBM] = &mem_host;
+	s->mem[ABI_TIER_CXL] = &mem_cxl_memfd;
+	s->log.level = LOG_LEVEL_ERROR;
+	s->log.fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	s->loop.turn = (struct turn){ .core = host.core, .now_ns = host.now_ns };
+	assert_int_equal(io_uring_queue_init(4, &s->loop.ring, 0), 0);
+	assert_int_equal(worker_open(&s->workers, 1, s->loop.fd[0] = eventfd(0, EFD_CLOEXEC)), 0);
+	assert_int_equal(memory_open(&s->memory, s->mem), 0);
+	snprintf(socket_path, sizeof(socket_path), "/tmp/tier-dispatch-%d", (int)getpid());
+	front.obs = &s->obs;
+	front.log = &s->log;
+	front.ops = &shell_front_ops;
+	front.shell = s;
+	assert_int_equal(front_open(&s->front, &front), 0);
+	return 0;
+}
+
+/* One turn of the loop, some time after the one before. */
+static void turn(void)
+{
+	s->loop.turn.now_ns += MS;
+	s->loop.turn.ticked = false;
+	s->dispatch.verify_bytes = 0;
+	turn_tick(&s->loop.turn);
+	dispatch_landed(s);
+	dispatch_jobs(s);
+	dispatch_actions(s);
+}
+
+/* Ends all that the device has: 0, an error, or so many bytes short. */
+static void complete_all(int res)
+{
+	while (device.done < device.count)
+		dispatch_completion(s, device.done++, res);
+	turn();
+}
+
+/* Until nothing is under way and the device is asked for nothing more. */
+static void settle(void)
+{
+	device.room = QUEUE;
+	device.refuses = 0;
+	for (uint32_t i = 0; i < 200; i++) {
+		complete_all(0);
+		usleep(dispatch_idle(s) ? 0 : 500);
+	}
+	host.now_ns = s->loop.turn.now_ns;
+}
+
+static int end(void **state)
+{
+	settle(); /* also after a failure */
+	front_close(s->front);
+	memory_close(s->memory);
+	worker_close(s->workers);
+	io_uring_queue_exit(&s->loop.ring);
+	close(s->loop.fd[0]);
+	close(s->log.fd);
+	unlink(socket_path);
+	free(s);
+	return one_host_off(state);
+}
+
+static void fetch(uint32_t first, uint32_t count)
+{
+	struct core_event e = { .kind = CORE_EV_REQUEST };
+
+	for (uint32_t i = 0; i < count; i++)
+		host_key(first + i, host.client[0].staging + (size_t)i * ABI_KEY_BYTES);
+	e.request.sqe = (struct abi_sqe){ .op = ABI_OP_FETCH, .flags = ABI_SQE_KEYS,
+					  .tier = ABI_TIER_CXL, .count = count,
+					  .context_id = host.context[0].id,
+					  .arg_bytes = count * ABI_KEY_BYTES };
+	turn_feed(&s->loop.turn, &e);
+	dispatch_actions(s);
+}
+
+static uint32_t there(void)
+{
+	const struct context *x = core_context(host.core, host.context[0].id);
+
+	return (uint32_t)x->pages_resident[ABI_TIER_CXL];
+}
+
+static void test_a_full_ring_keeps_the_order(void **state)
+{
+	uint32_t waiting;
+
+	(void)state;
+	for (uint32_t n = 0; n < 4; n++)
+		fetch(8 * n, 4); /* apart: no operation is for two of them */
+	assert_int_equal(device.count, 0);
+	waiting = s->dispatch.deferred_tail - s->dispatch.deferred_head;
+	assert_true(waiting >= 4);
+	/* There is room again, just after who waits has asked for it: he goes first still. */
+	device.room = waiting / 2;
+	device.full = 2;
+	fetch(36, 2);
+	assert_int_equal(device.count, 0);
+	turn();
+	assert_int_equal(device.count, waiting / 2);
+	device.room = QUEUE;
+	turn();
+	assert_true(device.count > waiting);
+	for (uint32_t i = 0; i < waiting; i++)
+		assert_ptr_equal(device.io[i], s->dispatch.deferred[i].io);
+	settle();
+	assert_int_equal(there(), 18 * 4);
+	assert_int_equal(s->dispatch.ios, 0);
+}
+
+/* At once, or after it had waited: the core is told, and nothing is counted as under way. */
+static void test_what_is_refused_ends(void **state)
+{
+	(void)state;
+	for (uint32_t late = 0; late < 2; late++) {
+		device.room = late ? 0 : QUEUE;
+		device.refuses = -EIO;
+		fetch(0, 8);
+		assert_int_equal(s->dispatch.ios > 0, late);
+		device.room = QUEUE;
+		turn();
+		assert_int_equal(s->dispatch.ios, 0);
+		assert_int_equal(host.core->ios, 0);
+		assert_true(dispatch_idle(s));
+		assert_int_equal(there(), 0);
+	}
+	settle();
+	fetch(0, 8);
+	settle();
+	assert_int_equal(there(), 8 * 4);
+}
+
+/* Too little of a good block: it is not there, and not rotten either. */
+static void test_a_short_read_is_no_rot(void **state)
+{
+	uint8_t key[ABI_KEY_BYTES];
+
+	(void)state;
+	device.room = QUEUE;
+	fetch(0, 8);
+	assert_true(device.count > 0);
+	complete_all(SHORT_BYTES);
+	assert_int_equal(there(), 0);
+	for (uint32_t n = 0; n < 8; n++) {
+		host_key(n, key);
+		assert_true(index_find(&core_context(host.core, host.context[0].id)->ix, key) !=
+			    ABI_SLOT_NONE);
+	}
+	fetch(0, 8);
+	settle();
+	assert_int_equal(there(), 8 * 4);
+}
+
+/* The core hears of a flush that failed, and of one that was refused. */
+static void test_a_flush_that_fails(void **state)
+{
+	(void)state;
+	for (uint32_t refused = 0; refused < 2; refused++) {
+		uint32_t flushes = 0;
+
+		settle();
+		assert_int_equal(host.core->flush_failures, 0);
+		device.count = device.done = 0;
+		sync_want(host.core);
+		device.refuses = refused ? -EIO : 0;
+		turn();
+		for (uint32_t i = 0; i < device.count; i++)
+			flushes += device.token[i] != 0;
+		assert_int_equal(flushes, !refused);
+		complete_all(-EIO);
+		assert_int_equal(host.core->flush_failures, 1);
+		assert_int_equal(s->dispatch.ios, 0);
+		device.count = device.done = 0;
+	}
+	settle();
+}
+
+int main(void)
+{
+#define CASE(f) cmocka_unit_test_setup_teardown(f, begin, end)
+	const struct CMUnitTest tests[] = {
+		CASE(test_a_full_ring_keeps_the_order),
+		CASE(test_what_is_refused_ends),
+		CASE(test_a_short_read_is_no_rot),
+		CASE(test_a_flush_that_fails),
+	};
+
+	return cmocka_run_group_tests_name("dispatch", tests, one_host, NULL);
+}
