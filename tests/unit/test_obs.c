@@ -195,6 +195,7 @@ static void test_a_context_is_found_by_its_name(void **state)
 
 	(void)state;
 	assert_int_equal(number(one, "id"), host.context[1].id);
+	json_decref(one);
 	assert_int_equal(ask("context", "{\"context\":\"cha\"}", &one, &deed), -ENOENT);
 	assert_int_equal(ask("context", "{\"context\":\"chat-longer\"}", &one, &deed), -ENOENT);
 }
