@@ -89,6 +89,7 @@ expect 1 'not be below soft' quota set chat cxl --soft 9MiB --hard 8MiB
 expect 1 'no context' quota set nope cxl --hard 8MiB
 expect 1 'hbm, cxl or nvme' quota set chat tape --hard 8MiB
 expect 1 'no such context or client' quota set --client 77 cxl --hard 8MiB
+expect 1 'no such context or client' quota set --client 9223372036854775807 cxl --hard 8MiB
 expect 2 'name a context and a tier' quota set chat
 expect 2 'unit' quota set chat cxl --hard lots
 expect 0 'no requests' requests

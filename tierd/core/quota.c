@@ -351,9 +351,12 @@ static int context_limit(struct core *c, struct context *x, const struct core_qu
 
 static int client_limit(struct core *c, const struct core_quota *q)
 {
-	const struct client *k = &c->client[q->key];
+	const struct client *k;
 
-	if (q->key >= CORE_CLIENTS_MAX || k->state != 1 || k->owner < LEDGER_FIRST)
+	if (q->key >= CORE_CLIENTS_MAX)
+		return -ENOENT;
+	k = &c->client[q->key];
+	if (k->state != 1 || k->owner < LEDGER_FIRST)
 		return -ENOENT;
 	ledger_limit_at(&c->owners, k->owner, q->tier,
 			(struct ledger_limit){ q->limit.soft, q->limit.hard });
