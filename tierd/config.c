@@ -44,9 +44,8 @@ struct key {
 #define TIB (UINT64_C(1) << 40)
 #define MIB (UINT64_C(1) << 20)
 /*
- * Of a new store's segments. One of these has 63 records, as many as the queue of deletions can
- * come to (4,096, 80 a record). With fewer, deletions take the room in which the cleaner would
- * write what it carries, and none is made ever after.
+ * Of a new store's segments. One of these has 63 records; with fewer these run out long before the
+ * room for data does, and in a full store every few deletions wait for the cleaner.
  */
 #define SEGMENT_BYTES_MIN (1ull << 20)
 

@@ -688,8 +688,19 @@ bug("child-written-before-its-parent", CORE + "admit.c",
 bug("put-back-behind-all-that-is-dirty", CORE + "evict.c",
     "writeback_again(c, x, slot);", "writeback_enqueue(c, x, slot);", "test_core_writeback")
 bug("carried-tombstones-not-flushed", CORE + "clean.c",
-    "if (c->tomb_flushed < k->tombs) {", "if (c->tomb_written < k->tombs) {",
+    "if (t->flushed < k->tombs) {", "if (t->written < k->tombs) {",
     "test_core_clean", quick=True)
+bug("deletions-take-the-last-segment", CORE + "store.c",
+    "err = append(s, STORE_CLEANED, need, 1, run);", "err = append(s, STORE_CLEANED, need, 0, run);",
+    "test_core_clean")
+bug("deletions-fill-the-cleaners-segment", CORE + "store.c",
+    "\tif (count_free(s))\n\t\terr = append(", "\tif (1)\n\t\terr = append(",
+    "test_core_reopen")
+bug("full-segments-stay-open", CORE + "store.c",
+    "\t\tseal_full(s, STORE_CLEANED);\n", "", "test_core_clean")
+bug("carried-tombstones-wait-for-others", CORE + "store.c",
+    "if (carried)\n\t\treturn append(s, STORE_CLEANED, need, 0, run);", "",
+    "test_core_reopen")
 
 # ---- which segments are emptied -----------------------------------------------------------------
 
@@ -699,3 +710,18 @@ bug("full-segments-stay", CORE + "space.c",
 bug("only-the-emptiest-may-go", CORE + "space_evacuate.c",
     "for (uint32_t i = 1; i < heap->count; i++) {", "for (uint32_t i = 1; i < 0; i++) {",
     "test_core_space_evacuate")
+bug("kept-segment-compacted-again", CORE + "evacuate.c",
+    "\tif (leased)\n\t\tspace_shun(s, segment);\n", "", "test_core_evacuate")
+bug("shunned-for-ever", CORE + "space.c",
+    "\tunshun(s, seg);\n", "\tif (0)\n\t\tunshun(s, seg);\n", "test_core_space_evacuate")
+bug("all-shunned-none-goes", CORE + "space_evacuate.c",
+    "&& !cheapest(s, except, true, &best))", ")", "test_core_space_evacuate")
+
+# ---- more than the tier -------------------------------------------------------------------------
+
+bug("put-refused-while-a-fetch-holds", CORE + "put_copy.c",
+    "return err == -ENOSPC && request_holds(c, r->ctx) ? 0 : err;", "return err;",
+    "test_core_room")
+bug("cached-stream-takes-all", CORE + "stream_window.c",
+    "if (s->mode != ABI_MODE_CACHE)\n\t\treturn UINT32_MAX;", "if (1)\n\t\treturn UINT32_MAX;",
+    "test_core_stream")
