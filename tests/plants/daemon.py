@@ -482,7 +482,7 @@ bug("values-forge-lines", "libtier/base/log.c",
 bug("longest-line-overruns", "libtier/base/log.c",
     "(size_t)len < room ? (size_t)len : room - 1;",
     "(size_t)len;",
-    "test_base_log", quick=True)
+    "test_base_log")
 bug("delete-not-disarmed", "libtier/base/log.c",
     "if (c < 0x20 || c == 0x7f)",
     "if (c < 0x20)",

@@ -200,9 +200,9 @@ bug("cut-off-answer-taken", LIBRARY + "socket.c", "(MSG_TRUNC | MSG_CTRUNC))", "
 bug("answer-of-any-length", LIBRARY + "admin.c",
     "if (bytes > REPLY_BYTES_MAX - r->bytes - 1)", "if (0)", "test_libtier_edges")
 bug("text-not-terminated", LIBRARY + "admin.c", "r->text[r->bytes] = '\\0';", "",
-    "test_libtier_edges", quick=True)
+    "test_libtier_edges")
 bug("reattach-drops-context-error", LIBRARY + "context.c", "return is_fatal(rc) ? rc : 0;",
-    "return 0;", "test_libtier_attach", quick=True)
+    "return 0;", "test_libtier_attach")
 bug("silent-daemon-asked-each-time", LIBRARY + "attach.c",
     "if (time_now_ns() < t->retry_ns)\n\t\treturn error_note(-ENOTCONN", "if (0)\n\t\treturn "
     "error_note(-ENOTCONN", "test_libtier_edges")
