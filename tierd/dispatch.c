@@ -372,7 +372,7 @@ static void do_end(struct shell *s, const struct core_action *a)
 	front_end(s->front, &s->loop.turn, a->end.client, a->end.error, a->end.why);
 }
 
-uint32_t dispatch_actions(struct shell *s)
+static uint32_t carry_out_all(struct shell *s)
 {
 	static void (*const carry_out[])(struct shell *s, const struct core_action *a) = {
 		[CORE_AC_READ] = do_read,	[CORE_AC_WRITE] = do_write,
@@ -390,6 +390,13 @@ uint32_t dispatch_actions(struct shell *s)
 		carry_out[action.kind](s, &action);
 		count++;
 	}
+	return count;
+}
+
+uint32_t dispatch_actions(struct shell *s)
+{
+	uint32_t count = carry_out_all(s);
+
 	worker_kick(s->workers);
 	return count;
 }
@@ -407,13 +414,15 @@ uint32_t dispatch_landed(struct shell *s)
 			verify(s, p->landed[i]);
 		else
 			p->landed[others++] = p->landed[i];
-	dispatch_actions(s);
+	carry_out_all(s);
 	if (others < count)
 		front_flush(s->front);
 	if (io_uring_sq_ready(&s->loop.ring))
 		io_uring_submit(&s->loop.ring);
 	for (uint32_t i = 0; i < others; i++)
 		verify(s, p->landed[i]);
+	/* Not before: a worker that wakes up may take this processor, and the device be idle. */
+	worker_kick(s->workers);
 	p->landed_count = 0;
 	return count;
 }
