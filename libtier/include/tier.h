@@ -656,9 +656,8 @@ int tier_drain(tier *t);
 /* ---- stream ------------------------------------------------------------------------------ */
 
 /*
- * A prefix that is read once, layer by layer, while it is on its way: open, then for each layer
- * wait, lease, release. Layers are the model's (tier_part.layer_first + layer of the part) and
- * count from 0, the first of the stream's range.
+ * A prefix that is read layer by layer while it is on its way: open; for each layer wait, lease,
+ * release. Layers are the model's (tier_part.layer_first + the part's), 0 = the range's first.
  */
 #define TIER_MODE_STREAM 0u /* pages come, are read and go; they push nothing else out */
 #define TIER_MODE_CACHE 1u  /* pages stay until they are evicted; up to half of the tier */
@@ -676,11 +675,10 @@ struct tier_stream_options {
 
 /*
  * Begin to bring blocks of a prefix (at most 8,192, in order) into a memory tier. options may be
- * NULL: every page, to TIER_CXL. Returns before the daemon has looked at it: what it refuses,
- * tier_stream_wait tells. Of a prefix that takes more than half of what the context may have in the
- * tier, a stream in TIER_MODE_CACHE brings the first blocks that do not, and ends as TIER_MISSED:
- * ask for the others when these were read. Errors: -EAGAIN 32 streams of this connection are open,
- * or the ring is full, -ENOTSUP the daemon is older, -ENOTCONN, -EINVAL, -ENOMEM. Any thread.
+ * NULL: every page, to TIER_CXL. What the daemon refuses, tier_stream_wait tells. Of a prefix that
+ * takes more than half of what the context may have there, TIER_MODE_CACHE brings the first blocks
+ * that do not: TIER_MISSED. Errors: -EAGAIN 32 streams of this connection are open, or the ring is
+ * full, -ENOTSUP the daemon is older, -ENOTCONN, -EINVAL, -ENOMEM. Any thread.
  */
 int tier_stream_open(tier_context *c, const tier_block *blocks, uint32_t count,
 		     const struct tier_stream_options *options, tier_stream **out);

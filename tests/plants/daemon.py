@@ -691,7 +691,8 @@ bug("carried-tombstones-not-flushed", CORE + "clean.c",
     "if (t->flushed < k->tombs) {", "if (t->written < k->tombs) {",
     "test_core_clean", quick=True)
 bug("deletions-take-the-last-segment", CORE + "store.c",
-    "err = append(s, STORE_CLEANED, need, 1, run);", "err = append(s, STORE_CLEANED, need, 0, run);",
+    "err = append(s, STORE_CLEANED, need, 1, run);",
+    "err = append(s, STORE_CLEANED, need, 0, run);",
     "test_core_clean")
 bug("deletions-fill-the-cleaners-segment", CORE + "store.c",
     "\tif (count_free(s))\n\t\terr = append(", "\tif (1)\n\t\terr = append(",

@@ -170,7 +170,8 @@ static int pools_alloc(struct core *c)
 	c->segment_blocks = calloc(segments + 1, sizeof(*c->segment_blocks));
 	if (!c->action || !c->context || !c->client || !c->request || !c->put || !c->io ||
 	    !c->copy || !c->batch || !c->pin || !c->chunk || !c->segment_blocks ||
-	    !c->tombs[TOMBS_NEW].tomb || !c->tombs[TOMBS_CARRIED].tomb || !c->tomb_scratch || !c->crc_scratch || !c->unflushed || !c->stream)
+	    !c->tombs[TOMBS_NEW].tomb || !c->tombs[TOMBS_CARRIED].tomb || !c->tomb_scratch ||
+	    !c->crc_scratch || !c->unflushed || !c->stream)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < segments; i++)
 		block_list_init(&c->segment_blocks[i]);

@@ -155,9 +155,9 @@ static int64_t copy_place(struct core *c, struct request *r, uint32_t page)
 }
 
 /*
- * No place for a page of the block: start what makes room. 0: wait for it. What requests and streams
- * of the context hold can leave once they are over, and they end by their deadlines, as this put
- * does.
+ * No place for a page of the block: start what makes room. 0: wait for it. What requests and
+ * streams of the context hold can leave once they are over, and they end by their deadlines, as
+ * this put does.
  */
 static int copy_room(struct core *c, struct request *r, uint32_t page, int64_t lack)
 {

@@ -281,6 +281,7 @@ static void seal_full(struct store *s, enum store_stream stream)
 	if (s->open[stream] == ABI_SLOT_NONE)
 		return;
 	g = &s->segment[s->open[stream]];
+	assert(g->state == STORE_OPEN);
 	if (s->super.summary_bytes - g->record_next >= DISK_SECTOR)
 		return;
 	g->state = STORE_SEALED;

@@ -598,7 +598,8 @@ static void run_written(struct core *c, struct core_io *io)
 /* ---- tombstones --------------------------------------------------------------------------- */
 
 /* Place for a record of so many keys, if need be in a segment that is made free for it. */
-static bool tombs_place(struct core *c, uint32_t keys, enum tombs_kind kind, struct store_run *place)
+static bool tombs_place(struct core *c, uint32_t keys, enum tombs_kind kind,
+			struct store_run *place)
 {
 	bool carried = kind == TOMBS_CARRIED;
 
@@ -618,6 +619,7 @@ static bool tombs_begin(struct core *c, enum tombs_kind kind)
 	uint64_t uid = t->tomb[first % TOMBS_MAX].context_uid;
 	uint32_t n = 0;
 
+	assert(t->flushed <= first && first <= t->queued);
 	while (first + n < t->queued && n < TOMBS_RECORD &&
 	       t->tomb[(first + n) % TOMBS_MAX].context_uid == uid)
 		n++;
