@@ -6,6 +6,9 @@
  * store: reads as large as the first layer's one extent, one at a time; and sequential ones at the
  * size and depth at which they are fastest, also by plain io_uring into as much memory as streams
  * have. The daemon's own count of bytes read is checked, and the first word of every page.
+ *
+ * The rounds are spread over daemons with stores and memory of their own: on a virtual machine
+ * which memory the host gave decides by more than what differs from round to round.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -25,6 +28,7 @@
 #define FIO_MS 500u
 #define DEADLINE_NS (20 * NS_PER_S)
 #define LEASES 512u
+#define DAEMONS 3u
 
 struct job {
 	struct pool *p;
@@ -135,6 +139,13 @@ struct series {
 	struct sample value, fio, plain;
 };
 
+/* What is measured, of all daemons. */
+struct figures {
+	struct series whole;
+	struct sample first, extent; /* us */
+	struct sample issue, none;   /* us; 1 */
+};
+
 static int peers(struct job *j, double bytes, double *fio_ms, double *plain_ms)
 {
 	double fio = 0, plain = 0;
@@ -172,18 +183,14 @@ static int whole_round(struct job *j, bool peers_first, struct series *s)
 	return error;
 }
 
-static int measure_first(struct bench *b, struct job *j)
+static int judge_first(struct bench *b, const struct figures *f)
 {
 	static const struct bench_figure figure = {
 		"stream", "first layer of 32 blocks ready (2 MiB, one extent)", "us",
 		"fio io_uring, blocks of 2 MiB, depth 1", { BENCH_RATIO_AT_MOST, 2.0 }
 	};
-	struct sample value = { 0 }, peer = { 0 };
-	int error = 0;
 
-	for (uint32_t round = 0; round < b->rounds && !error; round++)
-		error = first_pair(j, round & 1, &value, &peer);
-	return error ? error : bench_judge(b->results, &figure, &value, &peer);
+	return bench_judge(b->results, &figure, &f->first, &f->extent);
 }
 
 static int judge_whole(struct bench *b, const struct job *j, const struct series *s)
@@ -208,10 +215,10 @@ static int judge_whole(struct bench *b, const struct job *j, const struct series
 	return bench_judge(b->results, &figure, &s->value, &s->plain);
 }
 
-static int measure_whole(struct bench *b, struct job *j)
+/* The peers at their best: found once, for all daemons. */
+static int find_peers(struct job *j)
 {
 	static const uint32_t sizes[] = { 131072, 524288, 1048576 };
-	struct series s = { 0 };
 	double best;
 	int error = fio_best(&j->whole, sizes, 3, &best);
 
@@ -220,42 +227,40 @@ static int measure_whole(struct bench *b, struct job *j)
 	j->plain.ms = FIO_MS;
 	j->plain.block_bytes = sizes[2];
 	error = uring_best(&j->plain);
-	if (error)
-		return bench_failed("io_uring", error);
-	for (uint32_t round = 0; round < b->rounds && !error; round++)
-		error = whole_round(j, round & 1, &s);
-	return error ? error : judge_whole(b, j, &s);
+	return error ? bench_failed("io_uring", error) : 0;
 }
 
 /* The call alone; the daemon has just answered something. */
-static int measure_issue(struct bench *b, struct job *j)
+static int issue_round(struct bench *b, struct job *j, struct figures *f)
+{
+	double took[32];
+	tier_stream *s;
+
+	for (uint32_t i = 0; i < 32; i++) {
+		uint64_t from, to;
+		int error = tier_drain(j->p->t); /* awake: no doorbell */
+
+		from = tick_now();
+		if (!error)
+			error = open_stream(j, 0, j->blocks, &s);
+		to = tick_now();
+		if (error)
+			return bench_failed("stream", error);
+		took[i] = tick_ns(&b->tick, from, to) / 1e3 / (j->blocks / RUN_BLOCKS);
+		tier_stream_close(s);
+	}
+	sample_add(&f->issue, sample_quantile(took, 32, 0.5));
+	sample_add(&f->none, 1);
+	return 0;
+}
+
+static int judge_issue(struct bench *b, const struct figures *f)
 {
 	static const struct bench_figure figure = {
 		"stream", "asking, a run of 32 blocks", "us", "", { BENCH_VALUE_AT_MOST, 0.3 }
 	};
-	struct sample value = { 0 }, none = { 0 };
 
-	for (uint32_t round = 0; round < b->rounds; round++) {
-		double took[32];
-		tier_stream *s;
-
-		for (uint32_t i = 0; i < 32; i++) {
-			uint64_t from, to;
-			int error = tier_drain(j->p->t); /* awake: no doorbell */
-
-			from = tick_now();
-			if (!error)
-				error = open_stream(j, 0, j->blocks, &s);
-			to = tick_now();
-			if (error)
-				return bench_failed("stream", error);
-			took[i] = tick_ns(&b->tick, from, to) / 1e3 / (j->blocks / RUN_BLOCKS);
-			tier_stream_close(s);
-		}
-		sample_add(&value, sample_quantile(took, 32, 0.5));
-		sample_add(&none, 1);
-	}
-	return bench_judge(b->results, &figure, &value, &none);
+	return bench_judge(b->results, &figure, &f->issue, &f->none);
 }
 
 /* A layer of a run is an extent: how long they are says how many reads a layer needs. */
@@ -271,47 +276,56 @@ static int tell_runs(struct pool *p)
 	return error;
 }
 
-static int measure(struct bench *b, struct pool *p)
+static int measure_rounds(struct bench *b, struct job *j, struct figures *f, uint32_t rounds)
 {
-	struct job *j CLEANUP_FREE = calloc(1, sizeof(*j));
 	char *reply CLEANUP_FREE = NULL;
+	int error = tell_runs(j->p);
+
+	if (!error)
+		error = tier_admin(j->p->t, "evict", "{\"context\":\"stream\",\"tier\":\"cxl\"}",
+				   &reply);
+	if (error)
+		return bench_failed("evict", error);
+	for (uint32_t i = 0; i < rounds && !error; i++)
+		error = first_pair(j, i & 1, &f->first, &f->extent);
+	for (uint32_t i = 0; i < rounds && !error; i++)
+		error = whole_round(j, i & 1, &f->whole);
+	for (uint32_t i = 0; i < rounds && !error; i++)
+		error = issue_round(b, j, f);
+	return error;
+}
+
+/* So many rounds with this daemon. Where the peers are best is looked for if j does not say. */
+static int measure(struct bench *b, struct job *j, struct figures *f, uint32_t rounds)
+{
+	const char *file = j->p->service.store;
+	uint32_t block_bytes = j->plain.block_bytes, depth = j->plain.depth;
 	int memory = fio_memory(), error;
 
-	if (!j || memory < 0)
-		return j ? bench_failed("memory for fio", memory) : -ENOMEM;
-	error = uring_open(&j->plain, p->service.store, p->spec.cxl_bytes / 8);
+	if (memory < 0)
+		return bench_failed("memory for fio", memory);
+	error = uring_open(&j->plain, file, j->p->spec.cxl_bytes / 8);
 	if (error) {
 		close(memory);
 		return bench_failed("io_uring", error);
 	}
-	j->p = p;
-	j->blocks = p->spec.blocks;
-	j->extent = (struct fio_job){ .file = p->service.store, .memory = memory,
-				      .random = true, .block_bytes = EXTENT_BYTES, .depth = 1,
-				      .ms = FIO_MS };
-	j->whole = (struct fio_job){ .file = p->service.store, .memory = memory, .ms = FIO_MS };
-	error = tell_runs(p);
+	j->extent = (struct fio_job){ .file = file, .memory = memory, .random = true,
+				      .block_bytes = EXTENT_BYTES, .depth = 1, .ms = FIO_MS };
+	j->whole.file = file;
+	j->whole.memory = memory;
+	j->whole.ms = j->plain.ms = FIO_MS;
+	j->plain.block_bytes = block_bytes;
+	j->plain.depth = depth;
+	error = depth ? 0 : find_peers(j);
 	if (!error)
-		error = tier_admin(p->t, "evict", "{\"context\":\"stream\",\"tier\":\"cxl\"}",
-				   &reply);
-	if (error)
-		bench_failed("evict", error);
-	else
-		error = measure_first(b, j);
-	if (!error)
-		error = measure_whole(b, j);
-	if (!error)
-		error = measure_issue(b, j);
+		error = measure_rounds(b, j, f, rounds);
 	uring_close(&j->plain);
 	close(memory);
 	return error;
 }
 
-int bench_stream(struct bench *b)
+static int one_daemon(struct bench *b, struct job *j, struct figures *f, uint32_t rounds)
 {
-	static const struct bench_figure missing = {
-		"stream", "a prefix from NVMe", "ms", "fio", { BENCH_RATIO_AT_MOST, 1.1 }
-	};
 	/* The same prefix over and over: it shall come from NVMe each time. */
 	static const char *const set[] = { "nvme.segment=64MiB", "stream.again=1ms", NULL };
 	const struct pool_spec spec = {
@@ -327,14 +341,40 @@ int bench_stream(struct bench *b)
 		.fill_pages = true,
 	};
 	struct pool p;
-	int error;
+	int error = pool_open(&p, b, &spec);
 
-	if (!fio_there())
-		return bench_judge_missing(b->results, &missing, "fio is not installed");
-	error = pool_open(&p, b, &spec);
 	if (error)
 		return error;
-	error = measure(b, &p);
+	j->p = &p;
+	j->blocks = spec.blocks;
+	error = measure(b, j, f, rounds);
 	pool_close(&p);
 	return error;
+}
+
+int bench_stream(struct bench *b)
+{
+	static const struct bench_figure missing = {
+		"stream", "a prefix from NVMe", "ms", "fio", { BENCH_RATIO_AT_MOST, 1.1 }
+	};
+	struct figures *f CLEANUP_FREE = calloc(1, sizeof(*f));
+	struct job *j CLEANUP_FREE = calloc(1, sizeof(*j));
+	uint32_t left = b->rounds;
+	int error = 0;
+
+	if (!f || !j)
+		return -ENOMEM;
+	if (!fio_there())
+		return bench_judge_missing(b->results, &missing, "fio is not installed");
+	for (uint32_t daemons = DAEMONS; daemons && left && !error; daemons--) {
+		uint32_t rounds = (left + daemons - 1) / daemons;
+
+		error = one_daemon(b, j, f, rounds);
+		left -= rounds;
+	}
+	if (!error)
+		error = judge_first(b, f);
+	if (!error)
+		error = judge_whole(b, j, &f->whole);
+	return error ? error : judge_issue(b, f);
 }
