@@ -17,7 +17,8 @@
 
 enum command { RAW, RESERVE, COMMIT, FETCH, PAGES, PIN, DELETE, BY_HANDLE, SCRIBBLE, CARRY, HOLD,
 	       TICK, FAULT, DEATH, OWNER, HAZARD, ACCESS, COMMANDS,
-	       STREAM = 31 }; /* apart, so that the bytes of older inputs mean what they meant */
+	       AHEAD = 30, /* apart, so that the bytes of older inputs mean what they meant */
+	       STREAM };
 
 struct ask {
 	uint32_t client; /* + 1; 0 = none, or its client has gone */
@@ -30,7 +31,7 @@ static struct {
 	struct host host;
 	struct ask ask[ASKS];
 	uint32_t asks;
-	uint64_t handle[HANDLES]; /* of puts and pins */
+	uint64_t handle[HANDLES]; /* of puts, pins, plans and reservations */
 	uint32_t handles;
 	bool ended[HOST_CLIENTS];
 } ring;
@@ -48,7 +49,8 @@ static void complete(void *arg, uint32_t client, const struct abi_cqe *cqe)
 	FUZZ_CHECK(a->answers++ == 0);
 	FUZZ_CHECK(cqe->res <= 0 && cqe->res > -4096);
 	if (cqe->res == 0 && cqe->value &&
-	    (a->op == ABI_OP_PUT_RESERVE || a->op == ABI_OP_PIN))
+	    (a->op == ABI_OP_PUT_RESERVE || a->op == ABI_OP_PIN || a->op == ABI_OP_PLAN ||
+	     a->op == ABI_OP_RESERVE))
 		ring.handle[ring.handles++ % HANDLES] = cqe->value;
 }
 
@@ -169,6 +171,99 @@ static void do_blocks(struct fuzz_input *in, uint32_t client, uint8_t op)
 	sqe.part_first = how >> 2 & 3;
 	sqe.part_count = how >> 3 & 1;
 	ask(client, &sqe);
+}
+
+/* A turn of one of four conversations, with any times. */
+static void do_session(struct fuzz_input *in, uint32_t client)
+{
+	uint32_t first = fuzz_u8(in), count = 1 + fuzz_u8(in) % 40;
+	struct abi_sqe sqe = entry(in, ABI_OP_SESSION, count);
+	uint8_t *at = ring.host.client[client].staging + ARGS;
+	uint8_t how = fuzz_u8(in), when = fuzz_u8(in);
+	struct abi_session_args args = { .salt = how & 3, .layer_ns = fuzz_u64(in) };
+
+	args.return_ns = when & 128 ? fuzz_u64(in) : ring.host.now_ns + when * MSEC;
+	memcpy(at, &args, sizeof(args));
+	for (uint32_t i = 0; i < count; i++) {
+		struct abi_block_ref ref = { first + i, 1 + (how >> 6) };
+
+		memcpy(at + sizeof(args) + i * sizeof(ref), &ref, sizeof(ref));
+	}
+	sqe.flags = 0;
+	sqe.mode = ABI_SESSION_TURN_END + how % 3;
+	sqe.handle = how >> 2 & 3;
+	sqe.tier = how >> 4 & 1;
+	sqe.part_first = when & 3;
+	sqe.part_count = when >> 2 & 3;
+	sqe.count = sqe.mode == ABI_SESSION_TURN_END ? count : 0;
+	sqe.arg_bytes = sqe.count ? (uint32_t)(sizeof(args) + count * sizeof(struct abi_block_ref))
+				  : 0;
+	ask(client, &sqe);
+}
+
+/* A plan of any budget and pace, more of one, or its end; its position is anywhere, anything. */
+static void do_plan(struct fuzz_input *in, uint32_t client)
+{
+	uint32_t first = fuzz_u8(in), count = 1 + fuzz_u8(in) % 40;
+	struct abi_sqe sqe = entry(in, ABI_OP_PLAN, count);
+	uint8_t *at = ring.host.client[client].staging + ARGS;
+	uint8_t how = fuzz_u8(in), step = fuzz_u8(in);
+	struct abi_plan_args args = { .position_offset = step * 2ull,
+				      .budget_bytes = fuzz_u16(in) * 4096ull };
+	size_t head = how % 3 == 0 ? sizeof(args) : 0;
+
+	args.access_ns = how & 64 ? fuzz_u64(in) : step;
+	args.start_ns = how & 128 ? ring.host.now_ns : 0;
+	memcpy(at, &args, sizeof(args));
+	memset(ring.host.client[client].staging + args.position_offset, how >> 3, 1);
+	for (uint32_t i = 0; i < count; i++) {
+		struct abi_access access = { { first + i * step % 11, 1 }, i * step, 0 };
+
+		memcpy(at + head + i * sizeof(access), &access, sizeof(access));
+	}
+	sqe.flags = 0;
+	sqe.mode = ABI_PLAN_BEGIN + how % 3;
+	sqe.tier = how >> 3 & 1;
+	sqe.handle = ring.handle[how >> 4];
+	sqe.count = sqe.mode == ABI_PLAN_END ? 0 : count;
+	sqe.arg_bytes = sqe.count ? (uint32_t)(head + count * sizeof(struct abi_access)) : 0;
+	ask(client, &sqe);
+}
+
+/* Room for puts to come, or back. */
+static void do_room(struct fuzz_input *in, uint32_t client)
+{
+	struct abi_sqe sqe = entry(in, ABI_OP_RESERVE, 1);
+	uint8_t how = fuzz_u8(in);
+	struct abi_reserve_args args = { .expected = fuzz_u8(in), .p95 = fuzz_u16(in),
+					 .step = fuzz_u8(in), .role = how & 3,
+					 .prompt_tokens = fuzz_u16(in) };
+
+	memcpy(ring.host.client[client].staging + ARGS, &args, sizeof(args));
+	sqe.flags = 0;
+	sqe.handle = how & 4 ? ring.handle[how >> 4] : 0;
+	sqe.arg_bytes = sqe.handle ? 0 : sizeof(args);
+	ask(client, &sqe);
+}
+
+static void do_ahead(struct fuzz_input *in, uint32_t client)
+{
+	switch (fuzz_u8(in) % 5) {
+	case 0:
+		do_blocks(in, client, ABI_OP_PREFETCH);
+		break;
+	case 1:
+		do_blocks(in, client, ABI_OP_MIGRATE);
+		break;
+	case 2:
+		do_session(in, client);
+		break;
+	case 3:
+		do_plan(in, client);
+		break;
+	default:
+		do_room(in, client);
+	}
 }
 
 /* A stream of any tier on any line; or the client's word on one, about layers or nonsense. */
@@ -333,6 +428,9 @@ static void do_ask(struct fuzz_input *in, enum command command, uint32_t client)
 	case DELETE:
 		do_blocks(in, client, ABI_OP_DELETE);
 		break;
+	case AHEAD:
+		do_ahead(in, client);
+		break;
 	case STREAM:
 		do_stream(in, client);
 		break;
@@ -439,10 +537,10 @@ void fuzz_one(struct fuzz_input *in)
 	begin();
 	for (uint32_t n = 1; in->left; n++) {
 		uint8_t byte = fuzz_u8(in);
-		enum command command = byte % 32 == STREAM ? STREAM : byte % 32 % COMMANDS;
+		enum command command = byte % 32 < AHEAD ? byte % 32 % COMMANDS : byte % 32;
 		uint32_t client = byte >> 5 & 1;
 
-		if (command <= BY_HANDLE || command == STREAM)
+		if (command <= BY_HANDLE || command >= AHEAD)
 			do_ask(in, command, client);
 		else
 			do_world(in, command, client);
@@ -535,6 +633,19 @@ static void seed_world(void)
 	SEED(&s, TICK, 0, "\x20");
 	SEED(&s, STREAM, 1, "\x00\x05\x00\x00\x81\x40");
 	fuzz_seed_end(&s, "stream");
+	/* ... and foreseen: a turn that ends, a plan, a prefetch; time passes, the user returns */
+	SEED(&s, RESERVE, 0, "\x00\x07\x00\x00\x00\x00\x00");
+	SEED(&s, COMMIT, 0, "\x00\x00\x00\x00");
+	SEED(&s, TICK, 0, "\x20");
+	SEED(&s, OWNER, 0, "\x72\xff\xff");
+	SEED(&s, TICK, 0, "\x20");
+	SEED(&s, AHEAD, 0, "\x02\x00\x07\x00\x00\x12\x10\0\0\0\0\0\0\0\0");
+	SEED(&s, AHEAD, 0, "\x03\x00\x07\x00\x00\x09\x04\x40\x00");
+	SEED(&s, AHEAD, 0, "\x00\x00\x05\x00\x20\x01");
+	SEED(&s, TICK, 0, "\x40");
+	SEED(&s, AHEAD, 0, "\x02\x00\x07\x00\x00\x13\x10\0\0\0\0\0\0\0\0");
+	SEED(&s, AHEAD, 0, "\x04\x00\x00\x00\x04\x08\x00\x01\x10\x00");
+	fuzz_seed_end(&s, "ahead");
 }
 
 void fuzz_seeds(void)
