@@ -61,6 +61,7 @@ uint32_t stream_window_blocks(const struct stream *s)
 {
 	uint64_t bytes = 0, most = UINT32_MAX;
 
+	assert(s->layers && s->tier < ABI_MEM_TIERS);
 	if (s->mode != ABI_MODE_CACHE)
 		return UINT32_MAX;
 	for (uint32_t layer = s->layer_first; layer < s->layer_first + s->layers; layer++)

@@ -619,7 +619,7 @@ static bool tombs_begin(struct core *c, enum tombs_kind kind)
 	uint64_t uid = t->tomb[first % TOMBS_MAX].context_uid;
 	uint32_t n = 0;
 
-	assert(t->flushed <= first && first <= t->queued);
+	assert(run->phase == RUN_FREE && t->flushed <= first && first <= t->queued);
 	while (first + n < t->queued && n < TOMBS_RECORD &&
 	       t->tomb[(first + n) % TOMBS_MAX].context_uid == uid)
 		n++;
