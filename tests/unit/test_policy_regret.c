@@ -9,6 +9,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define BLOCKS 60u
 #define KEYS 200u
@@ -133,11 +134,38 @@ static void test_reuse_is_careful_after_losses(void **state)
 	free(r);
 }
 
+/* A store that fills ever faster: no block becomes young again, though its epoch has few bits. */
+static void test_reuse_keeps_the_old_old_while_it_grows(void **state)
+{
+	const uint32_t blocks = 40000, epochs = 700;
+	const struct policy_size size = { blocks, blocks, blocks };
+	const struct policy_ops *ops = policy_find("reuse");
+	struct reuse *r = calloc(1, ops->state_bytes(&size));
+	uint8_t key[ABI_KEY_BYTES] = { 0 };
+	struct policy_hint hint = { .parent = ABI_SLOT_NONE, .key = key, .brought = 1 };
+	uint32_t slot = 0;
+
+	(void)state;
+	ops->init(r, &size);
+	for (uint32_t epoch = 0; epoch < epochs; epoch++) {
+		r->clock = r->epoch_end;
+		for (uint32_t n = 0; n <= epoch / 8; n++, slot++) {
+			memcpy(key, &slot, sizeof(slot));
+			ops->insert(r, slot, &hint);
+		}
+		for (uint32_t old = 0; epoch > 2 * REUSE_EPOCHS && old < 256; old++)
+			assert_true(reuse_age_of(r, &r->node[reuse_node_of(r, old)]) >=
+				    REUSE_EPOCHS);
+	}
+	free(r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_reuse_knows_what_lru_would_have),
 		cmocka_unit_test(test_reuse_begins_carefully),
+		cmocka_unit_test(test_reuse_keeps_the_old_old_while_it_grows),
 		cmocka_unit_test(test_reuse_is_careful_after_losses),
 	};
 

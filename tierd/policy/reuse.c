@@ -107,16 +107,21 @@ static bool reuse_admit(void *state, uint32_t slot, uint64_t reach)
 
 /*
  * The oldest stay as old as they are: a node's epoch has few bits, and would become young again.
- * Each is looked at once in half the span, at less than one for 16 uses.
+ * Each is looked at once in a quarter of the span, at less than one for 8 uses. What comes behind
+ * the end of a round is young, and waits for the next: rounds end while the nodes grow.
  */
 static void nodes_age(struct reuse *r)
 {
-	uint32_t most = r->nodes / (REUSE_EPOCH_SPAN / 2) + 1;
+	uint32_t most = r->nodes / (REUSE_EPOCH_SPAN / 4) + 1;
 
-	for (uint32_t n = 0; n < most; n++) {
+	for (uint32_t n = 0; n < most && r->nodes; n++) {
 		struct reuse_node *at;
 
-		r->swept = r->swept < r->nodes ? r->swept + 1 : 1;
+		if (r->swept >= r->sweep_end) {
+			r->swept = 0;
+			r->sweep_end = r->nodes;
+		}
+		r->swept++;
 		at = &r->node[r->swept];
 		if (at->in && reuse_age_of(r, at) > REUSE_EPOCHS)
 			at->epoch = (r->epoch - REUSE_EPOCHS) % REUSE_EPOCH_SPAN;

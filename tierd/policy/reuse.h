@@ -104,7 +104,8 @@ struct reuse {
 	uint32_t nodes;  /* handed out ever, from 1 on */
 	uint32_t free;   /* of these: first that is free; 0 = none */
 	uint32_t oldest; /* node that began the present walk out of turn; 0 = none did */
-	uint32_t swept;  /* the last node whose epoch was looked at */
+	uint32_t swept;  /* the last node whose epoch was looked at, */
+	uint32_t sweep_end; /* and of this round */
 	uint32_t *map;   /* by slot: its node, 0 = none; NULL = node is slot + 1 */
 	uint32_t *slot;  /* by node; with map */
 	struct ghosts *ghosts;
