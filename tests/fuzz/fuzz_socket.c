@@ -473,7 +473,7 @@ void fuzz_open(void)
 
 	host_init(&sock.host);
 	sock.host.blind = true;
-	sock.host.ears = (struct host_ears){ complete, reply, end, NULL };
+	sock.host.ears = (struct host_ears){ .complete = complete, .reply = reply, .end = end };
 	sock.log.level = LOG_LEVEL_ERROR;
 	template(0, WIRE_HELLO, sizeof(*hello));
 	hello->staging_bytes = 64 << 10;
