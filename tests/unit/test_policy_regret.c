@@ -160,6 +160,39 @@ static void test_reuse_keeps_the_old_old_while_it_grows(void **state)
 	free(r);
 }
 
+/* A store that little leaves: what left in its first epochs is not taken for news much later. */
+static void test_reuse_forgets_what_left_long_ago(void **state)
+{
+	const uint32_t blocks = 80, gone = 2000;
+	const struct policy_size size = { 2 * blocks, blocks, 2 * blocks }; /* epochs of 64 uses */
+	const struct policy_ops *ops = policy_find("reuse");
+	struct reuse *r = calloc(1, ops->state_bytes(&size));
+	uint8_t key[ABI_KEY_BYTES] = { 0 };
+	struct policy_hint hint = { .parent = ABI_SLOT_NONE, .key = key, .brought = 1 };
+
+	(void)state;
+	ops->init(r, &size);
+	for (uint32_t n = 1; n < gone; n++) {
+		memcpy(key, &n, sizeof(n));
+		ops->insert(r, 0, &hint);
+		ops->remove(r, 0, key);
+	}
+	for (uint32_t n = 0; n < blocks; n++) {
+		memset(key, (int)n + 1, sizeof(key));
+		ops->insert(r, n, &hint);
+	}
+	while (r->epoch < REUSE_NOTE_SPAN)
+		for (uint32_t n = 0; n < blocks; n++)
+			ops->touch(r, n, 1, 0);
+	for (uint32_t n = 1; n < gone; n++) { /* their epochs' low bits are those of now */
+		memcpy(key, &n, sizeof(n));
+		assert_null(ghosts_find(r->ghosts, ghosts_tag(key)));
+		ops->insert(r, blocks, &hint);
+		ops->remove(r, blocks, key);
+	}
+	free(r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -167,6 +200,7 @@ int main(void)
 		cmocka_unit_test(test_reuse_begins_carefully),
 		cmocka_unit_test(test_reuse_keeps_the_old_old_while_it_grows),
 		cmocka_unit_test(test_reuse_is_careful_after_losses),
+		cmocka_unit_test(test_reuse_forgets_what_left_long_ago),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -128,6 +128,42 @@ static void nodes_age(struct reuse *r)
 	}
 }
 
+static struct reuse_note note_of(const struct ghost *g)
+{
+	struct reuse_note note;
+
+	_Static_assert(sizeof(note) == sizeof(g->note), "a note is all of it");
+	memcpy(&note, &g->note, sizeof(note));
+	return note;
+}
+
+/* Epochs since the last use of what the note is of. */
+static uint32_t note_age(const struct reuse *r, const struct reuse_note *note)
+{
+	return (r->epoch - note->epoch) % REUSE_NOTE_SPAN;
+}
+
+/*
+ * Ghosts count for nothing from REUSE_EPOCHS on, and go before their notes would be young again:
+ * where little leaves, nothing makes them. Each is looked at once in a quarter of the span.
+ */
+static void ghosts_age(struct reuse *r)
+{
+	uint32_t most = r->ghosts->lines / (REUSE_NOTE_SPAN / 4) + 1;
+
+	for (uint32_t n = 0; n < most; n++) {
+		struct ghost *line = r->ghosts->place[r->ghosts_swept];
+
+		r->ghosts_swept = (r->ghosts_swept + 1) % r->ghosts->lines;
+		for (uint32_t i = GHOSTS_LINE; i-- > 0;) {
+			const struct reuse_note note = note_of(&line[i]);
+
+			if (line[i].tag && note_age(r, &note) >= REUSE_NOTE_SPAN / 2)
+				ghosts_drop(r->ghosts, &line[i]);
+		}
+	}
+}
+
 /* Known of a kind, of n ages: those of `oldest` and of the cells behind it, in a circle. */
 static uint64_t known_sum(const uint32_t known[REUSE_EPOCHS], uint32_t oldest, uint32_t n)
 {
@@ -167,6 +203,7 @@ static void epoch_end(struct reuse *r)
 	reuse_regret_turn(r, r->ghosts->added > 0);
 	r->epoch++;
 	nodes_age(r);
+	ghosts_age(r);
 	r->epoch_end = r->clock + (length < REUSE_EPOCH_MIN ? REUSE_EPOCH_MIN : length);
 	if (r->epoch - r->learnt_epoch >= LEARN_EPOCHS && r->clock - r->learnt >= LEARN_USES) {
 		r->learnt = r->clock;
@@ -239,15 +276,6 @@ static void seen_again(struct reuse *r, uint32_t kind, uint32_t age, bool here)
 	known_drop(r, kind, age);
 }
 
-static struct reuse_note note_of(const struct ghost *g)
-{
-	struct reuse_note note;
-
-	_Static_assert(sizeof(note) == sizeof(g->note), "a note is all of it");
-	memcpy(&note, &g->note, sizeof(note));
-	return note;
-}
-
 /* Was it here before? Then it is used again, though nobody found it. */
 static void ghost_back(struct reuse *r, struct reuse_node *n, const uint8_t *key)
 {
@@ -258,7 +286,7 @@ static void ghost_back(struct reuse *r, struct reuse_node *n, const uint8_t *key
 	if (!g)
 		return;
 	note = note_of(g);
-	age = (uint16_t)(r->epoch - note.epoch);
+	age = note_age(r, &note);
 	if (age < REUSE_EPOCHS) {
 		seen_again(r, note.kind, age, false);
 		n->uses = (note.uses < REUSE_USES_MAX ? note.uses + 1u : note.uses) & 63;
@@ -382,7 +410,7 @@ static void ghost_make(struct reuse *r, const struct reuse_note *note, const uin
 	memcpy(&mine.note, note, sizeof(*note));
 	ghosts_add(r->ghosts, &mine, &old);
 	lost = note_of(&old);
-	age = (uint16_t)(r->epoch - lost.epoch);
+	age = note_age(r, &lost);
 	if (old.tag && age < REUSE_EPOCHS)
 		known_drop(r, lost.kind, age);
 }
@@ -409,12 +437,12 @@ static void reuse_elsewhere(void *state, const uint8_t *key)
 	if (!g)
 		return;
 	note = note_of(g);
-	age = (uint16_t)(r->epoch - note.epoch);
+	age = note_age(r, &note);
 	if (!age || age >= REUSE_EPOCHS)
 		return;
 	ghosts_drop(r->ghosts, g);
 	clock_step(r);
-	age = (uint16_t)(r->epoch - note.epoch);
+	age = note_age(r, &note);
 	seen_again(r, note.kind, age, false);
 	note.uses += note.uses < REUSE_USES_MAX;
 	note.kind = kind_used(note.uses);

@@ -73,6 +73,7 @@ struct reuse_node {
 _Static_assert(sizeof(struct reuse_node) == 20, "packed");
 
 /* What a ghost's note holds. */
+#define REUSE_NOTE_SPAN 65536u
 struct reuse_note {
 	uint16_t epoch; /* of its last use; low bits */
 	uint8_t kind, uses;
@@ -106,6 +107,7 @@ struct reuse {
 	uint32_t oldest; /* node that began the present walk out of turn; 0 = none did */
 	uint32_t swept;  /* the last node whose epoch was looked at, */
 	uint32_t sweep_end; /* and of this round */
+	uint32_t ghosts_swept; /* the line of ghosts to be looked at next */
 	uint32_t *map;   /* by slot: its node, 0 = none; NULL = node is slot + 1 */
 	uint32_t *slot;  /* by node; with map */
 	struct ghosts *ghosts;
