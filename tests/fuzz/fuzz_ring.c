@@ -595,6 +595,16 @@ static void seed_requests(void)
 	fuzz_seed_end(&s, "deletes");
 }
 
+/* Blocks that were put, written back and evicted: the device alone has them. */
+static void seed_evicted(struct fuzz_seed *s)
+{
+	SEED(s, RESERVE, 0, "\x00\x07\x00\x00\x00\x00\x00");
+	SEED(s, COMMIT, 0, "\x00\x00\x00\x00");
+	SEED(s, TICK, 0, "\x20");
+	SEED(s, OWNER, 0, "\x72\xff\xff");
+	SEED(s, TICK, 0, "\x20");
+}
+
 static void seed_world(void)
 {
 	static struct fuzz_seed s;
@@ -612,33 +622,21 @@ static void seed_world(void)
 	SEED(&s, HOLD, 0, "");
 	SEED(&s, OWNER, 0, "\x00");
 	fuzz_seed_end(&s, "evict-death-remove");
-	/* written back, evicted, read again from the device, one read of it rotten */
-	SEED(&s, RESERVE, 0, "\x00\x07\x00\x00\x00\x00\x00");
-	SEED(&s, COMMIT, 0, "\x00\x00\x00\x00");
-	SEED(&s, TICK, 0, "\x20");
-	SEED(&s, OWNER, 0, "\x72\xff\xff");
-	SEED(&s, TICK, 0, "\x20");
+	/* read again from the device, one read of it rotten */
+	seed_evicted(&s);
 	SEED(&s, FETCH, 0, "\x00\x05\x00\x00\x03");
 	SEED(&s, FAULT, 0, "\x03");
 	SEED(&s, PAGES, 1, "\x00\x1f\x00\x00\x01");
 	fuzz_seed_end(&s, "evict-fetch");
-	/* ... and streamed, to CXL and to a tier that is none; layers are released */
-	SEED(&s, RESERVE, 0, "\x00\x07\x00\x00\x00\x00\x00");
-	SEED(&s, COMMIT, 0, "\x00\x00\x00\x00");
-	SEED(&s, TICK, 0, "\x20");
-	SEED(&s, OWNER, 0, "\x72\xff\xff");
-	SEED(&s, TICK, 0, "\x20");
+	/* ... or streamed, to CXL and to a tier that is none; layers are released */
+	seed_evicted(&s);
 	SEED(&s, STREAM, 0, "\x00\x05\x00\x00\x04\x20");
 	SEED(&s, STREAM, 0, "\x01\x00\x00\x00\x00\x21");
 	SEED(&s, TICK, 0, "\x20");
 	SEED(&s, STREAM, 1, "\x00\x05\x00\x00\x81\x40");
 	fuzz_seed_end(&s, "stream");
-	/* ... and foreseen: a turn that ends, a plan, a prefetch; time passes, the user returns */
-	SEED(&s, RESERVE, 0, "\x00\x07\x00\x00\x00\x00\x00");
-	SEED(&s, COMMIT, 0, "\x00\x00\x00\x00");
-	SEED(&s, TICK, 0, "\x20");
-	SEED(&s, OWNER, 0, "\x72\xff\xff");
-	SEED(&s, TICK, 0, "\x20");
+	/* ... or foreseen: a turn that ends, a plan, a prefetch; time passes, the user returns */
+	seed_evicted(&s);
 	SEED(&s, AHEAD, 0, "\x02\x00\x07\x00\x00\x12\x10\0\0\0\0\0\0\0\0");
 	SEED(&s, AHEAD, 0, "\x03\x00\x07\x00\x00\x09\x04\x40\x00");
 	SEED(&s, AHEAD, 0, "\x00\x00\x05\x00\x20\x01");
