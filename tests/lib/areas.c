@@ -16,6 +16,7 @@
 #define USED_MAX 1024u             /* ... and such of which more pages were used than this */
 #define SPOIL_PAGES 512u           /* looked at together */
 #define SCAN_MAX ((size_t)4 << 20) /* larger arrays of the core hold no pointers to the heap */
+#define IDLE_LOOKS 24u		   /* a fault costs as much as so many looks at a page */
 
 /* There under AddressSanitizer: pointers that lie in an area keep what they name from being told
  * as leaked. */
@@ -26,6 +27,7 @@ static struct area {
 	uint8_t *base;
 	size_t bytes; /* whole pages, without the guard */
 	uint8_t *user;
+	size_t idle; /* looks in vain at its pages, since they were last given back */
 	bool used;
 } area[AREAS];
 
@@ -47,6 +49,7 @@ static bool area_make(struct area *a, size_t bytes)
 		__lsan_register_root_region(base, bytes);
 	a->base = base;
 	a->bytes = bytes;
+	a->idle = 0;
 	if ((uintptr_t)base < lowest)
 		lowest = (uintptr_t)base;
 	if ((uintptr_t)base + bytes > highest)
@@ -92,17 +95,26 @@ static bool is_zero(const uint8_t *page)
 	return true;
 }
 
-/* Zero what was touched: cheaper than giving it back and faulting it in again. */
+static void area_return(struct area *a)
+{
+	madvise(a->base, a->bytes, MADV_DONTNEED);
+	a->idle = 0;
+}
+
+/*
+ * Zero what was touched: cheaper than giving it back and faulting it in again, unless most of what
+ * is there has not been used for a while.
+ */
 static void area_clear(struct area *a)
 {
 	static unsigned char there[PAGES_MAX + 8];
-	size_t pages = a->bytes / PAGE, used = 0;
+	size_t pages = a->bytes / PAGE, used = 0, idle = 0;
 
 	if (pages > PAGES_MAX || mincore(a->base, a->bytes, there)) {
-		madvise(a->base, a->bytes, MADV_DONTNEED);
+		area_return(a);
 		return;
 	}
-	for (size_t i = 0; i < pages;) {
+	for (size_t i = 0; i < pages && used <= USED_MAX;) {
 		uint64_t eight;
 
 		memcpy(&eight, there + i, sizeof(eight));
@@ -110,15 +122,17 @@ static void area_clear(struct area *a)
 			i += 8;
 			continue;
 		}
-		if (there[i] & 1 && !is_zero(a->base + i * PAGE)) {
-			if (++used > USED_MAX) {
-				madvise(a->base, a->bytes, MADV_DONTNEED);
-				return;
-			}
+		if (there[i] & 1 && is_zero(a->base + i * PAGE)) {
+			idle++;
+		} else if (there[i] & 1) {
+			used++;
 			memset(a->base + i * PAGE, 0, PAGE);
 		}
 		i++;
 	}
+	a->idle += idle;
+	if (used > USED_MAX || a->idle > IDLE_LOOKS * (used + idle))
+		area_return(a);
 }
 
 void areas_spoil(void *at, size_t bytes, int value)

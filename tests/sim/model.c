@@ -12,6 +12,7 @@
 
 #define KEY_STEP 0x9e3779b97f4a7c15ull
 #define KEY_STEP_INVERSE 0xf1de83e19937733dull
+#define WORD_STEP 0x2545f4914f6cdd1dull /* from word to word of a page */
 
 void model_key(uint32_t n, uint8_t key[ABI_KEY_BYTES])
 {
@@ -44,11 +45,9 @@ void model_behind(uint32_t n, struct abi_put_args *args)
 }
 
 /* Different for each page of each key of each context. */
-static uint64_t page_word(uint32_t context, uint32_t n, uint32_t page, uint32_t i)
+static uint64_t first_word(uint32_t context, uint32_t n, uint32_t page)
 {
-	return ((uint64_t)context << 40 ^ (uint64_t)n << 20 ^ page) *
-		       0x9e3779b97f4a7c15ull +
-	       i * 0x2545f4914f6cdd1dull;
+	return ((uint64_t)context << 40 ^ (uint64_t)n << 20 ^ page) * 0x9e3779b97f4a7c15ull;
 }
 
 uint32_t model_page_part(uint32_t page)
@@ -63,19 +62,22 @@ uint32_t model_page_bytes(const struct world *w, uint32_t context, uint32_t page
 
 void model_page(const struct world *w, uint32_t context, uint32_t n, uint32_t page, void *dst)
 {
-	uint64_t *to = dst;
+	uint64_t *to = dst, word = first_word(context, n, page);
+	uint32_t words = model_page_bytes(w, context, page) / 8;
 
-	for (uint32_t i = 0; i < model_page_bytes(w, context, page) / 8; i++)
-		to[i] = page_word(context, n, page, i);
+	for (uint32_t i = 0; i < words; i++, word += WORD_STEP)
+		to[i] = word;
 }
 
 bool model_page_is(const struct world *w, uint32_t context, uint32_t n, uint32_t page,
 		   const void *src)
 {
+	uint64_t word = first_word(context, n, page);
+	uint32_t words = model_page_bytes(w, context, page) / 8;
 	const uint64_t *from = src;
 
-	for (uint32_t i = 0; i < model_page_bytes(w, context, page) / 8; i++)
-		if (from[i] != page_word(context, n, page, i))
+	for (uint32_t i = 0; i < words; i++, word += WORD_STEP)
+		if (from[i] != word)
 			return false;
 	return true;
 }
