@@ -347,6 +347,16 @@ def man_pages(tree, rule):
     return None
 
 
+def counters(tree, rule):
+    """A counter that is declared is counted somewhere: else operators read nought for ever."""
+    path = "tierd/core/metrics.def"
+    code = "\n".join(text for _, text in tree.files(".c", ".h", under="tierd/"))
+    for m in re.finditer(r"^METRIC\((\w+)", tree.texts.get(path, ""), re.MULTILINE):
+        if not re.search(rf"\b(?:metrics|m)(?:\.|->){m[1]}\b", code):
+            line = tree.texts[path].count("\n", 0, m.start()) + 1
+            tree.find(path, line, rule, f"{m[1]} is counted nowhere in tierd/")
+
+
 # --- texts
 
 def docs(tree, rule):
@@ -413,6 +423,7 @@ RULES = {
     "public-doc": public_doc,
     "symbol-map": symbol_map,
     "man-pages": man_pages,
+    "counters": counters,
     "docs": docs,
     "dependencies": dependencies,
     "plants": plants,

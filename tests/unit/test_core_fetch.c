@@ -1,6 +1,6 @@
 /*
  * A fetch that waits for pages that another request brings: when that fails, it brings them itself,
- * all at once.
+ * all at once. And how the pages of fetches are counted.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -72,12 +72,34 @@ static void test_what_another_lost_is_brought_at_once(void **state)
 	assert_int_equal(host.answer.value, BLOCKS);
 }
 
+/* Each page is counted once, as it was found: absent, on its way, there. */
+static void test_pages_are_counted_as_they_were_found(void **state)
+{
+	const struct core_metrics *m = core_metrics(host.core);
+	uint64_t pages = BLOCKS * (uint64_t)context()->ix.pages_per_block;
+
+	(void)state;
+	ask(0, ABI_OP_FETCH, ABI_CLASS_DEMAND);
+	assert_int_equal(m->fetch_pages, pages);
+	assert_int_equal(m->fetch_joined + m->fetch_hits, 0);
+	ask(1, ABI_OP_FETCH, ABI_CLASS_DEMAND);
+	assert_int_equal(m->fetch_joined, pages);
+	host_carry_all(&host);
+	assert_int_equal(host.answer.value, BLOCKS);
+	assert_int_equal(m->fetch_hits, 0);
+	ask(0, ABI_OP_FETCH, ABI_CLASS_DEMAND);
+	assert_int_equal(m->fetch_hits, pages);
+	assert_int_equal(m->fetch_joined, pages);
+	assert_int_equal(m->fetch_pages, 3 * pages);
+}
+
 #define EACH(test) cmocka_unit_test_setup_teardown(test, setup, one_host_off)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		EACH(test_what_another_lost_is_brought_at_once),
+		EACH(test_pages_are_counted_as_they_were_found),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

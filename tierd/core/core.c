@@ -401,7 +401,7 @@ static void client_open(struct core *c, const struct core_client_open *open)
 	c->metrics.sessions++;
 }
 
-static void client_gone(struct core *c, uint32_t id)
+static void client_gone(struct core *c, uint32_t id, int error)
 {
 	struct client *k = &c->client[id];
 
@@ -409,6 +409,7 @@ static void client_gone(struct core *c, uint32_t id)
 	if (k->state != 1)
 		return;
 	k->state = 2;
+	c->metrics.sessions_ended += error != 0;
 	request_client_gone(c, id);
 	while (k->puts)
 		put_abort(c, k->puts);
@@ -426,7 +427,7 @@ static void client_dead(struct core *c, uint32_t id)
 
 	assert(id < CORE_CLIENTS_MAX);
 	if (k->state == 1)
-		client_gone(c, id);
+		client_gone(c, id, 0);
 	if (k->state != 2)
 		return;
 	for (uint32_t i = 0; i < c->contexts_high; i++)
@@ -472,7 +473,7 @@ static void dispatch(struct core *c, const struct core_event *e)
 		client_open(c, &e->open);
 		break;
 	case CORE_EV_CLIENT_GONE:
-		client_gone(c, e->client);
+		client_gone(c, e->client, e->error);
 		break;
 	case CORE_EV_CLIENT_DEAD:
 		client_dead(c, e->client);

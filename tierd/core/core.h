@@ -218,7 +218,10 @@ struct core_event {
 	uint64_t now_ns; /* CLOCK_MONOTONIC; never goes back */
 	union {
 		struct core_client_open open;
-		uint32_t client; /* GONE, DEAD */
+		struct {
+			uint32_t client; /* GONE, DEAD */
+			int32_t error;   /* GONE: for what the daemon ended it; 0: it left */
+		};
 		struct {
 			uint32_t client;
 			struct abi_sqe sqe;

@@ -319,6 +319,22 @@ bool fetch_outranks(const struct core *c, const struct request *r)
 	return false;
 }
 
+/* How item i was found when it was looked at first. */
+static void count_first(struct core *c, struct request *r, uint32_t i, const struct abi_page *d)
+{
+	uint32_t state = page_state(d, r->sqe.tier);
+
+	if (i < r->counted)
+		return;
+	r->counted = i + 1;
+	if (state == ABI_PAGE_READY)
+		c->metrics.fetch_hits++;
+	if (state == ABI_PAGE_ABSENT)
+		state = page_state(d, ABI_TIER_CXL); /* the way to HBM */
+	if (state == ABI_PAGE_FILLING)
+		c->metrics.fetch_joined++;
+}
+
 static enum move_state fetch_page(struct core *c, struct request *r, struct mover *b, uint32_t i)
 {
 	struct abi_block_ref ref;
@@ -334,6 +350,7 @@ static enum move_state fetch_page(struct core *c, struct request *r, struct move
 		return MOVE_THERE;
 	d = index_page(&r->ctx->ix, ref.slot, page);
 	state = page_state(d, r->sqe.tier);
+	count_first(c, r, i, d);
 	stream_page_adopt(c, r->ctx, ref.slot, page, r->sqe.tier); /* not a stream's alone */
 	if (state == ABI_PAGE_READY)
 		return MOVE_THERE;

@@ -147,6 +147,7 @@ struct request {
 	uint32_t held;        /* fetch: refs [0, held) carry a hold */
 	uint32_t stripe;      /* fetch: so many blocks come whole before the next ones */
 	uint32_t built;       /* fetch: items before it are there or on their way */
+	uint32_t counted;     /* fetch: items before it were looked at once */
 	bool room;            /* ... waits for places, not for others' pages */
 	uint32_t joined;      /* fetch: items before it raised what others had queued for them */
 	uint32_t losses;      /* ... when the scheduler had lost so many */

@@ -217,7 +217,11 @@ int session_begin(struct front *f, struct turn *t, struct session *lobby,
 /* OPEN -> GONE */
 static void gone(struct front *f, struct turn *t, struct session *s, int error)
 {
-	struct core_event event = { .kind = CORE_EV_CLIENT_GONE, .client = s->id };
+	struct core_event event = {
+		.kind = CORE_EV_CLIENT_GONE,
+		.client = s->id,
+		.error = error,
+	};
 
 	assert(s->state == SESSION_OPEN);
 	s->state = SESSION_GONE;
