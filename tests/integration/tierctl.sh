@@ -27,6 +27,14 @@ expect() {
 	grep -q -e "$pattern" <<<"$text" || fail "$*: no \"$pattern\" in: $text"
 }
 
+# refuse_word PATTERN ARGUMENT...: tierctl answers, and not with this.
+refuse_word() {
+	local pattern=$1 text
+	shift
+	text=$("$BUILD/tierctl" --socket "$dir/sock" "$@" 2>&1) || fail "$*: $text"
+	if grep -q -e "$pattern" <<<"$text"; then fail "$*: \"$pattern\" in: $text"; fi
+}
+
 expect 3 'no socket' status
 start() {
 	"$BUILD/tierd" --foreground --socket "$dir/sock" --store "$dir/store" \
@@ -61,6 +69,10 @@ expect 0 'mode 0600' context show own
 expect 2 'NAME:KIND' context create bad --part kv:sparse:2
 expect 2 'preset' context create bad
 expect 2 'name is missing' context create
+expect 2 'tierctl context create: a value is missing behind --nvme' context create x --nvme
+expect 2 'tierctl context create: no option --frob' context create x --frob
+expect 2 'tierctl quota set: no option --frob' quota set own cxl --frob
+expect 2 'tierctl check: no option --frob' check --frob "$dir/store"
 expect 1 '' context create bad/name --preset tiny
 expect 0 '^chat ' context list
 expect 0 '"name": "own"' context list --json
@@ -97,6 +109,10 @@ expect 0 'tierctl' clients
 expect 0 'put_bytes' stat
 expect 0 'put_bytes' stat 'put_*'
 expect 1 'no counter' stat 'pot_*'
+expect 1 'no counter' --json stat 'pot_*'
+expect 0 '"name": "put_bytes"' --json stat 'put_*'
+refuse_word '"requests"' --json stat 'put_*'
+expect 0 ' %  *share of time' stat read_idle
 expect 2 'there is llama-3-70b .* tiny' context create x --preset huge
 expect 1 'tierctl context show: no context' context show nope
 expect 0 '"metrics"' --json stat
@@ -111,18 +127,24 @@ expect 0 '"errors": 0' --json check
 expect 0 'store  64.0 MiB; the host has allocated 64' check
 expect 0 'and the host agrees' check
 fallocate --punch-hole --offset 32MiB --length 1MiB "$dir/store"
-expect 1 '1 disagreements' check
+expect 1 'disagreements: 1' check
 expect 1 '"errors": 1' --json check
 dd if=/dev/zero of="$dir/store" bs=1M seek=32 count=1 conv=notrunc status=none
 expect 0 'and the host agrees' check
 expect 0 'put ' top --count 2 --interval 0.1
+expect 0 'over the last' top --count 1
+expect 2 'tierctl top: no option --fast' top --fast
+expect 2 'tierctl top: a value is missing behind --count' top --count
 expect 2 'interval' top --interval 0
 expect 0 'removed' context remove own
 expect 1 'there is none' context remove own
 expect 2 'there is: list show' context frob
 expect 2 'no verb' frob
 expect 2 'too many' status more
-expect 2 'usage' --frob
+expect 2 'tierctl: no option --frob' --frob
+expect 2 'tierctl: a value is missing behind --socket' --socket
+expect 0 'usage' help
+expect 2 'usage'
 expect 0 'usage' --help
 expect 0 '^tierctl [0-9]' --version
 
@@ -148,4 +170,33 @@ start
 expect 0 '"hard": 16777216' --json quota show chat
 expect 0 'salt 0x0*9 .*1.00 MiB *3.00 MiB' quota show chat
 expect 0 'accounted' check
+stop
+
+# What a terminal shows of `top` is not wider than the terminal; in a file nothing is cut.
+start
+widest() {
+	TERM=dumb script -qec "stty cols $1; '$BUILD/tierctl' --socket '$dir/sock' top --count 1" \
+		/dev/null | tr -d '\r' | sed 's/\x1b\[[0-9]*[A-Z]//g' | awk '{ n = length > n ? length : n }
+		END { print n + 0 }'
+}
+if command -v script >/dev/null; then
+	[ "$(widest 60)" -le 60 ] || fail "top is $(widest 60) columns wide in 60"
+	[ "$(widest 200)" -gt 80 ] || fail "top is cut at $(widest 200) columns in 200"
+fi
+
+# Who is no operator can make a context of their own, and is told so; the rest is refused.
+as() {
+	setpriv --reuid 4021 --regid 4021 --clear-groups "$BUILD/tierctl" --socket "$dir/sock" "$@"
+}
+chmod 711 "$dir"
+chmod 666 "$dir/sock"
+# Another user may not reach the folders of this test.
+if [ "$(id -u)" = 0 ] && as status >/dev/null 2>&1; then
+	as context create theirs --preset tiny >"$dir/out" 2>&1 || fail "create: $(cat "$dir/out")"
+	grep -q '^theirs: made$' "$dir/out" || fail "create said $(cat "$dir/out")"
+	as --json context create two --preset tiny | grep -q '"made"' || fail "no JSON of create"
+	if as stat >"$dir/out" 2>&1; then fail "stat is for operators"; fi
+	grep -q 'only root and the daemon' "$dir/out" || fail "stat said $(cat "$dir/out")"
+	as context remove theirs >/dev/null
+fi
 stop

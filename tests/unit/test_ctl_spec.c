@@ -29,6 +29,25 @@ static void test_parts(void **state)
 	tier_geometry_free(g);
 }
 
+static void test_parts_of_kinds_that_need_a_number(void **state)
+{
+	struct context_spec spec;
+	struct tier_part part;
+	tier_geometry *g;
+
+	(void)state;
+	context_spec_init(&spec);
+	assert_int_equal(context_spec_set(&spec, "part", "swa:window:24:8:64KiB:1024"), 0);
+	assert_int_equal(context_spec_set(&spec, "part", "tail:follows:4:8:64KiB:23"), 0);
+	assert_int_equal(context_spec_geometry(&spec, &g), 0);
+	assert_int_equal(tier_geometry_part(g, 0, &part), 0);
+	assert_int_equal(part.kind, TIER_KIND_WINDOW);
+	assert_int_equal(part.kind_arg, 1024);
+	assert_int_equal(tier_geometry_part(g, 1, &part), 0);
+	assert_int_equal(part.kind_arg, 23);
+	tier_geometry_free(g);
+}
+
 static void test_options(void **state)
 {
 	static const char hex[] = "00112233445566778899aabbccddeeff"
@@ -67,6 +86,10 @@ static void test_refused(void **state)
 		{ "part", "kv:sparse:1:1:0" },
 		{ "part", "kv:sparse:1:1:8GiB" },
 		{ "part", "kv:sparse:1:1:4KiB:more" },
+		{ "part", "kv:sparse:1:1:4KiB:7" },
+		{ "part", "kv:window:1:1:4KiB" },
+		{ "part", "kv:window:1:1:4KiB:" },
+		{ "part", "kv:window:1:1:4KiB:many" },
 		{ "part", "a-name-that-is-much-longer-than-any:sparse:1:1:4KiB" },
 		{ "mode", "0" },
 		{ "mode", "640x" },
@@ -108,6 +131,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_parts_of_kinds_that_need_a_number),
 		cmocka_unit_test(test_options),
 		cmocka_unit_test(test_refused),
 	};

@@ -25,6 +25,13 @@ int ctl_usage(const struct ctl *ctl, const char *format, ...)
 	return CTL_USAGE;
 }
 
+int ctl_option(const struct ctl *ctl, int c, const char *option)
+{
+	if (c == ':')
+		return ctl_usage(ctl, "a value is missing behind %.64s", option);
+	return ctl_usage(ctl, "no option %.64s", option);
+}
+
 int ctl_arguments(const struct ctl *ctl, int argc, int least, int most)
 {
 	if (argc < least)

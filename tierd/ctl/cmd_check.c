@@ -29,13 +29,13 @@ static int take_options(struct ctl *ctl, int argc, char **argv, struct repair_op
 	int c;
 
 	optind = 0; /* anew: the words before were read by another table */
-	while ((c = getopt_long(argc + 1, argv - 1, "rd", table, NULL)) != -1) {
+	while ((c = getopt_long(argc + 1, argv - 1, ":rd", table, NULL)) != -1) {
 		if (c == 'r')
 			options->repair = true;
 		else if (c == 'd')
 			options->data = true;
 		else
-			return CTL_USAGE;
+			return ctl_option(ctl, c, argv[optind - 2]);
 	}
 	if (argc + 1 - optind != 1)
 		return ctl_usage(ctl, "name one STORE: the file of store.path");
@@ -74,10 +74,10 @@ static void show(const struct repair_options *options, const struct repair_repor
 	if (!r->found)
 		puts("nothing is wrong with it");
 	else if (!options->repair)
-		printf("%llu faults; nothing was changed (--repair mends what can be mended)\n",
+		printf("faults: %llu; nothing was changed (--repair mends what can be mended)\n",
 		       (unsigned long long)r->found);
 	else
-		printf("%llu faults, %llu of them mended\n", (unsigned long long)r->found,
+		printf("faults: %llu, of them mended: %llu\n", (unsigned long long)r->found,
 		       (unsigned long long)r->mended);
 }
 

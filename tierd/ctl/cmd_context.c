@@ -77,6 +77,8 @@ static int show_context_tiers(const json_t *one)
 	for (size_t i = 0; i < json_array_size(tiers); i++) {
 		const json_t *t = json_array_get(tiers, i);
 
+		if (i > TIER_NVME && !has_quota(t))
+			continue;
 		grid_add(g, ctl_text(cell, t, "tier"));
 		grid_add(g, has_quota(t) ? ctl_bytes(cell, t, "quota") : "none");
 		grid_add(g, ctl_count(cell, t, "resident_pages"));
@@ -114,7 +116,7 @@ static int show_context(const json_t *one)
 
 	printf("context %s: id %s, owner %s:%s", ctl_text(a, one, "name"), ctl_text(b, one, "id"),
 	       ctl_text(c, one, "owner_uid"), ctl_text(d, one, "owner_gid"));
-	printf(", mode %s, epoch %s, policy %s, open in %s clients\n", ctl_text(a, one, "mode"),
+	printf(", mode %s, epoch %s, policy %s, sessions %s\n", ctl_text(a, one, "mode"),
 	       ctl_count(b, one, "epoch"), ctl_text(c, one, "policy"),
 	       ctl_count(d, one, "attached"));
 	printf("fingerprint %s\n", ctl_text(a, one, "fingerprint"));
@@ -148,12 +150,10 @@ int ctl_context_show(struct ctl *ctl, int argc, char **argv)
 /* ---- create -------------------------------------------------------------------------------- */
 
 static const struct option create_options[] = {
-	{ "preset", 1, NULL, 'P' },	  { "part", 1, NULL, 'p' },
-	{ "block-tokens", 1, NULL, 't' }, { "page-align", 1, NULL, 'a' },
-	{ "mode", 1, NULL, 'm' },	  { "hbm", 1, NULL, 'H' },
-	{ "cxl", 1, NULL, 'C' },	  { "nvme", 1, NULL, 'N' },
-	{ "blocks-max", 1, NULL, 'b' },	  { "fingerprint", 1, NULL, 'f' },
-	{ "policy", 1, NULL, 'l' },	  { 0 },
+	{ "preset", 1, NULL, 0 },      { "part", 1, NULL, 0 }, { "block-tokens", 1, NULL, 0 },
+	{ "page-align", 1, NULL, 0 },  { "mode", 1, NULL, 0 }, { "hbm", 1, NULL, 0 },
+	{ "cxl", 1, NULL, 0 },	       { "nvme", 1, NULL, 0 }, { "blocks-max", 1, NULL, 0 },
+	{ "fingerprint", 1, NULL, 0 }, { "policy", 1, NULL, 0 }, { 0 },
 };
 
 /* Parse into a spec; what is wrong is said by the spec's own text. */
@@ -162,9 +162,9 @@ static int take_create(struct ctl *ctl, struct context_spec *spec, int argc, cha
 	int c, which = 0;
 
 	optind = 0;
-	while ((c = getopt_long(argc, argv, "", create_options, &which)) != -1) {
-		if (c == '?')
-			return CTL_USAGE;
+	while ((c = getopt_long(argc, argv, ":", create_options, &which)) != -1) {
+		if (c)
+			return ctl_option(ctl, c, argv[optind - 1]);
 		if (context_spec_set(spec, create_options[which].name, optarg))
 			return ctl_usage(ctl, "%s", spec->why);
 	}
@@ -190,6 +190,29 @@ static int create(struct ctl *ctl, const char *name, const struct context_spec *
 	return CTL_OK;
 }
 
+/* Who is no operator can make a context, but not look at it. */
+static bool may_show(struct ctl *ctl)
+{
+	char *reply = NULL;
+	int error = tier_admin(ctl->t, "contexts", NULL, &reply);
+
+	free(reply);
+	return error != -EPERM;
+}
+
+static int show_made(const struct ctl *ctl, const char *name)
+{
+	json_t *document = json_pack("{ssss}", "context", name, "state", "made");
+	int rc = CTL_OK;
+
+	if (ctl->json)
+		rc = ctl_print_json(document);
+	else
+		printf("%s: made\n", name);
+	json_decref(document);
+	return rc;
+}
+
 int ctl_context_create(struct ctl *ctl, int argc, char **argv)
 {
 	struct context_spec spec;
@@ -202,8 +225,9 @@ int ctl_context_create(struct ctl *ctl, int argc, char **argv)
 	rc = take_create(ctl, &spec, argc, argv);
 	if (rc == CTL_OK)
 		rc = create(ctl, argv[0], &spec);
-	/* Show what was made, as it was made. */
-	return rc == CTL_OK ? ctl_context_show(ctl, 1, argv) : rc;
+	if (rc == CTL_OK)
+		rc = may_show(ctl) ? ctl_context_show(ctl, 1, argv) : show_made(ctl, argv[0]);
+	return rc;
 }
 
 /* ---- remove, epoch ------------------------------------------------------------------------- */

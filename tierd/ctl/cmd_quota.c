@@ -103,8 +103,6 @@ static int take_option(struct ctl *ctl, json_t *args, int c)
 		json_object_set_new(args, "client", json_integer((json_int_t)bytes));
 		return CTL_OK;
 	}
-	if (c == '?')
-		return CTL_USAGE;
 	if (units_parse_bytes(optarg, &bytes) || bytes > INT64_MAX)
 		return ctl_usage(ctl, "\"%.32s\": write bytes with a unit, as 512MiB", optarg);
 	json_object_set_new(args, c == 'S' ? "soft" : c == 'H' ? "hard" : "pins",
@@ -136,8 +134,9 @@ int ctl_quota_set(struct ctl *ctl, int argc, char **argv)
 	argv--;
 	argc++;
 	optind = 0;
-	while (rc == CTL_OK && (c = getopt_long(argc, argv, "", set_options, NULL)) != -1)
-		rc = take_option(ctl, args, c);
+	while (rc == CTL_OK && (c = getopt_long(argc, argv, ":", set_options, NULL)) != -1)
+		rc = c == ':' || c == '?' ? ctl_option(ctl, c, argv[optind - 1])
+					  : take_option(ctl, args, c);
 	if (rc == CTL_OK)
 		rc = take_words(ctl, args, argc, argv);
 	if (rc != CTL_OK) {

@@ -70,7 +70,28 @@ static int kind_of(const char *text, uint32_t *kind)
 	return -EINVAL;
 }
 
-/* "kv:sparse:57:4:64KiB" */
+/* What a part of some kinds says behind its bytes: a window's tokens, the layer that is followed. */
+static int take_part_arg(struct context_spec *spec, struct tier_part *part, const char *value,
+			 const char *arg)
+{
+	bool has_arg = part->kind == TIER_KIND_WINDOW || part->kind == TIER_KIND_FOLLOWS;
+	uint64_t number;
+
+	if (!*arg && part->kind == TIER_KIND_WINDOW)
+		return refuse(spec, "--part %.64s: write its tokens behind, as swa:window:24:8:64KiB:1024",
+			      value);
+	if (!*arg)
+		return 0;
+	if (!has_arg || *arg != ':' || digits(arg + 1, 10, UINT32_MAX, &number))
+		return refuse(spec,
+			      "--part %.64s: a number behind the bytes is a window's tokens or "
+			      "the layer that is followed",
+			      value);
+	part->kind_arg = (uint32_t)number;
+	return 0;
+}
+
+/* "kv:sparse:57:4:64KiB", "swa:window:24:8:64KiB:1024" */
 static int take_part(struct context_spec *spec, const char *value)
 {
 	char name[24], kind[16], layers[16], groups[16], bytes[32];
@@ -83,7 +104,7 @@ static int take_part(struct context_spec *spec, const char *value)
 	memset(part, 0, sizeof(*part));
 	if (sscanf(value, "%23[^:]:%15[^:]:%15[^:]:%15[^:]:%31[^:]%n", name, kind, layers, groups,
 		   bytes, &end) != 5 ||
-	    value[end] || digits(layers, 10, UINT32_MAX, &layer_count) ||
+	    digits(layers, 10, UINT32_MAX, &layer_count) ||
 	    digits(groups, 10, UINT32_MAX, &group_count))
 		return refuse(spec,
 			      "--part %.64s: write NAME:KIND:LAYERS:GROUPS:BYTES, as "
@@ -96,6 +117,8 @@ static int take_part(struct context_spec *spec, const char *value)
 			      value);
 	if (units_parse_bytes(bytes, &page) || !page || page > UINT32_MAX)
 		return refuse(spec, "--part %.64s: a page of \"%s\" cannot be", value, bytes);
+	if (take_part_arg(spec, part, value, value + end))
+		return -EINVAL;
 	snprintf(spec->part_name[spec->part_count], sizeof(spec->part_name[0]), "%s", name);
 	part->layers = (uint32_t)layer_count;
 	part->groups = (uint32_t)group_count;

@@ -5,7 +5,7 @@
  * tolerance: a member that an older or newer daemon does not tell is shown as "-".
  *
  * With --json the daemon's document is printed as it is; without, people get tables and units.
- * What is printed never depends on whether a terminal looks on.
+ * What is printed never depends on whether a terminal looks on; `top` alone fits its screen.
  */
 #ifndef TIERD_CTL_CTL_H
 #define TIERD_CTL_CTL_H
@@ -72,6 +72,9 @@ int ctl_failed(const struct ctl *ctl, int error);
 
 /* Say how the verb is used. Returns CTL_USAGE. */
 int ctl_usage(const struct ctl *ctl, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Say what getopt_long did not take, ':' (no value) or '?'. Returns CTL_USAGE. */
+int ctl_option(const struct ctl *ctl, int c, const char *option);
 
 /* The document as JSON, numbers as numbers. Returns CTL_OK, or CTL_FAILED when writing failed. */
 int ctl_print_json(const json_t *document);

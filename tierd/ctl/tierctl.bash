@@ -21,6 +21,7 @@ _tierctl() {
 	local list=
 	case $prev in
 	-s|--socket) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+	--policy) list='reuse lru fifo s3fifo arc' ;;
 	--preset) list='llama-3-70b llama-3.1-8b qwen3-30b-a3b msa-109b msa-428b tiny' ;;
 	esac
 	if [ -z "$list" ]; then
@@ -31,12 +32,13 @@ _tierctl() {
 		block) list=locate ;;
 		pin) list=list ;;
 		quota) list='show set' ;;
-		'quota set '*\ *) list='--salt --soft --hard hbm cxl nvme' ;;
+		'quota set '*) list="--client --salt --soft --hard --pins hbm cxl nvme
+			$(_tierctl_contexts)" ;;
 		top) list='--interval --count' ;;
 		evict\ *\ *) ;;
 		evict\ *) list='hbm cxl' ;;
-		'context show'|'context remove'|'context epoch'|'block locate'|'quota show'|\
-		'quota set'|evict)
+		check) list='--repair --data' ;;
+		'context show'|'context remove'|'context epoch'|'block locate'|'quota show'|evict)
 			list=$(_tierctl_contexts) ;;
 		'context create '*) list='--preset --part --block-tokens --page-align --mode --hbm
 			--cxl --nvme --blocks-max --fingerprint --policy' ;;

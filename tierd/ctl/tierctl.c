@@ -17,8 +17,8 @@ static const struct ctl_verb verbs[] = {
 	{ "context", "list", "", "all contexts", ctl_context_list, NULL },
 	{ "context", "show", "NAME", "one context: geometry, quotas, where its pages are",
 	  ctl_context_show, NULL },
-	{ "context", "create", "NAME --preset NAME | --part P:KIND:LAYERS:GROUPS:BYTES ...",
-	  "make a context", ctl_context_create, NULL },
+	{ "context", "create", "NAME --preset NAME | --part P:KIND:LAYERS:GROUPS:BYTES[:ARG] ...",
+	  "make a context; man tierctl has its other options", ctl_context_create, NULL },
 	{ "context", "remove", "NAME", "remove a context with all its blocks", ctl_context_remove,
 	  NULL },
 	{ "context", "epoch", "NAME [VALUE]", "invalidate all blocks stored so far",
@@ -27,7 +27,8 @@ static const struct ctl_verb verbs[] = {
 	{ "quota", "show", "[CONTEXT]", "who holds what of each tier, and what they may",
 	  ctl_quota_show, NULL },
 	{ "quota", "set",
-	  "CONTEXT|--client ID hbm|cxl|nvme [--salt N] [--soft SIZE] [--hard SIZE] [--pins SIZE]",
+	  "CONTEXT|--client ID hbm|cxl|nvme [--salt N]\n"
+	  "            [--soft SIZE] [--hard SIZE] [--pins SIZE]",
 	  "a share that others leave alone, limits of all and of pins; left out: none",
 	  ctl_quota_set, NULL },
 	{ "pin", "list", "", "claims that keep blocks where they are", ctl_pin_list, NULL },
@@ -43,10 +44,8 @@ static const struct ctl_verb verbs[] = {
 
 #define VERBS (sizeof(verbs) / sizeof(verbs[0]))
 
-static int help(int status)
+static int help(FILE *to, int status)
 {
-	FILE *to = status ? stderr : stdout;
-
 	fputs("usage: tierctl [--socket PATH] [--json] VERB [ARGUMENT...]\n\n", to);
 	for (size_t i = 0; i < VERBS; i++) {
 		const struct ctl_verb *v = &verbs[i];
@@ -64,6 +63,13 @@ static int help(int status)
 	      "             3 no daemon\n",
 	      to);
 	return status;
+}
+
+/* A word about what was wrong stands alone: below forty lines of help nobody finds it. */
+static int misused(const char *what, const char *which)
+{
+	fprintf(stderr, "tierctl: %s%s; tierctl --help shows how\n", what, which);
+	return CTL_USAGE;
 }
 
 /* The verb that the words name; *words is how many they are. */
@@ -162,24 +168,32 @@ int main(int argc, char **argv)
 	int c, count = 0;
 	char **words = argv;
 
-	while ((c = getopt_long(argc, argv, "+s:jhV", options, NULL)) != -1) {
+	opterr = 0;
+	while ((c = getopt_long(argc, argv, "+:s:jhV", options, NULL)) != -1) {
 		if (c == 's')
 			socket = optarg;
 		else if (c == 'j')
 			ctl.json = true;
 		else if (c == 'V')
 			return printf("tierctl %s\n", tier_version()) < 0;
+		else if (c == 'h')
+			return help(stdout, CTL_OK);
 		else
-			return help(c == 'h' ? CTL_OK : CTL_USAGE);
+			return misused(c == ':' ? "a value is missing behind " : "no option ",
+				       argv[optind - 1]);
 	}
 	/* --json may also stand at the end, where people put it: the words move together. */
 	for (words += optind; optind < argc; optind++) {
 		if (strcmp(argv[optind], "--json") == 0)
 			ctl.json = true;
 		else if (strcmp(argv[optind], "--help") == 0)
-			return help(CTL_OK);
+			return help(stdout, CTL_OK);
 		else
 			words[count++] = argv[optind];
 	}
-	return count ? run(&ctl, socket, count, words) : help(CTL_USAGE);
+	if (!count)
+		return help(stderr, CTL_USAGE);
+	if (count == 1 && strcmp(words[0], "help") == 0)
+		return help(stdout, CTL_OK);
+	return run(&ctl, socket, count, words);
 }
