@@ -397,8 +397,9 @@ int config_assign(struct config *config, const char *name, const char *value, ch
 	if (put_value(config, k, value) == 0)
 		return 0;
 	look_print(look, sizeof(look), k);
-	return explain(why, why_bytes, "%s = \"%s\" cannot be used; %s", k->name,
-		       disarm(shown, value), look);
+	return explain(why, why_bytes, "%s = \"%s\" cannot be used; %s%s", k->name,
+		       disarm(shown, value), look,
+		       strchr(value, '#') ? "; a comment stands in a line of its own" : "");
 }
 
 int config_set(struct config *config, const char *assignment, char *why, size_t why_bytes)

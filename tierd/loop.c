@@ -69,8 +69,9 @@ int loop_open(struct shell *s)
 	}
 	if (rc) {
 		log_error(&s->log, "no io_uring", strerror(-rc),
-			  rc == -EPERM ? "allow it: sysctl kernel.io_uring_disabled, seccomp" :
-					 "Linux 6.1 or newer is needed", "errno=%d", -rc);
+			  rc == -EPERM	? "allow it: sysctl kernel.io_uring_disabled, seccomp" :
+			  rc == -ENOMEM ? "raise the limit of locked memory: ulimit -l" :
+					  "Linux 6.1 or newer is needed", "errno=%d", -rc);
 		return rc;
 	}
 	l->open = true;

@@ -265,8 +265,12 @@ static int begin_core(struct shell *s)
 		c->next_uid = 1;
 	settings_of_core(&s->config, c);
 	rc = core_open(&s->core, c);
-	if (rc)
+	if (rc) {
+		log_error(&s->log, "no memory for the core's tables", "",
+			  "raise the limit of the process: ulimit -v", "error=\"%s\" errno=%d",
+			  strerror(-rc), -rc);
 		return rc;
+	}
 	s->obs.core = s->core;
 	s->obs.recount = recount_host;
 	s->obs.shell = s;

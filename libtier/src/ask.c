@@ -34,6 +34,18 @@ static int check_tier(const char *what, uint32_t level)
 	return error_set(-EINVAL, "%s: tier %u is not TIER_HBM or TIER_CXL", what, level);
 }
 
+/* Does a part of the range have one of its layers? */
+static bool has_pages(const struct abi_geometry *g, const struct tier_range *range)
+{
+	uint32_t first = range->part_count ? range->part_first : 0;
+	uint32_t count = range->part_count ? range->part_count : g->part_count;
+
+	for (uint32_t i = first; i < first + count; i++)
+		if (g->part[i].layers > range->layer_first)
+			return true;
+	return false;
+}
+
 int ask_range(struct abi_sqe *e, const tier_context *c, const struct tier_range *range)
 {
 	uint32_t parts = c->geometry.abi.part_count;
@@ -48,6 +60,9 @@ int ask_range(struct abi_sqe *e, const tier_context *c, const struct tier_range 
 		return error_set(-EINVAL, "fetch: parts %u + %u are not within the %u of the "
 					  "context, or a first without a count",
 				 range->part_first, range->part_count, parts);
+	if (!has_pages(&c->geometry.abi, range))
+		return error_set(-EINVAL, "fetch: no part of the range has a layer %u; layers are "
+					  "counted within each part", range->layer_first);
 	e->part_first = range->part_first;
 	e->part_count = range->part_count;
 	e->layer_first = range->layer_first;

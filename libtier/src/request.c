@@ -478,14 +478,40 @@ static int explain_pins(const char *what, uint64_t held)
 			 share[ABI_HELD_PINNED]);
 }
 
+/* What a plain errno of the daemon's means for what was asked; NULL: no more than its text. */
+static const char *meaning(const char *what, int error)
+{
+	static const struct {
+		const char *what; /* NULL: all that are not named before */
+		int error;
+		const char *text;
+	} known[] = {
+		{ "unpin", -ENOENT, "no such pin: it has ended, or is not this user's" },
+		{ "reserve_end", -ENOENT, "no such reservation: it has ended" },
+		{ "plan", -EINVAL,
+		  "the budget is above the context's quota of the tier, or below two blocks" },
+		{ "plan", -ENOBUFS,
+		  "two plans of this connection or eight of the host are under way; end one" },
+		{ NULL, -ENOENT, "the context is not there any more: it was removed" },
+	};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (known[i].error == error && (!known[i].what || !strcmp(known[i].what, what)))
+			return known[i].text;
+	return NULL;
+}
+
 int submit_explain(const char *what, const struct tier_completion *completion)
 {
 	if (completion->result == -ENOSPC)
 		return explain_space(what, completion->aux);
 	if (completion->result == -EDQUOT && completion->aux)
 		return explain_pins(what, completion->aux);
-	if (completion->result < 0)
-		error_set(completion->result, "%s: the daemon answers: %s", what,
-			  tier_strerror(completion->result));
+	if (completion->result < 0) {
+		const char *text = meaning(what, completion->result);
+
+		error_set(completion->result, "%s: %s%s", what, text ? "" : "the daemon answers: ",
+			  text ? text : tier_strerror(completion->result));
+	}
 	return completion->result;
 }

@@ -76,6 +76,6 @@ int64_t tier_reserve_end(tier_context *c, uint64_t reservation)
 	if (rc == 0)
 		rc = submit_call(c->t, &s, submit_until(0, SUBMIT_DEFAULT_NS), &completion);
 	if (rc == 0)
-		rc = submit_explain("reserve", &completion);
+		rc = submit_explain("reserve_end", &completion);
 	return rc ? rc : (int64_t)completion.value;
 }

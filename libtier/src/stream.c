@@ -323,10 +323,11 @@ void stream_used(struct tier *t, uint64_t number, uint32_t remembered)
 /* ---- waiting --------------------------------------------------------------------------------- */
 
 /* The stream is over and the layer is not there. */
-static int explain(const struct tier_stream *s)
+static int explain(const struct tier_stream *s, uint32_t layer)
 {
 	static const char *const why[] = { "ended", "is late", "missed blocks", "was dropped" };
 	const struct tier_completion *got = &s->rq->completion;
+	uint32_t first, end;
 
 	if (got->result == -EMSGSIZE)
 		return error_set(-EMSGSIZE, "stream: it needs a window of %llu bytes, more than "
@@ -335,6 +336,10 @@ static int explain(const struct tier_stream *s)
 				 (unsigned long long)got->aux);
 	if (got->result)
 		return submit_explain("stream", got);
+	layers_of(s, &first, &end);
+	if (first + layer >= end)
+		return error_set(-ENODATA, "stream: there is no layer %u, its last is %u", layer,
+				 end - first - 1);
 	return error_set(-ENODATA, "stream: it %s before the layer came",
 			 why[got->status <= TIER_DROPPED ? got->status : 0]);
 }
@@ -371,7 +376,7 @@ static int64_t wait_layer(struct tier_stream *s, uint32_t layer, uint64_t until_
 		if (tier_stream_ready(s) > layer)
 			return answer(s);
 		if (ended)
-			return explain(s);
+			return explain(s, layer);
 		if (time_now_ns() >= until_ns)
 			return error_note(-ETIMEDOUT, "stream: the layer is not ready yet");
 		wait_step(s->t, until_ns);

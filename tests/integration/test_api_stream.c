@@ -514,6 +514,7 @@ static void test_a_range_of_layers(void **state)
 	assert_int_equal(tier_lease_page(w->r, w->c, w->block[5], page_of(5, 1), 0, &lease),
 			 -ENODATA);
 	assert_int_equal(tier_stream_wait(s, 2, 0), -ENODATA);
+	assert_non_null(strstr(tier_error_text(), "there is no layer 2, its last is 1"));
 	tier_stream_close(s);
 	check(w);
 }
@@ -554,6 +555,7 @@ static void test_a_deadline_ends_it_with_what_there_is(void **state)
 	assert_int_equal(tier_stream_open(w->c, w->block, BLOCKS, &o, &s), 0);
 	assert_int_equal(tier_stream_wait(s, 1, 0), BLOCKS);
 	assert_int_equal(tier_stream_wait(s, 2, 0), -ENODATA);
+	assert_non_null(strstr(tier_error_text(), "is late"));
 	assert_true(time_now_ns() >= o.deadline_ns);
 	assert_true(time_now_ns() < o.deadline_ns + 300 * NS_PER_MS);
 	assert_int_equal(tier_stream_look(s, &p), 0);

@@ -176,8 +176,8 @@ stop
 start
 widest() {
 	TERM=dumb script -qec "stty cols $1; '$BUILD/tierctl' --socket '$dir/sock' top --count 1" \
-		/dev/null | tr -d '\r' | sed 's/\x1b\[[0-9]*[A-Z]//g' | awk '{ n = length > n ? length : n }
-		END { print n + 0 }'
+		/dev/null | tr -d '\r' | sed 's/\x1b\[[0-9]*[A-Z]//g' |
+		awk '{ n = length > n ? length : n } END { print n + 0 }'
 }
 if command -v script >/dev/null; then
 	[ "$(widest 60)" -le 60 ] || fail "top is $(widest 60) columns wide in 60"

@@ -134,7 +134,7 @@ static void test_bad_files_are_explained(void **state)
 		{ "\n\ncxl.size = -5GiB\n", ":3:", "cxl.size" },
 		{ "cxl.size = 99999999999999999999GiB\n", ":1:", "cxl.size" },
 		{ "cxl.size =\n", ":1:", "cxl.size" },
-		{ "cxl.size = 4GiB # no\n", ":1:", "cxl.size" },
+		{ "cxl.size = 4GiB # no\n", ":1:", "a line of its own" },
 		{ "hbm.size = 101%\n", ":1:", "hbm.size" },
 		{ "hbm.size = 1025TiB\n", ":1:", "hbm.size" },
 		{ "staging.max = 10%\n", ":1:", "staging.max" },
@@ -301,6 +301,10 @@ static void test_every_key_is_taught(void **state)
 		snprintf(line, sizeof(line), "\n#%s = ", key.name);
 		if (!strstr(file, line))
 			fail_msg("tierd.conf does not show %s", key.name);
+		snprintf(line, sizeof(line), "\n#%s = %s\n", key.name, key.value);
+		if (key.value[0] && !strstr(file, line))
+			fail_msg("tierd.conf shows another default than %s of %s", key.value,
+				 key.name);
 		snprintf(line, sizeof(line), "\n.B %s", key.name);
 		if (!strstr(page, line))
 			fail_msg("tierd.conf(5) does not describe %s", key.name);

@@ -295,6 +295,9 @@ static void test_ask_refuses_nonsense(void **state)
 	assert_int_equal(tier_fetch_start(w->c, &b, 1, ASK(TIER_CXL, .range = &range)), -EINVAL);
 	range = (struct tier_range){ .layer_first = 2 };
 	assert_int_equal(tier_fetch_start(w->c, &b, 1, ASK(TIER_CXL, .range = &range)), -EINVAL);
+	range = (struct tier_range){ .layer_first = 2, .layer_count = 1 };
+	assert_int_equal(tier_fetch_start(w->c, &b, 1, ASK(TIER_CXL, .range = &range)), -EINVAL);
+	assert_non_null(strstr(tier_error_text(), "no part of the range has a layer 2"));
 	assert_int_equal(tier_fetch_pages_start(w->c, &page, 4097, NULL), -EINVAL);
 	assert_int_equal(tier_fetch_pages_start(w->c, &page, 1, ASK(77)), -EINVAL);
 	range = (struct tier_range){ 0 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tierctl top: tiers and rates, drawn anew. On a terminal a screen is cut to its width and the rates
- * stand in as many columns as fit; in a file nothing is cut.
+ * tierctl top: tiers and rates, drawn anew. On a terminal a screen is cut to its width and the
+ * rates stand in as many columns as fit; in a file nothing is cut.
  */
 #include <errno.h>
 #include <getopt.h>

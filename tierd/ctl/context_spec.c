@@ -70,7 +70,7 @@ static int kind_of(const char *text, uint32_t *kind)
 	return -EINVAL;
 }
 
-/* What a part of some kinds says behind its bytes: a window's tokens, the layer that is followed. */
+/* What some kinds say behind the bytes: a window its tokens, what follows a layer its number. */
 static int take_part_arg(struct context_spec *spec, struct tier_part *part, const char *value,
 			 const char *arg)
 {
@@ -78,7 +78,9 @@ static int take_part_arg(struct context_spec *spec, struct tier_part *part, cons
 	uint64_t number;
 
 	if (!*arg && part->kind == TIER_KIND_WINDOW)
-		return refuse(spec, "--part %.64s: write its tokens behind, as swa:window:24:8:64KiB:1024",
+		return refuse(spec,
+			      "--part %.64s: write its tokens behind, as "
+			      "swa:window:24:8:64KiB:1024",
 			      value);
 	if (!*arg)
 		return 0;

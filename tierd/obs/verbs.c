@@ -237,7 +237,8 @@ int obs_answer(const struct obs *o, const struct obs_question *q, char **json,
 		return wrong(-ENOENT, why, "no such verb; see tierctl --help");
 	if (!verb->everyone && !q->operator_)
 		return wrong(-EPERM, why,
-			     "only root and the daemon's own user may ask \"%s\"; status is for everyone",
+			     "only root and the daemon's own user may ask \"%s\"; status is "
+			     "for everyone",
 			     verb->name);
 	given = json_loads(q->args[0] ? q->args : "{}", 0, &at);
 	if (!json_is_object(given)) {
