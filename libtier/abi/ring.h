@@ -25,6 +25,8 @@
  *     completions are never lost; a client that does not read them gets -EAGAIN from its full SQ.
  * R3  Either side clamps what the other wrote: tail - head > entries is a protocol error that ends
  *     the session.
+ *     The counters run through all 32 bits. Where they begin is the daemon's to say: the client
+ *     takes sq_tail and cq_head from the header (ABI_RING_BEGIN).
  * R4  A session that ends with goodbye set is over at once; any other one's leases last until its
  *     process is dead, whatever its slots look like now: a reader may be about to be opened.
  *
@@ -56,6 +58,9 @@
 /* abi_region_header.features */
 #define ABI_REGION_STREAMS 1u /* stream_offset and streams_max are there */
 #define ABI_STREAMS_MAX 32u
+
+/* Shortly before the counters' wrap: every session passes it, not only those of years. */
+#define ABI_RING_BEGIN (UINT32_MAX - 20)
 
 struct abi_region_header {
 	uint64_t magic;

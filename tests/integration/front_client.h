@@ -328,6 +328,8 @@ HELPER void client_map(struct client *c)
 	assert_true(c->staging != MAP_FAILED);
 	c->sq = (void *)((uint8_t *)c->region + c->region->sq_offset);
 	c->cq = (void *)((uint8_t *)c->region + c->region->cq_offset);
+	c->sq_tail = c->region->sq_tail;
+	c->cq_head = c->region->cq_head;
 }
 
 /* Connect and greet. Returns 0 or the error the daemon answered; -ENOTCONN when it hung up. */

@@ -31,7 +31,7 @@ static void test_completions_come_back(void **state)
 		seen[cqe.user_data] = true;
 		got++;
 	}
-	assert_int_equal(c.region->cq_tail, 1000);
+	assert_int_equal(c.region->cq_tail, ABI_RING_BEGIN + 1000);
 	client_close(&c);
 }
 
@@ -105,7 +105,8 @@ static void test_unread_completions_hold_the_ring(void **state)
 		}
 	}
 	assert_int_equal(pushed, c.region->cq_entries + c.region->sq_entries);
-	assert_int_equal(atomic_load_acquire_u32(&c.region->cq_tail), c.region->cq_entries);
+	assert_int_equal(atomic_load_acquire_u32(&c.region->cq_tail),
+			 ABI_RING_BEGIN + c.region->cq_entries);
 	daemon_serves(&the_daemon);
 	while (got < pushed) {
 		assert_true(client_pop(&c, &cqe, 5000));
@@ -172,16 +173,17 @@ static void test_a_scribbled_header(void **state)
 	c.region->sq_head = 12345;
 	c.region->cq_tail = 54321;
 	for (uint32_t i = 0; i < 3 * entries; i++) {
+		uint32_t after = ABI_RING_BEGIN + i + 1;
 		uint64_t one = 1;
 
 		c.sq[c.sq_tail & (entries - 1)] = (struct abi_sqe){ .user_data = i };
 		atomic_store_release_u32(&c.region->sq_tail, ++c.sq_tail);
 		assert_int_equal(write(c.doorbell, &one, sizeof(one)), (ssize_t)sizeof(one));
-		for (int k = 0; k < 5000 && atomic_load_acquire_u32(&c.region->cq_tail) != i + 1;
+		for (int k = 0; k < 5000 && atomic_load_acquire_u32(&c.region->cq_tail) != after;
 		     k++)
 			usleep(100);
-		assert_int_equal(atomic_load_acquire_u32(&c.region->cq_tail), i + 1);
-		atomic_store_release_u32(&c.region->cq_head, i + 1);
+		assert_int_equal(atomic_load_acquire_u32(&c.region->cq_tail), after);
+		atomic_store_release_u32(&c.region->cq_head, after);
 	}
 	munmap(c.staging, c.welcome.staging_bytes);
 	c.region->total_bytes = 4096;

@@ -174,6 +174,14 @@ bug("parked-without-asking", FRONT + "ring_in.c",
 bug("closing-takes-requests", FRONT + "ring_in.c",
     "uint32_t budget = f->closing ? 0 : FRONT_TAKE_MAX;", "uint32_t budget = FRONT_TAKE_MAX;",
     "test_front_session")
+bug("requests-end-at-the-wrap", FRONT + "ring_in.c",
+    "w->ready = atomic_load_acquire_u32(&s->header->sq_tail) - s->sq_head;",
+    "w->ready = atomic_load_acquire_u32(&s->header->sq_tail);\n"
+    "\tw->ready = w->ready > s->sq_head ? w->ready - s->sq_head : 0;", "test_front_session")
+bug("completions-end-at-the-wrap", LIBRARY + "ring.c",
+    "uint32_t ready = atomic_load_acquire_u32(&r->shared->cq_tail) - r->cq_head;",
+    "uint32_t tail = atomic_load_acquire_u32(&r->shared->cq_tail), ready = tail - r->cq_head;\n\n"
+    "\tif (tail < r->cq_head)\n\t\treturn -EPROTO;", "test_libtier_request")
 bug("tail-before-the-completion", FRONT + "ring_out.c",
     "s->cq[s->cq_tail & (s->cq_entries - 1)] = *cqe;\n\ts->cq_tail++;\n\ts->in_flight--;\n"
     "\ts->posted++;\n\tatomic_store_release_u32(&s->header->cq_tail, s->cq_tail);",

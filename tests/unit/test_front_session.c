@@ -280,8 +280,8 @@ static void test_parking(void **state)
 	assert_int_equal(fx.hopeful, 0);
 	ring_bell(&p);
 	assert_int_equal(turn(0), 1);
-	assert_int_equal(p.region->cq_tail, 1);
-	assert_int_equal(p.region->sq_head, 1);
+	assert_int_equal(p.region->cq_tail, ABI_RING_BEGIN + 1);
+	assert_int_equal(p.region->sq_head, ABI_RING_BEGIN + 1);
 	assert_int_equal(p.region->sq_wake, 0);
 	/* Watched: no bell needed, for as long as it is active. */
 	for (int i = 0; i < 20; i++) {
@@ -319,12 +319,12 @@ static void test_turns_are_shared(void **state)
 	}
 	assert_int_equal(turn(0), 512);
 	for (uint32_t i = 0; i < COUNT(p); i++)
-		assert_int_equal(p[i].region->cq_tail, i < 8 ? 64 : 0);
+		assert_int_equal(p[i].region->cq_tail - ABI_RING_BEGIN, i < 8 ? 64 : 0);
 	/* Another one comes first each time: those at the end do not wait for ever. */
 	for (uint32_t k = 0; k < 2; k++)
 		turn(0);
 	for (uint32_t i = 0; i < COUNT(p); i++)
-		assert_true(p[i].region->cq_tail >= 64);
+		assert_true(p[i].region->cq_tail - ABI_RING_BEGIN >= 64);
 	for (uint32_t i = 0; i < COUNT(p); i++)
 		leave(&p[i]);
 	turn(0);
@@ -401,9 +401,9 @@ static void test_a_full_completion_ring(void **state)
 	assert_true(front_next(fx.front) <= 2 * MS);
 	turn(10 * MS);
 	assert_int_equal(p.region->sq_wake, 0); /* it has entries: never parked */
-	p.region->cq_head = 1;
+	p.region->cq_head = ABI_RING_BEGIN + 1;
 	assert_int_equal(turn(0), 1);
-	assert_int_equal(p.region->cq_tail, p.region->cq_entries + 1);
+	assert_int_equal(p.region->cq_tail, ABI_RING_BEGIN + p.region->cq_entries + 1);
 	turn(0);
 	assert_true(front_next(fx.front) == UINT64_MAX);
 	leave(&p);
@@ -560,6 +560,7 @@ static void *client_beside(void *arg)
 
 	for (uint32_t i = 0; i < BESIDE_ROUNDS && time_now_ns() < end; i++) {
 		uint64_t patience = time_now_ns() + 20000 * MS;
+		uint32_t at = ABI_RING_BEGIN + i;
 
 		for (volatile uint32_t k = 0; k < i * 7 % 3000; k++)
 			;
@@ -567,12 +568,12 @@ static void *client_beside(void *arg)
 		full_fence();
 		if (atomic_load_relaxed_u32(&p->region->sq_wake))
 			ring_bell(p);
-		while (atomic_load_acquire_u32(&p->region->cq_tail) == i)
+		while (atomic_load_acquire_u32(&p->region->cq_tail) == at)
 			if (time_now_ns() > patience)
 				goto lost;
-		if (cq[i & (p->region->cq_entries - 1)].user_data != i)
+		if (cq[at & (p->region->cq_entries - 1)].user_data != at)
 			goto lost;
-		atomic_store_release_u32(&p->region->cq_head, i + 1);
+		atomic_store_release_u32(&p->region->cq_head, at + 1);
 	}
 	atomic_store_release_u32(&fx.beside, BESIDE_DONE);
 	return NULL;

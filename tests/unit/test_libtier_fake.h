@@ -432,8 +432,13 @@ static inline void fake_hello(struct fake *f, struct fake_client *k, const struc
 		.staging_bytes = k->staging_bytes,
 		.stream_offset = streams + f->stream_lie,
 		.streams_max = FAKE_STREAMS,
+		.sq_tail = ABI_RING_BEGIN,
+		.cq_head = ABI_RING_BEGIN,
+		.sq_head = ABI_RING_BEGIN,
+		.cq_tail = ABI_RING_BEGIN,
 		.sq_wake = 1,
 	};
+	k->sq_head = k->cq_tail = ABI_RING_BEGIN;
 	k->lines = (void *)((uint8_t *)k->region + streams);
 	w.boot_token = f->boot_token;
 	w.staging_bytes = k->staging_bytes + f->staging_lie;

@@ -73,6 +73,7 @@ int grant_region(struct front *f, struct session *s)
 	s->cq = (void *)((uint8_t *)s->region.addr + cq);
 	s->readers = (const void *)((uint8_t *)s->region.addr + readers);
 	s->streams = (void *)((uint8_t *)s->region.addr + streams);
+	s->sq_head = s->cq_tail = ABI_RING_BEGIN;
 	*s->header = (struct abi_region_header){
 		.magic = ABI_REGION_MAGIC,
 		.version = ABI_VERSION,
@@ -88,6 +89,10 @@ int grant_region(struct front *f, struct session *s)
 		.reader_offset = readers,
 		.staging_bytes = s->staging.bytes,
 		.stream_offset = streams,
+		.sq_tail = ABI_RING_BEGIN,
+		.cq_head = ABI_RING_BEGIN,
+		.sq_head = ABI_RING_BEGIN,
+		.cq_tail = ABI_RING_BEGIN,
 		.sq_wake = 1, /* parked: the first request rings the doorbell */
 	};
 	return 0;
