@@ -15,8 +15,10 @@
 #include "libtier/base/time.h"
 #include "tierd/shell.h"
 
-/* A prepare is a hint: it is dropped rather than that copies find no job. */
-#define PREPARE_JOBS_FREE (CORE_IO_MAX + CORE_COPIES_MAX + 256u)
+/* What reads to verify and copies may need at a time, which find a job always. */
+#define JOBS_KEPT (CORE_IO_MAX + CORE_COPIES_MAX)
+/* A prepare is a hint: it is dropped rather than that others find no job. */
+#define PREPARE_JOBS_FREE (JOBS_KEPT + 256u)
 
 static void feed_io(struct shell *s, struct core_io *io)
 {
@@ -209,10 +211,14 @@ static void do_copy(struct shell *s, const struct core_action *a)
 	worker_submit(s->workers, job);
 }
 
-static void punched(struct shell *s, const struct core_range *range)
+static void punched(struct shell *s, const struct core_range *range, int res)
 {
 	struct core_event event = { .kind = CORE_EV_PUNCH_DONE, .range = *range };
 
+	if (res)
+		log_warn(&s->log, "punching memory failed", obs_tier_name[range->tier],
+			 "the memory stays with the daemon until the context goes", "errno=%d",
+			 -res);
 	turn_feed(&s->loop.turn, &event);
 }
 
@@ -279,15 +285,15 @@ static void prepared(struct shell *s, const struct job *job)
 static void do_punch(struct shell *s, const struct core_action *a)
 {
 	const struct mem_region *region = region_of(s, &a->range);
-	struct job *job = region ? worker_job(s->workers) : NULL;
+	int res = 0;
 
-	if (job) {
-		memory_job(s, job, JOB_PUNCH, &a->range);
+	if (region && worker_jobs_free(s->workers) > JOBS_KEPT) {
+		memory_job(s, worker_job(s->workers), JOB_PUNCH, &a->range);
 		return;
 	}
 	if (region)
-		s->mem[a->range.tier]->punch(region, a->range.offset, a->range.bytes);
-	punched(s, &a->range);
+		res = s->mem[a->range.tier]->punch(region, a->range.offset, a->range.bytes);
+	punched(s, &a->range, res);
 }
 
 static void job_done(struct shell *s, const struct job *job)
@@ -306,11 +312,7 @@ static void job_done(struct shell *s, const struct job *job)
 		prepared(s, job);
 		break;
 	case JOB_PUNCH:
-		if (job->res)
-			log_warn(&s->log, "punching memory failed", obs_tier_name[job->range.tier],
-				 "the memory stays with the daemon until the context goes",
-				 "errno=%d", -job->res);
-		punched(s, &job->range);
+		punched(s, &job->range, job->res);
 		break;
 	}
 }

@@ -296,6 +296,16 @@ bug("region-keeps-its-descriptor", BACKEND + "mem_common.c",
     "\tclose(region->fd);\n\t*region",
     "\t*region",
     "test_backend_mem")
+bug("punches-take-all-jobs", SHELL + "dispatch.c",
+    "if (region && worker_jobs_free(s->workers) > JOBS_KEPT) {",
+    "if (region && worker_jobs_free(s->workers) > 0) {", "test_dispatch", quick=True)
+bug("not-punched-without-a-job", SHELL + "dispatch.c",
+    "res = s->mem[a->range.tier]->punch(region, a->range.offset, a->range.bytes);", "res = 0;",
+    "test_dispatch")
+bug("extents-beyond-an-answer", BACKEND + "nvme_file.c",
+    "while (from < to) {", "if (from < to) {", "test_backend_nvme_file")
+bug("automatic-size-without-a-bound", BACKEND + "nvme_file.c",
+    "(share < AUTO_BYTES_MAX ? share : AUTO_BYTES_MAX)", "share", "test_backend_nvme_file")
 bug("last-hole-told", BACKEND + "nvme_file.c",
     "if (lost && !out->holes)",
     "if (lost)",

@@ -3,6 +3,8 @@
  * The store's file or device before anything is moved: filled once, locked, of the right kind, on a
  * file system that can do it, and what happens when there is no room.
  */
+#include <linux/fiemap.h>
+#include <linux/fs.h>
 #include <linux/loop.h>
 #include <linux/magic.h>
 #include <sched.h>
@@ -64,6 +66,50 @@ static void test_preallocates_once(void **state)
 	assert_int_equal(try_open(f, MIB, &f->d), 0);
 	assert_int_equal(nvme()->bytes(f->d), 24 * MIB);
 	free(buf);
+}
+
+/* An answer of the file system tells of 32 extents at most. */
+#define EXTENTS 100u
+
+/*
+ * A place that was set aside and not written reads as a hole and is none: its room is there. Here
+ * are many of both, side by side.
+ */
+static void test_holes_in_many_pieces(void **state)
+{
+	struct fixture *f = *state;
+	struct fiemap map = { .fm_length = MIB };
+	struct block_backing b;
+	int fd;
+
+	start(f, 8 * MIB, 4);
+	assert_int_equal(nvme()->backing(f->d, &b), 0);
+	assert_int_equal(b.holes, 0);
+	assert_true(b.allocated >= 8 * MIB);
+	fd = open(f->path, O_RDWR | O_CLOEXEC);
+	if (ioctl(fd, FS_IOC_FIEMAP, &map)) {
+		print_message("no fiemap on the file system of %s\n", f->folder);
+		close(fd);
+		skip();
+	}
+	assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 2 * MIB,
+				   2 * EXTENTS * PAGE), 0);
+	assert_int_equal(nvme()->backing(f->d, &b), 0);
+	assert_int_equal(b.holes, 2 * EXTENTS * PAGE);
+	assert_int_equal(b.hole, 2 * MIB);
+	for (uint32_t i = 0; i < EXTENTS; i++)
+		assert_int_equal(fallocate(fd, 0, (off_t)(2 * MIB + (2 * i + 1) * PAGE), PAGE), 0);
+	assert_int_equal(nvme()->backing(f->d, &b), 0);
+	assert_int_equal(b.holes, EXTENTS * PAGE);
+	assert_int_equal(b.hole, 2 * MIB);
+	assert_int_equal(b.bytes, 8 * MIB);
+	/* The rest of it is written pages with holes between them. */
+	for (uint32_t i = 0; i < EXTENTS; i++)
+		assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+					   (off_t)(4 * MIB + 2 * i * PAGE), PAGE), 0);
+	assert_int_equal(nvme()->backing(f->d, &b), 0);
+	assert_int_equal(b.holes, 2 * EXTENTS * PAGE);
+	close(fd);
 }
 
 static void test_probe(void **state)
@@ -223,19 +269,55 @@ static int full_file_system(struct fixture *f)
 	return nvme()->open(&d, &options) == 0 && nvme()->bytes(d) == MIB / 2 ? 0 : 4;
 }
 
-static void test_file_system_full(void **state)
+static void in_child(struct fixture *f, int (*work)(struct fixture *f))
 {
-	struct fixture *f = *state;
 	pid_t pid = fork();
 	int status;
 
 	if (pid == 0)
-		_exit(full_file_system(f));
+		_exit(work(f));
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFEXITED(status));
 	if (WEXITSTATUS(status) == 77)
 		skip();
 	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void test_file_system_full(void **state)
+{
+	in_child(*state, full_file_system);
+}
+
+/* On file systems of these sizes; 77 = this host does not let us. */
+static int auto_sizes(struct fixture *f)
+{
+	static const struct {
+		const char *size;
+		uint64_t bytes; /* of a store of its own size */
+	} want[] = {
+		{ "size=1040m", 256 * MIB }, /* a quarter, in whole 4 MiB */
+		{ "size=32g", 8192 * MIB - 4 * MIB },
+		{ "size=200g", 16384 * MIB }, /* filling it takes start-up time */
+		{ "size=2m", 0 },
+	};
+	struct block_options options = { .path = f->path };
+	struct backend_info info;
+
+	if (!own_mounts())
+		return 77;
+	for (int i = 0; i < (int)(sizeof(want) / sizeof(want[0])); i++) {
+		if (mount("tier-test", f->folder, "tmpfs", 0, want[i].size))
+			return 77;
+		if (nvme()->probe(&options, &info) || info.capacity_auto != want[i].bytes)
+			return 1 + i;
+		umount(f->folder);
+	}
+	return 0;
+}
+
+static void test_auto_size_is_bounded(void **state)
+{
+	in_child(*state, auto_sizes);
 }
 
 /* A file in memory is refused, unless the operator says that it will do. */
@@ -340,11 +422,13 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(test_preallocates_once),
+		CASE(test_holes_in_many_pieces),
 		CASE(test_probe),
 		CASE(test_one_daemon_a_store),
 		CASE(test_wrong_kinds),
 		CASE(test_file_size_limit),
 		CASE(test_file_system_full),
+		CASE(test_auto_size_is_bounded),
 		CASE(test_needs_direct_io),
 		CASE(test_block_device),
 	};

@@ -293,6 +293,49 @@ static void test_a_flush_that_fails(void **state)
 	settle();
 }
 
+/* A region of the shell's for the context, of the size of the core's, and all of it resident. */
+static const struct mem_region *back(void)
+{
+	struct core_context_plan plan = {
+		.index_bytes = ABI_HUGE,
+		.mem_bytes[ABI_TIER_CXL] = host.context[0].mem_bytes[ABI_TIER_CXL],
+	};
+	struct context_memory *made;
+
+	assert_int_equal(memory_make(s->memory, "dispatch", &plan, &made), 0);
+	memory_adopt(s->memory, host.context[0].id, made, s->workers);
+	memset(made->mem[ABI_TIER_CXL].addr, 1, made->mem[ABI_TIER_CXL].bytes);
+	return &made->mem[ABI_TIER_CXL];
+}
+
+/* However much is given back at a time: copies and reads find their jobs, and it is given back. */
+static void test_punches_leave_jobs_to_copies(void **state)
+{
+	const uint32_t kept = CORE_IO_MAX + CORE_COPIES_MAX;
+	struct job *held[WORKER_JOBS_MAX];
+	const struct mem_region *region;
+	uint32_t count = 0;
+	int64_t full;
+
+	(void)state;
+	fetch(0, BLOCKS);
+	settle();
+	region = back();
+	full = mem_cxl_memfd.resident(region);
+	while (worker_jobs_free(s->workers) > kept)
+		held[count++] = worker_job(s->workers);
+	core_evict(host.core, host.context[0].id, ABI_TIER_CXL, 1u << 30, 0);
+	for (uint32_t i = 0; i < 100; i++) {
+		s->loop.turn.now_ns += 100 * MS;
+		turn();
+	}
+	assert_int_equal(worker_jobs_free(s->workers), kept);
+	assert_true(mem_cxl_memfd.resident(region) < full);
+	assert_int_equal(host.core->punching[ABI_TIER_CXL], 0);
+	while (count > 0)
+		worker_put(s->workers, held[--count]);
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, begin, end)
@@ -301,6 +344,7 @@ int main(void)
 		CASE(test_what_is_refused_ends),
 		CASE(test_a_short_read_is_no_rot),
 		CASE(test_a_flush_that_fails),
+		CASE(test_punches_leave_jobs_to_copies),
 	};
 
 	return cmocka_run_group_tests_name("dispatch", tests, one_host, NULL);
