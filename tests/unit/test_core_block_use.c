@@ -115,6 +115,24 @@ static void test_a_new_life_begins_with_nothing(void **state)
 	context_free(x);
 }
 
+/*
+ * A list may name one block as often as it likes, and clients may have many under way: no count
+ * wraps, or a block that others hold would pass for one that only streams do.
+ */
+static void test_counts_do_not_wrap(void **state)
+{
+	const uint32_t refs = ABI_ARG_BYTES_MAX / sizeof(struct abi_block_ref);
+	const uint32_t keys = ABI_ARG_BYTES_MAX / ABI_KEY_BYTES;
+	const uint32_t streams = CORE_STREAMS_MAX * refs, writers = CORE_REQUESTS_MAX * keys;
+	const uint32_t holds = streams + CORE_REQUESTS_MAX * refs + writers;
+	struct block_use use = { .streams = streams, .writers = writers, .hold = holds & 0xfffffff };
+
+	(void)state;
+	assert_int_equal(use.streams, streams);
+	assert_int_equal(use.writers, writers);
+	assert_int_equal(use.hold, holds);
+}
+
 /* ---- tenants ------------------------------------------------------------------------------- */
 
 static void model_check(const struct tenants *t, const uint32_t *of, const uint64_t *salt,
@@ -197,6 +215,7 @@ int main(void)
 		cmocka_unit_test(test_every_block_has_a_place),
 		cmocka_unit_test(test_places_follow_what_is_in_use),
 		cmocka_unit_test(test_a_new_life_begins_with_nothing),
+		cmocka_unit_test(test_counts_do_not_wrap),
 		cmocka_unit_test(test_tenants_agree_with_model),
 		cmocka_unit_test(test_tenants_that_collide),
 	};

@@ -30,13 +30,15 @@ struct block_use {
 	uint32_t expires_ms; /* pending: dropped then */
 	uint32_t staged[ABI_MEM_TIERS];     /* of ABI_UNIT: brought ahead, not read (stage.c) */
 	uint32_t streamed[ABI_MEM_TIERS];   /* of its READY pages, the stream pool's */
-	uint16_t streams;                   /* of the holds, those of streams */
-	uint16_t writers;                   /* puts that have it reserved */
+	union {
+		uint32_t streams; /* of the holds, those of streams: a list may name it often */
+		uint32_t free;    /* of a free place: the next one */
+	};
+	uint32_t writers;                   /* puts that have it reserved, likewise */
 	uint16_t pins[ABI_MEM_TIERS];       /* of the whole block */
 	uint16_t head_pins[ABI_MEM_TIERS];  /* of its first layers (pin.c), */
 	uint16_t head_layers[ABI_MEM_TIERS]; /* so many while head_pins is not 0 */
 	uint16_t planned[ABI_MEM_TIERS];    /* plans, returned sessions that want it now */
-	uint32_t free;                      /* of a free place: the next one; else 0 */
 } __attribute__((aligned(8)));
 _Static_assert(sizeof(struct block_use) == 56, "without holes");
 

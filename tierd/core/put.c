@@ -159,8 +159,6 @@ static int reserve_one(struct core *c, struct context *x, struct put *p, uint32_
 			*aux |= 1ull << i;
 		return 0;
 	}
-	if (block_use(x, slot)->writers == UINT16_MAX)
-		return -EUSERS;
 	if (p->durable && b->state == ABI_BLOCK_PENDING)
 		x->meta[slot].flags |= BLOCK_DURABLE;
 	block_use_make(x, slot)->writers++;

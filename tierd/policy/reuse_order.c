@@ -250,6 +250,7 @@ uint32_t reuse_walk_begin(struct reuse *r)
 	if (!least || r->node[least].children)
 		return least;
 	oldest = oldest_leaf(r);
+	assert(oldest); /* there is a leaf */
 	if (oldest == least || r->worth[group_of(r, &r->node[oldest])] >=
 				       r->regret.caution * r->worth[group_of(r, &r->node[least])])
 		return least;
