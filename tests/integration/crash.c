@@ -403,9 +403,11 @@ static void report(const struct run *r)
 	       (unsigned long long)sum.refused, (unsigned long long)sum.pages,
 	       (unsigned long long)sum.durable_acks, (unsigned long long)sum.deletes,
 	       (unsigned long long)sum.epochs);
-	printf("# after starts %llu durable and %llu deleted or unborn keys were as promised\n",
+	printf("# after starts %llu durable and %llu deleted or unborn keys were as promised, %llu "
+	       "blocks were found as prefixes\n",
 	       (unsigned long long)r->board->judged[CRASH_DURABLE],
-	       (unsigned long long)r->board->judged[CRASH_NEVER]);
+	       (unsigned long long)r->board->judged[CRASH_NEVER],
+	       (unsigned long long)r->board->matched);
 	printf("# re-attached %llu times, %llu reads over a dead daemon's last state; longest "
 	       "operation %s, %.0f ms; slowest start %.0f ms\n",
 	       (unsigned long long)sum.reattached, (unsigned long long)sum.stale,

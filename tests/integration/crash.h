@@ -29,7 +29,8 @@
 #define CRASH_PAGES 6u  /* of a block of the "tiny" geometry */
 #define CRASH_PAGE_BYTES 4096u
 #define CRASH_BLOCK_BYTES (CRASH_PAGES * CRASH_PAGE_BYTES)
-#define CRASH_RUN 8u /* blocks of one put at most */
+#define CRASH_RUN 8u /* blocks of one put, of one prefix that is checked, at most */
+_Static_assert(CRASH_KEYS % CRASH_RUN == 0, "prefixes hold all keys");
 #define CRASH_SCRAP CRASH_WORKERS /* "worker" of keys that nobody answers for */
 #define CRASH_CHURN (CRASH_WORKERS + 1u) /* "worker" of the storm's passing contexts */
 
@@ -56,6 +57,7 @@ struct crash_board {
 	uint64_t churned; /* storm: contexts that came and went */
 	uint64_t churn_pages;
 	uint64_t judged[CRASH_STATES + 1]; /* cells that checks found in a state; last: skipped */
+	uint64_t matched; /* blocks that checks found by the prefix of a prompt */
 	uint64_t failed;  /* a child of a child found something wrong */
 	char socket[108];
 };

@@ -43,20 +43,16 @@ static void audit(tier *t)
 
 /* ---- cells --------------------------------------------------------------------------------- */
 
-/* All pages of a block, wherever they are; its version, or -ENOENT, or why a page was not read. */
-static int64_t read_whole(struct crash_client *c, uint32_t worker, uint32_t key)
+/* All pages of a block, wherever they are; its version, or why a page was not read. */
+static int64_t read_block(struct crash_client *c, uint32_t worker, uint32_t key, tier_block block)
 {
-	tier_key name = crash_key(worker, key);
 	struct tier_lease lease[CRASH_PAGES];
 	struct tier_page page[CRASH_PAGES];
-	struct tier_found found;
 	int64_t version = -1;
 	int error = 0;
 
-	if (tier_match(c->c[worker], &name, 1, &found) != 1)
-		return -ENOENT;
 	for (uint32_t i = 0; i < CRASH_PAGES; i++)
-		page[i] = (struct tier_page){ found.block, i };
+		page[i] = (struct tier_page){ block, i };
 	if (tier_read_pages(c->r, c->c[worker], page, CRASH_PAGES, time_now_ns() + READ_NS,
 			    lease) < 0)
 		crash_fail("worker %u key %u: read", worker, key);
@@ -76,13 +72,13 @@ static int64_t read_whole(struct crash_client *c, uint32_t worker, uint32_t key)
 	return error ? error : version;
 }
 
-/* A cell's promise counts when its writer changed nothing meanwhile. Returns the state that was
- * judged, or CRASH_STATES. */
-static uint32_t check_cell(struct crash_client *c, uint32_t worker, uint32_t key)
+/*
+ * A cell's promise counts when its writer changed nothing since it was `before`. `version` was
+ * read; -ENOENT: the block is not there. Returns the state that was judged, or CRASH_STATES.
+ */
+static uint32_t judge_cell(struct crash_client *c, uint32_t worker, uint32_t key, uint64_t before,
+			   int64_t version)
 {
-	uint64_t before = crash_look(c->board, worker, key);
-	int64_t version = read_whole(c, worker, key);
-
 	if (crash_look(c->board, worker, key) != before)
 		return CRASH_STATES;
 	if (version >= 0 && (uint64_t)version != crash_version_of(before))
@@ -98,6 +94,52 @@ static uint32_t check_cell(struct crash_client *c, uint32_t worker, uint32_t key
 	return crash_state_of(before);
 }
 
+/* One that is not in the prefix, for that ended here or before: it may be there all the same. */
+static int64_t read_alone(struct crash_client *c, uint32_t worker, uint32_t key)
+{
+	tier_key name = crash_key(worker, key);
+	struct tier_found found;
+
+	if (tier_match(c->c[worker], &name, 1, &found) != 1)
+		return -ENOENT;
+	return read_block(c, worker, key, found.block);
+}
+
+/*
+ * Some keys as the prefix of a prompt: what the match says to be there is, and can be read, and it
+ * does not end at a block that was promised.
+ */
+static void check_prefix(struct crash_client *c, uint32_t worker, uint32_t first, uint32_t count)
+{
+	struct tier_found found[CRASH_RUN];
+	uint64_t before[CRASH_RUN];
+	tier_key name[CRASH_RUN];
+	int64_t usable;
+
+	for (uint32_t i = 0; i < count; i++) {
+		name[i] = crash_key(worker, first + i);
+		before[i] = crash_look(c->board, worker, first + i);
+	}
+	usable = tier_match(c->c[worker], name, count, found);
+	if (usable < 0 || usable > count)
+		crash_fail("worker %u key %u: a match of %lld", worker, first, (long long)usable);
+	if (usable < count)
+		judge_cell(c, worker, first + (uint32_t)usable, before[usable], -ENOENT);
+	c->board->matched += (uint64_t)usable;
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t key = first + i;
+		int64_t version;
+
+		if (i < usable) {
+			version = read_block(c, worker, key, found[i].block);
+		} else {
+			before[i] = crash_look(c->board, worker, key);
+			version = read_alone(c, worker, key);
+		}
+		c->board->judged[judge_cell(c, worker, key, before[i], version)]++;
+	}
+}
+
 void crash_check(struct crash_board *b)
 {
 	struct crash_client c;
@@ -105,8 +147,8 @@ void crash_check(struct crash_board *b)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	crash_connect(&c, b, CRASH_SCRAP, 1);
 	for (uint32_t w = 0; w < CRASH_WORKERS; w++)
-		for (uint32_t key = 0; key < CRASH_KEYS; key++)
-			b->judged[check_cell(&c, w, key)]++;
+		for (uint32_t key = 0; key < CRASH_KEYS; key += CRASH_RUN)
+			check_prefix(&c, w, key, CRASH_RUN);
 	audit(c.t);
 	tier_close(c.t);
 	tier_geometry_free(c.g);
