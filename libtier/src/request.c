@@ -492,7 +492,8 @@ static const char *meaning(const char *what, int error)
 		  "the budget is above the context's quota of the tier, or below two blocks" },
 		{ "plan", -ENOBUFS,
 		  "two plans of this connection or eight of the host are under way; end one" },
-		{ NULL, -ENOENT, "the context is not there any more: it was removed" },
+		{ NULL, -ENOENT,
+		  "it is not there any more: its time was over, or its context was removed" },
 	};
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
