@@ -544,6 +544,48 @@ bug("stream-to-any-tier", "tierd/core/request.c",
     "\t\treturn ABI_MEM_TIERS;",
     "case ABI_OP_SESSION:\n\tcase ABI_OP_PLAN:\n\t\treturn ABI_MEM_TIERS;",
     "test_core_stream_pages", quick=True)
+bug("place-over-a-boundary-punched", "tierd/core/space_evacuate.c",
+    "uint64_t last = (end + c->stride - 1) / c->stride;", "uint64_t last = end / c->stride;",
+    "test_core_space_evacuate")
+bug("last-unit-beyond-its-segment", "tierd/core/space_evacuate.c",
+    "(last < units ? last * s->unit_bytes : s->segment_bytes)", "(last * s->unit_bytes)",
+    "test_core_space_evacuate")
+bug("stripes-begin-at-the-first-block", "tierd/core/fetch.c",
+    "*ref = start + i % per_layer / part->groups;", "*ref = i % per_layer / part->groups;",
+    "test_core_fetch")
+bug("block-that-went-is-usable", "tierd/core/fetch.c",
+    "if (ref.slot == ABI_SLOT_NONE || !fetch_block_there(r->ctx, ref))\n\t\treturn false;",
+    "if (ref.slot == ABI_SLOT_NONE || !fetch_block_there(r->ctx, ref))\n\t\treturn true;",
+    "test_core_fetch")
+bug("page-behind-the-last-one", "tierd/core/fetch.c",
+    "p[r->held].page < r->ctx->ix.pages_per_block",
+    "p[r->held].page <= r->ctx->ix.pages_per_block", "test_core_fetch")
+bug("one-part-too-many", "tierd/core/fetch.c",
+    "part - q->part_first < q->part_count", "part - q->part_first <= q->part_count",
+    "test_core_fetch")
+bug("failed-prefetch-counted-as-used", "tierd/core/stage.c",
+    "c->metrics.prefetch_failed += take", "c->metrics.prefetch_used += take", "test_core_fetch")
+bug("lifted-limit-stays", "tierd/core/quota.c",
+    "x->plan.quota[q->tier] = hard ? hard : most;",
+    "if (hard)\n\t\tx->plan.quota[q->tier] = hard;", "test_core_quota")
+bug("limit-not-told-to-the-space", "tierd/core/quota.c",
+    "space_limit(x->space[q->tier], x->plan.quota[q->tier]);", ";", "test_core_quota")
+bug("own-share-counted-twice", "tierd/core/quota.c",
+    "if (c->context[i] != x && shares(", "if (shares(", "test_core_quota")
+bug("bound-one-rank-low", "tierd/core/predict.c",
+    "return ranked(c, rank - 1);", "return ranked(c, rank > 1 ? rank - 2 : 0);",
+    "test_core_predict")
+bug("hand-back-teaches-nothing", "tierd/core/reserve.c",
+    "predict_tell(&c->predict, &r->key, r->upper, drawn);", "", "test_core_reserve")
+bug("pinned-bytes-claimed", "tierd/core/reserve.c",
+    "x->pinned[ABI_TIER_CXL] + c->quarantined[ABI_TIER_CXL];",
+    "c->quarantined[ABI_TIER_CXL];", "test_core_reserve")
+bug("window-begins-with-the-last", "tierd/core/think.c",
+    "*low = quantile(t, 0.01, false);", "*low = quantile(t, 0.99, false);",
+    "test_core_session")
+bug("closed-session-keeps-its-stage", "tierd/core/session.c",
+    "let_go(c, s);\n\t\tgive_back(c, s);\n\t\tforget(c, s);\n\t\trequest_end",
+    "let_go(c, s);\n\t\tforget(c, s);\n\t\trequest_end", "test_core_session")
 bug("stream-again-never", "tierd/core/stream.c",
     "now_ms - x->streamed_ms[slot] < c->config.stream_again_ns / MS;",
     "now_ms - x->streamed_ms[slot] < 0;", "test_core_stream_pages")

@@ -125,9 +125,10 @@ static void test_counts_do_not_wrap(void **state)
 	const uint32_t keys = ABI_ARG_BYTES_MAX / ABI_KEY_BYTES;
 	const uint32_t streams = CORE_STREAMS_MAX * refs, writers = CORE_REQUESTS_MAX * keys;
 	const uint32_t holds = streams + CORE_REQUESTS_MAX * refs + writers;
-	struct block_use use = { .streams = streams, .writers = writers, .hold = holds & 0xfffffff };
+	struct block_use use = { .streams = streams, .writers = writers };
 
 	(void)state;
+	use.hold = holds & 0xfffffffu;
 	assert_int_equal(use.streams, streams);
 	assert_int_equal(use.writers, writers);
 	assert_int_equal(use.hold, holds);

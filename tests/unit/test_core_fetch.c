@@ -1,9 +1,11 @@
 /*
- * A fetch that waits for pages that another request brings: when that fails, it brings them itself,
- * all at once. And how the pages of fetches are counted.
+ * Fetches, page by page: what is asked for comes and nothing else, what is not there is no part of
+ * the answer, and who waits for pages that another request brings gets them itself, all at once,
+ * when that fails. And how pages are counted.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
+#include <errno.h>
 #include <string.h>
 
 #include "tests/lib/unit.h"
@@ -11,6 +13,15 @@
 #include "tierd/core/state.h"
 
 #define BLOCKS 6u /* of one run, side by side in the store */
+
+static struct abi_cqe answered[2]; /* by user_data */
+
+static void complete(void *arg, uint32_t client, const struct abi_cqe *cqe)
+{
+	(void)arg;
+	(void)client;
+	answered[cqe->user_data % 2] = *cqe;
+}
 
 static struct context *context(void)
 {
@@ -34,6 +45,7 @@ static int setup(void **state)
 	host_look(&host);
 	assert_true(host_settle(&host, 100));
 	assert_int_equal(context()->pages_resident[ABI_TIER_CXL], 0);
+	host.ears.complete = complete;
 	host.held = true;
 	return 0;
 }
@@ -93,6 +105,129 @@ static void test_pages_are_counted_as_they_were_found(void **state)
 	assert_int_equal(m->fetch_pages, 3 * pages);
 }
 
+static uint32_t slot_of(uint32_t n)
+{
+	uint8_t key[ABI_KEY_BYTES];
+
+	host_key(n, key);
+	return index_find(&context()->ix, key);
+}
+
+static uint32_t ready(uint32_t slot, uint32_t part)
+{
+	const struct abi_part *p = &context()->spec.geometry.part[part];
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < p->layers * p->groups; i++)
+		count += page_state(index_page(&context()->ix, slot, p->page_base + i),
+				    ABI_TIER_CXL) == ABI_PAGE_READY;
+	return count;
+}
+
+static void test_only_the_range_comes(void **state)
+{
+	const struct abi_sqe sqe = { .op = ABI_OP_FETCH, .tier = ABI_TIER_CXL, .part_first = 1,
+				     .part_count = 1 };
+
+	(void)state;
+	host.held = false;
+	assert_true(host_request_keys(&host, 0, sqe, 0, BLOCKS));
+	assert_true(host_settle(&host, 100));
+	assert_int_equal(host.answer.value, BLOCKS);
+	for (uint32_t n = 0; n < BLOCKS; n++) {
+		assert_int_equal(ready(slot_of(n), 0), 0);
+		assert_int_equal(ready(slot_of(n), 1), 1);
+		assert_int_equal(ready(slot_of(n), 2), 0);
+	}
+}
+
+static void test_a_prefetch_that_fails_is_no_use(void **state)
+{
+	uint64_t all = BLOCKS * context()->spec.geometry.block_bytes;
+	const struct core_metrics *m = &host.core->metrics;
+
+	(void)state;
+	ask(0, ABI_OP_PREFETCH, ABI_CLASS_SPECULATIVE);
+	assert_int_equal(host.core->staged.bytes, all);
+	host.fault = HOST_FAILS;
+	host_carry_all(&host);
+	assert_int_equal(m->prefetch_bytes, all);
+	assert_int_equal(m->prefetch_failed, all);
+	assert_int_equal(m->prefetch_used + m->prefetch_wasted, 0);
+}
+
+/* A block that goes while its pages come is not usable, nor are those behind it. */
+static void test_what_is_deleted_meanwhile_does_not_count(void **state)
+{
+	struct abi_sqe sqe = { .op = ABI_OP_DELETE, .context_id = host.context[0].id, .count = 1,
+			       .arg_bytes = ABI_KEY_BYTES, .user_data = 1 };
+
+	(void)state;
+	ask(0, ABI_OP_FETCH, ABI_CLASS_DEMAND);
+	host_key(3, host.client[1].staging);
+	assert_true(host_request(&host, 1, &sqe));
+	host.held = false;
+	host_carry_all(&host);
+	assert_true(host_settle(&host, 100));
+	assert_int_equal(answered[0].res, 0);
+	assert_int_equal(answered[0].status, ABI_STATUS_MISS);
+	assert_int_equal(answered[0].value, 3);
+	assert_int_equal(answered[1].res, 0);
+}
+
+/* The page behind a block's last one is none, and not the next block's first. */
+static void test_a_page_beyond_its_block_is_a_miss(void **state)
+{
+	struct abi_page_ref *ref = (struct abi_page_ref *)(void *)host.client[0].staging;
+	struct abi_sqe sqe = { .op = ABI_OP_FETCH_PAGES, .context_id = host.context[0].id,
+			       .tier = ABI_TIER_CXL, .count = 2, .arg_bytes = 2 * sizeof(*ref) };
+	uint32_t slot = slot_of(0), pages = context()->ix.pages_per_block;
+
+	(void)state;
+	ref[0] = (struct abi_page_ref){ .slot = slot, .page = pages - 1 };
+	ref[0].generation = index_block(&context()->ix, slot)->generation;
+	ref[1] = ref[0];
+	ref[1].page = pages;
+	host.held = false;
+	assert_true(host_request(&host, 0, &sqe));
+	assert_true(host_settle(&host, 100));
+	assert_int_equal(host.answer.res, 0);
+	assert_int_equal(host.answer.status, ABI_STATUS_MISS);
+	assert_int_equal(host.answer.value, 1);
+	assert_int_equal(context()->pages_resident[ABI_TIER_CXL], 1);
+}
+
+/* A prefetch with a deadline goes by stripes of blocks: to the last of the last one. */
+static void test_all_stripes_of_a_prefetch_come(void **state)
+{
+	const struct abi_put_args args = { .count = 10 };
+	struct abi_sqe sqe = { .op = ABI_OP_PREFETCH, .tier = ABI_TIER_HBM };
+	struct disk_context spec;
+	struct abi_geometry *g = &spec.geometry;
+
+	(void)state;
+	host_spec(&spec, HOST_KIND_MEMORY, 0);
+	g->part_count = 1;
+	g->part[0].page_bytes = g->part[0].page_stride = 4096;
+	g->part[0].groups = (uint16_t)(g->pages_per_block = 16);
+	g->block_bytes = 16 * 4096;
+	_Static_assert(8 * 16 * 4096 == SCHED_UNIT_BYTES, "a stripe of 8 blocks, and one of 2");
+	one_host_boot(&spec, 1);
+	assert_int_equal(host_reserve(&host, &args, 0, 0), 0);
+	assert_true(host_commit(&host, 0));
+	assert_int_equal(host.answer.value, 10);
+	host.answer.status = UINT32_MAX;
+	sqe.deadline_ns = host.now_ns + 200 * MS;
+	assert_true(host_request_keys(&host, 0, sqe, 0, 10));
+	for (uint32_t ms = 0; ms < 200; ms++)
+		host_tick(&host, MS);
+	assert_int_equal(host.answer.status, ABI_STATUS_READY);
+	assert_int_equal(host.answer.value, 10);
+	for (uint32_t n = 0; n < 10; n++)
+		assert_int_equal(context()->meta[slot_of(n)].there[ABI_TIER_HBM].pages,
+				 context()->ix.pages_per_block);
+}
+
 #define EACH(test) cmocka_unit_test_setup_teardown(test, setup, one_host_off)
 
 int main(void)
@@ -100,6 +235,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		EACH(test_what_another_lost_is_brought_at_once),
 		EACH(test_pages_are_counted_as_they_were_found),
+		EACH(test_only_the_range_comes),
+		EACH(test_a_prefetch_that_fails_is_no_use),
+		EACH(test_what_is_deleted_meanwhile_does_not_count),
+		EACH(test_a_page_beyond_its_block_is_a_miss),
+		cmocka_unit_test_teardown(test_all_stripes_of_a_prefetch_come, one_host_off),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

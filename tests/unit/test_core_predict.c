@@ -61,6 +61,28 @@ static void test_the_bound_covers_what_it_promises(void **state)
 	assert_in_range((uint64_t)(misses(20000, true) * 10), 30, 65);
 }
 
+/* By rank, before anything was learned of the bound itself. */
+static void test_the_bound_is_the_rank_that_was_promised(void **state)
+{
+	const struct predict_key key = { .salt = 3 };
+	struct predict_answer a;
+	struct predict p;
+
+	(void)state;
+	assert_int_equal(predict_open(&p, CELLS), 0);
+	for (uint32_t i = 1; i <= 18; i++)
+		predict_tell(&p, &key, 0, 100 * i);
+	a = predict_ask(&p, &key);
+	assert_int_equal(a.expected, 1000);
+	assert_int_equal(a.upper, 1800 + 450); /* too few for one in twenty */
+	for (uint32_t i = 19; i <= 59; i++)
+		predict_tell(&p, &key, 0, 100 * i);
+	a = predict_ask(&p, &key);
+	assert_int_equal(a.expected, 3000);
+	assert_int_equal(a.upper, 5700); /* 57 of 60 are no more */
+	predict_close(&p);
+}
+
 static void test_keys_do_not_mix(void **state)
 {
 	const struct predict_key small = { .context = 1, .salt = 1, .prompt = 100 };
@@ -104,6 +126,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_nothing_is_known_at_first),
 		cmocka_unit_test(test_the_bound_covers_what_it_promises),
+		cmocka_unit_test(test_the_bound_is_the_rank_that_was_promised),
 		cmocka_unit_test(test_keys_do_not_mix),
 		cmocka_unit_test(test_the_table_is_bounded),
 	};

@@ -164,6 +164,7 @@ static void test_a_limit_is_durable_with_its_answer(void **state)
 
 static void test_a_lowered_quota_is_kept(void **state)
 {
+	const struct abi_put_args many = { .count = 60 };
 	struct context *x = context();
 	uint64_t hard = 2 * ABI_HUGE + 2 * x->spec.geometry.block_bytes + 4096;
 	struct space_stats st;
@@ -176,11 +177,36 @@ static void test_a_lowered_quota_is_kept(void **state)
 		host_tick(&host, 5 * MS);
 	for (uint32_t i = 40; i < 80; i++) {
 		put(7, i * RUN, 0, 0);
+		space_stats(x->space[ABI_TIER_CXL], &st);
+		assert_true(st.charged <= hard);
 		host_tick(&host, 5 * MS);
+	}
+	/* Also by those who are faster than what makes room ahead. */
+	for (uint32_t i = 80 * RUN; i < 1000; i += many.count) {
+		assert_int_equal(host_reserve(&host, &many, i, 0), 0);
+		assert_true(host_commit(&host, 0));
 		space_stats(x->space[ABI_TIER_CXL], &st);
 		assert_true(st.charged <= hard);
 	}
 	host_audit(&host);
+}
+
+/* Without a limit the context may have again what it was made for; its own share counts once. */
+static void test_a_limit_that_is_lifted_limits_no_more(void **state)
+{
+	const struct context *x = context();
+	uint64_t share = host.core->config.capacity[ABI_TIER_CXL];
+	uint64_t most = x->plan.most[ABI_TIER_CXL];
+
+	(void)state;
+	set(CORE_HOLDER_CONTEXT, 0, 0, 2 * ABI_HUGE + ABI_HUGE / 2);
+	assert_int_equal(x->plan.quota[ABI_TIER_CXL], 2 * ABI_HUGE + ABI_HUGE / 2);
+	set(CORE_HOLDER_CONTEXT, 0, 0, 0);
+	assert_int_equal(x->plan.quota[ABI_TIER_CXL], most);
+	set(CORE_HOLDER_CONTEXT, 0, share, 0);
+	set(CORE_HOLDER_CONTEXT, 0, share - 1, 0);
+	set(CORE_HOLDER_CONTEXT, 0, share, 0);
+	assert_int_equal(x->spec.soft[ABI_TIER_CXL], share);
 }
 
 /* Accounts are for blocks: when these go the account goes, and there are always enough. */
@@ -214,6 +240,7 @@ int main(void)
 		CASE(test_a_client_that_is_not_there),
 		CASE(test_a_limit_is_durable_with_its_answer),
 		CASE(test_a_lowered_quota_is_kept),
+		CASE(test_a_limit_that_is_lifted_limits_no_more),
 		cmocka_unit_test_setup_teardown(test_accounts_go_with_their_blocks, begin_memory,
 						one_host_off),
 	};

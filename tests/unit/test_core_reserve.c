@@ -124,12 +124,62 @@ static void test_more_than_may_be_claimed_is_refused(void **state)
 	host_audit(&host);
 }
 
+static struct abi_cqe hand_back(uint64_t id)
+{
+	struct abi_sqe sqe = { .op = ABI_OP_RESERVE, .handle = id };
+
+	sqe.context_id = host.context[0].id;
+	assert_true(host_request(&host, 0, &sqe));
+	return host.answer;
+}
+
+/* Who says no number gets that of those before him, once some have told. */
+static void test_what_is_handed_back_teaches(void **state)
+{
+	const struct abi_reserve_args known = { .expected = RUN }, asked = { 0 };
+	struct abi_cqe granted;
+
+	(void)boot();
+	(void)state;
+	for (uint32_t n = 0; n < PREDICT_KNOWN; n++) {
+		uint64_t id = reserve(&known).value;
+
+		put(id, n * RUN, 3);
+		assert_int_equal(hand_back(id).res, 0);
+		assert_int_equal(host.answer.value, 3);
+		assert_int_equal(hand_back(id).res, -ENOENT);
+	}
+	granted = reserve(&asked);
+	assert_int_equal(granted.res, 0);
+	assert_int_equal((uint32_t)granted.aux, 3);
+	host_audit(&host);
+}
+
+/* Pins and what readers hold cannot leave for it: claims get what these let. */
+static void test_what_is_pinned_is_not_claimed(void **state)
+{
+	struct context *x = boot();
+	struct abi_reserve_args args = { .expected = 1, .p95 = (uint32_t)claimable(x) };
+	const struct abi_sqe pin = { .op = ABI_OP_PIN, .tier = ABI_TIER_CXL };
+
+	(void)state;
+	put(0, 0, RUN);
+	assert_true(host_request_keys(&host, 0, pin, 0, RUN));
+	assert_int_equal(host.answer.res, 0);
+	assert_int_equal(reserve(&args).res, -EDQUOT);
+	args.p95 -= RUN;
+	assert_int_equal(reserve(&args).res, 0);
+	host_audit(&host);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(test_a_huge_step_pushes_nobody_out, one_host_off),
 		cmocka_unit_test_teardown(test_growth_ends_where_claims_do, one_host_off),
 		cmocka_unit_test_teardown(test_more_than_may_be_claimed_is_refused, one_host_off),
+		cmocka_unit_test_teardown(test_what_is_handed_back_teaches, one_host_off),
+		cmocka_unit_test_teardown(test_what_is_pinned_is_not_claimed, one_host_off),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

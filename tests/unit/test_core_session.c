@@ -153,6 +153,45 @@ static void test_tenants_think_for_themselves(void **state)
 	assert_true(low > 30 * SECOND && low <= 60 * SECOND && high >= 60 * SECOND);
 }
 
+/* The window begins where the first of many come back, and ends behind the last. */
+static void test_the_window_holds_those_who_come_back(void **state)
+{
+	uint64_t low, high;
+
+	(void)state;
+	for (uint32_t i = 0; i < 100; i++)
+		think_learn(host.core, context_at(0), 5, SECOND + i * SECOND / 10);
+	think_window(host.core, context_at(0), 5, &low, &high);
+	assert_in_range(low, SECOND / 2, SECOND + SECOND / 10); /* bounds of buckets, outwards */
+	assert_in_range(high, 11 * SECOND, 40 * SECOND);
+}
+
+/* Blocks that are on NVMe alone are staged for a turn that never comes: closed, or too late. */
+static void test_an_abandoned_head_leaves(void **state)
+{
+	const struct context *x = context_at(0);
+
+	(void)state;
+	for (uint32_t patient = 0; patient < 2; patient++) {
+		assert_true(host_settle(&host, 100));
+		core_evict(host.core, x->id, ABI_TIER_CXL, UINT64_MAX, 1);
+		host_look(&host);
+		assert_true(host_settle(&host, 100));
+		assert_int_equal(x->pages_resident[ABI_TIER_CXL], 0);
+		say(0, 9, ABI_SESSION_TURN_END, KEYS);
+		for (uint32_t ms = 0; ms < 150 && !host.core->staged.bytes; ms++)
+			host_tick(&host, MS);
+		assert_int_equal(x->pages_resident[ABI_TIER_CXL], KEYS * x->ix.pages_per_block);
+		if (!patient)
+			assert_int_equal(say(0, 9, ABI_SESSION_CLOSE, 0).res, 0);
+		for (uint32_t ms = 0; patient && ms < 2000; ms += 10)
+			host_tick(&host, 10 * MS);
+		assert_int_equal(x->pages_resident[ABI_TIER_CXL], 0);
+		assert_int_equal(host.core->staged.bytes, 0);
+		host_audit(&host);
+	}
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, begin, one_host_off)
@@ -162,6 +201,8 @@ int main(void)
 		CASE(test_ready_only_if_it_is_there),
 		CASE(test_a_session_is_its_contexts_and_clients),
 		CASE(test_tenants_think_for_themselves),
+		CASE(test_the_window_holds_those_who_come_back),
+		CASE(test_an_abandoned_head_leaves),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

@@ -20,14 +20,19 @@ struct fixture {
 	struct space *s;
 };
 
+static void open_space_of(struct fixture *f, uint64_t segments, uint64_t bytes, uint32_t page)
+{
+	const uint32_t stride[2] = { page, SMALL };
+
+	f->pool = (struct pool){ .capacity = segments * bytes, .segment_bytes = bytes };
+	assert_int_equal(space_open(&f->s, &f->pool, segments * bytes, segments * bytes, stride, 2),
+			 0);
+	assert_int_equal(space_segment_bytes(f->s), bytes);
+}
+
 static void open_space(struct fixture *f, uint64_t segments)
 {
-	const uint32_t stride[2] = { PAGE, SMALL };
-
-	f->pool = (struct pool){ .capacity = segments * SEGMENT, .segment_bytes = SEGMENT };
-	assert_int_equal(space_open(&f->s, &f->pool, segments * SEGMENT, segments * SEGMENT, stride,
-				    2), 0);
-	assert_int_equal(space_segment_bytes(f->s), SEGMENT);
+	open_space_of(f, segments, SEGMENT, PAGE);
 }
 
 static uint64_t alloc(struct fixture *f, uint32_t klass)
@@ -74,6 +79,59 @@ static void test_one_place_keeps_one_unit(void **state)
 	assert_int_equal(alloc(&f, 1), segment); /* it is as good as new */
 	space_close(f.s);
 	assert_int_equal(f.pool.used, 0);
+}
+
+/* Of a full segment all but the n-th place leaves. Returns how much is given back, around it. */
+static uint64_t park_around(struct fixture *f, uint64_t bytes, uint32_t page, uint32_t n)
+{
+	uint64_t segment = alloc(f, 0), kept = segment + (uint64_t)n * page, given = 0, part;
+	uint32_t live;
+	int64_t at;
+
+	for (uint64_t i = 1; i < bytes / page; i++)
+		alloc(f, 0);
+	for (uint64_t i = 0; i < bytes / page; i++)
+		if (i != n)
+			space_free(f->s, segment + i * page);
+	assert_int_equal(space_evacuate_begin(f->s, 99, &live), segment);
+	while ((at = space_park(f->s, segment, &part)) >= 0) {
+		assert_in_range(at, segment, segment + bytes - 1);
+		assert_true((uint64_t)at + part <= segment + bytes);
+		assert_true(kept + page <= (uint64_t)at || kept >= (uint64_t)at + part);
+		space_park_punched(f->s, (uint64_t)at, part);
+		given += part;
+	}
+	return given;
+}
+
+/* Pages of 12 KiB: the 171st of a segment ends in its second unit of 2 MiB. */
+static void test_a_place_over_a_boundary_keeps_both_units(void **state)
+{
+	const uint32_t page = 12288, over = 2 * MIB / page;
+	struct fixture f;
+
+	(void)state;
+	for (uint32_t n = over - 1; n <= over + 1; n++) {
+		open_space_of(&f, 32, SEGMENT, page);
+		assert_int_equal(park_around(&f, SEGMENT, page, n),
+				 SEGMENT - (n == over ? 4 : 2) * MIB);
+		space_close(f.s);
+	}
+}
+
+/* 33 units of 4 MiB of which the last is a half. */
+static void test_the_last_unit_ends_with_its_segment(void **state)
+{
+	const uint64_t bytes = 130 * MIB;
+	struct fixture f;
+
+	(void)state;
+	open_space_of(&f, 32, bytes, PAGE);
+	assert_int_equal(park_around(&f, bytes, PAGE, 0), bytes - 4 * MIB);
+	space_close(f.s);
+	open_space_of(&f, 32, bytes, PAGE);
+	assert_int_equal(park_around(&f, bytes, PAGE, 129 * MIB / PAGE), bytes - 2 * MIB);
+	space_close(f.s);
 }
 
 static void test_what_is_promised_is_there(void **state)
@@ -262,6 +320,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_place_keeps_one_unit),
+		cmocka_unit_test(test_a_place_over_a_boundary_keeps_both_units),
+		cmocka_unit_test(test_the_last_unit_ends_with_its_segment),
 		cmocka_unit_test(test_what_is_promised_is_there),
 		cmocka_unit_test(test_room_in_the_wrong_class_is_compacted),
 		cmocka_unit_test(test_a_shunned_segment_waits_for_its_readers),

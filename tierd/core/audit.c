@@ -362,12 +362,39 @@ static void audit_host(struct audit *a)
 	}
 }
 
+/*
+ * A segment that is read is not opened anew: by reads of data, and by the cleaner until it is done
+ * with it. One that were never let go would be lost to the store.
+ */
+static void audit_reads(struct audit *a, uint32_t segments)
+{
+	const struct disk_super *p = &a->c->config.super;
+	uint64_t *reads = calloc(segments + 1, sizeof(*reads));
+
+	for (uint32_t i = 0; reads && i < CORE_IO_MAX; i++) {
+		const struct core_io *io = &a->c->io[i];
+
+		if (sched_has(&io->priv.node) && !io->write &&
+		    (io->offset - p->segment_offset) % p->segment_bytes >= p->summary_bytes)
+			reads[store_segment_of(a->c->store, io->offset)]++;
+	}
+	if (reads && clean_busy(a->c))
+		reads[a->c->cleaner.segment]++;
+	for (uint32_t i = 0; reads && i < segments; i++)
+		if (reads[i] != store_segment_reads(a->c->store, i))
+			audit_tell(a, "segment %u: counted %llu reads, the store says %u", i,
+				   (unsigned long long)reads[i],
+				   store_segment_reads(a->c->store, i));
+	free(reads);
+}
+
 static void audit_store(struct audit *a, uint32_t segments)
 {
 	struct store_stats st;
 
 	if (!a->c->store)
 		return;
+	audit_reads(a, segments);
 	for (uint32_t i = 0; i < segments; i++)
 		if (a->segment[i] != store_segment_live(a->c->store, i))
 			audit_tell(a, "segment %u: counted %llu live bytes, the store says %llu", i,

@@ -157,7 +157,8 @@ bool sched_demand(const struct core *c, uint64_t within_ns);
 /* How long a background class has waited with nothing issued; 0 = it has nothing queued. */
 uint64_t sched_waits_ns(const struct core *c, uint32_t klass);
 
-/* Do the counts of what is queued agree with the queues? For the audit. */
+/* For the audit: is it queued or under way? Do the counts of the queued agree with the queues? */
+bool sched_has(const struct sched_node *node);
 bool sched_agrees(const struct core *c);
 
 struct sched_lane_stats {

@@ -123,6 +123,11 @@ static bool queue_agrees(const struct sched_queue *q)
 	return bytes == q->bytes && count == q->count;
 }
 
+bool sched_has(const struct sched_node *node)
+{
+	return node->state != SCHED_IDLE;
+}
+
 bool sched_agrees(const struct core *c)
 {
 	uint32_t ios = 0, copies = 0;

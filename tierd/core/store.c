@@ -385,6 +385,12 @@ uint64_t store_segment_live(const struct store *s, uint32_t segment)
 	return s->segment[segment].live;
 }
 
+uint32_t store_segment_reads(const struct store *s, uint32_t segment)
+{
+	assert(segment < s->segment_count);
+	return s->segment[segment].reads;
+}
+
 /* ---- taking segments back ----------------------------------------------------------------- */
 
 int64_t store_oldest(const struct store *s, uint32_t log)

@@ -157,8 +157,9 @@ struct store_stats {
 	uint64_t appended_data, appended_records;
 };
 void store_stats(const struct store *s, struct store_stats *out);
-/* live bytes of one segment, for the audit */
+/* live bytes of one segment, and who reads in it, for the audit */
 uint64_t store_segment_live(const struct store *s, uint32_t segment);
+uint32_t store_segment_reads(const struct store *s, uint32_t segment);
 
 /* ---- reading back ------------------------------------------------------------------------- */
 
