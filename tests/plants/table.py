@@ -374,8 +374,9 @@ bug("layers-without-end", "libtier/abi/geometry_check.c",
     "if (part->layer_first > ABI_LAYERS_MAX - part->layers)", "if (0)",
     "test_libtier_geometry")
 
-# ---- the daemon: a file of its own, which finds what is defined here -----------------------------
+# ---- the daemon, the core: files of their own, which find what is defined here ------------------
 
-with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "daemon.py"),
-          encoding="utf-8") as f:
-    exec(compile(f.read(), f.name, "exec"))  # pylint: disable=exec-used
+for part in ("daemon.py", "core.py"):
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), part),
+              encoding="utf-8") as f:
+        exec(compile(f.read(), f.name, "exec"))  # pylint: disable=exec-used

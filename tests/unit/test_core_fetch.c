@@ -156,6 +156,20 @@ static void test_a_prefetch_that_fails_is_no_use(void **state)
 	assert_int_equal(m->prefetch_used + m->prefetch_wasted, 0);
 }
 
+/* In the tier that it was brought to, whichever that is. */
+static void test_a_prefetch_that_is_asked_for_is_used(void **state)
+{
+	uint64_t all = BLOCKS * context()->spec.geometry.block_bytes;
+
+	(void)state;
+	host.held = false;
+	ask(0, ABI_OP_PREFETCH, ABI_CLASS_SPECULATIVE);
+	assert_int_equal(host.core->staged.bytes, all);
+	ask(1, ABI_OP_FETCH, ABI_CLASS_DEMAND);
+	assert_int_equal(host.core->staged.bytes, 0);
+	assert_int_equal(host.core->metrics.prefetch_used, all);
+}
+
 /* A block that goes while its pages come is not usable, nor are those behind it. */
 static void test_what_is_deleted_meanwhile_does_not_count(void **state)
 {
@@ -237,6 +251,7 @@ int main(void)
 		EACH(test_pages_are_counted_as_they_were_found),
 		EACH(test_only_the_range_comes),
 		EACH(test_a_prefetch_that_fails_is_no_use),
+		EACH(test_a_prefetch_that_is_asked_for_is_used),
 		EACH(test_what_is_deleted_meanwhile_does_not_count),
 		EACH(test_a_page_beyond_its_block_is_a_miss),
 		cmocka_unit_test_teardown(test_all_stripes_of_a_prefetch_come, one_host_off),

@@ -25,9 +25,13 @@ static void complete(void *arg, uint32_t client, const struct abi_cqe *cqe)
 static int begin(void **state)
 {
 	struct disk_context spec;
+	struct abi_geometry *g = &spec.geometry;
 
 	(void)state;
 	host_spec(&spec, HOST_KIND_STORE, 0);
+	g->part[2].groups = 2; /* the state: the last one */
+	g->pages_per_block++;
+	g->block_bytes += g->part[2].page_stride;
 	one_host_boot(&spec, 2);
 	host.ears.complete = complete;
 	return 0;
@@ -96,12 +100,42 @@ static void test_nobody_waits_for_a_writer_that_fails(void **state)
 	assert_int_equal(answer[1].value, BLOCKS);
 }
 
+/* Puts all blocks with these bytes. Returns the answer's res. */
+static int32_t put_bytes(uint16_t flags, uint8_t byte)
+{
+	const struct abi_put_args args = { .count = BLOCKS };
+	uint64_t bytes = BLOCKS * host.context[0].spec.geometry.block_bytes;
+
+	assert_int_equal(host_reserve(&host, &args, 0, flags), 0);
+	memset(host.client[0].staging + 4096, byte, bytes); /* where host_commit says they are */
+	assert_true(host_commit(&host, flags));
+	assert_true(host_settle(&host, 100));
+	return answer[0].res;
+}
+
+/* Blocks that only NVMe has come anew for a durable put: but only as what they are. */
+static void test_other_bytes_are_not_taken_for_a_block(void **state)
+{
+	(void)state;
+	assert_int_equal(put_bytes(0, 1), 0);
+	for (uint8_t byte = 2; byte-- > 0;) {
+		core_evict(host.core, host.context[0].id, ABI_TIER_CXL, UINT64_MAX, 1);
+		host_look(&host);
+		assert_true(host_settle(&host, 100));
+		assert_int_equal(put_bytes(ABI_SQE_DURABLE, byte == 1 ? 2 : 1),
+				 byte == 1 ? -EBADMSG : 0);
+	}
+	host_audit(&host);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_nobody_waits_for_a_writer_that_hangs, begin,
 						one_host_off),
 		cmocka_unit_test_setup_teardown(test_nobody_waits_for_a_writer_that_fails, begin,
+						one_host_off),
+		cmocka_unit_test_setup_teardown(test_other_bytes_are_not_taken_for_a_block, begin,
 						one_host_off),
 	};
 

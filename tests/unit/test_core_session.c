@@ -81,6 +81,12 @@ static void test_what_ends_gives_back(void **state)
 	}
 	assert_int_equal(host.core->sessions.count, 0);
 	assert_int_equal(host.core->client[0].away, 0);
+	/* One that goes on for ever keeps its last turn's blocks, not those of all. */
+	for (uint32_t turn = 0; turn < SESSION_CHUNKS / 16 + 50; turn++) {
+		struct abi_cqe end = say(0, 1, ABI_SESSION_TURN_END, 16 * SESSION_CHUNK_REFS);
+
+		assert_int_equal(end.value, 16 * SESSION_CHUNK_REFS);
+	}
 }
 
 /* A return protects the prefix, once, until the turn's end; it counts as one return. */
@@ -151,6 +157,12 @@ static void test_tenants_think_for_themselves(void **state)
 	assert_true(low <= SECOND && high >= SECOND && high < 10 * SECOND);
 	think_window(host.core, x, 2, &low, &high);
 	assert_true(low > 30 * SECOND && low <= 60 * SECOND && high >= 60 * SECOND);
+	/* Nor for one that stands beside it in the table. */
+	for (uint64_t salt = 3; salt < 3 + 2 * THINK_TENANTS / THINK_WAYS; salt++)
+		for (uint32_t i = 0; i < 20; i++)
+			think_learn(host.core, x, salt, 60 * SECOND);
+	think_window(host.core, x, 1, &low, &high);
+	assert_true(low <= SECOND && high >= SECOND && high < 10 * SECOND);
 }
 
 /* The window begins where the first of many come back, and ends behind the last. */

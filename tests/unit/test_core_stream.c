@@ -238,7 +238,7 @@ static void test_windows_shrink_to_their_need_for_others(void **state)
 	assert_int_equal(stream_window_plan(&w->c, a, 512 * MIB), 0);
 	assert_true(stream_admit(&w->c, a));
 	assert_int_equal(a->window, 6);
-	a->issue = 3 * a->per_layer; /* it uses three of them */
+	a->issue = 2 * a->per_layer + 1; /* it uses three of them */
 	b = stream_of(w, 1, ABI_TIER_CXL, 900); /* needs 337.5 MiB */
 	assert_int_equal(stream_window_plan(&w->c, b, 0), 0);
 	assert_true(stream_admit(&w->c, b));

@@ -155,6 +155,7 @@ static void audit_block(struct audit *a, const struct context *x, uint32_t slot,
 
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
 		n->staged += (uint64_t)use->staged[t] << ABI_UNIT_SHIFT;
+	a->stream_holds += use->streams;
 	n->live_slots += lives;
 	n->blocks += b->state == ABI_BLOCK_COMMITTED;
 	n->pending += b->state == ABI_BLOCK_PENDING;
@@ -444,7 +445,7 @@ static void audit_window(struct audit *a, const struct stream *s)
 static void audit_streams(struct audit *a)
 {
 	const struct core *c = a->c;
-	uint64_t claims[ABI_MEM_TIERS] = { 0 }, grants[ABI_MEM_TIERS] = { 0 };
+	uint64_t claims[ABI_MEM_TIERS] = { 0 }, grants[ABI_MEM_TIERS] = { 0 }, holds = 0;
 
 	for (uint32_t i = 0; i < c->streams_high; i++) {
 		const struct stream *s = &c->stream[i];
@@ -455,8 +456,10 @@ static void audit_streams(struct audit *a)
 		}
 		for (uint32_t t = 0; s->used && t < ABI_MEM_TIERS; t++)
 			grants[t] += s->grant[t];
+		holds += s->used ? s->held : 0;
 		audit_window(a, s);
 	}
+	audit_compare(a, "host", "blocks that streams hold", a->stream_holds, holds);
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
 		audit_compare(a, "host", "claims of streams", a->claims[t], claims[t]);
 		audit_compare(a, "host", "bytes of the stream pool", a->streamed[t],

@@ -4,6 +4,7 @@
  * users are charged for. Like the first it recounts from the things themselves, and must not use
  * what keeps the counters.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "tierd/core/audit_priv.h"
@@ -185,6 +186,33 @@ static void audit_accounts(struct audit *a, uint64_t pins, uint64_t chunks)
 			      used[kind], charged[kind]);
 }
 
+/* What else clients have so many of at most: a count that is not given back locks one out. */
+static void audit_client(struct audit *a, uint32_t client)
+{
+	const struct client *k = &a->c->client[client];
+	uint64_t orders = 0, claims = 0, away = 0;
+	char whose[32];
+
+	for (uint32_t i = 0; i < a->c->requests_high; i++) {
+		const struct request *r = &a->c->request[i];
+
+		if (r->phase == REQUEST_FREE || r->client != client || r->session != k->session)
+			continue;
+		orders += r->phase == REQUEST_ORDER;
+		claims += r->parked;
+	}
+	for (uint32_t i = 0; i < a->c->sessions.high; i++) {
+		const struct session *s = &a->c->sessions.table[i];
+
+		away += s->state != SESSION_FREE && s->client == client &&
+			s->client_session == k->session;
+	}
+	snprintf(whose, sizeof(whose), "client %u", client);
+	audit_compare(a, whose, "orders that wait", orders, k->orders);
+	audit_compare(a, whose, "claims", claims, k->claims);
+	audit_compare(a, whose, "conversations", away, k->away);
+}
+
 void audit_held(struct audit *a)
 {
 	uint64_t pins, chunks;
@@ -192,4 +220,7 @@ void audit_held(struct audit *a)
 	audit_lists(a);
 	audit_pins(a, &pins, &chunks);
 	audit_accounts(a, pins, chunks);
+	for (uint32_t i = 0; i < a->c->clients_high; i++)
+		if (a->c->client[i].state == 1)
+			audit_client(a, i);
 }

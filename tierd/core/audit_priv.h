@@ -23,6 +23,7 @@ struct audit {
 	uint64_t promised[ABI_MEM_TIERS]; /* bytes of those that reservations hold */
 	uint64_t streamed[ABI_MEM_TIERS]; /* bytes of places of the stream pool */
 	uint64_t claims[ABI_MEM_TIERS];   /* of streams on pages */
+	uint64_t stream_holds;            /* ... on blocks */
 	uint64_t live;                    /* on NVMe */
 	uint64_t staged;                  /* brought ahead and not used so far */
 };

@@ -237,6 +237,19 @@ static void position_read(struct core *c, struct plan *p)
 	assert(p->position <= p->belady.count);
 }
 
+/* An access whose block we may have brought: was it read? Asked once. */
+static void judge_access(struct core *c, struct plan *p, uint32_t i)
+{
+	const struct belady_node *node = &p->belady.node[p->belady.access[i].node];
+	bool used = !block_use(p->ctx, node->ref.slot)->staged[p->tier];
+
+	if (!(p->loaded[i / 8] >> (i % 8) & 1))
+		return;
+	p->loaded[i / 8] &= (uint8_t)~(1u << i % 8);
+	p->trust = p->trust - p->trust / 16 + (used ? TRUST_ONE / 16 : 0);
+	c->metrics.plan_right += used;
+}
+
 /* Were the blocks that we brought read by the time their turn was over? */
 static void judge(struct core *c, struct plan *p)
 {
@@ -244,16 +257,8 @@ static void judge(struct core *c, struct plan *p)
 
 	if (p->judged < end)
 		evict_drain_logs(c);
-	for (uint32_t n = 0; p->judged < end && n < JUDGE_STEP; n++, p->judged++) {
-		uint32_t i = p->judged;
-		const struct belady_node *node = &p->belady.node[p->belady.access[i].node];
-		bool used = !block_use(p->ctx, node->ref.slot)->staged[p->tier];
-
-		if (!(p->loaded[i / 8] >> (i % 8) & 1))
-			continue;
-		p->trust = p->trust - p->trust / 16 + (used ? TRUST_ONE / 16 : 0);
-		c->metrics.plan_right += used;
-	}
+	for (uint32_t n = 0; p->judged < end && n < JUDGE_STEP; n++, p->judged++)
+		judge_access(c, p, p->judged);
 	if (p->trust >= TRUST_ONE / 2)
 		return;
 	let_go(p);
@@ -271,9 +276,11 @@ static void decide(struct plan *p)
 			p->op_tail++;
 }
 
-/* Victims whose last use before their leaving is over. */
+/* Victims whose last use before their leaving is over; what was not read says so before it goes. */
 static void retire(struct core *c, struct plan *p)
 {
+	bool drained = false;
+
 	for (; p->op_head != p->op_load; p->op_head++) {
 		const struct belady_op *op = &p->op[p->op_head % PLAN_OPS];
 		const struct belady_node *v;
@@ -284,9 +291,14 @@ static void retire(struct core *c, struct plan *p)
 			return;
 		v = &p->belady.node[op->victim];
 		image(p, op->victim, false);
-		if (fetch_block_there(p->ctx, v->ref) &&
-		    !block_use(p->ctx, v->ref.slot)->planned[p->tier])
-			evict_block(c, p->ctx, v->ref.slot, p->tier);
+		if (!fetch_block_there(p->ctx, v->ref) ||
+		    block_use(p->ctx, v->ref.slot)->planned[p->tier])
+			continue;
+		if (!drained)
+			evict_drain_logs(c);
+		drained = true;
+		judge_access(c, p, op->after);
+		evict_block(c, p->ctx, v->ref.slot, p->tier);
 	}
 }
 
@@ -382,6 +394,8 @@ static void load(struct core *c, struct plan *p)
 static void plan_step(struct core *c, struct plan *p)
 {
 	position_read(c, p);
+	if (p->wrong)
+		return; /* it has let go: what blocks are marked for now is not its own */
 	judge(c, p);
 	if (p->wrong)
 		return;

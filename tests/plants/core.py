@@ -1,0 +1,138 @@
+"""The planted bugs of the core that unit tests find, since the simulator's worlds do not show them:
+table.py takes them in, and has bug() and the names of folders. (tests/sim/plants has the others.)
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+CORE = "tierd/core/"
+
+bug("losses-not-looked-for", CORE + "fetch.c",
+    "if (r->losses != sched_losses(c) || r->leaving)", "if (r->leaving)", "test_core_fetch",
+    quick=True)
+bug("unit-mask-not-shifted", CORE + "sched.c",
+    "io->bad_mask |= unit->bad_mask << unit->priv.node.cut;",
+    "io->bad_mask |= unit->bad_mask;", "test_core_sched", quick=True)
+bug("quota-evicts-pinned", CORE + "evict.c",
+    "!block_use_is_pinned(use) &&\n\t       quota_rank", "quota_rank", "test_core_pin",
+    quick=True)
+bug("durable-put-waits-for-the-cache-log", CORE + "put.c",
+    "if (m->persist == PERSIST_REFUSED || block_queued(m)) {",
+    "if (m->persist == PERSIST_REFUSED) {", "test_core_flush", quick=True)
+bug("failed-record-not-doubted", CORE + "writeback.c",
+    "if (durable && (run->doubtful || run->phase == RUN_RECORD))",
+    "if (durable && run->doubtful)", "test_core_flush", quick=True)
+bug("flush-for-room-forgotten", CORE + "evict.c",
+    "sync_want(c); /* nobody else may */", "", "test_core_flush", quick=True)
+bug("quota-evicts-held", CORE + "evict.c",
+    "m->persist == PERSIST_CLEAN && !use->hold &&", "m->persist == PERSIST_CLEAN &&",
+    "test_core_pin", quick=True)
+bug("access-log-of-a-context-not-opened", CORE + "evict.c",
+    "slot >= x->ix.slots_used || !bit_get(k->attached, index))", "slot >= x->ix.slots_used)",
+    "test_core_request")
+bug("stream-to-any-tier", CORE + "request.c",
+    "case ABI_OP_STREAM:\n\tcase ABI_OP_SESSION:\n\tcase ABI_OP_PLAN:\n"
+    "\t\treturn ABI_MEM_TIERS;",
+    "case ABI_OP_SESSION:\n\tcase ABI_OP_PLAN:\n\t\treturn ABI_MEM_TIERS;",
+    "test_core_stream_pages", quick=True)
+bug("place-over-a-boundary-punched", CORE + "space_evacuate.c",
+    "uint64_t last = (end + c->stride - 1) / c->stride;", "uint64_t last = end / c->stride;",
+    "test_core_space_evacuate")
+bug("last-unit-beyond-its-segment", CORE + "space_evacuate.c",
+    "(last < units ? last * s->unit_bytes : s->segment_bytes)", "(last * s->unit_bytes)",
+    "test_core_space_evacuate")
+bug("stripes-begin-at-the-first-block", CORE + "fetch.c",
+    "*ref = start + i % per_layer / part->groups;", "*ref = i % per_layer / part->groups;",
+    "test_core_fetch")
+bug("block-that-went-is-usable", CORE + "fetch.c",
+    "if (ref.slot == ABI_SLOT_NONE || !fetch_block_there(r->ctx, ref))\n\t\treturn false;",
+    "if (ref.slot == ABI_SLOT_NONE || !fetch_block_there(r->ctx, ref))\n\t\treturn true;",
+    "test_core_fetch")
+bug("page-behind-the-last-one", CORE + "fetch.c",
+    "p[r->held].page < r->ctx->ix.pages_per_block",
+    "p[r->held].page <= r->ctx->ix.pages_per_block", "test_core_fetch")
+bug("one-part-too-many", CORE + "fetch.c",
+    "part - q->part_first < q->part_count", "part - q->part_first <= q->part_count",
+    "test_core_fetch")
+bug("failed-prefetch-counted-as-used", CORE + "stage.c",
+    "c->metrics.prefetch_failed += take", "c->metrics.prefetch_used += take", "test_core_fetch")
+bug("lifted-limit-stays", CORE + "quota.c",
+    "x->plan.quota[q->tier] = hard ? hard : most;",
+    "if (hard)\n\t\tx->plan.quota[q->tier] = hard;", "test_core_quota")
+bug("limit-not-told-to-the-space", CORE + "quota.c",
+    "space_limit(x->space[q->tier], x->plan.quota[q->tier]);", ";", "test_core_quota")
+bug("own-share-counted-twice", CORE + "quota.c",
+    "if (c->context[i] != x && shares(", "if (shares(", "test_core_quota")
+bug("bound-one-rank-low", CORE + "predict.c",
+    "return ranked(c, rank - 1);", "return ranked(c, rank > 1 ? rank - 2 : 0);",
+    "test_core_predict")
+bug("hand-back-teaches-nothing", CORE + "reserve.c",
+    "predict_tell(&c->predict, &r->key, r->upper, drawn);", "", "test_core_reserve")
+bug("pinned-bytes-claimed", CORE + "reserve.c",
+    "x->pinned[ABI_TIER_CXL] + c->quarantined[ABI_TIER_CXL];",
+    "c->quarantined[ABI_TIER_CXL];", "test_core_reserve")
+bug("window-begins-with-the-last", CORE + "think.c",
+    "*low = quantile(t, 0.01, false);", "*low = quantile(t, 0.99, false);",
+    "test_core_session")
+bug("closed-session-keeps-its-stage", CORE + "session.c",
+    "let_go(c, s);\n\t\tgive_back(c, s);\n\t\tforget(c, s);\n\t\trequest_end",
+    "let_go(c, s);\n\t\tforget(c, s);\n\t\trequest_end", "test_core_session")
+bug("wrong-plan-lets-go-each-look", CORE + "plan.c",
+    "if (p->wrong)\n\t\treturn; /* it has let go: what blocks are marked for now is not its own */",
+    "", "test_core_plan")
+bug("what-leaves-unread-was-right", CORE + "plan.c", "judge_access(c, p, op->after);", "",
+    "test_core_plan")
+bug("plan-is-always-right", CORE + "plan.c", "(used ? TRUST_ONE / 16 : 0)",
+    "TRUST_ONE / 16", "test_core_plan")
+bug("plan-loads-a-few-times", CORE + "plan.c", "p->flying--;", ";", "test_core_plan")
+bug("times-of-the-first-accesses", CORE + "plan.c", "p->time_us[at] = a[i].time_us;",
+    "p->time_us[i] = a[i].time_us;", "test_core_plan")
+bug("position-beyond-the-staging", CORE + "plan.c",
+    "args->position_offset > k->open.staging_bytes - 8)",
+    "args->position_offset > k->open.staging_bytes)", "test_core_plan")
+bug("plan-evicts-what-is-being-read", CORE + "plan.c",
+    "if (op->after >= p->position)", "if (op->after > p->position)", "test_core_plan")
+bug("use-seen-in-hbm-only", CORE + "stage.c",
+    "for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)\n\t\tc->metrics.prefetch_used",
+    "for (uint32_t tier = 0; tier < 1; tier++)\n\t\tc->metrics.prefetch_used",
+    "test_core_fetch")
+bug("turns-keep-their-chunks", CORE + "session.c",
+    "uint32_t *link = &s->chunks;\n\n\trefs_free(c, s);",
+    "uint32_t *link = &s->chunks;\n\n\ts->chunks = s->blocks = 0;", "test_core_session")
+bug("think-time-of-another-salt", CORE + "think.c", "&& set[i].salt == salt)", ")",
+    "test_core_session")
+bug("begun-layer-not-in-use", CORE + "stream_window.c",
+    "uint32_t end = (s->issue + s->per_layer - 1) / s->per_layer;",
+    "uint32_t end = s->issue / s->per_layer;", "test_core_stream")
+bug("narrowed-by-layers-alone", CORE + "put.c",
+    "x->spec.geometry.part[part].layers * x->spec.geometry.part[part].groups;",
+    "x->spec.geometry.part[part].layers;", "test_core_put")
+bug("other-bytes-under-a-stored-key", CORE + "put_copy.c",
+    "if (!pending && d->crc != copy->item[i].crc) {", "if (0) {", "test_core_put")
+bug("stream-again-never", CORE + "stream.c",
+    "now_ms - x->streamed_ms[slot] < c->config.stream_again_ns / MS;",
+    "now_ms - x->streamed_ms[slot] < 0;", "test_core_stream_pages")
+bug("stream-again-always", CORE + "stream.c",
+    "bool again = m->streamed &&\n\t\t\t     now_ms - x->streamed_ms[slot] < "
+    "c->config.stream_again_ns / MS;", "bool again = true;", "test_core_stream_pages")
+bug("stream-horizon-forgotten", CORE + "stream.c",
+    "bool again = m->streamed &&\n\t\t\t     now_ms - x->streamed_ms[slot] < "
+    "c->config.stream_again_ns / MS;", "bool again = m->streamed;", "test_core_stream_pages")
+bug("fetch-adopts-nothing", CORE + "fetch.c",
+    "stream_page_adopt(c, r->ctx, ref.slot, page, r->sqe.tier); /* not a stream's alone */", "",
+    "test_core_stream_pages")
+bug("joiner-adopts-nothing", CORE + "stream.c",
+    "if (s->mode == ABI_MODE_CACHE)\n\t\tstream_page_adopt(c, s->ctx, at.slot, at.page, "
+    "s->tier);", "", "test_core_stream_pages")
+bug("migrate-waits-for-pinned", CORE + "migrate.c",
+    "if (block_use(x, slot)->pins[tier] || block_use(x, slot)->head_pins[tier])",
+    "if (block_use(x, slot)->head_pins[tier])", "test_core_migrate")
+bug("migrate-takes-heads", CORE + "migrate.c",
+    "if (block_use(x, slot)->pins[tier] || block_use(x, slot)->head_pins[tier])",
+    "if (block_use(x, slot)->pins[tier])", "test_core_migrate")
+bug("migrate-late-not-told", CORE + "migrate.c",
+    "if (r->late && r->cursor < r->sqe.count)\n\t\tr->status = ABI_STATUS_LATE;", "",
+    "test_core_migrate", quick=True)
+bug("session-not-staged", CORE + "session.c",
+    "} else if (s->state == SESSION_AWAY) {\n\t\tstage(c, s);",
+    "} else if (s->state == SESSION_AWAY) {\n\t\twake_at(c, s, s->patience_ns);",
+    "test_core_session")
