@@ -136,3 +136,9 @@ bug("session-not-staged", CORE + "session.c",
     "} else if (s->state == SESSION_AWAY) {\n\t\tstage(c, s);",
     "} else if (s->state == SESSION_AWAY) {\n\t\twake_at(c, s, s->patience_ns);",
     "test_core_session")
+bug("leased-bytes-add-up-by-scans", CORE + "account.c",
+    "memset(k->held, 0, sizeof(k->held));\n\t\tfor", "for", "test_core_evacuate")
+bug("streamed-page-leaves-under-a-put", CORE + "stream_page.c",
+    "|| use->hold > use->streams;", ";", "test_core_stream_pages")
+bug("migrated-copy-stays-in-hbm", CORE + "migrate.c",
+    "evict_block(c, r->ctx, slot, ABI_TIER_HBM);", ";", "test_core_migrate")

@@ -128,6 +128,35 @@ static void test_a_reader_does_not_stop_compaction(void **state)
 	host_halt(&host);
 }
 
+/* However often it is looked for; and no more when it was let go. */
+static void test_what_a_lease_keeps_is_charged_once(void **state)
+{
+	const struct abi_put_args args = { .count = 1 };
+	struct core_client_view view;
+	struct disk_context spec;
+
+	(void)state;
+	host_spec(&spec, HOST_KIND_MEMORY, 0);
+	one_host_boot(&spec, 1);
+	assert_int_equal(host_reserve(&host, &args, 0, 0), 0);
+	assert_true(host_commit(&host, 0));
+	lease(0);
+	assert_int_equal(core_evict(host.core, host.context[0].id, ABI_TIER_CXL, UINT64_MAX, 1), 0);
+	host_look(&host);
+	for (uint32_t i = 0; i < 500; i++) {
+		host_tick(&host, 5 * MS);
+		assert_int_equal(core_client_view(host.core, 0, &view), 0);
+		assert_in_range(view.quarantined[ABI_TIER_CXL], i < 100 ? 0 : 512, 512);
+	}
+	host.client[0].readers[0].slot[0] = 0;
+	for (uint32_t i = 0; i < 500; i++)
+		host_tick(&host, 5 * MS);
+	assert_int_equal(core_client_view(host.core, 0, &view), 0);
+	assert_int_equal(view.quarantined[ABI_TIER_CXL], 0);
+	host_empty(&host);
+	host_halt(&host);
+}
+
 static void test_half_is_kept_of_half(void **state)
 {
 	struct core_quota q = { .who = CORE_HOLDER_CONTEXT, .tier = ABI_TIER_CXL };
@@ -158,6 +187,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_reader_does_not_stop_compaction),
+		cmocka_unit_test(test_what_a_lease_keeps_is_charged_once),
 		cmocka_unit_test(test_half_is_kept_of_half),
 	};
 

@@ -111,6 +111,23 @@ static void test_what_is_pinned_stays_and_is_not_waited_for(void **state)
 }
 
 /* What is dirty goes once it is written; at the deadline who asked is told how far it came. */
+/* To CXL is out of HBM. */
+static void test_a_migration_leaves_the_tiers_above(void **state)
+{
+	(void)state;
+	ask(ABI_OP_FETCH, ABI_TIER_HBM, 0, 4, 0);
+	assert_true(host_settle(&host, 60));
+	ask(ABI_OP_MIGRATE, ABI_TIER_CXL, 0, 4, 0);
+	assert_true(host_settle(&host, 60));
+	assert_int_equal(last[1].res, 0);
+	assert_int_equal(last[1].value, 4);
+	for (uint32_t n = 0; n < 4; n++) {
+		assert_int_equal(pages(n, ABI_TIER_HBM), 0);
+		assert_int_equal(pages(n, ABI_TIER_CXL), block_pages(context(), ref_of(n).slot));
+	}
+	host_audit(&host);
+}
+
 static void test_a_late_migration_says_so(void **state)
 {
 	(void)state;
@@ -134,6 +151,7 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, begin, one_host_off)
 	const struct CMUnitTest tests[] = {
 		CASE(test_what_is_pinned_stays_and_is_not_waited_for),
+		CASE(test_a_migration_leaves_the_tiers_above),
 		CASE(test_a_late_migration_says_so),
 	};
 

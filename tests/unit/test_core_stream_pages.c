@@ -226,6 +226,34 @@ static void test_what_a_fetch_copies_stays_until_then(void **state)
 	host_audit(&host);
 }
 
+/* A put that makes them durable found pages of a stream there: it writes what it found. */
+static void test_what_a_put_found_stays_until_it_is_whole(void **state)
+{
+	const struct abi_put_args args = { .count = BLOCKS };
+	const struct abi_sqe sqe = { .op = ABI_OP_STREAM, .tier = ABI_TIER_CXL, .part_count = 1,
+				     .mode = ABI_MODE_STREAM, .user_data = STREAM,
+				     .generation = ++generation };
+
+	(void)state;
+	line_of(1)->claim = abi_stream_claim(generation, 0);
+	assert_true(host_request_keys(&host, 1, sqe, 0, BLOCKS)); /* of the first part alone */
+	assert_streamed();
+	assert_int_equal(there(0, BLOCKS, ABI_TIER_CXL), BLOCKS * LAYERS);
+	host.held = true;
+	assert_int_equal(host_reserve(&host, &args, 0, ABI_SQE_DURABLE), 0);
+	assert_true(host_commit(&host, ABI_SQE_DURABLE));
+	last[0].res = 1;
+	line_of(1)->claim = abi_stream_claim(generation, LAYERS);
+	host_tick(&host, MS);
+	assert_int_equal(there(0, BLOCKS, ABI_TIER_CXL), BLOCKS * LAYERS);
+	host.held = false;
+	host_carry_all(&host);
+	assert_true(host_settle(&host, 60));
+	assert_int_equal(last[0].res, 0);
+	assert_int_equal(last[0].value, BLOCKS);
+	host_audit(&host);
+}
+
 /* A stream for the cache keeps what it finds, brought or on its way by one that does not. */
 static void test_a_stream_for_the_cache_keeps_what_it_joins(void **state)
 {
@@ -285,6 +313,7 @@ int main(void)
 		CASE(test_an_answered_stream_ends_by_itself),
 		CASE(test_what_was_fetched_meanwhile_stays),
 		CASE(test_what_a_fetch_copies_stays_until_then),
+		CASE(test_what_a_put_found_stays_until_it_is_whole),
 		CASE(test_a_stream_for_the_cache_keeps_what_it_joins),
 		CASE(test_who_waits_for_a_layer_is_woken),
 	};

@@ -213,6 +213,22 @@ static void audit_client(struct audit *a, uint32_t client)
 	audit_compare(a, whose, "conversations", away, k->away);
 }
 
+/* Who waits for room is in the one queue that is woken, and that ends where it says. */
+static void audit_waiting(struct audit *a)
+{
+	const struct request *tail = NULL;
+	uint64_t listed = 0, waiting = 0;
+
+	for (const struct request *r = a->c->space_head; r && listed <= CORE_REQUESTS_MAX;
+	     r = r->next, listed++)
+		tail = r;
+	for (uint32_t i = 0; i < a->c->requests_high; i++)
+		waiting += a->c->request[i].phase == REQUEST_SPACE;
+	audit_compare(a, "host", "requests that wait for room", listed, waiting);
+	if (tail != a->c->space_tail)
+		audit_tell(a, "the queue of those who wait for room does not end with its tail");
+}
+
 void audit_held(struct audit *a)
 {
 	uint64_t pins, chunks;
@@ -220,6 +236,7 @@ void audit_held(struct audit *a)
 	audit_lists(a);
 	audit_pins(a, &pins, &chunks);
 	audit_accounts(a, pins, chunks);
+	audit_waiting(a);
 	for (uint32_t i = 0; i < a->c->clients_high; i++)
 		if (a->c->client[i].state == 1)
 			audit_client(a, i);
