@@ -142,3 +142,6 @@ bug("streamed-page-leaves-under-a-put", CORE + "stream_page.c",
     "|| use->hold > use->streams;", ";", "test_core_stream_pages")
 bug("migrated-copy-stays-in-hbm", CORE + "migrate.c",
     "evict_block(c, r->ctx, slot, ABI_TIER_HBM);", ";", "test_core_migrate")
+bug("flush-settles-another-life", CORE + "flush.c",
+    "index_block(&x->ix, u->ref.slot)->generation != u->ref.generation ||\n", "",
+    "test_core_flush")

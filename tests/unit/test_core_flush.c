@@ -157,12 +157,67 @@ static void test_a_dropped_segment_delays_no_durable_put(void **state)
 
 #define EACH(test) cmocka_unit_test_setup_teardown(test, setup, one_host_off)
 
+/* All that there is to do, but the flush under way. */
+static void carry_all_but_the_flush(void)
+{
+	for (uint32_t i = 0; i < host.bag_count;) {
+		if (host.bag[i].kind == CORE_AC_SYNC) {
+			i++;
+			continue;
+		}
+		host_carry(&host, i);
+		i = 0;
+	}
+}
+
+/*
+ * While a flush is under way the block that it covers is deleted, and its slot holds another one
+ * that was written since: that one waits for the next flush.
+ */
+static void test_a_flush_does_not_settle_who_came_into_the_slot(void **state)
+{
+	struct context *x = core_context(host.core, host.context[0].id);
+	const struct abi_sqe sqe = { .op = ABI_OP_DELETE };
+	uint8_t key[ABI_KEY_BYTES];
+	uint32_t slot;
+
+	(void)state;
+	put_durably(0, 1);
+	carry(CORE_AC_COPY, HOST_WELL);
+	carry(CORE_AC_WRITE, HOST_WELL); /* the header, */
+	carry(CORE_AC_SYNC, HOST_WELL);
+	carry(CORE_AC_WRITE, HOST_WELL); /* the data, */
+	host_client_gone(&host, 0);
+	carry(CORE_AC_WRITE, HOST_WELL); /* the record */
+	host_key(0, key);
+	slot = index_find(&x->ix, key);
+	assert_int_equal(x->meta[slot].settle, SETTLE_WRITTEN);
+	assert_int_equal(host.bag_count, 0);
+	host_client_dead(&host, 0);
+	host_client_open(&host, 0);
+	host_client_attach(&host, 0);
+	assert_true(host_request_keys(&host, 0, sqe, 0, 1)); /* for it there is a flush */
+	for (uint32_t i = 0; i < 20; i++, carry_all_but_the_flush())
+		host_tick(&host, MS);
+	put_durably(1, 1);
+	for (uint32_t i = 0; i < 20; i++, carry_all_but_the_flush())
+		host_tick(&host, MS);
+	host_key(1, key);
+	assert_int_equal(index_find(&x->ix, key), slot);
+	assert_int_equal(x->meta[slot].settle, SETTLE_WRITTEN);
+	carry(CORE_AC_SYNC, HOST_WELL);
+	assert_int_equal(x->meta[slot].settle, SETTLE_WRITTEN);
+	carry(CORE_AC_SYNC, HOST_WELL); /* the next one */
+	assert_int_equal(x->meta[slot].settle, SETTLE_NONE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		EACH(test_a_failed_record_is_not_proven),
 		EACH(test_room_that_a_flush_makes),
 		EACH(test_a_dropped_segment_delays_no_durable_put),
+		EACH(test_a_flush_does_not_settle_who_came_into_the_slot),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);
