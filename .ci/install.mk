@@ -28,9 +28,15 @@ INSTALL_LIST := \
 	644:LICENSE:$(DOCDIR)/LICENSE \
 	$(if $(wildcard tierd/tierd.conf),644:tierd/tierd.conf:$(DOCDIR)/tierd.conf) \
 	$(foreach m,$(MAN_PAGES),644:$m:$(MANDIR)/man$(patsubst .%,%,$(suffix $m))/$(notdir $m))
-INSTALL_LINKS := $(if $(MAP_libtier),\
+# A page tells of several functions: each is found by its own name, too.
+MAN_ALIASES = $(shell awk '/^\.SH/ { on = /NAME/; next } \
+	on { on = !/\\-/; sub(/\\-.*/, ""); gsub(",", ""); for (i = 1; i <= NF; i++) \
+		if (FILENAME != "docs/man/" $$i ".3") print $$i ".3:" FILENAME }' \
+	$(filter %.3,$(MAN_PAGES)))
+INSTALL_LINKS = $(if $(MAP_libtier),\
 	$(LIBDIR)/libtier.so.$(SOMAJOR):libtier.so.$(VERSION) \
-	$(LIBDIR)/libtier.so:libtier.so.$(SOMAJOR))
+	$(LIBDIR)/libtier.so:libtier.so.$(SOMAJOR)) \
+	$(foreach a,$(MAN_ALIASES),$(MANDIR)/man3/$(subst docs/man/,,$a))
 
 field = $(word $1,$(subst :, ,$2))
 
@@ -39,6 +45,8 @@ install: all-plain $(O)/install/libtier.a $(O)/install/libtier.pc $(O)/install/t
 		'$(DESTDIR)$(call field,3,$e)' && ) true
 	@$(foreach e,$(INSTALL_LINKS),ln -sf $(call field,2,$e) \
 		'$(DESTDIR)$(call field,1,$e)' && ) true
+	@[ -n '$(DESTDIR)' ] || ldconfig 2>/dev/null || \
+		echo 'run ldconfig as root, or programs will not find libtier.so'
 	@echo 'installed under $(DESTDIR)$(PREFIX)'
 
 uninstall:

@@ -126,7 +126,7 @@ struct tier_part {
 	uint32_t hit_rule; /* 0 = TIER_HIT_EVERY */
 	uint32_t hit_arg;
 	uint32_t shard_rule; /* 0 = TIER_SHARD_GROUPS */
-	uint32_t preferred_tier;
+	uint32_t preferred_tier; /* told to who opens the context; nothing is moved by it yet */
 	uint32_t layers;
 	uint32_t groups;
 	uint32_t page_bytes;  /* bytes of one page: one layer, one group, block_tokens tokens */
@@ -207,8 +207,8 @@ struct tier_context_options {
 };
 
 /*
- * Create a context, or open it when one of that name has the same geometry and fingerprint.
- * name: [A-Za-z0-9._-]{1,63}. options may be NULL.
+ * Create a context, or open it when one of that name has the same geometry and fingerprint: its
+ * other options stay what they were. name: [A-Za-z0-9._-]{1,63}. options may be NULL.
  * Errors: -EEXIST (exclusive), -ESTALE geometry or fingerprint differ (the text says how),
  * -EACCES, -EINVAL, -ENOSPC quotas do not fit a block, -EDQUOT our user owns as many as it may,
  * -EMFILE our limit of open files, -ENOTCONN. Blocks. Any thread.
@@ -335,9 +335,7 @@ struct tier_page {
 int tier_lease_page(tier_reader *r, tier_context *c, tier_block block, uint32_t page,
 		    uint32_t flags, struct tier_lease *lease);
 
-/*
- * Look up and lease in one: as tier_lease_page with a key. -ENOENT: no such block.
- */
+/* Look up and lease in one: as tier_lease_page with a key. -ENOENT: no such block. */
 int tier_lease_key(tier_reader *r, tier_context *c, const tier_key *key, uint32_t page,
 		   uint32_t flags, struct tier_lease *lease);
 
@@ -400,11 +398,11 @@ int tier_read_pages(tier_reader *r, tier_context *c, const struct tier_page *pag
 struct tier_put_options {
 	size_t size;
 	uint32_t flags;
-	uint32_t depth;         /* blocks of the prefix before the first key */
-	const tier_key *parent; /* key before the first; NULL = start of the sequence */
-	uint64_t salt;          /* tenant for accounting; 0 = public */
+	uint32_t depth;         /* blocks of the prefix before the first key; 0 = its start */
+	const tier_key *parent; /* key before the first; looked at when depth is not 0 */
+	uint64_t salt;          /* tenant for accounting, no tier_salt of keys; 0 = public */
 	uint64_t parts;         /* bit p: part p is carried; 0 = all */
-	uint32_t shard, shards; /* shard of shards; 0 of 0 = unsharded */
+	uint32_t shard, shards; /* shard of shards; 0 of 0 = unsharded, see below */
 	uint64_t deadline_ns; /* an incomplete block is dropped then; 0 = default */
 	uint64_t reservation; /* of tier_reserve: its room is taken first; 0 = none */
 	uint32_t priority, reserved; /* TIER_PRIORITY_*: who leaves first when room is short; 0 */
@@ -413,7 +411,9 @@ struct tier_put_options {
 
 /*
  * Reserve room to write `count` blocks of a prefix: staging memory of ours, PENDING in the index.
- * options may be NULL. Only the caller's staging is at stake until commit.
+ * options may be NULL. Only the caller's staging is at stake until commit. Shard s of n writes
+ * groups s * groups / n up to (s + 1) * groups / n of each part, all of a replicated one; a block
+ * is found when all n have committed it, so only the last one's completion counts every block.
  * Errors: -ENOBUFS the staging arena is full (commit or abort others, or connect with more),
  * -EAGAIN the request ring is full or (durable) the daemon is behind, -EACCES context is
  * read-only for us, -ENOSPC, -EDQUOT too many puts of ours are open, -ETIMEDOUT the daemon does
@@ -429,7 +429,7 @@ int tier_put_begin(tier_context *c, const tier_key *keys, uint32_t count,
  */
 void *tier_put_data(tier_put *p, uint32_t block, uint32_t part, uint32_t layer, uint32_t group);
 
-/* 1 when block i was already stored when the put began: writing it is needless. */
+/* 1 when block i, of the first 64, was stored when the put began: writing it is needless. */
 int tier_put_exists(const tier_put *p, uint32_t block);
 
 /*
@@ -486,7 +486,7 @@ int64_t tier_reserve_end(tier_context *c, uint64_t reservation);
 struct tier_range {
 	uint16_t part_first, part_count;   /* count 0 = all */
 	uint16_t layer_first, layer_count; /* within each part; count 0 = all */
-};
+}; /* -EINVAL when no part has such a layer */
 
 /*
  * How urgent a fetch is: the more urgent goes first, and what is no demand goes in small units and
@@ -693,9 +693,9 @@ uint32_t tier_stream_ready(const tier_stream *s);
  * Wait until `layer` is ready or deadline_ns (0 = the stream's own). Returns the number of blocks,
  * from the first, that its pages are there for: fewer than asked for when some have gone. No system
  * call when it is there. Errors: -ENODATA the stream ended without it (late, missed, dropped:
- * tier_stream_look says which), -ETIMEDOUT, -EMSGSIZE the window that it needs is larger than the
- * daemon's share for streams (the text says how large), -ENOSPC, -EBUSY, -E2BIG more than 4 Mi
- * pages, -ENOTCONN. Any thread.
+ * tier_stream_look says which; or it has no such layer), -ETIMEDOUT, -EMSGSIZE the window that it
+ * needs is larger than the daemon's share for streams (the text says how large), -ENOSPC, -EBUSY,
+ * -E2BIG more than 4 Mi pages, -ENOTCONN. Any thread.
  */
 int64_t tier_stream_wait(tier_stream *s, uint32_t layer, uint64_t deadline_ns);
 

@@ -15,6 +15,10 @@ for file in bin/tierd bin/tierctl include/tier.h lib/libtier.a lib/libtier.so li
 	share/bash-completion/completions/tierctl share/man/man1/tierctl.1; do
 	[ -e "$dest/usr/$file" ] || { echo "not installed: $file"; exit 1; }
 done
+# Each public function has a page of its own name.
+for name in $(grep -o 'tier_[a-z_]*;' libtier/libtier.map | tr -d ';'); do
+	[ -s "$dest/usr/share/man/man3/$name.3" ] || { echo "no page $name(3)"; exit 1; }
+done
 grep -q '^ExecStart=/usr/bin/tierd' "$dest/usr/lib/systemd/system/tierd.service"
 
 # Only public names leave the libraries.
