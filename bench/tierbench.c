@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <getopt.h>
+#include <libgen.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -50,16 +51,14 @@ static const struct bench_workload workloads[] = {
 #define TRACE "bench/data/mooncake-conversation.jsonl.gz"
 #define WORKLOADS (sizeof(workloads) / sizeof(workloads[0]))
 
-static int usage(int status)
+static int usage(void)
 {
-	FILE *to = status ? stderr : stdout;
-
 	fputs("usage: tierbench [options] [WORKLOAD...]\n"
 	      "       tierbench demo --help\n\n"
 	      "Measures tier beside the limits of this machine. Workloads (default: all):\n",
-	      to);
+	      stdout);
 	for (size_t i = 0; i < WORKLOADS; i++)
-		fprintf(to, "  %-11s %s\n", workloads[i].name, workloads[i].help);
+		printf("  %-11s %s\n", workloads[i].name, workloads[i].help);
 	fputs("\n  --only 'NAME ...'  these workloads\n"
 	      "  --json FILE        write one row a figure\n"
 	      "  --dir DIR          where stores and sockets lie meanwhile ($TMPDIR, /tmp)\n"
@@ -69,8 +68,15 @@ static int usage(int status)
 	      "  --trace FILE       the request trace (default: the project's); replay: also\n"
 	      "                     synth:NAME[:SEED], a made-up one (a wrong NAME lists them)\n"
 	      "  --real             replay: also through a daemon, every byte verified\n",
-	      to);
-	return status;
+	      stdout);
+	return 0;
+}
+
+/* getopt has said what it did not like. */
+static int misused(void)
+{
+	fputs("tierbench: see tierbench --help\n", stderr);
+	return 2;
 }
 
 /* A file beside this program, or in the source tree that it was built in. */
@@ -127,15 +133,29 @@ struct arguments {
 
 static int take_rounds(struct arguments *a, const char *text)
 {
-	long n = strtol(text, NULL, 10);
+	char *end;
+	long n = strtol(text, &end, 10);
 
-	if (n < (long)SAMPLE_ROUNDS_MIN || n > (long)SAMPLE_ROUNDS_MAX) {
+	if (*end || n < (long)SAMPLE_ROUNDS_MIN || n > (long)SAMPLE_ROUNDS_MAX) {
 		fprintf(stderr, "tierbench: --rounds %s: write a number from %u to %u\n", text,
 			SAMPLE_ROUNDS_MIN, SAMPLE_ROUNDS_MAX);
 		return -EINVAL;
 	}
 	a->bench.rounds = (uint32_t)n;
 	return 0;
+}
+
+/* The figures are written at the end of a long run: that they cannot be is said before it. */
+static int take_json(struct arguments *a, const char *path)
+{
+	char *copy = strdup(path);
+	int error = !copy ? -ENOMEM : access(dirname(copy), W_OK) ? -errno : 0;
+
+	free(copy);
+	if (error)
+		fprintf(stderr, "tierbench: --json %s: %s\n", path, strerror(-error));
+	a->json = path;
+	return error;
 }
 
 /* Returns 0, or the exit status + 1. */
@@ -154,7 +174,7 @@ static int take_arguments(struct arguments *a, int argc, char **argv)
 		if (c == 'o')
 			error = want(&a->selection, optarg);
 		else if (c == 'j')
-			a->json = optarg;
+			error = take_json(a, optarg);
 		else if (c == 'd')
 			a->bench.dir = optarg;
 		else if (c == 'q')
@@ -168,7 +188,7 @@ static int take_arguments(struct arguments *a, int argc, char **argv)
 		else if (c == 'n')
 			error = take_rounds(a, optarg);
 		else
-			return 1 + usage(c == 'h' ? 0 : 2);
+			return 1 + (c == 'h' ? usage() : misused());
 	}
 	for (; optind < argc && !error; optind++)
 		error = want(&a->selection, argv[optind]);

@@ -45,7 +45,8 @@ static double hit_share(const struct outcome *o)
 /* synth:NAME[:SEED], or a file. */
 static int trace_take(struct trace **out, const char *name)
 {
-	char why[256], pattern[32];
+	char why[256], pattern[32], *end;
+	const char *colon;
 	uint64_t seed = 1;
 	int error;
 
@@ -57,8 +58,13 @@ static int trace_take(struct trace **out, const char *name)
 	}
 	name += strlen(SYNTH);
 	snprintf(pattern, sizeof(pattern), "%.*s", (int)strcspn(name, ":"), name);
-	if (strchr(name, ':'))
-		seed = strtoull(strchr(name, ':') + 1, NULL, 10);
+	colon = strchr(name, ':');
+	if (colon)
+		seed = strtoull(colon + 1, &end, 10);
+	if (colon && (*end || end == colon + 1)) {
+		fprintf(stderr, "tierbench: %s%s: the seed is not a number\n", SYNTH, name);
+		return -EINVAL;
+	}
 	error = synth_make(out, pattern, seed, SYNTH_REFERENCES);
 	if (error == -ENOENT) {
 		fprintf(stderr, "tierbench: no pattern \"%s\"; there are:\n", pattern);

@@ -31,3 +31,7 @@ done
 
 "$BUILD/tierbench" replay --trace synth:astrology >"$dir/out" 2>&1 && exit 1
 grep -q 'zipf' "$dir/out"
+"$BUILD/tierbench" replay --trace synth:chat:soon >"$dir/out" 2>&1 && exit 1
+grep -q 'the seed is not a number' "$dir/out"
+"$BUILD/tierbench" --json "$dir/nowhere/rows.json" replay >"$dir/out" 2>&1 && exit 1
+grep -q 'rows.json: No such file' "$dir/out"
