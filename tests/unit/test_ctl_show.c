@@ -106,6 +106,8 @@ static void test_status(void **state)
 					      "shmem", "host (EMULATED), d",
 					     "file (FAILING), e" };
 	static const char *const nothing[] = { "tierd -", "tier" };
+	static const char *const memory[] = { "store      none: nothing survives a restart\n" };
+	static const char *const store[] = { "/s, 9 segments", "2 orphaned blocks dropped, 3" };
 
 	(void)state;
 	show("{\"version\":\"1.2.3\",\"isolation\":{\"isolated\":false,\"text\":\"no isolation\"},"
@@ -116,6 +118,10 @@ static void test_status(void **state)
 	     "\"kernel\":{\"huge pages\":\"shmem never\"}}",
 	     wanted, COUNT(wanted));
 	show("{}", nothing, COUNT(nothing));
+	show("{\"store\":null}", memory, COUNT(memory));
+	show("{\"store\":{\"path\":\"/s\",\"segments\":9},"
+	     "\"recovery\":{\"blocks_orphaned\":2,\"blocks_unreached\":3}}",
+	     store, COUNT(store));
 	show("{\"tiers\":7,\"kernel\":[1]}", nothing, COUNT(nothing));
 }
 

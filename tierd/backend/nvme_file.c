@@ -86,8 +86,8 @@ int nvme_file_probe(const struct block_options *options, struct backend_info *in
 	*info = (struct backend_info){ .emulated = !device && in_memory_only(&fs) };
 	snprintf(info->name, sizeof(info->name), device ? "device" : "file");
 	snprintf(info->detail, sizeof(info->detail), "%s",
-		 info->emulated ? "file in memory: nothing outlives a reboot" :
-		 device ? "block device, O_DIRECT" : "file, O_DIRECT");
+		 info->emulated ? "in memory: nothing outlives a reboot" :
+		 device ? "O_DIRECT" : "on a file system, O_DIRECT");
 	info->capacity_auto = free_share(&fs);
 	if (device || (exists && st.st_size > 0)) {
 		int fd CLEANUP_CLOSE = open(options->path, O_RDONLY | O_CLOEXEC);

@@ -116,10 +116,10 @@ int ctl_show_status(const json_t *status, FILE *to)
 		ctl_count(a, status, "requests"), ctl_count(b, status, "ios"),
 		ctl_count(c, status, "copies"), ctl_count(d, status, "pins"));
 	show_limits(status, to);
-	if (json_is_object(json_at(status, "store")))
-		show_store(status, to);
-	else
+	if (json_is_null(json_at(status, "store")))
 		fputs("store      none: nothing survives a restart\n", to);
+	else
+		show_store(status, to);
 	fputc('\n', to);
 	error = ctl_show_tiers(status, to);
 	if (json_object_size(json_object_get(status, "kernel"))) {
