@@ -1,10 +1,13 @@
-"""The planted bugs of the core that unit tests find, since the simulator's worlds do not show them:
-table.py takes them in, and has bug() and the names of folders. (tests/sim/plants has the others.)
+"""The planted bugs of core and policies that unit tests find, since the simulator's worlds do not
+show them: table.py takes them in, and has bug() and the names of folders. (tests/sim/plants has the
+others.)
 
 SPDX-License-Identifier: Apache-2.0
 """
 
 CORE = "tierd/core/"
+
+# ---- requests, accounts, foresight ---------------------------------------------------------------
 
 bug("losses-not-looked-for", CORE + "fetch.c",
     "if (r->losses != sched_losses(c) || r->leaving)", "if (r->leaving)", "test_core_fetch",
@@ -145,3 +148,80 @@ bug("migrated-copy-stays-in-hbm", CORE + "migrate.c",
 bug("flush-settles-another-life", CORE + "flush.c",
     "index_block(&x->ix, u->ref.slot)->generation != u->ref.generation ||\n", "",
     "test_core_flush")
+bug("account-used-again-while-charged", CORE + "account.c",
+    "if (a->used[kind])\n\t\t\treturn false;", ";", "test_core_fetch")
+
+# ---- what a crash left unfinished ---------------------------------------------------------------
+
+bug("crash-seals-its-segments", CORE + "store_recover.c",
+    "g->unfinished = g->header_done =", "g->header_done =", "test_core_reopen", quick=True)
+bug("gone-on-over-torn-records", CORE + "store_recover.c",
+    "g->record_next = at + step;", "", "test_core_reopen", quick=True)
+bug("gone-on-over-data-of-torn-records", CORE + "store_recover.c",
+    "g->data_next < r->data_offset + r->data_bytes)", "0)", "test_core_reopen")
+bug("gone-on-behind-what-says-nothing", CORE + "store_recover.c",
+    "if (!head_is_ours(s, m, at))\n\t\t\treturn;", "if (!head_is_ours(s, m, at))\n\t\t\tcontinue;",
+    "test_core_reopen")
+bug("stale-record-revived", CORE + "store_recover.c",
+    "if (r->lsn <= before->lsn_end)", "if (0)", "test_core_reopen", quick=True)
+bug("gone-on-without-a-record", CORE + "store_recover.c",
+    "g->lsn_first && m->bytes", "m->bytes", "test_core_reopen")
+bug("gone-on-with-part-of-a-summary", CORE + "store_recover.c",
+    "g->lsn_first && m->bytes == s->super.summary_bytes", "g->lsn_first != 0",
+    "test_core_reopen")
+bug("victim-gone-on-with", CORE + "store.c",
+    "g->state != STORE_SEALED || g->reads || g->pending ||\n\t\t    g->log != log_of(stream))",
+    "g->state != STORE_SEALED || g->log != log_of(stream))", "test_core_reopen", quick=True)
+bug("puts-take-the-cleaners", CORE + "store.c",
+    "if (g->moved != (stream == STORE_CLEANED) && !any)", "if (0)", "test_core_reopen")
+bug("cleaner-takes-only-its-own", CORE + "store.c",
+    "if (i == ABI_SLOT_NONE && !room && stream == STORE_CLEANED)", "if (0)",
+    "test_core_reopen")
+bug("tombstones-carried-after-each-crash", CORE + "recover.c",
+    "store_tombs_forget(c->store);", "", "test_core_reopen")
+bug("nearest-tombstone-kept", CORE + "recover.c",
+    "return a->lsn > b->lsn ? -1 : 1;", "return a->lsn < b->lsn ? -1 : 1;", "test_core_clean")
+bug("child-written-before-its-parent", CORE + "admit.c",
+    "if (parent == ABI_SLOT_NONE || !block_queued(&x->meta[parent]) ||", "if (1 ||",
+    "test_core_writeback", quick=True)
+bug("put-back-behind-all-that-is-dirty", CORE + "evict.c",
+    "writeback_again(c, x, slot);", "writeback_enqueue(c, x, slot);", "test_core_writeback")
+bug("carried-tombstones-not-flushed", CORE + "clean.c",
+    "if (t->flushed < k->tombs) {", "if (t->written < k->tombs) {",
+    "test_core_clean", quick=True)
+bug("deletions-take-the-last-segment", CORE + "store.c",
+    "err = append(s, STORE_CLEANED, need, 1, run);",
+    "err = append(s, STORE_CLEANED, need, 0, run);",
+    "test_core_clean")
+bug("deletions-fill-the-cleaners-segment", CORE + "store.c",
+    "\tif (count_free(s))\n\t\terr = append(", "\tif (1)\n\t\terr = append(",
+    "test_core_reopen")
+bug("full-segments-stay-open", CORE + "store.c",
+    "\t\tseal_full(s, STORE_CLEANED);\n", "", "test_core_clean")
+bug("carried-tombstones-wait-for-others", CORE + "store.c",
+    "if (carried)\n\t\treturn append(s, STORE_CLEANED, need, 0, run);", "",
+    "test_core_reopen")
+
+# ---- which segments are emptied -----------------------------------------------------------------
+
+bug("full-segments-stay", CORE + "space.c",
+    "fill == FILL_EMPTY : fill > FILL_EMPTY;", "fill == FILL_EMPTY : fill > FILL_EMPTY &&\n"
+    "\t\tfill != FILL_FULL;", "test_core_space_evacuate")
+bug("only-the-emptiest-may-go", CORE + "space_evacuate.c",
+    "for (uint32_t i = 1; i < heap->count; i++) {", "for (uint32_t i = 1; i < 0; i++) {",
+    "test_core_space_evacuate")
+bug("kept-segment-compacted-again", CORE + "evacuate.c",
+    "\tif (leased)\n\t\tspace_shun(s, segment);\n", "", "test_core_evacuate")
+bug("shunned-for-ever", CORE + "space.c",
+    "\tunshun(s, seg);\n", "\tif (0)\n\t\tunshun(s, seg);\n", "test_core_space_evacuate")
+bug("all-shunned-none-goes", CORE + "space_evacuate.c",
+    "&& !cheapest(s, except, true, &best))", ")", "test_core_space_evacuate")
+
+# ---- more than the tier -------------------------------------------------------------------------
+
+bug("put-refused-while-a-fetch-holds", CORE + "put_copy.c",
+    "return err == -ENOSPC && request_holds(c, r->ctx) ? 0 : err;", "return err;",
+    "test_core_room")
+bug("cached-stream-takes-all", CORE + "stream_window.c",
+    "if (s->mode != ABI_MODE_CACHE)\n\t\treturn UINT32_MAX;", "if (1)\n\t\treturn UINT32_MAX;",
+    "test_core_stream")

@@ -211,6 +211,26 @@ static void test_a_page_beyond_its_block_is_a_miss(void **state)
 	assert_int_equal(context()->pages_resident[ABI_TIER_CXL], 1);
 }
 
+/* A read outlives the user's last session: whoever comes next is not taken for its owner. */
+static void test_what_a_session_leaves_under_way_stays_charged(void **state)
+{
+	(void)state;
+	ask(0, ABI_OP_FETCH, ABI_CLASS_DEMAND);
+	for (uint32_t i = 0; i < 2; i++) {
+		host_client_gone(&host, i);
+		host_client_dead(&host, i);
+	}
+	assert_int_equal(host.core->requests, 1);
+	host_client_open(&host, 0);
+	host_client_attach(&host, 0);
+	host_audit(&host);
+	host.held = false;
+	host_carry_all(&host);
+	assert_true(host_settle(&host, 100));
+	assert_int_equal(host.core->requests, 0);
+	host_audit(&host);
+}
+
 /* A prefetch with a deadline goes by stripes of blocks: to the last of the last one. */
 static void test_all_stripes_of_a_prefetch_come(void **state)
 {
@@ -254,6 +274,7 @@ int main(void)
 		EACH(test_a_prefetch_that_is_asked_for_is_used),
 		EACH(test_what_is_deleted_meanwhile_does_not_count),
 		EACH(test_a_page_beyond_its_block_is_a_miss),
+		EACH(test_what_a_session_leaves_under_way_stays_charged),
 		cmocka_unit_test_teardown(test_all_stripes_of_a_prefetch_come, one_host_off),
 	};
 
