@@ -225,3 +225,5 @@ bug("put-refused-while-a-fetch-holds", CORE + "put_copy.c",
 bug("cached-stream-takes-all", CORE + "stream_window.c",
     "if (s->mode != ABI_MODE_CACHE)\n\t\treturn UINT32_MAX;", "if (1)\n\t\treturn UINT32_MAX;",
     "test_core_stream")
+bug("doubted-twice-written-once", CORE + "flush.c",
+    "if (x->meta[slot].settle == SETTLE_DOUBT)\n\t\treturn;", "", "test_core_flush")

@@ -157,6 +157,43 @@ static void test_a_dropped_segment_delays_no_durable_put(void **state)
 
 #define EACH(test) cmocka_unit_test_setup_teardown(test, setup, one_host_off)
 
+/*
+ * After a flush that failed whatever comes next fails, too: the n-th of what is done then. In the
+ * end all is written again, and records say so: a doubt does not outlive its block's next write.
+ */
+static void test_no_doubt_is_for_ever(void **state)
+{
+	for (uint32_t n = 0; n < 10; n++) {
+		uint64_t lsn;
+
+		put_durably(0, 2);
+		carry(CORE_AC_COPY, HOST_WELL);
+		carry(CORE_AC_WRITE, HOST_WELL); /* the header, */
+		carry(CORE_AC_SYNC, HOST_WELL);
+		carry(CORE_AC_WRITE, HOST_WELL); /* the data, */
+		carry(CORE_AC_WRITE, HOST_WELL); /* the record */
+		carry(CORE_AC_SYNC, HOST_FAILS);
+		lsn = store_lsn(host.core->store);
+		for (uint32_t i = 0; i <= n; i++) {
+			for (uint32_t ms = 0; !host.bag_count && ms < 2000; ms++)
+				host_tick(&host, MS);
+			host.fault = i == n ? HOST_FAILS : HOST_WELL;
+			host_carry(&host, 0);
+		}
+		host.fault = HOST_WELL;
+		host.held = false;
+		host_carry_all(&host);
+		assert_true(host_settle(&host, 200));
+		put_durably(2, 1);
+		assert_true(host_settle(&host, 200));
+		assert_int_equal(host.answer.res, 0);
+		assert_true(store_flushed_lsn(host.core->store) > lsn);
+		assert_int_equal(host.core->doubts, 0);
+		one_host_off(state);
+		setup(state);
+	}
+}
+
 /* All that there is to do, but the flush under way. */
 static void carry_all_but_the_flush(void)
 {
@@ -217,6 +254,7 @@ int main(void)
 		EACH(test_a_failed_record_is_not_proven),
 		EACH(test_room_that_a_flush_makes),
 		EACH(test_a_dropped_segment_delays_no_durable_put),
+		EACH(test_no_doubt_is_for_ever),
 		EACH(test_a_flush_does_not_settle_who_came_into_the_slot),
 	};
 
