@@ -227,3 +227,10 @@ bug("cached-stream-takes-all", CORE + "stream_window.c",
     "test_core_stream")
 bug("doubted-twice-written-once", CORE + "flush.c",
     "if (x->meta[slot].settle == SETTLE_DOUBT)\n\t\treturn;", "", "test_core_flush")
+bug("first-tombstone-bounds-all", CORE + "store.c", "run->bound > g->lsn_tombstone)",
+    "!g->lsn_tombstone)", "test_core_store")
+bug("page-not-released-was-used", CORE + "stream_end.c",
+    "} else if (i < s->released * s->per_layer) {", "} else if (i <= s->released * s->per_layer) {",
+    "test_core_stream_pages")
+bug("user-takes-the-whole-table", CORE + "account.c", "return table[kind] / 4 * 3;",
+    "return table[kind];", "test_core_pin")

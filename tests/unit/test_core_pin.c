@@ -92,6 +92,21 @@ static int again(void **state)
 	return begin_anew(state);
 }
 
+/* Of what all share its sessions together get three quarters, the other user the rest. */
+static void test_a_user_takes_no_table_whole(void **state)
+{
+	struct client *k = &host.core->client[0];
+
+	(void)state;
+	for (uint32_t i = 0; i < CORE_REQUESTS_MAX / 4 * 3; i++) {
+		assert_true(account_may(host.core, k, ACCOUNT_PUTS));
+		account_take(host.core, k, ACCOUNT_PUTS);
+	}
+	assert_false(account_may(host.core, k, ACCOUNT_PUTS));
+	for (uint32_t i = 0; i < CORE_REQUESTS_MAX / 4 * 3; i++)
+		account_give(host.core, k->account, k, ACCOUNT_PUTS);
+}
+
 /* A pin's id is good in another process of the same user, and for an operator. */
 static void test_other_users_do_not_unpin(void **state)
 {
@@ -317,6 +332,7 @@ int main(void)
 		cmocka_unit_test(test_a_salt_pins_no_more_than_its_limit),
 		cmocka_unit_test(test_a_client_pins_no_more_than_its_limit),
 		cmocka_unit_test(test_a_context_pins_no_more_than_its_limit),
+		cmocka_unit_test(test_a_user_takes_no_table_whole),
 		cmocka_unit_test(test_other_users_do_not_unpin),
 		cmocka_unit_test(test_limits_of_pins_come_back),
 		cmocka_unit_test_setup(test_a_quota_takes_nothing_that_is_pinned, again),

@@ -630,6 +630,20 @@ static void test_tombstones_are_kept(void **state)
 	assert_true(run.segment_seq > c.segment_seq);
 }
 
+/* Of a segment's tombstones each must be needed no more: the last one, too. */
+static void test_the_newest_tombstone_counts(void **state)
+{
+	struct world *w = *state;
+	struct store_run first = put(w, 0, 3, true), c = put(w, DISK_LOG_CACHE, 1, false);
+	struct store_run second = put(w, 0, 3, true);
+
+	assert_int_equal(first.segment, second.segment);
+	assert_true(first.lsn < c.lsn && c.lsn < second.lsn);
+	next_segment(w, DISK_LOG_DURABLE);
+	assert_int_equal(store_dead(w->s), -ENOENT); /* c may be what the second one removed */
+	check_dead_after_recovery(w, first.segment, false);
+}
+
 /* D2: the records of an earlier life lie right behind the new life's, untouched. */
 static void test_stale_life_is_void(void **state)
 {
@@ -767,6 +781,7 @@ int main(void)
 		CASE(test_fill_and_full),
 		CASE(test_header_until_done),
 		CASE(test_tombstones_are_kept),
+		CASE(test_the_newest_tombstone_counts),
 		CASE(test_stale_life_is_void),
 		CASE(test_hole_hides_nothing),
 		CASE(test_forged_table_is_no_record),

@@ -158,6 +158,22 @@ static void test_what_is_read_once_leaves(void **state)
 }
 
 /* Twice within the horizon: a candidate of the cache, which a third one long after is not. */
+/* What its reader has released was of use, to the page; the rest was not. */
+static void test_what_was_released_is_used(void **state)
+{
+	const struct core_metrics *m = &host.core->metrics;
+
+	(void)state;
+	stream(0, ABI_TIER_CXL, ABI_MODE_STREAM, 0);
+	assert_streamed();
+	assert_int_equal(m->stream_bytes, BLOCKS * PAGES * 4096);
+	line_of(0)->claim = abi_stream_claim(generation, 1) | ABI_STREAM_CLOSED;
+	host_tick(&host, MS);
+	assert_true(host_settle(&host, 60));
+	assert_int_equal(m->stream_used, BLOCKS * 3 * 4096); /* all parts have a first layer */
+	assert_int_equal(m->stream_wasted, BLOCKS * (PAGES - 3) * 4096);
+}
+
 static void test_what_is_read_again_stays(void **state)
 {
 	(void)state;
@@ -309,6 +325,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(test_there_are_streams_to_memory_alone),
 		CASE(test_what_is_read_once_leaves),
+		CASE(test_what_was_released_is_used),
 		CASE(test_what_is_read_again_stays),
 		CASE(test_an_answered_stream_ends_by_itself),
 		CASE(test_what_was_fetched_meanwhile_stays),
