@@ -211,6 +211,16 @@ char *units_print_count(char text[UNITS_TEXT_BYTES], double count)
 char *units_print_ns(char text[UNITS_TEXT_BYTES], uint64_t ns)
 {
 	static const char *const names[] = { "ns", "us", "ms", "s", NULL };
+	static const struct {
+		double from_s, s;
+		const char *name;
+	} longer[] = { { 4 * 86400, 86400, "d" }, { 10 * 3600, 3600, "h" }, { 600, 60, "min" } };
 
+	for (size_t i = 0; i < sizeof(longer) / sizeof(longer[0]); i++)
+		if ((double)ns >= longer[i].from_s * 1e9) {
+			snprintf(text, UNITS_TEXT_BYTES, "%.1f %s",
+				 (double)ns / 1e9 / longer[i].s, longer[i].name);
+			return text;
+		}
 	return print_scaled(text, (double)ns, 1000, names);
 }

@@ -42,7 +42,7 @@ int units_parse_ns(const char *text, uint64_t *ns);
 
 /* Three significant digits and a unit, into text; each returns text. */
 char *units_print_bytes(char text[UNITS_TEXT_BYTES], uint64_t bytes);      /* "1.50 GiB" */
-char *units_print_ns(char text[UNITS_TEXT_BYTES], uint64_t ns);            /* "224 ns", "1.27 ms" */
+char *units_print_ns(char text[UNITS_TEXT_BYTES], uint64_t ns);            /* "224 ns", "25 min" */
 char *units_print_rate(char text[UNITS_TEXT_BYTES], double bytes_per_s);   /* "25.0 GiB/s" */
 char *units_print_count(char text[UNITS_TEXT_BYTES], double count);        /* "760 K", "1.20 M" */
 

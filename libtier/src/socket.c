@@ -44,8 +44,8 @@ static int explain_connect(int error, const char *path)
 		return error_set(error, "connect: nobody listens on %s; start tierd", path);
 	case -EACCES:
 	case -EPERM:
-		return error_set(-EACCES, "connect: %s may not be opened by this user; ask for its "
-					  "group", path);
+		return error_set(-EACCES, "connect: %s is closed to this user, by its own mode "
+					  "(tierd's socket.mode) or by a folder above it", path);
 	default:
 		return error_set(error, "connect: %s: %s", path, strerror(-error));
 	}

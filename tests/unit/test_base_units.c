@@ -141,7 +141,11 @@ static void test_prints_times_and_rates(void **state)
 	assert_string_equal(units_print_ns(text, 477000), "477 us");
 	assert_string_equal(units_print_ns(text, 999999), "1.00 ms");
 	assert_string_equal(units_print_ns(text, UINT64_C(90000000000)), "90.0 s");
-	assert_string_equal(units_print_ns(text, UINT64_C(3600000000000)), "3600 s");
+	assert_string_equal(units_print_ns(text, UINT64_C(599000000000)), "599 s");
+	assert_string_equal(units_print_ns(text, UINT64_C(3600000000000)), "60.0 min");
+	assert_string_equal(units_print_ns(text, UINT64_C(43200000000000)), "12.0 h");
+	assert_string_equal(units_print_ns(text, UINT64_C(8640000000000000)), "100.0 d");
+	assert_string_equal(units_print_ns(text, UINT64_MAX), "213504.0 d");
 	assert_string_equal(units_print_rate(text, 25.0 * (1 << 30)), "25.0 GiB/s");
 	assert_string_equal(units_print_rate(text, 0), "0 B/s");
 	assert_string_equal(units_print_count(text, 760000), "760 K");
