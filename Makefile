@@ -29,7 +29,7 @@ all: ##        libraries, tierd, tierctl and tierbench into build/$(VARIANT)/
 help: ##       this text
 	@echo 'tier $(VERSION): make TARGET [NAME=value]'
 	@sed -n 's/^\([a-z-]*\): .*##  *\(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) 2>/dev/null | \
-		expand -t 14 | sort -u
+		expand -t 16 | sort -u
 	@echo
 	@echo '  VARIANT=plain|asan|tsan|clang|cov   which build (default plain); they coexist'
 	@echo '  O=DIR                               where to build (default build)'

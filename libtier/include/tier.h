@@ -640,7 +640,7 @@ int tier_unpin(tier_context *c, uint64_t pin);
 
 /*
  * Delete blocks by key, in every tier; readers under a lease keep their bytes. Returns how many
- * there were. Durable when it returns. Blocks. Any thread.
+ * there were; durable then. Errors: -EACCES read-only for us, -ENOTCONN. Blocks. Any thread.
  */
 int64_t tier_delete(tier_context *c, const tier_key *keys, uint32_t count);
 
