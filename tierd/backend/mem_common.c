@@ -17,6 +17,7 @@
 
 #include "libtier/base/cleanup.h"
 #include "libtier/base/crc32c.h"
+#include "tierd/backend/mem_limit.h"
 
 /* Values of the kernel's ABI that older C library headers lack. */
 #ifndef MFD_NOEXEC_SEAL
@@ -219,11 +220,11 @@ uint64_t mem_host_share(uint32_t percent)
 {
 	FILE *f CLEANUP_FCLOSE = fopen("/proc/meminfo", "re");
 	char line[128];
-	uint64_t kib = 0;
+	uint64_t kib = 0, room = mem_limit_room(MEM_LIMIT_GROUP, MEM_LIMIT_ROOT);
 
 	while (f && !kib && fgets(line, sizeof(line), f))
 		if (sscanf(line, "MemAvailable: %" SCNu64 " kB", &kib) != 1)
 			kib = 0;
-	kib = kib / 100 * percent;
+	kib = (kib < room / 1024 ? kib : room / 1024) / 100 * percent;
 	return kib * 1024 / ABI_HUGE * ABI_HUGE;
 }

@@ -26,7 +26,10 @@ int mem_punch(const struct mem_region *region, uint64_t offset, uint64_t bytes);
 int64_t mem_resident(const struct mem_region *region);
 void mem_copy(struct core_copy *copy);
 
-/* So many percent of the host's available memory, in whole huge pages; 0 = it cannot be told. */
+/*
+ * So many percent of the host's available memory, or of what is left below a limit of this process'
+ * control group, in whole huge pages; 0 = it cannot be told.
+ */
 uint64_t mem_host_share(uint32_t percent);
 
 /* ---- cxl_numa.c, in pieces that a host without CXL can test ---------------------------------- */
