@@ -78,6 +78,9 @@ $(O)/config.mk: .ci/probe
 	@CC='$(CC)' .ci/probe $@
 
 include .ci/flags.mk
+ifeq ($(filter $(VARIANT),$(VARIANTS)),)
+$(error VARIANT=$(VARIANT) is none of: $(VARIANTS))
+endif
 
 LIBS_libtier  = $(CRYPTO_LIBS) $(ISAL_LIBS)
 LIBS_tierd    = $(URING_LIBS) $(NUMA_LIBS) $(INIH_LIBS) $(JANSSON_LIBS) $(ZLIB_LIBS) \
@@ -111,6 +114,7 @@ tests: tests-$(VARIANT)
 
 # --- tests
 RUN := tests/run
+CHECK_ONE = $(filter %/$1 %/$1.sh,$(tests_$(VARIANT)) $(SH_tests))
 CHECK = $(if $(TESTS),$(foreach t,$(TESTS),$(filter %/$t %/$t.sh,$1)),$1)
 
 # Each file is compiled as often as something is shown by it: what is installed (plain), what the
@@ -123,6 +127,11 @@ test-run: all-plain $(if $(HAVE_ASAN),all-asan tests-asan,tests-plain) \
 		$(if $(HAVE_ASAN),$(SH_tests:%=$(O)/asan:%) $(tests_asan),\
 		                  $(SH_tests:%=$(O)/plain:%) $(tests_plain)) \
 		$(if $(HAVE_TSAN),$(tsan_tests_tsan)) tests/tidy/selftest tests/tidy/tidy
+
+NO_TEST := $(foreach t,$(TESTS),$(if $(call CHECK_ONE,$t),,$t))
+ifneq ($(and $(filter check,$(MAKECMDGOALS)),$(strip $(NO_TEST))),)
+$(error no test is called $(strip $(NO_TEST)); they lie in tests/unit and tests/integration)
+endif
 
 check: all-$(VARIANT) tests-$(VARIANT)
 	@$(RUN) $(call CHECK,$(tests_$(VARIANT)) $(SH_tests:%=$(O)/$(VARIANT):%))
