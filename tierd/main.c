@@ -16,7 +16,7 @@
 #define EXIT_USAGE 2
 
 enum option_id { OPT_CONFIG = 1, OPT_FOREGROUND, OPT_SOCKET, OPT_STORE, OPT_SET, OPT_FORMAT,
-		 OPT_VERSION, OPT_HELP };
+		 OPT_VERSION = 'V', OPT_HELP = 'h' };
 
 static const struct option option_table[] = {
 	{ "config", required_argument, NULL, OPT_CONFIG },
@@ -44,8 +44,8 @@ static void print_help(void)
 	     "  --store FILE     same as --set store.path=FILE\n"
 	     "  --set KEY=VALUE  set a key, after the file\n"
 	     "  --format         make a new store; DESTROYS what is there\n"
-	     "  --version        print the version\n"
-	     "  --help           this text\n\n"
+	     "  -V, --version    print the version\n"
+	     "  -h, --help       this text\n\n"
 	     "keys (defaults in brackets):");
 	for (uint32_t i = 0; config_key(i, &key); i++)
 		printf("  %-17s %s [%s]\n", key.name, key.help, key.value[0] ? key.value : "*");
@@ -99,7 +99,7 @@ static int parse(struct options *o, int argc, char **argv)
 {
 	int id, rc = 0;
 
-	while (rc == 0 && (id = getopt_long(argc, argv, "", option_table, NULL)) != -1)
+	while (rc == 0 && (id = getopt_long(argc, argv, "hV", option_table, NULL)) != -1)
 		rc = take_option(o, id);
 	if (rc == 0 && optind < argc) {
 		fprintf(stderr, "tierd: \"%s\" is not an option; see tierd --help\n", argv[optind]);

@@ -35,6 +35,7 @@ refuse_word() {
 	if grep -q -e "$pattern" <<<"$text"; then fail "$*: \"$pattern\" in: $text"; fi
 }
 
+[ "$("$BUILD/tierd" -h | head -1)" = "$("$BUILD/tierd" --help | head -1)" ] || fail 'tierd -h'
 expect 3 'no socket' status
 start() {
 	"$BUILD/tierd" --foreground --socket "$dir/sock" --store "$dir/store" \
