@@ -9,7 +9,11 @@
 
 int ctl_failed(const struct ctl *ctl, int error)
 {
-	fprintf(stderr, "tierctl %s: %s\n", ctl->verb, tier_error_text());
+	if (error == -ENOTCONN) /* there was one, or we would not be here */
+		fprintf(stderr, "tierctl %s: the daemon has gone without an answer; its log tells "
+				"why\n", ctl->verb);
+	else
+		fprintf(stderr, "tierctl %s: %s\n", ctl->verb, tier_error_text());
 	return error == -ENOTCONN || error == -ECONNREFUSED ? CTL_NO_DAEMON : CTL_FAILED;
 }
 

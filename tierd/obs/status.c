@@ -295,14 +295,17 @@ json_t *obs_pins(const struct obs_args *a)
 	struct core_pin_view pin;
 	json_t *list = json_array();
 
-	for (uint32_t i = 0; core_pin_view(core, i, &pin) == 0; i++)
+	for (uint32_t i = 0; core_pin_view(core, i, &pin) == 0; i++) {
+		uint64_t ends_ns = pin.deadline_ns == UINT64_MAX ? 0 : pin.deadline_ns;
+
 		json_array_append_new(
 			list, json_pack("{s:o, s:i, s:o, s:s, s:o, s:o, s:o}", "id",
 					obs_hex64(pin.id), "client", (int)pin.client, "context",
 					context_name(core, pin.context_id), "tier",
 					obs_tier_name[pin.tier % ABI_TIER_COUNT], "blocks",
 					obs_number(pin.blocks), "bytes", obs_number(pin.bytes),
-					"deadline_ns", obs_number(pin.deadline_ns)));
+					"deadline_ns", obs_number(ends_ns)));
+	}
 	return json_pack("{s:o}", "pins", list);
 }
 

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What tierctl says of a daemon that holds something: the figures of its tables, each of them
+ * another one, so that no column can stand for its neighbour; what it says it did; and what becomes
+ * of a question whose daemon dies. (tierctl.sh has the verbs, the options and the refusals.)
+ */
+#include "tests/integration/kv_world.h"
+
+#define BLOCKS 8u
+#define SALT_ID 0x5a17ull
+#define TEXT_BYTES 65536u
+
+struct tierctl {
+	FILE *out;
+	char text[TEXT_BYTES];
+};
+
+/* Begins a tierctl of the world's daemon; both of its outputs are read. */
+static void begin(struct tierctl *ctl, const struct world *w, const char *words)
+{
+	const char *build = getenv("BUILD");
+	char command[512];
+
+	snprintf(command, sizeof(command), "exec %s/tierctl --socket %s %s 2>&1",
+		 build ? build : "build/plain", w->d.socket, words);
+	ctl->out = popen(command, "re");
+	assert_non_null(ctl->out);
+}
+
+/* One blank for many, so that widths of columns do not matter. */
+static void squeeze(char *text)
+{
+	char *to = text;
+
+	for (const char *at = text; *at; at++)
+		if (*at != ' ' || (to > text && to[-1] != ' ' && to[-1] != '\n'))
+			*to++ = *at;
+	*to = '\0';
+}
+
+/* The rest of what it says; its exit status. */
+static int end(struct tierctl *ctl)
+{
+	size_t n = fread(ctl->text, 1, TEXT_BYTES - 1, ctl->out);
+	int status = pclose(ctl->out);
+
+	ctl->text[n] = '\0';
+	squeeze(ctl->text);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+static struct tierctl *ask(const struct world *w, const char *words)
+{
+	static struct tierctl ctl;
+	int status;
+
+	begin(&ctl, w, words);
+	status = end(&ctl);
+	if (status)
+		fail_msg("tierctl %s: status %d: %s", words, status, ctl.text);
+	return &ctl;
+}
+
+static void expect(const struct world *w, const char *words, const char *line)
+{
+	const struct tierctl *ctl = ask(w, words);
+
+	if (!strstr(ctl->text, line))
+		fail_msg("tierctl %s: no \"%s\" in: %s", words, line, ctl->text);
+}
+
+static void keys_of(tier_key *key, uint32_t first, uint32_t count)
+{
+	for (uint32_t i = first; i < first + count; i++)
+		assert_int_equal(tier_key_opaque(&key[i - first], &i, sizeof(i), NULL), 0);
+}
+
+static void put(struct world *w, uint32_t first, uint32_t count)
+{
+	struct tier_put_options o = { .size = sizeof(o), .flags = TIER_PUT_DURABLE,
+				      .salt = SALT_ID };
+	uint8_t *data = calloc(count, BLOCK_BYTES);
+	tier_key key[64];
+
+	assert_true(count <= COUNT(key));
+	keys_of(key, first, count);
+	assert_int_equal(tier_put_copy(w->c, key, count, data, &o), count);
+	free(data);
+}
+
+/* Two of the blocks in HBM, five in CXL, all of them on NVMe. */
+static void spread(struct world *w, tier_block block[BLOCKS])
+{
+	struct tier_found found[BLOCKS];
+	tier_key key[BLOCKS];
+
+	put(w, 0, BLOCKS);
+	keys_of(key, 0, BLOCKS);
+	assert_int_equal(tier_match(w->c, key, BLOCKS, found), BLOCKS);
+	for (uint32_t i = 0; i < BLOCKS; i++)
+		block[i] = found[i].block;
+	assert_int_equal(tier_fetch(w->c, block, 2, ASK(TIER_HBM)), 2);
+	assert_int_equal(tier_migrate(w->c, block + 5, 3, ASK(TIER_NVME, .user_data = 9)), 0);
+	assert_int_equal(tier_drain(w->t), 0);
+}
+
+
+static void test_contexts_by_tier(void **state)
+{
+	static const char *const settings[] = { "writeback.age=600s", NULL };
+	struct world *w = world_begin(settings);
+	tier_block block[BLOCKS];
+
+	*state = w;
+	spread(w, block);
+	expect(w, "context list", "\nkv 0 0600 1 8 6 24.0 KiB 48.0 KiB 120 KiB 192 KiB 1 reuse\n");
+	expect(w, "context show kv", "\nhbm 16.0 MiB 12 4.00 MiB 48.0 KiB 0 B 0 B 0 B\n");
+	expect(w, "context show kv", "\ncxl 64.0 MiB 30 4.00 MiB 120 KiB 0 B 0 B 0 B\n");
+	expect(w, "context show kv", " 48 192 KiB 192 KiB 0 B 0 B 0 B\n");
+	expect(w, "context show kv", "\n8 blocks (0 being put), ");
+	expect(w, "context create odd --part k:window:2:3:1000B:64 --hbm none --nvme none "
+		  "--page-align 512", "\nk window 2 3 1000 B 1.00 KiB\n");
+	expect(w, "context show odd", "\nhbm none 0 ");
+}
+
+static void test_evict_says_what_left(void **state)
+{
+	struct world *w = world_begin(NULL);
+	tier_block block[BLOCKS];
+
+	*state = w;
+	spread(w, block);
+	expect(w, "evict kv cxl 24KiB", "kv: 24.0 KiB left cxl\n");
+	expect(w, "context list", " 48.0 KiB 96.0 KiB 192 KiB 1 ");
+	expect(w, "evict kv cxl", "kv: 96.0 KiB left cxl\n");
+	expect(w, "evict kv cxl", "kv: 0 B left cxl\n");
+	expect(w, "--json evict kv hbm", "\"freed\": 49152\n");
+}
+
+static void locate(const struct world *w, uint32_t n, const char *line)
+{
+	char words[128] = "block locate kv ";
+	size_t used = strlen(words);
+	tier_key key;
+
+	keys_of(&key, n, 1);
+	for (uint32_t i = 0; i < sizeof(key.bytes); i++)
+		snprintf(words + used + 2 * i, 3, "%02x", key.bytes[i]);
+	expect(w, words, line);
+}
+
+static void test_where_a_block_is(void **state)
+{
+	struct world *w = world_begin(NULL);
+	tier_block block[BLOCKS];
+	uint64_t pin;
+
+	*state = w;
+	spread(w, block);
+	assert_int_equal(tier_pin(w->c, block + 3, 1, TIER_CXL, 0, &pin), 1);
+	locate(w, 1, "in kv: committed, ");
+	locate(w, 1, "pages 6: 6 in hbm, 6 in cxl, 6 in nvme\n");
+	locate(w, 1, "pins 0, durable yes, ");
+	locate(w, 1, ", salt 0x0000000000005a17\n");
+	locate(w, 3, "pages 6: 0 in hbm, 6 in cxl, 6 in nvme\n");
+	locate(w, 3, "pins 1, durable yes, ");
+	locate(w, 6, "pages 6: 0 in hbm, 0 in cxl, 6 in nvme\n");
+	assert_int_equal(tier_unpin(w->c, pin), 0);
+}
+
+static void test_who_holds_what(void **state)
+{
+	static const char *const settings[] = { "writeback.age=600s", NULL };
+	struct tier_reserve_options o = { .size = sizeof(o), .expected = 3, .salt = SALT_ID };
+	struct world *w = world_begin(settings);
+	struct tier_put_options later = { .size = sizeof(later), .salt = SALT_ID };
+	struct tier_reserved reserved;
+	static uint8_t data[BLOCK_BYTES];
+	tier_block block[BLOCKS];
+	uint64_t pin[2];
+	tier_key key;
+
+	*state = w;
+	spread(w, block);
+	assert_int_equal(tier_pin(w->c, block, 4, TIER_CXL, 0, &pin[0]), 4);
+	assert_int_equal(tier_pin(w->c, block, 1, TIER_CXL, time_now_ns() + 3600 * NS_PER_S,
+				  &pin[1]), 1);
+	expect(w, "pin list", " 0 kv cxl 4 96.0 KiB never\n");
+	expect(w, "pin list", " 0 kv cxl 1 24.0 KiB in ");
+	assert_int_equal(tier_reserve(w->c, &o, &reserved), 0);
+	keys_of(&key, BLOCKS, 1);
+	assert_int_equal(tier_put_copy(w->c, &key, 1, data, &later), 1);
+	ask(w, "context create other --preset tiny");
+	expect(w, "quota show", "\nother 0 B ");
+	expect(w, "quota show kv", " 120 KiB - 24.0 KiB 0 B 72.0 KiB\n");
+	expect(w, "quota show kv", "\nsalt 0x0000000000005a17 48.0 KiB 16.0 MiB - 144 KiB "
+				   "64.0 MiB - 192 KiB ");
+	expect(w, "quota show kv", "\nput by client 0 48.0 KiB - - 144 KiB - - 192 KiB - - 120 KiB"
+				   " - ");
+	assert_null(strstr(ask(w, "quota show kv")->text, "other"));
+	expect(w, "clients", "\n0 test ");
+	expect(w, "clients", " 0 yes yes 4.00 MiB 10 10 0 2 0 B ");
+}
+
+static void test_what_is_under_way(void **state)
+{
+	struct world *w = world_begin(NULL);
+	tier_block block[BLOCKS];
+	tier_stream *s;
+
+	*state = w;
+	spread(w, block);
+	expect(w, "requests", "no requests under way\n");
+	assert_int_equal(tier_stream_open(w->c, block, BLOCKS, NULL, &s), 0);
+	assert_int_equal(tier_stream_wait(s, 1, 0), BLOCKS);
+	expect(w, "requests", "\n0 ready demand kv cxl 8 2 2 ");
+	assert_int_equal(tier_prefetch(w->c, block + 5, 3,
+				       ASK(TIER_HBM, .user_data = 3,
+					   .deadline_ns = time_now_ns() + 9 * NS_PER_S)), 0);
+	expect(w, "requests", "\n0 prefetch deadline kv ");
+	tier_stream_close(s);
+	assert_int_equal(tier_cancel(w->t, 3), 0);
+}
+
+/* ---- figures over time --------------------------------------------------------------------- */
+
+/* The next screen of `tierctl top`. */
+static void screen(struct tierctl *ctl)
+{
+	size_t used = 0;
+
+	do {
+		char *line = ctl->text + used;
+
+		if (!fgets(line, (int)(TEXT_BYTES - used), ctl->out))
+			fail_msg("top ended: %s", ctl->text);
+		used += strlen(line);
+		if (strstr(line, "did not verify"))
+			break;
+	} while (used < TEXT_BYTES - 1);
+	squeeze(ctl->text);
+}
+
+static double rate(const struct tierctl *ctl, const char *name)
+{
+	const char *at = strstr(ctl->text, name);
+	char unit[16] = "";
+	double value;
+
+	assert_non_null(at);
+	at += strlen(name);
+	assert_true(sscanf(at, "%lf %15s", &value, unit) >= 1);
+	return value * (unit[0] == 'K' ? 1024 : unit[0] == 'M' ? 1024 * 1024 : 1);
+}
+
+#define RATE_BLOCKS 40u
+#define INTERVAL_NS NS_PER_S
+
+/* What happened between two screens by the time between them, and nothing of what was before. */
+static bool rates_are_right(struct world *w, uint32_t first)
+{
+	static struct tierctl ctl;
+	uint64_t begun = time_now_ns(), shown, over;
+	double most, least;
+
+	begin(&ctl, w, "top --interval 1 --count 3");
+	screen(&ctl);
+	shown = time_now_ns();
+	assert_true(rate(&ctl, "\nput ") > 0); /* the first one: since the daemon began */
+	put(w, first, RATE_BLOCKS);
+	over = time_now_ns();
+	screen(&ctl);
+	/* A put that was not over when the second question came is partly in the third. */
+	if (over - shown > INTERVAL_NS * 9 / 10) {
+		end(&ctl);
+		return false;
+	}
+	over = time_now_ns();
+	assert_true(over - begun >= INTERVAL_NS);
+	most = 1.01 * RATE_BLOCKS / ((double)INTERVAL_NS / 1e9);
+	least = 0.99 * RATE_BLOCKS / ((double)(over - begun) / 1e9);
+	assert_true(rate(&ctl, "blocks committed ") <= most);
+	assert_true(rate(&ctl, "blocks committed ") >= least);
+	assert_true(rate(&ctl, "\nput ") <= most * BLOCK_BYTES);
+	assert_true(rate(&ctl, "\nput ") >= least * BLOCK_BYTES);
+	assert_true(rate(&ctl, "\nwritten to NVMe ") >= least * BLOCK_BYTES);
+	assert_true(rate(&ctl, "did not verify ") == 0);
+	screen(&ctl);
+	assert_true(rate(&ctl, "\nput ") == 0);
+	assert_int_equal(end(&ctl), 0);
+	assert_string_equal(ctl.text, "");
+	return true;
+}
+
+static void test_top_shows_rates(void **state)
+{
+	struct world *w = world_begin(NULL);
+	uint32_t first = 0;
+
+	*state = w;
+	for (; first < 10 * RATE_BLOCKS; first += RATE_BLOCKS)
+		put(w, first, RATE_BLOCKS);
+	for (; first < 20 * RATE_BLOCKS && !rates_are_right(w, first); first += RATE_BLOCKS)
+		;
+	assert_true(first < 20 * RATE_BLOCKS);
+}
+
+/* ---- a daemon that dies -------------------------------------------------------------------- */
+
+/* In the middle of a question, and between two: the same word and the same status. */
+static void test_a_daemon_that_dies(void **state)
+{
+	struct world *w = world_begin(NULL);
+	static struct tierctl ctl;
+
+	*state = w;
+	for (uint32_t asked = 0; asked < 2; asked++) {
+		begin(&ctl, w, asked ? "top --interval 0.1" : "top --interval 3");
+		screen(&ctl);
+		if (asked) {
+			assert_int_equal(kill(w->d.pid, SIGSTOP), 0);
+			usleep(300000);
+		}
+		assert_int_equal(kill(w->d.pid, SIGKILL), 0);
+		daemon_wait(&w->d);
+		assert_int_equal(end(&ctl), 3);
+		assert_non_null(strstr(ctl.text, "tierctl top: the daemon has gone without an "
+						 "answer; its log tells why\n"));
+		daemon_start(&w->d, NULL);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_teardown(test_contexts_by_tier, world_end),
+		cmocka_unit_test_teardown(test_evict_says_what_left, world_end),
+		cmocka_unit_test_teardown(test_where_a_block_is, world_end),
+		cmocka_unit_test_teardown(test_who_holds_what, world_end),
+		cmocka_unit_test_teardown(test_what_is_under_way, world_end),
+		cmocka_unit_test_teardown(test_top_shows_rates, world_end),
+		cmocka_unit_test_teardown(test_a_daemon_that_dies, world_end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
