@@ -118,7 +118,6 @@ static int put_piece(struct put_stream *s)
 		memcpy(s->plan.args.parent, s->keys[s->done - 1].bytes,
 		       sizeof(s->plan.args.parent));
 	s->plan.args.depth = s->depth + s->done;
-	s->until_ns = submit_until(s->plan.deadline_ns, SUBMIT_LONG_NS);
 	rc = put_begin(s->c, s->keys + s->done, blocks, &s->plan, &p);
 	if (rc == -ENOBUFS || rc == -EAGAIN)
 		return make_room(s, blocks, rc);
@@ -129,6 +128,8 @@ static int put_piece(struct put_stream *s)
 	if (rc)
 		return rc;
 	s->done += blocks;
+	/* Each piece may take its time; waiting for room for one is not begun anew by looking. */
+	s->until_ns = submit_until(s->plan.deadline_ns, SUBMIT_LONG_NS);
 	return s->flying_count == PIECES ? reap(s) : 0;
 }
 

@@ -85,7 +85,7 @@ static void test_what_it_holds_is_what_the_host_holds(void **state)
 	*state = w;
 	put_all(w);
 	assert_int_equal(check(w, "", &found, &host), 0);
-	assert_true(number(host, "cxl", "written") >= BLOCKS * BLOCK_BYTES);
+	assert_int_equal(number(host, "cxl", "written"), BLOCKS * BLOCK_BYTES);
 	assert_true(number(host, "cxl", "charged") >= number(host, "cxl", "written"));
 	assert_true(number(host, "cxl", "resident") >= number(host, "cxl", "written"));
 	assert_true(number(host, "cxl", "resident") <= number(host, "cxl", "charged"));
@@ -95,6 +95,43 @@ static void test_what_it_holds_is_what_the_host_holds(void **state)
 	assert_int_equal(json_integer_value(json_object_get(host, "descriptors")),
 			 json_integer_value(json_object_get(host, "regions")));
 	json_decref(host);
+}
+
+static uint64_t regions(struct world *w, uint64_t *mapped)
+{
+	json_t *host;
+	uint64_t count;
+	bool found;
+
+	assert_int_equal(check(w, "", &found, &host), 0);
+	count = (uint64_t)json_integer_value(json_object_get(host, "regions"));
+	*mapped = (uint64_t)json_integer_value(json_object_get(host, "mapped"));
+	json_decref(host);
+	return count;
+}
+
+/* What contexts had that are gone, the daemon has no more: descriptors, memory, addresses. */
+static void test_memory_of_removed_contexts_goes(void **state)
+{
+	struct world *w = world_begin(NULL);
+	uint64_t before, count, mapped, left;
+	tier_context *c;
+
+	*state = w;
+	put_all(w);
+	count = regions(w, &mapped);
+	for (uint32_t i = 0; i < 20; i++) {
+		assert_int_equal(tier_context_create(w->t, "other", w->g, NULL, &c), 0);
+		before = regions(w, &left);
+		assert_int_equal(before, 2 * count);
+		assert_int_equal(left, 2 * mapped);
+		tier_context_close(c);
+		assert_int_equal(tier_context_remove(w->t, "other"), 0);
+		for (uint32_t k = 0; k < TRIES && regions(w, &left) != count; k++)
+			usleep(5000);
+		assert_int_equal(regions(w, &left), count);
+		assert_int_equal(left, mapped);
+	}
 }
 
 /* The watch over holes gives such memory back, so it may be faster than we are: try again. */
@@ -175,6 +212,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(test_what_it_holds_is_what_the_host_holds, world_end),
+		cmocka_unit_test_teardown(test_memory_of_removed_contexts_goes, world_end),
 		cmocka_unit_test_teardown(test_memory_beside_the_account_is_found, world_end),
 		cmocka_unit_test_teardown(test_a_hole_under_pages_is_found, world_end),
 		cmocka_unit_test_teardown(test_a_hole_in_the_store_is_found, world_end),

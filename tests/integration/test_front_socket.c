@@ -64,6 +64,8 @@ static void test_bad_messages_end_the_session(void **state)
 	bad = hello;
 	bad.header.version++;
 	send_and_lose(&bad, sizeof(bad), false);
+	bad.header.version = ABI_VERSION - 1; /* an old one, too */
+	send_and_lose(&bad, sizeof(bad), false);
 	bad = hello;
 	bad.header.type = 999;
 	send_and_lose(&bad, sizeof(bad), false);
@@ -482,6 +484,43 @@ static void test_strangers_see_what_they_may(void **state)
 	client_close(&c);
 }
 
+static void owner(void)
+{
+	struct client c;
+	struct wire_ctx m;
+	union answer a;
+
+	CHECK(client_open(&c, &the_daemon) == 0);
+	context_message(&m, "theirs");
+	CHECK(ask_context(&c, WIRE_CTX_CREATE, &m, &a) == 0);
+	client_close(&c);
+}
+
+/* What nobody else may see an operator may still remove, and learn whose it is. */
+static void test_operators_manage_what_is_not_theirs(void **state)
+{
+	struct client c;
+	struct wire_ctx m;
+	union answer a;
+
+	(void)state;
+	as_user(4321, 4322, owner);
+	assert_int_equal(client_open(&c, &the_daemon), 0);
+	assert_int_equal(ask_verb(&c, "context", "{\"context\":\"theirs\"}", &a), 0);
+	a.bytes[a.header.length] = 0;
+	assert_non_null(strstr((char *)a.bytes + sizeof(a.text), "\"owner_uid\":4321,"));
+	assert_non_null(strstr((char *)a.bytes + sizeof(a.text), "\"owner_gid\":4322,"));
+	assert_non_null(strstr((char *)a.bytes + sizeof(a.text), "\"mode\":\"0600\""));
+	context_message(&m, "theirs");
+	m.epoch = 7;
+	assert_int_equal(ask_context(&c, WIRE_CTX_EPOCH, &m, &a), 0);
+	assert_int_equal(a.done.value, 7);
+	m.epoch = 0;
+	assert_int_equal(ask_context(&c, WIRE_CTX_REMOVE, &m, &a), 0);
+	assert_int_equal(ask_context(&c, WIRE_CTX_REMOVE, &m, &a), -ENOENT);
+	client_close(&c);
+}
+
 static void nobody(void)
 {
 	struct client c;
@@ -717,6 +756,7 @@ int main(void)
 		cmocka_unit_test(test_many_create_the_same),
 		cmocka_unit_test(test_contexts_come_and_go),
 		cmocka_unit_test(test_strangers_see_what_they_may),
+		cmocka_unit_test(test_operators_manage_what_is_not_theirs),
 		cmocka_unit_test(test_the_overflow_uid_is_refused),
 		cmocka_unit_test(test_questions),
 		cmocka_unit_test(test_long_answers_wait_for_the_reader),

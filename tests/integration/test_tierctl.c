@@ -111,6 +111,8 @@ static void test_contexts_by_tier(void **state)
 	static const char *const settings[] = { "writeback.age=600s", NULL };
 	struct world *w = world_begin(settings);
 	tier_block block[BLOCKS];
+	tier_key key;
+	tier_put *p;
 
 	*state = w;
 	spread(w, block);
@@ -119,6 +121,10 @@ static void test_contexts_by_tier(void **state)
 	expect(w, "context show kv", "\ncxl 64.0 MiB 30 4.00 MiB 120 KiB 0 B 0 B 0 B\n");
 	expect(w, "context show kv", " 48 192 KiB 192 KiB 0 B 0 B 0 B\n");
 	expect(w, "context show kv", "\n8 blocks (0 being put), ");
+	keys_of(&key, BLOCKS, 1);
+	assert_int_equal(tier_put_begin(w->c, &key, 1, NULL, &p), 0);
+	expect(w, "context show kv", " blocks (1 being put), ");
+	tier_put_abort(p);
 	expect(w, "context create odd --part k:window:2:3:1000B:64 --hbm none --nvme none "
 		  "--page-align 512", "\nk window 2 3 1000 B 1.00 KiB\n");
 	expect(w, "context show odd", "\nhbm none 0 ");
@@ -192,6 +198,9 @@ static void test_who_holds_what(void **state)
 	keys_of(&key, BLOCKS, 1);
 	assert_int_equal(tier_put_copy(w->c, &key, 1, data, &later), 1);
 	ask(w, "context create other --preset tiny");
+	expect(w, "status", "\ncxl 64.0 MiB 4.00 MiB 144 KiB 24.0 KiB 120 KiB 0 B memfd ");
+	expect(w, "status", "\nclients 2 open, 0 ended whose process may still read\n");
+	expect(w, "status", " 0 copies; 2 pins\n");
 	expect(w, "quota show", "\nother 0 B ");
 	expect(w, "quota show kv", " 120 KiB - 24.0 KiB 0 B 72.0 KiB\n");
 	expect(w, "quota show kv", "\nsalt 0x0000000000005a17 48.0 KiB 16.0 MiB - 144 KiB "

@@ -296,6 +296,50 @@ bug("region-keeps-its-descriptor", BACKEND + "mem_common.c",
     "\tclose(region->fd);\n\t*region",
     "\t*region",
     "test_backend_mem")
+bug("wake-ups-beyond-a-batch-lost", FRONT + "ring_out.c",
+    "ring_out_signal(f, fd, count);\n\t\t\tcount = 0;", "count = 0;", "test_front_session")
+bug("completions-over-reader-areas", FRONT + "grant.c",
+    "page_up((uint64_t)s->cq_entries * sizeof(struct abi_cqe));",
+    "page_up((uint64_t)s->sq_entries * sizeof(struct abi_cqe));", "test_front_session")
+bug("older-clients-taken", FRONT + "control.c",
+    "if (h->version != ABI_VERSION)", "if (h->version > ABI_VERSION)", "test_front_socket")
+bug("removed-contexts-keep-their-memory", SHELL + "serve.c",
+    "memory_retire(s->memory, id, s->workers);", "", "test_api_recount")
+bug("pin-without-an-end-has-none", OBS + "status.c",
+    "pin.deadline_ns == UINT64_MAX ? 0 : pin.deadline_ns;", "pin.deadline_ns;",
+    "test_tierctl")
+bug("evicted-bytes-not-told", OBS + "verbs.c",
+    '"freed", obs_number(value)', '"freed", obs_number(0)', "test_tierctl")
+bug("evict-asked-for-everything", CTL + "cmd_block.c",
+    'json_object_set_new(args, "bytes", json_integer((json_int_t)bytes));', ";", "test_tierctl")
+bug("cxl-shown-as-nvme", CTL + "cmd_context.c",
+    '"tiers.2.live"', '"tiers.1.live"', "test_tierctl")
+bug("totals-shown-as-rates", CTL + "cmd_top.c",
+    "(value - (old <= value ? old : 0)) / seconds", "value / seconds", "test_tierctl")
+bug("rates-since-the-first-screen", CTL + "cmd_top.c",
+    "json_decref(*before);\n\t\t*before = json_incref(stat);",
+    "if (!*before)\n\t\t\t*before = json_incref(stat);", "test_tierctl")
+bug("no-daemon-is-a-refusal", CTL + "ask.c",
+    "return error == -ENOTCONN || error == -ECONNREFUSED ? CTL_NO_DAEMON : CTL_FAILED;",
+    "return CTL_FAILED;", "test_tierctl")
+bug("reserved-shown-as-dirty", CTL + "cmd_quota.c",
+    '{ "dirty", "quarantined", "reserved" };', '{ "reserved", "quarantined", "dirty" };',
+    "test_tierctl")
+bug("windows-tokens-dropped", CTL + "context_spec.c",
+    "part->kind_arg = (uint32_t)number;", "", "test_ctl_spec")
+bug("pages-of-the-wrong-tier-located", CTL + "cmd_block.c",
+    '"hbm", "cxl", "nvme" };\n\tchar a', '"cxl", "hbm", "nvme" };\n\tchar a', "test_tierctl")
+bug("contexts-of-another-group", FRONT + "context.c",
+    "spec->owner_gid = s->gid;", "spec->owner_gid = s->uid;", "test_front_socket")
+bug("a-quantile-for-another", OBS + "status.c",
+    "obs_number(hist_quantile(h, 0.99))", "obs_number(hist_quantile(h, 0.9))", "test_obs")
+bug("facts-beyond-their-room", OBS + "verbs.c",
+    "if (o->facts == OBS_FACTS_MAX)\n\t\treturn;", "", "test_obs")
+bug("pinned-shown-as-dirty", OBS + "verbs.c",
+    'obs_number(s->dirty), "pinned", obs_number(s->pinned)',
+    'obs_number(s->pinned), "pinned", obs_number(s->dirty)', "test_tierctl")
+bug("client-of-another-number", OBS + "quota.c",
+    "q->key = client;", "q->key = (uint32_t)client;", "test_obs")
 bug("punches-take-all-jobs", SHELL + "dispatch.c",
     "if (region && worker_jobs_free(s->workers) > JOBS_KEPT) {",
     "if (region && worker_jobs_free(s->workers) > 0) {", "test_dispatch", quick=True)

@@ -13,6 +13,8 @@ LIBRARY = "libtier/src/"
 FRONT = "tierd/front/"
 SHELL = "tierd/"
 BACKEND = "tierd/backend/"
+OBS = "tierd/obs/"
+CTL = "tierd/ctl/"
 
 
 def bug(name, file, old, new, *tests, quick=False):
@@ -364,6 +366,36 @@ bug("released-layers-come-back", LIBRARY + "stream.c",
     "test_libtier_wait")
 bug("stream-line-not-given-back", LIBRARY + "stream.c",
     "s->a->stream_used &= ~(1ull << s->number);", "", "test_api_stream", "test_libtier_request")
+bug("layer-over-with-its-first-block", LIBRARY + "stream.c",
+    ">= layer[done].pages * usable(s))", ">= layer[done].pages)", "test_libtier_lives")
+bug("layers-of-a-range-from-0", LIBRARY + "stream.c",
+    "*first = s->range.layer_first > *first ? s->range.layer_first : *first;", "",
+    "test_libtier_lives")
+bug("layer-of-nothing-is-there", LIBRARY + "stream.c",
+    'return error_note(-ENODATA, "stream: no block of it is left");', "return 0;",
+    "test_libtier_lives")
+bug("layers-wait-ignores-the-stream", LIBRARY + "stream.c",
+    "submit_until(s->deadline_ns, SUBMIT_DEFAULT_NS);",
+    "submit_until(0, SUBMIT_DEFAULT_NS);", "test_libtier_lives")
+bug("parts-beyond-the-geometry-streamed", LIBRARY + "stream.c",
+    "range->part_count > parts - range->part_first ||", "", "test_libtier_lives")
+bug("put-without-its-deadline", LIBRARY + "put.c",
+    ".deadline_ns = o.deadline_ns,", "", "test_libtier_lives")
+bug("commit-without-its-deadline", LIBRARY + "put.c",
+    ".deadline_ns = p->plan.deadline_ns,\n\t\t\t   .handle = p->handle,",
+    ".handle = p->handle,", "test_libtier_lives")
+bug("another-boots-put-aborted", LIBRARY + "put.c",
+    "while (p->a == session_attachment(t) && submit_entry", "while (submit_entry",
+    "test_libtier_lives")
+bug("put-that-never-fits-waits", LIBRARY + "put_copy.c",
+    "return s->plan.block_bytes <= session_attachment(t)->arena.bytes;", "return true;",
+    "test_libtier_lives")
+bug("whole-blocks-not-told-after-an-error", LIBRARY + "put_copy.c",
+    "return s.whole > 0 ? s.whole : rc;", "return rc ? rc : s.whole;", "test_libtier_lives")
+bug("wait-for-room-begun-anew", LIBRARY + "put_copy.c",
+    "rc = put_begin(s->c, s->keys + s->done, blocks, &s->plan, &p);",
+    "s->until_ns = submit_until(s->plan.deadline_ns, SUBMIT_LONG_NS);\n"
+    "\trc = put_begin(s->c, s->keys + s->done, blocks, &s->plan, &p);", "test_libtier_edges")
 bug("fingerprint-not-framed", LIBRARY + "key.c",
     "return add(md, &present, 1) && add_counted", "return add_counted", "test_libtier_key")
 bug("reserved-bytes-of-a-part", "libtier/abi/geometry_check.c",

@@ -26,7 +26,7 @@
 #define MS 1000000ull
 #define ACTIVE_NS MS /* without entries until a client is parked */
 #define STAGING_MAX (1u << 20)
-#define CLIENTS 12u
+#define CLIENTS 80u /* more than are woken at a time */
 
 /* The shell that the front sees: jobs are over when the test says so. */
 struct shell {
@@ -382,6 +382,62 @@ static void test_completions_wake_who_waits(void **state)
 	turn(0);
 }
 
+/* However many there are: each of them. */
+static void test_many_are_woken(void **state)
+{
+	struct peer p[CLIENTS];
+	uint64_t count;
+
+	(void)state;
+	for (uint32_t i = 0; i < CLIENTS; i++) {
+		greet(&p[i]);
+		p[i].region->cq_wait = 1;
+		ring_bell(&p[i]);
+	}
+	turn(0);
+	turn(0); /* bells are heard in batches, too */
+	for (uint32_t i = 0; i < CLIENTS; i++)
+		push(&p[i]);
+	assert_int_equal(turn(0), CLIENTS);
+	for (uint32_t i = 0; i < CLIENTS; i++) {
+		assert_int_equal(p[i].region->cq_tail, ABI_RING_BEGIN + 1);
+		assert_int_equal(read(p[i].fd[3], &count, 8), 8);
+	}
+	for (uint32_t i = 0; i < CLIENTS; i++)
+		leave(&p[i]);
+	turn(0);
+	turn(0);
+}
+
+/* Whatever was asked for: each area of the region has its own bytes. */
+static void test_areas_lie_apart(void **state)
+{
+	static const uint32_t entries[] = { 1, 8, 64, 100, 256, 1000, 4096, 1u << 20 };
+	static const uint32_t readers[] = { 1, 7, 64, 100000 };
+	struct peer p;
+
+	(void)state;
+	for (uint32_t i = 0; i < COUNT(entries) * COUNT(readers); i++) {
+		const struct abi_region_header *h;
+
+		greet_with(&p, (struct wire_hello){ .sq_entries = entries[i % COUNT(entries)],
+						    .readers = readers[i / COUNT(entries)] });
+		h = p.region;
+		assert_true(h->cq_entries >= h->sq_entries);
+		assert_true(h->sq_offset >= sizeof(*h));
+		assert_true(h->cq_offset >= h->sq_offset + h->sq_entries * sizeof(struct abi_sqe));
+		assert_true(h->reader_offset >=
+			    h->cq_offset + h->cq_entries * sizeof(struct abi_cqe));
+		assert_true(h->stream_offset >=
+			    h->reader_offset + h->readers_max * sizeof(struct abi_reader));
+		assert_true(h->total_bytes >=
+			    h->stream_offset + h->streams_max * sizeof(struct abi_stream));
+		assert_true(p.bytes >= h->total_bytes);
+		leave(&p);
+		turn(0);
+	}
+}
+
 /* R2, and that the loop is told to look again although nothing will tell it. */
 static void test_a_full_completion_ring(void **state)
 {
@@ -449,6 +505,7 @@ static void test_memory_waits_for_jobs(void **state)
 	for (uint32_t i = 0; i < CLIENTS; i++)
 		if (i != 2)
 			leave(&p[i]);
+	turn(0);
 	turn(0);
 	assert_int_equal(open_in_core(), 0);
 }
@@ -691,6 +748,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_turns_are_shared, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_descriptor_for_a_caller, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_completions_wake_who_waits, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_many_are_woken, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_areas_lie_apart, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_full_completion_ring, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_memory_waits_for_jobs, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_leases_outlive_the_socket, setup, teardown),

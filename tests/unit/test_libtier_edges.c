@@ -547,6 +547,36 @@ static void test_a_page_that_does_not_stay(void **state)
 	w->fake->hook = NULL;
 }
 
+static bool grant_puts(struct fake *f, const struct abi_sqe *e, struct abi_cqe *c, bool *silent)
+{
+	(void)f;
+	(void)silent;
+	c->value = 1;
+	return e->op == ABI_OP_PUT_RESERVE;
+}
+
+/* Another put of this process has the whole arena and is never committed: that wait has an end. */
+static void test_a_put_without_room_ends(void **state)
+{
+	enum { BLOCKS = (1u << 20) / (6 * 4096) };
+	static uint8_t data[6 * 4096];
+	struct world *w = *state;
+	tier_key key[BLOCKS];
+	uint64_t begin;
+	tier_put *all;
+
+	for (uint32_t i = 0; i < BLOCKS; i++)
+		key[i] = world_key(i);
+	assert_int_equal(session_attachment(w->t)->arena.bytes / sizeof(data), BLOCKS);
+	w->fake->hook = grant_puts;
+	assert_int_equal(tier_put_begin(w->c, key, BLOCKS, NULL, &all), 0);
+	begin = time_now_ns();
+	assert_int_equal(tier_put_copy(w->c, key, 1, data, NULL), -ENOBUFS);
+	assert_true(time_now_ns() - begin < 60 * NS_PER_S);
+	tier_put_abort(all);
+	w->fake->hook = NULL;
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, world_setup, world_teardown)
@@ -565,6 +595,7 @@ int main(void)
 		T(test_a_plan_of_several_requests),
 		T(test_a_cancel_of_two_of_which_one_is_over),
 		T(test_a_page_that_does_not_stay),
+		T(test_a_put_without_room_ends),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -163,6 +163,96 @@ static void test_last_leases_of_another_life(void **state)
 	w->fake->hook = NULL;
 }
 
+/* A layer is over with its last page of the last block, and layers count from the range's first. */
+static void test_last_leases_of_all_blocks(void **state)
+{
+	static const uint32_t layer[2][3] = { { 0, 1, 4 }, { 2, 3, 5 } };
+	const struct tier_range second = { .layer_first = 1, .layer_count = 1 };
+	struct world *w = *state;
+	tier_block b[2] = { world_block(w, 1), world_block(w, 2) };
+	struct tier_stream_options o = { .size = sizeof(o), .tier = TIER_CXL };
+	struct tier_lease lease;
+	tier_stream *s;
+
+	w->fake->hook = take_streams;
+	for (uint32_t ranged = 0; ranged < 2; ranged++) {
+		uint32_t flags;
+
+		o.range = ranged ? &second : NULL;
+		assert_int_equal(tier_stream_open(w->c, b, 2, &o, &s), 0);
+		flags = tier_stream_last(s);
+		while (tier_stream_ready(s) == 0)
+			usleep(1000);
+		for (uint32_t i = 0; i < 6; i++) {
+			assert_int_equal(released(w), 0);
+			assert_int_equal(tier_lease_page(w->r, w->c, b[i / 3], layer[ranged][i % 3],
+							 flags, &lease), 0);
+			tier_release(w->r, &lease);
+		}
+		assert_int_equal(released(w), 1);
+		fake_restart(w->fake); /* no stream is ever answered */
+		assert_int_equal(tier_check(w->t), 1);
+		tier_stream_close(s);
+		b[0] = world_block(w, 1);
+		b[1] = world_block(w, 2);
+	}
+	w->fake->hook = NULL;
+}
+
+/* Nothing of a layer is left; and a layer that does not come, by the stream's own deadline. */
+static void test_a_layer_of_nothing(void **state)
+{
+	struct world *w = *state;
+	tier_block b = world_block(w, 1);
+	struct tier_stream_options o = { .size = sizeof(o), .tier = TIER_CXL };
+	uint64_t begin = time_now_ns();
+	struct abi_stream *line = &w->fake->client[0].lines[0];
+	tier_stream *s;
+
+	w->fake->hook = take_streams;
+	o.deadline_ns = begin + SHORT_NS;
+	assert_int_equal(tier_stream_open(w->c, &b, 1, &o, &s), 0);
+	assert_int_equal(tier_stream_wait(s, 2, 0), -ETIMEDOUT);
+	assert_true(time_now_ns() - begin >= SHORT_NS);
+	assert_true(time_now_ns() - begin < LONG_NS); /* which is the default */
+	assert_int_equal(tier_stream_wait(s, 1, 0), 1);
+	atomic_store_release_u32(&line->usable, 0);
+	assert_int_equal(tier_stream_wait(s, 1, 0), -ENODATA);
+	w->fake->hook = NULL;
+	fake_restart(w->fake);
+	assert_int_equal(tier_check(w->t), 1);
+	tier_stream_close(s);
+}
+
+static void test_streams_refuse_nonsense(void **state)
+{
+	static const struct tier_range range[] = {
+		{ .part_first = 2 }, { .part_first = 1, .part_count = 2 }, { .part_count = 3 },
+		{ .part_first = 1 }, { .layer_first = 1 },
+	};
+	static const struct tier_stream_options odd[] = {
+		{ .size = sizeof(odd[0]), .tier = TIER_NVME },
+		{ .size = sizeof(odd[0]), .mode = TIER_MODE_CACHE + 1 },
+		{ .size = sizeof(odd[0]), .klass = TIER_CLASS_SPECULATIVE + 1 },
+		{ .size = sizeof(odd[0]), .reserved = 1 },
+		{ .size = 1 },
+	};
+	struct world *w = *state;
+	tier_block b = world_block(w, 1);
+	struct tier_stream_options o = { .size = sizeof(o), .tier = TIER_CXL };
+	tier_stream *s;
+
+	for (uint32_t i = 0; i < COUNT(range); i++) {
+		o.range = &range[i];
+		assert_int_equal(tier_stream_open(w->c, &b, 1, &o, &s), -EINVAL);
+	}
+	for (uint32_t i = 0; i < COUNT(odd); i++)
+		assert_int_equal(tier_stream_open(w->c, &b, 1, &odd[i], &s), -EINVAL);
+	assert_int_equal(tier_stream_open(w->c, &b, 0, NULL, &s), -EINVAL);
+	assert_int_equal(tier_stream_open(w->c, &b, 8193, NULL, &s), -EINVAL);
+	assert_int_equal(w->fake->ops[ABI_OP_STREAM], 0);
+}
+
 /* ---- waits ----------------------------------------------------------------------------------- */
 
 static bool answer_first(struct fake *f, const struct abi_sqe *e, struct abi_cqe *c, bool *silent)
@@ -253,6 +343,99 @@ static void test_what_a_put_says(void **state)
 	tier_put_abort(p);
 }
 
+/* What the daemon is told of a put: when it ends, in both of its entries. */
+static uint64_t deadline_of[ABI_OP_COUNT];
+
+static bool note_deadlines(struct fake *f, const struct abi_sqe *e, struct abi_cqe *c,
+			   bool *silent)
+{
+	(void)f;
+	(void)c;
+	(void)silent;
+	deadline_of[e->op] = e->deadline_ns;
+	return false;
+}
+
+static void test_a_puts_deadline_travels(void **state)
+{
+	static uint8_t data[6 * 4096];
+	struct world *w = *state;
+	struct tier_put_options o = { .size = sizeof(o),
+				      .deadline_ns = time_now_ns() + LONG_NS };
+	tier_key key = world_key(1);
+
+	w->fake->hook = note_deadlines;
+	assert_int_equal(tier_put_copy(w->c, &key, 1, data, &o), 1);
+	assert_true(deadline_of[ABI_OP_PUT_RESERVE] == o.deadline_ns);
+	assert_true(deadline_of[ABI_OP_PUT_COMMIT] == o.deadline_ns);
+	w->fake->hook = NULL;
+	o.priority = TIER_PRIORITY_HIGH + 1;
+	assert_int_equal(tier_put_copy(w->c, &key, 1, data, &o), -EINVAL);
+}
+
+/* Another daemon's put may have the number that ours had: it is not for us to end. */
+static void test_a_put_of_another_life_is_not_aborted(void **state)
+{
+	struct world *w = *state;
+	tier_key key = world_key(1);
+	tier_put *p;
+
+	assert_int_equal(tier_put_begin(w->c, &key, 1, NULL, &p), 0);
+	fake_restart(w->fake);
+	assert_int_equal(tier_check(w->t), 1);
+	tier_put_abort(p);
+	assert_int_equal(tier_drain(w->t), 0);
+	assert_int_equal(w->fake->ops[ABI_OP_PUT_ABORT], 0);
+}
+
+/* One that cannot ever fit is refused at once, not when its deadline has passed. */
+static void test_a_block_larger_than_the_arena(void **state)
+{
+	static uint8_t data[6 * 4096];
+	struct world *w = *state;
+	struct tier_put_options o = { .size = sizeof(o) };
+	tier_key key = world_key(1);
+	uint64_t begin;
+
+	w->fake->staging_max = 5 * 4096;
+	fake_restart(w->fake);
+	assert_int_equal(tier_check(w->t), 1);
+	begin = time_now_ns();
+	o.deadline_ns = begin + LONG_NS;
+	assert_int_equal(tier_put_copy(w->c, &key, 1, data, &o), -ENOBUFS);
+	assert_true(time_now_ns() - begin < LONG_NS);
+	assert_non_null(strstr(tier_error_text(), "connect with more staging_bytes"));
+}
+
+static bool refuse_later_commits(struct fake *f, const struct abi_sqe *e, struct abi_cqe *c,
+				 bool *silent)
+{
+	(void)silent;
+	if (e->op != ABI_OP_PUT_COMMIT || f->ops[ABI_OP_PUT_COMMIT] == 1)
+		return false;
+	c->res = -EIO;
+	return true;
+}
+
+/* What is whole is told, though what came after it failed. */
+static void test_a_put_that_fails_later(void **state)
+{
+	enum { BLOCKS = 64 * 6 };
+	static uint8_t data[BLOCKS * 6 * 4096];
+	struct world *w = *state;
+	tier_key key[BLOCKS];
+	struct tier_found found[BLOCKS];
+	int64_t whole;
+
+	for (uint32_t i = 0; i < BLOCKS; i++)
+		key[i] = world_key(i);
+	w->fake->hook = refuse_later_commits;
+	whole = tier_put_copy(w->c, key, BLOCKS, data, NULL);
+	assert_true(whole > 0 && whole < BLOCKS);
+	assert_int_equal(tier_match(w->c, key, BLOCKS, found), whole);
+	w->fake->hook = NULL;
+}
+
 static bool drop_commits(struct fake *f, const struct abi_sqe *e, struct abi_cqe *c, bool *silent)
 {
 	(void)f;
@@ -305,10 +488,17 @@ int main(void)
 		T(test_lists_tell_their_accesses),
 		T(test_unknown_flags),
 		T(test_last_leases_of_another_life),
+		T(test_last_leases_of_all_blocks),
+		T(test_a_layer_of_nothing),
+		T(test_streams_refuse_nonsense),
 		T(test_how_many_and_how_long),
 		T(test_a_closed_session_ends_requests),
 		T(test_a_wait_leaves_the_wake_ups_on),
 		T(test_what_a_put_says),
+		T(test_a_puts_deadline_travels),
+		T(test_a_put_of_another_life_is_not_aborted),
+		T(test_a_block_larger_than_the_arena),
+		T(test_a_put_that_fails_later),
 		T(test_a_dropped_piece_ends_the_put),
 		cmocka_unit_test(test_descriptors_end_with_exec),
 	};

@@ -278,6 +278,65 @@ static void test_arguments_are_judged(void **state)
 	assert_int_equal(deed.context_id, host.context[1].id);
 }
 
+/* Quantiles under their own names, and of what never happened nothing but its count. */
+static void test_latencies(void **state)
+{
+	static struct hist some, none;
+	json_t *stat;
+
+	(void)state;
+	hist_init(&some);
+	hist_init(&none);
+	for (uint32_t i = 1; i <= 1000; i++)
+		hist_record(&some, i * 1000);
+	obs_latency(&obs, "request", "demand", &some);
+	obs_latency(&obs, "copy", NULL, &none);
+	stat = told("stat", "");
+	assert_string_equal(text(stat, "latency.0.name"), "request");
+	assert_string_equal(text(stat, "latency.0.class"), "demand");
+	assert_int_equal(number(stat, "latency.0.count"), 1000);
+	assert_int_equal(number(stat, "latency.0.mean_ns"), 500500);
+	assert_int_equal(number(stat, "latency.0.p50_ns"), hist_quantile(&some, 0.5));
+	assert_int_equal(number(stat, "latency.0.p99_ns"), hist_quantile(&some, 0.99));
+	assert_int_equal(number(stat, "latency.0.p999_ns"), hist_quantile(&some, 0.999));
+	assert_int_equal(number(stat, "latency.0.max_ns"), 1000000);
+	assert_int_equal(number(stat, "latency.1.count"), 0);
+	assert_true(json_is_null(json_at(stat, "latency.1.class")));
+	json_decref(stat);
+}
+
+/* More facts than there is room for are left out. */
+static void test_facts_have_a_limit(void **state)
+{
+	static char name[OBS_FACTS_MAX + 8][16];
+	json_t *status;
+
+	(void)state;
+	for (uint32_t i = 0; i < OBS_FACTS_MAX + 8; i++) {
+		snprintf(name[i], sizeof(name[i]), "fact %u", i);
+		obs_fact(&obs, name[i], "%u", i);
+	}
+	status = told("status", "");
+	assert_int_equal(json_object_size(json_at(status, "kernel")), OBS_FACTS_MAX);
+	assert_int_equal(obs.facts, OBS_FACTS_MAX);
+	json_decref(status);
+}
+
+static void test_what_is_not_there(void **state)
+{
+	struct obs_deed deed = { .kind = OBS_DEED_NONE };
+	json_t *answer;
+
+	(void)state;
+	assert_int_equal(ask("locate", "{\"context\":\"chat\",\"key\":\""
+			     "00000000000000000000000000000000"
+			     "00000000000000000000000000000000\"}", &answer, &deed), -ENOENT);
+	/* Nobody has a number of more than 32 bits: the lower half is somebody else's. */
+	assert_int_equal(ask("quota-set", "{\"client\":4294967296,\"tier\":\"cxl\"}", &answer,
+			     &deed), -EINPROGRESS);
+	assert_true(deed.quota.key == 1ull << 32);
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, begin, one_host_off)
@@ -289,6 +348,9 @@ int main(void)
 		CASE(test_a_context_is_found_by_its_name),
 		CASE(test_requests_by_their_names),
 		CASE(test_arguments_are_judged),
+		CASE(test_latencies),
+		CASE(test_facts_have_a_limit),
+		CASE(test_what_is_not_there),
 	};
 
 	return cmocka_run_group_tests_name("obs", tests, one_host, NULL);
