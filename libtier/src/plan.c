@@ -132,8 +132,9 @@ int tier_plan_begin(tier_context *c, const struct tier_access *accesses, uint32_
 		return rc;
 	if (!options)
 		own.tier = TIER_CXL;
-	if (own.tier >= ABI_MEM_TIERS)
-		return error_set(-EINVAL, "plan: tier %u is not TIER_HBM or TIER_CXL", own.tier);
+	if (own.tier >= ABI_MEM_TIERS || own.reserved)
+		return error_set(-EINVAL, "plan: tier %u is not TIER_HBM or TIER_CXL, or reserved "
+					  "is not 0", own.tier);
 	s.entry.tier = (uint8_t)own.tier;
 	p = calloc(1, sizeof(*p));
 	if (!p)

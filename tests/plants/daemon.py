@@ -340,6 +340,15 @@ bug("pinned-shown-as-dirty", OBS + "verbs.c",
     'obs_number(s->pinned), "pinned", obs_number(s->dirty)', "test_tierctl")
 bug("client-of-another-number", OBS + "quota.c",
     "q->key = client;", "q->key = (uint32_t)client;", "test_obs")
+bug("path-beyond-its-room", SHELL + "config.c",
+    "if (text[0] != '/' || bytes > k->max)", "if (text[0] != '/')", "test_config")
+bug("environment-beyond-its-room", SHELL + "config.c",
+    "|| dir_bytes + strlen(tail) >= out_bytes)", "|| dir_bytes + strlen(tail) > out_bytes)",
+    "test_config")
+bug("odd-segments-taken", SHELL + "config.c",
+    "if (config->nvme_segment % 4096 ||", "if (config->nvme_segment % 512 ||", "test_config")
+bug("rank-rounded-down", "libtier/base/hist.c",
+    "if ((double)rank < q * (double)count)\n\t\trank++;", "", "test_base_hist")
 bug("punches-take-all-jobs", SHELL + "dispatch.c",
     "if (region && worker_jobs_free(s->workers) > JOBS_KEPT) {",
     "if (region && worker_jobs_free(s->workers) > 0) {", "test_dispatch", quick=True)

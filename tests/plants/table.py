@@ -392,6 +392,31 @@ bug("put-that-never-fits-waits", LIBRARY + "put_copy.c",
     "test_libtier_lives")
 bug("whole-blocks-not-told-after-an-error", LIBRARY + "put_copy.c",
     "return s.whole > 0 ? s.whole : rc;", "return rc ? rc : s.whole;", "test_libtier_lives")
+bug("session-without-its-tenant", LIBRARY + "foresight.c",
+    "args->salt = o->salt;", "", "test_libtier_ask")
+bug("session-without-its-return", LIBRARY + "foresight.c",
+    "args->return_ns = o->return_ns;", "", "test_libtier_ask")
+bug("class-of-an-ask-dropped", LIBRARY + "foresight.c",
+    "if (ask->klass)\n\t\t*klass = (uint8_t)ask->klass;", "", "test_libtier_ask")
+bug("range-of-a-prefetch-dropped", LIBRARY + "foresight.c",
+    "if (rc == 0)\n\t\trc = ask_range(&s.entry, c, own.range);", "", "test_libtier_ask")
+bug("reservation-without-its-step", LIBRARY + "reserve.c", ".step = o.step,", "",
+    "test_libtier_ask")
+bug("plan-without-its-times", LIBRARY + "plan.c",
+    ".start_ns = o->start_ns,", ".start_ns = 0,", "test_libtier_ask")
+bug("plan-begins-where-another-ended", LIBRARY + "plan.c",
+    "atomic_store_release_u64(p->word, 0);", "", "test_libtier_ask")
+bug("keys-behind-a-miss-not-looked-up", LIBRARY + "match.c",
+    "if (s->ended && !s->found)", "if (s->ended)", "test_libtier_ask")
+bug("arguments-beyond-a-message", LIBRARY + "admin.c",
+    "if (args_bytes > WIRE_MESSAGE_MAX - sizeof(*question))", "if (0)", "test_libtier_ask")
+bug("layers-of-a-preset-from-0", LIBRARY + "preset.c",
+    '{ "sparse", TIER_KIND_SPARSE, 38, 4, KV_PAGE, 3 },',
+    '{ "sparse", TIER_KIND_SPARSE, 38, 4, KV_PAGE, 0 },', "test_libtier_geometry")
+bug("kind-cut-to-16-bits", LIBRARY + "geometry.c",
+    "if (!fits_u16(from->kind) ||", "if (", "test_libtier_geometry")
+bug("arguments-in-the-way-of-puts", LIBRARY + "arena.c",
+    "if (end == ARENA_LOW)\n\t\t\t\tbreak;", "break;", "test_libtier_arena")
 bug("wait-for-room-begun-anew", LIBRARY + "put_copy.c",
     "rc = put_begin(s->c, s->keys + s->done, blocks, &s->plan, &p);",
     "s->until_ns = submit_until(s->plan.deadline_ns, SUBMIT_LONG_NS);\n"

@@ -77,6 +77,22 @@ static void test_quantiles_of_samples(void **state)
 	check_quantiles(values, 1);
 }
 
+/* At least q of all are at or below it: a rank between two is the upper one. */
+static void test_ranks_are_exact(void **state)
+{
+	static struct hist h;
+
+	(void)state;
+	hist_init(&h);
+	for (uint64_t i = 0; i < 10; i++)
+		hist_record(&h, i);
+	assert_int_equal(hist_quantile(&h, 0.1), 0);
+	assert_int_equal(hist_quantile(&h, 0.11), 1);
+	assert_int_equal(hist_quantile(&h, 0.5), 4);
+	assert_int_equal(hist_quantile(&h, 0.51), 5);
+	assert_int_equal(hist_quantile(&h, 0.99), 9);
+}
+
 static void test_empty(void **state)
 {
 	static struct hist h;
@@ -154,6 +170,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_quantiles_of_samples),
+		cmocka_unit_test(test_ranks_are_exact),
 		cmocka_unit_test(test_empty),
 		cmocka_unit_test(test_buckets_tile_the_range),
 		cmocka_unit_test(test_huge_values_keep_their_max),

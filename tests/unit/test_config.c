@@ -86,6 +86,43 @@ static void test_defaults_of_an_ordinary_user(void **state)
 	assert_non_null(strstr(why, "--socket"));
 }
 
+/* From the environment, or with --set, a path may be of any length. */
+static void test_paths_have_an_end(void **state)
+{
+	static char dir[2 * CONFIG_PATH_BYTES], set[sizeof(dir) + 32];
+	const size_t most = CONFIG_SOCKET_BYTES - sizeof("/tier.sock");
+	struct config c;
+
+	(void)state;
+	memset(dir, 'd', sizeof(dir) - 1);
+	dir[0] = '/';
+	setenv("XDG_RUNTIME_DIR", dir, 1);
+	setenv("XDG_DATA_HOME", dir, 1);
+	setenv("HOME", dir, 1);
+	config_defaults(&c, false, true);
+	assert_string_equal(c.socket, "");
+	assert_string_equal(c.store_path, "");
+	for (int over = 0; over < 2; over++) {
+		dir[most + (size_t)over] = '\0';
+		setenv("XDG_RUNTIME_DIR", dir, 1);
+		config_defaults(&c, false, true);
+		assert_int_equal(strlen(c.socket), over ? 0 : CONFIG_SOCKET_BYTES - 1);
+		dir[most + (size_t)over] = 'd';
+	}
+	setenv("XDG_RUNTIME_DIR", "run", 1);
+	setenv("HOME", "home", 1);
+	config_defaults(&c, false, true);
+	assert_string_equal(c.socket, "");
+	assert_string_equal(c.store_path, "");
+	c = fresh();
+	for (int over = 0; over < 2; over++) {
+		snprintf(set, sizeof(set), "socket=%.*s", CONFIG_SOCKET_BYTES - 1 + over, dir);
+		assert_int_equal(config_set(&c, set, why, sizeof(why)), over ? -EINVAL : 0);
+	}
+	assert_non_null(strstr(why, "at most 107 bytes"));
+	assert_int_equal(strlen(c.socket), CONFIG_SOCKET_BYTES - 1);
+}
+
 static void test_a_file_is_read(void **state)
 {
 	struct config c = fresh();
@@ -268,6 +305,10 @@ static void test_values_that_do_not_fit_together(void **state)
 	assert_int_equal(config_set(&c, "nvme.segment=4096", why, sizeof(why)), 0);
 	assert_int_equal(config_check(&c, why, sizeof(why)), -EINVAL);
 	assert_non_null(strstr(why, "at least 1048576"));
+	assert_int_equal(config_set(&c, "nvme.segment=1049088", why, sizeof(why)), 0);
+	assert_int_equal(config_check(&c, why, sizeof(why)), -EINVAL);
+	assert_int_equal(config_set(&c, "nvme.segment=1052672", why, sizeof(why)), 0);
+	assert_int_equal(config_check(&c, why, sizeof(why)), 0);
 	c = fresh();
 	c.store_path[0] = '\0';
 	assert_int_equal(config_check(&c, why, sizeof(why)), -EINVAL);
@@ -327,6 +368,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_defaults_are_usable),
 		cmocka_unit_test(test_defaults_of_an_ordinary_user),
+		cmocka_unit_test(test_paths_have_an_end),
 		cmocka_unit_test(test_a_file_is_read),
 		cmocka_unit_test(test_sections_say_the_same),
 		cmocka_unit_test(test_bad_files_are_explained),

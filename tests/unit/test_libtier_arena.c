@@ -43,6 +43,27 @@ static void test_ends_and_merging(void **state)
 	arena_fini(&a);
 }
 
+/* Requests' arguments come from the last extent that fits, puts' bytes from the first. */
+static void test_either_end_of_many(void **state)
+{
+	struct arena a;
+	uint64_t at[4], low, high;
+
+	(void)state;
+	assert_int_equal(arena_init(&a, BYTES, PIECES_MAX), 0);
+	for (uint32_t i = 0; i < COUNT(at); i++)
+		assert_int_equal(arena_alloc(&a, 4096, ARENA_LOW, &at[i]), 0);
+	arena_free(&a, at[0], 4096);
+	arena_free(&a, at[2], 4096);
+	assert_int_equal(arena_alloc(&a, BYTES - 4 * 4096, ARENA_HIGH, &high), 0);
+	assert_int_equal(high, 4 * 4096);
+	assert_int_equal(arena_alloc(&a, 1, ARENA_HIGH, &high), 0);
+	assert_int_equal(high, at[2]);
+	assert_int_equal(arena_alloc(&a, 1, ARENA_LOW, &low), 0);
+	assert_int_equal(low, at[0]);
+	arena_fini(&a);
+}
+
 static void test_the_books_are_bounded(void **state)
 {
 	struct arena a;
@@ -126,6 +147,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_ends_and_merging),
+		cmocka_unit_test(test_either_end_of_many),
 		cmocka_unit_test(test_the_books_are_bounded),
 		cmocka_unit_test(test_random_use),
 	};

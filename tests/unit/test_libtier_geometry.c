@@ -81,6 +81,7 @@ static void test_parts_and_pages_of_msa(void **state)
 	assert_int_equal(part.page_bytes, 32 * KIB);
 	assert_int_equal(part.shard_rule, TIER_SHARD_REPLICATED);
 	assert_int_equal(part.preferred_tier, TIER_HBM);
+	assert_int_equal(part.layer_first, 3);
 	assert_int_equal(tier_geometry_part(g, 3, &part), -ENOENT);
 	assert_int_equal(tier_geometry_part(g, 0, NULL), -EINVAL);
 	assert_int_equal(tier_geometry_part(NULL, 0, &part), -EINVAL);
@@ -97,6 +98,13 @@ static void test_parts_and_pages_of_msa(void **state)
 	assert_int_equal(geometry_part_of(&g->abi, 296), 2);
 	tier_geometry_free(g);
 	tier_geometry_free(NULL);
+	/* The smaller one has its dense layers first, too. */
+	assert_int_equal(tier_geometry_preset(&g, "msa-109b"), 0);
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_int_equal(tier_geometry_part(g, i, &part), 0);
+		assert_int_equal(part.layer_first, i ? 3 : 0);
+	}
+	tier_geometry_free(g);
 }
 
 static void test_shards(void **state)
@@ -178,6 +186,9 @@ static void test_bad_parts_are_refused(void **state)
 	} while (0)
 	assert_int_equal(make(&p, 1, 0), 0);
 	REFUSED(name, NULL, -EINVAL);
+	REFUSED(kind, 0x10000 + TIER_KIND_DENSE, -EINVAL); /* what 16 bits would take for one */
+	REFUSED(hit_rule, 0x10000 + TIER_HIT_EVERY, -EINVAL);
+	REFUSED(preferred_tier, 0x10000, -EINVAL);
 	REFUSED(name, "", -EINVAL);
 	REFUSED(name, "Upper", -EINVAL);
 	REFUSED(name, "with space", -EINVAL);
