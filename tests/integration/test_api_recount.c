@@ -178,6 +178,14 @@ static void test_a_hole_under_pages_is_found(void **state)
 	assert_int_equal(tier_context_remove(w->t, "kv"), 0);
 }
 
+static void write_zeros(int fd, uint64_t from, uint64_t bytes)
+{
+	static const uint8_t zeros[4096];
+
+	for (uint64_t at = from; at < from + bytes; at += sizeof(zeros))
+		assert_int_equal(pwrite(fd, zeros, sizeof(zeros), (off_t)at), sizeof(zeros));
+}
+
 static void test_a_hole_in_the_store_is_found(void **state)
 {
 	struct world *w = world_begin(NULL);
@@ -199,12 +207,14 @@ static void test_a_hole_in_the_store_is_found(void **state)
 	assert_int_equal(check(w, "2097152 bytes of holes, the first at 33554432", &found, NULL),
 			 1);
 	assert_true(found);
-	for (uint64_t at = 0; at < MEGA; at += 4096) {
-		static const uint8_t zeros[4096];
-
-		assert_int_equal(pwrite(fd, zeros, 4096, (off_t)(32 * MEGA + at)), 4096);
-		assert_int_equal(pwrite(fd, zeros, 4096, (off_t)(36 * MEGA + at)), 4096);
-	}
+	write_zeros(fd, 32 * MEGA, MEGA);
+	write_zeros(fd, 36 * MEGA, MEGA);
+	assert_int_equal(check(w, "", &found, NULL), 0);
+	/* Cut off at its end, too. */
+	assert_int_equal(ftruncate(fd, 63 * MEGA), 0);
+	assert_true(check(w, "the store was cut to 66060288 of 67108864 bytes", &found, NULL) > 0);
+	assert_true(found);
+	write_zeros(fd, 63 * MEGA, MEGA);
 	close(fd);
 }
 

@@ -349,6 +349,8 @@ bug("odd-segments-taken", SHELL + "config.c",
     "if (config->nvme_segment % 4096 ||", "if (config->nvme_segment % 512 ||", "test_config")
 bug("rank-rounded-down", "libtier/base/hist.c",
     "if ((double)rank < q * (double)count)\n\t\trank++;", "", "test_base_hist")
+bug("cut-store-not-told", SHELL + "recount.c",
+    "if (b.bytes < r->out->store_bytes)", "if (0)", "test_api_recount")
 bug("punches-take-all-jobs", SHELL + "dispatch.c",
     "if (region && worker_jobs_free(s->workers) > JOBS_KEPT) {",
     "if (region && worker_jobs_free(s->workers) > 0) {", "test_dispatch", quick=True)
