@@ -69,6 +69,7 @@ expect 0 'sparse' context create own --part kv:sparse:2:2:4KiB --part i:index:2:
 expect 0 'mode 0600' context show own
 expect 2 'NAME:KIND' context create bad --part kv:sparse:2
 expect 2 'preset' context create bad
+expect 2 'one argument too many' context create bad --preset tiny more
 expect 2 'name is missing' context create
 expect 2 'tierctl context create: a value is missing behind --nvme' context create x --nvme
 expect 2 'tierctl context create: no option --frob' context create x --frob
