@@ -38,7 +38,8 @@
  *       does not verify.
  *   D6  The catalog's two slots are written in turn; slot (sequence & 1) holds that sequence.
  *   D7  The data of a run is layer-major: for each part carried, for each layer, for each block,
- *       for each group of it, page_stride bytes; without gaps.
+ *       for each group of it, page_stride bytes; without gaps. Blocks that the record only names
+ *       (D14) have no bytes there.
  *   D8  A tombstone is kept (carried by the cleaner) while another segment, free or not, may still
  *       show a record that it makes void: one with an lsn up to its bound. Of equal ones the newest
  *       is kept, and of several of one key the one with the highest bound.
@@ -56,6 +57,9 @@
  *   D13 Records of one life have rising lsns in the order of their places. One that follows a
  *       record with a higher lsn is void: it was not seen when the life went on after a crash (the
  *       device showed other bytes then), and its data may have been written over since.
+ *   D14 Each block of a run follows the one before it in the record. Those that are marked absent
+ *       are only named, for what follows them: of the run that the cleaner moved they were dead.
+ *       The first and the last one are there.
  */
 #ifndef TIER_ABI_DISK_H
 #define TIER_ABI_DISK_H
@@ -71,7 +75,8 @@
 #define DISK_VERSION 1u
 #define DISK_FEATURE_FLUSHED 1ull /* records have flushed_lsn and flags (D9), else both are zero */
 #define DISK_FEATURE_KEPT 2ull /* records say how their blocks are kept (D12), likewise */
-#define DISK_FEATURES (DISK_FEATURE_FLUSHED | DISK_FEATURE_KEPT)
+#define DISK_FEATURE_ABSENT 4ull /* records may name blocks that are absent (D14), else none does */
+#define DISK_FEATURES (DISK_FEATURE_FLUSHED | DISK_FEATURE_KEPT | DISK_FEATURE_ABSENT)
 #define DISK_WRITTEN_MS_MAX (1ull << 48)
 #define DISK_SECTOR 4096u
 #define DISK_RUN_BLOCKS_MAX 32u
@@ -168,13 +173,13 @@ struct disk_record {
 	uint64_t data_bytes;
 	uint8_t parent[ABI_KEY_BYTES]; /* key before the first block; zero = root */
 	uint32_t depth;                /* blocks before the first */
-	uint32_t pages_per_block;      /* carried: crc entries a block */
+	uint32_t pages_per_block;      /* carried: crc entries a block that is there */
 	uint64_t flushed_lsn;          /* D9; below its own lsn */
 	uint32_t flags;
-	uint32_t reserved0;
+	uint32_t absent; /* D14: bit i = the i-th block is only named */
 	uint64_t written_ms; /* D12; since 1970, below DISK_WRITTEN_MS_MAX */
 	uint8_t reserved[256 - 152];
-	/* struct disk_block block[block_count]; uint32_t crc[block_count * pages_per_block] */
+	/* struct disk_block block[block_count]; uint32_t crc[pages_per_block] of those there */
 }; /* 256 bytes */
 
 struct disk_block {
@@ -183,6 +188,19 @@ struct disk_block {
 	uint32_t origin_bytes; /* [later] the engine's own key, bounded, behind the crc table */
 	uint32_t keep; /* D12: priority:2 | 0 = no TTL, 1 + units left:30; tombstone: 0 */
 }; /* 48 bytes */
+
+/* Of a run: is its i-th block there? How many of the first n are (n = block_count: all)? */
+static inline bool disk_there(const struct disk_record *r, uint32_t i)
+{
+	return !(r->absent >> i & 1);
+}
+
+static inline uint32_t disk_there_below(const struct disk_record *r, uint32_t n)
+{
+	uint32_t absent = n < DISK_RUN_BLOCKS_MAX ? r->absent & ((1u << n) - 1) : r->absent;
+
+	return n - (uint32_t)__builtin_popcount(absent);
+}
 
 #define DISK_KEEP_UNIT_MS 10u
 

@@ -320,6 +320,12 @@ static void seed_members(void)
 	put_record(&s, 1, &r[0]); /* of another segment: its sequence is wrong there */
 	fuzz_seed_end(&s, "fewer");
 	r[0] = record_of(0);
+	r[0].absent = 2;
+	r[0].data_bytes -= 4 * PAGE;
+	fuzz_put_u8(&s, RESEAL);
+	put_record(&s, 0, &r[0]);
+	fuzz_seed_end(&s, "absent");
+	r[0] = record_of(0);
 	r[0].epoch = UINT64_MAX;
 	fuzz_put_u8(&s, RESEAL);
 	put_record(&s, 0, &r[0]);

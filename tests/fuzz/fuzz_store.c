@@ -78,8 +78,9 @@ struct seen {
 static void check_view(const struct store_view *v, const uint8_t *buf, size_t bytes)
 {
 	const uint8_t *at = (const uint8_t *)v->head;
-	const uint8_t *end = (const uint8_t *)(v->crc + v->head->block_count *
-							(size_t)v->head->pages_per_block);
+	uint32_t there = disk_there_below(v->head, v->head->block_count);
+	const uint8_t *end = (const uint8_t *)(v->crc +
+					       there * (size_t)v->head->pages_per_block);
 	uint64_t segments = image.super.segment_count * image.super.segment_bytes;
 
 	FUZZ_CHECK(at >= buf + DISK_SECTOR && at + sizeof(*v->head) <= buf + bytes);
@@ -92,7 +93,8 @@ static void check_view(const struct store_view *v, const uint8_t *buf, size_t by
 		FUZZ_CHECK(v->head->type == DISK_RECORD_TOMBSTONE);
 		return;
 	}
-	FUZZ_CHECK(v->head->block_count <= DISK_RUN_BLOCKS_MAX);
+	FUZZ_CHECK(v->head->block_count <= DISK_RUN_BLOCKS_MAX && there);
+	FUZZ_CHECK(disk_there(v->head, 0) && disk_there(v->head, v->head->block_count - 1));
 	FUZZ_CHECK(v->data_offset >= image.super.segment_offset + SUMMARY);
 	FUZZ_CHECK(v->data_offset + v->head->data_bytes <=
 		   image.super.segment_offset + image.super.segment_bytes);

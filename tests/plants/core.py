@@ -194,8 +194,17 @@ bug("deletions-take-the-last-segment", CORE + "store.c",
     "err = append(s, STORE_CLEANED, need, 0, run);",
     "test_core_clean")
 bug("deletions-fill-the-cleaners-segment", CORE + "store.c",
-    "\tif (count_free(s))\n\t\terr = append(", "\tif (1)\n\t\terr = append(",
+    "\tif (store_free(s))\n\t\terr = append(", "\tif (1)\n\t\terr = append(",
     "test_core_reopen")
+bug("pieces-take-the-last-segment", CORE + "clean.c",
+    "bool may = !k->hot && store_may_name_absent(c->store);", "bool may = false;",
+    "test_core_holes")
+bug("holes-have-data", CORE + "recover.c",
+    "uint32_t nth = disk_there_below(v->head, i);", "uint32_t nth = i;", "test_core_holes",
+    quick=True)
+bug("failed-batch-keeps-its-room", CORE + "clean.c",
+    "store_append_undo(c->store, &k->run[i].place);",
+    "store_append_done(c->store, &k->run[i].place, false);", "test_core_holes")
 bug("full-segments-stay-open", CORE + "store.c",
     "\t\tseal_full(s, STORE_CLEANED);\n", "", "test_core_clean")
 bug("carried-tombstones-wait-for-others", CORE + "store.c",

@@ -95,11 +95,11 @@ static void run_take(struct image *m, const struct store_view *v, bool durable)
 		uint32_t n = model_number(v->block[i].key);
 		struct found *k = &m->key[n];
 
-		if (n == WORLD_KEYS || k->lsn >= v->head->lsn)
+		if (n == WORLD_KEYS || !disk_there(v->head, i) || k->lsn >= v->head->lsn)
 			continue;
 		k->lsn = v->head->lsn;
 		k->view = *v;
-		k->i = i;
+		k->i = disk_there_below(v->head, i);
 		k->durable = durable;
 	}
 }
@@ -172,7 +172,8 @@ static bool has_bytes(const struct image *m, uint32_t n)
 	uint8_t want[STATE_BYTES];
 
 	for (uint32_t page = 0; page < g->pages_per_block; page++) {
-		int64_t at = store_run_page(g, k->view.head->parts, k->view.head->block_count, k->i,
+		const struct disk_record *r = k->view.head;
+		int64_t at = store_run_page(g, r->parts, disk_there_below(r, r->block_count), k->i,
 					    page);
 		uint64_t first = (k->view.data_offset + (uint64_t)at) / DISK_SECTOR;
 

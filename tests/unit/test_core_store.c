@@ -264,8 +264,8 @@ static void check_view(const struct store_view *v)
 	uint64_t begin = FIRST + v->segment * SEGMENT;
 
 	assert_ptr_equal(v->block, v->head + 1);
-	assert_true((const uint8_t *)(v->crc + v->head->block_count * v->head->pages_per_block) <=
-		    end);
+	assert_true((const uint8_t *)(v->crc + disk_there_below(v->head, v->head->block_count) *
+						       v->head->pages_per_block) <= end);
 	if (v->head->type == DISK_RECORD_RUN)
 		assert_int_equal(v->data_offset, begin + v->head->data_offset);
 	else

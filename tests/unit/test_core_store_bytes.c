@@ -61,7 +61,9 @@ static void mutate_record(struct rng *rng, uint8_t *buf, size_t bytes)
 	memcpy((uint8_t *)r + field, &value, below(rng, 2) ? 4 : 8);
 	if (below(rng, 4) == 0) {
 		r->pages_per_block = 1 + below(rng, 4096);
-		r->bytes = (uint32_t)store_record_bytes(r->block_count % 64, r->pages_per_block);
+		r->bytes = (uint32_t)store_record_bytes(
+			r->block_count % 64, disk_there_below(r, r->block_count) % 64,
+			r->pages_per_block);
 	}
 	if (r->bytes > offsetof(struct disk_record, crc) + 4 && r->bytes <= bytes - at)
 		r->crc = store_crc(r, r->bytes, offsetof(struct disk_record, crc));
@@ -74,7 +76,8 @@ static uint64_t touch(const struct store_view *v)
 
 	for (uint32_t i = 0; i < v->head->block_count; i++)
 		sum += v->block[i].salt + v->block[i].key[ABI_KEY_BYTES - 1];
-	for (uint32_t i = 0; i < v->head->block_count * v->head->pages_per_block; i++)
+	for (uint32_t i = 0; i < disk_there_below(v->head, v->head->block_count) *
+					 v->head->pages_per_block; i++)
 		sum += v->crc[i];
 	if (v->head->type == DISK_RECORD_RUN)
 		assert_true(v->head->data_bytes <= FIRST + 2 * SEGMENT - v->data_offset);
@@ -229,6 +232,56 @@ static void test_flushed_lsn(void **state)
 	assert_int_equal(records, 2);
 	store_close(s);
 	free(buf);
+}
+
+/* ---- D14 ------------------------------------------------------------------------------------ */
+
+/* Is a record of five of which these are absent, with data and checksums of `there`, one? */
+static bool is_record(const struct disk_super *super, uint32_t absent, uint32_t there,
+		      uint64_t salt)
+{
+	struct disk_block *block;
+	struct disk_record *r;
+	uint8_t *buf = calloc(1, SUMMARY);
+	struct store *s;
+	int records;
+
+	assert_non_null(buf);
+	assert_int_equal(store_open(&s, super), 0);
+	append_one(s, 0, buf);
+	store_close(s);
+	r = (struct disk_record *)(buf + DISK_SECTOR);
+	block = (struct disk_block *)(r + 1);
+	r->block_count = 5;
+	r->absent = absent;
+	r->data_bytes = there * DISK_SECTOR;
+	r->bytes = (uint32_t)store_record_bytes(5, there, 1);
+	block[1].salt = salt;
+	r->crc = store_crc(r, r->bytes, offsetof(struct disk_record, crc));
+	assert_int_equal(store_open(&s, super), 0);
+	records = store_recover(s, 0, buf, SUMMARY);
+	store_close(s);
+	free(buf);
+	return records == 1;
+}
+
+static void test_absent_blocks(void **state)
+{
+	struct disk_super super;
+
+	(void)state;
+	fill_super(&super);
+	assert_true(is_record(&super, 0, 5, 1));
+	assert_true(is_record(&super, 2, 4, 0));
+	assert_true(is_record(&super, 14, 2, 0));
+	assert_false(is_record(&super, 2, 4, 1));   /* it is only named */
+	assert_false(is_record(&super, 2, 3, 0));   /* data of others */
+	assert_false(is_record(&super, 1, 4, 0));   /* the first */
+	assert_false(is_record(&super, 16, 4, 0));  /* the last */
+	assert_false(is_record(&super, 34, 3, 0));  /* beyond it */
+	super.features &= ~DISK_FEATURE_ABSENT;
+	assert_true(is_record(&super, 0, 5, 1));
+	assert_false(is_record(&super, 2, 4, 0));
 }
 
 /* ---- cleaning ------------------------------------------------------------------------------- */
@@ -578,6 +631,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_hostile_summaries),
 		cmocka_unit_test(test_flushed_lsn),
+		cmocka_unit_test(test_absent_blocks),
 		cmocka_unit_test(test_reserve),
 		cmocka_unit_test(test_victim),
 		cmocka_unit_test(test_tombstones_are_found),

@@ -104,6 +104,7 @@ static void begin(struct core *c, uint32_t segment, bool hot)
 	k->part_bytes = k->part_cursor = 0;
 	k->tombs = 0;
 	k->runs = 0;
+	k->by_record = false;
 	k->phase = hot ? CLEAN_GATHER : CLEAN_TOMBS;
 	store_read_begin(c->store, segment); /* it is not opened anew while we look at it */
 }
@@ -280,6 +281,20 @@ static void carry(struct core *c, const struct disk_record *r, uint64_t oldest)
 	c->cleaner.tombs = t->queued;
 }
 
+static void records_begin(struct cleaner *k)
+{
+	k->by_record = true;
+	k->summary_next = DISK_SECTOR;
+	k->part_bytes = k->part_cursor = 0;
+}
+
+static void gather_begin(struct core *c)
+{
+	c->cleaner.phase = CLEAN_GATHER;
+	if (store_may_name_absent(c->store) && clean_is_torn(c))
+		records_begin(&c->cleaner);
+}
+
 static void tombs_step(struct core *c)
 {
 	const struct tombs *t = &c->tombs[TOMBS_CARRIED];
@@ -287,7 +302,7 @@ static void tombs_step(struct core *c)
 	uint64_t oldest;
 
 	if (!store_tombs_needed(c->store, k->segment, &oldest)) {
-		k->phase = CLEAN_GATHER;
+		gather_begin(c);
 		return;
 	}
 	while (tombs_room(t, STORE_TOMBSTONE_KEYS_MAX)) {
@@ -303,7 +318,7 @@ static void tombs_step(struct core *c)
 		if (k->summary_next < c->config.super.summary_bytes)
 			summary_ask(c);
 		else
-			k->phase = CLEAN_GATHER;
+			gather_begin(c);
 		return;
 	}
 	if (t->written > t->flushed)
@@ -312,21 +327,66 @@ static void tombs_step(struct core *c)
 
 /* ---- batches ------------------------------------------------------------------------------- */
 
+/* Of its summary: what is behind the last record that was gathered. */
+static uint64_t summary_left(const struct core *c)
+{
+	const struct cleaner *k = &c->cleaner;
+	uint64_t next = k->summary_next + k->part_cursor - k->part_bytes, end;
+
+	end = c->config.super.summary_bytes;
+	return k->by_record && next < end ? end - next : 0;
+}
+
+/* Read it again: the buffer is used for other things, or all of that part was gathered. */
+static void summary_back(struct cleaner *k)
+{
+	k->summary_next += k->part_cursor - k->part_bytes;
+	k->part_bytes = k->part_cursor = 0;
+}
+
+/* The batch's next run. -EAGAIN: when more of the summary was read. */
+static int gather_next(struct core *c)
+{
+	struct cleaner *k = &c->cleaner;
+	struct run *run = &k->run[k->runs];
+	int err;
+
+	if (!summary_left(c))
+		return clean_gather(c, run); /* or what no record was found of */
+	err = k->part_bytes ? clean_gather_run(c, run) : -ENOENT;
+	if (err != -ENOENT)
+		return err;
+	return summary_left(c) ? -EAGAIN : clean_gather(c, run);
+}
+
+/*
+ * The last free segment is opened only for runs as they are: these fit it, whatever has died in
+ * them. Others than those that were torn become longer ones while there is more room.
+ */
 static void gather(struct core *c)
 {
 	struct cleaner *k = &c->cleaner;
-	uint64_t bytes = 0;
+	uint64_t bytes = 0, opened = store_opened_cleaned(c->store);
+	uint32_t free = store_free(c->store);
+	bool may = !k->hot && store_may_name_absent(c->store);
 	int err = 0;
 
 	k->runs = k->at = 0;
-	k->failed = false;
+	k->failed = k->recorded = false;
 	while (k->runs < CLEAN_RUNS && bytes < CLEAN_BATCH_BYTES && !err) {
-		err = clean_gather(c, &k->run[k->runs]);
+		if (may && !k->by_record &&
+		    free <= 1 + store_opened_cleaned(c->store) - opened)
+			records_begin(k);
+		err = gather_next(c);
 		if (!err)
 			bytes += k->run[k->runs++].place.data_bytes;
 	}
+	if (k->by_record)
+		summary_back(k);
 	if (k->runs)
 		k->phase = CLEAN_HEADER;
+	else if (err == -EAGAIN)
+		summary_ask(c);
 	else if (err == -ENOENT || k->hot) /* hot, and no room to keep anything: dropped */
 		k->phase = CLEAN_STOP;
 	else
@@ -352,7 +412,8 @@ static void run_over(struct core *c, struct run *run, bool ok)
 		}
 		block_unhold(c, x, slot);
 	}
-	store_append_done(c->store, &run->place, ok);
+	if (ok || c->cleaner.recorded)
+		store_append_done(c->store, &run->place, ok);
 	run->ctx = NULL;
 	context_maybe_gone(c, x);
 }
@@ -361,6 +422,8 @@ static void batch_over(struct core *c, bool ok)
 {
 	struct cleaner *k = &c->cleaner;
 
+	for (uint32_t i = k->runs; !ok && !k->recorded && i-- > 0;)
+		store_append_undo(c->store, &k->run[i].place);
 	for (uint32_t i = 0; i < k->runs; i++) {
 		if (ok && k->hot) {
 			c->metrics.reinserted_bytes += k->run[i].written;
@@ -373,8 +436,11 @@ static void batch_over(struct core *c, bool ok)
 	}
 	k->runs = 0;
 	k->phase = CLEAN_GATHER;
-	if (!ok)
-		failed(c);
+	if (ok)
+		return;
+	if (k->by_record)
+		records_begin(k); /* from the first one again */
+	failed(c);
 }
 
 /* Wait for a flush that begins after now. */
@@ -485,6 +551,7 @@ static void records_write(struct core *c)
 			memcpy(buf + bytes, run->buf, run->place.record_bytes);
 		bytes += run->place.record_bytes;
 	}
+	k->recorded = true;
 	buffer_write(c, buf, offset, bytes);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the cleaner moves together: blocks of one prefix that lie in several runs of the segment
- * become one run, as far as a window of the segment's list shows them.
+ * become one run, as far as a window of the segment's list shows them; or each run as it is, with
+ * the dead among its blocks as names only, where that takes fewer records or room is short.
  */
 #include <assert.h>
 #include <errno.h>
@@ -102,6 +103,22 @@ static uint32_t chain(struct core *c, struct run *run, const struct context *x, 
 	return n;
 }
 
+/* The run has its place: its blocks stay where they are until it is written. */
+static void take(struct core *c, struct run *run, struct context *x)
+{
+	run->ctx = x;
+	run->blocks = run->place.blocks;
+	run->cursor = 0;
+	run->written = 0;
+	for (uint32_t i = 0; i < run->blocks; i++) {
+		block_hold(x, run->slot[i]);
+		x->meta[run->slot[i]].flags |= BLOCK_MOVING;
+	}
+	run_head(run);
+	if (!c->cleaner.hot)
+		run->head.flags = DISK_RECORD_SETTLED;
+}
+
 /* Choose the batch's next run. 0, -ENOENT no block is left, -ENOSPC. */
 int clean_gather(struct core *c, struct run *run)
 {
@@ -118,17 +135,100 @@ int clean_gather(struct core *c, struct run *run)
 			   block_pages(x, slot), &run->place);
 	if (err)
 		return err;
-	run->ctx = x;
-	run->blocks = run->place.blocks;
-	run->cursor = 0;
-	run->written = 0;
-	for (uint32_t i = 0; i < run->blocks; i++) {
-		block_hold(x, run->slot[i]);
-		x->meta[run->slot[i]].flags |= BLOCK_MOVING;
-	}
-	run_head(run);
-	if (!k->hot)
-		run->head.flags = DISK_RECORD_SETTLED;
+	run->absent = 0;
+	take(c, run, x);
 	k->budget -= k->hot ? run->blocks : 0;
 	return 0;
+}
+
+/* ---- run by run --------------------------------------------------------------------------- */
+
+/* Where a chain begins: nothing before it is here. */
+static bool is_head(const struct core *c, const struct context *x, uint32_t slot)
+{
+	uint32_t parent = block_parent(x, slot);
+
+	return parent == ABI_SLOT_NONE || x->meta[parent].persist != PERSIST_CLEAN ||
+	       block_segment(c, x, parent) != c->cleaner.segment;
+}
+
+bool clean_is_torn(const struct core *c)
+{
+	const struct cleaner *k = &c->cleaner;
+	const struct block_list *list = &c->segment_blocks[k->segment];
+	uint32_t slot = list->head, index = list->head_ctx, heads = 0;
+
+	while (slot != ABI_SLOT_NONE) {
+		const struct context *x = c->context[index];
+
+		heads += is_head(c, x, slot);
+		index = x->meta[slot].next_ctx;
+		slot = x->meta[slot].next;
+	}
+	return heads > store_segment_records(c->store, k->segment);
+}
+
+static struct context *context_of(const struct core *c, const struct disk_record *r)
+{
+	for (uint32_t i = 0; i < c->contexts_high; i++)
+		if (c->context[i] && c->context[i]->spec.uid == r->context_uid)
+			return c->context[i];
+	return NULL;
+}
+
+/* What of the record's run is still in the segment; how many. Bits of run->absent behind the last
+ * of them name nothing. */
+static uint32_t survivors(const struct core *c, struct run *run, const struct context *x,
+			  const struct disk_record *r)
+{
+	const struct disk_block *b = (const struct disk_block *)(r + 1);
+	uint32_t n = 0, first = 0;
+
+	run->absent = 0;
+	for (uint32_t i = 0; i < r->block_count; i++) {
+		uint32_t slot = disk_there(r, i) ? index_find(&x->ix, b[i].key) : ABI_SLOT_NONE;
+
+		if (slot != ABI_SLOT_NONE && movable(c, x, slot) &&
+		    index_block(&x->ix, slot)->parts == r->parts) {
+			first = n ? first : i;
+			run->slot[n] = slot;
+			run->generation[n++] = index_block(&x->ix, slot)->generation;
+		} else if (n) {
+			run->absent |= 1u << (i - first);
+			memcpy(run->named[i - first], b[i].key, ABI_KEY_BYTES);
+		}
+	}
+	return n;
+}
+
+/*
+ * The next run of the segment, of what was read of its summary, as one record again however its
+ * dead lie: so all that is carried takes no more records than it took there. Of one that does not
+ * fit where the last ended the rest is gathered next. 0, -ENOENT none left in what was read,
+ * -ENOSPC.
+ */
+int clean_gather_run(struct core *c, struct run *run)
+{
+	struct cleaner *k = &c->cleaner;
+	const struct disk_record *r;
+	size_t at = k->part_cursor;
+
+	for (; (r = store_next_run(c->store, k->segment, k->chunk[0].data, k->part_bytes,
+				   &k->part_cursor)); at = k->part_cursor) {
+		struct context *x = context_of(c, r);
+		uint32_t n = x ? survivors(c, run, x, r) : 0;
+		int err;
+
+		if (!n)
+			continue;
+		err = store_append_thinned(c->store, n, block_bytes(x, run->slot[0]),
+					   block_pages(x, run->slot[0]), run->absent, &run->place);
+		if (err || run->place.blocks < n)
+			k->part_cursor = at;
+		if (err)
+			return err;
+		take(c, run, x);
+		return 0;
+	}
+	return -ENOENT;
 }

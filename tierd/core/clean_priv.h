@@ -14,6 +14,13 @@ uint32_t clean_class(const struct core *c);
 /* Choose the batch's next run. 0, -ENOENT no block is left, -ENOSPC. */
 int clean_gather(struct core *c, struct run *run);
 
+/* Are there more beginnings of chains in the segment than it has records? Then holes tear runs. */
+bool clean_is_torn(const struct core *c);
+
+/* The next run as its record has it, less its dead. 0, -ENOENT none left in the part of the summary
+ * that was read, -ENOSPC. */
+int clean_gather_run(struct core *c, struct run *run);
+
 /* Is the block still in the cleaner's segment? */
 bool clean_there(const struct core *c, const struct context *x, uint32_t slot);
 

@@ -119,7 +119,9 @@ static int place_block(struct core *c, struct context *x, const struct store_vie
 {
 	struct abi_block *b = index_block(&x->ix, slot);
 	struct block_meta *m = &x->meta[slot];
-	const uint32_t *crc = v->crc + (size_t)i * v->head->pages_per_block;
+	uint32_t all = disk_there_below(v->head, v->head->block_count);
+	uint32_t nth = disk_there_below(v->head, i);
+	const uint32_t *crc = v->crc + (size_t)nth * v->head->pages_per_block;
 	uint64_t word = ABI_NVME_PRESENT | (log == DISK_LOG_DURABLE ? ABI_NVME_DURABLE : 0);
 	const uint8_t *parent = i ? v->block[i - 1].key : v->head->parent;
 	int err;
@@ -133,8 +135,7 @@ static int place_block(struct core *c, struct context *x, const struct store_vie
 	if (log == DISK_LOG_DURABLE && !(v->head->flags & DISK_RECORD_SETTLED))
 		m->settle = SETTLE_RECOVERED; /* core_recover_finish knows better of some */
 	for (uint32_t page = 0; page < x->ix.pages_per_block; page++) {
-		int64_t at = store_run_page(&x->spec.geometry, v->head->parts, v->head->block_count,
-					    i, page);
+		int64_t at = store_run_page(&x->spec.geometry, v->head->parts, all, nth, page);
 		struct abi_page *d = index_page(&x->ix, slot, page);
 
 		if (at < 0)
@@ -159,7 +160,8 @@ static bool run_fits(const struct context *x, const struct store_view *v)
 
 	return h->parts && !(h->parts & ~parts_mask(x)) &&
 	       h->pages_per_block == store_block_pages(&x->spec.geometry, h->parts) &&
-	       h->data_bytes == h->block_count * store_block_bytes(&x->spec.geometry, h->parts);
+	       h->data_bytes == disk_there_below(h, h->block_count) *
+					store_block_bytes(&x->spec.geometry, h->parts);
 }
 
 static int apply_run(struct core *c, struct context *x, const struct store_view *v, uint32_t log)
@@ -176,13 +178,13 @@ static int apply_run(struct core *c, struct context *x, const struct store_view 
 		x->epoch_seen = v->head->epoch;
 	if (v->head->epoch != x->spec.epoch ||
 	    (log == DISK_LOG_CACHE && x->nvme_bytes + bytes > x->plan.quota[ABI_TIER_NVME])) {
-		c->recovery.blocks_stale += v->head->block_count;
+		c->recovery.blocks_stale += disk_there_below(v->head, v->head->block_count);
 		return 0;
 	}
 	if (!lsn_of(c, x, 0))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < v->head->block_count && !err; i++) {
-		uint32_t slot = slot_for(c, x, v, i, log);
+		uint32_t slot = disk_there(v->head, i) ? slot_for(c, x, v, i, log) : ABI_SLOT_NONE;
 
 		if (slot != ABI_SLOT_NONE)
 			err = place_block(c, x, v, i, slot, log);
@@ -200,7 +202,7 @@ static int apply(struct core *c, const struct store_view *v, uint32_t log)
 	if (v->head->context_uid >= c->next_uid && v->head->context_uid < UINT64_MAX / 2)
 		c->next_uid = v->head->context_uid + 1;
 	if (!x) {
-		c->recovery.blocks_stale += v->head->block_count;
+		c->recovery.blocks_stale += disk_there_below(v->head, v->head->block_count);
 		return 0; /* the context was removed */
 	}
 	if (v->head->type == DISK_RECORD_RUN)

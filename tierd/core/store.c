@@ -52,23 +52,34 @@ struct need {
 	uint32_t blocks;
 	uint32_t pages;       /* CRCs a block */
 	uint64_t block_bytes; /* 0: a tombstone */
+	uint32_t absent;      /* D14: bits of blocks that are named beside these */
 };
+
+/* How many a record names, absent ones included, whose data is that of the first `blocks`. */
+static uint32_t named(const struct need *need, uint32_t blocks)
+{
+	uint32_t n = 0;
+
+	if (!need->absent)
+		return blocks;
+	for (; blocks; n++)
+		blocks -= !(need->absent >> n & 1);
+	return n;
+}
 
 /* How many of the blocks fit behind data_next and record_next. */
 static uint32_t blocks_that_fit(const struct store *s, const struct need *need, uint64_t data_next,
 				uint64_t record_next)
 {
 	uint64_t record_left = s->super.summary_bytes - record_next;
-	uint64_t fit = need->blocks, by_record;
+	uint64_t fit = need->blocks;
 
 	assert(data_next <= s->super.segment_bytes && record_next <= s->super.summary_bytes);
 	if (record_left < DISK_SECTOR)
 		return 0;
-	/* record_left is whole sectors, so a record that fits unpadded fits padded. */
-	by_record = (record_left - sizeof(struct disk_record)) /
-		    (sizeof(struct disk_block) + (uint64_t)need->pages * sizeof(uint32_t));
-	if (fit > by_record)
-		fit = by_record;
+	while (fit &&
+	       store_record_bytes(named(need, (uint32_t)fit), fit, need->pages) > record_left)
+		fit--;
 	if (need->block_bytes && fit > (s->super.segment_bytes - data_next) / need->block_bytes)
 		fit = (s->super.segment_bytes - data_next) / need->block_bytes;
 	return (uint32_t)fit;
@@ -92,7 +103,7 @@ static uint32_t pick_free(const struct store *s)
 	return best;
 }
 
-static uint32_t count_free(const struct store *s)
+uint32_t store_free(const struct store *s)
 {
 	uint32_t n = 0;
 
@@ -172,7 +183,7 @@ static int open_segment(struct store *s, enum store_stream stream, const struct 
 			uint32_t left)
 {
 	uint32_t i = pick_unfinished(s, stream, need, stream == STORE_CACHE);
-	bool room = count_free(s) > left;
+	bool room = store_free(s) > left;
 
 	if (i == ABI_SLOT_NONE && !room && stream == STORE_CLEANED)
 		i = pick_unfinished(s, stream, need, true);
@@ -223,7 +234,8 @@ static int append(struct store *s, enum store_stream stream, const struct need *
 	run->segment = s->open[stream];
 	run->log = g->log;
 	run->blocks = fit;
-	run->record_bytes = (uint32_t)store_record_bytes(fit, need->pages);
+	run->named = named(need, fit);
+	run->record_bytes = (uint32_t)store_record_bytes(run->named, fit, need->pages);
 	run->data_bytes = fit * need->block_bytes;
 	run->offset = store_segment_offset(s, run->segment) + g->data_next;
 	run->record_offset = store_segment_offset(s, run->segment) + g->record_next;
@@ -273,6 +285,23 @@ int store_append(struct store *s, enum store_stream stream, uint32_t blocks, uin
 	return append(s, stream, &need, reserve(s, stream), run);
 }
 
+bool store_may_name_absent(const struct store *s)
+{
+	return s->super.features & DISK_FEATURE_ABSENT;
+}
+
+int store_append_thinned(struct store *s, uint32_t blocks, uint64_t block_bytes, uint32_t pages,
+			 uint32_t absent, struct store_run *run)
+{
+	const struct need need = {
+		.blocks = blocks, .pages = pages, .block_bytes = block_bytes, .absent = absent,
+	};
+
+	assert(store_may_name_absent(s) && !(absent & 1));
+	assert(blocks > 0 && named(&need, blocks) <= DISK_RUN_BLOCKS_MAX);
+	return append(s, STORE_CLEANED, &need, 0, run);
+}
+
 /* Nothing can be appended to it any more: sealed, it can be cleaned. */
 static void seal_full(struct store *s, enum store_stream stream)
 {
@@ -301,7 +330,7 @@ static int append_reserved(struct store *s, const struct need *need, bool carrie
 		return err;
 	if (carried)
 		return append(s, STORE_CLEANED, need, 0, run);
-	if (count_free(s))
+	if (store_free(s))
 		err = append(s, STORE_CLEANED, need, 1, run);
 	if (err == -ENOSPC) {
 		seal_full(s, STORE_DURABLE);
@@ -341,6 +370,20 @@ void store_append_done(struct store *s, const struct store_run *run, bool ok)
 		g->lsn_tombstone = run->bound;
 	s->appended_data += run->data_bytes;
 	s->appended_records++;
+}
+
+void store_append_undo(struct store *s, const struct store_run *run)
+{
+	struct store_segment *g = &s->segment[run->segment];
+	uint64_t from = store_segment_offset(s, run->segment);
+
+	store_append_done(s, run, false);
+	if (run->offset + run->data_bytes != from + g->data_next ||
+	    run->record_offset + run->record_bytes != from + g->record_next)
+		return;
+	g->data_next -= run->data_bytes;
+	g->record_next -= run->record_bytes;
+	assert(g->data_next >= s->super.summary_bytes && g->record_next >= DISK_SECTOR);
 }
 
 /* ---- accounts ----------------------------------------------------------------------------- */
@@ -389,6 +432,12 @@ uint32_t store_segment_reads(const struct store *s, uint32_t segment)
 {
 	assert(segment < s->segment_count);
 	return s->segment[segment].reads;
+}
+
+uint32_t store_segment_records(const struct store *s, uint32_t segment)
+{
+	assert(segment < s->segment_count);
+	return (uint32_t)(s->segment[segment].record_next / DISK_SECTOR - 1);
 }
 
 /* ---- taking segments back ----------------------------------------------------------------- */

@@ -37,6 +37,7 @@ struct store_run {
 	uint32_t segment;
 	uint32_t log;
 	uint32_t blocks;          /* how many of those wanted fit */
+	uint32_t named;           /* by its record: these, and absent ones between them (D14) */
 	uint32_t record_bytes;    /* padded */
 	uint64_t offset;          /* of the data in the store */
 	uint64_t data_bytes;
@@ -73,8 +74,21 @@ void store_close(struct store *s);
 #define STORE_RESERVED_FROM 12u /* smaller stores have no reserve, and are not cleaned */
 int store_append(struct store *s, enum store_stream stream, uint32_t blocks, uint64_t block_bytes,
 		 uint32_t pages, struct store_run *run);
+/*
+ * The same for what the cleaner carries of one run, whose record also names `absent` ones, by the
+ * bits of D14; not in every store.
+ */
+bool store_may_name_absent(const struct store *s);
+int store_append_thinned(struct store *s, uint32_t blocks, uint64_t block_bytes, uint32_t pages,
+			 uint32_t absent, struct store_run *run);
 /* Counts no live bytes: then call store_live. */
 void store_append_done(struct store *s, const struct store_run *run, bool ok);
+
+/*
+ * It comes to nothing, and its record was never begun to be written: if nothing was appended behind
+ * it, its room is used again. Of several the last one first.
+ */
+void store_append_undo(struct store *s, const struct store_run *run);
 
 /* A tombstone record is one sector. */
 #define STORE_TOMBSTONE_KEYS_MAX                                                                   \
@@ -97,9 +111,9 @@ uint64_t store_flushed_lsn(const struct store *s);
 
 /* Bytes of the open segment headers and records. buf is record_bytes (4096 for the header). */
 void store_header(const struct store *s, const struct store_run *run, void *buf);
-/* head: context_uid, epoch, parts, parent, depth, pages_per_block, block_count and type filled;
- * block_count is run->blocks, pages_per_block 0 in a tombstone. crc: block by block, the carried
- * pages in the order of their numbers. flags: DISK_RECORD_*. */
+/* head: context_uid, epoch, parts, parent, depth, pages_per_block, block_count, absent and type
+ * filled; block_count is run->named, pages_per_block 0 in a tombstone. crc: of each block that is
+ * there the carried pages, in the order of their numbers. flags: DISK_RECORD_*. */
 void store_record(const struct store *s, const struct store_run *run,
 		  const struct disk_record *head, const struct disk_block *blocks,
 		  const uint32_t *crc, void *buf);
@@ -157,6 +171,10 @@ struct store_stats {
 	uint64_t appended_data, appended_records;
 };
 void store_stats(const struct store *s, struct store_stats *out);
+/* Free segments, the reserve's included. */
+uint32_t store_free(const struct store *s);
+/* As many records as its room for them that is used up, at most. */
+uint32_t store_segment_records(const struct store *s, uint32_t segment);
 /* live bytes of one segment, and who reads in it, for the audit */
 uint64_t store_segment_live(const struct store *s, uint32_t segment);
 uint32_t store_segment_reads(const struct store *s, uint32_t segment);
@@ -198,6 +216,13 @@ int store_next(const struct store *s, uint32_t segment, const void *summary, siz
  */
 const struct disk_record *store_next_tombstone(const struct store *s, uint32_t segment,
 					       const void *buf, size_t bytes, size_t *cursor);
+
+/*
+ * Runs of the segment's present life, likewise. NULL = no more that are whole in here: at *cursor,
+ * or behind the buffer, the next part begins. A record larger than the buffer is passed over.
+ */
+const struct disk_record *store_next_run(const struct store *s, uint32_t segment, const void *buf,
+					 size_t bytes, size_t *cursor);
 
 /* ---- super block and catalog -------------------------------------------------------------- */
 

@@ -292,7 +292,7 @@ void store_record(const struct store *s, const struct store_run *run,
 {
 	bool tombstone = head->type == DISK_RECORD_TOMBSTONE;
 	size_t block_bytes = head->block_count * sizeof(*blocks);
-	size_t crc_bytes = head->block_count * (size_t)head->pages_per_block * sizeof(*crc);
+	size_t crc_bytes = run->blocks * (size_t)head->pages_per_block * sizeof(*crc);
 	size_t used = sizeof(*head) + block_bytes + crc_bytes;
 	struct disk_record *r = buf;
 	uint8_t *body = (uint8_t *)(r + 1);
@@ -300,8 +300,10 @@ void store_record(const struct store *s, const struct store_run *run,
 	assert((uintptr_t)buf % _Alignof(struct disk_record) == 0);
 	assert(head->type == DISK_RECORD_RUN || tombstone);
 	assert(tombstone == (run->data_bytes == 0) && tombstone == (head->pages_per_block == 0));
-	assert(head->block_count == run->blocks && head->context_uid > 0);
-	assert(store_record_bytes(head->block_count, head->pages_per_block) == run->record_bytes);
+	assert(head->block_count == run->named && head->context_uid > 0);
+	assert(tombstone ? !head->absent : disk_there_below(head, run->named) == run->blocks);
+	assert(store_record_bytes(run->named, run->blocks, head->pages_per_block) ==
+	       run->record_bytes);
 	*r = *head;
 	r->flushed_lsn = 0;
 	r->magic = DISK_RECORD_MAGIC;
@@ -318,7 +320,6 @@ void store_record(const struct store *s, const struct store_run *run,
 		r->flushed_lsn = s->flushed_lsn < run->lsn ? s->flushed_lsn : run->lsn - 1;
 	else
 		r->flags = 0;
-	r->reserved0 = 0;
 	memset(r->reserved, 0, sizeof(r->reserved));
 	memcpy(body, blocks, block_bytes);
 	if (!(s->super.features & DISK_FEATURE_KEPT)) {

@@ -63,11 +63,11 @@ static inline uint64_t sector_align(uint64_t bytes)
 	return (bytes + DISK_SECTOR - 1) & ~(uint64_t)(DISK_SECTOR - 1);
 }
 
-/* Bytes of a record, padded. Neither factor can overflow: 32 blocks, 2^16 pages. */
-static inline uint64_t store_record_bytes(uint64_t blocks, uint64_t pages)
+/* Bytes of a record, padded. No factor can overflow: 32 blocks, 2^16 pages. */
+static inline uint64_t store_record_bytes(uint64_t named, uint64_t blocks, uint64_t pages)
 {
-	return sector_align(sizeof(struct disk_record) +
-			    blocks * (sizeof(struct disk_block) + pages * sizeof(uint32_t)));
+	return sector_align(sizeof(struct disk_record) + named * sizeof(struct disk_block) +
+			    blocks * pages * sizeof(uint32_t));
 }
 
 static inline uint64_t store_segment_offset(const struct store *s, uint32_t segment)

@@ -48,9 +48,18 @@ static struct summary summary_of(const struct store *s, const void *buf, size_t 
 	return m;
 }
 
+/* D14: the first and the last are there. */
+static bool absent_is_sane(const struct store *s, const struct disk_record *r)
+{
+	if (!r->absent)
+		return true;
+	return store_may_name_absent(s) && disk_there(r, 0) &&
+	       !(r->absent >> (r->block_count - 1));
+}
+
 static bool run_is_sane(const struct store *s, const struct disk_record *r)
 {
-	if (r->block_count == 0 || r->block_count > DISK_RUN_BLOCKS_MAX)
+	if (r->block_count == 0 || r->block_count > DISK_RUN_BLOCKS_MAX || !absent_is_sane(s, r))
 		return false;
 	if (r->pages_per_block == 0 || r->pages_per_block > ABI_PAGES_PER_BLOCK_MAX)
 		return false;
@@ -61,12 +70,12 @@ static bool run_is_sane(const struct store *s, const struct disk_record *r)
 		return false;
 	/* Each block is whole sectors, since each page is. */
 	return r->data_bytes > 0 && r->data_bytes <= s->super.segment_bytes - r->data_offset &&
-	       r->data_bytes % DISK_SECTOR == 0 && r->data_bytes % r->block_count == 0;
+	       r->data_bytes % (disk_there_below(r, r->block_count) * DISK_SECTOR) == 0;
 }
 
 static bool tombstone_is_sane(const struct disk_record *r)
 {
-	return r->block_count > 0 && r->block_count <= STORE_TOMBSTONE_KEYS_MAX &&
+	return r->block_count > 0 && r->block_count <= STORE_TOMBSTONE_KEYS_MAX && !r->absent &&
 	       r->pages_per_block == 0 && r->data_offset == 0 && r->data_bytes == 0;
 }
 
@@ -75,6 +84,12 @@ static bool proof_is_sane(const struct store *s, const struct disk_record *r)
 	if (!(s->super.features & DISK_FEATURE_FLUSHED))
 		return !r->flushed_lsn && !r->flags;
 	return r->flushed_lsn < r->lsn && !(r->flags & ~DISK_RECORD_SETTLED);
+}
+
+static uint64_t bytes_of(const struct disk_record *r)
+{
+	return store_record_bytes(r->block_count, disk_there_below(r, r->block_count),
+				  r->pages_per_block);
 }
 
 /* Do the head's numbers agree with each other and with `left` bytes of buffer? Before the CRC, so
@@ -88,8 +103,7 @@ static bool head_is_sane(const struct store *s, const struct disk_record *r, siz
 		return false;
 	if (r->segment_seq == 0 || r->segment_seq >= STORE_NUMBER_MAX)
 		return false;
-	return proof_is_sane(s, r) && r->bytes <= left &&
-	       r->bytes == store_record_bytes(r->block_count, r->pages_per_block);
+	return proof_is_sane(s, r) && r->bytes <= left && r->bytes == bytes_of(r);
 }
 
 /* D12: nothing longer than a put may ask for, and not of a tombstone. */
@@ -108,12 +122,15 @@ static bool body_is_valid(const struct store *s, const struct disk_record *r)
 
 	if (r->crc != store_crc(r, r->bytes, offsetof(struct disk_record, crc)))
 		return false;
-	if (r->reserved0 || !store_is_zero(r->reserved, sizeof(r->reserved)))
+	if (!store_is_zero(r->reserved, sizeof(r->reserved)))
 		return false;
 	if (r->written_ms >= (s->super.features & DISK_FEATURE_KEPT ? DISK_WRITTEN_MS_MAX : 1))
 		return false;
 	for (uint32_t i = 0; i < r->block_count; i++)
 		if (b[i].origin_bytes || !keep_is_sane(s, r, b[i].keep))
+			return false;
+	for (uint32_t i = 0; r->absent && i < r->block_count; i++)
+		if (!disk_there(r, i) && (b[i].salt || b[i].keep))
 			return false;
 	return true;
 }
@@ -293,18 +310,39 @@ int store_recover(struct store *s, uint32_t segment, const void *buf, size_t byt
 	return records;
 }
 
-const struct disk_record *store_next_tombstone(const struct store *s, uint32_t segment,
-					       const void *buf, size_t bytes, size_t *cursor)
+static bool is_of_life(const struct store *s, uint32_t segment, const struct disk_record *r)
 {
-	const struct store_segment *g = &s->segment[segment];
+	return r->magic == DISK_RECORD_MAGIC && r->store_id == s->super.store_id &&
+	       r->segment_seq == s->segment[segment].sequence &&
+	       head_is_sane(s, r, s->super.summary_bytes);
+}
 
+const struct disk_record *store_next_run(const struct store *s, uint32_t segment, const void *buf,
+					 size_t bytes, size_t *cursor)
+{
 	assert(segment < s->segment_count && bytes % DISK_SECTOR == 0);
 	while (*cursor < bytes) {
 		const struct disk_record *r =
 			(const struct disk_record *)((const uint8_t *)buf + *cursor);
-		bool ours = r->magic == DISK_RECORD_MAGIC && r->store_id == s->super.store_id &&
-			    r->segment_seq == g->sequence &&
-			    head_is_sane(s, r, s->super.summary_bytes);
+		bool ours = is_of_life(s, segment, r);
+
+		if (ours && *cursor && r->bytes > bytes - *cursor)
+			return NULL; /* it goes on behind these bytes */
+		*cursor += ours ? r->bytes : DISK_SECTOR;
+		if (ours && r->type == DISK_RECORD_RUN && *cursor <= bytes && body_is_valid(s, r))
+			return r;
+	}
+	return NULL;
+}
+
+const struct disk_record *store_next_tombstone(const struct store *s, uint32_t segment,
+					       const void *buf, size_t bytes, size_t *cursor)
+{
+	assert(segment < s->segment_count && bytes % DISK_SECTOR == 0);
+	while (*cursor < bytes) {
+		const struct disk_record *r =
+			(const struct disk_record *)((const uint8_t *)buf + *cursor);
+		bool ours = is_of_life(s, segment, r);
 
 		*cursor += ours ? r->bytes : DISK_SECTOR;
 		if (ours && r->type == DISK_RECORD_TOMBSTONE && body_is_valid(s, r))

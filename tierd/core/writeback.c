@@ -195,7 +195,9 @@ void run_head(struct run *run)
 	run->head.type = DISK_RECORD_RUN;
 	run->head.context_uid = x->spec.uid;
 	run->head.epoch = b->epoch;
-	run->head.block_count = run->blocks;
+	run->head.block_count = run->place.named;
+	if (run->absent) /* up to the last that is there, or had room */
+		run->head.absent = run->absent & (uint32_t)((1ull << run->place.named) - 1);
 	run->head.parts = b->parts;
 	run->head.depth = b->depth;
 	run->head.pages_per_block = store_block_pages(&x->spec.geometry, b->parts);
@@ -208,7 +210,7 @@ static void run_take(struct core *c, struct run *run, const uint32_t *chain)
 	struct context *x = run->ctx;
 
 	run->blocks = run->place.blocks;
-	run->tombs = 0;
+	run->absent = run->tombs = 0;
 	for (uint32_t i = 0; i < run->blocks; i++) {
 		uint32_t slot = chain[i];
 
@@ -403,21 +405,26 @@ void run_record(struct core *c, struct run *run)
 {
 	const struct context *x = run->ctx;
 	struct disk_block block[DISK_RUN_BLOCKS_MAX];
-	uint32_t pages = run->head.pages_per_block, k = 0;
+	uint32_t pages = run->head.pages_per_block, k = 0, i = 0;
 	uint32_t *crc = c->crc_scratch;
 
 	memset(block, 0, sizeof(block));
-	for (uint32_t i = 0; i < run->blocks; i++) {
-		const struct abi_block *b = index_block(&x->ix, run->slot[i]);
+	for (uint32_t n = 0; n < run->head.block_count; n++) {
+		uint32_t slot = run->slot[i];
 
-		memcpy(block[i].key, b->key, ABI_KEY_BYTES);
-		block[i].salt = block_salt(x, run->slot[i]);
-		block[i].keep = retain_word(c, x, run->slot[i]);
+		if (!disk_there(&run->head, n)) {
+			memcpy(block[n].key, run->named[n], ABI_KEY_BYTES);
+			continue;
+		}
+		memcpy(block[n].key, index_block(&x->ix, slot)->key, ABI_KEY_BYTES);
+		block[n].salt = block_salt(x, slot);
+		block[n].keep = retain_word(c, x, slot);
 		for (uint32_t page = 0; page < x->ix.pages_per_block; page++)
 			if (run->head.parts >> x->page_part[page] & 1)
-				crc[k++] = index_page(&x->ix, run->slot[i], page)->crc;
+				crc[k++] = index_page(&x->ix, slot, page)->crc;
+		i++;
 	}
-	assert(k == run->blocks * pages);
+	assert(i == run->blocks && k == run->blocks * pages);
 	run->head.written_ms = retain_now_ms(c);
 	store_record(c->store, &run->place, &run->head, block, crc, run->buf);
 }

@@ -46,6 +46,8 @@ struct run {
 	uint64_t tomb_first; /* in the queue */
 	uint32_t slot[DISK_RUN_BLOCKS_MAX];
 	uint32_t generation[DISK_RUN_BLOCKS_MAX];
+	uint32_t absent; /* D14, by place in the record; the keys of these: */
+	uint8_t named[DISK_RUN_BLOCKS_MAX][ABI_KEY_BYTES];
 	struct disk_record head;
 	uint64_t header_sync; /* RUN_HEADER_SYNC: the flush that makes the header durable */
 	uint32_t outstanding;
@@ -93,7 +95,9 @@ struct cleaner {
 	uint32_t runs, at; /* of the batch; the one whose header, data or record is next */
 	uint32_t next;	 /* ... when what is under way is written */
 	bool failed;	 /* the batch */
+	bool recorded;	 /* a record of it may be there */
 	bool busy;	 /* header, record or summary is under way */
+	bool by_record;	 /* the segment's runs, as they are: clean_gather_run */
 	uint64_t need;	 /* *_SYNC: this flush */
 	uint64_t summary_next; /* first byte of the summary that was not read */
 	size_t part_bytes, part_cursor; /* of the part that was read, into chunk[0].data */

@@ -327,17 +327,18 @@ static void look_run(struct look *l, const struct store_view *v)
 {
 	const struct disk_context *x = context_of(l, v->head->context_uid);
 	const struct abi_geometry *g = x ? &x->geometry : NULL;
+	uint32_t there = disk_there_below(v->head, v->head->block_count), nth = 0;
 	const uint32_t *crc = v->crc;
 	uint64_t bad = 0;
 	char why[128];
 
 	if (!g || abi_geometry_check(g, why, sizeof(why)) || x->epoch != v->head->epoch ||
 	    v->head->pages_per_block != store_block_pages(g, v->head->parts) ||
-	    v->head->data_bytes != v->head->block_count * store_block_bytes(g, v->head->parts))
+	    v->head->data_bytes != there * store_block_bytes(g, v->head->parts))
 		return; /* nobody's any more */
-	for (uint32_t i = 0; i < v->head->block_count; i++) {
+	for (uint32_t i = 0; i < v->head->block_count; nth += disk_there(v->head, i++)) {
 		for (uint32_t p = 0, part = 0; p < g->pages_per_block; p++) {
-			int64_t at = store_run_page(g, v->head->parts, v->head->block_count, i, p);
+			int64_t at = store_run_page(g, v->head->parts, there, nth, p);
 			uint32_t seed = store_page_seed(v->block[i].key, v->block[i].salt, p);
 			uint32_t bytes;
 
@@ -345,7 +346,7 @@ static void look_run(struct look *l, const struct store_view *v)
 								      g->part[part].groups)
 				part++;
 			bytes = g->part[part].page_stride;
-			if (at < 0)
+			if (at < 0 || !disk_there(v->head, i))
 				continue;
 			l->report->pages_read++;
 			bad += file_read(l->fd, l->page, bytes, v->data_offset + (uint64_t)at) ||
@@ -359,7 +360,7 @@ static void look_run(struct look *l, const struct store_view *v)
 	found(l);
 	say(l, "segment %u: %" PRIu64 " pages of a run of %u blocks of context %.63s do not "
 	       "verify: reading them is a miss, and buries the block", v->segment, bad,
-	    v->head->block_count, x->name);
+	    there, x->name);
 }
 
 static void look_records(struct look *l, uint32_t segment, const void *summary)
@@ -373,9 +374,9 @@ static void look_records(struct look *l, uint32_t segment, const void *summary)
 		l->report->records++;
 		if (v.head->type != DISK_RECORD_RUN)
 			continue;
-		l->report->blocks += v.head->block_count;
+		l->report->blocks += disk_there_below(v.head, v.head->block_count);
 		if (v.head->context_uid >= l->head->next_uid)
-			l->report->orphans += v.head->block_count;
+			l->report->orphans += disk_there_below(v.head, v.head->block_count);
 		if (l->options->data)
 			look_run(l, &v);
 	}
