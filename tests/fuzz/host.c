@@ -37,6 +37,7 @@ void host_init(struct host *h)
 	disk_super_seal(&h->super);
 	h->disk = calloc(1, HOST_NVME);
 	h->disk_bytes = HOST_NVME;
+	h->staging_bytes = HOST_STAGING;
 	h->bag = calloc(HOST_BAG, sizeof(*h->bag));
 	FUZZ_CHECK(h->disk && h->bag);
 	for (uint32_t i = 0; i < HOST_CLIENTS; i++) {
@@ -618,13 +619,13 @@ void host_client_open(struct host *h, uint32_t i)
 		return;
 	memset(k->readers, 0, HOST_READERS * sizeof(*k->readers));
 	memset(k->lines, 0, HOST_LINES * sizeof(*k->lines));
-	memset(k->staging, 0, HOST_STAGING);
+	memset(k->staging, 0, h->staging_bytes);
 	e.open = (struct core_client_open){
 		.client = i,
 		.uid = HOST_OWNER,
 		.gid = HOST_OWNER,
 		.staging = k->staging,
-		.staging_bytes = HOST_STAGING,
+		.staging_bytes = h->staging_bytes,
 		.readers = k->readers,
 		.readers_max = HOST_READERS,
 		.streams = k->lines,

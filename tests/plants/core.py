@@ -229,8 +229,13 @@ bug("all-shunned-none-goes", CORE + "space_evacuate.c",
 # ---- more than the tier -------------------------------------------------------------------------
 
 bug("put-refused-while-a-fetch-holds", CORE + "put_copy.c",
-    "return err == -ENOSPC && request_holds(c, r->ctx) ? 0 : err;", "return err;",
+    "(r->ctx->put_copies || request_holds(c, r->ctx))", "r->ctx->put_copies",
     "test_core_room")
+bug("put-refused-while-puts-copy", CORE + "put_copy.c",
+    "(r->ctx->put_copies || request_holds(c, r->ctx))", "request_holds(c, r->ctx)",
+    "test_core_rivals")
+bug("put-keeps-what-becomes-durable", CORE + "put_copy.c",
+    "put_let_go(c, r->put);", "", "test_core_rivals")
 bug("cached-stream-takes-all", CORE + "stream_window.c",
     "if (s->mode != ABI_MODE_CACHE)\n\t\treturn UINT32_MAX;", "if (1)\n\t\treturn UINT32_MAX;",
     "test_core_stream")

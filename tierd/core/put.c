@@ -441,6 +441,22 @@ static void put_durable_step(struct core *c, struct request *r)
 		sync_want(c);
 }
 
+void put_let_go(struct core *c, struct put *p)
+{
+	for (uint32_t i = 0; i < p->done; i++) {
+		uint32_t slot = p->ref[i].slot;
+
+		if (!bit_get(p->kept, i))
+			continue;
+		if (block_alive(p->ctx, p->ref[i]))
+			make_durable(c, p->ctx, slot);
+		if (block_alive(p->ctx, p->ref[i]) && !(p->ctx->meta[slot].flags & BLOCK_DURABLE))
+			continue;
+		p->kept[i / 64] &= ~(1ull << i % 64);
+		block_unhold(c, p->ctx, slot);
+	}
+}
+
 static int put_trouble(const struct request *r)
 {
 	if (r->error)

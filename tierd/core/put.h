@@ -14,6 +14,11 @@ void put_abort_request(struct core *c, struct request *r);
 void put_abort(struct core *c, struct put *p);
 void put_context_gone(struct core *c, const struct context *x);
 void put_tick(struct core *c);
+/*
+ * It waits for room, as others may that hold as much: what is promised to the durable log by now
+ * stays by that alone until it is written, and then makes room for the rest.
+ */
+void put_let_go(struct core *c, struct put *p);
 uint64_t put_dirty_limit(const struct core *c, const struct context *x);
 
 /* Does block i count the put as a writer? Others were there before, or are somebody else's. */

@@ -157,18 +157,21 @@ static int64_t copy_place(struct core *c, struct request *r, uint32_t page)
 /*
  * No place for a page of the block: start what makes room. 0: wait for it. What requests and
  * streams of the context hold can leave once they are over, and they end by their deadlines, as
- * this put does.
+ * this put does; and what puts are copying, this one too, when it is written.
  */
 static int copy_room(struct core *c, struct request *r, uint32_t page, int64_t lack)
 {
 	uint64_t bytes = page_stride(r->ctx, page);
 	int err = 0;
 
+	put_let_go(c, r->put);
 	if (lack == -ENOSPC)
 		err = evict_room(c, r->ctx, ABI_TIER_CXL, bytes * CORE_SEGMENTS_IO);
 	else if (lack == -EDQUOT)
 		err = evict_account(c, r->ctx, put_slot(r), ABI_TIER_CXL, bytes);
-	return err == -ENOSPC && request_holds(c, r->ctx) ? 0 : err;
+	if (err == -ENOSPC && (r->ctx->put_copies || request_holds(c, r->ctx)))
+		err = 0;
+	return err;
 }
 
 bool put_copy(struct core *c, struct request *r)

@@ -644,27 +644,30 @@ void request_context_gone(struct core *c, const struct context *x)
 			request_abort(c, &c->request[i], -ENOENT);
 }
 
+/* A request of the context, or of these one that holds blocks until it ends; or a stream. */
+static bool any_of(const struct core *c, const struct context *x, bool holds)
+{
+	for (uint32_t i = 0; i < c->requests_high; i++) {
+		const struct request *r = &c->request[i];
+
+		if (r->phase != REQUEST_FREE && r->ctx == x && (!holds || (r->held && !r->parked)))
+			return true;
+	}
+	return stream_of_context(c, x);
+}
+
 bool request_of_context(const struct core *c, const struct context *x)
 {
-	for (uint32_t i = 0; c->requests && i < c->requests_high; i++)
-		if (c->request[i].phase != REQUEST_FREE && c->request[i].ctx == x)
-			return true;
 	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++)
 		if (c->put[i].used && c->put[i].ctx == x)
 			return true;
-	return stream_of_context(c, x);
+	return any_of(c, x, false);
 }
 
 /* Does a request or a stream that will end hold blocks of the context? */
 bool request_holds(const struct core *c, const struct context *x)
 {
-	for (uint32_t i = 0; i < c->requests_high; i++) {
-		const struct request *r = &c->request[i];
-
-		if (r->phase != REQUEST_FREE && r->ctx == x && r->held && !r->parked)
-			return true;
-	}
-	return stream_of_context(c, x);
+	return any_of(c, x, true);
 }
 
 void request_wake_phase(struct core *c, enum request_phase phase)

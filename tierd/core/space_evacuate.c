@@ -38,6 +38,11 @@ static bool can_do_without(const struct space *s, const struct space_class *c, u
 	return c->free - (c->places - s->segment[seg].live) >= c->reserved;
 }
 
+static bool may_take(const struct segment *segment, bool shunned)
+{
+	return shunned || !segment->shunned;
+}
+
 /*
  * The class's emptiest segment that is not empty and whose room is not promised, shunned or not;
  * false: it has none. Where the emptiest has the room that was promised, a fuller one can go.
@@ -48,7 +53,7 @@ static bool evacuable(const struct space *s, uint32_t k, bool shunned, uint32_t 
 	const struct heap *heap = &c->heap[HEAP_EVACUATE];
 	uint32_t least = UINT32_MAX;
 
-	if (!heap->count || s->segment[heap->segment[0]].shunned > shunned)
+	if (!heap->count || !may_take(&s->segment[heap->segment[0]], shunned))
 		return false; /* those that are stand behind all others */
 	*seg = heap->segment[0];
 	if (can_do_without(s, c, *seg))
@@ -56,7 +61,7 @@ static bool evacuable(const struct space *s, uint32_t k, bool shunned, uint32_t 
 	for (uint32_t i = 1; i < heap->count; i++) {
 		const struct segment *at = &s->segment[heap->segment[i]];
 
-		if (at->shunned <= shunned && at->live < least &&
+		if (may_take(at, shunned) && at->live < least &&
 		    can_do_without(s, c, heap->segment[i])) {
 			*seg = heap->segment[i];
 			least = at->live;
