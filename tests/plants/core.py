@@ -205,6 +205,11 @@ bug("holes-have-data", CORE + "recover.c",
 bug("failed-batch-keeps-its-room", CORE + "clean.c",
     "store_append_undo(c->store, &k->run[i].place);",
     "store_append_done(c->store, &k->run[i].place, false);", "test_core_holes")
+bug("full-cache-segment-stays-open", CORE + "store.c",
+    "stream == STORE_CACHE || (small", "(small", "test_core_tiny")
+bug("cache-keeps-what-promises-need", CORE + "store.c",
+    "stream == STORE_CACHE || (small && store_oldest(s, DISK_LOG_CACHE) < 0)",
+    "stream == STORE_CACHE", "test_core_tiny")
 bug("full-segments-stay-open", CORE + "store.c",
     "\t\tseal_full(s, STORE_CLEANED);\n", "", "test_core_clean")
 bug("carried-tombstones-wait-for-others", CORE + "store.c",

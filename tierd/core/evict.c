@@ -564,6 +564,13 @@ bool evict_store(struct core *c)
 	return true;
 }
 
+/* The same for a run that found no room, or tombstones. */
+bool evict_store_for(struct core *c, enum store_stream stream)
+{
+	store_no_room(c->store, stream);
+	return evict_store(c);
+}
+
 /* Keep segments free in advance, so that nobody waits and the cleaner finds the time. */
 void evict_ahead(struct core *c)
 {

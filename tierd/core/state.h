@@ -650,6 +650,7 @@ void evict_room_ahead(struct core *c, struct context *x, uint32_t tier);
 void evict_drain_logs(struct core *c);
 void evict_drain_client(struct core *c, struct client *k);
 bool evict_store(struct core *c);
+bool evict_store_for(struct core *c, enum store_stream stream);
 int64_t evict_oldest(const struct core *c);
 bool evict_block(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
 bool evict_nvme(struct core *c, struct context *x, uint64_t bytes);

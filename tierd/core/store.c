@@ -210,6 +210,14 @@ void store_resume(struct store *s)
 	}
 }
 
+static void seal(struct store *s, enum store_stream stream)
+{
+	if (s->open[stream] == ABI_SLOT_NONE)
+		return;
+	s->segment[s->open[stream]].state = STORE_SEALED;
+	s->open[stream] = ABI_SLOT_NONE;
+}
+
 static int append(struct store *s, enum store_stream stream, const struct need *need, uint32_t left,
 		  struct store_run *run)
 {
@@ -302,6 +310,14 @@ int store_append_thinned(struct store *s, uint32_t blocks, uint64_t block_bytes,
 	return append(s, STORE_CLEANED, &need, 0, run);
 }
 
+void store_no_room(struct store *s, enum store_stream stream)
+{
+	bool small = s->segment_count < STORE_RESERVED_FROM;
+
+	if (stream == STORE_CACHE || (small && store_oldest(s, DISK_LOG_CACHE) < 0))
+		seal(s, STORE_CACHE);
+}
+
 /* Nothing can be appended to it any more: sealed, it can be cleaned. */
 static void seal_full(struct store *s, enum store_stream stream)
 {
@@ -311,10 +327,8 @@ static void seal_full(struct store *s, enum store_stream stream)
 		return;
 	g = &s->segment[s->open[stream]];
 	assert(g->state == STORE_OPEN);
-	if (s->super.summary_bytes - g->record_next >= DISK_SECTOR)
-		return;
-	g->state = STORE_SEALED;
-	s->open[stream] = ABI_SLOT_NONE;
+	if (s->super.summary_bytes - g->record_next < DISK_SECTOR)
+		seal(s, stream);
 }
 
 /*

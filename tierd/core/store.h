@@ -75,6 +75,11 @@ void store_close(struct store *s);
 int store_append(struct store *s, enum store_stream stream, uint32_t blocks, uint64_t block_bytes,
 		 uint32_t pages, struct store_run *run);
 /*
+ * It said -ENOSPC, or store_append_tombstone did: the open segment of the cache log may be dropped.
+ * What is wanted of it does not fit; or, in the smallest stores, it is all that could make way.
+ */
+void store_no_room(struct store *s, enum store_stream stream);
+/*
  * The same for what the cleaner carries of one run, whose record also names `absent` ones, by the
  * bits of D14; not in every store.
  */

@@ -304,7 +304,7 @@ static int run_begin(struct core *c, struct context *x)
 	if (!quota_allows(c, x, bytes) && !evict_nvme(c, x, n * bytes))
 		return -ENOSPC;
 	err = store_append(c->store, log, n, bytes, block_pages(x, slot), &run->place);
-	if (err == -ENOSPC && evict_store(c))
+	if (err == -ENOSPC && evict_store_for(c, log))
 		return -EAGAIN; /* what that put back may have to go first */
 	if (err)
 		return err;
@@ -611,7 +611,8 @@ static bool tombs_place(struct core *c, uint32_t keys, enum tombs_kind kind,
 	bool carried = kind == TOMBS_CARRIED;
 
 	return !store_append_tombstone(c->store, keys, carried, place) ||
-	       (evict_store(c) && !store_append_tombstone(c->store, keys, carried, place));
+	       (evict_store_for(c, STORE_DURABLE) &&
+		!store_append_tombstone(c->store, keys, carried, place));
 }
 
 /*
