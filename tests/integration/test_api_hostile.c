@@ -155,12 +155,18 @@ static void test_ranges(void **state)
 {
 	struct world *w = *state;
 	const struct tier_range odd[] = {
-		{ 0, 2, UINT16_MAX, 1 }, { 0, 1, 1, UINT16_MAX }, { 1, 1, 0, 0 }, { 0, 0, 1, 1 },
+		{ 0, 1, 1, UINT16_MAX }, { 1, 1, 0, 0 }, { 0, 0, 1, 1 },
+	};
+	const struct tier_range nothing[] = {
+		{ 0, 2, UINT16_MAX, 1 }, { 0, 0, UINT16_MAX, UINT16_MAX },
 	};
 
 	for (uint32_t i = 0; i < COUNT(odd); i++)
 		assert_int_equal(tier_fetch(w->c, &w->block, 1,
 					    ASK(TIER_CXL, .range = &odd[i])), 1);
+	for (uint32_t i = 0; i < COUNT(nothing); i++)
+		assert_int_equal(tier_fetch(w->c, &w->block, 1,
+					    ASK(TIER_CXL, .range = &nothing[i])), -EINVAL);
 	assert_works(w);
 }
 

@@ -299,7 +299,7 @@ static void test_super_and_catalog(void **state)
 	says("copy is damaged");
 	says("the catalog is damaged");
 	assert_int_equal(check(&d, "--repair"), 0);
-	says("2 faults, 2 of them mended");
+	says("faults: 2, of them mended: 2");
 	assert_int_equal(check(&d, ""), 0);
 	/* Both slots say the same now: either may go. */
 	poke(&d, slot_at(&d, &super, true), noise, sizeof(noise));
@@ -411,7 +411,7 @@ static void test_rot(void **state)
 	poke(&d, at, noise, sizeof(noise)); /* the header */
 	assert_int_equal(check(&d, "--repair"), 1);
 	says("header does not verify");
-	says("1 faults, 0 of them mended");
+	says("faults: 1, of them mended: 0");
 	assert_true(count_blocks(&d) < BLOCKS - 1);
 	daemon_remove(&d);
 }
