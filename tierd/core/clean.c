@@ -331,9 +331,9 @@ static void tombs_step(struct core *c)
 static uint64_t summary_left(const struct core *c)
 {
 	const struct cleaner *k = &c->cleaner;
-	uint64_t next = k->summary_next + k->part_cursor - k->part_bytes, end;
+	uint64_t next = k->summary_next + k->part_cursor - k->part_bytes;
+	uint64_t end = c->config.super.summary_bytes;
 
-	end = c->config.super.summary_bytes;
 	return k->by_record && next < end ? end - next : 0;
 }
 

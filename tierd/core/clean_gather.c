@@ -168,14 +168,6 @@ bool clean_is_torn(const struct core *c)
 	return heads > store_segment_records(c->store, k->segment);
 }
 
-static struct context *context_of(const struct core *c, const struct disk_record *r)
-{
-	for (uint32_t i = 0; i < c->contexts_high; i++)
-		if (c->context[i] && c->context[i]->spec.uid == r->context_uid)
-			return c->context[i];
-	return NULL;
-}
-
 /* What of the record's run is still in the segment; how many. Bits of run->absent behind the last
  * of them name nothing. */
 static uint32_t survivors(const struct core *c, struct run *run, const struct context *x,
@@ -215,7 +207,7 @@ int clean_gather_run(struct core *c, struct run *run)
 
 	for (; (r = store_next_run(c->store, k->segment, k->chunk[0].data, k->part_bytes,
 				   &k->part_cursor)); at = k->part_cursor) {
-		struct context *x = context_of(c, r);
+		struct context *x = core_context_by_uid(c, r->context_uid);
 		uint32_t n = x ? survivors(c, run, x, r) : 0;
 		int err;
 

@@ -405,29 +405,25 @@ static int salt_limit(struct core *c, struct context *x, const struct core_quota
 
 int core_limit_restore(struct core *c, const struct disk_limit *limit)
 {
+	struct context *x = core_context_by_uid(c, limit->context_uid & ~DISK_LIMIT_PINS);
 	bool pins = limit->context_uid & DISK_LIMIT_PINS;
+	int err = 0;
 
-	for (uint32_t i = 0; i < c->contexts_high; i++) {
-		struct context *x = c->context[i];
-		int err = 0;
-
-		if (!x || x->spec.uid != (limit->context_uid & ~DISK_LIMIT_PINS))
-			continue;
-		for (uint32_t t = 0; t < ABI_MEM_TIERS && !err && pins; t++)
-			err = salt_pins(x, limit->salt, t, limit->hard[t]);
-		if (pins)
-			return err;
-		for (uint32_t t = 0; t < ABI_TIER_COUNT && !err; t++) {
-			struct ledger_limit own = { limit->soft[t], limit->hard[t] };
-
-			if (limit->salt)
-				err = ledger_limit(&x->salts, limit->salt, t, own);
-			else
-				ledger_limit_at(&x->salts, LEDGER_NONE, t, own);
-		}
+	if (!x)
+		return 0;
+	for (uint32_t t = 0; t < ABI_MEM_TIERS && !err && pins; t++)
+		err = salt_pins(x, limit->salt, t, limit->hard[t]);
+	if (pins)
 		return err;
+	for (uint32_t t = 0; t < ABI_TIER_COUNT && !err; t++) {
+		struct ledger_limit own = { limit->soft[t], limit->hard[t] };
+
+		if (limit->salt)
+			err = ledger_limit(&x->salts, limit->salt, t, own);
+		else
+			ledger_limit_at(&x->salts, LEDGER_NONE, t, own);
 	}
-	return 0;
+	return err;
 }
 
 int core_quota_set(struct core *c, const struct core_quota *q, uint64_t token)

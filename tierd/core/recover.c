@@ -22,14 +22,6 @@ struct recover_note {
 	uint8_t key[ABI_KEY_BYTES]; /* of the tombstone, of the parent */
 };
 
-static struct context *context_by_uid(struct core *c, uint64_t uid)
-{
-	for (uint32_t i = 0; i < c->contexts_high; i++)
-		if (c->context[i] && c->context[i]->spec.uid == uid)
-			return c->context[i];
-	return NULL;
-}
-
 static uint64_t *lsn_of(struct core *c, struct context *x, uint32_t slot)
 {
 	if (!c->recover_lsn[x->index])
@@ -194,7 +186,7 @@ static int apply_run(struct core *c, struct context *x, const struct store_view 
 
 static int apply(struct core *c, const struct store_view *v, uint32_t log)
 {
-	struct context *x = context_by_uid(c, v->head->context_uid);
+	struct context *x = core_context_by_uid(c, v->head->context_uid);
 	int err = 0;
 
 	c->recovery.records++;

@@ -483,6 +483,15 @@ static inline struct context *core_context(const struct core *c, uint32_t id)
 	return x && x->id == id ? x : NULL;
 }
 
+/* By the number that the store knows it by, in all its lives. */
+static inline struct context *core_context_by_uid(const struct core *c, uint64_t uid)
+{
+	for (uint32_t i = 0; i < c->contexts_high; i++)
+		if (c->context[i] && c->context[i]->spec.uid == uid)
+			return c->context[i];
+	return NULL;
+}
+
 static inline bool bit_get(const uint64_t *map, uint32_t i)
 {
 	return map[i / 64] >> (i % 64) & 1;
