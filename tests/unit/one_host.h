@@ -6,6 +6,8 @@
 #ifndef TIER_TESTS_ONE_HOST_H
 #define TIER_TESTS_ONE_HOST_H
 
+#include <stdlib.h>
+
 #include "tests/fuzz/host.h"
 #include "tests/lib/unit.h"
 
@@ -75,6 +77,34 @@ static inline struct core_recovery one_host_restart(bool backwards)
 	}
 	assert_int_equal(core_recover_finish(host.core, &out), 0);
 	return out;
+}
+
+static uint8_t *one_host_small; /* the host's own disk, while a test has another */
+
+/* A larger store than the host's own, for one test. */
+static inline void one_host_disk(uint64_t bytes, uint64_t segments, uint64_t segment_bytes,
+				 uint64_t summary_bytes)
+{
+	one_host_small = host.disk;
+	host.disk = calloc(1, bytes);
+	assert_non_null(host.disk);
+	host.disk_bytes = bytes;
+	host.super.segment_count = segments;
+	host.super.segment_bytes = segment_bytes;
+	host.super.summary_bytes = summary_bytes;
+	disk_super_seal(&host.super);
+}
+
+/* The host's own again, when the core is off. */
+static inline void one_host_disk_back(void)
+{
+	free(host.disk);
+	host.disk = one_host_small;
+	host.disk_bytes = HOST_NVME;
+	host.super.segment_count = HOST_SEGMENTS;
+	host.super.segment_bytes = HOST_SEGMENT;
+	host.super.summary_bytes = HOST_SUMMARY;
+	disk_super_seal(&host.super);
 }
 
 /* Teardown of cmocka, of a test or of a group. */

@@ -84,6 +84,18 @@ static void pin(uint32_t client, uint32_t first, uint32_t count)
 	assert_int_equal(host.answer.status, ABI_STATUS_READY);
 }
 
+/* The writer of block 0 dies before its record is written: nobody wants the flush. */
+static void put_without_a_flush(void)
+{
+	put_durably(0, 1);
+	carry(CORE_AC_COPY, HOST_WELL);
+	carry(CORE_AC_WRITE, HOST_WELL); /* the header, */
+	carry(CORE_AC_SYNC, HOST_WELL);
+	carry(CORE_AC_WRITE, HOST_WELL); /* the data, */
+	host_client_gone(&host, 0);
+	carry(CORE_AC_WRITE, HOST_WELL); /* the record */
+}
+
 /*
  * A block whose writer died waits for a flush that nobody wants. All else is pinned and is not to
  * be written: then room for others comes by that flush alone.
@@ -105,13 +117,7 @@ static void test_room_that_a_flush_makes(void **state)
 	assert_true(host_settle(&host, 100));
 	assert_int_equal(x->refused, 96);
 	host.held = true;
-	put_durably(0, 1);
-	carry(CORE_AC_COPY, HOST_WELL);
-	carry(CORE_AC_WRITE, HOST_WELL); /* the header, */
-	carry(CORE_AC_SYNC, HOST_WELL);
-	carry(CORE_AC_WRITE, HOST_WELL); /* the data, */
-	host_client_gone(&host, 0);
-	carry(CORE_AC_WRITE, HOST_WELL); /* the record */
+	put_without_a_flush();
 	assert_int_equal(host.bag_count, 0);
 	assert_int_equal(x->dirty_bytes, 0);
 	assert_int_equal(evict_room(host.core, x, ABI_TIER_CXL, 1), 0); /* it will come: */
@@ -219,13 +225,7 @@ static void test_a_flush_does_not_settle_who_came_into_the_slot(void **state)
 	uint32_t slot;
 
 	(void)state;
-	put_durably(0, 1);
-	carry(CORE_AC_COPY, HOST_WELL);
-	carry(CORE_AC_WRITE, HOST_WELL); /* the header, */
-	carry(CORE_AC_SYNC, HOST_WELL);
-	carry(CORE_AC_WRITE, HOST_WELL); /* the data, */
-	host_client_gone(&host, 0);
-	carry(CORE_AC_WRITE, HOST_WELL); /* the record */
+	put_without_a_flush();
 	host_key(0, key);
 	slot = index_find(&x->ix, key);
 	assert_int_equal(x->meta[slot].settle, SETTLE_WRITTEN);

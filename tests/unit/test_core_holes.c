@@ -23,7 +23,6 @@
 #define BLOCK (16u << 10)
 #define DATA 4096u /* where host_commit says that a put's bytes are */
 
-static uint8_t *small; /* the host's own disk */
 static bool stored[KEYS];
 
 static struct context *context(void)
@@ -36,14 +35,7 @@ static int set_up(void **state)
 	struct disk_context spec;
 
 	(void)state;
-	small = host.disk;
-	host.disk = calloc(1, STORE_BYTES);
-	assert_non_null(host.disk);
-	host.disk_bytes = STORE_BYTES;
-	host.super.segment_count = SEGMENTS;
-	host.super.segment_bytes = SEGMENT;
-	host.super.summary_bytes = SUMMARY;
-	disk_super_seal(&host.super);
+	one_host_disk(STORE_BYTES, SEGMENTS, SEGMENT, SUMMARY);
 	host_spec(&spec, HOST_KIND_STORE, 0);
 	spec.blocks_max = 2000;
 	spec.quota[ABI_TIER_NVME] = UINT32_MAX;
@@ -55,13 +47,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
 	one_host_off(state);
-	free(host.disk);
-	host.disk = small;
-	host.disk_bytes = HOST_NVME;
-	host.super.segment_count = HOST_SEGMENTS;
-	host.super.segment_bytes = HOST_SEGMENT;
-	host.super.summary_bytes = HOST_SUMMARY;
-	disk_super_seal(&host.super);
+	one_host_disk_back();
 	return 0;
 }
 

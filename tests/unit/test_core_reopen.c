@@ -30,7 +30,6 @@ struct life {
 	struct rng rng;
 	enum known group[GROUPS];
 	uint32_t groups; /* so far */
-	uint8_t *small;  /* the host's own disk */
 };
 
 static struct context *context(void)
@@ -43,15 +42,9 @@ static struct life *begin(uint64_t seed)
 	struct life *l = calloc(1, sizeof(*l));
 	struct disk_context spec;
 
+	assert_non_null(l);
 	l->rng.state = seed;
-	l->small = host.disk;
-	host.disk = calloc(1, STORE_BYTES);
-	assert_true(l && host.disk);
-	host.disk_bytes = STORE_BYTES;
-	host.super.segment_count = SEGMENTS;
-	host.super.segment_bytes = 2 * HOST_SEGMENT;
-	host.super.summary_bytes = 2 * HOST_SUMMARY;
-	disk_super_seal(&host.super);
+	one_host_disk(STORE_BYTES, SEGMENTS, 2 * HOST_SEGMENT, 2 * HOST_SUMMARY);
 	host_spec(&spec, HOST_KIND_STORE, 0);
 	spec.blocks_max = 500;
 	spec.quota[ABI_TIER_NVME] = UINT32_MAX;
@@ -62,13 +55,7 @@ static struct life *begin(uint64_t seed)
 static void end(struct life *l)
 {
 	one_host_off(NULL);
-	free(host.disk);
-	host.disk = l->small;
-	host.disk_bytes = HOST_NVME;
-	host.super.segment_count = HOST_SEGMENTS;
-	host.super.segment_bytes = HOST_SEGMENT;
-	host.super.summary_bytes = HOST_SUMMARY;
-	disk_super_seal(&host.super);
+	one_host_disk_back();
 	free(l);
 }
 

@@ -23,8 +23,7 @@
 
 static struct abi_cqe answer[PUTS];
 static uint64_t answered_ns[PUTS];
-static uint8_t *small; /* the host's own disk */
-static uint8_t *staging[HOST_CLIENTS]; /* ... and its clients' */
+static uint8_t *staging[HOST_CLIENTS]; /* the clients' own */
 
 static void hear(void *arg, uint32_t client, const struct abi_cqe *cqe)
 {
@@ -39,12 +38,7 @@ static int set_up(void **state)
 	struct disk_context spec;
 
 	(void)state;
-	small = host.disk;
-	host.disk = calloc(1, NVME);
-	assert_non_null(host.disk);
-	host.disk_bytes = NVME;
-	host.super.segment_bytes = 4u << 20;
-	host.super.summary_bytes = 256u << 10;
+	one_host_disk(NVME, HOST_SEGMENTS, 4u << 20, 256u << 10);
 	host.staging_bytes = STAGING;
 	for (uint32_t i = 0; i < HOST_CLIENTS; i++) {
 		staging[i] = host.client[i].staging;
@@ -64,16 +58,12 @@ static int tear_down(void **state)
 {
 	host.ears.complete = NULL;
 	one_host_off(state);
-	free(host.disk);
-	host.disk = small;
+	one_host_disk_back();
 	host.staging_bytes = HOST_STAGING;
 	for (uint32_t i = 0; i < HOST_CLIENTS; i++) {
 		free(host.client[i].staging);
 		host.client[i].staging = staging[i];
 	}
-	host.disk_bytes = HOST_NVME;
-	host.super.segment_bytes = HOST_SEGMENT;
-	host.super.summary_bytes = HOST_SUMMARY;
 	return 0;
 }
 
