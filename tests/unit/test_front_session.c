@@ -616,7 +616,7 @@ static void *client_beside(void *arg)
 	uint64_t end = time_now_ns() + BESIDE_NS;
 
 	for (uint32_t i = 0; i < BESIDE_ROUNDS && time_now_ns() < end; i++) {
-		uint64_t patience = time_now_ns() + 20000 * MS;
+		uint64_t patience = time_now_ns() + 60000 * MS;
 		uint32_t at = ABI_RING_BEGIN + i;
 
 		for (volatile uint32_t k = 0; k < i * 7 % 3000; k++)

@@ -14,7 +14,7 @@
 
 #define READERS_LIVES READER_OLD_MAX
 
-#define LONG_NS (10 * NS_PER_S)
+#define LONG_NS (60 * NS_PER_S)
 
 static uint32_t old_count(tier *t)
 {
@@ -24,20 +24,6 @@ static uint32_t old_count(tier *t)
 	list_each(at, &t->old)
 		n++;
 	return n;
-}
-
-/* Comes back within the back-off of failed tries. */
-static int check_until(tier *t, int wanted)
-{
-	int rc = -EINVAL;
-
-	for (uint32_t i = 0; i < 200; i++) {
-		rc = tier_check(t);
-		if (rc == wanted)
-			break;
-		usleep(10000);
-	}
-	return rc;
 }
 
 /* ---- connect --------------------------------------------------------------------------------- */
@@ -211,7 +197,7 @@ static void test_the_event_descriptor_tells_of_a_death(void **state)
 	assert_int_equal(tier_poll(w->t, &c, 1), 0);
 	assert_int_equal(poll(&p, 1, 0), 0);
 	fake_stop(w->fake, false);
-	assert_int_equal(poll(&p, 1, 10000), 1);
+	assert_int_equal(poll(&p, 1, 60000), 1);
 	assert_int_equal(tier_poll(w->t, &c, 1), 1);
 	assert_int_equal(c.result, -ENOTCONN);
 	assert_int_equal(c.user_data, 9);
@@ -220,9 +206,9 @@ static void test_the_event_descriptor_tells_of_a_death(void **state)
 	/* And of what the next daemon completes. */
 	w->fake->hook = NULL;
 	fake_restart(w->fake);
-	assert_int_equal(check_until(w->t, 1), 1);
+	assert_int_equal(world_attach(w), 1);
 	assert_int_equal(tier_fetch_start(w->c, &b, 1, ASK(TIER_CXL, .user_data = 10)), 0);
-	assert_int_equal(poll(&p, 1, 10000), 1);
+	assert_int_equal(poll(&p, 1, 60000), 1);
 }
 
 /* ---- back ------------------------------------------------------------------------------------ */
@@ -238,7 +224,7 @@ static void test_handles_survive_a_restart(void **state)
 
 	assert_int_equal(tier_lease_page(w->r, w->c, b, 3, 0, &held), 0);
 	fake_restart(w->fake);
-	assert_int_equal(tier_check(w->t), 1);
+	assert_int_equal(world_attach(w), 1);
 	assert_int_equal(tier_check(w->t), 0);
 	/* The new index is empty; what was leased stays as it was. */
 	assert_int_equal(tier_match(w->c, keys, 1, NULL), 0);
@@ -272,7 +258,7 @@ static void test_idle_readers_do_not_keep_old_memory(void **state)
 	assert_int_equal(tier_lease_page(idle, w->c, b, 0, 0, &lease), 0);
 	tier_release(idle, &lease);
 	fake_restart(w->fake);
-	assert_int_equal(tier_check(w->t), 1);
+	assert_int_equal(world_attach(w), 1);
 	assert_int_equal(old_count(w->t), 0);
 	/* Hostile: a lease from before, given back twice. */
 	lease.data = &lease;
@@ -281,7 +267,7 @@ static void test_idle_readers_do_not_keep_old_memory(void **state)
 	assert_int_equal(tier_lease_page(idle, w->c, b, 0, 0, &lease), 0);
 	tier_reader_close(idle);
 	fake_restart(w->fake);
-	assert_int_equal(tier_check(w->t), 1);
+	assert_int_equal(world_attach(w), 1);
 	tier_reader_close(w->r);
 }
 
@@ -296,7 +282,7 @@ static void test_leases_of_many_lives(void **state)
 
 		assert_int_equal(tier_lease_page(w->r, w->c, b, 0, 0, &lease[lives]), 0);
 		fake_restart(w->fake);
-		assert_int_equal(tier_check(w->t), 1);
+		assert_int_equal(world_attach(w), 1);
 	}
 	assert_int_equal(old_count(w->t), READERS_LIVES);
 	for (uint32_t i = 0; i < lives; i++) {
@@ -310,7 +296,7 @@ static void test_leases_of_many_lives(void **state)
 
 		assert_int_equal(tier_lease_page(w->r, w->c, b, 0, 0, &lease[lives]), 0);
 		fake_restart(w->fake);
-		assert_int_equal(tier_check(w->t), 1);
+		assert_int_equal(world_attach(w), 1);
 		b = world_block(w, 51);
 		assert_int_equal(tier_lease_page(w->r, w->c, b, 0, 0, &lease[lives + 1]), -EAGAIN);
 		tier_release(w->r, &lease[2]);
@@ -331,7 +317,7 @@ static void test_a_put_across_a_restart(void **state)
 	assert_int_equal(tier_put_begin(w->c, &key, 1, NULL, &p[0]), 0);
 	assert_int_equal(tier_put_begin(w->c, &key, 1, NULL, &p[1]), 0);
 	fake_restart(w->fake);
-	assert_int_equal(tier_check(w->t), 1);
+	assert_int_equal(world_attach(w), 1);
 	/* The staging memory is still ours to write. */
 	memset(tier_put_data(p[0], 0, 0, 0, 0), 1, 4096);
 	assert_int_equal(tier_put_commit(p[0], 5), 0);
@@ -355,7 +341,7 @@ static void test_a_plan_across_a_restart(void **state)
 
 	assert_int_equal(tier_plan_begin(w->c, &access, 1, NULL, &old), 0);
 	fake_restart(w->fake);
-	assert_int_equal(check_until(w->t, 1), 1);
+	assert_int_equal(world_attach(w), 1);
 	access.block = world_block(w, 1);
 	assert_int_equal(tier_plan_begin(w->c, &access, 1, NULL, &new), 0);
 	sent = w->fake->ops[ABI_OP_PLAN];
@@ -378,14 +364,15 @@ static void test_requests_attach_by_themselves(void **state)
 	int rc = -1;
 
 	fake_restart(w->fake);
-	for (uint32_t i = 0; i < 100 && rc != 0; i++) {
+	for (uint32_t i = 0; i < 6000 && rc != 0; i++) {
 		rc = tier_put_begin(w->c, &key, 1, NULL, &p);
 		if (rc != 0)
 			assert_int_equal(rc, -ENOTCONN);
+		usleep(rc ? 10000 : 0);
 	}
 	assert_int_equal(rc, 0);
 	tier_put_abort(p);
-	assert_int_equal(tier_check(w->t), 1);
+	assert_int_equal(world_attach(w), 1);
 }
 
 static void test_an_ended_session_is_opened_anew(void **state)
@@ -397,7 +384,7 @@ static void test_an_ended_session_is_opened_anew(void **state)
 	pthread_mutex_lock(&w->fake->lock);
 	atomic_store_release_u32(&w->fake->client[0].region->closed, 1);
 	pthread_mutex_unlock(&w->fake->lock);
-	assert_int_equal(tier_check(w->t), 1);
+	assert_int_equal(world_attach(w), 1);
 	/* The same daemon: what was found is as good as before. */
 	assert_int_equal(tier_lease_page(w->r, w->c, b, 0, 0, &lease), 0);
 	tier_release(w->r, &lease);
@@ -417,7 +404,7 @@ static void test_a_context_is_the_same_or_lost(void **state)
 	pthread_mutex_lock(&w->fake->lock);
 	atomic_store_release_u32(&w->fake->client[0].region->closed, 1);
 	pthread_mutex_unlock(&w->fake->lock);
-	assert_int_equal(tier_check(w->t), 1);
+	assert_int_equal(world_attach(w), 1);
 	assert_memory_equal(w->fake->asked.fingerprint, w->x->ix.header->fingerprint, 32);
 	/* The same name, and another geometry. */
 	world_block(w, 1);
@@ -429,7 +416,7 @@ static void test_a_context_is_the_same_or_lost(void **state)
 	tier_geometry_free(other);
 	fake_context_make(w->fake, 0, "ctx", &g);
 	fake_start(w->fake);
-	assert_int_equal(check_until(w->t, 1), 1);
+	assert_int_equal(world_attach(w), 1);
 	assert_int_equal(tier_match(c, &key, 1, NULL), 0);
 	assert_int_equal(tier_delete(c, &key, 1), -ENOENT);
 }
@@ -442,7 +429,7 @@ static void test_descriptors_do_not_pile_up(void **state)
 
 	for (uint32_t i = 0; i < 4; i++) {
 		fake_restart(w->fake);
-		assert_int_equal(check_until(w->t, 1), 1);
+		assert_int_equal(world_attach(w), 1);
 		assert_int_equal(tier_context_open(w->t, "ctx", NULL, &c), 0);
 		tier_context_close(c);
 		assert_int_equal(tier_context_open(w->t, "nobody", NULL, &c), -ENOENT);
@@ -466,7 +453,7 @@ static void test_a_lost_context_is_a_miss_and_may_return(void **state)
 	w->fake->context[0].hidden = true;
 	fake_restart(w->fake);
 	w->fake->context[0].hidden = true;
-	assert_int_equal(check_until(w->t, 1), 1);
+	assert_int_equal(world_attach(w), 1);
 	assert_int_equal(tier_match(c, &key, 1, NULL), 0);
 	assert_int_equal(tier_lease_page(w->r, c, b, 0, 0, &lease), -ESTALE);
 	assert_int_equal(tier_lease_key(w->r, c, &key, 0, 0, &lease), -ENOENT);
@@ -476,7 +463,7 @@ static void test_a_lost_context_is_a_miss_and_may_return(void **state)
 	pthread_mutex_lock(&w->fake->lock);
 	fake_store(w->x, &key, ABI_BLOCK_COMMITTED);
 	pthread_mutex_unlock(&w->fake->lock);
-	for (uint32_t i = 0; i < 300 && tier_match(c, &key, 1, NULL) == 0; i++) {
+	for (uint32_t i = 0; i < 6000 && tier_match(c, &key, 1, NULL) == 0; i++) {
 		assert_int_equal(tier_check(w->t), 0);
 		usleep(10000);
 	}
@@ -499,7 +486,7 @@ static void test_a_context_that_cannot_be_had_now(void **state)
 		assert_int_equal(tier_check(w->t), -ENOTCONN);
 		assert_int_equal(tier_delete(w->c, &key, 1), -ENOTCONN);
 		w->fake->refusal = 0;
-		assert_int_equal(check_until(w->t, 1), 1);
+		assert_int_equal(world_attach(w), 1);
 		assert_int_equal(tier_delete(w->c, &key, 1), 0);
 	}
 }
@@ -513,7 +500,7 @@ static void test_who_created_creates_again(void **state)
 	fake_stop(w->fake, true);
 	w->fake->boot_token++;
 	fake_start(w->fake);
-	assert_int_equal(check_until(w->t, 1), 1);
+	assert_int_equal(world_attach(w), 1);
 	assert_int_equal(tier_put_copy(w->c, &key, 1, data, NULL), 1);
 	assert_int_equal(tier_match(w->c, &key, 1, NULL), 1);
 }
@@ -525,7 +512,7 @@ struct reading {
 	tier_reader *r;
 	uint32_t stop; /* atomic */
 	uint32_t wrong;
-	uint32_t leased;
+	uint32_t leased; /* atomic */
 };
 
 static void *read_on(void *arg)
@@ -544,7 +531,7 @@ static void *read_on(void *arg)
 		if (found[i].state != TIER_HIT ||
 		    tier_lease_page(k->r, k->w->c, found[i].block, 2, 0, &lease) != 0)
 			continue;
-		k->leased++;
+		atomic_store_relaxed_u32(&k->leased, k->leased + 1);
 		data = lease.data;
 		for (uint32_t at = 0; at < 4096; at += 512)
 			k->wrong += data[at] != fake_byte(keys[i].bytes, 2);
@@ -572,8 +559,14 @@ static void test_readers_through_restarts(void **state)
 			pthread_mutex_unlock(&w->fake->lock);
 		}
 		usleep(5000);
+		/* On a crowded machine their turn comes later. */
+		for (uint32_t i = 0; life == 19 && i < 2;)
+			if (atomic_load_relaxed_u32(&k[i].leased))
+				i++;
+			else
+				usleep(1000);
 		fake_restart(w->fake);
-		assert_int_equal(check_until(w->t, 1), 1);
+		assert_int_equal(world_attach(w), 1);
 	}
 	for (uint32_t i = 0; i < 2; i++) {
 		atomic_store_release_u32(&k[i].stop, 1);

@@ -691,6 +691,17 @@ static inline void fake_free(struct fake *f)
 	free(f);
 }
 
+/* How often this was asked for, what the daemon has begun being done. */
+static FAKE_UNUSED uint32_t fake_ops(struct fake *f, uint32_t op)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&f->lock);
+	n = f->ops[op];
+	pthread_mutex_unlock(&f->lock);
+	return n;
+}
+
 /* ---- what most tests begin with -------------------------------------------------------------- */
 
 struct world {
@@ -717,6 +728,19 @@ static FAKE_UNUSED tier *world_connect(const struct world *w)
 
 	assert_int_equal(tier_connect(&t, &o), 0);
 	return t;
+}
+
+/* Attached to the daemon that runs now. Where the machine is taken away meanwhile, one try does not
+ * do: each has a second. */
+static FAKE_UNUSED int world_attach(struct world *w)
+{
+	int rc = tier_check(w->t);
+
+	for (uint32_t i = 0; i < 6000 && rc != 1; i++) {
+		usleep(10000);
+		rc = tier_check(w->t);
+	}
+	return rc;
 }
 
 static FAKE_UNUSED int world_setup(void **state)

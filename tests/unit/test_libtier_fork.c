@@ -141,7 +141,7 @@ static void test_a_child_is_told(void **state)
 	child = fork();
 	assert_true(child >= 0);
 	if (child == 0) {
-		alarm(20); /* it must not wait for anything */
+		alarm(300); /* it must not wait for anything */
 		_exit(use_all(w, b, p, &held));
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);
@@ -152,7 +152,7 @@ static void test_a_child_is_told(void **state)
 	assert_int_equal(tier_check(w->t), 0);
 	memset(tier_put_data(p, 0, 0, 0, 0), 1, 4096);
 	assert_int_equal(tier_put_commit(p, 3), 0);
-	assert_int_equal(tier_wait(w->t, &c, 1, 1, 10 * NS_PER_S), 1);
+	assert_int_equal(tier_wait(w->t, &c, 1, 1, 60 * NS_PER_S), 1);
 	assert_int_equal(c.result, 0);
 	tier_plan_advance(the_plan, 1);
 	tier_plan_end(the_plan);

@@ -110,7 +110,7 @@ static void test_a_failed_commit_is_told(void **state)
 	assert_int_equal(tier_put_copy(w->c, keys, 2, data, NULL), -ESTALE);
 	assert_int_equal(tier_put_begin(w->c, keys, 1, NULL, &p), 0);
 	assert_int_equal(tier_put_commit(p, 5), 0);
-	assert_int_equal(tier_wait(w->t, &c, 1, 1, 10 * NS_PER_S), 1);
+	assert_int_equal(tier_wait(w->t, &c, 1, 1, 60 * NS_PER_S), 1);
 	assert_int_equal(c.user_data, 5);
 	assert_int_equal(c.result, -ESTALE);
 	assert_int_equal(arena_used(w), 0);

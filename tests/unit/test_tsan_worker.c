@@ -45,7 +45,7 @@ static struct job *next_done(struct worker_pool *p, int fd)
 		uint64_t count;
 
 		if (worker_sleep(p)) {
-			assert_int_equal(poll(&wait, 1, 10000), 1);
+			assert_int_equal(poll(&wait, 1, 60000), 1);
 			assert_int_equal(read(fd, &count, sizeof(count)), 8);
 		}
 		worker_awake(p);
