@@ -16,7 +16,7 @@
 
 #define BLOCK_PAGES 6u
 #define BLOCK_BYTES (BLOCK_PAGES * 4096u)
-#define LONG_NS (20 * NS_PER_S)
+#define LONG_NS (60 * NS_PER_S)
 
 struct world {
 	struct daemon d;

@@ -80,7 +80,7 @@ static uint8_t byte_of(uint32_t n)
 static void put(struct user *u, uint32_t first, uint32_t count)
 {
 	static uint8_t data[HELD * BLOCK_BYTES];
-	uint64_t give_up = time_now_ns() + 20 * NS_PER_S;
+	uint64_t give_up = time_now_ns() + PATIENCE_MS * NS_PER_MS;
 	tier_key keys[HELD];
 
 	CHECK(count <= HELD);
@@ -98,12 +98,9 @@ static void put(struct user *u, uint32_t first, uint32_t count)
 /* All of it must find room, whoever stands still meanwhile. */
 static void crowd(struct world *w)
 {
-	uint64_t begun = time_now_ns();
-
 	for (uint32_t i = 0; i < CROWD; i += 30)
-		put(&w->own, 100000 + w->next + i, 30);
+		put(&w->own, 100000 + w->next + i, 30); /* which has an end to its patience */
 	w->next += CROWD;
-	assert_true(time_now_ns() - begun < 30 * NS_PER_S);
 }
 
 static void lease_all(struct user *u, uint32_t first, struct tier_lease *lease)
@@ -147,7 +144,7 @@ static int64_t status(struct world *w, const char *member)
 
 static void wait_status(struct world *w, const char *member, int64_t value)
 {
-	for (uint32_t i = 0; i < 1000 && status(w, member) != value; i++)
+	for (uint32_t i = 0; i < PATIENCE_MS / 10 && status(w, member) != value; i++)
 		usleep(10000);
 	assert_int_equal(status(w, member), value);
 }
@@ -210,7 +207,7 @@ static void wait_turn(struct world *w)
 	struct pollfd p = { .fd = w->up[0], .events = POLLIN };
 	char byte;
 
-	assert_int_equal(poll(&p, 1, 20000), 1);
+	assert_int_equal(poll(&p, 1, PATIENCE_MS), 1);
 	assert_int_equal(read(w->up[0], &byte, 1), 1);
 }
 
@@ -301,11 +298,11 @@ static void stand_still(struct world *w, struct user *u)
 	your_turn(w);
 	verify_all(lease, 0);
 	tier_release_many(u->r, lease, HELD * 6);
-	n = tier_wait(u->t, done, ASKED, ASKED + 1, 5 * NS_PER_S);
+	n = tier_wait(u->t, done, ASKED, ASKED + 1, PATIENCE_MS * NS_PER_MS);
 	CHECK(n == ASKED);
 	/* Its put has run out: it says so, and nothing of it is seen. */
 	CHECK(tier_put_commit(p, 7) == 0);
-	CHECK(tier_wait(u->t, done, 1, 1, 5 * NS_PER_S) == 1);
+	CHECK(tier_wait(u->t, done, 1, 1, PATIENCE_MS * NS_PER_MS) == 1);
 	CHECK(done[0].user_data == 7 && done[0].result < 0);
 	CHECK(tier_match(u->c, &new, 1, NULL) == 0);
 	CHECK(tier_check(u->t) == 0);
@@ -453,7 +450,7 @@ static void hold_and_fork(struct world *w, struct user *u)
 
 	lease_all(u, 0, lease);
 	if (fork() == 0) {
-		alarm(60); /* nobody waits for it, if the test fails */
+		alarm(300); /* nobody waits for it, if the test fails */
 		act_as_child(u);
 		your_turn(w); /* twice: the parent dies between */
 		act_as_child(u);
@@ -503,7 +500,7 @@ static void lose_socket(struct world *w, struct user *u)
 	CHECK(rc == 1 || rc == -ENOTCONN);
 	verify_all(lease, 0);
 	tier_release_many(u->r, lease, HELD * 6);
-	for (uint32_t i = 0; i < 500 && rc < 0; i++) {
+	for (uint32_t i = 0; i < PATIENCE_MS / 10 && rc < 0; i++) {
 		usleep(10000);
 		rc = tier_check(u->t);
 	}

@@ -157,7 +157,7 @@ static void four_sessions(void)
 	CHECK(strstr(tier_error_text(), "user.sessions"));
 	your_turn();
 	tier_close(t[2]);
-	for (uint32_t i = 0; i < 100 && rc == -EUSERS; i++) {
+	for (uint32_t i = 0; i < PATIENCE_MS / 10 && rc == -EUSERS; i++) {
 		rc = connect_now(&t[3]);
 		usleep(10000);
 	}
@@ -268,7 +268,7 @@ static void many_requests(void)
 	for (uint32_t i = 0; i < 500; i++)
 		CHECK(tier_fetch_start(c, &found.block, 1, ASK(TIER_HBM, .user_data = i)) == 0);
 	while (got < 500) {
-		int n = tier_wait(t, done, 1, 64, 10 * NS_PER_S);
+		int n = tier_wait(t, done, 1, 64, PATIENCE_MS * NS_PER_MS);
 
 		CHECK(n > 0);
 		got += (uint32_t)n;
@@ -361,7 +361,8 @@ static void test_leases_that_are_never_released(void **state)
 	pid = spawn(USER, hoarder);
 	wait_turn();
 	delete_all(c);
-	for (uint32_t i = 0; i < 500 && !daemon_logged(&the_daemon, "quarantine.percent"); i++)
+	for (uint32_t i = 0; i < PATIENCE_MS / 10 &&
+			     !daemon_logged(&the_daemon, "quarantine.percent"); i++)
 		usleep(10000);
 	assert_true(daemon_logged(&the_daemon, "more evicted memory than quarantine.percent"));
 	go_on();
@@ -374,7 +375,7 @@ static void test_leases_that_are_never_released(void **state)
 	put_many(c, 0, MANY);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
-	for (uint32_t i = 0; i < 500 && quarantined(t); i++)
+	for (uint32_t i = 0; i < PATIENCE_MS / 10 && quarantined(t); i++)
 		usleep(10000);
 	assert_int_equal(quarantined(t), 0);
 	assert_int_equal(connect_as(USER), 0);

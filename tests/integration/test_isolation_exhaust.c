@@ -243,7 +243,7 @@ static void test_sent_descriptors(void **state)
 		return;
 	before = daemon_fds(&w->d);
 	attack(w, "descriptors sent over the socket", by_sent_descriptors);
-	for (uint32_t i = 0; i < 200 && (after = daemon_fds(&w->d)) > before; i++)
+	for (uint32_t i = 0; i < PATIENCE_MS / 10 && (after = daemon_fds(&w->d)) > before; i++)
 		usleep(10000);
 	assert_true(after <= before);
 }
@@ -268,7 +268,7 @@ static void touch(int fd, uint64_t bytes, uint64_t slack)
 	for (uint64_t i = 0; i < bytes; i += 4096)
 		sum += *(volatile const uint8_t *)(at + i);
 	after = resident(fd);
-	for (uint32_t i = 0; i < 1000 && resident(fd) > before + slack; i++)
+	for (uint32_t i = 0; i < PATIENCE_MS / 10 && resident(fd) > before + slack; i++)
 		usleep(10000);
 	printf("# %llu bytes were there, %llu after the attack, %llu then (sum %llu)\n",
 	       (unsigned long long)before, (unsigned long long)after,
@@ -324,8 +324,8 @@ static void outlive(struct client *c, int tell)
 	struct abi_cqe cqe;
 	bool served;
 
-	for (uint32_t i = 0; i < 500 && !atomic_load_acquire_u32(&c->region->closed); i++)
-		usleep(10000);
+	for (uint32_t i = 0; i < PATIENCE_MS && !atomic_load_acquire_u32(&c->region->closed); i++)
+		usleep(1000);
 	served = client_push(c, &(struct abi_sqe){ .op = ABI_OP_NOP }) &&
 		 client_pop(c, &cqe, 300);
 	CHECK(write(tell, served ? "y" : "n", 1) == 1);

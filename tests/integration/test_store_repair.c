@@ -124,7 +124,7 @@ static uint32_t count_blocks(struct daemon *d)
 		if (tier_match(c, &key, 1, &found) != 1)
 			continue;
 		page = (struct tier_page){ found.block, 3 };
-		if (tier_read_pages(r, c, &page, 1, time_now_ns() + 5 * NS_PER_S, &lease) != 1)
+		if (tier_read_pages(r, c, &page, 1, time_now_ns() + 60 * NS_PER_S, &lease) != 1)
 			continue;
 		assert_int_equal(((const uint8_t *)lease.data)[77], i + 1);
 		tier_release(r, &lease);
