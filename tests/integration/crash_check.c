@@ -12,8 +12,8 @@
 #include "libtier/base/time.h"
 #include "tests/integration/crash.h"
 
-#define READ_NS (20 * NS_PER_S)
-#define IDLE_NS (15 * NS_PER_S)
+#define READ_NS (60 * NS_PER_S)
+#define IDLE_NS (60 * NS_PER_S)
 
 static json_t *ask(tier *t, const char *verb)
 {

@@ -13,7 +13,7 @@ ${CC:-gcc} -Wall -Wextra -Werror "${flags[@]}" -Ilibtier/include -o "$TMPDIR/exa
 	"$TMPDIR/example.c" "$BUILD/libtier.a" -lcrypto -lisal -pthread
 
 daemon_start
-timeout 30 "$TMPDIR/example" >"$TMPDIR/out" 2>&1 || { cat "$TMPDIR/out"; exit 1; }
+timeout 300 "$TMPDIR/example" >"$TMPDIR/out" 2>&1 || { cat "$TMPDIR/out"; exit 1; }
 diff - "$TMPDIR/out" <<'OUT'
 stored 2
 matched 2

@@ -41,10 +41,12 @@ start() {
 	"$BUILD/tierd" --foreground --socket "$dir/sock" --store "$dir/store" \
 		--set nvme.size=64MiB --set cxl.size=32MiB --set hbm.size=8MiB 2>>"$dir/log" &
 	daemon=$!
-	for _ in $(seq 200); do
-		"$BUILD/tierctl" --socket "$dir/sock" status >/dev/null 2>&1 && break
+	for _ in $(seq 6000); do
+		"$BUILD/tierctl" --socket "$dir/sock" status >/dev/null 2>&1 && return 0
+		kill -0 "$daemon" 2>/dev/null || break
 		sleep 0.05
 	done
+	fail 'the daemon does not come up'
 }
 
 stop() {

@@ -3,7 +3,7 @@
 # stopped when the test's shell exits, on whichever way.
 # SPDX-License-Identifier: Apache-2.0
 
-DAEMON_WAIT_S=20
+DAEMON_WAIT_S=300 # it ends as soon as the daemon is there, or has ended
 
 # daemon_start [KEY=VALUE...]: settings beside the small ones of a test.
 daemon_start() {

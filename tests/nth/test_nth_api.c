@@ -15,7 +15,7 @@
 #define TRIES_MAX 200u
 #define BLOCKS 4u
 #define BLOCK_BYTES (6 * 4096u) /* of the preset "tiny" */
-#define WAIT_NS (10 * NS_PER_S)
+#define WAIT_NS (60 * NS_PER_S)
 
 struct world {
 	struct daemon d;
