@@ -19,6 +19,8 @@ awk '/hit differently/ { p = $5 + 0; if (p > 0.5 || p < -0.5) exit 1 }' "$dir/ou
 	{ grep -B2 differently "$dir/out" >&2; exit 1; }
 [ "$(grep -c ' 0 blocks hit differently' "$dir/out")" -ge 15 ] ||
 	{ grep -B2 differently "$dir/out" >&2; exit 1; }
+[ "$(grep -c 'reuse, compute beside itself for hits at .* reuse-hits$' "$dir/out")" -eq 2 ] ||
+	{ cat "$dir/out" >&2; exit 1; }
 
 # What hits is the same in every build: the fastest, if it is there, takes a third of the time.
 bench=$(dirname "$BUILD")/plain/tierbench

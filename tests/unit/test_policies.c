@@ -341,7 +341,7 @@ static void random_walks(struct cache *c)
 			walk_remove(c);
 		if (i % 32 == 0)
 			walk_all(c);
-		if (i % 32 == 0 && strcmp(ops->name, "reuse") == 0)
+		if (i % 32 == 0 && strncmp(ops->name, "reuse", 5) == 0)
 			recount(c);
 	}
 	cache_free(c);

@@ -8,9 +8,11 @@
 #include <assert.h>
 #include <string.h>
 
-extern const struct policy_ops policy_reuse, policy_lru, policy_fifo, policy_s3fifo, policy_arc;
+extern const struct policy_ops policy_reuse, policy_reuse_hits, policy_lru, policy_fifo,
+	policy_s3fifo, policy_arc;
 
-static const struct policy_ops *const policies[] = { &policy_reuse, &policy_lru, &policy_fifo,
+static const struct policy_ops *const policies[] = { &policy_reuse, &policy_reuse_hits,
+						       &policy_lru,   &policy_fifo,
 						       &policy_s3fifo, &policy_arc };
 
 const struct policy_ops *policy_at(uint32_t i)

@@ -342,6 +342,15 @@ static void node_free(struct reuse *r, uint32_t node)
 	r->free = node;
 }
 
+static uint8_t depth_of(const struct reuse *r, uint64_t position)
+{
+	uint8_t depth = r->flat ? 0 : REUSE_DEPTHS - 1;
+
+	while (depth_first[depth] > position)
+		depth--;
+	return depth & 3;
+}
+
 static void reuse_insert(void *state, uint32_t slot, const struct policy_hint *hint)
 {
 	struct reuse *r = state;
@@ -363,9 +372,7 @@ static void reuse_insert(void *state, uint32_t slot, const struct policy_hint *h
 	n->epoch = r->epoch % REUSE_EPOCH_SPAN;
 	n->uses = 1;
 	n->in = 1;
-	n->depth = REUSE_DEPTHS - 1;
-	while (depth_first[n->depth] > hint->position)
-		n->depth--;
+	n->depth = depth_of(r, hint->position);
 	n->kind = kind_new(r, n, hint);
 	ghost_back(r, n, hint->key);
 	if (n->parent) {
@@ -537,7 +544,15 @@ static void reuse_init(void *state, const struct policy_size *size)
 	reuse_rank(r);
 }
 
-extern const struct policy_ops policy_reuse;
+static void reuse_hits_init(void *state, const struct policy_size *size)
+{
+	struct reuse *r = state;
+
+	r->flat = true;
+	reuse_init(state, size);
+}
+
+extern const struct policy_ops policy_reuse, policy_reuse_hits;
 const struct policy_ops policy_reuse = {
 	.size = sizeof(struct policy_ops),
 	.version = 1,
@@ -545,6 +560,22 @@ const struct policy_ops policy_reuse = {
 	.help = "what is least likely to be used soon, by learnt rates; ends of prefixes first",
 	.state_bytes = reuse_state_bytes,
 	.init = reuse_init,
+	.state_used = reuse_state_used,
+	.insert = reuse_insert,
+	.touch = reuse_touch,
+	.remove = reuse_remove,
+	.victim = reuse_victim,
+	.admit = reuse_admit,
+	.elsewhere = reuse_elsewhere,
+};
+
+const struct policy_ops policy_reuse_hits = {
+	.size = sizeof(struct policy_ops),
+	.version = 1,
+	.name = "reuse-hits",
+	.help = "as reuse, but what lies deep in a prefix is worth no more than its beginning",
+	.state_bytes = reuse_state_bytes,
+	.init = reuse_hits_init,
 	.state_used = reuse_state_used,
 	.insert = reuse_insert,
 	.touch = reuse_touch,

@@ -102,6 +102,7 @@ struct reuse {
 	uint64_t resident;
 	uint64_t clock, epoch_end, learnt; /* learnt: then rates were learnt, in learnt_epoch */
 	uint32_t epoch, learnt_epoch;
+	bool flat;	 /* a use at any depth is worth the same */
 	uint32_t nodes;  /* handed out ever, from 1 on */
 	uint32_t free;   /* of these: first that is free; 0 = none */
 	uint32_t oldest; /* node that began the present walk out of turn; 0 = none did */
