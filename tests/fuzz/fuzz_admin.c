@@ -4,7 +4,7 @@
  * contexts, blocks, pins and clients.
  *
  * Must hold: an answer is one JSON document, a refusal says why, a deed names what exists, and who
- * is no operator learns nothing but the status.
+ * is no operator learns nothing but the status and what is told of contexts of their own.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -73,6 +73,7 @@ void fuzz_open(void)
 	host_boot(&admin.host, NULL);
 	for (uint32_t i = 0; i < 2; i++) {
 		host_spec(&spec, i, i);
+		spec.owner_uid = HOST_OWNER + i;
 		FUZZ_CHECK(host_context_make(&admin.host, i, &spec) == 0);
 	}
 	host_client_open(&admin.host, 0);
@@ -94,14 +95,32 @@ void fuzz_open(void)
 						 .operator_ = true };
 }
 
-static void check_json(char *json)
+static json_t *check_json(char *json)
 {
 	json_error_t at;
 	json_t *document = json_loads(json, 0, &at);
 
 	FUZZ_CHECK(document && json_is_object(document));
-	json_decref(document);
-	free(json);
+	return document;
+}
+
+/* Who is no operator owns one context at most: of others there is no name, and no count. */
+static void check_own(const struct obs_question *q, const json_t *document, const char *json)
+{
+	const json_t *list = json_object_get(document, "contexts");
+	bool status = strcmp(q->verb, "status") == 0;
+	char name[16];
+
+	FUZZ_CHECK(status || strcmp(q->verb, "contexts") == 0 || strcmp(q->verb, "context") == 0 ||
+		   strcmp(q->verb, "locate") == 0);
+	for (uint32_t i = 0; i < 2; i++) {
+		snprintf(name, sizeof(name), "context-%u", i);
+		FUZZ_CHECK(q->uid == HOST_OWNER + i || !strstr(json, name));
+	}
+	if (status)
+		FUZZ_CHECK(json_integer_value(list) == (q->uid - HOST_OWNER < 2));
+	else if (list)
+		FUZZ_CHECK(json_array_size(list) == (q->uid - HOST_OWNER < 2));
 }
 
 /* Verb and arguments are strings of their own, on the heap. */
@@ -119,13 +138,19 @@ static void check_answer(const struct obs_question *q, int rc, char *json,
 			 const struct obs_deed *deed, const char *why)
 {
 	if (rc == 0) {
-		FUZZ_CHECK(q->operator_ || strcmp(q->verb, "status") == 0);
-		check_json(json);
+		json_t *document = check_json(json);
+
+		if (!q->operator_)
+			check_own(q, document, json);
+		json_decref(document);
+		free(json);
 	} else if (rc == -EINPROGRESS) {
 		struct core_context_stats stats;
 
 		FUZZ_CHECK(q->operator_ && deed->kind != OBS_DEED_NONE);
-		check_json(obs_done(deed->kind, deed->bytes));
+		json = obs_done(deed->kind, deed->bytes);
+		json_decref(check_json(json));
+		free(json);
 		if (deed->kind == OBS_DEED_EVICT)
 			FUZZ_CHECK(deed->tier < ABI_MEM_TIERS &&
 				   !core_context_stats(admin.host.core, deed->context_id, &stats));
@@ -142,7 +167,8 @@ void fuzz_one(struct fuzz_input *in)
 	char *verb = text_of(in->at, name), *args;
 	char why[OBS_WHY_BYTES] = "", *json = NULL;
 	struct obs_deed deed = { .kind = OBS_DEED_NONE };
-	struct obs_question q = { .operator_ = how & 16, .now_ns = admin.host.now_ns,
+	struct obs_question q = { .operator_ = how & 16, .uid = HOST_OWNER + (how >> 6),
+				  .now_ns = admin.host.now_ns,
 				  .session = admin.session, .sessions = how >> 5 & 1 ? 2 : 0 };
 	int rc;
 
@@ -163,11 +189,18 @@ void fuzz_seeds(void)
 		"{\"context\":\"context-0\",\"tier\":\"cxl\",\"bytes\":4096,\"key\":\""
 		"0100000000000000000000000000000000000000000000000000000000000000\"}";
 	static struct fuzz_seed s;
+	char name[32];
 
 	for (uint8_t i = 0; i < VERBS; i++) {
 		fuzz_put_u8(&s, i | 16 | 32);
 		fuzz_put(&s, args, sizeof(args) - 1);
 		fuzz_seed_end(&s, verbs[i]);
+	}
+	for (uint8_t i = 0; i < VERBS; i++) {
+		snprintf(name, sizeof(name), "own-%s", verbs[i]);
+		fuzz_put_u8(&s, (uint8_t)(i | 32 | i << 6));
+		fuzz_put(&s, args, sizeof(args) - 1);
+		fuzz_seed_end(&s, name);
 	}
 	fuzz_put_u8(&s, 0);
 	fuzz_seed_end(&s, "no-args");

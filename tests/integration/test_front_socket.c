@@ -453,7 +453,7 @@ static void stranger(void)
 	CHECK(ask_context(&c, WIRE_CTX_REMOVE, &m, &a) == -EACCES);
 	CHECK(ask_verb(&c, "status", "", &a) == 0);
 	CHECK(ask_verb(&c, "stat", "", &a) == -EPERM);
-	CHECK(ask_verb(&c, "contexts", "", &a) == -EPERM);
+	CHECK(ask_verb(&c, "clients", "", &a) == -EPERM);
 	CHECK(ask_verb(&c, "drain", "", &a) == -EPERM);
 	CHECK(client_nop(&c));
 	client_close(&c);

@@ -34,10 +34,7 @@ static void by_name(struct isolation *w)
 	CHECK(tier_context_remove(t, "private") == -ENOENT);
 	CHECK(tier_context_raise_epoch(t, "private", NULL) == -ENOENT);
 	CHECK(tier_context_create(t, "private", g, &o, &c) == -EACCES);
-	CHECK(tier_admin(t, "context", "{\"context\":\"private\"}", &text) == -EPERM);
-	CHECK(tier_admin(t, "locate", "{\"context\":\"private\"}", &text) == -EPERM);
 	CHECK(tier_admin(t, "evict", "{\"context\":\"private\"}", &text) == -EPERM);
-	CHECK(tier_admin(t, "contexts", NULL, &text) == -EPERM);
 	CHECK(tier_admin(t, "clients", NULL, &text) == -EPERM);
 	CHECK(tier_admin(t, "pins", NULL, &text) == -EPERM);
 	CHECK(tier_admin(t, "drain", NULL, &text) == -EPERM);
@@ -56,6 +53,87 @@ static void test_names(void **state)
 
 	if (w)
 		attack(w, "open, create, remove, ask by name", by_name);
+}
+
+/* What the daemon says; to be freed. */
+static char *told(tier *t, const char *verb, const char *args)
+{
+	char *text = NULL;
+
+	CHECK(tier_admin(t, verb, args, &text) == 0);
+	return text;
+}
+
+/* As for a name that nobody has. */
+static void not_told(tier *t, const char *verb, const char *name)
+{
+	char args[160], want[160], key[65] = "", *text = NULL;
+	const tier_key first = secret_key(0);
+
+	for (size_t i = 0; i < sizeof(first.bytes); i++)
+		snprintf(key + 2 * i, 3, "%02x", first.bytes[i]);
+	snprintf(args, sizeof(args), "{\"context\":\"%s\",\"key\":\"%s\"}", name, key);
+	snprintf(want, sizeof(want), "no context \"%s\"; tierctl context list shows yours", name);
+	CHECK(tier_admin(t, verb, args, &text) == -ENOENT);
+	CHECK(strstr(tier_error_text(), want));
+}
+
+/* Also what they may open is not told: it is not theirs. */
+static void by_question(struct isolation *w)
+{
+	static const char *const names[] = { "private", "group", "shared", "no-such-context" };
+	tier *t = connect_to(&w->d);
+	tier_context *mine;
+	char *text;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		not_told(t, "context", names[i]);
+		not_told(t, "locate", names[i]);
+	}
+	text = told(t, "contexts", NULL);
+	CHECK(strcmp(text, "{\"seen\":\"own\",\"contexts\":[]}") == 0);
+	free(text);
+	text = told(t, "status", NULL);
+	CHECK(strstr(text, "\"seen\":\"own\",\"contexts\":0,\"blocks\":0,\"pages\":0,"
+			   "\"index_bytes\":0,"));
+	free(text);
+	mine = create_as(t, "mine", 0600);
+	text = told(t, "contexts", NULL);
+	CHECK(strstr(text, "\"name\":\"mine\"") && !strstr(text, "},{\"id\""));
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		CHECK(!strstr(text, names[i]));
+	free(text);
+	free(told(t, "context", "{\"context\":\"mine\"}"));
+	tier_context_close(mine);
+	CHECK(tier_context_remove(t, "mine") == 0);
+	not_told(t, "context", "mine");
+	tier_close(t);
+}
+
+static void as_owner(struct isolation *w)
+{
+	tier *t = connect_to(&w->d);
+	char *text = told(t, "contexts", NULL);
+
+	CHECK(strstr(text, "\"private\"") && strstr(text, "\"group\"") &&
+	      strstr(text, "\"shared\""));
+	free(text);
+	text = told(t, "context", "{\"context\":\"private\"}");
+	CHECK(strstr(text, "\"owner_uid\":4301,"));
+	free(text);
+	CHECK(tier_admin(t, "stat", NULL, &text) == -EPERM);
+	tier_close(t);
+}
+
+static void test_questions(void **state)
+{
+	struct isolation *w = isolation_of(state);
+
+	if (!w)
+		return;
+	attack(w, "questions about contexts", by_question);
+	attack_as(w, UID_READER, UID_VICTIM, "questions of the victim's group", by_question);
+	attack_as(w, UID_VICTIM, UID_VICTIM, "the owner's questions", as_owner);
 }
 
 /* ---- other processes ------------------------------------------------------------------------- */
@@ -293,6 +371,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_questions),
 		cmocka_unit_test(test_processes),
 		cmocka_unit_test(test_files),
 		cmocka_unit_test(test_descriptors),

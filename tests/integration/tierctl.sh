@@ -188,7 +188,7 @@ if command -v script >/dev/null; then
 	[ "$(widest 200)" -gt 80 ] || fail "top is cut at $(widest 200) columns in 200"
 fi
 
-# Who is no operator can make a context of their own, and is told so; the rest is refused.
+# Who is no operator sees contexts of their own, nothing of others', and is refused the rest.
 as() {
 	setpriv --reuid 4021 --regid 4021 --clear-groups "$BUILD/tierctl" --socket "$dir/sock" "$@"
 }
@@ -196,11 +196,35 @@ chmod 711 "$dir"
 chmod 666 "$dir/sock"
 # Another user may not reach the folders of this test.
 if [ "$(id -u)" = 0 ] && as status >/dev/null 2>&1; then
-	as context create theirs --preset tiny >"$dir/out" 2>&1 || fail "create: $(cat "$dir/out")"
-	grep -q '^theirs: made$' "$dir/out" || fail "create said $(cat "$dir/out")"
-	as --json context create two --preset tiny | grep -q '"made"' || fail "no JSON of create"
-	if as stat >"$dir/out" 2>&1; then fail "stat is for operators"; fi
-	grep -q 'only root and the daemon' "$dir/out" || fail "stat said $(cat "$dir/out")"
-	as context remove theirs >/dev/null
+	# theirs PATTERN ARGUMENT...: what another user is told.
+	theirs() {
+		local pattern=$1
+		shift
+		as "$@" >"$dir/out" 2>&1 || fail "another user's $*: $(cat "$dir/out")"
+		grep -q -e "$pattern" "$dir/out" || fail "another user's $*: $(cat "$dir/out")"
+	}
+	refuse_theirs() {
+		local pattern=$1
+		shift
+		if as "$@" >"$dir/out" 2>&1; then fail "another user's $* was answered"; fi
+		grep -q -e "$pattern" "$dir/out" || fail "another user's $*: $(cat "$dir/out")"
+	}
+	expect 0 '^chat ' context list
+	theirs '^no contexts of yours$' context list
+	theirs '^contexts *0 of yours with 0 blocks' status
+	refuse_theirs 'no context "chat"; tierctl context list shows yours$' context show chat
+	refuse_theirs 'no context "none"; tierctl context list shows yours$' context show none
+	refuse_theirs 'no context "chat"' block locate chat "$(printf '00%.0s' $(seq 32))"
+	theirs 'owner 4021:4021, mode 0600' context create theirs --preset tiny
+	theirs '"owner_uid": 4021' --json context create two --preset tiny
+	theirs '^theirs ' context list
+	if grep -q chat "$dir/out"; then fail "another user's list: $(cat "$dir/out")"; fi
+	theirs '^contexts *2 of yours' status
+	theirs 'room for' context show theirs
+	refuse_theirs 'no such block' block locate theirs "$(printf '00%.0s' $(seq 32))"
+	refuse_theirs 'only root and the daemon' stat
+	refuse_theirs 'only root and the daemon' quota show theirs
+	theirs 'removed' context remove theirs
+	theirs 'removed' context remove two
 fi
 stop

@@ -45,6 +45,19 @@ bug("overflow-uid-taken", FRONT + "listen.c",
     "if (peer.uid == OVERFLOW_UID) {", "if (0) {", "test_front_socket")
 bug("verbs-for-everyone", "tierd/obs/verbs.c",
     "if (!verb->everyone && !q->operator_)", "if (0)", "test_front_socket")
+bug("contexts-of-others-listed", OBS + "verbs.c",
+    "return q->operator_ || stats->spec.owner_uid == q->uid;", "return true;", "test_obs",
+    quick=True)
+bug("owner-by-the-groups-number", OBS + "verbs.c",
+    "stats->spec.owner_uid == q->uid;", "stats->spec.owner_gid == q->uid;", "test_obs")
+bug("asked-by-the-groups-number", FRONT + "admin.c", ".uid = s->uid, .now_ns",
+    ".uid = s->gid, .now_ns", "test_isolation_memory")
+bug("anothers-context-found-by-name", OBS + "verbs.c",
+    "id = find_context(a->o->core, a->question, name);",
+    "id = obs_context_id(a->o->core, name);", "test_obs")
+bug("contexts-of-others-counted", OBS + "status.c",
+    "if (a->question->operator_)\n\t\treturn;\n\tstats->contexts = 0;",
+    "return;\n\tstats->contexts = 0;", "test_obs", quick=True)
 bug("anyone-removes-a-context", FRONT + "context.c",
     "if (rc == 0 && (view.owner || s->operator_))", "if (rc == 0)", "test_front_socket")
 bug("fingerprints-not-compared", FRONT + "context.c",
@@ -612,8 +625,8 @@ bug("amplification-the-other-way", "tierd/obs/status.c",
     "(double)l->written / (double)(l->written + l->again) : 1;",
     "test_obs")
 bug("context-by-part-of-its-name", "tierd/obs/verbs.c",
-    "strncmp(stats.spec.name, name, ABI_NAME_BYTES) == 0)",
-    "strncmp(stats.spec.name, name, strlen(name)) == 0)",
+    "strncmp(stats.spec.name, name, ABI_NAME_BYTES) != 0)",
+    "strncmp(stats.spec.name, name, strlen(name)) != 0)",
     "test_obs")
 bug("check-that-failed-is-success", "tierd/ctl/cmd_block.c",
     "return rc == CTL_OK && !clean ? CTL_FAILED : rc;",

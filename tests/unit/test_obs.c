@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "libtier/base/json_at.h"
+#include "libtier/base/key.h"
 #include "tests/lib/unit.h"
 #include "tests/unit/one_host.h"
 #include "tierd/core/state.h"
@@ -17,6 +18,7 @@
 #define BLOCKS 8u
 #define TENANT 0xfedcba9876543210ull
 #define MY_UID 1000u
+#define THEIR_UID (HOST_OWNER + 1)
 
 static const struct obs_session sessions[] = {
 	{ .id = 0, .name = "mine\x1b[2J\n", .uid = MY_UID, .open = true },
@@ -25,13 +27,20 @@ static const struct obs_session sessions[] = {
 };
 
 static struct obs obs;
+static struct {
+	bool operator_;
+	uint32_t uid;
+} asker;
 
 static struct context *context(void)
 {
 	return core_context(host.core, host.context[0].id);
 }
 
-/* Two contexts, one's name the beginning of the other's; blocks of a salt in the first. */
+/*
+ * Two contexts of two users, one's name the beginning of the other's; blocks of a salt in the
+ * first.
+ */
 static int begin(void **state)
 {
 	const struct abi_put_args args = { .count = BLOCKS, .salt = TENANT };
@@ -43,23 +52,30 @@ static int begin(void **state)
 	one_host_boot(&spec, 3);
 	host_spec(&spec, HOST_KIND_MEMORY, 1);
 	snprintf(spec.name, sizeof(spec.name), "chat");
+	spec.owner_uid = THEIR_UID;
 	assert_int_equal(host_context_make(&host, 1, &spec), 0);
 	assert_int_equal(host_reserve(&host, &args, 0, 0), 0);
 	assert_true(host_commit(&host, 0));
 	assert_true(host_settle(&host, 60));
 	obs = (struct obs){ .core = host.core, .version = "1", .socket = "s", .store = "store",
 			    .uid = MY_UID, .super = host.super };
+	asker.operator_ = true;
+	asker.uid = 0;
 	return 0;
 }
 
+static char why[OBS_WHY_BYTES]; /* of the last refusal */
+
 static int ask(const char *verb, const char *args, json_t **out, struct obs_deed *deed)
 {
-	struct obs_question q = { .verb = verb, .args = args, .operator_ = true,
-				  .now_ns = host.now_ns, .session = sessions,
+	struct obs_question q = { .verb = verb, .args = args, .operator_ = asker.operator_,
+				  .uid = asker.uid, .now_ns = host.now_ns, .session = sessions,
 				  .sessions = sizeof(sessions) / sizeof(sessions[0]) };
-	char why[OBS_WHY_BYTES] = "", *text = NULL;
-	int rc = obs_answer(&obs, &q, &text, deed, why);
+	char *text = NULL;
+	int rc;
 
+	why[0] = '\0';
+	rc = obs_answer(&obs, &q, &text, deed, why);
 	assert_true(rc == 0 || rc == -EINPROGRESS || why[0]);
 	*out = rc ? NULL : json_loads(text, 0, NULL);
 	assert_true(rc || *out);
@@ -198,6 +214,135 @@ static void test_a_context_is_found_by_its_name(void **state)
 	json_decref(one);
 	assert_int_equal(ask("context", "{\"context\":\"cha\"}", &one, &deed), -ENOENT);
 	assert_int_equal(ask("context", "{\"context\":\"chat-longer\"}", &one, &deed), -ENOENT);
+}
+
+/* ---- who asks -------------------------------------------------------------------------------- */
+
+static void become(uint32_t uid)
+{
+	asker.operator_ = false;
+	asker.uid = uid;
+}
+
+/* The arguments for the first block put, in that context. */
+static const char *block_in(const char *name)
+{
+	static char args[256];
+	uint8_t key[ABI_KEY_BYTES];
+	char hex[KEY_HEX_BYTES];
+
+	host_key(0, key);
+	snprintf(args, sizeof(args), "{\"context\":\"%s\",\"key\":\"%s\"}", name,
+		 key_print(hex, key));
+	return args;
+}
+
+/* In the same words whether there is none or it is somebody else's. */
+static void not_there(const char *name)
+{
+	char words[OBS_WHY_BYTES];
+	struct obs_deed deed;
+	json_t *answer;
+
+	snprintf(words, sizeof(words), "no context \"%s\"; tierctl context list shows yours", name);
+	assert_int_equal(ask("context", block_in(name), &answer, &deed), -ENOENT);
+	assert_string_equal(why, words);
+	assert_int_equal(ask("locate", block_in(name), &answer, &deed), -ENOENT);
+	assert_string_equal(why, words);
+}
+
+static void test_owners_see_their_own(void **state)
+{
+	json_t *list, *one;
+
+	(void)state;
+	become(HOST_OWNER);
+	list = told("contexts", "");
+	assert_string_equal(text(list, "seen"), "own");
+	assert_int_equal(json_array_size(json_at(list, "contexts")), 1);
+	assert_string_equal(text(list, "contexts.0.name"), "chat-long");
+	one = told("context", "{\"context\":\"chat-long\"}");
+	assert_int_equal(number(one, "blocks"), BLOCKS);
+	assert_int_equal(number(one, "owner_uid"), HOST_OWNER);
+	json_decref(one);
+	json_decref(list);
+	one = told("locate", block_in("chat-long"));
+	assert_string_equal(text(one, "context"), "chat-long");
+	assert_string_equal(text(one, "state"), "committed");
+	json_decref(one);
+	become(THEIR_UID);
+	list = told("contexts", "");
+	assert_int_equal(json_array_size(json_at(list, "contexts")), 1);
+	assert_string_equal(text(list, "contexts.0.name"), "chat");
+	json_decref(list);
+}
+
+static void test_others_are_not_there(void **state)
+{
+	json_t *list;
+
+	(void)state;
+	become(HOST_OWNER);
+	not_there("chat");
+	not_there("chap");
+	become(THEIR_UID);
+	not_there("chat-long");
+	not_there("chap-long");
+	become(MY_UID); /* the daemon's own, without its rights */
+	not_there("chat-long");
+	not_there("chat");
+	list = told("contexts", "");
+	assert_int_equal(json_array_size(json_at(list, "contexts")), 0);
+	json_decref(list);
+}
+
+/* Nor do counts tell: what is counted is what is seen. */
+static void test_counts_of_what_is_seen(void **state)
+{
+	json_t *all = told("status", ""), *mine, *theirs;
+
+	(void)state;
+	assert_string_equal(text(all, "seen"), "all");
+	assert_int_equal(number(all, "contexts"), 2);
+	become(HOST_OWNER);
+	mine = told("status", "");
+	assert_string_equal(text(mine, "seen"), "own");
+	assert_int_equal(number(mine, "contexts"), 1);
+	assert_int_equal(number(mine, "blocks"), BLOCKS);
+	assert_int_equal(number(mine, "pages"), number(all, "pages"));
+	become(THEIR_UID);
+	theirs = told("status", "");
+	assert_int_equal(number(theirs, "contexts"), 1);
+	assert_int_equal(number(theirs, "blocks"), 0);
+	assert_int_equal(number(theirs, "pages"), 0);
+	assert_true(number(mine, "index_bytes") > 0 && number(theirs, "index_bytes") > 0);
+	assert_int_equal(number(all, "index_bytes"),
+			 number(mine, "index_bytes") + number(theirs, "index_bytes"));
+	json_decref(theirs);
+	become(0);
+	theirs = told("status", "");
+	assert_int_equal(number(theirs, "contexts"), 0);
+	assert_int_equal(number(theirs, "index_bytes"), 0);
+	json_decref(theirs);
+	json_decref(mine);
+	json_decref(all);
+}
+
+/* All the rest is for operators, whoever's context is named. */
+static void test_the_rest_is_for_operators(void **state)
+{
+	static const char *const verbs[] = { "stat", "check", "pins", "requests", "clients",
+					     "evict", "drain", "quota", "quota-set" };
+	struct obs_deed deed = { .kind = OBS_DEED_NONE };
+	json_t *answer;
+
+	(void)state;
+	become(HOST_OWNER);
+	for (uint32_t v = 0; v < sizeof(verbs) / sizeof(verbs[0]); v++) {
+		assert_int_equal(ask(verbs[v], "{\"context\":\"chat-long\",\"tier\":\"cxl\"}",
+				     &answer, &deed), -EPERM);
+		assert_int_equal(deed.kind, OBS_DEED_NONE);
+	}
 }
 
 static void test_requests_by_their_names(void **state)
@@ -346,6 +491,10 @@ int main(void)
 		CASE(test_how_often_bytes_were_written),
 		CASE(test_who_holds_what),
 		CASE(test_a_context_is_found_by_its_name),
+		CASE(test_owners_see_their_own),
+		CASE(test_others_are_not_there),
+		CASE(test_counts_of_what_is_seen),
+		CASE(test_the_rest_is_for_operators),
 		CASE(test_requests_by_their_names),
 		CASE(test_arguments_are_judged),
 		CASE(test_latencies),

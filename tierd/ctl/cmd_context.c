@@ -14,14 +14,20 @@
 
 /* ---- list, show ---------------------------------------------------------------------------- */
 
-static int show_list(const json_t *contexts)
+static int show_list(const json_t *answer)
 {
 	static const char *const heads[] = { "context", ">uid",		"mode",		">epoch",
 					     ">blocks", ">pages/block", ">bytes/block", ">HBM",
 					     ">CXL",	">NVMe",	">clients",	"policy" };
-	struct grid *g = grid_new(heads, COUNT(heads));
+	const json_t *contexts = json_at(answer, "contexts");
 	char cell[CTL_CELL];
+	struct grid *g;
 
+	if (!json_array_size(contexts)) {
+		printf("no contexts%s\n", ctl_only_own(answer) ? " of yours" : "");
+		return 0;
+	}
+	g = grid_new(heads, COUNT(heads));
 	for (size_t i = 0; i < json_array_size(contexts); i++) {
 		const json_t *one = json_array_get(contexts, i);
 
@@ -54,7 +60,7 @@ int ctl_context_list(struct ctl *ctl, int argc, char **argv)
 	if (ctl->json)
 		rc = ctl_print_json(answer);
 	else
-		rc = show_list(json_at(answer, "contexts")) ? CTL_FAILED : CTL_OK;
+		rc = show_list(answer) ? CTL_FAILED : CTL_OK;
 	json_decref(answer);
 	return rc;
 }
@@ -190,29 +196,6 @@ static int create(struct ctl *ctl, const char *name, const struct context_spec *
 	return CTL_OK;
 }
 
-/* Who is no operator can make a context, but not look at it. */
-static bool may_show(struct ctl *ctl)
-{
-	char *reply = NULL;
-	int error = tier_admin(ctl->t, "contexts", NULL, &reply);
-
-	free(reply);
-	return error != -EPERM;
-}
-
-static int show_made(const struct ctl *ctl, const char *name)
-{
-	json_t *document = json_pack("{ssss}", "context", name, "state", "made");
-	int rc = CTL_OK;
-
-	if (ctl->json)
-		rc = ctl_print_json(document);
-	else
-		printf("%s: made\n", name);
-	json_decref(document);
-	return rc;
-}
-
 int ctl_context_create(struct ctl *ctl, int argc, char **argv)
 {
 	struct context_spec spec;
@@ -226,7 +209,7 @@ int ctl_context_create(struct ctl *ctl, int argc, char **argv)
 	if (rc == CTL_OK)
 		rc = create(ctl, argv[0], &spec);
 	if (rc == CTL_OK)
-		rc = may_show(ctl) ? ctl_context_show(ctl, 1, argv) : show_made(ctl, argv[0]);
+		rc = ctl_context_show(ctl, 1, argv);
 	return rc;
 }
 

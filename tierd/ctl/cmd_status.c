@@ -109,9 +109,10 @@ int ctl_show_status(const json_t *status, FILE *to)
 	fprintf(to, "isolation  %s\n", ctl_text(a, status, "isolation.text"));
 	fprintf(to, "clients    %s open, %s ended whose process may still read\n",
 		ctl_count(a, status, "sessions.open"), ctl_count(b, status, "sessions.ended"));
-	fprintf(to, "contexts   %s with %s blocks of %s pages, index %s\n",
-		ctl_count(a, status, "contexts"), ctl_count(b, status, "blocks"),
-		ctl_count(c, status, "pages"), ctl_bytes(d, status, "index_bytes"));
+	fprintf(to, "contexts   %s%s with %s blocks of %s pages, index %s\n",
+		ctl_count(a, status, "contexts"), ctl_only_own(status) ? " of yours" : "",
+		ctl_count(b, status, "blocks"), ctl_count(c, status, "pages"),
+		ctl_bytes(d, status, "index_bytes"));
 	fprintf(to, "under way  %s requests, %s device operations, %s copies; %s pins\n",
 		ctl_count(a, status, "requests"), ctl_count(b, status, "ios"),
 		ctl_count(c, status, "copies"), ctl_count(d, status, "pins"));

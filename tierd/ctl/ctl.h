@@ -92,6 +92,8 @@ char *ctl_count(char cell[CTL_CELL], const json_t *document, const char *path);
 char *ctl_bytes(char cell[CTL_CELL], const json_t *document, const char *path);
 char *ctl_ns(char cell[CTL_CELL], const json_t *document, const char *path);
 char *ctl_yes(char cell[CTL_CELL], const json_t *document, const char *path);
+/* Does the document tell only of what belongs to who asked? */
+bool ctl_only_own(const json_t *document);
 /* What is left until a point of CLOCK_MONOTONIC, "never" for 0 */
 char *ctl_deadline(char cell[CTL_CELL], const json_t *document, const char *path, uint64_t now_ns);
 

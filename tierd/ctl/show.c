@@ -101,6 +101,13 @@ char *ctl_yes(char cell[CTL_CELL], const json_t *document, const char *path)
 	return cell;
 }
 
+bool ctl_only_own(const json_t *document)
+{
+	const char *seen = json_string_value(json_at(document, "seen"));
+
+	return seen && strcmp(seen, "own") == 0;
+}
+
 /* ---- tables -------------------------------------------------------------------------------- */
 
 struct grid {

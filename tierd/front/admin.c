@@ -137,7 +137,8 @@ static void do_deed(struct front *f, struct turn *t, struct session *s,
 void admin_ask(struct front *f, struct turn *t, struct session *s)
 {
 	struct wire_admin *m = &f->in.admin;
-	struct obs_question question = { .operator_ = s->operator_, .now_ns = t->now_ns };
+	struct obs_question question = { .operator_ = s->operator_, .uid = s->uid,
+					 .now_ns = t->now_ns };
 	struct obs_session *list = sessions(f, &question.sessions);
 	char why[OBS_WHY_BYTES] = "out of memory for the answer";
 	struct obs_deed deed = { .kind = OBS_DEED_NONE };

@@ -54,15 +54,13 @@ static json_t *describe(const struct core_context_stats *s)
 
 json_t *obs_contexts(const struct obs_args *a)
 {
-	const struct core *core = a->o->core;
 	struct core_context_stats stats;
 	json_t *list = json_array();
+	int64_t id = OBS_FIRST;
 
-	for (int64_t id = core_context_next(core, UINT32_MAX); id >= 0;
-	     id = core_context_next(core, (uint32_t)id))
-		if (core_context_stats(core, (uint32_t)id, &stats) == 0)
-			json_array_append_new(list, describe(&stats));
-	return json_pack("{s:o}", "contexts", list);
+	while ((id = obs_next(a->o->core, a->question, id, &stats)) >= 0)
+		json_array_append_new(list, describe(&stats));
+	return json_pack("{s:s, s:o}", "seen", obs_seen(a->question), "contexts", list);
 }
 
 static const char *kind_name(uint16_t kind)

@@ -122,6 +122,7 @@ struct obs_question {
 	const char *verb;
 	const char *args; /* JSON text; "" = none */
 	bool operator_;
+	uint32_t uid; /* of who asks */
 	uint64_t now_ns;
 	const struct obs_session *session; /* all of them */
 	uint32_t sessions;
@@ -129,8 +130,8 @@ struct obs_question {
 
 /*
  * 0: *json is the document, to be freed with free(). -EINPROGRESS: do the deed, then obs_done
- * makes the document of its value. Errors: -EPERM operator only, -ENOENT no such verb, context or
- * block, -EINVAL arguments, -ENOMEM; why says more.
+ * makes the document of its value. Errors: -EPERM operator only, -ENOENT no such verb, context
+ * (that who asks may know of) or block, -EINVAL arguments, -ENOMEM; why says more.
  */
 int obs_answer(const struct obs *o, const struct obs_question *question, char **json,
 	       struct obs_deed *deed, char why[OBS_WHY_BYTES]);

@@ -24,6 +24,17 @@ struct obs_args {
 /* Arguments of quota-set. Returns 0, or an errno with why (OBS_WHY_BYTES). */
 int obs_take_quota(struct obs_args *a, const json_t *given, char *why);
 
+/*
+ * The next context behind id that who asks may know of, with its stats; OBS_FIRST first, negative
+ * after the last. Operators see all, others what is theirs; a context of somebody else is as one
+ * that is not there (I4). Whatever tells of contexts walks them with this.
+ */
+#define OBS_FIRST ((int64_t)UINT32_MAX)
+int64_t obs_next(const struct core *core, const struct obs_question *q, int64_t id,
+		 struct core_context_stats *stats);
+/* Whose contexts that are: "all" or "own". */
+const char *obs_seen(const struct obs_question *q);
+
 /* A number; JSON has no larger ones than 2^63 - 1, those become null. */
 json_t *obs_number(uint64_t value);
 /* "0x…" */

@@ -84,11 +84,10 @@ json_t *obs_quota(const struct obs_args *a)
 	const struct core *core = a->o->core;
 	struct core_context_stats stats;
 	json_t *list = json_array();
+	int64_t id = OBS_FIRST;
 
-	for (int64_t id = core_context_next(core, UINT32_MAX); id >= 0;
-	     id = core_context_next(core, (uint32_t)id))
-		if ((!a->context || (uint32_t)id == a->context_id) &&
-		    core_context_stats(core, (uint32_t)id, &stats) == 0)
+	while ((id = obs_next(core, a->question, id, &stats)) >= 0)
+		if (!a->context || (uint32_t)id == a->context_id)
 			json_array_append_new(list, of_context(core, &stats));
 	return json_pack("{s:o, s:o}", "contexts", list, "clients", holders(core, UINT32_MAX));
 }

@@ -113,6 +113,24 @@ static json_t *limits(const struct obs *o)
 			 (int)l->pin_percent, "quarantine_percent", (int)l->quarantine_percent);
 }
 
+/* How many contexts others have, and how full, is theirs to know. */
+static void count_seen(const struct obs_args *a, struct core_stats *stats)
+{
+	struct core_context_stats one;
+	int64_t id = OBS_FIRST;
+
+	if (a->question->operator_)
+		return;
+	stats->contexts = 0;
+	stats->blocks = stats->pages = stats->index_bytes = 0;
+	while ((id = obs_next(a->o->core, a->question, id, &one)) >= 0) {
+		stats->contexts++;
+		stats->blocks += one.blocks;
+		stats->pages += one.resident[ABI_TIER_HBM] + one.resident[ABI_TIER_CXL];
+		stats->index_bytes += one.index_bytes;
+	}
+}
+
 json_t *obs_status(const struct obs_args *a)
 {
 	const struct obs *o = a->o;
@@ -122,6 +140,7 @@ json_t *obs_status(const struct obs_args *a)
 	json_t *document;
 
 	core_stats(o->core, &stats);
+	count_seen(a, &stats);
 	document = json_pack("{s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:i}", "version", o->version,
 			     "pid", (int)getpid(), "uid", (int)o->uid, "boot",
 			     obs_hex64(o->boot_token), "uptime_ns",
@@ -137,6 +156,7 @@ json_t *obs_status(const struct obs_args *a)
 	json_object_set_new(document, "store", store(o, &stats));
 	json_object_set_new(document, "kernel", facts(o));
 	json_object_set_new(document, "recovery", recovery(o));
+	json_object_set_new(document, "seen", json_string(obs_seen(q)));
 	json_object_set_new(document, "contexts", obs_number(stats.contexts));
 	json_object_set_new(document, "blocks", obs_number(stats.blocks));
 	json_object_set_new(document, "pages", obs_number(stats.pages));

@@ -24,7 +24,7 @@ const char *const obs_class_name[ABI_CLASS_COUNT] = { "demand", "deadline", "spe
 
 struct verb {
 	const char *name;
-	bool everyone;
+	bool everyone; /* of contexts they are told what obs_next gives them */
 	uint32_t needs;
 	enum obs_deed_kind deed;
 	json_t *(*document)(const struct obs_args *a); /* NULL: a deed, or locate */
@@ -33,9 +33,9 @@ struct verb {
 static const struct verb verbs[] = {
 	{ "status", true, 0, OBS_DEED_NONE, obs_status },
 	{ "stat", false, 0, OBS_DEED_NONE, obs_stat },
-	{ "contexts", false, 0, OBS_DEED_NONE, obs_contexts },
-	{ "context", false, ARG_CONTEXT, OBS_DEED_NONE, obs_context },
-	{ "locate", false, ARG_CONTEXT | ARG_KEY, OBS_DEED_NONE, NULL },
+	{ "contexts", true, 0, OBS_DEED_NONE, obs_contexts },
+	{ "context", true, ARG_CONTEXT, OBS_DEED_NONE, obs_context },
+	{ "locate", true, ARG_CONTEXT | ARG_KEY, OBS_DEED_NONE, NULL },
 	{ "check", false, 0, OBS_DEED_NONE, obs_check },
 	{ "pins", false, 0, OBS_DEED_NONE, obs_pins },
 	{ "requests", false, 0, OBS_DEED_NONE, obs_requests },
@@ -103,17 +103,44 @@ void obs_latency(struct obs *o, const char *name, const char *klass, const struc
 		o->latency[o->latencies++] = (struct obs_latency){ name, klass, hist };
 }
 
-int64_t obs_context_id(const struct core *core, const char *name)
+/* ---- contexts ------------------------------------------------------------------------------ */
+
+static bool sees(const struct obs_question *q, const struct core_context_stats *stats)
+{
+	return q->operator_ || stats->spec.owner_uid == q->uid;
+}
+
+int64_t obs_next(const struct core *core, const struct obs_question *q, int64_t id,
+		 struct core_context_stats *stats)
+{
+	do
+		id = core_context_next(core, (uint32_t)id);
+	while (id >= 0 && (core_context_stats(core, (uint32_t)id, stats) || !sees(q, stats)));
+	return id;
+}
+
+static int64_t find_context(const struct core *core, const struct obs_question *q,
+			    const char *name)
 {
 	struct core_context_stats stats;
+	int64_t id = OBS_FIRST;
 
-	for (int64_t id = core_context_next(core, UINT32_MAX); id >= 0;
-	     id = core_context_next(core, (uint32_t)id)) {
-		if (core_context_stats(core, (uint32_t)id, &stats) == 0 &&
-		    strncmp(stats.spec.name, name, ABI_NAME_BYTES) == 0)
-			return id;
-	}
-	return -ENOENT;
+	do
+		id = obs_next(core, q, id, &stats);
+	while (id >= 0 && strncmp(stats.spec.name, name, ABI_NAME_BYTES) != 0);
+	return id;
+}
+
+int64_t obs_context_id(const struct core *core, const char *name)
+{
+	const struct obs_question all = { .operator_ = true };
+
+	return find_context(core, &all, name);
+}
+
+const char *obs_seen(const struct obs_question *q)
+{
+	return q->operator_ ? "all" : "own";
 }
 
 /* ---- arguments ----------------------------------------------------------------------------- */
@@ -138,10 +165,10 @@ static int take_context(struct obs_args *a, const json_t *given, char *why)
 
 	if (!name)
 		return wrong(-EINVAL, why, "argument \"context\" is missing; name a context");
-	id = obs_context_id(a->o->core, name);
+	id = find_context(a->o->core, a->question, name);
 	if (id < 0)
-		return wrong(-ENOENT, why, "no context \"%.64s\"; tierctl context list shows all",
-			     name);
+		return wrong(-ENOENT, why, "no context \"%.64s\"; tierctl context list shows %s",
+			     name, a->question->operator_ ? "all" : "yours");
 	a->context = name;
 	a->context_id = (uint32_t)id;
 	return 0;
@@ -237,8 +264,8 @@ int obs_answer(const struct obs *o, const struct obs_question *q, char **json,
 		return wrong(-ENOENT, why, "no such verb; see tierctl --help");
 	if (!verb->everyone && !q->operator_)
 		return wrong(-EPERM, why,
-			     "only root and the daemon's own user may ask \"%s\"; status is "
-			     "for everyone",
+			     "only root and the daemon's own user may ask \"%s\"; status and "
+			     "contexts of one's own are for everyone",
 			     verb->name);
 	given = json_loads(q->args[0] ? q->args : "{}", 0, &at);
 	if (!json_is_object(given)) {
