@@ -117,13 +117,18 @@ RUN := tests/run
 CHECK_ONE = $(filter %/$1 %/$1.sh,$(tests_$(VARIANT)) $(SH_tests))
 CHECK = $(if $(TESTS),$(foreach t,$(TESTS),$(filter %/$t %/$t.sh,$1)),$1)
 
+# They sleep, or wait for the disk or for a second to pass, for half of their time or more.
+WAITING := crash-kills test_libtier_wait test_front_life test_tierctl test_libtier_edges \
+           test_api_foresight test_front_ring test_libtier_attach test_api_pressure test_api_death \
+           test_tsan_lease sim-stops test_backend_nvme_file test_base_log test_store_repair
+
 # Each file is compiled as often as something is shown by it: what is installed (plain), what the
 # tests run (asan, and tsan for some), what clang says of all of it. Long programs start first, or
 # the last of them would run alone.
 .PHONY: test-run
 test-run: all-plain $(if $(HAVE_ASAN),all-asan tests-asan,tests-plain) \
           $(if $(HAVE_CLANG),syntax-clang) $(if $(HAVE_TSAN),$(tsan_tests_tsan))
-	@$(RUN) $(EXTRA_TESTS) \
+	@$(RUN) --waiting '$(WAITING)' $(EXTRA_TESTS) \
 		$(if $(HAVE_ASAN),$(SH_tests:%=$(O)/asan:%) $(tests_asan),\
 		                  $(SH_tests:%=$(O)/plain:%) $(tests_plain)) \
 		$(if $(HAVE_TSAN),$(tsan_tests_tsan)) tests/tidy/selftest tests/tidy/tidy
