@@ -138,6 +138,7 @@ static const struct key keys[] = {
 };
 
 #define KEY_COUNT_ALL (sizeof(keys) / sizeof(keys[0]))
+_Static_assert(KEY_COUNT_ALL <= CONFIG_KEYS_MAX, "room for the line of each");
 #define NAME_LETTERS 31 /* of a key, and of a word that may mean one */
 
 /* What a value of each type looks like, for the text that refuses one. */
@@ -394,8 +395,10 @@ int config_assign(struct config *config, const char *name, const char *value, ch
 		return explain(why, why_bytes,
 			       "\"%s\" is not a key; tierd --help lists the keys",
 			       disarm(shown, name));
-	if (put_value(config, k, value) == 0)
+	if (put_value(config, k, value) == 0) {
+		config->line[k - keys] = CONFIG_COMMAND_LINE;
 		return 0;
+	}
 	look_print(look, sizeof(look), k);
 	return explain(why, why_bytes, "%s = \"%s\" cannot be used; %s%s", k->name,
 		       disarm(shown, value), look,
@@ -423,7 +426,6 @@ struct load {
 	const char *path;
 	FILE *file;
 	uint32_t line_number;
-	uint32_t seen[KEY_COUNT_ALL]; /* line that set the key; 0 = none did */
 	int rc;                       /* of the first thing that is wrong */
 	char *why;
 	size_t why_bytes;
@@ -467,15 +469,17 @@ static int take_value(void *user, const char *section, const char *name, const c
 	struct load *load = user;
 	char full[2 * CONFIG_WORD_BYTES], what[CONFIG_WHY_BYTES / 2], shown[65];
 	const struct key *k;
+	uint32_t *line;
 
 	if (load->rc)
 		return 0;
 	snprintf(full, sizeof(full), "%.31s%s%.31s", section, *section ? "." : "", name);
 	k = key_find(full);
-	if (k && load->seen[k - keys]) {
+	line = k ? &load->config->line[k - keys] : NULL;
+	if (k && *line) {
 		snprintf(what, sizeof(what),
 			 "%s is set a second time (first in line %u); keep one of them", k->name,
-			 load->seen[k - keys]);
+			 *line);
 		complain(load, what);
 		return 0;
 	}
@@ -490,7 +494,7 @@ static int take_value(void *user, const char *section, const char *name, const c
 		return 0;
 	}
 	if (k)
-		load->seen[k - keys] = load->line_number;
+		*line = load->line_number;
 	return 1;
 }
 
@@ -508,6 +512,8 @@ int config_load(struct config *config, const char *path, char *why, size_t why_b
 			strerror(-rc));
 		return rc;
 	}
+	snprintf(config->file, sizeof(config->file), "%s", path);
+	memset(config->line, 0, sizeof(config->line));
 	line = ini_parse_stream(read_line, &load, take_value, &load);
 	if (!load.rc && ferror(file))
 		load.rc = explain(why, why_bytes, "%s: cannot be read; is it a file?", path);
@@ -516,6 +522,20 @@ int config_load(struct config *config, const char *path, char *why, size_t why_b
 		complain(&load, "this is not \"key = value\"; comments begin with #");
 	}
 	return load.rc;
+}
+
+const char *config_where(const struct config *config, const char *name, char *out, size_t bytes)
+{
+	const struct key *k = key_find(name);
+	uint32_t line = k ? config->line[k - keys] : 0;
+
+	if (line == CONFIG_COMMAND_LINE)
+		snprintf(out, bytes, "--set %s", name);
+	else if (line)
+		snprintf(out, bytes, "%s:%u: %s", config->file, line, name);
+	else
+		snprintf(out, bytes, "%s", name);
+	return out;
 }
 
 /* ---- the whole ----------------------------------------------------------------------------- */

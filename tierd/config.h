@@ -20,6 +20,7 @@
 #define CONFIG_WORD_BYTES 32u
 #define CONFIG_WHY_BYTES 512u /* room for any of the texts below */
 #define CONFIG_TIERS 3u
+#define CONFIG_KEYS_MAX 64u
 
 struct config {
 	char socket[CONFIG_SOCKET_BYTES];
@@ -58,7 +59,11 @@ struct config {
 	uint32_t stream_share;
 	uint64_t stream_hold;      /* ns */
 	uint64_t stream_again;     /* ns */
+	/* Who says so: by key, the file's line; 0 = nobody, CONFIG_COMMAND_LINE. */
+	char file[CONFIG_PATH_BYTES];
+	uint32_t line[CONFIG_KEYS_MAX];
 };
+#define CONFIG_COMMAND_LINE UINT32_MAX
 
 /*
  * Fill in the defaults. service: the paths of a system service, else those of an ordinary user.
@@ -81,6 +86,9 @@ int config_assign(struct config *config, const char *name, const char *value, ch
 
 /* One "key=value". Errors: -EINVAL, why says what and what to do. */
 int config_set(struct config *config, const char *assignment, char *why, size_t why_bytes);
+
+/* Where a key has its value from: "FILE:LINE: key", "--set key", or the key alone. Returns out. */
+const char *config_where(const struct config *config, const char *name, char *out, size_t bytes);
 
 /* Do the values fit together? Errors: -EINVAL. */
 int config_check(const struct config *config, char *why, size_t why_bytes);

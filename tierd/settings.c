@@ -2,6 +2,9 @@
 /* From configuration keys to the core; see settings.h. */
 #include "tierd/settings.h"
 
+#include <errno.h>
+#include <stdio.h>
+
 static void set_shares(const struct config *config, struct core_config *c)
 {
 	for (uint32_t t = 0; t < CONFIG_TIERS; t++) {
@@ -57,4 +60,33 @@ struct obs_limits settings_shown(const struct config *config, const struct core_
 		.pin_percent = c->pin_percent,
 		.quarantine_percent = c->quarantine_percent,
 	};
+}
+
+/* Whom to name of two that do not fit together: whose size somebody chose; of these the larger. */
+static const char *blamed(const struct config *config, const uint64_t bytes[ABI_MEM_TIERS])
+{
+	bool hbm = config->hbm_size.kind != UNITS_AUTO, cxl = config->cxl_size.kind != UNITS_AUTO;
+
+	if (hbm == cxl)
+		hbm = bytes[ABI_TIER_HBM] > bytes[ABI_TIER_CXL];
+	return hbm ? "hbm.size" : "cxl.size";
+}
+
+int settings_fit(const struct config *config, const uint64_t bytes[ABI_MEM_TIERS],
+		 const struct mem_limit *limit, struct settings_unfit *out)
+{
+	uint64_t hbm = bytes[ABI_TIER_HBM], cxl = bytes[ABI_TIER_CXL];
+	uint64_t room = limit->most - limit->most / SETTINGS_MEMORY_SPARE;
+	bool group = limit->says[0] == '/';
+	char wanted[UNITS_TEXT_BYTES], most[UNITS_TEXT_BYTES], all[UNITS_TEXT_BYTES];
+
+	if (hbm <= room && cxl <= room - hbm)
+		return 0;
+	config_where(config, blamed(config, bytes), out->where, sizeof(out->where));
+	snprintf(out->advice, sizeof(out->advice),
+		 "%s %s wanted, and %s of the %s that %s %s can be used: write a smaller size%s",
+		 units_print_bytes(wanted, hbm + cxl), hbm && cxl ? "for both tiers are" : "are",
+		 units_print_bytes(most, room), units_print_bytes(all, limit->most), limit->says,
+		 group ? "allows" : "has", group ? " or auto, or raise that limit" : " or auto");
+	return -ENOMEM;
 }

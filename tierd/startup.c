@@ -119,13 +119,45 @@ static void tell_tier(struct shell *s, uint32_t tier, const struct backend_info 
 	memcpy(o->detail, info->detail, sizeof(o->detail));
 }
 
+static uint64_t host_memory(void)
+{
+	return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static int check_fit(struct shell *s, const uint64_t bytes[ABI_MEM_TIERS],
+		     const struct mem_limit *limit)
+{
+	struct settings_unfit unfit;
+	int rc = settings_fit(&s->config, bytes, limit, &unfit);
+
+	if (rc)
+		log_error(&s->log, "memory tiers are larger than the memory there is", unfit.where,
+			  unfit.advice, "hbm=%" PRIu64 " cxl=%" PRIu64 " memory=%" PRIu64,
+			  bytes[ABI_TIER_HBM], bytes[ABI_TIER_CXL], limit->most);
+	return rc;
+}
+
+/* A backend with memory of its own, whatever the rest of the host has. */
+static int check_backend(struct shell *s, uint32_t tier, uint64_t bytes,
+			 const struct backend_info *info)
+{
+	uint64_t alone[ABI_MEM_TIERS] = { 0 };
+	struct mem_limit limit = { .most = info->capacity_most };
+
+	if (!limit.most)
+		return 0;
+	snprintf(limit.says, sizeof(limit.says), "backend %s", info->name);
+	alone[tier] = bytes;
+	return check_fit(s, alone, &limit);
+}
+
 static int begin_memory_tier(struct shell *s, uint32_t tier, const struct units_size *size,
 			     const char *backend)
 {
-	uint64_t ram = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 	struct backend_info info;
 	const struct mem_ops *ops = mem_backend(tier, backend, &info);
 	uint64_t bytes;
+	int rc;
 
 	if (!ops && size->kind != UNITS_AUTO && size->value == 0)
 		return 0;
@@ -135,15 +167,12 @@ static int begin_memory_tier(struct shell *s, uint32_t tier, const struct units_
 			  backend);
 		return -ENODEV;
 	}
-	bytes = units_resolve(size, ram, info.capacity_auto) & ~(uint64_t)(ABI_HUGE - 1);
+	bytes = units_resolve(size, host_memory(), info.capacity_auto) & ~(uint64_t)(ABI_HUGE - 1);
 	if (bytes == 0)
 		return 0;
-	if (bytes > ram) {
-		log_error(&s->log, "the tier is larger than the host's memory",
-			  obs_tier_name[tier], "set a smaller size, a percentage, or auto",
-			  "bytes=%" PRIu64 " memory=%" PRIu64, bytes, ram);
-		return -ENOMEM;
-	}
+	rc = check_backend(s, tier, bytes, &info);
+	if (rc)
+		return rc;
 	s->mem[tier] = ops;
 	s->core_config.capacity[tier] = bytes;
 	if (tier == ABI_TIER_HBM)
@@ -154,6 +183,15 @@ static int begin_memory_tier(struct shell *s, uint32_t tier, const struct units_
 	return 0;
 }
 
+/* All backends of today take host memory, which counts against the group that the daemon is in. */
+static int check_memory(struct shell *s)
+{
+	struct mem_limit limit;
+
+	mem_limit_read(&limit, host_memory(), MEM_LIMIT_GROUP, MEM_LIMIT_ROOT);
+	return check_fit(s, s->core_config.capacity, &limit);
+}
+
 static int begin_backends(struct shell *s)
 {
 	int rc = begin_memory_tier(s, ABI_TIER_HBM, &s->config.hbm_size, s->config.hbm_backend);
@@ -161,6 +199,8 @@ static int begin_backends(struct shell *s)
 	if (rc == 0)
 		rc = begin_memory_tier(s, ABI_TIER_CXL, &s->config.cxl_size,
 				       s->config.cxl_backend);
+	if (rc == 0)
+		rc = check_memory(s);
 	if (rc == 0 && s->core_config.capacity[ABI_TIER_CXL] == 0) {
 		log_error(&s->log, "the CXL tier has no memory", "cxl.size",
 			  "give it 2 MiB or more", "");

@@ -166,7 +166,7 @@ static void test_bad_configurations(void **state)
 	refuses(&d, backend, "abacus");
 	refuses(&d, tiny, "too small");
 	refuses(&d, byte, "too small");
-	refuses(&d, huge, "larger than the host's memory");
+	refuses(&d, huge, "larger than the memory there is\" object=\"--set cxl.size\"");
 	refuses(&d, file, "/nonexistent.conf");
 	/* A refused start leaves no store behind. */
 	assert_int_equal(access(d.store, F_OK), -1);
@@ -174,6 +174,36 @@ static void test_bad_configurations(void **state)
 	assert_int_equal(access(left, F_OK), -1);
 	if (geteuid() != 0) /* root makes the folder */
 		refuses(&d, place, "/nonexistent/a/b");
+	daemon_remove(&d);
+}
+
+/* Sizes that a file alone says: the line of the one that is too large is told. */
+static void test_a_size_beyond_the_host(void **state)
+{
+	char conf[200], command[440], where[240], said[4096];
+	const char *build = getenv("BUILD");
+	struct daemon d;
+	FILE *f;
+
+	(void)state;
+	daemon_folder(&d);
+	snprintf(conf, sizeof(conf), "%s/conf", d.folder);
+	f = fopen(conf, "we");
+	assert_non_null(f);
+	fprintf(f, "socket = %s\nstore.path = %s\ncxl.size = 64MiB\n", d.socket, d.store);
+	fputs("# more than any host has\nhbm.size = 900TiB\n", f);
+	assert_int_equal(fclose(f), 0);
+	snprintf(command, sizeof(command), "exec %s/tierd --foreground --config=%s 2>&1",
+		 build ? build : "build/plain", conf);
+	f = popen(command, "re");
+	assert_non_null(f);
+	said[fread(said, 1, sizeof(said) - 1, f)] = '\0';
+	assert_int_equal(WEXITSTATUS(pclose(f)), 1);
+	snprintf(where, sizeof(where), "object=\"%s:5: hbm.size\"", conf);
+	assert_non_null(strstr(said, where));
+	assert_non_null(strstr(said, "900 TiB for both tiers are wanted, and "));
+	assert_non_null(strstr(said, " can be used: write a smaller size or auto"));
+	assert_int_equal(access(d.store, F_OK), -1);
 	daemon_remove(&d);
 }
 
@@ -392,6 +422,7 @@ int main(void)
 		cmocka_unit_test(test_damaged_stores),
 		cmocka_unit_test(test_another_version),
 		cmocka_unit_test(test_bad_configurations),
+		cmocka_unit_test(test_a_size_beyond_the_host),
 		cmocka_unit_test(test_a_limit_on_file_sizes),
 		cmocka_unit_test(test_a_second_daemon_is_refused),
 		cmocka_unit_test(test_a_link_to_the_store),

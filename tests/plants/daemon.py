@@ -109,8 +109,17 @@ bug("least-value-not-checked", SHELL + "config.c",
     "if (value < k->min || value > k->max)\n\t\treturn -ERANGE;\n\t*out = (uint32_t)value;",
     "if (value > k->max)\n\t\treturn -ERANGE;\n\t*out = (uint32_t)value;", "test_config",
     quick=True)
-bug("key-set-twice", SHELL + "config.c", "if (k && load->seen[k - keys]) {", "if (0) {",
+bug("key-set-twice", SHELL + "config.c", "if (k && *line) {", "if (0) {", "test_config")
+bug("line-of-a-key-forgotten", SHELL + "config.c", "*line = load->line_number;", "",
     "test_config")
+bug("command-line-not-told", SHELL + "config.c",
+    "config->line[k - keys] = CONFIG_COMMAND_LINE;", "", "test_config")
+bug("tiers-fit-one-by-one", SHELL + "settings.c", "if (hbm <= room && cxl <= room - hbm)",
+    "if (hbm <= room && cxl <= room)", "test_settings", quick=True)
+bug("tiers-take-all-memory", SHELL + "settings.c",
+    "limit->most - limit->most / SETTINGS_MEMORY_SPARE;", "limit->most;", "test_settings")
+bug("limit-of-the-nearest-group", BACKEND + "mem_limit.c", "if (most < out->most) {",
+    "{", "test_backend_mem_limit")
 bug("settings-before-the-file", SHELL + "startup.c",
     "if (file)\n\t\trc = config_load(&s->config, file, why, sizeof(why));\n"
     "\tif (rc == 0)\n\t\trc = apply_options(s, why, sizeof(why));",
@@ -454,8 +463,8 @@ bug("link-to-the-store-replaced", SHELL + "format.c",
     "rc = follow(s->config.store_path, real);",
     "rc = 0;\n\tsnprintf(real, sizeof(real), \"%s\", s->config.store_path);",
     "test_front_life")
-bug("tier-larger-than-the-host", SHELL + "startup.c", "if (bytes > ram) {", "if (0) {",
-    "test_front_life")
+bug("tier-larger-than-the-host", SHELL + "startup.c",
+    "return check_fit(s, s->core_config.capacity, &limit);", "return 0;", "test_front_life")
 bug("no-copy-of-the-super-block", SHELL + "format.c",
     "rc = s->block->pwrite(s->device, buf, DISK_SECTOR, DISK_SECTOR);", "rc = 0;",
     "test_front_life")

@@ -464,6 +464,7 @@ static void test_numa_choice(void **state)
 	assert_false(info.emulated);
 	assert_in_range(info.capacity_auto, 26 * gib, 28 * gib);
 	assert_int_equal(info.capacity_auto % ABI_HUGE, 0);
+	assert_int_equal(info.capacity_most, 32 * gib);
 }
 
 /* Binding works on any node; which one is right shows only where a CPU-less one is. */

@@ -9,6 +9,8 @@
 
 #include "tests/lib/unit.h"
 
+#define HOST 2000000u /* bytes */
+
 static char root[256];
 
 static void put(const char *name, const char *text)
@@ -23,12 +25,31 @@ static void put(const char *name, const char *text)
 	assert_int_equal(fclose(f), 0);
 }
 
-static uint64_t room(void)
+static struct mem_limit limit(void)
 {
+	struct mem_limit found;
 	char group[512];
 
 	snprintf(group, sizeof(group), "%s/group", root);
-	return mem_limit_room(group, root);
+	mem_limit_read(&found, HOST, group, root);
+	return found;
+}
+
+static uint64_t room(void)
+{
+	return limit().room;
+}
+
+/* All of it, whatever is used of it now, and the file that says so. */
+static void expect_most(uint64_t most, const char *file)
+{
+	struct mem_limit found = limit();
+	char says[512] = "the host";
+
+	if (file)
+		snprintf(says, sizeof(says), "%s/%s", root, file);
+	assert_true(found.most == most);
+	assert_string_equal(found.says, says);
 }
 
 static int setup(void **state)
@@ -66,6 +87,9 @@ static void test_no_limit(void **state)
 	put("pod/box/memory.max", "max\n");
 	put("pod/box/memory.current", "4096\n");
 	assert_true(room() == UINT64_MAX);
+	expect_most(HOST, NULL);
+	put("pod/memory.max", "2000001\n"); /* more than there is */
+	expect_most(HOST, NULL);
 }
 
 static void test_the_tightest_counts(void **state)
@@ -75,13 +99,28 @@ static void test_the_tightest_counts(void **state)
 	put("pod/box/memory.max", "1000000\n");
 	put("pod/box/memory.current", "400000\n");
 	assert_true(room() == 600000);
+	expect_most(1000000, "pod/box/memory.max");
 	put("pod/memory.max", "900000\n");
 	put("pod/memory.current", "800000\n");
 	assert_true(room() == 100000);
+	expect_most(900000, "pod/memory.max");
 	put("pod/memory.current", "950000\n");
 	assert_true(room() == 0);
+	put("pod/memory.max", "1100000\n");
+	assert_true(room() == 150000);
+	expect_most(1000000, "pod/box/memory.max");
 	put("pod/memory.max", "max\n");
 	assert_true(room() == 600000);
+}
+
+/* A limit counts also where nothing says how much is used. */
+static void test_a_limit_without_its_use(void **state)
+{
+	(void)state;
+	put("group", "0::/pod/box\n");
+	put("pod/memory.max", "5000\n");
+	assert_true(room() == UINT64_MAX);
+	expect_most(5000, "pod/memory.max");
 }
 
 /* In a container of its own name space the group is the root. */
@@ -92,6 +131,7 @@ static void test_the_root_itself(void **state)
 	put("memory.max", "70000\n");
 	put("memory.current", "20000\n");
 	assert_true(room() == 50000);
+	expect_most(70000, "memory.max");
 }
 
 #define EACH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -101,6 +141,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		EACH(test_no_limit),
 		EACH(test_the_tightest_counts),
+		EACH(test_a_limit_without_its_use),
 		EACH(test_the_root_itself),
 	};
 

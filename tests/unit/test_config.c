@@ -363,6 +363,32 @@ static void test_every_key_is_taught(void **state)
 	free(page);
 }
 
+/* ---- where from ------------------------------------------------------------------------------ */
+
+static void test_where_a_value_is_from(void **state)
+{
+	char path[] = "/tmp/tier-config-XXXXXX", want[80], where[80];
+	int fd = mkstemp(path);
+	struct config c = fresh();
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_true(dprintf(fd, "# sizes\n[hbm]\nsize = 1GiB\n") > 0);
+	close(fd);
+	assert_string_equal(config_where(&c, "hbm.size", where, sizeof(where)), "hbm.size");
+	assert_int_equal(config_set(&c, "hbm.size=3GiB", why, sizeof(why)), 0);
+	assert_string_equal(config_where(&c, "hbm.size", where, sizeof(where)), "--set hbm.size");
+	assert_int_equal(config_load(&c, path, why, sizeof(why)), 0);
+	unlink(path);
+	snprintf(want, sizeof(want), "%s:3: hbm.size", path);
+	assert_string_equal(config_where(&c, "hbm.size", where, sizeof(where)), want);
+	assert_string_equal(config_where(&c, "cxl.size", where, sizeof(where)), "cxl.size");
+	assert_int_equal(config_set(&c, "cxl.size=lots", why, sizeof(why)), -EINVAL);
+	assert_string_equal(config_where(&c, "cxl.size", where, sizeof(where)), "cxl.size");
+	assert_int_equal(config_set(&c, "hbm.size=2GiB", why, sizeof(why)), 0);
+	assert_string_equal(config_where(&c, "hbm.size", where, sizeof(where)), "--set hbm.size");
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -379,6 +405,7 @@ int main(void)
 		cmocka_unit_test(test_settings),
 		cmocka_unit_test(test_values_that_do_not_fit_together),
 		cmocka_unit_test(test_every_key_is_taught),
+		cmocka_unit_test(test_where_a_value_is_from),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

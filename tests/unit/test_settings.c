@@ -5,6 +5,7 @@
  */
 #include "tests/lib/unit.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -113,6 +114,82 @@ static void test_keys_of_the_core_reach_it(void **state)
 	}
 }
 
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+#define GIB (1ull << 30)
+
+static struct settings_unfit unfit;
+
+/* With 16 GiB by a group's file: 15 of it are for tiers. */
+static int fit(const struct config *config, uint64_t hbm, uint64_t cxl)
+{
+	const struct mem_limit limit = { .most = 16 * GIB, .says = "/sys/fs/cgroup/memory.max" };
+	const uint64_t bytes[ABI_MEM_TIERS] = { hbm, cxl };
+
+	memset(&unfit, 0, sizeof(unfit));
+	return settings_fit(config, bytes, &limit, &unfit);
+}
+
+static void test_tiers_fit_into_the_limit(void **state)
+{
+	struct mem_limit limit = { .most = UINT64_MAX };
+	const uint64_t most[ABI_MEM_TIERS] = { 1ull << 50, 1ull << 50 };
+	struct config config;
+
+	(void)state;
+	config_defaults(&config, false, false);
+	set(&config, "cxl.size", "12GiB");
+	assert_int_equal(fit(&config, 0, 15 * GIB), 0);
+	assert_int_equal(fit(&config, 3 * GIB, 12 * GIB), 0);
+	assert_int_equal(fit(&config, 15 * GIB, 0), 0);
+	assert_int_equal(fit(&config, 3 * GIB + ABI_HUGE, 12 * GIB), -ENOMEM);
+	assert_int_equal(fit(&config, 3 * GIB, 12 * GIB + ABI_HUGE), -ENOMEM);
+	assert_int_equal(fit(&config, 0, 15 * GIB + 1), -ENOMEM);
+	assert_int_equal(fit(&config, 16 * GIB, 0), -ENOMEM);
+	assert_int_equal(fit(&config, UINT64_MAX - GIB, 2 * GIB), -ENOMEM);
+	assert_int_equal(settings_fit(&config, most, &limit, &unfit), 0);
+}
+
+/* What, where, how much there is and what to do. */
+static void test_what_does_not_fit_is_told(void **state)
+{
+	struct config config;
+
+	(void)state;
+	config_defaults(&config, false, false);
+	set(&config, "cxl.size", "15.5GiB");
+	assert_int_equal(fit(&config, 0, 31 * GIB / 2), -ENOMEM);
+	assert_string_equal(unfit.where, "--set cxl.size");
+	assert_string_equal(unfit.advice, "15.5 GiB are wanted, and 15.0 GiB of the 16.0 GiB that "
+			    "/sys/fs/cgroup/memory.max allows can be used: write a smaller size or "
+			    "auto, or raise that limit");
+	assert_int_equal(fit(&config, GIB, 31 * GIB / 2), -ENOMEM);
+	assert_non_null(strstr(unfit.advice, "16.5 GiB for both tiers are wanted"));
+}
+
+/* Who chose a size can change it; where both were chosen, the larger is named. */
+static void test_whose_size_is_named(void **state)
+{
+	struct config config;
+
+	(void)state;
+	config_defaults(&config, false, false);
+	set(&config, "hbm.size", "14GiB");
+	assert_int_equal(fit(&config, 14 * GIB, 4 * GIB), -ENOMEM);
+	assert_string_equal(unfit.where, "--set hbm.size");
+	assert_int_equal(fit(&config, 4 * GIB, 14 * GIB), -ENOMEM);
+	assert_string_equal(unfit.where, "--set hbm.size");
+	set(&config, "cxl.size", "4GiB");
+	assert_int_equal(fit(&config, 14 * GIB, 4 * GIB), -ENOMEM);
+	assert_string_equal(unfit.where, "--set hbm.size");
+	assert_int_equal(fit(&config, 4 * GIB, 14 * GIB), -ENOMEM);
+	assert_string_equal(unfit.where, "--set cxl.size");
+	config_defaults(&config, false, false);
+	set(&config, "cxl.size", "8GiB");
+	assert_int_equal(fit(&config, 14 * GIB, 8 * GIB), -ENOMEM);
+	assert_string_equal(unfit.where, "--set cxl.size");
+}
+
 static bool is_listed(const char *key)
 {
 	for (size_t i = 0; i < COUNT(of_core); i++)
@@ -186,6 +263,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_keys_of_the_core_reach_it),
 		cmocka_unit_test(test_every_key_has_its_place),
+		cmocka_unit_test(test_tiers_fit_into_the_limit),
+		cmocka_unit_test(test_what_does_not_fit_is_told),
+		cmocka_unit_test(test_whose_size_is_named),
 		cmocka_unit_test(test_sessions_of_a_user_by_default),
 		cmocka_unit_test(test_what_the_status_shows),
 	};

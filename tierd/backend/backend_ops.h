@@ -18,6 +18,7 @@ struct backend_info {
 	bool emulated;      /* stands in for hardware that is not there */
 	bool direct;        /* of HBM: a block device can read straight into it */
 	uint64_t capacity_auto; /* bytes a size of `auto` means here; 0 = none */
+	uint64_t capacity_most; /* bytes that there are; 0 = what the host has */
 };
 
 /* ---- memory ------------------------------------------------------------------------------- */

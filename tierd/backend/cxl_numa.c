@@ -96,6 +96,7 @@ void cxl_numa_describe(int node, const struct cxl_node *found, struct backend_in
 	snprintf(info->detail, sizeof(info->detail), "CPU-less node %d, %s", node,
 		 units_print_bytes(text, found->bytes));
 	info->capacity_auto = found->free_bytes / 100 * SHARE_PERCENT / ABI_HUGE * ABI_HUGE;
+	info->capacity_most = found->bytes;
 }
 
 static int numa_probe(struct backend_info *info)

@@ -219,9 +219,12 @@ void mem_copy(struct core_copy *copy)
 uint64_t mem_host_share(uint32_t percent)
 {
 	FILE *f CLEANUP_FCLOSE = fopen("/proc/meminfo", "re");
+	struct mem_limit limit;
 	char line[128];
-	uint64_t kib = 0, room = mem_limit_room(MEM_LIMIT_GROUP, MEM_LIMIT_ROOT);
+	uint64_t kib = 0, room;
 
+	mem_limit_read(&limit, UINT64_MAX, MEM_LIMIT_GROUP, MEM_LIMIT_ROOT);
+	room = limit.room;
 	while (f && !kib && fgets(line, sizeof(line), f))
 		if (sscanf(line, "MemAvailable: %" SCNu64 " kB", &kib) != 1)
 			kib = 0;

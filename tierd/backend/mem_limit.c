@@ -32,28 +32,40 @@ static bool find_group(char folder[PATH_MAX], const char *group, const char *roo
 		if (strncmp(line, "0::/", 4) != 0)
 			continue;
 		line[strcspn(line, "\n")] = '\0';
-		return snprintf(folder, PATH_MAX, "%s%s", root, line + 3) < PATH_MAX;
+		return snprintf(folder, PATH_MAX, "%s%s", root, line[4] ? line + 3 : "") <
+		       PATH_MAX;
 	}
 	return false;
 }
 
-uint64_t mem_limit_room(const char *group, const char *root)
+static void read_group(struct mem_limit *out, const char *folder)
 {
-	uint64_t room = UINT64_MAX, most, used;
+	uint64_t most, used, left;
+
+	if (!read_number(folder, "memory.max", &most))
+		return;
+	if (most < out->most) {
+		out->most = most;
+		snprintf(out->says, sizeof(out->says), "%.140s/memory.max", folder);
+	}
+	if (!read_number(folder, "memory.current", &used))
+		return;
+	left = used < most ? most - used : 0;
+	if (left < out->room)
+		out->room = left;
+}
+
+void mem_limit_read(struct mem_limit *out, uint64_t host, const char *group, const char *root)
+{
 	char folder[PATH_MAX], *slash;
 
+	*out = (struct mem_limit){ .most = host, .room = UINT64_MAX, .says = "the host" };
 	if (!find_group(folder, group, root))
-		return UINT64_MAX;
+		return;
 	do {
-		if (read_number(folder, "memory.max", &most) &&
-		    read_number(folder, "memory.current", &used)) {
-			uint64_t left = used < most ? most - used : 0;
-
-			room = left < room ? left : room;
-		}
+		read_group(out, folder);
 		slash = strrchr(folder, '/');
 		if (slash)
 			*slash = '\0';
 	} while (slash && strlen(folder) >= strlen(root));
-	return room;
 }

@@ -11,11 +11,19 @@
 #define MEM_LIMIT_GROUP "/proc/self/cgroup"
 #define MEM_LIMIT_ROOT "/sys/fs/cgroup"
 
+#define MEM_LIMIT_SAYS 160u
+
+/* Each is the tightest of the process' group and those above; UINT64_MAX = no limit. */
+struct mem_limit {
+	uint64_t most; /* bytes that there can be, memory of memfds and tmpfs included */
+	uint64_t room; /* ... beside what is used now */
+	char says[MEM_LIMIT_SAYS]; /* who says most: a file's path, or "the host" */
+};
+
 /*
- * Bytes that the control groups (v2) of a process still let it have, the tightest of its group and
- * those above; UINT64_MAX when there is no limit, or none that can be read. group is a file like
- * MEM_LIMIT_GROUP, root a folder like MEM_LIMIT_ROOT.
+ * What a host with so many bytes and the control groups (v2) of a process let it have; a limit that
+ * cannot be read is none. group is a file like MEM_LIMIT_GROUP, root a folder like MEM_LIMIT_ROOT.
  */
-uint64_t mem_limit_room(const char *group, const char *root);
+void mem_limit_read(struct mem_limit *out, uint64_t host, const char *group, const char *root);
 
 #endif
