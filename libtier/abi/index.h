@@ -170,6 +170,29 @@ static inline uint16_t abi_key_tag(uint64_t hash)
 	return (uint16_t)(hash >> 48);
 }
 
+/*
+ * The entries of a line with this tag, as a set: bit i is entry i. The line's tags come as the
+ * words that they lie in. Four are compared at once: a lane is zero where one is equal.
+ */
+static inline uint32_t abi_lanes_equal(uint32_t low, uint32_t high, uint64_t all)
+{
+	const uint64_t rest = 0x7fff7fff7fff7fffull;
+	uint64_t x = (low | (uint64_t)high << 32) ^ all;
+	uint64_t zero = ~(((x & rest) + rest) | x | rest) >> 15;
+
+	/* The lowest bits of the lanes, side by side. */
+	return (uint32_t)(zero * 0x0001000200040008ull >> 48 & 0xf);
+}
+
+static inline uint32_t abi_tags_equal(const uint32_t word[5], uint16_t tag)
+{
+	const uint64_t all = tag * 0x0001000100010001ull;
+
+	return abi_lanes_equal(word[0], word[1], all) |
+	       abi_lanes_equal(word[2], word[3], all) << 4 |
+	       (uint32_t)((uint16_t)word[4] == tag) << 8;
+}
+
 /* Linear hashing (Litwin 1980): with n lines, 2^L <= n < 2^(L+1), lines below n - 2^L are split. */
 static inline uint64_t abi_bucket_of(uint64_t hash, uint64_t count)
 {

@@ -16,11 +16,8 @@ static enum index_outcome read_line(const struct map *m, const struct abi_bucket
 				    const uint8_t *key, uint16_t tag, uint32_t page,
 				    struct index_found *out)
 {
-	struct index_tags tags = index_equal_tags(line, tag);
-	uint32_t entry;
-
-	while ((entry = index_next_tag(&tags)) < ABI_BUCKET_SLOTS) {
-		uint32_t slot = atomic_load_relaxed_u32(&line->slot[entry]);
+	for (uint32_t equal = index_equal_tags(line, tag); equal; equal &= equal - 1) {
+		uint32_t slot = atomic_load_relaxed_u32(&line->slot[__builtin_ctz(equal)]);
 		enum index_outcome outcome;
 
 		if (slot >= m->blocks_max)
@@ -87,7 +84,7 @@ bool index_read_slowly(const struct map *m, uint64_t buckets, const uint8_t *key
 	if (!p->bucket)
 		return false;
 	if (p->slot == INDEX_PROBE_NONE) {
-		/* The tags before the second look at seq. */
+		/* The tags of all lines before the second look at seq. */
 		acquire_fence();
 		if (!(p->seq & 1) && atomic_load_acquire_u32(&p->bucket->seq) == p->seq &&
 		    index_read_buckets(m) == buckets)

@@ -1,6 +1,6 @@
 /*
  * Reading the index of a context while the daemon writes it: the look-up of libtier/abi/index.h,
- * for one key, and in three stages for many, so that a caller overlaps the misses of a batch.
+ * for one key, and in four stages for many, so that a caller overlaps the misses of a batch.
  *
  * Never waits, never calls the system, retries a bounded number of times; whatever bytes it meets
  * it stays inside the map. Called by match.c and lease.c.
@@ -42,54 +42,18 @@ static inline uint64_t index_read_buckets(const struct map *m)
 	return count > m->buckets_max || map_closed(m) ? 0 : count;
 }
 
-/*
- * The entries of a line whose tag is equal, as a set. Tags are read two at a time, as the words
- * they lie in; four of them are compared in one go: a lane is zero where the tag is equal.
- */
-struct index_tags {
-	uint64_t lane[2]; /* top bit of lane i: entry i, 4 + i */
-	uint32_t last;    /* entry 8 */
-};
-
-static inline uint64_t index_zero_lanes(uint64_t x)
-{
-	const uint64_t low = 0x7fff7fff7fff7fffull;
-
-	return ~(((x & low) + low) | x | low);
-}
-
-static inline struct index_tags index_equal_tags(const struct abi_bucket *b, uint16_t tag)
+/* The entries of a line whose tag is equal: a set of bits (abi_tags_equal). */
+static inline uint32_t index_equal_tags(const struct abi_bucket *b, uint16_t tag)
 {
 	const uint32_t *word = (const uint32_t *)(const void *)b->tag;
-	const uint64_t all = tag * 0x0001000100010001ull;
-	struct index_tags found;
+	const uint32_t copy[] = {
+		atomic_load_relaxed_u32(&word[0]), atomic_load_relaxed_u32(&word[1]),
+		atomic_load_relaxed_u32(&word[2]), atomic_load_relaxed_u32(&word[3]),
+		atomic_load_relaxed_u32(&word[4]),
+	};
 
-	_Static_assert(ABI_BUCKET_SLOTS == 9 && offsetof(struct abi_bucket, tag) % 4 == 0, "tags");
-	for (uint32_t i = 0; i < 2; i++) {
-		uint64_t low = atomic_load_relaxed_u32(&word[2 * i]);
-		uint64_t high = atomic_load_relaxed_u32(&word[2 * i + 1]);
-
-		found.lane[i] = index_zero_lanes((low | high << 32) ^ all);
-	}
-	found.last = (atomic_load_relaxed_u32(&word[4]) & 0xffff) == tag;
-	return found;
-}
-
-/* Takes one entry's number out of the set; ABI_BUCKET_SLOTS when it is empty. */
-static inline uint32_t index_next_tag(struct index_tags *t)
-{
-	for (uint32_t i = 0; i < 2; i++) {
-		if (t->lane[i] != 0) {
-			uint32_t lane = (uint32_t)__builtin_ctzll(t->lane[i]) / 16;
-
-			t->lane[i] &= t->lane[i] - 1;
-			return 4 * i + lane;
-		}
-	}
-	if (!t->last)
-		return ABI_BUCKET_SLOTS;
-	t->last = 0;
-	return 8;
+	_Static_assert(offsetof(struct abi_bucket, tag) % sizeof(*word) == 0, "tags fill words");
+	return abi_tags_equal(copy, tag);
 }
 
 /* The block line, if it is this key's, within one life of the slot. */
@@ -132,12 +96,13 @@ static inline enum index_outcome index_read_block(const struct map *m, uint32_t 
 /* ---- a look-up in stages; between two of them, do the same stage of other keys -------------- */
 
 struct index_probe {
-	const struct abi_bucket *bucket;
+	const struct abi_bucket *bucket; /* the chain's head; NULL: nothing is to be found */
+	const struct abi_bucket *line;   /* on its way, to be read in the next stage; NULL = none */
 	uint64_t hash;
 	uint32_t seq;
 	uint32_t slot; /* the likely one, or one of the two below */
 };
-#define INDEX_PROBE_NONE ABI_SLOT_NONE       /* not in the bucket's first line, and no other line */
+#define INDEX_PROBE_NONE ABI_SLOT_NONE       /* in no line, and no line is left */
 #define INDEX_PROBE_SLOW (ABI_SLOT_NONE - 1) /* left to index_read_find */
 
 static inline void index_read_start(const struct map *m, uint64_t buckets, const uint8_t *key,
@@ -151,35 +116,48 @@ static inline void index_read_start(const struct map *m, uint64_t buckets, const
 	prefetch_read(p->bucket);
 }
 
-static inline void index_read_tags(const struct map *m, struct index_probe *p)
+/* One line's tags; the block line that they point at, or the next line, is on its way then. */
+static inline void index_read_line(const struct map *m, const struct abi_bucket *line,
+				   struct index_probe *p)
 {
-	struct index_tags tags;
-	uint32_t entry;
+	uint32_t equal = index_equal_tags(line, abi_key_tag(p->hash));
 	uint32_t next;
 
-	p->slot = INDEX_PROBE_NONE;
-	if (!p->bucket)
-		return;
-	p->seq = atomic_load_acquire_u32(&p->bucket->seq);
-	tags = index_equal_tags(p->bucket, abi_key_tag(p->hash));
-	entry = index_next_tag(&tags);
-	if (entry < ABI_BUCKET_SLOTS) {
-		p->slot = atomic_load_relaxed_u32(&p->bucket->slot[entry]);
+	p->line = NULL;
+	if (equal) {
+		p->slot = atomic_load_relaxed_u32(&line->slot[__builtin_ctz(equal)]);
 		if (p->slot < m->blocks_max)
 			prefetch_read(&m->block[p->slot]);
 		else
 			p->slot = INDEX_PROBE_SLOW;
 		return;
 	}
-	next = atomic_load_relaxed_u32(&p->bucket->overflow);
-	if (next == 0)
+	next = atomic_load_relaxed_u32(&line->overflow);
+	p->slot = next ? INDEX_PROBE_SLOW : INDEX_PROBE_NONE;
+	if (next == 0 || next > m->overflow_max)
 		return;
-	p->slot = INDEX_PROBE_SLOW;
-	if (next <= m->overflow_max)
-		prefetch_read(&m->overflow[next - 1]);
+	p->line = &m->overflow[next - 1];
+	prefetch_read(p->line);
 }
 
-/* Any answer that the first line and one block line do not give. */
+static inline void index_read_tags(const struct map *m, struct index_probe *p)
+{
+	p->line = NULL;
+	p->slot = INDEX_PROBE_NONE;
+	if (!p->bucket)
+		return;
+	p->seq = atomic_load_acquire_u32(&p->bucket->seq);
+	index_read_line(m, p->bucket, p);
+}
+
+/* Keys whose entry is not in the head line. A third line, which few chains have, is read slowly. */
+static inline void index_read_overflow(const struct map *m, struct index_probe *p)
+{
+	if (p->line)
+		index_read_line(m, p->line, p);
+}
+
+/* Any answer that two lines of the chain and one block line do not give. */
 bool index_read_slowly(const struct map *m, uint64_t buckets, const uint8_t *key,
 		       const struct index_probe *p, struct index_found *out);
 

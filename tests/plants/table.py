@@ -122,6 +122,24 @@ bug("removed-context-found", LIBRARY + "index_read.h",
     "return count > m->buckets_max ? 0 : count;", "test_libtier_lease")
 bug("overflow-lines-not-read", LIBRARY + "index_read.h",
     "return index_read_slowly(m, buckets, key, p, out);", "return false;", "test_libtier_lease")
+bug("overflow-line-outside", LIBRARY + "index_read.h",
+    "if (next == 0 || next > m->overflow_max)", "if (next == 0)", "test_libtier_hostile")
+bug("overflow-line-left-to-the-slow-way", LIBRARY + "index_read.h",
+    "if (p->line)\n\t\tindex_read_line(m, p->line, p);", "(void)m, (void)p;",
+    "test_libtier_stages")
+bug("third-line-not-read", LIBRARY + "index_read.h",
+    "p->slot = next ? INDEX_PROBE_SLOW : INDEX_PROBE_NONE;", "p->slot = INDEX_PROBE_NONE;",
+    "test_libtier_stages")
+bug("changed-chain-taken-for-a-miss", LIBRARY + "index_read.c",
+    "if (!(p->seq & 1) && atomic_load_acquire_u32(&p->bucket->seq) == p->seq &&\n"
+    "\t\t    index_read_buckets(m) == buckets)", "if (index_read_buckets(m) == buckets)",
+    "test_libtier_stages")
+bug("split-taken-for-a-miss", LIBRARY + "index_read.c",
+    "== p->seq &&\n\t\t    index_read_buckets(m) == buckets)", "== p->seq && buckets)",
+    "test_libtier_stages")
+bug("ninth-tag-not-compared", "libtier/abi/index.h",
+    "(uint32_t)((uint16_t)word[4] == tag) << 8;", "0;",
+    "test_libtier_stages")
 bug("prefix-goes-on-behind-a-miss", LIBRARY + "match.c",
     "else\n\t\ts->ended = true;", "", "test_libtier_lease", quick=True)
 bug("sidecar-not-needed-for-a-hit", LIBRARY + "match.c",

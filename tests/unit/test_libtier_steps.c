@@ -12,6 +12,7 @@
 #define PAGES 6u
 #define LIST 2u
 #define SCRIBBLE 0xee
+#define CHAIN (ABI_BUCKET_SLOTS + 1) /* entries of a bucket line and one in an overflow line */
 #define APART 120u /* instructions between a writer's two halves: less than a reader's patience */
 
 /* One round: the reader's call, and what it got. */
@@ -22,6 +23,8 @@ struct round {
 	uint32_t page;
 	uint32_t slot;
 	tier_key other; /* key of a neighbour in the bucket, or of the slot's next life */
+	uint32_t neighbour; /* the first entry of the chain, and one that is in no chain */
+	uint32_t guest;
 	bool freed;     /* the daemon found a place in no hazard word, and used it anew */
 	bool kept;      /* ... or in one */
 	int rc;
@@ -293,19 +296,24 @@ static struct abi_bucket *bucket_of(const struct round *k)
 	return &ix->bucket[abi_bucket_of(hash, ix->header->bucket_count)];
 }
 
-static uint32_t taken_entry;
+static uint32_t *taken; /* where our entry was */
 
 /* The writer's first half: seq is odd, and our entry has left its place. */
 static void bucket_opens(void *arg)
 {
-	struct abi_bucket *b = bucket_of(arg);
+	struct abi_bucket *b = bucket_of(arg), *line = b;
 	struct round *k = arg;
+	uint32_t i = 0;
 
 	atomic_store_relaxed_u32(&b->seq, b->seq + 1);
 	release_fence();
-	for (taken_entry = 0; b->slot[taken_entry] != k->slot; taken_entry++)
-		;
-	atomic_store_relaxed_u32(&b->slot[taken_entry], ABI_SLOT_NONE);
+	while (line->slot[i] != k->slot)
+		if (++i == ABI_BUCKET_SLOTS) {
+			line = &k->w->x->ix.overflow[line->overflow - 1];
+			i = 0;
+		}
+	taken = &line->slot[i];
+	atomic_store_relaxed_u32(taken, ABI_SLOT_NONE);
 }
 
 static void bucket_closes(void *arg)
@@ -313,31 +321,110 @@ static void bucket_closes(void *arg)
 	struct abi_bucket *b = bucket_of(arg);
 	struct round *k = arg;
 
-	atomic_store_relaxed_u32(&b->slot[taken_entry], k->slot);
+	atomic_store_relaxed_u32(taken, k->slot);
 	atomic_store_release_u32(&b->seq, b->seq + 1);
 }
 
-/* What is in the table all the time is found, also while its entry is on its way. */
+/* Stores a block whose key is of this bucket. */
+static uint32_t chained(struct world *w, uint64_t bucket)
+{
+	static uint64_t last;
+	tier_key key = { .bytes = { 0 } };
+
+	do {
+		last++;
+		memcpy(key.bytes, &last, sizeof(last));
+	} while (abi_bucket_of(abi_key_hash(key.bytes), w->x->ix.header->bucket_count) != bucket);
+	return fake_store(w->x, &key, ABI_BLOCK_COMMITTED);
+}
+
+static void look_for(struct round *k, struct world *w, uint32_t slot)
+{
+	*k = (struct round){ .w = w, .slot = slot };
+	memcpy(k->key.bytes, index_block(&w->x->ix, slot)->key, sizeof(k->key.bytes));
+}
+
+static void chain_new(struct world *w, uint32_t *slot, uint64_t bucket, uint32_t entries)
+{
+	for (uint32_t i = 0; i < entries; i++)
+		slot[i] = chained(w, bucket);
+}
+
+/* What is in the table all the time is found, also while its entry is on its way; in the bucket's
+ * own line and in another one. */
 static void test_match_while_a_bucket_is_written(void **state)
 {
 	static void (*const calls[])(void *) = { match_one, match_list };
 	struct world *w = *state;
+	uint32_t slot[CHAIN];
 
-	for (uint32_t c = 0; c < COUNT(calls); c++) {
-		uint32_t steps = steps_of(w, calls[c], c);
+	if (!STEP_WORKS)
+		skip();
+	chain_new(w, slot, 0, CHAIN);
+	for (uint32_t c = 0; c < 2 * COUNT(calls); c++) {
 		struct round k;
+		struct step whole = { .arg = &k };
+		uint32_t steps;
 
+		look_for(&k, w, slot[c % 2 ? CHAIN - 1 : 0]);
+		steps = step_run(&whole, calls[c / 2]);
 		assert_true(steps > 2 * APART);
-		begin(&k, w, 7 + c);
 		for (uint32_t at = 1; at + APART <= steps; at += step_stride(steps)) {
 			struct step s = { .at = { at, at + APART },
 					  .happens = { bucket_opens, bucket_closes },
 					  .arg = &k };
 
-			step_run(&s, calls[c]);
+			step_run(&s, calls[c / 2]);
 			assert_int_equal(k.rc, 1);
 			assert_int_equal(k.found.block.slot, k.slot);
 		}
+	}
+}
+
+/* Our entry, the last one, moves to the bucket's own line; the line in which it was gets another
+ * chain's. */
+static void neighbour_leaves(void *arg)
+{
+	struct round *k = arg;
+	struct index *ix = &k->w->x->ix;
+
+	index_remove(ix, k->neighbour);
+	index_block_state(ix, k->guest, ABI_BLOCK_COMMITTED);
+	if (index_insert(ix, k->guest) == 0)
+		k->freed = true;
+}
+
+static void test_match_while_an_entry_leaves_its_overflow_line(void **state)
+{
+	struct world *w = *state;
+	struct index *ix = &w->x->ix;
+	struct round k;
+	struct step whole = { .arg = &k };
+	uint32_t slot[CHAIN], other[CHAIN], steps;
+
+	if (!STEP_WORKS)
+		skip();
+	chain_new(w, slot, 0, CHAIN);
+	chain_new(w, other, 1, CHAIN);
+	index_remove(ix, other[CHAIN - 1]);
+	look_for(&k, w, slot[CHAIN - 1]);
+	steps = step_run(&whole, match_list);
+	for (uint32_t at = 1; at <= steps; at += step_stride(steps)) {
+		struct step s = { .at = { at }, .happens = { neighbour_leaves }, .arg = &k };
+
+		look_for(&k, w, slot[CHAIN - 1]);
+		k.neighbour = slot[0];
+		k.guest = other[CHAIN - 1];
+		step_run(&s, match_list);
+		assert_int_equal(k.rc, 1);
+		assert_int_equal(k.found.block.slot, k.slot);
+		assert_true(k.freed);
+		/* As it was, but for who is first and who is last. */
+		index_remove(ix, k.guest);
+		index_block_state(ix, k.neighbour, ABI_BLOCK_COMMITTED);
+		assert_int_equal(index_insert(ix, k.neighbour), 0);
+		slot[0] = k.slot;
+		slot[CHAIN - 1] = k.neighbour;
 	}
 }
 
@@ -353,6 +440,7 @@ int main(void)
 		T(test_a_page_of_a_list_moves),
 		T(test_match_while_a_slot_is_used_anew),
 		T(test_match_while_a_bucket_is_written),
+		T(test_match_while_an_entry_leaves_its_overflow_line),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -382,12 +382,11 @@ uint32_t index_find(const struct index *ix, const uint8_t *key)
 		&ix->bucket[abi_bucket_of(hash, ix->header->bucket_count)];
 
 	for (; line; line = line_next(ix, line)) {
-		for (uint32_t i = 0; i < ABI_BUCKET_SLOTS; i++) {
-			uint32_t slot;
+		const uint32_t *tags = (const uint32_t *)line + TAG_WORD;
 
-			if (line->tag[i] != tag)
-				continue;
-			slot = line->slot[i];
+		for (uint32_t equal = abi_tags_equal(tags, tag); equal; equal &= equal - 1) {
+			uint32_t slot = line->slot[__builtin_ctz(equal)];
+
 			if (slot != ABI_SLOT_NONE && key_equal(ix->block[slot].key, key))
 				return slot;
 		}
