@@ -18,7 +18,7 @@ SIM_TESTS := $(foreach n,$(SIM_PARTS),$(O)/plain/sim-$n) $(O)/asan/sim-few
 $(foreach n,$(SIM_PARTS),$(eval \
 	$(O)/plain/sim-$n: SIM_ARGS = --seeds 1250 --from $$(shell expr 1250 \* $n - 1249)))
 $(O)/asan/sim-few: SIM_ARGS = --seeds 500 --from 20001
-PLANTS_PARTS := $(shell seq 27)
+PLANTS_PARTS := 1 2 3 4 5 6 7 8 9
 PLANTS_TESTS := $(foreach n,$(PLANTS_PARTS),$(O)/plain/plants-$n)
 
 $(SIM_TESTS): $(O)/%: tests/sim/module.mk
