@@ -11,6 +11,7 @@
 
 #include "tests/fuzz/host.h"
 #include "tests/lib/unit.h"
+#include "tierd/core/sched_priv.h"
 #include "tierd/core/space_priv.h"
 #include "tierd/core/state.h"
 #include "tierd/core/store_priv.h"
@@ -262,6 +263,7 @@ static void test_counters_of_the_host(void **state)
 		WRONG(c->pinned[t], "pinned bytes");
 		WRONG(c->punching[t], "ranges being punched");
 	}
+	WRONG(c->sched->queued, "scheduler's queues");
 	WRONG(c->store->live, "store: live bytes");
 	WRONG(c->store->segment[0].live, "segment 0");
 }

@@ -61,6 +61,8 @@ void retain_put_block(struct core *c, const struct put *p, uint32_t slot)
 
 void retain_put(struct core *c, const struct put *p)
 {
+	if (!p->args.priority && !p->args.ttl_ms)
+		return;
 	for (uint32_t i = 0; i < p->done; i++) {
 		uint32_t slot = p->ref[i].slot;
 

@@ -454,6 +454,8 @@ void sched_step(struct core *c)
 {
 	struct sched_node *node;
 
+	if (!c->sched->queued)
+		return;
 	copies_step(c);
 	while (sched_device_ops(c->sched) < c->config.device_depth) {
 		node = pick(c);

@@ -71,6 +71,7 @@ struct sched {
 	uint16_t flow_of[SCHED_LANES][ABI_CLASS_COUNT][CORE_CLIENTS_MAX + 1]; /* 1 + index */
 	struct sched_flow flow[SCHED_FLOWS];
 	struct list flow_free;
+	uint32_t queued; /* nodes in the queues of all lanes */
 	struct core_io unit[SCHED_UNITS];
 	struct core_io *unit_free;
 	uint32_t ios[CORE_CLIENTS_MAX + 1]; /* of the pools, by client */

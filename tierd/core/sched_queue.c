@@ -56,6 +56,7 @@ void queue_insert(struct core *c, struct sched_node *node)
 	node->state = SCHED_QUEUED;
 	q->count++;
 	q->bytes += node->bytes;
+	s->queued++;
 	if (node->expires_ns && node->expires_ns < s->expires_ns)
 		s->expires_ns = node->expires_ns;
 }
@@ -73,6 +74,7 @@ void queue_remove(struct core *c, struct sched_node *node)
 	node->state = SCHED_IDLE;
 	q->count--;
 	q->bytes -= node->bytes;
+	s->queued--;
 	if (!list_empty(&f->nodes))
 		return;
 	list_remove(&f->ring);
@@ -130,17 +132,19 @@ bool sched_has(const struct sched_node *node)
 
 bool sched_agrees(const struct core *c)
 {
-	uint32_t ios = 0, copies = 0;
+	uint32_t ios = 0, copies = 0, queued = 0;
 
 	for (uint32_t lane = 0; lane < SCHED_LANES; lane++)
-		for (uint32_t k = 0; k < ABI_CLASS_COUNT; k++)
+		for (uint32_t k = 0; k < ABI_CLASS_COUNT; k++) {
 			if (!queue_agrees(&c->sched->lane[lane].queue[k]))
 				return false;
+			queued += c->sched->lane[lane].queue[k].count;
+		}
 	for (uint32_t client = 0; client <= SCHED_DAEMON; client++) {
 		ios += c->sched->ios[client];
 		copies += c->sched->copies[client];
 	}
-	return ios == c->ios && copies == c->copies;
+	return queued == c->sched->queued && ios == c->ios && copies == c->copies;
 }
 
 /* The first flow, whose node this is, uses device time; a turn that is used up ends. */
