@@ -75,9 +75,32 @@ static uint64_t segment_choose(uint64_t preferred, uint64_t quota, const uint32_
 	return size;
 }
 
+/* By bytes of the segment, not by places: costs compare across classes. */
+static uint8_t fill_of(const struct space *s, const struct space_class *c, uint32_t live)
+{
+	if (live == 0)
+		return FILL_EMPTY;
+	if (live == c->places)
+		return FILL_FULL;
+	return (uint8_t)(FILL_EMPTY + 1 +
+			 (uint64_t)live * c->stride * (FILL_FULL - FILL_EMPTY - 1) /
+				 s->segment_bytes);
+}
+
+/* Counts from none to all of a segment's places, for each class. */
+static size_t fills_bytes(uint64_t segment_bytes, const uint32_t *stride, uint32_t classes)
+{
+	size_t bytes = classes;
+
+	for (uint32_t i = 0; i < classes; i++)
+		bytes += segment_bytes / stride[i];
+	return bytes;
+}
+
 static void classes_init(struct space *s, const uint32_t *stride)
 {
 	uint32_t *memory = s->heap_memory, most = 0;
+	uint8_t *fill = s->fill_memory;
 
 	for (uint32_t i = 0; i < s->classes; i++) {
 		s->klass[i].stride = stride[i];
@@ -88,6 +111,9 @@ static void classes_init(struct space *s, const uint32_t *stride)
 			most = s->klass[i].places;
 		for (uint32_t h = 0; h < HEAPS; h++, memory += s->segments)
 			s->klass[i].heap[h].segment = memory;
+		s->klass[i].fill = fill;
+		for (uint32_t live = 0; live <= s->klass[i].places; live++)
+			*fill++ = fill_of(s, &s->klass[i], live);
 	}
 	assert(BITMAP_WORDS(most) == s->words);
 }
@@ -120,7 +146,8 @@ int space_open(struct space **out, struct pool *pool, uint64_t bytes, uint64_t q
 	s->taken_bits = calloc(BITMAP_WORDS(s->segments), sizeof(uint64_t));
 	s->place_bits = calloc(s->segments, (s->words + s->summary_words) * sizeof(uint64_t));
 	s->heap_memory = calloc((size_t)s->segments * HEAPS, classes * sizeof(uint32_t));
-	if (!s->segment || !s->taken_bits || !s->place_bits || !s->heap_memory) {
+	s->fill_memory = calloc(fills_bytes(size, stride, classes), 1);
+	if (!s->segment || !s->taken_bits || !s->place_bits || !s->heap_memory || !s->fill_memory) {
 		space_close(s);
 		return -ENOMEM;
 	}
@@ -136,6 +163,7 @@ void space_close(struct space *s)
 	assert(s->pool->used >= s->taken * s->segment_bytes - s->returned);
 	s->pool->used -= s->taken * s->segment_bytes - s->returned;
 	s->pool->live -= s->live;
+	free(s->fill_memory);
 	free(s->heap_memory);
 	free(s->place_bits);
 	free(s->taken_bits);
@@ -250,18 +278,9 @@ static bool fill_in_heap(uint32_t fill, enum heap_kind kind)
 
 static uint32_t segment_fill(const struct space *s, const struct segment *segment)
 {
-	const struct space_class *c = &s->klass[segment->klass];
-
 	if (segment->state != SEGMENT_TAKEN)
 		return FILL_NONE;
-	if (segment->live == 0)
-		return FILL_EMPTY;
-	if (segment->live == c->places)
-		return FILL_FULL;
-	/* By bytes of the segment, not by places: costs compare across classes. */
-	return FILL_EMPTY + 1 +
-	       (uint32_t)((uint64_t)segment->live * c->stride * (FILL_FULL - FILL_EMPTY - 1) /
-			  s->segment_bytes);
+	return s->klass[segment->klass].fill[segment->live];
 }
 
 /* Put the segment where its state and its live places want it. */

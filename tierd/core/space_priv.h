@@ -52,6 +52,7 @@ struct space_class {
 	uint32_t idle;     /* ... and of those, how many beyond one may go */
 	bool wanting;      /* found no place the last time */
 	uint64_t weight;   /* bytes that are lost with a place */
+	uint8_t *fill;     /* of a segment with so many places handed out */
 	struct heap heap[HEAPS];
 };
 
@@ -75,6 +76,7 @@ struct space {
 	uint64_t *taken_bits; /* a bit a segment */
 	uint64_t *place_bits; /* words + summary_words for each segment; 1 = taken, full */
 	uint32_t *heap_memory;
+	uint8_t *fill_memory; /* of the classes, one behind the other */
 	struct space_class klass[];
 };
 
