@@ -375,13 +375,13 @@ static void reuse_insert(void *state, uint32_t slot, const struct policy_hint *h
 	n->depth = depth_of(r, hint->position);
 	n->kind = kind_new(r, n, hint);
 	ghost_back(r, n, hint->key);
-	if (n->parent) {
+	if (n->parent)
 		last_no_more(r, n->parent);
-		child_add(r, n->parent);
-	}
 	r->resident++;
 	known_add(r, n->kind);
 	reuse_cell_push(r, node);
+	if (n->parent) /* now: in one cell, mostly, which so never lacks a leaf */
+		child_add(r, n->parent);
 }
 
 /* Uses within one epoch, such as the steps of one decode, are one. */
@@ -470,12 +470,12 @@ static void reuse_remove(void *state, uint32_t slot, const uint8_t *key)
 	n = &r->node[node];
 	p = &r->node[n->parent];
 	__builtin_prefetch(p, 1);
-	reuse_cell_pull(r, node);
 	r->resident--;
 	if (reuse_age_of(r, n) < REUSE_EPOCHS)
 		ghost_of(r, n, key);
 	if (n->parent && p->in && p->life == n->parent_life)
 		child_gone(r, n->parent);
+	reuse_cell_pull(r, node);
 	node_free(r, node);
 }
 

@@ -63,17 +63,17 @@ static void group_mark(struct reuse *r, uint32_t group)
 void reuse_cell_push(struct reuse *r, uint32_t node)
 {
 	struct reuse_node *n = &r->node[node];
-	uint32_t *list = list_of(r, n);
+	uint32_t *list = list_of(r, n), newest = *list;
 
 	n->prev = node;
-	n->next = *list;
-	if (*list) {
-		n->prev = r->node[*list].prev;
-		r->node[*list].prev = node;
-	}
+	n->next = newest;
 	*list = node;
-	if (n->children)
-		return;
+	if (newest) {
+		n->prev = r->node[newest].prev;
+		r->node[newest].prev = node;
+	}
+	if (newest || n->children)
+		return; /* leaves, if that is what they are, were marked by the first of them */
 	leaf_mark(r, row_of(n), cell_at(r, reuse_age_of(r, n)), true);
 	group_mark(r, group_of(r, n));
 }
