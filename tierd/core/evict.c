@@ -170,6 +170,27 @@ static void candidate_prefetch(const struct context *x, uint32_t slot)
 	__builtin_prefetch(index_page(&x->ix, slot, 0), 1);
 }
 
+/*
+ * Who may follow this candidate has its lines brought while the present one leaves, in two steps:
+ * what its number names when it is two away, and what its key and its parent's number name when it
+ * is next. Guesses: nothing depends on them.
+ */
+static void candidates_expect(const struct context *x, uint32_t slot, uint32_t tier)
+{
+	const void *state = x->policy_state[tier];
+	uint32_t next = x->policy->expect(state, slot, NULL), then;
+	const uint8_t *key;
+
+	if (next == ABI_SLOT_NONE)
+		return;
+	key = index_block(&x->ix, next)->key;
+	index_prefetch(&x->ix, key);
+	prefix_prefetch(x, next);
+	then = x->policy->expect(state, next, key);
+	if (then != ABI_SLOT_NONE)
+		candidate_prefetch(x, then);
+}
+
 /* Returns the bytes that retire by it. */
 static uint64_t walk(struct core *c, struct context *x, struct walk *w)
 {
@@ -191,6 +212,7 @@ static uint64_t walk(struct core *c, struct context *x, struct walk *w)
 			break;
 		}
 		candidate_prefetch(x, slot);
+		candidates_expect(x, slot, w->tier);
 		if (walk_wants(c, x, w, slot))
 			gone += leave(c, x, slot, w->tier);
 		if (x->meta[slot].there[w->tier].ordered)

@@ -65,11 +65,19 @@ struct policy_ops {
 	bool (*admit)(void *state, uint32_t slot, uint64_t reach);
 	/* A block that is not in the tier was used, from another one. */
 	void (*elsewhere)(void *state, const uint8_t *key);
+	/*
+	 * A hint, which changes nothing: a block (slot ABI_SLOT_NONE: not inserted yet; key NULL:
+	 * not at hand) will soon be inserted, touched or removed, and what that takes may be
+	 * brought into the processor's cache. Returns who may be the next victim when it has left;
+	 * ABI_SLOT_NONE = cannot tell. Only for inserted slots.
+	 */
+	uint32_t (*expect)(const void *state, uint32_t slot, const uint8_t *key);
 };
 
-/* For policies that admit all, and do not care what happens elsewhere. */
+/* For policies that admit all, do not care what happens elsewhere, and bring nothing ahead. */
 bool policy_admit_all(void *state, uint32_t slot, uint64_t reach);
 void policy_elsewhere(void *state, const uint8_t *key);
+uint32_t policy_expect(const void *state, uint32_t slot, const uint8_t *key);
 
 /* What a context gets that names none. */
 #define POLICY_DEFAULT "reuse"

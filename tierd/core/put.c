@@ -75,6 +75,7 @@ static uint32_t pending_new(struct core *c, struct context *x, struct put *p, ui
 		slot = block_new(c, x, key);
 	if (slot == ABI_SLOT_NONE)
 		return slot;
+	x->policy->expect(x->policy_state[ABI_TIER_CXL], ABI_SLOT_NONE, key);
 	m = &x->meta[slot];
 	b = index_block(&x->ix, slot);
 	b->parts = parts_needed(x, p->args.parts);

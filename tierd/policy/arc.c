@@ -172,4 +172,5 @@ const struct policy_ops policy_arc = {
 	.victim = arc_victim,
 	.admit = policy_admit_all,
 	.elsewhere = policy_elsewhere,
+	.expect = policy_expect,
 };

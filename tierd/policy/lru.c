@@ -77,6 +77,20 @@ static uint32_t lru_victim(void *state, uint32_t after)
 	return queue_next(lru->link, after);
 }
 
+/* Its neighbours change when it moves; of the two the newer one is the next to leave. */
+static uint32_t lru_expect(const void *state, uint32_t slot, const uint8_t *key)
+{
+	const struct lru *lru = state;
+	const struct queue_link *link;
+
+	(void)key;
+	if (slot == ABI_SLOT_NONE)
+		return slot;
+	link = &lru->link[QUEUE_NODE(slot)];
+	__builtin_prefetch(&lru->link[link->newer], 1);
+	return queue_slot(link->newer);
+}
+
 extern const struct policy_ops policy_lru, policy_fifo;
 const struct policy_ops policy_lru = {
 	.size = sizeof(struct policy_ops),
@@ -92,6 +106,7 @@ const struct policy_ops policy_lru = {
 	.victim = lru_victim,
 	.admit = policy_admit_all,
 	.elsewhere = policy_elsewhere,
+	.expect = lru_expect,
 };
 
 const struct policy_ops policy_fifo = {
@@ -108,4 +123,5 @@ const struct policy_ops policy_fifo = {
 	.victim = lru_victim,
 	.admit = policy_admit_all,
 	.elsewhere = policy_elsewhere,
+	.expect = lru_expect,
 };

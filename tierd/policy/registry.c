@@ -34,6 +34,12 @@ void policy_elsewhere(void *state, const uint8_t *key)
 	(void)state, (void)key;
 }
 
+uint32_t policy_expect(const void *state, uint32_t slot, const uint8_t *key)
+{
+	(void)state, (void)slot, (void)key;
+	return ABI_SLOT_NONE;
+}
+
 const struct policy_ops *policy_find(const char *name)
 {
 	const struct policy_ops *ops = NULL;

@@ -479,6 +479,35 @@ static void reuse_remove(void *state, uint32_t slot, const uint8_t *key)
 	node_free(r, node);
 }
 
+/* ---- ahead --------------------------------------------------------------------------------- */
+
+/* When a leaf has left, its parent mostly is one, and newest in its cell; else the cell goes on. */
+static uint32_t node_behind(const struct reuse *r, const struct reuse_node *n)
+{
+	const struct reuse_node *p = &r->node[n->parent];
+
+	if (n->parent && p->in && p->life == n->parent_life && p->children == 1 &&
+	    p->epoch == n->epoch && p->kind == n->kind)
+		return n->parent;
+	return n->next;
+}
+
+static uint32_t reuse_expect(const void *state, uint32_t slot, const uint8_t *key)
+{
+	const struct reuse *r = state;
+	uint32_t behind;
+
+	if (key)
+		ghosts_prefetch(r->ghosts, ghosts_tag(key));
+	if (slot == ABI_SLOT_NONE)
+		return slot;
+	behind = node_behind(r, &r->node[reuse_node_of(r, slot)]);
+	if (!behind)
+		return ABI_SLOT_NONE;
+	__builtin_prefetch(&r->node[behind], 1);
+	return reuse_slot_of(r, behind);
+}
+
 /* ---- life ---------------------------------------------------------------------------------- */
 
 /* A map costs 4 bytes a slot and a node: does it spare the nodes of most slots? */
@@ -567,6 +596,7 @@ const struct policy_ops policy_reuse = {
 	.victim = reuse_victim,
 	.admit = reuse_admit,
 	.elsewhere = reuse_elsewhere,
+	.expect = reuse_expect,
 };
 
 const struct policy_ops policy_reuse_hits = {

@@ -173,4 +173,5 @@ const struct policy_ops policy_s3fifo = {
 	.victim = s3_victim,
 	.admit = s3_admit,
 	.elsewhere = policy_elsewhere,
+	.expect = policy_expect,
 };
