@@ -613,4 +613,5 @@ const struct policy_ops policy_reuse_hits = {
 	.victim = reuse_victim,
 	.admit = reuse_admit,
 	.elsewhere = reuse_elsewhere,
+	.expect = reuse_expect,
 };
