@@ -226,8 +226,9 @@ static void test_what_is_under_way(void **state)
 	expect(w, "requests", "\n0 ready demand kv cxl 8 2 2 ");
 	assert_int_equal(tier_prefetch(w->c, block + 5, 3,
 				       ASK(TIER_HBM, .user_data = 3,
-					   .deadline_ns = time_now_ns() + 9 * NS_PER_S)), 0);
-	expect(w, "requests", "\n0 prefetch deadline kv ");
+					   .deadline_ns = time_now_ns() + 300 * NS_PER_S)), 0);
+	expect(w, "requests", "\n0 prefetch deadline kv 18 0 ");
+	expect(w, "requests", " 72.0 KiB\n"); /* to bring: they are on NVMe only */
 	tier_stream_close(s);
 	assert_int_equal(tier_cancel(w->t, 3), 0);
 }

@@ -253,3 +253,7 @@ bug("page-not-released-was-used", CORE + "stream_end.c",
     "test_core_stream_pages")
 bug("user-takes-the-whole-table", CORE + "account.c", "return table[kind] / 4 * 3;",
     "return table[kind];", "test_core_pin")
+bug("parked-prefetch-counts-the-wrong-tier", CORE + "claim.c",
+    "out->bytes = r->sqe.tier == ABI_TIER_HBM ? copy : read;", "out->bytes = read;", "test_obs")
+bug("parked-prefetch-tells-nothing", CORE + "request.c",
+    "if (r->parked)\n\t\t\tclaim_view(c, r, out);", "", "test_obs")

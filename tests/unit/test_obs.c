@@ -10,6 +10,7 @@
 
 #include "libtier/base/json_at.h"
 #include "libtier/base/key.h"
+#include "libtier/base/time.h"
 #include "tests/lib/unit.h"
 #include "tests/unit/one_host.h"
 #include "tierd/core/state.h"
@@ -380,6 +381,54 @@ static void test_requests_by_their_names(void **state)
 	host_carry_all(&host);
 }
 
+/* A parked prefetch holds nothing yet: what it will bring is told, and when it begins. */
+static void test_what_is_parked(void **state)
+{
+	struct abi_sqe sqe = { .op = ABI_OP_FETCH, .tier = ABI_TIER_HBM };
+	uint64_t block = context()->spec.geometry.block_bytes, use_ns = host.now_ns + 9 * NS_PER_S;
+	uint32_t pages = context()->ix.pages_per_block;
+	json_t *requests;
+
+	(void)state;
+	assert_true(host_request_keys(&host, 0, sqe, 2, 3));
+	assert_true(host_settle(&host, 60));
+	sqe = (struct abi_sqe){ .op = ABI_OP_PREFETCH, .klass = ABI_CLASS_DEADLINE,
+				.tier = ABI_TIER_HBM, .user_data = 5, .deadline_ns = use_ns };
+	assert_true(host_request_keys(&host, 0, sqe, 0, BLOCKS));
+	host_tick(&host, NS_PER_MS);
+	requests = told("requests", "");
+	assert_string_equal(text(requests, "requests.0.op"), "prefetch");
+	assert_true(json_is_true(json_at(requests, "requests.0.parked")));
+	assert_int_equal(number(requests, "requests.0.count"), BLOCKS * pages);
+	assert_int_equal(number(requests, "requests.0.done"), 0);
+	assert_int_equal(number(requests, "requests.0.bytes"), (BLOCKS - 3) * block);
+	assert_true(number(requests, "requests.0.start_ns") > host.now_ns &&
+		    number(requests, "requests.0.start_ns") < use_ns);
+	json_decref(requests);
+	/* Only the first part of each. */
+	host_request(&host, 0, &(struct abi_sqe){ .op = ABI_OP_CANCEL, .handle = 5 });
+	sqe.tier = ABI_TIER_CXL;
+	sqe.part_count = 1;
+	assert_true(host_request_keys(&host, 0, sqe, 0, BLOCKS));
+	requests = told("requests", "");
+	assert_true(json_is_true(json_at(requests, "requests.0.parked")));
+	assert_int_equal(number(requests, "requests.0.count"), BLOCKS * 2);
+	assert_int_equal(number(requests, "requests.0.bytes"), 0); /* all of it is in CXL */
+	json_decref(requests);
+	/* Under way there is a count of what is done instead. */
+	host_request(&host, 0, &(struct abi_sqe){ .op = ABI_OP_CANCEL, .handle = 5 });
+	sqe = (struct abi_sqe){ .op = ABI_OP_FETCH, .tier = ABI_TIER_HBM };
+	host.held = true;
+	assert_true(host_request_keys(&host, 0, sqe, 0, BLOCKS));
+	requests = told("requests", "");
+	assert_true(json_is_false(json_at(requests, "requests.0.parked")));
+	assert_true(json_is_null(json_at(requests, "requests.0.bytes")));
+	assert_true(json_is_null(json_at(requests, "requests.0.start_ns")));
+	json_decref(requests);
+	host.held = false;
+	host_carry_all(&host);
+}
+
 /* ---- what is asked for ----------------------------------------------------------------------- */
 
 static void test_arguments_are_judged(void **state)
@@ -496,6 +545,7 @@ int main(void)
 		CASE(test_counts_of_what_is_seen),
 		CASE(test_the_rest_is_for_operators),
 		CASE(test_requests_by_their_names),
+		CASE(test_what_is_parked),
 		CASE(test_arguments_are_judged),
 		CASE(test_latencies),
 		CASE(test_facts_have_a_limit),

@@ -58,13 +58,15 @@ static uint64_t missing(const struct context *x, uint32_t slot, uint32_t tier, u
 	return bytes < range ? bytes : range;
 }
 
-static void count_missing(const struct request *r, uint64_t *read, uint64_t *copy)
+/* Returns of how many blocks: a prefix ends where one is not there any more. */
+static uint32_t count_missing(const struct request *r, uint64_t *read, uint64_t *copy)
 {
 	const struct abi_block_ref *ref = (const struct abi_block_ref *)r->arg;
 	uint64_t range = fetch_range_bytes(r);
+	uint32_t i;
 
 	*read = *copy = 0;
-	for (uint32_t i = 0; i < r->sqe.count; i++) {
+	for (i = 0; i < r->sqe.count; i++) {
 		if (!block_alive(r->ctx, ref[i]))
 			break;
 		if (r->sqe.tier == ABI_TIER_HBM) {
@@ -77,6 +79,7 @@ static void count_missing(const struct request *r, uint64_t *read, uint64_t *cop
 			*read += missing(r->ctx, ref[i].slot, ABI_TIER_CXL, range);
 		}
 	}
+	return i;
 }
 
 /* Must room for it pass from another context first? */
@@ -296,4 +299,16 @@ void claim_tick(struct core *c)
 uint64_t claim_next(const struct core *c)
 {
 	return c->claims.count ? c->claims.next_ns : UINT64_MAX;
+}
+
+/* For operators: what it stands for, as it is now. Where it stands among the others: by a look. */
+void claim_view(const struct core *c, const struct request *r, struct core_request_view *out)
+{
+	const struct claims *k = &c->claims;
+	uint64_t read, copy;
+
+	out->parked = true;
+	out->count = count_missing(r, &read, &copy) * fetch_range_pages(r);
+	out->bytes = r->sqe.tier == ABI_TIER_HBM ? copy : read;
+	out->start_ns = k->by_deadline[claim_find(k, r)].start_ns;
 }

@@ -16,6 +16,7 @@
 #include "libtier/abi/common.h"
 
 struct core;
+struct core_request_view;
 struct context;
 struct request;
 
@@ -54,6 +55,7 @@ void claim_protect(struct core *c, struct request *r);
 void claim_finished(struct core *c, const struct request *r);
 void claim_tick(struct core *c);
 uint64_t claim_next(const struct core *c);
+void claim_view(const struct core *c, const struct request *r, struct core_request_view *out);
 
 /* migrate.c */
 void migrate_begin(struct core *c, struct request *r);

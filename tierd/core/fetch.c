@@ -55,7 +55,8 @@ uint64_t fetch_range_bytes(const struct request *r)
 	return bytes;
 }
 
-static uint32_t range_pages(const struct request *r)
+/* Pages of the range in such a block. */
+uint32_t fetch_range_pages(const struct request *r)
 {
 	const struct abi_geometry *g = context_geometry(r->ctx);
 	uint32_t pages = 0, first;
@@ -168,7 +169,7 @@ static void hold_blocks(struct core *c, struct request *r)
 		hold(c, r, ref[r->held].slot);
 	if (r->held < r->sqe.count)
 		r->status = ABI_STATUS_MISS;
-	r->total = r->held * range_pages(r);
+	r->total = r->held * fetch_range_pages(r);
 	r->stripe = stripe_blocks(r);
 }
 

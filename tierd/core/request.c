@@ -694,6 +694,8 @@ int core_request_view(const struct core *c, uint32_t i, struct core_request_view
 			.deadline_ns = r->deadline_ns,
 			.since_ns = r->since_ns,
 		};
+		if (r->parked)
+			claim_view(c, r, out);
 		return 0;
 	}
 	return -ENOENT;

@@ -696,6 +696,7 @@ void fetch_step(struct core *c, struct request *r);
 void fetch_release(struct core *c, struct request *r);
 void fetch_resolve(struct request *r);
 uint64_t fetch_range_bytes(const struct request *r);
+uint32_t fetch_range_pages(const struct request *r);
 bool fetch_block_there(const struct context *x, struct abi_block_ref ref);
 uint64_t pin_block_bytes(const struct context *x, uint32_t slot, uint32_t layers);
 bool pin_holds(const struct context *x, uint32_t slot, uint32_t page, uint32_t tier);

@@ -126,8 +126,11 @@ uint64_t core_audit(const struct core *c, void (*tell)(void *arg, const char *wh
 struct core_request_view {
 	uint32_t client;
 	uint8_t op, klass;
-	uint32_t context_id, count, done;
+	uint32_t context_id, count, done; /* items: pages of a fetch, else blocks */
 	uint64_t deadline_ns, since_ns;
+	bool parked;       /* a prefetch that is not due: it holds nothing, and of it is known */
+	uint64_t bytes;    /* ... what it has to bring into its tier, as things are now, */
+	uint64_t start_ns; /* ... when it must begin at the latest; 0 = nobody looked yet */
 };
 /* The i-th request in progress. Errors: -ENOENT after the last. */
 int core_request_view(const struct core *c, uint32_t i, struct core_request_view *out);

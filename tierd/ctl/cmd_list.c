@@ -37,6 +37,8 @@ static const struct column request_columns[] = {
 	{ "class", "class", FORM_TEXT },     { "context", "context", FORM_TEXT },
 	{ ">count", "count", FORM_COUNT },   { ">done", "done", FORM_COUNT },
 	{ ">age", "since_ns", FORM_AGE },    { ">late", "deadline_ns", FORM_DEADLINE },
+	{ ">begins", "start_ns", FORM_DEADLINE },
+	{ ">to bring", "bytes", FORM_BYTES },
 };
 
 static const struct column stream_columns[] = {

@@ -369,19 +369,33 @@ static json_t *streams(const struct core *core)
 	return list;
 }
 
+/* What a parked prefetch will do; there is nothing of the kind of a request under way. */
+static void add_parked(json_t *one, const struct core_request_view *r)
+{
+	json_object_set_new(one, "parked", json_boolean(r->parked));
+	json_object_set_new(one, "bytes", r->parked ? obs_number(r->bytes) : json_null());
+	json_object_set_new(one, "start_ns",
+			    r->parked && r->start_ns ? obs_number(r->start_ns) : json_null());
+}
+
 json_t *obs_requests(const struct obs_args *a)
 {
 	const struct core *core = a->o->core;
 	struct core_request_view r;
 	json_t *list = json_array();
 
-	for (uint32_t i = 0; core_request_view(core, i, &r) == 0; i++)
-		json_array_append_new(
-			list, json_pack("{s:i, s:s, s:s, s:o, s:i, s:i, s:o, s:o}", "client",
-					(int)r.client, "op", op_name(r.op), "class",
-					obs_class_name[r.klass % ABI_CLASS_COUNT], "context",
-					context_name(core, r.context_id), "count", (int)r.count,
-					"done", (int)r.done, "since_ns", obs_number(r.since_ns),
-					"deadline_ns", obs_number(r.deadline_ns)));
+	for (uint32_t i = 0; core_request_view(core, i, &r) == 0; i++) {
+		json_t *one =
+			json_pack("{s:o, s:s, s:s, s:o, s:i, s:i, s:o, s:o}", "client",
+				  r.client < CORE_CLIENTS_MAX ? obs_number(r.client) : json_null(),
+				  "op", op_name(r.op), "class",
+				  obs_class_name[r.klass % ABI_CLASS_COUNT], "context",
+				  context_name(core, r.context_id), "count", (int)r.count, "done",
+				  (int)r.done, "since_ns", obs_number(r.since_ns), "deadline_ns",
+				  obs_number(r.deadline_ns));
+
+		add_parked(one, &r);
+		json_array_append_new(list, one);
+	}
 	return json_pack("{s:o, s:o}", "requests", list, "streams", streams(core));
 }
