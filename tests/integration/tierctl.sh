@@ -90,12 +90,12 @@ expect 1 'no such block' block locate chat "$(printf '00%.0s' $(seq 32))"
 expect 0 'no pins' pin list
 expect 0 '"pins": \[\]' --json pin list
 expect 0 '"contexts"' --json quota show
-expect 0 'chat .*32.0 MiB' quota set chat cxl
-expect 0 'chat .*8.00 MiB *16.0 MiB' quota set chat cxl --soft 8MiB --hard 16MiB
+expect 0 'chat .*32.0M' quota set chat cxl
+expect 0 'chat .*8.00M *16.0M' quota set chat cxl --soft 8MiB --hard 16MiB
 expect 0 '"hard": 16777216' --json quota show chat
-expect 0 'salt 0x0*7' quota set chat cxl --salt 7 --hard 4MiB
+expect 0 '^  0x0*7 .*4.00M' quota set chat cxl --salt 7 --hard 4MiB
 expect 0 'chat' quota set chat cxl --salt 7
-expect 0 'salt 0x0*7 .*5.00 MiB' quota set chat cxl --salt 7 --pins 5MiB
+expect 0 '^  0x0*7 .* 5.00M$' quota set chat cxl --salt 7 --pins 5MiB
 expect 0 '"pin_limit": 5242880' --json quota show chat
 expect 0 'chat' quota set chat cxl --salt 7
 expect 1 'nothing is pinned' quota set chat nvme --pins 5MiB
@@ -108,6 +108,13 @@ expect 1 'no such context or client' quota set --client 77 cxl --hard 8MiB
 expect 1 'no such context or client' quota set --client 9223372036854775807 cxl --hard 8MiB
 expect 2 'name a context and a tier' quota set chat
 expect 2 'unit' quota set chat cxl --hard lots
+# Who holds what stands in 100 columns, whatever the names and the salts.
+long=$(printf 'n%.0s' $(seq 63))
+expect 0 "$long" context create "$long" --preset tiny
+expect 0 '^  0xfedcba9876543210 ' quota set "$long" cxl --salt 0xfedcba9876543210 --hard 1023KiB
+wide=$("$BUILD/tierctl" --socket "$dir/sock" quota show | awk 'length > 100 { print; exit }')
+[ -z "$wide" ] || fail "quota show is wider than 100 columns: $wide"
+expect 0 'removed' context remove "$long"
 expect 0 'no requests' requests
 expect 0 'tierctl' clients
 expect 0 'put_bytes' stat
@@ -153,18 +160,18 @@ expect 0 'usage' --help
 expect 0 '^tierctl [0-9]' --version
 
 expect 0 'accounted' check
-expect 0 'salt 0x0*9' quota set chat cxl --salt 9 --soft 1MiB --hard 3MiB --pins 2MiB
+expect 0 '^  0x0*9' quota set chat cxl --salt 9 --soft 1MiB --hard 3MiB --pins 2MiB
 stop
 expect 3 '' status
 
 # Limits of contexts and of their salts are in force again after a restart.
 start
 expect 0 '"hard": 16777216' --json quota show chat
-expect 0 'salt 0x0*9 .*1.00 MiB *3.00 MiB' quota show chat
-expect 0 'salt 0x0*9 .* 2.00 MiB' quota show chat
+expect 0 '^  0x0*9 .*1.00M *3.00M' quota show chat
+expect 0 '^  0x0*9 .* 2.00M$' quota show chat
 expect 0 'accounted' check
 # And after a copy of the catalog rotted and was written again from the other one.
-expect 0 'salt 0x0*9' quota set chat cxl --salt 9 --soft 1MiB --hard 3MiB --pins 2MiB
+expect 0 '^  0x0*9' quota set chat cxl --salt 9 --soft 1MiB --hard 3MiB --pins 2MiB
 stop
 printf 'rot' | dd of="$dir/store" bs=1 seek=8300 conv=notrunc status=none
 expect 1 'copy 0 of the catalog is damaged' check "$dir/store"
@@ -172,7 +179,7 @@ expect 0 'written again from the other' check --repair "$dir/store"
 expect 0 'nothing is wrong' check "$dir/store"
 start
 expect 0 '"hard": 16777216' --json quota show chat
-expect 0 'salt 0x0*9 .*1.00 MiB *3.00 MiB' quota show chat
+expect 0 '^  0x0*9 .*1.00M *3.00M' quota show chat
 expect 0 'accounted' check
 stop
 

@@ -345,8 +345,13 @@ bug("no-daemon-is-a-refusal", CTL + "ask.c",
     "return error == -ENOTCONN || error == -ECONNREFUSED ? CTL_NO_DAEMON : CTL_FAILED;",
     "return CTL_FAILED;", "test_tierctl")
 bug("reserved-shown-as-dirty", CTL + "cmd_quota.c",
-    '{ "dirty", "quarantined", "reserved" };', '{ "reserved", "quarantined", "dirty" };',
-    "test_tierctl")
+    '{ "cxl.dirty", "cxl.quarantined", "cxl.reserved" };',
+    '{ "cxl.reserved", "cxl.quarantined", "cxl.dirty" };', "test_tierctl")
+bug("long-names-widen-the-table", CTL + "show.c",
+    "return column == 0 && g->first && strlen(text) > g->first;", "return false;",
+    "test_ctl_show", "tierctl.sh")
+bug("bytes-without-their-unit", CTL + "show.c",
+    "unit[0] = unit[1] == 'B' ? '\\0' : unit[1];", "unit[0] = '\\0';", "test_ctl_show")
 bug("windows-tokens-dropped", CTL + "context_spec.c",
     "part->kind_arg = (uint32_t)number;", "", "test_ctl_spec")
 bug("pages-of-the-wrong-tier-located", CTL + "cmd_block.c",

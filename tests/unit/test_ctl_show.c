@@ -84,6 +84,50 @@ static void test_grid(void **state)
 	assert_int_not_equal(grid_print(NULL, stdout), 0);
 }
 
+/* A name that is too long for its column does not push the others to the right. */
+static void test_a_long_first_cell(void **state)
+{
+	static const char *const heads[] = { "name", ">n" };
+	struct grid *g = grid_new(heads, 2);
+	char *text;
+
+	(void)state;
+	grid_first(g, 5);
+	grid_add(g, "five5");
+	grid_add(g, "1");
+	grid_add(g, "sixsix");
+	grid_add(g, "twenty");
+	text = printed(g);
+	assert_string_equal(text, "name        n\nfive5       1\nsixsix\n       twenty\n");
+	free(text);
+	grid_first(NULL, 5);
+}
+
+static void test_short_bytes(void **state)
+{
+	static const struct {
+		const char *document, *text;
+	} cases[] = { { "{\"b\":0}", "0" },
+		      { "{\"b\":1023}", "1023" },
+		      { "{\"b\":1024}", "1.00K" },
+		      { "{\"b\":67108864}", "64.0M" },
+		      { "{\"b\":1072693248}", "1023M" },
+		      { "{\"b\":5497558138880}", "5.00T" },
+		      { "{\"b\":9223372036854775807}", "8.00E" },
+		      { "{\"b\":\"x\"}", "-" },
+		      { "{}", "-" } };
+	char cell[CTL_CELL];
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		json_t *d = parse(cases[i].document);
+
+		assert_string_equal(ctl_bytes_short(cell, d, "b"), cases[i].text);
+		assert_true(strlen(cell) <= 5);
+		json_decref(d);
+	}
+}
+
 static void show(const char *document, const char *const *wanted, size_t count)
 {
 	json_t *status = parse(document);
@@ -131,6 +175,8 @@ int main(void)
 		cmocka_unit_test(test_members),
 		cmocka_unit_test(test_deadlines),
 		cmocka_unit_test(test_grid),
+		cmocka_unit_test(test_a_long_first_cell),
+		cmocka_unit_test(test_short_bytes),
 		cmocka_unit_test(test_status),
 	};
 

@@ -7,56 +7,91 @@
 #include "libtier/base/units.h"
 #include "tierd/ctl/ctl.h"
 
-static const char *const heads[] = { "holder", ">HBM used", ">soft", ">hard", ">CXL used",
-				     ">soft", ">hard", ">NVMe used", ">soft", ">hard",
-				     ">CXL pinned", ">pins", ">dirty", ">leased", ">reserved" };
+/* A tier's head stands over what is used of it. All of this must fit 100 columns. */
+static const char *const heads[] = { "context, its salts", ">HBM",  ">soft", ">hard",
+				     ">CXL",		   ">soft", ">hard", ">NVMe",
+				     ">soft",		   ">hard", ">CXL pins", ">limit" };
 #define COLUMNS (sizeof(heads) / sizeof(heads[0]))
+#define NAME_COLUMNS 20u /* a salt with its indent; few names of contexts are longer */
+
+static const char *const held_heads[] = { "in CXL, of these", ">dirty", ">leased", ">reserved" };
+static const char *const held[] = { "cxl.dirty", "cxl.quarantined", "cxl.reserved" };
+#define HELD (sizeof(held) / sizeof(held[0]))
 
 /* A share or limit of 0 is none. */
 static const char *limit(char cell[CTL_CELL], const json_t *one, const char *path)
 {
-	return json_number_value(json_at(one, path)) > 0 ? ctl_bytes(cell, one, path) : "-";
+	return json_number_value(json_at(one, path)) > 0 ? ctl_bytes_short(cell, one, path) : "-";
 }
 
-static void show_holder(struct grid *g, const json_t *one, const char *indent, const char *name)
+static void show_holder(struct grid *g, const json_t *one, const char *before, const char *name)
 {
 	static const char *const tiers[] = { "hbm", "cxl", "nvme" };
-	static const char *const held[] = { "dirty", "quarantined", "reserved" };
 	char cell[CTL_CELL], path[32], text[2 * CTL_CELL];
 
-	snprintf(text, sizeof(text), "%s%s", indent, ctl_text(cell, one, name));
+	snprintf(text, sizeof(text), "%s%s", before, ctl_text(cell, one, name));
 	grid_add(g, text);
 	for (size_t t = 0; t < 3; t++) {
 		snprintf(path, sizeof(path), "%s.used", tiers[t]);
-		grid_add(g, ctl_bytes(cell, one, path));
+		grid_add(g, ctl_bytes_short(cell, one, path));
 		snprintf(path, sizeof(path), "%s.soft", tiers[t]);
 		grid_add(g, limit(cell, one, path));
 		snprintf(path, sizeof(path), "%s.hard", tiers[t]);
 		grid_add(g, limit(cell, one, path));
 	}
-	grid_add(g, ctl_bytes(cell, one, "cxl.pinned"));
+	grid_add(g, ctl_bytes_short(cell, one, "cxl.pinned"));
 	grid_add(g, limit(cell, one, "cxl.pin_limit"));
-	for (size_t k = 0; k < 3; k++) {
-		snprintf(path, sizeof(path), "cxl.%s", held[k]);
-		grid_add(g, *indent ? "" : ctl_bytes(cell, one, path));
+}
+
+/* What keeps bytes of contexts in CXL, beside pins: only those of which something does. */
+static int show_held(const json_t *contexts)
+{
+	struct grid *g = NULL;
+	char cell[CTL_CELL];
+
+	for (size_t i = 0; i < json_array_size(contexts); i++) {
+		const json_t *one = json_array_get(contexts, i);
+		bool any = false;
+
+		for (size_t k = 0; k < HELD; k++)
+			any = any || json_number_value(json_at(one, held[k])) > 0;
+		if (!any)
+			continue;
+		if (!g)
+			g = grid_new(held_heads, HELD + 1);
+		grid_add(g, ctl_text(cell, one, "context"));
+		for (size_t k = 0; k < HELD; k++)
+			grid_add(g, ctl_bytes_short(cell, one, held[k]));
 	}
+	if (!g)
+		return 0;
+	fputc('\n', stdout);
+	return grid_print(g, stdout);
 }
 
 static int show(const json_t *answer)
 {
-	struct grid *g = grid_new(heads, COLUMNS);
 	const json_t *contexts = json_at(answer, "contexts"), *clients = json_at(answer, "clients");
+	struct grid *g;
+	int rc;
 
+	if (!json_array_size(contexts) && !json_array_size(clients)) {
+		puts("no contexts");
+		return 0;
+	}
+	g = grid_new(heads, COLUMNS);
+	grid_first(g, NAME_COLUMNS);
 	for (size_t i = 0; i < json_array_size(contexts); i++) {
 		const json_t *one = json_array_get(contexts, i), *salts = json_at(one, "salts");
 
 		show_holder(g, one, "", "context");
 		for (size_t k = 0; k < json_array_size(salts); k++)
-			show_holder(g, json_array_get(salts, k), "  salt ", "holder");
+			show_holder(g, json_array_get(salts, k), "  ", "holder");
 	}
 	for (size_t i = 0; i < json_array_size(clients); i++)
 		show_holder(g, json_array_get(clients, i), "put by ", "holder");
-	return grid_print(g, stdout);
+	rc = grid_print(g, stdout);
+	return rc ? rc : show_held(contexts);
 }
 
 int ctl_quota_show(struct ctl *ctl, int argc, char **argv)

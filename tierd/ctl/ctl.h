@@ -90,6 +90,8 @@ int ctl_arguments(const struct ctl *ctl, int argc, int least, int most);
 char *ctl_text(char cell[CTL_CELL], const json_t *document, const char *path);
 char *ctl_count(char cell[CTL_CELL], const json_t *document, const char *path);
 char *ctl_bytes(char cell[CTL_CELL], const json_t *document, const char *path);
+/* The same in five letters at most, for wide tables: "1.50K", "64.0M" */
+char *ctl_bytes_short(char cell[CTL_CELL], const json_t *document, const char *path);
 char *ctl_ns(char cell[CTL_CELL], const json_t *document, const char *path);
 char *ctl_yes(char cell[CTL_CELL], const json_t *document, const char *path);
 /* Does the document tell only of what belongs to who asked? */
@@ -100,6 +102,8 @@ char *ctl_deadline(char cell[CTL_CELL], const json_t *document, const char *path
 /* A table that is as wide as its cells. Numbers stand right: columns whose head begins with '>'. */
 struct grid;
 struct grid *grid_new(const char *const *heads, uint32_t columns);
+/* The first column is so wide at most: a longer cell has a line of its own before its row. */
+void grid_first(struct grid *g, uint32_t most);
 /* The next cell, left to right, row by row. Memory that is lacking makes grid_print fail. */
 void grid_add(struct grid *g, const char *text);
 /* Print and free. Returns 0 or a negative errno. */

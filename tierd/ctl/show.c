@@ -65,6 +65,17 @@ char *ctl_bytes(char cell[CTL_CELL], const json_t *document, const char *path)
 	return cell;
 }
 
+char *ctl_bytes_short(char cell[CTL_CELL], const json_t *document, const char *path)
+{
+	char *unit = strchr(ctl_bytes(cell, document, path), ' ');
+
+	if (unit) {
+		unit[0] = unit[1] == 'B' ? '\0' : unit[1];
+		unit[1] = '\0';
+	}
+	return cell;
+}
+
 char *ctl_ns(char cell[CTL_CELL], const json_t *document, const char *path)
 {
 	char text[UNITS_TEXT_BYTES];
@@ -114,6 +125,7 @@ struct grid {
 	const char *const *heads;
 	char (*cell)[CTL_CELL];
 	uint32_t columns, count, room;
+	uint32_t first; /* most of the first column; 0 = as wide as its cells */
 	bool failed;
 };
 
@@ -146,9 +158,20 @@ void grid_add(struct grid *g, const char *text)
 	snprintf(g->cell[g->count++], CTL_CELL, "%s", text);
 }
 
+void grid_first(struct grid *g, uint32_t most)
+{
+	if (g)
+		g->first = most;
+}
+
 static const char *head_text(const char *head)
 {
 	return head + (*head == '>');
+}
+
+static bool stands_alone(const struct grid *g, uint32_t column, const char *text)
+{
+	return column == 0 && g->first && strlen(text) > g->first;
 }
 
 static int width(const struct grid *g, uint32_t column)
@@ -156,7 +179,7 @@ static int width(const struct grid *g, uint32_t column)
 	size_t most = strlen(head_text(g->heads[column]));
 
 	for (uint32_t i = column; i < g->count; i += g->columns)
-		if (strlen(g->cell[i]) > most)
+		if (strlen(g->cell[i]) > most && !stands_alone(g, column, g->cell[i]))
 			most = strlen(g->cell[i]);
 	return (int)most;
 }
@@ -166,6 +189,10 @@ static void print_cell(const struct grid *g, uint32_t column, const char *text, 
 	bool right = g->heads[column][0] == '>', last = column + 1 == g->columns;
 	int wide = width(g, column);
 
+	if (stands_alone(g, column, text)) {
+		fprintf(to, "%s\n", text);
+		text = "";
+	}
 	if (right)
 		fprintf(to, "%*s", wide, text);
 	else if (last)
