@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory tiers in memfds; see mem_common.h. Prepare, punch and copy run on any worker thread; none
- * of them allocates, locks or logs.
+ * of them allocates, locks or logs. Prepare may wait, for less than a millisecond each ABI_HUGE.
  */
 #include "tierd/backend/mem_common.h"
 
@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "libtier/base/cleanup.h"
@@ -30,8 +31,13 @@
 #define MADV_COLLAPSE 25
 #endif
 
-/* Collapsing fails while another thread holds one of the pages for a moment. */
-#define COLLAPSE_TRIES 3
+/*
+ * Collapsing fails while somebody holds one of the pages for a moment: a client in a fault, another
+ * processor that has not put it on the kernel's lists yet. Asked again at once it fails again: up
+ * to a tenth of an index, whose pages are there before, was left in small pages for good.
+ */
+#define COLLAPSE_TRIES 5
+#define COLLAPSE_WAIT_NS 200000
 
 /*
  * A piece that is copied and then summed while it is in the first-level cache. Measured on a Zen 4
@@ -117,25 +123,35 @@ static bool range_is_sane(const struct mem_region *region, uint64_t offset, uint
 	       (bytes % ABI_HUGE == 0 || offset + bytes == region->bytes);
 }
 
-/*
- * One page is touched, then the range is collapsed: the kernel takes one huge page, clears it and
- * maps it. Measured: 0.11 ms for 2 MiB, against 3.4 ms for populating all 512 pages first, which
- * clears everything twice, copies it once and frees it. A range without any page cannot be
- * collapsed. Pages that are there already keep their contents.
- */
-static int prepare_one(uint8_t *at, uint64_t bytes)
+/* Into one huge page. False: there is none to be had. */
+static bool collapse(uint8_t *at)
 {
-	int rc = madvise(at, ABI_PAGE_ALIGN, MADV_POPULATE_WRITE);
+	const struct timespec wait = { .tv_nsec = COLLAPSE_WAIT_NS };
 
-	if (rc)
-		return -errno;
-	for (int i = 0; bytes == ABI_HUGE && i < COLLAPSE_TRIES; i++) {
-		if (!madvise(at, bytes, MADV_COLLAPSE))
-			return 0;
+	for (int i = 0; i < COLLAPSE_TRIES; i++) {
+		if (i)
+			nanosleep(&wait, NULL);
+		if (!madvise(at, ABI_HUGE, MADV_COLLAPSE))
+			return true;
 		if (errno != EAGAIN && errno != EBUSY)
 			break;
 	}
-	/* No huge page to be had: ordinary ones do. */
+	return false;
+}
+
+/*
+ * One page is touched, then the range is collapsed: the kernel takes one huge page, clears it and
+ * maps it. Measured: 0.11 ms for 2 MiB, against 3.4 ms for populating all 512 pages first, which
+ * clears everything twice, copies it once and frees it; that is more than all waiting comes to. A
+ * range without any page cannot be collapsed. Pages that are there already keep their contents.
+ */
+static int prepare_one(uint8_t *at, uint64_t bytes)
+{
+	if (madvise(at, ABI_PAGE_ALIGN, MADV_POPULATE_WRITE))
+		return -errno;
+	if (bytes == ABI_HUGE && collapse(at))
+		return 0;
+	/* Ordinary pages do. */
 	return madvise(at, bytes, MADV_POPULATE_WRITE) ? -errno : 0;
 }
 
