@@ -277,6 +277,8 @@ static void collect(struct host *h)
 			h->ears.end(h->ears.arg, a.end.client, a.end.error, a.end.why);
 		} else if (a.kind == CORE_AC_WAKE && h->ears.wake) {
 			h->ears.wake(h->ears.arg, a.wake);
+		} else if (a.kind == CORE_AC_PREPARE && h->ears.prepare) {
+			h->ears.prepare(h->ears.arg, &a.range);
 		} else if (a.kind < CORE_AC_PREPARE || a.kind == CORE_AC_PUNCH) {
 			FUZZ_CHECK(h->bag_count < HOST_BAG);
 			h->bag[h->bag_count++] = a;

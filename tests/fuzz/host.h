@@ -56,6 +56,7 @@ struct host_ears {
 	void (*reply)(void *arg, uint64_t token, int32_t res, uint64_t value);
 	void (*end)(void *arg, uint32_t client, int32_t error, const char *why);
 	void (*wake)(void *arg, uint32_t client);
+	void (*prepare)(void *arg, const struct core_range *range);
 	void *arg;
 };
 

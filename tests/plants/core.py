@@ -257,3 +257,7 @@ bug("parked-prefetch-counts-the-wrong-tier", CORE + "claim.c",
     "out->bytes = r->sqe.tier == ABI_TIER_HBM ? copy : read;", "out->bytes = read;", "test_obs")
 bug("parked-prefetch-tells-nothing", CORE + "request.c",
     "if (r->parked)\n\t\t\tclaim_view(c, r, out);", "", "test_obs")
+bug("overflow-area-left-in-small-pages", CORE + "evict.c",
+    "if (from + ABI_HUGE > end)", "if (i == 1 || from + ABI_HUGE > end)", "test_core_areas")
+bug("index-prepared-over-and-over", CORE + "evict.c",
+    "x->index_ready[i] = end;", "", "test_core_areas")

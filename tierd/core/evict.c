@@ -667,21 +667,14 @@ static void balance(struct core *c, struct context *x, uint32_t tier)
  */
 static void index_prepare(struct core *c, struct context *x)
 {
-	const struct abi_index_header *h = x->ix.header;
-	const uint64_t area[3][2] = {
-		{ h->bucket_offset, h->bucket_count * sizeof(struct abi_bucket) },
-		{ h->block_offset, x->ix.slots_used * sizeof(struct abi_block) },
-		{ h->desc_offset,
-		  x->ix.slots_used * x->ix.pages_per_block * sizeof(struct abi_page) },
-	};
-
-	for (uint32_t i = 0; i < 3; i++) {
-		uint64_t end = (area[i][0] + area[i][1]) & ~(uint64_t)(ABI_HUGE - 1);
+	for (uint32_t i = 0; i < INDEX_AREAS; i++) {
+		struct index_area area = index_area(&x->ix, i);
+		uint64_t end = area.used & ~(uint64_t)(ABI_HUGE - 1);
 		uint64_t from = x->index_ready[i];
 		struct core_range *range;
 
 		if (!from)
-			from = (area[i][0] + ABI_HUGE - 1) & ~(uint64_t)(ABI_HUGE - 1);
+			from = (area.begin + ABI_HUGE - 1) & ~(uint64_t)(ABI_HUGE - 1);
 		if (from + ABI_HUGE > end)
 			continue;
 		if (end > from + INDEX_PREPARE_MAX)

@@ -457,11 +457,36 @@ void index_remove(struct index *ix, uint32_t slot)
 	ix->entries--;
 }
 
+/* ---- what is used of it -------------------------------------------------------------------- */
+
+struct index_area index_area(const struct index *ix, uint32_t i)
+{
+	const struct abi_index_header *h = ix->header;
+	const uint64_t line = sizeof(struct abi_bucket), block = sizeof(struct abi_block);
+	const uint64_t pages = ix->pages_per_block * sizeof(struct abi_page);
+	const struct index_area all[INDEX_AREAS] = {
+		{ h->bucket_offset, h->bucket_count * line, h->overflow_offset },
+		{ h->overflow_offset, ix->overflow_used * line, h->block_offset },
+		{ h->block_offset, ix->slots_used * block, h->desc_offset },
+		{ h->desc_offset, ix->slots_used * pages, h->total_bytes },
+	};
+	struct index_area area;
+
+	assert(i < INDEX_AREAS);
+	area = all[i];
+	area.used += area.begin;
+	assert(area.used <= area.end);
+	return area;
+}
+
 uint64_t index_bytes_used(const struct index *ix)
 {
-	uint64_t lines = ix->header->bucket_count + ix->overflow_used;
-	uint64_t slot = sizeof(struct abi_block) + ix->pages_per_block * sizeof(struct abi_page);
+	uint64_t bytes = ix->header->bucket_offset;
 
-	return ix->header->bucket_offset + lines * sizeof(struct abi_bucket) +
-	       ix->slots_used * slot;
+	for (uint32_t i = 0; i < INDEX_AREAS; i++) {
+		struct index_area area = index_area(ix, i);
+
+		bytes += area.used - area.begin;
+	}
+	return bytes;
 }

@@ -65,6 +65,18 @@ void index_epoch(struct index *ix, uint64_t epoch);
 /* Bytes of shared memory that have been touched, for the accounts. */
 uint64_t index_bytes_used(const struct index *ix);
 
+/*
+ * The areas of an index, one behind the other; each one is used from its front on, and what was
+ * used once counts as used. Offsets in its memory.
+ */
+#define INDEX_AREAS 4u
+struct index_area {
+	uint64_t begin;
+	uint64_t used; /* up to here */
+	uint64_t end;
+};
+struct index_area index_area(const struct index *ix, uint32_t i);
+
 static inline struct abi_block *index_block(const struct index *ix, uint32_t slot)
 {
 	return &ix->block[slot];

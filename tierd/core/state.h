@@ -94,7 +94,7 @@ struct context {
 	uint32_t slots_live;  /* block slots in use, dropped ones included */
 	uint32_t punching;    /* segments */
 	uint32_t nvme_cursor; /* evict_nvme: next slot to look at */
-	uint64_t index_ready[3]; /* offsets up to which an area of the index has huge pages */
+	uint64_t index_ready[INDEX_AREAS]; /* up to these offsets it has huge pages */
 	uint64_t dirty_since_ns, urgent_since_ns;
 	uint64_t grow_until_ns, grow_look_ns; /* a run waits for more, at most; looks. 0 = none */
 	uint64_t full_since_ns; /* write-back finds no room on NVMe since; 0 = it does */

@@ -170,23 +170,16 @@ bool core_context_hole(const struct core *c, uint32_t id, uint32_t tier, uint64_
 struct core_range core_index_hole(const struct core *c, uint32_t id, uint32_t i)
 {
 	const struct context *x = core_context(c, id);
-	const struct abi_index_header *h = x ? x->ix.header : NULL;
-	const uint64_t line = sizeof(struct abi_bucket);
 	struct core_range hole = { .context_id = id, .tier = CORE_RANGE_INDEX };
+	struct index_area area;
 	uint64_t begin, end;
 
+	_Static_assert(CORE_INDEX_AREAS == INDEX_AREAS, "one list");
 	if (!x || i >= CORE_INDEX_AREAS)
 		return hole;
-	begin = (uint64_t[CORE_INDEX_AREAS]){
-		h->bucket_offset + h->bucket_count * line,
-		h->overflow_offset + x->ix.overflow_used * line,
-		h->block_offset + x->ix.slots_used * sizeof(struct abi_block),
-		h->desc_offset + x->ix.slots_used * x->ix.pages_per_block * sizeof(struct abi_page),
-	}[i];
-	end = (uint64_t[CORE_INDEX_AREAS]){ h->overflow_offset, h->block_offset, h->desc_offset,
-					    h->total_bytes }[i];
-	begin = (begin + ABI_HUGE - 1) & ~(uint64_t)(ABI_HUGE - 1);
-	end &= ~(uint64_t)(ABI_HUGE - 1);
+	area = index_area(&x->ix, i);
+	begin = (area.used + ABI_HUGE - 1) & ~(uint64_t)(ABI_HUGE - 1);
+	end = area.end & ~(uint64_t)(ABI_HUGE - 1);
 	hole.offset = begin;
 	hole.bytes = end > begin ? end - begin : 0;
 	return hole;
