@@ -79,10 +79,13 @@ static void write_pages(const struct pool *p, tier_put *put, uint32_t first, uin
 
 static int put_some(struct pool *p, struct filling *f, uint32_t first, uint32_t count)
 {
-	/* Several large puts are under way, and none is timed: a slow device may take long. */
-	const struct tier_put_options options = { .size = sizeof(options),
-						  .flags = TIER_PUT_DURABLE,
-						  .deadline_ns = time_now_ns() + PUT_NS };
+	/* Several large puts are under way, and none is timed: a slow device may take long, and so
+	 * may a host that stalls. */
+	const struct tier_put_options options = {
+		.size = sizeof(options),
+		.flags = p->spec.nvme_bytes ? TIER_PUT_DURABLE : 0,
+		.deadline_ns = time_now_ns() + PUT_NS,
+	};
 	tier_key key[PUT_BLOCKS_MAX];
 	tier_put *put;
 	int error;
@@ -90,8 +93,7 @@ static int put_some(struct pool *p, struct filling *f, uint32_t first, uint32_t 
 	for (uint32_t i = 0; i < count; i++)
 		pool_key(&key[i], first + i);
 	for (;;) {
-		error = tier_put_begin(p->c, key, count, p->spec.nvme_bytes ? &options : NULL,
-				       &put);
+		error = tier_put_begin(p->c, key, count, &options, &put);
 		if ((error != -EAGAIN && error != -ENOBUFS) || !f->ahead)
 			break;
 		error = take_completions(p, f, 1);
