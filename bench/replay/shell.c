@@ -13,6 +13,7 @@
 #define STORE_ID 0x7e57u
 #define FETCH_BLOCKS 64u /* read in one piece */
 #define MATCH_AHEAD 8u /* keys whose lines are brought before their look-up, as libtier has it */
+#define TICK_NS 10000000u   /* its slow ticks */
 #define PROMPT_NS 20000000u /* from prompt to prompt on the core's clock: its slow tick comes */
 
 struct shell {
@@ -248,6 +249,18 @@ void shell_counts(const struct shell *s, struct shell_counts *out)
 
 /* ---- the client ---------------------------------------------------------------------------- */
 
+/* Those behind a block that left follow it, later where the put in between still has them. */
+static void parting_wait(struct shell *s)
+{
+	while (s->core->parting.count || s->core->waiting.count) {
+		struct core_event e = { .kind = CORE_EV_TICK };
+
+		s->now_ns += TICK_NS;
+		feed(s, &e);
+		pump(s);
+	}
+}
+
 static int ask(struct shell *s, const struct abi_sqe *sqe)
 {
 	struct core_event e = { .kind = CORE_EV_REQUEST };
@@ -348,5 +361,6 @@ int shell_put(struct shell *s, const uint8_t (*key)[32], uint32_t first, uint32_
 	sqe.arg_offset = ARGS_BYTES;
 	sqe.arg_bytes = sqe.count = 0;
 	error = ask(s, &sqe);
+	parting_wait(s);
 	return error == -ENOSPC ? 0 : error;
 }

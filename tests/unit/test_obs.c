@@ -135,6 +135,21 @@ static void test_tiers_are_told_by_their_names(void **state)
 	json_decref(status);
 }
 
+/* Also those whose children are held for now. */
+static void test_how_many_are_parting(void **state)
+{
+	json_t *status;
+
+	(void)state;
+	host.core->parting.count += 2;
+	host.core->waiting.count += 3;
+	status = told("status", "");
+	assert_int_equal(number(status, "parting"), 5);
+	json_decref(status);
+	host.core->parting.count -= 2;
+	host.core->waiting.count -= 3;
+}
+
 /* Those that have ended share nothing any more. */
 static void test_who_shares_the_daemons_user(void **state)
 {
@@ -536,6 +551,7 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, begin, one_host_off)
 	const struct CMUnitTest tests[] = {
 		CASE(test_tiers_are_told_by_their_names),
+		CASE(test_how_many_are_parting),
 		CASE(test_who_shares_the_daemons_user),
 		CASE(test_how_often_bytes_were_written),
 		CASE(test_who_holds_what),

@@ -44,6 +44,7 @@ struct core_stats {
 	uint32_t clients, contexts, requests, ios, copies, pins;
 	uint64_t index_bytes; /* shared and private memory of the indexes in use */
 	uint64_t blocks, pages;
+	uint64_t parting; /* blocks that left, whose children are still to follow */
 };
 void core_stats(const struct core *c, struct core_stats *out);
 
