@@ -503,7 +503,7 @@ static void test_reuse_admits_what_is_used(void **state)
 	for (uint32_t k = 0; k < REUSE_KINDS; k++)
 		for (uint32_t a = 0; a < REUSE_AGES; a++) {
 			r->seen[k].time[a] = 1e12;
-			r->seen[k].uses[a] = k == REUSE_KINDS - 1 ? 1e10 : 1e8;
+			r->seen[k].uses[a] = k >= REUSE_KINDS - REUSE_ORIGINS ? 1e10 : 1e8;
 		}
 	reuse_learn(r);
 	chain(c, 0, ABI_SLOT_NONE, 0);

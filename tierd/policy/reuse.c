@@ -17,6 +17,8 @@
 
 /* A path that so many have used is a common beginning, not a conversation. */
 #define SHARED_USES 50u
+/* A block used again is of one kind up to so many uses, of another beyond. */
+#define USES_FEW 4u
 #define DECAY (1 - 1 / 512.0) /* of what was seen, an epoch: forgotten after some 32 fillings */
 #define LEARN_EPOCHS 2u	      /* rates are learnt, and groups ranked, so often, */
 #define LEARN_USES 1024u      /* but after so many uses at the earliest: it takes 10^5 operations */
@@ -231,9 +233,16 @@ static uint8_t run_of(uint32_t blocks)
 	return run;
 }
 
-static uint8_t kind_used(uint8_t uses)
+_Static_assert(REUSE_KINDS <= 32, "a node's kind has five bits");
+
+/* Of one that is used again: `kind` was its own before. */
+static uint8_t kind_used(uint8_t uses, uint32_t kind)
 {
-	return (uint8_t)(REUSE_KINDS_NEW + (uses == 2 ? 0 : uses <= 4 ? 1 : 2));
+	uint32_t origin = kind % 2 + kind / 2 / REUSE_RUNS * 2;
+
+	if (kind >= REUSE_KINDS_NEW)
+		origin = (kind - REUSE_KINDS_NEW) % REUSE_ORIGINS;
+	return (uint8_t)(REUSE_KINDS_NEW + (uses > USES_FEW) * REUSE_ORIGINS + origin);
 }
 
 /* The kind of a block that nobody has used again. */
@@ -290,7 +299,7 @@ static void ghost_back(struct reuse *r, struct reuse_node *n, const uint8_t *key
 	if (age < REUSE_EPOCHS) {
 		seen_again(r, note.kind, age, false);
 		n->uses = (note.uses < REUSE_USES_MAX ? note.uses + 1u : note.uses) & 63;
-		n->kind = kind_used(n->uses);
+		n->kind = kind_used(n->uses, note.kind);
 	}
 	ghosts_drop(r->ghosts, g);
 }
@@ -402,7 +411,7 @@ static void reuse_touch(void *state, uint32_t slot, uint32_t weight, uint64_t no
 	reuse_cell_pull(r, node);
 	seen_again(r, n->kind, age, true);
 	n->uses += n->uses < REUSE_USES_MAX;
-	n->kind = kind_used(n->uses);
+	n->kind = kind_used(n->uses, n->kind);
 	n->epoch = r->epoch % REUSE_EPOCH_SPAN;
 	known_add(r, n->kind);
 	reuse_cell_push(r, node);
@@ -452,7 +461,7 @@ static void reuse_elsewhere(void *state, const uint8_t *key)
 	age = note_age(r, &note);
 	seen_again(r, note.kind, age, false);
 	note.uses += note.uses < REUSE_USES_MAX;
-	note.kind = kind_used(note.uses);
+	note.kind = kind_used(note.uses, note.kind);
 	note.epoch = (uint16_t)r->epoch;
 	known_add(r, note.kind);
 	ghost_make(r, &note, key);

@@ -25,12 +25,13 @@
  * Kinds of blocks. One that was used once is told by how many blocks its request brought (a turn
  * that adds little is mostly followed by another), whether the request went on where a few others
  * had been, and whether it was the prompt's last (which the next turn often replaces); one that was
- * used again by how often.
+ * used again by how often, and by the last two of what it was told by when it was new.
  */
 #define REUSE_RUNS 6u /* 1, 2-3, 4-7, 8-15, 16-31, 32 ... blocks brought */
 #define REUSE_KINDS_NEW (REUSE_RUNS * 4u)
-#define REUSE_KINDS (REUSE_KINDS_NEW + 3u) /* then: used 2, 3-4, 5 ... times */
-#define REUSE_FAMILIES 5u		   /* of kinds: new, 2, 3-4, 5 ..., last of a prompt */
+#define REUSE_ORIGINS 4u /* last or not, where a few others had been or not */
+#define REUSE_KINDS (REUSE_KINDS_NEW + 2 * REUSE_ORIGINS) /* then: used 2-4, 5 ... times */
+#define REUSE_FAMILIES 4u /* of kinds: new, used 2-4, 5 ... times, last of a prompt */
 
 /* Depths, for what a block costs to compute again. */
 #define REUSE_DEPTHS 4u

@@ -15,10 +15,10 @@
 /* Before anything was seen: uses again fall with 1/age. In uses an epoch, times the age. */
 #define PRIOR 0.25
 /* What the layers weigh against counts, in uses seen. */
-#define SHAPE_WEIGHT 128.0
-#define FAMILY_WEIGHT 64.0
+#define SHAPE_WEIGHT 64.0
+#define FAMILY_WEIGHT 32.0
 #define KIND_WEIGHT 8.0 /* times the blocks that a request of the kind brings at once */
-#define OWN_SHAPE 8.0	/* times KIND_WEIGHT */
+#define OWN_SHAPE 4.0	/* times KIND_WEIGHT */
 #define RUN_USED 3u	/* blocks used again are used in bunches, too: of 8, as a rule */
 
 #define GRACE 1000.0 /* what was used in this epoch stays if anything else can go */
@@ -37,8 +37,8 @@ const uint32_t reuse_age_first[REUSE_AGES + 1] = { 0,  1,  2,  3,  4,  6,  8,  1
 static uint32_t family(uint32_t kind)
 {
 	if (kind < REUSE_KINDS_NEW)
-		return kind & 1 ? 4 : 0;
-	return 1 + kind - REUSE_KINDS_NEW;
+		return kind & 1 ? REUSE_FAMILIES - 1 : 0;
+	return 1 + (kind - REUSE_KINDS_NEW) / REUSE_ORIGINS;
 }
 
 static double kind_weight(uint32_t kind)

@@ -12,9 +12,10 @@
 
 #define CAUTION_LEAST 1.25	 /* always: rates are not known better than that */
 #define CAUTION_MOST 16.0	 /* all but LRU: */
-#define FIRST_EPOCHS 6u		 /* at first, for rates then are of blocks with little past */
+#define CAUTION_FIRST 1000.0	 /* at first LRU, for rates then are of blocks with little past: */
+#define FIRST_EPOCHS 6u		 /* so long */
 #define CAUTION_STEP 1.5	 /* an epoch */
-#define LOSS 32u		 /* one in so many blocks of the tier: more care; half: less */
+#define LOSS 256u		 /* one in so many blocks of the tier: more care; half: less */
 #define FORGET (1 - 1 / 256.0) /* of the account, an epoch */
 
 static uint32_t *known_at(struct reuse *r, uint32_t age)
@@ -35,7 +36,7 @@ static void edge_seek(struct reuse *r)
 
 void reuse_regret_init(struct reuse *r)
 {
-	r->regret.caution = CAUTION_MOST;
+	r->regret.caution = CAUTION_FIRST;
 	r->regret.first = FIRST_EPOCHS;
 }
 
