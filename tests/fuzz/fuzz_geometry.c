@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Geometries and layout descriptors: a preset of the library, or nothing, patched by the input and
- * judged by abi_geometry_check; and options as an engine would fill them, through
- * tier_geometry_new.
+ * judged by abi_geometry_check; options as an engine would fill them, through tier_geometry_new;
+ * and the words of `tierctl context create`.
  *
  * Must hold: a refusal says why; what is accepted adds up (in 128 bits), and each page of it has a
  * place of its own in a run.
@@ -14,6 +14,7 @@
 #include "libtier/src/geometry.h"
 #include "tests/fuzz/fuzz.h"
 #include "tierd/core/store.h"
+#include "tierd/ctl/context_spec.h"
 
 #define BASES 7u /* presets, then nothing */
 #define PLACES 4096u
@@ -169,11 +170,65 @@ static void try_options(struct fuzz_input *in)
 	tier_geometry_free(g);
 }
 
+/* ---- words ---------------------------------------------------------------------------------- */
+
+/* What was typed says how each part is needed and shared; nothing else does. */
+static void check_parts(const struct context_spec *spec, const struct abi_geometry *g)
+{
+	FUZZ_CHECK(g->part_count == spec->part_count);
+	for (uint32_t i = 0; i < g->part_count; i++) {
+		const struct tier_part *said = &spec->part[i];
+		const struct abi_part *p = &g->part[i];
+
+		FUZZ_CHECK(p->layers == said->layers && p->layer_first == said->layer_first);
+		FUZZ_CHECK((p->hit_rule == ABI_HIT_LAST) == (said->hit_arg != 0));
+		FUZZ_CHECK(p->hit_arg == said->hit_arg);
+		FUZZ_CHECK((p->shard_rule == ABI_SHARD_REPLICATED) == (said->shard_rule != 0));
+	}
+}
+
+/* A line an option, its name before the first blank. */
+static void try_words(struct fuzz_input *in)
+{
+	struct context_spec spec;
+	tier_geometry *g = NULL;
+
+	context_spec_init(&spec);
+	while (in->left) {
+		const uint8_t *end = memchr(in->at, '\n', in->left);
+		size_t bytes = end ? (size_t)(end - in->at) : in->left;
+		char *line = malloc(bytes + 1), *value = line;
+
+		FUZZ_CHECK(line);
+		memcpy(line, in->at, bytes);
+		line[bytes] = '\0';
+		strsep(&value, " ");
+		spec.why[0] = '\0';
+		if (value && context_spec_set(&spec, line, value))
+			FUZZ_CHECK(spec.why[0] && memchr(spec.why, 0, sizeof(spec.why)));
+		free(line);
+		bytes += end != NULL;
+		in->at += bytes;
+		in->left -= bytes;
+	}
+	FUZZ_CHECK(spec.part_count <= CONTEXT_SPEC_PARTS);
+	if (context_spec_check(&spec) || context_spec_geometry(&spec, &g))
+		return;
+	FUZZ_CHECK(judge(&g->abi));
+	if (!spec.preset[0])
+		check_parts(&spec, &g->abi);
+	tier_geometry_free(g);
+}
+
 void fuzz_one(struct fuzz_input *in)
 {
 	uint8_t how = fuzz_u8(in);
 	struct abi_geometry *g;
 
+	if ((how & 160) == 160) {
+		try_words(in);
+		return;
+	}
 	if (how & 128) {
 		try_options(in);
 		return;
@@ -209,6 +264,10 @@ static void put_options(struct fuzz_seed *s, uint8_t parts)
 
 void fuzz_seeds(void)
 {
+	static const char words[] = "part kv:dense:2:4:4KiB\n"
+				    "part s:state:1:1:1MiB,last=1,replicated,layer=2\n"
+				    "part w:window:4:8:64KiB:1024,last=9\nblock-tokens 256\n"
+				    "page-align 512\nblocks-max 100\npolicy lru";
 	static struct fuzz_seed s;
 	struct abi_layout layout = { .form = ABI_LAYOUT_STRIDED, .element = 16, .order = "HNC",
 				     .stride = { 32768, 256, 2 } };
@@ -230,4 +289,10 @@ void fuzz_seeds(void)
 	fuzz_seed_end(&s, "options-1");
 	put_options(&s, 16);
 	fuzz_seed_end(&s, "options-16");
+	fuzz_put_u8(&s, 160);
+	fuzz_put(&s, words, sizeof(words) - 1);
+	fuzz_seed_end(&s, "words");
+	fuzz_put_u8(&s, 160);
+	fuzz_put(&s, "preset tiny\nmode 0640\ncxl none\nnvme 8GiB", 40);
+	fuzz_seed_end(&s, "words-preset");
 }

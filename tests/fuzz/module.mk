@@ -34,6 +34,7 @@ FUZZ_LIBS   := $(O)/fuzz/libfront.a $(O)/fuzz/libcore.a $(O)/fuzz/libtier.a $(O)
 
 # What a target needs beside the libraries.
 FUZZ_OBJECTS_trace := $(call objects,fuzz,bench/trace/trace.c)
+FUZZ_OBJECTS_geometry := $(call objects,fuzz,tierd/ctl/context_spec.c)
 
 # The line after "# file:" in canary/NAME.sed names the source that it changes.
 canary_source = $(shell sed -n 's/^\# file: //p' tests/fuzz/canary/$1.sed)
@@ -49,7 +50,8 @@ $(O)/fuzz/fuzz_$1: $(call objects,fuzz,tests/fuzz/fuzz_$1.c) $(FUZZ_SHARED) $(FU
                    $(FUZZ_OBJECTS_$1)
 	$$(fuzz_link)
 $(O)/fuzz/canary_$1: $(call objects,fuzz,tests/fuzz/fuzz_$1.c) $(O)/fuzz/canary/$1.o \
-                     $(FUZZ_SHARED) $(FUZZ_LIBS)
+                     $(filter-out $(call objects,fuzz,$(call canary_source,$1)), \
+                       $(FUZZ_OBJECTS_$1)) $(FUZZ_SHARED) $(FUZZ_LIBS)
 	$$(fuzz_link)
 $(O)/fuzz/canary/$1.o: tests/fuzz/canary/$1.sed $$(canary_source_$1) $(O)/config.mk
 	@tests/fuzz/plant $$< $(O)/fuzz/canary/$1.c

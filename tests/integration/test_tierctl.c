@@ -126,7 +126,10 @@ static void test_contexts_by_tier(void **state)
 	expect(w, "context show kv", " blocks (1 being put), ");
 	tier_put_abort(p);
 	expect(w, "context create odd --part k:window:2:3:1000B:64 --hbm none --nvme none "
-		  "--page-align 512", "\nk window 2 3 1000 B 1.00 KiB\n");
+		  "--page-align 512", "\nk window 2 3 1000 B 1.00 KiB by all groups\n");
+	expect(w, "context create mixed --part kv:dense:2:2:4KiB "
+		  "--part s:state:1:1:8KiB,layer=2,last=1,replicated",
+	       "\ns state 1 from 2 1 8.00 KiB 8.00 KiB by last 1 replicated\n");
 	expect(w, "context show odd", "\nhbm none 0 ");
 }
 

@@ -70,6 +70,7 @@ expect 1 'exists' context create chat --preset tiny
 expect 0 'sparse' context create own --part kv:sparse:2:2:4KiB --part i:index:2:1:2KiB --nvme none
 expect 0 'mode 0600' context show own
 expect 2 'NAME:KIND' context create bad --part kv:sparse:2
+expect 2 'behind commas stand last=BLOCKS' context create bad --part kv:dense:1:1:4KiB,lost=1
 expect 2 'preset' context create bad
 expect 2 'one argument too many' context create bad --preset tiny more
 expect 2 'name is missing' context create

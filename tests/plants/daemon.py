@@ -352,6 +352,12 @@ bug("long-names-widen-the-table", CTL + "show.c",
     "test_ctl_show", "tierctl.sh")
 bug("bytes-without-their-unit", CTL + "show.c",
     "unit[0] = unit[1] == 'B' ? '\\0' : unit[1];", "unit[0] = '\\0';", "test_ctl_show")
+bug("part-needed-by-all", CTL + "context_spec.c", "part->hit_rule = TIER_HIT_LAST;", "",
+    "test_ctl_spec")
+bug("replicated-part-sharded", CTL + "context_spec.c",
+    "part->shard_rule = TIER_SHARD_REPLICATED;", "", "test_ctl_spec")
+bug("option-of-a-part-said-twice", CTL + "context_spec.c", "if (last && !part->hit_rule &&",
+    "if (last &&", "test_ctl_spec")
 bug("windows-tokens-dropped", CTL + "context_spec.c",
     "part->kind_arg = (uint32_t)number;", "", "test_ctl_spec")
 bug("pages-of-the-wrong-tier-located", CTL + "cmd_block.c",

@@ -48,6 +48,38 @@ static void test_parts_of_kinds_that_need_a_number(void **state)
 	tier_geometry_free(g);
 }
 
+/* Which blocks need a part, what shards write of it, and where it stands in the model. */
+static void test_options_of_parts(void **state)
+{
+	struct context_spec spec;
+	struct tier_part part;
+	tier_geometry *g;
+
+	(void)state;
+	context_spec_init(&spec);
+	assert_int_equal(context_spec_set(&spec, "part", "kv:dense:3:8:64KiB"), 0);
+	assert_int_equal(context_spec_set(&spec, "part",
+					  "s:state:1:1:1MiB,layer=3,replicated,last=1"), 0);
+	assert_int_equal(context_spec_set(&spec, "part", "w:window:4:8:64KiB:1024,last=9"), 0);
+	assert_int_equal(context_spec_check(&spec), 0);
+	assert_int_equal(context_spec_geometry(&spec, &g), 0);
+	assert_int_equal(tier_geometry_part(g, 0, &part), 0);
+	assert_int_equal(part.hit_rule, TIER_HIT_EVERY);
+	assert_int_equal(part.shard_rule, TIER_SHARD_GROUPS);
+	assert_int_equal(part.layer_first, 0);
+	assert_int_equal(tier_geometry_part(g, 1, &part), 0);
+	assert_int_equal(part.hit_rule, TIER_HIT_LAST);
+	assert_int_equal(part.hit_arg, 1);
+	assert_int_equal(part.shard_rule, TIER_SHARD_REPLICATED);
+	assert_int_equal(part.layer_first, 3);
+	assert_int_equal(tier_geometry_part(g, 2, &part), 0);
+	assert_int_equal(part.kind_arg, 1024);
+	assert_int_equal(part.hit_rule, TIER_HIT_LAST);
+	assert_int_equal(part.hit_arg, 9);
+	assert_int_equal(part.shard_rule, TIER_SHARD_GROUPS);
+	tier_geometry_free(g);
+}
+
 static void test_options(void **state)
 {
 	static const char hex[] = "00112233445566778899aabbccddeeff"
@@ -72,6 +104,38 @@ static void test_options(void **state)
 	assert_int_equal(spec.options.flags, TIER_CREATE_EXCLUSIVE);
 	assert_string_equal(spec.options.policy, "lru");
 	assert_int_equal(spec.options.fingerprint[31], 0xff);
+}
+
+static void test_refused_options_of_parts(void **state)
+{
+	static const char *const cases[] = {
+		"kv:window:1:1:4KiB,last=1",
+		"kv:dense:1:1:4KiB,",
+		"kv:dense:1:1:4KiB,last",
+		"kv:dense:1:1:4KiB,last=",
+		"kv:dense:1:1:4KiB,last=0",
+		"kv:dense:1:1:4KiB,last=-1",
+		"kv:dense:1:1:4KiB,last=4294967296",
+		"kv:dense:1:1:4KiB,last=1,last=2",
+		"kv:dense:1:1:4KiB,replicated,replicated",
+		"kv:dense:1:1:4KiB,replicated=2",
+		"kv:dense:1:1:4KiB,layer=65536",
+		"kv:dense:1:1:4KiB,last=1:7",
+		"kv:dense:1:1,last=1:4KiB",
+		"kv:dense:1:1:4KiB,layer=0000000000000000000000000000000000000000000000000"
+		"0000000000000000000000000000000000000000000000000000000000000000000000000000000000"
+		"00000000000000000000000000000001",
+	};
+	struct context_spec spec;
+
+	(void)state;
+	context_spec_init(&spec);
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		spec.why[0] = '\0';
+		assert_int_equal(context_spec_set(&spec, "part", cases[i]), -EINVAL);
+		assert_int_not_equal(strlen(spec.why), 0);
+	}
+	assert_int_equal(spec.part_count, 0);
 }
 
 static void test_refused(void **state)
@@ -132,8 +196,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_parts_of_kinds_that_need_a_number),
+		cmocka_unit_test(test_options_of_parts),
 		cmocka_unit_test(test_options),
 		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_refused_options_of_parts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -94,10 +94,33 @@ static int show_context_tiers(const json_t *one)
 	return grid_print(g, stdout);
 }
 
+/* How many, and from which of the model's on. */
+static const char *show_layers(char cell[CTL_CELL], const json_t *part)
+{
+	char first[CTL_CELL];
+	size_t used = strlen(ctl_count(cell, part, "layers"));
+
+	if (json_number_value(json_at(part, "layer_first")) > 0)
+		snprintf(cell + used, CTL_CELL - used, " from %.16s",
+			 ctl_count(first, part, "layer_first"));
+	return cell;
+}
+
+/* Which blocks of a prefix must have the part, so that it can be gone on from. */
+static const char *show_needed(char cell[CTL_CELL], const json_t *part)
+{
+	char last[CTL_CELL];
+
+	if (!json_is_integer(json_at(part, "needed_last")))
+		return "by all";
+	snprintf(cell, CTL_CELL, "by last %.16s", ctl_count(last, part, "needed_last"));
+	return cell;
+}
+
 static int show_parts(const json_t *one)
 {
-	static const char *const heads[] = { "part",	"kind",	 ">layers",
-					     ">groups", ">page", ">padded" };
+	static const char *const heads[] = { "part",  "kind",	 ">layers", ">groups",
+					     ">page", ">padded", "needed",  "shards" };
 	struct grid *g = grid_new(heads, COUNT(heads));
 	const json_t *parts = json_at(one, "geometry.parts");
 	char cell[CTL_CELL];
@@ -107,10 +130,12 @@ static int show_parts(const json_t *one)
 
 		grid_add(g, ctl_text(cell, p, "name"));
 		grid_add(g, ctl_text(cell, p, "kind"));
-		grid_add(g, ctl_count(cell, p, "layers"));
+		grid_add(g, show_layers(cell, p));
 		grid_add(g, ctl_count(cell, p, "groups"));
 		grid_add(g, ctl_bytes(cell, p, "page_bytes"));
 		grid_add(g, ctl_bytes(cell, p, "page_stride"));
+		grid_add(g, show_needed(cell, p));
+		grid_add(g, json_is_true(json_at(p, "replicated")) ? "replicated" : "groups");
 	}
 	return grid_print(g, stdout);
 }

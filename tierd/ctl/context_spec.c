@@ -93,18 +93,47 @@ static int take_part_arg(struct context_spec *spec, struct tier_part *part, cons
 	return 0;
 }
 
-/* "kv:sparse:57:4:64KiB", "swa:window:24:8:64KiB:1024" */
+/* Behind a comma: who needs the part, who has it, where it stands in the model. Each once. */
+static int take_part_option(struct context_spec *spec, struct tier_part *part, const char *value,
+			    const char *word)
+{
+	bool last = strncmp(word, "last=", 5) == 0, layer = strncmp(word, "layer=", 6) == 0;
+	uint64_t number;
+
+	if (strcmp(word, "replicated") == 0 && !part->shard_rule) {
+		part->shard_rule = TIER_SHARD_REPLICATED;
+		return 0;
+	}
+	if (last && !part->hit_rule && !digits(word + 5, 10, UINT32_MAX, &number) && number) {
+		part->hit_rule = TIER_HIT_LAST;
+		part->hit_arg = (uint32_t)number;
+		return 0;
+	}
+	if (layer && !part->layer_first && !digits(word + 6, 10, UINT16_MAX, &number)) {
+		part->layer_first = (uint32_t)number;
+		return 0;
+	}
+	return refuse(spec,
+		      "--part %.64s: \"%.24s\" cannot be; behind commas stand last=BLOCKS, "
+		      "replicated and layer=NUMBER, each once",
+		      value, word);
+}
+
+/* "kv:sparse:57:4:64KiB", "swa:window:24:8:64KiB:1024,last=8" */
 static int take_part(struct context_spec *spec, const char *value)
 {
-	char name[24], kind[16], layers[16], groups[16], bytes[32];
+	char name[24], kind[16], layers[16], groups[16], bytes[32], text[160], *options = text;
 	struct tier_part *part = &spec->part[spec->part_count];
 	uint64_t layer_count, group_count, page;
 	int end = 0;
 
 	if (spec->part_count == CONTEXT_SPEC_PARTS)
 		return refuse(spec, "more than %u parts", CONTEXT_SPEC_PARTS);
+	if (snprintf(text, sizeof(text), "%s", value) >= (int)sizeof(text))
+		return refuse(spec, "--part %.64s...: longer than any part is", value);
 	memset(part, 0, sizeof(*part));
-	if (sscanf(value, "%23[^:]:%15[^:]:%15[^:]:%15[^:]:%31[^:]%n", name, kind, layers, groups,
+	strsep(&options, ",");
+	if (sscanf(text, "%23[^:]:%15[^:]:%15[^:]:%15[^:]:%31[^:]%n", name, kind, layers, groups,
 		   bytes, &end) != 5 ||
 	    digits(layers, 10, UINT32_MAX, &layer_count) ||
 	    digits(groups, 10, UINT32_MAX, &group_count))
@@ -119,8 +148,11 @@ static int take_part(struct context_spec *spec, const char *value)
 			      value);
 	if (units_parse_bytes(bytes, &page) || !page || page > UINT32_MAX)
 		return refuse(spec, "--part %.64s: a page of \"%s\" cannot be", value, bytes);
-	if (take_part_arg(spec, part, value, value + end))
+	if (take_part_arg(spec, part, value, text + end))
 		return -EINVAL;
+	while (options)
+		if (take_part_option(spec, part, value, strsep(&options, ",")))
+			return -EINVAL;
 	snprintf(spec->part_name[spec->part_count], sizeof(spec->part_name[0]), "%s", name);
 	part->layers = (uint32_t)layer_count;
 	part->groups = (uint32_t)group_count;

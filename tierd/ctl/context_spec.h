@@ -26,9 +26,9 @@ struct context_spec {
 void context_spec_init(struct context_spec *spec);
 
 /*
- * One option: preset, part ("name:kind:layers:groups:bytes[:tokens or layer]"), block-tokens,
- * page-align, mode, hbm, cxl, nvme ("8GiB" or "none"), blocks-max, fingerprint (64 hex digits),
- * policy. Errors: -EINVAL.
+ * One option: preset, part ("name:kind:layers:groups:bytes[:tokens or layer]", then any of
+ * ",last=BLOCKS", ",replicated", ",layer=NUMBER"), block-tokens, page-align, mode, hbm, cxl, nvme
+ * ("8GiB" or "none"), blocks-max, fingerprint (64 hex digits), policy. Errors: -EINVAL.
  */
 int context_spec_set(struct context_spec *spec, const char *option, const char *value);
 

@@ -7,6 +7,28 @@ _tierctl_contexts() {
 		sed -n 's/^ *"name": "\([A-Za-z0-9._-]*\)".*/\1/p'
 }
 
+# What may follow in the text behind --part. Bash breaks it into words at : and =, so what is offered
+# begins behind the last of these; false when the word at the cursor is no part.
+_tierctl_part() {
+	local line=${COMP_LINE:0:COMP_POINT} text typed before
+	text=${line##* }
+	line=${line% *}
+	[ "${line##* }" = --part ] || return 1
+	typed=${text##*[:=]}
+	before=
+	compopt -o nospace 2>/dev/null
+	case $text in
+	*,*)
+		[ "$typed" = "${typed##*,}" ] || before=${typed%"${typed##*,}"}
+		[ -n "$before" ] || return 0
+		COMPREPLY=($(compgen -W "${before}last= ${before}layer= ${before}replicated" \
+			-- "$typed")) ;;
+	*:*:*) ;;
+	*:*) COMPREPLY=($(compgen -W 'dense: sparse: follows: window: state: index:' \
+		-- "$typed")) ;;
+	esac
+}
+
 _tierctl() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=() i
 	local _tierctl_socket=
@@ -18,6 +40,7 @@ _tierctl() {
 		*) words+=("${COMP_WORDS[i]}") ;;
 		esac
 	done
+	_tierctl_part && return
 	local list=
 	case $prev in
 	-s|--socket) COMPREPLY=($(compgen -f -- "$cur")); return ;;

@@ -18,7 +18,9 @@ static const struct ctl_verb verbs[] = {
 	  ctl_context_list, NULL },
 	{ "context", "show", "NAME", "one context: geometry, quotas, where its pages are",
 	  ctl_context_show, NULL },
-	{ "context", "create", "NAME --preset NAME | --part P:KIND:LAYERS:GROUPS:BYTES[:ARG] ...",
+	{ "context", "create",
+	  "NAME --preset NAME |\n"
+	  "            --part P:KIND:LAYERS:GROUPS:BYTES[:ARG][,last=BLOCKS][,replicated] ...",
 	  "make a context; man tierctl has its other options", ctl_context_create, NULL },
 	{ "context", "remove", "NAME", "remove a context with all its blocks", ctl_context_remove,
 	  NULL },

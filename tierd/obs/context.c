@@ -77,14 +77,20 @@ static json_t *geometry(const struct abi_geometry *g)
 
 	for (uint32_t i = 0; i < g->part_count && i < ABI_PARTS_MAX; i++) {
 		const struct abi_part *p = &g->part[i];
-
-		json_array_append_new(
-			list, json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o}", "name",
+		json_t *one = json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o}", "name",
 					obs_text(p->name), "kind", kind_name(p->kind), "layers",
 					obs_number(p->layers), "groups", obs_number(p->groups),
 					"page_bytes", obs_number(p->page_bytes), "page_stride",
 					obs_number(p->page_stride), "page_base",
-					obs_number(p->page_base)));
+					obs_number(p->page_base));
+
+		json_object_set_new(one, "kind_arg", obs_number(p->kind_arg));
+		json_object_set_new(one, "layer_first", obs_number(p->layer_first));
+		json_object_set_new(one, "needed_last", p->hit_rule == ABI_HIT_LAST ?
+				    obs_number(p->hit_arg) : json_null());
+		json_object_set_new(one, "replicated",
+				    json_boolean(p->shard_rule == ABI_SHARD_REPLICATED));
+		json_array_append_new(list, one);
 	}
 	return json_pack("{s:o}", "parts", list);
 }
