@@ -203,7 +203,7 @@ static int replay_size(struct replays *r, uint32_t percent, struct judged *t)
 		judged_take(t, ops->name, &o);
 		if (strcmp(ops->name, POLICY_DEFAULT) == 0)
 			sample_add(&r->speed, (double)o.blocks / o.seconds);
-		if (r->b->real)
+		if (r->b->real && strcmp(ops->name, POLICY_HITS) != 0)
 			error = real_row(r, ops->name, capacity, &o);
 	}
 	if (!error)
