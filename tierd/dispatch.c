@@ -231,16 +231,18 @@ static const struct mem_region *region_of(const struct shell *s, const struct co
 	return memory && range->tier < ABI_MEM_TIERS ? &memory->mem[range->tier] : NULL;
 }
 
-static void memory_job(struct shell *s, struct job *job, enum job_kind kind,
-		       const struct core_range *range)
+/* A job of which there must be one, to be handed over. */
+static struct job *memory_job(struct shell *s, enum job_kind kind, const struct core_range *range)
 {
+	struct job *job = worker_job(s->workers);
+
 	job->kind = kind;
 	job->klass = kind == JOB_PREPARE ? ABI_CLASS_DEMAND : ABI_CLASS_CLEANUP;
 	job->brief = kind == JOB_PREPARE && range->tier != CORE_RANGE_INDEX;
 	job->ops = s->mem[range->tier == CORE_RANGE_INDEX ? ABI_TIER_CXL : range->tier];
 	job->region = region_of(s, range);
 	job->range = *range;
-	worker_submit(s->workers, job);
+	return job;
 }
 
 static uint8_t *memory_of(const struct mem_region *region, const struct core_range *range)
@@ -264,7 +266,7 @@ static void do_prepare(struct shell *s, const struct core_action *a)
 			range.bytes = left < PREPARE_AREA ? left : PREPARE_AREA;
 			prepare_begin(&s->dispatch.prepare, memory_of(region, &range));
 		}
-		memory_job(s, worker_job(s->workers), JOB_PREPARE, &range);
+		worker_submit(s->workers, memory_job(s, JOB_PREPARE, &range));
 	}
 }
 
@@ -273,6 +275,7 @@ static void do_prepare(struct shell *s, const struct core_action *a)
 static void prepared(struct shell *s, const struct job *job)
 {
 	struct prepare *p = &s->dispatch.prepare;
+	struct job *punch;
 	struct core_io *io;
 
 	if (job->range.tier == CORE_RANGE_INDEX)
@@ -280,6 +283,8 @@ static void prepared(struct shell *s, const struct job *job)
 	prepare_end(p, memory_of(job->region, &job->range));
 	while ((io = prepare_release(p)))
 		submit_or_defer(s, (struct deferred){ io, 0 });
+	while ((punch = prepare_release_punch(p)))
+		worker_submit(s->workers, punch);
 }
 
 static void do_punch(struct shell *s, const struct core_action *a)
@@ -288,7 +293,10 @@ static void do_punch(struct shell *s, const struct core_action *a)
 	int res = 0;
 
 	if (region && worker_jobs_free(s->workers) > JOBS_KEPT) {
-		memory_job(s, worker_job(s->workers), JOB_PUNCH, &a->range);
+		struct job *job = memory_job(s, JOB_PUNCH, &a->range);
+
+		if (!prepare_hold_punch(&s->dispatch.prepare, job))
+			worker_submit(s->workers, job);
 		return;
 	}
 	if (region)

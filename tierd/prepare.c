@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads that wait for their memory; see prepare.h. */
+/* Reads and punches that wait for their memory; see prepare.h. */
 #include "tierd/prepare.h"
 
 #include <assert.h>
 #include <string.h>
+
+#include "tierd/worker.h"
 
 bool prepare_begin(struct prepare *p, const void *area)
 {
@@ -22,18 +24,16 @@ void prepare_end(struct prepare *p, const void *area)
 		}
 }
 
-static bool touches(const struct core_io_piece *piece, const uint8_t *area)
+static bool touches(const uint8_t *from, uint64_t bytes, const uint8_t *area)
 {
-	const uint8_t *from = piece->addr;
-
-	return from < area + PREPARE_AREA && area < from + piece->bytes;
+	return from < area + PREPARE_AREA && area < from + bytes;
 }
 
 static bool waits(const struct prepare *p, const struct core_io *io)
 {
 	for (uint32_t a = 0; a < p->areas; a++)
 		for (uint32_t i = 0; i < io->piece_count; i++)
-			if (touches(&io->piece[i], p->area[a]))
+			if (touches(io->piece[i].addr, io->piece[i].bytes, p->area[a]))
 				return true;
 	return false;
 }
@@ -57,6 +57,37 @@ struct core_io *prepare_release(struct prepare *p)
 		memmove(&p->held[i], &p->held[i + 1],
 			(--p->held_count - i) * sizeof(p->held[0]));
 		return io;
+	}
+	return NULL;
+}
+
+static bool punch_waits(const struct prepare *p, const struct job *job)
+{
+	const uint8_t *from = (const uint8_t *)job->region->addr + job->range.offset;
+
+	for (uint32_t a = 0; a < p->areas; a++)
+		if (touches(from, job->range.bytes, p->area[a]))
+			return true;
+	return false;
+}
+
+bool prepare_hold_punch(struct prepare *p, struct job *job)
+{
+	if (p->punches == PREPARE_PUNCHES_MAX || !punch_waits(p, job))
+		return false;
+	p->punch[p->punches++] = job;
+	return true;
+}
+
+struct job *prepare_release_punch(struct prepare *p)
+{
+	for (uint32_t i = 0; i < p->punches; i++) {
+		struct job *job = p->punch[i];
+
+		if (punch_waits(p, job))
+			continue;
+		p->punch[i] = p->punch[--p->punches];
+		return job;
 	}
 	return NULL;
 }

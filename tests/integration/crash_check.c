@@ -14,6 +14,7 @@
 
 #define READ_NS (60 * NS_PER_S)
 #define IDLE_NS (60 * NS_PER_S)
+#define LOOKS 20u /* again, at memory that is soon given back */
 
 static json_t *ask(tier *t, const char *verb)
 {
@@ -29,10 +30,25 @@ static json_t *ask(tier *t, const char *verb)
 	return answer;
 }
 
+static bool is_foreign(const json_t *answer, const char *where)
+{
+	const json_t *all = json_object_get(json_object_get(answer, "host"), where);
+
+	return json_integer_value(json_object_get(all, "foreign")) > 0;
+}
+
+/* Memory that was touched where nothing lies is given back within 0.1 s; all else is told. */
 static void audit(tier *t)
 {
 	json_t *answer = ask(t, "check");
 	char *text;
+
+	for (uint32_t i = 0;
+	     i < LOOKS && (is_foreign(answer, "hbm") || is_foreign(answer, "cxl")); i++) {
+		json_decref(answer);
+		usleep(100000);
+		answer = ask(t, "check");
+	}
 
 	if (json_integer_value(json_object_get(answer, "errors"))) {
 		text = json_dumps(answer, 0);

@@ -474,6 +474,10 @@ bug("link-to-the-store-replaced", SHELL + "format.c",
     "rc = follow(s->config.store_path, real);",
     "rc = 0;\n\tsnprintf(real, sizeof(real), \"%s\", s->config.store_path);",
     "test_front_life")
+bug("punched-before-it-is-backed", SHELL + "dispatch.c",
+    "if (!prepare_hold_punch(&s->dispatch.prepare, job))", "if (1)", "test_dispatch", quick=True)
+bug("held-punch-forgotten", SHELL + "dispatch.c",
+    "while ((punch = prepare_release_punch(p)))", "while ((punch = NULL))", "test_dispatch")
 bug("tier-larger-than-the-host", SHELL + "startup.c",
     "return check_fit(s, s->core_config.capacity, &limit);", "return 0;", "test_front_life")
 bug("no-copy-of-the-super-block", SHELL + "format.c",

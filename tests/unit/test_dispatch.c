@@ -336,6 +336,59 @@ static void test_punches_leave_jobs_to_copies(void **state)
 		worker_put(s->workers, held[--count]);
 }
 
+static void prepare_job(const struct mem_region *region, uint64_t offset)
+{
+	struct job *job = worker_job(s->workers);
+
+	assert_non_null(job);
+	job->kind = JOB_PREPARE;
+	job->klass = ABI_CLASS_DEMAND;
+	job->brief = true;
+	job->ops = &mem_cxl_memfd;
+	job->region = region;
+	job->range = (struct core_range){ .context_id = host.context[0].id,
+					  .tier = ABI_TIER_CXL,
+					  .offset = offset,
+					  .bytes = PREPARE_AREA };
+	worker_submit(s->workers, job);
+}
+
+/* Backed late, given back early: nothing is left that belongs to nobody. */
+static void test_a_punch_waits_for_what_is_being_backed(void **state)
+{
+	const uint32_t *punching = &host.core->punching[ABI_TIER_CXL];
+	const struct mem_region *region;
+	int64_t full;
+
+	(void)state;
+	fetch(0, BLOCKS);
+	settle();
+	region = back();
+	full = mem_cxl_memfd.resident(region);
+	for (uint64_t at = 0; at < region->bytes; at += PREPARE_AREA)
+		assert_true(prepare_begin(&s->dispatch.prepare,
+					  (uint8_t *)region->addr + at)); /* taking long */
+	core_evict(host.core, host.context[0].id, ABI_TIER_CXL, 1u << 30, 0);
+	for (uint32_t i = 0; i < 100; i++) {
+		s->loop.turn.now_ns += 100 * MS;
+		turn();
+	}
+	for (uint32_t i = 0; i < 60000 && !dispatch_idle(s); i++) { /* all but what is held */
+		turn();
+		usleep(1000);
+	}
+	assert_true(*punching > 0);
+	assert_true(mem_cxl_memfd.resident(region) == full);
+	for (uint64_t at = 0; at < region->bytes; at += PREPARE_AREA)
+		prepare_job(region, at);
+	for (uint32_t i = 0; i < 60000 && (*punching || !dispatch_idle(s)); i++) {
+		turn();
+		usleep(1000);
+	}
+	assert_int_equal(*punching, 0);
+	assert_true(mem_cxl_memfd.resident(region) < full);
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, begin, end)
@@ -345,6 +398,7 @@ int main(void)
 		CASE(test_a_short_read_is_no_rot),
 		CASE(test_a_flush_that_fails),
 		CASE(test_punches_leave_jobs_to_copies),
+		CASE(test_a_punch_waits_for_what_is_being_backed),
 	};
 
 	return cmocka_run_group_tests_name("dispatch", tests, one_host, NULL);

@@ -3,9 +3,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "libtier/base/units.h"
 #include "tierd/ctl/ctl.h"
+
+#define CHECK_TRIES 5u
+#define CHECK_WAIT_US 200000
 
 static void show_location(const json_t *one)
 {
@@ -118,6 +122,24 @@ static void show_host(const json_t *answer)
 	       ctl_bytes(c, answer, "host.mapped"));
 }
 
+/*
+ * The recount. Memory that a reader touched where nothing lies is given back by the daemon within
+ * 0.1 s, so such an answer is of a moment: it is asked for again.
+ */
+static int ask_check(struct ctl *ctl, json_t **answer)
+{
+	for (uint32_t left = CHECK_TRIES; ; left--) {
+		int rc = ctl_ask(ctl, "check", NULL, answer);
+
+		if (rc != CTL_OK || left == 1 ||
+		    (json_number_value(json_at(*answer, "host.hbm.foreign")) <= 0 &&
+		     json_number_value(json_at(*answer, "host.cxl.foreign")) <= 0))
+			return rc;
+		json_decref(*answer);
+		usleep(CHECK_WAIT_US);
+	}
+}
+
 int ctl_check(struct ctl *ctl, int argc, char **argv)
 {
 	const json_t *messages;
@@ -127,7 +149,7 @@ int ctl_check(struct ctl *ctl, int argc, char **argv)
 
 	(void)argv;
 	if (rc == CTL_OK)
-		rc = ctl_ask(ctl, "check", NULL, &answer);
+		rc = ask_check(ctl, &answer);
 	if (rc != CTL_OK)
 		return rc;
 	clean = json_is_integer(json_at(answer, "errors")) &&
