@@ -4,6 +4,8 @@
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 
+# The daemon of tierbench wants O_DIRECT, which a tmpfs lacks.
+[ "$(stat -f -c %T "${TMPDIR:-/tmp}")" != tmpfs ] || TMPDIR=/var/tmp
 dir=$(mktemp -d "${TMPDIR:-/tmp}/replay.XXXXXX")
 trap 'rm -rf "$dir"' EXIT
 

@@ -185,12 +185,15 @@ static void test_processes(void **state)
 
 static void by_file(struct isolation *w)
 {
+	char elsewhere[200];
+
+	snprintf(elsewhere, sizeof(elsewhere), "%s/elsewhere", w->d.folder);
 	FAILS(EACCES, open(w->d.store, O_RDONLY));
 	FAILS(EACCES, open(w->d.store, O_RDWR));
 	FAILS(EACCES, unlink(w->d.store));
 	FAILS(EACCES, unlink(w->d.socket));
 	FAILS(EPERM, chmod(w->d.socket, 0600));
-	FAILS(EACCES, rename(w->d.socket, "/tmp/elsewhere"));
+	FAILS(EACCES, rename(w->d.socket, elsewhere));
 }
 
 static void test_files(void **state)

@@ -6,6 +6,8 @@
  */
 #include "tests/integration/front_client.h"
 
+#include <linux/magic.h>
+#include <sys/vfs.h>
 #include <pthread.h>
 #include <tier.h>
 
@@ -334,10 +336,15 @@ static void test_the_newest_catalog_is_lost(void **state)
 
 static void test_cut_off(void **state)
 {
+	const char *tmp = getenv("TMPDIR");
 	struct disk_super super;
+	struct statfs fs;
 	struct daemon d;
 
 	(void)state;
+	/* There what was allocated and never written counts as a hole. */
+	if (statfs(tmp ? tmp : "/tmp", &fs) == 0 && fs.f_type == TMPFS_MAGIC)
+		skip();
 	make_store(&d, &super);
 	/* The blocks lie in the first segments; the last ones go. */
 	assert_int_equal(truncate(d.store, (off_t)(super.segment_offset +

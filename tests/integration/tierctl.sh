@@ -39,7 +39,8 @@ refuse_word() {
 expect 3 'no socket' status
 start() {
 	"$BUILD/tierd" --foreground --socket "$dir/sock" --store "$dir/store" \
-		--set nvme.size=64MiB --set cxl.size=32MiB --set hbm.size=8MiB 2>>"$dir/log" &
+		--set nvme.size=64MiB --set cxl.size=32MiB --set hbm.size=8MiB \
+		--set nvme.buffered=yes 2>>"$dir/log" &
 	daemon=$!
 	for _ in $(seq 6000); do
 		"$BUILD/tierctl" --socket "$dir/sock" status >/dev/null 2>&1 && return 0

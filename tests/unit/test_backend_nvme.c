@@ -54,10 +54,11 @@ static void copy_pieces(const struct core_io *io, uint8_t *model, bool to_model)
 static void test_pieces(void **state)
 {
 	struct fixture *f = *state;
-	uint8_t *model = calloc(1, FILE_BYTES), *buf[DEPTH];
+	uint8_t *model, *buf[DEPTH];
 	static struct core_io io[DEPTH];
 
 	start(f, FILE_BYTES, 64);
+	model = calloc(1, FILE_BYTES);
 	assert_int_equal(nvme()->bytes(f->d), FILE_BYTES);
 	assert_non_null(model);
 	for (uint32_t i = 0; i < DEPTH; i++)
@@ -112,10 +113,11 @@ static void test_short_transfers_go_on(void **state)
 {
 	struct fixture *f = *state;
 	static const int cut[] = { PAGE, 512, 3 * PAGE + 1024, -EAGAIN, -EINTR, 15 * PAGE + 512 };
-	uint8_t *buf = pages(16);
+	uint8_t *buf;
 	static struct core_io io;
 
 	start(f, MIB, 4);
+	buf = pages(16);
 	fill_file(f, buf);
 	for (uint32_t i = 0; i < COUNT(cut); i++) {
 		struct io_uring_cqe *cqe;
@@ -151,12 +153,13 @@ static void test_short_transfers_go_on(void **state)
 static void test_retries_are_bounded(void **state)
 {
 	struct fixture *f = *state;
-	uint8_t *buf = pages(16);
+	uint8_t *buf;
 	static struct core_io io;
 	struct core_io *done = NULL;
 	int turns = 0;
 
 	start(f, MIB, 4);
+	buf = pages(16);
 	fill_io(&io, buf, 2, 0);
 	assert_int_equal(nvme()->submit(f->d, &f->ring, &io), 0);
 	while (!done) {
@@ -177,10 +180,11 @@ static void test_retries_are_bounded(void **state)
 static void test_retries_begin_anew(void **state)
 {
 	struct fixture *f = *state;
-	uint8_t *buf = pages(16);
+	uint8_t *buf;
 	static struct core_io io;
 
 	start(f, MIB, 4);
+	buf = pages(16);
 	for (int i = 0; i < 20; i++) {
 		struct core_io *done = NULL;
 
@@ -205,10 +209,11 @@ static void test_short_file(void **state)
 {
 	struct fixture *f = *state;
 	static const uint64_t cut[] = { 0, 8 * PAGE, 8 * PAGE + 512, 8 * PAGE + 100 };
-	uint8_t *buf = pages(16);
+	uint8_t *buf;
 	static struct core_io io;
 
 	start(f, MIB, 8);
+	buf = pages(16);
 	for (uint32_t i = 0; i < COUNT(cut); i++) {
 		assert_int_equal(truncate(f->path, MIB), 0);
 		assert_int_equal(truncate(f->path, (off_t)cut[i]), 0);
@@ -240,10 +245,11 @@ static void test_kernel_error_is_passed_on(void **state)
 static void test_full_ring_says_again(void **state)
 {
 	struct fixture *f = *state;
-	uint8_t *buf = pages(1);
+	uint8_t *buf;
 	static struct core_io io[5];
 
 	start(f, MIB, 4);
+	buf = pages(1);
 	for (uint32_t i = 0; i < 5; i++) {
 		fill_io(&io[i], buf, 1, 0);
 		assert_int_equal(nvme()->submit(f->d, &f->ring, &io[i]), i < 4 ? 0 : -EAGAIN);
@@ -260,11 +266,13 @@ static void test_full_ring_says_again(void **state)
 static void test_operations_are_bounded(void **state)
 {
 	struct fixture *f = *state;
-	uint8_t *buf = pages(1);
-	struct core_io *io = calloc(1000, sizeof(*io));
+	uint8_t *buf;
+	struct core_io *io;
 
-	assert_non_null(io);
 	start(f, MIB, 1024);
+	buf = pages(1);
+	io = calloc(1000, sizeof(*io));
+	assert_non_null(io);
 	for (int round = 0; round < 2; round++) {
 		uint32_t n = 0;
 
@@ -286,12 +294,13 @@ static void test_operations_are_bounded(void **state)
 static void test_operations_give_their_place_back(void **state)
 {
 	struct fixture *f = *state;
-	uint8_t *buf = pages(16);
+	uint8_t *buf;
 	static struct core_io io;
 	uint64_t token;
 	int res;
 
 	start(f, MIB, 4);
+	buf = pages(16);
 	fill_file(f, buf);
 	for (uint32_t i = 1; i < 2 * CORE_IO_MAX; i++) {
 		assert_int_equal(nvme()->submit_flush(f->d, &f->ring, i), 0);
@@ -308,12 +317,13 @@ static void test_operations_give_their_place_back(void **state)
 static void test_flush_gives_its_token(void **state)
 {
 	struct fixture *f = *state;
-	uint8_t *buf = pages(1);
+	uint8_t *buf;
 	static struct core_io io;
 	uint64_t token, tokens = 0;
 	int res;
 
 	start(f, MIB, 8);
+	buf = pages(1);
 	assert_int_equal(nvme()->submit_flush(f->d, &f->ring, 7), 0);
 	assert_null(reap(f, &res, &token));
 	assert_int_equal(token, 7);
@@ -336,11 +346,12 @@ static void test_flush_gives_its_token(void **state)
 static void test_foreign_table_and_second_ring(void **state)
 {
 	struct fixture *f = *state;
-	uint8_t *buf = pages(1);
+	uint8_t *buf;
 	static struct core_io io;
 	int zero = 0;
 
 	start(f, MIB, 8);
+	buf = pages(1);
 	assert_int_equal(io_uring_register_files(&f->ring, &zero, 1), 0);
 	fill_io(&io, buf, 1, 0);
 	assert_int_equal(nvme()->submit(f->d, &f->ring, &io), 0);

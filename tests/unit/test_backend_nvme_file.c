@@ -33,11 +33,12 @@ static bool is_written(const char *path, uint64_t bytes)
 static void test_preallocates_once(void **state)
 {
 	struct fixture *f = *state;
-	uint8_t *buf = pages(2);
+	uint8_t *buf;
 	struct stat st;
 	int fd;
 
 	start(f, 20 * MIB, 8);
+	buf = pages(2);
 	assert_true(is_written(f->path, 20 * MIB));
 	assert_true(f->progress_calls >= 2);
 	assert_int_equal(f->progress_done, 20 * MIB);
@@ -144,12 +145,13 @@ static void test_one_daemon_a_store(void **state)
 {
 	struct fixture *f = *state;
 	struct block_device *second = NULL;
-	uint8_t *buf = pages(1);
+	uint8_t *buf;
 	static struct core_io io;
 	int status;
 	pid_t pid;
 
 	start(f, MIB, 4);
+	buf = pages(1);
 	fill_io(&io, buf, 1, 0);
 	assert_int_equal(nvme()->submit(f->d, &f->ring, &io), 0); /* the ring knows the file now */
 	assert_int_equal(finish_one(f)->res, PAGE);
@@ -387,11 +389,12 @@ static void test_block_device(void **state)
 	struct block_options options = { 0 };
 	struct block_device *d = NULL, *second = NULL;
 	struct backend_info info;
-	uint8_t *buf = pages(2);
+	uint8_t *buf;
 	char path[32];
 	int loop;
 
 	start(f, 8 * MIB, 4);
+	buf = pages(2);
 	loop = loop_attach(f->path, path, sizeof(path));
 	if (loop < 0) {
 		free(buf);
