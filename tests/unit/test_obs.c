@@ -323,6 +323,7 @@ static void test_counts_of_what_is_seen(void **state)
 	become(HOST_OWNER);
 	mine = told("status", "");
 	assert_string_equal(text(mine, "seen"), "own");
+	assert_true(json_is_null(json_at(mine, "parting")));
 	assert_int_equal(number(mine, "contexts"), 1);
 	assert_int_equal(number(mine, "blocks"), BLOCKS);
 	assert_int_equal(number(mine, "pages"), number(all, "pages"));

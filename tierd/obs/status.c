@@ -160,8 +160,9 @@ json_t *obs_status(const struct obs_args *a)
 	json_object_set_new(document, "contexts", obs_number(stats.contexts));
 	json_object_set_new(document, "blocks", obs_number(stats.blocks));
 	json_object_set_new(document, "pages", obs_number(stats.pages));
-	json_object_set_new(document, "parting", obs_number(stats.parting));
 	json_object_set_new(document, "index_bytes", obs_number(stats.index_bytes));
+	json_object_set_new(document, "parting",
+			    q->operator_ ? obs_number(stats.parting) : json_null());
 	json_object_set_new(document, "requests", obs_number(stats.requests));
 	json_object_set_new(document, "ios", obs_number(stats.ios));
 	json_object_set_new(document, "copies", obs_number(stats.copies));
