@@ -119,8 +119,7 @@ struct reuse {
 	double never[REUSE_KINDS];		   /* chance of no use at any age told apart */
 	double beyond[REUSE_KINDS];		   /* uses an epoch at ages beyond these */
 	struct reuse_regret regret;
-	double worth[REUSE_GROUPS];		   /* of a group's blocks */
-	uint16_t order[REUSE_GROUPS];		   /* groups, least worth first */
+	uint16_t order[REUSE_GROUPS];		   /* groups, least worth first (reuse_worth) */
 	uint16_t rank[REUSE_GROUPS];
 	uint64_t leafy[REUSE_RANK_WORDS];	   /* by rank: all groups with a leaf, and others */
 	struct reuse_cell cell[REUSE_ROWS][REUSE_EPOCHS + 1]; /* the last: older than that */
@@ -174,9 +173,10 @@ void reuse_groups_mark(struct reuse *r);
 /* What a use at a depth is worth. */
 extern const double reuse_depth_worth[REUSE_DEPTHS];
 
-/* The statistics: rate from seen; then worth, order and rank from rate. */
+/* The statistics: rate from seen; then order and rank from rate, by what groups are worth. */
 void reuse_learn(struct reuse *r);
 void reuse_rank(struct reuse *r);
+double reuse_worth(const struct reuse *r, uint32_t group);
 
 /*
  * Beside LRU: a block became known with this epoch, or is known no more at an age; a use of a known

@@ -149,17 +149,12 @@ void reuse_learn(struct reuse *r)
 
 /* ---- ranks --------------------------------------------------------------------------------- */
 
-static void groups_worth(struct reuse *r)
+double reuse_worth(const struct reuse *r, uint32_t group)
 {
-	double *worth = r->worth;
+	uint32_t row = group / REUSE_AGES, age = group % REUSE_AGES;
+	double worth = r->rate[row / REUSE_DEPTHS][age] * reuse_depth_worth[row % REUSE_DEPTHS];
 
-	for (uint32_t kind = 0; kind < REUSE_KINDS; kind++)
-		for (uint32_t depth = 0; depth < REUSE_DEPTHS; depth++) {
-			for (uint32_t age = 0; age < REUSE_AGES; age++)
-				worth[age] = r->rate[kind][age] * reuse_depth_worth[depth];
-			worth[0] *= GRACE;
-			worth += REUSE_AGES;
-		}
+	return age ? worth : worth * GRACE;
 }
 
 /* A group's worth as a number of RANK_BITS, to one part in 2^14: of equals the order stays. */
@@ -192,9 +187,8 @@ void reuse_rank(struct reuse *r)
 	uint32_t key[REUSE_GROUPS];
 	uint16_t half[REUSE_GROUPS];
 
-	groups_worth(r);
 	for (uint32_t i = 0; i < REUSE_GROUPS; i++)
-		key[i] = rank_key(r->worth[i]);
+		key[i] = rank_key(reuse_worth(r, i));
 	rank_pass(key, 0, r->order, half);
 	rank_pass(key, RANK_BITS / 2, half, r->order);
 	for (uint32_t i = 0; i < REUSE_GROUPS; i++)

@@ -251,8 +251,9 @@ uint32_t reuse_walk_begin(struct reuse *r)
 		return least;
 	oldest = oldest_leaf(r);
 	assert(oldest); /* there is a leaf */
-	if (oldest == least || r->worth[group_of(r, &r->node[oldest])] >=
-				       r->regret.caution * r->worth[group_of(r, &r->node[least])])
+	if (oldest == least ||
+	    reuse_worth(r, group_of(r, &r->node[oldest])) >=
+		    r->regret.caution * reuse_worth(r, group_of(r, &r->node[least])))
 		return least;
 	r->oldest = oldest;
 	return oldest;
