@@ -33,11 +33,13 @@ static volatile sig_atomic_t stopped;
 
 static char dying[64]; /* what is said when an assertion fails: which seed it was */
 
-/* Ends with the seed at hand, or with what was shrunk so far; a second signal ends at once. */
+/* Ends with the seed at hand, or with what was shrunk so far. A second SIGINT ends at once; a
+ * second SIGTERM changes nothing: timeout(1) sends it to its command and again to the group. */
 static void stop(int number)
 {
 	stopped = 1;
-	signal(number, SIG_DFL);
+	if (number == SIGINT)
+		signal(SIGINT, SIG_DFL);
 }
 
 static void die(int signal)
