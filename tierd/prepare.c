@@ -24,17 +24,19 @@ void prepare_end(struct prepare *p, const void *area)
 		}
 }
 
-static bool touches(const uint8_t *from, uint64_t bytes, const uint8_t *area)
+static bool being_backed(const struct prepare *p, const uint8_t *from, uint64_t bytes)
 {
-	return from < area + PREPARE_AREA && area < from + bytes;
+	for (uint32_t a = 0; a < p->areas; a++)
+		if (from < p->area[a] + PREPARE_AREA && p->area[a] < from + bytes)
+			return true;
+	return false;
 }
 
 static bool waits(const struct prepare *p, const struct core_io *io)
 {
-	for (uint32_t a = 0; a < p->areas; a++)
-		for (uint32_t i = 0; i < io->piece_count; i++)
-			if (touches(io->piece[i].addr, io->piece[i].bytes, p->area[a]))
-				return true;
+	for (uint32_t i = 0; i < io->piece_count; i++)
+		if (being_backed(p, io->piece[i].addr, io->piece[i].bytes))
+			return true;
 	return false;
 }
 
@@ -65,10 +67,7 @@ static bool punch_waits(const struct prepare *p, const struct job *job)
 {
 	const uint8_t *from = (const uint8_t *)job->region->addr + job->range.offset;
 
-	for (uint32_t a = 0; a < p->areas; a++)
-		if (touches(from, job->range.bytes, p->area[a]))
-			return true;
-	return false;
+	return being_backed(p, from, job->range.bytes);
 }
 
 bool prepare_hold_punch(struct prepare *p, struct job *job)

@@ -26,7 +26,7 @@ struct prepare {
 	uint32_t areas;
 	struct core_io *held[PREPARE_HELD_MAX]; /* in order */
 	uint32_t held_count;
-	struct job *punch[PREPARE_PUNCHES_MAX]; /* likewise */
+	struct job *punch[PREPARE_PUNCHES_MAX]; /* held, in any order */
 	uint32_t punches;
 };
 

@@ -308,6 +308,16 @@ static const struct mem_region *back(void)
 	return &made->mem[ABI_TIER_CXL];
 }
 
+/* All blocks leave, and their memory with them, in ten seconds. */
+static void give_all_back(void)
+{
+	core_evict(host.core, host.context[0].id, ABI_TIER_CXL, 1u << 30, 0);
+	for (uint32_t i = 0; i < 100; i++) {
+		s->loop.turn.now_ns += 100 * MS;
+		turn();
+	}
+}
+
 /* However much is given back at a time: copies and reads find their jobs, and it is given back. */
 static void test_punches_leave_jobs_to_copies(void **state)
 {
@@ -324,11 +334,7 @@ static void test_punches_leave_jobs_to_copies(void **state)
 	full = mem_cxl_memfd.resident(region);
 	while (worker_jobs_free(s->workers) > kept)
 		held[count++] = worker_job(s->workers);
-	core_evict(host.core, host.context[0].id, ABI_TIER_CXL, 1u << 30, 0);
-	for (uint32_t i = 0; i < 100; i++) {
-		s->loop.turn.now_ns += 100 * MS;
-		turn();
-	}
+	give_all_back();
 	assert_int_equal(worker_jobs_free(s->workers), kept);
 	assert_true(mem_cxl_memfd.resident(region) < full);
 	assert_int_equal(host.core->punching[ABI_TIER_CXL], 0);
@@ -368,11 +374,7 @@ static void test_a_punch_waits_for_what_is_being_backed(void **state)
 	for (uint64_t at = 0; at < region->bytes; at += PREPARE_AREA)
 		assert_true(prepare_begin(&s->dispatch.prepare,
 					  (uint8_t *)region->addr + at)); /* taking long */
-	core_evict(host.core, host.context[0].id, ABI_TIER_CXL, 1u << 30, 0);
-	for (uint32_t i = 0; i < 100; i++) {
-		s->loop.turn.now_ns += 100 * MS;
-		turn();
-	}
+	give_all_back();
 	for (uint32_t i = 0; i < 60000 && !dispatch_idle(s); i++) { /* all but what is held */
 		turn();
 		usleep(1000);

@@ -590,37 +590,30 @@ static void reuse_hits_init(void *state, const struct policy_size *size)
 	reuse_init(state, size);
 }
 
+#define REUSE_OPS                                                                                  \
+	.size = sizeof(struct policy_ops),                                                         \
+	.version = 1,                                                                              \
+	.state_bytes = reuse_state_bytes,                                                          \
+	.state_used = reuse_state_used,                                                            \
+	.insert = reuse_insert,                                                                    \
+	.touch = reuse_touch,                                                                      \
+	.remove = reuse_remove,                                                                    \
+	.victim = reuse_victim,                                                                    \
+	.admit = reuse_admit,                                                                      \
+	.elsewhere = reuse_elsewhere,                                                              \
+	.expect = reuse_expect
+
 extern const struct policy_ops policy_reuse, policy_reuse_hits;
 const struct policy_ops policy_reuse = {
-	.size = sizeof(struct policy_ops),
-	.version = 1,
+	REUSE_OPS,
 	.name = "reuse",
 	.help = "what is least likely to be used soon, by learnt rates; ends of prefixes first",
-	.state_bytes = reuse_state_bytes,
 	.init = reuse_init,
-	.state_used = reuse_state_used,
-	.insert = reuse_insert,
-	.touch = reuse_touch,
-	.remove = reuse_remove,
-	.victim = reuse_victim,
-	.admit = reuse_admit,
-	.elsewhere = reuse_elsewhere,
-	.expect = reuse_expect,
 };
 
 const struct policy_ops policy_reuse_hits = {
-	.size = sizeof(struct policy_ops),
-	.version = 1,
+	REUSE_OPS,
 	.name = "reuse-hits",
 	.help = "as reuse, but what lies deep in a prefix is worth no more than its beginning",
-	.state_bytes = reuse_state_bytes,
 	.init = reuse_hits_init,
-	.state_used = reuse_state_used,
-	.insert = reuse_insert,
-	.touch = reuse_touch,
-	.remove = reuse_remove,
-	.victim = reuse_victim,
-	.admit = reuse_admit,
-	.elsewhere = reuse_elsewhere,
-	.expect = reuse_expect,
 };
