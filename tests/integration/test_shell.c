@@ -147,12 +147,22 @@ static void test_rot_is_a_miss(void **state)
 /* ---- the fence ----------------------------------------------------------------------------- */
 
 #if defined(__x86_64__)
+/* The daemon's loop thread stands still, and we are told of its system calls. */
+static bool stops(pid_t pid)
+{
+	int status;
+
+	return ptrace(PTRACE_INTERRUPT, pid, NULL, NULL) == 0 &&
+	       waitpid(pid, &status, __WALL) == pid && WIFSTOPPED(status);
+}
+
 /* Lets the daemon run until its loop thread enters this system call; false = it does not. */
 static bool enters(pid_t pid, long wanted, uint64_t end_ns)
 {
 	struct user_regs_struct regs;
 	int status;
 
+	ptrace(PTRACE_SYSCALL, pid, NULL, NULL);
 	while (time_now_ns() < end_ns) {
 		pid_t got = waitpid(pid, &status, __WALL | WNOHANG);
 
@@ -195,11 +205,11 @@ static void test_eviction_fences_the_readers(void **state)
 		world_end((void **)&w);
 		skip();
 	}
+	assert_true(stops(w->d.pid)); /* before anybody asks */
 	child = fork();
 	assert_true(child >= 0);
 	if (child == 0)
 		_exit(evict_all(&w->d));
-	ptrace(PTRACE_INTERRUPT, w->d.pid, NULL, NULL);
 	fenced = enters(w->d.pid, SYS_membarrier, time_now_ns() + PATIENCE_MS * NS_PER_MS);
 	ptrace(PTRACE_DETACH, w->d.pid, NULL, NULL);
 	assert_int_equal(waitpid(child, &status, 0), child);
