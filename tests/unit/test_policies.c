@@ -8,6 +8,7 @@
 #include "tierd/policy/reuse.h"
 #include "tests/lib/property.h"
 #include "tests/lib/unit.h"
+#include "tests/unit/policy_key.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -26,13 +27,6 @@ struct cache {
 	uint32_t count, slots;
 	struct rng rng;
 };
-
-static void key_bytes(uint8_t key[ABI_KEY_BYTES], uint32_t number)
-{
-	memset(key, 0, ABI_KEY_BYTES);
-	number = (number + 1) * 2654435761u;
-	memcpy(key, &number, sizeof(number));
-}
 
 static struct cache *cache_sized(const char *policy, uint64_t seed, const struct policy_size *size)
 {

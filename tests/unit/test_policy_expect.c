@@ -7,6 +7,7 @@
 #include "tierd/core/policy_ops.h"
 #include "tests/lib/property.h"
 #include "tests/lib/unit.h"
+#include "tests/unit/policy_key.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,13 +22,6 @@ struct cache {
 	bool there[BLOCKS];
 	struct rng rng;
 };
-
-static void key_bytes(uint8_t key[ABI_KEY_BYTES], uint32_t number)
-{
-	memset(key, 0, ABI_KEY_BYTES);
-	number = (number + 1) * 2654435761u;
-	memcpy(key, &number, sizeof(number));
-}
 
 static struct cache *cache_new(const struct policy_ops *ops, const struct policy_size *size)
 {

@@ -6,6 +6,7 @@
  */
 #include "tierd/policy/reuse.h"
 #include "tests/lib/unit.h"
+#include "tests/unit/policy_key.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,13 +28,6 @@ static struct tier tier_new(const char *policy)
 	assert_non_null(t.r);
 	t.ops->init(t.r, &size);
 	return t;
-}
-
-static void key_bytes(uint8_t key[ABI_KEY_BYTES], uint32_t number)
-{
-	memset(key, 0, ABI_KEY_BYTES);
-	number = (number + 1) * 2654435761u;
-	memcpy(key, &number, sizeof(number));
 }
 
 static void put(const struct tier *t, uint32_t slot, struct policy_hint hint)
