@@ -7,7 +7,7 @@
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
 
-#include "tests/unit/test_libtier_fake.h"
+#include "tests/unit/test_libtier_world.h"
 
 #include "libtier/src/attach.h"
 #include "libtier/src/reader.h"

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "tests/unit/test_libtier_fake.h"
+#include "tests/unit/test_libtier_world.h"
 
 #include "libtier/src/session.h"
 

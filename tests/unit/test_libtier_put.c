@@ -4,7 +4,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  */
-#include "tests/unit/test_libtier_fake.h"
+#include "tests/unit/test_libtier_world.h"
 
 #include "libtier/src/session.h"
 

@@ -5,7 +5,7 @@
  */
 
 
-#include "tests/unit/test_libtier_fake.h"
+#include "tests/unit/test_libtier_world.h"
 
 #include "libtier/src/submit.h"
 

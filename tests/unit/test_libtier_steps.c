@@ -7,7 +7,7 @@
  * SPDX-License-Identifier: Apache-2.0
  */
 #include "tests/unit/step.h"
-#include "tests/unit/test_libtier_fake.h"
+#include "tests/unit/test_libtier_world.h"
 
 #define PAGES 6u
 #define LIST 2u

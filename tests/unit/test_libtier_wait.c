@@ -10,7 +10,7 @@
 #include <time.h>
 
 #include "tests/unit/step.h"
-#include "tests/unit/test_libtier_fake.h"
+#include "tests/unit/test_libtier_world.h"
 
 #include "libtier/src/session.h"
 
