@@ -10,10 +10,11 @@ static json_t *tiers(const struct core_context_stats *s)
 	json_t *list = json_array();
 
 	for (uint32_t t = 0; t < ABI_TIER_COUNT; t++) {
-		json_t *one = json_pack("{s:s, s:o, s:o}", "tier", obs_tier_name[t], "quota",
-					obs_number(s->tier[t].quota), "resident_pages",
-					obs_number(s->resident[t]));
+		json_t *one = json_object();
 
+		json_object_set_new(one, "tier", json_string(obs_tier_name[t]));
+		json_object_set_new(one, "quota", obs_number(s->tier[t].quota));
+		json_object_set_new(one, "resident_pages", obs_number(s->resident[t]));
 		json_object_update_new(one, obs_tier_numbers(&s->tier[t]));
 		json_array_append_new(list, one);
 	}
@@ -31,15 +32,17 @@ static json_t *describe(const struct core_context_stats *s)
 {
 	const struct disk_context *spec = &s->spec;
 	const struct abi_geometry *g = &spec->geometry;
-	json_t *document = json_pack("{s:I, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:o}", "id",
-				     (json_int_t)s->id, "name", obs_text(spec->name), "uid",
-				     obs_number(spec->uid), "owner_uid",
-				     (json_int_t)spec->owner_uid, "owner_gid",
-				     (json_int_t)spec->owner_gid, "mode",
-				     json_sprintf("%04o", spec->mode), "epoch",
-				     obs_number(spec->epoch), "policy", obs_text(spec->policy),
-				     "fingerprint", hex32(spec->fingerprint));
+	json_t *document = json_object();
 
+	json_object_set_new(document, "id", obs_number(s->id));
+	json_object_set_new(document, "name", obs_text(spec->name));
+	json_object_set_new(document, "uid", obs_number(spec->uid));
+	json_object_set_new(document, "owner_uid", obs_number(spec->owner_uid));
+	json_object_set_new(document, "owner_gid", obs_number(spec->owner_gid));
+	json_object_set_new(document, "mode", json_sprintf("%04o", spec->mode));
+	json_object_set_new(document, "epoch", obs_number(spec->epoch));
+	json_object_set_new(document, "policy", obs_text(spec->policy));
+	json_object_set_new(document, "fingerprint", hex32(spec->fingerprint));
 	json_object_set_new(document, "attached", obs_number(s->attached));
 	json_object_set_new(document, "blocks", obs_number(s->blocks));
 	json_object_set_new(document, "blocks_pending", obs_number(s->blocks_pending));
@@ -77,13 +80,15 @@ static json_t *geometry(const struct abi_geometry *g)
 
 	for (uint32_t i = 0; i < g->part_count && i < ABI_PARTS_MAX; i++) {
 		const struct abi_part *p = &g->part[i];
-		json_t *one = json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o}", "name",
-					obs_text(p->name), "kind", kind_name(p->kind), "layers",
-					obs_number(p->layers), "groups", obs_number(p->groups),
-					"page_bytes", obs_number(p->page_bytes), "page_stride",
-					obs_number(p->page_stride), "page_base",
-					obs_number(p->page_base));
+		json_t *one = json_object();
 
+		json_object_set_new(one, "name", obs_text(p->name));
+		json_object_set_new(one, "kind", json_string(kind_name(p->kind)));
+		json_object_set_new(one, "layers", obs_number(p->layers));
+		json_object_set_new(one, "groups", obs_number(p->groups));
+		json_object_set_new(one, "page_bytes", obs_number(p->page_bytes));
+		json_object_set_new(one, "page_stride", obs_number(p->page_stride));
+		json_object_set_new(one, "page_base", obs_number(p->page_base));
 		json_object_set_new(one, "kind_arg", obs_number(p->kind_arg));
 		json_object_set_new(one, "layer_first", obs_number(p->layer_first));
 		json_object_set_new(one, "needed_last", p->hit_rule == ABI_HIT_LAST ?
@@ -114,25 +119,34 @@ static const char *state_name(uint32_t state)
 	return state < sizeof(names) / sizeof(names[0]) ? names[state] : "?";
 }
 
+static json_t *resident(const struct core_location *l)
+{
+	json_t *pages = json_object();
+
+	for (uint32_t t = 0; t < ABI_TIER_COUNT; t++)
+		json_object_set_new(pages, obs_tier_name[t], obs_number(l->resident[t]));
+	return pages;
+}
+
 json_t *obs_locate(const struct obs_args *a, int *error)
 {
 	struct core_location l;
-	json_t *document, *resident = json_object();
+	json_t *document;
 
 	*error = core_locate(a->o->core, a->context_id, a->key, &l);
-	if (*error) {
-		json_decref(resident);
+	if (*error)
 		return NULL;
-	}
-	for (uint32_t t = 0; t < ABI_TIER_COUNT; t++)
-		json_object_set_new(resident, obs_tier_name[t], obs_number(l.resident[t]));
-	document = json_pack("{s:s, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o}", "context",
-			     a->context, "key", hex32(a->key), "slot", obs_number(l.slot), "state",
-			     state_name(l.block.state), "generation",
-			     obs_number(l.block.generation), "epoch", obs_number(l.block.epoch),
-			     "depth", obs_number(l.block.depth), "parts",
-			     obs_number(l.block.parts), "pages", obs_number(l.pages));
-	json_object_set_new(document, "resident", resident);
+	document = json_object();
+	json_object_set_new(document, "context", json_string(a->context));
+	json_object_set_new(document, "key", hex32(a->key));
+	json_object_set_new(document, "slot", obs_number(l.slot));
+	json_object_set_new(document, "state", json_string(state_name(l.block.state)));
+	json_object_set_new(document, "generation", obs_number(l.block.generation));
+	json_object_set_new(document, "epoch", obs_number(l.block.epoch));
+	json_object_set_new(document, "depth", obs_number(l.block.depth));
+	json_object_set_new(document, "parts", obs_number(l.block.parts));
+	json_object_set_new(document, "pages", obs_number(l.pages));
+	json_object_set_new(document, "resident", resident(&l));
 	json_object_set_new(document, "pins", obs_number(l.pins));
 	json_object_set_new(document, "salt", obs_hex64(l.salt));
 	json_object_set_new(document, "durable", json_boolean(l.durable));
