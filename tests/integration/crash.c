@@ -27,7 +27,7 @@
 #include "libtier/base/time.h"
 #include "tests/integration/crash.h"
 
-#define READY_MS 60000
+#define READY_MS 240000
 #define HANG_NS (120 * NS_PER_S) /* of one operation: far beyond every deadline in it */
 #define CHECK_NS (240 * NS_PER_S)
 #define CHURNERS 2u

@@ -14,7 +14,7 @@
 
 #define READ_NS (60 * NS_PER_S)
 #define IDLE_NS (60 * NS_PER_S)
-#define LOOKS 20u /* again, at memory that is soon given back */
+#define LOOKS 600u /* again, at memory that is soon given back: a minute, on a crowded machine */
 
 static json_t *ask(tier *t, const char *verb)
 {

@@ -127,7 +127,7 @@ static void test_memory_of_removed_contexts_goes(void **state)
 		assert_int_equal(left, 2 * mapped);
 		tier_context_close(c);
 		assert_int_equal(tier_context_remove(w->t, "other"), 0);
-		for (uint32_t k = 0; k < TRIES && regions(w, &left) != count; k++)
+		for (uint32_t k = 0; k < PATIENCE_MS / 5 && regions(w, &left) != count; k++)
 			usleep(5000);
 		assert_int_equal(regions(w, &left), count);
 		assert_int_equal(left, mapped);
@@ -151,7 +151,7 @@ static void test_memory_beside_the_account_is_found(void **state)
 		check(w, "nothing is charged", &found, NULL);
 	}
 	assert_true(found);
-	for (uint32_t i = 0; i < TRIES && found; i++) {
+	for (uint32_t i = 0; i < PATIENCE_MS / 20 && found; i++) {
 		usleep(20000);
 		check(w, "nothing is charged", &found, NULL);
 	}

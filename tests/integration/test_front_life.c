@@ -11,8 +11,6 @@
 
 /* ---- starts that must fail ----------------------------------------------------------------- */
 
-#define REFUSAL_S 30
-
 /* The daemon must refuse to start, with these words in its log. */
 static void refuses(struct daemon *d, const char *const *extra, const char *says)
 {
@@ -21,7 +19,7 @@ static void refuses(struct daemon *d, const char *const *extra, const char *says
 
 	unlink(d->log);
 	pid = daemon_spawn(d, extra, &out);
-	for (int i = 0; i < REFUSAL_S * 100 && !ended; i++) {
+	for (int i = 0; i < PATIENCE_MS / 10 && !ended; i++) {
 		ended = waitpid(pid, &status, WNOHANG);
 		usleep(10000);
 	}

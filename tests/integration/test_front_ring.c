@@ -108,6 +108,9 @@ static void test_unread_completions_hold_the_ring(void **state)
 		}
 	}
 	assert_int_equal(pushed, room);
+	for (uint32_t i = 0; i < PATIENCE_MS && atomic_load_acquire_u32(&c.region->cq_tail) !=
+						       ABI_RING_BEGIN + c.region->cq_entries; i++)
+		usleep(1000);
 	assert_int_equal(atomic_load_acquire_u32(&c.region->cq_tail),
 			 ABI_RING_BEGIN + c.region->cq_entries);
 	daemon_serves(&the_daemon);

@@ -4,6 +4,7 @@
  * client must not be able to do there. After each case the daemon must still serve.
  */
 #include "tests/integration/front_client.h"
+#include "tests/lib/users.h"
 
 /* ---- messages ------------------------------------------------------------------------------ */
 
@@ -160,7 +161,10 @@ static void test_descriptors_of_clients_are_dropped(void **state)
 		assert_true(client_receive(&c, &a) > 0);
 		assert_int_equal(a.header.type, WIRE_TEXT);
 	}
-	assert_int_equal(daemon_fds(&the_daemon), before);
+	/* Those of earlier clients may go meanwhile. */
+	for (int i = 0; i < PATIENCE_MS / 10 && daemon_fds(&the_daemon) > before; i++)
+		usleep(10000);
+	assert_true(daemon_fds(&the_daemon) <= before);
 	client_close(&c);
 }
 
@@ -384,7 +388,7 @@ static void as_user(uid_t uid, gid_t gid, void (*body)(void))
 	int status = 0;
 	pid_t pid;
 
-	if (geteuid() != 0)
+	if (!users_can_be_others())
 		skip();
 	pid = fork();
 	assert_true(pid >= 0);
