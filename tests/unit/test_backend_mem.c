@@ -22,6 +22,7 @@
 #include "libtier/base/atomic.h"
 #include "libtier/base/crc32c.h"
 #include "tests/lib/unit.h"
+#include "tests/lib/users.h"
 #include "tierd/backend/mem_common.h"
 
 #define BYTES (16ull * ABI_HUGE)
@@ -169,7 +170,7 @@ static void test_other_uid_only_reads(void **state)
 	pid_t pid;
 
 	(void)state;
-	if (geteuid() != 0)
+	if (!users_can_be_others())
 		skip();
 	assert_true(make(0, &region));
 	((char *)region.addr)[5] = 42;
@@ -220,6 +221,9 @@ static bool kernel_collapses(void)
 	return can;
 }
 
+/* Where memory is in pieces the kernel has none at times, and ordinary pages do: tried again. */
+#define HUGE_TRIES 50
+
 static void test_prepare_maps_huge_pages(void **state)
 {
 	struct mem_region region;
@@ -228,12 +232,16 @@ static void test_prepare_maps_huge_pages(void **state)
 	(void)state;
 	if (!kernel_collapses())
 		skip();
-	for (uint32_t i = 0; i < COUNT(all); i++) {
+	for (uint32_t i = 0, tries = 0; i < COUNT(all); i++) {
 		if (!make(i, &region))
 			continue;
 		base = region.addr;
 		base[3 * ABI_HUGE + 9] = 7; /* was touched before */
 		assert_int_equal(all[i]->prepare(&region, 2 * ABI_HUGE, 3 * ABI_HUGE), 0);
+		if (pmd_mapped(base) != 3 * ABI_HUGE && tries++ < HUGE_TRIES) {
+			all[i--]->destroy(&region);
+			continue;
+		}
 		assert_int_equal(pmd_mapped(base), 3 * ABI_HUGE);
 		assert_int_equal(all[i]->resident(&region), 3 * ABI_HUGE);
 		assert_int_equal(base[3 * ABI_HUGE + 9], 7);
@@ -254,8 +262,14 @@ static void test_readers_get_huge_pages(void **state)
 	(void)state;
 	if (!kernel_collapses())
 		skip();
-	assert_true(make(1, &region));
-	assert_int_equal(mem_prepare(&region, 0, 4 * ABI_HUGE), 0);
+	for (uint32_t tries = 0; tries < HUGE_TRIES; tries++) {
+		if (tries)
+			mem_destroy(&region);
+		assert_true(make(1, &region));
+		assert_int_equal(mem_prepare(&region, 0, 4 * ABI_HUGE), 0);
+		if (pmd_mapped(region.addr) == 4 * ABI_HUGE)
+			break;
+	}
 	room = mmap(NULL, 5 * ABI_HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_true(room != MAP_FAILED);
 	map = room + (ABI_HUGE - (uintptr_t)room % ABI_HUGE) % ABI_HUGE;
