@@ -78,7 +78,7 @@ struct fixture {
 	struct shell shell;
 	struct obs obs;
 	struct log log;
-	char path[64];
+	char path[108];
 	uint64_t now_ns;
 	uint32_t hopeful; /* of the last turn */
 	uint32_t beside;  /* atomic: how the client beside the loop ended */
@@ -95,6 +95,7 @@ static int setup(void **state)
 	struct front_config front = { .socket_mode = 0600, .clients_max = CLIENTS,
 				      .staging_max = STAGING_MAX, .boot_token = 42, .ops = &ops,
 				      .shell = &fx.shell };
+	const char *tmp = getenv("TMPDIR");
 	char why[FRONT_WHY_BYTES];
 
 	(void)state;
@@ -103,7 +104,7 @@ static int setup(void **state)
 	fx.log.level = LOG_LEVEL_ERROR;
 	fx.obs.uid = geteuid();
 	assert_int_equal(core_open(&fx.core, &config), 0);
-	snprintf(fx.path, sizeof(fx.path), "/tmp/tier-front-%d", getpid());
+	snprintf(fx.path, sizeof(fx.path), "%s/tier-front-%d", tmp ? tmp : "/tmp", getpid());
 	fx.obs.core = fx.core;
 	front.socket = fx.path;
 	front.core = fx.core;
