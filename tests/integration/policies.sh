@@ -3,10 +3,10 @@
 # and the default policy is not behind LRU, on a piece of the trace and on made-up ones.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
+. tests/lib/direct.sh
 
-# The daemon of tierbench wants O_DIRECT, which a tmpfs lacks.
-[ "$(stat -f -c %T "${TMPDIR:-/tmp}")" != tmpfs ] || TMPDIR=/var/tmp
-dir=$(mktemp -d "${TMPDIR:-/tmp}/policies.XXXXXX")
+direct_tmpdir
+dir=$(mktemp -d "$TMPDIR/policies.XXXXXX")
 trap 'rm -rf "$dir"' EXIT
 
 { zcat bench/data/mooncake-conversation.jsonl.gz || true; } | head -300 >"$dir/trace.jsonl"

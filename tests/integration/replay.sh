@@ -3,10 +3,10 @@
 # in small. Its exit status says whether every byte was right; here also that the report is whole.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
+. tests/lib/direct.sh
 
-# The daemon of tierbench wants O_DIRECT, which a tmpfs lacks.
-[ "$(stat -f -c %T "${TMPDIR:-/tmp}")" != tmpfs ] || TMPDIR=/var/tmp
-dir=$(mktemp -d "${TMPDIR:-/tmp}/replay.XXXXXX")
+direct_tmpdir
+dir=$(mktemp -d "$TMPDIR/replay.XXXXXX")
 trap 'rm -rf "$dir"' EXIT
 
 "$BUILD/tierbench" demo --tierd "$BUILD/tierd" --dir "$dir" --requests 150 --steps 2 \
