@@ -17,7 +17,7 @@ while read -r _ target rest; do
 	VM=*)
 		[ -f "tests/vm/guest/${rest#VM=}.sh" ] || { echo "no guest test $rest"; exit 1; } ;;
 	ONLY=*)
-		"$BUILD/tierbench" --help | grep -q "^  ${rest#ONLY=} " ||
+		grep -q "^  ${rest#ONLY=} " <<<"$("$BUILD/tierbench" --help)" ||
 			{ echo "no workload $rest"; exit 1; } ;;
 	esac
 done <<<"$commands"
