@@ -6,6 +6,8 @@
  */
 #include "tests/integration/kv_world.h"
 
+#include <inttypes.h>
+
 #define BLOCKS 8u
 #define SALT_ID 0x5a17ull
 #define TEXT_BYTES 65536u
@@ -248,6 +250,109 @@ static void test_what_is_under_way(void **state)
 	assert_int_equal(tier_cancel(w->t, 3), 0);
 }
 
+/* ---- times -------------------------------------------------------------------------------- */
+
+/* In ns. */
+static double time_of(const char *text)
+{
+	static const struct {
+		const char *name;
+		double ns;
+	} units[] = { { "ns", 1 },	   { "us", 1e3 },	 { "ms", 1e6 },
+		      { "s", 1e9 },	   { "min", 60e9 },	 { "h", 3600e9 } };
+	char unit[8] = "";
+	double value;
+
+	if (sscanf(text, "%lf %7[a-z]", &value, unit) != 2)
+		fail_msg("no time: %.80s", text);
+	for (size_t i = 0; i < COUNT(units); i++)
+		if (strcmp(unit, units[i].name) == 0)
+			return value * units[i].ns;
+	fail_msg("no unit of time: %s", unit);
+	return 0;
+}
+
+static const char *behind(const struct tierctl *ctl, const char *words)
+{
+	const char *at = strstr(ctl->text, words);
+
+	if (!at)
+		fail_msg("no \"%s\" in: %s", words, ctl->text);
+	return at + strlen(words);
+}
+
+static double time_behind(const struct tierctl *ctl, const char *words)
+{
+	return time_of(behind(ctl, words));
+}
+
+/* The last one of the line that begins so. */
+static double time_at_end(const struct tierctl *ctl, const char *words)
+{
+	const char *line = behind(ctl, words), *at = line + strcspn(line, "\n");
+
+	for (uint32_t blanks = 0; at > line && blanks < 2; blanks += *at == ' ')
+		at--;
+	return time_of(at);
+}
+
+/* Three digits are told. */
+static void assert_between(double ns, uint64_t least, uint64_t most)
+{
+	if (ns < 0.99 * (double)least || ns > 1.01 * (double)most)
+		fail_msg("%f ns are not between %" PRIu64 " and %" PRIu64, ns, least, most);
+}
+
+/* Told in tenths of a second. */
+static void assert_rounded(double ns, uint64_t least, uint64_t most)
+{
+	assert_between(ns + NS_PER_S / 10, least, most + NS_PER_S / 5);
+}
+
+#define FAR_NS (300 * NS_PER_S)
+#define PARKED_MS 30u
+
+/* Ages, deadlines and latencies against this test's own clock: they are of the right kind and unit,
+ * however long anything takes here. */
+static void test_times_are_told(void **state)
+{
+	const struct tierctl *ctl;
+	uint64_t begun = time_now_ns(), asked, taken, looked;
+	struct world *w = world_begin(NULL);
+	uint64_t up = time_now_ns();
+	tier_block block[BLOCKS];
+	struct tier_completion done;
+
+	*state = w;
+	spread(w, block);
+	asked = time_now_ns();
+	assert_int_equal(tier_prefetch(w->c, block + 5, 3,
+				       ASK(TIER_HBM, .user_data = 3,
+					   .deadline_ns = asked + FAR_NS)), 0);
+	expect(w, "requests", "\n0 prefetch deadline kv 18 0 ");
+	taken = time_now_ns();
+	usleep(PARKED_MS * 1000);
+	looked = time_now_ns();
+	ctl = ask(w, "requests");
+	assert_between(time_behind(ctl, "\n0 prefetch deadline kv 18 0 "), looked - taken,
+		       time_now_ns() - asked);
+	assert_between(time_behind(ctl, " in "), asked + FAR_NS - time_now_ns(), FAR_NS);
+	looked = time_now_ns();
+	ctl = ask(w, "clients");
+	assert_between(time_behind(ctl, " 0 0 0 B "), looked - up, time_now_ns() - begun);
+	ctl = ask(w, "status");
+	assert_between(time_behind(ctl, " up "), looked - up, time_now_ns() - begun);
+	ctl = ask(w, "top --count 1");
+	assert_between(time_behind(ctl, " up "), looked - up, time_now_ns() - begun);
+	assert_rounded(time_behind(ctl, "over the last "), looked - up, time_now_ns() - begun);
+	looked = time_now_ns();
+	assert_int_equal(tier_cancel(w->t, 3), 0);
+	assert_int_equal(tier_wait(w->t, &done, 1, 1, LONG_NS), 1);
+	ctl = ask(w, "stat");
+	assert_between(time_at_end(ctl, "\nrequest deadline "), looked - taken,
+		       time_now_ns() - begun); /* the longest of those */
+}
+
 /* ---- figures over time --------------------------------------------------------------------- */
 
 /* The next screen of `tierctl top`. */
@@ -365,6 +470,7 @@ int main(void)
 		cmocka_unit_test_teardown(test_where_a_block_is, world_end),
 		cmocka_unit_test_teardown(test_who_holds_what, world_end),
 		cmocka_unit_test_teardown(test_what_is_under_way, world_end),
+		cmocka_unit_test_teardown(test_times_are_told, world_end),
 		cmocka_unit_test_teardown(test_top_shows_rates, world_end),
 		cmocka_unit_test_teardown(test_a_daemon_that_dies, world_end),
 	};

@@ -53,6 +53,46 @@ static void test_deadlines(void **state)
 	json_decref(d);
 }
 
+static void test_ages(void **state)
+{
+	json_t *d = parse("{\"never\":0,\"new\":1000,\"old\":1000000,\"later\":4000000000,"
+			  "\"late\":1753000000000000000}");
+	char cell[CTL_CELL];
+
+	(void)state;
+	assert_string_equal(ctl_age(cell, d, "never", 3000000000), "-");
+	assert_string_equal(ctl_age(cell, d, "new", 1250), "250 ns");
+	assert_string_equal(ctl_age(cell, d, "old", 3001000000), "3.00 s");
+	assert_string_equal(ctl_age(cell, d, "later", 3000000000), "-");
+	assert_string_equal(ctl_age(cell, d, "late", 1753000000000000012), "12 ns");
+	assert_string_equal(ctl_age(cell, d, "x", 1000), "-");
+	json_decref(d);
+}
+
+/* Each figure is another one: no column stands for its neighbour. */
+static void test_latencies(void **state)
+{
+	static const char wanted[] =
+		"latency  class   count     mean      p50      p99   p99.9     max\n"
+		"request  demand      7  3.00 us  2.00 us  50.0 ms  600 ms  7.00 s\n"
+		"flush    -           1        -    40 ns        -       -       -\n";
+	json_t *d = parse("[{\"name\":\"request\",\"class\":\"demand\",\"count\":7,"
+			  "\"mean_ns\":3000,\"p50_ns\":2000,\"p99_ns\":50000000,"
+			  "\"p999_ns\":600000000,\"max_ns\":7000000000},"
+			  "{\"name\":\"none\",\"class\":null,\"count\":0},"
+			  "{\"name\":\"flush\",\"class\":null,\"count\":1,\"p50_ns\":40}]");
+	char *text = NULL;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+
+	(void)state;
+	assert_int_equal(ctl_show_latencies(d, to), 0);
+	fclose(to);
+	assert_string_equal(text, wanted);
+	free(text);
+	json_decref(d);
+}
+
 static char *printed(struct grid *g)
 {
 	char *text = NULL;
@@ -174,6 +214,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_members),
 		cmocka_unit_test(test_deadlines),
+		cmocka_unit_test(test_ages),
+		cmocka_unit_test(test_latencies),
 		cmocka_unit_test(test_grid),
 		cmocka_unit_test(test_a_long_first_cell),
 		cmocka_unit_test(test_short_bytes),

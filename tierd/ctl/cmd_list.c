@@ -71,19 +71,6 @@ static const struct column client_columns[] = {
 		verb, member, none, columns, sizeof(columns) / sizeof((columns)[0])                \
 	}
 
-static char *show_age(char cell[CTL_CELL], const json_t *one, const char *member)
-{
-	json_t *age;
-	double since = json_number_value(json_at(one, member)), now = (double)time_now_ns();
-
-	if (since <= 0 || since > now)
-		return ctl_count(cell, NULL, "");
-	age = json_pack("{sI}", "ns", (json_int_t)(now - since));
-	ctl_ns(cell, age, "ns");
-	json_decref(age);
-	return cell;
-}
-
 static void add(struct grid *g, const json_t *one, const struct column *column)
 {
 	char cell[CTL_CELL];
@@ -102,7 +89,7 @@ static void add(struct grid *g, const json_t *one, const struct column *column)
 		grid_add(g, ctl_deadline(cell, one, column->member, time_now_ns()));
 		return;
 	case FORM_AGE:
-		grid_add(g, show_age(cell, one, column->member));
+		grid_add(g, ctl_age(cell, one, column->member, time_now_ns()));
 		return;
 	case FORM_YES:
 		grid_add(g, ctl_yes(cell, one, column->member));

@@ -198,7 +198,7 @@ static int show_metrics(const json_t *metrics)
 	return grid_print(g, stdout);
 }
 
-static int show_latencies(const json_t *latencies)
+int ctl_show_latencies(const json_t *latencies, FILE *to)
 {
 	static const char *const heads[] = { "latency", "class", ">count", ">mean",
 					     ">p50",	">p99",	 ">p99.9", ">max" };
@@ -217,7 +217,7 @@ static int show_latencies(const json_t *latencies)
 		for (uint32_t k = 0; k < COUNT(times); k++)
 			grid_add(g, ctl_ns(cell, one, times[k]));
 	}
-	return grid_print(g, stdout);
+	return grid_print(g, to);
 }
 
 int ctl_stat(struct ctl *ctl, int argc, char **argv)
@@ -242,7 +242,7 @@ int ctl_stat(struct ctl *ctl, int argc, char **argv)
 		error = show_metrics(metrics);
 		if (!error && !argc) {
 			fputc('\n', stdout);
-			error = show_latencies(json_at(stat, "latency"));
+			error = ctl_show_latencies(json_at(stat, "latency"), stdout);
 		}
 		rc = error ? CTL_FAILED : CTL_OK;
 	}

@@ -98,6 +98,8 @@ char *ctl_yes(char cell[CTL_CELL], const json_t *document, const char *path);
 bool ctl_only_own(const json_t *document);
 /* What is left until a point of CLOCK_MONOTONIC, "never" for 0 */
 char *ctl_deadline(char cell[CTL_CELL], const json_t *document, const char *path, uint64_t now_ns);
+/* How long ago a point of it was; "-" for 0 and what is still to come */
+char *ctl_age(char cell[CTL_CELL], const json_t *document, const char *path, uint64_t now_ns);
 
 /* A table that is as wide as its cells. Numbers stand right: columns whose head begins with '>'. */
 struct grid;
@@ -111,6 +113,8 @@ int grid_print(struct grid *g, FILE *to);
 
 /* The status in human form. */
 int ctl_show_status(const json_t *status, FILE *to);
+/* Latencies of a stat: those of which there is any. */
+int ctl_show_latencies(const json_t *latencies, FILE *to);
 /* Tiers of a status. */
 int ctl_show_tiers(const json_t *status, FILE *to);
 

@@ -104,6 +104,18 @@ char *ctl_deadline(char cell[CTL_CELL], const json_t *document, const char *path
 	return cell;
 }
 
+char *ctl_age(char cell[CTL_CELL], const json_t *document, const char *path, uint64_t now_ns)
+{
+	char text[UNITS_TEXT_BYTES];
+	uint64_t since;
+
+	if (number(document, path, &since) || !since || since > now_ns)
+		snprintf(cell, CTL_CELL, "-");
+	else
+		snprintf(cell, CTL_CELL, "%s", units_print_ns(text, now_ns - since));
+	return cell;
+}
+
 char *ctl_yes(char cell[CTL_CELL], const json_t *document, const char *path)
 {
 	const json_t *at = json_at(document, path);
