@@ -237,6 +237,16 @@ bug("checksum-not-compared", SHELL + "worker.c",
 bug("checksum-without-its-seed", SHELL + "worker.c",
     "crc32c(piece->seed, piece->addr, piece->bytes)", "crc32c(0, piece->addr, piece->bytes)",
     "test_tsan_worker")
+bug("classes-are-not-told-apart", SHELL + "worker.c",
+    "BRIEF_QUEUE : 1u + job->klass]", "BRIEF_QUEUE : 1u]", "test_tsan_worker", quick=True)
+bug("cleanup-before-demand", SHELL + "worker.c",
+    "struct queue *q = &p->queue[k];", "struct queue *q = &p->queue[queues - 1 - k];",
+    "test_tsan_worker")
+bug("a-class-in-another-order", SHELL + "worker.c",
+    "atomic_store_relaxed_u32(&q->slot[tail % WORKER_JOBS_MAX], (uint32_t)(job - p->job));",
+    "q->slot[tail % WORKER_JOBS_MAX] = q->slot[(tail - (tail > q->head)) % WORKER_JOBS_MAX];\n"
+    "\tq->slot[(tail - (tail > q->head)) % WORKER_JOBS_MAX] = (uint32_t)(job - p->job);",
+    "test_tsan_worker")
 bug("closing-pool-drops-jobs", SHELL + "worker.c",
     "if (atomic_load_acquire_u32(&p->stop))\n\t\t\treturn pop(p, seat->queues);",
     "if (atomic_load_acquire_u32(&p->stop))\n\t\t\treturn NULL;", "test_tsan_worker")
@@ -362,6 +372,37 @@ bug("windows-tokens-dropped", CTL + "context_spec.c",
     "part->kind_arg = (uint32_t)number;", "", "test_ctl_spec")
 bug("pages-of-the-wrong-tier-located", CTL + "cmd_block.c",
     '"hbm", "cxl", "nvme" };\n\tchar a', '"cxl", "hbm", "nvme" };\n\tchar a', "test_tierctl")
+bug("operators-are-strangers-too", FRONT + "context.c",
+    "if (rc && s->operator_) {", "if (0) {", "test_front_operator")
+bug("only-root-operates", FRONT + "listen.c",
+    "peer.uid == 0 || peer.uid == geteuid();", "peer.uid == 0;", "test_front_operator")
+bug("removal-of-the-hidden-not-told", "tierd/core/context.c",
+    "core_context_free(c, x);\n\tcore_reply(c, token, 0, id);",
+    "core_context_free(c, x);\n\t(void)token;\n\t(void)id;",
+    "test_front_operator", "test_core_catalog")
+bug("refused-context-keeps-its-memory", SHELL + "serve.c",
+    "memory_unmake(s->memory, made);", "", "test_dispatch", quick=True)
+bug("unlisted-context-can-be-found", "tierd/core/context.c",
+    "!x || x->closing || !x->listed || strcmp(x->spec.name, name)",
+    "!x || x->closing || strcmp(x->spec.name, name)", "test_core_catalog")
+bug("age-by-the-wall-clock", CTL + "cmd_list.c",
+    "ctl_age(cell, one, column->member, time_now_ns())",
+    "ctl_age(cell, one, column->member, (uint64_t)time(NULL) * NS_PER_S)", "test_tierctl")
+bug("age-in-microseconds", CTL + "show.c",
+    "units_print_ns(text, now_ns - since)", "units_print_ns(text, (now_ns - since) / 1000)",
+    "test_ctl_show")
+bug("deadline-shown-as-age", OBS + "status.c",
+    '(int)r.done, "since_ns", obs_number(r.since_ns)',
+    '(int)r.done, "since_ns", obs_number(r.deadline_ns)', "test_tierctl")
+bug("uptime-since-the-host-began", OBS + "status.c",
+    "obs_number(q->now_ns - o->started_ns)", "obs_number(q->now_ns)", "test_tierctl")
+bug("latency-in-microseconds", FRONT + "ring_out.c",
+    "hist_record(&f->latency[k], time_now_ns() - sample->since_ns);",
+    "hist_record(&f->latency[k], (time_now_ns() - sample->since_ns) / 1000);", "test_tierctl")
+bug("latency-columns-exchanged", CTL + "cmd_status.c",
+    '"p99_ns", "p999_ns", "max_ns" };', '"p999_ns", "p99_ns", "max_ns" };', "test_ctl_show")
+bug("mean-shown-as-median", OBS + "status.c",
+    "obs_number(hist_quantile(h, 0.5))", "obs_number((uint64_t)hist_mean(h))", "test_obs")
 bug("contexts-of-another-group", FRONT + "context.c",
     "spec->owner_gid = s->gid;", "spec->owner_gid = s->uid;", "test_front_socket")
 bug("a-quantile-for-another", OBS + "status.c",

@@ -232,6 +232,72 @@ static void test_brief_jobs_pass_copies(void **state)
 	close(fd);
 }
 
+#define CLASS_JOBS 3u
+
+static uint32_t begun[ABI_CLASS_COUNT * CLASS_JOBS], begun_count; /* the one copy thread's */
+
+static void copy_in_turn(struct core_copy *copy)
+{
+	begun[begun_count++] = copy->order;
+	copy->res = 0;
+}
+
+static void submit_copy(struct worker_pool *p, const struct mem_ops *by, struct core_copy *copy,
+			uint32_t klass)
+{
+	struct job *job = worker_job(p);
+
+	assert_non_null(job);
+	job->kind = JOB_COPY;
+	job->klass = (uint8_t)klass;
+	job->brief = false;
+	job->ops = by;
+	job->copy = copy;
+	worker_submit(p, job);
+	worker_kick(p);
+}
+
+/* While the one thread is in a copy, others come: it takes the most urgent ones first, and those of
+ * a class in the order in which they came. */
+static void test_urgent_jobs_are_begun_first(void **state)
+{
+	static const struct mem_ops slow = { .copy = copy_that_waits };
+	static const struct mem_ops quick = { .copy = copy_in_turn };
+	static struct core_copy first, copy[COUNT(begun)];
+	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), let[2];
+	struct worker_pool *p;
+	char word = 0;
+
+	(void)state;
+	assert_int_equal(pipe(at), 0);
+	assert_int_equal(pipe(let), 0);
+	begun_count = 0;
+	first.count = 1;
+	first.item[0].src = &let[0];
+	assert_int_equal(worker_open(&p, 1, fd), 0);
+	submit_copy(p, &slow, &first, ABI_CLASS_CLEANUP);
+	assert_int_equal(read(at[0], &word, 1), 1); /* it is in there */
+	for (uint32_t i = 0; i < COUNT(begun); i++) {
+		uint32_t klass = ABI_CLASS_COUNT - 1 - i % ABI_CLASS_COUNT;
+
+		copy[i].count = 0;
+		copy[i].order = klass * CLASS_JOBS + i / ABI_CLASS_COUNT;
+		submit_copy(p, &quick, &copy[i], klass);
+	}
+	assert_int_equal(write(let[1], &word, 1), 1);
+	for (uint32_t i = 0; i <= COUNT(begun); i++)
+		worker_put(p, next_done(p, fd));
+	assert_int_equal(begun_count, COUNT(begun));
+	for (uint32_t i = 0; i < COUNT(begun); i++)
+		assert_int_equal(begun[i], i);
+	worker_close(p);
+	for (int i = 0; i < 2; i++) {
+		close(at[i]);
+		close(let[i]);
+	}
+	close(fd);
+}
+
 /* What was submitted is finished even when the pool closes at once. */
 static void test_close_finishes_the_work(void **state)
 {
@@ -267,6 +333,7 @@ int main(void)
 		cmocka_unit_test(test_all_jobs_at_once),
 		cmocka_unit_test(test_verify_finds_the_bad_pieces),
 		cmocka_unit_test(test_brief_jobs_pass_copies),
+		cmocka_unit_test(test_urgent_jobs_are_begun_first),
 		cmocka_unit_test(test_close_finishes_the_work),
 	};
 
