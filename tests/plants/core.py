@@ -261,3 +261,33 @@ bug("overflow-area-left-in-small-pages", CORE + "evict.c",
     "if (from + ABI_HUGE > end)", "if (i == 1 || from + ABI_HUGE > end)", "test_core_areas")
 bug("index-prepared-over-and-over", CORE + "evict.c",
     "x->index_ready[i] = end;", "", "test_core_areas")
+
+# ---- the recount finds what it is there for ------------------------------------------------------
+
+bug("holds-not-recounted", CORE + "audit_work.c", "if (n->holds != use->hold)", "if (0)",
+    "test_core_audit")
+bug("writers-not-recounted", CORE + "audit_work.c", "if (n->writers != use->writers)", "if (0)",
+    "test_core_audit")
+bug("marks-not-recounted", CORE + "audit_work.c", "if (n->marks[t] != use->planned[t])",
+    "if (0)", "test_core_audit")
+bug("missing-pages-not-recounted", CORE + "audit.c",
+    "if (b->state == ABI_BLOCK_PENDING && missing != block_use(x, slot)->missing)", "if (0)",
+    "test_core_audit")
+bug("operations-of-requests-not-recounted", CORE + "audit_work.c",
+    "f->request[i] != c->request[i].outstanding)", "0)", "test_core_audit")
+bug("device-not-recounted", CORE + "audit_work.c", "\taudit_device(a);\n", "",
+    "test_core_audit")
+bug("conversations-not-recounted", CORE + "audit_work.c", "\taudit_sessions(a);\n", "",
+    "test_core_audit")
+bug("claims-not-recounted", CORE + "audit_work.c",
+    'audit_compare(a, "host", "claims", parked, c->claims.count);', "(void)parked;",
+    "test_core_audit")
+bug("index-not-recounted", CORE + "audit_tables.c", "\t\taudit_index(a, x);\n", "",
+    "test_core_audit")
+bug("charges-of-another-user", CORE + "audit_held.c", "n->user[account].used[kind]++;",
+    "n->user[0].used[kind] += kind != ACCOUNT_PINS;", "test_core_audit")
+bug("runs-not-recounted", CORE + "audit.c", "if (runs[i] != store_segment_pending(c->store, i))",
+    "if (0)", "test_core_audit")
+bug("catalog-written-for-another", CORE + "core.c",
+    "io->priv.owner = NULL; /* not everyone sets one: what is withdrawn is named by it */", "",
+    "test_core_catalog")

@@ -17,6 +17,7 @@
 
 #define MIB (1ull << 20)
 #define TOKEN 77u
+#define GONE 78u
 
 struct world {
 	struct core *c;
@@ -27,7 +28,7 @@ struct world {
 	uint32_t writes;       /* so far */
 	bool flushing;
 	uint64_t flush_token;
-	uint32_t answers;
+	uint32_t answers, gone;
 };
 
 static void collect(struct world *w)
@@ -50,6 +51,7 @@ static void collect(struct world *w)
 			assert_int_equal(a.reply.res, 0);
 			w->answers++;
 		}
+		w->gone += a.kind == CORE_AC_REPLY && a.reply.token == GONE;
 	}
 }
 
@@ -67,14 +69,20 @@ static void tick(struct world *w, uint64_t ns)
 	event(w, &e, ns);
 }
 
-static void written(struct world *w)
+static void ended(struct world *w, int32_t res)
 {
 	struct core_event e = { .kind = CORE_EV_IO_DONE, .io = w->write };
 
 	assert_non_null(w->write);
-	w->write->res = (int32_t)w->write->bytes;
+	w->write->res = res;
 	w->write = NULL;
 	event(w, &e, MS);
+}
+
+static void written(struct world *w)
+{
+	assert_non_null(w->write);
+	ended(w, (int32_t)w->write->bytes);
 }
 
 static void flushed(struct world *w, int res)
@@ -122,6 +130,8 @@ static int set_up(void **state)
 	config.capacity[ABI_TIER_NVME] =
 		w->super.segment_count * (w->super.segment_bytes - w->super.summary_bytes);
 	assert_int_equal(core_open(&w->c, &config), 0);
+	for (uint32_t i = 0; i < CORE_IO_MAX; i++)
+		w->c->io[i].priv.owner = w; /* as of an operation before */
 	spec_of(&spec);
 	assert_int_equal(core_context_plan(w->c, &spec, &plan, why, sizeof(why)), 0);
 	w->memory.index = calloc(1, plan.index_bytes);
@@ -155,6 +165,15 @@ static void test_answered_after_the_flush(void **state)
 	flushed(w, 0);
 	assert_int_equal(w->answers, 1);
 	assert_int_equal(w->writes, 1);
+}
+
+/* Whoever withdraws what was queued for a request must not take the catalog's write for it. */
+static void test_it_is_nobodys_request(void **state)
+{
+	struct world *w = *state;
+
+	assert_non_null(w->write);
+	assert_null(w->write->priv.owner);
 }
 
 static void test_written_again_after_a_failed_flush(void **state)
@@ -289,6 +308,42 @@ static void test_limits_come_back(void **state)
 	assert_int_equal(core_limit_restore(w->c, &l), -ENOSPC); /* no account is left */
 }
 
+static void tell(void *arg, const char *what)
+{
+	(void)arg;
+	fail_msg("%s", what);
+}
+
+/*
+ * No catalog names it, so it cannot be found. It can be removed all the same: its memory goes at
+ * once, whether the device takes a write again or not, and nothing of it stays charged.
+ */
+static void test_a_context_that_no_catalog_names_can_go(void **state)
+{
+	struct world *w = *state;
+	uint32_t id = w->c->context[0]->id;
+	struct core_context_view view;
+
+	for (uint32_t i = 0; i < 3; i++) {
+		ended(w, -EIO);
+		assert_int_equal(core_context_find(w->c, "a", 0, 0, &view), -ENOENT);
+		tick(w, 2000 * MS);
+	}
+	ended(w, -EIO);
+	assert_int_equal(core_context_remove(w->c, id, TOKEN, GONE), 0);
+	tick(w, MS);
+	assert_int_equal(w->gone, 1);
+	assert_int_equal(w->c->contexts, 0);
+	assert_null(w->c->context[0]);
+	assert_int_equal(w->c->pool[ABI_TIER_CXL].used, 0);
+	assert_int_equal(core_audit(w->c, tell, NULL), 0);
+	assert_int_equal(w->answers, 0);
+	tick(w, 2000 * MS);
+	write_out(w);
+	assert_int_equal(w->answers, 2); /* of the one that made it, and of the one that removed */
+	assert_int_equal(w->gone, 1);
+}
+
 /* Contexts and limits share a slot of the catalog. */
 static void test_the_catalog_has_an_end(void **state)
 {
@@ -309,10 +364,12 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_answered_after_the_flush),
+		TEST(test_it_is_nobodys_request),
 		TEST(test_written_again_after_a_failed_flush),
 		TEST(test_a_write_under_way_is_in_doubt_too),
 		TEST(test_limits_of_salts_are_kept),
 		TEST(test_limits_come_back),
+		TEST(test_a_context_that_no_catalog_names_can_go),
 		TEST(test_the_catalog_has_an_end),
 	};
 

@@ -96,7 +96,7 @@ static void audit_pages(struct audit *a, const struct context *x, uint32_t slot,
 			struct recount *n, uint32_t *nvme, uint64_t *bytes)
 {
 	const struct abi_block *b = index_block(&x->ix, slot);
-	uint32_t held = 0, carried = 0;
+	uint32_t held = 0, carried = 0, missing = 0;
 
 	for (uint32_t page = 0; page < x->ix.pages_per_block; page++) {
 		held += audit_page(a, x, slot, page, n);
@@ -105,7 +105,12 @@ static void audit_pages(struct audit *a, const struct context *x, uint32_t slot,
 		carried++;
 		*bytes += page_stride(x, page);
 		*nvme += index_page(&x->ix, slot, page)->nvme != 0;
+		missing += page_state(index_page(&x->ix, slot, page), ABI_TIER_CXL) !=
+			   ABI_PAGE_READY;
 	}
+	if (b->state == ABI_BLOCK_PENDING && missing != block_use(x, slot)->missing)
+		audit_tell(a, "context %s: block %u: counted %u missing pages, the counter says %u",
+			   x->spec.name, slot, missing, block_use(x, slot)->missing);
 	if (held != block_words(x, slot))
 		audit_tell(a, "context %s: block %u: held words: counted %u, the counter says %u",
 		     x->spec.name, slot, held, block_words(x, slot));
@@ -165,10 +170,6 @@ static void audit_block(struct audit *a, const struct context *x, uint32_t slot,
 	audit_pages(a, x, slot, n, &nvme, &bytes);
 	if (b->state != ABI_BLOCK_COMMITTED)
 		return;
-	if (!a->c->plans.count && !a->c->sessions.awaited &&
-	    (use->planned[ABI_TIER_HBM] || use->planned[ABI_TIER_CXL]))
-		audit_tell(a, "context %s: block %u is kept for nobody's plan or return",
-			   x->spec.name, slot);
 	audit_policy(a, x, slot);
 	if (index_find(&x->ix, b->key) != slot)
 		audit_tell(a, "context %s: block %u is not found by its key", x->spec.name, slot);
@@ -314,6 +315,7 @@ static void audit_context(struct audit *a, const struct context *x)
 	if (n.staged > n.bytes[ABI_TIER_HBM] + n.bytes[ABI_TIER_CXL])
 		audit_tell(a, "context %s: more bytes are staged than there are", x->spec.name);
 	audit_tables(a, x);
+	audit_needs(a, x);
 	audit_runs(a, x);
 	audit_strays(a, x, &n);
 	audit_attached(a, x);
@@ -389,6 +391,26 @@ static void audit_reads(struct audit *a, uint32_t segments)
 	free(reads);
 }
 
+/* Nor is one to which a run is being written. */
+static void audit_written(struct audit *a, uint32_t segments)
+{
+	const struct core *c = a->c;
+	uint64_t *runs = calloc(segments + 1, sizeof(*runs));
+
+	for (uint32_t i = 0; runs && i < CORE_RUNS_MAX; i++)
+		if (c->run[i].phase != RUN_FREE)
+			runs[c->run[i].place.segment]++;
+	for (uint32_t i = 0; runs && i < CLEAN_RUNS; i++)
+		if (c->cleaner.run[i].ctx)
+			runs[c->cleaner.run[i].place.segment]++;
+	for (uint32_t i = 0; runs && i < segments; i++)
+		if (runs[i] != store_segment_pending(c->store, i))
+			audit_tell(a, "segment %u: counted %llu runs, the store says %u", i,
+				   (unsigned long long)runs[i],
+				   store_segment_pending(c->store, i));
+	free(runs);
+}
+
 static void audit_store(struct audit *a, uint32_t segments)
 {
 	struct store_stats st;
@@ -396,6 +418,7 @@ static void audit_store(struct audit *a, uint32_t segments)
 	if (!a->c->store)
 		return;
 	audit_reads(a, segments);
+	audit_written(a, segments);
 	for (uint32_t i = 0; i < segments; i++)
 		if (a->segment[i] != store_segment_live(a->c->store, i))
 			audit_tell(a, "segment %u: counted %llu live bytes, the store says %llu", i,
@@ -445,7 +468,8 @@ static void audit_window(struct audit *a, const struct stream *s)
 static void audit_streams(struct audit *a)
 {
 	const struct core *c = a->c;
-	uint64_t claims[ABI_MEM_TIERS] = { 0 }, grants[ABI_MEM_TIERS] = { 0 }, holds = 0;
+	uint64_t claims[ABI_MEM_TIERS] = { 0 }, grants[ABI_MEM_TIERS] = { 0 };
+	uint64_t holds = 0, streams = 0;
 
 	for (uint32_t i = 0; i < c->streams_high; i++) {
 		const struct stream *s = &c->stream[i];
@@ -457,8 +481,10 @@ static void audit_streams(struct audit *a)
 		for (uint32_t t = 0; s->used && t < ABI_MEM_TIERS; t++)
 			grants[t] += s->grant[t];
 		holds += s->used ? s->held : 0;
+		streams += s->used;
 		audit_window(a, s);
 	}
+	audit_compare(a, "host", "streams", streams, c->streams);
 	audit_compare(a, "host", "blocks that streams hold", a->stream_holds, holds);
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
 		audit_compare(a, "host", "claims of streams", a->claims[t], claims[t]);
@@ -511,6 +537,7 @@ uint64_t core_audit(const struct core *c, void (*tell_fn)(void *arg, const char 
 		audit_sched(&a);
 		audit_streams(&a);
 		audit_held(&a);
+		audit_work(&a);
 	}
 	ledger_close(&a.owners);
 	ledger_close(&a.salts);

@@ -5,6 +5,7 @@
  * what keeps the counters.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tierd/core/audit_priv.h"
@@ -113,10 +114,10 @@ struct pinned {
 	uint64_t refs; /* of blocks that are there */
 };
 
-static void count_pin(const struct pin *p, struct pinned *sum, uint64_t *chunks)
+static void count_pin(const struct pin *p, struct pinned *sum)
 {
 	sum->bytes[p->tier] += p->bytes;
-	for (const struct pin_chunk *k = p->chunk; k; k = k->next, (*chunks)++)
+	for (const struct pin_chunk *k = p->chunk; k; k = k->next)
 		for (uint32_t i = 0; i < k->count; i++)
 			sum->refs += index_block(&p->ctx->ix, k->ref[i].slot)->generation ==
 				     k->ref[i].generation;
@@ -134,12 +135,11 @@ static uint64_t block_pins(const struct context *x)
 	return pins;
 }
 
-static void audit_pins(struct audit *a, uint64_t *pins, uint64_t *chunks)
+static void audit_pins(struct audit *a)
 {
 	const struct core *c = a->c;
-	uint64_t all[ABI_MEM_TIERS] = { 0 };
+	uint64_t all[ABI_MEM_TIERS] = { 0 }, pins = 0;
 
-	*pins = *chunks = 0;
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		const struct context *x = c->context[i];
 		struct pinned sum = { .refs = 0 };
@@ -149,8 +149,8 @@ static void audit_pins(struct audit *a, uint64_t *pins, uint64_t *chunks)
 		for (uint32_t k = 0; k < c->pins_high; k++) {
 			if (!c->pin[k].used || c->pin[k].ctx != x)
 				continue;
-			count_pin(&c->pin[k], &sum, chunks);
-			(*pins)++;
+			count_pin(&c->pin[k], &sum);
+			pins++;
 		}
 		audit_compare(a, audit_whose(a, x), "pins of blocks", sum.refs, block_pins(x));
 		for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
@@ -161,29 +161,94 @@ static void audit_pins(struct audit *a, uint64_t *pins, uint64_t *chunks)
 	}
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
 		audit_compare(a, "host", "pinned bytes", all[t], c->pinned[t]);
-	audit_compare(a, "host", "pins", *pins, c->pins);
+	audit_compare(a, "host", "pins", pins, c->pins);
 }
 
 /* ---- accounts ----------------------------------------------------------------------------- */
 
-static void audit_accounts(struct audit *a, uint64_t pins, uint64_t chunks)
-{
-	const struct core *c = a->c;
-	uint64_t charged[ACCOUNT_KINDS] = { 0 };
-	uint64_t used[ACCOUNT_KINDS] = { [ACCOUNT_PINS] = pins, [ACCOUNT_PIN_CHUNKS] = chunks };
+/* Entries of the tables that all share. */
+struct charges {
+	uint64_t used[ACCOUNT_KINDS];
+	uint64_t sessions; /* of a user */
+};
 
-	for (uint32_t i = 0; i < c->accounts_high; i++)
-		for (uint32_t kind = 0; kind < ACCOUNT_KINDS; kind++)
-			charged[kind] += c->account[i].used[kind];
+struct charged {
+	struct charges *user, *client;
+};
+
+/* client: only while its session is the one that took it. */
+static void charge(const struct core *c, struct charged *n, uint32_t account, uint32_t client,
+		   enum account_kind kind)
+{
+	if (account < c->accounts_high)
+		n->user[account].used[kind]++;
+	if (client < c->clients_high)
+		n->client[client].used[kind]++;
+}
+
+static void count_charges(const struct core *c, struct charged *n)
+{
 	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++) {
 		const struct request *r = &c->request[i];
+		const struct put *p = &c->put[i];
 
-		used[ACCOUNT_REQUESTS] += r->phase != REQUEST_FREE && r->client != SCHED_DAEMON;
-		used[ACCOUNT_PUTS] += c->put[i].used;
+		if (r->phase != REQUEST_FREE && r->client != SCHED_DAEMON)
+			charge(c, n, r->account,
+			       c->client[r->client].session == r->session ? r->client : UINT32_MAX,
+			       ACCOUNT_REQUESTS);
+		if (p->used)
+			charge(c, n, p->account, p->client, ACCOUNT_PUTS);
 	}
-	for (uint32_t kind = 0; kind < ACCOUNT_KINDS; kind++)
-		audit_compare(a, "host", "entries of a shared table that users are charged for",
-			      used[kind], charged[kind]);
+	for (uint32_t i = 0; i < c->pins_high; i++) {
+		const struct pin *p = &c->pin[i];
+		uint32_t account = c->client[p->client].account;
+
+		if (!p->used)
+			continue;
+		charge(c, n, account, p->client, ACCOUNT_PINS);
+		for (const struct pin_chunk *k = p->chunk; k; k = k->next)
+			charge(c, n, account, p->client, ACCOUNT_PIN_CHUNKS);
+	}
+	for (uint32_t i = 0; i < c->clients_high; i++)
+		if (c->client[i].state && c->client[i].account < c->accounts_high)
+			n->user[c->client[i].account].sessions++;
+}
+
+static void compare_charges(struct audit *a, const struct charged *n)
+{
+	const struct core *c = a->c;
+	char whose[32];
+
+	for (uint32_t i = 0; i < c->accounts_high; i++) {
+		snprintf(whose, sizeof(whose), "user %u", c->account[i].uid);
+		audit_compare(a, whose, "sessions", n->user[i].sessions, c->account[i].sessions);
+		for (uint32_t kind = 0; kind < ACCOUNT_KINDS; kind++)
+			audit_compare(a, whose, "entries of a shared table",
+				      n->user[i].used[kind], c->account[i].used[kind]);
+	}
+	for (uint32_t i = 0; i < c->clients_high; i++) {
+		snprintf(whose, sizeof(whose), "client %u", i);
+		for (uint32_t kind = 0; c->client[i].state == 1 && kind < ACCOUNT_KINDS; kind++)
+			audit_compare(a, whose, "entries of a shared table",
+				      n->client[i].used[kind], c->client[i].used[kind]);
+	}
+}
+
+static void audit_accounts(struct audit *a)
+{
+	struct charged n = {
+		.user = calloc(a->c->accounts_high + (size_t)1, sizeof(*n.user)),
+		.client = calloc(a->c->clients_high + (size_t)1, sizeof(*n.client)),
+	};
+
+	if (n.user && n.client) {
+		count_charges(a->c, &n);
+		compare_charges(a, &n);
+	} else {
+		audit_tell(a, "out of memory for the recount");
+	}
+	free(n.user);
+	free(n.client);
 }
 
 /* What else clients have so many of at most: a count that is not given back locks one out. */
@@ -231,11 +296,9 @@ static void audit_waiting(struct audit *a)
 
 void audit_held(struct audit *a)
 {
-	uint64_t pins, chunks;
-
 	audit_lists(a);
-	audit_pins(a, &pins, &chunks);
-	audit_accounts(a, pins, chunks);
+	audit_pins(a);
+	audit_accounts(a);
 	audit_waiting(a);
 	for (uint32_t i = 0; i < a->c->clients_high; i++)
 		if (a->c->client[i].state == 1)

@@ -43,6 +43,10 @@ void audit_ledger(struct audit *a, const char *whose, const struct ledger *kept,
 /* audit_tables.c: what stands beside a context's blocks. */
 void audit_tables(struct audit *a, const struct context *x);
 
+/* audit_work.c: who needs which block of a context; what is under way. */
+void audit_needs(struct audit *a, const struct context *x);
+void audit_work(struct audit *a);
+
 /* Lists of blocks, pins, and what clients and users are charged for. */
 void audit_held(struct audit *a);
 

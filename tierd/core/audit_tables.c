@@ -116,6 +116,37 @@ static void audit_prefixes(struct audit *a, const struct context *x)
 	audit_compare(a, audit_whose(a, x), "places of siblings", named + free, x->kins.high);
 }
 
+/* ---- the index ---------------------------------------------------------------------------- */
+
+static void audit_index(struct audit *a, const struct context *x)
+{
+	const struct index *ix = &x->ix;
+	uint64_t entries = 0, lines = 0, free = 0, lines_free = 0;
+	uint32_t slot = ix->free_head;
+
+	for (uint64_t i = 0; i < ix->header->bucket_count; i++) {
+		const struct abi_bucket *line = &ix->bucket[i];
+
+		for (uint32_t n = 0; n < ABI_CHAIN_MAX; n++) {
+			for (uint32_t k = 0; k < ABI_BUCKET_SLOTS; k++)
+				entries += line->slot[k] != ABI_SLOT_NONE;
+			if (!line->overflow || line->overflow > ix->overflow_used)
+				break;
+			line = &ix->overflow[line->overflow - 1];
+			lines++;
+		}
+	}
+	for (uint32_t i = ix->overflow_free; i && lines_free <= ix->overflow_used;
+	     i = ix->overflow[i - 1].seq)
+		lines_free++;
+	for (; slot < ix->slots_used && free <= ix->slots_used; slot = ix->block[slot].parent)
+		free++;
+	audit_compare(a, audit_whose(a, x), "entries of the index", entries, ix->entries);
+	audit_compare(a, audit_whose(a, x), "overflow lines of the index", lines + lines_free,
+		      ix->overflow_used);
+	audit_compare(a, audit_whose(a, x), "free slots of the index", free, ix->slots_free);
+}
+
 void audit_tables(struct audit *a, const struct context *x)
 {
 	uint8_t *seen = calloc(x->uses.high + (size_t)1, sizeof(*seen));
@@ -125,6 +156,7 @@ void audit_tables(struct audit *a, const struct context *x)
 		audit_uses(a, x, seen);
 		audit_tenants(a, x, blocks);
 		audit_prefixes(a, x);
+		audit_index(a, x);
 	} else {
 		audit_tell(a, "out of memory for the recount");
 	}

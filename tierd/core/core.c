@@ -59,6 +59,7 @@ struct core_io *core_io_get(struct core *c, uint32_t klass, uint32_t client)
 	io->offset = io->bytes = io->deadline_ns = io->bad_mask = 0;
 	io->res = 0;
 	io->priv.next = NULL;
+	io->priv.owner = NULL; /* not everyone sets one: what is withdrawn is named by it */
 	sched_io_taken(c, io, client);
 	return io;
 }
@@ -88,6 +89,7 @@ struct core_copy *core_copy_get(struct core *c, uint32_t klass, uint32_t client)
 	copy->order = 0;
 	copy->deadline_ns = 0;
 	copy->priv.next = NULL;
+	copy->priv.owner = NULL;
 	sched_copy_taken(c, copy, client);
 	return copy;
 }

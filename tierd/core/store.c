@@ -448,6 +448,12 @@ uint32_t store_segment_reads(const struct store *s, uint32_t segment)
 	return s->segment[segment].reads;
 }
 
+uint32_t store_segment_pending(const struct store *s, uint32_t segment)
+{
+	assert(segment < s->segment_count);
+	return s->segment[segment].pending;
+}
+
 uint32_t store_segment_records(const struct store *s, uint32_t segment)
 {
 	assert(segment < s->segment_count);

@@ -180,9 +180,10 @@ void store_stats(const struct store *s, struct store_stats *out);
 uint32_t store_free(const struct store *s);
 /* As many records as its room for them that is used up, at most. */
 uint32_t store_segment_records(const struct store *s, uint32_t segment);
-/* live bytes of one segment, and who reads in it, for the audit */
+/* live bytes of one segment, who reads in it, and runs that are being written, for the audit */
 uint64_t store_segment_live(const struct store *s, uint32_t segment);
 uint32_t store_segment_reads(const struct store *s, uint32_t segment);
+uint32_t store_segment_pending(const struct store *s, uint32_t segment);
 
 /* ---- reading back ------------------------------------------------------------------------- */
 
