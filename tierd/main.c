@@ -30,9 +30,32 @@ static const struct option option_table[] = {
 	{ NULL, 0, NULL, 0 },
 };
 
+#define HELP_COLUMNS 80
+#define HELP_TEXT 21 /* where the text of a key begins */
+
+/* Words, in lines of HELP_COLUMNS; the cursor stands where they begin. */
+static void print_words(const char *text)
+{
+	int at = HELP_TEXT;
+
+	while (*text) {
+		int length = (int)strcspn(text, " ");
+
+		if (at > HELP_TEXT && at + 1 + length > HELP_COLUMNS) {
+			printf("\n%*s", HELP_TEXT, "");
+			at = HELP_TEXT;
+		}
+		at += printf(at > HELP_TEXT ? " %.*s" : "%.*s", length, text);
+		text += length;
+		text += strspn(text, " ");
+	}
+	putchar('\n');
+}
+
 static void print_help(void)
 {
 	struct config_help key;
+	char text[256];
 
 	puts("usage: tierd [--config FILE] [--foreground] [--socket PATH] [--store FILE]\n"
 	     "             [--set KEY=VALUE]... [--format] [--version] [--help]\n\n"
@@ -46,10 +69,13 @@ static void print_help(void)
 	     "  --format         make a new store; DESTROYS what is there\n"
 	     "  -V, --version    print the version\n"
 	     "  -h, --help       this text\n\n"
-	     "keys (defaults in brackets):");
-	for (uint32_t i = 0; config_key(i, &key); i++)
-		printf("  %-17s %s [%s]\n", key.name, key.help, key.value[0] ? key.value : "*");
-	puts("\nSizes: 64MiB, 25%, auto. Times: 200ms. [*] = the text says. See tierd(8).");
+	     "keys (defaults in brackets, or in the text):");
+	for (uint32_t i = 0; config_key(i, &key); i++) {
+		printf("  %-18s ", key.name);
+		snprintf(text, sizeof(text), key.value[0] ? "%s [%s]" : "%s", key.help, key.value);
+		print_words(text);
+	}
+	puts("\nSizes: 64MiB, 25%, auto. Times: 200ms. man tierd.conf tells more of each.");
 }
 
 static int add_set(struct options *o, const char *key, const char *value)

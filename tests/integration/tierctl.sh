@@ -36,6 +36,10 @@ refuse_word() {
 }
 
 [ "$("$BUILD/tierd" -h | head -1)" = "$("$BUILD/tierd" --help | head -1)" ] || fail 'tierd -h'
+wide=$("$BUILD/tierd" --help | awk 'length > 80 { print; exit }')
+[ -z "$wide" ] || fail "tierd --help is wider than 80 columns: $wide"
+wide=$("$BUILD/tierctl" --help | awk 'length > 80 { print; exit }')
+[ -z "$wide" ] || fail "tierctl --help is wider than 80 columns: $wide"
 expect 3 'no socket' status
 start() {
 	"$BUILD/tierd" --foreground --socket "$dir/sock" --store "$dir/store" \

@@ -403,6 +403,10 @@ bug("latency-columns-exchanged", CTL + "cmd_status.c",
     '"p99_ns", "p999_ns", "max_ns" };', '"p999_ns", "p99_ns", "max_ns" };', "test_ctl_show")
 bug("mean-shown-as-median", OBS + "status.c",
     "obs_number(hist_quantile(h, 0.5))", "obs_number((uint64_t)hist_mean(h))", "test_obs")
+bug("backends-without-a-word", CTL + "cmd_status.c", "\tshow_backends(status, to);\n", "",
+    "test_ctl_show")
+bug("help-wider-than-a-terminal", SHELL + "main.c",
+    "at > HELP_TEXT && at + 1 + length > HELP_COLUMNS", "at < 0", "tierctl.sh")
 bug("contexts-of-another-group", FRONT + "context.c",
     "spec->owner_gid = s->gid;", "spec->owner_gid = s->uid;", "test_front_socket")
 bug("a-quantile-for-another", OBS + "status.c",
@@ -706,8 +710,8 @@ bug("absent-tiers-shown", "tierd/ctl/cmd_status.c",
     "",
     "test_ctl_show")
 bug("failing-store-not-shown", "tierd/ctl/cmd_status.c",
-    "json_is_true(json_at(one, \"failing\")) ? \" (FAILING)\" : \"\",",
-    "\"\",",
+    "json_is_true(json_at(one, \"failing\")) ? \" (FAILING)\" : \"\");",
+    "\"\");",
     "test_ctl_show")
 bug("epoch-0-taken", "tierd/ctl/cmd_context.c",
     "*argv[1] == '-' || !epoch)",

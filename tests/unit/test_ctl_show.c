@@ -187,8 +187,10 @@ static void show(const char *document, const char *const *wanted, size_t count)
 static void test_status(void **state)
 {
 	static const char *const wanted[] = { "tierd 1.2.3", "EMULATED", "no isolation", "1.00 GiB",
-					      "shmem", "host (EMULATED), d",
-					     "file (FAILING), e" };
+					      "shmem", "host (EMULATED)\n",
+					      "\n  hbm                d\n",
+					      "file (FAILING)\n",
+					      "\n  nvme               e\n" };
 	static const char *const nothing[] = { "tierd -", "tier" };
 	static const char *const memory[] = { "store      none: nothing survives a restart\n" };
 	static const char *const store[] = { "/s, 9 segments", "2 orphaned blocks dropped, 3" };

@@ -307,8 +307,8 @@ static int ready(struct opening *o)
 		return explain(o, rc, "cannot tell the store's size", "check the device");
 	if (!o->device) {
 		if (fstat(o->fd, &st) == 0 && st.st_mode & 077)
-			log_warn(NULL, "others may read the store", o->options->path, "chmod 600",
-				 "mode=%o", st.st_mode & 07777);
+			log_warn(NULL, "others may read this file", o->options->path,
+				 "if it is a store: chmod 600", "mode=%o", st.st_mode & 07777);
 		return o->options->bytes ? preallocate(o) : 0;
 	}
 	if (o->options->bytes > o->bytes)

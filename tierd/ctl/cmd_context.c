@@ -150,7 +150,8 @@ static int show_context(const json_t *one)
 	printf(", mode %s, epoch %s, policy %s, sessions %s\n", ctl_text(a, one, "mode"),
 	       ctl_count(b, one, "epoch"), ctl_text(c, one, "policy"),
 	       ctl_count(d, one, "attached"));
-	printf("fingerprint %s\n", ctl_text(a, one, "fingerprint"));
+	ctl_text(a, one, "fingerprint");
+	printf("fingerprint %s\n", strspn(a, "0") == strlen(a) ? "none" : a);
 	printf("%s blocks (%s being put), room for %s; ", ctl_count(a, one, "blocks"),
 	       ctl_count(b, one, "blocks_pending"), ctl_count(c, one, "blocks_max"));
 	printf("%s tokens, %s pages, %s a block; index %s\n\n", ctl_count(a, one, "block_tokens"),

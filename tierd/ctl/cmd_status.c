@@ -19,7 +19,7 @@ int ctl_show_tiers(const json_t *status, FILE *to)
 	static const char *const bytes[] = { "capacity", "used",   "live",
 					     "dirty",	 "pinned", "quarantined" };
 	struct grid *g = grid_new(heads, COUNT(heads));
-	char cell[CTL_CELL], detail[CTL_CELL], last[3 * CTL_CELL];
+	char cell[CTL_CELL], last[2 * CTL_CELL];
 	const json_t *tiers = json_at(status, "tiers");
 
 	for (size_t i = 0; i < json_array_size(tiers); i++) {
@@ -30,13 +30,28 @@ int ctl_show_tiers(const json_t *status, FILE *to)
 		grid_add(g, ctl_text(cell, one, "tier"));
 		for (uint32_t k = 0; k < COUNT(bytes); k++)
 			grid_add(g, ctl_bytes(cell, one, bytes[k]));
-		snprintf(last, sizeof(last), "%s%s%s, %s", ctl_text(cell, one, "backend"),
+		snprintf(last, sizeof(last), "%s%s%s", ctl_text(cell, one, "backend"),
 			 json_is_true(json_at(one, "emulated")) ? " (EMULATED)" : "",
-			 json_is_true(json_at(one, "failing")) ? " (FAILING)" : "",
-			 ctl_text(detail, one, "detail"));
+			 json_is_true(json_at(one, "failing")) ? " (FAILING)" : "");
 		grid_add(g, last);
 	}
 	return grid_print(g, to);
+}
+
+/* What stands behind each of them, in words. */
+static void show_backends(const json_t *status, FILE *to)
+{
+	const json_t *tiers = json_at(status, "tiers");
+	char name[CTL_CELL], detail[CTL_CELL];
+
+	for (size_t i = 0; i < json_array_size(tiers); i++) {
+		const json_t *one = json_array_get(tiers, i);
+
+		if (json_is_string(json_at(one, "detail")) &&
+		    !json_is_false(json_at(one, "present")))
+			fprintf(to, "  %-18s %s\n", ctl_text(name, one, "tier"),
+				ctl_text(detail, one, "detail"));
+	}
 }
 
 static void show_facts(const json_t *status, FILE *to)
@@ -123,10 +138,9 @@ int ctl_show_status(const json_t *status, FILE *to)
 		show_store(status, to);
 	fputc('\n', to);
 	error = ctl_show_tiers(status, to);
-	if (json_object_size(json_object_get(status, "kernel"))) {
-		fputs("\nhost\n", to);
-		show_facts(status, to);
-	}
+	fputs("\nhost\n", to);
+	show_backends(status, to);
+	show_facts(status, to);
 	return error;
 }
 

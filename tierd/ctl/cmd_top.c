@@ -69,7 +69,7 @@ static void show_rates(const json_t *now, const json_t *before, double seconds, 
 {
 	char text[UNITS_TEXT_BYTES];
 
-	fprintf(s.to, "a second, over the last %.1f s:\n", seconds);
+	fprintf(s.to, "rates, over the last %.1f s:\n", seconds);
 	for (uint32_t i = 0; i < COUNT(top_rates); i++) {
 		double value = metric_value(now, top_rates[i].metric);
 		double old = before ? metric_value(before, top_rates[i].metric) : 0;

@@ -135,7 +135,7 @@ static int open_file(struct look *l)
 	rc = lock(l);
 	if (rc == -EBUSY)
 		say(l, "%s: a daemon has it; stop tierd first (a running one passes over what is "
-		       "damaged by itself; tierctl check without --repair recounts its bytes)",
+		       "damaged by itself; tierctl check without a STORE recounts its bytes)",
 		    l->options->path);
 	return rc;
 }

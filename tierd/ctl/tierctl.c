@@ -10,17 +10,19 @@
 #include "tierd/ctl/ctl.h"
 
 static const struct ctl_verb verbs[] = {
-	{ NULL, "status", "", "the daemon, its tiers, what is emulated, who is isolated",
+	{ NULL, "status", "",
+	  "the daemon, its tiers, what is emulated, whether clients are isolated",
 	  ctl_status, NULL },
 	{ NULL, "stat", "[PATTERN]", "counters and latencies", ctl_stat, NULL },
 	{ NULL, "top", "[--interval SECONDS] [--count N]", "tiers and rates, live", ctl_top, NULL },
-	{ "context", "list", "", "all contexts; to who is no operator, those of their own",
+	{ "context", "list", "", "your contexts; to root and the daemon's own user: all",
 	  ctl_context_list, NULL },
 	{ "context", "show", "NAME", "one context: geometry, quotas, where its pages are",
 	  ctl_context_show, NULL },
 	{ "context", "create",
 	  "NAME --preset NAME |\n"
-	  "            --part P:KIND:LAYERS:GROUPS:BYTES[:ARG][,last=BLOCKS][,replicated] ...",
+	  "            --part P:KIND:LAYERS:GROUPS:BYTES[:ARG]\n"
+	  "              [,last=BLOCKS][,replicated][,layer=NUMBER] ...",
 	  "make a context; man tierctl has its other options", ctl_context_create, NULL },
 	{ "context", "remove", "NAME", "remove a context with all its blocks", ctl_context_remove,
 	  NULL },
@@ -32,17 +34,18 @@ static const struct ctl_verb verbs[] = {
 	{ "quota", "set",
 	  "CONTEXT|--client ID hbm|cxl|nvme [--salt N]\n"
 	  "            [--soft SIZE] [--hard SIZE] [--pins SIZE]",
-	  "a share that others leave alone, limits of all and of pins; left out: none",
+	  "soft: kept when room is short; hard, pins: limits; left out: none",
 	  ctl_quota_set, NULL },
 	{ "pin", "list", "", "claims that keep blocks where they are", ctl_pin_list, NULL },
 	{ NULL, "evict", "CONTEXT hbm|cxl [SIZE]", "make clean pages leave a tier", ctl_evict,
 	  NULL },
 	{ NULL, "drain", "", "write everything dirty to the store and flush it", ctl_drain, NULL },
 	{ NULL, "check", "[[--repair] [--data] STORE]",
-	  "recount every byte of every tier; with a STORE: look at that file, without a daemon",
+	  "recount every byte of every tier; with a STORE: look at that file",
 	  ctl_check, ctl_check_store },
-	{ NULL, "requests", "", "requests under way", ctl_requests, NULL },
-	{ NULL, "clients", "", "sessions", ctl_clients, NULL },
+	{ NULL, "requests", "", "requests and streams under way, and their age", ctl_requests,
+	  NULL },
+	{ NULL, "clients", "", "sessions: whose they are and what they hold", ctl_clients, NULL },
 };
 
 #define VERBS (sizeof(verbs) / sizeof(verbs[0]))
