@@ -298,5 +298,5 @@ uint64_t recount_host(struct shell *s, struct obs_recount *out, obs_tell tell, v
 	count_memory(&r);
 	count_handles(&r);
 	count_store(&r);
-	return r.wrong;
+	return r.wrong + front_audit(s->front, tell, arg);
 }

@@ -403,6 +403,11 @@ bug("latency-columns-exchanged", CTL + "cmd_status.c",
     '"p99_ns", "p999_ns", "max_ns" };', '"p999_ns", "p99_ns", "max_ns" };', "test_ctl_show")
 bug("mean-shown-as-median", OBS + "status.c",
     "obs_number(hist_quantile(h, 0.5))", "obs_number((uint64_t)hist_mean(h))", "test_obs")
+bug("in-flight-not-recounted", FRONT + "audit.c",
+    'compare(&r, "requests in flight", s->taken - s->posted, s->in_flight);', ";",
+    "test_front_session")
+bug("sessions-of-the-core-not-compared", FRONT + "audit.c",
+    'compare(&r, "open ones that the core knows", open, core.clients);', "", "test_front_session")
 bug("backends-without-a-word", CTL + "cmd_status.c", "\tshow_backends(status, to);\n", "",
     "test_ctl_show")
 bug("help-wider-than-a-terminal", SHELL + "main.c",

@@ -14,6 +14,7 @@
 #include "libtier/base/time.h"
 #include "tests/unit/front_turns.h"
 #include "tests/unit/step.h"
+#include "tierd/front/front_priv.h"
 
 #define BESIDE_DONE 1u
 #define BESIDE_LOST 2u
@@ -548,6 +549,53 @@ static void test_closing_takes_nothing_more(void **state)
 	turn(0);
 }
 
+/* ---- the recount --------------------------------------------------------------------------- */
+
+static void take(void *told, const char *what)
+{
+	snprintf(told, FRONT_WHY_BYTES, "%s", what);
+}
+
+static void wrong_by_one(uint32_t *counter, const char *expected)
+{
+	char told[FRONT_WHY_BYTES] = "";
+
+	++*counter;
+	assert_int_equal(front_audit(fx.front, take, told), 1);
+	assert_non_null(strstr(told, expected));
+	--*counter;
+	assert_int_equal(front_audit(fx.front, take, told), 0);
+}
+
+/* An error in any counter of the front is found, and named. */
+static void test_every_counter_is_recounted(void **state)
+{
+	struct front *f = fx.front;
+	char told[FRONT_WHY_BYTES];
+	struct peer p;
+	int silent;
+
+	(void)state;
+	greet(&p);
+	push(&p);
+	ring_bell(&p);
+	turn(MS);
+	silent = dial();
+	turn(0);
+	wrong_by_one(&f->greeting, "without a greeting");
+	wrong_by_one(&f->dead, "memory is still there");
+	wrong_by_one(&f->full, "full completion ring");
+	wrong_by_one(&f->waiting, "wait for a context");
+	wrong_by_one(&f->session[p.client].in_flight, "in flight");
+	f->session[p.client].state = SESSION_GONE;
+	assert_int_equal(front_audit(f, take, told), 1);
+	assert_non_null(strstr(told, "the core knows"));
+	f->session[p.client].state = SESSION_OPEN;
+	close(silent);
+	leave(&p);
+	turn(MS);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -569,6 +617,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_parking_beside_a_client, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_ended_by_the_daemon, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_closing_takes_nothing_more, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_every_counter_is_recounted, setup, teardown),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

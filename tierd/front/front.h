@@ -108,6 +108,9 @@ void front_end(struct front *f, struct turn *t, uint32_t client, int error, cons
 /* End every session (shutdown). error: what clients find in their region. */
 void front_end_all(struct front *f, struct turn *t, int error);
 
+/* Recount sessions and what they have in flight: tells each disagreement, returns how many. */
+uint64_t front_audit(const struct front *f, void (*tell)(void *arg, const char *what), void *arg);
+
 /* Say what the front found on this host, and where its latencies are kept. */
 void front_describe(const struct front *f, struct obs *o);
 
