@@ -35,7 +35,7 @@ static struct {
 } device;
 
 static struct shell *s;
-static char socket_path[64];
+static char socket_path[108];
 
 static int give(struct core_io *io, uint64_t token)
 {
@@ -96,6 +96,7 @@ static int begin(void **state)
 	const struct abi_put_args args = { .count = BLOCKS };
 	struct front_config front = { .socket = socket_path, .socket_mode = 0600,
 				      .clients_max = 4, .staging_max = HOST_STAGING };
+	const char *tmp = getenv("TMPDIR");
 	struct disk_context spec;
 
 	(void)state;
@@ -124,7 +125,8 @@ static int begin(void **state)
 	assert_int_equal(io_uring_queue_init(4, &s->loop.ring, 0), 0);
 	assert_int_equal(worker_open(&s->workers, 1, s->loop.fd[0] = eventfd(0, EFD_CLOEXEC)), 0);
 	assert_int_equal(memory_open(&s->memory, s->mem), 0);
-	snprintf(socket_path, sizeof(socket_path), "/tmp/tier-dispatch-%d", (int)getpid());
+	snprintf(socket_path, sizeof(socket_path), "%s/tier-dispatch-%d", tmp ? tmp : "/tmp",
+		 (int)getpid());
 	front.obs = &s->obs;
 	front.log = &s->log;
 	front.ops = &shell_front_ops;
