@@ -43,6 +43,9 @@ bug("place-over-a-boundary-punched", CORE + "space_evacuate.c",
 bug("last-unit-beyond-its-segment", CORE + "space_evacuate.c",
     "(last < units ? last * s->unit_bytes : s->segment_bytes)", "(last * s->unit_bytes)",
     "test_core_space_evacuate")
+bug("claim-ready-and-not-protected", CORE + "claim.c",
+    "r->status == ABI_STATUS_LATE || claim_over(c, r))", "c->now_ns >= r->deadline_ns)",
+    "test_core_request")
 bug("stripes-begin-at-the-first-block", CORE + "fetch.c",
     "*ref = start + i % per_layer / part->groups;", "*ref = i % per_layer / part->groups;",
     "test_core_fetch")

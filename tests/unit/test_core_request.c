@@ -118,6 +118,29 @@ static void test_claims_are_bounded(void **state)
 	assert_int_equal(host.core->claims.count, 1);
 }
 
+/* The deadline is judged once: what is all there is protected, or it is late. */
+static void test_a_claim_is_protected_or_late(void **state)
+{
+	const uint64_t after_ns[] = { 1, 90 * MS, 200 * MS };
+	struct core_pin_view pin;
+
+	(void)state;
+	store();
+	for (uint32_t i = 0; i < 3; i++) {
+		bool late = i == 2; /* by more than it would have been protected for */
+
+		prefetch(0, i + 1, 50 * MS);
+		host_tick(&host, 50 * MS + after_ns[i]);
+		assert_int_equal(answer[i + 1].res, 0);
+		assert_int_equal(answer[i + 1].value, 1);
+		assert_int_equal(answer[i + 1].status, late ? ABI_STATUS_LATE : ABI_STATUS_READY);
+		assert_int_equal(answer[i + 1].aux, !late);
+		assert_int_equal(core_pin_view(host.core, 0, &pin), late ? -ENOENT : 0);
+		host_tick(&host, 200 * MS);
+		assert_int_equal(core_pin_view(host.core, 0, &pin), -ENOENT);
+	}
+}
+
 /* A put under a reservation, or its handing back: errors or 0. */
 static int use(uint32_t client, uint32_t context, uint8_t op, uint64_t reservation)
 {
@@ -238,6 +261,7 @@ int main(void)
 		CASE(test_a_cancel_ends_what_it_names),
 		CASE(test_a_drain_waits_for_what_was_before_it),
 		CASE(test_claims_are_bounded),
+		CASE(test_a_claim_is_protected_or_late),
 		CASE(test_a_reservation_is_its_clients),
 		CASE(test_a_plan_asks_for_what_there_is),
 		CASE(test_nobody_speaks_for_a_context_of_others),

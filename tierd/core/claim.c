@@ -196,6 +196,13 @@ void prefetch_step(struct core *c, struct request *r)
 		fetch_begin(c, r);
 }
 
+/* Would what is protected for it be so no longer? It is late then, also if all of it is there. */
+bool claim_over(const struct core *c, const struct request *r)
+{
+	return r->sqe.op == ABI_OP_PREFETCH && r->sqe.deadline_ns &&
+	       c->now_ns >= r->deadline_ns + PROTECT_NS;
+}
+
 /* All of it is there: keep it so until the time of use, as far as the pin budget goes (P7). */
 void claim_protect(struct core *c, struct request *r)
 {
@@ -210,7 +217,7 @@ void claim_protect(struct core *c, struct request *r)
 	uint64_t id;
 	int64_t blocks;
 
-	if (!r->sqe.deadline_ns || !r->held || c->now_ns >= r->deadline_ns)
+	if (!r->sqe.deadline_ns || !r->held || r->status == ABI_STATUS_LATE || claim_over(c, r))
 		return;
 	if (r->client == CORE_CLIENTS_MAX || c->client[r->client].session != r->session)
 		return;

@@ -51,6 +51,7 @@ struct staged {
 void claim_take(struct core *c, struct request *r);
 void prefetch_begin(struct core *c, struct request *r);
 void prefetch_step(struct core *c, struct request *r);
+bool claim_over(const struct core *c, const struct request *r);
 void claim_protect(struct core *c, struct request *r);
 void claim_finished(struct core *c, const struct request *r);
 void claim_tick(struct core *c);

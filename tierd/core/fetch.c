@@ -256,7 +256,7 @@ static void fetch_end(struct core *c, struct request *r)
 	if (r->error == -EIO) {
 		r->error = 0; /* told by status: the engine recomputes */
 		r->status = ABI_STATUS_MISS;
-	} else if (r->late && value < whole) {
+	} else if ((r->late && value < whole) || claim_over(c, r)) {
 		r->status = ABI_STATUS_LATE;
 	}
 	if (r->sqe.op == ABI_OP_PREFETCH && !r->error)
