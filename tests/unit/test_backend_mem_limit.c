@@ -52,18 +52,23 @@ static void expect_most(uint64_t most, const char *file)
 	assert_string_equal(found.says, says);
 }
 
+static void folder(const char *name)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/%s", root, name);
+	assert_int_equal(mkdir(path, 0700), 0);
+}
+
 static int setup(void **state)
 {
 	const char *base = getenv("TMPDIR");
-	char path[512];
 
 	(void)state;
 	snprintf(root, sizeof(root), "%s/limit.XXXXXX", base ? base : "/tmp");
 	assert_non_null(mkdtemp(root));
-	snprintf(path, sizeof(path), "%s/pod", root);
-	assert_int_equal(mkdir(path, 0700), 0);
-	snprintf(path, sizeof(path), "%s/pod/box", root);
-	assert_int_equal(mkdir(path, 0700), 0);
+	folder("pod");
+	folder("pod/box");
 	return 0;
 }
 
@@ -80,8 +85,8 @@ static void test_no_limit(void **state)
 {
 	(void)state;
 	assert_true(room() == UINT64_MAX); /* no file of groups */
-	put("group", "4:memory:/pod\n1:cpu:/pod\n");
-	assert_true(room() == UINT64_MAX); /* none of version 2 */
+	put("group", "4:memory:/pod\n1:cpu:/pod\nmemory\n5:memory\n");
+	assert_true(room() == UINT64_MAX); /* no folder of version 1, lines of none */
 	put("group", "4:memory:/pod\n0::/pod/box\n");
 	assert_true(room() == UINT64_MAX); /* nothing says a limit */
 	put("pod/box/memory.max", "max\n");
@@ -134,6 +139,49 @@ static void test_the_root_itself(void **state)
 	expect_most(70000, "memory.max");
 }
 
+/* Files that somebody read long ago make room; memfds and tmpfs do not, though they are files. */
+static void test_what_is_in_the_cache_is_room(void **state)
+{
+	(void)state;
+	put("group", "0::/pod/box\n");
+	put("pod/box/memory.max", "1000000\n");
+	put("pod/box/memory.current", "900000\n");
+	put("pod/box/memory.stat", "anon 400000\nfile 500000\nshmem 80000\n"
+				   "inactive_anon 1\nactive_anon 2\n"
+				   "inactive_file 300000\nactive_file 120000\nslab 7\n");
+	assert_true(room() == 100000 + 420000);
+	put("pod/memory.max", "1000000\n"); /* each group by its own */
+	put("pod/memory.current", "950000\n");
+	assert_true(room() == 50000);
+	put("pod/memory.stat", "inactive_file 960000\n"); /* more than there was a moment ago */
+	assert_true(room() == 100000 + 420000);
+	put("pod/box/memory.stat", "inactive_file 960000\n");
+	assert_true(room() == 1000000);
+}
+
+/* Groups of version 1, which have a folder for each controller; of hybrids the tighter counts. */
+static void test_the_first_version(void **state)
+{
+	(void)state;
+	put("group", "4:cpu,cpuacct:/pod\n3:memoryless:/pod\n2:hugetlb,memory:/pod/box\n0::/pod\n");
+	folder("memory");
+	folder("memory/pod");
+	put("memory/memory.limit_in_bytes", "9223372036854771712\n"); /* its way to say none */
+	put("memory/memory.usage_in_bytes", "5000000\n");
+	expect_most(HOST, NULL);
+	/* The process' own folder may be out of sight: a container sees its own as the first. */
+	put("memory/pod/memory.limit_in_bytes", "800000\n");
+	put("memory/pod/memory.usage_in_bytes", "700000\n");
+	put("memory/pod/memory.stat", "cache 500000\ninactive_file 1\nactive_file 1\n"
+				      "total_inactive_file 200000\ntotal_active_file 30000\n");
+	assert_true(room() == 100000 + 230000);
+	expect_most(800000, "memory/pod/memory.limit_in_bytes");
+	put("pod/memory.max", "700000\n");
+	put("pod/memory.current", "600000\n");
+	assert_true(room() == 100000);
+	expect_most(700000, "pod/memory.max");
+}
+
 #define EACH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
@@ -143,6 +191,8 @@ int main(void)
 		EACH(test_the_tightest_counts),
 		EACH(test_a_limit_without_its_use),
 		EACH(test_the_root_itself),
+		EACH(test_what_is_in_the_cache_is_room),
+		EACH(test_the_first_version),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,13 +16,14 @@
 /* Each is the tightest of the process' group and those above; UINT64_MAX = no limit. */
 struct mem_limit {
 	uint64_t most; /* bytes that there can be, memory of memfds and tmpfs included */
-	uint64_t room; /* ... beside what is used now */
+	uint64_t room; /* ... beside what is used now; files' pages in the cache make room */
 	char says[MEM_LIMIT_SAYS]; /* who says most: a file's path, or "the host" */
 };
 
 /*
- * What a host with so many bytes and the control groups (v2) of a process let it have; a limit that
- * cannot be read is none. group is a file like MEM_LIMIT_GROUP, root a folder like MEM_LIMIT_ROOT.
+ * What a host with so many bytes and the control groups (v1 and v2) of a process let it have; a
+ * limit that cannot be read is none. group is a file like MEM_LIMIT_GROUP, root a folder like
+ * MEM_LIMIT_ROOT.
  */
 void mem_limit_read(struct mem_limit *out, uint64_t host, const char *group, const char *root);
 
