@@ -5,6 +5,7 @@
  * the service manager is told when.
  */
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/user.h>
 
 #define BLOCKS 70u /* two runs and a piece of one, which waits */
@@ -227,14 +228,25 @@ static void test_eviction_fences_the_readers(void **state)
 
 /* ---- settings, service manager ------------------------------------------------------------- */
 
+/* What tierctl status tells; to be freed. */
+static char *status_of(const struct daemon *d)
+{
+	struct tier_connect_options o = { .size = sizeof(o), .socket = d->socket };
+	char *text;
+	tier *t;
+
+	assert_int_equal(tier_connect(&t, &o), 0);
+	assert_int_equal(tier_admin(t, "status", NULL, &text), 0);
+	tier_close(t);
+	return text;
+}
+
 static void test_the_command_line_goes_over_the_file(void **state)
 {
-	struct tier_connect_options o = { .size = sizeof(o) };
 	char path[200], option[220], *text;
 	const char *const settings[] = { option, "client.puts=7", NULL };
 	struct daemon d;
 	FILE *f;
-	tier *t;
 
 	(void)state;
 	daemon_folder(&d);
@@ -245,15 +257,11 @@ static void test_the_command_line_goes_over_the_file(void **state)
 	fputs("client.puts = 5\nclient.pins = 6\nclient.requests = 8\n", f);
 	fclose(f);
 	daemon_start(&d, settings);
-	o.socket = d.socket;
-	assert_int_equal(tier_connect(&t, &o), 0);
-	assert_int_equal(tier_admin(t, "status", NULL, &text), 0);
-	/* What tierctl status tells is what counts. */
+	text = status_of(&d); /* that is what counts */
 	assert_non_null(strstr(text, "\"client_puts\":7"));
 	assert_non_null(strstr(text, "\"client_pins\":6"));
 	assert_non_null(strstr(text, "\"client_requests\":8"));
 	free(text);
-	tier_close(t);
 	daemon_stop(&d);
 	daemon_remove(&d);
 }
@@ -301,6 +309,33 @@ static void test_the_service_manager_is_told(void **state)
 	assert_int_equal(daemon_wait(&d), 0);
 	close(out);
 	close(manager);
+	daemon_remove(&d);
+}
+
+/* Each client and each context takes descriptors: it has as many as it may, whoever starts it. */
+static void test_all_descriptors_that_may_be_open(void **state)
+{
+	struct rlimit before, now;
+	struct daemon d;
+	char *text, fact[64];
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	now = before;
+	now.rlim_cur = 256;
+	if (before.rlim_max <= now.rlim_cur)
+		skip();
+	daemon_folder(&d);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &now), 0);
+	daemon_start(&d, NULL);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	assert_int_equal(prlimit(d.pid, RLIMIT_NOFILE, NULL, &now), 0);
+	assert_true(now.rlim_cur == before.rlim_max);
+	text = status_of(&d);
+	snprintf(fact, sizeof(fact), "\"open files\":\"%llu\"", (unsigned long long)now.rlim_cur);
+	assert_non_null(strstr(text, fact));
+	free(text);
+	daemon_stop(&d);
 	daemon_remove(&d);
 }
 
@@ -360,6 +395,7 @@ int main(void)
 		cmocka_unit_test(test_eviction_fences_the_readers),
 		cmocka_unit_test(test_the_command_line_goes_over_the_file),
 		cmocka_unit_test(test_the_service_manager_is_told),
+		cmocka_unit_test(test_all_descriptors_that_may_be_open),
 		cmocka_unit_test(test_a_context_has_a_number_of_its_own),
 	};
 

@@ -129,6 +129,16 @@ bug("settings-before-the-file", SHELL + "startup.c",
     "\t\trc = config_load(&s->config, file, why, sizeof(why));",
     "test_shell")
 
+bug("descriptors-as-they-come", SHELL + "kernel.c",
+    "limit.rlim_cur = limit.rlim_max;", "", "test_shell")
+bug("long-recovery-without-more-time", SHELL + "notify.c",
+    "\\nEXTEND_TIMEOUT_USEC=60000000", "", "test_recover")
+bug("recovery-without-a-word", SHELL + "recover.c",
+    "if (time_now_ns() - told < NS_PER_S)", "if (time_now_ns() > 0)", "test_recover")
+bug("store-open-to-others", BACKEND + "nvme_file.c",
+    "if (fstat(o->fd, &st) == 0 && st.st_mode & 077)",
+    "if (fstat(o->fd, &st) == 0 && st.st_mode & 07)", "test_backend_nvme_file")
+
 # ---- messages, sessions -------------------------------------------------------------------------
 
 bug("reserved-bytes-not-looked-at", FRONT + "control.c",

@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -139,6 +140,47 @@ static void test_probe(void **state)
 	assert_int_equal(nvme()->probe(&options, &info), -ENAMETOOLONG);
 	options.path = f->folder;
 	assert_int_equal(nvme()->probe(&options, &info), -ENODEV);
+}
+
+/* What is logged while the store is opened again. */
+static void open_heard(struct fixture *f, char *text, size_t bytes)
+{
+	int says = memfd_create("says", MFD_CLOEXEC), saved = dup(STDERR_FILENO);
+	ssize_t n;
+	int rc;
+
+	assert_true(says >= 0 && saved >= 0);
+	dup2(says, STDERR_FILENO);
+	rc = try_open(f, MIB, &f->d);
+	dup2(saved, STDERR_FILENO);
+	close(saved);
+	n = pread(says, text, bytes - 1, 0);
+	close(says);
+	assert_int_equal(rc, 0);
+	assert_true(n >= 0);
+	text[n] = '\0';
+	nvme()->close(f->d);
+	f->d = NULL;
+}
+
+/* Somebody made the file before us, or meant well: what users computed is nobody else's. */
+static void test_others_may_read_the_store(void **state)
+{
+	struct fixture *f = *state;
+	char text[2048];
+
+	start(f, MIB, 4);
+	nvme()->close(f->d);
+	f->d = NULL;
+	open_heard(f, text, sizeof(text));
+	assert_null(strstr(text, "others may read"));
+	for (mode_t bit = 1; bit <= 040; bit <<= 1) {
+		assert_int_equal(chmod(f->path, 0600 | bit), 0);
+		open_heard(f, text, sizeof(text));
+		assert_non_null(strstr(text, "others may read the store"));
+		assert_non_null(strstr(text, f->path));
+		assert_non_null(strstr(text, "chmod 600"));
+	}
 }
 
 static void test_one_daemon_a_store(void **state)
@@ -427,6 +469,7 @@ int main(void)
 		CASE(test_preallocates_once),
 		CASE(test_holes_in_many_pieces),
 		CASE(test_probe),
+		CASE(test_others_may_read_the_store),
 		CASE(test_one_daemon_a_store),
 		CASE(test_wrong_kinds),
 		CASE(test_file_size_limit),

@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Making a store and reading one back: what reaches the device before what, what a device that
- * cannot read or write single sectors costs, and what is refused though its checksums are right.
+ * cannot read or write single sectors costs, or is slow, and what is refused though its checksums
+ * are right.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include "libtier/base/time.h"
 #include "tests/lib/unit.h"
 #include "tests/unit/one_host.h"
 #include "tierd/backend/mem_common.h"
@@ -20,11 +25,13 @@
 #define STORE_BYTES (64ull << 20)
 #define NOWHERE UINT64_MAX
 #define OPS 512u
+#define SLOW_NS (30 * NS_PER_S)
 #define BLOCKS 40u /* of the store that a host has made; several segments of it */
 
 /* The file backend, with sectors that have died, and what it was asked for. */
 static struct {
 	uint64_t unread, unwritten;
+	uint64_t slow, slow_ns; /* to read this takes SLOW_NS; what of that has passed */
 	struct {
 		char kind; /* read, write, flush; d, s, F: a folder, a file, its data were synced */
 		uint64_t offset;
@@ -43,6 +50,7 @@ static void tell(char kind, uint64_t offset)
 static int bad_pread(struct block_device *d, void *buf, size_t bytes, uint64_t offset)
 {
 	tell('r', offset);
+	bad.slow_ns += offset == bad.slow ? SLOW_NS : 0;
 	if (offset <= bad.unread && bad.unread < offset + bytes)
 		return -EIO;
 	return block_backend(NULL)->pread(d, buf, bytes, offset);
@@ -78,6 +86,16 @@ int fdatasync(int fd)
 	return (int)syscall(SYS_fdatasync, fd);
 }
 
+/* ... and for a slow device without waiting for it. */
+int clock_gettime(clockid_t id, struct timespec *t)
+{
+	int rc = (int)syscall(SYS_clock_gettime, id, t);
+
+	if (id == CLOCK_MONOTONIC)
+		t->tv_sec += (time_t)(bad.slow_ns / NS_PER_S);
+	return rc;
+}
+
 static struct block_ops ops;
 
 static struct shell *shell_bare(void)
@@ -86,7 +104,7 @@ static struct shell *shell_bare(void)
 	struct shell *s = calloc(1, sizeof(*s));
 
 	assert_non_null(s);
-	bad.unread = bad.unwritten = NOWHERE;
+	bad.unread = bad.unwritten = bad.slow = NOWHERE;
 	bad.ops = 0;
 	ops = *block_backend(NULL);
 	ops.pread = bad_pread;
@@ -464,6 +482,59 @@ static void test_a_segment_that_cannot_be_read(void **state)
 	shell_free(s);
 }
 
+/* A service manager, by a name that needs no file. */
+static int manager_open(void)
+{
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), n;
+
+	n = snprintf(at.sun_path, sizeof(at.sun_path), "@tier-recover-%d", (int)getpid());
+	setenv("NOTIFY_SOCKET", at.sun_path, 1);
+	at.sun_path[0] = '\0';
+	assert_int_equal(bind(fd, (struct sockaddr *)&at,
+			      (socklen_t)(offsetof(struct sockaddr_un, sun_path) + (size_t)n)), 0);
+	return fd;
+}
+
+static void manager_close(int fd)
+{
+	unsetenv("NOTIFY_SOCKET");
+	close(fd);
+}
+
+/* It would end a daemon that does not come up: told that it goes on, and asked for time. */
+static void test_a_long_recovery_asks_for_time(void **state)
+{
+	struct shell *s;
+	char text[512];
+	const char *more;
+	ssize_t n;
+	int manager;
+
+	(void)state;
+	if (!TIER_HAVE_SYSTEMD)
+		skip();
+	s = shell_of_image();
+	manager = manager_open();
+	shell_open(s);
+	assert_int_equal(recover_contexts(s), 0);
+	assert_true(recv(manager, text, sizeof(text), 0) < 0);
+	bad.slow = segment_at(s, HOST_SEGMENTS / 2);
+	assert_int_equal(recover_segments(s), 0);
+	n = recv(manager, text, sizeof(text) - 1, 0);
+	assert_true(n > 0);
+	text[n] = '\0';
+	assert_non_null(strstr(text, "STATUS=recovering: segment"));
+	more = strstr(text, "EXTEND_TIMEOUT_USEC=");
+	assert_non_null(more);
+	/* It is told each second; a segment that takes as long as this one must not be the end. */
+	assert_true(strtoull(strchr(more, '=') + 1, NULL, 10) >= SLOW_NS / NS_PER_US);
+	assert_true(recv(manager, text, sizeof(text), 0) < 0);
+	shell_close(s);
+	shell_free(s);
+	manager_close(manager);
+}
+
 /* The next catalog would drop it for ever: the daemon does not start without it. */
 static void test_a_context_that_cannot_be_made_stops_the_start(void **state)
 {
@@ -504,6 +575,7 @@ int main(void)
 		cmocka_unit_test(test_a_failed_format_leaves_nothing),
 		cmocka_unit_test(test_what_was_stored_comes_back),
 		cmocka_unit_test(test_a_segment_that_cannot_be_read),
+		cmocka_unit_test(test_a_long_recovery_asks_for_time),
 		cmocka_unit_test(test_a_context_that_cannot_be_made_stops_the_start),
 	};
 
