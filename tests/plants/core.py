@@ -208,6 +208,11 @@ bug("holes-have-data", CORE + "recover.c",
 bug("failed-batch-keeps-its-room", CORE + "clean.c",
     "store_append_undo(c->store, &k->run[i].place);",
     "store_append_done(c->store, &k->run[i].place, false);", "test_core_holes")
+bug("half-a-block-is-none", CORE + "clean.c",
+    "k->budget = c->segment_blocks[segment].count + k->spare;",
+    "k->budget = c->segment_blocks[segment].count;", "test_core_tiny")
+bug("cache-goes-round-whole", CORE + "clean.c",
+    "k->spare = k->budget > 0;", "k->spare = true;", "test_core_tiny")
 bug("full-cache-segment-stays-open", CORE + "store.c",
     "stream == STORE_CACHE || (small", "(small", "test_core_tiny")
 bug("cache-keeps-what-promises-need", CORE + "store.c",

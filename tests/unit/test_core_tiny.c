@@ -1,5 +1,6 @@
 /*
- * The smallest stores: a segment for each log, and what is dropped or deleted makes room again.
+ * The smallest stores, and the smallest segments: what is dropped or deleted makes room again, and
+ * what is asked for stays.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -126,12 +127,98 @@ static void test_deletions_make_room(void **state)
 	}
 }
 
+/* ---- segments of one block ------------------------------------------------------------------ */
+
+#define ONE_SEGMENTS (STORE_RESERVED_FROM + 4)
+#define ONE_BLOCK (16u << 10)
+#define ONE_SEGMENT ((uint32_t)STORE_SEGMENT_BYTES_MIN)
+#define ONE_SUMMARY (ONE_SEGMENT - ONE_BLOCK - ONE_BLOCK / 2)
+
+static void put_one(uint32_t n)
+{
+	const struct abi_put_args args = { .count = 1 };
+
+	assert_int_equal(host_reserve(&host, &args, n, 0), 0);
+	assert_true(host_commit(&host, 0));
+	pause_ms(100);
+	assert_int_equal(host.answer.res, 0);
+}
+
+/* It is a use; is it there? */
+static bool ask_for(uint32_t n)
+{
+	const struct abi_sqe sqe = { .op = ABI_OP_FETCH, .tier = ABI_TIER_CXL };
+
+	assert_true(host_request_keys(&host, 0, sqe, n, 1));
+	pause_ms(10);
+	assert_int_equal(host.answer.res, 0);
+	return host.answer.value;
+}
+
+static void boot_one_block_a_segment(void)
+{
+	struct disk_context spec;
+
+	one_host_disk((8u << 10) + 2 * HOST_CATALOG + ONE_SEGMENTS * ONE_SEGMENT, ONE_SEGMENTS,
+		      ONE_SEGMENT, ONE_SUMMARY);
+	host_spec(&spec, HOST_KIND_STORE, 0);
+	spec.quota[ABI_TIER_NVME] = UINT32_MAX;
+	one_host_boot(&spec, 1);
+}
+
+static int off_one_block_a_segment(void **state)
+{
+	one_host_off(state);
+	one_host_disk_back();
+	return 0;
+}
+
+/* Half of what goes round may stay, also where a half is no block: of these the one in use. */
+static void test_one_block_a_segment(void **state)
+{
+	const uint32_t end = 4 * ONE_SEGMENTS;
+	uint32_t there = 0;
+
+	(void)state;
+	boot_one_block_a_segment();
+	for (uint32_t n = 0; n < end; n++) {
+		put_one(n);
+		assert_true(ask_for(0));
+	}
+	assert_true(host.core->metrics.reinserted_bytes >= 2 * ONE_BLOCK);
+	for (uint32_t n = 1; n < end; n++)
+		there += ask_for(n);
+	assert_in_range(there, ONE_SEGMENTS / 2, ONE_SEGMENTS); /* and the others went */
+	host_audit(&host);
+}
+
+/* All are in use: every second one stays, and new ones find their room all the same. */
+static void test_all_segments_of_one_block_in_use(void **state)
+{
+	const uint32_t end = 8 * ONE_SEGMENTS;
+
+	(void)state;
+	boot_one_block_a_segment();
+	for (uint32_t n = 0; n < end; n++) {
+		put_one(n);
+		for (uint32_t i = n < ONE_SEGMENTS ? 0 : n - ONE_SEGMENTS; i < n; i++)
+			ask_for(i);
+		assert_true(ask_for(n));
+	}
+	assert_int_equal(host.core->metrics.blocks_written, end);
+	assert_in_range(host.core->metrics.reinserted_bytes, end / 2 * ONE_BLOCK, end * ONE_BLOCK);
+	host_audit(&host);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_the_cache_goes_round),
 		cmocka_unit_test(test_the_cache_goes_round_in_what_is_left),
 		cmocka_unit_test(test_deletions_make_room),
+		cmocka_unit_test_teardown(test_one_block_a_segment, off_one_block_a_segment),
+		cmocka_unit_test_teardown(test_all_segments_of_one_block_in_use,
+					  off_one_block_a_segment),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

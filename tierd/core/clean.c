@@ -3,8 +3,9 @@
  * Cleaning: empties one segment of a log by writing what is worth keeping again, elsewhere.
  *
  *   durable log   every live block; the segment with most dead for longest (store_victim)
- *   cache log     blocks that were asked for since they were written, half of them at most; the
- *                 rest leaves the service. The oldest segment
+ *   cache log     blocks that were asked for since they were written, half of them at most (of
+ *                 segments in a row: they may hold one each); the rest leaves the service. The
+ *                 oldest segment
  *
  *   needed tombstones are queued again -> runs: HEADER, flushed -> DATA -> flush -> RECORD
  *   -> flush -> the blocks' words name the new place -> segment dead
@@ -39,6 +40,7 @@ int clean_open(struct core *c)
 {
 	struct cleaner *k = &c->cleaner;
 
+	k->spare = true;
 	k->window = calloc(CLEAN_WINDOW, sizeof(*k->window));
 	k->by_parent = calloc(2 * (size_t)CLEAN_WINDOW, sizeof(*k->by_parent));
 	if (!k->window || !k->by_parent)
@@ -98,7 +100,7 @@ static void begin(struct core *c, uint32_t segment, bool hot)
 
 	k->segment = segment;
 	k->hot = hot;
-	k->budget = c->segment_blocks[segment].count / 2;
+	k->budget = c->segment_blocks[segment].count + k->spare;
 	k->failures = 0;
 	k->summary_next = DISK_SECTOR;
 	k->part_bytes = k->part_cursor = 0;
@@ -198,6 +200,7 @@ static void finish(struct core *c)
 	c->tombs[TOMBS_NEW].full_since_ns = 0; /* until they have tried what it gained */
 	store_read_end(c->store, k->segment);
 	if (k->hot) {
+		k->spare = k->budget > 0;
 		evict_segment(c, k->segment);
 	} else {
 		c->metrics.cleaned_segments++;

@@ -93,8 +93,8 @@ static uint32_t chain(struct core *c, struct run *run, const struct context *x, 
 {
 	uint32_t n = 0, most = DISK_RUN_BLOCKS_MAX;
 
-	if (c->cleaner.hot && c->cleaner.budget < most)
-		most = c->cleaner.budget;
+	if (c->cleaner.hot && c->cleaner.budget / 2 < most)
+		most = c->cleaner.budget / 2;
 	while (slot != ABI_SLOT_NONE && n < most) {
 		run->slot[n] = slot;
 		run->generation[n++] = index_block(&x->ix, slot)->generation;
@@ -124,7 +124,7 @@ int clean_gather(struct core *c, struct run *run)
 {
 	struct cleaner *k = &c->cleaner;
 	struct context *x = NULL;
-	uint32_t n = k->hot && !k->budget ? 0 : window_fill(c, &x), slot;
+	uint32_t n = k->hot && k->budget < 2 ? 0 : window_fill(c, &x), slot;
 	int err;
 
 	if (!n)
@@ -137,7 +137,7 @@ int clean_gather(struct core *c, struct run *run)
 		return err;
 	run->absent = 0;
 	take(c, run, x);
-	k->budget -= k->hot ? run->blocks : 0;
+	k->budget -= k->hot ? 2 * run->blocks : 0;
 	return 0;
 }
 

@@ -90,7 +90,8 @@ struct cleaner {
 	enum clean_phase phase;
 	uint32_t segment;
 	bool hot;	 /* of the cache log: what is hot is kept, the rest dropped */
-	uint32_t budget; /* hot: blocks that may still be kept */
+	uint32_t budget; /* hot: halves of blocks that may still be kept */
+	bool spare;	 /* half a block is left of the last hot one's budget */
 	struct run run[CLEAN_RUNS]; /* their phases and failures are the batch's */
 	uint32_t runs, at; /* of the batch; the one whose header, data or record is next */
 	uint32_t next;	 /* ... when what is under way is written */
