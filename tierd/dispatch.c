@@ -250,6 +250,15 @@ static uint8_t *memory_of(const struct mem_region *region, const struct core_ran
 	return (uint8_t *)region->addr + range->offset;
 }
 
+/* Huge pages of a tier come before its bytes or never; those of an index may come later. */
+static void refuse_prepare(struct shell *s, const struct core_range *range)
+{
+	struct core_event event = { .kind = CORE_EV_PREPARE_REFUSED, .range = *range };
+
+	if (range->tier == CORE_RANGE_INDEX)
+		turn_feed(&s->loop.turn, &event);
+}
+
 /* By areas, so that reads into the first need not wait for the last. */
 static void do_prepare(struct shell *s, const struct core_action *a)
 {
@@ -258,8 +267,10 @@ static void do_prepare(struct shell *s, const struct core_action *a)
 	uint64_t end = range.offset + range.bytes;
 
 	for (; region && range.offset < end; range.offset += range.bytes) {
-		if (worker_jobs_free(s->workers) <= PREPARE_JOBS_FREE)
+		if (worker_jobs_free(s->workers) <= PREPARE_JOBS_FREE) {
+			refuse_prepare(s, &range);
 			return;
+		}
 		if (range.tier != CORE_RANGE_INDEX) {
 			uint64_t left = end - range.offset;
 

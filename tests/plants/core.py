@@ -46,6 +46,9 @@ bug("last-unit-beyond-its-segment", CORE + "space_evacuate.c",
 bug("claim-ready-and-not-protected", CORE + "claim.c",
     "r->status == ABI_STATUS_LATE || claim_over(c, r))", "c->now_ns >= r->deadline_ns)",
     "test_core_request")
+bug("late-refusal-of-an-index-counts", CORE + "evict.c",
+    "range->offset < area.end &&\n\t\t    range->offset < x->index_ready[i])",
+    "range->offset < area.end)", "test_core_areas")
 bug("stripes-begin-at-the-first-block", CORE + "fetch.c",
     "*ref = start + i % per_layer / part->groups;", "*ref = i % per_layer / part->groups;",
     "test_core_fetch")

@@ -120,6 +120,8 @@ bug("tiers-take-all-memory", SHELL + "settings.c",
     "limit->most - limit->most / SETTINGS_MEMORY_SPARE;", "limit->most;", "test_settings")
 bug("limit-of-the-nearest-group", BACKEND + "mem_limit.c", "if (most < out->most) {",
     "{", "test_backend_mem_limit")
+bug("index-not-asked-for-again", SHELL + "dispatch.c",
+    "refuse_prepare(s, &range);\n\t\t\treturn;", "return;", "test_dispatch")
 bug("cache-of-files-is-no-room", BACKEND + "mem_limit.c",
     "used = used > cache ? used - cache : 0;", "(void)cache;", "test_backend_mem_limit")
 bug("settings-before-the-file", SHELL + "startup.c",

@@ -1,6 +1,6 @@
 /*
  * The areas of an index: how they lie, what is used of them, and that each of them is prepared for
- * huge pages as it grows, once and no further than it is used.
+ * huge pages as it grows, once, or again where that was refused, and no further than it is used.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -15,7 +15,12 @@
 static struct {
 	uint64_t from[INDEX_AREAS];
 	uint64_t to[INDEX_AREAS];
+	bool refuses; /* instead */
+	struct core_range refused[2 * INDEX_AREAS];
+	uint32_t count;
 } ready;
+
+static uint64_t bucket_count; /* before it grew */
 
 static struct context *context(void)
 {
@@ -38,6 +43,11 @@ static void prepared(void *arg, const struct core_range *range)
 	assert_true(range->offset + range->bytes <= index_area(ix, i).used);
 	assert_int_equal(range->offset % ABI_HUGE, 0);
 	assert_int_equal(range->bytes % ABI_HUGE, 0);
+	if (ready.refuses) {
+		assert_true(ready.count < 2 * INDEX_AREAS);
+		ready.refused[ready.count++] = *range;
+		return;
+	}
 	if (!ready.to[i])
 		ready.from[i] = range->offset;
 	else
@@ -59,11 +69,16 @@ static int set_up(void **state)
 	g->block_bytes = g->part[0].page_stride;
 	host.ears.prepare = prepared;
 	one_host_boot(&spec, 0);
+	bucket_count = context()->ix.header->bucket_count;
 	return 0;
 }
 
 static int tear_down(void **state)
 {
+	struct index *ix = &context()->ix;
+
+	ix->slots_used = ix->overflow_used = 0;
+	ix->header->bucket_count = bucket_count;
 	host.ears.prepare = NULL;
 	return one_host_off(state);
 }
@@ -95,13 +110,12 @@ static void grow(struct index *ix, uint64_t part)
 	ix->slots_used = ix->blocks_max * part / PARTS;
 }
 
-static void test_each_area_is_prepared(void **state)
+/* To its end, and some time more: all of it is prepared that is full of what is used. */
+static void grow_up(uint64_t part)
 {
 	struct index *ix = &context()->ix;
-	const uint64_t count = ix->header->bucket_count;
 
-	(void)state;
-	for (uint64_t part = 1; part <= 2 * PARTS; part++) {
+	for (; part <= 2 * PARTS; part++) {
 		grow(ix, part < PARTS ? part : PARTS);
 		host_tick(&host, 10 * MS);
 	}
@@ -113,8 +127,32 @@ static void test_each_area_is_prepared(void **state)
 		assert_true(ready.to[i] > ready.from[i]);
 		assert_int_equal(ready.to[i], area.used / ABI_HUGE * ABI_HUGE);
 	}
-	ix->slots_used = ix->overflow_used = 0;
-	ix->header->bucket_count = count;
+}
+
+static void test_each_area_is_prepared(void **state)
+{
+	(void)state;
+	grow_up(1);
+}
+
+/* Two ranges of an area one behind the other, told of in any order. */
+static void test_what_is_refused_is_asked_for_again(void **state)
+{
+	(void)state;
+	ready.refuses = true;
+	for (uint64_t part = 1; part <= PARTS && ready.count <= INDEX_AREAS; part++) {
+		grow(&context()->ix, part);
+		host_tick(&host, 10 * MS);
+	}
+	assert_true(ready.count > INDEX_AREAS);
+	ready.refuses = false;
+	for (uint32_t i = 0; i < ready.count; i++) {
+		struct core_event e = { .kind = CORE_EV_PREPARE_REFUSED,
+					.range = ready.refused[i] };
+
+		host_event(&host, &e);
+	}
+	grow_up(PARTS);
 }
 
 int main(void)
@@ -122,6 +160,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_areas_follow_each_other, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_each_area_is_prepared, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_what_is_refused_is_asked_for_again, set_up,
+						tear_down),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

@@ -362,6 +362,30 @@ static void test_punches_leave_jobs_to_copies(void **state)
 		worker_put(s->workers, held[--count]);
 }
 
+/* Huge pages of an index are not urgent: while jobs are short the core is told to ask again. */
+static void test_an_index_waits_for_jobs(void **state)
+{
+	struct context *x = core_context(host.core, host.context[0].id);
+	struct index_area area = index_area(&x->ix, 1);
+	struct job *held[WORKER_JOBS_MAX];
+	struct core_action *a;
+	uint32_t count = 0;
+
+	(void)state;
+	back();
+	while ((held[count] = worker_job(s->workers)))
+		count++;
+	x->index_ready[1] = area.end;
+	a = core_push(host.core, CORE_AC_PREPARE);
+	a->range = (struct core_range){ .context_id = x->id, .tier = CORE_RANGE_INDEX,
+					.offset = area.begin, .bytes = ABI_HUGE };
+	dispatch_actions(s);
+	assert_int_equal(x->index_ready[1], area.begin);
+	x->index_ready[1] = 0;
+	while (count > 0)
+		worker_put(s->workers, held[--count]);
+}
+
 static void prepare_job(const struct mem_region *region, uint64_t offset)
 {
 	struct job *job = worker_job(s->workers);
@@ -448,6 +472,7 @@ int main(void)
 		CASE(test_punches_leave_jobs_to_copies),
 		CASE(test_a_punch_waits_for_what_is_being_backed),
 		CASE(test_memory_of_a_context_that_is_refused),
+		CASE(test_an_index_waits_for_jobs),
 	};
 
 	return cmocka_run_group_tests_name("dispatch", tests, one_host, NULL);

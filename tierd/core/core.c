@@ -501,6 +501,9 @@ static void dispatch(struct core *c, const struct core_event *e)
 	case CORE_EV_PUNCH_DONE:
 		evacuate_punched(c, &e->range);
 		break;
+	case CORE_EV_PREPARE_REFUSED:
+		evict_prepare_refused(c, &e->range);
+		break;
 	case CORE_EV_SYNC_DONE:
 		flush_done(c, e->sync.res);
 		break;

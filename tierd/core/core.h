@@ -197,6 +197,7 @@ enum core_event_kind {
 	CORE_EV_FENCE_DONE,
 	CORE_EV_SCAN_DONE,
 	CORE_EV_PUNCH_DONE,
+	CORE_EV_PREPARE_REFUSED, /* of an index: there was nobody to do it now */
 	CORE_EV_SYNC_DONE,
 	CORE_EV_CLOCK,        /* the wall clock: before recovery, then every second or so */
 };
@@ -229,7 +230,7 @@ struct core_event {
 		struct core_io *io;
 		struct core_copy *copy;
 		struct core_batch *batch; /* FENCE_DONE, SCAN_DONE */
-		struct core_range range;  /* PUNCH_DONE */
+		struct core_range range;  /* PUNCH_DONE, PREPARE_REFUSED */
 		struct {
 			uint64_t token;
 			int res;
@@ -247,7 +248,7 @@ enum core_action_kind {
 	CORE_AC_COPY,     /* copy: memory -> memory, checksummed on the way */
 	CORE_AC_FENCE,    /* membarrier(GLOBAL_EXPEDITED), then FENCE_DONE */
 	CORE_AC_SCAN,     /* core_scan(), then SCAN_DONE; a separate event on purpose */
-	CORE_AC_PREPARE,  /* range: back it with (huge) memory; a hint, nothing comes back */
+	CORE_AC_PREPARE,  /* range: back it with (huge) memory; a hint, an index's may be refused */
 	CORE_AC_PUNCH,    /* range: give the memory back, then PUNCH_DONE */
 	CORE_AC_COMPLETE, /* put the entry into the client's completion ring */
 	CORE_AC_REPLY,    /* answer a control call that was given this token */

@@ -688,6 +688,20 @@ static void index_prepare(struct core *c, struct context *x)
 	}
 }
 
+/* A range of an index: it is asked for again, with all behind it. */
+void evict_prepare_refused(struct core *c, const struct core_range *range)
+{
+	struct context *x = core_context(c, range->context_id);
+
+	for (uint32_t i = 0; x && i < INDEX_AREAS; i++) {
+		struct index_area area = index_area(&x->ix, i);
+
+		if (range->offset >= area.begin && range->offset < area.end &&
+		    range->offset < x->index_ready[i])
+			x->index_ready[i] = range->offset;
+	}
+}
+
 static void context_balance(struct core *c, struct context *x)
 {
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)

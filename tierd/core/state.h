@@ -667,6 +667,7 @@ void evict_segment(struct core *c, uint32_t segment);
 void evict_ahead(struct core *c);
 bool evict_may(const struct core *c, const struct context *x, uint32_t slot, uint32_t tier);
 bool evict_nvme_account(struct core *c, struct context *x, uint32_t slot, uint64_t bytes);
+void evict_prepare_refused(struct core *c, const struct core_range *range);
 void evict_tick(struct core *c);
 
 /* request.c */
