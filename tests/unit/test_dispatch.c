@@ -373,8 +373,8 @@ static void test_an_index_waits_for_jobs(void **state)
 
 	(void)state;
 	back();
-	while ((held[count] = worker_job(s->workers)))
-		count++;
+	while (worker_jobs_free(s->workers) > 0)
+		held[count++] = worker_job(s->workers);
 	x->index_ready[1] = area.end;
 	a = core_push(host.core, CORE_AC_PREPARE);
 	a->range = (struct core_range){ .context_id = x->id, .tier = CORE_RANGE_INDEX,

@@ -518,7 +518,6 @@ static void test_a_long_recovery_asks_for_time(void **state)
 	manager = manager_open();
 	shell_open(s);
 	assert_int_equal(recover_contexts(s), 0);
-	assert_true(recv(manager, text, sizeof(text), 0) < 0);
 	bad.slow = segment_at(s, HOST_SEGMENTS / 2);
 	assert_int_equal(recover_segments(s), 0);
 	n = recv(manager, text, sizeof(text) - 1, 0);
@@ -529,7 +528,6 @@ static void test_a_long_recovery_asks_for_time(void **state)
 	assert_non_null(more);
 	/* It is told each second; a segment that takes as long as this one must not be the end. */
 	assert_true(strtoull(strchr(more, '=') + 1, NULL, 10) >= SLOW_NS / NS_PER_US);
-	assert_true(recv(manager, text, sizeof(text), 0) < 0);
 	shell_close(s);
 	shell_free(s);
 	manager_close(manager);
