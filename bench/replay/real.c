@@ -13,9 +13,10 @@
 #include "bench/trace/gen.h"
 #include "libtier/base/time.h"
 
-#define WAIT_NS (10 * NS_PER_S)
+#define WAIT_NS (60 * NS_PER_S)
 #define LEASES 256u
-#define PARTING_NS (2 * NS_PER_MS) /* between looks while blocks are parting */
+#define SETTLE_NS (2 * NS_PER_MS) /* between looks while blocks are on their way out */
+#define RETIRING "tiers.1.retiring" /* bytes, of the tier CXL */
 
 struct lockstep {
 	struct service service;
@@ -64,6 +65,9 @@ static int context_make(struct lockstep *l, const char *policy, uint64_t bytes)
 static int lockstep_open(struct lockstep *l, const char *policy, uint64_t capacity,
 			 const struct service_options *service)
 {
+	/* Copies end as they began, also of a put that waits for room between; nothing is late. */
+	static const char *const in_order[] = { "workers=1", "request.deadline=60s",
+						"put.deadline=60s", NULL };
 	struct service_options start = *service;
 	struct tier_connect_options options = {
 		.size = sizeof(options),
@@ -73,6 +77,7 @@ static int lockstep_open(struct lockstep *l, const char *policy, uint64_t capaci
 	int error;
 
 	start.cxl_bytes = capacity * REPLAY_PAGE_BYTES;
+	start.set = in_order;
 	error = service_start(&l->service, &start, NULL);
 	options.socket = l->service.socket;
 	if (!error)
@@ -139,18 +144,21 @@ static int64_t read_prefix(struct lockstep *l, uint32_t count, struct outcome *o
 
 /*
  * Where a block leaves, those behind it follow, by the millisecond, or by 100 where a put still had
- * them. The core alone is through with that before it sees the next request; so is the daemon.
+ * them; and what they held is room a millisecond later. The next put would find more or less of it
+ * by chance. The core alone is through with that before it sees the next request; so is the daemon.
  */
-static int parting_wait(struct lockstep *l)
+static int settle(struct lockstep *l)
 {
-	const struct timespec pause = { .tv_nsec = PARTING_NS };
+	const struct timespec pause = { .tv_nsec = SETTLE_NS };
 	uint64_t until_ns = time_now_ns() + WAIT_NS;
 
 	for (;;) {
-		double parting;
+		double parting, retiring = 0;
 		int error = service_number(l->t, "status", "parting", &parting);
 
-		if (error || parting == 0)
+		if (!error && parting == 0)
+			error = service_number(l->t, "status", RETIRING, &retiring);
+		if (error || (parting == 0 && retiring == 0))
 			return error;
 		if (time_now_ns() >= until_ns)
 			return -ETIMEDOUT;
@@ -181,7 +189,7 @@ static int put_piece(struct lockstep *l, uint32_t first, uint32_t count)
 		return n < 0 ? n : -ETIMEDOUT;
 	if (got.result && got.result != -ENOSPC)
 		return got.result;
-	return parting_wait(l);
+	return settle(l);
 }
 
 static int serve(struct lockstep *l, struct outcome *out, const struct trace_request *r)

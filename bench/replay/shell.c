@@ -249,10 +249,14 @@ void shell_counts(const struct shell *s, struct shell_counts *out)
 
 /* ---- the client ---------------------------------------------------------------------------- */
 
-/* Those behind a block that left follow it, later where the put in between still has them. */
-static void parting_wait(struct shell *s)
+/*
+ * Those behind a block that left follow it, later where the put in between still has them; what
+ * they held is room when their batch has been scanned.
+ */
+static void settle(struct shell *s)
 {
-	while (s->core->parting.count || s->core->waiting.count) {
+	while (s->core->parting.count || s->core->waiting.count ||
+	       s->context->retiring[ABI_TIER_CXL]) {
 		struct core_event e = { .kind = CORE_EV_TICK };
 
 		s->now_ns += TICK_NS;
@@ -361,6 +365,6 @@ int shell_put(struct shell *s, const uint8_t (*key)[32], uint32_t first, uint32_
 	sqe.arg_offset = ARGS_BYTES;
 	sqe.arg_bytes = sqe.count = 0;
 	error = ask(s, &sqe);
-	parting_wait(s);
+	settle(s);
 	return error == -ENOSPC ? 0 : error;
 }

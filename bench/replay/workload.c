@@ -106,9 +106,12 @@ static int real_row(const struct replays *r, const char *policy, uint64_t capaci
 	if (error)
 		return error;
 	table_row("  real", &o);
-	printf("           %lld blocks hit differently, %+.2f points; %llu wrong pages\n",
+	printf("           %lld blocks hit differently, %+.2f points; %lld left differently; "
+	       "%llu wrong pages\n",
 	       (long long)o.blocks_hit - (long long)core->blocks_hit,
-	       100 * (hit_share(&o) - hit_share(core)), (unsigned long long)o.bad_pages);
+	       100 * (hit_share(&o) - hit_share(core)),
+	       (long long)o.dropped_blocks - (long long)core->dropped_blocks,
+	       (unsigned long long)o.bad_pages);
 	return o.bad_pages ? -EBADMSG : 0;
 }
 
