@@ -214,6 +214,7 @@ static void count_flights(const struct core *c, struct flights *f)
 
 		if (io_free[i])
 			continue;
+		assert(node->client <= SCHED_DAEMON);
 		f->ios[node->client]++;
 		f->background += node->background;
 		if (sched_has(node))
@@ -224,6 +225,7 @@ static void count_flights(const struct core *c, struct flights *f)
 
 		if (copy_free[i])
 			continue;
+		assert(node->client <= SCHED_DAEMON);
 		f->copies[node->client]++;
 		if (sched_has(node))
 			count_copy(c, &c->copy[i], f);
@@ -284,6 +286,7 @@ static void count_node(const struct sched_node *node, struct air *n)
 {
 	if (node->state != SCHED_FLYING)
 		return;
+	assert(node->lane < SCHED_LANES);
 	n->ops[node->lane]++;
 	n->bytes[node->lane] += node->bytes;
 	if (!sched_is_device(node->lane) || node->klass == ABI_CLASS_DEMAND)
