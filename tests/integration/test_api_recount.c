@@ -91,6 +91,8 @@ static void test_what_it_holds_is_what_the_host_holds(void **state)
 	assert_true(number(host, "cxl", "resident") <= number(host, "cxl", "charged"));
 	assert_int_equal(number(host, "cxl", "resident"), number(host, "cxl", "found"));
 	assert_true(number(host, "store", "allocated") >= number(host, "store", "bytes"));
+	assert_int_equal(number(host, "cxl", "missing"), 0);
+	assert_true(json_integer_value(json_object_get(host, "index_resident")) > 0);
 	assert_int_equal(number(host, "store", "holes"), 0);
 	assert_int_equal(json_integer_value(json_object_get(host, "descriptors")),
 			 json_integer_value(json_object_get(host, "regions")));
@@ -147,8 +149,12 @@ static void test_memory_beside_the_account_is_found(void **state)
 	fd = steal_memory(w);
 	assert_true(fd >= 0 && fstat(fd, &st) == 0);
 	for (uint32_t i = 0; i < TRIES && !found; i++) {
+		json_t *host;
+
 		assert_int_equal(pwrite(fd, "x", 1, st.st_size - 1), 1);
-		check(w, "nothing is charged", &found, NULL);
+		check(w, "nothing is charged", &found, &host);
+		assert_true(!found || number(host, "cxl", "foreign") > 0);
+		json_decref(host);
 	}
 	assert_true(found);
 	for (uint32_t i = 0; i < PATIENCE_MS / 20 && found; i++) {
@@ -162,6 +168,7 @@ static void test_memory_beside_the_account_is_found(void **state)
 static void test_a_hole_under_pages_is_found(void **state)
 {
 	struct world *w = world_begin(NULL);
+	json_t *host;
 	bool found;
 	int fd;
 
@@ -171,8 +178,11 @@ static void test_a_hole_under_pages_is_found(void **state)
 	assert_true(fd >= 0);
 	assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 				   lseek(fd, 0, SEEK_DATA), 2 * MEGA), 0);
-	assert_true(check(w, "hole in its memory", &found, NULL) > 0);
+	assert_true(check(w, "hole in its memory", &found, &host) > 0);
 	assert_true(found);
+	assert_true(number(host, "cxl", "missing") > 0);
+	assert_true(number(host, "cxl", "missing") <= 2 * MEGA);
+	json_decref(host);
 	close(fd);
 	/* What leaves the tier takes the fault along. */
 	assert_int_equal(tier_context_remove(w->t, "kv"), 0);

@@ -137,6 +137,7 @@ static void test_contexts_by_tier(void **state)
 	expect(w, "context show kv", "\ncxl 64.0 MiB 30 4.00 MiB 120 KiB 0 B 0 B 0 B\n");
 	expect(w, "context show kv", " 48 192 KiB 192 KiB 0 B 0 B 0 B\n");
 	expect(w, "context show kv", "\n8 blocks (0 being put), ");
+	expect(w, "check", "\ncxl charged 4.00 MiB, in pages 120 KiB; the host holds ");
 	keys_of(&key, BLOCKS, 1);
 	assert_int_equal(tier_put_begin(w->c, &key, 1, NULL, &p), 0);
 	expect(w, "context show kv", " blocks (1 being put), ");

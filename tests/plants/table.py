@@ -451,7 +451,7 @@ bug("layers-without-end", "libtier/abi/geometry_check.c",
 
 # ---- the daemon, the core: files of their own, which find what is defined here ------------------
 
-for part in ("daemon.py", "core.py"):
+for part in ("daemon.py", "core.py", "obs.py"):
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), part),
               encoding="utf-8") as f:
         exec(compile(f.read(), f.name, "exec"))  # pylint: disable=exec-used

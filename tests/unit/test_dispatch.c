@@ -12,8 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include "libtier/base/time.h"
 #include "tests/lib/unit.h"
 #include "tests/unit/one_host.h"
 #include "tierd/backend/mem_common.h"
@@ -289,6 +291,57 @@ static void test_a_short_read_is_no_rot(void **state)
 	assert_int_equal(there(), 8 * 4);
 }
 
+#define DEVICE_MS 20u
+
+/* The device takes so long, at least; returns the time that it took here. */
+static uint64_t let_it_take(void)
+{
+	uint64_t from = time_now_ns();
+
+	usleep(DEVICE_MS * 1000);
+	return time_now_ns() - from;
+}
+
+static const struct hist *latency_of(const char *name, const char *klass)
+{
+	for (uint32_t i = 0; i < s->obs.latencies; i++)
+		if (!strcmp(s->obs.latency[i].name, name) &&
+		    (klass ? s->obs.latency[i].klass && !strcmp(s->obs.latency[i].klass, klass)
+			   : !s->obs.latency[i].klass))
+			return s->obs.latency[i].hist;
+	fail_msg("no latency of %s", name);
+	return NULL;
+}
+
+/* What the operator is told a read or a flush took is what it took, under the name that it has. */
+static void test_what_takes_how_long(void **state)
+{
+	uint64_t begun = time_now_ns(), waited;
+	const struct hist *h;
+
+	(void)state;
+	dispatch_describe(s);
+	device.room = QUEUE;
+	fetch(0, 4);
+	assert_true(device.count > 0);
+	waited = let_it_take();
+	complete_all(0);
+	h = latency_of("read", "demand");
+	assert_int_equal(h->count, 1);
+	assert_true(h->max >= waited && h->max <= time_now_ns() - begun);
+	assert_int_equal(latency_of("read", "speculative")->count, 0);
+	assert_int_equal(latency_of("copy", "demand")->count, 0);
+	settle();
+	device.count = device.done = 0;
+	sync_want(host.core);
+	turn();
+	waited = let_it_take();
+	complete_all(0);
+	h = latency_of("flush", NULL);
+	assert_true(h->count > 0);
+	assert_true(h->max >= waited && h->max <= time_now_ns() - begun);
+}
+
 /* The core hears of a flush that failed, and of one that was refused. */
 static void test_a_flush_that_fails(void **state)
 {
@@ -461,6 +514,53 @@ static void test_memory_of_a_context_that_is_refused(void **state)
 	assert_int_equal(open_descriptors(), before);
 }
 
+struct look {
+	struct obs_recount out;
+	char told[1024];
+};
+
+static void take(void *told, const char *what)
+{
+	size_t used = strlen(told);
+
+	snprintf((char *)told + used, sizeof(((struct look *)0)->told) - used, "%s\n", what);
+}
+
+static const struct look *recount(void)
+{
+	static struct look look;
+
+	look.told[0] = '\0';
+	recount_host(s, &look.out, take, look.told);
+	return &look;
+}
+
+/* Memory that carries a context's name and is no context's: open for writing, then mapped, too. */
+static void test_stray_memory_is_found(void **state)
+{
+	static const char *const open_ones = "0 memory regions of contexts, and 1 descriptors";
+	static const char *const mapped = "have 0 bytes of address space, and 2097152 are mapped";
+	const struct look *look = recount();
+	void *map;
+	int fd;
+
+	(void)state;
+	assert_int_equal(look->out.regions + look->out.descriptors + look->out.mapped, 0);
+	fd = memfd_create("tier-cxl-stray", MFD_CLOEXEC);
+	assert_int_equal(ftruncate(fd, ABI_HUGE), 0);
+	look = recount();
+	assert_non_null(strstr(look->told, open_ones));
+	assert_null(strstr(look->told, mapped));
+	map = mmap(NULL, ABI_HUGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(map, MAP_FAILED);
+	close(fd);
+	look = recount();
+	assert_null(strstr(look->told, open_ones));
+	assert_non_null(strstr(look->told, mapped));
+	munmap(map, ABI_HUGE);
+	assert_null(strstr(recount()->told, mapped));
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, begin, end)
@@ -468,10 +568,12 @@ int main(void)
 		CASE(test_a_full_ring_keeps_the_order),
 		CASE(test_what_is_refused_ends),
 		CASE(test_a_short_read_is_no_rot),
+		CASE(test_what_takes_how_long),
 		CASE(test_a_flush_that_fails),
 		CASE(test_punches_leave_jobs_to_copies),
 		CASE(test_a_punch_waits_for_what_is_being_backed),
 		CASE(test_memory_of_a_context_that_is_refused),
+		CASE(test_stray_memory_is_found),
 		CASE(test_an_index_waits_for_jobs),
 	};
 
