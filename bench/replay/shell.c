@@ -14,7 +14,7 @@
 #define FETCH_BLOCKS 64u /* read in one piece */
 #define MATCH_AHEAD 8u /* keys whose lines are brought before their look-up, as libtier has it */
 #define TICK_NS 10000000u   /* its slow ticks */
-#define PROMPT_NS 20000000u /* from prompt to prompt on the core's clock: its slow tick comes */
+#define PACE_NS 20000000u   /* of prompts, if nothing is said: its slow tick comes */
 
 struct shell {
 	struct core *core;
@@ -201,6 +201,8 @@ int shell_open(struct shell **out, const struct shell_options *options)
 	if (!s)
 		return -ENOMEM;
 	s->set = *options;
+	if (!s->set.pace_ns)
+		s->set.pace_ns = PACE_NS;
 	s->now_ns = 1;
 	s->staging_bytes = ARGS_BYTES + (uint64_t)options->put_blocks * options->page_bytes;
 	if (options->nvme_bytes)
@@ -324,7 +326,7 @@ uint32_t shell_read(struct shell *s, const uint8_t (*key)[32], uint32_t count)
 {
 	struct core_event e = { .kind = CORE_EV_TICK };
 
-	s->now_ns += PROMPT_NS;
+	s->now_ns += s->set.pace_ns;
 	feed(s, &e);
 	pump(s);
 	for (uint32_t at = 0; at < count; at += FETCH_BLOCKS) {

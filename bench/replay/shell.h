@@ -21,6 +21,7 @@ struct shell_options {
 	uint32_t put_blocks; /* of one put, at most */
 	uint64_t nvme_bytes; /* of the store, its overhead included; 0 = none */
 	bool admit_all;	     /* every block is written to it */
+	uint64_t pace_ns;    /* from prompt to prompt on the core's clock; 0 = 20 ms */
 };
 
 /* Errors: -ENOMEM, -EINVAL (said on standard error). */

@@ -252,6 +252,7 @@ static void test_counters_of_a_space(void **state)
 
 	(void)state;
 	WRONG(s->taken, "segments taken");
+	WRONG(s->punching, "segments being punched");
 	WRONG(s->parked, "segments parked");
 	WRONG(s->live, "bytes of live places");
 	WRONG(s->free, "bytes of free places");

@@ -139,9 +139,22 @@ static bool is_idle(const struct model *m, uint32_t klass)
 	return m->idle[klass] && m->low[klass] > 1 && spares(m, klass) > 1;
 }
 
+/* Of a segment, whichever class it will serve. */
+static uint64_t least_room(const struct model *m)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (uint32_t k = 0; k < m->classes; k++) {
+		uint64_t all = (uint64_t)places_of(m, k) * m->stride[k];
+
+		least = all < least ? all : least;
+	}
+	return least;
+}
+
 static void compare(const struct model *m)
 {
-	uint64_t live = 0, room = 0, usable = 0;
+	uint64_t live = 0, room = 0, usable = 0, punching = 0;
 	struct space_stats stats;
 
 	for (uint32_t i = 0; i < m->segments; i++) {
@@ -154,6 +167,8 @@ static void compare(const struct model *m)
 			room += all - used;
 		if (s->state == TAKEN)
 			usable += all - used;
+		if (s->state == PUNCHED)
+			punching += least_room(m);
 		/* What is unused, and that only, may be punched by others. */
 		assert_int_equal(space_hole(m->space, i * m->segment_bytes) ==
 					 i * m->segment_bytes, s->state == UNUSED);
@@ -164,6 +179,7 @@ static void compare(const struct model *m)
 	assert_int_equal(stats.free, room);
 	assert_true(stats.available >= usable);
 	assert_int_equal(stats.available > usable, can_take(m));
+	assert_int_equal(stats.punching, punching);
 	assert_true(stats.charged <= m->quota && m->pool->used <= m->pool->capacity);
 }
 

@@ -11,7 +11,7 @@
 #include "tierd/core/space_priv.h"
 
 struct segments {
-	uint64_t taken, taken_bits, parked, returned, live, free, free_evacuated;
+	uint64_t taken, taken_bits, punching, parked, returned, live, free, free_evacuated;
 	uint64_t class_free[ABI_PARTS_MAX], class_live[ABI_PARTS_MAX];
 	uint64_t class_going[ABI_PARTS_MAX];
 };
@@ -38,6 +38,7 @@ static void audit_segment(struct audit *a, const char *whose, const struct space
 
 	audit_compare(a, whose, "places of a segment", live, at->live);
 	n->taken += used || at->state == SEGMENT_PUNCHED;
+	n->punching += at->state == SEGMENT_PUNCHED;
 	n->taken_bits += bitmap_test(s->taken_bits, seg);
 	n->live += live * c->stride;
 	n->free += vacant * c->stride;
@@ -61,6 +62,7 @@ void audit_space(struct audit *a, const char *whose, const struct space *s,
 	}
 	audit_compare(a, whose, "segments taken", n.taken, s->taken);
 	audit_compare(a, whose, "segments in use", n.taken_bits, n.taken);
+	audit_compare(a, whose, "segments being punched", n.punching, s->punching);
 	audit_compare(a, whose, "segments parked", n.parked, s->parked);
 	audit_compare(a, whose, "bytes of parked units", n.returned, s->returned);
 	audit_compare(a, whose, "bytes of live places", n.live, s->live);

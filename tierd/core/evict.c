@@ -632,17 +632,21 @@ int core_evict(struct core *c, uint32_t id, uint32_t tier, uint64_t bytes, uint6
 
 /*
  * Keep some room ahead of need. Called where room was used, so that who leaves depends on what was
- * asked and not on when a tick came; and by ticks, for room that was lost otherwise. While puts
- * copy the ticks wait: a put's blocks are in no order yet, and its end comes here.
+ * asked and not on when a tick came, nor on when spares were given back, which can be taken again;
+ * and by ticks, for room that was lost otherwise. While puts copy the ticks wait: a put's blocks
+ * are in no order yet, and its end comes here.
  */
 void evict_room_ahead(struct core *c, struct context *x, uint32_t tier)
 {
 	struct space_stats st;
+	uint64_t room, whole;
 
 	space_stats(x->space[tier], &st);
-	if (st.available + x->retiring[tier] >= st.charged / 64)
+	room = st.available + st.punching;
+	whole = st.live + room;
+	if (room + x->retiring[tier] >= whole / 64)
 		return;
-	if (!evict_giver(c, x, tier, st.charged / 32) && evict_some(c, x, tier, st.charged / 32))
+	if (!evict_giver(c, x, tier, whole / 32) && evict_some(c, x, tier, whole / 32))
 		reclaim_flush(c);
 }
 

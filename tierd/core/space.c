@@ -451,6 +451,7 @@ int64_t space_surplus(struct space *s, bool all)
 	if (klass == s->classes)
 		return -ENOENT;
 	s->klass[klass].idle -= s->klass[klass].idle > 0;
+	s->punching++;
 	return (int64_t)(empty_withdraw(s, klass) * s->segment_bytes);
 }
 
@@ -476,6 +477,8 @@ void space_punched(struct space *s, uint64_t offset)
 
 	assert(segment->live == 0 && segment->state == SEGMENT_PUNCHED);
 	assert(s->taken > 0 && s->pool->used >= s->segment_bytes);
+	assert(s->punching > 0);
+	s->punching--;
 	s->taken--;
 	s->pool->used -= s->segment_bytes;
 	space_segment_unused(s, seg);
@@ -652,6 +655,7 @@ void space_stats(const struct space *s, struct space_stats *out)
 		.reserved = reserved,
 		.available = s->free - s->free_evacuated - reserved +
 			     space_segments_left(s) * least,
+		.punching = s->punching * least,
 	};
 	assert(out->live <= out->charged);
 }

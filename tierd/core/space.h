@@ -142,6 +142,7 @@ struct space_stats {
 	uint64_t free;      /* bytes of places free in taken segments */
 	uint64_t reserved;  /* of these, promised */
 	uint64_t available; /* bytes that space_alloc could still hand out */
+	uint64_t punching;  /* bytes that it can hand out again when empty segments are punched */
 };
 void space_stats(const struct space *s, struct space_stats *out);
 

@@ -63,6 +63,7 @@ struct space {
 	uint32_t segments;      /* that range and quota allow: only the first so many are used */
 	uint32_t limit;         /* segments that the present quota allows */
 	uint32_t taken;         /* with those being punched: what is charged, but for `returned` */
+	uint32_t punching;      /* of these, empty ones on their way out */
 	uint32_t parked;        /* evacuated segments with units given back */
 	uint64_t returned;      /* bytes of units that are not charged any more */
 	uint32_t unused_from;   /* no segment below is unused */
