@@ -35,11 +35,21 @@ int memory_open(struct memory **out, const struct mem_ops *const ops[ABI_MEM_TIE
 	return 0;
 }
 
+/* Readers keep what they have leased, and read on: it goes with their last mapping. */
+static void leave(struct memory *m, struct context_memory *made)
+{
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+		if (made->mem[t].bytes)
+			m->ops[t]->leave(&made->mem[t]);
+	mem_leave(&made->index);
+	free(made);
+}
+
 void memory_close(struct memory *m)
 {
 	for (uint32_t i = 0; i < ABI_CONTEXTS_MAX; i++)
 		if (m->context[i])
-			memory_unmake(m, m->context[i]);
+			leave(m, m->context[i]);
 	while (m->retired) {
 		struct context_memory *made = m->retired;
 

@@ -24,7 +24,10 @@ struct context_memory {
 /* ops: one a memory tier, NULL where the tier is not there. Errors: -ENOMEM. */
 int memory_open(struct memory **out, const struct mem_ops *const ops[ABI_MEM_TIERS]);
 
-/* Unmaps everything that is left. */
+/*
+ * Unmaps everything that is left. A context that is there stays as it is for those who have it
+ * mapped: their leases outlive us. One that is retired is emptied.
+ */
 void memory_close(struct memory *m);
 
 /*

@@ -27,6 +27,9 @@ struct world {
 	uint32_t next;      /* key */
 };
 
+static const char *const settings[] = { "hbm.size=0", "cxl.size=16MiB", "nvme.size=96MiB",
+					"put.deadline=1s", NULL };
+
 static void open_user(const struct daemon *d, struct user *u)
 {
 	struct tier_connect_options o = { .size = sizeof(o), .socket = d->socket,
@@ -42,8 +45,6 @@ static void open_user(const struct daemon *d, struct user *u)
 
 static int setup(void **state)
 {
-	static const char *const settings[] = { "hbm.size=0", "cxl.size=16MiB", "nvme.size=96MiB",
-						"put.deadline=1s", NULL };
 	struct world *w = calloc(1, sizeof(*w));
 
 	daemon_folder(&w->d);
@@ -578,6 +579,66 @@ static void test_removal_waits_for_no_reader(void **state)
 	tier_geometry_free(g);
 }
 
+/* ---- the daemon's end ------------------------------------------------------------------------ */
+
+#define AFTER 50u /* rounds of reads once the daemon has gone */
+
+/* Every page by a copy; what cannot be had is said, never made up. */
+static void gather_all(struct user *u, const tier_block *blocks)
+{
+	static uint8_t data[HELD * BLOCK_BYTES];
+	static int32_t error[HELD * 6];
+	struct tier_into into = { .dst = data, .error = error };
+	struct tier_page page[HELD * 6];
+
+	for (uint32_t i = 0; i < HELD * 6; i++)
+		page[i] = (struct tier_page){ blocks[i / 6], i % 6 };
+	CHECK(tier_gather(u->r, u->c, page, HELD * 6, &into) >= 0);
+	for (uint32_t i = 0; i < HELD * 6; i++)
+		for (uint32_t k = 0; k < 4096; k++)
+			CHECK(error[i] || data[i * 4096 + k] == byte_of(i / 6));
+}
+
+/* Leases and look-ups go on over the last state: before the stop, in it, and after it. */
+static void read_over_the_end(struct world *w, struct user *u)
+{
+	static struct tier_lease lease[HELD * 6];
+	struct pollfd gone = { .fd = w->down[0], .events = POLLIN };
+	tier_block blocks[HELD];
+
+	lease_all(u, 0, lease);
+	for (uint32_t i = 0; i < HELD; i++) {
+		tier_key key = key_of(i);
+		struct tier_found found;
+
+		CHECK(tier_match(u->c, &key, 1, &found) == 1);
+		blocks[i] = found.block;
+	}
+	CHECK(write(w->up[1], "x", 1) == 1);
+	while (poll(&gone, 1, 0) == 0)
+		gather_all(u, blocks);
+	verify_all(lease, 0);
+	for (uint32_t i = 0; i < AFTER; i++)
+		gather_all(u, blocks);
+	verify_all(lease, 0);
+	tier_release_many(u->r, lease, HELD * 6);
+	tier_close(u->t);
+}
+
+static void test_leases_outlive_the_daemon(void **state)
+{
+	struct world *w = *state;
+	pid_t pid;
+
+	put(&w->own, 0, HELD);
+	pid = spawn(w, read_over_the_end);
+	wait_turn(w);
+	daemon_stop(&w->d);
+	go_on(w);
+	must_end(w, pid);
+	daemon_start(&w->d, settings);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -588,6 +649,7 @@ int main(void)
 		cmocka_unit_test(test_leases_end_with_the_process_not_the_socket),
 		cmocka_unit_test(test_a_socket_is_shut_under_a_reader),
 		cmocka_unit_test(test_removal_waits_for_no_reader),
+		cmocka_unit_test(test_leases_outlive_the_daemon),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -23,6 +23,15 @@ bug("memory-for-others-to-open", BACKEND + "mem_common.c",
 bug("removed-memory-not-emptied", BACKEND + "mem_common.c",
     "fallocate(region->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)region->bytes);",
     "", "test_backend_mem")
+bug("stop-empties-what-is-leased", BACKEND + "mem_common.c",
+    "\tmunmap(region->addr, region->bytes);\n\tclose(region->fd);",
+    "\tfallocate(region->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,\n"
+    "\t\t  (off_t)region->bytes);\n"
+    "\tmunmap(region->addr, region->bytes);\n\tclose(region->fd);",
+    "test_shell_memory", "test_api_death")
+bug("stop-leaves-the-removed", SHELL + "memory.c",
+    "m->retired = made->next;\n\t\tmemory_unmake(m, made);",
+    "m->retired = made->next;\n\t\tleave(m, made);", "test_shell_memory")
 bug("descriptors-of-a-context-leak", FRONT + "context.c",
     "for (uint32_t i = 0; i < FRONT_CONTEXT_FDS; i++)\n\t\tclose(fd[i]);", "",
     "test_front_socket")

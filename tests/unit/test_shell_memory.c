@@ -55,7 +55,8 @@ static int teardown(void **state)
 	(void)state;
 	atomic_store_release_u32(&fx.release, 1); /* also after a failure */
 	worker_close(fx.workers);
-	memory_close(fx.memory);
+	if (fx.memory)
+		memory_close(fx.memory);
 	close(fx.wake);
 	return 0;
 }
@@ -153,12 +154,48 @@ static void test_what_is_granted_is_for_reading(void **state)
 	}
 }
 
+/* What a client has mapped of the context's tier. */
+static const uint8_t *map_granted(uint32_t id)
+{
+	int fd[1 + ABI_MEM_TIERS];
+	void *at;
+
+	assert_int_equal(memory_grant(fx.memory, id, fd), 0);
+	at = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd[1 + ABI_TIER_CXL], 0);
+	assert_true(at != MAP_FAILED);
+	for (uint32_t i = 0; i < 1 + ABI_MEM_TIERS; i++)
+		close(fd[i]);
+	return at;
+}
+
+/* Its leases outlive us; those of a removed context were given back before it was retired. */
+static void test_a_reader_keeps_its_pages_over_our_end(void **state)
+{
+	const uint8_t *kept, *removed;
+
+	(void)state;
+	memset(make(3)->mem[ABI_TIER_CXL].addr, 0x5a, 4096);
+	memset(make(4)->mem[ABI_TIER_CXL].addr, 0x5a, 4096);
+	kept = map_granted(3);
+	removed = map_granted(4);
+	memory_retire(fx.memory, 4, fx.workers);
+	memory_close(fx.memory);
+	fx.memory = NULL;
+	assert_int_equal(kept[0], 0x5a);
+	assert_int_equal(kept[4095], 0x5a);
+	assert_int_equal(removed[0], 0);
+	munmap((void *)(uintptr_t)kept, 4096);
+	munmap((void *)(uintptr_t)removed, 4096);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_a_job_keeps_memory_mapped, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_an_id_of_another_life, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_what_is_granted_is_for_reading, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_a_reader_keeps_its_pages_over_our_end, setup,
 						teardown),
 	};
 

@@ -35,7 +35,10 @@ struct mem_ops {
 	int (*probe)(struct backend_info *info);
 	/* A sparse region, F_SEAL_SHRINK|GROW|SEAL, mapped and bound to the tier's memory. */
 	int (*create)(struct mem_region *region, const char *label, uint64_t bytes);
+	/* The memory goes, whoever has it mapped. */
 	void (*destroy)(struct mem_region *region);
+	/* We let go of it: who has it mapped keeps it as it is, and nobody else can have it. */
+	void (*leave)(struct mem_region *region);
 	/* Back a 2 MiB-aligned range with memory, huge pages if they can be had. Any thread. */
 	int (*prepare)(const struct mem_region *region, uint64_t offset, uint64_t bytes);
 	/* Give a 2 MiB-aligned range back to the host (hole). Any thread. */

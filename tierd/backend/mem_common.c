@@ -105,15 +105,22 @@ int mem_create(struct mem_region *region, const char *label, uint64_t bytes)
 	return 0;
 }
 
-void mem_destroy(struct mem_region *region)
+void mem_leave(struct mem_region *region)
 {
 	if (!region->bytes)
 		return;
 	munmap(region->addr, region->bytes);
-	/* A client may keep its mapping; what was in it goes all the same. */
-	fallocate(region->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)region->bytes);
 	close(region->fd);
 	*region = (struct mem_region){ .fd = -1 };
+}
+
+void mem_destroy(struct mem_region *region)
+{
+	if (!region->bytes)
+		return;
+	/* A client may keep its mapping; what was in it goes all the same. */
+	fallocate(region->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)region->bytes);
+	mem_leave(region);
 }
 
 static bool range_is_sane(const struct mem_region *region, uint64_t offset, uint64_t bytes)

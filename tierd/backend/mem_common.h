@@ -18,9 +18,10 @@ extern const struct mem_ops mem_cxl_memfd; /* cxl_memfd.c: cxl, emulated */
  * ABI_HUGE; bytes a multiple of 4096. Errors: -EINVAL, -ENOMEM, -EMFILE.
  */
 int mem_create(struct mem_region *region, const char *label, uint64_t bytes);
-void mem_destroy(struct mem_region *region);
 
 /* The slots of mem_ops, for any such region. Ranges are checked: -EINVAL. */
+void mem_destroy(struct mem_region *region);
+void mem_leave(struct mem_region *region);
 int mem_prepare(const struct mem_region *region, uint64_t offset, uint64_t bytes);
 int mem_punch(const struct mem_region *region, uint64_t offset, uint64_t bytes);
 int64_t mem_resident(const struct mem_region *region);
