@@ -133,17 +133,30 @@ static int follow(const char *path, char real[CONFIG_PATH_BYTES])
 	return -ELOOP;
 }
 
-/* The store that is replaced, locked until that is done: a daemon that has it would go on writing
- * into a file without a name. NULL: there is none. */
-static int hold_former(struct shell *s, struct block_device **former)
+/* What is at path, as it is, locked until it is closed. NULL: there is nothing. */
+static int hold(struct shell *s, const char *path, struct block_device **held)
 {
-	struct block_options options = {
-		.path = s->config.store_path,
-		.buffered = s->config.nvme_buffered,
-	};
+	struct block_options options = { .path = path, .buffered = s->config.nvme_buffered };
 
-	*former = NULL;
-	return access(options.path, F_OK) ? 0 : s->block->open(former, &options);
+	*held = NULL;
+	return access(path, F_OK) ? 0 : s->block->open(held, &options);
+}
+
+/* What a format left that was killed never was a store: the next one may be smaller. What of it is
+ * written already serves again. */
+static int cut_left_over(struct shell *s, const struct block_options *options)
+{
+	struct block_device *left;
+	int rc = hold(s, options->path, &left);
+
+	if (!left)
+		return rc;
+	if (s->block->bytes(left) > options->bytes &&
+	    truncate(options->path, (off_t)options->bytes))
+		rc = recover_explain(s, -errno, "what a killed format left cannot be cut",
+				     "remove it: the store's name with .new behind it");
+	s->block->close(left);
+	return rc;
 }
 
 /* Make it at path, give it the name real. */
@@ -151,11 +164,15 @@ static int make_file(struct shell *s, const struct block_options *options, const
 		     struct disk_super *super)
 {
 	struct block_device *former;
-	int rc = hold_former(s, &former);
+	int rc;
 
+	/* A daemon that has it would go on writing into a file without a name. */
+	rc = hold(s, s->config.store_path, &former);
 	if (rc)
 		return rc;
-	rc = s->block->open(&s->device, options); /* explains its failures itself */
+	rc = cut_left_over(s, options);
+	if (rc == 0)
+		rc = s->block->open(&s->device, options); /* explains its failures itself */
 	if (rc == 0) {
 		rc = fill(s, super);
 		if (rc == 0 && rename(options->path, real))

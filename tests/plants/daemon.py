@@ -541,7 +541,7 @@ bug("catalog-of-the-wrong-slot", SHELL + "recover.c",
 bug("torn-catalog-kept", SHELL + "recover.c", "rc = void_torn(s, bytes, best);", "rc = 0;",
     "test_recover")
 bug("store-replaced-under-a-daemon", SHELL + "format.c",
-    "return access(options.path, F_OK) ? 0 : s->block->open(former, &options);", "return 0;",
+    "rc = hold(s, s->config.store_path, &former);", "rc = 0;\n\tformer = NULL;",
     "test_front_life")
 bug("link-to-the-store-replaced", SHELL + "format.c",
     "rc = follow(s->config.store_path, real);",

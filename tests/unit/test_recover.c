@@ -367,6 +367,33 @@ static void test_a_failed_format_leaves_nothing(void **state)
 	shell_free(s);
 }
 
+/* The size that is asked for now counts; one that is at it is not disturbed. */
+static void test_what_a_killed_format_left(void **state)
+{
+	struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	struct shell *s = shell_new();
+	char path[CONFIG_PATH_BYTES + 8];
+	struct stat st;
+	int fd;
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s.new", s->config.store_path);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, 2 * STORE_BYTES), 0);
+	s->options.format = true;
+	assert_int_equal(fcntl(fd, F_OFD_SETLK, &whole), 0);
+	assert_int_equal(again(s), -EBUSY);
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_int_equal(st.st_size, 2 * STORE_BYTES);
+	close(fd);
+	assert_int_equal(again(s), 0);
+	assert_int_equal(stat(s->config.store_path, &st), 0);
+	assert_int_equal(st.st_size, STORE_BYTES);
+	assert_int_not_equal(access(path, F_OK), 0);
+	shell_free(s);
+}
+
 /* ---- what a daemon has stored ---------------------------------------------------------------- */
 
 /* A host's store, as a file. */
@@ -571,6 +598,7 @@ int main(void)
 		cmocka_unit_test(test_super_blocks_that_contradict_themselves),
 		cmocka_unit_test(test_a_new_store_is_made_in_order),
 		cmocka_unit_test(test_a_failed_format_leaves_nothing),
+		cmocka_unit_test(test_what_a_killed_format_left),
 		cmocka_unit_test(test_what_was_stored_comes_back),
 		cmocka_unit_test(test_a_segment_that_cannot_be_read),
 		cmocka_unit_test(test_a_long_recovery_asks_for_time),
