@@ -639,8 +639,8 @@ int64_t tier_pin(tier_context *c, const tier_block *blocks, uint32_t count, uint
 int tier_unpin(tier_context *c, uint64_t pin);
 
 /*
- * Delete blocks by key, in every tier; readers under a lease keep their bytes. Returns how many
- * there were; durable then. Errors: -EACCES read-only for us, -ENOTCONN. Blocks. Any thread.
+ * Delete blocks by key, in prefix order, in every tier; readers under a lease keep their bytes.
+ * Returns how many there were; durable then. Errors: -EACCES read-only for us. Blocks. Any thread.
  */
 int64_t tier_delete(tier_context *c, const tier_key *keys, uint32_t count);
 

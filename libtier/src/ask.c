@@ -295,11 +295,13 @@ int64_t tier_delete(tier_context *c, const tier_key *keys, uint32_t count)
 	rc = ask_check_list("delete", keys, count, count);
 	if (rc)
 		return rc;
-	for (uint32_t at = 0; at < count; at += KEYS_MAX) {
-		uint32_t n = count - at < KEYS_MAX ? count - at : KEYS_MAX;
+	/* The last first: of a prefix' first blocks the others leave by themselves, uncounted. */
+	while (count) {
+		uint32_t n = count < KEYS_MAX ? count : KEYS_MAX;
 		int64_t value;
 
-		s.args = (struct request_args){ .keys = keys + at, .count = n };
+		count -= n;
+		s.args = (struct request_args){ .keys = keys + count, .count = n };
 		value = call(c->t, "delete", &s, submit_until(0, SUBMIT_LONG_NS));
 		if (value < 0)
 			return value;

@@ -250,6 +250,10 @@ bug("fetch-goes-on-behind-a-gap", LIBRARY + "ask.c", "if (value < n)\n\t\t\tbrea
     "test_libtier_edges")
 bug("delete-counts-its-last-piece", LIBRARY + "ask.c", "deleted += value;", "deleted = value;",
     "test_libtier_edges")
+bug("long-delete-from-the-front", LIBRARY + "ask.c",
+    "count -= n;\n\t\ts.args = (struct request_args){ .keys = keys + count, .count = n };",
+    "s.args = (struct request_args){ .keys = keys, .count = n };\n\t\tkeys += n;\n"
+    "\t\tcount -= n;", "test_libtier_edges")
 bug("cancel-ends-at-what-is-over", LIBRARY + "ask.c", "if (value < 0 && value != -ENOENT)",
     "if (value < 0)", "test_libtier_edges")
 bug("read-goes-round-for-ever", LIBRARY + "gather.c",
