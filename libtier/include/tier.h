@@ -6,7 +6,8 @@
  * lease, put, ask (fetch, pin, delete), completions, operator's door.
  *
  *   Conventions
- *   - Functions return 0 (or a count) or a negative errno. tier_error_text() tells the story.
+ *   - Functions return 0, a count or a negative errno; tier_error_text() tells the story. All that
+ *     ask the daemon: also -ENOTCONN, -ETIMEDOUT, -EPROTO, -EBUSY; of a context: -ENOENT, removed.
  *   - All sizes are bytes, all times nanoseconds; deadlines are absolute CLOCK_MONOTONIC, 0 means
  *     the daemon's default. Option structs carry their size first: set it with sizeof; all other
  *     members may be zero. They grow only at the end; structs without a size never grow.
@@ -53,10 +54,8 @@ typedef struct tier_stream tier_stream;     /* a prefix on its way, layer by lay
  */
 const char *tier_error_text(void);
 
-/* A fixed English text for an errno of this library, negative or positive. Any thread. */
+/* A fixed text for an errno of this library, negative or positive; its version, "1.2.3". */
 const char *tier_strerror(int error);
-
-/* The library's version, "major.minor.patch". Any thread. */
 const char *tier_version(void);
 
 /* ---- connect ----------------------------------------------------------------------------- */
@@ -416,9 +415,9 @@ struct tier_put_options {
  * is found when all n have committed it, so only the last one's completion counts every block.
  * Errors: -ENOBUFS the staging arena is full (commit or abort others, or connect with more),
  * -EAGAIN the request ring is full or (durable) the daemon is behind, -EACCES context is
- * read-only for us, -ENOSPC, -EDQUOT too many puts of ours are open, -ETIMEDOUT the daemon does
- * not answer, -ENOTCONN, -EINVAL (also more than 2,044 keys). Waits for the daemon's word. Any
- * thread; one thread at a time for one put.
+ * read-only for us, -ENOSPC, -EDQUOT too many puts of ours are open, -ENOENT also no such
+ * reservation, -ENOTSUP durable in a context without NVMe, -EINVAL (also more than 2,044 keys).
+ * Waits for the daemon's word. Any thread; one thread at a time for one put.
  */
 int tier_put_begin(tier_context *c, const tier_key *keys, uint32_t count,
 		   const struct tier_put_options *options, tier_put **out);
@@ -435,8 +434,9 @@ int tier_put_exists(const tier_put *p, uint32_t block);
 /*
  * Hand the bytes over; the handle is gone. A completion with user_data follows: result 0 with
  * value = how many of its blocks are now whole and visible, status TIER_DROPPED when a best-effort
- * put was not taken; -ESTALE the epoch was raised meanwhile, -ENOSPC, -ETIMEDOUT.
- * Returns -EAGAIN when the ring is full: the put lives on, try again.
+ * put was not taken; -ESTALE the epoch was raised meanwhile, -ENOSPC, -ETIMEDOUT, -EBADMSG other
+ * bytes are stored under a key, -EIO (durable) the device fails. Returns -EAGAIN when the ring is
+ * full: the put lives on, try again.
  */
 int tier_put_commit(tier_put *p, uint64_t user_data);
 

@@ -347,6 +347,20 @@ def man_pages(tree, rule):
     return None
 
 
+def error_texts(tree, rule):
+    """Each error that tier.h names has a text of tier_strerror's."""
+    path = "libtier/src/error.c"
+    header, texts = tree.texts.get("libtier/include/tier.h"), tree.texts.get(path)
+    if header is None or texts is None:
+        return f"no tier.h or no {path}"
+    named = set(re.findall(r"\{ (E\w+), \"", texts))
+    for number, line in enumerate(header.split("\n"), 1):
+        for name in re.findall(r"-(E[A-Z0-9]{2,})\b", line):
+            if name not in named:
+                tree.find("libtier/include/tier.h", number, rule, f"{name} has no text in {path}")
+    return None
+
+
 def counters(tree, rule):
     """A counter that is declared is counted somewhere: else operators read nought for ever."""
     path = "tierd/core/metrics.def"
@@ -423,6 +437,7 @@ RULES = {
     "public-doc": public_doc,
     "symbol-map": symbol_map,
     "man-pages": man_pages,
+    "error-texts": error_texts,
     "counters": counters,
     "docs": docs,
     "dependencies": dependencies,
