@@ -368,7 +368,7 @@ void tier_release_many(tier_reader *r, struct tier_lease *leases, uint32_t count
 /* Where copies of pages go. */
 struct tier_into {
 	void *dst;
-	size_t stride;  /* bytes from one page to the next; 0 = packed */
+	size_t stride;  /* from one page to the next, -EINVAL for a larger page; 0 = packed */
 	int32_t *error; /* one entry a page: 0 or why it was not copied; NULL = not wanted */
 };
 

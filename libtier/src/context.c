@@ -59,6 +59,18 @@ static int set_options(struct wire_ctx *q, const struct tier_context_options *op
 	return 0;
 }
 
+/* The daemon says the same of the quotas of memory. */
+static int check_store_quota(const struct wire_ctx *q)
+{
+	uint64_t quota = q->quota[TIER_NVME];
+
+	if (quota == 0 || quota >= q->geometry.block_bytes) /* TIER_QUOTA_NONE, too */
+		return 0;
+	return error_set(-ENOSPC, "context: the NVMe quota of %llu bytes is too small for a block "
+				  "of %llu; raise it, or write TIER_QUOTA_NONE",
+			 (unsigned long long)quota, (unsigned long long)q->geometry.block_bytes);
+}
+
 /* Take the lock for questions and make sure of a daemon; on error the lock is not held. */
 static int wire_begin(struct tier *t) LOCK_ATTRIBUTE(try_acquire_capability(0, t->wire))
 	LOCK_ATTRIBUTE(no_thread_safety_analysis)
@@ -177,7 +189,8 @@ int tier_context_create(tier *t, const char *name, const tier_geometry *g,
 	if (rc)
 		return rc;
 	q.geometry = g->abi;
-	return context_make(t, &q, out);
+	rc = check_store_quota(&q);
+	return rc ? rc : context_make(t, &q, out);
 }
 
 int tier_context_open(tier *t, const char *name, const uint8_t fingerprint[32],

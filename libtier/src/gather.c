@@ -72,6 +72,8 @@ int tier_gather(tier_reader *r, tier_context *c, const struct tier_page *pages, 
 		return session_check(r->t);
 	if (count > INT32_MAX)
 		return error_note(-EINVAL, "tier_gather: too many pages");
+	if (into->stride && (UINTPTR_MAX - (uintptr_t)into->dst) / into->stride < count)
+		return error_note(-EINVAL, "tier_gather: the stride leads beyond all memory");
 	g = (struct gather){ &c->geometry.abi, into->dst, into->stride };
 	for (uint32_t at = 0; at < count; at += n) {
 		int rc;

@@ -111,6 +111,18 @@ static int plan_of(struct tier_plan *p, struct submission *s, const struct tier_
 	return rc ? rc : send_all(p, s, accesses, &args);
 }
 
+static int check_accesses(const struct tier_access *accesses, uint32_t count, bool timed)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		if (accesses[i].reserved)
+			return error_set(-EINVAL, "plan: reserved of access %u is not 0", i);
+		if (timed && i && accesses[i].time_us < accesses[i - 1].time_us)
+			return error_set(-EINVAL, "plan: access %u is earlier than the one before "
+						  "it", i);
+	}
+	return 0;
+}
+
 int tier_plan_begin(tier_context *c, const struct tier_access *accesses, uint32_t count,
 		    const struct tier_plan_options *options, tier_plan **out)
 {
@@ -135,6 +147,9 @@ int tier_plan_begin(tier_context *c, const struct tier_access *accesses, uint32_
 	if (own.tier >= ABI_MEM_TIERS || own.reserved)
 		return error_set(-EINVAL, "plan: tier %u is not TIER_HBM or TIER_CXL, or reserved "
 					  "is not 0", own.tier);
+	rc = check_accesses(accesses, count, own.start_ns != 0);
+	if (rc)
+		return rc;
 	s.entry.tier = (uint8_t)own.tier;
 	p = calloc(1, sizeof(*p));
 	if (!p)

@@ -34,6 +34,8 @@ static int check_options(const struct tier_put_options *o, uint32_t part_count)
 	if (o->priority > TIER_PRIORITY_HIGH)
 		return error_set(-EINVAL, "put: priority %u is none of TIER_PRIORITY_*",
 				 o->priority);
+	if (o->reserved)
+		return error_note(-EINVAL, "put: reserved is not 0");
 	if (o->ttl_ns > ABI_TTL_MS_MAX * NS_PER_MS)
 		return error_set(-EINVAL, "put: ttl_ns is more than 14 days");
 	if (part_count < 64 && o->parts >> part_count != 0)

@@ -388,10 +388,12 @@ int64_t tier_stream_wait(tier_stream *s, uint32_t layer, uint64_t deadline_ns)
 	uint64_t until_ns;
 	int64_t n;
 
-	if (!s || layer == UINT32_MAX)
-		return error_note(-EINVAL, "stream: no handle, or no such layer");
+	if (!s)
+		return error_note(-EINVAL, "stream: no handle");
 	if (session_orphaned(s->t->alive))
 		return error_note(-EOWNERDEAD, "stream: it belongs to the parent process");
+	if (layer == UINT32_MAX)
+		return error_note(-ENODATA, "stream: no stream has such a layer");
 	if (likely(tier_stream_ready(s) > layer))
 		return answer(s);
 	until_ns = deadline_ns ? deadline_ns : submit_until(s->deadline_ns, SUBMIT_DEFAULT_NS);

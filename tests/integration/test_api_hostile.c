@@ -86,6 +86,9 @@ static void test_contexts(void **state)
 					   .quota = { TIER_QUOTA_NONE, TIER_QUOTA_NONE,
 						      TIER_QUOTA_NONE, TIER_QUOTA_NONE } };
 	assert_true(tier_context_create(w->t, "odd", w->g, &o, &c) < 0);
+	o = (struct tier_context_options){ .size = sizeof(o), .quota[TIER_NVME] = BLOCK_BYTES - 1 };
+	assert_int_equal(tier_context_create(w->t, "odd", w->g, &o, &c), -ENOSPC);
+	assert_non_null(strstr(tier_error_text(), "too small for a block"));
 	o = (struct tier_context_options){ .size = sizeof(o), .blocks_max = UINT32_MAX - 1 };
 	assert_true(tier_context_create(w->t, "odd", w->g, &o, &c) <= 0);
 	o = (struct tier_context_options){ .size = sizeof(o), .policy = "no-such" };
@@ -133,13 +136,72 @@ static void test_blocks_that_never_were(void **state)
 	assert_works(w);
 }
 
+/* Copies stay where their room is said to be. */
+static void test_strides(void **state)
+{
+	struct world *w = *state;
+	struct tier_page page[2] = { { w->block, 0 }, { w->block, 1 } };
+	const size_t beyond[] = { SIZE_MAX, SIZE_MAX / 2, SIZE_MAX - 4095 };
+	static uint8_t out[2 * 4096 + 1];
+	int32_t error[2];
+
+	assert_int_equal(tier_gather(w->r, w->c, page, 2, INTO(out, 0, error)), 2);
+	memset(out, 0xee, sizeof(out));
+	for (uint32_t i = 0; i < COUNT(beyond); i++)
+		assert_int_equal(tier_gather(w->r, w->c, page, 2, INTO(out, beyond[i], error)),
+				 -EINVAL);
+	assert_int_equal(tier_gather(w->r, w->c, page, 2, INTO(out, 4095, error)), 0);
+	assert_int_equal(error[0], -EINVAL);
+	assert_int_equal(error[1], -EINVAL);
+	for (uint32_t i = 0; i < sizeof(out); i++)
+		assert_int_equal(out[i], 0xee);
+	assert_int_equal(tier_gather(w->r, w->c, page, 2, INTO(out, 4097, error)), 2);
+	assert_works(w);
+}
+
+/* Times fall, or begin with what is not understood. */
+static void test_plans(void **state)
+{
+	struct world *w = *state;
+	struct tier_access access[2] = { { w->block, 5, 0 }, { w->block, 4, 0 } };
+	struct tier_plan_options o = { .size = sizeof(o), .tier = TIER_CXL };
+	tier_plan *p;
+
+	o.start_ns = time_now_ns();
+	assert_int_equal(tier_plan_begin(w->c, access, 2, &o, &p), -EINVAL);
+	o.start_ns = 0; /* without it they are none */
+	assert_int_equal(tier_plan_begin(w->c, access, 2, &o, &p), 0);
+	tier_plan_end(p);
+	access[1].reserved = 1;
+	assert_int_equal(tier_plan_begin(w->c, access, 2, &o, &p), -EINVAL);
+	assert_works(w);
+}
+
+static void test_layers_of_a_stream(void **state)
+{
+	struct world *w = *state;
+	tier_stream *s;
+
+	assert_int_equal(tier_stream_open(w->c, &w->block, 1, NULL, &s), 0);
+	assert_int_equal(tier_stream_wait(s, 0, time_now_ns() + LONG_NS), 1);
+	assert_int_equal(tier_stream_wait(s, UINT32_MAX, time_now_ns() + LONG_NS), -ENODATA);
+	assert_int_equal(tier_stream_wait(s, UINT32_MAX - 1, time_now_ns() + LONG_NS), -ENODATA);
+	assert_int_equal(tier_stream_wait(NULL, 0, 0), -EINVAL);
+	tier_stream_close(s);
+	assert_works(w);
+}
+
 static void test_deadlines(void **state)
 {
 	struct world *w = *state;
 	const uint64_t odd[] = { 1, UINT64_MAX, UINT64_MAX / 2, time_now_ns() };
 	struct tier_ask ask = { .size = sizeof(ask), .tier = TIER_CXL, .user_data = 1 };
 	struct tier_completion c;
+	uint64_t pin;
 
+	/* A claim until then protects nothing. */
+	assert_int_equal(tier_pin(w->c, &w->block, 1, TIER_CXL, 1, &pin), -ETIMEDOUT);
+	assert_int_equal(tier_pin(w->c, &w->block, 1, TIER_CXL, time_now_ns(), &pin), -ETIMEDOUT);
 	for (uint32_t i = 0; i < COUNT(odd); i++) {
 		/* What is there is there, however late. */
 		ask.deadline_ns = odd[i];
@@ -221,6 +283,8 @@ static void test_puts(void **state)
 	rc = tier_put_begin(w->c, same, 1, &o, &p[0]);
 	if (rc == 0)
 		tier_put_abort(p[0]);
+	o = (struct tier_put_options){ .size = sizeof(o), .reserved = 1 };
+	assert_int_equal(tier_put_begin(w->c, same, 1, &o, &p[0]), -EINVAL);
 	/* Its parent is itself. */
 	o = (struct tier_put_options){ .size = sizeof(o), .parent = &same[0] };
 	same[0].bytes[1] = 3;
@@ -260,6 +324,9 @@ int main(void)
 		cmocka_unit_test(test_connect),
 		cmocka_unit_test(test_contexts),
 		cmocka_unit_test(test_blocks_that_never_were),
+		cmocka_unit_test(test_strides),
+		cmocka_unit_test(test_plans),
+		cmocka_unit_test(test_layers_of_a_stream),
 		cmocka_unit_test(test_deadlines),
 		cmocka_unit_test(test_ranges),
 		cmocka_unit_test(test_numbers_of_nothing),

@@ -246,6 +246,9 @@ bug("farther-layer-asked-for", LIBRARY + "stream.c", "if (!before || layer + 1 <
     "if (1)", "test_libtier_edges")
 bug("layer-asked-for-ever", LIBRARY + "stream.c", "if (!--s->waiters)\n\t\tatomic_store",
     "--s->waiters;\n\tif (0)\n\t\tatomic_store", "test_libtier_edges")
+bug("gather-wraps-around", LIBRARY + "gather.c",
+    "if (into->stride && (UINTPTR_MAX", "if (into->stride == 1 && (UINTPTR_MAX",
+    "test_api_hostile")
 bug("fetch-goes-on-behind-a-gap", LIBRARY + "ask.c", "if (value < n)\n\t\t\tbreak;", "",
     "test_libtier_edges")
 bug("delete-counts-its-last-piece", LIBRARY + "ask.c", "deleted += value;", "deleted = value;",
