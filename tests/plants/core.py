@@ -24,6 +24,11 @@ bug("durable-put-waits-for-the-cache-log", CORE + "put.c",
 bug("failed-record-not-doubted", CORE + "writeback.c",
     "if (durable && (run->doubtful || run->phase == RUN_RECORD))",
     "if (durable && run->doubtful)", "test_core_flush", quick=True)
+bug("one-full-context-stops-all", CORE + "writeback.c",
+    "x->full_retry_ns = c->now_ns + FULL_RETRY_NS;",
+    "c->write_retry_ns = c->now_ns + FULL_RETRY_NS;", "test_core_full", quick=True)
+bug("first-context-always-first", CORE + "writeback.c",
+    "c->write_context[log] = i + 1;", "", "test_core_full", quick=True)
 bug("flush-for-room-forgotten", CORE + "evict.c",
     "sync_want(c); /* nobody else may */", "", "test_core_flush", quick=True)
 bug("quota-evicts-held", CORE + "evict.c",

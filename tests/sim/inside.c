@@ -520,10 +520,20 @@ void inside_streams(struct world *w)
 	}
 }
 
+static bool paused(const struct world *w, uint64_t until_ns)
+{
+	return until_ns && until_ns + 50 * MSEC > w->now_ns;
+}
+
 /* A write has failed, or found no room: write-back pauses, or did until a moment ago. */
 bool inside_pauses(const struct world *w)
 {
-	return w->core->write_retry_ns + 50 * MSEC > w->now_ns && w->core->write_retry_ns;
+	const struct core *c = w->core;
+
+	for (uint32_t i = 0; i < c->contexts_high; i++)
+		if (c->context[i] && paused(w, c->context[i]->full_retry_ns))
+			return true;
+	return paused(w, c->write_retry_ns);
 }
 
 void inside_check(struct world *w)

@@ -11,6 +11,7 @@
  * A child of a refused block is refused: without its parent it could not be found as a prefix.
  */
 #include <assert.h>
+#include <errno.h>
 
 #include "tierd/core/state.h"
 
@@ -45,6 +46,26 @@ void admit_refuse(struct core *c, struct context *x, uint32_t slot)
 	x->refused++;
 	c->metrics.admission_refused++;
 	c->metrics.admission_refused_bytes += block_bytes(x, slot);
+}
+
+/*
+ * The head's account holds all it may on NVMe, in blocks that cannot go: this one goes, so that it
+ * is in nobody's way. A durable put is told so. What is pinned stays where it is, unwritten.
+ */
+int admit_over_quota(struct core *c, struct context *x, uint32_t slot)
+{
+	const struct block_meta *m = &x->meta[slot];
+
+	if (block_use_is_pinned(block_use(x, slot)) && m->persist == PERSIST_QUEUED &&
+	    !(m->flags & BLOCK_DURABLE)) {
+		admit_refuse(c, x, slot);
+		request_wake_space(c); /* it is dirty no more */
+		return -EDQUOT;
+	}
+	c->metrics.quota_dropped++;
+	block_drop(c, x, slot);
+	request_wake_phase(c, REQUEST_WRITTEN);
+	return -EDQUOT;
 }
 
 /* How many of the chain's first blocks are worth it; the caller has refused those before. */

@@ -98,6 +98,7 @@ struct context {
 	uint64_t dirty_since_ns, urgent_since_ns;
 	uint64_t grow_until_ns, grow_look_ns; /* a run waits for more, at most; looks. 0 = none */
 	uint64_t full_since_ns; /* write-back finds no room on NVMe since; 0 = it does */
+	uint64_t full_retry_ns; /* ... and looks for some not before */
 	uint64_t blocks, blocks_pending;
 	uint64_t nvme_bytes, dirty_bytes;
 	uint32_t put_copies; /* copy jobs of puts under way: their ends make room for the next */
@@ -447,7 +448,7 @@ struct core {
 	struct prover prover;
 	struct cleaner cleaner;
 	uint64_t write_retry_ns; /* after a failed write: not before */
-	uint32_t write_context;  /* round robin */
+	uint32_t write_context[CORE_RUNS_MAX]; /* round robin: who comes next in each log */
 	bool draining;
 
 	uint64_t catalog_sequence;

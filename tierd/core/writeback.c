@@ -20,6 +20,7 @@
 
 #define RETRY_NS (1000 * MS)
 #define FULL_NS (200 * MS)
+#define FULL_RETRY_NS (10 * MS)
 #define DUE_BLOCKS DISK_RUN_BLOCKS_MAX
 #define GATHER_NS (4 * MS) /* that a durable block waits while more are being put: a run's copy */
 #define GATHER_LOOK 256u   /* blocks looked at for a run */
@@ -168,7 +169,7 @@ static uint64_t gathered_ns(const struct context *x)
 
 static bool due(const struct core *c, const struct context *x)
 {
-	if (!x->dirty.count || c->now_ns < c->write_retry_ns)
+	if (!x->dirty.count || c->now_ns < c->write_retry_ns || c->now_ns < x->full_retry_ns)
 		return false;
 	if (x->dirty_urgent && c->now_ns >= gathered_ns(x))
 		return true;
@@ -252,44 +253,23 @@ static bool quota_allows(const struct core *c, const struct context *x, uint64_t
 }
 
 /*
- * The head's account holds all it may on NVMe, in blocks that cannot go: this one goes, so that it
- * is in nobody's way. A durable put is told so. What is pinned stays where it is, unwritten.
+ * Place for the context's next run in the log. Errors: -ENOENT nothing is worth one, -ENOSPC,
+ * -EAGAIN there is room now, -EBUSY it is the other log's, or grows yet, -EDQUOT its first block
+ * was dropped, or refused.
  */
-static int quota_refuses(struct core *c, struct context *x, uint32_t slot)
+static int run_begin(struct core *c, struct context *x, uint32_t log)
 {
-	const struct block_meta *m = &x->meta[slot];
-
-	if (block_use_is_pinned(block_use(x, slot)) && m->persist == PERSIST_QUEUED &&
-	    !(m->flags & BLOCK_DURABLE)) {
-		admit_refuse(c, x, slot);
-		request_wake_space(c); /* it is dirty no more */
-		return -EDQUOT;
-	}
-	c->metrics.quota_dropped++;
-	block_drop(c, x, slot);
-	request_wake_phase(c, REQUEST_WRITTEN);
-	return -EDQUOT;
-}
-
-/*
- * Place for the context's next run. Errors: -ENOENT nothing is worth one, -ENOSPC, -EAGAIN there
- * is room now, -EBUSY the log writes a run, or this one grows yet, -EDQUOT its first block was
- * dropped, or refused.
- */
-static int run_begin(struct core *c, struct context *x)
-{
-	uint32_t chain[DISK_RUN_BLOCKS_MAX], slot = admit_first(c, x), log, n;
-	struct run *run;
+	uint32_t chain[DISK_RUN_BLOCKS_MAX], slot = admit_first(c, x), n;
+	struct run *run = &c->run[log];
 	uint64_t bytes;
 	int err;
 
+	assert(run->phase == RUN_FREE);
 	if (slot == ABI_SLOT_NONE)
 		return -ENOENT;
-	log = run_log(x, slot);
-	run = &c->run[log];
-	bytes = block_bytes(x, slot);
-	if (run->phase != RUN_FREE)
+	if (run_log(x, slot) != log)
 		return -EBUSY;
+	bytes = block_bytes(x, slot);
 	n = chain_gather(x, slot, chain);
 	if (n < DISK_RUN_BLOCKS_MAX && waits_to_grow(c, x, chain[n - 1]))
 		return -EBUSY;
@@ -300,7 +280,7 @@ static int run_begin(struct core *c, struct context *x)
 			 quota_left(c, x, slot, ABI_TIER_NVME) < n * bytes))
 		n--;
 	if (!evict_nvme_account(c, x, slot, bytes))
-		return quota_refuses(c, x, slot);
+		return admit_over_quota(c, x, slot);
 	if (!quota_allows(c, x, bytes) && !evict_nvme(c, x, n * bytes))
 		return -ENOSPC;
 	err = store_append(c->store, log, n, bytes, block_pages(x, slot), &run->place);
@@ -729,24 +709,37 @@ static void drain_step(struct core *c)
 
 /* ---- steps -------------------------------------------------------------------------------- */
 
-static void runs_begin(struct core *c)
+/* Does the context's next run begin? If there is no room for it, that is its own trouble. */
+static bool context_begins(struct core *c, struct context *x, uint32_t log)
 {
-	/* Round robin over contexts, one look each: fair, bounded. */
-	for (uint32_t n = 0; n < c->contexts_high; n++) {
-		struct context *x = c->context[c->write_context++ % c->contexts_high];
-		int err;
+	int err = run_begin(c, x, log);
 
-		if (!x || x->closing || !due(c, x))
+	if (err == -EAGAIN)
+		err = run_begin(c, x, log);
+	if (err == -ENOSPC) {
+		x->full_retry_ns = c->now_ns + FULL_RETRY_NS;
+		x->full_since_ns = x->full_since_ns ? x->full_since_ns : c->now_ns;
+	} else if (!err) {
+		x->full_since_ns = 0;
+	}
+	return !err;
+}
+
+/* Round robin over contexts, one look each, behind the last that wrote: fair, bounded. */
+static void log_begin(struct core *c, uint32_t log)
+{
+	uint32_t first = c->write_context[log];
+
+	assert(c->run[log].phase == RUN_FREE);
+	for (uint32_t n = 0; n < c->contexts_high; n++) {
+		uint32_t i = (first + n) % c->contexts_high;
+		struct context *x = c->context[i];
+
+		if (!x || x->closing || !due(c, x) || !context_begins(c, x, log))
 			continue;
-		err = run_begin(c, x);
-		if (err == -EAGAIN)
-			err = run_begin(c, x);
-		if (err == -ENOSPC) {
-			c->write_retry_ns = c->now_ns + 10 * MS;
-			x->full_since_ns = x->full_since_ns ? x->full_since_ns : c->now_ns;
-		} else if (!err) {
-			x->full_since_ns = 0;
-		}
+		assert(c->run[log].ctx == x);
+		c->write_context[log] = i + 1;
+		return;
 	}
 }
 
@@ -760,10 +753,8 @@ void writeback_step(struct core *c)
 	    !tombs_begin(c, TOMBS_CARRIED)) /* they make room for the others */
 		tombs_begin(c, TOMBS_NEW);
 	for (uint32_t log = 0; log < CORE_RUNS_MAX; log++)
-		if (c->run[log].phase == RUN_FREE) {
-			runs_begin(c);
-			break;
-		}
+		if (c->run[log].phase == RUN_FREE)
+			log_begin(c, log);
 	for (uint32_t log = 0; log < CORE_RUNS_MAX; log++)
 		if (c->run[log].phase != RUN_FREE)
 			run_step(c, &c->run[log]);
@@ -787,6 +778,7 @@ uint64_t writeback_next_tick(const struct core *c)
 					 : x->dirty_since_ns + c->config.writeback_age_ns;
 		due_ns = x->grow_look_ns > due_ns ? x->grow_look_ns : due_ns;
 		due_ns = c->write_retry_ns > c->now_ns ? c->write_retry_ns : due_ns;
+		due_ns = x->full_retry_ns > due_ns ? x->full_retry_ns : due_ns;
 		next = due_ns < next ? due_ns : next;
 	}
 	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)

@@ -1,0 +1,210 @@
+/*
+ * Contexts whose blocks find no room on NVMe, in a core with a small host around it: that stops
+ * neither other contexts nor the catalog, and who has much to write leaves others their turn.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "tests/lib/unit.h"
+#include "tests/unit/one_host.h"
+#include "tierd/core/state.h"
+
+#define MSEC 1000000ull
+#define ROOM 8u	    /* blocks that the first context may have on NVMe */
+#define SOON 20u    /* ticks of 2 ms: far less than it takes to give a block up */
+#define TOKEN 0x5009u
+#define MANY 20u /* blocks of which a segment holds a few */
+#define FEW 2u
+
+static struct {
+	uint32_t completions;
+	bool replied;
+	int32_t res;
+} heard;
+
+static void on_complete(void *arg, uint32_t client, const struct abi_cqe *cqe)
+{
+	(void)arg;
+	(void)client;
+	heard.completions++;
+	host.answer = *cqe;
+}
+
+static void on_reply(void *arg, uint64_t token, int32_t res, uint64_t value)
+{
+	(void)arg;
+	(void)value;
+	if (token != TOKEN)
+		return;
+	heard.replied = true;
+	heard.res = res;
+}
+
+static struct context *context(uint32_t i)
+{
+	return core_context(host.core, host.context[i].id);
+}
+
+static int set_up(void **state)
+{
+	struct disk_context spec;
+
+	(void)state;
+	host_spec(&spec, HOST_KIND_STORE, 0);
+	spec.quota[ABI_TIER_NVME] = ROOM * spec.geometry.block_bytes;
+	one_host_boot(&spec, 0);
+	host_spec(&spec, HOST_KIND_STORE, 1);
+	assert_int_equal(host_context_make(&host, 1, &spec), 0);
+	host_client_open(&host, 0);
+	host_client_attach(&host, 0);
+	assert_true(host_settle(&host, 60));
+	memset(&heard, 0, sizeof(heard));
+	host.ears = (struct host_ears){ .complete = on_complete, .reply = on_reply };
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	host.ears = (struct host_ears){ 0 };
+	return one_host_off(state);
+}
+
+/* Blocks [first, first + count) of context i, committed: who waits for them is not answered yet. */
+static void put(uint32_t i, uint32_t first, uint32_t count, uint16_t flags)
+{
+	struct abi_put_args args = { .count = count, .depth = first };
+	struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE, .flags = flags, .count = count };
+	uint8_t *at = host.client[0].staging;
+
+	if (first)
+		host_key(first - 1, args.parent);
+	memcpy(at, &args, sizeof(args));
+	for (uint32_t n = 0; n < count; n++)
+		host_key(first + n, at + sizeof(args) + (size_t)n * ABI_KEY_BYTES);
+	sqe.context_id = host.context[i].id;
+	sqe.arg_bytes = (uint32_t)(sizeof(args) + (size_t)count * ABI_KEY_BYTES);
+	assert_true(host_request(&host, 0, &sqe));
+	assert_int_equal(host.answer.res, 0);
+	heard.completions = 0;
+	assert_true(host_commit(&host, flags));
+}
+
+/* What was begun last is answered soon. Returns the answer. */
+static int put_answer(void)
+{
+	for (uint32_t i = 0; i < SOON && !heard.completions; i++)
+		host_tick(&host, 2 * MSEC);
+	assert_int_equal(heard.completions, 1);
+	return host.answer.res;
+}
+
+static int reply(void)
+{
+	for (uint32_t i = 0; i < SOON && !heard.replied; i++)
+		host_tick(&host, 2 * MSEC);
+	assert_true(heard.replied);
+	heard.replied = false;
+	return heard.res;
+}
+
+/* The first context has all that it may have on NVMe, and one block more that wants to go there. */
+static void fill(uint16_t flags)
+{
+	host.core->config.admit_all = true;
+	put(0, 0, ROOM, ABI_SQE_DURABLE);
+	assert_int_equal(put_answer(), 0);
+	put(0, ROOM, 1, flags);
+	for (uint32_t i = 0; i < 4; i++)
+		host_tick(&host, 2 * MSEC);
+	assert_int_equal(context(0)->dirty.count, 1);
+}
+
+static void others_go_on(void)
+{
+	struct disk_context spec;
+	char why[256];
+
+	host_spec(&spec, HOST_KIND_STORE, 2);
+	assert_int_equal(host_context_create(&host, 2, &spec, TOKEN, why), 0);
+	assert_int_equal(reply(), 0);
+	assert_int_equal(core_context_epoch(host.core, host.context[1].id, 0, TOKEN), 0);
+	assert_int_equal(reply(), 0);
+	put(1, 0, 1, ABI_SQE_DURABLE);
+	assert_int_equal(put_answer(), 0);
+	host_audit(&host);
+}
+
+static void test_a_promise_without_room_stops_nobody_else(void **state)
+{
+	(void)state;
+	fill(ABI_SQE_DURABLE);
+	others_go_on();
+}
+
+static void test_a_block_without_room_stops_nobody_else(void **state)
+{
+	(void)state;
+	fill(0);
+	others_go_on();
+}
+
+/* Carry out what was begun longest ago. False: there is nothing. */
+static bool carry_one(void)
+{
+	if (!host.bag_count)
+		return false;
+	host_carry(&host, 0);
+	return true;
+}
+
+/* Both have put before the first run begins: how much is left of one when the other is written? */
+static uint32_t left_of(uint32_t much, uint32_t little)
+{
+	struct run *run = &host.core->run[DISK_LOG_DURABLE];
+	enum run_phase phase = run->phase;
+
+	context(0)->plan.quota[ABI_TIER_NVME] = context(1)->plan.quota[ABI_TIER_NVME];
+	assert_int_equal(phase, RUN_FREE);
+	run->phase = RUN_HEADER_SYNC; /* busy, as far as the others see */
+	run->header_sync = UINT64_MAX;
+	put(much, 0, MANY, ABI_SQE_DURABLE);
+	put(little, 0, FEW, ABI_SQE_DURABLE);
+	assert_int_equal(context(much)->dirty.count, MANY);
+	assert_int_equal(context(little)->dirty.count, FEW);
+	run->phase = phase;
+	host.held = true;
+	for (uint32_t i = 0; i < 1000 && context(little)->dirty_bytes; i++)
+		if (!carry_one())
+			host_tick(&host, MSEC);
+	assert_int_equal(context(little)->dirty_bytes, 0);
+	host.held = false;
+	return context(much)->dirty.count;
+}
+
+static void test_who_writes_much_leaves_others_their_turn(void **state)
+{
+	(void)state;
+	assert_true(left_of(0, 1) > 0);
+}
+
+static void test_who_comes_later_writes_no_less(void **state)
+{
+	(void)state;
+	assert_true(left_of(1, 0) > 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_a_promise_without_room_stops_nobody_else),
+		TEST(test_a_block_without_room_stops_nobody_else),
+		TEST(test_who_writes_much_leaves_others_their_turn),
+		TEST(test_who_comes_later_writes_no_less),
+	};
+
+	return cmocka_run_group_tests(tests, one_host, NULL);
+}
