@@ -113,8 +113,7 @@ struct abi_block {
 #define ABI_PAGE_FILLING 2u
 #define ABI_PAGE_READY 3u
 #define ABI_PAGE_RETIRING 4u
-#define ABI_PAGE_QUARANTINED 5u
-#define ABI_PAGE_STATES 6u
+#define ABI_PAGE_STATES 5u
 
 /* nvme word: 0 = absent, else  1:1 | log:1 | reserved:14 | offset/4096:48. */
 #define ABI_NVME_PRESENT (1ull << 63)

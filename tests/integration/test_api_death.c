@@ -276,6 +276,45 @@ static void test_a_stopped_client_stops_nobody(void **state)
 	wait_status(w, "quarantined", 0);
 }
 
+static void evict_all(struct world *w)
+{
+	char *reply;
+
+	assert_int_equal(tier_admin(w->own.t, "evict", "{\"context\":\"kv\",\"tier\":\"cxl\"}",
+				    &reply), 0);
+	free(reply);
+}
+
+/* What it reads leaves and comes back to others, to other places, while it stands still. */
+static void test_a_stopped_reader_keeps_no_page_from_others(void **state)
+{
+	static struct tier_lease lease[HELD * 6];
+	struct world *w = *state;
+	pid_t pid;
+
+	put(&w->own, 0, HELD);
+	wait_status(w, "dirty", 0);
+	pid = spawn(w, hold_leases);
+	wait_turn(w);
+	assert_int_equal(kill(pid, SIGSTOP), 0);
+	for (uint32_t i = 0; i < PATIENCE_MS / 10; i++) {
+		evict_all(w); /* what the daemon was busy with stays for once */
+		if (status(w, "quarantined") == HELD * BLOCK_BYTES)
+			break;
+		usleep(10000);
+	}
+	wait_status(w, "quarantined", HELD * BLOCK_BYTES);
+	lease_all(&w->own, 0, lease);
+	verify_all(lease, 0);
+	tier_release_many(w->own.r, lease, HELD * 6);
+	wait_status(w, "quarantined", HELD * BLOCK_BYTES);
+	assert_int_equal(kill(pid, SIGCONT), 0);
+	go_on(w);
+	must_end(w, pid);
+	wait_status(w, "quarantined", 0);
+	delete_all(w, 0);
+}
+
 /* Past every deadline: minutes in `make crash-long`, by this variable. */
 static uint32_t stop_seconds(void)
 {
@@ -643,6 +682,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_stopped_client_stops_nobody),
+		cmocka_unit_test(test_a_stopped_reader_keeps_no_page_from_others),
 		cmocka_unit_test(test_stopped_past_all_deadlines),
 		cmocka_unit_test(test_a_killed_client_leaves_nothing),
 		cmocka_unit_test(test_killed_in_a_commit),

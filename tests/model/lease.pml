@@ -283,12 +283,13 @@ stopped:
 #define FULL 1     /* READY */
 #define RETIRING 2 /* in the open batch */
 #define FENCED 3   /* in a batch whose fence is done */
-#define QUARANTINED 4
+#define QUARANTINED 4 /* a place that readers keep: no page names it any more */
 
 byte d_state[PAGES], d_place[PAGES], d_version[PAGES];
 byte d_gen[SLOTS], d_key[SLOTS];
 bool d_in[SLOTS]; /* in the index */
 bool taken[PLACES];
+byte stray[PLACES]; /* RETIRING ... QUARANTINED: a place that its page has let go of */
 byte keys;             /* used so far */
 bool heard[READERS];   /* of the process's death */
 
@@ -343,6 +344,14 @@ inline fill(n, p)
 	db!WORD((n) / 2, (n) % 2), READY(p, d_version[n])
 }
 
+inline free_place(p)
+{
+	freed = leased_place(p);
+	assert(!freed);
+	taken[p] = false;
+	bytes[p] = NOTHING
+}
+
 #define room(n) (len(db) + (n) <= D_STORES)
 #define free_slot(s) (!d_in[s] && d_state[2 * (s)] == ABSENT && d_state[2 * (s) + 1] == ABSENT)
 
@@ -353,7 +362,6 @@ inline fill(n, p)
 byte moving = NO_PAGE; /* the page whose copy is under way: its block is held */
 byte move_to;
 bool copied;
-byte stray[PLACES]; /* RETIRING ... QUARANTINED: a place that its page has left */
 bool evacuated;     /* segment A */
 bool going[2], gone[2]; /* its units: to be punched; punched */
 
@@ -380,14 +388,6 @@ inline move_copy()
 {
 	bytes[move_to] = bytes[d_place[moving]];
 	copied = true
-}
-
-inline free_place(p)
-{
-	freed = leased_place(p);
-	assert(!freed);
-	taken[p] = false;
-	bytes[p] = NOTHING
 }
 
 /* retire_moved: the new place is published, the old one retired. */
@@ -548,12 +548,7 @@ inline scan()
 	r = 0
 }
 
-#define due(n) (d_state[n] == FENCED || d_state[n] == QUARANTINED)
-
-#define leased(n) leased_place(d_place[n])
-#define named(n) named_place(d_place[n])
-
-#ifdef MOVES
+#define due(n) (d_state[n] == FENCED)
 #define due_stray(p) (stray[p] == FENCED || stray[p] == QUARANTINED)
 
 inline release_strays()
@@ -573,34 +568,28 @@ inline release_strays()
 		n++
 	od
 }
-#endif
 
-/* reclaim_scanned: place_release or place_keep. */
+/* reclaim_scanned: place_release or place_keep. Either way the page is absent. */
 inline release()
 {
+	release_strays();
 	n = 0;
 	do
 	:: n == PAGES -> break
 	:: n < PAGES && !due(n) -> n++
 	:: n < PAGES && due(n) ->
 		if
-#ifdef NO_RESCAN
-		:: d_state[n] == QUARANTINED
-#endif
-		:: (seen >> d_place[n]) & 1 -> d_state[n] = QUARANTINED
-		:: else ->
-			freed = leased(n);
-			assert(!freed);
+		:: (seen >> d_place[n]) & 1 ->
+#ifdef KEPT_PLACE_TAKEN
 			taken[d_place[n]] = false;
-			bytes[d_place[n]] = NOTHING;
-			d_place[n] = 0;
-			d_state[n] = ABSENT
+#endif
+			stray[d_place[n]] = QUARANTINED
+		:: else -> free_place(d_place[n])
 		fi;
+		d_place[n] = 0;
+		d_state[n] = ABSENT;
 		n++
 	od;
-#ifdef MOVES
-	release_strays();
-#endif
 	seen = 0
 }
 
@@ -627,12 +616,16 @@ inline check_progress()
 	do
 	:: n == PAGES -> break
 	:: else ->
-		stuck = due(n) && !named(n);
+		stuck = due(n);
 		assert(!stuck);
-#ifdef MOVES
+		n++
+	od;
+	n = 0;
+	do
+	:: n == PLACES -> break
+	:: else ->
 		stuck = due_stray(n) && !named_place(n);
 		assert(!stuck);
-#endif
 		n++
 	od;
 	n = 0
@@ -645,7 +638,7 @@ inline check_progress()
 #define a_stray(what) (stray[0] == what || stray[1] == what || stray[3] == what)
 #define at_rest (moving == NO_PAGE)
 #else
-#define a_stray(what) false
+#define a_stray(what) (stray[0] == what || stray[1] == what || stray[2] == what)
 #define at_rest true
 #endif
 #define any_page(what) (d_state[0] == what || d_state[1] == what || d_state[2] == what || \

@@ -9,6 +9,11 @@ CORE = "tierd/core/"
 
 # ---- requests, accounts, foresight ---------------------------------------------------------------
 
+bug("leased-place-freed-with-its-page", CORE + "reclaim.c",
+    "\t\tpage_lets_go(c, x, b, i);\n\t}\n\tb->stray[i] = CORE_STRAY_HELD;",
+    "\t\tspace_free(x->space[tier], (b->place[i] & ABI_ADDR_MASK) << ABI_UNIT_SHIFT);\n"
+    "\t\tpage_lets_go(c, x, b, i);\n\t}\n\tb->stray[i] = CORE_STRAY_HELD;",
+    "test_core_fetch")
 bug("losses-not-looked-for", CORE + "fetch.c",
     "if (r->losses != sched_losses(c) || r->leaving)", "if (r->leaving)", "test_core_fetch",
     quick=True)

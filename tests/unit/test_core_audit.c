@@ -181,7 +181,7 @@ static void test_counters_of_a_context(void **state)
 	WRONG(x->nvme_bytes, "NVMe bytes");
 	WRONG(x->kept_blocks, "blocks with a priority");
 	WRONG(x->refused, "blocks refused for NVMe");
-	WRONG(x->strays, "old places of moved pages");
+	WRONG(x->strays, "places that no page names");
 	WRONG(x->attached, "clients attached");
 	WRONG(x->punching, "ranges being punched");
 	WRONG(x->put_copies, "copies of puts");

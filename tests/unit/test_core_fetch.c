@@ -231,6 +231,90 @@ static void test_what_a_session_leaves_under_way_stays_charged(void **state)
 	host_audit(&host);
 }
 
+/* A reader names the page's place; where that is in memory. */
+static const uint8_t *lease(uint32_t slot, uint32_t page)
+{
+	const struct abi_page *d = index_page(&context()->ix, slot, page);
+	struct abi_reader *r = host.client[0].readers;
+
+	assert_int_equal(page_state(d, ABI_TIER_CXL), ABI_PAGE_READY);
+	r->slot[0] = abi_place(context()->id, ABI_TIER_CXL, d->word[ABI_TIER_CXL]);
+	r->high_water = 1;
+	return (const uint8_t *)context()->memory.mem[ABI_TIER_CXL] + page_addr(d, ABI_TIER_CXL);
+}
+
+/* While something is leased the host never settles: it is looked for again. */
+static void pass(uint32_t ms)
+{
+	for (uint32_t i = 0; i < ms; i++)
+		host_tick(&host, MS);
+}
+
+/* Who reads an old place keeps its bytes, and nobody from having the page: it comes elsewhere. */
+static void test_a_page_comes_back_beside_a_lease(void **state)
+{
+	uint64_t all = BLOCKS * (uint64_t)context()->ix.pages_per_block;
+	uint32_t slot = slot_of(0), bytes = page_stride(context(), 0);
+	const uint8_t *old, *new;
+	uint8_t was[4096];
+
+	(void)state;
+	assert_in_range(bytes, 1, sizeof(was));
+	host.held = false;
+	ask(0, ABI_OP_FETCH, ABI_CLASS_DEMAND);
+	assert_true(host_settle(&host, 100));
+	old = lease(slot, 0);
+	memcpy(was, old, bytes);
+	assert_int_equal(core_evict(host.core, context()->id, ABI_TIER_CXL, UINT64_MAX, 1), 0);
+	host_look(&host);
+	pass(20);
+	assert_int_equal(host.core->quarantined[ABI_TIER_CXL], bytes);
+	host.answer.value = 0;
+	ask(1, ABI_OP_FETCH, ABI_CLASS_DEMAND);
+	pass(20);
+	assert_int_equal(host.answer.res, 0);
+	assert_int_equal(host.answer.value, BLOCKS);
+	assert_int_equal(context()->pages_resident[ABI_TIER_CXL], all);
+	new = (const uint8_t *)context()->memory.mem[ABI_TIER_CXL] +
+	      page_addr(index_page(&context()->ix, slot, 0), ABI_TIER_CXL);
+	assert_ptr_not_equal(new, old);
+	assert_memory_equal(new, was, bytes);
+	assert_memory_equal(old, was, bytes);
+	assert_int_equal(host.core->quarantined[ABI_TIER_CXL], bytes);
+	host_audit(&host);
+	host.client[0].readers[0].slot[0] = 0;
+	pass(20);
+	assert_int_equal(host.core->quarantined[ABI_TIER_CXL], 0);
+	assert_int_equal(context()->retiring[ABI_TIER_CXL], 0);
+	assert_int_equal(context()->pages_resident[ABI_TIER_CXL], all);
+	host_audit(&host);
+}
+
+/* Nor does it keep the block's slot: the block is gone, and what may come there is another's. */
+static void test_a_lease_keeps_no_slot(void **state)
+{
+	struct abi_sqe sqe = { .op = ABI_OP_DELETE, .context_id = host.context[0].id, .count = 1,
+			       .arg_bytes = ABI_KEY_BYTES };
+	uint32_t live = context()->slots_live;
+
+	(void)state;
+	host.held = false;
+	ask(0, ABI_OP_FETCH, ABI_CLASS_DEMAND);
+	assert_true(host_settle(&host, 100));
+	lease(slot_of(BLOCKS - 1), 0);
+	host_key(BLOCKS - 1, host.client[1].staging);
+	assert_true(host_request(&host, 1, &sqe));
+	pass(20);
+	assert_int_equal(context()->slots_live, live - 1);
+	assert_int_equal(host.core->quarantined[ABI_TIER_CXL], page_stride(context(), 0));
+	host_audit(&host);
+	host_client_gone(&host, 0);
+	host_client_dead(&host, 0);
+	pass(20);
+	assert_int_equal(host.core->quarantined[ABI_TIER_CXL], 0);
+	host_audit(&host);
+}
+
 /* A prefetch with a deadline goes by stripes of blocks: to the last of the last one. */
 static void test_all_stripes_of_a_prefetch_come(void **state)
 {
@@ -275,6 +359,8 @@ int main(void)
 		EACH(test_what_is_deleted_meanwhile_does_not_count),
 		EACH(test_a_page_beyond_its_block_is_a_miss),
 		EACH(test_what_a_session_leaves_under_way_stays_charged),
+		EACH(test_a_page_comes_back_beside_a_lease),
+		EACH(test_a_lease_keeps_no_slot),
 		cmocka_unit_test_teardown(test_all_stripes_of_a_prefetch_come, one_host_off),
 	};
 

@@ -13,15 +13,14 @@
 
 /* The states by name, for the table of page.h written once more, by hand. */
 enum { A = ABI_PAGE_ABSENT, R = ABI_PAGE_RESERVED, F = ABI_PAGE_FILLING, P = ABI_PAGE_READY };
-enum { U = ABI_PAGE_RETIRING, Q = ABI_PAGE_QUARANTINED };
+enum { U = ABI_PAGE_RETIRING };
 
 static const bool allowed[ABI_PAGE_STATES][ABI_PAGE_STATES] = {
 	[A] = { [R] = true },
 	[R] = { [A] = true, [F] = true },
 	[F] = { [A] = true, [P] = true },
 	[P] = { [P] = true, [U] = true }, /* P to P: it moves */
-	[U] = { [A] = true, [Q] = true },
-	[Q] = { [A] = true },
+	[U] = { [A] = true },
 };
 
 struct attempt {
@@ -51,11 +50,8 @@ static void attempt_run(void *arg)
 		else
 			page_publish(&a->page, a->tier);
 		break;
-	case U:
-		page_retire(&a->page, a->tier);
-		break;
 	default:
-		page_quarantine(&a->page, a->tier);
+		page_retire(&a->page, a->tier);
 		break;
 	}
 }
@@ -111,7 +107,6 @@ static void test_last_version_is_never_filled(void **state)
 	page_retire(&last.page, 0);
 	assert_int_equal(abi_word_version(last.page.word[0]), ABI_VERSION_MAX);
 	assert_false(page_usable(&last.page, 0));
-	page_quarantine(&last.page, 0);
 	page_free(&last.page, 0);
 	assert_false(page_usable(&last.page, 0));
 	assert_int_equal(abi_word_version(last.page.word[0]), ABI_VERSION_MAX);

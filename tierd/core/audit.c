@@ -18,7 +18,7 @@ struct recount {
 	uint64_t retiring[ABI_MEM_TIERS];
 	uint64_t streamed[ABI_MEM_TIERS]; /* bytes of places of the stream pool */
 	uint64_t claims[ABI_MEM_TIERS];   /* of streams on pages */
-	uint64_t stray[ABI_MEM_TIERS]; /* bytes of old places of moved pages */
+	uint64_t stray[ABI_MEM_TIERS]; /* of places that no page names any more */
 	uint64_t strays, claimed;
 	uint64_t reserved[ABI_PARTS_MAX]; /* places */
 	uint64_t dirty, nvme;
@@ -81,10 +81,8 @@ static uint32_t audit_page(struct audit *a, const struct context *x, uint32_t sl
 		n->bytes[t] += bytes;
 		n->resident[t] += state == ABI_PAGE_READY;
 		charge(a, x, slot, t, bytes);
-		if (state == ABI_PAGE_RETIRING || state == ABI_PAGE_QUARANTINED)
+		if (state == ABI_PAGE_RETIRING)
 			n->retiring[t] += bytes;
-		if (state == ABI_PAGE_QUARANTINED)
-			a->quarantined[t] += bytes;
 		if (!x->space[t] || !space_is_live(x->space[t], page_addr(d, t)))
 			audit_tell(a, "context %s: block %u page %u: tier %u place is not handed "
 				   "out", x->spec.name, slot, page, t);
@@ -211,7 +209,7 @@ static void audit_runs(struct audit *a, const struct context *x)
 
 /* ---- contexts ----------------------------------------------------------------------------- */
 
-/* Old places of pages that moved: only their batches know them. */
+/* Places that no page names any more: only their batches know them. */
 static void audit_strays(struct audit *a, const struct context *x, struct recount *n)
 {
 	const struct core *c = a->c;
@@ -229,7 +227,7 @@ static void audit_strays(struct audit *a, const struct context *x, struct recoun
 			n->strays++;
 			n->stray[tier] += bytes;
 			n->retiring[tier] += bytes;
-			if (b->stray[k] == 2)
+			if (b->stray[k] == CORE_STRAY_HELD)
 				a->quarantined[tier] += bytes;
 		}
 }
@@ -325,7 +323,7 @@ static void audit_context(struct audit *a, const struct context *x)
 	audit_compare(a, whose, "pending blocks", n.pending, x->blocks_pending);
 	audit_compare(a, whose, "block slots in use", n.live_slots, x->slots_live);
 	audit_compare(a, whose, "blocks with a priority", n.kept, x->kept_blocks);
-	audit_compare(a, whose, "old places of moved pages", n.strays, x->strays);
+	audit_compare(a, whose, "places that no page names", n.strays, x->strays);
 	audit_compare(a, whose, "blocks that reservations claim", n.claimed, x->claimed_blocks);
 	audit_compare(a, whose, "dirty bytes", n.dirty + dirty_dropped(a->c, x), x->dirty_bytes);
 	audit_compare(a, whose, "NVMe bytes", n.nvme, x->nvme_bytes);

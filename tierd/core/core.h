@@ -171,13 +171,16 @@ struct core_copy {
 	} priv;
 };
 
+#define CORE_STRAY 1u      /* the page has moved on */
+#define CORE_STRAY_HELD 2u /* found leased, and quarantined: no page names it any more */
+
 /* A batch of retired places between unpublishing and freeing (design, section 4). */
 struct core_batch {
 	uint64_t place[CORE_RETIRE_BATCH]; /* abi_place() words */
 	uint32_t slot[CORE_RETIRE_BATCH];
 	uint32_t page[CORE_RETIRE_BATCH];
 	uint8_t held[CORE_RETIRE_BATCH]; /* set by core_scan: a reader is there */
-	uint8_t stray[CORE_RETIRE_BATCH]; /* the page has moved on: 1, and 2 once found leased */
+	uint8_t stray[CORE_RETIRE_BATCH]; /* 0: its page still names it */
 	uint32_t count;
 	uint64_t since_ns;
 	struct core_batch *next;

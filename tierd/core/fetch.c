@@ -267,11 +267,6 @@ static void fetch_end(struct core *c, struct request *r)
 
 /* ---- step --------------------------------------------------------------------------------- */
 
-static bool leaves(uint32_t state)
-{
-	return state == ABI_PAGE_RETIRING || state == ABI_PAGE_QUARANTINED;
-}
-
 /*
  * Somebody brings the page. Each item looks once, and again when operations ended undone or a page
  * was on its way out, for others may have begun anew.
@@ -283,7 +278,8 @@ static enum move_state join(struct core *c, struct request *r, const struct abi_
 		return MOVE_UNDER_WAY;
 	r->joined = i + 1;
 	move_join(c, r, slot, d);
-	r->leaving |= leaves(page_state(d, ABI_TIER_CXL)) || leaves(page_state(d, ABI_TIER_HBM));
+	r->leaving |= page_state(d, ABI_TIER_CXL) == ABI_PAGE_RETIRING ||
+		      page_state(d, ABI_TIER_HBM) == ABI_PAGE_RETIRING;
 	return MOVE_UNDER_WAY;
 }
 

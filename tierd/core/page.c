@@ -18,8 +18,7 @@ static const uint8_t next_states[ABI_PAGE_STATES] = {
 	[ABI_PAGE_RESERVED] = TO(FILLING) | TO(ABSENT),
 	[ABI_PAGE_FILLING] = TO(READY) | TO(ABSENT),
 	[ABI_PAGE_READY] = TO(READY) | TO(RETIRING),
-	[ABI_PAGE_RETIRING] = TO(QUARANTINED) | TO(ABSENT),
-	[ABI_PAGE_QUARANTINED] = TO(ABSENT),
+	[ABI_PAGE_RETIRING] = TO(ABSENT),
 };
 
 bool page_may(uint32_t from, uint32_t to)
@@ -117,11 +116,6 @@ void page_retire(struct abi_page *page, uint32_t tier)
 				 abi_word(abi_word_addr(left), ABI_PAGE_RETIRING,
 					  abi_word_version(left) + 1));
 	arrive(page, tier, left);
-}
-
-void page_quarantine(struct abi_page *page, uint32_t tier)
-{
-	step(page, tier, ABI_PAGE_QUARANTINED);
 }
 
 void page_free(struct abi_page *page, uint32_t tier)

@@ -2,17 +2,16 @@
 /*
  * States of a page in one memory tier, and the only functions that change a descriptor's word.
  *
- *   from \ to     absent  reserved  filling  ready  retiring  quarantined
- *   absent           .       R         .       .       .          .
- *   reserved         x       .         F       .       .          .
- *   filling          x       .         .       P       .          .
- *   ready            .       .         .       M       U          .
- *   retiring         x       .         .       .       .          Q
- *   quarantined      x       .         .       .       .          .
+ *   from \ to     absent  reserved  filling  ready  retiring
+ *   absent           .       R         .       .       .
+ *   reserved         x       .         F       .       .
+ *   filling          x       .         .       P       .
+ *   ready            .       .         .       M       U
+ *   retiring         x       .         .       .       .
  *
  *   R place allocated   F bytes are on their way   P publish (release)   U unpublish: version + 1
  *   M to another place, whose bytes are there (release): version + 1; the old place is retired
- *   Q found leased after the fence                 x place freed
+ *   x place freed; or found leased after the fence: then it is its batch's alone (reclaim.c)
  *
  * Each function asserts its row (one table in page.c) before and after the store.
  */
@@ -38,7 +37,6 @@ void page_publish(struct abi_page *page, uint32_t tier);    /* filling -> ready 
 /* ready -> ready, version + 1 */
 void page_move(struct abi_page *page, uint32_t tier, uint64_t addr);
 void page_retire(struct abi_page *page, uint32_t tier);     /* ready -> retiring, version + 1 */
-void page_quarantine(struct abi_page *page, uint32_t tier); /* retiring -> quarantined */
 void page_free(struct abi_page *page, uint32_t tier);       /* any but ready, absent -> absent */
 
 static inline uint32_t page_state(const struct abi_page *page, uint32_t tier)

@@ -2,8 +2,9 @@
 /*
  * Reclaim: the daemon's half of the lease protocol (abi/hazard.h). Retired places gather in a
  * batch; FENCE makes every reader's slots visible, SCAN marks the places somebody reads; the others
- * are free. Held ones are QUARANTINED and scanned again: no new lease of them can start, so no
- * further fence is needed.
+ * are free. Held ones are quarantined and scanned again: no new lease of them can start, so no
+ * further fence is needed. Their pages let go of them and are absent: who reads an old place keeps
+ * its bytes, and keeps nobody from bringing the page to another place.
  *
  *   retire_page -> batch_open -> [256 pages | 1 ms | someone waits] -> FENCE -> SCAN -> free
  *                                                       quarantine <---------------'   ^
@@ -101,7 +102,7 @@ bool retire_moved(struct core *c, struct context *x, uint32_t slot, uint32_t pag
 		return false;
 	assert(!index_page(&x->ix, slot, page)->claim[tier]); /* a stream holds its block */
 	batch_add(c, x, slot, page, tier);
-	c->batch_open->stray[c->batch_open->count - 1] = 1;
+	c->batch_open->stray[c->batch_open->count - 1] = CORE_STRAY;
 	x->strays++;
 	page_move(index_page(&x->ix, slot, page), tier, to);
 	if (c->batch_open->count == CORE_RETIRE_BATCH)
@@ -236,40 +237,52 @@ void core_scan(struct core *c, struct core_batch *b)
 
 /* ---- after the scan ----------------------------------------------------------------------- */
 
+/* The page is absent from now on; its block's slot may go, and become another's. */
+static void page_lets_go(struct core *c, struct context *x, const struct core_batch *b, uint32_t i)
+{
+	uint32_t tier = place_tier(b->place[i]);
+	struct abi_page *d = index_page(&x->ix, b->slot[i], b->page[i]);
+
+	assert(page_state(d, tier) == ABI_PAGE_RETIRING);
+	assert(abi_place(x->id, tier, d->word[tier]) == b->place[i]);
+	page_free(d, tier);
+	stream_page_uncharge(c, x, b->slot[i], b->page[i], tier);
+	block_page_freed(c, x, b->slot[i], b->page[i], tier);
+}
+
 static void place_release(struct core *c, struct core_batch *b, uint32_t i)
 {
 	struct context *x = place_context(c, b->place[i]);
 	uint32_t tier = place_tier(b->place[i]);
-	struct abi_page *d = index_page(&x->ix, b->slot[i], b->page[i]);
 	uint32_t bytes = page_stride(x, b->page[i]);
 
-	if (b->stray[i] ? b->stray[i] == 2 : page_state(d, tier) == ABI_PAGE_QUARANTINED)
+	if (b->stray[i] == CORE_STRAY_HELD) {
+		assert(c->quarantined[tier] >= bytes);
 		c->quarantined[tier] -= bytes;
+	}
 	space_free(x->space[tier], (b->place[i] & ABI_ADDR_MASK) << ABI_UNIT_SHIFT);
 	assert(x->retiring[tier] >= bytes);
 	x->retiring[tier] -= bytes;
-	if (b->stray[i]) {
-		assert(x->strays > 0);
-		x->strays--;
-		return; /* the page is elsewhere */
+	if (!b->stray[i]) {
+		page_lets_go(c, x, b, i);
+		return;
 	}
-	page_free(d, tier);
-	stream_page_uncharge(c, x, b->slot[i], b->page[i], tier);
-	block_page_freed(c, x, b->slot[i], b->page[i], tier);
+	assert(x->strays > 0);
+	x->strays--;
 }
 
 static void place_keep(struct core *c, struct core_batch *b, uint32_t i)
 {
 	struct context *x = place_context(c, b->place[i]);
 	uint32_t tier = place_tier(b->place[i]);
-	struct abi_page *d = index_page(&x->ix, b->slot[i], b->page[i]);
 
-	if (b->stray[i] ? b->stray[i] == 2 : page_state(d, tier) == ABI_PAGE_QUARANTINED)
+	if (b->stray[i] == CORE_STRAY_HELD)
 		return;
-	if (b->stray[i])
-		b->stray[i] = 2;
-	else
-		page_quarantine(d, tier);
+	if (!b->stray[i]) {
+		x->strays++; /* first: it keeps the context */
+		page_lets_go(c, x, b, i);
+	}
+	b->stray[i] = CORE_STRAY_HELD;
 	c->quarantined[tier] += page_stride(x, b->page[i]);
 	c->metrics.quarantined++;
 }

@@ -108,7 +108,7 @@ struct context {
 	uint64_t retiring[ABI_MEM_TIERS]; /* bytes between retire and free */
 	uint64_t gone_token;
 	uint64_t moving[ABI_MEM_TIERS];   /* bytes of new places of pages that move */
-	uint64_t strays;                  /* old places of moved pages, not free yet */
+	uint64_t strays;                  /* places not free yet that no page names any more */
 	struct ledger salts;
 	uint32_t rank_cursor[ABI_MEM_TIERS][RANKS_SOUGHT]; /* evict.c: where its walks go on */
 	uint64_t rank_since_ns[ABI_MEM_TIERS][RANKS_SOUGHT];
