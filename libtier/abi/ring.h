@@ -269,7 +269,10 @@ static inline uint64_t abi_stream_claim(uint32_t generation, uint32_t released)
 	return (uint64_t)generation << 32 | released;
 }
 
-/* What holds a tier that has no room: percent of the context's quota in it, a byte each. */
+/*
+ * What holds a tier that has no room: percent of the context's quota in it, a byte each; of the
+ * whole tier where ABI_HELD_LIMIT says that it is all contexts together.
+ */
 #define ABI_HELD_PINNED 0u
 #define ABI_HELD_LEASED 1u
 #define ABI_HELD_DIRTY 2u

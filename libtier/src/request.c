@@ -441,9 +441,12 @@ int submit_complete(struct tier *t, const struct tier_completion *completion)
 static int explain_space(const char *what, uint64_t held)
 {
 	static const char *const names[] = { "HBM", "CXL" };
+	const char *whole = "the context's quota";
 	uint8_t share[8];
 
 	memcpy(share, &held, sizeof(share));
+	if (share[ABI_HELD_LIMIT] == ABI_LIMIT_HOST)
+		whole = "the whole tier, by all contexts,";
 	if (share[ABI_HELD_TIER] == 1 + ABI_TIER_NVME)
 		return error_set(-ENOSPC, "%s: no room in the store: %u %% of the context's quota "
 				 "is taken; tierctl status shows what its logs hold", what,
@@ -451,10 +454,10 @@ static int explain_space(const char *what, uint64_t held)
 	if (!share[ABI_HELD_TIER] || share[ABI_HELD_TIER] > ABI_MEM_TIERS)
 		return error_set(-ENOSPC, "%s: the daemon answers: %s", what,
 				 tier_strerror(-ENOSPC));
-	return error_set(-ENOSPC, "%s: no room in %s: %u %% of the context's quota is taken: %u %% "
-			 "pinned, %u %% leased, %u %% dirty, %u %% reserved; a salt or client may "
-			 "be at its own limit; tierctl quota show names the holders", what,
-			 names[share[ABI_HELD_TIER] - 1], share[ABI_HELD_USED],
+	return error_set(-ENOSPC, "%s: no room in %s: %u %% of %s is taken: %u %% pinned, %u %% "
+			 "leased, %u %% dirty, %u %% reserved; a salt or client may be at its own "
+			 "limit; tierctl quota show names the holders", what,
+			 names[share[ABI_HELD_TIER] - 1], share[ABI_HELD_USED], whole,
 			 share[ABI_HELD_PINNED], share[ABI_HELD_LEASED], share[ABI_HELD_DIRTY],
 			 share[ABI_HELD_RESERVED]);
 }
@@ -463,8 +466,10 @@ static int explain_space(const char *what, uint64_t held)
 static int explain_pins(const char *what, uint64_t held)
 {
 	static const char *const names[] = { "HBM", "CXL" };
-	static const char *const whose[ABI_LIMITS] = { "somebody", "all contexts", "the context",
-						       "their salt", "this client" };
+	static const char *const whose[ABI_LIMITS] = {
+		"somebody", "all contexts (with what is reserved and leased)", "the context",
+		"their salt", "this client"
+	};
 	uint8_t share[8];
 
 	memcpy(share, &held, sizeof(share));
@@ -488,6 +493,9 @@ static const char *meaning(const char *what, int error)
 	} known[] = {
 		{ "unpin", -ENOENT, "no such pin: it has ended, or is not this user's" },
 		{ "reserve_end", -ENOENT, "no such reservation: it has ended" },
+		{ "reserve", -EDQUOT,
+		  "pins and what all reservations may come to would be more than may be promised "
+		  "of CXL; ask for less, or again when some have ended" },
 		{ "plan", -EINVAL,
 		  "the budget is above the context's quota of the tier, or below two blocks" },
 		{ "plan", -ENOBUFS,

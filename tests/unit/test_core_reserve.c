@@ -172,6 +172,55 @@ static void test_what_is_pinned_is_not_claimed(void **state)
 	host_audit(&host);
 }
 
+/* What is claimed of a tier is not pinned as well, whoever pins; it can be pinned afterwards. */
+static void test_what_is_claimed_is_not_pinned(void **state)
+{
+	struct context *x = boot();
+	const struct abi_reserve_args all = { .expected = 1, .p95 = (uint32_t)claimable(x) };
+	const struct abi_sqe pin = { .op = ABI_OP_PIN, .tier = ABI_TIER_CXL };
+	uint64_t id, held;
+
+	(void)state;
+	put(0, 0, RUN);
+	id = reserve(&all).value;
+	assert_int_equal(host.answer.res, 0);
+	assert_true(host_request_keys(&host, 0, pin, 0, RUN));
+	assert_int_equal(host.answer.res, -EDQUOT);
+	assert_int_equal(host.answer.aux >> 8 * ABI_HELD_LIMIT & 0xff, ABI_LIMIT_HOST);
+	/* A context that has half its quota left is told what all have. */
+	x->plan.quota[ABI_TIER_CXL] *= 8;
+	held = quota_holders(host.core, x, ABI_TIER_CXL);
+	x->plan.quota[ABI_TIER_CXL] /= 8;
+	assert_int_equal(held >> 8 * ABI_HELD_LIMIT & 0xff, ABI_LIMIT_HOST);
+	assert_int_equal(held >> 8 * ABI_HELD_TIER & 0xff, 1 + ABI_TIER_CXL);
+	assert_true((held >> 8 * ABI_HELD_RESERVED & 0xff) >= CLAIMS_PERCENT - 2);
+	assert_int_equal(hand_back(id).res, 0);
+	assert_int_equal(host.core->claimed_bytes, 0);
+	assert_true(host_request_keys(&host, 0, pin, 0, RUN));
+	assert_int_equal(host.answer.res, 0);
+	host_audit(&host);
+}
+
+/* One output as large as all that may be claimed does not make every later prediction too large. */
+static void test_a_prediction_can_be_granted(void **state)
+{
+	struct context *x = boot();
+	const struct abi_reserve_args most = { .expected = (uint32_t)claimable(x) }, asked = { 0 };
+	uint32_t blocks = (uint32_t)claimable(x), n;
+	uint64_t id = reserve(&most).value;
+
+	(void)state;
+	assert_int_equal(host.answer.res, 0);
+	for (n = 0; n + RUN <= blocks; n += RUN)
+		put(id, n, RUN);
+	assert_int_equal(hand_back(id).value, n);
+	for (reserve(&asked); !host.answer.aux && !host.answer.res;)
+		host_tick(&host, 2 * MS); /* others' blocks leave for it, or its time is over */
+	assert_int_equal(host.answer.res, 0);
+	assert_in_range(host.answer.aux >> 32, n, blocks);
+	host_audit(&host);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -180,6 +229,8 @@ int main(void)
 		cmocka_unit_test_teardown(test_more_than_may_be_claimed_is_refused, one_host_off),
 		cmocka_unit_test_teardown(test_what_is_handed_back_teaches, one_host_off),
 		cmocka_unit_test_teardown(test_what_is_pinned_is_not_claimed, one_host_off),
+		cmocka_unit_test_teardown(test_what_is_claimed_is_not_pinned, one_host_off),
+		cmocka_unit_test_teardown(test_a_prediction_can_be_granted, one_host_off),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

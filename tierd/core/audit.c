@@ -318,6 +318,7 @@ static void audit_context(struct audit *a, const struct context *x)
 	audit_strays(a, x, &n);
 	audit_attached(a, x);
 	audit_reservations(a, x, &n);
+	a->claimed += n.claimed * x->spec.geometry.block_bytes;
 	audit_pinned(a, x);
 	audit_compare(a, whose, "blocks", n.blocks, x->blocks);
 	audit_compare(a, whose, "pending blocks", n.pending, x->blocks_pending);
@@ -348,6 +349,7 @@ static void audit_host(struct audit *a)
 		requests += c->request[i].phase != REQUEST_FREE;
 	for (uint32_t i = 0; i < c->reservations_high; i++)
 		reservations += c->reservation[i].used;
+	audit_compare(a, "host", "bytes that reservations claim", a->claimed, c->claimed_bytes);
 	audit_compare(a, "host", "reservations", reservations, c->reservations);
 	audit_compare(a, "host", "contexts", contexts, c->contexts);
 	audit_compare(a, "host", "ranges being punched", punching,

@@ -214,7 +214,7 @@ static uint32_t pin_limit(const struct core *c, const struct pin *p, uint32_t sl
 	uint64_t all = c->pool[t].capacity / 100 * c->config.pin_percent;
 
 	/* Foresight leaves half of the budget to what is being read. */
-	if (c->pinned[t] + bytes > all / share)
+	if (c->pinned[t] + bytes > all / share || !quota_may_promise(c, t, bytes))
 		return ABI_LIMIT_HOST;
 	if (x->pinned[t] + bytes > pin_budget(c, x, t) / share)
 		return ABI_LIMIT_CONTEXT;
@@ -310,7 +310,7 @@ void pin_request(struct core *c, struct request *r)
 	if (blocks >= 0 && blocks < ask.count)
 		r->status = ABI_STATUS_DROPPED; /* the others are not protected */
 	if (blocks == -EDQUOT && ask.limit)
-		resident = quota_holders(c, r->ctx, ask.tier) |
+		resident = quota_held(c, r->ctx, ask.tier) |
 			   (uint64_t)ask.limit << 8 * ABI_HELD_LIMIT;
 	request_end(c, r, blocks < 0 ? (int)blocks : 0, blocks < 0 ? 0 : id, resident);
 }

@@ -295,8 +295,40 @@ static uint64_t percent(uint64_t part, uint64_t whole, uint32_t at)
 	return (p < 255 ? p : 255) << 8 * at;
 }
 
-/* For an answer of -ENOSPC: what holds the tier (abi/ring.h, ABI_HELD_*). */
-uint64_t quota_holders(const struct core *c, const struct context *x, uint32_t tier)
+/* Bytes of the tier that stay where they are, whoever needs room, or are promised (I7). */
+static uint64_t promised(const struct core *c, uint32_t tier)
+{
+	return c->pinned[tier] + c->quarantined[tier] + c->streamed[tier] +
+	       (tier == ABI_TIER_CXL ? c->claimed_bytes : 0);
+}
+
+/* Does enough of the tier stay for what comes and goes when so many bytes more are promised? */
+bool quota_may_promise(const struct core *c, uint32_t tier, uint64_t bytes)
+{
+	assert(tier < ABI_MEM_TIERS);
+	return promised(c, tier) + bytes <= c->pool[tier].capacity / 100 * QUOTA_PROMISES_PERCENT;
+}
+
+/* What all contexts together hold of it, in percent of the tier. */
+static uint64_t held_by_all(const struct core *c, uint32_t tier)
+{
+	const struct pool *pool = &c->pool[tier];
+	uint64_t dirty = 0, claimed = tier == ABI_TIER_CXL ? c->claimed_bytes : 0;
+
+	for (uint32_t i = 0; i < c->contexts_high && tier == ABI_TIER_CXL; i++)
+		dirty += c->context[i] ? c->context[i]->dirty_bytes : 0;
+	return percent(c->pinned[tier], pool->capacity, ABI_HELD_PINNED) |
+	       percent(c->quarantined[tier], pool->capacity, ABI_HELD_LEASED) |
+	       percent(dirty, pool->capacity, ABI_HELD_DIRTY) |
+	       percent(claimed > pool->reserved ? claimed : pool->reserved, pool->capacity,
+		       ABI_HELD_RESERVED) |
+	       percent(pool->used, pool->capacity, ABI_HELD_USED) |
+	       (uint64_t)ABI_LIMIT_HOST << 8 * ABI_HELD_LIMIT |
+	       (uint64_t)(1 + tier) << 8 * ABI_HELD_TIER;
+}
+
+/* What the context holds of its quota (abi/ring.h, ABI_HELD_*). */
+uint64_t quota_held(const struct core *c, const struct context *x, uint32_t tier)
 {
 	uint64_t whole = x->plan.quota[tier];
 	struct space_stats st;
@@ -315,6 +347,19 @@ uint64_t quota_holders(const struct core *c, const struct context *x, uint32_t t
 	       percent(st.reserved, whole, ABI_HELD_RESERVED) |
 	       percent(st.charged, whole, ABI_HELD_USED) |
 	       (uint64_t)(1 + tier) << 8 * ABI_HELD_TIER;
+}
+
+/* For an answer of -ENOSPC: what holds the tier. That is not a context with half its quota left. */
+uint64_t quota_holders(const struct core *c, const struct context *x, uint32_t tier)
+{
+	struct space_stats st;
+
+	if (tier < ABI_MEM_TIERS && x->space[tier]) {
+		space_stats(x->space[tier], &st);
+		if (st.charged < x->plan.quota[tier] / 2)
+			return held_by_all(c, tier);
+	}
+	return quota_held(c, x, tier);
 }
 
 /* ---- setting ------------------------------------------------------------------------------ */

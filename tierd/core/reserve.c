@@ -19,7 +19,6 @@
 #include "tierd/core/state.h"
 
 #define CELLS 1024u
-#define CLAIMS_PERCENT 80u /* of the context's CXL: claims, pins and quarantine (I7) */
 #define BLOCKS_UNKNOWN 8u  /* expected when nobody knows; four times that at most */
 #define RETRY_NS (1 * MS)
 
@@ -53,22 +52,34 @@ static uint32_t claim(const struct reservation *r)
 	return most > drawn ? most - drawn : 0;
 }
 
-static void claim_update(struct reservation *r)
+static void claim_set(struct core *c, struct reservation *r, uint32_t blocks)
 {
-	uint32_t now = claim(r);
+	uint64_t more = (uint64_t)blocks - r->claimed; /* modulo 2^64, as the sums are */
 
-	r->ctx->claimed_blocks += (uint64_t)now - r->claimed;
-	r->claimed = now;
+	r->ctx->claimed_blocks += more;
+	c->claimed_bytes += more * r->ctx->spec.geometry.block_bytes;
+	r->claimed = blocks;
+	assert(c->claimed_bytes / r->ctx->spec.geometry.block_bytes >= r->ctx->claimed_blocks);
 }
 
-/* Is so much of the context's CXL left to claims that they may come to so many blocks more? */
+static void claim_update(struct core *c, struct reservation *r)
+{
+	claim_set(c, r, claim(r));
+}
+
+static uint64_t claims_max(const struct context *x)
+{
+	return x->plan.quota[ABI_TIER_CXL] / 100 * QUOTA_PROMISES_PERCENT;
+}
+
+/* Is so much of the context's CXL, and of the host's, left to claims of so many blocks more? */
 static bool claimable(const struct core *c, const struct context *x, uint32_t blocks)
 {
-	uint64_t whole = x->plan.quota[ABI_TIER_CXL] / 100 * CLAIMS_PERCENT;
+	uint64_t bytes = blocks * x->spec.geometry.block_bytes;
 	uint64_t held = x->pinned[ABI_TIER_CXL] + c->quarantined[ABI_TIER_CXL];
-	uint64_t claims = (x->claimed_blocks + blocks) * x->spec.geometry.block_bytes;
 
-	return claims + held <= whole;
+	return x->claimed_blocks * x->spec.geometry.block_bytes + bytes + held <= claims_max(x) &&
+	       quota_may_promise(c, ABI_TIER_CXL, bytes);
 }
 
 /* ---- places ------------------------------------------------------------------------------- */
@@ -104,7 +115,7 @@ static int grow(struct core *c, struct reservation *r, uint32_t blocks)
 		return err;
 	}
 	r->granted += blocks;
-	claim_update(r);
+	claim_update(c, r);
 	return 0;
 }
 
@@ -152,7 +163,7 @@ int64_t reserve_draw(struct core *c, const struct put *p, uint32_t slot, uint32_
 	r->left[klass]--;
 	r->drawn++;
 	c->metrics.reserve_drawn++;
-	claim_update(r);
+	claim_update(c, r);
 	if (low(r) && !r->growing) {
 		r->growing = true;
 		r->retry_ns = 0;
@@ -186,7 +197,7 @@ static void reservation_put(struct core *c, struct reservation *r)
 	assert(r->used && c->reservations > 0);
 	for (uint32_t k = 0; k < r->ctx->classes; k++)
 		give(r, k, r->left[k]);
-	r->ctx->claimed_blocks -= r->claimed;
+	claim_set(c, r, 0);
 	r->used = false;
 	r->next_free = c->reservation_free;
 	c->reservation_free = (uint32_t)(r - c->reservation);
@@ -199,6 +210,16 @@ static void reserve_end(struct core *c, struct reservation *r)
 	request_wake_space(c);
 }
 
+/* At most what the context could ever be promised: a larger answer would never be granted, and so
+ * nothing would teach the predictor better. */
+static void cut(const struct context *x, struct abi_reserve_args *a)
+{
+	uint64_t most = claims_max(x) / x->spec.geometry.block_bytes;
+
+	a->expected = a->expected < most ? a->expected : (uint32_t)most;
+	a->p95 = a->p95 < most ? a->p95 : (uint32_t)most;
+}
+
 /* What the client did not say, the predictor does. */
 static void predict(const struct core *c, const struct request *q, struct abi_reserve_args *a)
 {
@@ -209,6 +230,7 @@ static void predict(const struct core *c, const struct request *q, struct abi_re
 		a->expected = p.known ? p.expected : BLOCKS_UNKNOWN;
 		a->p95 = p.known ? p.upper : 4 * BLOCKS_UNKNOWN;
 		a->predicted = 1;
+		cut(q->ctx, a);
 	}
 	a->expected += !a->expected;
 	if (a->p95 < a->expected)

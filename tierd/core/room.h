@@ -40,6 +40,10 @@ uint64_t quota_left(const struct core *c, const struct context *x, uint32_t slot
 struct holding *quota_short(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
 bool quota_of(const struct core *c, const struct context *x, uint32_t slot,
 	      const struct holding *a);
+/* Of a tier: pins, claims, quarantine and the stream pool together (I7). */
+#define QUOTA_PROMISES_PERCENT 80u
+bool quota_may_promise(const struct core *c, uint32_t tier, uint64_t bytes);
+uint64_t quota_held(const struct core *c, const struct context *x, uint32_t tier);
 uint64_t quota_holders(const struct core *c, const struct context *x, uint32_t tier);
 uint64_t quota_share(const struct core *c, const struct context *x, uint32_t tier);
 struct context *quota_giver(const struct core *c, const struct context *x, uint32_t tier);

@@ -420,6 +420,7 @@ struct core {
 	struct pin *pin;
 	uint32_t pin_free, pins, pins_high, chunks_high;
 	uint64_t pinned[ABI_MEM_TIERS]; /* bytes */
+	uint64_t claimed_bytes; /* of CXL: what reservations may come to and did not draw yet */
 	uint64_t pins_next_ns;
 	uint64_t pin_seq;
 	struct pin_chunk *chunk, *chunk_free;
