@@ -226,8 +226,9 @@ static void test_no_room_says_what_holds_it(void **state)
 		tier_key key = key_of(20000 + i);
 
 		n = put(w, 20000 + i, &p);
-		if (n != 1 || tier_match(w->c, &key, 1, &found) != 1 ||
-		    tier_pin(w->c, &found.block, 1, TIER_CXL, 0, &pin[i]) < 0)
+		if (n == 1 && tier_match(w->c, &key, 1, &found) != 1)
+			continue; /* until it is pinned it makes way as others do */
+		if (n != 1 || tier_pin(w->c, &found.block, 1, TIER_CXL, 0, &pin[pinned]) < 0)
 			break;
 		pinned++;
 	}
