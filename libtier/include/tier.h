@@ -569,9 +569,9 @@ struct tier_session_options {
  * given back, the session is forgotten.
  *
  * id is the caller's, one a conversation, for one connection at a time. options may be NULL but for
- * TURN_END. Completion: TURN_END value = blocks kept; RETURN status READY with aux = layers there,
- * LATE when they are not, MISS when the session is not known. Results: -EBUSY another connection's,
- * -ENOBUFS 2,048 sessions of ours are away, -ENOENT CLOSE of an unknown one.
+ * TURN_END. Completion: TURN_END value = blocks kept; RETURN status READY with aux = layers there
+ * (all, or the first as above), LATE when they are not, MISS: the session is not known. Results:
+ * -EBUSY another connection's, -ENOBUFS 2,048 of ours are away, -ENOENT CLOSE of an unknown one.
  * Returns 0, -EAGAIN ring full, -ENOTCONN, -EINVAL. Any thread.
  */
 int tier_session(tier_context *c, uint64_t id, uint32_t event,

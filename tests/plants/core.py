@@ -92,6 +92,11 @@ bug("pinned-bytes-claimed", CORE + "reserve.c",
 bug("window-begins-with-the-last", CORE + "think.c",
     "*low = quantile(t, 0.01, false);", "*low = quantile(t, 0.99, false);",
     "test_core_session")
+bug("ready-only-if-staged", CORE + "session.c",
+    "uint32_t ready = layers_ready(c, s);", "uint32_t ready = s->landed ? layers_ready(c, s) : 0;",
+    "test_core_session")
+bug("ready-with-a-part-missing", CORE + "session.c",
+    "(landed || !pages_ready(s, ref.slot, layers, &look))", "landed", "test_core_session")
 bug("closed-session-keeps-its-stage", CORE + "session.c",
     "let_go(c, s);\n\t\tgive_back(c, s);\n\t\tforget(c, s);\n\t\trequest_end",
     "let_go(c, s);\n\t\tforget(c, s);\n\t\trequest_end", "test_core_session")

@@ -45,8 +45,9 @@ static struct abi_block_ref block(uint32_t n)
 	return ref;
 }
 
-/* One event of a conversation; TURN_END names the first `count` blocks. */
-static struct abi_cqe say(uint32_t which, uint64_t id, uint8_t mode, uint32_t count)
+/* One event of a conversation; TURN_END names the first `count` blocks, and a part; NULL = all. */
+static struct abi_cqe say_part(uint32_t which, uint64_t id, uint8_t mode, uint32_t count,
+			       const uint16_t *part)
 {
 	const struct abi_session_args args = { .salt = 5, .return_ns = host.now_ns + 100 * MS };
 	struct abi_sqe sqe = { .op = ABI_OP_SESSION, .handle = id, .mode = mode,
@@ -54,6 +55,10 @@ static struct abi_cqe say(uint32_t which, uint64_t id, uint8_t mode, uint32_t co
 	uint8_t *at = host.client[0].staging;
 
 	sqe.context_id = host.context[which].id;
+	if (part) {
+		sqe.part_first = *part;
+		sqe.part_count = 1;
+	}
 	if (mode == ABI_SESSION_TURN_END) {
 		memcpy(at, &args, sizeof(args));
 		for (uint32_t i = 0; i < count; i++) {
@@ -66,6 +71,11 @@ static struct abi_cqe say(uint32_t which, uint64_t id, uint8_t mode, uint32_t co
 	}
 	assert_true(host_request(&host, 0, &sqe));
 	return host.answer;
+}
+
+static struct abi_cqe say(uint32_t which, uint64_t id, uint8_t mode, uint32_t count)
+{
+	return say_part(which, id, mode, count, NULL);
 }
 
 /* More conversations than a client or the tables hold at a time, one after the other. */
@@ -124,6 +134,52 @@ static void test_ready_only_if_it_is_there(void **state)
 	assert_true(host_request(&host, 0, &sqe));
 	host_tick(&host, 5 * MS);
 	assert_int_equal(say(0, 1, ABI_SESSION_RETURN, 0).status, ABI_STATUS_LATE);
+}
+
+static uint32_t layers_of_all(void)
+{
+	const struct abi_geometry *g = &context_at(0)->spec.geometry;
+	uint32_t most = 0;
+
+	for (uint32_t i = 0; i < g->part_count; i++)
+		most = g->part[i].layers > most ? g->part[i].layers : most;
+	return most;
+}
+
+/* Whoever brought it: what is in the tier needs no staging. */
+static void test_ready_before_anything_was_staged(void **state)
+{
+	const struct abi_part *part = &context_at(0)->spec.geometry.part[1];
+	struct abi_sqe fetch = { .op = ABI_OP_FETCH, .tier = ABI_TIER_CXL, .part_first = 1,
+				 .part_count = 1 };
+	const uint16_t one = 1, two = 2;
+	struct abi_cqe back;
+
+	(void)state;
+	say(0, 1, ABI_SESSION_TURN_END, KEYS);
+	back = say(0, 1, ABI_SESSION_RETURN, 0);
+	assert_int_equal(back.status, ABI_STATUS_READY);
+	assert_int_equal(back.aux, layers_of_all());
+	assert_int_equal(host.core->metrics.session_ready, 1);
+	assert_int_equal(say(0, 1, ABI_SESSION_CLOSE, 0).res, 0);
+	assert_true(host_settle(&host, 100));
+	core_evict(host.core, context_at(0)->id, ABI_TIER_CXL, UINT64_MAX, 1);
+	host_look(&host);
+	assert_true(host_settle(&host, 100));
+	assert_true(host_request_keys(&host, 0, fetch, 0, KEYS));
+	assert_true(host_settle(&host, 100));
+	/* In part: of the parts that will be read it is there, of others it is not. */
+	say_part(0, 2, ABI_SESSION_TURN_END, KEYS, &one);
+	back = say(0, 2, ABI_SESSION_RETURN, 0);
+	assert_int_equal(back.status, ABI_STATUS_READY);
+	assert_int_equal(back.aux, part->layers);
+	say_part(0, 3, ABI_SESSION_TURN_END, KEYS, &two);
+	back = say(0, 3, ABI_SESSION_RETURN, 0);
+	assert_int_equal(back.status, ABI_STATUS_LATE);
+	assert_int_equal(back.aux, 0);
+	say(0, 4, ABI_SESSION_TURN_END, KEYS);
+	assert_int_equal(say(0, 4, ABI_SESSION_RETURN, 0).status, ABI_STATUS_LATE);
+	host_audit(&host);
 }
 
 static void test_a_session_is_its_contexts_and_clients(void **state)
@@ -211,6 +267,7 @@ int main(void)
 		CASE(test_what_ends_gives_back),
 		CASE(test_a_turn_is_protected_while_it_lasts),
 		CASE(test_ready_only_if_it_is_there),
+		CASE(test_ready_before_anything_was_staged),
 		CASE(test_a_session_is_its_contexts_and_clients),
 		CASE(test_tenants_think_for_themselves),
 		CASE(test_the_window_holds_those_who_come_back),

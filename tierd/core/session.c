@@ -22,6 +22,7 @@
 #define HINT_SLACK_NS (1000 * MS)
 #define EXPIRES_NS (60000 * MS)  /* at the earliest, after the end of patience */
 #define EXPIRES_MOST_NS (3600000 * MS)
+#define LOOK_PAGES 65536u        /* at the return, of blocks that are there in part */
 
 /* ---- table -------------------------------------------------------------------------------- */
 
@@ -129,13 +130,18 @@ static void wake_at(struct core *c, struct session *s, uint64_t ns)
 		c->sessions.next_ns = ns;
 }
 
+static bool reads_part(const struct session *s, uint32_t part)
+{
+	return !s->part_count || (part >= s->part_first && part - s->part_first < s->part_count);
+}
+
 static uint32_t layers_of(const struct session *s)
 {
 	const struct abi_geometry *g = context_geometry(s->ctx);
 	uint32_t most = 1;
 
-	for (uint32_t i = s->part_first; i < g->part_count; i++)
-		if (!s->part_count || i - s->part_first < s->part_count)
+	for (uint32_t i = 0; i < g->part_count; i++)
+		if (reads_part(s, i))
 			most = g->part[i].layers > most ? g->part[i].layers : most;
 	return most;
 }
@@ -388,6 +394,7 @@ static void turn_ended(struct core *c, struct request *r, struct session *s)
 	s->part_first = r->sqe.part_first;
 	s->part_count = r->sqe.part_count;
 	s->tier = r->sqe.tier;
+	s->head = 0;
 	s->turn_end_ns = c->now_ns;
 	think_window(c, s->ctx, s->salt, &low, &high);
 	if (args->return_ns > c->now_ns) { /* a hint is believed, and waited for three times */
@@ -406,42 +413,89 @@ static void turn_ended(struct core *c, struct request *r, struct session *s)
 	request_end(c, r, 0, s->blocks, 0);
 }
 
-/* Is the head what it was when it had landed? Blocks can be deleted, or left unprotected. */
-static bool head_there(const struct core *c, const struct session *s)
+/* Pages of a part that its first layers, so many, are. */
+static uint32_t layers_pages(const struct abi_part *part, uint32_t layers)
+{
+	return (layers < part->layers ? layers : part->layers) * part->groups;
+}
+
+/* Are a block's first layers READY, page by page? No more pages are looked at than *look counts. */
+static bool pages_ready(const struct session *s, uint32_t slot, uint32_t layers, uint32_t *look)
 {
 	const struct abi_geometry *g = context_geometry(s->ctx);
-	uint32_t pages = 0;
+	uint32_t parts = index_block(&s->ctx->ix, slot)->parts;
 
-	for (uint32_t i = s->part_first; i < g->part_count; i++)
-		if (!s->part_count || i - s->part_first < s->part_count)
-			pages += (s->head < g->part[i].layers ? s->head : g->part[i].layers) *
-				 g->part[i].groups;
-	for (uint32_t at = s->chunks; s->landed && at; at = c->sessions.chunk[at - 1].next)
+	for (uint32_t i = 0; i < g->part_count; i++) {
+		uint32_t pages = layers_pages(&g->part[i], layers);
+
+		if (!reads_part(s, i) || !(parts >> i & 1))
+			continue;
+		if (*look < pages)
+			return false;
+		*look -= pages;
+		for (uint32_t k = 0; k < pages; k++)
+			if (page_state(index_page(&s->ctx->ix, slot, g->part[i].page_base + k),
+				       s->tier) != ABI_PAGE_READY)
+				return false;
+	}
+	return true;
+}
+
+/*
+ * Are the first layers of all its blocks in the tier? The number of a block's pages there tells, if
+ * it is whole; also of a head that has landed, for that is pinned (but blocks can be deleted, or
+ * left unprotected).
+ */
+static bool layers_there(const struct core *c, const struct session *s, uint32_t layers)
+{
+	const struct abi_geometry *g = context_geometry(s->ctx);
+	bool landed = s->landed && layers == s->head;
+	uint32_t pages = 0, look = LOOK_PAGES;
+
+	for (uint32_t i = 0; i < g->part_count; i++)
+		pages += reads_part(s, i) ? layers_pages(&g->part[i], layers) : 0;
+	for (uint32_t at = s->chunks; at; at = c->sessions.chunk[at - 1].next)
 		for (uint32_t i = 0; i < c->sessions.chunk[at - 1].count; i++) {
 			struct abi_block_ref ref = c->sessions.chunk[at - 1].ref[i];
+			uint32_t there, whole;
 
-			if (!fetch_block_there(s->ctx, ref) ||
-			    s->ctx->meta[ref.slot].there[s->tier].pages <
-				    (pages < block_pages(s->ctx, ref.slot)
-					     ? pages
-					     : block_pages(s->ctx, ref.slot)))
+			if (!fetch_block_there(s->ctx, ref))
+				return false;
+			there = s->ctx->meta[ref.slot].there[s->tier].pages;
+			whole = block_pages(s->ctx, ref.slot);
+			assert(there <= whole);
+			if (there < (landed && pages < whole ? pages : whole) &&
+			    (landed || !pages_ready(s, ref.slot, layers, &look)))
 				return false;
 		}
-	return s->landed;
+	return true;
+}
+
+/* With how many layers may the turn begin? Nought: not all are there that it takes. */
+static uint32_t layers_ready(const struct core *c, const struct session *s)
+{
+	uint32_t all = layers_of(s);
+
+	assert(s->head <= all);
+	if (!s->blocks)
+		return 0;
+	if (layers_there(c, s, all))
+		return all;
+	return s->head && layers_there(c, s, s->head) ? s->head : 0;
 }
 
 /* The user is back: what is missing comes now, in layer order. */
 static void returned(struct core *c, struct request *r, struct session *s)
 {
 	uint64_t last = c->now_ns + LATER_NS;
-	bool ready = s->state == SESSION_STAGED && head_there(c, s);
+	uint32_t ready = layers_ready(c, s);
 	struct pin *p = s->pin ? &c->pin[s->pin % CORE_PINS_MAX] : NULL;
 	struct request *rest;
 
 	if (s->turn_end_ns) {
 		think_learn(c, s->ctx, s->salt, c->now_ns - s->turn_end_ns);
 		c->metrics.session_returns++;
-		c->metrics.session_ready += ready;
+		c->metrics.session_ready += ready > 0;
 	}
 	s->turn_end_ns = 0;
 	if (s->r && s->r->parked)
@@ -453,7 +507,7 @@ static void returned(struct core *c, struct request *r, struct session *s)
 	if (rest) {
 		rest->owner = NULL;
 		rest->sqe.klass = ABI_CLASS_DEMAND;
-		rest->sqe.layer_first = ready ? s->head : 0;
+		rest->sqe.layer_first = (uint16_t)ready;
 		rest->sqe.layer_count = UINT16_MAX;
 		pin_turn(c, s, rest, last);
 		fetch_begin(c, rest);
@@ -463,7 +517,7 @@ static void returned(struct core *c, struct request *r, struct session *s)
 	s->expires_ns = c->now_ns + EXPIRES_MOST_NS;
 	wake_at(c, s, last);
 	r->status = ready ? ABI_STATUS_READY : s->blocks ? ABI_STATUS_LATE : ABI_STATUS_MISS;
-	request_end(c, r, 0, s->blocks, ready ? s->head : 0);
+	request_end(c, r, 0, s->blocks, ready);
 }
 
 void session_request(struct core *c, struct request *r)

@@ -68,7 +68,7 @@ struct session {
 	uint64_t pin;          /* 0 = none */
 	struct request *r;     /* staging; NULL = none */
 	uint16_t part_first, part_count;
-	uint16_t head;         /* layers to be there at the return */
+	uint16_t head;         /* layers to be there at the return; 0 = not staged yet */
 	uint8_t tier;
 	bool landed;           /* the head was there when staging ended */
 	bool awaited;          /* back: its blocks carry a mark (block_staged.planned) */
