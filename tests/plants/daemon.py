@@ -627,6 +627,8 @@ bug("failed-format-left-behind", SHELL + "format.c",
     "if (rc)\n\t\t\tunlink(options->path);",
     "",
     "test_recover")
+bug("left-over-not-cut", SHELL + "format.c",
+    "if (s->block->bytes(left) > options->bytes &&", "if (!s->block &&", "test_recover")
 bug("replaced-store-kept-open", SHELL + "format.c",
     "\ts->block->close(former);\n",
     "",
