@@ -81,6 +81,8 @@ static int choose_path(char *path, const char *wanted)
 	const char *from = wanted ? wanted : secure_getenv("TIER_SOCKET");
 	char own[SESSION_PATH_BYTES];
 
+	if (!wanted && from && !*from)
+		from = NULL;
 	if (!from && dir && snprintf(own, sizeof(own), "%s/tier.sock", dir) < (int)sizeof(own) &&
 	    access(own, F_OK) == 0)
 		from = own;

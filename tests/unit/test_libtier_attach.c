@@ -69,6 +69,31 @@ static void test_connect_by_environment(void **state)
 	unsetenv("TIER_SOCKET");
 }
 
+/* One of no letters is none: the next place is looked at. */
+static void test_an_empty_environment(void **state)
+{
+	const char *folder = getenv("TMPDIR"), *former = getenv("XDG_RUNTIME_DIR");
+	struct world *w = *state;
+	char link[200], kept[200];
+	tier *t;
+
+	snprintf(link, sizeof(link), "%s/tier.sock", folder ? folder : "/tmp");
+	if (symlink(w->fake->path, link))
+		skip(); /* somebody's daemon */
+	snprintf(kept, sizeof(kept), "%s", former ? former : "");
+	setenv("XDG_RUNTIME_DIR", folder ? folder : "/tmp", 1);
+	setenv("TIER_SOCKET", "", 1);
+	assert_int_equal(tier_connect(&t, NULL), 0);
+	assert_int_equal(tier_check(t), 0);
+	tier_close(t);
+	unlink(link);
+	unsetenv("TIER_SOCKET");
+	if (former)
+		setenv("XDG_RUNTIME_DIR", kept, 1);
+	else
+		unsetenv("XDG_RUNTIME_DIR");
+}
+
 /* The daemon's fence reaches only processes that have registered. */
 static void test_connect_registers_for_the_fence(void **state)
 {
@@ -584,6 +609,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(test_connect_refuses_and_explains),
 		T(test_connect_by_environment),
+		T(test_an_empty_environment),
 		T(test_connect_registers_for_the_fence),
 		T(test_contexts_refuse_nonsense),
 		T(test_reads_go_on_without_a_daemon),
