@@ -40,7 +40,7 @@ static const char *default_file(char *path, size_t bytes)
 	return access(path, F_OK) == 0 ? path : NULL;
 }
 
-/* --socket and --store may be relative, as everywhere on a command line; the file's may not. */
+/* Paths of options may be relative, as everywhere on a command line; the file's may not. */
 static const char *absolute(const char *path, char *buf, size_t bytes)
 {
 	char here[CONFIG_PATH_BYTES];
@@ -48,6 +48,22 @@ static const char *absolute(const char *path, char *buf, size_t bytes)
 	if (path[0] == '/' || !path[0] || !getcwd(here, sizeof(here)))
 		return path;
 	return (size_t)snprintf(buf, bytes, "%s/%s", here, path) < bytes ? buf : path;
+}
+
+/* --set of a path is as good as the option of that name: *key, and what it is set to. */
+static const char *split_path(const char *assignment, const char **key)
+{
+	static const char *const paths[] = { "socket", "store.path" };
+
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+		size_t len = strlen(paths[i]);
+
+		if (strncmp(assignment, paths[i], len) || assignment[len] != '=')
+			continue;
+		*key = paths[i];
+		return assignment + len + 1;
+	}
+	return assignment;
 }
 
 static int apply_options(struct shell *s, char *why, size_t why_bytes)
@@ -59,6 +75,8 @@ static int apply_options(struct shell *s, char *why, size_t why_bytes)
 		const char *key = o->set[i].key, *value = o->set[i].value;
 		char path[CONFIG_PATH_BYTES];
 
+		if (!key)
+			value = split_path(value, &key);
 		if (key)
 			rc = config_assign(&s->config, key, absolute(value, path, sizeof(path)),
 					   why, why_bytes);
@@ -162,9 +180,12 @@ static int begin_memory_tier(struct shell *s, uint32_t tier, const struct units_
 	if (!ops && size->kind != UNITS_AUTO && size->value == 0)
 		return 0;
 	if (!ops) {
+		char names[64];
+
+		mem_backend_names(tier, names, sizeof(names));
 		log_error(&s->log, "no such memory here", obs_tier_name[tier],
-			  "name another backend in the configuration, or auto", "backend=%s",
-			  backend);
+			  "name another backend in the configuration, or auto",
+			  "backend=%s known=\"%s\"", backend, names);
 		return -ENODEV;
 	}
 	bytes = units_resolve(size, host_memory(), info.capacity_auto) & ~(uint64_t)(ABI_HUGE - 1);

@@ -161,7 +161,7 @@ static void test_bad_configurations(void **state)
 	refuses(&d, none, "puts land in CXL");
 	refuses(&d, wrong, "64MiB");
 	refuses(&d, unknown, "is not a key");
-	refuses(&d, backend, "abacus");
+	refuses(&d, backend, "backend=abacus known=\"numa, memfd\"");
 	refuses(&d, tiny, "too small");
 	refuses(&d, byte, "too small");
 	refuses(&d, huge, "larger than the memory there is\" object=\"--set cxl.size\"");
@@ -202,6 +202,24 @@ static void test_a_size_beyond_the_host(void **state)
 	assert_non_null(strstr(said, "900 TiB for both tiers are wanted, and "));
 	assert_non_null(strstr(said, " can be used: write a smaller size or auto"));
 	assert_int_equal(access(d.store, F_OK), -1);
+	daemon_remove(&d);
+}
+
+#define UP "../../../../../../../../../../../../../../.."
+
+/* A path of --set leads from here, as that of an option does. */
+static void test_a_path_from_here(void **state)
+{
+	char store[300];
+	const char *const settings[] = { store, NULL };
+	struct daemon d;
+
+	(void)state;
+	daemon_folder(&d);
+	snprintf(store, sizeof(store), "store.path=" UP "%s", d.store);
+	daemon_start(&d, settings);
+	assert_int_equal(access(d.store, F_OK), 0);
+	daemon_stop(&d);
 	daemon_remove(&d);
 }
 
@@ -421,6 +439,7 @@ int main(void)
 		cmocka_unit_test(test_another_version),
 		cmocka_unit_test(test_bad_configurations),
 		cmocka_unit_test(test_a_size_beyond_the_host),
+		cmocka_unit_test(test_a_path_from_here),
 		cmocka_unit_test(test_a_limit_on_file_sizes),
 		cmocka_unit_test(test_a_second_daemon_is_refused),
 		cmocka_unit_test(test_a_link_to_the_store),

@@ -52,6 +52,9 @@ struct mem_ops {
 /* By tier, best first; the config may name one. NULL = none of that name / probed. */
 const struct mem_ops *mem_backend(uint32_t tier, const char *name, struct backend_info *info);
 
+/* Names of all that there are for a memory tier, here or not. */
+void mem_backend_names(uint32_t tier, char *text, size_t bytes);
+
 /* ---- block -------------------------------------------------------------------------------- */
 
 struct block_device;

@@ -2,7 +2,7 @@
 /*
  * Which backends there are, best first by tier. Called at start-up only.
  */
-#include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "tierd/backend/mem_common.h"
@@ -36,6 +36,15 @@ const struct mem_ops *mem_backend(uint32_t tier, const char *name, struct backen
 		return *ops;
 	}
 	return NULL;
+}
+
+void mem_backend_names(uint32_t tier, char *text, size_t bytes)
+{
+	size_t at = 0;
+
+	text[0] = '\0';
+	for (const struct mem_ops *const *ops = by_tier[tier]; *ops && at < bytes; ops++)
+		at += (size_t)snprintf(text + at, bytes - at, "%s%s", at ? ", " : "", (*ops)->name);
 }
 
 const struct block_ops *block_backend(const char *name)
