@@ -34,6 +34,15 @@ bug("one-full-context-stops-all", CORE + "writeback.c",
     "c->write_retry_ns = c->now_ns + FULL_RETRY_NS;", "test_core_full", quick=True)
 bug("first-context-always-first", CORE + "writeback.c",
     "c->write_context[log] = i + 1;", "", "test_core_full", quick=True)
+bug("no-room-never-given-up", CORE + "writeback.c",
+    "if (writeback_full(c, x))\n\t\t\tadmit_give_up(c, x);", "", "test_core_full", quick=True)
+bug("full-for-ever", CORE + "writeback.c",
+    "x->full_since_ns = 0; /* of what is no longer there; this one has its try */", "",
+    "test_core_full", quick=True)
+bug("failed-put-stays-visible", CORE + "admit.c",
+    "if (m->flags & BLOCK_DURABLE) {\n\t\t\tc->metrics.quota_dropped++;\n"
+    "\t\t\tblock_drop(c, x, slot);\n\t\t\tcontinue;\n\t\t}",
+    "m->flags &= (uint8_t)~BLOCK_DURABLE;", "test_core_full", quick=True)
 bug("flush-for-room-forgotten", CORE + "evict.c",
     "sync_want(c); /* nobody else may */", "", "test_core_flush", quick=True)
 bug("quota-evicts-held", CORE + "evict.c",

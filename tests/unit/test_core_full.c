@@ -150,6 +150,52 @@ static void test_a_block_without_room_stops_nobody_else(void **state)
 	others_go_on();
 }
 
+static void wait_until_given_up(void)
+{
+	for (uint32_t i = 0; i < 500 && context(0)->dirty_bytes; i++)
+		host_tick(&host, 2 * MSEC);
+	assert_int_equal(context(0)->dirty_bytes, 0);
+	host_audit(&host);
+}
+
+static uint32_t slot_of(uint32_t n)
+{
+	uint8_t key[ABI_KEY_BYTES];
+
+	host_key(n, key);
+	return index_find(&context(0)->ix, key);
+}
+
+/* Its block is not there, waits for nothing, and room that comes is used at once. */
+static void test_a_promise_without_room_is_given_up(void **state)
+{
+	const struct abi_sqe sqe = { .op = ABI_OP_DELETE };
+
+	(void)state;
+	fill(ABI_SQE_DURABLE);
+	wait_until_given_up();
+	assert_int_equal(put_answer(), -ENOSPC);
+	assert_int_equal(slot_of(ROOM), ABI_SLOT_NONE);
+	heard.completions = 0;
+	assert_true(host_request_keys(&host, 0, sqe, ROOM - 1, 1));
+	assert_int_equal(put_answer(), 0);
+	put(0, ROOM - 1, 1, ABI_SQE_DURABLE);
+	assert_int_equal(put_answer(), 0);
+	host_audit(&host);
+}
+
+/* It stays where it is, to be evicted from there, and others are taken. */
+static void test_a_block_without_room_stays_in_memory(void **state)
+{
+	(void)state;
+	fill(0);
+	wait_until_given_up();
+	assert_int_equal(context(0)->meta[slot_of(ROOM)].persist, PERSIST_REFUSED);
+	put(0, ROOM + 1, 1, 0);
+	assert_int_equal(put_answer(), 0);
+	assert_int_equal(host.answer.value, 1);
+}
+
 /* Carry out what was begun longest ago. False: there is nothing. */
 static bool carry_one(void)
 {
@@ -202,6 +248,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_a_promise_without_room_stops_nobody_else),
 		TEST(test_a_block_without_room_stops_nobody_else),
+		TEST(test_a_promise_without_room_is_given_up),
+		TEST(test_a_block_without_room_stays_in_memory),
 		TEST(test_who_writes_much_leaves_others_their_turn),
 		TEST(test_who_comes_later_writes_no_less),
 	};

@@ -16,6 +16,7 @@
 #include "tierd/core/state.h"
 
 #define BEFORE_MAX 1024u /* blocks that one waits for, at most */
+#define GIVE_UP_MAX 1024u /* in one look */
 
 static bool is_worth(const struct core *c, const struct context *x, uint32_t slot)
 {
@@ -66,6 +67,30 @@ int admit_over_quota(struct core *c, struct context *x, uint32_t slot)
 	block_drop(c, x, slot);
 	request_wake_phase(c, REQUEST_WRITTEN);
 	return -EDQUOT;
+}
+
+/*
+ * There is no room on NVMe, and none will come by itself: nothing waits for it any more. What was
+ * promised goes, for a put that failed is not visible (I5); the rest stays in CXL, unwritten.
+ */
+void admit_give_up(struct core *c, struct context *x)
+{
+	assert(writeback_full(c, x));
+	for (uint32_t n = 0; n < GIVE_UP_MAX && x->dirty.count; n++) {
+		uint32_t slot = x->dirty.head;
+		struct block_meta *m = &x->meta[slot];
+
+		assert(block_queued(m));
+		if (m->flags & BLOCK_DURABLE) {
+			c->metrics.quota_dropped++;
+			block_drop(c, x, slot);
+			continue;
+		}
+		m->persist = PERSIST_QUEUED; /* also what was wanted there */
+		admit_refuse(c, x, slot);
+	}
+	request_wake_phase(c, REQUEST_WRITTEN);
+	request_wake_space(c);
 }
 
 /* How many of the chain's first blocks are worth it; the caller has refused those before. */

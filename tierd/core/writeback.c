@@ -34,8 +34,10 @@ static void enqueue(struct core *c, struct context *x, uint32_t slot, bool first
 
 	assert(m->persist == PERSIST_NONE);
 	assert(!(m->flags & BLOCK_DROPPED));
-	if (!x->dirty.count)
+	if (!x->dirty.count) {
 		x->dirty_since_ns = c->now_ns;
+		x->full_since_ns = 0; /* of what is no longer there; this one has its try */
+	}
 	m->persist = PERSIST_QUEUED;
 	x->dirty_bytes += block_bytes(x, slot);
 	if (first)
@@ -690,7 +692,7 @@ static void drain_step(struct core *c)
 			continue;
 		if (!res && !writeback_full(c, x))
 			return;
-		res = res ? res : -ENOSPC; /* what is dirty stays so: told, not waited for */
+		res = res ? res : -ENOSPC; /* it will not be written: told, not waited for */
 	}
 	if (c->tombs[TOMBS_NEW].written < c->tombs[TOMBS_NEW].queued) {
 		if (!res && !tombs_full(c))
@@ -719,6 +721,8 @@ static bool context_begins(struct core *c, struct context *x, uint32_t log)
 	if (err == -ENOSPC) {
 		x->full_retry_ns = c->now_ns + FULL_RETRY_NS;
 		x->full_since_ns = x->full_since_ns ? x->full_since_ns : c->now_ns;
+		if (writeback_full(c, x))
+			admit_give_up(c, x);
 	} else if (!err) {
 		x->full_since_ns = 0;
 	}

@@ -164,6 +164,7 @@ uint32_t admit_run(const struct core *c, const struct context *x, const uint32_t
 uint32_t admit_first(struct core *c, struct context *x);
 void admit_refuse(struct core *c, struct context *x, uint32_t slot);
 int admit_over_quota(struct core *c, struct context *x, uint32_t slot);
+void admit_give_up(struct core *c, struct context *x);
 void admit_again(struct core *c, struct context *x, uint32_t slot, bool wanted);
 void admit_forget(struct context *x, uint32_t slot);
 
