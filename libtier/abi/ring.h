@@ -243,7 +243,8 @@ struct abi_cqe {
 	uint64_t value;  /* handle, or count of usable blocks (pages) from the first */
 	/* put: bit i = block i was there (first 64); pin: blocks resident; prefetch: blocks
 	 * that are protected until the deadline; stream: layers ready, or, with -EMSGSIZE,
-	 * the bytes of window that it needs; with -ENOSPC, and -EDQUOT of a pin: ABI_HELD_* */
+	 * the bytes of window that it needs; with -ENOSPC, and -EDQUOT of a pin: ABI_HELD_*;
+	 * with -ENOBUFS of a plan or session, -EAGAIN of a reservation: ABI_FULL_* */
 	uint64_t aux;
 }; /* 32 bytes */
 
@@ -286,6 +287,11 @@ static inline uint64_t abi_stream_claim(uint32_t generation, uint32_t released)
 #define ABI_LIMIT_CONTEXT 2u
 #define ABI_LIMIT_SALT 3u
 #define ABI_LIMIT_CLIENT 4u
-#define ABI_LIMITS 5u
+#define ABI_LIMIT_USER 5u
+#define ABI_LIMITS 6u
+
+/* A table is full: bits where 16 of each stand, beside ABI_HELD_LIMIT, which says whose it is. */
+#define ABI_FULL_USED 0u
+#define ABI_FULL_MOST 16u /* of so many: the client's own, or the host's */
 
 #endif

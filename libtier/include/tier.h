@@ -460,7 +460,7 @@ struct tier_reserve_options { /* blocks that a request is going to put */
 	uint32_t step;          /* growth ahead of need, p95 at most; 0 = a quarter of expected */
 	uint32_t role, prompt_tokens; /* for the predictor; roles are your own */
 	uint64_t salt;          /* as the puts' */
-	uint64_t deadline_ns;   /* the reservation ends then; 0 = in a minute */
+	uint64_t deadline_ns;   /* the reservation ends then, in ten minutes at most; 0 = in one */
 };
 
 struct tier_reserved {
@@ -472,7 +472,7 @@ struct tier_reserved {
  * Set room in CXL aside: puts under the reservation take it, and meet no eviction on their way.
  * options may be NULL. Ends with tier_reserve_end, at the deadline, or with the connection.
  * Errors: -EDQUOT all that are there may come to too much (try later), -ENOSPC nothing can go,
- * -EAGAIN too many, -ETIMEDOUT, -EACCES, -EINVAL, -ENOTCONN. Both block. Any thread.
+ * -EAGAIN too many (of our user 3,072), -ETIMEDOUT, -EACCES, -EINVAL, -ENOTCONN. Both block.
  */
 int tier_reserve(tier_context *c, const struct tier_reserve_options *options,
 		 struct tier_reserved *out);
@@ -570,9 +570,9 @@ struct tier_session_options {
  *
  * id is the caller's, one a conversation, for one connection at a time. options may be NULL but for
  * TURN_END. Completion: TURN_END value = blocks kept; RETURN status READY with aux = layers there
- * (all, or the first as above), LATE when they are not, MISS: the session is not known. Results:
- * -EBUSY another connection's, -ENOBUFS 2,048 of ours are away, -ENOENT CLOSE of an unknown one.
- * Returns 0, -EAGAIN ring full, -ENOTCONN, -EINVAL. Any thread.
+ * (all, or the first as above), LATE when they are not, MISS: not known (a host keeps 4,096; of the
+ * user who has most one is forgotten). Results: -EBUSY another connection's, -ENOBUFS 2,048 of ours
+ * away, -ENOENT CLOSE of an unknown one. Returns 0, -EAGAIN ring full, -ENOTCONN, -EINVAL.
  */
 int tier_session(tier_context *c, uint64_t id, uint32_t event,
 		 const struct tier_session_options *options);
@@ -602,7 +602,7 @@ struct tier_plan_options {
  * and a plan whose loaded blocks are not read is given up; what follows is demand.
  *
  * The list is taken as it is now: blocks that are not there are left out. options may be NULL.
- * Errors: -ENOBUFS two plans of ours or eight on the host are there, or the arena is full, -EINVAL
+ * Errors: -ENOBUFS two plans of ours, six of our user's or eight in all, or a full arena, -EINVAL
  * (also a budget above the quota or below two blocks), -ENOTCONN. Blocks. End it before tier_close.
  */
 int tier_plan_begin(tier_context *c, const struct tier_access *accesses, uint32_t count,
@@ -669,7 +669,7 @@ struct tier_stream_options {
 	uint32_t klass;                 /* TIER_CLASS_*; SPECULATIVE: DROPPED rather than waiting */
 	uint32_t reserved;
 	const struct tier_range *range; /* NULL = all; its layers are the model's, see above */
-	uint64_t deadline_ns;           /* 0 = the daemon's default */
+	uint64_t deadline_ns;           /* 0 = the daemon's default; in ten minutes at most */
 	uint64_t window_bytes;          /* most in the tier at a time; 0 = 128 MiB, or two layers */
 };
 

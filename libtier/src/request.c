@@ -468,7 +468,7 @@ static int explain_pins(const char *what, uint64_t held)
 	static const char *const names[] = { "HBM", "CXL" };
 	static const char *const whose[ABI_LIMITS] = {
 		"somebody", "all contexts (with what is reserved and leased)", "the context",
-		"their salt", "this client"
+		"their salt", "this client", "this user"
 	};
 	uint8_t share[8];
 
@@ -481,6 +481,23 @@ static int explain_pins(const char *what, uint64_t held)
 			 "quota is pinned; tierctl quota show names the holders, pin list the pins",
 			 what, whose[share[ABI_HELD_LIMIT]], names[share[ABI_HELD_TIER] - 1],
 			 share[ABI_HELD_PINNED]);
+}
+
+/* A table is full: who has how many of its entries, and who is to give some back. */
+static int explain_table(const char *what, const struct tier_completion *completion)
+{
+	uint32_t limit = completion->aux >> 8 * ABI_HELD_LIMIT & UINT8_MAX;
+	uint32_t used = completion->aux >> ABI_FULL_USED & UINT16_MAX;
+	uint32_t most = completion->aux >> ABI_FULL_MOST & UINT16_MAX;
+
+	if (limit == ABI_LIMIT_CLIENT)
+		return error_set(completion->result, "%s: this connection has %u, and may have no "
+				 "more; end one", what, used);
+	if (limit == ABI_LIMIT_USER)
+		return error_set(completion->result, "%s: this user has %u of the %u on the host, "
+				 "and may have no more; end one of them", what, used, most);
+	return error_set(completion->result, "%s: all %u on the host are in use; ask again later",
+			 what, most);
 }
 
 /* What a plain errno of the daemon's means for what was asked; NULL: no more than its text. */
@@ -499,7 +516,7 @@ static const char *meaning(const char *what, int error)
 		{ "plan", -EINVAL,
 		  "the budget is above the context's quota of the tier, or below two blocks" },
 		{ "plan", -ENOBUFS,
-		  "two plans of this connection or eight of the host are under way; end one" },
+		  "a plan holds 131,072 accesses and no more; end it, and begin another" },
 		{ NULL, -ENOENT,
 		  "it is not there any more: its time was over, or its context was removed" },
 	};
@@ -516,6 +533,9 @@ int submit_explain(const char *what, const struct tier_completion *completion)
 		return explain_space(what, completion->aux);
 	if (completion->result == -EDQUOT && completion->aux)
 		return explain_pins(what, completion->aux);
+	if (completion->aux &&
+	    (completion->result == -ENOBUFS || completion->result == -EAGAIN))
+		return explain_table(what, completion);
 	if (completion->result < 0) {
 		const char *text = meaning(what, completion->result);
 

@@ -624,7 +624,7 @@ void host_client_open(struct host *h, uint32_t i)
 	memset(k->staging, 0, h->staging_bytes);
 	e.open = (struct core_client_open){
 		.client = i,
-		.uid = HOST_OWNER,
+		.uid = h->uid ? h->uid : HOST_OWNER,
 		.gid = HOST_OWNER,
 		.staging = k->staging,
 		.staging_bytes = h->staging_bytes,

@@ -67,6 +67,7 @@ struct host {
 	uint8_t *disk;
 	uint64_t disk_bytes; /* HOST_NVME, unless a test brings its own */
 	uint64_t staging_bytes; /* of each client: HOST_STAGING, likewise */
+	uint32_t uid;  /* of clients that open; 0 = HOST_OWNER */
 	bool held;     /* actions wait in the bag for host_carry */
 	bool blind;    /* others open clients: scans are not checked */
 	enum host_fault fault;

@@ -140,6 +140,73 @@ static void test_pins_never_released(void **state)
 		attack(w, "pins never released", by_pins);
 }
 
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+/* The next plan of this user, by connection c. Returns 0 or the refusal. */
+static int plan_next(tier_context *c)
+{
+	tier_key key = secret_key(0);
+	struct tier_access access[2] = { { .time_us = 0 } };
+	struct tier_found found;
+	tier_plan *p;
+
+	CHECK(tier_match(c, &key, 1, &found) == 1);
+	access[0].block = access[1].block = found.block;
+	return tier_plan_begin(c, access, 2, NULL, &p);
+}
+
+/* Two of each connection; and the texts tell whose limit it is. */
+static void take_plans(struct isolation *w)
+{
+	tier_context *c[4];
+
+	for (uint32_t i = 0; i < COUNT(c); i++)
+		CHECK(tier_context_open(connect_to(&w->d), "shared", NULL, &c[i]) == 0);
+	for (uint32_t i = 0; i < 6; i++)
+		CHECK(plan_next(c[i / 2]) == 0);
+	CHECK(plan_next(c[2]) == -ENOBUFS);
+	CHECK(strstr(tier_error_text(), "this connection has 2"));
+	CHECK(plan_next(c[3]) == -ENOBUFS);
+	CHECK(strstr(tier_error_text(), "this user has 6 of the 8"));
+}
+
+static void beside_plans(struct isolation *w)
+{
+	tier_context *c;
+
+	CHECK(tier_context_open(connect_to(&w->d), "shared", NULL, &c) == 0);
+	CHECK(plan_next(c) == 0);
+	CHECK(plan_next(c) == 0);
+}
+
+static void test_plans_never_ended(void **state)
+{
+	struct isolation *w = isolation_of(state);
+	int told[2], status;
+	char byte;
+	pid_t pid;
+
+	if (!w)
+		return;
+	assert_int_equal(pipe(told), 0);
+	fflush(NULL);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		become(UID_ATTACKER, UID_ATTACKER);
+		take_plans(w);
+		CHECK(write(told[1], "x", 1) == 1);
+		pause();
+		_exit(0);
+	}
+	close(told[1]);
+	assert_int_equal(read(told[0], &byte, 1), 1); /* it has them all */
+	close(told[0]);
+	attack_as(w, UID_READER, UID_READER, "plans beside another's", beside_plans);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+}
+
 /* ---- leases ---------------------------------------------------------------------------------- */
 
 /* All slots of all readers, over whatever it may read, again and again, and none is given back. */
@@ -371,6 +438,7 @@ int main(void)
 		cmocka_unit_test(test_contexts),
 		cmocka_unit_test(test_puts_never_committed),
 		cmocka_unit_test(test_pins_never_released),
+		cmocka_unit_test(test_plans_never_ended),
 		cmocka_unit_test(test_leases_never_released),
 		cmocka_unit_test(test_full_rings),
 		cmocka_unit_test(test_sent_descriptors),

@@ -128,6 +128,23 @@ bug("use-seen-in-hbm-only", CORE + "stage.c",
     "for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)\n\t\tc->metrics.prefetch_used",
     "for (uint32_t tier = 0; tier < 1; tier++)\n\t\tc->metrics.prefetch_used",
     "test_core_fetch")
+bug("plans-all-of-one-user", CORE + "plan.c", "if (!p || !account_may(c, k, ACCOUNT_PLANS))",
+    "if (!p || k->used[ACCOUNT_PLANS] >= PLANS_CLIENT_MAX)", "test_core_plan")
+bug("reservations-all-of-one-user", CORE + "reserve.c",
+    "if (!account_may(c, &c->client[client], ACCOUNT_RESERVATIONS))", "if (0)",
+    "test_core_reserve")
+bug("reservation-for-ever", CORE + "reserve.c", "end < most ? end : most;", "end;\n\t(void)most;",
+    "test_core_reserve")
+bug("streams-all-of-one-user", CORE + "stream.c",
+    "account_may(c, k, ACCOUNT_STREAMS) ? stream_get(c) : NULL;", "k ? stream_get(c) : NULL;",
+    "test_core_stream_pages")
+bug("stream-for-ever", CORE + "stream.c", "r->deadline_ns = c->now_ns + CLAIM_HORIZON_NS;", ";",
+    "test_core_stream_pages")
+bug("whoever-is-stalest-is-forgotten", CORE + "session.c",
+    "c->client[s->client].account != account ||", "(account & !account) ||",
+    "test_core_session")
+bug("references-all-of-one-user", CORE + "session.c",
+    "forget(c, stalest(c, fullest, true));", "return NULL;", "test_core_session")
 bug("turns-keep-their-chunks", CORE + "session.c",
     "uint32_t *link = &s->chunks;\n\n\trefs_free(c, s);",
     "uint32_t *link = &s->chunks;\n\n\ts->chunks = s->blocks = 0;", "test_core_session")

@@ -32,6 +32,15 @@ static inline void one_host_boot(const struct disk_context *spec, uint32_t clien
 	}
 }
 
+/* Client i is of another user than all before it. */
+static inline void one_host_other_user(uint32_t i)
+{
+	host.uid = HOST_OWNER + 1;
+	host_client_open(&host, i);
+	host.uid = 0;
+	host_client_attach(&host, i);
+}
+
 static inline void one_host_catalog(struct disk_catalog *catalog, struct disk_context *spec)
 {
 	const struct disk_super *p = &host.super;

@@ -54,8 +54,8 @@ static int begin(void **state)
 }
 
 /* BEGIN (plan 0) or APPEND accesses [first, end), one every each_us when that is not 0. */
-static struct abi_cqe plan(uint64_t number, uint64_t position_offset, uint32_t first, uint32_t end,
-			   uint32_t each_us)
+static struct abi_cqe plan_as(uint32_t client, uint64_t number, uint64_t position_offset,
+			      uint32_t first, uint32_t end, uint32_t each_us)
 {
 	struct abi_plan_args args = { .position_offset = position_offset,
 				      .start_ns = each_us ? host.now_ns : 0,
@@ -63,7 +63,7 @@ static struct abi_cqe plan(uint64_t number, uint64_t position_offset, uint32_t f
 	struct abi_sqe sqe = { .op = ABI_OP_PLAN, .tier = ABI_TIER_CXL, .handle = number,
 			       .mode = number ? ABI_PLAN_APPEND : ABI_PLAN_BEGIN,
 			       .arg_offset = AT, .count = end - first };
-	uint8_t *at = host.client[0].staging + AT;
+	uint8_t *at = host.client[client].staging + AT;
 
 	args.budget_bytes = BUDGET * context()->spec.geometry.block_bytes;
 	sqe.context_id = context()->id;
@@ -76,9 +76,15 @@ static struct abi_cqe plan(uint64_t number, uint64_t position_offset, uint32_t f
 
 		memcpy(at, &a, sizeof(a));
 	}
-	sqe.arg_bytes = (uint32_t)(at - host.client[0].staging) - AT;
-	assert_true(host_request(&host, 0, &sqe));
+	sqe.arg_bytes = (uint32_t)(at - host.client[client].staging) - AT;
+	assert_true(host_request(&host, client, &sqe));
 	return host.answer;
+}
+
+static struct abi_cqe plan(uint64_t number, uint64_t position_offset, uint32_t first, uint32_t end,
+			   uint32_t each_us)
+{
+	return plan_as(0, number, position_offset, first, end, each_us);
 }
 
 static bool is_there(uint32_t access)
@@ -126,6 +132,40 @@ static uint32_t read_all(void)
 			    (BUDGET + 2) * context()->ix.pages_per_block);
 	}
 	return found;
+}
+
+/* Whose limit it is, and how many of how many. */
+static void assert_refused(struct abi_cqe answer, uint64_t limit, uint64_t used, uint64_t most)
+{
+	assert_int_equal(answer.res, -ENOBUFS);
+	assert_int_equal(answer.aux >> 8 * ABI_HELD_LIMIT, limit);
+	assert_int_equal(answer.aux >> ABI_FULL_USED & UINT16_MAX, used);
+	assert_int_equal(answer.aux >> ABI_FULL_MOST & UINT16_MAX, most);
+}
+
+/* Two of a connection, six of a user's, and the last two for others. */
+static void test_a_user_leaves_plans_to_others(void **state)
+{
+	struct client *k = &host.core->client[0];
+
+	(void)state;
+	host_client_open(&host, 1);
+	host_client_attach(&host, 1);
+	one_host_other_user(2);
+	assert_int_equal(plan_as(0, 0, 0, 0, 2, 0).res, 0);
+	assert_int_equal(plan_as(0, 0, 8, 0, 2, 0).res, 0);
+	assert_refused(plan_as(0, 0, 16, 0, 2, 0), ABI_LIMIT_CLIENT, PLANS_CLIENT_MAX,
+		       PLANS_CLIENT_MAX);
+	host.core->account[k->account].used[ACCOUNT_PLANS] += 3; /* of connections more */
+	assert_int_equal(plan_as(1, 0, 0, 0, 2, 0).res, 0);
+	assert_refused(plan_as(1, 0, 8, 0, 2, 0), ABI_LIMIT_USER, 6, PLANS_MAX);
+	assert_int_equal(plan_as(2, 0, 0, 0, 2, 0).res, 0);
+	assert_int_equal(plan_as(2, 0, 8, 0, 2, 0).res, 0);
+	host.core->account[k->account].used[ACCOUNT_PLANS] -= 3;
+	host_audit(&host);
+	host_client_gone(&host, 0);
+	assert_int_equal(plan_as(1, 0, 8, 0, 2, 0).res, 0);
+	host_audit(&host);
 }
 
 static void test_each_access_finds_its_block(void **state)
@@ -193,6 +233,7 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, begin, one_host_off)
 	const struct CMUnitTest tests[] = {
+		CASE(test_a_user_leaves_plans_to_others),
 		CASE(test_each_access_finds_its_block),
 		CASE(test_nothing_comes_long_before_its_time),
 		CASE(test_a_plan_that_is_not_followed_is_let_go),

@@ -25,15 +25,21 @@ static struct context *boot(void)
 	return core_context(host.core, host.context[0].id);
 }
 
-static struct abi_cqe reserve(const struct abi_reserve_args *args)
+static struct abi_cqe reserve_as(uint32_t client, const struct abi_reserve_args *args,
+				 uint64_t deadline_ns)
 {
 	struct abi_sqe sqe = { .op = ABI_OP_RESERVE, .count = 1, .arg_bytes = sizeof(*args) };
 
 	sqe.context_id = host.context[0].id;
-	sqe.deadline_ns = host.now_ns + 60000 * MS;
-	memcpy(host.client[0].staging, args, sizeof(*args));
-	assert_true(host_request(&host, 0, &sqe));
+	sqe.deadline_ns = deadline_ns;
+	memcpy(host.client[client].staging, args, sizeof(*args));
+	assert_true(host_request(&host, client, &sqe));
 	return host.answer;
+}
+
+static struct abi_cqe reserve(const struct abi_reserve_args *args)
+{
+	return reserve_as(0, args, host.now_ns + 60000 * MS);
 }
 
 /* A put of keys of `first` on, under the reservation (0 = none). */
@@ -121,6 +127,33 @@ static void test_more_than_may_be_claimed_is_refused(void **state)
 	assert_int_equal(reserve(&args).res, 0);
 	args.p95 = 1;
 	assert_int_equal(reserve(&args).res, -EDQUOT);
+	host_audit(&host);
+}
+
+/* One user has as many as one may; the other is served, and neither for ever. */
+static void test_a_user_leaves_reservations_to_others(void **state)
+{
+	const struct abi_reserve_args args = { .expected = 1, .p95 = 1, .step = 1 };
+	const uint32_t most = CORE_RESERVATIONS_MAX / 4 * 3;
+	struct abi_cqe answer;
+
+	(void)state;
+	boot();
+	one_host_other_user(1);
+	for (uint32_t i = 0; i < most; i++)
+		account_take(host.core, &host.core->client[0], ACCOUNT_RESERVATIONS);
+	answer = reserve(&args);
+	assert_int_equal(answer.res, -EAGAIN);
+	assert_int_equal(answer.aux, (uint64_t)ABI_LIMIT_USER << 8 * ABI_HELD_LIMIT |
+				     (uint64_t)CORE_RESERVATIONS_MAX << ABI_FULL_MOST | most);
+	answer = reserve_as(1, &args, UINT64_MAX);
+	assert_int_equal(answer.res, 0);
+	assert_int_equal(host.core->reservation[answer.value % CORE_RESERVATIONS_MAX].deadline_ns,
+			 host.now_ns + CLAIM_HORIZON_NS);
+	for (uint32_t i = 0; i < most; i++)
+		account_give(host.core, host.core->client[0].account, &host.core->client[0],
+			     ACCOUNT_RESERVATIONS);
+	assert_int_equal(reserve(&args).res, 0);
 	host_audit(&host);
 }
 
@@ -227,6 +260,7 @@ int main(void)
 		cmocka_unit_test_teardown(test_a_huge_step_pushes_nobody_out, one_host_off),
 		cmocka_unit_test_teardown(test_growth_ends_where_claims_do, one_host_off),
 		cmocka_unit_test_teardown(test_more_than_may_be_claimed_is_refused, one_host_off),
+		cmocka_unit_test_teardown(test_a_user_leaves_reservations_to_others, one_host_off),
 		cmocka_unit_test_teardown(test_what_is_handed_back_teaches, one_host_off),
 		cmocka_unit_test_teardown(test_what_is_pinned_is_not_claimed, one_host_off),
 		cmocka_unit_test_teardown(test_what_is_claimed_is_not_pinned, one_host_off),

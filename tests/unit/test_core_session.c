@@ -46,13 +46,13 @@ static struct abi_block_ref block(uint32_t n)
 }
 
 /* One event of a conversation; TURN_END names the first `count` blocks, and a part; NULL = all. */
-static struct abi_cqe say_part(uint32_t which, uint64_t id, uint8_t mode, uint32_t count,
-			       const uint16_t *part)
+static struct abi_cqe say_of(uint32_t client, uint32_t which, uint64_t id, uint8_t mode,
+			     uint32_t count, const uint16_t *part)
 {
 	const struct abi_session_args args = { .salt = 5, .return_ns = host.now_ns + 100 * MS };
 	struct abi_sqe sqe = { .op = ABI_OP_SESSION, .handle = id, .mode = mode,
 			       .tier = ABI_TIER_CXL };
-	uint8_t *at = host.client[0].staging;
+	uint8_t *at = host.client[client].staging;
 
 	sqe.context_id = host.context[which].id;
 	if (part) {
@@ -69,13 +69,13 @@ static struct abi_cqe say_part(uint32_t which, uint64_t id, uint8_t mode, uint32
 		sqe.count = count;
 		sqe.arg_bytes = (uint32_t)(sizeof(args) + count * sizeof(struct abi_block_ref));
 	}
-	assert_true(host_request(&host, 0, &sqe));
+	assert_true(host_request(&host, client, &sqe));
 	return host.answer;
 }
 
 static struct abi_cqe say(uint32_t which, uint64_t id, uint8_t mode, uint32_t count)
 {
-	return say_part(which, id, mode, count, NULL);
+	return say_of(0, which, id, mode, count, NULL);
 }
 
 /* More conversations than a client or the tables hold at a time, one after the other. */
@@ -90,13 +90,56 @@ static void test_what_ends_gives_back(void **state)
 		assert_int_equal(say(0, id, ABI_SESSION_CLOSE, 0).res, 0);
 	}
 	assert_int_equal(host.core->sessions.count, 0);
-	assert_int_equal(host.core->client[0].away, 0);
+	assert_int_equal(host.core->client[0].used[ACCOUNT_SESSIONS], 0);
 	/* One that goes on for ever keeps its last turn's blocks, not those of all. */
 	for (uint32_t turn = 0; turn < SESSION_CHUNKS / 16 + 50; turn++) {
 		struct abi_cqe end = say(0, 1, ABI_SESSION_TURN_END, 16 * SESSION_CHUNK_REFS);
 
 		assert_int_equal(end.value, 16 * SESSION_CHUNK_REFS);
 	}
+}
+
+/* One user's conversations fill the table: it is its own that are forgotten, also the next ones. */
+static void test_who_has_most_is_forgotten_first(void **state)
+{
+	(void)state;
+	host_client_open(&host, 1);
+	host_client_attach(&host, 1);
+	one_host_other_user(2);
+	/* Theirs is the one whose patience ends first. */
+	assert_int_equal(say_of(2, 0, 1, ABI_SESSION_TURN_END, KEYS, NULL).res, 0);
+	host.now_ns++;
+	for (uint32_t client = 0; client < 2; client++)
+		for (uint64_t id = 0; id < SESSIONS_CLIENT_MAX; id++)
+			assert_int_equal(say_of(client, 0, client * SESSIONS_CLIENT_MAX + id + 2,
+						ABI_SESSION_TURN_END, 1, NULL).res, 0);
+	assert_int_equal(host.core->sessions.count, SESSIONS_MAX);
+	assert_int_equal(say_of(2, 0, 1, ABI_SESSION_RETURN, 0, NULL).status, ABI_STATUS_LATE);
+	assert_int_equal(host.answer.value, KEYS);
+	for (uint64_t id = 0; id < 3; id++)
+		assert_int_equal(say_of(2, 0, (1u << 20) + id, ABI_SESSION_TURN_END, 1, NULL).value,
+				 1);
+	assert_int_equal(host.core->client[2].used[ACCOUNT_SESSIONS], 4);
+	assert_int_equal(host.core->sessions.count, SESSIONS_MAX);
+	assert_int_equal(say_of(1, 0, 1u << 21, ABI_SESSION_TURN_END, 1, NULL).res, -ENOBUFS);
+	assert_int_equal(host.answer.aux >> 8 * ABI_HELD_LIMIT, ABI_LIMIT_CLIENT);
+	host_audit(&host);
+}
+
+/* The same of what they will read; who has most keeps as much as there is. */
+static void test_who_will_read_most_is_forgotten_first(void **state)
+{
+	const uint32_t many = 256 * SESSION_CHUNK_REFS, few = 3 * SESSION_CHUNK_REFS;
+
+	(void)state;
+	one_host_other_user(1);
+	for (uint64_t id = 1; id <= SESSION_CHUNKS / 256; id++)
+		assert_int_equal(say(0, id, ABI_SESSION_TURN_END, many).value, many);
+	assert_int_equal(say(0, 1000, ABI_SESSION_TURN_END, few).value, 0);
+	assert_int_equal(say_of(1, 0, 2000, ABI_SESSION_TURN_END, few, NULL).value, few);
+	assert_int_equal(host.core->client[0].used[ACCOUNT_REFS], SESSION_CHUNKS - 256);
+	assert_int_equal(say_of(1, 0, 2000, ABI_SESSION_CLOSE, 0, NULL).res, 0);
+	host_audit(&host);
 }
 
 /* A return protects the prefix, once, until the turn's end; it counts as one return. */
@@ -169,11 +212,11 @@ static void test_ready_before_anything_was_staged(void **state)
 	assert_true(host_request_keys(&host, 0, fetch, 0, KEYS));
 	assert_true(host_settle(&host, 100));
 	/* In part: of the parts that will be read it is there, of others it is not. */
-	say_part(0, 2, ABI_SESSION_TURN_END, KEYS, &one);
+	say_of(0, 0, 2, ABI_SESSION_TURN_END, KEYS, &one);
 	back = say(0, 2, ABI_SESSION_RETURN, 0);
 	assert_int_equal(back.status, ABI_STATUS_READY);
 	assert_int_equal(back.aux, part->layers);
-	say_part(0, 3, ABI_SESSION_TURN_END, KEYS, &two);
+	say_of(0, 0, 3, ABI_SESSION_TURN_END, KEYS, &two);
 	back = say(0, 3, ABI_SESSION_RETURN, 0);
 	assert_int_equal(back.status, ABI_STATUS_LATE);
 	assert_int_equal(back.aux, 0);
@@ -265,6 +308,8 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, begin, one_host_off)
 	const struct CMUnitTest tests[] = {
 		CASE(test_what_ends_gives_back),
+		CASE(test_who_has_most_is_forgotten_first),
+		CASE(test_who_will_read_most_is_forgotten_first),
 		CASE(test_a_turn_is_protected_while_it_lasts),
 		CASE(test_ready_only_if_it_is_there),
 		CASE(test_ready_before_anything_was_staged),

@@ -128,6 +128,53 @@ static void fetch(uint32_t client, uint32_t count, uint8_t tier)
 	assert_true(host_request_keys(&host, client, sqe, 0, count));
 }
 
+/* Of the table, too: who has as many as one user may waits, and the other does not. */
+static void test_a_user_leaves_streams_to_others(void **state)
+{
+	struct client *k = &host.core->client[0];
+	const uint32_t most = CORE_STREAMS_MAX / 4 * 3;
+
+	(void)state;
+	host_client_gone(&host, 1);
+	host_client_dead(&host, 1);
+	one_host_other_user(1);
+	for (uint32_t i = 0; i < most; i++)
+		account_take(host.core, k, ACCOUNT_STREAMS);
+	stream(0, ABI_TIER_CXL, ABI_MODE_STREAM, 0);
+	host_tick(&host, MS);
+	assert_int_equal(last[STREAM].res, 1); /* not answered */
+	stream(1, ABI_TIER_CXL, ABI_MODE_STREAM, 0);
+	for (uint32_t i = 0; i < 20 && last[STREAM].res == 1; i++)
+		host_tick(&host, MS);
+	assert_streamed();
+	for (uint32_t i = 0; i < most; i++)
+		account_give(host.core, k->account, k, ACCOUNT_STREAMS);
+	last[STREAM].res = 1;
+	release(1); /* which wakes who waits */
+	assert_true(host_settle(&host, 60));
+	assert_streamed();
+	release(0);
+}
+
+/* A stream that nobody releases does not last as long as it says. */
+static void test_no_stream_is_for_ever(void **state)
+{
+	struct abi_sqe sqe = { .op = ABI_OP_STREAM, .tier = ABI_TIER_CXL, .user_data = STREAM,
+			       .generation = ++generation, .deadline_ns = UINT64_MAX };
+
+	(void)state;
+	line_of(0)->claim = abi_stream_claim(generation, 0);
+	host.held = true; /* its bytes do not come */
+	assert_true(host_request_keys(&host, 0, sqe, 0, BLOCKS));
+	assert_int_equal(host.core->stream[0].deadline_ns, host.now_ns + CLAIM_HORIZON_NS);
+	assert_int_equal(host.core->stream[0].request->deadline_ns,
+			 host.now_ns + CLAIM_HORIZON_NS);
+	host.held = false;
+	host_carry_all(&host);
+	assert_true(host_settle(&host, 60));
+	release(0);
+}
+
 /* A client's word chooses among arrays of two. */
 static void test_there_are_streams_to_memory_alone(void **state)
 {
@@ -323,6 +370,8 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, begin, one_host_off)
 	const struct CMUnitTest tests[] = {
+		CASE(test_a_user_leaves_streams_to_others),
+		CASE(test_no_stream_is_for_ever),
 		CASE(test_there_are_streams_to_memory_alone),
 		CASE(test_what_is_read_once_leaves),
 		CASE(test_what_was_released_is_used),

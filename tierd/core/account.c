@@ -2,7 +2,8 @@
 /*
  * Accounts: what clients hold of tables that all share, each with a limit of its own, and what the
  * sessions of one user hold together: at most three quarters of any table, so that nobody uses up
- * what others need. A user is a uid with sessions, or with something that a session left under way.
+ * what others need (conversations are forgotten instead, of who has most: session.c). A user is a
+ * uid with sessions, or with something that a session left under way.
  *
  * Leases cannot be refused (no call of ours is in them). What they keep of evicted pages is counted
  * by the scans instead: from one look at the quarantine to the next each held place is seen once.
@@ -20,6 +21,11 @@ static const uint32_t table[ACCOUNT_KINDS] = {
 	[ACCOUNT_PUTS] = CORE_REQUESTS_MAX,
 	[ACCOUNT_PINS] = CORE_PINS_MAX,
 	[ACCOUNT_PIN_CHUNKS] = CORE_PIN_CHUNKS,
+	[ACCOUNT_PLANS] = PLANS_MAX,
+	[ACCOUNT_RESERVATIONS] = CORE_RESERVATIONS_MAX,
+	[ACCOUNT_STREAMS] = CORE_STREAMS_MAX,
+	[ACCOUNT_SESSIONS] = SESSIONS_MAX,
+	[ACCOUNT_REFS] = SESSION_CHUNKS,
 };
 
 static uint32_t user_most(enum account_kind kind)
@@ -34,6 +40,8 @@ static uint32_t client_most(const struct core *c, enum account_kind kind)
 		[ACCOUNT_PUTS] = c->config.client_puts,
 		[ACCOUNT_PINS] = c->config.client_pins,
 		[ACCOUNT_PIN_CHUNKS] = CORE_PIN_CHUNKS / 4,
+		[ACCOUNT_PLANS] = PLANS_CLIENT_MAX,
+		[ACCOUNT_SESSIONS] = SESSIONS_CLIENT_MAX,
 	};
 
 	return set[kind] ? set[kind] : table[kind];
@@ -96,8 +104,37 @@ bool account_may(const struct core *c, const struct client *k, enum account_kind
 	       c->account[k->account].used[kind] < user_most(kind);
 }
 
+/* Who has as many entries as may be, how many, of how many: for the answer (ABI_FULL_*). */
+uint64_t account_lack(const struct core *c, const struct client *k, enum account_kind kind)
+{
+	uint64_t whose = ABI_LIMIT_HOST, used = table[kind], most = table[kind];
+
+	if (k->used[kind] >= client_most(c, kind)) {
+		whose = ABI_LIMIT_CLIENT;
+		used = most = k->used[kind];
+	} else if (c->account[k->account].used[kind] >= user_most(kind)) {
+		whose = ABI_LIMIT_USER;
+		used = c->account[k->account].used[kind];
+	}
+	assert(used <= most && most <= UINT16_MAX);
+	return whose << 8 * ABI_HELD_LIMIT | most << ABI_FULL_MOST | used << ABI_FULL_USED;
+}
+
+/* The user who has most of them: who comes later gets what this one misses least. */
+uint32_t account_fullest(const struct core *c, enum account_kind kind)
+{
+	uint32_t found = 0;
+
+	for (uint32_t i = 1; i < c->accounts_high; i++)
+		if (c->account[i].used[kind] > c->account[found].used[kind])
+			found = i;
+	return found;
+}
+
 void account_take(struct core *c, struct client *k, enum account_kind kind)
 {
+	assert(k->account < CORE_ACCOUNTS_MAX);
+	assert(c->account[k->account].used[kind] < table[kind]);
 	k->used[kind]++;
 	c->account[k->account].used[kind]++;
 }

@@ -186,6 +186,40 @@ static void charge(const struct core *c, struct charged *n, uint32_t account, ui
 		n->client[client].used[kind]++;
 }
 
+/* Of tables whose entries end with the session that took them. */
+static void charge_client(const struct core *c, struct charged *n, uint32_t client,
+			  enum account_kind kind)
+{
+	charge(c, n, c->client[client].account, client, kind);
+}
+
+static void count_foresight(const struct core *c, struct charged *n)
+{
+	for (uint32_t i = 0; i < PLANS_MAX; i++)
+		if (c->plans.table[i].ctx)
+			charge_client(c, n, c->plans.table[i].client, ACCOUNT_PLANS);
+	for (uint32_t i = 0; i < c->reservations_high; i++)
+		if (c->reservation[i].used)
+			charge_client(c, n, c->reservation[i].client, ACCOUNT_RESERVATIONS);
+	for (uint32_t i = 0; i < c->streams_high; i++) {
+		const struct stream *s = &c->stream[i];
+
+		if (s->used)
+			charge(c, n, s->account,
+			       c->client[s->client].session == s->session ? s->client : UINT32_MAX,
+			       ACCOUNT_STREAMS);
+	}
+	for (uint32_t i = 0; i < c->sessions.high; i++) {
+		const struct session *s = &c->sessions.table[i];
+
+		if (s->state == SESSION_FREE)
+			continue;
+		charge_client(c, n, s->client, ACCOUNT_SESSIONS);
+		for (uint32_t at = s->chunks; at; at = c->sessions.chunk[at - 1].next)
+			charge_client(c, n, s->client, ACCOUNT_REFS);
+	}
+}
+
 static void count_charges(const struct core *c, struct charged *n)
 {
 	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++) {
@@ -201,14 +235,13 @@ static void count_charges(const struct core *c, struct charged *n)
 	}
 	for (uint32_t i = 0; i < c->pins_high; i++) {
 		const struct pin *p = &c->pin[i];
-		uint32_t account = c->client[p->client].account;
-
 		if (!p->used)
 			continue;
-		charge(c, n, account, p->client, ACCOUNT_PINS);
+		charge_client(c, n, p->client, ACCOUNT_PINS);
 		for (const struct pin_chunk *k = p->chunk; k; k = k->next)
-			charge(c, n, account, p->client, ACCOUNT_PIN_CHUNKS);
+			charge_client(c, n, p->client, ACCOUNT_PIN_CHUNKS);
 	}
+	count_foresight(c, n);
 	for (uint32_t i = 0; i < c->clients_high; i++)
 		if (c->client[i].state && c->client[i].account < c->accounts_high)
 			n->user[c->client[i].account].sessions++;
@@ -255,7 +288,7 @@ static void audit_accounts(struct audit *a)
 static void audit_client(struct audit *a, uint32_t client)
 {
 	const struct client *k = &a->c->client[client];
-	uint64_t orders = 0, claims = 0, away = 0;
+	uint64_t orders = 0, claims = 0;
 	char whose[32];
 
 	for (uint32_t i = 0; i < a->c->requests_high; i++) {
@@ -266,16 +299,9 @@ static void audit_client(struct audit *a, uint32_t client)
 		orders += r->phase == REQUEST_ORDER;
 		claims += r->parked;
 	}
-	for (uint32_t i = 0; i < a->c->sessions.high; i++) {
-		const struct session *s = &a->c->sessions.table[i];
-
-		away += s->state != SESSION_FREE && s->client == client &&
-			s->client_session == k->session;
-	}
 	snprintf(whose, sizeof(whose), "client %u", client);
 	audit_compare(a, whose, "orders that wait", orders, k->orders);
 	audit_compare(a, whose, "claims", claims, k->claims);
-	audit_compare(a, whose, "conversations", away, k->away);
 }
 
 /* Who waits for room is in the one queue that is woken, and that ends where it says. */

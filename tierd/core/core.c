@@ -394,7 +394,7 @@ static void client_open(struct core *c, const struct core_client_open *open)
 	k->open = *open;
 	k->state = 1;
 	k->session++;
-	k->orders = k->claims = k->away = 0;
+	k->orders = k->claims = 0;
 	k->puts = NULL;
 	account_open(c, k);
 	quota_client_open(c, k, open->client);

@@ -99,6 +99,8 @@ static void let_go(struct plan *p)
 
 static void plan_end(struct core *c, struct plan *p)
 {
+	struct client *k = &c->client[p->client];
+
 	if (!p->wrong)
 		let_go(p);
 	for (uint32_t i = 0; i < c->requests_high; i++)
@@ -106,30 +108,23 @@ static void plan_end(struct core *c, struct plan *p)
 			c->request[i].owner = NULL;
 			request_abort(c, &c->request[i], -ECANCELED);
 		}
+	assert(c->plans.count > 0 && k->session == p->client_session);
+	account_give(c, k->account, k, ACCOUNT_PLANS);
 	p->ctx = NULL;
 	c->plans.count--;
-}
-
-static uint32_t plans_of(const struct core *c, uint32_t client)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < PLANS_MAX; i++)
-		n += c->plans.table[i].ctx && c->plans.table[i].client == client;
-	return n;
 }
 
 static int plan_begin(struct core *c, struct request *r, struct plan **out)
 {
 	const struct abi_plan_args *args = (const struct abi_plan_args *)r->arg;
-	const struct client *k = &c->client[r->client];
+	struct client *k = &c->client[r->client];
 	uint64_t most = r->ctx->plan.quota[r->sqe.tier], bytes = fetch_range_bytes(r);
 	uint64_t budget = args->budget_bytes ? args->budget_bytes : most / 4 * 3;
 	struct plan *p = NULL;
 
 	for (uint32_t i = 0; i < PLANS_MAX && !p; i++)
 		p = c->plans.table[i].ctx ? NULL : &c->plans.table[i];
-	if (!p || plans_of(c, r->client) >= PLANS_CLIENT_MAX)
+	if (!p || !account_may(c, k, ACCOUNT_PLANS))
 		return -ENOBUFS;
 	for (uint32_t i = 0; i < sizeof(args->reserved); i++)
 		if (args->reserved[i])
@@ -162,6 +157,7 @@ static int plan_begin(struct core *c, struct request *r, struct plan **out)
 	/* Loads ahead take one slack, and what eviction keeps free of a tier another. */
 	belady_init(&p->belady, p->memory, PLAN_ACCESSES_MAX,
 		    budget > 2 * p->slack ? (uint32_t)budget - 2 * p->slack : 1);
+	account_take(c, k, ACCOUNT_PLANS);
 	c->plans.count++;
 	c->metrics.plans++;
 	*out = p;
@@ -203,6 +199,7 @@ void plan_request(struct core *c, struct request *r)
 {
 	bool begin = r->sqe.mode == ABI_PLAN_BEGIN;
 	struct plan *p = NULL;
+	uint64_t lack = 0;
 	int err = 0;
 
 	if (begin)
@@ -213,10 +210,12 @@ void plan_request(struct core *c, struct request *r)
 		plan_end(c, p);
 	else if (!err)
 		err = plan_append(c, p, r, begin ? sizeof(struct abi_plan_args) : 0);
+	if (err == -ENOBUFS && !p)
+		lack = account_lack(c, &c->client[r->client], ACCOUNT_PLANS);
 	if (err && begin && p)
 		plan_end(c, p);
 	request_end(c, r, err, err ? 0 : r->sqe.mode == ABI_PLAN_END ? p->position : p->id,
-		    !err && p->wrong);
+		    err ? lack : p->wrong);
 }
 
 /* ---- the reader --------------------------------------------------------------------------- */

@@ -174,10 +174,12 @@ int64_t reserve_draw(struct core *c, const struct put *p, uint32_t slot, uint32_
 
 /* ---- life --------------------------------------------------------------------------------- */
 
-static struct reservation *reservation_get(struct core *c)
+static struct reservation *reservation_get(struct core *c, uint32_t client)
 {
 	struct reservation *r = NULL;
 
+	if (!account_may(c, &c->client[client], ACCOUNT_RESERVATIONS))
+		return NULL;
 	if (c->reservation_free != ABI_SLOT_NONE) {
 		r = &c->reservation[c->reservation_free];
 		c->reservation_free = r->next_free;
@@ -187,6 +189,8 @@ static struct reservation *reservation_get(struct core *c)
 	if (r) {
 		memset(r, 0, sizeof(*r));
 		r->used = true;
+		r->client = client;
+		account_take(c, &c->client[client], ACCOUNT_RESERVATIONS);
 		c->reservations++;
 	}
 	return r;
@@ -194,10 +198,13 @@ static struct reservation *reservation_get(struct core *c)
 
 static void reservation_put(struct core *c, struct reservation *r)
 {
+	struct client *owner = &c->client[r->client];
+
 	assert(r->used && c->reservations > 0);
 	for (uint32_t k = 0; k < r->ctx->classes; k++)
 		give(r, k, r->left[k]);
 	claim_set(c, r, 0);
+	account_give(c, owner->account, owner, ACCOUNT_RESERVATIONS);
 	r->used = false;
 	r->next_free = c->reservation_free;
 	c->reservation_free = (uint32_t)(r - c->reservation);
@@ -295,10 +302,11 @@ void reserve_request(struct core *c, struct request *q)
 static void granted(struct core *c, struct request *q, struct reservation *r,
 		    const struct abi_reserve_args *a)
 {
-	uint64_t end = q->sqe.deadline_ns;
+	uint64_t end = q->sqe.deadline_ns, most = q->since_ns + CLAIM_HORIZON_NS;
 
-	r->client = q->client;
-	r->deadline_ns = end ? end : q->since_ns + RESERVE_DEFAULT_NS;
+	assert(r->client == q->client);
+	end = end ? end : q->since_ns + RESERVE_DEFAULT_NS;
+	r->deadline_ns = end < most ? end : most;
 	r->id = ++c->reserve_seq * CORE_RESERVATIONS_MAX + (uint64_t)(r - c->reservation);
 	r->key = (struct predict_key){ a->salt, q->ctx->index, a->role, a->prompt_tokens };
 	r->upper = a->predicted ? a->p95 : 0;
@@ -314,9 +322,11 @@ void reserve_step(struct core *c, struct request *q)
 	int err = q->error ? q->error : q->late ? -ETIMEDOUT : q->ctx->closing ? -ENOENT : 0;
 
 	q->phase = REQUEST_RUN;
-	r = err ? NULL : reservation_get(c);
+	r = err ? NULL : reservation_get(c, q->client);
 	if (!r) {
-		request_end(c, q, err ? err : -EAGAIN, 0, 0);
+		request_end(c, q, err ? err : -EAGAIN, 0,
+			    err ? 0 : account_lack(c, &c->client[q->client],
+						   ACCOUNT_RESERVATIONS));
 		return;
 	}
 	r->ctx = q->ctx;

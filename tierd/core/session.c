@@ -64,6 +64,9 @@ static struct session *find(struct core *c, const struct context *x, uint64_t id
 
 static void refs_free(struct core *c, struct session *s)
 {
+	struct client *owner = &c->client[s->client];
+
+	assert(owner->session == s->client_session);
 	while (s->chunks) {
 		struct session_chunk *k = &c->sessions.chunk[s->chunks - 1];
 		uint32_t next = k->next;
@@ -71,44 +74,9 @@ static void refs_free(struct core *c, struct session *s)
 		k->next = c->sessions.chunk_free;
 		c->sessions.chunk_free = s->chunks;
 		s->chunks = next;
+		account_give(c, owner->account, owner, ACCOUNT_REFS);
 	}
 	s->blocks = 0;
-}
-
-static struct session_chunk *chunk_get(struct core *c, uint32_t *index)
-{
-	struct sessions *t = &c->sessions;
-
-	*index = t->chunk_free;
-	if (*index)
-		t->chunk_free = t->chunk[*index - 1].next;
-	else if (t->chunks_high < SESSION_CHUNKS)
-		*index = ++t->chunks_high;
-	return *index ? &t->chunk[*index - 1] : NULL;
-}
-
-/* Keep as many references from the first as the chunks have room for. */
-static void refs_keep(struct core *c, struct session *s, const struct request *r)
-{
-	const struct abi_block_ref *ref =
-		(const struct abi_block_ref *)(r->arg + sizeof(struct abi_session_args));
-	uint32_t *link = &s->chunks;
-
-	refs_free(c, s);
-	while (s->blocks < r->sqe.count) {
-		uint32_t n = r->sqe.count - s->blocks, index;
-		struct session_chunk *k = chunk_get(c, &index);
-
-		if (!k)
-			return;
-		n = n < SESSION_CHUNK_REFS ? n : SESSION_CHUNK_REFS;
-		memcpy(k->ref, ref + s->blocks, n * sizeof(*ref));
-		k->count = n;
-		k->next = 0;
-		*link = index;
-		link = &k->next;
-		s->blocks += n;
-	}
 }
 
 static void refs_copy(const struct core *c, const struct session *s, struct abi_block_ref *to)
@@ -223,14 +191,14 @@ static void forget(struct core *c, struct session *s)
 {
 	uint32_t index = (uint32_t)(s - c->sessions.table) + 1;
 	uint32_t *link = bucket_of(c, s->ctx, s->id);
+	struct client *k = &c->client[s->client];
 
 	let_go(c, s);
 	refs_free(c, s);
 	while (*link != index)
 		link = &c->sessions.table[*link - 1].next;
 	*link = s->next;
-	if (c->client[s->client].session == s->client_session)
-		c->client[s->client].away--;
+	account_give(c, k->account, k, ACCOUNT_SESSIONS);
 	s->state = SESSION_FREE;
 	s->next = c->sessions.free;
 	c->sessions.free = index;
@@ -338,30 +306,82 @@ static void stage(struct core *c, struct session *s)
 
 /* ---- the client's word -------------------------------------------------------------------- */
 
-/* The one that nobody will miss most: its patience ended first. */
-static struct session *stalest(struct core *c)
+/* Of those of one user, the one that nobody will miss most: its patience ended first. */
+static struct session *stalest(struct core *c, uint32_t account, bool with_blocks)
 {
 	struct session *found = NULL;
 
 	for (uint32_t i = 0; i < c->sessions.high; i++) {
 		struct session *s = &c->sessions.table[i];
 
-		if (s->state != SESSION_FREE && (!found || s->patience_ns < found->patience_ns))
+		if (s->state == SESSION_FREE || c->client[s->client].account != account ||
+		    (with_blocks && !s->chunks))
+			continue;
+		if (!found || s->patience_ns < found->patience_ns)
 			found = s;
 	}
+	assert(found); /* who has most of them has one */
 	return found;
+}
+
+/* None is left: who has most forgets a session, for those who have fewer. */
+static struct session_chunk *chunk_get(struct core *c, const struct client *k, uint32_t *index)
+{
+	struct sessions *t = &c->sessions;
+
+	while (!t->chunk_free && t->chunks_high == SESSION_CHUNKS) {
+		uint32_t fullest = account_fullest(c, ACCOUNT_REFS);
+
+		if (c->account[fullest].used[ACCOUNT_REFS] <=
+		    c->account[k->account].used[ACCOUNT_REFS])
+			return NULL;
+		forget(c, stalest(c, fullest, true));
+	}
+	*index = t->chunk_free;
+	if (*index)
+		t->chunk_free = t->chunk[*index - 1].next;
+	else
+		*index = ++t->chunks_high;
+	return &t->chunk[*index - 1];
+}
+
+/* Keep as many references from the first as the chunks have room for. */
+static void refs_keep(struct core *c, struct session *s, const struct request *r)
+{
+	const struct abi_block_ref *ref =
+		(const struct abi_block_ref *)(r->arg + sizeof(struct abi_session_args));
+	struct client *owner = &c->client[r->client];
+	uint32_t *link = &s->chunks;
+
+	refs_free(c, s);
+	while (s->blocks < r->sqe.count) {
+		uint32_t n = r->sqe.count - s->blocks, index;
+		struct session_chunk *k = chunk_get(c, owner, &index);
+
+		if (!k)
+			return;
+		account_take(c, owner, ACCOUNT_REFS);
+		n = n < SESSION_CHUNK_REFS ? n : SESSION_CHUNK_REFS;
+		memcpy(k->ref, ref + s->blocks, n * sizeof(*ref));
+		k->count = n;
+		k->next = 0;
+		*link = index;
+		link = &k->next;
+		s->blocks += n;
+	}
 }
 
 static struct session *make(struct core *c, const struct request *r)
 {
+	struct client *k = &c->client[r->client];
 	struct sessions *t = &c->sessions;
 	uint32_t index;
 	struct session *s;
 
-	if (c->client[r->client].away >= SESSIONS_CLIENT_MAX)
+	if (k->used[ACCOUNT_SESSIONS] >= SESSIONS_CLIENT_MAX)
 		return NULL;
 	if (!t->free && t->high == SESSIONS_MAX)
-		forget(c, stalest(c));
+		forget(c, stalest(c, account_fullest(c, ACCOUNT_SESSIONS), false));
 	index = t->free;
 	if (index)
 		t->free = t->table[index - 1].next;
@@ -378,7 +398,7 @@ static struct session *make(struct core *c, const struct request *r)
 	};
 	*bucket_of(c, r->ctx, r->sqe.handle) = index;
 	t->count++;
-	c->client[r->client].away++;
+	account_take(c, k, ACCOUNT_SESSIONS);
 	return s;
 }
 
@@ -542,7 +562,8 @@ void session_request(struct core *c, struct request *r)
 		if (s)
 			turn_ended(c, r, s);
 		else
-			request_end(c, r, -ENOBUFS, 0, 0);
+			request_end(c, r, -ENOBUFS, 0,
+				    account_lack(c, &c->client[r->client], ACCOUNT_SESSIONS));
 		return;
 	}
 	if (!s) {

@@ -206,11 +206,16 @@ enum account_kind {
 	ACCOUNT_PUTS,
 	ACCOUNT_PINS,
 	ACCOUNT_PIN_CHUNKS,
+	ACCOUNT_PLANS,
+	ACCOUNT_RESERVATIONS,
+	ACCOUNT_STREAMS,
+	ACCOUNT_SESSIONS, /* never refused for a user's sake: who has most forgets one */
+	ACCOUNT_REFS,    /* ... likewise: chunks of what conversations will read */
 	ACCOUNT_KINDS,
 };
 
-/* Room for all sessions' users, and those of requests and puts that outlive their sessions. */
-#define CORE_ACCOUNTS_MAX (CORE_CLIENTS_MAX + 2u * CORE_REQUESTS_MAX + 1u)
+/* Room for all sessions' users, and those of requests, puts and streams that outlive theirs. */
+#define CORE_ACCOUNTS_MAX (CORE_CLIENTS_MAX + 2u * CORE_REQUESTS_MAX + CORE_STREAMS_MAX + 1u)
 
 struct account {
 	uint32_t uid;
@@ -243,7 +248,6 @@ struct client {
 	uint32_t session;  /* counts the clients that had this number */
 	uint32_t orders;   /* requests in REQUEST_ORDER */
 	uint32_t claims;   /* ... parked as claims */
-	uint32_t away;     /* sessions it has in the table */
 	uint32_t owner;    /* in the core's ledger of what clients put */
 	struct put *puts;
 };
@@ -272,6 +276,7 @@ struct stream {
 	bool over;  /* all claims go, then the stream */
 	uint32_t number;
 	uint32_t client, session;
+	uint32_t account; /* of its user, also when its session has ended */
 	struct context *ctx;
 	struct request *request; /* as long as something moves for it */
 	struct abi_stream *line; /* the client's: never trusted; NULL once its session ended */
@@ -636,6 +641,8 @@ void account_close(struct core *c, struct client *k);
 bool account_may(const struct core *c, const struct client *k, enum account_kind kind);
 void account_take(struct core *c, struct client *k, enum account_kind kind);
 void account_give(struct core *c, uint32_t account, struct client *k, enum account_kind kind);
+uint64_t account_lack(const struct core *c, const struct client *k, enum account_kind kind);
+uint32_t account_fullest(const struct core *c, enum account_kind kind);
 void account_round(struct core *c);
 /* reclaim.c */
 bool retire_page(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier);

@@ -461,10 +461,13 @@ static void take_blocks(struct core *c, struct stream *s, const struct request *
 
 static void stream_init(struct core *c, struct stream *s, struct request *r)
 {
-	const struct client *k = &c->client[r->client];
+	struct client *k = &c->client[r->client];
 
+	assert(k->session == r->session && k->account == r->account);
+	account_take(c, k, ACCOUNT_STREAMS);
 	s->client = r->client;
 	s->session = r->session;
+	s->account = r->account;
 	s->ctx = r->ctx;
 	s->request = r;
 	s->line = &k->open.streams[r->sqe.stream];
@@ -540,6 +543,7 @@ static void refuse(struct core *c, struct request *r, int error)
 /* A stream for the request: false when it has to wait for one, or was answered. */
 static bool start(struct core *c, struct request *r)
 {
+	const struct client *k = &c->client[r->client];
 	struct stream *s;
 	int error = r->error ? r->error : line_take(c, r);
 
@@ -548,7 +552,7 @@ static bool start(struct core *c, struct request *r)
 		request_end(c, r, error, 0, 0);
 		return false;
 	}
-	s = stream_get(c);
+	s = account_may(c, k, ACCOUNT_STREAMS) ? stream_get(c) : NULL;
 	if (!s) {
 		request_wait_space(c, r);
 		return false;
@@ -575,6 +579,8 @@ void stream_begin(struct core *c, struct request *r)
 		request_end(c, r, error, 0, 0);
 		return;
 	}
+	if (r->deadline_ns > c->now_ns + CLAIM_HORIZON_NS) /* what it holds is held for so long */
+		r->deadline_ns = c->now_ns + CLAIM_HORIZON_NS;
 	fetch_resolve(r);
 	stream_step(c, r);
 }

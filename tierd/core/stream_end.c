@@ -81,12 +81,14 @@ static bool drop_item(struct core *c, struct stream *s, uint32_t i)
 
 static void stream_free(struct core *c, struct stream *s)
 {
+	struct client *k = &c->client[s->client];
 	struct context *x = s->ctx;
 
 	assert(!s->held && s->dropped == s->issue);
 	stream_window_end(c, s);
 	if (s->request)
 		s->request->stream = NULL;
+	account_give(c, s->account, k->session == s->session ? k : NULL, ACCOUNT_STREAMS);
 	s->used = false;
 	c->streams--;
 	while (c->streams_high && !c->stream[c->streams_high - 1].used)
