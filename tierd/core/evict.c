@@ -341,9 +341,8 @@ static bool room_comes(struct core *c, const struct context *x, uint32_t tier)
 {
 	if (x->retiring[tier] > c->quarantined[tier] || c->punching[tier])
 		return true;
-	if (tier == ABI_TIER_CXL &&
-	    ((x->dirty_bytes && !writeback_full(c, x)) || flush_frees(c)))
-		return true;
+	if (tier == ABI_TIER_CXL && (x->dirty_bytes || flush_frees(c)))
+		return true; /* what is dirty is written, or given up */
 	return c->evacuation.tier == tier && evacuate_hopeful(c);
 }
 
