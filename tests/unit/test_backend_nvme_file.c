@@ -177,7 +177,7 @@ static void test_others_may_read_the_store(void **state)
 	for (mode_t bit = 1; bit <= 040; bit <<= 1) {
 		assert_int_equal(chmod(f->path, 0600 | bit), 0);
 		open_heard(f, text, sizeof(text));
-		assert_non_null(strstr(text, "others may read the store"));
+		assert_non_null(strstr(text, "others may read this file"));
 		assert_non_null(strstr(text, f->path));
 		assert_non_null(strstr(text, "chmod 600"));
 	}

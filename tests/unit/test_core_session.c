@@ -114,7 +114,7 @@ static void test_who_has_most_is_forgotten_first(void **state)
 			assert_int_equal(say_of(client, 0, client * SESSIONS_CLIENT_MAX + id + 2,
 						ABI_SESSION_TURN_END, 1, NULL).res, 0);
 	assert_int_equal(host.core->sessions.count, SESSIONS_MAX);
-	assert_int_equal(say_of(2, 0, 1, ABI_SESSION_RETURN, 0, NULL).status, ABI_STATUS_LATE);
+	assert_int_equal(say_of(2, 0, 1, ABI_SESSION_RETURN, 0, NULL).status, ABI_STATUS_READY);
 	assert_int_equal(host.answer.value, KEYS);
 	for (uint64_t id = 0; id < 3; id++)
 		assert_int_equal(say_of(2, 0, (1u << 20) + id, ABI_SESSION_TURN_END, 1, NULL).value,

@@ -115,7 +115,7 @@ static void begin(struct core *c, uint32_t segment, bool hot)
 static bool awaited(const struct core *c)
 {
 	for (uint32_t i = 0; i < c->contexts_high; i++)
-		if (c->context[i] && c->context[i]->full_since_ns)
+		if (c->context[i] && c->context[i]->full_since_ns && c->context[i]->dirty.count)
 			return true;
 	return c->tombs[TOMBS_NEW].full_since_ns || c->tombs[TOMBS_CARRIED].full_since_ns;
 }
