@@ -23,6 +23,9 @@ bug("unit-mask-not-shifted", CORE + "sched.c",
 bug("quota-evicts-pinned", CORE + "evict.c",
     "!block_use_is_pinned(use) &&\n\t       quota_rank", "quota_rank", "test_core_pin",
     quick=True)
+bug("pin-budget-of-a-client", CORE + "pin.c",
+    "if (over(c->owners.account[p->owner].pinned[t] + bytes, quota_pins(c, NULL, p->owner, t)))\n"
+    "\t\treturn ABI_LIMIT_CLIENT;", "", "test_core_pin", quick=True)
 bug("durable-put-waits-for-the-cache-log", CORE + "put.c",
     "if (m->persist == PERSIST_REFUSED || block_queued(m)) {",
     "if (m->persist == PERSIST_REFUSED) {", "test_core_flush", quick=True)
