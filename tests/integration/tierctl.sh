@@ -150,6 +150,14 @@ dd if=/dev/zero of="$dir/store" bs=1M seek=32 count=1 conv=notrunc status=none
 expect 0 'and the host agrees' check
 expect 0 'put ' top --count 2 --interval 0.1
 expect 0 'over the last' top --count 1
+# With --json a line a screen, each a document.
+"$BUILD/tierctl" --socket "$dir/sock" --json top --count 3 --interval 0.1 | python3 -c '
+import json, sys
+screens = [json.loads(line) for line in sys.stdin]
+assert len(screens) == 3, len(screens)
+for s in screens:
+    assert s["status"]["tiers"] and s["stat"]["metrics"], s
+' || fail "top --json is not three documents"
 expect 2 'tierctl top: no option --fast' top --fast
 expect 2 'tierctl top: a value is missing behind --count' top --count
 expect 2 'interval' top --interval 0

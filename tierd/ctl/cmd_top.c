@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tierctl top: tiers and rates, drawn anew. On a terminal a screen is cut to its width and the
- * rates stand in as many columns as fit; in a file nothing is cut.
+ * rates stand in as many columns as fit; in a file nothing is cut. With --json what a screen is
+ * made of: the daemon's two documents, in a line.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -158,6 +159,15 @@ static int draw(const json_t *status, const json_t *now, const json_t *before)
 	return error;
 }
 
+static int print_line(json_t *status, json_t *stat)
+{
+	json_t *line = json_pack("{s:O, s:O}", "status", status, "stat", stat);
+	int error = line ? json_dumpf(line, stdout, JSON_COMPACT) : -1;
+
+	json_decref(line);
+	return error || putchar('\n') == EOF || fflush(stdout) ? -EIO : 0;
+}
+
 /* One screen. *before becomes the present counters. */
 static int top_screen(struct ctl *ctl, json_t **before)
 {
@@ -167,7 +177,8 @@ static int top_screen(struct ctl *ctl, json_t **before)
 	if (rc == CTL_OK)
 		rc = ctl_ask(ctl, "stat", NULL, &stat);
 	if (rc == CTL_OK) {
-		rc = draw(status, stat, *before) ? CTL_FAILED : CTL_OK;
+		rc = (ctl->json ? print_line(status, stat) : draw(status, stat, *before)) ?
+			     CTL_FAILED : CTL_OK;
 		json_decref(*before);
 		*before = json_incref(stat);
 	}
@@ -209,8 +220,6 @@ int ctl_top(struct ctl *ctl, int argc, char **argv)
 	int rc = take_top(ctl, &top, argc, argv);
 	struct timespec pause;
 
-	if (rc == CTL_OK && ctl->json)
-		rc = ctl_usage(ctl, "it has no --json form; ask for stat");
 	if (rc != CTL_OK)
 		return rc;
 	pause = time_to_timespec((uint64_t)(top.interval_s * 1e9));
