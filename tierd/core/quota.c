@@ -309,44 +309,60 @@ bool quota_may_promise(const struct core *c, uint32_t tier, uint64_t bytes)
 	return promised(c, tier) + bytes <= c->pool[tier].capacity / 100 * QUOTA_PROMISES_PERCENT;
 }
 
-/* What all contexts together hold of it, in percent of the tier. */
-static uint64_t held_by_all(const struct core *c, uint32_t tier)
-{
-	const struct pool *pool = &c->pool[tier];
-	uint64_t dirty = 0, claimed = tier == ABI_TIER_CXL ? c->claimed_bytes : 0;
+/* Bytes that are held of a tier, or of a quota in it. */
+struct held {
+	uint64_t pinned, leased, dirty, reserved, used; /* used: with the others */
+};
 
-	for (uint32_t i = 0; i < c->contexts_high && tier == ABI_TIER_CXL; i++)
-		dirty += c->context[i] ? c->context[i]->dirty_bytes : 0;
-	return percent(c->pinned[tier], pool->capacity, ABI_HELD_PINNED) |
-	       percent(c->quarantined[tier], pool->capacity, ABI_HELD_LEASED) |
-	       percent(dirty, pool->capacity, ABI_HELD_DIRTY) |
-	       percent(claimed > pool->reserved ? claimed : pool->reserved, pool->capacity,
-		       ABI_HELD_RESERVED) |
-	       percent(pool->used, pool->capacity, ABI_HELD_USED) |
-	       (uint64_t)ABI_LIMIT_HOST << 8 * ABI_HELD_LIMIT |
+/* In percent of the whole (abi/ring.h, ABI_HELD_*). */
+static uint64_t held_shares(struct held h, uint64_t whole, uint32_t tier)
+{
+	return percent(h.pinned, whole, ABI_HELD_PINNED) |
+	       percent(h.leased, whole, ABI_HELD_LEASED) |
+	       percent(h.dirty, whole, ABI_HELD_DIRTY) |
+	       percent(h.reserved, whole, ABI_HELD_RESERVED) |
+	       percent(h.used, whole, ABI_HELD_USED) |
 	       (uint64_t)(1 + tier) << 8 * ABI_HELD_TIER;
 }
 
-/* What the context holds of its quota (abi/ring.h, ABI_HELD_*). */
+/* What all contexts together hold of the tier. */
+static uint64_t held_by_all(const struct core *c, uint32_t tier)
+{
+	const struct pool *pool = &c->pool[tier];
+	uint64_t claimed = tier == ABI_TIER_CXL ? c->claimed_bytes : 0;
+	struct held h = {
+		.pinned = c->pinned[tier],
+		.leased = c->quarantined[tier],
+		.reserved = claimed > pool->reserved ? claimed : pool->reserved,
+		.used = pool->used,
+	};
+
+	for (uint32_t i = 0; i < c->contexts_high && tier == ABI_TIER_CXL; i++)
+		h.dirty += c->context[i] ? c->context[i]->dirty_bytes : 0;
+	return held_shares(h, pool->capacity, tier) |
+	       (uint64_t)ABI_LIMIT_HOST << 8 * ABI_HELD_LIMIT;
+}
+
+/* What the context holds of its quota. */
 uint64_t quota_held(const struct core *c, const struct context *x, uint32_t tier)
 {
-	uint64_t whole = x->plan.quota[tier];
+	struct held h = { .used = x->nvme_bytes };
 	struct space_stats st;
 
-	if (tier == ABI_TIER_NVME)
-		return percent(x->nvme_bytes, whole, ABI_HELD_USED) |
-		       (uint64_t)(1 + tier) << 8 * ABI_HELD_TIER;
-	if (tier >= ABI_MEM_TIERS || !x->space[tier])
-		return 0;
-	space_stats(x->space[tier], &st);
-	return percent(x->pinned[tier], whole, ABI_HELD_PINNED) |
-	       percent(c->quarantined[tier] < x->retiring[tier] ? c->quarantined[tier]
-								: x->retiring[tier],
-		       whole, ABI_HELD_LEASED) |
-	       percent(tier == ABI_TIER_CXL ? x->dirty_bytes : 0, whole, ABI_HELD_DIRTY) |
-	       percent(st.reserved, whole, ABI_HELD_RESERVED) |
-	       percent(st.charged, whole, ABI_HELD_USED) |
-	       (uint64_t)(1 + tier) << 8 * ABI_HELD_TIER;
+	if (tier != ABI_TIER_NVME) {
+		if (tier >= ABI_MEM_TIERS || !x->space[tier])
+			return 0;
+		space_stats(x->space[tier], &st);
+		h = (struct held){
+			.pinned = x->pinned[tier],
+			.leased = c->quarantined[tier] < x->retiring[tier] ? c->quarantined[tier]
+									   : x->retiring[tier],
+			.dirty = tier == ABI_TIER_CXL ? x->dirty_bytes : 0,
+			.reserved = st.reserved,
+			.used = st.charged,
+		};
+	}
+	return held_shares(h, x->plan.quota[tier], tier);
 }
 
 /* For an answer of -ENOSPC: what holds the tier. That is not a context with half its quota left. */
