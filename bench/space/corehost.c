@@ -130,16 +130,20 @@ int corehost_client(struct corehost *h, uint32_t client)
 	return 0;
 }
 
-int corehost_share(struct corehost *h, uint32_t client, uint64_t soft)
+int corehost_share(struct corehost *h, enum core_holder who, const struct corehost_block *b,
+		   uint64_t soft)
 {
 	const struct core_quota quota = {
-		.who = CORE_HOLDER_CLIENT,
-		.key = client,
+		.who = who,
+		.context_id = h->context[b->context].id,
+		.key = who == CORE_HOLDER_SALT ? b->salt : b->client,
 		.tier = ABI_TIER_CXL,
 		.limit = { .soft = soft },
 	};
+	int error = core_quota_set(h->core, &quota, 0);
 
-	return core_quota_set(h->core, &quota, 0);
+	look(h);
+	return error;
 }
 
 void corehost_close(struct corehost *h)

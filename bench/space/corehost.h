@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The daemon's core alone, in simulated time: what counts are decisions and bytes, so no byte is
- * copied and a day passes in seconds. A memory-only core with one client or two; every action is
+ * copied and a day passes in seconds. A memory-only core with some clients; every action is
  * carried out at once, in order. Used by the workloads quota, reserve and churn.
  */
 #ifndef TIER_BENCH_SPACE_COREHOST_H
@@ -12,7 +12,7 @@
 #include "tierd/core/core.h"
 
 #define COREHOST_CONTEXTS 8u
-#define COREHOST_CLIENTS 2u
+#define COREHOST_CLIENTS 3u
 #define COREHOST_MS 1000000ull
 #define COREHOST_LEASES 1024u
 
@@ -53,8 +53,12 @@ void corehost_close(struct corehost *h);
 
 /* Before the contexts: one more client. Errors: -ENOMEM. */
 int corehost_client(struct corehost *h, uint32_t client);
-/* What of CXL a client's puts may hold before they give first; 0 = no share. Errors: the core's. */
-int corehost_share(struct corehost *h, uint32_t client, uint64_t soft);
+/*
+ * What of CXL the block's context, salt or client may hold before it gives first. Errors: the
+ * core's.
+ */
+int corehost_share(struct corehost *h, enum core_holder who, const struct corehost_block *b,
+		   uint64_t soft);
 
 /*
  * Make context i: blocks of two parts, `pages` pages of 64 KiB and one of `side_bytes`; part 1 may

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fairness: what a tenant with a steady working set loses when another one scans beside it. The
- * core alone in simulated time, memory only; what is counted are hits. Tenants are salts, contexts
- * or clients. Beside it the same load without tenants (both use the public salt): what sharing
- * costs when nobody keeps accounts.
+ * Fairness: what tenants with a steady working set lose when another one scans beside them, and
+ * what a share lends while others are idle. The core alone in simulated time, memory only; what is
+ * counted are hits. Tenants are salts, contexts or clients. Two of them with what they are given
+ * unasked, beside the same load without tenants (all use the public salt): what sharing costs when
+ * nobody keeps accounts. And three with soft shares, each beside itself in a tier as large as its
+ * share.
  */
 #include <errno.h>
 
@@ -16,127 +18,256 @@
 #define BLOCK_BYTES (PAGES * 65536u + 16384u)
 #define BLOCKS (CXL / BLOCK_BYTES)
 #define SCAN_FIRST (1ull << 32)
+#define SCANS 4u /* blocks scanned for each reference of a steady tenant */
 #define AGAIN_EVERY (BLOCKS / 4)
+#define STEADY_MAX 2u /* tenants before the one that scans */
+#define TENANTS (STEADY_MAX + 1)
+
+enum account { NOBODY, SALT, CONTEXT, CLIENT };
 
 struct load {
-	const char *name;
-	bool tenants;     /* each has a salt of its own */
-	bool contexts;    /* or a context of its own */
-	bool clients;     /* or is a client with half of the tier for its share */
-	uint32_t working; /* steady blocks, percent of the tier */
-	uint32_t scans;   /* blocks scanned for each reference of the steady tenant */
-	uint32_t room;    /* percent of the tier that the steady tenant runs in */
+	enum account account;
+	uint32_t room;		    /* percent of the tier that there is */
+	uint32_t set[STEADY_MAX];   /* steady blocks of each, percent of the tier; 0 = not there */
+	uint32_t share[TENANTS];    /* soft, percent of the tier; 0 = what is given unasked */
+	bool scan;
 };
 
-/* The scan comes back once to what it put lately, so that no policy can tell it by its uses. */
-static void use_again(struct corehost *h, const struct corehost_block *scan)
-{
-	struct corehost_block past = *scan;
+/* One run: the host, each steady tenant's own random references, and what became of them. */
+struct run {
+	const struct load *load;
+	struct corehost h;
+	uint64_t random[STEADY_MAX], hits[STEADY_MAX], asked[STEADY_MAX], scanned;
+};
 
-	for (uint32_t i = 1; i <= AGAIN_EVERY; i++) {
-		past.key = scan->key - i;
-		corehost_get(h, &past);
-	}
+static struct corehost_block block_of(const struct load *l, uint32_t tenant, uint64_t key)
+{
+	return (struct corehost_block){
+		.key = (uint64_t)tenant << 48 | key,
+		.context = l->account == CONTEXT ? tenant : 0,
+		.client = l->account == CLIENT ? tenant : 0,
+		.salt = l->account == SALT ? tenant + 1 : 0,
+	};
 }
 
-/* The steady tenant's hit ratio in percent, once warm. */
-static int run(const struct bench *b, const struct load *l, double *ratio)
+static int set_up(struct run *r)
 {
-	uint32_t working = BLOCKS * l->working / 100, rounds = b->quick ? 12 : 40;
-	uint64_t random = 88172645463325252ull, hits = 0, asked = 0, scanned = 0;
-	struct corehost_block steady = { .salt = l->tenants };
-	struct corehost_block scan = { .context = l->contexts, .salt = l->tenants ? 2 : 0,
-				       .client = l->clients };
-	struct corehost h;
-	int error = corehost_open(&h, (uint64_t)CXL * l->room / 100, SEGMENT);
+	static const enum core_holder who[] = {
+		[SALT] = CORE_HOLDER_SALT,
+		[CONTEXT] = CORE_HOLDER_CONTEXT,
+		[CLIENT] = CORE_HOLDER_CLIENT,
+	};
+	const struct load *l = r->load;
+	int error = corehost_open(&r->h, (uint64_t)CXL * l->room / 100, SEGMENT);
 
-	if (!error && l->clients)
-		error = corehost_client(&h, 1);
-	for (uint32_t i = 0; i < COREHOST_CLIENTS && l->clients && !error; i++)
-		error = corehost_share(&h, i, CXL / 2);
-	for (uint32_t i = 0; i < 1 + (uint32_t)l->contexts && !error; i++)
-		error = corehost_context(&h, i, PAGES, 16384);
-	for (uint64_t n = 0; n < (uint64_t)working * rounds && !error; n++) {
-		int64_t rc = 1;
+	for (uint32_t i = 1; i < TENANTS && l->account == CLIENT && !error; i++)
+		error = corehost_client(&r->h, i);
+	for (uint32_t i = 0; i < (l->account == CONTEXT ? TENANTS : 1) && !error; i++)
+		if (!i || (i < STEADY_MAX ? l->set[i] != 0 : l->scan))
+			error = corehost_context(&r->h, i, PAGES, 16384);
+	for (uint32_t i = 0; i < TENANTS && !error; i++) {
+		const struct corehost_block b = block_of(l, i, 0);
 
-		steady.key = bench_random_below(&random, working);
-		if (n > (uint64_t)working * rounds / 2) {
-			asked++;
-			hits += corehost_get(&h, &steady);
-		} else {
-			corehost_get(&h, &steady);
-		}
-		rc = corehost_put(&h, &steady);
-		for (uint32_t k = 0; k < l->scans && rc >= 0; k++) {
-			scan.key = SCAN_FIRST + scanned++;
-			rc = corehost_put(&h, &scan);
-			if (scanned % AGAIN_EVERY == 0)
-				use_again(&h, &scan);
-		}
-		error = rc < 0 ? (int)rc : 0;
-		corehost_advance(&h, COREHOST_MS);
+		if (l->share[i])
+			error = corehost_share(&r->h, who[l->account], &b,
+					       (uint64_t)CXL * l->share[i] / 100);
 	}
-	if (!error && corehost_audit(&h))
-		error = -EBADMSG;
-	corehost_close(&h);
-	*ratio = asked ? 100.0 * (double)hits / (double)asked : 0;
 	return error;
 }
 
-static int compare(struct bench *b, const struct load *alone, const struct load *beside,
-		   const struct load *without)
+static int use_steady(struct run *r, uint32_t tenant, bool warm)
 {
-	double a = 0, with = 0, none = 0;
-	char name[BENCH_TEXT], against[BENCH_TEXT];
+	uint32_t working = BLOCKS * r->load->set[tenant] / 100;
+	struct corehost_block b = block_of(
+		r->load, tenant, bench_random_below(&r->random[tenant], working));
+	bool hit = corehost_get(&r->h, &b);
+	int64_t rc = corehost_put(&r->h, &b);
+
+	r->hits[tenant] += warm && hit;
+	r->asked[tenant] += warm;
+	return rc < 0 ? (int)rc : 0;
+}
+
+/* The scan comes back once to what it put lately, so that no policy can tell it by its uses. */
+static void use_again(struct run *r)
+{
+	for (uint32_t i = 1; i <= AGAIN_EVERY; i++) {
+		struct corehost_block past =
+			block_of(r->load, STEADY_MAX, SCAN_FIRST + r->scanned - i);
+
+		corehost_get(&r->h, &past);
+	}
+}
+
+static int use_scan(struct run *r)
+{
+	int64_t rc = 1;
+
+	for (uint32_t k = 0; k < SCANS && rc >= 0; k++) {
+		struct corehost_block b =
+			block_of(r->load, STEADY_MAX, SCAN_FIRST + r->scanned++);
+
+		rc = corehost_put(&r->h, &b);
+		if (r->scanned % AGAIN_EVERY == 0)
+			use_again(r);
+	}
+	return rc < 0 ? (int)rc : 0;
+}
+
+/* The steady tenants' hit ratios in percent, of the second half. */
+static int run(const struct bench *b, const struct load *l, double ratio[STEADY_MAX])
+{
+	uint64_t turns = (uint64_t)BLOCKS * l->set[0] / 100 * (b->quick ? 12 : 40);
+	struct run r = { .load = l, .random = { 88172645463325252ull, 0x2545f4914f6cdd1dull } };
+	int error = set_up(&r);
+
+	for (uint64_t n = 0; n < turns && !error; n++) {
+		for (uint32_t i = 0; i < STEADY_MAX && !error; i++)
+			error = l->set[i] ? use_steady(&r, i, n > turns / 2) : 0;
+		if (!error && l->scan)
+			error = use_scan(&r);
+		corehost_advance(&r.h, COREHOST_MS);
+	}
+	if (!error && corehost_audit(&r.h))
+		error = -EBADMSG;
+	corehost_close(&r.h);
+	for (uint32_t i = 0; i < STEADY_MAX; i++)
+		ratio[i] = r.asked[i] ? 100.0 * (double)r.hits[i] / (double)r.asked[i] : 0;
+	return error;
+}
+
+/* `lost` is what is missing from `before`, both in percent. */
+static int judge(struct bench *b, const char *name, const char *against, double lost, double before)
+{
 	const struct bench_figure figure = { "quota", name, "points", against,
 					     { BENCH_VALUE_AT_MOST, 2 } };
-	int error = run(b, alone, &a);
+
+	return bench_judge_exact(b->results, &figure, lost > 0 ? lost : 0, before);
+}
+
+/* ---- a tenant beside a scan, with nothing set ---------------------------------------------- */
+
+/* The names say: of the account, how large the set is, and in how much of the tier it is alone. */
+static int beside_scan(struct bench *b, enum account account, uint32_t set, uint32_t room)
+{
+	static const char *const whose[] = { NULL, "a salt", "a context", "a client" };
+	/* Only clients have no share unless one is set. */
+	uint32_t half = account == CLIENT ? 50 : 0;
+	const struct load alone = { account, room, { set }, { 0 }, false };
+	const struct load beside = { account, 100, { set }, { half, 0, half }, true };
+	const struct load without = { NOBODY, 100, { set }, { 0 }, true };
+	double a[STEADY_MAX], with[STEADY_MAX], none[STEADY_MAX];
+	char name[BENCH_TEXT], against[BENCH_TEXT];
+	int error = run(b, &alone, a);
 
 	if (!error)
-		error = run(b, beside, &with);
+		error = run(b, &beside, with);
 	if (!error)
-		error = run(b, without, &none);
+		error = run(b, &without, none);
 	if (error)
 		return bench_failed("quota", error);
-	snprintf(name, sizeof(name), "hit ratio lost: %s (alone %.1f %%)", beside->name, a);
-	snprintf(against, sizeof(against), "lost without accounts: %.1f %% left", none);
-	return bench_judge_exact(b->results, &figure, a > with ? a - with : 0,
-				 a > none ? a - none : 0);
+	snprintf(name, sizeof(name),
+		 "hit ratio lost: %s beside a scan, set %u %% of CXL%s (alone %.1f %%)",
+		 whose[account], set, room < 100 ? ", from its half" : "", a[0]);
+	snprintf(against, sizeof(against), "lost without accounts: %.1f %% left", none[0]);
+	return judge(b, name, against, a[0] - with[0], a[0] - none[0]);
+}
+
+/* ---- three tenants with soft shares -------------------------------------------------------- */
+
+/* Percent of the tier. The first set fits its share, the second is half as large again. */
+static const uint32_t shares[TENANTS] = { 40, 40, 20 };
+static const uint32_t sets[STEADY_MAX] = { 36, 60 };
+
+static struct load shared(enum account account, bool scan)
+{
+	return (struct load){ account, 100, { sets[0], sets[1] },
+			      { shares[0], shares[1], scan ? shares[2] : 0 }, scan };
+}
+
+/* Each alone in a tier as large as its share. */
+static int alone(const struct bench *b, double ratio[STEADY_MAX])
+{
+	int error = 0;
+
+	for (uint32_t i = 0; i < STEADY_MAX && !error; i++) {
+		const struct load l = { NOBODY, shares[i], { sets[i] }, { 0 }, false };
+		double one[STEADY_MAX];
+
+		error = run(b, &l, one);
+		ratio[i] = one[0];
+	}
+	return error;
+}
+
+static int fair(struct bench *b, enum account account, const char *whose, const double *own)
+{
+	char name[BENCH_TEXT], against[BENCH_TEXT];
+	double ratio[STEADY_MAX];
+	int error = 0;
+
+	for (uint32_t scan = 0; scan < 2 && !error; scan++) {
+		const struct load l = shared(account, scan);
+
+		error = run(b, &l, ratio);
+		for (uint32_t i = 0; i < STEADY_MAX && !error; i++) {
+			snprintf(name, sizeof(name),
+				 "hit ratio lost: %s of 40, 40, 20 %%, set %u %%, %s", whose,
+				 sets[i], scan ? "the third scans" : "the third is idle");
+			snprintf(against, sizeof(against), "%% alone in %u %% of CXL; here %.1f",
+				 shares[i], ratio[i]);
+			error = judge(b, name, against, own[i] - ratio[i], own[i]);
+		}
+	}
+	return error;
+}
+
+/* With nobody beside it a share is no limit: it loses nothing to itself without one. */
+static int borrowing(struct bench *b, enum account account, const char *whose, double own)
+{
+	const struct load lent = { account, 100, { sets[1] }, { shares[1] }, false };
+	const struct load free = { account, 100, { sets[1] }, { 0 }, false };
+	char name[BENCH_TEXT], against[BENCH_TEXT];
+	double with[STEADY_MAX], without[STEADY_MAX];
+	int error = run(b, &lent, with);
+
+	if (!error)
+		error = run(b, &free, without);
+	if (error)
+		return error;
+	snprintf(name, sizeof(name),
+		 "hit ratio lost: %s of 40 %% alone, set %u %%: it borrows (%.1f %% without)",
+		 whose, sets[1], own);
+	snprintf(against, sizeof(against), "%% with no share set; here %.1f", with[0]);
+	return judge(b, name, against, without[0] - with[0], without[0]);
+}
+
+static int three(struct bench *b)
+{
+	static const char *const whose[] = { NULL, "salts", "contexts", "clients" };
+	double own[STEADY_MAX];
+	int error = alone(b, own);
+
+	for (enum account a = SALT; a <= CLIENT && !error; a++) {
+		error = fair(b, a, whose[a], own);
+		if (!error)
+			error = borrowing(b, a, whose[a], own[1]);
+	}
+	return error ? bench_failed("quota", error) : 0;
 }
 
 int bench_quota(struct bench *b)
 {
-	static const struct load salts[3] = {
-		{ "alone", true, false, false, 40, 0, 100 },
-		{ "a salt beside a scan, set 40 % of CXL", true, false, false, 40, 4, 100 },
-		{ "no salts", false, false, false, 40, 4, 100 },
-	};
-	static const struct load large[3] = {
-		{ "alone in half of the tier", true, false, false, 80, 0, 50 },
-		{ "a salt beside a scan, set 80 %, from its half", true, false, false, 80, 4, 100 },
-		{ "no salts", false, false, false, 80, 4, 100 },
-	};
-	static const struct load contexts[3] = {
-		{ "alone", false, false, false, 40, 0, 100 },
-		{ "a context beside a scan, set 40 %", false, true, false, 40, 4, 100 },
-		{ "one context", false, false, false, 40, 4, 100 },
-	};
-	static const struct load clients[3] = {
-		{ "alone", false, false, false, 40, 0, 100 },
-		{ "a client beside a scan, set 40 %", false, false, true, 40, 4, 100 },
-		{ "no shares", false, false, false, 40, 4, 100 },
-	};
-	static const struct load half = {
-		"a client beside a scan, set 80 %, from its half", false, false, true, 80, 4, 100
-	};
-	int error = compare(b, &salts[0], &salts[1], &salts[2]);
+	int error = beside_scan(b, SALT, 40, 100);
 
 	/* More than its fair share, half of the tier: compared with itself in such a half. */
 	if (!error)
-		error = compare(b, &large[0], &large[1], &large[2]);
+		error = beside_scan(b, SALT, 80, 50);
 	if (!error)
-		error = compare(b, &contexts[0], &contexts[1], &contexts[2]);
+		error = beside_scan(b, CONTEXT, 40, 100);
 	if (!error)
-		error = compare(b, &clients[0], &clients[1], &clients[2]);
-	return error ? error : compare(b, &large[0], &half, &large[2]);
+		error = beside_scan(b, CLIENT, 40, 100);
+	if (!error)
+		error = beside_scan(b, CLIENT, 80, 50);
+	return error ? error : three(b);
 }
