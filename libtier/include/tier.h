@@ -432,11 +432,11 @@ void *tier_put_data(tier_put *p, uint32_t block, uint32_t part, uint32_t layer, 
 int tier_put_exists(const tier_put *p, uint32_t block);
 
 /*
- * Hand the bytes over; the handle is gone. A completion with user_data follows: result 0 with
- * value = how many of its blocks are now whole and visible, status TIER_DROPPED when a best-effort
- * put was not taken; -ESTALE the epoch was raised meanwhile, -ENOSPC, -ETIMEDOUT, -EBADMSG other
- * bytes are stored under a key, -EIO (durable) the device fails. Returns -EAGAIN when the ring is
- * full: the put lives on, try again.
+ * Hand the bytes over; the handle is gone. A completion with user_data follows: value = how many
+ * of its blocks are now whole and visible, also with an error; result 0, status TIER_DROPPED when a
+ * best-effort put was not taken; -ESTALE the epoch was raised meanwhile, -ENOSPC, -ETIMEDOUT,
+ * -EBADMSG other bytes are stored under a key, -EIO (durable) the device fails, -ECANCELED. Returns
+ * -EAGAIN when the ring is full: the put lives on, try again.
  */
 int tier_put_commit(tier_put *p, uint64_t user_data);
 

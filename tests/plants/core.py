@@ -26,6 +26,8 @@ bug("quota-evicts-pinned", CORE + "evict.c",
 bug("pin-budget-of-a-client", CORE + "pin.c",
     "if (over(c->owners.account[p->owner].pinned[t] + bytes, quota_pins(c, NULL, p->owner, t)))\n"
     "\t\treturn ABI_LIMIT_CLIENT;", "", "test_core_pin", quick=True)
+bug("stored-put-called-cancelled", CORE + "put.c", "put_done(r, trouble) ? 0 : trouble", "trouble",
+    "test_core_put")
 bug("durable-put-waits-for-the-cache-log", CORE + "put.c",
     "if (m->persist == PERSIST_REFUSED || block_queued(m)) {",
     "if (m->persist == PERSIST_REFUSED) {", "test_core_flush", quick=True)

@@ -611,6 +611,9 @@ static void committed(struct world *w, const struct ask *a, const struct abi_cqe
 	if (a->unhurried && !a->shards && cqe->res == -ETIMEDOUT && !model_clogged(w) &&
 	    !(a->durable && model_full(w))) /* the cleaner had not yet given up */
 		world_fail(w, "I8: a put is late on a host at rest");
+	if ((cqe->res == -ECANCELED || cqe->res == -ETIMEDOUT) && !a->durable && !a->shards &&
+	    cqe->value == a->count && a->epoch == x->epoch && !x->removing)
+		world_fail(w, "a put of which all is there was answered with %d", cqe->res);
 	if (cqe->res || cqe->status != ABI_STATUS_READY)
 		return;
 	if (a->epoch != x->epoch)

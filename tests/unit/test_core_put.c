@@ -12,6 +12,7 @@
 #include "tierd/core/state.h"
 
 #define BLOCKS 4u
+#define ORDER 9u /* user_data of a cancel, whose answer is not kept */
 #define FIRST_PARTS 3u /* all but the state, which a hit may lack (rule "last n") */
 
 static struct abi_cqe answer[HOST_CLIENTS]; /* of each client's last request; .res 1 = none came */
@@ -19,7 +20,8 @@ static struct abi_cqe answer[HOST_CLIENTS]; /* of each client's last request; .r
 static void complete(void *arg, uint32_t client, const struct abi_cqe *cqe)
 {
 	(void)arg;
-	answer[client] = *cqe;
+	if (cqe->user_data != ORDER)
+		answer[client] = *cqe;
 }
 
 static int begin(void **state)
@@ -37,12 +39,11 @@ static int begin(void **state)
 	return 0;
 }
 
-static uint64_t reserve(uint32_t client, uint32_t parts)
+static uint64_t reserve(uint32_t client, uint32_t parts, uint16_t flags)
 {
 	const struct abi_put_args args = { .count = BLOCKS, .parts = parts };
 	uint8_t *at = host.client[client].staging;
-	struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE, .flags = ABI_SQE_DURABLE,
-			       .count = BLOCKS };
+	struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE, .flags = flags, .count = BLOCKS };
 
 	sqe.context_id = host.context[0].id;
 	sqe.arg_bytes = sizeof(args) + BLOCKS * ABI_KEY_BYTES;
@@ -69,8 +70,8 @@ static void test_nobody_waits_for_a_writer_that_hangs(void **state)
 	uint64_t whole, most;
 
 	(void)state;
-	whole = reserve(0, 0);
-	most = reserve(1, FIRST_PARTS);
+	whole = reserve(0, 0, ABI_SQE_DURABLE);
+	most = reserve(1, FIRST_PARTS, ABI_SQE_DURABLE);
 	commit(1, most);
 	assert_true(host_settle(&host, 100));
 	assert_int_equal(answer[1].res, 0);
@@ -85,8 +86,8 @@ static void test_nobody_waits_for_a_writer_that_fails(void **state)
 	uint64_t whole, most;
 
 	(void)state;
-	whole = reserve(0, 0);
-	most = reserve(1, FIRST_PARTS);
+	whole = reserve(0, 0, ABI_SQE_DURABLE);
+	most = reserve(1, FIRST_PARTS, ABI_SQE_DURABLE);
 	host.held = true;
 	commit(0, whole);
 	commit(1, most); /* all is on its way: it waits for the other's bytes */
@@ -128,6 +129,71 @@ static void test_other_bytes_are_not_taken_for_a_block(void **state)
 	host_audit(&host);
 }
 
+/* Client 0's put is cancelled while its copies are under way; these end well, or fail. */
+static void cancel(uint16_t flags, enum host_fault fault)
+{
+	const struct abi_sqe order = { .op = ABI_OP_CANCEL, .user_data = ORDER };
+	uint64_t put = reserve(0, 0, flags);
+
+	host.held = true;
+	commit(0, put);
+	assert_true(host_request(&host, 0, &order));
+	assert_int_equal(answer[0].res, 1);
+	host.fault = fault;
+	host.held = false;
+	host_carry_all(&host);
+}
+
+/* What is done is done: who cancels a put too late is not told that it was not stored. */
+static void test_a_put_that_is_stored_was_not_cancelled(void **state)
+{
+	(void)state;
+	cancel(0, HOST_WELL);
+	assert_int_equal(answer[0].res, 0);
+	assert_int_equal(answer[0].value, BLOCKS);
+	host_audit(&host);
+}
+
+/* Nor is it late. */
+static void test_a_put_that_is_stored_is_not_late(void **state)
+{
+	uint64_t put = reserve(0, 0, 0);
+
+	(void)state;
+	host.held = true;
+	commit(0, put);
+	host_tick(&host, 5001 * MS);
+	assert_int_equal(answer[0].res, 1);
+	host.held = false;
+	host_carry_all(&host);
+	assert_int_equal(answer[0].res, 0);
+	assert_int_equal(answer[0].value, BLOCKS);
+}
+
+/* It says how many blocks it stored; of the others nothing stays. */
+static void test_a_cancelled_put_says_what_stays(void **state)
+{
+	struct context *x = core_context(host.core, host.context[0].id);
+
+	(void)state;
+	cancel(0, HOST_FAILS);
+	assert_int_equal(answer[0].res, -ECANCELED);
+	assert_in_range(answer[0].value, 0, BLOCKS - 1);
+	assert_int_equal(x->blocks_pending, 0);
+	assert_int_equal(x->blocks, answer[0].value);
+	host_audit(&host);
+}
+
+/* All of it is there, but nobody knows that it is durable: that is what was cancelled. */
+static void test_a_durable_put_is_cancelled_until_it_is_durable(void **state)
+{
+	(void)state;
+	cancel(ABI_SQE_DURABLE, HOST_WELL);
+	assert_int_equal(answer[0].res, -ECANCELED);
+	assert_int_equal(answer[0].value, BLOCKS);
+	host_audit(&host);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -137,6 +203,14 @@ int main(void)
 						one_host_off),
 		cmocka_unit_test_setup_teardown(test_other_bytes_are_not_taken_for_a_block, begin,
 						one_host_off),
+		cmocka_unit_test_setup_teardown(test_a_put_that_is_stored_was_not_cancelled, begin,
+						one_host_off),
+		cmocka_unit_test_setup_teardown(test_a_put_that_is_stored_is_not_late, begin,
+						one_host_off),
+		cmocka_unit_test_setup_teardown(test_a_cancelled_put_says_what_stays, begin,
+						one_host_off),
+		cmocka_unit_test_setup_teardown(test_a_durable_put_is_cancelled_until_it_is_durable,
+						begin, one_host_off),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

@@ -469,6 +469,20 @@ static int put_trouble(const struct request *r)
 	return r->put->epoch != r->ctx->spec.epoch ? -ESTALE : 0;
 }
 
+/*
+ * Is all of it done, though it was cancelled or its time was over while the last bytes came? A
+ * durable put wants more: that it survives is not known.
+ */
+static bool put_done(const struct request *r, int trouble)
+{
+	const struct put *p = r->put;
+
+	assert(trouble && !r->outstanding);
+	return (trouble == -ECANCELED || trouble == -ETIMEDOUT) && !p->durable &&
+	       !r->ctx->closing && p->epoch == r->ctx->spec.epoch &&
+	       put_visible(p) == p->args.count;
+}
+
 void put_commit_step(struct core *c, struct request *r)
 {
 	int trouble = put_trouble(r);
@@ -483,7 +497,7 @@ void put_commit_step(struct core *c, struct request *r)
 	if (r->outstanding)
 		return; /* request_landed comes back */
 	if (trouble)
-		put_end(c, r, trouble);
+		put_end(c, r, put_done(r, trouble) ? 0 : trouble);
 	else if (r->cursor < r->total)
 		request_wake(c, r);
 	else if (!r->sync_seq && shard_gap(r, &state))
