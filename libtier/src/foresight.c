@@ -23,6 +23,15 @@ static int class_of(const struct tier_ask *ask, uint8_t *klass)
 			 ask->klass);
 }
 
+/* What is moved out of a tier leaves it whole. */
+static int check_leaves(const struct abi_sqe *e)
+{
+	if (e->tier == ABI_TIER_HBM || (!e->part_count && !e->layer_count))
+		return 0;
+	return error_note(-EINVAL, "migrate: blocks leave a tier whole, so a range is for TIER_HBM "
+				   "only; tier_prefetch brings parts and layers");
+}
+
 /* A list of blocks with an ask, in one submission. */
 static int foresee(tier_context *c, uint8_t op, const struct request_args *args,
 		   const struct tier_ask *ask)
@@ -51,6 +60,8 @@ static int foresee(tier_context *c, uint8_t op, const struct request_args *args,
 	rc = class_of(&own, &s.entry.klass);
 	if (rc == 0)
 		rc = ask_range(&s.entry, c, own.range);
+	if (rc == 0 && op == ABI_OP_MIGRATE)
+		rc = check_leaves(&s.entry);
 	if (rc == 0)
 		rc = submit_check_user_data(s.user_data);
 	return rc ? rc : submit_start(c->t, &s);

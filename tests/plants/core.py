@@ -28,6 +28,8 @@ bug("pin-budget-of-a-client", CORE + "pin.c",
     "\t\treturn ABI_LIMIT_CLIENT;", "", "test_core_pin", quick=True)
 bug("stored-put-called-cancelled", CORE + "put.c", "put_done(r, trouble) ? 0 : trouble", "trouble",
     "test_core_put")
+bug("part-of-a-block-moved-down", CORE + "request.c",
+    "q->tier != ABI_TIER_HBM && (q->part_count || q->layer_count)", "0", "test_core_migrate")
 bug("durable-put-waits-for-the-cache-log", CORE + "put.c",
     "if (m->persist == PERSIST_REFUSED || block_queued(m)) {",
     "if (m->persist == PERSIST_REFUSED) {", "test_core_flush", quick=True)

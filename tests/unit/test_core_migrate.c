@@ -110,7 +110,6 @@ static void test_what_is_pinned_stays_and_is_not_waited_for(void **state)
 	host_audit(&host);
 }
 
-/* What is dirty goes once it is written; at the deadline who asked is told how far it came. */
 /* To CXL is out of HBM. */
 static void test_a_migration_leaves_the_tiers_above(void **state)
 {
@@ -128,6 +127,27 @@ static void test_a_migration_leaves_the_tiers_above(void **state)
 	host_audit(&host);
 }
 
+/* Blocks leave a tier whole, so part of them is not moved out of one. */
+static void test_part_of_a_block_is_not_moved_down(void **state)
+{
+	(void)state;
+	for (uint8_t tier = ABI_TIER_CXL; tier <= ABI_TIER_NVME; tier++) {
+		const struct abi_sqe layer = { .op = ABI_OP_MIGRATE, .tier = tier, .user_data = 1,
+					       .layer_count = 1 };
+		const struct abi_sqe part = { .op = ABI_OP_MIGRATE, .tier = tier, .user_data = 1,
+					      .part_count = 1 };
+
+		last[1].res = NONE;
+		assert_true(host_request_keys(&host, 0, layer, 0, 4));
+		assert_int_equal(last[1].res, -EINVAL);
+		last[1].res = NONE;
+		assert_true(host_request_keys(&host, 0, part, 0, 4));
+		assert_int_equal(last[1].res, -EINVAL);
+		assert_int_equal(pages(0, ABI_TIER_CXL), block_pages(context(), ref_of(0).slot));
+	}
+}
+
+/* What is dirty goes once it is written; at the deadline who asked is told how far it came. */
 static void test_a_late_migration_says_so(void **state)
 {
 	(void)state;
@@ -152,6 +172,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(test_what_is_pinned_stays_and_is_not_waited_for),
 		CASE(test_a_migration_leaves_the_tiers_above),
+		CASE(test_part_of_a_block_is_not_moved_down),
 		CASE(test_a_late_migration_says_so),
 	};
 

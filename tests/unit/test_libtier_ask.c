@@ -84,6 +84,13 @@ static void test_prefetch_and_migrate(void **state)
 	assert_int_equal(got.e.tier, ABI_TIER_NVME);
 	assert_int_equal(got.e.klass, TIER_CLASS_DEMAND + 1);
 	assert_int_equal(tier_prefetch(w->c, b, 1, ASK(TIER_NVME)), -EINVAL);
+	/* Part of a block can go up, but not out of a tier. */
+	assert_int_equal(tier_migrate(w->c, b, 1, ASK(TIER_HBM, .range = &range)), 0);
+	arrived(w, 0);
+	expect_range(1, 1, 1, 1);
+	assert_int_equal(tier_migrate(w->c, b, 1, ASK(TIER_CXL, .range = &range)), -EINVAL);
+	assert_int_equal(tier_migrate(w->c, b, 1, ASK(TIER_NVME, .range = &range)), -EINVAL);
+	assert_non_null(strstr(tier_error_text(), "whole"));
 }
 
 static void test_sessions(void **state)

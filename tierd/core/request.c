@@ -373,6 +373,8 @@ static int request_check(struct core *c, struct request *r)
 		return -EINVAL;
 	if ((q->op == ABI_OP_PREFETCH || q->op == ABI_OP_MIGRATE) && q->mode)
 		return -EINVAL;
+	if (q->op == ABI_OP_MIGRATE && q->tier != ABI_TIER_HBM && (q->part_count || q->layer_count))
+		return -EINVAL; /* blocks leave a tier whole */
 	if (q->op == ABI_OP_SESSION && (q->flags || q->mode < ABI_SESSION_TURN_END ||
 					q->mode > ABI_SESSION_CLOSE || q->layer_count))
 		return -EINVAL;
