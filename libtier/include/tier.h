@@ -650,7 +650,7 @@ int64_t tier_delete(tier_context *c, const tier_key *keys, uint32_t count);
  */
 int tier_cancel(tier *t, uint64_t user_data);
 
-/* Returns when every request submitted before has completed. Blocks. Any thread. */
+/* Returns when all submitted before, but prefetches not yet due, has completed. Any thread. */
 int tier_drain(tier *t);
 
 /* ---- stream ------------------------------------------------------------------------------ */

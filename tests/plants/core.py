@@ -30,6 +30,8 @@ bug("stored-put-called-cancelled", CORE + "put.c", "put_done(r, trouble) ? 0 : t
     "test_core_put")
 bug("part-of-a-block-moved-down", CORE + "request.c",
     "q->tier != ABI_TIER_HBM && (q->part_count || q->layer_count)", "0", "test_core_migrate")
+bug("drain-waits-for-claims", CORE + "request.c", "return !r->parked;", "return true;",
+    "test_core_request")
 bug("durable-put-waits-for-the-cache-log", CORE + "put.c",
     "if (m->persist == PERSIST_REFUSED || block_queued(m)) {",
     "if (m->persist == PERSIST_REFUSED) {", "test_core_flush", quick=True)

@@ -69,6 +69,7 @@ void client_submit(struct world *w, uint32_t client, struct abi_sqe *sqe)
 	struct core_event e = { .kind = CORE_EV_REQUEST };
 	struct ask *a = &w->client[client].ask[sqe->user_data];
 
+	a->submitted = ++w->sequence;
 	if (w->client[client].barred && a->op != ABI_OP_COUNT && a->op != ABI_OP_CANCEL &&
 	    a->op != ABI_OP_DRAIN && sqe->context_id == w->context[WORLD_BARRED].id)
 		a->wild = true;
@@ -604,6 +605,28 @@ static void cancelled(struct world *w, uint32_t client, uint64_t target)
 	}
 }
 
+/* And a drain after what was begun before it; prefetches may be parked still. */
+static void drained(struct world *w, uint32_t client, uint64_t submitted)
+{
+	for (uint32_t i = 0; i < WORLD_ASKS; i++) {
+		const struct ask *a = &w->client[client].ask[i];
+		bool waits = a->op == ABI_OP_CANCEL || a->op == ABI_OP_DRAIN ||
+			     (a->op == ABI_OP_PREFETCH && a->deadline_ns);
+
+		if (a->kind != ASK_NONE && a->kind != ASK_RESERVED && !waits &&
+		    a->submitted < submitted)
+			world_fail(w, "client %u: drain was answered before op %u", client, a->op);
+	}
+}
+
+static void ordered(struct world *w, uint32_t client, const struct ask *order, int32_t res)
+{
+	if (order->op == ABI_OP_DRAIN)
+		drained(w, client, order->submitted);
+	else if (!res)
+		cancelled(w, client, order->target);
+}
+
 static void committed(struct world *w, const struct ask *a, const struct abi_cqe *cqe)
 {
 	struct world_context *x = &w->context[a->context];
@@ -708,8 +731,8 @@ void client_completed(struct world *w, uint32_t client, const struct abi_cqe *cq
 	} else if (was.op == ABI_OP_SESSION) {
 		foresight_session_answered(w, &was, cqe);
 		theirs_session_answered(w, client, &was, cqe);
-	} else if (was.op == ABI_OP_CANCEL && !cqe->res) {
-		cancelled(w, client, was.target);
+	} else if (was.op == ABI_OP_CANCEL || was.op == ABI_OP_DRAIN) {
+		ordered(w, client, &was, cqe->res);
 	} else if (was.op == ABI_OP_RESERVE && !was.handle && !cqe->res &&
 		   !w->client[client].room.id) {
 		w->client[client].room =

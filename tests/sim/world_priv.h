@@ -76,7 +76,8 @@ struct ask {
 	uint64_t parts;
 	uint64_t epoch;
 	uint64_t handle;
-	uint64_t sequence;   /* when it was asked for */
+	uint64_t sequence;   /* when it was asked for; a put, when its room was */
+	uint64_t submitted;  /* the last entry of it, in the same count */
 	uint64_t target;     /* cancel: sequence of the ask that it cancels */
 	bool may_begin;      /* prefetch: it is, or was, near enough to its deadline */
 	bool wild;           /* to be refused: not his, not there, outside of the arena */

@@ -190,7 +190,9 @@ static bool concerns(const struct request *order, const struct request *r)
 		return false;
 	if (r->phase == REQUEST_ORDER)
 		return false;
-	return order->sqe.op == ABI_OP_DRAIN || r->sqe.user_data == order->sqe.handle;
+	if (order->sqe.op == ABI_OP_DRAIN)
+		return !r->parked; /* a claim moves nothing yet, and may not for minutes */
+	return r->sqe.user_data == order->sqe.handle;
 }
 
 static bool order_done(const struct core *c, const struct request *order)
