@@ -437,12 +437,22 @@ int submit_complete(struct tier *t, const struct tier_completion *completion)
 	return 0;
 }
 
+/* Of what is leased: that by readers of contexts which nobody can name any more. */
+static const char *removed_share(char text[48], uint8_t percent)
+{
+	text[0] = '\0';
+	if (percent)
+		snprintf(text, 48, " (%u %% of contexts that were removed)", percent);
+	return text;
+}
+
 /* No room: what holds it, as the daemon has counted (abi/ring.h, ABI_HELD_*). */
 static int explain_space(const char *what, uint64_t held)
 {
 	static const char *const names[] = { "HBM", "CXL" };
 	const char *whole = "the context's quota";
 	uint8_t share[8];
+	char removed[48];
 
 	memcpy(share, &held, sizeof(share));
 	if (share[ABI_HELD_LIMIT] == ABI_LIMIT_HOST)
@@ -455,10 +465,11 @@ static int explain_space(const char *what, uint64_t held)
 		return error_set(-ENOSPC, "%s: the daemon answers: %s", what,
 				 tier_strerror(-ENOSPC));
 	return error_set(-ENOSPC, "%s: no room in %s: %u %% of %s is taken: %u %% pinned, %u %% "
-			 "leased, %u %% dirty, %u %% reserved; a salt or client may be at its own "
-			 "limit; tierctl quota show names the holders", what,
-			 names[share[ABI_HELD_TIER] - 1], share[ABI_HELD_USED], whole,
-			 share[ABI_HELD_PINNED], share[ABI_HELD_LEASED], share[ABI_HELD_DIRTY],
+			 "leased%s, %u %% dirty, %u %% reserved; a salt or client may be at its "
+			 "own limit; tierctl quota show names the holders, clients who leases",
+			 what, names[share[ABI_HELD_TIER] - 1], share[ABI_HELD_USED], whole,
+			 share[ABI_HELD_PINNED], share[ABI_HELD_LEASED],
+			 removed_share(removed, share[ABI_HELD_REMOVED]), share[ABI_HELD_DIRTY],
 			 share[ABI_HELD_RESERVED]);
 }
 

@@ -32,6 +32,10 @@ bug("part-of-a-block-moved-down", CORE + "request.c",
     "q->tier != ABI_TIER_HBM && (q->part_count || q->layer_count)", "0", "test_core_migrate")
 bug("drain-waits-for-claims", CORE + "request.c", "return !r->parked;", "return true;",
     "test_core_request")
+bug("removed-contexts-hold-nothing", CORE + "quota.c", "held_by_removed(&h, x, tier);", "",
+    "test_core_room")
+bug("what-others-hold-not-told", CORE + "quota.c", "space_may_take(x->space[tier]))", "0)",
+    "test_core_room")
 bug("durable-put-waits-for-the-cache-log", CORE + "put.c",
     "if (m->persist == PERSIST_REFUSED || block_queued(m)) {",
     "if (m->persist == PERSIST_REFUSED) {", "test_core_flush", quick=True)

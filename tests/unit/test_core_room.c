@@ -71,6 +71,91 @@ static void test_a_slow_copy_changes_nobody(void **state)
 	assert_memory_equal(quick, slow, sizeof(quick));
 }
 
+/* ---- who holds it ------------------------------------------------------------------------- */
+
+static struct context *small_context(uint32_t i)
+{
+	struct disk_context spec;
+
+	host_spec(&spec, HOST_KIND_MEMORY, i);
+	spec.quota[ABI_TIER_CXL] = 4 * ABI_HUGE;
+	spec.blocks_max = 1u << 14;
+	if (!i)
+		one_host_boot(&spec, 1);
+	else
+		assert_int_equal(host_context_make(&host, i, &spec), 0);
+	host_client_attach(&host, 0);
+	return core_context(host.core, host.context[i].id);
+}
+
+static void put_one(const struct context *x, uint32_t n)
+{
+	const struct abi_put_args args = { .count = 1 };
+	uint8_t *at = host.client[0].staging;
+	const struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE, .context_id = x->id, .count = 1,
+				     .arg_bytes = sizeof(args) + ABI_KEY_BYTES };
+
+	memcpy(at, &args, sizeof(args));
+	host_key(n, at + sizeof(args));
+	assert_true(host_request(&host, 0, &sqe));
+	assert_int_equal(host.answer.res, 0);
+	assert_true(host_commit(&host, 0));
+	assert_int_equal(host.answer.res, 0);
+}
+
+/* A reader keeps the block's pages. */
+static void lease_block(const struct context *x, uint32_t n)
+{
+	struct abi_reader *r = &host.client[0].readers[0];
+	uint8_t key[ABI_KEY_BYTES];
+	uint32_t slot;
+
+	host_key(n, key);
+	slot = index_find(&x->ix, key);
+	for (uint32_t i = 0; i < block_pages(x, slot); i++)
+		r->slot[r->high_water++] = abi_place(
+			x->id, ABI_TIER_CXL, index_page(&x->ix, slot, i)->word[ABI_TIER_CXL]);
+}
+
+static uint64_t charged(const struct context *x)
+{
+	struct space_stats st;
+
+	space_stats(x->space[ABI_TIER_CXL], &st);
+	return st.charged;
+}
+
+/*
+ * A context that may have more finds nothing, since leases keep the segments of one that is not
+ * there any more: it is told so, and not what it has itself.
+ */
+static void test_leases_of_a_removed_context_are_named(void **state)
+{
+	struct context *x = small_context(0), *removed;
+	uint64_t held, kept;
+
+	(void)state;
+	removed = small_context(1);
+	put_one(removed, 0);
+	lease_block(removed, 0);
+	for (uint32_t n = 0; charged(x) < 3 * ABI_HUGE; n++)
+		put_one(x, n);
+	kept = charged(removed);
+	assert_true(kept > 0 && host.core->pool[ABI_TIER_CXL].used == charged(x) + kept);
+	held = quota_holders(host.core, x, ABI_TIER_CXL);
+	assert_int_equal(held >> 8 * ABI_HELD_LEASED & 0xff, 0);
+	host_context_remove(&host, 1);
+	for (uint32_t i = 0; i < 20; i++)
+		host_tick(&host, 2 * MS);
+	assert_int_equal(charged(removed), kept);
+	held = quota_holders(host.core, x, ABI_TIER_CXL);
+	assert_int_equal(held >> 8 * ABI_HELD_LIMIT & 0xff, ABI_LIMIT_HOST);
+	assert_int_equal(held >> 8 * ABI_HELD_REMOVED & 0xff, kept * 100 / HOST_CXL);
+	assert_in_range(held >> 8 * ABI_HELD_LEASED & 0xff, kept * 100 / HOST_CXL, 100);
+	host_audit(&host);
+	host.client[0].readers[0].high_water = 0;
+}
+
 /* ---- what requests hold ------------------------------------------------------------------- */
 
 #define MANY 64u   /* blocks: more than is kept free ahead of need */
@@ -162,6 +247,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_slow_copy_changes_nobody),
+		cmocka_unit_test_teardown(test_leases_of_a_removed_context_are_named, one_host_off),
 		cmocka_unit_test(test_a_put_waits_for_what_a_fetch_holds),
 	};
 

@@ -446,7 +446,9 @@ static bool hook_full(struct fake *f, const struct abi_sqe *e, struct abi_cqe *c
 	(void)f;
 	(void)silent;
 	c->res = -ENOSPC;
-	c->aux = (uint64_t)(ABI_TIER_CXL + 1) << 8 * ABI_HELD_TIER;
+	c->aux = (uint64_t)(ABI_TIER_CXL + 1) << 8 * ABI_HELD_TIER |
+		 (uint64_t)ABI_LIMIT_HOST << 8 * ABI_HELD_LIMIT |
+		 40ull << 8 * ABI_HELD_LEASED | 30ull << 8 * ABI_HELD_REMOVED;
 	return e->op == ABI_OP_FETCH_PAGES;
 }
 
@@ -472,6 +474,8 @@ static void test_read_pages_says_why_a_page_did_not_come(void **state)
 	assert_int_equal(lease[0].error, 0);
 	assert_int_equal(lease[1].error, -ENOSPC);
 	assert_non_null(strstr(tier_error_text(), "no room in CXL"));
+	assert_non_null(strstr(tier_error_text(),
+			       "40 % leased (30 % of contexts that were removed)"));
 	tier_release_many(w->r, lease, 3);
 	w->fake->hook = hook_late_pages;
 	assert_int_equal(tier_read_pages(w->r, w->c, page, 3, 0, lease), 2);

@@ -312,6 +312,7 @@ bool quota_may_promise(const struct core *c, uint32_t tier, uint64_t bytes)
 /* Bytes that are held of a tier, or of a quota in it. */
 struct held {
 	uint64_t pinned, leased, dirty, reserved, used; /* used: with the others */
+	uint64_t removed; /* of leased: what contexts have that are not there any more */
 };
 
 /* In percent of the whole (abi/ring.h, ABI_HELD_*). */
@@ -322,7 +323,24 @@ static uint64_t held_shares(struct held h, uint64_t whole, uint32_t tier)
 	       percent(h.dirty, whole, ABI_HELD_DIRTY) |
 	       percent(h.reserved, whole, ABI_HELD_RESERVED) |
 	       percent(h.used, whole, ABI_HELD_USED) |
+	       percent(h.removed, whole, ABI_HELD_REMOVED) |
 	       (uint64_t)(1 + tier) << 8 * ABI_HELD_TIER;
+}
+
+/*
+ * A context that was removed: all that it is still charged for stays for its readers alone, what
+ * they lease and what lies beside it.
+ */
+static void held_by_removed(struct held *h, const struct context *x, uint32_t tier)
+{
+	struct space_stats st;
+
+	if (!x->closing || !x->space[tier])
+		return;
+	space_stats(x->space[tier], &st);
+	h->removed += st.charged;
+	if (st.charged > x->retiring[tier])
+		h->leased += st.charged - x->retiring[tier];
 }
 
 /* What all contexts together hold of the tier. */
@@ -337,8 +355,15 @@ static uint64_t held_by_all(const struct core *c, uint32_t tier)
 		.used = pool->used,
 	};
 
-	for (uint32_t i = 0; i < c->contexts_high && tier == ABI_TIER_CXL; i++)
-		h.dirty += c->context[i] ? c->context[i]->dirty_bytes : 0;
+	assert(tier < ABI_MEM_TIERS);
+	for (uint32_t i = 0; i < c->contexts_high; i++) {
+		const struct context *x = c->context[i];
+
+		if (!x)
+			continue;
+		h.dirty += tier == ABI_TIER_CXL ? x->dirty_bytes : 0;
+		held_by_removed(&h, x, tier);
+	}
 	return held_shares(h, pool->capacity, tier) |
 	       (uint64_t)ABI_LIMIT_HOST << 8 * ABI_HELD_LIMIT;
 }
@@ -365,16 +390,11 @@ uint64_t quota_held(const struct core *c, const struct context *x, uint32_t tier
 	return held_shares(h, x->plan.quota[tier], tier);
 }
 
-/* For an answer of -ENOSPC: what holds the tier. That is not a context with half its quota left. */
+/* For an answer of -ENOSPC: what holds the tier. That is not a context that may have more of it. */
 uint64_t quota_holders(const struct core *c, const struct context *x, uint32_t tier)
 {
-	struct space_stats st;
-
-	if (tier < ABI_MEM_TIERS && x->space[tier]) {
-		space_stats(x->space[tier], &st);
-		if (st.charged < x->plan.quota[tier] / 2)
-			return held_by_all(c, tier);
-	}
+	if (tier < ABI_MEM_TIERS && x->space[tier] && space_may_take(x->space[tier]))
+		return held_by_all(c, tier);
 	return quota_held(c, x, tier);
 }
 
