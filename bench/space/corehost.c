@@ -2,6 +2,7 @@
 /* The core alone, in simulated time; see corehost.h. */
 #include "bench/space/corehost.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,20 +21,39 @@ static void feed(struct corehost *h, struct core_event *e)
 	core_event(h->core, e);
 }
 
+static void copy_done(struct corehost *h, struct core_copy *copy)
+{
+	struct core_event e = { .kind = CORE_EV_COPY_DONE, .copy = copy };
+
+	copy->res = 0;
+	feed(h, &e);
+}
+
+static void copy_begin(struct corehost *h, struct core_copy *copy)
+{
+	struct corehost_lane *l = &h->lane;
+	uint64_t bytes = 0, begin_ns = l->idle_ns > h->now_ns ? l->idle_ns : h->now_ns;
+
+	for (uint32_t i = 0; i < copy->count; i++) {
+		copy->item[i].crc = 0; /* no bytes: all pages have the same sum */
+		bytes += copy->item[i].bytes;
+	}
+	h->copied += copy->src_tier == copy->dst_tier ? bytes : 0;
+	if (!l->bytes_per_s) {
+		copy_done(h, copy);
+		return;
+	}
+	assert(l->tail - l->head < COREHOST_COPIES);
+	l->idle_ns = begin_ns + bytes * 1000 * COREHOST_MS / l->bytes_per_s;
+	l->queue[l->tail % COREHOST_COPIES].copy = copy;
+	l->queue[l->tail++ % COREHOST_COPIES].done_ns = l->idle_ns;
+}
+
 static void carry(struct corehost *h, const struct core_action *a)
 {
 	struct core_event e = { .kind = CORE_EV_TICK };
 
-	if (a->kind == CORE_AC_COPY) {
-		for (uint32_t i = 0; i < a->copy->count; i++) {
-			a->copy->item[i].crc = 0; /* no bytes: all pages have the same sum */
-			h->copied += a->copy->src_tier == a->copy->dst_tier ? a->copy->item[i].bytes
-									     : 0;
-		}
-		a->copy->res = 0;
-		e.kind = CORE_EV_COPY_DONE;
-		e.copy = a->copy;
-	} else if (a->kind == CORE_AC_FENCE || a->kind == CORE_AC_SCAN) {
+	if (a->kind == CORE_AC_FENCE || a->kind == CORE_AC_SCAN) {
 		if (a->kind == CORE_AC_SCAN)
 			core_scan(h->core, a->batch);
 		e.kind = a->kind == CORE_AC_SCAN ? CORE_EV_SCAN_DONE : CORE_EV_FENCE_DONE;
@@ -56,27 +76,44 @@ static void look(struct corehost *h)
 		if (a.kind == CORE_AC_COMPLETE) {
 			h->answered = true;
 			h->answer = a.complete.cqe;
+		} else if (a.kind == CORE_AC_COPY) {
+			copy_begin(h, a.copy);
 		} else {
 			carry(h, &a);
 		}
 	}
 }
 
+/* On to what comes next, `until` at the latest: a tick, or the end of a copy. */
+static void step(struct corehost *h, uint64_t until)
+{
+	struct corehost_lane *l = &h->lane;
+	struct core_event e = { .kind = CORE_EV_TICK };
+	uint64_t tick = core_next_tick(h->core);
+	uint64_t next = tick > h->now_ns + COREHOST_MS / 4 ? tick : h->now_ns + COREHOST_MS / 4;
+	bool copied = l->head != l->tail && l->queue[l->head % COREHOST_COPIES].done_ns <= next;
+
+	if (copied)
+		next = l->queue[l->head % COREHOST_COPIES].done_ns;
+	copied = copied && next <= until;
+	h->now_ns = next < until ? next : until;
+	if (copied)
+		copy_done(h, l->queue[l->head++ % COREHOST_COPIES].copy);
+	feed(h, &e);
+	look(h);
+}
+
 void corehost_advance(struct corehost *h, uint64_t ns)
 {
 	uint64_t until = h->now_ns + ns;
 
-	while (h->now_ns < until) {
-		struct core_event e = { .kind = CORE_EV_TICK };
-		uint64_t next = core_next_tick(h->core);
+	while (h->now_ns < until)
+		step(h, until);
+}
 
-		h->now_ns = next > h->now_ns + COREHOST_MS / 4 ? next
-							       : h->now_ns + COREHOST_MS / 4;
-		if (h->now_ns > until)
-			h->now_ns = until;
-		feed(h, &e);
-		look(h);
-	}
+void corehost_bandwidth(struct corehost *h, uint64_t bytes_per_s)
+{
+	h->lane.bytes_per_s = bytes_per_s;
 }
 
 /* Feed an entry and let time pass until it is answered. */
@@ -90,7 +127,7 @@ static int64_t ask(struct corehost *h, uint32_t client, const struct abi_sqe *sq
 	feed(h, &e);
 	look(h);
 	while (!h->answered && h->now_ns < until)
-		corehost_advance(h, COREHOST_MS / 4);
+		step(h, h->now_ns + COREHOST_MS / 4);
 	if (!h->answered)
 		return -ETIME;
 	return h->answer.res ? h->answer.res : (int64_t)h->answer.value;

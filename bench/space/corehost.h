@@ -2,7 +2,8 @@
 /*
  * The daemon's core alone, in simulated time: what counts are decisions and bytes, so no byte is
  * copied and a day passes in seconds. A memory-only core with some clients; every action is
- * carried out at once, in order. Used by the workloads quota, reserve and churn.
+ * carried out at once, in order, but for copies, which may be given a time. Used by the workloads
+ * quota, reserve and churn.
  */
 #ifndef TIER_BENCH_SPACE_COREHOST_H
 #define TIER_BENCH_SPACE_COREHOST_H
@@ -15,6 +16,7 @@
 #define COREHOST_CLIENTS 3u
 #define COREHOST_MS 1000000ull
 #define COREHOST_LEASES 1024u
+#define COREHOST_COPIES 4096u /* under way at a time */
 
 struct corehost_context {
 	uint32_t id; /* 0 = none */
@@ -23,9 +25,21 @@ struct corehost_context {
 	uint64_t index_bytes, mem_bytes;
 };
 
+/* Copies follow one another on a lane of their own. */
+struct corehost_lane {
+	uint64_t bytes_per_s; /* 0 = copies take no time */
+	uint64_t idle_ns;     /* from then on */
+	struct {
+		struct core_copy *copy;
+		uint64_t done_ns;
+	} queue[COREHOST_COPIES];
+	uint32_t head, tail; /* modulo COREHOST_COPIES */
+};
+
 struct corehost {
 	struct core *core;
 	uint64_t now_ns;
+	struct corehost_lane lane;
 	uint8_t *staging[COREHOST_CLIENTS]; /* NULL = no such client */
 	struct abi_reader *reader[COREHOST_CLIENTS];
 	uint32_t leases; /* hazard words handed out, of client 0 */
@@ -50,6 +64,9 @@ struct corehost_block {
 /* With client 0. cxl, segment: bytes. Errors: -ENOMEM, -EINVAL. */
 int corehost_open(struct corehost *h, uint64_t cxl, uint64_t segment);
 void corehost_close(struct corehost *h);
+
+/* From here on copies take time. */
+void corehost_bandwidth(struct corehost *h, uint64_t bytes_per_s);
 
 /* Before the contexts: one more client. Errors: -ENOMEM. */
 int corehost_client(struct corehost *h, uint32_t client);
