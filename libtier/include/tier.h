@@ -628,9 +628,9 @@ int tier_migrate(tier_context *c, const tier_block *blocks, uint32_t count,
  * Claim that blocks stay at `tier` or above until unpin or the deadline (0 = until unpin, or our
  * process' end). Never moves data: what is not there yet is protected once it comes. *pin can be
  * used by every process of our user that has the context open. Pins have a budget (half of a
- * tier): blocks beyond it, from the last backwards, are left unprotected. Returns the number of
- * blocks now resident and protected. Errors: -EDQUOT not one fits the budget, or too many pins of
- * ours, -ESTALE. Blocks. Any thread.
+ * tier): blocks beyond it, from the last backwards, are left unprotected. What is pinned already,
+ * by whomever, takes nothing of it. Returns the number of blocks now resident and protected.
+ * Errors: -EDQUOT not one fits the budget, or too many pins of ours, -ESTALE. Blocks. Any thread.
  */
 int64_t tier_pin(tier_context *c, const tier_block *blocks, uint32_t count, uint32_t tier,
 		 uint64_t deadline_ns, uint64_t *pin);

@@ -24,8 +24,7 @@ bug("quota-evicts-pinned", CORE + "evict.c",
     "!block_use_is_pinned(use) &&\n\t       quota_rank", "quota_rank", "test_core_pin",
     quick=True)
 bug("pin-budget-of-a-client", CORE + "pin.c",
-    "if (over(c->owners.account[p->owner].pinned[t] + bytes, quota_pins(c, NULL, p->owner, t)))\n"
-    "\t\treturn ABI_LIMIT_CLIENT;", "", "test_core_pin", quick=True)
+    "limit = ABI_LIMIT_CLIENT;", ";", "test_core_pin", quick=True)
 bug("stored-put-called-cancelled", CORE + "put.c", "put_done(r, trouble) ? 0 : trouble", "trouble",
     "test_core_put")
 bug("part-of-a-block-moved-down", CORE + "request.c",
@@ -36,6 +35,16 @@ bug("removed-contexts-hold-nothing", CORE + "quota.c", "held_by_removed(&h, x, t
     "test_core_room")
 bug("what-others-hold-not-told", CORE + "quota.c", "space_may_take(x->space[tier]))", "0)",
     "test_core_room")
+bug("pin-charged-each-claim", CORE + "pin.c", "more = bytes > kept ? bytes - kept : 0;",
+    "more = bytes | (kept & 0);", "test_core_pin", quick=True)
+bug("lost-block-stays-charged", CORE + "pin.c",
+    "use->head_layers[tier] = 0;\n\t\tcharge_anew(c, x, slot, tier, before);",
+    "use->head_layers[tier] = 0;\n\t\t(void)before;", "test_core_pin", quick=True)
+bug("head-kept-when-its-block-is-not-charged", CORE + "pin.c",
+    "return use->head_pins[tier] ? pin_block_bytes(", "return 0 ? pin_block_bytes(",
+    "test_core_pin", quick=True)
+bug("foresight-shares-beyond-its-half", CORE + "pin.c", "if (more || p->layers)", "if (more)",
+    "test_core_pin", quick=True)
 bug("durable-put-waits-for-the-cache-log", CORE + "put.c",
     "if (m->persist == PERSIST_REFUSED || block_queued(m)) {",
     "if (m->persist == PERSIST_REFUSED) {", "test_core_flush", quick=True)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What is whose, by the core's own words, after each event:
- *   Pins: what pins claim does not grow above a budget: of the host, a context, a salt, a client.
+ *   Pins: what pins keep does not grow above a budget: of the host, a context, a salt, a client.
  *   ... Foresight's leave half of it free. One that was acknowledged stays until its deadline.
  *   Reservations: they end with their time and with their client; what they may come to together
  *   does not grow above what claims, pins and quarantine may take.

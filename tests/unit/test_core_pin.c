@@ -1,6 +1,7 @@
 /*
  * Limits of pins: of a context, of a salt and of a client, beside the budget of all. What is over
- * one stays unprotected or, when nothing fits, is refused with whose limit it was.
+ * one stays unprotected or, when nothing fits, is refused with whose limit it was. What several
+ * hold is charged once.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -192,6 +193,59 @@ static void test_a_context_pins_no_more_than_its_limit(void **state)
 	host_client_attach(&host, 0);
 }
 
+static uint64_t kept(void)
+{
+	const struct context *x = core_context(host.core, host.context[0].id);
+
+	assert_int_equal(host.core->pinned[ABI_TIER_CXL], x->pinned[ABI_TIER_CXL]);
+	return x->pinned[ABI_TIER_CXL] / block();
+}
+
+/* Two clients hold one prefix: it takes the room of one, until the second one lets go, too. */
+static void test_what_several_pin_is_charged_once(void **state)
+{
+	uint64_t first, second, third;
+
+	(void)state;
+	set(CORE_HOLDER_CONTEXT, 0, 4 * block());
+	set(CORE_HOLDER_SALT, 7, 4 * block());
+	assert_int_equal(pin(0, 0, 4), 4);
+	first = host.answer.value;
+	assert_int_equal(pin(1, 0, 4), 4);
+	second = host.answer.value;
+	assert_int_equal(pin(1, 2, 4), 2); /* these two are kept anyway */
+	third = host.answer.value;
+	assert_int_equal(kept(), 4);
+	assert_int_equal(pin(1, 4, 1), -EDQUOT);
+	assert_int_equal(whose(), ABI_LIMIT_CONTEXT);
+	unpin(1, third);
+	unpin(0, first);
+	assert_int_equal(kept(), 4);
+	unpin(1, second);
+	assert_int_equal(kept(), 0);
+	set(CORE_HOLDER_SALT, 7, 0);
+	set(CORE_HOLDER_CONTEXT, 0, 0);
+}
+
+/* A client's own limit is of what it asks for: who shares a prefix with it may let go any time. */
+static void test_a_client_counts_all_that_it_pins(void **state)
+{
+	uint64_t first, second;
+
+	(void)state;
+	set(CORE_HOLDER_CLIENT, 1, 4 * block());
+	assert_int_equal(pin(0, 0, 6), 6);
+	first = host.answer.value;
+	assert_int_equal(pin(1, 0, 6), 4);
+	second = host.answer.value;
+	assert_int_equal(pin(1, 0, 1), -EDQUOT);
+	assert_int_equal(whose(), ABI_LIMIT_CLIENT);
+	unpin(1, second);
+	unpin(0, first);
+	assert_int_equal(kept(), 0);
+	set(CORE_HOLDER_CLIENT, 1, 0);
+}
+
 static void test_limits_of_pins_come_back(void **state)
 {
 	struct context *x = core_context(host.core, host.context[0].id);
@@ -298,6 +352,10 @@ static void test_foresight_leaves_half_of_the_budget(void **state)
 	assert_int_equal(pin(0, 10, 8), 4);
 	unpin(0, host.answer.value);
 	unpin(0, head);
+	/* Not what is pinned anyway either: it would be foresight's when the reader has gone. */
+	assert_int_equal(pin(0, 0, 5), 5);
+	assert_int_equal(pin_head(1, 5, &head), -EDQUOT);
+	unpin(0, host.answer.value);
 	set(CORE_HOLDER_CONTEXT, 0, 0);
 }
 
@@ -324,6 +382,50 @@ static void test_the_longer_head_counts(void **state)
 	assert_false(pin_holds(x, slot, kv->page_base, ABI_TIER_CXL));
 }
 
+/* The head of a block that is pinned whole costs nothing, and is what is left of the two. */
+static void test_a_head_is_charged_within_its_block(void **state)
+{
+	const struct context *x = core_context(host.core, host.context[0].id);
+	uint64_t head, bytes = pin_block_bytes(x, slot_of(0), 1), whole;
+
+	(void)state;
+	assert_true(bytes > 0 && bytes < block());
+	assert_int_equal(pin(0, 0, 1), 1);
+	whole = host.answer.value;
+	assert_int_equal(pin_head(1, 2, &head), 2);
+	assert_int_equal(x->pinned[ABI_TIER_CXL], block() + bytes);
+	unpin(0, whole);
+	assert_int_equal(x->pinned[ABI_TIER_CXL], 2 * bytes);
+	assert_int_equal(pin(0, 1, 1), 1);
+	assert_int_equal(x->pinned[ABI_TIER_CXL], block() + bytes);
+	whole = host.answer.value;
+	unpin(0, head);
+	unpin(0, whole);
+	assert_int_equal(kept(), 0);
+}
+
+/* A block that left takes nobody's room, though its pins are still to be let go. */
+static void test_a_block_that_left_is_charged_to_nobody(void **state)
+{
+	struct abi_sqe sqe = { .op = ABI_OP_DELETE };
+	uint64_t first, second;
+
+	(void)state;
+	assert_int_equal(pin(0, 0, 2), 2);
+	first = host.answer.value;
+	assert_int_equal(pin(1, 0, 1), 1);
+	second = host.answer.value;
+	host_request_keys(&host, 0, sqe, 0, 1);
+	assert_true(host_settle(&host, 100));
+	assert_false(is_there(0));
+	host_audit(&host);
+	assert_int_equal(kept(), 1);
+	unpin(1, second);
+	assert_int_equal(kept(), 1);
+	unpin(0, first);
+	assert_int_equal(kept(), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -335,6 +437,10 @@ int main(void)
 		cmocka_unit_test(test_a_user_takes_no_table_whole),
 		cmocka_unit_test(test_other_users_do_not_unpin),
 		cmocka_unit_test(test_limits_of_pins_come_back),
+		cmocka_unit_test_setup(test_what_several_pin_is_charged_once, again),
+		cmocka_unit_test_setup(test_a_client_counts_all_that_it_pins, again),
+		cmocka_unit_test_setup(test_a_head_is_charged_within_its_block, again),
+		cmocka_unit_test_setup(test_a_block_that_left_is_charged_to_nobody, again),
 		cmocka_unit_test_setup(test_a_quota_takes_nothing_that_is_pinned, again),
 		cmocka_unit_test_setup(test_a_quota_takes_nothing_that_is_held, again),
 	};

@@ -196,10 +196,14 @@ static void test_what_is_pinned_is_not_claimed(void **state)
 	const struct abi_sqe pin = { .op = ABI_OP_PIN, .tier = ABI_TIER_CXL };
 
 	(void)state;
+	host_client_open(&host, 1);
+	host_client_attach(&host, 1);
 	put(0, 0, RUN);
 	assert_true(host_request_keys(&host, 0, pin, 0, RUN));
 	assert_int_equal(host.answer.res, 0);
 	assert_int_equal(reserve(&args).res, -EDQUOT);
+	assert_true(host_request_keys(&host, 1, pin, 0, RUN)); /* the same: it takes no room */
+	assert_int_equal(host.answer.res, 0);
 	args.p95 -= RUN;
 	assert_int_equal(reserve(&args).res, 0);
 	host_audit(&host);

@@ -258,7 +258,26 @@ static void audit_reservations(struct audit *a, const struct context *x, struct 
 	}
 }
 
-/* A chunk of a pin names its blocks' account. */
+/* What pins keep of a block, all or its first layers: those count no more that others have. */
+uint64_t audit_pinned_bytes(const struct context *x, uint32_t slot, uint32_t tier)
+{
+	const struct abi_geometry *g = context_geometry(x);
+	const struct block_use *use = block_use(x, slot);
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < g->part_count; i++) {
+		const struct abi_part *part = &g->part[i];
+		uint32_t layers = use->head_pins[tier] ? use->head_layers[tier] : 0;
+
+		if (use->pins[tier] || layers > part->layers)
+			layers = part->layers;
+		if (index_block(&x->ix, slot)->parts >> i & 1)
+			bytes += (uint64_t)layers * part->groups * part->page_stride;
+	}
+	return bytes;
+}
+
+/* A pin counts in full for its client; for salts what is kept of their blocks does. */
 static void audit_pinned(struct audit *a, const struct context *x)
 {
 	for (uint32_t i = 0; i < a->c->pins_high; i++) {
@@ -267,11 +286,11 @@ static void audit_pinned(struct audit *a, const struct context *x)
 		if (!p->used || p->ctx != x)
 			continue;
 		a->owners.account[p->owner].pinned[p->tier] += p->bytes;
-		for (const struct pin_chunk *k = p->chunk; k; k = k->next) {
-			a->salts.account[k->account].uses++;
-			a->salts.account[k->account].pinned[p->tier] += k->bytes;
-		}
 	}
+	for (uint32_t slot = 0; slot < x->ix.slots_used; slot++)
+		for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+			a->salts.account[block_account(x, slot)].pinned[t] +=
+				audit_pinned_bytes(x, slot, t);
 }
 
 static void audit_tier(struct audit *a, const struct context *x, const char *whose, uint32_t t,

@@ -109,29 +109,30 @@ static void audit_lists(struct audit *a)
 
 /* ---- pins --------------------------------------------------------------------------------- */
 
-struct pinned {
-	uint64_t bytes[ABI_MEM_TIERS];
-	uint64_t refs; /* of blocks that are there */
-};
-
-static void count_pin(const struct pin *p, struct pinned *sum)
+/* References of a pin to blocks that are there. */
+static uint64_t pin_refs(const struct pin *p)
 {
-	sum->bytes[p->tier] += p->bytes;
+	uint64_t refs = 0;
+
 	for (const struct pin_chunk *k = p->chunk; k; k = k->next)
 		for (uint32_t i = 0; i < k->count; i++)
-			sum->refs += index_block(&p->ctx->ix, k->ref[i].slot)->generation ==
-				     k->ref[i].generation;
+			refs += index_block(&p->ctx->ix, k->ref[i].slot)->generation ==
+				k->ref[i].generation;
+	return refs;
 }
 
-static uint64_t block_pins(const struct context *x)
+/* What the blocks say of their pins: how many these are, and the bytes that they keep. */
+static uint64_t block_pins(const struct context *x, uint64_t bytes[ABI_MEM_TIERS])
 {
 	uint64_t pins = 0;
 
 	for (uint32_t slot = 0; slot < x->ix.slots_used; slot++)
-		for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
-			if (index_block(&x->ix, slot)->state != ABI_BLOCK_FREE)
-				pins += block_use(x, slot)->pins[t] +
-					block_use(x, slot)->head_pins[t];
+		for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
+			if (index_block(&x->ix, slot)->state == ABI_BLOCK_FREE)
+				continue;
+			pins += block_use(x, slot)->pins[t] + block_use(x, slot)->head_pins[t];
+			bytes[t] += audit_pinned_bytes(x, slot, t);
+		}
 	return pins;
 }
 
@@ -142,21 +143,21 @@ static void audit_pins(struct audit *a)
 
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		const struct context *x = c->context[i];
-		struct pinned sum = { .refs = 0 };
+		uint64_t refs = 0, bytes[ABI_MEM_TIERS] = { 0 };
 
 		if (!x)
 			continue;
 		for (uint32_t k = 0; k < c->pins_high; k++) {
 			if (!c->pin[k].used || c->pin[k].ctx != x)
 				continue;
-			count_pin(&c->pin[k], &sum);
+			refs += pin_refs(&c->pin[k]);
 			pins++;
 		}
-		audit_compare(a, audit_whose(a, x), "pins of blocks", sum.refs, block_pins(x));
+		audit_compare(a, audit_whose(a, x), "pins of blocks", refs, block_pins(x, bytes));
 		for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
-			audit_compare(a, audit_whose(a, x), "pinned bytes", sum.bytes[t],
+			audit_compare(a, audit_whose(a, x), "pinned bytes", bytes[t],
 				      x->pinned[t]);
-			all[t] += sum.bytes[t];
+			all[t] += bytes[t];
 		}
 	}
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)

@@ -35,6 +35,9 @@ void audit_compare(struct audit *a, const char *whose, const char *what, uint64_
 /* "context <name>", until the next call. */
 const char *audit_whose(struct audit *a, const struct context *x);
 
+/* audit.c: bytes of a block that pins keep in a tier. */
+uint64_t audit_pinned_bytes(const struct context *x, uint32_t slot, uint32_t tier);
+
 /* audit_space.c. reserved: places that reservations hold, by class; NULL = this tier has none. */
 void audit_space(struct audit *a, const char *whose, const struct space *s,
 		 const uint64_t *reserved);

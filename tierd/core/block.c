@@ -425,7 +425,7 @@ static void drop_persist(struct core *c, struct context *x, uint32_t slot)
 }
 
 /* Who pinned or planned it, or waited for its pages, knows it by its generation: no more. */
-static void block_unwant(struct context *x, uint32_t slot)
+static void block_unwant(struct core *c, struct context *x, uint32_t slot)
 {
 	struct block_use *use;
 
@@ -433,10 +433,9 @@ static void block_unwant(struct context *x, uint32_t slot)
 		return;
 	use = block_use_make(x, slot);
 	use->missing = use->expires_ms = 0;
-	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
-		use->pins[tier] = use->planned[tier] = 0;
-		use->head_pins[tier] = use->head_layers[tier] = 0;
-	}
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
+		use->planned[tier] = 0;
+	pin_lost(c, x, slot);
 }
 
 /*
@@ -465,7 +464,7 @@ void block_drop(struct core *c, struct context *x, uint32_t slot)
 	index_remove(&x->ix, slot);
 	m->flags |= BLOCK_DROPPED;
 	prefix_dropped(c, x, slot);
-	block_unwant(x, slot);
+	block_unwant(c, x, slot);
 	block_bury(c, x, slot);
 }
 

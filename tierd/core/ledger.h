@@ -36,7 +36,7 @@ struct holding {
 	uint64_t key;
 	uint64_t used[ABI_TIER_COUNT];
 	struct ledger_limit limit[ABI_TIER_COUNT];
-	uint64_t pinned[ABI_MEM_TIERS];    /* bytes that pins claim */
+	uint64_t pinned[ABI_MEM_TIERS];    /* bytes that pins keep; of a client: claim */
 	uint64_t pin_limit[ABI_MEM_TIERS]; /* ... at most; 0 = not set */
 	uint32_t uses; /* blocks, chunks of pins and sessions that name it */
 	uint32_t cursor[ABI_MEM_TIERS]; /* evict.c: where its walk goes on, 1 + slot */

@@ -3,6 +3,10 @@
  * Pins: counted claims that blocks stay at a tier or above, with an owner, a deadline and a budget.
  * A pin never moves data: what is not there yet is protected once it comes. Its id is a plain
  * number that any client with the context open may use; the owner's end ends it.
+ *
+ * Budgets of a tier, a context and a salt are of memory: what several pins hold is charged to them
+ * once, from the first to the last of these, and no longer than the block lives. A client's counts
+ * what it asked for: each of its pins, whatever others hold.
  */
 #include <assert.h>
 #include <errno.h>
@@ -47,14 +51,51 @@ static struct pin *pin_get(struct core *c, uint32_t client)
 	return p;
 }
 
+/* Bytes of a block that its pins keep in a tier, however many they are. */
+static uint64_t kept_bytes(const struct context *x, uint32_t slot, uint32_t tier)
+{
+	const struct block_use *use = block_use(x, slot);
+
+	if (use->pins[tier])
+		return block_bytes(x, slot);
+	return use->head_pins[tier] ? pin_block_bytes(x, slot, use->head_layers[tier]) : 0;
+}
+
+/* Its pins have changed: it was charged with so many bytes before. */
+static void charge_anew(struct core *c, struct context *x, uint32_t slot, uint32_t tier,
+			uint64_t before)
+{
+	uint64_t now = kept_bytes(x, slot, tier);
+
+	assert(x->pinned[tier] >= before && c->pinned[tier] >= x->pinned[tier]);
+	x->pinned[tier] += now - before; /* modulo 2^64 */
+	c->pinned[tier] += now - before;
+	ledger_unpin(&x->salts, block_account(x, slot), tier, before);
+	ledger_pin(&x->salts, block_account(x, slot), tier, now);
+}
+
+/* The block leaves the service: those who pinned it have nothing of it any more. */
+void pin_lost(struct core *c, struct context *x, uint32_t slot)
+{
+	struct block_use *use = block_use_make(x, slot);
+
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
+		uint64_t before = kept_bytes(x, slot, tier);
+
+		use->pins[tier] = use->head_pins[tier] = use->head_layers[tier] = 0;
+		charge_anew(c, x, slot, tier, before);
+	}
+}
+
 static void unpin_block(struct core *c, struct pin *p, struct abi_block_ref ref)
 {
 	struct block_use *use;
+	uint64_t before;
 
 	/* A slot whose block went has a new generation and no pins of ours left. */
-	(void)c;
 	if (index_block(&p->ctx->ix, ref.slot)->generation != ref.generation)
 		return;
+	before = kept_bytes(p->ctx, ref.slot, p->tier);
 	use = block_use_make(p->ctx, ref.slot);
 	if (p->layers) {
 		assert(use->head_pins[p->tier] > 0);
@@ -64,6 +105,7 @@ static void unpin_block(struct core *c, struct pin *p, struct abi_block_ref ref)
 		assert(use->pins[p->tier] > 0);
 		use->pins[p->tier]--;
 	}
+	charge_anew(c, p->ctx, ref.slot, p->tier, before);
 	block_use_settle(p->ctx, ref.slot);
 }
 
@@ -77,17 +119,12 @@ void pin_end(struct core *c, struct pin *p)
 
 		for (uint32_t i = 0; i < k->count; i++)
 			unpin_block(c, p, k->ref[i]);
-		ledger_unpin(&p->ctx->salts, k->account, p->tier, k->bytes);
-		ledger_drop(&p->ctx->salts, k->account);
 		p->chunk = k->next;
 		k->next = c->chunk_free;
 		c->chunk_free = k;
 		account_give(c, owner->account, owner, ACCOUNT_PIN_CHUNKS);
 	}
 	account_give(c, owner->account, owner, ACCOUNT_PINS);
-	assert(p->ctx->pinned[p->tier] >= p->bytes);
-	p->ctx->pinned[p->tier] -= p->bytes;
-	c->pinned[p->tier] -= p->bytes;
 	ledger_unpin(&c->owners, p->owner, p->tier, p->bytes);
 	p->used = false;
 	p->next_free = c->pin_free;
@@ -95,48 +132,44 @@ void pin_end(struct core *c, struct pin *p)
 	c->pins--;
 }
 
-/* A chunk that has room, of the same salt. */
-static struct pin_chunk *chunk_for(struct core *c, struct pin *p, uint32_t account)
+/* A chunk that has room. */
+static struct pin_chunk *chunk_for(struct core *c, struct pin *p)
 {
 	struct pin_chunk *k = p->chunk;
 
-	if (k && k->count < CORE_PIN_CHUNK_REFS && k->account == account)
+	if (k && k->count < CORE_PIN_CHUNK_REFS)
 		return k;
 	k = account_may(c, &c->client[p->client], ACCOUNT_PIN_CHUNKS) ? chunk_get(c) : NULL;
 	if (!k)
 		return NULL;
 	account_take(c, &c->client[p->client], ACCOUNT_PIN_CHUNKS);
-	k->account = account;
-	k->bytes = 0;
-	ledger_use(&p->ctx->salts, account);
 	k->next = p->chunk;
 	p->chunk = k;
 	return k;
 }
 
-static int pin_block(struct core *c, struct pin *p, struct abi_block_ref ref, uint64_t bytes)
+static int pin_block(struct core *c, struct pin *p, struct abi_block_ref ref)
 {
+	uint64_t before = kept_bytes(p->ctx, ref.slot, p->tier);
 	struct pin_chunk *k;
 	struct block_use *use;
 
 	if (block_use(p->ctx, ref.slot)->pins[p->tier] == UINT16_MAX ||
 	    block_use(p->ctx, ref.slot)->head_pins[p->tier] == UINT16_MAX)
 		return -EUSERS;
-	k = chunk_for(c, p, block_account(p->ctx, ref.slot));
+	k = chunk_for(c, p);
 	if (!k)
 		return -EDQUOT;
 	k->ref[k->count++] = ref;
-	k->bytes += bytes;
-	ledger_pin(&p->ctx->salts, k->account, p->tier, bytes);
 	p->blocks++;
 	use = block_use_make(p->ctx, ref.slot);
-	if (!p->layers) {
+	if (!p->layers)
 		use->pins[p->tier]++;
-		return 0;
-	}
-	use->head_pins[p->tier]++;
+	else
+		use->head_pins[p->tier]++;
 	if (use->head_layers[p->tier] < p->layers)
 		use->head_layers[p->tier] = (uint16_t)p->layers;
+	charge_anew(c, p->ctx, ref.slot, p->tier, before);
 	return 0;
 }
 
@@ -193,36 +226,44 @@ static uint64_t pin_budget(const struct core *c, const struct context *x, uint32
 	return x->spec.pins[tier] && x->spec.pins[tier] < all ? x->spec.pins[tier] : all;
 }
 
-static void pin_charge(struct core *c, struct pin *p, uint64_t bytes)
-{
-	p->bytes += bytes;
-	p->ctx->pinned[p->tier] += bytes;
-	c->pinned[p->tier] += bytes;
-	ledger_pin(&c->owners, p->owner, p->tier, bytes);
-}
-
 static bool over(uint64_t bytes, uint64_t limit)
 {
 	return limit && bytes > limit;
 }
 
-/* Whose limit so many bytes more would break; ABI_LIMIT_NONE = nobody's. */
-static uint32_t pin_limit(const struct core *c, const struct pin *p, uint32_t slot, uint64_t bytes)
+/* Whose limit would be broken when so much more of a block stays; ABI_LIMIT_NONE = nobody's. */
+static uint32_t memory_limit(const struct core *c, const struct pin *p, uint32_t slot,
+			     uint64_t more)
 {
 	const struct context *x = p->ctx;
 	uint32_t t = p->tier, account = block_account(x, slot), share = p->layers ? 2 : 1;
 	uint64_t all = c->pool[t].capacity / 100 * c->config.pin_percent;
 
 	/* Foresight leaves half of the budget to what is being read. */
-	if (c->pinned[t] + bytes > all / share || !quota_may_promise(c, t, bytes))
+	if (c->pinned[t] + more > all / share || !quota_may_promise(c, t, more))
 		return ABI_LIMIT_HOST;
-	if (x->pinned[t] + bytes > pin_budget(c, x, t) / share)
+	if (x->pinned[t] + more > pin_budget(c, x, t) / share)
 		return ABI_LIMIT_CONTEXT;
-	if (over(x->salts.account[account].pinned[t] + bytes, quota_pins(c, x, account, t)))
+	if (over(x->salts.account[account].pinned[t] + more, quota_pins(c, x, account, t)))
 		return ABI_LIMIT_SALT;
-	if (over(c->owners.account[p->owner].pinned[t] + bytes, quota_pins(c, NULL, p->owner, t)))
-		return ABI_LIMIT_CLIENT;
 	return ABI_LIMIT_NONE;
+}
+
+/*
+ * Whose limit a pin of so many bytes of a block would break. What stays anyway takes nobody's room;
+ * but foresight, which would keep it when readers have let go, counts all of it.
+ */
+static uint32_t pin_limit(const struct core *c, const struct pin *p, uint32_t slot, uint64_t bytes)
+{
+	uint64_t kept = kept_bytes(p->ctx, slot, p->tier), more = bytes > kept ? bytes - kept : 0;
+	uint32_t limit = ABI_LIMIT_NONE;
+
+	if (more || p->layers)
+		limit = memory_limit(c, p, slot, more);
+	if (!limit && over(c->owners.account[p->owner].pinned[p->tier] + bytes,
+			   quota_pins(c, NULL, p->owner, p->tier)))
+		limit = ABI_LIMIT_CLIENT;
+	return limit;
 }
 
 /* It ends then. */
@@ -257,16 +298,17 @@ int64_t pin_take(struct core *c, struct pin_ask *ask, uint64_t *id)
 	for (uint32_t i = 0; i < ask->count; i++) {
 		uint64_t bytes;
 
-		if (!block_alive(p->ctx, ask->ref[i]))
+		if (!fetch_block_there(p->ctx, ask->ref[i]))
 			break;
 		bytes = pin_block_bytes(p->ctx, ask->ref[i].slot, p->layers);
 		ask->limit = pin_limit(c, p, ask->ref[i].slot, bytes);
 		if (ask->limit)
 			break;
-		err = pin_block(c, p, ask->ref[i], bytes);
+		err = pin_block(c, p, ask->ref[i]);
 		if (err)
 			break;
-		pin_charge(c, p, bytes);
+		p->bytes += bytes;
+		ledger_pin(&c->owners, p->owner, p->tier, bytes);
 	}
 	if (!p->blocks) {
 		pin_end(c, p);

@@ -30,7 +30,7 @@
 #define CORE_IO_BYTES_MAX (1u << 20)
 #define CORE_TOKENS_MAX 256u   /* control calls waiting for the catalog or a drain */
 #define CORE_PIN_CHUNKS 65536u
-#define CORE_PIN_CHUNK_REFS 61u
+#define CORE_PIN_CHUNK_REFS 62u
 
 #define PUT_BLOCKS_MAX (ABI_ARG_BYTES_MAX / ABI_KEY_BYTES)
 
@@ -103,7 +103,7 @@ struct context {
 	uint64_t nvme_bytes, dirty_bytes;
 	uint32_t put_copies; /* copy jobs of puts under way: their ends make room for the next */
 	uint64_t refused; /* blocks that are PERSIST_REFUSED */
-	uint64_t pinned[ABI_MEM_TIERS];
+	uint64_t pinned[ABI_MEM_TIERS]; /* bytes that pins keep: once, however many they are */
 	uint64_t pages_resident[ABI_MEM_TIERS];
 	uint64_t retiring[ABI_MEM_TIERS]; /* bytes between retire and free */
 	uint64_t gone_token;
@@ -309,8 +309,6 @@ struct stream {
 struct pin_chunk {
 	struct pin_chunk *next;
 	uint32_t count;
-	uint32_t account; /* of the salt of all its blocks: it holds a use of it */
-	uint64_t bytes;
 	struct abi_block_ref ref[CORE_PIN_CHUNK_REFS];
 };
 
@@ -321,7 +319,8 @@ struct pin {
 	struct context *ctx;
 	uint32_t tier, blocks;
 	uint32_t layers; /* 0 = whole blocks */
-	uint64_t id, bytes, deadline_ns;
+	uint64_t id, deadline_ns;
+	uint64_t bytes; /* asked for, whoever else holds them, also of blocks that went */
 	struct pin_chunk *chunk;
 	uint32_t next_free;
 };
@@ -424,7 +423,7 @@ struct core {
 
 	struct pin *pin;
 	uint32_t pin_free, pins, pins_high, chunks_high;
-	uint64_t pinned[ABI_MEM_TIERS]; /* bytes */
+	uint64_t pinned[ABI_MEM_TIERS]; /* bytes, of all contexts */
 	uint64_t claimed_bytes; /* of CXL: what reservations may come to and did not draw yet */
 	uint64_t pins_next_ns;
 	uint64_t pin_seq;
@@ -710,6 +709,7 @@ uint32_t fetch_range_pages(const struct request *r);
 bool fetch_block_there(const struct context *x, struct abi_block_ref ref);
 uint64_t pin_block_bytes(const struct context *x, uint32_t slot, uint32_t layers);
 bool pin_holds(const struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
+void pin_lost(struct core *c, struct context *x, uint32_t slot);
 void pin_until(struct core *c, struct pin *p, uint64_t deadline_ns);
 int64_t pin_take(struct core *c, struct pin_ask *ask, uint64_t *id);
 bool fetch_outranks(const struct core *c, const struct request *r);

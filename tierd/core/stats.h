@@ -100,7 +100,7 @@ struct core_holder_view {
 	uint32_t uses;  /* blocks and sessions */
 	uint64_t used[ABI_TIER_COUNT];
 	struct core_limit limit[ABI_TIER_COUNT]; /* in force */
-	uint64_t pinned[ABI_MEM_TIERS];    /* by pins of its blocks; of a client: by its pins */
+	uint64_t pinned[ABI_MEM_TIERS];    /* of its blocks, once; a client: by each of its pins */
 	uint64_t pin_limit[ABI_MEM_TIERS]; /* in force; 0 = the budget of all alone */
 };
 int core_holder_at(const struct core *c, uint32_t id, uint32_t i, struct core_holder_view *out);
