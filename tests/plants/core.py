@@ -45,6 +45,8 @@ bug("head-kept-when-its-block-is-not-charged", CORE + "pin.c",
     "test_core_pin", quick=True)
 bug("foresight-shares-beyond-its-half", CORE + "pin.c", "if (more || p->layers)", "if (more)",
     "test_core_pin", quick=True)
+bug("giver-that-cannot-give", CORE + "quota.c", "if (can_give(c, y, tier)) {",
+    "if (has > share) {", "test_core_reserve", quick=True)
 bug("durable-put-waits-for-the-cache-log", CORE + "put.c",
     "if (m->persist == PERSIST_REFUSED || block_queued(m)) {",
     "if (m->persist == PERSIST_REFUSED) {", "test_core_flush", quick=True)

@@ -258,6 +258,57 @@ static void test_a_prediction_can_be_granted(void **state)
 	host_audit(&host);
 }
 
+/* ---- room for others ---------------------------------------------------------------------- */
+
+#define SEGMENT_BLOCKS (ABI_HUGE / (16u << 10))
+
+/* Contexts of pages of one size: two that share the tier, and one that has nothing yet. */
+static void boot_three(void)
+{
+	struct disk_context spec;
+
+	host_boot(&host, NULL);
+	for (uint32_t i = 0; i < 3; i++) {
+		host_spec(&spec, HOST_KIND_STORE, i);
+		spec.quota[ABI_TIER_CXL] = HOST_CXL;
+		spec.quota[ABI_TIER_NVME] = UINT64_MAX; /* none */
+		spec.blocks_max = 1u << 12;
+		assert_int_equal(host_context_make(&host, i, &spec), 0);
+	}
+	host_client_open(&host, 0);
+	host_client_attach(&host, 0);
+}
+
+/* What follows is about context i. */
+static void turn_to(uint32_t i)
+{
+	struct host_context first = host.context[0];
+
+	host.context[0] = host.context[i];
+	host.context[i] = first;
+}
+
+/* One has most of the tier promised: it has nothing to give, but the other one has. */
+static void test_who_can_give_room_does(void **state)
+{
+	const struct abi_reserve_args most = { .expected = 3 * SEGMENT_BLOCKS };
+	uint32_t n = 0;
+
+	(void)state;
+	boot_three();
+	assert_int_equal(reserve(&most).res, 0);
+	turn_to(1);
+	for (; n < 2 * SEGMENT_BLOCKS; n += RUN)
+		put(0, n, RUN);
+	assert_true(host.core->pool[ABI_TIER_CXL].used == 5 * ABI_HUGE);
+	turn_to(1);
+	turn_to(2);
+	for (uint32_t end = n + 4 * RUN; n < end; n += RUN)
+		put(0, n, RUN);
+	turn_to(2);
+	host_audit(&host);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -269,6 +320,7 @@ int main(void)
 		cmocka_unit_test_teardown(test_what_is_pinned_is_not_claimed, one_host_off),
 		cmocka_unit_test_teardown(test_what_is_claimed_is_not_pinned, one_host_off),
 		cmocka_unit_test_teardown(test_a_prediction_can_be_granted, one_host_off),
+		cmocka_unit_test_teardown(test_who_can_give_room_does, one_host_off),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

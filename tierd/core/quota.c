@@ -243,12 +243,34 @@ static uint64_t charged(const struct context *x, uint32_t tier)
 	return st.charged;
 }
 
-/* The one that is most over its share, or over what is of use to it; by a segment at least. */
-static struct context *most_over(const struct core *c, const struct context *x, uint32_t tier,
-				 bool all)
+/* Bytes of the context's that readers keep after they were evicted: of all, nobody says whose. */
+static uint64_t leased(const struct core *c, const struct context *x, uint32_t tier)
 {
-	struct context *most = NULL;
-	uint64_t over = 0;
+	return c->quarantined[tier] < x->retiring[tier] ? c->quarantined[tier]
+							 : x->retiring[tier];
+}
+
+/* Could the context give a segment, of what puts are not promised, nor pins and leases keep? */
+static bool can_give(const struct core *c, const struct context *y, uint32_t tier)
+{
+	struct space_stats st;
+
+	space_stats(y->space[tier], &st);
+	return st.charged >= st.reserved + y->pinned[tier] + leased(c, y, tier) +
+				     space_segment_bytes(y->space[tier]);
+}
+
+/* Who is most over what others leave him, and the one of those that can give. */
+struct givers {
+	struct context *most, *able;
+};
+
+/* Over their shares, or over what is of use to them (all); by a segment at least. */
+static struct givers most_over(const struct core *c, const struct context *x, uint32_t tier,
+			       bool all)
+{
+	struct givers g = { NULL, NULL };
+	uint64_t over = 0, able = 0;
 
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		struct context *y = c->context[i];
@@ -260,14 +282,21 @@ static struct context *most_over(const struct core *c, const struct context *x, 
 		share = all ? share_least(y, tier) : quota_share(c, y, tier);
 		if (y->closing)
 			share = 0;
-		if (has <= share || has - share <= over)
+		if (has <= share || has - share <= able)
 			continue;
 		if (has - share < space_segment_bytes(y->space[tier]) && (all || charged(x, tier)))
 			continue;
-		over = has - share;
-		most = y;
+		if (has - share > over) {
+			over = has - share;
+			g.most = y;
+		}
+		if (can_give(c, y, tier)) {
+			able = has - share;
+			g.able = y;
+		}
 	}
-	return most;
+	assert(able <= over);
+	return g;
 }
 
 /*
@@ -275,17 +304,21 @@ static struct context *most_over(const struct core *c, const struct context *x, 
  * segment at least: else two contexts would pass one back and forth for ever. One that has too few
  * segments for a single block is given one by who has most, also when nobody is over his share:
  * shares are bytes, and what they leave may be less than the segments that these bytes need.
+ * Whoever has all of his promised or pinned is passed over, unless nobody else is: pins also count
+ * what is not in the tier.
  */
 struct context *quota_giver(const struct core *c, const struct context *x, uint32_t tier)
 {
-	struct context *most = NULL;
+	struct givers fair = { NULL, NULL }, all = { NULL, NULL };
 
 	if (charged(x, tier) < quota_share(c, x, tier))
-		most = most_over(c, x, tier, false);
-	if (!most && charged(x, tier) < share_least(x, tier) &&
+		fair = most_over(c, x, tier, false);
+	if (!fair.able && charged(x, tier) < share_least(x, tier) &&
 	    charged(x, tier) < x->plan.quota[tier])
-		most = most_over(c, x, tier, true);
-	return most;
+		all = most_over(c, x, tier, true);
+	if (fair.able || all.able)
+		return fair.able ? fair.able : all.able;
+	return fair.most ? fair.most : all.most;
 }
 
 static uint64_t percent(uint64_t part, uint64_t whole, uint32_t at)
@@ -380,8 +413,7 @@ uint64_t quota_held(const struct core *c, const struct context *x, uint32_t tier
 		space_stats(x->space[tier], &st);
 		h = (struct held){
 			.pinned = x->pinned[tier],
-			.leased = c->quarantined[tier] < x->retiring[tier] ? c->quarantined[tier]
-									   : x->retiring[tier],
+			.leased = leased(c, x, tier),
 			.dirty = tier == ABI_TIER_CXL ? x->dirty_bytes : 0,
 			.reserved = st.reserved,
 			.used = st.charged,
