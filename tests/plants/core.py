@@ -60,6 +60,9 @@ bug("first-context-always-first", CORE + "writeback.c",
     "c->write_context[log] = i + 1;", "", "test_core_full", quick=True)
 bug("no-room-never-given-up", CORE + "writeback.c",
     "if (writeback_full(c, x))\n\t\t\tadmit_give_up(c, x);", "", "test_core_full", quick=True)
+bug("put-refused-as-room-comes", CORE + "evict.c",
+    "(x->dirty_bytes || flush_frees(c))",
+    "((x->dirty_bytes && !writeback_full(c, x)) || flush_frees(c))", "test_core_full", quick=True)
 bug("full-for-ever", CORE + "writeback.c",
     "x->full_since_ns = 0; /* of what is no longer there; this one has its try */", "",
     "test_core_full", quick=True)

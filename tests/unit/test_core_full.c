@@ -14,9 +14,11 @@
 #define MSEC 1000000ull
 #define ROOM 8u	    /* blocks that the first context may have on NVMe */
 #define SOON 20u    /* ticks of 2 ms: far less than it takes to give a block up */
+#define FOR_GOOD (300 * MSEC) /* what found no room for so long is given up */
 #define TOKEN 0x5009u
 #define MANY 20u /* blocks of which a segment holds a few */
 #define FEW 2u
+#define BLOCKS 600u
 
 static struct {
 	uint32_t completions;
@@ -54,6 +56,7 @@ static int set_up(void **state)
 	(void)state;
 	host_spec(&spec, HOST_KIND_STORE, 0);
 	spec.quota[ABI_TIER_NVME] = ROOM * spec.geometry.block_bytes;
+	spec.blocks_max = BLOCKS; /* more than fit in CXL */
 	one_host_boot(&spec, 0);
 	host_spec(&spec, HOST_KIND_STORE, 1);
 	assert_int_equal(host_context_make(&host, 1, &spec), 0);
@@ -71,8 +74,8 @@ static int tear_down(void **state)
 	return one_host_off(state);
 }
 
-/* Blocks [first, first + count) of context i, committed: who waits for them is not answered yet. */
-static void put(uint32_t i, uint32_t first, uint32_t count, uint16_t flags)
+/* Blocks [first, first + count) of context i. */
+static void reserve(uint32_t i, uint32_t first, uint32_t count, uint16_t flags)
 {
 	struct abi_put_args args = { .count = count, .depth = first };
 	struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE, .flags = flags, .count = count };
@@ -88,6 +91,12 @@ static void put(uint32_t i, uint32_t first, uint32_t count, uint16_t flags)
 	assert_true(host_request(&host, 0, &sqe));
 	assert_int_equal(host.answer.res, 0);
 	heard.completions = 0;
+}
+
+/* The same, committed: who waits for them is not answered yet. */
+static void put(uint32_t i, uint32_t first, uint32_t count, uint16_t flags)
+{
+	reserve(i, first, count, flags);
 	assert_true(host_commit(&host, flags));
 }
 
@@ -196,6 +205,42 @@ static void test_a_block_without_room_stays_in_memory(void **state)
 	assert_int_equal(host.answer.value, 1);
 }
 
+static bool has_room(const struct context *x)
+{
+	struct space_stats st;
+
+	space_stats(x->space[ABI_TIER_CXL], &st);
+	return st.available + st.punching + x->retiring[ABI_TIER_CXL] >=
+	       x->spec.geometry.block_bytes;
+}
+
+/*
+ * All of CXL is dirty, and its wait for room on NVMe ends in the very moment in which a put wants
+ * room: what is given up then makes it, so the put is not refused.
+ */
+static void test_a_put_waits_for_what_is_given_up(void **state)
+{
+	struct context *x = context(0);
+	uint32_t n = ROOM + 1;
+
+	(void)state;
+	fill(0);
+	host.core->config.dirty_percent = 200; /* all of it, not just half */
+	for (; has_room(x); n++) {
+		assert_true(n < BLOCKS);
+		put(0, n, 1, 0);
+		assert_int_equal(put_answer(), 0);
+	}
+	assert_true(x->full_since_ns && !writeback_full(host.core, x));
+	reserve(0, n, 1, 0);
+	host.now_ns += FOR_GOOD;
+	assert_true(host_commit(&host, 0));
+	assert_true(x->refused > 0);
+	assert_int_equal(put_answer(), 0);
+	assert_int_equal(host.answer.value, 1);
+	host_audit(&host);
+}
+
 /* Carry out what was begun longest ago. False: there is nothing. */
 static bool carry_one(void)
 {
@@ -250,6 +295,7 @@ int main(void)
 		TEST(test_a_block_without_room_stops_nobody_else),
 		TEST(test_a_promise_without_room_is_given_up),
 		TEST(test_a_block_without_room_stays_in_memory),
+		TEST(test_a_put_waits_for_what_is_given_up),
 		TEST(test_who_writes_much_leaves_others_their_turn),
 		TEST(test_who_comes_later_writes_no_less),
 	};
