@@ -1,7 +1,7 @@
 /*
  * Failing allocations inside the daemon's parts, in this process: opening a core, making contexts,
- * clients, recovery, operators' questions, the configuration. Each is tried with its first, second,
- * ... allocation failing, alone and with all that follow, until none fails any more.
+ * clients, recovery, operators' questions, the recount, the configuration. Each is tried with its
+ * first, second, ... allocation failing, alone and with all that follow, until none fails any more.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -335,6 +335,31 @@ static void questions_are_answered_or_refused(void **state)
 	host_halt(h);
 }
 
+/* ---- the recount ---------------------------------------------------------------------------- */
+
+static int try_audit(void *arg, uint32_t n, bool sticky)
+{
+	const struct host *h = arg;
+	uint64_t wrong;
+
+	nth_arm(n, sticky);
+	wrong = core_audit(h->core, NULL, NULL);
+	nth_disarm();
+	return wrong ? -ENOMEM : 0;
+}
+
+static void a_recount_is_whole_or_says_that_it_is_not(void **state)
+{
+	struct host *h = *state;
+
+	memset(h->disk, 0, HOST_NVME);
+	host_boot(h, NULL);
+	populate(h);
+	sweep(try_audit, h, false);
+	host_empty(h);
+	host_halt(h);
+}
+
 /* ---- configuration -------------------------------------------------------------------------- */
 
 static int try_config(void *arg, uint32_t n, bool sticky)
@@ -384,6 +409,7 @@ int main(void)
 		cmocka_unit_test(a_client_is_served_or_sent_away),
 		cmocka_unit_test(recovery_is_whole_or_says_out_of_memory),
 		cmocka_unit_test(questions_are_answered_or_refused),
+		cmocka_unit_test(a_recount_is_whole_or_says_that_it_is_not),
 		cmocka_unit_test(a_file_is_read_whole_or_refused),
 	};
 

@@ -365,7 +365,7 @@ bug("index-not-recounted", CORE + "audit_tables.c", "\t\taudit_index(a, x);\n", 
     "test_core_audit")
 bug("charges-of-another-user", CORE + "audit_held.c", "n->user[account].used[kind]++;",
     "n->user[0].used[kind] += kind != ACCOUNT_PINS;", "test_core_audit")
-bug("runs-not-recounted", CORE + "audit.c", "if (runs[i] != store_segment_pending(c->store, i))",
+bug("segments-in-use-not-recounted", CORE + "audit.c", "if (n[i] != use->kept(a->c->store, i))",
     "if (0)", "test_core_audit")
 bug("catalog-written-for-another", CORE + "core.c",
     "io->priv.owner = NULL; /* not everyone sets one: what is withdrawn is named by it */", "",

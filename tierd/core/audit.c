@@ -388,46 +388,57 @@ static void audit_host(struct audit *a)
  * A segment that is read is not opened anew: by reads of data, and by the cleaner until it is done
  * with it. One that were never let go would be lost to the store.
  */
-static void audit_reads(struct audit *a, uint32_t segments)
+static void count_reads(const struct core *c, uint64_t *reads)
 {
-	const struct disk_super *p = &a->c->config.super;
-	uint64_t *reads = calloc(segments + 1, sizeof(*reads));
+	const struct disk_super *p = &c->config.super;
 
-	for (uint32_t i = 0; reads && i < CORE_IO_MAX; i++) {
-		const struct core_io *io = &a->c->io[i];
+	for (uint32_t i = 0; i < CORE_IO_MAX; i++) {
+		const struct core_io *io = &c->io[i];
 
 		if (sched_has(&io->priv.node) && !io->write &&
 		    (io->offset - p->segment_offset) % p->segment_bytes >= p->summary_bytes)
-			reads[store_segment_of(a->c->store, io->offset)]++;
+			reads[store_segment_of(c->store, io->offset)]++;
 	}
-	if (reads && clean_busy(a->c))
-		reads[a->c->cleaner.segment]++;
-	for (uint32_t i = 0; reads && i < segments; i++)
-		if (reads[i] != store_segment_reads(a->c->store, i))
-			audit_tell(a, "segment %u: counted %llu reads, the store says %u", i,
-				   (unsigned long long)reads[i],
-				   store_segment_reads(a->c->store, i));
-	free(reads);
+	if (clean_busy(c))
+		reads[c->cleaner.segment]++;
 }
 
 /* Nor is one to which a run is being written. */
-static void audit_written(struct audit *a, uint32_t segments)
+static void count_runs(const struct core *c, uint64_t *runs)
 {
-	const struct core *c = a->c;
-	uint64_t *runs = calloc(segments + 1, sizeof(*runs));
-
-	for (uint32_t i = 0; runs && i < CORE_RUNS_MAX; i++)
+	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
 		if (c->run[i].phase != RUN_FREE)
 			runs[c->run[i].place.segment]++;
-	for (uint32_t i = 0; runs && i < CLEAN_RUNS; i++)
+	for (uint32_t i = 0; i < CLEAN_RUNS; i++)
 		if (c->cleaner.run[i].ctx)
 			runs[c->cleaner.run[i].place.segment]++;
-	for (uint32_t i = 0; runs && i < segments; i++)
-		if (runs[i] != store_segment_pending(c->store, i))
-			audit_tell(a, "segment %u: counted %llu runs, the store says %u", i,
-				   (unsigned long long)runs[i],
-				   store_segment_pending(c->store, i));
-	free(runs);
+}
+
+/* What keeps segments from being opened anew, and what the store says of each. */
+static const struct segment_use {
+	const char *what;
+	void (*count)(const struct core *c, uint64_t *by_segment);
+	uint32_t (*kept)(const struct store *s, uint32_t segment);
+} segment_uses[] = {
+	{ "reads", count_reads, store_segment_reads },
+	{ "runs", count_runs, store_segment_pending },
+};
+
+static void audit_segment_use(struct audit *a, const struct segment_use *use, uint32_t segments)
+{
+	uint64_t *n = calloc(segments + 1, sizeof(*n));
+
+	if (!n) {
+		audit_tell(a, "out of memory for the recount");
+		return;
+	}
+	use->count(a->c, n);
+	for (uint32_t i = 0; i < segments; i++)
+		if (n[i] != use->kept(a->c->store, i))
+			audit_tell(a, "segment %u: counted %llu %s, the store says %u", i,
+				   (unsigned long long)n[i], use->what,
+				   use->kept(a->c->store, i));
+	free(n);
 }
 
 static void audit_store(struct audit *a, uint32_t segments)
@@ -436,8 +447,8 @@ static void audit_store(struct audit *a, uint32_t segments)
 
 	if (!a->c->store)
 		return;
-	audit_reads(a, segments);
-	audit_written(a, segments);
+	for (size_t i = 0; i < sizeof(segment_uses) / sizeof(segment_uses[0]); i++)
+		audit_segment_use(a, &segment_uses[i], segments);
 	for (uint32_t i = 0; i < segments; i++)
 		if (a->segment[i] != store_segment_live(a->c->store, i))
 			audit_tell(a, "segment %u: counted %llu live bytes, the store says %llu", i,
