@@ -67,9 +67,9 @@ bug("full-for-ever", CORE + "writeback.c",
     "x->full_since_ns = 0; /* of what is no longer there; this one has its try */", "",
     "test_core_full", quick=True)
 bug("failed-put-stays-visible", CORE + "admit.c",
-    "if (m->flags & BLOCK_DURABLE) {\n\t\t\tc->metrics.quota_dropped++;\n"
-    "\t\t\tblock_drop(c, x, slot);\n\t\t\tcontinue;\n\t\t}",
-    "m->flags &= (uint8_t)~BLOCK_DURABLE;", "test_core_full", quick=True)
+    "!(x->meta[x->dirty.head].flags & BLOCK_DURABLE));",
+    "(x->meta[x->dirty.head].flags &= (uint8_t)~BLOCK_DURABLE, true));", "test_core_full",
+    quick=True)
 bug("flush-for-room-forgotten", CORE + "evict.c",
     "sync_want(c); /* nobody else may */", "", "test_core_flush", quick=True)
 bug("quota-evicts-held", CORE + "evict.c",

@@ -49,6 +49,27 @@ void admit_refuse(struct core *c, struct context *x, uint32_t slot)
 	c->metrics.admission_refused_bytes += block_bytes(x, slot);
 }
 
+/* It waits for NVMe no longer: it stays in CXL, unwritten, or is there no more. */
+static void give_up(struct core *c, struct context *x, uint32_t slot, bool stays)
+{
+	struct block_meta *m = &x->meta[slot];
+
+	assert(block_queued(m) && !(stays && m->flags & BLOCK_DURABLE));
+	if (stays) {
+		m->persist = PERSIST_QUEUED; /* also what was wanted there */
+		admit_refuse(c, x, slot);
+		return;
+	}
+	c->metrics.quota_dropped++;
+	block_drop(c, x, slot);
+}
+
+static void given_up(struct core *c)
+{
+	request_wake_phase(c, REQUEST_WRITTEN);
+	request_wake_space(c); /* what stays is dirty no more */
+}
+
 /*
  * The head's account holds all it may on NVMe, in blocks that cannot go: this one goes, so that it
  * is in nobody's way. A durable put is told so. What is pinned stays where it is, unwritten.
@@ -57,15 +78,9 @@ int admit_over_quota(struct core *c, struct context *x, uint32_t slot)
 {
 	const struct block_meta *m = &x->meta[slot];
 
-	if (block_use_is_pinned(block_use(x, slot)) && m->persist == PERSIST_QUEUED &&
-	    !(m->flags & BLOCK_DURABLE)) {
-		admit_refuse(c, x, slot);
-		request_wake_space(c); /* it is dirty no more */
-		return -EDQUOT;
-	}
-	c->metrics.quota_dropped++;
-	block_drop(c, x, slot);
-	request_wake_phase(c, REQUEST_WRITTEN);
+	give_up(c, x, slot, block_use_is_pinned(block_use(x, slot)) &&
+			    m->persist == PERSIST_QUEUED && !(m->flags & BLOCK_DURABLE));
+	given_up(c);
 	return -EDQUOT;
 }
 
@@ -76,21 +91,10 @@ int admit_over_quota(struct core *c, struct context *x, uint32_t slot)
 void admit_give_up(struct core *c, struct context *x)
 {
 	assert(writeback_full(c, x));
-	for (uint32_t n = 0; n < GIVE_UP_MAX && x->dirty.count; n++) {
-		uint32_t slot = x->dirty.head;
-		struct block_meta *m = &x->meta[slot];
-
-		assert(block_queued(m));
-		if (m->flags & BLOCK_DURABLE) {
-			c->metrics.quota_dropped++;
-			block_drop(c, x, slot);
-			continue;
-		}
-		m->persist = PERSIST_QUEUED; /* also what was wanted there */
-		admit_refuse(c, x, slot);
-	}
-	request_wake_phase(c, REQUEST_WRITTEN);
-	request_wake_space(c);
+	for (uint32_t n = 0; n < GIVE_UP_MAX && x->dirty.count; n++)
+		give_up(c, x, x->dirty.head,
+			!(x->meta[x->dirty.head].flags & BLOCK_DURABLE));
+	given_up(c);
 }
 
 /* How many of the chain's first blocks are worth it; the caller has refused those before. */
