@@ -20,7 +20,7 @@ fail() {
 
 # expect STATUS PATTERN ARGUMENT...: what tierctl answers, on either output.
 expect() {
-	local want=$1 pattern=$2 status=0 text
+	local want=$1 pattern=$2 status=0
 	shift 2
 	text=$("$BUILD/tierctl" --socket "$dir/sock" "$@" 2>&1) || status=$?
 	[ "$status" = "$want" ] || fail "$*: status $status, not $want: $text"
@@ -60,7 +60,46 @@ stop() {
 	daemon=
 }
 
+# misused USAGE ARGUMENT...: what is wrong with them stands in one line, with how it is done.
+misused() {
+	local usage=$1
+	shift
+	expect 2 "^tierctl $verb: .*; usage: tierctl $verb$usage" "$@"
+	[ "$(wc -l <<<"$text")" = 1 ] || fail "$*: more than a line: $text"
+}
+
+# Each verb: an option that is not there, and a word more than it takes.
+misuse_all() {
+	local verb
+	while read -r verb; do
+		misused '' $verb --frob
+		misused '' $verb -z
+		misused '' $verb a b c d
+	done <<<'status
+stat
+top
+context list
+context show
+context create
+context remove
+context epoch
+block locate
+quota show
+quota set
+pin list
+evict
+drain
+check
+requests
+clients'
+	verb='context show' && misused ' NAME$' $verb
+	verb=evict && misused ' CONTEXT hbm|cxl \[SIZE\]$' $verb chat
+}
+
+# Who asks for help of a verb need not have a daemon for it.
+verb=evict && misused '' evict
 start
+misuse_all
 
 expect 0 '^tierd ' status
 expect 0 'EMULATED' status
@@ -88,6 +127,11 @@ expect 0 '^chat ' context list
 expect 0 '"name": "own"' context list --json
 expect 0 'epoch 2' context epoch chat
 expect 1 'larger' context epoch chat 1
+expect 1 'context -z: there is none' context remove -- -z
+expect 0 'mode 0600' context create lean --preset tiny --hbm none
+expect 1 'does not use that tier' evict lean hbm
+expect 0 'removed' context remove lean
+expect 1 'number of 64 bits, 7 or 0x7' quota set chat cxl --salt x
 expect 2 'number' context epoch chat x
 expect 2 'number' context epoch chat 0
 expect 0 '"epoch": 7' --json context epoch chat 7

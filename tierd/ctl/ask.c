@@ -25,7 +25,14 @@ int ctl_usage(const struct ctl *ctl, const char *format, ...)
 	va_start(args, format);
 	vfprintf(stderr, format, args);
 	va_end(args);
-	fputs("; tierctl --help shows how\n", stderr);
+	fprintf(stderr, "; usage: tierctl %s", ctl->verb);
+	for (const char *next = ctl->arguments; *next; next += strspn(next, " \n")) {
+		int word = (int)strcspn(next, " \n"); /* help has them in several lines */
+
+		fprintf(stderr, " %.*s", word, next);
+		next += word;
+	}
+	fputc('\n', stderr);
 	return CTL_USAGE;
 }
 
@@ -36,13 +43,20 @@ int ctl_option(const struct ctl *ctl, int c, const char *option)
 	return ctl_usage(ctl, "no option %.64s", option);
 }
 
-int ctl_arguments(const struct ctl *ctl, int argc, int least, int most)
+int ctl_words(const struct ctl *ctl, const struct ctl_verb *verb, int *argc, char ***argv)
 {
-	if (argc < least)
+	if (*argc && strcmp(**argv, "--") == 0) {
+		--*argc;
+		++*argv;
+	} else {
+		for (int i = 0; i < *argc; i++)
+			if ((*argv)[i][0] == '-')
+				return ctl_option(ctl, '?', (*argv)[i]);
+	}
+	if (*argc < verb->least)
 		return ctl_usage(ctl, "an argument is missing");
-	if (argc > most)
-		return ctl_usage(ctl, "%d argument%s too many", argc - most,
-				 argc - most == 1 ? "" : "s");
+	if (*argc > verb->most)
+		return ctl_usage(ctl, "\"%.64s\" is one argument too many", (*argv)[verb->most]);
 	return CTL_OK;
 }
 

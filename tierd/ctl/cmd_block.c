@@ -34,10 +34,9 @@ static void show_location(const json_t *one)
 int ctl_block_locate(struct ctl *ctl, int argc, char **argv)
 {
 	json_t *answer;
-	int rc = ctl_arguments(ctl, argc, 2, 2);
+	int rc;
 
-	if (rc != CTL_OK)
-		return rc;
+	(void)argc;
 	if (strlen(argv[1]) != 64 || strspn(argv[1], "0123456789abcdefABCDEF") != 64)
 		return ctl_usage(ctl, "the key \"%.70s\" is not 64 hex digits", argv[1]);
 	rc = ctl_ask(ctl, "locate", json_pack("{ssss}", "context", argv[0], "key", argv[1]),
@@ -57,10 +56,8 @@ int ctl_evict(struct ctl *ctl, int argc, char **argv)
 	char cell[CTL_CELL];
 	json_t *args, *answer;
 	uint64_t bytes = 0;
-	int rc = ctl_arguments(ctl, argc, 2, 3);
+	int rc;
 
-	if (rc != CTL_OK)
-		return rc;
 	if (strcmp(argv[1], "hbm") != 0 && strcmp(argv[1], "cxl") != 0)
 		return ctl_usage(ctl, "tier \"%.32s\" is not hbm or cxl", argv[1]);
 	if (argc == 3 && (units_parse_bytes(argv[2], &bytes) || bytes > INT64_MAX))
@@ -82,11 +79,10 @@ int ctl_evict(struct ctl *ctl, int argc, char **argv)
 int ctl_drain(struct ctl *ctl, int argc, char **argv)
 {
 	json_t *answer;
-	int rc = ctl_arguments(ctl, argc, 0, 0);
+	int rc = ctl_ask(ctl, "drain", NULL, &answer);
 
+	(void)argc;
 	(void)argv;
-	if (rc == CTL_OK)
-		rc = ctl_ask(ctl, "drain", NULL, &answer);
 	if (rc != CTL_OK)
 		return rc;
 	if (ctl->json)
@@ -144,12 +140,11 @@ int ctl_check(struct ctl *ctl, int argc, char **argv)
 {
 	const json_t *messages;
 	json_t *answer;
-	int rc = ctl_arguments(ctl, argc, 0, 0);
+	int rc = ask_check(ctl, &answer);
 	bool clean;
 
+	(void)argc;
 	(void)argv;
-	if (rc == CTL_OK)
-		rc = ask_check(ctl, &answer);
 	if (rc != CTL_OK)
 		return rc;
 	clean = json_is_integer(json_at(answer, "errors")) &&

@@ -50,11 +50,10 @@ static int show_list(const json_t *answer)
 int ctl_context_list(struct ctl *ctl, int argc, char **argv)
 {
 	json_t *answer;
-	int rc = ctl_arguments(ctl, argc, 0, 0);
+	int rc = ctl_ask(ctl, "contexts", NULL, &answer);
 
+	(void)argc;
 	(void)argv;
-	if (rc == CTL_OK)
-		rc = ctl_ask(ctl, "contexts", NULL, &answer);
 	if (rc != CTL_OK)
 		return rc;
 	if (ctl->json)
@@ -165,10 +164,10 @@ static int show_context(const json_t *one)
 int ctl_context_show(struct ctl *ctl, int argc, char **argv)
 {
 	json_t *answer;
-	int rc = ctl_arguments(ctl, argc, 1, 1);
+	int rc;
 
-	if (rc == CTL_OK)
-		rc = ctl_ask(ctl, "context", json_pack("{ss}", "context", argv[0]), &answer);
+	(void)argc;
+	rc = ctl_ask(ctl, "context", json_pack("{ss}", "context", argv[0]), &answer);
 	if (rc != CTL_OK)
 		return rc;
 	if (ctl->json)
@@ -256,11 +255,10 @@ static int done(const struct ctl *ctl, json_t *document, const char *format, con
 
 int ctl_context_remove(struct ctl *ctl, int argc, char **argv)
 {
-	int rc = ctl_arguments(ctl, argc, 1, 1), error;
 	json_t *document;
+	int rc = CTL_OK, error;
 
-	if (rc != CTL_OK)
-		return rc;
+	(void)argc;
 	error = tier_context_remove(ctl->t, argv[0]);
 	if (error)
 		return ctl_failed(ctl, error);
@@ -275,12 +273,10 @@ int ctl_context_remove(struct ctl *ctl, int argc, char **argv)
 
 int ctl_context_epoch(struct ctl *ctl, int argc, char **argv)
 {
-	int rc = ctl_arguments(ctl, argc, 1, 2), error;
 	uint64_t epoch = 0;
+	int error;
 	char *end;
 
-	if (rc != CTL_OK)
-		return rc;
 	if (argc == 2) {
 		errno = 0;
 		epoch = strtoull(argv[1], &end, 10);

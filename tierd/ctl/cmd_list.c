@@ -116,13 +116,11 @@ static int show(const struct list *list, const json_t *rows)
 }
 
 /* more: a second table of the same answer, when it has rows. */
-static int run(struct ctl *ctl, int argc, const struct list *list, const struct list *more)
+static int run(struct ctl *ctl, const struct list *list, const struct list *more)
 {
 	json_t *answer;
-	int rc = ctl_arguments(ctl, argc, 0, 0);
+	int rc = ctl_ask(ctl, list->verb, NULL, &answer);
 
-	if (rc == CTL_OK)
-		rc = ctl_ask(ctl, list->verb, NULL, &answer);
 	if (rc != CTL_OK)
 		return rc;
 	if (ctl->json)
@@ -139,8 +137,9 @@ int ctl_pin_list(struct ctl *ctl, int argc, char **argv)
 {
 	static const struct list list = LIST("pins", "pins", "no pins", pin_columns);
 
+	(void)argc;
 	(void)argv;
-	return run(ctl, argc, &list, NULL);
+	return run(ctl, &list, NULL);
 }
 
 int ctl_requests(struct ctl *ctl, int argc, char **argv)
@@ -149,14 +148,16 @@ int ctl_requests(struct ctl *ctl, int argc, char **argv)
 		LIST("requests", "requests", "no requests under way", request_columns);
 	static const struct list streams = LIST("requests", "streams", "", stream_columns);
 
+	(void)argc;
 	(void)argv;
-	return run(ctl, argc, &list, &streams);
+	return run(ctl, &list, &streams);
 }
 
 int ctl_clients(struct ctl *ctl, int argc, char **argv)
 {
 	static const struct list list = LIST("clients", "clients", "no clients", client_columns);
 
+	(void)argc;
 	(void)argv;
-	return run(ctl, argc, &list, NULL);
+	return run(ctl, &list, NULL);
 }

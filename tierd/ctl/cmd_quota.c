@@ -97,10 +97,8 @@ static int show(const json_t *answer)
 int ctl_quota_show(struct ctl *ctl, int argc, char **argv)
 {
 	json_t *answer, *args = NULL;
-	int rc = ctl_arguments(ctl, argc, 0, 1);
+	int rc;
 
-	if (rc != CTL_OK)
-		return rc;
 	if (argc == 1)
 		args = json_pack("{ss}", "context", argv[0]);
 	rc = ctl_ask(ctl, "quota", args, &answer);

@@ -147,11 +147,10 @@ int ctl_show_status(const json_t *status, FILE *to)
 int ctl_status(struct ctl *ctl, int argc, char **argv)
 {
 	json_t *status;
-	int rc = ctl_arguments(ctl, argc, 0, 0);
+	int rc = ctl_ask(ctl, "status", NULL, &status);
 
+	(void)argc;
 	(void)argv;
-	if (rc == CTL_OK)
-		rc = ctl_ask(ctl, "status", NULL, &status);
 	if (rc != CTL_OK)
 		return rc;
 	if (ctl->json)
@@ -237,10 +236,8 @@ int ctl_show_latencies(const json_t *latencies, FILE *to)
 int ctl_stat(struct ctl *ctl, int argc, char **argv)
 {
 	json_t *stat, *metrics;
-	int rc = ctl_arguments(ctl, argc, 0, 1), error;
+	int rc = ctl_ask(ctl, "stat", NULL, &stat), error;
 
-	if (rc == CTL_OK)
-		rc = ctl_ask(ctl, "stat", NULL, &stat);
 	if (rc != CTL_OK)
 		return rc;
 	metrics = json_object_get(stat, "metrics");

@@ -210,7 +210,9 @@ static int take_top(struct ctl *ctl, struct top *top, int argc, char **argv)
 			return ctl_option(ctl, c, argv[optind - 2]);
 		}
 	}
-	return ctl_arguments(ctl, argc + 1 - optind, 0, 0);
+	if (optind < argc + 1)
+		return ctl_usage(ctl, "\"%.64s\" is one argument too many", argv[optind - 1]);
+	return CTL_OK;
 }
 
 int ctl_top(struct ctl *ctl, int argc, char **argv)

@@ -26,13 +26,17 @@
 struct ctl {
 	tier *t;
 	bool json;
-	const char *verb; /* for error texts */
+	const char *verb;      /* for error texts */
+	const char *arguments; /* the verb's, likewise */
 };
+
+#define CTL_OPTIONS UINT8_MAX /* as `most`: it has options, and judges its words itself */
 
 /* A verb: argc and argv begin after its words. Returns an exit status. */
 struct ctl_verb {
 	const char *object; /* "context"; NULL for verbs of one word */
 	const char *name;
+	uint8_t least, most; /* words behind it */
 	const char *arguments;
 	const char *help;
 	int (*run)(struct ctl *ctl, int argc, char **argv);
@@ -70,7 +74,7 @@ int ctl_ask(struct ctl *ctl, const char *verb, json_t *args, json_t **answer);
 /* Say that something failed with the library's text; an exit status for the error. */
 int ctl_failed(const struct ctl *ctl, int error);
 
-/* Say how the verb is used. Returns CTL_USAGE. */
+/* Say what was wrong and how the verb is used, in one line. Returns CTL_USAGE. */
 int ctl_usage(const struct ctl *ctl, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Say what getopt_long did not take, ':' (no value) or '?'. Returns CTL_USAGE. */
@@ -79,8 +83,11 @@ int ctl_option(const struct ctl *ctl, int c, const char *option);
 /* The document as JSON, numbers as numbers. Returns CTL_OK, or CTL_FAILED when writing failed. */
 int ctl_print_json(const json_t *document);
 
-/* Only as many arguments as this? Otherwise says so and returns CTL_USAGE. */
-int ctl_arguments(const struct ctl *ctl, int argc, int least, int most);
+/*
+ * Words of a verb without options: are there as many as it takes, and no option? "--" at their
+ * front, for names that look like one, is passed over. Else says so and returns CTL_USAGE.
+ */
+int ctl_words(const struct ctl *ctl, const struct ctl_verb *verb, int *argc, char ***argv);
 
 /* ---- showing (show.c) ---------------------------------------------------------------------- */
 

@@ -10,42 +10,45 @@
 #include "tierd/ctl/ctl.h"
 
 static const struct ctl_verb verbs[] = {
-	{ NULL, "status", "",
+	{ NULL, "status", 0, 0, "",
 	  "the daemon, its tiers, what is emulated, whether clients are isolated",
 	  ctl_status, NULL },
-	{ NULL, "stat", "[PATTERN]", "counters and latencies", ctl_stat, NULL },
-	{ NULL, "top", "[--interval SECONDS] [--count N]", "tiers and rates, live", ctl_top, NULL },
-	{ "context", "list", "", "your contexts; to root and the daemon's own user: all",
+	{ NULL, "stat", 0, 1, "[PATTERN]", "counters and latencies", ctl_stat, NULL },
+	{ NULL, "top", 0, CTL_OPTIONS, "[--interval SECONDS] [--count N]",
+	  "tiers and rates, live", ctl_top, NULL },
+	{ "context", "list", 0, 0, "", "your contexts; to root and the daemon's own user: all",
 	  ctl_context_list, NULL },
-	{ "context", "show", "NAME", "one context: geometry, quotas, where its pages are",
+	{ "context", "show", 1, 1, "NAME", "one context: geometry, quotas, where its pages are",
 	  ctl_context_show, NULL },
-	{ "context", "create",
+	{ "context", "create", 1, CTL_OPTIONS,
 	  "NAME --preset NAME |\n"
 	  "            --part P:KIND:LAYERS:GROUPS:BYTES[:ARG]\n"
 	  "              [,last=BLOCKS][,replicated][,layer=NUMBER] ...",
 	  "make a context; man tierctl has its other options", ctl_context_create, NULL },
-	{ "context", "remove", "NAME", "remove a context with all its blocks", ctl_context_remove,
-	  NULL },
-	{ "context", "epoch", "NAME [VALUE]", "invalidate all blocks stored so far",
+	{ "context", "remove", 1, 1, "NAME", "remove a context with all its blocks",
+	  ctl_context_remove, NULL },
+	{ "context", "epoch", 1, 2, "NAME [VALUE]", "invalidate all blocks stored so far",
 	  ctl_context_epoch, NULL },
-	{ "block", "locate", "CONTEXT KEY", "where one block is", ctl_block_locate, NULL },
-	{ "quota", "show", "[CONTEXT]", "who holds what of each tier, and what they may",
+	{ "block", "locate", 2, 2, "CONTEXT KEY", "where one block is", ctl_block_locate, NULL },
+	{ "quota", "show", 0, 1, "[CONTEXT]", "who holds what of each tier, and what they may",
 	  ctl_quota_show, NULL },
-	{ "quota", "set",
+	{ "quota", "set", 1, CTL_OPTIONS,
 	  "CONTEXT|--client ID hbm|cxl|nvme [--salt N]\n"
 	  "            [--soft SIZE] [--hard SIZE] [--pins SIZE]",
 	  "soft: kept when room is short; hard, pins: limits; left out: none",
 	  ctl_quota_set, NULL },
-	{ "pin", "list", "", "claims that keep blocks where they are", ctl_pin_list, NULL },
-	{ NULL, "evict", "CONTEXT hbm|cxl [SIZE]", "make clean pages leave a tier", ctl_evict,
+	{ "pin", "list", 0, 0, "", "claims that keep blocks where they are", ctl_pin_list, NULL },
+	{ NULL, "evict", 2, 3, "CONTEXT hbm|cxl [SIZE]", "make clean pages leave a tier", ctl_evict,
 	  NULL },
-	{ NULL, "drain", "", "write everything dirty to the store and flush it", ctl_drain, NULL },
-	{ NULL, "check", "[[--repair] [--data] STORE]",
+	{ NULL, "drain", 0, 0, "", "write everything dirty to the store and flush it", ctl_drain,
+	  NULL },
+	{ NULL, "check", 0, 0, "[[--repair] [--data] STORE]",
 	  "recount every byte of every tier; with a STORE: look at that file",
 	  ctl_check, ctl_check_store },
-	{ NULL, "requests", "", "requests and streams under way, and their age", ctl_requests,
+	{ NULL, "requests", 0, 0, "", "requests and streams under way, and their age", ctl_requests,
 	  NULL },
-	{ NULL, "clients", "", "sessions: whose they are and what they hold", ctl_clients, NULL },
+	{ NULL, "clients", 0, 0, "", "sessions: whose they are and what they hold", ctl_clients,
+	  NULL },
 };
 
 #define VERBS (sizeof(verbs) / sizeof(verbs[0]))
@@ -148,14 +151,22 @@ static int run(struct ctl *ctl, const char *socket, int argc, char **argv)
 	snprintf(name, sizeof(name), "%s%s%s", verb->object ? verb->object : "",
 		 verb->object ? " " : "", verb->name);
 	ctl->verb = name;
-	if (verb->offline && argc > words)
-		return flushed(verb->offline(ctl, argc - words, argv + words));
+	ctl->arguments = verb->arguments;
+	argc -= words;
+	argv += words;
+	if (verb->offline && argc)
+		return flushed(verb->offline(ctl, argc, argv));
+	if (verb->most != CTL_OPTIONS) {
+		status = ctl_words(ctl, verb, &argc, &argv);
+		if (status != CTL_OK)
+			return status;
+	}
 	error = tier_connect(&ctl->t, &options);
 	if (error) {
 		fprintf(stderr, "tierctl: %s\n", tier_error_text());
 		return CTL_NO_DAEMON;
 	}
-	status = verb->run(ctl, argc - words, argv + words);
+	status = verb->run(ctl, argc, argv);
 	tier_close(ctl->t);
 	return flushed(status);
 }
@@ -188,11 +199,11 @@ int main(int argc, char **argv)
 			return misused(c == ':' ? "a value is missing behind " : "no option ",
 				       argv[optind - 1]);
 	}
-	/* --json may also stand at the end, where people put it: the words move together. */
+	/* They may also stand at the end, where people put them: the words move together. */
 	for (words += optind; optind < argc; optind++) {
-		if (strcmp(argv[optind], "--json") == 0)
+		if (strcmp(argv[optind], "--json") == 0 || strcmp(argv[optind], "-j") == 0)
 			ctl.json = true;
-		else if (strcmp(argv[optind], "--help") == 0)
+		else if (strcmp(argv[optind], "--help") == 0 || strcmp(argv[optind], "-h") == 0)
 			return help(stdout, CTL_OK);
 		else
 			words[count++] = argv[optind];

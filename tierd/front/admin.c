@@ -104,6 +104,8 @@ static const char *deed_refused(enum obs_deed_kind kind, int rc)
 	if (kind == OBS_DEED_QUOTA)
 		return "hard must leave room for two blocks and not be below soft, in a tier that "
 		       "the context uses";
+	if (kind == OBS_DEED_EVICT && rc == -EINVAL)
+		return "the context does not use that tier; tierctl context show tells which";
 	return "the core cannot do that now; ask again";
 }
 

@@ -155,6 +155,7 @@ int obs_take_quota(struct obs_args *a, const json_t *given, char *why)
 	q->context_id = a->context_id;
 	q->who = json_object_get(given, "salt") ? CORE_HOLDER_SALT : CORE_HOLDER_CONTEXT;
 	if (q->who == CORE_HOLDER_SALT && take_salt(given, &q->key))
-		return say(why, "argument \"salt\" must be a text with a number of 64 bits");
+		return say(why, "argument \"salt\" must be a number of 64 bits, 7 or 0x7 (a JSON "
+				"text)");
 	return 0;
 }
