@@ -65,7 +65,7 @@ struct engine_stats {
 	uint64_t fetches_late;
 	uint64_t streams; /* prefixes asked for layer by layer: whole, */
 	uint64_t streams_ready, streams_late, streams_missed, streams_failed;
-	uint64_t streams_ended_early; /* ... or not needed to their end */
+	uint64_t streams_ended_early; /* ... or let go when no block was left */
 	uint64_t layers, layers_there; /* wanted; of these, there already */
 	uint64_t layer_wait_ns;
 	uint64_t verified_pages, verified_bytes, bad_pages;

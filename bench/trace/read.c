@@ -150,12 +150,17 @@ static int64_t await_layer(struct engine *e, const struct piece *p, uint32_t lay
 	return n;
 }
 
-/* How it ended: the layers that did not come are the engine's to compute. */
+/*
+ * How it ended: the layers that did not come are the engine's to compute. Who has read them all may
+ * be faster than the answer, which is the one thing behind them.
+ */
 static void account(struct engine *e, struct piece *p)
 {
 	struct tier_stream_progress at = { .size = sizeof(at) };
 	struct engine_stats *s = e->stats;
 
+	if (p->usable)
+		(void)tier_stream_wait(p->s, e->set->layers, 0); /* -ENODATA: it is there */
 	if (tier_stream_look(p->s, &at) || !at.ended) {
 		engine_count(&s->streams_ended_early, 1);
 		return;

@@ -693,9 +693,9 @@ uint32_t tier_stream_ready(const tier_stream *s);
  * Wait until `layer` is ready or deadline_ns (0 = the stream's own). Returns the number of blocks,
  * from the first, that its pages are there for: fewer than asked for when some have gone. No system
  * call when it is there. Errors: -ENODATA the stream ended without it (late, missed, dropped:
- * tier_stream_look says which; or it has no such layer), -ETIMEDOUT, -EMSGSIZE the window that it
- * needs is larger than the daemon's share for streams (the text says how large), -ENOSPC, -EBUSY,
- * -E2BIG more than 4 Mi pages, -ENOTCONN. Any thread.
+ * tier_stream_look says which; or it has no such layer: so one waits for the end), -ETIMEDOUT,
+ * -EMSGSIZE the window that it needs is larger than the daemon's share for streams (the text says
+ * how large), -ENOSPC, -EBUSY, -E2BIG more than 4 Mi pages, -ENOTCONN. Any thread.
  */
 int64_t tier_stream_wait(tier_stream *s, uint32_t layer, uint64_t deadline_ns);
 
@@ -720,7 +720,7 @@ struct tier_stream_progress {
 	uint32_t layers; /* in all; 0 until the daemon has begun */
 	uint32_t ready;
 	uint32_t usable; /* blocks, from the first, that the ready layers are there for */
-	uint32_t ended;  /* 1: no further layer comes */
+	uint32_t ended;  /* 1: no further layer comes; told a moment after the last one */
 	uint32_t status; /* TIER_READY ..., when ended */
 	int32_t result;  /* 0 or negative errno, when ended */
 	uint32_t whole;  /* when ended: blocks, from the first, of which every layer came */

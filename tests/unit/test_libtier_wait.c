@@ -262,6 +262,59 @@ static void test_a_layer_and_the_event_descriptor(void **state)
 	tier_stream_close(k.s);
 }
 
+/* A daemon whose answer comes when the test says so; the stream has two layers. */
+static bool take_and_keep(struct fake *f, const struct abi_sqe *e, struct abi_cqe *c, bool *silent)
+{
+	bool is_stream = take_streams(f, e, c, silent);
+
+	if (is_stream)
+		atomic_store_release_u64(&asked, e->user_data);
+	return is_stream;
+}
+
+static void *wait_behind_the_last(void *arg)
+{
+	tier_stream *s = arg;
+
+	return (void *)(intptr_t)tier_stream_wait(s, 2, time_now_ns() + LONG_NS);
+}
+
+/* All layers are read before the answer is there: who waits for the layer behind them gets it. */
+static void test_the_answer_follows_the_last_layer(void **state)
+{
+	struct tier_stream_progress p = { .size = sizeof(p) };
+	struct world *w = *state;
+	tier_block b = world_block(w, 1);
+	struct abi_stream *line = w->fake->client[0].lines;
+	pthread_t thread;
+	tier_stream *s;
+	void *rc;
+
+	asked = 0;
+	w->fake->hook = take_and_keep;
+	assert_int_equal(tier_stream_open(w->c, &b, 1, NULL, &s), 0);
+	while (!atomic_load_acquire_u64(&asked))
+		sched_yield();
+	line->layers = 2;
+	atomic_store_release_u32(&line->ready, 2);
+	assert_int_equal(tier_stream_wait(s, 1, 0), 1);
+	assert_int_equal(tier_stream_look(s, &p), 0);
+	assert_int_equal(p.ready, 2);
+	assert_int_equal(p.ended, 0);
+	assert_int_equal(pthread_create(&thread, NULL, wait_behind_the_last, s), 0);
+	while (atomic_load_relaxed_u32(&line->wait) != 3)
+		sched_yield();
+	answer(w);
+	assert_int_equal(pthread_join(thread, &rc), 0);
+	assert_int_equal((intptr_t)rc, -ENODATA);
+	assert_int_equal(tier_stream_look(s, &p), 0);
+	assert_int_equal(p.ended, 1);
+	assert_int_equal(p.status, TIER_READY);
+	assert_int_equal(p.whole, 1);
+	w->fake->hook = NULL;
+	tier_stream_close(s);
+}
+
 /* ---- two processors ------------------------------------------------------------------------- */
 
 #define ROUNDS 1000000u
@@ -464,6 +517,7 @@ int main(void)
 		T(test_signals_end_no_wait),
 		T(test_released_layers_stay_released),
 		T(test_a_layer_and_the_event_descriptor),
+		T(test_the_answer_follows_the_last_layer),
 		cmocka_unit_test(test_the_doorbell_is_not_missed),
 		cmocka_unit_test(test_the_wake_up_is_not_missed),
 		cmocka_unit_test(test_the_tail_tells_of_whole_entries),
