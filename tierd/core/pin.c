@@ -154,6 +154,8 @@ static int pin_block(struct core *c, struct pin *p, struct abi_block_ref ref)
 	struct pin_chunk *k;
 	struct block_use *use;
 
+	/* Its size stays as it is: what it is charged with now is what it gives back. */
+	assert(index_block(&p->ctx->ix, ref.slot)->state == ABI_BLOCK_COMMITTED);
 	if (block_use(p->ctx, ref.slot)->pins[p->tier] == UINT16_MAX ||
 	    block_use(p->ctx, ref.slot)->head_pins[p->tier] == UINT16_MAX)
 		return -EUSERS;
@@ -298,7 +300,7 @@ int64_t pin_take(struct core *c, struct pin_ask *ask, uint64_t *id)
 	for (uint32_t i = 0; i < ask->count; i++) {
 		uint64_t bytes;
 
-		if (!fetch_block_there(p->ctx, ask->ref[i]))
+		if (!block_alive(p->ctx, ask->ref[i]))
 			break;
 		bytes = pin_block_bytes(p->ctx, ask->ref[i].slot, p->layers);
 		ask->limit = pin_limit(c, p, ask->ref[i].slot, bytes);
