@@ -244,7 +244,8 @@ struct abi_cqe {
 	/* put: bit i = block i was there (first 64); pin: blocks resident; prefetch: blocks
 	 * that are protected until the deadline; stream: layers ready, or, with -EMSGSIZE,
 	 * the bytes of window that it needs; with -ENOSPC, and -EDQUOT of a pin: ABI_HELD_*;
-	 * with -ENOBUFS of a plan or session, -EAGAIN of a reservation: ABI_FULL_* */
+	 * with -ENOBUFS of a plan or session, -EAGAIN of a reservation, and of a prefetch that
+	 * is DROPPED for want of a claim: ABI_FULL_* */
 	uint64_t aux;
 }; /* 32 bytes */
 

@@ -535,10 +535,10 @@ int64_t tier_fetch_pages(tier_context *c, const struct tier_page *pages, uint32_
  * as is safe (queues, residency and bandwidth as measured then), so that fast memory is not held
  * in vain. The completion comes when all is there or the deadline has passed: value = blocks usable
  * from the first, aux = blocks protected from eviction until shortly after the deadline (fewer:
- * the pin budget is used up), status READY, LATE, MISS, or DROPPED when the claim was not taken (64
- * claims of ours are waiting already, or the deadline is more than ten minutes away). Without a
- * deadline it begins at once, into idle bandwidth, and protects nothing. tier_cancel ends it.
- * ask as for tier_fetch_start. Returns 0, -EAGAIN ring full, -ENOTCONN, -EINVAL. Any thread.
+ * the pin budget is used up), status READY, LATE, MISS, or DROPPED when the claim was not taken: 64
+ * of ours wait already (aux >> 40 is 4), 384 of this user (5), 512 on the host (1), or the deadline
+ * is over ten minutes away (0). Without one it begins at once, protecting nothing. tier_cancel ends
+ * it. ask as for tier_fetch_start. Returns 0, -EAGAIN ring full, -ENOTCONN, -EINVAL. Any thread.
  */
 int tier_prefetch(tier_context *c, const tier_block *blocks, uint32_t count,
 		  const struct tier_ask *ask);

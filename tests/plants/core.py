@@ -46,7 +46,13 @@ bug("head-kept-when-its-block-is-not-charged", CORE + "pin.c",
 bug("foresight-shares-beyond-its-half", CORE + "pin.c", "if (more || p->layers)", "if (more)",
     "test_core_pin", quick=True)
 bug("giver-that-cannot-give", CORE + "quota.c", "if (can_give(c, y, tier)) {",
-    "if (has > share) {", "test_core_reserve", quick=True)
+    "if (has > share) {", "test_core_reserve")
+bug("claims-all-of-one-user", CORE + "claim.c",
+    "far || !account_may(c, k, ACCOUNT_CLAIMS) ||",
+    "far || k->used[ACCOUNT_CLAIMS] >= CLAIMS_CLIENT_MAX ||", "test_core_request")
+bug("staging-beyond-its-users-claims", CORE + "claim.c",
+    "CLAIMS_MAX && account_user_may(c, account, ACCOUNT_CLAIMS);",
+    "CLAIMS_MAX && account < UINT32_MAX;", "test_core_session")
 bug("durable-put-waits-for-the-cache-log", CORE + "put.c",
     "if (m->persist == PERSIST_REFUSED || block_queued(m)) {",
     "if (m->persist == PERSIST_REFUSED) {", "test_core_flush", quick=True)

@@ -384,7 +384,6 @@ static void test_counters_of_clients_and_users(void **state)
 
 	(void)state;
 	WRONG(k->orders, "orders that wait");
-	WRONG(k->claims, "claims");
 	WRONG(a->sessions, "user 7: sessions");
 	for (uint32_t kind = 0; kind < ACCOUNT_KINDS; kind++) {
 		WRONG(k->used[kind], "client 1: entries of a shared table");

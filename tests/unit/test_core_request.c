@@ -144,6 +144,7 @@ static void test_claims_are_bounded(void **state)
 	assert_int_equal(answer[2].res, 1);
 	prefetch(0, 3, 60000 * MS);
 	assert_int_equal(answer[3].status, ABI_STATUS_DROPPED);
+	assert_int_equal(answer[3].aux >> 8 * ABI_HELD_LIMIT, ABI_LIMIT_CLIENT);
 	prefetch(1, 4, 60000 * MS);
 	assert_int_equal(answer[4].res, 1);
 	/* The next client in the place of one that went begins with none. */
@@ -151,8 +152,43 @@ static void test_claims_are_bounded(void **state)
 	host_client_dead(&host, 0);
 	host_client_open(&host, 0);
 	host_client_attach(&host, 0);
-	assert_int_equal(host.core->client[0].claims, 0);
+	assert_int_equal(host.core->client[0].used[ACCOUNT_CLAIMS], 0);
 	assert_int_equal(host.core->claims.count, 1);
+}
+
+static uint8_t whose(uint64_t name)
+{
+	assert_int_equal(answer[name].status, ABI_STATUS_DROPPED);
+	return (uint8_t)(answer[name].aux >> 8 * ABI_HELD_LIMIT);
+}
+
+/* All sessions of a user together get three quarters, with what is parked for conversations. */
+static void test_a_user_leaves_claims_to_others(void **state)
+{
+	const uint32_t most = CLAIMS_MAX / 4 * 3;
+	uint32_t account = host.core->client[0].account;
+
+	(void)state;
+	store();
+	one_host_other_user(2);
+	for (uint32_t i = 0; i < most - 1; i++)
+		account_take_for(host.core, account, ACCOUNT_CLAIMS);
+	prefetch(0, 1, 60000 * MS);
+	assert_int_equal(answer[1].res, 1);
+	prefetch(0, 2, 60000 * MS);
+	assert_int_equal(whose(2), ABI_LIMIT_USER);
+	assert_int_equal(answer[2].aux & UINT32_MAX, CLAIMS_MAX << ABI_FULL_MOST | most);
+	prefetch(1, 3, 60000 * MS); /* of the same user */
+	assert_int_equal(whose(3), ABI_LIMIT_USER);
+	prefetch(2, 4, 60000 * MS);
+	assert_int_equal(answer[4].res, 1);
+	order(0, ABI_OP_CANCEL, 5, 1);
+	assert_int_equal(answer[1].res, -ECANCELED);
+	prefetch(1, 6, 60000 * MS);
+	assert_int_equal(answer[6].res, 1);
+	for (uint32_t i = 0; i < most - 1; i++)
+		account_give(host.core, account, NULL, ACCOUNT_CLAIMS);
+	host_audit(&host);
 }
 
 /* The deadline is judged once: what is all there is protected, or it is late. */
@@ -299,6 +335,7 @@ int main(void)
 		CASE(test_a_drain_waits_for_what_was_before_it),
 		CASE(test_a_drain_leaves_claims_that_are_not_due),
 		CASE(test_claims_are_bounded),
+		CASE(test_a_user_leaves_claims_to_others),
 		CASE(test_a_claim_is_protected_or_late),
 		CASE(test_a_reservation_is_its_clients),
 		CASE(test_a_plan_asks_for_what_there_is),

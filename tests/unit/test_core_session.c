@@ -99,6 +99,31 @@ static void test_what_ends_gives_back(void **state)
 	}
 }
 
+/* What is staged for a user's conversations waits for its share of the claims, as others do. */
+static void test_staging_takes_its_users_claims(void **state)
+{
+	const uint32_t most = CLAIMS_MAX / 4 * 3;
+	uint32_t account = host.core->client[0].account;
+	struct session *s = host.core->sessions.table;
+
+	(void)state;
+	one_host_other_user(1);
+	for (uint32_t i = 0; i < most; i++)
+		account_take_for(host.core, account, ACCOUNT_CLAIMS);
+	assert_int_equal(say(0, 1, ABI_SESSION_TURN_END, KEYS).res, 0);
+	assert_int_equal(say_of(1, 0, 2, ABI_SESSION_TURN_END, KEYS, NULL).res, 0);
+	for (uint32_t i = 0; i < 5; i++)
+		host_tick(&host, 10 * MS);
+	assert_int_equal(s[0].state, SESSION_AWAY);
+	assert_true(s[1].state == SESSION_STAGING || s[1].state == SESSION_STAGED);
+	for (uint32_t i = 0; i < most; i++)
+		account_give(host.core, account, NULL, ACCOUNT_CLAIMS);
+	for (uint32_t i = 0; i < 2; i++)
+		host_tick(&host, 10 * MS);
+	assert_true(s[0].state == SESSION_STAGING || s[0].state == SESSION_STAGED);
+	host_audit(&host);
+}
+
 /* One user's conversations fill the table: it is its own that are forgotten, also the next ones. */
 static void test_who_has_most_is_forgotten_first(void **state)
 {
@@ -308,6 +333,7 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, begin, one_host_off)
 	const struct CMUnitTest tests[] = {
 		CASE(test_what_ends_gives_back),
+		CASE(test_staging_takes_its_users_claims),
 		CASE(test_who_has_most_is_forgotten_first),
 		CASE(test_who_will_read_most_is_forgotten_first),
 		CASE(test_a_turn_is_protected_while_it_lasts),

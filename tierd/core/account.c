@@ -24,6 +24,7 @@ static const uint32_t table[ACCOUNT_KINDS] = {
 	[ACCOUNT_PLANS] = PLANS_MAX,
 	[ACCOUNT_RESERVATIONS] = CORE_RESERVATIONS_MAX,
 	[ACCOUNT_STREAMS] = CORE_STREAMS_MAX,
+	[ACCOUNT_CLAIMS] = CLAIMS_MAX,
 	[ACCOUNT_SESSIONS] = SESSIONS_MAX,
 	[ACCOUNT_REFS] = SESSION_CHUNKS,
 };
@@ -41,6 +42,7 @@ static uint32_t client_most(const struct core *c, enum account_kind kind)
 		[ACCOUNT_PINS] = c->config.client_pins,
 		[ACCOUNT_PIN_CHUNKS] = CORE_PIN_CHUNKS / 4,
 		[ACCOUNT_PLANS] = PLANS_CLIENT_MAX,
+		[ACCOUNT_CLAIMS] = CLAIMS_CLIENT_MAX,
 		[ACCOUNT_SESSIONS] = SESSIONS_CLIENT_MAX,
 	};
 
@@ -98,10 +100,15 @@ void account_close(struct core *c, struct client *k)
 
 /* ---- tables -------------------------------------------------------------------------------- */
 
+bool account_user_may(const struct core *c, uint32_t account, enum account_kind kind)
+{
+	assert(account < CORE_ACCOUNTS_MAX);
+	return c->account[account].used[kind] < user_most(kind);
+}
+
 bool account_may(const struct core *c, const struct client *k, enum account_kind kind)
 {
-	return k->used[kind] < client_most(c, kind) &&
-	       c->account[k->account].used[kind] < user_most(kind);
+	return k->used[kind] < client_most(c, kind) && account_user_may(c, k->account, kind);
 }
 
 /* Who has as many entries as may be, how many, of how many: for the answer (ABI_FULL_*). */
@@ -131,15 +138,21 @@ uint32_t account_fullest(const struct core *c, enum account_kind kind)
 	return found;
 }
 
-void account_take(struct core *c, struct client *k, enum account_kind kind)
+/* For a user, in no session's name. */
+void account_take_for(struct core *c, uint32_t account, enum account_kind kind)
 {
-	assert(k->account < CORE_ACCOUNTS_MAX);
-	assert(c->account[k->account].used[kind] < table[kind]);
-	k->used[kind]++;
-	c->account[k->account].used[kind]++;
+	assert(account < CORE_ACCOUNTS_MAX);
+	assert(c->account[account].used[kind] < table[kind]);
+	c->account[account].used[kind]++;
 }
 
-/* k: the session that took it, NULL when that has ended meanwhile. */
+void account_take(struct core *c, struct client *k, enum account_kind kind)
+{
+	account_take_for(c, k->account, kind);
+	k->used[kind]++;
+}
+
+/* k: the session that took it, NULL when that has ended meanwhile, or none did. */
 void account_give(struct core *c, uint32_t account, struct client *k, enum account_kind kind)
 {
 	struct account *a = &c->account[account];

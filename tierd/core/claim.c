@@ -131,8 +131,19 @@ static void claim_park(struct core *c, struct request *r)
 	k->count++;
 	k->next_ns = c->now_ns; /* where it stands among the others is seen at the next look */
 	r->phase = REQUEST_CLAIM;
-	c->client[r->client].claims++;
+	if (r->client == CORE_CLIENTS_MAX)
+		account_take_for(c, r->account, ACCOUNT_CLAIMS);
+	else
+		account_take(c, &c->client[r->client], ACCOUNT_CLAIMS);
 	c->metrics.claims++;
+}
+
+/* The session that asked for it; NULL: it has ended, or it is the core's own, for a user. */
+static struct client *claimant(struct core *c, const struct request *r)
+{
+	if (r->client == CORE_CLIENTS_MAX || c->client[r->client].session != r->session)
+		return NULL;
+	return &c->client[r->client];
 }
 
 static void claim_unpark(struct core *c, struct request *r)
@@ -145,8 +156,7 @@ static void claim_unpark(struct core *c, struct request *r)
 		(k->count - i - 1) * sizeof(k->by_deadline[0]));
 	k->count--;
 	r->parked = false;
-	if (c->client[r->client].session == r->session)
-		c->client[r->client].claims--;
+	account_give(c, r->account, claimant(c, r), ACCOUNT_CLAIMS);
 }
 
 /* Park it: references resolved, use_ns set, room there. */
@@ -160,20 +170,26 @@ void claim_take(struct core *c, struct request *r)
 
 /* ---- the request -------------------------------------------------------------------------- */
 
+/* May the core park one for this user? */
+bool claim_may(const struct core *c, uint32_t account)
+{
+	return c->claims.count < CLAIMS_MAX && account_user_may(c, account, ACCOUNT_CLAIMS);
+}
+
 void prefetch_begin(struct core *c, struct request *r)
 {
-	bool room = c->claims.count < CLAIMS_MAX &&
-		    c->client[r->client].claims < CLAIMS_CLIENT_MAX;
+	const struct client *k = &c->client[r->client];
+	bool far = r->deadline_ns > c->now_ns + CLAIM_HORIZON_NS;
 
 	r->foreseen = true;
 	if (!r->sqe.deadline_ns) { /* no time of use is known: into idle bandwidth, now */
 		fetch_begin(c, r);
 		return;
 	}
-	if (!room || r->deadline_ns > c->now_ns + CLAIM_HORIZON_NS) {
+	if (far || !account_may(c, k, ACCOUNT_CLAIMS) || c->claims.count == CLAIMS_MAX) {
 		c->metrics.claims_dropped++;
 		r->status = ABI_STATUS_DROPPED;
-		request_end(c, r, 0, 0, 0);
+		request_end(c, r, 0, 0, far ? 0 : account_lack(c, k, ACCOUNT_CLAIMS));
 		return;
 	}
 	r->use_ns = r->deadline_ns;

@@ -48,6 +48,7 @@ struct staged {
 };
 
 /* claim.c */
+bool claim_may(const struct core *c, uint32_t account);
 void claim_take(struct core *c, struct request *r);
 void prefetch_begin(struct core *c, struct request *r);
 void prefetch_step(struct core *c, struct request *r);

@@ -394,7 +394,7 @@ static void client_open(struct core *c, const struct core_client_open *open)
 	k->open = *open;
 	k->state = 1;
 	k->session++;
-	k->orders = k->claims = 0;
+	k->orders = 0;
 	k->puts = NULL;
 	account_open(c, k);
 	quota_client_open(c, k, open->client);
@@ -535,7 +535,7 @@ bool core_accepts(const struct core *c, uint32_t client)
 	if (c->requests >= CORE_REQUESTS_MAX || !account_may(c, k, ACCOUNT_REQUESTS))
 		return false;
 	return c->requests < CORE_REQUESTS_MAX * 3 / 4 ||
-	       k->used[ACCOUNT_REQUESTS] - k->claims < 4;
+	       k->used[ACCOUNT_REQUESTS] - k->used[ACCOUNT_CLAIMS] < 4;
 }
 
 static uint64_t min_u64(uint64_t a, uint64_t b)

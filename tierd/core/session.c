@@ -278,6 +278,7 @@ static struct request *transfer(struct core *c, struct session *s, uint64_t use_
 		.part_count = s->part_count,
 		.tier = s->tier,
 	};
+	r->account = c->client[s->client].account;
 	r->use_ns = use_ns;
 	r->deadline_ns = deadline_ns;
 	r->foreseen = true;
@@ -289,9 +290,12 @@ static struct request *transfer(struct core *c, struct session *s, uint64_t use_
 
 static void stage(struct core *c, struct session *s)
 {
-	struct request *r;
+	struct request *r = NULL;
 
-	if (c->claims.count >= CLAIMS_MAX || !(r = transfer(c, s, s->use_ns, s->patience_ns))) {
+	assert(c->client[s->client].session == s->client_session);
+	if (claim_may(c, c->client[s->client].account))
+		r = transfer(c, s, s->use_ns, s->patience_ns);
+	if (!r) {
 		wake_at(c, s, c->now_ns + RETRY_NS);
 		return;
 	}

@@ -209,6 +209,7 @@ enum account_kind {
 	ACCOUNT_PLANS,
 	ACCOUNT_RESERVATIONS,
 	ACCOUNT_STREAMS,
+	ACCOUNT_CLAIMS,  /* parked: also those that the core parks for a user's conversations */
 	ACCOUNT_SESSIONS, /* never refused for a user's sake: who has most forgets one */
 	ACCOUNT_REFS,    /* ... likewise: chunks of what conversations will read */
 	ACCOUNT_KINDS,
@@ -247,7 +248,6 @@ struct client {
 	struct prompt prompt;
 	uint32_t session;  /* counts the clients that had this number */
 	uint32_t orders;   /* requests in REQUEST_ORDER */
-	uint32_t claims;   /* ... parked as claims */
 	uint32_t owner;    /* in the core's ledger of what clients put */
 	struct put *puts;
 };
@@ -638,7 +638,9 @@ uint32_t block_class(const struct context *x, uint32_t slot, uint32_t tier, uint
 void account_open(struct core *c, struct client *k);
 void account_close(struct core *c, struct client *k);
 bool account_may(const struct core *c, const struct client *k, enum account_kind kind);
+bool account_user_may(const struct core *c, uint32_t account, enum account_kind kind);
 void account_take(struct core *c, struct client *k, enum account_kind kind);
+void account_take_for(struct core *c, uint32_t account, enum account_kind kind);
 void account_give(struct core *c, uint32_t account, struct client *k, enum account_kind kind);
 uint64_t account_lack(const struct core *c, const struct client *k, enum account_kind kind);
 uint32_t account_fullest(const struct core *c, enum account_kind kind);
