@@ -47,6 +47,12 @@ bug("foresight-shares-beyond-its-half", CORE + "pin.c", "if (more || p->layers)"
     "test_core_pin", quick=True)
 bug("giver-that-cannot-give", CORE + "quota.c", "if (can_give(c, y, tier)) {",
     "if (has > share) {", "test_core_reserve")
+bug("windows-all-of-one-user", CORE + "stream_window.c",
+    "return c->users > 1 ? pool / 4 * 3 : pool;", "return c->users > 1 ? pool : pool;",
+    "test_core_stream")
+bug("windows-squeezed-for-anothers-own", CORE + "stream_window.c",
+    "return waiting->account == s->account || user_may(c, waiting);",
+    "return waiting->account == s->account || c;", "test_core_stream")
 bug("claims-all-of-one-user", CORE + "claim.c",
     "far || !account_may(c, k, ACCOUNT_CLAIMS) ||",
     "far || k->used[ACCOUNT_CLAIMS] >= CLAIMS_CLIENT_MAX ||", "test_core_request")

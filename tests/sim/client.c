@@ -35,6 +35,7 @@ void client_open(struct world *w, uint32_t client)
 	theirs_lines_anew(w, client);
 	e.open = (struct core_client_open){
 		.client = client,
+		.uid = client % 2,
 		.staging = k->staging,
 		.staging_bytes = STAGING_BYTES,
 		.readers = k->reader,

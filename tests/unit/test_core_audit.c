@@ -385,6 +385,9 @@ static void test_counters_of_clients_and_users(void **state)
 	(void)state;
 	WRONG(k->orders, "orders that wait");
 	WRONG(a->sessions, "user 7: sessions");
+	WRONG(c->users, "users");
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+		WRONG(a->windows[t], "windows of streams");
 	for (uint32_t kind = 0; kind < ACCOUNT_KINDS; kind++) {
 		WRONG(k->used[kind], "client 1: entries of a shared table");
 		WRONG(a->used[kind], "user 7: entries of a shared table");

@@ -274,6 +274,80 @@ static void test_who_waits_makes_others_give_back(void **state)
 	assert_int_equal(b->window, 2);
 }
 
+/* Two users are there. A stream of 100 blocks needs 37.5 MiB of 512, and wants 112.5. */
+static struct stream *of_user(struct world *w, uint32_t number, uint32_t account, uint32_t blocks)
+{
+	struct stream *s = stream_of(w, number, ABI_TIER_CXL, blocks);
+
+	w->c.users = 2;
+	s->account = account;
+	assert_int_equal(stream_window_plan(&w->c, s, 0), 0);
+	return s;
+}
+
+/* One user's windows are three quarters of the pool at most: the other one has the rest. */
+static void test_a_user_leaves_windows_to_others(void **state)
+{
+	struct world *w = *state;
+	struct stream *s[12], *other, *more;
+	uint32_t n = 0;
+
+	for (; n < 12; n++) {
+		s[n] = of_user(w, n, 1, 100);
+		if (!stream_admit(&w->c, s[n]))
+			break;
+		s[n]->issue = s[n]->window * s[n]->per_layer; /* it never lets go */
+		assert_true(w->c.account[1].windows[ABI_TIER_CXL] <= 384 * MIB);
+	}
+	assert_in_range(n, 3, 11);
+	other = of_user(w, 20, 2, 300); /* needs 112.5 MiB */
+	assert_true(stream_admit(&w->c, other));
+	/* It may grow: who waits, waits for his own. */
+	more = of_user(w, 21, 2, 10);
+	assert_true(stream_admit(&w->c, more));
+	stream_window_end(&w->c, other);
+	other->used = false;
+	assert_int_equal(more->window, more->layers);
+	assert_false(stream_admit(&w->c, s[n]));
+	stream_window_end(&w->c, s[0]);
+	s[0]->used = false;
+	assert_true(stream_admit(&w->c, s[n]));
+}
+
+/* It may need more than a user may have: then it is the only one of his. */
+static void test_a_user_may_have_one_stream_of_any_size(void **state)
+{
+	struct world *w = *state;
+	struct stream *small = of_user(w, 0, 1, 10), *whole = of_user(w, 1, 1, 1300);
+
+	assert_true(whole->need > 384 * MIB);
+	assert_true(stream_admit(&w->c, small));
+	assert_false(stream_admit(&w->c, whole));
+	stream_window_end(&w->c, small);
+	small->used = false;
+	assert_true(stream_admit(&w->c, whole));
+	assert_int_equal(whole->window, 2);
+	assert_false(stream_admit(&w->c, of_user(w, 2, 1, 10)));
+	stream_window_end(&w->c, whole);
+	assert_int_equal(w->c.account[1].windows[ABI_TIER_CXL], 0);
+}
+
+/* Alone, a user may have it all; and what he has then he keeps when another one comes. */
+static void test_a_user_alone_may_have_all_windows(void **state)
+{
+	struct world *w = *state;
+	struct stream *a = of_user(w, 0, 1, 680), *b = of_user(w, 1, 1, 680);
+
+	w->c.users = 1;
+	assert_int_equal(a->need, 255 * MIB);
+	assert_true(stream_admit(&w->c, a));
+	assert_true(stream_admit(&w->c, b));
+	w->c.users = 2;
+	stream_window_moved(&w->c, a);
+	assert_int_equal(a->window, 2);
+	assert_int_equal(w->c.account[1].windows[ABI_TIER_CXL], w->c.stream_grants[ABI_TIER_CXL]);
+}
+
 static void test_hbm_streams_count_in_both_tiers(void **state)
 {
 	struct world *w = *state;
@@ -319,6 +393,9 @@ int main(void)
 		TEST(test_who_does_not_fit_waits),
 		TEST(test_windows_shrink_to_their_need_for_others),
 		TEST(test_who_waits_makes_others_give_back),
+		TEST(test_a_user_leaves_windows_to_others),
+		TEST(test_a_user_may_have_one_stream_of_any_size),
+		TEST(test_a_user_alone_may_have_all_windows),
 		TEST(test_hbm_streams_count_in_both_tiers),
 		TEST(test_room_stays_set_aside_for_a_while),
 	};

@@ -156,6 +156,35 @@ static void test_a_user_leaves_streams_to_others(void **state)
 	release(0);
 }
 
+/* Of the windows, too: here one user's share is that of one stream, and the pool that of two. */
+static void test_a_user_leaves_windows_to_others(void **state)
+{
+	(void)state;
+	one_host_other_user(2);
+	host.core->config.stream_share = 24;
+	stream(0, ABI_TIER_CXL, ABI_MODE_STREAM, 0);
+	for (uint32_t i = 0; i < 20 && last[STREAM].res == 1; i++)
+		host_tick(&host, MS);
+	assert_streamed(); /* and not released */
+	stream(1, ABI_TIER_CXL, ABI_MODE_STREAM, 0);
+	for (uint32_t i = 0; i < 20; i++)
+		host_tick(&host, MS);
+	assert_int_equal(last[STREAM].res, 1);
+	stream(2, ABI_TIER_CXL, ABI_MODE_STREAM, 0);
+	for (uint32_t i = 0; i < 20 && last[STREAM].res == 1; i++)
+		host_tick(&host, MS);
+	assert_streamed();
+	host_audit(&host);
+	last[STREAM].res = 1;
+	host_client_gone(&host, 2);
+	host_client_dead(&host, 2); /* who is alone now may have it all */
+	for (uint32_t i = 0; i < 20 && last[STREAM].res == 1; i++)
+		host_tick(&host, MS);
+	assert_streamed();
+	release(0);
+	release(1);
+}
+
 /* A stream that nobody releases does not last as long as it says. */
 static void test_no_stream_is_for_ever(void **state)
 {
@@ -371,6 +400,7 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, begin, one_host_off)
 	const struct CMUnitTest tests[] = {
 		CASE(test_a_user_leaves_streams_to_others),
+		CASE(test_a_user_leaves_windows_to_others),
 		CASE(test_no_stream_is_for_ever),
 		CASE(test_there_are_streams_to_memory_alone),
 		CASE(test_what_is_read_once_leaves),

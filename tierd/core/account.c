@@ -80,7 +80,7 @@ void account_open(struct core *c, struct client *k)
 			c->accounts_high = i + 1;
 	}
 	assert(a); /* there are more than sessions, requests and puts together */
-	a->sessions++;
+	c->users += !a->sessions++;
 	k->account = (uint32_t)(a - c->account);
 	memset(k->used, 0, sizeof(k->used));
 	memset(k->held, 0, sizeof(k->held));
@@ -92,8 +92,9 @@ void account_close(struct core *c, struct client *k)
 {
 	struct account *a = &c->account[k->account];
 
-	assert(a->sessions > 0);
-	a->sessions--;
+	assert(a->sessions > 0 && c->users > 0);
+	if (!--a->sessions && --c->users == 1)
+		request_wake_space(c); /* who is left may have all windows of streams */
 	while (c->accounts_high && is_idle(&c->account[c->accounts_high - 1]))
 		c->accounts_high--;
 }

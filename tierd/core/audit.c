@@ -494,6 +494,27 @@ static void audit_window(struct audit *a, const struct stream *s)
 			   s->per_layer, s->window);
 }
 
+/* What windows each user has, also for sessions that have ended; and how many users are there. */
+static void audit_users(struct audit *a)
+{
+	const struct core *c = a->c;
+	uint64_t users = 0;
+
+	for (uint32_t i = 0; i < c->accounts_high; i++) {
+		uint64_t grants[ABI_MEM_TIERS] = { 0 };
+
+		users += c->account[i].sessions > 0;
+		for (uint32_t k = 0; k < c->streams_high; k++)
+			for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+				if (c->stream[k].used && c->stream[k].account == i)
+					grants[t] += c->stream[k].grant[t];
+		for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+			audit_compare(a, "a user", "windows of streams", grants[t],
+				      c->account[i].windows[t]);
+	}
+	audit_compare(a, "host", "users", users, c->users);
+}
+
 /* Claims are the bits of streams' items; grants are within what was set aside. */
 static void audit_streams(struct audit *a)
 {
@@ -501,6 +522,7 @@ static void audit_streams(struct audit *a)
 	uint64_t claims[ABI_MEM_TIERS] = { 0 }, grants[ABI_MEM_TIERS] = { 0 };
 	uint64_t holds = 0, streams = 0;
 
+	audit_users(a);
 	for (uint32_t i = 0; i < c->streams_high; i++) {
 		const struct stream *s = &c->stream[i];
 

@@ -223,6 +223,7 @@ struct account {
 	uint32_t sessions; /* open, or gone and not dead */
 	uint32_t used[ACCOUNT_KINDS];
 	uint64_t held[ABI_MEM_TIERS]; /* bytes its leases keep in quarantine, at the last look */
+	uint64_t windows[ABI_MEM_TIERS]; /* bytes of the stream pool that it has */
 };
 
 /* The prompt that a client puts, perhaps in several puts each of which goes on where one ended. */
@@ -377,7 +378,7 @@ struct core {
 	struct client *client;
 	uint32_t clients_high; /* clients [0, high) may be open */
 	struct account account[CORE_ACCOUNTS_MAX];
-	uint32_t accounts_high;
+	uint32_t accounts_high, users; /* users: those with sessions */
 	struct ledger owners;  /* what clients put, by session */
 
 	struct request *request;

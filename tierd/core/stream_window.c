@@ -5,6 +5,9 @@
  * never hold them, gets what it wants while there is enough, gives back down to its need while
  * others wait, and waits itself when all that is left is other streams' need.
  *
+ * While there are other users, the windows of one are three quarters of the pool at most; but a
+ * stream whose need is more gets it, when it is its user's only one.
+ *
  * What was granted is set aside: caches may not grow into it (place_alloc). It stays so for some
  * seconds after the last stream, for the next one to find it.
  */
@@ -29,6 +32,29 @@ static uint64_t max_u64(uint64_t a, uint64_t b)
 static uint64_t pool_bytes(const struct core *c, uint32_t tier)
 {
 	return c->pool[tier].capacity / c->config.stream_share;
+}
+
+/* What the streams of one user may have of the pool. */
+static uint64_t user_bytes(const struct core *c, uint32_t tier)
+{
+	uint64_t pool = pool_bytes(c, tier);
+
+	return c->users > 1 ? pool / 4 * 3 : pool;
+}
+
+static uint64_t user_has(const struct core *c, const struct stream *s, uint32_t tier)
+{
+	assert(s->account < CORE_ACCOUNTS_MAX);
+	return c->account[s->account].windows[tier];
+}
+
+/* What a window may still grow by: the pool has it, and its user may. */
+static uint64_t left(const struct core *c, const struct stream *s, uint32_t tier)
+{
+	uint64_t pool = pool_bytes(c, tier), most = user_bytes(c, tier);
+	uint64_t has = user_has(c, s, tier), all = c->stream_grants[tier];
+
+	return min_u64(all < pool ? pool - all : 0, has < most ? most - has : 0);
 }
 
 /* Bytes of a layer of one block. */
@@ -109,7 +135,9 @@ static void set_window(struct stream *s)
 
 static void grant(struct core *c, struct stream *s, uint32_t tier, uint64_t bytes)
 {
-	c->stream_grants[tier] += bytes - s->grant[tier];
+	assert(user_has(c, s, tier) >= s->grant[tier]);
+	c->stream_grants[tier] += bytes - s->grant[tier]; /* modulo 2^64 */
+	c->account[s->account].windows[tier] += bytes - s->grant[tier];
 	s->grant[tier] = bytes;
 	c->stream_aside[tier] = max_u64(c->stream_aside[tier], c->stream_grants[tier]);
 	c->stream_idle_ns = c->now_ns + ASIDE_NS;
@@ -126,18 +154,37 @@ static void squeeze(struct core *c, struct stream *s)
 	set_window(s);
 }
 
+/* May its user have the window that it needs, beside those he has? */
+static bool user_may(const struct core *c, const struct stream *s)
+{
+	for (uint32_t tier = s->tier; tier <= ABI_TIER_CXL; tier++) {
+		uint64_t has = user_has(c, s, tier);
+
+		if (has && has + s->need > user_bytes(c, tier))
+			return false;
+	}
+	return true;
+}
+
 static bool fits(const struct core *c, const struct stream *s)
 {
 	for (uint32_t tier = s->tier; tier <= ABI_TIER_CXL; tier++)
 		if (c->stream_grants[tier] + s->need > pool_bytes(c, tier))
 			return false;
-	return true;
+	return user_may(c, s);
 }
 
-static bool others_wait(const struct core *c)
+/* Would it help one that waits if this one gave back? Not what waits for its own user. */
+static bool helps(const struct core *c, const struct stream *s, const struct stream *waiting)
+{
+	return waiting->account == s->account || user_may(c, waiting);
+}
+
+static bool others_wait(const struct core *c, const struct stream *s)
 {
 	for (uint32_t i = 0; i < c->streams_high; i++)
-		if (c->stream[i].used && !c->stream[i].ended && !c->stream[i].window)
+		if (c->stream[i].used && !c->stream[i].ended && !c->stream[i].window &&
+		    helps(c, s, &c->stream[i]))
 			return true;
 	return false;
 }
@@ -147,15 +194,12 @@ bool stream_admit(struct core *c, struct stream *s)
 {
 	for (uint32_t i = 0; !fits(c, s) && i < c->streams_high; i++)
 		if (c->stream[i].used && c->stream[i].window &&
-		    c->stream[i].mode == ABI_MODE_STREAM)
+		    c->stream[i].mode == ABI_MODE_STREAM && helps(c, &c->stream[i], s))
 			squeeze(c, &c->stream[i]);
 	if (!fits(c, s))
 		return false;
-	for (uint32_t tier = s->tier; tier <= ABI_TIER_CXL; tier++) {
-		uint64_t left = pool_bytes(c, tier) - c->stream_grants[tier];
-
-		grant(c, s, tier, min_u64(s->want, left));
-	}
+	for (uint32_t tier = s->tier; tier <= ABI_TIER_CXL; tier++)
+		grant(c, s, tier, max_u64(s->need, min_u64(s->want, left(c, s, tier))));
 	set_window(s);
 	return true;
 }
@@ -165,17 +209,14 @@ void stream_window_moved(struct core *c, struct stream *s)
 {
 	if (s->mode == ABI_MODE_CACHE || !s->window)
 		return;
-	if (others_wait(c)) {
+	if (others_wait(c, s)) {
 		squeeze(c, s);
 		request_wake_space(c);
 		return;
 	}
-	for (uint32_t tier = s->tier; tier <= ABI_TIER_CXL; tier++) {
-		uint64_t pool = pool_bytes(c, tier), all = c->stream_grants[tier];
-
-		if (s->grant[tier] < s->want && all < pool)
-			grant(c, s, tier, min_u64(s->want, s->grant[tier] + pool - all));
-	}
+	for (uint32_t tier = s->tier; tier <= ABI_TIER_CXL; tier++)
+		if (s->grant[tier] < s->want && left(c, s, tier))
+			grant(c, s, tier, min_u64(s->want, s->grant[tier] + left(c, s, tier)));
 	set_window(s);
 }
 
@@ -185,10 +226,10 @@ void stream_window_end(struct core *c, struct stream *s)
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
 		if (s->grant[tier])
 			grant(c, s, tier, 0);
-	for (uint32_t i = 0; !others_wait(c) && i < c->streams_high; i++) {
+	for (uint32_t i = 0; i < c->streams_high; i++) {
 		struct stream *other = &c->stream[i];
 
-		if (other == s || !other->used || other->over)
+		if (other == s || !other->used || other->over || others_wait(c, other))
 			continue;
 		stream_window_moved(c, other);
 		if (other->request)
