@@ -120,6 +120,23 @@ static int begin_log(struct shell *s)
 	return 0;
 }
 
+static int cannot_listen(struct shell *s, int rc, const char *why)
+{
+	if (rc)
+		log_error(&s->log, "cannot listen", s->config.socket, why,
+			  "error=\"%s\" errno=%d", strerror(-rc), -rc);
+	return rc;
+}
+
+/* Whose socket is taken has no use for a store, and preallocates none. */
+static int begin_socket(struct shell *s)
+{
+	char why[FRONT_WHY_BYTES] = "";
+	int rc = front_look(s->config.socket, why);
+
+	return cannot_listen(s, rc, why);
+}
+
 static int begin_kernel(struct shell *s)
 {
 	return kernel_probe(&s->obs, &s->log);
@@ -417,10 +434,7 @@ static int begin_listen(struct shell *s)
 
 	make_folder(s->config.socket, 0755);
 	rc = front_listen(s->front, why);
-	if (rc)
-		log_error(&s->log, "cannot listen", s->config.socket, why,
-			  "error=\"%s\" errno=%d", strerror(-rc), -rc);
-	return rc;
+	return cannot_listen(s, rc, why);
 }
 
 static int begin_ready(struct shell *s)
@@ -450,6 +464,7 @@ struct step {
 static const struct step steps[] = {
 	{ "config", begin_config, NULL },
 	{ "log", begin_log, NULL },
+	{ "socket", begin_socket, NULL },
 	{ "kernel", begin_kernel, NULL },
 	{ "backends", begin_backends, NULL },
 	{ "ring", begin_ring, end_ring },

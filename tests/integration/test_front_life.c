@@ -261,6 +261,12 @@ static void test_a_second_daemon_is_refused(void **state)
 	e = d;
 	snprintf(e.log, sizeof(e.log), "%s/log2", d.folder);
 	refuses(&e, memory, "another daemon listens");
+	/* It sees that first: no store is made for it. */
+	snprintf(e.store, sizeof(e.store), "%s/in/vain", d.folder);
+	refuses(&e, NULL, "another daemon listens");
+	snprintf(other, sizeof(other), "%s/in", d.folder);
+	assert_int_equal(access(other, F_OK), -1);
+	memcpy(e.store, d.store, sizeof(e.store));
 	snprintf(other, sizeof(other), "socket=%s2", d.socket);
 	refuses(&e, elsewhere, "another daemon has the store");
 	/* Nor may the file be replaced under the one that has it. */

@@ -58,6 +58,12 @@ int front_open(struct front **out, const struct front_config *config);
 /* Ends every session without waiting, unmaps everything. No job may be under way. */
 void front_close(struct front *f);
 
+/*
+ * Before anything is made: would front_listen meet another daemon (-EADDRINUSE), or what is no
+ * socket (-EEXIST)? Changes nothing; why else it may not listen is seen then.
+ */
+int front_look(const char *path, char why[FRONT_WHY_BYTES]);
+
 /* Bind and listen; a socket left behind by a dead daemon is replaced. Errors: -EADDRINUSE ... */
 int front_listen(struct front *f, char why[FRONT_WHY_BYTES]);
 

@@ -28,8 +28,14 @@
 
 /* ---- the socket ---------------------------------------------------------------------------- */
 
-/* Nothing there, or a socket that nobody listens on any more, which is removed. */
-static int clear_path(const struct sockaddr_un *at, char *why)
+static void address_of(const char *path, struct sockaddr_un *at)
+{
+	*at = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	snprintf(at->sun_path, sizeof(at->sun_path), "%s", path);
+}
+
+/* 0: nothing is there, 1: a socket that nobody listens on any more. */
+static int look_at(const struct sockaddr_un *at, char *why)
 {
 	int fd CLEANUP_CLOSE = -1;
 	struct stat st;
@@ -49,19 +55,31 @@ static int clear_path(const struct sockaddr_un *at, char *why)
 						"another path");
 		return -EADDRINUSE;
 	}
-	return unlink(at->sun_path) ? -errno : 0;
+	return 1;
+}
+
+int front_look(const char *path, char why[FRONT_WHY_BYTES])
+{
+	struct sockaddr_un at;
+	int rc;
+
+	address_of(path, &at);
+	rc = look_at(&at, why);
+	return rc == -EEXIST || rc == -EADDRINUSE ? rc : 0;
 }
 
 int front_listen(struct front *f, char why[FRONT_WHY_BYTES])
 {
-	struct sockaddr_un at = { .sun_family = AF_UNIX };
 	int fd CLEANUP_CLOSE = -1;
+	struct sockaddr_un at;
 	mode_t mask;
 	int rc;
 
-	snprintf(at.sun_path, sizeof(at.sun_path), "%s", f->config.socket);
+	address_of(f->config.socket, &at);
 	snprintf(why, FRONT_WHY_BYTES, "see that the folder exists and may be written");
-	rc = clear_path(&at, why);
+	rc = look_at(&at, why);
+	if (rc > 0)
+		rc = unlink(at.sun_path) ? -errno : 0;
 	if (rc)
 		return rc;
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
