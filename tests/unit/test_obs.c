@@ -280,6 +280,8 @@ static void test_owners_see_their_own(void **state)
 	one = told("context", "{\"context\":\"chat-long\"}");
 	assert_int_equal(number(one, "blocks"), BLOCKS);
 	assert_int_equal(number(one, "owner_uid"), HOST_OWNER);
+	assert_int_equal(number(one, "number"), host.core->context[0]->spec.uid);
+	assert_int_equal(number(one, "uid"), number(one, "number")); /* by its old name */
 	json_decref(one);
 	json_decref(list);
 	one = told("locate", block_in("chat-long"));

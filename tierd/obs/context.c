@@ -36,7 +36,8 @@ static json_t *describe(const struct core_context_stats *s)
 
 	json_object_set_new(document, "id", obs_number(s->id));
 	json_object_set_new(document, "name", obs_text(spec->name));
-	json_object_set_new(document, "uid", obs_number(spec->uid));
+	json_object_set_new(document, "number", obs_number(spec->uid));
+	json_object_set_new(document, "uid", obs_number(spec->uid)); /* its old name: no user's */
 	json_object_set_new(document, "owner_uid", obs_number(spec->owner_uid));
 	json_object_set_new(document, "owner_gid", obs_number(spec->owner_gid));
 	json_object_set_new(document, "mode", json_sprintf("%04o", spec->mode));
