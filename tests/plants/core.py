@@ -59,6 +59,8 @@ bug("claims-all-of-one-user", CORE + "claim.c",
 bug("staging-beyond-its-users-claims", CORE + "claim.c",
     "CLAIMS_MAX && account_user_may(c, account, ACCOUNT_CLAIMS);",
     "CLAIMS_MAX && account < UINT32_MAX;", "test_core_session")
+bug("deleted-blocks-unproven", CORE + "recover.c",
+    " ||\n\t\t    index_block(&x->ix, slot)->state != ABI_BLOCK_COMMITTED", "", "test_core_orphans")
 bug("durable-put-waits-for-the-cache-log", CORE + "put.c",
     "if (m->persist == PERSIST_REFUSED || block_queued(m)) {",
     "if (m->persist == PERSIST_REFUSED) {", "test_core_flush", quick=True)

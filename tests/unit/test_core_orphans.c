@@ -226,6 +226,54 @@ static void test_a_restart_brings_none_back_alone(void **state)
 	}
 }
 
+/* What was deleted, and the older of two records of one block, did not come back. */
+static void test_a_restart_counts_what_is_there(void **state)
+{
+	struct core_recovery r;
+
+	(void)state;
+	for (uint32_t backwards = 0; backwards < 2; backwards++) {
+		start(HOST_KIND_STORE, 0);
+		put(0, 4, NONE, 0, ABI_SQE_DURABLE);
+		by_key(ABI_OP_DELETE, 2);
+		by_key(ABI_OP_DELETE, 3);
+		put(2, 1, 1, 2, ABI_SQE_DURABLE); /* again, and it stays */
+		put(4, 4, NONE, 0, ABI_SQE_DURABLE);
+		for (uint32_t n = 4; n < 8; n++)
+			by_key(ABI_OP_DELETE, n);
+		host_settle(&host, 40);
+		r = one_host_restart(backwards);
+		assert_int_equal(context()->blocks, 3);
+		assert_int_equal(r.blocks, 3);
+		assert_true(r.blocks_unproven <= r.blocks);
+		host_client_open(&host, 0);
+		host_client_attach(&host, 0);
+		host_audit(&host);
+		stop();
+	}
+}
+
+/* Nor does anyone read what was deleted, to prove it. */
+static void test_what_was_deleted_needs_no_proof(void **state)
+{
+	struct core_recovery r;
+
+	(void)state;
+	start(HOST_KIND_STORE, 0);
+	put(0, 4, NONE, 0, ABI_SQE_DURABLE);
+	r = one_host_restart(false);
+	assert_int_equal(r.blocks_unproven, 4); /* no record behind it says that it was flushed */
+	host_client_open(&host, 0);
+	host_client_attach(&host, 0);
+	by_key(ABI_OP_DELETE, 3);
+	r = one_host_restart(false);
+	assert_int_equal(r.blocks, 3);
+	assert_in_range(r.blocks_unproven, 0, 3);
+	host_client_open(&host, 0);
+	host_client_attach(&host, 0);
+	stop();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -235,6 +283,8 @@ int main(void)
 		cmocka_unit_test(test_a_promise_is_kept_by_itself),
 		cmocka_unit_test(test_many_follow_in_steps),
 		cmocka_unit_test(test_a_restart_brings_none_back_alone),
+		cmocka_unit_test(test_a_restart_counts_what_is_there),
+		cmocka_unit_test(test_what_was_deleted_needs_no_proof),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

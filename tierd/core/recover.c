@@ -141,7 +141,6 @@ static int place_block(struct core *c, struct context *x, const struct store_vie
 	store_live(c->store, v->segment, (int64_t)block_bytes(x, slot));
 	block_link(c, &c->segment_blocks[v->segment], x, slot);
 	*lsn_of(c, x, slot) = v->head->lsn;
-	c->recovery.blocks++;
 	err = retain_recovered(c, x, slot, v->block[i].keep, v->head->written_ms);
 	return err ? err : parent_keep(c, x, slot, parent);
 }
@@ -231,8 +230,9 @@ static void settle_flushed(struct core *c, struct context *x)
 	const uint64_t *lsn = c->recover_lsn[x->index];
 
 	for (uint32_t slot = 0; lsn && slot < x->ix.slots_used; slot++) {
-		if (x->meta[slot].settle != SETTLE_RECOVERED)
-			continue;
+		if (x->meta[slot].settle != SETTLE_RECOVERED ||
+		    index_block(&x->ix, slot)->state != ABI_BLOCK_COMMITTED)
+			continue; /* or deleted since */
 		if (lsn[slot] <= store_flushed_lsn(c->store))
 			x->meta[slot].settle = SETTLE_NONE;
 		else
@@ -247,7 +247,6 @@ static void tomb_apply(struct core *c, const struct recover_note *n)
 	if (slot == ABI_SLOT_NONE || *lsn_of(c, n->ctx, slot) > n->lsn)
 		return;
 	block_drop(c, n->ctx, slot);
-	c->recovery.blocks--;
 }
 
 /* All that came back is there. */
@@ -264,7 +263,6 @@ static void parent_find(struct core *c, const struct recover_note *n)
 	if (parent != ABI_SLOT_NONE || !prefix_binds(x, n->slot))
 		return;
 	block_drop(c, x, n->slot);
-	c->recovery.blocks--;
 	c->recovery.blocks_orphaned++;
 }
 
@@ -353,7 +351,6 @@ static void notes_apply(struct core *c)
 			parent_find(c, &c->note[i]);
 	while (c->parting.count)
 		prefix_step(c);
-	c->recovery.blocks -= c->metrics.prefix_dropped;
 	c->recovery.blocks_orphaned += c->metrics.prefix_dropped;
 	free(c->note);
 	c->note = NULL;
@@ -369,6 +366,7 @@ int core_recover_finish(struct core *c, struct core_recovery *out)
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		if (c->context[i]) {
 			settle_flushed(c, c->context[i]);
+			c->recovery.blocks += c->context[i]->blocks; /* each once */
 			c->recovery.blocks_unreached += count_unreached(c->context[i]);
 			c->recovery.bytes += c->context[i]->nvme_bytes;
 		}
