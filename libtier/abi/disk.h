@@ -41,7 +41,7 @@
  *       for each group of it, page_stride bytes; without gaps. Blocks that the record only names
  *       (D14) have no bytes there.
  *   D8  A tombstone is kept (carried by the cleaner) while another segment, free or not, may still
- *       show a record that it makes void: one with an lsn up to its bound. Of equal ones the newest
+ *       show a run that it makes void: one with an lsn up to its bound. Of equal ones the newest
  *       is kept, and of several of one key the one with the highest bound.
  *   D9  The data of a record is known to be on the medium if a valid record's flushed_lsn reaches
  *       its lsn, or it has DISK_RECORD_SETTLED itself. A record alone proves nothing: it can have

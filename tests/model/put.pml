@@ -284,9 +284,10 @@ inline take_place(l, g)
 		pending[g]++;
 		lsns++;
 		lsn[l] = lsns;
-		lsn_first[g] = (lsn_first[g] == 0 -> lsns : lsn_first[g]);
+		/* Runs: nothing makes a tombstone void. */
+		lsn_first[g] = (lsn_first[g] == 0 && what[l] != TOMB -> lsns : lsn_first[g]);
 #ifndef COUNTED_LATE
-		lsn_on_disk[g] = (lsn_on_disk[g] == 0 -> lsns : lsn_on_disk[g])
+		lsn_on_disk[g] = (lsn_on_disk[g] == 0 && what[l] != TOMB -> lsns : lsn_on_disk[g])
 #endif
 	}
 }

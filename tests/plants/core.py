@@ -298,6 +298,11 @@ bug("half-a-block-is-none", CORE + "clean.c",
     "k->budget = c->segment_blocks[segment].count;", "test_core_tiny")
 bug("cache-goes-round-whole", CORE + "clean.c",
     "k->spare = k->budget > 0;", "k->spare = true;", "test_core_tiny")
+bug("tombstones-carried-in-circles", CORE + "store.c",
+    "if (g->lsn_tombstone >= oldest_elsewhere(o, segment))\n\t\trecords =", "if (0)\n\t\trecords =",
+    "test_core_tombs")
+bug("tombstones-keep-each-other", CORE + "store.c", "if (need->block_bytes && !g->lsn_first)",
+    "if (!g->lsn_first)", "test_core_tombs", quick=True)
 bug("full-cache-segment-stays-open", CORE + "store.c",
     "stream == STORE_CACHE || (small", "(small", "test_core_tiny")
 bug("cache-keeps-what-promises-need", CORE + "store.c",

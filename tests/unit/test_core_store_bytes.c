@@ -338,21 +338,21 @@ static void test_victim(void **state)
 	assert_int_equal(store_open(&s, &super), 0);
 	for (uint32_t i = 0; i < 6; i++)
 		append_to(s, i == 2 ? STORE_CACHE : STORE_DURABLE, block, &run[i]);
-	assert_int_equal(store_victim(s, 30, false), -ENOENT); /* all live */
+	assert_int_equal(store_victim(s, 30, 0, false), -ENOENT); /* all live */
 	store_live(s, run[2].segment, -(int64_t)block);
 	store_live(s, run[5].segment, -(int64_t)block);
-	assert_int_equal(store_victim(s, 30, false), -ENOENT); /* of the cache log; open */
+	assert_int_equal(store_victim(s, 30, 0, false), -ENOENT); /* of the cache log; open */
 	store_live(s, run[0].segment, -(int64_t)block / 2);
 	store_live(s, run[4].segment, -(int64_t)block * 6 / 10);
-	assert_int_equal(store_victim(s, 30, false), run[0].segment); /* older */
-	assert_int_equal(store_victim(s, 30, true), run[4].segment); /* more dead */
-	assert_int_equal(store_victim(s, 550, false), run[4].segment);
-	assert_int_equal(store_victim(s, 650, false), -ENOENT);
+	assert_int_equal(store_victim(s, 30, 0, false), run[0].segment); /* older */
+	assert_int_equal(store_victim(s, 30, 0, true), run[4].segment); /* more dead */
+	assert_int_equal(store_victim(s, 550, 0, false), run[4].segment);
+	assert_int_equal(store_victim(s, 650, 0, false), -ENOENT);
 	store_read_begin(s, run[0].segment);
-	assert_int_equal(store_victim(s, 30, false), run[4].segment);
+	assert_int_equal(store_victim(s, 30, 0, false), run[4].segment);
 	store_read_end(s, run[0].segment);
 	store_shun(s, run[0].segment);
-	assert_int_equal(store_victim(s, 30, false), run[4].segment);
+	assert_int_equal(store_victim(s, 30, 0, false), run[4].segment);
 	store_close(s);
 }
 

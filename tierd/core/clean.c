@@ -128,16 +128,7 @@ uint32_t clean_class(const struct core *c)
 
 static int64_t victim(const struct core *c, uint32_t permille)
 {
-	uint32_t least = c->cleaner.dead_least;
-
-	return store_victim(c->store, permille > least ? permille : least, awaited(c));
-}
-
-static uint32_t dead_permille(const struct core *c, uint32_t segment)
-{
-	uint64_t capacity = c->config.super.segment_bytes - c->config.super.summary_bytes;
-
-	return (uint32_t)((capacity - store_segment_live(c->store, segment)) * 1000 / capacity);
+	return store_victim(c->store, permille, c->cleaner.dead_least, awaited(c));
 }
 
 /*
@@ -162,7 +153,8 @@ bool clean_begin(struct core *c)
 	if (segment < 0)
 		return false;
 	begin(c, (uint32_t)segment, hot);
-	k->dead = dead_permille(c, (uint32_t)segment);
+	k->dead = store_dead_permille(c->store, (uint32_t)segment);
+	k->lives = store_segment_live(c->store, (uint32_t)segment) > 0;
 	return true;
 }
 
@@ -204,7 +196,8 @@ static void finish(struct core *c)
 		evict_segment(c, k->segment);
 	} else {
 		c->metrics.cleaned_segments++;
-		account_gain(c);
+		if (k->lives) /* of tombstones alone it is known before that records are won */
+			account_gain(c);
 	}
 	/* What could not be moved (its context goes, its epoch is old) leaves by itself. */
 	if (store_segment_live(c->store, k->segment))

@@ -168,7 +168,7 @@ static void begin_life(struct store *s, enum store_stream stream, uint32_t segme
 	assert(g->live == 0 && g->reads == 0 && g->pending == 0);
 	g->log = (uint8_t)log_of(stream);
 	g->header_done = false;
-	g->lsn_first = g->lsn_tombstone = 0;
+	g->lsn_first = g->lsn_tombstone = g->tomb_keys = 0;
 	g->sequence = s->next_sequence++;
 	g->data_next = s->super.summary_bytes;
 	g->record_next = DISK_SECTOR;
@@ -251,9 +251,9 @@ static int append(struct store *s, enum store_stream stream, const struct need *
 	run->segment_seq = g->sequence;
 	/* Every run until one is done: none then depends on another's header write. */
 	run->header_offset = g->header_done ? 0 : store_segment_offset(s, run->segment);
-	if (!g->lsn_first)
+	if (need->block_bytes && !g->lsn_first)
 		g->lsn_first = run->lsn;
-	if (!g->lsn_on_disk)
+	if (need->block_bytes && !g->lsn_on_disk)
 		g->lsn_on_disk = run->lsn; /* from now on, whatever becomes of the writes */
 	g->data_next += run->data_bytes;
 	g->record_next += run->record_bytes;
@@ -380,8 +380,11 @@ void store_append_done(struct store *s, const struct store_run *run, bool ok)
 		return;
 	g->header_done = true;
 	g->lsn_on_disk = g->lsn_first; /* its new header voids all former lives (D2) */
-	if (run->data_bytes == 0 && run->bound > g->lsn_tombstone)
-		g->lsn_tombstone = run->bound;
+	if (run->data_bytes == 0) {
+		if (run->bound > g->lsn_tombstone)
+			g->lsn_tombstone = run->bound;
+		g->tomb_keys += run->blocks;
+	}
 	s->appended_data += run->data_bytes;
 	s->appended_records++;
 }
@@ -486,34 +489,79 @@ int64_t store_oldest_after(const struct store *s, uint32_t log, int64_t segment)
 	return best;
 }
 
-/* The lowest lsn that any other segment may show; UINT64_MAX = none shows anything. */
-static uint64_t oldest_elsewhere(const struct store *s, uint32_t segment)
-{
-	uint64_t oldest = UINT64_MAX;
+/* The lowest lsn of a run that any segment may show, and any but that one; UINT64_MAX = none. */
+struct oldest {
+	uint64_t lsn, next;
+	uint32_t segment;
+};
 
-	for (uint32_t i = 0; i < s->segment_count; i++)
-		if (i != segment && s->segment[i].lsn_on_disk && s->segment[i].lsn_on_disk < oldest)
-			oldest = s->segment[i].lsn_on_disk;
-	return oldest;
+static struct oldest oldest_run(const struct store *s)
+{
+	struct oldest o = { UINT64_MAX, UINT64_MAX, ABI_SLOT_NONE };
+
+	for (uint32_t i = 0; i < s->segment_count; i++) {
+		uint64_t lsn = s->segment[i].lsn_on_disk;
+
+		if (lsn && lsn < o.lsn)
+			o = (struct oldest){ lsn, o.lsn, i };
+		else if (lsn && lsn < o.next)
+			o.next = lsn;
+	}
+	assert(o.lsn <= o.next);
+	return o;
+}
+
+static uint64_t oldest_elsewhere(const struct oldest *o, uint32_t segment)
+{
+	return o->segment == segment ? o->next : o->lsn;
 }
 
 bool store_tombs_needed(const struct store *s, uint32_t segment, uint64_t *oldest)
 {
+	struct oldest o = oldest_run(s);
+
 	assert(segment < s->segment_count);
-	*oldest = oldest_elsewhere(s, segment);
+	*oldest = oldest_elsewhere(&o, segment);
 	return s->segment[segment].lsn_tombstone >= *oldest;
+}
+
+/*
+ * What emptying the segment would take of another one, in bytes of data: what lives in it, or the
+ * share of its records that needed tombstones take when each record has as many as it can. So what
+ * is full of such is not carried round and round.
+ */
+static uint64_t wanted_of(const struct store *s, const struct oldest *o, uint32_t segment)
+{
+	const struct store_segment *g = &s->segment[segment];
+	uint64_t capacity = s->super.segment_bytes - s->super.summary_bytes;
+	uint64_t room = s->super.summary_bytes / DISK_SECTOR - 1, records = 0;
+
+	assert(room > 0 && (g->tomb_keys || !g->lsn_tombstone));
+	if (g->lsn_tombstone >= oldest_elsewhere(o, segment))
+		records = (g->tomb_keys + STORE_TOMBSTONE_KEYS_MAX - 1) / STORE_TOMBSTONE_KEYS_MAX;
+	records = records < room ? records : room;
+	return g->live * room > records * capacity ? g->live : records * capacity / room;
+}
+
+uint32_t store_dead_permille(const struct store *s, uint32_t segment)
+{
+	uint64_t capacity = s->super.segment_bytes - s->super.summary_bytes;
+	struct oldest o = oldest_run(s);
+
+	assert(segment < s->segment_count);
+	return (uint32_t)((capacity - wanted_of(s, &o, segment)) * 1000 / capacity);
 }
 
 void store_tombs_carried(struct store *s, uint32_t segment)
 {
 	assert(segment < s->segment_count && s->segment[segment].state == STORE_SEALED);
-	s->segment[segment].lsn_tombstone = 0;
+	s->segment[segment].lsn_tombstone = s->segment[segment].tomb_keys = 0;
 }
 
 void store_tombs_forget(struct store *s)
 {
 	for (uint32_t i = 0; i < s->segment_count; i++)
-		s->segment[i].lsn_tombstone = 0;
+		s->segment[i].lsn_tombstone = s->segment[i].tomb_keys = 0;
 }
 
 void store_tombs_found(struct store *s, uint32_t segment, uint64_t bound)
@@ -521,18 +569,19 @@ void store_tombs_found(struct store *s, uint32_t segment, uint64_t bound)
 	assert(segment < s->segment_count && s->segment[segment].state == STORE_SEALED);
 	if (s->segment[segment].lsn_tombstone < bound)
 		s->segment[segment].lsn_tombstone = bound;
+	s->segment[segment].tomb_keys++;
 }
 
 int64_t store_dead(const struct store *s)
 {
-	uint64_t oldest;
+	struct oldest o = oldest_run(s);
 
 	for (uint32_t i = 0; i < s->segment_count; i++) {
 		const struct store_segment *g = &s->segment[i];
 
 		if (g->state != STORE_SEALED || g->live || g->reads || g->pending)
 			continue;
-		if (!g->lsn_tombstone || !store_tombs_needed(s, i, &oldest))
+		if (g->lsn_tombstone < oldest_elsewhere(&o, i))
 			return i;
 	}
 	return -ENOENT;
@@ -549,9 +598,10 @@ uint64_t store_opened_cleaned(const struct store *s)
 	return s->opened_cleaned;
 }
 
-int64_t store_victim(const struct store *s, uint32_t permille, bool at_once)
+int64_t store_victim(const struct store *s, uint32_t permille, uint32_t least, bool at_once)
 {
 	uint64_t capacity = s->super.segment_bytes - s->super.summary_bytes;
+	struct oldest o = oldest_run(s);
 	double best_score = 0;
 	int64_t best = -ENOENT;
 
@@ -559,14 +609,16 @@ int64_t store_victim(const struct store *s, uint32_t permille, bool at_once)
 		return -ENOENT;
 	for (uint32_t i = 0; i < s->segment_count; i++) {
 		const struct store_segment *g = &s->segment[i];
-		double live = (double)g->live / (double)capacity, score;
+		uint64_t wanted = wanted_of(s, &o, i);
+		uint32_t bar = g->live && least > permille ? least : permille;
+		double use = (double)wanted / (double)capacity, score;
 
 		if (g->state != STORE_SEALED || g->log != DISK_LOG_DURABLE || g->pending ||
-		    g->reads || (capacity - g->live) * 1000 < capacity * permille)
+		    g->reads || (capacity - wanted) * 1000 < capacity * bar)
 			continue;
-		score = 1 - live;
+		score = 1 - use;
 		if (!at_once)
-			score *= (double)(s->next_sequence - g->sequence) / (1 + live);
+			score *= (double)(s->next_sequence - g->sequence) / (1 + use);
 		if (g->shunned)
 			score *= 1e-9;
 		if (score > best_score) {

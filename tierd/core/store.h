@@ -152,10 +152,13 @@ void store_segment_free(struct store *s, uint32_t segment);
 /*
  * The sealed segment of the durable log that is best cleaned: much dead, and for long, so that what
  * lives in it stays (Rosenblum and Ousterhout 1992, section 3.6: (1 - u) * age / (1 + u)); or, for
- * room at once, the one with most dead. Only one of which at least `permille` is dead, and that is
- * not read just now. -ENOENT = none.
+ * room at once, the one with most dead. Only one of which at least `permille` is dead, `least` if
+ * anything lives in it, and that is not read just now. Needed tombstones do not count as dead.
+ * -ENOENT = none.
  */
-int64_t store_victim(const struct store *s, uint32_t permille, bool at_once);
+int64_t store_victim(const struct store *s, uint32_t permille, uint32_t least, bool at_once);
+/* How much of a segment's room would be won by emptying it. */
+uint32_t store_dead_permille(const struct store *s, uint32_t segment);
 /* It could not be cleaned: until its next life only when there is no other. */
 void store_shun(struct store *s, uint32_t segment);
 /* Segments that were opened for what the cleaner moves, in all. */

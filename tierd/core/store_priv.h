@@ -37,9 +37,10 @@ struct store_segment {
 	uint8_t moved;        /* ... by what the cleaner moved */
 	uint16_t reserved1;
 	uint64_t sequence;    /* of this life; 0 = never opened and nothing recovered */
-	uint64_t lsn_first;   /* of this life; 0 = nothing appended yet */
-	uint64_t lsn_on_disk; /* no record older than this can be found in it; 0 = none at all */
+	uint64_t lsn_first;   /* of this life's first run (recovered: record); 0 = none */
+	uint64_t lsn_on_disk; /* no run older than this can be found in it; 0 = none at all */
 	uint64_t lsn_tombstone; /* what tombstones of this life void, up to here; 0 = none */
+	uint64_t tomb_keys;     /* how many these are */
 	uint64_t live;        /* bytes */
 	uint64_t data_next;   /* offsets in the segment of the next run's data and record */
 	uint64_t record_next;

@@ -273,6 +273,17 @@ static void find_end(const struct store *s, const struct summary *m, struct stor
 	g->unfinished = g->header_done = g->lsn_first && m->bytes == s->super.summary_bytes;
 }
 
+static void tombs_seen(struct store_segment *g, const struct store_view *v)
+{
+	assert(v->head->block_count > 0);
+	for (uint32_t i = 0; i < v->head->block_count; i++) {
+		uint64_t bound = min_u64(v->block[i].salt, v->head->lsn);
+
+		g->lsn_tombstone = bound > g->lsn_tombstone ? bound : g->lsn_tombstone;
+		g->tomb_keys++;
+	}
+}
+
 int store_recover(struct store *s, uint32_t segment, const void *buf, size_t bytes)
 {
 	struct summary m = summary_of(s, buf, bytes);
@@ -299,11 +310,10 @@ int store_recover(struct store *s, uint32_t segment, const void *buf, size_t byt
 			behind = (size_t)((const uint8_t *)view.head - m.base) + view.head->bytes;
 			g->moved |= view.head->flags & DISK_RECORD_SETTLED;
 		}
-		for (uint32_t i = 0; view.head->type == DISK_RECORD_TOMBSTONE &&
-				     i < view.head->block_count; i++)
-			if (g->lsn_tombstone < min_u64(view.block[i].salt, lsn))
-				g->lsn_tombstone = min_u64(view.block[i].salt, lsn);
+		if (view.head->type == DISK_RECORD_TOMBSTONE)
+			tombs_seen(g, &view);
 	}
+	/* Of tombstones, too: a run behind them may have been misread, and show up later. */
 	g->lsn_on_disk = g->lsn_first;
 	g->data_next = view.data_end ? view.data_end : s->super.summary_bytes;
 	find_end(s, &m, g, behind);

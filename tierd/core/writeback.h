@@ -109,6 +109,7 @@ struct cleaner {
 	uint64_t opened;    /* segments opened for what was moved, then */
 	uint64_t ended_ns;    /* when it became idle */
 	uint32_t dead;       /* permille of the segment, when it was chosen */
+	bool lives;          /* something does in it, then */
 	uint32_t dead_least; /* that a segment must have: with less nothing was gained */
 	uint64_t dead_sum;   /* since `opened` was noted */
 	struct clean_chunk chunk[CLEAN_CHUNKS];

@@ -1,0 +1,154 @@
+/*
+ * Tombstones that outgrow the records of a segment: those that are needed are made few records of
+ * and then left alone, and the cleaner ends; those that nothing needs are not carried.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "tests/lib/unit.h"
+#include "tests/unit/one_host.h"
+#include "tierd/core/state.h"
+#include "tierd/core/store_priv.h"
+
+#define SEGMENTS 24u
+#define RUN 6u	     /* blocks of a put */
+#define ABSENT 100000u /* keys from here on were never put */
+#define CACHE 10000u
+
+static int set_up(uint64_t segment_bytes, uint64_t summary_bytes)
+{
+	struct disk_context spec;
+
+	one_host_disk((8u << 10) + 2 * HOST_CATALOG + SEGMENTS * segment_bytes, SEGMENTS,
+		      segment_bytes, summary_bytes);
+	host_spec(&spec, HOST_KIND_STORE, 0);
+	spec.blocks_max = 5000;
+	spec.quota[ABI_TIER_NVME] = UINT32_MAX;
+	one_host_boot(&spec, 1);
+	host.core->config.admit_all = true;
+	return 0;
+}
+
+static int set_up_many(void **state)
+{
+	(void)state;
+	return set_up(1u << 20, 64u << 10); /* 15 records, 60 blocks */
+}
+
+static int set_up_few(void **state)
+{
+	(void)state;
+	return set_up(128u << 10, 24u << 10); /* 5 records, 6 blocks */
+}
+
+static int tear_down(void **state)
+{
+	one_host_off(state);
+	one_host_disk_back();
+	return 0;
+}
+
+static int32_t answer(void)
+{
+	for (uint32_t i = 0; i < 20000 && host.answer.res > 0; i++)
+		host_tick(&host, MS);
+	return host.answer.res;
+}
+
+static int32_t put(uint32_t first, uint16_t flags)
+{
+	const struct abi_put_args args = { .count = RUN };
+	int32_t res = host_reserve(&host, &args, first, flags);
+
+	if (res)
+		return res;
+	host.answer.res = 1;
+	assert_true(host_commit(&host, flags));
+	return answer();
+}
+
+static void drop(uint32_t first, uint32_t count)
+{
+	const struct abi_sqe sqe = { .op = ABI_OP_DELETE };
+
+	for (uint32_t n = 0; n < count; n++) {
+		host.answer.res = 1;
+		assert_true(host_request_keys(&host, 0, sqe, first + n, 1));
+		assert_int_equal(answer(), 0);
+	}
+}
+
+static void pause_s(uint32_t seconds)
+{
+	for (uint32_t i = 0; i < 100 * seconds; i++)
+		host_tick(&host, 10 * MS);
+}
+
+/* Blocks of the cache log, as many as the store takes, three times. */
+static void fill(uint32_t blocks)
+{
+	for (uint32_t n = 0; n < 3 * SEGMENTS * blocks; n += RUN) {
+		assert_int_equal(put(CACHE + n, 0), 0);
+		host_tick(&host, 10 * MS);
+	}
+}
+
+/*
+ * A segment of promised blocks stays, and so do all tombstones that came after it, each in a record
+ * of its own at first; the rest of the store is the cache log's, and always full.
+ */
+static void outgrow(uint32_t blocks, uint32_t keys)
+{
+	const struct core_metrics *m = &host.core->metrics;
+	uint64_t cleaned, carried;
+
+	for (uint32_t n = 0; n < 2 * blocks; n += RUN)
+		assert_int_equal(put(n, ABI_SQE_DURABLE), 0);
+	drop(ABSENT, keys);
+	fill(blocks);
+	assert_true(m->tombstones_carried > 0);
+	pause_s(5);
+	cleaned = m->cleaned_segments;
+	carried = m->tombstones_carried;
+	pause_s(5);
+	assert_int_equal(m->cleaned_segments, cleaned);
+	fill(blocks);
+	assert_in_range(m->tombstones_carried - carried, 0, keys);
+	host_audit(&host);
+}
+
+static void test_needed_ones_come_to_rest(void **state)
+{
+	(void)state;
+	outgrow(60, 3000);
+}
+
+static void test_needed_ones_come_to_rest_in_few_records(void **state)
+{
+	(void)state;
+	outgrow(6, 1200);
+}
+
+/* No run is on the device that they could make void, and of each other there is no need. */
+static void test_one_makes_no_other_needed(void **state)
+{
+	(void)state;
+	drop(ABSENT, 1000);
+	assert_int_equal(host.core->metrics.tombstones_carried, 0);
+	host_audit(&host);
+}
+
+#define TEST(name, set_up) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_needed_ones_come_to_rest, set_up_many),
+		TEST(test_needed_ones_come_to_rest_in_few_records, set_up_few),
+		TEST(test_one_makes_no_other_needed, set_up_few),
+	};
+
+	return cmocka_run_group_tests(tests, one_host, NULL);
+}
