@@ -77,6 +77,8 @@ bug("no-room-never-given-up", CORE + "writeback.c",
 bug("put-refused-as-room-comes", CORE + "evict.c",
     "(x->dirty_bytes || flush_frees(c))",
     "((x->dirty_bytes && !writeback_full(c, x)) || flush_frees(c))", "test_core_full", quick=True)
+bug("late-deletion-waits-on", CORE + "delete.c", "!r->error && !r->late) {", "!r->error) {",
+    "test_core_orphans", quick=True)
 bug("full-for-ever", CORE + "writeback.c",
     "x->full_since_ns = 0; /* of what is no longer there; this one has its try */", "",
     "test_core_full", quick=True)
@@ -303,6 +305,8 @@ bug("tombstones-carried-in-circles", CORE + "store.c",
     "test_core_tombs")
 bug("tombstones-keep-each-other", CORE + "store.c", "if (need->block_bytes && !g->lsn_first)",
     "if (!g->lsn_first)", "test_core_tombs", quick=True)
+bug("deletion-begins-with-the-first", CORE + "delete.c", "(left - 1) * ABI_KEY_BYTES",
+    "(r->sqe.count - left) * ABI_KEY_BYTES", "test_core_orphans", quick=True)
 bug("full-cache-segment-stays-open", CORE + "store.c",
     "stream == STORE_CACHE || (small", "(small", "test_core_tiny")
 bug("cache-keeps-what-promises-need", CORE + "store.c",

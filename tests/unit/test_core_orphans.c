@@ -14,6 +14,8 @@
 #include "tierd/core/state.h"
 
 #define NONE UINT32_MAX
+#define LONG_MS 2000u /* far behind all deadlines */
+#define ABSENT 1000u /* keys from here on are never put */
 #define MSEC 1000000ull
 #define WIDE_RUN 16u
 #define WIDE_RUNS 25u
@@ -196,6 +198,33 @@ static void test_many_follow_in_steps(void **state)
 	stop();
 }
 
+/*
+ * A deletion of a prefix ends when there was room for half of its tombstones: promised blocks stay
+ * that were before the others, not behind them.
+ */
+static void test_an_unfinished_deletion_leaves_no_gap(void **state)
+{
+	struct abi_sqe sqe = { .op = ABI_OP_DELETE };
+
+	(void)state;
+	for (uint16_t flags = 0; flags <= ABI_SQE_DURABLE; flags += ABI_SQE_DURABLE) {
+		start(HOST_KIND_STORE, 0);
+		put(0, 8, NONE, 0, flags);
+		host.held = true;
+		for (uint32_t n = TOMBS_MAX - 4; n; n -= n < 1024 ? n : 1024)
+			assert_true(host_request_keys(&host, 0, sqe, ABSENT, n < 1024 ? n : 1024));
+		assert_true(host_request_keys(&host, 0, sqe, 0, 8));
+		for (uint32_t ms = 0; ms < LONG_MS; ms++)
+			host_tick(&host, MSEC);
+		assert_int_equal(host.core->requests, 0); /* their time is over */
+		for (uint32_t n = 0; n < 8; n++)
+			assert_int_equal(is_there(n), n < 4);
+		host.held = false;
+		host_settle(&host, 40);
+		stop();
+	}
+}
+
 /* ---- over a restart ------------------------------------------------------------------------ */
 
 static void test_a_restart_brings_none_back_alone(void **state)
@@ -282,6 +311,7 @@ int main(void)
 		cmocka_unit_test(test_a_pin_keeps_it_until_it_ends),
 		cmocka_unit_test(test_a_promise_is_kept_by_itself),
 		cmocka_unit_test(test_many_follow_in_steps),
+		cmocka_unit_test(test_an_unfinished_deletion_leaves_no_gap),
 		cmocka_unit_test(test_a_restart_brings_none_back_alone),
 		cmocka_unit_test(test_a_restart_counts_what_is_there),
 		cmocka_unit_test(test_what_was_deleted_needs_no_proof),

@@ -41,13 +41,18 @@ void tomb_push(struct tombs *t, uint64_t context_uid, const uint8_t *key, uint64
 	at->block.salt = up_to_lsn;
 }
 
-/* Drop keys from the cursor on. False: the tombstone queue is full. */
+/*
+ * Drop keys, the last first: wherever that ends, what is left of a prefix begins where it did, and
+ * what would follow a block that leaves was counted before. False: the tombstone queue is full.
+ */
 static bool delete_keys(struct core *c, struct request *r)
 {
 	struct context *x = r->ctx;
 
+	assert(r->cursor <= r->sqe.count);
 	for (; r->cursor < r->sqe.count; r->cursor++) {
-		const uint8_t *key = r->arg + (size_t)r->cursor * ABI_KEY_BYTES;
+		size_t left = r->sqe.count - r->cursor;
+		const uint8_t *key = r->arg + (left - 1) * ABI_KEY_BYTES;
 		uint32_t slot = index_find(&x->ix, key);
 
 		if (!tombstone(c, x, key, c->store ? store_lsn(c->store) : 0))
@@ -63,7 +68,7 @@ static bool delete_keys(struct core *c, struct request *r)
 void delete_step(struct core *c, struct request *r)
 {
 	r->phase = REQUEST_RUN;
-	if (!r->tomb_seq && !r->error) {
+	if (!r->tomb_seq && !r->error && !r->late) {
 		if (!delete_keys(c, r)) {
 			request_wait_space(c, r);
 			return;
