@@ -79,6 +79,9 @@ bug("put-refused-as-room-comes", CORE + "evict.c",
     "((x->dirty_bytes && !writeback_full(c, x)) || flush_frees(c))", "test_core_full", quick=True)
 bug("late-deletion-waits-on", CORE + "delete.c", "!r->error && !r->late) {", "!r->error) {",
     "test_core_orphans", quick=True)
+bug("small-share-emptied", CORE + "evict.c",
+    "ROOM_MIN < (st.live + st.available + st.punching) / 64",
+    "ROOM_MIN < c->pool[tier].capacity / 64", "test_core_room")
 bug("full-for-ever", CORE + "writeback.c",
     "x->full_since_ns = 0; /* of what is no longer there; this one has its try */", "",
     "test_core_full", quick=True)

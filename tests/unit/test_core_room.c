@@ -243,12 +243,43 @@ static void test_a_put_waits_for_what_a_fetch_holds(void **state)
 	host_halt(&host);
 }
 
+/* ---- how much leaves ---------------------------------------------------------------------- */
+
+/* In a tier that is mostly others', a put makes about as much leave as it needs. */
+static void test_a_small_share_is_not_emptied(void **state)
+{
+	const struct abi_put_args args = { .count = MANY };
+	const struct context *x;
+	struct disk_context spec;
+	uint64_t most = 0;
+
+	(void)state;
+	host_spec(&spec, HOST_KIND_MEMORY, 0);
+	spec.blocks_max = BLOCKS;
+	one_host_boot(&spec, 1);
+	host.core->pool[ABI_TIER_CXL].capacity = 1ull << 30;
+	x = core_context(host.core, host.context[0].id);
+	for (uint32_t n = 0; n < 6000; n += MANY) {
+		assert_int_equal(host_reserve(&host, &args, n, 0), 0);
+		assert_true(host_commit(&host, 0));
+		host_settle(&host, 100);
+		most = x->blocks > most ? x->blocks : most;
+		assert_true(x->blocks + 3 * MANY >= most);
+	}
+	assert_true(host.core->metrics.dropped_blocks > 0);
+	host.core->pool[ABI_TIER_CXL].capacity = HOST_CXL;
+	host_audit(&host);
+	host_empty(&host);
+	host_halt(&host);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_slow_copy_changes_nobody),
 		cmocka_unit_test_teardown(test_leases_of_a_removed_context_are_named, one_host_off),
 		cmocka_unit_test(test_a_put_waits_for_what_a_fetch_holds),
+		cmocka_unit_test(test_a_small_share_is_not_emptied),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

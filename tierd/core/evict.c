@@ -390,8 +390,8 @@ int evict_room(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 		return 0;
 	if (evacuate_compact(c, x, tier))
 		return 0; /* there is room, in places of another size */
-	if (bytes < ROOM_MIN)
-		bytes = ROOM_MIN < c->pool[tier].capacity / 64 ? ROOM_MIN : bytes;
+	if (bytes < ROOM_MIN && ROOM_MIN < (st.live + st.available + st.punching) / 64)
+		bytes = ROOM_MIN; /* little of what the context can have */
 	if (evict_some(c, x, tier, bytes)) {
 		reclaim_flush(c);
 		return 0;
