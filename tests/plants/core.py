@@ -77,6 +77,9 @@ bug("no-room-never-given-up", CORE + "writeback.c",
 bug("put-refused-as-room-comes", CORE + "evict.c",
     "(x->dirty_bytes || flush_frees(c))",
     "((x->dirty_bytes && !writeback_full(c, x)) || flush_frees(c))", "test_core_full", quick=True)
+bug("put-fails-before-its-blocks-go", CORE + "request.c",
+    "!r->put && tombs_full(c))", "(r->put ? writeback_full(c, r->ctx) : tombs_full(c)))",
+    "test_core_reopen")
 bug("late-deletion-waits-on", CORE + "delete.c", "!r->error && !r->late) {", "!r->error) {",
     "test_core_orphans", quick=True)
 bug("small-share-emptied", CORE + "evict.c",

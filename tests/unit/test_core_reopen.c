@@ -419,9 +419,52 @@ static void test_the_cleaner_takes_what_puts_left(void **state)
 
 #define DISK(test) cmocka_unit_test_setup_teardown(test, disk_open, disk_close)
 
+/* ---- a put that failed ----------------------------------------------------------------------- */
+
+#define ROOM 8u /* blocks */
+#define MORE 12u
+
+static uint32_t found(bool there[MORE])
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < MORE; i++) {
+		uint8_t key[ABI_KEY_BYTES];
+
+		host_key(i, key);
+		there[i] = index_find(&context()->ix, key) != ABI_SLOT_NONE;
+		n += there[i];
+	}
+	return n;
+}
+
+/* There is room for some of its blocks: so many are whole as it is told, also after a crash. */
+static void test_a_put_without_room_is_found_as_it_was_told(void **state)
+{
+	const struct abi_put_args args = { .count = MORE };
+	bool before[MORE], after[MORE];
+	struct life *l = begin(1);
+
+	(void)state;
+	context()->plan.quota[ABI_TIER_NVME] = ROOM * context()->spec.geometry.block_bytes;
+	assert_int_equal(host_reserve(&host, &args, 0, ABI_SQE_DURABLE), 0);
+	host.held = true;
+	assert_true(host_commit(&host, ABI_SQE_DURABLE));
+	host.held = false;
+	assert_int_equal(answer(), -ENOSPC);
+	assert_int_equal(host.answer.value, ROOM);
+	assert_int_equal(found(before), ROOM);
+	one_host_restart(false);
+	assert_int_equal(found(after), ROOM);
+	assert_memory_equal(after, before, sizeof(before));
+	host_audit(&host);
+	end(l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_put_without_room_is_found_as_it_was_told),
 		cmocka_unit_test(test_a_full_store_survives_crashes),
 		DISK(test_it_goes_on_where_it_ended),
 		DISK(test_nothing_of_its_life_is_written_over),

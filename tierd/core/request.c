@@ -592,8 +592,8 @@ void request_tick(struct core *c)
 	for (uint32_t i = 0; i < c->requests_high; i++) {
 		struct request *r = &c->request[i];
 
-		if (r->phase == REQUEST_WRITTEN &&
-		    (r->put ? writeback_full(c, r->ctx) : tombs_full(c)))
+		/* Puts see themselves that write-back has given their blocks up. */
+		if (r->phase == REQUEST_WRITTEN && !r->put && tombs_full(c))
 			request_abort(c, r, -ENOSPC);
 		if (r->phase == REQUEST_FREE || r->answered || r->deadline_ns > c->now_ns)
 			continue;
