@@ -89,7 +89,7 @@ static int replay_shell(struct outcome *out, const struct prepared *p,
 	struct shell *s = NULL;
 	int error = shell_open(&s, options);
 
-	*out = (struct outcome){ 0 };
+	*out = (struct outcome){ .hit = out->hit };
 	if (error)
 		return error;
 	error = replay(out, p, s);

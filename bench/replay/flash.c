@@ -18,6 +18,7 @@ static const uint32_t sizes[][2] = { { 1, 10 }, { 5, 25 }, { 10, 50 } }; /* perc
 
 struct flash {
 	struct outcome memory, all, admitted;
+	char size[2 * REPLAY_SIZE_TEXT + 4]; /* of both tiers, as rows say it */
 };
 
 static double percent(uint64_t part, uint64_t whole)
@@ -42,7 +43,7 @@ static void row(const struct flash *f, const char *name, const struct outcome *o
 	fflush(stdout);
 }
 
-static int judge(struct bench *b, const uint32_t size[2], const struct flash *f)
+static int judge(struct bench *b, const struct flash *f)
 {
 	char bytes[BENCH_TEXT], hits[BENCH_TEXT];
 	const struct bench_figure figures[] = {
@@ -53,9 +54,8 @@ static int judge(struct bench *b, const uint32_t size[2], const struct flash *f)
 		      percent(f->admitted.blocks_hit, f->admitted.blocks);
 	int error = 0;
 
-	snprintf(bytes, sizeof(bytes), "written to NVMe a hit gained, %u + %u %%", size[0],
-		 size[1]);
-	snprintf(hits, sizeof(hits), "hits lost by admission, %u + %u %%", size[0], size[1]);
+	snprintf(bytes, sizeof(bytes), "written to NVMe a hit gained, %s", f->size);
+	snprintf(hits, sizeof(hits), "hits lost by admission, %s", f->size);
 	if (written(f, &f->all) > 0)
 		error = bench_judge_exact(b->results, &figures[0], written(f, &f->admitted),
 					  written(f, &f->all));
@@ -68,8 +68,12 @@ static int run(struct flash *f, const struct prepared *p, const uint32_t size[2]
 {
 	const uint64_t capacity[2] = { replay_capacity(p->trace->distinct * size[0] / 100),
 				       replay_store(p->trace->distinct * size[1] / 100) };
+	char of[2][REPLAY_SIZE_TEXT];
 	int error = replay_core(&f->memory, p, POLICY_DEFAULT, capacity[0]);
 
+	for (uint32_t i = 0; i < 2; i++)
+		replay_size_text(of[i], size[i], capacity[i], p->trace->distinct);
+	snprintf(f->size, sizeof(f->size), "%s + %s", of[0], of[1]);
 	printf("\n%u %% in memory, %u %% on NVMe: %llu and %llu blocks, %s\n", size[0], size[1],
 	       (unsigned long long)capacity[0], (unsigned long long)capacity[1], POLICY_DEFAULT);
 	printf("  %-12s %8s %9s %12s %12s %12s\n", "written", "blocks", "compute", "fetched",
@@ -89,7 +93,7 @@ static int run(struct flash *f, const struct prepared *p, const uint32_t size[2]
 
 int bench_replay_flash(struct bench *b, const struct prepared *p)
 {
-	struct flash at[SIZES];
+	struct flash at[SIZES] = { 0 };
 	int error = 0;
 
 	for (uint32_t i = 0; i < SIZES && !error; i++)
@@ -98,6 +102,6 @@ int bench_replay_flash(struct bench *b, const struct prepared *p)
 		return bench_failed("replay", error);
 	printf("\n");
 	for (uint32_t i = 0; i < SIZES && !error; i++)
-		error = judge(b, sizes[i], &at[i]);
+		error = judge(b, &at[i]);
 	return error;
 }

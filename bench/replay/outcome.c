@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a replay counts, and traces made ready; see replay.h. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "bench/replay/replay.h"
@@ -29,6 +30,8 @@ static uint64_t tokens_of(const struct trace_request *r, uint64_t blocks)
 
 void outcome_add(struct outcome *o, const struct trace_request *r, uint64_t hit)
 {
+	if (o->hit)
+		o->hit[o->requests] = (uint32_t)hit;
 	o->requests++;
 	o->blocks += r->id_count;
 	o->blocks_hit += hit;
@@ -36,6 +39,32 @@ void outcome_add(struct outcome *o, const struct trace_request *r, uint64_t hit)
 	o->tokens_hit += tokens_of(r, hit);
 	o->flops += replay_flops(0, r->id_count, r->input_tokens);
 	o->flops_hit += replay_flops(0, hit, r->input_tokens);
+}
+
+void outcome_sum(struct outcome *o, const struct outcome *other)
+{
+	o->requests += other->requests;
+	o->blocks += other->blocks;
+	o->blocks_hit += other->blocks_hit;
+	o->tokens += other->tokens;
+	o->tokens_hit += other->tokens_hit;
+	o->flops += other->flops;
+	o->flops_hit += other->flops_hit;
+	o->bad_pages += other->bad_pages;
+}
+
+const uint32_t replay_percent[REPLAY_SIZES] = { 1, 5, 10, 25 };
+
+void replay_size_text(char text[REPLAY_SIZE_TEXT], uint32_t percent, uint64_t capacity,
+		      uint64_t distinct)
+{
+	double is = distinct ? 100.0 * (double)capacity / (double)distinct : percent;
+
+	if (is > percent * 0.95 && is < percent * 1.05)
+		snprintf(text, REPLAY_SIZE_TEXT, "%u %%", percent);
+	else
+		snprintf(text, REPLAY_SIZE_TEXT, "%u %% (%llu blocks, %.1f %%)", percent,
+			 (unsigned long long)capacity, is);
 }
 
 uint64_t replay_capacity(uint64_t blocks)

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The same replay through a daemon: one client that waits for every answer before it goes on, so
- * that the daemon sees what the core alone sees, in the same order. Every block that hits is leased
- * and its bytes compared with what must be in it.
+ * The same replay through a daemon. In lock-step one client waits for every answer, and for all
+ * that follows from it, before it goes on, so that the daemon sees what the core alone sees, in the
+ * same order. Free running, clients take requests from one list and wait for their own answers
+ * only. Every block that hits is leased and its bytes compared with what must be in it.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "bench/bench.h"
 #include "bench/replay/replay.h"
 #include "bench/trace/gen.h"
+#include "libtier/base/atomic.h"
 #include "libtier/base/time.h"
 
 #define WAIT_NS (60 * NS_PER_S)
@@ -18,18 +21,31 @@
 #define SETTLE_NS (2 * NS_PER_MS) /* between looks while blocks are on their way out */
 #define RETIRING "tiers.1.retiring" /* bytes, of the tier CXL */
 
-struct lockstep {
+/* What the clients share. */
+struct replayed {
 	struct service service;
+	const struct prepared *p;
+	const char *policy;
+	uint64_t bytes; /* of the tier */
+	bool lockstep;
+	uint64_t next; /* request that nobody has taken */
+};
+
+struct client {
+	struct replayed *all;
+	pthread_t thread;
 	tier *t;
 	tier_context *c;
 	tier_reader *r;
-	const struct prepared *p;
 	tier_key *key; /* of the present request */
 	struct tier_found *found;
 	uint32_t room;
+	struct outcome out;
+	int error;
 };
 
-static int context_make(struct lockstep *l, const char *policy, uint64_t bytes)
+/* The first makes it, the others find it. */
+static int context_make(struct client *l)
 {
 	const struct tier_part part = {
 		.name = "pages",
@@ -47,9 +63,9 @@ static int context_make(struct lockstep *l, const char *policy, uint64_t bytes)
 	};
 	const struct tier_context_options options = {
 		.size = sizeof(options),
-		.policy = policy,
+		.policy = l->all->policy,
 		.quota = { [TIER_HBM] = TIER_QUOTA_NONE,
-			   [TIER_CXL] = bytes,
+			   [TIER_CXL] = l->all->bytes,
 			   [TIER_NVME] = TIER_QUOTA_NONE },
 	};
 	tier_geometry *g;
@@ -62,43 +78,45 @@ static int context_make(struct lockstep *l, const char *policy, uint64_t bytes)
 	return error;
 }
 
-static int lockstep_open(struct lockstep *l, const char *policy, uint64_t capacity,
-			 const struct service_options *service)
+static int client_open(struct client *l, struct replayed *all)
+{
+	struct tier_connect_options options = {
+		.size = sizeof(options),
+		.name = "replay",
+		.socket = all->service.socket,
+		.staging_bytes = (uint64_t)REPLAY_PUT_BLOCKS * REPLAY_PAGE_BYTES * 2,
+	};
+	int error;
+
+	l->all = all;
+	error = tier_connect(&l->t, &options);
+	if (!error)
+		error = context_make(l);
+	return error ? error : tier_reader_open(l->t, &l->r);
+}
+
+static void client_close(struct client *l)
+{
+	tier_reader_close(l->r);
+	tier_context_close(l->c);
+	tier_close(l->t);
+	free(l->key);
+	free(l->found);
+}
+
+static int daemon_start(struct replayed *all, const struct service_options *service)
 {
 	/* Copies end as they began, also of a put that waits for room between; nothing is late. */
 	static const char *const in_order[] = { "workers=1", "request.deadline=60s",
 						"put.deadline=60s", NULL };
 	struct service_options start = *service;
-	struct tier_connect_options options = {
-		.size = sizeof(options),
-		.name = "replay",
-		.staging_bytes = (uint64_t)REPLAY_PUT_BLOCKS * REPLAY_PAGE_BYTES * 2,
-	};
-	int error;
 
-	start.cxl_bytes = capacity * REPLAY_PAGE_BYTES;
-	start.set = in_order;
-	error = service_start(&l->service, &start, NULL);
-	options.socket = l->service.socket;
-	if (!error)
-		error = tier_connect(&l->t, &options);
-	if (!error)
-		error = context_make(l, policy, start.cxl_bytes);
-	return error ? error : tier_reader_open(l->t, &l->r);
+	start.cxl_bytes = all->bytes;
+	start.set = all->lockstep ? in_order : in_order + 1;
+	return service_start(&all->service, &start, NULL);
 }
 
-static void lockstep_close(struct lockstep *l)
-{
-	tier_reader_close(l->r);
-	tier_context_close(l->c);
-	tier_close(l->t);
-	if (l->service.pid > 0)
-		service_stop(&l->service);
-	free(l->key);
-	free(l->found);
-}
-
-static int take(struct lockstep *l, const struct trace_request *r)
+static int take(struct client *l, const struct trace_request *r)
 {
 	if (r->id_count > l->room) {
 		free(l->key);
@@ -110,12 +128,12 @@ static int take(struct lockstep *l, const struct trace_request *r)
 			return -ENOMEM;
 	}
 	for (uint32_t i = 0; i < r->id_count; i++)
-		l->key[i] = l->p->key[l->p->number[r->id_first + i]];
+		l->key[i] = l->all->p->key[l->all->p->number[r->id_first + i]];
 	return 0;
 }
 
 /* Lease, compare, release; what has gone since the match ends the prefix. */
-static int64_t read_prefix(struct lockstep *l, uint32_t count, struct outcome *out)
+static int64_t read_prefix(struct client *l, uint32_t count)
 {
 	struct tier_page page[LEASES];
 	struct tier_lease lease[LEASES];
@@ -135,7 +153,7 @@ static int64_t read_prefix(struct lockstep *l, uint32_t count, struct outcome *o
 				return at + i;
 			}
 			if (gen_verify(lease[i].data, lease[i].bytes, &l->key[at + i], 0, NULL))
-				out->bad_pages++;
+				l->out.bad_pages++;
 		}
 		tier_release_many(l->r, lease, n);
 	}
@@ -147,7 +165,7 @@ static int64_t read_prefix(struct lockstep *l, uint32_t count, struct outcome *o
  * them; and what they held is room a millisecond later. The next put would find more or less of it
  * by chance. The core alone is through with that before it sees the next request; so is the daemon.
  */
-static int settle(struct lockstep *l)
+static int settle(struct client *l)
 {
 	const struct timespec pause = { .tv_nsec = SETTLE_NS };
 	uint64_t until_ns = time_now_ns() + WAIT_NS;
@@ -166,7 +184,7 @@ static int settle(struct lockstep *l)
 	}
 }
 
-static int put_piece(struct lockstep *l, uint32_t first, uint32_t count)
+static int put_piece(struct client *l, uint32_t first, uint32_t count)
 {
 	const struct tier_put_options options = {
 		.size = sizeof(options),
@@ -189,10 +207,10 @@ static int put_piece(struct lockstep *l, uint32_t first, uint32_t count)
 		return n < 0 ? n : -ETIMEDOUT;
 	if (got.result && got.result != -ENOSPC)
 		return got.result;
-	return settle(l);
+	return l->all->lockstep ? settle(l) : 0;
 }
 
-static int serve(struct lockstep *l, struct outcome *out, const struct trace_request *r)
+static int serve(struct client *l, const struct trace_request *r)
 {
 	int64_t hit = take(l, r);
 	int error = 0;
@@ -200,10 +218,10 @@ static int serve(struct lockstep *l, struct outcome *out, const struct trace_req
 	if (!hit)
 		hit = tier_match(l->c, l->key, r->id_count, l->found);
 	if (hit > 0)
-		hit = read_prefix(l, (uint32_t)hit, out);
+		hit = read_prefix(l, (uint32_t)hit);
 	if (hit < 0)
 		return (int)hit;
-	outcome_add(out, r, (uint64_t)hit);
+	outcome_add(&l->out, r, (uint64_t)hit);
 	for (uint32_t at = (uint32_t)hit; at < r->id_count && !error; at += REPLAY_PUT_BLOCKS) {
 		uint32_t left = r->id_count - at;
 
@@ -212,24 +230,65 @@ static int serve(struct lockstep *l, struct outcome *out, const struct trace_req
 	return error;
 }
 
-int replay_real(struct outcome *out, const struct prepared *p, const char *policy,
-		uint64_t capacity, const struct service_options *service)
+static void *serve_all(void *arg)
 {
-	struct lockstep l = { .p = p };
-	uint64_t begin_ns;
-	int error = lockstep_open(&l, policy, capacity, service);
+	struct client *l = arg;
+	const struct trace *t = l->all->p->trace;
+	uint64_t q;
 
-	*out = (struct outcome){ 0 };
+	while (!l->error && (q = atomic_add_relaxed_u64(&l->all->next, 1)) < t->request_count)
+		l->error = serve(l, &t->request[q]);
+	return NULL;
+}
+
+/* The first client is ours. */
+static int serve_by(struct client *client, uint32_t clients)
+{
+	uint32_t started = 1;
+	int error = 0;
+
+	for (; started < clients && !error; started += !error)
+		error = -pthread_create(&client[started].thread, NULL, serve_all, &client[started]);
+	if (!error)
+		serve_all(&client[0]);
+	for (uint32_t i = 1; i < started; i++)
+		pthread_join(client[i].thread, NULL);
+	for (uint32_t i = 0; i < clients && !error; i++)
+		error = client[i].error;
+	return error;
+}
+
+int replay_real(struct outcome *out, const struct prepared *p, const char *policy,
+		const struct replay_through *how)
+{
+	struct replayed all = { .p = p,
+				.policy = policy,
+				.bytes = how->capacity * REPLAY_PAGE_BYTES,
+				.lockstep = !how->free_clients };
+	struct client client[REPLAY_CLIENTS_MAX] = { 0 };
+	uint32_t clients = how->free_clients ? how->free_clients : 1, opened = 0;
+	uint64_t begin_ns;
+	int error = daemon_start(&all, how->service);
+
+	while (opened < clients && !error)
+		error = client_open(&client[opened++], &all);
+	client[0].out.hit = out->hit;
 	begin_ns = time_now_ns();
-	for (size_t q = 0; q < p->trace->request_count && !error; q++)
-		error = serve(&l, out, &p->trace->request[q]);
+	if (!error)
+		error = serve_by(client, clients);
+	for (uint32_t i = 1; i < opened; i++)
+		outcome_sum(&client[0].out, &client[i].out);
+	*out = client[0].out;
 	out->seconds = (double)(time_now_ns() - begin_ns) / 1e9;
 	if (!error)
-		error = service_metric(l.t, "blocks_committed", &out->put_blocks);
+		error = service_metric(client[0].t, "blocks_committed", &out->put_blocks);
 	if (!error)
-		error = service_metric(l.t, "dropped_blocks", &out->dropped_blocks);
+		error = service_metric(client[0].t, "dropped_blocks", &out->dropped_blocks);
 	if (error)
 		bench_failed("replay", error);
-	lockstep_close(&l);
+	while (opened)
+		client_close(&client[--opened]);
+	if (all.service.pid > 0)
+		service_stop(&all.service);
 	return error;
 }

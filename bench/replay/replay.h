@@ -2,8 +2,8 @@
 /*
  * Replays of a trace that ask one question: how much of it finds its prefix, and what that saves.
  * Three ways to answer, with the same rules: the real core with a shell that completes everything
- * at once and moves no bytes (core.c); a daemon and one client in lock-step, every byte verified
- * (real.c); and the offline optimum (optimum.c).
+ * at once and moves no bytes (core.c); a daemon and clients, every byte verified (real.c); and the
+ * offline optimum (optimum.c).
  *
  * Rules: a request hits as many blocks as its prefix has from the start without a gap; it then puts
  * the rest. A block behind a gap is computed and put again, and is no hit.
@@ -31,6 +31,7 @@ struct outcome {
 	uint64_t fetched_blocks;     /* of the hits, from NVMe */
 	uint64_t device_bytes;	     /* written to NVMe, all in all */
 	double seconds;
+	uint32_t *hit; /* the caller's: of each request, in their order; NULL = not wanted */
 };
 
 /*
@@ -42,6 +43,9 @@ double replay_flops(uint64_t from, uint64_t until, uint64_t tokens);
 
 /* Count a request of which `hit` blocks were found. */
 void outcome_add(struct outcome *o, const struct trace_request *r, uint64_t hit);
+
+/* Add another's counts of requests, blocks and pages. */
+void outcome_sum(struct outcome *o, const struct outcome *other);
 
 /* A trace with its ids numbered from 0, and a key for each. */
 struct prepared {
@@ -59,15 +63,25 @@ uint64_t replay_capacity(uint64_t blocks);
 /* So many blocks on NVMe, or as many as the smallest store there is has room for. */
 uint64_t replay_store(uint64_t blocks);
 
-/* Errors: -ENOMEM, or what the core or library said. capacity as of replay_capacity. */
+/*
+ * Counts anew, but for `hit`. Errors: -ENOMEM, or what the core or library said. capacity as of
+ * replay_capacity.
+ */
 int replay_core(struct outcome *out, const struct prepared *p, const char *policy,
 		uint64_t capacity);
 
 /* The same with an NVMe tier of so many blocks behind it, to which all or what is admitted goes. */
 int replay_flash(struct outcome *out, const struct prepared *p, const char *policy,
 		 const uint64_t capacity[2], bool admit_all);
+
+#define REPLAY_CLIENTS_MAX 4u
+struct replay_through {
+	const struct service_options *service;
+	uint64_t capacity;
+	uint32_t free_clients; /* 0 = one, in lock-step; no `hit` of several */
+};
 int replay_real(struct outcome *out, const struct prepared *p, const char *policy,
-		uint64_t capacity, const struct service_options *service);
+		const struct replay_through *how);
 
 /*
  * The most blocks that any order of eviction could hit: Belady's MIN, with the right to store
@@ -75,8 +89,24 @@ int replay_real(struct outcome *out, const struct prepared *p, const char *polic
  */
 int replay_optimum(struct outcome *out, const struct prepared *p, uint64_t capacity);
 
-/* The part of the workload with an NVMe tier: bytes written to it for each hit gained. */
+/*
+ * "5 %" of a trace's distinct blocks; where the store that there is differs by a twentieth of that
+ * or more, also how large it is.
+ */
+#define REPLAY_SIZE_TEXT 48
+void replay_size_text(char text[REPLAY_SIZE_TEXT], uint32_t percent, uint64_t capacity,
+		      uint64_t distinct);
+
 struct bench;
+/* The part of the workload with an NVMe tier: bytes written to it for each hit gained. */
 int bench_replay_flash(struct bench *b, const struct prepared *p);
+/* How fast the core is by itself. */
+int bench_replay_speed(struct bench *b, const struct prepared *p);
+/* Through a daemon: the first requests of the trace. */
+int bench_replay_real(struct bench *b, const struct trace *t);
+
+/* The sizes of stores, in percent of the distinct blocks. */
+#define REPLAY_SIZES 4u
+extern const uint32_t replay_percent[REPLAY_SIZES];
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tierbench replay: every policy of the registry at four sizes of store, beside the offline
- * optimum; with --real also through a daemon. A table, then the rows that are judged: the share of
- * the way from LRU to the optimum that the default goes, never behind LRU, compute saved beside who
- * has most hits, and the core's speed.
+ * optimum. A table, then the rows that are judged: the share of the way from LRU to the optimum
+ * that the default goes, never behind LRU, and compute saved beside who has most hits. The core's
+ * speed, NVMe behind the memory, and a daemon (--real) are judged in files of their own.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,16 +19,10 @@
 #define POLICY_HITS "reuse-hits" /* the default, out for hits */
 #define SYNTH "synth:"
 #define SYNTH_REFERENCES 300000u
-#define SPEED_GOAL 2e6 /* block references a second */
-#define SPEED_REFERENCES 10000u /* fewer are over before the clock can tell */
-
-static const uint32_t percents[] = { 1, 5, 10, 25 };
-#define SIZES (sizeof(percents) / sizeof(percents[0]))
 
 struct replays {
 	struct bench *b;
 	struct prepared p;
-	struct sample speed;
 };
 
 static double share(double part, double whole)
@@ -96,28 +90,11 @@ static void table_row(const char *name, const struct outcome *o)
 	fflush(stdout);
 }
 
-static int real_row(const struct replays *r, const char *policy, uint64_t capacity,
-		    const struct outcome *core)
-{
-	const struct service_options service = { .tierd = r->b->tierd, .dir = r->b->dir };
-	struct outcome o;
-	int error = replay_real(&o, &r->p, policy, capacity, &service);
-
-	if (error)
-		return error;
-	table_row("  real", &o);
-	printf("           %lld blocks hit differently, %+.2f points; %lld left differently; "
-	       "%llu wrong pages\n",
-	       (long long)o.blocks_hit - (long long)core->blocks_hit,
-	       100 * (hit_share(&o) - hit_share(core)),
-	       (long long)o.dropped_blocks - (long long)core->dropped_blocks,
-	       (unsigned long long)o.bad_pages);
-	return o.bad_pages ? -EBADMSG : 0;
-}
-
 /* ---- judged -------------------------------------------------------------------------------- */
 
 struct judged {
+	uint32_t percent;
+	char size[REPLAY_SIZE_TEXT]; /* as rows say it */
 	struct outcome lru, mine, optimum;
 	struct outcome hits; /* mine, with all depths worth the same */
 	struct outcome best; /* of the other policies, the one with most hits */
@@ -125,7 +102,7 @@ struct judged {
 };
 
 /* More compute than who has most hits: offline, of the other policies, and itself when it tries. */
-static int judge_compute(struct replays *r, uint32_t percent, const struct judged *t)
+static int judge_compute(struct replays *r, const struct judged *t)
 {
 	char all[BENCH_TEXT], others[BENCH_TEXT], online[BENCH_TEXT], itself[BENCH_TEXT];
 	const struct bench_figure figures[] = {
@@ -136,19 +113,19 @@ static int judge_compute(struct replays *r, uint32_t percent, const struct judge
 	const double beside[] = { t->optimum.flops_hit, t->best.flops_hit, t->hits.flops_hit };
 	int error = 0;
 
-	snprintf(all, sizeof(all), "%s, compute beside most hits at %u %%, offline", POLICY_DEFAULT,
-		 percent);
-	snprintf(others, sizeof(others), "%s, compute beside most hits at %u %%, online",
-		 POLICY_DEFAULT, percent);
+	snprintf(all, sizeof(all), "%s, compute beside most hits at %s, offline", POLICY_DEFAULT,
+		 t->size);
+	snprintf(others, sizeof(others), "%s, compute beside most hits at %s, online",
+		 POLICY_DEFAULT, t->size);
 	snprintf(online, sizeof(online), "%s", t->best_name);
-	snprintf(itself, sizeof(itself), "%s, compute beside itself for hits at %u %%",
-		 POLICY_DEFAULT, percent);
+	snprintf(itself, sizeof(itself), "%s, compute beside itself for hits at %s",
+		 POLICY_DEFAULT, t->size);
 	for (uint32_t i = 0; i < sizeof(beside) / sizeof(beside[0]) && !error; i++)
 		error = bench_judge_exact(r->b->results, &figures[i], t->mine.flops_hit, beside[i]);
 	return error;
 }
 
-static int judge_size(struct replays *r, uint32_t percent, const struct judged *t)
+static int judge_size(struct replays *r, const struct judged *t)
 {
 	char gap[BENCH_TEXT], lru[BENCH_TEXT], compute[BENCH_TEXT];
 	const struct bench_figure figures[] = {
@@ -158,12 +135,13 @@ static int judge_size(struct replays *r, uint32_t percent, const struct judged *
 	};
 	double over = hit_share(&t->mine) - hit_share(&t->lru);
 	double most = hit_share(&t->optimum) - hit_share(&t->lru);
+	bool middle = t->percent == 5 || t->percent == 10;
 	int error = 0;
 
-	snprintf(gap, sizeof(gap), "%s over lru, hits at %u %%", POLICY_DEFAULT, percent);
-	snprintf(lru, sizeof(lru), "%s, hits at %u %%", POLICY_DEFAULT, percent);
-	snprintf(compute, sizeof(compute), "%s, compute saved at %u %%", POLICY_DEFAULT, percent);
-	if (most > 0 && (percent == 5 || percent == 10))
+	snprintf(gap, sizeof(gap), "%s over lru, hits at %s", POLICY_DEFAULT, t->size);
+	snprintf(lru, sizeof(lru), "%s, hits at %s", POLICY_DEFAULT, t->size);
+	snprintf(compute, sizeof(compute), "%s, compute saved at %s", POLICY_DEFAULT, t->size);
+	if (most > 0 && middle)
 		error = bench_judge_exact(r->b->results, &figures[0], 100 * over, 100 * most);
 	if (!error && t->lru.blocks_hit)
 		error = bench_judge_exact(r->b->results, &figures[1], (double)t->mine.blocks_hit,
@@ -171,8 +149,8 @@ static int judge_size(struct replays *r, uint32_t percent, const struct judged *
 	if (!error && t->lru.blocks_hit)
 		error = bench_judge_exact(r->b->results, &figures[2], t->mine.flops_hit,
 					  t->lru.flops_hit);
-	if (!error && t->best.blocks_hit && (percent == 5 || percent == 10))
-		error = judge_compute(r, percent, t);
+	if (!error && t->best.blocks_hit && middle)
+		error = judge_compute(r, t);
 	return error;
 }
 
@@ -192,22 +170,22 @@ static void judged_take(struct judged *t, const char *name, const struct outcome
 
 static int replay_size(struct replays *r, uint32_t percent, struct judged *t)
 {
-	uint64_t capacity = replay_capacity(r->p.trace->distinct * percent / 100);
+	uint64_t distinct = r->p.trace->distinct;
+	uint64_t capacity = replay_capacity(distinct * percent / 100);
 	const struct policy_ops *ops;
-	struct outcome o;
 	int error = 0;
 
+	t->percent = percent;
+	replay_size_text(t->size, percent, capacity, distinct);
 	table_head(r, percent, capacity);
 	for (uint32_t i = 0; (ops = policy_at(i)) != NULL && !error; i++) {
+		struct outcome o = { 0 };
+
 		error = replay_core(&o, &r->p, ops->name, capacity);
 		if (error)
 			return bench_failed("replay", error);
 		table_row(ops->name, &o);
 		judged_take(t, ops->name, &o);
-		if (strcmp(ops->name, POLICY_DEFAULT) == 0)
-			sample_add(&r->speed, (double)o.blocks / o.seconds);
-		if (r->b->real && strcmp(ops->name, POLICY_HITS) != 0)
-			error = real_row(r, ops->name, capacity, &o);
 	}
 	if (!error)
 		error = replay_optimum(&t->optimum, &r->p, capacity);
@@ -218,28 +196,18 @@ static int replay_size(struct replays *r, uint32_t percent, struct judged *t)
 
 static int replay_all(struct replays *r)
 {
-	static const struct bench_figure speed = { "replay",
-						   "core alone, default policy",
-						   "refs/s",
-						   "2 M a second",
-						   { BENCH_RATIO_AT_LEAST, 1 } };
-	struct judged at[SIZES] = { 0 };
-	double sum = 0;
+	struct judged at[REPLAY_SIZES] = { 0 };
 	int error = 0;
 
 	printf("%zu requests, %zu blocks, %llu different; at most %.4f could hit\n",
 	       r->p.trace->request_count, r->p.trace->id_count,
 	       (unsigned long long)r->p.trace->distinct,
 	       share((double)r->p.trace->reusable, (double)r->p.trace->id_count));
-	for (uint32_t i = 0; i < SIZES && !error; i++)
-		error = replay_size(r, percents[i], &at[i]);
+	for (uint32_t i = 0; i < REPLAY_SIZES && !error; i++)
+		error = replay_size(r, replay_percent[i], &at[i]);
 	printf("\n");
-	for (uint32_t i = 0; i < SIZES && !error; i++)
-		error = judge_size(r, percents[i], &at[i]);
-	for (uint32_t i = 0; i < r->speed.count; i++)
-		sum += r->speed.value[i];
-	if (!error && r->p.trace->id_count >= SPEED_REFERENCES)
-		error = bench_judge_exact(r->b->results, &speed, sum / r->speed.count, SPEED_GOAL);
+	for (uint32_t i = 0; i < REPLAY_SIZES && !error; i++)
+		error = judge_size(r, &at[i]);
 	return error;
 }
 
@@ -254,7 +222,11 @@ int bench_replay(struct bench *b)
 	if (!error)
 		error = replay_all(&r);
 	if (!error)
+		error = bench_replay_speed(b, &r.p);
+	if (!error)
 		error = bench_replay_flash(b, &r.p);
+	if (!error && b->real)
+		error = bench_replay_real(b, t);
 	prepared_free(&r.p);
 	trace_close(t);
 	return error;

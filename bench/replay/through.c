@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tierbench replay --real: the first requests of the trace through a daemon, beside the core alone
+ * on the same ones. In lock-step every policy must agree in each request's hits and in how many
+ * blocks left; free running, two clients at a time, the share that hits may differ by half a point.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/bench.h"
+#include "bench/replay/replay.h"
+#include "tierd/core/policy_ops.h"
+
+#define REQUESTS 500u	   /* in lock-step: it waits for ticks after each put */
+#define FREE_REQUESTS 2500u
+#define FREE_CLIENTS 2u
+#define FREE_POINTS 0.5
+#define SKIPPED "reuse-hits" /* differs from the default in a weight alone */
+
+/* A piece of the trace, and the same requests' hits twice. */
+struct part {
+	struct bench *b;
+	struct service_options service;
+	struct trace trace;
+	struct prepared p;
+	uint32_t *hit[2]; /* core alone, daemon */
+};
+
+/* Pages that were read, and wrong ones among them, of all runs. */
+struct read {
+	uint64_t pages, bad;
+};
+
+static int part_take(struct part *p, struct bench *b, const struct trace *t, size_t requests,
+		     const char *dir)
+{
+	*p = (struct part){ .b = b, .trace = *t };
+	p->service = (struct service_options){ .tierd = b->tierd, .dir = dir };
+	if (t->request_count > requests) {
+		p->trace.request_count = requests;
+		p->trace.id_count = t->request[requests].id_first;
+	}
+	for (uint32_t i = 0; i < 2; i++)
+		p->hit[i] = calloc(p->trace.request_count, sizeof(*p->hit[i]));
+	if (!p->hit[0] || !p->hit[1] || trace_count(&p->trace))
+		return -ENOMEM;
+	return prepare(&p->p, &p->trace);
+}
+
+static void part_free(struct part *p)
+{
+	prepared_free(&p->p);
+	free(p->hit[0]);
+	free(p->hit[1]);
+}
+
+static uint64_t apart(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : b - a;
+}
+
+/* ---- in lock-step -------------------------------------------------------------------------- */
+
+/* Blocks that hit differently, request by request, or left differently, all in all. */
+static int lockstep(struct part *p, const char *policy, uint32_t percent, struct read *sum,
+		    uint64_t *different)
+{
+	const struct replay_through how = {
+		.service = &p->service,
+		.capacity = replay_capacity(p->trace.distinct * percent / 100),
+	};
+	struct outcome core = { .hit = p->hit[0] }, real = { .hit = p->hit[1] };
+	int error = replay_core(&core, &p->p, policy, how.capacity);
+
+	if (!error)
+		error = replay_real(&real, &p->p, policy, &how);
+	for (size_t q = 0; q < p->trace.request_count && !error; q++)
+		*different += apart(p->hit[0][q], p->hit[1][q]);
+	*different += apart(core.dropped_blocks, real.dropped_blocks);
+	sum->pages += real.blocks_hit;
+	sum->bad += real.bad_pages;
+	return error;
+}
+
+static int judge_lockstep(struct part *p, const char *policy, struct read *sum)
+{
+	char name[BENCH_TEXT], against[BENCH_TEXT];
+	const struct bench_figure figure = { "replay", name, "blocks", against,
+					     { BENCH_VALUE_AT_MOST, 0 } };
+	uint64_t different = 0, before = sum->pages;
+	int error = 0;
+
+	for (uint32_t i = 0; i < REPLAY_SIZES && !error; i++)
+		error = lockstep(p, policy, replay_percent[i], sum, &different);
+	if (error)
+		return error;
+	snprintf(name, sizeof(name), "%s, a daemon in lock-step: hits or leavings that differ",
+		 policy);
+	snprintf(against, sizeof(against), "hits, core alone; first %zu requests, four sizes",
+		 p->trace.request_count);
+	return bench_judge_exact(p->b->results, &figure, (double)different,
+				 (double)(sum->pages - before));
+}
+
+static int all_lockstep(struct bench *b, const struct trace *t, const char *dir, struct read *sum)
+{
+	struct part p;
+	const struct policy_ops *ops;
+	int error = part_take(&p, b, t, REQUESTS, dir);
+
+	for (uint32_t i = 0; (ops = policy_at(i)) != NULL && !error; i++)
+		if (strcmp(ops->name, SKIPPED) != 0)
+			error = judge_lockstep(&p, ops->name, sum);
+	part_free(&p);
+	return error;
+}
+
+/* ---- free running -------------------------------------------------------------------------- */
+
+static int judge_free(struct part *p, uint32_t percent, struct read *sum)
+{
+	const struct replay_through how = {
+		.service = &p->service,
+		.capacity = replay_capacity(p->trace.distinct * percent / 100),
+		.free_clients = FREE_CLIENTS,
+	};
+	char name[BENCH_TEXT], against[BENCH_TEXT], size[REPLAY_SIZE_TEXT];
+	const struct bench_figure figure = { "replay", name, "points", against,
+					     { BENCH_VALUE_AT_MOST, FREE_POINTS } };
+	struct outcome core = { 0 }, real = { 0 };
+	int error = replay_core(&core, &p->p, POLICY_DEFAULT, how.capacity);
+
+	if (!error)
+		error = replay_real(&real, &p->p, POLICY_DEFAULT, &how);
+	if (error)
+		return error;
+	sum->pages += real.blocks_hit;
+	sum->bad += real.bad_pages;
+	replay_size_text(size, percent, how.capacity, p->trace.distinct);
+	snprintf(name, sizeof(name), "%s, a daemon, %u clients, hits at %s: difference",
+		 POLICY_DEFAULT, FREE_CLIENTS, size);
+	snprintf(against, sizeof(against), "%% hits, core alone; first %zu requests",
+		 p->trace.request_count);
+	return bench_judge_exact(p->b->results, &figure,
+				 100.0 * (double)apart(core.blocks_hit, real.blocks_hit) /
+					 (double)core.blocks,
+				 100.0 * (double)core.blocks_hit / (double)core.blocks);
+}
+
+static int all_free(struct bench *b, const struct trace *t, const char *dir, struct read *sum)
+{
+	struct part p;
+	int error = part_take(&p, b, t, FREE_REQUESTS, dir);
+
+	for (uint32_t i = 0; i < REPLAY_SIZES && !error; i++)
+		error = judge_free(&p, replay_percent[i], sum);
+	part_free(&p);
+	return error;
+}
+
+int bench_replay_real(struct bench *b, const struct trace *t)
+{
+	static const struct bench_figure wrong = { "replay", "wrong pages read through the daemon",
+						   "pages", "read", { BENCH_VALUE_AT_MOST, 0 } };
+	struct read sum = { 0 };
+	char *dir = NULL;
+	int error = service_dir_make(&dir, b->dir);
+
+	if (!error)
+		error = all_lockstep(b, t, dir, &sum);
+	if (!error)
+		error = all_free(b, t, dir, &sum);
+	service_dir_remove(dir);
+	return error ? bench_failed("replay", error)
+		     : bench_judge_exact(b->results, &wrong, (double)sum.bad, (double)sum.pages);
+}
