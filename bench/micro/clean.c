@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cleaning of the durable log: what it writes for each byte that is put into a store which is 70,
- * 85 and 95% full, prefixes being deleted and put again at random; and whether a store that was
- * overwritten ten times reads as fast as one that was written once, both asked in turns.
+ * Cleaning of the durable log of a daemon: what it writes for each byte that is put into a store
+ * which is 70, 85 and 95% full, prefixes being deleted and put again at random; and whether a store
+ * that was overwritten ten times reads as fast as one that was written once, both asked in turns.
+ * The trace, and the cache log, are in clean_trace.c.
  *
  * Uniform overwriting is the worst case for a log: nothing is colder than anything else. The peer
  * is what oldest-first cleaning of such a log writes, by calculation (Menon 1995): with a share u
@@ -13,30 +14,31 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "bench/micro/clean.h"
 #include "bench/micro/pool.h"
 #include "libtier/base/cleanup.h"
 
 #define MIB (1ull << 20)
-#define PAGE_BYTES 65536u
+#define PAGE_BYTES CLEAN_PAGE_BYTES
 #define PREFIX_BLOCKS 4u /* blocks of one page: 256 KiB are put, deleted and fetched at a time */
 #define PREFIX_BYTES ((uint64_t)PREFIX_BLOCKS * PAGE_BYTES)
-#define SEGMENT_BYTES (2 * MIB) /* 256 KiB of records, seven prefixes */
-#define SEGMENT_PREFIXES 7u
+#define SEGMENT_PREFIXES (CLEAN_SEGMENT_BLOCKS / PREFIX_BLOCKS)
 #define BATCH 16u	 /* prefixes deleted and put again at a time */
 #define AHEAD 8u
 #define SLICE 64u /* prefixes read of one store at a time: 16 MiB */
 #define ROUNDS 3u /* of reading, for each that was asked for: they are short */
 #define WAIT_NS (30 * NS_PER_S)
 
+const uint32_t clean_full[CLEAN_FILLS] = { 70, 85, 95 };
+
 static uint64_t store_bytes(const struct bench *b)
 {
 	return (b->quick ? 256 : 768) * MIB;
 }
 
-/* The plan of the store (tierd/core/store_codec.c) takes at most 2 MiB for what is no segment. */
 static uint32_t segments(const struct bench *b)
 {
-	return (uint32_t)((store_bytes(b) - 2 * MIB) / SEGMENT_BYTES);
+	return (uint32_t)((store_bytes(b) - CLEAN_OVERHEAD_BYTES) / CLEAN_SEGMENT_BYTES);
 }
 
 static uint32_t prefixes_of(const struct bench *b, uint32_t percent)
@@ -107,7 +109,7 @@ static int read_bytes(struct pool *p, struct bytes *out)
 	return error ? error : service_metric(p->t, "record_bytes", &out->records);
 }
 
-static double oldest_first(double u)
+double clean_oldest_first(double u)
 {
 	double v = u;
 
@@ -136,7 +138,8 @@ static int amplification(struct bench *b, struct pool *p, uint32_t percent)
 		error = read_bytes(p, &to);
 	if (error)
 		return bench_failed("overwriting", error);
-	snprintf(name, sizeof(name), "bytes written a byte put, %u%% full", percent);
+	snprintf(name, sizeof(name), "bytes written a byte put, %u%% full, durable log, at random",
+		 percent);
 	bench_say("clean: %u%% full: data %.2f, of it the cleaner %.2f, records %.2f a byte put",
 		  percent, (double)(to.data - from.data + to.cleaned - from.cleaned) /
 				   (double)(to.put - from.put),
@@ -146,7 +149,7 @@ static int amplification(struct bench *b, struct pool *p, uint32_t percent)
 				 (double)(to.data - from.data + to.cleaned - from.cleaned +
 					  to.records - from.records) /
 					 (double)(to.put - from.put),
-				 oldest_first(percent / 100.0));
+				 clean_oldest_first(percent / 100.0));
 }
 
 /* ---- reading ------------------------------------------------------------------------------- */
@@ -287,16 +290,15 @@ static int reads_after(struct bench *b, struct pool *p)
 
 int bench_clean(struct bench *b)
 {
-	static const uint32_t full[] = { 70, 85, 95 };
-	int error = 0;
+	int error = clean_trace(b);
 
-	for (uint32_t i = 0; i < sizeof(full) / sizeof(full[0]) && !error; i++) {
+	for (uint32_t i = 0; i < CLEAN_FILLS && !error; i++) {
 		struct pool p;
 
-		error = open_store(&p, b, full[i]);
+		error = open_store(&p, b, clean_full[i]);
 		if (error)
 			return error;
-		error = amplification(b, &p, full[i]);
+		error = amplification(b, &p, clean_full[i]);
 		if (error)
 			service_tell_log(&p.service);
 		if (!error && i == 0)

@@ -14,6 +14,7 @@
 #define FETCH_BLOCKS 64u /* read in one piece */
 #define MATCH_AHEAD 8u /* keys whose lines are brought before their look-up, as libtier has it */
 #define TICK_NS 10000000u   /* its slow ticks */
+#define WAIT_TICKS 1000u    /* for what is to be durable */
 #define PACE_NS 20000000u   /* of prompts, if nothing is said: its slow tick comes */
 
 struct shell {
@@ -129,6 +130,7 @@ static void spec_make(struct disk_context *spec, const struct shell_options *set
 	spec->mode = 0600;
 	spec->kind = 1;
 	spec->quota[ABI_TIER_CXL] = set->bytes;
+	spec->quota[ABI_TIER_NVME] = set->nvme_quota;
 	spec->geometry.block_tokens = set->block_tokens;
 	spec->geometry.page_align = ABI_PAGE_ALIGN;
 	spec->geometry.part_count = 1;
@@ -206,7 +208,8 @@ int shell_open(struct shell **out, const struct shell_options *options)
 	s->now_ns = 1;
 	s->staging_bytes = ARGS_BYTES + (uint64_t)options->put_blocks * options->page_bytes;
 	if (options->nvme_bytes)
-		error = store_super_plan(&config.super, options->nvme_bytes, 0, STORE_ID);
+		error = store_super_plan(&config.super, options->nvme_bytes,
+					 options->nvme_segment, STORE_ID);
 	if (options->nvme_bytes && !error)
 		disk_super_seal(&config.super);
 	if (!error)
@@ -240,16 +243,29 @@ void shell_close(struct shell *s)
 
 void shell_counts(const struct shell *s, struct shell_counts *out)
 {
+	struct core_context_stats st;
+
+	core_context_stats(s->core, s->context->id, &st);
 	*out = (struct shell_counts){
 		.put_blocks = s->core->metrics.blocks_committed,
 		.dropped_blocks = s->core->metrics.dropped_blocks,
 		.access_lost = s->core->metrics.access_lost,
 		.fetched_blocks = s->fetched_blocks,
 		.device_bytes = s->device_bytes,
+		.stored_bytes = st.tier[ABI_TIER_NVME].live,
 	};
 }
 
 /* ---- the client ---------------------------------------------------------------------------- */
+
+static void wait_tick(struct shell *s)
+{
+	struct core_event e = { .kind = CORE_EV_TICK };
+
+	s->now_ns += TICK_NS;
+	feed(s, &e);
+	pump(s);
+}
 
 /*
  * Those behind a block that left follow it, later where the put in between still has them; what
@@ -258,13 +274,8 @@ void shell_counts(const struct shell *s, struct shell_counts *out)
 static void settle(struct shell *s)
 {
 	while (s->core->parting.count || s->core->waiting.count ||
-	       s->context->retiring[ABI_TIER_CXL]) {
-		struct core_event e = { .kind = CORE_EV_TICK };
-
-		s->now_ns += TICK_NS;
-		feed(s, &e);
-		pump(s);
-	}
+	       s->context->retiring[ABI_TIER_CXL])
+		wait_tick(s);
 }
 
 static int ask(struct shell *s, const struct abi_sqe *sqe)
@@ -275,6 +286,8 @@ static int ask(struct shell *s, const struct abi_sqe *sqe)
 	e.request.sqe = *sqe;
 	feed(s, &e);
 	pump(s);
+	for (uint32_t n = 0; s->set.durable && s->completions == before && n < WAIT_TICKS; n++)
+		wait_tick(s);
 	if (s->error || s->completions == before)
 		return s->error ? s->error : -ETIMEDOUT; /* nothing is left that could answer */
 	return s->last.res;
@@ -353,6 +366,7 @@ int shell_put(struct shell *s, const uint8_t (*key)[32], uint32_t first, uint32_
 
 	if (!count || count > s->set.put_blocks)
 		return -EINVAL;
+	sqe.flags = s->set.durable ? ABI_SQE_DURABLE : 0;
 	memset(args, 0, sizeof(*args));
 	args->count = count;
 	args->depth = first;
@@ -369,4 +383,19 @@ int shell_put(struct shell *s, const uint8_t (*key)[32], uint32_t first, uint32_
 	error = ask(s, &sqe);
 	settle(s);
 	return error == -ENOSPC ? 0 : error;
+}
+
+int shell_delete(struct shell *s, const uint8_t (*key)[32], uint32_t count)
+{
+	struct abi_sqe sqe = {
+		.op = ABI_OP_DELETE,
+		.klass = ABI_CLASS_DEMAND,
+		.flags = ABI_SQE_DURABLE | ABI_SQE_KEYS,
+		.context_id = s->context->id,
+		.arg_bytes = count * ABI_KEY_BYTES,
+		.count = count,
+	};
+
+	memcpy(s->staging, key, sqe.arg_bytes);
+	return ask(s, &sqe);
 }

@@ -20,7 +20,10 @@ struct shell_options {
 	uint64_t bytes;	     /* of the memory tier */
 	uint32_t put_blocks; /* of one put, at most */
 	uint64_t nvme_bytes; /* of the store, its overhead included; 0 = none */
+	uint64_t nvme_segment; /* 0 = as for a store of that size */
+	uint64_t nvme_quota;   /* what the context may hold of it; 0 = all */
 	bool admit_all;	     /* every block is written to it */
+	bool durable;	     /* puts are, and are answered when they are */
 	uint64_t pace_ns;    /* from prompt to prompt on the core's clock; 0 = 20 ms */
 };
 
@@ -40,10 +43,14 @@ uint32_t shell_read(struct shell *s, const uint8_t (*key)[32], uint32_t count);
  */
 int shell_put(struct shell *s, const uint8_t (*key)[32], uint32_t first, uint32_t count);
 
+/* Delete blocks; answered when that is durable. Errors: what the core said. */
+int shell_delete(struct shell *s, const uint8_t (*key)[32], uint32_t count);
+
 struct shell_counts {
 	uint64_t put_blocks, dropped_blocks, access_lost;
 	uint64_t fetched_blocks;
 	uint64_t device_bytes; /* written to NVMe, all in all */
+	uint64_t stored_bytes; /* of blocks that are there now */
 };
 void shell_counts(const struct shell *s, struct shell_counts *out);
 

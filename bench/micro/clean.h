@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the two parts of the workload clean share: a daemon's store, and the core alone. */
+#ifndef TIER_BENCH_MICRO_CLEAN_H
+#define TIER_BENCH_MICRO_CLEAN_H
+
+#include "bench/bench.h"
+
+#define CLEAN_SEGMENT_BYTES (2u << 20)
+#define CLEAN_PAGE_BYTES 65536u   /* a block has one */
+#define CLEAN_SEGMENT_BLOCKS 28u /* and 256 KiB of records */
+/* The plan of a store (tierd/core/store_codec.c) takes at most so much for what is no segment. */
+#define CLEAN_OVERHEAD_BYTES (2u << 20)
+#define CLEAN_FILLS 3u
+
+extern const uint32_t clean_full[CLEAN_FILLS]; /* percent */
+
+/*
+ * What oldest-first cleaning writes for a byte put in a log of which the share u is live, when it
+ * is overwritten uniformly; see clean.c.
+ */
+double clean_oldest_first(double u);
+
+/* The trace into both logs, by the core alone. */
+int clean_trace(struct bench *b);
+
+#endif
