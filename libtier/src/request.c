@@ -520,6 +520,8 @@ static const char *meaning(const char *what, int error)
 		const char *text;
 	} known[] = {
 		{ "unpin", -ENOENT, "no such pin: it has ended, or is not this user's" },
+		{ "put", -ENOENT,
+		  "its context was removed, or its reservation has ended or is not ours" },
 		{ "reserve_end", -ENOENT, "no such reservation: it has ended" },
 		{ "reserve", -EDQUOT,
 		  "pins and what all reservations may come to would be more than may be promised "

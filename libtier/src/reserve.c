@@ -20,6 +20,8 @@ static int check_options(const struct tier_reserve_options *o)
 				 o->expected);
 	if (o->p95 && !o->expected)
 		return error_note(-EINVAL, "reserve: p95 without expected; give both or none");
+	if (o->deadline_ns && o->deadline_ns <= time_now_ns())
+		return error_note(-ETIMEDOUT, "reserve: the deadline has passed");
 	return 0;
 }
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libtier/src/ask.h"
 #include "libtier/src/attach.h"
 #include "libtier/src/error.h"
 #include "libtier/src/options.h"
@@ -184,9 +185,10 @@ int tier_stream_open(tier_context *c, const tier_block *blocks, uint32_t count,
 	struct tier_stream *s;
 	int rc = context_check(c);
 
-	if (rc == 0 && (!out || !blocks || count == 0 || count > STREAM_BLOCKS_MAX))
-		rc = error_set(-EINVAL, "stream: %u blocks; it takes 1 to %u, and a place for the "
-					"handle", count, STREAM_BLOCKS_MAX);
+	if (rc == 0 && !out)
+		rc = error_note(-EINVAL, "tier_stream_open: out is NULL");
+	if (rc == 0)
+		rc = ask_check_list("stream", blocks, count, STREAM_BLOCKS_MAX);
 	if (rc == 0)
 		rc = options_read(&o, sizeof(o), options);
 	if (rc == 0 && !options)

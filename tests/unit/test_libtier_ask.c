@@ -161,6 +161,11 @@ static void test_reservations(void **state)
 	assert_int_equal(tier_reserve_end(w->c, 77), 77);
 	assert_int_equal(got.e.handle, 77);
 	assert_int_equal(tier_reserve_end(w->c, 0), -EINVAL);
+	got.e.handle = 78;
+	o.deadline_ns = time_now_ns(); /* over before it begins: nothing is asked for */
+	assert_int_equal(tier_reserve(w->c, &o, &r), -ETIMEDOUT);
+	assert_int_equal(got.e.handle, 78);
+	o.deadline_ns = 0;
 	o.p95 = 10;
 	assert_int_equal(tier_reserve(w->c, &o, &r), -EINVAL);
 	o.expected = 0;

@@ -248,6 +248,10 @@ static void test_streams_refuse_nonsense(void **state)
 	}
 	for (uint32_t i = 0; i < COUNT(odd); i++)
 		assert_int_equal(tier_stream_open(w->c, &b, 1, &odd[i], &s), -EINVAL);
+	assert_int_equal(tier_stream_open(w->c, NULL, 1, NULL, &s), -EINVAL);
+	assert_non_null(strstr(tier_error_text(), "NULL or empty"));
+	assert_int_equal(tier_stream_open(w->c, &b, 1, NULL, NULL), -EINVAL);
+	assert_non_null(strstr(tier_error_text(), "out is NULL"));
 	assert_int_equal(tier_stream_open(w->c, &b, 0, NULL, &s), -EINVAL);
 	assert_int_equal(tier_stream_open(w->c, &b, 8193, NULL, &s), -EINVAL);
 	assert_int_equal(w->fake->ops[ABI_OP_STREAM], 0);

@@ -472,6 +472,8 @@ static void test_arguments_are_judged(void **state)
 	(void)state;
 	for (uint32_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		assert_int_equal(ask(cases[i][0], cases[i][1], &answer, &deed), -EINVAL);
+	assert_int_equal(ask("stat", "[]", &answer, &deed), -EINVAL);
+	assert_string_equal(why, "the arguments are not a JSON object: they are something else");
 	assert_int_equal(ask("quota-set", "{\"context\":\"chat\",\"tier\":\"cxl\",\"soft\":1,"
 			     "\"hard\":2,\"pins\":3,\"salt\":\"0xffffffffffffffff\"}", &answer,
 			     &deed), -EINPROGRESS);

@@ -270,7 +270,8 @@ int obs_answer(const struct obs *o, const struct obs_question *q, char **json,
 	given = json_loads(q->args[0] ? q->args : "{}", 0, &at);
 	if (!json_is_object(given)) {
 		json_decref(given);
-		return wrong(-EINVAL, why, "the arguments are not a JSON object: %s", at.text);
+		return wrong(-EINVAL, why, "the arguments are not a JSON object: %s",
+			     at.text[0] ? at.text : "they are something else");
 	}
 	rc = take_args(&a, verb, given, why);
 	if (rc == 0 && verb->deed) {
