@@ -17,8 +17,8 @@ trap 'rm -rf "$dir"' EXIT
 }
 # Exact, also in stores of a few puts, which wait for room: the same blocks hit, and as many left.
 for policy in reuse lru fifo s3fifo arc; do
-	grep -Eq "^replay +$policy, a daemon in lock-step: .* met .* first 300 requests, four sizes\$" \
-		"$dir/out" || { grep lock-step "$dir/out" >&2; exit 1; }
+	row="^replay +$policy, a daemon in lock-step: .* met .* first 300 requests, four sizes\$"
+	grep -Eq "$row" "$dir/out" || { grep lock-step "$dir/out" >&2; exit 1; }
 done
 # How far apart clients that run free get hangs on the machine; no byte is wrong all the same.
 [ "$(grep -c 'reuse, a daemon, 2 clients, hits at' "$dir/out")" -eq 4 ] ||
