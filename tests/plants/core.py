@@ -29,6 +29,8 @@ bug("stored-put-called-cancelled", CORE + "put.c", "put_done(r, trouble) ? 0 : t
     "test_core_put")
 bug("part-of-a-block-moved-down", CORE + "request.c",
     "q->tier != ABI_TIER_HBM && (q->part_count || q->layer_count)", "0", "test_core_migrate")
+bug("late-put-was-never-there", CORE + "put.c", "put_expired(c, r) ? -ETIMEDOUT : -ENOENT",
+    "-ENOENT", "test_core_put")
 bug("drain-waits-for-claims", CORE + "request.c", "return !r->parked;", "return true;",
     "test_core_request")
 bug("removed-contexts-hold-nothing", CORE + "quota.c", "held_by_removed(&h, x, tier);", "",

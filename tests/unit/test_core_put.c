@@ -170,6 +170,26 @@ static void test_a_put_that_is_stored_is_not_late(void **state)
 	assert_int_equal(answer[0].value, BLOCKS);
 }
 
+/* Nor was a put that nobody committed in time never there: it is late, and only its owner's. */
+static void test_a_put_committed_too_late_is_told_so(void **state)
+{
+	uint64_t put = reserve(0, 0, 0);
+
+	(void)state;
+	host_tick(&host, host.core->config.put_deadline_ns + MS);
+	commit(1, put);
+	assert_int_equal(answer[1].res, -ENOENT);
+	commit(0, put);
+	assert_int_equal(answer[0].res, -ETIMEDOUT);
+	assert_int_equal(answer[0].value, 0);
+	put = reserve(0, 0, 0); /* in its place, or not: the next is another */
+	commit(0, put);
+	assert_true(host_settle(&host, 100));
+	assert_int_equal(answer[0].res, 0);
+	commit(0, put);
+	assert_int_equal(answer[0].res, -ENOENT);
+}
+
 /* It says how many blocks it stored; of the others nothing stays. */
 static void test_a_cancelled_put_says_what_stays(void **state)
 {
@@ -206,6 +226,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_a_put_that_is_stored_was_not_cancelled, begin,
 						one_host_off),
 		cmocka_unit_test_setup_teardown(test_a_put_that_is_stored_is_not_late, begin,
+						one_host_off),
+		cmocka_unit_test_setup_teardown(test_a_put_committed_too_late_is_told_so, begin,
 						one_host_off),
 		cmocka_unit_test_setup_teardown(test_a_cancelled_put_says_what_stays, begin,
 						one_host_off),

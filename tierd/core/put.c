@@ -177,6 +177,7 @@ static struct put *put_get(struct core *c, struct request *r)
 	c->put_free = p->next;
 	p->used = true;
 	p->committing = false;
+	p->expired = false;
 	p->client = r->client;
 	p->account = k->account;
 	account_take(c, k, ACCOUNT_PUTS);
@@ -528,6 +529,15 @@ static struct put *put_of(struct core *c, const struct request *r)
 	return p;
 }
 
+/* Is it not there because it came too late? That is known until its place is another's. */
+static bool put_expired(const struct core *c, const struct request *r)
+{
+	const struct put *p = &c->put[r->sqe.handle % CORE_REQUESTS_MAX];
+
+	assert(!p->used || !p->expired);
+	return p->expired && p->handle == r->sqe.handle && p->client == r->client;
+}
+
 static int commit_check(struct core *c, const struct request *r, const struct put *p)
 {
 	const struct client *k = &c->client[r->client];
@@ -545,7 +555,7 @@ void put_commit_begin(struct core *c, struct request *r)
 	int err;
 
 	if (!p) {
-		request_end(c, r, -ENOENT, 0, 0);
+		request_end(c, r, put_expired(c, r) ? -ETIMEDOUT : -ENOENT, 0, 0);
 		return;
 	}
 	err = commit_check(c, r, p);
@@ -633,6 +643,7 @@ void put_tick(struct core *c)
 				continue;
 			c->metrics.puts_expired++;
 			put_free(c, p);
+			p->expired = true;
 		}
 	}
 	for (uint32_t i = 0; i < c->contexts_high; i++)
