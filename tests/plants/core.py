@@ -20,6 +20,9 @@ bug("losses-not-looked-for", CORE + "fetch.c",
 bug("unit-mask-not-shifted", CORE + "sched.c",
     "io->bad_mask |= unit->bad_mask << unit->priv.node.cut;",
     "io->bad_mask |= unit->bad_mask;", "test_core_sched", quick=True)
+bug("yielding-has-as-much-of-a-gap", CORE + "sched_gap.c",
+    "(c->config.yield ? HITS_MOST_YIELDING : HITS_MOST) / 100;",
+    "(c->config.yield ? HITS_MOST : HITS_MOST) / 100;", "test_core_sched", quick=True)
 bug("quota-evicts-pinned", CORE + "evict.c",
     "!block_use_is_pinned(use) &&\n\t       quota_rank", "quota_rank", "test_core_pin",
     quick=True)

@@ -603,29 +603,35 @@ static void bursts_leave_pauses(void **state)
 	device_close(&d);
 }
 
-/* Gaps without order: background has part of them, and little of it is met at a time. */
+/* Of gaps without order background has part, little is met at a time; if it yields, seldom. */
 static void random_gaps_are_shared(void **state)
 {
-	uint64_t x = 7, bytes = 0;
-	uint32_t met = 0, much = 0;
-	struct device d;
+	uint32_t met[2] = { 0, 0 }, much = 0;
+	uint64_t bytes = 0;
 
 	(void)state;
-	device_open(&d, &(struct core_config){ .starve_ns = 100 * MS });
-	for (uint32_t i = 0; i < 400; i++) {
-		x = x * 6364136223846793005u + 1442695040888963407u;
-		work_for(&d, (uint64_t)(-log((double)((x >> 40) + 1) / 0x1p24) * 2 * MS));
-		met += i >= 200 && under_way(&d, true, &bytes) > 1;
-		much += i >= 200 && bytes > 4 * SCHED_UNIT_BUSY;
-		demand_after(&d, 0);
-		while (i >= 190 && queue_low(&d))
-			queue(&d, ABI_CLASS_DEADLINE, 1, 16, 0);
+	for (uint64_t round = 0; round < 20; round++) {
+		uint64_t x = 7 + round / 2;
+		bool yield = round % 2;
+		struct device d;
+
+		device_open(&d, &(struct core_config){ .yield = yield, .starve_ns = 100 * MS });
+		for (uint32_t i = 0; i < 400; i++) {
+			x = x * 6364136223846793005u + 1442695040888963407u;
+			work_for(&d, (uint64_t)(-log((double)((x >> 40) + 1) / 0x1p24) * 2 * MS));
+			met[yield] += i >= 200 && under_way(&d, true, &bytes) > !yield;
+			much += i >= 200 && !yield && bytes > 4 * SCHED_UNIT_BUSY;
+			demand_after(&d, 0);
+			while (i >= 190 && queue_low(&d))
+				queue(&d, ABI_CLASS_DEADLINE, 1, 16, 0);
+		}
+		sched_withdraw(d.c, 1, NULL);
+		end_all(&d, 0);
+		device_close(&d);
 	}
-	assert_in_range(met, 200 / 20, 200 / 2);
-	assert_in_range(much, 0, 200 / 20);
-	sched_withdraw(d.c, 1, NULL);
-	end_all(&d, 0);
-	device_close(&d);
+	assert_in_range(met[0], 2000 / 20, 2000 / 2);
+	assert_in_range(much, 0, 2000 / 20);
+	assert_in_range(met[1], 2000 / 200, 2000 * 4 / 100);
 }
 
 /* ---- early ends ----------------------------------------------------------------------------- */
