@@ -298,6 +298,43 @@ static void test_urgent_jobs_are_begun_first(void **state)
 	close(fd);
 }
 
+/* A job that finished before the loop says that it sleeps wakes nobody, so the loop must not; with
+ * none finished it may, and the next one wakes it. */
+static void test_no_sleep_over_a_finished_job(void **state)
+{
+	static const struct mem_ops slow = { .copy = copy_that_waits };
+	static const struct mem_ops quick = { .copy = copy_in_turn };
+	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), let[2];
+	struct core_copy first = { .count = 0 }, second = { .count = 1 };
+	struct pollfd wake = { .fd = fd, .events = POLLIN };
+	struct worker_pool *p;
+	char word = 0;
+
+	(void)state;
+	assert_int_equal(pipe(at), 0);
+	assert_int_equal(pipe(let), 0);
+	begun_count = 0;
+	second.item[0].src = &let[0];
+	assert_int_equal(worker_open(&p, 1, fd), 0);
+	submit_copy(p, &quick, &first, ABI_CLASS_DEMAND);
+	submit_copy(p, &slow, &second, ABI_CLASS_DEMAND);
+	assert_int_equal(read(at[0], &word, 1), 1); /* in the second: the first is finished */
+	assert_false(worker_sleep(p));
+	worker_put(p, worker_reap(p));
+	assert_true(worker_sleep(p));
+	assert_int_equal(poll(&wake, 1, 0), 0);
+	assert_int_equal(write(let[1], &word, 1), 1);
+	assert_int_equal(poll(&wake, 1, 60000), 1);
+	worker_awake(p);
+	worker_put(p, worker_reap(p));
+	worker_close(p);
+	for (int i = 0; i < 2; i++) {
+		close(at[i]);
+		close(let[i]);
+	}
+	close(fd);
+}
+
 /* What was submitted is finished even when the pool closes at once. */
 static void test_close_finishes_the_work(void **state)
 {
@@ -334,6 +371,7 @@ int main(void)
 		cmocka_unit_test(test_verify_finds_the_bad_pieces),
 		cmocka_unit_test(test_brief_jobs_pass_copies),
 		cmocka_unit_test(test_urgent_jobs_are_begun_first),
+		cmocka_unit_test(test_no_sleep_over_a_finished_job),
 		cmocka_unit_test(test_close_finishes_the_work),
 	};
 
