@@ -24,6 +24,8 @@
 #define JUDGE_BEHIND 8u /* accesses: the reader's log may be that late */
 #define JUDGE_STEP 64u  /* at a look */
 #define TRUST_ONE 65536u
+#define SLACK_SHARE 32u /* of the budget: loads ahead of their victims' leaving */
+#define FREE_SHARE 64u  /* of a tier: what eviction keeps free */
 #define LOAD_NS (10000 * MS) /* a load's own deadline */
 
 /* ---- life --------------------------------------------------------------------------------- */
@@ -114,6 +116,22 @@ static void plan_end(struct core *c, struct plan *p)
 	c->plans.count--;
 }
 
+/*
+ * Of the budget's places some are for loads ahead of their victims' leaving, and of a plan for a
+ * whole tier some must stay free, or eviction would make that room of the image (evict_room_ahead
+ * keeps FREE_SHARE, or a little more by its rounding; a segment's end may leave a block over).
+ */
+static void image_open(struct plan *p, uint64_t budget)
+{
+	uint32_t blocks = budget < PLAN_ACCESSES_MAX ? (uint32_t)budget : PLAN_ACCESSES_MAX, other;
+
+	p->slack = blocks / SLACK_SHARE ? blocks / SLACK_SHARE : 1;
+	p->slack = p->slack < PLAN_OPS / 2 ? p->slack : PLAN_OPS / 2;
+	other = p->slack + blocks / FREE_SHARE + 2;
+	belady_init(&p->belady, p->memory, PLAN_ACCESSES_MAX, blocks > other ? blocks - other : 1);
+	assert(p->slack && p->belady.capacity <= blocks);
+}
+
 static int plan_begin(struct core *c, struct request *r, struct plan **out)
 {
 	const struct abi_plan_args *args = (const struct abi_plan_args *)r->arg;
@@ -151,12 +169,7 @@ static int plan_begin(struct core *c, struct request *r, struct plan **out)
 	p->layer_first = r->sqe.layer_first;
 	p->layer_count = r->sqe.layer_count;
 	p->tier = r->sqe.tier;
-	budget = budget / bytes < PLAN_ACCESSES_MAX ? budget / bytes : PLAN_ACCESSES_MAX;
-	p->slack = (uint32_t)(budget / 64 ? budget / 64 : 1);
-	p->slack = p->slack < PLAN_OPS / 2 ? p->slack : PLAN_OPS / 2;
-	/* Loads ahead take one slack, and what eviction keeps free of a tier another. */
-	belady_init(&p->belady, p->memory, PLAN_ACCESSES_MAX,
-		    budget > 2 * p->slack ? (uint32_t)budget - 2 * p->slack : 1);
+	image_open(p, budget / bytes);
 	account_take(c, k, ACCOUNT_PLANS);
 	c->plans.count++;
 	c->metrics.plans++;
@@ -330,23 +343,52 @@ static bool is_there(const struct plan *p, uint32_t node)
 	       p->ctx->meta[ref.slot].there[p->tier].pages == block_pages(p->ctx, ref.slot);
 }
 
-/* Gather what is due; the batch goes as one request, in order. */
-static uint32_t gather(struct core *c, struct plan *p, struct abi_block_ref *ref)
+/*
+ * Up to where loads are due. They share the device, so the latest start of each follows from the
+ * last one that is decided, backwards (as of claims, claim.c):
+ *
+ *   start(i) = min(use(i), start(i + 1)) - transfer(i)
+ *
+ * A run of loads that the reader outpaces begins while the reads before it need none. What is not
+ * due yet says when to look again.
+ */
+static uint32_t due(const struct core *c, struct plan *p)
 {
-	uint64_t margin = MARGIN_NS + c->claims.slip_ns;
-	uint32_t n = 0;
+	uint64_t queue = sched_ready_ns(c, SCHED_READ, 0, ABI_CLASS_DEADLINE, 0);
+	uint64_t batch = sched_ready_ns(c, SCHED_READ, PLAN_BATCH * p->block_bytes,
+					ABI_CLASS_DEADLINE, 0) - queue;
+	uint64_t each = (batch + batch / 4) / PLAN_BATCH, start = UINT64_MAX, next = UINT64_MAX;
+	uint64_t begin = c->now_ns + queue + queue / 4 + MARGIN_NS + c->claims.slip_ns;
+	uint32_t i = p->op_tail;
 
-	for (; p->op_load != p->op_tail && n < PLAN_BATCH; p->op_load++) {
+	assert(p->op_tail - p->op_load <= PLAN_OPS);
+	for (; i != p->op_load && start > begin; i--) {
+		uint64_t use = use_ns(c, p, p->op[(i - 1) % PLAN_OPS].access);
+
+		next = start;
+		start = use < start ? use : start;
+		start = start > each ? start - each : 0;
+	}
+	next = start > begin ? start : next;
+	p->due_ns = next == UINT64_MAX ? next : c->now_ns + (next - begin);
+	return start > begin ? i : i + 1;
+}
+
+/*
+ * Gather what is due; the batch goes as one request, in order. Each that is over lets the next ones
+ * begin, so there are several of them in the slack, or the device would idle in between.
+ */
+static uint32_t gather(struct plan *p, uint32_t end, struct abi_block_ref *ref)
+{
+	uint32_t batch = p->slack / 4 < PLAN_BATCH ? p->slack / 4 + 1 : PLAN_BATCH, n = 0;
+
+	for (; p->op_load != end && n < batch; p->op_load++) {
 		const struct belady_op *op = &p->op[p->op_load % PLAN_OPS];
-		uint64_t ready = sched_ready_ns(c, SCHED_READ, (n + 1) * p->block_bytes,
-						ABI_CLASS_DEADLINE, 0);
 
 		if (p->op_load - p->op_head >= p->slack && op->victim != BELADY_NONE)
 			break;
 		if (!p->access_ns && !p->start_ns && op->access >= p->position + PLAN_BATCH)
 			break; /* no pace is known yet */
-		if (use_ns(c, p, op->access) > c->now_ns + ready + ready / 4 + margin)
-			break;
 		image(p, op->node, true);
 		if (op->access < p->position || is_there(p, op->node))
 			continue;
@@ -358,13 +400,15 @@ static uint32_t gather(struct core *c, struct plan *p, struct abi_block_ref *ref
 
 static void load(struct core *c, struct plan *p)
 {
+	uint32_t end = due(c, p);
+
 	while (p->flying < PLAN_FLYING_MAX) {
 		struct request *r = request_own(c, p->ctx);
 		uint32_t n;
 
 		if (!r)
 			return;
-		n = gather(c, p, (struct abi_block_ref *)r->arg);
+		n = gather(p, end, (struct abi_block_ref *)r->arg);
 		r->sqe = (struct abi_sqe){
 			.op = ABI_OP_PREFETCH,
 			.klass = ABI_CLASS_DEADLINE,
@@ -419,6 +463,8 @@ void plan_tick(struct core *c)
 		plan_step(c, p);
 		if (!p->wrong && (c->now_ns - p->moved_ns) / 16 < look)
 			look = (c->now_ns - p->moved_ns) / 16;
+		if (!p->wrong && p->due_ns - c->now_ns < look)
+			look = p->due_ns - c->now_ns;
 	}
 	c->plans.next_ns = c->now_ns + (look < LOOK_NS ? LOOK_NS : look);
 }

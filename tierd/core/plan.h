@@ -31,6 +31,7 @@ struct plan {
 	uint64_t start_ns;   /* of the times; 0 = they were not given */
 	uint64_t access_ns;  /* pace: measured, at first what the client says */
 	uint64_t moved_ns;   /* when the position was seen to change */
+	uint64_t due_ns;     /* when the first load that is not due yet will be */
 	uint64_t block_bytes; /* of the range */
 	uint16_t part_first, part_count, layer_first, layer_count;
 	uint8_t tier;
