@@ -10,18 +10,18 @@ dir=$(mktemp -d "$TMPDIR/policies.XXXXXX")
 trap 'rm -rf "$dir"' EXIT
 
 { zcat bench/data/mooncake-conversation.jsonl.gz || true; } | head -300 >"$dir/trace.jsonl"
-"$BUILD/tierbench" replay --real --tierd "$BUILD/tierd" --dir "$dir" --trace "$dir/trace.jsonl" \
-	>"$dir/out" 2>"$dir/err" || {
+"$BUILD/tierbench" replay --real --quick --tierd "$BUILD/tierd" --dir "$dir" \
+	--trace "$dir/trace.jsonl" >"$dir/out" 2>"$dir/err" || {
 	cat "$dir/out" "$dir/err" >&2
 	exit 1
 }
 # Exact, also in stores of a few puts, which wait for room: the same blocks hit, and as many left.
 for policy in reuse lru fifo s3fifo arc; do
-	row="^replay +$policy, a daemon in lock-step: .* met .* first 300 requests, four sizes\$"
-	grep -Eq "$row" "$dir/out" || { grep lock-step "$dir/out" >&2; exit 1; }
+	grep -Eq "^replay +$policy, a daemon in lock-step: .* met .* 300 requests, four sizes" \
+		"$dir/out" || { grep lock-step "$dir/out" >&2; exit 1; }
 done
 # How far apart clients that run free get hangs on the machine; no byte is wrong all the same.
-[ "$(grep -c 'reuse, a daemon, 2 clients, hits at' "$dir/out")" -eq 4 ] ||
+[ "$(grep -c 'reuse, a daemon, 2 clients, hits at' "$dir/out")" -eq 2 ] ||
 	{ cat "$dir/out" >&2; exit 1; }
 grep -Eq '^replay +wrong pages read through the daemon .* met .* read$' "$dir/out" ||
 	{ grep 'wrong pages' "$dir/out" >&2; exit 1; }
