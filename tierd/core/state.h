@@ -175,8 +175,7 @@ struct request {
 };
 
 struct put {
-	bool used;
-	bool committing;
+	bool used, committing;
 	bool expired; /* not used any more, since nobody committed it by its deadline */
 	uint32_t client;
 	uint32_t account;
