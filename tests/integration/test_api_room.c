@@ -249,17 +249,21 @@ static void test_a_refused_pin_says_whose_limit_it_is(void **state)
 {
 	struct world *w = *state;
 	struct tier_put_options p = { .salt = 11 };
-	struct tier_found found;
-	tier_key key = key_of(40000);
+	struct tier_found found, other;
+	tier_key key = key_of(40000), next = key_of(40001);
 	uint64_t pin, more;
 
 	assert_int_equal(put(w, 40000, &p), 1);
+	assert_int_equal(put(w, 40001, &p), 1);
 	assert_int_equal(tier_match(w->c, &key, 1, &found), 1);
+	assert_int_equal(tier_match(w->c, &next, 1, &other), 1);
 	free(admin(w, "quota-set", "{\"context\":\"kv\",\"salt\":\"11\",\"tier\":\"cxl\","
 				   "\"pins\":40960}"));
 	assert_int_equal(tier_pin(w->c, &found.block, 1, TIER_CXL, 0, &pin), 1);
+	assert_int_equal(tier_pin(w->c, &found.block, 1, TIER_CXL, 0, &more), 1);
+	assert_int_equal(tier_unpin(w->c, more), 0);
 	assert_int_equal(quota_number(w, "0x000000000000000b", "pinned"), BLOCK_BYTES);
-	assert_int_equal(tier_pin(w->c, &found.block, 1, TIER_CXL, 0, &more), -EDQUOT);
+	assert_int_equal(tier_pin(w->c, &other.block, 1, TIER_CXL, 0, &more), -EDQUOT);
 	if (!strstr(tier_error_text(), "pins of their salt may claim no more of CXL"))
 		fail_msg("%s", tier_error_text());
 	assert_int_equal(tier_unpin(w->c, pin), 0);

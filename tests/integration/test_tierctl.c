@@ -218,7 +218,7 @@ static void test_who_holds_what(void **state)
 	keys_of(&key, BLOCKS, 1);
 	assert_int_equal(tier_put_copy(w->c, &key, 1, data, &later), 1);
 	ask(w, "context create other --preset tiny");
-	expect(w, "status", "\ncxl 64.0 MiB 4.00 MiB 144 KiB 24.0 KiB 120 KiB 0 B memfd ");
+	expect(w, "status", "\ncxl 64.0 MiB 4.00 MiB 144 KiB 24.0 KiB 96.0 KiB 0 B memfd ");
 	expect(w, "status", "\nclients 2 open, 0 ended whose process may still read\n");
 	expect(w, "status", " 0 copies; 2 pins\n");
 	expect(w, "quota show", "\nother 0 ");
