@@ -162,7 +162,7 @@ static int fill(struct pool *p)
 	if (!error && f.stored != p->spec.blocks)
 		fprintf(stderr, "%s: %llu of %u blocks were stored\n", p->spec.name,
 			(unsigned long long)f.stored, p->spec.blocks);
-	if (!error)
+	if (!error && p->spec.blocks)
 		bench_say("%s: %u blocks of %u pages put in %.1f s", p->spec.name, p->spec.blocks,
 			  p->spec.pages_per_block, (double)(time_now_ns() - from) / 1e9);
 	return error;

@@ -8,12 +8,12 @@
  * the first token: from the return until the last layer is computed, with the wait for the engine.
  *
  * There a prefix streams in as fast as it is computed, so a small tier costs nothing with sessions
- * nor without. Hence the same again where the device is the slower one: a layer's computation takes
- * 0.54 of its transfer, which is ITME's ratio in turn 10, when its memory is full (itme.h: a turn's
- * own work beside a prefix of nine turns' blocks from the device). There nearly half of a prefix
- * has to be in memory at the return. Who may come back at any time needs that room all the time, so
- * a quarter of what is stored cannot do for all of them, whoever chooses; where the return is
- * announced (an agent's tool call) it may.
+ * nor without. Hence the same again where the device is the slower one, in ITME's ratios (itme.h: a
+ * turn's own work beside the prefix of all turns before, from the device): turn 7, where a layer's
+ * computation takes 0.81 of its transfer, so a fifth of a prefix has to be in memory at the return,
+ * and turn 10, when its memory is full: 0.54, so nearly half has to be. Who may come back at any
+ * time needs that room all the time, so then a quarter of what is stored cannot do for all of them,
+ * whoever chooses; where the return is announced (an agent's tool call) it may.
  */
 #include "bench/bench.h"
 #include "bench/model/itme.h"
@@ -26,12 +26,16 @@
 #define BLOCKS 32u
 #define LAYERS 32u
 #define PAGE_BYTES (512u << 10)
-#define LAYER_NS 3500000ull /* 16 MiB in 2.8 ms */
+#define LAYER_COMPUTE 1.25 /* of its transfer, 2.8 ms */
 #define READ_GBPS 6
-#define PREFIX_TURNS 9u
-#define FAST_LAYER_NS                                                                              \
-	((uint64_t)((double)BLOCKS * PAGE_BYTES / READ_GBPS * ITME_WORK /                          \
-		    (ITME_DEVICE * PREFIX_TURNS * ITME_NEW_BLOCKS)))
+/* A layer's computation beside its transfer in a turn of ITME's. */
+#define ITME_COMPUTE(turn) (ITME_WORK / (ITME_DEVICE * ((turn) - 1) * ITME_NEW_BLOCKS))
+
+/* That of the blocks' layer takes 2.8 ms. */
+static uint64_t layer_ns(double compute)
+{
+	return (uint64_t)((double)BLOCKS * PAGE_BYTES / READ_GBPS * compute);
+}
 
 static struct talk_spec spec_of(const struct bench *b, bool heavy)
 {
@@ -52,7 +56,7 @@ static struct talk_spec spec_of(const struct bench *b, bool heavy)
 		.think_s = 8,
 		.sigma = heavy ? 1.2 : 0.6,
 		.think_most_s = 600,
-		.layer_ns = LAYER_NS,
+		.layer_ns = layer_ns(LAYER_COMPUTE),
 		.leave = true,
 	};
 }
@@ -117,13 +121,13 @@ static int seeds_run(struct talk_spec *spec, struct by_seed *out)
 }
 
 /* Memory for all users: nothing leaves, whatever the policy. */
-static int whole_tier(const struct bench *b, bool heavy, uint64_t layer_ns, struct by_seed *all)
+static int whole_tier(const struct bench *b, bool heavy, double compute, struct by_seed *all)
 {
 	struct talk_spec spec = spec_of(b, heavy);
 
 	spec.leave = false;
 	spec.mode = TALK_DEMAND;
-	spec.layer_ns = layer_ns;
+	spec.layer_ns = layer_ns(compute);
 	spec.host.cxl_bytes = 30 * GIB; /* 24 GiB are stored */
 	return seeds_run(&spec, all);
 }
@@ -141,9 +145,10 @@ struct small {
 	uint32_t part; /* one of so many */
 	enum talk_mode mode;
 	const char *policy;
+	double compute; /* of a layer, beside its transfer */
 };
 
-static int small_tier(struct bench *b, bool heavy, const struct small *s, uint64_t layer_ns,
+static int small_tier(struct bench *b, bool heavy, const struct small *s,
 		      const struct by_seed *all)
 {
 	struct talk_spec spec = spec_of(b, heavy);
@@ -154,7 +159,7 @@ static int small_tier(struct bench *b, bool heavy, const struct small *s, uint64
 	int err;
 
 	spec.leave = false;
-	spec.layer_ns = layer_ns;
+	spec.layer_ns = layer_ns(s->compute);
 	spec.host.policy = s->policy;
 	spec.mode = TALK_DEMAND;
 	spec.host.cxl_bytes = 24 * GIB / s->part;
@@ -165,8 +170,9 @@ static int small_tier(struct bench *b, bool heavy, const struct small *s, uint64
 	if (err)
 		return err;
 	snprintf(figure, sizeof(figure),
-		 "model: p95 of first token%s, CXL 1/%u of the stored, %s, %s%s%s",
-		 layer_ns == LAYER_NS ? "" : ", device slower than compute", s->part,
+		 "model: p95 of first token, compute %.2f of reads, CXL 1/%u of the stored, %s, "
+		 "%s%s%s",
+		 s->compute, s->part,
 		 s->mode == TALK_HINTED ? "returns announced" : "sessions",
 		 heavy ? "Pareto" : "log-normal", s->policy ? ", " : "",
 		 s->policy ? s->policy : "");
@@ -179,24 +185,27 @@ static int small_tier(struct bench *b, bool heavy, const struct small *s, uint64
 static int small_tiers(struct bench *b, bool heavy)
 {
 	static const struct small row[] = {
-		{ 4, TALK_SESSIONS, "lru" },
-		{ 4, TALK_SESSIONS, NULL },
-		{ 8, TALK_SESSIONS, NULL },
-	};
-	static const struct small bound[] = {
-		{ 4, TALK_SESSIONS, NULL },
-		{ 4, TALK_HINTED, NULL },
-		{ 8, TALK_HINTED, NULL },
+		{ 4, TALK_SESSIONS, "lru", LAYER_COMPUTE },
+		{ 4, TALK_SESSIONS, NULL, LAYER_COMPUTE },
+		{ 8, TALK_SESSIONS, NULL, LAYER_COMPUTE },
+		{ 4, TALK_SESSIONS, NULL, ITME_COMPUTE(7) },
+		{ 4, TALK_HINTED, NULL, ITME_COMPUTE(7) },
+		{ 8, TALK_HINTED, NULL, ITME_COMPUTE(7) },
+		{ 4, TALK_SESSIONS, NULL, ITME_COMPUTE(10) },
+		{ 4, TALK_HINTED, NULL, ITME_COMPUTE(10) },
+		{ 8, TALK_HINTED, NULL, ITME_COMPUTE(10) },
 	};
 	struct by_seed all;
-	int err = whole_tier(b, heavy, LAYER_NS, &all);
+	double compute = 0;
+	int err = 0;
 
-	for (uint32_t i = 0; i < sizeof(row) / sizeof(row[0]) && !err; i++)
-		err = small_tier(b, heavy, &row[i], LAYER_NS, &all);
-	if (!err)
-		err = whole_tier(b, heavy, FAST_LAYER_NS, &all);
-	for (uint32_t i = 0; i < sizeof(bound) / sizeof(bound[0]) && !err; i++)
-		err = small_tier(b, heavy, &bound[i], FAST_LAYER_NS, &all);
+	for (uint32_t i = 0; i < sizeof(row) / sizeof(row[0]) && !err; i++) {
+		if (row[i].compute < compute || row[i].compute > compute)
+			err = whole_tier(b, heavy, row[i].compute, &all);
+		compute = row[i].compute;
+		if (!err)
+			err = small_tier(b, heavy, &row[i], &all);
+	}
 	return err;
 }
 

@@ -20,6 +20,7 @@
 /* A turn's own work, in recomputations of a block; turn 5 has 4 turns' blocks before it. */
 #define ITME_WORK (4 * ITME_NEW_BLOCKS / 2.02)
 #define ITME_FULL_TURNS 9.5 /* of all conversations, in fast memory */
+#define ITME_FITS 9u /* turns: until then all is in fast memory */
 #define ITME_GAIN 1.357
 #define ITME_LATE_TURN 22u /* from here on ITME's baseline has nothing left in memory */
 #define ITME_BLOCKS (ITME_TURNS * ITME_NEW_BLOCKS) /* of a conversation, in the end */
