@@ -100,8 +100,9 @@ static int put(struct sweep *s, uint32_t first, uint32_t count, uint32_t depth)
 	for (uint32_t i = 0; i < count; i++)
 		pool_key(&key[i], first + i);
 	pool_key(&parent, first - 1);
+	/* -EDQUOT: as many are under way as a client may have. */
 	while ((error = tier_put_begin(s->p.c, key, count, &options, &put)) == -EAGAIN ||
-	       error == -ENOBUFS)
+	       error == -ENOBUFS || error == -EDQUOT)
 		if ((error = take_answers(s)))
 			return error;
 	if (error)
