@@ -38,7 +38,7 @@ struct wear {
 	struct shell *s;
 	struct lru lru;
 	uint8_t (*key)[32]; /* of the present prompt */
-	uint64_t warm_blocks, log_blocks;
+	uint64_t log_blocks;
 	struct shell_counts from; /* when it was warm */
 };
 
