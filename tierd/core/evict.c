@@ -638,14 +638,15 @@ int core_evict(struct core *c, uint32_t id, uint32_t tier, uint64_t bytes, uint6
 void evict_room_ahead(struct core *c, struct context *x, uint32_t tier)
 {
 	struct space_stats st;
-	uint64_t room, whole;
+	uint64_t room, whole, more;
 
 	space_stats(x->space[tier], &st);
 	room = st.available + st.punching;
 	whole = st.live + room;
-	if (room + x->retiring[tier] >= whole / 64)
+	more = 2 * whole / ROOM_AHEAD_SHARE;
+	if (room + x->retiring[tier] >= whole / ROOM_AHEAD_SHARE)
 		return;
-	if (!evict_giver(c, x, tier, whole / 32) && evict_some(c, x, tier, whole / 32))
+	if (!evict_giver(c, x, tier, more) && evict_some(c, x, tier, more))
 		reclaim_flush(c);
 }
 

@@ -25,7 +25,6 @@
 #define JUDGE_STEP 64u  /* at a look */
 #define TRUST_ONE 65536u
 #define SLACK_SHARE 32u /* of the budget: loads ahead of their victims' leaving */
-#define FREE_SHARE 64u  /* of a tier: what eviction keeps free */
 #define LOAD_NS (10000 * MS) /* a load's own deadline */
 
 /* ---- life --------------------------------------------------------------------------------- */
@@ -118,8 +117,8 @@ static void plan_end(struct core *c, struct plan *p)
 
 /*
  * Of the budget's places some are for loads ahead of their victims' leaving, and of a plan for a
- * whole tier some must stay free, or eviction would make that room of the image (evict_room_ahead
- * keeps FREE_SHARE, or a little more by its rounding; a segment's end may leave a block over).
+ * whole tier some must stay free, or eviction would make that room of the image (ROOM_AHEAD_SHARE,
+ * or a little more by evict_room_ahead's rounding; a segment's end may leave a block over).
  */
 static void image_open(struct plan *p, uint64_t budget)
 {
@@ -127,7 +126,7 @@ static void image_open(struct plan *p, uint64_t budget)
 
 	p->slack = blocks / SLACK_SHARE ? blocks / SLACK_SHARE : 1;
 	p->slack = p->slack < PLAN_OPS / 2 ? p->slack : PLAN_OPS / 2;
-	other = p->slack + blocks / FREE_SHARE + 2;
+	other = p->slack + blocks / ROOM_AHEAD_SHARE + 2;
 	belady_init(&p->belady, p->memory, PLAN_ACCESSES_MAX, blocks > other ? blocks - other : 1);
 	assert(p->slack && p->belady.capacity <= blocks);
 }
