@@ -119,8 +119,17 @@ static uint32_t claim_find(const struct claims *k, const struct request *r)
 	return 0;
 }
 
+/* The session that asked for it; NULL: it has ended, or it is the core's own, for a user. */
+static struct client *claimant(struct core *c, const struct request *r)
+{
+	if (r->client == CORE_CLIENTS_MAX || c->client[r->client].session != r->session)
+		return NULL;
+	return &c->client[r->client];
+}
+
 static void claim_park(struct core *c, struct request *r)
 {
+	struct client *owner = claimant(c, r);
 	struct claims *k = &c->claims;
 	uint32_t i = k->count;
 
@@ -131,19 +140,11 @@ static void claim_park(struct core *c, struct request *r)
 	k->count++;
 	k->next_ns = c->now_ns; /* where it stands among the others is seen at the next look */
 	r->phase = REQUEST_CLAIM;
-	if (r->client == CORE_CLIENTS_MAX)
-		account_take_for(c, r->account, ACCOUNT_CLAIMS);
+	if (owner)
+		account_take(c, owner, ACCOUNT_CLAIMS);
 	else
-		account_take(c, &c->client[r->client], ACCOUNT_CLAIMS);
+		account_take_for(c, r->account, ACCOUNT_CLAIMS);
 	c->metrics.claims++;
-}
-
-/* The session that asked for it; NULL: it has ended, or it is the core's own, for a user. */
-static struct client *claimant(struct core *c, const struct request *r)
-{
-	if (r->client == CORE_CLIENTS_MAX || c->client[r->client].session != r->session)
-		return NULL;
-	return &c->client[r->client];
 }
 
 static void claim_unpark(struct core *c, struct request *r)
@@ -235,7 +236,7 @@ void claim_protect(struct core *c, struct request *r)
 
 	if (!r->sqe.deadline_ns || !r->held || r->status == ABI_STATUS_LATE || claim_over(c, r))
 		return;
-	if (r->client == CORE_CLIENTS_MAX || c->client[r->client].session != r->session)
+	if (!claimant(c, r))
 		return;
 	blocks = pin_take(c, &ask, &id);
 	r->protected_blocks = blocks > 0 ? (uint32_t)blocks : 0;
@@ -275,10 +276,8 @@ static uint64_t starts(struct core *c, const struct outlook *o)
 				  q->r->room_ns;
 		uint64_t end = q->deadline_ns > margin ? q->deadline_ns - margin : 0;
 
-		if (end > next)
-			end = next;
 		q->r->transfer_ns = ns;
-		q->start_ns = next = end > ns ? end - ns : 0;
+		q->start_ns = next = claim_latest(end, next, ns);
 	}
 	return next;
 }

@@ -47,6 +47,17 @@ struct staged {
 	double byte_seconds; /* the integral of bytes over time */
 };
 
+/*
+ * The latest start of a transfer that is to be over by `end_ns` and before the next one on the same
+ * lane must begin.
+ */
+static inline uint64_t claim_latest(uint64_t end_ns, uint64_t next_ns, uint64_t transfer_ns)
+{
+	uint64_t end = end_ns < next_ns ? end_ns : next_ns;
+
+	return end > transfer_ns ? end - transfer_ns : 0;
+}
+
 /* claim.c */
 bool claim_may(const struct core *c, uint32_t account);
 void claim_take(struct core *c, struct request *r);

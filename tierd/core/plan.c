@@ -344,12 +344,8 @@ static bool is_there(const struct plan *p, uint32_t node)
 
 /*
  * Up to where loads are due. They share the device, so the latest start of each follows from the
- * last one that is decided, backwards (as of claims, claim.c):
- *
- *   start(i) = min(use(i), start(i + 1)) - transfer(i)
- *
- * A run of loads that the reader outpaces begins while the reads before it need none. What is not
- * due yet says when to look again.
+ * last one that is decided, backwards (claim_latest). A run of loads that the reader outpaces
+ * begins while the reads before it need none. What is not due yet says when to look again.
  */
 static uint32_t due(const struct core *c, struct plan *p)
 {
@@ -362,11 +358,8 @@ static uint32_t due(const struct core *c, struct plan *p)
 
 	assert(p->op_tail - p->op_load <= PLAN_OPS);
 	for (; i != p->op_load && start > begin; i--) {
-		uint64_t use = use_ns(c, p, p->op[(i - 1) % PLAN_OPS].access);
-
 		next = start;
-		start = use < start ? use : start;
-		start = start > each ? start - each : 0;
+		start = claim_latest(use_ns(c, p, p->op[(i - 1) % PLAN_OPS].access), start, each);
 	}
 	next = start > begin ? start : next;
 	p->due_ns = next == UINT64_MAX ? next : c->now_ns + (next - begin);
