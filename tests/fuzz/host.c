@@ -370,7 +370,7 @@ int host_reserve(struct host *h, const struct abi_put_args *args, uint32_t first
 bool host_commit(struct host *h, uint16_t flags)
 {
 	const struct abi_sqe sqe = { .op = ABI_OP_PUT_COMMIT, .flags = flags,
-				     .handle = h->answer.value, .arg_offset = 4096 };
+				     .handle = h->answer.value, .arg_offset = HOST_PUT_DATA };
 
 	return host_request(h, 0, &sqe);
 }

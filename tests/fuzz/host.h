@@ -28,6 +28,7 @@
 #define HOST_SEGMENT (128u << 10)
 #define HOST_SUMMARY (32u << 10)
 #define HOST_NVME ((8u << 10) + 2 * HOST_CATALOG + HOST_SEGMENTS * HOST_SEGMENT)
+#define HOST_PUT_DATA 4096u /* of the staging: where host_commit says that the bytes are */
 #define HOST_OWNER 7u /* uid of clients and contexts */
 
 /* What befalls the next device operation or copy. */

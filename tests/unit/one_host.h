@@ -7,9 +7,11 @@
 #define TIER_TESTS_ONE_HOST_H
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/fuzz/host.h"
 #include "tests/lib/unit.h"
+#include "tierd/core/state.h"
 
 static struct host host;
 
@@ -114,6 +116,63 @@ static inline void one_host_disk_back(void)
 	host.super.segment_bytes = HOST_SEGMENT;
 	host.super.summary_bytes = HOST_SUMMARY;
 	disk_super_seal(&host.super);
+}
+
+/* The answer to what was asked last; the cleaner may go on long after it. */
+static inline int32_t one_host_answer(void)
+{
+	host.held = false;
+	for (uint32_t i = 0; i < 20000 && host.answer.res > 0; i++) {
+		host_carry_all(&host);
+		if (host.answer.res > 0)
+			host_tick(&host, MS);
+	}
+	return host.answer.res;
+}
+
+/* A put of blocks that are not like each other; it is committed, and nothing carried out of it. */
+static inline int32_t one_host_put_begin(uint32_t first, uint32_t count, uint16_t flags)
+{
+	const struct abi_put_args args = { .count = count };
+	size_t bytes = host.context[0].spec.geometry.block_bytes;
+	int32_t res = host_reserve(&host, &args, first, flags);
+
+	if (res)
+		return res;
+	for (uint32_t i = 0; i < count; i++)
+		memset(host.client[0].staging + HOST_PUT_DATA + i * bytes, (int)(first + i),
+		       bytes);
+	host.answer.res = 1;
+	host.held = true;
+	assert_true(host_commit(&host, flags));
+	return 0;
+}
+
+static inline int32_t one_host_put(uint32_t first, uint32_t count, uint16_t flags)
+{
+	int32_t res = one_host_put_begin(first, count, flags);
+
+	return res ? res : one_host_answer();
+}
+
+static inline void one_host_delete_begin(uint32_t first, uint32_t count)
+{
+	const struct abi_sqe sqe = { .op = ABI_OP_DELETE };
+
+	host.answer.res = 1;
+	assert_true(host_request_keys(&host, 0, sqe, first, count));
+}
+
+static inline int32_t one_host_delete(uint32_t first, uint32_t count)
+{
+	one_host_delete_begin(first, count);
+	return one_host_answer();
+}
+
+static inline void one_host_pause(uint32_t ms)
+{
+	for (uint32_t i = 0; i < ms; i++)
+		host_tick(&host, MS);
 }
 
 /* Teardown of cmocka, of a test or of a group. */

@@ -20,8 +20,6 @@
 #define STORE_BYTES ((8u << 10) + 2 * HOST_CATALOG + SEGMENTS * SEGMENT)
 #define RUN DISK_RUN_BLOCKS_MAX
 #define KEYS 4096u
-#define BLOCK (16u << 10)
-#define DATA 4096u /* where host_commit says that a put's bytes are */
 
 static bool stored[KEYS];
 
@@ -51,42 +49,10 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* The answer to what was asked last; the cleaner may go on long after it. */
-static int32_t answer(void)
-{
-	for (uint32_t i = 0; i < 20000 && host.answer.res > 0; i++) {
-		host_carry_all(&host);
-		if (host.answer.res > 0)
-			host_tick(&host, MS);
-	}
-	return host.answer.res;
-}
-
-/* A durable put of blocks that are not like each other. */
-static int32_t put_begin(uint32_t first, uint32_t count)
-{
-	const struct abi_put_args args = { .count = count };
-	int32_t res = host_reserve(&host, &args, first, ABI_SQE_DURABLE);
-
-	if (res)
-		return res;
-	for (uint32_t i = 0; i < count; i++)
-		memset(host.client[0].staging + DATA + i * BLOCK, (int)(first + i),
-		       BLOCK);
-	host.answer.res = 1;
-	host.held = true;
-	assert_true(host_commit(&host, ABI_SQE_DURABLE));
-	return 0;
-}
-
 static int32_t put_some(uint32_t first, uint32_t count)
 {
-	int32_t res = put_begin(first, count);
+	int32_t res = one_host_put(first, count, ABI_SQE_DURABLE);
 
-	if (res)
-		return res;
-	host.held = false;
-	res = answer();
 	for (uint32_t i = 0; i < count && !res; i++)
 		stored[first + i] = true;
 	return res;
@@ -106,27 +72,19 @@ static uint32_t fill(uint32_t first)
 	return n;
 }
 
-static void pause_ms(uint32_t ms)
-{
-	for (uint32_t i = 0; i < ms; i++)
-		host_tick(&host, MS);
-}
-
 /* Delete all of the first `end` keys that are there but one in `of`; then a pause. */
 static void thin_out(uint32_t end, uint32_t of, uint32_t ms)
 {
-	const struct abi_sqe sqe = { .op = ABI_OP_DELETE };
 	uint32_t chosen = 0;
 
 	for (uint32_t n = 0; n < end; n++) {
 		if (!stored[n] || chosen++ % of == 0)
 			continue;
-		host.answer.res = 1;
-		assert_true(host_request_keys(&host, 0, sqe, n, 1));
+		one_host_delete_begin(n, 1);
 		stored[n] = false;
 	}
-	assert_int_equal(answer(), 0);
-	pause_ms(ms);
+	assert_int_equal(one_host_answer(), 0);
+	one_host_pause(ms);
 }
 
 /* The first `end` keys: a put that found no room may have left some of its blocks. */
@@ -181,7 +139,7 @@ static void read_all(uint32_t end)
 		host.answer.res = 1;
 		sqe.deadline_ns = host.now_ns + 1000 * MS;
 		assert_true(host_request_keys(&host, 0, sqe, n, 1));
-		assert_int_equal(answer(), 0);
+		assert_int_equal(one_host_answer(), 0);
 		assert_int_equal(host.answer.status, ABI_STATUS_READY);
 	}
 	assert_int_equal(host.core->metrics.read_bad, 0);
@@ -217,7 +175,7 @@ static void crash(struct rng *rng, uint32_t next)
 {
 	uint32_t steps = (uint32_t)rng_below(rng, 200);
 
-	put_begin(next, 1 + (uint32_t)rng_below(rng, RUN));
+	one_host_put_begin(next, 1 + (uint32_t)rng_below(rng, RUN), ABI_SQE_DURABLE);
 	host.held = true;
 	while (steps--) {
 		host_carry(&host, (uint32_t)rng_below(rng, host.bag_count + !host.bag_count));
@@ -229,17 +187,12 @@ static void crash(struct rng *rng, uint32_t next)
 
 static void drop_some(struct rng *rng, uint32_t end, uint32_t percent)
 {
-	const struct abi_sqe sqe = { .op = ABI_OP_DELETE };
-
 	for (uint32_t n = 0; n < end; n++) {
 		if (!stored[n] || rng_below(rng, 100) >= percent)
 			continue;
-		for (uint32_t tries = 0; tries < 10; tries++) { /* a full store takes its time */
-			host.answer.res = 1;
-			assert_true(host_request_keys(&host, 0, sqe, n, 1));
-			if (answer() != -ETIMEDOUT)
+		for (uint32_t tries = 0; tries < 10; tries++) /* a full store takes its time */
+			if (one_host_delete(n, 1) != -ETIMEDOUT)
 				break;
-		}
 		assert_int_equal(host.answer.res, 0);
 		stored[n] = false;
 	}
@@ -260,7 +213,7 @@ static void churn(uint64_t seed)
 		} while (end + RUN < KEYS && !put_some(end - count, count));
 		drop_some(&rng, end, 20 + (uint32_t)rng_below(&rng, 60));
 		if (rng_below(&rng, 2))
-			pause_ms((uint32_t)rng_below(&rng, 500));
+			one_host_pause((uint32_t)rng_below(&rng, 500));
 		crash(&rng, end);
 		for (uint32_t n = 0; n < end; n++)
 			if (stored[n]) {

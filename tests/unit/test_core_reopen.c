@@ -59,52 +59,31 @@ static void end(struct life *l)
 	free(l);
 }
 
-/* The answer to the request that was made last; the cleaner may go on long after it. */
-static int32_t answer(void)
-{
-	host.answer.res = 1;
-	for (uint32_t i = 0; i < 3000 && host.answer.res > 0; i++) {
-		host_carry_all(&host);
-		if (host.answer.res > 0)
-			host_tick(&host, MS);
-	}
-	return host.answer.res;
-}
-
 static void put_begin(struct life *l)
 {
-	const struct abi_put_args args = { .count = GROUP };
-
 	assert_true(l->groups < GROUPS);
-	assert_int_equal(host_reserve(&host, &args, GROUP * l->groups, ABI_SQE_DURABLE), 0);
+	assert_int_equal(one_host_put_begin(GROUP * l->groups, GROUP, ABI_SQE_DURABLE), 0);
 	l->group[l->groups++] = UNSURE;
-	assert_true(host_commit(&host, ABI_SQE_DURABLE));
 }
 
 static void put(struct life *l)
 {
-	host.held = true;
 	put_begin(l);
-	host.held = false;
-	assert_int_equal(answer(), 0);
+	assert_int_equal(one_host_answer(), 0);
 	assert_int_equal(host.answer.value, GROUP);
 	l->group[l->groups - 1] = STORED;
 }
 
 static void drop_begin(struct life *l, uint32_t g)
 {
-	const struct abi_sqe sqe = { .op = ABI_OP_DELETE };
-
 	l->group[g] = UNSURE;
-	assert_true(host_request_keys(&host, 0, sqe, GROUP * g, GROUP));
+	one_host_delete_begin(GROUP * g, GROUP);
 }
 
 static void drop(struct life *l, uint32_t g)
 {
-	host.held = true;
 	drop_begin(l, g);
-	host.held = false;
-	assert_int_equal(answer(), 0);
+	assert_int_equal(one_host_answer(), 0);
 	l->group[g] = DELETED;
 }
 
@@ -441,17 +420,12 @@ static uint32_t found(bool there[MORE])
 /* There is room for some of its blocks: so many are whole as it is told, also after a crash. */
 static void test_a_put_without_room_is_found_as_it_was_told(void **state)
 {
-	const struct abi_put_args args = { .count = MORE };
 	bool before[MORE], after[MORE];
 	struct life *l = begin(1);
 
 	(void)state;
 	context()->plan.quota[ABI_TIER_NVME] = ROOM * context()->spec.geometry.block_bytes;
-	assert_int_equal(host_reserve(&host, &args, 0, ABI_SQE_DURABLE), 0);
-	host.held = true;
-	assert_true(host_commit(&host, ABI_SQE_DURABLE));
-	host.held = false;
-	assert_int_equal(answer(), -ENOSPC);
+	assert_int_equal(one_host_put(0, MORE, ABI_SQE_DURABLE), -ENOSPC);
 	assert_int_equal(host.answer.value, ROOM);
 	assert_int_equal(found(before), ROOM);
 	one_host_restart(false);

@@ -35,53 +35,20 @@ static void off(void)
 	disk_super_seal(&host.super);
 }
 
-static int32_t put(uint32_t first, uint16_t flags)
-{
-	const struct abi_put_args args = { .count = BLOCKS };
-	int32_t res = host_reserve(&host, &args, first, flags);
-
-	if (res)
-		return res;
-	host.answer.res = 1;
-	host.held = true;
-	assert_true(host_commit(&host, flags));
-	host.held = false;
-	for (uint32_t i = 0; i < 3000 && host.answer.res > 0; i++)
-		host_tick(&host, MS);
-	return host.answer.res;
-}
-
-static void pause_ms(uint32_t ms)
-{
-	for (uint32_t i = 0; i < ms; i++)
-		host_tick(&host, MS);
-}
-
 /* The cache log has one segment, which is open: it is dropped all the same when it is full. */
 static void test_the_cache_goes_round(void **state)
 {
 	(void)state;
 	for (uint32_t segments = LEAST; segments <= MOST; segments++) {
 		boot(segments);
-		assert_int_equal(put(0, ABI_SQE_DURABLE), 0);
+		assert_int_equal(one_host_put(0, BLOCKS, ABI_SQE_DURABLE), 0);
 		for (uint32_t n = 1; n < 40; n++) {
-			assert_int_equal(put(n * BLOCKS, 0), 0);
-			pause_ms(50);
+			assert_int_equal(one_host_put(n * BLOCKS, BLOCKS, 0), 0);
+			one_host_pause(50);
 		}
 		assert_true(host.core->metrics.blocks_written >= 30 * BLOCKS);
 		off();
 	}
-}
-
-static int32_t drop(uint32_t first)
-{
-	const struct abi_sqe sqe = { .op = ABI_OP_DELETE };
-
-	host.answer.res = 1;
-	assert_true(host_request_keys(&host, 0, sqe, first, BLOCKS));
-	for (uint32_t i = 0; i < 3000 && host.answer.res > 0; i++)
-		host_tick(&host, MS);
-	return host.answer.res;
 }
 
 /* Promises fill a larger store, but for the segment that the cache has: it goes round in that. */
@@ -92,16 +59,17 @@ static void test_the_cache_goes_round_in_what_is_left(void **state)
 
 	(void)state;
 	boot(STORE_RESERVED_FROM);
-	assert_int_equal(put(0, 0), 0);
-	pause_ms(50);
-	while (n < 40 && put(n++ * BLOCKS, ABI_SQE_DURABLE) == 0)
+	assert_int_equal(one_host_put(0, BLOCKS, 0), 0);
+	one_host_pause(50);
+	while (n < 40 && one_host_put(n++ * BLOCKS, BLOCKS, ABI_SQE_DURABLE) == 0)
 		;
 	assert_true(n > 10 && n < 40);
-	assert_int_equal(drop((n - 1) * BLOCKS), 0); /* or it took what the cache gives */
+	/* or it took what the cache gives */
+	assert_int_equal(one_host_delete((n - 1) * BLOCKS, BLOCKS), 0);
 	promised = host.core->metrics.blocks_written;
 	for (uint32_t end = n + 20; n < end; n++) {
-		assert_int_equal(put(n * BLOCKS, 0), 0);
-		pause_ms(50);
+		assert_int_equal(one_host_put(n * BLOCKS, BLOCKS, 0), 0);
+		one_host_pause(50);
 	}
 	assert_true(host.core->metrics.blocks_written >= promised + 12 * BLOCKS);
 	off();
@@ -116,12 +84,12 @@ static void test_deletions_make_room(void **state)
 	(void)state;
 	for (uint32_t segments = LEAST; segments <= MOST; segments++) {
 		boot(segments);
-		assert_int_equal(put(1000, 0), 0);
-		pause_ms(50);
+		assert_int_equal(one_host_put(1000, BLOCKS, 0), 0);
+		one_host_pause(50);
 		for (uint32_t n = 0; n < 60; n++) {
-			assert_int_equal(put(n * BLOCKS, ABI_SQE_DURABLE), 0);
-			assert_int_equal(drop(n * BLOCKS), 0);
-			pause_ms(100);
+			assert_int_equal(one_host_put(n * BLOCKS, BLOCKS, ABI_SQE_DURABLE), 0);
+			assert_int_equal(one_host_delete(n * BLOCKS, BLOCKS), 0);
+			one_host_pause(100);
 		}
 		off();
 	}
@@ -136,12 +104,8 @@ static void test_deletions_make_room(void **state)
 
 static void put_one(uint32_t n)
 {
-	const struct abi_put_args args = { .count = 1 };
-
-	assert_int_equal(host_reserve(&host, &args, n, 0), 0);
-	assert_true(host_commit(&host, 0));
-	pause_ms(100);
-	assert_int_equal(host.answer.res, 0);
+	assert_int_equal(one_host_put(n, 1, 0), 0);
+	one_host_pause(100);
 }
 
 /* It is a use; is it there? */
@@ -150,7 +114,7 @@ static bool ask_for(uint32_t n)
 	const struct abi_sqe sqe = { .op = ABI_OP_FETCH, .tier = ABI_TIER_CXL };
 
 	assert_true(host_request_keys(&host, 0, sqe, n, 1));
-	pause_ms(10);
+	one_host_pause(10);
 	assert_int_equal(host.answer.res, 0);
 	return host.answer.value;
 }

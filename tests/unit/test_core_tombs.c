@@ -50,34 +50,10 @@ static int tear_down(void **state)
 	return 0;
 }
 
-static int32_t answer(void)
-{
-	for (uint32_t i = 0; i < 20000 && host.answer.res > 0; i++)
-		host_tick(&host, MS);
-	return host.answer.res;
-}
-
-static int32_t put(uint32_t first, uint16_t flags)
-{
-	const struct abi_put_args args = { .count = RUN };
-	int32_t res = host_reserve(&host, &args, first, flags);
-
-	if (res)
-		return res;
-	host.answer.res = 1;
-	assert_true(host_commit(&host, flags));
-	return answer();
-}
-
 static void drop(uint32_t first, uint32_t count)
 {
-	const struct abi_sqe sqe = { .op = ABI_OP_DELETE };
-
-	for (uint32_t n = 0; n < count; n++) {
-		host.answer.res = 1;
-		assert_true(host_request_keys(&host, 0, sqe, first + n, 1));
-		assert_int_equal(answer(), 0);
-	}
+	for (uint32_t n = 0; n < count; n++)
+		assert_int_equal(one_host_delete(first + n, 1), 0);
 }
 
 static void pause_s(uint32_t seconds)
@@ -90,7 +66,7 @@ static void pause_s(uint32_t seconds)
 static void fill(uint32_t blocks)
 {
 	for (uint32_t n = 0; n < 3 * SEGMENTS * blocks; n += RUN) {
-		assert_int_equal(put(CACHE + n, 0), 0);
+		assert_int_equal(one_host_put(CACHE + n, RUN, 0), 0);
 		host_tick(&host, 10 * MS);
 	}
 }
@@ -105,7 +81,7 @@ static void outgrow(uint32_t blocks, uint32_t keys)
 	uint64_t cleaned, carried;
 
 	for (uint32_t n = 0; n < 2 * blocks; n += RUN)
-		assert_int_equal(put(n, ABI_SQE_DURABLE), 0);
+		assert_int_equal(one_host_put(n, RUN, ABI_SQE_DURABLE), 0);
 	drop(ABSENT, keys);
 	fill(blocks);
 	assert_true(m->tombstones_carried > 0);
