@@ -175,71 +175,54 @@ static void test_verify_finds_the_bad_pieces(void **state)
 	close(fd);
 }
 
-static int at[2]; /* pipes' ends: a copy says that it began, and waits for a word */
+/* ---- one thread, which waits in a copy ----------------------------------------------------- */
+
+static struct gate {
+	int at[2], let[2]; /* pipes: the copy says that it began, and waits for a word */
+} gate;
 
 static void copy_that_waits(struct core_copy *copy)
 {
 	char word = 0;
 
-	assert_int_equal(write(at[1], &word, 1), 1);
-	assert_int_equal(read(copy->item[0].src ? *(const int *)copy->item[0].src : -1, &word, 1),
-			 1);
+	assert_int_equal(write(gate.at[1], &word, 1), 1);
+	assert_int_equal(read(gate.let[0], &word, 1), 1);
 	copy->res = 0;
 }
 
-/* What demand waits for does not wait for a copy that all threads are in. */
-static void test_brief_jobs_pass_copies(void **state)
+static void gate_reached(void)
 {
-	static const struct mem_ops slow = { .copy = copy_that_waits };
-	struct core_io io = { .piece_count = 0, .bad_mask = 1 };
-	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), let[2];
-	struct core_copy copy = { .count = 1 };
-	struct worker_pool *p;
-	struct job *job;
+	char word;
+
+	assert_int_equal(read(gate.at[0], &word, 1), 1);
+}
+
+static void gate_open(void)
+{
 	char word = 0;
 
-	(void)state;
-	assert_int_equal(pipe(at), 0);
-	assert_int_equal(pipe(let), 0);
-	copy.item[0].src = &let[0];
-	assert_int_equal(worker_open(&p, 1, fd), 0);
-	job = worker_job(p);
-	job->kind = JOB_COPY;
-	job->klass = ABI_CLASS_DEMAND;
-	job->brief = false;
-	job->ops = &slow;
-	job->copy = &copy;
-	worker_submit(p, job);
-	worker_kick(p);
-	assert_int_equal(read(at[0], &word, 1), 1); /* it is in there */
-	job = worker_job(p);
-	job->kind = JOB_VERIFY;
-	job->klass = ABI_CLASS_DEMAND;
-	job->brief = true;
-	job->io = &io;
-	worker_submit(p, job);
-	worker_kick(p);
-	job = next_done(p, fd);
-	assert_int_equal(job->kind, JOB_VERIFY);
-	worker_put(p, job);
-	assert_int_equal(write(let[1], &word, 1), 1);
-	worker_put(p, next_done(p, fd));
-	worker_close(p);
-	for (int i = 0; i < 2; i++) {
-		close(at[i]);
-		close(let[i]);
-	}
-	close(fd);
+	assert_int_equal(write(gate.let[1], &word, 1), 1);
 }
 
-#define CLASS_JOBS 3u
-
-static uint32_t begun[ABI_CLASS_COUNT * CLASS_JOBS], begun_count; /* the one copy thread's */
-
-static void copy_in_turn(struct core_copy *copy)
+/* Returns what it signals on. */
+static int one_thread(struct worker_pool **p)
 {
-	begun[begun_count++] = copy->order;
-	copy->res = 0;
+	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+
+	assert_int_equal(pipe(gate.at), 0);
+	assert_int_equal(pipe(gate.let), 0);
+	assert_int_equal(worker_open(p, 1, fd), 0);
+	return fd;
+}
+
+static void one_thread_ends(struct worker_pool *p, int fd)
+{
+	worker_close(p);
+	for (int i = 0; i < 2; i++) {
+		close(gate.at[i]);
+		close(gate.let[i]);
+	}
+	close(fd);
 }
 
 static void submit_copy(struct worker_pool *p, const struct mem_ops *by, struct core_copy *copy,
@@ -257,6 +240,44 @@ static void submit_copy(struct worker_pool *p, const struct mem_ops *by, struct 
 	worker_kick(p);
 }
 
+/* What demand waits for does not wait for a copy that all threads are in. */
+static void test_brief_jobs_pass_copies(void **state)
+{
+	static const struct mem_ops slow = { .copy = copy_that_waits };
+	struct core_io io = { .piece_count = 0, .bad_mask = 1 };
+	struct core_copy copy = { .count = 1 };
+	struct worker_pool *p;
+	struct job *job;
+	int fd = one_thread(&p);
+
+	(void)state;
+	submit_copy(p, &slow, &copy, ABI_CLASS_DEMAND);
+	gate_reached();
+	job = worker_job(p);
+	job->kind = JOB_VERIFY;
+	job->klass = ABI_CLASS_DEMAND;
+	job->brief = true;
+	job->io = &io;
+	worker_submit(p, job);
+	worker_kick(p);
+	job = next_done(p, fd);
+	assert_int_equal(job->kind, JOB_VERIFY);
+	worker_put(p, job);
+	gate_open();
+	worker_put(p, next_done(p, fd));
+	one_thread_ends(p, fd);
+}
+
+#define CLASS_JOBS 3u
+
+static uint32_t begun[ABI_CLASS_COUNT * CLASS_JOBS], begun_count; /* the one copy thread's */
+
+static void copy_in_turn(struct core_copy *copy)
+{
+	begun[begun_count++] = copy->order;
+	copy->res = 0;
+}
+
 /* While the one thread is in a copy, others come: it takes the most urgent ones first, and those of
  * a class in the order in which they came. */
 static void test_urgent_jobs_are_begun_first(void **state)
@@ -264,19 +285,13 @@ static void test_urgent_jobs_are_begun_first(void **state)
 	static const struct mem_ops slow = { .copy = copy_that_waits };
 	static const struct mem_ops quick = { .copy = copy_in_turn };
 	static struct core_copy first, copy[COUNT(begun)];
-	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), let[2];
 	struct worker_pool *p;
-	char word = 0;
+	int fd = one_thread(&p);
 
 	(void)state;
-	assert_int_equal(pipe(at), 0);
-	assert_int_equal(pipe(let), 0);
 	begun_count = 0;
-	first.count = 1;
-	first.item[0].src = &let[0];
-	assert_int_equal(worker_open(&p, 1, fd), 0);
 	submit_copy(p, &slow, &first, ABI_CLASS_CLEANUP);
-	assert_int_equal(read(at[0], &word, 1), 1); /* it is in there */
+	gate_reached();
 	for (uint32_t i = 0; i < COUNT(begun); i++) {
 		uint32_t klass = ABI_CLASS_COUNT - 1 - i % ABI_CLASS_COUNT;
 
@@ -284,18 +299,13 @@ static void test_urgent_jobs_are_begun_first(void **state)
 		copy[i].order = klass * CLASS_JOBS + i / ABI_CLASS_COUNT;
 		submit_copy(p, &quick, &copy[i], klass);
 	}
-	assert_int_equal(write(let[1], &word, 1), 1);
+	gate_open();
 	for (uint32_t i = 0; i <= COUNT(begun); i++)
 		worker_put(p, next_done(p, fd));
 	assert_int_equal(begun_count, COUNT(begun));
 	for (uint32_t i = 0; i < COUNT(begun); i++)
 		assert_int_equal(begun[i], i);
-	worker_close(p);
-	for (int i = 0; i < 2; i++) {
-		close(at[i]);
-		close(let[i]);
-	}
-	close(fd);
+	one_thread_ends(p, fd);
 }
 
 /* A job that finished before the loop says that it sleeps wakes nobody, so the loop must not; with
@@ -304,35 +314,25 @@ static void test_no_sleep_over_a_finished_job(void **state)
 {
 	static const struct mem_ops slow = { .copy = copy_that_waits };
 	static const struct mem_ops quick = { .copy = copy_in_turn };
-	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), let[2];
-	struct core_copy first = { .count = 0 }, second = { .count = 1 };
-	struct pollfd wake = { .fd = fd, .events = POLLIN };
+	struct core_copy first = { .count = 0 }, second = { .count = 0 };
 	struct worker_pool *p;
-	char word = 0;
+	int fd = one_thread(&p);
+	struct pollfd wake = { .fd = fd, .events = POLLIN };
 
 	(void)state;
-	assert_int_equal(pipe(at), 0);
-	assert_int_equal(pipe(let), 0);
 	begun_count = 0;
-	second.item[0].src = &let[0];
-	assert_int_equal(worker_open(&p, 1, fd), 0);
 	submit_copy(p, &quick, &first, ABI_CLASS_DEMAND);
 	submit_copy(p, &slow, &second, ABI_CLASS_DEMAND);
-	assert_int_equal(read(at[0], &word, 1), 1); /* in the second: the first is finished */
+	gate_reached(); /* in the second: the first is finished */
 	assert_false(worker_sleep(p));
 	worker_put(p, worker_reap(p));
 	assert_true(worker_sleep(p));
 	assert_int_equal(poll(&wake, 1, 0), 0);
-	assert_int_equal(write(let[1], &word, 1), 1);
+	gate_open();
 	assert_int_equal(poll(&wake, 1, 60000), 1);
 	worker_awake(p);
 	worker_put(p, worker_reap(p));
-	worker_close(p);
-	for (int i = 0; i < 2; i++) {
-		close(at[i]);
-		close(let[i]);
-	}
-	close(fd);
+	one_thread_ends(p, fd);
 }
 
 /* What was submitted is finished even when the pool closes at once. */
