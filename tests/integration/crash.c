@@ -384,6 +384,7 @@ static void report(const struct run *r)
 
 		sum.done += w->done;
 		sum.refused += w->refused;
+		sum.refused_away += w->refused_away;
 		sum.pages += w->pages;
 		sum.durable_acks += w->durable_acks;
 		sum.deletes += w->deletes;
@@ -398,9 +399,10 @@ static void report(const struct run *r)
 	printf("# daemon killed %u times (%u while it recovered, %u while it stopped); clients "
 	       "killed %u, stopped %u\n", r->killed, r->killed_early, r->killed_late,
 	       r->clients_killed, r->clients_stopped);
-	printf("# %llu operations, %llu refused, %llu pages verified, %llu blocks acknowledged "
-	       "durable, %llu deleted, %llu epochs\n", (unsigned long long)sum.done,
-	       (unsigned long long)sum.refused, (unsigned long long)sum.pages,
+	printf("# %llu operations; refused %llu, and %llu with no daemon there; %llu pages "
+	       "verified, %llu blocks acknowledged durable, %llu deleted, %llu epochs\n",
+	       (unsigned long long)sum.done, (unsigned long long)sum.refused,
+	       (unsigned long long)sum.refused_away, (unsigned long long)sum.pages,
 	       (unsigned long long)sum.durable_acks, (unsigned long long)sum.deletes,
 	       (unsigned long long)sum.epochs);
 	printf("# after starts %llu durable and %llu deleted or unborn keys were as promised, %llu "

@@ -43,7 +43,8 @@ struct crash_worker {
 	uint64_t since_ns;         /* when the operation under way began; 0 = none */
 	uint64_t op;               /* index into crash_op_name */
 	uint64_t done;             /* operations that the daemon took part in, and that succeeded */
-	uint64_t refused;          /* answered with an error that is promised */
+	uint64_t refused;          /* answered with a promised error: with a daemon there, */
+	uint64_t refused_away;     /* and with none */
 	uint64_t pages;            /* read and verified whole */
 	uint64_t durable_acks;     /* blocks */
 	uint64_t deletes, epochs, reattached, stale;

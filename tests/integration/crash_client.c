@@ -19,6 +19,7 @@
 #define STAGING_BYTES (2ull << 20)
 #define LATE_NS (500 * NS_PER_MS)
 #define AWAY_US 3000 /* a nap while there is no daemon */
+#define ASK_AWAY 64u /* one look in so many that finds none is followed by asking all the same */
 
 enum op { OP_IDLE, OP_CHECK, OP_PUT, OP_DURABLE, OP_ABORT, OP_READ, OP_FETCH, OP_DELETE, OP_PIN,
 	  OP_EPOCH, OP_DRAIN, OP_COUNT };
@@ -62,9 +63,10 @@ static bool judge(struct crash_client *c, int64_t rc)
 	    rc != -ENOBUFS)
 		crash_fail("worker %u: %s answered %lld (%s)", c->number,
 			   crash_op_name(c->own->op), (long long)rc, tier_strerror((int)rc));
-	c->own->refused++;
 	if (rc == -ENOTCONN)
-		usleep(AWAY_US);
+		c->own->refused_away++;
+	else
+		c->own->refused++;
 	return false;
 }
 
@@ -166,8 +168,7 @@ int crash_read(struct crash_client *c, uint32_t worker, uint32_t key)
 	struct tier_found found;
 	uint32_t n = 0;
 
-	if (tier_check(c->t) < 0)
-		return -ENOTCONN;
+	tier_check(c->t);
 	before = crash_look(c->board, worker, key);
 	if (tier_match(c->c[worker], &name, 1, &found) == 1)
 		n = take_pages(c, worker, found.block, lease);
@@ -181,6 +182,34 @@ int crash_read(struct crash_client *c, uint32_t worker, uint32_t key)
 	for (uint32_t i = 0; i < CRASH_PAGES; i++)
 		tier_release(c->r, &lease[i]);
 	return n == CRASH_PAGES;
+}
+
+static void read_some(struct crash_client *c)
+{
+	begin(c, OP_READ);
+	for (uint32_t i = 0; i < 8; i++)
+		crash_read(c, crash_below(&c->random, CRASH_WORKERS),
+			   crash_below(&c->random, CRASH_KEYS));
+	end(c);
+}
+
+/*
+ * With no daemon there all that is asked is refused. One that finds it so asks again at once now
+ * and then; mostly it reads what it still has, until there is a daemon.
+ */
+static void outlast(struct crash_client *c)
+{
+	bool away;
+
+	do {
+		begin(c, OP_CHECK);
+		away = tier_check(c->t) == -ENOTCONN;
+		end(c);
+		if (!away || crash_below(&c->random, ASK_AWAY) == 0)
+			return;
+		read_some(c);
+		usleep(AWAY_US);
+	} while (!atomic_load_acquire_u64(&c->board->stop));
 }
 
 /* ---- writing ------------------------------------------------------------------------------- */
@@ -301,11 +330,14 @@ static int raise_epoch(struct crash_client *c)
 		if (crash_state_of(cell) != CRASH_NEVER)
 			crash_set(c->own, i, CRASH_GOING, crash_version_of(cell));
 	}
-	begin(c, OP_EPOCH);
-	do {
+	for (;;) {
+		begin(c, OP_EPOCH);
 		rc = tier_context_raise_epoch(c->t, name, NULL);
-	} while (!judge(c, rc) && !atomic_load_acquire_u64(&c->board->stop));
-	end(c);
+		end(c);
+		if (judge(c, rc) || atomic_load_acquire_u64(&c->board->stop))
+			break;
+		outlast(c);
+	}
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; i < CRASH_KEYS; i++) {
@@ -355,15 +387,6 @@ static void drain(struct crash_client *c)
 	end(c);
 }
 
-static void read_some(struct crash_client *c)
-{
-	begin(c, OP_READ);
-	for (uint32_t i = 0; i < 8; i++)
-		crash_read(c, crash_below(&c->random, CRASH_WORKERS),
-			   crash_below(&c->random, CRASH_KEYS));
-	end(c);
-}
-
 static void one(struct crash_client *c)
 {
 	uint32_t dice = crash_below(&c->random, 1000);
@@ -388,10 +411,7 @@ static void one(struct crash_client *c)
 	else
 		read_some(c);
 	tier_poll(c->t, done, 16);
-	begin(c, OP_CHECK);
-	if (tier_check(c->t) == -ENOTCONN)
-		usleep(AWAY_US);
-	end(c);
+	outlast(c);
 }
 
 void crash_work(struct crash_board *b, uint32_t number, uint64_t seed)
