@@ -677,7 +677,8 @@ struct tier_stream_options {
  * Begin to bring blocks of a prefix (at most 8,192, in order) into a memory tier. options may be
  * NULL: every page, to TIER_CXL. What the daemon refuses, tier_stream_wait tells. Of a prefix that
  * takes more than half of what the context may have there, TIER_MODE_CACHE brings the first blocks
- * that do not: TIER_MISSED. Errors: -EAGAIN 32 streams of this connection are open, or the ring is
+ * that do not: TIER_MISSED. One of over 3/4 of the share for streams is TIER_LATE 30 s after others
+ * began to wait for it. Errors: -EAGAIN 32 streams of this connection are open, or the ring is
  * full, -ENOTSUP the daemon is older, -ENOTCONN, -EINVAL, -ENOMEM. Any thread.
  */
 int tier_stream_open(tier_context *c, const tier_block *blocks, uint32_t count,
@@ -701,8 +702,7 @@ int64_t tier_stream_wait(tier_stream *s, uint32_t layer, uint64_t deadline_ns);
 
 /*
  * We are done with the layers before `layer`: their room goes to those behind. Leases of their
- * pages that are still held stay good. Layers that have not come are not brought any more. Any
- * thread.
+ * pages that are still held stay good. Layers that have not come are not brought. Any thread.
  */
 void tier_stream_release(tier_stream *s, uint32_t layer);
 

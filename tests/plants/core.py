@@ -23,6 +23,12 @@ bug("unit-mask-not-shifted", CORE + "sched.c",
 bug("yielding-has-as-much-of-a-gap", CORE + "sched_gap.c",
     "(c->config.yield ? HITS_MOST_YIELDING : HITS_MOST) / 100;",
     "(c->config.yield ? HITS_MOST : HITS_MOST) / 100;", "test_core_sched", quick=True)
+bug("more-than-his-share-for-ever", CORE + "stream_window.c",
+    "\t\thurry_others(c, s);\n", "", "test_core_stream")
+bug("all-of-a-user-hurried", CORE + "stream_window.c",
+    "for (const struct stream *i = c->stream; i <= s; i++)",
+    "for (const struct stream *i = c->stream; i < c->stream + c->streams_high; i++)",
+    "test_core_stream")
 bug("quota-evicts-pinned", CORE + "evict.c",
     "!block_use_is_pinned(use) &&\n\t       quota_rank", "quota_rank", "test_core_pin",
     quick=True)

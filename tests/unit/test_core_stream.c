@@ -332,6 +332,54 @@ static void test_a_user_may_have_one_stream_of_any_size(void **state)
 	assert_int_equal(w->c.account[1].windows[ABI_TIER_CXL], 0);
 }
 
+/* ... until somebody else has waited for a while, however long it may take by itself. */
+static void test_who_has_more_than_his_share_has_his_time(void **state)
+{
+	struct world *w = *state;
+	struct request whole_r = { .deadline_ns = 600000 * MS }, fair_r = whole_r;
+	struct stream *whole = of_user(w, 0, 1, 1300), *fair = of_user(w, 1, 2, 100), *other;
+
+	whole->request = &whole_r;
+	fair->request = &fair_r;
+	whole->deadline_ns = fair->deadline_ns = whole_r.deadline_ns;
+	assert_true(stream_admit(&w->c, whole));
+	assert_false(stream_admit(&w->c, of_user(w, 2, 1, 10))); /* its own user's */
+	assert_int_equal(whole_r.deadline_ns, 600000 * MS);
+	w->c.stream[2].used = false;
+	assert_false(stream_admit(&w->c, fair));
+	assert_int_equal(whole_r.deadline_ns, 30000 * MS);
+	assert_int_equal(whole->deadline_ns, 30000 * MS);
+	w->c.now_ns = 1000 * MS;
+	assert_false(stream_admit(&w->c, fair)); /* looking again gives no new time */
+	assert_int_equal(whole_r.deadline_ns, 30000 * MS);
+	/* Who keeps to his share has all the time that he named. */
+	stream_window_end(&w->c, whole);
+	whole->used = false;
+	other = of_user(w, 3, 3, 1200);
+	assert_true(stream_admit(&w->c, fair));
+	fair->issue = fair->layers * fair->per_layer;
+	assert_false(stream_admit(&w->c, other));
+	assert_int_equal(fair_r.deadline_ns, 600000 * MS);
+}
+
+/* Several of a user who was alone: only those that are beyond what he may have now. */
+static void test_of_several_some_keep_their_time(void **state)
+{
+	struct world *w = *state;
+	struct request r[2] = { { .deadline_ns = 600000 * MS }, { .deadline_ns = 600000 * MS } };
+	struct stream *s[2] = { of_user(w, 0, 1, 680), of_user(w, 1, 1, 680) };
+
+	w->c.users = 1;
+	for (uint32_t i = 0; i < 2; i++) {
+		s[i]->request = &r[i];
+		s[i]->deadline_ns = r[i].deadline_ns;
+		assert_true(stream_admit(&w->c, s[i]));
+	}
+	assert_false(stream_admit(&w->c, of_user(w, 2, 2, 100)));
+	assert_int_equal(r[0].deadline_ns, 600000 * MS);
+	assert_int_equal(r[1].deadline_ns, 30000 * MS);
+}
+
 /* Alone, a user may have it all; and what he has then he keeps when another one comes. */
 static void test_a_user_alone_may_have_all_windows(void **state)
 {
@@ -395,6 +443,8 @@ int main(void)
 		TEST(test_who_waits_makes_others_give_back),
 		TEST(test_a_user_leaves_windows_to_others),
 		TEST(test_a_user_may_have_one_stream_of_any_size),
+		TEST(test_who_has_more_than_his_share_has_his_time),
+		TEST(test_of_several_some_keep_their_time),
 		TEST(test_a_user_alone_may_have_all_windows),
 		TEST(test_hbm_streams_count_in_both_tiers),
 		TEST(test_room_stays_set_aside_for_a_while),

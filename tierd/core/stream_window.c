@@ -6,7 +6,8 @@
  * others wait, and waits itself when all that is left is other streams' need.
  *
  * While there are other users, the windows of one are three quarters of the pool at most; but a
- * stream whose need is more gets it, when it is its user's only one.
+ * stream whose need is more gets it, when it is its user's only one, and what a user had before
+ * others came he keeps. Once somebody else's stream waits, what goes beyond has its time.
  *
  * What was granted is set aside: caches may not grow into it (place_alloc). It stays so for some
  * seconds after the last stream, for the next one to find it.
@@ -18,6 +19,7 @@
 
 #define WINDOW_DEFAULT (128ull << 20)
 #define ASIDE_NS (5000 * MS)
+#define BEYOND_NS (30000 * MS) /* beyond a user's share, while other users' streams wait */
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
 {
@@ -189,6 +191,43 @@ static bool others_wait(const struct core *c, const struct stream *s)
 	return false;
 }
 
+/* Its user's windows, up to its own in the order of the table, are more than he may have. */
+static bool beyond_share(const struct core *c, const struct stream *s, uint32_t tier)
+{
+	uint64_t bytes = 0;
+
+	if (user_has(c, s, tier) <= user_bytes(c, tier))
+		return false;
+	for (const struct stream *i = c->stream; i <= s; i++)
+		bytes += i->used && i->account == s->account ? i->grant[tier] : 0;
+	assert(bytes <= user_has(c, s, tier));
+	return bytes > user_bytes(c, tier);
+}
+
+/* Does it take of what its user has beyond his share, in a tier that the other one finds full? */
+static bool in_the_way(const struct core *c, const struct stream *s, const struct stream *waiting)
+{
+	for (uint32_t tier = waiting->tier; tier <= ABI_TIER_CXL; tier++)
+		if (c->stream_grants[tier] + waiting->need > pool_bytes(c, tier) &&
+		    beyond_share(c, s, tier))
+			return true;
+	return false;
+}
+
+/* What other users have beyond their share, while this one waits, is late before long. */
+static void hurry_others(struct core *c, const struct stream *waiting)
+{
+	uint64_t end = c->now_ns + BEYOND_NS;
+
+	for (uint32_t i = 0; user_may(c, waiting) && i < c->streams_high; i++) {
+		struct stream *s = &c->stream[i];
+
+		if (s->used && s->request && s->account != waiting->account &&
+		    s->deadline_ns > end && in_the_way(c, s, waiting))
+			s->deadline_ns = s->request->deadline_ns = end;
+	}
+}
+
 /* False: it waits for other streams' windows. */
 bool stream_admit(struct core *c, struct stream *s)
 {
@@ -196,8 +235,10 @@ bool stream_admit(struct core *c, struct stream *s)
 		if (c->stream[i].used && c->stream[i].window &&
 		    c->stream[i].mode == ABI_MODE_STREAM && helps(c, &c->stream[i], s))
 			squeeze(c, &c->stream[i]);
-	if (!fits(c, s))
+	if (!fits(c, s)) {
+		hurry_others(c, s);
 		return false;
+	}
 	for (uint32_t tier = s->tier; tier <= ABI_TIER_CXL; tier++)
 		grant(c, s, tier, max_u64(s->need, min_u64(s->want, left(c, s, tier))));
 	set_window(s);
