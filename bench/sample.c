@@ -35,6 +35,23 @@ double sample_quantile(double *values, uint32_t count, double q)
 	return values[i] + (at - i) * (values[i + 1] - values[i]);
 }
 
+static double median(const struct sample *s)
+{
+	struct sample sorted = *s;
+
+	return sample_quantile(sorted.value, sorted.count, 0.5);
+}
+
+uint32_t sample_lowest(const struct sample *s, uint32_t count)
+{
+	uint32_t lowest = 0;
+
+	for (uint32_t i = 1; i < count; i++)
+		if (median(&s[i]) < median(&s[lowest]))
+			lowest = i;
+	return lowest;
+}
+
 struct sample_summary sample_summarise(const struct sample *s)
 {
 	struct sample_summary out = { 0 };

@@ -32,6 +32,9 @@ double sample_quantile(double *values, uint32_t count, double q);
 /* The same rounds always give the same interval. All zero for an empty series. */
 struct sample_summary sample_summarise(const struct sample *s);
 
+/* Which of so many series has the lowest median; the first of equal ones. */
+uint32_t sample_lowest(const struct sample *s, uint32_t count);
+
 /* value[i] / peer[i] for each round that has both; a round whose peer is 0 is left out. */
 struct sample sample_ratio(const struct sample *value, const struct sample *peer);
 

@@ -47,6 +47,21 @@ static void test_intervals(void **state)
 	assert_int_equal(s.count, SAMPLE_ROUNDS_MAX);
 }
 
+static void test_lowest_is_by_median(void **state)
+{
+	const struct sample s[] = {
+		{ .value = { 3, 3, 3 }, .count = 3 },
+		{ .value = { 0, 9, 9 }, .count = 3 }, /* once very low */
+		{ .value = { 2, 7, 2 }, .count = 3 },
+		{ .value = { 2, 2, 1 }, .count = 3 },
+	};
+
+	(void)state;
+	assert_int_equal(sample_lowest(s, 4), 2);
+	assert_int_equal(sample_lowest(s, 2), 0);
+	assert_int_equal(sample_lowest(s, 1), 0);
+}
+
 static void test_ratio_is_by_round(void **state)
 {
 	struct sample value = { .value = { 2, 9, 8 }, .count = 3 };
@@ -158,6 +173,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_quantiles),
 		cmocka_unit_test(test_intervals),
+		cmocka_unit_test(test_lowest_is_by_median),
 		cmocka_unit_test(test_ratio_is_by_round),
 		cmocka_unit_test(test_verdicts),
 		cmocka_unit_test(test_too_few_rounds),
