@@ -16,7 +16,8 @@
  *   3. appended: a run's data (any order), then its record; for *durable* answers then a flush.
  *      The record also says up to which lsn a flush had covered all data when it was written.
  *   4. sealed when the next run does not fit; closed for ever when its last live block is gone or
- *      was moved by the cleaner, or its log drops it; then free.
+ *      was moved by the cleaner, or its log drops it; then free. Its data may be discarded behind
+ *      the flushed header of a life that has no records.
  *   5. after a crash the same life goes on, under the same header, behind every record of it, also
  *      those that do not verify, and behind the data that any of them names: what has no record
  *      is nobody's and is written over. Only if a record of it verifies (so its header was flushed

@@ -229,6 +229,7 @@ void fuzz_open(void)
 	struct disk_context spec;
 
 	host_init(h);
+	h->discard = true;
 	h->ears.complete = complete;
 	host_boot(h, NULL);
 	host_spec(&spec, HOST_KIND_STORE, 0);

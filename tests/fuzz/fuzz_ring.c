@@ -482,6 +482,7 @@ static void begin(void)
 	struct host *h = &ring.host;
 	struct disk_context spec;
 
+	h->discard = true;
 	host_boot(h, NULL);
 	ring.asks = ring.handles = 0;
 	memset(ring.handle, 0, sizeof(ring.handle));

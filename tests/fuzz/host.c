@@ -214,6 +214,17 @@ static void do_punch(struct host *h, const struct core_range *range)
 	madvise(x->mem[range->tier] + at, range->bytes, MADV_DONTNEED);
 }
 
+/* What is read there from now on is nobody's. */
+static void do_discard(struct host *h, const struct core_range *range)
+{
+	uint64_t in = (range->offset - h->super.segment_offset) % h->super.segment_bytes;
+
+	FUZZ_CHECK(range->tier == ABI_TIER_NVME && range->offset >= h->super.segment_offset);
+	FUZZ_CHECK(in >= h->super.summary_bytes && range->bytes <= h->super.segment_bytes - in);
+	FUZZ_CHECK(range->offset <= h->disk_bytes && range->bytes <= h->disk_bytes - range->offset);
+	memset(h->disk + range->offset, 0xdd, range->bytes);
+}
+
 static void carry(struct host *h, const struct core_action *a)
 {
 	struct core_event e = { .kind = CORE_EV_TICK };
@@ -235,6 +246,12 @@ static void carry(struct host *h, const struct core_action *a)
 		e.kind = CORE_EV_SYNC_DONE;
 		e.sync.token = a->sync_token;
 		e.sync.res = fault_take(h) == HOST_FAILS ? -EIO : 0;
+		break;
+	case CORE_AC_DISCARD:
+		do_discard(h, &a->range);
+		e.kind = CORE_EV_DISCARD_DONE;
+		e.discard_res = h->discard_res ? h->discard_res :
+				fault_take(h) == HOST_FAILS ? -EIO : 0;
 		break;
 	case CORE_AC_FENCE:
 		e.kind = CORE_EV_FENCE_DONE;
@@ -279,7 +296,8 @@ static void collect(struct host *h)
 			h->ears.wake(h->ears.arg, a.wake);
 		} else if (a.kind == CORE_AC_PREPARE && h->ears.prepare) {
 			h->ears.prepare(h->ears.arg, &a.range);
-		} else if (a.kind < CORE_AC_PREPARE || a.kind == CORE_AC_PUNCH) {
+		} else if (a.kind < CORE_AC_PREPARE || a.kind == CORE_AC_PUNCH ||
+			   a.kind == CORE_AC_DISCARD) {
 			FUZZ_CHECK(h->bag_count < HOST_BAG);
 			h->bag[h->bag_count++] = a;
 		}
@@ -415,6 +433,7 @@ void host_boot(struct host *h, const struct disk_catalog *catalog)
 		.request_deadline_ns = 500 * MSEC,
 		.put_deadline_ns = 1000 * MSEC,
 		.direct = true,
+		.discard = h->discard,
 	};
 
 	h->now_ns = 1000 * MSEC;

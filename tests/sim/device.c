@@ -175,6 +175,29 @@ void device_io(struct world *w, struct core_io *io)
 		device_read(w, io);
 }
 
+/*
+ * Told that nobody needs a range, a device forgets all, some or nothing of it, and shows what it
+ * likes there from then on, if a crash does not bring the old back.
+ */
+int device_discard(struct world *w, const struct core_range *range)
+{
+	bool faulty = w->mood || (!w->fair && world_chance(w, 12 * w->faults->write_ppm));
+	uint64_t first = range->offset / DISK_SECTOR, kind = world_random(w);
+
+	for (uint64_t s = first; s < first + range->bytes / DISK_SECTOR; s++) {
+		if (kind % 4 == 0 || (kind % 4 == 1 && world_chance(w, 500000)))
+			continue;
+		memset(w->disk + s * DISK_SECTOR, kind % 3 ? 0 : 0x5a, DISK_SECTOR);
+		w->unstable[s] = WRITTEN;
+		w->lost[s] = 0;
+	}
+	if (w->faults->crash_ppm && !w->fair && world_chance(w, 200000))
+		w->crash_due = true;
+	if (!faulty)
+		return 0;
+	return world_chance(w, 200000) ? -EOPNOTSUPP : -EIO;
+}
+
 /* A write is done; true: and its issuer may know. A flush may fail between the two. */
 bool device_wrote(struct world *w, struct core_io *io)
 {

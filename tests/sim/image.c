@@ -268,6 +268,24 @@ static void check(struct world *w, enum fate fate)
 		settled_check(&m);
 }
 
+/* What lies there is to go: of the segment nothing may be found that a crash now would leave. */
+void image_discards(struct world *w, const struct core_range *range)
+{
+	struct image m = { .w = w, .fate = LOST };
+	const struct disk_super *s = &w->super;
+	uint32_t segment = store_segment_of(w->reader, range->offset);
+	uint64_t at = s->segment_offset + segment * s->segment_bytes;
+	struct store_view v;
+	size_t cursor = 0;
+
+	if (range->tier != ABI_TIER_NVME || range->offset < at + s->summary_bytes ||
+	    range->bytes > at + s->segment_bytes - range->offset)
+		world_fail(w, "a discard outside of a segment's data");
+	else if (!store_next(w->reader, segment, piece_of(&m, at, s->summary_bytes),
+			     s->summary_bytes, &cursor, &v))
+		world_fail(w, "a crash brings back what is being discarded");
+}
+
 /* ---- when --------------------------------------------------------------------------------- */
 
 void image_open(struct world *w)

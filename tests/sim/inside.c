@@ -525,6 +525,22 @@ static bool paused(const struct world *w, uint64_t until_ns)
 	return until_ns && until_ns + 50 * MSEC > w->now_ns;
 }
 
+/* No block lies there. */
+void inside_discards(struct world *w, const struct core_range *range)
+{
+	const struct context *x = core_context(w->core, w->context[0].id);
+
+	for (uint32_t slot = 0; x && slot < x->ix.slots_used; slot++)
+		for (uint32_t page = 0; page < x->ix.pages_per_block; page++) {
+			uint64_t word = index_page(&x->ix, slot, page)->nvme;
+
+			if (index_block(&x->ix, slot)->state == ABI_BLOCK_COMMITTED &&
+			    word & ABI_NVME_PRESENT &&
+			    abi_nvme_offset(word) - range->offset < range->bytes)
+				world_fail(w, "a page that lies on NVMe is discarded");
+		}
+}
+
 /* A write has failed, or found no room: write-back pauses, or did until a moment ago. */
 bool inside_pauses(const struct world *w)
 {

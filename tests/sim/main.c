@@ -188,7 +188,8 @@ static void tell(uint64_t seed, const struct world_result *r)
 	       "%llu runs, %llu segments dropped, %llu refused; "
 	       "%llu claims, %llu blocks loaded for plans, %llu sessions staged, "
 	       "%llu bytes brought ahead were used, %llu not; "
-	       "%llu cleaned (%llu blocks, %llu tombstones), %llu bytes reinserted, %llu blocks "
+	       "%llu cleaned (%llu blocks, %llu tombstones), %llu discarded, "
+	       "%llu bytes reinserted, %llu blocks "
 	       "proved, %llu flushes failed; %llu bytes read into HBM, %llu copied there, %llu "
 	       "times the other path, %llu blocks mended: %s\n",
 	       (unsigned long long)seed, (unsigned long long)r->events,
@@ -208,7 +209,8 @@ static void tell(uint64_t seed, const struct world_result *r)
 	       (unsigned long long)r->staged_used, (unsigned long long)r->staged_wasted,
 	       (unsigned long long)r->cleaned,
 	       (unsigned long long)r->moved, (unsigned long long)r->carried,
-	       (unsigned long long)r->reinserted, (unsigned long long)r->proved,
+	       (unsigned long long)r->discards, (unsigned long long)r->reinserted,
+	       (unsigned long long)r->proved,
 	       (unsigned long long)r->flushes_failed, (unsigned long long)r->direct,
 	       (unsigned long long)r->copied, (unsigned long long)r->path_failed,
 	       (unsigned long long)r->mended, r->failure[0] ? r->failure : "held");

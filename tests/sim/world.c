@@ -100,6 +100,21 @@ static bool is_io(const struct core_action *a)
 	return a->kind == CORE_AC_READ || a->kind == CORE_AC_WRITE;
 }
 
+static bool is_device(const struct core_action *a)
+{
+	return is_io(a) || a->kind == CORE_AC_SYNC || a->kind == CORE_AC_DISCARD;
+}
+
+/* It is nobody's, now and after a crash, and nothing else is under way. */
+static void discard_check(struct world *w, const struct core_range *range)
+{
+	for (uint32_t i = 0; i < w->bag_count; i++)
+		if (is_device(&w->bag[i]) || w->bag[i].kind == CORE_AC_COPY)
+			world_fail(w, "P6: a discard beside action %d", (int)w->bag[i].kind);
+	image_discards(w, range);
+	inside_discards(w, range);
+}
+
 /*
  * P6, after each event: with room on the device neither demand nor a background class that has
  * waited too long is held back, no demand has passed such a one, and beside demand background is in
@@ -148,6 +163,8 @@ static void collect(struct world *w)
 		} else if (a.kind == CORE_AC_WAKE) {
 			w->client[a.wake].woken = true;
 		} else if (a.kind != CORE_AC_PREPARE) {
+			if (a.kind == CORE_AC_DISCARD)
+				discard_check(w, &a.range);
 			assert(w->bag_count < WORLD_BAG);
 			w->bag[w->bag_count++] = a;
 		}
@@ -254,6 +271,10 @@ static void do_action(struct world *w, const struct core_action *a)
 		e.sync.token = a->sync_token;
 		e.sync.res = device_flush_end(w);
 		break;
+	case CORE_AC_DISCARD:
+		e.kind = CORE_EV_DISCARD_DONE;
+		e.discard_res = device_discard(w, &a->range);
+		break;
 	case CORE_AC_FENCE:
 		reader_fence(w);
 		e.kind = CORE_EV_FENCE_DONE;
@@ -274,11 +295,6 @@ static void do_action(struct world *w, const struct core_action *a)
 		return;
 	}
 	world_event(w, &e);
-}
-
-static bool is_device(const struct core_action *a)
-{
-	return is_io(a) || a->kind == CORE_AC_SYNC;
 }
 
 static void action_step(struct world *w)
@@ -390,6 +406,8 @@ static void boot(struct world *w)
 		.yield = world_chance(w, 300000),
 		.direct = world_chance(w, 700000),
 		.admit_all = world_chance(w, 750000),
+		.discard = w->starve_ns % 8 != 0,
+		.discard_quiet_ns = 1 + w->starve_ns % 11 * MSEC / 10,
 		.pin_percent = w->starve_ns % 7 ? 0 : 5,
 		.client_pins_bytes = { w->starve_ns % 3 ? 0 : 12 * BLOCK_BYTES,
 				       w->starve_ns % 3 ? 0 : 20 * BLOCK_BYTES },
@@ -452,6 +470,7 @@ static void shut(struct world *w)
 	w->result->cleaned += m->cleaned_segments;
 	w->result->moved += m->cleaned_blocks;
 	w->result->carried += m->tombstones_carried;
+	w->result->discards += m->discards;
 	w->result->reinserted += m->reinserted_bytes;
 	w->result->moved_pages += m->moved_pages;
 	w->result->moves_failed += m->moves_failed;

@@ -11,6 +11,7 @@
  *   - a crash between any two events; each sector written since the last flush is then kept or lost
  *     by itself: lost, reordered and torn writes
  *   - reads: flipped bits, errors, too few bytes; writes: errors, too few bytes, no space
+ *   - discards that forget all, some or nothing, show anything afterwards, or fail
  *   - flushes that fail and lose what they should have kept
  *   - a device that answers nothing for a while, or fails everything and comes back
  *   - clients that die, that stop reading completions' order, that send stale or senseless entries
@@ -26,8 +27,9 @@
  * due; a layer below a stream's watermark is there until it is released (stream.c); what CXL has
  * comes to HBM though the device fails or lies (path.c); all sums are right (core_audit); contexts,
  * epochs and removals that were answered survive (lives.c); an answer of -ENOSPC has something that
- * holds the room (inside.c). After flushes, answers and writes of records the same is asked of what
- * a crash would leave then, in extreme fates of what is not flushed (image.c).
+ * holds the room (inside.c); what is discarded is nobody's, now and after a crash. After flushes,
+ * answers and writes of records the same is asked of what a crash would leave then, in extreme
+ * fates of what is not flushed (image.c).
  */
 #ifndef TESTS_SIM_WORLD_H
 #define TESTS_SIM_WORLD_H
@@ -67,7 +69,7 @@ struct world_faults {
 struct world_result {
 	uint64_t events, commits, leases, fetches, pins, deletes, epochs, crashes, deaths, quiets;
 	uint64_t streams, layers; /* begun; released by their clients */
-	uint64_t flushes_failed, proved, cleaned, moved, carried, reinserted;
+	uint64_t flushes_failed, proved, cleaned, moved, carried, reinserted, discards;
 	uint64_t evicted, segments_dropped, quarantined, runs; /* the core's own counters, summed */
 	uint64_t claims, plan_loads, staged_sessions, staged_used, staged_wasted; /* likewise */
 	uint64_t refused; /* answers of -ENOSPC */

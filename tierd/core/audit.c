@@ -414,6 +414,12 @@ static void count_runs(const struct core *c, uint64_t *runs)
 			runs[c->cleaner.run[i].place.segment]++;
 }
 
+static void count_discards(const struct core *c, uint64_t *discards)
+{
+	if (discard_busy(c))
+		discards[c->discarder.place.segment]++;
+}
+
 /* What keeps segments from being opened anew, and what the store says of each. */
 static const struct segment_use {
 	const char *what;
@@ -422,6 +428,7 @@ static const struct segment_use {
 } segment_uses[] = {
 	{ "reads", count_reads, store_segment_reads },
 	{ "runs", count_runs, store_segment_pending },
+	{ "discards", count_discards, store_segment_discarding },
 };
 
 static void audit_segment_use(struct audit *a, const struct segment_use *use, uint32_t segments)

@@ -130,6 +130,8 @@ static void config_defaults(struct core_config *k)
 		k->writeback_percent = 10;
 	if (!k->starve_ns)
 		k->starve_ns = 20 * MS;
+	if (!k->discard_quiet_ns)
+		k->discard_quiet_ns = 20 * MS;
 	if (!k->stream_share)
 		k->stream_share = 8;
 	if (!k->stream_hold_ns)
@@ -275,6 +277,8 @@ int core_open(struct core **out, const struct core_config *config)
 		err = catalog_memory(c);
 	if (!err && c->store)
 		err = clean_open(c);
+	if (!err && c->store)
+		err = discard_open(c);
 	if (err) {
 		core_close(c);
 		return err;
@@ -341,6 +345,7 @@ void core_close(struct core *c)
 	free(c->unflushed);
 	prove_end(c);
 	clean_close(c);
+	discard_close(c);
 	free(c->tomb_scratch);
 	for (uint32_t i = 0; i < TOMBS_KINDS; i++)
 		free(c->tombs[i].tomb);
@@ -504,6 +509,9 @@ static void dispatch(struct core *c, const struct core_event *e)
 	case CORE_EV_PREPARE_REFUSED:
 		evict_prepare_refused(c, &e->range);
 		break;
+	case CORE_EV_DISCARD_DONE:
+		discard_done(c, e->discard_res);
+		break;
 	case CORE_EV_SYNC_DONE:
 		flush_done(c, e->sync.res);
 		break;
@@ -555,6 +563,7 @@ uint64_t core_next_tick(const struct core *c)
 	next = min_u64(next, min_u64(stream_next(c), prefix_next(c)));
 	next = min_u64(next, min_u64(flush_next_tick(c), prove_next_tick(c)));
 	next = min_u64(next, min_u64(writeback_next_tick(c), clean_next_tick(c)));
+	next = min_u64(next, discard_next_tick(c));
 	if (c->batch_open && c->batch_open->count)
 		next = min_u64(next, c->batch_open->since_ns + MS);
 	if (c->evacuation.ctx || c->zombies.count)

@@ -71,6 +71,8 @@ struct core_config {
 	uint64_t starve_ns;                     /* background waits no longer; 0 = 20 ms */
 	bool direct;                            /* the device can write into HBM */
 	bool yield;                             /* background only when there is no demand */
+	bool discard;                           /* tell the device what dead segments held */
+	uint64_t discard_quiet_ns;              /* ... after so long with nothing else; 0 = 20 ms */
 	/* Limits (account.c); 0 = none but what the tables hold. */
 	uint32_t user_sessions;                 /* of one uid */
 	uint32_t client_requests;               /* in progress; more wait in the ring */
@@ -201,6 +203,7 @@ enum core_event_kind {
 	CORE_EV_SCAN_DONE,
 	CORE_EV_PUNCH_DONE,
 	CORE_EV_PREPARE_REFUSED, /* of an index: there was nobody to do it now */
+	CORE_EV_DISCARD_DONE,
 	CORE_EV_SYNC_DONE,
 	CORE_EV_CLOCK,        /* the wall clock: before recovery, then every second or so */
 };
@@ -238,6 +241,7 @@ struct core_event {
 			uint64_t token;
 			int res;
 		} sync;
+		int discard_res;  /* DISCARD_DONE: -EOPNOTSUPP = never again */
 		uint64_t wall_ms; /* CLOCK: since 1970; may go back */
 	};
 };
@@ -253,6 +257,7 @@ enum core_action_kind {
 	CORE_AC_SCAN,     /* core_scan(), then SCAN_DONE; a separate event on purpose */
 	CORE_AC_PREPARE,  /* range: back it with (huge) memory; a hint, an index's may be refused */
 	CORE_AC_PUNCH,    /* range: give the memory back, then PUNCH_DONE */
+	CORE_AC_DISCARD,  /* range of the store, of tier NVMe: what it holds is not needed */
 	CORE_AC_COMPLETE, /* put the entry into the client's completion ring */
 	CORE_AC_REPLY,    /* answer a control call that was given this token */
 	CORE_AC_WAKE,     /* signal the client's completion eventfd, asked for by abi_stream.wait */

@@ -570,6 +570,8 @@ bool evict_store(struct core *c)
 {
 	int64_t segment = store_dead(c->store);
 
+	if (segment < 0 && discard_release(c))
+		return true;
 	if (segment < 0) {
 		segment = evict_oldest(c);
 		if (segment < 0) {

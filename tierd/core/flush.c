@@ -183,6 +183,7 @@ static void runs_again(struct core *c)
 			run->failed = run->doubtful = true;
 	}
 	clean_flush_failed(c);
+	discard_flush_failed(c);
 }
 
 static void flush_failed(struct core *c)

@@ -374,6 +374,7 @@ int core_recover_finish(struct core *c, struct core_recovery *out)
 		c->recover_lsn[i] = NULL;
 	}
 	retain_recovery_end(c);
+	c->discarder.looked = false;
 	memset(&c->metrics, 0, sizeof(c->metrics));
 	err = prove_begin(c);
 	if (err)

@@ -443,7 +443,7 @@ struct core {
 	uint64_t sync_seq;  /* ... that a completed flush covers */
 	uint64_t sync_started;
 	uint64_t sync_lsn;   /* what flushed_lsn becomes by it; 0 = it stays */
-	bool sync_wanted, sync_running;
+	bool sync_wanted, sync_running, draining;
 	bool flushed_frozen; /* flushed_lsn does not move: see flush.c */
 	uint64_t thaw_tombs;
 	uint64_t flush_retry_ns;
@@ -455,7 +455,7 @@ struct core {
 	struct cleaner cleaner;
 	uint64_t write_retry_ns; /* after a failed write: not before */
 	uint32_t write_context[CORE_RUNS_MAX]; /* round robin: who comes next in each log */
-	bool draining;
+	struct discarder discarder;
 
 	uint64_t catalog_sequence;
 	uint8_t *catalog_buf;

@@ -10,7 +10,8 @@
  * included, may show records that it makes void (D8). That is told by its bound, an lsn: several
  * segments are open at a time, so a tombstone can be about a record in a segment with a higher
  * sequence number than its own. Free segments with the oldest records are opened first, which ends
- * that need soonest; the cleaner carries what is still needed.
+ * that need soonest; the cleaner carries what is still needed. One whose data is discarded begins a
+ * life without records for that, so that it shows nothing of what is gone.
  */
 #include <assert.h>
 #include <errno.h>
@@ -85,7 +86,12 @@ static uint32_t blocks_that_fit(const struct store *s, const struct need *need, 
 	return (uint32_t)fit;
 }
 
-/* The free segment to open next: the oldest records on disk first, then one never used. */
+/* Free segments are opened in this order: the oldest records on disk first, then those without. */
+static uint64_t opens_at(const struct store_segment *g)
+{
+	return g->lsn_on_disk ? g->lsn_on_disk : UINT64_MAX - 1;
+}
+
 static uint32_t pick_free(const struct store *s)
 {
 	uint32_t best = ABI_SLOT_NONE;
@@ -93,11 +99,10 @@ static uint32_t pick_free(const struct store *s)
 
 	for (uint32_t i = 0; i < s->segment_count; i++) {
 		const struct store_segment *g = &s->segment[i];
-		uint64_t lsn = g->lsn_on_disk ? g->lsn_on_disk : UINT64_MAX - 1;
 
-		if (g->state == STORE_FREE && lsn < best_lsn) {
+		if (g->state == STORE_FREE && opens_at(g) < best_lsn) {
 			best = i;
-			best_lsn = lsn;
+			best_lsn = opens_at(g);
 		}
 	}
 	return best;
@@ -251,6 +256,7 @@ static int append(struct store *s, enum store_stream stream, const struct need *
 	run->segment_seq = g->sequence;
 	/* Every run until one is done: none then depends on another's header write. */
 	run->header_offset = g->header_done ? 0 : store_segment_offset(s, run->segment);
+	g->stale |= need->block_bytes != 0;
 	if (need->block_bytes && !g->lsn_first)
 		g->lsn_first = run->lsn;
 	if (need->block_bytes && !g->lsn_on_disk)
@@ -374,7 +380,7 @@ void store_append_done(struct store *s, const struct store_run *run, bool ok)
 	struct store_segment *g = &s->segment[run->segment];
 
 	assert(run->segment < s->segment_count);
-	assert(g->pending > 0 && g->sequence == run->segment_seq && g->state != STORE_FREE);
+	assert(g->pending > 0 && g->sequence == run->segment_seq && has_life(g));
 	g->pending--;
 	if (!ok)
 		return;
@@ -419,7 +425,7 @@ void store_live(struct store *s, uint32_t segment, int64_t bytes)
 {
 	struct store_segment *g = &s->segment[segment];
 
-	assert(segment < s->segment_count && g->state != STORE_FREE);
+	assert(segment < s->segment_count && has_life(g));
 	/* Unsigned sums wrap as they should; the bounds show what went below zero. */
 	g->live += (uint64_t)bytes;
 	s->live += (uint64_t)bytes;
@@ -429,7 +435,7 @@ void store_live(struct store *s, uint32_t segment, int64_t bytes)
 
 void store_read_begin(struct store *s, uint32_t segment)
 {
-	assert(segment < s->segment_count && s->segment[segment].state != STORE_FREE);
+	assert(segment < s->segment_count && has_life(&s->segment[segment]));
 	s->segment[segment].reads++;
 }
 
@@ -461,6 +467,60 @@ uint32_t store_segment_records(const struct store *s, uint32_t segment)
 {
 	assert(segment < s->segment_count);
 	return (uint32_t)(s->segment[segment].record_next / DISK_SECTOR - 1);
+}
+
+/* ---- discarding --------------------------------------------------------------------------- */
+
+int64_t store_stale(const struct store *s, uint32_t spared)
+{
+	int64_t best = -ENOENT;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < s->segment_count; i++) {
+		const struct store_segment *g = &s->segment[i];
+
+		if (g->state != STORE_FREE || !g->stale)
+			continue;
+		n++;
+		if (best < 0 || opens_at(g) >= opens_at(&s->segment[best]))
+			best = i;
+	}
+	return n > spared ? best : -ENOENT;
+}
+
+void store_discard_begin(struct store *s, uint32_t segment, struct store_run *run)
+{
+	struct store_segment *g = &s->segment[segment];
+
+	assert(segment < s->segment_count && g->state == STORE_FREE && g->stale);
+	begin_life(s, (enum store_stream)g->log, segment);
+	g->state = STORE_DISCARDING;
+	*run = (struct store_run){ .segment = segment,
+				   .log = g->log,
+				   .segment_seq = g->sequence,
+				   .header_offset = store_segment_offset(s, segment) };
+}
+
+void store_discard_void(struct store *s, uint32_t segment)
+{
+	assert(segment < s->segment_count && s->segment[segment].state == STORE_DISCARDING);
+	s->segment[segment].lsn_on_disk = 0;
+}
+
+void store_discard_end(struct store *s, uint32_t segment, bool stale)
+{
+	struct store_segment *g = &s->segment[segment];
+
+	assert(segment < s->segment_count && g->state == STORE_DISCARDING);
+	assert(stale || !g->lsn_on_disk); /* nothing goes before its records do */
+	g->state = STORE_FREE;
+	g->stale = stale;
+}
+
+uint32_t store_segment_discarding(const struct store *s, uint32_t segment)
+{
+	assert(segment < s->segment_count);
+	return s->segment[segment].state == STORE_DISCARDING;
 }
 
 /* ---- taking segments back ----------------------------------------------------------------- */
@@ -649,11 +709,11 @@ void store_stats(const struct store *s, struct store_stats *out)
 		.appended_records = s->appended_records,
 	};
 	for (uint32_t i = 0; i < s->segment_count; i++) {
-		if (s->segment[i].state != STORE_FREE) {
+		if (has_life(&s->segment[i])) {
 			out->log_segments[s->segment[i].log]++;
 			out->log_live[s->segment[i].log] += s->segment[i].live;
 		}
-		out->segments_free += s->segment[i].state == STORE_FREE;
+		out->segments_free += !has_life(&s->segment[i]);
 		out->segments_open += s->segment[i].state == STORE_OPEN;
 	}
 }

@@ -150,6 +150,23 @@ int64_t store_dead(const struct store *s);
 void store_segment_free(struct store *s, uint32_t segment);
 
 /*
+ * Of the free segments whose data area is not known to be discarded the one that will be opened
+ * last, if more than `spared` are; -ENOENT = none. Those spared are opened before it.
+ */
+int64_t store_stale(const struct store *s, uint32_t spared);
+/*
+ * Discarding it
+ *   1. store_discard_begin: the header of a new life at run->header_offset is to be written; until
+ *      the end it is not opened.
+ *   2. It is on the medium, flushed: store_discard_void. No record of before can be found in it.
+ *   3. All of its data, behind the summary, may be anything from now on.
+ *   4. store_discard_end: it is free again; stale = at 3 nothing was done, or not all.
+ */
+void store_discard_begin(struct store *s, uint32_t segment, struct store_run *run);
+void store_discard_void(struct store *s, uint32_t segment);
+void store_discard_end(struct store *s, uint32_t segment, bool stale);
+
+/*
  * The sealed segment of the durable log that is best cleaned: much dead, and for long, so that what
  * lives in it stays (Rosenblum and Ousterhout 1992, section 3.6: (1 - u) * age / (1 + u)); or, for
  * room at once, the one with most dead. Only one of which at least `permille` is dead, `least` if
@@ -179,14 +196,16 @@ struct store_stats {
 	uint64_t appended_data, appended_records;
 };
 void store_stats(const struct store *s, struct store_stats *out);
-/* Free segments, the reserve's included. */
+/* Free segments, the reserve's included, but none that is being discarded. */
 uint32_t store_free(const struct store *s);
 /* As many records as its room for them that is used up, at most. */
 uint32_t store_segment_records(const struct store *s, uint32_t segment);
-/* live bytes of one segment, who reads in it, and runs that are being written, for the audit */
+/* For the audit: live bytes of one segment, who reads in it, runs that are being written; is it
+ * being discarded? */
 uint64_t store_segment_live(const struct store *s, uint32_t segment);
 uint32_t store_segment_reads(const struct store *s, uint32_t segment);
 uint32_t store_segment_pending(const struct store *s, uint32_t segment);
+uint32_t store_segment_discarding(const struct store *s, uint32_t segment);
 
 /* ---- reading back ------------------------------------------------------------------------- */
 

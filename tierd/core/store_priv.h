@@ -24,7 +24,8 @@
 #define STORE_NUMBER_MAX (1ull << 62)
 #define STORE_GAP (1ull << 32)
 
-enum store_segment_state { STORE_FREE = 0, STORE_OPEN, STORE_SEALED };
+/* DISCARDING: free, but for what is being done to it. */
+enum store_segment_state { STORE_FREE = 0, STORE_OPEN, STORE_SEALED, STORE_DISCARDING };
 
 struct store_segment {
 	uint8_t state; /* enum store_segment_state */
@@ -35,7 +36,8 @@ struct store_segment {
 	uint32_t reads;       /* under way */
 	uint8_t unfinished;   /* recovered with room behind all that is of this life */
 	uint8_t moved;        /* ... by what the cleaner moved */
-	uint16_t reserved1;
+	uint8_t stale; /* data was written since it was discarded, or may have been */
+	uint8_t reserved1;
 	uint64_t sequence;    /* of this life; 0 = never opened and nothing recovered */
 	uint64_t lsn_first;   /* of this life's first run (recovered: record); 0 = none */
 	uint64_t lsn_on_disk; /* no run older than this can be found in it; 0 = none at all */
@@ -69,6 +71,12 @@ static inline uint64_t store_record_bytes(uint64_t named, uint64_t blocks, uint6
 {
 	return sector_align(sizeof(struct disk_record) + named * sizeof(struct disk_block) +
 			    blocks * pages * sizeof(uint32_t));
+}
+
+/* Can it hold anything? */
+static inline bool has_life(const struct store_segment *g)
+{
+	return g->state == STORE_OPEN || g->state == STORE_SEALED;
 }
 
 static inline uint64_t store_segment_offset(const struct store *s, uint32_t segment)

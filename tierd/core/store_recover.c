@@ -270,6 +270,7 @@ static void find_end(const struct store *s, const struct summary *m, struct stor
 			g->data_next = r->data_offset + r->data_bytes;
 	}
 	/* A record of this life: so its header was flushed before (D8). */
+	g->stale = g->data_next > s->super.summary_bytes;
 	g->unfinished = g->header_done = g->lsn_first && m->bytes == s->super.summary_bytes;
 }
 

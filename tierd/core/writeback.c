@@ -657,8 +657,8 @@ int core_drain(struct core *c, uint64_t token)
 static bool full_for(const struct core *c, uint64_t since_ns)
 {
 	/* The cleaner stops when it gains nothing; until then, who waits has his deadline. */
-	return since_ns && c->now_ns - since_ns > FULL_NS && (!clean_busy(c) || clean_stuck(c)) &&
-	       c->now_ns - c->cleaner.ended_ns > FULL_NS;
+	return since_ns && c->now_ns - since_ns > FULL_NS && !discard_busy(c) &&
+	       (!clean_busy(c) || clean_stuck(c)) && c->now_ns - c->cleaner.ended_ns > FULL_NS;
 }
 
 /* No room on NVMe for a while, with nothing under way that could make some: it will not come. */
@@ -764,6 +764,7 @@ void writeback_step(struct core *c)
 			run_step(c, &c->run[log]);
 	prove_step(c);
 	clean_step(c);
+	discard_step(c);
 	drain_step(c);
 	catalog_step(c);
 	flush_step(c);

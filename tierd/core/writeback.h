@@ -117,6 +117,30 @@ struct cleaner {
 	uint32_t *by_parent; /* hash of these by parent: index + 1; twice as many */
 };
 
+/* What is done to a dead segment's data (discard.c), in this order. */
+enum discard_phase {
+	DISCARD_IDLE = 0,
+	DISCARD_HEADER, /* of a life without records, so that none of before is found, */
+	DISCARD_SYNC,	/* ... flushed */
+	DISCARD_DATA,
+};
+
+struct discarder {
+	enum discard_phase phase;
+	struct store_run place; /* the header's; only what store_discard_begin sets of it */
+	uint64_t need;	   /* SYNC: this flush */
+	uint64_t next;	   /* DATA: first byte of the segment that was not discarded, */
+	uint64_t bytes;	   /* ... and how many from there on are being */
+	uint64_t used_ns;  /* when anything else was last under way */
+	uint64_t retry_ns; /* not before */
+	bool busy;	   /* header or discard is under way */
+	bool failed;	   /* ... and a flush failed meanwhile */
+	bool wanted;	   /* ... and somebody wants the segment */
+	bool looked;	   /* nothing is left to be discarded, until something goes on */
+	bool off;	   /* the device has no discards */
+	uint8_t *buf;	   /* the header */
+};
+
 /* A block of the durable log that no flush has covered yet. */
 #define UNFLUSHED_MAX 4096u
 
@@ -179,6 +203,16 @@ bool clean_moves(const struct core *c, const struct context *x);
 void clean_step(struct core *c);
 void clean_flush_failed(struct core *c);
 uint64_t clean_next_tick(const struct core *c);
+
+/* discard.c */
+int discard_open(struct core *c);
+void discard_close(struct core *c);
+bool discard_busy(const struct core *c);
+void discard_step(struct core *c);
+void discard_done(struct core *c, int res);
+bool discard_release(struct core *c);
+void discard_flush_failed(struct core *c);
+uint64_t discard_next_tick(const struct core *c);
 
 /* flush.c */
 void sync_want(struct core *c);
