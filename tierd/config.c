@@ -27,6 +27,7 @@ enum key_type {
 	KEY_COUNT,   /* uint32_t; "auto" = 0 when min is 0 */
 	KEY_MODE,    /* uint32_t, octal */
 	KEY_BOOL,    /* bool */
+	KEY_SWITCH,  /* uint32_t, enum config_switch */
 	KEY_LEVEL,   /* uint32_t, enum log_level */
 	KEY_TYPES,
 };
@@ -83,6 +84,8 @@ static const struct key keys[] = {
 	  "use the page cache where the file system refuses O_DIRECT (tests on tmpfs)" },
 	{ "nvme.segment", KEY_BYTES, FIELD(nvme_segment), 0, 16384 * MIB, "0",
 	  "bytes of a segment of a new store; 0 = from its size" },
+	{ "nvme.discard", KEY_SWITCH, FIELD(nvme_discard), 0, 0, "auto",
+	  "discard what dead segments held; auto = on block devices that can, not in files" },
 	{ "nvme.depth", KEY_COUNT, FIELD(nvme_depth), 1, CORE_DEPTH_MAX, "64",
 	  "operations that the device is given at a time" },
 	{ "staging.max", KEY_BYTES, FIELD(staging_max), MIB, TIB, "1GiB",
@@ -151,6 +154,7 @@ static const char *const looks[KEY_TYPES] = {
 	[KEY_COUNT] = "write a number from %llu to %llu",
 	[KEY_MODE] = "write an octal mode such as 0660",
 	[KEY_BOOL] = "write yes or no",
+	[KEY_SWITCH] = "write auto, on or off",
 	[KEY_LEVEL] = "write error, warn, info or debug",
 };
 
@@ -257,6 +261,19 @@ static int put_bool(const char *text, bool *out)
 	return 0;
 }
 
+static int put_switch(const char *text, uint32_t *out)
+{
+	static const char *const word[] = { [CONFIG_AUTO] = "auto", [CONFIG_ON] = "on",
+					    [CONFIG_OFF] = "off" };
+
+	for (uint32_t i = 0; i < sizeof(word) / sizeof(word[0]); i++)
+		if (strcmp(text, word[i]) == 0) {
+			*out = i;
+			return 0;
+		}
+	return -EINVAL;
+}
+
 static int put_level(const char *text, uint32_t *out)
 {
 	enum log_level level;
@@ -286,6 +303,8 @@ static int put_value(struct config *config, const struct key *k, const char *tex
 		return put_u32(k, text, field);
 	case KEY_BOOL:
 		return put_bool(text, field);
+	case KEY_SWITCH:
+		return put_switch(text, field);
 	case KEY_LEVEL:
 		return put_level(text, field);
 	case KEY_TYPES:

@@ -22,6 +22,9 @@
 #define CONFIG_TIERS 3u
 #define CONFIG_KEYS_MAX 64u
 
+/* What the daemon may do by itself, on the operator's word, or not at all. */
+enum config_switch { CONFIG_AUTO, CONFIG_ON, CONFIG_OFF };
+
 struct config {
 	char socket[CONFIG_SOCKET_BYTES];
 	uint32_t socket_mode;
@@ -34,6 +37,7 @@ struct config {
 	bool hbm_direct;
 	bool nvme_buffered;
 	bool nvme_admit_all;
+	uint32_t nvme_discard; /* enum config_switch */
 	uint64_t nvme_segment; /* bytes; 0 = from the store's size */
 	uint64_t staging_max;  /* bytes a client */
 	uint32_t clients_max;

@@ -15,8 +15,8 @@
 #include "libtier/base/time.h"
 #include "tierd/shell.h"
 
-/* What reads to verify and copies may need at a time, which find a job always. */
-#define JOBS_KEPT (CORE_IO_MAX + CORE_COPIES_MAX)
+/* What reads to verify, copies and a discard need at a time, which find a job always. */
+#define JOBS_KEPT (CORE_IO_MAX + CORE_COPIES_MAX + 1u)
 /* A prepare is a hint: it is dropped rather than that others find no job. */
 #define PREPARE_JOBS_FREE (JOBS_KEPT + 256u)
 
@@ -315,6 +315,35 @@ static void do_punch(struct shell *s, const struct core_action *a)
 	punched(s, &a->range, res);
 }
 
+static void do_discard(struct shell *s, const struct core_action *a)
+{
+	struct job *job = worker_job(s->workers);
+
+	assert(job); /* as in do_copy */
+	job->kind = JOB_DISCARD;
+	job->klass = ABI_CLASS_CLEANUP;
+	job->brief = false;
+	job->patient = true;
+	job->block = s->block;
+	job->device = s->device;
+	job->range = a->range;
+	worker_submit(s->workers, job);
+}
+
+static void discarded(struct shell *s, int res)
+{
+	struct core_event event = { .kind = CORE_EV_DISCARD_DONE, .discard_res = res };
+
+	if (res && !s->dispatch.discard_failed)
+		log_warn(&s->log, "the store's dead segments cannot be discarded",
+			 s->config.store_path,
+			 res == -EOPNOTSUPP ? "its device or file system does not know how: not "
+					      "tried again (nvme.discard)" : "look at its device",
+			 "error=\"%s\" errno=%d", strerror(-res), -res);
+	s->dispatch.discard_failed = res != 0;
+	turn_feed(&s->loop.turn, &event);
+}
+
 static void job_done(struct shell *s, const struct job *job)
 {
 	struct core_event event = { .kind = CORE_EV_COPY_DONE, .copy = job->copy };
@@ -332,6 +361,9 @@ static void job_done(struct shell *s, const struct job *job)
 		break;
 	case JOB_PUNCH:
 		punched(s, &job->range, job->res);
+		break;
+	case JOB_DISCARD:
+		discarded(s, job->res);
 		break;
 	}
 }
@@ -400,6 +432,7 @@ static uint32_t carry_out_all(struct shell *s)
 		[CORE_AC_SYNC] = do_sync,	[CORE_AC_COPY] = do_copy,
 		[CORE_AC_FENCE] = do_fence,	[CORE_AC_SCAN] = do_scan,
 		[CORE_AC_PREPARE] = do_prepare, [CORE_AC_PUNCH] = do_punch,
+		[CORE_AC_DISCARD] = do_discard,
 		[CORE_AC_COMPLETE] = do_complete, [CORE_AC_REPLY] = do_reply,
 		[CORE_AC_WAKE] = do_wake,	[CORE_AC_END] = do_end,
 	};

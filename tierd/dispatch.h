@@ -39,7 +39,8 @@ struct dispatch {
 	uint32_t landed_count;
 	struct stopwatch reading[ABI_CLASS_COUNT], writing;
 	uint64_t sync_since_ns;
-	bool flush_failed; /* the last one: told once */
+	bool flush_failed;   /* the last one: told once */
+	bool discard_failed; /* likewise */
 	struct hist read[ABI_CLASS_COUNT], write, sync, copy[ABI_CLASS_COUNT], fence;
 };
 

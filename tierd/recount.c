@@ -3,7 +3,7 @@
  * The other half of `tierctl check`: core_audit recounts what the core counts from its descriptors,
  * this asks the kernel. Of each memory region its extents: bytes where nothing is charged are
  * foreign, pages that somebody may read and that lie in a hole are missing; of the store's file the
- * blocks that are not allocated (its dead segments are not punched, so there should be none); and
+ * blocks that are not allocated (where dead segments are not discarded there should be none); and
  * which memfds this process has open for writing, and mapped. It changes nothing.
  */
 #include <dirent.h>
@@ -283,10 +283,10 @@ static void count_store(struct recount *r)
 	if (b.bytes < r->out->store_bytes)
 		say(r, "the store was cut to %" PRIu64 " of %" PRIu64 " bytes while it is open",
 		    b.bytes, r->out->store_bytes);
-	if (b.holes)
+	if (b.holes && !s->core_config.discard)
 		say(r, "the store has %" PRIu64 " bytes of holes, the first at %" PRIu64
-		    ": what lay there is lost, and a write may find no room (tierd fills them at "
-		    "its next start)", b.holes, b.hole);
+		    ": unless it was discarded what lay there is lost, and a write may find no "
+		    "room", b.holes, b.hole);
 }
 
 uint64_t recount_host(struct shell *s, struct obs_recount *out, obs_tell tell, void *arg)

@@ -287,6 +287,23 @@ static uint64_t file_system_bytes(const char *path)
 	return (uint64_t)fs.f_blocks * fs.f_frsize;
 }
 
+/* Whether, and on what ground. A file's room is given back only on the operator's word. */
+static void choose_discards(struct shell *s)
+{
+	static const char *const ground[] = {
+		[BLOCK_DISCARD_NONE] = "its device takes none",
+		[BLOCK_DISCARD_DEVICE] = "its device takes them",
+		[BLOCK_DISCARD_FILE] = "it is a file, where they leave holes",
+	};
+	enum block_discard can = s->block->discards(s->device);
+	uint32_t want = s->config.nvme_discard;
+	bool on = can == BLOCK_DISCARD_DEVICE || (can == BLOCK_DISCARD_FILE && want == CONFIG_ON);
+
+	s->core_config.discard = on && want != CONFIG_OFF;
+	log_info(&s->log, "discards of dead segments", s->config.store_path, "on=%d why=\"%s\"",
+		 s->core_config.discard, want == CONFIG_OFF ? "nvme.discard says so" : ground[can]);
+}
+
 static int begin_store(struct shell *s)
 {
 	const struct units_size *size = &s->config.nvme_size;
@@ -313,6 +330,7 @@ static int begin_store(struct shell *s)
 	if (rc)
 		return rc;
 	tell_tier(s, ABI_TIER_NVME, &info);
+	choose_discards(s);
 	return 0;
 }
 

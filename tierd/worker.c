@@ -25,8 +25,10 @@
 #include "libtier/base/crc32c.h"
 #include "libtier/base/time.h"
 
-#define BRIEF_QUEUE 0u /* the others are those of the classes */
-#define QUEUES (ABI_CLASS_COUNT + 1u)
+#define BRIEF_QUEUE 0u /* the others are those of the classes, */
+#define PATIENT_QUEUE (ABI_CLASS_COUNT + 1u) /* ... and this one */
+#define QUEUES (PATIENT_QUEUE + 1u)
+#define THREADS_OWN 2u /* beside those that copy */
 #define SLICE_NS (100 * NS_PER_US) /* the shortest that the kernel knows */
 #define SPINS 64u /* looks at the queues before a worker sleeps: a few microseconds */
 
@@ -44,19 +46,28 @@ struct worker_pool {
 	uint32_t sleepers __attribute__((aligned(64)));
 	uint32_t wake; /* futex word: raised to wake copy threads */
 	uint32_t brief_sleeps;
-	uint32_t brief_wake; /* likewise, for the one that does what is brief */
+	uint32_t brief_wake; /* likewise, for the one that does what is brief, */
+	uint32_t patient_sleeps;
+	uint32_t patient_wake; /* ... and for the one with patience */
 	uint32_t stop;
 	/* the loop's */
 	uint32_t reaped __attribute__((aligned(64))); /* finished jobs in order: 1 + index */
-	uint32_t submitted, brief;                    /* since the last kick */
+	uint32_t submitted, brief, patient;           /* since the last kick */
 	uint32_t free_count;
 	uint64_t number;
 	struct list free;
 	struct list in_flight; /* by number */
 	int wake_fd;
 	uint32_t thread_count;
-	pthread_t *thread; /* the first one does what is brief */
+	pthread_t *thread; /* the first one does what is brief, the second has patience */
 	struct job job[WORKER_JOBS_MAX];
+};
+
+/* Where a thread looks, and how it sleeps. */
+struct seat {
+	uint32_t first, end; /* queues */
+	uint32_t spins;
+	uint32_t *sleepers, *wake;
 };
 
 static void futex_wait(uint32_t *word, uint32_t value)
@@ -71,9 +82,9 @@ static void futex_wake(uint32_t *word, uint32_t count)
 
 /* ---- the workers' side --------------------------------------------------------------------- */
 
-static struct job *pop(struct worker_pool *p, uint32_t queues)
+static struct job *pop(struct worker_pool *p, const struct seat *seat)
 {
-	for (uint32_t k = 0; k < queues; k++) {
+	for (uint32_t k = seat->first; k < seat->end; k++) {
 		struct queue *q = &p->queue[k];
 		uint64_t head = atomic_load_acquire_u64(&q->head);
 
@@ -88,37 +99,30 @@ static struct job *pop(struct worker_pool *p, uint32_t queues)
 	return NULL;
 }
 
-/* Where a thread looks, and how it sleeps. */
-struct seat {
-	uint32_t queues; /* the first ones are its */
-	uint32_t spins;
-	uint32_t *sleepers, *wake;
-};
-
 /* The next job; NULL when the pool closes and nothing is left. */
 static struct job *next_job(struct worker_pool *p, const struct seat *seat)
 {
 	for (;;) {
-		struct job *job = pop(p, seat->queues);
+		struct job *job = pop(p, seat);
 		uint32_t wake;
 
 		for (uint32_t i = 0; !job && i < seat->spins; i++) {
 			cpu_relax();
-			job = pop(p, seat->queues);
+			job = pop(p, seat);
 		}
 		if (job)
 			return job;
 		wake = atomic_load_acquire_u32(seat->wake);
 		atomic_add_u32(seat->sleepers, 1);
 		full_fence(); /* the announcement before the last look: pairs with worker_kick */
-		job = pop(p, seat->queues);
+		job = pop(p, seat);
 		if (!job && !atomic_load_acquire_u32(&p->stop))
 			futex_wait(seat->wake, wake);
 		atomic_sub_u32(seat->sleepers, 1);
 		if (job)
 			return job;
 		if (atomic_load_acquire_u32(&p->stop))
-			return pop(p, seat->queues);
+			return pop(p, seat);
 	}
 }
 
@@ -152,6 +156,9 @@ static void carry_out(struct job *job)
 	case JOB_PUNCH:
 		job->res = job->ops->punch(job->region, range->offset, range->bytes);
 		break;
+	case JOB_DISCARD:
+		job->res = job->block->discard(job->device, range->offset, range->bytes);
+		break;
 	}
 }
 
@@ -176,7 +183,7 @@ static void work(struct worker_pool *p, const struct seat *seat)
 	while ((job = next_job(p, seat))) {
 		carry_out(job);
 		finish(p, job);
-		if (seat->queues == QUEUES)
+		if (seat->end == PATIENT_QUEUE)
 			sched_yield();
 	}
 }
@@ -207,7 +214,7 @@ static void take_short_turns(int policy)
 static void *work_on(void *arg)
 {
 	struct worker_pool *p = arg;
-	const struct seat seat = { QUEUES, SPINS, &p->sleepers, &p->wake };
+	const struct seat seat = { BRIEF_QUEUE, PATIENT_QUEUE, SPINS, &p->sleepers, &p->wake };
 
 	take_short_turns(SCHED_BATCH);
 	work(p, &seat);
@@ -217,9 +224,19 @@ static void *work_on(void *arg)
 static void *work_brief(void *arg)
 {
 	struct worker_pool *p = arg;
-	const struct seat seat = { BRIEF_QUEUE + 1, 0, &p->brief_sleeps, &p->brief_wake };
+	const struct seat seat = { BRIEF_QUEUE, BRIEF_QUEUE + 1, 0, &p->brief_sleeps,
+				   &p->brief_wake };
 
 	take_short_turns(SCHED_OTHER);
+	work(p, &seat);
+	return NULL;
+}
+
+static void *work_patient(void *arg)
+{
+	struct worker_pool *p = arg;
+	const struct seat seat = { PATIENT_QUEUE, QUEUES, 0, &p->patient_sleeps, &p->patient_wake };
+
 	work(p, &seat);
 	return NULL;
 }
@@ -234,12 +251,15 @@ static void stop_threads(struct worker_pool *p)
 	futex_wake(&p->wake, INT32_MAX);
 	atomic_add_u32(&p->brief_wake, 1);
 	futex_wake(&p->brief_wake, INT32_MAX);
+	atomic_add_u32(&p->patient_wake, 1);
+	futex_wake(&p->patient_wake, INT32_MAX);
 	for (uint32_t i = 0; i < p->thread_count; i++)
 		pthread_join(p->thread[i], NULL);
 }
 
 int worker_open(struct worker_pool **out, uint32_t threads, int wake_fd)
 {
+	static void *(*const own[THREADS_OWN])(void *arg) = { work_brief, work_patient };
 	struct worker_pool *p = aligned_alloc(64, (sizeof(*p) + 63) / 64 * 64);
 	int rc = -ENOMEM;
 
@@ -252,15 +272,16 @@ int worker_open(struct worker_pool **out, uint32_t threads, int wake_fd)
 	for (uint32_t i = 0; i < WORKER_JOBS_MAX; i++)
 		list_push_back(&p->free, &p->job[i].link);
 	p->free_count = WORKER_JOBS_MAX;
-	p->thread = calloc(threads + 1, sizeof(*p->thread));
+	p->thread = calloc(threads + THREADS_OWN, sizeof(*p->thread));
 	if (!p->thread)
 		goto free_pool;
-	for (; p->thread_count <= threads; p->thread_count++) {
-		rc = -pthread_create(&p->thread[p->thread_count], NULL,
-				     p->thread_count ? work_on : work_brief, p);
+	for (; p->thread_count < threads + THREADS_OWN; p->thread_count++) {
+		uint32_t i = p->thread_count;
+
+		rc = -pthread_create(&p->thread[i], NULL, i < THREADS_OWN ? own[i] : work_on, p);
 		if (rc)
 			goto stop;
-		pthread_setname_np(p->thread[p->thread_count], "tierd-worker");
+		pthread_setname_np(p->thread[i], "tierd-worker");
 	}
 	*out = p;
 	return 0;
@@ -282,17 +303,19 @@ void worker_close(struct worker_pool *p)
 
 uint32_t worker_threads(const struct worker_pool *p)
 {
-	return p->thread_count - 1;
+	return p->thread_count - THREADS_OWN;
 }
 
 struct job *worker_job(struct worker_pool *p)
 {
 	struct list *link = list_pop_front(&p->free);
+	struct job *job = link ? list_entry(link, struct job, link) : NULL;
 
-	if (!link)
+	if (!job)
 		return NULL;
 	p->free_count--;
-	return list_entry(link, struct job, link);
+	job->patient = false;
+	return job;
 }
 
 uint32_t worker_jobs_free(const struct worker_pool *p)
@@ -300,12 +323,19 @@ uint32_t worker_jobs_free(const struct worker_pool *p)
 	return p->free_count;
 }
 
+static uint32_t queue_of(const struct job *job)
+{
+	assert(job->klass < ABI_CLASS_COUNT && !(job->brief && job->patient));
+	if (job->patient)
+		return PATIENT_QUEUE;
+	return job->brief ? BRIEF_QUEUE : 1u + job->klass;
+}
+
 void worker_submit(struct worker_pool *p, struct job *job)
 {
-	struct queue *q = &p->queue[job->brief ? BRIEF_QUEUE : 1u + job->klass];
+	struct queue *q = &p->queue[queue_of(job)];
 	uint64_t tail = q->tail;
 
-	assert(job->klass < ABI_CLASS_COUNT);
 	assert(tail - atomic_load_relaxed_u64(&q->head) < WORKER_JOBS_MAX);
 	job->begun_ns = time_now_ns();
 	job->number = ++p->number;
@@ -314,16 +344,21 @@ void worker_submit(struct worker_pool *p, struct job *job)
 	atomic_store_release_u64(&q->tail, tail + 1);
 	p->submitted++;
 	p->brief += job->brief;
+	p->patient += job->patient;
 }
 
 void worker_kick(struct worker_pool *p)
 {
-	uint32_t count = p->submitted, brief = p->brief;
+	uint32_t count = p->submitted - p->patient, brief = p->brief, patient = p->patient;
 
-	if (count == 0)
+	if (p->submitted == 0)
 		return;
-	p->submitted = p->brief = 0;
+	p->submitted = p->brief = p->patient = 0;
 	full_fence(); /* the jobs before the look at who sleeps: pairs with next_job */
+	if (patient && atomic_load_relaxed_u32(&p->patient_sleeps)) {
+		atomic_add_u32(&p->patient_wake, 1);
+		futex_wake(&p->patient_wake, 1);
+	}
 	if (brief && atomic_load_relaxed_u32(&p->brief_sleeps)) {
 		atomic_add_u32(&p->brief_wake, 1);
 		futex_wake(&p->brief_wake, 1);

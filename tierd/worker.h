@@ -10,6 +10,7 @@
  * Jobs of a more urgent class are begun first; within a class in the order of submission. A job is
  * not interrupted, and a long copy takes a millisecond: what demand waits for and takes a tenth of
  * that (its reads verified, memory backed for them) is `brief`, and one more thread does only that.
+ * Another one waits for the kernel in what nobody waits for (discards), which copies no bytes.
  *
  * Who wakes up on the processor of a copy thread would wait for the kernel's next tick (4 ms at 250
  * Hz; beside staging one demand read in a hundred did). So copy threads take turns as short as the
@@ -29,19 +30,23 @@ enum job_kind {
 	JOB_VERIFY,  /* check each piece of a read: sets io->bad_mask */
 	JOB_PREPARE, /* ops->prepare(region, range) */
 	JOB_PUNCH,   /* ops->punch(region, range) */
+	JOB_DISCARD, /* block->discard(device, range) */
 };
 
 struct job {
 	enum job_kind kind;
 	uint8_t klass; /* ABI_CLASS_* */
 	bool brief;    /* demand waits for it, and it is short */
+	bool patient;  /* nobody waits for it, and it may take long */
 	uint64_t begun_ns;
 	const struct mem_ops *ops;
 	const struct mem_region *region;
+	const struct block_ops *block;
+	const struct block_device *device;
 	struct core_range range;
 	struct core_copy *copy;
 	struct core_io *io;
-	int res; /* of PREPARE and PUNCH */
+	int res; /* of PREPARE, PUNCH and DISCARD */
 	/* the pool's */
 	uint64_t number;
 	struct list link;
@@ -51,8 +56,8 @@ struct job {
 struct worker_pool;
 
 /*
- * So many copy threads, and one for what is brief. wake_fd: an eventfd that is written when a job
- * ends while the loop sleeps. -ENOMEM, -EAGAIN.
+ * So many copy threads, one for what is brief, one for what takes patience. wake_fd: an eventfd
+ * that is written when a job ends while the loop sleeps. -ENOMEM, -EAGAIN.
  */
 int worker_open(struct worker_pool **out, uint32_t threads, int wake_fd);
 
@@ -61,7 +66,7 @@ void worker_close(struct worker_pool *p);
 
 uint32_t worker_threads(const struct worker_pool *p); /* that copy */
 
-/* A job to fill in; NULL when all are in use. */
+/* A job to fill in, not a patient one; NULL when all are in use. */
 struct job *worker_job(struct worker_pool *p);
 uint32_t worker_jobs_free(const struct worker_pool *p);
 

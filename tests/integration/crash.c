@@ -179,6 +179,7 @@ static void become_daemon(struct run *r, int out)
 			 "--set", "hbm.size=4MiB", "--set", r->storm ? "cxl.size=16MiB" :
 								       "cxl.size=12MiB",
 			 "--set", "nvme.size=192MiB", "--set", "nvme.buffered=yes",
+			 "--set", "nvme.discard=on",
 			 "--set", "put.deadline=1s", NULL };
 
 	beside_us(program, "tierd");

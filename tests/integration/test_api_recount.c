@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `tierctl check` asks the host: what somebody does to the daemon's memory and to its store behind
- * its back is found. Whoever does it here is the daemon's own user, as a debugger is.
+ * its back is found. Whoever does it here is the daemon's own user, as a debugger is. And what the
+ * daemon itself gives back of its store is what nobody needs.
  */
 #include <jansson.h>
 #include <sys/stat.h>
@@ -12,17 +13,25 @@
 #define MEGA (1ull << 20)
 #define TRIES 200u
 
-static void put_all(struct world *w)
+static void put_from(struct world *w, uint32_t first)
 {
 	struct tier_put_options o = { .size = sizeof(o), .flags = TIER_PUT_DURABLE };
 	uint8_t *data = calloc(BLOCKS, BLOCK_BYTES);
 	tier_key key[BLOCKS];
 
 	memset(data, 0x5a, BLOCKS * BLOCK_BYTES);
-	for (uint32_t i = 0; i < BLOCKS; i++)
-		assert_int_equal(tier_key_opaque(&key[i], &i, sizeof(i), NULL), 0);
+	for (uint32_t i = 0; i < BLOCKS; i++) {
+		uint32_t n = first + i;
+
+		assert_int_equal(tier_key_opaque(&key[i], &n, sizeof(n), NULL), 0);
+	}
 	assert_int_equal(tier_put_copy(w->c, key, BLOCKS, data, &o), BLOCKS);
 	free(data);
+}
+
+static void put_all(struct world *w)
+{
+	put_from(w, 0);
 }
 
 /* Errors that the check tells; *found: one of them says `what`. */
@@ -228,6 +237,66 @@ static void test_a_hole_in_the_store_is_found(void **state)
 	close(fd);
 }
 
+static uint64_t allocated(const struct world *w)
+{
+	struct stat st;
+
+	assert_int_equal(stat(w->d.store, &st), 0);
+	return (uint64_t)st.st_blocks * 512;
+}
+
+/* Every page that the store holds of a context, against its checksum, while no daemon has it. */
+static void check_store(const struct world *w)
+{
+	const char *build = getenv("BUILD");
+	char command[700];
+
+	snprintf(command, sizeof(command), "%s/tierctl check --data %s >>%s 2>&1",
+		 build ? build : "build/plain", w->d.store, w->d.log);
+	if (system(command) != 0)
+		fail_msg("the store is not sound; see %s", w->d.log);
+}
+
+/*
+ * Room of a context that was removed goes back to the file system, but that of a few segments; what
+ * is put afterwards has it again, and comes back after a start from what a kill left.
+ */
+static void test_dead_segments_give_their_room_back(void **state)
+{
+	const char *const settings[] = { "nvme.discard=on", "nvme.segment=1MiB", NULL };
+	struct world *w = world_begin(settings);
+	uint64_t full = allocated(w);
+	json_t *host;
+	bool found;
+
+	*state = w;
+	for (uint32_t n = 0; n < 16; n++)
+		put_from(w, n * BLOCKS); /* 15 MiB */
+	assert_int_equal(tier_context_remove(w->t, "kv"), 0);
+	for (uint32_t ms = 0; ms < PATIENCE_MS && allocated(w) > full - 8 * MEGA; ms++) {
+		if (daemon_logged(&w->d, "cannot be discarded")) {
+			print_message("no holes on the file system of %s\n", w->d.store);
+			skip();
+		}
+		usleep(1000);
+	}
+	assert_true(allocated(w) <= full - 8 * MEGA);
+	tier_close(w->t);
+	world_open(w);
+	put_all(w);
+	assert_int_equal(check(w, "", &found, &host), 0);
+	assert_true(number(host, "store", "holes") > 0);
+	json_decref(host);
+	tier_close(w->t);
+	assert_int_equal(kill(w->d.pid, SIGKILL), 0);
+	daemon_wait(&w->d);
+	check_store(w);
+	daemon_start(&w->d, settings);
+	assert_true(daemon_logged(&w->d, "bad=0 blocks=40 "));
+	w->t = world_connect(&w->d);
+	assert_int_equal(check(w, "", &found, NULL), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -236,6 +305,7 @@ int main(void)
 		cmocka_unit_test_teardown(test_memory_beside_the_account_is_found, world_end),
 		cmocka_unit_test_teardown(test_a_hole_under_pages_is_found, world_end),
 		cmocka_unit_test_teardown(test_a_hole_in_the_store_is_found, world_end),
+		cmocka_unit_test_teardown(test_dead_segments_give_their_room_back, world_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -380,6 +380,14 @@ bug("overflow-area-left-in-small-pages", CORE + "evict.c",
     "if (from + ABI_HUGE > end)", "if (i == 1 || from + ABI_HUGE > end)", "test_core_areas")
 bug("index-prepared-over-and-over", CORE + "evict.c",
     "x->index_ready[i] = end;", "", "test_core_areas")
+bug("discard-spares-none", CORE + "store.c", "return n > spared ? best", "return n ? best",
+    "test_core_discard")
+bug("discard-not-there-asked-again", CORE + "discard.c", "d->off = res == -EOPNOTSUPP;", "",
+    "test_core_discard", quick=True)
+bug("discarded-again-after-each-start", CORE + "store_recover.c",
+    "g->stale = g->data_next > s->super.summary_bytes;", "g->stale = true;", "test_core_discard")
+bug("discarded-opened-first", CORE + "store.c", "return g->lsn_on_disk ? g->lsn_on_disk : "
+    "UINT64_MAX - 1;", "return g->lsn_on_disk;", "test_core_discard")
 
 # ---- the recount finds what it is there for ------------------------------------------------------
 

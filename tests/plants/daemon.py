@@ -261,9 +261,14 @@ bug("checksum-without-its-seed", SHELL + "worker.c",
     "crc32c(piece->seed, piece->addr, piece->bytes)", "crc32c(0, piece->addr, piece->bytes)",
     "test_tsan_worker")
 bug("classes-are-not-told-apart", SHELL + "worker.c",
-    "BRIEF_QUEUE : 1u + job->klass]", "BRIEF_QUEUE : 1u]", "test_tsan_worker", quick=True)
+    "BRIEF_QUEUE : 1u + job->klass;", "BRIEF_QUEUE : 1u;", "test_tsan_worker", quick=True)
+bug("copies-wait-for-discards", SHELL + "worker.c", "return PATIENT_QUEUE;",
+    "return 1u + job->klass;", "test_tsan_worker")
+bug("files-discarded-by-themselves", SHELL + "startup.c", "want == CONFIG_ON);",
+    "want != CONFIG_OFF);", "test_api_recount")
 bug("cleanup-before-demand", SHELL + "worker.c",
-    "struct queue *q = &p->queue[k];", "struct queue *q = &p->queue[queues - 1 - k];",
+    "struct queue *q = &p->queue[k];",
+    "struct queue *q = &p->queue[seat->first + seat->end - 1 - k];",
     "test_tsan_worker")
 bug("a-class-in-another-order", SHELL + "worker.c",
     "atomic_store_relaxed_u32(&q->slot[tail % WORKER_JOBS_MAX], (uint32_t)(job - p->job));",
@@ -271,7 +276,7 @@ bug("a-class-in-another-order", SHELL + "worker.c",
     "\tq->slot[(tail - (tail > q->head)) % WORKER_JOBS_MAX] = (uint32_t)(job - p->job);",
     "test_tsan_worker")
 bug("closing-pool-drops-jobs", SHELL + "worker.c",
-    "if (atomic_load_acquire_u32(&p->stop))\n\t\t\treturn pop(p, seat->queues);",
+    "if (atomic_load_acquire_u32(&p->stop))\n\t\t\treturn pop(p, seat);",
     "if (atomic_load_acquire_u32(&p->stop))\n\t\t\treturn NULL;", "test_tsan_worker")
 bug("jobs-passed-too-early", SHELL + "worker.c",
     "return !first || list_entry(first, const struct job, link)->number > mark;",

@@ -14,8 +14,10 @@ bug("descriptors-not-compared", SHELL + "recount.c", "if (out->descriptors != ou
     "if (0)", "test_dispatch")
 bug("mappings-not-compared", SHELL + "recount.c", "if (out->mapped != out->region_bytes)",
     "if (0)", "test_dispatch")
-bug("holes-of-the-store-not-told", SHELL + "recount.c", "if (b.holes)", "if (0)",
+bug("holes-of-the-store-not-told", SHELL + "recount.c", "if (b.holes &&", "if (0 &&",
     "test_api_recount")
+bug("discards-told-as-holes", SHELL + "recount.c", "if (b.holes && !s->core_config.discard)",
+    "if (b.holes)", "test_api_recount")
 bug("charged-not-summed", SHELL + "recount.c", "all->charged += sum.charged;", ";",
     "test_api_recount")
 bug("written-not-summed", SHELL + "recount.c", "all->written += sum.written;", ";",

@@ -114,6 +114,42 @@ static void test_holes_in_many_pieces(void **state)
 	close(fd);
 }
 
+/* What is discarded of a file is room of its file system; all else stays, and it can be written. */
+static void test_a_file_gives_its_room_back(void **state)
+{
+	struct fixture *f = *state;
+	struct block_backing b;
+	uint8_t *buf;
+	int rc;
+
+	start(f, 8 * MIB, 4);
+	assert_int_equal(nvme()->discards(f->d), BLOCK_DISCARD_FILE);
+	buf = pages(2);
+	memset(buf, 0x5a, PAGE);
+	for (uint64_t at = MIB; at <= 3 * MIB; at += MIB)
+		assert_int_equal(nvme()->pwrite(f->d, buf, PAGE, at), 0);
+	rc = nvme()->discard(f->d, 2 * MIB, MIB);
+	if (rc) {
+		assert_int_equal(rc, -EOPNOTSUPP);
+		print_message("no holes on the file system of %s\n", f->folder);
+		free(buf);
+		skip();
+	}
+	assert_int_equal(nvme()->backing(f->d, &b), 0);
+	assert_int_equal(b.holes, MIB);
+	assert_int_equal(b.hole, 2 * MIB);
+	assert_int_equal(b.bytes, 8 * MIB);
+	assert_int_equal(nvme()->bytes(f->d), 8 * MIB);
+	for (uint64_t at = MIB; at <= 3 * MIB; at += 2 * MIB) {
+		assert_int_equal(nvme()->pread(f->d, buf + PAGE, PAGE, at), 0);
+		assert_memory_equal(buf, buf + PAGE, PAGE);
+	}
+	assert_int_equal(nvme()->pwrite(f->d, buf, PAGE, 2 * MIB), 0);
+	assert_int_equal(nvme()->pread(f->d, buf + PAGE, PAGE, 2 * MIB), 0);
+	assert_memory_equal(buf, buf + PAGE, PAGE);
+	free(buf);
+}
+
 static void test_probe(void **state)
 {
 	static char longer[8192];
@@ -458,6 +494,13 @@ static void test_block_device(void **state)
 	assert_int_equal(nvme()->flush(d), 0);
 	assert_int_equal(nvme()->pread(d, buf + PAGE, PAGE, 5 * MIB), 0);
 	assert_memory_equal(buf, buf + PAGE, PAGE);
+	/* Whether its queue takes discards or not: it says so, and does. */
+	if (nvme()->discards(d) == BLOCK_DISCARD_DEVICE)
+		assert_int_equal(nvme()->discard(d, 6 * MIB, MIB), 0);
+	else
+		assert_int_equal(nvme()->discards(d), BLOCK_DISCARD_NONE);
+	assert_int_equal(nvme()->pread(d, buf + PAGE, PAGE, 5 * MIB), 0);
+	assert_memory_equal(buf, buf + PAGE, PAGE);
 	nvme()->close(d);
 	close(loop);
 	free(buf);
@@ -468,6 +511,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(test_preallocates_once),
 		CASE(test_holes_in_many_pieces),
+		CASE(test_a_file_gives_its_room_back),
 		CASE(test_probe),
 		CASE(test_others_may_read_the_store),
 		CASE(test_one_daemon_a_store),

@@ -135,6 +135,7 @@ static void test_a_file_is_read(void **state)
 				       "hbm.size = 10%\n"
 				       "cxl.size = 4GiB\n"
 				       "nvme.buffered = yes\n"
+				       "nvme.discard = off\n"
 				       "workers = 7\n"
 				       "log.level = debug\n"
 				       "request.deadline = 20ms\n"), 0);
@@ -143,6 +144,7 @@ static void test_a_file_is_read(void **state)
 	assert_int_equal(c.hbm_size.kind, UNITS_PERCENT);
 	assert_int_equal(c.cxl_size.value, 4ull << 30);
 	assert_true(c.nvme_buffered);
+	assert_int_equal(c.nvme_discard, CONFIG_OFF);
 	assert_int_equal(c.workers, 7);
 	assert_int_equal(c.log_level, LOG_LEVEL_DEBUG);
 	assert_int_equal(c.request_deadline, 20000000);
@@ -190,6 +192,7 @@ static void test_bad_files_are_explained(void **state)
 		{ "socket.mode = 0999\n", ":1:", "0660" },
 		{ "socket.mode = 7777\n", ":1:", "0660" },
 		{ "nvme.buffered = true\n", ":1:", "yes or no" },
+		{ "nvme.discard = yes\n", ":1:", "auto, on or off" },
 		{ "log.level = loud\n", ":1:", "debug" },
 		{ "cxl.backend = ../../x\n", ":1:", "backend" },
 		{ "cxl_size = 4GiB\n", ":1:", "is not a key; is cxl.size meant?" },

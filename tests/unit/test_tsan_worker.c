@@ -268,6 +268,51 @@ static void test_brief_jobs_pass_copies(void **state)
 	one_thread_ends(p, fd);
 }
 
+static int discard_that_waits(const struct block_device *device, uint64_t offset, uint64_t bytes)
+{
+	char word = 0;
+
+	(void)device;
+	assert_int_equal(write(gate.at[1], &word, 1), 1);
+	assert_int_equal(read(gate.let[0], &word, 1), 1);
+	return (int)(offset + bytes);
+}
+
+/* What takes patience keeps no copy thread: with one of these, copies come back beside it. */
+static void test_patience_is_a_thread_of_its_own(void **state)
+{
+	static const struct block_ops block = { .discard = discard_that_waits };
+	struct core_copy copy = { .count = 0 };
+	struct worker_pool *p;
+	struct job *job;
+	int fd = one_thread(&p);
+
+	(void)state;
+	job = worker_job(p);
+	job->kind = JOB_DISCARD;
+	job->klass = ABI_CLASS_CLEANUP;
+	job->brief = false;
+	job->patient = true;
+	job->block = &block;
+	job->range = (struct core_range){ .offset = 3, .bytes = 4 };
+	worker_submit(p, job);
+	worker_kick(p);
+	gate_reached();
+	for (uint32_t i = 0; i < 3; i++) {
+		submit_copy(p, &ops, &copy, ABI_CLASS_CLEANUP);
+		job = next_done(p, fd);
+		assert_int_equal(job->kind, JOB_COPY);
+		assert_false(job->patient);
+		worker_put(p, job);
+	}
+	gate_open();
+	job = next_done(p, fd);
+	assert_int_equal(job->kind, JOB_DISCARD);
+	assert_int_equal(job->res, 7);
+	worker_put(p, job);
+	one_thread_ends(p, fd);
+}
+
 #define CLASS_JOBS 3u
 
 static uint32_t begun[ABI_CLASS_COUNT * CLASS_JOBS], begun_count; /* the one copy thread's */
@@ -370,6 +415,7 @@ int main(void)
 		cmocka_unit_test(test_all_jobs_at_once),
 		cmocka_unit_test(test_verify_finds_the_bad_pieces),
 		cmocka_unit_test(test_brief_jobs_pass_copies),
+		cmocka_unit_test(test_patience_is_a_thread_of_its_own),
 		cmocka_unit_test(test_urgent_jobs_are_begun_first),
 		cmocka_unit_test(test_no_sleep_over_a_finished_job),
 		cmocka_unit_test(test_close_finishes_the_work),

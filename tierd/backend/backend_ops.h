@@ -75,6 +75,13 @@ struct block_backing {
 	uint64_t hole;      /* where the first one is */
 };
 
+/* Who is told what a store does not need any more. */
+enum block_discard {
+	BLOCK_DISCARD_NONE,
+	BLOCK_DISCARD_DEVICE, /* the device: room for its own work */
+	BLOCK_DISCARD_FILE,   /* the file system: the room is anybody's, and may not come back */
+};
+
 /*
  * The loop thread owns the ring and passes it in. user_data of the entries is
  * (pointer | BLOCK_TAG); the loop hands completions with that tag to complete().
@@ -91,6 +98,12 @@ struct block_ops {
 	int (*pread)(struct block_device *d, void *buf, size_t bytes, uint64_t offset);
 	int (*pwrite)(struct block_device *d, const void *buf, size_t bytes, uint64_t offset);
 	int (*flush)(struct block_device *d);
+	enum block_discard (*discards)(const struct block_device *d);
+	/*
+	 * Whole sectors whose bytes nobody needs: anything may be read there afterwards. Blocks,
+	 * any thread, beside operations elsewhere. Errors: -EOPNOTSUPP not here; negative errno.
+	 */
+	int (*discard)(const struct block_device *d, uint64_t offset, uint64_t bytes);
 	/* Queue one io / a flush on the ring; -EAGAIN = ring full, again later. */
 	int (*submit)(struct block_device *d, struct io_uring *ring, struct core_io *io);
 	int (*submit_flush)(struct block_device *d, struct io_uring *ring, uint64_t token);

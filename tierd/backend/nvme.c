@@ -98,6 +98,17 @@ static int nvme_flush(struct block_device *d)
 	return fdatasync(d->fd) ? -errno : 0;
 }
 
+static enum block_discard nvme_discards(const struct block_device *d)
+{
+	return nvme_file_discards(d->fd);
+}
+
+static int nvme_discard(const struct block_device *d, uint64_t offset, uint64_t bytes)
+{
+	assert(offset <= d->bytes && bytes <= d->bytes - offset);
+	return nvme_file_discard(d->fd, offset, bytes);
+}
+
 /* ---- operations ---------------------------------------------------------------------------- */
 
 /* The file is registered with the ring at the first use, which saves a look-up per operation. A
@@ -292,6 +303,8 @@ const struct block_ops block_nvme = {
 	.pread = nvme_pread,
 	.pwrite = nvme_pwrite,
 	.flush = nvme_flush,
+	.discards = nvme_discards,
+	.discard = nvme_discard,
 	.submit = nvme_submit,
 	.submit_flush = nvme_submit_flush,
 	.complete = nvme_complete,

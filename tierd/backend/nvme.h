@@ -23,6 +23,9 @@ int nvme_file_open(const struct block_options *options, int *fd, uint64_t *bytes
 /* Unlock and close. The lock is given back at once even while a ring still refers to the file. */
 void nvme_file_close(int fd);
 
+enum block_discard nvme_file_discards(int fd);
+int nvme_file_discard(int fd, uint64_t offset, uint64_t bytes);
+
 /* What the host holds of the first `bytes`. Errors: negative errno. */
 int nvme_file_backing(int fd, uint64_t bytes, struct block_backing *out);
 

@@ -15,11 +15,13 @@
 #include <linux/fs.h>
 #include <linux/magic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -346,6 +348,55 @@ void nvme_file_close(int fd)
 	fcntl(fd, F_OFD_SETLK, &whole);
 	close(fd);
 }
+
+/* ---- discarding ---------------------------------------------------------------------------- */
+
+/* Of a device's folder in sysfs; a partition has its disk's queue. */
+static bool queue_takes(dev_t device, const char *queue)
+{
+	char path[96], text[32] = "";
+	int fd CLEANUP_CLOSE = -1;
+
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/%s/discard_max_bytes", major(device),
+		 minor(device), queue);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 && strtoull(text, NULL, 10) > 0;
+}
+
+enum block_discard nvme_file_discards(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return BLOCK_DISCARD_NONE;
+	if (!S_ISBLK(st.st_mode))
+		return BLOCK_DISCARD_FILE;
+	return queue_takes(st.st_rdev, "queue") || queue_takes(st.st_rdev, "../queue") ?
+		       BLOCK_DISCARD_DEVICE : BLOCK_DISCARD_NONE;
+}
+
+int nvme_file_discard(int fd, uint64_t offset, uint64_t bytes)
+{
+	uint64_t range[2] = { offset, bytes };
+	struct stat st;
+	int rc;
+
+	if (fstat(fd, &st))
+		return -errno;
+	/* A hole punched into a device would be written with zeros where it cannot be unmapped. */
+	do {
+		if (S_ISBLK(st.st_mode))
+			rc = ioctl(fd, BLKDISCARD, range);
+		else
+			rc = fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				       (off_t)offset, (off_t)bytes);
+	} while (rc && errno == EINTR);
+	if (rc && (errno == ENOTTY || errno == ENOSYS))
+		return -EOPNOTSUPP;
+	return rc ? -errno : 0;
+}
+
+/* ---- what the host holds ------------------------------------------------------------------- */
 
 /*
  * Bytes of [from, to) that have room on the medium: SEEK_HOLE shows what was only set aside as a
