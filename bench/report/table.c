@@ -6,11 +6,26 @@
 
 #include "libtier/base/units.h"
 
+#define SHARE_BYTES 16
+
 static const char *const labels[] = { "HBM", "CXL", "NVMe" };
 
 static double percent(uint64_t part, uint64_t whole)
 {
 	return whole ? 100.0 * (double)part / (double)whole : 0;
+}
+
+/* 100 % is all of it and 0 % is none: neither is what something was rounded to. */
+static const char *share(char text[SHARE_BYTES], uint64_t part, uint64_t whole)
+{
+	double value = percent(part, whole);
+
+	if (part && value < 0.05)
+		return "<0.1%";
+	if (part < whole && value >= 99.95)
+		return ">99.9%";
+	snprintf(text, SHARE_BYTES, "%.1f%%", value);
+	return text;
 }
 
 static double gb(uint64_t bytes)
@@ -44,6 +59,7 @@ static void tiers(const struct report *r, FILE *to)
 	const struct engine_stats *t = &r->replay->total;
 	uint64_t pages =
 		t->read[TIER_HBM].pages + t->read[TIER_CXL].pages + t->read[TIER_NVME].pages;
+	char text[SHARE_BYTES];
 
 	fprintf(to, "  %-6s %14s %12s %7s %10s %12s  %s\n", "tier", "prefix blocks", "pages read",
 		"share", "GB", "GB/s engine", "what it is");
@@ -51,9 +67,9 @@ static void tiers(const struct report *r, FILE *to)
 		double gbps = k == TIER_NVME ? rate(t->fetch_bytes, t->fetch_ns)
 					     : rate(t->read[k].bytes, t->read[k].ns);
 
-		fprintf(to, "  %-6s %14llu %12llu %6.1f%% %10.2f %12.2f  %s\n", labels[k],
+		fprintf(to, "  %-6s %14llu %12llu %7s %10.2f %12.2f  %s\n", labels[k],
 			(unsigned long long)t->hit_tier[k], (unsigned long long)t->read[k].pages,
-			percent(t->read[k].pages, pages), gb(t->read[k].bytes), gbps,
+			share(text, t->read[k].pages, pages), gb(t->read[k].bytes), gbps,
 			backend_of(r->status, k));
 	}
 	fprintf(to, "  %-6s %14llu %12s %7s %10.2f %12.2f  %s\n", "put",
@@ -92,15 +108,16 @@ static void restart(const struct report_restart *r, FILE *to)
 static void streams(const struct report *r, FILE *to)
 {
 	const struct engine_stats *t = &r->replay->total;
+	char text[SHARE_BYTES];
 
 	fprintf(to,
 		"  streams   %llu prefixes layer by layer: %llu READY, %llu LATE, %llu MISS, %llu "
-		"ended early, %llu\n            failed; %.1f%% of %llu layers there when wanted, a "
+		"ended early, %llu\n            failed; %s of %llu layers there when wanted, a "
 		"wait is %.2f ms\n",
 		(unsigned long long)t->streams, (unsigned long long)t->streams_ready,
 		(unsigned long long)t->streams_late, (unsigned long long)t->streams_missed,
 		(unsigned long long)t->streams_ended_early, (unsigned long long)t->streams_failed,
-		percent(t->layers_there, t->layers), (unsigned long long)t->layers,
+		share(text, t->layers_there, t->layers), (unsigned long long)t->layers,
 		(double)t->layer_wait_ns / 1e6 /
 			(double)(t->layers > t->layers_there ? t->layers - t->layers_there : 1));
 	fprintf(to,
@@ -113,7 +130,7 @@ void report_table(const struct report *r, FILE *to)
 {
 	const struct replay *p = r->replay;
 	const struct engine_stats *t = &p->total;
-	char bytes[UNITS_TEXT_BYTES];
+	char bytes[UNITS_TEXT_BYTES], saved[SHARE_BYTES], hit[SHARE_BYTES], most[SHARE_BYTES];
 
 	fprintf(to,
 		"\n  %llu of %llu requests in %.1f s by %u engine processes; %llu blocks asked "
@@ -127,11 +144,11 @@ void report_table(const struct report *r, FILE *to)
 	latency("  one page, with its release", &t->lease_one, to);
 	latency("  in lists of up to 16, a page", &t->lease_list, to);
 	fprintf(to,
-		"\n  prefill   %.2f M of %.2f M prompt tokens saved (%.1f%%); blocks hit "
-		"%.1f%%, with memory\n            for everything it would be %.1f%%\n",
+		"\n  prefill   %.2f M of %.2f M prompt tokens saved (%s); blocks hit %s, "
+		"with memory\n            for everything it would be %s\n",
 		(double)t->tokens_saved / 1e6, (double)t->tokens / 1e6,
-		percent(t->tokens_saved, t->tokens), percent(t->blocks_hit, t->blocks),
-		percent(p->trace->reusable, p->trace->id_count));
+		share(saved, t->tokens_saved, t->tokens), share(hit, t->blocks_hit, t->blocks),
+		share(most, p->trace->reusable, p->trace->id_count));
 	fprintf(to, "  verified  %llu pages, %s; wrong: %llu\n",
 		(unsigned long long)t->verified_pages, units_print_bytes(bytes, t->verified_bytes),
 		(unsigned long long)t->bad_pages);

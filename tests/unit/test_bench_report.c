@@ -168,6 +168,28 @@ static void test_table(void **state)
 	free(text);
 }
 
+/* All but a few is not 100 %, nor a few 0 %. */
+static void test_shares_are_not_rounded_to_all_or_none(void **state)
+{
+	struct fixture *f = *state;
+	struct engine_stats *t = &f->replay.total;
+	char *text = NULL;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+
+	t->layers = 12029;
+	t->layers_there = 12023;
+	t->tokens = 10000;
+	t->tokens_saved = 1;
+	f->trace.reusable = f->trace.id_count;
+	report_table(&f->report, to);
+	fclose(to);
+	assert_non_null(strstr(text, ">99.9% of 12029 layers"));
+	assert_non_null(strstr(text, "saved (<0.1%)"));
+	assert_non_null(strstr(text, "would be 100.0%"));
+	free(text);
+}
+
 #define WITH_REPORT(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -177,6 +199,7 @@ int main(void)
 		WITH_REPORT(test_page),
 		WITH_REPORT(test_broken_template),
 		WITH_REPORT(test_table),
+		WITH_REPORT(test_shares_are_not_rounded_to_all_or_none),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
