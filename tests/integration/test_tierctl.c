@@ -230,6 +230,32 @@ static void test_who_holds_what(void **state)
 	expect(w, "clients", " 0 yes yes 4.00 MiB 10 10 0 2 0 B ");
 }
 
+/* What was evicted, and what was removed, is in the list as long as somebody reads it. */
+static void test_what_leases_keep(void **state)
+{
+	struct world *w = world_begin(NULL);
+	uint64_t give_up = time_now_ns() + PATIENCE_MS * NS_PER_MS;
+	tier_block block[BLOCKS];
+	struct tier_lease lease;
+	tier_reader *r;
+
+	*state = w;
+	spread(w, block);
+	assert_int_equal(tier_reader_open(w->t, &r), 0);
+	assert_int_equal(tier_lease_page(r, w->c, block[3], 0, 0, &lease), 0);
+	assert_int_equal(lease.tier, TIER_CXL);
+	ask(w, "evict kv cxl");
+	expect(w, "quota show", "\nkv 0 4.00K 0\n");
+	assert_int_equal(tier_context_remove(w->t, "kv"), 0);
+	expect(w, "quota show", "\nremoved: kv 0 4.00K 0\n");
+	expect(w, "clients", " 4.00 KiB ");
+	tier_release(r, &lease);
+	while (strstr(ask(w, "quota show")->text, "removed") && time_now_ns() < give_up)
+		usleep(20000);
+	assert_null(strstr(ask(w, "quota show")->text, "removed"));
+	tier_reader_close(r);
+}
+
 static void test_what_is_under_way(void **state)
 {
 	struct world *w = world_begin(NULL);
@@ -470,6 +496,7 @@ int main(void)
 		cmocka_unit_test_teardown(test_evict_says_what_left, world_end),
 		cmocka_unit_test_teardown(test_where_a_block_is, world_end),
 		cmocka_unit_test_teardown(test_who_holds_what, world_end),
+		cmocka_unit_test_teardown(test_what_leases_keep, world_end),
 		cmocka_unit_test_teardown(test_what_is_under_way, world_end),
 		cmocka_unit_test_teardown(test_times_are_told, world_end),
 		cmocka_unit_test_teardown(test_top_shows_rates, world_end),

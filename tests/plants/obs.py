@@ -63,3 +63,7 @@ bug("puts-shown-as-pins", OBS + "status.c",
 bug("leases-of-one-tier", OBS + "status.c",
     "obs_number(v.quarantined[ABI_TIER_HBM] + v.quarantined[ABI_TIER_CXL])",
     "obs_number(v.quarantined[ABI_TIER_HBM])", "test_obs", "test_tierctl", "test_api_limits")
+bug("removed-contexts-untold", OBS + "quota.c",
+    "core_removed_at(core, i, &stats) == 0; i++)", "0; i++)", "test_tierctl")
+bug("leases-of-contexts-untold", "tierd/core/stats.c",
+    "tier[t].quarantined = reclaim_held(c, x, t);", ";", "test_tierctl")

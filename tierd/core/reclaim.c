@@ -287,6 +287,23 @@ static void place_keep(struct core *c, struct core_batch *b, uint32_t i)
 	c->metrics.quarantined++;
 }
 
+/* Bytes of the context's that readers keep after they left. Walks: for operators. */
+uint64_t reclaim_held(const struct core *c, const struct context *x, uint32_t tier)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; x->strays && i < CORE_BATCHES_MAX; i++) {
+		const struct core_batch *b = &c->batch[i];
+
+		for (uint32_t k = 0; k < b->count; k++)
+			if (b->stray[k] == CORE_STRAY_HELD && place_tier(b->place[k]) == tier &&
+			    place_context(c, b->place[k]) == x)
+				bytes += page_stride(x, b->page[k]);
+	}
+	assert(bytes <= c->quarantined[tier] && bytes <= x->retiring[tier]);
+	return bytes;
+}
+
 static void quarantine(struct core *c, struct core_batch *b)
 {
 	struct core_batch *tail = c->quarantine_tail;

@@ -49,6 +49,9 @@ uint64_t quota_holders(const struct core *c, const struct context *x, uint32_t t
 uint64_t quota_share(const struct core *c, const struct context *x, uint32_t tier);
 struct context *quota_giver(const struct core *c, const struct context *x, uint32_t tier);
 
+/* reclaim.c */
+uint64_t reclaim_held(const struct core *c, const struct context *x, uint32_t tier);
+
 /* reserve.c */
 int reserve_open(struct core *c);
 void reserve_close(struct core *c);

@@ -47,6 +47,7 @@ static void context_tiers(const struct core *c, const struct context *x,
 		tier[t].free = st.free;
 		tier[t].reserved = st.reserved;
 		tier[t].retiring = x->retiring[t];
+		tier[t].quarantined = reclaim_held(c, x, t);
 		tier[t].pinned = x->pinned[t];
 	}
 	tier[ABI_TIER_CXL].dirty = x->dirty_bytes;
@@ -130,15 +131,12 @@ int64_t core_context_next(const struct core *c, uint32_t id)
 	return -ENOENT;
 }
 
-int core_context_stats(const struct core *c, uint32_t id, struct core_context_stats *out)
+static void context_stats(const struct core *c, const struct context *x,
+			  struct core_context_stats *out)
 {
-	const struct context *x = core_context(c, id);
-
-	if (!x || x->closing)
-		return -ENOENT;
 	memset(out, 0, sizeof(*out));
 	out->spec = x->spec;
-	out->id = id;
+	out->id = x->id;
 	out->attached = x->attached;
 	out->blocks = x->blocks;
 	out->blocks_pending = x->blocks_pending;
@@ -149,7 +147,26 @@ int core_context_stats(const struct core *c, uint32_t id, struct core_context_st
 	context_tiers(c, x, out->tier);
 	out->fit = space_fit(x->space[ABI_TIER_CXL], x->block_places, 0);
 	out->index_bytes = context_index_bytes(x);
+}
+
+int core_context_stats(const struct core *c, uint32_t id, struct core_context_stats *out)
+{
+	const struct context *x = core_context(c, id);
+
+	if (!x || x->closing)
+		return -ENOENT;
+	context_stats(c, x, out);
 	return 0;
+}
+
+int core_removed_at(const struct core *c, uint32_t i, struct core_context_stats *out)
+{
+	for (uint32_t k = 0; k < c->contexts_high; k++)
+		if (c->context[k] && c->context[k]->closing && i-- == 0) {
+			context_stats(c, c->context[k], out);
+			return 0;
+		}
+	return -ENOENT;
 }
 
 bool core_context_hole(const struct core *c, uint32_t id, uint32_t tier, uint64_t from,

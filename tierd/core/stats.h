@@ -61,6 +61,8 @@ struct core_context_stats {
 /* Walk: id = 0xffffffff first; returns the next id, or -ENOENT after the last. */
 int64_t core_context_next(const struct core *c, uint32_t id);
 int core_context_stats(const struct core *c, uint32_t id, struct core_context_stats *out);
+/* The i-th that was removed and still keeps bytes, as those that are leased. -ENOENT: no more. */
+int core_removed_at(const struct core *c, uint32_t i, struct core_context_stats *out);
 
 /*
  * Memory of a context that holds nothing and will not before the next event: the first such range

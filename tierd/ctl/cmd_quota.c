@@ -18,6 +18,8 @@ static const char *const held_heads[] = { "in CXL, of these", ">dirty", ">leased
 static const char *const held[] = { "cxl.dirty", "cxl.quarantined", "cxl.reserved" };
 #define HELD (sizeof(held) / sizeof(held[0]))
 
+#define REMOVED "removed: "
+
 /* A share or limit of 0 is none. */
 static const char *limit(char cell[CTL_CELL], const json_t *one, const char *path)
 {
@@ -43,26 +45,32 @@ static void show_holder(struct grid *g, const json_t *one, const char *before, c
 	grid_add(g, limit(cell, one, "cxl.pin_limit"));
 }
 
+static void show_held_of(struct grid **g, const json_t *one, const char *before)
+{
+	char cell[CTL_CELL], text[2 * CTL_CELL];
+	bool any = false;
+
+	for (size_t k = 0; k < HELD; k++)
+		any = any || json_number_value(json_at(one, held[k])) > 0;
+	if (!any)
+		return;
+	if (!*g)
+		*g = grid_new(held_heads, HELD + 1);
+	snprintf(text, sizeof(text), "%s%s", before, ctl_text(cell, one, "context"));
+	grid_add(*g, text);
+	for (size_t k = 0; k < HELD; k++)
+		grid_add(*g, ctl_bytes_short(cell, one, held[k]));
+}
+
 /* What keeps bytes of contexts in CXL, beside pins: only those of which something does. */
-static int show_held(const json_t *contexts)
+static int show_held(const json_t *contexts, const json_t *removed)
 {
 	struct grid *g = NULL;
-	char cell[CTL_CELL];
 
-	for (size_t i = 0; i < json_array_size(contexts); i++) {
-		const json_t *one = json_array_get(contexts, i);
-		bool any = false;
-
-		for (size_t k = 0; k < HELD; k++)
-			any = any || json_number_value(json_at(one, held[k])) > 0;
-		if (!any)
-			continue;
-		if (!g)
-			g = grid_new(held_heads, HELD + 1);
-		grid_add(g, ctl_text(cell, one, "context"));
-		for (size_t k = 0; k < HELD; k++)
-			grid_add(g, ctl_bytes_short(cell, one, held[k]));
-	}
+	for (size_t i = 0; i < json_array_size(contexts); i++)
+		show_held_of(&g, json_array_get(contexts, i), "");
+	for (size_t i = 0; i < json_array_size(removed); i++)
+		show_held_of(&g, json_array_get(removed, i), REMOVED);
 	if (!g)
 		return 0;
 	fputc('\n', stdout);
@@ -72,10 +80,11 @@ static int show_held(const json_t *contexts)
 static int show(const json_t *answer)
 {
 	const json_t *contexts = json_at(answer, "contexts"), *clients = json_at(answer, "clients");
+	const json_t *removed = json_at(answer, "removed");
 	struct grid *g;
 	int rc;
 
-	if (!json_array_size(contexts) && !json_array_size(clients)) {
+	if (!json_array_size(contexts) && !json_array_size(removed) && !json_array_size(clients)) {
 		puts("no contexts");
 		return 0;
 	}
@@ -88,10 +97,12 @@ static int show(const json_t *answer)
 		for (size_t k = 0; k < json_array_size(salts); k++)
 			show_holder(g, json_array_get(salts, k), "  ", "holder");
 	}
+	for (size_t i = 0; i < json_array_size(removed); i++)
+		show_holder(g, json_array_get(removed, i), REMOVED, "context");
 	for (size_t i = 0; i < json_array_size(clients); i++)
 		show_holder(g, json_array_get(clients, i), "put by ", "holder");
 	rc = grid_print(g, stdout);
-	return rc ? rc : show_held(contexts);
+	return rc ? rc : show_held(contexts, removed);
 }
 
 int ctl_quota_show(struct ctl *ctl, int argc, char **argv)

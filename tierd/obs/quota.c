@@ -63,7 +63,7 @@ static json_t *holders(const struct core *core, uint32_t id)
 	return list;
 }
 
-static json_t *of_context(const struct core *core, const struct core_context_stats *s)
+static json_t *of_context(const struct core_context_stats *s)
 {
 	json_t *one = json_pack("{s:o}", "context", obs_text(s->spec.name));
 
@@ -75,21 +75,37 @@ static json_t *of_context(const struct core *core, const struct core_context_sta
 			add_pins(tier, s->tier[t].pinned, s->spec.pins[t]);
 		json_object_set_new(one, obs_tier_name[t], tier);
 	}
-	json_object_set_new(one, "salts", holders(core, s->id));
 	return one;
+}
+
+/* Nobody has them open: what is left of them is what leases keep, and what is just leaving. */
+static json_t *removed(const struct core *core)
+{
+	struct core_context_stats stats;
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; core_removed_at(core, i, &stats) == 0; i++)
+		json_array_append_new(list, of_context(&stats));
+	return list;
 }
 
 json_t *obs_quota(const struct obs_args *a)
 {
 	const struct core *core = a->o->core;
 	struct core_context_stats stats;
-	json_t *list = json_array();
+	json_t *list = json_array(), *one;
 	int64_t id = OBS_FIRST;
 
-	while ((id = obs_next(core, a->question, id, &stats)) >= 0)
-		if (!a->context || (uint32_t)id == a->context_id)
-			json_array_append_new(list, of_context(core, &stats));
-	return json_pack("{s:o, s:o}", "contexts", list, "clients", holders(core, UINT32_MAX));
+	while ((id = obs_next(core, a->question, id, &stats)) >= 0) {
+		if (a->context && (uint32_t)id != a->context_id)
+			continue;
+		one = of_context(&stats);
+		json_object_set_new(one, "salts", holders(core, stats.id));
+		json_array_append_new(list, one);
+	}
+	return json_pack("{s:o, s:o, s:o}", "contexts", list, "removed",
+			 a->context ? json_array() : removed(core), "clients",
+			 holders(core, UINT32_MAX));
 }
 
 /* ---- setting ------------------------------------------------------------------------------- */
