@@ -403,11 +403,11 @@ static void recount_sums(const struct reuse *r)
 		uint32_t sum = 0, leafy = 0;
 
 		for (uint32_t k = 0; k < REUSE_KINDS; k++)
-			sum += r->known[k][at];
+			sum += r->known[at][k];
 		assert_int_equal(g->known[at], sum);
 		newer += (r->epoch - at) % REUSE_EPOCHS < g->edge ? sum : 0;
 		for (uint32_t row = 0; row < REUSE_ROWS; row++) {
-			bool leaf = r->cell[row][at].leaf != 0;
+			bool leaf = r->cell[at][row].leaf != 0;
 
 			assert_int_equal(r->rows[at][row / 64] >> row % 64 & 1, leaf);
 			assert_int_equal(r->leaves[row][at / 64] >> at % 64 & 1, leaf);
@@ -417,7 +417,7 @@ static void recount_sums(const struct reuse *r)
 	}
 	for (uint32_t row = 0; row < REUSE_ROWS; row++)
 		assert_int_equal(r->rows[REUSE_EPOCHS][row / 64] >> row % 64 & 1,
-				 r->cell[row][REUSE_EPOCHS].leaf != 0);
+				 r->cell[REUSE_EPOCHS][row].leaf != 0);
 	assert_int_equal(g->newer, newer);
 }
 
@@ -440,7 +440,7 @@ static void recount_oldest(const struct cache *c, uint32_t first)
 static void recount(struct cache *c)
 {
 	const struct reuse *r = c->policy;
-	uint32_t known[REUSE_KINDS][REUSE_EPOCHS] = { { 0 } };
+	uint32_t known[REUSE_EPOCHS][REUSE_KINDS] = { { 0 } };
 	uint32_t at = ABI_SLOT_NONE;
 	bool inner = false;
 	double before = 0;
@@ -454,7 +454,7 @@ static void recount(struct cache *c)
 		assert_int_equal(reuse_slot_of(r, reuse_node_of(r, i)), i);
 		assert_int_equal(n->children, children_of(c, i));
 		if (reuse_age_of(r, n) < REUSE_EPOCHS)
-			known[n->kind][n->epoch % REUSE_EPOCHS]++;
+			known[n->epoch % REUSE_EPOCHS][n->kind]++;
 	}
 	for (uint32_t i = 0; i < r->ghosts->lines * GHOSTS_LINE; i++) {
 		const struct ghost *g = &r->ghosts->place[i / GHOSTS_LINE][i % GHOSTS_LINE];
@@ -464,7 +464,7 @@ static void recount(struct cache *c)
 		memcpy(&note, &g->note, sizeof(note));
 		age = (uint16_t)(r->epoch - note.epoch);
 		if (g->tag && age < REUSE_EPOCHS)
-			known[note.kind][(r->epoch - age) % REUSE_EPOCHS]++;
+			known[(r->epoch - age) % REUSE_EPOCHS][note.kind]++;
 	}
 	assert_memory_equal(known, r->known, sizeof(known));
 	recount_sums(r);
@@ -496,8 +496,8 @@ static void test_reuse_admits_what_is_used(void **state)
 	(void)state;
 	for (uint32_t k = 0; k < REUSE_KINDS; k++)
 		for (uint32_t a = 0; a < REUSE_AGES; a++) {
-			r->seen[k].time[a] = 1e12;
-			r->seen[k].uses[a] = k >= REUSE_KINDS - REUSE_ORIGINS ? 1e10 : 1e8;
+			r->seen[a].time[k] = 1e12;
+			r->seen[a].uses[k] = k >= REUSE_KINDS - REUSE_ORIGINS ? 1e10 : 1e8;
 		}
 	reuse_learn(r);
 	chain(c, 0, ABI_SLOT_NONE, 0);
@@ -536,12 +536,12 @@ static void test_reuse_learns_from_elsewhere(void **state)
 	assert_true(r->epoch >= 2);
 	for (uint32_t k = 0; k < REUSE_KINDS; k++)
 		for (uint32_t a = 0; a < REUSE_AGES; a++)
-			before += r->seen[k].uses[a];
+			before += r->seen[a].uses[k];
 	c->ops->elsewhere(r, key);
 	c->ops->elsewhere(r, key);
 	for (uint32_t k = 0; k < REUSE_KINDS; k++)
 		for (uint32_t a = 0; a < REUSE_AGES; a++)
-			after += r->seen[k].uses[a];
+			after += r->seen[a].uses[k];
 	assert_true(fabs(after - before - 1) < 0.01);
 	recount(c);
 	cache_free(c);
@@ -578,8 +578,8 @@ static void test_reuse_learns_what_it_counts(void **state)
 		for (uint32_t k = 0; k < REUSE_KINDS; k++) {
 			for (uint32_t a = 0; a < REUSE_AGES; a++) {
 				hazard[k][a] = 0.001 + (double)rng_below(&rng, 1000) / 10000;
-				r->seen[k].time[a] = 1e12;
-				r->seen[k].uses[a] = 1e12 * hazard[k][a];
+				r->seen[a].time[k] = 1e12;
+				r->seen[a].uses[k] = 1e12 * hazard[k][a];
 			}
 		}
 		reuse_learn(r);

@@ -39,30 +39,24 @@ static const uint64_t depth_first[REUSE_DEPTHS] = { 0, 8192, 24576, 49152 };
 static void child_add(struct reuse *r, uint32_t parent)
 {
 	struct reuse_node *p = &r->node[parent];
-	bool moves = p->children == 0;
 
 	assert(p->in);
-	if (moves)
-		reuse_cell_pull(r, parent);
 	p->children += p->children < REUSE_CHILDREN_MAX;
-	if (moves)
-		reuse_cell_push(r, parent);
+	if (p->children == 1)
+		reuse_cell_swap(r, parent, false);
 }
 
 /* Lives are counted in few bits: a parent may be taken for one that left, and then has no child. */
 static void child_gone(struct reuse *r, uint32_t parent)
 {
 	struct reuse_node *p = &r->node[parent];
-	bool moves = p->children == 1;
 
 	assert(p->in);
 	if (!p->children || p->children == REUSE_CHILDREN_MAX)
 		return;
-	if (moves)
-		reuse_cell_pull(r, parent);
 	p->children--;
-	if (moves)
-		reuse_cell_push(r, parent);
+	if (p->children == 0)
+		reuse_cell_swap(r, parent, true);
 }
 
 /* ---- questions ----------------------------------------------------------------------------- */
@@ -166,41 +160,31 @@ static void ghosts_age(struct reuse *r)
 	}
 }
 
-/* Known of a kind, of n ages: those of `oldest` and of the cells behind it, in a circle. */
-static uint64_t known_sum(const uint32_t known[REUSE_EPOCHS], uint32_t oldest, uint32_t n)
+/* An epoch of waiting for all that is known at the age. */
+static void age_waited(struct reuse *r, uint32_t age)
 {
-	uint32_t end = oldest + n < REUSE_EPOCHS ? oldest + n : REUSE_EPOCHS;
-	uint64_t sum = 0;
+	struct reuse_seen *s = &r->seen[age];
+	uint32_t known[REUSE_KINDS] = { 0 }; /* blocks and their ghosts are fewer than 2^32 */
 
-	for (uint32_t at = oldest; at < end; at++)
-		sum += known[at];
-	for (uint32_t at = 0; at < oldest + n - end; at++)
-		sum += known[at];
-	return sum;
-}
+	for (uint32_t e = reuse_age_first[age]; e < reuse_age_first[age + 1]; e++) {
+		const uint32_t *one = r->known[(r->epoch - e) % REUSE_EPOCHS];
 
-/* An epoch of waiting for all that is known of the kind. */
-static void kind_waited(struct reuse *r, uint32_t kind)
-{
-	struct reuse_seen *s = &r->seen[kind];
-
-	for (uint32_t a = 0; a < REUSE_AGES; a++) {
-		uint32_t from = reuse_age_first[a], until = reuse_age_first[a + 1];
-		uint64_t known = known_sum(r->known[kind], (r->epoch - until + 1) % REUSE_EPOCHS,
-					   until - from);
-
-		s->time[a] = (s->time[a] + (double)known) * DECAY;
-		s->uses[a] *= DECAY;
+		for (uint32_t k = 0; k < REUSE_KINDS; k++)
+			known[k] += one[k];
 	}
-	r->known[kind][(r->epoch + 1) % REUSE_EPOCHS] = 0;
+	for (uint32_t k = 0; k < REUSE_KINDS; k++) {
+		s->time[k] = (s->time[k] + known[k]) * DECAY;
+		s->uses[k] *= DECAY;
+	}
 }
 
 static void epoch_end(struct reuse *r)
 {
 	uint64_t length = r->resident / REUSE_EPOCHS_TIER;
 
-	for (uint32_t k = 0; k < REUSE_KINDS; k++)
-		kind_waited(r, k);
+	for (uint32_t a = 0; a < REUSE_AGES; a++)
+		age_waited(r, a);
+	memset(r->known[(r->epoch + 1) % REUSE_EPOCHS], 0, sizeof(r->known[0]));
 	reuse_cells_turn(r);
 	reuse_regret_turn(r, r->ghosts->added > 0);
 	r->epoch++;
@@ -224,13 +208,11 @@ static void clock_step(struct reuse *r)
 
 /* ---- a block's life ------------------------------------------------------------------------ */
 
-static uint8_t run_of(uint32_t blocks)
+static uint32_t run_of(uint32_t blocks)
 {
-	uint8_t run = 0;
+	uint32_t run = 31 - (uint32_t)__builtin_clz(blocks | 1);
 
-	for (; blocks > 1 && run < REUSE_RUNS - 1; blocks /= 2)
-		run++;
-	return run;
+	return run < REUSE_RUNS - 1 ? run : REUSE_RUNS - 1;
 }
 
 _Static_assert(REUSE_KINDS <= 32, "a node's kind has five bits");
@@ -263,13 +245,13 @@ static uint8_t kind_new(const struct reuse *r, const struct reuse_node *n,
 
 static void known_add(struct reuse *r, uint32_t kind)
 {
-	r->known[kind][r->epoch % REUSE_EPOCHS]++;
+	r->known[r->epoch % REUSE_EPOCHS][kind]++;
 	reuse_regret_add(r);
 }
 
 static void known_drop(struct reuse *r, uint32_t kind, uint32_t age)
 {
-	uint32_t *known = &r->known[kind][(r->epoch - age) % REUSE_EPOCHS];
+	uint32_t *known = &r->known[(r->epoch - age) % REUSE_EPOCHS][kind];
 
 	assert(age < REUSE_EPOCHS && *known > 0);
 	(*known)--;
@@ -281,7 +263,7 @@ static void seen_again(struct reuse *r, uint32_t kind, uint32_t age, bool here)
 	reuse_regret_use(r, age, here);
 	if (age >= REUSE_EPOCHS)
 		return;
-	r->seen[kind].uses[reuse_age(age)]++;
+	r->seen[reuse_age(age)].uses[kind]++;
 	known_drop(r, kind, age);
 }
 
@@ -314,10 +296,10 @@ static void last_no_more(struct reuse *r, uint32_t parent)
 		return;
 	reuse_cell_pull(r, parent);
 	if (known)
-		r->known[p->kind][p->epoch % REUSE_EPOCHS]--;
+		r->known[p->epoch % REUSE_EPOCHS][p->kind]--;
 	p->kind--;
 	if (known)
-		r->known[p->kind][p->epoch % REUSE_EPOCHS]++;
+		r->known[p->epoch % REUSE_EPOCHS][p->kind]++;
 	reuse_cell_push(r, parent);
 }
 

@@ -49,10 +49,10 @@ struct reuse_cell {
 	uint32_t leaf, inner;
 };
 
-/* What was seen of a kind, decayed: uses again at an age, and block-epochs spent there. */
+/* What was seen at an age, decayed: uses again of a kind, and block-epochs that it spent there. */
 struct reuse_seen {
-	double uses[REUSE_AGES];
-	double time[REUSE_AGES];
+	double uses[REUSE_KINDS];
+	double time[REUSE_KINDS];
 };
 
 /* Ages beyond all are told apart from young ones by being set back in time (reuse.c: epochs). */
@@ -113,8 +113,9 @@ struct reuse {
 	uint32_t *map;   /* by slot: its node, 0 = none; NULL = node is slot + 1 */
 	uint32_t *slot;  /* by node; with map */
 	struct ghosts *ghosts;
-	struct reuse_seen seen[REUSE_KINDS];
-	uint32_t known[REUSE_KINDS][REUSE_EPOCHS]; /* blocks and ghosts by epoch of last use */
+	/* The end of an epoch goes over all kinds of each age: those stand side by side. */
+	struct reuse_seen seen[REUSE_AGES];
+	uint32_t known[REUSE_EPOCHS][REUSE_KINDS]; /* blocks and ghosts by epoch of last use */
 	double rate[REUSE_KINDS][REUSE_AGES];	   /* uses again to come, an epoch of waiting */
 	double never[REUSE_KINDS];		   /* chance of no use at any age told apart */
 	double beyond[REUSE_KINDS];		   /* uses an epoch at ages beyond these */
@@ -122,7 +123,7 @@ struct reuse {
 	uint16_t order[REUSE_GROUPS];		   /* groups, least worth first (reuse_worth) */
 	uint16_t rank[REUSE_GROUPS];
 	uint64_t leafy[REUSE_RANK_WORDS];	   /* by rank: all groups with a leaf, and others */
-	struct reuse_cell cell[REUSE_ROWS][REUSE_EPOCHS + 1]; /* the last: older than that */
+	struct reuse_cell cell[REUSE_EPOCHS + 1][REUSE_ROWS]; /* the last: older than that */
 	uint64_t leaves[REUSE_ROWS][REUSE_EPOCHS / 64];	      /* cells with a leaf, by row */
 	uint64_t rows[REUSE_EPOCHS + 1][REUSE_ROW_WORDS];     /* the same by epoch */
 	uint64_t columns[REUSE_EPOCHS / 64];		      /* epochs with a leaf in any row */
@@ -160,11 +161,13 @@ static inline uint32_t reuse_age(uint32_t epochs)
 }
 
 /*
- * The order: into its cell and out of it, before what names the cell changes; a walk's first node
- * and the one after another, 0 = none; what moves with the epoch, before and after it counts.
+ * The order: into its cell and out of it, before what names the cell changes; within it, when it has
+ * become a leaf or is one no more; a walk's first node and the one after another, 0 = none; what
+ * moves with the epoch, before and after it counts.
  */
 void reuse_cell_push(struct reuse *r, uint32_t node);
 void reuse_cell_pull(struct reuse *r, uint32_t node);
+void reuse_cell_swap(struct reuse *r, uint32_t node, bool leaf);
 uint32_t reuse_walk_begin(struct reuse *r);
 uint32_t reuse_walk_on(struct reuse *r, uint32_t after);
 void reuse_cells_turn(struct reuse *r);

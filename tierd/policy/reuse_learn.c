@@ -58,8 +58,8 @@ static void shape_learn(const struct reuse *r, double shape[REUSE_AGES])
 		double prior = PRIOR / middle, uses = SHAPE_WEIGHT, time = SHAPE_WEIGHT / prior;
 
 		for (uint32_t k = 0; k < REUSE_KINDS; k++) {
-			uses += r->seen[k].uses[a];
-			time += r->seen[k].time[a];
+			uses += r->seen[a].uses[k];
+			time += r->seen[a].time[k];
 		}
 		raw[a] = uses / time;
 	}
@@ -71,12 +71,12 @@ static void shape_learn(const struct reuse *r, double shape[REUSE_AGES])
 }
 
 /* Uses seen of a kind, and those that the shape would have had in the same time. */
-static void kind_sum(const struct reuse_seen *s, const double shape[REUSE_AGES], double *uses,
-		     double *expected)
+static void kind_sum(const struct reuse *r, uint32_t kind, const double shape[REUSE_AGES],
+		     double *uses, double *expected)
 {
 	for (uint32_t a = 1; a < REUSE_AGES; a++) { /* within an epoch they are not counted */
-		*uses += s->uses[a];
-		*expected += s->time[a] * shape[a];
+		*uses += r->seen[a].uses[kind];
+		*expected += r->seen[a].time[kind] * shape[a];
 	}
 }
 
@@ -131,16 +131,16 @@ void reuse_learn(struct reuse *r)
 
 	shape_learn(r, shape);
 	for (uint32_t k = 0; k < REUSE_KINDS; k++)
-		kind_sum(&r->seen[k], shape, &uses[family(k)], &expected[family(k)]);
+		kind_sum(r, k, shape, &uses[family(k)], &expected[family(k)]);
 	for (uint32_t k = 0; k < REUSE_KINDS; k++) {
-		const struct reuse_seen *s = &r->seen[k];
 		double weight = kind_weight(k), own = weight * OWN_SHAPE, u = 0, e = 0, factor;
 
 		factor = (uses[family(k)] + FAMILY_WEIGHT) / (expected[family(k)] + FAMILY_WEIGHT);
-		kind_sum(s, shape, &u, &e);
+		kind_sum(r, k, shape, &u, &e);
 		factor = (u + weight * factor) / (e + weight);
 		for (uint32_t a = 0; a < REUSE_AGES; a++)
-			hazard[a] = (s->uses[a] + own) / (s->time[a] + own / (factor * shape[a]));
+			hazard[a] = (r->seen[a].uses[k] + own) /
+				    (r->seen[a].time[k] + own / (factor * shape[a]));
 		index_of(hazard, r->rate[k]);
 		r->never[k] = never_of(hazard);
 		r->beyond[k] = hazard[REUSE_AGES - 1];
@@ -149,12 +149,16 @@ void reuse_learn(struct reuse *r)
 
 /* ---- ranks --------------------------------------------------------------------------------- */
 
-double reuse_worth(const struct reuse *r, uint32_t group)
+static double worth_of(const struct reuse *r, uint32_t row, uint32_t age)
 {
-	uint32_t row = group / REUSE_AGES, age = group % REUSE_AGES;
 	double worth = r->rate[row / REUSE_DEPTHS][age] * reuse_depth_worth[row % REUSE_DEPTHS];
 
 	return age ? worth : worth * GRACE;
+}
+
+double reuse_worth(const struct reuse *r, uint32_t group)
+{
+	return worth_of(r, group / REUSE_AGES, group % REUSE_AGES);
 }
 
 /* A group's worth as a number of RANK_BITS, to one part in 2^14: of equals the order stays. */
@@ -166,6 +170,13 @@ static uint32_t rank_key(double worth)
 	_Static_assert(sizeof(bits) == sizeof(value), "the bits of a float are ordered as it is");
 	memcpy(&bits, &value, sizeof(bits));
 	return bits >> (31 - RANK_BITS);
+}
+
+static void keys_make(const struct reuse *r, uint32_t key[REUSE_GROUPS])
+{
+	for (uint32_t row = 0; row < REUSE_ROWS; row++)
+		for (uint32_t age = 0; age < REUSE_AGES; age++)
+			key[row * REUSE_AGES + age] = rank_key(worth_of(r, row, age));
 }
 
 /* One pass of a radix sort by the digit at `shift`, which keeps the order of equals. */
@@ -187,8 +198,7 @@ void reuse_rank(struct reuse *r)
 	uint32_t key[REUSE_GROUPS];
 	uint16_t half[REUSE_GROUPS];
 
-	for (uint32_t i = 0; i < REUSE_GROUPS; i++)
-		key[i] = rank_key(reuse_worth(r, i));
+	keys_make(r, key);
 	rank_pass(key, 0, r->order, half);
 	rank_pass(key, RANK_BITS / 2, half, r->order);
 	for (uint32_t i = 0; i < REUSE_GROUPS; i++)

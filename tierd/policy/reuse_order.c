@@ -26,32 +26,37 @@ static uint32_t group_of(const struct reuse *r, const struct reuse_node *n)
 	return row_of(n) * REUSE_AGES + reuse_age(reuse_age_of(r, n));
 }
 
-static uint32_t *list_of(struct reuse *r, const struct reuse_node *n)
+static void bit_set(uint64_t *words, uint32_t bit)
 {
-	struct reuse_cell *c = &r->cell[row_of(n)][cell_at(r, reuse_age_of(r, n))];
-
-	return n->children ? &c->inner : &c->leaf;
+	words[bit / 64] |= 1ull << bit % 64;
 }
 
-static void bit_set(uint64_t *words, uint32_t bit, bool set)
+static void bit_clear(uint64_t *words, uint32_t bit)
 {
-	if (set)
-		words[bit / 64] |= 1ull << bit % 64;
-	else
-		words[bit / 64] &= ~(1ull << bit % 64);
+	words[bit / 64] &= ~(1ull << bit % 64);
 }
 
-static void leaf_mark(struct reuse *r, uint32_t row, uint32_t at, bool any)
+static void leaf_mark(struct reuse *r, uint32_t row, uint32_t at)
+{
+	bit_set(r->rows[at], row);
+	if (at == REUSE_EPOCHS)
+		return;
+	bit_set(r->leaves[row], at);
+	bit_set(r->columns, at);
+}
+
+static void leaf_unmark(struct reuse *r, uint32_t row, uint32_t at)
 {
 	uint64_t left = 0;
 
-	bit_set(r->rows[at], row, any);
+	bit_clear(r->rows[at], row);
 	if (at == REUSE_EPOCHS)
 		return;
-	bit_set(r->leaves[row], at, any);
+	bit_clear(r->leaves[row], at);
 	for (uint32_t word = 0; word < REUSE_ROW_WORDS; word++)
 		left |= r->rows[at][word];
-	bit_set(r->columns, at, left != 0);
+	if (!left)
+		bit_clear(r->columns, at);
 }
 
 /* The group may have a leaf from now on. */
@@ -60,10 +65,10 @@ static void group_mark(struct reuse *r, uint32_t group)
 	r->leafy[r->rank[group] / 64] |= 1ull << r->rank[group] % 64;
 }
 
-void reuse_cell_push(struct reuse *r, uint32_t node)
+static void list_push(struct reuse *r, uint32_t *list, uint32_t node)
 {
 	struct reuse_node *n = &r->node[node];
-	uint32_t *list = list_of(r, n), newest = *list;
+	uint32_t newest = *list;
 
 	n->prev = node;
 	n->next = newest;
@@ -72,16 +77,11 @@ void reuse_cell_push(struct reuse *r, uint32_t node)
 		n->prev = r->node[newest].prev;
 		r->node[newest].prev = node;
 	}
-	if (newest || n->children)
-		return; /* leaves, if that is what they are, were marked by the first of them */
-	leaf_mark(r, row_of(n), cell_at(r, reuse_age_of(r, n)), true);
-	group_mark(r, group_of(r, n));
 }
 
-void reuse_cell_pull(struct reuse *r, uint32_t node)
+static void list_pull(struct reuse *r, uint32_t *list, uint32_t node)
 {
-	struct reuse_node *n = &r->node[node];
-	uint32_t *list = list_of(r, n);
+	const struct reuse_node *n = &r->node[node];
 
 	if (*list == node)
 		*list = n->next;
@@ -91,8 +91,66 @@ void reuse_cell_pull(struct reuse *r, uint32_t node)
 		r->node[n->next].prev = n->prev;
 	else if (*list)
 		r->node[*list].prev = n->prev; /* the last one went */
-	if (!n->children && !*list)
-		leaf_mark(r, row_of(n), cell_at(r, reuse_age_of(r, n)), false);
+}
+
+/* Leaves are marked by the first of them. */
+static void leaf_push(struct reuse *r, struct reuse_cell *c, uint32_t node, uint32_t at)
+{
+	const struct reuse_node *n = &r->node[node];
+	bool first = !c->leaf;
+
+	list_push(r, &c->leaf, node);
+	if (!first)
+		return;
+	leaf_mark(r, row_of(n), at);
+	group_mark(r, group_of(r, n));
+}
+
+static void leaf_pull(struct reuse *r, struct reuse_cell *c, uint32_t node, uint32_t at)
+{
+	list_pull(r, &c->leaf, node);
+	if (!c->leaf)
+		leaf_unmark(r, row_of(&r->node[node]), at);
+}
+
+void reuse_cell_push(struct reuse *r, uint32_t node)
+{
+	const struct reuse_node *n = &r->node[node];
+	uint32_t at = cell_at(r, reuse_age_of(r, n));
+	struct reuse_cell *c = &r->cell[at][row_of(n)];
+
+	if (n->children)
+		list_push(r, &c->inner, node);
+	else
+		leaf_push(r, c, node, at);
+}
+
+void reuse_cell_pull(struct reuse *r, uint32_t node)
+{
+	const struct reuse_node *n = &r->node[node];
+	uint32_t at = cell_at(r, reuse_age_of(r, n));
+	struct reuse_cell *c = &r->cell[at][row_of(n)];
+
+	if (n->children)
+		list_pull(r, &c->inner, node);
+	else
+		leaf_pull(r, c, node, at);
+}
+
+void reuse_cell_swap(struct reuse *r, uint32_t node, bool leaf)
+{
+	const struct reuse_node *n = &r->node[node];
+	uint32_t at = cell_at(r, reuse_age_of(r, n));
+	struct reuse_cell *c = &r->cell[at][row_of(n)];
+
+	assert(leaf == !n->children);
+	if (leaf) {
+		list_pull(r, &c->inner, node);
+		leaf_push(r, c, node, at);
+	} else {
+		leaf_pull(r, c, node, at);
+		list_push(r, &c->inner, node);
+	}
 }
 
 /* ---- walks --------------------------------------------------------------------------------- */
@@ -120,17 +178,17 @@ static uint32_t cells_first(const struct reuse *r, uint32_t row, uint32_t from, 
 	uint32_t oldest = (r->epoch - until + 1) % REUSE_EPOCHS, n = 0;
 
 	if (until == REUSE_EPOCHS) {
-		const struct reuse_cell *c = &r->cell[row][REUSE_EPOCHS];
+		const struct reuse_cell *c = &r->cell[REUSE_EPOCHS][row];
 
 		if (inner ? c->inner : c->leaf)
 			return inner ? c->inner : c->leaf;
 	}
 	if (!inner) {
 		n = leaf_after(r->leaves[row], oldest);
-		return n < until - from ? r->cell[row][(oldest + n) % REUSE_EPOCHS].leaf : 0;
+		return n < until - from ? r->cell[(oldest + n) % REUSE_EPOCHS][row].leaf : 0;
 	}
 	for (; n < until - from; n++) {
-		uint32_t node = r->cell[row][(oldest + n) % REUSE_EPOCHS].inner;
+		uint32_t node = r->cell[(oldest + n) % REUSE_EPOCHS][row].inner;
 
 		if (node)
 			return node;
@@ -200,7 +258,7 @@ static uint32_t walk_after(struct reuse *r, uint32_t node)
 		next = cells_first(r, row, reuse_age_first[group % REUSE_AGES], until, inner);
 		if (!next && age >= REUSE_EPOCHS) {
 			uint32_t at = (r->epoch - until) % REUSE_EPOCHS;
-			const struct reuse_cell *c = &r->cell[row][at];
+			const struct reuse_cell *c = &r->cell[at][row];
 
 			next = inner ? c->inner : c->leaf;
 		}
@@ -232,13 +290,13 @@ static uint32_t oldest_leaf(const struct reuse *r)
 	uint32_t row = row_first(r, REUSE_EPOCHS, REUSE_AGES - 1), n, at;
 
 	if (row < REUSE_ROWS)
-		return r->cell[row][REUSE_EPOCHS].leaf;
+		return r->cell[REUSE_EPOCHS][row].leaf;
 	n = leaf_after(r->columns, (r->epoch + 1) % REUSE_EPOCHS);
 	if (n == REUSE_EPOCHS)
 		return 0;
 	at = (r->epoch + 1 + n) % REUSE_EPOCHS;
 	row = row_first(r, at, reuse_age(REUSE_EPOCHS - 1 - n));
-	return row < REUSE_ROWS ? r->cell[row][at].leaf : 0;
+	return row < REUSE_ROWS ? r->cell[at][row].leaf : 0;
 }
 
 /* Whom to let go: what is worth least, or the oldest, if that is not worth clearly more. */
@@ -291,11 +349,16 @@ void reuse_cells_turn(struct reuse *r)
 	uint32_t at = (r->epoch + 1) % REUSE_EPOCHS;
 
 	for (uint32_t row = 0; row < REUSE_ROWS; row++) {
-		list_join(r, &r->cell[row][REUSE_EPOCHS].leaf, &r->cell[row][at].leaf);
-		list_join(r, &r->cell[row][REUSE_EPOCHS].inner, &r->cell[row][at].inner);
-		leaf_mark(r, row, REUSE_EPOCHS, r->cell[row][REUSE_EPOCHS].leaf != 0);
-		leaf_mark(r, row, at, false);
+		list_join(r, &r->cell[REUSE_EPOCHS][row].leaf, &r->cell[at][row].leaf);
+		list_join(r, &r->cell[REUSE_EPOCHS][row].inner, &r->cell[at][row].inner);
 	}
+	for (uint32_t word = 0; word < REUSE_ROW_WORDS; word++) {
+		for (uint64_t left = r->rows[at][word]; left; left &= left - 1)
+			bit_clear(r->leaves[word * 64 + (uint32_t)__builtin_ctzll(left)], at);
+		r->rows[REUSE_EPOCHS][word] |= r->rows[at][word];
+		r->rows[at][word] = 0;
+	}
+	bit_clear(r->columns, at);
 }
 
 static void cells_mark(struct reuse *r, uint32_t row, uint32_t word)
@@ -313,7 +376,7 @@ void reuse_groups_mark(struct reuse *r)
 {
 	memset(r->leafy, 0, sizeof(r->leafy));
 	for (uint32_t row = 0; row < REUSE_ROWS; row++) {
-		if (r->cell[row][REUSE_EPOCHS].leaf)
+		if (r->cell[REUSE_EPOCHS][row].leaf)
 			group_mark(r, row * REUSE_AGES + REUSE_AGES - 1);
 		cells_mark(r, row, 0);
 		cells_mark(r, row, 1);
