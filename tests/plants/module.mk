@@ -16,7 +16,7 @@ endif
 OUTER_QUICK := libtier_lease libtier_hostile libtier_attach libtier_put libtier_request \
                 libtier_lives libtier_edges settings \
                 front_session shell_memory backend_mem backend_nvme tsan_worker config base_file \
-                core_clean core_fetch core_flush core_full core_holes core_migrate \
+                core_clean core_discard core_fetch core_flush core_full core_holes core_migrate \
                 core_orphans core_pin core_reopen core_sched core_stream_pages core_tombs \
                 core_writeback recover base_log obs dispatch
 OUTER_TESTS := $(foreach n,1 2 3,$(O)/plain/plants-outer-$n)
