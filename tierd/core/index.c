@@ -244,6 +244,16 @@ static void chain_walk(const struct index *ix, uint64_t bucket, struct chain *ch
 	chain->entries = (chain->lines - 1) * ABI_BUCKET_SLOTS + n;
 }
 
+/* Where the slot stands; behind all entries = nowhere. */
+static uint32_t chain_find(const struct chain *chain, uint32_t slot)
+{
+	for (uint32_t n = 0; n < chain->lines; n++)
+		for (uint32_t i = 0; i < ABI_BUCKET_SLOTS; i++)
+			if (chain->line[n]->slot[i] == slot)
+				return n * ABI_BUCKET_SLOTS + i;
+	return CHAIN_ENTRIES;
+}
+
 static uint32_t chain_slot(const struct chain *chain, uint32_t i)
 {
 	return chain->line[i / ABI_BUCKET_SLOTS]->slot[i % ABI_BUCKET_SLOTS];
@@ -433,13 +443,12 @@ void index_remove(struct index *ix, uint32_t slot)
 	struct abi_block *block = &ix->block[slot];
 	uint64_t hash = abi_key_hash(block->key);
 	struct chain chain;
-	uint32_t i = 0, last;
+	uint32_t i, last;
 
 	assert(slot < ix->slots_used && ix->entries > 0);
 	assert(block->state != ABI_BLOCK_FREE);
 	chain_walk(ix, abi_bucket_of(hash, ix->header->bucket_count), &chain);
-	while (i < chain.entries && chain_slot(&chain, i) != slot)
-		i++;
+	i = chain_find(&chain, slot);
 	assert(i < chain.entries);
 	last = chain.entries - 1;
 

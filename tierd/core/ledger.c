@@ -210,7 +210,10 @@ uint64_t ledger_share(const struct ledger *l, uint32_t i, uint32_t tier, uint64_
 		return soft;
 	if (!a->used[tier])
 		plain++; /* it would be one of them */
-	return l->soft_sum[tier] < whole ? (whole - l->soft_sum[tier]) / plain : 0;
+	if (l->soft_sum[tier] >= whole)
+		return 0;
+	whole -= l->soft_sum[tier];
+	return plain == 1 ? whole : whole / plain; /* mostly one, and dividing takes long */
 }
 
 uint64_t ledger_room(const struct ledger *l, uint32_t i, uint32_t tier, uint64_t hard)

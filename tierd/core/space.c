@@ -283,16 +283,27 @@ static uint32_t segment_fill(const struct space *s, const struct segment *segmen
 	return s->klass[segment->klass].fill[segment->live];
 }
 
-/* Put the segment where its state and its live places want it. */
-void space_settle(struct space *s, uint32_t seg)
+static bool fill_partial(uint32_t fill)
+{
+	return fill > FILL_EMPTY && fill < FILL_FULL;
+}
+
+/* Some of its places are taken, as some were before: it stays in its two heaps. */
+static void fill_step(struct space *s, uint32_t seg, uint32_t fill)
+{
+	bool fuller = fill > s->segment[seg].fill;
+
+	s->segment[seg].fill = (uint8_t)fill;
+	heap_move(s, HEAP_ALLOC, seg, fuller);
+	heap_move(s, HEAP_EVACUATE, seg, !fuller);
+}
+
+/* From some heaps into others. */
+static void fill_turn(struct space *s, uint32_t seg, uint32_t fill)
 {
 	struct segment *segment = &s->segment[seg];
-	uint32_t fill = segment_fill(s, segment), was = segment->fill;
+	uint32_t was = segment->fill;
 
-	assert(segment->live <= s->klass[segment->klass].places);
-	assert(fill <= FILL_FULL);
-	if (fill == was)
-		return;
 	for (enum heap_kind kind = 0; kind < HEAPS; kind++)
 		if (fill_in_heap(was, kind) && !fill_in_heap(fill, kind))
 			heap_remove(s, kind, seg);
@@ -305,6 +316,22 @@ void space_settle(struct space *s, uint32_t seg)
 		else
 			heap_add(s, kind, seg);
 	}
+}
+
+/* Put the segment where its state and its live places want it. */
+void space_settle(struct space *s, uint32_t seg)
+{
+	const struct segment *segment = &s->segment[seg];
+	uint32_t fill = segment_fill(s, segment);
+
+	assert(segment->live <= s->klass[segment->klass].places);
+	assert(fill <= FILL_FULL);
+	if (fill == segment->fill)
+		return;
+	if (fill_partial(fill) && fill_partial(segment->fill))
+		fill_step(s, seg, fill);
+	else
+		fill_turn(s, seg, fill);
 }
 
 /* ---- segments ----------------------------------------------------------------------------- */

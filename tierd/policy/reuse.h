@@ -161,9 +161,9 @@ static inline uint32_t reuse_age(uint32_t epochs)
 }
 
 /*
- * The order: into its cell and out of it, before what names the cell changes; within it, when it has
- * become a leaf or is one no more; a walk's first node and the one after another, 0 = none; what
- * moves with the epoch, before and after it counts.
+ * The order: into its cell and out of it, before what names the cell changes; within it, when the
+ * node has become a leaf or is one no more; a walk's first node and the one after another, 0 =
+ * none; what moves with the epoch, before and after it counts.
  */
 void reuse_cell_push(struct reuse *r, uint32_t node);
 void reuse_cell_pull(struct reuse *r, uint32_t node);
