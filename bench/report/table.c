@@ -28,9 +28,9 @@ static const char *share(char text[SHARE_BYTES], uint64_t part, uint64_t whole)
 	return text;
 }
 
-static double gb(uint64_t bytes)
+static double gib(uint64_t bytes)
 {
-	return (double)bytes / 1e9;
+	return (double)bytes / (double)(1u << 30);
 }
 
 static double rate(uint64_t bytes, uint64_t ns)
@@ -62,18 +62,18 @@ static void tiers(const struct report *r, FILE *to)
 	char text[SHARE_BYTES];
 
 	fprintf(to, "  %-6s %14s %12s %7s %10s %12s  %s\n", "tier", "prefix blocks", "pages read",
-		"share", "GB", "GB/s engine", "what it is");
+		"share", "GiB", "GB/s engine", "what it is");
 	for (uint32_t k = 0; k <= TIER_NVME; k++) {
 		double gbps = k == TIER_NVME ? rate(t->fetch_bytes, t->fetch_ns)
 					     : rate(t->read[k].bytes, t->read[k].ns);
 
 		fprintf(to, "  %-6s %14llu %12llu %7s %10.2f %12.2f  %s\n", labels[k],
 			(unsigned long long)t->hit_tier[k], (unsigned long long)t->read[k].pages,
-			share(text, t->read[k].pages, pages), gb(t->read[k].bytes), gbps,
+			share(text, t->read[k].pages, pages), gib(t->read[k].bytes), gbps,
 			backend_of(r->status, k));
 	}
 	fprintf(to, "  %-6s %14llu %12s %7s %10.2f %12.2f  %s\n", "put",
-		(unsigned long long)t->put_blocks, "", "", gb(t->put_bytes),
+		(unsigned long long)t->put_blocks, "", "", gib(t->put_bytes),
 		rate(t->put_bytes, t->put_ns), "bytes made from the key, written to staging");
 	fputs("  HBM, CXL: reading under a lease with every byte verified; NVMe: while a fetch is "
 	      "under way\n",
@@ -121,9 +121,9 @@ static void streams(const struct report *r, FILE *to)
 		(double)t->layer_wait_ns / 1e6 /
 			(double)(t->layers > t->layers_there ? t->layers - t->layers_there : 1));
 	fprintf(to,
-		"            %.2f GB brought from below: %.2f used, %.2f late, %.2f wasted\n",
-		gb(report_metric(r, "stream_bytes")), gb(report_metric(r, "stream_used")),
-		gb(report_metric(r, "stream_late")), gb(report_metric(r, "stream_wasted")));
+		"            %.2f GiB brought from below: %.2f used, %.2f late, %.2f wasted\n",
+		gib(report_metric(r, "stream_bytes")), gib(report_metric(r, "stream_used")),
+		gib(report_metric(r, "stream_late")), gib(report_metric(r, "stream_wasted")));
 }
 
 void report_table(const struct report *r, FILE *to)
