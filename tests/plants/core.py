@@ -343,6 +343,8 @@ bug("full-segments-stay", CORE + "space.c",
 bug("only-the-emptiest-may-go", CORE + "space_evacuate.c",
     "for (uint32_t i = 1; i < heap->count; i++) {", "for (uint32_t i = 1; i < 0; i++) {",
     "test_core_space_evacuate")
+bug("only-room-of-a-class-emptied", CORE + "space_evacuate.c",
+    "(leaves_room(&s->klass[k]) ? 0 : s->segment_bytes);", "0;", "test_core_space_evacuate")
 bug("kept-segment-compacted-again", CORE + "evacuate.c",
     "\tif (leased)\n\t\tspace_shun(s, segment);\n", "", "test_core_evacuate")
 bug("shunned-for-ever", CORE + "space.c",

@@ -277,6 +277,35 @@ static void test_full_segments_are_chosen_where_they_cost_least(void **state)
 	space_close(f.s);
 }
 
+/* One page in a segment: but it has all the room of its class, and the other class has plenty. */
+static void test_the_only_room_of_a_class_stays(void **state)
+{
+	uint64_t place[3 * PLACES], small, only;
+	struct fixture f;
+	uint32_t live;
+
+	(void)state;
+	open_space(&f, 16);
+	for (uint32_t i = 0; i < 3 * PLACES; i++)
+		place[i] = alloc(&f, 0);
+	for (uint32_t i = 0; i < 3 * PLACES; i += 2)
+		space_free(f.s, place[i]);
+	small = alloc(&f, 1);
+	for (uint32_t i = 1; i < SEGMENT / SMALL; i++)
+		alloc(&f, 1);
+	only = alloc(&f, 1);
+	assert_true(only >= small + SEGMENT);
+	assert_int_equal(space_evacuate_begin(f.s, 99, &live), place[2 * PLACES]);
+	assert_int_equal(live, PLACES / 2);
+	space_evacuate_end(f.s, place[2 * PLACES]);
+	for (uint32_t i = 0; i < SEGMENT / SMALL / 8; i++) /* there is other room now */
+		space_free(f.s, small + (uint64_t)i * SMALL);
+	assert_int_equal(space_evacuate_begin(f.s, 99, &live), only);
+	assert_int_equal(live, 1);
+	space_evacuate_end(f.s, only);
+	space_close(f.s);
+}
+
 /* Its free room is promised: a full one goes instead, for who is to be given a segment. */
 static void test_what_is_promised_stays_where_it_is(void **state)
 {
@@ -327,6 +356,7 @@ int main(void)
 		cmocka_unit_test(test_a_shunned_segment_waits_for_its_readers),
 		cmocka_unit_test(test_weights_choose_what_leaves),
 		cmocka_unit_test(test_full_segments_are_chosen_where_they_cost_least),
+		cmocka_unit_test(test_the_only_room_of_a_class_stays),
 		cmocka_unit_test(test_what_is_promised_stays_where_it_is),
 		cmocka_unit_test(test_a_lower_limit_holds),
 	};

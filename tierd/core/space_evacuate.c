@@ -13,6 +13,8 @@
 #define COMPACT_SLACK 8u
 /* A byte that leaves costs as much as so many that move. */
 #define LOSS 8u
+/* Of a segment's places: so many are room for what comes. */
+#define ROOM_SHARE 16u
 
 /* Free places of the segment leave its class's account; it stands in no heap until the end. */
 static int64_t evacuate(struct space *s, uint32_t seg, uint32_t *live)
@@ -81,9 +83,17 @@ static uint64_t class_lacks(const struct space_class *c, const struct segment *s
 	return live > room ? live - room : 0;
 }
 
+/* With a segment less, has the class room for that one's pages, its promises, and some to come? */
+static bool leaves_room(const struct space_class *c)
+{
+	return c->free >= c->reserved + c->places + c->places / ROOM_SHARE;
+}
+
 /*
  * What finds room in other segments of its class moves; for the rest others leave. These make room
- * in all classes, so the class that lacks most counts: no class is emptied beside the others.
+ * in all classes, so the class that lacks most counts: no class is emptied beside the others. A
+ * class that is left no room takes a segment again with its next page, and one that is full may
+ * have to move for it: the only room of a class, however empty, costs as much beside.
  */
 static uint64_t evacuation_cost(const struct space *s, uint32_t k, uint32_t seg)
 {
@@ -96,7 +106,8 @@ static uint64_t evacuation_cost(const struct space *s, uint32_t k, uint32_t seg)
 		loss = i != k && other > loss ? other : loss;
 	}
 	lacks = lacks < segment->live ? lacks : segment->live;
-	return loss * LOSS + (segment->live - lacks) * s->klass[k].stride;
+	return loss * LOSS + (segment->live - lacks) * s->klass[k].stride +
+	       (leaves_room(&s->klass[k]) ? 0 : s->segment_bytes);
 }
 
 static bool cheapest(const struct space *s, uint32_t except, bool shunned, uint32_t *best)
@@ -142,7 +153,7 @@ int64_t space_compact_begin(struct space *s, uint32_t *live)
 		return -ENOENT;
 	for (uint32_t k = 0; k < s->classes; k++) {
 		const struct space_class *c = &s->klass[k];
-		uint64_t slack = class_slack(c), spare;
+		uint64_t slack = class_slack(c);
 		uint32_t seg;
 
 		if (c->free + c->live == 0 && !c->wanting)
@@ -150,9 +161,7 @@ int64_t space_compact_begin(struct space *s, uint32_t *live)
 		least = slack < least ? slack : least;
 		if (slack <= most || c->heap[HEAP_EMPTY].count || !evacuable(s, k, false, &seg))
 			continue;
-		/* Its pages must find room in the class's other segments. */
-		spare = c->free - c->reserved - (c->places - s->segment[seg].live);
-		if (spare < s->segment[seg].live + c->places / 16)
+		if (!leaves_room(c)) /* pages of a segment that is compacted move, or stay */
 			continue;
 		most = slack;
 		best = seg;
