@@ -398,7 +398,7 @@ struct tier_put_options {
 	size_t size;
 	uint32_t flags;
 	uint32_t depth;         /* blocks of the prefix before the first key; 0 = its start */
-	const tier_key *parent; /* key before the first; looked at when depth is not 0 */
+	const tier_key *parent; /* key before the first; must be there unless depth is 0 */
 	uint64_t salt;          /* tenant for accounting, no tier_salt of keys; 0 = public */
 	uint64_t parts;         /* bit p: part p is carried; 0 = all */
 	uint32_t shard, shards; /* shard of shards; 0 of 0 = unsharded, see below */

@@ -31,6 +31,9 @@ static int check_options(const struct tier_put_options *o, uint32_t part_count)
 	    (o->shards > 0 && o->shard >= o->shards))
 		return error_set(-EINVAL, "put: shard %u of %u is not possible", o->shard,
 				 o->shards);
+	if (o->depth && !o->parent)
+		return error_set(-EINVAL, "put: depth is %u, but parent does not say which block "
+				 "comes before the first", o->depth);
 	if (o->priority > TIER_PRIORITY_HIGH)
 		return error_set(-EINVAL, "put: priority %u is none of TIER_PRIORITY_*",
 				 o->priority);

@@ -259,7 +259,7 @@ static void test_puts(void **state)
 	struct tier_put_options o = { .size = sizeof(o), .depth = UINT32_MAX, .salt = UINT64_MAX,
 				      .deadline_ns = 1 };
 	static uint8_t data[BLOCK_PAGES * 4096];
-	tier_key same[4] = { { { 9 } }, { { 9 } }, { { 9 } }, { { 9 } } };
+	tier_key same[4] = { { { 9 } }, { { 9 } }, { { 9 } }, { { 9 } } }, before = { { 8 } };
 	struct tier_completion c;
 	tier_put *p[4];
 	int64_t n;
@@ -276,6 +276,9 @@ static void test_puts(void **state)
 	}
 	assert_int_equal(tier_match(w->c, same, 4, NULL), 4);
 	same[0].bytes[1] = 1;
+	assert_int_equal(tier_put_copy(w->c, same, 1, data, &o), -EINVAL);
+	assert_non_null(strstr(tier_error_text(), "parent does not say which"));
+	o.parent = &before;
 	n = tier_put_copy(w->c, same, 1, data, &o);
 	assert_true(n == 1 || n == -ETIMEDOUT || n == -ENOENT);
 	o = (struct tier_put_options){ .size = sizeof(o), .shard = 65535, .shards = 65536 };
