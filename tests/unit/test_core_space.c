@@ -328,19 +328,25 @@ static void step_ahead(struct model *m, uint32_t klass)
 	compare(m);
 }
 
-/* What other segments of the class that are in use have no room for is lost; the rest moves. */
+/*
+ * What other segments of the class that are in use have no room for is lost; the rest moves. A
+ * class that is left no room, a sixteenth of a segment, costs as much as a segment holds beside.
+ */
 static uint64_t evacuation_cost(const struct model *m, const struct model_segment *s)
 {
-	uint64_t room = 0, moves;
+	uint64_t room = 0, left = 0, places = places_of(m, s->klass), moves;
 
 	for (uint32_t i = 0; i < m->segments; i++) {
 		const struct model_segment *o = &m->segment[i];
 
-		if (o != s && o->state == TAKEN && o->klass == s->klass && o->live > 0)
-			room += places_of(m, o->klass) - o->live;
+		if (o->state != TAKEN || o->klass != s->klass)
+			continue;
+		left += places - o->live;
+		room += o != s && o->live ? places - o->live : 0;
 	}
 	moves = room < s->live ? room : s->live;
-	return (moves + (s->live - moves) * LOSS) * m->stride[s->klass];
+	return (moves + (s->live - moves) * LOSS) * m->stride[s->klass] +
+	       (left < places + places / 16 ? m->segment_bytes : 0);
 }
 
 /* No other segment costs less by more than a step. */
