@@ -365,6 +365,9 @@ bug("put-keeps-what-becomes-durable", CORE + "put_copy.c",
 bug("cached-stream-takes-all", CORE + "stream_window.c",
     "if (s->mode != ABI_MODE_CACHE)\n\t\treturn UINT32_MAX;", "if (1)\n\t\treturn UINT32_MAX;",
     "test_core_stream")
+bug("doubt-after-the-next-flush", CORE + "flush.c",
+    "\tflushed_freeze(c);\n\tx->meta[slot].settle", "\tx->meta[slot].settle", "test_core_flush",
+    quick=True)
 bug("doubted-twice-written-once", CORE + "flush.c",
     "if (x->meta[slot].settle == SETTLE_DOUBT)\n\t\treturn;", "", "test_core_flush")
 bug("first-tombstone-bounds-all", CORE + "store.c", "run->bound > g->lsn_tombstone)",

@@ -75,6 +75,47 @@ static void test_a_failed_record_is_not_proven(void **state)
 	assert_true(store_flushed_lsn(host.core->store) > lsn);
 }
 
+/* A flush that begins and ends beside the write that is under way. */
+static void flush_beside(enum host_fault fault)
+{
+	sync_want(host.core);
+	host_tick(&host, 20 * MS);
+	assert_int_equal(host.bag_count, 2);
+	assert_int_equal(host.bag[1].kind, CORE_AC_SYNC);
+	host.fault = fault;
+	host_carry(&host, 1);
+	host.fault = HOST_WELL;
+}
+
+/*
+ * While a record is being written a flush fails, which may have forgotten its data, and the next
+ * one is good. Then the record is there: until its blocks are written again nothing may say that it
+ * has some, whatever else is flushed.
+ */
+static void test_a_record_that_ends_after_the_next_flush(void **state)
+{
+	uint64_t lsn;
+
+	(void)state;
+	put_durably(0, 2);
+	carry(CORE_AC_COPY, HOST_WELL);
+	carry(CORE_AC_WRITE, HOST_WELL); /* the header, */
+	carry(CORE_AC_SYNC, HOST_WELL);
+	carry(CORE_AC_WRITE, HOST_WELL); /* the data */
+	lsn = store_lsn(host.core->store);
+	flush_beside(HOST_FAILS);
+	flush_beside(HOST_WELL);
+	host_carry(&host, 0); /* the record; then its blocks again, */
+	flush_beside(HOST_WELL);
+	assert_true(store_flushed_lsn(host.core->store) < lsn);
+	host.held = false; /* ... and all is well */
+	host_carry_all(&host);
+	put_durably(2, 1);
+	assert_true(host_settle(&host, 100));
+	assert_int_equal(host.answer.res, 0);
+	assert_true(store_flushed_lsn(host.core->store) > lsn);
+}
+
 static void pin(uint32_t client, uint32_t first, uint32_t count)
 {
 	const struct abi_sqe sqe = { .op = ABI_OP_PIN, .tier = ABI_TIER_CXL };
@@ -252,6 +293,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		EACH(test_a_failed_record_is_not_proven),
+		EACH(test_a_record_that_ends_after_the_next_flush),
 		EACH(test_room_that_a_flush_makes),
 		EACH(test_a_dropped_segment_delays_no_durable_put),
 		EACH(test_no_doubt_is_for_ever),

@@ -93,11 +93,15 @@ static void unflushed_again(struct core *c)
 	}
 }
 
-/* A record of the block may be on the disk without its data: until it is written again. */
+/*
+ * A record of the block may be on the disk without its data: until it is written again. The run may
+ * have ended long after the flush that failed, when flushed_lsn moves on.
+ */
 void flush_doubt(struct core *c, struct context *x, uint32_t slot)
 {
 	if (x->meta[slot].settle == SETTLE_DOUBT)
 		return;
+	flushed_freeze(c);
 	x->meta[slot].settle = SETTLE_DOUBT;
 	c->doubts++;
 	c->metrics.blocks_rewritten++;
