@@ -617,9 +617,9 @@ void tier_plan_end(tier_plan *p);
 /*
  * Move blocks to ask->tier and out of the tiers above it. TIER_NVME: their copies in memory leave
  * once they are written (-EINVAL in a context without NVMe); pinned ones stay. Completion: value =
- * blocks that are where they should be (upwards: usable from the first), status READY, LATE (the
- * deadline came first), MISS (a block has gone). Blocks leave a tier whole: -EINVAL with a range,
- * but to TIER_HBM. Returns as tier_prefetch. Any thread.
+ * blocks where they should be (upwards: usable from the first), status READY, LATE (the deadline
+ * came first), MISS (a block has gone); result -EDQUOT, -ENOSPC: it ended at one without room.
+ * Blocks leave whole: -EINVAL with a range, but to TIER_HBM. Returns as tier_prefetch. Any thread.
  */
 int tier_migrate(tier_context *c, const tier_block *blocks, uint32_t count,
 		 const struct tier_ask *ask);

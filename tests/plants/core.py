@@ -23,6 +23,12 @@ bug("unit-mask-not-shifted", CORE + "sched.c",
 bug("yielding-has-as-much-of-a-gap", CORE + "sched_gap.c",
     "(c->config.yield ? HITS_MOST_YIELDING : HITS_MOST) / 100;",
     "(c->config.yield ? HITS_MOST : HITS_MOST) / 100;", "test_core_sched", quick=True)
+bug("told-to-move-and-dropped", CORE + "admit.c",
+    "(m->persist == PERSIST_WANTED ||\n\t\t\t\t\t\tblock_use_is_pinned(block_use(x, slot)))",
+    "block_use_is_pinned(block_use(x, slot))", "test_core_admit")
+bug("move-without-room-tried-on", CORE + "migrate.c",
+    "if (r->wanted && r->ctx->meta[slot].persist == PERSIST_REFUSED)", "if (0)",
+    "test_core_admit")
 bug("more-than-his-share-for-ever", CORE + "stream_window.c",
     "\t\thurry_others(c, s);\n", "", "test_core_stream")
 bug("all-of-a-user-hurried", CORE + "stream_window.c",

@@ -5,6 +5,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -136,24 +137,59 @@ static void test_priority_writes_it(void **state)
 	audited(state);
 }
 
+static int32_t to_nvme(uint32_t first, uint32_t count)
+{
+	const struct abi_sqe sqe = { .op = ABI_OP_MIGRATE, .tier = ABI_TIER_NVME,
+				     .klass = ABI_CLASS_DEADLINE,
+				     .deadline_ns = host.now_ns + 10000 * MS };
+
+	host.answer.res = 1;
+	assert_true(host_request_keys(&host, 0, sqe, first, count));
+	return one_host_answer();
+}
+
 /* Told to move to NVMe: written, and gone from CXL. */
 static void test_moving_to_nvme_writes_it(void **state)
 {
-	struct abi_sqe sqe = { .op = ABI_OP_MIGRATE, .flags = ABI_SQE_KEYS, .count = 2,
-			       .tier = ABI_TIER_NVME, .arg_bytes = 2 * ABI_KEY_BYTES };
-
 	put(0, 2, 0, 0, 0);
-	for (uint32_t n = 0; n < 2; n++)
-		host_key(n, host.client[0].staging + (size_t)n * ABI_KEY_BYTES);
-	sqe.context_id = host.context[0].id;
-	assert_true(host_request(&host, 0, &sqe));
-	host_settle(&host, 40);
-	assert_int_equal(host.answer.res, 0);
+	assert_int_equal(to_nvme(0, 2), 0);
 	assert_int_equal(host.answer.value, 2);
 	for (uint32_t n = 0; n < 2; n++) {
 		assert_int_equal(persist_of(n), PERSIST_CLEAN);
 		assert_int_equal(context()->meta[slot_of(n)].there[ABI_TIER_CXL].pages, 0);
 	}
+	audited(state);
+}
+
+/* Its salt has promises for all that it may have there: the others stay, and who asked is told. */
+static void test_over_a_limit_of_nvme_it_stays(void **state)
+{
+	const struct core_quota q = { .who = CORE_HOLDER_SALT, .context_id = host.context[0].id,
+				      .tier = ABI_TIER_NVME,
+				      .limit = { 0, 3 * context()->spec.geometry.block_bytes } };
+
+	assert_int_equal(core_quota_set(host.core, &q, 1), 0);
+	host_look(&host);
+	put(0, 3, 0, ABI_SQE_DURABLE, 0);
+	put(10, 3, 0, 0, 0);
+	assert_int_equal(to_nvme(10, 3), -EDQUOT);
+	assert_int_equal(host.answer.value, 0);
+	for (uint32_t n = 10; n < 13; n++)
+		assert_int_equal(context()->meta[slot_of(n)].there[ABI_TIER_CXL].pages,
+				 block_pages(context(), slot_of(n)));
+	audited(state);
+}
+
+/* The same where the context may have no more. */
+static void test_without_room_on_nvme_it_stays(void **state)
+{
+	put(0, 3, 0, ABI_SQE_DURABLE, 0);
+	context()->plan.quota[ABI_TIER_NVME] = 3 * context()->spec.geometry.block_bytes;
+	put(10, 2, 0, 0, 0);
+	assert_int_equal(to_nvme(10, 2), -ENOSPC);
+	assert_int_equal(host.answer.value, 0);
+	for (uint32_t n = 10; n < 12; n++)
+		assert_int_equal(persist_of(n), PERSIST_REFUSED);
 	audited(state);
 }
 
@@ -190,6 +226,8 @@ int main(void)
 		EACH(test_a_durable_put_writes_it),
 		EACH(test_priority_writes_it),
 		EACH(test_moving_to_nvme_writes_it),
+		EACH(test_over_a_limit_of_nvme_it_stays),
+		EACH(test_without_room_on_nvme_it_stays),
 		EACH(test_an_evicted_one_is_gone),
 		EACH(test_the_operator_may_write_all),
 	};

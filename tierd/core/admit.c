@@ -72,14 +72,16 @@ static void given_up(struct core *c)
 
 /*
  * The head's account holds all it may on NVMe, in blocks that cannot go: this one goes, so that it
- * is in nobody's way. A durable put is told so. What is pinned stays where it is, unwritten.
+ * is in nobody's way. A durable put is told so. What is pinned, or was to be moved there, stays
+ * where it is, unwritten; who wanted it moved is told (migrate.c).
  */
 int admit_over_quota(struct core *c, struct context *x, uint32_t slot)
 {
 	const struct block_meta *m = &x->meta[slot];
 
-	give_up(c, x, slot, block_use_is_pinned(block_use(x, slot)) &&
-			    m->persist == PERSIST_QUEUED && !(m->flags & BLOCK_DURABLE));
+	give_up(c, x, slot,
+		!(m->flags & BLOCK_DURABLE) && (m->persist == PERSIST_WANTED ||
+						block_use_is_pinned(block_use(x, slot))));
 	given_up(c);
 	return -EDQUOT;
 }

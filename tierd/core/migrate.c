@@ -5,7 +5,8 @@
  * write-back). What is pinned, or held by another request, stays; so does what cannot leave.
  *
  * Called by request.c. A migration never makes bytes vanish: a context without NVMe has no lower
- * tier than CXL.
+ * tier than CXL, and what finds no room on NVMe, or is more than its salt or client may have there,
+ * stays where it is; the migration ends there and says so.
  */
 #include <assert.h>
 #include <errno.h>
@@ -24,7 +25,19 @@ static bool gone_above(const struct context *x, uint32_t slot, uint32_t target)
 
 enum block_move { BLOCK_DONE, BLOCK_WAITS, BLOCK_STAYS };
 
-static enum block_move move_block(struct core *c, const struct request *r, uint32_t slot)
+/* Let it be written. Errors: write-back was told before, and has given it up. */
+static int write_down(struct core *c, struct request *r, uint32_t slot)
+{
+	if (r->wanted && r->ctx->meta[slot].persist == PERSIST_REFUSED)
+		return quota_left(c, r->ctx, slot, ABI_TIER_NVME) < block_bytes(r->ctx, slot)
+			       ? -EDQUOT
+			       : -ENOSPC;
+	admit_again(c, r->ctx, slot, true);
+	r->wanted = true;
+	return 0;
+}
+
+static enum block_move move_block(struct core *c, struct request *r, uint32_t slot)
 {
 	struct context *x = r->ctx;
 	uint32_t target = r->sqe.tier;
@@ -37,8 +50,8 @@ static enum block_move move_block(struct core *c, const struct request *r, uint3
 		if (block_use(x, slot)->pins[tier] || block_use(x, slot)->head_pins[tier])
 			return BLOCK_STAYS;
 		if (tier == ABI_TIER_CXL && x->meta[slot].persist != PERSIST_CLEAN) {
-			admit_again(c, x, slot, true);
-			return BLOCK_WAITS;
+			r->error = write_down(c, r, slot);
+			return r->error ? BLOCK_STAYS : BLOCK_WAITS;
 		}
 		if (!evict_block(c, x, slot, tier))
 			return BLOCK_WAITS; /* held by a request: that ends */
@@ -76,6 +89,7 @@ static void demote_step(struct core *c, struct request *r)
 			request_wait_space(c, r); /* write-back sees that someone waits */
 			return;
 		}
+		r->wanted = false;
 		r->moved += move == BLOCK_DONE;
 		r->cursor++;
 	}

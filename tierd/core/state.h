@@ -137,8 +137,8 @@ struct request {
 	uint64_t since_ns, deadline_ns;
 	struct context *ctx;
 	uint8_t *arg; /* CORE_ARG_BYTES_MAX, its own copy */
-	bool cancelled;
-	bool late;
+	bool cancelled, late;
+	bool wanted;          /* migrate: write-back was told of the block at the cursor */
 	bool queued;          /* in the queue of its phase */
 	bool answered;        /* the completion was sent */
 	uint32_t session;     /* of its client: numbers are used again */
