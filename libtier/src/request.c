@@ -532,6 +532,7 @@ static const char *meaning(const char *what, int error)
 		  "a plan holds 131,072 accesses and no more; end it, and begin another" },
 		{ NULL, -ENOENT,
 		  "it is not there any more: its time was over, or its context was removed" },
+		{ NULL, -ENOTCONN, "the daemon went away before it answered; ask again" },
 	};
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -36,11 +37,16 @@ static int wait_for(int fd, short events, uint64_t deadline_ns)
 
 static int explain_connect(int error, const char *path)
 {
+	struct stat st;
+
 	switch (error) {
 	case -ENOENT:
 		return error_set(error, "connect: there is no socket %s; start tierd, or set "
 					"TIER_SOCKET to where it listens", path);
 	case -ECONNREFUSED:
+		if (stat(path, &st) == 0 && !S_ISSOCK(st.st_mode))
+			return error_set(error, "connect: %s is no socket; set TIER_SOCKET to "
+						"where tierd listens", path);
 		return error_set(error, "connect: nobody listens on %s; start tierd", path);
 	case -EACCES:
 	case -EPERM:

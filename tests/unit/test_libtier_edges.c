@@ -255,6 +255,17 @@ static void test_a_full_queue_of_callers(void **state)
 	fake_start(w->fake);
 }
 
+static void test_what_is_no_socket(void **state)
+{
+	struct tier_connect_options o = { .size = sizeof(o), .socket = "/dev/null" };
+	tier *t;
+
+	(void)state;
+	assert_int_equal(tier_connect(&t, &o), -ECONNREFUSED);
+	assert_string_equal(tier_error_text(), "connect: /dev/null is no socket; set TIER_SOCKET "
+					       "to where tierd listens");
+}
+
 /* How many have called since the last time; all are hung up on. */
 static uint32_t calls_at(int listener)
 {
@@ -663,7 +674,7 @@ int main(void)
 		T(test_an_answer_has_an_end),
 		T(test_an_answer_without_an_end),
 		T(test_counters_of_an_older_caller),
-		T(test_a_full_queue_of_callers),
+		T(test_a_full_queue_of_callers), T(test_what_is_no_socket),
 		T(test_a_silent_daemon_is_not_asked_at_each_call),
 		T(test_an_exclusive_context_is_made_again),
 		T(test_a_closed_context_is_unmapped_everywhere),

@@ -137,6 +137,10 @@ static void test_errors_are_handed_on(void **state)
 	refuse(ABI_OP_FETCH, -ENOENT);
 	assert_int_equal(tier_fetch(w->c, &b, 1, NULL), -ENOENT);
 	assert_non_null(strstr(tier_error_text(), "it is not there any more"));
+	refuse(ABI_OP_FETCH, -ENOTCONN);
+	assert_int_equal(tier_fetch(w->c, &b, 1, NULL), -ENOTCONN);
+	assert_string_equal(tier_error_text(), "fetch: the daemon went away before it answered; "
+					       "ask again");
 	refuse(ABI_OP_DELETE, -EIO);
 	assert_int_equal(tier_delete(w->c, &key, 1), -EIO);
 	refuse(ABI_OP_DRAIN, -EIO);
