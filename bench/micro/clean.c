@@ -3,7 +3,7 @@
  * Cleaning of the durable log of a daemon: what it writes for each byte that is put into a store
  * which is 70, 85 and 95% full, prefixes being deleted and put again at random; and whether a store
  * that was overwritten ten times reads as fast as one that was written once, both asked in turns.
- * The trace, and the cache log, are in clean_trace.c.
+ * The trace, and the cache log, are in clean_trace.c; reads beside discards in clean_discard.c.
  *
  * Uniform overwriting is the worst case for a log: nothing is colder than anything else. The peer
  * is what oldest-first cleaning of such a log writes, by calculation (Menon 1995): with a share u
@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "bench/micro/clean.h"
 #include "bench/micro/pool.h"
@@ -46,9 +47,9 @@ static uint32_t prefixes_of(const struct bench *b, uint32_t percent)
 	return segments(b) * SEGMENT_PREFIXES * percent / 100;
 }
 
-static int open_store(struct pool *p, struct bench *b, uint32_t percent)
+int clean_open_store(struct pool *p, struct bench *b, uint32_t percent, const char *discard)
 {
-	static const char *const set[] = { "nvme.segment=2MiB", NULL };
+	const char *const set[] = { "nvme.segment=2MiB", discard, NULL };
 	const struct pool_spec spec = {
 		.name = "clean",
 		.pages_per_block = 1,
@@ -62,6 +63,16 @@ static int open_store(struct pool *p, struct bench *b, uint32_t percent)
 	};
 
 	return pool_open(p, b, &spec);
+}
+
+uint32_t clean_prefixes(const struct pool *p)
+{
+	return p->spec.blocks / PREFIX_BLOCKS;
+}
+
+uint32_t clean_prefix(uint32_t i)
+{
+	return i * PREFIX_BLOCKS;
 }
 
 /* ---- overwriting --------------------------------------------------------------------------- */
@@ -228,10 +239,11 @@ static uint32_t *shuffled(uint32_t count, uint64_t seed)
 
 /*
  * All prefixes of two stores once, shuffled, from the device: slices of the one and of the other,
- * so that what the device does meanwhile meets both. GB/s of each.
+ * so that what the device does meanwhile meets both, and a pause before each. GB/s of each.
  */
-static int read_both(struct pool *const p[2], uint32_t round, double gbps[2])
+int clean_read_both(struct pool *const p[2], uint32_t round, uint64_t pause_ns, double gbps[2])
 {
+	const struct timespec pause = { .tv_nsec = (long)pause_ns };
 	uint32_t prefixes = p[0]->spec.blocks / PREFIX_BLOCKS;
 	uint32_t *order CLEANUP_FREE = shuffled(prefixes, UINT64_C(0x589965cc75374cc3) + round);
 	uint64_t before[2] = { 0 }, ns[2] = { 0 };
@@ -242,8 +254,13 @@ static int read_both(struct pool *const p[2], uint32_t round, double gbps[2])
 	for (uint32_t at = 0, turn = round; at < prefixes && !error; at += SLICE, turn++) {
 		uint32_t n = prefixes - at < SLICE ? prefixes - at : SLICE;
 
-		for (uint32_t k = 0; k < 2 && !error; k++)
-			error = read_slice(p[(turn + k) % 2], order + at, n, &ns[(turn + k) % 2]);
+		for (uint32_t k = 0; k < 2 && !error; k++) {
+			uint32_t which = (turn + k) % 2;
+
+			if (pause_ns)
+				nanosleep(&pause, NULL);
+			error = read_slice(p[which], order + at, n, &ns[which]);
+		}
 	}
 	for (uint32_t k = 0; k < 2 && !error; k++) {
 		error = reads_end(p[k], before[k]);
@@ -261,14 +278,14 @@ static int reads(struct bench *b, struct pool *old)
 	struct sample value = { 0 }, peer = { 0 };
 	struct pool fresh;
 	struct pool *const both[2] = { old, &fresh };
-	int error = open_store(&fresh, b, 70);
+	int error = clean_open_store(&fresh, b, 70, NULL);
 
 	if (error)
 		return error;
 	for (uint32_t round = 0; round < ROUNDS * b->rounds && !error; round++) {
 		double gbps[2] = { 0 };
 
-		error = read_both(both, round, gbps);
+		error = clean_read_both(both, round, 0, gbps);
 		sample_add(&value, gbps[0]);
 		sample_add(&peer, gbps[1]);
 	}
@@ -290,12 +307,14 @@ static int reads_after(struct bench *b, struct pool *p)
 
 int bench_clean(struct bench *b)
 {
-	int error = clean_trace(b);
+	int error = clean_discards(b);
 
+	if (!error)
+		error = clean_trace(b);
 	for (uint32_t i = 0; i < CLEAN_FILLS && !error; i++) {
 		struct pool p;
 
-		error = open_store(&p, b, clean_full[i]);
+		error = clean_open_store(&p, b, clean_full[i], NULL);
 		if (error)
 			return error;
 		error = amplification(b, &p, clean_full[i]);
