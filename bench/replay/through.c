@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tierbench replay --real: the first requests of the trace through a daemon, beside the core alone
- * on the same ones. In lock-step every policy must agree in each request's hits and in how many
- * blocks left; free running, two clients at a time, the share that hits may differ by half a point.
- * How these two meet is different each time, and a policy that learns may take another turn: so
- * they run in rounds.
+ * tierbench replay --real: the trace through a daemon, beside the core alone. In lock-step, on the
+ * first requests, every policy must agree in each request's hits and in how many blocks left; free
+ * running, two clients at a time, the share that hits may differ by half a point. How these two
+ * meet is different each time, and a policy that learns may take another turn while it knows
+ * little: so they run in rounds, and over all of the trace.
  */
 #include <errno.h>
 #include <math.h>
@@ -17,7 +17,7 @@
 #include "tierd/core/policy_ops.h"
 
 #define REQUESTS 500u	   /* in lock-step: it waits for ticks after each put */
-#define FREE_REQUESTS 2500u
+#define FREE_REQUESTS 12500u /* all of bench/data */
 #define FREE_PERCENT 10u /* where one run was furthest apart */
 #define FREE_CLIENTS 2u
 #define FREE_ROUNDS SAMPLE_ROUNDS_MIN
