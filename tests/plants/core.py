@@ -248,9 +248,22 @@ bug("migrate-takes-heads", CORE + "migrate.c",
 bug("migrate-late-not-told", CORE + "migrate.c",
     "if (r->late && r->cursor < r->sqe.count)\n\t\tr->status = ABI_STATUS_LATE;", "",
     "test_core_migrate", quick=True)
+bug("heads-leave-with-the-rest", CORE + "evict.c",
+    "(!heads && heads_holds(x, slot, page, tier)))", "0)", "test_core_heads")
+bug("heads-are-never-let-go", CORE + "evict.c",
+    "\tif (!gone && c->sessions.count) /* wishes", "\tif (0) /* wishes", "test_core_heads")
+bug("heads-before-ranks", CORE + "evict.c", "quota_rank(c, x, slot, w->tier) < RANK_NORMAL);",
+    "0);", "test_core_heads")
+bug("heads-go-to-who-talks-most", CORE + "heads.c",
+    " /\n\t\t\t    c->account[account].used[ACCOUNT_REFS];", ";", "test_core_heads")
+bug("heads-take-all-room", CORE + "heads.c", "/ 100 * QUOTA_PROMISES_PERCENT;", ";",
+    "test_core_heads")
+bug("heads-do-not-come-back", CORE + "session.c",
+    "s->kept > s->staged + s->head / GROWTH_SHARE)", "0)", "test_core_heads")
 bug("session-not-staged", CORE + "session.c",
-    "} else if (s->state == SESSION_AWAY) {\n\t\tstage(c, s);",
-    "} else if (s->state == SESSION_AWAY) {\n\t\twake_at(c, s, s->patience_ns);",
+    "s->state == SESSION_AWAY && c->now_ns < s->patience_ns) {\n\t\tstage(c, s);",
+    "s->state == SESSION_AWAY && c->now_ns < s->patience_ns) {\n\t\twake_at(c, s, "
+    "s->patience_ns);",
     "test_core_session")
 bug("leased-bytes-add-up-by-scans", CORE + "account.c",
     "memset(k->held, 0, sizeof(k->held));\n\t\tfor", "for", "test_core_evacuate")
@@ -408,6 +421,9 @@ bug("writers-not-recounted", CORE + "audit_work.c", "if (n->writers != use->writ
     "test_core_audit")
 bug("marks-not-recounted", CORE + "audit_work.c", "if (n->marks[t] != use->planned[t])",
     "if (0)", "test_core_audit")
+bug("heads-not-recounted", CORE + "audit_work.c",
+    "if (n->heads[t] != use->heads[t].count || n->layers[t] > use->heads[t].layers ||\n"
+    "\t\t    !use->heads[t].count != !use->heads[t].layers)", "if (0)", "test_core_audit")
 bug("missing-pages-not-recounted", CORE + "audit.c",
     "if (b->state == ABI_BLOCK_PENDING && missing != block_use(x, slot)->missing)", "if (0)",
     "test_core_audit")

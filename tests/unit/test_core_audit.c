@@ -232,6 +232,7 @@ static void test_counters_of_a_block(void **state)
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
 		WRONG(use->staged[t], "staged bytes");
 		WRONG(use->planned[t], "want it in tier");
+		WRONG_BITS(use->heads[t].count, "heads of tier");
 		WRONG(use->pins[t], "pins of blocks");
 		WRONG(use->head_pins[t], "pins of blocks");
 		WRONG_BITS(x->meta[slot].there[t].pages, "held words");

@@ -16,7 +16,9 @@
 /* Who needs one block. Who is needed has an entry of what is in use, by which these go. */
 struct need {
 	uint32_t holds, writers;
-	uint32_t marks[ABI_MEM_TIERS]; /* of sessions whose users are back */
+	uint32_t marks[ABI_MEM_TIERS]; /* of sessions whose users are back, */
+	uint32_t heads[ABI_MEM_TIERS]; /* and of those that are away, */
+	uint32_t layers[ABI_MEM_TIERS]; /* most of which are kept */
 };
 
 static struct need *need_of(const struct context *x, struct need *n, uint32_t slot)
@@ -91,12 +93,20 @@ static void need_of_daemon(const struct core *c, const struct context *x, struct
 	}
 }
 
+static void need_of_session(const struct session *s, struct need *n)
+{
+	n->marks[s->tier] += s->awaited;
+	n->heads[s->tier] += s->kept > 0;
+	if (s->kept > n->layers[s->tier])
+		n->layers[s->tier] = s->kept;
+}
+
 static void need_of_sessions(const struct core *c, const struct context *x, struct need *n)
 {
-	for (uint32_t i = 0; c->sessions.awaited && i < c->sessions.high; i++) {
+	for (uint32_t i = 0; c->sessions.count && i < c->sessions.high; i++) {
 		const struct session *s = &c->sessions.table[i];
 
-		if (s->state == SESSION_FREE || s->ctx != x || !s->awaited)
+		if (s->state == SESSION_FREE || s->ctx != x || (!s->awaited && !s->kept))
 			continue;
 		assert(s->tier < ABI_MEM_TIERS);
 		for (uint32_t at = s->chunks; at; at = c->sessions.chunk[at - 1].next)
@@ -105,7 +115,7 @@ static void need_of_sessions(const struct core *c, const struct context *x, stru
 
 				if (ref.slot != ABI_SLOT_NONE &&
 				    index_block(&x->ix, ref.slot)->generation == ref.generation)
-					need_of(x, n, ref.slot)->marks[s->tier]++;
+					need_of_session(s, need_of(x, n, ref.slot));
 			}
 	}
 }
@@ -126,6 +136,13 @@ static void compare_needs(struct audit *a, const struct context *x, uint32_t slo
 		if (n->marks[t] != use->planned[t])
 			audit_tell(a, "context %s: block %u: %u want it in tier %u, the counter "
 				   "says %u", x->spec.name, slot, n->marks[t], t, use->planned[t]);
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+		if (n->heads[t] != use->heads[t].count || n->layers[t] > use->heads[t].layers ||
+		    !use->heads[t].count != !use->heads[t].layers)
+			audit_tell(a, "context %s: block %u: in %u heads of tier %u, %u layers, "
+				   "the counters say %u, %u", x->spec.name, slot, n->heads[t], t,
+				   n->layers[t], (uint32_t)use->heads[t].count,
+				   (uint32_t)use->heads[t].layers);
 }
 
 void audit_needs(struct audit *a, const struct context *x)

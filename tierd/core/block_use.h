@@ -21,7 +21,7 @@
 
 #include "libtier/abi/common.h"
 
-/* 56 bytes, without holes: block_use_is_nought looks at words. */
+/* 64 bytes, without holes: block_use_is_nought looks at words. */
 struct block_use {
 	uint32_t hold : 28;  /* requests and runs that need it to stay where it is */
 	uint32_t urgent : 4; /* who waits for what brings it to a tier, 2 bits each: block_await */
@@ -38,9 +38,13 @@ struct block_use {
 	uint16_t pins[ABI_MEM_TIERS];       /* of the whole block */
 	uint16_t head_pins[ABI_MEM_TIERS];  /* of its first layers (pin.c), */
 	uint16_t head_layers[ABI_MEM_TIERS]; /* so many while head_pins is not 0 */
-	uint16_t planned[ABI_MEM_TIERS];    /* plans, returned sessions that want it now */
+	uint16_t planned[ABI_MEM_TIERS]; /* plans, returned sessions that want it now */
+	struct {
+		uint32_t count : 20;  /* of sessions that are away (heads.c), each mention */
+		uint32_t layers : 12; /* most that they keep; 0 = none does */
+	} heads[ABI_MEM_TIERS];
 } __attribute__((aligned(8)));
-_Static_assert(sizeof(struct block_use) == 56, "without holes");
+_Static_assert(sizeof(struct block_use) == 64, "without holes");
 
 struct block_uses {
 	struct block_use *entry; /* [0] is always nought: that of blocks without */
@@ -66,7 +70,8 @@ static inline bool block_use_is_nought(const struct block_use *use)
 	uint64_t word[sizeof(*use) / sizeof(uint64_t)];
 
 	memcpy(word, use, sizeof(word));
-	return !(word[0] | word[1] | word[2] | word[3] | word[4] | word[5] | word[6]);
+	return !(word[0] | word[1] | word[2] | word[3] | word[4] | word[5] | word[6] |
+		 word[7]);
 }
 
 /* Is it pinned, whole or its first layers, in any tier? Then it stays in the service. */

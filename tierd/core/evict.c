@@ -98,7 +98,8 @@ bool evict_may(const struct core *c, const struct context *x, uint32_t slot, uin
 	       !use->head_pins[ABI_TIER_HBM]; /* it would leave whole */
 }
 
-static uint64_t leave(struct core *c, struct context *x, uint32_t slot, uint32_t tier)
+/* heads: pages of heads that are kept go, too. */
+static uint64_t leave(struct core *c, struct context *x, uint32_t slot, uint32_t tier, bool heads)
 {
 	uint64_t before = x->retiring[tier];
 
@@ -109,7 +110,8 @@ static uint64_t leave(struct core *c, struct context *x, uint32_t slot, uint32_t
 	for (uint32_t page = 0; page < x->ix.pages_per_block && x->meta[slot].there[tier].pages;
 	     page++) {
 		if (page_state(index_page(&x->ix, slot, page), tier) != ABI_PAGE_READY ||
-		    pin_holds(x, slot, page, tier))
+		    pin_holds(x, slot, page, tier) ||
+		    (!heads && heads_holds(x, slot, page, tier)))
 			continue;
 		if (!retire_page(c, x, slot, page, tier))
 			break;
@@ -126,7 +128,7 @@ bool evict_block(struct core *c, struct context *x, uint32_t slot, uint32_t tier
 {
 	if (!evict_may(c, x, slot, tier))
 		return false;
-	leave(c, x, slot, tier);
+	leave(c, x, slot, tier, true);
 	return true;
 }
 
@@ -146,11 +148,20 @@ static bool is_awaited(const struct core *c, const struct context *x, uint32_t s
 struct walk {
 	uint32_t tier, most; /* candidates to look at */
 	uint32_t rank;
+	bool heads;                    /* heads that are kept, too */
 	bool awaited;                  /* blocks that are awaited there, too */
 	const struct holding *account; /* NULL = any */
 	uint32_t cursor;               /* in, out: 1 + slot to go on behind; 0 = the first */
 	uint64_t bytes;                /* wanted */
 };
+
+/* Heads are kept for whom it is not to give first, by share or priority. */
+static bool walk_takes_heads(const struct core *c, const struct context *x, const struct walk *w,
+			     uint32_t slot)
+{
+	return w->heads || (block_use(x, slot)->heads[w->tier].count &&
+			    quota_rank(c, x, slot, w->tier) < RANK_NORMAL);
+}
 
 static bool walk_wants(const struct core *c, const struct context *x, const struct walk *w,
 		       uint32_t slot)
@@ -158,6 +169,8 @@ static bool walk_wants(const struct core *c, const struct context *x, const stru
 	if (!w->awaited && is_awaited(c, x, slot, w->tier))
 		return false;
 	if (w->account && !quota_of(c, x, slot, w->account))
+		return false;
+	if (heads_is_all(x, slot, w->tier) && !walk_takes_heads(c, x, w, slot))
 		return false;
 	return quota_rank(c, x, slot, w->tier) <= w->rank && evict_may(c, x, slot, w->tier);
 }
@@ -214,7 +227,7 @@ static uint64_t walk(struct core *c, struct context *x, struct walk *w)
 		candidate_prefetch(x, slot);
 		candidates_expect(x, slot, w->tier);
 		if (walk_wants(c, x, w, slot))
-			gone += leave(c, x, slot, w->tier);
+			gone += leave(c, x, slot, w->tier, walk_takes_heads(c, x, w, slot));
 		if (x->meta[slot].there[w->tier].ordered)
 			stays = slot;
 	}
@@ -244,15 +257,20 @@ static uint64_t evict_rank(struct core *c, struct context *x, uint32_t tier, uin
 /* Evict about `bytes` of the context from the tier. Returns the bytes that retire by it. */
 uint64_t evict_some(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 {
-	struct walk all = { .tier = tier, .most = WALK_MAX, .rank = RANK_KEEP, .awaited = true };
+	struct walk all = { .tier = tier, .most = WALK_MAX, .rank = RANK_KEEP, .heads = true };
 	uint64_t gone = 0;
 
 	evict_drain_logs(c);
+	heads_look(c, x, tier);
 	for (uint32_t rank = 0; rank < RANKS && gone < bytes; rank++)
 		if (quota_ranked(c, x, tier, rank))
 			gone += evict_rank(c, x, tier, rank, bytes - gone);
 	all.bytes = bytes;
-	if (!gone && (c->plans.count || c->staged.bytes)) /* wishes: they stall nobody */
+	if (!gone && c->sessions.count) /* wishes: they stall nobody */
+		gone = walk(c, x, &all);
+	all.awaited = true;
+	all.cursor = 0;
+	if (!gone && (c->plans.count || c->sessions.awaited || c->staged.bytes))
 		gone = walk(c, x, &all);
 	return gone;
 }
@@ -409,7 +427,7 @@ int evict_account(struct core *c, struct context *x, uint32_t slot, uint32_t tie
 {
 	struct holding *a = quota_short(c, x, slot, tier);
 	struct walk w = { .tier = tier, .most = FIRST_WALK, .rank = RANK_KEEP, .account = a,
-			  .awaited = true };
+			  .heads = true, .awaited = true };
 	bool whole = !a->cursor[tier];
 	uint64_t gone;
 

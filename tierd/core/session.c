@@ -3,11 +3,7 @@
  * Sessions: see session.h for what they are. This file keeps the table, decides what of a session
  * is staged and when, and answers the client. The transfers are prefetches of the core's own,
  * parked as claims like anybody else's, of the speculative class; what came is pinned (head layers
- * only) until patience ends, and is then given back unread.
- *
- * The head: with t = transfer of a layer, c = its computation, q = what is queued in front, layer l
- * is in time when q + (l - k + 1) t <= l c for all l >= k; so k is the larger of (q + t) / c and
- * L - ((L - 1) c - q) / t, and one more. Without c all L layers are the head.
+ * only: heads.c) until patience ends, and is then given back unread.
  */
 #include <assert.h>
 #include <errno.h>
@@ -18,6 +14,7 @@
 
 #define PARK_AHEAD_NS (500 * MS) /* of the estimated return: then it becomes a claim */
 #define RETRY_NS (10 * MS)
+#define GROWTH_SHARE 8u          /* of a head: less is not brought for itself */
 #define LATER_NS (20000 * MS)    /* an expected read after the return */
 #define HINT_SLACK_NS (1000 * MS)
 #define EXPIRES_NS (60000 * MS)  /* at the earliest, after the end of patience */
@@ -66,7 +63,7 @@ static void refs_free(struct core *c, struct session *s)
 {
 	struct client *owner = &c->client[s->client];
 
-	assert(owner->session == s->client_session);
+	assert(owner->session == s->client_session && !s->kept);
 	while (s->chunks) {
 		struct session_chunk *k = &c->sessions.chunk[s->chunks - 1];
 		uint32_t next = k->next;
@@ -98,39 +95,6 @@ static void wake_at(struct core *c, struct session *s, uint64_t ns)
 		c->sessions.next_ns = ns;
 }
 
-static bool reads_part(const struct session *s, uint32_t part)
-{
-	return !s->part_count || (part >= s->part_first && part - s->part_first < s->part_count);
-}
-
-static uint32_t layers_of(const struct session *s)
-{
-	const struct abi_geometry *g = context_geometry(s->ctx);
-	uint32_t most = 1;
-
-	for (uint32_t i = 0; i < g->part_count; i++)
-		if (reads_part(s, i))
-			most = g->part[i].layers > most ? g->part[i].layers : most;
-	return most;
-}
-
-/* How many layers must be there at the return, see above. */
-static uint16_t head_of(const struct core *c, const struct session *s, uint64_t bytes)
-{
-	uint32_t layers = layers_of(s);
-	uint64_t queue = sched_ready_ns(c, SCHED_READ, 0, ABI_CLASS_DEADLINE, 0);
-	uint64_t all = sched_ready_ns(c, SCHED_READ, bytes, ABI_CLASS_DEADLINE, 0);
-	double q = (double)queue;
-	double t = (double)(all > queue ? all - queue : 0) / layers, first, last, head;
-
-	if (!s->layer_ns)
-		return (uint16_t)layers;
-	first = (q + t) / (double)s->layer_ns;
-	last = t > 0 ? layers - ((layers - 1) * (double)s->layer_ns - q) / t : 1;
-	head = (first > last ? first : last) + 1.999;
-	return (uint16_t)(head > layers ? layers : head);
-}
-
 /*
  * Whose user is back will be read, for sure and soon: its blocks leave after all others, whatever
  * the policy makes of them (it sees blocks that were just brought and not used). A preference, as
@@ -153,20 +117,26 @@ static void await(struct core *c, struct session *s, bool yes)
 		}
 }
 
+static void unpin(struct core *c, struct session *s)
+{
+	struct pin *p = &c->pin[s->pin % CORE_PINS_MAX];
+
+	if (s->pin && p->used && p->id == s->pin)
+		pin_end(c, p);
+	s->pin = 0;
+}
+
 static void let_go(struct core *c, struct session *s)
 {
-	struct pin *p = s->pin ? &c->pin[s->pin % CORE_PINS_MAX] : NULL;
-
 	if (s->r) {
 		s->r->owner = NULL;
 		request_abort(c, s->r, -ECANCELED);
 		s->r = NULL;
 	}
-	if (p && p->used && p->id == s->pin)
-		pin_end(c, p);
-	s->pin = 0;
+	unpin(c, s);
 	s->landed = false;
 	await(c, s, false);
+	heads_keep(c, s, 0);
 }
 
 /* What was staged for nothing leaves: an abandoned session costs nothing. */
@@ -213,7 +183,7 @@ static void pin_head(struct core *c, struct session *s)
 		.tier = s->tier,
 		.ctx = s->ctx,
 		.deadline_ns = s->patience_ns,
-		.layers = s->head,
+		.layers = s->staged,
 		.ref = (const struct abi_block_ref *)r->arg,
 		.count = r->held,
 	};
@@ -252,7 +222,7 @@ static void staged(struct core *c, struct request *r, uint64_t value)
 		return;
 	assert(s->r == r);
 	if (s->state == SESSION_STAGING) {
-		s->landed = !r->error && value && value == s->blocks;
+		s->landed = !r->error && value && value == s->blocks && s->staged == s->head;
 		if (!r->error && value)
 			pin_head(c, s);
 		s->state = SESSION_STAGED;
@@ -293,19 +263,29 @@ static void stage(struct core *c, struct session *s)
 	struct request *r = NULL;
 
 	assert(c->client[s->client].session == s->client_session);
-	if (claim_may(c, c->client[s->client].account))
+	heads_keep(c, s, heads_may(c, s));
+	s->staged = s->kept;
+	if (s->staged && claim_may(c, c->client[s->client].account))
 		r = transfer(c, s, s->use_ns, s->patience_ns);
 	if (!r) {
-		wake_at(c, s, c->now_ns + RETRY_NS);
+		wake_at(c, s, c->now_ns + (s->staged ? RETRY_NS : PARK_AHEAD_NS));
 		return;
 	}
-	s->head = head_of(c, s, fetch_range_bytes(r) * s->blocks);
-	r->sqe.layer_count = s->head;
+	r->sqe.layer_count = s->staged;
 	s->r = r;
 	s->state = SESSION_STAGING;
 	wake_at(c, s, s->patience_ns);
 	c->metrics.sessions_staged++;
 	claim_take(c, r);
+}
+
+/* So much of its head is kept now: less may have been staged, then the rest comes. */
+void session_kept(struct core *c, struct session *s)
+{
+	if (s->staged > s->kept)
+		s->staged = s->kept;
+	if (s->state == SESSION_STAGED && s->kept > s->staged + s->head / GROWTH_SHARE)
+		wake_at(c, s, c->now_ns);
 }
 
 /* ---- the client's word -------------------------------------------------------------------- */
@@ -418,10 +398,11 @@ static void turn_ended(struct core *c, struct request *r, struct session *s)
 	s->part_first = r->sqe.part_first;
 	s->part_count = r->sqe.part_count;
 	s->tier = r->sqe.tier;
-	s->head = 0;
+	s->staged = 0;
 	s->turn_end_ns = c->now_ns;
 	think_window(c, s->ctx, s->salt, &low, &high);
-	if (args->return_ns > c->now_ns) { /* a hint is believed, and waited for three times */
+	s->told = args->return_ns > c->now_ns;
+	if (s->told) { /* a hint is believed, and waited for three times */
 		low = args->return_ns - c->now_ns;
 		high = 3 * low + HINT_SLACK_NS;
 	}
@@ -431,16 +412,12 @@ static void turn_ended(struct core *c, struct request *r, struct session *s)
 	s->patience_ns = c->now_ns + high;
 	s->expires_ns = s->patience_ns + (high > EXPIRES_NS ? high : EXPIRES_NS);
 	s->state = SESSION_AWAY;
+	s->head = heads_need(c, s);
+	heads_keep(c, s, s->blocks ? s->head : 0);
 	low = s->use_ns > c->now_ns + PARK_AHEAD_NS ? s->use_ns - PARK_AHEAD_NS : c->now_ns;
 	wake_at(c, s, low);
 	c->metrics.session_turns++;
 	request_end(c, r, 0, s->blocks, 0);
-}
-
-/* Pages of a part that its first layers, so many, are. */
-static uint32_t layers_pages(const struct abi_part *part, uint32_t layers)
-{
-	return (layers < part->layers ? layers : part->layers) * part->groups;
 }
 
 /* Are a block's first layers READY, page by page? No more pages are looked at than *look counts. */
@@ -450,9 +427,9 @@ static bool pages_ready(const struct session *s, uint32_t slot, uint32_t layers,
 	uint32_t parts = index_block(&s->ctx->ix, slot)->parts;
 
 	for (uint32_t i = 0; i < g->part_count; i++) {
-		uint32_t pages = layers_pages(&g->part[i], layers);
+		uint32_t pages = heads_pages(&g->part[i], layers);
 
-		if (!reads_part(s, i) || !(parts >> i & 1))
+		if (!heads_reads(s, i) || !(parts >> i & 1))
 			continue;
 		if (*look < pages)
 			return false;
@@ -477,7 +454,7 @@ static bool layers_there(const struct core *c, const struct session *s, uint32_t
 	uint32_t pages = 0, look = LOOK_PAGES;
 
 	for (uint32_t i = 0; i < g->part_count; i++)
-		pages += reads_part(s, i) ? layers_pages(&g->part[i], layers) : 0;
+		pages += heads_reads(s, i) ? heads_pages(&g->part[i], layers) : 0;
 	for (uint32_t at = s->chunks; at; at = c->sessions.chunk[at - 1].next)
 		for (uint32_t i = 0; i < c->sessions.chunk[at - 1].count; i++) {
 			struct abi_block_ref ref = c->sessions.chunk[at - 1].ref[i];
@@ -498,7 +475,7 @@ static bool layers_there(const struct core *c, const struct session *s, uint32_t
 /* With how many layers may the turn begin? Nought: not all are there that it takes. */
 static uint32_t layers_ready(const struct core *c, const struct session *s)
 {
-	uint32_t all = layers_of(s);
+	uint32_t all = heads_layers(s);
 
 	assert(s->head <= all);
 	if (!s->blocks)
@@ -513,7 +490,6 @@ static void returned(struct core *c, struct request *r, struct session *s)
 {
 	uint64_t last = c->now_ns + LATER_NS;
 	uint32_t ready = layers_ready(c, s);
-	struct pin *p = s->pin ? &c->pin[s->pin % CORE_PINS_MAX] : NULL;
 	struct request *rest;
 
 	if (s->turn_end_ns) {
@@ -524,9 +500,7 @@ static void returned(struct core *c, struct request *r, struct session *s)
 	s->turn_end_ns = 0;
 	if (s->r && s->r->parked)
 		let_go(c, s);
-	if (p && p->used && p->id == s->pin)
-		pin_end(c, p);
-	s->pin = 0;
+	unpin(c, s);
 	rest = s->blocks ? transfer(c, s, c->now_ns, last) : NULL;
 	if (rest) {
 		rest->owner = NULL;
@@ -537,6 +511,7 @@ static void returned(struct core *c, struct request *r, struct session *s)
 		fetch_begin(c, rest);
 	}
 	s->state = SESSION_ACTIVE;
+	heads_keep(c, s, 0);
 	await(c, s, true);
 	s->expires_ns = c->now_ns + EXPIRES_MOST_NS;
 	wake_at(c, s, last);
@@ -590,9 +565,12 @@ static void step(struct core *c, struct session *s)
 	if (c->now_ns >= s->expires_ns) {
 		c->metrics.sessions_expired++;
 		forget(c, s);
-	} else if (s->state == SESSION_AWAY) {
+	} else if (s->state == SESSION_AWAY && c->now_ns < s->patience_ns) {
 		stage(c, s);
-	} else if (s->state == SESSION_STAGING || s->state == SESSION_STAGED) {
+	} else if (s->state == SESSION_STAGED && c->now_ns < s->patience_ns) {
+		unpin(c, s);
+		stage(c, s);
+	} else if (s->state != SESSION_ACTIVE && s->state != SESSION_FADED) {
 		let_go(c, s);
 		give_back(c, s);
 		s->state = SESSION_FADED;

@@ -17,6 +17,7 @@
 #include "libtier/abi/ring.h"
 
 struct core;
+struct abi_part;
 struct context;
 struct request;
 
@@ -68,8 +69,12 @@ struct session {
 	uint64_t pin;          /* 0 = none */
 	struct request *r;     /* staging; NULL = none */
 	uint16_t part_first, part_count;
-	uint16_t head;         /* layers to be there at the return; 0 = not staged yet */
+	uint16_t head;         /* layers to be there at the return */
+	uint16_t staged;       /* of these, brought for it; 0 = not yet */
+	uint16_t kept;         /* ... its blocks are marked with; 0 = they are not */
+	double weight;         /* heads.c: its part of what heads may keep, at the last look */
 	uint8_t tier;
+	bool told;             /* it said when it comes back */
 	bool landed;           /* the head was there when staging ended */
 	bool awaited;          /* back: its blocks carry a mark (block_staged.planned) */
 	uint32_t chunks;       /* 1 + index of the first; 0 = none */
@@ -85,6 +90,7 @@ struct sessions {
 	uint32_t high, chunks_high;
 	uint32_t count;
 	uint32_t awaited;            /* of them, whose blocks carry marks */
+	uint32_t looked;             /* heads.c: where its look goes on */
 	uint64_t next_ns;
 	struct think everyone;
 	struct think *tenant; /* THINK_TENANTS */
@@ -94,12 +100,27 @@ struct sessions {
 int sessions_open(struct core *c);
 void sessions_close(struct core *c);
 void session_request(struct core *c, struct request *r);
+void session_kept(struct core *c, struct session *s);
 void session_tick(struct core *c);
 uint64_t session_next(const struct core *c);
 void session_client_gone(struct core *c, uint32_t client);
 void session_context_gone(struct core *c, const struct context *x);
 
+/* heads.c */
+bool heads_reads(const struct session *s, uint32_t part);
+uint32_t heads_pages(const struct abi_part *part, uint32_t layers);
+uint32_t heads_layers(const struct session *s);
+uint16_t heads_need(const struct core *c, const struct session *s);
+uint32_t heads_may(const struct core *c, const struct session *s);
+void heads_keep(struct core *c, struct session *s, uint32_t layers);
+bool heads_holds(const struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
+bool heads_is_all(const struct context *x, uint32_t slot, uint32_t tier);
+void heads_look(struct core *c, struct context *x, uint32_t tier);
+
 /* think.c */
+uint64_t think_soon_ns(struct core *c, struct context *x, uint64_t salt);
+double think_odds(struct core *c, struct context *x, uint64_t salt, uint64_t away_ns,
+		  uint64_t soon_ns);
 void think_learn(struct core *c, struct context *x, uint64_t salt, uint64_t ns);
 void think_window(struct core *c, struct context *x, uint64_t salt, uint64_t *low, uint64_t *high);
 

@@ -99,8 +99,7 @@ struct context {
 	uint64_t grow_until_ns, grow_look_ns; /* a run waits for more, at most; looks. 0 = none */
 	uint64_t full_since_ns; /* write-back finds no room on NVMe since; 0 = it does */
 	uint64_t full_retry_ns; /* ... and looks for some not before */
-	uint64_t blocks, blocks_pending;
-	uint64_t nvme_bytes, dirty_bytes;
+	uint64_t blocks, blocks_pending, nvme_bytes, dirty_bytes;
 	uint32_t put_copies; /* copy jobs of puts under way: their ends make room for the next */
 	uint64_t refused; /* blocks that are PERSIST_REFUSED */
 	uint64_t pinned[ABI_MEM_TIERS]; /* bytes that pins keep: once, however many they are */
@@ -112,6 +111,7 @@ struct context {
 	struct ledger salts;
 	uint32_t rank_cursor[ABI_MEM_TIERS][RANKS_SOUGHT]; /* evict.c: where its walks go on */
 	uint64_t rank_since_ns[ABI_MEM_TIERS][RANKS_SOUGHT];
+	uint64_t heads_ns[ABI_MEM_TIERS]; /* heads.c: not looked at before */
 	uint64_t kept_blocks; /* with a priority or a TTL */
 	uint64_t claimed_blocks; /* that reservations may come to and did not draw yet */
 };

@@ -15,6 +15,7 @@
 #define FIRST_OCTAVE 22u /* 2^22 ns */
 #define FADE_AT 1024u
 #define ENOUGH 12u /* returns, before a histogram is believed */
+#define SOON_SHARE 4u /* of the median */
 #define PRIOR_LOW_NS (500 * MS)
 #define PRIOR_HIGH_NS (120000 * MS)
 
@@ -92,6 +93,16 @@ static uint64_t quantile(const struct think *t, double q, bool upper)
 	return bucket_ns(THINK_BUCKETS - 1);
 }
 
+/* Whose returns tell most of a tenant: its own, if they are enough. */
+static const struct think *known(struct core *c, struct context *x, uint64_t salt)
+{
+	const struct think *t = tenant(c, x, salt, false);
+
+	if (!t || t->count < ENOUGH)
+		t = &x->think;
+	return t->count < ENOUGH ? &c->sessions.everyone : t;
+}
+
 /*
  * When the user may be back at the earliest, and until when it is worth waiting. Bounds of buckets
  * are taken outwards. Heavy tails: the upper bound says little, so waiting ends at THINK_PATIENCE
@@ -99,13 +110,9 @@ static uint64_t quantile(const struct think *t, double q, bool upper)
  */
 void think_window(struct core *c, struct context *x, uint64_t salt, uint64_t *low, uint64_t *high)
 {
-	const struct think *t = tenant(c, x, salt, false);
+	const struct think *t = known(c, x, salt);
 	uint64_t most;
 
-	if (!t || t->count < ENOUGH)
-		t = &x->think;
-	if (t->count < ENOUGH)
-		t = &c->sessions.everyone;
 	*low = PRIOR_LOW_NS;
 	*high = PRIOR_HIGH_NS;
 	if (t->count < ENOUGH)
@@ -115,4 +122,43 @@ void think_window(struct core *c, struct context *x, uint64_t salt, uint64_t *lo
 	most = THINK_PATIENCE * quantile(t, 0.5, true);
 	if (*high > most)
 		*high = most;
+}
+
+/* What is soon, beside how long its users think. */
+uint64_t think_soon_ns(struct core *c, struct context *x, uint64_t salt)
+{
+	const struct think *t = known(c, x, salt);
+
+	return t->count < ENOUGH ? PRIOR_LOW_NS : quantile(t, 0.5, false) / SOON_SHARE;
+}
+
+/* Returns within so long; those of its bucket by the part of that which has passed. */
+static double within(const struct think *t, uint64_t ns)
+{
+	uint32_t last = bucket_of(ns);
+	uint64_t from = bucket_ns(last), to = bucket_ns(last + 1);
+	double returns = 0;
+
+	for (uint32_t i = 0; i < last; i++)
+		returns += t->bucket[i];
+	if (ns <= from)
+		return returns;
+	return returns + (ns < to ? t->bucket[last] * (double)(ns - from) / (double)(to - from)
+				  : t->bucket[last]);
+}
+
+/*
+ * The odds that who has been away for so long is back soon: of those who were away as long, how
+ * many were. One is added who is as likely to be away twice as long as not, so that a few returns
+ * prove nothing.
+ */
+double think_odds(struct core *c, struct context *x, uint64_t salt, uint64_t away_ns,
+		  uint64_t soon_ns)
+{
+	const struct think *t = known(c, x, salt);
+	double before = within(t, away_ns), soon = within(t, away_ns + soon_ns) - before;
+	double unknown = (double)soon_ns / (double)(soon_ns + away_ns);
+
+	assert(soon >= 0 && t->count >= before);
+	return (soon + unknown) / (t->count - before + 1);
 }

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Heads of conversations: the first layers of a prefix, so many that the others stream in while
+ * these are computed. While a user thinks, the rest of what was read need not stay: it leaves in
+ * the policy's order, and the head behind all blocks that nobody expects (evict.c). A preference:
+ * it stalls nobody, and what has marks here is in no budget of pins.
+ *
+ * The head: with t = transfer of a layer, c = its computation, q = what is queued in front, layer l
+ * is in time when q + (l - k + 1) t <= l c for all l >= k; so k is the larger of (q + t) / c and
+ * L - ((L - 1) c - q) / t, and one more. Without c all L layers are the head. Of q only the latency
+ * is known ahead.
+ *
+ * All heads of a context together keep to a share of its room, the one that promises have in a tier
+ * (I7), so a fifth is always the policy's. If they come to more, users (uids) have equal parts of
+ * it, and each head as many layers as go with the odds that its user is back soon: each layer that
+ * is there saves its transfer, the first as much as the last. Called by session.c and, when room is
+ * needed, by evict.c: nothing is decided before.
+ */
+#include <assert.h>
+#include <float.h>
+
+#include "tierd/core/state.h"
+
+#define LOOK_NS (100 * MS)        /* between looks at who keeps how much, */
+#define LOOK_SESSION_NS (MS / 10) /* and so much for each session: 1 % of a processor at most */
+#define LATE_NS (1000 * MS)       /* without a look: there is room */
+#define LOOK_REFS 16384u          /* marked anew in one look; the others' turn comes */
+#define KEPT_MAX 4095u            /* layers: block_use.heads */
+#define FILLS 8u                  /* rounds of sharing what those leave that need less */
+
+_Static_assert(SESSION_CHUNKS * SESSION_CHUNK_REFS < 1u << 20, "fits block_use.heads.count");
+
+bool heads_reads(const struct session *s, uint32_t part)
+{
+	return !s->part_count || (part >= s->part_first && part - s->part_first < s->part_count);
+}
+
+/* Pages of a part that its first layers, so many, are. */
+uint32_t heads_pages(const struct abi_part *part, uint32_t layers)
+{
+	return (layers < part->layers ? layers : part->layers) * part->groups;
+}
+
+uint32_t heads_layers(const struct session *s)
+{
+	const struct abi_geometry *g = context_geometry(s->ctx);
+	uint32_t most = 1;
+
+	for (uint32_t i = 0; i < g->part_count; i++)
+		if (heads_reads(s, i))
+			most = g->part[i].layers > most ? g->part[i].layers : most;
+	return most;
+}
+
+/* Bytes of the first layers of all blocks of a session. */
+static uint64_t bytes_of(const struct session *s, uint32_t layers)
+{
+	const struct abi_geometry *g = context_geometry(s->ctx);
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < g->part_count; i++)
+		if (heads_reads(s, i))
+			bytes += (uint64_t)heads_pages(&g->part[i], layers) *
+				 g->part[i].page_stride;
+	return bytes * s->blocks;
+}
+
+/*
+ * How many layers must be there at the return, see above. What the device has before it now says
+ * nothing of then.
+ */
+uint16_t heads_need(const struct core *c, const struct session *s)
+{
+	uint32_t layers = heads_layers(s);
+	struct sched_lane_stats st;
+	double queue, t, first, last, head;
+
+	sched_lane_stats(c, SCHED_READ, &st);
+	if (!s->layer_ns || !st.bandwidth)
+		return (uint16_t)layers;
+	queue = (double)st.latency_ns;
+	t = (double)bytes_of(s, layers) / layers * 1e9 / (double)st.bandwidth;
+	first = (queue + t) / (double)s->layer_ns;
+	last = t > 0 ? layers - ((layers - 1) * (double)s->layer_ns - queue) / t : 1;
+	head = (first > last ? first : last) + 1.999;
+	return (uint16_t)(head > layers ? layers : head);
+}
+
+/*
+ * How many of these may be staged: what it keeps, since more would push out what others keep. All,
+ * if nobody has needed room of late, or the user said when: that is for a moment.
+ */
+uint32_t heads_may(const struct core *c, const struct session *s)
+{
+	if (!s->blocks)
+		return 0;
+	if (s->told || c->now_ns >= s->ctx->heads_ns[s->tier] + LATE_NS)
+		return s->head;
+	return s->kept;
+}
+
+/* ---- marks -------------------------------------------------------------------------------- */
+
+static void mark(struct context *x, struct abi_block_ref ref, uint32_t tier, uint32_t layers)
+{
+	struct block_use *use = block_use_make(x, ref.slot);
+
+	assert(layers && layers <= KEPT_MAX);
+	use->heads[tier].count++;
+	assert(use->heads[tier].count);
+	if (use->heads[tier].layers < layers)
+		use->heads[tier].layers = layers & KEPT_MAX;
+}
+
+static void unmark(struct context *x, struct abi_block_ref ref, uint32_t tier)
+{
+	struct block_use *use;
+
+	if (index_block(&x->ix, ref.slot)->generation != ref.generation)
+		return; /* the block went; so did its marks */
+	use = block_use_make(x, ref.slot);
+	assert(use->heads[tier].count && use->heads[tier].layers);
+	if (!--use->heads[tier].count)
+		use->heads[tier].layers = 0;
+	block_use_settle(x, ref.slot);
+}
+
+/* So many layers of the session's blocks are to be kept; 0 = none. */
+void heads_keep(struct core *c, struct session *s, uint32_t layers)
+{
+	assert(s->tier < ABI_MEM_TIERS && layers <= heads_layers(s));
+	if (layers > KEPT_MAX)
+		layers = KEPT_MAX;
+	if (s->kept == layers)
+		return;
+	for (uint32_t at = s->chunks; at; at = c->sessions.chunk[at - 1].next)
+		for (uint32_t i = 0; i < c->sessions.chunk[at - 1].count; i++) {
+			struct abi_block_ref *ref = &c->sessions.chunk[at - 1].ref[i];
+
+			if (s->kept && ref->slot != ABI_SLOT_NONE)
+				unmark(s->ctx, *ref, s->tier);
+			if (layers && !block_alive(s->ctx, *ref))
+				ref->slot = ABI_SLOT_NONE; /* it is no block, now or later */
+			if (layers && ref->slot != ABI_SLOT_NONE)
+				mark(s->ctx, *ref, s->tier, layers);
+		}
+	s->kept = (uint16_t)layers;
+}
+
+/* Is this page in a head that is kept? */
+bool heads_holds(const struct context *x, uint32_t slot, uint32_t page, uint32_t tier)
+{
+	const struct abi_part *part = &context_geometry(x)->part[x->page_part[page]];
+	const struct block_use *use = block_use(x, slot);
+
+	return (page - part->page_base) / part->groups < use->heads[tier].layers;
+}
+
+/* Is no more of the block in the tier than such pages? By their number. */
+bool heads_is_all(const struct context *x, uint32_t slot, uint32_t tier)
+{
+	const struct abi_geometry *g = context_geometry(x);
+	const struct block_use *use = block_use(x, slot);
+	uint32_t pages = 0;
+
+	if (!use->heads[tier].count)
+		return false;
+	for (uint32_t i = 0; i < g->part_count; i++)
+		if (index_block(&x->ix, slot)->parts >> i & 1)
+			pages += heads_pages(&g->part[i], use->heads[tier].layers);
+	return x->meta[slot].there[tier].pages <= pages;
+}
+
+/* ---- shares ------------------------------------------------------------------------------- */
+
+static bool is_away(const struct session *s, const struct context *x, uint32_t tier)
+{
+	return (s->state == SESSION_AWAY || s->state == SESSION_STAGING ||
+		s->state == SESSION_STAGED) && s->ctx == x && s->tier == tier && s->blocks;
+}
+
+/* The odds that its user is back soon: by what is known of users, or by when it said. */
+static double odds(struct core *c, const struct session *s)
+{
+	uint64_t soon = think_soon_ns(c, s->ctx, s->salt), away;
+
+	if (!s->told)
+		return think_odds(c, s->ctx, s->salt, c->now_ns - s->turn_end_ns, soon);
+	away = s->use_ns > c->now_ns ? s->use_ns - c->now_ns : c->now_ns - s->use_ns;
+	return (double)soon / (double)(away + MS);
+}
+
+/* Each session's weight, in layers; those of a user come to the same together, whoever it is. */
+static void weigh(struct core *c, const struct context *x, uint32_t tier)
+{
+	for (uint32_t i = 0; i < c->sessions.high; i++) {
+		struct session *s = &c->sessions.table[i];
+		uint32_t account = c->client[s->client].account;
+
+		if (!is_away(s, x, tier))
+			continue;
+		assert(c->account[account].used[ACCOUNT_REFS] > 0);
+		s->weight = odds(c, s) * heads_layers(s) /
+			    c->account[account].used[ACCOUNT_REFS];
+	}
+}
+
+/* Layers a weight, so that all heads come to so many bytes. */
+static double scale_of(const struct core *c, const struct context *x, uint32_t tier, double bytes)
+{
+	double scale = 0;
+
+	for (uint32_t n = 0; n < FILLS; n++) {
+		double left = bytes, sum = 0;
+
+		for (uint32_t i = 0; i < c->sessions.high; i++) {
+			const struct session *s = &c->sessions.table[i];
+			double head;
+
+			if (!is_away(s, x, tier))
+				continue;
+			head = (double)bytes_of(s, s->head);
+			if (scale * s->weight >= s->head)
+				left -= head;
+			else
+				sum += head / s->head * s->weight;
+		}
+		if (sum <= 0)
+			return DBL_MAX; /* there is room for all */
+		scale = left > 0 ? left / sum : 0;
+	}
+	return scale;
+}
+
+/* Bytes that heads may keep of what the context has: their part, less what others have pinned. */
+static uint64_t room_of(const struct core *c, const struct context *x, uint32_t tier)
+{
+	uint64_t pinned = x->pinned[tier], room;
+	struct space_stats st;
+
+	space_stats(x->space[tier], &st);
+	room = (st.live + st.available + st.punching) / 100 * QUOTA_PROMISES_PERCENT;
+	for (uint32_t i = 0; i < c->sessions.high; i++) {
+		const struct session *s = &c->sessions.table[i];
+		const struct pin *p = &c->pin[s->pin % CORE_PINS_MAX];
+
+		if (is_away(s, x, tier) && s->pin && p->used && p->id == s->pin)
+			pinned -= p->bytes < pinned ? p->bytes : pinned;
+	}
+	return room > pinned ? room - pinned : 0;
+}
+
+/* Room is needed: who keeps how much of it? */
+void heads_look(struct core *c, struct context *x, uint32_t tier)
+{
+	struct sessions *t = &c->sessions;
+	uint32_t refs = 0;
+	double scale, layers = 0; /* part of one is left to the next session */
+
+	if (!t->count || c->now_ns < x->heads_ns[tier])
+		return;
+	assert(x->space[tier]);
+	x->heads_ns[tier] = c->now_ns + LOOK_NS + t->count * LOOK_SESSION_NS;
+	weigh(c, x, tier);
+	scale = scale_of(c, x, tier, (double)room_of(c, x, tier));
+	for (uint32_t n = 0; n < t->high && refs < LOOK_REFS; n++) {
+		struct session *s = &t->table[t->looked++ % t->high];
+
+		if (!is_away(s, x, tier))
+			continue;
+		refs += s->blocks;
+		layers += scale * s->weight < s->head ? scale * s->weight : s->head;
+		heads_keep(c, s, layers < s->head ? (uint32_t)layers : s->head);
+		layers -= s->kept;
+		session_kept(c, s);
+	}
+}
