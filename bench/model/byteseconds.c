@@ -10,10 +10,11 @@
  * There a prefix streams in as fast as it is computed, so a small tier costs nothing with sessions
  * nor without. Hence the same again where the device is the slower one, in ITME's ratios (itme.h: a
  * turn's own work beside the prefix of all turns before, from the device): turn 7, where a layer's
- * computation takes 0.81 of its transfer, so a fifth of a prefix has to be in memory at the return,
- * and turn 10, when its memory is full: 0.54, so nearly half has to be. Who may come back at any
- * time needs that room all the time, so then a quarter of what is stored cannot do for all of them,
- * whoever chooses; where the return is announced (an agent's tool call) it may.
+ * computation takes 0.81 of its transfer, so a fifth of a prefix has to be in memory at the return
+ * (a quarter of the stored has room for that, an eighth has not), and turn 10, when its memory is
+ * full: 0.54, so nearly half has to be. Who may come back at any time needs that room all the time,
+ * so then a quarter cannot do for all of them, whoever chooses; where the return is announced (an
+ * agent's tool call) it may.
  */
 #include "bench/bench.h"
 #include "bench/model/itme.h"
