@@ -243,6 +243,58 @@ static void test_a_put_waits_for_what_a_fetch_holds(void **state)
 	host_halt(&host);
 }
 
+/* ---- claims ------------------------------------------------------------------------------- */
+
+/* One block of pages of 12 and of 4 KiB, which is on NVMe alone. */
+static struct context *stored_context(void)
+{
+	const struct abi_put_args args = { .count = 1 };
+	struct disk_context spec;
+
+	host_spec(&spec, HOST_KIND_LARGE, 0);
+	memset(host.disk, 0, host.disk_bytes); /* no catalog of other tests */
+	one_host_boot(&spec, 1);
+	assert_int_equal(host_reserve(&host, &args, 0, ABI_SQE_DURABLE), 0);
+	assert_true(host_commit(&host, ABI_SQE_DURABLE));
+	assert_true(host_settle(&host, 100));
+	one_host_restart(false);
+	host_client_open(&host, 0);
+	host_client_attach(&host, 0);
+	return core_context(host.core, host.context[0].id);
+}
+
+/*
+ * A context has places for pages of one size and none for those of the other, and all segments are
+ * taken: a claim begins in time for one to pass to it.
+ */
+static void test_a_claim_waits_for_places_of_each_size(void **state)
+{
+	const struct abi_sqe small = { .op = ABI_OP_FETCH, .tier = ABI_TIER_CXL, .part_first = 1,
+				       .part_count = 1 };
+	struct abi_sqe later = { .op = ABI_OP_PREFETCH, .tier = ABI_TIER_CXL };
+	struct context *x = stored_context(), *other = small_context(1);
+	struct space_stats st;
+
+	(void)state;
+	for (uint32_t n = 0; charged(other) < 4 * ABI_HUGE; n++)
+		put_one(other, n);
+	assert_true(host_request_keys(&host, 0, small, 0, 1));
+	assert_true(host_settle(&host, 100));
+	assert_int_equal(host.answer.status, ABI_STATUS_READY);
+	assert_int_equal(host.core->pool[ABI_TIER_CXL].used, HOST_CXL);
+	space_stats(x->space[ABI_TIER_CXL], &st);
+	assert_int_equal(st.charged, ABI_HUGE);
+	assert_true(st.available > x->spec.geometry.block_bytes);
+	later.deadline_ns = host.now_ns + 200 * MS;
+	host.answer.res = NONE;
+	assert_true(host_request_keys(&host, 0, later, 0, 1));
+	for (uint32_t ms = 0; ms < 170 && host.answer.res == NONE; ms++)
+		host_tick(&host, MS); /* here a segment passes at once */
+	assert_int_equal(host.answer.res, 0);
+	assert_int_equal(host.answer.status, ABI_STATUS_READY);
+	host_audit(&host);
+}
+
 /* ---- how much leaves ---------------------------------------------------------------------- */
 
 /* In a tier that is mostly others', a put makes about as much leave as it needs. */
@@ -279,6 +331,7 @@ int main(void)
 		cmocka_unit_test(test_a_slow_copy_changes_nobody),
 		cmocka_unit_test_teardown(test_leases_of_a_removed_context_are_named, one_host_off),
 		cmocka_unit_test(test_a_put_waits_for_what_a_fetch_holds),
+		cmocka_unit_test_teardown(test_a_claim_waits_for_places_of_each_size, one_host_off),
 		cmocka_unit_test(test_a_small_share_is_not_emptied),
 	};
 

@@ -82,16 +82,18 @@ static uint32_t count_missing(const struct request *r, uint64_t *read, uint64_t 
 	return i;
 }
 
-/* Must room for it pass from another context first? */
+/*
+ * Must room for it pass from another context first? Places of one size are of no use to pages of
+ * another.
+ */
 static bool wants_segment(const struct core *c, const struct request *r)
 {
 	const struct context *x = r->ctx;
-	struct space_stats st;
+	const struct space *s = x->space[r->sqe.tier];
+	uint64_t bytes = r->sqe.tier == ABI_TIER_HBM ? r->copy_bytes : r->read_bytes;
+	uint64_t block = x->spec.geometry.block_bytes;
 
-	if (!x->space[r->sqe.tier])
-		return false;
-	space_stats(x->space[r->sqe.tier], &st);
-	return st.available < (r->sqe.tier == ABI_TIER_HBM ? r->copy_bytes : r->read_bytes) &&
+	return s && space_fit(s, x->block_places, space_segments_left(s)) * block < bytes &&
 	       quota_giver(c, x, r->sqe.tier);
 }
 

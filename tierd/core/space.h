@@ -153,6 +153,8 @@ uint64_t space_hole(const struct space *s, uint64_t from);
  * many further segments could be taken?
  */
 uint64_t space_fit(const struct space *s, const uint32_t *need, uint64_t pool_segments);
+/* How many more segments the pool allows, and range and quota. */
+uint64_t space_segments_left(const struct space *s);
 
 /* For the audit: is this place handed out? */
 bool space_is_live(const struct space *s, uint64_t offset);

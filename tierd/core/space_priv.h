@@ -95,8 +95,6 @@ static inline uint64_t *space_segment_bits(const struct space *s, uint32_t seg)
 uint32_t space_segment_at(const struct space *s, uint64_t offset);
 /* Put the segment where its state and its live places want it. */
 void space_settle(struct space *s, uint32_t seg);
-/* How many more segments the pool allows, and range and quota. */
-uint64_t space_segments_left(const struct space *s);
 /* It holds no place and is not charged any more. */
 void space_segment_unused(struct space *s, uint32_t seg);
 
