@@ -119,7 +119,8 @@ static bool explained(const struct world *w, const struct ask *a, uint32_t tier)
 /* Was it the store that had no room, or the block's way to it? */
 static bool is_stores(const struct ask *a)
 {
-	return a->durable || a->op == ABI_OP_DELETE;
+	return a->durable || a->op == ABI_OP_DELETE ||
+	       (a->op == ABI_OP_MIGRATE && a->shard == ABI_TIER_NVME);
 }
 
 static void refusal_check(struct world *w, const struct ask *a)
