@@ -432,9 +432,9 @@ static void block_unwant(struct core *c, struct context *x, uint32_t slot)
 	if (!x->meta[slot].use)
 		return;
 	use = block_use_make(x, slot);
-	use->missing = use->expires_ms = 0;
+	use->missing = use->expires_ms = 0; /* or of a committed one its heads */
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
-		use->planned[tier] = use->heads[tier].count = use->heads[tier].layers = 0;
+		use->planned[tier] = 0;
 	pin_lost(c, x, slot);
 }
 

@@ -21,13 +21,21 @@
 
 #include "libtier/abi/common.h"
 
-/* 64 bytes, without holes: block_use_is_nought looks at words. */
+/* 56 bytes, without holes: block_use_is_nought looks at words. */
 struct block_use {
 	uint32_t hold : 28;  /* requests and runs that need it to stay where it is */
 	uint32_t urgent : 4; /* who waits for what brings it to a tier, 2 bits each: block_await */
 	uint32_t moving;     /* memory words neither ABSENT nor READY */
-	uint32_t missing;    /* pending: pages not READY yet */
-	uint32_t expires_ms; /* pending: dropped then */
+	union {
+		struct { /* pending: */
+			uint32_t missing;    /* pages not READY yet */
+			uint32_t expires_ms; /* dropped then */
+		};
+		struct { /* committed: */
+			uint32_t count : 20;  /* of sessions that are away, each mention */
+			uint32_t layers : 12; /* most that they keep; 0 = none does */
+		} heads[ABI_MEM_TIERS];
+	};
 	uint32_t staged[ABI_MEM_TIERS];     /* of ABI_UNIT: brought ahead, not read (stage.c) */
 	uint32_t streamed[ABI_MEM_TIERS];   /* of its READY pages, the stream pool's */
 	union {
@@ -38,13 +46,9 @@ struct block_use {
 	uint16_t pins[ABI_MEM_TIERS];       /* of the whole block */
 	uint16_t head_pins[ABI_MEM_TIERS];  /* of its first layers (pin.c), */
 	uint16_t head_layers[ABI_MEM_TIERS]; /* so many while head_pins is not 0 */
-	uint16_t planned[ABI_MEM_TIERS]; /* plans, returned sessions that want it now */
-	struct {
-		uint32_t count : 20;  /* of sessions that are away (heads.c), each mention */
-		uint32_t layers : 12; /* most that they keep; 0 = none does */
-	} heads[ABI_MEM_TIERS];
+	uint16_t planned[ABI_MEM_TIERS];    /* plans, returned sessions that want it now */
 } __attribute__((aligned(8)));
-_Static_assert(sizeof(struct block_use) == 64, "without holes");
+_Static_assert(sizeof(struct block_use) == 56, "without holes");
 
 struct block_uses {
 	struct block_use *entry; /* [0] is always nought: that of blocks without */
@@ -70,8 +74,7 @@ static inline bool block_use_is_nought(const struct block_use *use)
 	uint64_t word[sizeof(*use) / sizeof(uint64_t)];
 
 	memcpy(word, use, sizeof(word));
-	return !(word[0] | word[1] | word[2] | word[3] | word[4] | word[5] | word[6] |
-		 word[7]);
+	return !(word[0] | word[1] | word[2] | word[3] | word[4] | word[5] | word[6]);
 }
 
 /* Is it pinned, whole or its first layers, in any tier? Then it stays in the service. */

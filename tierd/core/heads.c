@@ -153,6 +153,7 @@ bool heads_holds(const struct context *x, uint32_t slot, uint32_t page, uint32_t
 	const struct abi_part *part = &context_geometry(x)->part[x->page_part[page]];
 	const struct block_use *use = block_use(x, slot);
 
+	assert(index_block(&x->ix, slot)->state == ABI_BLOCK_COMMITTED);
 	return (page - part->page_base) / part->groups < use->heads[tier].layers;
 }
 
@@ -163,6 +164,7 @@ bool heads_is_all(const struct context *x, uint32_t slot, uint32_t tier)
 	const struct block_use *use = block_use(x, slot);
 	uint32_t pages = 0;
 
+	assert(index_block(&x->ix, slot)->state == ABI_BLOCK_COMMITTED);
 	if (!use->heads[tier].count)
 		return false;
 	for (uint32_t i = 0; i < g->part_count; i++)
