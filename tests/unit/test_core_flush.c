@@ -41,6 +41,16 @@ static void put_durably(uint32_t first, uint32_t count)
 	assert_true(host_commit(&host, ABI_SQE_DURABLE));
 }
 
+/* Blocks from 0 on: the header of their segment is written and flushed, their data is written. */
+static void put_but_the_record(uint32_t count)
+{
+	put_durably(0, count);
+	carry(CORE_AC_COPY, HOST_WELL);
+	carry(CORE_AC_WRITE, HOST_WELL); /* the header, */
+	carry(CORE_AC_SYNC, HOST_WELL);
+	carry(CORE_AC_WRITE, HOST_WELL); /* the data */
+}
+
 /*
  * A record whose write failed may lie on the medium. Its data was in no flush when one failed and
  * forgot it: until its blocks are written again nothing may say that it has some.
@@ -50,11 +60,7 @@ static void test_a_failed_record_is_not_proven(void **state)
 	uint64_t lsn;
 
 	(void)state;
-	put_durably(0, 2);
-	carry(CORE_AC_COPY, HOST_WELL);
-	carry(CORE_AC_WRITE, HOST_WELL); /* the header, */
-	carry(CORE_AC_SYNC, HOST_WELL);
-	carry(CORE_AC_WRITE, HOST_WELL);  /* the data, */
+	put_but_the_record(2);
 	carry(CORE_AC_WRITE, HOST_SHORT); /* the record: it is there, but told otherwise */
 	lsn = store_lsn(host.core->store);
 	assert_int_equal(host.bag_count, 0);
@@ -97,11 +103,7 @@ static void test_a_record_that_ends_after_the_next_flush(void **state)
 	uint64_t lsn;
 
 	(void)state;
-	put_durably(0, 2);
-	carry(CORE_AC_COPY, HOST_WELL);
-	carry(CORE_AC_WRITE, HOST_WELL); /* the header, */
-	carry(CORE_AC_SYNC, HOST_WELL);
-	carry(CORE_AC_WRITE, HOST_WELL); /* the data */
+	put_but_the_record(2);
 	lsn = store_lsn(host.core->store);
 	flush_beside(HOST_FAILS);
 	flush_beside(HOST_WELL);
@@ -128,11 +130,7 @@ static void pin(uint32_t client, uint32_t first, uint32_t count)
 /* The writer of block 0 dies before its record is written: nobody wants the flush. */
 static void put_without_a_flush(void)
 {
-	put_durably(0, 1);
-	carry(CORE_AC_COPY, HOST_WELL);
-	carry(CORE_AC_WRITE, HOST_WELL); /* the header, */
-	carry(CORE_AC_SYNC, HOST_WELL);
-	carry(CORE_AC_WRITE, HOST_WELL); /* the data, */
+	put_but_the_record(1);
 	host_client_gone(&host, 0);
 	carry(CORE_AC_WRITE, HOST_WELL); /* the record */
 }
@@ -213,11 +211,7 @@ static void test_no_doubt_is_for_ever(void **state)
 	for (uint32_t n = 0; n < 10; n++) {
 		uint64_t lsn;
 
-		put_durably(0, 2);
-		carry(CORE_AC_COPY, HOST_WELL);
-		carry(CORE_AC_WRITE, HOST_WELL); /* the header, */
-		carry(CORE_AC_SYNC, HOST_WELL);
-		carry(CORE_AC_WRITE, HOST_WELL); /* the data, */
+		put_but_the_record(2);
 		carry(CORE_AC_WRITE, HOST_WELL); /* the record */
 		carry(CORE_AC_SYNC, HOST_FAILS);
 		lsn = store_lsn(host.core->store);
