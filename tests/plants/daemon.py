@@ -383,13 +383,18 @@ bug("no-daemon-is-a-refusal", CTL + "ask.c",
     "return error == -ENOTCONN || error == -ECONNREFUSED ? CTL_NO_DAEMON : CTL_FAILED;",
     "return CTL_FAILED;", "test_tierctl")
 bug("reserved-shown-as-dirty", CTL + "cmd_quota.c",
-    '{ "cxl.dirty", "cxl.quarantined", "cxl.reserved" };',
-    '{ "cxl.reserved", "cxl.quarantined", "cxl.dirty" };', "test_tierctl")
-bug("long-names-widen-the-table", CTL + "show.c",
-    "return column == 0 && g->first && strlen(text) > g->first;", "return false;",
-    "test_ctl_show", "tierctl.sh")
+    '{ "cxl.dirty", "cxl.quarantined", "cxl.reserved",',
+    '{ "cxl.reserved", "cxl.quarantined", "cxl.dirty",', "test_tierctl")
+bug("long-names-widen-the-table", CTL + "grid.c",
+    "shrink(g, '~', NAME_LEAST, most);", ";", "test_ctl_show", "tierctl.sh")
+bug("names-cut-in-files", CTL + "grid.c",
+    "if (terminal)\n\t\tshrink(g, '~'", "shrink(g, '~'", "test_ctl_show", "tierctl.sh")
+bug("names-counted-by-bytes", CTL + "grid.c",
+    "count += begins_letter(*text);", "count++;", "test_ctl_show")
+bug("text-not-wrapped", CTL + "grid.c",
+    "shrink(g, '=', TEXT_LEAST, most);", ";", "test_ctl_show", "tierctl.sh")
 bug("bytes-without-their-unit", CTL + "show.c",
-    "unit[0] = unit[1] == 'B' ? '\\0' : unit[1];", "unit[0] = '\\0';", "test_ctl_show")
+    "if (*unit == 'B')", "if (*unit)", "test_ctl_show")
 bug("part-needed-by-all", CTL + "context_spec.c", "part->hit_rule = TIER_HIT_LAST;", "",
     "test_ctl_spec")
 bug("replicated-part-sharded", CTL + "context_spec.c",

@@ -48,7 +48,7 @@ static void test_deadlines(void **state)
 	(void)state;
 	assert_string_equal(ctl_deadline(cell, d, "never", 1000), "never");
 	assert_string_equal(ctl_deadline(cell, d, "past", 1000), "past");
-	assert_string_equal(ctl_deadline(cell, d, "soon", 1000), "in 1.00 us");
+	assert_string_equal(ctl_deadline(cell, d, "soon", 1000), "1.00us");
 	assert_string_equal(ctl_deadline(cell, d, "x", 1000), "-");
 	json_decref(d);
 }
@@ -61,10 +61,10 @@ static void test_ages(void **state)
 
 	(void)state;
 	assert_string_equal(ctl_age(cell, d, "never", 3000000000), "-");
-	assert_string_equal(ctl_age(cell, d, "new", 1250), "250 ns");
-	assert_string_equal(ctl_age(cell, d, "old", 3001000000), "3.00 s");
+	assert_string_equal(ctl_age(cell, d, "new", 1250), "250ns");
+	assert_string_equal(ctl_age(cell, d, "old", 3001000000), "3.00s");
 	assert_string_equal(ctl_age(cell, d, "later", 3000000000), "-");
-	assert_string_equal(ctl_age(cell, d, "late", 1753000000000000012), "12 ns");
+	assert_string_equal(ctl_age(cell, d, "late", 1753000000000000012), "12ns");
 	assert_string_equal(ctl_age(cell, d, "x", 1000), "-");
 	json_decref(d);
 }
@@ -86,20 +86,20 @@ static void test_latencies(void **state)
 	FILE *to = open_memstream(&text, &bytes);
 
 	(void)state;
-	assert_int_equal(ctl_show_latencies(d, to), 0);
+	assert_int_equal(ctl_show_latencies(d, to, 0), 0);
 	fclose(to);
 	assert_string_equal(text, wanted);
 	free(text);
 	json_decref(d);
 }
 
-static char *printed(struct grid *g)
+static char *printed(struct grid *g, uint32_t terminal)
 {
 	char *text = NULL;
 	size_t bytes;
 	FILE *to = open_memstream(&text, &bytes);
 
-	assert_int_equal(grid_print(g, to), 0);
+	assert_int_equal(grid_print(g, to, terminal), 0);
 	fclose(to);
 	return text;
 }
@@ -116,31 +116,115 @@ static void test_grid(void **state)
 		grid_add(g, "1");
 		grid_add(g, "x");
 	}
-	text = printed(g);
+	assert_int_equal(grid_rows(g), 60);
+	text = printed(g, 0);
 	assert_int_equal(strncmp(text, "name         bytes  note\n", 25), 0);
 	assert_non_null(strstr(text, "\na long name      1  x\n"));
 	free(text);
 	grid_add(NULL, "x");
-	assert_int_not_equal(grid_print(NULL, stdout), 0);
+	assert_int_equal(grid_rows(NULL), 0);
+	assert_int_not_equal(grid_print(NULL, stdout, 0), 0);
+	text = printed(grid_new(heads, 3), 0);
+	assert_string_equal(text, "");
+	free(text);
 }
 
-/* A name that is too long for its column does not push the others to the right. */
-static void test_a_long_first_cell(void **state)
+static char *named(const char *name, uint32_t terminal)
 {
-	static const char *const heads[] = { "name", ">n" };
-	struct grid *g = grid_new(heads, 2);
+	static const char *const heads[] = { ">n", "~name", "note" };
+	struct grid *g = grid_new(heads, 3);
+
+	grid_add(g, "1");
+	grid_add(g, name);
+	grid_add(g, "x");
+	grid_add(g, "20");
+	grid_add(g, "b");
+	grid_add(g, "yy");
+	return printed(g, terminal);
+}
+
+/* Names give way last, in their middle, by letters and not bytes; in a file they stay whole. */
+static void test_a_name_is_cut_on_a_terminal(void **state)
+{
+	static const char name[] = "abcdefghijklmnopqrst";
+	static const struct {
+		const char *name;
+		uint32_t terminal;
+		const char *text;
+	} cases[] = {
+		{ name, 0, " n  name                  note\n 1  abcdefghijklmnopqrst  x\n"
+			   "20  b                     yy\n" },
+		{ name, 30, " n  name                  note\n 1  abcdefghijklmnopqrst  x\n"
+			    "20  b                     yy\n" },
+		{ name, 29, " n name                 note\n 1 abcdefghijklmnopqrst x\n"
+			    "20 b                    yy\n" },
+		{ name, 20, " n name         note\n 1 abcdef…pqrst x\n20 b            yy\n" },
+		{ "äöüäöüäöüäöüäöüäöüäö", 20,
+		  " n name         note\n 1 äöüäöü…äöüäö x\n20 b            yy\n" },
+		{ name, 2, " n name     note\n 1 abcd…rst x\n20 b        yy\n" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		char *text = named(cases[i].name, cases[i].terminal);
+
+		assert_string_equal(text, cases[i].text);
+		free(text);
+	}
+}
+
+/* In a file the line is 80 columns, as on most terminals; a name is whole there all the same. */
+static void test_a_wide_name_in_a_file(void **state)
+{
+	char name[CTL_CELL], *text;
+
+	(void)state;
+	memset(name, 'n', 100);
+	name[100] = '\0';
+	text = named(name, 0);
+	assert_non_null(strstr(text, name));
+	assert_non_null(strstr(text, "n x\n"));
+	free(text);
+}
+
+static void test_text_is_wrapped(void **state)
+{
+	static const char *const heads[] = { "name", "=meaning" };
+	static const char words[] = "one two three four five six seven eight";
+	static const char *const wanted[] = {
+		"name  meaning\na     one two three four five six seven eight\nb     c\n",
+		"name  meaning\na     one two three\n      four five six\n      seven eight\n"
+		"b     c\n",
+	};
+	static const uint32_t terminals[] = { 45, 22 };
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(wanted); i++) {
+		struct grid *g = grid_new(heads, 2);
+		char *text;
+
+		grid_add(g, "a");
+		grid_add(g, words);
+		grid_add(g, "b");
+		grid_add(g, "c");
+		text = printed(g, terminals[i]);
+		assert_string_equal(text, wanted[i]);
+		free(text);
+	}
+}
+
+/* A word that has no room in a line has one of its own. */
+static void test_a_long_word_is_not_broken(void **state)
+{
+	static const char *const heads[] = { "=meaning" };
+	struct grid *g = grid_new(heads, 1);
 	char *text;
 
 	(void)state;
-	grid_first(g, 5);
-	grid_add(g, "five5");
-	grid_add(g, "1");
-	grid_add(g, "sixsix");
-	grid_add(g, "twenty");
-	text = printed(g);
-	assert_string_equal(text, "name        n\nfive5       1\nsixsix\n       twenty\n");
+	grid_add(g, "one a-word-of-twenty-one! two");
+	text = printed(g, 4);
+	assert_string_equal(text, "meaning\none\na-word-of-twenty-one!\ntwo\n");
 	free(text);
-	grid_first(NULL, 5);
 }
 
 static void test_short_bytes(void **state)
@@ -175,7 +259,7 @@ static void show(const char *document, const char *const *wanted, size_t count)
 	size_t bytes;
 	FILE *to = open_memstream(&text, &bytes);
 
-	assert_int_equal(ctl_show_status(status, to), 0);
+	assert_int_equal(ctl_show_status(status, to, 0), 0);
 	fclose(to);
 	for (size_t i = 0; i < count; i++)
 		assert_non_null(strstr(text, wanted[i]));
@@ -186,12 +270,12 @@ static void show(const char *document, const char *const *wanted, size_t count)
 
 static void test_status(void **state)
 {
-	static const char *const wanted[] = { "tierd 1.2.3", "EMULATED", "no isolation", "1.00 GiB",
+	static const char *const wanted[] = { "tierd 1.2.3", "EMULATED", "no isolation", "1.00G",
 					      "shmem", "host (EMULATED)\n",
 					      "\n  hbm                d\n",
 					      "file (FAILING)\n",
 					      "\n  nvme               e\n" };
-	static const char *const nothing[] = { "tierd -", "tier" };
+	static const char *const nothing[] = { "tierd -", "\n\n\nhost\n" };
 	static const char *const memory[] = { "store      none: nothing survives a restart\n" };
 	static const char *const store[] = { "/s, 9 segments", "2 orphaned blocks dropped, 3" };
 
@@ -219,7 +303,10 @@ int main(void)
 		cmocka_unit_test(test_ages),
 		cmocka_unit_test(test_latencies),
 		cmocka_unit_test(test_grid),
-		cmocka_unit_test(test_a_long_first_cell),
+		cmocka_unit_test(test_a_name_is_cut_on_a_terminal),
+		cmocka_unit_test(test_a_wide_name_in_a_file),
+		cmocka_unit_test(test_text_is_wrapped),
+		cmocka_unit_test(test_a_long_word_is_not_broken),
 		cmocka_unit_test(test_short_bytes),
 		cmocka_unit_test(test_status),
 	};

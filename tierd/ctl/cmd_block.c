@@ -163,7 +163,7 @@ int ctl_check(struct ctl *ctl, int argc, char **argv)
 			puts("every byte of every tier is accounted for, and the host agrees");
 		else
 			printf("disagreements: %s; unless somebody else touched tierd's memory or "
-			       "store, this is a fault of tierd; please report it\n",
+			       "store,\nthis is a fault of tierd; please report it\n",
 			       ctl_count(cell, answer, "errors"));
 	}
 	json_decref(answer);

@@ -62,7 +62,7 @@ static int show_json(const struct repair_report *r, bool looked, json_t *lines)
 
 static void show(const struct repair_options *options, const struct repair_report *r)
 {
-	printf("%llu segments: %llu free, %llu rotten, %llu unreadable; %llu records of %llu "
+	printf("%llu segments: %llu free, %llu rotten, %llu unreadable;\n%llu records of %llu "
 	       "blocks, %llu segments with a record that does not verify\n",
 	       (unsigned long long)r->segments, (unsigned long long)r->free,
 	       (unsigned long long)r->rotten, (unsigned long long)r->unreadable,

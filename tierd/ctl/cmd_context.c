@@ -14,11 +14,13 @@
 
 /* ---- list, show ---------------------------------------------------------------------------- */
 
-static int show_list(const json_t *answer)
+static int show_list(const json_t *answer, uint32_t terminal)
 {
-	static const char *const heads[] = { "context", ">uid",		"mode",		">epoch",
-					     ">blocks", ">pages/block", ">bytes/block", ">HBM",
-					     ">CXL",	">NVMe",	">clients",	"policy" };
+	static const char *const heads[] = { "~context", ">uid", "mode", ">epoch",
+					     ">blocks",	 ">each", ">HBM", ">CXL",
+					     ">NVMe",	 ">clients", "policy" };
+	static const char *const bytes[] = { "block_bytes", "tiers.0.live", "tiers.1.live",
+					     "tiers.2.live" };
 	const json_t *contexts = json_at(answer, "contexts");
 	char cell[CTL_CELL];
 	struct grid *g;
@@ -36,15 +38,12 @@ static int show_list(const json_t *answer)
 		grid_add(g, ctl_text(cell, one, "mode"));
 		grid_add(g, ctl_count(cell, one, "epoch"));
 		grid_add(g, ctl_count(cell, one, "blocks"));
-		grid_add(g, ctl_count(cell, one, "pages_per_block"));
-		grid_add(g, ctl_bytes(cell, one, "block_bytes"));
-		grid_add(g, ctl_bytes(cell, one, "tiers.0.live"));
-		grid_add(g, ctl_bytes(cell, one, "tiers.1.live"));
-		grid_add(g, ctl_bytes(cell, one, "tiers.2.live"));
+		for (uint32_t k = 0; k < COUNT(bytes); k++)
+			grid_add(g, ctl_bytes_short(cell, one, bytes[k]));
 		grid_add(g, ctl_count(cell, one, "attached"));
 		grid_add(g, ctl_text(cell, one, "policy"));
 	}
-	return grid_print(g, stdout);
+	return grid_print(g, stdout, terminal);
 }
 
 int ctl_context_list(struct ctl *ctl, int argc, char **argv)
@@ -59,7 +58,7 @@ int ctl_context_list(struct ctl *ctl, int argc, char **argv)
 	if (ctl->json)
 		rc = ctl_print_json(answer);
 	else
-		rc = show_list(answer) ? CTL_FAILED : CTL_OK;
+		rc = show_list(answer, ctl->terminal) ? CTL_FAILED : CTL_OK;
 	json_decref(answer);
 	return rc;
 }
@@ -70,10 +69,10 @@ static bool has_quota(const json_t *tier_of_context)
 	return json_number_value(json_at(tier_of_context, "quota")) > 0;
 }
 
-static int show_context_tiers(const json_t *one)
+static int show_context_tiers(const json_t *one, uint32_t terminal)
 {
 	static const char *const heads[] = { "tier",  ">quota", ">pages",  ">used",
-					     ">live", ">dirty", ">pinned", ">quarantined" };
+					     ">live", ">dirty", ">pinned", ">leased" };
 	static const char *const bytes[] = { "used", "live", "dirty", "pinned", "quarantined" };
 	struct grid *g = grid_new(heads, COUNT(heads));
 	const json_t *tiers = json_at(one, "tiers");
@@ -85,12 +84,12 @@ static int show_context_tiers(const json_t *one)
 		if (i > TIER_NVME && !has_quota(t))
 			continue;
 		grid_add(g, ctl_text(cell, t, "tier"));
-		grid_add(g, has_quota(t) ? ctl_bytes(cell, t, "quota") : "none");
+		grid_add(g, has_quota(t) ? ctl_bytes_short(cell, t, "quota") : "none");
 		grid_add(g, ctl_count(cell, t, "resident_pages"));
 		for (uint32_t k = 0; k < COUNT(bytes); k++)
-			grid_add(g, ctl_bytes(cell, t, bytes[k]));
+			grid_add(g, ctl_bytes_short(cell, t, bytes[k]));
 	}
-	return grid_print(g, stdout);
+	return grid_print(g, stdout, terminal);
 }
 
 /* How many, and from which of the model's on. */
@@ -116,9 +115,9 @@ static const char *show_needed(char cell[CTL_CELL], const json_t *part)
 	return cell;
 }
 
-static int show_parts(const json_t *one)
+static int show_parts(const json_t *one, uint32_t terminal)
 {
-	static const char *const heads[] = { "part",  "kind",	 ">layers", ">groups",
+	static const char *const heads[] = { "~part", "kind",	 ">layers", ">groups",
 					     ">page", ">padded", "needed",  "shards" };
 	struct grid *g = grid_new(heads, COUNT(heads));
 	const json_t *parts = json_at(one, "geometry.parts");
@@ -131,34 +130,34 @@ static int show_parts(const json_t *one)
 		grid_add(g, ctl_text(cell, p, "kind"));
 		grid_add(g, show_layers(cell, p));
 		grid_add(g, ctl_count(cell, p, "groups"));
-		grid_add(g, ctl_bytes(cell, p, "page_bytes"));
-		grid_add(g, ctl_bytes(cell, p, "page_stride"));
+		grid_add(g, ctl_bytes_short(cell, p, "page_bytes"));
+		grid_add(g, ctl_bytes_short(cell, p, "page_stride"));
 		grid_add(g, show_needed(cell, p));
 		grid_add(g, json_is_true(json_at(p, "replicated")) ? "replicated" : "groups");
 	}
-	return grid_print(g, stdout);
+	return grid_print(g, stdout, terminal);
 }
 
-static int show_context(const json_t *one)
+static int show_context(const json_t *one, uint32_t terminal)
 {
 	char a[CTL_CELL], b[CTL_CELL], c[CTL_CELL], d[CTL_CELL];
 	int error;
 
-	printf("context %s: id %s, owner %s:%s", ctl_text(a, one, "name"), ctl_text(b, one, "id"),
-	       ctl_text(c, one, "owner_uid"), ctl_text(d, one, "owner_gid"));
-	printf(", mode %s, epoch %s, policy %s, sessions %s\n", ctl_text(a, one, "mode"),
-	       ctl_count(b, one, "epoch"), ctl_text(c, one, "policy"),
-	       ctl_count(d, one, "attached"));
+	printf("context %s: id %s\n", ctl_text(a, one, "name"), ctl_text(b, one, "id"));
+	printf("owner %s:%s, mode %s", ctl_text(a, one, "owner_uid"), ctl_text(b, one, "owner_gid"),
+	       ctl_text(c, one, "mode"));
+	printf(", epoch %s, policy %s, sessions %s\n", ctl_count(a, one, "epoch"),
+	       ctl_text(b, one, "policy"), ctl_count(c, one, "attached"));
 	ctl_text(a, one, "fingerprint");
 	printf("fingerprint %s\n", strspn(a, "0") == strlen(a) ? "none" : a);
-	printf("%s blocks (%s being put), room for %s; ", ctl_count(a, one, "blocks"),
+	printf("%s blocks (%s being put), room for %s\n", ctl_count(a, one, "blocks"),
 	       ctl_count(b, one, "blocks_pending"), ctl_count(c, one, "blocks_max"));
 	printf("%s tokens, %s pages, %s a block; index %s\n\n", ctl_count(a, one, "block_tokens"),
 	       ctl_count(b, one, "pages_per_block"), ctl_bytes(c, one, "block_bytes"),
 	       ctl_bytes(d, one, "index_bytes"));
-	error = show_parts(one);
+	error = show_parts(one, terminal);
 	fputc('\n', stdout);
-	return error ? error : show_context_tiers(one);
+	return error ? error : show_context_tiers(one, terminal);
 }
 
 int ctl_context_show(struct ctl *ctl, int argc, char **argv)
@@ -173,7 +172,7 @@ int ctl_context_show(struct ctl *ctl, int argc, char **argv)
 	if (ctl->json)
 		rc = ctl_print_json(answer);
 	else
-		rc = show_context(answer) ? CTL_FAILED : CTL_OK;
+		rc = show_context(answer, ctl->terminal) ? CTL_FAILED : CTL_OK;
 	json_decref(answer);
 	return rc;
 }

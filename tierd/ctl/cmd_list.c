@@ -8,10 +8,19 @@
 #define COLUMNS_MAX 16u
 
 /* How a member is shown. */
-enum form { FORM_TEXT, FORM_COUNT, FORM_BYTES, FORM_DEADLINE, FORM_AGE, FORM_YES };
+enum form {
+	FORM_TEXT,
+	FORM_COUNT,
+	FORM_BYTES,
+	FORM_DEADLINE,
+	FORM_AGE,
+	FORM_DONE,   /* "3/32", of the member "count" */
+	FORM_LAYERS, /* likewise, of "layers" */
+	FORM_ROLE,   /* "operator" or "client", while the session is open */
+};
 
 struct column {
-	const char *head; /* '>' first: right */
+	const char *head; /* as grid_new has it */
 	const char *member;
 	enum form form;
 };
@@ -25,41 +34,43 @@ struct list {
 static const struct column pin_columns[] = {
 	{ "pin", "id", FORM_TEXT },
 	{ ">client", "client", FORM_COUNT },
-	{ "context", "context", FORM_TEXT },
+	{ "~context", "context", FORM_TEXT },
 	{ "tier", "tier", FORM_TEXT },
 	{ ">blocks", "blocks", FORM_COUNT },
 	{ ">bytes", "bytes", FORM_BYTES },
-	{ ">ends", "deadline_ns", FORM_DEADLINE },
+	{ ">ends in", "deadline_ns", FORM_DEADLINE },
 };
 
 static const struct column request_columns[] = {
-	{ ">client", "client", FORM_COUNT }, { "request", "op", FORM_TEXT },
-	{ "class", "class", FORM_TEXT },     { "context", "context", FORM_TEXT },
-	{ ">count", "count", FORM_COUNT },   { ">done", "done", FORM_COUNT },
-	{ ">age", "since_ns", FORM_AGE },    { ">late", "deadline_ns", FORM_DEADLINE },
+	{ ">client", "client", FORM_COUNT },
+	{ "request", "op", FORM_TEXT },
+	{ "class", "class", FORM_TEXT },
+	{ "~context", "context", FORM_TEXT },
+	{ ">done", "done", FORM_DONE },
+	{ ">age", "since_ns", FORM_AGE },
+	{ ">late in", "deadline_ns", FORM_DEADLINE },
 	{ ">begins", "start_ns", FORM_DEADLINE },
-	{ ">to bring", "bytes", FORM_BYTES },
+	{ ">brings", "bytes", FORM_BYTES },
 };
 
 static const struct column stream_columns[] = {
 	{ ">client", "client", FORM_COUNT }, { "stream", "status", FORM_TEXT },
-	{ "class", "class", FORM_TEXT },     { "context", "context", FORM_TEXT },
+	{ "class", "class", FORM_TEXT },     { "~context", "context", FORM_TEXT },
 	{ "tier", "tier", FORM_TEXT },	     { ">blocks", "usable", FORM_COUNT },
-	{ ">ready", "ready", FORM_COUNT },   { ">layers", "layers", FORM_COUNT },
+	{ ">layers", "ready", FORM_LAYERS },
 	{ ">window", "window", FORM_COUNT }, { ">bytes", "bytes", FORM_BYTES },
 	{ ">used", "used", FORM_BYTES },     { ">wasted", "wasted", FORM_BYTES },
 };
 
 static const struct column client_columns[] = {
 	{ ">id", "id", FORM_COUNT },
-	{ "name", "name", FORM_TEXT },
+	{ "~name", "name", FORM_TEXT },
 	{ ">pid", "pid", FORM_COUNT },
 	{ ">uid", "uid", FORM_COUNT },
-	{ "open", "open", FORM_YES },
-	{ "operator", "operator", FORM_YES },
+	{ "role", "open", FORM_ROLE },
 	{ ">staging", "staging_bytes", FORM_BYTES },
-	{ ">requests", "taken", FORM_COUNT },
-	{ ">answers", "posted", FORM_COUNT },
+	{ ">asked", "taken", FORM_COUNT },
+	{ ">now", "requests", FORM_COUNT },
 	{ ">puts", "puts", FORM_COUNT },
 	{ ">pins", "pins", FORM_COUNT },
 	{ ">leased", "quarantined", FORM_BYTES },
@@ -70,6 +81,24 @@ static const struct column client_columns[] = {
 	{                                                                                          \
 		verb, member, none, columns, sizeof(columns) / sizeof((columns)[0])                \
 	}
+
+static void add_of(struct grid *g, const json_t *one, const char *member, const char *of)
+{
+	char done[CTL_CELL], all[CTL_CELL], text[CTL_CELL];
+
+	snprintf(text, sizeof(text), "%.32s/%.32s", ctl_count(done, one, member),
+		 ctl_count(all, one, of));
+	grid_add(g, text);
+}
+
+static const char *role(const json_t *one, const char *member)
+{
+	const json_t *may = json_at(one, "operator");
+
+	if (json_is_false(json_at(one, member)))
+		return "ended";
+	return json_is_true(may) ? "operator" : json_is_false(may) ? "client" : "-";
+}
 
 static void add(struct grid *g, const json_t *one, const struct column *column)
 {
@@ -83,7 +112,7 @@ static void add(struct grid *g, const json_t *one, const struct column *column)
 		grid_add(g, ctl_count(cell, one, column->member));
 		return;
 	case FORM_BYTES:
-		grid_add(g, ctl_bytes(cell, one, column->member));
+		grid_add(g, ctl_bytes_short(cell, one, column->member));
 		return;
 	case FORM_DEADLINE:
 		grid_add(g, ctl_deadline(cell, one, column->member, time_now_ns()));
@@ -91,14 +120,21 @@ static void add(struct grid *g, const json_t *one, const struct column *column)
 	case FORM_AGE:
 		grid_add(g, ctl_age(cell, one, column->member, time_now_ns()));
 		return;
-	case FORM_YES:
-		grid_add(g, ctl_yes(cell, one, column->member));
+	case FORM_DONE:
+		add_of(g, one, column->member, "count");
+		return;
+	case FORM_LAYERS:
+		add_of(g, one, column->member, "layers");
+		return;
+	case FORM_ROLE:
+		grid_add(g, role(one, column->member));
 		return;
 	}
 }
 
-static int show(const struct list *list, const json_t *rows)
+static int show(const struct list *list, const json_t *answer, uint32_t terminal)
 {
+	const json_t *rows = json_at(answer, list->member);
 	const char *heads[COLUMNS_MAX];
 	struct grid *g;
 
@@ -112,7 +148,7 @@ static int show(const struct list *list, const json_t *rows)
 	for (size_t i = 0; i < json_array_size(rows); i++)
 		for (uint32_t c = 0; c < list->columns; c++)
 			add(g, json_array_get(rows, i), &list->column[c]);
-	return grid_print(g, stdout);
+	return grid_print(g, stdout, terminal);
 }
 
 /* more: a second table of the same answer, when it has rows. */
@@ -126,9 +162,11 @@ static int run(struct ctl *ctl, const struct list *list, const struct list *more
 	if (ctl->json)
 		rc = ctl_print_json(answer);
 	else
-		rc = show(list, json_at(answer, list->member)) ? CTL_FAILED : CTL_OK;
-	if (rc == CTL_OK && !ctl->json && more && json_array_size(json_at(answer, more->member)))
-		rc = show(more, json_at(answer, more->member)) ? CTL_FAILED : CTL_OK;
+		rc = show(list, answer, ctl->terminal) ? CTL_FAILED : CTL_OK;
+	if (rc == CTL_OK && !ctl->json && more && json_array_size(json_at(answer, more->member))) {
+		putchar('\n');
+		rc = show(more, answer, ctl->terminal) ? CTL_FAILED : CTL_OK;
+	}
 	json_decref(answer);
 	return rc;
 }

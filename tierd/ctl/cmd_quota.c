@@ -7,18 +7,17 @@
 #include "libtier/base/units.h"
 #include "tierd/ctl/ctl.h"
 
-/* A tier's head stands over what is used of it. All of this must fit 100 columns. */
-static const char *const heads[] = { "context, its salts", ">HBM",  ">soft", ">hard",
-				     ">CXL",		   ">soft", ">hard", ">NVMe",
-				     ">soft",		   ">hard", ">CXL pins", ">limit" };
+/* A tier's head stands over what is used of it. */
+static const char *const heads[] = { "~context, its salts", ">HBM",  ">soft", ">hard",
+				     ">CXL",		    ">soft", ">hard", ">NVMe",
+				     ">soft",		    ">hard" };
 #define COLUMNS (sizeof(heads) / sizeof(heads[0]))
-#define NAME_COLUMNS 20u /* a salt with its indent; few names of contexts are longer */
 
-static const char *const held_heads[] = { "in CXL, of these", ">dirty", ">leased", ">reserved" };
-static const char *const held[] = { "cxl.dirty", "cxl.quarantined", "cxl.reserved" };
+static const char *const held_heads[] = { "~in CXL, of these", ">dirty",  ">leased",
+					  ">reserved",	       ">pinned", ">pins' limit" };
+static const char *const held[] = { "cxl.dirty", "cxl.quarantined", "cxl.reserved", "cxl.pinned",
+				    "cxl.pin_limit" };
 #define HELD (sizeof(held) / sizeof(held[0]))
-
-#define REMOVED "removed: "
 
 /* A share or limit of 0 is none. */
 static const char *limit(char cell[CTL_CELL], const json_t *one, const char *path)
@@ -26,13 +25,20 @@ static const char *limit(char cell[CTL_CELL], const json_t *one, const char *pat
 	return json_number_value(json_at(one, path)) > 0 ? ctl_bytes_short(cell, one, path) : "-";
 }
 
-static void show_holder(struct grid *g, const json_t *one, const char *before, const char *name)
+static void add_holder(struct grid *g, const json_t *one, const char *before, const char *name)
 {
-	static const char *const tiers[] = { "hbm", "cxl", "nvme" };
-	char cell[CTL_CELL], path[32], text[2 * CTL_CELL];
+	char cell[CTL_CELL], text[2 * CTL_CELL];
 
 	snprintf(text, sizeof(text), "%s%s", before, ctl_text(cell, one, name));
 	grid_add(g, text);
+}
+
+static void add_used(struct grid *g, const json_t *one, const char *before, const char *name)
+{
+	static const char *const tiers[] = { "hbm", "cxl", "nvme" };
+	char cell[CTL_CELL], path[32];
+
+	add_holder(g, one, before, name);
 	for (size_t t = 0; t < 3; t++) {
 		snprintf(path, sizeof(path), "%s.used", tiers[t]);
 		grid_add(g, ctl_bytes_short(cell, one, path));
@@ -41,68 +47,58 @@ static void show_holder(struct grid *g, const json_t *one, const char *before, c
 		snprintf(path, sizeof(path), "%s.hard", tiers[t]);
 		grid_add(g, limit(cell, one, path));
 	}
-	grid_add(g, ctl_bytes_short(cell, one, "cxl.pinned"));
-	grid_add(g, limit(cell, one, "cxl.pin_limit"));
 }
 
-static void show_held_of(struct grid **g, const json_t *one, const char *before)
+/* What keeps bytes in CXL: only of whom something does, or might. */
+static void add_held(struct grid *g, const json_t *one, const char *before, const char *name)
 {
-	char cell[CTL_CELL], text[2 * CTL_CELL];
+	char cell[CTL_CELL];
 	bool any = false;
 
 	for (size_t k = 0; k < HELD; k++)
 		any = any || json_number_value(json_at(one, held[k])) > 0;
 	if (!any)
 		return;
-	if (!*g)
-		*g = grid_new(held_heads, HELD + 1);
-	snprintf(text, sizeof(text), "%s%s", before, ctl_text(cell, one, "context"));
-	grid_add(*g, text);
+	add_holder(g, one, before, name);
 	for (size_t k = 0; k < HELD; k++)
-		grid_add(*g, ctl_bytes_short(cell, one, held[k]));
+		grid_add(g, k == HELD - 1 ? limit(cell, one, held[k])
+					  : ctl_bytes_short(cell, one, held[k]));
 }
 
-/* What keeps bytes of contexts in CXL, beside pins: only those of which something does. */
-static int show_held(const json_t *contexts, const json_t *removed)
-{
-	struct grid *g = NULL;
-
-	for (size_t i = 0; i < json_array_size(contexts); i++)
-		show_held_of(&g, json_array_get(contexts, i), "");
-	for (size_t i = 0; i < json_array_size(removed); i++)
-		show_held_of(&g, json_array_get(removed, i), REMOVED);
-	if (!g)
-		return 0;
-	fputc('\n', stdout);
-	return grid_print(g, stdout);
-}
-
-static int show(const json_t *answer)
+static void add_all(struct grid *g, const json_t *answer,
+		    void (*add)(struct grid *g, const json_t *one, const char *before,
+				const char *name))
 {
 	const json_t *contexts = json_at(answer, "contexts"), *clients = json_at(answer, "clients");
 	const json_t *removed = json_at(answer, "removed");
-	struct grid *g;
-	int rc;
 
-	if (!json_array_size(contexts) && !json_array_size(removed) && !json_array_size(clients)) {
-		puts("no contexts");
-		return 0;
-	}
-	g = grid_new(heads, COLUMNS);
-	grid_first(g, NAME_COLUMNS);
 	for (size_t i = 0; i < json_array_size(contexts); i++) {
 		const json_t *one = json_array_get(contexts, i), *salts = json_at(one, "salts");
 
-		show_holder(g, one, "", "context");
+		add(g, one, "", "context");
 		for (size_t k = 0; k < json_array_size(salts); k++)
-			show_holder(g, json_array_get(salts, k), "  ", "holder");
+			add(g, json_array_get(salts, k), "  ", "holder");
 	}
 	for (size_t i = 0; i < json_array_size(removed); i++)
-		show_holder(g, json_array_get(removed, i), REMOVED, "context");
+		add(g, json_array_get(removed, i), "removed: ", "context");
 	for (size_t i = 0; i < json_array_size(clients); i++)
-		show_holder(g, json_array_get(clients, i), "put by ", "holder");
-	rc = grid_print(g, stdout);
-	return rc ? rc : show_held(contexts, removed);
+		add(g, json_array_get(clients, i), "put by ", "holder");
+}
+
+static int show(const json_t *answer, uint32_t terminal)
+{
+	struct grid *g = grid_new(heads, COLUMNS), *more = grid_new(held_heads, HELD + 1);
+	int rc, error;
+
+	add_all(g, answer, add_used);
+	add_all(more, answer, add_held);
+	if (!grid_rows(g))
+		puts("no contexts");
+	rc = grid_print(g, stdout, terminal);
+	if (grid_rows(more))
+		fputc('\n', stdout);
+	error = grid_print(more, stdout, terminal);
+	return rc ? rc : error;
 }
 
 int ctl_quota_show(struct ctl *ctl, int argc, char **argv)
@@ -118,7 +114,7 @@ int ctl_quota_show(struct ctl *ctl, int argc, char **argv)
 	if (ctl->json)
 		rc = ctl_print_json(answer);
 	else
-		rc = show(answer) ? CTL_FAILED : CTL_OK;
+		rc = show(answer, ctl->terminal) ? CTL_FAILED : CTL_OK;
 	json_decref(answer);
 	return rc;
 }

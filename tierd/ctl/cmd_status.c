@@ -12,10 +12,10 @@
 
 /* ---- status -------------------------------------------------------------------------------- */
 
-int ctl_show_tiers(const json_t *status, FILE *to)
+int ctl_show_tiers(const json_t *status, FILE *to, uint32_t terminal)
 {
-	static const char *const heads[] = { "tier",   ">capacity", ">used",	    ">live",
-					     ">dirty", ">pinned",   ">quarantined", "backend" };
+	static const char *const heads[] = { "tier",   ">capacity", ">used",   ">live",
+					     ">dirty", ">pinned",   ">leased", "backend" };
 	static const char *const bytes[] = { "capacity", "used",   "live",
 					     "dirty",	 "pinned", "quarantined" };
 	struct grid *g = grid_new(heads, COUNT(heads));
@@ -29,13 +29,13 @@ int ctl_show_tiers(const json_t *status, FILE *to)
 			continue;
 		grid_add(g, ctl_text(cell, one, "tier"));
 		for (uint32_t k = 0; k < COUNT(bytes); k++)
-			grid_add(g, ctl_bytes(cell, one, bytes[k]));
+			grid_add(g, ctl_bytes_short(cell, one, bytes[k]));
 		snprintf(last, sizeof(last), "%s%s%s", ctl_text(cell, one, "backend"),
 			 json_is_true(json_at(one, "emulated")) ? " (EMULATED)" : "",
 			 json_is_true(json_at(one, "failing")) ? " (FAILING)" : "");
 		grid_add(g, last);
 	}
-	return grid_print(g, to);
+	return grid_print(g, to, terminal);
 }
 
 /* What stands behind each of them, in words. */
@@ -89,7 +89,7 @@ static void show_logs(const json_t *status, FILE *to)
 	for (size_t i = 0; i < json_array_size(logs); i++) {
 		const json_t *one = json_array_get(logs, i);
 
-		fprintf(to, "  %-8s %s segments, %s live of %s; a byte was written %.2f times\n",
+		fprintf(to, "  %-8s %s segments, %s live of %s, written %.2f times\n",
 			ctl_text(a, one, "log"), ctl_count(b, one, "segments"),
 			ctl_bytes(c, one, "live"), ctl_bytes(d, one, "capacity"),
 			json_number_value(json_at(one, "write_amplification")));
@@ -112,7 +112,7 @@ static void show_store(const json_t *status, FILE *to)
 		ctl_count(b, status, "recovery.blocks_unreached"));
 }
 
-int ctl_show_status(const json_t *status, FILE *to)
+int ctl_show_status(const json_t *status, FILE *to, uint32_t terminal)
 {
 	char a[CTL_CELL], b[CTL_CELL], c[CTL_CELL], d[CTL_CELL];
 	int error;
@@ -137,7 +137,7 @@ int ctl_show_status(const json_t *status, FILE *to)
 	else
 		show_store(status, to);
 	fputc('\n', to);
-	error = ctl_show_tiers(status, to);
+	error = ctl_show_tiers(status, to, terminal);
 	fputs("\nhost\n", to);
 	show_backends(status, to);
 	show_facts(status, to);
@@ -156,7 +156,7 @@ int ctl_status(struct ctl *ctl, int argc, char **argv)
 	if (ctl->json)
 		rc = ctl_print_json(status);
 	else
-		rc = ctl_show_status(status, stdout) ? CTL_FAILED : CTL_OK;
+		rc = ctl_show_status(status, stdout, ctl->terminal) ? CTL_FAILED : CTL_OK;
 	json_decref(status);
 	return rc;
 }
@@ -173,14 +173,15 @@ static void keep_matches(json_t *metrics, const char *pattern)
 			json_array_remove(metrics, i);
 }
 
-/* A value that is no mere count, as people say it. */
+/* A value as people say it. */
 static const char *with_unit(char cell[CTL_CELL], const json_t *one)
 {
 	const char *unit = json_string_value(json_at(one, "unit"));
 	double value = json_number_value(json_at(one, "value"));
 
+	ctl_count(cell, one, "value");
 	if (!unit || strcmp(unit, "1") == 0)
-		return "";
+		return cell;
 	if (strcmp(unit, "B") == 0)
 		return ctl_bytes(cell, one, "value");
 	if (strcmp(unit, "ns") == 0)
@@ -191,12 +192,13 @@ static const char *with_unit(char cell[CTL_CELL], const json_t *one)
 		snprintf(cell, CTL_CELL, "%g %%", unit[5] ? value / 10 : value);
 		return cell;
 	}
-	return unit;
+	snprintf(cell + strlen(cell), CTL_CELL - strlen(cell), " %s", unit);
+	return cell;
 }
 
-static int show_metrics(const json_t *metrics)
+static int show_metrics(const json_t *metrics, uint32_t terminal)
 {
-	static const char *const heads[] = { "counter", ">value", ">", "meaning" };
+	static const char *const heads[] = { "counter", ">value", "=meaning" };
 	struct grid *g = grid_new(heads, COUNT(heads));
 	char cell[CTL_CELL];
 
@@ -204,14 +206,13 @@ static int show_metrics(const json_t *metrics)
 		const json_t *one = json_array_get(metrics, i);
 
 		grid_add(g, ctl_text(cell, one, "name"));
-		grid_add(g, ctl_count(cell, one, "value"));
 		grid_add(g, with_unit(cell, one));
 		grid_add(g, ctl_text(cell, one, "help"));
 	}
-	return grid_print(g, stdout);
+	return grid_print(g, stdout, terminal);
 }
 
-int ctl_show_latencies(const json_t *latencies, FILE *to)
+int ctl_show_latencies(const json_t *latencies, FILE *to, uint32_t terminal)
 {
 	static const char *const heads[] = { "latency", "class", ">count", ">mean",
 					     ">p50",	">p99",	 ">p99.9", ">max" };
@@ -230,7 +231,7 @@ int ctl_show_latencies(const json_t *latencies, FILE *to)
 		for (uint32_t k = 0; k < COUNT(times); k++)
 			grid_add(g, ctl_ns(cell, one, times[k]));
 	}
-	return grid_print(g, to);
+	return grid_print(g, to, terminal);
 }
 
 int ctl_stat(struct ctl *ctl, int argc, char **argv)
@@ -250,10 +251,11 @@ int ctl_stat(struct ctl *ctl, int argc, char **argv)
 	} else if (ctl->json) {
 		rc = ctl_print_json(stat);
 	} else {
-		error = show_metrics(metrics);
+		error = show_metrics(metrics, ctl->terminal);
 		if (!error && !argc) {
 			fputc('\n', stdout);
-			error = ctl_show_latencies(json_at(stat, "latency"), stdout);
+			error = ctl_show_latencies(json_at(stat, "latency"), stdout,
+						   ctl->terminal);
 		}
 		rc = error ? CTL_FAILED : CTL_OK;
 	}

@@ -8,7 +8,6 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -18,10 +17,11 @@
 
 #define COUNT(a) ((uint32_t)(sizeof(a) / sizeof((a)[0])))
 
-#define PAIR_COLUMNS 42u /* a rate with its name */
+#define PAIR_COLUMNS 39u /* a rate with its name */
 
 struct screen {
 	FILE *to;
+	uint32_t terminal;
 	uint32_t pairs; /* rates a line */
 };
 
@@ -45,7 +45,7 @@ static const struct {
 	{ "evicted_cxl", "pages out of CXL", false },
 	{ "evicted_hbm", "pages out of HBM", false },
 	{ "puts_dropped", "puts dropped", false },
-	{ "read_bad", "pages that did not verify", false },
+	{ "read_bad", "rotten pages", false },
 };
 
 static double metric_value(const json_t *stat, const char *name)
@@ -77,10 +77,10 @@ static void show_rates(const json_t *now, const json_t *before, double seconds, 
 		double rate = seconds > 0 ? (value - (old <= value ? old : 0)) / seconds : 0;
 
 		if (top_rates[i].bytes)
-			fprintf(s.to, "  %-26s %12s", top_rates[i].text,
+			fprintf(s.to, "  %-24s %12s", top_rates[i].text,
 				units_print_rate(text, rate));
 		else
-			fprintf(s.to, "  %-26s %10s/s", top_rates[i].text,
+			fprintf(s.to, "  %-24s %10s/s", top_rates[i].text,
 				units_print_count(text, rate));
 		if ((i + 1) % s.pairs == 0 || i + 1 == COUNT(top_rates))
 			fputc('\n', s.to);
@@ -101,12 +101,12 @@ static int compose(const json_t *status, const json_t *now, const json_t *before
 	char a[CTL_CELL], b[CTL_CELL], c[CTL_CELL];
 	int error;
 
-	fprintf(s.to, "tierd %s, up %s, clients %s, ", ctl_text(a, status, "version"),
+	fprintf(s.to, "tierd %s, up %s: %s clients, ", ctl_text(a, status, "version"),
 		ctl_ns(b, status, "uptime_ns"), ctl_count(c, status, "sessions.open"));
-	fprintf(s.to, "blocks %s, requests under way %s, pins %s\n\n",
+	fprintf(s.to, "%s blocks, %s requests under way, %s pins\n\n",
 		ctl_count(a, status, "blocks"), ctl_count(b, status, "requests"),
 		ctl_count(c, status, "pins"));
-	error = ctl_show_tiers(status, s.to);
+	error = ctl_show_tiers(status, s.to, s.terminal);
 	fputc('\n', s.to);
 	show_rates(now, before, seconds_between(status, now, before), s);
 	return error;
@@ -123,23 +123,14 @@ static void print_cut(const char *text, uint32_t columns)
 	}
 }
 
-/* Columns of the terminal; 0 = none, or it does not say. */
-static uint32_t terminal_columns(void)
-{
-	struct winsize size;
-
-	if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size))
-		return 0;
-	return size.ws_col;
-}
-
 static int draw(const json_t *status, const json_t *now, const json_t *before)
 {
-	uint32_t columns = terminal_columns();
+	uint32_t columns = ctl_terminal(); /* it may have become another one */
 	char *text = NULL;
 	size_t bytes;
 	struct screen s = {
 		.to = open_memstream(&text, &bytes),
+		.terminal = columns,
 		.pairs = columns && columns < 2 * PAIR_COLUMNS ? 1 : 2,
 	};
 	int error = s.to ? compose(status, now, before, s) : -errno;

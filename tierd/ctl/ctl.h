@@ -5,7 +5,7 @@
  * tolerance: a member that an older or newer daemon does not tell is shown as "-".
  *
  * With --json the daemon's document is printed as it is; without, people get tables and units.
- * What is printed never depends on whether a terminal looks on; `top` alone fits its screen.
+ * What is printed does not depend on whether a terminal looks on, only how it is fitted to a line.
  */
 #ifndef TIERD_CTL_CTL_H
 #define TIERD_CTL_CTL_H
@@ -26,6 +26,7 @@
 struct ctl {
 	tier *t;
 	bool json;
+	uint32_t terminal;     /* columns of the one that stdout is; 0 = it is none */
 	const char *verb;      /* for error texts */
 	const char *arguments; /* the verb's, likewise */
 };
@@ -97,32 +98,43 @@ int ctl_words(const struct ctl *ctl, const struct ctl_verb *verb, int *argc, cha
 char *ctl_text(char cell[CTL_CELL], const json_t *document, const char *path);
 char *ctl_count(char cell[CTL_CELL], const json_t *document, const char *path);
 char *ctl_bytes(char cell[CTL_CELL], const json_t *document, const char *path);
-/* The same in five letters at most, for wide tables: "1.50K", "64.0M" */
+/* The same in five letters at most, for tables: "1.50K", "64.0M" */
 char *ctl_bytes_short(char cell[CTL_CELL], const json_t *document, const char *path);
 char *ctl_ns(char cell[CTL_CELL], const json_t *document, const char *path);
 char *ctl_yes(char cell[CTL_CELL], const json_t *document, const char *path);
 /* Does the document tell only of what belongs to who asked? */
 bool ctl_only_own(const json_t *document);
-/* What is left until a point of CLOCK_MONOTONIC, "never" for 0 */
+/* What is left until a point of CLOCK_MONOTONIC, as "1.99s"; "never" for 0, "past" */
 char *ctl_deadline(char cell[CTL_CELL], const json_t *document, const char *path, uint64_t now_ns);
-/* How long ago a point of it was; "-" for 0 and what is still to come */
+/* How long ago a point of it was, likewise; "-" for 0 and what is still to come */
 char *ctl_age(char cell[CTL_CELL], const json_t *document, const char *path, uint64_t now_ns);
 
-/* A table that is as wide as its cells. Numbers stand right: columns whose head begins with '>'. */
+/* The status in human form. */
+int ctl_show_status(const json_t *status, FILE *to, uint32_t terminal);
+/* Latencies of a stat: those of which there is any. */
+int ctl_show_latencies(const json_t *latencies, FILE *to, uint32_t terminal);
+/* Tiers of a status. */
+int ctl_show_tiers(const json_t *status, FILE *to, uint32_t terminal);
+
+/* ---- tables (grid.c) ----------------------------------------------------------------------- */
+
+/*
+ * A table of at most 16 columns, which are as wide as their cells. The first letter of a head is
+ * none of it: '>' numbers, which stand right, '~' names, which may be cut in their middle, '=' (the
+ * last column) text, which may be wrapped.
+ */
 struct grid;
 struct grid *grid_new(const char *const *heads, uint32_t columns);
-/* The first column is so wide at most: a longer cell has a line of its own before its row. */
-void grid_first(struct grid *g, uint32_t most);
 /* The next cell, left to right, row by row. Memory that is lacking makes grid_print fail. */
 void grid_add(struct grid *g, const char *text);
-/* Print and free. Returns 0 or a negative errno. */
-int grid_print(struct grid *g, FILE *to);
+uint32_t grid_rows(const struct grid *g);
+/*
+ * Print it for a terminal of so many columns (0: none), nothing if it has no rows, and free it.
+ * Returns 0 or a negative errno.
+ */
+int grid_print(struct grid *g, FILE *to, uint32_t terminal);
 
-/* The status in human form. */
-int ctl_show_status(const json_t *status, FILE *to);
-/* Latencies of a stat: those of which there is any. */
-int ctl_show_latencies(const json_t *latencies, FILE *to);
-/* Tiers of a status. */
-int ctl_show_tiers(const json_t *status, FILE *to);
+/* Columns of the terminal that stdout is; 0 = it is none, or does not say. */
+uint32_t ctl_terminal(void);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Members of documents for people, and tables of them; see ctl.h. */
+/* Members of documents for people; see ctl.h. */
 #include <errno.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "libtier/base/units.h"
@@ -65,15 +64,24 @@ char *ctl_bytes(char cell[CTL_CELL], const json_t *document, const char *path)
 	return cell;
 }
 
+/* In a table "64.0 MiB" is "64.0M", "0 B" is "0" and "2.00 s" is "2.00s". */
+static char *narrow(char *cell)
+{
+	char *unit = strchr(cell, ' ');
+
+	if (!unit)
+		return cell;
+	memmove(unit, unit + 1, strlen(unit));
+	if (*unit == 'B')
+		unit[0] = '\0';
+	else if (strchr("KMGTPE", *unit))
+		unit[1] = '\0';
+	return cell;
+}
+
 char *ctl_bytes_short(char cell[CTL_CELL], const json_t *document, const char *path)
 {
-	char *unit = strchr(ctl_bytes(cell, document, path), ' ');
-
-	if (unit) {
-		unit[0] = unit[1] == 'B' ? '\0' : unit[1];
-		unit[1] = '\0';
-	}
-	return cell;
+	return narrow(ctl_bytes(cell, document, path));
 }
 
 char *ctl_ns(char cell[CTL_CELL], const json_t *document, const char *path)
@@ -100,7 +108,7 @@ char *ctl_deadline(char cell[CTL_CELL], const json_t *document, const char *path
 	else if (value <= now_ns)
 		snprintf(cell, CTL_CELL, "past");
 	else
-		snprintf(cell, CTL_CELL, "in %s", units_print_ns(text, value - now_ns));
+		snprintf(cell, CTL_CELL, "%s", narrow(units_print_ns(text, value - now_ns)));
 	return cell;
 }
 
@@ -112,7 +120,7 @@ char *ctl_age(char cell[CTL_CELL], const json_t *document, const char *path, uin
 	if (number(document, path, &since) || !since || since > now_ns)
 		snprintf(cell, CTL_CELL, "-");
 	else
-		snprintf(cell, CTL_CELL, "%s", units_print_ns(text, now_ns - since));
+		snprintf(cell, CTL_CELL, "%s", narrow(units_print_ns(text, now_ns - since)));
 	return cell;
 }
 
@@ -129,103 +137,4 @@ bool ctl_only_own(const json_t *document)
 	const char *seen = json_string_value(json_at(document, "seen"));
 
 	return seen && strcmp(seen, "own") == 0;
-}
-
-/* ---- tables -------------------------------------------------------------------------------- */
-
-struct grid {
-	const char *const *heads;
-	char (*cell)[CTL_CELL];
-	uint32_t columns, count, room;
-	uint32_t first; /* most of the first column; 0 = as wide as its cells */
-	bool failed;
-};
-
-struct grid *grid_new(const char *const *heads, uint32_t columns)
-{
-	struct grid *g = calloc(1, sizeof(*g));
-
-	if (!g)
-		return NULL;
-	g->heads = heads;
-	g->columns = columns;
-	return g;
-}
-
-void grid_add(struct grid *g, const char *text)
-{
-	if (!g || g->failed)
-		return;
-	if (g->count == g->room) {
-		uint32_t room = g->room ? 2 * g->room : 16 * g->columns;
-		void *bigger = reallocarray(g->cell, room, CTL_CELL);
-
-		if (!bigger) {
-			g->failed = true;
-			return;
-		}
-		g->cell = bigger;
-		g->room = room;
-	}
-	snprintf(g->cell[g->count++], CTL_CELL, "%s", text);
-}
-
-void grid_first(struct grid *g, uint32_t most)
-{
-	if (g)
-		g->first = most;
-}
-
-static const char *head_text(const char *head)
-{
-	return head + (*head == '>');
-}
-
-static bool stands_alone(const struct grid *g, uint32_t column, const char *text)
-{
-	return column == 0 && g->first && strlen(text) > g->first;
-}
-
-static int width(const struct grid *g, uint32_t column)
-{
-	size_t most = strlen(head_text(g->heads[column]));
-
-	for (uint32_t i = column; i < g->count; i += g->columns)
-		if (strlen(g->cell[i]) > most && !stands_alone(g, column, g->cell[i]))
-			most = strlen(g->cell[i]);
-	return (int)most;
-}
-
-static void print_cell(const struct grid *g, uint32_t column, const char *text, FILE *to)
-{
-	bool right = g->heads[column][0] == '>', last = column + 1 == g->columns;
-	int wide = width(g, column);
-
-	if (stands_alone(g, column, text)) {
-		fprintf(to, "%s\n", text);
-		text = "";
-	}
-	if (right)
-		fprintf(to, "%*s", wide, text);
-	else if (last)
-		fputs(text, to);
-	else
-		fprintf(to, "%-*s", wide, text);
-	fputs(last ? "\n" : "  ", to);
-}
-
-int grid_print(struct grid *g, FILE *to)
-{
-	int error = !g || g->failed ? -ENOMEM : 0;
-
-	if (!error) {
-		for (uint32_t c = 0; c < g->columns; c++)
-			print_cell(g, c, head_text(g->heads[c]), to);
-		for (uint32_t i = 0; i < g->count; i++)
-			print_cell(g, i % g->columns, g->cell[i], to);
-	}
-	if (g)
-		free(g->cell);
-	free(g);
-	return error;
 }

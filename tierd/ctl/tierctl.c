@@ -180,7 +180,7 @@ int main(int argc, char **argv)
 		{ "version", 0, NULL, 'V' },
 		{ 0 },
 	};
-	struct ctl ctl = { .t = NULL };
+	struct ctl ctl = { .terminal = ctl_terminal() };
 	const char *socket = NULL;
 	int c, count = 0;
 	char **words = argv;
