@@ -183,7 +183,7 @@ static void tell_setting(const struct demo *d)
 	char sizes[5][UNITS_TEXT_BYTES];
 
 	printf("  trace     %zu requests, %zu blocks of %u tokens (%llu different)\n",
-	       d->trace->request_count, d->trace->id_count, TRACE_BLOCK_TOKENS,
+	       d->trace->request_count, d->trace->id_count, d->trace->block_tokens,
 	       (unsigned long long)d->trace->distinct);
 	printf("  geometry  %u layers x %u groups x %u KiB pages + a %u KiB sidecar a layer: %s a "
 	       "block,\n            scaled: a large model's block of 512 tokens has about 64 MiB\n",

@@ -134,7 +134,7 @@ static int wear_open(struct wear *w, const struct prepared *p, uint32_t percent,
 	const struct shell_options options = {
 		.policy = POLICY_DEFAULT,
 		.page_bytes = CLEAN_PAGE_BYTES,
-		.block_tokens = TRACE_BLOCK_TOKENS,
+		.block_tokens = p->trace->block_tokens,
 		.bytes = MEMORY_BYTES,
 		.put_blocks = REPLAY_PUT_BLOCKS,
 		.nvme_bytes = (uint64_t)SEGMENTS * CLEAN_SEGMENT_BYTES + CLEAN_OVERHEAD_BYTES,

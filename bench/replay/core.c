@@ -14,13 +14,13 @@
 /* Beside its segments, of which one in 16 bytes is summary. */
 #define STORE_OVERHEAD (2u << 20)
 
-static int serve(struct shell *s, struct outcome *out, const struct trace_request *r,
-		 const uint8_t (*key)[32])
+static int serve(struct shell *s, struct outcome *out, const struct trace *t,
+		 const struct trace_request *r, const uint8_t (*key)[32])
 {
 	uint32_t hit = shell_read(s, key, r->id_count);
 	int error = 0;
 
-	outcome_add(out, r, hit);
+	outcome_add(out, t, r, hit);
 	for (uint32_t at = hit; at < r->id_count && !error; at += REPLAY_PUT_BLOCKS) {
 		uint32_t left = r->id_count - at;
 
@@ -72,7 +72,7 @@ static int replay(struct outcome *out, const struct prepared *p, struct shell *s
 		for (uint32_t at = 0; q < end && !error; q++) {
 			const struct trace_request *r = &p->trace->request[q];
 
-			error = serve(s, out, r, (const uint8_t(*)[32])key + at);
+			error = serve(s, out, p->trace, r, (const uint8_t(*)[32])key + at);
 			at += r->id_count;
 		}
 		ns += cpu_now_ns() - begin_ns;
@@ -102,12 +102,13 @@ static int replay_shell(struct outcome *out, const struct prepared *p,
 	return error;
 }
 
-static struct shell_options options_of(const char *policy, uint64_t capacity)
+static struct shell_options options_of(const struct prepared *p, const char *policy,
+				       uint64_t capacity)
 {
 	return (struct shell_options){
 		.policy = policy,
 		.page_bytes = REPLAY_PAGE_BYTES,
-		.block_tokens = TRACE_BLOCK_TOKENS,
+		.block_tokens = p->trace->block_tokens,
 		.bytes = capacity * REPLAY_PAGE_BYTES,
 		.put_blocks = REPLAY_PUT_BLOCKS,
 	};
@@ -116,7 +117,7 @@ static struct shell_options options_of(const char *policy, uint64_t capacity)
 int replay_core(struct outcome *out, const struct prepared *p, const char *policy,
 		uint64_t capacity)
 {
-	const struct shell_options options = options_of(policy, capacity);
+	const struct shell_options options = options_of(p, policy, capacity);
 
 	return replay_shell(out, p, &options);
 }
@@ -124,7 +125,7 @@ int replay_core(struct outcome *out, const struct prepared *p, const char *polic
 int replay_flash(struct outcome *out, const struct prepared *p, const char *policy,
 		 const uint64_t capacity[2], bool admit_all)
 {
-	struct shell_options options = options_of(policy, capacity[0]);
+	struct shell_options options = options_of(p, policy, capacity[0]);
 
 	options.nvme_bytes = capacity[1] * REPLAY_PAGE_BYTES / 15 * 16 + STORE_OVERHEAD;
 	options.admit_all = admit_all;

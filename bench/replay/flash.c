@@ -52,13 +52,17 @@ static int judge(struct bench *b, const struct flash *f)
 	};
 	double lost = percent(f->all.blocks_hit, f->all.blocks) -
 		      percent(f->admitted.blocks_hit, f->admitted.blocks);
-	int error = 0;
+	int error;
 
+	if (written(f, &f->all) <= 0)
+		return 0; /* nothing hits that would not with memory alone: nothing to lose */
 	snprintf(bytes, sizeof(bytes), "written to NVMe a hit gained, %s", f->size);
 	snprintf(hits, sizeof(hits), "hits lost by admission, %s", f->size);
-	if (written(f, &f->all) > 0)
+	if (written(f, &f->admitted) > 0)
 		error = bench_judge_exact(b->results, &figures[0], written(f, &f->admitted),
 					  written(f, &f->all));
+	else
+		error = bench_judge_missing(b->results, &figures[0], "no hit was gained");
 	if (!error)
 		error = bench_judge_exact(b->results, &figures[1], lost > 0 ? lost : 0, 0);
 	return error;

@@ -132,7 +132,7 @@ int replay_optimum(struct outcome *out, const struct prepared *p, uint64_t capac
 	for (size_t q = 0; q < p->trace->request_count && !error; q++) {
 		const struct trace_request *r = &p->trace->request[q];
 
-		outcome_add(out, r, prefix_there(&b, r));
+		outcome_add(out, p->trace, r, prefix_there(&b, r));
 		belady_request(&b, r, capacity);
 	}
 	return error;

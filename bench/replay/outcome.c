@@ -12,33 +12,33 @@
 #define SEGMENTS_MIN 3u /* a context takes no less */
 #define STORE_BYTES_MIN (16u << 20) /* some segments for each log, and room to clean them */
 
-double replay_flops(uint64_t from, uint64_t until, uint64_t tokens)
+double replay_flops(uint64_t tokens)
 {
-	double a = (double)(from * TRACE_BLOCK_TOKENS), b = (double)(until * TRACE_BLOCK_TOKENS);
-
-	if (b > (double)tokens)
-		b = (double)tokens;
-	return b > a ? (b - a) * (FLOPS_TOKEN + FLOPS_PAIR * (a + b) / 2) : 0;
+	return (double)tokens * (FLOPS_TOKEN + FLOPS_PAIR * (double)tokens / 2);
 }
 
-static uint64_t tokens_of(const struct trace_request *r, uint64_t blocks)
+/* Of the prompt's first blocks. */
+static uint64_t tokens_of(const struct trace *t, const struct trace_request *r, uint64_t blocks)
 {
-	uint64_t tokens = blocks * TRACE_BLOCK_TOKENS;
+	uint64_t tokens = blocks * t->block_tokens;
 
 	return tokens < r->input_tokens ? tokens : r->input_tokens;
 }
 
-void outcome_add(struct outcome *o, const struct trace_request *r, uint64_t hit)
+void outcome_add(struct outcome *o, const struct trace *t, const struct trace_request *r,
+		 uint64_t hit)
 {
+	uint64_t all = tokens_of(t, r, r->id_count), saved = tokens_of(t, r, hit);
+
 	if (o->hit)
 		o->hit[o->requests] = (uint32_t)hit;
 	o->requests++;
 	o->blocks += r->id_count;
 	o->blocks_hit += hit;
-	o->tokens += tokens_of(r, r->id_count);
-	o->tokens_hit += tokens_of(r, hit);
-	o->flops += replay_flops(0, r->id_count, r->input_tokens);
-	o->flops_hit += replay_flops(0, hit, r->input_tokens);
+	o->tokens += all;
+	o->tokens_hit += saved;
+	o->flops += replay_flops(all);
+	o->flops_hit += replay_flops(saved);
 }
 
 void outcome_sum(struct outcome *o, const struct outcome *other)

@@ -57,7 +57,7 @@ static int context_make(struct client *l)
 	};
 	const struct tier_geometry_options shape = {
 		.size = sizeof(shape),
-		.block_tokens = TRACE_BLOCK_TOKENS,
+		.block_tokens = l->all->p->trace->block_tokens,
 		.part_count = 1,
 		.part = &part,
 	};
@@ -221,7 +221,7 @@ static int serve(struct client *l, const struct trace_request *r)
 		hit = read_prefix(l, (uint32_t)hit);
 	if (hit < 0)
 		return (int)hit;
-	outcome_add(&l->out, r, (uint64_t)hit);
+	outcome_add(&l->out, l->all->p->trace, r, (uint64_t)hit);
 	for (uint32_t at = (uint32_t)hit; at < r->id_count && !error; at += REPLAY_PUT_BLOCKS) {
 		uint32_t left = r->id_count - at;
 

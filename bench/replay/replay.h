@@ -23,7 +23,7 @@
 
 struct outcome {
 	uint64_t requests, blocks, blocks_hit;
-	uint64_t tokens, tokens_hit; /* a prompt's last block need not be full */
+	uint64_t tokens, tokens_hit; /* and bytes: each token has as many of KV */
 	double flops, flops_hit;     /* of the prompts; of the blocks that hit */
 	uint64_t put_blocks;	     /* that were not stored */
 	uint64_t dropped_blocks;     /* that the store let go */
@@ -35,14 +35,15 @@ struct outcome {
 };
 
 /*
- * Computing the blocks [from, until) of a prompt: Llama-3.1-8B, 8.03e9 parameters, 32 layers of
+ * Computing the first so many tokens of a prompt: Llama-3.1-8B, 8.03e9 parameters, 32 layers of
  * width 4,096. Two operations a parameter and token, and for attention four a layer, dimension and
  * earlier token: a token at 30,630 costs twice one at the start.
  */
-double replay_flops(uint64_t from, uint64_t until, uint64_t tokens);
+double replay_flops(uint64_t tokens);
 
-/* Count a request of which `hit` blocks were found. */
-void outcome_add(struct outcome *o, const struct trace_request *r, uint64_t hit);
+/* Count a request of t of which `hit` blocks were found. */
+void outcome_add(struct outcome *o, const struct trace *t, const struct trace_request *r,
+		 uint64_t hit);
 
 /* Add another's counts of requests, blocks and pages. */
 void outcome_sum(struct outcome *o, const struct outcome *other);

@@ -357,6 +357,7 @@ static int make(struct maker *m, const struct pattern *p)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < TALKS_MAX; i++)
 		m->heap[i] = i;
+	m->t->block_tokens = TRACE_BLOCK_TOKENS;
 	p->make(m);
 	return m->error ? m->error : trace_count(m->t);
 }

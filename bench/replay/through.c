@@ -33,9 +33,9 @@ struct part {
 	uint32_t *hit[2]; /* core alone, daemon */
 };
 
-/* Pages that were read, and wrong ones among them, of all runs. */
+/* Pages that were read, and wrong ones among them, of all runs; and blocks that left. */
 struct read {
-	uint64_t pages, bad;
+	uint64_t pages, bad, left;
 };
 
 static int part_take(struct part *p, struct bench *b, const struct trace *t, size_t requests,
@@ -86,6 +86,7 @@ static int lockstep(struct part *p, const char *policy, uint32_t percent, struct
 	*different += apart(core.dropped_blocks, real.dropped_blocks);
 	sum->pages += real.blocks_hit;
 	sum->bad += real.bad_pages;
+	sum->left += core.dropped_blocks;
 	return error;
 }
 
@@ -94,7 +95,7 @@ static int judge_lockstep(struct part *p, const char *policy, struct read *sum)
 	char name[BENCH_TEXT], against[BENCH_TEXT];
 	const struct bench_figure figure = { "replay", name, "blocks", against,
 					     { BENCH_VALUE_AT_MOST, 0 } };
-	uint64_t different = 0, before = sum->pages;
+	uint64_t different = 0, before = sum->pages, left = sum->left;
 	int error = 0;
 
 	for (uint32_t i = 0; i < REPLAY_SIZES && !error; i++)
@@ -105,6 +106,8 @@ static int judge_lockstep(struct part *p, const char *policy, struct read *sum)
 		 policy);
 	snprintf(against, sizeof(against), "hits, core alone; first %zu requests, four sizes",
 		 p->trace.request_count);
+	if (!different && sum->pages == before && sum->left == left)
+		return bench_judge_missing(p->b->results, &figure, "nothing hit, nothing left");
 	return bench_judge_exact(p->b->results, &figure, (double)different,
 				 (double)(sum->pages - before));
 }
@@ -187,6 +190,9 @@ int bench_replay_real(struct bench *b, const struct trace *t)
 	if (!error)
 		error = run_free(b, t, dir, &sum);
 	service_dir_remove(dir);
-	return error ? bench_failed("replay", error)
-		     : bench_judge_exact(b->results, &wrong, (double)sum.bad, (double)sum.pages);
+	if (error)
+		return bench_failed("replay", error);
+	if (!sum.pages)
+		return bench_judge_missing(b->results, &wrong, "no prompt hit");
+	return bench_judge_exact(b->results, &wrong, (double)sum.bad, (double)sum.pages);
 }

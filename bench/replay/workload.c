@@ -75,7 +75,7 @@ static void table_head(const struct replays *r, uint32_t percent, uint64_t capac
 {
 	printf("\n%u %% of %llu blocks: a store of %llu\n", percent,
 	       (unsigned long long)r->p.trace->distinct, (unsigned long long)capacity);
-	printf("  %-10s %8s %8s %9s %14s %12s\n", "policy", "blocks", "tokens", "compute",
+	printf("  %-10s %8s %8s %9s %14s %12s\n", "policy", "blocks", "bytes", "compute",
 	       "blocks put", "Mrefs/s");
 }
 
@@ -199,10 +199,12 @@ static int replay_all(struct replays *r)
 	struct judged at[REPLAY_SIZES] = { 0 };
 	int error = 0;
 
-	printf("%zu requests, %zu blocks, %llu different; at most %.4f could hit\n",
-	       r->p.trace->request_count, r->p.trace->id_count,
+	printf("%zu requests, %zu blocks of %u tokens, %llu different; at most %.4f could hit\n",
+	       r->p.trace->request_count, r->p.trace->id_count, r->p.trace->block_tokens,
 	       (unsigned long long)r->p.trace->distinct,
 	       share((double)r->p.trace->reusable, (double)r->p.trace->id_count));
+	printf("hits: of blocks, of bytes (the tokens' KV: a last block may be partly filled), of\n"
+	       "operations that were not done again (Llama-3.1-8B: replay.h)\n");
 	for (uint32_t i = 0; i < REPLAY_SIZES && !error; i++)
 		error = replay_size(r, replay_percent[i], &at[i]);
 	printf("\n");

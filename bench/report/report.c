@@ -78,8 +78,8 @@ static json_t *settings_json(const struct report *r)
 		(int)r->replay->engines, "requests", (json_int_t)r->replay->trace->request_count,
 		"blocks_distinct", (json_int_t)r->replay->trace->distinct, "block_bytes",
 		(json_int_t)s->layers * (s->groups * s->page_bytes + s->sidecar_bytes),
-		"block_tokens", (int)TRACE_BLOCK_TOKENS, "layers", (int)s->layers, "groups",
-		(int)s->groups, "page_bytes", (int)s->page_bytes, "sidecar_bytes",
+		"block_tokens", (int)r->replay->trace->block_tokens, "layers", (int)s->layers,
+		"groups", (int)s->groups, "page_bytes", (int)s->page_bytes, "sidecar_bytes",
 		(int)s->sidecar_bytes, "decode_steps", (int)s->decode_steps, "top", (int)s->top);
 }
 

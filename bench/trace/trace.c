@@ -322,6 +322,42 @@ int trace_count(struct trace *t)
 	return 0;
 }
 
+/* Does a block of so many tokens explain the length, the last block partly filled or left out? */
+static bool explains(const struct trace_request *r, uint64_t tokens)
+{
+	uint64_t blocks = r->id_count, length = r->input_tokens;
+
+	return blocks && (blocks - 1) * tokens < length && length < (blocks + 1) * tokens;
+}
+
+static size_t explained(const struct trace *t, uint64_t tokens)
+{
+	size_t prompts = 0;
+
+	for (size_t i = 0; i < t->request_count; i++)
+		prompts += explains(&t->request[i], tokens);
+	return prompts;
+}
+
+/* The file does not say it, and what a hit saves hangs on it. */
+static uint32_t block_tokens_of(const struct trace *t)
+{
+	size_t prompts = 0, most = explained(t, TRACE_BLOCK_TOKENS);
+	uint32_t best = TRACE_BLOCK_TOKENS;
+
+	for (size_t i = 0; i < t->request_count; i++)
+		prompts += t->request[i].id_count != 0;
+	for (uint32_t tokens = 1; tokens <= TRACE_BLOCK_TOKENS_MAX; tokens *= 2) {
+		size_t those = explained(t, tokens);
+
+		if (those > most && those >= prompts - prompts / 4) {
+			most = those;
+			best = tokens;
+		}
+	}
+	return best;
+}
+
 int trace_open(struct trace **out, const char *path, size_t requests_max, char *why,
 	       size_t why_bytes)
 {
@@ -349,6 +385,7 @@ int trace_open(struct trace **out, const char *path, size_t requests_max, char *
 		error = trace_count(t);
 	if (error)
 		goto fail;
+	t->block_tokens = block_tokens_of(t);
 	free(r.line);
 	*out = t;
 	return 0;

@@ -64,7 +64,7 @@ static uint64_t replay_at(const char *policy, uint32_t size, uint64_t pace_ns, u
 	const struct shell_options options = {
 		.policy = policy,
 		.page_bytes = REPLAY_PAGE_BYTES,
-		.block_tokens = TRACE_BLOCK_TOKENS,
+		.block_tokens = trace->block_tokens,
 		.bytes = (uint64_t)size * SEGMENT_BLOCKS * REPLAY_PAGE_BYTES,
 		.put_blocks = REPLAY_PUT_BLOCKS,
 		.pace_ns = pace_ns,

@@ -35,6 +35,7 @@ static int set_up(void **state)
 				   .request_count = 1,
 				   .id = ids,
 				   .id_count = 2,
+				   .block_tokens = 512,
 				   .distinct = 2,
 				   .reusable = 1 };
 	f->replay = (struct replay){

@@ -160,6 +160,44 @@ static void test_traces_of_others(void **state)
 	trace_close(t);
 }
 
+/* Prompts of 1, 2, 3 ... blocks of so many tokens, the last one filled half. */
+static void write_blocks(char *text, uint32_t prompts, uint32_t tokens)
+{
+	for (uint32_t i = 1; i <= prompts; i++) {
+		text += sprintf(text, "{\"timestamp\":1,\"input_length\":%u,"
+				      "\"output_length\":1,\"hash_ids\":[0",
+				i * tokens - tokens / 2);
+		for (uint32_t k = 1; k < i; k++)
+			text += sprintf(text, ",%u", k);
+		text += sprintf(text, "]}\n");
+	}
+}
+
+/* What an id stands for the lengths tell; where they tell nothing it is what Mooncake has. */
+static void test_tokens_of_a_block(void **state)
+{
+	static const uint32_t sizes[] = { 1, 16, 64, 128, 512, 1024, 8192 };
+	char text[8192], why[256];
+	struct trace *t;
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(sizes); i++) {
+		write_blocks(text, 20, sizes[i]);
+		assert_int_equal(open_text(text, &t, why), 0);
+		assert_int_equal(t->block_tokens, sizes[i]);
+		trace_close(t);
+	}
+	/* Half of them of 16: too few to leave what Mooncake has. */
+	write_blocks(text, 10, 16);
+	write_blocks(text + strlen(text), 10, 2048);
+	assert_int_equal(open_text(text, &t, why), 0);
+	assert_int_equal(t->block_tokens, TRACE_BLOCK_TOKENS);
+	trace_close(t);
+	assert_int_equal(trace_open(&t, SHIPPED, 0, why, sizeof(why)), 0);
+	assert_int_equal(t->block_tokens, TRACE_BLOCK_TOKENS);
+	trace_close(t);
+}
+
 static void test_refused(void **state)
 {
 	static const char *const texts[] = {
@@ -286,6 +324,7 @@ int main(void)
 		cmocka_unit_test(test_nothing_to_read),
 		cmocka_unit_test(test_reuse_is_by_prefix),
 		cmocka_unit_test(test_traces_of_others),
+		cmocka_unit_test(test_tokens_of_a_block),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_too_long),
 		cmocka_unit_test(test_damaged_file),
