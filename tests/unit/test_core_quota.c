@@ -141,6 +141,37 @@ static void test_a_client_that_is_not_there(void **state)
 	assert_int_equal(core_quota_set(host.core, &q, 1), -ENOENT);
 }
 
+/* One that goes on behind another one's is written with it: each keeps to its own limit. */
+static void test_a_run_of_two_sessions_keeps_to_both_limits(void **state)
+{
+	uint64_t block = context()->spec.geometry.block_bytes;
+	struct core_quota q = { .who = CORE_HOLDER_CLIENT, .key = 0, .tier = ABI_TIER_NVME,
+				.limit = { 0, 2 * block } };
+	struct abi_put_args args = { .count = RUN, .depth = RUN };
+	struct core_holder_view v;
+	uint32_t n = 0;
+
+	(void)state;
+	put(0, 0, 0, 0);
+	host_client_gone(&host, 0);
+	host_client_dead(&host, 0);
+	host_client_open(&host, 0);
+	host_client_attach(&host, 0);
+	assert_int_equal(core_quota_set(host.core, &q, 1), 0);
+	host_key(RUN - 1, args.parent);
+	assert_int_equal(host_reserve(&host, &args, RUN, 0), 0);
+	assert_true(host_commit(&host, 0));
+	assert_int_equal(host.core->metrics.runs_written, 0);
+	for (uint32_t i = 0; i < 100; i++) {
+		host_tick(&host, 10 * MS);
+		for (n = 0; !core_holder_at(host.core, UINT32_MAX, n, &v); n++)
+			assert_true(!v.limit[ABI_TIER_NVME].hard ||
+				    v.used[ABI_TIER_NVME] <= 2 * block);
+	}
+	assert_true(n > 0 && context()->nvme_bytes >= RUN * block);
+	host_audit(&host);
+}
+
 /* It is answered when a flushed catalog has it. */
 static void test_a_limit_is_durable_with_its_answer(void **state)
 {
@@ -238,6 +269,7 @@ int main(void)
 		CASE(test_who_gives_first),
 		CASE(test_the_nearer_limit_counts),
 		CASE(test_a_client_that_is_not_there),
+		CASE(test_a_run_of_two_sessions_keeps_to_both_limits),
 		CASE(test_a_limit_is_durable_with_its_answer),
 		CASE(test_a_lowered_quota_is_kept),
 		CASE(test_a_limit_that_is_lifted_limits_no_more),

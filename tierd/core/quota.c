@@ -179,6 +179,24 @@ uint64_t quota_left(const struct core *c, const struct context *x, uint32_t slot
 	return salt < owner ? salt : owner;
 }
 
+/* The same for all accounts of some blocks of one salt: several sessions may have put them. */
+uint64_t quota_left_of(const struct core *c, const struct context *x, const uint32_t *slot,
+		       uint32_t count, uint32_t tier)
+{
+	uint64_t least = UINT64_MAX;
+
+	assert(count);
+	for (uint32_t i = 0; i < count; i++) {
+		uint64_t left;
+
+		if (i && x->meta[slot[i]].owner == x->meta[slot[i - 1]].owner)
+			continue;
+		left = quota_left(c, x, slot[i], tier);
+		least = left < least ? left : least;
+	}
+	return least;
+}
+
 /* The one of the block's accounts that is nearer to its hard limit. */
 struct holding *quota_short(struct core *c, struct context *x, uint32_t slot, uint32_t tier)
 {

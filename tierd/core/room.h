@@ -38,6 +38,8 @@ struct core_limit quota_limit(const struct core *c, const struct context *x, uin
 uint64_t quota_pins(const struct core *c, const struct context *x, uint32_t account, uint32_t tier);
 bool quota_ranked(const struct core *c, const struct context *x, uint32_t tier, uint32_t rank);
 uint64_t quota_left(const struct core *c, const struct context *x, uint32_t slot, uint32_t tier);
+uint64_t quota_left_of(const struct core *c, const struct context *x, const uint32_t *slot,
+		       uint32_t count, uint32_t tier);
 struct holding *quota_short(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
 bool quota_of(const struct core *c, const struct context *x, uint32_t slot,
 	      const struct holding *a);

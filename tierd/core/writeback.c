@@ -279,7 +279,7 @@ static int run_begin(struct core *c, struct context *x, uint32_t log)
 	if (log == DISK_LOG_DURABLE && !unflushed_room(c, n))
 		return -EBUSY; /* a flush is wanted already */
 	while (n > 1 && (!quota_allows(c, x, n * bytes) ||
-			 quota_left(c, x, slot, ABI_TIER_NVME) < n * bytes))
+			 quota_left_of(c, x, chain, n, ABI_TIER_NVME) < n * bytes))
 		n--;
 	if (!evict_nvme_account(c, x, slot, bytes))
 		return admit_over_quota(c, x, slot);
