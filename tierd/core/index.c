@@ -228,29 +228,51 @@ static struct abi_bucket *line_next(const struct index *ix, const struct abi_buc
 	return line->overflow ? &ix->overflow[line->overflow - 1] : NULL;
 }
 
-static void chain_walk(const struct index *ix, uint64_t bucket, struct chain *chain)
+/* The overflow lines; returns the last one. Apart: most chains have none. */
+static __attribute__((noinline)) struct abi_bucket *chain_follow(const struct index *ix,
+								 struct chain *chain)
 {
-	struct abi_bucket *line = &ix->bucket[bucket], *last = line;
-	uint32_t n = 0;
+	struct abi_bucket *last = chain->line[0], *line;
 
-	assert(bucket < ix->header->bucket_count);
-	for (chain->lines = 0; line; line = line_next(ix, line)) {
+	while ((line = line_next(ix, last)) != NULL) {
 		assert(chain->lines < ABI_CHAIN_MAX);
 		chain->line[chain->lines++] = last = line;
 	}
-	while (n < ABI_BUCKET_SLOTS && last->slot[n] != ABI_SLOT_NONE)
-		n++;
+	return last;
+}
+
+static void chain_walk(const struct index *ix, uint64_t bucket, struct chain *chain)
+{
+	struct abi_bucket *last = &ix->bucket[bucket];
+	uint32_t n = 0;
+
+	assert(bucket < ix->header->bucket_count);
+	chain->line[0] = last;
+	chain->lines = 1;
+	if (last->overflow)
+		last = chain_follow(ix, chain);
+	for (uint32_t i = 0; i < ABI_BUCKET_SLOTS; i++) /* all: where to stop is hard to foresee */
+		n += last->slot[i] != ABI_SLOT_NONE;
 	assert(n > 0 || chain->lines == 1);
 	chain->entries = (chain->lines - 1) * ABI_BUCKET_SLOTS + n;
 }
 
-/* Where the slot stands; behind all entries = nowhere. */
-static uint32_t chain_find(const struct chain *chain, uint32_t slot)
+/* The entries of a line with this tag, as a set of their numbers. */
+static uint32_t line_tagged(const struct abi_bucket *line, uint16_t tag)
+{
+	return abi_tags_equal((const uint32_t *)line + TAG_WORD, tag);
+}
+
+/* Where the slot stands, which has this tag; behind all entries = nowhere. */
+static uint32_t chain_find(const struct chain *chain, uint32_t slot, uint16_t tag)
 {
 	for (uint32_t n = 0; n < chain->lines; n++)
-		for (uint32_t i = 0; i < ABI_BUCKET_SLOTS; i++)
+		for (uint32_t in = line_tagged(chain->line[n], tag); in; in &= in - 1) {
+			uint32_t i = (uint32_t)__builtin_ctz(in);
+
 			if (chain->line[n]->slot[i] == slot)
 				return n * ABI_BUCKET_SLOTS + i;
+		}
 	return CHAIN_ENTRIES;
 }
 
@@ -384,26 +406,41 @@ void index_prefetch(const struct index *ix, const uint8_t *key)
 	__builtin_prefetch(&ix->bucket[bucket]);
 }
 
+static uint32_t line_find(const struct index *ix, const struct abi_bucket *line,
+			  const uint8_t *key, uint16_t tag)
+{
+	for (uint32_t equal = line_tagged(line, tag); equal; equal &= equal - 1) {
+		uint32_t slot = line->slot[__builtin_ctz(equal)];
+
+		if (slot != ABI_SLOT_NONE && key_equal(ix->block[slot].key, key))
+			return slot;
+	}
+	return ABI_SLOT_NONE;
+}
+
 uint32_t index_find(const struct index *ix, const uint8_t *key)
 {
 	uint64_t hash = abi_key_hash(key);
-	uint16_t tag = abi_key_tag(hash);
 	const struct abi_bucket *line =
 		&ix->bucket[abi_bucket_of(hash, ix->header->bucket_count)];
+	uint32_t slot = ABI_SLOT_NONE;
 
-	for (; line; line = line_next(ix, line)) {
-		const uint32_t *tags = (const uint32_t *)line + TAG_WORD;
-
-		for (uint32_t equal = abi_tags_equal(tags, tag); equal; equal &= equal - 1) {
-			uint32_t slot = line->slot[__builtin_ctz(equal)];
-
-			if (slot != ABI_SLOT_NONE && key_equal(ix->block[slot].key, key))
-				return slot;
-		}
+	for (; line && slot == ABI_SLOT_NONE; line = line_next(ix, line)) {
+		slot = line_find(ix, line, key, abi_key_tag(hash));
 		if (line->slot[ABI_BUCKET_SLOTS - 1] == ABI_SLOT_NONE)
 			break; /* chains are compact: no line follows */
 	}
-	return ABI_SLOT_NONE;
+	return slot;
+}
+
+static bool chain_has(const struct index *ix, const struct chain *chain, const uint8_t *key,
+		      uint16_t tag)
+{
+	uint32_t slot = ABI_SLOT_NONE;
+
+	for (uint32_t n = 0; n < chain->lines && slot == ABI_SLOT_NONE; n++)
+		slot = line_find(ix, chain->line[n], key, tag);
+	return slot != ABI_SLOT_NONE;
 }
 
 int index_insert(struct index *ix, uint32_t slot)
@@ -415,8 +452,8 @@ int index_insert(struct index *ix, uint32_t slot)
 
 	assert(slot < ix->slots_used && ix->entries < ix->slots_used);
 	assert(block->state != ABI_BLOCK_FREE);
-	assert(index_find(ix, block->key) == ABI_SLOT_NONE); /* X2 */
 	chain_walk(ix, abi_bucket_of(hash, count), &chain);
+	assert(!chain_has(ix, &chain, block->key, abi_key_tag(hash))); /* X2 */
 	if (chain.entries == CHAIN_ENTRIES)
 		return -ENOSPC;
 	if (chain.entries == chain.lines * ABI_BUCKET_SLOTS)
@@ -448,7 +485,7 @@ void index_remove(struct index *ix, uint32_t slot)
 	assert(slot < ix->slots_used && ix->entries > 0);
 	assert(block->state != ABI_BLOCK_FREE);
 	chain_walk(ix, abi_bucket_of(hash, ix->header->bucket_count), &chain);
-	i = chain_find(&chain, slot);
+	i = chain_find(&chain, slot, abi_key_tag(hash));
 	assert(i < chain.entries);
 	last = chain.entries - 1;
 
