@@ -36,7 +36,7 @@ bug("all-of-a-user-hurried", CORE + "stream_window.c",
     "for (const struct stream *i = c->stream; i < c->stream + c->streams_high; i++)",
     "test_core_stream")
 bug("quota-evicts-pinned", CORE + "evict.c",
-    "!block_use_is_pinned(use) &&\n\t       quota_rank", "quota_rank", "test_core_pin",
+    "!block_use_is_pinned(use) &&\n\t       quota_within", "quota_within", "test_core_pin",
     quick=True)
 bug("pin-budget-of-a-client", CORE + "pin.c",
     "limit = ABI_LIMIT_CLIENT;", ";", "test_core_pin", quick=True)

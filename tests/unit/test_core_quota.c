@@ -72,7 +72,12 @@ static uint32_t slot_of(uint32_t n)
 
 static uint32_t rank(uint32_t n)
 {
-	return quota_rank(host.core, context(), slot_of(n), ABI_TIER_CXL);
+	uint32_t slot = slot_of(n), its = quota_rank(host.core, context(), slot, ABI_TIER_CXL);
+
+	for (uint32_t to = 0; to < RANKS; to++)
+		assert_int_equal(quota_within(host.core, context(), slot, ABI_TIER_CXL, to),
+				 its <= to);
+	return its;
 }
 
 static void set(enum core_holder who, uint64_t key, uint64_t soft, uint64_t hard)

@@ -40,11 +40,16 @@ static uint32_t rank_of(uint32_t n)
 {
 	struct context *x = core_context(host.core, host.context[0].id);
 	uint8_t key[ABI_KEY_BYTES];
-	uint32_t slot;
+	uint32_t slot, its;
 
 	host_key(n, key);
 	slot = index_find(&x->ix, key);
-	return slot == ABI_SLOT_NONE ? UINT32_MAX : quota_rank(host.core, x, slot, ABI_TIER_NVME);
+	if (slot == ABI_SLOT_NONE)
+		return UINT32_MAX;
+	its = quota_rank(host.core, x, slot, ABI_TIER_NVME);
+	for (uint32_t to = 0; to < RANKS; to++)
+		assert_int_equal(quota_within(host.core, x, slot, ABI_TIER_NVME, to), its <= to);
+	return its;
 }
 
 static void client(void)

@@ -172,7 +172,7 @@ static bool walk_wants(const struct core *c, const struct context *x, const stru
 		return false;
 	if (heads_is_all(x, slot, w->tier) && !walk_takes_heads(c, x, w, slot))
 		return false;
-	return quota_rank(c, x, slot, w->tier) <= w->rank && evict_may(c, x, slot, w->tier);
+	return quota_within(c, x, slot, w->tier, w->rank) && evict_may(c, x, slot, w->tier);
 }
 
 /* Cold, mostly, and needed one after the other: bring it all at once. */
@@ -523,7 +523,7 @@ static bool nvme_may(const struct core *c, const struct context *x, const struct
 	return b->state == ABI_BLOCK_COMMITTED && m->persist == PERSIST_CLEAN && !use->hold &&
 	       !(m->flags & BLOCK_DURABLE) && !(w->ends && b->child != ABI_SLOT_NONE) &&
 	       !block_use_is_pinned(use) &&
-	       quota_rank(c, x, slot, ABI_TIER_NVME) <= w->rank &&
+	       quota_within(c, x, slot, ABI_TIER_NVME, w->rank) &&
 	       !(w->account && !quota_of(c, x, slot, w->account));
 }
 

@@ -384,7 +384,9 @@ static void narrow(struct core *c, struct put *p, uint32_t i)
 
 	if (!put_mine(p, i) || b->state != ABI_BLOCK_PENDING)
 		return;
-	foreign = b->parts & ~parts_needed(x, p->args.parts);
+	foreign = b->parts & ~p->args.parts; /* mostly none */
+	if (foreign)
+		foreign &= ~parts_needed(x, p->args.parts);
 	for (; foreign; foreign &= foreign - 1) {
 		uint32_t part = (uint32_t)__builtin_ctz(foreign);
 

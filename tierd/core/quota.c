@@ -41,9 +41,11 @@ void quota_unname(struct core *c, struct context *x, uint32_t slot)
 {
 	struct block_meta *m = &x->meta[slot];
 
-	if (block_account(x, slot) != LEDGER_NONE)
-		ledger_drop(&x->salts, block_account(x, slot));
-	tenant_drop(&x->tenants, m->tenant);
+	if (m->tenant != TENANT_NONE) {
+		if (block_account(x, slot) != LEDGER_NONE)
+			ledger_drop(&x->salts, block_account(x, slot));
+		tenant_drop(&x->tenants, m->tenant);
+	}
 	if (m->owner != LEDGER_NONE)
 		ledger_drop(&c->owners, m->owner);
 	m->tenant = TENANT_NONE;
@@ -153,6 +155,16 @@ uint32_t quota_rank(const struct core *c, const struct context *x, uint32_t slot
 	if (priority == ABI_PRIORITY_HIGH)
 		return over ? RANK_LOW : RANK_KEEP;
 	return over ? RANK_OVER : RANK_NORMAL;
+}
+
+/* Is the block of this rank or one that gives before it? Mostly without asking for shares. */
+bool quota_within(const struct core *c, const struct context *x, uint32_t slot, uint32_t tier,
+		  uint32_t rank)
+{
+	bool high = (x->meta[slot].keep & KEEP_PRIORITY) == ABI_PRIORITY_HIGH;
+
+	assert(rank < RANKS);
+	return (rank >= RANK_NORMAL && !high) || quota_rank(c, x, slot, tier) <= rank;
 }
 
 /* Can any block of the context have the rank? One account alone is never over its fair share. */

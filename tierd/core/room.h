@@ -33,6 +33,8 @@ void quota_unname(struct core *c, struct context *x, uint32_t slot);
 void quota_add(struct core *c, struct context *x, uint32_t slot, uint32_t tier, uint64_t bytes);
 void quota_sub(struct core *c, struct context *x, uint32_t slot, uint32_t tier, uint64_t bytes);
 uint32_t quota_rank(const struct core *c, const struct context *x, uint32_t slot, uint32_t tier);
+bool quota_within(const struct core *c, const struct context *x, uint32_t slot, uint32_t tier,
+		  uint32_t rank);
 struct core_limit quota_limit(const struct core *c, const struct context *x, uint32_t account,
 			      uint32_t tier);
 uint64_t quota_pins(const struct core *c, const struct context *x, uint32_t account, uint32_t tier);
