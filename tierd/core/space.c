@@ -99,7 +99,8 @@ static size_t fills_bytes(uint64_t segment_bytes, const uint32_t *stride, uint32
 
 static void classes_init(struct space *s, const uint32_t *stride)
 {
-	uint32_t *memory = s->heap_memory, most = 0;
+	uint64_t *memory = s->heap_memory;
+	uint32_t most = 0;
 	uint8_t *fill = s->fill_memory;
 
 	for (uint32_t i = 0; i < s->classes; i++) {
@@ -110,7 +111,7 @@ static void classes_init(struct space *s, const uint32_t *stride)
 		if (most < s->klass[i].places)
 			most = s->klass[i].places;
 		for (uint32_t h = 0; h < HEAPS; h++, memory += s->segments)
-			s->klass[i].heap[h].segment = memory;
+			s->klass[i].heap[h].key = memory;
 		s->klass[i].fill = fill;
 		for (uint32_t live = 0; live <= s->klass[i].places; live++)
 			*fill++ = fill_of(s, &s->klass[i], live);
@@ -145,7 +146,7 @@ int space_open(struct space **out, struct pool *pool, uint64_t bytes, uint64_t q
 	s->segment = calloc(s->segments, sizeof(*s->segment));
 	s->taken_bits = calloc(BITMAP_WORDS(s->segments), sizeof(uint64_t));
 	s->place_bits = calloc(s->segments, (s->words + s->summary_words) * sizeof(uint64_t));
-	s->heap_memory = calloc((size_t)s->segments * HEAPS, classes * sizeof(uint32_t));
+	s->heap_memory = calloc((size_t)s->segments * HEAPS, classes * sizeof(uint64_t));
 	s->fill_memory = calloc(fills_bytes(size, stride, classes), 1);
 	if (!s->segment || !s->taken_bits || !s->place_bits || !s->heap_memory || !s->fill_memory) {
 		space_close(s);
@@ -178,7 +179,10 @@ uint64_t space_segment_bytes(const struct space *s)
 
 /* ---- heaps -------------------------------------------------------------------------------- */
 
-/* Smaller is better. Allocation packs low addresses; what is to be emptied is taken from high. */
+/*
+ * Smaller is better. Allocation packs low addresses; what is to be emptied is taken from high.
+ * Heaps keep the keys of their segments: these change with fill alone, and with `shunned`.
+ */
 static uint64_t heap_key(const struct space *s, enum heap_kind kind, uint32_t seg)
 {
 	uint64_t fill = s->segment[seg].fill;
@@ -191,44 +195,38 @@ static uint64_t heap_key(const struct space *s, enum heap_kind kind, uint32_t se
 }
 
 static void heap_place(struct space *s, struct heap *heap, enum heap_kind kind, uint32_t at,
-		       uint32_t seg)
+		       uint64_t key)
 {
-	heap->segment[at] = seg;
-	s->segment[seg].at[kind != HEAP_ALLOC] = at;
+	heap->key[at] = key;
+	s->segment[heap_segment(kind, key)].at[kind != HEAP_ALLOC] = at;
 }
 
 static void heap_rise(struct space *s, struct heap *heap, enum heap_kind kind, uint32_t at,
-		      uint32_t seg)
+		      uint64_t key)
 {
-	uint64_t key = heap_key(s, kind, seg);
-
-	while (at > 0) {
-		uint32_t above = heap->segment[(at - 1) / 2];
-
-		if (heap_key(s, kind, above) < key)
+	for (uint32_t above; at > 0; at = above) {
+		above = (at - 1) / 2;
+		if (heap->key[above] < key)
 			break;
-		heap_place(s, heap, kind, at, above);
-		at = (at - 1) / 2;
+		heap_place(s, heap, kind, at, heap->key[above]);
 	}
-	heap_place(s, heap, kind, at, seg);
+	heap_place(s, heap, kind, at, key);
 }
 
 static void heap_sink(struct space *s, struct heap *heap, enum heap_kind kind, uint32_t at,
-		      uint32_t seg)
+		      uint64_t key)
 {
-	uint64_t key = heap_key(s, kind, seg);
 	uint32_t below;
 
 	while ((below = 2 * at + 1) < heap->count) {
-		if (below + 1 < heap->count && heap_key(s, kind, heap->segment[below + 1]) <
-						       heap_key(s, kind, heap->segment[below]))
-			below++;
-		if (key < heap_key(s, kind, heap->segment[below]))
+		if (below + 1 < heap->count)
+			below += heap->key[below + 1] < heap->key[below];
+		if (key < heap->key[below])
 			break;
-		heap_place(s, heap, kind, at, heap->segment[below]);
+		heap_place(s, heap, kind, at, heap->key[below]);
 		at = below;
 	}
-	heap_place(s, heap, kind, at, seg);
+	heap_place(s, heap, kind, at, key);
 }
 
 static void heap_add(struct space *s, enum heap_kind kind, uint32_t seg)
@@ -236,23 +234,25 @@ static void heap_add(struct space *s, enum heap_kind kind, uint32_t seg)
 	struct heap *heap = &s->klass[s->segment[seg].klass].heap[kind];
 
 	assert(heap->count < s->segments);
-	heap_rise(s, heap, kind, heap->count++, seg);
+	heap_rise(s, heap, kind, heap->count++, heap_key(s, kind, seg));
 }
 
 static void heap_remove(struct space *s, enum heap_kind kind, uint32_t seg)
 {
 	struct space_class *c = &s->klass[s->segment[seg].klass];
 	struct heap *heap = &c->heap[kind];
-	uint32_t at = s->segment[seg].at[kind != HEAP_ALLOC], last;
+	uint32_t which = kind != HEAP_ALLOC, at = s->segment[seg].at[which];
+	uint64_t last;
 
-	assert(heap->count > 0 && at < heap->count && heap->segment[at] == seg);
-	last = heap->segment[--heap->count];
+	assert(heap->count > 0 && at < heap->count);
+	assert(heap_segment(kind, heap->key[at]) == seg);
+	last = heap->key[--heap->count];
 	if (kind == HEAP_EMPTY && heap->count < c->low)
 		c->low = heap->count;
-	if (last == seg)
+	if (at == heap->count)
 		return;
 	heap_rise(s, heap, kind, at, last);
-	heap_sink(s, heap, kind, s->segment[last].at[kind != HEAP_ALLOC], last);
+	heap_sink(s, heap, kind, s->segment[heap_segment(kind, last)].at[which], last);
 }
 
 /* Its key has become smaller, or larger. */
@@ -261,11 +261,11 @@ static void heap_move(struct space *s, enum heap_kind kind, uint32_t seg, bool s
 	struct heap *heap = &s->klass[s->segment[seg].klass].heap[kind];
 	uint32_t at = s->segment[seg].at[kind != HEAP_ALLOC];
 
-	assert(at < heap->count && heap->segment[at] == seg);
+	assert(at < heap->count && heap_segment(kind, heap->key[at]) == seg);
 	if (smaller)
-		heap_rise(s, heap, kind, at, seg);
+		heap_rise(s, heap, kind, at, heap_key(s, kind, seg));
 	else
-		heap_sink(s, heap, kind, at, seg);
+		heap_sink(s, heap, kind, at, heap_key(s, kind, seg));
 }
 
 /* Does a segment so full stand in a heap of that kind? */
@@ -384,10 +384,11 @@ static void segment_take(struct space *s, uint32_t klass, uint64_t *fresh)
 /* Out of all heaps; its free places no longer count. */
 static uint32_t empty_withdraw(struct space *s, uint32_t klass)
 {
-	uint32_t seg = s->klass[klass].heap[HEAP_EMPTY].segment[0];
+	const struct heap *heap = &s->klass[klass].heap[HEAP_EMPTY];
+	uint32_t seg = heap_segment(HEAP_EMPTY, heap->key[0]);
 	struct segment *segment = &s->segment[seg];
 
-	assert(s->klass[klass].heap[HEAP_EMPTY].count > 0);
+	assert(heap->count > 0);
 	assert(segment->state == SEGMENT_TAKEN && segment->live == 0);
 	segment->state = SEGMENT_PUNCHED;
 	space_settle(s, seg);
@@ -526,10 +527,13 @@ uint64_t space_hole(const struct space *s, uint64_t from)
 static uint32_t place_take(const struct space *s, uint32_t seg)
 {
 	uint64_t *bits = space_segment_bits(s, seg), *summary = bits + s->words;
-	size_t word = bitmap_find_clear(summary, s->words, 0);
+	size_t full = 0, word;
 	uint32_t place;
 
-	assert(word < s->words && ~bits[word] != 0);
+	while (!~summary[full]) /* there is one: what follows the last word's bits is clear, too */
+		full++;
+	word = full * 64 + (size_t)__builtin_ctzll(~summary[full]);
+	assert(full < s->summary_words && word < s->words && ~bits[word] != 0);
 	place = (uint32_t)(word * 64) + (uint32_t)__builtin_ctzll(~bits[word]);
 	bitmap_set(bits, place);
 	if (~bits[word] == 0)
@@ -541,7 +545,7 @@ static uint32_t place_take(const struct space *s, uint32_t seg)
 static int64_t place_from(struct space *s, uint32_t klass)
 {
 	struct space_class *c = &s->klass[klass];
-	uint32_t seg = c->heap[HEAP_ALLOC].segment[0], place;
+	uint32_t seg = heap_segment(HEAP_ALLOC, c->heap[HEAP_ALLOC].key[0]), place;
 
 	assert(c->heap[HEAP_ALLOC].count > 0 && c->free > 0);
 	assert(s->segment[seg].state == SEGMENT_TAKEN && s->segment[seg].klass == klass);
@@ -573,7 +577,7 @@ int64_t space_alloc_move(struct space *s, uint32_t klass)
 
 	assert(klass < s->classes);
 	if (c->free == c->reserved ||
-	    s->segment[c->heap[HEAP_ALLOC].segment[0]].fill == FILL_EMPTY)
+	    s->segment[heap_segment(HEAP_ALLOC, c->heap[HEAP_ALLOC].key[0])].fill == FILL_EMPTY)
 		return -ENOSPC;
 	return place_from(s, klass);
 }

@@ -55,17 +55,19 @@ static bool evacuable(const struct space *s, uint32_t k, bool shunned, uint32_t 
 	const struct heap *heap = &c->heap[HEAP_EVACUATE];
 	uint32_t least = UINT32_MAX;
 
-	if (!heap->count || !may_take(&s->segment[heap->segment[0]], shunned))
+	if (!heap->count)
+		return false;
+	*seg = heap_segment(HEAP_EVACUATE, heap->key[0]);
+	if (!may_take(&s->segment[*seg], shunned))
 		return false; /* those that are stand behind all others */
-	*seg = heap->segment[0];
 	if (can_do_without(s, c, *seg))
 		return true;
 	for (uint32_t i = 1; i < heap->count; i++) {
-		const struct segment *at = &s->segment[heap->segment[i]];
+		uint32_t next = heap_segment(HEAP_EVACUATE, heap->key[i]);
+		const struct segment *at = &s->segment[next];
 
-		if (may_take(at, shunned) && at->live < least &&
-		    can_do_without(s, c, heap->segment[i])) {
-			*seg = heap->segment[i];
+		if (may_take(at, shunned) && at->live < least && can_do_without(s, c, next)) {
+			*seg = next;
 			least = at->live;
 		}
 	}

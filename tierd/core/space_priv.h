@@ -37,7 +37,7 @@ struct segment {
 };
 
 struct heap {
-	uint32_t *segment; /* binary heap, best first */
+	uint64_t *key; /* binary heap, best first; each names its segment */
 	uint32_t count;
 };
 
@@ -76,7 +76,7 @@ struct space {
 	struct segment *segment;
 	uint64_t *taken_bits; /* a bit a segment */
 	uint64_t *place_bits; /* words + summary_words for each segment; 1 = taken, full */
-	uint32_t *heap_memory;
+	uint64_t *heap_memory;
 	uint8_t *fill_memory; /* of the classes, one behind the other */
 	struct space_class klass[];
 };
@@ -89,6 +89,12 @@ static inline uint64_t space_class_bytes(const struct space *s, uint32_t klass)
 static inline uint64_t *space_segment_bits(const struct space *s, uint32_t seg)
 {
 	return s->place_bits + (size_t)seg * (s->words + s->summary_words);
+}
+
+/* Keys end with their segment's number: where high ones come first, with its complement. */
+static inline uint32_t heap_segment(enum heap_kind kind, uint64_t key)
+{
+	return kind == HEAP_ALLOC ? (uint32_t)key : UINT32_MAX - (uint32_t)key;
 }
 
 /* The segment of an offset that is a segment's start. */
