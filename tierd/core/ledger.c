@@ -102,12 +102,6 @@ uint32_t ledger_take(struct ledger *l, uint64_t key)
 	return i;
 }
 
-void ledger_use(struct ledger *l, uint32_t i)
-{
-	assert(i < l->count && l->account[i].open);
-	l->account[i].uses++;
-}
-
 void ledger_drop(struct ledger *l, uint32_t i)
 {
 	assert(i < l->count && l->account[i].open);
@@ -214,18 +208,6 @@ uint64_t ledger_share(const struct ledger *l, uint32_t i, uint32_t tier, uint64_
 		return 0;
 	whole -= l->soft_sum[tier];
 	return plain == 1 ? whole : whole / plain; /* mostly one, and dividing takes long */
-}
-
-uint64_t ledger_room(const struct ledger *l, uint32_t i, uint32_t tier, uint64_t hard)
-{
-	const struct holding *a = &l->account[i];
-
-	assert(i < l->count && a->open);
-	if (a->limit[tier].hard)
-		hard = a->limit[tier].hard;
-	if (!hard)
-		return UINT64_MAX;
-	return a->used[tier] < hard ? hard - a->used[tier] : 0;
 }
 
 /* ---- bytes -------------------------------------------------------------------------------- */

@@ -16,6 +16,7 @@
 #ifndef TIERD_CORE_LEDGER_H
 #define TIERD_CORE_LEDGER_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -64,8 +65,6 @@ void ledger_close(struct ledger *l);
 
 /* The key's account, with one use more; LEDGER_OTHER when the table is full. */
 uint32_t ledger_take(struct ledger *l, uint64_t key);
-/* One use more of an account that is in use. */
-void ledger_use(struct ledger *l, uint32_t i);
 void ledger_drop(struct ledger *l, uint32_t i);
 
 /* The key's account; LEDGER_NONE when it has none. */
@@ -95,7 +94,25 @@ void ledger_sub(struct ledger *l, uint32_t i, uint32_t tier, uint64_t bytes);
 uint64_t ledger_share(const struct ledger *l, uint32_t i, uint32_t tier, uint64_t soft,
 		      uint64_t whole);
 
+/* One use more of an account that is in use. */
+static inline void ledger_use(struct ledger *l, uint32_t i)
+{
+	assert(i < l->count && l->account[i].open);
+	l->account[i].uses++;
+}
+
 /* Bytes that the account may still take: its own hard limit, else `hard`, 0 = none. */
-uint64_t ledger_room(const struct ledger *l, uint32_t i, uint32_t tier, uint64_t hard);
+static inline uint64_t ledger_room(const struct ledger *l, uint32_t i, uint32_t tier,
+				   uint64_t hard)
+{
+	const struct holding *a = &l->account[i];
+
+	assert(i < l->count && a->open);
+	if (a->limit[tier].hard)
+		hard = a->limit[tier].hard;
+	if (!hard)
+		return UINT64_MAX;
+	return a->used[tier] < hard ? hard - a->used[tier] : 0;
+}
 
 #endif

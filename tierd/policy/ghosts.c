@@ -28,30 +28,9 @@ void ghosts_init(struct ghosts *g, uint64_t count)
 	g->lines = lines_for(count);
 }
 
-uint32_t ghosts_tag(const uint8_t *key)
-{
-	uint32_t tag;
-
-	memcpy(&tag, key, sizeof(tag));
-	return tag ? tag : 1;
-}
-
-static uint32_t line_number(const struct ghosts *g, uint32_t tag)
-{
-	uint32_t hash = (tag ^ tag >> 16) * 0x85ebca6bu;
-
-	hash = (hash ^ hash >> 13) * 0xc2b2ae35u; /* keys of careless engines are regular */
-	return (uint32_t)((uint64_t)hash * g->lines >> 32);
-}
-
 static struct ghost *line_of(struct ghosts *g, uint32_t tag)
 {
-	return g->place[line_number(g, tag)];
-}
-
-void ghosts_prefetch(const struct ghosts *g, uint32_t tag)
-{
-	__builtin_prefetch(g->place[line_number(g, tag)], 1);
+	return g->place[ghosts_line(g, tag)];
 }
 
 struct ghost *ghosts_find(struct ghosts *g, uint32_t tag)

@@ -11,6 +11,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define GHOSTS_LINE 8u
 #define GHOSTS_ALIGN 64u /* of the memory, so that a line is one cache line */
@@ -39,10 +40,28 @@ size_t ghosts_bytes(uint64_t count);
 void ghosts_init(struct ghosts *g, uint64_t count);
 
 /* A tag of a key, never 0. Keys are digests: any of their bits do. */
-uint32_t ghosts_tag(const uint8_t *key);
+static inline uint32_t ghosts_tag(const uint8_t *key)
+{
+	uint32_t tag;
+
+	memcpy(&tag, key, sizeof(tag));
+	return tag ? tag : 1;
+}
+
+/* The number of the tag's line. */
+static inline uint32_t ghosts_line(const struct ghosts *g, uint32_t tag)
+{
+	uint32_t hash = (tag ^ tag >> 16) * 0x85ebca6bu;
+
+	hash = (hash ^ hash >> 13) * 0xc2b2ae35u; /* keys of careless engines are regular */
+	return (uint32_t)((uint64_t)hash * g->lines >> 32);
+}
 
 /* Soon it will be looked for, or added: its line is brought. */
-void ghosts_prefetch(const struct ghosts *g, uint32_t tag);
+static inline void ghosts_prefetch(const struct ghosts *g, uint32_t tag)
+{
+	__builtin_prefetch(g->place[ghosts_line(g, tag)], 1);
+}
 
 /* The ghost with the tag, valid until one is added or dropped; NULL = not remembered. */
 struct ghost *ghosts_find(struct ghosts *g, uint32_t tag);
