@@ -123,6 +123,7 @@ struct reuse {
 	uint16_t order[REUSE_GROUPS];		   /* groups, least worth first (reuse_worth) */
 	uint16_t rank[REUSE_GROUPS];
 	uint64_t leafy[REUSE_RANK_WORDS];	   /* by rank: all groups with a leaf, and others */
+	uint64_t leafy_words;			   /* words of it that are not nought, and others */
 	struct reuse_cell cell[REUSE_EPOCHS + 1][REUSE_ROWS]; /* the last: older than that */
 	uint64_t leaves[REUSE_ROWS][REUSE_EPOCHS / 64];	      /* cells with a leaf, by row */
 	uint64_t rows[REUSE_EPOCHS + 1][REUSE_ROW_WORDS];     /* the same by epoch */

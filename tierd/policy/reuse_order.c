@@ -62,7 +62,10 @@ static void leaf_unmark(struct reuse *r, uint32_t row, uint32_t at)
 /* The group may have a leaf from now on. */
 static void group_mark(struct reuse *r, uint32_t group)
 {
-	r->leafy[r->rank[group] / 64] |= 1ull << r->rank[group] % 64;
+	uint32_t at = r->rank[group];
+
+	bit_set(r->leafy, at);
+	bit_set(&r->leafy_words, at / 64);
 }
 
 static void list_push(struct reuse *r, uint32_t *list, uint32_t node)
@@ -156,6 +159,7 @@ void reuse_cell_swap(struct reuse *r, uint32_t node, bool leaf)
 /* ---- walks --------------------------------------------------------------------------------- */
 
 _Static_assert(REUSE_EPOCHS == 128, "leaf_after knows two words");
+_Static_assert(REUSE_RANK_WORDS <= 64, "reuse.leafy_words");
 
 /* From epoch `at` on, in a circle: how many come before one with a leaf, if any has. */
 static uint32_t leaf_after(const uint64_t leaves[REUSE_EPOCHS / 64], uint32_t at)
@@ -207,7 +211,10 @@ static uint32_t group_first(const struct reuse *r, uint32_t group, bool inner)
 /* The first leaf from the group of this rank on; groups that have lost theirs are unmarked. */
 static uint32_t leaf_from(struct reuse *r, uint32_t rank)
 {
-	for (uint32_t word = rank / 64; word < REUSE_RANK_WORDS; word++) {
+	uint64_t words = rank < REUSE_GROUPS ? r->leafy_words & ~0ull << rank / 64 : 0;
+
+	for (; words; words &= words - 1) {
+		uint32_t word = (uint32_t)__builtin_ctzll(words);
 		uint64_t left = r->leafy[word];
 
 		if (word == rank / 64)
@@ -218,8 +225,10 @@ static uint32_t leaf_from(struct reuse *r, uint32_t rank)
 
 			if (node)
 				return node;
-			r->leafy[word] &= ~(1ull << at % 64);
+			bit_clear(r->leafy, at);
 		}
+		if (!r->leafy[word])
+			bit_clear(&r->leafy_words, word);
 	}
 	return 0;
 }
@@ -375,6 +384,7 @@ static void cells_mark(struct reuse *r, uint32_t row, uint32_t word)
 void reuse_groups_mark(struct reuse *r)
 {
 	memset(r->leafy, 0, sizeof(r->leafy));
+	r->leafy_words = 0;
 	for (uint32_t row = 0; row < REUSE_ROWS; row++) {
 		if (r->cell[REUSE_EPOCHS][row].leaf)
 			group_mark(r, row * REUSE_AGES + REUSE_AGES - 1);
