@@ -155,6 +155,13 @@ static inline int32_t one_host_put(uint32_t first, uint32_t count, uint16_t flag
 	return res ? res : one_host_answer();
 }
 
+/* Three durable blocks: half of a segment. All that it takes is done. */
+static inline void one_host_put_half(uint32_t first)
+{
+	assert_int_equal(one_host_put(first, 3, ABI_SQE_DURABLE), 0);
+	assert_true(host_settle(&host, 100));
+}
+
 static inline void one_host_delete_begin(uint32_t first, uint32_t count)
 {
 	const struct abi_sqe sqe = { .op = ABI_OP_DELETE };
@@ -175,12 +182,69 @@ static inline void one_host_pause(uint32_t ms)
 		host_tick(&host, MS);
 }
 
+/* ---- a device that knows what was flushed -------------------------------------------------- */
+
+static uint8_t *one_host_stable; /* what was written before the last flush began */
+static uint8_t *one_host_began;  /* what had been written when the flush under way began */
+
+/* Setup of cmocka: an empty device, one context with a store, one client. */
+static inline int one_host_stable_boot(void **state)
+{
+	struct disk_context spec;
+
+	(void)state;
+	one_host_stable = calloc(1, HOST_NVME);
+	one_host_began = calloc(1, HOST_NVME);
+	assert_true(one_host_stable && one_host_began);
+	memset(host.disk, 0, HOST_NVME);
+	host_spec(&spec, HOST_KIND_STORE, 0);
+	one_host_boot(&spec, 1);
+	assert_true(host_settle(&host, 60));
+	return 0;
+}
+
+/* The first such action's place in the bag, from 1 on; 0 = there is none. */
+static inline uint32_t one_host_waits(enum core_action_kind kind)
+{
+	for (uint32_t i = 0; i < host.bag_count; i++)
+		if (host.bag[i].kind == kind)
+			return i + 1;
+	return 0;
+}
+
+/*
+ * One action, or time passes. A flush only when there is no other, so that as much as can be lies
+ * in the device's cache; a discard after that, too.
+ */
+static inline void one_host_step(void)
+{
+	uint32_t i = 0, sync = one_host_waits(CORE_AC_SYNC);
+
+	while (i < host.bag_count && (host.bag[i].kind == CORE_AC_SYNC ||
+				      host.bag[i].kind == CORE_AC_DISCARD))
+		i++;
+	if (i < host.bag_count) {
+		host_carry(&host, i);
+	} else if (sync) {
+		memcpy(one_host_began, host.disk, HOST_NVME);
+		host_carry(&host, sync - 1);
+		memcpy(one_host_stable, one_host_began, HOST_NVME);
+	} else if (host.bag_count) {
+		host_carry(&host, 0);
+	} else {
+		host_tick(&host, MS);
+	}
+}
+
 /* Teardown of cmocka, of a test or of a group. */
 static inline int one_host_off(void **state)
 {
 	(void)state;
 	host_empty(&host);
 	host_halt(&host);
+	free(one_host_stable);
+	free(one_host_began);
+	one_host_stable = one_host_began = NULL;
 	return 0;
 }
 

@@ -13,42 +13,6 @@
 #include "tierd/core/state.h"
 #include "tierd/core/store_priv.h"
 
-static uint8_t *stable; /* what was written before the last flush began, and was flushed */
-static uint8_t *began;  /* what had been written when the flush under way began */
-
-static int set_up(void **state)
-{
-	struct disk_context spec;
-
-	(void)state;
-	stable = calloc(1, HOST_NVME);
-	began = calloc(1, HOST_NVME);
-	assert_true(stable && began);
-	memset(host.disk, 0, HOST_NVME);
-	host_spec(&spec, HOST_KIND_STORE, 0);
-	one_host_boot(&spec, 1);
-	assert_true(host_settle(&host, 60));
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	free(stable);
-	free(began);
-	return one_host_off(state);
-}
-
-/* Three blocks: half of a segment. */
-static void put(uint32_t first)
-{
-	const struct abi_put_args args = { .count = 3 };
-
-	assert_int_equal(host_reserve(&host, &args, first, ABI_SQE_DURABLE), 0);
-	assert_true(host_commit(&host, ABI_SQE_DURABLE));
-	assert_true(host_settle(&host, 100));
-	assert_int_equal(host.answer.res, 0);
-}
-
 static void drop(uint32_t first, uint32_t count)
 {
 	const struct abi_sqe sqe = { .op = ABI_OP_DELETE };
@@ -89,39 +53,21 @@ static bool is_void(const uint8_t *disk, uint32_t n, uint32_t segment)
 	return found;
 }
 
-/* One action, a flush only when there is no other: as much as can be lies in the device's cache. */
-static void step(void)
-{
-	uint32_t i = 0;
-
-	while (i < host.bag_count && host.bag[i].kind == CORE_AC_SYNC)
-		i++;
-	if (i == host.bag_count && i) {
-		memcpy(began, host.disk, HOST_NVME);
-		host_carry(&host, 0);
-		memcpy(stable, began, HOST_NVME);
-	} else if (host.bag_count) {
-		host_carry(&host, i);
-	} else {
-		host_tick(&host, MS);
-	}
-}
-
 /* All of it is dead but a tombstone: without that one a block that was deleted would come back. */
 static void test_carried_tombstones_are_flushed_first(void **state)
 {
 	uint32_t segment, steps = 0;
 
 	(void)state;
-	put(0);
-	put(3); /* the first segment is full */
-	put(6);
+	one_host_put_half(0);
+	one_host_put_half(3); /* the first segment is full */
+	one_host_put_half(6);
 	segment = segment_of(6);
 	assert_true(segment != segment_of(0));
 	drop(0, 1);
-	put(9);
+	one_host_put_half(9);
 	assert_int_equal(segment_of(9), segment);
-	put(12);
+	one_host_put_half(12);
 	assert_true(segment_of(12) != segment);
 	drop(6, 6);
 	assert_int_equal(store_segment_live(host.core->store, segment), 0);
@@ -132,10 +78,10 @@ static void test_carried_tombstones_are_flushed_first(void **state)
 	assert_int_equal(host.core->cleaner.segment, segment);
 	for (; store_dead(host.core->store) < 0; steps++) {
 		assert_true(steps < 100);
-		step();
+		one_host_step();
 	}
 	assert_int_equal(store_dead(host.core->store), segment);
-	assert_true(is_void(stable, 0, segment));
+	assert_true(is_void(one_host_stable, 0, segment));
 }
 
 /* Of two of one key, in two segments, a start needs the one that reaches further. */
@@ -145,15 +91,15 @@ static void test_the_furthest_tombstone_is_kept(void **state)
 	const struct store *s;
 
 	(void)state;
-	put(0);
-	put(3);
-	put(6);
+	one_host_put_half(0);
+	one_host_put_half(3);
+	one_host_put_half(6);
 	first = segment_of(6);
 	drop(0, 1);
-	put(9);
-	put(12);
+	one_host_put_half(9);
+	one_host_put_half(12);
 	second = segment_of(12);
-	put(0); /* it is written again, */
+	one_host_put_half(0); /* it is written again, */
 	assert_int_equal(segment_of(0), second);
 	drop(0, 1);
 	one_host_restart(false);
@@ -183,7 +129,7 @@ static void test_deletions_leave_the_cleaner_its_segment(void **state)
 {
 	(void)state;
 	for (uint32_t n = 0; n < FULL; n += 3)
-		put(n);
+		one_host_put_half(n);
 	assert_int_equal(segments_free(), STORE_RESERVE);
 	for (uint32_t n = 0; n < 300; n++) {
 		drop(ABSENT + n, 1);
@@ -191,12 +137,12 @@ static void test_deletions_leave_the_cleaner_its_segment(void **state)
 	}
 	for (uint32_t n = 0; n < FULL; n++)
 		drop(n, 1);
-	put(FULL);
+	one_host_put_half(FULL);
 	assert_true(host.core->metrics.tombstones_carried > 0);
 	host_audit(&host);
 }
 
-#define EACH(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+#define EACH(test) cmocka_unit_test_setup_teardown(test, one_host_stable_boot, one_host_off)
 
 int main(void)
 {

@@ -17,52 +17,26 @@
 #define SEALED 9u /* of the segments that fill() writes, one is still open */
 #define STEPS 4000u
 
-static uint8_t *stable; /* what was written before the last flush began, and was flushed */
-static uint8_t *began;  /* what had been written when the flush under way began */
-
 static int set_up(void **state)
 {
-	struct disk_context spec;
-
-	(void)state;
-	stable = calloc(1, HOST_NVME);
-	began = calloc(1, HOST_NVME);
-	assert_true(stable && began);
-	memset(host.disk, 0, HOST_NVME);
 	host.discard = true;
 	host.discard_res = 0;
-	host_spec(&spec, HOST_KIND_STORE, 0);
-	one_host_boot(&spec, 1);
-	assert_true(host_settle(&host, 60));
-	return 0;
+	return one_host_stable_boot(state);
 }
 
 static int tear_down(void **state)
 {
-	free(stable);
-	free(began);
 	host.discard_res = 0;
 	one_host_off(state);
 	host.discard = false;
 	return 0;
 }
 
-/* Three blocks: half of a segment. */
-static void put(uint32_t first)
-{
-	const struct abi_put_args args = { .count = 3 };
-
-	assert_int_equal(host_reserve(&host, &args, first, ABI_SQE_DURABLE), 0);
-	assert_true(host_commit(&host, ABI_SQE_DURABLE));
-	assert_true(host_settle(&host, 100));
-	assert_int_equal(host.answer.res, 0);
-}
-
 /* Ten segments: all but the reserve. */
 static void fill(void)
 {
 	for (uint32_t n = 0; n < 60; n += 3)
-		put(n);
+		one_host_put_half(n);
 }
 
 static const struct store_segment *segment(uint32_t i)
@@ -79,40 +53,11 @@ static uint32_t count(bool stale)
 	return n;
 }
 
-static bool waits(enum core_action_kind kind)
-{
-	for (uint32_t i = 0; i < host.bag_count; i++)
-		if (host.bag[i].kind == kind)
-			return true;
-	return false;
-}
-
-/* One action, or time passes; discards last, and before them flushes. */
-static void step(void)
-{
-	uint32_t i = 0;
-
-	while (i < host.bag_count && (host.bag[i].kind == CORE_AC_SYNC ||
-				      host.bag[i].kind == CORE_AC_DISCARD))
-		i++;
-	for (uint32_t k = 0; i == host.bag_count && k < host.bag_count; k++)
-		if (host.bag[k].kind == CORE_AC_SYNC) {
-			memcpy(began, host.disk, HOST_NVME);
-			host_carry(&host, k);
-			memcpy(stable, began, HOST_NVME);
-			return;
-		}
-	if (!host.bag_count)
-		host_tick(&host, MS);
-	else
-		host_carry(&host, i < host.bag_count ? i : 0);
-}
-
 static bool until(enum core_action_kind kind)
 {
-	for (uint32_t n = 0; n < STEPS && !waits(kind); n++)
-		step();
-	return waits(kind);
+	for (uint32_t n = 0; n < STEPS && !one_host_waits(kind); n++)
+		one_host_step();
+	return one_host_waits(kind) > 0;
 }
 
 /* The context goes, and all of its segments with it; up to the first discard. */
@@ -171,10 +116,10 @@ static void test_dead_segments_are_discarded(void **state)
 	host_audit(&host);
 	again();
 	for (uint32_t n = 0; n < 24; n += 3)
-		put(n); /* these fit those that were spared and the open one */
+		one_host_put_half(n); /* these fit those that were spared and the open one */
 	assert_int_equal(count(false), HOST_SEGMENTS - SEALED - 1 + SEALED - SPARED);
 	for (uint32_t n = 24; n < 60; n += 3)
-		put(n);
+		one_host_put_half(n);
 	assert_int_equal(m->read_bad, 0);
 	host_audit(&host);
 }
@@ -196,8 +141,8 @@ static void test_records_are_void_before_their_data(void **state)
 	(void)state;
 	fill();
 	i = empty_until_a_discard();
-	assert_int_equal(records_in(stable, i), 0);
-	assert_true(records_in(stable, i ? i - 1 : i + 1) > 0);
+	assert_int_equal(records_in(one_host_stable, i), 0);
+	assert_true(records_in(one_host_stable, i ? i - 1 : i + 1) > 0);
 	assert_int_equal(segment(i)->lsn_on_disk, 0);
 	assert_int_equal(segment(i)->state, STORE_DISCARDING);
 }
@@ -212,7 +157,7 @@ static void test_a_restart_knows_what_was(void **state)
 	fill();
 	empty();
 	again();
-	put(0);
+	one_host_put_half(0);
 	discards = core_metrics(host.core)->discards;
 	assert_true(discards > 0);
 	r = one_host_restart(false);
@@ -239,8 +184,8 @@ static void test_not_beside_others(void **state)
 	assert_int_equal(host_reserve(&host, &args, 0, ABI_SQE_DURABLE), 0);
 	assert_true(host_commit(&host, ABI_SQE_DURABLE));
 	while (host.bag_count || core_context(host.core, host.context[0].id)->dirty.count) {
-		assert_false(waits(CORE_AC_DISCARD) || discard_busy(host.core));
-		step();
+		assert_false(one_host_waits(CORE_AC_DISCARD) || discard_busy(host.core));
+		one_host_step();
 	}
 	assert_true(until(CORE_AC_DISCARD));
 }
@@ -270,7 +215,7 @@ static void test_the_segment_is_not_opened_meanwhile(void **state)
 	host.held = false;
 	again();
 	for (uint32_t n = 0; n < 48; n += 3) {
-		put(n);
+		one_host_put_half(n);
 		assert_int_equal(segment(i)->state, STORE_DISCARDING);
 	}
 	host_audit(&host);
@@ -278,7 +223,7 @@ static void test_the_segment_is_not_opened_meanwhile(void **state)
 	host_carry_all(&host);
 	assert_int_equal(segment(i)->state, STORE_FREE);
 	for (uint32_t n = 48; n < 60; n += 3)
-		put(n);
+		one_host_put_half(n);
 	assert_int_equal(core_metrics(host.core)->read_bad, 0);
 	host_audit(&host);
 }
@@ -321,21 +266,21 @@ static void test_a_lost_header_is_written_again(void **state)
 	host.held = true;
 	host_context_remove(&host, 0);
 	for (uint32_t n = 0; n < STEPS && !discard_busy(host.core); n++)
-		step();
+		one_host_step();
 	i = host.core->discarder.place.segment;
 	assert_true(until(CORE_AC_SYNC));
 	host.fault = HOST_FAILS;
 	host_carry(&host, 0);
 	assert_int_equal(segment(i)->state, STORE_FREE);
 	assert_true(segment(i)->lsn_on_disk > 0);
-	for (uint32_t n = 0; n < STEPS && !waits(CORE_AC_DISCARD); n++) {
-		syncs += waits(CORE_AC_SYNC);
-		step();
+	for (uint32_t n = 0; n < STEPS && !one_host_waits(CORE_AC_DISCARD); n++) {
+		syncs += one_host_waits(CORE_AC_SYNC) > 0;
+		one_host_step();
 	}
 	assert_true(syncs > 0);
-	assert_true(waits(CORE_AC_DISCARD));
+	assert_true(one_host_waits(CORE_AC_DISCARD));
 	i = host.core->discarder.place.segment;
-	assert_int_equal(records_in(stable, i), 0);
+	assert_int_equal(records_in(one_host_stable, i), 0);
 }
 
 #define EACH(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
