@@ -9,25 +9,10 @@ set -euo pipefail
 
 BLOCKS=300
 
-fail() { echo "discard: $*"; tail -n 30 /mnt/log; exit 1; }
-ctl() { "$BUILD/tierctl" --socket /mnt/sock "$@"; }
-
-start() {
-	"$BUILD/tierd" --foreground --socket /mnt/sock --set store.path=/dev/tier0 \
-		--set hbm.size=0 --set cxl.size=32MiB --set nvme.segment=1MiB \
-		--set request.deadline=1min --set put.deadline=1min "$@" 2>>/mnt/log &
-	daemon=$!
-	for _ in $(seq 600); do
-		[ ! -S /mnt/sock ] || return 0
-		kill -0 "$daemon" 2>/dev/null || fail 'no daemon'
-		sleep 0.1
-	done
-	fail 'no daemon'
-}
-stop() {
-	kill "-$1" "$daemon"
-	wait "$daemon" || true
-	rm -f /mnt/sock
+. tests/vm/store.sh
+begin() {
+	start /dev/tier0 --set nvme.segment=1MiB --set request.deadline=1min \
+		--set put.deadline=1min "$@"
 }
 
 disk=$(basename "$(readlink -f /dev/tier0)")
@@ -36,30 +21,28 @@ fill() {
 	"$BUILD/vm/durable" put 1 "$BLOCKS" < <(yes) >/mnt/acks || fail 'puts'
 }
 
-export TIER_SOCKET=/mnt/sock
 [ "$(cat "/sys/block/$disk/queue/discard_max_bytes")" -gt 0 ] || fail 'the drive takes no discards'
-: >/mnt/log
-start --format --set nvme.discard=off
+begin --format --set nvme.discard=off
 fill
-ctl context remove durable
+"$BUILD/tierctl" context remove durable
 sleep 2
 [ "$(told)" -eq 0 ] || fail 'discarded though it was told not to'
 stop TERM
 grep -q 'on=0 why="nvme.discard says so"' /mnt/log || fail 'the log does not say that it is off'
 
-start
+begin
 grep -q 'on=1 why="its device takes them"' /mnt/log || fail 'the log does not say that it is on'
 fill
 before=$(told)
-ctl context remove durable
+"$BUILD/tierctl" context remove durable
 for _ in $(seq 600); do [ "$(told)" -le "$before" ] || break; sleep 0.1; done
 [ "$(told)" -gt "$before" ] || fail 'nothing was discarded'
 fill
-ctl check || fail 'check'
+"$BUILD/tierctl" check || fail 'check'
 stop KILL
-start
+begin
 "$BUILD/vm/durable" verify "$BLOCKS" || fail 'what was put is not there'
-ctl check || fail 'check after a kill'
+"$BUILD/tierctl" check || fail 'check after a kill'
 stop TERM
 "$BUILD/tierctl" check --data /dev/tier0 || fail 'the store'
 echo "discard: $(told) MiB"

@@ -12,32 +12,13 @@ set -euo pipefail
 BLOCKS=${BLOCKS:-80}
 CUTS=${CUTS:-12}
 
-fail() { echo "logwrites: $*"; tail -n 30 /mnt/log; exit 1; }
-
-start() { # DEVICE
-	"$BUILD/tierd" --foreground --socket /mnt/sock --set store.path="$1" --set hbm.size=0 \
-		--set cxl.size=32MiB --set nvme.segment=4MiB "${@:2}" 2>/mnt/log &
-	daemon=$!
-	for _ in $(seq 600); do
-		[ ! -S /mnt/sock ] || return 0
-		kill -0 "$daemon" 2>/dev/null || fail "no daemon on $1"
-		sleep 0.1
-	done
-	fail "no daemon on $1"
-}
-stop() {
-	kill "-$1" "$daemon"
-	wait "$daemon" || true
-	rm -f /mnt/sock
-}
-
-export TIER_SOCKET=/mnt/sock
+. tests/vm/store.sh
 sectors=$(blockdev --getsz /dev/tier0)
 dmsetup create rec --noudevsync \
 	--table "0 $sectors log-writes /dev/tier0 /dev/tier1"
 node=/dev/mapper/rec
 [ -e "$node" ] || { dmsetup mknodes; }
-start "$node" --format
+start "$node" --set nvme.segment=4MiB --format
 
 "$BUILD/vm/durable" churn 1000000 & # others' writes, between the flushes
 coproc CLIENT { "$BUILD/vm/durable" put 1 "$BLOCKS"; }
@@ -57,7 +38,7 @@ cut() {
 	dd if=/dev/zero of=/dev/tier2 bs=1M status=none oflag=direct 2>/dev/null || true
 	"$BUILD/vm/replay" /dev/tier1 /dev/tier2 "acked-$1" "${@:2}" ||
 		fail "no mark acked-$1"
-	start /dev/tier2
+	start /dev/tier2 --set nvme.segment=4MiB
 	local status=0
 	"$BUILD/vm/durable" verify "$1" || status=$?
 	stop TERM
