@@ -318,7 +318,8 @@ bug("patience-is-not-renewed", BACKEND + "nvme.c", "op->retries = 0;", "", "test
 bug("flushes-use-up-operations", BACKEND + "nvme.c",
     "*token = op->token;\n\t\top_put(d, op);", "*token = op->token;", "test_backend_nvme")
 bug("file-may-grow", BACKEND + "nvme.c",
-    "if (offset > d->bytes || bytes > d->bytes - offset)", "if (offset > d->bytes)",
+    "if (offset > d->store.bytes || bytes > d->store.bytes - offset)",
+    "if (offset > d->store.bytes)",
     "test_backend_nvme_file", "test_backend_nvme")
 bug("store-not-locked", BACKEND + "nvme_file.c",
     "if (fcntl(o->fd, F_OFD_SETLK, &whole) == 0) {", "if (1) {", "test_backend_nvme_file")
@@ -486,7 +487,7 @@ bug("new-file-not-synced", BACKEND + "nvme_file.c",
     "",
     "test_recover")
 bug("flush-of-nothing", BACKEND + "nvme.c",
-    "return fdatasync(d->fd) ? -errno : 0;",
+    "return fdatasync(d->store.fd) ? -errno : 0;",
     "return 0;",
     "test_recover")
 bug("failed-flush-not-told", SHELL + "dispatch.c",

@@ -32,8 +32,7 @@ struct nvme_op {
 };
 
 struct block_device {
-	int fd;
-	uint64_t bytes;
+	struct nvme_file store;
 	struct io_uring *ring; /* where the file is registered */
 	int file;              /* fd, or its index in the ring's table */
 	unsigned sqe_flags;
@@ -50,7 +49,7 @@ static int nvme_open(struct block_device **out, const struct block_options *opti
 
 	if (!d)
 		return -ENOMEM;
-	rc = nvme_file_open(options, &d->fd, &d->bytes);
+	rc = nvme_file_open(options, &d->store);
 	if (rc) {
 		free(d);
 		return rc;
@@ -67,46 +66,46 @@ static void nvme_close(struct block_device *d)
 {
 	if (!d)
 		return;
-	nvme_file_close(d->fd);
+	nvme_file_close(&d->store);
 	free(d);
 }
 
 static int nvme_backing(struct block_device *d, struct block_backing *out)
 {
-	return nvme_file_backing(d->fd, d->bytes, out);
+	return nvme_file_backing(&d->store, out);
 }
 
 static uint64_t nvme_bytes(const struct block_device *d)
 {
-	return d->bytes;
+	return d->store.bytes;
 }
 
 static int nvme_pread(struct block_device *d, void *buf, size_t bytes, uint64_t offset)
 {
-	return file_read(d->fd, buf, bytes, offset);
+	return file_read(d->store.fd, buf, bytes, offset);
 }
 
 static int nvme_pwrite(struct block_device *d, const void *buf, size_t bytes, uint64_t offset)
 {
-	if (offset > d->bytes || bytes > d->bytes - offset)
+	if (offset > d->store.bytes || bytes > d->store.bytes - offset)
 		return -ENOSPC; /* a file would grow */
-	return file_write(d->fd, buf, bytes, offset);
+	return file_write(d->store.fd, buf, bytes, offset);
 }
 
 static int nvme_flush(struct block_device *d)
 {
-	return fdatasync(d->fd) ? -errno : 0;
+	return fdatasync(d->store.fd) ? -errno : 0;
 }
 
 static enum block_discard nvme_discards(const struct block_device *d)
 {
-	return nvme_file_discards(d->fd);
+	return nvme_file_discards(&d->store);
 }
 
 static int nvme_discard(const struct block_device *d, uint64_t offset, uint64_t bytes)
 {
-	assert(offset <= d->bytes && bytes <= d->bytes - offset);
-	return nvme_file_discard(d->fd, offset, bytes);
+	assert(offset <= d->store.bytes && bytes <= d->store.bytes - offset);
+	return nvme_file_discard(&d->store, offset, bytes);
 }
 
 /* ---- operations ---------------------------------------------------------------------------- */
@@ -115,10 +114,10 @@ static int nvme_discard(const struct block_device *d, uint64_t offset, uint64_t 
  * ring that has a table already is somebody else's to order: then the plain descriptor does. */
 static void use_ring(struct block_device *d, struct io_uring *ring)
 {
-	bool registered = io_uring_register_files(ring, &d->fd, 1) == 0;
+	bool registered = io_uring_register_files(ring, &d->store.fd, 1) == 0;
 
 	d->ring = ring;
-	d->file = registered ? 0 : d->fd;
+	d->file = registered ? 0 : d->store.fd;
 	d->sqe_flags = registered ? IOSQE_FIXED_FILE : 0;
 }
 
@@ -216,7 +215,7 @@ static int nvme_submit(struct block_device *d, struct io_uring *ring, struct cor
 	assert(io->piece_count > 0 && io->piece_count <= CORE_SEGMENTS_IO);
 	assert(io->bytes > 0 && io->bytes <= INT32_MAX);
 	/* Beyond the end a read would fail, but a write would make the file grow. */
-	assert(io->offset <= d->bytes && io->bytes <= d->bytes - io->offset);
+	assert(io->offset <= d->store.bytes && io->bytes <= d->store.bytes - io->offset);
 	op = op_begin(d, ring, &sqe);
 	if (!op)
 		return -EAGAIN;

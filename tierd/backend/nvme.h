@@ -10,6 +10,13 @@
 
 extern const struct block_ops block_nvme;
 
+/* An open one. */
+struct nvme_file {
+	int fd;
+	bool device;
+	uint64_t bytes;
+};
+
 /* Look at the path without creating or changing anything. Errors: -ENODEV, -EACCES ... */
 int nvme_file_probe(const struct block_options *options, struct backend_info *info);
 
@@ -18,15 +25,15 @@ int nvme_file_probe(const struct block_options *options, struct backend_info *in
  * is explained in the log here. Errors: -EBUSY another daemon has it, -EOPNOTSUPP no O_DIRECT
  * there, -ENOSPC, -EFBIG, -EINVAL neither file nor block device, and what open(2) says.
  */
-int nvme_file_open(const struct block_options *options, int *fd, uint64_t *bytes);
+int nvme_file_open(const struct block_options *options, struct nvme_file *out);
 
 /* Unlock and close. The lock is given back at once even while a ring still refers to the file. */
-void nvme_file_close(int fd);
+void nvme_file_close(const struct nvme_file *f);
 
-enum block_discard nvme_file_discards(int fd);
-int nvme_file_discard(int fd, uint64_t offset, uint64_t bytes);
+enum block_discard nvme_file_discards(const struct nvme_file *f);
+int nvme_file_discard(const struct nvme_file *f, uint64_t offset, uint64_t bytes);
 
-/* What the host holds of the first `bytes`. Errors: negative errno. */
-int nvme_file_backing(int fd, uint64_t bytes, struct block_backing *out);
+/* What the host holds of it. Errors: negative errno. */
+int nvme_file_backing(const struct nvme_file *f, struct block_backing *out);
 
 #endif

@@ -200,6 +200,14 @@ static int lock(struct opening *o)
 	return explain(o, -errno, "cannot lock the store", "its file system must support locks");
 }
 
+static void unlock(int fd)
+{
+	struct flock whole = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
+
+	fcntl(fd, F_OFD_SETLK, &whole);
+	close(fd);
+}
+
 static void progress(const struct block_options *options, uint64_t done)
 {
 	if (options->progress)
@@ -319,7 +327,7 @@ static int ready(struct opening *o)
 	return 0;
 }
 
-int nvme_file_open(const struct block_options *options, int *fd, uint64_t *bytes)
+int nvme_file_open(const struct block_options *options, struct nvme_file *out)
 {
 	struct opening o = { .options = options, .fd = -1 };
 	int rc = open_store(&o);
@@ -333,20 +341,17 @@ int nvme_file_open(const struct block_options *options, int *fd, uint64_t *bytes
 		if (o.created && (o.locked || rc == -EOPNOTSUPP))
 			unlink(options->path);
 		if (o.fd >= 0)
-			nvme_file_close(o.fd);
+			unlock(o.fd);
 		return rc;
 	}
-	*fd = o.fd;
-	*bytes = o.bytes / DISK_SECTOR * DISK_SECTOR;
+	*out = (struct nvme_file){ .fd = o.fd, .device = o.device,
+				   .bytes = o.bytes / DISK_SECTOR * DISK_SECTOR };
 	return 0;
 }
 
-void nvme_file_close(int fd)
+void nvme_file_close(const struct nvme_file *f)
 {
-	struct flock whole = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
-
-	fcntl(fd, F_OFD_SETLK, &whole);
-	close(fd);
+	unlock(f->fd);
 }
 
 /* ---- discarding ---------------------------------------------------------------------------- */
@@ -363,32 +368,29 @@ static bool queue_takes(dev_t device, const char *queue)
 	return fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 && strtoull(text, NULL, 10) > 0;
 }
 
-enum block_discard nvme_file_discards(int fd)
+enum block_discard nvme_file_discards(const struct nvme_file *f)
 {
 	struct stat st;
 
-	if (fstat(fd, &st))
-		return BLOCK_DISCARD_NONE;
-	if (!S_ISBLK(st.st_mode))
+	if (!f->device)
 		return BLOCK_DISCARD_FILE;
+	if (fstat(f->fd, &st))
+		return BLOCK_DISCARD_NONE;
 	return queue_takes(st.st_rdev, "queue") || queue_takes(st.st_rdev, "../queue") ?
 		       BLOCK_DISCARD_DEVICE : BLOCK_DISCARD_NONE;
 }
 
-int nvme_file_discard(int fd, uint64_t offset, uint64_t bytes)
+int nvme_file_discard(const struct nvme_file *f, uint64_t offset, uint64_t bytes)
 {
 	uint64_t range[2] = { offset, bytes };
-	struct stat st;
 	int rc;
 
-	if (fstat(fd, &st))
-		return -errno;
 	/* A hole punched into a device would be written with zeros where it cannot be unmapped. */
 	do {
-		if (S_ISBLK(st.st_mode))
-			rc = ioctl(fd, BLKDISCARD, range);
+		if (f->device)
+			rc = ioctl(f->fd, BLKDISCARD, range);
 		else
-			rc = fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+			rc = fallocate(f->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 				       (off_t)offset, (off_t)bytes);
 	} while (rc && errno == EINTR);
 	if (rc && (errno == ENOTTY || errno == ENOSYS))
@@ -431,25 +433,25 @@ static uint64_t set_aside(int fd, uint64_t from, uint64_t to)
 	return bytes;
 }
 
-int nvme_file_backing(int fd, uint64_t bytes, struct block_backing *out)
+int nvme_file_backing(const struct nvme_file *f, struct block_backing *out)
 {
+	uint64_t at = 0, hole, bytes = f->bytes;
 	struct stat st;
-	uint64_t at = 0, hole;
 
-	if (fstat(fd, &st))
-		return -errno;
 	*out = (struct block_backing){ .bytes = bytes, .allocated = bytes, .hole = bytes };
-	if (S_ISBLK(st.st_mode))
+	if (f->device)
 		return 0;
+	if (fstat(f->fd, &st))
+		return -errno;
 	out->bytes = (uint64_t)st.st_size;
 	out->allocated = (uint64_t)st.st_blocks * 512;
 	while (at < bytes) {
-		int rc = next_hole(fd, at, bytes, &hole, &at);
+		int rc = next_hole(f->fd, at, bytes, &hole, &at);
 		uint64_t lost;
 
 		if (rc <= 0)
 			return rc == -ENXIO ? 0 : rc;
-		lost = at - hole - set_aside(fd, hole, at);
+		lost = at - hole - set_aside(f->fd, hole, at);
 		if (lost && !out->holes)
 			out->hole = hole;
 		out->holes += lost;
