@@ -52,3 +52,18 @@ grep -q 'a prefix of 2 blocks' "$dir/out"
 : >"$dir/none"
 not "$BUILD/tierbench" replay --trace "$dir/none" >"$dir/out" 2>&1
 grep -q 'nothing to replay' "$dir/out"
+
+# More requests at once than an engine runs, dates for arrivals, the last first; an endless answer.
+seq 600 -1 1 | while read -r i; do
+	printf '{"timestamp": 17323000%05d, "input_length": 600, ' $((i / 4))
+	printf '"output_length": %d, "hash_ids": [%d, %d]}\n' "$i" "$i" $((i + 1000))
+done >"$dir/crowd"
+printf '{"timestamp": 1732300900000, "input_length": 9, "output_length": 9, "hash_ids": [1]}\n' \
+	>>"$dir/crowd"
+"$BUILD/tierbench" reserve --quick --trace "$dir/crowd" >"$dir/out" 2>&1 ||
+	{ cat "$dir/out" >&2; exit 1; }
+grep -q 'honoured without eviction, the trace .* 601 requests' "$dir/out"
+printf '{"timestamp": 1, "input_length": 9, "output_length": 4000000000, "hash_ids": [1]}\n' \
+	>"$dir/endless"
+not "$BUILD/tierbench" reserve --quick --trace "$dir/endless" >"$dir/out" 2>&1
+grep -q 'an answer of 4000000000 tokens' "$dir/out"
