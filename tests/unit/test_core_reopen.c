@@ -155,6 +155,97 @@ static void test_a_full_store_survives_crashes(void **state)
 	end(l);
 }
 
+/* ---- a small table --------------------------------------------------------------------------- */
+
+#define TABLE 24u /* blocks that the context may have */
+
+static void small_begin(void)
+{
+	struct disk_context spec;
+
+	one_host_disk(STORE_BYTES, SEGMENTS, 2 * HOST_SEGMENT, 2 * HOST_SUMMARY);
+	host_spec(&spec, HOST_KIND_STORE, 0);
+	spec.blocks_max = TABLE;
+	spec.quota[ABI_TIER_NVME] = UINT32_MAX;
+	one_host_boot(&spec, 1);
+}
+
+static void small_end(void)
+{
+	one_host_off(NULL);
+	one_host_disk_back();
+}
+
+static bool is_there(uint32_t n)
+{
+	uint8_t key[ABI_KEY_BYTES];
+
+	host_key(n, key);
+	return index_find(&context()->ix, key) != ABI_SLOT_NONE;
+}
+
+/* However many the table has not: both ways, crash after crash. */
+static void survive(uint32_t first, uint32_t count)
+{
+	for (uint32_t way = 0; way < 4; way++) {
+		one_host_restart(way % 2);
+		for (uint32_t n = first; n < first + count; n++)
+			assert_true(is_there(n));
+		assert_true(context()->slots_live <= TABLE);
+		host_client_open(&host, 0);
+		host_client_attach(&host, 0);
+		host_audit(&host);
+	}
+}
+
+/* The store has more records than the table has slots: of durable blocks that were deleted. */
+static void test_the_deleted_take_no_slot_from_the_durable(void **state)
+{
+	(void)state;
+	small_begin();
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_int_equal(one_host_put(16 * i, 16, ABI_SQE_DURABLE), 0);
+		assert_int_equal(host.answer.value, 16);
+		if (i < 2)
+			assert_int_equal(one_host_delete(16 * i, 16), 0);
+		one_host_pause(100); /* no reader keeps a slot any more */
+	}
+	survive(32, 16);
+	for (uint32_t n = 0; n < 32; n++)
+		assert_false(is_there(n));
+	small_end();
+}
+
+/* A put that begins behind the block of key `before`; it is there in the end. */
+static void put_behind(uint32_t first, uint32_t count, uint32_t before, uint16_t flags)
+{
+	struct abi_put_args args = { .count = count, .depth = before + 1 };
+	bool done = false;
+
+	host_key(before, args.parent);
+	for (uint32_t i = 0; i < 10 && !done; i++) {
+		host.answer.res = 1;
+		done = !host_reserve(&host, &args, first, flags) && host_commit(&host, flags) &&
+		       !one_host_answer() && host.answer.value == count;
+		one_host_pause(20);
+	}
+	assert_true(done);
+}
+
+/* ... or of cached blocks that made way, and stand before durable ones. */
+static void test_the_cached_make_way_for_the_durable(void **state)
+{
+	(void)state;
+	small_begin();
+	assert_int_equal(one_host_put(0, 12, 0), 0);
+	one_host_pause(500);
+	assert_true(context()->nvme_bytes > 0);
+	put_behind(12, 10, 11, ABI_SQE_DURABLE);
+	put_behind(22, 10, 21, ABI_SQE_DURABLE);
+	survive(12, 20);
+	small_end();
+}
+
 /* ---- one segment ----------------------------------------------------------------------------- */
 
 #define SUMMARY (32u << 10)
@@ -440,6 +531,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_put_without_room_is_found_as_it_was_told),
 		cmocka_unit_test(test_a_full_store_survives_crashes),
+		cmocka_unit_test(test_the_deleted_take_no_slot_from_the_durable),
+		cmocka_unit_test(test_the_cached_make_way_for_the_durable),
 		DISK(test_it_goes_on_where_it_ended),
 		DISK(test_nothing_of_its_life_is_written_over),
 		DISK(test_what_says_nothing_ends_its_segment),

@@ -338,6 +338,7 @@ void core_close(struct core *c)
 	reserve_close(c);
 	ledger_close(&c->owners);
 	free(c->note);
+	free(c->late);
 	free(c->catalog_buf);
 	free(c->catalog_list);
 	free(c->catalog_limits);

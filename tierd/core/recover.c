@@ -4,6 +4,10 @@
  * order: the newest lsn of a key wins, and tombstones are applied at the end, as is what prefix.c
  * demands: a cached block whose parent did not come back goes. Nothing read here is trusted before
  * store_next has checked it; what no longer fits its context is counted and skipped.
+ *
+ * Records of the durable log may be of more blocks than their context's table holds: of those that
+ * were deleted, too, and cached blocks that had made way for others come back beside them. A run
+ * that finds no slot waits for the tombstones; then cached blocks make way for it.
  */
 #include <assert.h>
 #include <errno.h>
@@ -20,6 +24,13 @@ struct recover_note {
 	uint32_t segment; /* ... where that is */
 	uint32_t slot, generation; /* of a block; ABI_SLOT_NONE = a tombstone */
 	uint8_t key[ABI_KEY_BYTES]; /* of the tombstone, of the parent */
+};
+
+/* A run of the durable log some of which had no slot; its record follows, in core.late. */
+struct recover_late {
+	uint32_t context, segment;
+	uint64_t data_offset;
+	uint64_t bytes; /* of the record, and of the crc table, as they are copied */
 };
 
 static uint64_t *lsn_of(struct core *c, struct context *x, uint32_t slot)
@@ -79,8 +90,32 @@ static int parent_keep(struct core *c, struct context *x, uint32_t slot, const u
 	return 0;
 }
 
+/* What stood behind what was dropped goes too, or stands alone: slots are free at once. */
+static void part_all(struct core *c)
+{
+	while (c->parting.count)
+		prefix_step(c);
+}
+
+/* A cached block makes way, and what is bound to it. */
+static bool make_way(struct core *c, struct context *x)
+{
+	for (uint32_t n = 0; n < x->ix.slots_used; n++) {
+		uint32_t slot = x->nvme_cursor++ % (uint32_t)x->ix.slots_used;
+
+		if (index_block(&x->ix, slot)->state != ABI_BLOCK_COMMITTED ||
+		    x->meta[slot].flags & BLOCK_DURABLE)
+			continue;
+		block_drop(c, x, slot);
+		part_all(c);
+		return true;
+	}
+	return false;
+}
+
+/* A slot for the i-th block; ABI_SLOT_NONE: the newer one is in, or there is none (*full). */
 static uint32_t slot_for(struct core *c, struct context *x, const struct store_view *v, uint32_t i,
-			 uint32_t log)
+			 bool *full)
 {
 	uint32_t slot = index_find(&x->ix, v->block[i].key);
 
@@ -91,9 +126,7 @@ static uint32_t slot_for(struct core *c, struct context *x, const struct store_v
 		return slot;
 	}
 	slot = block_new(c, x, v->block[i].key);
-	if (slot == ABI_SLOT_NONE && log == DISK_LOG_DURABLE &&
-	    evict_nvme(c, x, x->spec.geometry.block_bytes)) /* a cached block makes way */
-		slot = block_new(c, x, v->block[i].key);
+	*full |= slot == ABI_SLOT_NONE;
 	if (slot == ABI_SLOT_NONE)
 		return slot;
 	index_block_state(&x->ix, slot, ABI_BLOCK_COMMITTED);
@@ -155,8 +188,39 @@ static bool run_fits(const struct context *x, const struct store_view *v)
 					store_block_bytes(&x->spec.geometry, h->parts);
 }
 
+static size_t record_bytes(const struct store_view *v)
+{
+	uint32_t there = disk_there_below(v->head, v->head->block_count);
+	const uint32_t *end = v->crc + (size_t)there * v->head->pages_per_block;
+
+	return (size_t)((const uint8_t *)end - (const uint8_t *)v->head);
+}
+
+/* For the end. */
+static int late_keep(struct core *c, const struct context *x, const struct store_view *v)
+{
+	size_t bytes = (record_bytes(v) + 7) & ~(size_t)7, need = sizeof(struct recover_late);
+	struct recover_late *at;
+
+	need += c->late_bytes + bytes;
+	if (need > c->late_max) {
+		uint8_t *late = realloc(c->late, 2 * need);
+
+		if (!late)
+			return -ENOMEM;
+		c->late = late;
+		c->late_max = 2 * need;
+	}
+	at = (struct recover_late *)(c->late + c->late_bytes);
+	*at = (struct recover_late){ x->index, v->segment, v->data_offset, bytes };
+	memcpy(at + 1, v->head, record_bytes(v));
+	c->late_bytes = need;
+	return 0;
+}
+
 static int apply_run(struct core *c, struct context *x, const struct store_view *v, uint32_t log)
 {
+	bool full = false;
 	uint64_t bytes = v->head->data_bytes;
 	int err = 0;
 
@@ -175,11 +239,14 @@ static int apply_run(struct core *c, struct context *x, const struct store_view 
 	if (!lsn_of(c, x, 0))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < v->head->block_count && !err; i++) {
-		uint32_t slot = disk_there(v->head, i) ? slot_for(c, x, v, i, log) : ABI_SLOT_NONE;
+		uint32_t slot =
+			disk_there(v->head, i) ? slot_for(c, x, v, i, &full) : ABI_SLOT_NONE;
 
 		if (slot != ABI_SLOT_NONE)
 			err = place_block(c, x, v, i, slot, log);
 	}
+	if (!err && full && log == DISK_LOG_DURABLE)
+		err = late_keep(c, x, v);
 	return err;
 }
 
@@ -318,7 +385,7 @@ static int by_key(const void *one, const void *other)
  * free segments come back with what the cleaner had carried from them. Carried again after each
  * crash, tombstones would fill the store. Segments without one that is needed can be free at once.
  */
-static void tombs_sort_out(struct core *c)
+static uint32_t tombs_sort_out(struct core *c)
 {
 	uint32_t tombs = 0;
 
@@ -338,30 +405,98 @@ static void tombs_sort_out(struct core *c)
 		if (!i || n->ctx != n[-1].ctx || memcmp(n->key, n[-1].key, ABI_KEY_BYTES))
 			store_tombs_found(c->store, n->segment, n->lsn < n->at ? n->lsn : n->at);
 	}
+	return tombs;
 }
 
-static void notes_apply(struct core *c)
+/* Does a tombstone, of the first so many notes, void the key's record? */
+static bool is_void(const struct core *c, uint32_t tombs, const struct context *x,
+		    const uint8_t *key, uint64_t lsn)
 {
-	tombs_sort_out(c);
-	for (uint32_t i = 0; i < c->notes; i++)
-		if (c->note[i].slot == ABI_SLOT_NONE)
-			tomb_apply(c, &c->note[i]);
+	uint32_t low = 0, high = tombs;
+	struct recover_note n = { .ctx = c->context[x->index], .lsn = UINT64_MAX,
+				  .at = UINT64_MAX };
+
+	memcpy(n.key, key, ABI_KEY_BYTES);
+	while (low < high) { /* the first that does not come before all of this key */
+		uint32_t middle = low + (high - low) / 2;
+
+		if (by_key(&c->note[middle], &n) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < tombs && c->note[low].ctx == x && c->note[low].lsn >= lsn &&
+	       !memcmp(c->note[low].key, key, ABI_KEY_BYTES);
+}
+
+/* The i-th block of a run that came late: cached ones make way, as often as it takes. */
+static int late_place(struct core *c, struct context *x, const struct store_view *v, uint32_t i)
+{
+	uint32_t slot;
+	bool full;
+
+	do {
+		full = false;
+		slot = slot_for(c, x, v, i, &full);
+	} while (full && make_way(c, x));
+	return slot == ABI_SLOT_NONE ? 0 : place_block(c, x, v, i, slot, DISK_LOG_DURABLE);
+}
+
+/* All tombstones are known, and have been applied to what is in. */
+static int late_apply(struct core *c, uint32_t tombs)
+{
+	const struct recover_late *late;
+	int err = 0;
+
+	part_all(c);
+	for (uint64_t at = 0; at < c->late_bytes && !err; at += sizeof(*late) + late->bytes) {
+		struct store_view v = { .segment = 0 };
+		struct context *x;
+
+		late = (const struct recover_late *)(c->late + at);
+		x = c->context[late->context];
+		v.segment = late->segment;
+		v.data_offset = late->data_offset;
+		v.head = (const struct disk_record *)(late + 1);
+		v.block = (const struct disk_block *)(v.head + 1);
+		v.crc = (const uint32_t *)(v.block + v.head->block_count);
+		assert(x && record_bytes(&v) <= late->bytes);
+		for (uint32_t i = 0; i < v.head->block_count && !err; i++)
+			if (disk_there(v.head, i) &&
+			    !is_void(c, tombs, x, v.block[i].key, v.head->lsn))
+				err = late_place(c, x, &v, i);
+	}
+	free(c->late);
+	c->late = NULL;
+	c->late_bytes = c->late_max = 0;
+	return err;
+}
+
+static int notes_apply(struct core *c)
+{
+	uint32_t tombs = tombs_sort_out(c);
+	int err;
+
+	for (uint32_t i = 0; i < tombs; i++)
+		tomb_apply(c, &c->note[i]);
+	err = late_apply(c, tombs);
 	for (uint32_t i = 0; i < c->notes; i++)
 		if (c->note[i].slot != ABI_SLOT_NONE)
 			parent_find(c, &c->note[i]);
-	while (c->parting.count)
-		prefix_step(c);
+	part_all(c);
 	c->recovery.blocks_orphaned += c->metrics.prefix_dropped;
 	free(c->note);
 	c->note = NULL;
 	c->notes = c->notes_max = 0;
+	return err;
 }
 
 int core_recover_finish(struct core *c, struct core_recovery *out)
 {
-	int err;
+	int err = notes_apply(c);
 
-	notes_apply(c);
+	if (err)
+		return err;
 	store_resume(c->store);
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		if (c->context[i]) {

@@ -204,10 +204,8 @@ struct put {
 enum account_kind {
 	ACCOUNT_REQUESTS = 0,
 	ACCOUNT_PUTS,
-	ACCOUNT_PINS,
-	ACCOUNT_PIN_CHUNKS,
-	ACCOUNT_PLANS,
-	ACCOUNT_RESERVATIONS,
+	ACCOUNT_PINS, ACCOUNT_PIN_CHUNKS,
+	ACCOUNT_PLANS, ACCOUNT_RESERVATIONS,
 	ACCOUNT_STREAMS,
 	ACCOUNT_CLAIMS,  /* parked: also those that the core parks for a user's conversations */
 	ACCOUNT_SESSIONS, /* never refused for a user's sake: who has most forgets one */
@@ -475,6 +473,8 @@ struct core {
 	uint64_t *recover_lsn[ABI_CONTEXTS_MAX]; /* during recovery: lsn of each slot's record */
 	struct recover_note *note;
 	uint32_t notes, notes_max;
+	uint8_t *late; /* runs that found no slot: recover.c */
+	uint64_t late_bytes, late_max;
 	struct core_recovery recovery;
 	struct retain retain;
 	uint64_t next_slow_ns, next_deadline_ns;
