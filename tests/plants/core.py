@@ -76,6 +76,14 @@ bug("claims-all-of-one-user", CORE + "claim.c",
 bug("staging-beyond-its-users-claims", CORE + "claim.c",
     "CLAIMS_MAX && account_user_may(c, account, ACCOUNT_CLAIMS);",
     "CLAIMS_MAX && account < UINT32_MAX;", "test_core_session")
+bug("reads-of-returns-not-foreseen", CORE + "claim.c",
+    "q->from_ns + (uint64_t)((double)q->bytes * o->read_ns);", "q->from_ns;",
+    "test_bench_foresight")
+bug("who-stays-away-is-expected", CORE + "claim.c",
+    "while (k->returns && c->now_ns >", "while (k->returns && 0 >", "test_bench_foresight")
+bug("who-is-back-is-expected", CORE + "session.c",
+    "\tclaim_expect_no_more(c, s);\n\tunpin(c, s);\n\trest", "\tunpin(c, s);\n\trest",
+    "test_bench_foresight")
 bug("deleted-blocks-unproven", CORE + "recover.c",
     " ||\n\t\t    index_block(&x->ix, slot)->state != ABI_BLOCK_COMMITTED", "", "test_core_orphans")
 bug("durable-put-waits-for-the-cache-log", CORE + "put.c",

@@ -19,6 +19,7 @@ struct core;
 struct core_request_view;
 struct context;
 struct request;
+struct session;
 
 #define CLAIMS_MAX 512u       /* parked on the host: half of all requests */
 #define CLAIMS_CLIENT_MAX 64u /* parked of one client */
@@ -31,10 +32,20 @@ struct claim {
 	uint64_t start_ns;
 };
 
+/* An announced return: then what is behind the head is read, before all that is foreseen. */
+struct claim_return {
+	struct session *s;
+	uint64_t bytes;          /* behind its head and not there, by the last look at it */
+	uint64_t from_ns, to_ns; /* when the device reads them, by the last look */
+};
+
 struct claims {
 	struct claim by_deadline[CLAIMS_MAX]; /* sorted, [count] */
 	uint32_t count;
 	uint32_t fresh;   /* whose residency is counted next */
+	struct claim_return by_use[CLAIMS_MAX]; /* sorted, [returns]; no more are foreseen */
+	uint32_t returns;
+	uint32_t fresh_return; /* likewise */
 	uint64_t next_ns; /* look again then; UINT64_MAX = nothing is parked */
 	uint64_t slip_ns; /* how much later than foreseen transfers were, smoothed */
 };
@@ -63,6 +74,8 @@ bool claim_may(const struct core *c, uint32_t account);
 void claim_take(struct core *c, struct request *r);
 void prefetch_begin(struct core *c, struct request *r);
 void prefetch_step(struct core *c, struct request *r);
+void claim_expect(struct core *c, struct session *s);
+void claim_expect_no_more(struct core *c, struct session *s);
 bool claim_over(const struct core *c, const struct request *r);
 void claim_protect(struct core *c, struct request *r);
 void claim_finished(struct core *c, const struct request *r);

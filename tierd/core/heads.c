@@ -53,7 +53,7 @@ uint32_t heads_layers(const struct session *s)
 }
 
 /* Bytes of the first layers of all blocks of a session. */
-static uint64_t bytes_of(const struct session *s, uint32_t layers)
+uint64_t heads_bytes(const struct session *s, uint32_t layers)
 {
 	const struct abi_geometry *g = context_geometry(s->ctx);
 	uint64_t bytes = 0;
@@ -79,7 +79,7 @@ uint16_t heads_need(const struct core *c, const struct session *s)
 	if (!s->layer_ns || !st.bandwidth)
 		return (uint16_t)layers;
 	queue = (double)st.latency_ns;
-	t = (double)bytes_of(s, layers) / layers * 1e9 / (double)st.bandwidth;
+	t = (double)heads_bytes(s, layers) / layers * 1e9 / (double)st.bandwidth;
 	first = (queue + t) / (double)s->layer_ns;
 	last = t > 0 ? layers - ((layers - 1) * (double)s->layer_ns - queue) / t : 1;
 	head = (first > last ? first : last) + 1.999;
@@ -221,7 +221,7 @@ static double scale_of(const struct core *c, const struct context *x, uint32_t t
 
 			if (!is_away(s, x, tier))
 				continue;
-			head = (double)bytes_of(s, s->head);
+			head = (double)heads_bytes(s, s->head);
 			if (scale * s->weight >= s->head)
 				left -= head;
 			else

@@ -136,6 +136,7 @@ static void let_go(struct core *c, struct session *s)
 	unpin(c, s);
 	s->landed = false;
 	await(c, s, false);
+	claim_expect_no_more(c, s);
 	heads_keep(c, s, 0);
 }
 
@@ -276,6 +277,8 @@ static void stage(struct core *c, struct session *s)
 	s->state = SESSION_STAGING;
 	wake_at(c, s, s->patience_ns);
 	c->metrics.sessions_staged++;
+	if (s->told)
+		claim_expect(c, s);
 	claim_take(c, r);
 }
 
@@ -500,6 +503,7 @@ static void returned(struct core *c, struct request *r, struct session *s)
 	s->turn_end_ns = 0;
 	if (s->r && s->r->parked)
 		let_go(c, s);
+	claim_expect_no_more(c, s);
 	unpin(c, s);
 	rest = s->blocks ? transfer(c, s, c->now_ns, last) : NULL;
 	if (rest) {

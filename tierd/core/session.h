@@ -75,6 +75,7 @@ struct session {
 	double weight;         /* heads.c: its part of what heads may keep, at the last look */
 	uint8_t tier;
 	bool told;             /* it said when it comes back */
+	bool expected;         /* ... and what it will read is foreseen: core.claims.by_use */
 	bool landed;           /* the head was there when staging ended */
 	bool awaited;          /* back: its blocks carry a mark (block_staged.planned) */
 	uint32_t chunks;       /* 1 + index of the first; 0 = none */
@@ -110,6 +111,7 @@ void session_context_gone(struct core *c, const struct context *x);
 bool heads_reads(const struct session *s, uint32_t part);
 uint32_t heads_pages(const struct abi_part *part, uint32_t layers);
 uint32_t heads_layers(const struct session *s);
+uint64_t heads_bytes(const struct session *s, uint32_t layers);
 uint16_t heads_need(const struct core *c, const struct session *s);
 uint32_t heads_may(const struct core *c, const struct session *s);
 void heads_keep(struct core *c, struct session *s, uint32_t layers);
