@@ -11,8 +11,7 @@ BLOCKS=300
 
 . tests/vm/store.sh
 begin() {
-	start /dev/tier0 --set nvme.segment=1MiB --set request.deadline=1min \
-		--set put.deadline=1min "$@"
+	start /dev/tier0 --set nvme.segment=1MiB "$@"
 }
 
 disk=$(basename "$(readlink -f /dev/tier0)")
