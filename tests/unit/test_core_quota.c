@@ -227,6 +227,44 @@ static void test_a_lowered_quota_is_kept(void **state)
 	host_audit(&host);
 }
 
+static int planned(struct disk_context spec, uint32_t tier, uint64_t quota)
+{
+	static const char *const name[] = { "HBM", "CXL" };
+	struct core_context_plan plan;
+	char why[128] = "";
+	int err;
+
+	spec.quota[tier] = quota;
+	err = core_context_plan(host.core, &spec, &plan, why, sizeof(why));
+	if (err)
+		assert_non_null(strstr(why, name[tier]));
+	return err;
+}
+
+/* Of less than a segment for each no block would ever find all its places. */
+static void test_each_size_of_page_has_a_segment(void **state)
+{
+	struct disk_context spec;
+	struct abi_geometry *g = &spec.geometry;
+
+	(void)state;
+	host_spec(&spec, HOST_KIND_MEMORY, 1);
+	spec.quota[ABI_TIER_HBM] = UINT64_MAX;
+	g->block_bytes = 0;
+	for (uint32_t i = 0; i < g->part_count; i++) {
+		g->part[i].page_bytes = g->part[i].page_stride = (i + 1) * 4096;
+		g->block_bytes += (uint64_t)g->part[i].layers * g->part[i].groups * (i + 1) * 4096;
+	}
+	assert_int_equal(g->part_count, 3);
+	assert_int_equal(planned(spec, ABI_TIER_CXL, 3 * ABI_HUGE - 4096), -ENOSPC);
+	assert_int_equal(planned(spec, ABI_TIER_CXL, 3 * ABI_HUGE), 0);
+	assert_int_equal(planned(spec, ABI_TIER_HBM, 2 * ABI_HUGE), -ENOSPC);
+	assert_int_equal(planned(spec, ABI_TIER_HBM, 3 * ABI_HUGE), 0);
+	assert_int_equal(planned(spec, ABI_TIER_HBM, 0), 0); /* all that there is */
+	spec.uid = 7; /* one of the catalog has what it has */
+	assert_int_equal(planned(spec, ABI_TIER_HBM, 2 * ABI_HUGE), 0);
+}
+
 /* Without a limit the context may have again what it was made for; its own share counts once. */
 static void test_a_limit_that_is_lifted_limits_no_more(void **state)
 {
@@ -277,6 +315,7 @@ int main(void)
 		CASE(test_a_run_of_two_sessions_keeps_to_both_limits),
 		CASE(test_a_limit_is_durable_with_its_answer),
 		CASE(test_a_lowered_quota_is_kept),
+		CASE(test_each_size_of_page_has_a_segment),
 		CASE(test_a_limit_that_is_lifted_limits_no_more),
 		cmocka_unit_test_setup_teardown(test_accounts_go_with_their_blocks, begin_memory,
 						one_host_off),

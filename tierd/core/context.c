@@ -202,6 +202,44 @@ static void plan_quotas(const struct core *c, struct disk_context *spec,
 	}
 }
 
+static uint32_t class_of(uint32_t *stride, uint32_t *classes, uint32_t bytes)
+{
+	for (uint32_t i = 0; i < *classes; i++)
+		if (stride[i] == bytes)
+			return i;
+	stride[*classes] = bytes;
+	return (*classes)++;
+}
+
+/*
+ * A part of a tier serves a new context only if each size of its pages has a segment: a block has
+ * all of them. (Of all that the tier has it may have less; one of the catalog is as it is.)
+ */
+static int plan_segments(const struct core *c, const struct disk_context *spec,
+			 const uint64_t quota[ABI_TIER_COUNT], char *why, size_t n)
+{
+	static const char *const name[ABI_MEM_TIERS] = { "HBM", "CXL" };
+	const struct abi_geometry *g = &spec->geometry;
+	uint32_t stride[ABI_PARTS_MAX], classes = 0;
+
+	assert(g->part_count && g->part_count <= ABI_PARTS_MAX);
+	for (uint32_t i = 0; i < g->part_count; i++)
+		class_of(stride, &classes, g->part[i].page_stride);
+	for (uint32_t t = 0; t < ABI_MEM_TIERS && !spec->uid; t++) {
+		uint64_t least = space_least(&c->pool[t], quota[t], stride, classes);
+
+		if (!quota[t] || quota[t] >= c->config.capacity[t] || quota[t] >= least)
+			continue;
+		snprintf(why, n,
+			 "the %s quota of %llu bytes is too small for pages of %u sizes: it takes "
+			 "%llu",
+			 name[t], (unsigned long long)quota[t], classes,
+			 (unsigned long long)least);
+		return -ENOSPC;
+	}
+	return 0;
+}
+
 static int plan_check(const struct core *c, const struct disk_context *spec,
 		      const uint64_t quota[ABI_TIER_COUNT], char *why, size_t n)
 {
@@ -220,6 +258,8 @@ static int plan_check(const struct core *c, const struct disk_context *spec,
 			 "an HBM quota below 2 MiB cannot be used; leave it out or raise it");
 		return -ENOSPC;
 	}
+	if (plan_segments(c, spec, quota, why, n))
+		return -ENOSPC;
 	if (!quota[ABI_TIER_NVME])
 		return 0;
 	if (g->page_align % DISK_SECTOR) {
@@ -276,15 +316,6 @@ int core_context_plan(const struct core *c, struct disk_context *spec,
 }
 
 /* ---- create ------------------------------------------------------------------------------- */
-
-static uint32_t class_of(uint32_t *stride, uint32_t *classes, uint32_t bytes)
-{
-	for (uint32_t i = 0; i < *classes; i++)
-		if (stride[i] == bytes)
-			return i;
-	stride[*classes] = bytes;
-	return (*classes)++;
-}
 
 static int spaces_open(struct core *c, struct context *x)
 {

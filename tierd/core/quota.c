@@ -477,6 +477,8 @@ static int context_limit(struct core *c, struct context *x, const struct core_qu
 		return -E2BIG;
 	if (q->tier == ABI_TIER_CXL)
 		least += 2 * x->spec.geometry.block_bytes; /* as core_context_plan has it */
+	if (q->tier < ABI_MEM_TIERS && hard < most && least < share_least(x, q->tier))
+		least = share_least(x, q->tier);
 	if (hard && hard < least)
 		return -EINVAL;
 	if (q->limit.soft && sum > c->config.capacity[q->tier])

@@ -75,6 +75,13 @@ static uint64_t segment_choose(uint64_t preferred, uint64_t quota, const uint32_
 	return size;
 }
 
+uint64_t space_least(const struct pool *pool, uint64_t quota, const uint32_t *stride,
+		     uint32_t classes)
+{
+	assert(classes);
+	return classes * segment_choose(pool->segment_bytes, quota, stride, classes);
+}
+
 /* By bytes of the segment, not by places: costs compare across classes. */
 static uint8_t fill_of(const struct space *s, const struct space_class *c, uint32_t live)
 {

@@ -40,6 +40,9 @@ struct space;
  */
 int space_open(struct space **out, struct pool *pool, uint64_t bytes, uint64_t quota,
 	       const uint32_t *stride, uint32_t classes);
+/* A segment for each class: with less of a quota some have no place, for ever. */
+uint64_t space_least(const struct pool *pool, uint64_t quota, const uint32_t *stride,
+		     uint32_t classes);
 void space_close(struct space *s); /* gives all charges back to the pool */
 
 uint64_t space_segment_bytes(const struct space *s);
