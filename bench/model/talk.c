@@ -38,21 +38,25 @@ struct talk {
 	struct user *running, *queue, *queue_tail; /* one engine: in order of arrival */
 };
 
-static double uniform(struct user *u)
+static double uniform(uint64_t *random)
 {
-	return ((double)(bench_random(&u->random) >> 11) + 1) / 9007199254740994.0;
+	return ((double)(bench_random(random) >> 11) + 1) / 9007199254740994.0;
 }
 
-static uint64_t think_ns(struct user *u)
+uint64_t talk_random(const struct talk_spec *s, uint32_t user)
 {
-	const struct talk_spec *s = u->talk->spec;
+	return (s->seed * 77777ull + user + 1) * 0x9e3779b97f4a7c15ull | 1;
+}
+
+uint64_t talk_think_ns(const struct talk_spec *s, uint64_t *random)
+{
 	double seconds;
 
 	if (s->heavy) /* median = least * 2^(1 / exponent) */
-		seconds = s->think_s / pow(2, 1 / s->sigma) * pow(uniform(u), -1 / s->sigma);
+		seconds = s->think_s / pow(2, 1 / s->sigma) * pow(uniform(random), -1 / s->sigma);
 	else
-		seconds = s->think_s * exp(s->sigma * sqrt(-2 * log(uniform(u))) *
-					   cos(6.283185307179586 * uniform(u)));
+		seconds = s->think_s * exp(s->sigma * sqrt(-2 * log(uniform(random))) *
+					   cos(6.283185307179586 * uniform(random)));
 	if (seconds > s->think_most_s)
 		seconds = s->think_most_s;
 	return (uint64_t)(seconds * 1e9);
@@ -110,7 +114,7 @@ static void think(struct user *u)
 {
 	struct talk *t = u->talk;
 
-	u->return_ns = t->m->now_ns + think_ns(u);
+	u->return_ns = t->m->now_ns + talk_think_ns(t->spec, &u->random);
 	model_at(t->m, u->return_ns, returned, u);
 	if (t->spec->leave)
 		ask_refs(u, ABI_OP_MIGRATE, ABI_CLASS_SPECULATIVE, ABI_TIER_NVME, tell);
@@ -230,7 +234,7 @@ static int users_make(struct talk *t)
 
 		u->talk = t;
 		u->number = n;
-		u->random = (s->seed * 77777ull + n + 1) * 0x9e3779b97f4a7c15ull | 1;
+		u->random = talk_random(s, n);
 		for (uint32_t i = 0; i < s->blocks; i++)
 			if (!model_block(t->m, n * s->blocks + i, &u->told.ref[i]))
 				return -EIO;

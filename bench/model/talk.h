@@ -37,6 +37,10 @@ struct talk_result {
 	double device_share;   /* of the time that the device was busy */
 };
 
+/* The start of a user's own random sequence, and how long it thinks next. */
+uint64_t talk_random(const struct talk_spec *s, uint32_t user);
+uint64_t talk_think_ns(const struct talk_spec *s, uint64_t *random);
+
 /* Errors: -ENOMEM, -EIO the model failed. */
 int talk_run(const struct talk_spec *spec, struct talk_result *out);
 
