@@ -31,10 +31,17 @@ __attribute__((target("sse4.2")))
 static uint32_t sum_short(uint32_t crc, const unsigned char *at, size_t len)
 {
 	uint64_t sum = crc, word;
+	uint32_t half;
 
 	for (; len >= sizeof(word); at += sizeof(word), len -= sizeof(word)) {
 		memcpy(&word, at, sizeof(word));
 		sum = __builtin_ia32_crc32di(sum, word);
+	}
+	if (len >= sizeof(half)) { /* of a page's seed this is all the rest */
+		memcpy(&half, at, sizeof(half));
+		sum = __builtin_ia32_crc32si((uint32_t)sum, half);
+		at += sizeof(half);
+		len -= sizeof(half);
 	}
 	for (; len > 0; at++, len--)
 		sum = __builtin_ia32_crc32qi((uint32_t)sum, *at);
