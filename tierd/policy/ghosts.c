@@ -63,6 +63,7 @@ void ghosts_add(struct ghosts *g, const struct ghost *ghost, struct ghost *forgo
 		i++;
 	*forgotten = line[i];
 	memmove(line + 1, line, i * sizeof(*line));
-	line[0] = *ghost;
+	line[0].tag = ghost->tag; /* each as it was made: one load of both would wait for them */
+	line[0].note = ghost->note;
 	g->added++;
 }

@@ -126,11 +126,11 @@ static void nodes_age(struct reuse *r)
 
 static struct reuse_note note_of(const struct ghost *g)
 {
-	struct reuse_note note;
-
-	_Static_assert(sizeof(note) == sizeof(g->note), "a note is all of it");
-	memcpy(&note, &g->note, sizeof(note));
-	return note;
+	return (struct reuse_note){
+		.epoch = (uint16_t)g->note,
+		.kind = (uint8_t)(g->note >> 16),
+		.uses = (uint8_t)(g->note >> 24),
+	};
 }
 
 /* Epochs since the last use of what the note is of. */
@@ -228,13 +228,12 @@ static uint8_t kind_used(uint8_t uses, uint32_t kind)
 }
 
 /* The kind of a block that nobody has used again. */
-static uint8_t kind_new(const struct reuse *r, const struct reuse_node *n,
-			const struct policy_hint *hint)
+static uint8_t kind_new(const struct reuse *r, uint32_t parent, const struct policy_hint *hint)
 {
-	const struct reuse_node *p = &r->node[n->parent];
+	const struct reuse_node *p = &r->node[parent];
 	uint32_t turn = 0;
 
-	if (n->parent) {
+	if (parent) {
 		if (hint->joined && p->uses == 1)
 			turn = p->kind / 2 / REUSE_RUNS;
 		else
@@ -324,13 +323,13 @@ static uint32_t node_take(struct reuse *r, uint32_t slot)
 
 static void node_free(struct reuse *r, uint32_t node)
 {
-	r->node[node].in = 0;
 	r->oldest = r->oldest == node ? 0 : r->oldest;
-	if (!r->map)
-		return;
-	r->map[r->slot[node]] = 0;
-	r->node[node].next = r->free;
-	r->free = node;
+	if (r->map) {
+		r->map[r->slot[node]] = 0;
+		r->node[node].next = r->free;
+		r->free = node;
+	}
+	r->node[node].in = 0; /* last: it lies in the word of next */
 }
 
 static uint8_t depth_of(const struct reuse *r, uint64_t position)
@@ -346,25 +345,28 @@ static void reuse_insert(void *state, uint32_t slot, const struct policy_hint *h
 {
 	struct reuse *r = state;
 	struct reuse_node *n;
-	uint32_t node;
+	uint32_t node, parent = 0;
 
 	ghosts_prefetch(r->ghosts, ghosts_tag(hint->key));
 	assert(slot < r->size.blocks_max && !is_in(r, slot));
 	clock_step(r);
 	node = node_take(r, slot);
 	n = &r->node[node];
-	n->life++;
-	n->children = 0;
-	n->parent = 0;
-	if (hint->parent < r->size.blocks_max && is_in(r, hint->parent)) {
-		n->parent = reuse_node_of(r, hint->parent) & 0x3fffffff;
-		n->parent_life = r->node[n->parent].life;
-	}
-	n->epoch = r->epoch % REUSE_EPOCH_SPAN;
-	n->uses = 1;
-	n->in = 1;
-	n->depth = depth_of(r, hint->position);
-	n->kind = kind_new(r, n, hint);
+	if (hint->parent < r->size.blocks_max && is_in(r, hint->parent))
+		parent = reuse_node_of(r, hint->parent);
+	*n = (struct reuse_node){ /* whole: a word with a part just stored is slow to load */
+		.prev = 0,
+		.depth = depth_of(r, hint->position),
+		.next = 0,
+		.in = 1,
+		.parent = parent,
+		.life = (n->life + 1) & 0xfff,
+		.children = 0,
+		.parent_life = r->node[parent].life,
+		.epoch = r->epoch % REUSE_EPOCH_SPAN,
+		.kind = kind_new(r, parent, hint),
+		.uses = 1,
+	};
 	ghost_back(r, n, hint->key);
 	if (n->parent)
 		last_no_more(r, n->parent);
@@ -401,11 +403,14 @@ static void reuse_touch(void *state, uint32_t slot, uint32_t weight, uint64_t no
 
 static void ghost_make(struct reuse *r, const struct reuse_note *note, const uint8_t *key)
 {
-	struct ghost mine = { .tag = ghosts_tag(key) }, old;
+	const struct ghost mine = {
+		.tag = ghosts_tag(key),
+		.note = note->epoch | (uint32_t)note->kind << 16 | (uint32_t)note->uses << 24,
+	};
 	struct reuse_note lost;
+	struct ghost old;
 	uint32_t age;
 
-	memcpy(&mine.note, note, sizeof(*note));
 	ghosts_add(r->ghosts, &mine, &old);
 	lost = note_of(&old);
 	age = note_age(r, &lost);

@@ -60,11 +60,11 @@ struct reuse_seen {
 #define REUSE_USES_MAX 63u
 #define REUSE_CHILDREN_MAX 0xfffffu /* one that ever had so many is never a leaf again */
 
-/* 20 bytes a block in the tier. */
+/* 20 bytes a block in the tier, all of them named: what is written whole needs no load before. */
 struct reuse_node {
 	uint32_t prev : 30, depth : 2;
-	uint32_t next : 30, in : 1; /* inserted; else next of the free nodes */
-	uint32_t parent : 30;       /* node; 0 = none */
+	uint32_t next : 31, in : 1; /* inserted; else next of the free nodes */
+	uint32_t parent;            /* node; 0 = none */
 	uint32_t life : 12;         /* counts the blocks that this node stood for */
 	uint32_t children : 20;     /* in the tier */
 	uint32_t parent_life : 12;  /* that it had then: nodes are used again */
