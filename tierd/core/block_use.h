@@ -71,10 +71,13 @@ void block_uses_give(struct block_uses *u, uint32_t i);
 
 static inline bool block_use_is_nought(const struct block_use *use)
 {
-	uint64_t word[sizeof(*use) / sizeof(uint64_t)];
+	const uint32_t *word = (const uint32_t *)use;
 
-	memcpy(word, use, sizeof(word));
-	return !(word[0] | word[1] | word[2] | word[3] | word[4] | word[5] | word[6]);
+	/* One by one: a wider load has to wait for the counter that was just stored. */
+	for (uint32_t i = 0; i < sizeof(*use) / sizeof(*word); i++)
+		if (word[i])
+			return false;
+	return true;
 }
 
 /* Is it pinned, whole or its first layers, in any tier? Then it stays in the service. */

@@ -85,9 +85,6 @@ static uint32_t pending_new(struct core *c, struct context *x, struct put *p, ui
 	if (!p->brings) /* the first new one: all from here on are counted as new */
 		p->brought += p->args.count - i;
 	p->brings = true;
-	m->brought = brought_step(p->brought);
-	m->joined = p->joined;
-	m->last = i + 1 == p->args.count;
 	quota_name(c, x, slot, p->args.salt, c->client[p->client].owner);
 	use->expires_ms = (uint32_t)(p->deadline_ns / MS);
 	m->flags = (uint8_t)((p->args.shards > 1 ? BLOCK_SHARDED : 0) |
@@ -101,6 +98,9 @@ static uint32_t pending_new(struct core *c, struct context *x, struct put *p, ui
 	}
 	block_link(c, &x->pending, x, slot);
 	x->blocks_pending++;
+	m->brought = brought_step(p->brought); /* last: they share words with links and tenant */
+	m->joined = p->joined;
+	m->last = i + 1 == p->args.count;
 	return slot;
 }
 
