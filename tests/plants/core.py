@@ -168,7 +168,9 @@ bug("bound-one-rank-low", CORE + "predict.c",
     "return ranked(c, rank - 1);", "return ranked(c, rank > 1 ? rank - 2 : 0);",
     "test_core_predict")
 bug("hand-back-teaches-nothing", CORE + "reserve.c",
-    "predict_tell(&c->predict, &r->key, r->upper, drawn);", "", "test_core_reserve")
+    "predict_tell(&c->predict, &r->key, r->upper, blocks);", "", "test_core_reserve")
+bug("outputs-cut-off-where-room-was", CORE + "reserve.c",
+    "blocks_of(r, r->drawn + r->beside);", "blocks_of(r, r->drawn);", "test_core_reserve")
 bug("pinned-bytes-claimed", CORE + "reserve.c",
     "x->pinned[ABI_TIER_CXL] + c->quarantined[ABI_TIER_CXL];",
     "c->quarantined[ABI_TIER_CXL];", "test_core_reserve")

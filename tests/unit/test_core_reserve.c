@@ -60,6 +60,15 @@ static void put(uint64_t reservation, uint32_t first, uint32_t count)
 	assert_int_equal(host.answer.res, 0);
 }
 
+static struct abi_cqe hand_back(uint64_t reservation)
+{
+	struct abi_sqe sqe = { .op = ABI_OP_RESERVE, .handle = reservation };
+
+	sqe.context_id = host.context[0].id;
+	assert_true(host_request(&host, 0, &sqe));
+	return host.answer;
+}
+
 static uint64_t claimable(const struct context *x)
 {
 	return x->plan.quota[ABI_TIER_CXL] / 100 * CLAIMS_PERCENT / x->spec.geometry.block_bytes;
@@ -116,6 +125,25 @@ static void test_growth_ends_where_claims_do(void **state)
 	host_audit(&host);
 }
 
+/* What a put could not draw finds its place elsewhere, and is part of what the request came to. */
+static void test_what_is_put_beside_it_counts(void **state)
+{
+	struct context *x = boot();
+	struct abi_reserve_args args = { .expected = RUN, .p95 = RUN, .step = RUN };
+	uint64_t id = reserve(&args).value;
+
+	(void)state;
+	assert_int_equal(host.answer.res, 0);
+	put(id, 0, 3 * RUN); /* at once: it grows in between */
+	put(id, 3 * RUN, RUN / 2);
+	assert_true(host.core->metrics.reserve_short > 0);
+	assert_true(host.core->metrics.reserve_drawn < 3 * RUN * x->ix.pages_per_block);
+	host_audit(&host);
+	assert_int_equal(hand_back(id).value, 3 * RUN + RUN / 2);
+	assert_int_equal(host.answer.res, 0);
+	host_audit(&host);
+}
+
 static void test_more_than_may_be_claimed_is_refused(void **state)
 {
 	struct context *x = boot();
@@ -155,15 +183,6 @@ static void test_a_user_leaves_reservations_to_others(void **state)
 			     ACCOUNT_RESERVATIONS);
 	assert_int_equal(reserve(&args).res, 0);
 	host_audit(&host);
-}
-
-static struct abi_cqe hand_back(uint64_t id)
-{
-	struct abi_sqe sqe = { .op = ABI_OP_RESERVE, .handle = id };
-
-	sqe.context_id = host.context[0].id;
-	assert_true(host_request(&host, 0, &sqe));
-	return host.answer;
 }
 
 /* Who says no number gets that of those before him, once some have told. */
@@ -316,6 +335,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(test_a_huge_step_pushes_nobody_out, one_host_off),
 		cmocka_unit_test_teardown(test_growth_ends_where_claims_do, one_host_off),
+		cmocka_unit_test_teardown(test_what_is_put_beside_it_counts, one_host_off),
 		cmocka_unit_test_teardown(test_more_than_may_be_claimed_is_refused, one_host_off),
 		cmocka_unit_test_teardown(test_a_user_leaves_reservations_to_others, one_host_off),
 		cmocka_unit_test_teardown(test_what_is_handed_back_teaches, one_host_off),

@@ -142,16 +142,18 @@ static int64_t copy_place(struct core *c, struct request *r, uint32_t page)
 {
 	uint32_t slot = put_slot(r);
 	const struct abi_page *d = index_page(&r->ctx->ix, slot, page);
+	int64_t place = -ENOENT;
 
 	if (page_state(d, ABI_TIER_CXL) != ABI_PAGE_ABSENT)
 		return -EAGAIN;
-	if (r->put->reservation) {
-		int64_t place = reserve_draw(c, r->put, slot, page);
-
-		if (place >= 0)
-			return place;
-	}
-	return place_for(c, r->ctx, slot, page, ABI_TIER_CXL);
+	if (r->put->reservation)
+		place = reserve_draw(c, r->put, slot, page);
+	if (place >= 0)
+		return place;
+	place = place_for(c, r->ctx, slot, page, ABI_TIER_CXL);
+	if (place >= 0 && r->put->reservation)
+		reserve_beside(c, r->put);
+	return place;
 }
 
 /*

@@ -37,17 +37,17 @@ void reserve_close(struct core *c)
 
 /* ---- sums --------------------------------------------------------------------------------- */
 
-static uint32_t drawn_blocks(const struct reservation *r)
+static uint32_t blocks_of(const struct reservation *r, uint64_t pages)
 {
 	uint32_t per = r->ctx->ix.pages_per_block;
 
-	return (uint32_t)((r->drawn + per - 1) / per);
+	return (uint32_t)((pages + per - 1) / per);
 }
 
 /* Blocks that the reservation may still come to. */
 static uint32_t claim(const struct reservation *r)
 {
-	uint32_t drawn = drawn_blocks(r), most = r->p95 > r->granted ? r->p95 : r->granted;
+	uint32_t drawn = blocks_of(r, r->drawn), most = r->p95 > r->granted ? r->p95 : r->granted;
 
 	return most > drawn ? most - drawn : 0;
 }
@@ -172,6 +172,18 @@ int64_t reserve_draw(struct core *c, const struct put *p, uint32_t slot, uint32_
 	return place;
 }
 
+/*
+ * A put's page that drew nothing has a place elsewhere now: what the request came to counts it.
+ * Else outputs would look the shorter the less could be promised, and so would the next promises.
+ */
+void reserve_beside(struct core *c, const struct put *p)
+{
+	struct reservation *r = reserve_find(c, p->reservation, p->client, p->ctx);
+
+	if (r)
+		r->beside++;
+}
+
 /* ---- life --------------------------------------------------------------------------------- */
 
 static struct reservation *reservation_get(struct core *c, uint32_t client)
@@ -259,20 +271,20 @@ static int args_check(const struct abi_reserve_args *a)
 	return a->expected || !a->p95 ? 0 : -EINVAL;
 }
 
-/* Hand back: what was drawn teaches the predictor. */
+/* Hand back: what was put under it teaches the predictor. */
 static void hand_back(struct core *c, struct request *q)
 {
 	struct reservation *r = reserve_find(c, q->sqe.handle, q->client, q->ctx);
-	uint32_t drawn;
+	uint32_t blocks;
 
 	if (!r) {
 		request_end(c, q, -ENOENT, 0, 0);
 		return;
 	}
-	drawn = drawn_blocks(r);
-	predict_tell(&c->predict, &r->key, r->upper, drawn);
+	blocks = blocks_of(r, r->drawn + r->beside);
+	predict_tell(&c->predict, &r->key, r->upper, blocks);
 	reserve_end(c, r);
-	request_end(c, q, 0, drawn, 0);
+	request_end(c, q, 0, blocks, 0);
 }
 
 void reserve_request(struct core *c, struct request *q)

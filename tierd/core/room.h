@@ -20,6 +20,7 @@ struct reservation {
 	uint32_t expected, p95, step, granted; /* blocks */
 	uint32_t claimed; /* of ctx->claimed_blocks */
 	uint64_t drawn;   /* pages */
+	uint64_t beside;  /* pages put under it that had to find their place elsewhere */
 	uint32_t left[ABI_PARTS_MAX]; /* places promised, by class */
 	uint32_t next_free;
 };
@@ -64,6 +65,7 @@ void reserve_step(struct core *c, struct request *q);
 struct reservation *reserve_find(struct core *c, uint64_t id, uint32_t client,
 				 const struct context *x);
 int64_t reserve_draw(struct core *c, const struct put *p, uint32_t slot, uint32_t page);
+void reserve_beside(struct core *c, const struct put *p);
 void reserve_grow(struct core *c);
 void reserve_client_gone(struct core *c, uint32_t client);
 void reserve_context_gone(struct core *c, const struct context *x);
