@@ -422,6 +422,13 @@ bug("discarded-again-after-each-start", CORE + "store_recover.c",
     "g->stale = g->data_next > s->super.summary_bytes;", "g->stale = true;", "test_core_discard")
 bug("discarded-opened-first", CORE + "store.c", "return g->lsn_on_disk ? g->lsn_on_disk : "
     "UINT64_MAX - 1;", "return g->lsn_on_disk;", "test_core_discard")
+bug("stores-in-use-never-discarded", CORE + "discard.c",
+    "uint64_t from = quiet < late ? quiet : late;", "uint64_t from = late ? quiet : 0;",
+    "test_core_discard")
+bug("late-discards-without-a-pause", CORE + "discard.c", "d->held_ns = c->now_ns;\n\tif (d->phase",
+    "if (d->phase", "test_core_discard")
+bug("late-since-ever", CORE + "discard.c",
+    "d->held_ns = c->now_ns; /* it was quiet until now */", ";", "test_core_discard")
 
 # ---- the recount finds what it is there for ------------------------------------------------------
 

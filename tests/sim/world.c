@@ -105,12 +105,18 @@ static bool is_device(const struct core_action *a)
 	return is_io(a) || a->kind == CORE_AC_SYNC || a->kind == CORE_AC_DISCARD;
 }
 
-/* It is nobody's, now and after a crash, and nothing else is under way. */
+/*
+ * It is nobody's, now and after a crash; and nothing else is under way, unless the one before it
+ * was long ago.
+ */
 static void discard_check(struct world *w, const struct core_range *range)
 {
-	for (uint32_t i = 0; i < w->bag_count; i++)
+	bool soon = w->now_ns < w->discard_ns + w->late_ns;
+
+	for (uint32_t i = 0; i < w->bag_count && soon; i++)
 		if (is_device(&w->bag[i]) || w->bag[i].kind == CORE_AC_COPY)
 			world_fail(w, "P6: a discard beside action %d", (int)w->bag[i].kind);
+	w->discard_ns = w->now_ns;
 	image_discards(w, range);
 	inside_discards(w, range);
 }
@@ -408,6 +414,7 @@ static void boot(struct world *w)
 		.admit_all = world_chance(w, 750000),
 		.discard = w->starve_ns % 8 != 0,
 		.discard_quiet_ns = 1 + w->starve_ns % 11 * MSEC / 10,
+		.discard_late_ns = w->late_ns = (w->starve_ns % 3 ? 1000 : 4) * MSEC,
 		.pin_percent = w->starve_ns % 7 ? 0 : 5,
 		.client_pins_bytes = { w->starve_ns % 3 ? 0 : 12 * BLOCK_BYTES,
 				       w->starve_ns % 3 ? 0 : 20 * BLOCK_BYTES },

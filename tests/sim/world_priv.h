@@ -268,6 +268,7 @@ struct world {
 	uint32_t bag_count;
 	uint32_t depth; /* of the device */
 	uint64_t starve_ns;
+	uint64_t late_ns, discard_ns; /* beside others so long after the last; which was then */
 	struct world_client client[WORLD_CLIENTS];
 	struct world_context context[WORLD_CONTEXTS];
 	struct world_lease lease[WORLD_LEASES];

@@ -190,6 +190,43 @@ static void test_not_beside_others(void **state)
 	assert_true(until(CORE_AC_DISCARD));
 }
 
+#define LATE_NS (1000 * MS)
+
+/*
+ * In a store that is never quiet a step is taken a second after the one before it, the header's and
+ * each piece's: dead segments go all the same, and who reads meets one piece in a second.
+ */
+static void test_a_store_in_use_is_discarded_slowly(void **state)
+{
+	uint64_t begun, last = 0, gap;
+	uint32_t steps = 0;
+
+	(void)state;
+	host.core->config.discard = false;
+	fill();
+	empty();
+	again();
+	host.core->config.discard = true;
+	assert_int_equal(one_host_put_begin(0, 1, ABI_SQE_DURABLE), 0); /* its copy has no end */
+	begun = last = host.now_ns;
+	assert_true(host.bag_count > 0 && host.core->copies > 0);
+	for (uint32_t left = host.bag_count; host.now_ns < begun + 8 * LATE_NS + LATE_NS / 2;) {
+		if (host.bag_count > left && host.bag[left].kind != CORE_AC_SYNC) {
+			gap = host.now_ns - last;
+			assert_true(gap >= LATE_NS && gap < LATE_NS + 20 * MS);
+			last = host.now_ns;
+			steps++;
+		}
+		if (host.bag_count > left)
+			host_carry(&host, left);
+		else
+			host_tick(&host, 10 * MS);
+	}
+	assert_int_equal(steps, 8);
+	assert_int_equal(core_metrics(host.core)->discards, 4);
+	assert_true(host.core->copies > 0);
+}
+
 /* Nor is there a second one while the first is under way. */
 static void test_one_at_a_time(void **state)
 {
@@ -293,6 +330,7 @@ int main(void)
 		EACH(test_records_are_void_before_their_data),
 		EACH(test_a_restart_knows_what_was),
 		EACH(test_not_beside_others),
+		EACH(test_a_store_in_use_is_discarded_slowly),
 		EACH(test_one_at_a_time),
 		EACH(test_the_segment_is_not_opened_meanwhile),
 		EACH(test_a_device_without_is_asked_once),

@@ -132,6 +132,8 @@ static void config_defaults(struct core_config *k)
 		k->starve_ns = 20 * MS;
 	if (!k->discard_quiet_ns)
 		k->discard_quiet_ns = 20 * MS;
+	if (!k->discard_late_ns)
+		k->discard_late_ns = 1000 * MS;
 	if (!k->stream_share)
 		k->stream_share = 8;
 	if (!k->stream_hold_ns)

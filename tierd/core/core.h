@@ -73,6 +73,7 @@ struct core_config {
 	bool yield;                             /* background only when there is no demand */
 	bool discard;                           /* tell the device what dead segments held */
 	uint64_t discard_quiet_ns;              /* ... after so long with nothing else; 0 = 20 ms */
+	uint64_t discard_late_ns;               /* ... or a step so long after the last; 0 = 1 s */
 	/* Limits (account.c); 0 = none but what the tables hold. */
 	uint32_t user_sessions;                 /* of one uid */
 	uint32_t client_requests;               /* in progress; more wait in the ring */

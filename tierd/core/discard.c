@@ -2,8 +2,9 @@
 /*
  * Discarding: the device is told which data is not needed any more, so that it need not keep it
  * (inside a drive free room is what makes writing cheap; of a file it goes back to the file
- * system). One dead segment at a time, in pieces, and only while nothing else is under way or was a
- * moment ago: whoever comes meanwhile waits for one piece at most. Called by core_event's steps.
+ * system). One dead segment at a time, in steps, and while nothing else is under way or was a
+ * moment ago: whoever comes meanwhile waits for one piece at most. Where that is never so, a step
+ * is taken all the same when the last one was long ago. Called by core_event's steps.
  *
  *   HEADER  of a new life without records (abi/disk.h D2): nothing of before is found from then on
  *   SYNC    a flush: else a crash could bring the records back, and not their data
@@ -66,18 +67,33 @@ static bool in_use(const struct core *c)
 	return false;
 }
 
-static uint64_t quiet_from_ns(const struct core *c)
+/* When the next step may be taken. */
+static uint64_t step_from_ns(const struct core *c)
 {
 	const struct discarder *d = &c->discarder;
 	uint64_t quiet = d->used_ns + c->config.discard_quiet_ns;
+	uint64_t late = d->held_ns + c->config.discard_late_ns;
+	uint64_t from = quiet < late ? quiet : late;
 
-	return quiet > d->retry_ns ? quiet : d->retry_ns;
+	return from > d->retry_ns ? from : d->retry_ns;
+}
+
+static void look_around(struct core *c)
+{
+	struct discarder *d = &c->discarder;
+
+	if (!in_use(c))
+		return;
+	if (c->now_ns >= d->used_ns + c->config.discard_quiet_ns)
+		d->held_ns = c->now_ns; /* it was quiet until now */
+	d->used_ns = c->now_ns;
+	d->looked = false;
 }
 
 uint64_t discard_next_tick(const struct core *c)
 {
 	const struct discarder *d = &c->discarder;
-	uint64_t at = quiet_from_ns(c);
+	uint64_t at = step_from_ns(c);
 
 	if (!c->store || !c->config.discard || d->off || d->busy || d->phase == DISCARD_SYNC ||
 	    (d->phase == DISCARD_IDLE && d->looked))
@@ -244,17 +260,16 @@ void discard_step(struct core *c)
 
 	if (!c->config.discard || d->off)
 		return;
-	if (in_use(c)) {
-		d->used_ns = c->now_ns;
-		d->looked = false;
-	}
+	look_around(c);
+	assert(d->held_ns <= c->now_ns && d->used_ns <= c->now_ns);
 	if (d->phase == DISCARD_SYNC && c->sync_seq >= d->need) {
 		store_discard_void(c->store, d->place.segment);
 		d->phase = DISCARD_DATA;
 		d->next = c->config.super.summary_bytes;
 	}
-	if (d->busy || d->phase == DISCARD_SYNC || c->now_ns < quiet_from_ns(c))
+	if (d->busy || d->phase == DISCARD_SYNC || c->now_ns < step_from_ns(c))
 		return;
+	d->held_ns = c->now_ns;
 	if (d->phase == DISCARD_IDLE)
 		begin(c);
 	else if (d->phase == DISCARD_HEADER)

@@ -132,6 +132,7 @@ struct discarder {
 	uint64_t next;	   /* DATA: first byte of the segment that was not discarded, */
 	uint64_t bytes;	   /* ... and how many from there on are being */
 	uint64_t used_ns;  /* when anything else was last under way */
+	uint64_t held_ns;  /* since when steps wait for quiet; the last step that was taken */
 	uint64_t retry_ns; /* not before */
 	bool busy;	   /* header or discard is under way */
 	bool failed;	   /* ... and a flush failed meanwhile */
