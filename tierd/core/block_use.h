@@ -71,12 +71,14 @@ void block_uses_give(struct block_uses *u, uint32_t i);
 
 static inline bool block_use_is_nought(const struct block_use *use)
 {
-	const uint32_t *word = (const uint32_t *)use;
+	uint32_t word;
 
 	/* One by one: a wider load has to wait for the counter that was just stored. */
-	for (uint32_t i = 0; i < sizeof(*use) / sizeof(*word); i++)
-		if (word[i])
+	for (size_t at = 0; at < sizeof(*use); at += sizeof(word)) {
+		memcpy(&word, (const char *)use + at, sizeof(word));
+		if (word)
 			return false;
+	}
 	return true;
 }
 
