@@ -19,6 +19,7 @@
  * (ideal.c).
  */
 #include "bench/bench.h"
+#include "bench/micro/talks.h"
 #include "bench/model/ideal.h"
 #include "bench/model/itme.h"
 #include "bench/model/talk.h"
@@ -242,5 +243,5 @@ int bench_byteseconds(struct bench *b)
 		if (!err)
 			err = small_tiers(b, heavy);
 	}
-	return err;
+	return err ? err : talks_real(b);
 }
