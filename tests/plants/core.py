@@ -422,6 +422,9 @@ bug("discarded-again-after-each-start", CORE + "store_recover.c",
     "g->stale = g->data_next > s->super.summary_bytes;", "g->stale = true;", "test_core_discard")
 bug("discarded-opened-first", CORE + "store.c", "return g->lsn_on_disk ? g->lsn_on_disk : "
     "UINT64_MAX - 1;", "return g->lsn_on_disk;", "test_core_discard")
+bug("tombstones-of-contexts-by-turns", CORE + "delete.c",
+    "if (at->context_uid != uid && kind == TOMBS_NEW)", "if (at->context_uid != uid)",
+    "test_core_tombs")
 bug("stores-in-use-never-discarded", CORE + "discard.c",
     "uint64_t from = quiet < late ? quiet : late;", "uint64_t from = late ? quiet : 0;",
     "test_core_discard")

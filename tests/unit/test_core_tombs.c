@@ -1,6 +1,7 @@
 /*
- * Tombstones that outgrow the records of a segment: those that are needed are made few records of
- * and then left alone, and the cleaner ends; those that nothing needs are not carried.
+ * Tombstones that outgrow the records of a segment: those that are needed are made few records of,
+ * whichever contexts they are of, and then left alone, and the cleaner ends; those that nothing
+ * needs are not carried.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -107,6 +108,64 @@ static void test_needed_ones_come_to_rest_in_few_records(void **state)
 	outgrow(6, 1200);
 }
 
+/* Of a key that was never put; there are two contexts. */
+static void drop_of(uint32_t context, uint32_t n)
+{
+	const struct abi_sqe sqe = { .op = ABI_OP_DELETE,
+				     .flags = ABI_SQE_KEYS,
+				     .context_id = host.context[context].id,
+				     .count = 1,
+				     .arg_bytes = ABI_KEY_BYTES };
+
+	host_key(ABSENT + n, host.client[0].staging);
+	host.answer.res = 1;
+	assert_true(host_request(&host, 0, &sqe));
+	assert_int_equal(one_host_answer(), 0);
+}
+
+/* Records of tombstones in segments that are in use. */
+static uint32_t tombstone_records(void)
+{
+	const struct disk_super *p = &host.super;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < p->segment_count; i++) {
+		const uint8_t *summary = host.disk + p->segment_offset + i * p->segment_bytes;
+		struct store_view v;
+		size_t cursor = 0;
+
+		if (host.core->store->segment[i].state == STORE_FREE)
+			continue;
+		while (!store_next(host.core->store, i, summary, p->summary_bytes, &cursor, &v))
+			n += v.head->type == DISK_RECORD_TOMBSTONE;
+	}
+	return n;
+}
+
+#define BY_TURNS 400u
+
+/* Contexts that delete by turns, each key in a record of its own, are in few after the cleaner. */
+static void test_those_of_two_contexts_are_sorted(void **state)
+{
+	const struct core_metrics *m = &host.core->metrics;
+	struct disk_context spec;
+
+	(void)state;
+	host_spec(&spec, HOST_KIND_STORE, 1);
+	spec.quota[ABI_TIER_NVME] = UINT32_MAX;
+	assert_int_equal(host_context_make(&host, 1, &spec), 0);
+	host_client_attach(&host, 0);
+	for (uint32_t n = 0; n < 120; n += RUN)
+		assert_int_equal(one_host_put(n, RUN, ABI_SQE_DURABLE), 0);
+	for (uint32_t n = 0; n < BY_TURNS; n++)
+		drop_of(n % 2, n);
+	fill(60);
+	pause_s(5);
+	assert_true(m->tombstones_carried > BY_TURNS / 2);
+	assert_in_range(tombstone_records(), 1, 60);
+	host_audit(&host);
+}
+
 static struct store_run tombstone_of_one(struct store *s)
 {
 	struct store_run run;
@@ -144,6 +203,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_needed_ones_come_to_rest, set_up_many),
 		TEST(test_needed_ones_come_to_rest_in_few_records, set_up_few),
+		TEST(test_those_of_two_contexts_are_sorted, set_up_many),
 		cmocka_unit_test(test_one_makes_no_other_needed),
 	};
 

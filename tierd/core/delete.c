@@ -42,6 +42,33 @@ void tomb_push(struct tombs *t, uint64_t context_uid, const uint8_t *key, uint64
 }
 
 /*
+ * How many one record takes from the queue's head on: all of the context of the first. Those that
+ * the cleaner carries stand in any order, so others of that context come to the front: where
+ * contexts had deleted by turns each key would have a record again.
+ */
+uint32_t tombs_alike(struct tombs *t, enum tombs_kind kind)
+{
+	uint64_t first = t->written;
+	uint64_t uid = t->tomb[first % TOMBS_MAX].context_uid;
+	uint32_t n = 0;
+
+	assert(t->flushed <= first && first <= t->queued);
+	for (uint64_t i = first; i < t->queued && n < STORE_TOMBSTONE_KEYS_MAX; i++) {
+		struct tomb *at = &t->tomb[i % TOMBS_MAX];
+		struct tomb *to = &t->tomb[(first + n) % TOMBS_MAX], moved = *to;
+
+		if (at->context_uid != uid && kind == TOMBS_NEW)
+			break; /* who waits for these counts by their places */
+		if (at->context_uid != uid)
+			continue;
+		*to = *at;
+		*at = moved;
+		n++;
+	}
+	return n;
+}
+
+/*
  * Drop keys, the last first: wherever that ends, what is left of a prefix begins where it did, and
  * what would follow a block that leaves was counted before. False: the tombstone queue is full.
  */

@@ -607,12 +607,9 @@ static bool tombs_begin(struct core *c, enum tombs_kind kind)
 	struct tombs *t = &c->tombs[kind];
 	uint64_t first = t->written;
 	uint64_t uid = t->tomb[first % TOMBS_MAX].context_uid;
-	uint32_t n = 0;
+	uint32_t n = tombs_alike(t, kind);
 
-	assert(run->phase == RUN_FREE && t->flushed <= first && first <= t->queued);
-	while (first + n < t->queued && n < TOMBS_RECORD &&
-	       t->tomb[(first + n) % TOMBS_MAX].context_uid == uid)
-		n++;
+	assert(run->phase == RUN_FREE && n <= t->queued - first);
 	if (!n)
 		return false;
 	if (!tombs_place(c, n, kind, &run->place)) {

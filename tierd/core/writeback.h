@@ -34,6 +34,9 @@ struct tombs {
 	uint64_t full_since_ns; /* no room for their record since; 0 = there is */
 };
 
+/* How many one record takes of those that wait (delete.c). */
+uint32_t tombs_alike(struct tombs *t, enum tombs_kind kind);
+
 enum run_phase { RUN_FREE = 0, RUN_HEADER, RUN_HEADER_SYNC, RUN_DATA, RUN_RECORD };
 
 struct run {
