@@ -4,9 +4,10 @@
  * class; downwards copies above the target are retired once they are clean (CXL to NVMe waits for
  * write-back). What is pinned, or held by another request, stays; so does what cannot leave.
  *
- * Called by request.c. A migration never makes bytes vanish: a context without NVMe has no lower
+ * Called by request.c. What a migration cannot move stays: a context without NVMe has no lower
  * tier than CXL, and what finds no room on NVMe, or is more than its salt or client may have there,
- * stays where it is; the migration ends there and says so.
+ * stays where it is; the migration ends there and says so. On NVMe the rules of write-back count:
+ * best effort takes the room of older best effort of its account, also of what was moved before it.
  */
 #include <assert.h>
 #include <errno.h>
