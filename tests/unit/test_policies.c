@@ -397,15 +397,17 @@ static double rate_of(const struct cache *c, uint32_t slot)
 static void recount_sums(const struct reuse *r)
 {
 	const struct reuse_regret *g = &r->regret;
-	uint64_t newer = 0;
+	uint64_t newer = 0, newer_here = 0;
 
 	for (uint32_t at = 0; at < REUSE_EPOCHS; at++) {
 		uint32_t sum = 0, leafy = 0;
+		bool before = (r->epoch - at) % REUSE_EPOCHS < g->edge;
 
 		for (uint32_t k = 0; k < REUSE_KINDS; k++)
 			sum += r->known[at][k];
 		assert_int_equal(g->known[at], sum);
-		newer += (r->epoch - at) % REUSE_EPOCHS < g->edge ? sum : 0;
+		newer += before ? sum : 0;
+		newer_here += before ? g->here[at] : 0;
 		for (uint32_t row = 0; row < REUSE_ROWS; row++) {
 			bool leaf = r->cell[at][row].leaf != 0;
 
@@ -418,22 +420,24 @@ static void recount_sums(const struct reuse *r)
 	for (uint32_t row = 0; row < REUSE_ROWS; row++)
 		assert_int_equal(r->rows[REUSE_EPOCHS][row / 64] >> row % 64 & 1,
 				 r->cell[REUSE_EPOCHS][row].leaf != 0);
-	assert_int_equal(g->newer, newer);
+	assert_true(g->newer == newer && g->newer_here == newer_here);
 }
 
-/* The first of a walk came out of turn: no leaf is older, and it is worth little more than one. */
+/* A walk's first out of turn: the oldest, worth little more than one; at the limit beyond LRU. */
 static void recount_oldest(const struct cache *c, uint32_t first)
 {
-	const struct reuse *r = c->policy;
+	struct reuse *r = c->policy;
 	uint32_t age = reuse_age_of(r, node_at(c, first));
+	bool limit = !reuse_regret_allows(r, 0);
 	double least = 1e300;
 
 	for (uint32_t i = 0; i < c->slots; i++)
 		if (c->key_of[i] != KEYS && !node_at(c, i)->children) {
-			assert_true(age >= REUSE_EPOCHS || reuse_age_of(r, node_at(c, i)) <= age);
+			assert_true(age >= REUSE_EPOCHS || (limit && age > r->regret.edge) ||
+				    reuse_age_of(r, node_at(c, i)) <= age);
 			least = fmin(least, rate_of(c, i));
 		}
-	assert_true(rate_of(c, first) < least * r->regret.caution * (1 + 1 / 16384.0));
+	assert_true(limit || rate_of(c, first) < least * r->regret.caution * 1.0001);
 }
 
 /* Who is known by kind and epoch, from the nodes and the ghosts; children; the order of a walk. */
@@ -441,7 +445,7 @@ static void recount(struct cache *c)
 {
 	const struct reuse *r = c->policy;
 	uint32_t known[REUSE_EPOCHS][REUSE_KINDS] = { { 0 } };
-	uint32_t at = ABI_SLOT_NONE;
+	uint32_t here[REUSE_EPOCHS] = { 0 }, at = ABI_SLOT_NONE;
 	bool inner = false;
 	double before = 0;
 
@@ -453,8 +457,8 @@ static void recount(struct cache *c)
 			continue;
 		assert_int_equal(reuse_slot_of(r, reuse_node_of(r, i)), i);
 		assert_int_equal(n->children, children_of(c, i));
-		if (reuse_age_of(r, n) < REUSE_EPOCHS)
-			known[n->epoch % REUSE_EPOCHS][n->kind]++;
+		known[n->epoch % REUSE_EPOCHS][n->kind] += reuse_age_of(r, n) < REUSE_EPOCHS;
+		here[n->epoch % REUSE_EPOCHS] += reuse_age_of(r, n) < REUSE_EPOCHS;
 	}
 	for (uint32_t i = 0; i < r->ghosts->lines * GHOSTS_LINE; i++) {
 		const struct ghost *g = &r->ghosts->place[i / GHOSTS_LINE][i % GHOSTS_LINE];
@@ -467,6 +471,7 @@ static void recount(struct cache *c)
 			known[(r->epoch - age) % REUSE_EPOCHS][note.kind]++;
 	}
 	assert_memory_equal(known, r->known, sizeof(known));
+	assert_memory_equal(here, r->regret.here, sizeof(here));
 	recount_sums(r);
 	for (uint32_t i = 0; i < c->count; i++) {
 		at = c->ops->victim(c->policy, at);
@@ -654,6 +659,7 @@ static uint32_t first_of_two(double times)
 	reuse_rank(r);
 	reuse_groups_mark(r);
 	r->regret.caution = 1.25;
+	r->regret.balance = c->slots; /* no limit */
 	first = c->ops->victim(r, ABI_SLOT_NONE);
 	walk_all(c);
 	recount(c);

@@ -20,6 +20,7 @@ struct stack {
 	struct reuse *r;
 	uint32_t epoch[KEYS]; /* of the last use */
 	bool known[KEYS];
+	bool here[KEYS]; /* of the known ones */
 	struct rng rng;
 };
 
@@ -39,6 +40,22 @@ static double stack_has(const struct stack *s, uint32_t age)
 	return room <= 0 ? 0 : room < same ? room / same : 1;
 }
 
+static void stack_leave(struct stack *s, uint32_t key)
+{
+	if (s->here[key])
+		reuse_regret_leave(s->r, s->r->epoch - s->epoch[key]);
+	s->here[key] = false;
+}
+
+static uint64_t stack_newer_here(const struct stack *s)
+{
+	uint64_t count = 0;
+
+	for (uint32_t k = 0; k < KEYS; k++)
+		count += s->here[k] && s->r->epoch - s->epoch[k] < s->r->regret.edge;
+	return count;
+}
+
 static void stack_use(struct stack *s, uint32_t key)
 {
 	uint32_t age = s->r->epoch - s->epoch[key];
@@ -49,6 +66,7 @@ static void stack_use(struct stack *s, uint32_t key)
 		reuse_regret_use(s->r, age, here);
 		assert_true(fabs(s->r->regret.account - before - here + expect) < 1e-6);
 	}
+	stack_leave(s, key);
 	if (s->known[key])
 		reuse_regret_drop(s->r, age);
 	s->known[key] = rng_below(&s->rng, 20) > 0; /* some are forgotten at once */
@@ -56,6 +74,11 @@ static void stack_use(struct stack *s, uint32_t key)
 	reuse_regret_add(s->r);
 	if (!s->known[key])
 		reuse_regret_drop(s->r, 0);
+	s->here[key] = s->known[key] && rng_below(&s->rng, 2);
+	if (s->here[key])
+		reuse_regret_come(s->r);
+	stack_leave(s, (uint32_t)rng_below(&s->rng, KEYS));
+	assert_int_equal(s->r->regret.newer_here, stack_newer_here(s));
 }
 
 static void test_reuse_knows_what_lru_would_have(void **state)
@@ -76,6 +99,9 @@ static void test_reuse_knows_what_lru_would_have(void **state)
 		s.r->epoch++;
 		for (uint32_t k = 0; k < KEYS; k++)
 			s.known[k] = s.known[k] && s.r->epoch - s.epoch[k] < REUSE_EPOCHS;
+		for (uint32_t k = 0; k < KEYS; k++)
+			s.here[k] = s.here[k] && s.known[k];
+		assert_int_equal(s.r->regret.newer_here, stack_newer_here(&s));
 	}
 	free(s.r);
 }
@@ -101,7 +127,7 @@ static void test_reuse_begins_carefully(void **state)
 	assert_true(most >= 1000); /* nothing is worth so much more than something else */
 	turns(r, 100, false);
 	assert_true(r->regret.caution == most);
-	turns(r, 6, true);
+	turns(r, REUSE_EPOCHS_TIER, true);
 	assert_true(r->regret.caution == most);
 	turns(r, 1, true);
 	assert_in_range(r->regret.caution, 10, most / 10);
@@ -134,6 +160,139 @@ static void test_reuse_is_careful_after_losses(void **state)
 	turns(r, 400, true);
 	assert_true(r->regret.caution == least);
 	free(r);
+}
+
+/* A quarter of what LRU would have may be gone, and more by what was won. */
+static void test_reuse_has_a_limit(void **state)
+{
+	struct reuse *r = calloc(1, sizeof(*r));
+	const uint32_t blocks = 512;
+
+	(void)state;
+	r->resident = blocks;
+	reuse_regret_init(r);
+	turns(r, 1, true);
+	for (uint32_t i = 0; i < blocks; i++) {
+		reuse_regret_add(r);
+		reuse_regret_come(r);
+	}
+	turns(r, 1, true);
+	for (uint32_t i = 0; i < blocks / 4; i++) {
+		assert_true(reuse_regret_allows(r, 1));
+		reuse_regret_leave(r, 1);
+	}
+	assert_false(reuse_regret_allows(r, 1));
+	assert_true(reuse_regret_allows(r, 100)); /* LRU would not have it either */
+	reuse_regret_use(r, 100, true);
+	assert_true(reuse_regret_allows(r, 1));
+	reuse_regret_leave(r, 1);
+	assert_false(reuse_regret_allows(r, 1));
+	reuse_regret_use(r, 1, false); /* one is missed, and is back */
+	reuse_regret_drop(r, 1);
+	reuse_regret_add(r);
+	reuse_regret_come(r);
+	assert_false(reuse_regret_allows(r, 1));
+	free(r);
+}
+
+#define TIER 1024u
+#define GONE_KEYS 30000u
+
+/* A tier under the policy, and an LRU of as many: when a key was used last, in uses. */
+struct beside {
+	const struct policy_ops *ops;
+	struct reuse *r;
+	uint32_t slot[GONE_KEYS], key[TIER]; /* a key's slot + 1, and back */
+	uint32_t used[GONE_KEYS], uses;
+	uint32_t keys, slots;
+	struct rng rng;
+};
+
+static void key_bytes(uint8_t bytes[ABI_KEY_BYTES], uint32_t key)
+{
+	memset(bytes, 0, ABI_KEY_BYTES);
+	memcpy(bytes, &(uint32_t){ key * 2654435761u }, sizeof(key));
+}
+
+static void beside_use(struct beside *b, uint32_t key, uint32_t brought)
+{
+	uint8_t bytes[ABI_KEY_BYTES], old[ABI_KEY_BYTES];
+	struct policy_hint hint = { .parent = ABI_SLOT_NONE, .key = bytes, .brought = brought };
+	uint32_t slot = b->slots;
+
+	b->used[key] = ++b->uses;
+	if (b->slot[key]) {
+		b->ops->touch(b->r, b->slot[key] - 1, 1, 0);
+		return;
+	}
+	if (slot < TIER) {
+		b->slots++;
+	} else {
+		slot = b->ops->victim(b->r, ABI_SLOT_NONE);
+		key_bytes(old, b->key[slot]);
+		b->ops->remove(b->r, slot, old);
+		b->slot[b->key[slot]] = 0;
+	}
+	key_bytes(bytes, key);
+	b->ops->insert(b->r, slot, &hint);
+	b->slot[key] = slot + 1;
+	b->key[slot] = key;
+}
+
+static int used_later(const void *a, const void *b)
+{
+	const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x < y) - (x > y);
+}
+
+/* How many of those used last, as many as the tier has, are not in it. */
+static uint32_t beside_gone(const struct beside *b)
+{
+	static uint32_t used[GONE_KEYS];
+	uint32_t gone = 0, least;
+
+	memcpy(used, b->used, b->keys * sizeof(*used));
+	qsort(used, b->keys, sizeof(*used), used_later);
+	least = b->keys > TIER ? used[TIER - 1] : 1;
+	for (uint32_t k = 0; k < b->keys; k++)
+		gone += b->used[k] >= least && !b->slot[k];
+	return gone;
+}
+
+/* Some of what is put is used soon, four times, then never; the rest never at all. */
+static void beside_round(struct beside *b, uint32_t recent[64], uint32_t at)
+{
+	uint32_t soon = recent[at % 64];
+
+	for (uint32_t i = 0; i < 2; i++)
+		beside_use(b, b->keys++, 32);
+	if (at % 4 == 0 || !soon)
+		recent[at % 64] = b->keys++;
+	beside_use(b, recent[at % 64], 1);
+}
+
+/* With nothing to be won by it, what LRU would have goes up to the limit, and no further. */
+static void test_reuse_keeps_to_its_limit(void **state)
+{
+	const struct policy_size size = { TIER, TIER, TIER };
+	struct beside *b = calloc(1, sizeof(*b));
+	uint32_t recent[64] = { 0 }, most = 0;
+
+	(void)state;
+	b->ops = policy_find("reuse");
+	b->r = calloc(1, b->ops->state_bytes(&size));
+	b->ops->init(b->r, &size);
+	b->keys = 1; /* 0 = none, in recent */
+	for (uint32_t at = 0; b->keys < GONE_KEYS - 4; at++) {
+		beside_round(b, recent, at);
+		if (at % 1000 == 0 && beside_gone(b) > most)
+			most = beside_gone(b);
+	}
+	assert_true(b->r->regret.balance < TIER / 64);
+	assert_in_range(most, TIER / 8, TIER / 4 + TIER / 16); /* an epoch's blocks are alike */
+	free(b->r);
+	free(b);
 }
 
 /* A store that fills ever faster: no block becomes young again, though its epoch has few bits. */
@@ -203,6 +362,8 @@ int main(void)
 		cmocka_unit_test(test_reuse_keeps_the_old_old_while_it_grows),
 		cmocka_unit_test(test_reuse_is_careful_after_losses),
 		cmocka_unit_test(test_reuse_forgets_what_left_long_ago),
+		cmocka_unit_test(test_reuse_has_a_limit),
+		cmocka_unit_test(test_reuse_keeps_to_its_limit),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,7 +8,7 @@
  * of a row within a range of ages, and groups are ranked once an epoch. Every call is O(1) but for
  * the end of an epoch, which is some 10^4 operations. Leaves go first: what is worth more may hang
  * below a block, never above it. Where the gain is in doubt the oldest leaves instead, and how much
- * doubt is enough follows from what was lost by not being LRU (reuse_regret.c).
+ * doubt is enough follows from what was lost by not being LRU, which has a limit (reuse_regret.c).
  */
 #include "tierd/policy/reuse.h"
 
@@ -372,6 +372,7 @@ static void reuse_insert(void *state, uint32_t slot, const struct policy_hint *h
 		last_no_more(r, n->parent);
 	r->resident++;
 	known_add(r, n->kind);
+	reuse_regret_come(r);
 	reuse_cell_push(r, node);
 	if (n->parent) /* now: in one cell, mostly, which so never lacks a leaf */
 		child_add(r, n->parent);
@@ -393,11 +394,14 @@ static void reuse_touch(void *state, uint32_t slot, uint32_t weight, uint64_t no
 	clock_step(r);
 	age = reuse_age_of(r, n);
 	reuse_cell_pull(r, node);
+	if (age < REUSE_EPOCHS)
+		reuse_regret_leave(r, age);
 	seen_again(r, n->kind, age, true);
 	n->uses += n->uses < REUSE_USES_MAX;
 	n->kind = kind_used(n->uses, n->kind);
 	n->epoch = r->epoch % REUSE_EPOCH_SPAN;
 	known_add(r, n->kind);
+	reuse_regret_come(r);
 	reuse_cell_push(r, node);
 }
 
@@ -467,8 +471,10 @@ static void reuse_remove(void *state, uint32_t slot, const uint8_t *key)
 	p = &r->node[n->parent];
 	__builtin_prefetch(p, 1);
 	r->resident--;
-	if (reuse_age_of(r, n) < REUSE_EPOCHS)
+	if (reuse_age_of(r, n) < REUSE_EPOCHS) {
+		reuse_regret_leave(r, reuse_age_of(r, n));
 		ghost_of(r, n, key);
+	}
 	if (n->parent && p->in && p->life == n->parent_life)
 		child_gone(r, n->parent);
 	reuse_cell_pull(r, node);

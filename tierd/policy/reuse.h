@@ -85,12 +85,14 @@ struct reuse_note {
  * blocks, and so much of `edge` itself as is left (reuse_regret.c).
  */
 struct reuse_regret {
-	uint32_t known[REUSE_EPOCHS]; /* of all kinds, by epoch of last use */
-	uint64_t newer;		      /* of these, at ages below edge */
+	uint32_t known[REUSE_EPOCHS]; /* of all kinds, by epoch of last use, */
+	uint32_t here[REUSE_EPOCHS];  /* and of these, in the tier */
+	uint64_t newer, newer_here;   /* of these, at ages below edge */
 	uint64_t full;		      /* the most blocks in the tier, since the last epoch's end */
 	uint32_t edge;		      /* an age */
 	uint32_t first;		      /* epochs to go before caution follows the account */
 	double account;		      /* hits that LRU had not had, less those of LRU alone */
+	double balance;		      /* the same, and nothing is forgotten */
 	double caution;		      /* so many times the least the oldest must be worth to stay */
 };
 
@@ -191,6 +193,11 @@ void reuse_regret_init(struct reuse *r);
 void reuse_regret_add(struct reuse *r);
 void reuse_regret_drop(struct reuse *r, uint32_t age);
 void reuse_regret_use(struct reuse *r, uint32_t age, bool here);
+/* A known block came into the tier at age 0, or is not in it any more at an age. */
+void reuse_regret_come(struct reuse *r);
+void reuse_regret_leave(struct reuse *r, uint32_t age);
+/* May one of this age leave, if LRU would keep it? */
+bool reuse_regret_allows(struct reuse *r, uint32_t age);
 void reuse_regret_turn(struct reuse *r, bool full);
 
 #endif

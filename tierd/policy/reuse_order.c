@@ -2,7 +2,8 @@
 /*
  * Who leaves next under the policy "reuse": cells of blocks by row and epoch, and walks through
  * them in the order of the groups' ranks, leaves first. Bit maps say which cells, rows and epochs
- * have a leaf, so that empty ones cost nothing. A walk may begin out of turn, with the oldest.
+ * have a leaf, so that empty ones cost nothing. A walk may begin out of turn: with the oldest, or
+ * with one that LRU would not have.
  */
 #include "tierd/policy/reuse.h"
 
@@ -308,20 +309,62 @@ static uint32_t oldest_leaf(const struct reuse *r)
 	return row < REUSE_ROWS ? r->cell[at][row].leaf : 0;
 }
 
-/* Whom to let go: what is worth least, or the oldest, if that is not worth clearly more. */
+/* Of a group's leaves that LRU would not have: the last whose time comes, if it comes with age. */
+static uint32_t group_beyond(const struct reuse *r, uint32_t group)
+{
+	uint32_t row = group / REUSE_AGES, age = group % REUSE_AGES;
+	uint32_t from = reuse_age_first[age], until = reuse_age_first[age + 1];
+
+	from = from > r->regret.edge ? from : r->regret.edge + 1;
+	if (from >= until && until < REUSE_EPOCHS)
+		return 0;
+	if (until == REUSE_EPOCHS || reuse_worth(r, group + 1) <= reuse_worth(r, group))
+		return cells_first(r, row, from, until, false);
+	for (; from < until; from++) {
+		uint32_t node = r->cell[(r->epoch - from) % REUSE_EPOCHS][row].leaf;
+
+		if (node)
+			return node;
+	}
+	return 0;
+}
+
+/* Of all leaves that LRU would not have the one that is worth least; 0 = there is none. */
+static uint32_t leaf_beyond(const struct reuse *r)
+{
+	for (uint32_t word = 0; word < REUSE_RANK_WORDS; word++)
+		for (uint64_t left = r->leafy[word]; left; left &= left - 1) {
+			uint32_t at = word * 64 + (uint32_t)__builtin_ctzll(left);
+			uint32_t node = group_beyond(r, r->order[at]);
+
+			if (node)
+				return node;
+		}
+	return 0;
+}
+
+/*
+ * Whom to let go: what is worth least; the oldest, if that is not worth clearly more; or, where the
+ * limit is reached, what is worth least of that which LRU would not have.
+ */
 uint32_t reuse_walk_begin(struct reuse *r)
 {
-	uint32_t least = walk_from(r, 0, false), oldest;
+	uint32_t least = walk_from(r, 0, false), oldest, beyond;
 
 	r->oldest = 0;
 	if (!least || r->node[least].children)
 		return least;
 	oldest = oldest_leaf(r);
 	assert(oldest); /* there is a leaf */
-	if (oldest == least ||
-	    reuse_worth(r, group_of(r, &r->node[oldest])) >=
-		    r->regret.caution * reuse_worth(r, group_of(r, &r->node[least])))
+	if (oldest == least)
 		return least;
+	if (reuse_worth(r, group_of(r, &r->node[oldest])) >=
+	    r->regret.caution * reuse_worth(r, group_of(r, &r->node[least]))) {
+		if (reuse_regret_allows(r, reuse_age_of(r, &r->node[least])))
+			return least;
+		beyond = leaf_beyond(r);
+		oldest = beyond ? beyond : oldest;
+	}
 	r->oldest = oldest;
 	return oldest;
 }

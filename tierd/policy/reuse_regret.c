@@ -5,6 +5,10 @@
  * of what left lately was used last. So each use says who had the block, at no cost in memory. From
  * the sum of what was won and lost follows how careful the policy is: how much more than the block
  * that is worth least the oldest must be worth, for that one to leave in its place.
+ *
+ * And there is a limit. Of what LRU would have and this policy let go nobody knows yet whether it
+ * will be missed. While it is at most CREDIT plus what was won so far, hits are never fewer than
+ * LRU's by more than CREDIT, whatever is asked for (docs/policies.md, Credit).
  */
 #include "tierd/policy/reuse.h"
 
@@ -13,14 +17,20 @@
 #define CAUTION_LEAST 1.25	 /* always: rates are not known better than that */
 #define CAUTION_MOST 16.0	 /* all but LRU: */
 #define CAUTION_FIRST 1000.0	 /* at first LRU, for rates then are of blocks with little past: */
-#define FIRST_EPOCHS 6u		 /* so long */
+#define FIRST_EPOCHS REUSE_EPOCHS_TIER /* until what left first has aged as LRU has it age */
 #define CAUTION_STEP 1.5	 /* an epoch */
 #define LOSS 256u		 /* one in so many blocks of the tier: more care; half: less */
 #define FORGET (1 - 1 / 256.0) /* of the account, an epoch */
+#define CREDIT 0.25		 /* of the blocks in the tier */
 
 static uint32_t *known_at(struct reuse *r, uint32_t age)
 {
 	return &r->regret.known[(r->epoch - age) % REUSE_EPOCHS];
+}
+
+static uint32_t *here_at(struct reuse *r, uint32_t age)
+{
+	return &r->regret.here[(r->epoch - age) % REUSE_EPOCHS];
 }
 
 /* Each step is paid for by a block or an epoch that came. */
@@ -28,10 +38,16 @@ static void edge_seek(struct reuse *r)
 {
 	struct reuse_regret *g = &r->regret;
 
-	while (g->edge && g->newer >= g->full)
-		g->newer -= *known_at(r, --g->edge);
-	while (g->edge < REUSE_EPOCHS - 1 && g->newer + *known_at(r, g->edge) < g->full)
-		g->newer += *known_at(r, g->edge++);
+	while (g->edge && g->newer >= g->full) {
+		g->edge--;
+		g->newer -= *known_at(r, g->edge);
+		g->newer_here -= *here_at(r, g->edge);
+	}
+	while (g->edge < REUSE_EPOCHS - 1 && g->newer + *known_at(r, g->edge) < g->full) {
+		g->newer += *known_at(r, g->edge);
+		g->newer_here += *here_at(r, g->edge);
+		g->edge++;
+	}
 }
 
 void reuse_regret_init(struct reuse *r)
@@ -62,6 +78,21 @@ void reuse_regret_drop(struct reuse *r, uint32_t age)
 	edge_seek(r);
 }
 
+void reuse_regret_come(struct reuse *r)
+{
+	(*here_at(r, 0))++;
+	r->regret.newer_here += r->regret.edge > 0;
+}
+
+void reuse_regret_leave(struct reuse *r, uint32_t age)
+{
+	uint32_t *here = here_at(r, age);
+
+	assert(age < REUSE_EPOCHS && *here > 0);
+	(*here)--;
+	r->regret.newer_here -= age < r->regret.edge;
+}
+
 /* The chance that LRU would have it; an epoch's blocks are alike. */
 static double lru_has(struct reuse *r, uint32_t age)
 {
@@ -75,9 +106,23 @@ static double lru_has(struct reuse *r, uint32_t age)
 	return room < there ? room / there : 1;
 }
 
+bool reuse_regret_allows(struct reuse *r, uint32_t age)
+{
+	const struct reuse_regret *g = &r->regret;
+	double gone = *known_at(r, g->edge) - *here_at(r, g->edge);
+
+	gone = (double)(g->newer - g->newer_here) + gone * lru_has(r, g->edge);
+	return age > g->edge || gone + lru_has(r, age) <= CREDIT * (double)g->full + g->balance;
+}
+
 void reuse_regret_use(struct reuse *r, uint32_t age, bool here)
 {
-	r->regret.account += (here ? 1 : 0) - lru_has(r, age);
+	struct reuse_regret *g = &r->regret;
+	double won = (here ? 1 : 0) - lru_has(r, age), most = (double)g->full;
+
+	g->account += won;
+	g->balance += won;
+	g->balance = g->balance > most ? most : g->balance; /* more could never be at stake */
 }
 
 static void caution_learn(struct reuse_regret *g)
@@ -96,11 +141,14 @@ void reuse_regret_turn(struct reuse *r, bool full)
 {
 	struct reuse_regret *g = &r->regret;
 
-	if (g->edge < REUSE_EPOCHS - 1)
+	if (g->edge < REUSE_EPOCHS - 1) {
 		g->edge++;
-	else
+	} else {
 		g->newer -= *known_at(r, REUSE_EPOCHS - 2);
+		g->newer_here -= *here_at(r, REUSE_EPOCHS - 2);
+	}
 	*known_at(r, REUSE_EPOCHS - 1) = 0; /* the next epoch's */
+	*here_at(r, REUSE_EPOCHS - 1) = 0;
 	g->full = r->resident;
 	g->account *= FORGET;
 	if (!g->first)
