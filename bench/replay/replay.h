@@ -101,6 +101,8 @@ void replay_size_text(char text[REPLAY_SIZE_TEXT], uint32_t percent, uint64_t ca
 struct bench;
 /* The part of the workload with an NVMe tier: bytes written to it for each hit gained. */
 int bench_replay_flash(struct bench *b, const struct prepared *p);
+/* How far behind LRU the default falls on made-up traces. */
+int bench_replay_made(struct bench *b);
 /* How fast the core is by itself. */
 int bench_replay_speed(struct bench *b, const struct prepared *p);
 /* Through a daemon: the first requests of the trace. */

@@ -328,6 +328,106 @@ static void make_scan(struct maker *m)
 	}
 }
 
+/* ---- made to be hard ----------------------------------------------------------------------- */
+
+/* As ask_document, but nothing is appended, and all are of 12 blocks. */
+static void ask_again(struct maker *m, uint64_t family, uint32_t n)
+{
+	uint64_t path[PATH_MAX_BLOCKS];
+
+	emit(m, path, prefix(path, family, n, 12));
+	m->now += 0.2;
+}
+
+static void ask_once(struct maker *m, uint32_t blocks)
+{
+	uint64_t path[PATH_MAX_BLOCKS];
+
+	emit(m, path, append(m, path, 0, blocks));
+	m->now += 0.2;
+}
+
+/* A loop with others in between that come once: just under some tier it is LRU's best case. */
+static void make_once(struct maker *m)
+{
+	uint32_t documents = 100 * random_between(m, 1, 6);
+	double once = random_unit(m) / 2;
+
+	for (uint32_t n = 0; !enough(m); n = (n + 1) % documents) {
+		ask_again(m, 5, n);
+		if (random_unit(m) < once)
+			ask_once(m, random_between(m, 1, 24));
+	}
+}
+
+/* All documents once a round, in an order that is new each time. */
+static void make_rounds(struct maker *m)
+{
+	uint32_t documents = 40 * random_between(m, 3, 10), *order = m->heap;
+
+	while (!enough(m))
+		for (uint32_t n = documents; n > 0 && !enough(m); n--) {
+			heap_swap(m, n - 1, (uint32_t)(random_next(m) % n));
+			ask_again(m, 6, order[n - 1]);
+		}
+}
+
+/* What is asked for is one of those asked for last, by a Pareto law: LRU knows all there is. */
+static void make_stack(struct maker *m)
+{
+	uint32_t count = 0, made = 0, *stack = m->heap;
+	double tail = 0.4 + random_unit(m) / 2;
+
+	while (!enough(m)) {
+		double far = 3 * pow(random_unit(m), -1 / tail);
+		uint32_t n = made, at = count;
+
+		if (far < count) {
+			at = count - 1 - (uint32_t)far;
+			n = stack[at];
+			memmove(stack + at, stack + at + 1, (count - 1 - at) * sizeof(*stack));
+			count--;
+		} else {
+			made++;
+		}
+		count -= count == TALKS_MAX;
+		stack[count++] = n;
+		ask_again(m, 7, n);
+	}
+}
+
+/* A loop, then Zipf, then what comes once, and again, with other documents each time. */
+static void make_phases(struct maker *m)
+{
+	uint32_t phases = 3 * random_between(m, 2, 6), last = phases, documents = 0;
+
+	for (uint32_t n = 0; !enough(m); n++) {
+		uint32_t phase = (uint32_t)(m->t->id_count * phases / m->references);
+
+		if (phase != last)
+			documents = 40u << random_between(m, 0, 3);
+		last = phase;
+		if (phase % 3 == 0)
+			ask_again(m, 8 + phase, n % documents);
+		else if (phase % 3 == 1)
+			ask_again(m, 8 + phase, random_zipf(m, documents));
+		else
+			ask_once(m, random_between(m, 4, 12));
+	}
+}
+
+/* What is put is asked for again after 60 others; then only what is new is; and so on. */
+static void make_turn(struct maker *m)
+{
+	for (uint32_t n = 0; !enough(m); n++) {
+		ask_again(m, 100, n);
+		if (m->t->id_count / 6000 % 2 == 0)
+			ask_again(m, 100, n > 60 ? n - 60 : n);
+		else if (random_unit(m) < 0.5)
+			ask_again(m, 100, n - random_between(m, 0, n < 20 ? n : 20));
+	}
+}
+
 /* ---- by name ------------------------------------------------------------------------------- */
 
 static const struct pattern {
@@ -341,6 +441,11 @@ static const struct pattern {
 	{ { "shift", "the same, the popular ones change" }, make_shift },
 	{ { "loop", "documents in turn, again and again" }, make_loop },
 	{ { "scan", "a steady set while others pass by once" }, make_scan },
+	{ { "once", "a loop with others in between that come once" }, make_once },
+	{ { "rounds", "documents in rounds, each in another order" }, make_rounds },
+	{ { "stack", "documents asked for last, by a Pareto law" }, make_stack },
+	{ { "phases", "a loop, Zipf, what comes once; and again" }, make_phases },
+	{ { "turn", "what was useful turns useless, and back" }, make_turn },
 };
 
 const struct synth *synth_at(uint32_t i)

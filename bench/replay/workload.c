@@ -223,6 +223,8 @@ int bench_replay(struct bench *b)
 		error = prepare(&r.p, t);
 	if (!error)
 		error = replay_all(&r);
+	if (!error && !b->quick)
+		error = bench_replay_made(b);
 	if (!error)
 		error = bench_replay_speed(b, &r.p);
 	if (!error)
