@@ -315,6 +315,14 @@ bug("cleaner-takes-only-its-own", CORE + "store.c",
     "test_core_reopen")
 bug("tombstones-carried-after-each-crash", CORE + "recover.c",
     "store_tombs_forget(c->store);", "", "test_core_reopen")
+bug("late-runs-forgotten", CORE + "recover.c",
+    "if (!err && full && log == DISK_LOG_DURABLE)", "if (!err && full && log > DISK_LOG_DURABLE)",
+    "test_core_reopen")
+bug("late-runs-bring-back-the-deleted", CORE + "recover.c",
+    "!is_void(c, tombs, x, v.block[i].key, v.head->lsn))", "c)", "test_core_reopen")
+bug("quota-of-less-than-its-segments", CORE + "context.c",
+    "if (!quota[t] || quota[t] >= c->config.capacity[t] || quota[t] >= least)", "if (1)",
+    "test_core_quota")
 bug("nearest-tombstone-kept", CORE + "recover.c",
     "return a->lsn > b->lsn ? -1 : 1;", "return a->lsn < b->lsn ? -1 : 1;", "test_core_clean")
 bug("child-written-before-its-parent", CORE + "admit.c",

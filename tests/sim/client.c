@@ -19,8 +19,10 @@ void client_attach(struct world *w, uint32_t client)
 		if (!w->context[i].made || w->context[i].removing ||
 		    (w->client[client].barred && i == WORLD_BARRED))
 			continue;
-		if (!core_context_find(w->core, i ? "memory" : "store", 0, 0, &view))
-			core_context_attach(w->core, client, &view);
+		if (core_context_find(w->core, i ? "memory" : "store", 0, 0, &view))
+			continue;
+		view.writable &= !w->client[client].reads_only[i];
+		core_context_attach(w->core, client, &view);
 	}
 }
 
@@ -45,6 +47,8 @@ void client_open(struct world *w, uint32_t client)
 	};
 	k->state = 1;
 	k->barred = client && world_chance(w, 100000);
+	for (uint32_t i = 0; w->faults->wide && i < WORLD_CONTEXTS; i++)
+		k->reads_only[i] = client && world_chance(w, 100000);
 	world_event(w, &e);
 	client_attach(w, client);
 }
@@ -73,6 +77,9 @@ void client_submit(struct world *w, uint32_t client, struct abi_sqe *sqe)
 	a->submitted = ++w->sequence;
 	if (w->client[client].barred && a->op != ABI_OP_COUNT && a->op != ABI_OP_CANCEL &&
 	    a->op != ABI_OP_DRAIN && sqe->context_id == w->context[WORLD_BARRED].id)
+		a->wild = true;
+	if ((a->op == ABI_OP_PUT_RESERVE || a->op == ABI_OP_DELETE || a->op == ABI_OP_RESERVE) &&
+	    w->client[client].reads_only[a->context])
 		a->wild = true;
 	if (w->trace)
 		printf("       client %u ask %llu: op %u context %u keys %u+%u flags %x tier %u\n",
@@ -354,6 +361,8 @@ static void ask_by_keys(struct world *w, uint32_t client, uint32_t i, uint8_t op
 		foresee(w, a, &sqe);
 	if (op != ABI_OP_DELETE && world_chance(w, 300000))
 		name_by_refs(w, a, &sqe, (struct abi_block_ref *)at);
+	if (w->faults->wide)
+		wide_range(w, a, &sqe);
 	a->wild = op != ABI_OP_DELETE && world_chance(w, 5000);
 	if (a->wild)
 		sqe.arg_offset = STAGING_BYTES - world_below(w, 8);
@@ -581,7 +590,7 @@ void client_step(struct world *w)
 			return;
 		}
 	a = ask_free(w, client, &i);
-	if (a)
+	if (a && !wide_ask(w, client, i))
 		ask_new(w, client, i, a);
 }
 
@@ -684,6 +693,28 @@ void client_event(struct world *w)
 	w->left = left_by_now(w);
 }
 
+bool client_left(const struct world *w)
+{
+	return w->left != left_by_now(w);
+}
+
+/* Is it about the time to come? Then it is judged. */
+static bool foreseen(struct world *w, uint32_t client, const struct ask *a,
+		     const struct abi_cqe *cqe)
+{
+	if (a->op == ABI_OP_PREFETCH) {
+		foresight_ready(w, a, cqe, client_left(w));
+	} else if (a->op == ABI_OP_PLAN) {
+		foresight_plan(w, client, a, cqe);
+	} else if (a->op == ABI_OP_SESSION) {
+		foresight_session_answered(w, a, cqe);
+		theirs_session_answered(w, client, a, cqe);
+	} else {
+		return false;
+	}
+	return true;
+}
+
 void client_completed(struct world *w, uint32_t client, const struct abi_cqe *cqe)
 {
 	struct ask *a, was;
@@ -722,16 +753,13 @@ void client_completed(struct world *w, uint32_t client, const struct abi_cqe *cq
 		w->result->fetches++;
 		if (was.unhurried && cqe->status == ABI_STATUS_LATE && !model_clogged(w))
 			world_fail(w, "I8: a fetch is late on a host at rest");
-		foresight_ready(w, &was, cqe, w->left != left_by_now(w));
+		foresight_ready(w, &was, cqe, client_left(w));
 		path_answered(w, &was, cqe);
 		habit_fetched(w, client, &was, cqe);
-	} else if (was.op == ABI_OP_PREFETCH) {
-		foresight_ready(w, &was, cqe, w->left != left_by_now(w));
-	} else if (was.op == ABI_OP_PLAN) {
-		foresight_plan(w, client, &was, cqe);
-	} else if (was.op == ABI_OP_SESSION) {
-		foresight_session_answered(w, &was, cqe);
-		theirs_session_answered(w, client, &was, cqe);
+	} else if (was.op == ABI_OP_FETCH_PAGES) {
+		wide_pages(w, client, &was, cqe);
+	} else if (foreseen(w, client, &was, cqe)) {
+		return;
 	} else if (was.op == ABI_OP_CANCEL || was.op == ABI_OP_DRAIN) {
 		ordered(w, client, &was, cqe->res);
 	} else if (was.op == ABI_OP_RESERVE && !was.handle && !cqe->res &&

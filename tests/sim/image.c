@@ -169,7 +169,7 @@ static bool has_bytes(const struct image *m, uint32_t n)
 {
 	const struct abi_geometry *g = &m->w->context[0].geometry;
 	const struct found *k = &m->key[n];
-	uint8_t want[STATE_BYTES];
+	uint8_t want[STATE_MOST];
 
 	for (uint32_t page = 0; page < g->pages_per_block; page++) {
 		const struct disk_record *r = k->view.head;

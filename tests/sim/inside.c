@@ -110,7 +110,7 @@ static bool explained(const struct world *w, const struct ask *a, uint32_t tier)
 	const struct core *c = w->core;
 	const struct world_context *x = &w->context[a->context];
 
-	if (!x->made || x->removing || is_limited(x, a, tier) ||
+	if (!x->made || x->removing || is_limited(x, a, tier) || wide_limits(w, a->context, tier) ||
 	    c->evacuate_failed[false] >= FAILED_MANY)
 		return true;
 	return could_go(c, x->id, tier) + givers(w, a->context, tier) <= SLACK;
@@ -126,7 +126,7 @@ static bool is_stores(const struct ask *a)
 static void refusal_check(struct world *w, const struct ask *a)
 {
 	bool hbm = a->op == ABI_OP_FETCH || a->op == ABI_OP_PREFETCH || a->op == ABI_OP_STREAM ||
-		   a->op == ABI_OP_MIGRATE;
+		   a->op == ABI_OP_MIGRATE || a->op == ABI_OP_FETCH_PAGES;
 
 	if (is_stores(a) || explained(w, a, ABI_TIER_CXL) ||
 	    (hbm && a->shard == ABI_TIER_HBM && explained(w, a, ABI_TIER_HBM)))

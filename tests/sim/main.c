@@ -6,7 +6,7 @@
  *   sim --seed N [--trace]   one seed; says what it did, shrinks it when it fails
  *   sim --long               until told to stop, from a fresh seed on; seeds per second
  *   options: --seeds N, --from N, --moves N, --no-report; --tight: all worlds have little memory,
- *   not one in eight (what some planted bugs need to be met soon)
+ *   not one in eight (what some planted bugs need to be met soon); --wide: unusual worlds (wide.c)
  *
  * Exit: 0 all held, 1 a check failed, 2 usage.
  */
@@ -26,7 +26,7 @@
 struct options {
 	uint64_t seed, from, seeds;
 	uint32_t moves;
-	bool one, trace, endless, quiet, tight;
+	bool one, trace, endless, quiet, tight, wide;
 };
 
 static volatile sig_atomic_t stopped;
@@ -118,6 +118,7 @@ static struct world_faults faults_of(const struct options *o, uint64_t seed)
 		.death_ppm = 1500,
 		.device_ppm = seed % 4 ? 1000 : 0,
 		.small_store = seed % 3 == 0,
+		.wide = o->wide ? world_shape(seed) : 0,
 	};
 
 	if (seed % 8 != 2 && !o->tight)
@@ -274,6 +275,7 @@ static int parse(int argc, char **argv, struct options *o)
 		{ "from", required_argument, NULL, 'f' }, { "moves", required_argument, NULL, 'm' },
 		{ "trace", no_argument, NULL, 't' },	  { "long", no_argument, NULL, 'l' },
 		{ "no-report", no_argument, NULL, 'q' },  { "tight", no_argument, NULL, 'w' },
+		{ "wide", no_argument, NULL, 'b' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int c;
@@ -289,6 +291,7 @@ static int parse(int argc, char **argv, struct options *o)
 		o->trace |= c == 't';
 		o->quiet |= c == 'q';
 		o->tight |= c == 'w';
+		o->wide |= c == 'b';
 		if (c == 'l') {
 			o->endless = true;
 			o->from = (uint64_t)time(NULL) << 20;
@@ -308,7 +311,7 @@ int main(int argc, char **argv)
 
 	if (parse(argc, argv, &o)) {
 		fprintf(stderr, "usage: sim [--seed N [--trace]] [--seeds N] [--from N] "
-				"[--moves N] [--long] [--no-report] [--tight]\n");
+				"[--moves N] [--long] [--no-report] [--tight] [--wide]\n");
 		return 2;
 	}
 	signal(SIGINT, stop);

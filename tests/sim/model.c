@@ -374,7 +374,8 @@ bool model_full(struct world *w)
 	struct core_stats st;
 
 	core_stats(w->core, &st);
-	return st.tier[ABI_TIER_NVME].live >= st.tier[ABI_TIER_NVME].capacity / 2;
+	return st.tier[ABI_TIER_NVME].live >= st.tier[ABI_TIER_NVME].capacity / 2 ||
+	       wide_store_full(w);
 }
 
 /* At rest a context is there or gone, keeps nothing for readers and waits for no writer. */
@@ -402,7 +403,8 @@ void model_check_deadlines(struct world *w)
 		for (uint32_t i = 0; w->client[c].state == 1 && i < WORLD_ASKS; i++) {
 			const struct ask *a = &w->client[c].ask[i];
 			bool bound = a->op == ABI_OP_FETCH || a->op == ABI_OP_PREFETCH ||
-				     a->op == ABI_OP_MIGRATE || a->op == ABI_OP_DELETE;
+				     a->op == ABI_OP_MIGRATE || a->op == ABI_OP_DELETE ||
+				     a->op == ABI_OP_FETCH_PAGES;
 
 			if (a->kind == ASK_OTHER && bound && a->deadline_ns &&
 			    a->deadline_ns + 2 * MSEC < w->now_ns)

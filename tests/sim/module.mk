@@ -1,5 +1,5 @@
 # The simulator: build/<variant>/sim, `make sim`, `make sim-long`; 10,000 seeds in `make test`, some
-# more with sanitizers, and the planted bugs.
+# more with sanitizers, wide and tight ones, and the planted bugs.
 # SPDX-License-Identifier: Apache-2.0
 
 SRC_sim  := $(wildcard tests/sim/*.c) tests/lib/areas.c
@@ -18,6 +18,9 @@ SIM_TESTS := $(foreach n,$(SIM_PARTS),$(O)/plain/sim-$n) $(O)/asan/sim-few
 $(foreach n,$(SIM_PARTS),$(eval \
 	$(O)/plain/sim-$n: SIM_ARGS = --seeds 1250 --from $$(shell expr 1250 \* $n - 1249)))
 $(O)/asan/sim-few: SIM_ARGS = --seeds 500 --from 20001
+$(O)/plain/sim-wide: SIM_ARGS = --seeds 600 --wide
+$(O)/plain/sim-wide-tight: SIM_ARGS = --seeds 300 --wide --tight
+SIM_TESTS += $(O)/plain/sim-wide $(O)/plain/sim-wide-tight
 PLANTS_PARTS := 1 2 3 4 5 6 7 8 9
 PLANTS_TESTS := $(foreach n,$(PLANTS_PARTS),$(O)/plain/plants-$n)
 

@@ -30,8 +30,10 @@ static void part(struct abi_geometry *g, const char *name, uint32_t kind, uint32
 }
 
 /* flat: all pages are of one size, so that its segments can be full to the last place. */
-static void context_spec(struct disk_context *spec, uint32_t which, bool flat)
+static void context_spec(const struct world *w, struct disk_context *spec, uint32_t which)
 {
+	bool flat = w->faults->flat >> which & 1;
+
 	memset(spec, 0, sizeof(*spec));
 	snprintf(spec->name, sizeof(spec->name), "%s", which ? "memory" : "store");
 	spec->mode = 0600;
@@ -39,9 +41,10 @@ static void context_spec(struct disk_context *spec, uint32_t which, bool flat)
 	spec->quota[ABI_TIER_NVME] = which ? UINT64_MAX : 0;
 	spec->geometry.block_tokens = 128;
 	spec->geometry.page_align = ABI_PAGE_ALIGN;
-	part(&spec->geometry, "kv", ABI_KIND_SPARSE, 2, 2, PAGE);
-	part(&spec->geometry, "index", ABI_KIND_INDEX, 2, 1, PAGE);
-	part(&spec->geometry, "state", ABI_KIND_STATE, 1, 1, flat ? PAGE : STATE_BYTES);
+	part(&spec->geometry, "kv", ABI_KIND_SPARSE, 2, 2, wide_part(w, which, 0, PAGE));
+	part(&spec->geometry, "index", ABI_KIND_INDEX, 2, 1, wide_part(w, which, 1, PAGE));
+	part(&spec->geometry, "state", ABI_KIND_STATE, 1, 1,
+	     wide_part(w, which, 2, flat ? PAGE : STATE_BYTES));
 	spec->geometry.part[1].layer_first = 1; /* four layers of a model */
 	spec->geometry.part[2].layer_first = 3;
 }
@@ -57,9 +60,11 @@ bool context_make(struct world *w, uint32_t which, const struct disk_context *fr
 	if (from)
 		spec = *from;
 	else
-		context_spec(&spec, which, w->faults->flat >> which & 1);
+		context_spec(w, &spec, which);
 	if (!from && w->starve_ns % 2) /* by chance: a policy that admits little to NVMe */
 		snprintf(spec.policy, sizeof(spec.policy), "s3fifo");
+	if (!from && w->faults->wide)
+		wide_spec(w, which, &spec);
 	if (!from)
 		lives_mark(&spec, w->lives + 1);
 	if (core_context_plan(w->core, &spec, &plan, why, sizeof(why))) {
@@ -173,7 +178,7 @@ void owner_limit_restore(struct world *w, const struct disk_limit *limit)
 {
 	int err = core_limit_restore(w->core, limit);
 
-	if (err || !limit->salt || limit->salt >= WORLD_SALTS)
+	if (err || (!limit->salt && !w->faults->wide) || limit->salt >= WORLD_SALTS)
 		world_fail(w, "a limit of salt %llu: %d", (unsigned long long)limit->salt, err);
 	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++)
 		for (uint32_t t = 0; t < ABI_TIER_COUNT; t++) {
@@ -202,6 +207,8 @@ void owner_step(struct world *w)
 	struct world_context *x;
 	struct core_event e = { .kind = CORE_EV_TICK };
 
+	if (w->faults->wide && wide_owner(w))
+		return;
 	if (!w->context[!which].made)
 		which = !which; /* nobody can do much without it */
 	x = &w->context[which];

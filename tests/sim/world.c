@@ -48,6 +48,13 @@ bool world_chance(struct world *w, uint32_t ppm)
 	return world_below(w, 1000000) < ppm;
 }
 
+uint64_t world_shape(uint64_t seed)
+{
+	uint64_t state = ~seed;
+
+	return next_random(&state) | 1;
+}
+
 /* ---- moves -------------------------------------------------------------------------------- */
 
 static uint32_t rare_kind(uint64_t dice, const struct world_faults *f)
@@ -165,7 +172,7 @@ static void collect(struct world *w)
 		} else if (a.kind == CORE_AC_REPLY) {
 			owner_replied(w, a.reply.token, a.reply.res, a.reply.value);
 		} else if (a.kind == CORE_AC_END) {
-			world_fail(w, "session ended: %s", a.end.why);
+			wide_ended(w, &a);
 		} else if (a.kind == CORE_AC_WAKE) {
 			w->client[a.wake].woken = true;
 		} else if (a.kind != CORE_AC_PREPARE) {
@@ -346,6 +353,26 @@ void world_settle(struct world *w)
 
 /* ---- life and death ----------------------------------------------------------------------- */
 
+/* Its session ends, by itself or, with an error, by the daemon; its process is there still. */
+static void client_goes(struct world *w, uint32_t i, int error)
+{
+	struct world_client *k = &w->client[i];
+	struct core_event e = { .kind = CORE_EV_CLIENT_GONE, .client = i, .error = error };
+
+	w->result->deaths++;
+	k->state = 2;
+	k->over = false;
+	model_died(w, i);
+	foresight_died(w, i);
+	memset(k->ask, 0, sizeof(k->ask));
+	streams_forget(w, i);
+	memset(&k->room, 0, sizeof(k->room));
+	for (uint32_t p = 0; p < WORLD_LEASES; p++)
+		if (w->pin[p].client == i)
+			w->pin[p].id = 0;
+	world_event(w, &e);
+}
+
 static void death_step(struct world *w)
 {
 	uint32_t i = world_below(w, WORLD_CLIENTS);
@@ -353,17 +380,7 @@ static void death_step(struct world *w)
 	struct core_event e = { .kind = CORE_EV_CLIENT_GONE, .client = i };
 
 	if (k->state == 1) {
-		w->result->deaths++;
-		k->state = 2;
-		model_died(w, i);
-		foresight_died(w, i);
-		memset(k->ask, 0, sizeof(k->ask));
-		streams_forget(w, i);
-		memset(&k->room, 0, sizeof(k->room));
-		for (uint32_t p = 0; p < WORLD_LEASES; p++)
-			if (w->pin[p].client == i)
-				w->pin[p].id = 0;
-		world_event(w, &e);
+		client_goes(w, i, 0);
 		return;
 	}
 	if (k->state != 2)
@@ -426,6 +443,7 @@ static void boot(struct world *w)
 	bool old = device_catalog(w, &head, &list);
 	int err;
 
+	wide_config(w, &config);
 	if (old) {
 		config.next_uid = head->next_uid;
 		config.catalog_sequence = head->sequence;
@@ -501,7 +519,7 @@ static void crash(struct world *w)
 	shut(w);
 	device_crash(w);
 	for (uint32_t i = 0; i < WORLD_CLIENTS; i++)
-		w->client[i].state = 0;
+		w->client[i].state = w->client[i].over = 0;
 	boot(w);
 	inside_recovered(w);
 	model_check_stored(w, true);
@@ -599,6 +617,9 @@ static void step(struct world *w, const struct move *m)
 {
 	w->random = m->random;
 	w->move_events = 0;
+	for (uint32_t i = 0; i < WORLD_CLIENTS; i++)
+		if (w->client[i].over)
+			client_goes(w, i, -EDQUOT);
 	switch (m->kind) {
 	case MOVE_ACTION:
 		action_step(w);
@@ -710,6 +731,8 @@ int world_run(const struct move *moves, uint32_t n, const struct world_faults *f
 		step(w, &moves[i]);
 		if (i % 256 == 255)
 			model_check_all(w, false);
+		if (faults->wide && moves[i].random % 64 == 0)
+			wide_check(w);
 	}
 	if (!result->failure[0])
 		quiet(w);

@@ -19,7 +19,7 @@
  *     are seen late by others (processors have store buffers), or are nonsense
  *   - copies between tiers that fail; moves within one that garble what their checksum then shows
  *   - catalogs that cannot be written, flushes that take long, owners that raise epochs meanwhile
- *   - cancel in the middle of anything
+ *   - cancel in the middle of anything; and what only wide worlds have (wide.c)
  *
  * Checked (model.c): a leased byte is that of its key as long as the lease lasts; what is visible
  * is whole, was put, and was not deleted; acknowledged durable blocks survive; pins hold; requests
@@ -63,6 +63,7 @@ struct world_faults {
 	bool tight;       /* little CXL, which contexts pass to each other as they come and go */
 	uint32_t fill[2]; /* keys of each context that are put before all else */
 	uint32_t flat;    /* bit = context whose pages are all of one size */
+	uint64_t wide;    /* 0, or what is unusual about the world: see wide.c */
 	uint32_t crash_ppm, death_ppm, device_ppm; /* such moves a million */
 };
 
@@ -78,6 +79,9 @@ struct world_result {
 	uint64_t move;     /* at which it failed */
 	char failure[256]; /* empty: all held */
 };
+
+/* What is unusual about the wide world of a seed: never 0. */
+uint64_t world_shape(uint64_t seed);
 
 /* Fill n moves from a seed. */
 void world_moves(struct move *moves, uint32_t n, uint64_t seed, const struct world_faults *faults);

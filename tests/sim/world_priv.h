@@ -14,6 +14,7 @@
  *   image.c      what the device would show after a crash at this moment
  *   theirs.c     what is whose: budgets, reservations, puts, sessions, dead clients' memory
  *   lives.c      contexts removed and made again: which of them a crash may bring back
+ *   wide.c       worlds with settings, sizes and requests that are rare
  */
 #ifndef TESTS_SIM_WORLD_PRIV_H
 #define TESTS_SIM_WORLD_PRIV_H
@@ -57,6 +58,7 @@
 #define ARENA_ARGS (ARENA_PIECE - 8192u) /* arguments at the end of each ask's piece */
 #define PAGE 4096u
 #define STATE_BYTES (3 * PAGE) /* pages of part "state": so there are two classes, mostly */
+#define STATE_MOST (5 * PAGE)  /* ... in wide worlds */
 #define MSEC 1000000ull
 /* Of owners' requests; nobody waits for the answers to others. */
 #define TOKEN_MAKE 1u
@@ -88,6 +90,7 @@ struct ask {
 	struct abi_block_ref in_cxl[WORLD_RUN]; /* fetch to HBM: whole in CXL when asked for, */
 	bool sound;          /* ... all of them */
 	uint64_t copies_failed; /* ... when so many copies had failed */
+	uint64_t pages;      /* bit = page of each block that is asked for; 0 = all */
 	uint32_t undisputed; /* delete: bit i = no commit of key i was under way then */
 	uint64_t deadline_ns;
 	uint64_t staging; /* offset of its arena piece */
@@ -133,6 +136,8 @@ struct world_client {
 	struct world_room room;
 	uint64_t old_pin;    /* ... of a pin in context 0 */
 	bool barred;         /* context WORLD_BARRED is not open to it */
+	bool reads_only[WORLD_CONTEXTS];
+	bool over;           /* the daemon is about to end its session */
 	uint32_t fetched_context, fetched_first, fetched; /* to HBM, just now; so many keys */
 	bool woken; /* in this event */
 };
@@ -190,6 +195,13 @@ struct world_rotten {
 	uint32_t count, n[CORE_SEGMENTS_IO];
 };
 
+#define WORLD_HOLDERS 16u
+
+/* wide.c: a session as it was at the last look. */
+struct world_holder {
+	uint64_t key, hard[ABI_TIER_COUNT], held[ABI_TIER_COUNT];
+};
+
 #define WORLD_WRITERS 64u
 
 /* A put as it was at the last look. */
@@ -209,6 +221,7 @@ struct world_theirs {
 	struct world_writer writer[WORLD_WRITERS];
 	uint64_t looked;  /* at puts */
 	uint64_t dropped; /* visible blocks, by the core's count */
+	struct world_holder holder[WORLD_HOLDERS];
 };
 
 /* What the outside knows of one key of one context. */
@@ -258,6 +271,7 @@ struct world {
 	uint64_t random, now_ns, sequence, ticks;
 	uint64_t wall_ms; /* what the wall clock is ahead of now_ns: it is set, too */
 	uint64_t lives; /* of all contexts, so far */
+	bool clients_limited; /* some session has, or had, a limit of its own */
 	uint32_t move_events; /* of the present move */
 	uint32_t last_context, last_first; /* of the last ask by key */
 	uint64_t lead_ns;  /* so long before its time of use a claim may begin */
@@ -322,6 +336,7 @@ void client_step(struct world *w);
 void client_keys(struct world *w, struct ask *a);
 void client_submit(struct world *w, uint32_t client, struct abi_sqe *sqe);
 void client_completed(struct world *w, uint32_t client, const struct abi_cqe *cqe);
+bool client_left(const struct world *w); /* has something left memory in this event? */
 bool client_commits(const struct world *w, uint32_t context, uint32_t n);
 void client_attach(struct world *w, uint32_t client);
 /* Who is answered: the kind, the context and its life. */
@@ -423,6 +438,19 @@ void model_died(struct world *w, uint32_t client);
 void ahead_session(struct world *w, uint32_t client, uint32_t i);
 void ahead_plan(struct world *w, uint32_t client, uint32_t i);
 void ahead_advance(struct world *w, uint32_t client);
+
+/* wide.c */
+void wide_config(const struct world *w, struct core_config *config);
+void wide_spec(const struct world *w, uint32_t which, struct disk_context *spec);
+uint32_t wide_part(const struct world *w, uint32_t which, uint32_t part, uint32_t usual);
+bool wide_ask(struct world *w, uint32_t client, uint32_t i);
+void wide_range(struct world *w, struct ask *a, struct abi_sqe *sqe);
+bool wide_owner(struct world *w);
+void wide_pages(struct world *w, uint32_t client, const struct ask *a, const struct abi_cqe *cqe);
+void wide_ended(struct world *w, const struct core_action *a);
+void wide_check(struct world *w);
+bool wide_store_full(const struct world *w);
+bool wide_limits(const struct world *w, uint32_t which, uint32_t tier);
 
 /* habit.c */
 uint8_t habit_next(struct world *w, uint32_t client, struct ask *a);
