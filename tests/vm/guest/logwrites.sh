@@ -22,11 +22,13 @@ start "$node" --set nvme.segment=4MiB --format
 
 "$BUILD/vm/durable" churn 1000000 & # others' writes, between the flushes
 coproc CLIENT { "$BUILD/vm/durable" put 1 "$BLOCKS"; }
-while read -r n <&"${CLIENT[0]}"; do
+last=0
+while [ "$last" -lt "$BLOCKS" ] && read -r n <&"${CLIENT[0]}"; do
 	dmsetup message rec 0 mark "acked-$n"
-	[ "$n" -lt "$BLOCKS" ] || break
-	echo go >&"${CLIENT[1]}"
+	last=$n
+	[ "$n" -eq "$BLOCKS" ] || echo go >&"${CLIENT[1]}"
 done
+[ "$last" -eq "$BLOCKS" ] || fail "puts ended after $last of $BLOCKS"
 stop KILL
 for _ in $(seq 50); do # io_uring closes the device some time after the daemon
 	dmsetup remove --noudevsync rec 2>/dev/null && break

@@ -12,7 +12,8 @@ fail() { echo "numa: $*"; cat /mnt/log; exit 1; }
 ctl() { "$BUILD/tierctl" --socket /mnt/sock "$@"; }
 
 "$BUILD/tierd" --foreground --socket /mnt/sock --store /mnt/store --set nvme.size=64MiB \
-	--set nvme.buffered=yes --set hbm.size=8MiB 2>/mnt/log &
+	--set nvme.buffered=yes --set hbm.size=8MiB \
+	--set request.deadline=1min --set put.deadline=1min 2>/mnt/log &
 for _ in $(seq 300); do [ ! -S /mnt/sock ] || break; sleep 0.1; done
 
 status=$(ctl status)
