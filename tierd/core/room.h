@@ -7,7 +7,7 @@
 #define TIERD_CORE_ROOM_H
 
 #define RESERVE_DEFAULT_NS (60000 * MS) /* one without a deadline ends then */
-#define ROOM_AHEAD_SHARE 64u /* of a tier: what eviction keeps free (evict_room_ahead) */
+#define ROOM_AHEAD_SHARE 128u /* of a tier: what eviction keeps free (evict_room_ahead) */
 
 struct reservation {
 	bool used;
