@@ -7,6 +7,7 @@
 #ifndef TIERD_POLICY_REUSE_H
 #define TIERD_POLICY_REUSE_H
 
+#include <assert.h>
 #include <stdbool.h>
 
 #include "tierd/core/policy_ops.h"
@@ -193,11 +194,30 @@ void reuse_regret_init(struct reuse *r);
 void reuse_regret_add(struct reuse *r);
 void reuse_regret_drop(struct reuse *r, uint32_t age);
 void reuse_regret_use(struct reuse *r, uint32_t age, bool here);
-/* A known block came into the tier at age 0, or is not in it any more at an age. */
-void reuse_regret_come(struct reuse *r);
-void reuse_regret_leave(struct reuse *r, uint32_t age);
 /* May one of this age leave, if LRU would keep it? */
 bool reuse_regret_allows(struct reuse *r, uint32_t age);
 void reuse_regret_turn(struct reuse *r, bool full);
+
+/* Known blocks of this age that are in the tier. */
+static inline uint32_t *reuse_regret_here(struct reuse *r, uint32_t age)
+{
+	return &r->regret.here[(r->epoch - age) % REUSE_EPOCHS];
+}
+
+/* A known block came into the tier at age 0, or is not in it any more at an age. */
+static inline void reuse_regret_come(struct reuse *r)
+{
+	(*reuse_regret_here(r, 0))++;
+	r->regret.newer_here += r->regret.edge > 0;
+}
+
+static inline void reuse_regret_leave(struct reuse *r, uint32_t age)
+{
+	uint32_t *here = reuse_regret_here(r, age);
+
+	assert(age < REUSE_EPOCHS && *here > 0);
+	(*here)--;
+	r->regret.newer_here -= age < r->regret.edge;
+}
 
 #endif

@@ -332,7 +332,9 @@ static uint32_t group_beyond(const struct reuse *r, uint32_t group)
 /* Of all leaves that LRU would not have the one that is worth least; 0 = there is none. */
 static uint32_t leaf_beyond(const struct reuse *r)
 {
-	for (uint32_t word = 0; word < REUSE_RANK_WORDS; word++)
+	for (uint64_t words = r->leafy_words; words; words &= words - 1) {
+		uint32_t word = (uint32_t)__builtin_ctzll(words);
+
 		for (uint64_t left = r->leafy[word]; left; left &= left - 1) {
 			uint32_t at = word * 64 + (uint32_t)__builtin_ctzll(left);
 			uint32_t node = group_beyond(r, r->order[at]);
@@ -340,6 +342,7 @@ static uint32_t leaf_beyond(const struct reuse *r)
 			if (node)
 				return node;
 		}
+	}
 	return 0;
 }
 

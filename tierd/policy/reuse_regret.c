@@ -28,11 +28,6 @@ static uint32_t *known_at(struct reuse *r, uint32_t age)
 	return &r->regret.known[(r->epoch - age) % REUSE_EPOCHS];
 }
 
-static uint32_t *here_at(struct reuse *r, uint32_t age)
-{
-	return &r->regret.here[(r->epoch - age) % REUSE_EPOCHS];
-}
-
 /* Each step is paid for by a block or an epoch that came. */
 static void edge_seek(struct reuse *r)
 {
@@ -41,11 +36,11 @@ static void edge_seek(struct reuse *r)
 	while (g->edge && g->newer >= g->full) {
 		g->edge--;
 		g->newer -= *known_at(r, g->edge);
-		g->newer_here -= *here_at(r, g->edge);
+		g->newer_here -= *reuse_regret_here(r, g->edge);
 	}
 	while (g->edge < REUSE_EPOCHS - 1 && g->newer + *known_at(r, g->edge) < g->full) {
 		g->newer += *known_at(r, g->edge);
-		g->newer_here += *here_at(r, g->edge);
+		g->newer_here += *reuse_regret_here(r, g->edge);
 		g->edge++;
 	}
 }
@@ -78,21 +73,6 @@ void reuse_regret_drop(struct reuse *r, uint32_t age)
 	edge_seek(r);
 }
 
-void reuse_regret_come(struct reuse *r)
-{
-	(*here_at(r, 0))++;
-	r->regret.newer_here += r->regret.edge > 0;
-}
-
-void reuse_regret_leave(struct reuse *r, uint32_t age)
-{
-	uint32_t *here = here_at(r, age);
-
-	assert(age < REUSE_EPOCHS && *here > 0);
-	(*here)--;
-	r->regret.newer_here -= age < r->regret.edge;
-}
-
 /* The chance that LRU would have it; an epoch's blocks are alike. */
 static double lru_has(struct reuse *r, uint32_t age)
 {
@@ -109,10 +89,13 @@ static double lru_has(struct reuse *r, uint32_t age)
 bool reuse_regret_allows(struct reuse *r, uint32_t age)
 {
 	const struct reuse_regret *g = &r->regret;
-	double gone = *known_at(r, g->edge) - *here_at(r, g->edge);
+	double most = CREDIT * (double)g->full + g->balance;
+	double gone = (double)(g->newer - g->newer_here);
+	double at_edge = *known_at(r, g->edge) - *reuse_regret_here(r, g->edge);
 
-	gone = (double)(g->newer - g->newer_here) + gone * lru_has(r, g->edge);
-	return age > g->edge || gone + lru_has(r, age) <= CREDIT * (double)g->full + g->balance;
+	if (age > g->edge || gone + at_edge + 1 <= most)
+		return true; /* mostly, and dividing takes long */
+	return gone + at_edge * lru_has(r, g->edge) + lru_has(r, age) <= most;
 }
 
 void reuse_regret_use(struct reuse *r, uint32_t age, bool here)
@@ -145,10 +128,10 @@ void reuse_regret_turn(struct reuse *r, bool full)
 		g->edge++;
 	} else {
 		g->newer -= *known_at(r, REUSE_EPOCHS - 2);
-		g->newer_here -= *here_at(r, REUSE_EPOCHS - 2);
+		g->newer_here -= *reuse_regret_here(r, REUSE_EPOCHS - 2);
 	}
 	*known_at(r, REUSE_EPOCHS - 1) = 0; /* the next epoch's */
-	*here_at(r, REUSE_EPOCHS - 1) = 0;
+	*reuse_regret_here(r, REUSE_EPOCHS - 1) = 0;
 	g->full = r->resident;
 	g->account *= FORGET;
 	if (!g->first)
