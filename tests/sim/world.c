@@ -412,7 +412,7 @@ static void clock_tell(struct world *w)
 	world_event(w, &e);
 }
 
-static void boot(struct world *w)
+static struct core_config config_draw(struct world *w)
 {
 	struct core_config config = {
 		.boot_token = world_random(w),
@@ -438,12 +438,19 @@ static void boot(struct world *w)
 		.salt_pins = { w->starve_ns % 5 ? 0 : 9 * BLOCK_BYTES,
 			       w->starve_ns % 5 ? 0 : 16 * BLOCK_BYTES },
 	};
+
+	wide_config(w, &config);
+	return config;
+}
+
+static void boot(struct world *w)
+{
+	struct core_config config = config_draw(w);
 	const struct disk_catalog *head;
 	const struct disk_context *list;
 	bool old = device_catalog(w, &head, &list);
 	int err;
 
-	wide_config(w, &config);
 	if (old) {
 		config.next_uid = head->next_uid;
 		config.catalog_sequence = head->sequence;
