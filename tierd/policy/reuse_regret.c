@@ -7,8 +7,8 @@
  * that is worth least the oldest must be worth, for that one to leave in its place.
  *
  * And there is a limit. Of what LRU would have and this policy let go nobody knows yet whether it
- * will be missed. While it is at most CREDIT plus what was won so far, hits are never fewer than
- * LRU's by more than CREDIT, whatever is asked for (docs/policies.md, Credit).
+ * will be missed. That is at most CREDIT plus what was won so far, as far as epochs tell
+ * (docs/policies.md, Credit).
  */
 #include "tierd/policy/reuse.h"
 
