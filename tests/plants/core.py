@@ -384,6 +384,8 @@ bug("only-room-of-a-class-emptied", CORE + "space_evacuate.c",
     "(leaves_room(&s->klass[k]) ? 0 : s->segment_bytes);", "0;", "test_core_space_evacuate")
 bug("kept-segment-compacted-again", CORE + "evacuate.c",
     "\tif (leased)\n\t\tspace_shun(s, segment);\n", "", "test_core_evacuate")
+bug("emptied-segment-not-hoped-for", CORE + "evacuate.c", " || has_emptied(e));", ");",
+    "test_core_evacuate")
 bug("shunned-for-ever", CORE + "space.c",
     "\tunshun(s, seg);\n", "\tif (0)\n\t\tunshun(s, seg);\n", "test_core_space_evacuate")
 bug("all-shunned-none-goes", CORE + "space_evacuate.c",

@@ -1,10 +1,12 @@
 /*
  * Segments are emptied at the least cost: pages move as long as others have room, and where they
  * have not, no more leaves than must. A context that fills the tier is told to live with half; one
- * finds its room in places of another size, with a reader in the segment that would be emptied.
+ * finds its room in places of another size, with a reader in the segment that would be emptied; one
+ * below its share gets its room when readers let segments go that nobody could empty.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
+#include <errno.h>
 #include <string.h>
 
 #include "tests/lib/unit.h"
@@ -12,6 +14,7 @@
 #include "tierd/core/state.h"
 
 #define RUN 16u
+#define FULL 256u /* blocks of large pages: more than the tier holds */
 #define WITHOUT_LARGE 6656u /* blocks of three small pages: all but 512 places of the tier */
 
 static void key_of(uint32_t n, uint8_t key[ABI_KEY_BYTES])
@@ -183,12 +186,111 @@ static void test_half_is_kept_of_half(void **state)
 	host_halt(&host);
 }
 
+/* Two contexts that may have all of the tier. The first one's blocks fill it. */
+static void open_two(void)
+{
+	const struct abi_put_args args = { .count = 1 };
+	struct disk_context spec;
+
+	host_spec(&spec, HOST_KIND_LARGE, 0);
+	spec.quota[ABI_TIER_CXL] = HOST_CXL;
+	spec.quota[ABI_TIER_NVME] = UINT64_MAX;
+	spec.blocks_max = 2 * FULL;
+	one_host_boot(&spec, 0);
+	spec.name[0] = 'C';
+	assert_int_equal(host_context_make(&host, 1, &spec), 0);
+	host_client_open(&host, 0);
+	host_client_attach(&host, 0);
+	for (uint32_t n = 0; n < FULL; n++) {
+		assert_int_equal(host_reserve(&host, &args, n, 0), 0);
+		assert_true(host_commit(&host, 0));
+		assert_int_equal(host.answer.res, 0);
+	}
+}
+
+/* A reader keeps a page in each segment of the first context. Returns their number. */
+static uint32_t lease_each(void)
+{
+	const struct context *x = core_context(host.core, host.context[0].id);
+	struct abi_reader *r = &host.client[0].readers[0];
+	uint32_t slots = (uint32_t)x->ix.slots_used * x->ix.pages_per_block;
+	bool leased[HOST_CXL / ABI_HUGE] = { false };
+
+	for (uint32_t i = 0; i < slots; i++) {
+		const struct abi_page *d = index_page(&x->ix, i / x->ix.pages_per_block,
+						      i % x->ix.pages_per_block);
+		uint64_t segment = page_addr(d, ABI_TIER_CXL) / ABI_HUGE;
+
+		if (page_state(d, ABI_TIER_CXL) != ABI_PAGE_READY || leased[segment])
+			continue;
+		leased[segment] = true;
+		r->slot[r->high_water++] = abi_place(x->id, ABI_TIER_CXL, d->word[ABI_TIER_CXL]);
+	}
+	return r->high_water;
+}
+
+/* A put of one block to the second context. Returns its answer; 1 = it waits. */
+static int32_t put_second(uint32_t n)
+{
+	struct abi_put_args *args = (struct abi_put_args *)host.client[0].staging;
+	struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE, .count = 1 };
+
+	memset(args, 0, sizeof(*args));
+	args->count = 1;
+	host_key(n, (uint8_t *)(args + 1));
+	sqe.context_id = host.context[1].id;
+	sqe.arg_bytes = sizeof(*args) + ABI_KEY_BYTES;
+	assert_true(host_request(&host, 0, &sqe));
+	assert_int_equal(host.answer.res, 0);
+	host.answer.res = 1;
+	assert_true(host_commit(&host, 0));
+	return host.answer.res;
+}
+
+/* Segments that are being emptied and are empty. */
+static uint32_t emptied(void)
+{
+	const struct evacuation *e = &host.core->evacuation;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; e->ctx && i < e->segments; i++)
+		n += !space_segment_live(e->ctx->space[e->tier], e->segment[i]);
+	return n;
+}
+
+/*
+ * Readers keep every segment of who has to give, until nothing more is hoped for. When they let
+ * some go that are being emptied just then, room is about to come: who wants it is not refused.
+ */
+static void test_what_readers_let_go_is_waited_for(void **state)
+{
+	(void)state;
+	open_two();
+	assert_int_equal(lease_each(), HOST_CXL / ABI_HUGE);
+	put_second(0);
+	assert_int_equal(one_host_answer(), -ENOSPC);
+	assert_false(evacuate_hopeful(host.core));
+	for (uint32_t i = 0; i < 2; i++) /* a block has pages of two sizes */
+		host.client[0].readers[0].slot[i] = 0;
+	for (uint32_t i = 0; i < 8 && emptied() < 2; i++)
+		host_tick(&host, MS);
+	assert_int_equal(emptied(), 2);
+	assert_int_equal(put_second(0), 1);
+	assert_int_equal(one_host_answer(), 0);
+	assert_int_equal(host.answer.value, 1);
+	host_audit(&host);
+	memset(host.client[0].readers[0].slot, 0, sizeof(host.client[0].readers[0].slot));
+	host_empty(&host);
+	host_halt(&host);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_reader_does_not_stop_compaction),
 		cmocka_unit_test(test_what_a_lease_keeps_is_charged_once),
 		cmocka_unit_test(test_half_is_kept_of_half),
+		cmocka_unit_test(test_what_readers_let_go_is_waited_for),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

@@ -387,12 +387,23 @@ static void failed_forget(struct core *c, bool compact)
 		c->evacuate_failed[compact] = 0; /* others hold what they hold, by now */
 }
 
-/* Is a segment being emptied, and did not several before it fail in a row? */
+/* Is one of its segments empty already? It passes on when the walks are over. */
+static bool has_emptied(const struct evacuation *e)
+{
+	uint32_t i = 0;
+
+	assert(e->ctx && e->segments <= EVACUATE_SEGMENTS);
+	while (i < e->segments && space_segment_live(e->ctx->space[e->tier], e->segment[i]))
+		i++;
+	return i < e->segments;
+}
+
+/* Is a segment being emptied, and is it empty, or did not several before it fail in a row? */
 bool evacuate_hopeful(const struct core *c)
 {
 	const struct evacuation *e = &c->evacuation;
 
-	return e->ctx && c->evacuate_failed[e->compact] < FAILED_MAX;
+	return e->ctx && (c->evacuate_failed[e->compact] < FAILED_MAX || has_emptied(e));
 }
 
 /*
