@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What every workload needs to say or know; see bench.h. */
 #include "bench/bench.h"
+#include "bench/trace/trace.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -16,6 +17,21 @@ void bench_say(const char *format, ...)
 	vfprintf(stderr, format, args);
 	fputc('\n', stderr);
 	va_end(args);
+}
+
+int bench_made_up(const struct bench *b, const char *workload)
+{
+	struct trace *t = NULL;
+	char why[256];
+	int error = b->named ? trace_open(&t, b->trace, 0, why, sizeof(why)) : 0;
+
+	trace_close(t);
+	if (error)
+		bench_say("%s", why);
+	else if (b->named)
+		bench_say("%s: its users are made up, nothing here comes from %s", workload,
+			  b->trace);
+	return error;
 }
 
 int bench_failed(const char *what, int error)

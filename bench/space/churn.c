@@ -250,7 +250,7 @@ static int handing_on(struct bench *b)
 
 int bench_churn(struct bench *b)
 {
-	int error = 0;
+	int error = bench_made_up(b, "churn");
 
 	for (uint32_t which = 0; which < DAYS && !error; which++)
 		error = the_day(b, which);

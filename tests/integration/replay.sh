@@ -67,3 +67,15 @@ printf '{"timestamp": 1, "input_length": 9, "output_length": 4000000000, "hash_i
 	>"$dir/endless"
 not "$BUILD/tierbench" reserve --quick --trace "$dir/endless" >"$dir/out" 2>&1
 grep -q 'an answer of 4000000000 tokens' "$dir/out"
+
+# Who has made-up users alone says so of a trace that is named, and does not pass over a wrong one.
+for workload in quota churn; do
+	not "$BUILD/tierbench" "$workload" --quick --trace /nonexistent >"$dir/out" 2>&1
+	grep -q '/nonexistent: No such file' "$dir/out"
+	not grep -q "^$workload " "$dir/out"
+	echo nonsense >"$dir/wrong"
+	not "$BUILD/tierbench" "$workload" --quick --trace "$dir/wrong" >"$dir/out" 2>&1
+done
+"$BUILD/tierbench" quota --quick --trace "$dir/one" >"$dir/out" 2>&1 ||
+	{ cat "$dir/out" >&2; exit 1; }
+grep -q "quota: its users are made up, nothing here comes from $dir/one" "$dir/out"
