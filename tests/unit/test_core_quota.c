@@ -47,6 +47,19 @@ static int begin_memory(void **state)
 	return 0;
 }
 
+/* The same with all of CXL, and more blocks than it holds. */
+static int begin_large(void **state)
+{
+	struct disk_context spec;
+
+	(void)state;
+	host_spec(&spec, HOST_KIND_MEMORY, 0);
+	spec.quota[ABI_TIER_CXL] = HOST_CXL;
+	spec.blocks_max = 1u << 14;
+	one_host_boot(&spec, 1);
+	return 0;
+}
+
 static struct context *context(void)
 {
 	return core_context(host.core, host.context[0].id);
@@ -305,6 +318,31 @@ static void test_accounts_go_with_their_blocks(void **state)
 	assert_int_equal(x->salts.overflowed, 0);
 }
 
+/*
+ * Who leaves first stands in whole segments, which are the ones to go: what is in the others stays,
+ * and nothing leaves once the context has no more than it may.
+ */
+static void test_a_lowered_limit_lets_the_rest_stay(void **state)
+{
+	struct context *x = context();
+	uint64_t segment = space_segment_bytes(x->space[ABI_TIER_CXL]), lowered = 3 * segment;
+	struct space_stats st;
+
+	(void)state;
+	for (uint32_t n = 0; n < 8192 && !host.core->metrics.dropped_blocks; n += RUN)
+		put(0, n, ABI_PRIORITY_NORMAL, 0);
+	assert_true(host.core->metrics.dropped_blocks > 0);
+	space_stats(x->space[ABI_TIER_CXL], &st);
+	assert_true(st.live > lowered);
+	set(CORE_HOLDER_CONTEXT, 0, 0, lowered);
+	for (uint32_t i = 0; i < 500; i++)
+		host_tick(&host, 2 * MS);
+	space_stats(x->space[ABI_TIER_CXL], &st);
+	assert_true(st.charged <= lowered);
+	assert_true(st.live > lowered - segment);
+	host_audit(&host);
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, begin, one_host_off)
@@ -319,6 +357,8 @@ int main(void)
 		CASE(test_a_limit_that_is_lifted_limits_no_more),
 		cmocka_unit_test_setup_teardown(test_accounts_go_with_their_blocks, begin_memory,
 						one_host_off),
+		cmocka_unit_test_setup_teardown(test_a_lowered_limit_lets_the_rest_stay,
+						begin_large, one_host_off),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

@@ -318,6 +318,21 @@ static void make_room(struct core *c)
 		    !evict_some(c, x, e->tier, blocks * x->spec.geometry.block_bytes);
 }
 
+/*
+ * Who left for pages that found no room may have emptied whole segments, into which nothing moves.
+ * Where these give as much as was wanted, the ones that were to be emptied stay in use.
+ */
+static bool gave_enough(struct core *c)
+{
+	struct evacuation *e = &c->evacuation;
+	struct space *s = e->ctx->space[e->tier];
+
+	if (!e->gives)
+		return false;
+	evacuate_surplus(c, e->ctx, e->tier, true);
+	return space_held(s) <= e->goal;
+}
+
 static void walk_end(struct core *c)
 {
 	struct evacuation *e = &c->evacuation;
@@ -329,6 +344,13 @@ static void walk_end(struct core *c)
 	reclaim_flush(c);
 	if (e->copies)
 		return;
+	if (gave_enough(c)) {
+		for (uint32_t i = 0; i < e->segments; i++)
+			space_evacuate_end(s, e->segment[i]);
+		e->ctx = NULL;
+		request_wake_space(c);
+		return;
+	}
 	make_room(c);
 	reclaim_flush(c);
 	for (uint32_t i = 0; i < e->segments; i++)
@@ -413,7 +435,8 @@ bool evacuate_hopeful(const struct core *c)
 void evacuate_begin(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 {
 	struct evacuation *e = &c->evacuation;
-	uint64_t want = bytes / space_segment_bytes(x->space[tier]) + 1;
+	uint64_t segment_bytes = space_segment_bytes(x->space[tier]);
+	uint64_t want = (bytes + segment_bytes - 1) / segment_bytes;
 	uint32_t live;
 
 	if (e->ctx)
@@ -429,6 +452,25 @@ void evacuate_begin(struct core *c, struct context *x, uint32_t tier, uint64_t b
 			begin(c, x, tier, false);
 		e->segment[e->segments++] = (uint64_t)segment;
 	}
+}
+
+/* The same for others: his empty segments go first, and what becomes empty on the way. */
+void evacuate_give(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
+{
+	struct evacuation *e = &c->evacuation;
+	const struct space *s = x->space[tier];
+	uint64_t held = space_held(s), goal = held > bytes ? held - bytes : 0;
+
+	evacuate_surplus(c, x, tier, true);
+	held = space_held(s);
+	if (e->ctx || held <= goal)
+		return;
+	evacuate_begin(c, x, tier, held - goal);
+	if (!e->ctx)
+		return; /* nothing can be emptied */
+	assert(e->ctx == x && !e->compact);
+	e->gives = true;
+	e->goal = goal;
 }
 
 void evacuate_forget(struct core *c, const struct context *x)

@@ -27,6 +27,8 @@ struct evacuation {
 	uint32_t short_of[ABI_PARTS_MAX]; /* places of a class that pages did not find, likewise */
 	uint32_t rounds; /* in which others left for pages that found no room */
 	bool forced;     /* nothing else leaves: those pages do */
+	bool gives;      /* for the pool: other segments that become empty go in place of these */
+	uint64_t goal;   /* it gives until the context has no more bytes than that */
 	uint32_t copies; /* under way */
 	uint64_t wait_ns; /* the next walk begins then */
 	uint32_t segments;
@@ -35,6 +37,7 @@ struct evacuation {
 };
 
 void evacuate_begin(struct core *c, struct context *x, uint32_t tier, uint64_t bytes);
+void evacuate_give(struct core *c, struct context *x, uint32_t tier, uint64_t bytes);
 bool evacuate_hopeful(const struct core *c);
 bool evacuate_compact(struct core *c, struct context *x, uint32_t tier);
 void evacuate_step(struct core *c);

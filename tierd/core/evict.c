@@ -374,8 +374,7 @@ static bool evict_giver(struct core *c, struct context *x, uint32_t tier, uint64
 
 	if (!giver)
 		return false;
-	evacuate_surplus(c, giver, tier, true);
-	evacuate_begin(c, giver, tier, bytes);
+	evacuate_give(c, giver, tier, bytes);
 	return evacuate_hopeful(c) || c->punching[tier];
 }
 
@@ -672,13 +671,12 @@ void evict_room_ahead(struct core *c, struct context *x, uint32_t tier)
 
 static void balance(struct core *c, struct context *x, uint32_t tier)
 {
-	struct space_stats st;
+	uint64_t held, quota = x->plan.quota[tier];
 
 	evacuate_surplus(c, x, tier, false);
-	space_stats(x->space[tier], &st);
-	if (st.charged > x->plan.quota[tier]) { /* it was lowered */
-		evacuate_surplus(c, x, tier, true);
-		evacuate_begin(c, x, tier, st.charged - x->plan.quota[tier]);
+	held = space_held(x->space[tier]);
+	if (held > quota) { /* it was lowered */
+		evacuate_give(c, x, tier, held - quota);
 	} else if (tier != ABI_TIER_CXL || !x->put_copies) {
 		evict_room_ahead(c, x, tier);
 	}

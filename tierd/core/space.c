@@ -698,6 +698,12 @@ void space_stats(const struct space *s, struct space_stats *out)
 	assert(out->live <= out->charged);
 }
 
+uint64_t space_held(const struct space *s)
+{
+	assert(s->taken >= s->punching);
+	return (s->taken - s->punching) * s->segment_bytes - s->returned;
+}
+
 bool space_is_live(const struct space *s, uint64_t offset)
 {
 	uint32_t seg, place;

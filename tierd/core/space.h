@@ -149,6 +149,9 @@ struct space_stats {
 };
 void space_stats(const struct space *s, struct space_stats *out);
 
+/* Bytes charged, less those of segments that are being punched. */
+uint64_t space_held(const struct space *s);
+
 /* The first unused segment at `from` or behind it; the range behind all segments counts as such. */
 uint64_t space_hole(const struct space *s, uint64_t from);
 /*
