@@ -407,6 +407,10 @@ bug("cached-stream-takes-all", CORE + "stream_window.c",
 bug("doubt-after-the-next-flush", CORE + "flush.c",
     "\tflushed_freeze(c);\n\tx->meta[slot].settle", "\tx->meta[slot].settle", "test_core_flush",
     quick=True)
+bug("header-before-its-catalog", CORE + "writeback.c", " && catalog_voids(c, run->voids);", ";",
+    "test_core_flush", quick=True)
+bug("removal-that-no-header-waits-for", CORE + "context.c",
+    "\tc->voids++;\n\tx->closing", "\tx->closing", "test_core_flush", quick=True)
 bug("doubted-twice-written-once", CORE + "flush.c",
     "if (x->meta[slot].settle == SETTLE_DOUBT)\n\t\treturn;", "", "test_core_flush")
 bug("first-tombstone-bounds-all", CORE + "store.c", "run->bound > g->lsn_tombstone)",

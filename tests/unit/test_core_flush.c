@@ -235,6 +235,52 @@ static void test_no_doubt_is_for_ever(void **state)
 	}
 }
 
+static void raise_epoch(void)
+{
+	assert_int_equal(core_context_epoch(host.core, host.context[0].id, 0, 0), 0);
+}
+
+static void remove_other(void)
+{
+	host_context_remove(&host, 1);
+}
+
+/*
+ * Blocks that a new epoch or a removal ended leave at once, and their segments are free. Not before
+ * a durable catalog says so may a header end what these hold: else a crash that loses the catalog
+ * brings back what later records had hidden.
+ */
+static void header_after_catalog(void (*ends)(void))
+{
+	ends();
+	host_tick(&host, MS);
+	assert_int_equal(host.bag_count, 1); /* the catalog */
+	put_durably(0, 1);
+	assert_int_equal(host.bag_count, 2);
+	host_carry(&host, 1); /* a copy */
+	host_tick(&host, 100 * MS);
+	assert_true(core_next_tick(host.core) > host.core->now_ns);
+	carry(CORE_AC_WRITE, HOST_WELL); /* there is no header beside it */
+	assert_int_equal(host.core->run[DISK_LOG_DURABLE].phase, RUN_HEADER);
+	carry(CORE_AC_SYNC, HOST_WELL);
+	carry(CORE_AC_WRITE, HOST_WELL);
+	assert_int_equal(host.core->run[DISK_LOG_DURABLE].phase, RUN_HEADER_SYNC);
+}
+
+static void test_a_header_waits_for_what_ended_a_life(void **state)
+{
+	struct disk_context spec;
+
+	header_after_catalog(raise_epoch);
+	one_host_off(state);
+	setup(state);
+	host.held = false;
+	host_spec(&spec, HOST_KIND_STORE, 1);
+	assert_int_equal(host_context_make(&host, 1, &spec), 0);
+	host.held = true;
+	header_after_catalog(remove_other);
+}
+
 /* All that there is to do, but the flush under way. */
 static void carry_all_but_the_flush(void)
 {
@@ -292,6 +338,7 @@ int main(void)
 		EACH(test_a_dropped_segment_delays_no_durable_put),
 		EACH(test_no_doubt_is_for_ever),
 		EACH(test_a_flush_does_not_settle_who_came_into_the_slot),
+		EACH(test_a_header_waits_for_what_ended_a_life),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

@@ -368,6 +368,7 @@ static void gather(struct core *c)
 	int err = 0;
 
 	k->runs = k->at = 0;
+	k->voids = c->voids;
 	k->failed = k->recorded = false;
 	while (k->runs < CLEAN_RUNS && bytes < CLEAN_BATCH_BYTES && !err) {
 		if (may && !k->by_record &&
@@ -500,6 +501,8 @@ static void header_step(struct core *c)
 		k->at++;
 	if (k->failed) {
 		batch_over(c, false);
+	} else if (k->at < k->runs && !catalog_voids(c, k->voids)) {
+		return;
 	} else if (k->at < k->runs) {
 		const struct store_run *place = &k->run[k->at].place;
 

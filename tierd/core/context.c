@@ -112,6 +112,7 @@ static int64_t catalog_encode(struct core *c)
 		x->listing = true;
 		x->epoch_listing = x->spec.epoch;
 	}
+	c->voids_listing = c->voids;
 	head.magic = DISK_CATALOG_MAGIC;
 	head.version = DISK_VERSION;
 	head.store_id = c->config.super.store_id;
@@ -177,12 +178,26 @@ void catalog_synced(struct core *c)
 	}
 	for (uint32_t i = 0; i < c->catalog_flying; i++)
 		core_reply(c, c->catalog_token[i].token, 0, c->catalog_token[i].value);
+	assert(c->voids_listed <= c->voids_listing && c->voids_listing <= c->voids);
+	c->voids_listed = c->voids_listing;
 	c->catalog_tokens -= c->catalog_flying;
 	memmove(c->catalog_token, c->catalog_token + c->catalog_flying,
 		c->catalog_tokens * sizeof(c->catalog_token[0]));
 	c->catalog_flying = 0;
 	c->catalog_running = false;
 	c->catalog_sync = 0;
+}
+
+/*
+ * May the header of a segment that was opened after so many voids be written? It ends a former life
+ * for good. Where a new epoch or a removal had ended that one's blocks, a crash that loses only the
+ * catalog would bring the old epoch back without its records: older ones of the same keys, which
+ * these had hidden, would be taken for what flushed_lsn proves (D9).
+ */
+bool catalog_voids(const struct core *c, uint64_t voids)
+{
+	assert(voids <= c->voids);
+	return c->voids_listed >= voids;
 }
 
 /* ---- plan --------------------------------------------------------------------------------- */
@@ -542,6 +557,7 @@ int core_context_epoch(struct core *c, uint32_t id, uint64_t epoch, uint64_t tok
 		epoch = (x->epoch_seen > x->spec.epoch ? x->epoch_seen : x->spec.epoch) + 1;
 	if (epoch <= x->spec.epoch || epoch > UINT32_MAX)
 		return -EINVAL;
+	c->voids++;
 	x->spec.epoch = epoch;
 	index_epoch(&x->ix, epoch); /* readers at once; the answer when it is durable */
 	x->sweeping = true;
@@ -558,6 +574,7 @@ int core_context_remove(struct core *c, uint32_t id, uint64_t token, uint64_t go
 
 	if (!x || x->closing)
 		return -ENOENT;
+	c->voids++;
 	x->closing = true;
 	x->gone_token = gone;
 	x->sweep_slot = 0;

@@ -176,7 +176,7 @@ static void begin(struct core *c)
 	struct discarder *d = &c->discarder;
 	int64_t segment;
 
-	if (d->looked)
+	if (d->looked || !catalog_voids(c, c->voids))
 		return;
 	d->looked = !free_some(c);
 	segment = store_stale(c->store, DISCARD_SPARED);

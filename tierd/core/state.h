@@ -463,8 +463,8 @@ struct core {
 	uint64_t catalog_sync; /* the flush its last write needs */
 	uint32_t *crc_scratch;
 	struct disk_block *tomb_scratch;
-	bool catalog_dirty, catalog_running;
-	bool catalog_doubtful; /* a flush failed while it was being written */
+	bool catalog_dirty, catalog_running, catalog_doubtful; /* a flush failed during its write */
+	uint64_t voids, voids_listing, voids_listed; /* epochs and removals; written, flushed */
 	struct token catalog_token[CORE_TOKENS_MAX]; /* [0, flying) are in the write under way */
 	uint32_t catalog_tokens, catalog_flying;
 	struct token drain_token[CORE_TOKENS_MAX];

@@ -230,11 +230,11 @@ static void run_take(struct core *c, struct run *run, const uint32_t *chain)
 	x->dirty_urgent = false; /* set again below, if the list still holds durable blocks */
 	if (x->dirty.count && x->meta[x->dirty.head].flags & BLOCK_DURABLE)
 		x->dirty_urgent = true;
-	run->cursor = 0;
+	run->cursor = run->outstanding = 0;
 	run->written = 0;
-	run->outstanding = 0;
 	run->failed = run->doubtful = false;
 	run_head(run);
+	run->voids = c->voids;
 	run->phase = run->place.header_offset ? RUN_HEADER : RUN_DATA;
 }
 
@@ -520,11 +520,17 @@ static void run_end(struct core *c, struct run *run)
 		context_maybe_gone(c, x);
 }
 
+/* Its header is to be written, as soon as time has come. */
+static bool header_due(const struct core *c, const struct run *run)
+{
+	return run->phase == RUN_HEADER && !run->outstanding && catalog_voids(c, run->voids);
+}
+
 static void run_step(struct core *c, struct run *run)
 {
 	uint32_t total = run->blocks * run->head.pages_per_block;
 
-	if (run->phase == RUN_HEADER && !run->outstanding && c->now_ns >= c->flush_retry_ns) {
+	if (header_due(c, run) && c->now_ns >= c->flush_retry_ns) {
 		store_header(c->store, &run->place, run->buf);
 		buffer_io(c, run, run->place.header_offset, DISK_SECTOR);
 		return;
@@ -636,6 +642,7 @@ static bool tombs_begin(struct core *c, enum tombs_kind kind)
 	run->head.type = DISK_RECORD_TOMBSTONE;
 	run->head.context_uid = uid;
 	run->head.block_count = n;
+	run->voids = c->voids;
 	run->phase = run->place.header_offset ? RUN_HEADER : RUN_DATA;
 	return true;
 }
@@ -784,8 +791,7 @@ uint64_t writeback_next_tick(const struct core *c)
 		next = due_ns < next ? due_ns : next;
 	}
 	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
-		if (c->run[i].phase == RUN_HEADER && !c->run[i].outstanding &&
-		    c->flush_retry_ns < next)
+		if (header_due(c, &c->run[i]) && c->flush_retry_ns < next)
 			next = c->flush_retry_ns;
 	if (!tombs_wait(c))
 		return next;

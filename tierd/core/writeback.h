@@ -52,6 +52,7 @@ struct run {
 	uint32_t absent; /* D14, by place in the record; the keys of these: */
 	uint8_t named[DISK_RUN_BLOCKS_MAX][ABI_KEY_BYTES];
 	struct disk_record head;
+	uint64_t voids; /* before it began: the header waits for a catalog that says them */
 	uint64_t header_sync; /* RUN_HEADER_SYNC: the flush that makes the header durable */
 	uint32_t outstanding;
 	uint32_t cursor; /* next page in D7 order, of blocks * pages a block */
@@ -102,6 +103,7 @@ struct cleaner {
 	bool recorded;	 /* a record of it may be there */
 	bool busy;	 /* header, record or summary is under way */
 	bool by_record;	 /* the segment's runs, as they are: clean_gather_run */
+	uint64_t voids;	 /* as a run's, of the batch */
 	uint64_t need;	 /* *_SYNC: this flush */
 	uint64_t summary_next; /* first byte of the summary that was not read */
 	size_t part_bytes, part_cursor; /* of the part that was read, into chunk[0].data */
@@ -227,6 +229,7 @@ uint64_t flush_next_tick(const struct core *c);
 bool unflushed_room(const struct core *c, uint32_t blocks);
 void unflushed_add(struct core *c, struct context *x, uint32_t slot);
 void flushed_freeze(struct core *c);
+bool catalog_voids(const struct core *c, uint64_t voids); /* context.c */
 bool store_failing(const struct core *c);
 
 /* prove.c */
