@@ -17,18 +17,10 @@ double replay_flops(uint64_t tokens)
 	return (double)tokens * (FLOPS_TOKEN + FLOPS_PAIR * (double)tokens / 2);
 }
 
-/* Of the prompt's first blocks. */
-static uint64_t tokens_of(const struct trace *t, const struct trace_request *r, uint64_t blocks)
-{
-	uint64_t tokens = blocks * t->block_tokens;
-
-	return tokens < r->input_tokens ? tokens : r->input_tokens;
-}
-
 void outcome_add(struct outcome *o, const struct trace *t, const struct trace_request *r,
 		 uint64_t hit)
 {
-	uint64_t all = tokens_of(t, r, r->id_count), saved = tokens_of(t, r, hit);
+	uint64_t all = trace_tokens(t, r, r->id_count), saved = trace_tokens(t, r, hit);
 
 	if (o->hit)
 		o->hit[o->requests] = (uint32_t)hit;

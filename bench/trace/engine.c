@@ -237,13 +237,6 @@ static int64_t match(struct engine *e)
 	return n;
 }
 
-static uint64_t tokens_of(const struct trace *t, const struct trace_request *r, uint64_t blocks)
-{
-	uint64_t tokens = blocks * t->block_tokens;
-
-	return tokens < r->input_tokens ? tokens : r->input_tokens;
-}
-
 int64_t engine_look(struct engine *e, const struct trace *t, const struct trace_request *r,
 		    uint64_t *first_ns)
 {
@@ -276,7 +269,7 @@ int engine_serve(struct engine *e, const struct trace *t, const struct trace_req
 	engine_count(&s->blocks_hit, (uint64_t)n);
 	engine_count(&s->blocks_lost, (uint64_t)(matched - n));
 	engine_count(&s->tokens, r->input_tokens);
-	engine_count(&s->tokens_saved, tokens_of(t, r, (uint64_t)n));
+	engine_count(&s->tokens_saved, trace_tokens(t, r, (uint64_t)n));
 	if (n < r->id_count) {
 		error = engine_put(e, (uint32_t)n);
 		if (error)

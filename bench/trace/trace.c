@@ -405,6 +405,13 @@ void trace_close(struct trace *t)
 	free(t);
 }
 
+uint64_t trace_tokens(const struct trace *t, const struct trace_request *r, uint64_t blocks)
+{
+	uint64_t tokens = blocks * t->block_tokens;
+
+	return tokens < r->input_tokens ? tokens : r->input_tokens;
+}
+
 int trace_key(tier_key *out, uint64_t id)
 {
 	static const char text[] = "mooncake-trace-1";

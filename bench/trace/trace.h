@@ -55,6 +55,9 @@ void trace_close(struct trace *t);
 /* Fill distinct and reusable of a trace that was made, not read. Errors: -ENOMEM. */
 int trace_count(struct trace *t);
 
+/* Tokens of the first so many blocks of request r. */
+uint64_t trace_tokens(const struct trace *t, const struct trace_request *r, uint64_t blocks);
+
 /* The key of the block that an id names: as an engine's own block name, salted with the format. */
 int trace_key(tier_key *out, uint64_t id);
 
