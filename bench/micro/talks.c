@@ -17,13 +17,13 @@
 #include "bench/micro/talks.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <time.h>
 
 #include "bench/micro/pool.h"
 #include "bench/model/itme.h"
+#include "bench/model/talk.h"
 #include "libtier/base/cleanup.h"
 #include "libtier/base/units.h"
 
@@ -110,18 +110,21 @@ static int ask(struct talks *t, uint32_t user, uint32_t klass)
 
 /* ---- a turn -------------------------------------------------------------------------------- */
 
-static double uniform(uint64_t *random)
+/* Users think as those of the model do. */
+static struct talk_spec thinking(const struct talks *t)
 {
-	return ((double)(bench_random(random) >> 11) + 1) / 9007199254740994.0;
+	double read_s = (double)t->read_ns / 1e9;
+
+	return (struct talk_spec){ .think_s = THINK_READS * read_s,
+				   .sigma = THINK_SIGMA,
+				   .think_most_s = THINK_MOST_READS * read_s };
 }
 
 static int think(struct talks *t, uint32_t user, uint64_t *random)
 {
-	double away = THINK_READS * exp(THINK_SIGMA * sqrt(-2 * log(uniform(random))) *
-					cos(6.283185307179586 * uniform(random)));
+	const struct talk_spec spec = thinking(t);
 
-	away = away < THINK_MOST_READS ? away : THINK_MOST_READS;
-	t->user[user].return_ns = time_now_ns() + (uint64_t)(away * (double)t->read_ns);
+	t->user[user].return_ns = time_now_ns() + talk_think_ns(&spec, random);
 	return say(t, user, TIER_SESSION_TURN_END);
 }
 
@@ -222,12 +225,14 @@ static int compute(struct talks *t, uint64_t now_ns, uint64_t *random)
 static int play(struct talks *t, uint32_t round, double *p95_ms)
 {
 	const struct timespec pause = { 0, POLL_NS };
+	struct talk_spec spec = thinking(t);
 	uint64_t random[USERS];
 	int error = 0;
 
+	spec.seed = round;
 	t->done = t->turns = t->queued = 0;
 	for (uint32_t i = 0; i < USERS && !error; i++) {
-		random[i] = (round * 77777ull + i + 1) * 0x9e3779b97f4a7c15ull | 1;
+		random[i] = talk_random(&spec, i);
 		t->user[i] = (struct user){ .turns = 0 };
 		error = think(t, i, &random[i]);
 	}
