@@ -169,17 +169,23 @@ static void test_a_restart_knows_what_was(void **state)
 	host_audit(&host);
 }
 
+/* Segments are dead, and none was discarded. */
+static void dead_unseen(void)
+{
+	host.core->config.discard = false;
+	fill();
+	empty();
+	again();
+	host.core->config.discard = true;
+}
+
 /* A put and its write-back come first, from the header to the flush. */
 static void test_not_beside_others(void **state)
 {
 	const struct abi_put_args args = { .count = 3 };
 
 	(void)state;
-	host.core->config.discard = false;
-	fill();
-	empty();
-	again();
-	host.core->config.discard = true;
+	dead_unseen();
 	host.held = true;
 	assert_int_equal(host_reserve(&host, &args, 0, ABI_SQE_DURABLE), 0);
 	assert_true(host_commit(&host, ABI_SQE_DURABLE));
@@ -202,11 +208,7 @@ static void test_a_store_in_use_is_discarded_slowly(void **state)
 	uint32_t steps = 0;
 
 	(void)state;
-	host.core->config.discard = false;
-	fill();
-	empty();
-	again();
-	host.core->config.discard = true;
+	dead_unseen();
 	assert_int_equal(one_host_put_begin(0, 1, ABI_SQE_DURABLE), 0); /* its copy has no end */
 	begun = last = host.now_ns;
 	assert_true(host.bag_count > 0 && host.core->copies > 0);
