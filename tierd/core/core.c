@@ -315,11 +315,10 @@ void core_close(struct core *c)
 {
 	if (!c)
 		return;
-	for (uint32_t i = 0; i < c->contexts_high; i++) {
+	for (uint32_t i = 0; i < c->contexts_high; i++)
 		if (c->context[i])
 			context_release(c->context[i]);
-		free(c->recover_lsn[i]);
-	}
+	recover_close(c);
 	retain_close(c);
 	for (uint32_t i = 0; c->client && i < CORE_CLIENTS_MAX; i++)
 		free(c->client[i].attached);
@@ -339,8 +338,6 @@ void core_close(struct core *c)
 	}
 	reserve_close(c);
 	ledger_close(&c->owners);
-	free(c->note);
-	free(c->late);
 	free(c->catalog_buf);
 	free(c->catalog_list);
 	free(c->catalog_limits);

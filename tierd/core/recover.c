@@ -26,7 +26,7 @@ struct recover_note {
 	uint8_t key[ABI_KEY_BYTES]; /* of the tombstone, of the parent */
 };
 
-/* A run of the durable log some of which had no slot; its record follows, in core.late. */
+/* A run of the durable log some of which had no slot; its record follows, in core.recover.late. */
 struct recover_late {
 	uint32_t context, segment;
 	uint64_t data_offset;
@@ -35,25 +35,25 @@ struct recover_late {
 
 static uint64_t *lsn_of(struct core *c, struct context *x, uint32_t slot)
 {
-	if (!c->recover_lsn[x->index])
-		c->recover_lsn[x->index] = calloc(x->spec.blocks_max, sizeof(uint64_t));
-	return c->recover_lsn[x->index] ? &c->recover_lsn[x->index][slot] : NULL;
+	if (!c->recover.lsn[x->index])
+		c->recover.lsn[x->index] = calloc(x->spec.blocks_max, sizeof(uint64_t));
+	return c->recover.lsn[x->index] ? &c->recover.lsn[x->index][slot] : NULL;
 }
 
 static struct recover_note *note_take(struct core *c, struct context *x, const uint8_t *key)
 {
 	struct recover_note *n;
 
-	if (c->notes == c->notes_max) {
-		uint32_t max = c->notes_max ? 2 * c->notes_max : 1024;
+	if (c->recover.notes == c->recover.notes_max) {
+		uint32_t max = c->recover.notes_max ? 2 * c->recover.notes_max : 1024;
 
-		n = realloc(c->note, max * sizeof(*n));
+		n = realloc(c->recover.note, max * sizeof(*n));
 		if (!n)
 			return NULL;
-		c->note = n;
-		c->notes_max = max;
+		c->recover.note = n;
+		c->recover.notes_max = max;
 	}
-	n = &c->note[c->notes++];
+	n = &c->recover.note[c->recover.notes++];
 	*n = (struct recover_note){ .ctx = x, .slot = ABI_SLOT_NONE };
 	memcpy(n->key, key, ABI_KEY_BYTES);
 	return n;
@@ -202,19 +202,19 @@ static int late_keep(struct core *c, const struct context *x, const struct store
 	size_t bytes = (record_bytes(v) + 7) & ~(size_t)7, need = sizeof(struct recover_late);
 	struct recover_late *at;
 
-	need += c->late_bytes + bytes;
-	if (need > c->late_max) {
-		uint8_t *late = realloc(c->late, 2 * need);
+	need += c->recover.late_bytes + bytes;
+	if (need > c->recover.late_max) {
+		uint8_t *late = realloc(c->recover.late, 2 * need);
 
 		if (!late)
 			return -ENOMEM;
-		c->late = late;
-		c->late_max = 2 * need;
+		c->recover.late = late;
+		c->recover.late_max = 2 * need;
 	}
-	at = (struct recover_late *)(c->late + c->late_bytes);
+	at = (struct recover_late *)(c->recover.late + c->recover.late_bytes);
 	*at = (struct recover_late){ x->index, v->segment, v->data_offset, bytes };
 	memcpy(at + 1, v->head, record_bytes(v));
-	c->late_bytes = need;
+	c->recover.late_bytes = need;
 	return 0;
 }
 
@@ -225,7 +225,7 @@ static int apply_run(struct core *c, struct context *x, const struct store_view 
 	int err = 0;
 
 	if (!run_fits(x, v)) {
-		c->recovery.records_bad++;
+		c->recover.found.records_bad++;
 		return 0;
 	}
 	/* Never so high that none could be raised above it, whatever a forger wrote. */
@@ -233,7 +233,7 @@ static int apply_run(struct core *c, struct context *x, const struct store_view 
 		x->epoch_seen = v->head->epoch;
 	if (v->head->epoch != x->spec.epoch ||
 	    (log == DISK_LOG_CACHE && x->nvme_bytes + bytes > x->plan.quota[ABI_TIER_NVME])) {
-		c->recovery.blocks_stale += disk_there_below(v->head, v->head->block_count);
+		c->recover.found.blocks_stale += disk_there_below(v->head, v->head->block_count);
 		return 0;
 	}
 	if (!lsn_of(c, x, 0))
@@ -255,12 +255,12 @@ static int apply(struct core *c, const struct store_view *v, uint32_t log)
 	struct context *x = core_context_by_uid(c, v->head->context_uid);
 	int err = 0;
 
-	c->recovery.records++;
+	c->recover.found.records++;
 	/* A catalog that was lost named it: its uid must not become another context's. */
 	if (v->head->context_uid >= c->next_uid && v->head->context_uid < UINT64_MAX / 2)
 		c->next_uid = v->head->context_uid + 1;
 	if (!x) {
-		c->recovery.blocks_stale += disk_there_below(v->head, v->head->block_count);
+		c->recover.found.blocks_stale += disk_there_below(v->head, v->head->block_count);
 		return 0; /* the context was removed */
 	}
 	if (v->head->type == DISK_RECORD_RUN)
@@ -280,21 +280,21 @@ int core_recover_segment(struct core *c, uint32_t segment, const void *summary, 
 	if (n < 0)
 		return n;
 	log = ((const struct disk_segment *)summary)->log;
-	c->recovery.segments++;
+	c->recover.found.segments++;
 	while (!(err = store_next(c->store, segment, summary, bytes, &cursor, &v))) {
 		err = apply(c, &v, log);
 		if (err)
 			return err;
 	}
 	if (err == -EBADMSG)
-		c->recovery.records_bad++;
+		c->recover.found.records_bad++;
 	return n;
 }
 
 /* What a flush has covered for sure needs no proof. */
 static void settle_flushed(struct core *c, struct context *x)
 {
-	const uint64_t *lsn = c->recover_lsn[x->index];
+	const uint64_t *lsn = c->recover.lsn[x->index];
 
 	for (uint32_t slot = 0; lsn && slot < x->ix.slots_used; slot++) {
 		if (x->meta[slot].settle != SETTLE_RECOVERED ||
@@ -303,7 +303,7 @@ static void settle_flushed(struct core *c, struct context *x)
 		if (lsn[slot] <= store_flushed_lsn(c->store))
 			x->meta[slot].settle = SETTLE_NONE;
 		else
-			c->recovery.blocks_unproven++;
+			c->recover.found.blocks_unproven++;
 	}
 }
 
@@ -330,7 +330,7 @@ static void parent_find(struct core *c, const struct recover_note *n)
 	if (parent != ABI_SLOT_NONE || !prefix_binds(x, n->slot))
 		return;
 	block_drop(c, x, n->slot);
-	c->recovery.blocks_orphaned++;
+	c->recover.found.blocks_orphaned++;
 }
 
 /* The block and all behind it. */
@@ -389,18 +389,18 @@ static uint32_t tombs_sort_out(struct core *c)
 {
 	uint32_t tombs = 0;
 
-	for (uint32_t i = 0; i < c->notes; i++)
-		if (c->note[i].slot == ABI_SLOT_NONE) {
-			struct recover_note n = c->note[i];
+	for (uint32_t i = 0; i < c->recover.notes; i++)
+		if (c->recover.note[i].slot == ABI_SLOT_NONE) {
+			struct recover_note n = c->recover.note[i];
 
-			c->note[i] = c->note[tombs];
-			c->note[tombs++] = n;
+			c->recover.note[i] = c->recover.note[tombs];
+			c->recover.note[tombs++] = n;
 		}
 	if (tombs)
-		qsort(c->note, tombs, sizeof(*c->note), by_key);
+		qsort(c->recover.note, tombs, sizeof(*c->recover.note), by_key);
 	store_tombs_forget(c->store);
 	for (uint32_t i = 0; i < tombs; i++) {
-		const struct recover_note *n = &c->note[i];
+		const struct recover_note *n = &c->recover.note[i];
 
 		if (!i || n->ctx != n[-1].ctx || memcmp(n->key, n[-1].key, ABI_KEY_BYTES))
 			store_tombs_found(c->store, n->segment, n->lsn < n->at ? n->lsn : n->at);
@@ -420,13 +420,13 @@ static bool is_void(const struct core *c, uint32_t tombs, const struct context *
 	while (low < high) { /* the first that does not come before all of this key */
 		uint32_t middle = low + (high - low) / 2;
 
-		if (by_key(&c->note[middle], &n) < 0)
+		if (by_key(&c->recover.note[middle], &n) < 0)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	return low < tombs && c->note[low].ctx == x && c->note[low].lsn >= lsn &&
-	       !memcmp(c->note[low].key, key, ABI_KEY_BYTES);
+	return low < tombs && c->recover.note[low].ctx == x && c->recover.note[low].lsn >= lsn &&
+	       !memcmp(c->recover.note[low].key, key, ABI_KEY_BYTES);
 }
 
 /* The i-th block of a run that came late: cached ones make way, as often as it takes. */
@@ -445,15 +445,16 @@ static int late_place(struct core *c, struct context *x, const struct store_view
 /* All tombstones are known, and have been applied to what is in. */
 static int late_apply(struct core *c, uint32_t tombs)
 {
+	struct recover *r = &c->recover;
 	const struct recover_late *late;
 	int err = 0;
 
 	part_all(c);
-	for (uint64_t at = 0; at < c->late_bytes && !err; at += sizeof(*late) + late->bytes) {
+	for (uint64_t at = 0; at < r->late_bytes && !err; at += sizeof(*late) + late->bytes) {
 		struct store_view v = { .segment = 0 };
 		struct context *x;
 
-		late = (const struct recover_late *)(c->late + at);
+		late = (const struct recover_late *)(r->late + at);
 		x = c->context[late->context];
 		v.segment = late->segment;
 		v.data_offset = late->data_offset;
@@ -466,9 +467,9 @@ static int late_apply(struct core *c, uint32_t tombs)
 			    !is_void(c, tombs, x, v.block[i].key, v.head->lsn))
 				err = late_place(c, x, &v, i);
 	}
-	free(c->late);
-	c->late = NULL;
-	c->late_bytes = c->late_max = 0;
+	free(r->late);
+	r->late = NULL;
+	r->late_bytes = r->late_max = 0;
 	return err;
 }
 
@@ -478,16 +479,16 @@ static int notes_apply(struct core *c)
 	int err;
 
 	for (uint32_t i = 0; i < tombs; i++)
-		tomb_apply(c, &c->note[i]);
+		tomb_apply(c, &c->recover.note[i]);
 	err = late_apply(c, tombs);
-	for (uint32_t i = 0; i < c->notes; i++)
-		if (c->note[i].slot != ABI_SLOT_NONE)
-			parent_find(c, &c->note[i]);
+	for (uint32_t i = 0; i < c->recover.notes; i++)
+		if (c->recover.note[i].slot != ABI_SLOT_NONE)
+			parent_find(c, &c->recover.note[i]);
 	part_all(c);
-	c->recovery.blocks_orphaned += c->metrics.prefix_dropped;
-	free(c->note);
-	c->note = NULL;
-	c->notes = c->notes_max = 0;
+	c->recover.found.blocks_orphaned += c->metrics.prefix_dropped;
+	free(c->recover.note);
+	c->recover.note = NULL;
+	c->recover.notes = c->recover.notes_max = 0;
 	return err;
 }
 
@@ -501,12 +502,12 @@ int core_recover_finish(struct core *c, struct core_recovery *out)
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		if (c->context[i]) {
 			settle_flushed(c, c->context[i]);
-			c->recovery.blocks += c->context[i]->blocks; /* each once */
-			c->recovery.blocks_unreached += count_unreached(c->context[i]);
-			c->recovery.bytes += c->context[i]->nvme_bytes;
+			c->recover.found.blocks += c->context[i]->blocks; /* each once */
+			c->recover.found.blocks_unreached += count_unreached(c->context[i]);
+			c->recover.found.bytes += c->context[i]->nvme_bytes;
 		}
-		free(c->recover_lsn[i]);
-		c->recover_lsn[i] = NULL;
+		free(c->recover.lsn[i]);
+		c->recover.lsn[i] = NULL;
 	}
 	retain_recovery_end(c);
 	c->discarder.looked = false;
@@ -514,6 +515,14 @@ int core_recover_finish(struct core *c, struct core_recovery *out)
 	err = prove_begin(c);
 	if (err)
 		return err;
-	*out = c->recovery;
+	*out = c->recover.found;
 	return 0;
+}
+
+void recover_close(struct core *c)
+{
+	for (uint32_t i = 0; i < c->contexts_high; i++)
+		free(c->recover.lsn[i]);
+	free(c->recover.note);
+	free(c->recover.late);
 }

@@ -18,6 +18,7 @@
 #include "tierd/core/sched.h"
 #include "tierd/core/session.h"
 #include "tierd/core/predict.h"
+#include "tierd/core/recover.h"
 #include "tierd/core/retain.h"
 #include "tierd/core/space.h"
 #include "tierd/core/store.h"
@@ -470,12 +471,7 @@ struct core {
 	struct token drain_token[CORE_TOKENS_MAX];
 	uint32_t drain_tokens;
 
-	uint64_t *recover_lsn[ABI_CONTEXTS_MAX]; /* during recovery: lsn of each slot's record */
-	struct recover_note *note;
-	uint32_t notes, notes_max;
-	uint8_t *late; /* runs that found no slot: recover.c */
-	uint64_t late_bytes, late_max;
-	struct core_recovery recovery;
+	struct recover recover;
 	struct retain retain;
 	uint64_t next_slow_ns, next_deadline_ns;
 };
