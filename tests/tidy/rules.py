@@ -25,7 +25,7 @@ PAGE_WORDS = 50
 PURPOSE_WORDS = 6
 
 # Folders whose README a newcomer opens first.
-PLANT_TABLES = {"tests/sim/plants": "tierd/core/", "tests/plants/table.py": ""}
+PLANT_TABLES = {"tests/sim/planted.py": "tierd/core/", "tests/plants/table.py": ""}
 README_FOLDERS = ("libtier", "tierd", "bench", "tests", "cuda", "kernel-mod", "fpga-sim")
 
 # Where a mutable global is allowed: the one who owns the process.
