@@ -98,6 +98,17 @@ struct reuse_regret {
 };
 
 /*
+ * Where a walk begins: with the first leaf of a cell. Which cell that is changes when any gets its
+ * first leaf or loses its last, and with the epoch; who leaves in between is found at once.
+ */
+struct reuse_front {
+	bool known;
+	bool dear; /* the oldest is worth clearly more than what is worth least */
+	uint32_t age; /* of what is worth least */
+	const struct reuse_cell *least, *oldest; /* NULL = there is no leaf */
+};
+
+/*
  * Where few of a context's blocks are in the tier at a time, nodes are handed out as blocks come
  * (map, slot); else node = slot + 1.
  */
@@ -123,6 +134,7 @@ struct reuse {
 	double never[REUSE_KINDS];		   /* chance of no use at any age told apart */
 	double beyond[REUSE_KINDS];		   /* uses an epoch at ages beyond these */
 	struct reuse_regret regret;
+	struct reuse_front front;
 	uint16_t order[REUSE_GROUPS];		   /* groups, least worth first (reuse_worth) */
 	uint16_t rank[REUSE_GROUPS];
 	uint64_t leafy[REUSE_RANK_WORDS];	   /* by rank: all groups with a leaf, and others */

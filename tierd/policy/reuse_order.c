@@ -22,6 +22,11 @@ static uint32_t cell_at(const struct reuse *r, uint32_t age)
 	return age >= REUSE_EPOCHS ? REUSE_EPOCHS : (r->epoch - age) % REUSE_EPOCHS;
 }
 
+static struct reuse_cell *cell_of(struct reuse *r, const struct reuse_node *n)
+{
+	return &r->cell[cell_at(r, reuse_age_of(r, n))][row_of(n)];
+}
+
 static uint32_t group_of(const struct reuse *r, const struct reuse_node *n)
 {
 	return row_of(n) * REUSE_AGES + reuse_age(reuse_age_of(r, n));
@@ -39,6 +44,7 @@ static void bit_clear(uint64_t *words, uint32_t bit)
 
 static void leaf_mark(struct reuse *r, uint32_t row, uint32_t at)
 {
+	r->front.known = false;
 	bit_set(r->rows[at], row);
 	if (at == REUSE_EPOCHS)
 		return;
@@ -50,6 +56,7 @@ static void leaf_unmark(struct reuse *r, uint32_t row, uint32_t at)
 {
 	uint64_t left = 0;
 
+	r->front.known = false;
 	bit_clear(r->rows[at], row);
 	if (at == REUSE_EPOCHS)
 		return;
@@ -346,30 +353,47 @@ static uint32_t leaf_beyond(const struct reuse *r)
 	return 0;
 }
 
+static void front_find(struct reuse *r)
+{
+	struct reuse_front *f = &r->front;
+	uint32_t least = leaf_from(r, 0), oldest;
+
+	*f = (struct reuse_front){ .known = true };
+	if (!least)
+		return;
+	oldest = oldest_leaf(r);
+	assert(oldest); /* there is a leaf */
+	f->least = cell_of(r, &r->node[least]);
+	f->oldest = cell_of(r, &r->node[oldest]);
+	f->age = reuse_age_of(r, &r->node[least]);
+	f->dear = reuse_worth(r, group_of(r, &r->node[oldest])) >=
+		  r->regret.caution * reuse_worth(r, group_of(r, &r->node[least]));
+}
+
 /*
  * Whom to let go: what is worth least; the oldest, if that is not worth clearly more; or, where the
  * limit is reached, what is worth least of that which LRU would not have.
  */
 uint32_t reuse_walk_begin(struct reuse *r)
 {
-	uint32_t least = walk_from(r, 0, false), oldest, beyond;
+	const struct reuse_front *f = &r->front;
+	uint32_t beyond = 0;
 
 	r->oldest = 0;
-	if (!least || r->node[least].children)
-		return least;
-	oldest = oldest_leaf(r);
-	assert(oldest); /* there is a leaf */
-	if (oldest == least)
-		return least;
-	if (reuse_worth(r, group_of(r, &r->node[oldest])) >=
-	    r->regret.caution * reuse_worth(r, group_of(r, &r->node[least]))) {
-		if (reuse_regret_allows(r, reuse_age_of(r, &r->node[least])))
-			return least;
+	if (!f->known)
+		front_find(r);
+	if (!f->least)
+		return inner_from(r, 0);
+	assert(f->least->leaf && f->oldest->leaf);
+	if (f->least == f->oldest)
+		return f->least->leaf;
+	if (f->dear) {
+		if (reuse_regret_allows(r, f->age))
+			return f->least->leaf;
 		beyond = leaf_beyond(r);
-		oldest = beyond ? beyond : oldest;
 	}
-	r->oldest = oldest;
-	return oldest;
+	r->oldest = beyond ? beyond : f->oldest->leaf;
+	return r->oldest;
 }
 
 /* The oldest was a walk's first out of turn: behind it all others come in theirs. */
@@ -429,6 +453,7 @@ static void cells_mark(struct reuse *r, uint32_t row, uint32_t word)
 /* Blocks have moved into other groups by their age, and groups to other ranks. */
 void reuse_groups_mark(struct reuse *r)
 {
+	r->front.known = false;
 	memset(r->leafy, 0, sizeof(r->leafy));
 	r->leafy_words = 0;
 	for (uint32_t row = 0; row < REUSE_ROWS; row++) {
