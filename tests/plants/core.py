@@ -110,6 +110,8 @@ bug("late-deletion-waits-on", CORE + "delete.c", "!r->error && !r->late) {", "!r
 bug("small-share-emptied", CORE + "evict.c",
     "ROOM_MIN < (st.live + st.available + st.punching) / 64",
     "ROOM_MIN < c->pool[tier].capacity / 64", "test_core_room")
+bug("put-takes-more-than-it-lacks", CORE + "put_copy.c", "bytes * pages_ahead(r)",
+    "bytes * CORE_SEGMENTS_IO | (pages_ahead(r) & 0)", "test_core_room")
 bug("full-for-ever", CORE + "writeback.c",
     "x->full_since_ns = 0; /* of what is no longer there; this one has its try */", "",
     "test_core_full", quick=True)

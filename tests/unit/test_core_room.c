@@ -325,6 +325,44 @@ static void test_a_small_share_is_not_emptied(void **state)
 	host_halt(&host);
 }
 
+/* Blocks of one page each: a tier of 384. */
+static void large_pages(struct disk_context *spec)
+{
+	struct abi_geometry *g = &spec->geometry;
+
+	host_spec(spec, HOST_KIND_MEMORY, 0);
+	g->part_count = g->part[0].groups = g->pages_per_block = 1;
+	g->part[0].page_bytes = g->part[0].page_stride = 16384;
+	g->block_bytes = 16384;
+	spec->blocks_max = BLOCKS;
+}
+
+/* In a small tier, a put makes no more leave than it lacks; the rest is what is kept free. */
+static void test_a_put_makes_leave_what_it_lacks(void **state)
+{
+	const struct abi_put_args args = { .count = RUN };
+	struct disk_context spec;
+	const struct context *x;
+	uint64_t most;
+
+	(void)state;
+	large_pages(&spec);
+	one_host_boot(&spec, 1);
+	x = core_context(host.core, host.context[0].id);
+	most = spec.quota[ABI_TIER_CXL] / spec.geometry.block_bytes;
+	for (uint32_t n = 0; n < 4 * most; n += RUN) {
+		assert_int_equal(host_reserve(&host, &args, n, 0), 0);
+		assert_true(host_commit(&host, 0));
+		assert_true(host_settle(&host, 100));
+		assert_int_equal(host.answer.res, 0);
+		assert_true(n < most || x->blocks + 3 * most / ROOM_AHEAD_SHARE + 1 >= most);
+	}
+	assert_true(host.core->metrics.dropped_blocks > most);
+	host_audit(&host);
+	host_empty(&host);
+	host_halt(&host);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -333,6 +371,7 @@ int main(void)
 		cmocka_unit_test(test_a_put_waits_for_what_a_fetch_holds),
 		cmocka_unit_test_teardown(test_a_claim_waits_for_places_of_each_size, one_host_off),
 		cmocka_unit_test(test_a_small_share_is_not_emptied),
+		cmocka_unit_test(test_a_put_makes_leave_what_it_lacks),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

@@ -156,6 +156,13 @@ static int64_t copy_place(struct core *c, struct request *r, uint32_t page)
 	return place;
 }
 
+/* Pages that the put may still want at once, the one at the cursor first: no more need to leave. */
+static uint64_t pages_ahead(const struct request *r)
+{
+	assert(r->cursor < r->total);
+	return r->total - r->cursor < CORE_SEGMENTS_IO ? r->total - r->cursor : CORE_SEGMENTS_IO;
+}
+
 /*
  * No place for a page of the block: start what makes room. 0: wait for it. What requests and
  * streams of the context hold can leave once they are over, and they end by their deadlines, as
@@ -168,7 +175,7 @@ static int copy_room(struct core *c, struct request *r, uint32_t page, int64_t l
 
 	put_let_go(c, r->put);
 	if (lack == -ENOSPC)
-		err = evict_room(c, r->ctx, ABI_TIER_CXL, bytes * CORE_SEGMENTS_IO);
+		err = evict_room(c, r->ctx, ABI_TIER_CXL, bytes * pages_ahead(r));
 	else if (lack == -EDQUOT)
 		err = evict_account(c, r->ctx, put_slot(r), ABI_TIER_CXL, bytes);
 	if (err == -ENOSPC && (r->ctx->put_copies || request_holds(c, r->ctx)))
