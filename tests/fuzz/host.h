@@ -70,7 +70,8 @@ struct host {
 	uint64_t staging_bytes; /* of each client: HOST_STAGING, likewise */
 	uint32_t uid;  /* of clients that open; 0 = HOST_OWNER */
 	bool held;     /* actions wait in the bag for host_carry */
-	bool discard;  /* of what is booted next: its device takes discards, */
+	uint64_t cxl_bytes; /* of what is booted next: so much CXL (0 = HOST_CXL) */
+	bool discard;  /* its device takes discards, */
 	int discard_res; /* ... and answers so */
 	bool blind;    /* others open clients: scans are not checked */
 	enum host_fault fault;

@@ -388,6 +388,16 @@ bug("kept-segment-compacted-again", CORE + "evacuate.c",
     "\tif (leased)\n\t\tspace_shun(s, segment);\n", "", "test_core_evacuate")
 bug("emptied-segment-not-hoped-for", CORE + "evacuate.c", " || has_emptied(e));", ");",
     "test_core_evacuate")
+bug("pages-move-before-others-leave", CORE + "evacuate.c",
+    "e->again = lacks && !e->forced && e->walks < LOOKS_MAX;", "e->again = false;",
+    "test_core_evacuate")
+bug("evacuation-beyond-its-goal", CORE + "evacuate.c",
+    "return wanted(c, held > e->goal ? held - e->goal : 0);", "return EVACUATE_SEGMENTS;",
+    "test_core_evacuate")
+bug("own-empty-segments-not-given", CORE + "evacuate.c",
+    "\tlet_stay(e, 0);\n\tchoose(e, still_wanted(c));\n",
+    "\tuint32_t n = still_wanted(c);\n\n\tlet_stay(e, 0);\n\tchoose(e, n);\n",
+    "test_core_quota")
 bug("shunned-for-ever", CORE + "space.c",
     "\tunshun(s, seg);\n", "\tif (0)\n\t\tunshun(s, seg);\n", "test_core_space_evacuate")
 bug("all-shunned-none-goes", CORE + "space_evacuate.c",

@@ -186,6 +186,61 @@ static void test_half_is_kept_of_half(void **state)
 	host_halt(&host);
 }
 
+/* A context of large pages, without a store, fills a tier of so many bytes. */
+static void open_large(uint64_t cxl_bytes)
+{
+	const struct abi_put_args args = { .count = 1 };
+	struct disk_context spec;
+
+	host_spec(&spec, HOST_KIND_LARGE, 0);
+	spec.quota[ABI_TIER_CXL] = cxl_bytes;
+	spec.quota[ABI_TIER_NVME] = UINT64_MAX;
+	spec.blocks_max = (uint32_t)(cxl_bytes / spec.geometry.block_bytes);
+	host.cxl_bytes = cxl_bytes;
+	one_host_boot(&spec, 1);
+	host.cxl_bytes = 0;
+	for (uint32_t n = 0; !core_metrics(host.core)->dropped_blocks; n++) {
+		assert_true(n < spec.blocks_max);
+		assert_int_equal(host_reserve(&host, &args, n, 0), 0);
+		assert_true(host_commit(&host, 0));
+		assert_int_equal(host.answer.value, 1);
+	}
+}
+
+/*
+ * Many segments are to be given, and who leaves first stands in whole ones, side by side: these are
+ * what is given. No pages move into what is about to be empty, and none is emptied in addition.
+ */
+static void test_who_leaves_first_makes_the_room(void **state)
+{
+	const uint64_t lowered = 40u << 20;
+	struct core_quota q = { .who = CORE_HOLDER_CONTEXT, .tier = ABI_TIER_CXL,
+				.limit.hard = lowered };
+	const struct context *x;
+	struct space_stats st;
+	uint64_t moved, segment;
+
+	(void)state;
+	open_large(64u << 20);
+	x = core_context(host.core, host.context[0].id);
+	segment = space_segment_bytes(x->space[ABI_TIER_CXL]);
+	moved = core_metrics(host.core)->moved_pages;
+	q.context_id = x->id;
+	assert_int_equal(core_quota_set(host.core, &q, 1), 0);
+	for (uint32_t i = 0; i < 500; i++)
+		host_tick(&host, 2 * MS);
+	space_stats(x->space[ABI_TIER_CXL], &st);
+	printf("# 64 -> 40 MiB: %.1f live in %.1f, %llu moved\n", (double)st.live / (1 << 20),
+	       (double)st.charged / (1 << 20),
+	       (unsigned long long)core_metrics(host.core)->moved_pages - moved);
+	assert_true(st.charged <= lowered);
+	assert_true(st.live > lowered - segment);
+	assert_true(core_metrics(host.core)->moved_pages - moved < segment / 12288);
+	host_audit(&host);
+	host_empty(&host);
+	host_halt(&host);
+}
+
 /* Two contexts that may have all of the tier. The first one's blocks fill it. */
 static void open_two(void)
 {
@@ -290,6 +345,7 @@ int main(void)
 		cmocka_unit_test(test_a_reader_does_not_stop_compaction),
 		cmocka_unit_test(test_what_a_lease_keeps_is_charged_once),
 		cmocka_unit_test(test_half_is_kept_of_half),
+		cmocka_unit_test(test_who_leaves_first_makes_the_room),
 		cmocka_unit_test(test_what_readers_let_go_is_waited_for),
 	};
 

@@ -3,7 +3,8 @@
  * Emptying segments: so that their memory passes to another context or another size class. Pages
  * move to other segments of their class. Where these have no room, blocks leave in the order of the
  * policy until there is some: what happens to stand in the segment is no worse than others. Only
- * when nothing leaves that way do the pages that stand there.
+ * when nothing leaves that way do the pages that stand there. Where a context gives memory to
+ * others, these blocks leave before pages move, and segments that are empty by then go first.
  *
  *   begin -> walk the descriptors -> each READY page there: copy, publish the new place, retire the
  *   old one (a stray: no word names it) -> fence -> scan -> free
@@ -24,6 +25,7 @@
 #define WALK_STEP 65536u    /* descriptors looked at in one step */
 #define WALKS_MAX 16u       /* then pages that cannot move keep their segment */
 #define WALKS_LEASED 4u     /* then places that are only leased are left behind */
+#define LOOKS_MAX 4u /* before the first walk: others leave, and segments are chosen anew */
 #define ROUNDS_MAX 3u       /* of others leaving; then pages do that find no room all the same */
 #define WALK_WAIT_NS (2 * MS)
 #define FAILED_MAX 4u /* segments in a row: then no more is hoped for */
@@ -318,20 +320,106 @@ static void make_room(struct core *c)
 		    !evict_some(c, x, e->tier, blocks * x->spec.geometry.block_bytes);
 }
 
+/* ---- which segments ----------------------------------------------------------------------- */
+
+/* So many must be emptied; more after one that could not be, which would else be chosen again. */
+static uint32_t wanted(const struct core *c, uint64_t bytes)
+{
+	const struct evacuation *e = &c->evacuation;
+	uint64_t segment_bytes = space_segment_bytes(e->ctx->space[e->tier]);
+	uint64_t n = (bytes + segment_bytes - 1) / segment_bytes;
+
+	n += n ? c->evacuate_failed[false] : 0;
+	return n < EVACUATE_SEGMENTS ? (uint32_t)n : EVACUATE_SEGMENTS;
+}
+
+/* Those that cost least. */
+static void choose(struct evacuation *e, uint32_t count)
+{
+	uint32_t live;
+
+	assert(e->ctx && !e->segments && !e->compact);
+	while (e->segments < count) {
+		int64_t segment = space_evacuate_begin(e->ctx->space[e->tier], ABI_SLOT_NONE,
+						       &live);
+
+		if (segment < 0)
+			return;
+		e->segment[e->segments++] = (uint64_t)segment;
+	}
+}
+
+/* All but so many stay in use, the fullest first. */
+static void let_stay(struct evacuation *e, uint32_t count)
+{
+	struct space *s = e->ctx->space[e->tier];
+
+	while (e->segments > count) {
+		uint32_t most = 0;
+
+		for (uint32_t i = 1; i < e->segments; i++)
+			if (space_segment_live(s, e->segment[i]) >
+			    space_segment_live(s, e->segment[most]))
+				most = i;
+		space_evacuate_end(s, e->segment[most]);
+		e->segment[most] = e->segment[--e->segments];
+	}
+}
+
+static void over(struct core *c)
+{
+	c->evacuation.ctx = NULL;
+	request_wake_space(c);
+}
+
 /*
- * Who left for pages that found no room may have emptied whole segments, into which nothing moves.
- * Where these give as much as was wanted, the ones that were to be emptied stay in use.
+ * Who left for pages without room may have emptied whole segments, into which nothing moves: they
+ * are given in place of those that were to be emptied. Returns how many of these it still takes.
  */
-static bool gave_enough(struct core *c)
+static uint32_t still_wanted(struct core *c)
+{
+	struct evacuation *e = &c->evacuation;
+	uint64_t held;
+
+	assert(e->gives);
+	evacuate_surplus(c, e->ctx, e->tier, true);
+	held = space_held(e->ctx->space[e->tier]);
+	return wanted(c, held > e->goal ? held - e->goal : 0);
+}
+
+/*
+ * Before anything moves: are there pages without room? What has to leave for them goes first, else
+ * they move into segments that are about to be empty. Which ones cost least is seen again then.
+ */
+static void leave_first(struct core *c)
 {
 	struct evacuation *e = &c->evacuation;
 	struct space *s = e->ctx->space[e->tier];
+	uint32_t lacks = 0;
 
-	if (!e->gives)
-		return false;
-	evacuate_surplus(c, e->ctx, e->tier, true);
-	return space_held(s) <= e->goal;
+	for (uint32_t k = 0; k < e->ctx->classes; k++)
+		lacks += e->short_of[k] = space_lacks(s, k, e->segment, e->segments);
+	make_room(c);
+	reclaim_flush(c);
+	memset(e->short_of, 0, sizeof(e->short_of));
+	e->again = lacks && !e->forced && e->walks < LOOKS_MAX;
+	e->wait_ns = e->again ? c->now_ns + WALK_WAIT_NS : 0;
 }
+
+static void choose_again(struct core *c)
+{
+	struct evacuation *e = &c->evacuation;
+
+	e->walks++; /* it takes as long */
+	let_stay(e, 0);
+	choose(e, still_wanted(c));
+	if (e->segments)
+		leave_first(c);
+	else
+		over(c);
+}
+
+/* ---- walks that end ----------------------------------------------------------------------- */
 
 static void walk_end(struct core *c)
 {
@@ -344,11 +432,10 @@ static void walk_end(struct core *c)
 	reclaim_flush(c);
 	if (e->copies)
 		return;
-	if (gave_enough(c)) {
-		for (uint32_t i = 0; i < e->segments; i++)
-			space_evacuate_end(s, e->segment[i]);
-		e->ctx = NULL;
-		request_wake_space(c);
+	if (e->gives)
+		let_stay(e, still_wanted(c));
+	if (!e->segments) {
+		over(c);
 		return;
 	}
 	make_room(c);
@@ -366,8 +453,7 @@ static void walk_end(struct core *c)
 		segment_end(c, e->segment[i]);
 	if (!e->compact)
 		evacuate_surplus(c, e->ctx, e->tier, true);
-	e->ctx = NULL;
-	request_wake_space(c);
+	over(c);
 }
 
 void evacuate_step(struct core *c)
@@ -375,6 +461,8 @@ void evacuate_step(struct core *c)
 	struct evacuation *e = &c->evacuation;
 	uint32_t per, slots;
 
+	if (e->ctx && e->again && c->now_ns >= e->wait_ns)
+		choose_again(c);
 	if (!e->ctx || c->now_ns < e->wait_ns)
 		return;
 	per = e->ctx->ix.pages_per_block;
@@ -428,30 +516,16 @@ bool evacuate_hopeful(const struct core *c)
 	return e->ctx && (c->evacuate_failed[e->compact] < FAILED_MAX || has_emptied(e));
 }
 
-/*
- * Empty as many segments of the context as about `bytes` take, the emptiest first; and more after
- * one that could not be emptied, which would else be chosen again and again.
- */
+/* Empty as many segments of the context as about `bytes` take. */
 void evacuate_begin(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 {
-	struct evacuation *e = &c->evacuation;
-	uint64_t segment_bytes = space_segment_bytes(x->space[tier]);
-	uint64_t want = (bytes + segment_bytes - 1) / segment_bytes;
-	uint32_t live;
-
-	if (e->ctx)
+	if (c->evacuation.ctx)
 		return;
 	failed_forget(c, false);
-	want += c->evacuate_failed[false];
-	for (uint32_t n = 0; n < want && n < EVACUATE_SEGMENTS; n++) {
-		int64_t segment = space_evacuate_begin(x->space[tier], ABI_SLOT_NONE, &live);
-
-		if (segment < 0)
-			return;
-		if (!n)
-			begin(c, x, tier, false);
-		e->segment[e->segments++] = (uint64_t)segment;
-	}
+	begin(c, x, tier, false);
+	choose(&c->evacuation, wanted(c, bytes));
+	if (!c->evacuation.segments)
+		c->evacuation.ctx = NULL;
 }
 
 /* The same for others: his empty segments go first, and what becomes empty on the way. */
@@ -471,6 +545,7 @@ void evacuate_give(struct core *c, struct context *x, uint32_t tier, uint64_t by
 	assert(e->ctx == x && !e->compact);
 	e->gives = true;
 	e->goal = goal;
+	leave_first(c);
 }
 
 void evacuate_forget(struct core *c, const struct context *x)

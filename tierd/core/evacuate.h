@@ -28,6 +28,7 @@ struct evacuation {
 	uint32_t rounds; /* in which others left for pages that found no room */
 	bool forced;     /* nothing else leaves: those pages do */
 	bool gives;      /* for the pool: other segments that become empty go in place of these */
+	bool again;      /* others leave before pages move: then segments are chosen anew */
 	uint64_t goal;   /* it gives until the context has no more bytes than that */
 	uint32_t copies; /* under way */
 	uint64_t wait_ns; /* the next walk begins then */

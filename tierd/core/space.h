@@ -109,6 +109,9 @@ bool space_may_take(const struct space *s);
  * -ENOENT. Allocation avoids it until space_evacuate_end.
  */
 int64_t space_evacuate_begin(struct space *s, uint32_t except, uint32_t *live);
+/* Places of a class that the pages of segments which are being emptied find no room for. */
+uint32_t space_lacks(const struct space *s, uint32_t klass, const uint64_t *segment,
+		     uint32_t count);
 void space_evacuate_end(struct space *s, uint64_t segment);
 
 /*

@@ -74,15 +74,34 @@ static bool evacuable(const struct space *s, uint32_t k, bool shunned, uint32_t 
 	return least != UINT32_MAX;
 }
 
+/* Places that pages may move to, but for so many. */
+static uint64_t class_room(const struct space_class *c, uint64_t but)
+{
+	uint64_t taken = c->reserved + but + (uint64_t)c->heap[HEAP_EMPTY].count * c->places;
+
+	return c->free > taken ? c->free - taken : 0;
+}
+
 /* Places of a class that look for room and find none, if the segment (NULL = none) is emptied. */
 static uint64_t class_lacks(const struct space_class *c, const struct segment *segment)
 {
 	uint64_t live = c->going + (segment ? segment->live : 0);
-	uint64_t taken = c->reserved + (segment ? c->places - segment->live : 0) +
-			 (uint64_t)c->heap[HEAP_EMPTY].count * c->places;
-	uint64_t room = c->free > taken ? c->free - taken : 0;
+	uint64_t room = class_room(c, segment ? c->places - segment->live : 0);
 
 	return live > room ? live - room : 0;
+}
+
+uint32_t space_lacks(const struct space *s, uint32_t klass, const uint64_t *segment, uint32_t count)
+{
+	uint64_t live = 0, room = class_room(&s->klass[klass], 0);
+
+	for (uint32_t i = 0; i < count; i++) {
+		const struct segment *at = &s->segment[space_segment_at(s, segment[i])];
+
+		assert(at->state == SEGMENT_EVACUATED);
+		live += at->klass == klass ? at->live : 0;
+	}
+	return live > room ? (uint32_t)(live - room) : 0;
 }
 
 /* With a segment less, has the class room for that one's pages, its promises, and some to come? */
