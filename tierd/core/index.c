@@ -34,11 +34,18 @@
 _Static_assert(offsetof(struct abi_bucket, seq) == 0, "line_store leaves word 0 alone");
 _Static_assert(offsetof(struct abi_bucket, tag) % sizeof(uint32_t) == 0, "tags fill words");
 
-/* Lines of one chain, and how many entries they hold. */
+/* One chain, by its ends; no array of its lines, since most have one. */
 struct chain {
-	struct abi_bucket *line[ABI_CHAIN_MAX];
+	struct abi_bucket *head, *last;
+	struct abi_bucket *before; /* the line that leads to the last; NULL = that is the head */
 	uint32_t lines;
-	uint32_t entries;
+	uint32_t fill; /* entries in the last line */
+};
+
+/* Overflow lines of a chain that is stored anew. */
+struct spare {
+	struct abi_bucket *line[ABI_CHAIN_MAX];
+	uint32_t count;
 };
 
 /* Entries on their way from one chain to another. */
@@ -228,33 +235,25 @@ static struct abi_bucket *line_next(const struct index *ix, const struct abi_buc
 	return line->overflow ? &ix->overflow[line->overflow - 1] : NULL;
 }
 
-/* The overflow lines; returns the last one. Apart: most chains have none. */
-static __attribute__((noinline)) struct abi_bucket *chain_follow(const struct index *ix,
-								 struct chain *chain)
+static inline void chain_walk(const struct index *ix, uint64_t bucket, struct chain *chain)
 {
-	struct abi_bucket *last = chain->line[0], *line;
-
-	while ((line = line_next(ix, last)) != NULL) {
-		assert(chain->lines < ABI_CHAIN_MAX);
-		chain->line[chain->lines++] = last = line;
-	}
-	return last;
-}
-
-static void chain_walk(const struct index *ix, uint64_t bucket, struct chain *chain)
-{
-	struct abi_bucket *last = &ix->bucket[bucket];
-	uint32_t n = 0;
+	struct abi_bucket *last = &ix->bucket[bucket], *before = NULL;
+	uint32_t lines = 1, fill = 0;
 
 	assert(bucket < ix->header->bucket_count);
-	chain->line[0] = last;
-	chain->lines = 1;
-	if (last->overflow)
-		last = chain_follow(ix, chain);
+	chain->head = last;
+	for (; last->overflow; lines++) {
+		assert(lines < ABI_CHAIN_MAX);
+		before = last;
+		last = line_next(ix, last);
+	}
 	for (uint32_t i = 0; i < ABI_BUCKET_SLOTS; i++) /* all: where to stop is hard to foresee */
-		n += last->slot[i] != ABI_SLOT_NONE;
-	assert(n > 0 || chain->lines == 1);
-	chain->entries = (chain->lines - 1) * ABI_BUCKET_SLOTS + n;
+		fill += last->slot[i] != ABI_SLOT_NONE;
+	assert(fill > 0 || !before);
+	chain->last = last;
+	chain->before = before;
+	chain->lines = lines;
+	chain->fill = fill;
 }
 
 /* The entries of a line with this tag, as a set of their numbers. */
@@ -263,33 +262,17 @@ static uint32_t line_tagged(const struct abi_bucket *line, uint16_t tag)
 	return abi_tags_equal((const uint32_t *)line + TAG_WORD, tag);
 }
 
-/* Where the slot stands, which has this tag; behind all entries = nowhere. */
-static uint32_t chain_find(const struct chain *chain, uint32_t slot, uint16_t tag)
+/* The line where the slot stands, which has this tag, and where in it; NULL = nowhere. */
+static struct abi_bucket *chain_find(const struct index *ix, const struct chain *chain,
+				     uint32_t slot, uint16_t tag, uint32_t *at)
 {
-	for (uint32_t n = 0; n < chain->lines; n++)
-		for (uint32_t in = line_tagged(chain->line[n], tag); in; in &= in - 1) {
-			uint32_t i = (uint32_t)__builtin_ctz(in);
-
-			if (chain->line[n]->slot[i] == slot)
-				return n * ABI_BUCKET_SLOTS + i;
+	for (struct abi_bucket *line = chain->head; line; line = line_next(ix, line))
+		for (uint32_t in = line_tagged(line, tag); in; in &= in - 1) {
+			*at = (uint32_t)__builtin_ctz(in);
+			if (line->slot[*at] == slot)
+				return line;
 		}
-	return CHAIN_ENTRIES;
-}
-
-static uint32_t chain_slot(const struct chain *chain, uint32_t i)
-{
-	return chain->line[i / ABI_BUCKET_SLOTS]->slot[i % ABI_BUCKET_SLOTS];
-}
-
-static uint16_t chain_tag(const struct chain *chain, uint32_t i)
-{
-	return chain->line[i / ABI_BUCKET_SLOTS]->tag[i % ABI_BUCKET_SLOTS];
-}
-
-static void chain_set(struct chain *chain, uint32_t i, uint32_t slot, uint16_t tag)
-{
-	assert(i / ABI_BUCKET_SLOTS < chain->lines);
-	line_set(chain->line[i / ABI_BUCKET_SLOTS], i % ABI_BUCKET_SLOTS, slot, tag);
+	return NULL;
 }
 
 /* An empty overflow line. Whoever strays into it came through a chain whose seq has changed. */
@@ -326,7 +309,7 @@ static void overflow_link(const struct index *ix, struct abi_bucket *line,
 
 /* Write the entries into head and, as far as needed, the lines of spare from *taken on. */
 static void chain_store(const struct index *ix, struct abi_bucket *head, const struct entries *e,
-			const struct chain *spare, uint32_t *taken)
+			const struct spare *spare, uint32_t *taken)
 {
 	struct abi_bucket *line = head;
 	uint32_t done = 0;
@@ -339,7 +322,7 @@ static void chain_store(const struct index *ix, struct abi_bucket *head, const s
 			image.tag[i] = done < e->count ? e->tag[done] : 0;
 		}
 		if (done < e->count) {
-			assert(*taken < spare->lines);
+			assert(*taken < spare->count);
 			next = spare->line[(*taken)++];
 			image.overflow = 1 + (uint32_t)(next - ix->overflow);
 		}
@@ -355,6 +338,21 @@ static void entries_add(struct entries *e, uint32_t slot, uint16_t tag)
 	e->tag[e->count++] = tag;
 }
 
+/* Which entries of a line of bucket `from` move when there is one bucket more. */
+static void line_part(const struct index *ix, const struct abi_bucket *line, uint64_t from,
+		      struct entries *stay, struct entries *move)
+{
+	uint64_t count = ix->header->bucket_count;
+
+	for (uint32_t i = 0; i < ABI_BUCKET_SLOTS && line->slot[i] != ABI_SLOT_NONE; i++) {
+		uint64_t hash = abi_key_hash(ix->block[line->slot[i]].key);
+		uint64_t to = abi_bucket_of(hash, count + 1);
+
+		assert(to == from || to == count);
+		entries_add(to == from ? stay : move, line->slot[i], line->tag[i]);
+	}
+}
+
 /*
  * Grow by one line: the next bucket in turn gives it the entries whose hash has one more bit set.
  * The count is raised while the old chain is still odd. A reader with the old count that finds the
@@ -366,24 +364,22 @@ static void split(struct index *ix)
 	uint64_t from = count - (1ull << (63 - __builtin_clzll(count)));
 	struct abi_bucket *old = &ix->bucket[from];
 	struct entries stay = { .count = 0 }, move = { .count = 0 };
-	struct chain chain;
-	uint32_t taken = 1; /* line 0 is the head, which stays */
+	struct spare spare = { .count = 0 };
+	uint32_t taken = 0;
 
 	assert(count < ix->header->buckets_max && ix->bucket[count].seq == 0);
-	chain_walk(ix, from, &chain);
-	for (uint32_t i = 0; i < chain.entries; i++) {
-		uint32_t slot = chain_slot(&chain, i);
-		uint64_t to = abi_bucket_of(abi_key_hash(ix->block[slot].key), count + 1);
-
-		assert(to == from || to == count);
-		entries_add(to == from ? &stay : &move, slot, chain_tag(&chain, i));
+	for (struct abi_bucket *line = old; line; line = line_next(ix, line)) {
+		line_part(ix, line, from, &stay, &move);
+		assert(line == old || spare.count < ABI_CHAIN_MAX - 1);
+		if (line != old)
+			spare.line[spare.count++] = line;
 	}
 	chain_open(old);
-	chain_store(ix, &ix->bucket[count], &move, &chain, &taken);
+	chain_store(ix, &ix->bucket[count], &move, &spare, &taken);
 	atomic_store_release_u64(&ix->header->bucket_count, count + 1);
-	chain_store(ix, old, &stay, &chain, &taken);
-	while (taken < chain.lines)
-		overflow_put(ix, chain.line[taken++]);
+	chain_store(ix, old, &stay, &spare, &taken);
+	while (taken < spare.count)
+		overflow_put(ix, spare.line[taken++]);
 	chain_close(old);
 }
 
@@ -436,36 +432,36 @@ uint32_t index_find(const struct index *ix, const uint8_t *key)
 static bool chain_has(const struct index *ix, const struct chain *chain, const uint8_t *key,
 		      uint16_t tag)
 {
-	uint32_t slot = ABI_SLOT_NONE;
+	const struct abi_bucket *line = chain->head;
 
-	for (uint32_t n = 0; n < chain->lines && slot == ABI_SLOT_NONE; n++)
-		slot = line_find(ix, chain->line[n], key, tag);
-	return slot != ABI_SLOT_NONE;
+	while (line && line_find(ix, line, key, tag) == ABI_SLOT_NONE)
+		line = line_next(ix, line);
+	return line != NULL;
 }
 
 int index_insert(struct index *ix, uint32_t slot)
 {
 	const struct abi_block *block = &ix->block[slot];
 	uint64_t count = ix->header->bucket_count, hash = abi_key_hash(block->key);
-	struct abi_bucket *extra = NULL;
 	struct chain chain;
 
 	assert(slot < ix->slots_used && ix->entries < ix->slots_used);
 	assert(block->state != ABI_BLOCK_FREE);
 	chain_walk(ix, abi_bucket_of(hash, count), &chain);
 	assert(!chain_has(ix, &chain, block->key, abi_key_tag(hash))); /* X2 */
-	if (chain.entries == CHAIN_ENTRIES)
-		return -ENOSPC;
-	if (chain.entries == chain.lines * ABI_BUCKET_SLOTS)
-		extra = overflow_get(ix);
+	if (chain.fill < ABI_BUCKET_SLOTS) {
+		chain_open(chain.head);
+		line_set(chain.last, chain.fill, slot, abi_key_tag(hash));
+	} else if (chain.lines < ABI_CHAIN_MAX) {
+		struct abi_bucket *extra = overflow_get(ix);
 
-	chain_open(chain.line[0]);
-	if (extra) {
-		overflow_link(ix, chain.line[chain.lines - 1], extra);
-		chain.line[chain.lines++] = extra;
+		chain_open(chain.head);
+		overflow_link(ix, chain.last, extra);
+		line_set(extra, 0, slot, abi_key_tag(hash));
+	} else {
+		return -ENOSPC;
 	}
-	chain_set(&chain, chain.entries, slot, abi_key_tag(hash));
-	chain_close(chain.line[0]);
+	chain_close(chain.head);
 
 	ix->entries++;
 	if (ix->entries > LOAD * count && count < ix->header->buckets_max)
@@ -479,27 +475,28 @@ void index_remove(struct index *ix, uint32_t slot)
 {
 	struct abi_block *block = &ix->block[slot];
 	uint64_t hash = abi_key_hash(block->key);
+	struct abi_bucket *line;
 	struct chain chain;
-	uint32_t i, last;
+	uint32_t i = 0, last;
 
 	assert(slot < ix->slots_used && ix->entries > 0);
 	assert(block->state != ABI_BLOCK_FREE);
 	chain_walk(ix, abi_bucket_of(hash, ix->header->bucket_count), &chain);
-	i = chain_find(&chain, slot, abi_key_tag(hash));
-	assert(i < chain.entries);
-	last = chain.entries - 1;
+	line = chain_find(ix, &chain, slot, abi_key_tag(hash), &i);
+	assert(line);
+	last = chain.fill - 1;
 
-	chain_open(chain.line[0]);
-	if (i != last)
-		chain_set(&chain, i, chain_slot(&chain, last), chain_tag(&chain, last));
-	chain_set(&chain, last, ABI_SLOT_NONE, 0);
-	if (last % ABI_BUCKET_SLOTS == 0 && chain.lines > 1) {
-		atomic_store_relaxed_u32(&chain.line[chain.lines - 2]->overflow, 0);
-		overflow_put(ix, chain.line[chain.lines - 1]);
+	chain_open(chain.head);
+	if (line != chain.last || i != last)
+		line_set(line, i, chain.last->slot[last], chain.last->tag[last]);
+	line_set(chain.last, last, ABI_SLOT_NONE, 0);
+	if (last == 0 && chain.before) {
+		atomic_store_relaxed_u32(&chain.before->overflow, 0);
+		overflow_put(ix, chain.last);
 	}
 	atomic_store_release_u32(&block->state, ABI_BLOCK_FREE);
 	generation_raise(block);
-	chain_close(chain.line[0]);
+	chain_close(chain.head);
 	ix->entries--;
 }
 
