@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Whole blocks: making, committing, dropping one; its residency counters; and the one list that a
- * block is in (pending -> dirty -> its segment's). Pages change only through page.c, and the
+ * block is in (pending -> dirty -> its segment's). Pages change only through page.h, and the
  * counters here follow each change at once.
  */
 #include <assert.h>
@@ -265,14 +265,12 @@ void block_resident(struct core *c, struct context *x, uint32_t slot, uint32_t p
 	block_use_settle(x, slot);
 }
 
-/* The slot of a dropped block is free once no page and nobody needs it. */
-void block_release(struct core *c, struct context *x, uint32_t slot)
+/* Apart: mostly something is left, and who asks is inline. */
+static __attribute__((noinline)) void slot_release(struct core *c, struct context *x, uint32_t slot)
 {
 	const struct block_use *use = block_use(x, slot);
 	const struct block_meta *m = &x->meta[slot];
 
-	if (!(m->flags & BLOCK_DROPPED) || block_words(x, slot) || use->hold || use->writers)
-		return;
 	if (m->flags & BLOCK_PARTING) { /* prefix.c comes back */
 		block_use_settle(x, slot);
 		return;
@@ -282,6 +280,17 @@ void block_release(struct core *c, struct context *x, uint32_t slot)
 	if (m->flags & BLOCK_ZOMBIE)
 		block_unlink(c, &c->zombies, x, slot);
 	block_unnew(c, x, slot);
+}
+
+/* The slot of a dropped block is free once no page and nobody needs it. */
+void block_release(struct core *c, struct context *x, uint32_t slot)
+{
+	const struct block_use *use = block_use(x, slot);
+	const struct block_meta *m = &x->meta[slot];
+
+	if (!(m->flags & BLOCK_DROPPED) || block_words(x, slot) || use->hold || use->writers)
+		return;
+	slot_release(c, x, slot);
 }
 
 /* Retire what is READY of a dropped block; what finds no room in a batch now is tried later. */

@@ -37,7 +37,6 @@ uint32_t block_uses_take(struct block_uses *u)
 void block_uses_give(struct block_uses *u, uint32_t i)
 {
 	assert(i && i <= u->high && u->count > 0);
-	assert(block_use_is_nought(&u->entry[i]));
 	u->entry[i].free = u->free;
 	u->free = i;
 	u->count--;

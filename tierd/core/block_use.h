@@ -25,6 +25,7 @@
 struct block_use {
 	uint32_t hold : 28;  /* requests and runs that need it to stay where it is */
 	uint32_t urgent : 4; /* who waits for what brings it to a tier, 2 bits each: block_await */
+	uint32_t writers;    /* puts that have it reserved, likewise */
 	uint32_t moving;     /* memory words neither ABSENT nor READY */
 	union {
 		struct { /* pending: */
@@ -42,7 +43,6 @@ struct block_use {
 		uint32_t streams; /* of the holds, those of streams: a list may name it often */
 		uint32_t free;    /* of a free place: the next one */
 	};
-	uint32_t writers;                   /* puts that have it reserved, likewise */
 	uint16_t pins[ABI_MEM_TIERS];       /* of the whole block */
 	uint16_t head_pins[ABI_MEM_TIERS];  /* of its first layers (pin.c), */
 	uint16_t head_layers[ABI_MEM_TIERS]; /* so many while head_pins is not 0 */
@@ -64,7 +64,7 @@ void block_uses_close(struct block_uses *u);
 
 /*
  * A free place, all nought. There is one: no more than blocks_max may be taken at a time. And one
- * back, all nought again.
+ * back, all nought again: its two callers, in state.h, have just seen to that.
  */
 uint32_t block_uses_take(struct block_uses *u);
 void block_uses_give(struct block_uses *u, uint32_t i);

@@ -212,25 +212,11 @@ uint64_t ledger_share(const struct ledger *l, uint32_t i, uint32_t tier, uint64_
 
 /* ---- bytes -------------------------------------------------------------------------------- */
 
-void ledger_add(struct ledger *l, uint32_t i, uint32_t tier, uint64_t bytes)
+void ledger_emptied(struct ledger *l, uint32_t i, uint32_t tier)
 {
-	struct holding *a = &l->account[i];
+	const struct holding *a = &l->account[i];
 
-	assert(i < l->count && a->open);
-	if (!a->used[tier] && bytes && !a->limit[tier].soft)
-		l->plain[tier]++;
-	a->used[tier] += bytes;
-}
-
-void ledger_sub(struct ledger *l, uint32_t i, uint32_t tier, uint64_t bytes)
-{
-	struct holding *a = &l->account[i];
-
-	assert(i < l->count && a->open);
-	assert(a->used[tier] >= bytes);
-	a->used[tier] -= bytes;
-	if (a->used[tier] || !bytes)
-		return;
+	assert(!a->used[tier]);
 	if (!a->limit[tier].soft)
 		l->plain[tier]--;
 	account_settle(l, i);

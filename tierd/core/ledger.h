@@ -84,8 +84,8 @@ void ledger_limit_pins_at(struct ledger *l, uint32_t i, uint32_t tier, uint64_t 
 void ledger_pin(struct ledger *l, uint32_t i, uint32_t tier, uint64_t bytes);
 void ledger_unpin(struct ledger *l, uint32_t i, uint32_t tier, uint64_t bytes);
 
-void ledger_add(struct ledger *l, uint32_t i, uint32_t tier, uint64_t bytes);
-void ledger_sub(struct ledger *l, uint32_t i, uint32_t tier, uint64_t bytes);
+/* It holds nothing of the tier any more. */
+void ledger_emptied(struct ledger *l, uint32_t i, uint32_t tier);
 
 /*
  * The account's soft share: its own, else `soft`, else an equal part of what `whole` leaves to all
@@ -93,6 +93,28 @@ void ledger_sub(struct ledger *l, uint32_t i, uint32_t tier, uint64_t bytes);
  */
 uint64_t ledger_share(const struct ledger *l, uint32_t i, uint32_t tier, uint64_t soft,
 		      uint64_t whole);
+
+/* Bytes, inline: they move with each page. */
+static inline void ledger_add(struct ledger *l, uint32_t i, uint32_t tier, uint64_t bytes)
+{
+	struct holding *a = &l->account[i];
+
+	assert(i < l->count && a->open);
+	if (!a->used[tier] && bytes && !a->limit[tier].soft)
+		l->plain[tier]++;
+	a->used[tier] += bytes;
+}
+
+static inline void ledger_sub(struct ledger *l, uint32_t i, uint32_t tier, uint64_t bytes)
+{
+	struct holding *a = &l->account[i];
+
+	assert(i < l->count && a->open);
+	assert(a->used[tier] >= bytes);
+	a->used[tier] -= bytes;
+	if (!a->used[tier] && bytes)
+		ledger_emptied(l, i, tier);
+}
 
 /* One use more of an account that is in use. */
 static inline void ledger_use(struct ledger *l, uint32_t i)

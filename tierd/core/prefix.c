@@ -153,10 +153,11 @@ void prefix_prefetch(const struct context *x, uint32_t slot)
 void prefix_leave(struct context *x, uint32_t slot)
 {
 	struct abi_block *b = index_block(&x->ix, slot);
-	struct kin e = *kin_of(x, slot);
+	struct kin e;
 
 	if (b->parent == ABI_SLOT_NONE)
 		return;
+	e = *kin_of(x, slot);
 	kin_drop(x, slot);
 	if (e.prev != ABI_SLOT_NONE) {
 		assert(kin_of(x, e.prev)->next == slot);
