@@ -33,6 +33,7 @@ bool put_copy(struct core *c, struct request *r);
 /* put_shard.c */
 struct shard_page {
 	uint32_t page;
+	uint32_t block;  /* of the put; put_copy.c has it here, dividing takes long */
 	uint64_t offset; /* in the put's block */
 };
 void shard_measure(const struct context *x, struct put *p);

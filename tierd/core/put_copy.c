@@ -91,11 +91,11 @@ static void copy_page(struct core *c, struct request *r, struct core_copy *copy,
 {
 	const struct put *p = r->put;
 	struct context *x = r->ctx;
-	uint32_t i = r->cursor / p->pages, slot = p->ref[i].slot;
+	uint32_t slot = p->ref[s->block].slot;
 	const struct core_copy_item item = {
 		.dst = (uint8_t *)x->memory.mem[ABI_TIER_CXL] + offset,
-		.src = c->client[r->client].open.staging + r->sqe.arg_offset + i * p->block_bytes +
-		       s->offset,
+		.src = c->client[r->client].open.staging + r->sqe.arg_offset +
+		       s->block * p->block_bytes + s->offset,
 		.bytes = page_stride(x, s->page),
 		.seed = store_page_seed(index_block(&x->ix, slot)->key, block_salt(x, slot),
 					s->page),
@@ -118,7 +118,8 @@ static bool wants_copy(struct request *r, struct shard_page *s)
 		r->cursor = (i + 1) * p->pages;
 		return false;
 	}
-	*s = shard_page(x, p, r->cursor % p->pages);
+	*s = shard_page(x, p, r->cursor - i * p->pages);
+	s->block = i;
 	d = index_page(&x->ix, slot, s->page);
 	state = page_state(d, ABI_TIER_CXL);
 	if (index_block(&x->ix, slot)->parts >> x->page_part[s->page] & 1 &&
@@ -131,16 +132,10 @@ static bool wants_copy(struct request *r, struct shard_page *s)
 	return false;
 }
 
-/* The block at the cursor. */
-static uint32_t put_slot(const struct request *r)
+/* A place for the page; -EAGAIN while it is leaving or on its way (durable puts). */
+static int64_t copy_place(struct core *c, struct request *r, const struct shard_page *s)
 {
-	return r->put->ref[r->cursor / r->put->pages].slot;
-}
-
-/* A place for the page at the cursor; -EAGAIN while it is leaving or on its way (durable puts). */
-static int64_t copy_place(struct core *c, struct request *r, uint32_t page)
-{
-	uint32_t slot = put_slot(r);
+	uint32_t slot = r->put->ref[s->block].slot, page = s->page;
 	const struct abi_page *d = index_page(&r->ctx->ix, slot, page);
 	int64_t place = -ENOENT;
 
@@ -168,16 +163,17 @@ static uint64_t pages_ahead(const struct request *r)
  * streams of the context hold can leave once they are over, and they end by their deadlines, as
  * this put does; and what puts are copying, this one too, when it is written.
  */
-static int copy_room(struct core *c, struct request *r, uint32_t page, int64_t lack)
+static int copy_room(struct core *c, struct request *r, const struct shard_page *s, int64_t lack)
 {
-	uint64_t bytes = page_stride(r->ctx, page);
+	uint32_t slot = r->put->ref[s->block].slot;
+	uint64_t bytes = page_stride(r->ctx, s->page);
 	int err = 0;
 
 	put_let_go(c, r->put);
 	if (lack == -ENOSPC)
 		err = evict_room(c, r->ctx, ABI_TIER_CXL, bytes * pages_ahead(r));
 	else if (lack == -EDQUOT)
-		err = evict_account(c, r->ctx, put_slot(r), ABI_TIER_CXL, bytes);
+		err = evict_account(c, r->ctx, slot, ABI_TIER_CXL, bytes);
 	if (err == -ENOSPC && (r->ctx->put_copies || request_holds(c, r->ctx)))
 		err = 0;
 	return err;
@@ -195,13 +191,13 @@ bool put_copy(struct core *c, struct request *r)
 			continue;
 		if (!copy)
 			copy = copy_begin(c, r);
-		offset = copy ? copy_place(c, r, s.page) : -EAGAIN;
+		offset = copy ? copy_place(c, r, &s) : -EAGAIN;
 		if (offset < 0) {
 			if (copy && copy->count)
 				copy_submit(c, r, copy);
 			else if (copy)
 				core_copy_put(c, copy);
-			r->error = copy_room(c, r, s.page, offset);
+			r->error = copy_room(c, r, &s, offset);
 			if (!r->error)
 				request_wait_space(c, r);
 			return !!r->error;

@@ -38,7 +38,7 @@ void shard_measure(const struct context *x, struct put *p)
 struct shard_page shard_page(const struct context *x, const struct put *p, uint32_t k)
 {
 	const struct abi_geometry *g = context_geometry(x);
-	struct shard_page out = { 0, 0 };
+	struct shard_page out = { 0, 0, 0 };
 
 	for (uint32_t i = 0; i < g->part_count; i++) {
 		const struct abi_part *part = &g->part[i];
@@ -47,7 +47,9 @@ struct shard_page shard_page(const struct context *x, const struct put *p, uint3
 		if (!(p->args.parts >> i & 1) || !n)
 			continue;
 		if (k < part->layers * n) {
-			out.page = part->page_base + k / n * part->groups + first + k % n;
+			out.page = part->page_base + k;
+			if (n < part->groups) /* mostly not, and dividing takes long */
+				out.page += k / n * (part->groups - n) + first;
 			out.offset += (uint64_t)k * part->page_stride;
 			return out;
 		}

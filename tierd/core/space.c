@@ -190,7 +190,7 @@ uint64_t space_segment_bytes(const struct space *s)
  * Smaller is better. Allocation packs low addresses; what is to be emptied is taken from high.
  * Heaps keep the keys of their segments: these change with fill alone, and with `shunned`.
  */
-static uint64_t heap_key(const struct space *s, enum heap_kind kind, uint32_t seg)
+static inline uint64_t heap_key(const struct space *s, enum heap_kind kind, uint32_t seg)
 {
 	uint64_t fill = s->segment[seg].fill;
 
@@ -201,14 +201,14 @@ static uint64_t heap_key(const struct space *s, enum heap_kind kind, uint32_t se
 	return fill << 32 | (UINT32_MAX - seg);
 }
 
-static void heap_place(struct space *s, struct heap *heap, enum heap_kind kind, uint32_t at,
+static inline void heap_place(struct space *s, struct heap *heap, enum heap_kind kind, uint32_t at,
 		       uint64_t key)
 {
 	heap->key[at] = key;
 	s->segment[heap_segment(kind, key)].at[kind != HEAP_ALLOC] = at;
 }
 
-static void heap_rise(struct space *s, struct heap *heap, enum heap_kind kind, uint32_t at,
+static inline void heap_rise(struct space *s, struct heap *heap, enum heap_kind kind, uint32_t at,
 		      uint64_t key)
 {
 	for (uint32_t above; at > 0; at = above) {
@@ -220,7 +220,7 @@ static void heap_rise(struct space *s, struct heap *heap, enum heap_kind kind, u
 	heap_place(s, heap, kind, at, key);
 }
 
-static void heap_sink(struct space *s, struct heap *heap, enum heap_kind kind, uint32_t at,
+static inline void heap_sink(struct space *s, struct heap *heap, enum heap_kind kind, uint32_t at,
 		      uint64_t key)
 {
 	uint32_t below;
@@ -263,7 +263,7 @@ static void heap_remove(struct space *s, enum heap_kind kind, uint32_t seg)
 }
 
 /* Its key has become smaller, or larger. */
-static void heap_move(struct space *s, enum heap_kind kind, uint32_t seg, bool smaller)
+static inline void heap_move(struct space *s, enum heap_kind kind, uint32_t seg, bool smaller)
 {
 	struct heap *heap = &s->klass[s->segment[seg].klass].heap[kind];
 	uint32_t at = s->segment[seg].at[kind != HEAP_ALLOC];
