@@ -337,7 +337,7 @@ static uint32_t group_beyond(const struct reuse *r, uint32_t group)
 }
 
 /* Of all leaves that LRU would not have the one that is worth least; 0 = there is none. */
-static uint32_t leaf_beyond(const struct reuse *r)
+static __attribute__((noinline)) uint32_t leaf_beyond(const struct reuse *r)
 {
 	for (uint64_t words = r->leafy_words; words; words &= words - 1) {
 		uint32_t word = (uint32_t)__builtin_ctzll(words);
@@ -353,7 +353,8 @@ static uint32_t leaf_beyond(const struct reuse *r)
 	return 0;
 }
 
-static void front_find(struct reuse *r)
+/* Apart, as is what follows it at the limit: mostly the front is known and all is allowed. */
+static __attribute__((noinline)) void front_find(struct reuse *r)
 {
 	struct reuse_front *f = &r->front;
 	uint32_t least = leaf_from(r, 0), oldest;
@@ -440,14 +441,15 @@ void reuse_cells_turn(struct reuse *r)
 	bit_clear(r->columns, at);
 }
 
-static void cells_mark(struct reuse *r, uint32_t row, uint32_t word)
+/* All rows with a leaf in the cells at `at`, which are of this range of ages. */
+static void column_mark(struct reuse *r, uint32_t at, uint32_t age)
 {
-	for (uint64_t left = r->leaves[row][word]; left; left &= left - 1) {
-		uint32_t at = word * 64 + (uint32_t)__builtin_ctzll(left);
-		uint32_t age = (r->epoch - at) % REUSE_EPOCHS;
+	for (uint32_t word = 0; word < REUSE_ROW_WORDS; word++)
+		for (uint64_t left = r->rows[at][word]; left; left &= left - 1) {
+			uint32_t row = word * 64 + (uint32_t)__builtin_ctzll(left);
 
-		group_mark(r, row * REUSE_AGES + reuse_age(age));
-	}
+			group_mark(r, row * REUSE_AGES + age);
+		}
 }
 
 /* Blocks have moved into other groups by their age, and groups to other ranks. */
@@ -456,10 +458,11 @@ void reuse_groups_mark(struct reuse *r)
 	r->front.known = false;
 	memset(r->leafy, 0, sizeof(r->leafy));
 	r->leafy_words = 0;
-	for (uint32_t row = 0; row < REUSE_ROWS; row++) {
-		if (r->cell[REUSE_EPOCHS][row].leaf)
-			group_mark(r, row * REUSE_AGES + REUSE_AGES - 1);
-		cells_mark(r, row, 0);
-		cells_mark(r, row, 1);
-	}
+	column_mark(r, REUSE_EPOCHS, REUSE_AGES - 1);
+	for (uint32_t word = 0; word < REUSE_EPOCHS / 64; word++)
+		for (uint64_t left = r->columns[word]; left; left &= left - 1) {
+			uint32_t at = word * 64 + (uint32_t)__builtin_ctzll(left);
+
+			column_mark(r, at, reuse_age((r->epoch - at) % REUSE_EPOCHS));
+		}
 }
