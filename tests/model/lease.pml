@@ -1,6 +1,6 @@
 /*
  * The lease protocol (libtier/abi/hazard.h): libtier/src/lease.c against tierd/core/reclaim.c,
- * page.c and index.c, on a machine with store buffers (x86-TSO).
+ * page.h and index.c, on a machine with store buffers (x86-TSO).
  *
  * What the daemon writes and readers map is m[]. The daemon's stores go through its store buffer
  * `db`, those of a reader (hazard words, high_water) through its own `sb[r]`: first in, first out,
