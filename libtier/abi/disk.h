@@ -48,9 +48,10 @@
  *       its lsn, or it has DISK_RECORD_SETTLED itself. A record alone proves nothing: it can have
  *       survived a crash that its data did not. What is not known is read before a durable answer
  *       is built upon it. A flush that failed freezes flushed_lsn until all that was written since
- *       the last good one has been written again. A proven record may lack its data
- *       all the same if a later one of its key hides it: so no header ends a life before a new
- *       epoch or a removal that made its runs needless is known to be on the medium.
+ *       the last good one has been written again, and a tombstone on the medium voids what that
+ *       may have left without data, as it does what a start finds after flushed_lsn and
+ *       hidden by a later record. No header ends a life before a new epoch or a removal that
+ *       made its runs needless is known to be on the medium.
  *   D10 The runs of one life have their data in the order of their records, and none overlap.
  *   D11 A catalog without limits is byte for byte what it was before there were any; readers of
  *       that time refuse one that has some, as another version's.

@@ -318,8 +318,8 @@ bug("cleaner-takes-only-its-own", CORE + "store.c",
 bug("tombstones-carried-after-each-crash", CORE + "recover.c",
     "store_tombs_forget(c->store);", "", "test_core_reopen")
 bug("late-runs-forgotten", CORE + "recover.c",
-    "if (!err && full && log == DISK_LOG_DURABLE)", "if (!err && full && log > DISK_LOG_DURABLE)",
-    "test_core_reopen")
+    "if (!err && full && v->log == DISK_LOG_DURABLE)",
+    "if (!err && full && v->log > DISK_LOG_DURABLE)", "test_core_reopen")
 bug("late-runs-bring-back-the-deleted", CORE + "recover.c",
     "!is_void(c, tombs, x, v.block[i].key, v.head->lsn))", "c)", "test_core_reopen")
 bug("quota-of-less-than-its-segments", CORE + "context.c",
@@ -417,8 +417,23 @@ bug("cached-stream-takes-all", CORE + "stream_window.c",
     "if (s->mode != ABI_MODE_CACHE)\n\t\treturn UINT32_MAX;", "if (1)\n\t\treturn UINT32_MAX;",
     "test_core_stream")
 bug("doubt-after-the-next-flush", CORE + "flush.c",
-    "\tflushed_freeze(c);\n\tx->meta[slot].settle", "\tx->meta[slot].settle", "test_core_flush",
+    "\tflushed_doubts(c);\n\tx->meta[slot].settle", "\tc->doubts++;\n\tx->meta[slot].settle",
+    "test_core_flush", quick=True)
+bug("doubt-ends-without-a-tombstone", CORE + "flush.c",
+    "if (tombstone(c, x, index_block(&x->ix, slot)->key, up_to_lsn))\n", "", "test_core_flush",
     quick=True)
+bug("full-queue-ends-a-doubt", CORE + "flush.c",
+    "if (tombstone(c, x, index_block(&x->ix, slot)->key, up_to_lsn))",
+    "tombstone(c, x, index_block(&x->ix, slot)->key, up_to_lsn);", "test_core_flush")
+bug("doubt-counted-twice", CORE + "flush.c", "c->doubts -= u->doubted != 0;", "",
+    "test_core_flush")
+bug("tombstone-of-a-doubt-voids-all", CORE + "writeback.c",
+    "doubt ? run->place.lsn - 1 : 0", "doubt ? run->place.lsn : 0", "test_core_flush")
+bug("hidden-older-record-forgotten", CORE + "recover.c",
+    "if (lsn > v->head->lsn && is_unsure(v))", "if (0)", "test_core_flush")
+bug("replaced-older-record-forgotten", CORE + "recover.c",
+    "if (x->meta[slot].settle == SETTLE_RECOVERED)\n\t\t\thide(", "if (0)\n\t\t\thide(",
+    "test_core_flush")
 bug("header-before-its-catalog", CORE + "writeback.c", " && catalog_voids(c, run->voids);", ";",
     "test_core_flush", quick=True)
 bug("removal-that-no-header-waits-for", CORE + "context.c",

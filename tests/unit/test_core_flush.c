@@ -17,6 +17,7 @@ static int setup(void **state)
 	struct disk_context spec;
 
 	(void)state;
+	memset(host.disk, 0, HOST_NVME);
 	host_spec(&spec, HOST_KIND_STORE, 0);
 	snprintf(spec.policy, sizeof(spec.policy), "s3fifo"); /* it writes what is used again */
 	one_host_boot(&spec, 1);
@@ -39,6 +40,16 @@ static void put_durably(uint32_t first, uint32_t count)
 
 	assert_int_equal(host_reserve(&host, &args, first, ABI_SQE_DURABLE), 0);
 	assert_true(host_commit(&host, ABI_SQE_DURABLE));
+}
+
+/* One flush covers what is written again, the next one the tombstones that end the doubt. */
+static void put_two_more(void)
+{
+	for (uint32_t n = 2; n < 4; n++) {
+		put_durably(n, 1);
+		assert_true(host_settle(&host, 200));
+		assert_int_equal(host.answer.res, 0);
+	}
 }
 
 /* Blocks from 0 on: the header of their segment is written and flushed, their data is written. */
@@ -75,9 +86,7 @@ static void test_a_failed_record_is_not_proven(void **state)
 	assert_true(store_flushed_lsn(host.core->store) < lsn);
 	host.held = false; /* they are, and what a flush says then is true */
 	host_carry_all(&host);
-	put_durably(2, 1);
-	assert_true(host_settle(&host, 100));
-	assert_int_equal(host.answer.res, 0);
+	put_two_more();
 	assert_true(store_flushed_lsn(host.core->store) > lsn);
 }
 
@@ -112,9 +121,7 @@ static void test_a_record_that_ends_after_the_next_flush(void **state)
 	assert_true(store_flushed_lsn(host.core->store) < lsn);
 	host.held = false; /* ... and all is well */
 	host_carry_all(&host);
-	put_durably(2, 1);
-	assert_true(host_settle(&host, 100));
-	assert_int_equal(host.answer.res, 0);
+	put_two_more();
 	assert_true(store_flushed_lsn(host.core->store) > lsn);
 }
 
@@ -225,9 +232,7 @@ static void test_no_doubt_is_for_ever(void **state)
 		host.held = false;
 		host_carry_all(&host);
 		assert_true(host_settle(&host, 200));
-		put_durably(2, 1);
-		assert_true(host_settle(&host, 200));
-		assert_int_equal(host.answer.res, 0);
+		put_two_more();
 		assert_true(store_flushed_lsn(host.core->store) > lsn);
 		assert_int_equal(host.core->doubts, 0);
 		one_host_off(state);
@@ -329,6 +334,199 @@ static void test_a_flush_does_not_settle_who_came_into_the_slot(void **state)
 	assert_int_equal(x->meta[slot].settle, SETTLE_NONE);
 }
 
+static void all_but_flushes(void)
+{
+	for (uint32_t i = 0; i < 200; i++, carry_all_but_the_flush())
+		host_tick(&host, MS);
+}
+
+/* ---- what a crash may bring back ----------------------------------------------------------- */
+
+static uint32_t slot_of(uint32_t n)
+{
+	uint8_t key[ABI_KEY_BYTES];
+
+	host_key(n, key);
+	return index_find(&core_context(host.core, host.context[0].id)->ix, key);
+}
+
+static uint32_t segment_of(uint32_t n)
+{
+	const struct context *x = core_context(host.core, host.context[0].id);
+
+	assert_int_equal(x->meta[slot_of(n)].persist, PERSIST_CLEAN);
+	return block_segment(host.core, x, slot_of(n));
+}
+
+/* The device forgets what it took of the block's first page. */
+static void forget(uint64_t offset)
+{
+	memset(host.disk + offset, 0, DISK_SECTOR);
+}
+
+static uint64_t first_page(uint32_t n)
+{
+	struct context *x = core_context(host.core, host.context[0].id);
+
+	return abi_nvme_offset(index_page(&x->ix, slot_of(n), 0)->nvme);
+}
+
+/* Records of a kind, from segment to segment. */
+static void lose_records(uint32_t type, uint32_t segment, uint32_t end)
+{
+	const struct disk_super *p = &host.super;
+
+	for (; segment < end; segment++)
+		for (uint64_t at = 0; at < p->summary_bytes; at += DISK_SECTOR) {
+			uint64_t start = p->segment_offset + segment * p->segment_bytes;
+			struct disk_record *r = (struct disk_record *)(host.disk + start + at);
+
+			if (r->magic == DISK_RECORD_MAGIC && r->type == type)
+				memset(r, 0, DISK_SECTOR);
+		}
+}
+
+/* The segment's runs are not needed, and it has a new life; what voids others was carried. */
+static void restart_without(uint32_t segment)
+{
+	lose_records(DISK_RECORD_RUN, segment, segment + 1);
+	one_host_restart(false);
+}
+
+/* Would a durable put of the block be answered, although its data is nowhere? */
+static bool taken_for_durable(uint32_t n)
+{
+	const struct context *x = core_context(host.core, host.context[0].id);
+	uint32_t slot = slot_of(n);
+
+	return slot != ABI_SLOT_NONE && x->meta[slot].flags & BLOCK_DURABLE &&
+	       x->meta[slot].settle == SETTLE_NONE;
+}
+
+/* Blocks 0 to 2 are written, and a flush fails which forgets their data; and again, elsewhere. */
+static void doubt_and_write_again(void)
+{
+	uint32_t first;
+	uint64_t data;
+
+	host.held = false;
+	one_host_put_half(100);
+	assert_int_equal(one_host_put_begin(0, 3, ABI_SQE_DURABLE), 0);
+	all_but_flushes();
+	first = segment_of(0);
+	data = first_page(0);
+	carry(CORE_AC_SYNC, HOST_FAILS);
+	forget(data);
+	host.fault = HOST_WELL;
+	assert_int_equal(one_host_answer(), 0);
+	assert_true(segment_of(0) != first);
+}
+
+/*
+ * What was written again after a failed flush is deleted, and its segment is opened anew; a crash
+ * keeps the header, and loses the tombstone. The record from before that flush is without its data,
+ * and flushed_lsn is beyond it: it does not come back.
+ */
+static void test_a_doubted_record_does_not_come_back(void **state)
+{
+	uint64_t lsn;
+	uint32_t segment;
+
+	(void)state;
+	doubt_and_write_again();
+	segment = segment_of(0);
+	lsn = store_lsn(host.core->store);
+	one_host_put_half(200);
+	one_host_put_half(300);
+	one_host_put_half(400);
+	assert_true(store_flushed_lsn(host.core->store) > lsn);
+	one_host_restart(false);
+	assert_int_equal(segment_of(0), segment);
+	assert_true(taken_for_durable(0));
+	restart_without(segment);
+	assert_false(taken_for_durable(0));
+	assert_true(taken_for_durable(300));
+	host_audit(&host);
+}
+
+/* Where its tombstone finds no room to wait, no record says that it has its data. */
+static void test_a_doubt_without_a_tombstone_stays(void **state)
+{
+	struct tombs *t = &host.core->tombs[TOMBS_NEW];
+	uint8_t key[ABI_KEY_BYTES];
+	uint64_t lsn;
+
+	(void)state;
+	put_but_the_record(1);
+	carry(CORE_AC_WRITE, HOST_WELL); /* the record */
+	carry(CORE_AC_SYNC, HOST_FAILS);
+	host.fault = HOST_WELL;
+	lsn = store_lsn(host.core->store);
+	for (uint32_t i = 0; i < 100 && store_lsn(host.core->store) == lsn; i++)
+		host_tick(&host, MS);
+	host_key(1000, key);
+	while (tombs_room(t, 1))
+		tomb_push(t, 1, key, 1);
+	host.held = false;
+	host_carry_all(&host);
+	assert_int_equal(one_host_put(2, 1, ABI_SQE_DURABLE), 0);
+	assert_true(store_flushed_lsn(host.core->store) < lsn);
+	assert_int_equal(host.core->doubts, 1);
+}
+
+/*
+ * Put durably, deleted and put again without that, and no flush in between; a crash keeps both
+ * records, and the data of the second one. Proven is what was found and is read: not the first,
+ * which comes back when a segment of the cache log is dropped.
+ */
+static void hidden_at_the_start(bool backwards)
+{
+	const struct abi_sqe sqe = { .op = ABI_OP_DELETE };
+	const struct abi_put_args args = { .count = 3 };
+	uint32_t segment;
+	uint64_t data;
+
+	host.held = false;
+	host.core->config.admit_all = true;
+	one_host_put_half(100);
+	assert_int_equal(one_host_put(200, 1, 0), 0); /* both logs have begun */
+	assert_true(host_settle(&host, 1000));
+	segment = segment_of(200);
+	host.held = true;
+	put_durably(0, 3);
+	all_but_flushes();
+	data = first_page(0);
+	assert_true(host_request_keys(&host, 0, sqe, 0, 3));
+	all_but_flushes();
+	assert_int_equal(host_reserve(&host, &args, 0, 0), 0);
+	assert_true(host_commit(&host, 0));
+	host_tick(&host, 3000 * MS);
+	all_but_flushes();
+	assert_int_equal(segment_of(0), segment);
+	forget(data);
+	lose_records(DISK_RECORD_TOMBSTONE, 0, HOST_SEGMENTS);
+	host.held = false;
+	one_host_restart(backwards);
+	assert_int_equal(segment_of(0), segment);
+	host_client_open(&host, 0);
+	host_client_attach(&host, 0);
+	for (uint32_t n = 300; n < 600; n += 100)
+		one_host_put_half(n);
+	restart_without(segment);
+	assert_false(taken_for_durable(0));
+	assert_true(taken_for_durable(300));
+	host_audit(&host);
+}
+
+/* Whichever of the two is read first. */
+static void test_a_record_hidden_at_the_start_does_not_come_back(void **state)
+{
+	hidden_at_the_start(false);
+	one_host_off(state);
+	setup(state);
+	hidden_at_the_start(true);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -339,6 +537,9 @@ int main(void)
 		EACH(test_no_doubt_is_for_ever),
 		EACH(test_a_flush_does_not_settle_who_came_into_the_slot),
 		EACH(test_a_header_waits_for_what_ended_a_life),
+		EACH(test_a_doubted_record_does_not_come_back),
+		EACH(test_a_doubt_without_a_tombstone_stays),
+		EACH(test_a_record_hidden_at_the_start_does_not_come_back),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

@@ -191,8 +191,7 @@ void catalog_synced(struct core *c)
 /*
  * May the header of a segment that was opened after so many voids be written? It ends a former life
  * for good. Where a new epoch or a removal had ended that one's blocks, a crash that loses only the
- * catalog would bring the old epoch back without its records: older ones of the same keys, which
- * these had hidden, would be taken for what flushed_lsn proves (D9).
+ * catalog would bring the old epoch back without what was durable in it.
  */
 bool catalog_voids(const struct core *c, uint64_t voids)
 {

@@ -38,7 +38,7 @@ bool unflushed_room(const struct core *c, uint32_t blocks)
 }
 
 /* A block of the durable log was written: it stays in CXL until a flush has covered that. */
-void unflushed_add(struct core *c, struct context *x, uint32_t slot)
+void unflushed_add(struct core *c, struct context *x, uint32_t slot, uint64_t doubted)
 {
 	struct unflushed *u = &c->unflushed[c->unflushed_tail++ % UNFLUSHED_MAX];
 
@@ -49,6 +49,7 @@ void unflushed_add(struct core *c, struct context *x, uint32_t slot)
 	u->context_id = x->id;
 	u->ref = (struct abi_block_ref){ slot, index_block(&x->ix, slot)->generation };
 	u->seq = c->write_seq;
+	u->doubted = doubted;
 }
 
 /* Its block, if it still waits. */
@@ -63,6 +64,18 @@ static struct context *unflushed_block(struct core *c, const struct unflushed *u
 	return x;
 }
 
+/*
+ * flushed_lsn will be beyond records of the block that may be without data, and the new one hides
+ * them only as long as it is there. A tombstone ends them for good: not before the new one is on
+ * the medium, and flushed_lsn waits for it. Where no more of them can wait the doubt stays.
+ */
+static void undoubt(struct core *c, struct context *x, uint32_t slot, uint64_t up_to_lsn)
+{
+	assert(c->doubts > 0 && c->flushed_frozen);
+	if (tombstone(c, x, index_block(&x->ix, slot)->key, up_to_lsn))
+		c->doubts--;
+}
+
 static void unflushed_settle(struct core *c)
 {
 	while (c->unflushed_head != c->unflushed_tail) {
@@ -73,6 +86,8 @@ static void unflushed_settle(struct core *c)
 			break;
 		if (x)
 			x->meta[u->ref.slot].settle = SETTLE_NONE;
+		if (x && u->doubted)
+			undoubt(c, x, u->ref.slot, u->doubted);
 		c->unflushed_head++;
 	}
 }
@@ -88,6 +103,7 @@ static void unflushed_again(struct core *c)
 			continue;
 		assert(x->meta[slot].there[ABI_TIER_CXL].pages == block_pages(x, slot));
 		block_unwritten(c, x, slot);
+		c->doubts -= u->doubted != 0; /* it is in doubt again */
 		flush_doubt(c, x, slot);
 		writeback_enqueue(c, x, slot);
 	}
@@ -101,9 +117,8 @@ void flush_doubt(struct core *c, struct context *x, uint32_t slot)
 {
 	if (x->meta[slot].settle == SETTLE_DOUBT)
 		return;
-	flushed_freeze(c);
+	flushed_doubts(c);
 	x->meta[slot].settle = SETTLE_DOUBT;
-	c->doubts++;
 	c->metrics.blocks_rewritten++;
 }
 
@@ -124,10 +139,11 @@ static uint64_t lsn_complete(const struct core *c)
 }
 
 /*
- * May flushed_lsn not move on? Not while there may be a record below it without its data whose key
- * has no later record: blocks that recovery found and nobody has read, or that are written again.
- * What removed such a block must be on the disk as well. A block that left without being written
- * again keeps its count: then nothing moves until the next start, which reads what came since.
+ * May flushed_lsn not move on? Not while there may be a record below it without its data that no
+ * tombstone voids: of blocks that recovery found and nobody has read, or that are written again.
+ * What removed or voids such a block must be on the disk as well. A block that left before it was
+ * written again and flushed keeps its count: then nothing moves until the next start, which reads
+ * what came since.
  */
 static bool flushed_frozen(struct core *c)
 {
@@ -151,6 +167,13 @@ void flushed_freeze(struct core *c)
 {
 	c->flushed_frozen = true;
 	c->thaw_tombs = 0;
+}
+
+/* There is one record more that may be without its data. */
+void flushed_doubts(struct core *c)
+{
+	flushed_freeze(c);
+	c->doubts++;
 }
 
 /* ---- flushes ------------------------------------------------------------------------------ */

@@ -16,14 +16,21 @@
 
 #include "tierd/core/state.h"
 
-/* For the end: a tombstone, or a block whose parent was not there when its record was read. */
+enum note_kind {
+	NOTE_TOMB,
+	NOTE_CHILD,  /* a block whose parent was not there when its record was read */
+	NOTE_HIDDEN, /* a record that another of its key hides, and that nothing proves */
+};
+
+/* For the end. */
 struct recover_note {
+	enum note_kind kind;
 	struct context *ctx;
 	uint64_t lsn; /* of a tombstone: the bound */
 	uint64_t at;  /* ... its record's lsn */
 	uint32_t segment; /* ... where that is */
-	uint32_t slot, generation; /* of a block; ABI_SLOT_NONE = a tombstone */
-	uint8_t key[ABI_KEY_BYTES]; /* of the tombstone, of the parent */
+	uint32_t slot, generation; /* of a child */
+	uint8_t key[ABI_KEY_BYTES]; /* of a child: its parent's */
 };
 
 /* A run of the durable log some of which had no slot; its record follows, in core.recover.late. */
@@ -40,7 +47,8 @@ static uint64_t *lsn_of(struct core *c, struct context *x, uint32_t slot)
 	return c->recover.lsn[x->index] ? &c->recover.lsn[x->index][slot] : NULL;
 }
 
-static struct recover_note *note_take(struct core *c, struct context *x, const uint8_t *key)
+static struct recover_note *note_take(struct core *c, enum note_kind kind, struct context *x,
+				      const uint8_t *key)
 {
 	struct recover_note *n;
 
@@ -54,14 +62,14 @@ static struct recover_note *note_take(struct core *c, struct context *x, const u
 		c->recover.notes_max = max;
 	}
 	n = &c->recover.note[c->recover.notes++];
-	*n = (struct recover_note){ .ctx = x, .slot = ABI_SLOT_NONE };
+	*n = (struct recover_note){ .kind = kind, .ctx = x };
 	memcpy(n->key, key, ABI_KEY_BYTES);
 	return n;
 }
 
 static int tomb_keep(struct core *c, struct context *x, const struct store_view *v, uint32_t i)
 {
-	struct recover_note *n = note_take(c, x, v->block[i].key);
+	struct recover_note *n = note_take(c, NOTE_TOMB, x, v->block[i].key);
 
 	if (!n)
 		return -ENOMEM;
@@ -82,7 +90,7 @@ static int parent_keep(struct core *c, struct context *x, uint32_t slot, const u
 	x->meta[slot].joined = block_parent(x, slot) != ABI_SLOT_NONE; /* recovered, too */
 	if (x->meta[slot].joined || !memcmp(parent, none, sizeof(none)))
 		return 0;
-	n = note_take(c, x, parent);
+	n = note_take(c, NOTE_CHILD, x, parent);
 	if (!n)
 		return -ENOMEM;
 	n->slot = slot;
@@ -113,6 +121,29 @@ static bool make_way(struct core *c, struct context *x)
 	return false;
 }
 
+/* Does it take more than the record to know that its data is there? */
+static bool is_unsure(const struct store_view *v)
+{
+	return v->log == DISK_LOG_DURABLE && !(v->head->flags & DISK_RECORD_SETTLED);
+}
+
+/*
+ * The key's record of this lsn is hidden by a newer one: nobody will read it. Where it cannot be
+ * noted it stays in doubt.
+ */
+static void hide(struct core *c, struct context *x, const uint8_t *key, uint64_t lsn)
+{
+	struct recover_note *n;
+
+	if (lsn <= store_flushed_lsn(c->store))
+		return;
+	n = note_take(c, NOTE_HIDDEN, x, key);
+	if (n)
+		n->lsn = lsn;
+	else
+		flushed_doubts(c);
+}
+
 /* A slot for the i-th block; ABI_SLOT_NONE: the newer one is in, or there is none (*full). */
 static uint32_t slot_for(struct core *c, struct context *x, const struct store_view *v, uint32_t i,
 			 bool *full)
@@ -120,8 +151,14 @@ static uint32_t slot_for(struct core *c, struct context *x, const struct store_v
 	uint32_t slot = index_find(&x->ix, v->block[i].key);
 
 	if (slot != ABI_SLOT_NONE) {
-		if (*lsn_of(c, x, slot) >= v->head->lsn)
+		uint64_t lsn = *lsn_of(c, x, slot);
+
+		if (lsn > v->head->lsn && is_unsure(v))
+			hide(c, x, v->block[i].key, v->head->lsn);
+		if (lsn >= v->head->lsn)
 			return ABI_SLOT_NONE; /* the newer one is in */
+		if (x->meta[slot].settle == SETTLE_RECOVERED)
+			hide(c, x, v->block[i].key, lsn);
 		block_unwritten(c, x, slot);
 		return slot;
 	}
@@ -140,14 +177,14 @@ static uint32_t slot_for(struct core *c, struct context *x, const struct store_v
 }
 
 static int place_block(struct core *c, struct context *x, const struct store_view *v, uint32_t i,
-			uint32_t slot, uint32_t log)
+			uint32_t slot)
 {
 	struct abi_block *b = index_block(&x->ix, slot);
 	struct block_meta *m = &x->meta[slot];
 	uint32_t all = disk_there_below(v->head, v->head->block_count);
 	uint32_t nth = disk_there_below(v->head, i);
 	const uint32_t *crc = v->crc + (size_t)nth * v->head->pages_per_block;
-	uint64_t word = ABI_NVME_PRESENT | (log == DISK_LOG_DURABLE ? ABI_NVME_DURABLE : 0);
+	uint64_t word = ABI_NVME_PRESENT | (v->log == DISK_LOG_DURABLE ? ABI_NVME_DURABLE : 0);
 	const uint8_t *parent = i ? v->block[i - 1].key : v->head->parent;
 	int err;
 
@@ -155,10 +192,9 @@ static int place_block(struct core *c, struct context *x, const struct store_vie
 	b->depth = v->head->depth + i;
 	b->tier = ABI_TIER_NVME;
 	quota_name(c, x, slot, v->block[i].salt, LEDGER_NONE);
-	m->flags = log == DISK_LOG_DURABLE ? BLOCK_DURABLE : 0;
-	m->settle = SETTLE_NONE;
-	if (log == DISK_LOG_DURABLE && !(v->head->flags & DISK_RECORD_SETTLED))
-		m->settle = SETTLE_RECOVERED; /* core_recover_finish knows better of some */
+	m->flags = v->log == DISK_LOG_DURABLE ? BLOCK_DURABLE : 0;
+	/* core_recover_finish knows better of some */
+	m->settle = is_unsure(v) ? SETTLE_RECOVERED : SETTLE_NONE;
 	for (uint32_t page = 0; page < x->ix.pages_per_block; page++) {
 		int64_t at = store_run_page(&x->spec.geometry, v->head->parts, all, nth, page);
 		struct abi_page *d = index_page(&x->ix, slot, page);
@@ -218,7 +254,7 @@ static int late_keep(struct core *c, const struct context *x, const struct store
 	return 0;
 }
 
-static int apply_run(struct core *c, struct context *x, const struct store_view *v, uint32_t log)
+static int apply_run(struct core *c, struct context *x, const struct store_view *v)
 {
 	bool full = false;
 	uint64_t bytes = v->head->data_bytes;
@@ -232,7 +268,7 @@ static int apply_run(struct core *c, struct context *x, const struct store_view 
 	if (v->head->epoch > x->epoch_seen && v->head->epoch < UINT32_MAX)
 		x->epoch_seen = v->head->epoch;
 	if (v->head->epoch != x->spec.epoch ||
-	    (log == DISK_LOG_CACHE && x->nvme_bytes + bytes > x->plan.quota[ABI_TIER_NVME])) {
+	    (v->log == DISK_LOG_CACHE && x->nvme_bytes + bytes > x->plan.quota[ABI_TIER_NVME])) {
 		c->recover.found.blocks_stale += disk_there_below(v->head, v->head->block_count);
 		return 0;
 	}
@@ -243,14 +279,14 @@ static int apply_run(struct core *c, struct context *x, const struct store_view 
 			disk_there(v->head, i) ? slot_for(c, x, v, i, &full) : ABI_SLOT_NONE;
 
 		if (slot != ABI_SLOT_NONE)
-			err = place_block(c, x, v, i, slot, log);
+			err = place_block(c, x, v, i, slot);
 	}
-	if (!err && full && log == DISK_LOG_DURABLE)
+	if (!err && full && v->log == DISK_LOG_DURABLE)
 		err = late_keep(c, x, v);
 	return err;
 }
 
-static int apply(struct core *c, const struct store_view *v, uint32_t log)
+static int apply(struct core *c, const struct store_view *v)
 {
 	struct context *x = core_context_by_uid(c, v->head->context_uid);
 	int err = 0;
@@ -264,7 +300,7 @@ static int apply(struct core *c, const struct store_view *v, uint32_t log)
 		return 0; /* the context was removed */
 	}
 	if (v->head->type == DISK_RECORD_RUN)
-		return apply_run(c, x, v, log);
+		return apply_run(c, x, v);
 	for (uint32_t i = 0; i < v->head->block_count && !err; i++)
 		err = tomb_keep(c, x, v, i);
 	return err;
@@ -272,17 +308,15 @@ static int apply(struct core *c, const struct store_view *v, uint32_t log)
 
 int core_recover_segment(struct core *c, uint32_t segment, const void *summary, size_t bytes)
 {
-	uint32_t log;
 	struct store_view v;
 	size_t cursor = 0;
 	int err, n = store_recover(c->store, segment, summary, bytes);
 
 	if (n < 0)
 		return n;
-	log = ((const struct disk_segment *)summary)->log;
 	c->recover.found.segments++;
 	while (!(err = store_next(c->store, segment, summary, bytes, &cursor, &v))) {
-		err = apply(c, &v, log);
+		err = apply(c, &v);
 		if (err)
 			return err;
 	}
@@ -390,7 +424,7 @@ static uint32_t tombs_sort_out(struct core *c)
 	uint32_t tombs = 0;
 
 	for (uint32_t i = 0; i < c->recover.notes; i++)
-		if (c->recover.note[i].slot == ABI_SLOT_NONE) {
+		if (c->recover.note[i].kind == NOTE_TOMB) {
 			struct recover_note n = c->recover.note[i];
 
 			c->recover.note[i] = c->recover.note[tombs];
@@ -439,7 +473,7 @@ static int late_place(struct core *c, struct context *x, const struct store_view
 		full = false;
 		slot = slot_for(c, x, v, i, &full);
 	} while (full && make_way(c, x));
-	return slot == ABI_SLOT_NONE ? 0 : place_block(c, x, v, i, slot, DISK_LOG_DURABLE);
+	return slot == ABI_SLOT_NONE ? 0 : place_block(c, x, v, i, slot);
 }
 
 /* All tombstones are known, and have been applied to what is in. */
@@ -451,7 +485,7 @@ static int late_apply(struct core *c, uint32_t tombs)
 
 	part_all(c);
 	for (uint64_t at = 0; at < r->late_bytes && !err; at += sizeof(*late) + late->bytes) {
-		struct store_view v = { .segment = 0 };
+		struct store_view v = { .log = DISK_LOG_DURABLE };
 		struct context *x;
 
 		late = (const struct recover_late *)(r->late + at);
@@ -473,6 +507,19 @@ static int late_apply(struct core *c, uint32_t tombs)
 	return err;
 }
 
+/*
+ * flushed_lsn will be beyond it, with nothing known of its data: whatever becomes of what hides it,
+ * * it is not to come back. What hides it has a higher lsn.
+ */
+static void hidden_end(struct core *c, uint32_t tombs, const struct recover_note *n)
+{
+	if (n->lsn <= store_flushed_lsn(c->store) || is_void(c, tombs, n->ctx, n->key, n->lsn))
+		return;
+	flushed_freeze(c);
+	if (!tombstone(c, n->ctx, n->key, n->lsn))
+		flushed_doubts(c);
+}
+
 static int notes_apply(struct core *c)
 {
 	uint32_t tombs = tombs_sort_out(c);
@@ -482,8 +529,10 @@ static int notes_apply(struct core *c)
 		tomb_apply(c, &c->recover.note[i]);
 	err = late_apply(c, tombs);
 	for (uint32_t i = 0; i < c->recover.notes; i++)
-		if (c->recover.note[i].slot != ABI_SLOT_NONE)
+		if (c->recover.note[i].kind == NOTE_CHILD)
 			parent_find(c, &c->recover.note[i]);
+		else if (c->recover.note[i].kind == NOTE_HIDDEN)
+			hidden_end(c, tombs, &c->recover.note[i]);
 	part_all(c);
 	c->recover.found.blocks_orphaned += c->metrics.prefix_dropped;
 	free(c->recover.note);

@@ -219,6 +219,7 @@ struct store_view {
 	uint64_t data_end;    /* of the runs so far, in the segment: store_next's, between calls */
 	uint64_t lsn_end;     /* of the records so far; likewise */
 	uint32_t segment;
+	uint32_t log; /* DISK_LOG_* */
 };
 
 /* Take a segment's header and the records that follow: adopts the sequence numbers and lsn, marks

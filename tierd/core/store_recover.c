@@ -202,6 +202,7 @@ int store_next(const struct store *s, uint32_t segment, const void *buf, size_t 
 		view->data_offset = r->type == DISK_RECORD_RUN ?
 				    store_segment_offset(s, segment) + r->data_offset : 0;
 		view->segment = segment;
+		view->log = m.header->log;
 		*cursor = (at + step) | bad;
 		return 0;
 	}

@@ -453,7 +453,7 @@ static void block_written(struct core *c, struct run *run, uint32_t i)
 	struct context *x = run->ctx;
 	uint32_t slot = run->slot[i];
 	struct block_meta *m = &x->meta[slot];
-	bool durable = run->place.log == DISK_LOG_DURABLE;
+	bool durable = run->place.log == DISK_LOG_DURABLE, doubt = m->settle == SETTLE_DOUBT;
 
 	x->dirty_bytes -= block_bytes(x, slot);
 	quota_sub(c, x, slot, ABI_TIER_NVME, block_bytes(x, slot)); /* of run_take */
@@ -467,13 +467,12 @@ static void block_written(struct core *c, struct run *run, uint32_t i)
 		writeback_enqueue(c, x, slot);
 		return;
 	}
-	if (m->settle == SETTLE_DOUBT)
-		c->doubts--;
+	assert(durable || !doubt);
 	m->heat = 0;
 	run_place(c, run, i);
 	c->metrics.blocks_written++;
 	if (durable)
-		unflushed_add(c, x, slot);
+		unflushed_add(c, x, slot, doubt ? run->place.lsn - 1 : 0);
 }
 
 /* A block that was dropped while its run was written must not come back at recovery. */

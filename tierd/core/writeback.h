@@ -154,6 +154,7 @@ struct unflushed {
 	uint32_t context_id;
 	struct abi_block_ref ref;
 	uint64_t seq; /* of the flush it needs */
+	uint64_t doubted; /* older records up to this lsn may be without data; 0 = none is */
 };
 
 /* Blocks that recovery found and whose data is still to be read (prove.c). */
@@ -227,8 +228,9 @@ void flush_done(struct core *c, int res);
 void flush_doubt(struct core *c, struct context *x, uint32_t slot);
 uint64_t flush_next_tick(const struct core *c);
 bool unflushed_room(const struct core *c, uint32_t blocks);
-void unflushed_add(struct core *c, struct context *x, uint32_t slot);
+void unflushed_add(struct core *c, struct context *x, uint32_t slot, uint64_t doubted);
 void flushed_freeze(struct core *c);
+void flushed_doubts(struct core *c);
 bool catalog_voids(const struct core *c, uint64_t voids); /* context.c */
 bool store_failing(const struct core *c);
 
