@@ -508,8 +508,8 @@ static int late_apply(struct core *c, uint32_t tombs)
 }
 
 /*
- * flushed_lsn will be beyond it, with nothing known of its data: whatever becomes of what hides it,
- * * it is not to come back. What hides it has a higher lsn.
+ * flushed_lsn will be beyond it, with nothing known of its data: it is not to come back, whatever
+ * becomes of what hides it, which has a higher lsn.
  */
 static void hidden_end(struct core *c, uint32_t tombs, const struct recover_note *n)
 {
