@@ -506,3 +506,10 @@ bug("segments-in-use-not-recounted", CORE + "audit.c", "if (n[i] != use->kept(a-
 bug("catalog-written-for-another", CORE + "core.c",
     "io->priv.owner = NULL; /* not everyone sets one: what is withdrawn is named by it */", "",
     "test_core_catalog")
+
+# ---- who leaves next ----------------------------------------------------------------------------
+
+bug("walk-begins-as-in-the-last-epoch", "tierd/policy/reuse_order.c",
+    "\tr->front.known = false;\n\tmemset", "\tmemset", "test_policy_front")
+bug("walk-begins-where-a-leaf-came", "tierd/policy/reuse_order.c",
+    "\tr->front.known = false;\n\tbit_set", "\tbit_set", "test_policy_front")
