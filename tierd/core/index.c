@@ -402,7 +402,7 @@ void index_prefetch(const struct index *ix, const uint8_t *key)
 	__builtin_prefetch(&ix->bucket[bucket]);
 }
 
-static uint32_t line_find(const struct index *ix, const struct abi_bucket *line,
+static inline uint32_t line_find(const struct index *ix, const struct abi_bucket *line,
 			  const uint8_t *key, uint16_t tag)
 {
 	for (uint32_t equal = line_tagged(line, tag); equal; equal &= equal - 1) {

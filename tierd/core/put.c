@@ -78,10 +78,10 @@ static uint32_t pending_new(struct core *c, struct context *x, struct put *p, ui
 	x->policy->expect(x->policy_state[ABI_TIER_CXL], ABI_SLOT_NONE, key);
 	m = &x->meta[slot];
 	b = index_block(&x->ix, slot);
-	b->parts = parts_needed(x, p->args.parts);
+	b->parts = p->needs;
 	b->depth = p->args.depth + i;
 	use = block_use_make(x, slot);
-	use->missing = block_pages(x, slot);
+	use->missing = p->whole;
 	if (!p->brings) /* the first new one: all from here on are counted as new */
 		p->brought += p->args.count - i;
 	p->brings = true;
@@ -303,6 +303,8 @@ void put_reserve(struct core *c, struct request *r)
 	}
 	if (!p->args.parts)
 		p->args.parts = parts_mask(x);
+	p->needs = parts_needed(x, p->args.parts);
+	p->whole = store_block_pages(context_geometry(x), p->needs);
 	shard_measure(x, p);
 	prompt_begin(c, p);
 	for (uint32_t i = 0; i < p->args.count; i++) /* all at once: each is far from the others */
@@ -386,7 +388,7 @@ static void narrow(struct core *c, struct put *p, uint32_t i)
 		return;
 	foreign = b->parts & ~p->args.parts; /* mostly none */
 	if (foreign)
-		foreign &= ~parts_needed(x, p->args.parts);
+		foreign &= ~p->needs;
 	for (; foreign; foreign &= foreign - 1) {
 		uint32_t part = (uint32_t)__builtin_ctz(foreign);
 

@@ -178,8 +178,7 @@ struct request {
 struct put {
 	bool used, committing;
 	bool expired; /* not used any more, since nobody committed it by its deadline */
-	uint32_t client;
-	uint32_t account;
+	uint32_t client, account;
 	uint64_t handle;
 	struct context *ctx;
 	uint64_t epoch;
@@ -187,6 +186,7 @@ struct put {
 	uint64_t reservation; /* 0 = none */
 	bool durable;
 	uint64_t deadline_ns;
+	uint32_t needs, whole;     /* parts that a block must have to be whole; their pages */
 	uint32_t pages;            /* of a block in this shard */
 	uint64_t block_bytes;      /* likewise */
 	const uint8_t *keys;       /* while reserving: in the request's arguments */
