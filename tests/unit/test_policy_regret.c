@@ -162,6 +162,42 @@ static void test_reuse_is_careful_after_losses(void **state)
 	free(r);
 }
 
+static void used_once(struct reuse *r, uint32_t blocks)
+{
+	for (uint32_t i = 0; i < blocks; i++) {
+		reuse_regret_add(r);
+		reuse_regret_come(r);
+	}
+}
+
+/* How many may be gone, so many epochs after rates began to count. */
+static uint32_t limit_after(uint32_t epochs, uint32_t blocks)
+{
+	struct reuse *r = calloc(1, sizeof(*r));
+	uint32_t gone = 0;
+
+	r->resident = blocks;
+	reuse_regret_init(r);
+	turns(r, 50, false);
+	turns(r, REUSE_EPOCHS_TIER + epochs, true);
+	used_once(r, blocks);
+	for (; gone < blocks && reuse_regret_allows(r, 0); gone++)
+		reuse_regret_leave(r, 0);
+	free(r);
+	return gone;
+}
+
+/* First half of the limit, for hardly anything can have been missed yet; then more each epoch. */
+static void test_reuse_begins_with_half_its_limit(void **state)
+{
+	(void)state;
+	assert_int_equal(limit_after(0, 512), 64);
+	assert_int_equal(limit_after(1, 512), 68);
+	assert_int_equal(limit_after(15, 512), 124);
+	assert_int_equal(limit_after(16, 512), 128);
+	assert_int_equal(limit_after(400, 512), 128);
+}
+
 /* A quarter of what LRU would have may be gone, and more by what was won. */
 static void test_reuse_has_a_limit(void **state)
 {
@@ -171,11 +207,8 @@ static void test_reuse_has_a_limit(void **state)
 	(void)state;
 	r->resident = blocks;
 	reuse_regret_init(r);
-	turns(r, 1, true);
-	for (uint32_t i = 0; i < blocks; i++) {
-		reuse_regret_add(r);
-		reuse_regret_come(r);
-	}
+	turns(r, 100, true);
+	used_once(r, blocks);
 	turns(r, 1, true);
 	for (uint32_t i = 0; i < blocks / 4; i++) {
 		assert_true(reuse_regret_allows(r, 1));
@@ -362,6 +395,7 @@ int main(void)
 		cmocka_unit_test(test_reuse_keeps_the_old_old_while_it_grows),
 		cmocka_unit_test(test_reuse_is_careful_after_losses),
 		cmocka_unit_test(test_reuse_forgets_what_left_long_ago),
+		cmocka_unit_test(test_reuse_begins_with_half_its_limit),
 		cmocka_unit_test(test_reuse_has_a_limit),
 		cmocka_unit_test(test_reuse_keeps_to_its_limit),
 	};

@@ -94,6 +94,7 @@ struct reuse_regret {
 	uint32_t first;		      /* epochs to go before caution follows the account */
 	double account;		      /* hits that LRU had not had, less those of LRU alone */
 	double balance;		      /* the same, and nothing is forgotten */
+	double credit;		      /* of the tier's blocks that may be at stake */
 	double caution;		      /* so many times the least the oldest must be worth to stay */
 };
 

@@ -7,7 +7,7 @@
  * that is worth least the oldest must be worth, for that one to leave in its place.
  *
  * And there is a limit. Of what LRU would have and this policy let go nobody knows yet whether it
- * will be missed. That is at most CREDIT plus what was won so far, as far as epochs tell
+ * will be missed. That is at most a credit plus what was won so far, as far as epochs tell
  * (docs/policies.md, Credit).
  */
 #include "tierd/policy/reuse.h"
@@ -21,7 +21,9 @@
 #define CAUTION_STEP 1.5	 /* an epoch */
 #define LOSS 256u		 /* one in so many blocks of the tier: more care; half: less */
 #define FORGET (1 - 1 / 256.0) /* of the account, an epoch */
-#define CREDIT 0.25		 /* of the blocks in the tier */
+#define CREDIT 0.25		 /* of the blocks in the tier, */
+#define CREDIT_FIRST 0.125	 /* while what was let go can hardly have been missed yet, */
+#define CREDIT_STEP (1 / 128.0)	 /* and so much more an epoch */
 
 static uint32_t *known_at(struct reuse *r, uint32_t age)
 {
@@ -49,6 +51,7 @@ void reuse_regret_init(struct reuse *r)
 {
 	r->regret.caution = CAUTION_FIRST;
 	r->regret.first = FIRST_EPOCHS;
+	r->regret.credit = CREDIT_FIRST;
 }
 
 void reuse_regret_add(struct reuse *r)
@@ -89,7 +92,7 @@ static double lru_has(struct reuse *r, uint32_t age)
 bool reuse_regret_allows(struct reuse *r, uint32_t age)
 {
 	const struct reuse_regret *g = &r->regret;
-	double most = CREDIT * (double)g->full + g->balance;
+	double most = g->credit * (double)g->full + g->balance;
 	double gone = (double)(g->newer - g->newer_here);
 	double at_edge = *known_at(r, g->edge) - *reuse_regret_here(r, g->edge);
 
@@ -106,6 +109,12 @@ void reuse_regret_use(struct reuse *r, uint32_t age, bool here)
 	g->account += won;
 	g->balance += won;
 	g->balance = g->balance > most ? most : g->balance; /* more could never be at stake */
+}
+
+static void credit_grow(struct reuse_regret *g)
+{
+	g->credit += CREDIT_STEP;
+	g->credit = g->credit > CREDIT ? CREDIT : g->credit;
 }
 
 static void caution_learn(struct reuse_regret *g)
@@ -134,8 +143,10 @@ void reuse_regret_turn(struct reuse *r, bool full)
 	*reuse_regret_here(r, REUSE_EPOCHS - 1) = 0;
 	g->full = r->resident;
 	g->account *= FORGET;
-	if (!g->first)
-		caution_learn(g);
-	else if (full)
-		g->first--;
+	if (g->first) {
+		g->first -= full;
+		return;
+	}
+	caution_learn(g);
+	credit_grow(g);
 }
