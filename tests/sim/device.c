@@ -149,8 +149,10 @@ static void device_read(struct world *w, struct core_io *io)
 	else if (faulty && kind == 2)
 		io->res -= 512;
 	for (uint32_t i = 0; io->res == (int32_t)io->bytes && i < io->piece_count; i++)
-		if (io->bad_mask & garbled & 1ull << i)
+		if (io->bad_mask & garbled & 1ull << i) {
 			model_forgive(w, io, i);
+			inside_misread(w, io, i);
+		}
 	/* What a failed read left behind is anything. */
 	if (io->res != (int32_t)io->bytes)
 		memset(io->piece[io->piece_count - 1].addr, 0xee, 512);

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "tests/sim/world_priv.h"
+#include "tierd/core/sched_priv.h"
 #include "tierd/core/state.h"
 
 /* ---- room --------------------------------------------------------------------------------- */
@@ -443,6 +444,43 @@ bool inside_reads_again(const struct world *w, const struct core_io *io)
 	uintptr_t at = (uintptr_t)io->piece[0].addr - (uintptr_t)p->buf;
 
 	return p->reading && !p->tries && at < p->buf_bytes;
+}
+
+/* The operation that it is a unit of; NULL = it is one by itself. */
+static struct core_io *cut_of(const struct world *w, const struct core_io *io)
+{
+	const struct sched *s = w->core->sched;
+
+	return io >= s->unit && io < s->unit + SCHED_UNITS ? io->priv.owner : NULL;
+}
+
+/* The piece was garbled on its way from the device. */
+void inside_misread(struct world *w, const struct core_io *io, uint32_t piece)
+{
+	const struct core_io *whole = cut_of(w, io);
+
+	if (whole)
+		w->misread[whole - w->core->io] |= 1ull << (io->priv.node.cut + piece);
+}
+
+/*
+ * The core is about to be told of the read. What goes in units is judged when the last of them
+ * ends: a block that did not verify in an earlier one may have been answered for since, and is
+ * buried now.
+ */
+void inside_units_end(struct world *w, const struct core_io *io)
+{
+	const struct core_io *whole = cut_of(w, io);
+	uint64_t bad, *misread;
+
+	if (!whole || whole->priv.node.flying > 1 || whole->priv.node.state != SCHED_CUT)
+		return;
+	bad = whole->bad_mask | io->bad_mask << io->priv.node.cut;
+	misread = &w->misread[whole - w->core->io];
+	for (uint32_t i = 0; i < whole->piece_count; i++)
+		if (*misread & bad & 1ull << i)
+			model_forgive(w, whole, i);
+	*misread = 0;
 }
 
 /* A copy within a tier that its checksum shows to be wrong: no page is there. */

@@ -259,6 +259,7 @@ static void read_carry(struct world *w, struct core_io *io)
 	model_rotten(w, io, &rotten);
 	if (world_chance(w, 300000))
 		world_event(w, &e);
+	inside_units_end(w, io);
 	e.kind = CORE_EV_IO_DONE;
 	world_event(w, &e);
 	model_buried(w, &rotten);
@@ -456,6 +457,7 @@ static void boot(struct world *w)
 		config.catalog_sequence = head->sequence;
 		device_void_torn(w, head->sequence);
 	}
+	memset(w->misread, 0, sizeof(w->misread));
 	err = core_open(&w->core, &config);
 	assert(!err);
 	w->bag_count = 0;

@@ -308,6 +308,7 @@ struct world {
 	bool flushing;
 	struct core_io *landed[WORLD_DEPTH]; /* written, not yet told */
 	uint32_t landed_count;
+	uint64_t misread[CORE_IO_MAX]; /* of operations in units: pieces that were garbled */
 
 	/* image.c */
 	struct store *reader;   /* reads summaries; nothing is appended to it */
@@ -418,6 +419,8 @@ void inside_recovered(struct world *w);
 void inside_prefixes(struct world *w);
 void inside_refused(struct world *w, const struct ask *a);
 bool inside_reads_again(const struct world *w, const struct core_io *io);
+void inside_misread(struct world *w, const struct core_io *io, uint32_t piece);
+void inside_units_end(struct world *w, const struct core_io *io);
 void inside_rest(struct world *w, uint32_t context);
 void inside_streams(struct world *w);
 void inside_copies(struct world *w, const struct core_copy *copy);
