@@ -374,6 +374,13 @@ bug("carried-tombstones-wait-for-others", CORE + "store.c",
     "if (carried)\n\t\treturn append(s, STORE_CLEANED, need, 0, run);", "",
     "test_core_reopen")
 
+# ---- slots that come ----------------------------------------------------------------------------
+
+bug("full-table-refuses-at-once", CORE + "put.c",
+    "if (err == -ENOSPC && slots_come(c, x))", "if (0)", "test_core_orphans")
+bug("deletion-told-by-what-left", CORE + "request.c",
+    "r->sqe.op == ABI_OP_DELETE || !r->total ?", "!r->total ?", "test_obs")
+
 # ---- which segments are emptied -----------------------------------------------------------------
 
 bug("full-segments-stay", CORE + "space.c",

@@ -19,6 +19,7 @@
 #define MSEC 1000000ull
 #define WIDE_RUN 16u
 #define WIDE_RUNS 25u
+#define PAIRS 20u
 #define STEP 256u /* blocks that leave in one event, at most: prefix.c */
 
 static struct context *context(void)
@@ -199,6 +200,38 @@ static void test_many_follow_in_steps(void **state)
 }
 
 /*
+ * All slots are taken, and only blocks may leave that others are behind, which are not written yet:
+ * each keeps its slot until these have gone. Who puts is not told of a full table meanwhile.
+ */
+static void test_a_slot_is_there_when_those_behind_have_gone(void **state)
+{
+	struct abi_put_args args = { .count = 1, .depth = 1 };
+
+	(void)state;
+	start(HOST_KIND_STORE, 2 * PAIRS);
+	for (uint32_t n = 0; n < PAIRS; n++)
+		put(n, 1, NONE, 0, 0);
+	host_settle(&host, 60);
+	for (uint32_t n = 0; n < PAIRS; n++) {
+		assert_int_equal(context()->meta[slot_of(n)].persist, PERSIST_CLEAN);
+		host_key(n, args.parent);
+		assert_int_equal(host_reserve(&host, &args, PAIRS + n, 0), 0);
+		assert_true(host_commit(&host, 0));
+		assert_int_equal(host.answer.value, 1);
+		assert_int_equal(block_parent(context(), slot_of(PAIRS + n)), slot_of(n));
+	}
+	assert_int_equal(context()->slots_live, 2 * PAIRS);
+	args.depth = 0;
+	host.answer.res = 1;
+	host_reserve(&host, &args, ABSENT, 0);
+	assert_int_equal(one_host_answer(), 0);
+	assert_true(host_commit(&host, 0));
+	assert_int_equal(host.answer.value, 1);
+	host_settle(&host, 40);
+	stop();
+}
+
+/*
  * A deletion of a prefix ends when there was room for half of its tombstones: promised blocks stay
  * that were before the others, not behind them.
  */
@@ -311,6 +344,7 @@ int main(void)
 		cmocka_unit_test(test_a_pin_keeps_it_until_it_ends),
 		cmocka_unit_test(test_a_promise_is_kept_by_itself),
 		cmocka_unit_test(test_many_follow_in_steps),
+		cmocka_unit_test(test_a_slot_is_there_when_those_behind_have_gone),
 		cmocka_unit_test(test_an_unfinished_deletion_leaves_no_gap),
 		cmocka_unit_test(test_a_restart_brings_none_back_alone),
 		cmocka_unit_test(test_a_restart_counts_what_is_there),

@@ -399,6 +399,40 @@ static void test_requests_by_their_names(void **state)
 	host_carry_all(&host);
 }
 
+/* Of puts and deletions it is blocks: what can be read, what is in the log, what was looked at. */
+static void test_what_is_done_of_blocks(void **state)
+{
+	const struct abi_put_args args = { .count = 4 };
+	struct abi_sqe sqe = { .op = ABI_OP_DELETE };
+	json_t *requests;
+
+	(void)state;
+	for (uint16_t durable = 0; durable < 2; durable++) {
+		assert_int_equal(host_reserve(&host, &args, 500 + 10 * durable,
+					      durable ? ABI_SQE_DURABLE : 0), 0);
+		host.held = true;
+		assert_true(host_commit(&host, durable ? ABI_SQE_DURABLE : 0));
+		requests = told("requests", "");
+		assert_string_equal(text(requests, "requests.0.op"), "put-commit");
+		assert_int_equal(number(requests, "requests.0.done"), 0);
+		assert_int_equal(number(requests, "requests.0.count"), 4);
+		json_decref(requests);
+		host.held = false;
+		host_carry_all(&host);
+		assert_true(host_settle(&host, 60));
+	}
+	host.held = true;
+	assert_true(host_request_keys(&host, 0, sqe, 500, 8)); /* of which four are there */
+	requests = told("requests", "");
+	assert_string_equal(text(requests, "requests.0.op"), "delete");
+	assert_int_equal(number(requests, "requests.0.done"), 8); /* its tombstones come */
+	assert_int_equal(number(requests, "requests.0.count"), 8);
+	json_decref(requests);
+	host.held = false;
+	host_carry_all(&host);
+	assert_true(host_settle(&host, 60));
+}
+
 /* A parked prefetch holds nothing yet: what it will bring is told, and when it begins. */
 static void test_what_is_parked(void **state)
 {
@@ -566,6 +600,7 @@ int main(void)
 		CASE(test_counts_of_what_is_seen),
 		CASE(test_the_rest_is_for_operators),
 		CASE(test_requests_by_their_names),
+		CASE(test_what_is_done_of_blocks),
 		CASE(test_what_is_parked),
 		CASE(test_arguments_are_judged),
 		CASE(test_latencies),

@@ -63,6 +63,18 @@ static uint8_t brought_step(uint32_t blocks)
 	return (uint8_t)(step < BLOCK_BROUGHT_MAX ? step : BLOCK_BROUGHT_MAX);
 }
 
+/*
+ * Blocks that have left keep their slots until their pages are out of memory and those behind them
+ * have gone, too: that is soon, unless somebody holds these.
+ */
+static bool slots_come(const struct core *c, const struct context *x)
+{
+	uint64_t left = x->slots_live - x->blocks - x->blocks_pending;
+
+	assert(x->slots_live >= x->blocks + x->blocks_pending);
+	return left > c->waiting.count;
+}
+
 static uint32_t pending_new(struct core *c, struct context *x, struct put *p, uint32_t i)
 {
 	const uint8_t *key = p->keys + (size_t)i * ABI_KEY_BYTES;
@@ -71,7 +83,8 @@ static uint32_t pending_new(struct core *c, struct context *x, struct put *p, ui
 	struct block_use *use;
 	struct abi_block *b;
 
-	if (slot == ABI_SLOT_NONE && evict_nvme(c, x, 64 * x->spec.geometry.block_bytes))
+	if (slot == ABI_SLOT_NONE && !slots_come(c, x) &&
+	    evict_nvme(c, x, 64 * x->spec.geometry.block_bytes))
 		slot = block_new(c, x, key);
 	if (slot == ABI_SLOT_NONE)
 		return slot;
@@ -316,7 +329,24 @@ void put_reserve(struct core *c, struct request *r)
 		put_free(c, p);
 	else
 		prompt_end(c, p);
-	request_end(c, r, err, err ? 0 : p->handle, aux);
+	if (err == -ENOSPC && slots_come(c, x))
+		request_wait_space(c, r);
+	else
+		request_end(c, r, err, err ? 0 : p->handle, aux);
+}
+
+/* There may be slots now: it begins anew, once there are enough or no more to come. */
+void put_reserve_step(struct core *c, struct request *r)
+{
+	r->phase = REQUEST_RUN;
+	if (r->ctx->closing && !r->error)
+		r->error = -ENOENT;
+	if (r->error || r->late)
+		request_end(c, r, r->error ? r->error : -ENOSPC, 0, 0);
+	else if (r->ctx->ix.slots_free < r->sqe.count && slots_come(c, r->ctx))
+		request_wait_space(c, r);
+	else
+		put_reserve(c, r);
 }
 
 /* ---- commit ------------------------------------------------------------------------------- */
@@ -329,6 +359,14 @@ static uint64_t put_visible(const struct put *p)
 		n += block_alive(p->ctx, p->ref[i]) &&
 		     index_block(&p->ctx->ix, p->ref[i].slot)->state == ABI_BLOCK_COMMITTED;
 	return n;
+}
+
+/* For operators: blocks, and how many of them are what the put promises. */
+void put_view(const struct put *p, struct core_request_view *out)
+{
+	out->count = p->args.count;
+	out->done = p->durable ? p->written : (uint32_t)put_visible(p);
+	assert(out->done <= out->count);
 }
 
 static void put_end(struct core *c, struct request *r, int res)

@@ -8,10 +8,12 @@
 
 /* put.c */
 void put_reserve(struct core *c, struct request *r);
+void put_reserve_step(struct core *c, struct request *r);
 void put_commit_begin(struct core *c, struct request *r);
 void put_commit_step(struct core *c, struct request *r);
 void put_abort_request(struct core *c, struct request *r);
 void put_abort(struct core *c, struct put *p);
+void put_view(const struct put *p, struct core_request_view *out);
 void put_context_gone(struct core *c, const struct context *x);
 void put_tick(struct core *c);
 /*

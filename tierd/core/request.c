@@ -516,6 +516,9 @@ static void request_step(struct core *c, struct request *r)
 		return;
 	}
 	switch (r->sqe.op) {
+	case ABI_OP_PUT_RESERVE:
+		put_reserve_step(c, r);
+		break;
 	case ABI_OP_PUT_COMMIT:
 		put_commit_step(c, r);
 		break;
@@ -681,6 +684,12 @@ void request_wake_phase(struct core *c, enum request_phase phase)
 			request_wake(c, &c->request[i]);
 }
 
+/* What the cursor runs over: pages of a fetch; else (total counts what became of them) blocks. */
+static uint32_t view_count(const struct request *r)
+{
+	return r->sqe.op == ABI_OP_DELETE || !r->total ? r->sqe.count : r->total;
+}
+
 int core_request_view(const struct core *c, uint32_t i, struct core_request_view *out)
 {
 	for (uint32_t k = 0; k < c->requests_high; k++) {
@@ -693,13 +702,15 @@ int core_request_view(const struct core *c, uint32_t i, struct core_request_view
 			.op = r->sqe.op,
 			.klass = r->sqe.klass,
 			.context_id = r->sqe.context_id,
-			.count = r->total,
+			.count = view_count(r),
 			.done = r->cursor,
 			.deadline_ns = r->deadline_ns,
 			.since_ns = r->since_ns,
 		};
 		if (r->parked)
 			claim_view(c, r, out);
+		if (r->put)
+			put_view(r->put, out);
 		return 0;
 	}
 	return -ENOENT;

@@ -129,7 +129,7 @@ uint64_t core_audit(const struct core *c, void (*tell)(void *arg, const char *wh
 struct core_request_view {
 	uint32_t client;
 	uint8_t op, klass;
-	uint32_t context_id, count, done; /* items: pages of a fetch, else blocks */
+	uint32_t context_id, count, done; /* pages of a fetch, else blocks */
 	uint64_t deadline_ns, since_ns;
 	bool parked;       /* a prefetch that is not due: it holds nothing, and of it is known */
 	uint64_t bytes;    /* ... what it has to bring into its tier, as things are now, */
