@@ -374,6 +374,12 @@ bug("carried-tombstones-wait-for-others", CORE + "store.c",
     "if (carried)\n\t\treturn append(s, STORE_CLEANED, need, 0, run);", "",
     "test_core_reopen")
 
+# ---- what demand adds to the device --------------------------------------------------------------
+
+bug("large-demand-piles-up", CORE + "sched.c",
+    "node->bytes > SCHED_SMALL_BYTES ? SCHED_BUDGET_DEMAND_NS :", "0 ? SCHED_BUDGET_DEMAND_NS :",
+    "test_core_sched")
+
 # ---- slots that come ----------------------------------------------------------------------------
 
 bug("full-table-refuses-at-once", CORE + "put.c",

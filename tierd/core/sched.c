@@ -306,6 +306,16 @@ static struct sched_node *owed_first(struct core *c)
 	return c->sched->writeback_ns >= (cost < OWED_MOST_NS ? cost : OWED_MOST_NS) ? node : NULL;
 }
 
+/* Small reads take a deep queue to be fast; large ones come late in it, all together. */
+static struct sched_node *demand_first(struct core *c)
+{
+	struct sched_node *node = first_of(c, ABI_CLASS_DEMAND);
+	uint64_t most = node->bytes > SCHED_SMALL_BYTES ? SCHED_BUDGET_DEMAND_NS :
+							  SCHED_BUDGET_SMALL_NS;
+
+	return sched_under_way_ns(c) < most ? node : NULL;
+}
+
 /* The node whose next unit goes now; NULL = none may. */
 static struct sched_node *pick(struct core *c)
 {
@@ -318,8 +328,7 @@ static struct sched_node *pick(struct core *c)
 	if (node && fits(c, node))
 		return node;
 	if (class_count(s, ABI_CLASS_DEMAND))
-		return sched_under_way_ns(c) < SCHED_BUDGET_DEMAND_NS ?
-			       first_of(c, ABI_CLASS_DEMAND) : NULL;
+		return demand_first(c);
 	if (!node && !held)
 		node = background_first(c);
 	/* What is to go next and finds no room is not passed by smaller background. */

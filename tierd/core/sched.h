@@ -15,12 +15,13 @@
  * `order` (layer), then arrival. The daemon's own work counts as one client, SCHED_DAEMON.
  *
  * The device. At most config.device_depth operations are under way, and no demand is added to more
- * than SCHED_BUDGET_DEMAND_NS of device time: that is what the next one waits behind, however deep
- * the queue and however slow the device. All classes but demand are background, bounded by the
- * device time that they have under way: while demand was seen in the last SCHED_BUSY_NS they go in
- * units of SCHED_UNIT_BUSY, as many as fit SCHED_BUDGET_BUSY_NS but always one; else in units of
- * SCHED_UNIT_BYTES up to SCHED_BUDGET_IDLE_NS. With config.yield none goes while demand is there or
- * was seen in the last SCHED_YIELD_NS. Two things pass this order, a unit at a time:
+ * than SCHED_BUDGET_DEMAND_NS of device time (small reads: SCHED_BUDGET_SMALL_NS): that is what the
+ * next one waits behind, however deep the queue and however slow the device. All classes but demand
+ * are background, bounded by the device time that they have under way: while demand was seen in the
+ * last SCHED_BUSY_NS they go in units of SCHED_UNIT_BUSY, as many as fit SCHED_BUDGET_BUSY_NS but
+ * always one; else in units of SCHED_UNIT_BYTES up to SCHED_BUDGET_IDLE_NS. With config.yield none
+ * goes while demand is there or was seen in the last SCHED_YIELD_NS. Two things pass this order, a
+ * unit at a time:
  *   - a background class that has had nothing issued for config.starve_ns though something waited;
  *   - write-back, which is owed config.writeback_percent of the device's time while it has work, up
  *     to SCHED_WRITEBACK_MOST as the dirty limit comes near or someone waits for durability.
@@ -57,7 +58,9 @@
 #define SCHED_BUDGET_GAP_NS 400000ull
 #define SCHED_BUDGET_MET_NS 200000ull /* where demand is likely to come */
 #define SCHED_GAP_LEAST_NS 500000ull  /* a shorter one is nobody's */
-#define SCHED_BUDGET_DEMAND_NS 8000000ull
+#define SCHED_BUDGET_DEMAND_NS 2500000ull
+#define SCHED_BUDGET_SMALL_NS 8000000ull /* a read of SCHED_SMALL_BYTES at most is added */
+#define SCHED_SMALL_BYTES (64u << 10)
 #define SCHED_BUDGET_IDLE_NS 2500000ull
 #define SCHED_WRITEBACK_MOST 75u      /* percent */
 #define SCHED_HBM_COPIES 2u
