@@ -414,9 +414,9 @@ struct tier_put_options {
  * groups s * groups / n up to (s + 1) * groups / n of each part, all of a replicated one; a block
  * is found when all n have committed it, so only the last one's completion counts every block.
  * Errors: -ENOBUFS the staging arena is full (commit or abort others, or connect with more),
- * -EAGAIN the request ring is full or (durable) the daemon is behind, -EACCES context is
- * read-only for us, -ENOSPC, -EDQUOT too many puts of ours are open, -ENOENT also no such
- * reservation, -ENOTSUP durable in a context without NVMe, -EINVAL (also more than 2,044 keys).
+ * -EAGAIN the request ring is full or (durable) the daemon is behind, -EACCES context is read-only
+ * for us, -ENOSPC, -EDQUOT too many puts of ours are open, -ESTALE the epoch was raised meanwhile,
+ * -ENOENT also no such reservation, -ENOTSUP durable without NVMe, -EINVAL (also over 2,044 keys).
  * Waits for the daemon's word. Any thread; one thread at a time for one put.
  */
 int tier_put_begin(tier_context *c, const tier_key *keys, uint32_t count,

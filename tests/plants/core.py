@@ -383,7 +383,9 @@ bug("large-demand-piles-up", CORE + "sched.c",
 # ---- slots that come ----------------------------------------------------------------------------
 
 bug("full-table-refuses-at-once", CORE + "put.c",
-    "if (err == -ENOSPC && slots_come(c, x))", "if (0)", "test_core_orphans")
+    "if (err != -ENOSPC || !slots_come(c, x)) {", "if (1) {", "test_core_orphans")
+bug("waits-into-another-epoch", CORE + "put.c",
+    "else if (!r->error && r->epoch != r->ctx->spec.epoch)", "else if (0)", "test_core_orphans")
 bug("deletion-told-by-what-left", CORE + "request.c",
     "r->sqe.op == ABI_OP_DELETE || !r->total ?", "!r->total ?", "test_obs")
 

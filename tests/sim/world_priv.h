@@ -217,7 +217,8 @@ struct world_theirs {
 	uint64_t context[WORLD_CONTEXTS][ABI_MEM_TIERS];
 	uint64_t salt[WORLD_CONTEXTS][WORLD_SALTS][ABI_MEM_TIERS];
 	uint64_t client[WORLD_CLIENTS][ABI_MEM_TIERS];
-	uint64_t claims[WORLD_CONTEXTS]; /* bytes that reservations may come to */
+	uint64_t claims[WORLD_CONTEXTS]; /* bytes that reservations may come to, */
+	uint64_t beside[WORLD_CONTEXTS]; /* and what pins and readers held beside them */
 	struct world_writer writer[WORLD_WRITERS];
 	uint64_t looked;  /* at puts */
 	uint64_t dropped; /* visible blocks, by the core's count */

@@ -5,6 +5,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -199,15 +200,11 @@ static void test_many_follow_in_steps(void **state)
 	stop();
 }
 
-/*
- * All slots are taken, and only blocks may leave that others are behind, which are not written yet:
- * each keeps its slot until these have gone. Who puts is not told of a full table meanwhile.
- */
-static void test_a_slot_is_there_when_those_behind_have_gone(void **state)
+/* All slots are taken; only blocks may leave that others are behind, which are not written yet. */
+static void fill_with_pairs(void)
 {
 	struct abi_put_args args = { .count = 1, .depth = 1 };
 
-	(void)state;
 	start(HOST_KIND_STORE, 2 * PAIRS);
 	for (uint32_t n = 0; n < PAIRS; n++)
 		put(n, 1, NONE, 0, 0);
@@ -221,12 +218,36 @@ static void test_a_slot_is_there_when_those_behind_have_gone(void **state)
 		assert_int_equal(block_parent(context(), slot_of(PAIRS + n)), slot_of(n));
 	}
 	assert_int_equal(context()->slots_live, 2 * PAIRS);
-	args.depth = 0;
+}
+
+/* Each keeps its slot until those behind it have gone: no put is told of a full table meanwhile. */
+static void test_a_slot_is_there_when_those_behind_have_gone(void **state)
+{
+	const struct abi_put_args args = { .count = 1 };
+
+	(void)state;
+	fill_with_pairs();
 	host.answer.res = 1;
 	host_reserve(&host, &args, ABSENT, 0);
 	assert_int_equal(one_host_answer(), 0);
 	assert_true(host_commit(&host, 0));
 	assert_int_equal(host.answer.value, 1);
+	host_settle(&host, 40);
+	stop();
+}
+
+/* What a put that waits for slots would bring is of the epoch in which it was asked for. */
+static void test_who_waits_for_a_slot_is_told_of_a_new_epoch(void **state)
+{
+	const struct abi_put_args args = { .count = 1 };
+
+	(void)state;
+	fill_with_pairs();
+	host.answer.res = 1;
+	host_reserve(&host, &args, ABSENT, 0);
+	assert_int_equal(host.answer.res, 1); /* it waits */
+	assert_int_equal(core_context_epoch(host.core, context()->id, 0, 0), 0);
+	assert_int_equal(one_host_answer(), -ESTALE);
 	host_settle(&host, 40);
 	stop();
 }
@@ -345,6 +366,7 @@ int main(void)
 		cmocka_unit_test(test_a_promise_is_kept_by_itself),
 		cmocka_unit_test(test_many_follow_in_steps),
 		cmocka_unit_test(test_a_slot_is_there_when_those_behind_have_gone),
+		cmocka_unit_test(test_who_waits_for_a_slot_is_told_of_a_new_epoch),
 		cmocka_unit_test(test_an_unfinished_deletion_leaves_no_gap),
 		cmocka_unit_test(test_a_restart_brings_none_back_alone),
 		cmocka_unit_test(test_a_restart_counts_what_is_there),

@@ -329,18 +329,22 @@ void put_reserve(struct core *c, struct request *r)
 		put_free(c, p);
 	else
 		prompt_end(c, p);
-	if (err == -ENOSPC && slots_come(c, x))
-		request_wait_space(c, r);
-	else
+	if (err != -ENOSPC || !slots_come(c, x)) {
 		request_end(c, r, err, err ? 0 : p->handle, aux);
+		return;
+	}
+	r->epoch = x->spec.epoch;
+	request_wait_space(c, r);
 }
 
 /* There may be slots now: it begins anew, once there are enough or no more to come. */
 void put_reserve_step(struct core *c, struct request *r)
 {
 	r->phase = REQUEST_RUN;
-	if (r->ctx->closing && !r->error)
+	if (!r->error && r->ctx->closing)
 		r->error = -ENOENT;
+	else if (!r->error && r->epoch != r->ctx->spec.epoch)
+		r->error = -ESTALE; /* what it would bring is of the old one */
 	if (r->error || r->late)
 		request_end(c, r, r->error ? r->error : -ENOSPC, 0, 0);
 	else if (r->ctx->ix.slots_free < r->sqe.count && slots_come(c, r->ctx))

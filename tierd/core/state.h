@@ -172,6 +172,7 @@ struct request {
 	struct stream *stream;
 	uint64_t sync_seq; /* REQUEST_SYNC: needs this flush */
 	uint64_t tomb_seq; /* delete: needs the tombstones up to here */
+	uint64_t epoch;    /* put-reserve that waits for slots: in which it was asked for */
 	struct request *next; /* in the queue of its phase */
 };
 
