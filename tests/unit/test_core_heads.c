@@ -190,6 +190,27 @@ static void test_a_shared_head_is_kept_for_both(void **state)
 	assert_true(pages(1) == 0 && pages(2) == 0);
 }
 
+/* Whoever guesses a reference to a block that is only begun: it has no head before it is whole. */
+static void test_a_block_that_is_begun_has_no_head(void **state)
+{
+	const struct abi_put_args args = { .count = 1 };
+	uint64_t handle;
+	uint32_t slot;
+
+	(void)state;
+	assert_int_equal(host_reserve(&host, &args, KEYS, 0), 0);
+	handle = host.answer.value;
+	slot = block(KEYS).slot;
+	assert_int_equal(index_block(&context()->ix, slot)->state, ABI_BLOCK_PENDING);
+	say_two(1, 7, KEYS, 1);
+	host_audit(&host);
+	assert_int_equal(block_use(context(), slot)->missing, LAYERS);
+	host.answer.value = handle;
+	assert_true(host_commit(&host, 0));
+	assert_int_equal(host.answer.value, 1);
+	host_audit(&host);
+}
+
 static uint64_t kept_bytes(uint32_t client)
 {
 	uint64_t bytes = 0;
@@ -300,6 +321,7 @@ int main(void)
 		CASE(test_a_head_keeps_nobody_from_room),
 		CASE(test_low_priority_keeps_no_head),
 		CASE(test_a_shared_head_is_kept_for_both),
+		CASE(test_a_block_that_is_begun_has_no_head),
 		CASE(test_heads_share_what_there_is),
 		CASE(test_ready_is_a_whole_head),
 		CASE(test_what_may_be_kept_again_comes_back),

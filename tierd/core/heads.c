@@ -139,8 +139,8 @@ void heads_keep(struct core *c, struct session *s, uint32_t layers)
 
 			if (s->kept && ref->slot != ABI_SLOT_NONE)
 				unmark(s->ctx, *ref, s->tier);
-			if (layers && !block_alive(s->ctx, *ref))
-				ref->slot = ABI_SLOT_NONE; /* it is no block, now or later */
+			if (layers && !fetch_block_there(s->ctx, *ref))
+				ref->slot = ABI_SLOT_NONE; /* it is none that can be read */
 			if (layers && ref->slot != ABI_SLOT_NONE)
 				mark(s->ctx, *ref, s->tier, layers);
 		}
