@@ -386,6 +386,10 @@ bug("full-table-refuses-at-once", CORE + "put.c",
     "if (err != -ENOSPC || !slots_come(c, x)) {", "if (1) {", "test_core_orphans")
 bug("head-of-a-begun-block", CORE + "heads.c", "if (layers && !fetch_block_there(s->ctx, *ref))",
     "if (layers && !block_alive(s->ctx, *ref))", "test_core_heads")
+bug("what-others-begin-with-goes-first", CORE + "recover.c",
+    "slot = 0; prefix_rules(x) && slot < x->ix.slots_used; slot++) {\n\t\tuint32_t",
+    "slot = UINT32_MAX; slot < x->ix.slots_used; slot++) {\n\t\tuint32_t",
+    "test_core_reopen")
 bug("waits-into-another-epoch", CORE + "put.c",
     "else if (!r->error && r->epoch != r->ctx->spec.epoch)", "else if (0)", "test_core_orphans")
 bug("deletion-told-by-what-left", CORE + "request.c",

@@ -246,6 +246,49 @@ static void test_the_cached_make_way_for_the_durable(void **state)
 	small_end();
 }
 
+/* ---- a full store, and nobody has asked for anything yet ------------------------------------- */
+
+#define FREE 4u /* segments that are kept free ahead of need */
+
+static uint32_t segments_free(void)
+{
+	struct store_stats st;
+
+	store_stats(host.core->store, &st);
+	return st.segments_free;
+}
+
+/* The oldest segment has what all others begin with: it is not dropped with them all behind it. */
+static void test_what_others_begin_with_outlives_a_restart(void **state)
+{
+	uint32_t n = 1, fresh = 5000;
+	struct disk_context spec;
+
+	(void)state;
+	one_host_disk(STORE_BYTES, SEGMENTS, 2 * HOST_SEGMENT, 2 * HOST_SUMMARY);
+	host_spec(&spec, HOST_KIND_STORE, 0);
+	spec.blocks_max = 2000;
+	spec.quota[ABI_TIER_NVME] = UINT32_MAX;
+	one_host_boot(&spec, 1);
+	host.core->config.admit_all = true;
+	assert_int_equal(one_host_put(0, 1, 0), 0);
+	for (; segments_free() > FREE; n += GROUP)
+		put_behind(n, GROUP, 0, 0);
+	one_host_restart(false);
+	host_client_open(&host, 0);
+	host_client_attach(&host, 0);
+	host.core->config.admit_all = true;
+	for (; host.core->metrics.segments_dropped < 3; fresh += GROUP) {
+		assert_true(fresh < 5000 + 1000);
+		assert_int_equal(one_host_put(fresh, GROUP, 0), 0);
+		one_host_pause(50);
+	}
+	assert_true(is_there(0));
+	assert_true(is_there(n - GROUP));
+	host_audit(&host);
+	small_end();
+}
+
 /* ---- one segment ----------------------------------------------------------------------------- */
 
 #define SUMMARY (32u << 10)
@@ -533,6 +576,7 @@ int main(void)
 		cmocka_unit_test(test_a_full_store_survives_crashes),
 		cmocka_unit_test(test_the_deleted_take_no_slot_from_the_durable),
 		cmocka_unit_test(test_the_cached_make_way_for_the_durable),
+		cmocka_unit_test(test_what_others_begin_with_outlives_a_restart),
 		DISK(test_it_goes_on_where_it_ended),
 		DISK(test_nothing_of_its_life_is_written_over),
 		DISK(test_what_says_nothing_ends_its_segment),

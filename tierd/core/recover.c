@@ -541,6 +541,37 @@ static int notes_apply(struct core *c)
 	return err;
 }
 
+/* Was the block put behind its parent later than that one was? As far as the store tells. */
+static bool is_later(struct core *c, const struct context *x, uint32_t slot, uint32_t parent)
+{
+	uint32_t first = index_block(&x->ix, parent)->child;
+
+	assert(first != ABI_SLOT_NONE);
+	return prefix_sibling(x, first) != ABI_SLOT_NONE ||
+	       block_segment(c, x, slot) != block_segment(c, x, parent);
+}
+
+/*
+ * Nobody has asked for anything yet, but what others were put behind was asked for then, with all
+ * before it. The oldest segment has the beginnings that prompts share: dropped as never asked for
+ * it would take what lies behind them in all others along.
+ */
+static void heat_find(struct core *c, struct context *x)
+{
+	for (uint32_t slot = 0; prefix_rules(x) && slot < x->ix.slots_used; slot++) {
+		uint32_t parent;
+
+		if (index_block(&x->ix, slot)->state != ABI_BLOCK_COMMITTED)
+			continue;
+		parent = block_parent(x, slot);
+		if (parent == ABI_SLOT_NONE || !is_later(c, x, slot, parent))
+			continue;
+		for (; parent != ABI_SLOT_NONE && !x->meta[parent].heat;
+		     parent = block_parent(x, parent))
+			x->meta[parent].heat = 1;
+	}
+}
+
 int core_recover_finish(struct core *c, struct core_recovery *out)
 {
 	int err = notes_apply(c);
@@ -551,6 +582,7 @@ int core_recover_finish(struct core *c, struct core_recovery *out)
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		if (c->context[i]) {
 			settle_flushed(c, c->context[i]);
+			heat_find(c, c->context[i]);
 			c->recover.found.blocks += c->context[i]->blocks; /* each once */
 			c->recover.found.blocks_unreached += count_unreached(c->context[i]);
 			c->recover.found.bytes += c->context[i]->nvme_bytes;
