@@ -45,7 +45,8 @@ not "$BUILD/tierbench" nonsense 2>/dev/null
 printf '{"timestamp": 1, "input_length": 9, "output_length": 1, "hash_ids": [5, 5]}\r\n' >"$dir/one"
 "$BUILD/tierbench" replay --trace "$dir/one" >"$dir/out" 2>&1 || { cat "$dir/out" >&2; exit 1; }
 grep -q '1 requests, 2 blocks of 4 tokens, 1 different' "$dir/out"
-not grep -w met "$dir/out"
+grep -v 'made-up traces' "$dir/out" >"$dir/judged" # these have no part in it
+not grep -w met "$dir/judged"
 "$BUILD/tierbench" demo --tierd "$BUILD/tierd" --dir "$dir" --trace "$dir/one" --nvme 64MiB \
 	--cxl 32MiB --hbm 8MiB >"$dir/out" 2>&1 || { cat "$dir/out" >&2; exit 1; }
 grep -q 'a prefix of 2 blocks' "$dir/out"
