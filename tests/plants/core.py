@@ -534,3 +534,27 @@ bug("walk-begins-as-in-the-last-epoch", "tierd/policy/reuse_order.c",
     "\tr->front.known = false;\n\tmemset", "\tmemset", "test_policy_front")
 bug("walk-begins-where-a-leaf-came", "tierd/policy/reuse_order.c",
     "\tr->front.known = false;\n\tbit_set", "\tbit_set", "test_policy_front")
+
+# ---- lanes of tenants ----------------------------------------------------------------------------
+
+bug("all-tenants-in-one-lane", CORE + "lane.c", "return account % LANES;",
+    "return 0;", "test_core_lane", quick=True)
+bug("clients-have-no-lanes", CORE + "lane.c", "\t\t\treturn owner % LANES;\n",
+    "\t\t\tbreak;\n", "test_core_lane")
+bug("tenants-of-two-lanes-are-one", CORE + "tenants.c", " && e->lane == lane;", ";",
+    "test_core_block_use")
+bug("lanes-by-number-not-by-need", CORE + "lane.c", "i && o->over[i - 1] < over;", "0;",
+    "test_core_lane")
+bug("walk-goes-on-in-another-lane", CORE + "evict.c",
+    " ||\n\t    block_lane(x, stays) != w->lane)", ")", "test_core_lane")
+bug("clients-limit-in-one-lane", CORE + "evict.c", "for (; w.lane < LANES && !gone; w.lane++) {",
+    "for (; w.lane < LANES && !gone; w.lane = LANES) {", "test_core_lane")
+bug("lane-of-another-salt-untold", CORE + "audit_tables.c",
+    "if (e->lane >= LANES || (e->account && e->lane != e->account % LANES))", "if (0)",
+    "test_core_audit")
+bug("lanes-bytes-not-counted", CORE + "lane.c", "bytes += l->policy->state_used(",
+    "bytes = l->policy->state_used(", "test_core_lane")
+bug("sparse-lane-is-dense", "tierd/policy/reuse.c",
+    "\tif (size->sparse)\n\t\treturn size->most > 0;\n", "", "test_policy_memory")
+bug("limits-walk-goes-on-where-nobody-is", CORE + "evict.c",
+    "if (w.cursor && !x->meta[w.cursor - 1].there[tier].ordered)", "if (0)", "test_core_lane")

@@ -203,6 +203,7 @@ static void test_counters_of_a_context(void **state)
 	WRONG(x->kins.high, "places of siblings");
 	assert_true(x->tenants.high > 0 && x->tenants.entry[1].blocks > 0);
 	WRONG(x->tenants.entry[1].blocks, "blocks of a salt");
+	WRONG(x->tenants.entry[1].lane, "another salt's");
 }
 
 /* The same for what has no address. */

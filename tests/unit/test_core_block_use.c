@@ -137,24 +137,28 @@ static void test_counts_do_not_wrap(void **state)
 /* ---- tenants ------------------------------------------------------------------------------- */
 
 static void model_check(const struct tenants *t, const uint32_t *of, const uint64_t *salt,
-			const uint32_t *account)
+			const uint32_t *account, const uint32_t *lane)
 {
 	uint32_t blocks[BLOCKS + 1] = { 0 };
 
 	for (uint32_t slot = 0; slot < BLOCKS; slot++) {
 		assert_true(t->entry[of[slot]].salt == salt[slot]);
 		assert_int_equal(t->entry[of[slot]].account, account[slot]);
+		assert_int_equal(t->entry[of[slot]].lane, lane[slot]);
 		blocks[of[slot]] += of[slot] != TENANT_NONE;
 	}
 	for (uint32_t i = 0; i <= t->high; i++)
 		assert_int_equal(t->entry[i].blocks, blocks[i]);
 }
 
-/* One salt has two accounts, if its first blocks came when the ledger was full. */
+/*
+ * One salt has two accounts, if its first blocks came when the ledger was full; the public one more
+ * than one lane.
+ */
 static void random_tenants(uint64_t salts, uint64_t step)
 {
 	struct tenants t;
-	uint32_t of[BLOCKS] = { 0 }, account[BLOCKS] = { 0 };
+	uint32_t of[BLOCKS] = { 0 }, account[BLOCKS] = { 0 }, lane[BLOCKS] = { 0 };
 	uint64_t salt[BLOCKS] = { 0 };
 	struct rng rng = { salts };
 
@@ -165,13 +169,14 @@ static void random_tenants(uint64_t salts, uint64_t step)
 		tenant_drop(&t, of[slot]);
 		salt[slot] = rng_below(&rng, salts) * step;
 		account[slot] = salt[slot] ? 1 + (uint32_t)rng_below(&rng, 2) : 0;
-		of[slot] = tenant_take(&t, salt[slot], account[slot]);
-		assert_int_equal(of[slot] == TENANT_NONE, salt[slot] == 0);
+		lane[slot] = salt[slot] % 4 ? account[slot] : (uint32_t)rng_below(&rng, 2);
+		of[slot] = tenant_take(&t, salt[slot], account[slot], lane[slot]);
+		assert_int_equal(of[slot] == TENANT_NONE, !salt[slot] && !lane[slot]);
 		if (i % 64 == 0)
-			model_check(&t, of, salt, account);
+			model_check(&t, of, salt, account, lane);
 	}
 	if (step == 1 && salts == 10)
-		assert_true(t.high <= 2 * salts); /* shared */
+		assert_true(t.high <= 4 * salts); /* shared */
 	for (uint32_t slot = 0; slot < BLOCKS; slot++)
 		tenant_drop(&t, of[slot]);
 	for (uint32_t i = 0; i < t.chains; i++)
@@ -198,7 +203,7 @@ static void test_tenants_that_collide(void **state)
 	random_tenants(256, 1ull << 56);
 	assert_int_equal(tenants_open(&t, BLOCKS), 0);
 	for (uint32_t i = 1; i < 256; i++)
-		assert_int_equal(tenant_take(&t, (uint64_t)i << 56, 1), i);
+		assert_int_equal(tenant_take(&t, (uint64_t)i << 56, 1, 1), i);
 	for (uint32_t i = 0; i < t.chains; i++) {
 		uint32_t n = 0;
 

@@ -77,7 +77,7 @@ static void random_step(const struct policy_ops *ops, void *policy, struct model
 
 static void *policy_new(const struct policy_ops *ops, uint64_t blocks)
 {
-	const struct policy_size size = { blocks, blocks, blocks };
+	const struct policy_size size = { blocks, blocks, blocks, false };
 	void *policy = calloc(1, ops->state_bytes(&size));
 
 	assert_non_null(policy);
@@ -215,7 +215,7 @@ static void test_lru_scales(void **state)
 {
 	const struct policy_ops *ops = policy_find("lru");
 	const uint64_t blocks = 10000000, used = 1000000;
-	const struct policy_size size = { blocks, blocks, blocks };
+	const struct policy_size size = { blocks, blocks, blocks, false };
 	size_t bytes = ops->state_bytes(&size);
 	struct policy_hint hint = { .parent = ABI_SLOT_NONE };
 	struct rng rng = { 7 };

@@ -47,7 +47,7 @@ static struct cache *cache_sized(const char *policy, uint64_t seed, const struct
 
 static struct cache *cache_new(const char *policy, uint64_t seed)
 {
-	return cache_sized(policy, seed, &(struct policy_size){ BLOCKS, BLOCKS, BLOCKS });
+	return cache_sized(policy, seed, &(struct policy_size){ BLOCKS, BLOCKS, BLOCKS, false });
 }
 
 static void cache_free(struct cache *c)
@@ -353,12 +353,15 @@ static void test_all_walks(void **state)
 /* With more slots than blocks that fit: nodes are handed out and used again. */
 static void test_all_walks_of_few_among_many(void **state)
 {
-	const struct policy_size size = { KEYS, BLOCKS / 2, BLOCKS };
+	const struct policy_size size = { KEYS, BLOCKS / 2, BLOCKS, false };
+	const struct policy_size sparse = { BLOCKS, BLOCKS, BLOCKS, true };
 	const struct policy_ops *ops;
 
 	(void)state;
 	for (uint32_t p = 0; (ops = policy_at(p)) != NULL; p++)
 		random_walks(cache_sized(ops->name, 50 + p, &size));
+	for (uint32_t p = 0; (ops = policy_at(p)) != NULL; p++)
+		random_walks(cache_sized(ops->name, 70 + p, &sparse));
 }
 
 /* ---- reuse --------------------------------------------------------------------------------- */
@@ -715,35 +718,6 @@ static void test_reuse_keeps_the_old_old(void **state)
 	cache_free(c);
 }
 
-/* Where one block of ten is in the tier, a slot costs the policy few bytes. */
-static void test_reuse_mapped_is_small(void **state)
-{
-	const uint64_t slots = 1000000;
-	const struct policy_size size = { slots, slots / 10, slots };
-	const struct policy_ops *ops = policy_find("reuse");
-	void *policy = calloc(1, ops->state_bytes(&size));
-	uint8_t key[ABI_KEY_BYTES];
-	struct policy_hint hint = { .parent = ABI_SLOT_NONE, .key = key, .brought = 1 };
-	size_t empty, full;
-
-	(void)state;
-	assert_non_null(policy);
-	ops->init(policy, &size);
-	empty = ops->state_used(policy, 0);
-	for (uint32_t i = 0; i < slots; i++) {
-		key_bytes(key, i);
-		ops->insert(policy, i, &hint);
-		if (i >= slots / 10) {
-			key_bytes(key, i - (uint32_t)slots / 10);
-			ops->remove(policy, i - (uint32_t)slots / 10, key);
-		}
-	}
-	full = ops->state_used(policy, slots);
-	assert_in_range(full - empty, 4 * slots, 4 * slots + 25 * slots / 10);
-	assert_true(empty < 200000 + 16 * slots / 10);
-	free(policy);
-}
-
 /* One ghost a tag; of the last that were added most are found; none is another's. */
 static void test_ghosts(void **state)
 {
@@ -786,7 +760,6 @@ int main(void)
 		cmocka_unit_test(test_all_walks),
 		cmocka_unit_test(test_all_walks_of_few_among_many),
 		cmocka_unit_test(test_reuse_keeps_the_old_old),
-		cmocka_unit_test(test_reuse_mapped_is_small),
 		cmocka_unit_test(test_ghosts),
 		cmocka_unit_test(test_reuse_learns_what_it_counts),
 		cmocka_unit_test(test_reuse_admits_what_is_used),

@@ -108,8 +108,8 @@ static void random_life(struct cache *c)
 
 static void test_a_hint_changes_nothing(void **state)
 {
-	const struct policy_size dense = { BLOCKS, BLOCKS, BLOCKS };
-	const struct policy_size few = { BLOCKS, BLOCKS / 4, BLOCKS };
+	const struct policy_size dense = { BLOCKS, BLOCKS, BLOCKS, false };
+	const struct policy_size few = { BLOCKS, BLOCKS / 4, BLOCKS, false };
 	const struct policy_ops *ops;
 
 	(void)state;
@@ -122,7 +122,7 @@ static void test_a_hint_changes_nothing(void **state)
 /* Blocks of one prompt, in the order in which they would leave: each names the next. */
 static void in_order(const char *policy, uint32_t first, int step)
 {
-	const struct policy_size size = { BLOCKS, BLOCKS, BLOCKS };
+	const struct policy_size size = { BLOCKS, BLOCKS, BLOCKS, false };
 	struct cache *c = cache_new(policy_find(policy), &size);
 
 	for (uint32_t slot = 0; slot < 10; slot++)

@@ -24,7 +24,7 @@ struct cache {
 
 static struct cache *cache_new(uint64_t seed)
 {
-	const struct policy_size size = { BLOCKS, BLOCKS, BLOCKS };
+	const struct policy_size size = { BLOCKS, BLOCKS, BLOCKS, false };
 	struct cache *c = calloc(1, sizeof(*c));
 
 	assert_non_null(c);

@@ -20,7 +20,7 @@ struct tier {
 
 static struct tier tier_new(const char *policy)
 {
-	const struct policy_size size = { BLOCKS, BLOCKS, BLOCKS };
+	const struct policy_size size = { BLOCKS, BLOCKS, BLOCKS, false };
 	struct tier t = { .ops = policy_find(policy) };
 
 	assert_non_null(t.ops);

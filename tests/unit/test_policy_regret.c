@@ -308,7 +308,7 @@ static void beside_round(struct beside *b, uint32_t recent[64], uint32_t at)
 /* With nothing to be won by it, what LRU would have goes up to the limit, and no further. */
 static void test_reuse_keeps_to_its_limit(void **state)
 {
-	const struct policy_size size = { TIER, TIER, TIER };
+	const struct policy_size size = { TIER, TIER, TIER, false };
 	struct beside *b = calloc(1, sizeof(*b));
 	uint32_t recent[64] = { 0 }, most = 0;
 
@@ -332,7 +332,7 @@ static void test_reuse_keeps_to_its_limit(void **state)
 static void test_reuse_keeps_the_old_old_while_it_grows(void **state)
 {
 	const uint32_t blocks = 40000, epochs = 700;
-	const struct policy_size size = { blocks, blocks, blocks };
+	const struct policy_size size = { blocks, blocks, blocks, false };
 	const struct policy_ops *ops = policy_find("reuse");
 	struct reuse *r = calloc(1, ops->state_bytes(&size));
 	uint8_t key[ABI_KEY_BYTES] = { 0 };
@@ -358,7 +358,8 @@ static void test_reuse_keeps_the_old_old_while_it_grows(void **state)
 static void test_reuse_forgets_what_left_long_ago(void **state)
 {
 	const uint32_t blocks = 80, gone = 2000;
-	const struct policy_size size = { 2 * blocks, blocks, 2 * blocks }; /* epochs of 64 uses */
+	/* Epochs of 64 uses. */
+	const struct policy_size size = { 2 * blocks, blocks, 2 * blocks, false };
 	const struct policy_ops *ops = policy_find("reuse");
 	struct reuse *r = calloc(1, ops->state_bytes(&size));
 	uint8_t key[ABI_KEY_BYTES] = { 0 };

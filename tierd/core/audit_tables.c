@@ -57,11 +57,14 @@ static void audit_tenants(struct audit *a, const struct context *x, uint32_t *bl
 		if (i && e->account != LEDGER_OTHER && x->salts.account[e->account].key != e->salt)
 			audit_tell(a, "context %s: block %u: its salt is not its account's",
 				   x->spec.name, slot);
+		if (e->lane >= LANES || (e->account && e->lane != e->account % LANES))
+			audit_tell(a, "context %s: block %u: its lane is another salt's",
+				   x->spec.name, slot);
 	}
 	for (uint32_t i = 1; i <= t->high; i++)
 		audit_compare(a, audit_whose(a, x), "blocks of a salt", blocks[i],
 			      t->entry[i].blocks);
-	if (t->entry[0].salt || t->entry[0].account || t->entry[0].blocks)
+	if (t->entry[0].salt || t->entry[0].account || t->entry[0].lane || t->entry[0].blocks)
 		audit_tell(a, "context %s: the public salt has changed", x->spec.name);
 }
 

@@ -165,6 +165,7 @@ void block_enter_policy(struct core *c, struct context *x, uint32_t slot, uint32
 {
 	const struct abi_block *b = index_block(&x->ix, slot);
 	struct block_meta *m = &x->meta[slot];
+	void *its = block_policy(x, slot, tier);
 	struct policy_hint hint = {
 		.now_ns = c->now_ns,
 		.depth = b->depth,
@@ -181,7 +182,9 @@ void block_enter_policy(struct core *c, struct context *x, uint32_t slot, uint32
 	if (m->there[tier].ordered)
 		return;
 	m->there[tier].ordered = 1;
-	x->policy->insert(x->policy_state[tier], slot, &hint);
+	if (!its)
+		its = lane_begin(&x->lanes, tier, block_lane(x, slot));
+	x->policy->insert(its, slot, &hint);
 }
 
 static void policy_leave(struct context *x, uint32_t slot, uint32_t tier)
@@ -191,7 +194,7 @@ static void policy_leave(struct context *x, uint32_t slot, uint32_t tier)
 	if (!(m->there[tier].ordered))
 		return;
 	m->there[tier].ordered = 0;
-	x->policy->remove(x->policy_state[tier], slot, index_block(&x->ix, slot)->key);
+	x->policy->remove(block_policy(x, slot, tier), slot, index_block(&x->ix, slot)->key);
 }
 
 /* Somebody has used it: every policy that has it is told. */
@@ -200,12 +203,13 @@ void block_used(struct core *c, struct context *x, uint32_t slot, uint32_t weigh
 	x->meta[slot].heat += x->meta[slot].heat < BLOCK_HEAT_MAX;
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
 		if (x->meta[slot].there[tier].ordered)
-			x->policy->touch(x->policy_state[tier], slot, weight, c->now_ns);
+			x->policy->touch(block_policy(x, slot, tier), slot, weight, c->now_ns);
 	if (x->meta[slot].persist == PERSIST_REFUSED)
 		admit_again(c, x, slot, false);
 	if (x->meta[slot].persist == PERSIST_CLEAN &&
-	    !(x->meta[slot].there[ABI_TIER_CXL].ordered))
-		x->policy->elsewhere(x->policy_state[ABI_TIER_CXL], index_block(&x->ix, slot)->key);
+	    !(x->meta[slot].there[ABI_TIER_CXL].ordered) && block_policy(x, slot, ABI_TIER_CXL))
+		x->policy->elsewhere(block_policy(x, slot, ABI_TIER_CXL),
+				     index_block(&x->ix, slot)->key);
 }
 
 void block_tier_hint(struct context *x, uint32_t slot)

@@ -384,20 +384,15 @@ static struct policy_size policy_size(const struct context *x, uint32_t tier)
 
 static int policy_alloc(struct context *x)
 {
+	struct policy_size size[ABI_MEM_TIERS] = { 0 };
+
 	x->policy = policy_find(x->spec.policy);
 	if (!x->policy)
 		return -EINVAL;
-	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
-		struct policy_size size = policy_size(x, tier);
-
-		if (!x->plan.mem_bytes[tier])
-			continue;
-		x->policy_state[tier] = calloc(1, x->policy->state_bytes(&size));
-		if (!x->policy_state[tier])
-			return -ENOMEM;
-		x->policy->init(x->policy_state[tier], &size);
-	}
-	return 0;
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
+		if (x->plan.mem_bytes[tier])
+			size[tier] = policy_size(x, tier);
+	return lanes_open(&x->lanes, x->policy, size);
 }
 
 static int private_alloc(struct context *x)

@@ -295,11 +295,10 @@ int core_open(struct core **out, const struct core_config *config)
 
 static void context_release(struct context *x)
 {
-	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
 		if (x->space[tier])
 			space_close(x->space[tier]);
-		free(x->policy_state[tier]);
-	}
+	lanes_close(&x->lanes);
 	block_uses_close(&x->uses);
 	kins_close(&x->kins);
 	tenants_close(&x->tenants);

@@ -144,9 +144,10 @@ static bool is_awaited(const struct core *c, const struct context *x, uint32_t s
 	       (use->staged[tier] && c->staged.bytes <= c->pool[tier].capacity / STAGED_SHARE);
 }
 
-/* One walk along the policy's order, for blocks up to a rank or of one account. */
+/* One walk along the policy's order in a lane, for blocks up to a rank or of one account. */
 struct walk {
-	uint32_t tier, most; /* candidates to look at */
+	uint32_t tier, lane;
+	uint32_t most; /* in, out: candidates to look at */
 	uint32_t rank;
 	bool heads;                    /* heads that are kept, too */
 	bool awaited;                  /* blocks that are awaited there, too */
@@ -188,9 +189,8 @@ static void candidate_prefetch(const struct context *x, uint32_t slot)
  * what its number names when it is two away, and what its key and its parent's number name when it
  * is next. Guesses: nothing depends on them.
  */
-static void candidates_expect(const struct context *x, uint32_t slot, uint32_t tier)
+static void candidates_expect(const struct context *x, const void *state, uint32_t slot)
 {
-	const void *state = x->policy_state[tier];
 	uint32_t next = x->policy->expect(state, slot, NULL), then;
 	const uint8_t *key;
 
@@ -207,17 +207,14 @@ static void candidates_expect(const struct context *x, uint32_t slot, uint32_t t
 /* Returns the bytes that retire by it. */
 static uint64_t walk(struct core *c, struct context *x, struct walk *w)
 {
-	void *state = x->policy_state[w->tier];
+	void *state = x->lanes.state[w->tier][w->lane];
 	uint32_t stays = w->cursor - 1; /* the last block that was passed over */
 	uint64_t gone = 0;
 
-	if (!state) { /* no such tier here */
-		w->cursor = 0;
-		return 0;
-	}
-	if (!w->cursor || !(x->meta[stays].there[w->tier].ordered))
+	if (!w->cursor || !(x->meta[stays].there[w->tier].ordered) ||
+	    block_lane(x, stays) != w->lane)
 		stays = ABI_SLOT_NONE;
-	for (uint32_t walked = 0; gone < w->bytes && walked < w->most; walked++) {
+	for (; gone < w->bytes && w->most; w->most--) {
 		uint32_t slot = x->policy->victim(state, stays);
 
 		if (slot == ABI_SLOT_NONE) {
@@ -225,7 +222,7 @@ static uint64_t walk(struct core *c, struct context *x, struct walk *w)
 			break;
 		}
 		candidate_prefetch(x, slot);
-		candidates_expect(x, slot, w->tier);
+		candidates_expect(x, state, slot);
 		if (walk_wants(c, x, w, slot))
 			gone += leave(c, x, slot, w->tier, walk_takes_heads(c, x, w, slot));
 		if (x->meta[slot].there[w->tier].ordered)
@@ -235,43 +232,67 @@ static uint64_t walk(struct core *c, struct context *x, struct walk *w)
 	return gone;
 }
 
-/* Those that give first may stand far from the front: their walk goes on, anew every 10 ms. */
-static uint64_t evict_rank(struct core *c, struct context *x, uint32_t tier, uint32_t rank,
-			   uint64_t bytes)
+/* All lanes, whose tenants are most over first; from where walks ended (NULL = the front). */
+static uint64_t walk_lanes(struct core *c, struct context *x, struct walk w,
+			   const struct lane_order *lanes, uint32_t cursor[LANES])
 {
-	struct walk w = { .tier = tier, .most = WALK_MAX, .rank = rank, .bytes = bytes };
-	uint64_t gone;
+	uint64_t bytes = w.bytes, gone = 0;
+	uint32_t most = w.most;
 
-	if (rank >= RANKS_SOUGHT)
-		return walk(c, x, &w);
-	w.most = FIRST_WALK;
-	if (c->now_ns < x->rank_since_ns[tier][rank] + 10 * MS)
-		w.cursor = x->rank_cursor[tier][rank];
-	else
-		x->rank_since_ns[tier][rank] = c->now_ns;
-	gone = walk(c, x, &w);
-	x->rank_cursor[tier][rank] = w.cursor;
+	for (uint32_t i = 0; i < lanes->count && gone < bytes; i++) {
+		w.lane = lanes->lane[i];
+		w.most = most / lanes->count;
+		w.cursor = cursor ? cursor[w.lane] : 0;
+		w.bytes = bytes - gone;
+		if (w.rank == RANK_OVER && lanes->over[i] <= 0 && !quota_of_clients(c, w.tier))
+			break; /* nor is any behind it */
+		gone += walk(c, x, &w);
+		if (cursor)
+			cursor[w.lane] = w.cursor;
+	}
 	return gone;
+}
+
+/* Those that give first may stand far from the front: their walk goes on, anew every 10 ms. */
+static uint64_t evict_rank(struct core *c, struct context *x, const struct lane_order *lanes,
+			   struct walk w)
+{
+	struct lanes *l = &x->lanes;
+	uint64_t *since_ns;
+
+	if (w.rank >= RANKS_SOUGHT)
+		return walk_lanes(c, x, w, lanes, NULL);
+	since_ns = &l->since_ns[w.tier][w.rank];
+	if (c->now_ns >= *since_ns + 10 * MS) {
+		*since_ns = c->now_ns;
+		memset(l->cursor[w.tier][w.rank], 0, sizeof(l->cursor[w.tier][w.rank]));
+	}
+	w.most = FIRST_WALK;
+	return walk_lanes(c, x, w, lanes, l->cursor[w.tier][w.rank]);
 }
 
 /* Evict about `bytes` of the context from the tier. Returns the bytes that retire by it. */
 uint64_t evict_some(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 {
-	struct walk all = { .tier = tier, .most = WALK_MAX, .rank = RANK_KEEP, .heads = true };
+	struct walk w = { .tier = tier, .most = WALK_MAX };
+	struct lane_order lanes;
 	uint64_t gone = 0;
 
 	evict_drain_logs(c);
 	heads_look(c, x, tier);
-	for (uint32_t rank = 0; rank < RANKS && gone < bytes; rank++)
-		if (quota_ranked(c, x, tier, rank))
-			gone += evict_rank(c, x, tier, rank, bytes - gone);
-	all.bytes = bytes;
+	lanes_by_need(&lanes, c, x, tier);
+	for (w.rank = 0; w.rank < RANKS && gone < bytes; w.rank++) {
+		w.bytes = bytes - gone;
+		if (quota_ranked(c, x, tier, w.rank))
+			gone += evict_rank(c, x, &lanes, w);
+	}
+	w = (struct walk){ .tier = tier, .most = WALK_MAX, .rank = RANK_KEEP, .heads = true,
+			   .bytes = bytes };
 	if (!gone && c->sessions.count) /* wishes: they stall nobody */
-		gone = walk(c, x, &all);
-	all.awaited = true;
-	all.cursor = 0;
+		gone = walk_lanes(c, x, w, &lanes, NULL);
+	w.awaited = true;
 	if (!gone && (c->plans.count || c->sessions.awaited || c->staged.bytes))
-		gone = walk(c, x, &all);
+		gone = walk_lanes(c, x, w, &lanes, NULL);
 	return gone;
 }
 
@@ -425,15 +446,25 @@ int evict_room(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 int evict_account(struct core *c, struct context *x, uint32_t slot, uint32_t tier, uint64_t bytes)
 {
 	struct holding *a = quota_short(c, x, slot, tier);
-	struct walk w = { .tier = tier, .most = FIRST_WALK, .rank = RANK_KEEP, .account = a,
+	struct walk w = { .tier = tier, .rank = RANK_KEEP, .account = a, .bytes = bytes,
 			  .heads = true, .awaited = true };
-	bool whole = !a->cursor[tier];
-	uint64_t gone;
+	uint64_t gone = 0;
+	bool whole;
 
 	evict_drain_logs(c);
 	w.cursor = a->cursor[tier] <= x->ix.slots_used ? a->cursor[tier] : 0;
-	w.bytes = bytes;
-	gone = walk(c, x, &w);
+	if (w.cursor && !x->meta[w.cursor - 1].there[tier].ordered)
+		w.cursor = 0; /* it left; or a client's walk ended in another context */
+	whole = !w.cursor;
+	if (w.cursor)
+		w.lane = block_lane(x, w.cursor - 1);
+	for (; w.lane < LANES && !gone; w.lane++) { /* of a client: any */
+		w.most = FIRST_WALK;
+		if (x->lanes.state[tier][w.lane])
+			gone = walk(c, x, &w);
+		if (w.cursor)
+			break;
+	}
 	a->cursor[tier] = w.cursor;
 	reclaim_flush(c);
 	if (gone || w.cursor || !whole)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The seam to policies (I10): who leaves a tier first. A policy is data plus pure functions; there
- * is one instance a (context, memory tier) and one for NVMe's cache log. It names candidates; the
- * core checks each (pinned, dirty, in flight) and may ask for the next. It cannot break anything.
+ * is one instance a (context, memory tier, lane: lane.h). It names candidates; the core checks each
+ * (pinned, dirty, in flight) and may ask for the next. It cannot break anything.
  */
 #ifndef TIERD_CORE_POLICY_OPS_H
 #define TIERD_CORE_POLICY_OPS_H
@@ -32,6 +32,7 @@ struct policy_size {
 	uint64_t blocks_max; /* slots are below it */
 	uint64_t resident;   /* blocks that fill the tier, whole ones */
 	uint64_t most;       /* that can be inserted at a time, though each had one page there */
+	bool sparse;         /* many slots are never inserted: they are another instance's */
 };
 
 struct policy_ops {

@@ -88,7 +88,6 @@ static uint32_t pending_new(struct core *c, struct context *x, struct put *p, ui
 		slot = block_new(c, x, key);
 	if (slot == ABI_SLOT_NONE)
 		return slot;
-	x->policy->expect(x->policy_state[ABI_TIER_CXL], ABI_SLOT_NONE, key);
 	m = &x->meta[slot];
 	b = index_block(&x->ix, slot);
 	b->parts = p->needs;
@@ -99,6 +98,8 @@ static uint32_t pending_new(struct core *c, struct context *x, struct put *p, ui
 		p->brought += p->args.count - i;
 	p->brings = true;
 	quota_name(c, x, slot, p->args.salt, c->client[p->client].owner);
+	if (block_policy(x, slot, ABI_TIER_CXL))
+		x->policy->expect(block_policy(x, slot, ABI_TIER_CXL), ABI_SLOT_NONE, key);
 	use->expires_ms = (uint32_t)(p->deadline_ns / MS);
 	m->flags = (uint8_t)((p->args.shards > 1 ? BLOCK_SHARDED : 0) |
 			     (p->durable ? BLOCK_DURABLE : 0));

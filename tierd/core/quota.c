@@ -58,12 +58,15 @@ void quota_unname(struct core *c, struct context *x, uint32_t slot)
 void quota_name(struct core *c, struct context *x, uint32_t slot, uint64_t salt, uint32_t owner)
 {
 	struct block_meta *m = &x->meta[slot];
+	uint32_t account = LEDGER_NONE, lane;
 
 	assert(!block_words(x, slot) && m->persist != PERSIST_CLEAN);
 	quota_unname(c, x, slot);
 	if (salt)
-		m->tenant = tenant_take(&x->tenants, salt, ledger_take(&x->salts, salt)) &
-			    0x3fffffffu;
+		account = ledger_take(&x->salts, salt);
+	lane = lane_for(c, account, owner);
+	if (account != LEDGER_NONE || lane)
+		m->tenant = tenant_take(&x->tenants, salt, account, lane) & 0x3fffffffu;
 	if (owner != LEDGER_NONE) {
 		ledger_use(&c->owners, owner);
 		m->owner = (uint16_t)owner;
@@ -120,13 +123,20 @@ uint64_t quota_pins(const struct core *c, const struct context *x, uint32_t acco
 	return own;
 }
 
-static bool salt_over(const struct core *c, const struct context *x, uint32_t account,
-		      uint32_t tier)
+/* By how many bytes a salt's account is over its soft share; negative: so many are left to it. */
+int64_t quota_over(const struct core *c, const struct context *x, uint32_t account, uint32_t tier)
 {
 	uint64_t used = x->salts.account[account].used[tier];
 	struct core_limit d = default_of(&c->config.salt_limit[tier], account);
 
-	return used && used > ledger_share(&x->salts, account, tier, d.soft, x->plan.quota[tier]);
+	return (int64_t)used - (int64_t)ledger_share(&x->salts, account, tier, d.soft,
+						     x->plan.quota[tier]);
+}
+
+static bool salt_over(const struct core *c, const struct context *x, uint32_t account,
+		      uint32_t tier)
+{
+	return x->salts.account[account].used[tier] && quota_over(c, x, account, tier) > 0;
 }
 
 /* Clients share what they cache: one is over only when somebody set a share. */
@@ -172,7 +182,7 @@ bool quota_ranked(const struct core *c, const struct context *x, uint32_t tier, 
 {
 	if (rank != RANK_OVER)
 		return rank == RANK_NORMAL || x->kept_blocks;
-	if (c->config.client_limit[tier].soft || c->owners.soft_sum[tier])
+	if (quota_of_clients(c, tier))
 		return true;
 	return x->salts.plain[tier] > 1 || x->salts.soft_sum[tier] ||
 	       c->config.salt_limit[tier].soft;

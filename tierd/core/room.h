@@ -38,6 +38,7 @@ bool quota_within(const struct core *c, const struct context *x, uint32_t slot, 
 		  uint32_t rank);
 struct core_limit quota_limit(const struct core *c, const struct context *x, uint32_t account,
 			      uint32_t tier);
+int64_t quota_over(const struct core *c, const struct context *x, uint32_t account, uint32_t tier);
 uint64_t quota_pins(const struct core *c, const struct context *x, uint32_t account, uint32_t tier);
 bool quota_ranked(const struct core *c, const struct context *x, uint32_t tier, uint32_t rank);
 uint64_t quota_left(const struct core *c, const struct context *x, uint32_t slot, uint32_t tier);
@@ -46,6 +47,11 @@ uint64_t quota_left_of(const struct core *c, const struct context *x, const uint
 struct holding *quota_short(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
 bool quota_of(const struct core *c, const struct context *x, uint32_t slot,
 	      const struct holding *a);
+/* Has any client a share of the tier? */
+static inline bool quota_of_clients(const struct core *c, uint32_t tier)
+{
+	return c->config.client_limit[tier].soft || c->owners.soft_sum[tier];
+}
 /* Of a tier: pins, claims, quarantine and the stream pool together (I7). */
 #define QUOTA_PROMISES_PERCENT 80u
 bool quota_may_promise(const struct core *c, uint32_t tier, uint64_t bytes);

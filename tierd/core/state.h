@@ -11,6 +11,7 @@
 #include "tierd/core/core.h"
 #include "tierd/core/evacuate.h"
 #include "tierd/core/index.h"
+#include "tierd/core/lane.h"
 #include "tierd/core/ledger.h"
 #include "tierd/core/page.h"
 #include "tierd/core/plan.h"
@@ -47,15 +48,6 @@ struct block_list {
 	uint32_t count;
 };
 
-/* Who leaves first: over = charged to an account that is over its soft share. */
-#define RANK_LAPSED 0u /* past its TTL; over and of low priority */
-#define RANK_OVER 1u   /* over */
-#define RANK_LOW 2u    /* over and of high priority; of low priority */
-#define RANK_NORMAL 3u
-#define RANK_KEEP 4u   /* of high priority */
-#define RANKS 5u
-#define RANKS_SOUGHT 3u /* these may stand anywhere in a policy's order */
-
 /* ---- contexts ----------------------------------------------------------------------------- */
 
 struct context {
@@ -83,7 +75,7 @@ struct context {
 	uint32_t lapse_high, streamed_high; /* what was touched of either: slots below */
 	struct space *space[ABI_MEM_TIERS]; /* NULL = tier not used */
 	const struct policy_ops *policy;
-	void *policy_state[ABI_MEM_TIERS]; /* NULL = tier not used */
+	struct lanes lanes; /* its instances */
 	uint8_t *page_part; /* page number -> part */
 	uint32_t part_class[ABI_PARTS_MAX];
 	struct think think; /* of all its tenants */
@@ -110,8 +102,6 @@ struct context {
 	uint64_t moving[ABI_MEM_TIERS];   /* bytes of new places of pages that move */
 	uint64_t strays;                  /* places not free yet that no page names any more */
 	struct ledger salts;
-	uint32_t rank_cursor[ABI_MEM_TIERS][RANKS_SOUGHT]; /* evict.c: where its walks go on */
-	uint64_t rank_since_ns[ABI_MEM_TIERS][RANKS_SOUGHT];
 	uint64_t heads_ns[ABI_MEM_TIERS]; /* heads.c: not looked at before */
 	uint64_t kept_blocks; /* with a priority or a TTL */
 	uint64_t claimed_blocks; /* that reservations may come to and did not draw yet */
@@ -590,6 +580,17 @@ static inline uint64_t block_salt(const struct context *x, uint32_t slot)
 static inline uint32_t block_account(const struct context *x, uint32_t slot)
 {
 	return x->tenants.entry[x->meta[slot].tenant].account;
+}
+
+static inline uint32_t block_lane(const struct context *x, uint32_t slot)
+{
+	return x->tenants.entry[x->meta[slot].tenant].lane;
+}
+
+/* Of the policy that has the block or will have it; NULL = no block of its lane came so far. */
+static inline void *block_policy(const struct context *x, uint32_t slot, uint32_t tier)
+{
+	return x->lanes.state[tier][block_lane(x, slot)];
 }
 
 /* core.c */

@@ -20,10 +20,8 @@ static uint64_t context_index_bytes(const struct context *x)
 
 	bytes += slots * sizeof(struct block_meta) + block_uses_bytes(&x->uses) +
 		 kins_bytes(&x->kins) + tenants_bytes(&x->tenants) +
-		 (x->lapse_high + (uint64_t)x->streamed_high) * sizeof(uint32_t);
-	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
-		if (x->policy_state[tier])
-			bytes += x->policy->state_used(x->policy_state[tier], slots);
+		 (x->lapse_high + (uint64_t)x->streamed_high) * sizeof(uint32_t) +
+		 lanes_bytes(&x->lanes, slots);
 	return bytes;
 }
 

@@ -47,13 +47,18 @@ static uint32_t entry_new(struct tenants *t)
 	return ++t->high;
 }
 
-uint32_t tenant_take(struct tenants *t, uint64_t salt, uint32_t account)
+static bool is_of(const struct tenant *e, uint64_t salt, uint32_t account, uint32_t lane)
+{
+	return e->salt == salt && e->account == account && e->lane == lane;
+}
+
+uint32_t tenant_take(struct tenants *t, uint64_t salt, uint32_t account, uint32_t lane)
 {
 	uint32_t *chain = chain_of(t, salt), i = *chain, n = 0;
 
-	if (!salt && !account)
+	if (!salt && !account && !lane)
 		return TENANT_NONE;
-	for (; i && (t->entry[i].salt != salt || t->entry[i].account != account); n++)
+	for (; i && !is_of(&t->entry[i], salt, account, lane); n++)
 		i = t->entry[i].next;
 	if (i) {
 		t->entry[i].blocks++;
@@ -64,6 +69,7 @@ uint32_t tenant_take(struct tenants *t, uint64_t salt, uint32_t account)
 		.salt = salt,
 		.blocks = 1,
 		.account = (uint16_t)account,
+		.lane = (uint8_t)lane,
 		.chained = n < TENANT_WALK,
 	};
 	if (t->entry[i].chained) {

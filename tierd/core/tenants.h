@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whose a context's blocks are: each names an entry here instead of carrying its salt and the
- * account of it. Blocks of one salt and account share one, so the table is as large as there are
- * tenants; there are as many places as blocks, so that also as many tenants fit.
+ * Whose a context's blocks are: each names an entry here instead of carrying its salt, the account
+ * of it, and its lane. Blocks of one salt, account and lane share one, so the table is as large as
+ * there are tenants; there are as many places as blocks, so that also as many tenants fit.
  *
  * Salts are clients' words: who makes many that collide gets entries of their own for his blocks
  * behind the first few, and no walk is longer.
@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TENANT_NONE 0u /* the public salt, account LEDGER_NONE */
+#define TENANT_NONE 0u /* the public salt, account LEDGER_NONE, the first lane */
 #define TENANT_WALK 16u /* entries of one chain */
 
 struct tenant {
@@ -22,6 +22,7 @@ struct tenant {
 	uint32_t blocks; /* that name it; 0 = free */
 	uint32_t next;   /* in its chain, or of the free ones; 0 = last */
 	uint16_t account; /* in the context's ledger */
+	uint8_t lane;    /* lane.h */
 	bool chained;    /* others can find it */
 };
 
@@ -38,8 +39,8 @@ struct tenants {
 int tenants_open(struct tenants *t, uint32_t blocks_max);
 void tenants_close(struct tenants *t);
 
-/* The entry of this salt and account, with one block more. No more than blocks_max at a time. */
-uint32_t tenant_take(struct tenants *t, uint64_t salt, uint32_t account);
+/* The entry that says so, with one block more. No more than blocks_max at a time. */
+uint32_t tenant_take(struct tenants *t, uint64_t salt, uint32_t account, uint32_t lane);
 void tenant_drop(struct tenants *t, uint32_t i);
 
 /* Touched so far, at most. */

@@ -517,6 +517,8 @@ static bool is_mapped(const struct policy_size *size)
 {
 	const uint64_t node = sizeof(struct reuse_node), link = sizeof(uint32_t);
 
+	if (size->sparse)
+		return size->most > 0;
 	return size->most && size->resident * (node + link) + size->blocks_max * link <
 				     size->blocks_max * node;
 }

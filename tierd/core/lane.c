@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lanes of tenants, an instance of the policy each; see lane.h. Evicts nothing: evict.c does. */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "tierd/core/state.h"
+
+int lanes_open(struct lanes *l, const struct policy_ops *policy,
+	       const struct policy_size size[ABI_MEM_TIERS])
+{
+	l->policy = policy;
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
+		l->size[tier] = size[tier];
+		for (uint32_t lane = 0; size[tier].blocks_max && lane < LANES; lane++) {
+			struct policy_size its = size[tier];
+
+			its.sparse = lane > 0;
+			l->memory[tier][lane] = calloc(1, policy->state_bytes(&its));
+			if (!l->memory[tier][lane])
+				return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
+void lanes_close(struct lanes *l)
+{
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
+		for (uint32_t lane = 0; lane < LANES; lane++)
+			free(l->memory[tier][lane]);
+}
+
+uint64_t lanes_bytes(const struct lanes *l, uint64_t slots)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
+		for (uint32_t lane = 0; lane < LANES; lane++)
+			if (l->state[tier][lane])
+				bytes += l->policy->state_used(l->state[tier][lane], slots);
+	return bytes;
+}
+
+uint32_t lane_for(const struct core *c, uint32_t account, uint32_t owner)
+{
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS && account == LEDGER_NONE; tier++)
+		if (quota_of_clients(c, tier) && quota_limit(c, NULL, owner, tier).soft)
+			return owner % LANES;
+	return account % LANES;
+}
+
+void *lane_begin(struct lanes *l, uint32_t tier, uint32_t lane)
+{
+	struct policy_size size = l->size[tier];
+
+	assert(l->memory[tier][lane]);
+	size.sparse = lane > 0;
+	l->state[tier][lane] = l->memory[tier][lane];
+	l->policy->init(l->state[tier][lane], &size);
+	return l->state[tier][lane];
+}
+
+/* ---- whose turn it is ---------------------------------------------------------------------- */
+
+static void order_add(struct lane_order *o, uint32_t lane, int64_t over)
+{
+	uint32_t i = o->count++;
+
+	for (; i && o->over[i - 1] < over; i--) {
+		o->lane[i] = o->lane[i - 1];
+		o->over[i] = o->over[i - 1];
+	}
+	o->lane[i] = lane;
+	o->over[i] = over;
+}
+
+/* Of the lane's salts and clients with bytes in the tier. */
+static int64_t most_over(const struct core *c, const struct context *x, uint32_t tier,
+			 uint32_t lane)
+{
+	int64_t most = INT64_MIN;
+
+	for (uint32_t i = lane; i < x->salts.count; i += LANES) {
+		int64_t over = x->salts.account[i].used[tier] ? quota_over(c, x, i, tier)
+							      : INT64_MIN;
+
+		most = over > most ? over : most;
+	}
+	for (uint32_t i = lane; i < c->owners.count && quota_of_clients(c, tier); i += LANES) {
+		uint64_t used = c->owners.account[i].used[tier];
+		int64_t soft = used ? (int64_t)quota_limit(c, NULL, i, tier).soft : 0;
+
+		if (soft && (int64_t)used - soft > most)
+			most = (int64_t)used - soft;
+	}
+	return most;
+}
+
+void lanes_by_need(struct lane_order *out, const struct core *c, const struct context *x,
+		   uint32_t tier)
+{
+	uint32_t begun = 0;
+
+	out->count = 0;
+	for (uint32_t lane = 0; lane < LANES; lane++)
+		begun += x->lanes.state[tier][lane] != NULL;
+	for (uint32_t lane = 0; lane < LANES; lane++)
+		if (x->lanes.state[tier][lane]) /* of one alone nobody asks */
+			order_add(out, lane, begun > 1 ? most_over(c, x, tier, lane) : INT64_MAX);
+}
