@@ -19,18 +19,13 @@ void bench_say(const char *format, ...)
 	va_end(args);
 }
 
-int bench_made_up(const struct bench *b, const char *workload)
+int bench_trace(struct trace **out, const struct bench *b, size_t requests_max)
 {
-	struct trace *t = NULL;
 	char why[256];
-	int error = b->named ? trace_open(&t, b->trace, 0, why, sizeof(why)) : 0;
+	int error = trace_open(out, b->trace, requests_max, why, sizeof(why));
 
-	trace_close(t);
 	if (error)
 		bench_say("%s", why);
-	else if (b->named)
-		bench_say("%s: its users are made up, nothing here comes from %s", workload,
-			  b->trace);
 	return error;
 }
 

@@ -16,7 +16,6 @@ struct bench {
 	const char *tierd; /* the program */
 	const char *dir;   /* parent of the temporary directories; NULL = $TMPDIR */
 	const char *trace; /* bench/data/... */
-	bool named;	   /* the trace was, by who runs this */
 	bool quick;
 	bool real; /* replay: also through a daemon */
 	uint32_t rounds;
@@ -53,11 +52,10 @@ int bench_churn(struct bench *b);
 /* Say what is being done, on standard error. */
 void bench_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/*
- * For workloads whose users are all made up: a trace that was named is read all the same, and it is
- * said that nothing comes from it. Errors: trace_open's.
- */
-int bench_made_up(const struct bench *b, const char *workload);
+struct trace;
+
+/* The trace, its first requests (0 = all). Errors: trace_open's, said. */
+int bench_trace(struct trace **out, const struct bench *b, size_t requests_max);
 
 /* Pass on a failure of the library with its text. */
 int bench_failed(const char *what, int error);

@@ -66,8 +66,7 @@ static int usage(void)
 	      "  --rounds N         rounds of each figure, at least 7 (default 9)\n"
 	      "  --tierd FILE       the daemon (default: beside this program)\n"
 	      "  --trace FILE       the request trace (default: the project's); replay: also\n"
-	      "                     synth:NAME[:SEED], a made-up one (a wrong NAME lists them);\n"
-	      "                     quota and churn check it and use users of their own\n"
+	      "                     synth:NAME[:SEED], a made-up one (a wrong NAME lists them)\n"
 	      "  --real             replay: also through a daemon, every byte verified\n",
 	      stdout);
 	return 0;
@@ -299,8 +298,7 @@ int main(int argc, char **argv)
 	}
 	if (!a.bench.tierd)
 		a.bench.tierd = a.tierd;
-	a.bench.named = a.bench.trace;
-	if (!a.bench.named)
+	if (!a.bench.trace)
 		a.bench.trace = a.trace;
 	status = a.bench.tierd && a.bench.trace ? supervise(&a) : 1;
 	free(a.tierd);

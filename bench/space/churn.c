@@ -2,10 +2,11 @@
 /*
  * Space over simulated days: four contexts with pages of two sizes each, whose loads rise and fall
  * against each other; some blocks without their second part, some with a priority or a TTL, leases
- * held for seconds. Counted: how much of CXL holds pages or could take whole blocks as it is; how
- * long it takes until an idle context has its share back while readers hold pages all over the
- * memory of another, and how much these readers keep. The core alone, in simulated time; a copy
- * takes as long as it would at a stated bandwidth, one after another.
+ * held for seconds. Blocks are made up, or the prompts of a trace, spread over a day. Counted: how
+ * much of CXL holds pages or could take whole blocks as it is; how long it takes until an idle
+ * context has its share back while readers hold pages all over the memory of another, and how much
+ * these readers keep. The core alone, in simulated time; a copy takes as long as it would at a
+ * stated bandwidth, one after another.
  */
 #include <errno.h>
 #include <math.h>
@@ -13,6 +14,8 @@
 
 #include "bench/bench.h"
 #include "bench/space/corehost.h"
+#include "bench/space/prompt.h"
+#include "bench/trace/trace.h"
 
 #define CXL (1024u << 20)
 #define SEGMENT (8u << 20)
@@ -33,6 +36,8 @@ struct lease {
 struct day {
 	struct corehost h;
 	uint64_t random, put[CONTEXTS];
+	const struct trace *trace; /* NULL = made up */
+	size_t prompts; /* of it, served so far */
 	struct lease lease[LEASES];
 	double least; /* usable space in percent, at the looks of each simulated minute */
 	uint32_t looks;
@@ -83,21 +88,67 @@ static void leases_turn(struct day *d, const struct corehost_block *b)
 	}
 }
 
-static void day_put(struct day *d, uint32_t minute)
+/* Whose, and how eagerly kept. */
+static struct corehost_block day_block(struct day *d, uint32_t minute)
 {
 	struct corehost_block b = { .context = whose_turn(d, minute) };
 	uint32_t dice = bench_random_below(&d->random, 100);
 
-	b.key = d->put[b.context]++;
-	b.parts = (b.key / 512 + minute / 45) % 3 ? 0 : 1; /* long stretches without part 1 */
 	b.salt = bench_random_below(&d->random, 3);
 	b.priority = dice < 5 ? ABI_PRIORITY_HIGH : dice < 15 ? ABI_PRIORITY_LOW : 0;
 	b.ttl_ms = dice < 30 ? 1 + bench_random_below(&d->random, 3600000) : 0;
+	return b;
+}
+
+static void day_put(struct day *d, uint32_t minute)
+{
+	struct corehost_block b = day_block(d, minute);
+
+	b.key = d->put[b.context]++;
+	b.parts = (b.key / 512 + minute / 45) % 3 ? 0 : 1; /* long stretches without part 1 */
 	if (corehost_put(&d->h, &b) != 1)
 		d->refused++;
 	b.key -= bench_random_below(&d->random, b.key < 600 ? (uint32_t)b.key + 1 : 600);
 	if (corehost_get(&d->h, &b))
 		leases_turn(d, &b);
+}
+
+static int day_prompt(struct day *d, uint32_t minute)
+{
+	const struct trace_request *r = &d->trace->request[d->prompts++];
+	struct corehost_block b = day_block(d, minute);
+	struct prompt_served served;
+	int error;
+
+	b.salt = 0; /* prefixes are shared */
+	b.parts = (d->prompts / 64 + minute / 45) % 3 ? 0 : 1;
+	error = prompt_serve(&d->h, &b, d->trace, r, &served);
+	d->refused += served.refused;
+	if (!r->id_count)
+		return error;
+	b.key = d->trace->id[r->id_first + bench_random_below(&d->random, r->id_count)];
+	if (corehost_get(&d->h, &b))
+		leases_turn(d, &b);
+	return error;
+}
+
+static int day_minute(struct day *d, uint32_t minute, uint32_t minutes)
+{
+	uint64_t puts = PUTS_A_MINUTE;
+	int error = 0;
+
+	if (d->trace)
+		puts = d->trace->request_count * (minute + 1ull) / minutes - d->prompts;
+	if (!puts)
+		corehost_advance(&d->h, MINUTE);
+	for (uint64_t n = 0; n < puts && !error; n++) {
+		if (d->trace)
+			error = day_prompt(d, minute);
+		else
+			day_put(d, minute);
+		corehost_advance(&d->h, MINUTE / puts);
+	}
+	return error;
 }
 
 static void look_at(struct day *d)
@@ -116,11 +167,8 @@ static int day_run(struct day *d, uint32_t minutes)
 	for (uint32_t i = 0; i < CONTEXTS && !error; i++)
 		error = corehost_context(&d->h, i, PAGES, 8192u << i);
 	for (uint32_t m = 0; m < minutes && !error; m++) {
-		for (uint32_t n = 0; n < PUTS_A_MINUTE; n++) {
-			day_put(d, m);
-			corehost_advance(&d->h, MINUTE / PUTS_A_MINUTE);
-		}
-		if (m < 60)
+		error = day_minute(d, m, minutes);
+		if (error || m < 60)
 			continue;
 		look_at(d);
 		if (m % 15 == 0 && corehost_audit(&d->h))
@@ -129,9 +177,10 @@ static int day_run(struct day *d, uint32_t minutes)
 	return error;
 }
 
-static int the_day(struct bench *b, uint32_t which)
+/* t: of its prompts; NULL = made up. */
+static int the_day(struct bench *b, uint32_t which, const struct trace *t)
 {
-	struct day d = { .random = (which + 1) * 0x9e3779b97f4a7c15ull, .least = 100 };
+	struct day d = { .random = (which + 1) * 0x9e3779b97f4a7c15ull, .least = 100, .trace = t };
 	char name[BENCH_TEXT], against[BENCH_TEXT];
 	const struct bench_figure figure = { "churn", name, "% of CXL", against,
 					     { BENCH_RATIO_AT_LEAST, 0.95 } };
@@ -146,8 +195,9 @@ static int the_day(struct bench *b, uint32_t which)
 		return bench_failed("churn", error);
 	}
 	m = core_metrics(d.h.core);
-	snprintf(name, BENCH_TEXT, "usable space, least of %u looks at day %u (%llu refused)",
-		 d.looks, which + 1, (unsigned long long)d.refused);
+	snprintf(name, BENCH_TEXT, "usable space, least of %u looks at day %u%s (%llu refused)",
+		 d.looks, which + 1, t ? ", the trace's prompts" : "",
+		 (unsigned long long)d.refused);
 	snprintf(against, BENCH_TEXT, "all of it; %llu pages moved, %llu put",
 		 (unsigned long long)m->moved_pages,
 		 (unsigned long long)(m->put_bytes / 65536));
@@ -250,9 +300,13 @@ static int handing_on(struct bench *b)
 
 int bench_churn(struct bench *b)
 {
-	int error = bench_made_up(b, "churn");
+	struct trace *t = NULL;
+	int error = bench_trace(&t, b, 0);
 
 	for (uint32_t which = 0; which < DAYS && !error; which++)
-		error = the_day(b, which);
+		error = the_day(b, which, NULL);
+	if (!error)
+		error = the_day(b, DAYS, t);
+	trace_close(t);
 	return error ? error : handing_on(b);
 }

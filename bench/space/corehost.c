@@ -262,9 +262,9 @@ int corehost_context(struct corehost *h, uint32_t i, uint32_t pages, uint32_t si
 
 /* ---- blocks ------------------------------------------------------------------------------- */
 
-static void key_of(const struct corehost_block *b, uint8_t out[ABI_KEY_BYTES])
+static void key_of(uint64_t key, uint8_t out[ABI_KEY_BYTES])
 {
-	uint64_t v = (b->key + 1) * 0x9e3779b97f4a7c15ull;
+	uint64_t v = (key + 1) * 0x9e3779b97f4a7c15ull;
 
 	for (uint32_t i = 0; i < 4; i++, v = (v ^ v >> 31) * 0xd1342543de82ef95ull + 1)
 		memcpy(out + (size_t)i * 8, &v, 8);
@@ -283,7 +283,10 @@ int64_t corehost_put(struct corehost *h, const struct corehost_block *b)
 	args->parts = b->parts;
 	args->priority = b->priority;
 	args->ttl_ms = b->ttl_ms;
-	key_of(b, (uint8_t *)(args + 1));
+	args->depth = b->depth;
+	if (b->depth)
+		key_of(b->before, args->parent);
+	key_of(b->key, (uint8_t *)(args + 1));
 	sqe.context_id = h->context[b->context].id;
 	sqe.arg_bytes = sizeof(*args) + ABI_KEY_BYTES;
 	sqe.handle = b->reservation;
@@ -301,7 +304,7 @@ bool corehost_get(struct corehost *h, const struct corehost_block *b)
 	struct abi_reader *r = h->reader[b->client];
 	uint32_t id = h->context[b->context].id;
 
-	key_of(b, key);
+	key_of(b->key, key);
 	if (core_locate(h->core, id, key, &at) || at.block.state != ABI_BLOCK_COMMITTED)
 		return false;
 	r->access[r->access_tail++ % ABI_ACCESS_LOG] = abi_access(id, at.slot, 1);
@@ -317,7 +320,7 @@ int corehost_lease(struct corehost *h, const struct corehost_block *b)
 	uint8_t key[ABI_KEY_BYTES];
 	uint32_t i = 0;
 
-	key_of(b, key);
+	key_of(b->key, key);
 	if (core_locate(h->core, x->id, key, &at))
 		return -ENOENT;
 	page = (const struct abi_page *)((const uint8_t *)x->index + header->desc_offset) +

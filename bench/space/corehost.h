@@ -54,6 +54,8 @@ struct corehost_block {
 	uint32_t context; /* which of the host's */
 	uint32_t client;  /* who puts or uses it */
 	uint64_t key;
+	uint32_t depth;	 /* blocks of its prompt before it */
+	uint64_t before; /* the key of the last of them */
 	uint64_t salt;
 	uint64_t parts;       /* 0 = all */
 	uint64_t reservation; /* 0 = none */

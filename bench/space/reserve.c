@@ -353,13 +353,10 @@ int bench_reserve(struct bench *b)
 	uint32_t jobs = b->quick ? SYNTHETIC / 4 : SYNTHETIC;
 	struct trace *t = NULL;
 	struct job *job;
-	char why[256];
-	int error = trace_open(&t, b->trace, b->quick ? 1500 : 0, why, sizeof(why));
+	int error = bench_trace(&t, b, b->quick ? 1500 : 0);
 
-	if (error) {
-		bench_say("%s", why);
+	if (error)
 		return error;
-	}
 	job = calloc(t->request_count > jobs ? t->request_count : jobs, sizeof(*job));
 	if (!job)
 		error = -ENOMEM;

@@ -69,7 +69,7 @@ printf '{"timestamp": 1, "input_length": 9, "output_length": 4000000000, "hash_i
 not "$BUILD/tierbench" reserve --quick --trace "$dir/endless" >"$dir/out" 2>&1
 grep -q 'an answer of 4000000000 tokens' "$dir/out"
 
-# Who has made-up users alone says so of a trace that is named, and does not pass over a wrong one.
+# A trace that is wrong is not passed over; one of few blocks makes no tenant, but a day.
 for workload in quota churn; do
 	not "$BUILD/tierbench" "$workload" --quick --trace /nonexistent >"$dir/out" 2>&1
 	grep -q '/nonexistent: No such file' "$dir/out"
@@ -79,4 +79,7 @@ for workload in quota churn; do
 done
 "$BUILD/tierbench" quota --quick --trace "$dir/one" >"$dir/out" 2>&1 ||
 	{ cat "$dir/out" >&2; exit 1; }
-grep -q "quota: its users are made up, nothing here comes from $dir/one" "$dir/out"
+grep -q "quota: the trace has 1 different blocks: too few for tenants" "$dir/out"
+"$BUILD/tierbench" churn --quick --trace "$dir/crowd" >"$dir/out" 2>&1 ||
+	{ cat "$dir/out" >&2; exit 1; }
+grep -q "^churn .* the trace's prompts (0 refused)" "$dir/out"
