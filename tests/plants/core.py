@@ -558,3 +558,7 @@ bug("sparse-lane-is-dense", "tierd/policy/reuse.c",
     "\tif (size->sparse)\n\t\treturn size->most > 0;\n", "", "test_policy_memory")
 bug("limits-walk-goes-on-where-nobody-is", CORE + "evict.c",
     "if (w.cursor && !x->meta[w.cursor - 1].there[tier].ordered)", "if (0)", "test_core_lane")
+bug("claims-not-looked-at-after-a-wait", CORE + "reserve.c",
+    "if (!err && !claimable(c, q->ctx, a->p95))",
+    "if (!err && q->since_ns == c->now_ns && !claimable(c, q->ctx, a->p95))",
+    "test_core_reserve")

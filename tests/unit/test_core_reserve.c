@@ -230,6 +230,46 @@ static void test_what_is_pinned_is_not_claimed(void **state)
 	host_audit(&host);
 }
 
+static int32_t answered[2];
+
+static void answer_of(void *arg, uint32_t client, const struct abi_cqe *cqe)
+{
+	(void)arg;
+	answered[client] = cqe->res;
+}
+
+/* Who waited for room is granted what others have left of the claims by then. */
+static void test_what_was_claimed_meanwhile_is_not_granted(void **state)
+{
+	struct context *x = boot();
+	struct abi_reserve_args args = { .p95 = (uint32_t)claimable(x) * 2 / 3 };
+
+	(void)state;
+	host_client_open(&host, 1);
+	host_client_attach(&host, 1);
+	for (uint32_t i = 0; !host.core->metrics.dropped_blocks; i += RUN)
+		put(0, i, RUN);
+	for (uint32_t i = 0; i < 20; i++)
+		host_tick(&host, 2 * MS);
+	host.ears.complete = answer_of;
+	host.held = true;
+	answered[0] = answered[1] = 1;
+	args.expected = args.p95; /* more than there is room for */
+	reserve_as(0, &args, host.now_ns + 60000 * MS);
+	assert_int_equal(answered[0], 1);
+	args.expected = 1;
+	reserve_as(1, &args, host.now_ns + 60000 * MS);
+	assert_int_equal(answered[1], 0);
+	host.held = false;
+	for (uint32_t i = 0; i < 20 && answered[0] == 1; i++) {
+		host_carry_all(&host);
+		host_tick(&host, 2 * MS);
+	}
+	assert_int_equal(answered[0], -EDQUOT);
+	assert_true(x->claimed_blocks <= claimable(x));
+	host_audit(&host);
+}
+
 /* What is claimed of a tier is not pinned as well, whoever pins; it can be pinned afterwards. */
 static void test_what_is_claimed_is_not_pinned(void **state)
 {
@@ -340,6 +380,8 @@ int main(void)
 		cmocka_unit_test_teardown(test_a_user_leaves_reservations_to_others, one_host_off),
 		cmocka_unit_test_teardown(test_what_is_handed_back_teaches, one_host_off),
 		cmocka_unit_test_teardown(test_what_is_pinned_is_not_claimed, one_host_off),
+		cmocka_unit_test_teardown(test_what_was_claimed_meanwhile_is_not_granted,
+					  one_host_off),
 		cmocka_unit_test_teardown(test_what_is_claimed_is_not_pinned, one_host_off),
 		cmocka_unit_test_teardown(test_a_prediction_can_be_granted, one_host_off),
 		cmocka_unit_test_teardown(test_who_can_give_room_does, one_host_off),

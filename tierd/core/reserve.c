@@ -300,8 +300,6 @@ void reserve_request(struct core *c, struct request *q)
 	err = args_check(a);
 	if (!err)
 		predict(c, q, a);
-	if (!err && !claimable(c, q->ctx, a->p95))
-		err = -EDQUOT;
 	if (err) {
 		request_end(c, q, err, 0, 0);
 		return;
@@ -326,7 +324,7 @@ static void granted(struct core *c, struct request *q, struct reservation *r,
 	request_end(c, q, 0, r->id, (uint64_t)a->p95 << 32 | r->granted);
 }
 
-/* Make room for what is expected, as long as the request may wait. */
+/* Make room for what is expected, as long as the request may wait; others may claim meanwhile. */
 void reserve_step(struct core *c, struct request *q)
 {
 	const struct abi_reserve_args *a = (const struct abi_reserve_args *)q->arg;
@@ -334,6 +332,8 @@ void reserve_step(struct core *c, struct request *q)
 	int err = q->error ? q->error : q->late ? -ETIMEDOUT : q->ctx->closing ? -ENOENT : 0;
 
 	q->phase = REQUEST_RUN;
+	if (!err && !claimable(c, q->ctx, a->p95))
+		err = -EDQUOT;
 	r = err ? NULL : reservation_get(c, q->client);
 	if (!r) {
 		request_end(c, q, err ? err : -EAGAIN, 0,
