@@ -13,12 +13,9 @@ $(file >>$(OUTER_FLAGS),$(LIBS_tierd) $(CMOCKA_LIBS) -lm)
 endif
 
 # What the quick ones link anew; and readers in steps as they are installed, too (step.h).
-OUTER_QUICK := libtier_lease libtier_hostile libtier_attach libtier_put libtier_request \
-                libtier_lives libtier_edges settings \
-                front_session shell_memory backend_mem backend_nvme tsan_worker config base_file \
-                core_clean core_discard core_fetch core_flush core_full core_holes core_migrate \
-                core_orphans core_pin core_reopen core_sched core_stream_pages core_tombs \
-                core_writeback recover base_log obs dispatch
+ifneq ($(filter test-run,$(MAKECMDGOALS)),)
+OUTER_QUICK := $(shell tests/plants/plant --quick-tests)
+endif
 OUTER_TESTS := $(foreach n,1 2 3,$(O)/plain/plants-outer-$n)
 $(OUTER_TESTS): $(O)/plain/plants-outer-%: tests/plants/module.mk
 	@mkdir -p $(@D)
@@ -26,7 +23,7 @@ $(OUTER_TESTS): $(O)/plain/plants-outer-%: tests/plants/module.mk
 		$(O) $* $(words $(OUTER_TESTS)) >$@ && chmod +x $@
 
 test-run: $(OUTER_TESTS) $(O)/plain/tests/unit/test_libtier_steps \
-          $(call objects,plain,$(OUTER_QUICK:%=tests/unit/test_%.c) tests/fuzz/host.c \
+          $(call objects,plain,$(OUTER_QUICK) tests/fuzz/host.c \
             $(SRC_testlib))
 EXTRA_TESTS += $(OUTER_TESTS) $(O)/plain/tests/unit/test_libtier_steps
 
