@@ -547,8 +547,10 @@ bug("lanes-by-number-not-by-need", CORE + "lane.c", "i && o->over[i - 1] < over;
     "test_core_lane")
 bug("walk-goes-on-in-another-lane", CORE + "evict.c",
     " ||\n\t    block_lane(x, stays) != w->lane)", ")", "test_core_lane")
-bug("clients-limit-in-one-lane", CORE + "evict.c", "for (; w.lane < LANES && !gone; w.lane++) {",
-    "for (; w.lane < LANES && !gone; w.lane = LANES) {", "test_core_lane")
+bug("clients-limit-in-one-lane", CORE + "evict.c",
+    "while (!gone && !w->cursor && ++w->lane < LANES);", "while (0);", "test_core_lane")
+bug("limits-walk-does-not-go-round", CORE + "evict.c", "if (!gone && !w.cursor && !whole)",
+    "if (0)", "test_core_lane")
 bug("lane-of-another-salt-untold", CORE + "audit_tables.c",
     "if (e->lane >= LANES || (e->account && e->lane != e->account % LANES))", "if (0)",
     "test_core_audit")

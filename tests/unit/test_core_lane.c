@@ -238,6 +238,30 @@ static void test_a_limit_of_a_client_goes_through_its_lanes(void **state)
 	host_audit(&host);
 }
 
+/* Nothing is behind where the last walk ended: what is before it leaves in the same call. */
+static void test_a_limit_of_a_client_goes_round(void **state)
+{
+	const struct core_quota q = { .who = CORE_HOLDER_CLIENT, .key = 1, .tier = CXL,
+				      .limit = { 0, 2 * RUN * block_size() } };
+	struct context *x = context();
+	uint32_t owner = host.core->client[1].owner, order[64], lane[2], n;
+
+	(void)state;
+	assert_int_equal(core_quota_set(host.core, &q, 1), 0);
+	for (uint32_t i = 0; i < 2; i++) {
+		put(1, 7 + i, i * RUN);
+		lane[i] = lane_at(i * RUN);
+	}
+	host_look(&host);
+	n = order_of(lane[0] > lane[1] ? lane[0] : lane[1], order);
+	host.core->owners.account[owner].cursor[CXL] = 1 + order[n - 1];
+	assert_int_equal(x->retiring[CXL], 0);
+	assert_int_equal(evict_account(host.core, x, slot_of(0), CXL, block_size()), 0);
+	assert_true(x->retiring[CXL] >= block_size());
+	assert_true(host_settle(&host, 100));
+	host_audit(&host);
+}
+
 /* An instance counts once it has had a block. */
 static void test_memory_of_lanes(void **state)
 {
@@ -263,6 +287,7 @@ int main(void)
 		CASE(test_who_is_most_over_gives_first),
 		CASE(test_a_walk_that_ended_where_another_tenant_is_now),
 		CASE(test_a_limit_of_a_client_goes_through_its_lanes),
+		CASE(test_a_limit_of_a_client_goes_round),
 		CASE(test_memory_of_lanes),
 	};
 

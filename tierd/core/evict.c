@@ -439,6 +439,20 @@ int evict_room(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 	return room_comes(c, x, tier) || evict_spares(c, x, tier) ? 0 : -ENOSPC;
 }
 
+/* Lane by lane, from where the walk is: until something left, or it looked at many of one lane. */
+static uint64_t walk_on(struct core *c, struct context *x, struct walk *w)
+{
+	uint64_t gone = 0;
+
+	w->lane = w->cursor ? block_lane(x, w->cursor - 1) : 0;
+	do {
+		w->most = FIRST_WALK;
+		if (x->lanes.state[w->tier][w->lane])
+			gone = walk(c, x, w);
+	} while (!gone && !w->cursor && ++w->lane < LANES); /* of a client: any */
+	return gone;
+}
+
 /*
  * place_for has said -EDQUOT: room in the block's account comes from its own blocks alone. Returns
  * as evict_room.
@@ -448,7 +462,7 @@ int evict_account(struct core *c, struct context *x, uint32_t slot, uint32_t tie
 	struct holding *a = quota_short(c, x, slot, tier);
 	struct walk w = { .tier = tier, .rank = RANK_KEEP, .account = a, .bytes = bytes,
 			  .heads = true, .awaited = true };
-	uint64_t gone = 0;
+	uint64_t gone;
 	bool whole;
 
 	evict_drain_logs(c);
@@ -456,18 +470,12 @@ int evict_account(struct core *c, struct context *x, uint32_t slot, uint32_t tie
 	if (w.cursor && !x->meta[w.cursor - 1].there[tier].ordered)
 		w.cursor = 0; /* it left; or a client's walk ended in another context */
 	whole = !w.cursor;
-	if (w.cursor)
-		w.lane = block_lane(x, w.cursor - 1);
-	for (; w.lane < LANES && !gone; w.lane++) { /* of a client: any */
-		w.most = FIRST_WALK;
-		if (x->lanes.state[tier][w.lane])
-			gone = walk(c, x, &w);
-		if (w.cursor)
-			break;
-	}
+	gone = walk_on(c, x, &w);
+	if (!gone && !w.cursor && !whole)
+		gone = walk_on(c, x, &w); /* nothing is behind where the last one ended */
 	a->cursor[tier] = w.cursor;
 	reclaim_flush(c);
-	if (gone || w.cursor || !whole)
+	if (gone || w.cursor)
 		return 0; /* not all of them were looked at */
 	return room_comes(c, x, tier) ? 0 : -ENOSPC;
 }
