@@ -6,6 +6,15 @@
 
 #include "tierd/core/state.h"
 
+/* What its instance is made for. */
+static struct policy_size lane_size(const struct lanes *l, uint32_t tier, uint32_t lane)
+{
+	struct policy_size size = l->size[tier];
+
+	size.sparse = lane > 0;
+	return size;
+}
+
 int lanes_open(struct lanes *l, const struct policy_ops *policy,
 	       const struct policy_size size[ABI_MEM_TIERS])
 {
@@ -13,9 +22,8 @@ int lanes_open(struct lanes *l, const struct policy_ops *policy,
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
 		l->size[tier] = size[tier];
 		for (uint32_t lane = 0; size[tier].blocks_max && lane < LANES; lane++) {
-			struct policy_size its = size[tier];
+			struct policy_size its = lane_size(l, tier, lane);
 
-			its.sparse = lane > 0;
 			l->memory[tier][lane] = calloc(1, policy->state_bytes(&its));
 			if (!l->memory[tier][lane])
 				return -ENOMEM;
@@ -52,10 +60,9 @@ uint32_t lane_for(const struct core *c, uint32_t account, uint32_t owner)
 
 void *lane_begin(struct lanes *l, uint32_t tier, uint32_t lane)
 {
-	struct policy_size size = l->size[tier];
+	struct policy_size size = lane_size(l, tier, lane);
 
 	assert(l->memory[tier][lane]);
-	size.sparse = lane > 0;
 	l->state[tier][lane] = l->memory[tier][lane];
 	l->policy->init(l->state[tier][lane], &size);
 	return l->state[tier][lane];
@@ -75,25 +82,21 @@ static void order_add(struct lane_order *o, uint32_t lane, int64_t over)
 	o->over[i] = over;
 }
 
+static int64_t max_i64(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
 /* Of the lane's salts and clients with bytes in the tier. */
 static int64_t most_over(const struct core *c, const struct context *x, uint32_t tier,
 			 uint32_t lane)
 {
 	int64_t most = INT64_MIN;
 
-	for (uint32_t i = lane; i < x->salts.count; i += LANES) {
-		int64_t over = x->salts.account[i].used[tier] ? quota_over(c, x, i, tier)
-							      : INT64_MIN;
-
-		most = over > most ? over : most;
-	}
-	for (uint32_t i = lane; i < c->owners.count && quota_of_clients(c, tier); i += LANES) {
-		uint64_t used = c->owners.account[i].used[tier];
-		int64_t soft = used ? (int64_t)quota_limit(c, NULL, i, tier).soft : 0;
-
-		if (soft && (int64_t)used - soft > most)
-			most = (int64_t)used - soft;
-	}
+	for (uint32_t i = lane; i < x->salts.count; i += LANES)
+		most = max_i64(most, quota_over(c, x, i, tier));
+	for (uint32_t i = lane; i < c->owners.count && quota_of_clients(c, tier); i += LANES)
+		most = max_i64(most, quota_over(c, NULL, i, tier));
 	return most;
 }
 

@@ -123,31 +123,20 @@ uint64_t quota_pins(const struct core *c, const struct context *x, uint32_t acco
 	return own;
 }
 
-/* By how many bytes a salt's account is over its soft share; negative: so many are left to it. */
+/*
+ * By how many bytes an account (of clients: x NULL) is over its soft share; negative: so many are
+ * left to it. INT64_MIN: it has nothing to give, or no share: clients share what they cache unless
+ * somebody set one.
+ */
 int64_t quota_over(const struct core *c, const struct context *x, uint32_t account, uint32_t tier)
 {
-	uint64_t used = x->salts.account[account].used[tier];
-	struct core_limit d = default_of(&c->config.salt_limit[tier], account);
+	const struct ledger *l = x ? &x->salts : &c->owners;
+	uint64_t used = l->account[account].used[tier], soft;
 
-	return (int64_t)used - (int64_t)ledger_share(&x->salts, account, tier, d.soft,
-						     x->plan.quota[tier]);
-}
-
-static bool salt_over(const struct core *c, const struct context *x, uint32_t account,
-		      uint32_t tier)
-{
-	return x->salts.account[account].used[tier] && quota_over(c, x, account, tier) > 0;
-}
-
-/* Clients share what they cache: one is over only when somebody set a share. */
-static bool owner_over(const struct core *c, uint32_t owner, uint32_t tier)
-{
-	const struct holding *a = &c->owners.account[owner];
-	uint64_t soft = a->limit[tier].soft;
-
-	if (!soft)
-		soft = default_of(&c->config.client_limit[tier], owner).soft;
-	return soft && a->used[tier] > soft;
+	if (!used)
+		return INT64_MIN;
+	soft = quota_limit(c, x, account, tier).soft;
+	return x || soft ? (int64_t)used - (int64_t)soft : INT64_MIN;
 }
 
 uint32_t quota_rank(const struct core *c, const struct context *x, uint32_t slot, uint32_t tier)
@@ -155,7 +144,8 @@ uint32_t quota_rank(const struct core *c, const struct context *x, uint32_t slot
 	const struct block_meta *m = &x->meta[slot];
 	uint32_t priority = m->keep & KEEP_PRIORITY;
 
-	bool over = salt_over(c, x, block_account(x, slot), tier) || owner_over(c, m->owner, tier);
+	bool over = quota_over(c, x, block_account(x, slot), tier) > 0 ||
+		    quota_over(c, NULL, m->owner, tier) > 0;
 
 	if (m->keep & KEEP_TTL && (int32_t)((uint32_t)(c->now_ns / MS) - x->lapse_ms[slot]) >= 0)
 		return RANK_LAPSED;
