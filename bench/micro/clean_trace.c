@@ -223,13 +223,10 @@ int clean_trace(struct bench *b)
 {
 	struct trace *t = NULL;
 	struct prepared p = { 0 };
-	char why[256];
-	int error = trace_open(&t, b->trace, 0, why, sizeof(why));
+	int error = bench_trace(&t, b, 0);
 
-	if (error) {
-		bench_say("%s", why);
+	if (error)
 		return error;
-	}
 	error = prepare(&p, t);
 	for (uint32_t durable = 0; durable < 2 && !error; durable++)
 		for (uint32_t i = 0; i < CLEAN_FILLS && !error; i++)

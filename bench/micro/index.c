@@ -219,13 +219,11 @@ static int amplification(struct bench *b)
 	};
 	struct service s;
 	struct trace *trace = NULL;
-	char *dir = NULL, why[256];
-	int error = trace_open(&trace, b->trace, b->quick ? 600 : 2000, why, sizeof(why));
+	char *dir = NULL;
+	int error = bench_trace(&trace, b, b->quick ? 600 : 2000);
 
-	if (error) {
-		fprintf(stderr, "%s\n", why);
+	if (error)
 		return error;
-	}
 	error = service_dir_make(&dir, b->dir);
 	options.dir = dir;
 	if (!error)

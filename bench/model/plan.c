@@ -272,13 +272,12 @@ int bench_plan(struct bench *b)
 	uint32_t count = b->quick ? 20000 : 100000, distinct;
 	uint32_t *seq = calloc(count, sizeof(*seq));
 	struct trace *t = NULL;
-	char why[256] = "";
-	int err = trace_open(&t, b->trace, 0, why, sizeof(why));
+	int err = bench_trace(&t, b, 0);
 
 	if (err || !seq) {
-		fprintf(stderr, "tierbench: %s: %s\n", b->trace, why);
 		free(seq);
-		return err ? err : -ENOMEM;
+		trace_close(t);
+		return err ? err : bench_failed("plan", -ENOMEM);
 	}
 	if (count > t->id_count)
 		count = (uint32_t)t->id_count;
