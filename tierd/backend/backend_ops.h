@@ -24,7 +24,7 @@ struct backend_info {
 /* ---- memory ------------------------------------------------------------------------------- */
 
 struct mem_region {
-	int fd;        /* sealed, 0600; re-opened O_RDONLY for clients by the front */
+	int fd;        /* sealed, 0600; the daemon's own: clients get what share() makes */
 	void *addr;    /* the daemon's mapping */
 	uint64_t bytes;
 };
@@ -35,6 +35,11 @@ struct mem_ops {
 	int (*probe)(struct backend_info *info);
 	/* A sparse region, F_SEAL_SHRINK|GROW|SEAL, mapped and bound to the tier's memory. */
 	int (*create)(struct mem_region *region, const char *label, uint64_t bytes);
+	/*
+	 * A descriptor by which one client maps the region, read-only; the caller closes it.
+	 * Errors: -EOPNOTSUPP the processor cannot read this memory, clients do without; -EMFILE.
+	 */
+	int (*share)(const struct mem_region *region);
 	/* The memory goes, whoever has it mapped. */
 	void (*destroy)(struct mem_region *region);
 	/* We let go of it: who has it mapped keeps it as it is, and nobody else can have it. */

@@ -22,6 +22,7 @@ const struct mem_ops mem_cxl_memfd = {
 	.name = "memfd",
 	.probe = memfd_probe,
 	.create = mem_create,
+	.share = mem_share,
 	.destroy = mem_destroy,
 	.leave = mem_leave,
 	.prepare = mem_prepare,

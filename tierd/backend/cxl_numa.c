@@ -135,6 +135,7 @@ const struct mem_ops mem_cxl_numa = {
 	.name = "numa",
 	.probe = numa_probe,
 	.create = numa_create,
+	.share = mem_share,
 	.destroy = mem_destroy,
 	.leave = mem_leave,
 	.prepare = mem_prepare,

@@ -23,6 +23,7 @@ const struct mem_ops mem_host = {
 	.name = "host",
 	.probe = host_probe,
 	.create = mem_create,
+	.share = mem_share,
 	.destroy = mem_destroy,
 	.leave = mem_leave,
 	.prepare = mem_prepare,

@@ -114,6 +114,16 @@ void mem_leave(struct mem_region *region)
 	*region = (struct mem_region){ .fd = -1 };
 }
 
+int mem_share(const struct mem_region *region)
+{
+	char path[40];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", region->fd);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
 void mem_destroy(struct mem_region *region)
 {
 	if (!region->bytes)

@@ -20,6 +20,7 @@ extern const struct mem_ops mem_cxl_memfd; /* cxl_memfd.c: cxl, emulated */
 int mem_create(struct mem_region *region, const char *label, uint64_t bytes);
 
 /* The slots of mem_ops, for any such region. Ranges are checked: -EINVAL. */
+int mem_share(const struct mem_region *region);
 void mem_destroy(struct mem_region *region);
 void mem_leave(struct mem_region *region);
 int mem_prepare(const struct mem_region *region, uint64_t offset, uint64_t bytes);
