@@ -92,7 +92,7 @@ FLAGS += -DTIER_VERSION='"$(VERSION)"' -DTIER_HAVE_SYSTEMD=$(if $(HAVE_SYSTEMD),
 # --- what is built from what (all paths relative to the top)
 SRC_base      := $(wildcard libtier/base/*.c libtier/abi/*.c)
 SRC_libtier   := $(wildcard libtier/src/*.c)
-SRC_core      := $(wildcard tierd/core/*.c tierd/policy/*.c)
+SRC_core      := $(wildcard tierd/core/*.c tierd/core/*/*.c tierd/policy/*.c)
 SRC_daemon    := $(wildcard tierd/backend/*.c tierd/front/*.c tierd/obs/*.c tierd/*.c)
 SRC_daemon    := $(filter-out tierd/main.c,$(SRC_daemon))
 SRC_tierd     := $(wildcard tierd/main.c)

@@ -16,7 +16,7 @@
 #include "libtier/base/cleanup.h"
 #include "libtier/base/time.h"
 #include "tierd/core/core.h"
-#include "tierd/core/store.h"
+#include "tierd/core/unit/store.h"
 
 enum key_type {
 	KEY_PATH,    /* absolute; max = bytes of the field */

@@ -6,7 +6,7 @@
 #ifndef TIERD_RECOVER_H
 #define TIERD_RECOVER_H
 
-#include "tierd/core/store.h"
+#include "tierd/core/unit/store.h"
 #include "tierd/shell.h"
 
 /* bytes: of a new store. Fills device, core_config's store members and catalog. */

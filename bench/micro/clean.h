@@ -8,7 +8,7 @@
 #define CLEAN_SEGMENT_BYTES (2u << 20)
 #define CLEAN_PAGE_BYTES 65536u   /* a block has one */
 #define CLEAN_SEGMENT_BLOCKS 28u /* and 256 KiB of records */
-/* The plan of a store (tierd/core/store_codec.c) takes at most so much for what is no segment. */
+/* The plan of a store (core/unit/store_codec.c) takes at most so much for what is no segment. */
 #define CLEAN_OVERHEAD_BYTES (2u << 20)
 #define CLEAN_FILLS 3u
 

@@ -19,7 +19,7 @@
 #include "bench/micro/clean.h"
 #include "bench/replay/replay.h"
 #include "bench/replay/shell.h"
-#include "tierd/core/policy_ops.h"
+#include "tierd/core/unit/policy_ops.h"
 
 #define SEGMENTS 192u
 #define MEMORY_BYTES (64u << 20)

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tierd/core/belady.h"
+#include "tierd/core/unit/belady.h"
 
 struct run {
 	const struct least_spec *spec;

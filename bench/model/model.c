@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "tierd/core/store.h"
+#include "tierd/core/unit/store.h"
 
 #define ARG_PIECE 65536u
 #define FENCE_NS 2000u

@@ -24,7 +24,7 @@
 #include "bench/model/planrun.h"
 #include "bench/trace/trace.h"
 #include "libtier/base/time.h"
-#include "tierd/core/belady.h"
+#include "tierd/core/unit/belady.h"
 
 #define PAGE_BYTES (512u << 10)
 #define READ_GBPS 6.0

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tierbench replay, its part with flash: what admission (core/admit.c) saves in writes and costs in
- * hits. The default policy with memory alone, with an NVMe tier to which everything is written, and
- * with one to which the policy admits; bytes are all that went to the device, records and cleaning
- * included, for each block that hits and would not with memory alone.
+ * tierbench replay, its part with flash: what admission (core/log/admit.c) saves in writes and
+ * costs in hits. The default policy with memory alone, with an NVMe tier to which everything is
+ * written, and with one to which the policy admits; bytes are all that went to the device,
+ * records and cleaning included, for each block that hits and would not with memory alone.
  */
 #include <stdio.h>
 
 #include "bench/bench.h"
 #include "bench/replay/replay.h"
-#include "tierd/core/policy_ops.h"
+#include "tierd/core/unit/policy_ops.h"
 
 #define BLOCK_BYTES ((double)REPLAY_PAGE_BYTES)
 

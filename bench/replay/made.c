@@ -9,7 +9,7 @@
 #include "bench/bench.h"
 #include "bench/replay/replay.h"
 #include "bench/replay/synth.h"
-#include "tierd/core/policy_ops.h"
+#include "tierd/core/unit/policy_ops.h"
 
 #define SEEDS 2u
 #define REFERENCES 60000u

@@ -9,7 +9,7 @@
 
 #include "bench/bench.h"
 #include "bench/replay/replay.h"
-#include "tierd/core/policy_ops.h"
+#include "tierd/core/unit/policy_ops.h"
 
 #define GOAL 2e6	   /* block references a second */
 #define REFERENCES 10000u /* fewer are over before the clock can tell */

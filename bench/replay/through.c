@@ -14,7 +14,7 @@
 
 #include "bench/bench.h"
 #include "bench/replay/replay.h"
-#include "tierd/core/policy_ops.h"
+#include "tierd/core/unit/policy_ops.h"
 
 #define REQUESTS 500u	   /* in lock-step: it waits for ticks after each put */
 #define FREE_REQUESTS 12500u /* all of bench/data */

@@ -13,7 +13,7 @@
 #include "bench/bench.h"
 #include "bench/replay/replay.h"
 #include "bench/replay/synth.h"
-#include "tierd/core/policy_ops.h"
+#include "tierd/core/unit/policy_ops.h"
 
 #define POLICIES_MAX 16u
 #define POLICY_HITS "reuse-hits" /* the default, out for hits */

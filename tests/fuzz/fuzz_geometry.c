@@ -13,7 +13,7 @@
 #include "libtier/abi/geometry_check.h"
 #include "libtier/src/geometry.h"
 #include "tests/fuzz/fuzz.h"
-#include "tierd/core/store.h"
+#include "tierd/core/unit/store.h"
 #include "tierd/ctl/context_spec.h"
 
 #define BASES 7u /* presets, then nothing */

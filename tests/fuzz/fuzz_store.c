@@ -11,7 +11,7 @@
 
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/reseal.h"
-#include "tierd/core/store.h"
+#include "tierd/core/unit/store.h"
 
 #define SUMMARY (64u << 10)
 #define PAGES_MAX 600u /* of a block: records of several sectors */

@@ -9,7 +9,7 @@
 #define TIER_TESTS_FUZZ_HOST_H
 
 #include "tierd/core/core.h"
-#include "tierd/core/store.h"
+#include "tierd/core/unit/store.h"
 #include "tests/fuzz/fuzz.h"
 
 #define HOST_CLIENTS 3u

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 
 #include "libtier/base/atomic.h"
-#include "tierd/core/index.h"
+#include "tierd/core/unit/index.h"
 
 #define READER_CHAIN_BOUND 64u /* lines of a walk through a chain that changes meanwhile */
 

@@ -1,5 +1,5 @@
 /*
- * The cleaner (tierd/core/clean*.c), in the world of put.pml without its cache log: one more log,
+ * The cleaner (tierd/core/log/clean*.c), in the world of put.pml without its cache log: one more log,
  * into which K is moved from a segment that is emptied. Tombstones of that segment which another one
  * may still need are written again.
  *

@@ -1,6 +1,6 @@
 /*
- * The lease protocol (libtier/abi/hazard.h): libtier/src/lease.c against tierd/core/reclaim.c,
- * page.h and index.c, on a machine with store buffers (x86-TSO).
+ * The lease protocol (libtier/abi/hazard.h): libtier/src/lease.c against reclaim.c, page.h and
+ * index.c, on a machine with store buffers (x86-TSO).
  *
  * What the daemon writes and readers map is m[]. The daemon's stores go through its store buffer
  * `db`, those of a reader (hazard words, high_water) through its own `sb[r]`: first in, first out,
@@ -17,7 +17,7 @@
  *
  * and, as often as there is something to do: fence, scan, hear of a process's death.
  *
- * With MOVES there is no HBM, and relocation (tierd/core/evacuate.c): places 0 and 1 are segment A,
+ * With MOVES there is no HBM, and relocation (core/place/evacuate.c): places 0 and 1 are segment A,
  * place 3 is another segment. A page is held and copied to a free place of another segment; then its
  * word names the new place, and the old one is retired, as a stray that no page names. Segment A may
  * be evacuated: nothing is put there any more, and when only readers keep places of it, units that

@@ -1,6 +1,6 @@
 /*
- * Put, delete, re-use of segments and recovery: tierd/core/put.c, delete.c, writeback.c, store.c,
- * store_recover.c, recover.c and D1-D8 of libtier/abi/disk.h, on a disk that reorders writes.
+ * Put, delete, re-use of segments and recovery: put.c, delete.c, writeback.c, store.c,
+ * store_recover.c, recover.c of tierd/core, and D1-D8 of libtier/abi/disk.h, on a disk that reorders writes.
  *
  * The disk decides at once what a crash of the host will do to a write if no flush comes before it:
  * the sector holds the new contents already, or still the old ones, or neither (torn); in the last

@@ -5,8 +5,6 @@ others.)
 SPDX-License-Identifier: Apache-2.0
 """
 
-CORE = "tierd/core/"
-
 # ---- requests, accounts, foresight ---------------------------------------------------------------
 
 bug("leased-place-freed-with-its-page", CORE + "reclaim.c",

@@ -5,9 +5,6 @@ SPDX-License-Identifier: Apache-2.0
 
 # ---- what clients are given ---------------------------------------------------------------------
 
-bug("memory-given-writable", SHELL + "memory.c",
-    "fd = open(path, O_RDONLY | O_CLOEXEC);", "fd = open(path, O_RDWR | O_CLOEXEC);",
-    "test_isolation_memory")
 bug("shared-memory-not-sealed", FRONT + "grant.c",
     "F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL", "F_SEAL_GROW | F_SEAL_SEAL",
     "test_front_ring")

@@ -15,12 +15,18 @@ SHELL = "tierd/"
 BACKEND = "tierd/backend/"
 OBS = "tierd/obs/"
 CTL = "tierd/ctl/"
+CORE = "tierd/core/"
+
+# A file of the core goes by its name alone: here is where it lies.
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+WHERE = {CORE + name: os.path.relpath(os.path.join(folder, name), TOP)
+         for folder, _, files in os.walk(os.path.join(TOP, CORE)) for name in files}
 
 
 def bug(name, file, old, new, *tests, quick=False):
     """One planted bug. quick: part of `make test`."""
     assert name not in PLANTS, name
-    PLANTS[name] = Entry(file, old, new, tests, quick)
+    PLANTS[name] = Entry(WHERE.get(file, file), old, new, tests, quick)
 
 
 # ---- leases -------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "tests/sim/world_priv.h"
-#include "tierd/core/page.h"
-#include "tierd/core/sched.h"
+#include "tierd/core/unit/page.h"
+#include "tierd/core/io/sched.h"
 
 #define SPARE_NS (120 * MSEC) /* the core's own margins are below this */
 #define ASK_BYTES (WORLD_RUN * 7ull * PAGE)

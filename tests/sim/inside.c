@@ -19,7 +19,7 @@
 #include <string.h>
 
 #include "tests/sim/world_priv.h"
-#include "tierd/core/sched_priv.h"
+#include "tierd/core/io/sched_priv.h"
 #include "tierd/core/state.h"
 
 /* ---- room --------------------------------------------------------------------------------- */

@@ -3,8 +3,9 @@ time. (tests/plants has those of the rest, which other tests find.)
 
 SPDX-License-Identifier: Apache-2.0
 """
+import os
 
-# name: (file under tierd/core, what stands there, what it becomes, and again if there is more)
+# name: (file below tierd/core, what stands there, what it becomes, and again if there is more)
 PLANTS = {
     "scan-skipped": ("reclaim.c", "b->held[i] = 1;", "b->held[i] = 0;"),
     "scan-table-not-probed": ("reclaim.c", "for (; t->at[at]; at = (at + 1) % TABLE)",
@@ -650,3 +651,9 @@ PLANTS = {
     "who-may-read-writes": ("request.c", "!bit_get(k->writable, r->ctx->index))",
                             "!bit_get(k->attached, r->ctx->index))"),
 }
+
+# A file goes by its name alone: here is where it lies, below tierd/core.
+CORE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tierd/core")
+WHERE = {name: os.path.relpath(os.path.join(folder, name), CORE)
+         for folder, _, files in os.walk(CORE) for name in files}
+PLANTS = {name: (WHERE.get(file, file), *pieces) for name, (file, *pieces) in PLANTS.items()}

@@ -23,8 +23,8 @@
 
 #include "libtier/base/crc32c.h"
 #include "tests/sim/world.h"
-#include "tierd/core/sched.h"
-#include "tierd/core/store.h"
+#include "tierd/core/io/sched.h"
+#include "tierd/core/unit/store.h"
 
 #define WORLD_CONTEXTS 2u /* 0 has NVMe; 1 lives in memory only */
 #define WORLD_CLIENTS 3u

@@ -11,7 +11,7 @@
 #include "bench/replay/synth.h"
 #include "libtier/base/time.h"
 #include "tests/lib/unit.h"
-#include "tierd/core/policy_ops.h"
+#include "tierd/core/unit/policy_ops.h"
 
 #define REFERENCES 200000u
 #define BLOCKS_MAX 1024u /* of a prompt */

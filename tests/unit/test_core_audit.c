@@ -15,10 +15,10 @@
 
 #include "tests/fuzz/host.h"
 #include "tests/lib/unit.h"
-#include "tierd/core/sched_priv.h"
-#include "tierd/core/space_priv.h"
+#include "tierd/core/io/sched_priv.h"
+#include "tierd/core/unit/space_priv.h"
 #include "tierd/core/state.h"
-#include "tierd/core/store_priv.h"
+#include "tierd/core/unit/store_priv.h"
 
 #define MEGA (1u << 20)
 

@@ -4,7 +4,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  */
-#include "tierd/core/belady.h"
+#include "tierd/core/unit/belady.h"
 
 #include <stdio.h>
 #include <stdlib.h>

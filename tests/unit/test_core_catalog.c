@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "tierd/core/state.h"
-#include "tierd/core/store.h"
+#include "tierd/core/unit/store.h"
 
 #define MIB (1ull << 20)
 #define TOKEN 77u

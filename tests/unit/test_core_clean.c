@@ -11,7 +11,7 @@
 #include "tests/lib/unit.h"
 #include "tests/unit/one_host.h"
 #include "tierd/core/state.h"
-#include "tierd/core/store_priv.h"
+#include "tierd/core/unit/store_priv.h"
 
 static void drop(uint32_t first, uint32_t count)
 {

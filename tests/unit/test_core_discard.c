@@ -11,7 +11,7 @@
 #include "tests/lib/unit.h"
 #include "tests/unit/one_host.h"
 #include "tierd/core/state.h"
-#include "tierd/core/store_priv.h"
+#include "tierd/core/unit/store_priv.h"
 
 #define SPARED 4u
 #define SEALED 9u /* of the segments that fill() writes, one is still open */

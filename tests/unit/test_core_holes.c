@@ -12,7 +12,7 @@
 #include "tests/lib/unit.h"
 #include "tests/unit/one_host.h"
 #include "tierd/core/state.h"
-#include "tierd/core/store_priv.h"
+#include "tierd/core/unit/store_priv.h"
 
 #define SEGMENTS 16u
 #define SEGMENT (1u << 20) /* 60 blocks, of two runs; 15 records, as the default would have */

@@ -5,11 +5,11 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  */
-#include "tierd/core/index.h"
+#include "tierd/core/unit/index.h"
 #include "libtier/base/time.h"
 #include "tests/lib/property.h"
 #include "tests/lib/unit.h"
-#include "tierd/core/page.h"
+#include "tierd/core/unit/page.h"
 
 #include <errno.h>
 #include <stdio.h>

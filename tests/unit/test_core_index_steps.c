@@ -151,7 +151,7 @@ static void hooked_release_u64(uint64_t *p, uint64_t v)
 #define atomic_store_relaxed_u32 hooked_relaxed_u32
 #define atomic_store_release_u32 hooked_release_u32
 #define atomic_store_release_u64 hooked_release_u64
-#include "tierd/core/index.c"
+#include "tierd/core/unit/index.c"
 
 static struct world *world_new(uint64_t seed)
 {

@@ -9,7 +9,7 @@
 
 #include "tests/lib/property.h"
 #include "tests/lib/unit.h"
-#include "tierd/core/ledger.h"
+#include "tierd/core/unit/ledger.h"
 
 #define ACCOUNTS 16u
 #define KEYS 40u

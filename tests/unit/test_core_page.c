@@ -4,7 +4,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  */
-#include "tierd/core/page.h"
+#include "tierd/core/unit/page.h"
 #include "tests/lib/property.h"
 #include "tests/lib/unit.h"
 

@@ -9,7 +9,7 @@
 
 #include "tests/lib/unit.h"
 #include "tests/unit/one_host.h"
-#include "tierd/core/sched_priv.h"
+#include "tierd/core/io/sched_priv.h"
 #include "tierd/core/state.h"
 
 #define BLOCKS 24u

@@ -4,7 +4,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  */
-#include "tierd/core/policy_ops.h"
+#include "tierd/core/unit/policy_ops.h"
 #include "libtier/base/time.h"
 #include "tests/lib/property.h"
 #include "tests/lib/unit.h"

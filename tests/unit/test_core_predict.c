@@ -6,7 +6,7 @@
  */
 #include "tests/lib/property.h"
 #include "tests/lib/unit.h"
-#include "tierd/core/predict.h"
+#include "tierd/core/unit/predict.h"
 
 #define CELLS 64u
 

@@ -5,7 +5,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  */
-#include "tierd/core/space.h"
+#include "tierd/core/unit/space.h"
 #include "libtier/base/time.h"
 #include "tests/lib/property.h"
 #include "tests/lib/unit.h"

@@ -7,7 +7,7 @@
 #include <errno.h>
 
 #include "tests/lib/unit.h"
-#include "tierd/core/space.h"
+#include "tierd/core/unit/space.h"
 
 #define MIB (1ull << 20)
 #define SEGMENT (8 * MIB)

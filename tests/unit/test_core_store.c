@@ -10,7 +10,7 @@
 
 #include "tests/lib/property.h"
 #include "tests/lib/unit.h"
-#include "tierd/core/store_priv.h"
+#include "tierd/core/unit/store_priv.h"
 
 #define KIB 1024ull
 #define STORE_ID 0x5eedf00dull

@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 /* Before tier.h: its parameters are named like our handle type. */
-#include "tierd/core/index.h"
-#include "tierd/core/page.h"
+#include "tierd/core/unit/index.h"
+#include "tierd/core/unit/page.h"
 
 #include <tier.h>
 

@@ -8,7 +8,7 @@
  */
 #include "libtier/src/index_read.h"
 #include "tests/lib/unit.h"
-#include "tierd/core/index.h"
+#include "tierd/core/unit/index.h"
 
 #include <stdlib.h>
 

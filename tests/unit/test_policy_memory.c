@@ -8,7 +8,7 @@
 
 #include "tests/lib/unit.h"
 #include "tests/unit/policy_key.h"
-#include "tierd/core/policy_ops.h"
+#include "tierd/core/unit/policy_ops.h"
 
 #define SLOTS 1000000u
 #define FEW (SLOTS / 10)

@@ -15,8 +15,8 @@
 
 #include "tests/lib/unit.h"
 /* Before tier.h: its parameters are named like our handle type. */
-#include "tierd/core/index.h"
-#include "tierd/core/page.h"
+#include "tierd/core/unit/index.h"
+#include "tierd/core/unit/page.h"
 
 #include "libtier/base/time.h"
 #include "libtier/src/reader.h"

@@ -431,6 +431,6 @@ int core_drain(struct core *c, uint64_t token);
 /* Evict up to `bytes` of a context from a memory tier; REPLY with the bytes freed. */
 int core_evict(struct core *c, uint32_t id, uint32_t tier, uint64_t bytes, uint64_t token);
 
-#include "tierd/core/stats.h"
+#include "tierd/core/audit/stats.h"
 
 #endif

@@ -6,25 +6,25 @@
 #ifndef TIERD_CORE_STATE_H
 #define TIERD_CORE_STATE_H
 
-#include "tierd/core/block_meta.h"
-#include "tierd/core/claim.h"
+#include "tierd/core/unit/block_meta.h"
+#include "tierd/core/hint/claim.h"
 #include "tierd/core/core.h"
-#include "tierd/core/evacuate.h"
-#include "tierd/core/index.h"
-#include "tierd/core/lane.h"
-#include "tierd/core/ledger.h"
-#include "tierd/core/page.h"
-#include "tierd/core/plan.h"
-#include "tierd/core/policy_ops.h"
-#include "tierd/core/sched.h"
-#include "tierd/core/session.h"
-#include "tierd/core/predict.h"
-#include "tierd/core/recover.h"
-#include "tierd/core/retain.h"
-#include "tierd/core/space.h"
-#include "tierd/core/store.h"
-#include "tierd/core/tenants.h"
-#include "tierd/core/writeback.h"
+#include "tierd/core/place/evacuate.h"
+#include "tierd/core/unit/index.h"
+#include "tierd/core/book/lane.h"
+#include "tierd/core/unit/ledger.h"
+#include "tierd/core/unit/page.h"
+#include "tierd/core/hint/plan.h"
+#include "tierd/core/unit/policy_ops.h"
+#include "tierd/core/io/sched.h"
+#include "tierd/core/hint/session.h"
+#include "tierd/core/unit/predict.h"
+#include "tierd/core/log/recover.h"
+#include "tierd/core/book/retain.h"
+#include "tierd/core/unit/space.h"
+#include "tierd/core/unit/store.h"
+#include "tierd/core/unit/tenants.h"
+#include "tierd/core/log/writeback.h"
 
 #define CORE_ACTIONS_MAX 8192u /* queued for the shell; every producer is bounded below this */
 #define CORE_RUNS_MAX 2u       /* one a log */
@@ -792,7 +792,7 @@ void catalog_again(struct core *c);
 void context_tick(struct core *c);
 void context_maybe_gone(struct core *c, struct context *x);
 
-#include "tierd/core/put.h"
-#include "tierd/core/room.h"
+#include "tierd/core/op/put.h"
+#include "tierd/core/book/room.h"
 
 #endif

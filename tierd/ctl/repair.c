@@ -28,7 +28,7 @@
 #include "libtier/base/cleanup.h"
 #include "libtier/base/crc32c.h"
 #include "libtier/base/file.h"
-#include "tierd/core/store.h"
+#include "tierd/core/unit/store.h"
 
 #define LINE_BYTES 512
 #define LOCK_TRIES 100

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Looking at a store without its daemon, and mending what can be mended: for `tierctl check
- * --repair`. It speaks the format through the core's pure half (core/store.h) and never writes
+ * --repair`. It speaks the format through the core's pure half (core/unit/store.h) and never writes
  * without being told to; a file that is not a store of this version is left alone in any case.
  */
 #ifndef TIERD_CTL_REPAIR_H

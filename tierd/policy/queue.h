@@ -10,7 +10,7 @@
 #include <assert.h>
 #include <stdbool.h>
 
-#include "tierd/core/policy_ops.h"
+#include "tierd/core/unit/policy_ops.h"
 
 #define QUEUES 2u
 #define QUEUE_NONE 0u

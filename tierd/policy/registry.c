@@ -3,7 +3,7 @@
  * The policies that this binary has, by name. A new one is a file beside this one and a line in
  * the list below; nothing else names it. The core and the operator's tools ask here.
  */
-#include "tierd/core/policy_ops.h"
+#include "tierd/core/unit/policy_ops.h"
 
 #include <assert.h>
 #include <string.h>

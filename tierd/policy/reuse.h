@@ -10,7 +10,7 @@
 #include <assert.h>
 #include <stdbool.h>
 
-#include "tierd/core/policy_ops.h"
+#include "tierd/core/unit/policy_ops.h"
 #include "tierd/policy/ghosts.h"
 
 /*

@@ -1,0 +1,605 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The audit (I7): recounts every byte of every tier from the ground up (descriptors, block lines,
+ * segments, batches, copies, pins) and compares with what the counters say, each by its name. It
+ * shares no arithmetic with the code that keeps them.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tierd/core/audit/audit_priv.h"
+
+struct recount {
+	uint64_t blocks, pending, live_slots, kept;
+	uint64_t resident[ABI_MEM_TIERS]; /* pages */
+	uint64_t bytes[ABI_MEM_TIERS];	  /* of places that a word names */
+	uint64_t retiring[ABI_MEM_TIERS];
+	uint64_t streamed[ABI_MEM_TIERS]; /* bytes of places of the stream pool */
+	uint64_t claims[ABI_MEM_TIERS];   /* of streams on pages */
+	uint64_t stray[ABI_MEM_TIERS]; /* of places that no page names any more */
+	uint64_t strays, claimed;
+	uint64_t reserved[ABI_PARTS_MAX]; /* places */
+	uint64_t dirty, nvme;
+	uint64_t staged; /* bytes brought ahead and not read */
+};
+
+void audit_tell(struct audit *a, const char *format, ...)
+{
+	char text[256];
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(text, sizeof(text), format, ap);
+	va_end(ap);
+	a->wrong++;
+	if (a->tell)
+		a->tell(a->arg, text);
+}
+
+void audit_compare(struct audit *a, const char *whose, const char *what, uint64_t counted,
+		   uint64_t kept)
+{
+	if (counted != kept)
+		audit_tell(a, "%s: %s: counted %llu, the counter says %llu", whose, what,
+		     (unsigned long long)counted, (unsigned long long)kept);
+}
+
+const char *audit_whose(struct audit *a, const struct context *x)
+{
+	snprintf(a->whose, sizeof(a->whose), "context %.63s", x->spec.name);
+	return a->whose;
+}
+
+/* ---- blocks and pages --------------------------------------------------------------------- */
+
+static void charge(struct audit *a, const struct context *x, uint32_t slot, uint32_t tier,
+		   uint64_t bytes)
+{
+	a->salts.account[block_account(x, slot)].used[tier] += bytes;
+	a->owners.account[x->meta[slot].owner].used[tier] += bytes;
+}
+
+static uint32_t audit_page(struct audit *a, const struct context *x, uint32_t slot, uint32_t page,
+			   struct recount *n)
+{
+	const struct abi_page *d = index_page(&x->ix, slot, page);
+	uint32_t held = 0;
+
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
+		uint32_t state = page_state(d, t), bytes = page_stride(x, page);
+
+		n->claims[t] += stream_page_claims(d, t);
+		n->streamed[t] += d->claim[t] & CLAIM_POOL ? bytes : 0;
+		if (d->claim[t] == CLAIM_POOL && state == ABI_PAGE_READY)
+			audit_tell(a, "context %s: block %u page %u: a stream's page in tier %u is "
+				   "nobody's", x->spec.name, slot, page, t);
+		if (state == ABI_PAGE_ABSENT)
+			continue;
+		held++;
+		n->bytes[t] += bytes;
+		n->resident[t] += state == ABI_PAGE_READY;
+		charge(a, x, slot, t, bytes);
+		if (state == ABI_PAGE_RETIRING)
+			n->retiring[t] += bytes;
+		if (!x->space[t] || !space_is_live(x->space[t], page_addr(d, t)))
+			audit_tell(a, "context %s: block %u page %u: tier %u place is not handed "
+				   "out", x->spec.name, slot, page, t);
+	}
+	return held;
+}
+
+static void audit_pages(struct audit *a, const struct context *x, uint32_t slot,
+			struct recount *n, uint32_t *nvme, uint64_t *bytes)
+{
+	const struct abi_block *b = index_block(&x->ix, slot);
+	uint32_t held = 0, carried = 0, missing = 0;
+
+	for (uint32_t page = 0; page < x->ix.pages_per_block; page++) {
+		held += audit_page(a, x, slot, page, n);
+		if (b->state == ABI_BLOCK_FREE || !(b->parts >> x->page_part[page] & 1))
+			continue;
+		carried++;
+		*bytes += page_stride(x, page);
+		*nvme += index_page(&x->ix, slot, page)->nvme != 0;
+		missing += page_state(index_page(&x->ix, slot, page), ABI_TIER_CXL) !=
+			   ABI_PAGE_READY;
+	}
+	if (b->state == ABI_BLOCK_PENDING && missing != block_use(x, slot)->missing)
+		audit_tell(a, "context %s: block %u: counted %u missing pages, the counter says %u",
+			   x->spec.name, slot, missing, block_use(x, slot)->missing);
+	if (held != block_words(x, slot))
+		audit_tell(a, "context %s: block %u: held words: counted %u, the counter says %u",
+		     x->spec.name, slot, held, block_words(x, slot));
+	if (b->state == ABI_BLOCK_COMMITTED && *nvme && *nvme != carried)
+		audit_tell(a, "context %s: block %u has %u of %u pages on NVMe", x->spec.name, slot,
+		     *nvme, carried);
+}
+
+/* In the eviction order are the blocks with a page that is not a stream's, and no others. */
+static void audit_policy(struct audit *a, const struct context *x, uint32_t slot)
+{
+	const struct block_meta *m = &x->meta[slot];
+
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
+		uint32_t streamed = 0, cached = 0;
+		bool in = m->there[t].ordered;
+
+		for (uint32_t page = 0; page < x->ix.pages_per_block; page++) {
+			const struct abi_page *d = index_page(&x->ix, slot, page);
+
+			if (page_state(d, t) != ABI_PAGE_READY)
+				continue;
+			if (d->claim[t] & CLAIM_POOL)
+				streamed++;
+			else
+				cached++;
+		}
+		if (in != (cached > 0))
+			audit_tell(a, "context %s: block %u has %u pages in tier %u for the cache "
+				   "and is %s its order", x->spec.name, slot, cached, t,
+				   in ? "in" : "not in");
+		if (streamed != block_use(x, slot)->streamed[t])
+			audit_tell(a, "context %s: block %u: counted %u pages of streams in tier "
+				   "%u, the counter says %u", x->spec.name, slot, streamed, t,
+				   block_use(x, slot)->streamed[t]);
+	}
+}
+
+static void audit_block(struct audit *a, const struct context *x, uint32_t slot, struct recount *n)
+{
+	const struct abi_block *b = index_block(&x->ix, slot);
+	const struct block_use *use = block_use(x, slot);
+	const struct block_meta *m = &x->meta[slot];
+	bool lives = b->state != ABI_BLOCK_FREE || m->flags & BLOCK_DROPPED;
+	uint32_t nvme = 0;
+	uint64_t bytes = 0;
+
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+		n->staged += (uint64_t)use->staged[t] << ABI_UNIT_SHIFT;
+	a->stream_holds += use->streams;
+	n->live_slots += lives;
+	n->blocks += b->state == ABI_BLOCK_COMMITTED;
+	n->pending += b->state == ABI_BLOCK_PENDING;
+	n->kept += m->keep != 0;
+	a->salts.account[block_account(x, slot)].uses += lives;
+	a->owners.account[m->owner].uses += lives;
+	audit_pages(a, x, slot, n, &nvme, &bytes);
+	if (b->state != ABI_BLOCK_COMMITTED)
+		return;
+	audit_policy(a, x, slot);
+	if (index_find(&x->ix, b->key) != slot)
+		audit_tell(a, "context %s: block %u is not found by its key", x->spec.name, slot);
+	if (block_queued(m) || m->persist == PERSIST_WRITING)
+		n->dirty += bytes;
+	if (nvme) {
+		n->nvme += bytes;
+		charge(a, x, slot, ABI_TIER_NVME, bytes);
+		a->segment[block_segment(a->c, x, slot)] += bytes;
+	}
+}
+
+/* A block that was dropped while its run is being written still counts as dirty. */
+static uint64_t dirty_dropped(const struct core *c, const struct context *x)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
+		for (uint32_t k = 0;
+		     c->run[i].phase != RUN_FREE && c->run[i].ctx == x && k < c->run[i].blocks; k++)
+			if (x->meta[c->run[i].slot[k]].flags & BLOCK_DROPPED)
+				bytes += block_bytes(x, c->run[i].slot[k]);
+	return bytes;
+}
+
+/* A run is charged to its blocks' accounts from its beginning. */
+static void audit_runs(struct audit *a, const struct context *x)
+{
+	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++) {
+		const struct run *run = &a->c->run[i];
+
+		if (run->phase == RUN_FREE || run->ctx != x)
+			continue;
+		for (uint32_t k = 0; k < run->blocks; k++)
+			charge(a, x, run->slot[k], ABI_TIER_NVME,
+			       block_bytes(x, run->slot[k]));
+	}
+}
+
+/* ---- contexts ----------------------------------------------------------------------------- */
+
+/* Places that no page names any more: only their batches know them. */
+static void audit_strays(struct audit *a, const struct context *x, struct recount *n)
+{
+	const struct core *c = a->c;
+
+	for (uint32_t i = 0; i < CORE_BATCHES_MAX; i++)
+		for (uint32_t k = 0; k < c->batch[i].count; k++) {
+			const struct core_batch *b = &c->batch[i];
+			uint32_t tier = b->place[k] >> ABI_ADDR_BITS & 7;
+			uint32_t bytes;
+
+			if (!b->stray[k] ||
+			    (b->place[k] >> (ABI_ADDR_BITS + 3) & 0xffff) != x->index)
+				continue;
+			bytes = page_stride(x, b->page[k]);
+			n->strays++;
+			n->stray[tier] += bytes;
+			n->retiring[tier] += bytes;
+			if (b->stray[k] == CORE_STRAY_HELD)
+				a->quarantined[tier] += bytes;
+		}
+}
+
+static void audit_attached(struct audit *a, const struct context *x)
+{
+	uint64_t attached = 0;
+
+	for (uint32_t i = 0; i < a->c->clients_high; i++)
+		attached += a->c->client[i].state && bit_get(a->c->client[i].attached, x->index);
+	audit_compare(a, audit_whose(a, x), "clients attached", attached, x->attached);
+}
+
+static void audit_reservations(struct audit *a, const struct context *x, struct recount *n)
+{
+	for (uint32_t i = 0; i < a->c->reservations_high; i++) {
+		const struct reservation *r = &a->c->reservation[i];
+		uint32_t per = x->ix.pages_per_block, most = r->p95;
+
+		if (!r->used || r->ctx != x)
+			continue;
+		for (uint32_t k = 0; k < ABI_PARTS_MAX; k++)
+			n->reserved[k] += r->left[k];
+		most = r->granted > most ? r->granted : most;
+		for (uint64_t pages = r->drawn; most && pages; most--)
+			pages -= pages < per ? pages : per;
+		n->claimed += most;
+	}
+}
+
+/* What pins keep of a block, all or its first layers: those count no more that others have. */
+uint64_t audit_pinned_bytes(const struct context *x, uint32_t slot, uint32_t tier)
+{
+	const struct abi_geometry *g = context_geometry(x);
+	const struct block_use *use = block_use(x, slot);
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < g->part_count; i++) {
+		const struct abi_part *part = &g->part[i];
+		uint32_t layers = use->head_pins[tier] ? use->head_layers[tier] : 0;
+
+		if (use->pins[tier] || layers > part->layers)
+			layers = part->layers;
+		if (index_block(&x->ix, slot)->parts >> i & 1)
+			bytes += (uint64_t)layers * part->groups * part->page_stride;
+	}
+	return bytes;
+}
+
+/* A pin counts in full for its client; for salts what is kept of their blocks does. */
+static void audit_pinned(struct audit *a, const struct context *x)
+{
+	for (uint32_t i = 0; i < a->c->pins_high; i++) {
+		const struct pin *p = &a->c->pin[i];
+
+		if (!p->used || p->ctx != x)
+			continue;
+		a->owners.account[p->owner].pinned[p->tier] += p->bytes;
+	}
+	for (uint32_t slot = 0; slot < x->ix.slots_used; slot++)
+		for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+			a->salts.account[block_account(x, slot)].pinned[t] +=
+				audit_pinned_bytes(x, slot, t);
+}
+
+static void audit_tier(struct audit *a, const struct context *x, const char *whose, uint32_t t,
+		       const struct recount *n)
+{
+	uint64_t moving = evacuate_copying(a->c, x, t);
+	struct space_stats st;
+
+	audit_compare(a, whose, "resident pages", n->resident[t], x->pages_resident[t]);
+	audit_compare(a, whose, "retiring bytes", n->retiring[t], x->retiring[t]);
+	audit_compare(a, whose, "moving bytes", moving, x->moving[t]);
+	a->streamed[t] += n->streamed[t];
+	a->claims[t] += n->claims[t];
+	if (!x->space[t])
+		return;
+	space_stats(x->space[t], &st);
+	audit_compare(a, whose, "bytes of places", n->bytes[t] + n->stray[t] + moving, st.live);
+	audit_space(a, whose, x->space[t], t == ABI_TIER_CXL ? n->reserved : NULL);
+	a->charged[t] += st.charged;
+	a->places[t] += st.live;
+	a->promised[t] += st.reserved;
+}
+
+static void ledger_clear(struct ledger *l)
+{
+	memset(l->account, 0, l->count * sizeof(*l->account));
+}
+
+static void audit_context(struct audit *a, const struct context *x)
+{
+	struct recount n;
+	const char *whose = audit_whose(a, x);
+
+	memset(&n, 0, sizeof(n));
+	ledger_clear(&a->salts);
+	for (uint32_t slot = 0; slot < x->ix.slots_used; slot++)
+		audit_block(a, x, slot, &n);
+	a->staged += n.staged;
+	if (n.staged > n.bytes[ABI_TIER_HBM] + n.bytes[ABI_TIER_CXL])
+		audit_tell(a, "context %s: more bytes are staged than there are", x->spec.name);
+	audit_tables(a, x);
+	audit_needs(a, x);
+	audit_runs(a, x);
+	audit_strays(a, x, &n);
+	audit_attached(a, x);
+	audit_reservations(a, x, &n);
+	a->claimed += n.claimed * x->spec.geometry.block_bytes;
+	audit_pinned(a, x);
+	audit_compare(a, whose, "blocks", n.blocks, x->blocks);
+	audit_compare(a, whose, "pending blocks", n.pending, x->blocks_pending);
+	audit_compare(a, whose, "block slots in use", n.live_slots, x->slots_live);
+	audit_compare(a, whose, "blocks with a priority", n.kept, x->kept_blocks);
+	audit_compare(a, whose, "places that no page names", n.strays, x->strays);
+	audit_compare(a, whose, "blocks that reservations claim", n.claimed, x->claimed_blocks);
+	audit_compare(a, whose, "dirty bytes", n.dirty + dirty_dropped(a->c, x), x->dirty_bytes);
+	audit_compare(a, whose, "NVMe bytes", n.nvme, x->nvme_bytes);
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+		audit_tier(a, x, whose, t, &n);
+	audit_ledger(a, whose, &x->salts, &a->salts);
+	a->live += n.nvme;
+}
+
+/* ---- the whole ---------------------------------------------------------------------------- */
+
+static void audit_host(struct audit *a)
+{
+	const struct core *c = a->c;
+	uint64_t contexts = 0, punching = 0, requests = 0, reservations = 0;
+
+	for (uint32_t i = 0; i < c->contexts_high; i++) {
+		contexts += c->context[i] != NULL;
+		punching += c->context[i] ? c->context[i]->punching : 0;
+	}
+	for (uint32_t i = 0; i < c->requests_high; i++)
+		requests += c->request[i].phase != REQUEST_FREE;
+	for (uint32_t i = 0; i < c->reservations_high; i++)
+		reservations += c->reservation[i].used;
+	audit_compare(a, "host", "bytes that reservations claim", a->claimed, c->claimed_bytes);
+	audit_compare(a, "host", "reservations", reservations, c->reservations);
+	audit_compare(a, "host", "contexts", contexts, c->contexts);
+	audit_compare(a, "host", "ranges being punched", punching,
+		      c->punching[ABI_TIER_HBM] + c->punching[ABI_TIER_CXL]);
+	audit_compare(a, "host", "requests", requests, c->requests);
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
+		audit_compare(a, "host", "bytes charged to the pool", a->charged[t],
+			      c->pool[t].used);
+		audit_compare(a, "host", "quarantined bytes", a->quarantined[t],
+			      c->quarantined[t]);
+		audit_compare(a, "host", "bytes of live places", a->places[t], c->pool[t].live);
+		audit_compare(a, "host", "bytes promised", a->promised[t], c->pool[t].reserved);
+	}
+}
+
+/*
+ * A segment that is read is not opened anew: by reads of data, and by the cleaner until it is done
+ * with it. One that were never let go would be lost to the store.
+ */
+static void count_reads(const struct core *c, uint64_t *reads)
+{
+	const struct disk_super *p = &c->config.super;
+
+	for (uint32_t i = 0; i < CORE_IO_MAX; i++) {
+		const struct core_io *io = &c->io[i];
+
+		if (sched_has(&io->priv.node) && !io->write &&
+		    (io->offset - p->segment_offset) % p->segment_bytes >= p->summary_bytes)
+			reads[store_segment_of(c->store, io->offset)]++;
+	}
+	if (clean_busy(c))
+		reads[c->cleaner.segment]++;
+}
+
+/* Nor is one to which a run is being written. */
+static void count_runs(const struct core *c, uint64_t *runs)
+{
+	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
+		if (c->run[i].phase != RUN_FREE)
+			runs[c->run[i].place.segment]++;
+	for (uint32_t i = 0; i < CLEAN_RUNS; i++)
+		if (c->cleaner.run[i].ctx)
+			runs[c->cleaner.run[i].place.segment]++;
+}
+
+static void count_discards(const struct core *c, uint64_t *discards)
+{
+	if (discard_busy(c))
+		discards[c->discarder.place.segment]++;
+}
+
+/* What keeps segments from being opened anew, and what the store says of each. */
+static const struct segment_use {
+	const char *what;
+	void (*count)(const struct core *c, uint64_t *by_segment);
+	uint32_t (*kept)(const struct store *s, uint32_t segment);
+} segment_uses[] = {
+	{ "reads", count_reads, store_segment_reads },
+	{ "runs", count_runs, store_segment_pending },
+	{ "discards", count_discards, store_segment_discarding },
+};
+
+static void audit_segment_use(struct audit *a, const struct segment_use *use, uint32_t segments)
+{
+	uint64_t *n = calloc(segments + 1, sizeof(*n));
+
+	if (!n) {
+		audit_tell(a, "out of memory for the recount");
+		return;
+	}
+	use->count(a->c, n);
+	for (uint32_t i = 0; i < segments; i++)
+		if (n[i] != use->kept(a->c->store, i))
+			audit_tell(a, "segment %u: counted %llu %s, the store says %u", i,
+				   (unsigned long long)n[i], use->what,
+				   use->kept(a->c->store, i));
+	free(n);
+}
+
+static void audit_store(struct audit *a, uint32_t segments)
+{
+	struct store_stats st;
+
+	if (!a->c->store)
+		return;
+	for (size_t i = 0; i < sizeof(segment_uses) / sizeof(segment_uses[0]); i++)
+		audit_segment_use(a, &segment_uses[i], segments);
+	for (uint32_t i = 0; i < segments; i++)
+		if (a->segment[i] != store_segment_live(a->c->store, i))
+			audit_tell(a, "segment %u: counted %llu live bytes, the store says %llu", i,
+			     (unsigned long long)a->segment[i],
+			     (unsigned long long)store_segment_live(a->c->store, i));
+	store_stats(a->c->store, &st);
+	audit_compare(a, "store", "live bytes", a->live, st.live);
+}
+
+/* Sessions hold their accounts, whether they have put anything or not. */
+static void audit_owners(struct audit *a)
+{
+	for (uint32_t i = 0; i < a->c->clients_high; i++)
+		if (a->c->client[i].state == 1)
+			a->owners.account[a->c->client[i].owner].uses++;
+	audit_ledger(a, "clients", &a->c->owners, &a->owners);
+}
+
+static void audit_staged(struct audit *a)
+{
+	const struct core_metrics *m = &a->c->metrics;
+
+	audit_compare(a, "host", "staged bytes", a->staged, a->c->staged.bytes);
+	audit_compare(a, "host", "prefetched bytes",
+		      m->prefetch_used + m->prefetch_wasted + m->prefetch_failed + a->staged,
+		      m->prefetch_bytes);
+}
+
+/* What is begun and neither let go nor released is within the window. */
+static void audit_window(struct audit *a, const struct stream *s)
+{
+	uint32_t first;
+
+	if (!s->used || !s->per_layer || !s->window || !s->usable)
+		return;
+	first = s->dropped / s->per_layer;
+	if (first < s->released)
+		first = s->released;
+	if (s->issue > first * s->per_layer &&
+	    (s->issue - first * s->per_layer - 1) / s->per_layer + 1 > s->window)
+		audit_tell(a, "stream %u of client %u: layers %u to item %u of %u a layer are more "
+			   "than its window of %u", s->number, s->client, first, s->issue,
+			   s->per_layer, s->window);
+}
+
+/* What windows each user has, also for sessions that have ended; and how many users are there. */
+static void audit_users(struct audit *a)
+{
+	const struct core *c = a->c;
+	uint64_t users = 0;
+
+	for (uint32_t i = 0; i < c->accounts_high; i++) {
+		uint64_t grants[ABI_MEM_TIERS] = { 0 };
+
+		users += c->account[i].sessions > 0;
+		for (uint32_t k = 0; k < c->streams_high; k++)
+			for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+				if (c->stream[k].used && c->stream[k].account == i)
+					grants[t] += c->stream[k].grant[t];
+		for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+			audit_compare(a, "a user", "windows of streams", grants[t],
+				      c->account[i].windows[t]);
+	}
+	audit_compare(a, "host", "users", users, c->users);
+}
+
+/* Claims are the bits of streams' items; grants are within what was set aside. */
+static void audit_streams(struct audit *a)
+{
+	const struct core *c = a->c;
+	uint64_t claims[ABI_MEM_TIERS] = { 0 }, grants[ABI_MEM_TIERS] = { 0 };
+	uint64_t holds = 0, streams = 0;
+
+	audit_users(a);
+	for (uint32_t i = 0; i < c->streams_high; i++) {
+		const struct stream *s = &c->stream[i];
+
+		for (uint32_t k = s->dropped; s->used && k < s->issue; k++) {
+			claims[s->tier] += (s->item[k] & ITEM_CLAIM) != 0;
+			claims[ABI_TIER_CXL] += (s->item[k] & ITEM_STAGE) != 0;
+		}
+		for (uint32_t t = 0; s->used && t < ABI_MEM_TIERS; t++)
+			grants[t] += s->grant[t];
+		holds += s->used ? s->held : 0;
+		streams += s->used;
+		audit_window(a, s);
+	}
+	audit_compare(a, "host", "streams", streams, c->streams);
+	audit_compare(a, "host", "blocks that streams hold", a->stream_holds, holds);
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
+		audit_compare(a, "host", "claims of streams", a->claims[t], claims[t]);
+		audit_compare(a, "host", "bytes of the stream pool", a->streamed[t],
+			      c->streamed[t]);
+		audit_compare(a, "host", "windows of streams", grants[t], c->stream_grants[t]);
+		if (grants[t] > c->stream_aside[t] ||
+		    c->stream_aside[t] > c->pool[t].capacity / c->config.stream_share)
+			audit_tell(a, "windows of %llu bytes in tier %u are more than is set "
+				   "aside, or that more than the pool",
+				   (unsigned long long)grants[t], t);
+	}
+}
+
+/* The scheduler's counts; and nobody waits for a read that is queued behind less urgent ones. */
+static void audit_sched(struct audit *a)
+{
+	const struct core *c = a->c;
+
+	if (!sched_agrees(c))
+		audit_tell(a, "the scheduler's queues do not hold what they count");
+	for (uint32_t i = 0; i < c->requests_high; i++) {
+		const struct request *r = &c->request[i];
+		bool fetch = r->sqe.op == ABI_OP_FETCH || r->sqe.op == ABI_OP_FETCH_PAGES;
+
+		if (r->phase == REQUEST_SPACE && fetch && !r->answered && fetch_outranks(c, r))
+			audit_tell(a, "client %u waits in class %u for a read queued below it",
+				   r->client, r->sqe.klass);
+	}
+}
+
+uint64_t core_audit(const struct core *c, void (*tell_fn)(void *arg, const char *what), void *arg)
+{
+	struct audit a = { .c = c, .tell = tell_fn, .arg = arg };
+	uint32_t segments = (uint32_t)c->config.super.segment_count;
+
+	a.segment = calloc(segments + 1, sizeof(*a.segment));
+	if (!a.segment || ledger_open(&a.owners, c->owners.count) ||
+	    ledger_open(&a.salts, CONTEXT_SALTS)) {
+		audit_tell(&a, "out of memory for the recount");
+	} else {
+		ledger_clear(&a.owners);
+		for (uint32_t i = 0; i < c->contexts_high; i++)
+			if (c->context[i])
+				audit_context(&a, c->context[i]);
+		audit_host(&a);
+		audit_store(&a, segments);
+		audit_owners(&a);
+		audit_staged(&a);
+		audit_sched(&a);
+		audit_streams(&a);
+		audit_held(&a);
+		audit_work(&a);
+	}
+	ledger_close(&a.owners);
+	ledger_close(&a.salts);
+	free(a.segment);
+	return a.wrong;
+}

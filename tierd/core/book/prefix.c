@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Prefix order: no block is kept when the one before it is gone, for nobody finds it then.
+ *
+ *   put, recovery   a block is linked behind its parent: child -> parent, parent -> one child,
+ *                   siblings in a list beside (prefix.h)
+ *   block_drop      the parent leaves the index; with children, it keeps its slot: core.parting
+ *   prefix_step     the children leave, each perhaps with children of its own
+ *   held, pinned, pending: later, their parent in core.waiting until then. Durable: never, they
+ *                   are promised by themselves
+ *
+ * Depths grow by one along each link, so links make no ring whatever clients say. A block whose
+ * parent was not there when it was put has none, and is a beginning of its own.
+ */
+#include "tierd/core/book/prefix.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "tierd/core/state.h"
+
+#define STEP_BLOCKS 256u /* dropped at the end of one event; the rest by the next, within 1 ms */
+#define WAIT_NS (100 * MS) /* those with children that may not go yet are looked at again */
+
+/* ---- siblings ----------------------------------------------------------------------------- */
+
+int kins_open(struct kins *k, uint32_t blocks_max)
+{
+	uint32_t most = (1u << (ABI_MEM_TIERS * KIN_BITS)) - 1;
+
+	/* One more than can be used, so that two are free as long as two may be needed. */
+	*k = (struct kins){ .most = blocks_max < most ? blocks_max + 1 : most };
+	k->entry = calloc((size_t)k->most + 1, sizeof(*k->entry));
+	if (!k->entry)
+		return -ENOMEM;
+	k->entry[0] = (struct kin){ ABI_SLOT_NONE, ABI_SLOT_NONE };
+	return 0;
+}
+
+void kins_close(struct kins *k)
+{
+	free(k->entry);
+	*k = (struct kins){ 0 };
+}
+
+static void name_set(struct block_meta *m, uint32_t name)
+{
+	m->there[0].kin = name & ((1u << KIN_BITS) - 1);
+	m->there[1].kin = name >> KIN_BITS & ((1u << KIN_BITS) - 1);
+}
+
+static struct kin *kin_of(const struct context *x, uint32_t slot)
+{
+	return &x->kins.entry[block_kin(&x->meta[slot])];
+}
+
+/* The block's own entry; there is room for one. */
+static struct kin *kin_make(struct context *x, uint32_t slot)
+{
+	struct kins *k = &x->kins;
+	uint32_t name = block_kin(&x->meta[slot]);
+
+	if (name)
+		return &k->entry[name];
+	assert(k->count < k->most);
+	k->count++;
+	name = k->free;
+	if (name)
+		k->free = k->entry[name].next;
+	else
+		name = ++k->high;
+	k->entry[name] = (struct kin){ ABI_SLOT_NONE, ABI_SLOT_NONE };
+	name_set(&x->meta[slot], name);
+	return &k->entry[name];
+}
+
+/* It has no siblings (any more). */
+static void kin_drop(struct context *x, uint32_t slot)
+{
+	struct kins *k = &x->kins;
+	uint32_t name = block_kin(&x->meta[slot]);
+
+	if (!name)
+		return;
+	assert(k->count > 0);
+	k->count--;
+	k->entry[name].next = k->free;
+	k->free = name;
+	name_set(&x->meta[slot], 0);
+}
+
+static void kin_settle(struct context *x, uint32_t slot)
+{
+	const struct kin *e = kin_of(x, slot);
+
+	if (e->prev == ABI_SLOT_NONE && e->next == ABI_SLOT_NONE)
+		kin_drop(x, slot);
+}
+
+uint32_t prefix_sibling(const struct context *x, uint32_t slot)
+{
+	return kin_of(x, slot)->next;
+}
+
+/* ---- links -------------------------------------------------------------------------------- */
+
+uint32_t block_parent(const struct context *x, uint32_t slot)
+{
+	uint32_t parent = index_block(&x->ix, slot)->parent;
+
+	if (parent == ABI_SLOT_NONE || index_block(&x->ix, parent)->state == ABI_BLOCK_FREE)
+		return ABI_SLOT_NONE;
+	return parent;
+}
+
+/* May it stand behind that one? Not what a client says of another depth, or of an old epoch. */
+static bool fits(const struct context *x, uint32_t slot, uint32_t parent)
+{
+	const struct abi_block *b = index_block(&x->ix, slot), *p;
+
+	if (parent >= x->ix.slots_used || parent == slot)
+		return false;
+	p = index_block(&x->ix, parent);
+	return p->state != ABI_BLOCK_FREE && p->depth + 1 == b->depth && p->epoch == b->epoch &&
+	       (p->child == ABI_SLOT_NONE || x->kins.count + 2 <= x->kins.most);
+}
+
+void prefix_join(struct context *x, uint32_t slot, uint32_t parent)
+{
+	struct abi_block *b = index_block(&x->ix, slot), *p;
+
+	if (block_parent(x, slot) != ABI_SLOT_NONE || !fits(x, slot, parent))
+		return;
+	prefix_leave(x, slot);
+	p = index_block(&x->ix, parent);
+	b->parent = parent;
+	if (p->child != ABI_SLOT_NONE) {
+		kin_make(x, slot)->next = p->child;
+		kin_make(x, p->child)->prev = slot;
+	}
+	p->child = slot;
+}
+
+void prefix_prefetch(const struct context *x, uint32_t slot)
+{
+	uint32_t parent = index_block(&x->ix, slot)->parent;
+
+	if (parent != ABI_SLOT_NONE)
+		__builtin_prefetch(index_block(&x->ix, parent), 1);
+}
+
+void prefix_leave(struct context *x, uint32_t slot)
+{
+	struct abi_block *b = index_block(&x->ix, slot);
+	struct kin e;
+
+	if (b->parent == ABI_SLOT_NONE)
+		return;
+	e = *kin_of(x, slot);
+	kin_drop(x, slot);
+	if (e.prev != ABI_SLOT_NONE) {
+		assert(kin_of(x, e.prev)->next == slot);
+		kin_of(x, e.prev)->next = e.next;
+		kin_settle(x, e.prev);
+	} else {
+		assert(index_block(&x->ix, b->parent)->child == slot);
+		index_block(&x->ix, b->parent)->child = e.next;
+	}
+	if (e.next != ABI_SLOT_NONE) {
+		assert(kin_of(x, e.next)->prev == slot);
+		kin_of(x, e.next)->prev = e.prev;
+		kin_settle(x, e.next);
+	}
+	b->parent = ABI_SLOT_NONE;
+}
+
+/* ---- parting ------------------------------------------------------------------------------ */
+
+/* Without a part that every block of a prefix must have, blocks are found one by one. */
+bool prefix_rules(const struct context *x)
+{
+	const struct abi_geometry *g = context_geometry(x);
+
+	for (uint32_t i = 0; i < g->part_count; i++)
+		if (g->part[i].hit_rule == ABI_HIT_EVERY)
+			return true;
+	return false;
+}
+
+/* Must the block go when its parent does? Not what was promised by itself. */
+bool prefix_binds(const struct context *x, uint32_t slot)
+{
+	return !(x->meta[slot].flags & BLOCK_DURABLE) && prefix_rules(x);
+}
+
+/* Does nobody hold it to a promise, for now? */
+static bool may_go(const struct context *x, uint32_t slot)
+{
+	const struct block_use *use = block_use(x, slot);
+
+	return index_block(&x->ix, slot)->state == ABI_BLOCK_COMMITTED && !use->hold &&
+	       !use->writers && !block_use_is_pinned(use);
+}
+
+void prefix_dropped(struct core *c, struct context *x, uint32_t slot)
+{
+	prefix_leave(x, slot);
+	if (index_block(&x->ix, slot)->child == ABI_SLOT_NONE)
+		return;
+	x->meta[slot].flags |= BLOCK_PARTING;
+	block_link(c, &c->parting, x, slot);
+}
+
+/* Up to `most` of the children of a dropped block leave. Returns how many of them did. */
+static uint32_t part(struct core *c, struct context *x, uint32_t slot, uint32_t most)
+{
+	uint32_t child = index_block(&x->ix, slot)->child, gone = 0;
+
+	while (child != ABI_SLOT_NONE && gone < most) {
+		uint32_t next = prefix_sibling(x, child);
+
+		if (!prefix_binds(x, child)) {
+			prefix_leave(x, child);
+		} else if (may_go(x, child)) {
+			block_drop(c, x, child);
+			c->metrics.prefix_dropped++;
+			gone++;
+		}
+		child = next;
+	}
+	return gone;
+}
+
+/* The first of the list, which it then leaves; it goes on in the one where it belongs. */
+static uint32_t part_first(struct core *c, struct block_list *list, uint32_t most)
+{
+	struct context *x = c->context[list->head_ctx];
+	uint32_t slot = list->head, gone;
+
+	assert(x->meta[slot].flags & BLOCK_PARTING);
+	block_unlink(c, list, x, slot);
+	gone = part(c, x, slot, most);
+	if (index_block(&x->ix, slot)->child == ABI_SLOT_NONE)
+		x->meta[slot].flags &= (uint8_t)~BLOCK_PARTING;
+	else
+		block_link(c, gone == most ? &c->parting : &c->waiting, x, slot);
+	block_bury(c, x, slot);
+	return gone;
+}
+
+void prefix_step(struct core *c)
+{
+	uint32_t left = STEP_BLOCKS;
+
+	for (uint32_t n = 0; c->parting.count && left && n < STEP_BLOCKS; n++)
+		left -= part_first(c, &c->parting, left);
+}
+
+/* Whoever kept the children may have let go. */
+void prefix_tick(struct core *c)
+{
+	uint32_t left = STEP_BLOCKS;
+
+	if (!c->waiting.count || c->now_ns < c->waiting_next_ns)
+		return;
+	for (uint32_t n = c->waiting.count; n && left; n--)
+		left -= part_first(c, &c->waiting, left);
+	c->waiting_next_ns = c->now_ns + (left ? WAIT_NS : MS);
+}
+
+uint64_t prefix_next(const struct core *c)
+{
+	uint64_t next = c->parting.count ? c->now_ns + MS : UINT64_MAX;
+
+	if (c->waiting.count && c->waiting_next_ns < next)
+		next = c->waiting_next_ns;
+	return next;
+}

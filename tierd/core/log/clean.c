@@ -1,0 +1,639 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Cleaning: empties one segment of a log by writing what is worth keeping again, elsewhere.
+ *
+ *   durable log   every live block; the segment with most dead for longest (store_victim)
+ *   cache log     blocks that were asked for since they were written, half of them at most (of
+ *                 segments in a row: they may hold one each); the rest leaves the service. The
+ *                 oldest segment
+ *
+ *   needed tombstones are queued again -> runs: HEADER, flushed -> DATA -> flush -> RECORD
+ *   -> flush -> the blocks' words name the new place -> segment dead
+ *
+ * Nothing is given up before its successor is safe: until the flush behind the record the blocks
+ * live in the old segment, which cannot be opened anew. The data is flushed before the record is
+ * written, so that at recovery a record of the cleaner never hides the good old copy (its flag says
+ * DISK_RECORD_SETTLED). For the cache log, where nothing was promised, no flush is waited for.
+ *
+ * Blocks of one prefix that lie in several runs of the segment become one. Pages that are in CXL
+ * are written from there; the others are read into CLEAN_CHUNKS buffers, and verified: a page that
+ * does not verify buries its block. A run that fails for any reason is given up, and gathered anew.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tierd/core/log/clean_priv.h"
+
+#define CLEAN_RETRY_NS (100 * MS)
+#define CLEAN_NEXT_NS (20 * MS) /* after a segment, the next one is not left to the tick */
+#define CLEAN_FAILURES 3u /* of one segment, then another one is tried */
+#define DEAD_WORTH 250u   /* permille: cleaned rather than dropping a segment of the cache log */
+#define DEAD_LEAST 30u    /* permille: less is not worth its writes */
+#define CLEAN_BATCH_BYTES (16u << 20)
+#define GAIN_VICTIMS 32u  /* segments cleaned, at the end of which one must be gained */
+
+/* ---- life --------------------------------------------------------------------------------- */
+
+int clean_open(struct core *c)
+{
+	struct cleaner *k = &c->cleaner;
+
+	k->spare = true;
+	k->window = calloc(CLEAN_WINDOW, sizeof(*k->window));
+	k->by_parent = calloc(2 * (size_t)CLEAN_WINDOW, sizeof(*k->by_parent));
+	if (!k->window || !k->by_parent)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < CLEAN_CHUNKS; i++) {
+		k->chunk[i].data = aligned_alloc(DISK_SECTOR, CORE_IO_BYTES_MAX);
+		if (!k->chunk[i].data)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+void clean_close(struct core *c)
+{
+	struct cleaner *k = &c->cleaner;
+
+	for (uint32_t i = 0; i < CLEAN_CHUNKS; i++)
+		free(k->chunk[i].data);
+	free(k->by_parent);
+	free(k->window);
+	free(k->run[0].buf);
+}
+
+bool clean_busy(const struct core *c)
+{
+	return c->cleaner.phase != CLEAN_IDLE;
+}
+
+/*
+ * Does it wait for tombstones that have no room, and is nothing free? Crashes of a full store could
+ * do that: what each of them tears is dead until it is cleaned.
+ */
+bool clean_stuck(const struct core *c)
+{
+	struct store_stats st;
+
+	if (c->cleaner.phase != CLEAN_STOP || !c->tombs[TOMBS_CARRIED].full_since_ns)
+		return false;
+	store_stats(c->store, &st);
+	return !st.segments_free;
+}
+
+/* Are blocks of the context in the batch? */
+bool clean_moves(const struct core *c, const struct context *x)
+{
+	const struct cleaner *k = &c->cleaner;
+
+	for (uint32_t i = 0; i < k->runs; i++)
+		if (k->run[i].ctx == x)
+			return true;
+	return false;
+}
+
+static void begin(struct core *c, uint32_t segment, bool hot)
+{
+	struct cleaner *k = &c->cleaner;
+
+	k->segment = segment;
+	k->hot = hot;
+	k->budget = c->segment_blocks[segment].count + k->spare;
+	k->failures = 0;
+	k->summary_next = DISK_SECTOR;
+	k->part_bytes = k->part_cursor = 0;
+	k->tombs = 0;
+	k->runs = 0;
+	k->by_record = false;
+	k->phase = hot ? CLEAN_GATHER : CLEAN_TOMBS;
+	store_read_begin(c->store, segment); /* it is not opened anew while we look at it */
+}
+
+/* Does someone wait for room? */
+static bool awaited(const struct core *c)
+{
+	for (uint32_t i = 0; i < c->contexts_high; i++)
+		if (c->context[i] && c->context[i]->full_since_ns && c->context[i]->dirty.count)
+			return true;
+	return c->tombs[TOMBS_NEW].full_since_ns || c->tombs[TOMBS_CARRIED].full_since_ns;
+}
+
+/* Then it is as urgent as write-back, else it comes after all else. */
+uint32_t clean_class(const struct core *c)
+{
+	return awaited(c) ? ABI_CLASS_WRITEBACK : ABI_CLASS_CLEANUP;
+}
+
+static int64_t victim(const struct core *c, uint32_t permille)
+{
+	return store_victim(c->store, permille, c->cleaner.dead_least, awaited(c));
+}
+
+/*
+ * Choose a segment whose cleaning makes room. A segment of the cache log costs what hits in it
+ * save; one of the durable log the writing of what lives in it. False: nothing would be gained.
+ */
+bool clean_begin(struct core *c)
+{
+	struct cleaner *k = &c->cleaner;
+	int64_t segment;
+	bool hot = false;
+
+	if (clean_busy(c) || c->config.super.segment_count < STORE_RESERVED_FROM)
+		return false;
+	segment = victim(c, DEAD_WORTH);
+	if (segment < 0) {
+		segment = evict_oldest(c);
+		hot = segment >= 0;
+	}
+	if (segment < 0)
+		segment = victim(c, DEAD_LEAST);
+	if (segment < 0)
+		return false;
+	begin(c, (uint32_t)segment, hot);
+	k->dead = store_dead_permille(c->store, (uint32_t)segment);
+	k->lives = store_segment_live(c->store, (uint32_t)segment) > 0;
+	return true;
+}
+
+/*
+ * Room won by many segments must be more than was used for what was moved. If it is not, segments
+ * with as much dead as these had are left alone: copying them again would gain as little, until
+ * more has died in one. No time ends that: where nothing changes nothing is won.
+ */
+static void account_gain(struct core *c)
+{
+	struct cleaner *k = &c->cleaner;
+
+	if (!k->victims++) {
+		k->opened = store_opened_cleaned(c->store);
+		k->dead_sum = 0;
+		return;
+	}
+	k->dead_sum += k->dead;
+	if (k->victims <= GAIN_VICTIMS)
+		return;
+	k->dead_least = 0;
+	if (store_opened_cleaned(c->store) - k->opened >= GAIN_VICTIMS)
+		k->dead_least = (uint32_t)(k->dead_sum / GAIN_VICTIMS) + DEAD_LEAST;
+	if (k->dead_least > 1000)
+		k->dead_least = 1000; /* all of it: then there is nothing to copy */
+	k->victims = 0;
+}
+
+static void finish(struct core *c)
+{
+	struct cleaner *k = &c->cleaner;
+
+	k->phase = CLEAN_IDLE;
+	k->ended_ns = c->now_ns;
+	c->tombs[TOMBS_NEW].full_since_ns = 0; /* until they have tried what it gained */
+	store_read_end(c->store, k->segment);
+	if (k->hot) {
+		k->spare = k->budget > 0;
+		evict_segment(c, k->segment);
+	} else {
+		c->metrics.cleaned_segments++;
+		if (k->lives) /* of tombstones alone it is known before that records are won */
+			account_gain(c);
+	}
+	/* What could not be moved (its context goes, its epoch is old) leaves by itself. */
+	if (store_segment_live(c->store, k->segment))
+		store_shun(c->store, k->segment);
+	request_wake_space(c);
+}
+
+/* It cannot be cleaned now; another one first. */
+static void give_up(struct core *c)
+{
+	struct cleaner *k = &c->cleaner;
+
+	store_shun(c->store, k->segment);
+	store_read_end(c->store, k->segment);
+	k->phase = CLEAN_IDLE;
+}
+
+static void failed(struct core *c)
+{
+	struct cleaner *k = &c->cleaner;
+
+	k->retry_ns = c->now_ns + CLEAN_RETRY_NS;
+	if (++k->failures >= CLEAN_FAILURES)
+		give_up(c);
+}
+
+/* ---- tombstones (D8) ---------------------------------------------------------------------- */
+
+static void summary_read(struct core *c, struct core_io *io)
+{
+	struct cleaner *k = &c->cleaner;
+	bool ok = io->res >= 0 && (uint64_t)io->res == io->bytes;
+
+	k->busy = false;
+	if (ok) {
+		k->part_bytes = io->bytes;
+		k->summary_next += io->bytes;
+	}
+	core_io_put(c, io);
+	if (!ok)
+		failed(c);
+}
+
+static void summary_ask(struct core *c)
+{
+	struct cleaner *k = &c->cleaner;
+	const struct disk_super *s = &c->config.super;
+	uint64_t bytes = s->summary_bytes - k->summary_next;
+	struct core_io *io = core_io_get(c, clean_class(c), SCHED_DAEMON);
+
+	if (!io)
+		return;
+	if (bytes > CORE_IO_BYTES_MAX)
+		bytes = CORE_IO_BYTES_MAX;
+	io->offset = s->segment_offset + k->segment * s->segment_bytes + k->summary_next;
+	io->piece[0] = (struct core_io_piece){ .addr = k->chunk[0].data, .bytes = (uint32_t)bytes };
+	io->piece_count = 1;
+	io->bytes = bytes;
+	io->priv.done = summary_read;
+	io->priv.owner = k;
+	k->busy = true;
+	sched_io(c, io);
+}
+
+/* Queue what is still needed of one record. */
+static void carry(struct core *c, const struct disk_record *r, uint64_t oldest)
+{
+	const struct disk_block *b = (const struct disk_block *)(r + 1);
+	struct tombs *t = &c->tombs[TOMBS_CARRIED];
+
+	for (uint32_t i = 0; i < r->block_count; i++) {
+		if (b[i].salt < oldest)
+			continue;
+		tomb_push(t, r->context_uid, b[i].key, b[i].salt);
+		c->metrics.tombstones_carried++;
+	}
+	c->cleaner.tombs = t->queued;
+}
+
+static void records_begin(struct cleaner *k)
+{
+	k->by_record = true;
+	k->summary_next = DISK_SECTOR;
+	k->part_bytes = k->part_cursor = 0;
+}
+
+static void gather_begin(struct core *c)
+{
+	c->cleaner.phase = CLEAN_GATHER;
+	if (store_may_name_absent(c->store) && clean_is_torn(c))
+		records_begin(&c->cleaner);
+}
+
+static void tombs_step(struct core *c)
+{
+	const struct tombs *t = &c->tombs[TOMBS_CARRIED];
+	struct cleaner *k = &c->cleaner;
+	uint64_t oldest;
+
+	if (!store_tombs_needed(c->store, k->segment, &oldest)) {
+		gather_begin(c);
+		return;
+	}
+	while (tombs_room(t, STORE_TOMBSTONE_KEYS_MAX)) {
+		const struct disk_record *r = store_next_tombstone(
+			c->store, k->segment, k->chunk[0].data, k->part_bytes, &k->part_cursor);
+
+		if (r) {
+			carry(c, r, oldest);
+			continue;
+		}
+		k->part_cursor -= k->part_bytes; /* where the next part begins */
+		k->part_bytes = 0;
+		if (k->summary_next < c->config.super.summary_bytes)
+			summary_ask(c);
+		else
+			gather_begin(c);
+		return;
+	}
+	if (t->written > t->flushed)
+		sync_want(c); /* room in the queue comes by a flush */
+}
+
+/* ---- batches ------------------------------------------------------------------------------- */
+
+/* Of its summary: what is behind the last record that was gathered. */
+static uint64_t summary_left(const struct core *c)
+{
+	const struct cleaner *k = &c->cleaner;
+	uint64_t next = k->summary_next + k->part_cursor - k->part_bytes;
+	uint64_t end = c->config.super.summary_bytes;
+
+	return k->by_record && next < end ? end - next : 0;
+}
+
+/* Read it again: the buffer is used for other things, or all of that part was gathered. */
+static void summary_back(struct cleaner *k)
+{
+	k->summary_next += k->part_cursor - k->part_bytes;
+	k->part_bytes = k->part_cursor = 0;
+}
+
+/* The batch's next run. -EAGAIN: when more of the summary was read. */
+static int gather_next(struct core *c)
+{
+	struct cleaner *k = &c->cleaner;
+	struct run *run = &k->run[k->runs];
+	int err;
+
+	if (!summary_left(c))
+		return clean_gather(c, run); /* or what no record was found of */
+	err = k->part_bytes ? clean_gather_run(c, run) : -ENOENT;
+	if (err != -ENOENT)
+		return err;
+	return summary_left(c) ? -EAGAIN : clean_gather(c, run);
+}
+
+/*
+ * The last free segment is opened only for runs as they are: these fit it, whatever has died in
+ * them. Others than those that were torn become longer ones while there is more room.
+ */
+static void gather(struct core *c)
+{
+	struct cleaner *k = &c->cleaner;
+	uint64_t bytes = 0, opened = store_opened_cleaned(c->store);
+	uint32_t free = store_free(c->store);
+	bool may = !k->hot && store_may_name_absent(c->store);
+	int err = 0;
+
+	k->runs = k->at = 0;
+	k->voids = c->voids;
+	k->failed = k->recorded = false;
+	while (k->runs < CLEAN_RUNS && bytes < CLEAN_BATCH_BYTES && !err) {
+		if (may && !k->by_record &&
+		    free <= 1 + store_opened_cleaned(c->store) - opened)
+			records_begin(k);
+		err = gather_next(c);
+		if (!err)
+			bytes += k->run[k->runs++].place.data_bytes;
+	}
+	if (k->by_record)
+		summary_back(k);
+	if (k->runs)
+		k->phase = CLEAN_HEADER;
+	else if (err == -EAGAIN)
+		summary_ask(c);
+	else if (err == -ENOENT || k->hot) /* hot, and no room to keep anything: dropped */
+		k->phase = CLEAN_STOP;
+	else
+		give_up(c);
+}
+
+/* ---- the end of a run --------------------------------------------------------------------- */
+
+static void run_over(struct core *c, struct run *run, bool ok)
+{
+	struct context *x = run->ctx;
+
+	for (uint32_t i = 0; i < run->blocks; i++) {
+		uint32_t slot = run->slot[i];
+
+		x->meta[slot].flags &= (uint8_t)~BLOCK_MOVING;
+		if (ok)
+			run_bury(c, run, i);
+		if (ok && clean_there(c, x, slot)) {
+			block_unwritten(c, x, slot);
+			run_place(c, run, i);
+			x->meta[slot].heat /= 2;
+		}
+		block_unhold(c, x, slot);
+	}
+	if (ok || c->cleaner.recorded)
+		store_append_done(c->store, &run->place, ok);
+	run->ctx = NULL;
+	context_maybe_gone(c, x);
+}
+
+static void batch_over(struct core *c, bool ok)
+{
+	struct cleaner *k = &c->cleaner;
+
+	for (uint32_t i = k->runs; !ok && !k->recorded && i-- > 0;)
+		store_append_undo(c->store, &k->run[i].place);
+	for (uint32_t i = 0; i < k->runs; i++) {
+		if (ok && k->hot) {
+			c->metrics.reinserted_bytes += k->run[i].written;
+		} else if (ok) {
+			c->metrics.cleaned_bytes += k->run[i].written;
+			c->metrics.cleaned_blocks += k->run[i].blocks;
+			c->metrics.cleaned_runs++;
+		}
+		run_over(c, &k->run[i], ok);
+	}
+	k->runs = 0;
+	k->phase = CLEAN_GATHER;
+	if (ok)
+		return;
+	if (k->by_record)
+		records_begin(k); /* from the first one again */
+	failed(c);
+}
+
+/* Wait for a flush that begins after now. */
+static void flush_then(struct core *c, enum clean_phase phase)
+{
+	c->cleaner.need = ++c->write_seq;
+	c->cleaner.phase = phase;
+	c->cleaner.at = 0;
+	sync_want(c);
+}
+
+/* The next phase, after a flush or at once. */
+static void flush_or(struct core *c, bool flush, enum clean_phase sync, enum clean_phase next)
+{
+	if (flush) {
+		flush_then(c, sync);
+		return;
+	}
+	c->cleaner.phase = next;
+	c->cleaner.at = 0;
+}
+
+static void buffer_written(struct core *c, struct core_io *io)
+{
+	struct cleaner *k = &c->cleaner;
+
+	k->busy = false;
+	k->at = k->next;
+	if (io->res < 0 || (uint64_t)io->res != io->bytes)
+		k->failed = true;
+	core_io_put(c, io);
+}
+
+static void buffer_write(struct core *c, void *buf, uint64_t offset, uint32_t bytes)
+{
+	struct core_io *io = core_io_get(c, clean_class(c), SCHED_DAEMON);
+
+	if (!io)
+		return;
+	io->write = 1;
+	io->offset = offset;
+	io->piece[0] = (struct core_io_piece){ .addr = buf, .bytes = bytes };
+	io->piece_count = 1;
+	io->bytes = bytes;
+	io->priv.done = buffer_written;
+	io->priv.owner = &c->cleaner;
+	c->metrics.record_bytes += bytes;
+	c->cleaner.busy = true;
+	sched_io(c, io);
+}
+
+/* ---- steps -------------------------------------------------------------------------------- */
+
+/* Headers of segments that the batch opens, each once (an equal one does no harm), then a flush. */
+static void header_step(struct core *c)
+{
+	struct cleaner *k = &c->cleaner;
+	bool any = false;
+
+	while (k->at < k->runs && !k->run[k->at].place.header_offset)
+		k->at++;
+	if (k->failed) {
+		batch_over(c, false);
+	} else if (k->at < k->runs && !catalog_voids(c, k->voids)) {
+		return;
+	} else if (k->at < k->runs) {
+		const struct store_run *place = &k->run[k->at].place;
+
+		store_header(c->store, place, k->run[0].buf);
+		k->next = k->at + 1;
+		buffer_write(c, k->run[0].buf, place->header_offset, DISK_SECTOR);
+	} else {
+		for (uint32_t i = 0; i < k->runs; i++)
+			any |= k->run[i].place.header_offset != 0;
+		flush_or(c, any, CLEAN_HEADER_SYNC, CLEAN_DATA);
+	}
+}
+
+static void data_step(struct core *c)
+{
+	struct cleaner *k = &c->cleaner;
+
+	if (clean_copy(c))
+		return;
+	if (k->failed)
+		batch_over(c, false);
+	else if (k->at == k->runs) /* else no operation was to be had */
+		flush_or(c, !k->hot, CLEAN_DATA_SYNC, CLEAN_RECORD);
+}
+
+/* Records from k->at on that lie side by side, as far as a buffer holds them, by one write. */
+static void records_write(struct core *c)
+{
+	struct cleaner *k = &c->cleaner;
+	uint64_t offset = k->run[k->at].place.record_offset;
+	uint8_t *buf = k->chunk[0].data;
+	uint32_t bytes = 0;
+
+	for (k->next = k->at; k->next < k->runs; k->next++) {
+		struct run *run = &k->run[k->next];
+
+		if (bytes && (run->place.record_offset != offset + bytes ||
+			      run->place.record_bytes > CORE_IO_BYTES_MAX - bytes))
+			break;
+		run->buf = k->run[0].buf; /* for the largest record that there may be */
+		run_record(c, run);
+		if (run->place.record_bytes > CORE_IO_BYTES_MAX)
+			buf = run->buf;
+		else
+			memcpy(buf + bytes, run->buf, run->place.record_bytes);
+		bytes += run->place.record_bytes;
+	}
+	k->recorded = true;
+	buffer_write(c, buf, offset, bytes);
+}
+
+static void record_step(struct core *c)
+{
+	struct cleaner *k = &c->cleaner;
+
+	if (k->failed) {
+		batch_over(c, false);
+	} else if (k->at < k->runs) {
+		records_write(c);
+	} else if (k->hot) {
+		c->write_seq++;
+		batch_over(c, true);
+	} else {
+		flush_then(c, CLEAN_RECORD_SYNC);
+	}
+}
+
+static void synced_step(struct core *c)
+{
+	struct cleaner *k = &c->cleaner;
+
+	if (k->failed)
+		batch_over(c, false);
+	else if (c->sync_seq < k->need)
+		return;
+	else if (k->phase == CLEAN_RECORD_SYNC)
+		batch_over(c, true);
+	else
+		k->phase = k->phase == CLEAN_HEADER_SYNC ? CLEAN_DATA : CLEAN_RECORD;
+}
+
+static void stop_step(struct core *c)
+{
+	const struct tombs *t = &c->tombs[TOMBS_CARRIED];
+	struct cleaner *k = &c->cleaner;
+
+	if (t->flushed < k->tombs) {
+		if (t->written >= k->tombs)
+			sync_want(c);
+		return;
+	}
+	if (!k->hot)
+		store_tombs_carried(c->store, k->segment);
+	finish(c);
+}
+
+void clean_step(struct core *c)
+{
+	static void (*const step[])(struct core *c) = {
+		[CLEAN_TOMBS] = tombs_step,	    [CLEAN_GATHER] = gather,
+		[CLEAN_HEADER] = header_step,	    [CLEAN_HEADER_SYNC] = synced_step,
+		[CLEAN_DATA] = data_step,	    [CLEAN_DATA_SYNC] = synced_step,
+		[CLEAN_RECORD] = record_step,	    [CLEAN_RECORD_SYNC] = synced_step,
+		[CLEAN_STOP] = stop_step,
+	};
+	const struct cleaner *k = &c->cleaner;
+	enum clean_phase before = CLEAN_IDLE;
+
+	/* Once an event: what was cleaned may have gained nothing. */
+	if (!clean_busy(c) && awaited(c) && c->now_ns - k->ended_ns < CLEAN_NEXT_NS)
+		evict_ahead(c);
+	while (k->phase != before && k->phase != CLEAN_IDLE && !k->busy &&
+	       c->now_ns >= k->retry_ns) {
+		before = k->phase;
+		step[before](c);
+	}
+}
+
+/* A flush has failed: what was written of the run may be gone. The blocks are where they were. */
+void clean_flush_failed(struct core *c)
+{
+	if (c->cleaner.phase >= CLEAN_HEADER && c->cleaner.phase < CLEAN_STOP)
+		c->cleaner.failed = true;
+}
+
+uint64_t clean_next_tick(const struct core *c)
+{
+	const struct cleaner *k = &c->cleaner;
+	uint64_t soon = c->now_ns + 10 * MS;
+
+	if (!clean_busy(c))
+		return UINT64_MAX;
+	return k->retry_ns > soon ? k->retry_ns : soon;
+}

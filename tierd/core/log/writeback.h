@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is on its way to the store or back out of doubt: runs, the cleaner, blocks that no flush has
+ * covered, blocks that recovery has still to read; and how the rest of the core calls writeback.c,
+ * clean.c, flush.c and prove.c. A part of state.h, which includes it.
+ */
+#ifndef TIERD_CORE_WRITEBACK_H
+#define TIERD_CORE_WRITEBACK_H
+
+#include "tierd/core/core.h"
+#include "tierd/core/unit/store.h"
+
+struct core;
+struct context;
+
+#define TOMBS_MAX 4096u    /* deletions waiting for their record */
+#define TOMBS_RECORD 1024u /* in one record */
+
+struct tomb {
+	uint64_t context_uid;
+	struct disk_block block;
+};
+
+/*
+ * Deletions that wait for their record, in the order in which they get it. What the cleaner carries
+ * has a queue of its own: it must not wait behind others, which may wait for it.
+ */
+enum tombs_kind { TOMBS_NEW = 0, TOMBS_CARRIED, TOMBS_KINDS };
+
+struct tombs {
+	struct tomb *tomb; /* ring of TOMBS_MAX */
+	uint64_t queued, written, flushed;
+	uint64_t sync;          /* written when the flush under way began */
+	uint64_t full_since_ns; /* no room for their record since; 0 = there is */
+};
+
+/* How many one record takes of those that wait (delete.c). */
+uint32_t tombs_alike(struct tombs *t, enum tombs_kind kind);
+
+enum run_phase { RUN_FREE = 0, RUN_HEADER, RUN_HEADER_SYNC, RUN_DATA, RUN_RECORD };
+
+struct run {
+	enum run_phase phase;
+	struct context *ctx;
+	struct store_run place;
+	uint32_t blocks; /* 0: a tombstone record of `tombs` keys */
+	uint32_t tombs;
+	enum tombs_kind tomb_kind;
+	uint64_t tomb_first; /* in the queue */
+	uint32_t slot[DISK_RUN_BLOCKS_MAX];
+	uint32_t generation[DISK_RUN_BLOCKS_MAX];
+	uint32_t absent; /* D14, by place in the record; the keys of these: */
+	uint8_t named[DISK_RUN_BLOCKS_MAX][ABI_KEY_BYTES];
+	struct disk_record head;
+	uint64_t voids; /* before it began: the header waits for a catalog that says them */
+	uint64_t header_sync; /* RUN_HEADER_SYNC: the flush that makes the header durable */
+	uint32_t outstanding;
+	uint32_t cursor; /* next page in D7 order, of blocks * pages a block */
+	uint64_t written;
+	bool failed;
+	bool doubtful; /* a flush failed meanwhile: what was written may be gone */
+	uint8_t *buf; /* header or record; grown when a context is created */
+	size_t buf_bytes;
+};
+
+/* What the cleaner does with its segment (clean.c), in this order; idle again after STOP. */
+enum clean_phase {
+	CLEAN_IDLE = 0,
+	CLEAN_TOMBS,  /* reads the summary, queues the tombstones that are still needed */
+	CLEAN_GATHER, /* chooses the blocks of the next run; none left: STOP */
+	CLEAN_HEADER,
+	CLEAN_HEADER_SYNC,
+	CLEAN_DATA,
+	CLEAN_DATA_SYNC,
+	CLEAN_RECORD,
+	CLEAN_RECORD_SYNC,
+	CLEAN_STOP, /* waits for the tombstones' flush */
+};
+
+#define CLEAN_RUNS 16u	   /* of one batch: they share their flushes */
+#define CLEAN_CHUNKS 4u	   /* writes being filled or written */
+#define CLEAN_WINDOW 1024u /* blocks among which neighbours are looked for */
+
+struct clean_chunk {
+	struct core_io *io; /* the write; NULL = free */
+	struct run *run;
+	uint8_t *data;	    /* CORE_IO_BYTES_MAX, for pages that are not in CXL */
+	uint32_t next;	    /* pieces before it are there or being read */
+	uint32_t reads;	    /* under way */
+	bool writing;
+};
+
+struct cleaner {
+	enum clean_phase phase;
+	uint32_t segment;
+	bool hot;	 /* of the cache log: what is hot is kept, the rest dropped */
+	uint32_t budget; /* hot: halves of blocks that may still be kept */
+	bool spare;	 /* half a block is left of the last hot one's budget */
+	struct run run[CLEAN_RUNS]; /* their phases and failures are the batch's */
+	uint32_t runs, at; /* of the batch; the one whose header, data or record is next */
+	uint32_t next;	 /* ... when what is under way is written */
+	bool failed;	 /* the batch */
+	bool recorded;	 /* a record of it may be there */
+	bool busy;	 /* header, record or summary is under way */
+	bool by_record;	 /* the segment's runs, as they are: clean_gather_run */
+	uint64_t voids;	 /* as a run's, of the batch */
+	uint64_t need;	 /* *_SYNC: this flush */
+	uint64_t summary_next; /* first byte of the summary that was not read */
+	size_t part_bytes, part_cursor; /* of the part that was read, into chunk[0].data */
+	uint64_t tombs;	    /* carried ones queued up to here */
+	uint32_t failures;  /* of this segment */
+	uint64_t retry_ns;  /* not before */
+	uint32_t victims;   /* since `opened` was noted */
+	uint64_t opened;    /* segments opened for what was moved, then */
+	uint64_t ended_ns;    /* when it became idle */
+	uint32_t dead;       /* permille of the segment, when it was chosen */
+	bool lives;          /* something does in it, then */
+	uint32_t dead_least; /* that a segment must have: with less nothing was gained */
+	uint64_t dead_sum;   /* since `opened` was noted */
+	struct clean_chunk chunk[CLEAN_CHUNKS];
+	uint32_t *window;    /* CLEAN_WINDOW slots */
+	uint32_t *by_parent; /* hash of these by parent: index + 1; twice as many */
+};
+
+/* What is done to a dead segment's data (discard.c), in this order. */
+enum discard_phase {
+	DISCARD_IDLE = 0,
+	DISCARD_HEADER, /* of a life without records, so that none of before is found, */
+	DISCARD_SYNC,	/* ... flushed */
+	DISCARD_DATA,
+};
+
+struct discarder {
+	enum discard_phase phase;
+	struct store_run place; /* the header's; only what store_discard_begin sets of it */
+	uint64_t need;	   /* SYNC: this flush */
+	uint64_t next;	   /* DATA: first byte of the segment that was not discarded, */
+	uint64_t bytes;	   /* ... and how many from there on are being */
+	uint64_t used_ns;  /* when anything else was last under way */
+	uint64_t held_ns;  /* since when steps wait for quiet; the last step that was taken */
+	uint64_t retry_ns; /* not before */
+	bool busy;	   /* header or discard is under way */
+	bool failed;	   /* ... and a flush failed meanwhile */
+	bool wanted;	   /* ... and somebody wants the segment */
+	bool looked;	   /* nothing is left to be discarded, until something goes on */
+	bool off;	   /* the device has no discards */
+	uint8_t *buf;	   /* the header */
+};
+
+/* A block of the durable log that no flush has covered yet. */
+#define UNFLUSHED_MAX 4096u
+
+struct unflushed {
+	uint32_t context_id;
+	struct abi_block_ref ref;
+	uint64_t seq; /* of the flush it needs */
+	uint64_t doubted; /* older records up to this lsn may be without data; 0 = none is */
+};
+
+/* Blocks that recovery found and whose data is still to be read (prove.c). */
+struct prove_ref {
+	uint32_t context_id;
+	struct abi_block_ref ref;
+};
+
+struct prover {
+	struct prove_ref *ref; /* [next, count) are to be read */
+	uint32_t count, next;
+	uint32_t left;  /* neither proven nor gone */
+	uint32_t page;  /* of ref[next], the first that was not read */
+	uint32_t tries;
+	bool reading;
+	uint64_t retry_ns;
+	uint8_t *buf;
+	uint32_t buf_bytes; /* a page of any context, or CORE_IO_BYTES_MAX */
+};
+
+/* writeback.c */
+void writeback_step(struct core *c);
+uint64_t writeback_next_tick(const struct core *c);
+bool writeback_full(const struct core *c, const struct context *x);
+bool tombs_full(const struct core *c);
+bool tombs_wait(const struct core *c);
+void writeback_enqueue(struct core *c, struct context *x, uint32_t slot);
+void writeback_again(struct core *c, struct context *x, uint32_t slot);
+int writeback_reserve(struct core *c, const struct abi_geometry *g);
+void run_head(struct run *run);
+void run_item(const struct run *run, uint32_t i, uint32_t *block, uint32_t *page);
+void run_record(struct core *c, struct run *run);
+void run_place(struct core *c, struct run *run, uint32_t i);
+void run_bury(struct core *c, struct run *run, uint32_t i);
+
+/* admit.c */
+uint32_t admit_run(const struct core *c, const struct context *x, const uint32_t *chain,
+		   uint32_t n);
+uint32_t admit_first(struct core *c, struct context *x);
+void admit_refuse(struct core *c, struct context *x, uint32_t slot);
+int admit_over_quota(struct core *c, struct context *x, uint32_t slot);
+void admit_give_up(struct core *c, struct context *x);
+void admit_again(struct core *c, struct context *x, uint32_t slot, bool wanted);
+void admit_forget(struct context *x, uint32_t slot);
+
+/* clean.c */
+int clean_open(struct core *c);
+void clean_close(struct core *c);
+bool clean_begin(struct core *c);
+bool clean_busy(const struct core *c);
+bool clean_stuck(const struct core *c);
+bool clean_moves(const struct core *c, const struct context *x);
+void clean_step(struct core *c);
+void clean_flush_failed(struct core *c);
+uint64_t clean_next_tick(const struct core *c);
+
+/* discard.c */
+int discard_open(struct core *c);
+void discard_close(struct core *c);
+bool discard_busy(const struct core *c);
+void discard_step(struct core *c);
+void discard_done(struct core *c, int res);
+bool discard_release(struct core *c);
+void discard_flush_failed(struct core *c);
+uint64_t discard_next_tick(const struct core *c);
+
+/* flush.c */
+void sync_want(struct core *c);
+void flush_step(struct core *c);
+void flush_done(struct core *c, int res);
+void flush_doubt(struct core *c, struct context *x, uint32_t slot);
+uint64_t flush_next_tick(const struct core *c);
+bool unflushed_room(const struct core *c, uint32_t blocks);
+void unflushed_add(struct core *c, struct context *x, uint32_t slot, uint64_t doubted);
+void flushed_freeze(struct core *c);
+void flushed_doubts(struct core *c);
+bool catalog_voids(const struct core *c, uint64_t voids); /* context.c */
+bool store_failing(const struct core *c);
+
+/* prove.c */
+int prove_begin(struct core *c);
+void prove_step(struct core *c);
+void prove_end(struct core *c);
+uint64_t prove_next_tick(const struct core *c);
+
+#endif
