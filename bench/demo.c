@@ -22,6 +22,7 @@ struct demo {
 	const char *trace_path, *html, *json, *template_path, *commit;
 	uint64_t requests, engines, steps;
 	struct service_options options;
+	const char *settings[2]; /* of the daemon: "metrics.port=..."; NULL at the end */
 	struct service service;
 	struct replay replay;
 	struct trace *trace;
@@ -90,6 +91,7 @@ static int take_option(struct demo *d, const char *name, const char *value)
 		{ "trace", &d->trace_path, NULL, 0 },
 		{ "html", &d->html, NULL, 0 },
 		{ "json", &d->json, NULL, 0 },
+		{ "metrics", &d->settings[0], NULL, 0 },
 		{ "template", &d->template_path, NULL, 0 },
 		{ "commit", &d->commit, NULL, 0 },
 		{ "hbm", NULL, &d->options.hbm_bytes, 0 },
@@ -122,6 +124,7 @@ static int take_arguments(struct demo *d, int argc, char **argv)
 		{ "trace", 1, NULL, 'x' },
 		{ "html", 1, NULL, 'x' },
 		{ "json", 1, NULL, 'x' },
+		{ "metrics", 1, NULL, 'x' },
 		{ "template", 1, NULL, 'x' },
 		{ "commit", 1, NULL, 'x' },
 		{ "hbm", 1, NULL, 'x' },
@@ -379,6 +382,7 @@ int demo_main(int argc, char **argv)
 		fprintf(stderr, "demo: %s\n", why);
 		return 1;
 	}
+	d.options.set = d.settings;
 	d.replay.engines = (uint32_t)d.engines;
 	d.replay.set.decode_steps = (uint32_t)d.steps;
 	measure_generator(&d);

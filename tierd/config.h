@@ -46,6 +46,8 @@ struct config {
 	uint64_t background_starve; /* ns */
 	uint32_t workers; /* 0 = half the processors */
 	uint32_t log_level; /* enum log_level */
+	uint32_t metrics_port; /* 0 = none */
+	char metrics_socket[CONFIG_SOCKET_BYTES]; /* "" = none */
 	uint64_t writeback_age;    /* ns */
 	uint32_t writeback_percent;
 	uint32_t dirty_percent;

@@ -240,6 +240,7 @@ static bool turn(struct shell *s)
 	front_tick(s->front, t);
 	memory_reap(s->memory, s->workers);
 	holes_turn(s, t->now_ns);
+	exporter_turn(s, t->now_ns);
 	if (l->tick_wanted || t->now_ns - l->ticked_ns >= TICK_NS)
 		turn_tick(t);
 	if (t->now_ns - l->clock_ns >= NS_PER_S) {

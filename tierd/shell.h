@@ -85,6 +85,7 @@ struct shell {
 	struct dispatch dispatch;
 	struct holes holes;
 	struct loop loop;
+	struct exporter *exporter; /* NULL = metrics are not served */
 };
 
 /* Tokens of the shell's own calls into the core; those of the front have the top bit. */
@@ -106,6 +107,15 @@ void notify_stopping(void);
 
 /* holes.c: give back what readers made the kernel allocate. Each turn. */
 void holes_turn(struct shell *s, uint64_t now_ns);
+
+/*
+ * exporter.c: metrics over HTTP, if the configuration asks for them. After the loop's descriptors
+ * and signals. Errors: -EADDRINUSE, -EACCES ... of a socket, -ENOSYS built without it, -ENOMEM.
+ */
+int exporter_open(struct shell *s);
+void exporter_close(struct shell *s);
+/* A snapshot, if a scraper waits for one. Each turn. */
+void exporter_turn(struct shell *s, uint64_t now_ns);
 
 /* recount.c: the host's word on what the core counts; obs.h says what is told. */
 uint64_t recount_host(struct shell *s, struct obs_recount *out, obs_tell tell, void *arg);

@@ -494,6 +494,7 @@ static const struct step steps[] = {
 	{ "front", begin_front, end_front },
 	{ "signals", begin_signals, NULL },
 	{ "workers", begin_workers, end_workers },
+	{ "metrics", exporter_open, exporter_close },
 	{ "listen", begin_listen, NULL },
 	{ "ready", begin_ready, NULL },
 };

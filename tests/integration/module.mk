@@ -34,3 +34,9 @@ crash-long: all-plain $(O)/plain/crash ## kill the daemon KILLS=200 times, stop 
 	@$(O)/plain/crash --kills $(KILLS)
 storm-long: all-plain $(O)/plain/crash ## evictions and evacuations under readers for SECONDS=600
 	@$(O)/plain/crash --storm --seconds $(SECONDS)
+
+# Its package starts a service: masked, where there is a service manager, before it comes.
+.PHONY: setup-metrics
+setup-metrics: ## install promtool (Debian's prometheus, its service masked) for the metrics' test
+	@[ ! -d /run/systemd/system ] || systemctl mask prometheus.service
+	@.ci/setup prometheus

@@ -19,6 +19,8 @@ FILE_LINES = 800
 COLUMNS = 100
 NESTING = 4
 PARAMETERS = 6
+# A library's own signature of what it calls: it cannot be shorter.
+PARAMETERS_FIXED = {("tierd/exporter.c", "request")}
 ASSERTS_PER_KLOC = 20
 README_WORDS = 30
 PAGE_WORDS = 50
@@ -117,7 +119,7 @@ def parameters(tree, rule):
     for path, text in tree.files(*C):
         found = [(f.name, f.line, f.parameters) for f in csource.functions(text)]
         for name, line, count in found:
-            if count > PARAMETERS:
+            if count > PARAMETERS and (path, name) not in PARAMETERS_FIXED:
                 tree.find(path, line, rule,
                           f"{name} takes {count} parameters, at most {PARAMETERS}")
 
