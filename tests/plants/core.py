@@ -157,13 +157,13 @@ bug("one-part-too-many", CORE + "fetch.c",
     "test_core_fetch")
 bug("failed-prefetch-counted-as-used", CORE + "stage.c",
     "c->metrics.prefetch_failed += take", "c->metrics.prefetch_used += take", "test_core_fetch")
-bug("lifted-limit-stays", CORE + "quota.c",
+bug("lifted-limit-stays", CORE + "limits.c",
     "x->plan.quota[q->tier] = hard ? hard : most;",
     "if (hard)\n\t\tx->plan.quota[q->tier] = hard;", "test_core_quota")
-bug("limit-not-told-to-the-space", CORE + "quota.c",
+bug("limit-not-told-to-the-space", CORE + "limits.c",
     "space_limit(x->space[q->tier], x->plan.quota[q->tier]);", ";", "test_core_quota")
-bug("own-share-counted-twice", CORE + "quota.c",
-    "if (c->context[i] != x && shares(", "if (shares(", "test_core_quota")
+bug("own-share-counted-twice", CORE + "limits.c",
+    "if (c->context[i] != x && quota_shares(", "if (quota_shares(", "test_core_quota")
 bug("bound-one-rank-low", CORE + "predict.c",
     "return ranked(c, rank - 1);", "return ranked(c, rank > 1 ? rank - 2 : 0);",
     "test_core_predict")
@@ -328,7 +328,7 @@ bug("nearest-tombstone-kept", CORE + "recover.c",
 bug("child-written-before-its-parent", CORE + "admit.c",
     "if (parent == ABI_SLOT_NONE || !block_queued(&x->meta[parent]) ||", "if (1 ||",
     "test_core_writeback", quick=True)
-bug("put-back-behind-all-that-is-dirty", CORE + "evict.c",
+bug("put-back-behind-all-that-is-dirty", CORE + "drop.c",
     "writeback_again(c, x, slot);", "writeback_enqueue(c, x, slot);", "test_core_writeback")
 bug("carried-tombstones-not-flushed", CORE + "clean.c",
     "if (t->flushed < k->tombs) {", "if (t->written < k->tombs) {",
@@ -482,7 +482,7 @@ bug("discarded-again-after-each-start", CORE + "store_recover.c",
     "g->stale = g->data_next > s->super.summary_bytes;", "g->stale = true;", "test_core_discard")
 bug("discarded-opened-first", CORE + "store.c", "return g->lsn_on_disk ? g->lsn_on_disk : "
     "UINT64_MAX - 1;", "return g->lsn_on_disk;", "test_core_discard")
-bug("tombstones-of-contexts-by-turns", CORE + "delete.c",
+bug("tombstones-of-contexts-by-turns", CORE + "tombs.c",
     "if (at->context_uid != uid && kind == TOMBS_NEW)", "if (at->context_uid != uid)",
     "test_core_tombs")
 bug("stores-in-use-never-discarded", CORE + "discard.c",
@@ -522,7 +522,7 @@ bug("charges-of-another-user", CORE + "audit_held.c", "n->user[account].used[kin
     "n->user[0].used[kind] += kind != ACCOUNT_PINS;", "test_core_audit")
 bug("segments-in-use-not-recounted", CORE + "audit.c", "if (n[i] != use->kept(a->c->store, i))",
     "if (0)", "test_core_audit")
-bug("catalog-written-for-another", CORE + "core.c",
+bug("catalog-written-for-another", CORE + "actions.c",
     "io->priv.owner = NULL; /* not everyone sets one: what is withdrawn is named by it */", "",
     "test_core_catalog")
 

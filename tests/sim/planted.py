@@ -36,16 +36,16 @@ PLANTS = {
                          "store_page_seed(index_block(&x->ix, slot)->key, 0, s->page)"),
     "put-of-another-client": ("put.c", "p->client != r->client || p->committing)",
                               "p->committing)"),
-    "generation-ignored": ("block.c", "return b->generation == ref.generation && b->state",
+    "generation-ignored": ("block_list.c", "return b->generation == ref.generation && b->state",
                            "return b->state"),
     "read-context-not-open": ("request.c", "if (!r->ctx || r->ctx->closing || "
                               "!bit_get(k->attached, r->ctx->index))",
                               "if (!r->ctx || r->ctx->closing)"),
     "fetch-deadline-ignored": ("fetch.c", "if (r->error || r->late || r->ctx->closing) {",
                                "if (r->error || r->ctx->closing) {"),
-    "catalog-one-slot": ("context.c", "(c->catalog_sequence & 1) * s->catalog_bytes",
+    "catalog-one-slot": ("catalog.c", "(c->catalog_sequence & 1) * s->catalog_bytes",
                          "0 * s->catalog_bytes"),
-    "dropped-segment-forgotten": ("evict.c", "\t\t\twriteback_again(c, x, slot);\n", ""),
+    "dropped-segment-forgotten": ("drop.c", "\t\t\twriteback_again(c, x, slot);\n", ""),
     "pin-quota-not-returned": ("pin.c", "\taccount_give(c, owner->account, owner, "
                                "ACCOUNT_PINS);\n", ""),
     "leases-end-with-socket": ("reclaim.c", "for (uint32_t r = 0; k->state &&",
@@ -72,7 +72,7 @@ PLANTS = {
     "claim-count-not-returned": ("claim.c", "account_give(c, r->account, claimant(c, r), "
                                  "ACCOUNT_CLAIMS);", "claimant(c, r);"),
     "conversation-counted-on": ("session.c", "account_give(c, k->account, k, ACCOUNT_SESSIONS)",""),
-    "waiting-tail-dangles": ("request.c", "if (c->space_tail == r)\n\t\tc->space_tail = tail;",
+    "waiting-tail-dangles": ("wait.c", "if (c->space_tail == r)\n\t\tc->space_tail = tail;",
                              ""),
     "short-read-taken": ("move.c", "io->res < 0 || (uint64_t)io->res != io->bytes",
                          "io->res < 0"),
@@ -88,12 +88,12 @@ PLANTS = {
                               "\tfor (uint32_t i = 0; i < TOMBS_KINDS; i++)\n"
                               "\t\tc->tombs[i].written = c->tombs[i].flushed;\n"
                               "\tcatalog_again(c);", ""),
-    "removed-context-listed": ("context.c", "if (!x || x->closing || n == c->catalog_max)",
+    "removed-context-listed": ("catalog.c", "if (!x || x->closing || n == c->catalog_max)",
                                "if (!x || n == c->catalog_max)"),
     "catalog-not-written-again": ("flush.c", "\tcatalog_again(c);\n", ""),
     "epoch-answered-at-once": ("context.c", "catalog_write(c, token, epoch);",
                                "core_reply(c, token, 0, epoch);\n\tcatalog_write(c, 0, 0);"),
-    "catalog-answers-what-came-later": ("context.c", "c->sync_seq < c->catalog_sync)\n\t\treturn;",
+    "catalog-answers-what-came-later": ("catalog.c", "c->sync_seq < c->catalog_sync)\n\t\treturn;",
                                         "c->sync_seq < c->catalog_sync)\n\t\treturn;\n"
                                         "\tc->catalog_flying = c->catalog_tokens;"),
     "run-survives-failed-flush": ("flush.c", "run->failed = run->doubtful = true;", ";"),
@@ -124,7 +124,7 @@ PLANTS = {
     "cancel-too-early": ("request.c", "if (concerns(order, &c->request[i]))\n\t\t\treturn false;",
                          "if (concerns(order, &c->request[i]) &&\n"
                          "\t\t    order->sqe.op == ABI_OP_DRAIN)\n\t\t\treturn false;"),
-    "deletion-forgotten": ("delete.c", "if (!context_has_nvme(c, x))", "if (x)"),
+    "deletion-forgotten": ("tombs.c", "if (!context_has_nvme(c, x))", "if (x)"),
     "evicted-key-undeletable": ("delete.c", "if (!tombstone(c, x, key,",
                                 "if (slot != ABI_SLOT_NONE && !tombstone(c, x, key,"),
     "old-epoch-recovered": ("recover.c", "if (v->head->epoch != x->spec.epoch ||", "if ("),
@@ -190,13 +190,13 @@ PLANTS = {
     "memory-victim-ignores-hbm-pins": ("evict.c", "return !use->pins[ABI_TIER_HBM] && "
                                        "!use->head_pins[ABI_TIER_CXL] &&\n\t       "
                                        "!use->head_pins[ABI_TIER_HBM];", "return true;"),
-    "head-pins-ignored": ("pin.c", "return use->head_pins[tier] &&\n\t       (page",
+    "head-pins-ignored": ("marks.c", "return use->head_pins[tier] &&\n\t       (page",
                           "return use->head_pins[tier] > UINT16_MAX - 1 &&\n\t       (page"),
     "written-unflushed-evicted": ("evict.c", "return m->persist == PERSIST_CLEAN && m->settle != "
                                   "SETTLE_WRITTEN;", "return m->persist == PERSIST_CLEAN;"),
     "sync-tombs-queued": ("flush.c", "c->tombs[i].sync = c->tombs[i].written;",
                           "c->tombs[i].sync = c->tombs[i].queued;"),
-    "failed-catalog-takes-other-slot": ("context.c", "/* the same slot again: the sequence was not "
+    "failed-catalog-takes-other-slot": ("catalog.c", "/* the same slot again: the sequence was not "
                                         "used */\n\t\tc->catalog_sequence--;", ""),
     "bad-record-ends-segment": ("store_recover.c", "\t\t\tbad = CURSOR_BAD;\n"
                                 "\t\t\tcontinue;", "\t\t\tbad = CURSOR_BAD;\n"
@@ -255,7 +255,7 @@ PLANTS = {
                                      "if (b->io->priv.done != direct_done)\n"
                                      "\t\tstore_read_begin(c->store, store_segment_of(c->store, "
                                      "b->io->offset));\n\tsched_io"),
-    "dropped-segment-takes-pinned": ("evict.c", "} else if (!block_use_is_pinned(use)) {",
+    "dropped-segment-takes-pinned": ("drop.c", "} else if (!block_use_is_pinned(use)) {",
                                      "} else {"),
     "second-step-not-raised": ("block.c", "return awaited < klass ? awaited : klass;",
                                "return awaited ? klass : klass;"),
@@ -392,7 +392,7 @@ PLANTS = {
         "reservations_end(c, CORE_CLIENTS_MAX, NULL, c->now_ns);",
         ";"),
     "retained-by-another-tenant": (
-        "retain.c",
+        "put.c",
         "|| block_salt(x, slot) != p->args.salt)",
         ")"),
     "session-of-another-client": (
@@ -438,7 +438,7 @@ PLANTS = {
         "if (c->tombs[TOMBS_NEW].written + 1 < r->tomb_seq)",
         "if (c->tombs[TOMBS_NEW].written + 2 < r->tomb_seq)"),
     "uids-used-again": (
-        "context.c",
+        "catalog.c",
         "head.next_uid = c->next_uid;",
         "head.next_uid = c->next_uid - 1;"),
     "claims-not-returned": (
@@ -454,7 +454,7 @@ PLANTS = {
         "|| part->shard_rule == ABI_SHARD_REPLICATED",
         ""),
     "limits-second-lost": (
-        "context.c",
+        "catalog.c",
         "out ? out + n : NULL",
         "out"),
     "cancel-of-another-client": (
@@ -471,7 +471,7 @@ PLANTS = {
         "if (s->count < r->sqe.count)\n\t\tr->status = ABI_STATUS_MISS;",
         ""),
     "old-reference-lives": (
-        "block.c",
+        "block_list.c",
         "b->state != ABI_BLOCK_FREE &&\n\t       b->epoch == (uint32_t)x->spec.epoch;",
         "b->state != ABI_BLOCK_FREE;"),
     "staged-taken-twice": (
@@ -507,7 +507,7 @@ PLANTS = {
         "pins_end(c, CORE_CLIENTS_MAX, NULL, c->now_ns);",
         "pins_end(c, CORE_CLIENTS_MAX, NULL, 0);"),
     "limit-restored-as-pins": (
-        "quota.c",
+        "limits.c",
         "struct ledger_limit own = { limit->soft[t], limit->hard[t] };",
         "struct ledger_limit own = { limit->soft[t], limit->soft[t] };"),
     "soft-sum-drifts": (
@@ -535,7 +535,7 @@ PLANTS = {
         "x->moving[tier] -= copy->item[i].bytes;",
         ""),
     "catalog-sequence-used-up": (
-        "context.c",
+        "catalog.c",
         "c->catalog_dirty = true; /* the same slot again: the sequence was not used "
         "*/\n\t\tc->catalog_sequence--;",
         "c->catalog_dirty = true;"),
@@ -545,8 +545,8 @@ PLANTS = {
         "\t/* usable before"),
     "ttl-begins-anew": (
         "retain.c",
-        "lapse(x, slot, (uint32_t)(c->now_ns / MS) + p->args.ttl_ms);",
-        "lapse(x, slot, (uint32_t)(c->now_ns / MS) + 2 * p->args.ttl_ms);"),
+        "lapse(x, slot, (uint32_t)(c->now_ns / MS) + ttl_ms);",
+        "lapse(x, slot, (uint32_t)(c->now_ns / MS) + 2 * ttl_ms);"),
     "claims-forget-order": (
         "claim.c",
         "for (; i && k->by_deadline[i - 1].deadline_ns > r->use_ns; i--)",
@@ -555,7 +555,7 @@ PLANTS = {
         "pin.c",
         "r->status = ABI_STATUS_DROPPED; /* the others are not protected */",
         ";"),
-    "catalog-epoch-too-new": ("context.c", "x->epoch_listed = x->epoch_listing;",
+    "catalog-epoch-too-new": ("catalog.c", "x->epoch_listed = x->epoch_listing;",
                               "x->epoch_listed = x->spec.epoch;"),
     "session-outlives-client": ("session.c", "sessions_end(c, client, NULL);", "(void)client;"),
     "session-pin-leaks-over-turns": (

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The core's front door: pools, the action queue, and the one switch that hands each event to the
- * file that owns it. Who does what afterwards is in docs/design.md; nothing is decided here.
+ * The core's front door: its memory, the one switch that hands each event to the file that owns it,
+ * and the tables that say what a ring operation is and who hears of what (signal.h). Who does what
+ * afterwards is in docs/design.md; nothing is decided here.
  */
 #include <assert.h>
 #include <errno.h>
@@ -9,101 +10,6 @@
 #include <string.h>
 
 #include "tierd/core/state.h"
-
-/* ---- actions ------------------------------------------------------------------------------ */
-
-struct core_action *core_push(struct core *c, enum core_action_kind kind)
-{
-	struct core_action *a = &c->action[c->action_tail++ % CORE_ACTIONS_MAX];
-
-	/* Every producer is bounded by a pool smaller than the queue, which the shell empties. */
-	assert(c->action_tail - c->action_head <= CORE_ACTIONS_MAX);
-	a->kind = kind;
-	return a;
-}
-
-bool core_action_next(struct core *c, struct core_action *out)
-{
-	if (c->action_head == c->action_tail)
-		return false;
-	*out = c->action[c->action_head++ % CORE_ACTIONS_MAX];
-	return true;
-}
-
-void core_reply(struct core *c, uint64_t token, int res, uint64_t value)
-{
-	struct core_action *a;
-
-	if (!token)
-		return;
-	a = core_push(c, CORE_AC_REPLY);
-	a->reply.token = token;
-	a->reply.res = res;
-	a->reply.value = value;
-}
-
-/* ---- pools -------------------------------------------------------------------------------- */
-
-/* For an operation of this class and client (SCHED_DAEMON: our own); NULL = not now (sched.h). */
-struct core_io *core_io_get(struct core *c, uint32_t klass, uint32_t client)
-{
-	struct core_io *io = c->io_free;
-
-	if (!io || !sched_admits_io(c, klass, client))
-		return NULL;
-	c->io_free = io->priv.next;
-	c->ios++;
-	io->piece_count = 0;
-	io->write = io->verify = io->direct = 0;
-	io->klass = (uint8_t)klass;
-	io->offset = io->bytes = io->deadline_ns = io->bad_mask = 0;
-	io->res = 0;
-	io->priv.next = NULL;
-	io->priv.owner = NULL; /* not everyone sets one: what is withdrawn is named by it */
-	sched_io_taken(c, io, client);
-	return io;
-}
-
-void core_io_put(struct core *c, struct core_io *io)
-{
-	assert(c->ios > 0);
-	assert(io >= c->io && io < c->io + CORE_IO_MAX);
-	c->ios--;
-	sched_io_left(c, io);
-	io->priv.next = c->io_free;
-	c->io_free = io;
-}
-
-struct core_copy *core_copy_get(struct core *c, uint32_t klass, uint32_t client)
-{
-	struct core_copy *copy = c->copy_free;
-
-	if (!copy || !sched_admits_copy(c, client))
-		return NULL;
-	c->copy_free = copy->priv.next;
-	c->copies++;
-	copy->count = 0;
-	copy->klass = (uint8_t)klass;
-	copy->checksum = 0;
-	copy->res = 0;
-	copy->order = 0;
-	copy->deadline_ns = 0;
-	copy->priv.next = NULL;
-	copy->priv.owner = NULL;
-	sched_copy_taken(c, copy, client);
-	return copy;
-}
-
-void core_copy_put(struct core *c, struct core_copy *copy)
-{
-	assert(c->copies > 0);
-	assert(copy >= c->copy && copy < c->copy + CORE_COPIES_MAX);
-	c->copies--;
-	sched_copy_left(c, copy);
-	copy->count = 0; /* the audit looks at all of them */
-	copy->priv.next = c->copy_free;
-	c->copy_free = copy;
-}
 
 /* ---- life --------------------------------------------------------------------------------- */
 
@@ -465,6 +371,10 @@ static void tick(struct core *c)
 	reserve_tick(c);
 	prefix_tick(c);
 	evict_tick(c);
+	if (c->store)
+		evict_ahead(c);
+	if (c->staged.bytes)
+		evict_drain_logs(c);
 	stage_tick(c);
 	context_tick(c);
 }
@@ -585,3 +495,39 @@ uint64_t core_next_tick(const struct core *c)
 		next = min_u64(next, c->now_ns + (c->reserve_growing ? 1 : 50) * MS);
 	return next;
 }
+
+/* ---- what lower floors tell higher ones (signal.h) ---------------------------------------- */
+
+static void block_wanted(struct core *c, struct context *x, uint32_t slot)
+{
+	admit_again(c, x, slot, false);
+}
+
+const struct core_signals core_signals = {
+	.block_wanted = block_wanted,
+	.block_gone = pin_lost,
+	.room_short = heads_look,
+	.page_lost = stream_lost,
+	.landed = request_landed,
+	.flush_failed = request_flush_failed,
+	.context_idle = context_maybe_gone,
+};
+
+const struct op_ops core_ops[ABI_OP_COUNT] = {
+	[ABI_OP_PUT_RESERVE] = { put_reserve, put_reserve_step },
+	[ABI_OP_PUT_COMMIT] = { put_commit_begin, put_commit_step },
+	[ABI_OP_PUT_ABORT] = { put_abort_request, NULL },
+	[ABI_OP_FETCH] = { fetch_begin, fetch_step },
+	[ABI_OP_FETCH_PAGES] = { fetch_begin, fetch_step },
+	[ABI_OP_PREFETCH] = { prefetch_begin, prefetch_step },
+	[ABI_OP_MIGRATE] = { migrate_begin, migrate_step },
+	[ABI_OP_SESSION] = { session_request, NULL },
+	[ABI_OP_PLAN] = { plan_request, NULL },
+	[ABI_OP_PIN] = { pin_request, NULL },
+	[ABI_OP_UNPIN] = { unpin_request, NULL },
+	[ABI_OP_DELETE] = { delete_begin, delete_step },
+	[ABI_OP_STREAM] = { stream_begin, stream_step },
+	[ABI_OP_RESERVE] = { reserve_request, reserve_step },
+	[ABI_OP_CANCEL] = { request_order, NULL },
+	[ABI_OP_DRAIN] = { request_order, NULL },
+};

@@ -7,8 +7,9 @@
 #define TIERD_CORE_STATE_H
 
 #include "tierd/core/unit/block_meta.h"
-#include "tierd/core/hint/claim.h"
+#include "tierd/core/op/claim.h"
 #include "tierd/core/core.h"
+#include "tierd/core/signal.h"
 #include "tierd/core/place/evacuate.h"
 #include "tierd/core/unit/index.h"
 #include "tierd/core/book/lane.h"
@@ -521,6 +522,22 @@ static inline bool context_has_nvme(const struct core *c, const struct context *
 	return c->store && x->plan.quota[ABI_TIER_NVME];
 }
 
+/* Dirty bytes of a context: beyond them durable puts wait. */
+static inline uint64_t dirty_limit(const struct core *c, const struct context *x)
+{
+	uint64_t cxl = c->pool[ABI_TIER_CXL].capacity;
+
+	if (x->plan.quota[ABI_TIER_CXL] < cxl)
+		cxl = x->plan.quota[ABI_TIER_CXL];
+	return cxl / 100 * c->config.dirty_percent;
+}
+
+/* A flush, with the next step. */
+static inline void sync_want(struct core *c)
+{
+	c->sync_wanted = true;
+}
+
 /* Does the block leave the service when CXL lets it go? */
 static inline bool block_leaves_whole(const struct core *c, const struct context *x, uint32_t slot)
 {
@@ -595,204 +612,17 @@ static inline void *block_policy(const struct context *x, uint32_t slot, uint32_
 
 /* core.c */
 void core_context_free(struct core *c, struct context *x);
-struct core_action *core_push(struct core *c, enum core_action_kind kind);
-struct core_io *core_io_get(struct core *c, uint32_t klass, uint32_t client);
-void core_io_put(struct core *c, struct core_io *io);
-struct core_copy *core_copy_get(struct core *c, uint32_t klass, uint32_t client);
-void core_copy_put(struct core *c, struct core_copy *copy);
-void core_reply(struct core *c, uint64_t token, int res, uint64_t value);
-
-/* block.c */
-void block_list_init(struct block_list *list);
-void block_link(struct core *c, struct block_list *list, struct context *x, uint32_t slot);
-void block_link_first(struct core *c, struct block_list *list, struct context *x, uint32_t slot);
-void block_unlink(struct core *c, struct block_list *list, struct context *x, uint32_t slot);
-uint64_t parts_mask(const struct context *x);
-uint32_t block_pages(const struct context *x, uint32_t slot);
-uint64_t block_bytes(const struct context *x, uint32_t slot);
-bool block_alive(const struct context *x, struct abi_block_ref ref);
-void block_enter_policy(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
-uint32_t block_new(struct core *c, struct context *x, const uint8_t *key);
-void block_unnew(struct core *c, struct context *x, uint32_t slot);
-void block_commit(struct core *c, struct context *x, uint32_t slot);
-void block_drop(struct core *c, struct context *x, uint32_t slot);
-void block_release(struct core *c, struct context *x, uint32_t slot); /* frees a dropped slot */
-void block_resident(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
-void block_page_taken(struct core *c, struct context *x, uint32_t slot, uint32_t page,
-		      uint32_t tier, uint64_t offset);
-void block_page_freed(struct core *c, struct context *x, uint32_t slot, uint32_t page,
-		      uint32_t tier);
-void block_unwritten(struct core *c, struct context *x, uint32_t slot); /* leaves NVMe */
-void block_tier_hint(struct context *x, uint32_t slot);
-void block_used(struct core *c, struct context *x, uint32_t slot, uint32_t weight);
-uint32_t block_segment(const struct core *c, const struct context *x, uint32_t slot);
-void block_left(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
-void block_bury(struct core *c, struct context *x, uint32_t slot);
-void block_hold(struct context *x, uint32_t slot);
-void block_unhold(struct core *c, struct context *x, uint32_t slot);
-void block_await(struct context *x, uint32_t slot, uint32_t tier, uint32_t klass);
-uint32_t block_class(const struct context *x, uint32_t slot, uint32_t tier, uint32_t klass);
-
-/* account.c */
-void account_open(struct core *c, struct client *k);
-void account_close(struct core *c, struct client *k);
-bool account_may(const struct core *c, const struct client *k, enum account_kind kind);
-bool account_user_may(const struct core *c, uint32_t account, enum account_kind kind);
-void account_take(struct core *c, struct client *k, enum account_kind kind);
-void account_take_for(struct core *c, uint32_t account, enum account_kind kind);
-void account_give(struct core *c, uint32_t account, struct client *k, enum account_kind kind);
-uint64_t account_lack(const struct core *c, const struct client *k, enum account_kind kind);
-uint32_t account_fullest(const struct core *c, enum account_kind kind);
-void account_round(struct core *c);
-/* reclaim.c */
-bool retire_page(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
-bool retire_moved(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier,
-		  uint64_t to);
-void reclaim_flush(struct core *c);
-void reclaim_fenced(struct core *c, struct core_batch *batch);
-void reclaim_scanned(struct core *c, struct core_batch *batch);
-void reclaim_tick(struct core *c);
-
-/* evict.c */
-void place_prepare(struct core *c, struct context *x, uint32_t tier, uint64_t fresh);
-int64_t place_alloc(struct core *c, struct context *x, uint32_t page, uint32_t tier);
-int64_t place_alloc_stream(struct core *c, struct context *x, uint32_t page, uint32_t tier);
-bool place_set_aside(const struct core *c, uint32_t tier, uint64_t bytes);
-int64_t place_for(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
-int64_t place_for_stream(struct core *c, struct context *x, uint32_t slot, uint32_t page,
-			 uint32_t tier);
-int evict_room(struct core *c, struct context *x, uint32_t tier, uint64_t bytes);
-int evict_account(struct core *c, struct context *x, uint32_t slot, uint32_t tier, uint64_t bytes);
-uint64_t evict_some(struct core *c, struct context *x, uint32_t tier, uint64_t bytes);
-void evict_room_ahead(struct core *c, struct context *x, uint32_t tier);
-void evict_drain_logs(struct core *c);
-void evict_drain_client(struct core *c, struct client *k);
-bool evict_store(struct core *c);
-bool evict_store_for(struct core *c, enum store_stream stream);
-int64_t evict_oldest(const struct core *c);
-bool evict_block(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
-bool evict_nvme(struct core *c, struct context *x, uint64_t bytes);
-void evict_segment(struct core *c, uint32_t segment);
-void evict_ahead(struct core *c);
-bool evict_may(const struct core *c, const struct context *x, uint32_t slot, uint32_t tier);
-bool evict_nvme_account(struct core *c, struct context *x, uint32_t slot, uint64_t bytes);
-void evict_prepare_refused(struct core *c, const struct core_range *range);
-void evict_tick(struct core *c);
-
-/* request.c */
-void request_take(struct core *c, uint32_t client, const struct abi_sqe *sqe);
-struct request *request_own(struct core *c, struct context *x);
-void request_wake(struct core *c, struct request *r);
-void request_wait_space(struct core *c, struct request *r);
-void request_wake_space(struct core *c);
-void request_wake_joiners(struct core *c);
-void request_answer(struct core *c, struct request *r, int res, uint64_t value, uint64_t aux);
-void request_end(struct core *c, struct request *r, int res, uint64_t value, uint64_t aux);
-void request_landed(struct core *c, struct request *r);
-void request_abort(struct core *c, struct request *r, int error);
-void request_run(struct core *c);
-void request_tick(struct core *c);
-void request_wake_phase(struct core *c, enum request_phase phase);
-void request_flush_failed(struct core *c, int error);
-bool request_of_context(const struct core *c, const struct context *x);
-bool request_holds(const struct core *c, const struct context *x);
-void request_client_gone(struct core *c, uint32_t client);
-void request_context_gone(struct core *c, const struct context *x);
-uint64_t request_next_deadline(const struct core *c);
-
-/* fetch.c, pin.c, delete.c: steps of their requests */
-void fetch_begin(struct core *c, struct request *r);
-void fetch_step(struct core *c, struct request *r);
-void fetch_release(struct core *c, struct request *r);
-void fetch_resolve(struct request *r);
-uint64_t fetch_range_bytes(const struct request *r);
-uint32_t fetch_range_pages(const struct request *r);
-bool fetch_block_there(const struct context *x, struct abi_block_ref ref);
-uint64_t pin_block_bytes(const struct context *x, uint32_t slot, uint32_t layers);
-bool pin_holds(const struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
-void pin_lost(struct core *c, struct context *x, uint32_t slot);
-void pin_until(struct core *c, struct pin *p, uint64_t deadline_ns);
-int64_t pin_take(struct core *c, struct pin_ask *ask, uint64_t *id);
-bool fetch_outranks(const struct core *c, const struct request *r);
-
-/* move.c */
-enum move_state move_read(struct core *c, struct request *r, struct mover *b, uint32_t slot,
-			  uint32_t page);
-enum move_state move_promote(struct core *c, struct request *r, struct mover *b, uint32_t slot,
-			     uint32_t page);
-enum move_state move_direct(struct core *c, struct request *r, struct mover *b, uint32_t slot,
-			    uint32_t page);
-bool move_goes_on(const struct mover *b, const struct abi_page *d, uint32_t bytes);
-uint64_t move_direct_building(const struct mover *b, const struct abi_page *d, uint32_t bytes);
-void move_submit_copy(struct core *c, struct request *r, struct mover *b);
-int move_make_room(struct core *c, struct request *r, const struct mover *b, uint64_t bytes);
-void move_submit(struct core *c, struct request *r, struct mover *b);
-void move_join(struct core *c, const struct request *r, uint32_t slot, const struct abi_page *d);
-
-/* path.c */
-#define PATH_DIRECT 1u /* NVMe -> HBM */
-#define PATH_COPY 2u   /* CXL -> HBM */
-enum move_state path_to_hbm(struct core *c, struct request *r, struct mover *b, uint32_t slot,
-			    uint32_t page);
-bool path_direct(const struct core *c, const struct request *r, const struct abi_page *d);
-void path_failed(struct core *c, struct request *r, uint32_t path);
-void path_mend(struct core *c, struct context *x, uint32_t slot);
-
-/* stream.c, stream_window.c, stream_end.c */
-int stream_memory(struct core *c);
-bool stream_item(const struct stream *s, uint32_t i, uint32_t *block, uint32_t *page);
-void stream_drop_stage(struct core *c, struct stream *s, uint32_t i, const struct abi_page_ref *at);
-void stream_begin(struct core *c, struct request *r);
-void stream_step(struct core *c, struct request *r);
-void stream_lost(struct request *r, uint32_t slot);
-void stream_detach(struct request *r);
-void stream_work(struct core *c);
-void stream_tick(struct core *c);
-uint64_t stream_next(const struct core *c);
-void stream_over(struct core *c, struct stream *s);
-void stream_client_gone(struct core *c, uint32_t client);
-void stream_context_gone(struct core *c, const struct context *x);
-bool stream_of_context(const struct core *c, const struct context *x);
-int stream_window_plan(struct core *c, struct stream *s, uint64_t wanted);
-uint32_t stream_window_blocks(const struct stream *s);
-bool stream_admit(struct core *c, struct stream *s);
-void stream_window_end(struct core *c, struct stream *s);
-void stream_window_moved(struct core *c, struct stream *s);
-uint64_t stream_aside_unused(const struct core *c, uint32_t tier);
-
-/* stream_page.c */
-void stream_page_charge(struct core *c, struct context *x, uint32_t slot, uint32_t page,
-			uint32_t tier);
-void stream_page_uncharge(struct core *c, struct context *x, uint32_t slot, uint32_t page,
-			  uint32_t tier);
-void stream_page_adopt(struct core *c, struct context *x, uint32_t slot, uint32_t page,
-		       uint32_t tier);
-void stream_page_adopt_block(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
-void stream_page_claim(struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
-void stream_page_unclaim(struct core *c, struct context *x, uint32_t slot, uint32_t page,
-			 uint32_t tier);
-void pin_request(struct core *c, struct request *r);
-void unpin_request(struct core *c, struct request *r);
-void pin_end(struct core *c, struct pin *p);
-void pin_client_gone(struct core *c, uint32_t client);
-void pin_context_gone(struct core *c, const struct context *x);
-void pin_tick(struct core *c);
-void delete_begin(struct core *c, struct request *r);
-void delete_step(struct core *c, struct request *r);
-bool tombstone(struct core *c, struct context *x, const uint8_t *key, uint64_t up_to_lsn);
-bool tombs_room(const struct tombs *t, uint32_t keys);
-void tomb_push(struct tombs *t, uint64_t context_uid, const uint8_t *key, uint64_t up_to_lsn);
 
 /* context.c */
-void catalog_write(struct core *c, uint64_t token, uint64_t value);
-void catalog_step(struct core *c);
-bool catalog_room(const struct core *c, uint32_t contexts, uint32_t limits);
-void catalog_synced(struct core *c);
-void catalog_again(struct core *c);
 void context_tick(struct core *c);
 void context_maybe_gone(struct core *c, struct context *x);
 
-#include "tierd/core/op/put.h"
+#include "tierd/core/book/book.h"
 #include "tierd/core/book/room.h"
+#include "tierd/core/io/actions.h"
+#include "tierd/core/move/move.h"
+#include "tierd/core/op/op.h"
+#include "tierd/core/op/put.h"
+#include "tierd/core/place/place.h"
 
 #endif

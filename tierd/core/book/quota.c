@@ -231,13 +231,14 @@ bool quota_of(const struct core *c, const struct context *x, uint32_t slot, cons
 
 /* ---- shares of contexts ------------------------------------------------------------------- */
 
-static bool shares(const struct context *x, uint32_t tier)
+/* Has it a part of the tier? */
+bool quota_shares(const struct context *x, uint32_t tier)
 {
 	return x && !x->closing && x->plan.quota[tier];
 }
 
 /* Less is of no use: a segment for each size of page, for blocks have all of them. */
-static uint64_t share_least(const struct context *x, uint32_t tier)
+uint64_t quota_least(const struct context *x, uint32_t tier)
 {
 	return x->space[tier] ? x->classes * space_segment_bytes(x->space[tier]) : 0;
 }
@@ -253,15 +254,15 @@ uint64_t quota_share(const struct core *c, const struct context *x, uint32_t tie
 	for (uint32_t i = 0; !share && i < c->contexts_high; i++) {
 		const struct context *y = c->context[i];
 
-		if (!shares(y, tier))
+		if (!quota_shares(y, tier))
 			continue;
 		plain += !y->spec.soft[tier];
 		rest -= y->spec.soft[tier] < rest ? y->spec.soft[tier] : rest;
 	}
 	if (!share)
 		share = rest / (plain ? plain : 1);
-	if (tier < ABI_MEM_TIERS && share < share_least(x, tier))
-		share = share_least(x, tier);
+	if (tier < ABI_MEM_TIERS && share < quota_least(x, tier))
+		share = quota_least(x, tier);
 	return share < x->plan.quota[tier] ? share : x->plan.quota[tier];
 }
 
@@ -309,7 +310,7 @@ static struct givers most_over(const struct core *c, const struct context *x, ui
 		if (!y || y == x || !y->space[tier])
 			continue;
 		has = charged(y, tier);
-		share = all ? share_least(y, tier) : quota_share(c, y, tier);
+		share = all ? quota_least(y, tier) : quota_share(c, y, tier);
 		if (y->closing)
 			share = 0;
 		if (has <= share || has - share <= able)
@@ -343,7 +344,7 @@ struct context *quota_giver(const struct core *c, const struct context *x, uint3
 
 	if (charged(x, tier) < quota_share(c, x, tier))
 		fair = most_over(c, x, tier, false);
-	if (!fair.able && charged(x, tier) < share_least(x, tier) &&
+	if (!fair.able && charged(x, tier) < quota_least(x, tier) &&
 	    charged(x, tier) < x->plan.quota[tier])
 		all = most_over(c, x, tier, true);
 	if (fair.able || all.able)
@@ -460,137 +461,3 @@ uint64_t quota_holders(const struct core *c, const struct context *x, uint32_t t
 	return quota_held(c, x, tier);
 }
 
-/* ---- setting ------------------------------------------------------------------------------ */
-
-static int context_limit(struct core *c, struct context *x, const struct core_quota *q,
-			 uint64_t token)
-{
-	uint64_t sum = q->limit.soft, hard = q->limit.hard, most = x->plan.most[q->tier];
-	uint64_t least = q->tier == ABI_TIER_NVME ? 1 : 2 * ABI_HUGE;
-
-	for (uint32_t i = 0; i < c->contexts_high; i++)
-		if (c->context[i] != x && shares(c->context[i], q->tier))
-			sum += c->context[i]->spec.soft[q->tier];
-	if (!most)
-		return -EINVAL;
-	if (hard > most)
-		return -E2BIG;
-	if (q->tier == ABI_TIER_CXL)
-		least += 2 * x->spec.geometry.block_bytes; /* as core_context_plan has it */
-	if (q->tier < ABI_MEM_TIERS && hard < most && least < share_least(x, q->tier))
-		least = share_least(x, q->tier);
-	if (hard && hard < least)
-		return -EINVAL;
-	if (q->limit.soft && sum > c->config.capacity[q->tier])
-		return -ENOSPC;
-	if (q->tier < ABI_MEM_TIERS)
-		x->spec.pins[q->tier] = q->pins;
-	x->spec.soft[q->tier] = q->limit.soft;
-	x->spec.hard[q->tier] = hard;
-	x->plan.quota[q->tier] = hard ? hard : most;
-	if (q->tier < ABI_MEM_TIERS)
-		space_limit(x->space[q->tier], x->plan.quota[q->tier]);
-	catalog_write(c, token, 0);
-	return 0;
-}
-
-static int client_limit(struct core *c, const struct core_quota *q)
-{
-	const struct client *k;
-
-	if (q->key >= CORE_CLIENTS_MAX)
-		return -ENOENT;
-	k = &c->client[q->key];
-	if (k->state != 1 || k->owner < LEDGER_FIRST)
-		return -ENOENT;
-	ledger_limit_at(&c->owners, k->owner, q->tier,
-			(struct ledger_limit){ q->limit.soft, q->limit.hard });
-	if (q->tier < ABI_MEM_TIERS)
-		ledger_limit_pins_at(&c->owners, k->owner, q->tier, q->pins);
-	return 0;
-}
-
-static bool has_pin_limit(const struct holding *a, uint64_t key)
-{
-	uint64_t any = 0;
-
-	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
-		any |= a->pin_limit[t];
-	return any && a->key == key;
-}
-
-static int salt_pins(struct context *x, uint64_t key, uint32_t tier, uint64_t bytes)
-{
-	if (key)
-		return ledger_limit_pins(&x->salts, key, tier, bytes);
-	ledger_limit_pins_at(&x->salts, LEDGER_NONE, tier, bytes);
-	return 0;
-}
-
-/* Durable with its answer, like a context's. */
-static int salt_limit(struct core *c, struct context *x, const struct core_quota *q, uint64_t token)
-{
-	struct ledger_limit limit = { q->limit.soft, q->limit.hard };
-	const struct holding *a = &x->salts.account[ledger_find(&x->salts, q->key)];
-	uint32_t more = !(a->limited && a->key == q->key) + (q->pins && !has_pin_limit(a, q->key));
-	int err = 0;
-
-	if (more && !catalog_room(c, 0, more))
-		return -ENOSPC;
-	if (q->tier < ABI_MEM_TIERS)
-		err = salt_pins(x, q->key, q->tier, q->pins);
-	if (!err && q->key)
-		err = ledger_limit(&x->salts, q->key, q->tier, limit);
-	else if (!err)
-		ledger_limit_at(&x->salts, LEDGER_NONE, q->tier, limit);
-	if (!err)
-		catalog_write(c, token, 0);
-	return err;
-}
-
-int core_limit_restore(struct core *c, const struct disk_limit *limit)
-{
-	struct context *x = core_context_by_uid(c, limit->context_uid & ~DISK_LIMIT_PINS);
-	bool pins = limit->context_uid & DISK_LIMIT_PINS;
-	int err = 0;
-
-	if (!x)
-		return 0;
-	for (uint32_t t = 0; t < ABI_MEM_TIERS && !err && pins; t++)
-		err = salt_pins(x, limit->salt, t, limit->hard[t]);
-	if (pins)
-		return err;
-	for (uint32_t t = 0; t < ABI_TIER_COUNT && !err; t++) {
-		struct ledger_limit own = { limit->soft[t], limit->hard[t] };
-
-		if (limit->salt)
-			err = ledger_limit(&x->salts, limit->salt, t, own);
-		else
-			ledger_limit_at(&x->salts, LEDGER_NONE, t, own);
-	}
-	return err;
-}
-
-int core_quota_set(struct core *c, const struct core_quota *q, uint64_t token)
-{
-	struct context *x = NULL;
-	int err;
-
-	if (q->tier > ABI_TIER_NVME || (q->limit.hard && q->limit.soft > q->limit.hard))
-		return -EINVAL;
-	if (q->pins && q->tier >= ABI_MEM_TIERS)
-		return -EINVAL; /* nothing is pinned there */
-	if (q->who != CORE_HOLDER_CLIENT) {
-		x = core_context(c, q->context_id);
-		if (!x || x->closing)
-			return -ENOENT;
-	}
-	if (q->who == CORE_HOLDER_CONTEXT)
-		return context_limit(c, x, q, token);
-	if (q->who == CORE_HOLDER_SALT)
-		return salt_limit(c, x, q, token);
-	err = client_limit(c, q);
-	if (!err)
-		core_reply(c, token, 0, 0);
-	return err;
-}

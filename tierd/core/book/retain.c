@@ -46,30 +46,12 @@ static void lapse(struct context *x, uint32_t slot, uint32_t at_ms)
 	x->lapse_high = x->lapse_high > slot ? x->lapse_high : slot + 1;
 }
 
-void retain_put_block(struct core *c, const struct put *p, uint32_t slot)
+void retain_say(struct core *c, struct context *x, uint32_t slot, uint32_t priority,
+		uint32_t ttl_ms)
 {
-	struct context *x = p->ctx;
-
-	if ((!p->args.priority && !p->args.ttl_ms) || block_salt(x, slot) != p->args.salt)
-		return;
-	keep(x, slot, p->args.priority);
-	if (p->args.ttl_ms)
-		lapse(x, slot, (uint32_t)(c->now_ns / MS) + p->args.ttl_ms);
-	if (x->meta[slot].persist == PERSIST_REFUSED)
-		admit_again(c, x, slot, false); /* priority counts there, too */
-}
-
-void retain_put(struct core *c, const struct put *p)
-{
-	if (!p->args.priority && !p->args.ttl_ms)
-		return;
-	for (uint32_t i = 0; i < p->done; i++) {
-		uint32_t slot = p->ref[i].slot;
-
-		if (block_alive(p->ctx, p->ref[i]) &&
-		    index_block(&p->ctx->ix, slot)->state == ABI_BLOCK_COMMITTED)
-			retain_put_block(c, p, slot);
-	}
+	keep(x, slot, priority);
+	if (ttl_ms)
+		lapse(x, slot, (uint32_t)(c->now_ns / MS) + ttl_ms);
 }
 
 /* ---- what records say --------------------------------------------------------------------- */

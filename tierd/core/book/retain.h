@@ -24,9 +24,9 @@ struct retain {
 void retain_clock(struct core *c, uint64_t wall_ms);
 uint64_t retain_now_ms(const struct core *c);
 
-/* What a put says of a block that is committed, if it is its tenant's; of all blocks of the put. */
-void retain_put_block(struct core *c, const struct put *p, uint32_t slot);
-void retain_put(struct core *c, const struct put *p);
+/* A put of the block's tenant says so of it. 0 = no TTL. */
+void retain_say(struct core *c, struct context *x, uint32_t slot, uint32_t priority,
+		uint32_t ttl_ms);
 
 /* disk_block.keep of a block, now. */
 uint32_t retain_word(const struct core *c, const struct context *x, uint32_t slot);

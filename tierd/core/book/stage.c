@@ -29,8 +29,6 @@ static void integrate(struct core *c)
 void stage_commit(struct core *c, struct context *x, uint32_t slot, uint32_t tier, uint64_t bytes)
 {
 	assert(tier < ABI_MEM_TIERS && slot < x->spec.blocks_max);
-	if (!c->staged.bytes)
-		evict_drain_logs(c); /* what was read before is no use of it */
 	integrate(c);
 	c->staged.bytes += bytes;
 	c->staged.changed_ns = c->now_ns;
@@ -75,10 +73,8 @@ void stage_leave(struct core *c, struct context *x, uint32_t slot, uint32_t tier
 
 void stage_tick(struct core *c)
 {
-	if (!c->staged.bytes)
-		return;
-	evict_drain_logs(c);
-	integrate(c);
+	if (c->staged.bytes)
+		integrate(c);
 }
 
 uint64_t stage_next(const struct core *c)

@@ -739,7 +739,7 @@ static void press(struct core *c)
 
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		const struct context *x = c->context[i];
-		uint64_t half = x ? put_dirty_limit(c, x) / 2 : 0, over;
+		uint64_t half = x ? dirty_limit(c, x) / 2 : 0, over;
 
 		if (!x)
 			continue;

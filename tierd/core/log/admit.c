@@ -155,18 +155,10 @@ void admit_again(struct core *c, struct context *x, uint32_t slot, bool wanted)
 	struct block_meta *m = &x->meta[slot];
 
 	if (m->persist == PERSIST_REFUSED) {
-		admit_forget(x, slot);
+		block_unrefuse(x, slot);
 		writeback_enqueue(c, x, slot);
 		c->metrics.admission_again++;
 	}
 	if (wanted && m->persist == PERSIST_QUEUED)
 		m->persist = PERSIST_WANTED;
-}
-
-/* It is refused no more. */
-void admit_forget(struct context *x, uint32_t slot)
-{
-	assert(x->meta[slot].persist == PERSIST_REFUSED && x->refused > 0);
-	x->meta[slot].persist = PERSIST_NONE;
-	x->refused--;
 }

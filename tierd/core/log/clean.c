@@ -412,7 +412,7 @@ static void run_over(struct core *c, struct run *run, bool ok)
 	if (ok || c->cleaner.recorded)
 		store_append_done(c->store, &run->place, ok);
 	run->ctx = NULL;
-	context_maybe_gone(c, x);
+	core_signals.context_idle(c, x);
 }
 
 static void batch_over(struct core *c, bool ok)

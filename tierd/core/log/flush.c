@@ -20,11 +20,6 @@
 #define FLUSH_RETRY_NS (10 * MS) /* after the first failure; four times as long after each more */
 #define FLUSH_RETRY_MAX_NS (1000 * MS)
 
-void sync_want(struct core *c)
-{
-	c->sync_wanted = true;
-}
-
 bool store_failing(const struct core *c)
 {
 	return c->flush_failures >= CORE_FAILURES_MAX || c->write_failures >= CORE_FAILURES_MAX;
@@ -230,7 +225,7 @@ static void flush_failed(struct core *c)
 	for (uint32_t i = 0; i < TOMBS_KINDS; i++)
 		c->tombs[i].written = c->tombs[i].flushed;
 	catalog_again(c);
-	request_flush_failed(c, store_failing(c) ? -EIO : 0);
+	core_signals.flush_failed(c, store_failing(c) ? -EIO : 0);
 }
 
 void flush_done(struct core *c, int res)

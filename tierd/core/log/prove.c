@@ -158,7 +158,7 @@ static void prove_read(struct core *c, struct core_io *io)
 	}
 	core_io_put(c, io);
 	block_unhold(c, held, slot);
-	context_maybe_gone(c, held);
+	core_signals.context_idle(c, held);
 }
 
 /* Pages from p->page on that lie side by side. False: the block has no more pages. */

@@ -52,7 +52,8 @@ static void enqueue(struct core *c, struct context *x, uint32_t slot, bool first
 
 void writeback_enqueue(struct core *c, struct context *x, uint32_t slot)
 {
-	enqueue(c, x, slot, false);
+	if (context_has_nvme(c, x))
+		enqueue(c, x, slot, false);
 }
 
 /*
@@ -516,7 +517,7 @@ static void run_end(struct core *c, struct run *run)
 	request_wake_phase(c, REQUEST_WRITTEN);
 	request_wake_space(c);
 	if (x)
-		context_maybe_gone(c, x);
+		core_signals.context_idle(c, x);
 }
 
 /* Its header is to be written, as soon as time has come. */

@@ -198,7 +198,6 @@ void admit_refuse(struct core *c, struct context *x, uint32_t slot);
 int admit_over_quota(struct core *c, struct context *x, uint32_t slot);
 void admit_give_up(struct core *c, struct context *x);
 void admit_again(struct core *c, struct context *x, uint32_t slot, bool wanted);
-void admit_forget(struct context *x, uint32_t slot);
 
 /* clean.c */
 int clean_open(struct core *c);
@@ -222,7 +221,6 @@ void discard_flush_failed(struct core *c);
 uint64_t discard_next_tick(const struct core *c);
 
 /* flush.c */
-void sync_want(struct core *c);
 void flush_step(struct core *c);
 void flush_done(struct core *c, int res);
 void flush_doubt(struct core *c, struct context *x, uint32_t slot);
@@ -231,7 +229,6 @@ bool unflushed_room(const struct core *c, uint32_t blocks);
 void unflushed_add(struct core *c, struct context *x, uint32_t slot, uint64_t doubted);
 void flushed_freeze(struct core *c);
 void flushed_doubts(struct core *c);
-bool catalog_voids(const struct core *c, uint64_t voids); /* context.c */
 bool store_failing(const struct core *c);
 
 /* prove.c */
@@ -239,5 +236,25 @@ int prove_begin(struct core *c);
 void prove_step(struct core *c);
 void prove_end(struct core *c);
 uint64_t prove_next_tick(const struct core *c);
+
+/* drop.c */
+bool evict_store(struct core *c);
+bool evict_store_for(struct core *c, enum store_stream stream);
+int64_t evict_oldest(const struct core *c);
+void evict_segment(struct core *c, uint32_t segment);
+void evict_ahead(struct core *c);
+
+/* tombs.c */
+bool tombstone(struct core *c, struct context *x, const uint8_t *key, uint64_t up_to_lsn);
+bool tombs_room(const struct tombs *t, uint32_t keys);
+void tomb_push(struct tombs *t, uint64_t context_uid, const uint8_t *key, uint64_t up_to_lsn);
+
+/* catalog.c */
+void catalog_write(struct core *c, uint64_t token, uint64_t value);
+void catalog_step(struct core *c);
+bool catalog_room(const struct core *c, uint32_t contexts, uint32_t limits);
+void catalog_synced(struct core *c);
+void catalog_again(struct core *c);
+bool catalog_voids(const struct core *c, uint64_t voids);
 
 #endif

@@ -58,7 +58,7 @@ static void move_failed(struct request *r, int res, const uint32_t *slot, uint32
 		r->late = true;
 	else if (res != -ECANCELED && r->sqe.op == ABI_OP_STREAM)
 		for (uint32_t i = 0; i < count; i++)
-			stream_lost(r, slot[i]);
+			core_signals.page_lost(r, slot[i]);
 	else if (!r->error)
 		r->error = -EIO;
 }
@@ -93,7 +93,7 @@ static void read_over(struct core *c, struct core_io *io, bool freed)
 	struct request *r = io->priv.owner;
 
 	core_io_put(c, io);
-	request_landed(c, r);
+	core_signals.landed(c, r);
 	if (freed)
 		request_wake_space(c);
 	else
@@ -229,6 +229,8 @@ static int64_t page_place(struct core *c, struct request *r, uint32_t slot, uint
 static void page_taken(struct core *c, struct request *r, uint32_t slot, uint32_t page,
 		       uint32_t tier, int64_t place)
 {
+	if (r->foreseen && !c->staged.bytes)
+		evict_drain_logs(c); /* what was read before is no use of it */
 	if (r->foreseen)
 		stage_commit(c, r->ctx, slot, tier, page_stride(r->ctx, page));
 	block_page_taken(c, r->ctx, slot, page, tier, (uint64_t)place);
@@ -366,7 +368,7 @@ static void copy_done(struct core *c, struct core_copy *copy)
 		request_wake_joiners(c);
 	}
 	core_copy_put(c, copy);
-	request_landed(c, r);
+	core_signals.landed(c, r);
 }
 
 void move_submit_copy(struct core *c, struct request *r, struct mover *b)

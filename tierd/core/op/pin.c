@@ -192,16 +192,6 @@ uint64_t pin_block_bytes(const struct context *x, uint32_t slot, uint32_t layers
 	return bytes;
 }
 
-/* Is this page among the first layers that somebody pinned? (Whole blocks: block_use.pins.) */
-bool pin_holds(const struct context *x, uint32_t slot, uint32_t page, uint32_t tier)
-{
-	const struct abi_part *part = &context_geometry(x)->part[x->page_part[page]];
-	const struct block_use *use = block_use(x, slot);
-
-	return use->head_pins[tier] &&
-	       (page - part->page_base) / part->groups < use->head_layers[tier];
-}
-
 static int pin_ref(const struct request *r, uint32_t i, struct abi_block_ref *ref)
 {
 	if (r->sqe.flags & ABI_SQE_KEYS) {

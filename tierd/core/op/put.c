@@ -16,16 +16,34 @@
 
 #include "tierd/core/state.h"
 
-/* ---- reserve ------------------------------------------------------------------------------ */
+/* ---- retention ---------------------------------------------------------------------------- */
 
-uint64_t put_dirty_limit(const struct core *c, const struct context *x)
+/* What the put says of a block that is committed, if it is its tenant's. */
+void put_retain_block(struct core *c, const struct put *p, uint32_t slot)
 {
-	uint64_t cxl = c->pool[ABI_TIER_CXL].capacity;
+	struct context *x = p->ctx;
 
-	if (x->plan.quota[ABI_TIER_CXL] < cxl)
-		cxl = x->plan.quota[ABI_TIER_CXL];
-	return cxl / 100 * c->config.dirty_percent;
+	if ((!p->args.priority && !p->args.ttl_ms) || block_salt(x, slot) != p->args.salt)
+		return;
+	retain_say(c, x, slot, p->args.priority, p->args.ttl_ms);
+	if (x->meta[slot].persist == PERSIST_REFUSED)
+		admit_again(c, x, slot, false); /* priority counts there, too */
 }
+
+static void put_retain(struct core *c, const struct put *p)
+{
+	if (!p->args.priority && !p->args.ttl_ms)
+		return;
+	for (uint32_t i = 0; i < p->done; i++) {
+		uint32_t slot = p->ref[i].slot;
+
+		if (block_alive(p->ctx, p->ref[i]) &&
+		    index_block(&p->ctx->ix, slot)->state == ABI_BLOCK_COMMITTED)
+			put_retain_block(c, p, slot);
+	}
+}
+
+/* ---- reserve ------------------------------------------------------------------------------ */
 
 static int args_check(const struct context *x, const struct abi_put_args *a, uint32_t count)
 {
@@ -304,7 +322,7 @@ void put_reserve(struct core *c, struct request *r)
 		err = -EOPNOTSUPP;
 	if (!err && r->sqe.handle && !reserve_find(c, r->sqe.handle, r->client, x))
 		err = -ENOENT;
-	if (!err && r->sqe.flags & ABI_SQE_DURABLE && x->dirty_bytes > put_dirty_limit(c, x))
+	if (!err && r->sqe.flags & ABI_SQE_DURABLE && x->dirty_bytes > dirty_limit(c, x))
 		err = -EAGAIN;
 	if (!err && !account_may(c, &c->client[r->client], ACCOUNT_PUTS)) {
 		c->metrics.limit_refusals++;
@@ -379,7 +397,7 @@ static void put_end(struct core *c, struct request *r, int res)
 	uint64_t visible = put_visible(r->put);
 
 	assert(!r->outstanding);
-	retain_put(c, r->put);
+	put_retain(c, r->put);
 	put_free(c, r->put);
 	r->put = NULL;
 	evict_room_ahead(c, r->ctx, ABI_TIER_CXL);
@@ -442,7 +460,8 @@ static void narrow(struct core *c, struct put *p, uint32_t i)
 			x->spec.geometry.part[part].layers * x->spec.geometry.part[part].groups;
 		if (!block_use(x, slot)->missing) {
 			block_commit(c, x, slot);
-			retain_put_block(c, p, slot);
+			writeback_enqueue(c, x, slot);
+			put_retain_block(c, p, slot);
 		}
 	}
 }
@@ -617,7 +636,7 @@ void put_commit_begin(struct core *c, struct request *r)
 	p->committing = true;
 	p->written = 0;
 	if (!p->durable && context_has_nvme(c, p->ctx) &&
-	    p->ctx->dirty_bytes + p->block_bytes * p->args.count > put_dirty_limit(c, p->ctx)) {
+	    p->ctx->dirty_bytes + p->block_bytes * p->args.count > dirty_limit(c, p->ctx)) {
 		c->metrics.puts_dropped++; /* P5: it only serves later reuse */
 		r->status = ABI_STATUS_DROPPED;
 		put_end(c, r, 0);

@@ -21,7 +21,9 @@ void put_tick(struct core *c);
  * stays by that alone until it is written, and then makes room for the rest.
  */
 void put_let_go(struct core *c, struct put *p);
-uint64_t put_dirty_limit(const struct core *c, const struct context *x);
+
+/* A block of it is committed: what it says of its retention. */
+void put_retain_block(struct core *c, const struct put *p, uint32_t slot);
 
 /* Does block i count the put as a writer? Others were there before, or are somebody else's. */
 static inline bool put_mine(const struct put *p, uint32_t i)

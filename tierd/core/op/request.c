@@ -19,81 +19,6 @@
 
 #define REQUESTS_SPARED 256u /* for clients, when the core wants some of its own */
 
-/* ---- queues ------------------------------------------------------------------------------- */
-
-void request_wake(struct core *c, struct request *r)
-{
-	if (r->queued || r->phase == REQUEST_FREE)
-		return;
-	r->phase = REQUEST_RUN;
-	r->queued = true;
-	r->next = NULL;
-	if (c->run_tail)
-		c->run_tail->next = r;
-	else
-		c->run_head = r;
-	c->run_tail = r;
-}
-
-void request_wait_space(struct core *c, struct request *r)
-{
-	assert(!r->queued);
-	r->phase = REQUEST_SPACE;
-	r->queued = true;
-	r->next = NULL;
-	if (c->space_tail)
-		c->space_tail->next = r;
-	else
-		c->space_head = r;
-	c->space_tail = r;
-}
-
-/* Room may be there: everyone who waits looks again, in order. */
-void request_wake_space(struct core *c)
-{
-	struct request *r = c->space_head;
-
-	c->space_head = c->space_tail = NULL;
-	while (r) {
-		struct request *next = r->next;
-
-		r->queued = false;
-		request_wake(c, r);
-		r = next;
-	}
-}
-
-/* Pages came, or operations are free: that makes no room, and nobody looks who waits for that. */
-void request_wake_joiners(struct core *c)
-{
-	struct request *r = c->space_head;
-
-	c->space_head = c->space_tail = NULL;
-	while (r) {
-		struct request *next = r->next;
-
-		r->queued = false;
-		if (r->room)
-			request_wait_space(c, r);
-		else
-			request_wake(c, r);
-		r = next;
-	}
-}
-
-static void space_unqueue(struct core *c, struct request *r)
-{
-	struct request **link = &c->space_head, *tail = NULL;
-
-	for (; *link && *link != r; link = &(*link)->next)
-		tail = *link;
-	assert(*link == r);
-	*link = r->next;
-	if (c->space_tail == r)
-		c->space_tail = tail;
-	r->queued = false;
-}
-
 /* ---- end ---------------------------------------------------------------------------------- */
 
 static void order_check(struct core *c, uint32_t client);
@@ -108,7 +33,7 @@ static void request_free(struct core *c, struct request *r)
 	if (r->stream)
 		stream_detach(r);
 	if (r->queued && r->phase == REQUEST_SPACE)
-		space_unqueue(c, r);
+		request_unqueue(c, r);
 	if (r->queued)
 		return; /* in the run queue: request_run frees it */
 	r->phase = REQUEST_FREE;
@@ -219,7 +144,7 @@ static void order_check(struct core *c, uint32_t client)
 	}
 }
 
-static void order_begin(struct core *c, struct request *r)
+void request_order(struct core *c, struct request *r)
 {
 	bool cancel = r->sqe.op == ABI_OP_CANCEL;
 
@@ -253,7 +178,7 @@ void request_abort(struct core *c, struct request *r, int error)
 			r->error = error;
 		r->cancelled = true;
 		if (r->phase == REQUEST_SPACE)
-			space_unqueue(c, r);
+			request_unqueue(c, r);
 		request_wake(c, r);
 	}
 	if (r->outstanding)
@@ -389,54 +314,12 @@ static int request_check(struct core *c, struct request *r)
 
 static void request_start(struct core *c, struct request *r)
 {
-	switch (r->sqe.op) {
-	case ABI_OP_PUT_RESERVE:
-		put_reserve(c, r);
-		break;
-	case ABI_OP_PUT_COMMIT:
-		put_commit_begin(c, r);
-		break;
-	case ABI_OP_PUT_ABORT:
-		put_abort_request(c, r);
-		break;
-	case ABI_OP_FETCH:
-	case ABI_OP_FETCH_PAGES:
-		fetch_begin(c, r);
-		break;
-	case ABI_OP_PREFETCH:
-		prefetch_begin(c, r);
-		break;
-	case ABI_OP_MIGRATE:
-		migrate_begin(c, r);
-		break;
-	case ABI_OP_SESSION:
-		session_request(c, r);
-		break;
-	case ABI_OP_PLAN:
-		plan_request(c, r);
-		break;
-	case ABI_OP_PIN:
-		pin_request(c, r);
-		break;
-	case ABI_OP_UNPIN:
-		unpin_request(c, r);
-		break;
-	case ABI_OP_DELETE:
-		delete_begin(c, r);
-		break;
-	case ABI_OP_STREAM:
-		stream_begin(c, r);
-		break;
-	case ABI_OP_RESERVE:
-		reserve_request(c, r);
-		break;
-	case ABI_OP_CANCEL:
-	case ABI_OP_DRAIN:
-		order_begin(c, r);
-		break;
-	default:
+	const struct op_ops *op = &core_ops[r->sqe.op];
+
+	if (op->begin)
+		op->begin(c, r);
+	else
 		request_end(c, r, 0, 0, 0);
-	}
 }
 
 static void refuse(struct core *c, uint32_t client, const struct abi_sqe *sqe, int err)
@@ -515,36 +398,12 @@ static void request_step(struct core *c, struct request *r)
 			request_free(c, r);
 		return;
 	}
-	switch (r->sqe.op) {
-	case ABI_OP_PUT_RESERVE:
-		put_reserve_step(c, r);
-		break;
-	case ABI_OP_PUT_COMMIT:
-		put_commit_step(c, r);
-		break;
-	case ABI_OP_FETCH:
-	case ABI_OP_FETCH_PAGES:
-		fetch_step(c, r);
-		break;
-	case ABI_OP_PREFETCH:
-		prefetch_step(c, r);
-		break;
-	case ABI_OP_MIGRATE:
-		migrate_step(c, r);
-		break;
-	case ABI_OP_DELETE:
-		delete_step(c, r);
-		break;
-	case ABI_OP_STREAM:
-		stream_step(c, r);
-		break;
-	case ABI_OP_RESERVE:
-		reserve_step(c, r);
-		break;
-	default:
-		assert(r->cancelled);
-		request_end(c, r, r->error, 0, 0);
+	if (core_ops[r->sqe.op].step) {
+		core_ops[r->sqe.op].step(c, r);
+		return;
 	}
+	assert(r->cancelled);
+	request_end(c, r, r->error, 0, 0);
 }
 
 /* Everyone in the queue now takes one step; who wakes meanwhile comes next time. */
@@ -604,7 +463,7 @@ void request_tick(struct core *c)
 			continue; /* bounded by what it waits for */
 		r->late = true;
 		if (r->phase == REQUEST_SPACE)
-			space_unqueue(c, r);
+			request_unqueue(c, r);
 		request_wake(c, r);
 	}
 }
@@ -675,13 +534,6 @@ bool request_of_context(const struct core *c, const struct context *x)
 bool request_holds(const struct core *c, const struct context *x)
 {
 	return any_of(c, x, true);
-}
-
-void request_wake_phase(struct core *c, enum request_phase phase)
-{
-	for (uint32_t i = 0; c->requests && i < c->requests_high; i++)
-		if (c->request[i].phase == phase)
-			request_wake(c, &c->request[i]);
 }
 
 /* What the cursor runs over: pages of a fetch; else (total counts what became of them) blocks. */

@@ -94,7 +94,7 @@ static void stream_free(struct core *c, struct stream *s)
 	while (c->streams_high && !c->stream[c->streams_high - 1].used)
 		c->streams_high--;
 	request_wake_space(c);
-	context_maybe_gone(c, x);
+	core_signals.context_idle(c, x);
 }
 
 static void unhold(struct core *c, struct stream *s)

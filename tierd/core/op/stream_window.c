@@ -277,11 +277,3 @@ void stream_window_end(struct core *c, struct stream *s)
 			request_wake(c, other->request);
 	}
 }
-
-/* Bytes that are set aside for streams and hold nothing of theirs now. */
-uint64_t stream_aside_unused(const struct core *c, uint32_t tier)
-{
-	return c->stream_aside[tier] > c->streamed[tier]
-		       ? c->stream_aside[tier] - c->streamed[tier]
-		       : 0;
-}

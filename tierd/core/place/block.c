@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whole blocks: making, committing, dropping one; its residency counters; and the one list that a
- * block is in (pending -> dirty -> its segment's). Pages change only through page.h, and the
- * counters here follow each change at once.
+ * Whole blocks: making, committing, dropping one; and its residency counters. Pages change only
+ * through page.h, and the counters here follow each change at once.
  */
 #include <assert.h>
 #include <string.h>
@@ -11,117 +10,6 @@
 
 #define URGENT_BITS 2u /* of block_use.urgent, for each tier */
 #define URGENT_MASK 3u
-
-void block_list_init(struct block_list *list)
-{
-	memset(list, 0, sizeof(*list));
-	list->head = list->tail = ABI_SLOT_NONE;
-}
-
-void block_link(struct core *c, struct block_list *list, struct context *x, uint32_t slot)
-{
-	struct block_meta *m = &x->meta[slot];
-
-	m->prev = list->tail;
-	m->prev_ctx = list->tail_ctx;
-	m->next = ABI_SLOT_NONE;
-	if (list->tail == ABI_SLOT_NONE) {
-		list->head = slot;
-		list->head_ctx = (uint16_t)x->index;
-	} else {
-		struct block_meta *t = &c->context[list->tail_ctx]->meta[list->tail];
-
-		t->next = slot;
-		t->next_ctx = x->index & 0x3fffu;
-	}
-	list->tail = slot;
-	list->tail_ctx = (uint16_t)x->index;
-	list->count++;
-}
-
-void block_link_first(struct core *c, struct block_list *list, struct context *x, uint32_t slot)
-{
-	struct block_meta *m = &x->meta[slot], *h;
-
-	if (list->head == ABI_SLOT_NONE) {
-		block_link(c, list, x, slot);
-		return;
-	}
-	h = &c->context[list->head_ctx]->meta[list->head];
-	h->prev = slot;
-	h->prev_ctx = x->index & 0x3fffu;
-	m->prev = ABI_SLOT_NONE;
-	m->next = list->head;
-	m->next_ctx = list->head_ctx & 0x3fffu;
-	list->head = slot;
-	list->head_ctx = (uint16_t)x->index;
-	list->count++;
-}
-
-void block_unlink(struct core *c, struct block_list *list, struct context *x, uint32_t slot)
-{
-	struct block_meta *m = &x->meta[slot];
-
-	assert(list->count > 0);
-	if (m->prev == ABI_SLOT_NONE) {
-		list->head = m->next;
-		list->head_ctx = m->next_ctx;
-	} else {
-		struct block_meta *p = &c->context[m->prev_ctx]->meta[m->prev];
-
-		p->next = m->next;
-		p->next_ctx = m->next_ctx;
-	}
-	if (m->next == ABI_SLOT_NONE) {
-		list->tail = m->prev;
-		list->tail_ctx = m->prev_ctx;
-	} else {
-		struct block_meta *n = &c->context[m->next_ctx]->meta[m->next];
-
-		n->prev = m->prev;
-		n->prev_ctx = m->prev_ctx;
-	}
-	m->prev = m->next = ABI_SLOT_NONE;
-	list->count--;
-}
-
-/* ---- sizes -------------------------------------------------------------------------------- */
-
-uint64_t parts_mask(const struct context *x)
-{
-	return (1ull << x->spec.geometry.part_count) - 1;
-}
-
-uint32_t block_pages(const struct context *x, uint32_t slot)
-{
-	return store_block_pages(&x->spec.geometry, index_block(&x->ix, slot)->parts);
-}
-
-uint64_t block_bytes(const struct context *x, uint32_t slot)
-{
-	return store_block_bytes(&x->spec.geometry, index_block(&x->ix, slot)->parts);
-}
-
-uint32_t block_segment(const struct core *c, const struct context *x, uint32_t slot)
-{
-	uint32_t parts = index_block(&x->ix, slot)->parts;
-	uint32_t part = (uint32_t)__builtin_ctz(parts);
-	uint32_t page = x->spec.geometry.part[part].page_base;
-
-	assert(parts);
-	return store_segment_of(c->store, abi_nvme_offset(index_page(&x->ix, slot, page)->nvme));
-}
-
-bool block_alive(const struct context *x, struct abi_block_ref ref)
-{
-	const struct abi_block *b;
-
-	if (ref.slot >= x->ix.slots_used)
-		return false;
-	b = index_block(&x->ix, ref.slot);
-	return b->generation == ref.generation && b->state != ABI_BLOCK_FREE &&
-	       b->epoch == (uint32_t)x->spec.epoch;
-}
 
 /* ---- life --------------------------------------------------------------------------------- */
 
@@ -205,7 +93,7 @@ void block_used(struct core *c, struct context *x, uint32_t slot, uint32_t weigh
 		if (x->meta[slot].there[tier].ordered)
 			x->policy->touch(block_policy(x, slot, tier), slot, weight, c->now_ns);
 	if (x->meta[slot].persist == PERSIST_REFUSED)
-		admit_again(c, x, slot, false);
+		core_signals.block_wanted(c, x, slot);
 	if (x->meta[slot].persist == PERSIST_CLEAN &&
 	    !(x->meta[slot].there[ABI_TIER_CXL].ordered) && block_policy(x, slot, ABI_TIER_CXL))
 		x->policy->elsewhere(block_policy(x, slot, ABI_TIER_CXL),
@@ -242,8 +130,6 @@ void block_commit(struct core *c, struct context *x, uint32_t slot)
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
 		if (m->there[tier].pages)
 			block_enter_policy(c, x, slot, tier);
-	if (context_has_nvme(c, x))
-		writeback_enqueue(c, x, slot);
 	block_use_settle(x, slot);
 }
 
@@ -414,6 +300,14 @@ void block_unwritten(struct core *c, struct context *x, uint32_t slot)
 	m->persist = PERSIST_NONE;
 }
 
+/* It is refused no more. */
+void block_unrefuse(struct context *x, uint32_t slot)
+{
+	assert(x->meta[slot].persist == PERSIST_REFUSED && x->refused > 0);
+	x->meta[slot].persist = PERSIST_NONE;
+	x->refused--;
+}
+
 static void drop_persist(struct core *c, struct context *x, uint32_t slot)
 {
 	struct block_meta *m = &x->meta[slot];
@@ -429,7 +323,7 @@ static void drop_persist(struct core *c, struct context *x, uint32_t slot)
 		block_unwritten(c, x, slot);
 		break;
 	case PERSIST_REFUSED:
-		admit_forget(x, slot);
+		block_unrefuse(x, slot);
 		c->metrics.admission_lost++;
 		break;
 	default:
@@ -448,7 +342,7 @@ static void block_unwant(struct core *c, struct context *x, uint32_t slot)
 	use->missing = use->expires_ms = 0; /* or of a committed one its heads */
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
 		use->planned[tier] = 0;
-	pin_lost(c, x, slot);
+	core_signals.block_gone(c, x, slot);
 }
 
 /*

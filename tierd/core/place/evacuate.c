@@ -100,7 +100,7 @@ void evacuate_punched(struct core *c, const struct core_range *range)
 	else
 		space_punched(s, range->offset);
 	request_wake_space(c);
-	context_maybe_gone(c, x);
+	core_signals.context_idle(c, x);
 }
 
 /* ---- moving ------------------------------------------------------------------------------- */

@@ -8,7 +8,7 @@
 
 #include "libtier/abi/index.h"
 #include "tierd/core/unit/block_use.h"
-#include "tierd/core/book/prefix.h"
+#include "tierd/core/place/prefix.h"
 
 /* block_meta.persist: is there a copy on NVMe? */
 #define PERSIST_NONE 0u    /* memory-only context, or pending */

@@ -12,7 +12,7 @@
  * Depths grow by one along each link, so links make no ring whatever clients say. A block whose
  * parent was not there when it was put has none, and is a beginning of its own.
  */
-#include "tierd/core/book/prefix.h"
+#include "tierd/core/place/prefix.h"
 
 #include <assert.h>
 #include <errno.h>

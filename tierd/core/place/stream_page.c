@@ -92,3 +92,11 @@ void stream_page_unclaim(struct core *c, struct context *x, uint32_t slot, uint3
 	if (keep || !retire_page(c, x, slot, page, tier))
 		stream_page_adopt(c, x, slot, page, tier);
 }
+
+/* Bytes that are set aside for streams and hold nothing of theirs now. */
+uint64_t stream_aside_unused(const struct core *c, uint32_t tier)
+{
+	return c->stream_aside[tier] > c->streamed[tier]
+		       ? c->stream_aside[tier] - c->streamed[tier]
+		       : 0;
+}

@@ -42,7 +42,8 @@ static int page_copied(struct core *c, const struct request *r, const struct cor
 	assert(!pending || block_use(x, slot)->missing > 0);
 	if (pending && !--block_use_make(x, slot)->missing) {
 		block_commit(c, x, slot);
-		retain_put_block(c, r->put, slot); /* before a record can be written */
+		writeback_enqueue(c, x, slot);
+		put_retain_block(c, r->put, slot); /* before a record can be written */
 	}
 	return 0;
 }

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Marks on a block that keep some of its first layers in a tier: of pins, which promise, and of
+ * heads of conversations, which are wishes. Here they are only read; pin.c and heads.c set them.
+ */
+#include <assert.h>
+
+#include "tierd/core/state.h"
+
+/* Is this page among the first layers that somebody pinned? (Whole blocks: block_use.pins.) */
+bool pin_holds(const struct context *x, uint32_t slot, uint32_t page, uint32_t tier)
+{
+	const struct abi_part *part = &context_geometry(x)->part[x->page_part[page]];
+	const struct block_use *use = block_use(x, slot);
+
+	return use->head_pins[tier] &&
+	       (page - part->page_base) / part->groups < use->head_layers[tier];
+}
+
+/* Pages of a part that its first layers, so many, are. */
+uint32_t heads_pages(const struct abi_part *part, uint32_t layers)
+{
+	return (layers < part->layers ? layers : part->layers) * part->groups;
+}
+
+/* Is this page in a head that is kept? */
+bool heads_holds(const struct context *x, uint32_t slot, uint32_t page, uint32_t tier)
+{
+	const struct abi_part *part = &context_geometry(x)->part[x->page_part[page]];
+	const struct block_use *use = block_use(x, slot);
+
+	assert(index_block(&x->ix, slot)->state == ABI_BLOCK_COMMITTED);
+	return (page - part->page_base) / part->groups < use->heads[tier].layers;
+}
+
+/* Is no more of the block in the tier than such pages? By their number. */
+bool heads_is_all(const struct context *x, uint32_t slot, uint32_t tier)
+{
+	const struct abi_geometry *g = context_geometry(x);
+	const struct block_use *use = block_use(x, slot);
+	uint32_t pages = 0;
+
+	assert(index_block(&x->ix, slot)->state == ABI_BLOCK_COMMITTED);
+	if (!use->heads[tier].count)
+		return false;
+	for (uint32_t i = 0; i < g->part_count; i++)
+		if (index_block(&x->ix, slot)->parts >> i & 1)
+			pages += heads_pages(&g->part[i], use->heads[tier].layers);
+	return x->meta[slot].there[tier].pages <= pages;
+}
+
+bool heads_reads(const struct session *s, uint32_t part)
+{
+	return !s->part_count || (part >= s->part_first && part - s->part_first < s->part_count);
+}
+
+uint32_t heads_layers(const struct session *s)
+{
+	const struct abi_geometry *g = context_geometry(s->ctx);
+	uint32_t most = 1;
+
+	for (uint32_t i = 0; i < g->part_count; i++)
+		if (heads_reads(s, i))
+			most = g->part[i].layers > most ? g->part[i].layers : most;
+	return most;
+}
+
+/* Bytes of the first layers of all blocks of a session. */
+uint64_t heads_bytes(const struct session *s, uint32_t layers)
+{
+	const struct abi_geometry *g = context_geometry(s->ctx);
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < g->part_count; i++)
+		if (heads_reads(s, i))
+			bytes += (uint64_t)heads_pages(&g->part[i], layers) *
+				 g->part[i].page_stride;
+	return bytes * s->blocks;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who waits: the queue of requests that take a step when the event is over, and that of those who
+ * wait for room. Waking is all that is done here; the steps are request.c's.
+ */
+#include <assert.h>
+
+#include "tierd/core/state.h"
+
+void request_wake(struct core *c, struct request *r)
+{
+	if (r->queued || r->phase == REQUEST_FREE)
+		return;
+	r->phase = REQUEST_RUN;
+	r->queued = true;
+	r->next = NULL;
+	if (c->run_tail)
+		c->run_tail->next = r;
+	else
+		c->run_head = r;
+	c->run_tail = r;
+}
+
+void request_wait_space(struct core *c, struct request *r)
+{
+	assert(!r->queued);
+	r->phase = REQUEST_SPACE;
+	r->queued = true;
+	r->next = NULL;
+	if (c->space_tail)
+		c->space_tail->next = r;
+	else
+		c->space_head = r;
+	c->space_tail = r;
+}
+
+/* Room may be there: everyone who waits looks again, in order. */
+void request_wake_space(struct core *c)
+{
+	struct request *r = c->space_head;
+
+	c->space_head = c->space_tail = NULL;
+	while (r) {
+		struct request *next = r->next;
+
+		r->queued = false;
+		request_wake(c, r);
+		r = next;
+	}
+}
+
+/* Pages came, or operations are free: that makes no room, and nobody looks who waits for that. */
+void request_wake_joiners(struct core *c)
+{
+	struct request *r = c->space_head;
+
+	c->space_head = c->space_tail = NULL;
+	while (r) {
+		struct request *next = r->next;
+
+		r->queued = false;
+		if (r->room)
+			request_wait_space(c, r);
+		else
+			request_wake(c, r);
+		r = next;
+	}
+}
+
+/* It does not wait for room any more. */
+void request_unqueue(struct core *c, struct request *r)
+{
+	struct request **link = &c->space_head, *tail = NULL;
+
+	for (; *link && *link != r; link = &(*link)->next)
+		tail = *link;
+	assert(*link == r);
+	*link = r->next;
+	if (c->space_tail == r)
+		c->space_tail = tail;
+	r->queued = false;
+}
+
+void request_wake_phase(struct core *c, enum request_phase phase)
+{
+	for (uint32_t i = 0; c->requests && i < c->requests_high; i++)
+		if (c->request[i].phase == phase)
+			request_wake(c, &c->request[i]);
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which segment of the cache log is dropped when the store needs a free one, and what of it is
+ * written again. The cleaner (clean.c) comes first, where there is room for it to work.
+ */
+#include "tierd/core/state.h"
+
+#define STORE_FREE_MIN 2u /* segments kept free in advance, beside the reserve */
+
+/*
+ * Drop a segment of the cache log. What is whole in CXL has earned its place there and is written
+ * again (at most half of the segment, so that dropping gains), and so was by the cleaner what is
+ * hot; the rest leaves. What is pinned never does: where nothing in CXL can be written again, it
+ * stays, and the segment with it, until the pin ends or the cleaner moves it.
+ */
+void evict_segment(struct core *c, uint32_t segment)
+{
+	const struct block_list *list = &c->segment_blocks[segment];
+	uint32_t keep = list->count / 2, slot = list->head, index = list->head_ctx;
+
+	while (slot != ABI_SLOT_NONE) {
+		struct context *x = c->context[index];
+		const struct block_meta *m = &x->meta[slot];
+		const struct block_use *use = block_use(x, slot);
+		uint32_t next = m->next;
+
+		index = m->next_ctx;
+		if ((keep || use->pins[ABI_TIER_CXL]) &&
+		    !use->streamed[ABI_TIER_CXL] && /* what a stream brought is about to go */
+		    m->there[ABI_TIER_CXL].pages == block_pages(x, slot)) {
+			keep -= keep > 0;
+			block_unwritten(c, x, slot);
+			writeback_again(c, x, slot);
+		} else if (!block_use_is_pinned(use)) {
+			block_drop(c, x, slot);
+		}
+		slot = next;
+	}
+	c->metrics.segments_dropped += list->count == 0;
+}
+
+/* Is all of it pinned? */
+static bool is_kept(const struct core *c, uint32_t segment)
+{
+	const struct block_list *list = &c->segment_blocks[segment];
+	const struct context *x = c->context[list->head_ctx];
+	uint32_t next;
+
+	for (uint32_t slot = list->head; slot != ABI_SLOT_NONE; slot = next) {
+		if (!block_use_is_pinned(block_use(x, slot)))
+			return false;
+		next = x->meta[slot].next;
+		x = c->context[x->meta[slot].next_ctx];
+	}
+	return list->count > 0;
+}
+
+/*
+ * The oldest segment of the cache log that is worth dropping: one whose blocks are all pinned would
+ * stay, or be written again, and so on in circles while a full log holds nothing else.
+ */
+int64_t evict_oldest(const struct core *c)
+{
+	int64_t segment = store_oldest(c->store, DISK_LOG_CACHE);
+
+	while (segment >= 0 && is_kept(c, (uint32_t)segment))
+		segment = store_oldest_after(c->store, DISK_LOG_CACHE, segment);
+	return segment;
+}
+
+/*
+ * Make a free segment at once. False: nothing can go now; the cleaner may be at work. The oldest
+ * segment of the cache log goes without its hot blocks being looked for: that was clean_begin's
+ * chance, and writers are faster than it.
+ */
+bool evict_store(struct core *c)
+{
+	int64_t segment = store_dead(c->store);
+
+	if (segment < 0 && discard_release(c))
+		return true;
+	if (segment < 0) {
+		segment = evict_oldest(c);
+		if (segment < 0) {
+			clean_begin(c);
+			return false;
+		}
+		evict_segment(c, (uint32_t)segment);
+		segment = store_dead(c->store);
+	}
+	if (segment < 0)
+		return false;
+	store_segment_free(c->store, (uint32_t)segment);
+	return true;
+}
+
+/* The same for a run that found no room, or tombstones. */
+bool evict_store_for(struct core *c, enum store_stream stream)
+{
+	store_no_room(c->store, stream);
+	return evict_store(c);
+}
+
+/* Keep segments free in advance, so that nobody waits and the cleaner finds the time. */
+void evict_ahead(struct core *c)
+{
+	bool cleaned = c->config.super.segment_count >= STORE_RESERVED_FROM;
+	uint32_t want = STORE_FREE_MIN + (cleaned ? STORE_RESERVE : 0);
+	struct store_stats st;
+	int64_t segment;
+
+	store_stats(c->store, &st);
+	while (st.segments_free < want && (segment = store_dead(c->store)) >= 0) {
+		store_segment_free(c->store, (uint32_t)segment);
+		st.segments_free++;
+	}
+	if (st.segments_free >= want)
+		return;
+	if (cleaned)
+		clean_begin(c);
+	else
+		evict_store(c);
+}

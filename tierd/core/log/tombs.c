@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tombstones: keys whose records must not come back at the next start. Two queues, of those that
+ * are new and of those that the cleaner carries; write-back makes records of them.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "tierd/core/state.h"
+
+/*
+ * Queue a tombstone for the key. Also for one that is not in the index: a record of a block that
+ * was evicted lies in its segment until that is used again, and recovery would bring it back.
+ * The bound spares what is put under the key while the tombstone waits for its record.
+ * False: the queue is full, try again later.
+ */
+bool tombstone(struct core *c, struct context *x, const uint8_t *key, uint64_t up_to_lsn)
+{
+	if (!context_has_nvme(c, x))
+		return true;
+	if (!tombs_room(&c->tombs[TOMBS_NEW], 1))
+		return false;
+	tomb_push(&c->tombs[TOMBS_NEW], x->spec.uid, key, up_to_lsn);
+	return true;
+}
+
+bool tombs_room(const struct tombs *t, uint32_t keys)
+{
+	return t->queued - t->flushed + keys <= TOMBS_MAX;
+}
+
+void tomb_push(struct tombs *t, uint64_t context_uid, const uint8_t *key, uint64_t up_to_lsn)
+{
+	struct tomb *at = &t->tomb[t->queued++ % TOMBS_MAX];
+
+	assert(t->queued - t->flushed <= TOMBS_MAX);
+	memset(at, 0, sizeof(*at));
+	at->context_uid = context_uid;
+	memcpy(at->block.key, key, ABI_KEY_BYTES);
+	at->block.salt = up_to_lsn;
+}
+
+/*
+ * How many one record takes from the queue's head on: all of the context of the first. Those that
+ * the cleaner carries stand in any order, so others of that context come to the front: where
+ * contexts had deleted by turns each key would have a record again.
+ */
+uint32_t tombs_alike(struct tombs *t, enum tombs_kind kind)
+{
+	uint64_t first = t->written;
+	uint64_t uid = t->tomb[first % TOMBS_MAX].context_uid;
+	uint32_t n = 0;
+
+	assert(t->flushed <= first && first <= t->queued);
+	for (uint64_t i = first; i < t->queued && n < STORE_TOMBSTONE_KEYS_MAX; i++) {
+		struct tomb *at = &t->tomb[i % TOMBS_MAX];
+		struct tomb *to = &t->tomb[(first + n) % TOMBS_MAX], moved = *to;
+
+		if (at->context_uid != uid && kind == TOMBS_NEW)
+			break; /* who waits for these counts by their places */
+		if (at->context_uid != uid)
+			continue;
+		*to = *at;
+		*at = moved;
+		n++;
+	}
+	return n;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whole blocks, places for their pages, who leaves, and what becomes of a place.
+ * A last part of state.h, which includes it.
+ */
+#ifndef TIERD_CORE_PLACE_PLACE_H
+#define TIERD_CORE_PLACE_PLACE_H
+
+/* block.c */
+void block_enter_policy(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
+uint32_t block_new(struct core *c, struct context *x, const uint8_t *key);
+void block_unnew(struct core *c, struct context *x, uint32_t slot);
+void block_commit(struct core *c, struct context *x, uint32_t slot);
+void block_drop(struct core *c, struct context *x, uint32_t slot);
+void block_release(struct core *c, struct context *x, uint32_t slot); /* frees a dropped slot */
+void block_resident(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
+void block_page_taken(struct core *c, struct context *x, uint32_t slot, uint32_t page,
+		      uint32_t tier, uint64_t offset);
+void block_page_freed(struct core *c, struct context *x, uint32_t slot, uint32_t page,
+		      uint32_t tier);
+void block_unwritten(struct core *c, struct context *x, uint32_t slot); /* leaves NVMe */
+void block_unrefuse(struct context *x, uint32_t slot);
+void block_tier_hint(struct context *x, uint32_t slot);
+void block_used(struct core *c, struct context *x, uint32_t slot, uint32_t weight);
+void block_left(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
+void block_bury(struct core *c, struct context *x, uint32_t slot);
+void block_hold(struct context *x, uint32_t slot);
+void block_unhold(struct core *c, struct context *x, uint32_t slot);
+void block_await(struct context *x, uint32_t slot, uint32_t tier, uint32_t klass);
+uint32_t block_class(const struct context *x, uint32_t slot, uint32_t tier, uint32_t klass);
+
+/* reclaim.c */
+bool retire_page(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
+bool retire_moved(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier,
+		  uint64_t to);
+void reclaim_flush(struct core *c);
+void reclaim_fenced(struct core *c, struct core_batch *batch);
+void reclaim_scanned(struct core *c, struct core_batch *batch);
+void reclaim_tick(struct core *c);
+
+/* evict.c */
+void place_prepare(struct core *c, struct context *x, uint32_t tier, uint64_t fresh);
+int64_t place_alloc(struct core *c, struct context *x, uint32_t page, uint32_t tier);
+int64_t place_alloc_stream(struct core *c, struct context *x, uint32_t page, uint32_t tier);
+bool place_set_aside(const struct core *c, uint32_t tier, uint64_t bytes);
+int64_t place_for(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
+int64_t place_for_stream(struct core *c, struct context *x, uint32_t slot, uint32_t page,
+			 uint32_t tier);
+int evict_room(struct core *c, struct context *x, uint32_t tier, uint64_t bytes);
+int evict_account(struct core *c, struct context *x, uint32_t slot, uint32_t tier, uint64_t bytes);
+uint64_t evict_some(struct core *c, struct context *x, uint32_t tier, uint64_t bytes);
+void evict_room_ahead(struct core *c, struct context *x, uint32_t tier);
+void evict_drain_logs(struct core *c);
+void evict_drain_client(struct core *c, struct client *k);
+bool evict_block(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
+bool evict_nvme(struct core *c, struct context *x, uint64_t bytes);
+bool evict_may(const struct core *c, const struct context *x, uint32_t slot, uint32_t tier);
+bool evict_nvme_account(struct core *c, struct context *x, uint32_t slot, uint64_t bytes);
+void evict_prepare_refused(struct core *c, const struct core_range *range);
+void evict_tick(struct core *c);
+
+/* stream_page.c */
+uint64_t stream_aside_unused(const struct core *c, uint32_t tier);
+void stream_page_charge(struct core *c, struct context *x, uint32_t slot, uint32_t page,
+			uint32_t tier);
+void stream_page_uncharge(struct core *c, struct context *x, uint32_t slot, uint32_t page,
+			  uint32_t tier);
+void stream_page_adopt(struct core *c, struct context *x, uint32_t slot, uint32_t page,
+		       uint32_t tier);
+void stream_page_adopt_block(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
+void stream_page_claim(struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
+void stream_page_unclaim(struct core *c, struct context *x, uint32_t slot, uint32_t page,
+			 uint32_t tier);
+
+#endif
