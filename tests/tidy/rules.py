@@ -9,6 +9,7 @@ import re
 import subprocess
 
 import csource
+import floors
 
 CODE = (".c", ".h", ".cu", ".cuh", ".v", ".vh", ".sv", ".py", ".sh", ".mk")
 C = (".c", ".h")
@@ -431,6 +432,7 @@ RULES = {
     "asserts": asserts,
     "include-cycle": include_cycle,
     "layers": layers,
+    "floors": floors.floors,
     "opening": opening,
     "globals": globals_,
     "atomics": atomics,
