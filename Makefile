@@ -67,7 +67,7 @@ clean: ##      remove build/
 	rm -rf $(O)
 
 # --- what the machine has
-QUIET_GOALS := help setup clean demo test tidy gpu-check uninstall
+QUIET_GOALS := help setup setup-deb deb deb-test clean demo test tidy gpu-check uninstall
 ifneq ($(filter-out $(QUIET_GOALS),$(or $(MAKECMDGOALS),all)),)
 include $(O)/config.mk
 ifneq ($(strip $(REQUIRED_MISSING)),)
@@ -151,6 +151,9 @@ bench: all-plain
 
 # --- installation
 include .ci/install.mk
+
+# --- packages
+include .ci/deb.mk
 
 # --- folders with targets of their own
 include $(wildcard cuda/module.mk kernel-mod/module.mk fpga-sim/module.mk bench/module.mk \
