@@ -2,39 +2,26 @@
 /* Starting and stopping a tierd; see service.h. */
 #include "bench/service.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <ftw.h>
 #include <jansson.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "bench/process.h"
 #include "libtier/base/cleanup.h"
 #include "libtier/base/json_at.h"
 #include "libtier/base/time.h"
 
 #define ARGUMENTS_MAX 48
 #define START_NS (300 * NS_PER_S)
-#define STOP_NS (60 * NS_PER_S)
-#define LOG_TAIL_BYTES 4096
 #define REMOVE_TRIES 500
 #define SOCKET_BYTES_MAX 108 /* sun_path */
-
-static void moment(void)
-{
-	const struct timespec t = { .tv_nsec = 2000000 };
-
-	nanosleep(&t, NULL);
-}
 
 struct arguments {
 	char *arg[ARGUMENTS_MAX + 1];
@@ -84,23 +71,6 @@ static void arguments_of(struct arguments *a, const struct service *s,
 	}
 }
 
-/* In the child: errors can only be told by the exit status. */
-static void become(const struct service *s, char *const *arguments, pid_t parent)
-{
-	int log = open(s->log, O_WRONLY | O_CREAT | O_APPEND, 0600);
-	int nothing = open("/dev/null", O_RDONLY);
-
-	if (log < 0 || nothing < 0 || dup2(nothing, 0) < 0 || dup2(log, 1) < 0 || dup2(log, 2) < 0)
-		_exit(126);
-	prctl(PR_SET_PDEATHSIG, SIGTERM);
-	if (getppid() != parent)
-		_exit(126);
-	setsid();
-	execv(arguments[0], arguments);
-	dprintf(2, "%s: %s\n", arguments[0], strerror(errno));
-	_exit(127);
-}
-
 static int wait_ready(struct service *s, void (*tick)(void))
 {
 	const struct tier_connect_options options = {
@@ -125,7 +95,7 @@ static int wait_ready(struct service *s, void (*tick)(void))
 		}
 		if (tick)
 			tick();
-		moment();
+		process_moment();
 	}
 	return -ETIMEDOUT;
 }
@@ -133,7 +103,6 @@ static int wait_ready(struct service *s, void (*tick)(void))
 int service_start(struct service *s, const struct service_options *options, void (*tick)(void))
 {
 	struct arguments a = { .count = 0 };
-	pid_t parent = getpid();
 	int error = 0;
 
 	*s = (struct service){ .pid = 0 };
@@ -151,13 +120,10 @@ int service_start(struct service *s, const struct service_options *options, void
 	else if (access(options->tierd, X_OK))
 		error = -errno;
 	if (!error) {
-		fflush(NULL);
 		s->started_ns = time_now_ns();
-		s->pid = fork();
-		error = s->pid < 0 ? -errno : 0;
+		error = process_start(&s->pid, (const char *const *)a.arg,
+				      &(struct process_files){ .log = s->log });
 	}
-	if (!error && s->pid == 0)
-		become(s, a.arg, parent);
 	free_arguments(&a);
 	if (error) {
 		s->pid = 0;
@@ -175,55 +141,10 @@ int service_start(struct service *s, const struct service_options *options, void
 
 int service_stop(struct service *s)
 {
-	uint64_t since = time_now_ns();
-	int status = 0, error = 0;
+	pid_t pid = s->pid;
 
-	if (s->pid <= 0)
-		return 0;
-	kill(s->pid, SIGTERM);
-	while (waitpid(s->pid, &status, WNOHANG) == 0) {
-		if (!error && time_now_ns() - since > STOP_NS) {
-			kill(s->pid, SIGKILL);
-			error = -ETIMEDOUT;
-		}
-		moment();
-	}
 	s->pid = 0;
-	if (!error && (!WIFEXITED(status) || WEXITSTATUS(status)))
-		error = -EIO;
-	if (error) {
-		fprintf(stderr, "tierd ended badly (%s %d); the end of its log:\n",
-			WIFSIGNALED(status) ? "signal" : "exit status",
-			WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-		service_tell_log(s);
-	}
-	return error;
-}
-
-uint64_t process_cpu_ns(pid_t pid)
-{
-	char path[64 + sizeof(((struct dirent *)NULL)->d_name)];
-	const struct dirent *entry;
-	uint64_t sum = 0;
-	DIR *tasks;
-
-	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-	tasks = opendir(path);
-	if (!tasks)
-		return 0;
-	while ((entry = readdir(tasks))) {
-		unsigned long long ns = 0;
-		FILE *f;
-
-		snprintf(path, sizeof(path), "/proc/%d/task/%s/schedstat", (int)pid, entry->d_name);
-		f = entry->d_name[0] == '.' ? NULL : fopen(path, "re");
-		if (f && fscanf(f, "%llu", &ns) == 1)
-			sum += ns;
-		if (f)
-			fclose(f);
-	}
-	closedir(tasks);
-	return sum;
+	return process_stop(pid, "tierd", s->log);
 }
 
 uint64_t service_cpu_ns(const struct service *s)
@@ -233,16 +154,7 @@ uint64_t service_cpu_ns(const struct service *s)
 
 void service_tell_log(const struct service *s)
 {
-	int fd CLEANUP_CLOSE = open(s->log, O_RDONLY | O_CLOEXEC);
-	char tail[LOG_TAIL_BYTES + 1];
-	off_t end = fd < 0 ? 0 : lseek(fd, 0, SEEK_END);
-	ssize_t got;
-
-	if (fd < 0)
-		return;
-	got = pread(fd, tail, LOG_TAIL_BYTES, end > LOG_TAIL_BYTES ? end - LOG_TAIL_BYTES : 0);
-	if (got > 0)
-		fprintf(stderr, "%.*s", (int)got, tail);
+	process_tell_log(s->log);
 }
 
 int service_dir_make(char **out, const char *base)
@@ -276,7 +188,7 @@ void service_dir_remove(char *dir)
 	/* A daemon that is just ending may take its own files away meanwhile. */
 	for (int i = 0; i < REMOVE_TRIES && access(dir, F_OK) == 0; i++) {
 		if (i)
-			moment();
+			process_moment();
 		nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 	}
 	if (access(dir, F_OK) == 0)

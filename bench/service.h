@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "bench/process.h"
 #include "tier.h"
 
 #define SERVICE_PATH_BYTES 1024u
@@ -43,9 +44,6 @@ int service_stop(struct service *s);
 
 /* Processor time that all its threads have used. */
 uint64_t service_cpu_ns(const struct service *s);
-
-/* Processor time so far of one thread-group, by the scheduler's own count. */
-uint64_t process_cpu_ns(pid_t pid);
 
 /* Print the end of its log. */
 void service_tell_log(const struct service *s);
