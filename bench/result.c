@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,7 +50,8 @@ static int row_add(struct bench_results *results, const struct bench_row *row)
 		results->room = room;
 	}
 	results->row[results->count++] = *row;
-	bench_print_row(stdout, row);
+	if (!results->quiet)
+		bench_print_row(stdout, row);
 	return 0;
 }
 
@@ -80,6 +82,8 @@ int bench_judge(struct bench_results *results, const struct bench_figure *figure
 	row.high = of_value ? v.high : r.high;
 	row.verdict = rounds < SAMPLE_ROUNDS_MIN ? BENCH_CANNOT_TELL
 						 : bench_verdict_of(&row.goal, row.low, row.high);
+	row.rounds = *value;
+	row.peer_rounds = *peer;
 	return row_add(results, &row);
 }
 
@@ -105,6 +109,30 @@ int bench_judge_missing(struct bench_results *results, const struct bench_figure
 	row.value = row.against_value = row.ratio = row.low = row.high = NAN;
 	row.verdict = BENCH_CANNOT_TELL;
 	return row_add(results, &row);
+}
+
+int bench_note(struct bench_results *results, const char *workload, const char *format, ...)
+{
+	struct bench_note *bigger =
+		reallocarray(results->note, results->notes + 1, sizeof(*bigger));
+	struct bench_note *note;
+	va_list args;
+	int n;
+
+	if (!bigger)
+		return -ENOMEM;
+	results->note = bigger;
+	note = &bigger[results->notes];
+	snprintf(note->workload, sizeof(note->workload), "%s", workload);
+	va_start(args, format);
+	n = vasprintf(&note->text, format, args);
+	va_end(args);
+	if (n < 0)
+		return -ENOMEM;
+	results->notes++;
+	printf("%-7s %s\n", workload, note->text);
+	fflush(stdout);
+	return 0;
 }
 
 /* Three significant digits, or a dash. */
@@ -144,17 +172,27 @@ static json_t *json_number(double value)
 	return isfinite(value) ? json_real(value) : json_null();
 }
 
+static json_t *rounds_json(const struct sample *s)
+{
+	json_t *all = json_array();
+
+	for (uint32_t i = 0; i < s->count; i++)
+		json_array_append_new(all, json_number(s->value[i]));
+	return all;
+}
+
 static json_t *row_json(const struct bench_row *row)
 {
 	char goal[32];
 
 	bench_goal_text(&row->goal, goal, sizeof(goal));
-	return json_pack("{ss ss so ss ss so so ss ss s[oo]}", "workload", row->workload, "figure",
-			 row->figure, "value", json_number(row->value), "unit", row->unit,
+	return json_pack("{ss ss so ss ss so so ss ss s[oo] so so}", "workload", row->workload,
+			 "figure", row->figure, "value", json_number(row->value), "unit", row->unit,
 			 "against", row->against, "against_value", json_number(row->against_value),
 			 "ratio", json_number(row->ratio), "goal", goal, "verdict",
 			 bench_verdict_name(row->verdict), "spread", json_number(row->low),
-			 json_number(row->high));
+			 json_number(row->high), "rounds", rounds_json(&row->rounds), "peer_rounds",
+			 rounds_json(&row->peer_rounds));
 }
 
 int bench_write_json(const struct bench_results *results, const char *path)
@@ -163,6 +201,12 @@ int bench_write_json(const struct bench_results *results, const char *path)
 	char *temporary = NULL;
 	int error = 0;
 
+	for (uint32_t i = 0; i < results->notes && !error; i++) {
+		const struct bench_note *n = &results->note[i];
+		json_t *note = json_pack("{ss ss}", "workload", n->workload, "note", n->text);
+
+		error = json_array_append_new(all, note) ? -ENOMEM : 0;
+	}
 	for (uint32_t i = 0; i < results->count && !error; i++)
 		error = json_array_append_new(all, row_json(&results->row[i])) ? -ENOMEM : 0;
 	if (!error && asprintf(&temporary, "%s.new", path) < 0)
@@ -178,6 +222,9 @@ int bench_write_json(const struct bench_results *results, const char *path)
 
 void bench_results_free(struct bench_results *results)
 {
+	for (uint32_t i = 0; i < results->notes; i++)
+		free(results->note[i].text);
+	free(results->note);
 	free(results->row);
 	*results = (struct bench_results){ 0 };
 }

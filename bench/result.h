@@ -35,11 +35,21 @@ struct bench_row {
 	double low, high; /* spread of what is judged: of the ratio, or of the value */
 	struct bench_goal goal;
 	enum bench_verdict verdict;
+	struct sample rounds, peer_rounds; /* of value and against_value; empty where counted */
+};
+
+/* What a reader must know of a workload's rows: settings, the machine. */
+struct bench_note {
+	char workload[16];
+	char *text;
 };
 
 struct bench_results {
 	struct bench_row *row;
 	uint32_t count, room;
+	struct bench_note *note;
+	uint32_t notes;
+	bool quiet; /* rows are not printed: the workload has a table of its own */
 };
 
 /* What a figure is called and compared with; the numbers come beside. */
@@ -64,6 +74,10 @@ int bench_judge_exact(struct bench_results *results, const struct bench_figure *
 int bench_judge_missing(struct bench_results *results, const struct bench_figure *figure,
 			const char *why);
 
+/* Note and print one line. Errors: -ENOMEM. */
+int bench_note(struct bench_results *results, const char *workload, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
 enum bench_verdict bench_verdict_of(const struct bench_goal *goal, double low, double high);
 const char *bench_verdict_name(enum bench_verdict verdict);
 
@@ -73,7 +87,10 @@ void bench_goal_text(const struct bench_goal *goal, char *text, size_t bytes);
 void bench_print_head(FILE *to);
 void bench_print_row(FILE *to, const struct bench_row *row);
 
-/* All rows as a JSON array, into a file that appears whole or not at all. Negative errno. */
+/*
+ * All notes and rows as a JSON array, with what each round came to, into a file that appears whole
+ * or not at all. Negative errno.
+ */
 int bench_write_json(const struct bench_results *results, const char *path);
 
 void bench_results_free(struct bench_results *results);
