@@ -67,7 +67,8 @@ clean: ##      remove build/
 	rm -rf $(O)
 
 # --- what the machine has
-QUIET_GOALS := help setup setup-deb deb deb-test clean demo test tidy gpu-check uninstall
+QUIET_GOALS := help setup setup-deb setup-peers deb deb-test clean demo test tidy gpu-check \
+               uninstall
 ifneq ($(filter-out $(QUIET_GOALS),$(or $(MAKECMDGOALS),all)),)
 include $(O)/config.mk
 ifneq ($(strip $(REQUIRED_MISSING)),)
@@ -99,7 +100,7 @@ SRC_daemon    := $(filter-out tierd/main.c,$(SRC_daemon))
 SRC_tierd     := $(wildcard tierd/main.c)
 SRC_tierctl   := $(wildcard tierd/ctl/*.c)
 SRC_tierbench := $(wildcard bench/*.c bench/micro/*.c bench/model/*.c bench/trace/*.c \
-                   bench/report/*.c bench/replay/*.c bench/space/*.c)
+                   bench/report/*.c bench/replay/*.c bench/space/*.c bench/peers/*.c)
 SRC_testlib   := $(wildcard tests/lib/*.c)
 SRC_tests     := $(wildcard tests/unit/test_*.c tests/integration/test_*.c)
 SH_tests      := $(wildcard tests/integration/*.sh)

@@ -15,6 +15,9 @@
 struct bench {
 	const char *tierd; /* the program */
 	const char *dir;   /* parent of the temporary directories; NULL = $TMPDIR */
+	const char *shm;   /* the same on tmpfs; NULL = there is none */
+	const char *top;   /* the source tree */
+	const char *built; /* where it is built: `make setup-peers` leaves its programs there */
 	const char *trace; /* bench/data/... */
 	bool quick;
 	bool real; /* replay: also through a daemon */
@@ -48,6 +51,7 @@ int bench_scan(struct bench *b);
 int bench_quota(struct bench *b);
 int bench_reserve(struct bench *b);
 int bench_churn(struct bench *b);
+int bench_peers(struct bench *b);
 
 /* Say what is being done, on standard error. */
 void bench_say(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -45,6 +45,8 @@ static const struct bench_workload workloads[] = {
 	{ "reserve", "room reserved for outputs, beside reserving the worst case", bench_reserve },
 	{ "churn", "usable space over a simulated day; memory handed on under leases",
 	  bench_churn },
+	{ "peers", "the same blocks in Redis, memcached, Mooncake Store, files",
+	  bench_peers },
 };
 
 #define SHMEM_HUGE "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
@@ -96,6 +98,14 @@ static char *beside(const char *name)
 	return asprintf(&out, "%s/%s", path, name) < 0 ? NULL : out;
 }
 
+static bool within(const char *folder, const char *name)
+{
+	char path[PATH_MAX];
+
+	return snprintf(path, sizeof(path), "%s/%s", folder, name) < (int)sizeof(path) &&
+	       access(path, R_OK) == 0;
+}
+
 struct selection {
 	bool wanted[WORKLOADS];
 	bool any;
@@ -128,7 +138,7 @@ struct arguments {
 	struct bench bench;
 	struct selection selection;
 	const char *json;
-	char *tierd, *trace;
+	char *tierd, *top, *built, *trace;
 };
 
 static int take_rounds(struct arguments *a, const char *text)
@@ -251,7 +261,7 @@ static int run(struct arguments *a)
 static int supervise(struct arguments *a)
 {
 	sigset_t set, old;
-	char *dir;
+	char *dir, *shm;
 	int error = service_dir_make(&dir, a->bench.dir), got, status = 1 << 8;
 	pid_t pid;
 
@@ -260,6 +270,7 @@ static int supervise(struct arguments *a)
 		return 1;
 	}
 	a->bench.dir = dir;
+	a->bench.shm = service_dir_make(&shm, "/dev/shm") ? NULL : shm;
 	sigemptyset(&set);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGTERM);
@@ -277,6 +288,7 @@ static int supervise(struct arguments *a)
 		if (sigwait(&set, &got) == 0 && got != SIGCHLD)
 			kill(pid, SIGTERM);
 	service_dir_remove(dir);
+	service_dir_remove(shm);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -291,17 +303,24 @@ int main(int argc, char **argv)
 	if (status)
 		return status - 1;
 	a.tierd = beside("tierd");
-	a.trace = beside("../../" TRACE);
-	if (a.trace && access(a.trace, R_OK)) {
-		free(a.trace);
-		a.trace = strdup(TRACE); /* from the top folder */
+	a.top = beside("../..");
+	a.built = beside("..");
+	if (a.top && !within(a.top, TRACE)) {
+		free(a.top);
+		a.top = strdup("."); /* from the top folder */
 	}
+	if (!a.top || !a.built || !a.tierd || asprintf(&a.trace, "%s/%s", a.top, TRACE) < 0)
+		return 1;
+	a.bench.top = a.top;
+	a.bench.built = a.built;
 	if (!a.bench.tierd)
 		a.bench.tierd = a.tierd;
 	if (!a.bench.trace)
 		a.bench.trace = a.trace;
-	status = a.bench.tierd && a.bench.trace ? supervise(&a) : 1;
+	status = supervise(&a);
 	free(a.tierd);
+	free(a.top);
+	free(a.built);
 	free(a.trace);
 	return status;
 }
