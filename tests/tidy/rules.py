@@ -17,6 +17,7 @@ C = (".c", ".h")
 FUNCTION_LINES = 60
 KERNEL_LINES = 120
 FILE_LINES = 800
+RTL_LINES = 300
 COLUMNS = 100
 NESTING = 4
 PARAMETERS = 6
@@ -73,8 +74,9 @@ def words(text):
 def file_length(tree, rule):
     for path, text in tree.sources():
         count = text.count("\n")
-        if count > FILE_LINES and not tree.generated(text):
-            tree.find(path, FILE_LINES + 1, rule, f"{count} lines, at most {FILE_LINES}")
+        limit = RTL_LINES if path.endswith(".sv") else FILE_LINES
+        if count > limit and not tree.generated(text):
+            tree.find(path, limit + 1, rule, f"{count} lines, at most {limit}")
 
 
 def columns(tree, rule):

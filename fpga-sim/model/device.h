@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The golden model of the CXL-hybrid device: a pure state machine, written from docs/fpga.md and
+ * the table of registers, not from the RTL. It never waits and knows no clock: its caller says what
+ * is to be decided next (in lock-step: what the RTL decided next) and is told what must come of it.
+ * With a store it keeps the bytes of DRAM and flash, too; without one any size fits into memory.
+ *
+ * One thread at a time. All memory is taken by device_open.
+ */
+#ifndef TIER_FPGA_DEVICE_H
+#define TIER_FPGA_DEVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "device_regs.h"
+
+#define DEVICE_WAYS 16u
+#define DEVICE_FLIT 64u      /* bytes */
+#define DEVICE_AGE_MAX 15u
+#define DEVICE_MSHRS_MAX 1024u
+
+struct device_shape {
+	uint32_t sets_log; /* log2 of the sets */
+	uint32_t tag_bits; /* flash holds 2^(sets_log + tag_bits) lines; at most 16 */
+	uint32_t line_log; /* log2 of the flits of a line */
+	uint32_t mshrs;    /* 1 .. DEVICE_MSHRS_MAX */
+};
+
+/*
+ * Where bytes are kept. line(): the bytes of a line of flash, and in *poison a word of bits for
+ * each 64 flits of it (one word for less), both for as long as the store lives.
+ */
+struct device_store {
+	uint8_t *(*line)(void *arg, uint64_t line, uint64_t **poison);
+	void *arg;
+};
+
+enum device_what {
+	DEVICE_HIT = 0,
+	DEVICE_MISS = 1,
+	DEVICE_JOIN = 2,
+	DEVICE_RETRY = 3,
+	DEVICE_FILLED = 4, /* the end of a miss: the line has come */
+	DEVICE_BROKEN = 5, /* ... could not be read */
+	DEVICE_FAILED = 6, /* a request whose line could not be read */
+	DEVICE_REFUSED = 7,
+};
+
+struct device_request {
+	uint64_t address;    /* bytes */
+	bool write, poison;  /* poison: of the data written */
+	const uint8_t *data; /* [DEVICE_FLIT], of a write; NULL without a store */
+};
+
+/* What was decided, and what is answered when `what` is HIT, FAILED or REFUSED. */
+struct device_verdict {
+	enum device_what what;
+	uint32_t set, way, mshr; /* where they mean something */
+	bool evicts, dirty;      /* MISS: a line makes room, which is dirty */
+	uint64_t line, victim;
+	bool error, poison;          /* of the answer */
+	uint8_t data[DEVICE_FLIT];   /* of a read's answer; zeros when it is an error */
+};
+
+struct device_command {
+	bool write;
+	uint32_t cid;   /* its number: 16 bits */
+	uint64_t line;  /* of flash */
+	uint64_t place; /* of DRAM, in lines: set * DEVICE_WAYS + way */
+};
+
+/* What became of an answer of the drive. */
+enum device_end {
+	DEVICE_GOES_ON, /* the miss has another command to give */
+	DEVICE_CAME,    /* the line is in DRAM: device_fill is to follow */
+	DEVICE_GAVE_UP, /* it could not be read: device_fill is to follow */
+	DEVICE_STRAY,   /* no command of this number is under way */
+};
+
+struct device_counters {
+#define DEVICE_COUNTER(name, offset) uint64_t name;
+	DEVICE_COUNTERS(DEVICE_COUNTER)
+#undef DEVICE_COUNTER
+};
+
+struct device_settings {
+#define DEVICE_SETTING(name, offset, reset) uint64_t name;
+	DEVICE_SETTINGS(DEVICE_SETTING)
+#undef DEVICE_SETTING
+};
+
+struct device;
+
+/* store: NULL keeps no bytes. Errors: -EINVAL (shape), -ENOMEM. */
+int device_open(struct device **out, const struct device_shape *shape,
+		const struct device_store *store);
+void device_close(struct device *d);
+
+/* A request is looked up (again). Answers are due in the order of these calls. */
+void device_request(struct device *d, const struct device_request *r, struct device_verdict *v);
+
+/* A request is answered with an error: it waited for a line that could not be read. */
+void device_fail(struct device *d, const struct device_request *r, struct device_verdict *v);
+
+/* The end of a miss is decided; it must be at its end. */
+void device_fill(struct device *d, uint32_t mshr, struct device_verdict *v);
+
+/* The command that a miss register has to give now. False: none, or it was given already. */
+bool device_next(const struct device *d, uint32_t mshr, struct device_command *c);
+/* It is given; *c is device_next's. */
+void device_give(struct device *d, uint32_t mshr);
+/* The drive has answered the command of this number. */
+enum device_end device_answer(struct device *d, uint32_t cid, bool error);
+/* A miss register that device_fill is due for? *failed: as BROKEN. */
+bool device_at_end(const struct device *d, uint32_t mshr, bool *failed);
+
+/* From bit 0: valid, dirty, age (4 bits), tag (docs/fpga.md). */
+uint32_t device_way(const struct device *d, uint32_t set, uint32_t way);
+
+/* The bytes of a place of DRAM, and its words of poison; NULL without a store. */
+const uint8_t *device_place(const struct device *d, uint64_t place, const uint64_t **poison);
+
+uint64_t device_capacity(const struct device *d); /* in bytes */
+struct device_counters *device_counters(struct device *d);
+struct device_settings *device_settings(struct device *d);
+
+#endif

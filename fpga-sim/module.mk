@@ -1,0 +1,65 @@
+# The simulated CXL-hybrid device (README.md): RTL and golden model in lock-step. Verilator's C++ of
+# the RTL, the generated registers and the programs lie in build/fpga/.
+# SPDX-License-Identifier: Apache-2.0
+
+FPGA      := $(O)/fpga
+FPGA_RTL  := $(sort $(wildcard fpga-sim/rtl/*.sv))
+FPGA_REGS := $(FPGA)/regs/device_regs.sv
+# parameters of the device (rtl/device.sv): FPGA_SHAPE='-GMSHRS=16'; WAVE=1: it can write waves
+FPGA_SHAPE ?=
+SRC_fpga  := $(wildcard fpga-sim/model/*.c fpga-sim/tb/*.c)
+OBJ_fpga  := $(SRC_fpga:%.c=$(FPGA)/obj/%.o)
+
+.PHONY: fpga-test
+
+ifneq ($(findstring fpga,$(MAKECMDGOALS))$(filter test-run,$(MAKECMDGOALS)),)
+
+HAVE_SIMULATOR := $(and $(shell command -v verilator),$(shell command -v g++))
+FPGA_CACHE := $(shell command -v ccache)
+
+$(FPGA_REGS): fpga-sim/regs/generate fpga-sim/regs/device.regs
+	@echo '  REGS  $(@D)'
+	@fpga-sim/regs/generate fpga-sim/regs/device.regs $(@D)
+
+# what Verilator is told changes with the shape: kept in a file, so that another shape builds anew
+FPGA_VERILATOR := verilator --cc -Wall --assert -O3 --x-assign fast --x-initial fast \
+                  $(if $(WAVE),--trace) $(FPGA_SHAPE) -GPLANTS=1 \
+                  -y fpga-sim/rtl -y $(FPGA)/regs --top-module device --prefix Vdevice \
+                  --Mdir $(FPGA)/verilated
+$(shell mkdir -p $(FPGA); echo '$(FPGA_VERILATOR)' | cmp -s - $(FPGA)/verilator.command || \
+	echo '$(FPGA_VERILATOR)' >$(FPGA)/verilator.command)
+
+$(FPGA)/verilated/Vdevice__ALL.a: $(FPGA_RTL) $(FPGA_REGS) $(FPGA)/verilator.command
+	@echo '  RTL   $@'
+	@$(FPGA_VERILATOR) fpga-sim/rtl/device.sv
+	@$(MAKE) -s -C $(@D) -f Vdevice.mk OPT_FAST=-O2 OPT_SLOW=-O0 OPT_GLOBAL=-O2 \
+		OBJCACHE=$(FPGA_CACHE) Vdevice__ALL.a verilated.o verilated_threads.o \
+		$(if $(WAVE),verilated_vcd_c.o)
+
+$(OBJ_fpga): $(FPGA)/obj/%.o: %.c $(FPGA_REGS) $(O)/config.mk .ci/flags.mk
+	@mkdir -p $(@D)
+	@echo '  CC    $@'
+	@$(CC) $(FLAGS) -O2 -I$(FPGA)/regs -Ifpga-sim/model -Ifpga-sim/tb $(CPPFLAGS) $(CFLAGS) \
+		-MMD -MP -c -o $@ $<
+-include $(OBJ_fpga:.o=.d)
+
+FPGA_VROOT := $(if $(HAVE_SIMULATOR),$(shell verilator --getenv VERILATOR_ROOT))
+$(FPGA)/bench: fpga-sim/tb/shell.cpp fpga-sim/tb/pins.h $(FPGA)/verilated/Vdevice__ALL.a $(OBJ_fpga)
+	@echo '  LINK  $@'
+	@g++ -std=c++17 -O2 -Wall -DVM_TRACE=$(if $(WAVE),1,0) -I$(FPGA)/verilated -Ifpga-sim/tb \
+		-isystem $(FPGA_VROOT)/include -isystem $(FPGA_VROOT)/include/vltstd -o $@ $< \
+		$(OBJ_fpga) $(FPGA)/verilated/*.o -pthread
+
+$(FPGA)/fpga-short: fpga-sim/module.mk
+	@mkdir -p $(@D)
+	@printf '#!/bin/sh\nBUILD=$$(dirname "$$0") exec fpga-sim/tb/short %s\n' \
+		'$(if $(HAVE_SIMULATOR),,skip)' >$@ && chmod +x $@
+
+fpga-test: ## the CXL-hybrid device: RTL and golden model in lock-step (FPGA_SHAPE=, WAVE=1)
+fpga-test: $(if $(HAVE_SIMULATOR),$(FPGA)/bench) $(FPGA)/fpga-short
+	@$(FPGA)/fpga-short || [ $$? -eq 77 ]
+
+test-run: $(if $(HAVE_SIMULATOR),$(FPGA)/bench) $(FPGA)/fpga-short
+EXTRA_TESTS += $(FPGA)/fpga-short
+
+endif

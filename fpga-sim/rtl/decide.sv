@@ -1,0 +1,124 @@
+// The heart: one decision a cycle, in two stages. The first takes what is to be decided (the end
+// of a miss, a request that waited, one that tries again, a new one) and reads its set; the second
+// decides and writes the set back. It never stalls: a request that cannot go on joins a list.
+// SPDX-License-Identifier: Apache-2.0
+`default_nettype none
+module decide #(
+  parameter int SETS_LOG = 10, // log2 of the sets
+  parameter int TAGW = 9,      // bits of a tag
+  parameter int LINE_LOG = 6,  // log2 of the flits of a line
+  parameter int WW = 4,        // bits of a way's number
+  parameter int MW = 3,        // bits of a miss register's number
+  parameter int SLOT_LOG = 6,  // log2 of the slots
+  parameter int IDW = 12,      // bits of the host's tags
+  parameter int LW = SETS_LOG + TAGW, parameter int FW = LW + LINE_LOG
+) (
+  input  logic clk, rst, bug_again, bug_pending,
+  input  logic ready,  // the tags are cleared
+  // the end of a miss, and its line
+  input  logic end_valid, output logic end_ready, input logic [MW-1:0] end_mshr,
+  input  logic end_broken, input logic [LW-1:0] end_line, input logic [WW-1:0] end_way,
+  // lists of those who wait: came, failed, again
+  input  logic [2:0] waiting, output logic [2:0] pop,
+  input  logic [SLOT_LOG-1:0] came_slot, failed_slot, again_slot,
+  output logic [SLOT_LOG-1:0] look_slot, input logic look_write,
+  input  logic [IDW-1:0] look_id, input logic [FW-1:0] look_flit,
+  // the next request of the host, and a slot for it
+  input  logic req_valid, output logic req_ready, input logic req_write, req_bad,
+  input  logic [IDW-1:0] req_id, input logic [FW-1:0] req_flit,
+  input  logic has_free, input logic [SLOT_LOG-1:0] take_slot,
+  // its set, and the set's choices
+  output logic set_read, set_write, output logic [SETS_LOG-1:0] read_set, write_set,
+  output logic [TAGW-1:0] tag,
+  input  logic hit, pending, can_evict, input logic [WW-1:0] hit_way, victim_way,
+  input  logic [TAGW-1:0] victim_tag,
+  output logic touch, miss, fill, broken, output logic [WW-1:0] fill_way,
+  // miss registers
+  output logic [LW-1:0] line, input logic mshr_leaves, mshr_free,
+  input  logic [MW-1:0] look_mshr, output logic [LW-1:0] victim,
+  // to the lists
+  output logic join_one, again, fail, write, output logic [SLOT_LOG-1:0] slot,
+  output logic [MW-1:0] mshr, output logic [IDW-1:0] id, output logic [FW-1:0] flit,
+  // the record of the decision (model/device.h: enum device_what)
+  output logic did, output logic [2:0] what, output logic [WW-1:0] way
+);
+  // --- first stage: what is next
+  logic may_again, take_end, take_new, none_again;
+  logic [2:0] can;
+  assign none_again = !waiting[2] || bug_again;
+  assign can        = {waiting[2] && may_again, waiting[1:0]};
+  assign take_end   = ready && end_valid;
+  assign end_ready  = ready;
+  always_comb begin
+    pop = '0;
+    if (ready && !end_valid) begin
+      if (can[1]) pop[1] = 1;
+      else if (can[0]) pop[0] = 1;
+      else if (can[2]) pop[2] = 1;
+    end
+  end
+  assign req_ready = ready && !end_valid && can == 0 && none_again && has_free;
+  assign take_new  = req_valid && req_ready;
+  assign look_slot = pop[1] ? failed_slot : pop[0] ? came_slot : again_slot;
+  wire [FW-1:0] next_flit = take_end ? {end_line, {LINE_LOG{1'b0}}}
+                          : take_new ? req_flit : look_flit;
+  assign set_read = take_end || take_new || |pop;
+  assign read_set = next_flit[LINE_LOG +: SETS_LOG];
+
+  // --- second stage: the decision
+  logic is_request, is_end, is_failed, is_bad;
+  logic blocked;
+  always_ff @(posedge clk)
+    if (rst) begin
+      is_request <= 0;
+      is_end     <= 0;
+      is_failed  <= 0;
+      is_bad     <= 0;
+    end else begin
+      is_request <= (take_new && !req_bad) || pop[0] || pop[2];
+      is_end     <= take_end;
+      is_failed  <= pop[1];
+      is_bad     <= take_new && req_bad;
+    end
+  logic [MW-1:0] end_mshr_now;
+  always_ff @(posedge clk) begin
+    slot     <= take_new ? take_slot : look_slot;
+    write    <= take_new ? req_write : look_write;
+    id       <= take_new ? req_id : look_id;
+    flit     <= next_flit;
+    broken   <= end_broken;
+    fill_way <= end_way;
+    end_mshr_now <= end_mshr;
+  end
+  assign line    = flit[FW-1:LINE_LOG];
+  assign tag     = line[LW-1:SETS_LOG];
+  assign victim  = {victim_tag, line[SETS_LOG-1:0]};
+  assign blocked = !mshr_free || mshr_leaves || !can_evict;
+  assign touch   = is_request && (hit || (bug_pending && pending));
+  assign join_one = is_request && !touch && pending;
+  assign again   = is_request && !hit && !pending && blocked;
+  assign miss    = is_request && !hit && !pending && !blocked;
+  assign fill    = is_end;
+  assign fail    = is_failed || is_bad;
+  assign mshr    = is_end ? end_mshr_now : look_mshr;
+  assign set_write = touch || miss || fill;
+  assign write_set = line[SETS_LOG-1:0];
+  // who tries again does so when a miss has ended since: only that frees what it lacked
+  always_ff @(posedge clk)
+    if (rst) may_again <= 0;
+    else if (is_end) may_again <= 1;
+    else if (again) may_again <= 0;
+
+  assign did = is_request || is_end || is_failed || is_bad;
+  assign way = is_end ? fill_way : (hit || pending) ? hit_way : victim_way;
+  always_comb begin
+    what = 3'd0;
+    if (miss) what = 3'd1;
+    if (join_one) what = 3'd2;
+    if (again) what = 3'd3;
+    if (is_end) what = broken ? 3'd5 : 3'd4;
+    if (is_failed) what = 3'd6;
+    if (is_bad) what = 3'd7;
+  end
+endmodule
+`default_nettype wire

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cycle of the bench, its registers, and what it says when something differs (bench.h). */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bench.h"
+
+#define IDENT 0x5449455244455631u
+#define RESET_CYCLES 4u
+#define REGISTER_CYCLES 100000u /* the tags are cleared within these */
+
+uint64_t bench_random(struct bench *b)
+{
+	b->rng ^= b->rng << 13;
+	b->rng ^= b->rng >> 7;
+	b->rng ^= b->rng << 17;
+	return b->rng * 0x2545f4914f6cdd1du >> 8;
+}
+
+bool bench_chance(struct bench *b, uint32_t per_mille)
+{
+	return per_mille > 0 && bench_random(b) % 1000 < per_mille;
+}
+
+void bench_differ(struct bench *b, const char *fmt, ...)
+{
+	va_list args;
+
+	if (b->differences++ >= BENCH_DIFFERENCES || b->quiet)
+		return;
+	printf("fpga: phase %s, cycle %llu: ", b->phase.name, (unsigned long long)b->cycle);
+	va_start(args, fmt);
+	vprintf(fmt, args);
+	va_end(args);
+	printf("\n");
+}
+
+void bench_cycle(struct bench *b)
+{
+	parts_drive(b);
+	host_drive(b);
+	rtl_settle(b->rtl, &b->in, &b->out);
+	if (b->out.did)
+		lockstep_decision(b);
+	parts_sample(b);
+	host_sample(b);
+	rtl_tick(b->rtl);
+	b->cycle++;
+}
+
+/* One access to a register; the rest of the device goes on beside it. */
+static uint64_t access_register(struct bench *b, uint32_t offset, bool write, uint64_t value)
+{
+	uint64_t end = b->cycle + REGISTER_CYCLES;
+	bool taken = false;
+
+	b->in.reg_valid = true;
+	b->in.reg_write = write;
+	b->in.reg_addr = (uint16_t)offset;
+	b->in.reg_wdata = value;
+	b->in.reg_rready = true;
+	while (b->cycle < end) {
+		bench_cycle(b);
+		if (b->in.reg_valid && b->out.reg_ready)
+			taken = true;
+		if (taken)
+			b->in.reg_valid = false;
+		if (b->out.reg_rvalid)
+			break;
+	}
+	b->in.reg_rready = false;
+	if (!b->out.reg_rvalid || b->out.reg_error)
+		bench_differ(b, "register %03x: %s", offset,
+			     b->out.reg_rvalid ? "an error" : "no answer");
+	return b->out.reg_rdata;
+}
+
+uint64_t bench_register(struct bench *b, uint32_t offset)
+{
+	return access_register(b, offset, false, 0);
+}
+
+void bench_set_register(struct bench *b, uint32_t offset, uint64_t value)
+{
+	access_register(b, offset, true, value);
+}
+
+static uint32_t log2_of(uint64_t n)
+{
+	uint32_t log = 0;
+
+	while (n >> log > 1)
+		log++;
+	return log;
+}
+
+static void read_shape(struct bench *b)
+{
+	uint64_t line = bench_register(b, DEVICE_REG_LINE) / DEVICE_FLIT;
+	uint64_t sets = bench_register(b, DEVICE_REG_SETS);
+	uint64_t flits = bench_register(b, DEVICE_REG_CAPACITY);
+
+	b->shape = (struct device_shape){ .line_log = log2_of(line), .sets_log = log2_of(sets),
+					  .tag_bits = log2_of(flits / line / sets),
+					  .mshrs = (uint32_t)bench_register(b, DEVICE_REG_MSHRS) };
+	b->slots = (uint32_t)bench_register(b, DEVICE_REG_SLOTS);
+}
+
+int bench_open(struct bench **out, const char *wave, uint8_t bug)
+{
+	struct bench *b = calloc(1, sizeof(*b));
+	struct device_store store;
+	int rc;
+
+	if (!b)
+		return -ENOMEM;
+	*out = b;
+	b->rng = 0x9e3779b97f4a7c15u;
+	b->phase.name = "reset";
+	b->answering = -1;
+	b->rtl = rtl_open(wave);
+	if (!b->rtl)
+		return -ENOMEM;
+	host_open(b);
+	b->in.rst = true;
+	b->in.bug = bug;
+	for (uint32_t i = 0; i < RESET_CYCLES; i++)
+		bench_cycle(b);
+	b->in.rst = false;
+	if (bench_register(b, DEVICE_REG_IDENT) != IDENT)
+		return -EIO;
+	read_shape(b);
+	if (b->slots > BENCH_IDS || b->shape.mshrs * 2 > BENCH_FLASH)
+		return -EIO;
+	rc = parts_open(b);
+	if (rc)
+		return rc;
+	store = (struct device_store){ .line = media_line, .arg = &b->golden };
+	return device_open(&b->model, &b->shape, &store);
+}
+
+void bench_close(struct bench *b)
+{
+	if (!b)
+		return;
+	device_close(b->model);
+	parts_close(b);
+	if (b->rtl)
+		rtl_close(b->rtl);
+	free(b);
+}

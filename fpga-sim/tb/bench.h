@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The lock-step bench: the RTL between a host that asks at random (host.c), a DRAM and a flash
+ * controller (parts.c), and the golden model beside it, which replays the RTL's order of decisions
+ * and must agree with all that can be seen (lockstep.c). A seed makes a run; run.c has the phases.
+ */
+#ifndef TIER_FPGA_BENCH_H
+#define TIER_FPGA_BENCH_H
+
+#include "device.h"
+#include "media.h"
+#include "pins.h"
+
+#define BENCH_IDS 4096u     /* tags of the host */
+#define BENCH_DRAM 128u     /* accesses inside the DRAM controller */
+#define BENCH_FLASH 256u    /* commands inside the drive */
+#define BENCH_PATIENCE 200000u /* cycles without an answer: the device hangs */
+#define BENCH_DIFFERENCES 3u   /* are printed; then the run ends */
+
+enum pattern {
+	PATTERN_RANDOM, /* any flit of the span */
+	PATTERN_STREAM, /* one after the other */
+	PATTERN_HOT,    /* most in few lines */
+};
+
+/* What a phase does. Shares are per mille. */
+struct phase {
+	const char *name;
+	uint64_t requests;
+	enum pattern pattern;
+	uint32_t sets, tags;     /* the lines in use: so many sets, so many tags in each */
+	uint32_t writes, poisons, bads;
+	uint32_t gaps;           /* cycles in which no request begins */
+	uint32_t stalls;         /* cycles in which a ready is low */
+	bool late_ready;         /* ready only after valid was seen */
+	uint32_t dram_cycles;    /* latency */
+	uint32_t flash_least, flash_most; /* cycles */
+	uint32_t errors, doubles; /* of commands: answered with an error, answered twice */
+};
+
+enum ask_state { ASK_FREE, ASK_NEW, ASK_WAITS, ASK_CAME, ASK_FAILED, ASK_AGAIN, ASK_DECIDED };
+
+struct ask {
+	enum ask_state state;
+	uint64_t since; /* the cycle in which it was told to try again */
+	struct device_request request;
+	uint8_t data[DEVICE_FLIT];
+};
+
+struct answer {
+	uint16_t id;
+	bool error, poison;
+	uint8_t data[DEVICE_FLIT];
+};
+
+/* Ids in order; never more than there are. */
+struct line {
+	uint16_t id[BENCH_IDS];
+	uint32_t head, count;
+};
+
+/* Answers that are due on one channel, in order. */
+struct answers {
+	struct answer due[BENCH_IDS];
+	uint32_t head, count;
+};
+
+struct access {
+	bool write, poison, done;
+	uint64_t flit, due;
+	uint8_t data[DEVICE_FLIT];
+};
+
+struct order {
+	bool used, write, error, moved, twice;
+	uint16_t cid;
+	uint64_t line, place, due;
+};
+
+struct bench {
+	struct rtl *rtl;
+	struct pins_in in;
+	struct pins_out out;
+	struct phase phase;
+	uint64_t rng, cycle;
+	uint32_t differences;
+	bool quiet;
+
+	/* what the registers say of the device */
+	struct device_shape shape;
+	uint32_t slots;
+
+	/* host */
+	struct ask ask[BENCH_IDS];
+	struct line free_ids;
+	uint64_t asked, answered, stream_at, last_answer;
+	int ar_id, aw_id, w_id; /* what is offered, or -1 */
+	uint64_t slots_full;    /* cycles with a request that found none */
+
+	/* DRAM and flash behind the RTL */
+	uint8_t *dram;
+	uint64_t *dram_poison;
+	struct access access[BENCH_DRAM];
+	uint32_t access_head, access_count;
+	struct order order[BENCH_FLASH];
+	uint32_t orders;
+	int answering; /* the order whose answer is offered, or -1 */
+	struct media drive;
+
+	/* golden model */
+	struct device *model;
+	struct media golden;
+	struct line waits[DEVICE_MSHRS_MAX], came, failed, again;
+	struct answers reads, writes;
+	uint64_t accesses_due, accesses_done; /* of DRAM: decided, answered */
+	uint64_t fence[DEVICE_MSHRS_MAX];     /* accesses before a miss took its place */
+};
+
+uint64_t bench_random(struct bench *b);
+bool bench_chance(struct bench *b, uint32_t per_mille);
+
+/* Something differs: says what, and when. */
+void bench_differ(struct bench *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+void bench_cycle(struct bench *b);
+uint64_t bench_register(struct bench *b, uint32_t offset);
+void bench_set_register(struct bench *b, uint32_t offset, uint64_t value);
+
+/* bug: 0, or a planted one. Errors: -ENOMEM, -EIO (registers without sense). */
+int bench_open(struct bench **out, const char *wave, uint8_t bug);
+void bench_close(struct bench *b);
+
+void line_put(struct line *l, uint16_t id);
+uint16_t line_get(struct line *l); /* it must not be empty */
+
+/* host.c: offers requests and takes answers. */
+void host_open(struct bench *b);
+void host_drive(struct bench *b);
+void host_sample(struct bench *b);
+
+/* parts.c: the two controllers. */
+int parts_open(struct bench *b);
+void parts_close(struct bench *b);
+void parts_drive(struct bench *b);
+void parts_sample(struct bench *b);
+
+/* lockstep.c: the golden model beside it. */
+void lockstep_decision(struct bench *b);
+void lockstep_answer(struct bench *b, struct answers *a, const struct answer *got);
+void lockstep_command(struct bench *b);
+void lockstep_completion(struct bench *b, uint16_t cid, bool error);
+void lockstep_end(struct bench *b); /* all is at rest: compare what is left */
+
+#endif

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The golden model is told what the RTL decided on, in its order, and says what must come of it.
+ * All that the RTL shows is compared in the cycle in which it shows: the decision, every tag and
+ * age of the set, answers with their bytes, flash commands; and at the end what has no port.
+ */
+#include <string.h>
+
+#include "bench.h"
+
+static const char *const WHAT[] = { "hit", "miss", "join", "retry", "filled", "broken", "failed",
+				    "refused" };
+
+static uint32_t bits_of(const uint32_t *words, uint32_t at, uint32_t count)
+{
+	uint32_t value = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		value |= (words[(at + i) / 32] >> (at + i) % 32 & 1u) << i;
+	return value;
+}
+
+static void compare_set(struct bench *b, uint32_t set)
+{
+	uint32_t width = b->shape.tag_bits + 6;
+
+	for (uint32_t w = 0; w < DEVICE_WAYS; w++) {
+		uint32_t rtl = bits_of(b->out.did_set, w * width, width);
+		uint32_t model = device_way(b->model, set, w);
+
+		if (rtl != model)
+			bench_differ(b, "set %u way %u after %s: RTL tag %x age %u state %u, "
+				     "model tag %x age %u state %u", set, w,
+				     WHAT[b->out.did_what], rtl >> 6, rtl >> 2 & 15, rtl & 3,
+				     model >> 6, model >> 2 & 15, model & 3);
+	}
+}
+
+static void compare_verdict(struct bench *b, const struct device_verdict *v)
+{
+	const struct pins_out *out = &b->out;
+
+	if (out->did_what != v->what) {
+		bench_differ(b, "decision on line %llx (way %u): RTL %s, model %s",
+			     (unsigned long long)v->line, v->way, WHAT[out->did_what],
+			     WHAT[v->what]);
+		return;
+	}
+	if (v->what == DEVICE_FAILED || v->what == DEVICE_REFUSED)
+		return;
+	if (out->did_flit >> b->shape.line_log != v->line)
+		bench_differ(b, "%s: RTL line %llx, model %llx", WHAT[v->what],
+			     (unsigned long long)out->did_flit >> b->shape.line_log,
+			     (unsigned long long)v->line);
+	if (v->what != DEVICE_RETRY && out->did_way != v->way)
+		bench_differ(b, "%s of line %llx: RTL way %u, model %u", WHAT[v->what],
+			     (unsigned long long)v->line, out->did_way, v->way);
+	if ((v->what == DEVICE_MISS || v->what == DEVICE_JOIN) && out->did_mshr != v->mshr)
+		bench_differ(b, "%s: RTL register %u, model %u", WHAT[v->what], out->did_mshr,
+			     v->mshr);
+	if (v->what == DEVICE_MISS &&
+	    (out->did_evicts != v->evicts || out->did_dirty != v->dirty ||
+	     (v->evicts && out->did_victim != v->victim)))
+		bench_differ(b, "eviction: RTL %u dirty %u line %llx, model %u dirty %u line %llx",
+			     out->did_evicts, out->did_dirty,
+			     (unsigned long long)out->did_victim, v->evicts, v->dirty,
+			     (unsigned long long)v->victim);
+	compare_set(b, v->set);
+}
+
+/* Is it this request's turn? */
+static bool takes_turn(struct bench *b, struct line *l, uint16_t id, const char *name)
+{
+	if (l->count == 0 || l->id[l->head] != id) {
+		bench_differ(b, "request %u out of turn among those that %s", id, name);
+		return false;
+	}
+	line_get(l);
+	return true;
+}
+
+static bool may_be_decided(struct bench *b, struct ask *a, uint16_t id, bool failing)
+{
+	if (failing)
+		return a->state == ASK_FAILED && takes_turn(b, &b->failed, id, "failed");
+	switch (a->state) {
+	case ASK_NEW: /* none passes those that try again; two cycles are the pipeline's */
+		return b->again.count == 0 ||
+		       b->ask[b->again.id[b->again.head]].since + 2 > b->cycle;
+	case ASK_CAME:
+		return takes_turn(b, &b->came, id, "waited");
+	case ASK_AGAIN:
+		return takes_turn(b, &b->again, id, "try again");
+	default:
+		return false;
+	}
+}
+
+static void due(struct bench *b, struct ask *a, uint16_t id, const struct device_verdict *v)
+{
+	struct answers *to = a->request.write ? &b->writes : &b->reads;
+	struct answer *one = &to->due[(to->head + to->count++) % BENCH_IDS];
+
+	a->state = ASK_DECIDED;
+	b->accesses_due += !v->error;
+	*one = (struct answer){ .id = id, .error = v->error, .poison = v->poison };
+	memcpy(one->data, v->data, DEVICE_FLIT);
+}
+
+static void decide_request(struct bench *b, bool failing)
+{
+	uint16_t id = b->out.did_id;
+	struct ask *a = &b->ask[id % BENCH_IDS];
+	struct device_verdict v;
+
+	if (!may_be_decided(b, a, id, failing)) {
+		bench_differ(b, "%s of request %u in state %d, while %u try again",
+			     WHAT[b->out.did_what], id, (int)a->state, b->again.count);
+		return;
+	}
+	if (b->out.did_write != a->request.write)
+		bench_differ(b, "request %u: RTL write %u", id, b->out.did_write);
+	if (failing)
+		device_fail(b->model, &a->request, &v);
+	else
+		device_request(b->model, &a->request, &v);
+	compare_verdict(b, &v);
+	if (v.what == DEVICE_MISS || v.what == DEVICE_JOIN) {
+		a->state = ASK_WAITS;
+		line_put(&b->waits[v.mshr], id);
+		if (v.what == DEVICE_MISS)
+			b->fence[v.mshr] = b->accesses_due;
+	} else if (v.what == DEVICE_RETRY) {
+		a->state = ASK_AGAIN;
+		a->since = b->cycle;
+		line_put(&b->again, id);
+	} else {
+		due(b, a, id, &v);
+	}
+}
+
+static void decide_end(struct bench *b)
+{
+	uint32_t mshr = b->out.did_mshr;
+	struct device_verdict v;
+	bool failed;
+
+	if (!device_at_end(b->model, mshr, &failed)) {
+		bench_differ(b, "%s of register %u, which has no end due", WHAT[b->out.did_what],
+			     mshr);
+		return;
+	}
+	device_fill(b->model, mshr, &v);
+	compare_verdict(b, &v);
+	while (b->waits[mshr].count > 0) {
+		uint16_t id = line_get(&b->waits[mshr]);
+
+		b->ask[id].state = failed ? ASK_FAILED : ASK_CAME;
+		line_put(failed ? &b->failed : &b->came, id);
+	}
+}
+
+void lockstep_decision(struct bench *b)
+{
+	if (b->out.did_what == DEVICE_FILLED || b->out.did_what == DEVICE_BROKEN)
+		decide_end(b);
+	else
+		decide_request(b, b->out.did_what == DEVICE_FAILED);
+}
+
+void lockstep_answer(struct bench *b, struct answers *a, const struct answer *got)
+{
+	const struct answer *want = &a->due[a->head];
+	bool read = a == &b->reads;
+
+	if (a->count == 0) {
+		bench_differ(b, "an answer to request %u that nobody decided", got->id);
+		return;
+	}
+	if (want->id != got->id || want->error != got->error)
+		bench_differ(b, "answer to %s %u: RTL %u error %u, model error %u",
+			     read ? "read" : "write", want->id, got->id, got->error, want->error);
+	if (read && (want->poison != got->poison || memcmp(want->data, got->data, DEVICE_FLIT)))
+		bench_differ(b, "data of read %u at %llx: RTL poison %u %02x%02x.., model poison "
+			     "%u %02x%02x..", want->id,
+			     (unsigned long long)b->ask[want->id].request.address, got->poison,
+			     got->data[0], got->data[1], want->poison, want->data[0],
+			     want->data[1]);
+	b->ask[want->id].state = ASK_FREE;
+	line_put(&b->free_ids, want->id);
+	a->head = (a->head + 1) % BENCH_IDS;
+	a->count--;
+	b->answered++;
+	b->last_answer = b->cycle;
+}
+
+void lockstep_command(struct bench *b)
+{
+	const struct pins_out *out = &b->out;
+	struct device_command c;
+	uint32_t mshr = out->cmd_cid & ((1u << 16) - 1), bits = 1;
+
+	while (1u << bits < b->shape.mshrs)
+		bits++;
+	mshr &= (1u << bits) - 1;
+	if (!device_next(b->model, mshr, &c)) {
+		bench_differ(b, "a command of register %u, which has none to give", mshr);
+		return;
+	}
+	if (c.write != out->cmd_write || c.line != out->cmd_line || c.place != out->cmd_place ||
+	    c.cid != out->cmd_cid)
+		bench_differ(b, "command: RTL %s line %llx place %llx number %x, model %s line "
+			     "%llx place %llx number %x", out->cmd_write ? "write" : "read",
+			     (unsigned long long)out->cmd_line, (unsigned long long)out->cmd_place,
+			     out->cmd_cid, c.write ? "write" : "read", (unsigned long long)c.line,
+			     (unsigned long long)c.place, c.cid);
+	if ((int64_t)(b->accesses_done - b->fence[mshr]) < 0)
+		bench_differ(b, "a command of register %u before DRAM is done with its place",
+			     mshr);
+	device_give(b->model, mshr);
+}
+
+void lockstep_completion(struct bench *b, uint16_t cid, bool error)
+{
+	device_answer(b->model, cid, error);
+}
+
+static void compare_counters(struct bench *b)
+{
+	const struct device_counters *count = device_counters(b->model);
+	static const struct {
+		const char *name;
+		uint32_t offset;
+	} registers[] = {
+#define ONE(name, offset) { #name, offset },
+		DEVICE_COUNTERS(ONE)
+#undef ONE
+	};
+	const uint64_t *values = (const uint64_t *)count;
+
+	for (size_t i = 0; i < sizeof(registers) / sizeof(*registers); i++) {
+		uint64_t rtl = bench_register(b, registers[i].offset);
+
+		if (rtl != values[i])
+			bench_differ(b, "counter %s: RTL %llu, model %llu", registers[i].name,
+				     (unsigned long long)rtl, (unsigned long long)values[i]);
+	}
+}
+
+static void compare_dram(struct bench *b)
+{
+	uint32_t bytes = DEVICE_FLIT << b->shape.line_log;
+	uint64_t places = (1ull << b->shape.sets_log) * DEVICE_WAYS;
+
+	for (uint64_t i = 0; i < places; i++) {
+		const uint64_t *poison, *own = b->dram_poison + i * b->golden.poison_words;
+		const uint8_t *model = device_place(b->model, i, &poison);
+		uint32_t set = (uint32_t)(i / DEVICE_WAYS), way = i % DEVICE_WAYS;
+
+		if (!(device_way(b->model, set, way) & 1))
+			continue;
+		if (memcmp(model, b->dram + i * bytes, bytes) ||
+		    memcmp(poison, own, b->golden.poison_words * 8))
+			bench_differ(b, "DRAM of set %u way %u", set, way);
+	}
+}
+
+void lockstep_end(struct bench *b)
+{
+	uint64_t line;
+
+	if (bench_register(b, DEVICE_REG_SLOTS_USED) || bench_register(b, DEVICE_REG_MSHRS_USED))
+		bench_differ(b, "at rest, and slots or miss registers are in use");
+	compare_counters(b);
+	compare_dram(b);
+	line = media_differ(&b->drive, &b->golden);
+	if (line != UINT64_MAX)
+		bench_differ(b, "flash line %llx", (unsigned long long)line);
+}

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * build/fpga/bench: runs the device through phases in lock-step with its model, and says what was
+ * compared. The fixed phases each have one purpose; the random ones come of the seed. Exit status 1
+ * when anything differed.
+ */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "bench.h"
+
+/* Stated, not placed: about what vendors' CXL cores give to 512 bits of x8 Gen5. */
+#define CLOCK_MHZ 400.0
+#define PHASE_CYCLES 600000u /* of a phase: then nothing more is asked */
+
+static const struct phase FIXED[] = {
+	/* all is in DRAM: a flit a cycle */
+	{ .name = "hits", .requests = 200000, .sets = 64, .tags = 8, .dram_cycles = 40,
+	  .flash_least = 100, .flash_most = 400 },
+	/* reads and writes, evictions, all kinds of back-pressure */
+	{ .name = "mixed", .requests = 150000, .sets = 32, .tags = 40, .pattern = PATTERN_HOT,
+	  .writes = 300, .poisons = 20, .bads = 5, .gaps = 200, .stalls = 200, .dram_cycles = 30,
+	  .flash_least = 20, .flash_most = 600 },
+	/* few sets, most requests miss, half of the victims are dirty, the drive fails */
+	{ .name = "faults", .requests = 60000, .sets = 3, .tags = 48, .writes = 500, .poisons = 50,
+	  .gaps = 100, .stalls = 300, .dram_cycles = 60, .flash_least = 1, .flash_most = 60,
+	  .errors = 200, .doubles = 200 },
+	/* who is offered something says so late */
+	{ .name = "late", .requests = 40000, .sets = 8, .tags = 30, .writes = 400, .poisons = 20,
+	  .stalls = 600, .late_ready = true, .dram_cycles = 10, .flash_least = 1, .flash_most = 200,
+	  .errors = 20, .doubles = 20 },
+	/* one stream of twice the DRAM's sets, 70 us for a miss (Samsung CMM-H) */
+	{ .name = "stream", .requests = 6400, .sets = 1024, .tags = 32, .pattern = PATTERN_STREAM,
+	  .dram_cycles = 40, .flash_least = 28000, .flash_most = 28000 },
+};
+
+struct options {
+	uint64_t seed, random;
+	const char *wave, *only;
+	uint8_t bug;
+	bool quiet;
+};
+
+static double seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static struct phase random_phase(struct bench *b)
+{
+	static const uint32_t LATENCY[] = { 1, 10, 100, 1000 };
+	struct phase p = { .name = "random", .requests = 20000 };
+
+	p.pattern = (enum pattern)(bench_random(b) % 3);
+	p.sets = 1u << bench_random(b) % 7;
+	p.tags = 1 + (uint32_t)bench_random(b) % 64;
+	p.writes = (uint32_t)bench_random(b) % 1000;
+	p.poisons = bench_chance(b, 500) ? 30 : 0;
+	p.bads = bench_chance(b, 300) ? 20 : 0;
+	p.gaps = bench_chance(b, 500) ? (uint32_t)bench_random(b) % 900 : 0;
+	p.stalls = bench_chance(b, 500) ? (uint32_t)bench_random(b) % 800 : 0;
+	p.late_ready = bench_chance(b, 200);
+	p.dram_cycles = (uint32_t)bench_random(b) % 80;
+	p.flash_least = LATENCY[bench_random(b) % 4];
+	p.flash_most = p.flash_least * (1 + (uint32_t)bench_random(b) % 4);
+	p.errors = bench_chance(b, 300) ? (uint32_t)bench_random(b) % 500 : 0;
+	p.doubles = bench_chance(b, 300) ? (uint32_t)bench_random(b) % 300 : 0;
+	return p;
+}
+
+static void run_phase(struct bench *b, const struct phase *p)
+{
+	uint64_t tries = bench_random(b) % 5, end = b->cycle + PHASE_CYCLES;
+
+	b->phase = *p;
+	b->asked = b->answered = b->stream_at = 0;
+	b->last_answer = b->cycle;
+	bench_set_register(b, DEVICE_REG_FLASH_TRIES, tries);
+	device_settings(b->model)->flash_tries = tries;
+	while ((b->answered < b->asked || b->asked < b->phase.requests) &&
+	       b->differences < BENCH_DIFFERENCES) {
+		bench_cycle(b);
+		if (b->cycle == end) /* long latencies: no more of them */
+			b->phase.requests = b->asked;
+		if (b->cycle - b->last_answer > BENCH_PATIENCE) {
+			bench_differ(b, "no answer in %u cycles; %llu requests are in the device",
+				     BENCH_PATIENCE, (unsigned long long)(b->asked - b->answered));
+			return;
+		}
+	}
+	/* doubled answers may still come */
+	while (b->orders > 0 && b->differences == 0)
+		bench_cycle(b);
+}
+
+static void phase_line(struct bench *b, const char *name, uint64_t cycles,
+		       const struct device_counters *was)
+{
+	const struct device_counters *now = device_counters(b->model);
+	uint64_t misses = now->misses - was->misses;
+
+	if (!b->quiet)
+		printf("  %-8s %8llu requests %10llu cycles %6.2f GB/s %8llu misses %7llu dirty "
+		       "evictions\n", name, (unsigned long long)b->answered,
+		       (unsigned long long)cycles,
+		       (double)b->answered * 64 / (double)cycles * CLOCK_MHZ / 1e3,
+		       (unsigned long long)misses,
+		       (unsigned long long)(now->dirty_evictions - was->dirty_evictions));
+}
+
+/* All phases; the number of requests. */
+static uint64_t run_all(struct bench *b, const struct options *o)
+{
+	size_t fixed = sizeof(FIXED) / sizeof(*FIXED);
+	uint64_t requests = 0;
+
+	for (uint64_t i = 0; i < fixed + o->random && b->differences == 0; i++) {
+		struct phase p = i < fixed ? FIXED[i] : random_phase(b);
+		struct device_counters was = *device_counters(b->model);
+		uint64_t begin = b->cycle;
+
+		if (o->only && strcmp(o->only, p.name))
+			continue;
+		run_phase(b, &p);
+		phase_line(b, p.name, b->cycle - begin, &was);
+		requests += b->answered;
+		if (b->differences == 0)
+			lockstep_end(b);
+	}
+	return requests;
+}
+
+static int usage(const char *name)
+{
+	fprintf(stderr, "usage: %s [--seed N] [--random PHASES] [--only NAME] [--wave FILE] "
+		"[--bug N] [--quiet]\n", name);
+	return 2;
+}
+
+static int parse(struct options *o, int argc, char **argv)
+{
+	static const struct option LONG[] = {
+		{ "seed", required_argument, NULL, 's' },
+		{ "random", required_argument, NULL, 'r' },
+		{ "only", required_argument, NULL, 'o' },
+		{ "wave", required_argument, NULL, 'w' },
+		{ "bug", required_argument, NULL, 'b' },
+		{ "quiet", no_argument, NULL, 'q' },
+		{ 0 },
+	};
+	int c;
+
+	*o = (struct options){ .seed = 1, .random = 12 };
+	while ((c = getopt_long(argc, argv, "", LONG, NULL)) != -1) {
+		switch (c) {
+		case 's': o->seed = strtoull(optarg, NULL, 0); break;
+		case 'r': o->random = strtoull(optarg, NULL, 0); break;
+		case 'o': o->only = optarg; break;
+		case 'w': o->wave = optarg; break;
+		case 'b': o->bug = (uint8_t)strtoul(optarg, NULL, 0); break;
+		case 'q': o->quiet = true; break;
+		default: return usage(argv[0]);
+		}
+	}
+	return optind < argc ? usage(argv[0]) : 0;
+}
+
+static void print_device(const struct bench *b)
+{
+	uint32_t kib = (DEVICE_FLIT << b->shape.line_log) >> 10;
+
+	printf("fpga: %u sets x %u ways x %u KiB (%u MiB of DRAM, %llu MiB of flash), %u miss "
+	       "registers, %u slots;\nfpga: GB/s at %.0f MHz, which is stated, not placed\n",
+	       1u << b->shape.sets_log, DEVICE_WAYS, kib,
+	       (kib * DEVICE_WAYS << b->shape.sets_log) >> 10,
+	       (unsigned long long)(device_capacity(b->model) >> 20), b->shape.mshrs, b->slots,
+	       CLOCK_MHZ);
+}
+
+int main(int argc, char **argv)
+{
+	struct options o;
+	struct bench *b = NULL;
+	uint64_t requests;
+	double begin = seconds();
+	int rc = parse(&o, argc, argv);
+
+	if (rc)
+		return rc;
+	rc = bench_open(&b, o.wave, o.bug);
+	if (rc) {
+		fprintf(stderr, "fpga: the bench cannot start: %s%s\n", strerror(-rc),
+			o.wave ? " (waves need a build with WAVE=1)" : "");
+		bench_close(b);
+		return 2;
+	}
+	b->quiet = o.quiet;
+	b->rng ^= o.seed * 0xd1342543de82ef95u;
+	if (!o.quiet)
+		print_device(b);
+	requests = run_all(b, &o);
+	begin = seconds() - begin;
+	printf("fpga: seed %llu: %llu transactions, %llu cycles, %.2f GB/s at %.0f MHz, %.0f "
+	       "transactions a wall second, %u mismatches\n", (unsigned long long)o.seed,
+	       (unsigned long long)requests, (unsigned long long)b->cycle,
+	       (double)requests * 64 / (double)b->cycle * CLOCK_MHZ / 1e3, CLOCK_MHZ,
+	       (double)requests / begin, b->differences);
+	rc = b->differences > 0;
+	bench_close(b);
+	return rc;
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between the C bench and the class that Verilator makes of rtl/device.sv: copies pins, no more.
+#include <cstring>
+#include <memory>
+
+#include "Vdevice.h"
+#include "pins.h"
+#include "verilated.h"
+#if VM_TRACE
+#include "verilated_vcd_c.h"
+#endif
+
+struct rtl {
+	VerilatedContext context;
+	Vdevice device{&context};
+	uint64_t time = 0;
+#if VM_TRACE
+	VerilatedVcdC wave;
+	bool waves = false;
+#endif
+};
+
+extern "C" struct rtl *rtl_open(const char *wave)
+{
+	auto *r = new rtl;
+#if VM_TRACE
+	if (wave) {
+		r->context.traceEverOn(true);
+		r->device.trace(&r->wave, 99);
+		r->wave.open(wave);
+		r->waves = true;
+	}
+#else
+	if (wave) {
+		delete r;
+		return nullptr;
+	}
+#endif
+	return r;
+}
+
+extern "C" void rtl_close(struct rtl *r)
+{
+	r->device.final();
+#if VM_TRACE
+	if (r->waves)
+		r->wave.close();
+#endif
+	delete r;
+}
+
+static void look(rtl *r)
+{
+	r->device.eval();
+	r->time++;
+#if VM_TRACE
+	if (r->waves)
+		r->wave.dump(r->time);
+#endif
+}
+
+static void drive(Vdevice &d, const pins_in *in)
+{
+	d.rst = in->rst;
+	d.bug = in->bug;
+	d.ar_valid = in->ar_valid;
+	d.ar_id = in->ar_id;
+	d.ar_addr = in->ar_addr;
+	d.aw_valid = in->aw_valid;
+	d.aw_id = in->aw_id;
+	d.aw_addr = in->aw_addr;
+	d.w_valid = in->w_valid;
+	d.w_poison = in->w_poison;
+	if (in->w_valid)
+		memcpy(d.w_data.m_storage, in->w_data, 64);
+	d.r_ready = in->r_ready;
+	d.b_ready = in->b_ready;
+	d.reg_valid = in->reg_valid;
+	d.reg_write = in->reg_write;
+	d.reg_addr = in->reg_addr;
+	d.reg_wdata = in->reg_wdata;
+	d.reg_rready = in->reg_rready;
+	d.dram_ready = in->dram_ready;
+	d.mem_valid = in->mem_valid;
+	d.mem_poison = in->mem_poison;
+	if (in->mem_valid)
+		memcpy(d.mem_data.m_storage, in->mem_data, 64);
+	d.cmd_ready = in->cmd_ready;
+	d.cpl_valid = in->cpl_valid;
+	d.cpl_cid = in->cpl_cid;
+	d.cpl_error = in->cpl_error;
+}
+
+static void sense(Vdevice &d, pins_out *out)
+{
+	out->ar_ready = d.ar_ready;
+	out->aw_ready = d.aw_ready;
+	out->w_ready = d.w_ready;
+	out->r_valid = d.r_valid;
+	out->r_id = d.r_id;
+	out->r_resp = d.r_resp;
+	out->r_poison = d.r_poison;
+	if (out->r_valid)
+		memcpy(out->r_data, d.r_data.m_storage, 64);
+	out->b_valid = d.b_valid;
+	out->b_id = d.b_id;
+	out->b_resp = d.b_resp;
+	out->reg_ready = d.reg_ready;
+	out->reg_rvalid = d.reg_rvalid;
+	out->reg_error = d.reg_error;
+	out->reg_rdata = d.reg_rdata;
+	out->dram_valid = d.dram_valid;
+	out->dram_write = d.dram_write;
+	out->dram_wpoison = d.dram_wpoison;
+	out->dram_flit = d.dram_flit;
+	if (out->dram_valid)
+		memcpy(out->dram_wdata, d.dram_wdata.m_storage, 64);
+	out->mem_ready = d.mem_ready;
+	out->cmd_valid = d.cmd_valid;
+	out->cmd_write = d.cmd_write;
+	out->cmd_cid = d.cmd_cid;
+	out->cmd_line = d.cmd_line;
+	out->cmd_place = d.cmd_place;
+	out->cpl_ready = d.cpl_ready;
+}
+
+static void sense_decision(Vdevice &d, pins_out *out)
+{
+	static_assert(sizeof(d.did_set) <= sizeof(out->did_set), "PINS_SET_WORDS is too small");
+	out->did = d.did;
+	if (!out->did)
+		return;
+	out->did_what = d.did_what;
+	out->did_id = d.did_id;
+	out->did_write = d.did_write;
+	out->did_flit = d.did_flit;
+	out->did_way = d.did_way;
+	out->did_mshr = d.did_mshr;
+	out->did_evicts = d.did_evicts;
+	out->did_dirty = d.did_dirty;
+	out->did_victim = d.did_victim;
+	memcpy(out->did_set, &d.did_set, sizeof(d.did_set));
+}
+
+extern "C" void rtl_settle(struct rtl *r, const struct pins_in *in, struct pins_out *out)
+{
+	drive(r->device, in);
+	r->device.clk = 0;
+	look(r);
+	sense(r->device, out);
+	sense_decision(r->device, out);
+}
+
+extern "C" void rtl_tick(struct rtl *r)
+{
+	r->device.clk = 1;
+	look(r);
+}
