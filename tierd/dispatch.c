@@ -239,7 +239,7 @@ static struct job *memory_job(struct shell *s, enum job_kind kind, const struct 
 	job->kind = kind;
 	job->klass = kind == JOB_PREPARE ? ABI_CLASS_DEMAND : ABI_CLASS_CLEANUP;
 	job->brief = kind == JOB_PREPARE && range->tier != CORE_RANGE_INDEX;
-	job->ops = s->mem[range->tier == CORE_RANGE_INDEX ? ABI_TIER_CXL : range->tier];
+	job->ops = range->tier == CORE_RANGE_INDEX ? mem_index : s->mem[range->tier];
 	job->region = region_of(s, range);
 	job->range = *range;
 	return job;

@@ -190,26 +190,27 @@ const struct context_memory *memory_find(const struct memory *m, uint32_t id)
 }
 
 /* What a context has not is an empty file: every client gets the same count of descriptors. */
-static int share(const struct mem_ops *ops, const struct mem_region *region)
+static int share(const struct mem_ops *ops, const struct mem_region *region, uint64_t client)
 {
 	int fd;
 
 	if (region->bytes)
-		return ops->share(region);
+		return ops->share(region, client);
 	fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	return fd < 0 ? -errno : fd;
 }
 
-int memory_grant(const struct memory *m, uint32_t id, int fd[1 + ABI_MEM_TIERS])
+int memory_grant(const struct memory *m, uint32_t id, uint64_t client,
+		 int fd[1 + ABI_MEM_TIERS])
 {
 	const struct context_memory *made = memory_find(m, id);
 	uint32_t count = 0;
 
 	if (!made)
 		return -ENOENT;
-	fd[0] = mem_share(&made->index);
+	fd[0] = mem_share(&made->index, client);
 	while (fd[count] >= 0 && count < ABI_MEM_TIERS) {
-		fd[count + 1] = share(m->ops[count], &made->mem[count]);
+		fd[count + 1] = share(m->ops[count], &made->mem[count], client);
 		count++;
 	}
 	if (fd[count] >= 0)

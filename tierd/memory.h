@@ -56,9 +56,11 @@ const struct context_memory *memory_next(const struct memory *m, uint32_t *index
 const struct context_memory *memory_find(const struct memory *m, uint32_t id);
 
 /*
- * Read-only descriptors for a client: index, then the memory tiers; a tier that is not used gets
- * one of /dev/null. The caller closes them. Errors: -ENOENT, -EMFILE.
+ * Read-only descriptors for a client, of this number by which they are revoked: index, then the
+ * memory tiers; a tier that is not used gets one of /dev/null. The caller closes them.
+ * Errors: -ENOENT, -EMFILE.
  */
-int memory_grant(const struct memory *m, uint32_t id, int fd[1 + ABI_MEM_TIERS]);
+int memory_grant(const struct memory *m, uint32_t id, uint64_t client,
+		 int fd[1 + ABI_MEM_TIERS]);
 
 #endif

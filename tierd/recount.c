@@ -4,7 +4,7 @@
  * this asks the kernel. Of each memory region its extents: bytes where nothing is charged are
  * foreign, pages that somebody may read and that lie in a hole are missing; of the store's file the
  * blocks that are not allocated (where dead segments are not discarded there should be none); and
- * which memfds this process has open for writing, and mapped. It changes nothing.
+ * which of them this process has open for writing, and mapped. It changes nothing.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -197,7 +197,7 @@ static void count_memory(struct recount *r)
 static bool is_ours(const char *path)
 {
 	static const char *const label[] = { "/memfd:tier-index-", "/memfd:tier-hbm-",
-					     "/memfd:tier-cxl-" };
+					     "/memfd:tier-cxl-", "/tier_mem:tier-" };
 
 	for (size_t i = 0; i < sizeof(label) / sizeof(label[0]); i++)
 		if (!strncmp(path, label[i], strlen(label[i])))

@@ -51,9 +51,10 @@ static void context_gone(struct shell *s, uint32_t id)
 	memory_retire(s->memory, id, s->workers);
 }
 
-static int context_grant(struct shell *s, uint32_t id, int fd[FRONT_CONTEXT_FDS])
+static int context_grant(struct shell *s, uint32_t id, uint64_t client,
+			 int fd[FRONT_CONTEXT_FDS])
 {
-	return memory_grant(s->memory, id, fd);
+	return memory_grant(s->memory, id, client, fd);
 }
 
 static uint64_t jobs_mark(struct shell *s)

@@ -187,7 +187,7 @@ static int check_backend(struct shell *s, uint32_t tier, uint64_t bytes,
 }
 
 static int begin_memory_tier(struct shell *s, uint32_t tier, const struct units_size *size,
-			     const char *backend)
+			     const char *backend, uint64_t *of_host)
 {
 	struct backend_info info;
 	const struct mem_ops *ops = mem_backend(tier, backend, &info);
@@ -213,6 +213,7 @@ static int begin_memory_tier(struct shell *s, uint32_t tier, const struct units_
 		return rc;
 	s->mem[tier] = ops;
 	s->core_config.capacity[tier] = bytes;
+	*of_host = info.own_memory ? 0 : bytes;
 	if (tier == ABI_TIER_HBM)
 		s->core_config.direct = info.direct && s->config.hbm_direct;
 	tell_tier(s, tier, &info);
@@ -221,24 +222,26 @@ static int begin_memory_tier(struct shell *s, uint32_t tier, const struct units_
 	return 0;
 }
 
-/* All backends of today take host memory, which counts against the group that the daemon is in. */
-static int check_memory(struct shell *s)
+/* Host memory counts against the group that the daemon is in. */
+static int check_memory(struct shell *s, const uint64_t of_host[ABI_MEM_TIERS])
 {
 	struct mem_limit limit;
 
 	mem_limit_read(&limit, host_memory(), MEM_LIMIT_GROUP, MEM_LIMIT_ROOT);
-	return check_fit(s, s->core_config.capacity, &limit);
+	return check_fit(s, of_host, &limit);
 }
 
 static int begin_backends(struct shell *s)
 {
-	int rc = begin_memory_tier(s, ABI_TIER_HBM, &s->config.hbm_size, s->config.hbm_backend);
+	uint64_t of_host[ABI_MEM_TIERS] = { 0 };
+	int rc = begin_memory_tier(s, ABI_TIER_HBM, &s->config.hbm_size, s->config.hbm_backend,
+				   &of_host[ABI_TIER_HBM]);
 
 	if (rc == 0)
 		rc = begin_memory_tier(s, ABI_TIER_CXL, &s->config.cxl_size,
-				       s->config.cxl_backend);
+				       s->config.cxl_backend, &of_host[ABI_TIER_CXL]);
 	if (rc == 0)
-		rc = check_memory(s);
+		rc = check_memory(s, of_host);
 	if (rc == 0 && s->core_config.capacity[ABI_TIER_CXL] == 0) {
 		log_error(&s->log, "the CXL tier has no memory", "cxl.size",
 			  "give it 2 MiB or more", "");

@@ -7,6 +7,7 @@
 
 #include "libtier/abi/disk.h"
 #include "libtier/abi/ring.h"
+#include "libtier/abi/tier_mem.h"
 #include "libtier/abi/wire.h"
 
 #define SIZE(type, bytes) _Static_assert(sizeof(struct type) == (bytes), #type " has a size")
@@ -64,6 +65,14 @@ AT(disk_record, flushed_lsn, 128);
 AT(disk_record, written_ms, 144);
 SIZE(disk_block, 48);
 AT(disk_block, keep, 44);
+
+SIZE(tier_mem_create, 144);
+AT(tier_mem_create, label, 16);
+SIZE(tier_mem_slots, 16);
+SIZE(tier_mem_client, 16);
+SIZE(tier_mem_status, 136);
+AT(tier_mem_status, total, 8);
+AT(tier_mem_status, lost, 104);
 
 SIZE(wire_header, 16);
 SIZE(wire_hello, 136);

@@ -74,9 +74,11 @@ static void shell_gone(struct shell *s, uint32_t id)
 	host_context_free(&sock.host, (uint32_t)(x - sock.host.context));
 }
 
-static int shell_grant(struct shell *s, uint32_t id, int fd[FRONT_CONTEXT_FDS])
+static int shell_grant(struct shell *s, uint32_t id, uint64_t client,
+		       int fd[FRONT_CONTEXT_FDS])
 {
 	(void)s;
+	(void)client;
 	FUZZ_CHECK(host_context_of(&sock.host, id));
 	for (uint32_t i = 0; i < FRONT_CONTEXT_FDS; i++) {
 		fd[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);

@@ -45,10 +45,12 @@ static inline void context_gone(struct shell *s, uint32_t id)
 	s->contexts_gone++;
 }
 
-static inline int no_grant(struct shell *s, uint32_t id, int fd[FRONT_CONTEXT_FDS])
+static inline int no_grant(struct shell *s, uint32_t id, uint64_t client,
+			   int fd[FRONT_CONTEXT_FDS])
 {
 	(void)s;
 	(void)id;
+	(void)client;
 	(void)fd;
 	return -ENOENT;
 }

@@ -130,7 +130,7 @@ static void test_an_id_of_another_life(void **state)
 	assert_non_null(memory_find(fx.memory, 5));
 	assert_null(memory_find(fx.memory, 5 + GENERATION));
 	assert_null(memory_find(fx.memory, 6));
-	assert_int_equal(memory_grant(fx.memory, 5 + GENERATION, fd), -ENOENT);
+	assert_int_equal(memory_grant(fx.memory, 5 + GENERATION, 1, fd), -ENOENT);
 	memory_retire(fx.memory, 5 + GENERATION, fx.workers);
 	assert_non_null(memory_find(fx.memory, 5));
 	/* The next life takes the place; the one before goes by itself. */
@@ -146,7 +146,7 @@ static void test_what_is_granted_is_for_reading(void **state)
 
 	(void)state;
 	make(7);
-	assert_int_equal(memory_grant(fx.memory, 7, fd), 0);
+	assert_int_equal(memory_grant(fx.memory, 7, 1, fd), 0);
 	for (uint32_t i = 0; i < 1 + ABI_MEM_TIERS; i++) {
 		assert_int_equal(fcntl(fd[i], F_GETFL) & O_ACCMODE, O_RDONLY);
 		assert_int_equal(fcntl(fd[i], F_GETFD), FD_CLOEXEC);
@@ -160,7 +160,7 @@ static const uint8_t *map_granted(uint32_t id)
 	int fd[1 + ABI_MEM_TIERS];
 	void *at;
 
-	assert_int_equal(memory_grant(fx.memory, id, fd), 0);
+	assert_int_equal(memory_grant(fx.memory, id, 1, fd), 0);
 	at = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd[1 + ABI_TIER_CXL], 0);
 	assert_true(at != MAP_FAILED);
 	for (uint32_t i = 0; i < 1 + ABI_MEM_TIERS; i++)

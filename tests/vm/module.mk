@@ -12,5 +12,7 @@ $(VM_PROGRAMS): $(O)/plain/vm/%: $(O)/plain/obj/tests/vm/%.o $(O)/plain/libtier.
 
 .PHONY: vm-test
 vm-test: all-plain $(VM_PROGRAMS) ## CXL, NVMe, power cuts in a guest (VM='cxl numa ...')
-	@tests/vm/setup
+	@tests/vm/setup $(VM)
+	@! grep -q '^# build: kernel-mod' $(VM:%=tests/vm/guest/%.sh) || \
+		$(MAKE) kernel-mod HEADERS=$(abspath $(O))/vm/headers/build
 	@BUILD=$(O)/plain tests/vm/run $(VM)

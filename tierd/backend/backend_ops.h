@@ -17,6 +17,7 @@ struct backend_info {
 	char detail[128];   /* "CPU-less node 1, 1 GiB", "emulates GPU memory in host DRAM" */
 	bool emulated;      /* stands in for hardware that is not there */
 	bool direct;        /* of HBM: a block device can read straight into it */
+	bool own_memory;    /* not the host's: no control group counts it */
 	uint64_t capacity_auto; /* bytes a size of `auto` means here; 0 = none */
 	uint64_t capacity_most; /* bytes that there are; 0 = what the host has */
 };
@@ -36,10 +37,17 @@ struct mem_ops {
 	/* A sparse region, F_SEAL_SHRINK|GROW|SEAL, mapped and bound to the tier's memory. */
 	int (*create)(struct mem_region *region, const char *label, uint64_t bytes);
 	/*
-	 * A descriptor by which one client maps the region, read-only; the caller closes it.
+	 * A descriptor by which one client maps the region, read-only; the caller closes it. client
+	 * is a number of the caller's, for revoke().
 	 * Errors: -EOPNOTSUPP the processor cannot read this memory, clients do without; -EMFILE.
 	 */
-	int (*share)(const struct mem_region *region);
+	int (*share)(const struct mem_region *region, uint64_t client);
+	/*
+	 * Nobody reads the region any more through descriptors that were shared with this client:
+	 * it gets SIGBUS, others go on. Returns how many pieces of ABI_HUGE a device of somebody's
+	 * may still read. Errors: -EOPNOTSUPP this memory is there for as long as it is mapped.
+	 */
+	int (*revoke)(const struct mem_region *region, uint64_t client);
 	/* The memory goes, whoever has it mapped. */
 	void (*destroy)(struct mem_region *region);
 	/* We let go of it: who has it mapped keeps it as it is, and nobody else can have it. */
@@ -53,6 +61,9 @@ struct mem_ops {
 	/* Carry a copy job out, to or from this tier, and checksum if asked. Worker threads. */
 	void (*copy)(struct core_copy *copy);
 };
+
+/* Of indexes, which lie in ordinary memory whatever the tiers are. */
+extern const struct mem_ops *const mem_index;
 
 /* By tier, best first; the config may name one. NULL = none of that name / probed. */
 const struct mem_ops *mem_backend(uint32_t tier, const char *name, struct backend_info *info);

@@ -23,6 +23,7 @@ const struct mem_ops mem_cxl_memfd = {
 	.probe = memfd_probe,
 	.create = mem_create,
 	.share = mem_share,
+	.revoke = mem_revoke,
 	.destroy = mem_destroy,
 	.leave = mem_leave,
 	.prepare = mem_prepare,

@@ -136,6 +136,7 @@ const struct mem_ops mem_cxl_numa = {
 	.probe = numa_probe,
 	.create = numa_create,
 	.share = mem_share,
+	.revoke = mem_revoke,
 	.destroy = mem_destroy,
 	.leave = mem_leave,
 	.prepare = mem_prepare,

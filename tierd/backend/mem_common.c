@@ -79,10 +79,20 @@ static void *map_aligned(int fd, uint64_t bytes)
 	return at;
 }
 
+int mem_map(struct mem_region *region, int fd, uint64_t bytes)
+{
+	void *addr = map_aligned(fd, bytes);
+
+	if (addr == MAP_FAILED)
+		return -errno;
+	madvise(addr, bytes, MADV_DONTDUMP); /* clients' data has no place in a core dump */
+	*region = (struct mem_region){ .fd = fd, .addr = addr, .bytes = bytes };
+	return 0;
+}
+
 int mem_create(struct mem_region *region, const char *label, uint64_t bytes)
 {
-	int fd CLEANUP_CLOSE = -1;
-	void *addr;
+	int fd CLEANUP_CLOSE = -1, rc;
 
 	if (bytes == 0 || bytes % ABI_PAGE_ALIGN || bytes > INT64_MAX - ABI_HUGE)
 		return -EINVAL;
@@ -96,12 +106,11 @@ int mem_create(struct mem_region *region, const char *label, uint64_t bytes)
 		return -errno;
 	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
 		return -errno;
-	addr = map_aligned(fd, bytes);
-	if (addr == MAP_FAILED)
-		return -errno;
-	madvise(addr, bytes, MADV_HUGEPAGE); /* counts where shmem_enabled says advise */
-	madvise(addr, bytes, MADV_DONTDUMP); /* clients' data has no place in a core dump */
-	*region = (struct mem_region){ .fd = take_fd(&fd), .addr = addr, .bytes = bytes };
+	rc = mem_map(region, fd, bytes);
+	if (rc)
+		return rc;
+	take_fd(&fd);
+	madvise(region->addr, bytes, MADV_HUGEPAGE); /* counts where shmem_enabled says advise */
 	return 0;
 }
 
@@ -114,14 +123,22 @@ void mem_leave(struct mem_region *region)
 	*region = (struct mem_region){ .fd = -1 };
 }
 
-int mem_share(const struct mem_region *region)
+int mem_share(const struct mem_region *region, uint64_t client)
 {
 	char path[40];
 	int fd;
 
+	(void)client;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", region->fd);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	return fd < 0 ? -errno : fd;
+}
+
+int mem_revoke(const struct mem_region *region, uint64_t client)
+{
+	(void)region;
+	(void)client;
+	return -EOPNOTSUPP;
 }
 
 void mem_destroy(struct mem_region *region)

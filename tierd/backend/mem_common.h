@@ -10,6 +10,7 @@
 #include "tierd/backend/backend_ops.h"
 
 extern const struct mem_ops mem_host;      /* host.c: hbm, emulated */
+extern const struct mem_ops mem_cxl_module; /* cxl_module.c */
 extern const struct mem_ops mem_cxl_numa;  /* cxl_numa.c */
 extern const struct mem_ops mem_cxl_memfd; /* cxl_memfd.c: cxl, emulated */
 
@@ -19,8 +20,15 @@ extern const struct mem_ops mem_cxl_memfd; /* cxl_memfd.c: cxl, emulated */
  */
 int mem_create(struct mem_region *region, const char *label, uint64_t bytes);
 
+/*
+ * Map a region's descriptor, which the region then owns, for reading and writing at a multiple of
+ * ABI_HUGE, and keep it out of core dumps. Errors: -ENOMEM, those of mmap.
+ */
+int mem_map(struct mem_region *region, int fd, uint64_t bytes);
+
 /* The slots of mem_ops, for any such region. Ranges are checked: -EINVAL. */
-int mem_share(const struct mem_region *region);
+int mem_share(const struct mem_region *region, uint64_t client);
+int mem_revoke(const struct mem_region *region, uint64_t client);
 void mem_destroy(struct mem_region *region);
 void mem_leave(struct mem_region *region);
 int mem_prepare(const struct mem_region *region, uint64_t offset, uint64_t bytes);

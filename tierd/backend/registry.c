@@ -9,11 +9,13 @@
 #include "tierd/backend/nvme.h"
 
 static const struct mem_ops *const hbm[] = { &mem_host, NULL };
-static const struct mem_ops *const cxl[] = { &mem_cxl_numa, &mem_cxl_memfd, NULL };
+static const struct mem_ops *const cxl[] = { &mem_cxl_module, &mem_cxl_numa, &mem_cxl_memfd, NULL };
 static const struct mem_ops *const *const by_tier[ABI_MEM_TIERS] = {
 	[ABI_TIER_HBM] = hbm,
 	[ABI_TIER_CXL] = cxl,
 };
+
+const struct mem_ops *const mem_index = &mem_cxl_memfd;
 
 static bool is_auto(const char *name)
 {

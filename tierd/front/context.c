@@ -76,7 +76,7 @@ static void grant(struct front *f, struct turn *t, struct session *s,
 	m->index_bytes = view->index_bytes;
 	memcpy(m->mem_bytes, view->mem_bytes, sizeof(m->mem_bytes));
 	memcpy(m->quota, view->spec->quota, sizeof(m->quota));
-	rc = f->config.ops->context_grant(f->config.shell, view->id, fd);
+	rc = f->config.ops->context_grant(f->config.shell, view->id, session_tag(s), fd);
 	if (rc) {
 		error_about(f, t, s, rc, "no descriptors left for it; raise the daemon's limit of "
 					 "open files");

@@ -32,7 +32,8 @@ struct front_ops {
 	/* The core let go of the context, or did not keep it: give its memory back. */
 	void (*context_gone)(struct shell *s, uint32_t id);
 	/* Read-only descriptors for a client, which the front closes: index, then memory tiers. */
-	int (*context_grant)(struct shell *s, uint32_t id, int fd[FRONT_CONTEXT_FDS]);
+	int (*context_grant)(struct shell *s, uint32_t id, uint64_t client,
+			     int fd[FRONT_CONTEXT_FDS]);
 	/* Jobs of the workers: has everything submitted up to the mark ended? (worker.h) */
 	uint64_t (*jobs_mark)(struct shell *s);
 	bool (*jobs_passed)(struct shell *s, uint64_t mark);

@@ -160,6 +160,12 @@ void listen_stop(struct front *f);
 
 /* session.c */
 struct session *session_find(struct front *f, uint32_t id, uint32_t generation);
+
+/* By which its descriptors of memory are revoked; no other session ever has it. */
+static inline uint64_t session_tag(const struct session *s)
+{
+	return (uint64_t)s->generation << 32 | s->id;
+}
 /* A slot of the lobby; when all are taken the oldest connection goes. */
 struct session *session_greet(struct front *f, struct turn *t);
 /*

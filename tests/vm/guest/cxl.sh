@@ -14,18 +14,8 @@ set -euo pipefail
 fail() { echo "cxl: $*"; cat /mnt/log 2>/dev/null; dmesg | grep -i cxl | tail; exit 1; }
 ctl() { "$BUILD/tierctl" --socket /mnt/sock "$@"; }
 
-cd /sys/bus/cxl/devices
-region=$(cat decoder0.0/create_ram_region)
-echo "$region" >decoder0.0/create_ram_region
-echo 256 >"$region/interleave_granularity"
-echo 1 >"$region/interleave_ways"
-echo ram >decoder2.0/mode
-echo $((512 << 20)) >decoder2.0/dpa_size
-echo $((512 << 20)) >"$region/size"
-echo decoder2.0 >"$region/target0"
-echo 1 >"$region/commit"
-echo "$region" >/sys/bus/cxl/drivers/cxl_region/bind
-cd - >/dev/null
+. tests/vm/region.sh
+region $((512 << 20))
 for _ in $(seq 100); do [ ! -d /sys/devices/system/node/node1 ] || break; sleep 0.1; done
 [ -d /sys/devices/system/node/node1 ] || fail 'the region did not become a node'
 for memory in /sys/devices/system/node/node1/memory[0-9]*; do

@@ -1,0 +1,53 @@
+# The kernel module tier_mem: what it promises, first on ordinary memory, then on the region of a
+# CXL type-3 device, which its own DAX driver takes; then the daemon keeps its tier there. (Emulated
+# device memory is slow, so the amounts are small. Its figures are good for comparison alone.)
+# modules: libnvdimm cxl_acpi cxl_pci cxl_mem cxl_port device_dax dax_cxl
+# build: kernel-mod
+# machine: -object memory-backend-ram,id=cxlm0,size=512M
+# machine: -device pxb-cxl,bus_nr=12,bus=pcie.0,id=cxl.1
+# machine: -device cxl-rp,port=0,bus=cxl.1,id=rp13,chassis=0,slot=2
+# machine: -device cxl-type3,bus=rp13,volatile-memdev=cxlm0,id=cxl-vmem0,sn=0x1
+# machine: -M cxl-fmw.0.targets.0=cxl.1,cxl-fmw.0.size=4G
+# kernel: slub_debug=FZPU page_poison=1
+# seconds: 400
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+
+fail() {
+	echo "module: $*"
+	cat /mnt/log 2>/dev/null
+	dmesg | grep -i 'cxl\|dax\|tier' | tail
+	exit 1
+}
+ctl() { "$BUILD/tierctl" --socket /mnt/sock "$@"; }
+ko=$BUILD/../kernel-mod/kernel-mod/tier_mem.ko
+
+echo 'module: ordinary memory'
+insmod "$ko" ram_chunks=48
+"$BUILD/vm/module" 32 100 || fail 'a promise is broken'
+rmmod tier_mem
+
+. tests/vm/region.sh
+region $((512 << 20))
+for _ in $(seq 100); do [ ! -e /sys/bus/dax/devices/dax0.0 ] || break; sleep 0.1; done
+insmod "$ko"
+echo dax0.0 >/sys/bus/dax/drivers/tier_mem/new_id || fail 'the driver does not take dax0.0'
+echo 'module: CXL type-3'
+"$BUILD/vm/module" 4 10 || fail 'a promise is broken'
+
+"$BUILD/tierd" --foreground --socket /mnt/sock --store /mnt/store --set nvme.size=64MiB \
+	--set nvme.buffered=yes --set hbm.size=0 --set cxl.size=64MiB --set cxl.backend=module \
+	--set request.deadline=1min --set put.deadline=1min 2>/mnt/log &
+for _ in $(seq 600); do [ ! -S /mnt/sock ] || break; sleep 0.1; done
+ctl status
+ctl status | grep -q 'tier_mem, 512 MiB in 256 chunks' || fail 'the module was not found'
+export TIER_SOCKET=/mnt/sock
+"$BUILD/vm/durable" put 1 32 < <(yes) >/mnt/acks || fail 'puts'
+"$BUILD/vm/durable" verify 32 || fail 'reads'
+grep -h 'tier_mem:tier-cxl' /proc/"$!"/maps || fail 'no mapping of the tier'
+ctl check
+kill %1
+wait %1
+"$BUILD/vm/module" 4 1 | tail -n 1 | grep 'pool 256 chunks, 256 free' ||
+	fail 'the pool is not whole'
+rmmod tier_mem

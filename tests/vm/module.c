@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * module SLOTS COMMITS: what the kernel module tier_mem promises (abi/tier_mem.h, K1-K7), asked
+ *     from user space on regions of SLOTS slots, with COMMITS commits under a storing writer.
+ *
+ * Prints a line for each thing that holds and the microseconds of fill, punch, revoke and commit.
+ * A promise that is broken ends it with status 1.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "libtier/abi/tier_mem.h"
+
+#define CHUNK ((size_t)TIER_MEM_CHUNK)
+#define LOOKS 20        /* at the word after a commit */
+#define LOOK_NS 20000
+
+static int device;
+static uint32_t slots;
+static sigjmp_buf back;
+
+static void fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+static void fail(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	printf("module: ");
+	vprintf(format, args);
+	printf("\n");
+	exit(1);
+}
+
+static double now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+/* ---- touches that may fail ------------------------------------------------------------------ */
+
+static void caught(int signal)
+{
+	siglongjmp(back, signal);
+}
+
+/* 0, or the signal that it got. */
+static int load(const volatile uint64_t *at)
+{
+	int signal = sigsetjmp(back, 1);
+
+	if (!signal)
+		(void)*at;
+	return signal;
+}
+
+static int store(volatile uint64_t *at, uint64_t value)
+{
+	int signal = sigsetjmp(back, 1);
+
+	if (!signal)
+		*at = value;
+	return signal;
+}
+
+/* ---- requests ------------------------------------------------------------------------------- */
+
+static struct tier_mem_status status(void)
+{
+	struct tier_mem_status s;
+
+	if (ioctl(device, TIER_MEM_STATUS, &s))
+		fail("STATUS: %s", strerror(errno));
+	return s;
+}
+
+static int create(void)
+{
+	struct tier_mem_create args = { .bytes = slots * CHUNK, .label = "tier_mem:test" };
+	int fd = ioctl(device, TIER_MEM_CREATE, &args);
+
+	if (fd < 0)
+		fail("CREATE: %s", strerror(errno));
+	return fd;
+}
+
+static int64_t ask(int fd, unsigned long what, uint32_t first, uint32_t count,
+		   struct tier_mem_slots *out)
+{
+	struct tier_mem_slots args = { .first = first, .count = count };
+	int rc = ioctl(fd, what, &args);
+
+	if (out)
+		*out = args;
+	return rc < 0 ? -errno : rc;
+}
+
+static void must(int fd, unsigned long what, uint32_t first, uint32_t count)
+{
+	int64_t rc = ask(fd, what, first, count, NULL);
+
+	if (rc)
+		fail("request %lx of slots %u + %u: %s", what, first, count, strerror((int)-rc));
+}
+
+static int share(int fd, uint64_t client)
+{
+	struct tier_mem_client args = { .client = client };
+	int rc = ioctl(fd, TIER_MEM_SHARE, &args);
+
+	if (rc < 0)
+		fail("SHARE: %s", strerror(errno));
+	return rc;
+}
+
+static struct tier_mem_client revoke_client(int fd, uint64_t client)
+{
+	struct tier_mem_client args = { .client = client };
+
+	if (ioctl(fd, TIER_MEM_REVOKE, &args))
+		fail("REVOKE: %s", strerror(errno));
+	return args;
+}
+
+static uint8_t *map(int fd, int protection)
+{
+	uint8_t *at = mmap(NULL, slots * CHUNK, protection, MAP_SHARED, fd, 0);
+
+	if (at == MAP_FAILED)
+		fail("mmap: %s", strerror(errno));
+	return at;
+}
+
+static uint64_t *word(uint8_t *base, uint32_t slot)
+{
+	return (uint64_t *)(base + slot * CHUNK);
+}
+
+static void expect(bool holds, const char *what)
+{
+	if (!holds)
+		fail("broken: %s", what);
+	printf("%s\n", what);
+}
+
+/* ---- the promises --------------------------------------------------------------------------- */
+
+static void costs(int owner, uint8_t *base)
+{
+	double begun = now_us(), filled;
+
+	must(owner, TIER_MEM_FILL, 0, 1);
+	printf("fill %.0f us of the first slot, ", now_us() - begun);
+	begun = now_us();
+	must(owner, TIER_MEM_FILL, 1, slots - 1);
+	filled = (now_us() - begun) / (slots - 1);
+	for (uint32_t i = 0; i < slots; i++)
+		if (load(word(base, i)))
+			fail("a full slot cannot be read");
+	begun = now_us();
+	must(owner, TIER_MEM_COMMIT, 0, slots);
+	printf("%.0f us of each other; commit %.0f us of all, ", filled, now_us() - begun);
+	begun = now_us();
+	must(owner, TIER_MEM_PUNCH, 1, 1);
+	printf("punch %.0f us\n", now_us() - begun);
+}
+
+static void holes(int owner, uint8_t *reader, uint8_t *writer)
+{
+	uint64_t used = status().used;
+
+	expect(load(word(reader, 1)) == SIGBUS && store(word(writer, 1), 1) == SIGBUS &&
+	       status().used == used, "a touched hole is SIGBUS and takes nothing (K1)");
+	must(owner, TIER_MEM_FILL, 1, 1);
+	expect(!load(word(reader, 1)) && *word(reader, 1) == 0, "a full one reads as zeros (K2)");
+}
+
+static void reads_only(int fd, uint8_t *reader)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	expect(mmap(NULL, CHUNK, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED &&
+	       errno == EACCES && mprotect(reader, CHUNK, PROT_READ | PROT_WRITE) &&
+	       errno == EACCES && mprotect(reader, CHUNK, PROT_READ | PROT_EXEC) &&
+	       mmap(NULL, CHUNK, PROT_READ, MAP_PRIVATE, fd, 0) == MAP_FAILED &&
+	       open(path, O_RDWR) < 0 && ftruncate(fd, 0) &&
+	       madvise(reader, CHUNK, MADV_REMOVE) &&
+	       ioctl(fd, TIER_MEM_LEAVE) && errno == ENOTTY,
+	       "a reader's descriptor is good for reading alone");
+}
+
+static void revocation(int owner)
+{
+	int a = share(owner, 7), b = share(owner, 8);
+	uint8_t *one = map(a, PROT_READ), *other = map(b, PROT_READ);
+	struct tier_mem_client gone;
+	double begun;
+
+	if (load(word(one, 0)) || load(word(other, 0)))
+		fail("a reader cannot read");
+	begun = now_us();
+	gone = revoke_client(owner, 7);
+	printf("revoke %.0f us\n", now_us() - begun);
+	expect(gone.descriptors == 1 && load(word(one, 0)) == SIGBUS &&
+	       !load(word(other, 0)) &&
+	       mmap(NULL, CHUNK, PROT_READ, MAP_SHARED, a, 0) == MAP_FAILED && errno == EIDRM,
+	       "a revoked reader gets SIGBUS, another reads on (K3)");
+	munmap(one, slots * CHUNK);
+	munmap(other, slots * CHUNK);
+	close(a);
+	close(b);
+}
+
+/* ---- commits under a writer that never helps -------------------------------------------------- */
+
+static void *keep_storing(void *arg)
+{
+	volatile uint64_t *at = arg;
+
+	for (uint64_t n = 1;; n++)
+		*at = n;
+	return NULL;
+}
+
+/* Stores by two threads until it is killed by SIGBUS. */
+static pid_t writer(int fd, uint32_t slot)
+{
+	pid_t pid = fork();
+	pthread_t thread;
+	uint8_t *base;
+
+	if (pid)
+		return pid;
+	signal(SIGBUS, SIG_DFL);
+	base = map(fd, PROT_READ | PROT_WRITE);
+	if (pthread_create(&thread, NULL, keep_storing, word(base, slot)) == 0)
+		keep_storing(word(base, slot) + 1);
+	_exit(2);
+}
+
+/* How often one of the words changed after the commit. */
+static uint32_t changes(volatile uint64_t *at)
+{
+	uint64_t first = at[0], second = at[1];
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < LOOKS; i++) {
+		nanosleep(&(struct timespec){ .tv_nsec = LOOK_NS }, NULL);
+		n += at[0] != first || at[1] != second;
+	}
+	return n;
+}
+
+static void commits(int owner, uint8_t *reader, uint32_t count)
+{
+	uint32_t changed = 0, bus = 0, stored = 0;
+	double spent = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		int grant = (int)ask(owner, TIER_MEM_GRANT, 2, 1, NULL), how = 0;
+		pid_t pid;
+		double begun;
+
+		if (grant < 0)
+			fail("GRANT: %s", strerror(-grant));
+		pid = writer(grant, 2);
+		for (int k = 0; k < 2000 && !*(volatile uint64_t *)word(reader, 2); k++)
+			nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+		stored += *(volatile uint64_t *)word(reader, 2) != 0;
+		begun = now_us();
+		must(owner, TIER_MEM_COMMIT, 2, 1);
+		spent += now_us() - begun;
+		changed += changes(word(reader, 2));
+		waitpid(pid, &how, 0);
+		bus += WIFSIGNALED(how) && WTERMSIG(how) == SIGBUS;
+		close(grant);
+		must(owner, TIER_MEM_PUNCH, 2, 1);
+		must(owner, TIER_MEM_FILL, 2, 1);
+	}
+	printf("commit %.0f us, %u times under a writer on two threads\n", spent / count,
+	       count);
+	expect(changed == 0 && bus == count && stored == count,
+	       "no byte changes after a commit, the writer gets SIGBUS (K4)");
+}
+
+static void overlap(int owner)
+{
+	int grant = (int)ask(owner, TIER_MEM_GRANT, 0, 2, NULL);
+
+	expect(grant >= 0 && ask(owner, TIER_MEM_GRANT, 1, 1, NULL) == -EBUSY &&
+	       ask(owner, TIER_MEM_COMMIT, 1, 1, NULL) == 0 &&
+	       mmap(NULL, CHUNK, PROT_READ | PROT_WRITE, MAP_SHARED, grant, 0) == MAP_FAILED &&
+	       errno == EIDRM, "a slot has one writer, and none once it is committed");
+	close(grant);
+}
+
+/* Reads a word of each slot until it gets SIGBUS. */
+static pid_t stubborn(int fd)
+{
+	int ready[2];
+	pid_t pid;
+	char c;
+
+	if (pipe(ready))
+		fail("pipe: %s", strerror(errno));
+	pid = fork();
+	if (!pid) {
+		uint8_t *base = map(fd, PROT_READ);
+		uint64_t sum = 0;
+
+		signal(SIGBUS, SIG_DFL);
+		for (uint32_t i = 0;; i++) {
+			sum += *(volatile uint64_t *)word(base, i % slots);
+			if (i == slots && write(ready[1], &sum, 1) != 1)
+				_exit(1);
+		}
+	}
+	if (read(ready[0], &c, 1) != 1)
+		fail("a reader does not begin");
+	close(ready[0]);
+	close(ready[1]);
+	return pid;
+}
+
+static void stopped_client(int owner)
+{
+	uint64_t free_before = status().free;
+	struct tier_mem_slots out;
+	int fd = share(owner, 9), how;
+	pid_t pid = stubborn(fd);
+	double begun;
+
+	kill(pid, SIGSTOP);
+	waitpid(pid, &how, WUNTRACED);
+	begun = now_us();
+	if (revoke_client(owner, 9).pinned)
+		fail("nothing is pinned");
+	ask(owner, TIER_MEM_PUNCH, 0, slots, &out);
+	printf("%u chunks of a stopped client are free after %.0f us\n",
+	       out.done - out.held, now_us() - begun);
+	expect(out.done == slots && !out.held && status().free == free_before + slots,
+	       "what a stopped client reads can be taken and used again");
+	kill(pid, SIGCONT);
+	waitpid(pid, &how, 0);
+	expect(WIFSIGNALED(how) && WTERMSIG(how) == SIGBUS, "it gets SIGBUS when it goes on");
+	close(fd);
+}
+
+static void death(void)
+{
+	struct tier_mem_status before = status();
+	int owner = create(), fd = share(owner, 1);
+	uint8_t *reader = map(fd, PROT_READ);
+
+	must(owner, TIER_MEM_FILL, 0, 1);
+	expect(!load(word(reader, 0)) && !close(owner) && load(word(reader, 0)) == SIGBUS &&
+	       status().used == before.used, "the owner's end revokes everything (K7)");
+	munmap(reader, slots * CHUNK);
+	close(fd);
+	owner = create();
+	fd = share(owner, 1);
+	reader = map(fd, PROT_READ);
+	must(owner, TIER_MEM_FILL, 0, 1);
+	ioctl(owner, TIER_MEM_LEAVE);
+	expect(!close(owner) && !load(word(reader, 0)), "but not where it has left");
+	munmap(reader, slots * CHUNK);
+	close(fd);
+	expect(status().regions == before.regions && status().used == before.used,
+	       "and the last reader's end frees it");
+}
+
+static void one_region(uint32_t rounds)
+{
+	int owner = create(), fd = share(owner, 3), grant;
+	uint8_t *base = map(owner, PROT_READ | PROT_WRITE), *reader = map(fd, PROT_READ), *w;
+
+	costs(owner, base);
+	grant = (int)ask(owner, TIER_MEM_GRANT, 1, 1, NULL);
+	w = map(grant, PROT_READ | PROT_WRITE);
+	holes(owner, reader, w);
+	expect(store(word(w, 0), 1) == SIGBUS && !store(word(w, 1), 5) && *word(reader, 1) == 5,
+	       "a grant stores into its own slots alone");
+	munmap(w, slots * CHUNK);
+	close(grant);
+	reads_only(fd, reader);
+	revocation(owner);
+	overlap(owner);
+	commits(owner, reader, rounds);
+	stopped_client(owner);
+	munmap(base, slots * CHUNK);
+	munmap(reader, slots * CHUNK);
+	close(owner);
+	close(fd);
+}
+
+int main(int argc, char **argv)
+{
+	struct tier_mem_status s;
+
+	setlinebuf(stdout);
+	signal(SIGBUS, caught);
+	signal(SIGSEGV, caught);
+	device = open(TIER_MEM_DEVICE, O_RDWR | O_CLOEXEC);
+	if (device < 0)
+		fail("%s: %s", TIER_MEM_DEVICE, strerror(errno));
+	slots = argc > 1 ? (uint32_t)atoi(argv[1]) : 4;
+	one_region(argc > 2 ? (uint32_t)atoi(argv[2]) : 10);
+	death();
+	s = status();
+	printf("pool %" PRIu64 " chunks, %" PRIu64 " free, %" PRIu64 " held, %" PRIu64
+	       " retired\n", s.total, s.free, s.held, s.retired);
+	if (s.free != s.total || s.regions)
+		fail("the pool is not whole");
+	return 0;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * CXL memory through the kernel module tier_mem (kernel-mod/, docs/kernel-mod.md): memory that is
+ * onlined for nobody else, of which clients get descriptors that can be taken back one by one, and
+ * whose holes nobody can fill by touching them. Where the module has ordinary memory alone it says
+ * "emulated".
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "libtier/abi/tier_mem.h"
+#include "libtier/base/cleanup.h"
+#include "libtier/base/units.h"
+#include "tierd/backend/mem_common.h"
+
+_Static_assert(TIER_MEM_CHUNK == ABI_HUGE, "a slot is the unit in which memory is given");
+
+static int module_status(struct tier_mem_status *status)
+{
+	int fd CLEANUP_CLOSE = open(TIER_MEM_DEVICE, O_RDWR | O_CLOEXEC);
+
+	if (fd < 0 || ioctl(fd, TIER_MEM_STATUS, status))
+		return -errno;
+	return status->version == TIER_MEM_VERSION ? 0 : -EPROTO;
+}
+
+static int module_probe(struct backend_info *info)
+{
+	struct tier_mem_status status;
+	char text[UNITS_TEXT_BYTES];
+
+	if (module_status(&status) || !status.total)
+		return -ENODEV;
+	*info = (struct backend_info){
+		.name = "module",
+		.emulated = status.ordinary == status.total,
+		.own_memory = true,
+		.capacity_auto = status.free * TIER_MEM_CHUNK,
+		.capacity_most = (status.total - status.retired) * TIER_MEM_CHUNK,
+	};
+	snprintf(info->detail, sizeof(info->detail), "tier_mem, %s in %" PRIu64 " chunks%s",
+		 units_print_bytes(text, status.total * TIER_MEM_CHUNK), status.total,
+		 info->emulated ? " of ordinary memory" : "");
+	return 0;
+}
+
+static int module_create(struct mem_region *region, const char *label, uint64_t bytes)
+{
+	int device CLEANUP_CLOSE = open(TIER_MEM_DEVICE, O_RDWR | O_CLOEXEC);
+	struct tier_mem_create args = { .bytes = bytes };
+	int fd CLEANUP_CLOSE = -1, rc;
+
+	if (device < 0)
+		return -errno;
+	/* As memfds have it: whose the mapping is shows in /proc/PID/maps. */
+	rc = snprintf(args.label, sizeof(args.label), "tier_mem:%s", label);
+	if (rc >= (int)sizeof(args.label))
+		return -EINVAL;
+	fd = ioctl(device, TIER_MEM_CREATE, &args);
+	if (fd < 0)
+		return -errno;
+	rc = mem_map(region, fd, bytes);
+	if (rc == 0)
+		take_fd(&fd);
+	return rc;
+}
+
+static int module_share(const struct mem_region *region, uint64_t client)
+{
+	struct tier_mem_client args = { .client = client };
+	int fd = ioctl(region->fd, TIER_MEM_SHARE, &args);
+
+	return fd < 0 ? -errno : fd;
+}
+
+static int module_revoke(const struct mem_region *region, uint64_t client)
+{
+	struct tier_mem_client args = { .client = client };
+
+	return ioctl(region->fd, TIER_MEM_REVOKE, &args) ? -errno : (int)args.pinned;
+}
+
+static void module_leave(struct mem_region *region)
+{
+	if (!region->bytes)
+		return;
+	ioctl(region->fd, TIER_MEM_LEAVE);
+	mem_leave(region);
+}
+
+/* The owner's last descriptor and mapping gone, the module revokes what clients have. */
+static void module_destroy(struct mem_region *region)
+{
+	mem_leave(region);
+}
+
+static int request(const struct mem_region *region, unsigned long what, uint64_t offset,
+		   uint64_t bytes)
+{
+	struct tier_mem_slots args = {
+		.first = (uint32_t)(offset / ABI_HUGE),
+		.count = (uint32_t)(bytes / ABI_HUGE),
+	};
+
+	if (offset % ABI_HUGE || bytes % ABI_HUGE || offset > region->bytes ||
+	    bytes > region->bytes - offset)
+		return -EINVAL;
+	return bytes && ioctl(region->fd, what, &args) ? -errno : 0;
+}
+
+static int module_prepare(const struct mem_region *region, uint64_t offset, uint64_t bytes)
+{
+	return request(region, TIER_MEM_FILL, offset, bytes);
+}
+
+static int module_punch(const struct mem_region *region, uint64_t offset, uint64_t bytes)
+{
+	return request(region, TIER_MEM_PUNCH, offset, bytes);
+}
+
+const struct mem_ops mem_cxl_module = {
+	.name = "module",
+	.probe = module_probe,
+	.create = module_create,
+	.share = module_share,
+	.revoke = module_revoke,
+	.destroy = module_destroy,
+	.leave = module_leave,
+	.prepare = module_prepare,
+	.punch = module_punch,
+	.resident = mem_resident,
+	.copy = mem_copy,
+};
