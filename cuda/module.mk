@@ -1,0 +1,38 @@
+# Kernels without a GPU: compiled as C++ over a model of the device (emu/), compared with the golden
+# model in C (ref/). The model switches stacks by hand, on x86-64; elsewhere its tests are left out.
+# SPDX-License-Identifier: Apache-2.0
+
+CUDA_OUT   := $(O)/cuda
+CUDA_TEST  := $(CUDA_OUT)/cuda-test
+CUDA_HERE  := $(filter x86_64,$(shell uname -m))
+CUDA_CXX   := $(CXX) -std=gnu++17 -O2 -g1 -I. -Wall -Wextra -Werror -Wshadow
+CUDA_TEST_OBJECTS := $(patsubst %.cc,$(CUDA_OUT)/obj/%.o,$(wildcard cuda/emu/*.cc cuda/test/*.cc)) \
+                     $(call objects,plain,cuda/ref/msa.c)
+
+$(CUDA_OUT)/obj/%.o: %.cc cuda/module.mk
+	@mkdir -p $(@D)
+	@echo '  CXX   $@'
+	@$(CUDA_CXX) -MMD -MP -c -o $@ $<
+$(CUDA_TEST): $(CUDA_TEST_OBJECTS)
+	@echo '  LINK  $@'
+	@$(CUDA_CXX) -o $@ $^
+-include $(patsubst %.o,%.d,$(CUDA_TEST_OBJECTS))
+
+.PHONY: cuda-test cuda-plants
+cuda-test: $(CUDA_TEST) ##  kernels on a model of the device against the golden model (SCHEDULES=8)
+	@$(CUDA_TEST) --schedules $(or $(SCHEDULES),8)
+cuda-plants: $(CUDA_TEST) ##  plant mistakes in kernels (PLANTS='NAME...'): a case must find each
+	@cuda/test/plants $(CUDA_TEST) $(PLANTS)
+
+# In `make test`: two schedules a case, and all plants.
+CUDA_RUNS := $(CUDA_OUT)/test-kernels $(CUDA_OUT)/test-plants
+$(CUDA_OUT)/test-kernels: cuda/module.mk
+	@mkdir -p $(@D)
+	@printf '#!/bin/sh\nexec %s --schedules 2\n' '$(CUDA_TEST)' >$@ && chmod +x $@
+$(CUDA_OUT)/test-plants: cuda/module.mk
+	@mkdir -p $(@D)
+	@printf '#!/bin/sh\nexec cuda/test/plants %s\n' '$(CUDA_TEST)' >$@ && chmod +x $@
+ifneq ($(CUDA_HERE),)
+test-run: $(CUDA_TEST) $(CUDA_RUNS)
+EXTRA_TESTS += $(CUDA_RUNS)
+endif
