@@ -18,6 +18,19 @@ $(CUDA_TEST): $(CUDA_TEST_OBJECTS)
 	@$(CUDA_CXX) -o $@ $^
 -include $(patsubst %.o,%.d,$(CUDA_TEST_OBJECTS))
 
+# --- the stand-in for the driver, which tests load in its place
+STANDIN := $(CUDA_OUT)/libcuda.so.1
+$(CUDA_OUT)/obj/cuda/standin/%.o: cuda/standin/%.c cuda/module.mk $(O)/config.mk
+	@mkdir -p $(@D)
+	@echo '  CC    $@'
+	@$(CC_plain) $(FLAGS) -O2 -fPIC -fvisibility=hidden $(CFLAGS) -MMD -MP -c -o $@ $<
+$(STANDIN): $(patsubst %.c,$(CUDA_OUT)/obj/%.o,$(wildcard cuda/standin/*.c))
+	@echo '  LD    $@'
+	@$(CC_plain) -shared -Wl,-soname,libcuda.so.1 $(LDFLAGS) -pthread -o $@ $^
+-include $(patsubst %.c,$(CUDA_OUT)/obj/%.d,$(wildcard cuda/standin/*.c))
+$(foreach v,$(VARIANTS),$(O)/$v/tests/unit/test_backend_mem $(O)/$v/tests/unit/test_backend_cuda): \
+	$(STANDIN)
+
 .PHONY: cuda-test cuda-plants
 cuda-test: $(CUDA_TEST) ##  kernels on a model of the device against the golden model (SCHEDULES=8)
 	@$(CUDA_TEST) --schedules $(or $(SCHEDULES),8)

@@ -86,8 +86,8 @@ int memory_make(struct memory *m, const char *label, const struct core_context_p
 			continue;
 		snprintf(name, sizeof(name), "tier-%s-%.*s", tier_name[t], (int)ABI_NAME_BYTES,
 			 label);
-		rc = m->ops[t] ? m->ops[t]->create(&made->mem[t], name, plan->mem_bytes[t]) :
-				 -ENODEV;
+		rc = m->ops[t] ? m->ops[t]->create(m->ops[t], &made->mem[t], name,
+						   plan->mem_bytes[t]) : -ENODEV;
 		if (rc)
 			made->mem[t].bytes = 0;
 	}
@@ -189,13 +189,14 @@ const struct context_memory *memory_find(const struct memory *m, uint32_t id)
 	return find(m, id);
 }
 
-/* What a context has not is an empty file: every client gets the same count of descriptors. */
+/* What a context has not, or no processor can read, is an empty file: every client gets the same
+ * count of descriptors. */
 static int share(const struct mem_ops *ops, const struct mem_region *region)
 {
-	int fd;
+	int fd = region->bytes ? ops->share(region) : -EOPNOTSUPP;
 
-	if (region->bytes)
-		return ops->share(region);
+	if (fd != -EOPNOTSUPP)
+		return fd;
 	fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	return fd < 0 ? -errno : fd;
 }

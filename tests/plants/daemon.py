@@ -560,7 +560,7 @@ bug("punched-before-it-is-backed", SHELL + "dispatch.c",
 bug("held-punch-forgotten", SHELL + "dispatch.c",
     "while ((punch = prepare_release_punch(p)))", "while ((punch = NULL))", "test_dispatch")
 bug("tier-larger-than-the-host", SHELL + "startup.c",
-    "return check_fit(s, s->core_config.capacity, &limit);", "return 0;", "test_front_life")
+    "return check_fit(s, bytes, &limit);", "return 0;", "test_front_life")
 bug("no-copy-of-the-super-block", SHELL + "format.c",
     "rc = s->block->pwrite(s->device, buf, DISK_SECTOR, DISK_SECTOR);", "rc = 0;",
     "test_front_life")
