@@ -28,7 +28,8 @@ $(STANDIN): $(patsubst %.c,$(CUDA_OUT)/obj/%.o,$(wildcard cuda/standin/*.c))
 	@echo '  LD    $@'
 	@$(CC_plain) -shared -Wl,-soname,libcuda.so.1 $(LDFLAGS) -pthread -o $@ $^
 -include $(patsubst %.c,$(CUDA_OUT)/obj/%.d,$(wildcard cuda/standin/*.c))
-$(foreach v,$(VARIANTS),$(O)/$v/tests/unit/test_backend_mem $(O)/$v/tests/unit/test_backend_cuda): \
+$(foreach v,$(VARIANTS),$(addprefix $(O)/$v/tests/,unit/test_backend_mem unit/test_backend_cuda \
+  integration/test_api_device)): \
 	$(STANDIN)
 
 .PHONY: cuda-test cuda-plants

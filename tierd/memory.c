@@ -158,7 +158,9 @@ static uint32_t count_regions(const struct context_memory *made, uint64_t *bytes
 
 	*bytes += made->index.bytes;
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
-		n += made->mem[t].bytes != 0;
+		if (!made->mem[t].bytes || made->mem[t].fd < 0)
+			continue;
+		n++;
 		*bytes += made->mem[t].bytes;
 	}
 	return n;

@@ -12,6 +12,7 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,6 +68,23 @@ static struct cuda_pool *pool_of(const struct mem_ops *self)
 	return (struct cuda_pool *)(uintptr_t)self;
 }
 
+/*
+ * The driver makes threads of its own, which inherit what is blocked here: a signal that the daemon
+ * reads from a descriptor must not find a thread that would let it end the process.
+ */
+static void block_signals(sigset_t *before)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, before);
+}
+
+static void unblock_signals(const sigset_t *before)
+{
+	pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
 /* What came of work under way; the first bad answer ends the pool. */
 static int judge(struct cuda_pool *pool, cuda_result result)
 {
@@ -98,11 +116,15 @@ static struct cuda_allocation slab_kind(void)
 static int begin_context(struct cuda_pool *pool)
 {
 	const struct cuda_allocation kind = slab_kind();
+	sigset_t before;
 	size_t granularity;
-	int rc = cuda_errno(pool->cu.init(0));
+	int rc;
 
+	block_signals(&before);
+	rc = cuda_errno(pool->cu.init(0));
 	if (rc == 0)
 		rc = cuda_errno(pool->cu.context_retain(&pool->context, DEVICE));
+	unblock_signals(&before);
 	if (rc)
 		return rc;
 	rc = cuda_errno(pool->cu.context_set(pool->context));
@@ -252,10 +274,13 @@ static int look_at_device(const struct cuda_driver *cu, struct backend_info *inf
 static int cuda_probe(struct backend_info *info)
 {
 	struct cuda_driver cu;
+	sigset_t before;
 	int rc = cuda_driver_load(&cu, NULL);
 
+	block_signals(&before);
 	if (rc == 0)
 		rc = cuda_errno(cu.init(0));
+	unblock_signals(&before);
 	if (rc == 0)
 		rc = look_at_device(&cu, info);
 	return rc ? -ENODEV : 0;
