@@ -32,6 +32,27 @@ $(foreach v,$(VARIANTS),$(addprefix $(O)/$v/tests/,unit/test_backend_mem unit/te
   integration/test_api_device)): \
 	$(STANDIN)
 
+# --- what we rely on in a driver
+CONTRACT := $(CUDA_OUT)/contract
+$(CONTRACT): $(call objects,plain,cuda/contract/contract.c tierd/backend/cuda_driver.c)
+	@mkdir -p $(@D)
+	@echo '  LINK  $@'
+	@$(CC_plain) $(FLAGS) $(FLAGS_plain) $(LINK) $(LDFLAGS) -o $@ $^
+-include $(O)/plain/obj/cuda/contract/contract.d $(O)/plain/obj/cuda/ref/msa.d
+
+NVCC ?= $(or $(shell command -v nvcc),/usr/local/cuda/bin/nvcc)
+.PHONY: cuda-contract cuda-static
+cuda-contract: $(CONTRACT) $(STANDIN) ##  what we rely on in a CUDA driver, on the stand-in
+	@LD_LIBRARY_PATH=$(CUDA_OUT) $(CONTRACT)
+cuda-static: ##  compile the kernels: registers, spills, instructions (needs nvcc, no GPU)
+	@cuda/test/static '$(NVCC)' $(CUDA_OUT)/static || [ $$? = 77 ]
+	@header=$$(dirname '$(NVCC)')/../include; [ ! -f "$$header/cuda.h" ] || { \
+		$(CC_plain) -std=gnu11 -I. -isystem "$$header" -fsyntax-only \
+			cuda/contract/shapes.c && \
+		echo "the declarations of tierd/backend/cuda_driver.h agree with cuda.h"; }
+gpu-check: $(CONTRACT) $(STANDIN) $(CUDA_TEST)
+	@cuda/gpu-check $(CONTRACT) $(CUDA_TEST) $(CUDA_OUT)
+
 .PHONY: cuda-test cuda-plants
 cuda-test: $(CUDA_TEST) ##  kernels on a model of the device against the golden model (SCHEDULES=8)
 	@$(CUDA_TEST) --schedules $(or $(SCHEDULES),8)
@@ -39,7 +60,11 @@ cuda-plants: $(CUDA_TEST) ##  plant mistakes in kernels (PLANTS='NAME...'): a ca
 	@cuda/test/plants $(CUDA_TEST) $(PLANTS)
 
 # In `make test`: two schedules a case, and all plants.
-CUDA_RUNS := $(CUDA_OUT)/test-kernels $(CUDA_OUT)/test-plants
+CUDA_RUNS := $(CUDA_OUT)/test-kernels $(CUDA_OUT)/test-plants $(CUDA_OUT)/test-contract
+$(CUDA_OUT)/test-contract: cuda/module.mk
+	@mkdir -p $(@D)
+	@printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s\n' '$(CUDA_OUT)' '$(CONTRACT)' >$@ && \
+		chmod +x $@
 $(CUDA_OUT)/test-kernels: cuda/module.mk
 	@mkdir -p $(@D)
 	@printf '#!/bin/sh\nexec %s --schedules 2\n' '$(CUDA_TEST)' >$@ && chmod +x $@
@@ -47,6 +72,6 @@ $(CUDA_OUT)/test-plants: cuda/module.mk
 	@mkdir -p $(@D)
 	@printf '#!/bin/sh\nexec cuda/test/plants %s\n' '$(CUDA_TEST)' >$@ && chmod +x $@
 ifneq ($(CUDA_HERE),)
-test-run: $(CUDA_TEST) $(CUDA_RUNS)
+test-run: $(CUDA_TEST) $(CONTRACT) $(STANDIN) $(CUDA_RUNS)
 EXTRA_TESTS += $(CUDA_RUNS)
 endif
