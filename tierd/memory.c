@@ -86,8 +86,8 @@ int memory_make(struct memory *m, const char *label, const struct core_context_p
 			continue;
 		snprintf(name, sizeof(name), "tier-%s-%.*s", tier_name[t], (int)ABI_NAME_BYTES,
 			 label);
-		rc = m->ops[t] ? m->ops[t]->create(&made->mem[t], name, plan->mem_bytes[t]) :
-				 -ENODEV;
+		rc = m->ops[t] ? m->ops[t]->create(m->ops[t], &made->mem[t], name,
+						   plan->mem_bytes[t]) : -ENODEV;
 		if (rc)
 			made->mem[t].bytes = 0;
 	}
@@ -158,7 +158,9 @@ static uint32_t count_regions(const struct context_memory *made, uint64_t *bytes
 
 	*bytes += made->index.bytes;
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
-		n += made->mem[t].bytes != 0;
+		if (!made->mem[t].bytes || made->mem[t].fd < 0)
+			continue;
+		n++;
 		*bytes += made->mem[t].bytes;
 	}
 	return n;
@@ -189,13 +191,16 @@ const struct context_memory *memory_find(const struct memory *m, uint32_t id)
 	return find(m, id);
 }
 
-/* What a context has not is an empty file: every client gets the same count of descriptors. */
+/*
+ * What a context has not, or no processor can read, is an empty file: every client gets the same
+ * count of descriptors.
+ */
 static int share(const struct mem_ops *ops, const struct mem_region *region, uint64_t client)
 {
-	int fd;
+	int fd = region->bytes ? ops->share(region, client) : -EOPNOTSUPP;
 
-	if (region->bytes)
-		return ops->share(region, client);
+	if (fd != -EOPNOTSUPP)
+		return fd;
 	fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	return fd < 0 ? -errno : fd;
 }

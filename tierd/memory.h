@@ -46,7 +46,8 @@ void memory_adopt(struct memory *m, uint32_t id, struct context_memory *made,
 void memory_retire(struct memory *m, uint32_t id, const struct worker_pool *workers);
 void memory_reap(struct memory *m, const struct worker_pool *workers);
 
-/* Regions that it has, those that are being given up included, and their bytes of address space. */
+/* Regions in files that it has, those that are being given up included, and their bytes of address
+ * space. */
 uint32_t memory_regions(const struct memory *m, uint64_t *bytes);
 
 /* The first at *index or behind it, NULL = none; *index is then its own. */

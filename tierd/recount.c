@@ -111,6 +111,11 @@ static int look(struct recount *r, const struct mem_region *region, const struct
 		int err;
 
 		sum->found = sum->foreign = sum->missing = 0;
+		/* Of memory without a file there is no second word. */
+		if (region->fd < 0 && before >= 0) {
+			sum->found = sum->resident = (uint64_t)before;
+			return 0;
+		}
 		err = walk(region, g, sum);
 		if (err)
 			return err;

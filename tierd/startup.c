@@ -150,6 +150,7 @@ static void tell_tier(struct shell *s, uint32_t tier, const struct backend_info 
 
 	o->present = true;
 	o->emulated = info->emulated;
+	o->device = info->device;
 	memcpy(o->backend, info->name, sizeof(o->backend));
 	memcpy(o->detail, info->detail, sizeof(o->detail));
 }
@@ -186,6 +187,20 @@ static int check_backend(struct shell *s, uint32_t tier, uint64_t bytes,
 	return check_fit(s, alone, &limit);
 }
 
+static int open_backend(struct shell *s, uint32_t tier, const struct mem_ops *ops, uint64_t bytes)
+{
+	int rc = ops->open(&ops, bytes);
+
+	if (rc)
+		log_error(&s->log, "the memory of a tier is not to be had", obs_tier_name[tier],
+			  "give the tier a smaller size, end what else uses the device, or name "
+			  "another backend", "backend=%s bytes=%" PRIu64 " error=\"%s\" errno=%d",
+			  ops->name, bytes, strerror(-rc), -rc);
+	else
+		s->mem[tier] = ops;
+	return rc;
+}
+
 static int begin_memory_tier(struct shell *s, uint32_t tier, const struct units_size *size,
 			     const char *backend, uint64_t *of_host)
 {
@@ -205,15 +220,17 @@ static int begin_memory_tier(struct shell *s, uint32_t tier, const struct units_
 			  "backend=%s known=\"%s\"", backend, names);
 		return -ENODEV;
 	}
-	bytes = units_resolve(size, host_memory(), info.capacity_auto) & ~(uint64_t)(ABI_HUGE - 1);
+	bytes = units_resolve(size, info.device ? info.capacity_most : host_memory(),
+			      info.capacity_auto) & ~(uint64_t)(ABI_HUGE - 1);
 	if (bytes == 0)
 		return 0;
 	rc = check_backend(s, tier, bytes, &info);
+	if (rc == 0)
+		rc = open_backend(s, tier, ops, bytes);
 	if (rc)
 		return rc;
-	s->mem[tier] = ops;
 	s->core_config.capacity[tier] = bytes;
-	*of_host = info.own_memory ? 0 : bytes;
+	*of_host = info.own_memory || info.device ? 0 : bytes;
 	if (tier == ABI_TIER_HBM)
 		s->core_config.direct = info.direct && s->config.hbm_direct;
 	tell_tier(s, tier, &info);
@@ -222,13 +239,20 @@ static int begin_memory_tier(struct shell *s, uint32_t tier, const struct units_
 	return 0;
 }
 
-/* Host memory counts against the group that the daemon is in. */
+/* What is not a device's is host memory, which counts against the group that the daemon is in. */
 static int check_memory(struct shell *s, const uint64_t of_host[ABI_MEM_TIERS])
 {
 	struct mem_limit limit;
 
 	mem_limit_read(&limit, host_memory(), MEM_LIMIT_GROUP, MEM_LIMIT_ROOT);
 	return check_fit(s, of_host, &limit);
+}
+
+static void end_backends(struct shell *s)
+{
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+		if (s->mem[t])
+			s->mem[t]->close(s->mem[t]);
 }
 
 static int begin_backends(struct shell *s)
@@ -245,8 +269,10 @@ static int begin_backends(struct shell *s)
 	if (rc == 0 && s->core_config.capacity[ABI_TIER_CXL] == 0) {
 		log_error(&s->log, "the CXL tier has no memory", "cxl.size",
 			  "give it 2 MiB or more", "");
-		return -ENOMEM;
+		rc = -ENOMEM;
 	}
+	if (rc)
+		end_backends(s);
 	return rc;
 }
 
@@ -487,7 +513,7 @@ static const struct step steps[] = {
 	{ "log", begin_log, NULL },
 	{ "socket", begin_socket, NULL },
 	{ "kernel", begin_kernel, NULL },
-	{ "backends", begin_backends, NULL },
+	{ "backends", begin_backends, end_backends },
 	{ "ring", begin_ring, end_ring },
 	{ "store", begin_store, end_store },
 	{ "memory", begin_memory, end_memory },

@@ -145,7 +145,7 @@ static void carry_out(struct job *job)
 
 	switch (job->kind) {
 	case JOB_COPY:
-		job->ops->copy(job->copy);
+		job->ops->copy(job->ops, job->copy);
 		break;
 	case JOB_VERIFY:
 		worker_verify(job->io);

@@ -20,6 +20,8 @@
  *     connection ends.
  * W3  Descriptors to memory that a client only reads are re-opened O_RDONLY; those it writes are
  *     sealed against shrinking and growing.
+ * W4  In place of memory that no processor can read (a GPU's), or that a context has not, comes
+ *     /dev/null: words of that tier are of no use to a client that has it mapped from there.
  */
 #ifndef TIER_ABI_WIRE_H
 #define TIER_ABI_WIRE_H

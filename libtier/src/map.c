@@ -196,8 +196,12 @@ static int map_memory(struct map *m, const struct map_source *source, uint32_t l
 
 	if (bytes == 0)
 		return 0;
-	if (bytes > ABI_ADDR_MASK << ABI_UNIT_SHIFT || fstat(source->fd[1 + level], &st) != 0 ||
-	    (uint64_t)st.st_size < bytes)
+	if (bytes > ABI_ADDR_MASK << ABI_UNIT_SHIFT || fstat(source->fd[1 + level], &st) != 0)
+		return broken("a memory tier");
+	/* W4: of a device, which no processor can read. Without bytes its words are of no use. */
+	if (S_ISCHR(st.st_mode))
+		return 0;
+	if ((uint64_t)st.st_size < bytes)
 		return broken("a memory tier");
 	rc = map_shared(&base, source->fd[1 + level], bytes, PROT_READ);
 	if (rc)

@@ -34,7 +34,7 @@ struct map {
 	const struct abi_block *block;
 	const struct abi_page *page;
 	const uint8_t *mem[ABI_MEM_TIERS];
-	uint64_t mem_bytes[ABI_MEM_TIERS];
+	uint64_t mem_bytes[ABI_MEM_TIERS]; /* 0: not there, or no processor can read it */
 	uint32_t blocks_max;
 	uint32_t pages_per_block;
 	uint32_t context_id;

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 CONTROL = re.compile(r"(?:\}\s*)?(?:if|else|for|while|do|switch)\b")
 ATTRIBUTE = re.compile(r"__attribute__\s*\(|\b[A-Z][A-Z0-9_]{2,}\s*\(")
+NAMESPACE = re.compile(r"\s*(?:namespace\b[\w:\s]*|extern\s*\"[^\"]*\"\s*)$")
 NAME = re.compile(r"([A-Za-z_]\w*)\s*\(")
 TOKEN = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL)
 
@@ -133,6 +134,9 @@ def functions(text):
         elif c == "{":
             if depth == 0:
                 head = bare[head_start:i]
+                if NAMESPACE.match(head):
+                    head_start = i + 1
+                    continue
                 declared = function_head(head)
                 begin = line - head.lstrip().count("\n")
                 current = (declared, begin, line) if declared else None

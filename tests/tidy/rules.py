@@ -11,7 +11,7 @@ import subprocess
 import csource
 import floors
 
-CODE = (".c", ".h", ".cu", ".cuh", ".v", ".vh", ".sv", ".py", ".sh", ".mk")
+CODE = (".c", ".h", ".cc", ".cu", ".cuh", ".v", ".vh", ".sv", ".py", ".sh", ".mk")
 C = (".c", ".h")
 
 FUNCTION_LINES = 60
@@ -96,7 +96,7 @@ def python_functions(text):
 
 
 def function_length(tree, rule):
-    for path, text in tree.files(".c", ".h", ".cu", ".cuh"):
+    for path, text in tree.files(".c", ".h", ".cc", ".cu", ".cuh"):
         limit = KERNEL_LINES if path.endswith((".cu", ".cuh")) else FUNCTION_LINES
         for f in csource.functions(text):
             if f.length > limit and not tree.generated(text):
@@ -210,7 +210,7 @@ def opening(tree, rule):
         if not text.strip():
             continue
         licence = "GPL-2.0" if path.startswith("kernel-mod/") else "Apache-2.0"
-        if path.endswith((".c", ".h", ".cu", ".cuh", ".v", ".vh", ".sv")):
+        if path.endswith((".c", ".h", ".cc", ".cu", ".cuh", ".v", ".vh", ".sv")):
             top = re.match(r"\s*(?:/\*.*?\*/\s*|//[^\n]*\n\s*)*", text, re.DOTALL)[0]
         else:
             top = re.match(r"(?:#[^\n]*\n|\s*\n)*(?:\"\"\".*?\"\"\")?", text, re.DOTALL)[0]

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The memory backends: what their regions refuse to whom, that prepared memory lies in huge pages,
- * that punched memory is given back, and that copies sum what they store.
+ * that punched memory is given back, and that copies sum what they store. A GPU's backend runs on
+ * the stand-in for its driver; bytes of a region are looked at by copies, which all backends have.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,6 +22,7 @@
 
 #include "libtier/base/atomic.h"
 #include "libtier/base/crc32c.h"
+#include "tests/lib/standin.h"
 #include "tests/lib/unit.h"
 #include "tests/lib/users.h"
 #include "tierd/backend/mem_common.h"
@@ -32,46 +34,117 @@
 #define MADV_COLLAPSE 25
 #endif
 
-static const struct mem_ops *const all[] = { &mem_host, &mem_cxl_memfd, &mem_cxl_numa };
+static const struct mem_ops *const all[] = { &mem_host, &mem_cxl_memfd, &mem_cxl_numa, &mem_cuda };
 
-/* A region of each backend that this host has, in turn. */
-static bool make(uint32_t i, struct mem_region *region)
+/* A backend that is open, with a region. */
+struct one {
+	const struct mem_ops *ops;
+	struct mem_region region;
+	bool device;
+	uint8_t tier;
+};
+
+/* Of each backend that this host has, in turn. */
+static bool begin(uint32_t i, struct one *one)
 {
 	struct backend_info info;
 
 	if (all[i]->probe(&info))
 		return false;
-	assert_int_equal(all[i]->create(region, "tier-test", BYTES), 0);
+	*one = (struct one){ .ops = all[i], .device = info.device };
+	one->tier = all[i] == &mem_host || all[i] == &mem_cuda ? ABI_TIER_HBM : ABI_TIER_CXL;
+	assert_int_equal(one->ops->open(&one->ops, BYTES), 0);
+	assert_int_equal(one->ops->create(one->ops, &one->region, "tier-test", BYTES), 0);
 	return true;
+}
+
+static void end(struct one *one)
+{
+	one->ops->destroy(&one->region);
+	assert_int_equal(one->region.fd, -1);
+	one->ops->destroy(&one->region); /* harmless */
+	one->ops->close(one->ops);
+}
+
+static int copy_bytes(const struct one *one, uint64_t offset, void *bytes, uint32_t count, bool in)
+{
+	uint8_t *at = (uint8_t *)one->region.addr + offset;
+	struct core_copy copy = { .count = 1, .res = 1, .dst_tier = ABI_TIER_CXL,
+				  .src_tier = ABI_TIER_CXL };
+
+	copy.item[0] = (struct core_copy_item){ .dst = in ? at : bytes, .src = in ? bytes : at,
+						.bytes = count };
+	*(in ? &copy.dst_tier : &copy.src_tier) = one->tier;
+	one->ops->copy(one->ops, &copy);
+	return copy.res;
+}
+
+static void set(const struct one *one, uint64_t offset, uint8_t value, uint32_t count)
+{
+	uint8_t *bytes = malloc(count);
+
+	assert_non_null(bytes);
+	memset(bytes, value, count);
+	assert_int_equal(copy_bytes(one, offset, bytes, count, true), 0);
+	free(bytes);
+}
+
+static uint8_t get(const struct one *one, uint64_t offset)
+{
+	uint8_t byte = 0xaa;
+
+	assert_int_equal(copy_bytes(one, offset, &byte, 1, false), 0);
+	return byte;
+}
+
+/* A region in a memfd, of the first such backend. */
+static void make(struct mem_region *region)
+{
+	assert_int_equal(mem_create(region, "tier-test", BYTES), 0);
+}
+
+static void check_file(const struct one *one)
+{
+	int fd = one->region.fd;
+	struct stat st;
+
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0600);
+	assert_int_equal(st.st_size, BYTES);
+	assert_int_equal(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+	assert_int_equal(fcntl(fd, F_GET_SEALS) & 0x1f,
+			 F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW);
+	assert_int_equal(ftruncate(fd, BYTES / 2), -1);
+	assert_int_equal(errno, EPERM);
+	assert_int_equal(ftruncate(fd, BYTES * 2), -1);
+	assert_int_equal(errno, EPERM);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+	assert_int_equal(errno, EPERM);
 }
 
 static void test_region(void **state)
 {
 	struct mem_region region;
-	struct stat st;
+	struct one one;
+	int fd;
 
 	(void)state;
 	for (uint32_t i = 0; i < COUNT(all); i++) {
-		if (!make(i, &region))
+		if (!begin(i, &one))
 			continue;
-		assert_int_equal(region.bytes, BYTES);
-		assert_int_equal((uintptr_t)region.addr % ABI_HUGE, 0);
-		assert_int_equal(fstat(region.fd, &st), 0);
-		assert_int_equal(st.st_mode & 07777, 0600);
-		assert_int_equal(st.st_size, BYTES);
-		assert_int_equal(fcntl(region.fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
-		assert_int_equal(all[i]->resident(&region), 0); /* sparse */
-		assert_int_equal(fcntl(region.fd, F_GET_SEALS) & 0x1f,
-				 F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW);
-		assert_int_equal(ftruncate(region.fd, BYTES / 2), -1);
-		assert_int_equal(errno, EPERM);
-		assert_int_equal(ftruncate(region.fd, BYTES * 2), -1);
-		assert_int_equal(errno, EPERM);
-		assert_int_equal(fcntl(region.fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
-		assert_int_equal(errno, EPERM);
-		all[i]->destroy(&region);
-		assert_int_equal(region.fd, -1);
-		all[i]->destroy(&region); /* harmless */
+		assert_int_equal(one.region.bytes, BYTES);
+		assert_int_equal((uintptr_t)one.region.addr % ABI_HUGE, 0);
+		assert_int_equal(one.ops->resident(&one.region), 0); /* sparse */
+		fd = one.ops->share(&one.region, 0);
+		if (one.device) {
+			assert_int_equal(one.region.fd, -1);
+			assert_int_equal(fd, -EOPNOTSUPP);
+		} else {
+			assert_true(fd >= 0);
+			close(fd);
+			check_file(&one);
+		}
+		end(&one);
 	}
 	assert_int_equal(mem_create(&region, "x", 0), -EINVAL);
 	assert_int_equal(mem_create(&region, "x", 4097), -EINVAL);
@@ -172,7 +245,7 @@ static void test_other_uid_only_reads(void **state)
 	(void)state;
 	if (!users_can_be_others())
 		skip();
-	assert_true(make(0, &region));
+	make(&region);
 	((char *)region.addr)[5] = 42;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", region.fd);
 	fd = open(path, O_RDONLY | O_CLOEXEC); /* as the front does */
@@ -226,30 +299,33 @@ static bool kernel_collapses(void)
 
 static void test_prepare_maps_huge_pages(void **state)
 {
-	struct mem_region region;
-	uint8_t *base;
+	struct one one;
 
 	(void)state;
 	if (!kernel_collapses())
 		skip();
 	for (uint32_t i = 0, tries = 0; i < COUNT(all); i++) {
-		if (!make(i, &region))
+		if (!begin(i, &one))
 			continue;
-		base = region.addr;
-		base[3 * ABI_HUGE + 9] = 7; /* was touched before */
-		assert_int_equal(all[i]->prepare(&region, 2 * ABI_HUGE, 3 * ABI_HUGE), 0);
-		if (pmd_mapped(base) != 3 * ABI_HUGE && tries++ < HUGE_TRIES) {
-			all[i--]->destroy(&region);
+		if (!one.device) /* was touched before */
+			set(&one, 3 * ABI_HUGE + 9, 7, 1);
+		assert_int_equal(one.ops->prepare(&one.region, 2 * ABI_HUGE, 3 * ABI_HUGE), 0);
+		if (one.device)
+			set(&one, 3 * ABI_HUGE + 9, 7, 1);
+		else if (pmd_mapped(one.region.addr) != 3 * ABI_HUGE && tries++ < HUGE_TRIES) {
+			end(&one);
+			i--;
 			continue;
 		}
-		assert_int_equal(pmd_mapped(base), 3 * ABI_HUGE);
-		assert_int_equal(all[i]->resident(&region), 3 * ABI_HUGE);
-		assert_int_equal(base[3 * ABI_HUGE + 9], 7);
-		memset(base + 2 * ABI_HUGE, 5, 3 * ABI_HUGE);
-		assert_int_equal(all[i]->prepare(&region, 2 * ABI_HUGE, 3 * ABI_HUGE), 0);
-		assert_int_equal(all[i]->resident(&region), 3 * ABI_HUGE);
-		assert_int_equal(base[3 * ABI_HUGE + 9], 5);
-		all[i]->destroy(&region);
+		assert_int_equal(one.device ? 3 * ABI_HUGE : pmd_mapped(one.region.addr),
+				 3 * ABI_HUGE);
+		assert_int_equal(one.ops->resident(&one.region), 3 * ABI_HUGE);
+		assert_int_equal(get(&one, 3 * ABI_HUGE + 9), 7);
+		set(&one, 2 * ABI_HUGE, 5, 3 * ABI_HUGE);
+		assert_int_equal(one.ops->prepare(&one.region, 2 * ABI_HUGE, 3 * ABI_HUGE), 0);
+		assert_int_equal(one.ops->resident(&one.region), 3 * ABI_HUGE);
+		assert_int_equal(get(&one, 3 * ABI_HUGE + 9), 5);
+		end(&one);
 	}
 }
 
@@ -265,7 +341,7 @@ static void test_readers_get_huge_pages(void **state)
 	for (uint32_t tries = 0; tries < HUGE_TRIES; tries++) {
 		if (tries)
 			mem_destroy(&region);
-		assert_true(make(1, &region));
+		make(&region);
 		assert_int_equal(mem_prepare(&region, 0, 4 * ABI_HUGE), 0);
 		if (pmd_mapped(region.addr) == 4 * ABI_HUGE)
 			break;
@@ -284,29 +360,29 @@ static void test_readers_get_huge_pages(void **state)
 
 static void test_punch_gives_back(void **state)
 {
-	struct mem_region region;
-	uint8_t *base;
+	struct one one;
 
 	(void)state;
 	for (uint32_t i = 0; i < COUNT(all); i++) {
-		if (!make(i, &region))
+		if (!begin(i, &one))
 			continue;
-		base = region.addr;
-		assert_int_equal(all[i]->prepare(&region, 0, 4 * ABI_HUGE), 0);
-		memset(base, 9, 4 * ABI_HUGE);
-		assert_int_equal(all[i]->resident(&region), 4 * ABI_HUGE);
-		assert_int_equal(all[i]->punch(&region, ABI_HUGE, 2 * ABI_HUGE), 0);
-		assert_int_equal(all[i]->resident(&region), 2 * ABI_HUGE);
-		assert_int_equal(base[ABI_HUGE - 1], 9);
-		assert_int_equal(base[3 * ABI_HUGE], 9);
-		/* A reader's touch of a hole shows. */
-		assert_int_equal(base[ABI_HUGE], 0);
-		assert_true(all[i]->resident(&region) > (int64_t)(2 * ABI_HUGE));
-		assert_int_equal(all[i]->prepare(&region, ABI_HUGE, ABI_HUGE), 0);
-		assert_int_equal(base[ABI_HUGE], 0);
-		assert_int_equal(all[i]->punch(&region, 0, BYTES), 0);
-		assert_int_equal(all[i]->resident(&region), 0);
-		all[i]->destroy(&region);
+		assert_int_equal(one.ops->prepare(&one.region, 0, 4 * ABI_HUGE), 0);
+		set(&one, 0, 9, 4 * ABI_HUGE);
+		assert_int_equal(one.ops->resident(&one.region), 4 * ABI_HUGE);
+		assert_int_equal(one.ops->punch(&one.region, ABI_HUGE, 2 * ABI_HUGE), 0);
+		assert_int_equal(one.ops->resident(&one.region), 2 * ABI_HUGE);
+		assert_int_equal(get(&one, ABI_HUGE - 1), 9);
+		assert_int_equal(get(&one, 3 * ABI_HUGE), 9);
+		if (!one.device) { /* a reader's touch of a hole shows */
+			assert_int_equal(get(&one, ABI_HUGE), 0);
+			assert_true(one.ops->resident(&one.region) > (int64_t)(2 * ABI_HUGE));
+		}
+		assert_int_equal(one.ops->prepare(&one.region, ABI_HUGE, ABI_HUGE), 0);
+		if (!one.device)
+			assert_int_equal(get(&one, ABI_HUGE), 0);
+		assert_int_equal(one.ops->punch(&one.region, 0, BYTES), 0);
+		assert_int_equal(one.ops->resident(&one.region), 0);
+		end(&one);
 	}
 }
 
@@ -316,17 +392,23 @@ static void test_ranges_are_checked(void **state)
 		{ BYTES, ABI_HUGE }, { BYTES + ABI_HUGE, ABI_HUGE }, { ABI_HUGE, BYTES },
 		{ UINT64_MAX - ABI_HUGE + 1, ABI_HUGE }, { ABI_HUGE, UINT64_MAX - ABI_HUGE + 1 } };
 	struct mem_region region;
+	struct one one;
 
 	(void)state;
-	assert_true(make(1, &region));
-	for (uint32_t i = 0; i < COUNT(bad); i++) {
-		assert_int_equal(mem_prepare(&region, bad[i][0], bad[i][1]), -EINVAL);
-		assert_int_equal(mem_punch(&region, bad[i][0], bad[i][1]), -EINVAL);
+	for (uint32_t n = 0; n < COUNT(all); n++) {
+		if (!begin(n, &one))
+			continue;
+		for (uint32_t i = 0; i < COUNT(bad); i++) {
+			assert_int_equal(one.ops->prepare(&one.region, bad[i][0], bad[i][1]),
+					 -EINVAL);
+			assert_int_equal(one.ops->punch(&one.region, bad[i][0], bad[i][1]),
+					 -EINVAL);
+		}
+		assert_int_equal(one.ops->prepare(&one.region, 0, 0), 0);
+		assert_int_equal(one.ops->punch(&one.region, BYTES, 0), 0);
+		assert_int_equal(one.ops->resident(&one.region), 0);
+		end(&one);
 	}
-	assert_int_equal(mem_prepare(&region, 0, 0), 0);
-	assert_int_equal(mem_punch(&region, BYTES, 0), 0);
-	assert_int_equal(mem_resident(&region), 0);
-	mem_destroy(&region);
 	/* A region that ends within a huge page: its last range is short. */
 	assert_int_equal(mem_create(&region, "tier-test", ABI_HUGE + 4 * ABI_PAGE_ALIGN), 0);
 	assert_int_equal(mem_prepare(&region, ABI_HUGE, 4 * ABI_PAGE_ALIGN), 0);
@@ -357,7 +439,7 @@ static void test_copy(void **state)
 			copy.item[i] = (struct core_copy_item){
 				.dst = dst + i * 300000 + i, .src = src + 3 * i,
 				.bytes = size[i], .seed = i * 77, .crc = 0xdead };
-		mem_host.copy(&copy);
+		mem_host.copy(&mem_host, &copy);
 		assert_int_equal(copy.res, 0);
 		for (uint32_t i = 0; i < COUNT(size); i++) {
 			const uint8_t *at = copy.item[i].dst;
@@ -399,7 +481,7 @@ static void test_copy_of_what_changes(void **state)
 
 		copy.item[0] = (struct core_copy_item){ .dst = dst, .src = src,
 							.bytes = sizeof(src), .seed = i };
-		mem_copy(&copy);
+		mem_copy(NULL, &copy);
 		assert_int_equal(copy.item[0].crc, crc32c(i, dst, sizeof(dst)));
 	}
 	atomic_store_relaxed_u32(&flipping, 0);
@@ -434,9 +516,12 @@ static void test_registry(void **state)
 	const struct mem_ops *ops = mem_backend(ABI_TIER_HBM, NULL, &info);
 
 	(void)state;
+	assert_ptr_equal(ops, &mem_cuda); /* the stand-in's */
+	assert_true(info.device && !info.emulated && !info.direct && info.detail[0]);
+	ops = mem_backend(ABI_TIER_HBM, "host", &info);
 	assert_ptr_equal(ops, &mem_host);
 	assert_string_equal(info.name, "host");
-	assert_true(info.emulated && info.detail[0]);
+	assert_true(info.emulated && !info.device && info.detail[0]);
 	assert_true(info.capacity_auto > 0 && info.capacity_auto % ABI_HUGE == 0);
 	ops = mem_backend(ABI_TIER_CXL, "auto", &info);
 	assert_non_null(ops);
@@ -447,7 +532,7 @@ static void test_registry(void **state)
 	assert_true(info.emulated);
 	assert_ptr_equal(mem_backend(ABI_TIER_CXL, "memfd", NULL), &mem_cxl_memfd);
 	assert_null(mem_backend(ABI_TIER_CXL, "host", &info));
-	assert_null(mem_backend(ABI_TIER_HBM, "cuda", &info));
+	assert_ptr_equal(mem_backend(ABI_TIER_HBM, "cuda", &info), &mem_cuda);
 	assert_null(mem_backend(ABI_TIER_NVME, NULL, &info));
 	assert_non_null(block_backend("auto"));
 	assert_ptr_equal(block_backend("file"), block_backend(NULL));
@@ -486,6 +571,7 @@ static void test_numa(void **state)
 {
 	struct mem_region region;
 	struct cxl_node found;
+	const struct mem_ops *ops = &mem_cxl_numa;
 	int node = cxl_numa_find(&found), where = -1;
 
 	(void)state;
@@ -493,9 +579,9 @@ static void test_numa(void **state)
 		skip();
 	if (node >= 0) {
 		assert_true(found.bytes > 0 && found.free_bytes <= found.bytes);
-		assert_int_equal(mem_cxl_numa.create(&region, "tier-test", BYTES), 0);
+		assert_int_equal(ops->create(ops, &region, "tier-test", BYTES), 0);
 	} else {
-		assert_int_equal(mem_cxl_numa.create(&region, "tier-test", BYTES), -ENODEV);
+		assert_int_equal(ops->create(ops, &region, "tier-test", BYTES), -ENODEV);
 		assert_null(mem_backend(ABI_TIER_CXL, "numa", NULL));
 		node = numa_max_node();
 		assert_int_equal(cxl_numa_create(&region, "tier-test", BYTES, node), 0);
@@ -554,7 +640,7 @@ static void test_prepare_refused(void **state)
 	struct mem_region region, other;
 
 	(void)state;
-	assert_true(make(1, &region));
+	make(&region);
 	other = region;
 	assert_int_equal(mprotect(region.addr, BYTES, PROT_READ), 0);
 	assert_true(mem_prepare(&region, 0, ABI_HUGE) < 0);
@@ -614,5 +700,6 @@ int main(void)
 		cmocka_unit_test(test_prepare_without_huge_pages),
 	};
 
+	standin_load();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

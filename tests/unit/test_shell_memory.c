@@ -28,11 +28,11 @@ struct fixture {
 static struct fixture fx;
 
 /* A backend whose copies last as long as the test says. */
-static void slow_copy(struct core_copy *copy)
+static void slow_copy(const struct mem_ops *self, struct core_copy *copy)
 {
 	while (!atomic_load_acquire_u32(&fx.release))
 		usleep(100);
-	mem_copy(copy);
+	mem_copy(self, copy);
 }
 
 static struct mem_ops slow;

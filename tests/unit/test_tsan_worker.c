@@ -18,8 +18,9 @@
 
 #define THREADS 3u
 
-static void copy_one(struct core_copy *copy)
+static void copy_one(const struct mem_ops *self, struct core_copy *copy)
 {
+	(void)self;
 	for (uint32_t i = 0; i < copy->count; i++)
 		copy->item[i].crc = crc32c_copy(copy->item[i].dst, copy->item[i].src,
 						copy->item[i].bytes);
@@ -181,10 +182,11 @@ static struct gate {
 	int at[2], let[2]; /* pipes: the copy says that it began, and waits for a word */
 } gate;
 
-static void copy_that_waits(struct core_copy *copy)
+static void copy_that_waits(const struct mem_ops *self, struct core_copy *copy)
 {
 	char word = 0;
 
+	(void)self;
 	assert_int_equal(write(gate.at[1], &word, 1), 1);
 	assert_int_equal(read(gate.let[0], &word, 1), 1);
 	copy->res = 0;
@@ -317,8 +319,9 @@ static void test_patience_is_a_thread_of_its_own(void **state)
 
 static uint32_t begun[ABI_CLASS_COUNT * CLASS_JOBS], begun_count; /* the one copy thread's */
 
-static void copy_in_turn(struct core_copy *copy)
+static void copy_in_turn(const struct mem_ops *self, struct core_copy *copy)
 {
+	(void)self;
 	begun[begun_count++] = copy->order;
 	copy->res = 0;
 }

@@ -16,6 +16,7 @@ struct backend_info {
 	char name[32];      /* "memfd", "numa", "host", "file" ... */
 	char detail[128];   /* "CPU-less node 1, 1 GiB", "emulates GPU memory in host DRAM" */
 	bool emulated;      /* stands in for hardware that is not there */
+	bool device;        /* memory of a device: not the host's, no processor can touch it */
 	bool direct;        /* of HBM: a block device can read straight into it */
 	bool own_memory;    /* not the host's: no control group counts it */
 	uint64_t capacity_auto; /* bytes a size of `auto` means here; 0 = none */
@@ -24,18 +25,30 @@ struct backend_info {
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
+struct mem_private; /* a backend's own of a region */
+
 struct mem_region {
-	int fd;        /* sealed, 0600; the daemon's own: clients get what share() makes */
-	void *addr;    /* the daemon's mapping */
+	int fd;        /* sealed, 0600; the daemon's own; -1 = none. Clients get share()'s */
+	void *addr;    /* the daemon's mapping; of a device: addresses that only copy() knows */
 	uint64_t bytes;
+	struct mem_private *own;
 };
 
 struct mem_ops {
 	const char *name;
 	/* Look at the host; no lasting effect. Errors: -ENODEV not here. */
 	int (*probe)(struct backend_info *info);
+	/*
+	 * Before all that follows: take what the tier needs, of bytes in all. *self is replaced by
+	 * what serves until close, where the backend has a state of its own. Errors: -ENOMEM; the
+	 * backend's.
+	 */
+	int (*open)(const struct mem_ops **self, uint64_t bytes);
+	/* After the last region is gone and the last copy has ended. */
+	void (*close)(const struct mem_ops *self);
 	/* A sparse region, F_SEAL_SHRINK|GROW|SEAL, mapped and bound to the tier's memory. */
-	int (*create)(struct mem_region *region, const char *label, uint64_t bytes);
+	int (*create)(const struct mem_ops *self, struct mem_region *region, const char *label,
+		      uint64_t bytes);
 	/*
 	 * A descriptor by which one client maps the region, read-only; the caller closes it. client
 	 * is a number of the caller's, for revoke().
@@ -52,14 +65,20 @@ struct mem_ops {
 	void (*destroy)(struct mem_region *region);
 	/* We let go of it: who has it mapped keeps it as it is, and nobody else can have it. */
 	void (*leave)(struct mem_region *region);
-	/* Back a 2 MiB-aligned range with memory, huge pages if they can be had. Any thread. */
+	/*
+	 * Back a 2 MiB-aligned range with memory, huge pages if they can be had. New memory is
+	 * zero, but a device's: that is as it was, and no client can see it. Any thread.
+	 */
 	int (*prepare)(const struct mem_region *region, uint64_t offset, uint64_t bytes);
 	/* Give a 2 MiB-aligned range back to the host (hole). Any thread. */
 	int (*punch)(const struct mem_region *region, uint64_t offset, uint64_t bytes);
 	/* Physical bytes behind the region (st_blocks): clients' touches of holes show here. */
 	int64_t (*resident)(const struct mem_region *region);
-	/* Carry a copy job out, to or from this tier, and checksum if asked. Worker threads. */
-	void (*copy)(struct core_copy *copy);
+	/*
+	 * Carry a copy job out, to or from this tier, and checksum if asked: what is stored where
+	 * no processor can read it cannot be, -EOPNOTSUPP. Worker threads.
+	 */
+	void (*copy)(const struct mem_ops *self, struct core_copy *copy);
 };
 
 /* Of indexes, which lie in ordinary memory whatever the tiers are. */

@@ -21,7 +21,9 @@ static int memfd_probe(struct backend_info *info)
 const struct mem_ops mem_cxl_memfd = {
 	.name = "memfd",
 	.probe = memfd_probe,
-	.create = mem_create,
+	.open = mem_open,
+	.close = mem_close,
+	.create = mem_create_plain,
 	.share = mem_share,
 	.revoke = mem_revoke,
 	.destroy = mem_destroy,

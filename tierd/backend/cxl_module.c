@@ -49,12 +49,14 @@ static int module_probe(struct backend_info *info)
 	return 0;
 }
 
-static int module_create(struct mem_region *region, const char *label, uint64_t bytes)
+static int module_create(const struct mem_ops *self, struct mem_region *region, const char *label,
+			 uint64_t bytes)
 {
 	int device CLEANUP_CLOSE = open(TIER_MEM_DEVICE, O_RDWR | O_CLOEXEC);
 	struct tier_mem_create args = { .bytes = bytes };
 	int fd CLEANUP_CLOSE = -1, rc;
 
+	(void)self;
 	if (device < 0)
 		return -errno;
 	/* As memfds have it: whose the mapping is shows in /proc/PID/maps. */
@@ -126,6 +128,8 @@ static int module_punch(const struct mem_region *region, uint64_t offset, uint64
 const struct mem_ops mem_cxl_module = {
 	.name = "module",
 	.probe = module_probe,
+	.open = mem_open,
+	.close = mem_close,
 	.create = module_create,
 	.share = module_share,
 	.revoke = module_revoke,

@@ -122,11 +122,13 @@ int cxl_numa_create(struct mem_region *region, const char *label, uint64_t bytes
 	return rc;
 }
 
-static int numa_create(struct mem_region *region, const char *label, uint64_t bytes)
+static int numa_create(const struct mem_ops *self, struct mem_region *region, const char *label,
+		       uint64_t bytes)
 {
 	struct cxl_node found;
 	int node = cxl_numa_find(&found);
 
+	(void)self;
 	/* It may have been taken offline since the probe. */
 	return node < 0 ? -ENODEV : cxl_numa_create(region, label, bytes, node);
 }
@@ -134,6 +136,8 @@ static int numa_create(struct mem_region *region, const char *label, uint64_t by
 const struct mem_ops mem_cxl_numa = {
 	.name = "numa",
 	.probe = numa_probe,
+	.open = mem_open,
+	.close = mem_close,
 	.create = numa_create,
 	.share = mem_share,
 	.revoke = mem_revoke,

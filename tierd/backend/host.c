@@ -22,7 +22,9 @@ static int host_probe(struct backend_info *info)
 const struct mem_ops mem_host = {
 	.name = "host",
 	.probe = host_probe,
-	.create = mem_create,
+	.open = mem_open,
+	.close = mem_close,
+	.create = mem_create_plain,
 	.share = mem_share,
 	.revoke = mem_revoke,
 	.destroy = mem_destroy,

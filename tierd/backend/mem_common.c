@@ -114,6 +114,25 @@ int mem_create(struct mem_region *region, const char *label, uint64_t bytes)
 	return 0;
 }
 
+int mem_open(const struct mem_ops **self, uint64_t bytes)
+{
+	(void)self;
+	(void)bytes;
+	return 0;
+}
+
+void mem_close(const struct mem_ops *self)
+{
+	(void)self;
+}
+
+int mem_create_plain(const struct mem_ops *self, struct mem_region *region, const char *label,
+		     uint64_t bytes)
+{
+	(void)self;
+	return mem_create(region, label, bytes);
+}
+
 void mem_leave(struct mem_region *region)
 {
 	if (!region->bytes)
@@ -150,7 +169,7 @@ void mem_destroy(struct mem_region *region)
 	mem_leave(region);
 }
 
-static bool range_is_sane(const struct mem_region *region, uint64_t offset, uint64_t bytes)
+bool mem_range_is_sane(const struct mem_region *region, uint64_t offset, uint64_t bytes)
 {
 	return offset % ABI_HUGE == 0 && offset <= region->bytes &&
 	       bytes <= region->bytes - offset &&
@@ -193,7 +212,7 @@ int mem_prepare(const struct mem_region *region, uint64_t offset, uint64_t bytes
 {
 	uint8_t *base = region->addr;
 
-	if (!range_is_sane(region, offset, bytes))
+	if (!mem_range_is_sane(region, offset, bytes))
 		return -EINVAL;
 	while (bytes) {
 		uint64_t n = bytes < ABI_HUGE ? bytes : ABI_HUGE;
@@ -209,7 +228,7 @@ int mem_prepare(const struct mem_region *region, uint64_t offset, uint64_t bytes
 
 int mem_punch(const struct mem_region *region, uint64_t offset, uint64_t bytes)
 {
-	if (!range_is_sane(region, offset, bytes))
+	if (!mem_range_is_sane(region, offset, bytes))
 		return -EINVAL;
 	if (!bytes)
 		return 0;
@@ -244,10 +263,11 @@ static uint32_t copy_and_sum(uint8_t *dst, const uint8_t *src, size_t bytes, uin
 	return crc;
 }
 
-void mem_copy(struct core_copy *copy)
+void mem_copy(const struct mem_ops *self, struct core_copy *copy)
 {
 	uint32_t since = 0;
 
+	(void)self;
 	for (uint32_t i = 0; i < copy->count; i++) {
 		struct core_copy_item *item = &copy->item[i];
 

@@ -9,6 +9,7 @@
 
 #include "tierd/backend/backend_ops.h"
 
+extern const struct mem_ops mem_cuda;      /* cuda.c: hbm */
 extern const struct mem_ops mem_host;      /* host.c: hbm, emulated */
 extern const struct mem_ops mem_cxl_module; /* cxl_module.c */
 extern const struct mem_ops mem_cxl_numa;  /* cxl_numa.c */
@@ -27,6 +28,10 @@ int mem_create(struct mem_region *region, const char *label, uint64_t bytes);
 int mem_map(struct mem_region *region, int fd, uint64_t bytes);
 
 /* The slots of mem_ops, for any such region. Ranges are checked: -EINVAL. */
+int mem_open(const struct mem_ops **self, uint64_t bytes);
+void mem_close(const struct mem_ops *self);
+int mem_create_plain(const struct mem_ops *self, struct mem_region *region, const char *label,
+		     uint64_t bytes);
 int mem_share(const struct mem_region *region, uint64_t client);
 int mem_revoke(const struct mem_region *region, uint64_t client);
 void mem_destroy(struct mem_region *region);
@@ -34,7 +39,10 @@ void mem_leave(struct mem_region *region);
 int mem_prepare(const struct mem_region *region, uint64_t offset, uint64_t bytes);
 int mem_punch(const struct mem_region *region, uint64_t offset, uint64_t bytes);
 int64_t mem_resident(const struct mem_region *region);
-void mem_copy(struct core_copy *copy);
+void mem_copy(const struct mem_ops *self, struct core_copy *copy);
+
+/* In whole areas of ABI_HUGE, or up to the region's end; inside it. */
+bool mem_range_is_sane(const struct mem_region *region, uint64_t offset, uint64_t bytes);
 
 /*
  * So many percent of the host's available memory, or of what is left below a limit of this process'

@@ -8,7 +8,7 @@
 #include "tierd/backend/mem_common.h"
 #include "tierd/backend/nvme.h"
 
-static const struct mem_ops *const hbm[] = { &mem_host, NULL };
+static const struct mem_ops *const hbm[] = { &mem_cuda, &mem_host, NULL };
 static const struct mem_ops *const cxl[] = { &mem_cxl_module, &mem_cxl_numa, &mem_cxl_memfd, NULL };
 static const struct mem_ops *const *const by_tier[ABI_MEM_TIERS] = {
 	[ABI_TIER_HBM] = hbm,

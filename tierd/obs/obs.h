@@ -17,6 +17,7 @@
 struct obs_tier {
 	bool present;
 	bool emulated;
+	bool device; /* its memory is not the host's */
 	char backend[32];
 	char detail[128];
 };

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The device as kernels see it, on a processor: a block's threads are fibers, one block runs at a
+ * time, and the schedule comes from a seed. The model is adversarial where the device may be: bulk
+ * copies land late and out of order and read their source only then, memory that they are about to
+ * write is NaN meanwhile, shared memory begins as NaN. What the device leaves undefined ends the
+ * launch with a sentence that says who did what on which line; so does a hang. Used by
+ * kernels/gpu.cuh in place of PTX; tests call emu::launch. One processor thread at a time.
+ */
+#pragma once
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <functional>
+
+#define DEV static inline
+#define KERNEL extern "C"
+#define GRID_CONSTANT
+#define __launch_bounds__(...)
+#define UNROLL
+/* Gathered by the linker, so that each block finds NaN in it and not what the last one left. */
+#define __shared__ static __attribute__((section("emu_shared")))
+#define DYN_SHARED(name) unsigned char *const name = emu::shared()
+
+struct emu_dim { uint32_t x; };
+
+namespace emu {
+
+struct shape {
+	uint32_t blocks, threads, shared_bytes;
+};
+
+/* Run a kernel's body for each thread. False: why() says what went wrong. */
+bool launch(const shape &shape, uint32_t seed, std::function<void()> body);
+const char *why();
+
+/* The mistake that kernels make in this launch. */
+enum plant {
+	PLANT_none,
+#define PLANT(name, what) PLANT_##name,
+#include "cuda/emu/plants.def"
+#undef PLANT
+	PLANTS
+};
+extern plant planted;
+
+/* ---- for the instructions below -------------------------------------------------------------- */
+
+extern emu_dim thread_, block_, threads_, blocks_;
+
+unsigned char *shared();
+uint32_t shared_bytes();
+[[noreturn]] void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
+uint32_t random();
+
+/* All lanes of mask come to the same line; the last one does the work for all, then all go on. */
+void meet(uint32_t mask, int line, const char *what, void *mine, void (*work)(void *lane[32]));
+void barrier(int line);
+
+void mbar_init(uint64_t *bar, uint32_t count, int line);
+void mbar_fence();
+void mbar_arrive(uint64_t *bar, uint32_t bytes_expected, int line);
+void mbar_wait(uint64_t *bar, uint32_t parity, int line);
+void bulk_load(void *dst, const void *src, uint32_t bytes, uint64_t *bar, int line);
+
+} // namespace emu
+
+#define threadIdx emu::thread_
+#define blockIdx emu::block_
+#define blockDim emu::threads_
+#define gridDim emu::blocks_
+#define PLANTED(name) (emu::planted == emu::PLANT_##name)
+
+/* ---- instructions: each is one of PTX on the device (gpu.cuh) -------------------------------- */
+
+#define LINE int line = __builtin_LINE()
+
+DEV void block_sync(LINE) { emu::barrier(line); }
+
+DEV void warp_sync(LINE)
+{
+	emu::meet(0xffffffffu, line, "bar.warp.sync", nullptr, [](void **) {});
+}
+
+DEV uint32_t shuffle_xor(uint32_t value, uint32_t mask, LINE)
+{
+	struct exchange { uint32_t value, mask, result; } mine = { value, mask, 0 };
+
+	emu::meet(0xffffffffu, line, "shfl.sync", &mine, [](void **lane) {
+		for (uint32_t l = 0; l < 32; l++) {
+			auto *e = (exchange *)lane[l];
+
+			if (e->mask > 31)
+				emu::die("shfl.sync: lane mask %u", e->mask);
+			e->result = ((exchange *)lane[l ^ e->mask])->value;
+		}
+	});
+	return mine.result;
+}
+
+DEV float as_float(uint32_t bits) { float f; memcpy(&f, &bits, 4); return f; }
+DEV uint32_t as_bits(float f) { uint32_t bits; memcpy(&bits, &f, 4); return bits; }
+
+/* To bf16, nearest even; NaN stays a NaN. */
+DEV uint32_t emu_bf16(float f)
+{
+	uint32_t u = as_bits(f);
+
+	return f != f ? 0x7fffu : (u + 0x7fffu + (u >> 16 & 1)) >> 16;
+}
+
+DEV uint32_t pack_bf16(float low, float high) { return emu_bf16(low) | emu_bf16(high) << 16; }
+DEV float exp2_approx(float x) { return exp2f(x); }
+
+DEV void mbar_init(uint64_t *b, uint32_t n, LINE) { emu::mbar_init(b, n, line); }
+DEV void mbar_fence_init() { emu::mbar_fence(); }
+DEV void mbar_expect(uint64_t *b, uint32_t n, LINE) { emu::mbar_arrive(b, n, line); }
+DEV void mbar_arrive(uint64_t *b, LINE) { emu::mbar_arrive(b, 0, line); }
+DEV void mbar_wait(uint64_t *b, uint32_t parity, LINE) { emu::mbar_wait(b, parity, line); }
+
+DEV void bulk_load(void *dst, const void *src, uint32_t bytes, uint64_t *b, LINE)
+{
+	emu::bulk_load(dst, src, bytes, b, line);
+}
+
+/* The fragments of m16n8k16, as the PTX manual's figures have them. */
+struct emu_mma {
+	const uint32_t *a, *b;
+	float *d;
+};
+
+DEV void emu_mma_warp(void **lane)
+{
+	float a[16][16], b[16][8];
+
+	for (uint32_t l = 0; l < 32; l++) {
+		auto *m = (const emu_mma *)lane[l];
+		const uint32_t row = l / 4, column = l % 4 * 2;
+
+		for (uint32_t i = 0; i < 8; i++)
+			a[row + (i / 2 & 1) * 8][column + (i & 1) + (i / 4) * 8] =
+				as_float(m->a[i / 2] >> (i & 1) * 16 << 16);
+		for (uint32_t i = 0; i < 4; i++)
+			b[column + (i & 1) + (i / 2) * 8][row] =
+				as_float(m->b[i / 2] >> (i & 1) * 16 << 16);
+	}
+	for (uint32_t l = 0; l < 32; l++) {
+		for (uint32_t i = 0; i < 4; i++) {
+			const uint32_t row = l / 4 + i / 2 * 8, column = l % 4 * 2 + (i & 1);
+			float sum = ((const emu_mma *)lane[l])->d[i];
+
+			for (uint32_t k = 0; k < 16; k++)
+				sum += a[row][k] * b[k][column];
+			((const emu_mma *)lane[l])->d[i] = sum;
+		}
+	}
+}
+
+/* d += a * b for a warp's tile of 16 by 8, over 16. */
+DEV void mma_16816(float d[4], const uint32_t a[4], const uint32_t b[2], LINE)
+{
+	emu_mma mine = { a, b, d };
+
+	emu::meet(0xffffffffu, line, "mma.sync", &mine, emu_mma_warp);
+}
+
+#undef LINE

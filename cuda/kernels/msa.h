@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sparse attention over pages: the parameters of the kernels, for device and host, C and C++. Of
+ * each block of tokens a KV head has a page: K, then V. The index chooses MSA_TOP blocks a query;
+ * decode attends to the chosen ones alone. What the kernels compute is defined by cuda/ref/msa.h.
+ */
+#ifndef CUDA_KERNELS_MSA_H
+#define CUDA_KERNELS_MSA_H
+
+#include <stdint.h>
+
+#include "cuda/ref/msa.h"
+
+#define MSA_ROWS 16u    /* rows of a query at most: the heads of a group, times tokens ahead */
+#define MSA_PAGE_BYTES (2u * MSA_TOKENS * MSA_DIM * 2u)
+
+#define MSA_THREADS 128u
+
+/*
+ * Decode. A query is up to MSA_ROWS rows that share what was chosen for them.
+ *
+ * NaN: as in cuda/ref/msa.h. A page that was chosen and is not there makes NaN: an answer without
+ * it would look right.
+ */
+struct msa_decode {
+	const uint16_t *q;        /* [queries][rows][MSA_DIM] bf16 */
+	const int32_t *chosen;    /* [queries][MSA_TOP] block, -1 = none */
+	const uint32_t *position; /* [queries] of the last token that it sees */
+	const uint32_t *table;    /* [queries] its row of pages */
+	const uint64_t *page;     /* [tables][blocks] address of K[MSA_TOKENS][MSA_DIM] bf16, then
+				   * V likewise, in units of 16 bytes; 0 = not there */
+	float *part;              /* [queries][MSA_TOP][MSA_ROWS][MSA_DIM] scratch */
+	float *state;             /* [queries][MSA_TOP][MSA_ROWS][2] scratch: maximum, sum */
+	float *out;               /* [queries][rows][MSA_DIM] */
+	uint32_t queries, rows, blocks;
+	float scale_log2;         /* of q.k, times log2(e): 1 in exact tests */
+};
+
+/* msa_decode_part: grid queries * MSA_TOP; msa_decode_merge: grid queries; MSA_THREADS each. */
+#define MSA_DECODE_SHARED (MSA_PAGE_BYTES + 4u * MSA_ROWS * 2u * 4u)
+
+#endif

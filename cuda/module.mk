@@ -1,0 +1,77 @@
+# Kernels without a GPU: compiled as C++ over a model of the device (emu/), compared with the golden
+# model in C (ref/). The model switches stacks by hand, on x86-64; elsewhere its tests are left out.
+# SPDX-License-Identifier: Apache-2.0
+
+CUDA_OUT   := $(O)/cuda
+CUDA_TEST  := $(CUDA_OUT)/cuda-test
+CUDA_HERE  := $(filter x86_64,$(shell uname -m))
+CUDA_CXX   := $(CXX) -std=gnu++17 -O2 -g1 -I. -Wall -Wextra -Werror -Wshadow
+CUDA_TEST_OBJECTS := $(patsubst %.cc,$(CUDA_OUT)/obj/%.o,$(wildcard cuda/emu/*.cc cuda/test/*.cc)) \
+                     $(call objects,plain,cuda/ref/msa.c)
+
+$(CUDA_OUT)/obj/%.o: %.cc cuda/module.mk
+	@mkdir -p $(@D)
+	@echo '  CXX   $@'
+	@$(CUDA_CXX) -MMD -MP -c -o $@ $<
+$(CUDA_TEST): $(CUDA_TEST_OBJECTS)
+	@echo '  LINK  $@'
+	@$(CUDA_CXX) -o $@ $^
+-include $(patsubst %.o,%.d,$(CUDA_TEST_OBJECTS))
+
+# --- the stand-in for the driver, which tests load in its place
+STANDIN := $(CUDA_OUT)/libcuda.so.1
+$(CUDA_OUT)/obj/cuda/standin/%.o: cuda/standin/%.c cuda/module.mk $(O)/config.mk
+	@mkdir -p $(@D)
+	@echo '  CC    $@'
+	@$(CC_plain) $(FLAGS) -O2 -fPIC -fvisibility=hidden $(CFLAGS) -MMD -MP -c -o $@ $<
+$(STANDIN): $(patsubst %.c,$(CUDA_OUT)/obj/%.o,$(wildcard cuda/standin/*.c))
+	@echo '  LD    $@'
+	@$(CC_plain) -shared -Wl,-soname,libcuda.so.1 $(LDFLAGS) -pthread -o $@ $^
+-include $(patsubst %.c,$(CUDA_OUT)/obj/%.d,$(wildcard cuda/standin/*.c))
+$(foreach v,$(VARIANTS),$(addprefix $(O)/$v/tests/,unit/test_backend_mem unit/test_backend_cuda \
+  integration/test_api_device)): \
+	$(STANDIN)
+
+# --- what we rely on in a driver
+CONTRACT := $(CUDA_OUT)/contract
+$(CONTRACT): $(call objects,plain,cuda/contract/contract.c tierd/backend/cuda_driver.c)
+	@mkdir -p $(@D)
+	@echo '  LINK  $@'
+	@$(CC_plain) $(FLAGS) $(FLAGS_plain) $(LINK) $(LDFLAGS) -o $@ $^
+-include $(O)/plain/obj/cuda/contract/contract.d $(O)/plain/obj/cuda/ref/msa.d
+
+NVCC ?= $(or $(shell command -v nvcc),/usr/local/cuda/bin/nvcc)
+.PHONY: cuda-contract cuda-static
+cuda-contract: $(CONTRACT) $(STANDIN) ##  what we rely on in a CUDA driver, on the stand-in
+	@LD_LIBRARY_PATH=$(CUDA_OUT) $(CONTRACT)
+cuda-static: ##  compile the kernels: registers, spills, instructions (needs nvcc, no GPU)
+	@cuda/test/static '$(NVCC)' $(CUDA_OUT)/static || [ $$? = 77 ]
+	@header=$$(dirname '$(NVCC)')/../include; [ ! -f "$$header/cuda.h" ] || { \
+		$(CC_plain) -std=gnu11 -I. -isystem "$$header" -fsyntax-only \
+			cuda/contract/shapes.c && \
+		echo "the declarations of tierd/backend/cuda_driver.h agree with cuda.h"; }
+gpu-check: $(CONTRACT) $(STANDIN) $(CUDA_TEST)
+	@cuda/gpu-check $(CONTRACT) $(CUDA_TEST) $(CUDA_OUT)
+
+.PHONY: cuda-test cuda-plants
+cuda-test: $(CUDA_TEST) ##  kernels on a model of the device against the golden model (SCHEDULES=8)
+	@$(CUDA_TEST) --schedules $(or $(SCHEDULES),8)
+cuda-plants: $(CUDA_TEST) ##  plant mistakes in kernels (PLANTS='NAME...'): a case must find each
+	@cuda/test/plants $(CUDA_TEST) $(PLANTS)
+
+# In `make test`: two schedules a case, and all plants.
+CUDA_RUNS := $(CUDA_OUT)/test-kernels $(CUDA_OUT)/test-plants $(CUDA_OUT)/test-contract
+$(CUDA_OUT)/test-contract: cuda/module.mk
+	@mkdir -p $(@D)
+	@printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s\n' '$(CUDA_OUT)' '$(CONTRACT)' >$@ && \
+		chmod +x $@
+$(CUDA_OUT)/test-kernels: cuda/module.mk
+	@mkdir -p $(@D)
+	@printf '#!/bin/sh\nexec %s --schedules 2\n' '$(CUDA_TEST)' >$@ && chmod +x $@
+$(CUDA_OUT)/test-plants: cuda/module.mk
+	@mkdir -p $(@D)
+	@printf '#!/bin/sh\nexec cuda/test/plants %s\n' '$(CUDA_TEST)' >$@ && chmod +x $@
+ifneq ($(CUDA_HERE),)
+test-run: $(CUDA_TEST) $(CONTRACT) $(STANDIN) $(CUDA_RUNS)
+EXTRA_TESTS += $(CUDA_RUNS)
+endif

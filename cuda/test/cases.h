@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The cases of cuda-test: a kernel's inputs, a run under a schedule, the golden model's answer
+ * beside it. One file a kernel holds its cases; main.cc runs them.
+ */
+#ifndef CUDA_TEST_CASES_H
+#define CUDA_TEST_CASES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <string>
+#include <vector>
+
+/* Empty: as it should be; else what is wrong. */
+struct cuda_case {
+	std::string name;
+	std::string (*run)(uint32_t argument, uint32_t schedule);
+	uint32_t argument;
+};
+
+void decode_cases(std::vector<cuda_case> &to);
+
+/*
+ * Memory of the device for one run: what lies behind its last byte faults, and so does a write once
+ * it is frozen. All of it goes when the room does.
+ */
+class room {
+public:
+	~room();
+	template <class T> T *take(size_t count) { return (T *)take_bytes(count * sizeof(T)); }
+	void freeze(); /* what was taken so far */
+
+private:
+	struct piece { unsigned char *map; size_t bytes; };
+	std::vector<piece> pieces;
+	void *take_bytes(size_t bytes);
+};
+
+std::string say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cuda-test: kernels on the model of the device against the golden model, case by case, as TAP.
+ *
+ * usage: cuda-test [--schedules N] [--plant NAME] [--list-plants] [--only TEXT]
+ *
+ * With a plant the kernels make that mistake; the run then ends at the first case that finds it.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cuda/emu/emu.cuh"
+#include "cuda/test/cases.h"
+
+#define PAGE ((size_t)4096)
+
+static const char *const plant_name[] = {
+	"none",
+#define PLANT(name, what) #name,
+#include "cuda/emu/plants.def"
+#undef PLANT
+};
+
+struct options {
+	uint32_t schedules = 2;
+	const char *only = "";
+};
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+void *room::take_bytes(size_t bytes)
+{
+	/* Kernels copy in units of 16: the end lies that close to the guard. */
+	const size_t used = (bytes + 15) / 16 * 16, whole = (used + PAGE - 1) / PAGE * PAGE;
+	auto *map = (unsigned char *)mmap(nullptr, whole + PAGE, PROT_READ | PROT_WRITE,
+					  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (map == MAP_FAILED || mprotect(map + whole, PAGE, PROT_NONE)) {
+		perror("cuda-test: memory");
+		exit(2);
+	}
+	memset(map, 0xff, whole); /* NaN until it is written */
+	pieces.push_back({ map, whole });
+	return map + whole - used;
+}
+
+void room::freeze()
+{
+	for (const piece &p : pieces)
+		if (mprotect(p.map, p.bytes, PROT_READ))
+			perror("cuda-test: mprotect");
+}
+
+room::~room()
+{
+	for (const piece &p : pieces)
+		munmap(p.map, p.bytes + PAGE);
+}
+
+std::string say(const char *format, ...)
+{
+	char text[600];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	return text;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+/* Which case runs, for the handler. */
+static char running[160];
+
+static void on_fault(int number)
+{
+	static const char what[] = ": a kernel reads or writes where it may not\n";
+
+	(void)number;
+	if (write(1, "not ok ", 7) < 0 || write(1, running, strlen(running)) < 0 ||
+	    write(1, what, sizeof(what) - 1) < 0)
+		_exit(2);
+	_exit(1);
+}
+
+static void catch_faults()
+{
+	static char stack[64 << 10];
+	stack_t other = {};
+	struct sigaction action = {};
+
+	other.ss_sp = stack;
+	other.ss_size = sizeof(stack);
+	sigaltstack(&other, nullptr);
+	action.sa_handler = on_fault;
+	action.sa_flags = SA_ONSTACK;
+	sigaction(SIGSEGV, &action, nullptr);
+	sigaction(SIGBUS, &action, nullptr);
+}
+
+static std::string run_case(const cuda_case &c, uint32_t number, const options &o)
+{
+	for (uint32_t s = 0; s < o.schedules; s++) {
+		std::string wrong = c.run(c.argument, number * o.schedules + s);
+
+		if (!wrong.empty())
+			return say("schedule %u: ", number * o.schedules + s) + wrong;
+	}
+	return "";
+}
+
+static int run_all(const options &o)
+{
+	std::vector<cuda_case> cases;
+	uint32_t number = 0, failed = 0;
+	struct timespec begin, end;
+
+	decode_cases(cases);
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	printf("1..%zu\n", cases.size());
+	for (const cuda_case &c : cases) {
+		if (c.name.find(o.only) == std::string::npos)
+			continue;
+		snprintf(running, sizeof(running), "%u - %s", ++number, c.name.c_str());
+		fflush(stdout);
+		std::string wrong = run_case(c, number, o);
+
+		printf("%s %s\n", wrong.empty() ? "ok" : "not ok", running);
+		if (wrong.empty())
+			continue;
+		printf("# %s\n", wrong.c_str());
+		failed++;
+		if (emu::planted)
+			return 1;
+	}
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	printf("# %u cases of %u schedules in %.1f s on the model of the device (no GPU), "
+	       "%u failed\n", number, o.schedules,
+	       (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9,
+	       failed);
+	return failed != 0;
+}
+
+static bool choose_plant(const char *name)
+{
+	for (int i = 1; i < emu::PLANTS; i++)
+		if (!strcmp(name, plant_name[i]))
+			emu::planted = (emu::plant)i;
+	if (!emu::planted)
+		fprintf(stderr, "cuda-test: no plant is called %s; --list-plants\n", name);
+	return emu::planted != emu::PLANT_none;
+}
+
+int main(int argc, char **argv)
+{
+	options o;
+
+	for (int i = 1; i < argc; i++) {
+		const char *value = i + 1 < argc ? argv[i + 1] : nullptr;
+
+		if (!strcmp(argv[i], "--list-plants")) {
+			for (int p = 1; p < emu::PLANTS; p++)
+				puts(plant_name[p]);
+			return 0;
+		} else if (!strcmp(argv[i], "--schedules") && value && atoi(value) > 0) {
+			o.schedules = (uint32_t)atoi(value);
+			i++;
+		} else if (!strcmp(argv[i], "--only") && value) {
+			o.only = value;
+			i++;
+		} else if (!strcmp(argv[i], "--plant") && value) {
+			if (!choose_plant(value))
+				return 2;
+			i++;
+		} else {
+			fprintf(stderr, "usage: cuda-test [--schedules N] [--plant NAME] "
+					"[--list-plants] [--only TEXT]\n");
+			return 2;
+		}
+	}
+	catch_faults();
+	return run_all(o);
+}

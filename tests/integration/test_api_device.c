@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A live daemon whose HBM is memory of a GPU, by the stand-in for its driver: blocks go there and
+ * stay, readers on a processor read their pages elsewhere, and a device that fails costs hits and
+ * nothing else.
+ */
+#include <inttypes.h>
+
+#include "tests/integration/kv_world.h"
+
+#define BLOCKS 12u
+
+/* fails: what the driver is told to do (standin.h), or NULL. */
+static struct world *begin(const char *fails)
+{
+	static const char *const settings[] = { "hbm.backend=cuda", NULL };
+	const char *build = getenv("BUILD");
+	struct world *w;
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/../cuda", build ? build : "build/plain");
+	setenv("LD_LIBRARY_PATH", path, 1);
+	if (fails)
+		setenv("STANDIN_FAIL", fails, 1);
+	w = world_begin(settings);
+	unsetenv("LD_LIBRARY_PATH");
+	unsetenv("STANDIN_FAIL");
+	return w;
+}
+
+static int setup(void **state)
+{
+	*state = begin(NULL);
+	return 0;
+}
+
+static int setup_bad_copies(void **state)
+{
+	*state = begin("engine:9:214");
+	return 0;
+}
+
+static tier_key key_of(uint32_t n)
+{
+	tier_key key;
+
+	assert_int_equal(tier_key_opaque(&key, &n, sizeof(n), SALT("device", 6)), 0);
+	return key;
+}
+
+static uint8_t byte_of(uint32_t block, uint32_t page)
+{
+	return (uint8_t)(block * 7 + page * 3 + 1);
+}
+
+/* BLOCKS of them; *block: where they are found. */
+static void put_and_find(struct world *w, tier_block *block)
+{
+	uint8_t *data = malloc(BLOCKS * BLOCK_BYTES);
+	struct tier_found found[BLOCKS];
+	tier_key key[BLOCKS];
+
+	assert_non_null(data);
+	for (uint32_t i = 0; i < BLOCKS; i++) {
+		key[i] = key_of(i);
+		for (uint32_t page = 0; page < BLOCK_PAGES; page++)
+			memset(data + i * BLOCK_BYTES + page * 4096, byte_of(i, page), 4096);
+	}
+	assert_int_equal(tier_put_copy(w->c, key, BLOCKS, data, NULL), BLOCKS);
+	free(data);
+	assert_int_equal(tier_match(w->c, key, BLOCKS, found), BLOCKS);
+	for (uint32_t i = 0; i < BLOCKS; i++)
+		block[i] = found[i].block;
+}
+
+/* Leased where a processor can read them, with the right bytes; returns how many. */
+static uint32_t read_in_memory(struct world *w, const tier_block *block)
+{
+	struct tier_lease lease;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < BLOCKS * BLOCK_PAGES; i++) {
+		int rc = tier_lease_page(w->r, w->c, block[i / BLOCK_PAGES], i % BLOCK_PAGES, 0,
+					 &lease);
+
+		if (rc == -ENODATA)
+			continue;
+		assert_int_equal(rc, 0);
+		assert_int_equal(lease.tier, TIER_CXL);
+		assert_int_equal(((const uint8_t *)lease.data)[77],
+				 byte_of(i / BLOCK_PAGES, i % BLOCK_PAGES));
+		tier_release(w->r, &lease);
+		n++;
+	}
+	return n;
+}
+
+static uint64_t hbm_bytes(struct world *w)
+{
+	struct tier_completion c;
+	uint64_t resident = 0;
+	char *reply, *at;
+
+	while (tier_wait(w->t, &c, 0, 1, 0) == 1)
+		;
+	assert_int_equal(tier_admin(w->t, "status", NULL, &reply), 0);
+	assert_non_null(strstr(reply, "stand-in, no GPU"));
+	at = strstr(reply, "\"used\"");
+	assert_non_null(at);
+	assert_int_equal(sscanf(at, "\"used\": %" SCNu64, &resident), 1);
+	free(reply);
+	return resident;
+}
+
+static void test_blocks_go_to_the_device(void **state)
+{
+	struct world *w = *state;
+	tier_block block[BLOCKS];
+	char *reply;
+
+	put_and_find(w, block);
+	assert_int_equal(hbm_bytes(w), 0);
+	assert_int_equal(tier_fetch(w->c, block, BLOCKS, ASK(TIER_HBM)), BLOCKS);
+	assert_true(hbm_bytes(w) >= BLOCKS * BLOCK_BYTES);
+	assert_int_equal(read_in_memory(w, block), BLOCKS * BLOCK_PAGES);
+	assert_int_equal(tier_admin(w->t, "drain", NULL, &reply), 0);
+	free(reply);
+	assert_int_equal(tier_admin(w->t, "evict", "{\"context\":\"kv\",\"tier\":\"hbm\"}",
+				    &reply), 0);
+	free(reply);
+	assert_int_equal(tier_fetch(w->c, block, BLOCKS, ASK(TIER_HBM)), BLOCKS);
+	assert_int_equal(read_in_memory(w, block), BLOCKS * BLOCK_PAGES);
+}
+
+static void test_a_device_that_fails(void **state)
+{
+	struct world *w = *state;
+	tier_block block[BLOCKS];
+
+	put_and_find(w, block);
+	assert_true(tier_fetch(w->c, block, BLOCKS, ASK(TIER_HBM)) < (int)BLOCKS);
+	assert_true(tier_fetch(w->c, block, BLOCKS, ASK(TIER_HBM)) < (int)BLOCKS);
+	assert_int_equal(read_in_memory(w, block), BLOCKS * BLOCK_PAGES);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_blocks_go_to_the_device, setup, world_end),
+		cmocka_unit_test_setup_teardown(test_a_device_that_fails, setup_bad_copies,
+						world_end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,558 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The hbm tier in the memory of a GPU. All of it is taken when the tier is opened, in slabs of
+ * ABI_HUGE that are mapped once, one behind another, into the device's address space: nothing is
+ * mapped or taken later, while engines measure how much memory is free or run their graphs. A
+ * region is a range of addresses that no processor can touch, and a table from its areas to slabs;
+ * copies translate, so that a place without a slab is refused here and never reaches the device.
+ *
+ * Bytes move by copy engines alone, in one stream a direction; we launch no kernels. An error that
+ * the driver reports of work under way ends its context for good: from then on every copy and every
+ * area fails with -EIO, what was asked for is a miss, and the daemon lives.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "libtier/base/atomic.h"
+#include "libtier/base/crc32c.h"
+#include "libtier/base/list.h"
+#include "libtier/base/lock.h"
+#include "tierd/backend/cuda_driver.h"
+#include "tierd/backend/mem_common.h"
+
+#define DEVICE 0
+#define SHARE_PERCENT 6
+#define NO_SLAB UINT32_MAX
+#define EVENTS 32u /* copies that can be waited for at a time without waiting for a whole stream */
+#define PIECES 64u /* handed to the driver at a time */
+
+enum lane { LANE_IN, LANE_OUT, LANE_WITHIN, LANES };
+
+struct cuda_pool {
+	struct mem_ops ops; /* first: what the slots get is this */
+	struct cuda_driver cu;
+	struct cuda_context *context;
+	uint64_t base; /* address of the first slab */
+	uint32_t slabs;
+	uint32_t made;      /* of them, while it is opened */
+	uint64_t *handle;   /* [slabs] */
+	struct cuda_stream *stream[LANES];
+	uint32_t failed;    /* atomic: the context is of no use any more */
+	uint32_t no_batch;  /* atomic: the driver refused one */
+	struct lock lock;
+	uint32_t *unused GUARDED_BY(lock);       /* slabs */
+	uint32_t unused_count GUARDED_BY(lock);
+	struct list regions GUARDED_BY(lock);
+	struct cuda_event *event[EVENTS] GUARDED_BY(lock); /* a stack */
+	uint32_t events GUARDED_BY(lock);
+};
+
+/* Of a region; guarded by the pool's lock. */
+struct mem_private {
+	struct cuda_pool *pool;
+	struct list link;
+	void *reserved; /* addresses, around addr */
+	uint8_t *addr;
+	uint64_t bytes;
+	uint32_t backed; /* areas that have a slab */
+	uint32_t slab[]; /* by area of ABI_HUGE */
+};
+
+static struct cuda_pool *pool_of(const struct mem_ops *self)
+{
+	return (struct cuda_pool *)(uintptr_t)self;
+}
+
+/*
+ * The driver makes threads of its own, which inherit what is blocked here: a signal that the daemon
+ * reads from a descriptor must not find a thread that would let it end the process.
+ */
+static void block_signals(sigset_t *before)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, before);
+}
+
+static void unblock_signals(const sigset_t *before)
+{
+	pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
+/* What came of work under way; the first bad answer ends the pool. */
+static int judge(struct cuda_pool *pool, cuda_result result)
+{
+	int rc = cuda_errno(result);
+
+	if (rc == -EIO)
+		atomic_store_release_u32(&pool->failed, 1);
+	return rc;
+}
+
+static bool has_failed(const struct cuda_pool *pool)
+{
+	return atomic_load_acquire_u32(&pool->failed) != 0;
+}
+
+/* ---- the pool ------------------------------------------------------------------------------ */
+
+static struct cuda_location here(void)
+{
+	return (struct cuda_location){ .type = CUDA_AT_DEVICE, .id = DEVICE };
+}
+
+static struct cuda_allocation slab_kind(void)
+{
+	return (struct cuda_allocation){ .type = CUDA_PINNED, .handle_types = CUDA_HANDLE_FD,
+					 .location = here() };
+}
+
+static int begin_context(struct cuda_pool *pool)
+{
+	const struct cuda_allocation kind = slab_kind();
+	sigset_t before;
+	size_t granularity;
+	int rc;
+
+	block_signals(&before);
+	rc = cuda_errno(pool->cu.init(0));
+	if (rc == 0)
+		rc = cuda_errno(pool->cu.context_retain(&pool->context, DEVICE));
+	unblock_signals(&before);
+	if (rc)
+		return rc;
+	rc = cuda_errno(pool->cu.context_set(pool->context));
+	if (rc == 0)
+		rc = cuda_errno(pool->cu.granularity(&granularity, &kind,
+						     CUDA_GRANULARITY_MINIMUM));
+	return rc == 0 && ABI_HUGE % granularity ? -EOPNOTSUPP : rc;
+}
+
+static int begin_streams(struct cuda_pool *pool)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < LANES && rc == 0; i++)
+		rc = cuda_errno(pool->cu.stream_create(&pool->stream[i], CUDA_STREAM_NON_BLOCKING,
+						       0));
+	for (; pool->events < EVENTS && rc == 0; pool->events += rc == 0)
+		rc = cuda_errno(pool->cu.event_create(&pool->event[pool->events],
+						      CUDA_EVENT_BLOCKING_WAIT |
+						      CUDA_EVENT_NO_TIMING));
+	return rc;
+}
+
+static int make_slab(struct cuda_pool *pool, uint32_t i)
+{
+	const struct cuda_allocation kind = slab_kind();
+	int rc = cuda_errno(pool->cu.create(&pool->handle[i], ABI_HUGE, &kind, 0));
+
+	if (rc)
+		return rc;
+	rc = cuda_errno(pool->cu.map(pool->base + i * (uint64_t)ABI_HUGE, ABI_HUGE, 0,
+				     pool->handle[i], 0));
+	if (rc)
+		pool->cu.release(pool->handle[i]);
+	return rc;
+}
+
+static int begin_slabs(struct cuda_pool *pool)
+{
+	const struct cuda_access access = { .location = here(), .flags = CUDA_ACCESS_READ_WRITE };
+	uint64_t bytes = pool->slabs * (uint64_t)ABI_HUGE;
+	int rc = cuda_errno(pool->cu.reserve(&pool->base, bytes, ABI_HUGE, 0, 0));
+
+	for (; rc == 0 && pool->made < pool->slabs; pool->made += rc == 0)
+		rc = make_slab(pool, pool->made);
+	/* The lowest is used first. */
+	for (uint32_t i = pool->slabs; rc == 0 && i > 0; i--)
+		pool->unused[pool->unused_count++] = i - 1;
+	return rc ? rc : cuda_errno(pool->cu.set_access(pool->base, bytes, &access, 1));
+}
+
+/* Also of what was opened in part. Whatever the driver says, the rest goes too. */
+static void cuda_close(const struct mem_ops *self)
+{
+	struct cuda_pool *pool = pool_of(self);
+
+	if (pool->context)
+		pool->cu.context_set(pool->context);
+	for (uint32_t i = 0; i < LANES; i++)
+		if (pool->stream[i])
+			pool->cu.stream_destroy(pool->stream[i]);
+	while (pool->events)
+		pool->cu.event_destroy(pool->event[--pool->events]);
+	while (pool->made) {
+		pool->made--;
+		pool->cu.unmap(pool->base + pool->made * (uint64_t)ABI_HUGE, ABI_HUGE);
+		pool->cu.release(pool->handle[pool->made]);
+	}
+	if (pool->base)
+		pool->cu.unreserve(pool->base, pool->slabs * (uint64_t)ABI_HUGE);
+	if (pool->context)
+		pool->cu.context_release(DEVICE);
+	lock_fini(&pool->lock);
+	free(pool->handle);
+	free(pool->unused);
+	free(pool);
+}
+
+static int cuda_open(const struct mem_ops **self, uint64_t bytes)
+{
+	uint64_t slabs = bytes / ABI_HUGE;
+	struct cuda_pool *pool;
+	int rc;
+
+	if (slabs == 0 || bytes % ABI_HUGE || slabs >= NO_SLAB)
+		return -EINVAL;
+	pool = calloc(1, sizeof(*pool));
+	if (!pool)
+		return -ENOMEM;
+	rc = lock_init(&pool->lock);
+	if (rc) {
+		free(pool);
+		return rc;
+	}
+	pool->ops = mem_cuda;
+	pool->slabs = (uint32_t)slabs;
+	list_init(&pool->regions);
+	pool->handle = calloc(slabs, sizeof(*pool->handle));
+	pool->unused = calloc(slabs, sizeof(*pool->unused));
+	rc = pool->handle && pool->unused ? cuda_driver_load(&pool->cu, NULL) : -ENOMEM;
+	if (rc == 0)
+		rc = begin_context(pool);
+	if (rc == 0)
+		rc = begin_streams(pool);
+	if (rc == 0)
+		rc = begin_slabs(pool);
+	if (rc) {
+		cuda_close(&pool->ops);
+		return rc;
+	}
+	*self = &pool->ops;
+	return 0;
+}
+
+static int look_at_device(const struct cuda_driver *cu, struct backend_info *info)
+{
+	int32_t device, memory = 0, shares = 0;
+	char name[64] = "";
+	size_t bytes = 0;
+	int rc = cuda_errno(cu->device(&device, DEVICE));
+
+	if (rc == 0)
+		rc = cuda_errno(cu->device_attribute(&memory, CUDA_ATTRIBUTE_VIRTUAL_MEMORY,
+						     device));
+	if (rc == 0)
+		rc = cuda_errno(cu->device_attribute(&shares, CUDA_ATTRIBUTE_HANDLE_FD, device));
+	if (rc == 0)
+		rc = cuda_errno(cu->device_name(name, sizeof(name), device));
+	if (rc == 0)
+		rc = cuda_errno(cu->device_memory(&bytes, device));
+	if (rc)
+		return rc;
+	if (!memory || !shares || bytes < ABI_HUGE)
+		return -ENODEV;
+	*info = (struct backend_info){
+		.name = "cuda",
+		.device = true,
+		.capacity_auto = bytes / 100 * SHARE_PERCENT / ABI_HUGE * ABI_HUGE,
+		.capacity_most = bytes / ABI_HUGE * ABI_HUGE,
+	};
+	snprintf(info->detail, sizeof(info->detail), "%s, %.1f GiB", name,
+		 (double)bytes / (double)(1ull << 30));
+	return 0;
+}
+
+/* The driver stays loaded; a context, which costs memory of the device, is made by open. */
+static int cuda_probe(struct backend_info *info)
+{
+	struct cuda_driver cu;
+	sigset_t before;
+	int rc = cuda_driver_load(&cu, NULL);
+
+	block_signals(&before);
+	if (rc == 0)
+		rc = cuda_errno(cu.init(0));
+	unblock_signals(&before);
+	if (rc == 0)
+		rc = look_at_device(&cu, info);
+	return rc ? -ENODEV : 0;
+}
+
+/* ---- regions ------------------------------------------------------------------------------- */
+
+static int cuda_create(const struct mem_ops *self, struct mem_region *region, const char *label,
+		       uint64_t bytes)
+{
+	struct cuda_pool *pool = pool_of(self);
+	uint64_t areas = (bytes + ABI_HUGE - 1) / ABI_HUGE;
+	struct mem_private *own;
+	uint8_t *addr;
+
+	(void)label; /* of memory of ours */
+	if (bytes == 0 || bytes % ABI_PAGE_ALIGN || bytes > INT64_MAX || areas >= NO_SLAB)
+		return -EINVAL;
+	own = malloc(sizeof(*own) + areas * sizeof(own->slab[0]));
+	if (!own)
+		return -ENOMEM;
+	/* One area more: the first one's address is a multiple of its size. */
+	addr = mmap(NULL, (areas + 1) * ABI_HUGE, PROT_NONE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (addr == MAP_FAILED) {
+		int rc = -errno;
+
+		free(own);
+		return rc;
+	}
+	*own = (struct mem_private){ .pool = pool, .reserved = addr, .addr = addr,
+				     .bytes = bytes };
+	own->addr += (ABI_HUGE - (uintptr_t)addr % ABI_HUGE) % ABI_HUGE;
+	for (uint64_t i = 0; i < areas; i++)
+		own->slab[i] = NO_SLAB;
+	*region = (struct mem_region){ .fd = -1, .addr = own->addr, .bytes = bytes, .own = own };
+	LOCK_SCOPE(&pool->lock);
+	list_push_back(&pool->regions, &own->link);
+	return 0;
+}
+
+static int cuda_share(const struct mem_region *region, uint64_t client)
+{
+	(void)client;
+	(void)region;
+	return -EOPNOTSUPP;
+}
+
+static void give_slab_back(struct mem_private *own, uint64_t area) REQUIRES(own->pool->lock)
+{
+	if (own->slab[area] == NO_SLAB)
+		return;
+	own->pool->unused[own->pool->unused_count++] = own->slab[area];
+	own->slab[area] = NO_SLAB;
+	own->backed--;
+}
+
+/* No processor has it mapped: leaving it to others is the same. */
+static void cuda_destroy(struct mem_region *region)
+{
+	struct mem_private *own = region->own;
+	uint64_t areas = (region->bytes + ABI_HUGE - 1) / ABI_HUGE;
+
+	if (!region->bytes)
+		return;
+	lock_acquire(&own->pool->lock);
+	for (uint64_t i = 0; i < areas; i++)
+		give_slab_back(own, i);
+	list_remove(&own->link);
+	lock_release(&own->pool->lock);
+	munmap(own->reserved, (areas + 1) * ABI_HUGE);
+	free(own);
+	*region = (struct mem_region){ .fd = -1 };
+}
+
+static int cuda_prepare(const struct mem_region *region, uint64_t offset, uint64_t bytes)
+{
+	struct mem_private *own = region->own;
+	struct cuda_pool *pool = own->pool;
+
+	if (!mem_range_is_sane(region, offset, bytes))
+		return -EINVAL;
+	if (has_failed(pool))
+		return -EIO;
+	LOCK_SCOPE(&pool->lock);
+	for (uint64_t i = offset / ABI_HUGE; i * ABI_HUGE < offset + bytes; i++) {
+		if (own->slab[i] != NO_SLAB)
+			continue;
+		if (!pool->unused_count)
+			return -ENOMEM;
+		own->slab[i] = pool->unused[--pool->unused_count];
+		own->backed++;
+	}
+	return 0;
+}
+
+static int cuda_punch(const struct mem_region *region, uint64_t offset, uint64_t bytes)
+{
+	struct mem_private *own = region->own;
+
+	if (!mem_range_is_sane(region, offset, bytes))
+		return -EINVAL;
+	LOCK_SCOPE(&own->pool->lock);
+	for (uint64_t i = offset / ABI_HUGE; i * ABI_HUGE < offset + bytes; i++)
+		give_slab_back(own, i);
+	return 0;
+}
+
+static int64_t cuda_resident(const struct mem_region *region)
+{
+	struct mem_private *own = region->own;
+
+	LOCK_SCOPE(&own->pool->lock);
+	return (int64_t)own->backed * (int64_t)ABI_HUGE;
+}
+
+/* ---- copies -------------------------------------------------------------------------------- */
+
+/* Pieces on their way to the driver. */
+struct transfer {
+	struct cuda_pool *pool;
+	struct cuda_stream *stream;
+	size_t count;
+	uint64_t dst[PIECES], src[PIECES];
+	size_t bytes[PIECES];
+};
+
+/* Where the byte at `at` of a region lies on the device, and how many follow in its slab. */
+static int translate(struct cuda_pool *pool, const uint8_t *at, uint64_t *device, uint64_t *left)
+{
+	LOCK_SCOPE(&pool->lock);
+	list_each(link, &pool->regions) {
+		const struct mem_private *own = list_entry(link, struct mem_private, link);
+		uint64_t offset = (uint64_t)(at - own->addr);
+
+		if (at < own->addr || offset >= own->bytes)
+			continue;
+		if (own->slab[offset / ABI_HUGE] == NO_SLAB)
+			return -ENOMEM; /* prepare found none, or it was punched */
+		*left = ABI_HUGE - offset % ABI_HUGE;
+		*device = pool->base + own->slab[offset / ABI_HUGE] * (uint64_t)ABI_HUGE +
+			  offset % ABI_HUGE;
+		return 0;
+	}
+	return -EFAULT;
+}
+
+/* Hand over what there is: as a batch, which a driver may not know or may refuse. */
+static int submit(struct transfer *t)
+{
+	struct cuda_copy_attributes how = { .order = CUDA_COPY_IN_STREAM_ORDER };
+	struct cuda_pool *pool = t->pool;
+	size_t count = t->count, first = 0;
+	int rc = 0;
+
+	t->count = 0;
+	if (count > 1 && pool->cu.copy_batch && !atomic_load_relaxed_u32(&pool->no_batch)) {
+		rc = judge(pool, pool->cu.copy_batch(t->dst, t->src, t->bytes, count, &how, &first,
+						     1, t->stream));
+		if (rc == 0 || rc == -EIO)
+			return rc;
+		atomic_store_relaxed_u32(&pool->no_batch, 1);
+		rc = 0;
+	}
+	for (size_t i = 0; i < count && rc == 0; i++)
+		rc = judge(pool, pool->cu.copy(t->dst[i], t->src[i], t->bytes[i], t->stream));
+	return rc;
+}
+
+/* One item, cut where a slab ends. */
+static int add_item(struct transfer *t, const struct core_copy *copy,
+		    const struct core_copy_item *item)
+{
+	int rc = 0;
+
+	for (uint64_t done = 0, n; done < item->bytes && rc == 0; done += n) {
+		const uint8_t *dst = (const uint8_t *)item->dst + done;
+		const uint8_t *src = (const uint8_t *)item->src + done;
+		uint64_t to = (uintptr_t)dst, from = (uintptr_t)src, left = UINT64_MAX;
+
+		n = item->bytes - done;
+		if (copy->dst_tier == ABI_TIER_HBM)
+			rc = translate(t->pool, dst, &to, &left);
+		n = left < n ? left : n;
+		left = UINT64_MAX;
+		if (copy->src_tier == ABI_TIER_HBM && rc == 0)
+			rc = translate(t->pool, src, &from, &left);
+		n = left < n ? left : n;
+		if (rc)
+			break;
+		t->dst[t->count] = to;
+		t->src[t->count] = from;
+		t->bytes[t->count++] = n;
+		if (t->count == PIECES)
+			rc = submit(t);
+	}
+	return rc;
+}
+
+/* Until the stream is through with what it was given so far. */
+static int wait_for_end(struct cuda_pool *pool, struct cuda_stream *stream)
+{
+	struct cuda_event *event = NULL;
+	int rc;
+
+	lock_acquire(&pool->lock);
+	if (pool->events)
+		event = pool->event[--pool->events];
+	lock_release(&pool->lock);
+	if (!event)
+		return judge(pool, pool->cu.stream_wait(stream));
+	rc = judge(pool, pool->cu.event_record(event, stream));
+	rc = rc ? judge(pool, pool->cu.stream_wait(stream))
+		: judge(pool, pool->cu.event_wait(event));
+	LOCK_SCOPE(&pool->lock);
+	pool->event[pool->events++] = event;
+	return rc;
+}
+
+static enum lane lane_of(const struct core_copy *copy)
+{
+	if (copy->dst_tier != ABI_TIER_HBM)
+		return LANE_OUT;
+	return copy->src_tier == ABI_TIER_HBM ? LANE_WITHIN : LANE_IN;
+}
+
+static int carry_out(struct cuda_pool *pool, const struct core_copy *copy)
+{
+	struct transfer t = { .pool = pool, .stream = pool->stream[lane_of(copy)] };
+	int rc, end;
+
+	if (has_failed(pool))
+		return -EIO;
+	rc = judge(pool, pool->cu.context_set(pool->context));
+	for (uint32_t i = 0; i < copy->count && rc == 0; i++)
+		rc = add_item(&t, copy, &copy->item[i]);
+	if (rc == 0)
+		rc = submit(&t);
+	/* Also after an error: what was begun uses memory that the caller gives to others. */
+	end = wait_for_end(pool, t.stream);
+	return rc ? rc : end;
+}
+
+/*
+ * The sum is that of what was stored, so it can be had only where a processor can read it; the core
+ * asks for it nowhere else.
+ */
+static void cuda_copy(const struct mem_ops *self, struct core_copy *copy)
+{
+	assert(copy->src_tier == ABI_TIER_HBM || copy->dst_tier == ABI_TIER_HBM);
+	copy->res = copy->checksum && copy->dst_tier == ABI_TIER_HBM
+			    ? -EOPNOTSUPP
+			    : carry_out(pool_of(self), copy);
+	for (uint32_t i = 0; i < copy->count && copy->checksum && copy->res == 0; i++) {
+		struct core_copy_item *item = &copy->item[i];
+
+		item->crc = crc32c(item->seed, item->dst, item->bytes);
+	}
+}
+
+const struct mem_ops mem_cuda = {
+	.name = "cuda",
+	.probe = cuda_probe,
+	.open = cuda_open,
+	.close = cuda_close,
+	.create = cuda_create,
+	.share = cuda_share,
+	.revoke = mem_revoke,
+	.destroy = cuda_destroy,
+	.leave = cuda_destroy,
+	.prepare = cuda_prepare,
+	.punch = cuda_punch,
+	.resident = cuda_resident,
+	.copy = cuda_copy,
+};
