@@ -171,7 +171,8 @@ struct abi_put_args {
 	uint32_t shards;
 	uint32_t ttl_ms;   /* among the first to leave after it; 0 = none; at most ABI_TTL_MS_MAX */
 	uint8_t priority;  /* ABI_PRIORITY_*: when room is short; the tenant's own blocks only */
-	uint8_t reserved[59];
+	uint8_t reserved[27];
+	uint8_t replaces[ABI_KEY_BYTES]; /* leaves when the put is whole; zero = none */
 }; /* 128 bytes, then count keys of 32 bytes */
 
 /* abi_sqe.mode of a session's entry */

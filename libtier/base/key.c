@@ -74,6 +74,21 @@ int key_chain_list(uint8_t (*out)[KEY_BYTES], const struct key_sequence *seq,
 	return rc;
 }
 
+int key_tails(uint8_t (*out)[KEY_BYTES], const struct key_sequence *seq, const uint32_t *tokens,
+	      size_t out_count)
+{
+	EVP_MD_CTX *md = EVP_MD_CTX_new();
+	struct key_sequence at = *seq;
+	int rc = 0;
+
+	if (!md || EVP_DigestInit_ex(md, EVP_sha256(), NULL) != 1)
+		rc = -ENOMEM;
+	for (size_t i = 0; i < out_count && rc == 0; i++, at.block_tokens--)
+		rc = chain_one(md, out[i], &at, tokens);
+	EVP_MD_CTX_free(md);
+	return rc;
+}
+
 int key_chain(uint8_t out[KEY_BYTES], const uint8_t *parent, const void *salt, size_t salt_len,
 	      const uint32_t *tokens, size_t count)
 {

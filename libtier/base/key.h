@@ -39,6 +39,11 @@ struct key_sequence {
 int key_chain_list(uint8_t (*out)[KEY_BYTES], const struct key_sequence *seq,
 		   const uint32_t *tokens, size_t block_count);
 
+/* The keys of a block's beginnings: out[i] is key_chain of the first seq->block_tokens - i tokens,
+ * which must be one at least. Zero, or -ENOMEM. */
+int key_tails(uint8_t (*out)[KEY_BYTES], const struct key_sequence *seq, const uint32_t *tokens,
+	      size_t out_count);
+
 /* The digest of an engine's own key. Zero, or -ENOMEM. */
 int key_opaque(uint8_t out[KEY_BYTES], const void *key, size_t key_len, const void *salt,
 	       size_t salt_len);

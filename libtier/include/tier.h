@@ -48,10 +48,7 @@ typedef struct tier_stream tier_stream;     /* a prefix on its way, layer by lay
 
 /* ---- errors ------------------------------------------------------------------------------ */
 
-/*
- * The last failure of a tier function in this thread: what failed, on which object, what can be
- * done. Never NULL; valid until this thread's next call into the library. Any thread.
- */
+/* This thread's last failure, until its next call: what failed, on what, what to do. Never NULL. */
 const char *tier_error_text(void);
 
 /* A fixed text for an errno of this library, negative or positive; its version, "1.2.3". */
@@ -62,8 +59,7 @@ const char *tier_version(void);
 
 struct tier_connect_options {
 	size_t size;
-	const char *socket;     /* NULL = $TIER_SOCKET, else $XDG_RUNTIME_DIR/tier.sock, else
-				 * /run/tier/tier.sock */
+	const char *socket; /* NULL = $TIER_SOCKET, $XDG_RUNTIME_DIR/tier.sock, /run/tier/... */
 	const char *name;       /* for the operator's eyes; NULL = the program's name */
 	uint64_t staging_bytes; /* arena for puts and arguments; 0 = 64 MiB */
 	uint32_t requests;      /* submission entries, a power of two; 0 = 1024 */
@@ -88,9 +84,8 @@ void tier_close(tier *t);
 
 /*
  * Look whether the daemon is still the one we know, and re-attach if it is not. Cheap (one system
- * call); engines that only read call it once a step or a second. Returns 0: nothing changed,
- * 1: re-attached (blocks found before are stale), or -ENOTCONN: no daemon for now, reads degrade
- * to misses. Any thread.
+ * call); engines that only read call it once a step or a second. Returns 0: nothing changed, 1:
+ * re-attached (blocks found before are stale), or -ENOTCONN: no daemon, reads miss. Any thread.
  */
 int tier_check(tier *t);
 
@@ -108,10 +103,7 @@ int tier_check(tier *t);
 #define TIER_SHARD_GROUPS 1u
 #define TIER_SHARD_REPLICATED 2u
 
-/*
- * How an engine lays out the bytes of a page; all zero = opaque. Two engines share pages only when
- * it is equal, which is why it enters the fingerprint.
- */
+/* How a page's bytes lie; all zero = opaque. Engines share pages only where it is equal. */
 struct tier_layout {
 	uint32_t element_bits;
 	char order[8];      /* of L B H N C K (layer block head token channel K/V) */
@@ -151,12 +143,10 @@ int tier_geometry_new(tier_geometry **out, const struct tier_geometry_options *o
 
 /*
  * A well-known geometry: "llama-3-70b", "llama-3.1-8b", "qwen3-30b-a3b", "msa-109b", "msa-428b",
- * "tiny" (for tests: 2 layers, 2 groups, 4 KiB pages, a 4 KiB sidecar a layer).
- * Errors: -ENOENT no such preset. Any thread.
+ * "tiny" (for tests: 2 layers, 2 groups, 4 KiB pages, a 4 KiB sidecar a layer); the i-th one's
+ * name, NULL after the last. Errors: -ENOENT no such preset. Any thread.
  */
 int tier_geometry_preset(tier_geometry **out, const char *name);
-
-/* The i-th preset's name, NULL after the last. Any thread. */
 const char *tier_geometry_preset_name(uint32_t i);
 
 /* NULL is fine. Contexts keep their own copy. */
@@ -234,10 +224,8 @@ int tier_context_remove(tier *t, const char *name);
  */
 int tier_context_raise_epoch(tier *t, const char *name, uint64_t *epoch);
 
-/* The context's geometry; lives as long as the context. Any thread. */
+/* Its geometry, as long as it is open; the present epoch, from shared memory. Any thread. */
 const tier_geometry *tier_context_geometry(const tier_context *c);
-
-/* The present epoch, from shared memory. Any thread, no system call. */
 uint64_t tier_context_epoch(const tier_context *c);
 
 /* ---- keys -------------------------------------------------------------------------------- */
@@ -260,10 +248,7 @@ struct tier_salt {
 int tier_key_chain(tier_key *out, const tier_key *parent, const struct tier_salt *salt,
 		   const uint32_t *tokens, size_t token_count, uint32_t block_tokens);
 
-/*
- * Key for an engine's own block name (without its layer-group index). salt may be NULL.
- * Errors: -EINVAL, -ENOMEM. Any thread.
- */
+/* Key for an engine's own block name (without its layer-group index); the rest is as above. */
 int tier_key_opaque(tier_key *out, const void *name, size_t name_bytes,
 		    const struct tier_salt *salt);
 
@@ -296,15 +281,33 @@ struct tier_found {
  */
 int64_t tier_match(tier_context *c, const tier_key *keys, uint32_t count, struct tier_found *found);
 
+/*
+ * A tail is a last block with fewer tokens. Its key is tier_key_chain's with block_tokens = their
+ * number; it is put like any block, with the one before it as parent, but nothing comes behind it.
+ * Who puts a longer block of the same tokens names it in tier_put_options.replaces.
+ */
+struct tier_tail {
+	const tier_key *parent; /* of the block before it; NULL = the sequence's start */
+	const struct tier_salt *salt;
+	const uint32_t *tokens; /* that follow; from the block_tokens-th on they are passed over */
+	size_t count;
+};
+
+/*
+ * Find the longest tail that is stored of these tokens. Returns how many it has; 0: there is none,
+ * key and found (one each, may be NULL) are as they were. Looks up a key for each possible length,
+ * in batches, the longest first. Errors: -EINVAL, -ENOMEM, -EOWNERDEAD. Any thread.
+ */
+int64_t tier_match_tail(tier_context *c, const struct tier_tail *tail, tier_key *key,
+			struct tier_found *found);
+
 /* ---- lease: the hot read ----------------------------------------------------------------- */
 
 /*
- * A reader holds up to 1,024 leases. It belongs to one thread at a time: no call with it may run
- * beside another. Errors: -EAGAIN all readers of the connection are in use, -ENOMEM.
+ * A reader holds up to 1,024 leases; close gives back what it holds (NULL is fine). One thread at a
+ * time: no call with it beside another. Errors: -EAGAIN all of the connection are in use, -ENOMEM.
  */
 int tier_reader_open(tier *t, tier_reader **out);
-
-/* Releases what it still holds. NULL is fine. */
 void tier_reader_close(tier_reader *r);
 
 struct tier_lease {
@@ -328,8 +331,7 @@ struct tier_page {
  * Lease one page: from now until tier_release the bytes at lease->data do not change, move or
  * vanish. No system call, never waits, never touches the daemon.
  * Errors: -ENODATA not in memory now (tier_fetch it), -ESTALE the block has gone (match again),
- * -EAGAIN all 1,024 slots of the reader are held, -EINVAL, -EOWNERDEAD.
- * The reader's thread only.
+ * -EAGAIN all 1,024 slots of the reader are held, -EINVAL, -EOWNERDEAD. The reader's thread only.
  */
 int tier_lease_page(tier_reader *r, tier_context *c, tier_block block, uint32_t page,
 		    uint32_t flags, struct tier_lease *lease);
@@ -406,6 +408,7 @@ struct tier_put_options {
 	uint64_t reservation; /* of tier_reserve: its room is taken first; 0 = none */
 	uint32_t priority, reserved; /* TIER_PRIORITY_*: who leaves first when room is short; 0 */
 	uint64_t ttl_ns;      /* among the first to leave after it; 0 = none; at most 14 days */
+	const tier_key *replaces; /* leaves when all of the put is whole: a tail; NULL = none */
 };
 
 /*
@@ -490,8 +493,7 @@ struct tier_range {
 
 /*
  * How urgent a fetch is: the more urgent goes first, and what is no demand goes in small units and
- * in what demand leaves. A page that is on its way for a prefetch comes with the class of whoever
- * needs it most.
+ * in what demand leaves. A page on its way comes with the class of whoever needs it most.
  */
 #define TIER_CLASS_DEMAND 0u      /* somebody waits */
 #define TIER_CLASS_DEADLINE 1u    /* needed at the deadline; a prefetch's with one */
@@ -608,10 +610,8 @@ struct tier_plan_options {
 int tier_plan_begin(tier_context *c, const struct tier_access *accesses, uint32_t count,
 		    const struct tier_plan_options *options, tier_plan **out);
 
-/* Accesses before position are over. One store: no system call, no lock. Any thread. */
+/* Accesses before position are over: one store, any thread. It is over: blocks, NULL is fine. */
 void tier_plan_advance(tier_plan *p, uint32_t position);
-
-/* The plan is over, where it is. NULL is fine. Blocks. */
 void tier_plan_end(tier_plan *p);
 
 /*

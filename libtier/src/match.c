@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "libtier/base/key.h"
 #include "libtier/src/error.h"
 #include "libtier/src/index_read.h"
 #include "libtier/src/session.h"
@@ -17,6 +18,7 @@
  * to the same, 16 are a tenth slower in large indexes, 4 a quarter. */
 #define MATCH_GROUP 10u
 #define MATCH_FEW 3u
+#define TAILS 32u /* looked up at a time, the longest first */
 
 struct match {
 	const struct map *map;
@@ -190,4 +192,63 @@ int64_t tier_match(tier_context *c, const tier_key *keys, uint32_t count,
 	if (s.hits > 0)
 		atomic_add_relaxed_u64(&c->t->lookup_hits, s.hits);
 	return s.usable;
+}
+
+static int tail_check(const tier_context *c, const struct tier_tail *tail)
+{
+	int rc = context_check(c);
+
+	if (rc)
+		return rc;
+	if (!tail || (tail->count > 0 && !tail->tokens) ||
+	    (tail->salt && tail->salt->count > 0 && !tail->salt->bytes))
+		return error_note(-EINVAL, "tier_match_tail: a pointer is NULL");
+	return 0;
+}
+
+/*
+ * Of the beginnings of a block that the caller knows, which is the longest that is stored? A tail
+ * is a block like any other, so only its keys tell: all that it can have are looked up, in few
+ * batches. That is hashing of some hundred nanoseconds for each token, where computing one takes
+ * an engine thousands of times as long.
+ */
+int64_t tier_match_tail(tier_context *c, const struct tier_tail *tail, tier_key *key,
+			struct tier_found *found)
+{
+	struct tier_found all[TAILS];
+	tier_key keys[TAILS];
+	struct key_sequence s;
+	int rc = tail_check(c, tail);
+
+	if (rc)
+		return rc;
+	s = (struct key_sequence){
+		.parent = tail->parent ? tail->parent->bytes : NULL,
+		.salt = tail->salt ? tail->salt->bytes : NULL,
+		.salt_len = tail->salt ? tail->salt->count : 0,
+		.block_tokens = c->geometry.abi.block_tokens - 1,
+	};
+	if (s.block_tokens > tail->count)
+		s.block_tokens = tail->count;
+	while (s.block_tokens > 0) {
+		uint32_t n = s.block_tokens < TAILS ? (uint32_t)s.block_tokens : TAILS;
+		int64_t usable;
+
+		if (key_tails((uint8_t(*)[KEY_BYTES])keys, &s, tail->tokens, n) != 0)
+			return error_note(-ENOMEM, "tier_match_tail: libcrypto failed");
+		usable = tier_match(c, keys, n, all);
+		for (uint32_t i = 0; i < n && usable >= 0; i++) {
+			if (all[i].state != TIER_HIT)
+				continue;
+			if (key)
+				*key = keys[i];
+			if (found)
+				*found = all[i];
+			return (int64_t)s.block_tokens - i;
+		}
+		if (usable < 0)
+			return usable;
+		s.block_tokens -= n;
+	}
+	return 0;
 }

@@ -87,10 +87,20 @@ int put_plan(struct put_plan *plan, const tier_context *c, const struct tier_put
 	};
 	if (o.parent)
 		memcpy(plan->args.parent, o.parent->bytes, sizeof(plan->args.parent));
+	if (o.replaces)
+		memcpy(plan->args.replaces, o.replaces->bytes, sizeof(plan->args.replaces));
 	plan_parts(plan, &c->geometry.abi);
 	if (plan->block_bytes == 0)
 		return error_set(-EINVAL, "put: shard %u of %u carries no page of these parts",
 				 o.shard, o.shards);
+	return 0;
+}
+
+int put_check_keys(const struct put_plan *plan, const tier_key *keys, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (memcmp(&keys[i], plan->args.replaces, sizeof(keys[i])) == 0)
+			return error_set(-EINVAL, "put: it would replace its own block %u", i);
 	return 0;
 }
 
@@ -207,6 +217,8 @@ int tier_put_begin(tier_context *c, const tier_key *keys, uint32_t count,
 	if (count == 0 || count > PUT_KEYS_MAX)
 		return error_set(-EINVAL, "put: count %u is not 1 to %zu", count, PUT_KEYS_MAX);
 	rc = put_plan(&plan, c, options);
+	if (rc == 0)
+		rc = put_check_keys(&plan, keys, count);
 	return rc ? rc : put_begin(c, keys, count, &plan, out);
 }
 

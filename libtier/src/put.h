@@ -42,6 +42,9 @@ struct tier_put {
 /* Errors: -EINVAL. */
 int put_plan(struct put_plan *plan, const tier_context *c, const struct tier_put_options *options);
 
+/* Errors: -EINVAL the put would replace one of its own blocks. */
+int put_check_keys(const struct put_plan *plan, const tier_key *keys, uint32_t count);
+
 /* tier_put_begin with the plan made. */
 int put_begin(tier_context *c, const tier_key *keys, uint32_t count, const struct put_plan *plan,
 	      struct tier_put **out);

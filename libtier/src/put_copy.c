@@ -25,6 +25,7 @@ struct put_stream {
 	uint32_t blocks; /* of the next piece, at most */
 	uint32_t depth;  /* of the first block */
 	struct put_plan plan;
+	tier_key replaces; /* for the last piece, when all others are whole */
 	struct request *flying[PIECES]; /* oldest first */
 	uint32_t flying_count;
 	int64_t whole;
@@ -107,6 +108,13 @@ static int make_room(struct put_stream *s, uint32_t blocks, int error)
 	return 0;
 }
 
+static bool is_zero(const tier_key *key)
+{
+	static const tier_key zero;
+
+	return memcmp(key, &zero, sizeof(zero)) == 0;
+}
+
 static int put_piece(struct put_stream *s)
 {
 	uint32_t left = s->count - s->done;
@@ -114,6 +122,12 @@ static int put_piece(struct put_stream *s)
 	struct tier_put *p;
 	int rc;
 
+	if (blocks == left && !is_zero(&s->replaces)) {
+		if (s->flying_count > 0)
+			return reap(s);
+		if (s->whole == s->done)
+			memcpy(s->plan.args.replaces, s->replaces.bytes, sizeof(s->replaces));
+	}
 	if (s->done > 0)
 		memcpy(s->plan.args.parent, s->keys[s->done - 1].bytes,
 		       sizeof(s->plan.args.parent));
@@ -154,8 +168,12 @@ int64_t tier_put_copy(tier_context *c, const tier_key *keys, uint32_t count, con
 	if (!keys || !data)
 		return error_note(-EINVAL, "tier_put_copy: keys or data is NULL");
 	rc = put_plan(&s.plan, c, options);
+	if (rc == 0)
+		rc = put_check_keys(&s.plan, keys, count);
 	if (rc)
 		return rc;
+	memcpy(s.replaces.bytes, s.plan.args.replaces, sizeof(s.replaces));
+	memset(s.plan.args.replaces, 0, sizeof(s.replaces));
 	s.depth = s.plan.args.depth;
 	s.blocks = (uint32_t)(c->t->staging_bytes / PIECES / s.plan.block_bytes);
 	s.blocks = s.blocks == 0 ? 1 : s.blocks < PIECE_BLOCKS_MAX ? s.blocks : PIECE_BLOCKS_MAX;

@@ -392,11 +392,32 @@ void put_view(const struct put *p, struct core_request_view *out)
 	assert(out->done <= out->count);
 }
 
+/*
+ * All of a put is whole: the shorter block that it goes on from is not needed any more. Where no
+ * tombstone finds room it may come back after a restart, and leave as others do.
+ */
+static void put_replace(struct core *c, const struct put *p)
+{
+	static const uint8_t none[ABI_KEY_BYTES];
+	uint32_t slot;
+
+	if (memcmp(p->args.replaces, none, sizeof(none)) == 0 || p->epoch != p->ctx->spec.epoch)
+		return;
+	slot = index_find(&p->ctx->ix, p->args.replaces);
+	if (slot == ABI_SLOT_NONE || index_block(&p->ctx->ix, slot)->state != ABI_BLOCK_COMMITTED)
+		return;
+	tombstone(c, p->ctx, p->args.replaces, c->store ? store_lsn(c->store) : 0);
+	block_drop(c, p->ctx, slot);
+	c->metrics.blocks_replaced++;
+}
+
 static void put_end(struct core *c, struct request *r, int res)
 {
 	uint64_t visible = put_visible(r->put);
 
 	assert(!r->outstanding);
+	if (!res && visible == r->put->args.count)
+		put_replace(c, r->put);
 	put_retain(c, r->put);
 	put_free(c, r->put);
 	r->put = NULL;
