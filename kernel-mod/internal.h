@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * tier_mem inside: chunks in a pool, regions with slots, descriptors of regions. Arrows point one
- * way: main -> region -> pool <- source; a source that leaves asks region to let go of its chunks.
+ * way: main -> region -> pool <- source; a source that leaves asks region to let go of its chunks,
+ * and what dmabuf exports is a descriptor of region.
  *
  * One mutex, tm_lock, covers the pool, all slots and all descriptors; names that begin with __ want
  * it held. Faults do not take it: they read a slot, lock its folio and look again. So whoever takes
@@ -47,6 +48,7 @@ struct tm_chunk {
 	struct tm_source *source;
 	struct tm_region *region; /* whose slot it is in; NULL: in none */
 	enum tm_state state;
+	u32 exported;		/* mappings of dma-bufs that have it */
 	bool poisoned;
 };
 
@@ -74,6 +76,17 @@ struct tm_region {
 	struct tm_chunk *slot[];
 };
 
+enum tm_role { TM_OWNER, TM_READER, TM_WRITER };
+
+struct tm_desc {
+	struct list_head link; /* in its region's */
+	struct tm_region *region;
+	enum tm_role role;
+	u64 client;	 /* a reader's */
+	u32 first, count; /* slots that it may touch */
+	bool revoked;
+};
+
 extern struct mutex tm_lock;
 extern struct srcu_struct tm_srcu;
 
@@ -96,5 +109,9 @@ void tm_sources_exit(void);
 int tm_region_create(const struct tier_mem_create *args);
 void __tm_region_lose(const struct tm_source *source);
 void __tm_region_poisoned(const struct tm_chunk *chunk);
+int tm_mmap(struct file *file, struct vm_area_struct *vma);
+
+/* dmabuf.c */
+int tm_dmabuf_export(struct file *file, const struct tier_mem_slots *slots);
 
 #endif

@@ -18,17 +18,6 @@
 
 #define FS_MAGIC 0x74696572
 
-enum tm_role { TM_OWNER, TM_READER, TM_WRITER };
-
-struct tm_desc {
-	struct list_head link; /* in its region's */
-	struct tm_region *region;
-	enum tm_role role;
-	u64 client;	 /* a reader's */
-	u32 first, count; /* slots that it may touch */
-	bool revoked;
-};
-
 static LIST_HEAD(tm_regions);
 static struct vfsmount *tm_mount;
 static int tm_mounts;
@@ -59,19 +48,20 @@ static void drain(const struct tm_chunk *chunk)
 	folio_unlock(chunk->folio);
 }
 
-static void unmap_slots(struct tm_region *r, u32 first, u32 count)
+static void unmap_slots(struct tm_region *r, loff_t first, loff_t count)
 {
-	unmap_mapping_range(r->inode->i_mapping, (loff_t)first << TM_SHIFT,
-			    (loff_t)count << TM_SHIFT, 1);
+	unmap_mapping_range(r->inode->i_mapping, first << TM_SHIFT, count << TM_SHIFT, 1);
 }
 
-static bool is_pinned(struct folio *folio)
+static bool is_pinned(const struct tm_chunk *chunk)
 {
+	if (chunk->exported)
+		return true;
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
-	return folio_maybe_dma_pinned(folio);
+	return folio_maybe_dma_pinned(chunk->folio);
 #else
 	/* O_DIRECT takes references, which look like those of a reader that is back already. */
-	return folio_ref_count(folio) > 1;
+	return folio_ref_count(chunk->folio) > 1;
 #endif
 }
 
@@ -85,13 +75,8 @@ static u32 __unmap_rights(struct tm_region *r, u32 first, u32 count)
 			drain(r->slot[i]);
 	unmap_slots(r, first, count);
 	for (i = first; i < first + count; i++)
-		pinned += is_chunk(r->slot[i]) && is_pinned(r->slot[i]->folio);
+		pinned += is_chunk(r->slot[i]) && is_pinned(r->slot[i]);
 	return pinned;
-}
-
-static bool is_wanted(const struct tm_chunk *chunk, const struct tm_source *only)
-{
-	return is_chunk(chunk) && (!only || chunk->source == only);
 }
 
 /* Empties slots; of a source alone if there is one. What lost memory is marked so. */
@@ -104,7 +89,7 @@ static void __empty(struct tm_region *r, const struct tier_mem_slots *s,
 
 	for (i = s->first; i < s->first + s->count; i++) {
 		chunk = r->slot[i];
-		if (!is_wanted(chunk, only)) {
+		if (!is_chunk(chunk) || (only && chunk->source != only)) {
 			if (!only)
 				WRITE_ONCE(r->slot[i], NULL);
 			continue;
@@ -203,7 +188,7 @@ static int fill_one(struct tm_region *r, u32 i)
 	return err == -EEXIST ? 0 : err;
 }
 
-static int fill(struct tm_region *r, struct tier_mem_slots *s)
+static int do_fill(struct tm_region *r, struct tier_mem_slots *s)
 {
 	int err = 0;
 
@@ -258,7 +243,7 @@ static const struct vm_operations_struct tm_vm_ops = {
 	.fault = tm_fault,
 };
 
-static int tm_mmap(struct file *file, struct vm_area_struct *vma)
+int tm_mmap(struct file *file, struct vm_area_struct *vma)
 {
 	const struct tm_desc *d = file->private_data;
 	unsigned long pages = (unsigned long)d->region->slots << TM_ORDER;
@@ -428,11 +413,6 @@ free_desc:
 
 /* ---- requests ------------------------------------------------------------------------------ */
 
-static int do_fill(struct tm_region *r, struct tier_mem_slots *s)
-{
-	return fill(r, s);
-}
-
 static int do_punch(struct tm_region *r, struct tier_mem_slots *s)
 {
 	struct tier_mem_slots out = { 0 };
@@ -496,16 +476,25 @@ static int do_revoke(struct tm_region *r, struct tier_mem_client *c)
 	return 0;
 }
 
+static int read_slots(const struct tm_region *r, const void __user *arg,
+		      struct tier_mem_slots *s)
+{
+	if (copy_from_user(s, arg, sizeof(*s)))
+		return -EFAULT;
+	if (!s->count || s->first >= r->slots || s->count > r->slots - s->first || s->done ||
+	    s->held)
+		return -EINVAL;
+	return 0;
+}
+
 static long slots_request(struct tm_region *r, void __user *arg,
 			  int (*request)(struct tm_region *r, struct tier_mem_slots *s))
 {
 	struct tier_mem_slots s;
-	long rc;
+	long rc = read_slots(r, arg, &s);
 
-	if (copy_from_user(&s, arg, sizeof(s)))
-		return -EFAULT;
-	if (!s.count || s.first >= r->slots || s.count > r->slots - s.first || s.done || s.held)
-		return -EINVAL;
+	if (rc)
+		return rc;
 	rc = request(r, &s);
 	/* A descriptor that was made stays: the sums are not worth losing it. */
 	if (copy_to_user(arg, &s, sizeof(s)) && rc <= 0)
@@ -529,6 +518,21 @@ static long client_request(struct tm_region *r, void __user *arg,
 	return rc;
 }
 
+static long do_dmabuf(struct file *file, const void __user *arg)
+{
+	const struct tm_desc *d = file->private_data;
+	struct tier_mem_slots s;
+	int err = read_slots(d->region, arg, &s);
+
+	if (err)
+		return err;
+	if (READ_ONCE(d->revoked))
+		return -EIDRM;
+	if (s.first < d->first || s.first + s.count > d->first + d->count)
+		return -EINVAL;
+	return tm_dmabuf_export(file, &s);
+}
+
 static long do_leave(struct tm_region *r)
 {
 	mutex_lock(&tm_lock);
@@ -542,6 +546,8 @@ static long tm_region_ioctl(struct file *file, unsigned int cmd, unsigned long a
 	const struct tm_desc *d = file->private_data;
 	void __user *at = (void __user *)arg;
 
+	if (cmd == TIER_MEM_DMABUF)
+		return do_dmabuf(file, at);
 	if (d->role != TM_OWNER)
 		return -ENOTTY;
 	switch (cmd) {

@@ -4,9 +4,9 @@
  * and on the descriptors that it gives. docs/kernel-mod.md says what they promise.
  *
  *   /dev/tier_mem --CREATE--> owner's descriptor --SHARE--> a reader's, one a client
- *        | STATUS               | FILL PUNCH REVOKE          (mmap read-only, no request)
- *                               | COMMIT LEAVE  --GRANT--> a writer's, of some slots
- *                                                            (mmap, no request)
+ *        | STATUS               | FILL PUNCH REVOKE          (mmap, read-only)
+ *                               | COMMIT LEAVE  --GRANT--> a writer's, of some slots (mmap)
+ *                                                            any of the three: DMABUF
  *
  * A region is a row of slots of 2 MiB. A slot is empty, or holds one chunk: 2 MiB of the module's
  * pool. Every descriptor of a region is mapped at the same offsets.
@@ -21,7 +21,7 @@
  * K5  A chunk that somebody still holds (a pin) is nobody else's until he lets go.
  * K6  A slot whose memory was lost (device gone) or is poisoned is SIGBUS for all, its owner too,
  *     until it is punched: it never reads as zeros by itself.
- * K7  The last descriptor of the owner gone without LEAVE revokes everything.
+ * K7  The last descriptor, mapping or dma-buf of the owner gone without LEAVE revokes everything.
  *
  * Errors of all requests: -EFAULT; -EINVAL for what is out of range and for reserved fields that
  * are not 0; -ENOTTY for a request that this descriptor does not know.
@@ -50,13 +50,13 @@ struct tier_mem_create {
 	char label[TIER_MEM_LABEL_BYTES]; /* in: NUL-terminated, shown in /proc/PID/maps */
 };
 
-/* FILL, PUNCH, GRANT, COMMIT: slots [first, first + count). */
+/* FILL, PUNCH, GRANT, COMMIT, DMABUF: slots [first, first + count). */
 struct tier_mem_slots {
 	uint32_t first;
 	uint32_t count; /* in: at least 1 */
 	/*
 	 * out. FILL: slots that are filled when it ends. PUNCH: chunks that were given back.
-	 * GRANT: 0. COMMIT: slots that are pinned.
+	 * GRANT, DMABUF: 0. COMMIT: slots that are pinned.
 	 */
 	uint32_t done;
 	uint32_t held; /* out, PUNCH: of those in done, how many somebody still holds (K5) */
@@ -109,5 +109,8 @@ struct tier_mem_status {
 #define TIER_MEM_COMMIT _IOWR(TIER_MEM_IOC, 0x25, struct tier_mem_slots)
 /* What readers have stays theirs when the owner goes; the memory goes with the last of them. */
 #define TIER_MEM_LEAVE _IO(TIER_MEM_IOC, 0x26)
+
+/* On each of them: slots that it may touch, as a dma-buf of its mode. -EIDRM: it was revoked. */
+#define TIER_MEM_DMABUF _IOW(TIER_MEM_IOC, 0x30, struct tier_mem_slots)
 
 #endif

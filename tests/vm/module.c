@@ -6,159 +6,13 @@
  * Prints a line for each thing that holds and the microseconds of fill, punch, revoke and commit.
  * A promise that is broken ends it with status 1.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "libtier/abi/tier_mem.h"
+#include "tests/vm/kmod.h"
 
-#define CHUNK ((size_t)TIER_MEM_CHUNK)
-#define LOOKS 20        /* at the word after a commit */
+#define LOOKS 20 /* at the words after a commit */
 #define LOOK_NS 20000
-
-static int device;
-static uint32_t slots;
-static sigjmp_buf back;
-
-static void fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
-
-static void fail(const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	printf("module: ");
-	vprintf(format, args);
-	printf("\n");
-	exit(1);
-}
-
-static double now_us(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
-
-/* ---- touches that may fail ------------------------------------------------------------------ */
-
-static void caught(int signal)
-{
-	siglongjmp(back, signal);
-}
-
-/* 0, or the signal that it got. */
-static int load(const volatile uint64_t *at)
-{
-	int signal = sigsetjmp(back, 1);
-
-	if (!signal)
-		(void)*at;
-	return signal;
-}
-
-static int store(volatile uint64_t *at, uint64_t value)
-{
-	int signal = sigsetjmp(back, 1);
-
-	if (!signal)
-		*at = value;
-	return signal;
-}
-
-/* ---- requests ------------------------------------------------------------------------------- */
-
-static struct tier_mem_status status(void)
-{
-	struct tier_mem_status s;
-
-	if (ioctl(device, TIER_MEM_STATUS, &s))
-		fail("STATUS: %s", strerror(errno));
-	return s;
-}
-
-static int create(void)
-{
-	struct tier_mem_create args = { .bytes = slots * CHUNK, .label = "tier_mem:test" };
-	int fd = ioctl(device, TIER_MEM_CREATE, &args);
-
-	if (fd < 0)
-		fail("CREATE: %s", strerror(errno));
-	return fd;
-}
-
-static int64_t ask(int fd, unsigned long what, uint32_t first, uint32_t count,
-		   struct tier_mem_slots *out)
-{
-	struct tier_mem_slots args = { .first = first, .count = count };
-	int rc = ioctl(fd, what, &args);
-
-	if (out)
-		*out = args;
-	return rc < 0 ? -errno : rc;
-}
-
-static void must(int fd, unsigned long what, uint32_t first, uint32_t count)
-{
-	int64_t rc = ask(fd, what, first, count, NULL);
-
-	if (rc)
-		fail("request %lx of slots %u + %u: %s", what, first, count, strerror((int)-rc));
-}
-
-static int share(int fd, uint64_t client)
-{
-	struct tier_mem_client args = { .client = client };
-	int rc = ioctl(fd, TIER_MEM_SHARE, &args);
-
-	if (rc < 0)
-		fail("SHARE: %s", strerror(errno));
-	return rc;
-}
-
-static struct tier_mem_client revoke_client(int fd, uint64_t client)
-{
-	struct tier_mem_client args = { .client = client };
-
-	if (ioctl(fd, TIER_MEM_REVOKE, &args))
-		fail("REVOKE: %s", strerror(errno));
-	return args;
-}
-
-static uint8_t *map(int fd, int protection)
-{
-	uint8_t *at = mmap(NULL, slots * CHUNK, protection, MAP_SHARED, fd, 0);
-
-	if (at == MAP_FAILED)
-		fail("mmap: %s", strerror(errno));
-	return at;
-}
-
-static uint64_t *word(uint8_t *base, uint32_t slot)
-{
-	return (uint64_t *)(base + slot * CHUNK);
-}
-
-static void expect(bool holds, const char *what)
-{
-	if (!holds)
-		fail("broken: %s", what);
-	printf("%s\n", what);
-}
 
 /* ---- the promises --------------------------------------------------------------------------- */
 
@@ -229,7 +83,7 @@ static void revocation(int owner)
 	close(b);
 }
 
-/* ---- commits under a writer that never helps ------------------------------------------------- */
+/* ---- commits under a writer that never helps ------------------------------------------------ */
 
 static void *keep_storing(void *arg)
 {
@@ -413,21 +267,9 @@ static void one_region(uint32_t rounds)
 
 int main(int argc, char **argv)
 {
-	struct tier_mem_status s;
-
-	setlinebuf(stdout);
-	signal(SIGBUS, caught);
-	signal(SIGSEGV, caught);
-	device = open(TIER_MEM_DEVICE, O_RDWR | O_CLOEXEC);
-	if (device < 0)
-		fail("%s: %s", TIER_MEM_DEVICE, strerror(errno));
-	slots = argc > 1 ? (uint32_t)atoi(argv[1]) : 4;
+	begin(argc, argv);
 	one_region(argc > 2 ? (uint32_t)atoi(argv[2]) : 10);
 	death();
-	s = status();
-	printf("pool %" PRIu64 " chunks, %" PRIu64 " free, %" PRIu64 " held, %" PRIu64
-	       " retired\n", s.total, s.free, s.held, s.retired);
-	if (s.free != s.total || s.regions)
-		fail("the pool is not whole");
+	pool_is_whole();
 	return 0;
 }

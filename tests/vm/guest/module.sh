@@ -1,7 +1,7 @@
 # The kernel module tier_mem: what it promises, first on ordinary memory, then on the region of a
 # CXL type-3 device, which its own DAX driver takes; then the daemon keeps its tier there. (Emulated
 # device memory is slow, so the amounts are small. Its figures are good for comparison alone.)
-# modules: libnvdimm cxl_acpi cxl_pci cxl_mem cxl_port device_dax dax_cxl
+# modules: libnvdimm cxl_acpi cxl_pci cxl_mem cxl_port device_dax dax_cxl vgem
 # build: kernel-mod
 # machine: -object memory-backend-ram,id=cxlm0,size=512M
 # machine: -device pxb-cxl,bus_nr=12,bus=pcie.0,id=cxl.1
@@ -24,7 +24,8 @@ ko=$BUILD/../kernel-mod/kernel-mod/tier_mem.ko
 
 echo 'module: ordinary memory'
 insmod "$ko" ram_chunks=48
-"$BUILD/vm/module" 32 100 || fail 'a promise is broken'
+"$BUILD/vm/module" 32 1000 || fail 'a promise is broken'
+"$BUILD/vm/pins" 4 || fail 'a promise is broken'
 rmmod tier_mem
 
 . tests/vm/region.sh
@@ -34,6 +35,7 @@ insmod "$ko"
 echo dax0.0 >/sys/bus/dax/drivers/tier_mem/new_id || fail 'the driver does not take dax0.0'
 echo 'module: CXL type-3'
 "$BUILD/vm/module" 4 10 || fail 'a promise is broken'
+"$BUILD/vm/pins" 2 dax0.0 || fail 'a promise is broken'
 
 "$BUILD/tierd" --foreground --socket /mnt/sock --store /mnt/store --set nvme.size=64MiB \
 	--set nvme.buffered=yes --set hbm.size=0 --set cxl.size=64MiB --set cxl.backend=module \
