@@ -83,7 +83,7 @@ static void revocation(int owner)
 	close(b);
 }
 
-/* ---- commits under a writer that never helps ------------------------------------------------ */
+/* ---- commits under a writer that never helps ---------------------------------- */
 
 static void *keep_storing(void *arg)
 {
