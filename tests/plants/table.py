@@ -1,5 +1,5 @@
 """The planted bugs around the simulator: what stands in a file, what it becomes, and the tests of
-which one must fail. One or two for each kind of test; `make mutate` looks for gaps in all of them.
+which one must fail. One or two for each kind of test.
 
 SPDX-License-Identifier: Apache-2.0
 """

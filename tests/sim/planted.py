@@ -1,6 +1,6 @@
 """The planted bugs that the simulator must find: tests/sim/plants puts them into the core, one at a
 time. One or two for each check that the simulator makes. (tests/plants has those that other tests
-find; `make mutate` looks for gaps in all of them.)
+find.)
 
 SPDX-License-Identifier: Apache-2.0
 """
