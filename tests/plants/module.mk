@@ -1,10 +1,10 @@
-# Planted bugs around the core (README.md): a quick part in `make test`, all by `make plants-outer`.
+# Planted bugs around the simulator (README.md), all in `make test`; some by `make plants-outer`.
 # SPDX-License-Identifier: Apache-2.0
 
 # How a variant compiles and links, for tests/plants/plant: compiler, flags, linking, libraries.
 OUTER_FLAGS := $(O)/plain/plants.flags
 .PHONY: plants-outer
-ifneq ($(filter test-run plants-outer,$(MAKECMDGOALS)),)
+ifneq ($(filter test-run plants-outer mutate,$(MAKECMDGOALS)),)
 $(shell mkdir -p $(O)/plain)
 $(file >$(OUTER_FLAGS),$(CC_plain))
 $(file >>$(OUTER_FLAGS),$(FLAGS) $(FLAGS_plain) $(CPPFLAGS) $(CFLAGS))
@@ -12,18 +12,18 @@ $(file >>$(OUTER_FLAGS),$(LINK) $(LDFLAGS))
 $(file >>$(OUTER_FLAGS),$(LIBS_tierd) $(CMOCKA_LIBS) -lm)
 endif
 
-# What the quick ones link anew; and readers in steps as they are installed, too (step.h).
+# What they link anew; and readers in steps as they are installed, too (step.h).
 ifneq ($(filter test-run,$(MAKECMDGOALS)),)
-OUTER_QUICK := $(shell tests/plants/plant --quick-tests)
+OUTER_NEEDS := $(shell tests/plants/plant --tests)
 endif
 OUTER_TESTS := $(foreach n,1 2 3,$(O)/plain/plants-outer-$n)
 $(OUTER_TESTS): $(O)/plain/plants-outer-%: tests/plants/module.mk
 	@mkdir -p $(@D)
-	@printf '#!/bin/sh\nexec tests/plants/plant %s --quick --part %s/%s\n' \
+	@printf '#!/bin/sh\nexec tests/plants/plant %s --part %s/%s\n' \
 		$(O) $* $(words $(OUTER_TESTS)) >$@ && chmod +x $@
 
 test-run: $(OUTER_TESTS) $(O)/plain/tests/unit/test_libtier_steps \
-          $(call objects,plain,$(OUTER_QUICK) tests/fuzz/host.c \
+          $(call objects,plain,$(OUTER_NEEDS) tests/fuzz/host.c \
             $(SRC_testlib))
 EXTRA_TESTS += $(OUTER_TESTS) $(O)/plain/tests/unit/test_libtier_steps
 
