@@ -62,6 +62,7 @@ static const char *const of_shell[] = {
 	"socket",	 "socket.mode", "store.path",	 "hbm.size",	"cxl.size",
 	"nvme.size",	 "hbm.backend", "hbm.direct",	 "cxl.backend", "nvme.buffered",
 	"nvme.segment",	 "staging.max", "clients.max", "workers",	"log.level",
+	"metrics.port",	 "metrics.socket",
 	"user.contexts", "nvme.discard",
 };
 
