@@ -231,12 +231,17 @@ static void find(struct world *w, struct tier_page *pages)
 
 static int try_fetch(struct world *w)
 {
+	static const uint32_t tokens[] = { 1, 2, 3 };
+	const struct tier_tail tail = { .tokens = tokens, .count = 3 };
 	struct tier_page pages[BLOCKS];
 	uint64_t pin = 0;
 	int rc;
 
 	find(w, pages);
-	rc = negative(tier_fetch(w->c, w->block, BLOCKS, ASK(TIER_HBM, .deadline_ns = 0)));
+	rc = negative(tier_match_tail(w->c, &tail, NULL, NULL));
+	if (rc == 0)
+		rc = negative(tier_fetch(w->c, w->block, BLOCKS,
+					 ASK(TIER_HBM, .deadline_ns = 0)));
 	if (rc == 0)
 		rc = negative(tier_pin(w->c, w->block, BLOCKS, TIER_CXL, 0, &pin));
 	if (rc == 0)
