@@ -44,7 +44,7 @@ done
 keys=$("$BUILD/tierd" --help | sed -nE '/^keys/,$s/^  ([a-z][a-z_.]*) .*/\1/p' | sort)
 [ -n "$keys" ] || wrong 'tierd --help lists no keys'
 told=$(sed -nE '/^\.SH CLIENTS/,/^\.SH EXAMPLE/s/^\.B ([a-z][a-z_.]*)$/\1/p' docs/man/tierd.conf.5 |
-	grep -vxE 'yes|no|debug|error|warn|info|auto|numa|memfd|host' | sort -u)
+	grep -vxE 'yes|no|debug|error|warn|info|auto|numa|memfd|module|cuda|host' | sort -u)
 [ "$keys" = "$told" ] || wrong "keys: $(diff <(echo "$keys") <(echo "$told") | grep '^[<>]')"
 sample=$(sed -nE 's/^#?([a-z][a-z_.]*) = .*/\1/p' tierd/tierd.conf | sort -u)
 [ "$keys" = "$sample" ] || wrong "sample: $(diff <(echo "$keys") <(echo "$sample") | grep '^[<>]')"
