@@ -586,8 +586,9 @@ bool inside_pauses(const struct world *w)
 	const struct core *c = w->core;
 
 	for (uint32_t i = 0; i < c->contexts_high; i++)
-		if (c->context[i] && paused(w, c->context[i]->full_retry_ns))
-			return true;
+		for (uint32_t log = 0; log < CORE_RUNS_MAX; log++)
+			if (c->context[i] && paused(w, c->context[i]->dirty[log].full_retry_ns))
+				return true;
 	return paused(w, c->write_retry_ns);
 }
 

@@ -175,7 +175,8 @@ static void test_counters_of_a_context(void **state)
 	WRONG(x->blocks, "blocks:");
 	WRONG(x->blocks_pending, "pending blocks");
 	WRONG(x->pending.count, "pending list");
-	WRONG(x->dirty.count, "dirty list");
+	WRONG(x->dirty[DISK_LOG_CACHE].list.count, "cached dirty list");
+	WRONG(x->dirty[DISK_LOG_DURABLE].list.count, "durable dirty list");
 	WRONG(x->slots_live, "block slots in use");
 	WRONG(x->dirty_bytes, "dirty bytes");
 	WRONG(x->nvme_bytes, "NVMe bytes");

@@ -189,7 +189,7 @@ static void test_not_beside_others(void **state)
 	host.held = true;
 	assert_int_equal(host_reserve(&host, &args, 0, ABI_SQE_DURABLE), 0);
 	assert_true(host_commit(&host, ABI_SQE_DURABLE));
-	while (host.bag_count || core_context(host.core, host.context[0].id)->dirty.count) {
+	while (host.bag_count || core_context(host.core, host.context[0].id)->dirty_bytes) {
 		assert_false(one_host_waits(CORE_AC_DISCARD) || discard_busy(host.core));
 		one_host_step();
 	}

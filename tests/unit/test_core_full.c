@@ -121,13 +121,15 @@ static int reply(void)
 /* The first context has all that it may have on NVMe, and one block more that wants to go there. */
 static void fill(uint16_t flags)
 {
+	uint32_t log = flags & ABI_SQE_DURABLE ? DISK_LOG_DURABLE : DISK_LOG_CACHE;
+
 	host.core->config.admit_all = true;
 	put(0, 0, ROOM, ABI_SQE_DURABLE);
 	assert_int_equal(put_answer(), 0);
 	put(0, ROOM, 1, flags);
 	for (uint32_t i = 0; i < 4; i++)
 		host_tick(&host, 2 * MSEC);
-	assert_int_equal(context(0)->dirty.count, 1);
+	assert_int_equal(context(0)->dirty[log].list.count, 1);
 }
 
 static void others_go_on(void)
@@ -236,7 +238,7 @@ static void test_a_put_waits_for_what_is_given_up(void **state)
 		put(0, n, 1, 0);
 		assert_int_equal(put_answer(), 0);
 	}
-	assert_true(x->full_since_ns && !writeback_full(host.core, x));
+	assert_true(x->dirty[DISK_LOG_CACHE].full_since_ns && !writeback_full(host.core, x));
 	reserve(0, n, 1, 0);
 	host.now_ns += FOR_GOOD;
 	assert_true(host_commit(&host, 0));
@@ -267,8 +269,8 @@ static uint32_t left_of(uint32_t much, uint32_t little)
 	run->header_sync = UINT64_MAX;
 	put(much, 0, MANY, ABI_SQE_DURABLE);
 	put(little, 0, FEW, ABI_SQE_DURABLE);
-	assert_int_equal(context(much)->dirty.count, MANY);
-	assert_int_equal(context(little)->dirty.count, FEW);
+	assert_int_equal(context(much)->dirty[DISK_LOG_DURABLE].list.count, MANY);
+	assert_int_equal(context(little)->dirty[DISK_LOG_DURABLE].list.count, FEW);
 	run->phase = phase;
 	host.held = true;
 	for (uint32_t i = 0; i < 1000 && context(little)->dirty_bytes; i++)
@@ -276,7 +278,7 @@ static uint32_t left_of(uint32_t much, uint32_t little)
 			host_tick(&host, MSEC);
 	assert_int_equal(context(little)->dirty_bytes, 0);
 	host.held = false;
-	return context(much)->dirty.count;
+	return context(much)->dirty[DISK_LOG_DURABLE].list.count;
 }
 
 static void test_who_writes_much_leaves_others_their_turn(void **state)

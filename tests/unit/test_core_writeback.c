@@ -136,6 +136,70 @@ static void test_no_block_is_written_before_its_parent(void **state)
 	assert_runs(1, 1 + BEHIND);
 }
 
+/* Best-effort blocks that have nothing to do with each other. */
+static void put_apart(uint32_t first, uint32_t count)
+{
+	const struct abi_put_args args = { .count = 1 };
+
+	host.core->config.admit_all = true;
+	for (uint32_t i = 0; i < count; i++) {
+		assert_int_equal(host_reserve(&host, &args, first + i, 0), 0);
+		assert_true(host_commit(&host, 0));
+	}
+}
+
+/* A durable put takes the time of what it does, however much that is only cached lies before it. */
+static void test_what_is_cached_delays_no_promise(void **state)
+{
+	static const uint32_t before[] = { 0, 1, 8, 31, 100 };
+	uint32_t n = 0;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(before) / sizeof(before[0]); i++) {
+		const struct abi_put_args args = { .count = 1 };
+		uint64_t from;
+
+		put_apart(n, before[i]);
+		n += before[i];
+		from = host.now_ns;
+		assert_int_equal(host_reserve(&host, &args, n++, ABI_SQE_DURABLE), 0);
+		assert_true(host_commit(&host, ABI_SQE_DURABLE));
+		assert_int_equal(one_host_answer(), 0);
+		assert_in_range(host.now_ns - from, 0, 2 * MSEC);
+		assert_true(host_settle(&host, 4000));
+	}
+	host_audit(&host);
+}
+
+/* Nor does it wait for its own block's age when that was put before, and not written yet. */
+static void test_a_cached_block_that_is_promised_is_written_at_once(void **state)
+{
+	const struct abi_put_args args = { .count = 1 };
+	uint64_t from = host.now_ns;
+
+	(void)state;
+	put_apart(0, 8);
+	assert_int_equal(host_reserve(&host, &args, 5, ABI_SQE_DURABLE), 0);
+	assert_true(host_commit(&host, ABI_SQE_DURABLE));
+	assert_int_equal(one_host_answer(), 0);
+	assert_in_range(host.now_ns - from, 0, 2 * MSEC);
+	host_audit(&host);
+}
+
+/* Blocks that are as old as one may be are written then, not each after as long again. */
+static void test_all_that_is_old_is_written(void **state)
+{
+	const struct context *x = core_context(host.core, host.context[0].id);
+	uint64_t age = host.core->config.writeback_age_ns;
+
+	(void)state;
+	put_apart(0, 20);
+	for (uint64_t t = 0; t < age + 20 * MSEC; t += MSEC)
+		host_tick(&host, MSEC);
+	assert_int_equal(x->dirty_bytes, 0);
+	assert_runs(20, 20);
+}
+
 static uint32_t slot_of(const struct context *x, uint32_t n)
 {
 	uint8_t key[ABI_KEY_BYTES];
@@ -166,7 +230,7 @@ static void test_what_others_depend_on_is_written_again_first(void **state)
 	put_cached(10, 3);
 	assert_true(carry(CORE_AC_COPY));
 	evict_segment(host.core, block_segment(host.core, x, slot_of(x, 0)));
-	assert_int_equal(x->dirty.count, 3 + 2); /* half of it was kept */
+	assert_int_equal(x->dirty[DISK_LOG_CACHE].list.count, 3 + 2); /* half of it was kept */
 	host_tick(&host, 10 * MSEC);
 	assert_int_equal(run->blocks, 2);
 	assert_int_equal(run->slot[0], slot_of(x, 0));
@@ -184,6 +248,9 @@ int main(void)
 		TEST(test_a_copy_that_takes_for_ever_is_not_waited_for),
 		TEST(test_what_is_only_reserved_is_hardly_waited_for),
 		TEST(test_no_block_is_written_before_its_parent),
+		TEST(test_what_is_cached_delays_no_promise),
+		TEST(test_a_cached_block_that_is_promised_is_written_at_once),
+		TEST(test_all_that_is_old_is_written),
 		TEST(test_what_others_depend_on_is_written_again_first),
 	};
 

@@ -282,7 +282,8 @@ int core_context_create(struct core *c, const struct disk_context *spec,
 	x->spec = *spec;
 	x->memory = *memory;
 	block_list_init(&x->pending);
-	block_list_init(&x->dirty);
+	for (uint32_t log = 0; log < CORE_RUNS_MAX; log++)
+		block_list_init(&x->dirty[log].list);
 	c->context[index] = x; /* core_context_free undoes all of it */
 	c->contexts++;
 	if (index >= c->contexts_high)

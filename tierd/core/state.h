@@ -28,7 +28,6 @@
 #include "tierd/core/log/writeback.h"
 
 #define CORE_ACTIONS_MAX 8192u /* queued for the shell; every producer is bounded below this */
-#define CORE_RUNS_MAX 2u       /* one a log */
 #define CORE_RUN_IOS 8u        /* writes of one run under way */
 #define CORE_IO_BYTES_MAX (1u << 20)
 #define CORE_TOKENS_MAX 256u   /* control calls waiting for the catalog or a drain */
@@ -40,14 +39,6 @@
 #define CONTEXT_SALTS 256u /* accounts a context: that of no salt, of "other", and of salts */
 
 #define MS 1000000ull
-
-/* ---- blocks ------------------------------------------------------------------------------- */
-
-struct block_list {
-	uint32_t head, tail; /* slots; ABI_SLOT_NONE = empty */
-	uint16_t head_ctx, tail_ctx;
-	uint32_t count;
-};
 
 /* ---- contexts ----------------------------------------------------------------------------- */
 
@@ -83,16 +74,11 @@ struct context {
 	uint32_t classes;
 	uint32_t block_places[ABI_PARTS_MAX]; /* of each class, of a whole block */
 	struct block_list pending;
-	struct block_list dirty;
-	bool dirty_urgent;    /* a durable block is in the list */
+	struct dirty dirty[CORE_RUNS_MAX];
 	uint32_t slots_live;  /* block slots in use, dropped ones included */
 	uint32_t punching;    /* segments */
 	uint32_t nvme_cursor; /* evict_nvme: next slot to look at */
 	uint64_t index_ready[INDEX_AREAS]; /* up to these offsets it has huge pages */
-	uint64_t dirty_since_ns, urgent_since_ns;
-	uint64_t grow_until_ns, grow_look_ns; /* a run waits for more, at most; looks. 0 = none */
-	uint64_t full_since_ns; /* write-back finds no room on NVMe since; 0 = it does */
-	uint64_t full_retry_ns; /* ... and looks for some not before */
 	uint64_t blocks, blocks_pending, nvme_bytes, dirty_bytes;
 	uint32_t put_copies; /* copy jobs of puts under way: their ends make room for the next */
 	uint64_t refused; /* blocks that are PERSIST_REFUSED */

@@ -47,6 +47,16 @@ static bool is_queued(const struct context *x, uint32_t slot)
 	return block_queued(&x->meta[slot]);
 }
 
+static bool is_promised(const struct context *x, uint32_t slot)
+{
+	return is_queued(x, slot) && x->meta[slot].flags & BLOCK_DURABLE;
+}
+
+static bool is_cached(const struct context *x, uint32_t slot)
+{
+	return is_queued(x, slot) && !(x->meta[slot].flags & BLOCK_DURABLE);
+}
+
 static bool is_clean(const struct context *x, uint32_t slot)
 {
 	return x->meta[slot].persist == PERSIST_CLEAN;
@@ -95,8 +105,11 @@ static void audit_lists(struct audit *a)
 		audit_compare(a, audit_whose(a, x), "blocks refused for NVMe", refused, x->refused);
 		audit_compare(a, audit_whose(a, x), "blocks in the pending list", pending,
 			      audit_list(a, &x->pending, "pending list", is_pending));
-		audit_compare(a, audit_whose(a, x), "blocks in the dirty list", queued,
-			      audit_list(a, &x->dirty, "dirty list", is_queued));
+		audit_compare(a, audit_whose(a, x), "blocks in the dirty lists", queued,
+			      audit_list(a, &x->dirty[DISK_LOG_DURABLE].list, "durable dirty list",
+					 is_promised) +
+				      audit_list(a, &x->dirty[DISK_LOG_CACHE].list,
+						 "cached dirty list", is_cached));
 	}
 	for (uint32_t i = 0; c->store && i < c->config.super.segment_count; i++)
 		listed += audit_list(a, &c->segment_blocks[i], "a segment's blocks", is_clean);

@@ -743,7 +743,7 @@ static void press(struct core *c)
 
 		if (!x)
 			continue;
-		waited |= x->dirty_urgent;
+		waited |= x->dirty[DISK_LOG_DURABLE].list.count != 0;
 		if (!half || x->dirty_bytes <= half)
 			continue;
 		over = x->dirty_bytes - half < half ? x->dirty_bytes - half : half;

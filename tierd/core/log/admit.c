@@ -41,8 +41,7 @@ void admit_refuse(struct core *c, struct context *x, uint32_t slot)
 
 	assert(m->persist == PERSIST_QUEUED);
 	assert(m->there[ABI_TIER_CXL].pages == block_pages(x, slot));
-	block_unlink(c, &x->dirty, x, slot);
-	x->dirty_bytes -= block_bytes(x, slot);
+	writeback_unqueue(c, x, slot);
 	m->persist = PERSIST_REFUSED;
 	x->refused++;
 	c->metrics.admission_refused++;
@@ -90,12 +89,12 @@ int admit_over_quota(struct core *c, struct context *x, uint32_t slot)
  * There is no room on NVMe, and none will come by itself: nothing waits for it any more. What was
  * promised goes, for a put that failed is not visible (I5); the rest stays in CXL, unwritten.
  */
-void admit_give_up(struct core *c, struct context *x)
+void admit_give_up(struct core *c, struct context *x, uint32_t log)
 {
-	assert(writeback_full(c, x));
-	for (uint32_t n = 0; n < GIVE_UP_MAX && x->dirty.count; n++)
-		give_up(c, x, x->dirty.head,
-			!(x->meta[x->dirty.head].flags & BLOCK_DURABLE));
+	const struct block_list *list = &x->dirty[log].list;
+
+	for (uint32_t n = 0; n < GIVE_UP_MAX && list->count; n++)
+		give_up(c, x, list->head, log == DISK_LOG_CACHE);
 	given_up(c);
 }
 
@@ -128,16 +127,17 @@ static uint32_t first_before(const struct context *x, uint32_t slot)
 }
 
 /*
- * The dirty block that is to be written next: of those that are worth a write the one that waits
- * longest, or what it waits for. Refuses those that are not. ABI_SLOT_NONE = none is.
+ * The dirty block that is to be written next to the log: of those that are worth a write the one
+ * that waits longest, or what it waits for. Refuses those that are not. ABI_SLOT_NONE = none is.
  */
-uint32_t admit_first(struct core *c, struct context *x)
+uint32_t admit_first(struct core *c, struct context *x, uint32_t log)
 {
+	const struct block_list *list = &x->dirty[log].list;
 	uint32_t slot = ABI_SLOT_NONE;
 	bool any = false;
 
-	while (x->dirty.count) {
-		slot = first_before(x, x->dirty.head);
+	while (list->count) {
+		slot = first_before(x, list->head);
 		if (is_worth(c, x, slot))
 			break;
 		admit_refuse(c, x, slot);

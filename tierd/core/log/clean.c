@@ -114,9 +114,13 @@ static void begin(struct core *c, uint32_t segment, bool hot)
 /* Does someone wait for room? */
 static bool awaited(const struct core *c)
 {
-	for (uint32_t i = 0; i < c->contexts_high; i++)
-		if (c->context[i] && c->context[i]->full_since_ns && c->context[i]->dirty.count)
+	for (uint32_t i = 0; i < c->contexts_high * CORE_RUNS_MAX; i++) {
+		const struct context *x = c->context[i / CORE_RUNS_MAX];
+		const struct dirty *d = x ? &x->dirty[i % CORE_RUNS_MAX] : NULL;
+
+		if (d && d->full_since_ns && d->list.count)
 			return true;
+	}
 	return c->tombs[TOMBS_NEW].full_since_ns || c->tombs[TOMBS_CARRIED].full_since_ns;
 }
 

@@ -45,7 +45,8 @@ bool discard_busy(const struct core *c)
 
 static bool context_moves(const struct context *x)
 {
-	return x->dirty.count || x->closing || x->sweeping;
+	return x->dirty[DISK_LOG_DURABLE].list.count || x->dirty[DISK_LOG_CACHE].list.count ||
+	       x->closing || x->sweeping;
 }
 
 /* Is anything under way, waiting, or coming soon, that needs the device or tells what is dead? */

@@ -21,49 +21,7 @@
 #define RETRY_NS (1000 * MS)
 #define FULL_NS (200 * MS)
 #define FULL_RETRY_NS (10 * MS)
-#define DUE_BLOCKS DISK_RUN_BLOCKS_MAX
-#define GATHER_NS (4 * MS) /* that a durable block waits while more are being put: a run's copy */
-#define GATHER_LOOK 256u   /* blocks looked at for a run */
-#define GROW_NS (100 * MS) /* that a run waits, at most, while the block behind it is copied */
-#define GROW_LOOK_NS (MS / 2)
 #define TOMBS_LOOK_NS (10 * MS) /* between looks for room, while tombstones wait for some */
-
-static void enqueue(struct core *c, struct context *x, uint32_t slot, bool first)
-{
-	struct block_meta *m = &x->meta[slot];
-
-	assert(m->persist == PERSIST_NONE);
-	assert(!(m->flags & BLOCK_DROPPED));
-	if (!x->dirty.count) {
-		x->dirty_since_ns = c->now_ns;
-		x->full_since_ns = 0; /* of what is no longer there; this one has its try */
-	}
-	m->persist = PERSIST_QUEUED;
-	x->dirty_bytes += block_bytes(x, slot);
-	if (first)
-		block_link_first(c, &x->dirty, x, slot);
-	else
-		block_link(c, &x->dirty, x, slot);
-	if (m->flags & BLOCK_DURABLE && !x->dirty_urgent) {
-		x->dirty_urgent = true;
-		x->urgent_since_ns = c->now_ns;
-	}
-}
-
-void writeback_enqueue(struct core *c, struct context *x, uint32_t slot)
-{
-	if (context_has_nvme(c, x))
-		enqueue(c, x, slot, false);
-}
-
-/*
- * It was on NVMe, and what is behind it may be: a crash before it is there again costs all of
- * these. So it does not wait behind what is dirty; who waits for a durable put comes first.
- */
-void writeback_again(struct core *c, struct context *x, uint32_t slot)
-{
-	enqueue(c, x, slot, index_block(&x->ix, slot)->child != ABI_SLOT_NONE && !x->dirty_urgent);
-}
 
 static struct run *nth_run(struct core *c, uint32_t i)
 {
@@ -102,91 +60,7 @@ int writeback_reserve(struct core *c, const struct abi_geometry *g)
 	return 0;
 }
 
-/* ---- gathering a run ---------------------------------------------------------------------- */
-
-static bool follows(const struct context *x, uint32_t slot, uint32_t before)
-{
-	const struct abi_block *b = index_block(&x->ix, slot), *p = index_block(&x->ix, before);
-
-	return b->parent == before && b->parts == p->parts && b->epoch == p->epoch &&
-	       block_account(x, slot) == block_account(x, before) &&
-	       (x->meta[slot].flags & BLOCK_DURABLE) == (x->meta[before].flags & BLOCK_DURABLE);
-}
-
-/* The first block of a run and the dirty ones that follow it, each the child of the one before. */
-static uint32_t chain_gather(const struct context *x, uint32_t first,
-			     uint32_t chain[DISK_RUN_BLOCKS_MAX])
-{
-	uint32_t n = 0, look = GATHER_LOOK, slot = first;
-
-	while (slot != ABI_SLOT_NONE && look--) {
-		if (n && !(block_queued(&x->meta[slot]) && follows(x, slot, chain[n - 1]))) {
-			slot = prefix_sibling(x, slot);
-			continue;
-		}
-		chain[n++] = slot;
-		if (n == DISK_RUN_BLOCKS_MAX)
-			break;
-		slot = index_block(&x->ix, slot)->child;
-	}
-	return n;
-}
-
-/* Is one that would go on where the run ends on its way from a put's staging? */
-static bool grows(const struct context *x, uint32_t last)
-{
-	uint32_t slot = index_block(&x->ix, last)->child;
-
-	for (; slot != ABI_SLOT_NONE; slot = prefix_sibling(x, slot))
-		if (index_block(&x->ix, slot)->state == ABI_BLOCK_PENDING &&
-		    block_use(x, slot)->moving && follows(x, slot, last))
-			return true;
-	return false;
-}
-
-/*
- * How a run is cut is how its blocks are read ever after: one that is still being copied is waited
- * for. Copies take no longer than writing what they bring, and nobody who waits for a put's last
- * block waits longer. True: look again at grow_look_ns.
- */
-static bool waits_to_grow(const struct core *c, struct context *x, uint32_t last)
-{
-	if (c->draining || c->space_head || !grows(x, last))
-		return false;
-	if (!x->grow_until_ns)
-		x->grow_until_ns = c->now_ns + GROW_NS;
-	x->grow_look_ns = c->now_ns + GROW_LOOK_NS;
-	return c->now_ns < x->grow_until_ns;
-}
-
-/*
- * Blocks of a put become dirty one by one: short runs would scatter its layers over the store. The
- * first one waits for others to be put, the others for what is being copied.
- */
-static uint64_t gathered_ns(const struct context *x)
-{
-	uint64_t at = x->pending.count ? x->urgent_since_ns + GATHER_NS : x->urgent_since_ns;
-
-	return at > x->grow_look_ns ? at : x->grow_look_ns;
-}
-
-static bool due(const struct core *c, const struct context *x)
-{
-	if (!x->dirty.count || c->now_ns < c->write_retry_ns || c->now_ns < x->full_retry_ns)
-		return false;
-	if (x->dirty_urgent && c->now_ns >= gathered_ns(x))
-		return true;
-	if (c->draining || c->space_head)
-		return true;
-	return c->now_ns >= x->grow_look_ns &&
-	       (x->dirty.count >= DUE_BLOCKS ||
-		c->now_ns >= x->dirty_since_ns + c->config.writeback_age_ns);
-}
-
-static uint32_t run_log(const struct context *x, uint32_t slot)
-{
-	return x->meta[slot].flags & BLOCK_DURABLE ? DISK_LOG_DURABLE : DISK_LOG_CACHE;
-}
+/* ---- the next run ------------------------------------------------------------------------- */
 
 /* The record's head, of run->ctx, slot[] and blocks. */
 void run_head(struct run *run)
@@ -212,25 +86,26 @@ void run_head(struct run *run)
 static void run_take(struct core *c, struct run *run, const uint32_t *chain)
 {
 	struct context *x = run->ctx;
+	struct dirty *d = &x->dirty[run->place.log];
 
+	if (c->now_ns >= d->since_ns + c->config.writeback_age_ns)
+		d->due = d->list.count; /* all that is there, not just its first run */
+	if (!d->due || d->due == d->list.count)
+		d->since_ns = c->now_ns;
 	run->blocks = run->place.blocks;
 	run->absent = run->tombs = 0;
 	for (uint32_t i = 0; i < run->blocks; i++) {
 		uint32_t slot = chain[i];
 
-		assert(block_queued(&x->meta[slot]));
-		block_unlink(c, &x->dirty, x, slot);
+		writeback_unqueue(c, x, slot);
+		x->dirty_bytes += block_bytes(x, slot); /* until it is written */
 		x->meta[slot].persist = PERSIST_WRITING;
 		quota_add(c, x, slot, ABI_TIER_NVME, block_bytes(x, slot)); /* not at its end */
 		block_hold(x, slot);
 		run->slot[i] = slot;
 		run->generation[i] = index_block(&x->ix, slot)->generation;
 	}
-	x->dirty_since_ns = c->now_ns;
-	x->grow_until_ns = x->grow_look_ns = 0;
-	x->dirty_urgent = false; /* set again below, if the list still holds durable blocks */
-	if (x->dirty.count && x->meta[x->dirty.head].flags & BLOCK_DURABLE)
-		x->dirty_urgent = true;
+	d->grow_until_ns = d->grow_look_ns = 0;
 	run->cursor = run->outstanding = 0;
 	run->written = 0;
 	run->failed = run->doubtful = false;
@@ -257,12 +132,12 @@ static bool quota_allows(const struct core *c, const struct context *x, uint64_t
 
 /*
  * Place for the context's next run in the log. Errors: -ENOENT nothing is worth one, -ENOSPC,
- * -EAGAIN there is room now, -EBUSY it is the other log's, or grows yet, -EDQUOT its first block
- * was dropped, or refused.
+ * -EAGAIN there is room now, -EBUSY it waits for one of the other log, or grows yet, -EDQUOT its
+ * first block was dropped, or refused.
  */
 static int run_begin(struct core *c, struct context *x, uint32_t log)
 {
-	uint32_t chain[DISK_RUN_BLOCKS_MAX], slot = admit_first(c, x), n;
+	uint32_t chain[DISK_RUN_BLOCKS_MAX], slot = admit_first(c, x, log), n;
 	struct run *run = &c->run[log];
 	uint64_t bytes;
 	int err;
@@ -270,11 +145,11 @@ static int run_begin(struct core *c, struct context *x, uint32_t log)
 	assert(run->phase == RUN_FREE);
 	if (slot == ABI_SLOT_NONE)
 		return -ENOENT;
-	if (run_log(x, slot) != log)
+	if (dirty_log(x, slot) != log)
 		return -EBUSY;
 	bytes = block_bytes(x, slot);
-	n = chain_gather(x, slot, chain);
-	if (n < DISK_RUN_BLOCKS_MAX && waits_to_grow(c, x, chain[n - 1]))
+	n = dirty_chain(x, slot, chain);
+	if (dirty_grows(c, x, &x->dirty[log], chain, n))
 		return -EBUSY;
 	n = admit_run(c, x, chain, n);
 	if (log == DISK_LOG_DURABLE && !unflushed_room(c, n))
@@ -308,6 +183,7 @@ static struct core_io *run_io(struct core *c, struct run *run, uint64_t offset)
 		return NULL;
 	io->write = 1;
 	io->offset = offset;
+	io->priv.node.order = run->place.log == DISK_LOG_CACHE; /* nobody waits for that */
 	io->priv.done = run_written;
 	io->priv.owner = run;
 	return io;
@@ -665,10 +541,22 @@ static bool full_for(const struct core *c, uint64_t since_ns)
 	       (!clean_busy(c) || clean_stuck(c)) && c->now_ns - c->cleaner.ended_ns > FULL_NS;
 }
 
-/* No room on NVMe for a while, with nothing under way that could make some: it will not come. */
+/*
+ * No room on NVMe for a while, for anything that waits for some, with nothing under way that could
+ * make it: it will not come.
+ */
 bool writeback_full(const struct core *c, const struct context *x)
 {
-	return full_for(c, x->full_since_ns);
+	bool full = false;
+
+	for (uint32_t log = 0; log < CORE_RUNS_MAX; log++) {
+		const struct dirty *d = &x->dirty[log];
+
+		if (d->list.count && !full_for(c, d->full_since_ns))
+			return false;
+		full |= d->list.count > 0;
+	}
+	return full;
 }
 
 bool tombs_full(const struct core *c)
@@ -718,17 +606,18 @@ static void drain_step(struct core *c)
 /* Does the context's next run begin? If there is no room for it, that is its own trouble. */
 static bool context_begins(struct core *c, struct context *x, uint32_t log)
 {
+	struct dirty *d = &x->dirty[log];
 	int err = run_begin(c, x, log);
 
 	if (err == -EAGAIN)
 		err = run_begin(c, x, log);
 	if (err == -ENOSPC) {
-		x->full_retry_ns = c->now_ns + FULL_RETRY_NS;
-		x->full_since_ns = x->full_since_ns ? x->full_since_ns : c->now_ns;
-		if (writeback_full(c, x))
-			admit_give_up(c, x);
+		d->full_retry_ns = c->now_ns + FULL_RETRY_NS;
+		d->full_since_ns = d->full_since_ns ? d->full_since_ns : c->now_ns;
+		if (full_for(c, d->full_since_ns))
+			admit_give_up(c, x, log);
 	} else if (!err) {
-		x->full_since_ns = 0;
+		d->full_since_ns = 0;
 	}
 	return !err;
 }
@@ -743,7 +632,8 @@ static void log_begin(struct core *c, uint32_t log)
 		uint32_t i = (first + n) % c->contexts_high;
 		struct context *x = c->context[i];
 
-		if (!x || x->closing || !due(c, x) || !context_begins(c, x, log))
+		if (!x || x->closing || !dirty_due(c, x, &x->dirty[log]) ||
+		    !context_begins(c, x, log))
 			continue;
 		assert(c->run[log].ctx == x);
 		c->write_context[log] = i + 1;
@@ -776,25 +666,17 @@ void writeback_step(struct core *c)
 
 uint64_t writeback_next_tick(const struct core *c)
 {
-	uint64_t next = UINT64_MAX, due_ns;
+	uint64_t next = UINT64_MAX, at;
 
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
-		const struct context *x = c->context[i];
-
-		if (!x || !x->dirty.count)
-			continue;
-		due_ns = x->dirty_urgent ? gathered_ns(x)
-					 : x->dirty_since_ns + c->config.writeback_age_ns;
-		due_ns = x->grow_look_ns > due_ns ? x->grow_look_ns : due_ns;
-		due_ns = c->write_retry_ns > c->now_ns ? c->write_retry_ns : due_ns;
-		due_ns = x->full_retry_ns > due_ns ? x->full_retry_ns : due_ns;
-		next = due_ns < next ? due_ns : next;
+		at = c->context[i] ? dirty_next_tick(c, c->context[i]) : UINT64_MAX;
+		next = at < next ? at : next;
 	}
 	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
 		if (header_due(c, &c->run[i]) && c->flush_retry_ns < next)
 			next = c->flush_retry_ns;
 	if (!tombs_wait(c))
 		return next;
-	due_ns = c->write_retry_ns > c->now_ns ? c->write_retry_ns : c->now_ns + TOMBS_LOOK_NS;
-	return due_ns < next ? due_ns : next;
+	at = c->write_retry_ns > c->now_ns ? c->write_retry_ns : c->now_ns + TOMBS_LOOK_NS;
+	return at < next ? at : next;
 }

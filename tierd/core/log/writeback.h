@@ -7,14 +7,29 @@
 #ifndef TIERD_CORE_WRITEBACK_H
 #define TIERD_CORE_WRITEBACK_H
 
+#include "tierd/core/unit/block_meta.h"
 #include "tierd/core/core.h"
 #include "tierd/core/unit/store.h"
 
 struct core;
 struct context;
 
+#define CORE_RUNS_MAX 2u   /* one a log */
 #define TOMBS_MAX 4096u    /* deletions waiting for their record */
 #define TOMBS_RECORD 1024u /* in one record */
+
+/*
+ * Blocks of a context that wait to be written to one log, the oldest first. Each log has its own:
+ * who waits for a durable block waits for nothing that is only kept for reuse.
+ */
+struct dirty {
+	struct block_list list;
+	uint32_t due;	   /* the first so many have waited as long as a block may */
+	uint64_t since_ns; /* no other has waited for longer */
+	uint64_t grow_until_ns, grow_look_ns; /* a run waits for more, at most; looks. 0 = none */
+	uint64_t full_since_ns; /* no room on NVMe since; 0 = there is */
+	uint64_t full_retry_ns; /* ... and looked for not before */
+};
 
 struct tomb {
 	uint64_t context_uid;
@@ -181,8 +196,6 @@ uint64_t writeback_next_tick(const struct core *c);
 bool writeback_full(const struct core *c, const struct context *x);
 bool tombs_full(const struct core *c);
 bool tombs_wait(const struct core *c);
-void writeback_enqueue(struct core *c, struct context *x, uint32_t slot);
-void writeback_again(struct core *c, struct context *x, uint32_t slot);
 int writeback_reserve(struct core *c, const struct abi_geometry *g);
 void run_head(struct run *run);
 void run_item(const struct run *run, uint32_t i, uint32_t *block, uint32_t *page);
@@ -190,13 +203,25 @@ void run_record(struct core *c, struct run *run);
 void run_place(struct core *c, struct run *run, uint32_t i);
 void run_bury(struct core *c, struct run *run, uint32_t i);
 
+/* dirty.c */
+uint32_t dirty_log(const struct context *x, uint32_t slot);
+void writeback_enqueue(struct core *c, struct context *x, uint32_t slot);
+void writeback_unqueue(struct core *c, struct context *x, uint32_t slot);
+void writeback_promise(struct core *c, struct context *x, uint32_t slot);
+void writeback_again(struct core *c, struct context *x, uint32_t slot);
+uint32_t dirty_chain(const struct context *x, uint32_t first, uint32_t chain[DISK_RUN_BLOCKS_MAX]);
+bool dirty_grows(const struct core *c, const struct context *x, struct dirty *d,
+		 const uint32_t *chain, uint32_t n);
+bool dirty_due(const struct core *c, const struct context *x, const struct dirty *d);
+uint64_t dirty_next_tick(const struct core *c, const struct context *x);
+
 /* admit.c */
 uint32_t admit_run(const struct core *c, const struct context *x, const uint32_t *chain,
 		   uint32_t n);
-uint32_t admit_first(struct core *c, struct context *x);
+uint32_t admit_first(struct core *c, struct context *x, uint32_t log);
 void admit_refuse(struct core *c, struct context *x, uint32_t slot);
 int admit_over_quota(struct core *c, struct context *x, uint32_t slot);
-void admit_give_up(struct core *c, struct context *x);
+void admit_give_up(struct core *c, struct context *x, uint32_t log);
 void admit_again(struct core *c, struct context *x, uint32_t slot, bool wanted);
 
 /* clean.c */

@@ -145,8 +145,7 @@ static bool satisfied(struct core *c, struct context *x, const struct put *p, ui
 		return true;
 	if (!block_queued(m) && m->persist != PERSIST_REFUSED)
 		return false;
-	m->flags |= BLOCK_DURABLE; /* not written yet: it goes to the durable log */
-	admit_again(c, x, slot, true);
+	writeback_promise(c, x, slot);
 	return true;
 }
 
@@ -433,8 +432,7 @@ static bool make_durable(struct core *c, struct context *x, uint32_t slot)
 	if (m->flags & BLOCK_DURABLE)
 		return m->persist == PERSIST_CLEAN && m->settle != SETTLE_RECOVERED;
 	if (m->persist == PERSIST_REFUSED || block_queued(m)) { /* also: its segment was dropped */
-		m->flags |= BLOCK_DURABLE;
-		admit_again(c, x, slot, true);
+		writeback_promise(c, x, slot);
 	} else if (m->persist == PERSIST_CLEAN &&
 		   m->there[ABI_TIER_CXL].pages == block_pages(x, slot)) {
 		stream_page_adopt_block(c, x, slot, ABI_TIER_CXL); /* its only copy from now on */

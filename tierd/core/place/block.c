@@ -315,8 +315,7 @@ static void drop_persist(struct core *c, struct context *x, uint32_t slot)
 	switch (m->persist) {
 	case PERSIST_QUEUED:
 	case PERSIST_WANTED:
-		block_unlink(c, &x->dirty, x, slot);
-		x->dirty_bytes -= block_bytes(x, slot);
+		writeback_unqueue(c, x, slot);
 		m->persist = PERSIST_NONE;
 		break;
 	case PERSIST_CLEAN:

@@ -66,6 +66,12 @@ _Static_assert(ABI_CONTEXTS_MAX <= 1u << 14, "block_meta.prev_ctx");
 _Static_assert(ABI_PAGES_PER_BLOCK_MAX < 1u << 17, "block_meta.there");
 #define BLOCK_BROUGHT_MAX 7u
 
+struct block_list {
+	uint32_t head, tail; /* slots; ABI_SLOT_NONE = empty */
+	uint16_t head_ctx, tail_ctx;
+	uint32_t count;
+};
+
 /* Its entry in context.kins; 0 = none. */
 static inline uint32_t block_kin(const struct block_meta *m)
 {
