@@ -39,6 +39,7 @@ int bench_ring(struct bench *b);
 int bench_gather(struct bench *b);
 int bench_nvme(struct bench *b);
 int bench_demand(struct bench *b);
+int bench_durable(struct bench *b);
 int bench_index(struct bench *b);
 int bench_recover(struct bench *b);
 int bench_clean(struct bench *b);

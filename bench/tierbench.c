@@ -30,6 +30,8 @@ static const struct bench_workload workloads[] = {
 	{ "nvme", "random and streaming reads from NVMe, beside fio", bench_nvme },
 	{ "demand", "demand reads beside staging and write-back, also when those yield",
 	  bench_demand },
+	{ "durable", "a durable put beside others, against the same bytes written and flushed",
+	  bench_durable },
 	{ "clean", "overwriting a store that is 70, 85, 95% full; reads after that", bench_clean },
 	{ "byteseconds", "model: fast memory held for returns of users, late against at once",
 	  bench_byteseconds },
