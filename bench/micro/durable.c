@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a durable put takes, beside what others do: best-effort puts before it in its context and in
- * another one, staging, seven more who put durably. The peer is the least that any store can do: the
- * same bytes written to a file beside the store, and as many flushes as our order of writes needs,
- * by as many threads. Ours and the peer's are taken in turns, with nothing dirty when the peer goes.
+ * another one, staging, seven more who put durably. The peer is the least that any store can do:
+ * the same bytes written to a file beside the store, and as many flushes as our order of writes
+ * needs, by as many threads. Ours and the peer's are taken in turns, with nothing dirty when the
+ * peer goes.
  *
- * A put is timed from the bytes in the caller's memory to its durable completion; both ways of
- * looking at p99 are over all rounds, for one round has too few.
+ * A put is timed from the bytes in the caller's memory to its durable completion. p99 is over all
+ * rounds, for one has too few.
  */
 #include <errno.h>
 #include <fcntl.h>
