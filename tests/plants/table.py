@@ -104,7 +104,7 @@ bug("failed-record-not-doubted", CORE + "log/writeback.c",
     "if (durable && (run->doubtful || run->phase == RUN_RECORD))",
     "if (durable && run->doubtful)", "test_core_flush")
 bug("one-full-context-stops-all", CORE + "log/writeback.c",
-    "x->full_retry_ns = c->now_ns + FULL_RETRY_NS;",
+    "d->full_retry_ns = c->now_ns + FULL_RETRY_NS;",
     "c->write_retry_ns = c->now_ns + FULL_RETRY_NS;", "test_core_full")
 bug("late-deletion-waits-on", CORE + "op/delete.c", "!r->error && !r->late) {", "!r->error) {",
     "test_core_orphans")

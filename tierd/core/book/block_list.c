@@ -117,3 +117,21 @@ bool block_alive(const struct context *x, struct abi_block_ref ref)
 	return b->generation == ref.generation && b->state != ABI_BLOCK_FREE &&
 	       b->epoch == (uint32_t)x->spec.epoch;
 }
+
+/* ---- dirty blocks: a list for each log, see log/dirty.c ----------------------------------- */
+
+uint32_t dirty_log(const struct context *x, uint32_t slot)
+{
+	return x->meta[slot].flags & BLOCK_DURABLE ? DISK_LOG_DURABLE : DISK_LOG_CACHE;
+}
+
+/* Out of its list; what it is from now on is the caller's. */
+void writeback_unqueue(struct core *c, struct context *x, uint32_t slot)
+{
+	struct dirty *d = &x->dirty[dirty_log(x, slot)];
+
+	assert(block_queued(&x->meta[slot]));
+	block_unlink(c, &d->list, x, slot);
+	d->due -= d->due > 0;
+	x->dirty_bytes -= block_bytes(x, slot);
+}

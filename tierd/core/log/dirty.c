@@ -13,11 +13,6 @@
 #define GROW_NS (100 * MS) /* that a run waits, at most, while the block behind it is copied */
 #define GROW_LOOK_NS (MS / 2)
 
-uint32_t dirty_log(const struct context *x, uint32_t slot)
-{
-	return x->meta[slot].flags & BLOCK_DURABLE ? DISK_LOG_DURABLE : DISK_LOG_CACHE;
-}
-
 static void enqueue(struct core *c, struct context *x, uint32_t slot, bool first)
 {
 	struct dirty *d = &x->dirty[dirty_log(x, slot)];
@@ -36,20 +31,11 @@ static void enqueue(struct core *c, struct context *x, uint32_t slot, bool first
 
 void writeback_enqueue(struct core *c, struct context *x, uint32_t slot)
 {
+	if (!context_has_nvme(c, x))
+		return;
 	assert(x->meta[slot].persist == PERSIST_NONE);
 	x->meta[slot].persist = PERSIST_QUEUED;
 	enqueue(c, x, slot, false);
-}
-
-/* Out of its list; what it is from now on is the caller's. */
-void writeback_unqueue(struct core *c, struct context *x, uint32_t slot)
-{
-	struct dirty *d = &x->dirty[dirty_log(x, slot)];
-
-	assert(block_queued(&x->meta[slot]));
-	block_unlink(c, &d->list, x, slot);
-	d->due -= d->due > 0;
-	x->dirty_bytes -= block_bytes(x, slot);
 }
 
 /* Some put wants a block durable that is not written yet: it goes to the durable log. */

@@ -204,9 +204,7 @@ void run_place(struct core *c, struct run *run, uint32_t i);
 void run_bury(struct core *c, struct run *run, uint32_t i);
 
 /* dirty.c */
-uint32_t dirty_log(const struct context *x, uint32_t slot);
 void writeback_enqueue(struct core *c, struct context *x, uint32_t slot);
-void writeback_unqueue(struct core *c, struct context *x, uint32_t slot);
 void writeback_promise(struct core *c, struct context *x, uint32_t slot);
 void writeback_again(struct core *c, struct context *x, uint32_t slot);
 uint32_t dirty_chain(const struct context *x, uint32_t first, uint32_t chain[DISK_RUN_BLOCKS_MAX]);
