@@ -57,7 +57,7 @@ test: setup ##       setup, build all variants, run every test; ends "N passed, 
 tests: ##      build the test programs of VARIANT, do not run them
 check: ##      run the tests of VARIANT only (TESTS='test_base_crc32c ...' for some)
 tidy: ##       check the source against the budgets of docs (tests/tidy)
-bench: ##      run build/plain/tierbench (ONLY=, JSON=)
+bench: ##      run build/plain/tierbench (ONLY=, JSON=), compare with the last run
 install: ##    install under DESTDIR PREFIX
 uninstall: ##  remove exactly what install put there
 gpu-check: ##  what needs a GPU; in small, on what stands in for one, where there is none
@@ -145,8 +145,14 @@ tidy:
 	@tests/tidy/selftest && tests/tidy/tidy
 
 # --- benchmarks
+# Each run is kept and compared with the one before of this build folder, so of this machine.
+BENCH_JSON = $(or $(JSON),$(O)/bench/$(shell date +%Y-%m-%d-%H%M%S).json)
 bench: all-plain
-	@$(O)/plain/tierbench $(if $(JSON),--json '$(JSON)') $(ONLY)
+	@mkdir -p $(O)/bench
+	@before=$$(cat $(O)/bench/last 2>/dev/null); json='$(BENCH_JSON)'; \
+	$(O)/plain/tierbench --json "$$json" $(ONLY) && echo "$$json" >$(O)/bench/last && \
+	if [ -f "$$before" ]; then echo "beside $$before:"; \
+		bench/compare "$$before" "$$json" || [ $$? = 1 ]; fi
 
 # --- installation
 include .ci/install.mk
