@@ -1,0 +1,7 @@
+# Random small mistakes in the sources, to see which of them the tests find: run by hand.
+# SPDX-License-Identifier: Apache-2.0
+
+.PHONY: mutate
+mutate: ##   plant random mistakes: N=200 SEED=n [UNDER=folder]; prints which no test finds
+	@tests/mutate/mutate --n $(or $(N),100) --seed $(or $(SEED),1) \
+		$(UNDER:%=--under %) $(O)
