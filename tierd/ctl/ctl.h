@@ -40,8 +40,8 @@ struct ctl_verb {
 	uint8_t least, most; /* words behind it */
 	const char *arguments;
 	const char *help;
-	int (*run)(struct ctl *ctl, int argc, char **argv);
-	/* With arguments it is this instead, without a daemon; NULL = there is no such form. */
+	int (*run)(struct ctl *ctl, int argc, char **argv); /* NULL = it needs no daemon */
+	/* With arguments, or without a run, it is this; NULL = there is no such form. */
 	int (*offline)(struct ctl *ctl, int argc, char **argv);
 };
 
@@ -63,6 +63,7 @@ int ctl_evict(struct ctl *ctl, int argc, char **argv);
 int ctl_drain(struct ctl *ctl, int argc, char **argv);
 int ctl_check(struct ctl *ctl, int argc, char **argv);
 int ctl_check_store(struct ctl *ctl, int argc, char **argv);
+int ctl_doctor(struct ctl *ctl, int argc, char **argv);
 
 /* ---- talking (ask.c) ----------------------------------------------------------------------- */
 

@@ -49,7 +49,7 @@ _tierctl() {
 	esac
 	if [ -z "$list" ]; then
 		case "${words[*]}" in
-		'') list='status stat top context block pin quota evict drain check requests clients
+		'') list='status stat top context block pin quota evict drain check doctor requests clients
 			--socket --json --help --version' ;;
 		context) list='list show create remove epoch' ;;
 		block) list=locate ;;

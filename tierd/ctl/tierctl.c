@@ -45,6 +45,8 @@ static const struct ctl_verb verbs[] = {
 	{ NULL, "check", 0, 0, "[[--repair] [--data] STORE]",
 	  "recount every byte of every tier; with a STORE: look at that file",
 	  ctl_check, ctl_check_store },
+	{ NULL, "doctor", 0, 1, "[STORE]",
+	  "look at this host: what tier needs, and what would make it faster", NULL, ctl_doctor },
 	{ NULL, "requests", 0, 0, "", "requests and streams under way, and their age", ctl_requests,
 	  NULL },
 	{ NULL, "clients", 0, 0, "", "sessions: whose they are and what they hold", ctl_clients,
@@ -154,13 +156,15 @@ static int run(struct ctl *ctl, const char *socket, int argc, char **argv)
 	ctl->arguments = verb->arguments;
 	argc -= words;
 	argv += words;
-	if (verb->offline && argc)
+	if (verb->run && verb->offline && argc)
 		return flushed(verb->offline(ctl, argc, argv));
 	if (verb->most != CTL_OPTIONS) {
 		status = ctl_words(ctl, verb, &argc, &argv);
 		if (status != CTL_OK)
 			return status;
 	}
+	if (!verb->run)
+		return flushed(verb->offline(ctl, argc, argv));
 	error = tier_connect(&ctl->t, &options);
 	if (error) {
 		fprintf(stderr, "tierctl: %s\n", tier_error_text());
