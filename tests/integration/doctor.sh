@@ -36,8 +36,8 @@ for check in kernel membarrier io_uring memory; do
 	same "$check" "$(verdict $check "$doctor")" ok
 done
 same 'few files' "$(verdict 'open files' prlimit --nofile=64 "$doctor")" advice
-if [ "$(id -u)" = 0 ]; then same 'many files' "$(verdict 'open files' prlimit --nofile=20000 "$doctor")" ok; fi
 if [ "$(id -u)" = 0 ]; then
+	same 'many files' "$(verdict 'open files' prlimit --nofile=20000 "$doctor")" ok
 	same 'locked, root' "$(verdict 'locked memory' prlimit --memlock=65536 "$doctor")" ok
 	if [ "$(stat -f -c %T "$work")" != tmpfs ]; then
 		same 'a drive' "$(verdict store "$doctor")" ok
