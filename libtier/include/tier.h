@@ -474,7 +474,7 @@ struct tier_reserved {
 /*
  * Set room in CXL aside: puts under the reservation take it, and meet no eviction on their way.
  * options may be NULL. Ends with tier_reserve_end, at the deadline, or with the connection.
- * Errors: -EDQUOT all that are there may come to too much (try later), -ENOSPC nothing can go,
+ * Errors: -EDQUOT the sum of all reservations' p95 is too large (later), -ENOSPC nothing can go,
  * -EAGAIN too many (of our user 3,072), -ETIMEDOUT, -EACCES, -EINVAL, -ENOTCONN. Both block.
  */
 int tier_reserve(tier_context *c, const struct tier_reserve_options *options,
@@ -492,8 +492,8 @@ struct tier_range {
 }; /* -EINVAL when no part has such a layer */
 
 /*
- * How urgent a fetch is: the more urgent goes first, and what is no demand goes in small units and
- * in what demand leaves. A page on its way comes with the class of whoever needs it most.
+ * How urgent a fetch is. The more urgent goes first; all but demand goes in small units and in the
+ * time that demand leaves. A page on its way gets the most urgent class of those who wait for it.
  */
 #define TIER_CLASS_DEMAND 0u      /* somebody waits */
 #define TIER_CLASS_DEADLINE 1u    /* needed at the deadline; a prefetch's with one */
@@ -533,14 +533,14 @@ int64_t tier_fetch_pages(tier_context *c, const struct tier_page *pages, uint32_
 			 const struct tier_ask *ask);
 
 /*
- * Foresight: blocks will be read at ask->deadline_ns. Nothing moves yet: the daemon begins as late
- * as is safe (queues, residency and bandwidth as measured then), so that fast memory is not held
- * in vain. The completion comes when all is there or the deadline has passed: value = blocks usable
- * from the first, aux = blocks protected from eviction until shortly after the deadline (fewer:
- * the pin budget is used up), status READY, LATE, MISS, or DROPPED when the claim was not taken: 64
- * of ours wait already (aux >> 40 is 4), 384 of this user (5), 512 on the host (1), or the deadline
- * is over ten minutes away (0). Without one it begins at once, protecting nothing. tier_cancel ends
- * it. ask as for tier_fetch_start. Returns 0, -EAGAIN ring full, -ENOTCONN, -EINVAL. Any thread.
+ * Foresight: blocks will be read at ask->deadline_ns. Nothing moves yet. The daemon begins as late
+ * as is safe, by the queues, residency and bandwidth of that moment, so fast memory is not held in
+ * vain. The completion comes when all is there or at the deadline: value = blocks usable from the
+ * first, aux = blocks protected until shortly after the deadline (fewer when the pin budget is used
+ * up), status READY, LATE, MISS, or DROPPED: not accepted, because 64 of ours wait already (aux >>
+ * 40 is 4), 384 of this user (5), 512 on the host (1), or the deadline is more than ten minutes
+ * away (0). Without a deadline it begins at once and protects nothing. tier_cancel ends it. ask as
+ * for tier_fetch_start. Returns 0, -EAGAIN ring full, -ENOTCONN, -EINVAL. Any thread.
  */
 int tier_prefetch(tier_context *c, const tier_block *blocks, uint32_t count,
 		  const struct tier_ask *ask);
@@ -563,18 +563,18 @@ struct tier_session_options {
 };
 
 /*
- * Sessions: what comes next is known when a turn ends, but not when. The daemon learns how long
- * users of a tenant think, and has the first layers in the tier by the time that one may be back,
- * so many that the others stream in while these are computed (all of them when layer_ns is 0): late
- * (P2), into idle bandwidth, within half of the pin budget. RETURN fetches the rest at once, and
- * all of it is protected until the turn ends. Who does not come back costs nothing: the layers are
- * given back, the session is forgotten.
+ * Sessions: when a turn ends it is known what comes next, but not when. The daemon learns how long
+ * users of a tenant think. When one may be back, it has the first layers in the tier: so many that
+ * the others stream in while these are computed (all of them when layer_ns is 0). They come as late
+ * as is safe, in idle time, within half of the pin budget. RETURN fetches the rest at once, and all
+ * is protected until the turn ends. If nobody returns, the layers go and the session is forgotten.
  *
- * id is the caller's, one a conversation, for one connection at a time. options may be NULL but for
- * TURN_END. Completion: TURN_END value = blocks kept; RETURN status READY with aux = layers there
- * (all, or the first as above), LATE when they are not, MISS: not known (a host keeps 4,096; of the
- * user who has most one is forgotten). Results: -EBUSY another connection's, -ENOBUFS 2,048 of ours
- * away, -ENOENT CLOSE of an unknown one. Returns 0, -EAGAIN ring full, -ENOTCONN, -EINVAL.
+ * id is the caller's, one a conversation, for one connection at a time. Only TURN_END needs
+ * options. Completion: TURN_END value = blocks kept; RETURN status READY with aux = layers there
+ * (all, or the first as above), LATE when they are not, MISS: unknown id. The host keeps 4,096
+ * sessions; when full, it drops one of the user with the most. Results: -EBUSY another
+ * connection's, -ENOBUFS 2,048 of ours away, -ENOENT CLOSE of an unknown one. Returns 0, -EAGAIN
+ * ring full, -ENOTCONN, -EINVAL.
  */
 int tier_session(tier_context *c, uint64_t id, uint32_t event,
 		 const struct tier_session_options *options);
@@ -598,14 +598,14 @@ struct tier_plan_options {
 };
 
 /*
- * Plans: the accesses to come, in order. The daemon places by next use (Belady): what is read
- * furthest away leaves first, what comes next is loaded just in time, by the pace at which the
- * reader advances. A wish, no claim: blocks of other readers and demands are never stalled by it,
- * and a plan whose loaded blocks are not read is given up; what follows is demand.
+ * Plans: the accesses to come, in order. The daemon places by next use (Belady): the block whose
+ * next use is furthest away leaves first, and the next ones are loaded just in time, by the pace of
+ * the reader. A plan is a preference: it never stalls demand or blocks of other readers. One whose
+ * loaded blocks are not read is given up, and its later accesses are ordinary demand.
  *
- * The list is taken as it is now: blocks that are not there are left out. options may be NULL.
- * Errors: -ENOBUFS two plans of ours, six of our user's or eight in all, or a full arena, -EINVAL
- * (also a budget above the quota or below two blocks), -ENOTCONN. Blocks. End it before tier_close.
+ * Blocks that are not stored now are left out. options may be NULL. Errors: -ENOBUFS two plans of
+ * ours, six of our user's or eight in all, or a full arena, -EINVAL (also a budget above the quota
+ * or below two blocks), -ENOTCONN. Blocks. End it before tier_close.
  */
 int tier_plan_begin(tier_context *c, const struct tier_access *accesses, uint32_t count,
 		    const struct tier_plan_options *options, tier_plan **out);
@@ -625,12 +625,12 @@ int tier_migrate(tier_context *c, const tier_block *blocks, uint32_t count,
 		 const struct tier_ask *ask);
 
 /*
- * Claim that blocks stay at `tier` or above until unpin or the deadline (0 = until unpin, or our
- * process' end). Never moves data: what is not there yet is protected once it comes. *pin can be
- * used by every process of our user that has the context open. Pins have a budget (half of a
- * tier): blocks beyond it, from the last backwards, are left unprotected. What is pinned already,
- * by whomever, takes nothing of it. Returns the number of blocks now resident and protected.
- * Errors: -EDQUOT not one fits the budget, or too many pins of ours, -ESTALE. Blocks. Any thread.
+ * Keep blocks at `tier` or above until unpin or the deadline (0 = until unpin, or the end of our
+ * process). Moves no data: what is not there yet is protected once it comes. Every process of our
+ * user that has the context open can use *pin. Pins have a budget (half of a tier): the first
+ * blocks that fit it are protected. What anybody has pinned already takes nothing of it. Returns
+ * the number of blocks now resident and protected. Errors: -EDQUOT not one fits the budget, or too
+ * many pins of ours, -ESTALE. Blocks. Any thread.
  */
 int64_t tier_pin(tier_context *c, const tier_block *blocks, uint32_t count, uint32_t tier,
 		 uint64_t deadline_ns, uint64_t *pin);
@@ -675,11 +675,11 @@ struct tier_stream_options {
 
 /*
  * Begin to bring blocks of a prefix (at most 8,192, in order) into a memory tier. options may be
- * NULL: every page, to TIER_CXL. What the daemon refuses, tier_stream_wait tells. Of a prefix that
- * takes more than half of what the context may have there, TIER_MODE_CACHE brings the first blocks
- * that do not: TIER_MISSED. One of over 3/4 of the share for streams is TIER_LATE 30 s after others
- * began to wait for it. Errors: -EAGAIN 32 streams of this connection are open, or the ring is
- * full, -ENOTSUP the daemon is older, -ENOTCONN, -EINVAL, -ENOMEM. Any thread.
+ * NULL: every page, to TIER_CXL. A refusal by the daemon comes from tier_stream_wait. With
+ * TIER_MODE_CACHE only the first blocks come that fit half of what the context may have there; the
+ * stream then ends with TIER_MISSED. A stream that holds more than 3/4 of the stream pool ends with
+ * TIER_LATE once another user has waited for 30 s. Errors: -EAGAIN 32 streams of this connection
+ * are open, or the ring is full, -ENOTSUP older daemon, -ENOTCONN, -EINVAL, -ENOMEM. Any thread.
  */
 int tier_stream_open(tier_context *c, const tier_block *blocks, uint32_t count,
 		     const struct tier_stream_options *options, tier_stream **out);
@@ -707,10 +707,10 @@ int64_t tier_stream_wait(tier_stream *s, uint32_t layer, uint64_t deadline_ns);
 void tier_stream_release(tier_stream *s, uint32_t layer);
 
 /*
- * Flags for leases of the stream's pages, each page once: TIER_LEASE_LAST and the stream's number.
- * When such leases of every page of a layer have been given back, the layer is released by itself.
- * They must be given back before the stream is closed; layers of parts that only some blocks carry
- * still need tier_stream_release. 0 when there is no memory for the count: plain leases. Any
+ * Flags for leases of the stream's pages: TIER_LEASE_LAST and the stream's number. Lease each page
+ * with them once: a layer is released by itself when the leases of all its pages were given back.
+ * Give them back before the stream is closed. Layers of parts that only some blocks carry still
+ * need tier_stream_release. Returns 0 when there is no memory to count: use plain leases. Any
  * thread.
  */
 uint32_t tier_stream_last(tier_stream *s);
