@@ -342,6 +342,7 @@ void host_event(struct host *h, struct core_event *e)
 	h->now_ns += 1000;
 	e->now_ns = h->now_ns;
 	core_event(h->core, e);
+	FUZZ_CHECK(h->core->meter.items <= CORE_ITEMS_MAX);
 	host_look(h);
 }
 

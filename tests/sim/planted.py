@@ -44,8 +44,8 @@ PLANTS = {
         "store_page_seed(index_block(&x->ix, slot)->key, 0, s->page)"),
     "fetch-deadline-ignored": (
         "op/fetch.c",
-        "if (r->error || r->late || r->ctx->closing) {",
-        "if (r->error || r->ctx->closing) {"),
+        "return r->error || r->late || r->ending;",
+        "return r->error || r->ending;"),
     "early-publication": (
         "op/put_copy.c",
         "if (pending && !--block_use_make(x, slot)->missing)",
@@ -123,7 +123,7 @@ PLANTS = {
         "op/reserve.c",
         "reservations_end(c, CORE_CLIENTS_MAX, NULL, c->now_ns);",
         ";"),
-    "retained-by-another-tenant": ("op/put.c", "|| block_salt(x, slot) != p->args.salt)", ")"),
+    "retained-by-another-tenant": ("op/put_end.c", "|| block_salt(x, slot) != p->args.salt)", ")"),
     "session-of-another-client": (
         "hint/session.c",
         "if (s && (s->client != r->client || s->client_session != r->session)) {",
@@ -137,7 +137,7 @@ PLANTS = {
         "op/pin.c",
         "p->deadline_ns > now_ns))\n\t\t\tcontinue;",
         "p->deadline_ns > now_ns + 40 * MS))\n\t\t\tcontinue;"),
-    "narrowed-under-a-writer": ("op/put.c", "if (part_begun(x, slot, part))\n\t\t\tcontinue;", ""),
+    "narrowed-under-a-writer": ("op/put.c", "if (!begun)\n\t\t\tnarrow_part", "narrow_part"),
     "deletion-answered-unwritten": (
         "op/delete.c",
         "if (c->tombs[TOMBS_NEW].written + 1 < r->tomb_seq)",

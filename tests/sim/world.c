@@ -3,6 +3,7 @@
  * The world's life: moves, the bag of actions, crash and boot. See world.h for what is promised.
  */
 #include "tests/sim/world_priv.h"
+#include "tierd/core/unit/meter.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -197,6 +198,9 @@ void world_event(struct world *w, struct core_event *e)
 	foresight_look(w);
 	client_event(w);
 	core_event(w->core, e);
+	if (core_metrics(w->core)->event_items_most > CORE_ITEMS_MAX)
+		world_fail(w, "I8: an event looks at %llu items",
+			   (unsigned long long)core_metrics(w->core)->event_items_most);
 	foresight_check(w);
 	inside_decided(w);
 	w->result->events++;

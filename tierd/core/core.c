@@ -434,14 +434,19 @@ void core_event(struct core *c, const struct core_event *e)
 {
 	assert(e->now_ns >= c->now_ns);
 	c->now_ns = e->now_ns;
+	c->meter.items = 0;
 	dispatch(c, e);
 	prefix_step(c);
 	evacuate_step(c);
 	stream_work(c);
+	put_work(c);
 	request_run(c);
 	reserve_grow(c);
 	writeback_step(c);
 	sched_step(c);
+	c->metrics.items += c->meter.items;
+	if (c->meter.items > c->metrics.event_items_most)
+		c->metrics.event_items_most = c->meter.items;
 }
 
 bool core_accepts(const struct core *c, uint32_t client)
@@ -473,6 +478,8 @@ uint64_t core_next_tick(const struct core *c)
 	next = min_u64(next, min_u64(flush_next_tick(c), prove_next_tick(c)));
 	next = min_u64(next, min_u64(writeback_next_tick(c), clean_next_tick(c)));
 	next = min_u64(next, discard_next_tick(c));
+	if (c->put_freeing)
+		next = c->now_ns;
 	if (c->batch_open && c->batch_open->count)
 		next = min_u64(next, c->batch_open->since_ns + MS);
 	if (c->evacuation.ctx || c->zombies.count)

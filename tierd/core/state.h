@@ -14,6 +14,7 @@
 #include "tierd/core/unit/index.h"
 #include "tierd/core/book/lane.h"
 #include "tierd/core/unit/ledger.h"
+#include "tierd/core/unit/meter.h"
 #include "tierd/core/unit/page.h"
 #include "tierd/core/hint/plan.h"
 #include "tierd/core/unit/policy_ops.h"
@@ -77,7 +78,11 @@ struct context {
 	struct dirty dirty[CORE_RUNS_MAX];
 	uint32_t slots_live;  /* block slots in use, dropped ones included */
 	uint32_t punching;    /* segments */
+	uint32_t zombies;     /* dropped blocks with pages that are still to be retired */
 	uint32_t nvme_cursor; /* evict_nvme: next slot to look at */
+	struct {
+		uint32_t slot, page;
+	} leaving[ABI_MEM_TIERS]; /* evict.c: of a block, the page where its leaving goes on */
 	uint64_t index_ready[INDEX_AREAS]; /* up to these offsets it has huge pages */
 	uint64_t blocks, blocks_pending, nvme_bytes, dirty_bytes;
 	uint32_t put_copies; /* copy jobs of puts under way: their ends make room for the next */
@@ -123,7 +128,12 @@ struct request {
 	uint32_t outstanding; /* ios and copies under way for it */
 	uint32_t cursor;      /* first item not known to be done */
 	uint32_t total;
-	uint32_t held;        /* fetch: refs [0, held) carry a hold */
+	uint32_t held;        /* fetch: refs [released, held) carry a hold */
+	uint32_t released;
+	bool holding;         /* ... some are still to be held */
+	bool ending;          /* ... nothing is looked for any more: what came is counted */
+	uint32_t usable;      /* ending: blocks or pages that are there, before the one at ... */
+	uint32_t counting;    /* ... this page of the next block, or page of the list */
 	uint32_t stripe;      /* fetch: so many blocks come whole before the next ones */
 	uint32_t built;       /* fetch: items before it are there or on their way */
 	uint32_t counted;     /* fetch: items before it were looked at once */
@@ -176,6 +186,18 @@ struct put {
 	bool brings;               /* ... which has one at least */
 	bool joined;               /* the prompt brought the block before the next one, too */
 	uint32_t written;          /* durable: blocks known to be in the durable log */
+	/* Walks that go on where they were in the event before: */
+	uint32_t prepared;         /* committing: blocks that are ready to be copied to, */
+	uint32_t look;             /* ... page of the next one's part, or of the gap's block */
+	uint32_t begun;            /* ... of that block: parts that somebody brings */
+	uint32_t gap;              /* ... blocks that were looked at for gaps */
+	bool ending, freeing;      /* over: what came is counted and kept, then it lets go */
+	bool replaced;             /* ... what it replaces has left */
+	bool shared;               /* ... of a block that others still write */
+	int32_t res;               /* ... its answer, */
+	uint32_t counted, visible; /* ... blocks counted, of these whole, */
+	uint32_t kept_on, freed;   /* ... retained, let go */
+	struct put *next_freeing;  /* ... nobody else comes back to it */
 	struct put *next;          /* free list, or its client's */
 };
 
@@ -341,6 +363,7 @@ struct core {
 	struct core_config config;
 	uint64_t now_ns;
 	struct core_metrics metrics;
+	struct meter meter;
 	struct pool pool[ABI_MEM_TIERS];
 	struct store *store; /* NULL: no NVMe tier */
 
@@ -364,6 +387,7 @@ struct core {
 	uint32_t requests, requests_high; /* requests [0, high) may be in use */
 	uint64_t request_seq;
 	struct put *put, *put_free, *put_orphans; /* orphans: committing, their client has gone */
+	struct put *put_freeing; /* let go by nobody's step: put_work */
 	uint64_t put_seq;
 
 	struct sched *sched;

@@ -34,7 +34,9 @@ static void need_of_requests(const struct core *c, const struct context *x, stru
 		size_t item_bytes = r->sqe.op == ABI_OP_FETCH_PAGES ? sizeof(struct abi_page_ref)
 								    : sizeof(struct abi_block_ref);
 
-		for (uint32_t k = 0; r->phase != REQUEST_FREE && r->ctx == x && k < r->held; k++) {
+		if (r->phase == REQUEST_FREE || r->ctx != x)
+			continue;
+		for (uint32_t k = r->released; k < r->held; k++) {
 			uint32_t slot;
 
 			memcpy(&slot, r->arg + k * item_bytes, sizeof(slot));

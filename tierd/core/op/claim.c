@@ -200,7 +200,7 @@ void prefetch_begin(struct core *c, struct request *r)
 		return;
 	}
 	r->use_ns = r->deadline_ns;
-	fetch_resolve(r);
+	fetch_resolve(c, r);
 	claim_take(c, r);
 }
 

@@ -85,15 +85,12 @@ static uint32_t stripe_blocks(const struct request *r)
 	return blocks < r->held ? (uint32_t)blocks : r->held;
 }
 
-/* Item i of a FETCH: which block, which page. */
-static void fetch_item(const struct request *r, uint32_t i, uint32_t *ref, uint32_t *page)
+/* Item i of so many blocks: which block, which page. */
+static void blocks_item(const struct request *r, uint32_t i, uint32_t blocks, uint32_t *ref,
+			uint32_t *page)
 {
 	const struct abi_geometry *g = context_geometry(r->ctx);
-	uint32_t pages = r->total / r->held; /* of a block */
-	uint32_t start = i / pages / r->stripe * r->stripe;
-	uint32_t blocks = r->held - start < r->stripe ? r->held - start : r->stripe;
 
-	i -= start * pages;
 	for (uint32_t k = 0; k < g->part_count; k++) {
 		const struct abi_part *part = &g->part[k];
 		uint32_t first, n, per_layer = blocks * part->groups;
@@ -105,11 +102,22 @@ static void fetch_item(const struct request *r, uint32_t i, uint32_t *ref, uint3
 			i -= n * per_layer;
 			continue;
 		}
-		*ref = start + i % per_layer / part->groups;
+		*ref = i % per_layer / part->groups;
 		*page = part->page_base + (first + i / per_layer) * part->groups + i % part->groups;
 		return;
 	}
 	assert(!"i is below r->total");
+}
+
+/* Item i of a FETCH. */
+static void fetch_item(const struct request *r, uint32_t i, uint32_t *ref, uint32_t *page)
+{
+	uint32_t pages = r->total / r->held; /* of a block */
+	uint32_t start = i / pages / r->stripe * r->stripe;
+	uint32_t blocks = r->held - start < r->stripe ? r->held - start : r->stripe;
+
+	blocks_item(r, i - start * pages, blocks, ref, page);
+	*ref += start;
 }
 
 static void item(const struct request *r, uint32_t i, struct abi_block_ref *ref, uint32_t *page)
@@ -135,7 +143,7 @@ bool fetch_block_there(const struct context *x, struct abi_block_ref ref)
 }
 
 /* Resolve keys to references in place, once: 8 bytes take the room of 32, from the front. */
-void fetch_resolve(struct request *r)
+void fetch_resolve(struct core *c, struct request *r)
 {
 	struct abi_block_ref *ref = (struct abi_block_ref *)r->arg;
 	uint8_t key[ABI_KEY_BYTES];
@@ -143,6 +151,7 @@ void fetch_resolve(struct request *r)
 	if (!(r->sqe.flags & ABI_SQE_KEYS))
 		return;
 	r->sqe.flags &= (uint16_t)~ABI_SQE_KEYS;
+	meter_charge(&c->meter, r->sqe.count); /* no more keys fit than are a piece */
 	for (uint32_t i = 0; i < r->sqe.count; i++) {
 		memcpy(key, r->arg + (size_t)i * ABI_KEY_BYTES, sizeof(key));
 		ref[i].slot = index_find(&r->ctx->ix, key);
@@ -160,46 +169,64 @@ static void hold(struct core *c, struct request *r, uint32_t slot)
 		stage_use(c, r->ctx, slot);
 }
 
-static void hold_blocks(struct core *c, struct request *r)
+/* Returns false when the one at r->held is not there: it is the first that does not count. */
+static bool hold_block(struct core *c, struct request *r)
 {
 	const struct abi_block_ref *ref = (const struct abi_block_ref *)r->arg;
 
-	fetch_resolve(r);
-	for (; r->held < r->sqe.count && fetch_block_there(r->ctx, ref[r->held]); r->held++)
-		hold(c, r, ref[r->held].slot);
-	if (r->held < r->sqe.count)
+	if (!fetch_block_there(r->ctx, ref[r->held])) {
 		r->status = ABI_STATUS_MISS;
-	r->total = r->held * fetch_range_pages(r);
-	r->stripe = stripe_blocks(r);
-}
-
-static void hold_pages(struct core *c, struct request *r)
-{
-	struct abi_page_ref *p = (struct abi_page_ref *)r->arg;
-
-	for (r->held = 0; r->held < r->sqe.count; r->held++) {
-		struct abi_block_ref ref = { p[r->held].slot, p[r->held].generation };
-
-		if (p[r->held].page < r->ctx->ix.pages_per_block &&
-		    fetch_block_there(r->ctx, ref)) {
-			hold(c, r, ref.slot);
-			continue;
-		}
-		p[r->held].slot = ABI_SLOT_NONE;
-		r->status = ABI_STATUS_MISS;
+		return false;
 	}
-	r->total = r->held;
+	hold(c, r, ref[r->held].slot);
+	return true;
 }
 
-void fetch_release(struct core *c, struct request *r)
+static bool hold_page(struct core *c, struct request *r)
+{
+	struct abi_page_ref *p = (struct abi_page_ref *)r->arg + r->held;
+	struct abi_block_ref ref = { p->slot, p->generation };
+
+	if (p->page < r->ctx->ix.pages_per_block && fetch_block_there(r->ctx, ref)) {
+		hold(c, r, ref.slot);
+		return true;
+	}
+	p->slot = ABI_SLOT_NONE;
+	r->status = ABI_STATUS_MISS;
+	return true;
+}
+
+/* Hold what is there. False: not all of it yet, there is more than one event looks at. */
+static bool hold_all(struct core *c, struct request *r)
+{
+	bool pages = r->sqe.op == ABI_OP_FETCH_PAGES, more = true;
+
+	for (; more && r->held < r->sqe.count && !meter_spent(&c->meter); r->held += more) {
+		meter_charge(&c->meter, 1);
+		more = pages ? hold_page(c, r) : hold_block(c, r);
+	}
+	r->total = pages ? r->held : r->held * fetch_range_pages(r);
+	if (more && r->held < r->sqe.count)
+		return false;
+	r->holding = false;
+	r->stripe = pages ? 0 : stripe_blocks(r);
+	c->metrics.fetch_pages += r->total;
+	return true;
+}
+
+/* False: not all yet. */
+bool fetch_release(struct core *c, struct request *r)
 {
 	size_t item_bytes = r->sqe.op == ABI_OP_FETCH_PAGES ? sizeof(struct abi_page_ref)
 							    : sizeof(struct abi_block_ref);
 
-	for (uint32_t i = 0; i < r->held; i++) {
+	while (r->released < r->held) {
 		uint32_t slot;
 
-		memcpy(&slot, r->arg + i * item_bytes, sizeof(slot));
+		if (meter_spent(&c->meter))
+			return false;
+		meter_charge(&c->meter, 1);
+		memcpy(&slot, r->arg + r->released++ * item_bytes, sizeof(slot));
 		if (slot == ABI_SLOT_NONE)
 			continue;
 		/* It was asked for: it is recent, also where only some of its pages came. */
@@ -208,61 +235,92 @@ void fetch_release(struct core *c, struct request *r)
 		if (r->sqe.op == ABI_OP_MIGRATE)
 			migrate_released(c, r, slot);
 	}
-	r->held = 0;
+	r->held = r->released = 0;
+	return true;
 }
 
-static bool item_ready(const struct request *r, uint32_t i)
+static bool page_ready(const struct request *r, struct abi_block_ref ref, uint32_t page)
 {
-	struct abi_block_ref ref;
-	uint32_t page;
-	const struct abi_page *d;
-
-	item(r, i, &ref, &page);
 	if (ref.slot == ABI_SLOT_NONE || !fetch_block_there(r->ctx, ref))
 		return false;
 	if (!(index_block(&r->ctx->ix, ref.slot)->parts >> r->ctx->page_part[page] & 1))
 		return true; /* not a page that this block has */
-	d = index_page(&r->ctx->ix, ref.slot, page);
-	return page_state(d, r->sqe.tier) == ABI_PAGE_READY;
+	return page_state(index_page(&r->ctx->ix, ref.slot, page), r->sqe.tier) == ABI_PAGE_READY;
 }
 
-/* Blocks usable from the first, or pages that are there. */
-static uint64_t usable(const struct request *r)
+/* Is all of a block there? Then its pages need not be looked at. */
+static bool block_ready(const struct request *r, struct abi_block_ref ref)
 {
-	uint32_t first_bad = r->held;
-	uint64_t ready = 0;
+	return fetch_block_there(r->ctx, ref) &&
+	       r->ctx->meta[ref.slot].there[r->sqe.tier].pages == block_pages(r->ctx, ref.slot);
+}
 
-	for (uint32_t i = 0; i < r->total; i++) {
-		uint32_t ref = 0, page;
+/* Count the pages of the list that are there. False: not all yet. */
+static bool count_pages(struct core *c, struct request *r)
+{
+	const struct abi_page_ref *p = (const struct abi_page_ref *)r->arg;
 
-		if (item_ready(r, i)) {
-			ready++;
+	for (; r->counting < r->total; r->counting++) {
+		struct abi_block_ref ref = { p[r->counting].slot, p[r->counting].generation };
+
+		if (meter_spent(&c->meter))
+			return false;
+		meter_charge(&c->meter, 1);
+		r->usable += page_ready(r, ref, p[r->counting].page);
+	}
+	return true;
+}
+
+/* Count the blocks that are usable, from the first. False: not all yet. */
+static bool count_blocks(struct core *c, struct request *r)
+{
+	const struct abi_block_ref *ref = (const struct abi_block_ref *)r->arg;
+	uint32_t pages = r->held ? r->total / r->held : 0, none, page;
+
+	while (r->usable < r->held) {
+		if (meter_spent(&c->meter))
+			return false;
+		meter_charge(&c->meter, 1);
+		if (r->counting == pages || block_ready(r, ref[r->usable])) {
+			r->usable++;
+			r->counting = 0;
 			continue;
 		}
-		if (r->sqe.op == ABI_OP_FETCH_PAGES)
-			continue;
-		fetch_item(r, i, &ref, &page);
-		if (ref < first_bad)
-			first_bad = ref;
+		blocks_item(r, r->counting, 1, &none, &page);
+		if (!page_ready(r, ref[r->usable], page))
+			return true;
+		r->counting++;
 	}
-	return r->sqe.op == ABI_OP_FETCH_PAGES ? ready : first_bad;
+	return true;
+}
+
+/* How many are there? Of a client that has gone nobody asks. False: not known yet. */
+static bool count_usable(struct core *c, struct request *r)
+{
+	if (r->error == -ECONNRESET)
+		return true;
+	return r->sqe.op == ABI_OP_FETCH_PAGES ? count_pages(c, r) : count_blocks(c, r);
 }
 
 static void fetch_end(struct core *c, struct request *r)
 {
-	uint64_t whole = r->sqe.op == ABI_OP_FETCH_PAGES ? r->total : r->held;
-	uint64_t value = usable(r);
+	uint32_t whole = r->sqe.op == ABI_OP_FETCH_PAGES ? r->total : r->held;
 
+	r->ending = true;
+	if (!count_usable(c, r)) {
+		request_wake(c, r);
+		return;
+	}
 	if (r->error == -EIO) {
 		r->error = 0; /* told by status: the engine recomputes */
 		r->status = ABI_STATUS_MISS;
-	} else if ((r->late && value < whole) || claim_over(c, r)) {
+	} else if ((r->late && r->usable < whole) || claim_over(c, r)) {
 		r->status = ABI_STATUS_LATE;
 	}
 	if (r->sqe.op == ABI_OP_PREFETCH && !r->error)
 		claim_protect(c, r);
 	claim_finished(c, r);
-	request_end(c, r, r->error, value, r->protected_blocks);
+	request_end(c, r, r->error, r->usable, r->protected_blocks);
 }
 
 /* ---- step --------------------------------------------------------------------------------- */
@@ -381,16 +439,22 @@ static void fetch_wait(struct core *c, struct request *r, const struct mover *b,
 }
 
 /*
- * Look at items from the cursor on. Those before r->built are there or on their way: while the one
- * at the cursor is not there yet, they are not looked at again.
+ * Look at items from the cursor on, to *end or as far as one event goes. Those before r->built are
+ * there or on their way: while the one at the cursor is not there yet, they are not looked at
+ * again.
  */
 static enum move_state fetch_items(struct core *c, struct request *r, struct mover *b,
-				    uint32_t end)
+				   uint32_t *end)
 {
 	enum move_state state = MOVE_THERE;
 	uint32_t i = r->cursor;
 
-	while (i < end) {
+	while (i < *end) {
+		if (meter_spent(&c->meter)) {
+			*end = i;
+			break;
+		}
+		meter_charge(&c->meter, 1);
 		state = fetch_page(c, r, b, i);
 		if (state == MOVE_BLOCKED)
 			break;
@@ -406,19 +470,21 @@ static enum move_state fetch_items(struct core *c, struct request *r, struct mov
 	return state;
 }
 
-void fetch_step(struct core *c, struct request *r)
+/* Is there nothing to look at any more? */
+static bool fetch_is_over(struct request *r)
 {
+	if (r->ctx->closing && !r->error && !r->ending)
+		r->error = -ENOENT;
+	return r->error || r->late || r->ending;
+}
+
+static void fetch_look(struct core *c, struct request *r)
+{
+	uint32_t left = r->total - r->cursor;
 	struct mover b = { .io = NULL };
 	enum move_state state;
-	uint32_t end;
+	uint32_t end, window;
 
-	r->phase = REQUEST_RUN;
-	if (r->error || r->late || r->ctx->closing) {
-		if (r->ctx->closing && !r->error)
-			r->error = -ENOENT;
-		fetch_end(c, r);
-		return;
-	}
 	if (r->losses != sched_losses(c) || r->leaving) {
 		r->losses = sched_losses(c);
 		r->leaving = false;
@@ -426,25 +492,34 @@ void fetch_step(struct core *c, struct request *r)
 	}
 	if (r->sqe.tier == ABI_TIER_HBM)
 		r->built = r->cursor; /* what came to CXL goes further */
-	end = r->total - r->cursor > FETCH_WINDOW ? r->cursor + FETCH_WINDOW : r->total;
-	state = fetch_items(c, r, &b, end);
+	end = window = left > FETCH_WINDOW ? r->cursor + FETCH_WINDOW : r->total;
+	state = fetch_items(c, r, &b, &end);
 	move_submit(c, r, &b);
 	if (r->cursor == r->total)
 		fetch_end(c, r);
-	else if (state != MOVE_BLOCKED && end < r->total && r->cursor == end)
+	else if (state != MOVE_BLOCKED && (end < window || (end < r->total && r->cursor == end)))
 		request_wake(c, r);
 	else
 		fetch_wait(c, r, &b, state == MOVE_BLOCKED);
+}
+
+void fetch_step(struct core *c, struct request *r)
+{
+	r->phase = REQUEST_RUN;
+	if (r->holding && !r->error && !r->ctx->closing && !hold_all(c, r))
+		request_wake(c, r);
+	else if (fetch_is_over(r))
+		fetch_end(c, r);
+	else
+		fetch_look(c, r);
 }
 
 void fetch_begin(struct core *c, struct request *r)
 {
 	if (r->foreseen && c->staged.bytes)
 		evict_drain_logs(c); /* what was read before is no use of what comes now */
-	if (r->sqe.op == ABI_OP_FETCH_PAGES)
-		hold_pages(c, r);
-	else
-		hold_blocks(c, r);
-	c->metrics.fetch_pages += r->total;
+	if (r->sqe.op != ABI_OP_FETCH_PAGES)
+		fetch_resolve(c, r);
+	r->holding = true;
 	fetch_step(c, r);
 }

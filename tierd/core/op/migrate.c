@@ -116,7 +116,7 @@ void migrate_begin(struct core *c, struct request *r)
 		fetch_begin(c, r);
 		return;
 	}
-	fetch_resolve(r);
+	fetch_resolve(c, r);
 	demote_step(c, r);
 }
 

@@ -26,8 +26,8 @@ uint64_t request_next_deadline(const struct core *c);
 /* fetch.c, pin.c, delete.c: steps of their requests */
 void fetch_begin(struct core *c, struct request *r);
 void fetch_step(struct core *c, struct request *r);
-void fetch_release(struct core *c, struct request *r);
-void fetch_resolve(struct request *r);
+bool fetch_release(struct core *c, struct request *r);
+void fetch_resolve(struct core *c, struct request *r);
 uint64_t fetch_range_bytes(const struct request *r);
 uint32_t fetch_range_pages(const struct request *r);
 bool fetch_block_there(const struct context *x, struct abi_block_ref ref);

@@ -16,33 +16,6 @@
 
 #include "tierd/core/state.h"
 
-/* ---- retention ---------------------------------------------------------------------------- */
-
-/* What the put says of a block that is committed, if it is its tenant's. */
-void put_retain_block(struct core *c, const struct put *p, uint32_t slot)
-{
-	struct context *x = p->ctx;
-
-	if ((!p->args.priority && !p->args.ttl_ms) || block_salt(x, slot) != p->args.salt)
-		return;
-	retain_say(c, x, slot, p->args.priority, p->args.ttl_ms);
-	if (x->meta[slot].persist == PERSIST_REFUSED)
-		admit_again(c, x, slot, false); /* priority counts there, too */
-}
-
-static void put_retain(struct core *c, const struct put *p)
-{
-	if (!p->args.priority && !p->args.ttl_ms)
-		return;
-	for (uint32_t i = 0; i < p->done; i++) {
-		uint32_t slot = p->ref[i].slot;
-
-		if (block_alive(p->ctx, p->ref[i]) &&
-		    index_block(&p->ctx->ix, slot)->state == ABI_BLOCK_COMMITTED)
-			put_retain_block(c, p, slot);
-	}
-}
-
 /* ---- reserve ------------------------------------------------------------------------------ */
 
 static int args_check(const struct context *x, const struct abi_put_args *a, uint32_t count)
@@ -221,64 +194,14 @@ static struct put *put_get(struct core *c, struct request *r)
 	p->durable = r->sqe.flags & ABI_SQE_DURABLE;
 	p->deadline_ns =
 		r->sqe.deadline_ns ? r->sqe.deadline_ns : c->now_ns + c->config.put_deadline_ns;
-	p->done = 0;
+	p->done = p->freed = p->kept_on = p->counted = p->visible = 0;
+	p->prepared = p->look = p->gap = p->begun = 0;
+	p->ending = p->freeing = p->shared = p->replaced = false;
 	memset(p->mine, 0, sizeof(p->mine));
 	memset(p->kept, 0, sizeof(p->kept));
 	p->next = k->puts;
 	k->puts = p;
 	return p;
-}
-
-static void put_unlink(struct core *c, struct put *p)
-{
-	struct put **link = &c->put_orphans;
-
-	if (p->client < CORE_CLIENTS_MAX)
-		link = &c->client[p->client].puts;
-	while (*link != p)
-		link = &(*link)->next;
-	*link = p->next;
-}
-
-/*
- * Unhook a put. Pending blocks that nobody writes any more go, but for those of a sharded put; who
- * else writes them waits no longer for what this one has not brought.
- */
-static void put_free(struct core *c, struct put *p)
-{
-	struct context *x = p->ctx;
-	bool shared = false;
-
-	for (uint32_t i = 0; i < p->done; i++) {
-		uint32_t slot = p->ref[i].slot;
-		const struct block_meta *m = &x->meta[slot];
-		struct block_use *use;
-		bool pending;
-
-		if (bit_get(p->kept, i))
-			block_unhold(c, x, slot);
-		if (!put_mine(p, i))
-			continue;
-		use = block_use_make(x, slot);
-		assert(use->writers > 0);
-		use->writers--;
-		pending = index_block(&x->ix, slot)->state == ABI_BLOCK_PENDING;
-		shared |= pending && use->writers;
-		if (m->flags & BLOCK_DROPPED)
-			block_release(c, x, slot);
-		else if (pending && !use->writers && !(m->flags & BLOCK_SHARDED))
-			block_drop(c, x, slot);
-		else
-			block_use_settle(x, slot);
-	}
-	if (shared)
-		request_wake_phase(c, REQUEST_WRITTEN);
-	put_unlink(c, p);
-	account_give(c, p->account, p->client < CORE_CLIENTS_MAX ? &c->client[p->client] : NULL,
-		     ACCOUNT_PUTS);
-	p->used = false;
-	p->next = c->put_free;
-	c->put_free = p;
 }
 
 /*
@@ -338,13 +261,14 @@ void put_reserve(struct core *c, struct request *r)
 	p->whole = store_block_pages(context_geometry(x), p->needs);
 	shard_measure(x, p);
 	prompt_begin(c, p);
+	meter_charge(&c->meter, p->args.count); /* no more keys fit than are a piece */
 	for (uint32_t i = 0; i < p->args.count; i++) /* all at once: each is far from the others */
 		index_prefetch(&x->ix, p->keys + (size_t)i * ABI_KEY_BYTES);
 	for (; p->done < p->args.count && !err; p->done += !err)
 		err = reserve_one(c, x, p, p->done, &aux);
 	p->keys = NULL; /* the request's memory */
 	if (err)
-		put_free(c, p);
+		put_let_free(c, p);
 	else
 		prompt_end(c, p);
 	if (err != -ENOSPC || !slots_come(c, x)) {
@@ -391,39 +315,6 @@ void put_view(const struct put *p, struct core_request_view *out)
 	assert(out->done <= out->count);
 }
 
-/*
- * All of a put is whole: the shorter block that it goes on from is not needed any more. Where no
- * tombstone finds room it may come back after a restart, and leave as others do.
- */
-static void put_replace(struct core *c, const struct put *p)
-{
-	static const uint8_t none[ABI_KEY_BYTES];
-	uint32_t slot;
-
-	if (memcmp(p->args.replaces, none, sizeof(none)) == 0 || p->epoch != p->ctx->spec.epoch)
-		return;
-	slot = index_find(&p->ctx->ix, p->args.replaces);
-	if (slot == ABI_SLOT_NONE || index_block(&p->ctx->ix, slot)->state != ABI_BLOCK_COMMITTED)
-		return;
-	tombstone(c, p->ctx, p->args.replaces, c->store ? store_lsn(c->store) : 0);
-	block_drop(c, p->ctx, slot);
-	c->metrics.blocks_replaced++;
-}
-
-static void put_end(struct core *c, struct request *r, int res)
-{
-	uint64_t visible = put_visible(r->put);
-
-	assert(!r->outstanding);
-	if (!res && visible == r->put->args.count)
-		put_replace(c, r->put);
-	put_retain(c, r->put);
-	put_free(c, r->put);
-	r->put = NULL;
-	evict_room_ahead(c, r->ctx, ABI_TIER_CXL);
-	request_end(c, r, res, visible, 0);
-}
-
 /* A block stored before without durability: write it again, into the durable log. */
 static bool make_durable(struct core *c, struct context *x, uint32_t slot)
 {
@@ -443,65 +334,97 @@ static bool make_durable(struct core *c, struct context *x, uint32_t slot)
 	return false;
 }
 
-/* Has anyone a page of the part in CXL, or on its way there? */
-static bool part_begun(const struct context *x, uint32_t slot, uint32_t part)
+/*
+ * Has anyone a page of the part in CXL, or on its way there? 1 yes, 0 no, -EAGAIN: not known yet;
+ * it is looked at from p->look on.
+ */
+static int part_begun(struct core *c, struct put *p, uint32_t slot, uint32_t part)
 {
+	const struct context *x = p->ctx;
 	const struct abi_part *q = &x->spec.geometry.part[part];
+	uint32_t pages = block_words(x, slot) ? q->layers * q->groups : 0;
+	int begun = 0;
 
-	for (uint32_t i = 0; i < q->layers * q->groups; i++)
-		if (page_state(index_page(&x->ix, slot, q->page_base + i), ABI_TIER_CXL))
-			return true;
-	return false;
+	for (; !begun && p->look < pages; p->look++) {
+		if (meter_spent(&c->meter))
+			return -EAGAIN;
+		meter_charge(&c->meter, 1);
+		begun = page_state(index_page(&x->ix, slot, q->page_base + p->look),
+				   ABI_TIER_CXL) != ABI_PAGE_ABSENT;
+	}
+	p->look = 0;
+	return begun;
+}
+
+/* A pending block does not wait for the part any more. */
+static void narrow_part(struct core *c, struct put *p, uint32_t slot, uint32_t part)
+{
+	struct context *x = p->ctx;
+
+	index_block(&x->ix, slot)->parts &= ~(1u << part);
+	block_use_make(x, slot)->missing -=
+		x->spec.geometry.part[part].layers * x->spec.geometry.part[part].groups;
+	if (block_use(x, slot)->missing)
+		return;
+	block_commit(c, x, slot);
+	writeback_enqueue(c, x, slot);
+	put_retain_block(c, p, slot);
 }
 
 /*
  * First commit wins: a pending block no longer waits for parts of rule "last n" that only another,
- * perhaps hung, writer announced. If these were all that it waited for, it is whole now.
+ * perhaps hung, writer announced. If these were all that it waited for, it is whole now. False: it
+ * is not known yet whether they have begun.
  */
-static void narrow(struct core *c, struct put *p, uint32_t i)
+static bool narrow(struct core *c, struct put *p, uint32_t i)
 {
 	struct context *x = p->ctx;
 	uint32_t slot = p->ref[i].slot, foreign;
 	struct abi_block *b = index_block(&x->ix, slot);
+	int begun;
 
+	meter_charge(&c->meter, 1);
 	if (!put_mine(p, i) || b->state != ABI_BLOCK_PENDING)
-		return;
+		return true;
 	foreign = b->parts & ~p->args.parts; /* mostly none */
 	if (foreign)
 		foreign &= ~p->needs;
 	for (; foreign; foreign &= foreign - 1) {
 		uint32_t part = (uint32_t)__builtin_ctz(foreign);
 
-		if (part_begun(x, slot, part))
-			continue;
-		b->parts &= ~(1u << part);
-		block_use_make(x, slot)->missing -=
-			x->spec.geometry.part[part].layers * x->spec.geometry.part[part].groups;
-		if (!block_use(x, slot)->missing) {
-			block_commit(c, x, slot);
-			writeback_enqueue(c, x, slot);
-			put_retain_block(c, p, slot);
-		}
+		begun = p->begun >> part & 1 ? 1 : part_begun(c, p, slot, part);
+		if (begun < 0)
+			return false;
+		p->begun |= (uint32_t)begun << part;
+		if (!begun)
+			narrow_part(c, p, slot, part);
 	}
+	p->begun = 0;
+	return true;
 }
 
-/* All of its blocks are clean in the durable log? A block that went meanwhile fails the put. */
-static bool put_written(struct core *c, struct request *r)
+/*
+ * All of its blocks are clean in the durable log? A block that went meanwhile fails the put.
+ * -EAGAIN: not all were looked at.
+ */
+static int put_written(struct core *c, struct request *r)
 {
 	struct put *p = r->put;
 
 	for (; p->written < p->done; p->written++) {
 		struct abi_block_ref ref = p->ref[p->written];
 
-		narrow(c, p, p->written); /* again: who brought the rest may have failed */
+		/* again: who brought the rest may have failed */
+		if (meter_spent(&c->meter) || !narrow(c, p, p->written))
+			return -EAGAIN;
 		if (!block_alive(p->ctx, ref))
 			r->error = -ENOSPC;
 		else if (p->ctx->meta[ref.slot].settle == SETTLE_UNKNOWN)
 			r->error = -EIO;
 		else if (!make_durable(c, p->ctx, ref.slot))
-			return false;
+			return 0;
 	}
-	return true;
+	return 1;
 }
 
 /* Does a durable catalog say the context's epoch? Recovery takes blocks of that one alone. */
@@ -513,8 +436,12 @@ static bool epoch_listed(const struct core *c, const struct context *x)
 static void put_durable_step(struct core *c, struct request *r)
 {
 	if (!r->sync_seq) {
-		if (!put_written(c, r)) {
+		int written = put_written(c, r);
+
+		if (written <= 0) {
 			r->phase = REQUEST_WRITTEN;
+			if (written < 0)
+				request_wake(c, r);
 			return;
 		}
 		r->sync_seq = c->write_seq + 1; /* records up to here, as a number above 0 */
@@ -530,7 +457,9 @@ static void put_durable_step(struct core *c, struct request *r)
 
 void put_let_go(struct core *c, struct put *p)
 {
-	for (uint32_t i = 0; i < p->done; i++) {
+	if (p->durable)
+		meter_charge(&c->meter, p->done);
+	for (uint32_t i = 0; p->durable && i < p->done; i++) {
 		uint32_t slot = p->ref[i].slot;
 
 		if (!bit_get(p->kept, i))
@@ -559,9 +488,11 @@ static int put_trouble(const struct request *r)
  * Is all of it done, though it was cancelled or its time was over while the last bytes came? A
  * durable put wants more: that it survives is not known.
  */
-static bool put_done(const struct request *r, int trouble)
+static bool put_done(struct core *c, const struct request *r, int trouble)
 {
 	const struct put *p = r->put;
+
+	meter_charge(&c->meter, p->done);
 
 	assert(trouble && !r->outstanding);
 	return (trouble == -ECANCELED || trouble == -ETIMEDOUT) && !p->durable &&
@@ -569,12 +500,43 @@ static bool put_done(const struct request *r, int trouble)
 	       put_visible(p) == p->args.count;
 }
 
+/* What a durable put finds stored without durability must stay in CXL until it is written again. */
+static void put_keep(struct put *p, uint32_t i)
+{
+	if (!put_mine(p, i) || !block_alive(p->ctx, p->ref[i]))
+		return;
+	block_hold(p->ctx, p->ref[i].slot);
+	p->kept[i / 64] |= 1ull << i % 64;
+}
+
+/* Before the first byte is copied. False: not all of its blocks are ready yet. */
+static bool put_prepare(struct core *c, struct put *p)
+{
+	uint32_t all = p->durable ? 2 * p->done : p->done;
+
+	for (; p->prepared < all && !meter_spent(&c->meter); p->prepared++) {
+		if (p->prepared >= p->done)
+			put_keep(p, p->prepared - p->done);
+		else if (!narrow(c, p, p->prepared))
+			break;
+	}
+	return p->prepared == all;
+}
+
 void put_commit_step(struct core *c, struct request *r)
 {
-	int trouble = put_trouble(r);
+	int trouble = put_trouble(r), gap;
 	uint32_t state;
 
 	r->phase = REQUEST_RUN;
+	if (r->put->ending) {
+		put_end(c, r, 0);
+		return;
+	}
+	if (r->error != -ECONNRESET && !put_prepare(c, r->put)) {
+		request_wake(c, r);
+		return;
+	}
 	if (!trouble && r->cursor < r->total) {
 		if (!put_copy(c, r))
 			return;
@@ -583,26 +545,15 @@ void put_commit_step(struct core *c, struct request *r)
 	if (r->outstanding)
 		return; /* request_landed comes back */
 	if (trouble)
-		put_end(c, r, put_done(r, trouble) ? 0 : trouble);
+		put_end(c, r, put_done(c, r, trouble) ? 0 : trouble);
 	else if (r->cursor < r->total)
 		request_wake(c, r);
-	else if (!r->sync_seq && shard_gap(r, &state))
-		state == ABI_PAGE_ABSENT ? request_wake(c, r) : request_wait_space(c, r);
+	else if (!r->sync_seq && (gap = shard_gap(c, r, &state)))
+		gap < 0 || state == ABI_PAGE_ABSENT ? request_wake(c, r) : request_wait_space(c, r);
 	else if (!r->put->durable)
 		put_end(c, r, 0);
 	else
 		put_durable_step(c, r);
-}
-
-/* What a durable put finds stored without durability must stay in CXL until it is written again. */
-static void put_keep(struct put *p)
-{
-	for (uint32_t i = 0; i < p->done; i++) {
-		if (!put_mine(p, i) || !block_alive(p->ctx, p->ref[i]))
-			continue;
-		block_hold(p->ctx, p->ref[i].slot);
-		p->kept[i / 64] |= 1ull << i % 64;
-	}
 }
 
 static struct put *put_of(struct core *c, const struct request *r)
@@ -619,7 +570,7 @@ static bool put_expired(const struct core *c, const struct request *r)
 {
 	const struct put *p = &c->put[r->sqe.handle % CORE_REQUESTS_MAX];
 
-	assert(!p->used || !p->expired);
+	assert(!p->used || !p->expired || p->freeing);
 	return p->expired && p->handle == r->sqe.handle && p->client == r->client;
 }
 
@@ -661,10 +612,6 @@ void put_commit_begin(struct core *c, struct request *r)
 		put_end(c, r, 0);
 		return;
 	}
-	for (uint32_t i = 0; i < p->done; i++)
-		narrow(c, p, i);
-	if (p->durable)
-		put_keep(p);
 	put_commit_step(c, r);
 }
 
@@ -673,21 +620,8 @@ void put_abort_request(struct core *c, struct request *r)
 	struct put *p = put_of(c, r);
 
 	if (p)
-		put_free(c, p);
+		put_let_free(c, p);
 	request_end(c, r, p ? 0 : -ENOENT, 0, 0);
-}
-
-/* The client has gone. A committing put ends with its request, when its copies are over. */
-void put_abort(struct core *c, struct put *p)
-{
-	if (!p->committing) {
-		put_free(c, p);
-		return;
-	}
-	put_unlink(c, p);
-	p->next = c->put_orphans;
-	c->put_orphans = p;
-	p->client = CORE_CLIENTS_MAX;
 }
 
 /* ---- time --------------------------------------------------------------------------------- */
@@ -713,7 +647,7 @@ void put_context_gone(struct core *c, const struct context *x)
 {
 	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++)
 		if (c->put[i].used && !c->put[i].committing && c->put[i].ctx == x)
-			put_free(c, &c->put[i]);
+			put_let_free(c, &c->put[i]);
 }
 
 void put_tick(struct core *c)
@@ -727,8 +661,8 @@ void put_tick(struct core *c)
 			if (p->committing || p->deadline_ns > c->now_ns)
 				continue;
 			c->metrics.puts_expired++;
-			put_free(c, p);
 			p->expired = true;
+			put_let_free(c, p);
 		}
 	}
 	for (uint32_t i = 0; i < c->contexts_high; i++)

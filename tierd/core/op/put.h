@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Puts as the rest of the core calls them, and their inside, for put.c, put_copy.c, put_shard.c. A
- * last part of state.h, which includes it.
+ * Puts as the rest of the core calls them, and their inside, for put.c, put_copy.c, put_shard.c and
+ * put_end.c. A last part of state.h, which includes it.
  */
 #ifndef TIERD_CORE_PUT_H
 #define TIERD_CORE_PUT_H
@@ -12,7 +12,6 @@ void put_reserve_step(struct core *c, struct request *r);
 void put_commit_begin(struct core *c, struct request *r);
 void put_commit_step(struct core *c, struct request *r);
 void put_abort_request(struct core *c, struct request *r);
-void put_abort(struct core *c, struct put *p);
 void put_view(const struct put *p, struct core_request_view *out);
 void put_context_gone(struct core *c, const struct context *x);
 void put_tick(struct core *c);
@@ -22,6 +21,12 @@ void put_tick(struct core *c);
  */
 void put_let_go(struct core *c, struct put *p);
 
+
+/* put_end.c */
+void put_end(struct core *c, struct request *r, int res);
+void put_let_free(struct core *c, struct put *p);
+void put_abort(struct core *c, struct put *p);
+void put_work(struct core *c);
 /* A block of it is committed: what it says of its retention. */
 void put_retain_block(struct core *c, const struct put *p, uint32_t slot);
 
@@ -42,6 +47,6 @@ struct shard_page {
 };
 void shard_measure(const struct context *x, struct put *p);
 struct shard_page shard_page(const struct context *x, const struct put *p, uint32_t k);
-bool shard_gap(struct request *r, uint32_t *state);
+int shard_gap(struct core *c, struct request *r, uint32_t *state);
 
 #endif

@@ -188,6 +188,11 @@ bool put_copy(struct core *c, struct request *r)
 		struct shard_page s;
 		int64_t offset;
 
+		if (meter_spent(&c->meter)) {
+			request_wake(c, r);
+			break;
+		}
+		meter_charge(&c->meter, 1);
 		if (!wants_copy(r, &s))
 			continue;
 		if (!copy)

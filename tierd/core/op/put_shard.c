@@ -4,6 +4,7 @@
  * they lie in what it hands over, and which of them are still missing when it has begun them all.
  */
 #include <assert.h>
+#include <errno.h>
 
 #include "tierd/core/state.h"
 
@@ -60,34 +61,53 @@ struct shard_page shard_page(const struct context *x, const struct put *p, uint3
 	return out;
 }
 
+/* The same for one block, from p->look on. 1, 0, or -EAGAIN: not known yet. */
+static int block_gap(struct core *c, struct put *p, uint32_t slot, uint32_t *state)
+{
+	const struct context *x = p->ctx;
+	uint32_t parts = index_block(&x->ix, slot)->parts;
+
+	for (; p->look < p->pages; p->look++) {
+		uint32_t page = shard_page(x, p, p->look).page;
+		const struct abi_page *d = index_page(&x->ix, slot, page);
+
+		if (meter_spent(&c->meter))
+			return -EAGAIN;
+		meter_charge(&c->meter, 1);
+		*state = page_state(d, ABI_TIER_CXL);
+		if (*state != ABI_PAGE_READY && page_usable(d, ABI_TIER_CXL) &&
+		    parts >> x->page_part[page] & 1)
+			return 1;
+	}
+	p->look = 0;
+	return 0;
+}
+
 /*
  * A page of a block that is not whole, though all that this put has to bring was begun: another
  * put's copy of it was stepped over, and has failed since or may yet fail. The cursor goes back to
- * it. False: there is none, what is still missing is another shard's.
+ * it: 1. There is none, what is still missing is another shard's: 0. -EAGAIN: not known yet.
  */
-bool shard_gap(struct request *r, uint32_t *state)
+int shard_gap(struct core *c, struct request *r, uint32_t *state)
 {
-	const struct put *p = r->put;
-	const struct context *x = r->ctx;
+	struct put *p = r->put;
+	int gap = 0;
 
-	for (uint32_t i = 0; i < p->done; i++) {
-		uint32_t slot = p->ref[i].slot;
-		const struct abi_block *b = index_block(&x->ix, slot);
+	for (; p->gap < p->done; p->gap++) {
+		uint32_t slot = p->ref[p->gap].slot;
 
-		if (!bit_get(p->mine, i) || x->meta[slot].flags & BLOCK_DROPPED ||
-		    b->state != ABI_BLOCK_PENDING)
-			continue;
-		for (uint32_t k = 0; k < p->pages; k++) {
-			uint32_t page = shard_page(x, p, k).page;
-			const struct abi_page *d = index_page(&x->ix, slot, page);
-
-			*state = page_state(d, ABI_TIER_CXL);
-			if (*state == ABI_PAGE_READY || !page_usable(d, ABI_TIER_CXL) ||
-			    !(b->parts >> x->page_part[page] & 1))
-				continue;
-			r->cursor = i * p->pages + k;
-			return true;
-		}
+		if (meter_spent(&c->meter))
+			return -EAGAIN;
+		meter_charge(&c->meter, 1);
+		if (!bit_get(p->mine, p->gap) || p->ctx->meta[slot].flags & BLOCK_DROPPED ||
+		    index_block(&p->ctx->ix, slot)->state != ABI_BLOCK_PENDING)
+			p->look = 0;
+		else if ((gap = block_gap(c, p, slot, state)))
+			break;
 	}
-	return false;
+	if (gap > 0)
+		r->cursor = p->gap * p->pages + p->look;
+	if (gap >= 0)
+		p->gap = p->look = 0;
+	return gap;
 }

@@ -28,12 +28,14 @@ static void request_free(struct core *c, struct request *r)
 	uint32_t client = r->client;
 
 	assert(r->answered && !r->outstanding);
-	if (r->held)
-		fetch_release(c, r);
-	if (r->stream)
-		stream_detach(r);
 	if (r->queued && r->phase == REQUEST_SPACE)
 		request_unqueue(c, r);
+	if (r->held && !fetch_release(c, r)) {
+		request_wake(c, r); /* its step comes back here */
+		return;
+	}
+	if (r->stream)
+		stream_detach(r);
 	if (r->queued)
 		return; /* in the run queue: request_run frees it */
 	r->phase = REQUEST_FREE;
@@ -406,19 +408,25 @@ static void request_step(struct core *c, struct request *r)
 	request_end(c, r, r->error, 0, 0);
 }
 
-/* Everyone in the queue now takes one step; who wakes meanwhile comes next time. */
+/*
+ * Everyone in the queue now takes one step; who wakes meanwhile comes next time. So do those for
+ * whom the event has no time any more; the first one's step is always taken.
+ */
 void request_run(struct core *c)
 {
-	struct request *r = c->run_head;
+	const struct request *last = c->run_tail;
+	struct request *r;
 
-	c->run_head = c->run_tail = NULL;
-	while (r) {
-		struct request *next = r->next;
-
+	do {
+		r = c->run_head;
+		if (!r)
+			return;
+		c->run_head = r->next;
+		if (!c->run_head)
+			c->run_tail = NULL;
 		r->queued = false;
 		request_step(c, r);
-		r = next;
-	}
+	} while (r != last && !meter_spent(&c->meter));
 }
 
 /*
@@ -434,7 +442,7 @@ void request_flush_failed(struct core *c, int error)
 			continue;
 		r->sync_seq = 0;
 		if (r->put)
-			r->put->written = 0;
+			r->put->written = r->put->look = r->put->begun = 0;
 		if (r->phase != REQUEST_SYNC)
 			continue;
 		if (error && !r->error)

@@ -581,7 +581,7 @@ void stream_begin(struct core *c, struct request *r)
 	}
 	if (r->deadline_ns > c->now_ns + CLAIM_HORIZON_NS) /* what it holds is held for so long */
 		r->deadline_ns = c->now_ns + CLAIM_HORIZON_NS;
-	fetch_resolve(r);
+	fetch_resolve(c, r);
 	stream_step(c, r);
 }
 

@@ -167,8 +167,10 @@ static __attribute__((noinline)) void slot_release(struct core *c, struct contex
 	}
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
 		assert(!use->staged[tier] && !use->streamed[tier]);
-	if (m->flags & BLOCK_ZOMBIE)
+	if (m->flags & BLOCK_ZOMBIE) {
+		x->zombies--;
 		block_unlink(c, &c->zombies, x, slot);
+	}
 	block_unnew(c, x, slot);
 }
 
@@ -183,25 +185,48 @@ void block_release(struct core *c, struct context *x, uint32_t slot)
 	slot_release(c, x, slot);
 }
 
-/* Retire what is READY of a dropped block; what finds no room in a batch now is tried later. */
+static bool is_there(const struct block_meta *m)
+{
+	return m->there[ABI_TIER_HBM].pages || m->there[ABI_TIER_CXL].pages;
+}
+
+/* Retire what is READY of a page. False: no batch has room now. */
+static bool page_bury(struct core *c, struct context *x, uint32_t slot, uint32_t page)
+{
+	bool all = true;
+
+	meter_charge(&c->meter, 1);
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
+		if (page_state(index_page(&x->ix, slot, page), tier) == ABI_PAGE_READY)
+			all &= retire_page(c, x, slot, page, tier);
+	return all;
+}
+
+/*
+ * Retire what is READY of a dropped block; what finds no room in a batch now, and what is more than
+ * one event looks at, is tried later.
+ */
 void block_bury(struct core *c, struct context *x, uint32_t slot)
 {
 	struct block_meta *m = &x->meta[slot];
-	bool all = true;
+	uint32_t page;
 
 	assert(m->flags & BLOCK_DROPPED);
 	if (block_use(x, slot)->hold)
 		return; /* an io or copy of ours still reads them: block_unhold comes back */
-	for (uint32_t page = 0; block_words(x, slot) && page < x->ix.pages_per_block; page++)
-		for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
-			if (page_state(index_page(&x->ix, slot, page), tier) == ABI_PAGE_READY)
-				all &= retire_page(c, x, slot, page, tier);
-	if (!all && !(m->flags & (BLOCK_ZOMBIE | BLOCK_PARTING))) {
-		m->flags |= BLOCK_ZOMBIE;
-		block_link(c, &c->zombies, x, slot);
-	}
-	if (all && m->flags & BLOCK_ZOMBIE) {
+	page = is_there(m) ? block_use(x, slot)->buried : 0;
+	while (is_there(m) && !meter_spent(&c->meter) && page_bury(c, x, slot, page))
+		page++;
+	if (is_there(m)) {
+		block_use_make(x, slot)->buried = page;
+		if (!(m->flags & (BLOCK_ZOMBIE | BLOCK_PARTING))) {
+			m->flags |= BLOCK_ZOMBIE;
+			x->zombies++;
+			block_link(c, &c->zombies, x, slot);
+		}
+	} else if (m->flags & BLOCK_ZOMBIE) {
 		m->flags &= (uint8_t)~BLOCK_ZOMBIE;
+		x->zombies--;
 		block_unlink(c, &c->zombies, x, slot);
 	}
 	block_release(c, x, slot);

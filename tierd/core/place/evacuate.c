@@ -314,10 +314,12 @@ static void make_room(struct core *c)
 	}
 	if (e->compact || e->forced || !blocks)
 		return;
-	if (x->retiring[e->tier] > c->quarantined[e->tier])
+	if (x->retiring[e->tier] > c->quarantined[e->tier] || x->zombies)
 		return;
-	e->forced = e->rounds++ == ROUNDS_MAX ||
-		    !evict_some(c, x, e->tier, blocks * x->spec.geometry.block_bytes);
+	e->forced = e->rounds == ROUNDS_MAX ||
+		    (!evict_some(c, x, e->tier, blocks * x->spec.geometry.block_bytes) &&
+		     !meter_spent(&c->meter));
+	e->rounds += !meter_spent(&c->meter); /* else it goes on */
 }
 
 /* ---- which segments ----------------------------------------------------------------------- */

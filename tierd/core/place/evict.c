@@ -97,28 +97,43 @@ bool evict_may(const struct core *c, const struct context *x, uint32_t slot, uin
 	       !use->head_pins[ABI_TIER_HBM]; /* it would leave whole */
 }
 
-/* heads: pages of heads that are kept go, too. */
+/* Does the page leave now? False: no batch has room. */
+static bool page_leaves(struct core *c, struct context *x, const struct abi_page_ref *at,
+			uint32_t tier, bool heads)
+{
+	meter_charge(&c->meter, 1);
+	if (page_state(index_page(&x->ix, at->slot, at->page), tier) != ABI_PAGE_READY ||
+	    pin_holds(x, at->slot, at->page, tier) ||
+	    (!heads && heads_holds(x, at->slot, at->page, tier)))
+		return true;
+	if (!retire_page(c, x, at->slot, at->page, tier))
+		return false;
+	if (tier == ABI_TIER_HBM)
+		c->metrics.evicted_hbm++;
+	else
+		c->metrics.evicted_cxl++;
+	return true;
+}
+
+/* heads: pages of heads that are kept go, too. What is too much for one event goes on there. */
 static uint64_t leave(struct core *c, struct context *x, uint32_t slot, uint32_t tier, bool heads)
 {
 	uint64_t before = x->retiring[tier];
+	struct abi_page_ref at = { .slot = slot };
 
 	if (tier == ABI_TIER_CXL && block_leaves_whole(c, x, slot)) {
 		block_drop(c, x, slot);
 		return x->retiring[tier] - before;
 	}
-	for (uint32_t page = 0; page < x->ix.pages_per_block && x->meta[slot].there[tier].pages;
-	     page++) {
-		if (page_state(index_page(&x->ix, slot, page), tier) != ABI_PAGE_READY ||
-		    pin_holds(x, slot, page, tier) ||
-		    (!heads && heads_holds(x, slot, page, tier)))
-			continue;
-		if (!retire_page(c, x, slot, page, tier))
+	if (x->leaving[tier].slot == slot)
+		at.page = x->leaving[tier].page;
+	for (; at.page < x->ix.pages_per_block && x->meta[slot].there[tier].pages; at.page++)
+		if (meter_spent(&c->meter) || !page_leaves(c, x, &at, tier, heads))
 			break;
-		if (tier == ABI_TIER_HBM)
-			c->metrics.evicted_hbm++;
-		else
-			c->metrics.evicted_cxl++;
-	}
+	if (at.page >= x->ix.pages_per_block || !x->meta[slot].there[tier].pages)
+		at.page = 0;
+	x->leaving[tier].slot = slot;
+	x->leaving[tier].page = at.page;
 	return x->retiring[tier] - before;
 }
 
@@ -213,7 +228,7 @@ static uint64_t walk(struct core *c, struct context *x, struct walk *w)
 	if (!w->cursor || !(x->meta[stays].there[w->tier].ordered) ||
 	    block_lane(x, stays) != w->lane)
 		stays = ABI_SLOT_NONE;
-	for (; gone < w->bytes && w->most; w->most--) {
+	for (; gone < w->bytes && w->most && !meter_spent(&c->meter); w->most--) {
 		uint32_t slot = x->policy->victim(state, stays);
 
 		if (slot == ABI_SLOT_NONE) {
@@ -420,7 +435,7 @@ int evict_room(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 	if (!x->space[tier])
 		return -ENOSPC;
 	reclaim_flush(c);
-	if (x->retiring[tier] >= bytes + c->quarantined[tier])
+	if (x->retiring[tier] >= bytes + c->quarantined[tier] || x->zombies)
 		return 0;
 	space_stats(x->space[tier], &st);
 	if (evict_giver(c, x, tier, bytes))
@@ -429,9 +444,9 @@ int evict_room(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 		return 0; /* there is room, in places of another size */
 	if (bytes < ROOM_MIN && ROOM_MIN < (st.live + st.available + st.punching) / 64)
 		bytes = ROOM_MIN; /* little of what the context can have */
-	if (evict_some(c, x, tier, bytes)) {
+	if (evict_some(c, x, tier, bytes) || meter_spent(&c->meter)) {
 		reclaim_flush(c);
-		return 0;
+		return 0; /* or what can go was not looked for to the end */
 	}
 	if (!c->evacuation.ctx && st.live < st.charged / 2)
 		evacuate_begin(c, x, tier, bytes);
@@ -474,7 +489,7 @@ int evict_account(struct core *c, struct context *x, uint32_t slot, uint32_t tie
 		gone = walk_on(c, x, &w); /* nothing is behind where the last one ended */
 	a->cursor[tier] = w.cursor;
 	reclaim_flush(c);
-	if (gone || w.cursor)
+	if (gone || w.cursor || meter_spent(&c->meter))
 		return 0; /* not all of them were looked at */
 	return room_comes(c, x, tier) ? 0 : -ENOSPC;
 }
@@ -586,7 +601,7 @@ void evict_room_ahead(struct core *c, struct context *x, uint32_t tier)
 	room = st.available + st.punching;
 	whole = st.live + room;
 	more = 2 * whole / ROOM_AHEAD_SHARE;
-	if (room + x->retiring[tier] >= whole / ROOM_AHEAD_SHARE)
+	if (room + x->retiring[tier] >= whole / ROOM_AHEAD_SHARE || x->zombies)
 		return;
 	if (!evict_giver(c, x, tier, more) && evict_some(c, x, tier, more))
 		reclaim_flush(c);

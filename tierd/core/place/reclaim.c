@@ -365,7 +365,7 @@ static void rescan(struct core *c)
 
 static void retry_zombies(struct core *c)
 {
-	for (uint32_t n = c->zombies.count; n && c->batch_free; n--) {
+	for (uint32_t n = c->zombies.count; n && c->batch_free && !meter_spent(&c->meter); n--) {
 		struct context *x = c->context[c->zombies.head_ctx];
 
 		block_bury(c, x, c->zombies.head);

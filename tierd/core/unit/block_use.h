@@ -36,6 +36,10 @@ struct block_use {
 			uint32_t count : 20;  /* of sessions that are away, each mention */
 			uint32_t layers : 12; /* most that they keep; 0 = none does */
 		} heads[ABI_MEM_TIERS];
+		struct { /* dropped: */
+			uint32_t buried; /* pages before it are not READY any more */
+			uint32_t nothing;
+		};
 	};
 	uint32_t staged[ABI_MEM_TIERS];     /* of ABI_UNIT: brought ahead, not read (stage.c) */
 	uint32_t streamed[ABI_MEM_TIERS];   /* of its READY pages, the stream pool's */

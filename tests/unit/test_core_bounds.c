@@ -1,0 +1,286 @@
+/*
+ * What one event may look at, with a geometry whose blocks have 65,536 pages: what is asked of them
+ * goes on in later events, comes to the same answer, and ends with who asked. The host looks after
+ * each event that it kept to the bound (tests/fuzz/host.c).
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "tests/lib/unit.h"
+#include "tests/unit/one_host.h"
+#include "tierd/core/state.h"
+
+#define BLOCKS 20u
+#define LAYERS 15u
+#define GROUPS 4369u
+#define REFS 64u /* of the same block */
+#define ONE 1u   /* parts: one page of each block; */
+#define MANY 2u  /* ... all others, which few blocks have */
+
+static struct context *context(void)
+{
+	return core_context(host.core, host.context[0].id);
+}
+
+static void wide_spec(struct disk_context *spec)
+{
+	struct abi_geometry *g = &spec->geometry;
+
+	host_spec(spec, HOST_KIND_MEMORY, 0);
+	spec->blocks_max = BLOCKS + 4;
+	spec->quota[ABI_TIER_CXL] = 0; /* all */
+	g->part[0] = g->part[1]; /* "index": every block has it */
+	g->part[0].page_base = 0;
+	g->part[0].page_bytes = g->part[0].page_stride = 512;
+	g->part[1] = g->part[2]; /* "state" */
+	g->part[1].page_base = 1;
+	g->part[1].layers = LAYERS;
+	g->part[1].groups = GROUPS;
+	memset(&g->part[2], 0, sizeof(g->part[2]));
+	g->part_count = 2;
+	g->pages_per_block = 1 + LAYERS * GROUPS;
+	g->block_bytes = g->pages_per_block * 512ull;
+}
+
+static int32_t answer(void)
+{
+	for (uint32_t i = 0; i < 100000 && host.answer.res > 0; i++)
+		host_tick(&host, 0);
+	return host.answer.res;
+}
+
+static int32_t put(uint32_t first, uint32_t count, uint64_t parts)
+{
+	const struct abi_put_args args = { .count = count, .parts = parts };
+	int32_t res = host_reserve(&host, &args, first, 0);
+
+	if (res)
+		return res;
+	host.answer.res = 1;
+	assert_true(host_commit(&host, 0));
+	return answer();
+}
+
+static int setup(void **state)
+{
+	struct disk_context spec;
+
+	(void)state;
+	wide_spec(&spec);
+	host.cxl_bytes = 96u << 20; /* two of these blocks */
+	one_host_boot(&spec, 2);
+	assert_int_equal(put(0, BLOCKS / 2, ONE), 0);
+	assert_int_equal(host.answer.value, BLOCKS / 2);
+	return 0;
+}
+
+/* A list that names block n so often. */
+static void ask(uint8_t op, uint32_t n, uint32_t count, uint8_t mode)
+{
+	size_t head = op == ABI_OP_SESSION ? sizeof(struct abi_session_args) : 0;
+	struct abi_block_ref *ref = (struct abi_block_ref *)(host.client[0].staging + head);
+	struct abi_sqe sqe = { .op = op, .tier = ABI_TIER_CXL, .count = count, .mode = mode,
+			       .context_id = host.context[0].id };
+	uint8_t key[ABI_KEY_BYTES];
+
+	memset(host.client[0].staging, 0, head);
+	host_key(n, key);
+	for (uint32_t i = 0; i < count; i++) {
+		ref[i].slot = index_find(&context()->ix, key);
+		ref[i].generation = index_block(&context()->ix, ref[i].slot)->generation;
+	}
+	sqe.arg_bytes = (uint32_t)(head + count * sizeof(*ref));
+	sqe.handle = op == ABI_OP_SESSION ? 7 : 0;
+	if (op == ABI_OP_SESSION && mode != ABI_SESSION_TURN_END)
+		sqe.count = sqe.arg_bytes = 0;
+	host.answer.res = 1;
+	assert_true(host_request(&host, 0, &sqe));
+}
+
+/* ---- fetch -------------------------------------------------------------------------------- */
+
+static void test_a_block_asked_for_often(void **state)
+{
+	uint64_t before = host.core->metrics.items;
+
+	(void)state;
+	ask(ABI_OP_FETCH, 0, REFS, 0);
+	assert_int_equal(host.answer.res, 1); /* not in that event */
+	assert_int_equal(answer(), 0);
+	assert_int_equal(host.answer.value, REFS);
+	assert_true(host.core->metrics.items - before >= REFS * LAYERS * GROUPS);
+	assert_int_equal(block_use(context(), 0)->hold, 0);
+}
+
+/* As many as an entry can name, and the last of them has gone. */
+static void test_a_list_with_an_end(void **state)
+{
+	struct abi_block_ref *ref = (struct abi_block_ref *)host.client[0].staging;
+	const struct abi_sqe sqe = { .op = ABI_OP_FETCH, .tier = ABI_TIER_CXL, .part_first = 0,
+				     .part_count = 1, .context_id = host.context[0].id,
+				     .count = ABI_ARG_BYTES_MAX / sizeof(*ref),
+				     .arg_bytes = ABI_ARG_BYTES_MAX };
+
+	(void)state;
+	for (uint32_t i = 0; i < sqe.count; i++)
+		ref[i] = (struct abi_block_ref){ 1, index_block(&context()->ix, 1)->generation };
+	ref[sqe.count - 1].generation++;
+	host.answer.res = 1;
+	assert_true(host_request(&host, 0, &sqe));
+	assert_int_equal(answer(), 0);
+	assert_int_equal(host.answer.value, sqe.count - 1);
+	assert_int_equal(host.answer.status, ABI_STATUS_MISS);
+	while (host.core->requests) /* it lets go behind its answer */
+		host_tick(&host, 0);
+	assert_int_equal(block_use(context(), 1)->hold, 0);
+}
+
+/* What is left of it is nobody's: it ends, and its holds go, without the rest being looked at. */
+static void test_who_asked_goes(void **state)
+{
+	uint64_t before;
+
+	(void)state;
+	ask(ABI_OP_FETCH, 0, 8000, 0);
+	host_tick(&host, 0);
+	before = host.core->metrics.items;
+	host_client_gone(&host, 0);
+	for (uint32_t i = 0; i < 20; i++)
+		host_tick(&host, 0);
+	assert_int_equal(host.core->requests, 0);
+	assert_int_equal(block_use(context(), 0)->hold, 0);
+	assert_true(host.core->metrics.items - before < 20000);
+	host_client_dead(&host, 0);
+	host_client_open(&host, 0);
+	host_client_attach(&host, 0);
+}
+
+/* Who asks for little beside it is answered in his own event. */
+static void test_others_are_answered_at_once(void **state)
+{
+	const struct abi_sqe sqe = { .op = ABI_OP_FETCH, .tier = ABI_TIER_CXL, .user_data = 5 };
+
+	(void)state;
+	ask(ABI_OP_FETCH, 0, 8000, 0);
+	host_tick(&host, 0);
+	for (uint32_t i = 0; i < 10; i++) {
+		host.answer.user_data = 0;
+		assert_true(host_request_keys(&host, 1, sqe, i % 4, 1));
+		while (host.answer.user_data != 5)
+			host_tick(&host, 0);
+		assert_int_equal(host.answer.value, 1);
+	}
+	host_client_gone(&host, 0);
+	host_client_dead(&host, 0);
+	host_client_open(&host, 0);
+	host_client_attach(&host, 0);
+}
+
+/* ---- put ---------------------------------------------------------------------------------- */
+
+/* Another announced pages that it has not begun: they are not waited for. */
+static void test_a_put_narrows_what_another_announced(void **state)
+{
+	const struct abi_put_args all = { .count = BLOCKS / 2 };
+
+	(void)state;
+	assert_int_equal(host_reserve(&host, &all, 100, 0), 0);
+	assert_int_equal(put(100, BLOCKS / 2, ONE), 0);
+	assert_int_equal(host.answer.value, BLOCKS / 2);
+	host_audit(&host);
+}
+
+static void test_a_put_is_aborted(void **state)
+{
+	const struct abi_put_args all = { .count = BLOCKS / 2 };
+	struct abi_sqe sqe = { .op = ABI_OP_PUT_ABORT };
+
+	(void)state;
+	assert_int_equal(host_reserve(&host, &all, 200, 0), 0);
+	sqe.handle = host.answer.value;
+	assert_true(host_request(&host, 0, &sqe));
+	assert_int_equal(answer(), 0);
+	assert_int_equal(context()->blocks_pending, 0);
+}
+
+/* ---- sessions ----------------------------------------------------------------------------- */
+
+static void test_a_turn_ends_and_another_begins(void **state)
+{
+	(void)state;
+	for (uint32_t i = 0; i < 3; i++) {
+		ask(ABI_OP_SESSION, 2, 8000, ABI_SESSION_TURN_END);
+		assert_int_equal(answer(), 0);
+		assert_int_equal(host.answer.value, 8000);
+		ask(ABI_OP_SESSION, 2, 0, ABI_SESSION_RETURN);
+		assert_int_equal(answer(), 0);
+		assert_int_equal(host.answer.value, 8000);
+	}
+	host_audit(&host);
+	ask(ABI_OP_SESSION, 2, 0, ABI_SESSION_CLOSE);
+	assert_int_equal(answer(), 0);
+	host_audit(&host);
+}
+
+static void test_sessions_end_with_their_client(void **state)
+{
+	uint64_t before;
+
+	(void)state;
+	ask(ABI_OP_SESSION, 2, 8000, ABI_SESSION_TURN_END);
+	assert_int_equal(answer(), 0);
+	ask(ABI_OP_SESSION, 2, 0, ABI_SESSION_RETURN);
+	before = host.core->metrics.items;
+	host_client_gone(&host, 0);
+	for (uint32_t i = 0; i < 100; i++)
+		host_tick(&host, 0);
+	assert_int_equal(host.core->requests, 0);
+	assert_int_equal(host.core->sessions.count, 0);
+	assert_int_equal(block_use(context(), 2)->hold, 0);
+	assert_true(host.core->metrics.items - before < 100000);
+	host_client_dead(&host, 0);
+	host_client_open(&host, 0);
+	host_client_attach(&host, 0);
+}
+
+/* ---- pins --------------------------------------------------------------------------------- */
+
+static void test_a_long_pin(void **state)
+{
+	struct abi_sqe sqe = { .op = ABI_OP_UNPIN, .context_id = host.context[0].id };
+
+	(void)state;
+	ask(ABI_OP_PIN, 3, 8000, 0);
+	assert_int_equal(answer(), 0);
+	host_audit(&host);
+	sqe.handle = host.answer.value;
+	host.answer.res = 1;
+	assert_true(host_request(&host, 0, &sqe));
+	assert_int_equal(answer(), 0);
+	for (uint32_t i = 0; i < 20; i++)
+		host_tick(&host, 0);
+	assert_int_equal(block_use(context(), 3)->pins[ABI_TIER_CXL], 0);
+	assert_int_equal(host.core->pins, 0);
+	host_audit(&host);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, one_host_off)
+	static const struct CMUnitTest tests[] = {
+		T(test_a_block_asked_for_often),
+		T(test_a_list_with_an_end),
+		T(test_who_asked_goes),
+		T(test_others_are_answered_at_once),
+		T(test_a_put_narrows_what_another_announced),
+		T(test_a_put_is_aborted),
+		T(test_a_turn_ends_and_another_begins),
+		T(test_sessions_end_with_their_client),
+		T(test_a_long_pin),
+	};
+
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("core, bounds", tests, one_host, NULL);
+}

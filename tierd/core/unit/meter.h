@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The meter: how many items one event of the core has looked at. An item is a page, a block, a key,
+ * a reference, or a reader's slot: what a client can make many of. Whatever walks along such things
+ * charges the meter, and goes on in a later event once it says so: nobody's request, end or death
+ * keeps the loop from others for longer.
+ *
+ *   0 ......... METER_WALK ............... CORE_ITEMS_MAX
+ *     walks go on     nothing is begun any more: what is under way ends within METER_PIECE
+ *
+ * So a piece that is not a walk (all keys of a put) is METER_PIECE at most, and is begun only while
+ * the event may go on.
+ */
+#ifndef TIERD_CORE_METER_H
+#define TIERD_CORE_METER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define CORE_ITEMS_MAX 4096u /* of one event, whatever a client does */
+#define METER_WALK (CORE_ITEMS_MAX / 2)
+#define METER_PIECE (CORE_ITEMS_MAX / 2)
+
+struct meter {
+	uint32_t items; /* of the event under way */
+};
+
+static inline void meter_charge(struct meter *m, uint32_t items)
+{
+	m->items += items;
+}
+
+/* Has the event done its share? A walk then leaves the rest to the next one. */
+static inline bool meter_spent(const struct meter *m)
+{
+	return m->items >= METER_WALK;
+}
+
+/* Items that a walk may still look at now. */
+static inline uint32_t meter_left(const struct meter *m)
+{
+	return m->items < METER_WALK ? METER_WALK - m->items : 0;
+}
+
+#endif
