@@ -2,7 +2,7 @@
 /*
  * The simulator's command line.
  *
- *   sim                      10,000 seeds, as TAP (what `make test` runs)
+ *   sim                      10,000 seeds, as TAP
  *   sim --seed N [--trace]   one seed; says what it did, shrinks it when it fails
  *   sim --long               until told to stop, from a fresh seed on; seeds per second
  *   options: --seeds N, --from N, --moves N, --no-report; --tight: all worlds have little memory,
