@@ -179,7 +179,7 @@ static void test_a_long_put_replaces_at_its_end(void **state)
 static void test_nonsense_is_refused(void **state)
 {
 	struct world *w = *state;
-	const struct tier_salt none = { .count = 1 };
+	const struct tier_salt none = { .count = 1 }, empty = { .count = 0 };
 	const uint32_t token = 1;
 
 	assert_int_equal(tier_match_tail(w->c, NULL, NULL, NULL), -EINVAL);
@@ -189,6 +189,10 @@ static void test_nonsense_is_refused(void **state)
 								    .tokens = &token, .count = 1 },
 					 NULL, NULL), -EINVAL);
 	assert_int_equal(tier_match_tail(w->c, &(struct tier_tail){ .count = 0 }, NULL, NULL), 0);
+	/* A salt of no bytes is none. */
+	assert_int_equal(tier_match_tail(w->c, &(struct tier_tail){ .salt = &empty,
+								    .tokens = &token, .count = 1 },
+					 NULL, NULL), 0);
 }
 
 int main(void)

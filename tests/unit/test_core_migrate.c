@@ -166,6 +166,18 @@ static void test_a_late_migration_says_so(void **state)
 	host_carry_all(&host);
 }
 
+/* Those that are there go all the same; who asked learns that one is not. */
+static void test_a_block_that_is_not_there_is_told(void **state)
+{
+	(void)state;
+	ask(ABI_OP_MIGRATE, ABI_TIER_NVME, BLOCKS - 2, 3, 0);
+	host_tick(&host, 5 * MS);
+	assert_int_equal(last[1].res, 0);
+	assert_int_equal(last[1].status, ABI_STATUS_MISS);
+	assert_int_equal(last[1].value, 2);
+	assert_int_equal(pages(BLOCKS - 1, ABI_TIER_CXL), 0);
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, begin, one_host_off)
@@ -174,6 +186,7 @@ int main(void)
 		CASE(test_a_migration_leaves_the_tiers_above),
 		CASE(test_part_of_a_block_is_not_moved_down),
 		CASE(test_a_late_migration_says_so),
+		CASE(test_a_block_that_is_not_there_is_told),
 	};
 
 	return cmocka_run_group_tests_name("migrate", tests, one_host, NULL);
