@@ -69,8 +69,8 @@ printf '{"timestamp": 1, "input_length": 9, "output_length": 4000000000, "hash_i
 not "$BUILD/tierbench" reserve --quick --trace "$dir/endless" >"$dir/out" 2>&1
 grep -q 'an answer of 4000000000 tokens' "$dir/out"
 
-# A trace that is wrong is not passed over; one of few blocks makes no tenant, but a day. By the core
-# alone, which is the same in every build: the fastest, if it is there, takes a fifth of the time.
+# A trace that is wrong is not passed over; one of few blocks makes no tenant, but a day. By the
+# core alone, which is the same in every build: the fastest, if it is there.
 bench=$(dirname "$BUILD")/plain/tierbench
 [ -x "$bench" ] || bench=$BUILD/tierbench
 for workload in quota churn; do
