@@ -233,6 +233,7 @@ static bool turn(struct shell *s)
 	struct turn *t = &l->turn;
 	uint64_t awake;
 	uint32_t hopeful, did;
+	uint64_t took;
 
 	*t = (struct turn){ .core = s->core, .now_ns = time_now_ns() };
 	s->obs.turns++;
@@ -259,12 +260,14 @@ static bool turn(struct shell *s)
 		advance(s);
 	if (t->ticked)
 		l->ticked_ns = t->now_ns;
-	l->tick_wanted = t->fed > 0 || did > 0;
+	l->tick_wanted = t->fed > 0 || did > 0 || core_goes_on(s->core);
 	if (l->tick_wanted)
 		l->busy_ns = t->now_ns;
 	arm(l);
 	if (io_uring_sq_ready(&l->ring)) /* and what has completed meanwhile shows */
 		io_uring_submit_and_get_events(&l->ring);
+	took = time_now_ns() - t->now_ns;
+	s->obs.turn_ns_most = took > s->obs.turn_ns_most ? took : s->obs.turn_ns_most;
 	return hopeful == 0 && t->now_ns - l->busy_ns >= awake;
 }
 

@@ -16,6 +16,7 @@
 #define HOUR (3600000ull * MSEC)
 #define GUARD 4096u
 #define WHY 256u
+#define WALKS 20000u /* turns that settling may take for them */
 #define INDEX_MAX (64ull << 20) /* of a host's memory: larger ones are refused, as mmap would */
 
 /* ---- memory ------------------------------------------------------------------------------- */
@@ -408,10 +409,15 @@ bool host_request_keys(struct host *h, uint32_t client, struct abi_sqe sqe, uint
 
 bool host_settle(struct host *h, uint32_t rounds)
 {
-	for (uint32_t i = 0; i < rounds; i++) {
+	/* Walks go on a share each turn: all that clients can have at most ends in so many. */
+	for (uint32_t i = 0, walks = 0; i < rounds && walks < WALKS; i++) {
 		uint64_t next, least = MSEC << (i / 8 < 10 ? i / 8 : 10);
 
 		host_carry_all(h);
+		for (; core_goes_on(h->core) && walks < WALKS; walks++) {
+			host_tick(h, 0);
+			host_carry_all(h);
+		}
 		next = core_next_tick(h->core);
 		if (next == UINT64_MAX || next > h->now_ns + HOUR)
 			return true;
@@ -637,7 +643,7 @@ void host_client_open(struct host *h, uint32_t i)
 	struct host_client *k = &h->client[i];
 	struct core_event e = { .kind = CORE_EV_CLIENT_OPEN };
 
-	if (k->state)
+	if (k->state || !core_client_over(h->core, i))
 		return;
 	memset(k->readers, 0, HOST_READERS * sizeof(*k->readers));
 	memset(k->lines, 0, HOST_LINES * sizeof(*k->lines));

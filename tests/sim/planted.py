@@ -13,8 +13,8 @@ PLANTS = {
         "memset(b->held, 0, b->count);\n\tcore_push(c, CORE_AC_SCAN)->batch = b;"),
     "scan-sees-one-thread": (
         "place/reclaim.c",
-        "k->state && r < k->open.readers_max; r++)",
-        "k->state && r < 1; r++)"),
+        "reads && r < k->open.readers_max; r++)",
+        "reads && r < 1; r++)"),
     "quarantined-bytes-kept": (
         "place/reclaim.c",
         "\t\tc->quarantined[tier] -= bytes;\n",
@@ -126,8 +126,8 @@ PLANTS = {
     "retained-by-another-tenant": ("op/put_end.c", "|| block_salt(x, slot) != p->args.salt)", ")"),
     "session-of-another-client": (
         "hint/session.c",
-        "if (s && (s->client != r->client || s->client_session != r->session)) {",
-        "if (0) {"),
+        "if (s && (s->client != r->client || s->client_session != r->session))",
+        "if (0)"),
     "rotten-read-not-buried": (
         "move/move.c",
         "tombstone(c, x, index_block(&x->ix, slot)->key, store_lsn(c->store));\n\t\t"
@@ -135,8 +135,8 @@ PLANTS = {
         "block_drop"),
     "pin-ends-early": (
         "op/pin.c",
-        "p->deadline_ns > now_ns))\n\t\t\tcontinue;",
-        "p->deadline_ns > now_ns + 40 * MS))\n\t\t\tcontinue;"),
+        "if (p->deadline_ns > c->now_ns)\n\t\t\tcontinue;",
+        "if (p->deadline_ns > c->now_ns + 40 * MS)\n\t\t\tcontinue;"),
     "narrowed-under-a-writer": ("op/put.c", "if (!begun)\n\t\t\tnarrow_part", "narrow_part"),
     "deletion-answered-unwritten": (
         "op/delete.c",
@@ -170,8 +170,8 @@ PLANTS = {
         ";"),
     "pin-never-ends-by-time": (
         "op/pin.c",
-        "pins_end(c, CORE_CLIENTS_MAX, NULL, c->now_ns);",
-        "pins_end(c, CORE_CLIENTS_MAX, NULL, 0);"),
+        "if (p->deadline_ns > c->now_ns)\n\t\t\tcontinue;",
+        "continue;"),
     "limit-restored-as-pins": (
         "op/limits.c",
         "struct ledger_limit own = { limit->soft[t], limit->hard[t] };",
@@ -181,9 +181,9 @@ PLANTS = {
         "atomic_store_relaxed_u32(&line->usable, s->usable);\n\t/* usable before",
         "\t/* usable before"),
     "session-outlives-client": (
-        "hint/session.c",
-        "sessions_end(c, client, NULL);",
-        "(void)client;"),
+        "leave.c",
+        "session_leave(c, id, NULL, &k->sessions_leave) &&\n\t       pin_leave(c, id",
+        "pin_leave(c, id"),
     "ttl-counts-down-time-twice": (
         "book/retain.c",
         "uint64_t left = lapse_ms[slot] > now_ms ? lapse_ms[slot] - now_ms : 0;",

@@ -3,7 +3,6 @@
  * The world's life: moves, the bag of actions, crash and boot. See world.h for what is promised.
  */
 #include "tests/sim/world_priv.h"
-#include "tierd/core/unit/meter.h"
 
 #include <assert.h>
 #include <errno.h>

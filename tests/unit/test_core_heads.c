@@ -240,6 +240,7 @@ static void test_heads_share_what_there_is(void **state)
 	assert_true(kept_bytes(0) > room && kept_bytes(1) < room);
 	host.now_ns += SECOND;
 	host_tick(&host, 0);
+	meter_begin(&host.core->meter);
 	heads_look(host.core, context(), ABI_TIER_CXL);
 	assert_true(kept_bytes(0) + kept_bytes(1) <= room);
 	assert_in_range(kept_bytes(0), room / 2 - room / 8, room / 2 + room / 8);

@@ -85,7 +85,8 @@ static void pin(uint32_t tier, uint32_t layers, uint64_t *id)
 	struct pin_ask of = { .client = 1, .tier = tier, .ctx = context(), .ref = ref,
 			      .deadline_ns = UINT64_MAX, .layers = layers, .count = 2 };
 
-	assert_int_equal(pin_take(host.core, &of, id), 2);
+	assert_int_equal(pin_take(host.core, &of), 2);
+	*id = of.id;
 }
 
 /* Blocks 0 to 3 to NVMe: of these two stay, and nobody waits for the end of their pins. */

@@ -334,7 +334,8 @@ static int64_t pin_head(uint32_t layers, uint32_t count, uint64_t *id)
 		ref[n].slot = index_find(&x->ix, key);
 		ref[n].generation = index_block(&x->ix, ref[n].slot)->generation;
 	}
-	blocks = pin_take(host.core, &ask, id);
+	blocks = pin_take(host.core, &ask);
+	*id = ask.id;
 	host_audit(&host);
 	return blocks;
 }

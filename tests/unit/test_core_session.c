@@ -46,6 +46,8 @@ static struct abi_block_ref block(uint32_t n)
 }
 
 /* One event of a conversation; TURN_END names the first `count` blocks, and a part; NULL = all. */
+static uint64_t said; /* user_data of the last entry */
+
 static struct abi_cqe say_of(uint32_t client, uint32_t which, uint64_t id, uint8_t mode,
 			     uint32_t count, const uint16_t *part)
 {
@@ -69,7 +71,11 @@ static struct abi_cqe say_of(uint32_t client, uint32_t which, uint64_t id, uint8
 		sqe.count = count;
 		sqe.arg_bytes = (uint32_t)(sizeof(args) + count * sizeof(struct abi_block_ref));
 	}
+	sqe.user_data = ++said;
 	assert_true(host_request(&host, client, &sqe));
+	for (uint32_t i = 0; i < 1000 && host.answer.user_data != said; i++)
+		host_tick(&host, 0); /* what makes room for it is more than one event's */
+	assert_int_equal(host.answer.user_data, said);
 	return host.answer;
 }
 

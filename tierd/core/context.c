@@ -390,9 +390,9 @@ int core_context_remove(struct core *c, uint32_t id, uint64_t token, uint64_t go
 	x->gone_token = gone;
 	x->sweep_slot = 0;
 	atomic_store_release_u64(&x->ix.header->closed, 1);
+	meter_begin(&c->meter);
 	plan_context_gone(c, x);
-	session_context_gone(c, x);
-	pin_context_gone(c, x);
+	leave_context(c, x);
 	reserve_context_gone(c, x);
 	request_context_gone(c, x);
 	stream_context_gone(c, x);
@@ -416,8 +416,8 @@ void context_maybe_gone(struct core *c, struct context *x)
 	uint64_t token = x->gone_token;
 	uint32_t id = x->id;
 
-	if (!x->closing || x->slots_live || x->strays || x->punching || runs_of(c, x) ||
-	    request_of_context(c, x))
+	if (!x->closing || x->leaving || x->slots_live || x->strays || x->punching ||
+	    runs_of(c, x) || request_of_context(c, x))
 		return;
 	evacuate_forget(c, x);
 	for (uint32_t i = 0; i < c->clients_high; i++) {

@@ -313,6 +313,14 @@ static void client_open(struct core *c, const struct core_client_open *open)
 	c->metrics.sessions++;
 }
 
+static void client_free(struct core *c, struct client *k)
+{
+	k->state = 0;
+	account_close(c, k);
+	while (c->clients_high && !c->client[c->clients_high - 1].state)
+		c->clients_high--;
+}
+
 static void client_gone(struct core *c, uint32_t id, int error)
 {
 	struct client *k = &c->client[id];
@@ -326,11 +334,26 @@ static void client_gone(struct core *c, uint32_t id, int error)
 	while (k->puts)
 		put_abort(c, k->puts);
 	plan_client_gone(c, id);
-	session_client_gone(c, id);
-	pin_client_gone(c, id);
+	leave_client(c, id);
 	stream_client_gone(c, id);
 	reserve_client_gone(c, id);
+	if (!k->leaving)
+		quota_client_gone(c, k);
+}
+
+/* All that it had has ended: its number, once its process is dead, is another one's. */
+void core_client_end(struct core *c, uint32_t id)
+{
+	struct client *k = &c->client[id];
+
 	quota_client_gone(c, k);
+	if (k->state == 3)
+		client_free(c, k);
+}
+
+bool core_client_over(const struct core *c, uint32_t client)
+{
+	return c->client[client].state == 0;
 }
 
 static void client_dead(struct core *c, uint32_t id)
@@ -345,10 +368,9 @@ static void client_dead(struct core *c, uint32_t id)
 	for (uint32_t i = 0; i < c->contexts_high; i++)
 		if (c->context[i] && bit_get(k->attached, i))
 			c->context[i]->attached--;
-	k->state = 0;
-	account_close(c, k);
-	while (c->clients_high && !c->client[c->clients_high - 1].state)
-		c->clients_high--;
+	k->state = 3;
+	if (!k->leaving)
+		client_free(c, k);
 	c->quarantine_next_ns = 0; /* its leases are over */
 }
 
@@ -430,17 +452,39 @@ static void dispatch(struct core *c, const struct core_event *e)
 	}
 }
 
+/* What was begun and is more than one event's: a share of it each turn, whoever asks for what. */
+static void walk_on(struct core *c)
+{
+	put_work(c);
+	pin_work(c);
+	session_work(c);
+	leave_work(c);
+	request_walk(c);
+}
+
+bool core_goes_on(const struct core *c)
+{
+	return c->run_head || c->walk_head || c->put_freeing || c->pins_ending ||
+	       c->sessions.unsettled || c->leaving;
+}
+
 void core_event(struct core *c, const struct core_event *e)
 {
+	bool first; /* each other turn: nobody keeps walks from all of an event's share */
+
 	assert(e->now_ns >= c->now_ns);
 	c->now_ns = e->now_ns;
-	c->meter.items = 0;
+	meter_begin(&c->meter);
+	first = e->kind == CORE_EV_TICK && c->turns++ % 2;
 	dispatch(c, e);
 	prefix_step(c);
 	evacuate_step(c);
 	stream_work(c);
-	put_work(c);
+	if (first)
+		walk_on(c);
 	request_run(c);
+	if (e->kind == CORE_EV_TICK && !first)
+		walk_on(c);
 	reserve_grow(c);
 	writeback_step(c);
 	sched_step(c);
@@ -478,8 +522,8 @@ uint64_t core_next_tick(const struct core *c)
 	next = min_u64(next, min_u64(flush_next_tick(c), prove_next_tick(c)));
 	next = min_u64(next, min_u64(writeback_next_tick(c), clean_next_tick(c)));
 	next = min_u64(next, discard_next_tick(c));
-	if (c->put_freeing)
-		next = c->now_ns;
+	if (core_goes_on(c))
+		return c->now_ns;
 	if (c->batch_open && c->batch_open->count)
 		next = min_u64(next, c->batch_open->since_ns + MS);
 	if (c->evacuation.ctx || c->zombies.count)
@@ -496,8 +540,7 @@ uint64_t core_next_tick(const struct core *c)
 	}
 	next = min_u64(next, min_u64(claim_next(c), stage_next(c)));
 	next = min_u64(next, min_u64(session_next(c), plan_next(c)));
-	if (c->pins)
-		next = min_u64(next, c->pins_next_ns);
+	next = min_u64(next, pin_next(c));
 	if (c->reservations)
 		next = min_u64(next, c->now_ns + (c->reserve_growing ? 1 : 50) * MS);
 	return next;
@@ -528,9 +571,9 @@ const struct op_ops core_ops[ABI_OP_COUNT] = {
 	[ABI_OP_FETCH_PAGES] = { fetch_begin, fetch_step },
 	[ABI_OP_PREFETCH] = { prefetch_begin, prefetch_step },
 	[ABI_OP_MIGRATE] = { migrate_begin, migrate_step },
-	[ABI_OP_SESSION] = { session_request, NULL },
+	[ABI_OP_SESSION] = { session_request, session_request },
 	[ABI_OP_PLAN] = { plan_request, NULL },
-	[ABI_OP_PIN] = { pin_request, NULL },
+	[ABI_OP_PIN] = { pin_request, pin_request },
 	[ABI_OP_UNPIN] = { unpin_request, NULL },
 	[ABI_OP_DELETE] = { delete_begin, delete_step },
 	[ABI_OP_STREAM] = { stream_begin, stream_step },

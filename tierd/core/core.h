@@ -44,6 +44,8 @@ struct core;
 #define CORE_BATCHES_MAX 1024u
 #define CORE_FAILURES_MAX 3u      /* writes or flushes in a row that fail: the store is failing */
 
+#define CORE_ITEMS_MAX 4096u      /* looked at in one event, whatever clients do: unit/meter.h */
+
 /* Bytes; 0 = none. Over `soft`: gives first when room is short. `hard` is never exceeded. */
 struct core_limit {
 	uint64_t soft, hard;
@@ -302,6 +304,12 @@ void core_event(struct core *c, const struct core_event *event);
 
 /* Take the next action; false when there is none now. */
 bool core_action_next(struct core *c, struct core_action *out);
+
+/* May the number of a dead client be another one's? Not before all that it had has ended. */
+bool core_client_over(const struct core *c, uint32_t client);
+
+/* Is a TICK wanted at once, since walks are under way that go on a share in each turn? */
+bool core_goes_on(const struct core *c);
 
 /* May the shell feed one more REQUEST of this client? Otherwise it stays in the ring (I8). */
 bool core_accepts(const struct core *c, uint32_t client);

@@ -46,6 +46,8 @@
 struct context {
 	bool used;
 	bool closing;  /* removal under way */
+	bool leaving;  /* ... and not all that clients had of it has ended */
+	struct meter_pass sessions_leave, pins_leave;
 	bool listed;   /* a durable catalog names it: only then can it be found */
 	bool listing;  /* ... the catalog being written does */
 	uint64_t epoch_listed, epoch_listing; /* the epochs that these say */
@@ -82,7 +84,7 @@ struct context {
 	uint32_t nvme_cursor; /* evict_nvme: next slot to look at */
 	struct {
 		uint32_t slot, page;
-	} leaving[ABI_MEM_TIERS]; /* evict.c: of a block, the page where its leaving goes on */
+	} left_at[ABI_MEM_TIERS]; /* evict.c: of a block, the page where its leaving goes on */
 	uint64_t index_ready[INDEX_AREAS]; /* up to these offsets it has huge pages */
 	uint64_t blocks, blocks_pending, nvme_bytes, dirty_bytes;
 	uint32_t put_copies; /* copy jobs of puts under way: their ends make room for the next */
@@ -148,9 +150,14 @@ struct request {
 	bool parked;          /* in core.claims */
 	uint64_t use_ns;      /* parked: to be there then */
 	/* Of the core's own requests: */
+	bool charged;         /* to its account's requests */
 	void (*ended)(struct core *c, struct request *r, uint64_t value);
 	void *owner; /* for whom it is; NULL = nobody any more */
-	uint32_t protected_blocks; /* prefetch: pinned until its deadline */
+	uint64_t pin;              /* pin, prefetch: that which keeps what came, */
+	uint32_t protected_blocks; /* ... and so many blocks */
+	bool guard;                /* one of our own: pinned when it came, */
+	uint32_t guard_client, guard_layers; /* ... for whom, how much of it, */
+	uint64_t guard_ns;         /* ... until then */
 	uint32_t moved;       /* migrate: blocks that are where they should be */
 	uint64_t read_bytes, copy_bytes;   /* prefetch: to be moved, by the last look */
 	uint64_t begun_ns, transfer_ns;    /* ... when it was due, how long it should take */
@@ -234,7 +241,9 @@ struct prompt {
 };
 
 struct client {
-	uint8_t state; /* 0 free, 1 open, 2 gone (waits for DEAD) */
+	uint8_t state; /* 0 free, 1 open, 2 gone (waits for DEAD), 3 dead, and it still leaves */
+	bool leaving;  /* gone, and not all that it had has ended */
+	struct meter_pass sessions_leave, pins_leave;
 	bool over;     /* its session is being ended for what its leases keep */
 	uint32_t account;
 	uint32_t used[ACCOUNT_KINDS];
@@ -322,7 +331,8 @@ struct pin {
 	uint64_t id, deadline_ns;
 	uint64_t bytes; /* asked for, whoever else holds them, also of blocks that went */
 	struct pin_chunk *chunk;
-	uint32_t next_free;
+	bool ending;    /* nobody finds it any more: what is left of it goes, by pin_work */
+	uint32_t next_free; /* ending: 1 + the next one that is */
 };
 
 /* What a pin is asked for with. */
@@ -334,6 +344,8 @@ struct pin_ask {
 	uint32_t layers;      /* the first of each part only; 0 = all */
 	const struct abi_block_ref *ref;
 	uint32_t count;
+	uint64_t id;    /* in, out: 0 = begin one */
+	uint32_t at;    /* in, out: so many were pinned before */
 	uint32_t limit; /* out: whose limit was met, ABI_LIMIT_* */
 };
 
@@ -364,6 +376,7 @@ struct core {
 	uint64_t now_ns;
 	struct core_metrics metrics;
 	struct meter meter;
+	uint64_t turns; /* ticks */
 	struct pool pool[ABI_MEM_TIERS];
 	struct store *store; /* NULL: no NVMe tier */
 
@@ -377,12 +390,14 @@ struct core {
 
 	struct client *client;
 	uint32_t clients_high; /* clients [0, high) may be open */
+	uint32_t leaving;      /* clients and contexts that are */
 	struct account account[CORE_ACCOUNTS_MAX];
 	uint32_t accounts_high, users; /* users: those with sessions */
 	struct ledger owners;  /* what clients put, by session */
 
 	struct request *request;
 	struct request *request_free, *run_head, *run_tail;
+	struct request *walk_head, *walk_tail; /* went on for an event's share, and will */
 	struct request *space_head, *space_tail;
 	uint32_t requests, requests_high; /* requests [0, high) may be in use */
 	uint64_t request_seq;
@@ -425,6 +440,8 @@ struct core {
 
 	struct pin *pin;
 	uint32_t pin_free, pins, pins_high, chunks_high;
+	uint32_t pins_ending; /* 1 + the first; 0 = none */
+	uint32_t pins_looked; /* of the look at deadlines, where it goes on */
 	uint64_t pinned[ABI_MEM_TIERS]; /* bytes, of all contexts */
 	uint64_t claimed_bytes; /* of CXL: what reservations may come to and did not draw yet */
 	uint64_t pins_next_ns;
@@ -621,7 +638,13 @@ static inline void *block_policy(const struct context *x, uint32_t slot, uint32_
 }
 
 /* core.c */
+void core_client_end(struct core *c, uint32_t id);
 void core_context_free(struct core *c, struct context *x);
+
+/* leave.c */
+void leave_client(struct core *c, uint32_t id);
+void leave_context(struct core *c, struct context *x);
+void leave_work(struct core *c);
 
 /* context.c */
 void context_tick(struct core *c);

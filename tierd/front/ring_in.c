@@ -12,6 +12,8 @@
 #include "libtier/base/atomic.h"
 #include "tierd/front/front_priv.h"
 
+#define TURN_SHARES 4u /* of CORE_ITEMS_MAX: what entries of a turn make the core look at */
+
 static void set_full(struct front *f, struct session *s, bool full)
 {
 	f->full += (uint32_t)full - (uint32_t)s->full;
@@ -79,11 +81,18 @@ static bool read_words(const struct session *s, struct words *w)
 	       w->room <= s->cq_entries;
 }
 
+/* What its entries made the core look at since then is more than one event's share. */
+static bool has_asked_much(const struct turn *t, uint64_t since, uint32_t shares)
+{
+	return core_metrics(t->core)->items - since >= (uint64_t)shares * CORE_ITEMS_MAX;
+}
+
 static uint32_t take(struct front *f, struct turn *t, struct session *s, uint32_t most)
 {
+	uint64_t items = core_metrics(t->core)->items;
 	uint32_t taken = 0;
 
-	while (taken < most && core_accepts(t->core, s->id)) {
+	while (taken < most && core_accepts(t->core, s->id) && !has_asked_much(t, items, 1)) {
 		struct core_event event = { .kind = CORE_EV_REQUEST };
 
 		event.request.client = s->id;
@@ -132,24 +141,33 @@ static uint32_t look(struct front *f, struct turn *t, struct session *s, uint32_
 uint32_t front_poll(struct front *f, struct turn *t, uint64_t awake_ns)
 {
 	uint32_t budget = f->closing ? 0 : FRONT_TAKE_MAX;
+	uint64_t items = core_metrics(t->core)->items;
 	uint32_t hopeful = 0;
-	struct list *first = list_first(&f->watched);
+	struct list *first = list_first(&f->watched), *next = NULL;
 
 	list_each(at, &f->watched) {
 		struct session *s = list_entry(at, struct session, watched_link);
 		bool held = f->closing;
 
+		if (budget && has_asked_much(t, items, TURN_SHARES)) {
+			budget = 0;
+			next = at; /* who was not looked at comes first next time */
+		}
 		if (budget)
 			budget -= look(f, t, s, budget, &held);
 		if (!s->watched || held)
 			continue;
 		if (t->now_ns - s->active_ns < awake_ns || !park(f, s))
 			hopeful++;
+		if (next == at && !s->watched)
+			next = NULL;
 	}
 	/* Another one comes first next time. */
-	if (first && list_first(&f->watched) == first) {
+	for (uint32_t n = 0; first && list_first(&f->watched) == first && n < CORE_CLIENTS_MAX;
+	     n++) {
 		list_remove(first);
 		list_push_back(&f->watched, first);
+		first = next && list_first(&f->watched) != next ? list_first(&f->watched) : NULL;
 	}
 	return hopeful;
 }

@@ -300,7 +300,8 @@ void session_reap(struct front *f)
 		struct session *s = &f->session[i];
 
 		if (s->state == SESSION_DEAD &&
-		    f->config.ops->jobs_passed(f->config.shell, s->mark))
+		    f->config.ops->jobs_passed(f->config.shell, s->mark) &&
+		    core_client_over(f->config.core, s->id))
 			session_free(f, s);
 	}
 }

@@ -248,6 +248,7 @@ void obs_scrape_take(const struct obs *o, uint64_t now_ns, struct obs_scrape *ou
 	out->now_ns = now_ns;
 	out->turns = o->turns;
 	out->sleeps = o->sleeps;
+	out->turn_ns_most = o->turn_ns_most;
 	out->holes_filled = o->holes_filled;
 	out->metrics = *core_metrics(o->core);
 	core_stats(o->core, &out->stats);
@@ -270,6 +271,7 @@ static void daemon_figures(const struct writer *w, const struct obs *o, const st
 {
 	static const struct unit counter = { "1", NULL, NULL, true, 1 };
 	static const struct unit filled = { "B", NULL, "bytes", true, 1 };
+	static const struct unit longest = { "ns", NULL, "seconds", false, 1e-9 };
 	static const struct unit since = { "ns", NULL, "seconds", false, 1e-9 };
 
 	head(w, "tier_build", w->format == OBS_OPENMETRICS ? "info" : "gauge", NULL,
@@ -280,6 +282,8 @@ static void daemon_figures(const struct writer *w, const struct obs *o, const st
 	       s->now_ns - o->started_ns);
 	single(w, "loop_turns", &counter, "turns of the daemon's loop", s->turns);
 	single(w, "loop_sleeps", &counter, "of these, ended in a sleep", s->sleeps);
+	single(w, "loop_turn_longest", &longest, "time that the longest of these took",
+	       s->turn_ns_most);
 	single(w, "holes_filled", &filled, "memory that readers made appear, given back",
 	       s->holes_filled);
 	single(w, "clients", &plain, "sessions that are open", s->stats.clients);

@@ -21,7 +21,7 @@ struct obs_scrape_context {
 };
 
 struct obs_scrape {
-	uint64_t now_ns, turns, sleeps, holes_filled;
+	uint64_t now_ns, turns, sleeps, turn_ns_most, holes_filled;
 	struct core_metrics metrics;
 	struct core_stats stats;
 	struct obs_scrape_context context[OBS_SCRAPE_CONTEXTS];

@@ -85,6 +85,7 @@ struct obs {
 	struct core_recovery recovery;
 	uint64_t recovery_ns;
 	uint64_t turns, sleeps;
+	uint64_t turn_ns_most; /* the longest, without its sleep */
 	/* Recount with the host; tells each disagreement, returns how many. */
 	uint64_t (*recount)(struct shell *shell, struct obs_recount *out, obs_tell tell, void *arg);
 	struct shell *shell;

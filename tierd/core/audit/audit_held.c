@@ -242,7 +242,7 @@ static void count_charges(const struct core *c, struct charged *n)
 		bool own = r->client == SCHED_DAEMON; /* the core's, for a user */
 		bool there = !own && c->client[r->client].session == r->session;
 
-		if (r->phase != REQUEST_FREE && !own)
+		if (r->phase != REQUEST_FREE && (!own || r->charged))
 			charge(c, n, r->account, there ? r->client : UINT32_MAX, ACCOUNT_REQUESTS);
 		if (r->phase != REQUEST_FREE && r->parked)
 			charge(c, n, r->account, there ? r->client : UINT32_MAX, ACCOUNT_CLAIMS);

@@ -95,29 +95,37 @@ static void need_of_daemon(const struct core *c, const struct context *x, struct
 	}
 }
 
-static void need_of_session(const struct session *s, struct need *n)
+static bool is_marked(const struct session_marks *m, uint32_t i)
 {
-	n->marks[s->tier] += s->awaited;
-	n->heads[s->tier] += s->kept > 0;
-	if (s->kept > n->layers[s->tier])
-		n->layers[s->tier] = s->kept;
+	return i >= m->from && i < m->to;
+}
+
+static void need_of_session(const struct session *s, uint32_t i, struct need *n)
+{
+	bool head = is_marked(&s->heads, i);
+
+	n->marks[s->tier] += is_marked(&s->await, i);
+	n->heads[s->tier] += head;
+	if (head && s->heads_layers > n->layers[s->tier])
+		n->layers[s->tier] = s->heads_layers;
 }
 
 static void need_of_sessions(const struct core *c, const struct context *x, struct need *n)
 {
 	for (uint32_t i = 0; c->sessions.count && i < c->sessions.high; i++) {
 		const struct session *s = &c->sessions.table[i];
+		uint32_t at = 0;
 
-		if (s->state == SESSION_FREE || s->ctx != x || (!s->awaited && !s->kept))
+		if (s->state == SESSION_FREE || s->ctx != x)
 			continue;
 		assert(s->tier < ABI_MEM_TIERS);
-		for (uint32_t at = s->chunks; at; at = c->sessions.chunk[at - 1].next)
-			for (uint32_t k = 0; k < c->sessions.chunk[at - 1].count; k++) {
-				struct abi_block_ref ref = c->sessions.chunk[at - 1].ref[k];
+		for (uint32_t k = s->chunks; k; k = c->sessions.chunk[k - 1].next)
+			for (uint32_t m = 0; m < c->sessions.chunk[k - 1].count; m++, at++) {
+				struct abi_block_ref ref = c->sessions.chunk[k - 1].ref[m];
 
-				if (ref.slot != ABI_SLOT_NONE &&
+				if (ref.slot != ABI_SLOT_NONE && ref.slot < x->ix.slots_used &&
 				    index_block(&x->ix, ref.slot)->generation == ref.generation)
-					need_of_session(s, need_of(x, n, ref.slot));
+					need_of_session(s, at, need_of(x, n, ref.slot));
 			}
 	}
 }

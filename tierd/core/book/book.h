@@ -21,6 +21,7 @@ uint32_t block_segment(const struct core *c, const struct context *x, uint32_t s
 
 /* wait.c */
 void request_wake(struct core *c, struct request *r);
+void request_go_on(struct core *c, struct request *r);
 void request_wait_space(struct core *c, struct request *r);
 void request_unqueue(struct core *c, struct request *r); /* ... for room any more */
 void request_wake_space(struct core *c);

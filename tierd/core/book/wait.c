@@ -21,6 +21,21 @@ void request_wake(struct core *c, struct request *r)
 	c->run_tail = r;
 }
 
+/* It has more to look at than one event does: the rest when all others had their steps. */
+void request_go_on(struct core *c, struct request *r)
+{
+	if (r->queued || r->phase == REQUEST_FREE)
+		return;
+	r->phase = REQUEST_RUN;
+	r->queued = true;
+	r->next = NULL;
+	if (c->walk_tail)
+		c->walk_tail->next = r;
+	else
+		c->walk_head = r;
+	c->walk_tail = r;
+}
+
 void request_wait_space(struct core *c, struct request *r)
 {
 	assert(!r->queued);

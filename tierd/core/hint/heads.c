@@ -66,30 +66,6 @@ uint32_t heads_may(const struct core *c, const struct session *s)
 
 /* ---- marks -------------------------------------------------------------------------------- */
 
-static void mark(struct context *x, struct abi_block_ref ref, uint32_t tier, uint32_t layers)
-{
-	struct block_use *use = block_use_make(x, ref.slot);
-
-	assert(layers && layers <= KEPT_MAX);
-	use->heads[tier].count++;
-	assert(use->heads[tier].count);
-	if (use->heads[tier].layers < layers)
-		use->heads[tier].layers = layers & KEPT_MAX;
-}
-
-static void unmark(struct context *x, struct abi_block_ref ref, uint32_t tier)
-{
-	struct block_use *use;
-
-	if (index_block(&x->ix, ref.slot)->generation != ref.generation)
-		return; /* the block went; so did its marks */
-	use = block_use_make(x, ref.slot);
-	assert(use->heads[tier].count && use->heads[tier].layers);
-	if (!--use->heads[tier].count)
-		use->heads[tier].layers = 0;
-	block_use_settle(x, ref.slot);
-}
-
 /* So many layers of the session's blocks are to be kept; 0 = none. */
 void heads_keep(struct core *c, struct session *s, uint32_t layers)
 {
@@ -98,18 +74,8 @@ void heads_keep(struct core *c, struct session *s, uint32_t layers)
 		layers = KEPT_MAX;
 	if (s->kept == layers)
 		return;
-	for (uint32_t at = s->chunks; at; at = c->sessions.chunk[at - 1].next)
-		for (uint32_t i = 0; i < c->sessions.chunk[at - 1].count; i++) {
-			struct abi_block_ref *ref = &c->sessions.chunk[at - 1].ref[i];
-
-			if (s->kept && ref->slot != ABI_SLOT_NONE)
-				unmark(s->ctx, *ref, s->tier);
-			if (layers && !fetch_block_there(s->ctx, *ref))
-				ref->slot = ABI_SLOT_NONE; /* it is none that can be read */
-			if (layers && ref->slot != ABI_SLOT_NONE)
-				mark(s->ctx, *ref, s->tier, layers);
-		}
 	s->kept = (uint16_t)layers;
+	session_settle(c, s);
 }
 
 /* ---- shares ------------------------------------------------------------------------------- */
@@ -204,7 +170,7 @@ void heads_look(struct core *c, struct context *x, uint32_t tier)
 	x->heads_ns[tier] = c->now_ns + LOOK_NS + t->count * LOOK_SESSION_NS;
 	weigh(c, x, tier);
 	scale = scale_of(c, x, tier, (double)room_of(c, x, tier));
-	for (uint32_t n = 0; n < t->high && refs < LOOK_REFS; n++) {
+	for (uint32_t n = 0; n < t->high && refs < LOOK_REFS && !meter_spent(&c->meter); n++) {
 		struct session *s = &t->table[t->looked++ % t->high];
 
 		if (!is_away(s, x, tier))

@@ -63,8 +63,9 @@ static void refs_free(struct core *c, struct session *s)
 {
 	struct client *owner = &c->client[s->client];
 
-	assert(owner->session == s->client_session && !s->kept);
+	assert(owner->session == s->client_session && !s->await.to && !s->heads.to);
 	while (s->chunks) {
+		meter_charge(&c->meter, 1);
 		struct session_chunk *k = &c->sessions.chunk[s->chunks - 1];
 		uint32_t next = k->next;
 
@@ -76,11 +77,12 @@ static void refs_free(struct core *c, struct session *s)
 	s->blocks = 0;
 }
 
-static void refs_copy(const struct core *c, const struct session *s, struct abi_block_ref *to)
+static void refs_copy(struct core *c, const struct session *s, struct abi_block_ref *to)
 {
 	for (uint32_t at = s->chunks; at; at = c->sessions.chunk[at - 1].next) {
 		const struct session_chunk *k = &c->sessions.chunk[at - 1];
 
+		meter_charge(&c->meter, 1);
 		memcpy(to, k->ref, k->count * sizeof(*to));
 		to += k->count;
 	}
@@ -95,35 +97,22 @@ static void wake_at(struct core *c, struct session *s, uint64_t ns)
 		c->sessions.next_ns = ns;
 }
 
-/*
- * Whose user is back will be read, for sure and soon: its blocks leave after all others, whatever
- * the policy makes of them (it sees blocks that were just brought and not used). A preference, as
- * for a plan's: pins have a budget, and those who wait for the engine may be more than it holds.
- */
-static void await(struct core *c, struct session *s, bool yes)
-{
-	if (s->awaited == yes)
-		return;
-	s->awaited = yes;
-	c->sessions.awaited += yes ? 1 : -1u;
-	for (uint32_t at = s->chunks; at; at = c->sessions.chunk[at - 1].next)
-		for (uint32_t i = 0; i < c->sessions.chunk[at - 1].count; i++) {
-			struct abi_block_ref *ref = &c->sessions.chunk[at - 1].ref[i];
-
-			if (yes && !block_alive(s->ctx, *ref))
-				ref->slot = ABI_SLOT_NONE; /* it is no block, now or later */
-			if (ref->slot != ABI_SLOT_NONE)
-				plan_mark(s->ctx, *ref, s->tier, yes);
-		}
-}
-
 static void unpin(struct core *c, struct session *s)
 {
-	struct pin *p = &c->pin[s->pin % CORE_PINS_MAX];
-
-	if (s->pin && p->used && p->id == s->pin)
-		pin_end(c, p);
+	pin_drop(c, s->pin);
 	s->pin = 0;
+}
+
+/* What the last return brings is for a client, and ends with its session. */
+static void rest_end(struct core *c, struct session *s)
+{
+	struct request *r = s->rest;
+
+	s->rest = NULL;
+	if (!r)
+		return;
+	r->owner = NULL;
+	request_abort(c, r, -ECONNRESET);
 }
 
 static void let_go(struct core *c, struct session *s)
@@ -135,83 +124,66 @@ static void let_go(struct core *c, struct session *s)
 	}
 	unpin(c, s);
 	s->landed = false;
-	await(c, s, false);
+	session_await(c, s, false);
 	claim_expect_no_more(c, s);
 	heads_keep(c, s, 0);
 }
 
-/* What was staged for nothing leaves: an abandoned session costs nothing. */
+/* What was staged for nothing leaves, but for what was read. */
 static void give_back(struct core *c, struct session *s)
 {
-	struct context *x = s->ctx;
-
-	evict_drain_logs(c); /* what was read is not given back */
-	for (uint32_t at = s->chunks; at; at = c->sessions.chunk[at - 1].next)
-		for (uint32_t i = 0; i < c->sessions.chunk[at - 1].count; i++) {
-			struct abi_block_ref ref = c->sessions.chunk[at - 1].ref[i];
-
-			for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
-				if (fetch_block_there(x, ref) &&
-				    block_use(x, ref.slot)->staged[tier])
-					evict_block(c, x, ref.slot, tier);
-		}
-	reclaim_flush(c);
+	evict_drain_logs(c);
+	s->gives = true;
+	s->given = 0;
+	session_settle(c, s);
 }
 
-static void forget(struct core *c, struct session *s)
+/* Nothing of it is left but its place and what it names. */
+static void end(struct core *c, struct session *s)
 {
 	uint32_t index = (uint32_t)(s - c->sessions.table) + 1;
-	uint32_t *link = bucket_of(c, s->ctx, s->id);
 	struct client *k = &c->client[s->client];
 
-	let_go(c, s);
+	assert(!s->unsettled);
 	refs_free(c, s);
-	while (*link != index)
-		link = &c->sessions.table[*link - 1].next;
-	*link = s->next;
 	account_give(c, k->account, k, ACCOUNT_SESSIONS);
 	s->state = SESSION_FREE;
 	s->next = c->sessions.free;
 	c->sessions.free = index;
 	c->sessions.count--;
+	c->sessions.going--;
 }
 
-static void pin_head(struct core *c, struct session *s)
+/* Nobody finds it any more; its place is free once all is settled. */
+static void forget(struct core *c, struct session *s)
 {
-	const struct request *r = s->r;
-	struct pin_ask ask = {
-		.client = s->client,
-		.tier = s->tier,
-		.ctx = s->ctx,
-		.deadline_ns = s->patience_ns,
-		.layers = s->staged,
-		.ref = (const struct abi_block_ref *)r->arg,
-		.count = r->held,
-	};
-	int64_t blocks = r->held ? pin_take(c, &ask, &s->pin) : 0;
+	uint32_t index = (uint32_t)(s - c->sessions.table) + 1;
+	uint32_t *link = bucket_of(c, s->ctx, s->id);
 
-	if (blocks < (int64_t)r->held)
-		c->metrics.claims_unprotected++;
-	if (blocks <= 0)
-		s->pin = 0;
+	let_go(c, s);
+	rest_end(c, s);
+	while (*link != index)
+		link = &c->sessions.table[*link - 1].next;
+	*link = s->next;
+	s->state = SESSION_GONE;
+	c->sessions.going++;
+	if (!s->unsettled)
+		end(c, s);
 }
 
-/* From the return on all of it stays and is protected as it comes, until the turn ends. */
-static void pin_turn(struct core *c, struct session *s, const struct request *r, uint64_t end_ns)
+void session_work(struct core *c)
 {
-	const struct abi_block_ref *ref = (const struct abi_block_ref *)r->arg;
-	struct pin_ask ask = {
-		.client = s->client,
-		.tier = s->tier,
-		.ctx = s->ctx,
-		.deadline_ns = end_ns,
-		.ref = ref,
-	};
+	while (c->sessions.unsettled && !meter_spent(&c->meter)) {
+		struct session *s = &c->sessions.table[c->sessions.unsettled - 1];
+		uint32_t next = s->next_unsettled;
 
-	while (ask.count < s->blocks && fetch_block_there(s->ctx, ref[ask.count]))
-		ask.count++;
-	if (!ask.count || pin_take(c, &ask, &s->pin) <= 0)
-		s->pin = 0;
+		if (!session_settle(c, s))
+			continue;
+		c->sessions.unsettled = next;
+		s->unsettled = false;
+		if (s->state == SESSION_GONE)
+			end(c, s);
+	}
 }
 
 /* The prefetch of a session's head is over. */
@@ -219,15 +191,18 @@ static void staged(struct core *c, struct request *r, uint64_t value)
 {
 	struct session *s = r->owner;
 
-	if (!s)
+	if (!s) {
+		pin_drop(c, r->pin);
 		return;
+	}
 	assert(s->r == r);
 	if (s->state == SESSION_STAGING) {
 		s->landed = !r->error && value && value == s->blocks && s->staged == s->head;
-		if (!r->error && value)
-			pin_head(c, s);
+		s->pin = r->pin; /* of its head */
 		s->state = SESSION_STAGED;
 		wake_at(c, s, s->patience_ns);
+	} else {
+		pin_drop(c, r->pin);
 	}
 	s->r = NULL;
 }
@@ -273,6 +248,10 @@ static void stage(struct core *c, struct session *s)
 		return;
 	}
 	r->sqe.layer_count = s->staged;
+	r->guard = true;
+	r->guard_client = s->client;
+	r->guard_layers = s->staged;
+	r->guard_ns = s->patience_ns;
 	s->r = r;
 	s->state = SESSION_STAGING;
 	wake_at(c, s, s->patience_ns);
@@ -298,11 +277,12 @@ static struct session *stalest(struct core *c, uint32_t account, bool with_block
 {
 	struct session *found = NULL;
 
+	meter_charge_table(&c->meter, c->sessions.high);
 	for (uint32_t i = 0; i < c->sessions.high; i++) {
 		struct session *s = &c->sessions.table[i];
 
-		if (s->state == SESSION_FREE || c->client[s->client].account != account ||
-		    (with_blocks && !s->chunks))
+		if (s->state == SESSION_FREE || s->state == SESSION_GONE ||
+		    c->client[s->client].account != account || (with_blocks && !s->chunks))
 			continue;
 		if (!found || s->patience_ns < found->patience_ns)
 			found = s;
@@ -311,17 +291,22 @@ static struct session *stalest(struct core *c, uint32_t account, bool with_block
 	return found;
 }
 
-/* None is left: who has most forgets a session, for those who have fewer. */
-static struct session_chunk *chunk_get(struct core *c, const struct client *k, uint32_t *index)
+/*
+ * None is left: who has most forgets a session, for those who have fewer. 0, -ENOBUFS, or
+ * -EINPROGRESS: one that is forgotten has not let go of all yet.
+ */
+static int chunk_get(struct core *c, const struct client *k, uint32_t *index)
 {
 	struct sessions *t = &c->sessions;
 
 	while (!t->chunk_free && t->chunks_high == SESSION_CHUNKS) {
 		uint32_t fullest = account_fullest(c, ACCOUNT_REFS);
 
+		if (t->going || meter_spent(&c->meter))
+			return -EINPROGRESS;
 		if (c->account[fullest].used[ACCOUNT_REFS] <=
 		    c->account[k->account].used[ACCOUNT_REFS])
-			return NULL;
+			return -ENOBUFS;
 		forget(c, stalest(c, fullest, true));
 	}
 	*index = t->chunk_free;
@@ -329,24 +314,31 @@ static struct session_chunk *chunk_get(struct core *c, const struct client *k, u
 		t->chunk_free = t->chunk[*index - 1].next;
 	else
 		*index = ++t->chunks_high;
-	return &t->chunk[*index - 1];
+	meter_charge(&c->meter, 1);
+	return 0;
 }
 
-/* Keep as many references from the first as the chunks have room for. */
-static void refs_keep(struct core *c, struct session *s, const struct request *r)
+/*
+ * Keep as many references from the first as the chunks have room for. False: there will be more
+ * room, or marks of the old ones are still to be withdrawn.
+ */
+static bool refs_keep(struct core *c, struct session *s, const struct request *r)
 {
 	const struct abi_block_ref *ref =
 		(const struct abi_block_ref *)(r->arg + sizeof(struct abi_session_args));
 	struct client *owner = &c->client[r->client];
 	uint32_t *link = &s->chunks;
 
+	if (s->await.to || s->heads.to)
+		return false;
 	refs_free(c, s);
 	while (s->blocks < r->sqe.count) {
 		uint32_t n = r->sqe.count - s->blocks, index;
-		struct session_chunk *k = chunk_get(c, owner, &index);
+		int err = chunk_get(c, owner, &index);
+		struct session_chunk *k = &c->sessions.chunk[index - 1];
 
-		if (!k)
-			return;
+		if (err)
+			return err != -EINPROGRESS;
 		account_take(c, owner, ACCOUNT_REFS);
 		n = n < SESSION_CHUNK_REFS ? n : SESSION_CHUNK_REFS;
 		memcpy(k->ref, ref + s->blocks, n * sizeof(*ref));
@@ -356,19 +348,25 @@ static void refs_keep(struct core *c, struct session *s, const struct request *r
 		link = &k->next;
 		s->blocks += n;
 	}
+	return true;
 }
 
-static struct session *make(struct core *c, const struct request *r)
+/* NULL: it has as many as it may, or *comes: a place will be free. */
+static struct session *make(struct core *c, const struct request *r, bool *comes)
 {
 	struct client *k = &c->client[r->client];
 	struct sessions *t = &c->sessions;
 	uint32_t index;
 	struct session *s;
 
+	*comes = false;
 	if (k->used[ACCOUNT_SESSIONS] >= SESSIONS_CLIENT_MAX)
 		return NULL;
-	if (!t->free && t->high == SESSIONS_MAX)
+	if (!t->free && t->high == SESSIONS_MAX && !t->going)
 		forget(c, stalest(c, account_fullest(c, ACCOUNT_SESSIONS), false));
+	*comes = !t->free && t->high == SESSIONS_MAX;
+	if (*comes)
+		return NULL;
 	index = t->free;
 	if (index)
 		t->free = t->table[index - 1].next;
@@ -395,7 +393,12 @@ static void turn_ended(struct core *c, struct request *r, struct session *s)
 	uint64_t low, high;
 
 	let_go(c, s);
-	refs_keep(c, s, r);
+	s->gives = false; /* what was to be given back is perhaps named again */
+	s->given = 0;
+	if (!refs_keep(c, s, r)) {
+		request_go_on(c, r);
+		return;
+	}
 	s->salt = args->salt;
 	s->layer_ns = args->layer_ns;
 	s->part_first = r->sqe.part_first;
@@ -423,135 +426,266 @@ static void turn_ended(struct core *c, struct request *r, struct session *s)
 	request_end(c, r, 0, s->blocks, 0);
 }
 
-/* Are a block's first layers READY, page by page? No more pages are looked at than *look counts. */
-static bool pages_ready(const struct session *s, uint32_t slot, uint32_t layers, uint32_t *look)
+/*
+ * Are a block's first layers READY, page by page, from r->counting on? No more than LOOK_PAGES are
+ * looked at for all blocks. 1, 0, or -EINPROGRESS.
+ */
+static int pages_ready(struct core *c, const struct session *s, struct request *r, uint32_t slot,
+		       uint32_t layers)
 {
 	const struct abi_geometry *g = context_geometry(s->ctx);
-	uint32_t parts = index_block(&s->ctx->ix, slot)->parts;
+	uint32_t parts = index_block(&s->ctx->ix, slot)->parts, base = 0;
 
 	for (uint32_t i = 0; i < g->part_count; i++) {
 		uint32_t pages = heads_pages(&g->part[i], layers);
 
 		if (!heads_reads(s, i) || !(parts >> i & 1))
 			continue;
-		if (*look < pages)
-			return false;
-		*look -= pages;
-		for (uint32_t k = 0; k < pages; k++)
-			if (page_state(index_page(&s->ctx->ix, slot, g->part[i].page_base + k),
-				       s->tier) != ABI_PAGE_READY)
-				return false;
+		if (r->counting == base && r->usable + pages > LOOK_PAGES)
+			return 0;
+		r->usable += r->counting == base ? pages : 0;
+		for (; r->counting < base + pages; r->counting++) {
+			uint32_t page = g->part[i].page_base + r->counting - base;
+
+			if (meter_spent(&c->meter))
+				return -EINPROGRESS;
+			meter_charge(&c->meter, 1);
+			if (page_state(index_page(&s->ctx->ix, slot, page), s->tier) !=
+			    ABI_PAGE_READY)
+				return 0;
+		}
+		base += pages;
 	}
-	return true;
+	r->counting = 0;
+	return 1;
+}
+
+/* Of one block: its number of pages there tells, if that is enough of them. As pages_ready. */
+static int block_there(struct core *c, const struct session *s, struct request *r,
+		       struct abi_block_ref ref, uint32_t layers)
+{
+	const struct abi_geometry *g = context_geometry(s->ctx);
+	bool landed = s->landed && layers == s->head;
+	uint32_t there, whole, pages = 0;
+
+	if (!fetch_block_there(s->ctx, ref))
+		return 0;
+	for (uint32_t i = 0; landed && i < g->part_count; i++)
+		pages += heads_reads(s, i) ? heads_pages(&g->part[i], layers) : 0;
+	there = s->ctx->meta[ref.slot].there[s->tier].pages;
+	whole = block_pages(s->ctx, ref.slot);
+	assert(there <= whole);
+	if (there >= (landed && pages < whole ? pages : whole))
+		return 1;
+	return landed ? 0 : pages_ready(c, s, r, ref.slot, layers);
 }
 
 /*
  * Are the first layers of all its blocks in the tier? The number of a block's pages there tells, if
  * it is whole; also of a head that has landed, for that is pinned (but blocks can be deleted, or
- * left unprotected).
+ * left unprotected). 1, 0, or -EINPROGRESS.
  */
-static bool layers_there(const struct core *c, const struct session *s, uint32_t layers)
+static int layers_there(struct core *c, const struct session *s, struct request *r,
+			uint32_t layers)
 {
-	const struct abi_geometry *g = context_geometry(s->ctx);
-	bool landed = s->landed && layers == s->head;
-	uint32_t pages = 0, look = LOOK_PAGES;
+	const struct abi_block_ref *ref = (const struct abi_block_ref *)r->arg;
 
-	for (uint32_t i = 0; i < g->part_count; i++)
-		pages += heads_reads(s, i) ? heads_pages(&g->part[i], layers) : 0;
-	for (uint32_t at = s->chunks; at; at = c->sessions.chunk[at - 1].next)
-		for (uint32_t i = 0; i < c->sessions.chunk[at - 1].count; i++) {
-			struct abi_block_ref ref = c->sessions.chunk[at - 1].ref[i];
-			uint32_t there, whole;
+	for (; r->cursor < r->sqe.count; r->cursor++) {
+		int there;
 
-			if (!fetch_block_there(s->ctx, ref))
-				return false;
-			there = s->ctx->meta[ref.slot].there[s->tier].pages;
-			whole = block_pages(s->ctx, ref.slot);
-			assert(there <= whole);
-			if (there < (landed && pages < whole ? pages : whole) &&
-			    (landed || !pages_ready(s, ref.slot, layers, &look)))
-				return false;
-		}
+		if (meter_spent(&c->meter))
+			return -EINPROGRESS;
+		meter_charge(&c->meter, 1);
+		there = block_there(c, s, r, ref[r->cursor], layers);
+		if (there <= 0)
+			return there;
+	}
+	return 1;
+}
+
+/* Where a return is: with how many layers may the turn begin? All of them, its head, or none. */
+enum { LOOK_BEGINS, LOOK_ALL, LOOK_HEAD, LOOK_PINS };
+
+static void look_at(struct request *r, uint32_t what)
+{
+	r->built = what;
+	r->cursor = r->counting = r->usable = 0;
+}
+
+/* r->stripe: with how many layers; none: not all are there that it takes. False: not known yet. */
+static bool layers_ready(struct core *c, const struct session *s, struct request *r)
+{
+	uint32_t layers = r->built == LOOK_ALL ? heads_layers(s) : s->head;
+	int there = 0;
+
+	assert(s->head <= heads_layers(s));
+	if (r->sqe.count && layers)
+		there = layers_there(c, s, r, layers);
+	if (there < 0)
+		return false;
+	if (!there && r->built == LOOK_ALL) {
+		look_at(r, LOOK_HEAD);
+		return layers_ready(c, s, r);
+	}
+	r->stripe = there ? layers : 0;
+	look_at(r, LOOK_PINS);
 	return true;
 }
 
-/* With how many layers may the turn begin? Nought: not all are there that it takes. */
-static uint32_t layers_ready(const struct core *c, const struct session *s)
+/* From the return on all of it stays and is protected as it comes, until the turn ends. */
+static bool pin_turn(struct core *c, struct session *s, struct request *r)
 {
-	uint32_t all = heads_layers(s);
+	const struct abi_block_ref *ref = (const struct abi_block_ref *)r->arg;
+	struct pin_ask ask = {
+		.client = s->client,
+		.tier = s->tier,
+		.ctx = s->ctx,
+		.deadline_ns = c->now_ns + LATER_NS,
+		.ref = ref,
+		.id = r->pin,
+		.at = r->protected_blocks,
+	};
 
-	assert(s->head <= all);
-	if (!s->blocks)
-		return 0;
-	if (layers_there(c, s, all))
-		return all;
-	return s->head && layers_there(c, s, s->head) ? s->head : 0;
+	for (; r->cursor < r->sqe.count && !meter_spent(&c->meter); r->cursor++) {
+		meter_charge(&c->meter, 1);
+		if (!fetch_block_there(s->ctx, ref[r->cursor]))
+			break;
+	}
+	ask.count = r->cursor;
+	if (ask.count < r->sqe.count && meter_spent(&c->meter))
+		return false;
+	if (ask.count && pin_take(c, &ask) == -EINPROGRESS) {
+		r->pin = ask.id;
+		r->protected_blocks = ask.at;
+		return false;
+	}
+	r->pin = ask.id;
+	return true;
 }
 
-/* The user is back: what is missing comes now, in layer order. */
+/* What is behind the head, or all of it, has come or will not. */
+static void rest_over(struct core *c, struct request *r, uint64_t value)
+{
+	struct session *s = r->owner;
+
+	(void)c;
+	(void)value;
+	if (s)
+		s->rest = NULL;
+}
+
+/* What is missing comes now, in layer order: for its client, and no longer than that. */
+static void rest_begin(struct core *c, struct session *s, uint32_t ready)
+{
+	uint32_t account = c->client[s->client].account;
+	struct request *rest = NULL;
+
+	rest_end(c, s);
+	if (s->blocks && account_user_may(c, account, ACCOUNT_REQUESTS))
+		rest = transfer(c, s, c->now_ns, c->now_ns + LATER_NS);
+	if (!rest) {
+		unpin(c, s);
+		return;
+	}
+	rest->charged = true;
+	account_take_for(c, account, ACCOUNT_REQUESTS);
+	rest->ended = rest_over;
+	rest->sqe.klass = ABI_CLASS_DEMAND;
+	rest->sqe.layer_first = (uint16_t)ready;
+	rest->sqe.layer_count = UINT16_MAX;
+	s->rest = rest;
+	fetch_begin(c, rest);
+}
+
+static void return_begins(struct core *c, struct request *r, struct session *s)
+{
+	refs_copy(c, s, (struct abi_block_ref *)r->arg); /* it has none of its own */
+	r->sqe.count = s->blocks;
+	look_at(r, LOOK_ALL);
+}
+
+/* The user is back. */
 static void returned(struct core *c, struct request *r, struct session *s)
 {
-	uint64_t last = c->now_ns + LATER_NS;
-	uint32_t ready = layers_ready(c, s);
-	struct request *rest;
+	bool first = r->built < LOOK_PINS;
 
-	if (s->turn_end_ns) {
-		think_learn(c, s->ctx, s->salt, c->now_ns - s->turn_end_ns);
-		c->metrics.session_returns++;
-		c->metrics.session_ready += ready > 0;
+	if (r->built == LOOK_BEGINS)
+		return_begins(c, r, s);
+	if (first && !layers_ready(c, s, r)) {
+		request_go_on(c, r);
+		return;
 	}
-	s->turn_end_ns = 0;
-	if (s->r && s->r->parked)
-		let_go(c, s);
-	claim_expect_no_more(c, s);
-	unpin(c, s);
-	rest = s->blocks ? transfer(c, s, c->now_ns, last) : NULL;
-	if (rest) {
-		rest->owner = NULL;
-		rest->sqe.klass = ABI_CLASS_DEMAND;
-		rest->sqe.layer_first = (uint16_t)ready;
-		rest->sqe.layer_count = UINT16_MAX;
-		pin_turn(c, s, rest, last);
-		fetch_begin(c, rest);
+	if (first) {
+		if (s->turn_end_ns) {
+			think_learn(c, s->ctx, s->salt, c->now_ns - s->turn_end_ns);
+			c->metrics.session_returns++;
+			c->metrics.session_ready += r->stripe > 0;
+		}
+		s->turn_end_ns = 0;
+		if (s->r && s->r->parked)
+			let_go(c, s);
+		claim_expect_no_more(c, s);
+		unpin(c, s);
 	}
+	if (!pin_turn(c, s, r)) {
+		request_go_on(c, r);
+		return;
+	}
+	s->pin = r->pin;
+	rest_begin(c, s, r->stripe);
 	s->state = SESSION_ACTIVE;
 	heads_keep(c, s, 0);
-	await(c, s, true);
+	session_await(c, s, true);
 	s->expires_ns = c->now_ns + EXPIRES_MOST_NS;
-	wake_at(c, s, last);
-	r->status = ready ? ABI_STATUS_READY : s->blocks ? ABI_STATUS_LATE : ABI_STATUS_MISS;
-	request_end(c, r, 0, s->blocks, ready);
+	wake_at(c, s, c->now_ns + LATER_NS);
+	r->status = r->stripe ? ABI_STATUS_READY : s->blocks ? ABI_STATUS_LATE : ABI_STATUS_MISS;
+	request_end(c, r, 0, s->blocks, r->stripe);
 }
 
+static void turn_end(struct core *c, struct request *r, struct session *s)
+{
+	bool comes = false;
+
+	if (!s)
+		s = make(c, r, &comes);
+	if (s)
+		turn_ended(c, r, s);
+	else if (comes)
+		request_go_on(c, r);
+	else
+		request_end(c, r, -ENOBUFS, 0,
+			    account_lack(c, &c->client[r->client], ACCOUNT_SESSIONS));
+}
+
+static int session_check(const struct request *r, const struct session *s)
+{
+	const struct abi_session_args *args = (const struct abi_session_args *)r->arg;
+
+	if (r->error || r->ctx->closing)
+		return r->error ? r->error : -ENOENT;
+	for (uint32_t i = 0; r->sqe.mode == ABI_SESSION_TURN_END && i < sizeof(args->reserved); i++)
+		if (args->reserved[i])
+			return -EINVAL;
+	if (s && (s->client != r->client || s->client_session != r->session))
+		return -EBUSY; /* another connection's */
+	return 0;
+}
+
+/* From the beginning, each time: what it waited for may have ended otherwise. */
 void session_request(struct core *c, struct request *r)
 {
 	struct session *s = find(c, r->ctx, r->sqe.handle);
+	int err = session_check(r, s);
 
-	const struct abi_session_args *args = (const struct abi_session_args *)r->arg;
-	bool end = r->sqe.mode == ABI_SESSION_TURN_END;
-
-	for (uint32_t i = 0; end && i < sizeof(args->reserved); i++)
-		if (args->reserved[i]) {
-			request_end(c, r, -EINVAL, 0, 0);
-			return;
-		}
-	if (s && (s->client != r->client || s->client_session != r->session)) {
-		request_end(c, r, -EBUSY, 0, 0); /* another connection's */
-		return;
-	}
-	if (end) {
-		if (!s)
-			s = make(c, r);
-		if (s)
-			turn_ended(c, r, s);
-		else
-			request_end(c, r, -ENOBUFS, 0,
-				    account_lack(c, &c->client[r->client], ACCOUNT_SESSIONS));
-		return;
-	}
-	if (!s) {
-		r->status = ABI_STATUS_MISS;
-		request_end(c, r, r->sqe.mode == ABI_SESSION_RETURN ? 0 : -ENOENT, 0, 0);
+	r->phase = REQUEST_RUN;
+	if (err || (!s && r->sqe.mode != ABI_SESSION_TURN_END)) {
+		pin_drop(c, r->pin);
+		r->status = err ? r->status : ABI_STATUS_MISS;
+		if (!err && r->sqe.mode != ABI_SESSION_RETURN)
+			err = -ENOENT;
+		request_end(c, r, err, 0, 0);
+	} else if (r->sqe.mode == ABI_SESSION_TURN_END) {
+		turn_end(c, r, s);
 	} else if (r->sqe.mode == ABI_SESSION_RETURN) {
 		returned(c, r, s);
 	} else {
@@ -580,7 +714,7 @@ static void step(struct core *c, struct session *s)
 		s->state = SESSION_FADED;
 		wake_at(c, s, s->expires_ns);
 	} else {
-		await(c, s, false); /* a turn that long is no turn */
+		session_await(c, s, false); /* a turn that long is no turn */
 		wake_at(c, s, s->expires_ns);
 	}
 }
@@ -592,12 +726,15 @@ void session_tick(struct core *c)
 
 	if (!t->count || c->now_ns < t->next_ns)
 		return;
+	meter_charge_table(&c->meter, t->high);
 	for (uint32_t i = 0; i < t->high; i++) {
 		struct session *s = &t->table[i];
 
-		if (s->state != SESSION_FREE && s->wake_ns <= c->now_ns)
+		if (s->state == SESSION_FREE || s->state == SESSION_GONE)
+			continue;
+		if (s->wake_ns <= c->now_ns && !meter_spent(&c->meter))
 			step(c, s);
-		if (s->state != SESSION_FREE && s->wake_ns < next)
+		if (s->state != SESSION_FREE && s->state != SESSION_GONE && s->wake_ns < next)
 			next = s->wake_ns;
 	}
 	t->next_ns = next;
@@ -605,29 +742,30 @@ void session_tick(struct core *c)
 
 uint64_t session_next(const struct core *c)
 {
+	if (c->sessions.unsettled)
+		return c->now_ns;
 	return c->sessions.count ? c->sessions.next_ns : UINT64_MAX;
 }
 
-static void sessions_end(struct core *c, uint32_t client, const struct context *x)
+/* Those of one client (its end) or one context (its removal). False: not all of them yet. */
+bool session_leave(struct core *c, uint32_t client, const struct context *x,
+		   struct meter_pass *pass)
 {
-	for (uint32_t i = 0; c->sessions.count && i < c->sessions.high; i++) {
-		struct session *s = &c->sessions.table[i];
+	for (; c->sessions.count && pass->at < c->sessions.high; pass->at++) {
+		struct session *s = &c->sessions.table[pass->at];
 
+		if (meter_spent(&c->meter))
+			return false;
+		meter_charge_table(&c->meter, pass->at % 8 == 0);
 		if (s->state == SESSION_FREE || (s->client != client && s->ctx != x))
 			continue;
-		let_go(c, s);
-		if (!s->ctx->closing)
-			give_back(c, s);
-		forget(c, s);
+		if (s->state != SESSION_GONE) {
+			let_go(c, s);
+			if (!s->ctx->closing)
+				give_back(c, s);
+			forget(c, s);
+		}
+		pass->met |= s->state != SESSION_FREE;
 	}
-}
-
-void session_client_gone(struct core *c, uint32_t client)
-{
-	sessions_end(c, client, NULL);
-}
-
-void session_context_gone(struct core *c, const struct context *x)
-{
-	sessions_end(c, CORE_CLIENTS_MAX, x);
+	return meter_pass_over(pass);
 }

@@ -17,6 +17,7 @@
 #include "libtier/abi/ring.h"
 
 struct core;
+struct meter_pass;
 struct abi_part;
 struct context;
 struct request;
@@ -47,6 +48,12 @@ enum session_state {
 	SESSION_STAGING,
 	SESSION_STAGED,
 	SESSION_FADED,
+	SESSION_GONE, /* forgotten: nobody finds it, and it ends when its marks are withdrawn */
+};
+
+/* Of a session's references, those [from, to) carry marks: as many as were set so far. */
+struct session_marks {
+	uint32_t from, to;
 };
 
 struct session_chunk {
@@ -68,6 +75,7 @@ struct session {
 	uint64_t layer_ns;     /* computing a layer takes so long; 0 = not said */
 	uint64_t pin;          /* 0 = none */
 	struct request *r;     /* staging; NULL = none */
+	struct request *rest;  /* back: what was missing; likewise */
 	uint16_t part_first, part_count;
 	uint16_t head;         /* layers to be there at the return */
 	uint16_t staged;       /* of these, brought for it; 0 = not yet */
@@ -80,7 +88,12 @@ struct session {
 	bool awaited;          /* back: its blocks carry a mark (block_staged.planned) */
 	uint32_t chunks;       /* 1 + index of the first; 0 = none */
 	uint32_t blocks;
+	struct session_marks await, heads; /* what is set of awaited, and of ... */
+	uint16_t heads_layers; /* so many layers; becomes kept */
+	bool gives, unsettled; /* its blocks are given back; marks are not yet as they are to be */
+	uint32_t given;        /* ... so many were */
 	uint32_t next;         /* 1 + index: in its bucket or the free list */
+	uint32_t next_unsettled;
 };
 
 struct sessions {
@@ -91,6 +104,8 @@ struct sessions {
 	uint32_t high, chunks_high;
 	uint32_t count;
 	uint32_t awaited;            /* of them, whose blocks carry marks */
+	uint32_t going;              /* of them, in SESSION_GONE */
+	uint32_t unsettled;          /* 1 + index of the first whose marks are */
 	uint32_t looked;             /* heads.c: where its look goes on */
 	uint64_t next_ns;
 	struct think everyone;
@@ -102,10 +117,16 @@ int sessions_open(struct core *c);
 void sessions_close(struct core *c);
 void session_request(struct core *c, struct request *r);
 void session_kept(struct core *c, struct session *s);
+void session_work(struct core *c);
 void session_tick(struct core *c);
 uint64_t session_next(const struct core *c);
-void session_client_gone(struct core *c, uint32_t client);
-void session_context_gone(struct core *c, const struct context *x);
+bool session_leave(struct core *c, uint32_t client, const struct context *x,
+		   struct meter_pass *pass);
+
+/* session_marks.c */
+bool session_settle(struct core *c, struct session *s);
+void session_await(struct core *c, struct session *s, bool yes);
+struct abi_block_ref *session_ref(struct core *c, const struct session *s, uint32_t i);
 
 /* heads.c */
 bool heads_reads(const struct session *s, uint32_t part);

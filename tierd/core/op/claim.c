@@ -226,28 +226,51 @@ bool claim_over(const struct core *c, const struct request *r)
 	       c->now_ns >= r->deadline_ns + PROTECT_NS;
 }
 
-/* All of it is there: keep it so until the time of use, as far as the pin budget goes (P7). */
-void claim_protect(struct core *c, struct request *r)
+/* Is what it brought to be pinned? */
+static bool claim_guards(const struct core *c, const struct request *r)
+{
+	if (r->error || !r->held)
+		return false;
+	if (r->guard)
+		return r->owner && r->usable;
+	return r->sqe.deadline_ns && r->status != ABI_STATUS_LATE && !claim_over(c, r) &&
+	       r->client != CORE_CLIENTS_MAX && c->client[r->client].session == r->session;
+}
+
+/*
+ * All of it is there: keep it so until the time of use, as far as the pin budget goes (P7). False:
+ * there is more than one event looks at.
+ */
+bool claim_protect(struct core *c, struct request *r)
 {
 	struct pin_ask ask = {
-		.client = r->client,
+		.client = r->guard ? r->guard_client : r->client,
 		.ctx = r->ctx,
 		.tier = r->sqe.tier,
-		.deadline_ns = r->deadline_ns + PROTECT_NS,
+		.layers = r->guard_layers,
+		.deadline_ns = r->guard ? r->guard_ns : r->deadline_ns + PROTECT_NS,
 		.ref = (const struct abi_block_ref *)r->arg,
 		.count = r->held,
+		.id = r->pin,
+		.at = r->protected_blocks,
 	};
-	uint64_t id;
 	int64_t blocks;
 
-	if (!r->sqe.deadline_ns || !r->held || r->status == ABI_STATUS_LATE || claim_over(c, r))
-		return;
-	if (!claimant(c, r))
-		return;
-	blocks = pin_take(c, &ask, &id);
+	if (!claim_guards(c, r)) {
+		pin_drop(c, r->pin);
+		r->pin = 0;
+		r->protected_blocks = 0;
+		return true;
+	}
+	blocks = pin_take(c, &ask);
+	r->pin = ask.id;
+	r->protected_blocks = ask.at;
+	if (blocks == -EINPROGRESS)
+		return false;
 	r->protected_blocks = blocks > 0 ? (uint32_t)blocks : 0;
 	if (r->protected_blocks < r->held)
 		c->metrics.claims_unprotected++;
+	return true;
 }
 
 /* A claim's transfer is over: was it as long as foreseen? */

@@ -77,7 +77,7 @@ void prefetch_step(struct core *c, struct request *r);
 void claim_expect(struct core *c, struct session *s);
 void claim_expect_no_more(struct core *c, struct session *s);
 bool claim_over(const struct core *c, const struct request *r);
-void claim_protect(struct core *c, struct request *r);
+bool claim_protect(struct core *c, struct request *r);
 void claim_finished(struct core *c, const struct request *r);
 void claim_tick(struct core *c);
 uint64_t claim_next(const struct core *c);

@@ -308,7 +308,7 @@ static void fetch_end(struct core *c, struct request *r)
 
 	r->ending = true;
 	if (!count_usable(c, r)) {
-		request_wake(c, r);
+		request_go_on(c, r);
 		return;
 	}
 	if (r->error == -EIO) {
@@ -317,8 +317,10 @@ static void fetch_end(struct core *c, struct request *r)
 	} else if ((r->late && r->usable < whole) || claim_over(c, r)) {
 		r->status = ABI_STATUS_LATE;
 	}
-	if (r->sqe.op == ABI_OP_PREFETCH && !r->error)
-		claim_protect(c, r);
+	if (r->sqe.op == ABI_OP_PREFETCH && !claim_protect(c, r)) {
+		request_go_on(c, r);
+		return;
+	}
 	claim_finished(c, r);
 	request_end(c, r, r->error, r->usable, r->protected_blocks);
 }
@@ -498,7 +500,7 @@ static void fetch_look(struct core *c, struct request *r)
 	if (r->cursor == r->total)
 		fetch_end(c, r);
 	else if (state != MOVE_BLOCKED && (end < window || (end < r->total && r->cursor == end)))
-		request_wake(c, r);
+		request_go_on(c, r);
 	else
 		fetch_wait(c, r, &b, state == MOVE_BLOCKED);
 }
@@ -507,7 +509,7 @@ void fetch_step(struct core *c, struct request *r)
 {
 	r->phase = REQUEST_RUN;
 	if (r->holding && !r->error && !r->ctx->closing && !hold_all(c, r))
-		request_wake(c, r);
+		request_go_on(c, r);
 	else if (fetch_is_over(r))
 		fetch_end(c, r);
 	else

@@ -15,6 +15,7 @@ void request_end(struct core *c, struct request *r, int res, uint64_t value, uin
 void request_landed(struct core *c, struct request *r);
 void request_abort(struct core *c, struct request *r, int error);
 void request_run(struct core *c);
+void request_walk(struct core *c);
 void request_tick(struct core *c);
 void request_flush_failed(struct core *c, int error);
 bool request_of_context(const struct core *c, const struct context *x);
@@ -34,14 +35,16 @@ bool fetch_block_there(const struct context *x, struct abi_block_ref ref);
 uint64_t pin_block_bytes(const struct context *x, uint32_t slot, uint32_t layers);
 void pin_lost(struct core *c, struct context *x, uint32_t slot);
 void pin_until(struct core *c, struct pin *p, uint64_t deadline_ns);
-int64_t pin_take(struct core *c, struct pin_ask *ask, uint64_t *id);
+int64_t pin_take(struct core *c, struct pin_ask *ask);
 bool fetch_outranks(const struct core *c, const struct request *r);
 void pin_request(struct core *c, struct request *r);
 void unpin_request(struct core *c, struct request *r);
 void pin_end(struct core *c, struct pin *p);
-void pin_client_gone(struct core *c, uint32_t client);
-void pin_context_gone(struct core *c, const struct context *x);
+void pin_drop(struct core *c, uint64_t id);
+bool pin_leave(struct core *c, uint32_t client, const struct context *x, struct meter_pass *pass);
+void pin_work(struct core *c);
 void pin_tick(struct core *c);
+uint64_t pin_next(const struct core *c);
 void delete_begin(struct core *c, struct request *r);
 void delete_step(struct core *c, struct request *r);
 

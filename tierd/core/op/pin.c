@@ -109,14 +109,17 @@ static void unpin_block(struct core *c, struct pin *p, struct abi_block_ref ref)
 	block_use_settle(p->ctx, ref.slot);
 }
 
-void pin_end(struct core *c, struct pin *p)
+/* Let its blocks go, then its place. False: there are more than one event looks at. */
+static bool pin_empty(struct core *c, struct pin *p)
 {
 	struct client *owner = &c->client[p->client];
 
-	assert(p->used && c->pins > 0);
 	while (p->chunk) {
 		struct pin_chunk *k = p->chunk;
 
+		if (meter_spent(&c->meter))
+			return false;
+		meter_charge(&c->meter, k->count);
 		for (uint32_t i = 0; i < k->count; i++)
 			unpin_block(c, p, k->ref[i]);
 		p->chunk = k->next;
@@ -126,10 +129,49 @@ void pin_end(struct core *c, struct pin *p)
 	}
 	account_give(c, owner->account, owner, ACCOUNT_PINS);
 	ledger_unpin(&c->owners, p->owner, p->tier, p->bytes);
-	p->used = false;
+	p->used = p->ending = false;
 	p->next_free = c->pin_free;
 	c->pin_free = (uint32_t)(p - c->pin);
 	c->pins--;
+	return true;
+}
+
+void pin_end(struct core *c, struct pin *p)
+{
+	assert(p->used && !p->ending && c->pins > 0);
+	p->ending = true;
+	p->id = 0;
+	if (pin_empty(c, p))
+		return;
+	p->next_free = c->pins_ending;
+	c->pins_ending = (uint32_t)(p - c->pin) + 1;
+}
+
+/* That of an id that the core has taken; NULL = it has ended. */
+static struct pin *pin_find(struct core *c, uint64_t id)
+{
+	struct pin *p = &c->pin[id % CORE_PINS_MAX];
+
+	return id && p->used && p->id == id ? p : NULL;
+}
+
+void pin_drop(struct core *c, uint64_t id)
+{
+	struct pin *p = pin_find(c, id);
+
+	if (p)
+		pin_end(c, p);
+}
+
+void pin_work(struct core *c)
+{
+	while (c->pins_ending && !meter_spent(&c->meter)) {
+		struct pin *p = &c->pin[c->pins_ending - 1];
+		uint32_t next = p->next_free;
+
+		if (pin_empty(c, p))
+			c->pins_ending = next;
+	}
 }
 
 /* A chunk that has room. */
@@ -266,45 +308,69 @@ void pin_until(struct core *c, struct pin *p, uint64_t deadline_ns)
 		c->pins_next_ns = deadline_ns;
 }
 
-/*
- * Pin as many blocks from the first as the budget has room for: the rest stays unprotected, and
- * the count says so (P7). Returns that count. Errors: -EDQUOT not one, -EAGAIN, -EUSERS.
- */
-int64_t pin_take(struct core *c, struct pin_ask *ask, uint64_t *id)
+/* A pin that was just begun. NULL: its client, or the host, has no more. */
+static struct pin *pin_begin(struct core *c, struct pin_ask *ask)
 {
 	struct pin *p = NULL;
-	int err = -EDQUOT;
 
-	assert(ask->tier < ABI_MEM_TIERS);
 	if (account_may(c, &c->client[ask->client], ACCOUNT_PINS))
 		p = pin_get(c, ask->client);
 	else
 		c->metrics.limit_refusals++;
 	if (!p)
-		return account_may(c, &c->client[ask->client], ACCOUNT_PINS) ? -EAGAIN : -EDQUOT;
+		return NULL;
 	p->ctx = ask->ctx;
 	p->tier = ask->tier;
 	p->layers = ask->layers;
 	p->deadline_ns = ask->deadline_ns;
-	p->id = *id = ++c->pin_seq * CORE_PINS_MAX + (uint64_t)(p - c->pin);
-	for (uint32_t i = 0; i < ask->count; i++) {
-		uint64_t bytes;
+	p->id = ask->id = ++c->pin_seq * CORE_PINS_MAX + (uint64_t)(p - c->pin);
+	return p;
+}
 
-		if (!block_alive(p->ctx, ask->ref[i]))
-			break;
-		bytes = pin_block_bytes(p->ctx, ask->ref[i].slot, p->layers);
-		ask->limit = pin_limit(c, p, ask->ref[i].slot, bytes);
-		if (ask->limit)
-			break;
-		err = pin_block(c, p, ask->ref[i]);
-		if (err)
-			break;
-		p->bytes += bytes;
-		ledger_pin(&c->owners, p->owner, p->tier, bytes);
+/* One more block. 0, or what keeps it from that. */
+static int pin_one(struct core *c, struct pin *p, struct pin_ask *ask)
+{
+	struct abi_block_ref ref = ask->ref[ask->at];
+	uint64_t bytes;
+	int err;
+
+	if (!block_alive(p->ctx, ref))
+		return -EDQUOT;
+	bytes = pin_block_bytes(p->ctx, ref.slot, p->layers);
+	ask->limit = pin_limit(c, p, ref.slot, bytes);
+	err = ask->limit ? -EDQUOT : pin_block(c, p, ref);
+	if (err)
+		return err;
+	p->bytes += bytes;
+	ledger_pin(&c->owners, p->owner, p->tier, bytes);
+	return 0;
+}
+
+/*
+ * Pin as many blocks from the first as the budget has room for: the rest stays unprotected, and
+ * the count says so (P7). Returns that count. Errors: -EINPROGRESS there are more than one event
+ * looks at: to be called again with what it left in ask; -EDQUOT not one, -EAGAIN, -EUSERS.
+ */
+int64_t pin_take(struct core *c, struct pin_ask *ask)
+{
+	struct pin *p = ask->id ? pin_find(c, ask->id) : pin_begin(c, ask);
+	int err = 0;
+
+	assert(ask->tier < ABI_MEM_TIERS);
+	if (!p && ask->id)
+		return ask->at; /* it has ended since */
+	if (!p)
+		return account_may(c, &c->client[ask->client], ACCOUNT_PINS) ? -EAGAIN : -EDQUOT;
+	for (; !err && ask->at < ask->count; ask->at += !err) {
+		if (meter_spent(&c->meter))
+			return -EINPROGRESS;
+		meter_charge(&c->meter, 1);
+		err = pin_one(c, p, ask);
 	}
 	if (!p->blocks) {
 		pin_end(c, p);
-		return err;
+		ask->id = 0;
+		return err ? err : -EDQUOT;
 	}
 	pin_until(c, p, p->deadline_ns);
 	c->metrics.pins++;
@@ -312,41 +378,95 @@ int64_t pin_take(struct core *c, struct pin_ask *ask, uint64_t *id)
 	return p->blocks;
 }
 
+/* Find all that it names. 0, -ESTALE one has gone, -EINPROGRESS as above. */
+static int pin_refs(struct core *c, struct request *r)
+{
+	struct abi_block_ref *ref = (struct abi_block_ref *)r->arg, at;
+
+	for (; r->cursor < r->sqe.count; r->cursor++) {
+		int err;
+
+		if (meter_spent(&c->meter))
+			return -EINPROGRESS;
+		meter_charge(&c->meter, 1);
+		err = pin_ref(r, r->cursor, &at);
+		if (err)
+			return err;
+		ref[r->cursor] = at; /* in place: 8 bytes take the room of 8 or 32 */
+	}
+	return 0;
+}
+
+/* How many of the first `blocks` are there, in the tier or above? 0, or -EINPROGRESS. */
+static int pin_resident(struct core *c, struct request *r, int64_t blocks)
+{
+	const struct abi_block_ref *ref = (const struct abi_block_ref *)r->arg;
+
+	for (; r->counting < blocks; r->counting++) {
+		const struct block_meta *m = &r->ctx->meta[ref[r->counting].slot];
+		uint32_t pages = block_pages(r->ctx, ref[r->counting].slot), found = 0;
+
+		if (meter_spent(&c->meter))
+			return -EINPROGRESS;
+		meter_charge(&c->meter, 1);
+		for (uint32_t t = 0; t <= r->sqe.tier && !found; t++)
+			found = m->there[t].pages == pages;
+		r->usable += found;
+	}
+	return 0;
+}
+
+/* All that it asks for. Returns how many are pinned, or an error as pin_take. */
+static int64_t pin_all(struct core *c, struct request *r, struct pin_ask *ask)
+{
+	int64_t blocks = pin_refs(c, r);
+
+	if (!blocks && !r->total) {
+		blocks = pin_take(c, ask);
+		r->pin = ask->id;
+		r->moved = ask->at;
+		r->total = blocks > 0 ? (uint32_t)blocks : 0;
+	} else if (!blocks) {
+		blocks = r->total; /* only what is there was still to be counted */
+	}
+	if (blocks > 0 && pin_resident(c, r, blocks))
+		return -EINPROGRESS;
+	return blocks;
+}
+
 void pin_request(struct core *c, struct request *r)
 {
-	struct abi_block_ref *ref = (struct abi_block_ref *)r->arg;
 	struct pin_ask ask = {
 		.client = r->client,
 		.tier = r->sqe.tier,
 		.ctx = r->ctx,
 		.deadline_ns = r->sqe.deadline_ns ? r->sqe.deadline_ns : UINT64_MAX,
-		.ref = ref,
+		.ref = (const struct abi_block_ref *)r->arg,
 		.count = r->sqe.count,
+		.id = r->pin,
+		.at = r->moved,
 	};
-	uint64_t id = 0, resident = 0;
-	int64_t blocks = 0;
+	uint64_t held = 0;
+	int64_t blocks;
 
-	for (uint32_t i = 0; i < ask.count && !blocks; i++) {
-		struct abi_block_ref at;
-
-		blocks = pin_ref(r, i, &at);
-		if (!blocks)
-			ref[i] = at; /* in place: 8 bytes take the room of 8 or 32 */
+	r->phase = REQUEST_RUN;
+	if (r->error || r->ctx->closing) {
+		pin_drop(c, r->pin);
+		request_end(c, r, r->error ? r->error : -ENOENT, 0, 0);
+		return;
 	}
-	if (!blocks)
-		blocks = pin_take(c, &ask, &id);
-	for (int64_t i = 0; i < blocks; i++) {
-		const struct block_meta *m = &r->ctx->meta[ref[i].slot];
-
-		for (uint32_t t = 0, found = 0; t <= ask.tier && !found; t++)
-			resident += found = m->there[t].pages == block_pages(r->ctx, ref[i].slot);
+	blocks = pin_all(c, r, &ask);
+	if (blocks == -EINPROGRESS) {
+		request_go_on(c, r);
+		return;
 	}
 	if (blocks >= 0 && blocks < ask.count)
 		r->status = ABI_STATUS_DROPPED; /* the others are not protected */
 	if (blocks == -EDQUOT && ask.limit)
-		resident = quota_held(c, r->ctx, ask.tier) |
-			   (uint64_t)ask.limit << 8 * ABI_HELD_LIMIT;
-	request_end(c, r, blocks < 0 ? (int)blocks : 0, blocks < 0 ? 0 : id, resident);
+		held = quota_held(c, r->ctx, ask.tier) |
+		       (uint64_t)ask.limit << 8 * ABI_HELD_LIMIT;
+	request_end(c, r, blocks < 0 ? (int)blocks : 0, blocks < 0 ? 0 : r->pin,
+		    blocks < 0 ? held : r->usable);
 }
 
 /* Ids can be guessed: they are good for processes of the user who pinned, and for operators. */
@@ -360,47 +480,64 @@ static bool may_end(const struct core *c, const struct pin *p, uint32_t client)
 void unpin_request(struct core *c, struct request *r)
 {
 	struct pin *p = &c->pin[r->sqe.handle % CORE_PINS_MAX];
-	bool found = p->used && p->id == r->sqe.handle && p->ctx == r->ctx &&
-		     may_end(c, p, r->client);
+	bool found = pin_find(c, r->sqe.handle) && p->ctx == r->ctx && may_end(c, p, r->client);
 
 	if (found)
 		pin_end(c, p);
 	request_end(c, r, found ? 0 : -ENOENT, 0, 0);
 }
 
-/* Pins of one client (its end), one context (its removal), or past their deadline. */
-static void pins_end(struct core *c, uint32_t client, const struct context *x, uint64_t now_ns)
+/* Those of one client (its end) or one context (its removal). False: not all of them yet. */
+bool pin_leave(struct core *c, uint32_t client, const struct context *x, struct meter_pass *pass)
 {
-	c->pins_next_ns = UINT64_MAX;
-	for (uint32_t i = 0; c->pins && i < c->pins_high; i++) {
-		struct pin *p = &c->pin[i];
+	for (; c->pins && pass->at < c->pins_high; pass->at++) {
+		struct pin *p = &c->pin[pass->at];
 
-		if (p->used && p->deadline_ns < c->pins_next_ns)
+		if (meter_spent(&c->meter))
+			return false;
+		meter_charge_table(&c->meter, pass->at % 8 == 0);
+		if (!p->used || (p->client != client && p->ctx != x))
+			continue;
+		c->metrics.pins_expired += !p->ending;
+		if (!p->ending)
+			pin_end(c, p);
+		pass->met |= p->used;
+	}
+	return meter_pass_over(pass);
+}
+
+/* Those past their deadline. */
+void pin_tick(struct core *c)
+{
+	if (!c->pins_looked && c->now_ns < c->pins_next_ns)
+		return;
+	if (!c->pins_looked)
+		c->pins_next_ns = UINT64_MAX;
+	for (; c->pins && c->pins_looked < c->pins_high; c->pins_looked++) {
+		struct pin *p = &c->pin[c->pins_looked];
+
+		if (meter_spent(&c->meter))
+			return;
+		meter_charge_table(&c->meter, c->pins_looked % 8 == 0);
+		if (!p->used || p->ending)
+			continue;
+		if (p->deadline_ns < c->pins_next_ns)
 			c->pins_next_ns = p->deadline_ns;
-		if (!p->used || (p->client != client && p->ctx != x && p->deadline_ns > now_ns))
+		if (p->deadline_ns > c->now_ns)
 			continue;
 		c->metrics.pins_expired++;
 		pin_end(c, p);
 	}
-}
-
-void pin_client_gone(struct core *c, uint32_t client)
-{
-	pins_end(c, client, NULL, 0);
-}
-
-void pin_context_gone(struct core *c, const struct context *x)
-{
-	pins_end(c, CORE_CLIENTS_MAX, x, 0);
-}
-
-void pin_tick(struct core *c)
-{
-	if (c->now_ns < c->pins_next_ns)
-		return;
-	pins_end(c, CORE_CLIENTS_MAX, NULL, c->now_ns);
+	c->pins_looked = 0;
 	if (c->pins_next_ns < c->now_ns + 50 * MS)
 		c->pins_next_ns = c->now_ns + 50 * MS;
+}
+
+uint64_t pin_next(const struct core *c)
+{
+	if (c->pins_ending || c->pins_looked)
+		return c->now_ns;
+	return c->pins ? c->pins_next_ns : UINT64_MAX;
 }
 
 int core_pin_view(const struct core *c, uint32_t i, struct core_pin_view *out)

@@ -441,7 +441,7 @@ static void put_durable_step(struct core *c, struct request *r)
 		if (written <= 0) {
 			r->phase = REQUEST_WRITTEN;
 			if (written < 0)
-				request_wake(c, r);
+				request_go_on(c, r);
 			return;
 		}
 		r->sync_seq = c->write_seq + 1; /* records up to here, as a number above 0 */
@@ -534,7 +534,7 @@ void put_commit_step(struct core *c, struct request *r)
 		return;
 	}
 	if (r->error != -ECONNRESET && !put_prepare(c, r->put)) {
-		request_wake(c, r);
+		request_go_on(c, r);
 		return;
 	}
 	if (!trouble && r->cursor < r->total) {
@@ -549,7 +549,9 @@ void put_commit_step(struct core *c, struct request *r)
 	else if (r->cursor < r->total)
 		request_wake(c, r);
 	else if (!r->sync_seq && (gap = shard_gap(c, r, &state)))
-		gap < 0 || state == ABI_PAGE_ABSENT ? request_wake(c, r) : request_wait_space(c, r);
+		gap < 0			   ? request_go_on(c, r) :
+		state == ABI_PAGE_ABSENT ? request_wake(c, r) :
+					     request_wait_space(c, r);
 	else if (!r->put->durable)
 		put_end(c, r, 0);
 	else

@@ -189,7 +189,7 @@ bool put_copy(struct core *c, struct request *r)
 		int64_t offset;
 
 		if (meter_spent(&c->meter)) {
-			request_wake(c, r);
+			request_go_on(c, r);
 			break;
 		}
 		meter_charge(&c->meter, 1);

@@ -194,13 +194,13 @@ void put_end(struct core *c, struct request *r, int res)
 		p->counted = p->visible = 0;
 	}
 	if (!count_visible(c, p)) {
-		request_wake(c, r);
+		request_go_on(c, r);
 		return;
 	}
 	if (!p->res && p->visible == p->args.count)
 		put_replace(c, p);
 	if (!put_retain(c, p) || !put_free(c, p)) {
-		request_wake(c, r);
+		request_go_on(c, r);
 		return;
 	}
 	r->put = NULL;

@@ -31,7 +31,7 @@ static void request_free(struct core *c, struct request *r)
 	if (r->queued && r->phase == REQUEST_SPACE)
 		request_unqueue(c, r);
 	if (r->held && !fetch_release(c, r)) {
-		request_wake(c, r); /* its step comes back here */
+		request_go_on(c, r); /* its step comes back here */
 		return;
 	}
 	if (r->stream)
@@ -44,8 +44,11 @@ static void request_free(struct core *c, struct request *r)
 	assert(c->requests > 0);
 	if (!--c->requests)
 		c->requests_high = 0;
-	if (client == SCHED_DAEMON)
-		return; /* one of our own */
+	if (client == SCHED_DAEMON) { /* one of our own */
+		if (r->charged)
+			account_give(c, r->account, NULL, ACCOUNT_REQUESTS);
+		return;
+	}
 	if (c->client[client].session != r->session) {
 		account_give(c, r->account, NULL, ACCOUNT_REQUESTS);
 		return;
@@ -408,25 +411,44 @@ static void request_step(struct core *c, struct request *r)
 	request_end(c, r, r->error, 0, 0);
 }
 
+/* The first of a queue takes its step. Returns it; it may be another's by now. */
+static const struct request *run_first(struct core *c, struct request **head, struct request **tail)
+{
+	struct request *r = *head;
+
+	*head = r->next;
+	if (!*head)
+		*tail = NULL;
+	r->queued = false;
+	request_step(c, r);
+	return r;
+}
+
 /*
- * Everyone in the queue now takes one step; who wakes meanwhile comes next time. So do those for
- * whom the event has no time any more; the first one's step is always taken.
+ * Everyone in the queue now takes one step; who wakes meanwhile comes next time, and so do those
+ * for whom the event has no time any more.
  */
 void request_run(struct core *c)
 {
-	const struct request *last = c->run_tail;
-	struct request *r;
+	const struct request *last = c->run_tail, *r = NULL;
 
-	do {
-		r = c->run_head;
-		if (!r)
+	while (c->run_head && r != last) {
+		if (r && meter_spent(&c->meter))
 			return;
-		c->run_head = r->next;
-		if (!c->run_head)
-			c->run_tail = NULL;
-		r->queued = false;
-		request_step(c, r);
-	} while (r != last && !meter_spent(&c->meter));
+		r = run_first(c, &c->run_head, &c->run_tail);
+	}
+}
+
+/* Then walks go on, each for what the event has left: once a turn, that of the tick. */
+void request_walk(struct core *c)
+{
+	const struct request *last = c->walk_tail, *r = NULL;
+
+	while (c->walk_head && r != last) {
+		if (r && meter_spent(&c->meter))
+			return;
+		r = run_first(c, &c->walk_head, &c->walk_tail);
+	}
 }
 
 /*
@@ -480,7 +502,7 @@ uint64_t request_next_deadline(const struct core *c)
 {
 	uint64_t next = UINT64_MAX;
 
-	if (c->run_head)
+	if (c->run_head || c->walk_head)
 		return c->now_ns;
 	for (uint32_t i = 0; c->requests && i < c->requests_high; i++) {
 		const struct request *r = &c->request[i];

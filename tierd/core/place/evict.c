@@ -125,15 +125,15 @@ static uint64_t leave(struct core *c, struct context *x, uint32_t slot, uint32_t
 		block_drop(c, x, slot);
 		return x->retiring[tier] - before;
 	}
-	if (x->leaving[tier].slot == slot)
-		at.page = x->leaving[tier].page;
+	if (x->left_at[tier].slot == slot)
+		at.page = x->left_at[tier].page;
 	for (; at.page < x->ix.pages_per_block && x->meta[slot].there[tier].pages; at.page++)
 		if (meter_spent(&c->meter) || !page_leaves(c, x, &at, tier, heads))
 			break;
 	if (at.page >= x->ix.pages_per_block || !x->meta[slot].there[tier].pages)
 		at.page = 0;
-	x->leaving[tier].slot = slot;
-	x->leaving[tier].page = at.page;
+	x->left_at[tier].slot = slot;
+	x->left_at[tier].page = at.page;
 	return x->retiring[tier] - before;
 }
 
@@ -574,12 +574,18 @@ bool evict_nvme_account(struct core *c, struct context *x, uint32_t slot, uint64
 int core_evict(struct core *c, uint32_t id, uint32_t tier, uint64_t bytes, uint64_t token)
 {
 	struct context *x = core_context(c, id);
+	uint64_t gone, all = 0;
 
 	if (!x || x->closing)
 		return -ENOENT;
 	if (tier >= ABI_MEM_TIERS || !x->space[tier])
 		return -EINVAL;
-	core_reply(c, token, 0, evict_some(c, x, tier, bytes));
+	do { /* an operator's, all at once */
+		meter_begin(&c->meter);
+		gone = evict_some(c, x, tier, bytes - all);
+		all += gone;
+	} while (gone && meter_spent(&c->meter) && all < bytes);
+	core_reply(c, token, 0, all);
 	reclaim_flush(c);
 	return 0;
 }

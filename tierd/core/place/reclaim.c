@@ -228,7 +228,9 @@ void core_scan(struct core *c, struct core_batch *b)
 		struct client *k = &c->client[i];
 		struct seen seen = { .bytes = { 0 } };
 
-		for (uint32_t r = 0; k->state && r < k->open.readers_max; r++)
+		bool reads = k->state == 1 || k->state == 2;
+
+		for (uint32_t r = 0; reads && r < k->open.readers_max; r++)
 			scan_reader(c, k, &k->open.readers[r], b, &t, &seen);
 		for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
 			k->held[tier] += seen.bytes[tier];

@@ -17,7 +17,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define CORE_ITEMS_MAX 4096u /* of one event, whatever a client does */
+#include "tierd/core/core.h" /* CORE_ITEMS_MAX */
+
 #define METER_WALK (CORE_ITEMS_MAX / 2)
 #define METER_PIECE (CORE_ITEMS_MAX / 2)
 
@@ -25,15 +26,44 @@ struct meter {
 	uint32_t items; /* of the event under way */
 };
 
+/*
+ * A walk through a table, of those that are to end: where it is, and whether it met one that did
+ * not end at once. Then it begins anew.
+ */
+struct meter_pass {
+	uint32_t at;
+	bool met;
+};
+
+static inline void meter_begin(struct meter *m)
+{
+	m->items = 0;
+}
+
 static inline void meter_charge(struct meter *m, uint32_t items)
 {
 	m->items += items;
+}
+
+/* Entries of a table of ours that are looked at one after the other: eight are an item. */
+static inline void meter_charge_table(struct meter *m, uint32_t entries)
+{
+	m->items += (entries + 7) / 8;
 }
 
 /* Has the event done its share? A walk then leaves the rest to the next one. */
 static inline bool meter_spent(const struct meter *m)
 {
 	return m->items >= METER_WALK;
+}
+
+/* The walk is at the table's end. Did it meet none? */
+static inline bool meter_pass_over(struct meter_pass *pass)
+{
+	bool met = pass->met;
+
+	*pass = (struct meter_pass){ 0 };
+	return !met;
 }
 
 /* Items that a walk may still look at now. */
