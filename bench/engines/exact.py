@@ -108,9 +108,9 @@ class Progress:
                   end="\n" if self.done == self.total else "", file=sys.stderr, flush=True)
 
 
-def run(build, count):
+def run(build, count, library=None):
     """Print `exact N of M` and say whether all are."""
-    model = engine.Model()
+    model = engine.Model(library)
     context = engine.Context(model, 512)
     references = [Reference(model, number) for number in range(count)]
     exact, progress = 0, Progress(count * (1 + len(PLACES)))
