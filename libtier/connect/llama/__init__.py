@@ -3,8 +3,8 @@ llama-cpp-python (Llama.ctx) or a ctypes client does. See tier_llama.h.
 
 SPDX-License-Identifier: Apache-2.0
 """
-from . import Error, Options
-from ._llama import ffi, lib
+from .. import Error, Options
+from .._llama import ffi, lib
 
 COUNTERS = ("tokens", "blocks", "bytes", "match_ns", "fetch_ns", "gather_ns", "set_ns")
 
