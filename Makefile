@@ -162,4 +162,5 @@ include .ci/deb.mk
 
 # --- folders with targets of their own
 include $(wildcard cuda/module.mk kernel-mod/module.mk fpga-sim/module.mk bench/module.mk \
+                   bench/engines/module.mk libtier/connect/module.mk \
                    tests/*/module.mk)

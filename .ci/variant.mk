@@ -80,7 +80,8 @@ $$(O)/$1/obj/%.o: %.c $$(O)/config.mk .ci/flags.mk
 .PHONY: syntax-$1
 syntax_$1 := $$(patsubst %.c,$$(O)/$1/syntax/%.ok,$$(SRC_base) $$(SRC_libtier) $$(SRC_core) \
              $$(SRC_daemon) $$(SRC_tierd) $$(SRC_tierctl) $$(SRC_tierbench) $$(SRC_testlib) \
-             $$(SRC_tests) $$(wildcard tests/sim/*.c tests/nth/*.c tests/integration/crash*.c))
+             $$(SRC_tests) $$(wildcard tests/sim/*.c tests/nth/*.c tests/integration/crash*.c) \
+             $$(wildcard libtier/connect/*/*.c))
 syntax-$1: $$(syntax_$1)
 $$(O)/$1/syntax/%.ok: %.c $$(O)/config.mk .ci/flags.mk
 	@mkdir -p $$(@D)

@@ -43,7 +43,8 @@ THREAD_LOCAL_ALLOWED = re.compile(r"^(libtier/src/.*|tests/.*)$")
 # Who may include whom. The first pattern that fits a path names its layer.
 LAYERS = (
     ("abi", "libtier/abi/"), ("base", "libtier/base/"), ("public", "libtier/include/"),
-    ("src", "libtier/src/"), ("shim", "libtier/shim/"), ("core", "tierd/core/"),
+    ("src", "libtier/src/"), ("shim", "libtier/shim/"), ("connect", "libtier/connect/"),
+    ("core", "tierd/core/"),
     ("policy", "tierd/policy/"), ("backend", "tierd/backend/"), ("front", "tierd/front/"),
     ("net", "tierd/net/"), ("obs", "tierd/obs/"), ("ctl", "tierd/ctl/"), ("main", "tierd/"),
 )
@@ -54,6 +55,7 @@ MAY_INCLUDE = {
     "base": {"base", "abi"},
     "src": EVERYONE | {"src"},
     "shim": EVERYONE | {"src", "shim"},
+    "connect": {"public", "connect"},
     "core": EVERYONE | {"core"},
     "policy": EVERYONE | {"core", "policy"},
     "backend": EVERYONE | {"core", "obs", "backend"},

@@ -13,6 +13,10 @@ endef
 $(foreach v,$(VARIANTS),$(foreach n,bench ctl,\
 	$(if $(filter tests/unit/test_$n_%,$(SRC_tests)),$(eval $(call tested,$v,$n)))))
 
+# The door of llama.cpp is a library of its own.
+$(foreach v,$(VARIANTS),$(eval $(O)/$v/tests/unit/test_llama_state: \
+	$(call objects,$v,libtier/connect/llama/state.c)))
+
 # A host around the core, for tests that need one.
 HOSTED := admit areas audit bounds clean discard evacuate fetch flush full heads holes lane \
           migrate orphans path pin plan prefix put quota reopen request reserve retain rivals room \

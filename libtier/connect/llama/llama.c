@@ -1,0 +1,449 @@
+/*
+ * Loads and stores sequences of llama.cpp: a page is one layer's keys or values of a block of
+ * tokens, and is copied from where it lies straight into the state that the engine takes.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "libtier/connect/llama/state.h"
+#include "libtier/connect/llama/tier_llama.h"
+
+#define BLOCK_TOKENS 32u
+#define TOKENS_MAX (1u << 28)
+#define ERROR_BYTES 512u
+#define ROUNDS 4 /* of fetching what left before it was copied */
+
+struct tier_llama {
+	size_t (*get_size)(void *llama, int32_t sequence, uint32_t flags);
+	size_t (*get_data)(void *llama, uint8_t *dst, size_t bytes, int32_t seq, uint32_t flags);
+	size_t (*set_data)(void *llama, const uint8_t *src, size_t bytes, int32_t, uint32_t flags);
+	struct state_shape shape;
+	tier_geometry *geometry;
+	tier_context *context;
+	tier_reader *reader;
+	uint32_t block_tokens, put_flags;
+	uint32_t stride[2]; /* bytes that a page of keys, of values takes in a put */
+	const struct tier_salt *salt;
+	uint8_t *state; /* of the last load or store: grown, not given back */
+	size_t state_room;
+	struct tier_llama_loaded loaded;
+	char error[ERROR_BYTES];
+};
+
+/* A prompt's blocks: what is stored of it; lists with an entry a block, and one for a tail. */
+struct prompt {
+	tier_key *keys; /* of all its whole blocks */
+	struct tier_found *found;
+	tier_block *blocks;
+	struct tier_page *pages;
+	int32_t *errors;
+	tier_key tail;   /* the stored tail's, when it has tokens */
+	uint32_t whole;  /* blocks stored, */
+	uint32_t tokens; /* and tokens, with the tail */
+};
+
+static int fail(tier_llama *d, int error, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static int fail(tier_llama *d, int error, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(d->error, sizeof(d->error), format, args);
+	va_end(args);
+	return error;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static uint32_t blocks_of(const tier_llama *d, uint32_t tokens)
+{
+	return (tokens + d->block_tokens - 1) / d->block_tokens;
+}
+
+static int room(tier_llama *d, size_t bytes)
+{
+	uint8_t *state = bytes > d->state_room ? realloc(d->state, bytes) : d->state;
+
+	if (!state)
+		return fail(d, -ENOMEM, "no memory for a state of %zu bytes", bytes);
+	d->state_room = bytes > d->state_room ? bytes : d->state_room;
+	d->state = state;
+	return 0;
+}
+
+/* The sequence's state, into d->state. Returns how many tokens it holds, from the first. */
+static int64_t get_state(tier_llama *d, void *llama, int32_t sequence, struct state_shape *shape)
+{
+	size_t bytes = d->get_size(llama, sequence, 0);
+	const char *why;
+	int64_t r = room(d, bytes + 1);
+
+	if (r < 0)
+		return r;
+	if (d->get_data(llama, d->state, bytes, sequence, 0) != bytes)
+		return fail(d, -EPROTO, "the engine did not give sequence %d's state", sequence);
+	r = state_learn(shape, d->state, bytes, &why);
+	return r >= 0 ? r : fail(d, (int)r, "the state of sequence %d is not understood: %s",
+				 sequence, why);
+}
+
+/* ---- open --------------------------------------------------------------------------------- */
+
+static int find_functions(tier_llama *d, void *library)
+{
+	static const char *const names[] = { "llama_state_seq_get_size_ext",
+		"llama_state_seq_get_data_ext", "llama_state_seq_set_data_ext" };
+	void *f[3];
+
+	for (int i = 0; i < 3; i++) {
+		f[i] = dlsym(library ? library : RTLD_DEFAULT, names[i]);
+		if (!f[i])
+			return fail(d, -ENOSYS, "no function %s: is this llama.cpp, of 2025-08 or "
+				    "newer, and its library given?", names[i]);
+	}
+	memcpy(&d->get_size, &f[0], sizeof(f[0]));
+	memcpy(&d->get_data, &f[1], sizeof(f[1]));
+	memcpy(&d->set_data, &f[2], sizeof(f[2]));
+	return 0;
+}
+
+static int make_geometry(tier_llama *d)
+{
+	const struct state_shape *s = &d->shape;
+	struct tier_part part[2] = { { .name = "k" }, { .name = "v" } };
+	const struct tier_geometry_options o = { .size = sizeof(o),
+		.block_tokens = d->block_tokens, .part_count = 2, .part = part };
+	int r;
+
+	for (uint32_t p = 0; p < 2; p++) {
+		part[p].kind = TIER_KIND_DENSE;
+		part[p].layers = s->layers;
+		part[p].groups = 1;
+		part[p].preferred_tier = TIER_CXL;
+		part[p].page_bytes = (uint32_t)s->part[p].bytes * d->block_tokens;
+		if (s->part[p].bytes > UINT32_MAX / d->block_tokens)
+			return fail(d, -EINVAL, "blocks of %u tokens: too large", d->block_tokens);
+	}
+	r = tier_geometry_new(&d->geometry, &o);
+	for (uint32_t p = 0; r == 0 && p < 2; p++) {
+		r = tier_geometry_part(d->geometry, p, &part[p]);
+		d->stride[p] = part[p].page_stride;
+	}
+	return r < 0 ? fail(d, r, "%s", tier_error_text()) : 0;
+}
+
+static int open_context(tier_llama *d, const struct tier_llama_options *o)
+{
+	struct tier_context_options c = { .size = sizeof(c) };
+	char elements[32];
+	const struct tier_fingerprint f = { .size = sizeof(f), .model = o->model,
+		.elements = elements, .layout = "llama.cpp state", .hash = "sha256",
+		.block_tokens = d->block_tokens,
+		.probe = d->shape.extra, .probe_bytes = d->shape.extra_bytes };
+	int r;
+
+	if (o->options)
+		memcpy(&c, o->options, o->options->size < sizeof(c) ? o->options->size : sizeof(c));
+	c.size = sizeof(c);
+	snprintf(elements, sizeof(elements), "ggml-%d/%d", d->shape.part[0].type,
+		 d->shape.part[1].type);
+	r = tier_fingerprint_digest(c.fingerprint, &f);
+	if (r == 0)
+		r = tier_context_create(o->tier, o->context ? o->context : "llama", d->geometry, &c,
+					&d->context);
+	if (r == 0)
+		r = tier_reader_open(o->tier, &d->reader);
+	return r < 0 ? fail(d, r, "%s", tier_error_text()) : 0;
+}
+
+static int open_door(tier_llama *d, const struct tier_llama_options *o)
+{
+	int64_t r;
+
+	if (!o || o->size < sizeof(*o) || !o->tier || !o->model || !o->llama)
+		return fail(d, -EINVAL, "size, tier, model and llama must be given");
+	d->block_tokens = o->block_tokens ? o->block_tokens : BLOCK_TOKENS;
+	d->put_flags = o->flags & TIER_LLAMA_DURABLE ? TIER_PUT_DURABLE : 0;
+	d->salt = o->salt;
+	r = find_functions(d, o->library);
+	if (r == 0)
+		r = get_state(d, o->llama, o->sequence, &d->shape);
+	if (r == 1)
+		r = fail(d, -EINVAL, "sequence %d holds one token, not two", o->sequence);
+	if (r < 0)
+		return (int)r;
+	r = make_geometry(d);
+	return r < 0 ? (int)r : open_context(d, o);
+}
+
+int tier_llama_open(tier_llama **out, const struct tier_llama_options *options)
+{
+	*out = calloc(1, sizeof(**out));
+	return *out ? open_door(*out, options) : -ENOMEM;
+}
+
+void tier_llama_close(tier_llama *d)
+{
+	if (!d)
+		return;
+	tier_reader_close(d->reader);
+	tier_context_close(d->context);
+	tier_geometry_free(d->geometry);
+	free(d->state);
+	free(d);
+}
+
+const char *tier_llama_error_text(const tier_llama *d)
+{
+	return d && d->error[0] ? d->error : "no error";
+}
+
+int tier_llama_loaded(const tier_llama *d, struct tier_llama_loaded *out)
+{
+	if (out->size < sizeof(*out))
+		return -EINVAL;
+	*out = d->loaded;
+	out->size = sizeof(*out);
+	return 0;
+}
+
+/* ---- match -------------------------------------------------------------------------------- */
+
+static void prompt_free(struct prompt *p)
+{
+	free(p->keys);
+	free(p->found);
+	free(p->blocks);
+	free(p->pages);
+	free(p->errors);
+	*p = (struct prompt){ 0 };
+}
+
+static int prompt_match(tier_llama *d, struct prompt *p, const int32_t *tokens, uint32_t count)
+{
+	const uint32_t *text = (const uint32_t *)tokens;
+	size_t room = blocks_of(d, count) + 1;
+	struct tier_tail tail = { .salt = d->salt };
+	int64_t r;
+
+	*p = (struct prompt){ .keys = calloc(room, sizeof(*p->keys)),
+			      .found = calloc(room, sizeof(*p->found)),
+			      .blocks = calloc(room, sizeof(*p->blocks)),
+			      .pages = calloc(room, sizeof(*p->pages)),
+			      .errors = calloc(room, sizeof(*p->errors)) };
+	if (!p->keys || !p->found || !p->blocks || !p->pages || !p->errors)
+		return fail(d, -ENOMEM, "no memory for the keys of %u tokens", count);
+	r = tier_key_chain(p->keys, NULL, d->salt, text, count, d->block_tokens);
+	if (r == 0)
+		r = tier_match(d->context, p->keys, count / d->block_tokens, p->found);
+	if (r < 0)
+		return fail(d, (int)r, "%s", tier_error_text());
+	p->whole = (uint32_t)r;
+	p->tokens = p->whole * d->block_tokens;
+	tail.parent = p->whole ? &p->keys[p->whole - 1] : NULL;
+	tail.tokens = text + p->tokens;
+	tail.count = count - p->tokens;
+	r = tail.count ? tier_match_tail(d->context, &tail, &p->tail, &p->found[p->whole]) : 0;
+	if (r < 0)
+		return fail(d, (int)r, "%s", tier_error_text());
+	p->tokens += (uint32_t)r;
+	return 0;
+}
+
+/* ---- load --------------------------------------------------------------------------------- */
+
+/*
+ * Copy the rows of `cells` tokens into d->state, layer by layer: the last page of a layer may
+ * reach over its end, into the frame that is written next. Returns how many blocks were whole.
+ */
+static uint32_t fill(tier_llama *d, struct prompt *p, uint32_t cells)
+{
+	const struct state_shape *s = &d->shape;
+	uint32_t blocks = blocks_of(d, cells), whole = 0;
+
+	for (uint32_t i = 0; i < 2 * s->layers; i++) {
+		uint32_t part = i / s->layers, layer = i % s->layers;
+		uint32_t page = (uint32_t)tier_geometry_page(d->geometry, part, layer, 0);
+		const struct tier_into into = { .error = p->errors,
+			.dst = d->state + state_rows_at(s, cells, part, layer) };
+
+		for (uint32_t b = 0; b < blocks; b++)
+			p->pages[b] = (struct tier_page){ p->found[b].block, page };
+		state_write_layer(s, into.dst, part);
+		if (tier_gather(d->reader, d->context, p->pages, blocks, &into) == (int)blocks)
+			continue;
+		while (whole < blocks && p->errors[whole] == 0)
+			whole++;
+		return whole < blocks ? whole : 0;
+	}
+	return blocks;
+}
+
+/* How many of the first blocks are in memory, after fetching what is not. */
+static uint32_t fetch(tier_llama *d, struct prompt *p, uint32_t blocks, int again)
+{
+	uint8_t slowest = again ? TIER_NVME : TIER_HBM;
+	uint64_t begun = now_ns();
+	int64_t r = blocks;
+
+	for (uint32_t b = 0; b < blocks; b++) {
+		p->blocks[b] = p->found[b].block;
+		slowest = p->found[b].tier > slowest ? p->found[b].tier : slowest;
+	}
+	if (slowest > TIER_CXL)
+		r = tier_fetch(d->context, p->blocks, blocks, NULL);
+	d->loaded.fetch_ns += now_ns() - begun;
+	return r < 0 ? 0 : (uint32_t)r; /* what cannot be had is computed */
+}
+
+/* Copy the state of `cells` tokens, or of fewer when blocks leave meanwhile. Returns how many. */
+static int64_t gather(tier_llama *d, struct prompt *p, uint32_t cells)
+{
+	uint64_t begun;
+	int r;
+
+	for (int round = 0; cells > 0; round++) {
+		uint32_t blocks = blocks_of(d, cells), there = fetch(d, p, blocks, round);
+
+		begun = now_ns();
+		r = room(d, state_bytes(&d->shape, cells) + d->stride[0] + d->stride[1]);
+		if (r < 0)
+			return r;
+		if (there == blocks)
+			there = fill(d, p, cells);
+		d->loaded.gather_ns += now_ns() - begun;
+		if (there == blocks)
+			return cells;
+		if (round >= ROUNDS || there == 0)
+			cells = there * d->block_tokens;
+	}
+	return 0;
+}
+
+static void account(tier_llama *d, const struct prompt *p, uint32_t cells)
+{
+	struct tier_llama_loaded *l = &d->loaded;
+
+	l->tokens = cells;
+	l->blocks = blocks_of(d, cells);
+	l->bytes = (uint64_t)l->blocks * d->shape.layers * d->block_tokens *
+		   (d->shape.part[0].bytes + d->shape.part[1].bytes);
+	for (uint32_t b = 0; b < l->blocks; b++)
+		l->from[p->found[b].tier % TIER_COUNT]++;
+}
+
+int64_t tier_llama_load(tier_llama *d, void *llama, int32_t sequence, const int32_t *tokens,
+			size_t count)
+{
+	uint64_t begun = now_ns(), bytes;
+	struct prompt p;
+	int64_t r;
+
+	d->loaded = (struct tier_llama_loaded){ 0 };
+	if (count < 2 || count > TOKENS_MAX)
+		return count < 2 ? 0 : fail(d, -EINVAL, "a prompt of %zu tokens", count);
+	r = prompt_match(d, &p, tokens, (uint32_t)count);
+	d->loaded.match_ns = now_ns() - begun;
+	if (r == 0)
+		r = gather(d, &p, p.tokens < count ? p.tokens : (uint32_t)count - 1);
+	if (r > 0) {
+		begun = now_ns();
+		bytes = state_bytes(&d->shape, (uint32_t)r);
+		state_write_head(&d->shape, d->state, (uint32_t)r, sequence);
+		account(d, &p, (uint32_t)r);
+		if (d->set_data(llama, d->state, bytes, sequence, 0) != bytes)
+			r = fail(d, -EPROTO, "the engine does not take %d tokens' state", (int)r);
+		d->loaded.set_ns = now_ns() - begun;
+	}
+	prompt_free(&p);
+	return r;
+}
+
+/* ---- store -------------------------------------------------------------------------------- */
+
+/* The rows of blocks from first on, as tier_put_copy takes them; a tail's page ends in zeroes. */
+static uint8_t *copy_rows(const tier_llama *d, uint32_t first, uint32_t count, uint32_t cells)
+{
+	const struct state_shape *s = &d->shape;
+	uint32_t blocks = blocks_of(d, count);
+	uint8_t *data = calloc(blocks - first, tier_geometry_block_bytes(d->geometry)), *at = data;
+
+	for (uint32_t b = first; data && b < blocks; b++) {
+		uint32_t from = b * d->block_tokens;
+		uint32_t tokens = count - from < d->block_tokens ? count - from : d->block_tokens;
+
+		for (uint32_t i = 0; i < 2 * s->layers; i++) {
+			uint32_t part = i / s->layers;
+			size_t row = s->part[part].bytes;
+
+			memcpy(at, d->state + state_rows_at(s, cells, part, i % s->layers) +
+			       row * from, row * tokens);
+			at += d->stride[part];
+		}
+	}
+	return data;
+}
+
+static int64_t put(tier_llama *d, struct prompt *p, const int32_t *tokens, uint32_t count,
+		   uint32_t cells)
+{
+	struct tier_put_options o = { .size = sizeof(o), .flags = d->put_flags, .depth = p->whole };
+	uint32_t whole = count / d->block_tokens, rest = count % d->block_tokens;
+	uint8_t *data = copy_rows(d, p->whole, count, cells);
+	int64_t r = 0;
+
+	if (!data)
+		return fail(d, -ENOMEM, "no memory for the blocks of %u tokens", count);
+	o.parent = p->whole ? &p->keys[p->whole - 1] : NULL;
+	o.replaces = p->tokens % d->block_tokens ? &p->tail : NULL;
+	if (rest)
+		r = tier_key_chain(&p->keys[whole], whole ? &p->keys[whole - 1] : NULL, d->salt,
+				   (const uint32_t *)tokens + count - rest, rest, rest);
+	if (r == 0)
+		r = tier_put_copy(d->context, &p->keys[p->whole], blocks_of(d, count) - p->whole,
+				  data, &o);
+	free(data);
+	return r < 0 ? fail(d, (int)r, "%s", tier_error_text()) : 0;
+}
+
+int64_t tier_llama_store(tier_llama *d, void *llama, int32_t sequence, const int32_t *tokens,
+			 size_t count)
+{
+	struct state_shape shape;
+	struct prompt p;
+	int64_t r, held;
+
+	if (count == 0 || count > TOKENS_MAX)
+		return count ? fail(d, -EINVAL, "a prompt of %zu tokens", count) : 0;
+	r = prompt_match(d, &p, tokens, (uint32_t)count);
+	if (r == 0 && p.tokens < count) {
+		held = r = get_state(d, llama, sequence, &shape);
+		if (r >= 0 && ((size_t)r < count || memcmp(&shape, &d->shape, sizeof(shape)) != 0))
+			r = fail(d, -EINVAL, "sequence %d holds %d tokens, as when the door was "
+				 "opened, but %zu are to be stored", sequence, (int)held, count);
+		if (r >= 0)
+			r = put(d, &p, tokens, (uint32_t)count, (uint32_t)held);
+		prompt_free(&p);
+		if (r == 0 || r == -EBADMSG) /* of another's, who computed them in other steps */
+			r = prompt_match(d, &p, tokens, (uint32_t)count);
+	}
+	if (r == 0)
+		r = p.tokens;
+	prompt_free(&p);
+	return r;
+}

@@ -1,0 +1,376 @@
+"""libtier for Python: thin objects over the C API, no logic that it should have.
+
+    t = tier.Tier()
+    c = t.context("demo", tier.Geometry([dict(name="kv", kind=tier.lib.TIER_KIND_DENSE, layers=2,
+                                              groups=1, page_bytes=4096)], block_tokens=16))
+    keys = tier.keys(tokens, 16)
+    c.put(keys, data)
+    count, found = c.match(keys)
+    with t.reader.lease(c, found[0].block, 0) as page:
+        numpy.frombuffer(page.view, numpy.float16)      # where it lies, no copy
+
+What tier.h declares and has no object here is called as it is: tier.lib.tier_drain(t.handle), with
+tier.ffi for arguments and tier.check for the result. Arrays of keys, found entries and blocks are
+C arrays (len, index); a function that takes blocks takes the found entries of a match, too. Errors
+of libtier are tier.Error, an OSError with its text. All calls let other threads run meanwhile.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import asyncio
+import errno
+import json
+import threading
+
+from ._tier import ffi, lib
+
+
+class Error(OSError):
+    """A negative errno of libtier, with what failed, on what, and what to do."""
+
+
+def check(result, what="libtier"):
+    """The result of a call, or Error when it is negative."""
+    if result < 0:
+        raise Error(-result, f"{what}: {ffi.string(lib.tier_error_text()).decode()}")
+    return result
+
+
+class Options:
+    """A C struct whose members are given by name; it keeps what they point to."""
+
+    def __init__(self, struct, of=ffi, **members):
+        self.struct = of.new(f"struct {struct} *")
+        self.kept = []
+        names = {name for name, _ in of.typeof(f"struct {struct}").fields}
+        if "size" in names:
+            self.struct.size = of.sizeof(f"struct {struct}")
+        for name, value in members.items():
+            if name not in names:
+                raise TypeError(f"struct {struct} has no member {name}")
+            if isinstance(value, str):
+                value = ffi.new("char[]", value.encode())
+            elif isinstance(value, Options):
+                self.kept.append(value)
+                value = value.struct
+            if value is not None:
+                self.kept.append(value)
+                setattr(self.struct, name, value)
+
+
+def _salt(salt):
+    """The salt of keys from bytes, or NULL."""
+    return Options("tier_salt", bytes=ffi.from_buffer(salt), count=len(salt)) if salt else None
+
+
+def _struct(options):
+    return options.struct if options else ffi.NULL
+
+
+def _tokens(tokens):
+    """Token numbers as a C array: without a copy where they are 32-bit numbers already."""
+    try:
+        view = memoryview(tokens)
+    except TypeError:
+        return ffi.new("uint32_t[]", tokens)
+    if view.itemsize != 4:
+        return ffi.new("uint32_t[]", list(tokens))
+    return ffi.from_buffer("uint32_t[]", view)
+
+
+def keys(tokens, block_tokens, parent=None, salt=None):
+    """Keys of the whole blocks of tokens, behind parent (a key) and with salt (bytes)."""
+    tokens = _tokens(tokens)
+    out = ffi.new("tier_key[]", len(tokens) // block_tokens)
+    s = _salt(salt)
+    check(lib.tier_key_chain(out, _pointer(parent), _struct(s), tokens, len(tokens),
+                             block_tokens), "keys")
+    return out
+
+
+def key_opaque(name, salt=None):
+    """One key (an array of 1) for an engine's own name of a block, bytes."""
+    out = ffi.new("tier_key[]", 1)
+    check(lib.tier_key_opaque(out, ffi.from_buffer(name), len(name), _struct(_salt(salt))), "key")
+    return out
+
+
+def _pointer(key):
+    return ffi.NULL if key is None else ffi.addressof(key)
+
+
+def blocks(found):
+    """The blocks of found entries, as an array; other arrays are given back as they are."""
+    if ffi.typeof(found).item is not ffi.typeof("struct tier_found"):
+        return found
+    return ffi.new("tier_block[]", [(f.block.slot, f.block.generation) for f in found])
+
+
+class Geometry:
+    """What a block is made of: parts (dicts with the members of struct tier_part), or a preset."""
+
+    def __init__(self, parts=None, preset=None, **members):
+        out = ffi.new("tier_geometry **")
+        if preset:
+            check(lib.tier_geometry_preset(out, preset.encode()), f"geometry {preset}")
+        else:
+            made = [Options("tier_part", **part) for part in parts]
+            array = ffi.new("struct tier_part[]", [part.struct[0] for part in made])
+            o = Options("tier_geometry_options", part=array, part_count=len(made), **members)
+            check(lib.tier_geometry_new(out, o.struct), "geometry")
+        self.handle = ffi.gc(out[0], lib.tier_geometry_free)
+        self.block_tokens = lib.tier_geometry_block_tokens(self.handle)
+        self.block_bytes = lib.tier_geometry_block_bytes(self.handle)
+
+    def page_bytes(self, page):
+        """Bytes of the page of that number."""
+        part = ffi.new("struct tier_part *")
+        for i in reversed(range(lib.tier_geometry_part_count(self.handle))):
+            check(lib.tier_geometry_part(self.handle, i, part), "part")
+            if page >= part.page_base:
+                return part.page_bytes
+        raise IndexError(page)
+
+    def page(self, part, layer, group):
+        """The number of a page in its block."""
+        return check(lib.tier_geometry_page(self.handle, part, layer, group), "page")
+
+
+class Tier:
+    """A connection to the daemon of this host; members of struct tier_connect_options by name."""
+
+    def __init__(self, socket=None, **members):
+        out = ffi.new("tier **")
+        o = Options("tier_connect_options", socket=socket, **members)
+        check(lib.tier_connect(out, o.struct), "connect")
+        self.handle = out[0]
+        self.local = threading.local()
+        self.puts, self.put_number = threading.Lock(), 0
+
+    def close(self):
+        """With all contexts, readers and puts; leases of it must not be read any more."""
+        handle, self.handle = self.handle, None
+        if handle:
+            lib.tier_close(handle)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def context(self, name, geometry, **members):
+        """Create or open a context; members of struct tier_context_options by name."""
+        out = ffi.new("tier_context **")
+        o = Options("tier_context_options", **members)
+        check(lib.tier_context_create(self.handle, name.encode(), geometry.handle, o.struct, out),
+              f"context {name}")
+        return Context(self, out[0], geometry)
+
+    @property
+    def reader(self):
+        """This thread's reader; it is closed with the thread."""
+        reader = getattr(self.local, "reader", None)
+        if reader is None:
+            reader = self.local.reader = Reader(self)
+        return reader
+
+    def admin(self, verb, **args):
+        """Ask the daemon in JSON: what `tierctl` shows."""
+        out = ffi.new("char **")
+        text = json.dumps(args).encode() if args else ffi.NULL
+        check(lib.tier_admin(self.handle, verb.encode(), text, out), verb)
+        try:
+            return json.loads(ffi.string(out[0]))
+        finally:
+            lib.free(out[0])
+
+    def counters(self):
+        """What this connection did, as a dict."""
+        o = Options("tier_counters")
+        check(lib.tier_counters(self.handle, o.struct), "counters")
+        names = [name for name, _ in ffi.typeof("struct tier_counters").fields]
+        return {name: getattr(o.struct, name) for name in names[1:]}
+
+    def poll(self, most=64):
+        """Completions that are there: C structs with user_data, result, status, value, aux."""
+        out = ffi.new("struct tier_completion[]", most)
+        return list(out[0:check(lib.tier_poll(self.handle, out, most), "poll")])
+
+    async def completion(self, most=64):
+        """Wait for completions in an event loop, as many as are there, one at least."""
+        if not hasattr(self, "event_fd"):
+            self.event_fd = check(lib.tier_event_fd(self.handle), "event descriptor")
+        loop = asyncio.get_running_loop()
+        while not (there := self.poll(most)):
+            ready = loop.create_future()
+            loop.add_reader(self.event_fd, lambda f: f.done() or f.set_result(None), ready)
+            try:
+                await ready
+            finally:
+                loop.remove_reader(self.event_fd)
+        return there
+
+
+class Context:
+    """An open context."""
+
+    def __init__(self, connection, handle, geometry):
+        self.tier, self.handle, self.geometry = connection, handle, geometry
+
+    def close(self):
+        """Its leases must have been given back."""
+        handle, self.handle = self.handle, None
+        if handle and self.tier.handle:
+            lib.tier_context_close(handle)
+
+    def match(self, keys, count=None):
+        """How many of the first blocks can be used, and an entry (block, state, tier) for each."""
+        count = len(keys) if count is None else count
+        found = ffi.new("struct tier_found[]", count)
+        return check(lib.tier_match(self.handle, keys, count, found), "match"), found
+
+    def match_tail(self, tokens, parent=None, salt=None):
+        """The longest stored tail of tokens: its tokens (0: none), its key, its found entry."""
+        tokens, s = _tokens(tokens), _salt(salt)
+        key, found = ffi.new("tier_key[]", 1), ffi.new("struct tier_found[]", 1)
+        o = Options("tier_tail", parent=_pointer(parent), salt=_struct(s), tokens=tokens,
+                    count=len(tokens))
+        return check(lib.tier_match_tail(self.handle, o.struct, key, found), "tail"), key, found
+
+    def put(self, keys, data, **members):
+        """Store whole blocks, one behind the other in data; members of struct tier_put_options.
+        Returns how many are whole and visible then."""
+        view = ffi.from_buffer(data)
+        if len(view) != len(keys) * self.geometry.block_bytes:
+            raise ValueError(f"put: {len(view)} bytes for {len(keys)} blocks of "
+                             f"{self.geometry.block_bytes}")
+        o = Options("tier_put_options", **members)
+        return check(lib.tier_put_copy(self.handle, keys, len(keys), view, o.struct), "put")
+
+    def put_begin(self, keys, **members):
+        """Begin a put whose pages are written in place."""
+        return Put(self, keys, **members)
+
+    def fetch(self, found, **members):
+        """Bring blocks into memory and wait; members of struct tier_ask (tier is TIER_CXL unless
+        it is given). Returns how many of the first can be used."""
+        return self._ask(lib.tier_fetch, found, members)
+
+    def migrate(self, found, tier, user_data=0):
+        """Begin to move blocks to a tier and out of those above it; a completion follows."""
+        return self._ask(lib.tier_migrate, found, {"tier": tier, "user_data": user_data})
+
+    def _ask(self, call, found, members):
+        members.setdefault("tier", lib.TIER_CXL)
+        o, these = Options("tier_ask", **members), blocks(found)
+        return check(call(self.handle, these, len(these), o.struct), "ask")
+
+    def delete(self, keys):
+        """Delete blocks by key; returns how many there were."""
+        return check(lib.tier_delete(self.handle, keys, len(keys)), "delete")
+
+
+class Reader:
+    """The right to hold leases, of one thread; Tier.reader is made where it is needed."""
+
+    def __init__(self, connection):
+        out = ffi.new("tier_reader **")
+        check(lib.tier_reader_open(connection.handle, out), "reader")
+        self.tier, self.handle = connection, out[0]
+
+    def close(self):
+        handle, self.handle = self.handle, None
+        if handle and self.tier.handle:
+            lib.tier_reader_close(handle)
+
+    __del__ = close
+
+    def lease(self, context, block, page, flags=0):
+        """Lease a page: it lies still until the lease is released."""
+        lease = Lease(self)
+        check(lib.tier_lease_page(self.handle, context.handle, block, page, flags, lease.struct),
+              "lease")
+        return lease.filled()
+
+    def gather(self, context, found, page, into, stride=0):
+        """Copy one page of each block into a writable buffer; returns how many were copied."""
+        pages = ffi.new("struct tier_page[]", [((f.slot, f.generation), page)
+                                               for f in blocks(found)])
+        view = ffi.from_buffer(into, require_writable=True)
+        step = stride or context.geometry.page_bytes(page)
+        if len(pages) and len(view) < (len(pages) - 1) * step + context.geometry.page_bytes(page):
+            raise ValueError(f"gather: {len(view)} bytes for {len(pages)} pages every {step}")
+        o = Options("tier_into", dst=view, stride=stride)
+        return check(lib.tier_gather(self.handle, context.handle, pages, len(pages), o.struct),
+                     "gather")
+
+
+class Lease:
+    """A leased page. `view` is its bytes where they lie, read-only; release() refuses
+    (BufferError) while an array or another buffer looks at them."""
+
+    def __init__(self, reader):
+        self.reader, self.struct, self.view = reader, ffi.new("struct tier_lease *"), None
+
+    def filled(self):
+        self.view = memoryview(ffi.buffer(self.struct.data, self.struct.bytes)).toreadonly()
+        return self
+
+    @property
+    def address(self):
+        return int(ffi.cast("uintptr_t", self.struct.data))
+
+    def release(self):
+        if self.view is not None:
+            self.view.release()
+            self.view = None
+            if self.reader.handle and self.reader.tier.handle:
+                lib.tier_release(self.reader.handle, self.struct)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.release()
+
+
+class Put:
+    """A put under way: write the pages, then commit (a completion follows) or abort."""
+
+    def __init__(self, context, keys, **members):
+        self.out = ffi.new("tier_put **")
+        self.context = context
+        o = Options("tier_put_options", **members)
+        check(lib.tier_put_begin(context.handle, keys, len(keys), o.struct, self.out), "put")
+
+    def page(self, block, part, layer, group):
+        """A page's bytes, to be written, as a memoryview."""
+        where = lib.tier_put_data(self.out[0], block, part, layer, group)
+        if not where:
+            raise IndexError(f"put: no page {layer}, {group} of part {part} in block {block}")
+        number = self.context.geometry.page(part, layer, group)
+        return memoryview(ffi.buffer(where, self.context.geometry.page_bytes(number)))
+
+    def commit(self, user_data=0):
+        check(lib.tier_put_commit(self.out[0], user_data), "commit")
+        self.out[0] = ffi.NULL
+
+    def finish(self, wait_s=60):
+        """Commit and wait, on a connection on which nobody else waits for completions. Returns
+        how many blocks are whole and visible."""
+        t, done = self.context.tier, ffi.new("struct tier_completion *")
+        with t.puts:
+            t.put_number += 1
+            self.commit(t.put_number)
+            while done.user_data != t.put_number:  # others are of puts that were given up
+                if check(lib.tier_wait(t.handle, done, 1, 1, int(wait_s * 1e9)), "put") == 0:
+                    raise Error(errno.ETIMEDOUT, "put: no word from the daemon")
+        if done.result < 0:
+            raise Error(-done.result, f"put: {ffi.string(lib.tier_strerror(done.result)).decode()}")
+        return done.value
+
+    def abort(self):
+        """Drop it; nothing when it was committed."""
+        put, self.out[0] = self.out[0], ffi.NULL
+        if self.context.tier.handle:
+            lib.tier_put_abort(put)
