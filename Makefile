@@ -93,9 +93,13 @@ FLAGS += -DTIER_VERSION='"$(VERSION)"' -DTIER_HAVE_SYSTEMD=$(if $(HAVE_SYSTEMD),
 SRC_base      := $(wildcard libtier/base/*.c libtier/abi/*.c)
 SRC_libtier   := $(wildcard libtier/src/*.c)
 SRC_core      := $(wildcard tierd/core/*.c tierd/core/*/*.c tierd/policy/*.c)
-SRC_daemon    := $(wildcard tierd/backend/*.c tierd/front/*.c tierd/obs/*.c tierd/*.c)
+SRC_daemon    := $(wildcard tierd/backend/*.c tierd/object/*.c tierd/front/*.c tierd/obs/*.c \
+                   tierd/*.c)
 SRC_daemon    := $(filter-out tierd/main.c,$(SRC_daemon))
 SRC_tierd     := $(wildcard tierd/main.c)
+SRC_tier      := libtier/shim/run.c
+SRC_shim      := $(filter-out $(SRC_tier),$(wildcard libtier/shim/*.c)) libtier/src/socket.c \
+                 libtier/src/error.c
 SRC_tierctl   := $(wildcard tierd/ctl/*.c)
 SRC_tierbench := $(wildcard bench/*.c bench/micro/*.c bench/model/*.c bench/trace/*.c \
                    bench/report/*.c bench/replay/*.c bench/space/*.c bench/peers/*.c)
@@ -103,6 +107,15 @@ SRC_testlib   := $(wildcard tests/lib/*.c)
 SRC_tests     := $(wildcard tests/unit/test_*.c tests/integration/test_*.c)
 SH_tests      := $(wildcard tests/integration/*.sh)
 MAP_libtier   := $(wildcard libtier/libtier.map)
+
+# What libtier-preload.so takes the place of: one list.
+SHIM_LIST = sed '/^\#/d;/^$$/d' libtier/shim/shim.list
+$(O)/shim/shim_names.h: libtier/shim/shim.list
+	@mkdir -p $(@D)
+	@$(SHIM_LIST) | sed 's/.*/SHIM_NAME(&)/' >$@
+$(O)/shim/shim.map: libtier/shim/shim.list
+	@mkdir -p $(@D)
+	@(echo '{ global:'; $(SHIM_LIST) | sed 's/$$/;/'; echo 'local: *; };') >$@
 
 include .ci/variant.mk
 $(foreach v,$(VARIANTS),$(eval $(call variant,$v)))

@@ -17,6 +17,7 @@ SRC_lockfree := tierd/core/unit/index.c tierd/core/unit/page.c tierd/worker.c
 define variant
 all_$1 := $$(O)/$1/libbase.a $$(O)/$1/libtier.a \
           $$(if $$(and $$(MAP_libtier),$$(SRC_libtier)),$$(O)/$1/libtier.so) \
+          $$(O)/$1/libtier-preload.so $$(O)/$1/tier \
           $$(if $$(SRC_core),$$(O)/$1/libcore.a) $$(if $$(SRC_daemon),$$(O)/$1/libdaemon.a) \
           $$(if $$(SRC_tierd),$$(O)/$1/tierd) $$(if $$(SRC_tierctl),$$(O)/$1/tierctl) \
           $$(if $$(SRC_tierbench),$$(O)/$1/tierbench)
@@ -49,6 +50,21 @@ $$(O)/$1/libtier.so.$$(SOMAJOR): $$(call objects,$1,$$(SRC_libtier) $$(SRC_base)
 $$(O)/$1/libtier.so: $$(O)/$1/libtier.so.$$(SOMAJOR)
 	@ln -sf $$(<F) $$@
 
+# Loaded into programs that know no sanitizer: as it is installed, whatever the variant.
+$$(O)/$1/shim/%.o: %.c $$(O)/shim/shim_names.h $$(O)/config.mk .ci/flags.mk
+	@mkdir -p $$(@D)
+	@echo '  CC    $$@'
+	@$$(CC_plain) $$(FLAGS) $$(FLAGS_plain) $$(PIC) -fvisibility=hidden -I$$(O)/shim \
+		$$(CPPFLAGS) $$(CFLAGS) -MMD -MP -c -o $$@ $$<
+$$(O)/$1/libtier-preload.so: $$(SRC_shim:%.c=$$(O)/$1/shim/%.o) $$(O)/shim/shim.map
+	@echo '  LD    $$@'
+	@$$(CC_plain) $$(FLAGS) $$(FLAGS_plain) $$(CFLAGS) -shared \
+		-Wl,-soname,libtier-preload.so -Wl,--version-script=$$(O)/shim/shim.map $$(LINK) \
+		$$(LDFLAGS) -o $$@ $$(filter %.o,$$^) -ldl
+-include $$(SRC_shim:%.c=$$(O)/$1/shim/%.d)
+$$(O)/$1/tier: $$(call objects,$1,$$(SRC_tier)) $$(O)/$1/libtier.a
+	$$(link_$1) $$(LIBS_libtier)
+
 # $$(link_$1) OBJECTS-AND-ARCHIVES LIBRARIES
 link_$1 = @mkdir -p $$(@D) && echo '  LINK  $$@' && $$(CC_$1) $$(FLAGS) $$(FLAGS_$1) $$(CFLAGS) \
 	$$(LINK) $$(LDFLAGS) -o $$@ $$(filter %.o,$$^) \
@@ -74,7 +90,7 @@ $$(O)/$1/obj/%.o: %.c $$(O)/config.mk .ci/flags.mk
 	@$$(CC_$1) $$(FLAGS) $$(FLAGS_$1) $$(CPPFLAGS) $$(CFLAGS) -MMD -MP -c -o $$@ $$<
 -include $$(patsubst %.o,%.d,$$(call objects,$1,$$(SRC_base) $$(SRC_libtier) $$(SRC_core) \
          $$(SRC_daemon) $$(SRC_tierd) $$(SRC_tierctl) $$(SRC_tierbench) $$(SRC_testlib) \
-         $$(SRC_tests)))
+         $$(SRC_tier) $$(SRC_tests)))
 
 # What the compiler says of every source, without making code of it.
 .PHONY: syntax-$1

@@ -20,7 +20,7 @@
 #define CONFIG_WORD_BYTES 32u
 #define CONFIG_WHY_BYTES 512u /* room for any of the texts below */
 #define CONFIG_TIERS 3u
-#define CONFIG_KEYS_MAX 64u
+#define CONFIG_KEYS_MAX 72u
 
 /* What the daemon may do by itself, on the operator's word, or not at all. */
 enum config_switch { CONFIG_AUTO, CONFIG_ON, CONFIG_OFF };
@@ -39,6 +39,9 @@ struct config {
 	bool nvme_admit_all;
 	uint32_t nvme_discard; /* enum config_switch */
 	uint64_t nvme_segment; /* bytes; 0 = from the store's size */
+	struct units_size object_cxl, object_nvme; /* 0 = no objects */
+	char object_path[CONFIG_PATH_BYTES]; /* "" = beside the store */
+	bool object_direct;
 	uint64_t staging_max;  /* bytes a client */
 	uint32_t clients_max;
 	uint32_t nvme_depth;

@@ -193,6 +193,11 @@ static void take_signal(struct shell *s)
 		settle(s);
 }
 
+static bool settled(const struct shell *s)
+{
+	return dispatch_idle(s) && (!s->objects || objects_idle(s->objects));
+}
+
 /* DRAIN -> SETTLE -> END */
 static void advance(struct shell *s)
 {
@@ -204,7 +209,7 @@ static void advance(struct shell *s)
 			log_warn(&s->log, "stopping with blocks not written", NULL,
 				 "look at the store's device", "");
 		settle(s);
-	} else if (l->phase == LOOP_SETTLE && (late || dispatch_idle(s))) {
+	} else if (l->phase == LOOP_SETTLE && (late || settled(s))) {
 		l->phase = LOOP_END;
 	}
 }
@@ -252,6 +257,10 @@ static bool turn(struct shell *s)
 	did += dispatch_landed(s);
 	take_sources(s);
 	did += dispatch_jobs(s);
+	if (s->objects) {
+		objects_turn(s->objects, t->now_ns, time_wall_ms());
+		front_objects(s->front, t);
+	}
 	awake = core_device_ns(s->core) < LONG_NS ? ACTIVE_NS : LULL_NS;
 	hopeful = front_poll(s->front, t, awake);
 	did += dispatch_actions(s);
@@ -281,6 +290,8 @@ static void nap(struct shell *s)
 
 	if (left > front_next(s->front))
 		left = front_next(s->front);
+	if (s->objects && left > objects_wanted(s->objects))
+		left = objects_wanted(s->objects);
 	if (left > SLEEP_MAX_NS)
 		left = SLEEP_MAX_NS;
 	if (l->phase != LOOP_RUN && left > ACTIVE_NS)

@@ -303,5 +303,7 @@ uint64_t recount_host(struct shell *s, struct obs_recount *out, obs_tell tell, v
 	count_memory(&r);
 	count_handles(&r);
 	count_store(&r);
+	if (s->objects)
+		r.wrong += objects_audit(s->objects, tell, arg);
 	return r.wrong + front_audit(s->front, tell, arg);
 }

@@ -82,6 +82,8 @@ struct shell {
 	struct memory *memory;
 	struct worker_pool *workers;
 	struct front *front;
+	struct objects *objects; /* NULL = none are kept */
+	uint64_t object_cxl;     /* of the CXL tier, theirs */
 	struct dispatch dispatch;
 	struct holes holes;
 	struct loop loop;
@@ -116,6 +118,11 @@ int exporter_open(struct shell *s);
 void exporter_close(struct shell *s);
 /* A snapshot, if a scraper waits for one. Each turn. */
 void exporter_turn(struct shell *s, uint64_t now_ns);
+
+/* objects.c: bytes of a CXL tier of so many that objects get; the module's life. */
+uint64_t objects_share(const struct shell *s, uint64_t cxl);
+int objects_begin(struct shell *s);
+void objects_end(struct shell *s);
 
 /* recount.c: the host's word on what the core counts; obs.h says what is told. */
 uint64_t recount_host(struct shell *s, struct obs_recount *out, obs_tell tell, void *arg);

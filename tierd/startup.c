@@ -53,7 +53,7 @@ static const char *absolute(const char *path, char *buf, size_t bytes)
 /* --set of a path is as good as the option of that name: *key, and what it is set to. */
 static const char *split_path(const char *assignment, const char **key)
 {
-	static const char *const paths[] = { "socket", "store.path" };
+	static const char *const paths[] = { "socket", "store.path", "object.path" };
 
 	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
 		size_t len = strlen(paths[i]);
@@ -230,6 +230,16 @@ static int begin_memory_tier(struct shell *s, uint32_t tier, const struct units_
 	if (rc)
 		return rc;
 	s->core_config.capacity[tier] = bytes;
+	if (tier == ABI_TIER_CXL) {
+		s->object_cxl = objects_share(s, bytes);
+		if (s->object_cxl > bytes - bytes / 8) {
+			log_error(&s->log, "objects would get all of the CXL tier", "object.cxl",
+				  "write less than 7/8 of cxl.size", "");
+			return -EINVAL;
+		}
+		s->core_config.capacity[tier] -= s->object_cxl;
+		s->core_config.capacity[tier] &= ~(uint64_t)(ABI_HUGE - 1);
+	}
 	*of_host = info.own_memory || info.device ? 0 : bytes;
 	if (tier == ABI_TIER_HBM)
 		s->core_config.direct = info.direct && s->config.hbm_direct;
@@ -433,6 +443,7 @@ static int begin_front(struct shell *s)
 		.user_contexts = s->config.user_contexts,
 		.boot_token = s->obs.boot_token,
 		.core = s->core,
+		.objects = s->objects,
 		.obs = &s->obs,
 		.log = &s->log,
 		.ops = &shell_front_ops,
@@ -520,6 +531,7 @@ static const struct step steps[] = {
 	{ "core", begin_core, end_core },
 	{ "contexts", begin_contexts, NULL },
 	{ "segments", begin_segments, NULL },
+	{ "objects", objects_begin, objects_end },
 	{ "front", begin_front, end_front },
 	{ "signals", begin_signals, NULL },
 	{ "workers", begin_workers, end_workers },

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "libtier/abi/disk.h"
+#include "libtier/abi/object.h"
 #include "libtier/abi/ring.h"
 #include "libtier/abi/tier_mem.h"
 #include "libtier/abi/wire.h"
@@ -83,3 +84,15 @@ SIZE(wire_done, 64);
 SIZE(wire_admin, 48);
 SIZE(wire_text, 24);
 SIZE(wire_error, 256);
+
+SIZE(wire_object, 672);
+AT(wire_object, reserved, 120);
+AT(wire_object, name, 160);
+SIZE(wire_object_info, 112);
+SIZE(wire_object_names, 24);
+SIZE(wire_object_name, 24);
+SIZE(disk_object, 144);
+AT(disk_object, store_id, 24);
+AT(disk_object, mode, 88);
+_Static_assert(sizeof(struct disk_object) + 2 * ABI_OBJECT_NAME_BYTES +
+		       4 * DISK_OBJECT_CHUNKS_MAX <= DISK_OBJECT_RECORD_MAX, "records fit");

@@ -100,13 +100,15 @@ struct disk_super {
 	uint8_t reserved[4096 - 80];
 }; /* 4096 bytes */
 
+#define DISK_KIND_KV 1u
+#define DISK_KIND_OBJECT 2u /* its objects are in a catalog of their own (object.h) */
 struct disk_context {
 	uint64_t uid; /* never used twice in a store */
 	char name[ABI_NAME_BYTES];
 	uint32_t owner_uid;
 	uint32_t owner_gid;
 	uint32_t mode; /* 0600, 0660 ...: r = open, w = put */
-	uint32_t kind; /* 1 = kv, 2 = object [later] */
+	uint32_t kind; /* DISK_KIND_* */
 	uint64_t epoch;
 	uint64_t blocks_max;
 	uint64_t quota[ABI_TIER_COUNT]; /* bytes */

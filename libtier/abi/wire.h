@@ -15,6 +15,8 @@
  *                         <-        TEXT, TEXT ... (more = 1 but the last): one JSON document
  *   anything              <-        ERROR instead of the answer
  *
+ * Messages about objects are numbers 16 to 31 (object.h).
+ *
  * W1  Requests are answered in order, each by its seq; a client has at most one open at a time.
  * W2  A message whose length, version or reserved bytes are wrong gets ERROR -EPROTO, and the
  *     connection ends.
@@ -73,6 +75,7 @@ struct wire_welcome {
 }; /* 112 bytes */
 
 #define WIRE_CTX_EXCLUSIVE 1u /* create: -EEXIST if it is there; else open it if it agrees */
+#define WIRE_CTX_OBJECTS 2u   /* create: of kind object, without a geometry; the answer is DONE */
 struct wire_ctx {
 	struct wire_header header;
 	char name[ABI_NAME_BYTES];

@@ -792,7 +792,7 @@ int tier_counters(tier *t, struct tier_counters *out);
  * only, -ENOENT no such verb or object, -EINVAL. Blocks. Any thread.
  */
 int tier_admin(tier *t, const char *verb, const char *args, char **reply);
-
+#include <tier_object.h> /* objects */
 #ifdef __cplusplus
 }
 #endif

@@ -59,6 +59,14 @@ static int set_options(struct wire_ctx *q, const struct tier_context_options *op
 	return 0;
 }
 
+int context_question(struct wire_ctx *q, const char *name,
+		     const struct tier_context_options *options)
+{
+	int rc = set_name(q, name);
+
+	return rc ? rc : set_options(q, options);
+}
+
 /* The daemon says the same of the quotas of memory. */
 static int check_store_quota(const struct wire_ctx *q)
 {
@@ -183,9 +191,7 @@ int tier_context_create(tier *t, const char *name, const tier_geometry *g,
 	if (!out || !g)
 		return error_note(-EINVAL, "tier_context_create: geometry or out is NULL");
 	*out = NULL;
-	rc = set_name(&q, name);
-	if (rc == 0)
-		rc = set_options(&q, options);
+	rc = context_question(&q, name, options);
 	if (rc)
 		return rc;
 	q.geometry = g->abi;

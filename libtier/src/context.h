@@ -9,6 +9,13 @@
 #include "libtier/src/session.h"
 
 /*
+ * The question that a name and options make, without a geometry. Errors: -EINVAL, -E2BIG, those of
+ * options_read.
+ */
+int context_question(struct wire_ctx *q, const char *name,
+		     const struct tier_context_options *options);
+
+/*
  * A map of the context as attachment a, which need not be the present one, has it; *out is NULL
  * when the daemon has it no longer or has another one of that name. Errors: -ENOTCONN, -ETIMEDOUT,
  * -EPROTO, -ENOMEM: the attachment is of no use.

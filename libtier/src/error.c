@@ -62,6 +62,7 @@ const char *tier_strerror(int error)
 		{ EDQUOT, "over a limit of the daemon's (pin.percent, client.pins, client.puts, "
 			  "user.contexts or quarantine.percent: tierctl status)" },
 		{ EEXIST, "exists already" },
+		{ EFBIG, "larger than what memory objects may have" },
 		{ EINVAL, "invalid argument" },
 		{ EIO, "the store's device failed" },
 		{ EMFILE, "too many open files in this process: ulimit -n" },

@@ -13,6 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "libtier/abi/object.h"
 #include "libtier/base/cleanup.h"
 #include "libtier/base/time.h"
 #include "libtier/src/error.h"
@@ -191,6 +192,10 @@ static size_t least_bytes(uint16_t type)
 		return sizeof(struct wire_done);
 	case WIRE_TEXT:
 		return sizeof(struct wire_text);
+	case WIRE_OBJ_INFO:
+		return sizeof(struct wire_object_info);
+	case WIRE_OBJ_NAMES:
+		return sizeof(struct wire_object_names);
 	default:
 		return sizeof(struct wire_error);
 	}

@@ -29,7 +29,8 @@ FUZZ_SHARED := $(call objects,fuzz,tests/fuzz/main.c tests/fuzz/heap.c tests/fuz
 $(FUZZ_SHARED): FLAGS_fuzz := $(filter-out -fsanitize=fuzzer%,$(FLAGS_fuzz)) \
                               -fsanitize=address,undefined
 # of the daemon around the core, what reads from outside
-$(O)/fuzz/libfront.a: $(call objects,fuzz,$(wildcard tierd/front/*.c tierd/obs/*.c) tierd/config.c)
+$(O)/fuzz/libfront.a: $(call objects,fuzz,tierd/config.c \
+                        $(wildcard tierd/front/*.c tierd/obs/*.c tierd/object/*.c))
 FUZZ_LIBS   := $(O)/fuzz/libfront.a $(O)/fuzz/libcore.a $(O)/fuzz/libtier.a $(O)/fuzz/libbase.a
 
 # What a target needs beside the libraries.

@@ -57,7 +57,7 @@ while read -r verb; do
 		grep -qw -- "$word" tierd/ctl/tierctl.bash || wrong "$word is not completed"
 	done
 done < <("$BUILD/tierctl" --help |
-	sed -nE 's/^  ([a-z]+( (list|show|create|remove|epoch|locate|set))?).*/\1/p')
+	sed -nE 's/^  ([a-z]+( (list|show|create|remove|epoch|locate|set|get|put))?).*/\1/p')
 each_in 'not in the manual of tierbench' "$(plain docs/man/tierbench.1)" \
 	< <("$BUILD/tierbench" --help | sed -nE '/^Measures/,/^$/s/^  ([a-z]+) .*/\1/p')
 exit "$status"

@@ -84,6 +84,11 @@ context create
 context remove
 context epoch
 block locate
+object list
+object show
+object get
+object put
+object remove
 quota show
 quota set
 pin list

@@ -44,8 +44,8 @@ THREAD_LOCAL_ALLOWED = re.compile(r"^(libtier/src/.*|tests/.*)$")
 LAYERS = (
     ("abi", "libtier/abi/"), ("base", "libtier/base/"), ("public", "libtier/include/"),
     ("src", "libtier/src/"), ("shim", "libtier/shim/"), ("connect", "libtier/connect/"),
-    ("core", "tierd/core/"),
-    ("policy", "tierd/policy/"), ("backend", "tierd/backend/"), ("front", "tierd/front/"),
+    ("core", "tierd/core/"), ("policy", "tierd/policy/"), ("backend", "tierd/backend/"),
+    ("object", "tierd/object/"), ("front", "tierd/front/"),
     ("net", "tierd/net/"), ("obs", "tierd/obs/"), ("ctl", "tierd/ctl/"), ("main", "tierd/"),
 )
 EVERYONE = {"abi", "base", "public"}
@@ -59,11 +59,12 @@ MAY_INCLUDE = {
     "core": EVERYONE | {"core"},
     "policy": EVERYONE | {"core", "policy"},
     "backend": EVERYONE | {"core", "obs", "backend"},
-    "front": EVERYONE | {"core", "obs", "front"},
+    "object": EVERYONE | {"core", "backend", "object"},
+    "front": EVERYONE | {"core", "object", "obs", "front"},
     "net": EVERYONE | {"core", "obs", "net"},
-    "obs": EVERYONE | {"core", "obs"},
+    "obs": EVERYONE | {"core", "object", "obs"},
     "ctl": EVERYONE | {"core", "obs", "ctl"},
-    "main": EVERYONE | {"core", "policy", "backend", "front", "net", "obs", "main"},
+    "main": EVERYONE | {"core", "policy", "backend", "object", "front", "net", "obs", "main"},
 }
 
 
@@ -299,17 +300,20 @@ def printf_attribute(tree, rule):
 # --- the public interface
 
 def public_functions(tree):
-    text = tree.texts.get("libtier/include/tier.h", "")
-    inline = [(f.name, f.line) for f in csource.functions(text)]
-    return text, csource.declarations(text), inline
+    """[(path, name, line)] of what the public headers declare, and of what they define."""
+    declared, inline = [], []
+    for path, text in tree.files(".h", under="libtier/include/tier"):
+        declared += [(path, name, line) for name, line in csource.declarations(text)]
+        inline += [(path, f.name, f.line) for f in csource.functions(text)]
+    return declared, inline
 
 
 def public_doc(tree, rule):
-    text, declared, inline = public_functions(tree)
+    declared, inline = public_functions(tree)
     if not declared:
         return "no libtier/include/tier.h"
-    lines = text.split("\n")
-    for name, line in declared + inline:
+    for path, name, line in declared + inline:
+        lines = tree.texts[path].split("\n")
         at = line - 2
         if lines[line - 1].rstrip().endswith("*/"):
             continue
@@ -317,26 +321,26 @@ def public_doc(tree, rule):
         while at >= 0 and lines[at].strip() and not lines[at].rstrip().endswith("*/"):
             at -= 1
         if at < 0 or not lines[at].strip():
-            tree.find("libtier/include/tier.h", line, rule, f"{name} has no comment")
+            tree.find(path, line, rule, f"{name} has no comment")
         if not name.startswith("tier_"):
-            tree.find("libtier/include/tier.h", line, rule, f"{name} lacks the prefix tier_")
+            tree.find(path, line, rule, f"{name} lacks the prefix tier_")
     return None
 
 
 def symbol_map(tree, rule):
     path = "libtier/libtier.map"
-    _, declared, _ = public_functions(tree)
+    declared, _ = public_functions(tree)
     text = tree.texts.get(path)
     if text is None or not declared:
         return "no libtier/libtier.map or no tier.h"
     bare = re.sub(r"#[^\n]*", "", csource.strip(text))
     exported = {m[1]: bare.count("\n", 0, m.start(1)) + 1
                 for m in re.finditer(r"\b(\w+)\s*;", bare) if m[1].startswith("tier")}
-    names = dict(declared)
+    names = {name: (header, line) for header, name, line in declared}
     for name in sorted(names.keys() - exported.keys()):
-        tree.find("libtier/include/tier.h", names[name], rule, f"{name} is not in {path}")
+        tree.find(*names[name], rule, f"{name} is not in {path}")
     for name in sorted(exported.keys() - names.keys()):
-        tree.find(path, exported[name], rule, f"{name} is not in tier.h")
+        tree.find(path, exported[name], rule, f"{name} is in no header of libtier/include")
     if not re.search(r"local\s*:\s*\*\s*;", bare):
         tree.find(path, 1, rule, "no `local: *;`: everything would be exported")
     return None
@@ -344,27 +348,29 @@ def symbol_map(tree, rule):
 
 def man_pages(tree, rule):
     """Once there are pages for C programmers, each public function stands in one."""
-    _, declared, _ = public_functions(tree)
+    declared, _ = public_functions(tree)
     pages = "\n".join(text for _, text in tree.files(".3", under="docs/man/"))
     if not pages or not declared:
         return "no pages docs/man/*.3"
-    for name, line in declared:
+    for header, name, line in declared:
         if not re.search(rf"\b{name}\b", pages):
-            tree.find("libtier/include/tier.h", line, rule, f"{name} stands in no docs/man/*.3")
+            tree.find(header, line, rule, f"{name} stands in no docs/man/*.3")
     return None
 
 
 def error_texts(tree, rule):
     """Each error that tier.h names has a text of tier_strerror's."""
     path = "libtier/src/error.c"
-    header, texts = tree.texts.get("libtier/include/tier.h"), tree.texts.get(path)
-    if header is None or texts is None:
+    headers = list(tree.files(".h", under="libtier/include/tier"))
+    texts = tree.texts.get(path)
+    if not headers or texts is None:
         return f"no tier.h or no {path}"
     named = set(re.findall(r"\{ (E\w+), \"", texts))
-    for number, line in enumerate(header.split("\n"), 1):
-        for name in re.findall(r"-(E[A-Z0-9]{2,})\b", line):
-            if name not in named:
-                tree.find("libtier/include/tier.h", number, rule, f"{name} has no text in {path}")
+    for header, text in headers:
+        for number, line in enumerate(text.split("\n"), 1):
+            for name in re.findall(r"-(E[A-Z0-9]{2,})\b", line):
+                if name not in named:
+                    tree.find(header, number, rule, f"{name} has no text in {path}")
     return None
 
 

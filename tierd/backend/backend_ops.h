@@ -75,6 +75,12 @@ struct mem_ops {
 	/* Physical bytes behind the region (st_blocks): clients' touches of holes show here. */
 	int64_t (*resident)(const struct mem_region *region);
 	/*
+	 * Pages of a shared mapping that the caller made come from the tier's memory from now on,
+	 * whoever touches them first. Errors: -EOPNOTSUPP they come from ordinary memory; those of
+	 * mbind.
+	 */
+	int (*bind)(const struct mem_ops *self, void *addr, uint64_t bytes);
+	/*
 	 * Carry a copy job out, to or from this tier, and checksum if asked: what is stored where
 	 * no processor can read it cannot be, -EOPNOTSUPP. Worker threads.
 	 */

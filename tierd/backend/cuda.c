@@ -554,5 +554,6 @@ const struct mem_ops mem_cuda = {
 	.prepare = cuda_prepare,
 	.punch = cuda_punch,
 	.resident = cuda_resident,
+	.bind = mem_bind_none,
 	.copy = cuda_copy,
 };

@@ -31,5 +31,6 @@ const struct mem_ops mem_cxl_memfd = {
 	.prepare = mem_prepare,
 	.punch = mem_punch,
 	.resident = mem_resident,
+	.bind = mem_bind,
 	.copy = mem_copy,
 };

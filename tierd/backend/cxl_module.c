@@ -138,5 +138,6 @@ const struct mem_ops mem_cxl_module = {
 	.prepare = module_prepare,
 	.punch = module_punch,
 	.resident = mem_resident,
+	.bind = mem_bind_none,
 	.copy = mem_copy,
 };

@@ -133,6 +133,15 @@ static int numa_create(const struct mem_ops *self, struct mem_region *region, co
 	return node < 0 ? -ENODEV : cxl_numa_create(region, label, bytes, node);
 }
 
+static int tier_bind(const struct mem_ops *self, void *addr, uint64_t bytes)
+{
+	struct cxl_node found;
+	int node = cxl_numa_find(&found);
+
+	(void)self;
+	return node < 0 ? -ENODEV : cxl_numa_bind(addr, bytes, node);
+}
+
 const struct mem_ops mem_cxl_numa = {
 	.name = "numa",
 	.probe = numa_probe,
@@ -146,5 +155,6 @@ const struct mem_ops mem_cxl_numa = {
 	.prepare = mem_prepare,
 	.punch = mem_punch,
 	.resident = mem_resident,
+	.bind = tier_bind,
 	.copy = mem_copy,
 };

@@ -32,5 +32,6 @@ const struct mem_ops mem_host = {
 	.prepare = mem_prepare,
 	.punch = mem_punch,
 	.resident = mem_resident,
+	.bind = mem_bind_none,
 	.copy = mem_copy,
 };

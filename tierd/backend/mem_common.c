@@ -153,6 +153,22 @@ int mem_share(const struct mem_region *region, uint64_t client)
 	return fd < 0 ? -errno : fd;
 }
 
+int mem_bind(const struct mem_ops *self, void *addr, uint64_t bytes)
+{
+	(void)self;
+	(void)addr;
+	(void)bytes;
+	return 0;
+}
+
+int mem_bind_none(const struct mem_ops *self, void *addr, uint64_t bytes)
+{
+	(void)self;
+	(void)addr;
+	(void)bytes;
+	return -EOPNOTSUPP;
+}
+
 int mem_revoke(const struct mem_region *region, uint64_t client)
 {
 	(void)region;

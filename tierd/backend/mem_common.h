@@ -33,6 +33,9 @@ void mem_close(const struct mem_ops *self);
 int mem_create_plain(const struct mem_ops *self, struct mem_region *region, const char *label,
 		     uint64_t bytes);
 int mem_share(const struct mem_region *region, uint64_t client);
+/* The tier is ordinary memory. */
+int mem_bind(const struct mem_ops *self, void *addr, uint64_t bytes);
+int mem_bind_none(const struct mem_ops *self, void *addr, uint64_t bytes);
 int mem_revoke(const struct mem_region *region, uint64_t client);
 void mem_destroy(struct mem_region *region);
 void mem_leave(struct mem_region *region);

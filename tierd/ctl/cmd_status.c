@@ -112,6 +112,21 @@ static void show_store(const json_t *status, FILE *to)
 		ctl_count(b, status, "recovery.blocks_unreached"));
 }
 
+static void show_objects(const json_t *status, FILE *to)
+{
+	char a[CTL_CELL], b[CTL_CELL], c[CTL_CELL], d[CTL_CELL];
+
+	if (!json_is_object(json_at(status, "objects")))
+		return;
+	fprintf(to, "objects    %s, %s of them in memory, %s being written;\n",
+		ctl_count(a, status, "objects.count"), ctl_count(b, status, "objects.resident"),
+		ctl_count(c, status, "objects.uploads"));
+	fprintf(to, "           CXL %s of %s, NVMe %s of %s\n",
+		ctl_bytes(a, status, "objects.cxl_used"), ctl_bytes(b, status, "objects.cxl_most"),
+		ctl_bytes(c, status, "objects.nvme_used"),
+		ctl_bytes(d, status, "objects.nvme_most"));
+}
+
 int ctl_show_status(const json_t *status, FILE *to, uint32_t terminal)
 {
 	char a[CTL_CELL], b[CTL_CELL], c[CTL_CELL], d[CTL_CELL];
@@ -136,6 +151,7 @@ int ctl_show_status(const json_t *status, FILE *to, uint32_t terminal)
 		fputs("store      none: nothing survives a restart\n", to);
 	else
 		show_store(status, to);
+	show_objects(status, to);
 	fputc('\n', to);
 	error = ctl_show_tiers(status, to, terminal);
 	fputs("\nhost\n", to);

@@ -49,10 +49,12 @@ _tierctl() {
 	esac
 	if [ -z "$list" ]; then
 		case "${words[*]}" in
-		'') list='status stat top context block pin quota evict drain check doctor requests clients
+		'') list='status stat top context block object pin quota evict drain check doctor
+			requests clients
 			--socket --json --help --version' ;;
 		context) list='list show create remove epoch' ;;
 		block) list=locate ;;
+		object) list='list show get put remove' ;;
 		pin) list=list ;;
 		quota) list='show set' ;;
 		'quota set '*) list="--client --salt --soft --hard --pins hbm cxl nvme
@@ -61,7 +63,8 @@ _tierctl() {
 		evict\ *\ *) ;;
 		evict\ *) list='hbm cxl' ;;
 		check) list='--repair --data' ;;
-		'context show'|'context remove'|'context epoch'|'block locate'|'quota show'|evict)
+		'context show'|'context remove'|'context epoch'|'block locate'|'object list'|'object show'|\
+		'object get'|'object put'|'object remove'|'quota show'|evict)
 			list=$(_tierctl_contexts) ;;
 		'context create '*) list='--preset --part --block-tokens --page-align --mode --hbm
 			--cxl --nvme --blocks-max --fingerprint --policy' ;;

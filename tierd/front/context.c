@@ -13,8 +13,6 @@
 #include "libtier/abi/geometry_check.h"
 #include "tierd/front/front_priv.h"
 
-#define KIND_KV 1u
-
 /* ---- judging ------------------------------------------------------------------------------- */
 
 static bool word_good(const char *word, size_t bytes, const char *allowed)
@@ -31,7 +29,7 @@ static const char *judge(const struct wire_ctx *m)
 {
 	if (!m->name[0] || !word_good(m->name, sizeof(m->name), NAME_CHARS))
 		return "a context's name is 1 to 63 of A-Z a-z 0-9 . _ -";
-	if (m->flags & ~WIRE_CTX_EXCLUSIVE)
+	if (m->flags & ~(WIRE_CTX_EXCLUSIVE | WIRE_CTX_OBJECTS))
 		return "unknown flags";
 	if (m->mode & ~0777u)
 		return "the mode has bits beyond 0777";
@@ -112,6 +110,8 @@ void context_open(struct front *f, struct turn *t, struct session *s)
 	rc = find(f, s, &view);
 	if (rc)
 		error_about(f, t, s, rc, "there is none that these credentials open");
+	else if (view.spec->kind == DISK_KIND_OBJECT)
+		error_about(f, t, s, -EINVAL, "it holds objects, and no blocks");
 	else if (!control_zero(m->fingerprint, sizeof(m->fingerprint)) &&
 		 !fingerprint_agrees(m, view.spec))
 		error_about(f, t, s, -ESTALE, "its fingerprint differs: another model, revision, "
@@ -129,12 +129,21 @@ static void spec_of(const struct wire_ctx *m, const struct session *s, struct di
 	spec->owner_uid = s->uid;
 	spec->owner_gid = s->gid;
 	spec->mode = m->mode ? m->mode : 0600;
-	spec->kind = KIND_KV;
+	spec->kind = DISK_KIND_KV;
 	spec->blocks_max = m->blocks_max;
 	memcpy(spec->quota, m->quota, sizeof(spec->quota));
 	memcpy(spec->fingerprint, m->fingerprint, sizeof(spec->fingerprint));
 	memcpy(spec->policy, m->policy, sizeof(spec->policy));
 	spec->geometry = m->geometry;
+	if (m->flags & WIRE_CTX_OBJECTS)
+		object_context_spec(spec);
+}
+
+/* Objects are asked for by their context's name: there is nothing to map. */
+static void done(struct front *f, struct turn *t, struct session *s)
+{
+	control_message(f, WIRE_DONE, sizeof(struct wire_done), f->in.header.seq);
+	control_send(f, t, s);
 }
 
 /* It is there already: does it agree with what the client wants? */
@@ -143,8 +152,15 @@ static void create_found(struct front *f, struct turn *t, struct session *s,
 {
 	const struct wire_ctx *m = &f->in.ctx;
 
+	bool objects = m->flags & WIRE_CTX_OBJECTS;
+
 	if (m->flags & WIRE_CTX_EXCLUSIVE)
 		error_about(f, t, s, -EEXIST, "it exists already");
+	else if (objects != (view->spec->kind == DISK_KIND_OBJECT))
+		error_about(f, t, s, -ESTALE, objects ? "it exists, and holds blocks" :
+							"it exists, and holds objects");
+	else if (objects)
+		done(f, t, s);
 	else if (memcmp(&m->geometry, &view->spec->geometry, sizeof(m->geometry)) != 0)
 		error_about(f, t, s, -ESTALE, "it exists with another geometry; remove it or use "
 					      "another name");
@@ -245,6 +261,22 @@ static void create_new(struct front *f, struct turn *t, struct session *s)
 	watch_socket(f, s, 0);
 }
 
+/* What blocks are made of; of objects nothing is said. */
+static int check_shape(const struct front *f, char why[FRONT_WHY_BYTES])
+{
+	const struct wire_ctx *m = &f->in.ctx;
+
+	if (!(m->flags & WIRE_CTX_OBJECTS))
+		return abi_geometry_check(&m->geometry, why, FRONT_WHY_BYTES);
+	snprintf(why, FRONT_WHY_BYTES, "%s", f->config.objects ?
+		 "objects have no geometry, policy or number of blocks" :
+		 "this daemon keeps no objects; give it memory for them (object.cxl)");
+	if (!f->config.objects)
+		return -EOPNOTSUPP;
+	return control_zero(&m->geometry, sizeof(m->geometry)) && !m->blocks_max &&
+	       !m->policy[0] ? 0 : -EINVAL;
+}
+
 void context_create(struct front *f, struct turn *t, struct session *s)
 {
 	struct core_context_view view;
@@ -253,7 +285,7 @@ void context_create(struct front *f, struct turn *t, struct session *s)
 
 	if (!check(f, t, s))
 		return;
-	rc = abi_geometry_check(&f->in.ctx.geometry, why, sizeof(why));
+	rc = check_shape(f, why);
 	if (rc)
 		error_about(f, t, s, rc, why);
 	else if (find(f, s, &view) == 0)
@@ -273,6 +305,8 @@ void context_created(struct front *f, struct turn *t, struct session *s, uint32_
 		rc = core_context_find(f->config.core, stats.spec.name, s->uid, s->gid, &view);
 	if (rc)
 		error_about(f, t, s, rc, "it was removed at once by somebody else");
+	else if (view.spec->kind == DISK_KIND_OBJECT)
+		done(f, t, s);
 	else
 		grant(f, t, s, &view);
 }
@@ -300,6 +334,16 @@ static int64_t find_owned(struct front *f, struct turn *t, struct session *s)
 	return -EACCES;
 }
 
+/* The number under which a context's objects are kept; 0: it holds none. */
+static uint64_t objects_of(const struct front *f, uint32_t id)
+{
+	struct core_context_stats stats;
+
+	if (core_context_stats(f->config.core, id, &stats))
+		return 0;
+	return stats.spec.kind == DISK_KIND_OBJECT ? stats.spec.uid : 0;
+}
+
 static void change(struct front *f, struct turn *t, struct session *s, enum pending_kind kind)
 {
 	struct pending *p;
@@ -317,6 +361,7 @@ static void change(struct front *f, struct turn *t, struct session *s, enum pend
 		return;
 	}
 	p->context_id = (uint32_t)id;
+	p->context_uid = objects_of(f, (uint32_t)id);
 	memcpy(p->name, f->in.ctx.name, sizeof(p->name));
 	if (kind == PENDING_REMOVE)
 		rc = core_context_remove(f->config.core, p->context_id, p->token,

@@ -122,6 +122,13 @@ static void reply_session(struct front *f, struct turn *t, struct session *s,
 		reply_done(f, t, s, p, value);
 }
 
+/* No catalog names the context any more: its objects go. */
+static void reply_removed(struct front *f, const struct pending *p, int32_t res)
+{
+	if (p->kind == PENDING_REMOVE && res == 0 && p->context_uid && f->config.objects)
+		objects_context_gone(f->config.objects, p->context_uid);
+}
+
 /* Memory of a context that the core did not keep. */
 static void reply_memory(struct front *f, const struct pending *p, int32_t res)
 {
@@ -149,6 +156,7 @@ bool front_reply(struct front *f, struct turn *t, uint64_t token, int32_t res, u
 		return false;
 	control_forget(&f->pending[i]);
 	reply_memory(f, &p, res);
+	reply_removed(f, &p, res);
 	s = session_find(f, p.session, p.generation);
 	if (s && s->state == SESSION_OPEN)
 		reply_session(f, t, s, &p, res, value);
@@ -214,6 +222,8 @@ struct message_kind {
 	void (*answer)(struct front *f, struct turn *t, struct session *s);
 };
 
+#define OBJECT_BYTES sizeof(struct wire_object)
+
 static const struct message_kind kinds[] = {
 	{ WIRE_HELLO, true, sizeof(struct wire_hello), sizeof(struct wire_hello), hello },
 	{ WIRE_CTX_CREATE, false, sizeof(struct wire_ctx), sizeof(struct wire_ctx),
@@ -223,6 +233,14 @@ static const struct message_kind kinds[] = {
 	  context_remove },
 	{ WIRE_CTX_EPOCH, false, sizeof(struct wire_ctx), sizeof(struct wire_ctx),
 	  context_epoch },
+	{ WIRE_OBJ_OPEN, false, OBJECT_BYTES, OBJECT_BYTES, object_ask },
+	{ WIRE_OBJ_CREATE, false, OBJECT_BYTES, OBJECT_BYTES, object_ask },
+	{ WIRE_OBJ_COMMIT, false, OBJECT_BYTES, OBJECT_BYTES, object_ask },
+	{ WIRE_OBJ_ABORT, false, OBJECT_BYTES, OBJECT_BYTES, object_ask },
+	{ WIRE_OBJ_STAT, false, OBJECT_BYTES, OBJECT_BYTES, object_ask },
+	{ WIRE_OBJ_LIST, false, OBJECT_BYTES, OBJECT_BYTES, object_ask },
+	{ WIRE_OBJ_REMOVE, false, OBJECT_BYTES, OBJECT_BYTES, object_ask },
+	{ WIRE_OBJ_RENAME, false, OBJECT_BYTES, OBJECT_BYTES, object_ask },
 	{ WIRE_ADMIN, false, sizeof(struct wire_admin), WIRE_MESSAGE_MAX, admin_ask },
 };
 
@@ -264,6 +282,9 @@ static const char *judge(const struct front *f, const struct session *s, size_t 
 		return "reserved bytes are not zero";
 	if (h->type >= WIRE_CTX_CREATE && h->type <= WIRE_CTX_EPOCH &&
 	    !control_zero(f->in.ctx.reserved, sizeof(f->in.ctx.reserved)))
+		return "reserved bytes are not zero";
+	if (h->type >= WIRE_OBJ_OPEN && h->type <= WIRE_OBJ_RENAME &&
+	    !control_zero(f->in.object.reserved, sizeof(f->in.object.reserved)))
 		return "reserved bytes are not zero";
 	return NULL;
 }

@@ -11,9 +11,10 @@
 #ifndef TIERD_FRONT_FRONT_H
 #define TIERD_FRONT_FRONT_H
 
-#include "libtier/abi/wire.h"
+#include "libtier/abi/object.h"
 #include "libtier/base/log.h"
 #include "tierd/front/turn.h"
+#include "tierd/object/object.h"
 #include "tierd/obs/obs.h"
 
 struct front;
@@ -47,6 +48,7 @@ struct front_config {
 	uint32_t user_contexts; /* most that one user owns */
 	uint64_t boot_token;
 	struct core *core;
+	struct objects *objects; /* NULL = this daemon keeps none */
 	const struct obs *obs;
 	struct log *log;
 	const struct front_ops *ops;
@@ -108,6 +110,9 @@ void front_flush(struct front *f);
 
 /* CORE_AC_REPLY. False = the token is not of the front. */
 bool front_reply(struct front *f, struct turn *t, uint64_t token, int32_t res, uint64_t value);
+
+/* Send what the module of objects has answered. */
+void front_objects(struct front *f, struct turn *t);
 
 /* CORE_AC_END. */
 void front_end(struct front *f, struct turn *t, uint32_t client, int error, const char *why);

@@ -101,6 +101,7 @@ struct pending {
 	uint64_t token;
 	enum obs_deed_kind deed;
 	char name[ABI_NAME_BYTES]; /* of the context */
+	uint64_t context_uid; /* REMOVE: of one that holds objects; else 0 */
 };
 
 /* One request a class is timed at a time. */
@@ -138,6 +139,7 @@ struct front {
 		struct wire_hello hello;
 		struct wire_ctx ctx;
 		struct wire_admin admin;
+		struct wire_object object;
 		uint8_t bytes[WIRE_MESSAGE_MAX + 1];
 	} in; /* the message being judged */
 	uint8_t out[WIRE_MESSAGE_MAX];
@@ -222,6 +224,12 @@ void context_epoch(struct front *f, struct turn *t, struct session *s);
 /* A create is over: those who wait for one look again. */
 void context_retry(struct front *f, struct turn *t);
 void context_created(struct front *f, struct turn *t, struct session *s, uint32_t id);
+
+/* object.c: the messages about objects */
+void object_ask(struct front *f, struct turn *t, struct session *s);
+void object_session_gone(struct front *f, const struct session *s);
+/* Of a context that holds objects, what is not the client's to say. */
+void object_context_spec(struct disk_context *spec);
 
 /* admin.c */
 void admin_ask(struct front *f, struct turn *t, struct session *s);

@@ -234,6 +234,7 @@ static void gone(struct front *f, struct turn *t, struct session *s, int error)
 	close_fd(f, &s->sock, true);
 	close_fd(f, &s->doorbell, true);
 	drop_questions(f, s);
+	object_session_gone(f, s);
 	turn_feed(t, &event);
 }
 

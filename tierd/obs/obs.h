@@ -8,6 +8,7 @@
 
 #include "libtier/base/hist.h"
 #include "tierd/core/core.h"
+#include "tierd/object/object.h"
 
 #define OBS_FACTS_MAX 16u
 #define OBS_LATENCIES_MAX 24u
@@ -68,6 +69,7 @@ typedef void (*obs_tell)(void *arg, const char *what);
 /* Filled by the shell at start; counters of the loop by the loop. */
 struct obs {
 	struct core *core;
+	const struct objects *objects; /* NULL = none are kept */
 	const char *version;
 	const char *socket;
 	const char *store; /* path; NULL = no store */

@@ -92,6 +92,21 @@ static json_t *store(const struct obs *o, const struct core_stats *stats)
 			 log_of("cache", &stats->log[DISK_LOG_CACHE]));
 }
 
+static json_t *objects(const struct obs *o)
+{
+	struct objects_stats s;
+
+	if (!o->objects)
+		return json_null();
+	objects_stats(o->objects, &s);
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "count",
+			 obs_number(s.objects), "resident", obs_number(s.resident), "uploads",
+			 obs_number(s.uploads), "cxl_used", obs_number(s.used[OBJECT_CXL]),
+			 "cxl_most", obs_number(s.most[OBJECT_CXL]), "cxl_held",
+			 obs_number(s.held), "nvme_used", obs_number(s.used[OBJECT_NVME]),
+			 "nvme_most", obs_number(s.most[OBJECT_NVME]));
+}
+
 static json_t *facts(const struct obs *o)
 {
 	json_t *object = json_object();
@@ -154,6 +169,7 @@ json_t *obs_status(const struct obs_args *a)
 	json_object_set_new(document, "limits", limits(o));
 	json_object_set_new(document, "tiers", tier_list(o, &stats));
 	json_object_set_new(document, "store", store(o, &stats));
+	json_object_set_new(document, "objects", objects(o));
 	json_object_set_new(document, "kernel", facts(o));
 	json_object_set_new(document, "recovery", recovery(o));
 	json_object_set_new(document, "seen", json_string(obs_seen(q)));

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tier_object.h: named objects of any length, in contexts of their own kind. Part of <tier.h>,
+ * which includes this header; its conventions hold.
+ *
+ * An object is opened as a descriptor of the kernel: offset 0 is its first byte, st_size is exact,
+ * and read, mmap, sendfile, io_uring do with it what they do with a file. It is open for reading
+ * only, and its bytes never change: who puts the name again makes a new version, and those who have
+ * the former one open keep it.
+ *
+ * Writing: tier_object_create gives a descriptor to write to, in any order; tier_object_commit
+ * makes the object durable and seen, as a whole. What was not committed never was.
+ *
+ * Names are 1 to 255 bytes, none of them NUL. Errors that all calls have: -ENOENT no such context
+ * for these credentials, -EINVAL it holds blocks, -ENOTSUP the daemon keeps no objects, -EACCES
+ * these credentials may only read; those of asking the daemon.
+ */
+#ifndef TIER_OBJECT_H
+#define TIER_OBJECT_H
+
+#ifndef TIER_H
+#error "include <tier.h>, which includes this header"
+#endif
+
+/*
+ * Create a context for objects, or make sure that there is one. Of options count flags, mode and
+ * the quotas of CXL and NVMe; may be NULL. Errors: as tier_context_create; -ESTALE it holds blocks.
+ * tier_context_remove and tier_context_raise_epoch are for these, too. Blocks. Any thread.
+ */
+int tier_object_context(tier *t, const char *name, const struct tier_context_options *options);
+
+/* ---- read -------------------------------------------------------------------------------- */
+
+/*
+ * Open an object: a descriptor of its own, O_CLOEXEC, which the caller closes. What is not in
+ * memory is brought first; deadline_ns as in tier.h. Errors: -ENOENT no such object, -ETIMEDOUT it
+ * did not come in time, -ENOSPC, -EDQUOT no memory for it now, -EFBIG it is larger than what memory
+ * objects may have, -EMFILE. Never fewer bytes. Blocks. Any thread.
+ */
+int tier_object_open(tier *t, const char *context, const char *name, uint64_t deadline_ns);
+
+#define TIER_OBJECT_RESIDENT 1u /* in memory now; a hint */
+#define TIER_OBJECT_PENDING 2u  /* this connection writes it and has not committed */
+struct tier_object_info {
+	uint64_t size;
+	uint64_t mtime_ns;  /* of the commit, since 1970 */
+	uint64_t expires_ms; /* since 1970; 0 = never */
+	uint64_t version;   /* grows with each put of the context; a pending one has none */
+	uint32_t mode;
+	uint32_t priority;
+	uint32_t flags; /* TIER_OBJECT_* */
+	uint32_t reserved;
+};
+
+/* Describe an object; moves nothing. Errors: -ENOENT. Blocks. Any thread. */
+int tier_object_stat(tier *t, const char *context, const char *name, struct tier_object_info *out);
+
+struct tier_object_entry {
+	char name[256];
+	uint64_t size;
+	uint64_t mtime_ns;
+	uint32_t flags;
+	uint32_t reserved;
+};
+
+/*
+ * List names that begin with prefix (NULL: all) in the order of their bytes, from the first one
+ * behind `after` (NULL: from the start); the last name of a list is the next one's cursor. Returns
+ * how many were written to list, fewer than count (<= 65536) at the end alone. Blocks. Any thread.
+ */
+int64_t tier_object_list(tier *t, const char *context, const char *prefix, const char *after,
+			 struct tier_object_entry *list, uint32_t count);
+
+/* ---- write ------------------------------------------------------------------------------- */
+
+typedef struct tier_object tier_object; /* an object being written */
+
+#define TIER_OBJECT_EXCLUSIVE 1u /* -EEXIST if there is one of that name, now or at the commit */
+struct tier_object_options {
+	size_t size;
+	uint32_t flags;
+	uint32_t mode;     /* what stat tells; 0 = 0644 */
+	uint32_t priority; /* 0 to 3: those of a higher one leave memory later */
+	uint32_t reserved;
+	uint64_t ttl_ns; /* it is removed so long after its commit; 0 = never */
+};
+
+/*
+ * Begin to write an object. options may be NULL. Errors: -EEXIST, -EMFILE too many are being
+ * written. Blocks. Any thread; the handle: one at a time.
+ */
+int tier_object_create(tier *t, const char *context, const char *name,
+		       const struct tier_object_options *options, tier_object **out);
+
+/* Where to write: open for reading and writing, empty. It is the object's; do not close it. */
+int tier_object_fd(const tier_object *o);
+
+/*
+ * Make it durable and seen under its name. The handle is gone afterwards, whatever is returned.
+ * Writable mappings should be unmapped before: with them it is copied once more. Errors: -EEXIST,
+ * -ENOSPC, -EDQUOT no room for it, -EFBIG, -ESTALE the daemon was restarted meanwhile. Blocks.
+ */
+int tier_object_commit(tier_object *o);
+
+/* Drop it. NULL is fine. */
+void tier_object_abort(tier_object *o);
+
+/* Remove an object, for good. Errors: -ENOENT. Blocks. Any thread. */
+int tier_object_remove(tier *t, const char *context, const char *name);
+
+#define TIER_RENAME_EXCLUSIVE 1u /* -EEXIST if the new name is taken */
+/* Give an object another name; what had it is replaced. Errors: -ENOENT, -EEXIST. Blocks. */
+int tier_object_rename(tier *t, const char *context, const char *name, const char *to,
+		       uint32_t flags);
+
+#endif

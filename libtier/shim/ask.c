@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The process' connection to the daemon, made at the first question. A child of fork has its own; a
+ * program that closes all descriptors loses it, and gets a new one. What is asked holds a lock, is
+ * not cancelled, and has a deadline; a signal's handler that comes in between passes through.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "libtier/base/time.h"
+#include "libtier/shim/shim.h"
+#include "libtier/src/socket.h"
+
+#define CONNECT_NS (2 * NS_PER_S)
+#define ANSWER_NS (120 * NS_PER_S)
+#define AWAY_NS (1 * NS_PER_S) /* before the next try, when the daemon was away */
+#define PLACE 900              /* descriptors below are the program's to name */
+
+static struct {
+	pthread_mutex_t lock;
+	struct socket socket;
+	pid_t pid;      /* that it is of */
+	ino_t inode;    /* of the socket: the number may be somebody else's by now */
+	uint64_t away_ns; /* no attempt before */
+	struct message message;
+} link_ = { .lock = PTHREAD_MUTEX_INITIALIZER, .socket = { .fd = -1 } };
+
+bool shim_owns(int fd)
+{
+	return fd >= 0 && fd == link_.socket.fd && link_.pid == getpid();
+}
+
+/* Is the descriptor still the socket that was made? */
+static bool is_socket(void)
+{
+	struct stat st;
+
+	return link_.socket.fd >= 0 && fstat(link_.socket.fd, &st) == 0 &&
+	       S_ISSOCK(st.st_mode) && st.st_ino == link_.inode;
+}
+
+static bool is_ours(void)
+{
+	return link_.pid == getpid() && is_socket();
+}
+
+static void drop(void)
+{
+	if (is_socket())
+		close(link_.socket.fd);
+	link_.socket.fd = -1;
+}
+
+/* The parent's is the parent's alone: the daemon sees it die by its hang-up. */
+static void after_fork(void)
+{
+	shim_enter();
+	drop();
+	shim_leave();
+	pthread_mutex_init(&link_.lock, NULL);
+	link_.away_ns = 0;
+}
+
+/* Out of the way of programs that expect the lowest numbers. */
+static int move_up(void)
+{
+	int fd = fcntl(link_.socket.fd, F_DUPFD_CLOEXEC, PLACE);
+	struct stat st;
+
+	if (fd >= 0) {
+		close(link_.socket.fd);
+		link_.socket.fd = fd;
+	}
+	if (fstat(link_.socket.fd, &st))
+		return -errno;
+	link_.inode = st.st_ino;
+	link_.pid = getpid();
+	return 0;
+}
+
+static int greet(uint64_t deadline_ns)
+{
+	struct wire_hello hello = {
+		.header.type = WIRE_HELLO,
+		.staging_bytes = ABI_PAGE_ALIGN,
+		.sq_entries = 8,
+		.readers = 1,
+		.name = "tier run",
+	};
+	int rc = socket_send(&link_.socket, &hello.header, sizeof(hello), deadline_ns);
+
+	if (rc == 0)
+		rc = socket_receive(&link_.socket, &link_.message, WIRE_WELCOME, deadline_ns);
+	if (rc == 0)
+		message_drop(&link_.message); /* rings and staging: objects need none */
+	return rc;
+}
+
+static int connect_anew(void)
+{
+	static bool registered;
+	const char *path = getenv("TIER_SOCKET");
+	uint64_t now = time_now_ns();
+	int rc;
+
+	if (!path || strlen(path) >= 108 || now < link_.away_ns)
+		return -ENOTCONN;
+	if (!registered)
+		registered = pthread_atfork(NULL, NULL, after_fork) == 0;
+	rc = socket_open(&link_.socket, path, now + CONNECT_NS);
+	if (rc == 0)
+		rc = move_up();
+	if (rc == 0)
+		rc = greet(now + CONNECT_NS);
+	if (rc) {
+		drop();
+		link_.away_ns = now + AWAY_NS;
+		return -ENOTCONN;
+	}
+	return 0;
+}
+
+/* Errors of the way there, as against those that the daemon answers. */
+static bool is_broken(int rc)
+{
+	return rc == -ENOTCONN || rc == -EPROTO || rc == -EBADF;
+}
+
+static int ask_once(struct wire_object *q, uint16_t answer, uint64_t deadline_ns)
+{
+	int rc = is_ours() ? 0 : connect_anew();
+
+	if (rc == 0)
+		rc = socket_send(&link_.socket, &q->header, sizeof(*q), deadline_ns);
+	if (rc == 0)
+		rc = socket_receive(&link_.socket, &link_.message, answer, deadline_ns);
+	if (is_broken(rc))
+		drop();
+	return rc;
+}
+
+static int ask_locked(struct wire_object *q, uint16_t answer, struct wire_object_info *info,
+		      int *fd)
+{
+	uint64_t deadline_ns = time_now_ns() + ANSWER_NS;
+	bool held = is_ours();
+	int rc = ask_once(q, answer, deadline_ns);
+
+	/* The daemon was restarted: uploads are gone, names are not. */
+	if (rc == -ENOTCONN && held && q->header.type != WIRE_OBJ_COMMIT) {
+		link_.away_ns = 0;
+		rc = ask_once(q, answer, deadline_ns);
+	}
+	if (rc)
+		return rc == -EOPNOTSUPP || is_broken(rc) ? -ENOTCONN : rc;
+	if (info)
+		memcpy(info, link_.message.bytes, sizeof(*info));
+	if (fd)
+		*fd = message_take_fd(&link_.message, 0);
+	message_drop(&link_.message);
+	return fd && *fd < 0 ? -EPROTO : 0;
+}
+
+void shim_question(struct wire_object *q, uint16_t type, const struct shim_name_of *n)
+{
+	memset(q, 0, sizeof(*q));
+	q->header.type = type;
+	memcpy(q->context, n->context, strlen(n->context));
+	memcpy(q->name, n->name, strlen(n->name));
+}
+
+int shim_ask(struct wire_object *q, uint16_t answer, struct wire_object_info *info, int *fd)
+{
+	int saved = errno, state, rc;
+
+	shim_enter();
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	pthread_mutex_lock(&link_.lock);
+	rc = ask_locked(q, answer, info, fd);
+	pthread_mutex_unlock(&link_.lock);
+	pthread_setcancelstate(state, NULL);
+	shim_leave();
+	errno = saved;
+	return rc;
+}

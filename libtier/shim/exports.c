@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The names that programs call (shim.list), in each of their spellings. Both spellings of a call
+ * take the same structs on the 64-bit hosts that this is built for.
+ */
+#undef _FILE_OFFSET_BITS /* it would make one of two names */
+#undef _FORTIFY_SOURCE
+
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "libtier/shim/shim.h"
+
+#define MODE_OF(flags, mode)                                                              \
+	do {                                                                              \
+		va_list args;                                                             \
+		va_start(args, flags);                                                    \
+		if (flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE)                  \
+			mode = va_arg(args, mode_t);                                      \
+		va_end(args);                                                             \
+	} while (0)
+
+/* ---- open ---------------------------------------------------------------------------------- */
+
+#define OPEN(name)                                                                        \
+	EXPORT int name(const char *path, int flags, ...)                                 \
+	{                                                                                 \
+		mode_t mode = 0;                                                          \
+		MODE_OF(flags, mode);                                                     \
+		return shim_open(SHIM_##name, AT_FDCWD, path, flags, mode);               \
+	}
+OPEN(open)
+OPEN(open64)
+
+#define OPENAT(name)                                                                      \
+	EXPORT int name(int at, const char *path, int flags, ...)                         \
+	{                                                                                 \
+		mode_t mode = 0;                                                          \
+		MODE_OF(flags, mode);                                                     \
+		return shim_open(SHIM_##name, at, path, flags, mode);                     \
+	}
+OPENAT(openat)
+OPENAT(openat64)
+
+/* What a fortified program calls instead. */
+#define OPEN_2(name, real)                                                                \
+	EXPORT int name(const char *path, int flags);                                     \
+	EXPORT int name(const char *path, int flags)                                      \
+	{                                                                                 \
+		return shim_open(SHIM_##real, AT_FDCWD, path, flags, 0);                  \
+	}
+OPEN_2(__open_2, open)
+OPEN_2(__open64_2, open64)
+
+#define OPENAT_2(name, real)                                                              \
+	EXPORT int name(int at, const char *path, int flags);                             \
+	EXPORT int name(int at, const char *path, int flags)                              \
+	{                                                                                 \
+		return shim_open(SHIM_##real, at, path, flags, 0);                        \
+	}
+OPENAT_2(__openat_2, openat)
+OPENAT_2(__openat64_2, openat64)
+
+#define CREATE_FLAGS (O_WRONLY | O_CREAT | O_TRUNC)
+#define CREAT(name, real)                                                                 \
+	EXPORT int name(const char *path, mode_t mode)                                    \
+	{                                                                                 \
+		return shim_open(SHIM_##real, AT_FDCWD, path, CREATE_FLAGS, mode);        \
+	}
+CREAT(creat, open)
+CREAT(creat64, open64)
+
+EXPORT FILE *fopen(const char *path, const char *mode)
+{
+	return shim_fopen(SHIM_fopen, path, mode);
+}
+
+EXPORT FILE *fopen64(const char *path, const char *mode)
+{
+	return shim_fopen(SHIM_fopen64, path, mode);
+}
+
+/* ---- close --------------------------------------------------------------------------------- */
+
+EXPORT int close(int fd)
+{
+	return shim_close(fd);
+}
+
+EXPORT int fclose(FILE *file)
+{
+	return shim_fclose(file);
+}
+
+EXPORT int dup2(int from, int to)
+{
+	if (from == to)
+		return REAL(dup2, int (*)(int, int))(from, to);
+	return shim_dup(from, to, 0);
+}
+
+EXPORT int dup3(int from, int to, int flags)
+{
+	return shim_dup(from, to, flags);
+}
+
+EXPORT void _exit(int status)
+{
+	shim_end();
+	REAL(_exit, void (*)(int))(status);
+	__builtin_unreachable();
+}
+
+EXPORT void _Exit(int status)
+{
+	_exit(status);
+}
+
+static void __attribute__((destructor)) end(void)
+{
+	if (shim_passes())
+		return;
+	fflush(NULL); /* the C library does it later, when what it writes to is committed */
+	shim_end();
+}
+
+/* ---- names --------------------------------------------------------------------------------- */
+
+EXPORT int access(const char *path, int mode)
+{
+	int rc = shim_access(AT_FDCWD, path, mode);
+
+	return rc == SHIM_REAL ? REAL(access, int (*)(const char *, int))(path, mode) :
+				 shim_result(rc);
+}
+
+EXPORT int euidaccess(const char *path, int mode)
+{
+	int rc = shim_access(AT_FDCWD, path, mode);
+
+	return rc == SHIM_REAL ? REAL(euidaccess, int (*)(const char *, int))(path, mode) :
+				 shim_result(rc);
+}
+
+EXPORT int faccessat(int at, const char *path, int mode, int flags)
+{
+	int rc = shim_access(at, path, mode);
+
+	return rc == SHIM_REAL ? REAL(faccessat, int (*)(int, const char *, int, int))
+					 (at, path, mode, flags) : shim_result(rc);
+}
+
+EXPORT int unlink(const char *path)
+{
+	int rc = shim_unlink(AT_FDCWD, path);
+
+	return rc == SHIM_REAL ? REAL(unlink, int (*)(const char *))(path) : shim_result(rc);
+}
+
+EXPORT int unlinkat(int at, const char *path, int flags)
+{
+	int rc = flags & AT_REMOVEDIR ? SHIM_REAL : shim_unlink(at, path);
+
+	return rc == SHIM_REAL ? REAL(unlinkat, int (*)(int, const char *, int))(at, path, flags) :
+				 shim_result(rc);
+}
+
+EXPORT int remove(const char *path)
+{
+	int rc = shim_unlink(AT_FDCWD, path);
+
+	return rc == SHIM_REAL ? REAL(remove, int (*)(const char *))(path) : shim_result(rc);
+}
+
+EXPORT int rename(const char *from, const char *to)
+{
+	int rc = shim_rename(AT_FDCWD, from, AT_FDCWD, to, 0);
+
+	return rc == SHIM_REAL ? REAL(rename, int (*)(const char *, const char *))(from, to) :
+				 shim_result(rc);
+}
+
+EXPORT int renameat(int from_at, const char *from, int to_at, const char *to)
+{
+	int rc = shim_rename(from_at, from, to_at, to, 0);
+
+	return rc == SHIM_REAL ? REAL(renameat, int (*)(int, const char *, int, const char *))
+					 (from_at, from, to_at, to) : shim_result(rc);
+}
+
+EXPORT int renameat2(int from_at, const char *from, int to_at, const char *to, unsigned flags)
+{
+	int rc = shim_rename(from_at, from, to_at, to, flags);
+
+	return rc == SHIM_REAL ?
+		       REAL(renameat2, int (*)(int, const char *, int, const char *, unsigned))
+			       (from_at, from, to_at, to, flags) : shim_result(rc);
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which paths are objects, and the C library's own functions. TIER_MAP is PATH=CONTEXT, several
+ * with newlines between them; tier run sets it.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libtier/base/atomic.h"
+#include "libtier/shim/shim.h"
+
+static const char *const names[SHIM_NAMES] = {
+#define SHIM_NAME(name) #name,
+#include "shim_names.h"
+#undef SHIM_NAME
+};
+
+static struct {
+	uint64_t real[SHIM_NAMES]; /* atomic; 0 = not looked up yet */
+	uint32_t ready;            /* atomic: 1 = maps are read */
+	uint32_t maps;
+	struct {
+		const char *path; /* in text */
+		size_t bytes;
+		char context[ABI_NAME_BYTES];
+	} map[SHIM_MAPS_MAX];
+	char text[SHIM_MAPS_MAX * 1024];
+} shim;
+
+static __thread int inside __attribute__((tls_model("initial-exec")));
+
+void *shim_real(enum shim_name name)
+{
+	uint64_t word = atomic_load_acquire_u64(&shim.real[name]);
+
+	if (!word) {
+		word = (uint64_t)(uintptr_t)dlsym(RTLD_NEXT, names[name]);
+		atomic_store_release_u64(&shim.real[name], word);
+	}
+	return (void *)(uintptr_t)word;
+}
+
+/* One PATH=CONTEXT; what is none is passed over. */
+static void take_map(char *text)
+{
+	char *equals = strrchr(text, '=');
+	size_t bytes;
+
+	if (!equals || text[0] != '/' || shim.maps == SHIM_MAPS_MAX || equals[1] == '\0' ||
+	    strlen(equals + 1) >= ABI_NAME_BYTES)
+		return;
+	memcpy(shim.map[shim.maps].context, equals + 1, strlen(equals + 1) + 1);
+	bytes = (size_t)(equals - text);
+	while (bytes > 1 && text[bytes - 1] == '/')
+		bytes--;
+	shim.map[shim.maps].path = text;
+	shim.map[shim.maps].bytes = bytes;
+	shim.maps++;
+}
+
+/* Read once, before the program has threads or by all of them alike. */
+static void __attribute__((constructor)) read_maps(void)
+{
+	const char *map = getenv("TIER_MAP");
+	char *at = shim.text;
+
+	if (atomic_load_acquire_u32(&shim.ready))
+		return;
+	if (map && strlen(map) < sizeof(shim.text))
+		memcpy(shim.text, map, strlen(map) + 1);
+	while (*at) {
+		char *end = at + strcspn(at, "\n"), *next = end + (*end == '\n');
+
+		*end = '\0';
+		take_map(at);
+		at = next;
+	}
+	atomic_store_release_u32(&shim.ready, 1);
+}
+
+bool shim_passes(void)
+{
+	if (inside)
+		return true;
+	if (!atomic_load_acquire_u32(&shim.ready))
+		read_maps();
+	return shim.maps == 0;
+}
+
+void shim_enter(void)
+{
+	inside++;
+}
+
+void shim_leave(void)
+{
+	inside--;
+}
+
+/* ---- paths --------------------------------------------------------------------------------- */
+
+/* The folder that a relative path begins in. */
+static bool begin_in(int at, char *out, size_t bytes)
+{
+	char link[40];
+	ssize_t n;
+
+	if (at == AT_FDCWD)
+		return getcwd(out, bytes) != NULL;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", at);
+	n = readlink(link, out, bytes - 1);
+	if (n <= 0 || out[0] != '/')
+		return false;
+	out[n] = '\0';
+	return true;
+}
+
+/* Append a path's words to an absolute one: "." and "" are nothing, ".." takes one off. */
+static bool append(char *out, size_t bytes, const char *path)
+{
+	size_t length = strlen(out);
+
+	while (*path) {
+		size_t n = strcspn(path, "/");
+
+		if (n == 2 && path[0] == '.' && path[1] == '.') {
+			while (length && out[--length] != '/')
+				;
+		} else if (n && !(n == 1 && path[0] == '.')) {
+			if (length + n + 2 > bytes)
+				return false;
+			out[length] = '/';
+			memcpy(out + length + 1, path, n);
+			length += n + 1;
+		}
+		out[length] = '\0';
+		path += n + (path[n] == '/');
+	}
+	return true;
+}
+
+static bool match(struct shim_name_of *out)
+{
+	for (uint32_t i = 0; i < shim.maps; i++) {
+		size_t bytes = shim.map[i].bytes;
+		const char *name = out->path + bytes + 1;
+
+		if (strncmp(out->path, shim.map[i].path, bytes) || out->path[bytes] != '/' ||
+		    !*name || strlen(name) >= sizeof(out->name))
+			continue;
+		memcpy(out->name, name, strlen(name) + 1);
+		memcpy(out->context, shim.map[i].context, sizeof(out->context));
+		return true;
+	}
+	return false;
+}
+
+bool shim_resolve(int at, const char *path, struct shim_name_of *out)
+{
+	size_t length = path ? strlen(path) : 0;
+	int saved = errno;
+	bool found;
+
+	if (!length || path[length - 1] == '/') /* a folder, whatever there is */
+		return false;
+	out->path[0] = '\0';
+	shim_enter();
+	found = (path[0] == '/' || begin_in(at, out->path, sizeof(out->path))) &&
+		append(out->path, sizeof(out->path), path) && match(out);
+	shim_leave();
+	errno = saved;
+	return found;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * libtier-preload.so: what its files share. It runs inside somebody else's process: no thread, no
+ * allocation, errno as it was, and where the daemon is away each call is the C library's.
+ *
+ *   names.c  resolves a path: below which PATH=CONTEXT, and what name the object has there
+ *   ask.c    the connection: a question, its answer
+ *   open.c   the open family, close, and which descriptors are uploads
+ *   stat.c   what is told of names and of descriptors, and what changes names
+ *
+ * Folders stay those of the real directory below PATH; objects are files laid over it. A file that
+ * is no object is the real one.
+ */
+#ifndef LIBTIER_SHIM_SHIM_H
+#define LIBTIER_SHIM_SHIM_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "libtier/abi/object.h"
+
+#define EXPORT __attribute__((visibility("default")))
+#define SHIM_MAPS_MAX 8u
+
+/* The function of the C library that a name stands for. */
+enum shim_name {
+#define SHIM_NAME(name) SHIM_##name,
+#include "shim_names.h"
+#undef SHIM_NAME
+	SHIM_NAMES
+};
+void *shim_real(enum shim_name name);
+/* REAL(open, int (*)(const char *, int, ...))(path, flags) */
+#define REAL(name, type) ((type)shim_real(SHIM_##name))
+
+/* Is this thread inside the shim, or is there nothing to do at all? Then calls pass through. */
+bool shim_passes(void);
+void shim_enter(void);
+void shim_leave(void);
+
+/* ---- names.c --- */
+
+struct shim_name_of {
+	char context[ABI_NAME_BYTES];
+	char name[ABI_OBJECT_NAME_BYTES];
+	char path[4096]; /* absolute, without . and .. */
+};
+
+/*
+ * Is it the path of something below a PATH, itself excepted? Paths are compared as they are
+ * written: links of other names to there are not followed.
+ */
+bool shim_resolve(int at, const char *path, struct shim_name_of *out);
+
+/* ---- ask.c --- */
+
+/*
+ * Ask; INFO is copied to info, its descriptor to *fd (-1 = none), NULL where it is not wanted.
+ * Returns 0, or negative: -ENOTCONN, the daemon is away or keeps no objects.
+ */
+int shim_ask(struct wire_object *q, uint16_t answer, struct wire_object_info *info, int *fd);
+/* The question about a name. */
+void shim_question(struct wire_object *q, uint16_t type, const struct shim_name_of *n);
+/* Ours, which no program knows of. */
+bool shim_owns(int fd);
+
+/* ---- open.c: as the calls of these names; `name` is the real one, if it is that one's --- */
+
+#define SHIM_FAILED (-1) /* as system calls say it, with errno */
+int shim_open(enum shim_name name, int at, const char *path, int flags, mode_t mode);
+FILE *shim_fopen(enum shim_name name, const char *path, const char *mode);
+int shim_close(int fd);
+int shim_fclose(FILE *file);
+int shim_dup(int from, int to, int flags);
+
+
+/* The process ends: what it has written and not closed is committed. */
+void shim_end(void);
+/* What fstat tells of a descriptor of an object is what stat tells of its name. */
+void shim_fix_stat(struct stat *st);
+void shim_fill_stat(struct stat *st, const struct wire_object_info *info);
+
+/* 0 or a negative errno of ours, as system calls say it. */
+static inline int shim_result(int rc)
+{
+	if (rc == 0)
+		return 0;
+	errno = -rc;
+	return SHIM_FAILED;
+}
+
+/* ---- stat.c: 0 or negative errno; 1: it is none of ours, the C library is asked --- */
+
+#define SHIM_REAL 1
+int shim_stat(int at, const char *path, struct stat *st);
+int shim_access(int at, const char *path, int mode);
+int shim_unlink(int at, const char *path);
+int shim_rename(int from_at, const char *from, int to_at, const char *to, unsigned flags);
+
+#endif

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is told of names, and what changes them. An object lies over the real file of its name: who
+ * removes or replaces the one removes the other.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libtier/shim/shim.h"
+
+#ifndef RENAME_NOREPLACE
+#define RENAME_NOREPLACE 1u
+#endif
+
+/* What the daemon says of a name; SHIM_REAL: it is no object. */
+static int look(const struct shim_name_of *n, struct wire_object_info *info)
+{
+	struct wire_object q;
+	int rc;
+
+	shim_question(&q, WIRE_OBJ_STAT, n);
+	rc = shim_ask(&q, WIRE_OBJ_INFO, info, NULL);
+	return rc ? SHIM_REAL : 0;
+}
+
+int shim_stat(int at, const char *path, struct stat *st)
+{
+	struct wire_object_info info;
+	struct shim_name_of n;
+
+	if (shim_passes() || !shim_resolve(at, path, &n) || look(&n, &info))
+		return SHIM_REAL;
+	shim_fill_stat(st, &info);
+	return 0;
+}
+
+int shim_access(int at, const char *path, int mode)
+{
+	struct wire_object_info info;
+	struct shim_name_of n;
+
+	if (shim_passes() || !shim_resolve(at, path, &n) || look(&n, &info))
+		return SHIM_REAL;
+	return mode & X_OK && !(info.mode & 0111) ? -EACCES : 0;
+}
+
+/* The real file that lies below, if there is one. */
+static void unlink_real(const struct shim_name_of *n)
+{
+	int saved = errno;
+
+	shim_enter();
+	unlink(n->path);
+	shim_leave();
+	errno = saved;
+}
+
+int shim_unlink(int at, const char *path)
+{
+	struct shim_name_of n;
+	struct wire_object q;
+	int rc;
+
+	if (shim_passes() || !shim_resolve(at, path, &n))
+		return SHIM_REAL;
+	shim_question(&q, WIRE_OBJ_REMOVE, &n);
+	rc = shim_ask(&q, WIRE_DONE, NULL, NULL);
+	if (rc == -ENOENT || rc == -ENOTCONN || rc == -EINVAL)
+		return SHIM_REAL;
+	if (rc == 0)
+		unlink_real(&n);
+	return rc == 0 || rc == -EACCES ? rc : -EIO;
+}
+
+/* The new name's folder must be there. */
+static bool has_folder(const struct shim_name_of *n)
+{
+	char folder[sizeof(n->path)];
+	int saved = errno;
+	struct stat st;
+	bool found;
+
+	memcpy(folder, n->path, sizeof(folder));
+	*strrchr(folder, '/') = '\0';
+	shim_enter();
+	found = stat(folder, &st) == 0 && S_ISDIR(st.st_mode);
+	shim_leave();
+	errno = saved;
+	return found;
+}
+
+static int rename_object(const struct shim_name_of *from, const struct shim_name_of *to,
+			 unsigned flags)
+{
+	struct wire_object q;
+	int rc;
+
+	if (strcmp(from->context, to->context))
+		return -EXDEV;
+	if (flags & ~RENAME_NOREPLACE)
+		return -EINVAL;
+	if (!has_folder(to))
+		return -ENOENT;
+	shim_question(&q, WIRE_OBJ_RENAME, from);
+	memcpy(q.other, to->name, strlen(to->name));
+	q.flags = flags & RENAME_NOREPLACE ? WIRE_OBJ_EXCLUSIVE : 0;
+	rc = shim_ask(&q, WIRE_DONE, NULL, NULL);
+	if (rc == 0 && strcmp(from->path, to->path)) {
+		unlink_real(from);
+		unlink_real(to);
+	}
+	return rc == 0 || rc == -EEXIST || rc == -EACCES || rc == -ENOENT ? rc : -EIO;
+}
+
+int shim_rename(int from_at, const char *from, int to_at, const char *to, unsigned flags)
+{
+	struct wire_object_info info;
+	struct shim_name_of a, b;
+	bool in, out;
+
+	if (shim_passes())
+		return SHIM_REAL;
+	in = shim_resolve(from_at, from, &a) && look(&a, &info) == 0;
+	out = shim_resolve(to_at, to, &b);
+	if (in && !out)
+		return -EXDEV; /* mv copies, then */
+	if (in)
+		return rename_object(&a, &b, flags);
+	if (out && look(&b, &info) == 0) {
+		struct wire_object q;
+
+		/* A real file comes in an object's place, which would hide it. */
+		if (flags & RENAME_NOREPLACE)
+			return -EEXIST;
+		shim_question(&q, WIRE_OBJ_REMOVE, &b);
+		shim_ask(&q, WIRE_DONE, NULL, NULL);
+	}
+	return SHIM_REAL;
+}

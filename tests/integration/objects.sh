@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Objects and programs that know nothing of them: an object is put, the daemon is killed, and under
+# `tier run` coreutils and a C program (stdio, mmap, io_uring, sendfile, fork) read the bytes that
+# they read from a plain directory. What is written there survives a kill, too.
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+
+. "$(dirname "$0")/../lib/objects.sh"
+
+head -c 3000001 /dev/urandom >"$dir/plain/big"
+head -c 4096 /dev/urandom >"$dir/plain/page"
+: >"$dir/plain/empty"
+printf 'one line\n' >"$dir/plain/line"
+
+start
+for name in big page empty line; do
+	ctl object put weights "$name" "$dir/plain/$name"
+done
+kill -9 "$daemon"
+wait "$daemon" 2>/dev/null || true
+start
+
+# Names.
+[ "$(ctl --json object list weights | python3 -c '
+import json, sys
+print(*((o["name"], o["size"]) for o in json.load(sys.stdin)))')" = \
+	"('big', 3000001) ('empty', 0) ('line', 9) ('page', 4096)" ] || fail 'object list'
+ctl object show weights big | grep -q 'on NVMe' || fail 'it is in memory after a restart'
+ctl object get weights big | cmp - "$dir/plain/big" || fail 'object get'
+ctl object show weights big | grep -q 'in memory' || fail 'it is not in memory'
+
+# Coreutils, in a folder in which there is no file of these names.
+for name in big page empty line; do
+	[ ! -e "$dir/there/$name" ] || fail "$name is a file"
+	[ "$(under sha256sum <"$dir/plain/$name" | cut -c 1-64)" = \
+		"$(under sha256sum "$dir/there/$name" | cut -c 1-64)" ] || fail "sha256sum $name"
+	under cp "$dir/there/$name" "$dir/copy"
+	cmp "$dir/copy" "$dir/plain/$name" || fail "cp $name"
+	(cd "$dir/there" && under cat "./$name") | cmp - "$dir/plain/$name" || fail "cat $name"
+done
+under cat "$dir/there/none" 2>/dev/null && fail 'what is not there was opened'
+
+# A program by all the ways of the kernel.
+for name in big page line; do
+	"$dir/reads" "$dir/plain/$name" >"$dir/want" || fail "reads: $(cat "$dir/want")"
+	under "$dir/reads" "$dir/there/$name" >"$dir/got" || fail "reads: $(cat "$dir/got")"
+	diff "$dir/want" "$dir/got" || fail "$name reads otherwise under tier run"
+done
+
+# Written under the shim: seen at once, there after a kill, replaced and removed.
+under cp "$dir/plain/big" "$dir/there/copied"
+[ ! -e "$dir/there/copied" ] || fail 'cp wrote a real file'
+under cmp "$dir/there/copied" "$dir/plain/big" || fail 'cp to an object'
+under sh -c "cd '$dir/there'; echo first >said; echo second >>said; cat said" |
+	cmp - <(printf 'first\nsecond\n') || fail 'a shell that writes'
+kill -9 "$daemon"
+wait "$daemon" 2>/dev/null || true
+start
+under cmp "$dir/there/copied" "$dir/plain/big" || fail 'what cp wrote is not there after a kill'
+[ "$(under cat "$dir/there/said")" = $'first\nsecond' ] || fail 'what sh wrote is not there'
+under mv "$dir/there/said" "$dir/there/told"
+under cat "$dir/there/said" 2>/dev/null && fail 'mv left the old name'
+[ "$(under cat "$dir/there/told")" = $'first\nsecond' ] || fail 'mv'
+under rm "$dir/there/told" "$dir/there/copied"
+under cat "$dir/there/told" 2>/dev/null && fail 'rm left it'
+
+# Who has a version open keeps it; its memory is held until it is closed.
+held() {
+	ctl --json status |
+		python3 -c 'import json, sys; print(json.load(sys.stdin)["objects"]["cxl_held"])'
+}
+under sh -c "exec 3<'$dir/there/page'
+	env -u LD_PRELOAD '$BUILD/tierctl' --socket '$dir/sock' object put weights page '$dir/plain/line'
+	cat '$dir/there/page'
+	env -u LD_PRELOAD '$BUILD/tierctl' --socket '$dir/sock' --json status >'$dir/status'
+	cat <&3" | cmp - <(cat "$dir/plain/line" "$dir/plain/page") ||
+	fail 'an open version changed'
+grep -q '"cxl_held": 12288' "$dir/status" || fail 'an open version is not charged as held'
+sleep 0.1
+[ "$(held)" = 0 ] || fail 'it is held though nobody has it'
+
+ctl check | grep -q 'accounted' || fail "check: $(ctl check)"
+ctl status | grep -q '^objects    4, ' || fail 'status tells nothing of objects'
+stop
+# The daemon gone: the real directory, as if nobody were between.
+echo real >"$dir/there/line"
+[ "$(under cat "$dir/there/line" 2>/dev/null)" = real ] || fail 'without a daemon'

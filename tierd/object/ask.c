@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Questions as they come, lists, and what is told of the whole; object.c goes on with the rest. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tierd/object/object_priv.h"
+
+/* ---- questions ----------------------------------------------------------------------------- */
+
+static void take_names(struct task *t, const struct wire_object *m)
+{
+	t->name_bytes = (uint32_t)strnlen(m->name, sizeof(m->name) - 1);
+	t->other_bytes = (uint32_t)strnlen(m->other, sizeof(m->other) - 1);
+	memcpy(t->name, m->name, t->name_bytes);
+	memcpy(t->other, m->other, t->other_bytes);
+}
+
+static bool writes(uint16_t type)
+{
+	return type != WIRE_OBJ_OPEN && type != WIRE_OBJ_STAT;
+}
+
+/* COMMIT and ABORT name an upload of their session. */
+static void ask_upload(struct objects *o, struct task *t, uint64_t id)
+{
+	struct upload *u = upload_find(o, &t->answer->who, id);
+
+	if (!u || u->saving || u->context != t->context) {
+		task_fail(o, t, -ESTALE, "there is no such upload any more; write it again");
+		return;
+	}
+	t->name_bytes = u->name_bytes;
+	memcpy(t->name, u->name, u->name_bytes);
+	if (t->type == WIRE_OBJ_COMMIT) {
+		t->upload = u;
+		task_step(o, t);
+		return;
+	}
+	upload_drop(o, u);
+	t->answer->done = true;
+	task_end(o, t);
+}
+
+int objects_ask(struct objects *o, const struct object_ask *ask)
+{
+	const struct wire_object *m = ask->message;
+	uint64_t wait_ns = m->wait_ns ? m->wait_ns : o->config.wait_ns;
+	struct task *t = task_new(o, m->header.type, true);
+
+	if (!t)
+		return -ENOMEM;
+	t->answer->who = ask->who;
+	t->account = object_account(&o->table, ask->context);
+	t->context = ask->context;
+	t->epoch = ask->epoch;
+	t->flags = m->flags;
+	t->deadline_ns = wait_ns < UINT64_MAX - o->now_ns ? o->now_ns + wait_ns : UINT64_MAX;
+	take_names(t, m);
+	if (!t->account) {
+		task_fail(o, t, -ENOMEM, "out of memory");
+		return 0;
+	}
+	memcpy(t->account->quota, ask->quota, sizeof(ask->quota));
+	if (writes(t->type) && !ask->writable)
+		task_fail(o, t, -EACCES, "these credentials may only read this context");
+	else if (t->type == WIRE_OBJ_CREATE)
+		upload_create(o, t, m);
+	else if (t->type == WIRE_OBJ_COMMIT || t->type == WIRE_OBJ_ABORT)
+		ask_upload(o, t, m->upload);
+	else
+		task_step(o, t);
+	return 0;
+}
+
+static bool begins(const struct object *x, const char *prefix, uint32_t bytes)
+{
+	return x->name_bytes >= bytes && memcmp(x->name, prefix, bytes) == 0;
+}
+
+size_t objects_list(struct objects *o, const struct object_ask *ask, struct wire_object_names *out)
+{
+	const struct wire_object *m = ask->message;
+	uint32_t prefix = (uint32_t)strnlen(m->name, sizeof(m->name) - 1);
+	uint32_t after = (uint32_t)strnlen(m->other, sizeof(m->other) - 1);
+	bool from_prefix = after == 0 || memcmp(m->other, m->name, prefix) < 0;
+	const struct object *x = object_next(&o->table, ask->context,
+					     from_prefix ? m->name : m->other,
+					     from_prefix ? prefix : after, from_prefix);
+	size_t bytes = sizeof(*out);
+
+	for (; x && begins(x, m->name, prefix);
+	     x = object_next(&o->table, x->context, x->name, x->name_bytes, false)) {
+		size_t padded = (sizeof(struct wire_object_name) + x->name_bytes + 7) & ~(size_t)7;
+		struct wire_object_name *n = (void *)((char *)out + bytes);
+
+		if (bytes + padded > WIRE_MESSAGE_MAX || (m->count && out->count >= m->count)) {
+			out->more = 1;
+			break;
+		}
+		if (x->epoch != ask->epoch || lapsed(o, x))
+			continue;
+		memset(n, 0, padded);
+		n->size = x->size;
+		n->mtime_ns = x->mtime_ns;
+		n->flags = x->state == OBJECT_RESIDENT ? WIRE_OBJ_RESIDENT : 0;
+		n->name_bytes = x->name_bytes;
+		memcpy(n + 1, x->name, x->name_bytes);
+		bytes += padded;
+		out->count++;
+	}
+	return bytes;
+}
+
+void objects_context_gone(struct objects *o, uint64_t context)
+{
+	/* More than these at a time: their objects stay until the next start finds no context. */
+	if (o->gone_count < sizeof(o->gone) / sizeof(o->gone[0]))
+		o->gone[o->gone_count++] = context;
+}
+
+/* ---- accounts ------------------------------------------------------------------------------ */
+
+void objects_stats(const struct objects *o, struct objects_stats *out)
+{
+	*out = o->stats;
+	out->objects = o->table.objects;
+	out->resident = o->table.resident;
+	out->uploads = o->upload_count;
+	memcpy(out->used, o->table.used, sizeof(out->used));
+	memcpy(out->most, o->table.most, sizeof(out->most));
+	list_each(at, &o->table.held)
+		out->held += object_charge(list_entry(at, struct object, link)->size);
+}
+
+void objects_context_stats(const struct objects *o, uint64_t context, struct objects_stats *out)
+{
+	const struct object_account *a = o->table.bucket[context % 1024];
+
+	memset(out, 0, sizeof(*out));
+	while (a && a->context != context)
+		a = a->next;
+	if (!a)
+		return;
+	out->objects = a->objects;
+	out->held = a->held;
+	memcpy(out->used, a->used, sizeof(out->used));
+}
+
+uint64_t objects_audit(const struct objects *o, void (*tell_wrong)(void *arg, const char *what),
+		       void *arg)
+{
+	uint64_t extra[OBJECT_TIERS] = { 0, 0 };
+
+	list_each(at, &o->uploads)
+		extra[OBJECT_CXL] += list_entry(at, struct upload, link)->charged;
+	list_each(at, &o->tasks)
+		extra[OBJECT_NVME] += list_entry(at, struct task, link)->reserved;
+	return object_audit(&o->table, extra, tell_wrong, arg);
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files of versions; see datafile.h. Past the page cache where the file system lets us. */
+#include "tierd/object/datafile.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "libtier/base/cleanup.h"
+#include "libtier/base/crc32c.h"
+#include "libtier/base/file.h"
+#include "libtier/base/time.h"
+#include "tierd/object/memfile.h"
+
+#define PIECE_BYTES (4ull << 20)
+
+void datafile_name(char out[DATAFILE_NAME_BYTES], uint64_t version)
+{
+	snprintf(out, DATAFILE_NAME_BYTES, "%016" PRIx64, version);
+}
+
+uint64_t datafile_version(const char *name)
+{
+	char again[DATAFILE_NAME_BYTES];
+	uint64_t version = 0;
+
+	if (sscanf(name, "%16" SCNx64, &version) != 1)
+		return 0;
+	datafile_name(again, version);
+	return strcmp(again, name) == 0 ? version : 0;
+}
+
+static uint64_t whole_pages(uint64_t bytes)
+{
+	return (bytes + ABI_PAGE_ALIGN - 1) & ~(uint64_t)(ABI_PAGE_ALIGN - 1);
+}
+
+static int open_file(int folder, uint64_t version, int flags, bool buffered)
+{
+	char name[DATAFILE_NAME_BYTES];
+	int fd;
+
+	datafile_name(name, version);
+	fd = openat(folder, name, flags | O_DIRECT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0 && errno == EINVAL && buffered)
+		fd = openat(folder, name, (flags & ~O_EXCL) | O_CLOEXEC | O_NOFOLLOW, 0600);
+	return fd < 0 ? -errno : fd;
+}
+
+/* Sums of chunks, as their bytes come by in order. */
+struct sums {
+	const struct object_record *r;
+	uint64_t at;
+	uint32_t crc; /* of the chunk that `at` is in */
+};
+
+static void sum(struct sums *s, const uint8_t *bytes, uint64_t count, uint32_t *out)
+{
+	uint64_t chunk = (uint64_t)ABI_PAGE_ALIGN << s->r->shift;
+
+	while (count) {
+		uint64_t begun = s->at % chunk, n = chunk - begun < count ? chunk - begun : count;
+
+		if (!begun)
+			s->crc = object_record_seed(s->r->context, s->r->version, s->at / chunk);
+		s->crc = crc32c(s->crc, bytes, n);
+		out[s->at / chunk] = s->crc;
+		s->at += n;
+		bytes += n;
+		count -= n;
+	}
+}
+
+/* ---- save ---------------------------------------------------------------------------------- */
+
+static int copy_bytes(int to, int from, uint64_t size)
+{
+	loff_t in = 0, out = 0;
+
+	if (ftruncate(to, (off_t)size))
+		return -errno;
+	while ((uint64_t)in < size) {
+		ssize_t n = copy_file_range(from, &in, to, &out, size - (uint64_t)in, 0);
+
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			return -EIO;
+	}
+	return 0;
+}
+
+/* Somebody still has it mapped for writing: what it holds now, in memory of its own. */
+static int copy_upload(struct object_job *job, const struct mem_ops *mem)
+{
+	int copy CLEANUP_CLOSE = memfile_make(mem), rc;
+
+	if (copy < 0)
+		return copy;
+	rc = copy_bytes(copy, job->fd, job->record.size);
+	if (rc == 0)
+		rc = memfile_seal(copy);
+	if (rc)
+		return rc;
+	close(job->fd);
+	job->fd = take_fd(&copy);
+	return 0;
+}
+
+static int write_file(int fd, struct object_job *job, const uint8_t *map)
+{
+	struct sums s = { .r = &job->record };
+	uint64_t size = job->record.size;
+
+	for (uint64_t at = 0; at < size; at += PIECE_BYTES) {
+		uint64_t n = size - at < PIECE_BYTES ? size - at : PIECE_BYTES;
+		int rc = file_write(fd, map + at, whole_pages(n), at);
+
+		if (rc)
+			return rc;
+		sum(&s, map + at, n, job->crc);
+	}
+	if (ftruncate(fd, (off_t)size) || fsync(fd))
+		return -errno;
+	return 0;
+}
+
+static int write_mapped(int fd, struct object_job *job)
+{
+	uint64_t size = job->record.size;
+	void *map;
+	int rc;
+
+	if (!size)
+		return fsync(fd) ? -errno : 0;
+	map = mmap(NULL, size, PROT_READ, MAP_SHARED, job->fd, 0);
+	if (map == MAP_FAILED)
+		return -errno;
+	rc = write_file(fd, job, map);
+	munmap(map, size);
+	return rc;
+}
+
+int datafile_save(int folder, struct object_job *job, const struct mem_ops *mem, bool buffered)
+{
+	struct timespec when = { (time_t)(job->record.mtime_ns / NS_PER_S),
+				 (long)(job->record.mtime_ns % NS_PER_S) };
+	const struct timespec times[2] = { when, when };
+	char name[DATAFILE_NAME_BYTES];
+	int fd CLEANUP_CLOSE = -1;
+	int rc = memfile_seal(job->fd);
+
+	if (rc == -EBUSY)
+		rc = copy_upload(job, mem);
+	if (rc)
+		return rc;
+	futimens(job->fd, times); /* what fstat tells of it; no more than that */
+	fd = open_file(folder, job->record.version, O_WRONLY | O_CREAT | O_EXCL, buffered);
+	if (fd < 0)
+		return fd;
+	rc = write_mapped(fd, job);
+	if (rc == 0 && fsync(folder))
+		rc = -errno;
+	if (rc) {
+		datafile_name(name, job->record.version);
+		unlinkat(folder, name, 0);
+	}
+	return rc;
+}
+
+/* ---- bring --------------------------------------------------------------------------------- */
+
+/* To the end of the file, in whole pages: only the last read is short. */
+static int read_file(int fd, uint8_t *map, uint64_t size)
+{
+	uint64_t at = 0;
+
+	while (at < size) {
+		uint64_t n = whole_pages(size - at) < PIECE_BYTES ? whole_pages(size - at) :
+								    PIECE_BYTES;
+		ssize_t got = pread(fd, map + at, n, (off_t)at);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			return got ? -errno : -EBADMSG;
+		at += (uint64_t)got;
+	}
+	return at == size ? 0 : -EBADMSG;
+}
+
+static int read_mapped(int fd, int to, const struct object_job *job)
+{
+	const struct object_record *r = &job->record;
+	uint32_t crc[DISK_OBJECT_CHUNKS_MAX];
+	struct sums s = { .r = r };
+	uint8_t *map;
+	int rc;
+
+	map = mmap(NULL, r->size, PROT_READ | PROT_WRITE, MAP_SHARED, to, 0);
+	if (map == MAP_FAILED)
+		return -errno;
+	rc = read_file(fd, map, r->size);
+	if (rc == 0) {
+		sum(&s, map, r->size, crc);
+		rc = memcmp(crc, job->crc, r->chunks * sizeof(crc[0])) ? -EBADMSG : 0;
+	}
+	munmap(map, r->size);
+	return rc;
+}
+
+int datafile_bring(int folder, struct object_job *job, const struct mem_ops *mem, bool buffered)
+{
+	const struct object_record *r = &job->record;
+	struct timespec when = { (time_t)(r->mtime_ns / NS_PER_S),
+				 (long)(r->mtime_ns % NS_PER_S) };
+	const struct timespec times[2] = { when, when };
+	int fd CLEANUP_CLOSE = open_file(folder, r->version, O_RDONLY, buffered);
+	int to CLEANUP_CLOSE = -1;
+	struct stat st;
+	int rc = 0;
+
+	if (fd < 0)
+		return fd == -ENOENT ? -EBADMSG : fd;
+	if (fstat(fd, &st))
+		return -errno;
+	if ((uint64_t)st.st_size != r->size)
+		return -EBADMSG;
+	to = memfile_make(mem);
+	if (to < 0)
+		return to;
+	if (ftruncate(to, (off_t)r->size))
+		return -errno;
+	if (r->size)
+		rc = read_mapped(fd, to, job);
+	futimens(to, times);
+	if (rc == 0)
+		rc = memfile_seal(to);
+	if (rc == 0)
+		job->fd = take_fd(&to);
+	return rc;
+}

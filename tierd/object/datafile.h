@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The bytes of one version on their way between its memory and its file. Block; for the threads of
+ * files.c.
+ */
+#ifndef TIERD_OBJECT_DATAFILE_H
+#define TIERD_OBJECT_DATAFILE_H
+
+#include "tierd/object/files.h"
+
+#define DATAFILE_NAME_BYTES 17u
+
+void datafile_name(char out[DATAFILE_NAME_BYTES], uint64_t version);
+/* The version of a file's name; 0: it is none of ours. */
+uint64_t datafile_version(const char *name);
+
+/*
+ * Seal the upload, sum it into job->crc, write the file and flush it, its name too. Errors:
+ * negative errno, then there is no file.
+ */
+int datafile_save(int folder, struct object_job *job, const struct mem_ops *mem, bool buffered);
+
+/* Into new memory, job->fd, sealed. Errors: -EBADMSG the bytes are not those that were written. */
+int datafile_bring(int folder, struct object_job *job, const struct mem_ops *mem, bool buffered);
+
+#endif

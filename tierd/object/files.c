@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The folder of objects: its catalog, its threads; see files.h.
+ *
+ * A flush that failed leaves open what of the catalog is on the medium: from then on nothing is
+ * appended, and the next start reads what is there.
+ */
+#include "tierd/object/files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "libtier/base/cleanup.h"
+#include "libtier/base/file.h"
+#include "libtier/base/lock.h"
+#include "tierd/object/datafile.h"
+
+#define CATALOG "catalog"
+#define CATALOG_NEW "catalog.new"
+#define DATA_THREADS 3u /* one waits for the device while others sum */
+#define BATCH_BYTES (1u << 20)
+#define REWRITE_BYTES (1u << 20) /* a catalog smaller than this is never written anew */
+
+struct object_files {
+	struct object_files_config config;
+	int folder, catalog;
+	uint64_t end; /* of the catalog: behind its last record */
+	uint64_t lsn;
+	int failed; /* of the catalog, for good */
+	struct lock lock;
+	pthread_cond_t work[2]; /* data, log */
+	struct list queue[2] GUARDED_BY(lock);
+	struct list done GUARDED_BY(lock);
+	bool stopping GUARDED_BY(lock);
+	pthread_t thread[1 + DATA_THREADS];
+	uint32_t threads;
+	uint8_t *batch; /* the log thread's */
+};
+
+/* ---- jobs ---------------------------------------------------------------------------------- */
+
+static void finish(struct object_files *f, struct list *done)
+{
+	uint64_t one = 1;
+
+	lock_acquire(&f->lock);
+	list_splice_back(&f->done, done);
+	lock_release(&f->lock);
+	if (write(f->config.wake_fd, &one, sizeof(one)) < 0)
+		return; /* it counts to 2^64: it is awake already */
+}
+
+static void unlink_version(const struct object_files *f, uint64_t version)
+{
+	char name[DATAFILE_NAME_BYTES];
+
+	datafile_name(name, version);
+	unlinkat(f->folder, name, 0);
+}
+
+static void run_data(struct object_files *f, struct object_job *job)
+{
+	struct list one;
+
+	switch (job->kind) {
+	case OBJECT_SAVE:
+		job->res = datafile_save(f->folder, job, f->config.mem, f->config.buffered);
+		break;
+	case OBJECT_BRING:
+		job->res = datafile_bring(f->folder, job, f->config.mem, f->config.buffered);
+		break;
+	case OBJECT_UNLINK:
+		unlink_version(f, job->record.version);
+		break;
+	case OBJECT_LOG:
+		break;
+	}
+	list_init(&one);
+	list_push_back(&one, &job->link);
+	finish(f, &one);
+}
+
+/* The next job of a queue, or NULL when all is over. */
+static struct object_job *next_job(struct object_files *f, uint32_t queue)
+{
+	struct list *link;
+
+	LOCK_SCOPE(&f->lock);
+	while (list_empty(&f->queue[queue]) && !f->stopping)
+		pthread_cond_wait(&f->work[queue], &f->lock.mutex);
+	link = list_pop_front(&f->queue[queue]);
+	return link ? list_entry(link, struct object_job, link) : NULL;
+}
+
+static void *data_thread(void *arg)
+{
+	struct object_files *f = arg;
+	struct object_job *job;
+
+	while ((job = next_job(f, 0)))
+		run_data(f, job);
+	return NULL;
+}
+
+/* As many records as wait, up to a batch. */
+static size_t gather(struct object_files *f, struct object_job *job, struct list *batch)
+{
+	size_t bytes = 0;
+
+	while (job) {
+		struct list *link = NULL;
+
+		list_push_back(batch, &job->link);
+		job->record.lsn = ++f->lsn;
+		bytes += object_record_encode(&job->record, f->config.store_id, f->batch + bytes);
+		if (bytes + DISK_OBJECT_RECORD_MAX <= BATCH_BYTES) {
+			LOCK_SCOPE(&f->lock);
+			link = list_pop_front(&f->queue[1]);
+		}
+		job = link ? list_entry(link, struct object_job, link) : NULL;
+	}
+	return bytes;
+}
+
+static int append(struct object_files *f, size_t bytes)
+{
+	int rc = f->failed;
+
+	if (rc)
+		return rc;
+	rc = file_write(f->catalog, f->batch, bytes, f->end);
+	if (rc) {
+		/* Nothing of it was flushed: cut it off. */
+		if (ftruncate(f->catalog, (off_t)f->end))
+			f->failed = rc;
+		return rc;
+	}
+	if (fdatasync(f->catalog)) {
+		f->failed = -errno;
+		log_error(f->config.log, "the catalog of objects cannot be flushed",
+			  f->config.path, "look at the disk, then restart the daemon",
+			  "errno=%d", errno);
+		return f->failed;
+	}
+	f->end += bytes;
+	return 0;
+}
+
+static void *log_thread(void *arg)
+{
+	struct object_files *f = arg;
+	struct object_job *job;
+
+	while ((job = next_job(f, 1))) {
+		struct list batch;
+		size_t bytes;
+		int rc;
+
+		list_init(&batch);
+		bytes = gather(f, job, &batch);
+		rc = append(f, bytes);
+		list_each(at, &batch)
+			list_entry(at, struct object_job, link)->res = rc;
+		finish(f, &batch);
+	}
+	return NULL;
+}
+
+void object_files_submit(struct object_files *f, struct object_job *job)
+{
+	uint32_t queue = job->kind == OBJECT_LOG;
+
+	LOCK_SCOPE(&f->lock);
+	list_push_back(&f->queue[queue], &job->link);
+	pthread_cond_signal(&f->work[queue]);
+}
+
+struct object_job *object_files_reap(struct object_files *f)
+{
+	struct list *link;
+
+	LOCK_SCOPE(&f->lock);
+	link = list_pop_front(&f->done);
+	return link ? list_entry(link, struct object_job, link) : NULL;
+}
+
+int object_files_share(const struct object_files *f, uint64_t version)
+{
+	char name[DATAFILE_NAME_BYTES];
+	int fd;
+
+	datafile_name(name, version);
+	fd = openat(f->folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	return fd < 0 ? -errno : fd;
+}
+
+uint64_t object_files_room(const char *path, uint64_t *all)
+{
+	struct statvfs fs;
+
+	*all = 0;
+	if (statvfs(path, &fs))
+		return 0;
+	*all = (uint64_t)fs.f_blocks * fs.f_frsize;
+	return (uint64_t)fs.f_bavail * fs.f_frsize;
+}
+
+/* ---- the catalog at start ------------------------------------------------------------------ */
+
+static int refuse(const struct object_files *f, int rc, const char *what, const char *advice)
+{
+	log_error(f->config.log, what, f->config.path, advice, "errno=%d", -rc);
+	return rc;
+}
+
+static int write_header(struct object_files *f, int fd)
+{
+	const struct object_record r = { .type = DISK_OBJECT_HEADER, .lsn = ++f->lsn,
+					 .version = *f->config.version };
+	size_t bytes = object_record_encode(&r, f->config.store_id, f->batch);
+	int rc = file_write(fd, f->batch, bytes, 0);
+
+	f->end = bytes;
+	return rc;
+}
+
+static int take_all(struct object_files *f, struct object_scan *s, bool *header)
+{
+	struct object_record r;
+
+	while (object_scan_next(s, &r)) {
+		int rc = f->config.take(f->config.arg, &r);
+
+		*header = *header || r.type == DISK_OBJECT_HEADER;
+		if (rc)
+			return rc;
+		f->end = s->at;
+	}
+	f->lsn = s->lsn;
+	return 0;
+}
+
+/* Records behind each other; a torn end is cut off, holes are told. */
+static int read_catalog(struct object_files *f, uint64_t bytes)
+{
+	struct object_scan s = { .count = bytes, .store_id = f->config.store_id };
+	void *map = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, f->catalog, 0);
+	bool header = false;
+	int rc;
+
+	if (map == MAP_FAILED)
+		return refuse(f, -errno, "the catalog of objects cannot be read",
+			      "look at the disk");
+	s.bytes = map;
+	rc = take_all(f, &s, &header);
+	munmap(map, bytes);
+	if (rc)
+		return refuse(f, rc, "the catalog of objects does not fit into memory",
+			      "give the daemon more");
+	if (s.foreign)
+		return refuse(f, -ESTALE, "the objects there are of another store",
+			      "name the store that they belong to, or move the folder away");
+	if (s.holes)
+		log_warn(f->config.log, "the catalog of objects has bytes that are no record",
+			 f->config.path, "a crash leaves some at its end; look at the disk if "
+			 "there are many", "bytes=%" PRIu64, s.holes);
+	return 0;
+}
+
+/* A new catalog takes the place of what there is. */
+static int replace_catalog(struct object_files *f, int fd)
+{
+	if (fdatasync(fd) || renameat(f->folder, CATALOG_NEW, f->folder, CATALOG) ||
+	    fsync(f->folder))
+		return -errno;
+	if (f->catalog >= 0)
+		close(f->catalog);
+	f->catalog = fd;
+	return 0;
+}
+
+/* What is dead is left out. */
+static int write_anew(struct object_files *f)
+{
+	int fd CLEANUP_CLOSE = openat(f->folder, CATALOG_NEW,
+				      O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	struct object_record r;
+	void *place = NULL;
+	int rc;
+
+	if (fd < 0)
+		return -errno;
+	rc = write_header(f, fd);
+	while (rc == 0 && f->config.each(f->config.arg, &place, &r)) {
+		size_t bytes;
+
+		r.lsn = ++f->lsn;
+		bytes = object_record_encode(&r, f->config.store_id, f->batch);
+		rc = file_write(fd, f->batch, bytes, f->end);
+		f->end += bytes;
+	}
+	if (rc == 0)
+		rc = replace_catalog(f, fd);
+	if (rc == 0)
+		take_fd(&fd);
+	return rc;
+}
+
+static uint64_t live_bytes(struct object_files *f)
+{
+	struct object_record r;
+	void *place = NULL;
+	uint64_t bytes = 0;
+
+	while (f->config.each(f->config.arg, &place, &r))
+		bytes += object_record_encode(&r, f->config.store_id, f->batch);
+	return bytes;
+}
+
+static int open_catalog(struct object_files *f)
+{
+	struct stat st;
+	int rc;
+
+	f->catalog = openat(f->folder, CATALOG, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	if (f->catalog < 0 && errno != ENOENT)
+		return refuse(f, -errno, "the catalog of objects cannot be opened",
+			      "it must be the daemon's own");
+	if (f->catalog < 0 || f->config.anew || fstat(f->catalog, &st) || st.st_size == 0)
+		return write_anew(f);
+	rc = read_catalog(f, (uint64_t)st.st_size);
+	if (rc)
+		return rc;
+	if (f->end > REWRITE_BYTES && f->end / 2 > live_bytes(f))
+		return write_anew(f);
+	return (uint64_t)st.st_size > f->end && ftruncate(f->catalog, (off_t)f->end) ? -errno : 0;
+}
+
+/* Files that no record names: of puts that were not committed, of removals half done. */
+static int sweep(const struct object_files *f)
+{
+	int fd = openat(f->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	uint64_t removed = 0;
+
+	if (!dir)
+		return -errno;
+	for (const struct dirent *e; (e = readdir(dir));) {
+		uint64_t version = datafile_version(e->d_name);
+
+		if (!version || (!f->config.anew && f->config.live(f->config.arg, version)))
+			continue;
+		removed += unlinkat(f->folder, e->d_name, 0) == 0;
+	}
+	closedir(dir);
+	if (removed)
+		log_info(f->config.log, "files that no name has were removed", f->config.path,
+			 "count=%" PRIu64, removed);
+	return 0;
+}
+
+/* ---- life ---------------------------------------------------------------------------------- */
+
+static int begin_threads(struct object_files *f)
+{
+	sigset_t all, before;
+	int rc = 0;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the loop's */
+	for (uint32_t i = 0; rc == 0 && i < 1 + DATA_THREADS; i++) {
+		rc = -pthread_create(&f->thread[i], NULL, i ? data_thread : log_thread, f);
+		f->threads += rc == 0;
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return rc;
+}
+
+static void end_threads(struct object_files *f)
+{
+	lock_acquire(&f->lock);
+	f->stopping = true;
+	pthread_cond_broadcast(&f->work[0]);
+	pthread_cond_broadcast(&f->work[1]);
+	lock_release(&f->lock);
+	for (uint32_t i = 0; i < f->threads; i++)
+		pthread_join(f->thread[i], NULL);
+}
+
+void object_files_close(struct object_files *f, void (*drop)(void *arg, struct object_job *job))
+{
+	struct object_job *job;
+
+	end_threads(f);
+	while ((job = object_files_reap(f))) {
+		if (drop)
+			drop(f->config.arg, job);
+		free(job);
+	}
+	if (f->catalog >= 0)
+		close(f->catalog);
+	if (f->folder >= 0)
+		close(f->folder);
+	lock_fini(&f->lock);
+	free(f->batch);
+	free(f);
+}
+
+int object_files_open(struct object_files **out, const struct object_files_config *config)
+{
+	struct object_files *f = calloc(1, sizeof(*f));
+	int rc;
+
+	if (!f)
+		return -ENOMEM;
+	f->config = *config;
+	f->folder = f->catalog = -1;
+	lock_init(&f->lock);
+	for (uint32_t i = 0; i < 2; i++) {
+		pthread_cond_init(&f->work[i], NULL);
+		list_init(&f->queue[i]);
+	}
+	list_init(&f->done);
+	f->batch = malloc(BATCH_BYTES);
+	rc = f->batch ? 0 : -ENOMEM;
+	if (rc == 0 && mkdir(config->path, 0700) && errno != EEXIST)
+		rc = -errno;
+	if (rc == 0)
+		f->folder = open(config->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (rc == 0 && f->folder < 0)
+		rc = -errno;
+	if (rc)
+		refuse(f, rc, "the folder of objects cannot be used", "name one that the daemon "
+		       "may write (object.path)");
+	if (rc == 0)
+		rc = open_catalog(f);
+	if (rc == 0)
+		rc = sweep(f);
+	if (rc == 0)
+		rc = begin_threads(f);
+	if (rc) {
+		object_files_close(f, NULL);
+		return rc;
+	}
+	*out = f;
+	return 0;
+}

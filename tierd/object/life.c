@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Objects at start and at the end: from the catalog's records to the table, and away. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tierd/object/object_priv.h"
+
+static bool context_known(const struct objects *o, uint64_t context)
+{
+	for (uint32_t i = 0; i < o->config.contexts; i++)
+		if (o->config.context[i] == context)
+			return true;
+	return false;
+}
+
+static void forget(struct objects *o, struct object *x)
+{
+	if (!x)
+		return;
+	if (x->named)
+		object_leave(&o->table, x);
+	object_free(x);
+}
+
+/* One record, in order. Versions whose context is gone are nobody's: their files are swept. */
+static int take(void *arg, const struct object_record *r)
+{
+	struct objects *o = arg;
+	struct object_account *a;
+	struct object *x;
+
+	if (r->version > o->version)
+		o->version = r->version;
+	if (r->type == DISK_OBJECT_HEADER || !context_known(o, r->context))
+		return 0;
+	if (r->type == DISK_OBJECT_MOVE)
+		forget(o, object_find(&o->table, r->context, r->from, r->from_bytes));
+	if (r->type == DISK_OBJECT_REMOVE) {
+		forget(o, object_find(&o->table, r->context, r->name, r->name_bytes));
+		return 0;
+	}
+	if (o->table.objects >= OBJECTS_MAX)
+		return -ENFILE;
+	a = object_account(&o->table, r->context);
+	x = a ? object_new(r) : NULL;
+	if (!x)
+		return -ENOMEM;
+	forget(o, object_enter(&o->table, a, x));
+	return 0;
+}
+
+/* ---- every version, in the order of contexts and names ------------------------------------- */
+
+static const struct object *first_of(const struct objects *o, uint32_t i)
+{
+	const struct object *x = NULL;
+
+	while (!x && i < o->config.contexts)
+		x = object_next(&o->table, o->config.context[i++], "", 0, true);
+	return x;
+}
+
+static const struct object *behind(const struct objects *o, const struct object *x)
+{
+	const struct object *next = object_next(&o->table, x->context, x->name, x->name_bytes,
+						false);
+	uint32_t i = 0;
+
+	if (next)
+		return next;
+	while (o->config.context[i] != x->context)
+		i++;
+	return first_of(o, i + 1);
+}
+
+static bool each(void *arg, void **place, struct object_record *r)
+{
+	struct objects *o = arg;
+	const struct object *x = *place ? behind(o, *place) : first_of(o, 0);
+
+	if (!x)
+		return false;
+	*place = (void *)(uintptr_t)x;
+	*r = (struct object_record){
+		.type = DISK_OBJECT_PUT, .context = x->context, .epoch = x->epoch,
+		.version = x->version, .size = x->size, .mtime_ns = x->mtime_ns,
+		.expires_ms = x->expires_ms, .mode = x->mode, .priority = x->priority,
+		.shift = x->shift, .chunks = x->chunks, .crc = x->crc, .name = x->name,
+		.name_bytes = x->name_bytes,
+	};
+	return true;
+}
+
+/* ---- the folder's files -------------------------------------------------------------------- */
+
+static int by_number(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static int gather_live(struct objects *o)
+{
+	struct object_record r;
+	void *place = NULL;
+
+	o->live = calloc(o->table.objects + 1, sizeof(*o->live));
+	if (!o->live)
+		return -ENOMEM;
+	while (each(o, &place, &r))
+		o->live[o->live_count++] = r.version;
+	qsort(o->live, o->live_count, sizeof(*o->live), by_number);
+	return 0;
+}
+
+/* Versions are looked for once the last record was taken. */
+static bool live(void *arg, uint64_t version)
+{
+	struct objects *o = arg;
+
+	if (!o->live && gather_live(o))
+		return true; /* no memory to tell: it stays */
+	if (version > o->version)
+		o->version = version;
+	return bsearch(&version, o->live, o->live_count, sizeof(version), by_number) != NULL;
+}
+
+/* ---- life ---------------------------------------------------------------------------------- */
+
+/* Jobs that ended after the last turn: their descriptors. */
+static void drop_job(void *arg, struct object_job *job)
+{
+	struct task *t = job->owner;
+
+	(void)arg;
+	if (job->kind == OBJECT_SAVE)
+		t->upload->fd = job->fd;
+	if (job->kind == OBJECT_BRING && job->res == 0)
+		close(job->fd);
+}
+
+static void close_memory(struct objects *o)
+{
+	for (uint32_t i = 0; i < OBJECT_PRIORITIES; i++)
+		list_each(at, &o->table.leaving[i])
+			close(list_entry(at, struct object, link)->fd);
+	list_each(at, &o->table.held)
+		close(list_entry(at, struct object, link)->fd);
+}
+
+void objects_close(struct objects *o)
+{
+	struct object_answer *a;
+
+	if (o->files)
+		object_files_close(o->files, drop_job);
+	list_each(at, &o->tasks) {
+		struct task *t = list_entry(at, struct task, link);
+
+		if (t->type == WIRE_OBJ_COMMIT && t->object)
+			object_free(t->object);
+		list_remove(&t->link);
+		objects_answered(t->answer);
+		free(t);
+	}
+	while ((a = objects_answer(o)))
+		objects_answered(a);
+	list_each(at, &o->uploads)
+		upload_drop(o, list_entry(at, struct upload, link));
+	close_memory(o);
+	object_table_close(&o->table);
+	free(o->live);
+	free(o);
+}
+
+int objects_open(struct objects **out, const struct objects_config *config)
+{
+	struct objects *o = calloc(1, sizeof(*o));
+	struct object_files_config files = {
+		.path = config->path,
+		.store_id = config->store_id,
+		.anew = config->anew,
+		.buffered = config->buffered,
+		.mem = config->mem,
+		.wake_fd = config->wake_fd,
+		.log = config->log,
+		.version = &o->version,
+		.take = take,
+		.live = live,
+		.each = each,
+		.arg = o,
+	};
+	int rc;
+
+	if (!o)
+		return -ENOMEM;
+	o->config = *config;
+	object_table_open(&o->table, config->most, config->seed);
+	list_init(&o->uploads);
+	list_init(&o->tasks);
+	list_init(&o->answers);
+	rc = object_files_open(&o->files, &files);
+	free(o->live);
+	o->live = NULL;
+	o->config.context = NULL; /* the caller's; needed until here */
+	o->config.contexts = 0;
+	if (rc) {
+		o->files = NULL;
+		objects_close(o);
+		return rc;
+	}
+	log_info(o->config.log, "objects", config->path, "count=%llu bytes=%llu",
+		 (unsigned long long)o->table.objects,
+		 (unsigned long long)o->table.used[OBJECT_NVME]);
+	*out = o;
+	return 0;
+}

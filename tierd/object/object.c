@@ -1,0 +1,707 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Questions about objects, step by step; see object.h. What changes a name goes through the catalog
+ * first, one change of a name at a time; the table follows when the record is on the medium.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libtier/base/time.h"
+#include "tierd/object/memfile.h"
+#include "tierd/object/object_priv.h"
+
+#define PROBES_MAX 64u /* of versions that may be open, for one that has to find room */
+#define LOOK_NS (10 * NS_PER_MS)
+#define WATCH_NS (100 * NS_PER_MS)
+#define GONE_A_TURN 64u
+
+/* ---- tasks and jobs ------------------------------------------------------------------------ */
+
+struct object_job *job_new(enum object_job_kind kind, void *owner)
+{
+	struct object_job *job = calloc(1, sizeof(*job));
+
+	if (!job)
+		return NULL;
+	list_init(&job->link);
+	job->kind = kind;
+	job->fd = -1;
+	job->owner = owner;
+	return job;
+}
+
+void job_submit(struct objects *o, struct object_job *job)
+{
+	o->jobs++;
+	object_files_submit(o->files, job);
+}
+
+struct task *task_new(struct objects *o, uint16_t type, bool asked)
+{
+	struct task *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return NULL;
+	t->answer = calloc(1, sizeof(*t->answer));
+	if (!t->answer) {
+		free(t);
+		return NULL;
+	}
+	list_init(&t->answer->link);
+	t->answer->fd = -1;
+	t->type = type;
+	t->asked = asked;
+	list_push_back(&o->tasks, &t->link);
+	return t;
+}
+
+void task_end(struct objects *o, struct task *t)
+{
+	struct object_answer *a = t->answer;
+
+	list_remove(&t->link);
+	if (t->asked) {
+		list_push_back(&o->answers, &a->link);
+	} else {
+		if (a->error)
+			log_warn(o->config.log, "an object was not kept", t->name, a->why,
+				 "errno=%d", -a->error);
+		objects_answered(a);
+	}
+	free(t);
+}
+
+void objects_answered(struct object_answer *a)
+{
+	if (a->fd >= 0)
+		close(a->fd);
+	free(a);
+}
+
+struct object_answer *objects_answer(struct objects *o)
+{
+	struct list *link = list_pop_front(&o->answers);
+
+	return link ? list_entry(link, struct object_answer, link) : NULL;
+}
+
+void task_fail(struct objects *o, struct task *t, int error, const char *why)
+{
+	t->answer->error = error;
+	snprintf(t->answer->why, sizeof(t->answer->why), "object %.*s: %s",
+		 (int)(t->name_bytes < 80 ? t->name_bytes : 80), t->name, why);
+	task_end(o, t);
+}
+
+static void tell(struct task *t, const struct object *x)
+{
+	struct wire_object_info *i = &t->answer->info;
+
+	i->version = x->version;
+	i->size = x->size;
+	i->mtime_ns = x->mtime_ns;
+	i->expires_ms = x->expires_ms;
+	i->mode = x->mode;
+	i->priority = x->priority;
+	i->flags |= x->state == OBJECT_RESIDENT ? WIRE_OBJ_RESIDENT : 0;
+}
+
+/* ---- memory -------------------------------------------------------------------------------- */
+
+/* Bytes that nobody has open go at once, others when they are let go. */
+static void let_go(struct objects *o, struct object *x)
+{
+	assert(!x->named);
+	if (x->state == OBJECT_COMING)
+		return; /* bring_done does it */
+	if (x->state == OBJECT_RESIDENT && !memfile_is_ours(x->fd)) {
+		object_hold(&o->table, x);
+		return;
+	}
+	if (x->state != OBJECT_STORED)
+		close(object_drop(&o->table, x));
+	object_free(x);
+}
+
+static void look_held(struct objects *o)
+{
+	uint32_t looks = 0;
+
+	list_each(at, &o->table.held) {
+		struct object *x = list_entry(at, struct object, link);
+
+		if (looks++ >= PROBES_MAX)
+			break;
+		list_remove(&x->link);
+		list_push_back(&o->table.held, &x->link);
+		if (!memfile_is_ours(x->fd))
+			continue;
+		close(object_drop(&o->table, x));
+		object_free(x);
+	}
+}
+
+static int fits_ever(const struct objects *o, const struct object_account *a, uint64_t charge)
+{
+	uint64_t most = o->table.most[OBJECT_CXL];
+
+	return charge <= most && charge <= a->quota[OBJECT_CXL] ? 0 : -EFBIG;
+}
+
+int make_room(struct objects *o, struct object_account *a, uint64_t bytes)
+{
+	int rc = fits_ever(o, a, bytes);
+
+	for (uint32_t probes = 0; rc == 0 && probes < PROBES_MAX;) {
+		int lacks = object_room(&o->table, a, OBJECT_CXL, bytes);
+		struct object *x;
+
+		if (lacks == 0)
+			return 0;
+		x = object_victim(&o->table, lacks == -EDQUOT ? a : NULL);
+		if (!x)
+			return lacks;
+		if (!memfile_is_ours(x->fd)) {
+			object_touch(&o->table, x);
+			probes++;
+			continue;
+		}
+		close(object_drop(&o->table, x));
+		o->stats.evicted++;
+	}
+	return rc ? rc : -ENOSPC;
+}
+
+/* ---- names that are being changed ---------------------------------------------------------- */
+
+static bool names(const struct task *t, const char *name, uint32_t bytes)
+{
+	if (bytes == t->name_bytes && memcmp(name, t->name, bytes) == 0)
+		return true;
+	return t->type == WIRE_OBJ_RENAME && bytes == t->other_bytes &&
+	       memcmp(name, t->other, bytes) == 0;
+}
+
+/* Another task has a record of this name under way. */
+static bool changing(const struct objects *o, const struct task *me, const char *name,
+		     uint32_t bytes)
+{
+	list_each(at, &o->tasks) {
+		const struct task *t = list_entry(at, struct task, link);
+
+		if (t != me && t->context == me->context && t->stage == TASK_LOGGING &&
+		    names(t, name, bytes))
+			return true;
+	}
+	return false;
+}
+
+/* Who closed it and opens it again finds it: a commit that nobody waits for is waited for here. */
+static bool closing(struct objects *o, const struct task *me)
+{
+	uploads_look(o);
+	list_each(at, &o->tasks) {
+		const struct task *t = list_entry(at, struct task, link);
+
+		if (!t->asked && t->type == WIRE_OBJ_COMMIT && t->context == me->context &&
+		    names(t, me->name, me->name_bytes))
+			return true;
+	}
+	return false;
+}
+
+/* The version that who asks may see. */
+static struct object *seen(const struct objects *o, const struct task *t)
+{
+	struct object *x = object_find(&o->table, t->context, t->name, t->name_bytes);
+
+	return x && x->epoch == t->epoch && !lapsed(o, x) ? x : NULL;
+}
+
+#define NOT_THERE "there is none of that name"
+
+/* ---- open, stat ---------------------------------------------------------------------------- */
+
+static void give_open(struct objects *o, struct task *t, struct object *x, int fd)
+{
+	if (fd < 0) {
+		task_fail(o, t, fd, "no descriptor is left for it; raise the daemon's limit of "
+				    "open files");
+		return;
+	}
+	t->answer->fd = fd;
+	tell(t, x);
+	o->stats.opened++;
+	task_end(o, t);
+}
+
+static int start_bring(struct objects *o, struct object *x)
+{
+	struct object_job *job = job_new(OBJECT_BRING, x);
+	struct object_record *r;
+
+	if (!job)
+		return -ENOMEM;
+	r = &job->record;
+	*r = (struct object_record){ .context = x->context, .version = x->version,
+				     .mtime_ns = x->mtime_ns, .crc = job->crc };
+	object_record_cut(r, x->size);
+	memcpy(job->crc, x->crc, x->chunks * sizeof(x->crc[0]));
+	object_coming(&o->table, x);
+	job_submit(o, job);
+	return 0;
+}
+
+static void wait_for(struct task *t, struct object *x)
+{
+	t->stage = TASK_WAITING;
+	t->object = x;
+}
+
+static void open_stored(struct objects *o, struct task *t, struct object *x)
+{
+	int rc = make_room(o, t->account, object_charge(x->size));
+
+	if (rc && o->config.direct) {
+		t->answer->info.flags |= WIRE_OBJ_DIRECT;
+		give_open(o, t, x, object_files_share(o->files, x->version));
+		return;
+	}
+	if (rc == 0)
+		rc = start_bring(o, x);
+	if (rc == -EFBIG)
+		task_fail(o, t, rc, "it is larger than what memory it may have; raise object.cxl "
+				    "or its quota, or allow object.direct");
+	else if (rc)
+		task_fail(o, t, rc, "no memory can be had for it: others have open what is there");
+	else
+		wait_for(t, x);
+}
+
+static void step_open(struct objects *o, struct task *t)
+{
+	struct object *x;
+
+	if (closing(o, t)) {
+		t->stage = TASK_BLOCKED;
+		return;
+	}
+	x = seen(o, t);
+	if (!x) {
+		task_fail(o, t, -ENOENT, NOT_THERE);
+	} else if (x->state == OBJECT_RESIDENT) {
+		object_touch(&o->table, x);
+		give_open(o, t, x, memfile_share(x->fd, O_RDONLY));
+	} else if (x->state == OBJECT_COMING) {
+		wait_for(t, x);
+	} else {
+		open_stored(o, t, x);
+	}
+}
+
+static void step_stat(struct objects *o, struct task *t)
+{
+	const struct upload *u = upload_of(o, &t->answer->who, t);
+	struct object *x;
+
+	if (!u && closing(o, t)) {
+		t->stage = TASK_BLOCKED;
+		return;
+	}
+	x = seen(o, t);
+	if (x) {
+		tell(t, x);
+		task_end(o, t);
+	} else if (u && !u->saving) {
+		off_t end = lseek(u->fd, 0, SEEK_END);
+
+		t->answer->info.size = end > 0 ? (uint64_t)end : 0;
+		t->answer->info.mode = u->mode;
+		t->answer->info.flags = WIRE_OBJ_PENDING;
+		task_end(o, t);
+	} else {
+		task_fail(o, t, -ENOENT, NOT_THERE);
+	}
+}
+
+/* ---- remove, rename, the record of a commit ------------------------------------------------ */
+
+static void start_log(struct objects *o, struct task *t, const struct object *x, uint32_t type)
+{
+	struct object_job *job = job_new(OBJECT_LOG, t);
+	struct object_record *r;
+
+	if (!job) {
+		task_fail(o, t, -ENOMEM, "out of memory");
+		return;
+	}
+	r = &job->record;
+	*r = (struct object_record){
+		.type = type, .context = x->context, .epoch = x->epoch, .version = x->version,
+		.mtime_ns = x->mtime_ns, .expires_ms = x->expires_ms, .mode = x->mode,
+		.priority = x->priority, .name = job->name, .from = job->from, .crc = job->crc,
+		.name_bytes = t->name_bytes,
+	};
+	memcpy(job->name, t->name, t->name_bytes);
+	if (type != DISK_OBJECT_REMOVE) {
+		object_record_cut(r, x->size);
+		memcpy(job->crc, x->crc, x->chunks * sizeof(x->crc[0]));
+	}
+	if (type == DISK_OBJECT_MOVE) {
+		r->name_bytes = t->other_bytes;
+		r->from_bytes = t->name_bytes;
+		memcpy(job->name, t->other, t->other_bytes);
+		memcpy(job->from, t->name, t->name_bytes);
+	}
+	t->stage = TASK_LOGGING;
+	job_submit(o, job);
+}
+
+static void step_remove(struct objects *o, struct task *t)
+{
+	if (closing(o, t) || changing(o, t, t->name, t->name_bytes)) {
+		t->stage = TASK_BLOCKED;
+		return;
+	}
+	t->object = seen(o, t);
+	if (t->object)
+		start_log(o, t, t->object, DISK_OBJECT_REMOVE);
+	else
+		task_fail(o, t, -ENOENT, NOT_THERE);
+}
+
+static void step_rename(struct objects *o, struct task *t)
+{
+	struct upload *u = upload_of(o, &t->answer->who, t);
+	struct object *x;
+	bool wait;
+
+	if (u && !u->saving) { /* it will be published under its new name */
+		u->name_bytes = t->other_bytes;
+		memcpy(u->name, t->other, t->other_bytes);
+		t->answer->done = true;
+		task_end(o, t);
+		return;
+	}
+	wait = closing(o, t);
+	x = seen(o, t);
+	if (wait || changing(o, t, t->name, t->name_bytes) ||
+	    changing(o, t, t->other, t->other_bytes) || (x && x->state == OBJECT_COMING)) {
+		t->stage = TASK_BLOCKED;
+		return;
+	}
+	t->object = x;
+	if (!x)
+		task_fail(o, t, -ENOENT, NOT_THERE);
+	else if (t->flags & WIRE_OBJ_EXCLUSIVE &&
+		 object_find(&o->table, t->context, t->other, t->other_bytes))
+		task_fail(o, t, -EEXIST, "the new name is taken");
+	else
+		start_log(o, t, x, DISK_OBJECT_MOVE);
+}
+
+/* Give back what a commit had; its file is nobody's. */
+static void undo_commit(struct objects *o, struct task *t)
+{
+	struct object_job *job = job_new(OBJECT_UNLINK, NULL);
+
+	if (job) {
+		job->record.version = t->object->version;
+		job_submit(o, job);
+	}
+	object_give(&o->table, t->account, OBJECT_NVME, t->reserved);
+	object_free(t->object);
+	upload_drop(o, t->upload);
+	t->object = NULL;
+	t->upload = NULL;
+}
+
+static void step_commit(struct objects *o, struct task *t)
+{
+	struct upload *u = t->upload;
+
+	if (t->stage == TASK_NEW && t->flags & WIRE_OBJ_AT_CLOSE && !memfile_is_ours(u->fd)) {
+		u->closing = true;
+		t->answer->info.flags = WIRE_OBJ_PENDING;
+		task_end(o, t);
+	} else if (t->stage == TASK_NEW) {
+		upload_commit(o, t);
+	} else if (changing(o, t, t->name, t->name_bytes)) {
+		t->stage = TASK_SAVED; /* looked at again when a record is written */
+	} else if (u->flags & WIRE_OBJ_EXCLUSIVE &&
+		   object_find(&o->table, t->context, t->name, t->name_bytes)) {
+		undo_commit(o, t);
+		task_fail(o, t, -EEXIST, "somebody else made it meanwhile");
+	} else {
+		start_log(o, t, t->object, DISK_OBJECT_PUT);
+	}
+}
+
+void task_step(struct objects *o, struct task *t)
+{
+	switch (t->type) {
+	case WIRE_OBJ_OPEN:
+		step_open(o, t);
+		break;
+	case WIRE_OBJ_STAT:
+		step_stat(o, t);
+		break;
+	case WIRE_OBJ_REMOVE:
+		step_remove(o, t);
+		break;
+	case WIRE_OBJ_RENAME:
+		step_rename(o, t);
+		break;
+	default:
+		step_commit(o, t);
+	}
+}
+
+/* ---- jobs that are done -------------------------------------------------------------------- */
+
+static void remove_file(struct objects *o, uint64_t version)
+{
+	struct object_job *job = job_new(OBJECT_UNLINK, NULL);
+
+	if (!job)
+		return; /* the next start removes it */
+	job->record.version = version;
+	job_submit(o, job);
+}
+
+/* A version has the name from now on; another one may have had it. */
+static void enter(struct objects *o, struct object_account *a, struct object *x)
+{
+	struct object *former = object_enter(&o->table, a, x);
+
+	if (!former)
+		return;
+	remove_file(o, former->version);
+	let_go(o, former);
+}
+
+static void publish(struct objects *o, struct task *t)
+{
+	struct upload *u = t->upload;
+	struct object *x = t->object;
+	int fd = u->fd;
+
+	object_give(&o->table, t->account, OBJECT_NVME, t->reserved);
+	enter(o, t->account, x);
+	u->fd = -1;
+	upload_drop(o, u);
+	object_coming(&o->table, x);
+	object_came(&o->table, x, fd);
+	o->stats.committed++;
+	tell(t, x);
+	task_end(o, t);
+}
+
+static void removed(struct objects *o, struct task *t)
+{
+	struct object *x = t->object;
+
+	object_leave(&o->table, x);
+	remove_file(o, x->version);
+	let_go(o, x);
+	o->stats.removed++;
+	t->answer->done = true;
+	task_end(o, t);
+}
+
+/* The version's bytes stay where they are, in memory too. */
+static void moved(struct objects *o, struct task *t, const struct object_job *job)
+{
+	struct object *x = t->object, *anew = object_new(&job->record);
+	int fd = -1;
+
+	if (!anew) { /* the catalog has it: the next start will, too */
+		task_fail(o, t, -ENOMEM, "out of memory; it has its new name after a restart");
+		return;
+	}
+	object_leave(&o->table, x);
+	if (x->state == OBJECT_RESIDENT)
+		fd = object_drop(&o->table, x);
+	enter(o, t->account, anew);
+	if (fd >= 0) {
+		object_coming(&o->table, anew);
+		object_came(&o->table, anew, fd);
+	}
+	object_free(x);
+	t->answer->done = true;
+	task_end(o, t);
+}
+
+static void log_done(struct objects *o, struct task *t, const struct object_job *job)
+{
+	if (job->res && t->type == WIRE_OBJ_COMMIT)
+		undo_commit(o, t);
+	if (job->res)
+		task_fail(o, t, job->res, "the catalog of objects takes no record; see the log of "
+					  "the daemon");
+	else if (t->type == WIRE_OBJ_COMMIT)
+		publish(o, t);
+	else if (t->type == WIRE_OBJ_REMOVE)
+		removed(o, t);
+	else
+		moved(o, t, job);
+}
+
+/* Its bytes are not what was written: it is offered to nobody any more. */
+static void bury(struct objects *o, struct object *x)
+{
+	struct task *t = task_new(o, WIRE_OBJ_REMOVE, false);
+
+	o->stats.rotten++;
+	log_warn(o->config.log, "an object's bytes do not verify", x->name,
+		 "it is removed; look at the disk", "bytes=%llu", (unsigned long long)x->size);
+	if (!t)
+		return;
+	t->context = x->context;
+	t->epoch = x->epoch;
+	t->account = x->account;
+	t->name_bytes = x->name_bytes;
+	memcpy(t->name, x->name, x->name_bytes);
+	task_step(o, t);
+}
+
+static void serve_waiting(struct objects *o, struct object *x, int rc)
+{
+	list_each(at, &o->tasks) {
+		struct task *t = list_entry(at, struct task, link);
+
+		if (t->stage != TASK_WAITING || t->object != x)
+			continue;
+		t->object = NULL;
+		if (rc == 0)
+			give_open(o, t, x, memfile_share(x->fd, O_RDONLY));
+		else if (!x->named) /* replaced meanwhile: the one that is there now */
+			t->stage = TASK_BLOCKED;
+		else
+			task_fail(o, t, rc == -EBADMSG ? -ENOENT : rc,
+				  rc == -EBADMSG ? "its bytes are damaged; it is removed" :
+						   "it cannot be read; see the daemon's disk");
+	}
+}
+
+static void bring_done(struct objects *o, struct object *x, const struct object_job *job)
+{
+	object_came(&o->table, x, job->res ? -1 : job->fd);
+	o->stats.brought += job->res == 0;
+	serve_waiting(o, x, job->res);
+	if (!x->named)
+		let_go(o, x);
+	else if (job->res == -EBADMSG)
+		bury(o, x);
+}
+
+static void job_done(struct objects *o, struct object_job *job)
+{
+	o->jobs--;
+	switch (job->kind) {
+	case OBJECT_SAVE:
+		upload_saved(o, job->owner, job);
+		break;
+	case OBJECT_LOG:
+		log_done(o, job->owner, job);
+		break;
+	case OBJECT_BRING:
+		bring_done(o, job->owner, job);
+		break;
+	case OBJECT_UNLINK:
+		break;
+	}
+	free(job);
+}
+
+/* ---- turns --------------------------------------------------------------------------------- */
+
+static void step_blocked(struct objects *o)
+{
+	list_each(at, &o->tasks) {
+		struct task *t = list_entry(at, struct task, link);
+
+		if (t->stage == TASK_BLOCKED || t->stage == TASK_SAVED)
+			task_step(o, t);
+	}
+}
+
+static void end_late(struct objects *o)
+{
+	list_each(at, &o->tasks) {
+		struct task *t = list_entry(at, struct task, link);
+
+		if ((t->stage == TASK_WAITING || t->stage == TASK_BLOCKED) && t->asked &&
+		    o->now_ns >= t->deadline_ns)
+			task_fail(o, t, -ETIMEDOUT, "it did not come in time; ask again");
+	}
+}
+
+static void drop_gone(struct objects *o)
+{
+	uint64_t context = o->gone[0];
+
+	list_each(at, &o->uploads) {
+		struct upload *u = list_entry(at, struct upload, link);
+
+		if (u->context == context && !u->saving)
+			upload_drop(o, u);
+	}
+	for (uint32_t i = 0; i < GONE_A_TURN; i++) {
+		struct object *x = object_next(&o->table, context, "", 0, true);
+
+		if (!x) {
+			o->gone[0] = o->gone[--o->gone_count];
+			return;
+		}
+		object_leave(&o->table, x);
+		remove_file(o, x->version);
+		let_go(o, x);
+	}
+}
+
+void objects_turn(struct objects *o, uint64_t now_ns, uint64_t wall_ms)
+{
+	struct object_job *job;
+	bool any = false;
+
+	o->now_ns = now_ns;
+	o->wall_ms = wall_ms;
+	while ((job = object_files_reap(o->files))) {
+		job_done(o, job);
+		any = true;
+	}
+	if (o->gone_count)
+		drop_gone(o);
+	if (now_ns - o->looked_ns >= LOOK_NS) {
+		o->looked_ns = now_ns;
+		uploads_look(o);
+		look_held(o);
+		end_late(o);
+		any = true;
+	}
+	if (now_ns - o->watched_ns >= WATCH_NS) {
+		o->watched_ns = now_ns;
+		uploads_watch(o);
+	}
+	if (any && !list_empty(&o->tasks))
+		step_blocked(o);
+}
+
+uint64_t objects_wanted(const struct objects *o)
+{
+	if (o->gone_count)
+		return 0;
+	return list_empty(&o->tasks) && list_empty(&o->uploads) && list_empty(&o->table.held) ?
+		       UINT64_MAX : LOOK_NS;
+}
+
+bool objects_idle(const struct objects *o)
+{
+	return o->jobs == 0;
+}

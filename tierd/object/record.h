@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Records of the catalog of objects (libtier/abi/object.h): to bytes and back. Pure; what is read
+ * is judged, whatever the bytes.
+ */
+#ifndef TIERD_OBJECT_RECORD_H
+#define TIERD_OBJECT_RECORD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "libtier/abi/object.h"
+
+/* Names and sums lie where the record was read from, or where its maker keeps them. */
+struct object_record {
+	uint32_t type;
+	uint64_t lsn;
+	uint64_t context;
+	uint64_t epoch;
+	uint64_t version;
+	uint64_t size;
+	uint64_t mtime_ns;
+	uint64_t expires_ms;
+	uint32_t mode;
+	uint32_t priority;
+	uint32_t shift;
+	uint32_t chunks;
+	uint32_t name_bytes, from_bytes;
+	const char *name, *from;
+	const uint32_t *crc;
+};
+
+/* How a version of so many bytes is cut into chunks: sets shift and chunks. */
+void object_record_cut(struct object_record *r, uint64_t size);
+
+/* The CRC with which a chunk begins (O5). */
+uint32_t object_record_seed(uint64_t context, uint64_t version, uint64_t chunk);
+
+/* Into a buffer of DISK_OBJECT_RECORD_MAX bytes; returns how many of them it takes. */
+size_t object_record_encode(const struct object_record *r, uint64_t store_id, void *buffer);
+
+/* Reading a catalog. */
+struct object_scan {
+	const uint8_t *bytes;
+	size_t count;
+	uint64_t store_id;
+	/* set as it goes on */
+	size_t at;    /* behind the last record */
+	uint64_t lsn; /* of the last record */
+	uint64_t holes; /* bytes that were no record */
+	bool foreign;   /* a record that verifies is of another store */
+};
+
+/* The next record; false: there is none any more. */
+bool object_scan_next(struct object_scan *s, struct object_record *out);
+
+#endif

@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names, accounts, order of leaving; see table.h. Names are a treap over (context, name): a tree by
+ * name and a heap by a weight that is a hash, so that it is as deep as if names came in random
+ * order.
+ */
+#include "tierd/object/table.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libtier/base/crc32c.h"
+
+#define BUCKETS (sizeof(((struct object_table *)0)->bucket) / sizeof(struct object_account *))
+
+void object_table_open(struct object_table *t, const uint64_t most[OBJECT_TIERS], uint64_t seed)
+{
+	memset(t, 0, sizeof(*t));
+	memcpy(t->most, most, sizeof(t->most));
+	for (uint32_t i = 0; i < OBJECT_PRIORITIES; i++)
+		list_init(&t->leaving[i]);
+	list_init(&t->held);
+	list_init(&t->coming);
+	t->seed = seed;
+}
+
+uint64_t object_charge(uint64_t size)
+{
+	return ((size + ABI_PAGE_ALIGN - 1) & ~(uint64_t)(ABI_PAGE_ALIGN - 1)) + OBJECT_COST;
+}
+
+/* ---- versions ------------------------------------------------------------------------------ */
+
+struct object *object_new(const struct object_record *r)
+{
+	size_t at = (sizeof(struct object) + r->name_bytes + 3) & ~(size_t)3;
+	struct object *o = calloc(1, at + r->chunks * sizeof(uint32_t));
+
+	if (!o)
+		return NULL;
+	o->fd = -1;
+	o->context = r->context;
+	o->epoch = r->epoch;
+	o->version = r->version;
+	o->size = r->size;
+	o->mtime_ns = r->mtime_ns;
+	o->expires_ms = r->expires_ms;
+	o->mode = r->mode;
+	o->priority = r->priority;
+	o->shift = r->shift;
+	o->chunks = r->chunks;
+	o->crc = (uint32_t *)(void *)((char *)o + at);
+	o->name_bytes = r->name_bytes;
+	memcpy(o->name, r->name, r->name_bytes);
+	if (r->chunks)
+		memcpy(o->crc, r->crc, r->chunks * sizeof(uint32_t));
+	list_init(&o->link);
+	return o;
+}
+
+void object_free(struct object *o)
+{
+	assert(!o->named && list_empty(&o->link) && o->fd < 0);
+	free(o);
+}
+
+/* ---- names --------------------------------------------------------------------------------- */
+
+/* Of a name looked for and a version: below, equal, above 0. */
+static int compare(uint64_t context, const char *name, uint32_t bytes, const struct object *o)
+{
+	uint32_t both = bytes < o->name_bytes ? bytes : o->name_bytes;
+	int order;
+
+	if (context != o->context)
+		return context < o->context ? -1 : 1;
+	order = memcmp(name, o->name, both);
+	if (order)
+		return order;
+	return bytes == o->name_bytes ? 0 : bytes < o->name_bytes ? -1 : 1;
+}
+
+struct object *object_find(const struct object_table *t, uint64_t context, const char *name,
+			   uint32_t bytes)
+{
+	struct object *o = t->root;
+
+	while (o) {
+		int order = compare(context, name, bytes, o);
+
+		if (order == 0)
+			break;
+		o = order < 0 ? o->left : o->right;
+	}
+	return o;
+}
+
+struct object *object_next(const struct object_table *t, uint64_t context, const char *name,
+			   uint32_t bytes, bool same)
+{
+	struct object *o = t->root, *best = NULL;
+
+	while (o) {
+		int order = compare(context, name, bytes, o);
+
+		if (order < 0 || (order == 0 && same)) {
+			best = o;
+			o = o->left;
+		} else {
+			o = o->right;
+		}
+	}
+	return best && best->context == context ? best : NULL;
+}
+
+/* Cut a tree into those below o's name and those above it; none has it. */
+static void split(struct object *tree, const struct object *o, struct object **below,
+		  struct object **above)
+{
+	while (tree) {
+		if (compare(o->context, o->name, o->name_bytes, tree) < 0) {
+			*above = tree;
+			above = &tree->left;
+			tree = tree->left;
+		} else {
+			*below = tree;
+			below = &tree->right;
+			tree = tree->right;
+		}
+	}
+	*below = *above = NULL;
+}
+
+/* All of the one lie below all of the other. */
+static struct object *join(struct object *below, struct object *above)
+{
+	struct object *root, **at = &root;
+
+	while (below && above) {
+		if (below->weight > above->weight) {
+			*at = below;
+			at = &below->right;
+			below = below->right;
+		} else {
+			*at = above;
+			at = &above->left;
+			above = above->left;
+		}
+	}
+	*at = below ? below : above;
+	return root;
+}
+
+static struct object **place_of(struct object_table *t, const struct object *o)
+{
+	struct object **at = &t->root;
+
+	while (*at && *at != o)
+		at = compare(o->context, o->name, o->name_bytes, *at) < 0 ? &(*at)->left :
+									     &(*at)->right;
+	assert(*at == o);
+	return at;
+}
+
+/* Numbers that those who choose names cannot foresee. */
+static uint32_t weigh(const struct object_table *t, const struct object *o)
+{
+	uint64_t x = (t->seed ^ o->version) * 0xbf58476d1ce4e5b9ull;
+
+	x = (x ^ x >> 31) * 0x94d049bb133111ebull;
+	return (uint32_t)(x >> 32);
+}
+
+struct object *object_enter(struct object_table *t, struct object_account *a, struct object *o)
+{
+	struct object *former = object_find(t, o->context, o->name, o->name_bytes);
+	struct object **at = &t->root, *rest;
+
+	assert(!o->named && a->context == o->context);
+	if (former)
+		object_leave(t, former);
+	o->weight = weigh(t, o);
+	while (*at && (*at)->weight >= o->weight)
+		at = compare(o->context, o->name, o->name_bytes, *at) < 0 ? &(*at)->left :
+									     &(*at)->right;
+	rest = *at;
+	*at = o;
+	split(rest, o, &o->left, &o->right);
+	o->named = true;
+	o->account = a;
+	object_take(t, a, OBJECT_NVME, object_charge(o->size));
+	a->objects++;
+	t->objects++;
+	return former;
+}
+
+void object_leave(struct object_table *t, struct object *o)
+{
+	struct object **at = place_of(t, o);
+
+	*at = join(o->left, o->right);
+	o->left = o->right = NULL;
+	o->named = false;
+	object_give(t, o->account, OBJECT_NVME, object_charge(o->size));
+	o->account->objects--;
+	t->objects--;
+}
+
+void object_table_close(struct object_table *t)
+{
+	struct object *o = t->root, *next;
+
+	list_each(at, &t->coming)
+		if (!list_entry(at, struct object, link)->named)
+			free(list_entry(at, struct object, link));
+	/* Turned right until it is a list. */
+	while (o) {
+		while (o->left) {
+			next = o->left;
+			o->left = next->right;
+			next->right = o;
+			o = next;
+		}
+		next = o->right;
+		free(o);
+		o = next;
+	}
+	list_each(at, &t->held)
+		free(list_entry(at, struct object, link));
+	for (size_t i = 0; i < BUCKETS; i++)
+		while (t->bucket[i]) {
+			struct object_account *a = t->bucket[i];
+
+			t->bucket[i] = a->next;
+			free(a);
+		}
+	t->root = NULL;
+}
+
+/* ---- accounts ------------------------------------------------------------------------------ */
+
+struct object_account *object_account(struct object_table *t, uint64_t context)
+{
+	struct object_account **head = &t->bucket[context % BUCKETS], *a = *head;
+
+	while (a && a->context != context)
+		a = a->next;
+	if (a)
+		return a;
+	a = calloc(1, sizeof(*a));
+	if (!a)
+		return NULL;
+	a->context = context;
+	a->quota[OBJECT_CXL] = a->quota[OBJECT_NVME] = UINT64_MAX;
+	a->next = *head;
+	*head = a;
+	return a;
+}
+
+void object_account_done(struct object_table *t, struct object_account *a)
+{
+	struct object_account **at = &t->bucket[a->context % BUCKETS];
+
+	if (a->objects || a->used[OBJECT_CXL] || a->used[OBJECT_NVME])
+		return;
+	while (*at != a)
+		at = &(*at)->next;
+	*at = a->next;
+	free(a);
+}
+
+int object_room(const struct object_table *t, const struct object_account *a,
+		enum object_tier tier, uint64_t bytes)
+{
+	uint64_t quota = a->quota[tier] < t->most[tier] ? a->quota[tier] : t->most[tier];
+
+	if (bytes > quota || a->used[tier] > quota - bytes)
+		return quota < t->most[tier] ? -EDQUOT : -ENOSPC;
+	return t->used[tier] > t->most[tier] - bytes ? -ENOSPC : 0;
+}
+
+void object_take(struct object_table *t, struct object_account *a, enum object_tier tier,
+		 uint64_t bytes)
+{
+	a->used[tier] += bytes;
+	t->used[tier] += bytes;
+}
+
+void object_give(struct object_table *t, struct object_account *a, enum object_tier tier,
+		 uint64_t bytes)
+{
+	assert(a->used[tier] >= bytes && t->used[tier] >= bytes);
+	a->used[tier] -= bytes;
+	t->used[tier] -= bytes;
+}
+
+/* ---- memory -------------------------------------------------------------------------------- */
+
+void object_coming(struct object_table *t, struct object *o)
+{
+	assert(o->state == OBJECT_STORED);
+	o->state = OBJECT_COMING;
+	list_push_back(&t->coming, &o->link);
+	object_take(t, o->account, OBJECT_CXL, object_charge(o->size));
+}
+
+void object_came(struct object_table *t, struct object *o, int fd)
+{
+	assert(o->state == OBJECT_COMING);
+	list_remove(&o->link);
+	if (fd < 0) {
+		o->state = OBJECT_STORED;
+		object_give(t, o->account, OBJECT_CXL, object_charge(o->size));
+		return;
+	}
+	o->state = OBJECT_RESIDENT;
+	o->fd = fd;
+	t->resident++;
+	list_push_back(&t->leaving[o->priority], &o->link);
+}
+
+void object_touch(struct object_table *t, struct object *o)
+{
+	if (o->state != OBJECT_RESIDENT)
+		return;
+	list_remove(&o->link);
+	list_push_back(&t->leaving[o->priority], &o->link);
+}
+
+int object_drop(struct object_table *t, struct object *o)
+{
+	int fd = o->fd;
+
+	assert(o->state == OBJECT_RESIDENT || o->state == OBJECT_HELD);
+	list_remove(&o->link);
+	object_give(t, o->account, OBJECT_CXL, object_charge(o->size));
+	if (o->state == OBJECT_HELD)
+		o->account->held -= object_charge(o->size);
+	o->state = OBJECT_STORED;
+	o->fd = -1;
+	t->resident--;
+	return fd;
+}
+
+void object_hold(struct object_table *t, struct object *o)
+{
+	assert(o->state == OBJECT_RESIDENT && !o->named);
+	list_remove(&o->link);
+	list_push_back(&t->held, &o->link);
+	o->state = OBJECT_HELD;
+	o->account->held += object_charge(o->size);
+}
+
+struct object *object_victim(const struct object_table *t, const struct object_account *a)
+{
+	for (uint32_t i = 0; i < OBJECT_PRIORITIES; i++)
+		list_each(at, &t->leaving[i]) {
+			struct object *o = list_entry(at, struct object, link);
+
+			if (!a || o->account == a)
+				return o;
+		}
+	return NULL;
+}
+
+/* ---- audit --------------------------------------------------------------------------------- */
+
+struct count {
+	uint64_t objects, resident, used[OBJECT_TIERS];
+};
+
+static void count_one(struct count *n, const struct object *o)
+{
+	n->used[OBJECT_NVME] += o->named ? object_charge(o->size) : 0;
+	n->used[OBJECT_CXL] += o->state != OBJECT_STORED ? object_charge(o->size) : 0;
+	n->objects += o->named;
+	n->resident += o->fd >= 0;
+}
+
+static void count_tree(struct count *n, const struct object *o)
+{
+	for (; o; o = o->right) {
+		count_one(n, o);
+		count_tree(n, o->left);
+	}
+}
+
+static uint64_t differ(const char *what, uint64_t counted, uint64_t kept,
+		       void (*tell)(void *arg, const char *text), void *arg)
+{
+	char text[160];
+
+	if (counted == kept)
+		return 0;
+	snprintf(text, sizeof(text), "objects: %s: %" PRIu64 " counted, %" PRIu64 " in the account",
+		 what, counted, kept);
+	tell(arg, text);
+	return 1;
+}
+
+uint64_t object_audit(const struct object_table *t, const uint64_t extra[OBJECT_TIERS],
+		      void (*tell)(void *arg, const char *what), void *arg)
+{
+	uint64_t objects = 0, wrong = 0, used[OBJECT_TIERS] = { 0, 0 };
+	struct count n = { .used = { extra[OBJECT_CXL], extra[OBJECT_NVME] } };
+
+	count_tree(&n, t->root);
+	list_each(at, &t->held)
+		count_one(&n, list_entry(at, struct object, link));
+	list_each(at, &t->coming)
+		if (!list_entry(at, struct object, link)->named)
+			count_one(&n, list_entry(at, struct object, link));
+	for (size_t i = 0; i < BUCKETS; i++)
+		for (const struct object_account *a = t->bucket[i]; a; a = a->next) {
+			objects += a->objects;
+			used[OBJECT_CXL] += a->used[OBJECT_CXL];
+			used[OBJECT_NVME] += a->used[OBJECT_NVME];
+		}
+	wrong += differ("names", n.objects, t->objects, tell, arg);
+	wrong += differ("names of contexts", objects, t->objects, tell, arg);
+	wrong += differ("versions in memory", n.resident, t->resident, tell, arg);
+	wrong += differ("bytes in CXL", n.used[OBJECT_CXL], t->used[OBJECT_CXL], tell, arg);
+	wrong += differ("bytes in NVMe", n.used[OBJECT_NVME], t->used[OBJECT_NVME], tell, arg);
+	wrong += differ("contexts' bytes in CXL", used[OBJECT_CXL], t->used[OBJECT_CXL], tell, arg);
+	wrong += differ("contexts' bytes in NVMe", used[OBJECT_NVME], t->used[OBJECT_NVME], tell,
+			arg);
+	return wrong;
+}

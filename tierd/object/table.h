@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table of objects: which names a context has, the version behind each, what is charged to
+ * whom, and who leaves memory first. Pure: no system call, no clock.
+ *
+ *   a version   STORED -> COMING -> RESIDENT -> STORED   while a name has it
+ *                 |                    |
+ *                 forgotten            HELD until nobody has its memory open, then forgotten
+ *
+ * Every version of a name is charged to its context in NVMe, and where its bytes are in memory (or
+ * on their way, or held) in CXL: bytes in whole pages and OBJECT_COST for what comes with them.
+ */
+#ifndef TIERD_OBJECT_TABLE_H
+#define TIERD_OBJECT_TABLE_H
+
+#include "libtier/base/list.h"
+#include "tierd/object/record.h"
+
+#define OBJECTS_MAX (1u << 20)
+/* In NVMe: an inode, its place in a folder, a record and half of one that is dead. In CXL: an inode
+ * and a descriptor. */
+#define OBJECT_COST 8192u
+#define OBJECT_PRIORITIES (ABI_OBJECT_PRIORITY_MAX + 1)
+
+enum object_tier { OBJECT_CXL, OBJECT_NVME, OBJECT_TIERS };
+
+enum object_state { OBJECT_STORED, OBJECT_COMING, OBJECT_RESIDENT, OBJECT_HELD };
+
+/* One context's. It is there as long as something is charged. */
+struct object_account {
+	struct object_account *next;
+	uint64_t context; /* uid of the store's catalog */
+	uint64_t used[OBJECT_TIERS], quota[OBJECT_TIERS];
+	uint64_t held; /* of used[OBJECT_CXL]: of versions that no name has any more */
+	uint64_t objects;
+};
+
+/* One version. */
+struct object {
+	struct object *left, *right; /* in the tree of names */
+	uint32_t weight;
+	bool named;
+	enum object_state state;
+	int fd; /* RESIDENT, HELD: its memory; -1 */
+	struct list link; /* RESIDENT: in the order of leaving; else in held or coming */
+	struct object_account *account;
+	uint64_t context, epoch, version, size, mtime_ns, expires_ms;
+	uint32_t mode, priority, shift, chunks;
+	uint32_t *crc;
+	uint32_t name_bytes;
+	char name[];
+};
+
+struct object_table {
+	struct object *root;
+	uint64_t objects; /* that names have */
+	uint64_t resident; /* versions with memory: each is a descriptor */
+	uint64_t used[OBJECT_TIERS], most[OBJECT_TIERS];
+	struct list leaving[OBJECT_PRIORITIES]; /* first: leaves next */
+	struct list held, coming;
+	uint64_t seed;
+	struct object_account *bucket[1024];
+};
+
+/* seed: a number that clients cannot know. */
+void object_table_open(struct object_table *t, const uint64_t most[OBJECT_TIERS], uint64_t seed);
+void object_table_close(struct object_table *t); /* closes no descriptor */
+
+/* What a version of so many bytes is charged in either tier. */
+uint64_t object_charge(uint64_t size);
+
+/* ---- names --------------------------------------------------------------------------------- */
+
+/* A version that nobody knows of yet. NULL: no memory. */
+struct object *object_new(const struct object_record *r);
+/* Of a version that is neither named nor charged. */
+void object_free(struct object *o);
+
+/* The context's version of a name, or NULL. */
+struct object *object_find(const struct object_table *t, uint64_t context, const char *name,
+			   uint32_t bytes);
+/* The first name at or (same = false) behind this one in the order of bytes; NULL: none. */
+struct object *object_next(const struct object_table *t, uint64_t context, const char *name,
+			   uint32_t bytes, bool same);
+
+/*
+ * Give a version its name and charge NVMe. What had the name before is returned, without a name and
+ * without its charge: the caller lets go of it with object_forget.
+ */
+struct object *object_enter(struct object_table *t, struct object_account *a, struct object *o);
+/* Take the name off a version, and its charge in NVMe. */
+void object_leave(struct object_table *t, struct object *o);
+
+/* ---- accounts ------------------------------------------------------------------------------ */
+
+/* Of a context, made if there is none. NULL: no memory. */
+struct object_account *object_account(struct object_table *t, uint64_t context);
+/* Frees it when nothing is charged to it. */
+void object_account_done(struct object_table *t, struct object_account *a);
+
+/* Is there room? -EDQUOT: not within the context's quota, -ENOSPC: not in the tier. */
+int object_room(const struct object_table *t, const struct object_account *a,
+		enum object_tier tier, uint64_t bytes);
+void object_take(struct object_table *t, struct object_account *a, enum object_tier tier,
+		 uint64_t bytes);
+void object_give(struct object_table *t, struct object_account *a, enum object_tier tier,
+		 uint64_t bytes);
+
+/* ---- memory -------------------------------------------------------------------------------- */
+
+/* STORED -> COMING; its CXL charge is taken. */
+void object_coming(struct object_table *t, struct object *o);
+/* COMING -> RESIDENT with this descriptor, or back to STORED (fd < 0) without its charge. */
+void object_came(struct object_table *t, struct object *o, int fd);
+/* It was opened: it leaves last. */
+void object_touch(struct object_table *t, struct object *o);
+/* RESIDENT or HELD -> STORED: returns the descriptor, which the caller closes. */
+int object_drop(struct object_table *t, struct object *o);
+/* RESIDENT, and no name has it any more -> HELD. */
+void object_hold(struct object_table *t, struct object *o);
+/* Who leaves first; only of this account, if one is given. NULL: nobody can. */
+struct object *object_victim(const struct object_table *t, const struct object_account *a);
+
+/*
+ * Recount everything from the versions; tells each disagreement through tell(arg, text) and returns
+ * how many there were. extra[]: charges that the caller knows of (uploads).
+ */
+uint64_t object_audit(const struct object_table *t, const uint64_t extra[OBJECT_TIERS],
+		      void (*tell)(void *arg, const char *what), void *arg);
+
+#endif
