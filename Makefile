@@ -82,10 +82,12 @@ $(error VARIANT=$(VARIANT) is none of: $(VARIANTS))
 endif
 
 LIBS_libtier  = $(CRYPTO_LIBS) $(ISAL_LIBS)
+LIBS_net      = $(SSL_LIBS) $(CURL_LIBS) $(JANSSON_LIBS) $(LIBS_libtier)
 LIBS_tierd    = $(URING_LIBS) $(NUMA_LIBS) $(INIH_LIBS) $(JANSSON_LIBS) $(ZLIB_LIBS) \
                 $(SYSTEMD_LIBS) $(MICROHTTPD_LIBS) $(LIBS_libtier)
 FLAGS += $(URING_CFLAGS) $(NUMA_CFLAGS) $(CRYPTO_CFLAGS) $(ISAL_CFLAGS) $(INIH_CFLAGS) \
-         $(JANSSON_CFLAGS) $(ZLIB_CFLAGS) $(SYSTEMD_CFLAGS) $(MICROHTTPD_CFLAGS) $(CMOCKA_CFLAGS)
+         $(SSL_CFLAGS) $(CURL_CFLAGS) $(JANSSON_CFLAGS) $(ZLIB_CFLAGS) $(SYSTEMD_CFLAGS) \
+         $(MICROHTTPD_CFLAGS) $(CMOCKA_CFLAGS)
 FLAGS += -DTIER_VERSION='"$(VERSION)"' -DTIER_HAVE_SYSTEMD=$(if $(HAVE_SYSTEMD),1,0) \
          -DTIER_HAVE_MICROHTTPD=$(if $(HAVE_MICROHTTPD),1,0)
 
@@ -96,6 +98,7 @@ SRC_core      := $(wildcard tierd/core/*.c tierd/core/*/*.c tierd/policy/*.c)
 SRC_daemon    := $(wildcard tierd/backend/*.c tierd/front/*.c tierd/obs/*.c tierd/*.c)
 SRC_daemon    := $(filter-out tierd/main.c,$(SRC_daemon))
 SRC_tierd     := $(wildcard tierd/main.c)
+SRC_net       := $(wildcard tierd/net/*.c)
 SRC_tierctl   := $(wildcard tierd/ctl/*.c)
 SRC_tierbench := $(wildcard bench/*.c bench/micro/*.c bench/model/*.c bench/trace/*.c \
                    bench/report/*.c bench/replay/*.c bench/space/*.c bench/peers/*.c)

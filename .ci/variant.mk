@@ -18,7 +18,8 @@ define variant
 all_$1 := $$(O)/$1/libbase.a $$(O)/$1/libtier.a \
           $$(if $$(and $$(MAP_libtier),$$(SRC_libtier)),$$(O)/$1/libtier.so) \
           $$(if $$(SRC_core),$$(O)/$1/libcore.a) $$(if $$(SRC_daemon),$$(O)/$1/libdaemon.a) \
-          $$(if $$(SRC_tierd),$$(O)/$1/tierd) $$(if $$(SRC_tierctl),$$(O)/$1/tierctl) \
+          $$(if $$(SRC_tierd),$$(O)/$1/tierd) $$(O)/$1/tierd-net \
+          $$(if $$(SRC_tierctl),$$(O)/$1/tierctl) \
           $$(if $$(SRC_tierbench),$$(O)/$1/tierbench)
 tests_$1 := $$(SRC_tests:%.c=$$(O)/$1/%)
 tsan_tests_$1 := $$(foreach t,$$(tests_$1),$$(if $$(filter test_tsan_%,$$(notdir $$t)),$$t))
@@ -56,6 +57,8 @@ link_$1 = @mkdir -p $$(@D) && echo '  LINK  $$@' && $$(CC_$1) $$(FLAGS) $$(FLAGS
 
 $$(O)/$1/tierd: $$(call objects,$1,$$(SRC_tierd)) $$(daemon_libs_$1)
 	$$(link_$1) $$(LIBS_tierd)
+$$(O)/$1/tierd-net: $$(call objects,$1,$$(SRC_net)) $$(O)/$1/libtier.a
+	$$(link_$1) $$(LIBS_net)
 $$(O)/$1/tierctl: $$(call objects,$1,$$(SRC_tierctl)) $$(O)/$1/libtier.a $$(O)/$1/libcore.a
 	$$(link_$1) $$(JANSSON_LIBS) $$(LIBS_libtier)
 $$(O)/$1/tierbench: $$(call objects,$1,$$(SRC_tierbench)) $$(bench_libs_$1)
@@ -73,14 +76,15 @@ $$(O)/$1/obj/%.o: %.c $$(O)/config.mk .ci/flags.mk
 	@echo '  CC    $$@'
 	@$$(CC_$1) $$(FLAGS) $$(FLAGS_$1) $$(CPPFLAGS) $$(CFLAGS) -MMD -MP -c -o $$@ $$<
 -include $$(patsubst %.o,%.d,$$(call objects,$1,$$(SRC_base) $$(SRC_libtier) $$(SRC_core) \
-         $$(SRC_daemon) $$(SRC_tierd) $$(SRC_tierctl) $$(SRC_tierbench) $$(SRC_testlib) \
-         $$(SRC_tests)))
+         $$(SRC_daemon) $$(SRC_tierd) $$(SRC_net) $$(SRC_tierctl) $$(SRC_tierbench) \
+         $$(SRC_testlib) $$(SRC_tests)))
 
 # What the compiler says of every source, without making code of it.
 .PHONY: syntax-$1
 syntax_$1 := $$(patsubst %.c,$$(O)/$1/syntax/%.ok,$$(SRC_base) $$(SRC_libtier) $$(SRC_core) \
-             $$(SRC_daemon) $$(SRC_tierd) $$(SRC_tierctl) $$(SRC_tierbench) $$(SRC_testlib) \
-             $$(SRC_tests) $$(wildcard tests/sim/*.c tests/nth/*.c tests/integration/crash*.c))
+             $$(SRC_daemon) $$(SRC_tierd) $$(SRC_net) $$(SRC_tierctl) $$(SRC_tierbench) \
+             $$(SRC_testlib) $$(SRC_tests) $$(wildcard tests/sim/*.c tests/nth/*.c) \
+             $$(wildcard tests/integration/crash*.c bench/hosts/*.c))
 syntax-$1: $$(syntax_$1)
 $$(O)/$1/syntax/%.ok: %.c $$(O)/config.mk .ci/flags.mk
 	@mkdir -p $$(@D)

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "libtier/abi/disk.h"
+#include "libtier/abi/net.h"
 #include "libtier/abi/ring.h"
 #include "libtier/abi/tier_mem.h"
 #include "libtier/abi/wire.h"
@@ -83,3 +84,17 @@ SIZE(wire_done, 64);
 SIZE(wire_admin, 48);
 SIZE(wire_text, 24);
 SIZE(wire_error, 256);
+
+SIZE(net_header, 16);
+SIZE(net_hello, 128);
+SIZE(net_probe, 72);
+SIZE(net_found, 48);
+SIZE(net_ask, 80);
+AT(net_ask, wait_ns, 64);
+SIZE(net_grant, 56);
+SIZE(net_pages, 40);
+SIZE(net_word, 32);
+SIZE(net_want, 128);
+SIZE(net_placed, 288);
+SIZE(net_admin, 176);
+SIZE(net_text, 24);

@@ -83,7 +83,11 @@ context show
 context create
 context remove
 context epoch
+context share
+context unshare
 block locate
+hosts forget
+hosts
 quota show
 quota set
 pin list

@@ -49,9 +49,10 @@ _tierctl() {
 	esac
 	if [ -z "$list" ]; then
 		case "${words[*]}" in
-		'') list='status stat top context block pin quota evict drain check requests clients
+		'') list='status stat top context block pin quota evict drain check requests clients hosts
 			--socket --json --help --version' ;;
-		context) list='list show create remove epoch' ;;
+		context) list='list show create remove epoch share unshare' ;;
+		hosts) list=forget ;;
 		block) list=locate ;;
 		pin) list=list ;;
 		quota) list='show set' ;;
