@@ -7,6 +7,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <openssl/err.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -50,7 +51,10 @@ static int judge(const struct conn *c, ssize_t n, short events, uint64_t deadlin
 
 static int judge_tls(const struct conn *c, int rc, uint64_t deadline_ns)
 {
-	switch (SSL_get_error(c->ssl, rc)) {
+	int why = SSL_get_error(c->ssl, rc);
+
+	ERR_clear_error(); /* the thread's queue: the next look is at what comes next */
+	switch (why) {
 	case SSL_ERROR_WANT_READ:
 		return wait_for(c->fd, c->stop, POLLIN, deadline_ns);
 	case SSL_ERROR_WANT_WRITE:
@@ -104,7 +108,7 @@ static int tls_read(struct conn *c, const struct iovec *iov, uint64_t deadline_n
 /* Pass over n bytes of a batch. */
 static void advance(struct iovec *iov, uint32_t *first, size_t n)
 {
-	while (n >= iov[*first].iov_len && n) {
+	while (n && n >= iov[*first].iov_len) {
 		n -= iov[*first].iov_len;
 		(*first)++;
 	}
@@ -217,6 +221,8 @@ SSL_CTX *conn_tls(const char *folder, char *text, size_t text_bytes)
 	    SSL_CTX_use_certificate_chain_file(tls, cert) == 1 &&
 	    SSL_CTX_use_PrivateKey_file(tls, key, SSL_FILETYPE_PEM) == 1 &&
 	    SSL_CTX_check_private_key(tls)) {
+		/* Who hangs up without a word is gone: messages have their lengths. */
+		SSL_CTX_set_options(tls, SSL_OP_IGNORE_UNEXPECTED_EOF);
 		SSL_CTX_set_verify(tls, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
 		/* Connections are kept: resuming one is not worth a ticket. */
 		SSL_CTX_set_num_tickets(tls, 0);
