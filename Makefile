@@ -98,6 +98,7 @@ SRC_core      := $(wildcard tierd/core/*.c tierd/core/*/*.c tierd/policy/*.c)
 SRC_daemon    := $(wildcard tierd/backend/*.c tierd/front/*.c tierd/obs/*.c tierd/*.c)
 SRC_daemon    := $(filter-out tierd/main.c,$(SRC_daemon))
 SRC_tierd     := $(wildcard tierd/main.c)
+SRC_proto     := $(wildcard tierd/net/proto*.c)
 SRC_net       := $(wildcard tierd/net/*.c)
 SRC_tierctl   := $(wildcard tierd/ctl/*.c)
 SRC_tierbench := $(wildcard bench/*.c bench/micro/*.c bench/model/*.c bench/trace/*.c \
@@ -123,7 +124,8 @@ CHECK = $(if $(TESTS),$(foreach t,$(TESTS),$(filter %/$t %/$t.sh,$1)),$1)
 # They sleep, or wait for the disk or for a second to pass, for half of their time or more.
 WAITING := crash-kills test_libtier_wait test_front_life test_tierctl test_libtier_edges \
            test_api_foresight test_front_ring test_libtier_attach test_api_pressure test_api_death \
-           test_tsan_lease sim-stops test_backend_nvme_file test_base_log test_store_repair
+           test_tsan_lease sim-stops test_backend_nvme_file test_base_log test_store_repair \
+           hosts hosts_faults
 
 # Each file is compiled as often as something is shown by it: what is installed (plain), what the
 # tests run (asan, and tsan for some), what clang says of all of it. Long programs start first, or

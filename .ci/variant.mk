@@ -8,7 +8,8 @@ objects = $(patsubst %.c,$(O)/$1/obj/%.o,$2)
 
 # What a test links, in one group because the archives need each other. On the command line,
 # TEST_LIBS='libcore.a libbase.a' builds one test while another folder does not compile.
-TEST_LIBS ?= $(if $(SRC_daemon),libdaemon.a) $(if $(SRC_core),libcore.a) libtier.a libbase.a
+TEST_LIBS ?= libproto.a $(if $(SRC_daemon),libdaemon.a) $(if $(SRC_core),libcore.a) \
+             libtier.a libbase.a
 
 # What the tests of the lock-free parts link beside the library: `make test` compiles a variant for
 # them alone, in which no more than this of core and daemon is needed.
@@ -36,6 +37,7 @@ $$(O)/$1/libbase.a:   $$(call objects,$1,$$(SRC_base))
 $$(O)/$1/libtier.a:   $$(call objects,$1,$$(SRC_libtier) $$(SRC_base))
 $$(O)/$1/libcore.a:   $$(call objects,$1,$$(SRC_core))
 $$(O)/$1/libdaemon.a: $$(call objects,$1,$$(SRC_daemon))
+$$(O)/$1/libproto.a:  $$(call objects,$1,$$(SRC_proto))
 $$(O)/$1/lib%.a:
 	@mkdir -p $$(@D)
 	@rm -f $$@

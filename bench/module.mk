@@ -16,7 +16,11 @@ $(foreach v,plain asan tsan,$(eval $(call hosts_variant,$v)))
 test-run: $(O)/plain/hosts-kv $(if $(HAVE_ASAN),$(O)/asan/hosts-kv)
 check: $(O)/$(VARIANT)/hosts-kv
 
-.PHONY: hosts-demo setup-hosts
+ROUNDS ?= 10
+.PHONY: hosts-demo hosts-test setup-hosts
+hosts-test: all-plain $(O)/plain/hosts-kv ## peers that lie, fall silent or die, ROUNDS=10 times
+	@ROUNDS=$(ROUNDS) $(RUN) --timeout 3000 $(O)/plain:tests/integration/hosts_faults.sh
+
 hosts-demo: setup setup-hosts ##  two hosts in network namespaces: what one put, the other reads
 	@$(MAKE) all $(O)/plain/hosts-kv VARIANT=plain
 	@BUILD=$(O)/plain bench/hosts/demo

@@ -191,13 +191,16 @@ static const char *status_name(uint32_t status)
 static void tell_json(const struct kv *kv, const struct tier_hosts *where,
 		      const struct tier_hosts *came, uint64_t took_ns, int64_t bytes)
 {
+	uint64_t given_ns = kv->deadline_ms * NS_PER_MS;
+
 	printf("{\"prompt\": %" PRIu64 ", \"blocks\": %u, \"located\": %u, \"host\": \"%s\", "
 	       "\"estimate_ns\": %" PRIu64 ", \"local\": %u, \"usable\": %u, \"status\": \"%s\", "
 	       "\"bytes\": %" PRIu64 ", \"first_ns\": %" PRIu64 ", \"took_ns\": %" PRIu64 ", "
-	       "\"compute_ns\": %" PRIu64 ", \"compared\": %" PRId64 "}\n",
+	       "\"compute_ns\": %" PRIu64 ", \"late_ns\": %" PRIu64
+	       ", \"compared\": %" PRId64 "}\n",
 	       kv->prompt, kv->blocks, where->usable, where->host, where->all_ns, came->local,
 	       came->usable, status_name(came->status), came->bytes, came->first_ns, took_ns,
-	       came->compute_ns, bytes);
+	       came->compute_ns, took_ns > given_ns ? took_ns - given_ns : 0, bytes);
 }
 
 static void tell(const struct kv *kv, const struct tier_hosts *where,
