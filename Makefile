@@ -82,10 +82,12 @@ $(error VARIANT=$(VARIANT) is none of: $(VARIANTS))
 endif
 
 LIBS_libtier  = $(CRYPTO_LIBS) $(ISAL_LIBS)
+LIBS_net      = $(SSL_LIBS) $(CURL_LIBS) $(JANSSON_LIBS) $(LIBS_libtier)
 LIBS_tierd    = $(URING_LIBS) $(NUMA_LIBS) $(INIH_LIBS) $(JANSSON_LIBS) $(ZLIB_LIBS) \
                 $(SYSTEMD_LIBS) $(MICROHTTPD_LIBS) $(LIBS_libtier)
 FLAGS += $(URING_CFLAGS) $(NUMA_CFLAGS) $(CRYPTO_CFLAGS) $(ISAL_CFLAGS) $(INIH_CFLAGS) \
-         $(JANSSON_CFLAGS) $(ZLIB_CFLAGS) $(SYSTEMD_CFLAGS) $(MICROHTTPD_CFLAGS) $(CMOCKA_CFLAGS)
+         $(SSL_CFLAGS) $(CURL_CFLAGS) $(JANSSON_CFLAGS) $(ZLIB_CFLAGS) $(SYSTEMD_CFLAGS) \
+         $(MICROHTTPD_CFLAGS) $(CMOCKA_CFLAGS)
 FLAGS += -DTIER_VERSION='"$(VERSION)"' -DTIER_HAVE_SYSTEMD=$(if $(HAVE_SYSTEMD),1,0) \
          -DTIER_HAVE_MICROHTTPD=$(if $(HAVE_MICROHTTPD),1,0)
 
@@ -100,6 +102,8 @@ SRC_tierd     := $(wildcard tierd/main.c)
 SRC_tier      := libtier/shim/run.c
 SRC_shim      := $(filter-out $(SRC_tier),$(wildcard libtier/shim/*.c)) libtier/src/socket.c \
                  libtier/src/error.c
+SRC_proto     := $(wildcard tierd/net/proto*.c)
+SRC_net       := $(wildcard tierd/net/*.c)
 SRC_tierctl   := $(wildcard tierd/ctl/*.c)
 SRC_tierbench := $(wildcard bench/*.c bench/micro/*.c bench/model/*.c bench/trace/*.c \
                    bench/report/*.c bench/replay/*.c bench/space/*.c bench/peers/*.c)
@@ -133,7 +137,8 @@ CHECK = $(if $(TESTS),$(foreach t,$(TESTS),$(filter %/$t %/$t.sh,$1)),$1)
 # They sleep, or wait for the disk or for a second to pass, for half of their time or more.
 WAITING := crash-kills test_libtier_wait test_front_life test_tierctl test_libtier_edges \
            test_api_foresight test_front_ring test_libtier_attach test_api_pressure test_api_death \
-           test_tsan_lease sim-stops test_backend_nvme_file test_base_log test_store_repair
+           test_tsan_lease sim-stops test_backend_nvme_file test_base_log test_store_repair \
+           hosts hosts_faults
 
 # Each file is compiled as often as something is shown by it: what is installed (plain), what the
 # tests run (asan, and tsan for some), what clang says of all of it. Long programs start first, or

@@ -17,6 +17,7 @@ MAN_PAGES := $(filter-out %/tierbench.1,$(wildcard docs/man/*.[1-8]))
 
 INSTALL_LIST := \
 	$(if $(SRC_tierd),755:$P/tierd:$(BINDIR)/tierd) \
+	755:$P/tierd-net:$(BINDIR)/tierd-net \
 	$(if $(SRC_tierctl),755:$P/tierctl:$(BINDIR)/tierctl) \
 	$(if $(MAP_libtier),755:$P/libtier.so.$(SOMAJOR):$(LIBDIR)/libtier.so.$(VERSION)) \
 	755:$P/tier:$(BINDIR)/tier \
@@ -24,6 +25,7 @@ INSTALL_LIST := \
 	644:$(O)/install/libtier.a:$(LIBDIR)/libtier.a \
 	$(if $(wildcard libtier/include/tier.h),644:libtier/include/tier.h:$(INCLUDEDIR)/tier.h) \
 	644:libtier/include/tier_object.h:$(INCLUDEDIR)/tier_object.h \
+	644:libtier/include/tier_hosts.h:$(INCLUDEDIR)/tier_hosts.h \
 	644:$(O)/install/libtier.pc:$(LIBDIR)/pkgconfig/libtier.pc \
 	644:$(O)/install/tierd.service:$(UNITDIR)/tierd.service \
 	644:tierd/tierd.sysusers:$(SYSUSERSDIR)/tierd.conf \

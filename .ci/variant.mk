@@ -8,7 +8,8 @@ objects = $(patsubst %.c,$(O)/$1/obj/%.o,$2)
 
 # What a test links, in one group because the archives need each other. On the command line,
 # TEST_LIBS='libcore.a libbase.a' builds one test while another folder does not compile.
-TEST_LIBS ?= $(if $(SRC_daemon),libdaemon.a) $(if $(SRC_core),libcore.a) libtier.a libbase.a
+TEST_LIBS ?= libproto.a $(if $(SRC_daemon),libdaemon.a) $(if $(SRC_core),libcore.a) \
+             libtier.a libbase.a
 
 # What the tests of the lock-free parts link beside the library: `make test` compiles a variant for
 # them alone, in which no more than this of core and daemon is needed.
@@ -19,7 +20,8 @@ all_$1 := $$(O)/$1/libbase.a $$(O)/$1/libtier.a \
           $$(if $$(and $$(MAP_libtier),$$(SRC_libtier)),$$(O)/$1/libtier.so) \
           $$(O)/$1/libtier-preload.so $$(O)/$1/tier \
           $$(if $$(SRC_core),$$(O)/$1/libcore.a) $$(if $$(SRC_daemon),$$(O)/$1/libdaemon.a) \
-          $$(if $$(SRC_tierd),$$(O)/$1/tierd) $$(if $$(SRC_tierctl),$$(O)/$1/tierctl) \
+          $$(if $$(SRC_tierd),$$(O)/$1/tierd) $$(O)/$1/tierd-net \
+          $$(if $$(SRC_tierctl),$$(O)/$1/tierctl) \
           $$(if $$(SRC_tierbench),$$(O)/$1/tierbench)
 tests_$1 := $$(SRC_tests:%.c=$$(O)/$1/%)
 tsan_tests_$1 := $$(foreach t,$$(tests_$1),$$(if $$(filter test_tsan_%,$$(notdir $$t)),$$t))
@@ -36,6 +38,7 @@ $$(O)/$1/libbase.a:   $$(call objects,$1,$$(SRC_base))
 $$(O)/$1/libtier.a:   $$(call objects,$1,$$(SRC_libtier) $$(SRC_base))
 $$(O)/$1/libcore.a:   $$(call objects,$1,$$(SRC_core))
 $$(O)/$1/libdaemon.a: $$(call objects,$1,$$(SRC_daemon))
+$$(O)/$1/libproto.a:  $$(call objects,$1,$$(SRC_proto))
 $$(O)/$1/lib%.a:
 	@mkdir -p $$(@D)
 	@rm -f $$@
@@ -72,6 +75,8 @@ link_$1 = @mkdir -p $$(@D) && echo '  LINK  $$@' && $$(CC_$1) $$(FLAGS) $$(FLAGS
 
 $$(O)/$1/tierd: $$(call objects,$1,$$(SRC_tierd)) $$(daemon_libs_$1)
 	$$(link_$1) $$(LIBS_tierd)
+$$(O)/$1/tierd-net: $$(call objects,$1,$$(SRC_net)) $$(O)/$1/libtier.a
+	$$(link_$1) $$(LIBS_net)
 $$(O)/$1/tierctl: $$(call objects,$1,$$(SRC_tierctl)) $$(O)/$1/libtier.a $$(O)/$1/libcore.a
 	$$(link_$1) $$(JANSSON_LIBS) $$(LIBS_libtier)
 $$(O)/$1/tierbench: $$(call objects,$1,$$(SRC_tierbench)) $$(bench_libs_$1)
@@ -89,15 +94,15 @@ $$(O)/$1/obj/%.o: %.c $$(O)/config.mk .ci/flags.mk
 	@echo '  CC    $$@'
 	@$$(CC_$1) $$(FLAGS) $$(FLAGS_$1) $$(CPPFLAGS) $$(CFLAGS) -MMD -MP -c -o $$@ $$<
 -include $$(patsubst %.o,%.d,$$(call objects,$1,$$(SRC_base) $$(SRC_libtier) $$(SRC_core) \
-         $$(SRC_daemon) $$(SRC_tierd) $$(SRC_tierctl) $$(SRC_tierbench) $$(SRC_testlib) \
-         $$(SRC_tier) $$(SRC_tests)))
+         $$(SRC_daemon) $$(SRC_tierd) $$(SRC_net) $$(SRC_tierctl) $$(SRC_tierbench) \
+         $$(SRC_testlib) $$(SRC_tier) $$(SRC_tests)))
 
 # What the compiler says of every source, without making code of it.
 .PHONY: syntax-$1
 syntax_$1 := $$(patsubst %.c,$$(O)/$1/syntax/%.ok,$$(SRC_base) $$(SRC_libtier) $$(SRC_core) \
-             $$(SRC_daemon) $$(SRC_tierd) $$(SRC_tierctl) $$(SRC_tierbench) $$(SRC_testlib) \
-             $$(SRC_tests) $$(wildcard tests/sim/*.c tests/nth/*.c tests/integration/crash*.c) \
-             $$(wildcard libtier/connect/*/*.c))
+             $$(SRC_daemon) $$(SRC_tierd) $$(SRC_net) $$(SRC_tierctl) $$(SRC_tierbench) \
+             $$(SRC_testlib) $$(SRC_tests) $$(wildcard tests/sim/*.c tests/nth/*.c) \
+             $$(wildcard tests/integration/crash*.c bench/hosts/*.c libtier/connect/*/*.c))
 syntax-$1: $$(syntax_$1)
 $$(O)/$1/syntax/%.ok: %.c $$(O)/config.mk .ci/flags.mk
 	@mkdir -p $$(@D)

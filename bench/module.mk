@@ -4,3 +4,26 @@
 .PHONY: setup-peers
 setup-peers: ## install what `make bench ONLY=peers` measures beside tier; starts no service
 	@O=$(O) bench/peers/setup
+
+# Several hosts on this one (bench/hosts).
+define hosts_variant
+$$(O)/$1/hosts-kv: $$(call objects,$1,bench/hosts/kv.c) $$(O)/$1/libtier.a $$(O)/$1/libbase.a
+	$$(link_$1) $$(LIBS_libtier)
+-include $$(O)/$1/obj/bench/hosts/kv.d
+endef
+$(foreach v,plain asan tsan,$(eval $(call hosts_variant,$v)))
+
+test-run: $(O)/plain/hosts-kv $(if $(HAVE_ASAN),$(O)/asan/hosts-kv)
+check: $(O)/$(VARIANT)/hosts-kv
+
+ROUNDS ?= 10
+.PHONY: hosts-demo hosts-test setup-hosts
+hosts-test: all-plain $(O)/plain/hosts-kv ## peers that lie, fall silent or die, ROUNDS=10 times
+	@ROUNDS=$(ROUNDS) $(RUN) --timeout 3000 $(O)/plain:tests/integration/hosts_faults.sh
+
+hosts-demo: setup setup-hosts ##  two hosts in network namespaces: what one put, the other reads
+	@$(MAKE) all $(O)/plain/hosts-kv VARIANT=plain
+	@BUILD=$(O)/plain bench/hosts/demo
+
+setup-hosts: ## install etcd and ip for make hosts-demo; starts no service
+	@O=$(O) bench/hosts/setup

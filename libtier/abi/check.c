@@ -7,6 +7,7 @@
 
 #include "libtier/abi/disk.h"
 #include "libtier/abi/object.h"
+#include "libtier/abi/net.h"
 #include "libtier/abi/ring.h"
 #include "libtier/abi/tier_mem.h"
 #include "libtier/abi/wire.h"
@@ -96,3 +97,16 @@ AT(disk_object, store_id, 24);
 AT(disk_object, mode, 88);
 _Static_assert(sizeof(struct disk_object) + 2 * ABI_OBJECT_NAME_BYTES +
 		       4 * DISK_OBJECT_CHUNKS_MAX <= DISK_OBJECT_RECORD_MAX, "records fit");
+SIZE(net_header, 16);
+SIZE(net_hello, 128);
+SIZE(net_probe, 72);
+SIZE(net_found, 48);
+SIZE(net_ask, 80);
+AT(net_ask, wait_ns, 64);
+SIZE(net_grant, 56);
+SIZE(net_pages, 40);
+SIZE(net_word, 32);
+SIZE(net_want, 128);
+SIZE(net_placed, 288);
+SIZE(net_admin, 176);
+SIZE(net_text, 24);

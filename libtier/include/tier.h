@@ -796,5 +796,5 @@ int tier_admin(tier *t, const char *verb, const char *args, char **reply);
 #ifdef __cplusplus
 }
 #endif
-
+#include <tier_hosts.h>
 #endif

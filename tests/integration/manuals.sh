@@ -28,7 +28,8 @@ each_in() {
 	done
 }
 
-for name in tierd:docs/man/tierd.8 tierctl:docs/man/tierctl.1 tierbench:docs/man/tierbench.1; do
+for name in tierd:docs/man/tierd.8 tierctl:docs/man/tierctl.1 tierbench:docs/man/tierbench.1 \
+	tierd-net:docs/man/tierd-net.8; do
 	program=${name%%:*} manual=$(plain "${name#*:}")
 	help=$("$BUILD/$program" --help)
 	# Options of a verb stand in a table of its own.
@@ -51,13 +52,14 @@ sample=$(sed -nE 's/^#?([a-z][a-z_.]*) = .*/\1/p' tierd/tierd.conf | sort -u)
 
 # Verbs and workloads.
 manual=$(sed -E 's/^\.[A-Z]+ "?//' docs/man/tierctl.1)
+second='list|show|create|remove|epoch|share|unshare|locate|set|forget|get|put'
 while read -r verb; do
 	grep -qE "^$verb( |\"|$)" <<<"$manual" || wrong "tierctl $verb is not in its manual"
 	for word in $verb; do
 		grep -qw -- "$word" tierd/ctl/tierctl.bash || wrong "$word is not completed"
 	done
 done < <("$BUILD/tierctl" --help |
-	sed -nE 's/^  ([a-z]+( (list|show|create|remove|epoch|locate|set|get|put))?).*/\1/p')
+	sed -nE 's/^  ([a-z]+( ('"$second"'))?).*/\1/p')
 each_in 'not in the manual of tierbench' "$(plain docs/man/tierbench.1)" \
 	< <("$BUILD/tierbench" --help | sed -nE '/^Measures/,/^$/s/^  ([a-z]+) .*/\1/p')
 exit "$status"

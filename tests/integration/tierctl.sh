@@ -83,12 +83,16 @@ context show
 context create
 context remove
 context epoch
+context share
+context unshare
 block locate
 object list
 object show
 object get
 object put
 object remove
+hosts forget
+hosts
 quota show
 quota set
 pin list

@@ -50,9 +50,10 @@ _tierctl() {
 	if [ -z "$list" ]; then
 		case "${words[*]}" in
 		'') list='status stat top context block object pin quota evict drain check doctor
-			requests clients
+			requests clients hosts
 			--socket --json --help --version' ;;
-		context) list='list show create remove epoch' ;;
+		context) list='list show create remove epoch share unshare' ;;
+		hosts) list=forget ;;
 		block) list=locate ;;
 		object) list='list show get put remove' ;;
 		pin) list=list ;;

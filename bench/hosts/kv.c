@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hosts-kv: an engine's part in the demonstration and the tests of several hosts. Puts prompts made
+ * by a generator, reads them elsewhere (locate, pull, every byte compared with the generator).
+ *
+ *   hosts-kv [--preset NAME] put CONTEXT PROMPT BLOCKS    (0: the context alone)
+ *   hosts-kv [--deadline MS] [--token-us US] [--stated-us US] [--expect BLOCKS] [--json]
+ *            read CONTEXT PROMPT BLOCKS
+ *
+ * --token-us: what computing a token costs, by which is decided; --stated-us: only shown beside.
+ * Exit status: 0 done, 1 wrong bytes, a refusal, or not what is expected, 2 usage.
+ */
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tier.h>
+
+#include "libtier/base/time.h"
+#include "libtier/base/units.h"
+
+#define PAGES_AT_ONCE 128u
+
+struct kv {
+	tier *t;
+	tier_context *c;
+	const tier_geometry *g;
+	uint64_t prompt;
+	uint32_t blocks, tokens;
+	tier_key *key;
+	uint64_t deadline_ms, token_ns, stated_us;
+	int64_t expect; /* negative: whatever there is */
+	bool json;
+};
+
+/* ---- the generator ------------------------------------------------------------------------- */
+
+/* The first word of a page; each word is the one before plus an odd constant. */
+static uint64_t page_start(const struct kv *kv, uint32_t block, uint32_t page)
+{
+	uint64_t x = kv->prompt * UINT64_C(0x9e3779b97f4a7c15) + ((uint64_t)block << 20) + page;
+
+	x ^= x >> 31;
+	x *= UINT64_C(0xbf58476d1ce4e5b9);
+	return x ^ x >> 27;
+}
+
+#define STEP UINT64_C(0x94d049bb133111eb)
+
+static void generate(const struct kv *kv, uint64_t *to, uint32_t block, uint32_t page,
+		     uint32_t bytes)
+{
+	uint64_t word = page_start(kv, block, page);
+
+	for (uint32_t i = 0; i < bytes / 8; i++, word += STEP)
+		to[i] = word;
+}
+
+static bool right(const struct kv *kv, const uint64_t *from, uint32_t block, uint32_t page,
+		  uint32_t bytes)
+{
+	uint64_t word = page_start(kv, block, page), wrong = 0;
+
+	for (uint32_t i = 0; i < bytes / 8; i++, word += STEP)
+		wrong |= from[i] ^ word;
+	return !wrong;
+}
+
+static int make_keys(struct kv *kv)
+{
+	size_t count = (size_t)kv->blocks * kv->tokens;
+	uint32_t *token = calloc(count, sizeof(*token));
+	int rc;
+
+	kv->key = calloc(kv->blocks + 1, sizeof(*kv->key));
+	if (!token || !kv->key || !count) {
+		free(token);
+		return count ? -1 : 0;
+	}
+	for (size_t i = 0; i < count; i++)
+		token[i] = (uint32_t)(kv->prompt * 7919 + i);
+	rc = tier_key_chain(kv->key, NULL, NULL, token, count, kv->tokens);
+	free(token);
+	return rc;
+}
+
+/* ---- put ----------------------------------------------------------------------------------- */
+
+static void fill(const struct kv *kv, uint8_t *to, uint32_t block)
+{
+	struct tier_part part;
+
+	for (uint32_t i = 0; tier_geometry_part(kv->g, i, &part) == 0; i++)
+		for (uint32_t page = 0; page < part.layers * part.groups; page++) {
+			generate(kv, (void *)to, block, part.page_base + page, part.page_bytes);
+			to += part.page_stride;
+		}
+}
+
+static int put(struct kv *kv)
+{
+	uint8_t *bytes = calloc(1, tier_geometry_block_bytes(kv->g));
+
+	for (uint32_t i = 0; bytes && i < kv->blocks; i++) {
+		struct tier_put_options o = { .size = sizeof(o), .depth = i };
+
+		o.parent = i ? &kv->key[i - 1] : NULL;
+		fill(kv, bytes, i);
+		if (tier_put_copy(kv->c, &kv->key[i], 1, bytes, &o) != 1) {
+			fprintf(stderr, "hosts-kv: put: %s\n", tier_error_text());
+			free(bytes);
+			return 1;
+		}
+	}
+	free(bytes);
+	return 0;
+}
+
+/* ---- read ---------------------------------------------------------------------------------- */
+
+static uint32_t part_bytes(const struct kv *kv, uint32_t page)
+{
+	struct tier_part part;
+
+	for (uint32_t i = 0; tier_geometry_part(kv->g, i, &part) == 0; i++)
+		if (page - part.page_base < part.layers * part.groups)
+			return part.page_bytes;
+	return 0;
+}
+
+/* Some pages of one block, read in place; how many bytes were right, or -1. */
+static int64_t compare_pages(struct kv *kv, tier_reader *r, struct tier_page *page, uint32_t count,
+			     uint32_t block)
+{
+	struct tier_lease lease[PAGES_AT_ONCE];
+	int64_t bytes = 0;
+
+	if (tier_read_pages(r, kv->c, page, count, 0, lease) != (int64_t)count) {
+		fprintf(stderr, "hosts-kv: block %u: %s\n", block, tier_error_text());
+		tier_release_many(r, lease, count);
+		return -1;
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		if (lease[i].bytes != part_bytes(kv, page[i].page) ||
+		    !right(kv, lease[i].data, block, page[i].page, lease[i].bytes)) {
+			fprintf(stderr, "hosts-kv: WRONG BYTES: prompt %" PRIu64
+				" block %u page %u\n", kv->prompt, block, page[i].page);
+			bytes = -1;
+			break;
+		}
+		bytes += lease[i].bytes;
+	}
+	tier_release_many(r, lease, count);
+	return bytes;
+}
+
+/* Every byte of the usable blocks. */
+static int64_t compare(struct kv *kv, uint32_t usable)
+{
+	struct tier_found *found = calloc(kv->blocks, sizeof(*found));
+	uint32_t pages = tier_geometry_pages(kv->g);
+	struct tier_page page[PAGES_AT_ONCE];
+	tier_reader *r = NULL;
+	int64_t bytes = 0, n;
+
+	if (!found || tier_reader_open(kv->t, &r) ||
+	    tier_match(kv->c, kv->key, kv->blocks, found) < (int64_t)usable)
+		bytes = -1;
+	for (uint32_t i = 0; bytes >= 0 && i < usable * pages;) {
+		uint32_t block = i / pages, count = 0;
+
+		for (; i / pages == block && count < PAGES_AT_ONCE; i++)
+			page[count++] = (struct tier_page){ found[block].block, i % pages };
+		n = compare_pages(kv, r, page, count, block);
+		bytes = n < 0 ? -1 : bytes + n;
+	}
+	tier_reader_close(r);
+	free(found);
+	return bytes;
+}
+
+static const char *status_name(uint32_t status)
+{
+	static const char *const name[] = { "ready", "late", "missed", "dropped" };
+
+	return status < 4 ? name[status] : "?";
+}
+
+static void tell_json(const struct kv *kv, const struct tier_hosts *where,
+		      const struct tier_hosts *came, uint64_t took_ns, int64_t bytes)
+{
+	uint64_t given_ns = kv->deadline_ms * NS_PER_MS;
+
+	printf("{\"prompt\": %" PRIu64 ", \"blocks\": %u, \"located\": %u, \"host\": \"%s\", "
+	       "\"estimate_ns\": %" PRIu64 ", \"local\": %u, \"usable\": %u, \"status\": \"%s\", "
+	       "\"bytes\": %" PRIu64 ", \"first_ns\": %" PRIu64 ", \"took_ns\": %" PRIu64 ", "
+	       "\"compute_ns\": %" PRIu64 ", \"late_ns\": %" PRIu64
+	       ", \"compared\": %" PRId64 "}\n",
+	       kv->prompt, kv->blocks, where->usable, where->host, where->all_ns, came->local,
+	       came->usable, status_name(came->status), came->bytes, came->first_ns, took_ns,
+	       came->compute_ns, took_ns > given_ns ? took_ns - given_ns : 0, bytes);
+}
+
+static void tell(const struct kv *kv, const struct tier_hosts *where,
+		 const struct tier_hosts *came, uint64_t took_ns, int64_t bytes)
+{
+	char a[UNITS_TEXT_BYTES], b[UNITS_TEXT_BYTES], c[UNITS_TEXT_BYTES], d[UNITS_TEXT_BYTES];
+	uint64_t compute_ns;
+
+	printf("prompt %-3" PRIu64 " %u of %u blocks here, ", kv->prompt, came->local, kv->blocks);
+	if (*where->host)
+		printf("%u on %s;", where->usable, where->host);
+	else
+		printf(came->local == kv->blocks ? "all of them;" :
+						   "no more elsewhere (asked %u, answered %u);",
+		       where->hosts, where->answered);
+	if (came->bytes)
+		printf(" %s in %s, %s; first layer %s;", units_print_bytes(a, came->bytes),
+		       units_print_ns(b, took_ns),
+		       units_print_rate(c, (double)came->bytes * 1e9 / (double)took_ns),
+		       units_print_ns(d, came->first_ns));
+	else
+		printf(" %s after %s;", status_name(came->status), units_print_ns(a, took_ns));
+	compute_ns = (kv->stated_us ? kv->stated_us * NS_PER_US : kv->token_ns) * kv->tokens *
+		     (came->usable - came->local);
+	if (compute_ns && came->bytes)
+		printf(" computing: %s, %.1fx;", units_print_ns(a, compute_ns),
+		       (double)compute_ns / (double)took_ns);
+	printf(" %s compared, all right\n", units_print_bytes(a, (uint64_t)bytes));
+}
+
+static int read_prompt(struct kv *kv)
+{
+	struct tier_hosts_options o = { .size = sizeof(o), .token_ns = kv->token_ns };
+	struct tier_hosts where = { .size = sizeof(where) }, came = { .size = sizeof(came) };
+	uint64_t begun_ns, took_ns;
+	int64_t usable, bytes;
+
+	begun_ns = time_now_ns();
+	o.deadline_ns = begun_ns + kv->deadline_ms * NS_PER_MS;
+	usable = tier_locate(kv->c, kv->key, kv->blocks, &o, &where);
+	if (usable >= 0)
+		usable = tier_pull(kv->c, kv->key, kv->blocks, &o, &came);
+	took_ns = time_now_ns() - begun_ns;
+	if (usable < 0) {
+		fprintf(stderr, "hosts-kv: %s\n", tier_error_text());
+		return 1;
+	}
+	bytes = compare(kv, (uint32_t)usable);
+	if (bytes < 0)
+		return 1;
+	(kv->json ? tell_json : tell)(kv, &where, &came, took_ns, bytes);
+	if (kv->expect < 0 || kv->expect == usable)
+		return 0;
+	fprintf(stderr, "hosts-kv: %" PRId64 " blocks, not %" PRId64 "\n", usable, kv->expect);
+	return 1;
+}
+
+/* ---- command ------------------------------------------------------------------------------- */
+
+static int open_context(struct kv *kv, const char *name, const char *preset)
+{
+	tier_geometry *g = NULL;
+	int rc = tier_connect(&kv->t, NULL);
+
+	if (rc == 0)
+		rc = tier_geometry_preset(&g, preset);
+	if (rc == 0)
+		rc = tier_context_create(kv->t, name, g, NULL, &kv->c);
+	tier_geometry_free(g);
+	if (rc) {
+		fprintf(stderr, "hosts-kv: %s\n", tier_error_text());
+		return 1;
+	}
+	kv->g = tier_context_geometry(kv->c);
+	kv->tokens = tier_geometry_block_tokens(kv->g);
+	return make_keys(kv) ? 1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "preset", 1, NULL, 'p' },    { "deadline", 1, NULL, 'd' },
+		{ "token-us", 1, NULL, 't' },  { "token-ns", 1, NULL, 'n' },
+		{ "stated-us", 1, NULL, 's' }, { "expect", 1, NULL, 'x' },
+		{ "json", 0, NULL, 'j' },      { 0 },
+	};
+	struct kv kv = { .deadline_ms = 10000, .expect = -1 };
+	const char *preset = "tiny";
+	int c, status;
+
+	while ((c = getopt_long(argc, argv, "+", options, NULL)) != -1) {
+		if (c == 'p')
+			preset = optarg;
+		else if (c == 'd')
+			kv.deadline_ms = strtoull(optarg, NULL, 10);
+		else if (c == 't')
+			kv.token_ns = strtoull(optarg, NULL, 10) * NS_PER_US;
+		else if (c == 'n')
+			kv.token_ns = strtoull(optarg, NULL, 10);
+		else if (c == 's')
+			kv.stated_us = strtoull(optarg, NULL, 10);
+		else if (c == 'x')
+			kv.expect = strtoll(optarg, NULL, 10);
+		else if (c == 'j')
+			kv.json = true;
+		else
+			return 2;
+	}
+	if (argc - optind != 4) {
+		fputs("usage: hosts-kv [OPTION...] put|read CONTEXT PROMPT BLOCKS\n", stderr);
+		return 2;
+	}
+	kv.prompt = strtoull(argv[optind + 2], NULL, 10);
+	kv.blocks = (uint32_t)strtoul(argv[optind + 3], NULL, 10);
+	if (kv.blocks > 8000)
+		return 2;
+	status = open_context(&kv, argv[optind + 1], preset);
+	if (status == 0)
+		status = strcmp(argv[optind], "put") == 0 ? put(&kv) : read_prompt(&kv);
+	tier_close(kv.t);
+	free(kv.key);
+	return status;
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages of tierd-net: between hosts (TCP, inside TLS 1.3) and with engines of its own host (UNIX
+ * socket). A stream of messages, little-endian, each with its length; bytes of pages follow a PAGES
+ * message and are none of it. net_check() is the one decoder: both ends read nothing before it.
+ *
+ *   requester                          holder
+ *   HELLO                  ->  <-      HELLO          name and incarnation, each way
+ *   PROBE (anchors)        ->  <-      FOUND          how many from the first are there: R2
+ *   ASK (keys, wait)       ->  <-      GRANT          so many blocks, for so long
+ *                              <-      PAGES, bytes   layer by layer: CRCs, then the pages
+ *                              <-      END            instead: the grant ends early, and why
+ *   RELEASE                ->  <-      WHOLE          it stood to the end, or not (R1)
+ *
+ *   engine, tierctl                    tierd-net
+ *   LOCATE | PULL (keys)   ->  <-      PLACED
+ *   ADMIN (verb, words)    ->  <-      TEXT           one JSON document
+ *
+ * N1  Nothing is sent unasked: the holder sends pages of a grant only, and a requester that gets
+ *     any other message than the next one ends the connection.
+ * N2  Times are durations between hosts, whose clocks differ, and points of CLOCK_MONOTONIC within
+ *     one. A grant lasts from when its ASK was sent, as the requester counts.
+ * N3  At most NET_GRANTS_MAX grants are open on a connection; their pages come in turn.
+ * N4  A page's CRC32C begins with its key, epoch and number: another page's bytes do not verify.
+ */
+#ifndef TIER_ABI_NET_H
+#define TIER_ABI_NET_H
+
+#include <stddef.h>
+
+#include "libtier/abi/common.h"
+
+#define NET_MAGIC 0x54454e54u /* "TNET" */
+#define NET_VERSION 1u
+#define NET_MESSAGE_MAX 262144u
+#define NET_NAME_BYTES 64u
+#define NET_KEYS_MAX 2044u   /* of one ASK: what one put may bring */
+#define NET_ANCHORS_MAX 512u /* of one PROBE */
+#define NET_LOCAL_KEYS_MAX 8000u
+#define NET_FRAME_PAGES_MAX 256u
+#define NET_FRAME_BYTES 1048576u /* a frame ends with the page that reaches it */
+#define NET_GRANTS_MAX 2u
+#define NET_KEY_BYTES 32u
+
+#define NET_HELLO 1u
+#define NET_PROBE 2u
+#define NET_FOUND 3u
+#define NET_ASK 4u
+#define NET_GRANT 5u
+#define NET_PAGES 6u
+#define NET_END 7u
+#define NET_RELEASE 8u
+#define NET_WHOLE 9u
+#define NET_LOCATE 16u
+#define NET_PULL 17u
+#define NET_PLACED 18u
+#define NET_ADMIN 19u
+#define NET_TEXT 20u
+
+struct net_header {
+	uint32_t magic;
+	uint16_t version; /* NET_VERSION */
+	uint16_t type;
+	uint32_t length; /* of the whole message, without pages */
+	uint32_t reserved;
+}; /* 16 bytes */
+
+struct net_hello {
+	struct net_header header;
+	uint64_t incarnation; /* new at each start of tierd-net */
+	uint64_t features;    /* 0 */
+	char name[NET_NAME_BYTES];
+	uint8_t reserved[32];
+}; /* 128 bytes */
+
+struct net_probe {
+	struct net_header header;
+	uint64_t id;
+	uint64_t epoch;
+	uint8_t context[32]; /* digest of name, fingerprint and geometry */
+	uint32_t count;
+	uint32_t reserved;
+	/* count keys */
+}; /* 72 bytes */
+
+struct net_found {
+	struct net_header header;
+	uint64_t id;
+	int32_t error;  /* -ENOENT not shared here, -ESTALE another epoch */
+	uint32_t found; /* from the first */
+	uint32_t cold;  /* of these, on NVMe alone */
+	uint32_t reserved;
+	uint64_t stage_bytes_per_s; /* what reading from there came to; 0 = not known */
+}; /* 48 bytes */
+
+struct net_ask {
+	struct net_header header;
+	uint64_t id;
+	uint64_t epoch;
+	uint8_t context[32];
+	uint64_t wait_ns; /* what is left until the requester's deadline */
+	uint32_t klass;   /* TIER_CLASS_* */
+	uint32_t count;
+	/* count keys, in prefix order */
+}; /* 80 bytes */
+
+struct net_grant {
+	struct net_header header;
+	uint64_t id;
+	int32_t error; /* as FOUND's; -EBUSY too much is granted */
+	uint32_t blocks;
+	uint32_t layers;
+	uint32_t reserved;
+	uint64_t duration_ns;
+	uint64_t bytes; /* of all pages */
+}; /* 56 bytes */
+
+struct net_pages {
+	struct net_header header;
+	uint64_t id;
+	uint32_t layer;
+	uint32_t first; /* within the layer: block * its pages a block + page */
+	uint32_t count;
+	uint32_t bytes; /* of all pages, which follow the message */
+	/* count CRCs, 4 bytes each */
+}; /* 40 bytes */
+
+/* END, RELEASE, WHOLE */
+struct net_word {
+	struct net_header header;
+	uint64_t id;
+	int32_t error; /* RELEASE: 0 */
+	uint32_t reserved;
+}; /* 32 bytes */
+
+/* LOCATE, PULL */
+struct net_want {
+	struct net_header header;
+	char context[NET_NAME_BYTES];
+	uint64_t deadline_ns; /* CLOCK_MONOTONIC */
+	uint64_t token_ns;    /* what computing a token costs; 0 = not told, fetch always */
+	uint64_t salt;
+	uint32_t klass;
+	uint32_t count;
+	uint8_t reserved[16];
+	/* count keys, from the sequence's start */
+}; /* 128 bytes */
+
+struct net_placed {
+	struct net_header header;
+	int32_t error;
+	uint32_t status;     /* PULL: TIER_READY ... */
+	uint32_t local;      /* blocks, from the first, that were here */
+	uint32_t usable;     /* that are here now; LOCATE: that one host has, or these */
+	uint32_t hosts;      /* that were asked */
+	uint32_t answered;
+	uint64_t bytes;      /* that came; LOCATE: that would */
+	uint64_t first_ns;   /* until the first layer was there, or could be */
+	uint64_t all_ns;     /* until all was, or could be */
+	uint64_t compute_ns; /* what computing them would take, by token_ns */
+	char host[NET_NAME_BYTES];
+	char text[152]; /* why not more; NUL-terminated */
+}; /* 288 bytes */
+
+struct net_admin {
+	struct net_header header;
+	char verb[32];
+	char word[2][NET_NAME_BYTES];
+}; /* 176 bytes */
+
+struct net_text {
+	struct net_header header;
+	int32_t error;
+	uint32_t bytes;
+	/* bytes of text, no NUL */
+}; /* 24 bytes */
+
+/*
+ * Is what `have` bytes at `bytes` begin with a message? Returns its length when all of it is there
+ * and right; 0: more bytes are needed (as many as the header tells, if that is there); -EPROTO: it
+ * is none, and nothing behind it can be trusted. Reads no byte beyond have.
+ */
+int64_t net_check(const void *bytes, size_t have);
+
+/* What a message of this type has before its items, and the bytes of one; 0: no such type. */
+struct net_form {
+	uint32_t fixed, item, items_max;
+};
+struct net_form net_form(uint16_t type);
+
+#endif

@@ -1,0 +1,190 @@
+/*
+ * The decoder of what hosts and engines send to tierd-net; see net.h. Nothing here may trust a
+ * member before it was judged: the bytes can be hostile.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "libtier/abi/net.h"
+
+struct net_form net_form(uint16_t type)
+{
+	switch (type) {
+	case NET_HELLO:
+		return (struct net_form){ sizeof(struct net_hello), 0, 0 };
+	case NET_PROBE:
+		return (struct net_form){ sizeof(struct net_probe), NET_KEY_BYTES,
+					  NET_ANCHORS_MAX };
+	case NET_FOUND:
+		return (struct net_form){ sizeof(struct net_found), 0, 0 };
+	case NET_ASK:
+		return (struct net_form){ sizeof(struct net_ask), NET_KEY_BYTES, NET_KEYS_MAX };
+	case NET_GRANT:
+		return (struct net_form){ sizeof(struct net_grant), 0, 0 };
+	case NET_PAGES:
+		return (struct net_form){ sizeof(struct net_pages), 4, NET_FRAME_PAGES_MAX };
+	case NET_END:
+	case NET_RELEASE:
+	case NET_WHOLE:
+		return (struct net_form){ sizeof(struct net_word), 0, 0 };
+	case NET_LOCATE:
+	case NET_PULL:
+		return (struct net_form){ sizeof(struct net_want), NET_KEY_BYTES,
+					  NET_LOCAL_KEYS_MAX };
+	case NET_PLACED:
+		return (struct net_form){ sizeof(struct net_placed), 0, 0 };
+	case NET_ADMIN:
+		return (struct net_form){ sizeof(struct net_admin), 0, 0 };
+	case NET_TEXT:
+		return (struct net_form){ sizeof(struct net_text), 1,
+					  NET_MESSAGE_MAX - sizeof(struct net_text) };
+	default:
+		return (struct net_form){ 0, 0, 0 };
+	}
+}
+
+/* Where a message says how many items it has; each count lies where its struct has it. */
+static uint32_t count_of(uint16_t type, const uint8_t *m)
+{
+	size_t at;
+	uint32_t count;
+
+	switch (type) {
+	case NET_PROBE:
+		at = offsetof(struct net_probe, count);
+		break;
+	case NET_ASK:
+		at = offsetof(struct net_ask, count);
+		break;
+	case NET_PAGES:
+		at = offsetof(struct net_pages, count);
+		break;
+	case NET_LOCATE:
+	case NET_PULL:
+		at = offsetof(struct net_want, count);
+		break;
+	case NET_TEXT:
+		at = offsetof(struct net_text, bytes);
+		break;
+	default:
+		return 0;
+	}
+	memcpy(&count, m + at, sizeof(count));
+	return count;
+}
+
+static bool zero(const uint8_t *bytes, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (bytes[i])
+			return false;
+	return true;
+}
+
+/* A name of letters that are safe in logs and files, its rest zero. */
+static bool name_good(const char *name, size_t bytes, bool may_be_empty)
+{
+	static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+				      "0123456789._-";
+	size_t length = strnlen(name, bytes);
+
+	return length < bytes && (length || may_be_empty) && strspn(name, allowed) == length &&
+	       zero((const uint8_t *)name + length, bytes - length);
+}
+
+static bool text_good(const char *text, size_t bytes)
+{
+	size_t length = strnlen(text, bytes);
+
+	for (size_t i = 0; i < length; i++)
+		if ((uint8_t)text[i] < 0x20 || text[i] == 0x7f)
+			return false;
+	return length < bytes;
+}
+
+static bool error_good(int32_t error)
+{
+	return error <= 0 && error >= -4095;
+}
+
+/* Members of a fixed part that is all there; m is aligned for them. */
+static bool members_good(uint16_t type, const void *m)
+{
+	const struct net_hello *hello = m;
+	const struct net_pages *pages = m;
+	const struct net_word *word = m;
+	const struct net_want *want = m;
+	const struct net_placed *placed = m;
+	const struct net_admin *admin = m;
+
+	switch (type) {
+	case NET_HELLO:
+		return name_good(hello->name, sizeof(hello->name), false) && !hello->features &&
+		       zero(hello->reserved, sizeof(hello->reserved));
+	case NET_PROBE:
+		return !((const struct net_probe *)m)->reserved;
+	case NET_FOUND:
+		return error_good(((const struct net_found *)m)->error) &&
+		       !((const struct net_found *)m)->reserved;
+	case NET_ASK:
+		return ((const struct net_ask *)m)->klass <= ABI_CLASS_SPECULATIVE &&
+		       ((const struct net_ask *)m)->count > 0;
+	case NET_GRANT:
+		return error_good(((const struct net_grant *)m)->error) &&
+		       !((const struct net_grant *)m)->reserved;
+	case NET_PAGES:
+		return pages->count > 0 && pages->bytes >= pages->count;
+	case NET_END:
+	case NET_RELEASE:
+	case NET_WHOLE:
+		return error_good(word->error) && !word->reserved;
+	case NET_LOCATE:
+	case NET_PULL:
+		return name_good(want->context, sizeof(want->context), false) &&
+		       want->klass <= ABI_CLASS_SPECULATIVE && want->count > 0 &&
+		       zero(want->reserved, sizeof(want->reserved));
+	case NET_PLACED:
+		return error_good(placed->error) &&
+		       name_good(placed->host, sizeof(placed->host), true) &&
+		       text_good(placed->text, sizeof(placed->text));
+	case NET_ADMIN:
+		return name_good(admin->verb, sizeof(admin->verb), false) &&
+		       name_good(admin->word[0], sizeof(admin->word[0]), true) &&
+		       name_good(admin->word[1], sizeof(admin->word[1]), true);
+	default:
+		return error_good(((const struct net_text *)m)->error);
+	}
+}
+
+int64_t net_check(const void *bytes, size_t have)
+{
+	union {
+		struct net_header header;
+		struct net_placed largest;
+		uint64_t align;
+	} m;
+	struct net_form form;
+	uint32_t count;
+
+	_Static_assert(sizeof(m) >= sizeof(struct net_admin) &&
+		       sizeof(m) >= sizeof(struct net_want), "room for each fixed part");
+	if (have < sizeof(m.header))
+		return 0;
+	memcpy(&m, bytes, sizeof(m.header));
+	form = net_form(m.header.type);
+	if (m.header.magic != NET_MAGIC || m.header.version != NET_VERSION || m.header.reserved ||
+	    !form.fixed || m.header.length < form.fixed || m.header.length > NET_MESSAGE_MAX)
+		return -EPROTO;
+	if (have < form.fixed)
+		return 0;
+	memcpy(&m, bytes, form.fixed);
+	count = count_of(m.header.type, (const uint8_t *)&m);
+	if (count > form.items_max || m.header.length != form.fixed + count * form.item ||
+	    !members_good(m.header.type, &m))
+		return -EPROTO;
+	return have < m.header.length ? 0 : (int64_t)m.header.length;
+}

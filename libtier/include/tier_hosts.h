@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Blocks that other hosts hold. tierd-net, a process beside tierd, finds them and brings them here;
+ * from then on they are blocks of this host like any other: match, lease, fetch. Where it does not
+ * run, or does not answer, these calls say so, and all else is as it was.
+ *
+ * A context is shared when each host's operator said so (tierctl context share NAME), and blocks
+ * are found only in contexts of the same name, fingerprint, geometry and epoch. Part of tier.h,
+ * which includes it.
+ */
+#ifndef TIER_HOSTS_H
+#define TIER_HOSTS_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct tier_hosts_options {
+	size_t size;
+	uint64_t deadline_ns; /* 0 = in a second; in a minute at most */
+	uint64_t token_ns;    /* what computing a token costs: what comes later than that would be
+				 done is not fetched; 0 = not known, fetch */
+	uint64_t salt;        /* tenant that the blocks are charged to, as tier_put_options.salt */
+	uint32_t klass;       /* TIER_CLASS_* */
+	uint32_t reserved;
+};
+
+struct tier_hosts {
+	size_t size;
+	uint32_t local;      /* blocks, from the first, that were here */
+	uint32_t usable;     /* pull: that are here now; locate: that could be */
+	uint32_t hosts;      /* that were asked: those on probation are not */
+	uint32_t answered;
+	uint32_t status;     /* pull: TIER_READY all there; TIER_LATE the deadline came first;
+				TIER_MISSED others have no more; TIER_DROPPED computing is faster */
+	uint32_t reserved;
+	uint64_t bytes;      /* pull: that came; locate: that would */
+	uint64_t first_ns;   /* pull: after so long the first layer was there; locate: could be */
+	uint64_t all_ns;     /* the same of all */
+	uint64_t compute_ns; /* what computing them would take, by token_ns */
+	char host[64];       /* who has them, "" = nobody */
+};
+
+/*
+ * How much of a prefix (keys from the sequence's start, at most 8,000) is here or on another host,
+ * and when it could be here. A hint: nothing moves, and what was found can be gone. Returns
+ * out->usable. options may be NULL. Errors: -ENOTCONN no tierd-net runs here, -ENOENT the context
+ * is not shared, -ETIMEDOUT, -EACCES, -EPROTO its version differs, -EINVAL, -ENOMEM. Blocks. Any
+ * thread.
+ */
+int64_t tier_locate(tier_context *c, const tier_key *keys, uint32_t count,
+		    const struct tier_hosts_options *options, struct tier_hosts *out);
+
+/*
+ * Bring what is missing of a prefix from the host that has most of it. Returns how many blocks from
+ * the first are usable here now, by the deadline at the latest: each one verified, whole, and kept
+ * like a put of ours. out may be NULL. Errors as above; with an error match tells what is here.
+ */
+int64_t tier_pull(tier_context *c, const tier_key *keys, uint32_t count,
+		  const struct tier_hosts_options *options, struct tier_hosts *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,209 @@
+/*
+ * Asking tierd-net: one connection to its UNIX socket a call, one message each way (abi/net.h).
+ * Nothing of it runs unless an engine calls; every wait ends with the caller's deadline.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "libtier/abi/net.h"
+#include "libtier/base/time.h"
+#include "libtier/src/error.h"
+#include "libtier/src/options.h"
+#include "libtier/src/session.h"
+
+#define HOSTS_DEFAULT_NS (1 * NS_PER_S)
+#define HOSTS_MAX_NS (60 * NS_PER_S)
+#define HOSTS_GRACE_NS (20 * NS_PER_MS) /* for the answer that it is late */
+
+static int wait_ready(int fd, short events, uint64_t deadline_ns)
+{
+	struct pollfd p = { .fd = fd, .events = events };
+	uint64_t now = time_now_ns();
+	struct timespec left = time_to_timespec(deadline_ns > now ? deadline_ns - now : 0);
+	int n = ppoll(&p, 1, &left, NULL);
+
+	if (n < 0)
+		return errno == EINTR ? 0 : -errno;
+	return n ? 0 : error_note(-ETIMEDOUT, "hosts: tierd-net does not answer; is it stopped?");
+}
+
+static int open_socket(const char *path, uint64_t deadline_ns)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int fd CLEANUP_CLOSE = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0)
+		return error_set(-errno, "hosts: no socket: %s", strerror(errno));
+	if ((size_t)snprintf(a.sun_path, sizeof(a.sun_path), "%s.net", path) >= sizeof(a.sun_path))
+		return error_set(-EINVAL, "hosts: %s.net is too long for a socket", path);
+	while (connect(fd, (struct sockaddr *)&a, sizeof(a)) != 0) {
+		if (errno == ENOENT || errno == ECONNREFUSED)
+			return error_set(-ENOTCONN, "hosts: nobody listens on %s; start tierd-net",
+					 a.sun_path);
+		if (errno != EAGAIN && errno != EINTR)
+			return error_set(-errno, "hosts: %s: %s", a.sun_path, strerror(errno));
+		if (time_now_ns() >= deadline_ns)
+			return error_set(-ETIMEDOUT, "hosts: tierd-net on %s takes nobody",
+					 a.sun_path);
+		usleep(500);
+	}
+	return take_fd(&fd);
+}
+
+static int hung_up(void)
+{
+	return error_note(-ENOTCONN, "hosts: tierd-net hung up");
+}
+
+static int send_all(int fd, const void *bytes, size_t left, uint64_t deadline_ns)
+{
+	const char *at = bytes;
+
+	while (left) {
+		ssize_t n = send(fd, at, left, MSG_NOSIGNAL);
+		int rc;
+
+		if (n > 0) {
+			at += n;
+			left -= (size_t)n;
+			continue;
+		}
+		if (errno != EAGAIN && errno != EINTR)
+			return hung_up();
+		rc = wait_ready(fd, POLLOUT, deadline_ns);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+static int receive(int fd, struct net_placed *m, uint64_t deadline_ns)
+{
+	size_t have = 0;
+	int64_t whole;
+
+	for (;;) {
+		ssize_t n = recv(fd, (char *)m + have, sizeof(*m) - have, 0);
+		int rc;
+
+		if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+			return hung_up();
+		have += n > 0 ? (size_t)n : 0;
+		whole = net_check(m, have);
+		if (whole < 0 || (whole && m->header.type != NET_PLACED) ||
+		    (!whole && have == sizeof(*m)))
+			return error_note(-EPROTO, "hosts: the answer is not of this protocol; "
+						   "are tierd-net and libtier of one version?");
+		if (whole)
+			return 0;
+		rc = n > 0 ? 0 : wait_ready(fd, POLLIN, deadline_ns);
+		if (rc)
+			return rc;
+	}
+}
+
+static void tell(struct tier_hosts *out, const struct net_placed *m)
+{
+	struct tier_hosts own = {
+		.size = out->size,
+		.local = m->local,
+		.usable = m->usable,
+		.hosts = m->hosts,
+		.answered = m->answered,
+		.status = m->status,
+		.bytes = m->bytes,
+		.first_ns = m->first_ns,
+		.all_ns = m->all_ns,
+		.compute_ns = m->compute_ns,
+	};
+
+	memcpy(own.host, m->host, sizeof(own.host));
+	memcpy(out, &own, out->size < sizeof(own) ? out->size : sizeof(own));
+}
+
+static int64_t exchange(const struct tier *t, const struct net_want *m, struct tier_hosts *out)
+{
+	uint64_t deadline_ns = m->deadline_ns + HOSTS_GRACE_NS;
+	struct net_placed answer;
+	int fd CLEANUP_CLOSE = open_socket(t->path, deadline_ns);
+	int rc;
+
+	if (fd < 0)
+		return fd;
+	rc = send_all(fd, m, m->header.length, deadline_ns);
+	if (rc == 0)
+		rc = receive(fd, &answer, deadline_ns);
+	if (rc)
+		return rc;
+	if (answer.error)
+		return error_set(answer.error, "hosts: %s", answer.text);
+	if (out)
+		tell(out, &answer);
+	return answer.usable;
+}
+
+static int read_options(struct tier_hosts_options *o, const struct tier_hosts_options *from)
+{
+	uint64_t now = time_now_ns();
+	int rc = options_read(o, sizeof(*o), from);
+
+	if (rc)
+		return rc;
+	if (o->klass > TIER_CLASS_SPECULATIVE || o->reserved)
+		return error_note(-EINVAL, "hosts: no such class, or reserved is not 0");
+	if (!o->deadline_ns)
+		o->deadline_ns = now + HOSTS_DEFAULT_NS;
+	if (o->deadline_ns <= now)
+		return error_note(-ETIMEDOUT, "hosts: the deadline has passed");
+	if (o->deadline_ns - now > HOSTS_MAX_NS)
+		return error_note(-EINVAL, "hosts: the deadline is over a minute away");
+	return 0;
+}
+
+/* keys[count] and what they are asked for; out may be NULL. */
+static int64_t ask(tier_context *c, const tier_key *keys, uint32_t count,
+		   const struct tier_hosts_options *options, struct tier_hosts *out, uint16_t type)
+{
+	struct net_want *m CLEANUP_FREE = NULL;
+	struct tier_hosts_options o;
+	int rc = context_check(c);
+
+	if (rc == 0 && (!keys || !count || count > NET_LOCAL_KEYS_MAX))
+		rc = error_set(-EINVAL, "hosts: no keys, or over %u", NET_LOCAL_KEYS_MAX);
+	if (rc == 0 && out && out->size < sizeof(out->size))
+		rc = error_note(-EINVAL, "hosts: out->size is not set; set it with sizeof");
+	if (rc == 0)
+		rc = read_options(&o, options);
+	if (rc)
+		return rc;
+	m = calloc(1, sizeof(*m) + count * sizeof(*keys));
+	if (!m)
+		return error_note(-ENOMEM, "hosts: out of memory");
+	m->header = (struct net_header){ .magic = NET_MAGIC, .version = NET_VERSION, .type = type };
+	m->header.length = (uint32_t)(sizeof(*m) + count * sizeof(*keys));
+	memcpy(m->context, c->name, sizeof(m->context));
+	m->deadline_ns = o.deadline_ns;
+	m->token_ns = o.token_ns;
+	m->salt = o.salt;
+	m->klass = o.klass;
+	m->count = count;
+	memcpy(m + 1, keys, count * sizeof(*keys));
+	return exchange(c->t, m, out);
+}
+
+int64_t tier_locate(tier_context *c, const tier_key *keys, uint32_t count,
+		    const struct tier_hosts_options *options, struct tier_hosts *out)
+{
+	return ask(c, keys, count, options, out, NET_LOCATE);
+}
+
+int64_t tier_pull(tier_context *c, const tier_key *keys, uint32_t count,
+		  const struct tier_hosts_options *options, struct tier_hosts *out)
+{
+	return ask(c, keys, count, options, out, NET_PULL);
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What another host or an engine sends to tierd-net: bytes through the decoder, and what it accepts
+ * through both ends of the protocol.
+ *
+ * Must hold: a message that is accepted is as long as it says and lies in what is there; its names
+ * end and have letters that are safe in logs; what a requester accepts never leads it beyond the
+ * pages that it asked for, nor to a put before all of them came; the decoder reads no byte beyond.
+ */
+#include <errno.h>
+
+#include "tests/fuzz/fuzz.h"
+#include "tierd/net/proto.h"
+
+#define LAYERS 3u
+#define PAGES 7u
+
+static const uint32_t first[LAYERS + 1] = { 0, 2, 2, 7 };
+static struct shape_page page[PAGES];
+static struct shape shape = { .layers = LAYERS, .pages = PAGES, .block_bytes = 7 * 512,
+			      .first = (uint32_t *)first, .page = page };
+
+void fuzz_open(void)
+{
+	for (uint32_t i = 0; i < PAGES; i++)
+		page[i] = (struct shape_page){ .page = i, .bytes = 512 };
+}
+
+static void check_name(const char *name, size_t bytes)
+{
+	size_t length = strnlen(name, bytes);
+
+	FUZZ_CHECK(length < bytes);
+	for (size_t i = 0; i < length; i++)
+		FUZZ_CHECK(name[i] > 0x20 && name[i] < 0x7f && !strchr("\"'/\\", name[i]));
+}
+
+static void check_members(const void *m, uint16_t type)
+{
+	const struct net_placed *placed = m;
+	const struct net_want *want = m;
+	const struct net_admin *admin = m;
+
+	if (type == NET_HELLO) {
+		check_name(((const struct net_hello *)m)->name, NET_NAME_BYTES);
+	} else if (type == NET_LOCATE || type == NET_PULL) {
+		check_name(want->context, NET_NAME_BYTES);
+		FUZZ_CHECK(want->count > 0 && want->count <= NET_LOCAL_KEYS_MAX);
+	} else if (type == NET_PLACED) {
+		check_name(placed->host, NET_NAME_BYTES);
+		FUZZ_CHECK(memchr(placed->text, 0, sizeof(placed->text)));
+	} else if (type == NET_ADMIN) {
+		check_name(admin->verb, sizeof(admin->verb));
+		check_name(admin->word[0], NET_NAME_BYTES);
+		check_name(admin->word[1], NET_NAME_BYTES);
+	} else if (type == NET_ASK) {
+		FUZZ_CHECK(((const struct net_ask *)m)->count <= NET_KEYS_MAX);
+	} else if (type == NET_PAGES) {
+		FUZZ_CHECK(((const struct net_pages *)m)->count <= NET_FRAME_PAGES_MAX);
+	}
+}
+
+struct ends {
+	struct pull pull;
+	struct serve serve;
+	uint64_t pages; /* that the requester took */
+	uint64_t now;
+};
+
+/* The requester's end; an error ends the connection, which then is a new one. */
+static void requester(struct ends *e, const void *m, uint16_t type)
+{
+	struct net_word release;
+	struct net_ask ask;
+	struct cursor at;
+	int rc = 0;
+
+	if (type == NET_GRANT)
+		rc = pull_granted(&e->pull, m);
+	else if (type == NET_PAGES)
+		rc = pull_pages(&e->pull, m, &at);
+	else if (type == NET_END)
+		rc = pull_ended(&e->pull, m);
+	else if (type == NET_WHOLE)
+		rc = pull_whole(&e->pull, m, e->now);
+	FUZZ_CHECK(rc == 0 || rc == -EPROTO);
+	if (type == NET_PAGES && rc == 0) {
+		FUZZ_CHECK(at.layer < LAYERS);
+		FUZZ_CHECK(at.at + ((const struct net_pages *)m)->count <=
+			   (first[at.layer + 1] - first[at.layer]) * e->pull.blocks);
+		e->pages += ((const struct net_pages *)m)->count;
+	}
+	if (pull_release(&e->pull, &release))
+		FUZZ_CHECK(e->pages == PAGES * e->pull.blocks);
+	if (e->pull.state == PULL_WHOLE)
+		FUZZ_CHECK(e->pages == PAGES * e->pull.blocks && e->pull.blocks <= e->pull.asked);
+	if (rc == 0 && e->pull.state != PULL_OVER && e->pull.state != PULL_WHOLE)
+		return;
+	e->pull = (struct pull){ .id = 1, .asked = 3, .deadline_ns = e->now + 100 };
+	e->pages = 0;
+	pull_ask(&e->pull, &shape, &ask, e->now);
+}
+
+/* The holder's: whatever is asked, it sends the pages of what it granted and no others. */
+static void holder(struct ends *e, const void *m, uint16_t type)
+{
+	struct net_grant grant = { .error = 0 };
+	struct net_pages frame;
+	struct net_word word;
+	struct cursor at;
+	uint64_t sent = 0;
+
+	if (type == NET_RELEASE && e->serve.state != SERVE_FREE)
+		FUZZ_CHECK(serve_release(&e->serve, m, true, &word, e->now) <= 0);
+	if (type != NET_ASK || e->serve.state != SERVE_FREE)
+		return;
+	e->serve.blocks = ((const struct net_ask *)m)->count % 5;
+	if (e->serve.blocks > ((const struct net_ask *)m)->count)
+		e->serve.blocks = ((const struct net_ask *)m)->count;
+	serve_grant(&e->serve, m, &shape, &grant, e->now);
+	while (e->serve.state == SERVE_PAGES) {
+		serve_frame(&e->serve, &frame, &at);
+		sent += frame.count;
+	}
+	FUZZ_CHECK(sent == (uint64_t)PAGES * grant.blocks);
+}
+
+void fuzz_one(struct fuzz_input *in)
+{
+	struct ends e = { .now = 1000 };
+
+	e.pull = (struct pull){ .id = 1, .asked = 3, .deadline_ns = 1100 };
+	pull_ask(&e.pull, &shape, &(struct net_ask){ 0 }, e.now);
+	while (in->left) {
+		/* Memory of exactly that size: a byte read beyond is found. */
+		uint8_t *bytes = malloc(in->left);
+		int64_t length;
+		uint16_t type;
+
+		FUZZ_CHECK(bytes);
+		memcpy(bytes, in->at, in->left);
+		length = net_check(bytes, in->left);
+		FUZZ_CHECK(length == 0 || length == -EPROTO || length >= 16);
+		if (length <= 0) {
+			free(bytes);
+			return;
+		}
+		FUZZ_CHECK((uint64_t)length <= in->left && length <= NET_MESSAGE_MAX);
+		type = ((const struct net_header *)bytes)->type;
+		check_members(bytes, type);
+		requester(&e, bytes, type);
+		holder(&e, bytes, type);
+		free(bytes);
+		in->at += length;
+		in->left -= (size_t)length;
+		e.now++;
+	}
+}
+
+/* ---- seeds -------------------------------------------------------------------------------- */
+
+static void put(struct fuzz_seed *s, void *m, uint16_t type, uint32_t items)
+{
+	struct net_form form = net_form(type);
+	static const uint8_t zero[NET_KEY_BYTES * 3];
+	struct net_header *h = m;
+
+	*h = (struct net_header){ NET_MAGIC, NET_VERSION, type, form.fixed + items * form.item, 0 };
+	fuzz_put(s, m, form.fixed);
+	fuzz_put(s, zero, items * form.item);
+}
+
+/* A whole pull of one block. */
+static void put_pull(struct fuzz_seed *s)
+{
+	struct net_grant grant = { .id = 1, .blocks = 1, .layers = LAYERS, .duration_ns = 50,
+				   .bytes = 7 * 512 };
+	struct net_pages frame[] = { { .id = 1, .layer = 0, .count = 2, .bytes = 1024 },
+				     { .id = 1, .layer = 2, .count = 5, .bytes = 2560 } };
+	struct net_word whole = { .id = 1 };
+
+	put(s, &grant, NET_GRANT, 0);
+	put(s, &frame[0], NET_PAGES, 2);
+	put(s, &frame[1], NET_PAGES, 5);
+	put(s, &whole, NET_WHOLE, 0);
+}
+
+void fuzz_seeds(void)
+{
+	static struct fuzz_seed s;
+	struct net_hello hello = { .incarnation = 5, .name = "A" };
+	struct net_probe probe = { .id = 1, .count = 2 };
+	struct net_found found = { .id = 1, .found = 2, .cold = 1 };
+	struct net_ask ask = { .id = 1, .count = 2, .wait_ns = 100 };
+	struct net_word word = { .id = 1 };
+	struct net_want want = { .context = "kv", .count = 1 };
+	struct net_placed placed = { .host = "A", .text = "why" };
+	struct net_admin admin = { .verb = "share", .word = { "kv" } };
+	struct net_text text = { .bytes = 2 };
+
+	put(&s, &hello, NET_HELLO, 0);
+	put(&s, &probe, NET_PROBE, 2);
+	put(&s, &found, NET_FOUND, 0);
+	fuzz_seed_end(&s, "probe");
+	put(&s, &ask, NET_ASK, 2);
+	put(&s, &word, NET_RELEASE, 0);
+	put(&s, &word, NET_END, 0);
+	fuzz_seed_end(&s, "ask");
+	put_pull(&s);
+	put_pull(&s);
+	fuzz_seed_end(&s, "pull");
+	put(&s, &want, NET_LOCATE, 1);
+	put(&s, &want, NET_PULL, 1);
+	put(&s, &placed, NET_PLACED, 0);
+	put(&s, &admin, NET_ADMIN, 0);
+	put(&s, &text, NET_TEXT, 2);
+	fuzz_seed_end(&s, "local");
+}

@@ -1,0 +1,162 @@
+#!/usr/bin/env bash
+# Two hosts on one: what A put, in memory and on NVMe alone, B reads, over TLS and over bare TCP;
+# every byte is compared with its generator (R1). What is not shared, of another epoch, or held by a
+# host that stands still, is a miss in time (R2, R4); who is no member gets nothing. Peers are given
+# on the command line; with etcd where it is there. (make hosts-demo has network namespaces.)
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+
+command -v openssl >/dev/null || { echo 'skipped: there is no openssl'; exit 77; }
+LAB=$TMPDIR/lab
+mkdir -p "$LAB"
+. bench/hosts/lab.sh
+trap lab_end EXIT
+
+# Ports that nobody listens on; another test may take one meanwhile, and then this one says so.
+free_ports() {
+	python3 - "$1" <<-'PY'
+	import socket, sys
+	held = [socket.create_server(("127.0.0.1", 0)) for _ in range(int(sys.argv[1]))]
+	print(*(s.getsockname()[1] for s in held))
+	PY
+}
+read -r a b c d <<<"$(free_ports 4)"
+address=([A]=127.0.0.1:$a [B]=127.0.0.1:$b [C]=127.0.0.1:$c)
+small=(hbm.size=8MiB cxl.size=64MiB nvme.size=128MiB)
+
+# wants STATUS PATTERN COMMAND...
+wants() {
+	local status=0 want=$1 pattern=$2 text
+	shift 2
+	text=$("$@" 2>&1) || status=$?
+	[ "$status" = "$want" ] || lab_fail "$*: status $status: $text"
+	grep -q -e "$pattern" <<<"$text" || lab_fail "$*: no \"$pattern\" in: $text"
+}
+# reads HOST PROMPT BLOCKS-THERE-THEN PATTERN [OPTION...]: of a prompt of 50 blocks
+reads() {
+	local host=$1 prompt=$2 expect=$3 pattern=$4
+	shift 4
+	wants 0 "$pattern" kv "$host" --json --expect "$expect" "$@" read kv "$prompt" 50
+}
+net() { # HOST TRANSPORT...
+	local host=$1 peer
+	shift
+	peer=$([ "$host" = A ] && echo B || echo A)
+	net_up "$host" "$@" --peer "$peer=${address[$peer]}"
+}
+# shows HOST STATE: of its only peer
+is_shown() { ctl "$1" --json hosts | grep -q "\"state\": \"$2\""; }
+shows() { eventually 20 is_shown "$1" "$2" || lab_fail "$1 does not show $2"; }
+net_down() {
+	kill "${net_pid[$1]}"
+	wait "${net_pid[$1]}" || lab_fail "tierd-net of $1 ended with $?"
+}
+
+bench/hosts/certs "$LAB/certs" A B
+bench/hosts/certs "$LAB/others" C
+for host in A B; do
+	tierd_up $host "${small[@]}"
+	net $host --tls "$LAB/certs/$host"
+	kv $host put kv 0 0
+done
+
+# Not shared: as if it were not there.
+wants 1 'not shared' kv B read kv 1 50
+ctl A context share kv >/dev/null
+wants 1 'none that these' ctl A context share nope
+ctl B context share kv >/dev/null
+meet A B
+meet B A
+
+# From memory; from NVMe alone; a prefix that ends between two anchors; nothing; again.
+kv A put kv 1 50
+reads B 1 50 '"located": 50, "host": "A".*"status": "ready"'
+kv A put kv 2 50
+ctl A drain >/dev/null
+ctl A evict kv cxl >/dev/null
+reads B 2 50 '"status": "ready"'
+kv A put kv 3 45
+reads B 3 45 '"located": 45.*"status": "missed"'
+reads B 4 0 '"located": 0, "host": ""'
+reads B 1 50 '"local": 50'
+# A part of it is here already: the rest comes.
+kv B put kv 5 7
+kv A put kv 5 50
+reads B 5 50 '"local": 7'
+# And back.
+kv B put kv 6 50
+reads A 6 50 '"host": "B"'
+
+# What would be slower than computing it is not fetched.
+kv A put kv 7 50
+reads B 7 0 '"status": "dropped"' --token-ns 1
+
+# The contexts' epochs differ: nothing of the old one is a hit.
+ctl B context epoch kv >/dev/null
+reads B 7 0 '"located": 0'
+ctl A context epoch kv >/dev/null
+kv A put kv 8 50
+reads B 8 50 '"status": "ready"'
+
+# The holder stands still: one request waits for a quarter of its time; nobody waits again (R4).
+kv A put kv 9 50
+stand_still "${net_pid[A]}"
+reads B 9 0 '"status": "missed"' --deadline 1000
+wants 0 'A .*probation.*did not answer' ctl B hosts
+reads B 9 0 '"status": "missed"' --deadline 1000
+kill -CONT "${net_pid[A]}"
+meet B A
+reads B 9 50 '"status": "ready"'
+
+# Killed and started again: another life, the same shares.
+kill -KILL "${net_pid[A]}"
+{ wait "${net_pid[A]}" || true; } 2>/dev/null
+kv A put kv 10 50
+reads B 10 0 '"status": "missed"' --deadline 1000
+net A --tls "$LAB/certs/A"
+meet B A
+reads B 10 50 '"status": "ready"'
+
+# Another authority's host, and one without TLS, are sent away.
+tierd_up C "${small[@]}"
+net_up C --tls "$LAB/others/C" --peer "A=${address[A]}"
+shows C probation
+net_down C
+net_up C --no-tls --peer "A=${address[A]}"
+shows C probation
+net_down C
+ctl B hosts forget A >/dev/null
+wants 1 'no such host' ctl B hosts forget A
+
+# The same over bare TCP.
+for host in A B; do net_down $host; done
+for host in A B; do net $host --no-tls; done
+meet B A
+kv A put kv 11 50
+reads B 11 50 '"status": "ready"'
+
+# With etcd: members come and go by themselves.
+if command -v etcd >/dev/null; then
+	for host in A B; do net_down $host; done
+	url=http://127.0.0.1:$c
+	etcd --data-dir "$LAB/etcd" --listen-client-urls "$url" --advertise-client-urls "$url" \
+		--listen-peer-urls "http://127.0.0.1:$d" --logger zap >"$LAB/A/etcd.log" 2>&1 &
+	etcd_pid=$!
+	for host in A B; do
+		net_up $host --tls "$LAB/certs/$host" --etcd "$url" --lease 2s
+	done
+	meet B A
+	meet A B
+	kv A put kv 12 50
+	reads B 12 50 '"status": "ready"'
+	# etcd away: the members known go on.
+	kill -STOP $etcd_pid
+	kv A put kv 13 50
+	reads B 13 50 '"status": "ready"'
+	kill -CONT $etcd_pid
+	net_down A
+	gone() { ! ctl B --json hosts | grep -q '"name": "A", *"address"'; }
+	eventually 20 gone || lab_fail 'who has left is still a member'
+else
+	echo 'hosts: no etcd here; only peers that are given'
+fi

@@ -1,0 +1,126 @@
+#!/usr/bin/env bash
+# What a peer can do to the one that asks it: lie, fall silent, die. Whatever it does, no wrong byte
+# is served (R1: each byte read is compared), no call ends later than its deadline, the peer is
+# on probation (R4), and once it is honest again its blocks are hits. ROUNDS=n: all of it n times
+# (make hosts-test); figures of how late calls were at the end.
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+
+LAB=$TMPDIR/lab
+mkdir -p "$LAB"
+. bench/hosts/lab.sh
+rounds=${ROUNDS:-1}
+late_max_ms=${LATE_MAX_MS:-400} # a loaded machine runs late; the figures are printed
+evil_pid=
+trap 'kill $evil_pid 2>/dev/null; lab_end' EXIT
+
+read -r a b e <<<"$(python3 -c 'import socket
+held = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+print(*(s.getsockname()[1] for s in held))')"
+address=([A]=127.0.0.1:$a [B]=127.0.0.1:$b)
+echo honest >"$LAB/mode"
+python3 tests/integration/hosts_evil.py "$e" "$a" "$LAB/mode" &
+evil_pid=$!
+
+for host in A B; do
+	tierd_up $host hbm.size=8MiB cxl.size=64MiB nvme.size=128MiB
+done
+net_a() { net_up A --no-tls --peer "B=${address[B]}"; }
+net_a
+net_up B --no-tls --peer "A=127.0.0.1:$e" # through the liar
+for host in A B; do
+	kv $host put kv 0 0
+	ctl $host context share kv >/dev/null
+done
+
+prompt=0
+calls=$LAB/calls
+# reads EXPECT DEADLINE-MS: the prompt that A has; EXPECT "" = whatever comes in time is right.
+reads() {
+	local text status=0
+	text=$(kv B --json ${1:+--expect "$1"} --deadline "$2" read kv "$prompt" 50 2>&1) ||
+		status=$?
+	[ "$status" = 0 ] || lab_fail "$mode: prompt $prompt: status $status: $text"
+	echo "$mode $text" >>"$calls"
+}
+new_prompt() {
+	prompt=$((prompt + 1))
+	kv A put kv $prompt 50
+}
+# Connections of the mode before end: the liar reads its mode for each.
+lie() {
+	mode=$1
+	meet B A
+	echo "$mode" >"$LAB/mode"
+	ctl B hosts forget A >/dev/null
+	kill "${net_pid[B]}"
+	wait "${net_pid[B]}" || lab_fail "$mode: tierd-net of B ended with $?"
+	net_up B --no-tls --peer "A=127.0.0.1:$e"
+	[ "$mode" = name ] || meet B A
+	new_prompt
+}
+on_probation() { ctl B --json hosts | grep -q '"state": "probation"'; }
+be_honest() {
+	echo honest >"$LAB/mode"
+	meet B A
+	reads 50 20000
+}
+
+for ((round = 0; round < rounds; round++)); do
+	# Nothing of what it says may be believed.
+	for mode in flip swap short replay skip early more endless noise huge name; do
+		lie $mode
+		reads 0 400
+		eventually 10 on_probation || lab_fail "$mode: it is not on probation"
+		be_honest
+	done
+	# It is in order to say that a grant did not stand: a miss, and no probation.
+	lie lapsed
+	reads 0 400
+	on_probation && lab_fail 'lapsed: it is on probation'
+	echo honest >"$LAB/mode"
+	# Silence: the deadline, once; the next one does not wait.
+	for mode in mute stall drip; do
+		lie $mode
+		reads 0 300
+		be_honest
+	done
+	# Death of the holder while pages travel, then of the requester.
+	mode=kill-holder
+	new_prompt
+	kv B --deadline 1000 read kv $prompt 50 >/dev/null 2>&1 &
+	client=$!
+	kill -KILL "${net_pid[A]}"
+	{ wait "${net_pid[A]}" || true; } 2>/dev/null
+	wait $client || lab_fail "$mode: wrong"
+	net_a
+	be_honest
+	mode=stop-holders-tierd
+	new_prompt
+	stand_still "${tierd_pid[A]}"
+	reads '' 300
+	kill -CONT "${tierd_pid[A]}"
+	be_honest
+	mode=kill-requester
+	new_prompt
+	kv B --deadline 1000 read kv $prompt 50 >/dev/null 2>&1 &
+	client=$!
+	kill -KILL "${net_pid[B]}"
+	{ wait "${net_pid[B]}" || true; } 2>/dev/null
+	wait $client || true
+	net_up B --no-tls --peer "A=127.0.0.1:$e"
+	be_honest
+done
+python3 - "$calls" "$late_max_ms" <<'PY'
+import json
+import sys
+
+late = []
+for line in open(sys.argv[1], encoding="ascii"):
+    mode, text = line.split(" ", 1)
+    late.append((json.loads(text)["late_ns"] / 1e6, mode))
+late.sort()
+print(f"{len(late)} calls, 0 wrong bytes; past their deadline by "
+      f"{late[len(late) // 2][0]:.1f} ms (p50), {late[-1][0]:.1f} ms ({late[-1][1]}) at most")
+sys.exit(late[-1][0] > float(sys.argv[2]))
+PY

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The protocol between hosts, both ends of it as pure state: a pull and a grant walk through all
+ * pages of odd shapes together; an answer that is wrong, repeated, out of order, too long or late
+ * ends the pull (R1, N1); a peer that failed is asked by nobody until it was met again (R4).
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/lib/unit.h"
+#include "tierd/net/proto.h"
+
+#define MS 1000000ull
+#define LAYERS 4u
+
+/* Layers of 1, 0, 300 and 2 pages; of 64 KiB in the first, of 4 KiB in the others. */
+static const uint32_t first[LAYERS + 1] = { 0, 1, 1, 301, 303 };
+
+struct world {
+	struct shape shape;
+	struct pull pull;
+	struct serve serve;
+	struct net_ask ask;
+	struct net_grant grant;
+	struct net_pages frame;
+	uint64_t now;
+};
+
+static struct world *begin(uint32_t asked, uint32_t granted)
+{
+	struct world *w = calloc(1, sizeof(*w));
+
+	assert_non_null(w);
+	w->shape = (struct shape){ .layers = LAYERS, .pages = 303, .first = (uint32_t *)first,
+				   .block_bytes = 65536 + 302 * 4096 };
+	w->shape.page = calloc(w->shape.pages, sizeof(*w->shape.page));
+	assert_non_null(w->shape.page);
+	for (uint32_t i = 0; i < w->shape.pages; i++)
+		w->shape.page[i] = (struct shape_page){ .page = i, .bytes = i ? 4096 : 65536 };
+	w->now = 1000 * MS;
+	w->pull = (struct pull){ .id = 7, .epoch = 3, .asked = asked,
+				 .deadline_ns = w->now + 100 * MS };
+	pull_ask(&w->pull, &w->shape, &w->ask, w->now);
+	assert_int_equal(w->ask.wait_ns, 100 * MS);
+	w->serve.blocks = granted;
+	serve_grant(&w->serve, &w->ask, &w->shape, &w->grant, w->now);
+	return w;
+}
+
+static void end(struct world *w)
+{
+	free(w->shape.page);
+	free(w);
+}
+
+/* One frame from the holder to the requester; false: it was the last one. */
+static bool step(struct world *w, uint64_t *pages)
+{
+	struct cursor sent, got;
+	bool more = serve_frame(&w->serve, &w->frame, &sent);
+
+	assert_true(w->frame.count > 0 && w->frame.count <= NET_FRAME_PAGES_MAX);
+	assert_true(w->frame.bytes < NET_FRAME_BYTES + 65536);
+	assert_int_equal(net_form(NET_PAGES).fixed + 4 * w->frame.count, w->frame.header.length);
+	assert_int_equal(pull_pages(&w->pull, &w->frame, &got), 0);
+	assert_memory_equal(&sent, &got, sizeof(sent));
+	*pages += w->frame.count;
+	return more;
+}
+
+static void test_both_ends_walk_through_all_pages(void **state)
+{
+	static const uint32_t blocks[] = { 1, 2, 7, 40 };
+
+	(void)state;
+	for (uint32_t i = 0; i < COUNT(blocks); i++) {
+		struct world *w = begin(50, blocks[i]);
+		struct net_word release, whole;
+		uint64_t pages = 0;
+
+		assert_int_equal(pull_granted(&w->pull, &w->grant), 0);
+		assert_int_equal(w->pull.blocks, blocks[i]);
+		while (step(w, &pages))
+			assert_false(pull_release(&w->pull, &release));
+		assert_int_equal(pages, 303 * blocks[i]);
+		assert_true(pull_release(&w->pull, &release));
+		assert_int_equal(serve_release(&w->serve, &release, true, &whole, w->now), 0);
+		assert_int_equal(pull_whole(&w->pull, &whole, w->now), 0);
+		assert_int_equal(w->pull.state, PULL_WHOLE);
+		assert_int_equal(w->serve.state, SERVE_FREE);
+		end(w);
+	}
+}
+
+static void test_what_is_not_there_ends_the_pull(void **state)
+{
+	struct world *w = begin(5, 0);
+
+	(void)state;
+	assert_int_equal(w->serve.state, SERVE_FREE);
+	assert_int_equal(pull_granted(&w->pull, &w->grant), 0);
+	assert_int_equal(w->pull.state, PULL_OVER);
+	assert_int_equal(w->pull.error, -ENODATA);
+	end(w);
+}
+
+static void test_a_grant_of_something_else_is_refused(void **state)
+{
+	(void)state;
+	for (uint32_t i = 0; i < 5; i++) {
+		struct world *w = begin(5, 5);
+
+		switch (i) {
+		case 0:
+			w->grant.id++;
+			break;
+		case 1:
+			w->grant.blocks = 6;
+			break;
+		case 2:
+			w->grant.layers++;
+			break;
+		case 3:
+			w->grant.bytes--;
+			break;
+		default: /* repeated */
+			assert_int_equal(pull_granted(&w->pull, &w->grant), 0);
+		}
+		assert_int_equal(pull_granted(&w->pull, &w->grant), -EPROTO);
+		end(w);
+	}
+}
+
+static void test_a_frame_that_is_not_the_next_one_is_refused(void **state)
+{
+	(void)state;
+	for (uint32_t i = 0; i < 6; i++) {
+		struct world *w = begin(5, 5);
+		struct cursor at;
+		uint64_t pages = 0;
+
+		assert_int_equal(pull_granted(&w->pull, &w->grant), 0);
+		step(w, &pages);
+		step(w, &pages);
+		/* i == 0: the last one again, as it was */
+		if (i)
+			serve_frame(&w->serve, &w->frame, &at);
+		w->frame.id += i == 1;
+		w->frame.layer += i == 2;
+		w->frame.first += i == 3;
+		w->frame.count -= i == 4;
+		w->frame.bytes += i == 5;
+		assert_int_equal(pull_pages(&w->pull, &w->frame, &at), -EPROTO);
+		end(w);
+	}
+}
+
+static void test_no_page_comes_behind_the_last_one(void **state)
+{
+	struct world *w = begin(2, 2);
+	struct net_word release;
+	struct cursor at;
+	uint64_t pages = 0;
+
+	(void)state;
+	assert_int_equal(pull_granted(&w->pull, &w->grant), 0);
+	while (step(w, &pages))
+		;
+	w->frame.layer = LAYERS;
+	w->frame.first = 0;
+	assert_int_equal(pull_pages(&w->pull, &w->frame, &at), -EPROTO);
+	assert_true(pull_release(&w->pull, &release));
+	assert_int_equal(pull_pages(&w->pull, &w->frame, &at), -EPROTO);
+	end(w);
+}
+
+/* All pages through, and then: is it whole? */
+static struct world *released(struct net_word *release)
+{
+	struct world *w = begin(1, 1);
+	uint64_t pages = 0;
+
+	assert_int_equal(pull_granted(&w->pull, &w->grant), 0);
+	while (step(w, &pages))
+		;
+	assert_true(pull_release(&w->pull, release));
+	return w;
+}
+
+static void test_a_grant_that_lapsed_is_not_whole(void **state)
+{
+	struct net_word release, whole;
+	struct world *w = released(&release);
+
+	(void)state;
+	/* what was granted did not stand */
+	assert_int_equal(serve_release(&w->serve, &release, false, &whole, w->now), 0);
+	assert_int_equal(pull_whole(&w->pull, &whole, w->now), 0);
+	assert_int_equal(w->pull.state, PULL_OVER);
+	assert_int_equal(w->pull.error, -ESTALE);
+	end(w);
+	/* its time was over at the holder */
+	w = released(&release);
+	assert_int_equal(serve_release(&w->serve, &release, true, &whole, w->now + 100 * MS), 0);
+	assert_int_equal(pull_whole(&w->pull, &whole, w->now), 0);
+	assert_int_equal(w->pull.error, -ETIMEDOUT);
+	end(w);
+	/* or here, where the holder's clock is slow */
+	w = released(&release);
+	assert_int_equal(serve_release(&w->serve, &release, true, &whole, w->now), 0);
+	assert_int_equal(pull_whole(&w->pull, &whole, w->now + 100 * MS), 0);
+	assert_int_equal(w->pull.state, PULL_OVER);
+	/* or the word is another grant's, or comes twice, or unasked */
+	assert_int_equal(pull_whole(&w->pull, &whole, w->now), -EPROTO);
+	end(w);
+	w = released(&release);
+	whole.id++;
+	assert_int_equal(pull_whole(&w->pull, &whole, w->now), -EPROTO);
+	release.id++;
+	assert_int_equal(serve_release(&w->serve, &release, true, &whole, w->now), -EPROTO);
+	end(w);
+}
+
+static void test_a_pages_seed_is_its_key_epoch_and_number(void **state)
+{
+	uint8_t key[NET_KEY_BYTES] = { 1 }, other[NET_KEY_BYTES] = { 2 };
+	uint32_t seed = page_seed(key, 1, 1);
+
+	(void)state;
+	assert_int_equal(seed, page_seed(key, 1, 1));
+	assert_int_not_equal(seed, page_seed(other, 1, 1));
+	assert_int_not_equal(seed, page_seed(key, 2, 1));
+	assert_int_not_equal(seed, page_seed(key, 1, 2));
+}
+
+static void test_a_peer_that_failed_is_asked_by_nobody_until_met(void **state)
+{
+	struct peers *p = calloc(1, sizeof(*p));
+	struct peer *one = peers_add(p, "a", "127.0.0.1:1");
+	uint64_t now = 1000 * MS, wait = 1000 * MS;
+
+	(void)state;
+	assert_false(peer_asked(one));
+	assert_true(peer_due(one, now));
+	assert_int_equal(peer_met(one, 5), 0);
+	assert_true(peer_asked(one));
+	for (uint32_t i = 0; i < 8; i++) {
+		peer_failed(one, now, "why");
+		assert_false(peer_asked(one));
+		assert_false(peer_due(one, now + wait - 1));
+		assert_true(peer_due(one, now + wait));
+		wait = wait * 2 < 30000 * MS ? wait * 2 : 30000 * MS;
+	}
+	assert_string_equal(one->why, "why");
+	/* a life that was replaced is not met; etcd tells of the new one */
+	assert_int_equal(peer_met(one, 6), -ESTALE);
+	assert_false(peer_asked(one));
+	peers_member(p, &(struct peer){ .name = "a", .address = "127.0.0.1:1", .incarnation = 6 },
+		     now);
+	assert_true(peer_due(one, now));
+	assert_int_equal(peer_met(one, 6), 0);
+	assert_true(peer_asked(one));
+	peers_forget(p, "a");
+	assert_null(peers_find(p, "a"));
+	free(p);
+}
+
+static void test_there_are_as_many_peers_as_there_is_room(void **state)
+{
+	struct peers *p = calloc(1, sizeof(*p));
+	char name[8];
+
+	(void)state;
+	for (uint32_t i = 0; i < PEERS_MAX; i++) {
+		snprintf(name, sizeof(name), "%u", i);
+		assert_non_null(peers_add(p, name, "x:1"));
+	}
+	assert_null(peers_add(p, "more", "x:1"));
+	peers_member(p, &(struct peer){ .name = "more", .address = "x:1" }, 0);
+	assert_null(peers_find(p, "more"));
+	free(p);
+}
+
+static void test_estimates_follow_the_slower_of_wire_and_device(void **state)
+{
+	struct peer p = { .state = PEER_UP };
+
+	(void)state;
+	assert_int_equal(peer_estimate(&p, 1 << 20, 1 << 20), 0); /* not known: it is tried */
+	peer_answered(&p, 100000);
+	peer_moved(&p, 1000000, 1000000); /* 1 GB/s */
+	assert_in_range(peer_estimate(&p, 1000000, 0), 1090000, 1110000);
+	p.stage_bytes_per_s = 100000000;
+	assert_in_range(peer_estimate(&p, 1000000, 1000000), 10090000, 10110000);
+	assert_in_range(peer_estimate(&p, 1000000, 0), 1090000, 1110000);
+}
+
+static void test_anchors_are_few_and_have_both_ends(void **state)
+{
+	static const uint32_t some[] = { 0, 1, 3, 7, 15, 31, 63, 95, 99 };
+	uint32_t depth[NET_ANCHORS_MAX];
+
+	(void)state;
+	assert_int_equal(anchors(0, 100, depth), COUNT(some));
+	assert_memory_equal(depth, some, sizeof(some));
+	assert_int_equal(anchors(5, 9, depth), 3); /* 5, 7, 8 */
+	assert_int_equal(anchors(8, 9, depth), 1);
+	assert_int_equal(anchors(9, 9, depth), 0);
+	assert_in_range(anchors(0, NET_LOCAL_KEYS_MAX, depth), 250, NET_ANCHORS_MAX);
+	assert_int_equal(depth[anchors(0, NET_LOCAL_KEYS_MAX, depth) - 1], NET_LOCAL_KEYS_MAX - 1);
+}
+
+/* ---- the decoder ----------------------------------------------------------------------------- */
+
+static struct net_ask an_ask(uint32_t count)
+{
+	return (struct net_ask){ .header = { NET_MAGIC, NET_VERSION, NET_ASK,
+					     (uint32_t)sizeof(struct net_ask) + 32 * count, 0 },
+				 .count = count };
+}
+
+static void test_a_message_is_as_long_as_it_says(void **state)
+{
+	static uint8_t bytes[sizeof(struct net_ask) + 3 * 32];
+	struct net_ask m = an_ask(2);
+
+	(void)state;
+	memcpy(bytes, &m, sizeof(m));
+	for (size_t have = 0; have < sizeof(m) + 64; have++)
+		assert_int_equal(net_check(bytes, have), 0);
+	assert_int_equal(net_check(bytes, sizeof(m) + 64), sizeof(m) + 64);
+	assert_int_equal(net_check(bytes, sizeof(bytes)), sizeof(m) + 64);
+}
+
+static void test_a_message_that_is_none_is_refused(void **state)
+{
+	struct net_ask m = an_ask(0);
+
+	(void)state;
+	assert_int_equal(net_check(&m, sizeof(m)), -EPROTO); /* no keys */
+	m = an_ask(NET_KEYS_MAX + 1);
+	assert_int_equal(net_check(&m, sizeof(m)), -EPROTO);
+	m = an_ask(2);
+	m.header.length++;
+	assert_int_equal(net_check(&m, sizeof(m)), -EPROTO);
+	for (uint32_t i = 0; i < 5; i++) {
+		m = an_ask(2);
+		m.header.magic ^= i == 0;
+		m.header.version += i == 1;
+		m.header.type = i == 2 ? 77 : m.header.type;
+		m.header.reserved = i == 3;
+		m.header.length = i == 4 ? NET_MESSAGE_MAX + 1 : m.header.length;
+		assert_int_equal(net_check(&m, sizeof(m.header)), -EPROTO);
+	}
+	m = an_ask(2);
+	m.klass = 3;
+	assert_int_equal(net_check(&m, sizeof(m)), -EPROTO);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_both_ends_walk_through_all_pages),
+		cmocka_unit_test(test_what_is_not_there_ends_the_pull),
+		cmocka_unit_test(test_a_grant_of_something_else_is_refused),
+		cmocka_unit_test(test_a_frame_that_is_not_the_next_one_is_refused),
+		cmocka_unit_test(test_no_page_comes_behind_the_last_one),
+		cmocka_unit_test(test_a_grant_that_lapsed_is_not_whole),
+		cmocka_unit_test(test_a_pages_seed_is_its_key_epoch_and_number),
+		cmocka_unit_test(test_a_peer_that_failed_is_asked_by_nobody_until_met),
+		cmocka_unit_test(test_there_are_as_many_peers_as_there_is_room),
+		cmocka_unit_test(test_estimates_follow_the_slower_of_wire_and_device),
+		cmocka_unit_test(test_anchors_are_few_and_have_both_ends),
+		cmocka_unit_test(test_a_message_is_as_long_as_it_says),
+		cmocka_unit_test(test_a_message_that_is_none_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

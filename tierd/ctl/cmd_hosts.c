@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tierctl hosts, context share: questions for tierd-net, on the socket beside tierd's (abi/net.h).
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "libtier/abi/net.h"
+#include "libtier/base/cleanup.h"
+#include "tierd/ctl/ctl.h"
+
+#define COUNT(a) ((uint32_t)(sizeof(a) / sizeof((a)[0])))
+#define ANSWER_MS 10000
+
+/* ---- asking -------------------------------------------------------------------------------- */
+
+static int no_net(const struct ctl *ctl, const char *path)
+{
+	fprintf(stderr, "tierctl %s: no tierd-net on %s; start it, as the same user as tierd\n",
+		ctl->verb, path);
+	return CTL_NO_DAEMON;
+}
+
+/* tierd says where it listens; tierd-net listens beside it. */
+static int open_socket(struct ctl *ctl, int *fd)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int s CLEANUP_CLOSE = -1;
+	json_t *status;
+	int rc = ctl_ask(ctl, "status", NULL, &status);
+
+	if (rc != CTL_OK)
+		return rc;
+	snprintf(a.sun_path, sizeof(a.sun_path), "%.100s.net",
+		 json_string_value(json_at(status, "socket")));
+	json_decref(status);
+	s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (s < 0 || connect(s, (struct sockaddr *)&a, sizeof(a)))
+		return no_net(ctl, a.sun_path);
+	*fd = take_fd(&s);
+	return CTL_OK;
+}
+
+static char *receive(int fd, int32_t *error)
+{
+	char *m = malloc(NET_MESSAGE_MAX + 1);
+	const struct net_text *text = (void *)m;
+	size_t have = 0;
+	int64_t whole = 0;
+
+	while (m && whole == 0) {
+		struct pollfd p = { .fd = fd, .events = POLLIN };
+		ssize_t n = poll(&p, 1, ANSWER_MS) == 1 ?
+				    recv(fd, m + have, NET_MESSAGE_MAX - have, 0) : 0;
+
+		have += n > 0 ? (size_t)n : 0;
+		whole = n > 0 ? net_check(m, have) : -ENOTCONN;
+	}
+	if (whole <= 0 || text->header.type != NET_TEXT) {
+		free(m);
+		return NULL;
+	}
+	*error = text->error;
+	m[sizeof(*text) + text->bytes] = '\0';
+	return m;
+}
+
+static int ask_net(struct ctl *ctl, const char *verb, const char *word, json_t **answer)
+{
+	struct net_admin q = {
+		.header = { .magic = NET_MAGIC, .version = NET_VERSION, .type = NET_ADMIN,
+			    .length = sizeof(q) },
+	};
+	char *m CLEANUP_FREE = NULL;
+	int fd CLEANUP_CLOSE = -1;
+	int rc = open_socket(ctl, &fd);
+	int32_t error = 0;
+
+	if (rc != CTL_OK)
+		return rc;
+	if (word && strlen(word) >= sizeof(q.word[0]))
+		return ctl_usage(ctl, "\"%.64s\" is too long for a name", word);
+	snprintf(q.verb, sizeof(q.verb), "%s", verb);
+	snprintf(q.word[0], sizeof(q.word[0]), "%s", word ? word : "");
+	if (send(fd, &q, sizeof(q), MSG_NOSIGNAL) == sizeof(q))
+		m = receive(fd, &error);
+	*answer = m ? json_loads(m + sizeof(struct net_text), 0, NULL) : NULL;
+	if (!*answer) {
+		fprintf(stderr, "tierctl %s: tierd-net gave no answer\n", ctl->verb);
+		return CTL_FAILED;
+	}
+	if (!error)
+		return CTL_OK;
+	fprintf(stderr, "tierctl %s: %s\n", ctl->verb,
+		json_string_value(json_at(*answer, "why")));
+	json_decref(*answer);
+	return CTL_FAILED;
+}
+
+/* ---- showing ------------------------------------------------------------------------------- */
+
+static int show_peers(const json_t *answer, uint32_t terminal)
+{
+	static const char *const heads[] = { "~host",	"state",   "over", ">in",     ">out",
+					     ">pulls", ">missed", ">failed", ">/s", ">answer",
+					     "=why" };
+	const json_t *peers = json_at(answer, "peers");
+	struct grid *g = grid_new(heads, COUNT(heads));
+	char cell[CTL_CELL];
+
+	for (size_t i = 0; i < json_array_size(peers); i++) {
+		const json_t *p = json_array_get(peers, i);
+
+		grid_add(g, ctl_text(cell, p, "name"));
+		grid_add(g, ctl_text(cell, p, "state"));
+		grid_add(g, ctl_text(cell, p, "transport"));
+		grid_add(g, ctl_bytes_short(cell, p, "bytes_in"));
+		grid_add(g, ctl_bytes_short(cell, p, "bytes_out"));
+		grid_add(g, ctl_count(cell, p, "pulls"));
+		grid_add(g, ctl_count(cell, p, "misses"));
+		grid_add(g, ctl_count(cell, p, "failed"));
+		grid_add(g, ctl_bytes_short(cell, p, "bytes_per_s"));
+		grid_add(g, ctl_ns(cell, p, "answer_ns"));
+		grid_add(g, ctl_text(cell, p, "why"));
+	}
+	return grid_print(g, stdout, terminal);
+}
+
+static int show(const json_t *answer, uint32_t terminal)
+{
+	const json_t *contexts = json_at(answer, "contexts");
+	const char *etcd = json_string_value(json_at(answer, "etcd"));
+	char a[CTL_CELL], b[CTL_CELL];
+
+	printf("host %s on %s, %s", ctl_text(a, answer, "name"), ctl_text(b, answer, "listen"),
+	       json_is_true(json_at(answer, "tls")) ? "TLS" : "bare TCP");
+	if (etcd && *etcd)
+		printf("; fleet %s in etcd %s, heard %s ago", ctl_text(a, answer, "fleet"), etcd,
+		       ctl_ns(b, answer, "etcd_age_ns"));
+	printf("\nshared:");
+	for (size_t i = 0; i < json_array_size(contexts); i++)
+		printf(" %s (epoch %s)", ctl_text(a, json_array_get(contexts, i), "name"),
+		       ctl_count(b, json_array_get(contexts, i), "epoch"));
+	printf("%s\n", json_array_size(contexts) ? "" : " nothing; tierctl context share NAME");
+	return show_peers(answer, terminal);
+}
+
+int ctl_hosts(struct ctl *ctl, int argc, char **argv)
+{
+	json_t *answer;
+	int rc = ask_net(ctl, "hosts", NULL, &answer);
+
+	(void)argc;
+	(void)argv;
+	if (rc != CTL_OK)
+		return rc;
+	if (ctl->json)
+		rc = ctl_print_json(answer);
+	else
+		rc = show(answer, ctl->terminal) ? CTL_FAILED : CTL_OK;
+	json_decref(answer);
+	return rc;
+}
+
+/* ---- doing --------------------------------------------------------------------------------- */
+
+static int act(struct ctl *ctl, const char *verb, const char *word, const char *done)
+{
+	json_t *answer;
+	int rc = ask_net(ctl, verb, word, &answer);
+
+	if (rc != CTL_OK)
+		return rc;
+	if (ctl->json)
+		rc = ctl_print_json(answer);
+	else
+		printf("%s: %s\n", word, done);
+	json_decref(answer);
+	return rc;
+}
+
+int ctl_hosts_forget(struct ctl *ctl, int argc, char **argv)
+{
+	(void)argc;
+	return act(ctl, "forget", argv[0], "forgotten, until it is a member again");
+}
+
+int ctl_context_share(struct ctl *ctl, int argc, char **argv)
+{
+	(void)argc;
+	return act(ctl, "share", argv[0], "shared with the other hosts of the fleet");
+}
+
+int ctl_context_unshare(struct ctl *ctl, int argc, char **argv)
+{
+	(void)argc;
+	return act(ctl, "unshare", argv[0], "shared no longer");
+}

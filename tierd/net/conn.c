@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sockets and TLS under one interface; see conn.h. Descriptors do not block: each wait is a poll
+ * with what is left until the deadline, so that no peer holds a thread longer.
+ */
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <openssl/err.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "libtier/base/cleanup.h"
+#include "libtier/base/time.h"
+#include "tierd/net/conn.h"
+
+#define IOV_BATCH 64u
+
+/* ---- waiting ------------------------------------------------------------------------------- */
+
+static int wait_for(int fd, int stop, short events, uint64_t deadline_ns)
+{
+	struct pollfd p[] = { { .fd = fd, .events = events }, { .fd = stop, .events = POLLIN } };
+	uint64_t now = time_now_ns();
+	struct timespec left = time_to_timespec(deadline_ns > now ? deadline_ns - now : 0);
+	int n = ppoll(p, 2, &left, NULL);
+
+	if (n < 0 && errno != EINTR)
+		return -errno;
+	if (n > 0 && p[1].revents)
+		return -ECANCELED;
+	return n == 0 ? -ETIMEDOUT : 0;
+}
+
+/* What a system call's failure means; 0: wait for `events` and try again. */
+static int judge(const struct conn *c, ssize_t n, short events, uint64_t deadline_ns)
+{
+	if (n == 0)
+		return -ENOTCONN;
+	if (errno == EINTR)
+		return 0;
+	if (errno == EAGAIN)
+		return wait_for(c->fd, c->stop, events, deadline_ns);
+	return errno == EPIPE || errno == ECONNRESET ? -ENOTCONN : -errno;
+}
+
+static int judge_tls(const struct conn *c, int rc, uint64_t deadline_ns)
+{
+	int why = SSL_get_error(c->ssl, rc);
+
+	ERR_clear_error(); /* the thread's queue: the next look is at what comes next */
+	switch (why) {
+	case SSL_ERROR_WANT_READ:
+		return wait_for(c->fd, c->stop, POLLIN, deadline_ns);
+	case SSL_ERROR_WANT_WRITE:
+		return wait_for(c->fd, c->stop, POLLOUT, deadline_ns);
+	case SSL_ERROR_SSL:
+		return -EPROTO;
+	default:
+		return -ENOTCONN;
+	}
+}
+
+/* ---- bytes --------------------------------------------------------------------------------- */
+
+static int tls_write(struct conn *c, const struct iovec *iov, uint64_t deadline_ns)
+{
+	size_t done = 0, n;
+
+	while (done < iov->iov_len) {
+		int rc = SSL_write_ex(c->ssl, (char *)iov->iov_base + done, iov->iov_len - done,
+				      &n);
+
+		if (rc == 1) {
+			done += n;
+			continue;
+		}
+		rc = judge_tls(c, rc, deadline_ns);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+static int tls_read(struct conn *c, const struct iovec *iov, uint64_t deadline_ns)
+{
+	size_t done = 0, n;
+
+	while (done < iov->iov_len) {
+		int rc = SSL_read_ex(c->ssl, (char *)iov->iov_base + done, iov->iov_len - done, &n);
+
+		if (rc == 1) {
+			done += n;
+			continue;
+		}
+		rc = judge_tls(c, rc, deadline_ns);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+/* Pass over n bytes of a batch. */
+static void advance(struct iovec *iov, uint32_t *first, size_t n)
+{
+	while (n && n >= iov[*first].iov_len) {
+		n -= iov[*first].iov_len;
+		(*first)++;
+	}
+	if (n) {
+		iov[*first].iov_base = (char *)iov[*first].iov_base + n;
+		iov[*first].iov_len -= n;
+	}
+}
+
+/* A batch of at most IOV_BATCH places, in one direction. */
+static int batch(struct conn *c, const struct iovec *from, uint32_t count, bool out,
+		 uint64_t deadline_ns)
+{
+	struct iovec iov[IOV_BATCH];
+	uint32_t first = 0;
+
+	memcpy(iov, from, count * sizeof(*iov));
+	while (first < count) {
+		struct msghdr m = { .msg_iov = iov + first, .msg_iovlen = count - first };
+		ssize_t n = out ? sendmsg(c->fd, &m, MSG_NOSIGNAL) : recvmsg(c->fd, &m, 0);
+		int rc;
+
+		if (n > 0) {
+			advance(iov, &first, (size_t)n);
+			continue;
+		}
+		rc = judge(c, n, out ? POLLOUT : POLLIN, deadline_ns);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+static int transfer(struct conn *c, const struct iovec *iov, uint32_t count, bool out,
+		    uint64_t deadline_ns)
+{
+	int rc = 0;
+
+	while (count && rc == 0) {
+		uint32_t some = c->ssl ? 1 : count < IOV_BATCH ? count : IOV_BATCH;
+
+		if (!c->ssl)
+			rc = batch(c, iov, some, out, deadline_ns);
+		else
+			rc = out ? tls_write(c, iov, deadline_ns) : tls_read(c, iov, deadline_ns);
+		iov += some;
+		count -= some;
+	}
+	return rc;
+}
+
+int conn_send(struct conn *c, const struct iovec *iov, uint32_t count, uint64_t deadline_ns)
+{
+	return transfer(c, iov, count, true, deadline_ns);
+}
+
+int conn_read(struct conn *c, const struct iovec *iov, uint32_t count, uint64_t deadline_ns)
+{
+	return transfer(c, iov, count, false, deadline_ns);
+}
+
+int conn_send_message(struct conn *c, const struct net_header *m, uint64_t deadline_ns)
+{
+	struct iovec iov = { (void *)(uintptr_t)m, m->length };
+
+	return conn_send(c, &iov, 1, deadline_ns);
+}
+
+int conn_message(struct conn *c, uint64_t deadline_ns)
+{
+	struct net_header *h = (void *)c->message;
+	struct iovec iov = { h, sizeof(*h) };
+	int rc = conn_read(c, &iov, 1, deadline_ns);
+
+	if (rc)
+		return rc;
+	if (net_check(h, sizeof(*h)) < 0)
+		return -EPROTO;
+	iov = (struct iovec){ h + 1, h->length - sizeof(*h) };
+	rc = conn_read(c, &iov, 1, deadline_ns);
+	if (rc)
+		return rc;
+	return net_check(h, h->length) == (int64_t)h->length ? 0 : -EPROTO;
+}
+
+bool conn_readable(struct conn *c)
+{
+	struct pollfd p = { .fd = c->fd, .events = POLLIN };
+
+	return (c->ssl && SSL_has_pending(c->ssl)) || poll(&p, 1, 0) > 0;
+}
+
+bool conn_stale(struct conn *c)
+{
+	return conn_readable(c);
+}
+
+/* ---- TLS ----------------------------------------------------------------------------------- */
+
+SSL_CTX *conn_tls(const char *folder, char *text, size_t text_bytes)
+{
+	SSL_CTX *tls = SSL_CTX_new(TLS_method());
+	char ca[4096], cert[4096], key[4096];
+
+	snprintf(ca, sizeof(ca), "%s/ca.pem", folder);
+	snprintf(cert, sizeof(cert), "%s/cert.pem", folder);
+	snprintf(key, sizeof(key), "%s/key.pem", folder);
+	if (tls && SSL_CTX_set_min_proto_version(tls, TLS1_3_VERSION) &&
+	    SSL_CTX_load_verify_locations(tls, ca, NULL) &&
+	    SSL_CTX_use_certificate_chain_file(tls, cert) == 1 &&
+	    SSL_CTX_use_PrivateKey_file(tls, key, SSL_FILETYPE_PEM) == 1 &&
+	    SSL_CTX_check_private_key(tls)) {
+		/* Who hangs up without a word is gone: messages have their lengths. */
+		SSL_CTX_set_options(tls, SSL_OP_IGNORE_UNEXPECTED_EOF);
+		SSL_CTX_set_verify(tls, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+		/* Connections are kept: resuming one is not worth a ticket. */
+		SSL_CTX_set_num_tickets(tls, 0);
+		SSL_CTX_set_session_cache_mode(tls, SSL_SESS_CACHE_OFF);
+		/* A record in one read, not in two. */
+		SSL_CTX_set_read_ahead(tls, 1);
+		SSL_CTX_set_default_read_buffer_len(tls, 64 << 10);
+		SSL_CTX_set_ciphersuites(tls, "TLS_AES_128_GCM_SHA256:"
+					      "TLS_CHACHA20_POLY1305_SHA256:"
+					      "TLS_AES_256_GCM_SHA384");
+		return tls;
+	}
+	snprintf(text, text_bytes, "%s: ca.pem, cert.pem (this host's name as its common name) and "
+				   "key.pem must be there and agree", folder);
+	SSL_CTX_free(tls);
+	return NULL;
+}
+
+static int handshake(struct conn *c, SSL_CTX *tls, bool server, uint64_t deadline_ns)
+{
+	X509 *cert;
+	int rc;
+
+	c->ssl = SSL_new(tls);
+	if (!c->ssl || !SSL_set_fd(c->ssl, c->fd))
+		return -ENOMEM;
+	while ((rc = server ? SSL_accept(c->ssl) : SSL_connect(c->ssl)) != 1) {
+		rc = judge_tls(c, rc, deadline_ns);
+		if (rc)
+			return rc == -EPROTO ? -EACCES : rc;
+	}
+	cert = SSL_get0_peer_certificate(c->ssl);
+	if (!cert || X509_NAME_get_text_by_NID(X509_get_subject_name(cert), NID_commonName,
+					       c->peer, sizeof(c->peer)) <= 0)
+		return -EACCES;
+	return 0;
+}
+
+/* ---- greeting ------------------------------------------------------------------------------ */
+
+static int send_hello(struct conn *c, const struct conn_self *self, uint64_t deadline_ns)
+{
+	struct net_hello m = {
+		.header = { .magic = NET_MAGIC, .version = NET_VERSION, .type = NET_HELLO,
+			    .length = sizeof(m) },
+		.incarnation = self->incarnation,
+	};
+
+	memcpy(m.name, self->name, strlen(self->name));
+	return conn_send_message(c, &m.header, deadline_ns);
+}
+
+static int take_hello(struct conn *c, uint64_t deadline_ns)
+{
+	const struct net_hello *m = (const void *)c->message;
+	int rc = conn_message(c, deadline_ns);
+
+	if (rc)
+		return rc;
+	if (m->header.type != NET_HELLO)
+		return -EPROTO;
+	if (c->ssl && strcmp(c->peer, m->name) != 0)
+		return -EACCES; /* a certificate of another host */
+	memcpy(c->peer, m->name, sizeof(c->peer));
+	c->incarnation = m->incarnation;
+	return 0;
+}
+
+static struct conn *conn_new(int fd, int stop)
+{
+	struct conn *c = calloc(1, sizeof(*c));
+
+	if (c)
+		c->message = aligned_alloc(64, NET_MESSAGE_MAX);
+	if (!c || !c->message) {
+		free(c);
+		close(fd);
+		return NULL;
+	}
+	c->fd = fd;
+	c->stop = stop;
+	return c;
+}
+
+void conn_close(struct conn *c)
+{
+	if (!c)
+		return;
+	SSL_free(c->ssl);
+	close(c->fd);
+	free(c->message);
+	free(c);
+}
+
+int conn_accept(struct conn **out, const struct conn_self *self, int fd, uint64_t deadline_ns)
+{
+	struct conn *c = conn_new(fd, self->stop);
+	int one = 1, rc = 0;
+
+	if (!c)
+		return -ENOMEM;
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	if (self->tls)
+		rc = handshake(c, self->tls, true, deadline_ns);
+	if (rc == 0)
+		rc = take_hello(c, deadline_ns);
+	if (rc == 0)
+		rc = send_hello(c, self, deadline_ns);
+	if (rc)
+		conn_close(c);
+	else
+		*out = c;
+	return rc;
+}
+
+int conn_local(struct conn **out, int fd, int stop)
+{
+	*out = conn_new(fd, stop);
+	return *out ? 0 : -ENOMEM;
+}
+
+/* ---- addresses ----------------------------------------------------------------------------- */
+
+/* "host:port" in numbers, for names may take their time. Free with freeaddrinfo. */
+static int resolve(const char *address, int flags, struct addrinfo **out)
+{
+	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = flags };
+	char host[NET_NAME_BYTES];
+	char *port, *from = host;
+
+	snprintf(host, sizeof(host), "%s", address);
+	port = strrchr(host, ':');
+	if (!port)
+		return -EINVAL;
+	*port++ = '\0';
+	if (*from == '[' && port > host + 2 && port[-2] == ']') {
+		from++;
+		port[-2] = '\0';
+	}
+	return getaddrinfo(*from ? from : NULL, port, &hints, out) ? -EINVAL : 0;
+}
+
+static int connect_to(const char *address, int stop, uint64_t deadline_ns)
+{
+	struct addrinfo *a = NULL;
+	int fd CLEANUP_CLOSE = -1;
+	int rc = resolve(address, AI_NUMERICHOST, &a), one = 1, error = 0;
+	socklen_t bytes = sizeof(error);
+
+	if (rc)
+		return rc;
+	fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	rc = fd < 0 ? -errno : 0;
+	if (rc == 0 && connect(fd, a->ai_addr, a->ai_addrlen) != 0)
+		rc = errno == EINPROGRESS ? wait_for(fd, stop, POLLOUT, deadline_ns) : -errno;
+	freeaddrinfo(a);
+	if (rc == 0 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0)
+		rc = -error;
+	if (rc)
+		return rc;
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	return take_fd(&fd);
+}
+
+int conn_open(struct conn **out, const struct conn_self *self, const char *address,
+	      const char *name, uint64_t deadline_ns)
+{
+	int fd = connect_to(address, self->stop, deadline_ns), rc = 0;
+	struct conn *c;
+
+	if (fd < 0)
+		return fd;
+	c = conn_new(fd, self->stop);
+	if (!c)
+		return -ENOMEM;
+	if (self->tls)
+		rc = handshake(c, self->tls, false, deadline_ns);
+	if (rc == 0)
+		rc = send_hello(c, self, deadline_ns);
+	if (rc == 0)
+		rc = take_hello(c, deadline_ns);
+	if (rc == 0 && strcmp(c->peer, name) != 0)
+		rc = -EACCES;
+	if (rc)
+		conn_close(c);
+	else
+		*out = c;
+	return rc;
+}
+
+int conn_listen(const char *address)
+{
+	struct addrinfo *a = NULL;
+	int fd CLEANUP_CLOSE = -1;
+	int rc = resolve(address, AI_PASSIVE | AI_NUMERICHOST, &a), one = 1;
+
+	if (rc)
+		return rc;
+	fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) ||
+	    bind(fd, a->ai_addr, a->ai_addrlen) || listen(fd, 64))
+		rc = -errno;
+	freeaddrinfo(a);
+	return rc ? rc : take_fd(&fd);
+}
+
+int conn_listen_local(const char *path)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int fd CLEANUP_CLOSE = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -errno;
+	if ((size_t)snprintf(a.sun_path, sizeof(a.sun_path), "%s", path) >= sizeof(a.sun_path))
+		return -ENAMETOOLONG;
+	/* What an earlier life left: nobody listens there. */
+	if (connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0)
+		return -EADDRINUSE;
+	if (errno == ECONNREFUSED)
+		unlink(path);
+	if (bind(fd, (struct sockaddr *)&a, sizeof(a)) || listen(fd, 64) || chmod(path, 0666))
+		return -errno;
+	return take_fd(&fd);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A connection to another host, or to an engine of this one: messages and bytes with a deadline, in
+ * TLS 1.3 with certificates of both sides, bare where the operator trusts the network, or UNIX.
+ * A connection belongs to one thread at a time. After an error it is of no use but to be closed.
+ */
+#ifndef TIERD_NET_CONN_H
+#define TIERD_NET_CONN_H
+
+#include <openssl/ssl.h>
+#include <stdbool.h>
+#include <sys/uio.h>
+
+#include "libtier/abi/net.h"
+
+struct conn {
+	int fd;
+	int stop; /* readable once the process ends: nothing is waited for then */
+	SSL *ssl; /* NULL = bare */
+	char peer[NET_NAME_BYTES]; /* as its certificate says, or its HELLO where there is none */
+	uint64_t incarnation;
+	uint8_t *message; /* NET_MESSAGE_MAX: the last one received */
+	bool used;        /* has answered before: it may have gone stale in the pool */
+	struct conn *next;
+};
+
+/* ca.pem, cert.pem and key.pem of a folder; NULL with why in text. */
+SSL_CTX *conn_tls(const char *folder, char *text, size_t text_bytes);
+
+/* Own names in HELLO. */
+struct conn_self {
+	SSL_CTX *tls; /* NULL = bare */
+	const char *name;
+	uint64_t incarnation;
+	int stop; /* an eventfd: readable once the process ends */
+};
+
+/*
+ * Connect to "host:port" and exchange HELLO with the peer, who must be called `name`. Errors:
+ * -EACCES the certificate is not its, -EPROTO, -ETIMEDOUT, -ECONNREFUSED ...
+ */
+int conn_open(struct conn **out, const struct conn_self *self, const char *address,
+	      const char *name, uint64_t deadline_ns);
+/* The same on an accepted socket, which is taken over in any case. */
+int conn_accept(struct conn **out, const struct conn_self *self, int fd, uint64_t deadline_ns);
+/* A UNIX socket, taken over: no HELLO. */
+int conn_local(struct conn **out, int fd, int stop);
+void conn_close(struct conn *c);
+
+/* Errors: -ETIMEDOUT, -ENOTCONN the peer hung up, -EPROTO, -ECANCELED we end. */
+int conn_send(struct conn *c, const struct iovec *iov, uint32_t count, uint64_t deadline_ns);
+int conn_send_message(struct conn *c, const struct net_header *m, uint64_t deadline_ns);
+/* The next message, checked (net_check); it lies in c->message until the next call. */
+int conn_message(struct conn *c, uint64_t deadline_ns);
+/* Bytes behind a message, into count places. */
+int conn_read(struct conn *c, const struct iovec *iov, uint32_t count, uint64_t deadline_ns);
+/* Is there something to read at this moment? */
+bool conn_readable(struct conn *c);
+/* Has the other end hung up, or sent what nobody asked for? For connections that lie idle. */
+bool conn_stale(struct conn *c);
+
+static inline const struct net_header *conn_got(const struct conn *c)
+{
+	return (const struct net_header *)c->message;
+}
+
+/* Listen on "host:port" or on a path of a UNIX socket. A descriptor, or a negative errno. */
+int conn_listen(const char *address);
+int conn_listen_local(const char *path);
+
+#endif

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Serves another host on one connection: probes and grants. A grant is a stream of the local tierd
+ * in its own mode STREAM: that brings what lies on NVMe layer by layer, keeps each layer until we
+ * are done with it, and pushes nothing of this host's own out of memory. Pages are sent under
+ * leases, straight from where they lie.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "libtier/base/crc32c.h"
+#include "libtier/base/time.h"
+#include "tierd/net/node.h"
+
+#define HELLO_NS (2 * NS_PER_S)
+#define ANSWER_NS (5 * NS_PER_S)
+#define IDLE_NS (120 * NS_PER_S)
+
+struct grant {
+	struct serve serve;
+	struct share *share;
+	tier_stream *stream;
+	tier_block *block;
+	tier_key *key;
+	uint64_t reattached; /* the connection's count when it began */
+	uint64_t begun_ns;
+	bool cold; /* some of it came from NVMe: it tells how fast that is */
+};
+
+struct holder {
+	struct node *n;
+	struct conn *c;
+	int place; /* the peer's */
+	tier_reader *reader;
+	struct grant grant[NET_GRANTS_MAX]; /* in the order in which they were asked for */
+	struct {
+		struct net_pages m;
+		uint32_t crc[NET_FRAME_PAGES_MAX];
+	} frame;
+	struct tier_page page[NET_FRAME_PAGES_MAX];
+	struct tier_lease lease[NET_FRAME_PAGES_MAX];
+	struct iovec iov[NET_FRAME_PAGES_MAX + 1];
+	struct tier_found found[NET_KEYS_MAX];
+};
+
+static uint64_t reattached(const struct node *n)
+{
+	struct tier_counters counters = { .size = sizeof(counters) };
+
+	return tier_counters(n->t, &counters) ? 0 : counters.reattached;
+}
+
+/* ---- probes -------------------------------------------------------------------------------- */
+
+/* The context that a question means: -ENOENT, -ESTALE. */
+static int context_of(struct holder *h, const uint8_t digest[32], uint64_t epoch,
+		      struct share **out)
+{
+	struct share *s = share_digest(h->n, digest);
+
+	if (!s)
+		return -ENOENT;
+	if (tier_context_epoch(s->c) != epoch) {
+		share_put(h->n, s);
+		return -ESTALE;
+	}
+	*out = s;
+	return 0;
+}
+
+static uint32_t match(struct holder *h, struct share *s, const void *keys, uint32_t count,
+		      uint32_t *cold)
+{
+	int64_t usable = tier_match(s->c, keys, count, h->found);
+
+	*cold = 0;
+	for (int64_t i = 0; i < usable; i++)
+		*cold += h->found[i].tier == TIER_NVME;
+	return usable < 0 ? 0 : (uint32_t)usable;
+}
+
+static int answer_probe(struct holder *h, const struct net_probe *m)
+{
+	struct net_found out = {
+		.header = { .magic = NET_MAGIC, .version = NET_VERSION, .type = NET_FOUND,
+			    .length = sizeof(out) },
+		.id = m->id,
+	};
+	struct share *s;
+
+	out.error = context_of(h, m->context, m->epoch, &s);
+	if (!out.error) {
+		out.found = match(h, s, m + 1, m->count, &out.cold);
+		share_put(h->n, s);
+	}
+	{
+		LOCK_SCOPE(&h->n->peers_lock);
+		out.stage_bytes_per_s = h->n->stage_bytes_per_s;
+	}
+	return conn_send_message(h->c, &out.header, time_now_ns() + ANSWER_NS);
+}
+
+/* ---- grants -------------------------------------------------------------------------------- */
+
+static void grant_end(struct holder *h, struct grant *g)
+{
+	tier_stream_close(g->stream);
+	free(g->block);
+	free(g->key);
+	if (g->share)
+		share_put(h->n, g->share);
+	*g = (struct grant){ 0 };
+}
+
+/* What is there of the keys becomes a stream; g->serve.blocks is how much. */
+static int grant_begin(struct holder *h, struct grant *g, const struct net_ask *m)
+{
+	uint64_t now = time_now_ns();
+	struct tier_stream_options o = { .size = sizeof(o), .tier = TIER_CXL,
+					 .mode = TIER_MODE_STREAM, .klass = m->klass };
+	uint32_t blocks, cold;
+	int rc = context_of(h, m->context, m->epoch, &g->share);
+
+	if (rc)
+		return rc;
+	blocks = match(h, g->share, m + 1, m->count, &cold);
+	if (!blocks)
+		return -ENODATA;
+	g->block = calloc(blocks, sizeof(*g->block));
+	g->key = calloc(blocks, sizeof(*g->key));
+	if (!g->block || !g->key)
+		return -ENOMEM;
+	memcpy(g->key, m + 1, blocks * sizeof(*g->key));
+	for (uint32_t i = 0; i < blocks; i++)
+		g->block[i] = h->found[i].block;
+	o.deadline_ns = now + (m->wait_ns < SERVE_WAIT_MAX_NS ? m->wait_ns : SERVE_WAIT_MAX_NS);
+	rc = tier_stream_open(g->share->c, g->block, blocks, &o, &g->stream);
+	if (rc)
+		return rc == -EAGAIN ? -EBUSY : rc;
+	g->serve.blocks = blocks;
+	g->reattached = reattached(h->n);
+	g->begun_ns = now;
+	g->cold = cold == blocks;
+	return 0;
+}
+
+static int answer_ask(struct holder *h, const struct net_ask *m)
+{
+	struct net_grant out = { .error = 0 };
+	struct grant *g = NULL;
+
+	for (uint32_t i = 0; i < NET_GRANTS_MAX && !g; i++)
+		if (h->grant[i].serve.state == SERVE_FREE)
+			g = &h->grant[i];
+	if (!g)
+		return -EPROTO; /* N3 */
+	out.error = grant_begin(h, g, m);
+	if (out.error)
+		g->serve.blocks = 0;
+	serve_grant(&g->serve, m, g->share ? &g->share->shape : NULL, &out, time_now_ns());
+	if (g->serve.state == SERVE_FREE)
+		grant_end(h, g);
+	return conn_send_message(h->c, &out.header, time_now_ns() + ANSWER_NS);
+}
+
+static bool intact(struct holder *h, const struct grant *g)
+{
+	return share_stands(h->n, g->share) &&
+	       tier_context_epoch(g->share->c) == g->serve.epoch &&
+	       reattached(h->n) == g->reattached;
+}
+
+static int answer_release(struct holder *h, const struct net_word *m)
+{
+	struct net_word out;
+
+	for (uint32_t i = 0; i < NET_GRANTS_MAX; i++) {
+		struct grant *g = &h->grant[i];
+		int rc;
+
+		if (g->serve.state == SERVE_FREE || g->serve.id != m->id)
+			continue;
+		rc = serve_release(&g->serve, m, intact(h, g), &out, time_now_ns());
+		if (rc)
+			return rc;
+		grant_end(h, g);
+		return conn_send_message(h->c, &out.header, time_now_ns() + ANSWER_NS);
+	}
+	return -EPROTO;
+}
+
+/* ---- pages --------------------------------------------------------------------------------- */
+
+/* Lease the frame's pages. All of them, or why not. */
+static int lease(struct holder *h, struct grant *g, const struct cursor *at)
+{
+	uint32_t count = h->frame.m.count, block;
+	int64_t there = tier_stream_wait(g->stream, at->layer, g->serve.ends_ns);
+	int got;
+
+	if (there < g->serve.blocks)
+		return there < 0 ? (int)there : -ENODATA;
+	for (uint32_t i = 0; i < count; i++) {
+		h->page[i].page = shape_at(&g->share->shape, at->layer, at->at + i, &block)->page;
+		h->page[i].block = g->block[block];
+	}
+	got = tier_lease_pages(h->reader, g->share->c, h->page, count, TIER_LEASE_CXL, h->lease);
+	if (got == (int)count)
+		return 0;
+	if (got > 0)
+		tier_release_many(h->reader, h->lease, count);
+	return got < 0 ? got : -ENODATA;
+}
+
+static int send_leased(struct holder *h, struct grant *g, const struct cursor *at)
+{
+	uint32_t count = h->frame.m.count, block;
+	int rc;
+
+	for (uint32_t i = 0; i < count; i++) {
+		const struct shape_page *p =
+			shape_at(&g->share->shape, at->layer, at->at + i, &block);
+		uint32_t seed = page_seed(g->key[block].bytes, g->serve.epoch, p->page);
+
+		h->frame.crc[i] = crc32c(seed, h->lease[i].data, p->bytes);
+		h->iov[i + 1] = (struct iovec){ (void *)(uintptr_t)h->lease[i].data, p->bytes };
+	}
+	h->iov[0] = (struct iovec){ &h->frame, h->frame.m.header.length };
+	rc = conn_send(h->c, h->iov, count + 1, g->serve.ends_ns);
+	tier_release_many(h->reader, h->lease, count);
+	return rc;
+}
+
+static void count_out(struct holder *h, const struct grant *g, uint64_t bytes, bool over)
+{
+	uint64_t took = time_now_ns() - g->begun_ns;
+
+	LOCK_SCOPE(&h->n->peers_lock);
+	h->n->peers.peer[h->place].bytes_out += bytes;
+	if (over && g->cold && took)
+		h->n->stage_bytes_per_s = (uint64_t)((double)g->serve.blocks *
+						     (double)g->share->shape.block_bytes * 1e9 /
+						     (double)took);
+}
+
+/* The next frame of a grant, or END. */
+static int send_frame(struct holder *h, struct grant *g)
+{
+	struct cursor at;
+	struct net_word end;
+	bool more = serve_frame(&g->serve, &h->frame.m, &at);
+	int rc = lease(h, g, &at);
+
+	if (rc) {
+		serve_end(&g->serve, rc, &end);
+		grant_end(h, g);
+		return conn_send_message(h->c, &end.header, time_now_ns() + ANSWER_NS);
+	}
+	rc = send_leased(h, g, &at);
+	if (rc)
+		return rc;
+	count_out(h, g, h->frame.m.bytes, !more);
+	if (g->serve.cursor.layer > at.layer)
+		tier_stream_release(g->stream, g->serve.cursor.layer);
+	return 0;
+}
+
+/* ---- the connection ------------------------------------------------------------------------ */
+
+static int answer(struct holder *h)
+{
+	const void *m = h->c->message;
+
+	switch (conn_got(h->c)->type) {
+	case NET_PROBE:
+		return answer_probe(h, m);
+	case NET_ASK:
+		return answer_ask(h, m);
+	case NET_RELEASE:
+		return answer_release(h, m);
+	default:
+		return -EPROTO;
+	}
+}
+
+/* The grant whose pages are due: the older one. */
+static struct grant *sending(struct holder *h)
+{
+	struct grant *first = NULL;
+
+	for (uint32_t i = 0; i < NET_GRANTS_MAX; i++) {
+		struct grant *g = &h->grant[i];
+
+		if (g->serve.state == SERVE_PAGES && (!first || g->begun_ns < first->begun_ns))
+			first = g;
+	}
+	return first;
+}
+
+/* A peer that does not release what it has is let wait until its grant is over. */
+static uint64_t patience(const struct holder *h)
+{
+	uint64_t now = time_now_ns(), until_ns = now + IDLE_NS;
+
+	for (uint32_t i = 0; i < NET_GRANTS_MAX; i++) {
+		const struct serve *s = &h->grant[i].serve;
+
+		if (s->state != SERVE_FREE && s->ends_ns < until_ns)
+			until_ns = s->ends_ns;
+	}
+	return until_ns;
+}
+
+static void serve(struct holder *h)
+{
+	int rc = tier_reader_open(h->n->t, &h->reader);
+
+	while (rc == 0 && !node_stopped(h->n, 0)) {
+		struct grant *g = sending(h);
+
+		if (g && !conn_readable(h->c)) {
+			rc = send_frame(h, g);
+			continue;
+		}
+		rc = conn_message(h->c, patience(h));
+		if (rc == 0)
+			rc = answer(h);
+	}
+	for (uint32_t i = 0; i < NET_GRANTS_MAX; i++)
+		grant_end(h, &h->grant[i]);
+	tier_reader_close(h->reader);
+	if (rc && rc != -ENOTCONN && rc != -ETIMEDOUT && rc != -ECANCELED)
+		log_warn(&h->n->log, "a peer's connection ends", h->c->peer,
+			 "are all hosts of one version?", "errno=%d", -rc);
+}
+
+void *holder_run(void *arg)
+{
+	struct visitor *v = arg;
+	struct holder *h = calloc(1, sizeof(*h));
+	int rc = -ENOMEM;
+
+	if (h) {
+		h->n = v->n;
+		rc = conn_accept(&h->c, &v->n->self, v->fd, time_now_ns() + HELLO_NS);
+	} else {
+		close(v->fd);
+	}
+	if (rc == 0) {
+		h->place = members_place(h->n, h->c->peer);
+		if (h->place < 0)
+			log_warn(&h->n->log, "a host that is no member was sent away", h->c->peer,
+				 "tell this host of it (--peer, etcd)", "");
+		else
+			serve(h);
+		conn_close(h->c);
+	} else if (rc != -ENOTCONN) {
+		log_warn(&v->n->log, "a connection was refused", NULL,
+			 "are its certificate and its version right?", "errno=%d", -rc);
+	}
+	{
+		LOCK_SCOPE(&v->n->pool);
+		v->n->remote_threads--;
+	}
+	free(h);
+	free(v);
+	return NULL;
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Engines and tierctl of this host, on a UNIX socket: who they are is what the kernel says, and a
+ * context that their credentials do not open looks as if it were not there (I4).
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "libtier/base/time.h"
+#include "tierd/net/node.h"
+
+#define LOCAL_IDLE_NS (10 * NS_PER_S)
+#define LOCAL_ANSWER_NS (1 * NS_PER_S)
+
+/* ---- locate, pull -------------------------------------------------------------------------- */
+
+static const char *refusal(int error)
+{
+	switch (error) {
+	case -ENOENT:
+		return "this context is not shared, or not ours to see; tierctl context share NAME";
+	case -ENOTCONN:
+		return "tierd does not run here";
+	default:
+		return "tierd refuses; its log tells why";
+	}
+}
+
+/* Is what would come here later than computing it takes? Then it is not fetched. */
+static bool too_slow(const struct wanted *w, const struct placed *p, uint64_t *compute_ns)
+{
+	uint64_t tokens = tier_geometry_block_tokens(tier_context_geometry(w->share->c));
+
+	*compute_ns = (p->usable - w->local) * tokens * w->want->token_ns;
+	return w->want->token_ns && p->all_ns > *compute_ns;
+}
+
+static void found(struct net_placed *out, const struct placed *p)
+{
+	out->hosts = p->hosts;
+	out->answered = p->answered;
+	if (p->peer < 0)
+		return;
+	memcpy(out->host, p->name, sizeof(out->host));
+	out->usable = p->usable;
+	out->bytes = p->bytes;
+	out->first_ns = p->first_ns;
+	out->all_ns = p->all_ns;
+}
+
+static void place(struct node *n, const struct wanted *w, struct net_placed *out)
+{
+	bool pull = w->want->header.type == NET_PULL, slow;
+	struct placed p;
+
+	out->local = out->usable = w->local;
+	out->status = w->local == w->want->count ? TIER_READY : TIER_MISSED;
+	if (w->local == w->want->count)
+		return;
+	locate(n, w, &p);
+	found(out, &p);
+	if (p.peer < 0)
+		return;
+	slow = too_slow(w, &p, &out->compute_ns);
+	if (!pull)
+		return;
+	out->bytes = out->first_ns = out->all_ns = 0;
+	out->usable = w->local;
+	out->status = TIER_DROPPED;
+	if (!slow)
+		out->usable = (uint32_t)pull_from(n, w, &p, out);
+}
+
+static void answer_want(struct node *n, const struct net_want *m, const struct ucred *who,
+			struct net_placed *out)
+{
+	struct wanted w = { .want = m, .keys = (const void *)(m + 1), .begun_ns = time_now_ns() };
+	int64_t local;
+
+	out->error = share_named(n, m->context, who, &w.share);
+	if (out->error) {
+		snprintf(out->text, sizeof(out->text), "%s", refusal(out->error));
+		return;
+	}
+	local = tier_match(w.share->c, w.keys, m->count, NULL);
+	w.epoch = tier_context_epoch(w.share->c);
+	w.local = local < 0 ? 0 : (uint32_t)local;
+	place(n, &w, out);
+	share_put(n, w.share);
+}
+
+static int take_want(struct node *n, struct conn *c, const struct ucred *who)
+{
+	const struct net_want *m = (const void *)c->message;
+	struct net_placed out = {
+		.header = { .magic = NET_MAGIC, .version = NET_VERSION, .type = NET_PLACED,
+			    .length = sizeof(out) },
+	};
+
+	answer_want(n, m, who, &out);
+	return conn_send_message(c, &out.header, time_now_ns() + LOCAL_ANSWER_NS);
+}
+
+/* ---- operators ----------------------------------------------------------------------------- */
+
+static json_t *describe(struct node *n)
+{
+	uint64_t seen;
+	json_t *d = json_pack("{s:s, s:s, s:s, s:s, s:b}", "name", n->config.name, "listen",
+			      n->config.listen, "fleet", n->config.fleet, "etcd", n->config.etcd,
+			      "tls", n->self.tls != NULL);
+
+	{
+		LOCK_SCOPE(&n->peers_lock);
+		seen = n->etcd_seen_ns;
+	}
+	json_object_set_new(d, "incarnation",
+			    json_sprintf("%016llx", (unsigned long long)n->self.incarnation));
+	json_object_set_new(d, "etcd_age_ns",
+			    seen ? json_integer((json_int_t)(time_now_ns() - seen)) : json_null());
+	json_object_set_new(d, "contexts", share_list(n));
+	json_object_set_new(d, "peers", members_list(n));
+	return d;
+}
+
+static int forget(struct node *n, const char *name, const struct ucred *who, char *text)
+{
+	int place = members_place(n, name);
+
+	snprintf(text, SHARE_TEXT_BYTES, "%s", place < 0 ? "there is no such host" :
+					       "only root and tierd's own user may do that");
+	if (who->uid && who->uid != geteuid())
+		return -EPERM;
+	if (place < 0)
+		return place;
+	LOCK_SCOPE(&n->peers_lock);
+	peers_forget(&n->peers, name);
+	return 0;
+}
+
+static int do_admin(struct node *n, const struct net_admin *m, const struct ucred *who,
+		    char text[SHARE_TEXT_BYTES])
+{
+	if (strcmp(m->verb, "hosts") == 0)
+		return 0;
+	if (strcmp(m->verb, "share") == 0)
+		return share_set(n, m->word[0], true, who, text);
+	if (strcmp(m->verb, "unshare") == 0)
+		return share_set(n, m->word[0], false, who, text);
+	if (strcmp(m->verb, "forget") == 0)
+		return forget(n, m->word[0], who, text);
+	snprintf(text, SHARE_TEXT_BYTES, "there is no such verb");
+	return -ENOSYS;
+}
+
+static int take_admin(struct node *n, struct conn *c, const struct ucred *who)
+{
+	char why[SHARE_TEXT_BYTES] = "", *text = NULL;
+	struct net_text out = {
+		.header = { .magic = NET_MAGIC, .version = NET_VERSION, .type = NET_TEXT },
+	};
+	struct iovec iov[2];
+	json_t *d;
+	int rc;
+
+	out.error = do_admin(n, (const void *)c->message, who, why);
+	d = out.error ? json_pack("{s:s}", "why", why) : describe(n);
+	text = json_dumps(d, JSON_COMPACT);
+	json_decref(d);
+	out.bytes = text ? (uint32_t)strlen(text) : 0;
+	if (out.bytes > NET_MESSAGE_MAX - sizeof(out))
+		out.bytes = 0;
+	out.header.length = (uint32_t)sizeof(out) + out.bytes;
+	iov[0] = (struct iovec){ &out, sizeof(out) };
+	iov[1] = (struct iovec){ text, out.bytes };
+	rc = conn_send(c, iov, out.bytes ? 2 : 1, time_now_ns() + LOCAL_ANSWER_NS);
+	free(text);
+	return rc;
+}
+
+/* ---- the connection ------------------------------------------------------------------------ */
+
+static int take(struct node *n, struct conn *c, const struct ucred *who)
+{
+	switch (conn_got(c)->type) {
+	case NET_LOCATE:
+	case NET_PULL:
+		return take_want(n, c, who);
+	case NET_ADMIN:
+		return take_admin(n, c, who);
+	default:
+		return -EPROTO;
+	}
+}
+
+void *local_run(void *arg)
+{
+	struct visitor *v = arg;
+	struct ucred who;
+	socklen_t bytes = sizeof(who);
+	struct conn *c = NULL;
+	int rc = getsockopt(v->fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) ? -errno : 0;
+
+	if (rc)
+		close(v->fd);
+	else
+		rc = conn_local(&c, v->fd, v->n->stop);
+	while (rc == 0 && !node_stopped(v->n, 0)) {
+		rc = conn_message(c, time_now_ns() + LOCAL_IDLE_NS);
+		if (rc == 0)
+			rc = take(v->n, c, &who);
+	}
+	conn_close(c);
+	{
+		LOCK_SCOPE(&v->n->pool);
+		v->n->local_threads--;
+	}
+	free(v);
+	return NULL;
+}

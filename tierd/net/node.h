@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tierd-net: what its files share. A process of its own beside tierd, a client of it through
+ * libtier; tierd knows nothing of it. It speaks with the tierd-nets of other hosts (conn.h) by a
+ * pure protocol (proto.h): here is the shell around that.
+ *
+ *   main.c       options, start, end
+ *   members.c    peers: looks at new ones and at those on probation; etcd.c who is there
+ *   share.c      contexts that are shared, their shapes, and who may ask for them
+ *   holder.c     serves other hosts: probes, grants
+ *   requester.c  asks other hosts: locate.c where, pull.c the bytes
+ *   local.c      engines and tierctl of this host
+ *
+ * Threads: one a connection, one for members. Locks, in the order in which they may be taken:
+ * shares, peers, pool, pullers; none is held while waiting for anybody but the local tierd.
+ */
+#ifndef TIERD_NET_NODE_H
+#define TIERD_NET_NODE_H
+
+#include <jansson.h>
+#include <sys/socket.h>
+#include <tier.h>
+
+#include "libtier/base/lock.h"
+#include "libtier/base/log.h"
+#include "tierd/net/conn.h"
+#include "tierd/net/proto.h"
+
+#define NODE_SHARES_MAX 64u
+#define NODE_PULLERS_MAX 8u
+#define NODE_POOLED_MAX 4u /* idle connections to a peer */
+#define NODE_THREADS_MAX 64u /* of each kind of connection */
+#define NODE_PATH_BYTES 256u
+
+/* A context that is shared. What it points to stays as long as it is held. */
+struct share {
+	uint32_t holders; /* node.shares */
+	bool shared;      /* node.shares */
+	char name[NET_NAME_BYTES];
+	uint8_t digest[32];
+	uint64_t number;  /* tierd's, never used again: tells a context from its successor */
+	uint32_t owner_uid, owner_gid, mode;
+	tier_context *c;  /* through node.t */
+	struct shape shape;
+};
+
+struct puller {
+	tier *t;
+	bool busy; /* node.pullers */
+	uint64_t serial; /* user_data of the last put */
+	char name[NET_NAME_BYTES];
+	uint64_t number; /* of the context that c is */
+	tier_context *c;
+};
+
+struct node_config {
+	char name[NET_NAME_BYTES];
+	char listen[NET_NAME_BYTES];
+	char advertise[NET_NAME_BYTES]; /* what others connect to */
+	char socket[NODE_PATH_BYTES];   /* tierd's; ours is that + ".net" */
+	char state[NODE_PATH_BYTES];    /* names of shared contexts, a line each; "" = not kept */
+	char etcd[NODE_PATH_BYTES];     /* URL; "" = none */
+	char fleet[NET_NAME_BYTES];
+	char tls[NODE_PATH_BYTES];      /* folder; "" = bare, which must be said */
+	uint64_t lease_ns;
+	uint64_t staging_bytes;
+	uint32_t pullers;
+};
+
+struct node {
+	struct node_config config;
+	struct log log;
+	struct conn_self self;
+	tier *t;
+	int stop; /* eventfd: readable once we end */
+
+	struct lock shares;
+	struct share *share[NODE_SHARES_MAX] GUARDED_BY(shares);
+
+	struct lock peers_lock;
+	struct peers peers GUARDED_BY(peers_lock);
+	uint64_t etcd_seen_ns GUARDED_BY(peers_lock); /* when it last answered; 0 = never */
+	uint64_t stage_bytes_per_s GUARDED_BY(peers_lock); /* of our own NVMe, for others */
+
+	struct lock pool;
+	struct conn *idle[PEERS_MAX][NODE_POOLED_MAX] GUARDED_BY(pool); /* by peer's place */
+	uint32_t remote_threads GUARDED_BY(pool);
+	uint32_t local_threads GUARDED_BY(pool);
+
+	struct lock pullers_lock;
+	pthread_cond_t puller_free; /* with pullers_lock; CLOCK_MONOTONIC */
+	struct puller puller[NODE_PULLERS_MAX] GUARDED_BY(pullers_lock);
+};
+
+/* ---- share.c ------------------------------------------------------------------------------- */
+
+/* Mark a context as shared, or no longer; text tells what is wrong. uid, gid: who wants it. */
+int share_set(struct node *n, const char *name, bool shared, const struct ucred *who, char *text);
+#define SHARE_TEXT_BYTES 152u
+/* Those of the state file. */
+void share_load(struct node *n);
+/* Held until share_put. By name, as an engine of these credentials sees it; by digest. */
+int share_named(struct node *n, const char *name, const struct ucred *who, struct share **out);
+struct share *share_digest(struct node *n, const uint8_t digest[32]);
+void share_put(struct node *n, struct share *s);
+/* Is it still shared, the same one? */
+bool share_stands(struct node *n, const struct share *s);
+json_t *share_list(struct node *n);
+
+/* ---- members.c, etcd.c --------------------------------------------------------------------- */
+
+void *members_run(void *node);
+/* A connection to the peer in place i, from the pool or a new one. It is given back, or closed. */
+int members_conn(struct node *n, uint32_t i, uint64_t deadline_ns, struct conn **out);
+void members_give(struct node *n, uint32_t i, struct conn *c);
+/* It failed a request: probation. */
+void members_failed(struct node *n, uint32_t i, int error);
+/* The place of a known peer, or negative: who connects to us must be one. */
+int members_place(struct node *n, const char *name);
+json_t *members_list(struct node *n);
+bool node_stopped(const struct node *n, uint64_t wait_ns);
+
+struct etcd;
+int etcd_open(struct etcd **out, struct node *n);
+void etcd_close(struct etcd *e);
+/* Keep our lease and record alive, and read who else is there. Called now and then. */
+int etcd_turn(struct etcd *e);
+
+/* ---- holder.c, local.c --------------------------------------------------------------------- */
+
+struct visitor {
+	struct node *n;
+	int fd;
+};
+/* Threads' bodies: serve a connection to its end, and free the visitor. */
+void *holder_run(void *visitor);
+void *local_run(void *visitor);
+
+/* ---- locate.c, pull.c ---------------------------------------------------------------------- */
+
+/* Who has most of the keys beyond `local`. */
+struct placed {
+	int peer; /* its place; negative: nobody has more */
+	char name[NET_NAME_BYTES];
+	uint32_t usable; /* blocks, from the first */
+	uint32_t cold;   /* of these beyond local, on its NVMe alone */
+	uint32_t hosts, answered;
+	uint64_t bytes, first_ns, all_ns;
+};
+
+struct wanted {
+	struct share *share;
+	const struct net_want *want;
+	const tier_key *keys;
+	uint32_t local; /* blocks that are here */
+	uint64_t epoch;
+	uint64_t begun_ns;
+};
+
+void locate(struct node *n, const struct wanted *w, struct placed *out);
+/* Brings blocks [local, at most usable) and answers as PLACED says; returns blocks usable now. */
+int64_t pull_from(struct node *n, const struct wanted *w, struct placed *p, struct net_placed *out);
+
+#endif

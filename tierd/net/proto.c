@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Grants, seen from both ends; see proto.h. What the other end sends is judged here against what
+ * must come next, so that a wrong, short, repeated or endless answer ends as an error (N1).
+ */
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "libtier/base/crc32c.h"
+#include "tierd/net/proto.h"
+
+static void header(struct net_header *h, uint16_t type, size_t length)
+{
+	*h = (struct net_header){ .magic = NET_MAGIC, .version = NET_VERSION, .type = type };
+	h->length = (uint32_t)length;
+}
+
+uint32_t page_seed(const uint8_t key[NET_KEY_BYTES], uint64_t epoch, uint32_t page)
+{
+	uint32_t crc = crc32c(0, key, NET_KEY_BYTES);
+
+	crc = crc32c(crc, &epoch, sizeof(epoch));
+	return crc32c(crc, &page, sizeof(page));
+}
+
+/* ---- cursor -------------------------------------------------------------------------------- */
+
+/* A frame is of one layer: empty layers are passed over. */
+static void skip_empty(struct cursor *c, const struct shape *s, uint32_t blocks)
+{
+	while (c->layer < s->layers && c->at == shape_layer_pages(s, c->layer) * blocks) {
+		c->layer++;
+		c->at = 0;
+	}
+}
+
+uint32_t cursor_frame(struct cursor *c, const struct shape *s, uint32_t blocks, uint32_t *bytes)
+{
+	uint32_t count = 0, all, block;
+
+	*bytes = 0;
+	skip_empty(c, s, blocks);
+	if (c->layer == s->layers)
+		return 0;
+	all = shape_layer_pages(s, c->layer) * blocks;
+	while (c->at < all && count < NET_FRAME_PAGES_MAX && *bytes < NET_FRAME_BYTES) {
+		*bytes += shape_at(s, c->layer, c->at, &block)->bytes;
+		c->at++;
+		count++;
+	}
+	skip_empty(c, s, blocks);
+	return count;
+}
+
+static bool cursor_over(const struct cursor *c, const struct shape *s)
+{
+	return c->layer == s->layers;
+}
+
+/* ---- requester ----------------------------------------------------------------------------- */
+
+void pull_ask(struct pull *p, const struct shape *s, struct net_ask *m, uint64_t now_ns)
+{
+	assert(p->state == PULL_FREE && p->asked > 0 && p->asked <= NET_KEYS_MAX);
+	p->shape = s;
+	p->sent_ns = now_ns;
+	p->state = PULL_ASKED;
+	p->cursor = (struct cursor){ 0 };
+	p->error = 0;
+	header(&m->header, NET_ASK, sizeof(*m) + p->asked * NET_KEY_BYTES);
+	m->id = p->id;
+	m->epoch = p->epoch;
+	m->count = p->asked;
+	m->wait_ns = p->deadline_ns > now_ns ? p->deadline_ns - now_ns : 0;
+}
+
+static void over(struct pull *p, int error)
+{
+	p->state = PULL_OVER;
+	p->error = error;
+}
+
+int pull_granted(struct pull *p, const struct net_grant *m)
+{
+	if (p->state != PULL_ASKED || m->id != p->id || m->blocks > p->asked)
+		return -EPROTO;
+	if (m->error || !m->blocks) {
+		over(p, m->error ? m->error : -ENODATA);
+		return 0;
+	}
+	if (m->layers != p->shape->layers || m->bytes != m->blocks * p->shape->block_bytes)
+		return -EPROTO;
+	p->blocks = m->blocks;
+	/* Counted from before the ASK: it is over here before it is over there (N2). */
+	p->ends_ns = p->sent_ns + (m->duration_ns < SERVE_WAIT_MAX_NS ? m->duration_ns :
+									SERVE_WAIT_MAX_NS);
+	p->state = PULL_PAGES;
+	return 0;
+}
+
+int pull_pages(struct pull *p, const struct net_pages *m, struct cursor *at)
+{
+	uint32_t bytes, count;
+
+	if (p->state != PULL_PAGES || m->id != p->id)
+		return -EPROTO;
+	skip_empty(&p->cursor, p->shape, p->blocks);
+	*at = p->cursor;
+	if (m->layer != at->layer || m->first != at->at)
+		return -EPROTO;
+	count = cursor_frame(&p->cursor, p->shape, p->blocks, &bytes);
+	return count && count == m->count && bytes == m->bytes ? 0 : -EPROTO;
+}
+
+int pull_ended(struct pull *p, const struct net_word *m)
+{
+	if (p->state != PULL_PAGES || m->id != p->id)
+		return -EPROTO;
+	over(p, m->error ? m->error : -ENODATA);
+	return 0;
+}
+
+bool pull_release(struct pull *p, struct net_word *m)
+{
+	if (p->state != PULL_PAGES || !cursor_over(&p->cursor, p->shape))
+		return false;
+	*m = (struct net_word){ .id = p->id };
+	header(&m->header, NET_RELEASE, sizeof(*m));
+	p->state = PULL_RELEASED;
+	return true;
+}
+
+int pull_whole(struct pull *p, const struct net_word *m, uint64_t now_ns)
+{
+	if (p->state != PULL_RELEASED || m->id != p->id)
+		return -EPROTO;
+	if (m->error)
+		over(p, m->error);
+	else if (now_ns >= p->ends_ns)
+		over(p, -ETIMEDOUT); /* the holder's word came, but its clock may run slow */
+	else
+		p->state = PULL_WHOLE;
+	return 0;
+}
+
+/* ---- holder -------------------------------------------------------------------------------- */
+
+void serve_grant(struct serve *s, const struct net_ask *m, const struct shape *shape,
+		 struct net_grant *out, uint64_t now_ns)
+{
+	uint64_t wait_ns = m->wait_ns < SERVE_WAIT_MAX_NS ? m->wait_ns : SERVE_WAIT_MAX_NS;
+	uint32_t blocks = s->blocks;
+
+	assert(s->state == SERVE_FREE && blocks <= m->count);
+	header(&out->header, NET_GRANT, sizeof(*out));
+	out->id = m->id;
+	out->blocks = blocks;
+	if (!blocks)
+		return;
+	out->layers = shape->layers;
+	out->bytes = blocks * shape->block_bytes;
+	out->duration_ns = wait_ns;
+	*s = (struct serve){ .state = SERVE_PAGES, .shape = shape, .id = m->id, .blocks = blocks,
+			     .epoch = m->epoch, .ends_ns = now_ns + wait_ns };
+	skip_empty(&s->cursor, shape, blocks);
+}
+
+bool serve_frame(struct serve *s, struct net_pages *m, struct cursor *at)
+{
+	assert(s->state == SERVE_PAGES);
+	*at = s->cursor;
+	*m = (struct net_pages){ .id = s->id, .layer = at->layer, .first = at->at };
+	m->count = cursor_frame(&s->cursor, s->shape, s->blocks, &m->bytes);
+	header(&m->header, NET_PAGES, sizeof(*m) + m->count * sizeof(uint32_t));
+	if (cursor_over(&s->cursor, s->shape))
+		s->state = SERVE_SENT;
+	return s->state == SERVE_PAGES;
+}
+
+int serve_release(struct serve *s, const struct net_word *m, bool intact, struct net_word *out,
+		  uint64_t now_ns)
+{
+	if (s->state != SERVE_SENT || m->id != s->id)
+		return -EPROTO;
+	*out = (struct net_word){ .id = s->id };
+	header(&out->header, NET_WHOLE, sizeof(*out));
+	if (!intact)
+		out->error = -ESTALE;
+	else if (now_ns >= s->ends_ns)
+		out->error = -ETIMEDOUT;
+	s->state = SERVE_FREE;
+	return 0;
+}
+
+void serve_end(struct serve *s, int error, struct net_word *out)
+{
+	assert(s->state == SERVE_PAGES || s->state == SERVE_SENT);
+	*out = (struct net_word){ .id = s->id, .error = error };
+	header(&out->header, NET_END, sizeof(*out));
+	s->state = SERVE_FREE;
+}

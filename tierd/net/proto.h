@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The protocol between hosts as pure state: messages and times come in as arguments, verdicts and
+ * messages to send go out. No clock, no socket, no libtier, no allocation: a simulator can run any
+ * number of hosts of it. Who calls it (requester.c, holder.c, members.c) moves the bytes.
+ *
+ * R1  A remote hit is verified: key, epoch and CRC of every page, and the holder's word WHOLE.
+ * R2  What is known of others is a hint: stale is a miss.
+ * R3  No coherence, no remote write: blocks are immutable, receivers pull.
+ * R4  A lost or slow peer is LATE or a miss by the deadline, then on probation.
+ */
+#ifndef TIERD_NET_PROTO_H
+#define TIERD_NET_PROTO_H
+
+#include <stdbool.h>
+
+#include "libtier/abi/net.h"
+
+/* ---- shape: a context's pages in the order in which they travel ----------------------------- */
+
+struct shape_page {
+	uint32_t page; /* tier_geometry_page */
+	uint32_t bytes;
+	uint16_t part, layer; /* within the part, as group */
+	uint32_t group;
+};
+
+/* Layers are the model's, counted from the first that any part has. */
+struct shape {
+	uint32_t layers;
+	uint32_t pages;       /* a block */
+	uint64_t block_bytes; /* without padding */
+	uint32_t *first;      /* layers + 1: a layer's pages in `page` */
+	struct shape_page *page;
+};
+
+static inline uint32_t shape_layer_pages(const struct shape *s, uint32_t layer)
+{
+	return s->first[layer + 1] - s->first[layer];
+}
+
+/* The page that stands at `at` of a layer, and of which block. */
+static inline const struct shape_page *shape_at(const struct shape *s, uint32_t layer, uint32_t at,
+						uint32_t *block)
+{
+	uint32_t pages = shape_layer_pages(s, layer);
+
+	*block = at / pages;
+	return &s->page[s->first[layer] + at % pages];
+}
+
+/* N4: what a page's CRC begins with. */
+uint32_t page_seed(const uint8_t key[NET_KEY_BYTES], uint64_t epoch, uint32_t page);
+
+/* ---- cursor: where a grant's pages are ------------------------------------------------------ */
+
+struct cursor {
+	uint32_t layer, at; /* the next page; layer == shape.layers: all are through */
+};
+
+/* How many pages the next frame has, and their bytes; moves the cursor behind it. 0: it is over. */
+uint32_t cursor_frame(struct cursor *c, const struct shape *s, uint32_t blocks, uint32_t *bytes);
+
+/* ---- requester: one pull of some blocks from one holder ------------------------------------- */
+
+enum pull_state { PULL_FREE, PULL_ASKED, PULL_PAGES, PULL_RELEASED, PULL_WHOLE, PULL_OVER };
+
+struct pull {
+	enum pull_state state;
+	const struct shape *shape;
+	uint64_t id, epoch;
+	uint64_t deadline_ns;
+	uint64_t sent_ns; /* when ASK went */
+	uint64_t ends_ns; /* the grant's */
+	uint32_t asked, blocks;
+	struct cursor cursor;
+	int error; /* OVER: why; -ENODATA the holder has none of it */
+};
+
+/* Begin; `m` becomes the ASK but for its context and keys. */
+void pull_ask(struct pull *p, const struct shape *s, struct net_ask *m, uint64_t now_ns);
+/* Each takes the next message of its kind. 0, or why the connection cannot go on (N1). */
+int pull_granted(struct pull *p, const struct net_grant *m);
+/* *at: the frame's first page and layer. */
+int pull_pages(struct pull *p, const struct net_pages *m, struct cursor *at);
+int pull_ended(struct pull *p, const struct net_word *m);
+/* All pages came and verified: is it time for RELEASE? Then `m` is it. */
+bool pull_release(struct pull *p, struct net_word *m);
+int pull_whole(struct pull *p, const struct net_word *m, uint64_t now_ns);
+
+/* ---- holder: one grant ---------------------------------------------------------------------- */
+
+enum serve_state { SERVE_FREE, SERVE_PAGES, SERVE_SENT };
+
+struct serve {
+	enum serve_state state;
+	const struct shape *shape;
+	uint64_t id, epoch;
+	uint64_t ends_ns;
+	uint32_t blocks;
+	struct cursor cursor;
+};
+
+#define SERVE_WAIT_MAX_NS (60ull * 1000 * 1000 * 1000) /* a grant's longest life */
+
+/* Grant `blocks` of what was asked for (0: refuse with error); `out` becomes the answer. */
+void serve_grant(struct serve *s, const struct net_ask *m, const struct shape *shape,
+		 struct net_grant *out, uint64_t now_ns);
+/* The next frame: `m` but for its CRCs; *at: where it begins. False: all are sent. */
+bool serve_frame(struct serve *s, struct net_pages *m, struct cursor *at);
+/* RELEASE came; intact: what was granted stood until now. `out` is the answer; 0 or -EPROTO. */
+int serve_release(struct serve *s, const struct net_word *m, bool intact, struct net_word *out,
+		  uint64_t now_ns);
+void serve_end(struct serve *s, int error, struct net_word *out);
+
+/* ---- peers: whom to ask --------------------------------------------------------------------- */
+
+#define PEERS_MAX 64u
+#define PROBATION_FIRST_NS (1000ull * 1000 * 1000)
+#define PROBATION_MAX_NS (30ull * 1000 * 1000 * 1000)
+
+enum peer_state { PEER_FREE, PEER_NEW, PEER_UP, PEER_PROBATION };
+
+struct peer {
+	enum peer_state state;
+	char name[NET_NAME_BYTES];
+	char address[NET_NAME_BYTES]; /* host:port */
+	uint64_t incarnation;         /* 0 = not known */
+	bool fixed;                   /* from the command line: etcd does not take it away */
+	uint32_t failures;            /* in a row */
+	uint64_t retry_ns;            /* PROBATION: looked at again then */
+	char why[64];
+	/* accounts */
+	uint64_t bytes_in, bytes_out, pulls, misses, failed;
+	uint64_t bytes_per_s; /* of pulls, moving average; 0 = none yet */
+	uint64_t answer_ns;   /* of probes, likewise */
+	uint64_t stage_bytes_per_s;
+};
+
+struct peers {
+	struct peer peer[PEERS_MAX];
+};
+
+/* NULL: there is none, or no room. */
+struct peer *peers_find(struct peers *p, const char *name);
+struct peer *peers_add(struct peers *p, const char *name, const char *address);
+/* A member as etcd has it: known, moved or restarted. */
+void peers_member(struct peers *p, const struct peer *member, uint64_t now_ns);
+void peers_forget(struct peers *p, const char *name);
+/* May a request ask it? Only when it was met since it last failed (R4). */
+bool peer_asked(const struct peer *p);
+/* Is it time for a look that no request waits for? */
+bool peer_due(const struct peer *p, uint64_t now_ns);
+void peer_failed(struct peer *p, uint64_t now_ns, const char *why);
+/* It said HELLO. -ESTALE: an incarnation that was replaced. */
+int peer_met(struct peer *p, uint64_t incarnation);
+void peer_moved(struct peer *p, uint64_t bytes, uint64_t took_ns);
+void peer_answered(struct peer *p, uint64_t took_ns);
+
+/* When could n bytes be here, of which cold_bytes come from its NVMe? */
+uint64_t peer_estimate(const struct peer *p, uint64_t bytes, uint64_t cold_bytes);
+
+/* ---- anchors -------------------------------------------------------------------------------- */
+
+/* Depths at which a prefix of `count` blocks is looked for beyond `from`; returns how many. */
+uint32_t anchors(uint32_t from, uint32_t count, uint32_t depth[NET_ANCHORS_MAX]);
+
+#endif

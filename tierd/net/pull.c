@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Brings blocks from one holder: in parts, each a grant and a put of its own, two under way at a
+ * time, so that one is being staged there while the other travels. Pages are received where tierd
+ * takes them from (the staging arena), and are checked there; a part is put only when the holder
+ * has said that its grant was whole (R1). What came by the deadline stays; nothing waits longer.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "libtier/base/crc32c.h"
+#include "libtier/base/time.h"
+#include "tierd/net/node.h"
+
+#define PART_BYTES (8u << 20)
+#define COMMIT_NS (5 * NS_PER_S) /* a put that tierd has is waited for so long at most */
+
+struct part {
+	struct pull pull;
+	uint32_t first; /* its first block, in the wanted keys */
+	tier_put *put;
+};
+
+struct job {
+	struct node *n;
+	const struct wanted *w;
+	struct placed *from;
+	struct net_placed *out;
+	struct puller *puller;
+	struct conn *conn;
+	struct part part[NET_GRANTS_MAX];
+	uint32_t part_blocks;
+	uint32_t next, end; /* blocks to be asked for */
+	uint32_t puts;      /* under way at tierd */
+	uint64_t serial;    /* the puller's, before our first one */
+	uint64_t id;
+	uint64_t pace_ns, pace_bytes; /* of the first frame: the pace is what came since */
+	uint64_t moved_ns; /* when the peer last gave something */
+	bool ours;        /* what went wrong was here */
+	bool peers_fault;
+	struct iovec iov[NET_FRAME_PAGES_MAX];
+};
+
+/* ---- pullers ------------------------------------------------------------------------------- */
+
+static struct puller *puller_take(struct node *n, uint64_t deadline_ns)
+{
+	struct timespec until = time_to_timespec(deadline_ns);
+	int rc = 0;
+
+	LOCK_SCOPE(&n->pullers_lock);
+	while (rc != ETIMEDOUT) {
+		for (uint32_t i = 0; i < n->config.pullers; i++)
+			if (!n->puller[i].busy) {
+				n->puller[i].busy = true;
+				return &n->puller[i];
+			}
+		rc = pthread_cond_timedwait(&n->puller_free, &n->pullers_lock.mutex, &until);
+	}
+	return NULL;
+}
+
+static void puller_give(struct node *n, struct puller *p)
+{
+	LOCK_SCOPE(&n->pullers_lock);
+	p->busy = false;
+	pthread_cond_signal(&n->puller_free);
+}
+
+/* The context through the puller's own connection. */
+static int puller_open(struct puller *p, const struct share *s)
+{
+	int rc;
+
+	tier_check(p->t);
+	if (p->c && p->number == s->number && strcmp(p->name, s->name) == 0)
+		return 0;
+	tier_context_close(p->c);
+	p->c = NULL;
+	rc = tier_context_open(p->t, s->name, NULL, &p->c);
+	if (rc)
+		return rc;
+	memcpy(p->name, s->name, sizeof(p->name));
+	p->number = s->number;
+	return 0;
+}
+
+/* ---- puts ---------------------------------------------------------------------------------- */
+
+/* What tierd refused is not the peer's fault. */
+static int ours(struct job *j, int rc)
+{
+	j->ours = rc != 0;
+	if (rc)
+		snprintf(j->out->text, sizeof(j->out->text), "%.150s", tier_error_text());
+	return rc;
+}
+
+/* Answers of tierd to our puts; one that failed ends the prefix where it began, and match sees. */
+static void reap(struct job *j, uint32_t left, uint64_t until_ns)
+{
+	struct tier_completion done[NET_GRANTS_MAX];
+
+	while (j->puts > left) {
+		uint64_t now = time_now_ns();
+		int got = tier_wait(j->puller->t, done, 1, NET_GRANTS_MAX,
+				    until_ns > now ? until_ns - now : 0);
+
+		if (got <= 0)
+			return;
+		for (int i = 0; i < got; i++) /* others are of a pull that did not wait */
+			j->puts -= done[i].user_data > j->serial && j->puts;
+	}
+}
+
+/* The arena may be full of parts that tierd is still copying. */
+static int put_begin(struct job *j, struct part *part)
+{
+	struct tier_put_options o = { .size = sizeof(o), .salt = j->w->want->salt,
+				      .depth = part->first,
+				      .deadline_ns = part->pull.deadline_ns + COMMIT_NS };
+	int rc;
+
+	if (part->first)
+		o.parent = &j->w->keys[part->first - 1];
+	while ((rc = tier_put_begin(j->puller->c, &j->w->keys[part->first], part->pull.blocks, &o,
+				    &part->put)) == -ENOBUFS && j->puts)
+		reap(j, j->puts - 1, j->w->want->deadline_ns);
+	return ours(j, rc);
+}
+
+static int put_commit(struct job *j, struct part *part)
+{
+	int rc = tier_put_commit(part->put, ++j->puller->serial);
+
+	if (rc)
+		return ours(j, rc);
+	part->put = NULL;
+	j->puts++;
+	part->pull.state = PULL_FREE;
+	return 0;
+}
+
+/* ---- messages ------------------------------------------------------------------------------ */
+
+static struct part *part_of(struct job *j, uint64_t id)
+{
+	for (uint32_t i = 0; i < NET_GRANTS_MAX; i++)
+		if (j->part[i].pull.state != PULL_FREE && j->part[i].pull.id == id)
+			return &j->part[i];
+	return NULL;
+}
+
+static int ask(struct job *j, struct part *part)
+{
+	uint32_t left = j->end - j->next;
+	struct net_ask m = { .klass = j->w->want->klass };
+	struct iovec iov[2];
+
+	part->first = j->next;
+	part->pull = (struct pull){ .id = ++j->id, .epoch = j->w->epoch,
+				    .deadline_ns = j->w->want->deadline_ns,
+				    .asked = left < j->part_blocks ? left : j->part_blocks };
+	j->next += part->pull.asked;
+	memcpy(m.context, j->w->share->digest, sizeof(m.context));
+	pull_ask(&part->pull, &j->w->share->shape, &m, time_now_ns());
+	iov[0] = (struct iovec){ &m, sizeof(m) };
+	iov[1] = (struct iovec){ (void *)(uintptr_t)&j->w->keys[part->first],
+				 part->pull.asked * NET_KEY_BYTES };
+	return conn_send(j->conn, iov, 2, j->w->want->deadline_ns);
+}
+
+/* The prefix ends with this part, or before it: what was asked for beyond is of no use. */
+static void end_at(struct job *j, uint32_t block)
+{
+	j->end = block < j->end ? block : j->end;
+	if (j->next > j->end)
+		j->next = j->end;
+}
+
+static int granted(struct job *j, struct part *part)
+{
+	int rc = pull_granted(&part->pull, (const void *)j->conn->message);
+
+	if (rc)
+		return rc;
+	if (part->pull.state == PULL_OVER) {
+		end_at(j, part->first);
+		part->pull.state = PULL_FREE;
+		return 0;
+	}
+	if (part->pull.blocks < part->pull.asked)
+		end_at(j, part->first + part->pull.blocks);
+	return 0;
+}
+
+static int receive_frame(struct job *j, struct part *part, const struct net_pages *m,
+			 const struct cursor *at)
+{
+	const struct shape *s = &j->w->share->shape;
+	uint32_t block;
+	int rc;
+
+	for (uint32_t i = 0; i < m->count; i++) {
+		const struct shape_page *p = shape_at(s, at->layer, at->at + i, &block);
+
+		j->iov[i] = (struct iovec){ tier_put_data(part->put, block, p->part, p->layer,
+							  p->group), p->bytes };
+		if (!j->iov[i].iov_base)
+			return -EINVAL;
+	}
+	rc = conn_read(j->conn, j->iov, m->count, j->w->want->deadline_ns);
+	for (uint32_t i = 0; i < m->count && rc == 0; i++) {
+		const struct shape_page *p = shape_at(s, at->layer, at->at + i, &block);
+		const tier_key *key = &j->w->keys[part->first + block];
+		uint32_t crc, seed = page_seed(key->bytes, j->w->epoch, p->page);
+
+		memcpy(&crc, (const uint8_t *)(m + 1) + i * sizeof(crc), sizeof(crc));
+		if (crc32c(seed, j->iov[i].iov_base, p->bytes) != crc)
+			rc = -EBADMSG;
+	}
+	return rc;
+}
+
+static int pages(struct job *j, struct part *part)
+{
+	const struct net_pages *m = (const void *)j->conn->message;
+	struct net_word release;
+	struct cursor at;
+	int rc = pull_pages(&part->pull, m, &at);
+
+	if (rc == 0 && !part->put)
+		rc = put_begin(j, part);
+	if (rc == 0)
+		rc = receive_frame(j, part, m, &at);
+	if (rc)
+		return rc;
+	j->out->bytes += m->bytes;
+	if (!j->out->first_ns && part->pull.cursor.layer > 0)
+		j->out->first_ns = time_now_ns() - j->w->begun_ns;
+	if (!pull_release(&part->pull, &release))
+		return 0;
+	return conn_send_message(j->conn, &release.header, j->w->want->deadline_ns);
+}
+
+/* END or a grant that lapsed: the prefix ends here. */
+static void give_up(struct job *j, struct part *part)
+{
+	end_at(j, part->first);
+	tier_put_abort(part->put);
+	part->put = NULL;
+	part->pull.state = PULL_FREE;
+}
+
+static int whole(struct job *j, struct part *part)
+{
+	int rc = pull_whole(&part->pull, (const void *)j->conn->message, time_now_ns());
+
+	if (rc)
+		return rc;
+	if (part->pull.state == PULL_WHOLE && part->first < j->end)
+		return put_commit(j, part);
+	give_up(j, part);
+	return 0;
+}
+
+static int take(struct job *j)
+{
+	const struct net_word *m = (const void *)j->conn->message; /* all begin with an id */
+	uint16_t type = m->header.type;
+	struct part *part;
+	int rc = -EPROTO;
+
+	if (type < NET_GRANT || type > NET_WHOLE || type == NET_RELEASE)
+		return rc;
+	part = part_of(j, m->id);
+	if (!part)
+		return rc;
+	if (type == NET_GRANT)
+		return granted(j, part);
+	if (type == NET_PAGES)
+		return pages(j, part);
+	if (type == NET_WHOLE)
+		return whole(j, part);
+	rc = pull_ended(&part->pull, m);
+	if (rc == 0)
+		give_up(j, part);
+	return rc;
+}
+
+/* ---- the pull ------------------------------------------------------------------------------ */
+
+static bool under_way(const struct job *j)
+{
+	for (uint32_t i = 0; i < NET_GRANTS_MAX; i++)
+		if (j->part[i].pull.state != PULL_FREE)
+			return true;
+	return false;
+}
+
+static int ask_more(struct job *j)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < NET_GRANTS_MAX && rc == 0; i++)
+		if (j->part[i].pull.state == PULL_FREE && j->next < j->end)
+			rc = ask(j, &j->part[i]);
+	return rc;
+}
+
+/*
+ * At the pace so far, is computing what is missing faster after all? A rate that nobody knew
+ * before, or that fell, shows when a twentieth of that time has gone, and is known the next time.
+ * What has come stays.
+ */
+static bool hopeless(struct job *j)
+{
+	uint64_t took = time_now_ns() - j->w->begun_ns, compute_ns = j->out->compute_ns;
+	double left = (double)(j->from->bytes - j->out->bytes), paced;
+
+	if (!j->pace_ns && j->out->bytes) { /* what lies on NVMe takes its time to begin */
+		j->pace_ns = took;
+		j->pace_bytes = j->out->bytes;
+	}
+	paced = (double)(j->out->bytes - j->pace_bytes);
+	if (!j->w->want->token_ns || paced <= 0 || took < compute_ns / 20)
+		return false;
+	return (double)took + (double)(took - j->pace_ns) * left / paced > (double)compute_ns;
+}
+
+/* A peer that gives nothing for half of the time that is left is given up: computing needs some. */
+static uint64_t patience(const struct job *j)
+{
+	uint64_t now = time_now_ns(), until_ns = j->w->want->deadline_ns;
+
+	return now < until_ns ? now + (until_ns - now) / 2 : until_ns;
+}
+
+static int run(struct job *j)
+{
+	int rc = ask_more(j);
+
+	while (rc == 0 && under_way(j)) {
+		rc = conn_message(j->conn, patience(j));
+		if (rc) {
+			j->peers_fault = true;
+			break;
+		}
+		j->moved_ns = time_now_ns();
+		rc = take(j);
+		j->peers_fault = rc && !j->ours;
+		if (rc == 0 && hopeless(j)) {
+			j->ours = true;
+			j->peers_fault = false;
+			return -ECANCELED;
+		}
+		if (rc == 0)
+			rc = ask_more(j);
+	}
+	return rc;
+}
+
+/* A peer that still gave something is not lost: the deadline was short for so much. */
+static bool lost(const struct job *j, int rc)
+{
+	uint64_t now = time_now_ns();
+
+	if (!rc || !j->peers_fault)
+		return false;
+	return rc != -ETIMEDOUT || now - j->moved_ns > (now - j->w->begun_ns) / 2;
+}
+
+static void settle(struct job *j, int rc, uint64_t begun_ns)
+{
+	bool failed = lost(j, rc);
+
+	for (uint32_t i = 0; i < NET_GRANTS_MAX; i++)
+		tier_put_abort(j->part[i].put);
+	if (j->conn && rc == 0)
+		members_give(j->n, (uint32_t)j->from->peer, j->conn);
+	else
+		conn_close(j->conn);
+	if (failed)
+		members_failed(j->n, (uint32_t)j->from->peer, rc);
+	LOCK_SCOPE(&j->n->peers_lock);
+	if (!failed)
+		peer_moved(&j->n->peers.peer[j->from->peer], j->out->bytes,
+			   time_now_ns() - begun_ns);
+	if (!j->out->bytes)
+		j->n->peers.peer[j->from->peer].misses++;
+}
+
+static int set_up(struct job *j)
+{
+	uint64_t block = tier_geometry_block_bytes(tier_context_geometry(j->w->share->c));
+	uint64_t most = j->n->config.staging_bytes / NET_GRANTS_MAX;
+	uint64_t blocks = (most < PART_BYTES ? most : PART_BYTES) / block;
+	int rc;
+
+	if (block > most) {
+		snprintf(j->out->text, sizeof(j->out->text), "a block of %llu bytes does not fit; "
+			 "start tierd-net with --staging of twice that", (unsigned long long)block);
+		return -E2BIG;
+	}
+	j->part_blocks = blocks < 1 ? 1 : blocks < NET_KEYS_MAX ? (uint32_t)blocks : NET_KEYS_MAX;
+	j->next = j->w->local;
+	j->end = j->from->usable;
+	j->moved_ns = time_now_ns();
+	j->serial = j->puller->serial;
+	rc = puller_open(j->puller, j->w->share);
+	if (rc)
+		snprintf(j->out->text, sizeof(j->out->text), "%.150s", tier_error_text());
+	return rc;
+}
+
+int64_t pull_from(struct node *n, const struct wanted *w, struct placed *p, struct net_placed *out)
+{
+	struct job *j = calloc(1, sizeof(*j));
+	uint64_t begun_ns = time_now_ns();
+	int64_t usable;
+	int rc;
+
+	if (!j)
+		return w->local;
+	*j = (struct job){ .n = n, .w = w, .from = p, .out = out };
+	j->puller = puller_take(n, w->want->deadline_ns);
+	rc = j->puller ? set_up(j) : -ETIMEDOUT;
+	if (rc == 0) {
+		rc = members_conn(n, (uint32_t)p->peer, w->want->deadline_ns, &j->conn);
+		j->peers_fault = rc != 0;
+	}
+	if (rc == 0)
+		rc = run(j);
+	settle(j, rc, begun_ns);
+	reap(j, 0, rc == -ETIMEDOUT ? time_now_ns() : w->want->deadline_ns);
+	out->all_ns = time_now_ns() - w->begun_ns;
+	usable = tier_match(w->share->c, w->keys, w->want->count, NULL);
+	out->status = usable == w->want->count ? TIER_READY :
+		      rc == -ECANCELED ? TIER_DROPPED :
+		      rc == -ETIMEDOUT || j->puts ? TIER_LATE : TIER_MISSED;
+	if (j->puller)
+		puller_give(n, j->puller);
+	free(j);
+	return usable;
+}

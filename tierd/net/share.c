@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Contexts that are shared: which, their digest (what must agree between hosts), the shape of their
+ * blocks, and who of this host may ask for them. Who may open a context at tierd may ask for it
+ * here; to all others it looks as if it were not there (I4).
+ */
+#include <errno.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "libtier/base/cleanup.h"
+#include "libtier/base/json_at.h"
+#include "libtier/base/key.h"
+#include "tierd/net/node.h"
+
+/* ---- shape --------------------------------------------------------------------------------- */
+
+static uint32_t layer_least(const tier_geometry *g, uint32_t *layers)
+{
+	uint32_t least = UINT32_MAX, most = 0;
+	struct tier_part part;
+
+	for (uint32_t i = 0; tier_geometry_part(g, i, &part) == 0; i++) {
+		least = part.layer_first < least ? part.layer_first : least;
+		if (part.layer_first + part.layers > most)
+			most = part.layer_first + part.layers;
+	}
+	*layers = most - least;
+	return least;
+}
+
+static void add_layer(struct shape *s, const struct tier_part *part, uint32_t i, uint32_t layer)
+{
+	for (uint32_t group = 0; group < part->groups; group++)
+		s->page[s->pages++] = (struct shape_page){
+			.page = part->page_base + layer * part->groups + group,
+			.bytes = part->page_bytes,
+			.part = (uint16_t)i,
+			.layer = (uint16_t)layer,
+			.group = group,
+		};
+	s->block_bytes += (uint64_t)part->groups * part->page_bytes;
+}
+
+static int shape_make(struct shape *s, const tier_geometry *g)
+{
+	uint32_t least = layer_least(g, &s->layers);
+	struct tier_part part;
+
+	s->first = calloc(s->layers + 1, sizeof(*s->first));
+	s->page = calloc(tier_geometry_pages(g), sizeof(*s->page));
+	if (!s->first || !s->page)
+		return -ENOMEM;
+	for (uint32_t layer = 0; layer < s->layers; layer++) {
+		s->first[layer] = s->pages;
+		for (uint32_t i = 0; tier_geometry_part(g, i, &part) == 0; i++)
+			if (least + layer >= part.layer_first &&
+			    least + layer < part.layer_first + part.layers)
+				add_layer(s, &part, i, least + layer - part.layer_first);
+	}
+	s->first[s->layers] = s->pages;
+	return 0;
+}
+
+/* ---- digest -------------------------------------------------------------------------------- */
+
+static void digest_part(EVP_MD_CTX *sha, const struct tier_part *p)
+{
+	const uint32_t word[] = { p->kind, p->kind_arg, p->hit_rule, p->hit_arg, p->layers,
+				  p->groups, p->page_bytes, p->layer_first,
+				  p->layout.element_bits };
+	char name[32] = "";
+
+	snprintf(name, sizeof(name), "%s", p->name);
+	EVP_DigestUpdate(sha, name, sizeof(name));
+	EVP_DigestUpdate(sha, word, sizeof(word));
+	EVP_DigestUpdate(sha, p->layout.order, sizeof(p->layout.order));
+	EVP_DigestUpdate(sha, p->layout.stride, sizeof(p->layout.stride));
+}
+
+/* Of all that must be equal, or the bytes mean something else. */
+static int digest_make(struct share *s, const uint8_t fingerprint[32])
+{
+	const tier_geometry *g = tier_context_geometry(s->c);
+	uint32_t tokens = tier_geometry_block_tokens(g);
+	EVP_MD_CTX *sha = EVP_MD_CTX_new();
+	struct tier_part part;
+
+	if (!sha || !EVP_DigestInit_ex(sha, EVP_sha256(), NULL)) {
+		EVP_MD_CTX_free(sha);
+		return -ENOMEM;
+	}
+	EVP_DigestUpdate(sha, "tier-net-context-1", 19);
+	EVP_DigestUpdate(sha, s->name, sizeof(s->name));
+	EVP_DigestUpdate(sha, fingerprint, 32);
+	EVP_DigestUpdate(sha, &tokens, sizeof(tokens));
+	for (uint32_t i = 0; tier_geometry_part(g, i, &part) == 0; i++)
+		digest_part(sha, &part);
+	EVP_DigestFinal_ex(sha, s->digest, NULL);
+	EVP_MD_CTX_free(sha);
+	return 0;
+}
+
+/* ---- opening ------------------------------------------------------------------------------- */
+
+static void share_free(struct share *s)
+{
+	if (!s)
+		return;
+	tier_context_close(s->c);
+	free(s->shape.first);
+	free(s->shape.page);
+	free(s);
+}
+
+/* What tierd says of the context now: whose it is, and which one of that name. */
+static int describe(struct node *n, struct share *s, uint8_t fingerprint[32])
+{
+	char args[128], *reply CLEANUP_FREE = NULL;
+	json_t *d;
+	int rc;
+
+	snprintf(args, sizeof(args), "{\"context\": \"%s\"}", s->name);
+	rc = tier_admin(n->t, "context", args, &reply);
+	if (rc)
+		return rc;
+	d = json_loads(reply, 0, NULL);
+	s->owner_uid = (uint32_t)json_integer_value(json_at(d, "owner_uid"));
+	s->owner_gid = (uint32_t)json_integer_value(json_at(d, "owner_gid"));
+	s->number = (uint64_t)json_integer_value(json_at(d, "number"));
+	if (json_is_string(json_at(d, "mode")))
+		s->mode = (uint32_t)strtoul(json_string_value(json_at(d, "mode")), NULL, 8);
+	if (!json_is_string(json_at(d, "fingerprint")) ||
+	    key_parse(fingerprint, json_string_value(json_at(d, "fingerprint"))))
+		rc = -EPROTO;
+	json_decref(d);
+	return rc;
+}
+
+static int share_open(struct node *n, const char *name, struct share **out)
+{
+	struct share *s = calloc(1, sizeof(*s));
+	uint8_t fingerprint[32];
+	int rc;
+
+	if (!s)
+		return -ENOMEM;
+	snprintf(s->name, sizeof(s->name), "%s", name);
+	rc = describe(n, s, fingerprint);
+	if (rc == 0)
+		rc = tier_context_open(n->t, name, NULL, &s->c);
+	if (rc == 0)
+		rc = digest_make(s, fingerprint);
+	if (rc == 0)
+		rc = shape_make(&s->shape, tier_context_geometry(s->c));
+	if (rc) {
+		share_free(s);
+		return rc;
+	}
+	s->shared = true;
+	*out = s;
+	return 0;
+}
+
+static bool may(const struct share *s, const struct ucred *who, uint32_t bits)
+{
+	if (who->uid == 0 || who->uid == s->owner_uid)
+		return true;
+	return s->mode & (who->gid == s->owner_gid ? bits << 3 : bits);
+}
+
+/* ---- the list ------------------------------------------------------------------------------ */
+
+/* Whoever holds it frees it. */
+static void drop(struct share **place)
+{
+	struct share *s = *place;
+
+	*place = NULL;
+	s->shared = false;
+	if (!s->holders)
+		share_free(s);
+}
+
+static struct share **place_of(struct node *n, const char *name) REQUIRES(n->shares)
+{
+	for (uint32_t i = 0; i < NODE_SHARES_MAX; i++)
+		if (n->share[i] && strcmp(n->share[i]->name, name) == 0)
+			return &n->share[i];
+	return NULL;
+}
+
+static void save(struct node *n) REQUIRES(n->shares)
+{
+	char path[NODE_PATH_BYTES + 8];
+	FILE *f;
+	bool bad;
+
+	if (!n->config.state[0])
+		return;
+	snprintf(path, sizeof(path), "%s.new", n->config.state);
+	f = fopen(path, "w");
+	bad = !f;
+	for (uint32_t i = 0; f && i < NODE_SHARES_MAX; i++)
+		if (n->share[i])
+			fprintf(f, "%s\n", n->share[i]->name);
+	if (f)
+		bad = fflush(f) || fsync(fileno(f));
+	if ((f && fclose(f)) || bad || rename(path, n->config.state))
+		log_error(&n->log, "which contexts are shared is not kept", n->config.state,
+			  "give a --state that can be written", "errno=%d", errno);
+}
+
+static int add(struct node *n, struct share *s) REQUIRES(n->shares)
+{
+	for (uint32_t i = 0; i < NODE_SHARES_MAX; i++)
+		if (!n->share[i]) {
+			n->share[i] = s;
+			return 0;
+		}
+	return -ENOSPC;
+}
+
+int share_set(struct node *n, const char *name, bool shared, const struct ucred *who, char *text)
+{
+	struct share *s = NULL, **place;
+	int rc = share_open(n, name, &s);
+
+	if (rc == 0 && !may(s, who, 4))
+		rc = -ENOENT;
+	else if (rc == 0 && who->uid && who->uid != s->owner_uid)
+		rc = -EACCES;
+	snprintf(text, SHARE_TEXT_BYTES, "context %.63s: %s", name,
+		 rc == -EACCES ? "only its owner may do that" :
+				 "there is none that these credentials open");
+	if (rc) {
+		share_free(s);
+		return rc;
+	}
+	LOCK_SCOPE(&n->shares);
+	place = place_of(n, name);
+	if (place)
+		drop(place);
+	if (shared) {
+		rc = add(n, s);
+		snprintf(text, SHARE_TEXT_BYTES, "%u contexts are shared, the most there can be",
+			 NODE_SHARES_MAX);
+	}
+	if (rc || !shared)
+		share_free(s);
+	if (rc == 0)
+		save(n);
+	return rc;
+}
+
+void share_load(struct node *n)
+{
+	FILE *f CLEANUP_FCLOSE = n->config.state[0] ? fopen(n->config.state, "r") : NULL;
+	char line[NET_NAME_BYTES + 1];
+	struct share *s;
+
+	LOCK_SCOPE(&n->shares);
+	while (f && fgets(line, sizeof(line), f)) {
+		line[strcspn(line, "\n")] = '\0';
+		if (!line[0] || place_of(n, line))
+			continue;
+		if (share_open(n, line, &s))
+			log_warn(&n->log, "a shared context is not there", line,
+				 "share it again when it is", "why=\"%s\"", tier_error_text());
+		else if (add(n, s))
+			share_free(s);
+	}
+}
+
+/* The context of that name was removed and made anew: the new one is shared by who shares it. */
+static int check_number(struct node *n, struct share *s)
+{
+	struct share now = { 0 };
+	uint8_t fingerprint[32];
+	int rc;
+
+	memcpy(now.name, s->name, sizeof(now.name));
+	rc = describe(n, &now, fingerprint);
+	if (rc)
+		return rc;
+	s->owner_uid = now.owner_uid;
+	s->owner_gid = now.owner_gid;
+	s->mode = now.mode;
+	return now.number == s->number ? 0 : -ENOENT;
+}
+
+int share_named(struct node *n, const char *name, const struct ucred *who, struct share **out)
+{
+	struct share **place, *s;
+	int rc;
+
+	LOCK_SCOPE(&n->shares);
+	place = place_of(n, name);
+	if (!place)
+		return -ENOENT;
+	s = *place;
+	rc = check_number(n, s);
+	if (rc == -ENOENT)
+		drop(place);
+	if (rc)
+		return rc;
+	if (!may(s, who, 4))
+		return -ENOENT;
+	s->holders++;
+	*out = s;
+	return 0;
+}
+
+struct share *share_digest(struct node *n, const uint8_t digest[32])
+{
+	LOCK_SCOPE(&n->shares);
+	for (uint32_t i = 0; i < NODE_SHARES_MAX; i++)
+		if (n->share[i] && memcmp(n->share[i]->digest, digest, 32) == 0) {
+			n->share[i]->holders++;
+			return n->share[i];
+		}
+	return NULL;
+}
+
+void share_put(struct node *n, struct share *s)
+{
+	LOCK_SCOPE(&n->shares);
+	if (--s->holders == 0 && !s->shared)
+		share_free(s);
+}
+
+bool share_stands(struct node *n, const struct share *s)
+{
+	LOCK_SCOPE(&n->shares);
+	return s->shared;
+}
+
+json_t *share_list(struct node *n)
+{
+	json_t *list = json_array();
+
+	LOCK_SCOPE(&n->shares);
+	for (uint32_t i = 0; i < NODE_SHARES_MAX; i++) {
+		const struct share *s = n->share[i];
+
+		if (s)
+			json_array_append_new(list, json_pack("{s:s, s:I}", "name", s->name,
+				"epoch", (json_int_t)tier_context_epoch(s->c)));
+	}
+	return list;
+}
