@@ -7,12 +7,17 @@ CUDA_TEST  := $(CUDA_OUT)/cuda-test
 CUDA_HERE  := $(filter x86_64,$(shell uname -m))
 CUDA_CXX   := $(CXX) -std=gnu++17 -O2 -g1 -I. -Wall -Wextra -Werror -Wshadow
 CUDA_TEST_OBJECTS := $(patsubst %.cc,$(CUDA_OUT)/obj/%.o,$(wildcard cuda/emu/*.cc cuda/test/*.cc)) \
+                     $(patsubst %.cu,$(CUDA_OUT)/obj/%.cu.o,$(wildcard cuda/kernels/*.cu)) \
                      $(call objects,plain,cuda/ref/msa.c)
 
 $(CUDA_OUT)/obj/%.o: %.cc cuda/module.mk
 	@mkdir -p $(@D)
 	@echo '  CXX   $@'
 	@$(CUDA_CXX) -MMD -MP -c -o $@ $<
+$(CUDA_OUT)/obj/%.cu.o: %.cu cuda/module.mk
+	@mkdir -p $(@D)
+	@echo '  CXX   $@'
+	@$(CUDA_CXX) -MMD -MP -x c++ -c -o $@ $<
 $(CUDA_TEST): $(CUDA_TEST_OBJECTS)
 	@echo '  LINK  $@'
 	@$(CUDA_CXX) -o $@ $^

@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <functional>
+#include "cuda/emu/launch.h"
 
 #define DEV static inline
 #define KERNEL extern "C"
@@ -27,24 +27,6 @@
 struct emu_dim { uint32_t x; };
 
 namespace emu {
-
-struct shape {
-	uint32_t blocks, threads, shared_bytes;
-};
-
-/* Run a kernel's body for each thread. False: why() says what went wrong. */
-bool launch(const shape &shape, uint32_t seed, std::function<void()> body);
-const char *why();
-
-/* The mistake that kernels make in this launch. */
-enum plant {
-	PLANT_none,
-#define PLANT(name, what) PLANT_##name,
-#include "cuda/emu/plants.def"
-#undef PLANT
-	PLANTS
-};
-extern plant planted;
 
 /* ---- for the instructions below -------------------------------------------------------------- */
 
@@ -113,6 +95,35 @@ DEV uint32_t emu_bf16(float f)
 
 DEV uint32_t pack_bf16(float low, float high) { return emu_bf16(low) | emu_bf16(high) << 16; }
 DEV float exp2_approx(float x) { return exp2f(x); }
+
+DEV float f16_to_float(uint32_t half)
+{
+	const uint32_t exponent = half >> 10 & 31, rest = half & 1023;
+	const float most = exponent == 31 ? rest ? NAN : INFINITY
+				      : ldexpf((float)(exponent ? 1024 + rest : rest),
+					       (int)(exponent ? exponent : 1) - 25);
+
+	return half >> 15 & 1 ? -most : most;
+}
+
+/* One sign, four of exponent (bias 7), three more; no infinities. Subnormals get an exponent. */
+DEV uint32_t emu_e4m3(uint32_t code)
+{
+	const uint32_t sign = code >> 7 & 1, rest = code & 127;
+	uint32_t fraction = rest & 7, exponent = rest >> 3;
+
+	if (rest == 127)
+		return 0x7fff;
+	if (rest < 8) {
+		for (exponent = 1; fraction && !(fraction & 8); exponent--)
+			fraction <<= 1;
+		if (!fraction)
+			return sign << 15;
+	}
+	return sign << 15 | (exponent + 8) << 10 | (fraction & 7) << 7;
+}
+
+DEV uint32_t e4m3_to_f16(uint32_t two) { return emu_e4m3(two) | emu_e4m3(two >> 8) << 16; }
 
 DEV void mbar_init(uint64_t *b, uint32_t n, LINE) { emu::mbar_init(b, n, line); }
 DEV void mbar_fence_init() { emu::mbar_fence(); }

@@ -97,7 +97,28 @@ DEV uint32_t pack_bf16(float low, float high)
 	asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
 	return word;
 }
+
+/* Two e4m3 in the lower half, low first, to two f16: exact. */
+DEV uint32_t e4m3_to_f16(uint32_t two)
+{
+	uint32_t word;
+
+	asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(word) : "h"((uint16_t)two));
+	return word;
+}
+
+DEV float f16_to_float(uint32_t half)
+{
+	float f;
+
+	asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"((uint16_t)half));
+	return f;
+}
 #endif
+
+/* Loaded and stored as one. */
+struct alignas(16) words4 { uint32_t x[4]; };
+struct alignas(8) words2 { uint32_t x[2]; };
 
 /* ---- from these ------------------------------------------------------------------------------ */
 
