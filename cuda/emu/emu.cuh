@@ -40,6 +40,7 @@ uint32_t random();
 /* All lanes of mask come to the same line; the last one does the work for all, then all go on. */
 void meet(uint32_t mask, int line, const char *what, void *mine, void (*work)(void *lane[32]));
 void barrier(int line);
+void warp_barrier(int line);
 
 void mbar_init(uint64_t *bar, uint32_t count, int line);
 void mbar_fence();
@@ -61,10 +62,7 @@ void bulk_load(void *dst, const void *src, uint32_t bytes, uint64_t *bar, int li
 
 DEV void block_sync(LINE) { emu::barrier(line); }
 
-DEV void warp_sync(LINE)
-{
-	emu::meet(0xffffffffu, line, "bar.warp.sync", nullptr, [](void **) {});
-}
+DEV void warp_sync(LINE) { emu::warp_barrier(line); }
 
 DEV uint32_t shuffle_xor(uint32_t value, uint32_t mask, LINE)
 {

@@ -23,6 +23,11 @@ struct cuda_case {
 
 void decode_cases(std::vector<cuda_case> &to);
 void index_cases(std::vector<cuda_case> &to);
+void wrappers_cases(std::vector<cuda_case> &to);
+
+/* Which make of the kernels runs: C++ of their source, or what nvcc made of it (emu/ptx). */
+enum door { DOOR_SOURCE, DOOR_PTX, DOORS };
+extern door open_door;
 
 /* Run a kernel of kernels.def. Empty: it came to its end; else what was wrong. */
 std::string launch_bytes(const char *kernel, const emu::shape &shape, uint32_t schedule,
@@ -44,7 +49,7 @@ public:
 	void freeze(); /* what was taken so far */
 
 private:
-	struct piece { unsigned char *map; size_t bytes; };
+	struct piece { unsigned char *map; size_t bytes; unsigned char *first; };
 	std::vector<piece> pieces;
 	void *take_bytes(size_t bytes);
 };
