@@ -7,12 +7,28 @@ CUDA_TEST  := $(CUDA_OUT)/cuda-test
 CUDA_HERE  := $(filter x86_64,$(shell uname -m))
 CUDA_CXX   := $(CXX) -std=gnu++17 -O2 -g1 -I. -Wall -Wextra -Werror -Wshadow
 CUDA_TEST_OBJECTS := $(patsubst %.cc,$(CUDA_OUT)/obj/%.o,$(wildcard cuda/emu/*.cc cuda/test/*.cc)) \
+                     $(patsubst %.cu,$(CUDA_OUT)/obj/%.cu.o,$(wildcard cuda/kernels/*.cu)) \
                      $(call objects,plain,cuda/ref/msa.c)
 
 $(CUDA_OUT)/obj/%.o: %.cc cuda/module.mk
 	@mkdir -p $(@D)
 	@echo '  CXX   $@'
 	@$(CUDA_CXX) -MMD -MP -c -o $@ $<
+$(CUDA_OUT)/obj/%.cu.o: %.cu cuda/module.mk
+	@mkdir -p $(@D)
+	@echo '  CXX   $@'
+	@$(CUDA_CXX) -MMD -MP -x c++ -c -o $@ $<
+# What nvcc made of them, kept in the tree and tied to the source by a hash (emu/ptx).
+CUDA_PTX := $(patsubst cuda/ptx/%.ptx,$(CUDA_OUT)/ptx/%,$(wildcard cuda/ptx/*.ptx))
+CUDA_TEST_OBJECTS += $(CUDA_PTX:=.o)
+$(CUDA_OUT)/ptx/%.cc: cuda/ptx/%.ptx cuda/emu/ptx $(wildcard cuda/kernels/* cuda/ref/msa.h)
+	@mkdir -p $(@D)
+	@echo '  PTX   $@'
+	@cuda/emu/ptx translate $< $@
+$(CUDA_OUT)/ptx/%.o: $(CUDA_OUT)/ptx/%.cc
+	@echo '  CXX   $@'
+	@$(CUDA_CXX) -O1 -w -ffp-contract=off -MMD -MP -c -o $@ $<
+.SECONDARY: $(CUDA_PTX:=.cc)
 $(CUDA_TEST): $(CUDA_TEST_OBJECTS)
 	@echo '  LINK  $@'
 	@$(CUDA_CXX) -o $@ $^
@@ -41,11 +57,22 @@ $(CONTRACT): $(call objects,plain,cuda/contract/contract.c tierd/backend/cuda_dr
 -include $(O)/plain/obj/cuda/contract/contract.d $(O)/plain/obj/cuda/ref/msa.d
 
 NVCC ?= $(or $(shell command -v nvcc),/usr/local/cuda/bin/nvcc)
-.PHONY: cuda-contract cuda-static
+.PHONY: cuda-contract cuda-static cuda-ptx
+cuda-ptx: ## compile the kernels anew for cuda/ptx (needs nvcc)
+	@rm -f cuda/ptx/*.ptx; mkdir -p cuda/ptx
+	@for kernel in cuda/kernels/*.cu; do \
+		cuda/emu/ptx keep '$(NVCC)' $$kernel \
+			cuda/ptx/$$(basename $$kernel .cu).ptx || exit 1; \
+	done
+	@for plant in $$(sed -n 's/^ASM_PLANT(\(\w*\),.*/\1/p' cuda/emu/plants.def); do \
+		cuda/emu/ptx keep '$(NVCC)' cuda/kernels/wrappers.cu \
+			cuda/ptx/wrappers.$$plant.ptx $$plant || exit 1; \
+	done
 cuda-contract: $(CONTRACT) $(STANDIN) ##  what we rely on in a CUDA driver, on the stand-in
 	@LD_LIBRARY_PATH=$(CUDA_OUT) $(CONTRACT)
 cuda-static: ##  compile the kernels: registers, spills, instructions (needs nvcc, no GPU)
 	@cuda/test/static '$(NVCC)' $(CUDA_OUT)/static || [ $$? = 77 ]
+	@cuda/emu/ptx same '$(NVCC)' cuda/ptx/*.ptx
 	@header=$$(dirname '$(NVCC)')/../include; [ ! -f "$$header/cuda.h" ] || { \
 		$(CC_plain) -std=gnu11 -I. -isystem "$$header" -fsyntax-only \
 			cuda/contract/shapes.c && \
@@ -60,7 +87,8 @@ cuda-plants: $(CUDA_TEST) ##  plant mistakes in kernels (PLANTS='NAME...'): a ca
 	@cuda/test/plants $(CUDA_TEST) $(PLANTS)
 
 # In `make test`: two schedules a case, and all plants.
-CUDA_RUNS := $(CUDA_OUT)/test-kernels $(CUDA_OUT)/test-plants $(CUDA_OUT)/test-contract
+CUDA_RUNS := $(CUDA_OUT)/test-kernels $(CUDA_OUT)/test-plants $(CUDA_OUT)/test-contract \
+             cuda/test/refusals
 $(CUDA_OUT)/test-contract: cuda/module.mk
 	@mkdir -p $(@D)
 	@printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s\n' '$(CUDA_OUT)' '$(CONTRACT)' >$@ && \

@@ -71,7 +71,22 @@ struct mbarrier {
 enum order { ORDER_ANY, ORDER_WARPS_APART, ORDER_LAST_FIRST, ORDERS };
 enum delivery { DELIVER_LATE, DELIVER_ANY, DELIVERIES };
 
+/* Who was last at a word of shared memory: threads by number, times by barriers passed. */
+struct touch {
+	uint32_t write_time, write_warp_time, read_time, read_warp_time;
+	uint32_t warps, lanes; /* that have read it since: of the block, of the warp read_warp */
+	uint16_t writer, read_warp;
+	bool written;
+};
+
+struct span {
+	size_t bytes;
+	bool write;
+};
+
 struct machine {
+	std::vector<touch> touched;
+	std::map<uint64_t, span> spans;
 	std::vector<fiber> fibers;
 	meeting warp[WARPS_MAX];
 	std::vector<copy> flying;
@@ -82,6 +97,7 @@ struct machine {
 	uint32_t current, alive, seed, order, delivery;
 	uint32_t barrier_in, barrier_generation;
 	int barrier_line;
+	uint32_t warp_time[WARPS_MAX]; /* bar.warp.sync passed */
 	std::function<void()> body;
 	char why[400];
 };
@@ -206,6 +222,7 @@ void begin_block(uint32_t index)
 		poison(__start_emu_shared, (size_t)(__stop_emu_shared - __start_emu_shared));
 	poison(m.shared, m.shared_bytes);
 	memset(m.warp, 0, sizeof(m.warp));
+	m.touched.assign(m.shared_bytes / 4 + 1, {});
 	m.flying.clear();
 	m.mbars.clear();
 	m.barrier_in = 0;
@@ -336,6 +353,100 @@ void meet(uint32_t mask, int line, const char *what, void *mine, void (*work)(vo
 	w.generation++;
 }
 
+void warp_barrier(int line)
+{
+	meet(0xffffffffu, line, "bar.warp.sync", nullptr,
+	     [](void **) { m.warp_time[m.current / 32]++; });
+}
+
+/* ---- who may touch what ---------------------------------------------------------------------- */
+
+void allow(const void *at, size_t bytes, bool write)
+{
+	m.spans[(uint64_t)(uintptr_t)at] = { bytes, write };
+}
+
+void forbid(const void *at)
+{
+	m.spans.erase((uint64_t)(uintptr_t)at);
+}
+
+unsigned char *global_at(uint64_t at, uint32_t bytes, bool write, int line)
+{
+	auto next = m.spans.upper_bound(at);
+
+	if (at % (bytes & -bytes))
+		die("line %d: %u bytes at %#llx are not aligned", line, bytes,
+		    (unsigned long long)at);
+	if (next == m.spans.begin() || at + bytes > std::prev(next)->first +
+						   std::prev(next)->second.bytes)
+		die("line %d: %u bytes at %#llx are no memory of the device", line, bytes,
+		    (unsigned long long)at);
+	if (write && !std::prev(next)->second.write)
+		die("line %d: %u bytes at %#llx may only be read", line, bytes,
+		    (unsigned long long)at);
+	return (unsigned char *)(uintptr_t)at;
+}
+
+unsigned char *shared_plain(uint64_t at)
+{
+	if (at >= m.shared_bytes)
+		die("shared memory of %u bytes has no byte %llu", m.shared_bytes,
+		    (unsigned long long)at);
+	return m.shared + at;
+}
+
+namespace {
+
+void check_race(touch &t, uint32_t word, bool write, int line)
+{
+	const uint32_t warp = m.current / 32, lane = m.current % 32;
+	const uint32_t now = m.barrier_generation, warp_now = m.warp_time[warp];
+	uint32_t others;
+
+	if (t.written && t.write_time == now && t.writer != m.current &&
+	    (t.writer / 32 != warp || t.write_warp_time == warp_now))
+		die("line %d: word %u of shared memory was written by thread %u without a barrier "
+		    "since", line, word, t.writer);
+	others = t.read_time == now ? t.warps & ~(1u << warp) : 0;
+	if (write && others)
+		die("line %d: word %u of shared memory was read by warps %x without a barrier "
+		    "since", line, word, others);
+	others = t.read_time == now && t.read_warp == warp && t.read_warp_time == warp_now
+			 ? t.lanes & ~(1u << lane) : 0;
+	if (write && others)
+		die("line %d: word %u of shared memory was read by lanes %x without a barrier "
+		    "since", line, word, others);
+	if (write) {
+		t.written = true;
+		t.write_time = now;
+		t.write_warp_time = warp_now;
+		t.writer = (uint16_t)m.current;
+		return;
+	}
+	if (t.read_time != now)
+		t.warps = t.lanes = 0;
+	if (t.read_warp != warp || t.read_warp_time != warp_now)
+		t.lanes = 0;
+	t.read_time = now;
+	t.read_warp = (uint16_t)warp;
+	t.read_warp_time = warp_now;
+	t.warps |= 1u << warp;
+	t.lanes |= 1u << lane;
+}
+
+} // namespace
+
+unsigned char *shared_at(uint64_t at, uint32_t bytes, bool write, int line)
+{
+	if (at % (bytes & -bytes) || at + bytes > m.shared_bytes)
+		die("line %d: %u bytes at %llu of %u of shared memory", line, bytes,
+		    (unsigned long long)at, m.shared_bytes);
+	for (uint64_t word = at / 4; word < (at + bytes + 3) / 4; word++)
+		check_race(m.touched[word], (uint32_t)word, write, line);
+	return m.shared + at;
+}
+
 void barrier(int line)
 {
 	const uint32_t generation = m.barrier_generation;
@@ -398,6 +509,8 @@ void bulk_load(void *dst, const void *src, uint32_t bytes, uint64_t *bar, int li
 	if (to < m.shared || bytes > m.shared_bytes ||
 	    to + bytes > m.shared + m.shared_bytes)
 		die("cp.async.bulk at line %d: outside of shared memory", line);
+	global_at((uint64_t)(uintptr_t)src, 16, false, line);
+	global_at((uint64_t)(uintptr_t)src + bytes - 16, 16, false, line);
 	if (!b.fenced)
 		die("cp.async.bulk at line %d: no fence since the mbarrier was initialised", line);
 	poison(dst, bytes);

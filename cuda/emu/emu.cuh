@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <functional>
+#include "cuda/emu/launch.h"
 
 #define DEV static inline
 #define KERNEL extern "C"
@@ -28,24 +28,6 @@ struct emu_dim { uint32_t x; };
 
 namespace emu {
 
-struct shape {
-	uint32_t blocks, threads, shared_bytes;
-};
-
-/* Run a kernel's body for each thread. False: why() says what went wrong. */
-bool launch(const shape &shape, uint32_t seed, std::function<void()> body);
-const char *why();
-
-/* The mistake that kernels make in this launch. */
-enum plant {
-	PLANT_none,
-#define PLANT(name, what) PLANT_##name,
-#include "cuda/emu/plants.def"
-#undef PLANT
-	PLANTS
-};
-extern plant planted;
-
 /* ---- for the instructions below -------------------------------------------------------------- */
 
 extern emu_dim thread_, block_, threads_, blocks_;
@@ -58,6 +40,7 @@ uint32_t random();
 /* All lanes of mask come to the same line; the last one does the work for all, then all go on. */
 void meet(uint32_t mask, int line, const char *what, void *mine, void (*work)(void *lane[32]));
 void barrier(int line);
+void warp_barrier(int line);
 
 void mbar_init(uint64_t *bar, uint32_t count, int line);
 void mbar_fence();
@@ -79,10 +62,7 @@ void bulk_load(void *dst, const void *src, uint32_t bytes, uint64_t *bar, int li
 
 DEV void block_sync(LINE) { emu::barrier(line); }
 
-DEV void warp_sync(LINE)
-{
-	emu::meet(0xffffffffu, line, "bar.warp.sync", nullptr, [](void **) {});
-}
+DEV void warp_sync(LINE) { emu::warp_barrier(line); }
 
 DEV uint32_t shuffle_xor(uint32_t value, uint32_t mask, LINE)
 {
@@ -113,6 +93,35 @@ DEV uint32_t emu_bf16(float f)
 
 DEV uint32_t pack_bf16(float low, float high) { return emu_bf16(low) | emu_bf16(high) << 16; }
 DEV float exp2_approx(float x) { return exp2f(x); }
+
+DEV float f16_to_float(uint32_t half)
+{
+	const uint32_t exponent = half >> 10 & 31, rest = half & 1023;
+	const float most = exponent == 31 ? rest ? NAN : INFINITY
+				      : ldexpf((float)(exponent ? 1024 + rest : rest),
+					       (int)(exponent ? exponent : 1) - 25);
+
+	return half >> 15 & 1 ? -most : most;
+}
+
+/* One sign, four of exponent (bias 7), three more; no infinities. Subnormals get an exponent. */
+DEV uint32_t emu_e4m3(uint32_t code)
+{
+	const uint32_t sign = code >> 7 & 1, rest = code & 127;
+	uint32_t fraction = rest & 7, exponent = rest >> 3;
+
+	if (rest == 127)
+		return 0x7fff;
+	if (rest < 8) {
+		for (exponent = 1; fraction && !(fraction & 8); exponent--)
+			fraction <<= 1;
+		if (!fraction)
+			return sign << 15;
+	}
+	return sign << 15 | (exponent + 8) << 10 | (fraction & 7) << 7;
+}
+
+DEV uint32_t e4m3_to_f16(uint32_t two) { return emu_e4m3(two) | emu_e4m3(two >> 8) << 16; }
 
 DEV void mbar_init(uint64_t *b, uint32_t n, LINE) { emu::mbar_init(b, n, line); }
 DEV void mbar_fence_init() { emu::mbar_fence(); }

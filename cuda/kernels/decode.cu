@@ -5,34 +5,17 @@
  * is on its way. msa_decode_merge: the parts of a query in the order of its slots, always the same,
  * so that a run's bits do not depend on which CTA was first. kernels/msa.h has the rules.
  */
-#include "cuda/kernels/gpu.cuh"
-#include "cuda/kernels/msa.h"
+#include "cuda/kernels/msa.cuh"
 
-#define WARPS (MSA_THREADS / 32)
 #define WARP_TOKENS (MSA_TOKENS / WARPS)
 #define TILE_BYTES (MSA_TOKENS * MSA_DIM * 2)
-
-/* Where in a fragment a lane stands. */
-struct lane {
-	uint32_t warp, row, pair; /* row 0-7 and row + 8; columns 2 * pair, 2 * pair + 1 */
-};
-
-DEV lane lane_here()
-{
-	const uint32_t l = threadIdx.x % 32;
-
-	return { threadIdx.x / 32, l / 4, l % 4 };
-}
 
 /* Tokens of the block that the query sees. */
 DEV uint32_t tokens_seen(const msa_decode &p, uint32_t query, int32_t block)
 {
-	const int64_t behind = (int64_t)p.position[query] + (PLANTED(causal_off_by_one) ? 0 : 1) -
-			       (int64_t)block * MSA_TOKENS;
-
-	if (block < 0 || behind <= 0)
-		return PLANTED(empty_slot_read) && block < 0 ? MSA_TOKENS : 0;
-	return behind < MSA_TOKENS ? (uint32_t)behind : MSA_TOKENS;
+	if (block < 0)
+		return PLANTED(empty_slot_read) ? MSA_TOKENS : 0;
+	return seen_from(p.position[query], block);
 }
 
 /* A part without scores: sum is 0 for the empty one, NaN for one that must show. */
@@ -240,7 +223,8 @@ KERNEL void __launch_bounds__(MSA_THREADS) msa_decode_part(const GRID_CONSTANT m
 	uint64_t page = 0;
 
 	if (seen == 0) {
-		put_bare_state(p, 0);
+		put_bare_state(p, block == MSA_LOST && !PLANTED(lost_as_empty)
+					  ? as_float(0x7fc00000) : 0);
 		return;
 	}
 	if ((uint32_t)block < p.blocks)

@@ -15,7 +15,18 @@
 #define KERNEL extern "C" __global__
 #define GRID_CONSTANT __grid_constant__
 #define DYN_SHARED(name) extern __shared__ __align__(1024) unsigned char name[]
-#define PLANTED(name) false
+/* One can be compiled in: nvcc -DPLANTED_NOW=name. */
+#ifndef PLANTED_NOW
+#define PLANTED_NOW none
+#endif
+#define PLANT_OF(name) PLANT_##name
+#define PLANT_NOW(name) PLANT_OF(name)
+#define PLANTED(name) (PLANT_##name == PLANT_NOW(PLANTED_NOW))
+#define PLANT(name, cases, what) PLANT_##name,
+enum { PLANT_none,
+#include "cuda/emu/plants.def"
+};
+#undef PLANT
 #define UNROLL _Pragma("unroll")
 
 DEV void block_sync() { __syncthreads(); }
@@ -47,7 +58,7 @@ DEV void mbar_fence_init()
 DEV void mbar_expect(uint64_t *bar, uint32_t bytes)
 {
 	asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
-		     ::"r"(shared_at(bar)), "r"(bytes) : "memory");
+		     ::"r"(shared_at(bar)), "r"(PLANTED(expect_nothing) ? 0 : bytes) : "memory");
 }
 
 DEV void mbar_arrive(uint64_t *bar)
@@ -61,7 +72,8 @@ DEV void mbar_wait(uint64_t *bar, uint32_t parity)
 	asm volatile("{\n.reg .pred p;\nL_%=:\n"
 		     "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
 		     "@p bra D_%=;\nbra L_%=;\nD_%=:\n}"
-		     ::"r"(shared_at(bar)), "r"(parity) : "memory");
+		     ::"r"(shared_at(bar)), "r"(PLANTED(wait_other_parity) ? parity ^ 1 : parity)
+		     : "memory");
 }
 
 /* dst in shared memory, src in global; both and bytes in units of 16. */
@@ -78,7 +90,9 @@ DEV void mma_16816(float d[4], const uint32_t a[4], const uint32_t b[2])
 	asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
 		     "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
 		     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+		     : "r"(a[0]), "r"(a[PLANTED(mma_a_order) ? 2 : 1]),
+		       "r"(a[PLANTED(mma_a_order) ? 1 : 2]), "r"(a[3]),
+		       "r"(b[PLANTED(mma_b_order) ? 1 : 0]), "r"(b[PLANTED(mma_b_order) ? 0 : 1]));
 }
 
 DEV float exp2_approx(float x)
@@ -94,10 +108,32 @@ DEV uint32_t pack_bf16(float low, float high)
 {
 	uint32_t word;
 
-	asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+	asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word)
+	    : "f"(PLANTED(pack_swapped) ? low : high), "f"(PLANTED(pack_swapped) ? high : low));
 	return word;
 }
+
+/* Two e4m3 in the lower half, low first, to two f16: exact. */
+DEV uint32_t e4m3_to_f16(uint32_t two)
+{
+	uint32_t word;
+
+	asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(word) : "h"((uint16_t)two));
+	return word;
+}
+
+DEV float f16_to_float(uint32_t half)
+{
+	float f;
+
+	asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"((uint16_t)half));
+	return f;
+}
 #endif
+
+/* Loaded and stored as one. */
+struct alignas(16) words4 { uint32_t x[4]; };
+struct alignas(8) words2 { uint32_t x[2]; };
 
 /* ---- from these ------------------------------------------------------------------------------ */
 

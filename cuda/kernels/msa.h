@@ -17,6 +17,33 @@
 #define MSA_THREADS 128u
 
 /*
+ * The index. A request is up to MSA_ROWS rows that share its keys: the index heads, times tokens
+ * ahead; each row chooses for itself, and is a query of decode's.
+ *
+ * Keys of a block that a row sees and that are not there make the row MSA_LOST, which decode makes
+ * NaN: a choice without them would look right. The row's own block needs no keys.
+ */
+struct msa_index {
+	const uint16_t *q;        /* [requests][rows][MSA_DIM] bf16 */
+	const uint32_t *position; /* [requests][rows] of the last token that it sees */
+	const uint32_t *table;    /* [requests] its row of pages */
+	const uint64_t *page;     /* [tables][blocks] address of keys [MSA_TOKENS][MSA_DIM], bf16 or
+				   * e4m3, in units of 16 bytes; 0 = not there */
+	const float *scale;       /* [tables][blocks] of e4m3 keys, positive */
+	float *score;             /* [requests][rows][blocks] */
+	int32_t *chosen;          /* [requests][rows][MSA_TOP] as msa_choose has it */
+	uint32_t requests, rows, blocks;
+	uint32_t span;            /* blocks that a CTA scores; MSA_SPAN_MOST at most */
+};
+
+/* msa_index_score_*: grid requests * (blocks / span, rounded up); msa_index_choose: grid requests *
+ * rows; MSA_THREADS each. */
+#define MSA_SPAN_MOST 128u
+#define MSA_STAGES 3u
+#define MSA_SCORE_SHARED(key_bytes) (4u * MSA_STAGES * 32u * MSA_DIM * (key_bytes))
+#define MSA_CHOOSE_SHARED(blocks) ((blocks) * 8u)
+
+/*
  * Decode. A query is up to MSA_ROWS rows that share what was chosen for them.
  *
  * NaN: as in cuda/ref/msa.h. A page that was chosen and is not there makes NaN: an answer without
@@ -24,7 +51,7 @@
  */
 struct msa_decode {
 	const uint16_t *q;        /* [queries][rows][MSA_DIM] bf16 */
-	const int32_t *chosen;    /* [queries][MSA_TOP] block, -1 = none */
+	const int32_t *chosen;    /* [queries][MSA_TOP] block, -1 = none, MSA_LOST */
 	const uint32_t *position; /* [queries] of the last token that it sees */
 	const uint32_t *table;    /* [queries] its row of pages */
 	const uint64_t *page;     /* [tables][blocks] address of K[MSA_TOKENS][MSA_DIM] bf16, then

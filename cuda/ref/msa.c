@@ -27,6 +27,16 @@ uint16_t msa_to_bf16(float x)
 	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+float msa_from_e4m3(uint8_t x)
+{
+	int exponent = x >> 3 & 15, rest = x & 7;
+	float most = exponent ? ldexpf((float)(8 + rest), exponent - 10) : ldexpf((float)rest, -9);
+
+	if ((x & 0x7f) == 0x7f)
+		most = NAN;
+	return x & 0x80 ? -most : most;
+}
+
 uint32_t msa_seen(uint64_t position, int64_t block)
 {
 	int64_t behind = (int64_t)position + 1 - block * (int64_t)MSA_TOKENS;
@@ -54,6 +64,20 @@ float msa_score(const uint16_t *q, const uint16_t *k, uint32_t seen)
 	return most;
 }
 
+float msa_score_e4m3(const uint16_t *q, const uint8_t *k, float scale, uint32_t seen)
+{
+	float most = -INFINITY;
+
+	for (uint32_t t = 0; t < seen; t++, k += MSA_DIM) {
+		double sum = 0;
+
+		for (uint32_t i = 0; i < MSA_DIM; i++)
+			sum += (double)msa_from_bf16(q[i]) * (double)msa_from_e4m3(k[i]);
+		most = fmaxf(most, (float)sum);
+	}
+	return most * scale;
+}
+
 /* Does block a, of this score, come before b? */
 static int is_before(const float *score, int32_t a, int32_t b)
 {
@@ -68,7 +92,12 @@ void msa_choose(const float *score, uint32_t local, int32_t chosen[MSA_TOP])
 	for (int32_t block = 0; block < (int32_t)local; block++) {
 		uint32_t at = MSA_TOP;
 
-		if (!(score[block] > -INFINITY))
+		if (isnan(score[block])) {
+			for (uint32_t i = 0; i < MSA_TOP; i++)
+				chosen[i] = MSA_LOST;
+			return;
+		}
+		if (score[block] == -INFINITY)
 			continue;
 		while (at > 1 && is_before(score, block, chosen[at - 1]))
 			at--;
@@ -155,4 +184,14 @@ void msa_fill(uint16_t *to, uint64_t rows, enum msa_input kind, uint32_t *seed)
 			to[i] = msa_to_bf16(kind == MSA_RANDOM ? random_value(seed)
 							       : (float)(msa_random(seed) % 3) - 1);
 	}
+}
+
+void msa_fill_e4m3(uint8_t *to, uint64_t rows, enum msa_input kind, uint32_t *seed)
+{
+	static const uint8_t exact[] = { 0xb8, 0x00, 0x38 }; /* -1, 0, 1 */
+
+	/* Random ones below 1: the exponent is less than its bias. */
+	for (uint64_t i = 0; i < rows * MSA_DIM; i++)
+		to[i] = kind == MSA_RANDOM ? (uint8_t)(msa_random(seed) & 0xbf)
+					   : exact[msa_random(seed) % 3];
 }

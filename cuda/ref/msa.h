@@ -27,21 +27,27 @@ extern "C" {
 #define MSA_DIM 128u    /* values of a head's vector */
 #define MSA_TOKENS 128u /* of a block */
 #define MSA_TOP 16u     /* blocks that a query attends to */
+#define MSA_LOST (-2)   /* chosen: what was to be chosen cannot be known */
 
 float msa_from_bf16(uint16_t x);
 /* Nearest, to even; a NaN stays one. */
 uint16_t msa_to_bf16(float x);
+/* Eight bits: sign, four of exponent (bias 7), three more. No infinities; 0x7f and 0xff are NaN. */
+float msa_from_e4m3(uint8_t x);
 
 /* Of the block's tokens, how many a query at this position (0 = the first token) sees. */
 uint32_t msa_seen(uint64_t position, int64_t block);
 
 /* max of q.k over the first `seen` keys, unscaled. q[MSA_DIM], k[MSA_TOKENS][MSA_DIM] bf16. */
 float msa_score(const uint16_t *q, const uint16_t *k, uint32_t seen);
+/* The same of e4m3 keys, times their block's scale, which is positive. */
+float msa_score_e4m3(const uint16_t *q, const uint8_t *k, float scale, uint32_t seen);
 
 /*
  * The blocks to attend to, in the order in which they are merged: first `local`, where the query
  * stands, then by falling score, equal ones by number; -1 where there are no more. Blocks of -inf
- * are not chosen. score[local + 1]: later blocks are not seen.
+ * are not chosen. score[local + 1]: later blocks are not seen. One of NaN says that the block's
+ * keys are not there: then all are MSA_LOST.
  */
 void msa_choose(const float *score, uint32_t local, int32_t chosen[MSA_TOP]);
 
@@ -75,6 +81,7 @@ enum msa_input { MSA_EXACT_Q, MSA_EXACT, MSA_RANDOM };
 
 /* rows vectors of MSA_DIM; *seed goes on. */
 void msa_fill(uint16_t *to, uint64_t rows, enum msa_input kind, uint32_t *seed);
+void msa_fill_e4m3(uint8_t *to, uint64_t rows, enum msa_input kind, uint32_t *seed);
 /* The next number of the same sequence. */
 uint32_t msa_random(uint32_t *seed);
 

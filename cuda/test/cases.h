@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "cuda/emu/launch.h"
+
 /* Empty: as it should be; else what is wrong. */
 struct cuda_case {
 	std::string name;
@@ -20,6 +22,21 @@ struct cuda_case {
 };
 
 void decode_cases(std::vector<cuda_case> &to);
+void index_cases(std::vector<cuda_case> &to);
+void wrappers_cases(std::vector<cuda_case> &to);
+
+/* Which make of the kernels runs: C++ of their source, or what nvcc made of it (emu/ptx). */
+enum door { DOOR_SOURCE, DOOR_PTX, DOORS };
+extern door open_door;
+
+/* Run a kernel of kernels.def. Empty: it came to its end; else what was wrong. */
+std::string launch_bytes(const char *kernel, const emu::shape &shape, uint32_t schedule,
+			 const void *p, size_t bytes);
+template <class P>
+std::string launch(const char *kernel, const emu::shape &shape, uint32_t schedule, const P &p)
+{
+	return launch_bytes(kernel, shape, schedule, &p, sizeof(p));
+}
 
 /*
  * Memory of the device for one run: what lies behind its last byte faults, and so does a write once
@@ -32,7 +49,7 @@ public:
 	void freeze(); /* what was taken so far */
 
 private:
-	struct piece { unsigned char *map; size_t bytes; };
+	struct piece { unsigned char *map; size_t bytes; unsigned char *first; };
 	std::vector<piece> pieces;
 	void *take_bytes(size_t bytes);
 };

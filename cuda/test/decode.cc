@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "cuda/kernels/decode.cu"
+#include "cuda/kernels/msa.h"
 #include "cuda/test/cases.h"
 
 namespace {
@@ -73,16 +73,16 @@ decode_run::decode_run(uint32_t queries, uint32_t rows, uint32_t blocks, bool ex
 std::string decode_run::run(uint32_t schedule)
 {
 	const uint64_t parts = (uint64_t)p.queries * MSA_TOP * MSA_ROWS;
+	std::string wrong;
 
 	memory.freeze();
 	p.part = memory.take<float>(parts * MSA_DIM);
 	p.state = memory.take<float>(parts * 2);
 	p.out = memory.take<float>((uint64_t)p.queries * p.rows * MSA_DIM);
-	if (!emu::launch({ p.queries * MSA_TOP, MSA_THREADS, MSA_DECODE_SHARED }, schedule,
-			 [this] { msa_decode_part(p); }) ||
-	    !emu::launch({ p.queries, MSA_THREADS, 0 }, schedule, [this] { msa_decode_merge(p); }))
-		return emu::why();
-	return "";
+	wrong = launch("msa_decode_part", { p.queries * MSA_TOP, MSA_THREADS, MSA_DECODE_SHARED },
+		       schedule, p);
+	return !wrong.empty() ? wrong : launch("msa_decode_merge", { p.queries, MSA_THREADS, 0 },
+					       schedule, p);
 }
 
 void decode_run::expect(uint32_t query, uint32_t row, float *out)
@@ -95,9 +95,10 @@ void decode_run::expect(uint32_t query, uint32_t row, float *out)
 		const int32_t block = chosen[query * MSA_TOP + s];
 		const uint32_t seen = msa_seen(position[query], block);
 
-		if (!seen)
+		if (!seen && block != MSA_LOST)
 			continue;
-		if ((uint32_t)block < p.blocks && page[table[query] * p.blocks + (uint32_t)block])
+		if (block >= 0 && (uint32_t)block < p.blocks &&
+		    page[table[query] * p.blocks + (uint32_t)block])
 			msa_attend(&one, from, page_of((uint32_t)block), seen, scale_log2);
 		else
 			msa_attend_missing(&one);
@@ -182,6 +183,16 @@ std::string nothing_chosen(uint32_t, uint32_t schedule)
 
 	for (uint32_t s = 0; s < MSA_TOP; s++)
 		r.chosen[s] = -1;
+	return run_and_compare(r, schedule, true);
+}
+
+/* What was to be chosen is not known: one of the queries is NaN. */
+std::string choice_lost(uint32_t, uint32_t schedule)
+{
+	decode_run r(2, 3, 2, true, 508);
+
+	for (uint32_t s = 0; s < MSA_TOP; s++)
+		r.chosen[s] = MSA_LOST;
 	return run_and_compare(r, schedule, true);
 }
 
@@ -276,6 +287,7 @@ void decode_cases(std::vector<cuda_case> &to)
 		to.push_back({ say("decode: random, %u rows", rows), random_inputs, rows });
 	to.push_back({ "decode: random, the same bits under another schedule", same_bits, 77 });
 	to.push_back({ "decode: nothing chosen", nothing_chosen, 0 });
+	to.push_back({ "decode: the choice is lost", choice_lost, 0 });
 	to.push_back({ "decode: chosen blocks behind the position", future_chosen, 0 });
 	for (uint32_t seen : { 1u, 50u, 127u })
 		to.push_back({ say("decode: NaN behind token %u", seen), unseen_is_nan, seen });

@@ -2,7 +2,8 @@
 # spin or a compiler is missing they are skipped.
 # SPDX-License-Identifier: Apache-2.0
 
-MODEL_TESTS := tests/model/lease.sh tests/model/put.sh tests/model/clean.sh
+MODEL_TESTS := tests/model/lease.sh tests/model/put.sh tests/model/clean.sh \
+               tests/model/era.sh
 EXTRA_TESTS += $(MODEL_TESTS)
 
 .PHONY: model
