@@ -70,7 +70,8 @@ held() {
 		python3 -c 'import json, sys; print(json.load(sys.stdin)["objects"]["cxl_held"])'
 }
 under sh -c "exec 3<'$dir/there/page'
-	env -u LD_PRELOAD '$BUILD/tierctl' --socket '$dir/sock' object put weights page '$dir/plain/line'
+	env -u LD_PRELOAD '$BUILD/tierctl' --socket '$dir/sock' object put weights page \
+		'$dir/plain/line'
 	cat '$dir/there/page'
 	env -u LD_PRELOAD '$BUILD/tierctl' --socket '$dir/sock' --json status >'$dir/status'
 	cat <&3" | cmp - <(cat "$dir/plain/line" "$dir/plain/page") ||
