@@ -60,7 +60,7 @@ _tierctl() {
 		top) list='--interval --count' ;;
 		evict\ *\ *) ;;
 		evict\ *) list='hbm cxl' ;;
-		check) list='--repair --data' ;;
+		check) list='--repair --data --remove' ;;
 		'context show'|'context remove'|'context epoch'|'block locate'|'quota show'|evict)
 			list=$(_tierctl_contexts) ;;
 		'context create '*) list='--preset --part --block-tokens --page-align --mode --hbm

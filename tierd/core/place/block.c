@@ -46,7 +46,8 @@ void block_unnew(struct core *c, struct context *x, uint32_t slot)
 	block_use_drop(x, slot);
 	x->meta[slot].flags = 0;
 	x->slots_live--;
-	index_slot_free(&x->ix, slot);
+	if (x->descs.version[slot] < ABI_VERSION_MAX) /* X4: else it is never used again */
+		index_slot_free(&x->ix, slot);
 }
 
 void block_enter_policy(struct core *c, struct context *x, uint32_t slot, uint32_t tier)
@@ -121,6 +122,7 @@ void block_commit(struct core *c, struct context *x, uint32_t slot)
 	assert(index_block(&x->ix, slot)->state == ABI_BLOCK_PENDING);
 	assert(use->missing == 0);
 	use->expires_ms = 0;
+	tables_settled(x, slot);
 	block_unlink(c, &x->pending, x, slot);
 	x->blocks_pending--;
 	x->blocks++;
@@ -194,7 +196,8 @@ void block_bury(struct core *c, struct context *x, uint32_t slot)
 		return; /* an io or copy of ours still reads them: block_unhold comes back */
 	for (uint32_t page = 0; block_words(x, slot) && page < x->ix.pages_per_block; page++)
 		for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
-			if (page_state(index_page(&x->ix, slot, page), tier) == ABI_PAGE_READY)
+			if (descs_there(&x->descs, slot, page) &&
+			    page_state(index_page(&x->ix, slot, page), tier) == ABI_PAGE_READY)
 				all &= retire_page(c, x, slot, page, tier);
 	if (!all && !(m->flags & (BLOCK_ZOMBIE | BLOCK_PARTING))) {
 		m->flags |= BLOCK_ZOMBIE;
@@ -258,6 +261,8 @@ void block_page_taken(struct core *c, struct context *x, uint32_t slot, uint32_t
 {
 	struct abi_page *d = index_page(&x->ix, slot, page);
 
+	descs_touch(&x->descs, slot, page);
+	page_renew(d, tier, x->descs.version[slot]);
 	page_reserve(d, tier, offset);
 	page_fill(d, tier);
 	block_use_make(x, slot)->moving++;
@@ -360,6 +365,7 @@ void block_drop(struct core *c, struct context *x, uint32_t slot)
 	if (state == ABI_BLOCK_PENDING) {
 		block_unlink(c, &x->pending, x, slot);
 		x->blocks_pending--;
+		tables_settled(x, slot);
 	} else {
 		x->blocks--;
 		c->metrics.dropped_blocks++;
