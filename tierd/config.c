@@ -128,6 +128,8 @@ static const struct key keys[] = {
 	  "most sessions of one user but root and the daemon's; auto = 3/4 of clients.max" },
 	{ "user.contexts", KEY_COUNT, FIELD(user_contexts), 1, ABI_CONTEXTS_MAX, "256",
 	  "most contexts that one user but root and the daemon's owns" },
+	{ "index.size", KEY_SIZE, FIELD(index_size), 0, 1024 * TIB, "auto",
+	  "most memory that contexts' indexes take beside the tiers; of it a user: 3/4" },
 	{ "stream.share", KEY_COUNT, FIELD(stream_share), 2, 64, "8",
 	  "streams get at most one in so many bytes of a memory tier" },
 	{ "stream.hold", KEY_NS, FIELD(stream_hold), NS_PER_MS, 600 * NS_PER_S, "10s",

@@ -32,6 +32,7 @@ struct config {
 	struct units_size hbm_size;
 	struct units_size cxl_size;
 	struct units_size nvme_size;
+	struct units_size index_size; /* of the tables of contexts, beside the tiers */
 	char hbm_backend[CONFIG_WORD_BYTES]; /* "auto" = the best that probes */
 	char cxl_backend[CONFIG_WORD_BYTES];
 	bool hbm_direct;

@@ -14,8 +14,9 @@
 
 #define LOOK_NS (100 * NS_PER_MS)
 #define LOOKS 32u            /* regions compared at a time */
-#define INDEX_SLACK (8u << 20) /* what huge pages at the ends of four areas may take */
 #define PUNCH_BYTES (8u << 20) /* of one turn, in whole segments */
+#define INDEX_STEPS 256u /* pieces of an index, likewise */
+#define IDLE_STEPS 64u   /* ... that are given up */
 
 /* Punch from the cursor on; false when the region has been gone through. */
 static bool punch_some(struct shell *s, const struct mem_region *region, uint32_t id, uint32_t tier)
@@ -33,37 +34,66 @@ static bool punch_some(struct shell *s, const struct mem_region *region, uint32_
 	return left == 0;
 }
 
+static int take(const struct mem_region *region, uint64_t at, uint64_t bytes)
+{
+	return fallocate(region->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at,
+			 (off_t)bytes);
+}
+
 /*
- * The index: what lies behind the used lines of an area is untouched by us. Only what is there is
- * punched, for these holes may be very large. The cursor goes through the areas, which lie in
- * order, once: who fills one again behind it must not keep us from the other contexts.
+ * The index: what lies behind the used lines of an area is untouched by us, and so are most
+ * descriptors of blocks that have few pages. Only what is there is punched, for these holes may be
+ * very large. The cursor goes through them in order, once: who fills one again behind it must not
+ * keep us from the other contexts.
  */
 static bool punch_index(struct shell *s, const struct mem_region *region, uint32_t id)
 {
 	struct holes *h = &s->holes;
 	uint64_t left = PUNCH_BYTES;
+	struct core_range hole;
 
-	for (uint32_t i = 0; i < CORE_INDEX_AREAS; i++) {
-		struct core_range hole = core_index_hole(s->core, id, i);
-		off_t end = (off_t)(hole.offset + hole.bytes);
-		off_t at = (off_t)(hole.offset > h->offset ? hole.offset : h->offset);
+	for (uint32_t n = 0; n < INDEX_STEPS; n++) {
+		off_t data = lseek(region->fd, (off_t)h->offset, SEEK_DATA);
+		uint64_t end, bytes;
 
-		while (left && at < end) {
-			off_t bytes = end - at < (off_t)left ? end - at : (off_t)left;
-
-			at = lseek(region->fd, at, SEEK_DATA);
-			if (at < 0 || at >= end)
-				break;
-			bytes = end - at < bytes ? end - at : bytes;
-			if (fallocate(region->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at,
-				      bytes))
-				return false;
-			at += bytes;
-			left -= (uint64_t)bytes;
-			h->offset = (uint64_t)at;
-		}
+		if (data < 0 || !core_index_hole(s->core, id, (uint64_t)data, &hole))
+			return false;
+		h->offset = hole.offset;
+		data = lseek(region->fd, (off_t)hole.offset, SEEK_DATA);
+		end = hole.offset + hole.bytes;
+		if (data < 0)
+			return false;
+		h->offset = (uint64_t)data;
+		if (h->offset >= end)
+			continue;
+		bytes = end - h->offset < left ? end - h->offset : left;
+		if (take(region, h->offset, bytes))
+			return false;
+		h->offset += bytes;
+		left -= bytes;
+		if (!left)
+			return true;
 	}
-	return left == 0;
+	return true;
+}
+
+/* Descriptors that nobody uses, of a context whose tables have no room. True: perhaps more. */
+static bool take_idle(struct shell *s, const struct mem_region *region, uint32_t id)
+{
+	uint64_t left = PUNCH_BYTES;
+	struct core_range idle;
+
+	for (uint32_t n = 0; n < IDLE_STEPS && left; n++) {
+		if (!core_index_idle(s->core, id, &idle))
+			return false;
+		if (!idle.bytes)
+			continue;
+		if (take(region, idle.offset, idle.bytes))
+			return false;
+		core_index_given(s->core, &idle);
+		left -= idle.bytes < left ? idle.bytes : left;
+	}
+	return true;
 }
 
 /* Look at one region; true when there is more to punch in it. */
@@ -71,10 +101,13 @@ static bool look(struct shell *s, const struct context_memory *made, uint32_t ti
 {
 	bool index = tier == CORE_RANGE_INDEX;
 	const struct mem_region *region = index ? &made->index : &made->mem[tier];
-	uint64_t taken = core_context_taken(s->core, made->id, tier) + (index ? INDEX_SLACK : 0);
+	uint64_t taken = core_context_taken(s->core, made->id, tier);
 	const struct mem_ops *ops = s->mem[index ? ABI_TIER_CXL : tier];
 	int64_t resident = region->bytes ? ops->resident(region) : 0;
 
+	if (index && take_idle(s, region, made->id))
+		return true;
+	taken += index ? CORE_INDEX_SLACK : 0;
 	if (resident <= 0 || (uint64_t)resident <= taken)
 		return false;
 	if (s->holes.offset == 0)

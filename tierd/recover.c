@@ -221,7 +221,29 @@ void recover_store_close(struct shell *s)
 
 /* ---- contexts ------------------------------------------------------------------------------ */
 
-/* A context that cannot be made again stops the start: the next catalog would drop it for ever. */
+/* It stays in the catalog, and what it stored in its segments; all others serve. */
+static int set_aside(struct shell *s, const struct disk_context *spec, int error, const char *why)
+{
+	struct obs_aside *a;
+	int rc = core_context_aside(s->core, spec);
+
+	log_error(&s->log, "a context of the catalog cannot be made; it is set aside", spec->name,
+		  why, "errno=%d", -error);
+	if (rc)
+		return recover_explain(s, rc, "no memory for contexts that are set aside", NULL);
+	a = realloc(s->obs.aside, (s->obs.asides + 1) * sizeof(*a));
+	if (!a)
+		return recover_explain(s, -ENOMEM, "no memory for contexts that are set aside",
+				       NULL);
+	s->obs.aside = a;
+	a = &a[s->obs.asides++];
+	memcpy(a->name, spec->name, sizeof(a->name));
+	a->owner_uid = spec->owner_uid;
+	a->error = error;
+	snprintf(a->why, sizeof(a->why), "%s", why);
+	return 0;
+}
+
 int recover_contexts(struct shell *s)
 {
 	char why[FRONT_WHY_BYTES] = "";
@@ -233,11 +255,10 @@ int recover_contexts(struct shell *s)
 
 		if (rc == 0)
 			rc = shell_context_make(s, spec, 0, &id, why);
-		if (rc) {
-			log_error(&s->log, "a context of the catalog cannot be made", spec->name,
-				  why, "errno=%d", -rc);
+		if (rc)
+			rc = set_aside(s, spec, rc, why);
+		if (rc)
 			return rc;
-		}
 	}
 	for (uint32_t i = 0; i < s->catalog.limits; i++)
 		if (core_limit_restore(s->core, &s->catalog.limit[i]))
@@ -299,7 +320,7 @@ int recover_segments(struct shell *s)
 	s->obs.recovery_ns = time_now_ns() - begun;
 	log_info(&s->log, "recovered", s->config.store_path,
 		 "ms=%llu segments=%llu records=%llu bad=%llu blocks=%llu stale=%llu unproven=%llu "
-		 "orphaned=%llu unreached=%llu bytes=%llu",
+		 "orphaned=%llu unreached=%llu aside=%llu bytes=%llu",
 		 (unsigned long long)(s->obs.recovery_ns / NS_PER_MS),
 		 (unsigned long long)s->obs.recovery.segments,
 		 (unsigned long long)s->obs.recovery.records,
@@ -309,6 +330,7 @@ int recover_segments(struct shell *s)
 		 (unsigned long long)s->obs.recovery.blocks_unproven,
 		 (unsigned long long)s->obs.recovery.blocks_orphaned,
 		 (unsigned long long)s->obs.recovery.blocks_unreached,
+		 (unsigned long long)s->obs.recovery.blocks_aside,
 		 (unsigned long long)s->obs.recovery.bytes);
 	return 0;
 }

@@ -59,7 +59,20 @@ struct obs_limits settings_shown(const struct config *config, const struct core_
 		.pins = c->client_pins,
 		.pin_percent = c->pin_percent,
 		.quarantine_percent = c->quarantine_percent,
+		.table_bytes = c->table_bytes,
 	};
+}
+
+/* An eighth of all, or half of what the tiers leave, if that is less. */
+uint64_t settings_tables(const struct config *config, const uint64_t bytes[ABI_MEM_TIERS],
+			 const struct mem_limit *limit)
+{
+	uint64_t tiers = bytes[ABI_TIER_HBM] + bytes[ABI_TIER_CXL];
+	uint64_t left = limit->most > tiers ? limit->most - tiers : 0, most = limit->most / 8;
+
+	most = left / 2 < most ? left / 2 : most;
+	most = most < SETTINGS_TABLES_MIN ? SETTINGS_TABLES_MIN : most;
+	return units_resolve(&config->index_size, limit->most, most);
 }
 
 /* Whom to name of two that do not fit together: whose size somebody chose; of these the larger. */

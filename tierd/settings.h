@@ -17,6 +17,11 @@ void settings_of_core(const struct config *config, struct core_config *c);
 /* The limits that the status shows. */
 struct obs_limits settings_shown(const struct config *config, const struct core_config *c);
 
+/* Bytes that tables of contexts may take beside tiers of these sizes: index.size. */
+#define SETTINGS_TABLES_MIN (64ull << 20)
+uint64_t settings_tables(const struct config *config, const uint64_t bytes[ABI_MEM_TIERS],
+			 const struct mem_limit *limit);
+
 /* Why memory tiers of some sizes cannot be. */
 struct settings_unfit {
 	char where[256];  /* the key, and who set it */

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <libgen.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,8 @@
 #include "tierd/recover.h"
 #include "tierd/settings.h"
 
+#define FIXED_REST (24ull << 20) /* code, stacks, buffers of the ring: beside what was allocated */
+#define TABLE_BYTES (256 << 10) /* what is larger has a mapping of its own */
 #define LOG_LINES_PER_S 200u /* clients can cause lines: not more than this */
 
 /* ---- config, log --------------------------------------------------------------------------- */
@@ -105,8 +108,19 @@ static int begin_config(struct shell *s)
 	return rc;
 }
 
+/*
+ * Tables of a context are as large as it may become, and most of their pages are never touched. By
+ * itself malloc keeps what large tables had, once one was freed, and must write zeros all over the
+ * next one then.
+ */
+static void keep_tables_apart(void)
+{
+	mallopt(M_MMAP_THRESHOLD, TABLE_BYTES);
+}
+
 static int begin_log(struct shell *s)
 {
+	keep_tables_apart();
 	s->log = (struct log){ .level = (enum log_level)s->config.log_level,
 			       .lines_per_s_max = LOG_LINES_PER_S };
 	s->obs.version = TIER_VERSION;
@@ -255,6 +269,7 @@ static int check_memory(struct shell *s, const uint64_t of_host[ABI_MEM_TIERS])
 	struct mem_limit limit;
 
 	mem_limit_read(&limit, host_memory(), MEM_LIMIT_GROUP, MEM_LIMIT_ROOT);
+	s->core_config.table_bytes = settings_tables(&s->config, of_host, &limit);
 	return check_fit(s, of_host, &limit);
 }
 
@@ -391,6 +406,14 @@ static void end_memory(struct shell *s)
 	memory_close(s->memory);
 }
 
+/* What was allocated so far, touched or not. */
+static uint64_t allocated(void)
+{
+	struct mallinfo2 m = mallinfo2();
+
+	return m.uordblks + m.hblkhd;
+}
+
 static int begin_core(struct shell *s)
 {
 	struct core_config *c = &s->core_config;
@@ -412,6 +435,7 @@ static int begin_core(struct shell *s)
 	s->obs.limits = settings_shown(&s->config, c);
 	s->loop.turn = (struct turn){ .core = s->core, .now_ns = time_now_ns() };
 	turn_clock(&s->loop.turn, time_wall_ms());
+	s->obs.fixed_bytes = allocated() + FIXED_REST;
 	return 0;
 }
 
@@ -419,6 +443,9 @@ static void end_core(struct shell *s)
 {
 	core_close(s->core);
 	s->core = NULL;
+	free(s->obs.aside);
+	s->obs.aside = NULL;
+	s->obs.asides = 0;
 }
 
 static int begin_contexts(struct shell *s)
@@ -449,10 +476,12 @@ static int begin_front(struct shell *s)
 		.ops = &shell_front_ops,
 		.shell = s,
 	};
+	uint64_t before = allocated();
 	int rc = front_open(&s->front, &config);
 
 	if (rc == 0)
 		front_describe(s->front, &s->obs);
+	s->obs.fixed_bytes += allocated() - before;
 	return rc;
 }
 

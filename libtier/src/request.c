@@ -461,6 +461,11 @@ static int explain_space(const char *what, uint64_t held)
 		return error_set(-ENOSPC, "%s: no room in the store: %u %% of the context's quota "
 				 "is taken; tierctl status shows what its logs hold", what,
 				 share[ABI_HELD_USED]);
+	if (share[ABI_HELD_TIER] == 1 + ABI_HELD_TABLES)
+		return error_set(-ENOSPC, "%s: no memory for more blocks: the tables of %s have "
+				 "all that they may (index.size); delete blocks or contexts", what,
+				 share[ABI_HELD_LIMIT] == ABI_LIMIT_USER ?
+					 "this context's owner" : "all contexts");
 	if (!share[ABI_HELD_TIER] || share[ABI_HELD_TIER] > ABI_MEM_TIERS)
 		return error_set(-ENOSPC, "%s: the daemon answers: %s", what,
 				 tier_strerror(-ENOSPC));

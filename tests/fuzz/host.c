@@ -433,6 +433,7 @@ void host_boot(struct host *h, const struct disk_catalog *catalog)
 	struct core_config config = {
 		.boot_token = 0x70cea,
 		.capacity = { HOST_HBM, h->cxl_bytes ? h->cxl_bytes : HOST_CXL, h->disk_bytes },
+		.table_bytes = h->table_bytes,
 		.super = h->super,
 		.next_uid = catalog ? catalog->next_uid : 1,
 		.catalog_sequence = catalog ? catalog->sequence : 0,

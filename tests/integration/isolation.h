@@ -205,12 +205,8 @@ HELPER void __attribute__((noreturn)) victim_run(struct isolation *w)
 
 /* ---- the world ------------------------------------------------------------------------------- */
 
-HELPER int isolation_setup(void **state)
+HELPER int isolation_begin(void **state, const char *const *settings)
 {
-	static const char *const settings[] = { "clients.max=64", "hbm.size=8MiB",
-						"user.contexts=6", "cxl.size=48MiB",
-						"put.deadline=600s", "client.pins=64",
-						"client.puts=16", NULL };
 	struct isolation *w;
 
 	*state = NULL;
@@ -232,6 +228,16 @@ HELPER int isolation_setup(void **state)
 	assert_int_equal(atomic_load_acquire_u64(&w->board->ready), 1);
 	*state = w;
 	return 0;
+}
+
+HELPER int isolation_setup(void **state)
+{
+	static const char *const settings[] = { "clients.max=64", "hbm.size=8MiB",
+						"user.contexts=6", "cxl.size=48MiB",
+						"put.deadline=600s", "client.pins=64",
+						"client.puts=16", NULL };
+
+	return isolation_begin(state, settings);
 }
 
 HELPER int isolation_teardown(void **state)

@@ -345,9 +345,18 @@ static void touch(int fd, uint64_t bytes, uint64_t slack)
 }
 
 #define OWN_SECRET 900u
+#define HOLES (150u << 20)
 
 static void by_holes(struct isolation *w)
 {
+	const struct tier_part parts[] = {
+		{ .name = "one", .kind = TIER_KIND_DENSE, .layers = 1, .groups = 1,
+		  .page_bytes = 4096 },
+		{ .name = "rest", .kind = TIER_KIND_STATE, .hit_rule = TIER_HIT_LAST,
+		  .hit_arg = 1, .layers = 2047, .groups = 1, .page_bytes = 4096 },
+	};
+	const struct tier_geometry_options wide = { .size = sizeof(wide), .part_count = 2,
+						    .part = parts };
 	struct tier_context_options o = { .size = sizeof(o), .blocks_max = 500000 };
 	tier *t = connect_to(&w->d);
 	tier_geometry *g;
@@ -359,18 +368,23 @@ static void by_holes(struct isolation *w)
 	CHECK(client_open(&c, &w->d) == 0);
 	CHECK(ask_context(&c, WIRE_CTX_OPEN, "shared", &a) == 0);
 	touch(c.fd[2], a.info.mem_bytes[1], 4u << 20);
-	/* An index of one's own, for far more blocks than there will be: 150 MB of holes. */
 	CHECK(tier_geometry_preset(&g, "tiny") == 0);
-	CHECK(tier_context_create(t, "wide", g, &o, &own) == 0);
-	CHECK(ask_context(&c, WIRE_CTX_OPEN, "wide", &a) == 0);
-	CHECK(a.info.index_bytes > (100u << 20));
+	CHECK(tier_context_create(t, "own", g, NULL, &own) == 0);
+	CHECK(ask_context(&c, WIRE_CTX_OPEN, "own", &a) == 0);
 	/* Its own block lies between the holes, and stays. */
 	CHECK(tier_reader_open(t, &r) == 0);
 	CHECK(put_secret(own, OWN_SECRET) == 1);
 	touch(c.fd[2], a.info.mem_bytes[1], 4u << 20);
 	for (uint32_t page = 0; page < ATTACKED_PAGES; page++)
 		CHECK(read_secret(r, own, OWN_SECRET, page) == 1);
-	touch(c.fd[0], a.info.index_bytes, 9u << 20);
+	CHECK(tier_context_remove(t, "own") == 0);
+	/* An index for far more pages than there will be: 150 MB of its holes. */
+	o.quota[TIER_NVME] = TIER_QUOTA_NONE;
+	CHECK(tier_geometry_new(&g, &wide) == 0);
+	CHECK(tier_context_create(t, "wide", g, &o, &own) == 0);
+	CHECK(ask_context(&c, WIRE_CTX_OPEN, "wide", &a) == 0);
+	CHECK(a.info.index_bytes > HOLES);
+	touch(c.fd[0], HOLES, 2u << 20);
 	CHECK(tier_context_remove(t, "wide") == 0);
 	tier_close(t);
 }

@@ -68,6 +68,8 @@ bool context_make(struct world *w, uint32_t which, const struct disk_context *fr
 	if (!from)
 		lives_mark(&spec, w->lives + 1);
 	if (core_context_plan(w->core, &spec, &plan, why, sizeof(why))) {
+		if (strstr(why, "index.size"))
+			return false; /* tables are full: wide_config */
 		world_fail(w, "plan: %s", why);
 		return false;
 	}

@@ -36,6 +36,7 @@ enum trait {
 	TRAIT_SALTS,
 	TRAIT_CLIENTS,
 	TRAIT_TALK,
+	TRAIT_TABLES = 40,
 };
 
 /* A number below n: the same for this trait of this world for ever. */
@@ -71,7 +72,8 @@ void wide_config(const struct world *w, struct core_config *config)
 	static const uint32_t requests[] = { 0, 0, 0, 4, 6 }, puts[] = { 0, 0, 0, 1, 3 },
 			      pins[] = { 0, 0, 0, 1, 2 }, leases[] = { 0, 0, 1, 1, 2 },
 			      streams[] = { 0, 24, 40, 64 }, writeback[] = { 0, 1, 50 },
-			      dirty[] = { 0, 2, 10, 80 };
+			      dirty[] = { 0, 2, 10, 80 },
+			      tables[] = { 0, 0, 160 << 10, 320 << 10 };
 
 	if (!w->faults->wide)
 		return;
@@ -82,6 +84,7 @@ void wide_config(const struct world *w, struct core_config *config)
 	config->stream_share = streams[trait(w, TRAIT_STREAMS, 4)];
 	config->writeback_percent = writeback[trait(w, TRAIT_WRITEBACK, 3)];
 	config->dirty_percent = dirty[trait(w, TRAIT_DIRTY, 4)];
+	config->table_bytes = tables[trait(w, TRAIT_TABLES, 4)];
 	for (uint32_t t = 0; t < ABI_TIER_COUNT; t++) {
 		config->salt_limit[t] = limit_of(w, TRAIT_SALTS, t);
 		config->client_limit[t] = limit_of(w, TRAIT_CLIENTS, t);
@@ -379,6 +382,17 @@ static void session_check(struct world *w, const struct core_holder_view *v)
 	was->key = v->key;
 }
 
+/* Descriptors that are given up come back as zeros. */
+static void idle_take(struct world *w, uint32_t which)
+{
+	struct core_range idle;
+
+	while (core_index_idle(w->core, w->context[which].id, &idle)) {
+		memset(w->context[which].index + idle.offset, 0, idle.bytes);
+		core_index_given(w->core, &idle);
+	}
+}
+
 void wide_check(struct world *w)
 {
 	struct core_holder_view v;
@@ -391,5 +405,8 @@ void wide_check(struct world *w)
 	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++)
 		for (uint32_t t = 0; w->context[i].made && t < ABI_MEM_TIERS; t++)
 			ground_check(w, i, t);
+	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++)
+		if (w->context[i].made)
+			idle_take(w, i);
 	core_user_may_connect(w->core, world_below(w, 3), why, sizeof(why));
 }

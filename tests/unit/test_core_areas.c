@@ -64,10 +64,12 @@ static int set_up(void **state)
 	memset(&ready, 0, sizeof(ready));
 	host_spec(&spec, HOST_KIND_STORE, 0);
 	spec.blocks_max = BLOCKS;
+	spec.quota[ABI_TIER_CXL] = 0; /* all: so many blocks are possible */
 	memset(&g->part[1], 0, 2 * sizeof(g->part[0]));
 	g->part_count = g->part[0].layers = g->part[0].groups = g->pages_per_block = 1;
 	g->block_bytes = g->part[0].page_stride;
 	host.ears.prepare = prepared;
+	host.cxl_bytes = (uint64_t)BLOCKS * g->block_bytes / ABI_HUGE * ABI_HUGE + ABI_HUGE;
 	one_host_boot(&spec, 0);
 	bucket_count = context()->ix.header->bucket_count;
 	return 0;
@@ -80,6 +82,7 @@ static int tear_down(void **state)
 	ix->slots_used = ix->overflow_used = 0;
 	ix->header->bucket_count = bucket_count;
 	host.ears.prepare = NULL;
+	host.cxl_bytes = 0;
 	return one_host_off(state);
 }
 
@@ -108,6 +111,7 @@ static void grow(struct index *ix, uint64_t part)
 	ix->header->bucket_count = ix->header->buckets_max * part / PARTS;
 	ix->overflow_used = ix->header->overflow_max * part / PARTS;
 	ix->slots_used = ix->blocks_max * part / PARTS;
+	descs_touch_range(&context()->descs, 0, ix->slots_used / DESCS_GROUP);
 }
 
 /* To its end, and some time more: all of it is prepared that is full of what is used. */

@@ -9,7 +9,6 @@
 #include "libtier/base/time.h"
 #include "tests/lib/property.h"
 #include "tests/lib/unit.h"
-#include "tierd/core/unit/page.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -208,7 +207,7 @@ static void test_format(void **state)
 	assert_in_range(h->bucket_count, 1, h->buckets_max);
 	assert_int_equal(find(w, 1, 1), ABI_SLOT_NONE);
 	assert_int_equal(put(w, 1, 1, &slot), 0);
-	assert_int_equal(index_bytes_used(&w->ix) - before, 64 + PAGES * 32);
+	assert_int_equal(index_bytes_used(&w->ix) - before, 64); /* descriptors: descs.h */
 	index_block_state(&w->ix, slot, ABI_BLOCK_COMMITTED);
 	assert_int_equal(index_block(&w->ix, slot)->state, ABI_BLOCK_COMMITTED);
 	index_epoch(&w->ix, 5);
@@ -355,7 +354,6 @@ static void test_slot_lives(void **state)
 {
 	struct world *w = world_new(3, PAGES);
 	uint32_t a, b, c, again;
-	struct abi_page *page;
 
 	(void)state;
 	assert_int_equal(put(w, 1, 1, &a), 0);
@@ -368,19 +366,11 @@ static void test_slot_lives(void **state)
 	index_slot_free(&w->ix, b);
 	assert_int_equal(index_slot_alloc(&w->ix), b);
 	index_slot_free(&w->ix, b);
-	/* A page of the last version, in either tier: never again (X4). */
-	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
-		assert_int_equal(put(w, 4, 4, &again), 0);
-		page = index_page(&w->ix, again, PAGES - 1);
-		page->word[tier] = abi_word(512, ABI_PAGE_READY, ABI_VERSION_MAX - 1);
-		index_remove(&w->ix, again);
-		page_retire(page, tier);
-		page_free(page, tier);
-		index_slot_free(&w->ix, again);
-		assert_int_equal(index_slot_alloc(&w->ix), ABI_SLOT_NONE);
-		drop(w, tier == 0 ? a : c);
-	}
-	assert_int_equal(w->ix.slots_free, 1);
+	assert_int_equal(put(w, 4, 4, &again), 0);
+	assert_int_equal(again, b);
+	drop(w, a);
+	drop(w, c);
+	assert_int_equal(w->ix.slots_free, 2);
 	world_free(w);
 }
 
@@ -415,7 +405,6 @@ static void misuse_free(void *arg)
 static void test_asserts(void **state)
 {
 	struct misuse m = { .w = world_new(10, PAGES) };
-	struct abi_page *page;
 
 	(void)state;
 	assert_int_equal(put(m.w, 1, 1, &m.slot), 0);
@@ -425,10 +414,6 @@ static void test_asserts(void **state)
 	index_remove(&m.w->ix, m.slot);
 	assert_true(aborts(misuse_remove, &m));
 	assert_true(aborts(misuse_insert, &m)); /* state FREE */
-	page = index_page(&m.w->ix, m.slot, 1);
-	page_reserve(page, 0, 4096);
-	assert_true(aborts(misuse_free, &m)); /* a page is not ABSENT */
-	page_free(page, 0);
 	assert_false(aborts(misuse_free, &m));
 	m.slot = 9; /* never handed out */
 	assert_true(aborts(misuse_free, &m));

@@ -560,11 +560,13 @@ static void test_a_long_recovery_asks_for_time(void **state)
 	manager_close(manager);
 }
 
-/* The next catalog would drop it for ever: the daemon does not start without it. */
-static void test_a_context_that_cannot_be_made_stops_the_start(void **state)
+/* The next catalog names it as it was, and the others serve. */
+static void test_a_context_that_cannot_be_made_is_set_aside(void **state)
 {
 	struct shell *s = shell_of_image();
-	struct disk_context broken[2];
+	struct disk_context broken[2], kept;
+	struct core_context_stats stats;
+	int64_t id;
 
 	(void)state;
 	for (uint32_t which = 0; which < 3; which++) {
@@ -581,8 +583,21 @@ static void test_a_context_that_cannot_be_made_stops_the_start(void **state)
 			snprintf(broken[0].policy, sizeof(broken[0].policy), "nobody's");
 		s->catalog.context = broken;
 		s->catalog.count = 2;
-		assert_true(recover_contexts(s) < 0);
-		assert_int_equal(core_context_next(s->core, UINT32_MAX), -ENOENT);
+		assert_int_equal(recover_contexts(s), 0);
+		id = core_context_next(s->core, UINT32_MAX);
+		assert_true(id >= 0);
+		assert_int_equal(core_context_stats(s->core, (uint32_t)id, &stats), 0);
+		assert_string_equal(stats.spec.name, "another");
+		assert_int_equal(core_context_next(s->core, (uint32_t)id), -ENOENT);
+		assert_int_equal(s->obs.asides, 1);
+		assert_string_equal(s->obs.aside[0].name, broken[0].name);
+		assert_true(s->obs.aside[0].error < 0 && s->obs.aside[0].why[0]);
+		assert_int_equal(core_aside_at(s->core, 0, &kept), 0);
+		assert_memory_equal(&kept, &broken[0], sizeof(kept));
+		assert_int_equal(core_aside_at(s->core, 1, &kept), -ENOENT);
+		free(s->obs.aside);
+		s->obs.aside = NULL;
+		s->obs.asides = 0;
 		shell_close(s);
 	}
 	shell_free(s);
@@ -602,7 +617,7 @@ int main(void)
 		cmocka_unit_test(test_what_was_stored_comes_back),
 		cmocka_unit_test(test_a_segment_that_cannot_be_read),
 		cmocka_unit_test(test_a_long_recovery_asks_for_time),
-		cmocka_unit_test(test_a_context_that_cannot_be_made_stops_the_start),
+		cmocka_unit_test(test_a_context_that_cannot_be_made_is_set_aside),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

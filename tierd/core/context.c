@@ -107,11 +107,36 @@ static int plan_check(const struct core *c, const struct disk_context *spec,
 	return 0;
 }
 
+/* The least that a whole block takes: what each one must have, or the smallest part. */
+static uint64_t least_bytes(const struct abi_geometry *g)
+{
+	uint64_t every = 0, least = UINT64_MAX;
+
+	for (uint32_t i = 0; i < g->part_count; i++) {
+		const struct abi_part *p = &g->part[i];
+		uint64_t bytes = (uint64_t)p->layers * p->groups * p->page_stride;
+
+		if (p->hit_rule == ABI_HIT_EVERY)
+			every += bytes;
+		least = bytes < least ? bytes : least;
+	}
+	return every ? every : least;
+}
+
+/* Slots for as many blocks of a size as the quotas hold, for those that are begun or on their way
+ * out beside them. */
+static uint64_t blocks_room(uint64_t block_bytes, const struct core_context_plan *plan)
+{
+	uint64_t blocks = (plan->most[ABI_TIER_NVME] + plan->most[ABI_TIER_CXL]) / block_bytes;
+
+	return blocks + blocks / 8 + 1024;
+}
+
 int core_context_plan(const struct core *c, struct disk_context *spec,
 		      struct core_context_plan *plan, char *why, size_t why_bytes)
 {
 	struct abi_index_header header;
-	uint64_t blocks;
+	uint64_t blocks, most;
 	int err;
 
 	plan_quotas(c, spec, plan);
@@ -124,17 +149,18 @@ int core_context_plan(const struct core *c, struct disk_context *spec,
 	err = plan_check(c, spec, plan->most, why, why_bytes);
 	if (err)
 		return err;
-	blocks = (plan->most[ABI_TIER_NVME] + plan->most[ABI_TIER_CXL]) /
-		 spec->geometry.block_bytes;
+	blocks = blocks_room(spec->geometry.block_bytes, plan);
 	if (!spec->blocks_max)
-		spec->blocks_max = blocks + blocks / 8 + 1024;
-	if (spec->blocks_max > BLOCKS_MAX) {
+		spec->blocks_max = blocks;
+	most = blocks_room(least_bytes(&spec->geometry), plan);
+	plan->blocks_max = spec->blocks_max < most ? spec->blocks_max : most;
+	if (plan->blocks_max > BLOCKS_MAX) {
 		snprintf(why, why_bytes, "more than %u blocks: lower blocks_max or the quotas",
 			 BLOCKS_MAX);
 		return -EINVAL;
 	}
 	memset(&header, 0, sizeof(header));
-	index_plan(&header, &spec->geometry, spec->blocks_max);
+	index_plan(&header, &spec->geometry, plan->blocks_max);
 	plan->index_bytes = header.total_bytes;
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
 		/* Room for the tails of segments: addresses cost nothing. */
@@ -142,7 +168,7 @@ int core_context_plan(const struct core *c, struct disk_context *spec,
 
 		plan->mem_bytes[tier] = plan->most[tier] ? range & ~(uint64_t)(ABI_HUGE - 1) : 0;
 	}
-	return 0;
+	return tables_may_make(c, spec, plan, why, why_bytes);
 }
 
 /* ---- create ------------------------------------------------------------------------------- */
@@ -182,7 +208,7 @@ static struct policy_size policy_size(const struct context *x, uint32_t tier)
 {
 	const struct abi_geometry *g = &x->spec.geometry;
 	uint64_t block = 0, page = UINT64_MAX;
-	struct policy_size size = { .blocks_max = x->spec.blocks_max };
+	struct policy_size size = { .blocks_max = x->plan.blocks_max };
 
 	for (uint32_t i = 0; i < g->part_count; i++) {
 		const struct abi_part *p = &g->part[i];
@@ -215,14 +241,15 @@ static int private_alloc(struct context *x)
 {
 	const struct abi_geometry *g = &x->spec.geometry;
 
-	x->meta = calloc(x->spec.blocks_max, sizeof(*x->meta));
-	x->lapse_ms = calloc(x->spec.blocks_max, sizeof(*x->lapse_ms));
-	x->streamed_ms = calloc(x->spec.blocks_max, sizeof(*x->streamed_ms));
+	x->meta = calloc(x->plan.blocks_max, sizeof(*x->meta));
+	x->lapse_ms = calloc(x->plan.blocks_max, sizeof(*x->lapse_ms));
+	x->streamed_ms = calloc(x->plan.blocks_max, sizeof(*x->streamed_ms));
 	x->page_part = calloc(g->pages_per_block, 1);
 	if (!x->meta || !x->lapse_ms || !x->streamed_ms || !x->page_part ||
-	    block_uses_open(&x->uses, (uint32_t)x->spec.blocks_max) ||
-	    kins_open(&x->kins, (uint32_t)x->spec.blocks_max) ||
-	    tenants_open(&x->tenants, (uint32_t)x->spec.blocks_max))
+	    descs_open(&x->descs, x->plan.blocks_max, g->pages_per_block) ||
+	    block_uses_open(&x->uses, (uint32_t)x->plan.blocks_max) ||
+	    kins_open(&x->kins, (uint32_t)x->plan.blocks_max) ||
+	    tenants_open(&x->tenants, (uint32_t)x->plan.blocks_max))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < g->part_count; i++)
 		memset(x->page_part + g->part[i].page_base, (int)i,
@@ -235,7 +262,7 @@ static void format_index(struct core *c, struct context *x)
 	struct abi_index_header header;
 
 	memset(&header, 0, sizeof(header));
-	index_plan(&header, &x->spec.geometry, x->spec.blocks_max);
+	index_plan(&header, &x->spec.geometry, x->plan.blocks_max);
 	header.boot_token = c->config.boot_token;
 	header.context_id = x->id;
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
@@ -249,6 +276,8 @@ static int context_index_free(struct core *c, const char *name, uint32_t *index)
 {
 	uint32_t i;
 
+	if (core_aside_find(c, name))
+		return -EEXIST;
 	*index = ABI_CONTEXTS_MAX;
 	for (i = 0; i < c->contexts_high; i++) {
 		if (!c->context[i] && *index == ABI_CONTEXTS_MAX)
@@ -286,11 +315,14 @@ int core_context_create(struct core *c, const struct disk_context *spec,
 		block_list_init(&x->dirty[log].list);
 	c->context[index] = x; /* core_context_free undoes all of it */
 	c->contexts++;
+	tables_join(c, x);
 	if (index >= c->contexts_high)
 		c->contexts_high = index + 1;
 	err = core_context_plan(c, &x->spec, &x->plan, why, sizeof(why));
-	if (!err)
+	if (!err) {
+		tables_map(c, x);
 		err = private_alloc(x);
+	}
 	if (!err)
 		err = spaces_open(c, x);
 	if (!err)

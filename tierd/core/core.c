@@ -170,6 +170,8 @@ int core_open(struct core **out, const struct core_config *config)
 	if (!err)
 		err = quota_open(c);
 	if (!err)
+		err = tables_open(c);
+	if (!err)
 		err = reserve_open(c);
 	if (!err)
 		err = request_memory(c);
@@ -208,6 +210,7 @@ static void context_release(struct context *x)
 	block_uses_close(&x->uses);
 	kins_close(&x->kins);
 	tenants_close(&x->tenants);
+	descs_close(&x->descs);
 	free(x->lapse_ms);
 	free(x->streamed_ms);
 	ledger_close(&x->salts);
@@ -243,6 +246,8 @@ void core_close(struct core *c)
 	}
 	reserve_close(c);
 	ledger_close(&c->owners);
+	tables_close(c);
+	aside_close(c);
 	free(c->catalog_buf);
 	free(c->catalog_list);
 	free(c->catalog_limits);
@@ -274,6 +279,7 @@ void core_context_free(struct core *c, struct context *x)
 {
 	c->context[x->index] = NULL;
 	c->contexts--;
+	tables_leave(c, x);
 	context_release(x);
 }
 

@@ -42,6 +42,7 @@ struct core;
 #define CORE_RESERVATIONS_MAX 4096u
 #define CORE_RETIRE_BATCH 256u    /* pages of one retire batch */
 #define CORE_BATCHES_MAX 1024u
+#define CORE_ADDRESSES_MAX (64ull << 40) /* bytes that all contexts' mappings may span */
 #define CORE_FAILURES_MAX 3u      /* writes or flushes in a row that fail: the store is failing */
 
 #define CORE_ITEMS_MAX 4096u      /* looked at in one event, whatever clients do: unit/meter.h */
@@ -82,6 +83,7 @@ struct core_config {
 	uint32_t client_puts;                   /* begun and not committed */
 	uint32_t client_pins;
 	uint32_t quarantine_percent; /* of a tier: what one client's leases may keep evicted */
+	uint64_t table_bytes; /* memory that the tables of all contexts may take */
 	uint32_t stream_share;                  /* streams get one in so many bytes; 0 = 8 */
 	uint64_t stream_hold_ns;                /* claims after the answer, at most; 0 = 10 s */
 	uint64_t stream_again_ns;               /* streamed twice within: stays; 0 = 10 s */
@@ -331,10 +333,12 @@ void core_scan(struct core *c, struct core_batch *batch);
  */
 struct core_context_plan {
 	uint64_t index_bytes;
+	uint64_t blocks_max; /* of the spec, but no more than the quotas can hold */
 	uint64_t mem_bytes[ABI_MEM_TIERS]; /* of the sparse memfds; 0 = tier not used */
 	uint64_t most[ABI_TIER_COUNT];     /* what it was made for; 0 = tier not used */
 	uint64_t quota[ABI_TIER_COUNT];    /* in force */
 };
+/* Errors: -EINVAL, -ENOSPC, -EDQUOT; why says what to change. */
 int core_context_plan(const struct core *c, struct disk_context *spec,
 		      struct core_context_plan *plan, char *why, size_t why_bytes);
 
@@ -351,6 +355,15 @@ struct core_context_memory {
  */
 int core_context_create(struct core *c, const struct disk_context *spec,
 			const struct core_context_memory *memory, uint64_t token, uint32_t *id);
+
+/*
+ * Before any segment is fed: a context of the catalog that cannot be made now. It stays there, with
+ * its limits, and so does what it stored; its name is taken. Errors: -ENOMEM, -ENFILE.
+ */
+int core_context_aside(struct core *c, const struct disk_context *spec);
+/* The i-th of them, -ENOENT: no more. And by its name; NULL = none. */
+int core_aside_at(const struct core *c, uint32_t i, struct disk_context *out);
+const struct disk_context *core_aside_find(const struct core *c, const char *name);
 
 /*
  * Find a context by name for a client with these credentials. Errors: -ENOENT (also: not allowed).
@@ -428,6 +441,7 @@ struct core_recovery {
 	uint64_t blocks_unproven; /* of the durable log: read in the background before they count */
 	uint64_t blocks_orphaned; /* not kept: one before them in their prefix did not come back */
 	uint64_t blocks_unreached; /* kept all the same, and found by no prefix until it is put */
+	uint64_t blocks_aside; /* of contexts that were set aside, deleted ones included */
 };
 int core_recover_finish(struct core *c, struct core_recovery *out);
 

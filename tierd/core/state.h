@@ -11,6 +11,7 @@
 #include "tierd/core/core.h"
 #include "tierd/core/signal.h"
 #include "tierd/core/place/evacuate.h"
+#include "tierd/core/unit/descs.h"
 #include "tierd/core/unit/index.h"
 #include "tierd/core/book/lane.h"
 #include "tierd/core/unit/ledger.h"
@@ -61,6 +62,7 @@ struct context {
 	struct core_context_plan plan;
 	struct core_context_memory memory;
 	struct index ix;
+	struct descs descs; /* of its pages: which have memory */
 	struct block_meta *meta;
 	struct block_uses uses;
 	struct kins kins;
@@ -99,6 +101,11 @@ struct context {
 	uint64_t heads_ns[ABI_MEM_TIERS]; /* heads.c: not looked at before */
 	uint64_t kept_blocks; /* with a priority or a TTL */
 	uint64_t claimed_blocks; /* that reservations may come to and did not draw yet */
+	uint32_t user;        /* its owner's, in core.tables */
+	bool mapped;          /* its addresses are in the sums there */
+	uint64_t begun;       /* groups of descriptors that blocks which are pending may come to */
+	uint64_t table_bytes; /* as the sums in core.tables have it */
+	bool descs_short;     /* somebody found no memory for descriptors: idle ones are given up */
 };
 
 /* ---- requests ----------------------------------------------------------------------------- */
@@ -167,6 +174,7 @@ struct request {
 	uint64_t sync_seq; /* REQUEST_SYNC: needs this flush */
 	uint64_t tomb_seq; /* delete: needs the tombstones up to here */
 	uint64_t epoch;    /* put-reserve that waits for slots: in which it was asked for */
+	bool given;        /* ... idle descriptors were given up for it, once */
 	struct request *next; /* in the queue of its phase */
 };
 
@@ -184,6 +192,8 @@ struct put {
 	uint32_t needs, whole;     /* parts that a block must have to be whole; their pages */
 	uint32_t pages;            /* of a block in this shard */
 	uint64_t block_bytes;      /* likewise */
+	uint64_t room;             /* while reserving: bytes left to its context's tables, */
+	bool short_of_tables;      /* ... and that they were too few */
 	const uint8_t *keys;       /* while reserving: in the request's arguments */
 	struct abi_block_ref *ref; /* args.count of them */
 	uint64_t mine[PUT_BLOCKS_MAX / 64]; /* bit i: block i counts us as a writer */
@@ -365,6 +375,27 @@ struct mover {
 
 /* ---- the core ----------------------------------------------------------------------------- */
 
+/* What the tables of contexts take (tables.c), by who owns the contexts. */
+struct tables_user {
+	uint32_t uid;
+	uint32_t contexts; /* 0 = free */
+	uint64_t bytes;    /* of memory */
+	uint64_t addresses;
+};
+struct tables {
+	struct tables_user *user; /* [ABI_CONTEXTS_MAX] */
+	uint32_t users_high;
+	uint64_t bytes, addresses; /* of all */
+};
+
+/* Contexts of the catalog that cannot be made now (aside.c). */
+struct aside {
+	struct disk_context *context;
+	struct disk_limit *limit;
+	uint32_t count, limits;
+	uint64_t lsn; /* of their last record whose data is not known to be there; 0 = none */
+};
+
 struct token {
 	uint64_t token;
 	uint64_t value;
@@ -454,6 +485,8 @@ struct core {
 	bool reserve_growing; /* some reservation is */
 	struct predict predict;
 
+	struct tables tables;
+	struct aside aside;
 	struct tombs tombs[TOMBS_KINDS];
 	struct run run[CORE_RUNS_MAX];
 	struct block_list *segment_blocks; /* by segment */

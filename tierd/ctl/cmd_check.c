@@ -25,15 +25,18 @@ static int take_options(struct ctl *ctl, int argc, char **argv, struct repair_op
 {
 	static const struct option table[] = { { "repair", 0, NULL, 'r' },
 					       { "data", 0, NULL, 'd' },
+					       { "remove", 1, NULL, 'x' },
 					       { 0 } };
 	int c;
 
 	optind = 0; /* anew: the words before were read by another table */
-	while ((c = getopt_long(argc + 1, argv - 1, ":rd", table, NULL)) != -1) {
+	while ((c = getopt_long(argc + 1, argv - 1, ":rdx:", table, NULL)) != -1) {
 		if (c == 'r')
 			options->repair = true;
 		else if (c == 'd')
 			options->data = true;
+		else if (c == 'x')
+			options->remove = optarg;
 		else
 			return ctl_option(ctl, c, argv[optind - 2]);
 	}

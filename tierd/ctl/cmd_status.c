@@ -127,6 +127,34 @@ static void show_objects(const json_t *status, FILE *to)
 		ctl_bytes(d, status, "objects.nvme_most"));
 }
 
+/* Beside the tiers: what is used of contexts' tables, and what all accounts allow. */
+static void show_memory(const json_t *status, FILE *to)
+{
+	char a[CTL_CELL], b[CTL_CELL], c[CTL_CELL], d[CTL_CELL];
+
+	fprintf(to, "memory     at most %s beside tiers: %s at start, clients %s,\n",
+		ctl_bytes(a, status, "memory.most"), ctl_bytes(b, status, "memory.fixed"),
+		ctl_bytes(c, status, "memory.clients"));
+	fprintf(to, "           tables of contexts %s of %s, and %s for a moment\n",
+		ctl_bytes(a, status, "memory.tables"), ctl_bytes(b, status, "memory.tables_most"),
+		ctl_bytes(d, status, "memory.slack"));
+}
+
+/* Contexts that could not be made: they are kept, and serve nobody. */
+static void show_aside(const json_t *status, FILE *to)
+{
+	const json_t *list = json_at(status, "aside");
+	char a[CTL_CELL], b[CTL_CELL], c[CTL_CELL];
+
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const json_t *one = json_array_get(list, i);
+
+		fprintf(to, "SET ASIDE  context %s of user %s:\n           %s\n",
+			ctl_text(a, one, "name"), ctl_count(b, one, "uid"),
+			ctl_text(c, one, "why"));
+	}
+}
+
 int ctl_show_status(const json_t *status, FILE *to, uint32_t terminal)
 {
 	char a[CTL_CELL], b[CTL_CELL], c[CTL_CELL], d[CTL_CELL];
@@ -146,6 +174,8 @@ int ctl_show_status(const json_t *status, FILE *to, uint32_t terminal)
 	fprintf(to, "under way  %s requests, %s device operations, %s copies; %s pins\n",
 		ctl_count(a, status, "requests"), ctl_count(b, status, "ios"),
 		ctl_count(c, status, "copies"), ctl_count(d, status, "pins"));
+	show_memory(status, to);
+	show_aside(status, to);
 	show_limits(status, to);
 	if (json_is_null(json_at(status, "store")))
 		fputs("store      none: nothing survives a restart\n", to);

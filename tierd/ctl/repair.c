@@ -6,6 +6,9 @@
  *   one damaged catalog slot  written again, with the next sequence number, from the other
  *   a file that was cut off   given its length again; the segments that it lost are free
  *
+ * And one context is ended, when it is named: it goes out of both slots of the catalog, one after
+ * the other, and its blocks with it, as when a daemon removes it. Mending never does that.
+ *
  * Damaged records and headers need no mending: the daemon passes them over and uses their segment
  * again. Rebuilding them could bring back what was deleted, for the tombstones that speak of them
  * may be gone by now (abi/disk.h D8).
@@ -91,13 +94,18 @@ static void mend(struct look *l, int rc, const char *what)
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
+static bool writes(const struct look *l)
+{
+	return l->options->repair || l->options->remove;
+}
+
 /*
  * The lock that a daemon holds while it has the store. One that was killed keeps it until the
  * kernel has wound its ring down, some milliseconds.
  */
 static int lock(const struct look *l)
 {
-	struct flock all = { .l_type = l->options->repair ? F_WRLCK : F_RDLCK,
+	struct flock all = { .l_type = writes(l) ? F_WRLCK : F_RDLCK,
 			     .l_whence = SEEK_SET };
 
 	for (int i = 0; i < LOCK_TRIES; i++) {
@@ -118,7 +126,7 @@ static int open_file(struct look *l)
 
 	/* O_NONBLOCK: a pipe without anybody at its other end is refused below, not waited for. */
 	l->fd = open(l->options->path,
-		     (l->options->repair ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK);
+		     (writes(l) ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK);
 	if (l->fd < 0 || fstat(l->fd, &st)) {
 		rc = -errno;
 		say(l, "%s: %s", l->options->path, strerror(-rc));
@@ -312,6 +320,78 @@ static int look_catalog(struct look *l)
 	return 0;
 }
 
+/* ---- removing a context -------------------------------------------------------------------- */
+
+/* A catalog with the next number, into the slot that this has. */
+static int write_catalog(struct look *l, struct disk_catalog *head,
+			 const struct disk_context *context, const struct disk_limit *limit)
+{
+	uint64_t slot_bytes = l->super.catalog_bytes;
+	uint8_t *buf CLEANUP_FREE = aligned_alloc(DISK_SECTOR, slot_bytes);
+	int64_t bytes;
+
+	if (!buf)
+		return -ENOMEM;
+	head->sequence++;
+	bytes = disk_catalog_seal(buf, slot_bytes, head, context, limit);
+	if (bytes < 0)
+		return (int)bytes;
+	return write_at(l, buf, (size_t)bytes,
+			l->super.catalog_offset + (head->sequence & 1) * slot_bytes);
+}
+
+static int remove_from(struct look *l, uint32_t which)
+{
+	struct disk_context *context CLEANUP_FREE = NULL;
+	struct disk_limit *limit CLEANUP_FREE = NULL;
+	const struct disk_limit *had = disk_catalog_limits(l->head);
+	struct disk_catalog head = *l->head;
+	uint64_t uid = l->context[which].uid;
+	int rc;
+
+	context = calloc(head.count, sizeof(*context));
+	limit = calloc(head.limit_count + 1ull, sizeof(*limit));
+	if (!context || !limit)
+		return -ENOMEM;
+	memcpy(context, l->context, head.count * sizeof(*context));
+	memmove(&context[which], &context[which + 1],
+		(head.count - 1 - which) * sizeof(*context));
+	head.count--;
+	head.limit_count = 0;
+	for (uint32_t i = 0; i < l->head->limit_count; i++)
+		if ((had[i].context_uid & ~DISK_LIMIT_PINS) != uid)
+			limit[head.limit_count++] = had[i];
+	/* Twice: the older slot must not bring it back when the newer one rots. */
+	rc = write_catalog(l, &head, context, limit);
+	return rc ? rc : write_catalog(l, &head, context, limit);
+}
+
+static int remove_context(struct look *l)
+{
+	const char *name = l->options->remove;
+	uint32_t i = 0;
+	int rc;
+
+	while (i < l->head->count && strcmp(l->context[i].name, name) != 0)
+		i++;
+	if (i == l->head->count) {
+		say(l, "the catalog names no context %.63s; nothing was removed", name);
+		return -ENOENT;
+	}
+	rc = remove_from(l, i);
+	if (rc) {
+		say(l, "context %.63s could not be removed: %s", name, strerror(-rc));
+		return rc;
+	}
+	l->report->removed = true;
+	say(l, "context %.63s of user %u is removed: its blocks are nobody's from now on", name,
+	    l->context[i].owner_uid);
+	free(l->catalog);
+	l->catalog = NULL;
+	l->head = NULL;
+	return look_catalog(l);
+}
+
 /* ---- segments ------------------------------------------------------------------------------ */
 
 static const struct disk_context *context_of(const struct look *l, uint64_t uid)
@@ -454,6 +534,8 @@ int repair_store(const struct repair_options *options, struct repair_report *rep
 		look_length(&l);
 		rc = look_catalog(&l);
 	}
+	if (rc == 0 && options->remove)
+		rc = remove_context(&l);
 	if (rc == 0)
 		rc = look_segments(&l);
 	if (rc == -ENOMEM)

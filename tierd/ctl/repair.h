@@ -14,6 +14,7 @@ struct repair_options {
 	const char *path;
 	bool repair; /* else look only */
 	bool data;   /* also read every block's bytes */
+	const char *remove; /* a context to end, by its name; NULL = none */
 };
 
 struct repair_report {
@@ -22,12 +23,13 @@ struct repair_report {
 	uint64_t orphans;                            /* blocks of contexts the catalog lost */
 	uint64_t pages_read, pages_bad;              /* with data */
 	uint64_t found, mended;                      /* faults, and those that are gone now */
+	bool removed;                                /* the context */
 };
 
 /*
  * Look at the store; each finding and each deed is told in a line of words. Returns 0 when it could
  * be looked at (the report says what is wrong), or a negative errno after telling why not: -EBUSY a
- * daemon has it, -EBADMSG not a store, -EPROTO of another version.
+ * daemon has it, -EBADMSG not a store, -EPROTO of another version, -ENOENT no such context.
  */
 int repair_store(const struct repair_options *options, struct repair_report *report,
 		 void (*tell)(void *arg, const char *line), void *arg);

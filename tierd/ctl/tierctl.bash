@@ -63,7 +63,7 @@ _tierctl() {
 		top) list='--interval --count' ;;
 		evict\ *\ *) ;;
 		evict\ *) list='hbm cxl' ;;
-		check) list='--repair --data' ;;
+		check) list='--repair --data --remove' ;;
 		'context show'|'context remove'|'context epoch'|'block locate'|'object list'|'object show'|\
 		'object get'|'object put'|'object remove'|'quota show'|evict)
 			list=$(_tierctl_contexts) ;;

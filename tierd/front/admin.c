@@ -82,7 +82,8 @@ static struct obs_session *sessions(const struct front *f, uint32_t *count)
 		*o = (struct obs_session){
 			.id = s->id, .uid = s->uid, .gid = s->gid, .pid = s->pid,
 			.open = s->state == SESSION_OPEN, .operator_ = s->operator_,
-			.staging_bytes = s->staging.bytes, .taken = s->taken,
+			.staging_bytes = s->staging.bytes,
+			.region_bytes = s->region.bytes, .taken = s->taken,
 			.posted = s->posted, .since_ns = s->since_ns,
 		};
 		memcpy(o->name, s->name, sizeof(o->name));

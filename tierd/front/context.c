@@ -101,6 +101,22 @@ static int find(struct front *f, const struct session *s, struct core_context_vi
 				 view);
 }
 
+/*
+ * A context that is not found: one that was set aside is told from one that never was, to its owner
+ * and operators.
+ */
+static void not_found(struct front *f, struct turn *t, struct session *s, int error)
+{
+	const struct disk_context *aside = core_aside_find(f->config.core, f->in.ctx.name);
+
+	if (aside && (s->operator_ || s->uid == aside->owner_uid))
+		error_about(f, t, s, error, "it could not be made at the start and is set aside, "
+					    "with its blocks (tierctl status says why); it comes "
+					    "back with a start at which it can be made");
+	else
+		error_about(f, t, s, error, "there is none that these credentials open");
+}
+
 void context_open(struct front *f, struct turn *t, struct session *s)
 {
 	const struct wire_ctx *m = &f->in.ctx;
@@ -111,7 +127,7 @@ void context_open(struct front *f, struct turn *t, struct session *s)
 		return;
 	rc = find(f, s, &view);
 	if (rc)
-		error_about(f, t, s, rc, "there is none that these credentials open");
+		not_found(f, t, s, rc);
 	else if (view.spec->kind == DISK_KIND_OBJECT)
 		error_about(f, t, s, -EINVAL, "it holds objects, and no blocks");
 	else if (!control_zero(m->fingerprint, sizeof(m->fingerprint)) &&
@@ -292,6 +308,10 @@ void context_create(struct front *f, struct turn *t, struct session *s)
 		error_about(f, t, s, rc, why);
 	else if (find(f, s, &view) == 0)
 		create_found(f, t, s, &view);
+	else if (core_aside_find(f->config.core, f->in.ctx.name))
+		error_about(f, t, s, -EEXIST, "one of this name could not be made at the start and "
+					      "is set aside, with its blocks (tierctl status); "
+					      "tierctl check --remove, offline, ends it");
 	else
 		create_new(f, t, s);
 }
@@ -330,7 +350,7 @@ static int64_t find_owned(struct front *f, struct turn *t, struct session *s)
 			return id;
 	}
 	if (rc)
-		error_about(f, t, s, rc, "there is none that these credentials open");
+		not_found(f, t, s, rc);
 	else
 		error_about(f, t, s, -EACCES, "only its owner may do that");
 	return -EACCES;

@@ -41,6 +41,15 @@ struct obs_limits {
 	uint64_t staging_bytes;         /* of a client */
 	uint32_t requests, puts, pins; /* of a client */
 	uint32_t pin_percent, quarantine_percent;
+	uint64_t table_bytes; /* of all contexts together */
+};
+
+/* A context that could not be made at the start. */
+struct obs_aside {
+	char name[ABI_NAME_BYTES];
+	uint32_t owner_uid;
+	int error; /* negative errno */
+	char why[OBS_WHY_BYTES];
 };
 
 /* What the host says of our memory, beside what the core says (tierd/recount.c). */
@@ -86,6 +95,9 @@ struct obs {
 	struct obs_limits limits;
 	struct core_recovery recovery;
 	uint64_t recovery_ns;
+	struct obs_aside *aside; /* owned by the shell */
+	uint32_t asides;
+	uint64_t fixed_bytes; /* of memory, beside the tiers, before there is a context or client */
 	uint64_t turns, sleeps;
 	uint64_t turn_ns_most; /* the longest, without its sleep */
 	/* Recount with the host; tells each disagreement, returns how many. */
@@ -107,7 +119,7 @@ struct obs_session {
 	int32_t pid;
 	bool open; /* false: ended, its process may still hold leases */
 	bool operator_;
-	uint64_t staging_bytes;
+	uint64_t staging_bytes, region_bytes;
 	uint64_t taken, posted; /* requests, completions */
 	uint64_t since_ns;
 };

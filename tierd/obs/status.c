@@ -128,6 +128,40 @@ static json_t *limits(const struct obs *o)
 			 (int)l->pin_percent, "quarantine_percent", (int)l->quarantine_percent);
 }
 
+/*
+ * Memory beside the tiers: what contexts' tables take and may take, what was taken at start, and
+ * what the clients that are there were granted. The sum is what all accounts allow.
+ */
+static json_t *memory(const struct obs *o, const struct obs_question *q,
+		      const struct core_stats *stats)
+{
+	uint64_t tables = o->limits.table_bytes, used = stats->table_bytes, clients = 0;
+
+	for (uint32_t i = 0; i < q->sessions; i++)
+		clients += q->session[i].staging_bytes + q->session[i].region_bytes;
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "tables", obs_number(used),
+			 "tables_most", obs_number(tables), "slack",
+			 obs_number(stats->slack_bytes), "fixed", obs_number(o->fixed_bytes),
+			 "clients", obs_number(clients), "most",
+			 obs_number(o->fixed_bytes + clients + stats->slack_bytes +
+				    (tables > used ? tables : used)));
+}
+
+/* Contexts that could not be made; whose they are is theirs and the operators' to know. */
+static json_t *aside(const struct obs *o, const struct obs_question *q)
+{
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < o->asides; i++)
+		if (q->operator_ || q->uid == o->aside[i].owner_uid)
+			json_array_append_new(list, json_pack("{s:o, s:i, s:i, s:o}", "name",
+							      obs_text(o->aside[i].name), "uid",
+							      (int)o->aside[i].owner_uid, "error",
+							      o->aside[i].error, "why",
+							      obs_text(o->aside[i].why)));
+	return list;
+}
+
 /* How many contexts others have, and how full, is theirs to know. */
 static void count_seen(const struct obs_args *a, struct core_stats *stats)
 {
@@ -177,6 +211,8 @@ json_t *obs_status(const struct obs_args *a)
 	json_object_set_new(document, "blocks", obs_number(stats.blocks));
 	json_object_set_new(document, "pages", obs_number(stats.pages));
 	json_object_set_new(document, "index_bytes", obs_number(stats.index_bytes));
+	json_object_set_new(document, "memory", memory(o, q, &stats));
+	json_object_set_new(document, "aside", aside(o, q));
 	json_object_set_new(document, "parting",
 			    q->operator_ ? obs_number(stats.parting) : json_null());
 	json_object_set_new(document, "requests", obs_number(stats.requests));

@@ -97,11 +97,17 @@ static void audit_pages(struct audit *a, const struct context *x, uint32_t slot,
 	uint32_t held = 0, carried = 0, missing = 0;
 
 	for (uint32_t page = 0; page < x->ix.pages_per_block; page++) {
-		held += audit_page(a, x, slot, page, n);
+		bool there = descs_there(&x->descs, slot, page);
+
+		if (there)
+			held += audit_page(a, x, slot, page, n);
 		if (b->state == ABI_BLOCK_FREE || !(b->parts >> x->page_part[page] & 1))
 			continue;
 		carried++;
 		*bytes += page_stride(x, page);
+		missing += !there;
+		if (!there)
+			continue;
 		*nvme += index_page(&x->ix, slot, page)->nvme != 0;
 		missing += page_state(index_page(&x->ix, slot, page), ABI_TIER_CXL) !=
 			   ABI_PAGE_READY;
@@ -129,7 +135,8 @@ static void audit_policy(struct audit *a, const struct context *x, uint32_t slot
 		for (uint32_t page = 0; page < x->ix.pages_per_block; page++) {
 			const struct abi_page *d = index_page(&x->ix, slot, page);
 
-			if (page_state(d, t) != ABI_PAGE_READY)
+			if (!descs_there(&x->descs, slot, page) ||
+			    page_state(d, t) != ABI_PAGE_READY)
 				continue;
 			if (d->claim[t] & CLAIM_POOL)
 				streamed++;
@@ -359,9 +366,11 @@ static void audit_host(struct audit *a)
 {
 	const struct core *c = a->c;
 	uint64_t contexts = 0, punching = 0, requests = 0, reservations = 0;
+	uint64_t tables = 0, users = 0;
 
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		contexts += c->context[i] != NULL;
+		tables += c->context[i] ? c->context[i]->table_bytes : 0;
 		punching += c->context[i] ? c->context[i]->punching : 0;
 	}
 	for (uint32_t i = 0; i < c->requests_high; i++)
@@ -370,6 +379,10 @@ static void audit_host(struct audit *a)
 		reservations += c->reservation[i].used;
 	audit_compare(a, "host", "bytes that reservations claim", a->claimed, c->claimed_bytes);
 	audit_compare(a, "host", "reservations", reservations, c->reservations);
+	for (uint32_t i = 0; i < c->tables.users_high; i++)
+		users += c->tables.user[i].bytes;
+	audit_compare(a, "host", "bytes of tables", tables, c->tables.bytes);
+	audit_compare(a, "host", "bytes of users' tables", users, c->tables.bytes);
 	audit_compare(a, "host", "contexts", contexts, c->contexts);
 	audit_compare(a, "host", "ranges being punched", punching,
 		      c->punching[ABI_TIER_HBM] + c->punching[ABI_TIER_CXL]);

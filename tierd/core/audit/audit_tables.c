@@ -2,7 +2,8 @@
 /*
  * The audit of the tables that stand beside a context's blocks: each entry is some block's, no two
  * blocks share one of block_use, and each tenant counts the blocks that name it. And of what links
- * blocks of a prefix: parent and children name each other, and none stays behind one that left.
+ * blocks of a prefix: parent and children name each other, and none stays behind one that left. And
+ * of descriptors: which have memory, which are announced.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -150,6 +151,38 @@ static void audit_index(struct audit *a, const struct context *x)
 	audit_compare(a, audit_whose(a, x), "free slots of the index", free, ix->slots_free);
 }
 
+/* ---- descriptors -------------------------------------------------------------------------- */
+
+static void audit_descs(struct audit *a, const struct context *x)
+{
+	uint64_t end = x->ix.slots_used * x->ix.pages_per_block, groups = 0, begun = 0;
+
+	for (uint64_t group = 0; group * DESCS_GROUP < end; group++) {
+		uint64_t first = group * DESCS_GROUP;
+
+		if (!descs_touched(&x->descs, group))
+			continue;
+		groups++;
+		for (uint64_t i = first; i < first + DESCS_GROUP && i < end; i++)
+			for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
+				if (abi_word_version(x->ix.page[i].word[t]) >
+				    x->descs.version[i / x->ix.pages_per_block])
+					audit_tell(a, "context %s: descriptor %llu has a version "
+						   "beyond its slot's", x->spec.name,
+						   (unsigned long long)i);
+	}
+	for (uint32_t slot = 0; slot < x->ix.slots_used; slot++) {
+		uint32_t one = block_use(x, slot)->begun;
+
+		begun += one;
+		if (one && index_block(&x->ix, slot)->state != ABI_BLOCK_PENDING)
+			audit_tell(a, "context %s: block %u announces descriptors and is not "
+				   "pending", x->spec.name, slot);
+	}
+	audit_compare(a, audit_whose(a, x), "groups of descriptors", groups, x->descs.groups);
+	audit_compare(a, audit_whose(a, x), "groups that are announced", begun, x->begun);
+}
+
 void audit_tables(struct audit *a, const struct context *x)
 {
 	uint8_t *seen = calloc(x->uses.high + (size_t)1, sizeof(*seen));
@@ -160,6 +193,7 @@ void audit_tables(struct audit *a, const struct context *x)
 		audit_tenants(a, x, blocks);
 		audit_prefixes(a, x);
 		audit_index(a, x);
+		audit_descs(a, x);
 	} else {
 		audit_tell(a, "out of memory for the recount");
 	}

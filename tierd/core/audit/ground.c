@@ -43,5 +43,7 @@ void core_ground(const struct core *c, uint32_t id, uint32_t tier, const struct 
 		ground_segment(s, seg, out->charged);
 	for (uint32_t slot = 0; slot < x->ix.slots_used; slot++)
 		for (uint32_t page = 0; page < x->ix.pages_per_block; page++)
-			ground_page(x, index_page(&x->ix, slot, page), page, tier, out->written);
+			if (descs_there(&x->descs, slot, page))
+				ground_page(x, index_page(&x->ix, slot, page), page, tier,
+					    out->written);
 }

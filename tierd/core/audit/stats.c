@@ -13,18 +13,6 @@ const struct core_metrics *core_metrics(const struct core *c)
 	return &c->metrics;
 }
 
-/* Shared and private memory for the context's blocks and pages that was touched so far, at most. */
-static uint64_t context_index_bytes(const struct context *x)
-{
-	uint64_t bytes = index_bytes_used(&x->ix), slots = x->ix.slots_used;
-
-	bytes += slots * sizeof(struct block_meta) + block_uses_bytes(&x->uses) +
-		 kins_bytes(&x->kins) + tenants_bytes(&x->tenants) +
-		 (x->lapse_high + (uint64_t)x->streamed_high) * sizeof(uint32_t) +
-		 lanes_bytes(&x->lanes, slots);
-	return bytes;
-}
-
 static void context_tiers(const struct core *c, const struct context *x,
 			  struct core_tier_stats tier[ABI_TIER_COUNT])
 {
@@ -90,8 +78,11 @@ void core_stats(const struct core *c, struct core_stats *out)
 		}
 		out->blocks += x->blocks;
 		out->pages += x->pages_resident[ABI_TIER_HBM] + x->pages_resident[ABI_TIER_CXL];
-		out->index_bytes += context_index_bytes(x);
+		out->index_bytes += tables_of(x);
+		out->slack_bytes += x->plan.index_bytes < CORE_INDEX_SLACK ? x->plan.index_bytes :
+									 CORE_INDEX_SLACK;
 	}
+	out->table_bytes = c->tables.bytes;
 	for (uint32_t t = 0; t < ABI_TIER_COUNT; t++)
 		out->tier[t].capacity = c->config.capacity[t];
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
@@ -144,7 +135,7 @@ static void context_stats(const struct core *c, const struct context *x,
 		x->nvme_bytes / x->spec.geometry.block_bytes * x->ix.pages_per_block;
 	context_tiers(c, x, out->tier);
 	out->fit = space_fit(x->space[ABI_TIER_CXL], x->block_places, 0);
-	out->index_bytes = context_index_bytes(x);
+	out->index_bytes = tables_of(x);
 }
 
 int core_context_stats(const struct core *c, uint32_t id, struct core_context_stats *out)
@@ -183,22 +174,40 @@ bool core_context_hole(const struct core *c, uint32_t id, uint32_t tier, uint64_
 	return at < end;
 }
 
-struct core_range core_index_hole(const struct core *c, uint32_t id, uint32_t i)
+/* In the used part of the descriptors: groups that nothing was written into. */
+static bool descs_gap(const struct context *x, uint64_t from, struct core_range *hole)
+{
+	struct index_area area = index_area(&x->ix, INDEX_DESCS);
+	uint64_t at = from > area.begin ? from - area.begin : 0, group, count;
+
+	if (!descs_hole(&x->descs, (at + DESCS_GROUP_BYTES - 1) / DESCS_GROUP_BYTES,
+			(area.used - area.begin) / DESCS_GROUP_BYTES, &group, &count))
+		return false;
+	hole->offset = area.begin + group * DESCS_GROUP_BYTES;
+	hole->bytes = count * DESCS_GROUP_BYTES;
+	return true;
+}
+
+bool core_index_hole(const struct core *c, uint32_t id, uint64_t from, struct core_range *hole)
 {
 	const struct context *x = core_context(c, id);
-	struct core_range hole = { .context_id = id, .tier = CORE_RANGE_INDEX };
-	struct index_area area;
-	uint64_t begin, end;
 
-	_Static_assert(CORE_INDEX_AREAS == INDEX_AREAS, "one list");
-	if (!x || i >= CORE_INDEX_AREAS)
-		return hole;
-	area = index_area(&x->ix, i);
-	begin = (area.used + ABI_HUGE - 1) & ~(uint64_t)(ABI_HUGE - 1);
-	end = area.end & ~(uint64_t)(ABI_HUGE - 1);
-	hole.offset = begin;
-	hole.bytes = end > begin ? end - begin : 0;
-	return hole;
+	*hole = (struct core_range){ .context_id = id, .tier = CORE_RANGE_INDEX };
+	for (uint32_t i = 0; x && i < INDEX_AREAS; i++) {
+		struct index_area area = index_area(&x->ix, i);
+		uint64_t begin = (area.used + ABI_PAGE_ALIGN - 1) & ~(ABI_PAGE_ALIGN - 1ull);
+		uint64_t end = area.end;
+
+		if (i == INDEX_DESCS && descs_gap(x, from, hole))
+			return true;
+		begin = begin > from ? begin : from;
+		if (begin >= end)
+			continue;
+		hole->offset = begin;
+		hole->bytes = end - begin;
+		return true;
+	}
+	return false;
 }
 
 uint64_t core_context_taken(const struct core *c, uint32_t id, uint32_t tier)
@@ -207,7 +216,7 @@ uint64_t core_context_taken(const struct core *c, uint32_t id, uint32_t tier)
 	struct space_stats st;
 
 	if (x && tier == CORE_RANGE_INDEX)
-		return index_bytes_used(&x->ix);
+		return index_bytes_used(&x->ix) + descs_bytes(&x->descs);
 	if (!x || !x->space[tier])
 		return 0;
 	space_stats(x->space[tier], &st);
@@ -265,6 +274,8 @@ int core_locate(const struct core *c, uint32_t id, const uint8_t *key, struct co
 		const struct abi_page *d = index_page(&x->ix, slot, page);
 
 		out->pages += out->block.parts >> x->page_part[page] & 1;
+		if (!descs_there(&x->descs, slot, page))
+			continue;
 		for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
 			out->resident[t] += page_state(d, t) == ABI_PAGE_READY;
 		if (!(d->nvme & ABI_NVME_PRESENT))

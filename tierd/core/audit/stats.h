@@ -43,6 +43,8 @@ struct core_stats {
 	struct core_tier_stats tier[ABI_TIER_COUNT];
 	uint32_t clients, contexts, requests, ios, copies, pins;
 	uint64_t index_bytes; /* shared and private memory of the indexes in use */
+	uint64_t table_bytes; /* the same as charged: what pending blocks may come to counts */
+	uint64_t slack_bytes; /* what indexes may have beside for a moment: readers touch holes */
 	uint64_t blocks, pages;
 	uint64_t parting; /* blocks that left, whose children are still to follow */
 };
@@ -70,9 +72,19 @@ int core_removed_at(const struct core *c, uint32_t i, struct core_context_stats 
  */
 bool core_context_hole(const struct core *c, uint32_t id, uint32_t tier, uint64_t from,
 		       struct core_range *hole);
-/* The same for the i-th area of its index, which grows from its front; empty for no such one. */
-struct core_range core_index_hole(const struct core *c, uint32_t id, uint32_t i);
-#define CORE_INDEX_AREAS 4u
+/* An index may have so many bytes more than is touched before they are looked for. */
+#define CORE_INDEX_SLACK (1ull << 20)
+/* The same for its index: behind the used parts of its areas, and descriptors never used. */
+bool core_index_hole(const struct core *c, uint32_t id, uint64_t from, struct core_range *hole);
+
+/*
+ * The next descriptors that may be given up: their context is short of room for tables, and their
+ * slots are free. Before the next event their memory must have been taken, which is told, or
+ * nothing. bytes 0 = none among those looked at. False: that was all.
+ */
+bool core_index_idle(struct core *c, uint32_t id, struct core_range *range);
+void core_index_given(struct core *c, const struct core_range *range);
+
 /*
  * Bytes of the tier (CORE_RANGE_INDEX: of the index) that the context has taken, those being
  * punched included; 0 = no such one.

@@ -251,6 +251,8 @@ uint32_t core_user_contexts(const struct core *c, uint32_t uid)
 
 	for (uint32_t i = 0; i < c->contexts_high; i++)
 		count += c->context[i] && c->context[i]->spec.owner_uid == uid;
+	for (uint32_t i = 0; i < c->aside.count; i++)
+		count += c->aside.context[i].owner_uid == uid;
 	return count;
 }
 

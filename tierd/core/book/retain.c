@@ -79,7 +79,7 @@ int retain_recovered(struct core *c, struct context *x, uint32_t slot, uint32_t 
 	if (!disk_keep_lapses(word))
 		return 0;
 	if (!*at)
-		*at = calloc(x->spec.blocks_max, sizeof(**at));
+		*at = calloc(x->plan.blocks_max, sizeof(**at));
 	if (!*at)
 		return -ENOMEM;
 	lapse(x, slot, 0);

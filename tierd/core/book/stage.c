@@ -28,7 +28,7 @@ static void integrate(struct core *c)
 
 void stage_commit(struct core *c, struct context *x, uint32_t slot, uint32_t tier, uint64_t bytes)
 {
-	assert(tier < ABI_MEM_TIERS && slot < x->spec.blocks_max);
+	assert(tier < ABI_MEM_TIERS && slot < x->plan.blocks_max);
 	integrate(c);
 	c->staged.bytes += bytes;
 	c->staged.changed_ns = c->now_ns;
@@ -42,7 +42,7 @@ static uint64_t take(struct core *c, struct context *x, uint32_t slot, uint32_t 
 {
 	uint64_t there = (uint64_t)block_use(x, slot)->staged[tier] << ABI_UNIT_SHIFT;
 
-	assert(tier < ABI_MEM_TIERS && slot < x->spec.blocks_max);
+	assert(tier < ABI_MEM_TIERS && slot < x->plan.blocks_max);
 	if (!there)
 		return 0;
 	if (there > bytes)

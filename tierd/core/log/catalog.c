@@ -75,7 +75,9 @@ static uint32_t limits_list(const struct core *c, struct disk_limit *out)
 		for (uint32_t k = 0; x && !x->closing && k < x->salts.count; k++)
 			n += limits_of(x, &x->salts.account[k], out ? out + n : NULL);
 	}
-	return n;
+	if (out && c->aside.limits)
+		memcpy(out + n, c->aside.limit, c->aside.limits * sizeof(*out));
+	return n + c->aside.limits;
 }
 
 /* Has the catalog room for so many contexts and limits more? */
@@ -84,7 +86,8 @@ bool catalog_room(const struct core *c, uint32_t contexts, uint32_t limits)
 	uint64_t all = (uint64_t)limits_list(c, NULL) + limits;
 
 	return !c->store ||
-	       disk_catalog_bytes(c->contexts + contexts, all) <= c->config.super.catalog_bytes;
+	       disk_catalog_bytes(c->contexts + c->aside.count + contexts, all) <=
+		       c->config.super.catalog_bytes;
 }
 
 static int64_t catalog_encode(struct core *c)
@@ -103,6 +106,8 @@ static int64_t catalog_encode(struct core *c)
 		x->listing = true;
 		x->epoch_listing = x->spec.epoch;
 	}
+	for (uint32_t i = 0; i < c->aside.count && n < c->catalog_max; i++)
+		list[n++] = c->aside.context[i];
 	c->voids_listing = c->voids;
 	head.magic = DISK_CATALOG_MAGIC;
 	head.version = DISK_VERSION;

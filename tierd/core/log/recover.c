@@ -43,7 +43,7 @@ struct recover_late {
 static uint64_t *lsn_of(struct core *c, struct context *x, uint32_t slot)
 {
 	if (!c->recover.lsn[x->index])
-		c->recover.lsn[x->index] = calloc(x->spec.blocks_max, sizeof(uint64_t));
+		c->recover.lsn[x->index] = calloc(x->plan.blocks_max, sizeof(uint64_t));
 	return c->recover.lsn[x->index] ? &c->recover.lsn[x->index][slot] : NULL;
 }
 
@@ -201,6 +201,7 @@ static int place_block(struct core *c, struct context *x, const struct store_vie
 
 		if (at < 0)
 			continue;
+		descs_touch(&x->descs, slot, page);
 		d->nvme = word | (v->data_offset + (uint64_t)at) / DISK_SECTOR;
 		d->crc = *crc++;
 	}
@@ -295,6 +296,13 @@ static int apply(struct core *c, const struct store_view *v)
 	/* A catalog that was lost named it: its uid must not become another context's. */
 	if (v->head->context_uid >= c->next_uid && v->head->context_uid < UINT64_MAX / 2)
 		c->next_uid = v->head->context_uid + 1;
+	if (!x && aside_is(c, v->head->context_uid)) {
+		aside_record(c, v, is_unsure(v));
+		c->recover.found.blocks_aside +=
+			v->head->type == DISK_RECORD_RUN ?
+				disk_there_below(v->head, v->head->block_count) : 0;
+		return 0;
+	}
 	if (!x) {
 		c->recover.found.blocks_stale += disk_there_below(v->head, v->head->block_count);
 		return 0; /* the context was removed */
@@ -578,6 +586,7 @@ int core_recover_finish(struct core *c, struct core_recovery *out)
 
 	if (err)
 		return err;
+	aside_recovered(c);
 	store_resume(c->store);
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		if (c->context[i]) {

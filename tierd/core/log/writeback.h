@@ -252,6 +252,13 @@ bool unflushed_room(const struct core *c, uint32_t blocks);
 void unflushed_add(struct core *c, struct context *x, uint32_t slot, uint64_t doubted);
 void flushed_freeze(struct core *c);
 void flushed_doubts(struct core *c);
+
+/* aside.c */
+bool aside_is(const struct core *c, uint64_t uid);
+int aside_limit(struct core *c, const struct disk_limit *limit);
+void aside_record(struct core *c, const struct store_view *v, bool unsure);
+void aside_recovered(struct core *c);
+void aside_close(struct core *c);
 bool store_failing(const struct core *c);
 
 /* prove.c */

@@ -100,7 +100,8 @@ int core_limit_restore(struct core *c, const struct disk_limit *limit)
 	int err = 0;
 
 	if (!x)
-		return 0;
+		return aside_is(c, limit->context_uid & ~DISK_LIMIT_PINS) ? aside_limit(c, limit) :
+									    0;
 	for (uint32_t t = 0; t < ABI_MEM_TIERS && !err && pins; t++)
 		err = salt_pins(x, limit->salt, t, limit->hard[t]);
 	if (pins)

@@ -54,6 +54,15 @@ static uint8_t brought_step(uint32_t blocks)
 	return (uint8_t)(step < BLOCK_BROUGHT_MAX ? step : BLOCK_BROUGHT_MAX);
 }
 
+/* Tables are full, but descriptors that nobody uses can be given up: once, then it looks again. */
+static bool tables_come(struct context *x, struct request *r)
+{
+	bool come = !r->given && tables_want(x);
+
+	r->given = true;
+	return come;
+}
+
 /*
  * Blocks that have left keep their slots until their pages are out of memory and those behind them
  * have gone, too: that is soon, unless somebody holds these.
@@ -66,17 +75,31 @@ static bool slots_come(const struct core *c, const struct context *x)
 	return left > c->waiting.count;
 }
 
+/* A slot for a new block, and room for what it takes of tables. */
+static uint32_t pending_slot(struct core *c, struct context *x, struct put *p, const uint8_t *key)
+{
+	uint64_t used = x->ix.slots_used;
+	uint32_t slot = block_new(c, x, key);
+
+	if (slot == ABI_SLOT_NONE ||
+	    tables_begin(x, slot, p->needs, x->ix.slots_used > used, &p->room))
+		return slot;
+	block_unnew(c, x, slot);
+	p->short_of_tables = true;
+	return ABI_SLOT_NONE;
+}
+
 static uint32_t pending_new(struct core *c, struct context *x, struct put *p, uint32_t i)
 {
 	const uint8_t *key = p->keys + (size_t)i * ABI_KEY_BYTES;
-	uint32_t slot = block_new(c, x, key);
+	uint32_t slot = pending_slot(c, x, p, key);
 	struct block_meta *m;
 	struct block_use *use;
 	struct abi_block *b;
 
 	if (slot == ABI_SLOT_NONE && !slots_come(c, x) &&
 	    evict_nvme(c, x, 64 * x->spec.geometry.block_bytes))
-		slot = block_new(c, x, key);
+		slot = pending_slot(c, x, p, key);
 	if (slot == ABI_SLOT_NONE)
 		return slot;
 	m = &x->meta[slot];
@@ -98,6 +121,7 @@ static uint32_t pending_new(struct core *c, struct context *x, struct put *p, ui
 	prefix_join(x, slot, p->before);
 	if (index_insert(&x->ix, slot)) {
 		index_block_state(&x->ix, slot, ABI_BLOCK_FREE);
+		tables_settled(x, slot);
 		block_unnew(c, x, slot);
 		return ABI_SLOT_NONE;
 	}
@@ -237,6 +261,7 @@ void put_reserve(struct core *c, struct request *r)
 	struct context *x = r->ctx;
 	struct put *p;
 	uint64_t aux = 0;
+	uint32_t limit;
 	int err;
 
 	err = args_check(x, (const struct abi_put_args *)r->arg, r->sqe.count);
@@ -262,6 +287,8 @@ void put_reserve(struct core *c, struct request *r)
 	shard_measure(x, p);
 	prompt_begin(c, p);
 	meter_charge(&c->meter, p->args.count); /* no more keys fit than are a piece */
+	p->room = tables_room(c, x, &limit);
+	p->short_of_tables = false;
 	for (uint32_t i = 0; i < p->args.count; i++) /* all at once: each is far from the others */
 		index_prefetch(&x->ix, p->keys + (size_t)i * ABI_KEY_BYTES);
 	for (; p->done < p->args.count && !err; p->done += !err)
@@ -271,7 +298,12 @@ void put_reserve(struct core *c, struct request *r)
 		put_let_free(c, p);
 	else
 		prompt_end(c, p);
-	if (err != -ENOSPC || !slots_come(c, x)) {
+	tables_count(c, x);
+	if (err == -ENOSPC && p->short_of_tables) {
+		aux = tables_held(limit);
+		c->metrics.limit_refusals++;
+	}
+	if (err != -ENOSPC || !(aux ? tables_come(x, r) : slots_come(c, x))) {
 		request_end(c, r, err, err ? 0 : p->handle, aux);
 		return;
 	}
@@ -279,7 +311,10 @@ void put_reserve(struct core *c, struct request *r)
 	request_wait_space(c, r);
 }
 
-/* There may be slots now: it begins anew, once there are enough or no more to come. */
+/*
+ * There may be slots now, or room for tables: it begins anew, once there are enough or no more to
+ * come.
+ */
 void put_reserve_step(struct core *c, struct request *r)
 {
 	r->phase = REQUEST_RUN;
@@ -288,8 +323,10 @@ void put_reserve_step(struct core *c, struct request *r)
 	else if (!r->error && r->epoch != r->ctx->spec.epoch)
 		r->error = -ESTALE; /* what it would bring is of the old one */
 	if (r->error || r->late)
-		request_end(c, r, r->error ? r->error : -ENOSPC, 0, 0);
-	else if (r->ctx->ix.slots_free < r->sqe.count && slots_come(c, r->ctx))
+		request_end(c, r, r->error ? r->error : -ENOSPC, 0,
+			    r->given ? tables_held(ABI_LIMIT_NONE) : 0);
+	else if ((r->given && r->ctx->descs_short) ||
+		 (r->ctx->ix.slots_free < r->sqe.count && slots_come(c, r->ctx)))
 		request_wait_space(c, r);
 	else
 		put_reserve(c, r);

@@ -46,7 +46,8 @@ void block_unnew(struct core *c, struct context *x, uint32_t slot)
 	block_use_drop(x, slot);
 	x->meta[slot].flags = 0;
 	x->slots_live--;
-	index_slot_free(&x->ix, slot);
+	if (x->descs.version[slot] < ABI_VERSION_MAX) /* X4: else it is never used again */
+		index_slot_free(&x->ix, slot);
 }
 
 void block_enter_policy(struct core *c, struct context *x, uint32_t slot, uint32_t tier)
@@ -121,6 +122,7 @@ void block_commit(struct core *c, struct context *x, uint32_t slot)
 	assert(index_block(&x->ix, slot)->state == ABI_BLOCK_PENDING);
 	assert(use->missing == 0);
 	use->expires_ms = 0;
+	tables_settled(x, slot);
 	block_unlink(c, &x->pending, x, slot);
 	x->blocks_pending--;
 	x->blocks++;
@@ -197,7 +199,8 @@ static bool page_bury(struct core *c, struct context *x, uint32_t slot, uint32_t
 
 	meter_charge(&c->meter, 1);
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
-		if (page_state(index_page(&x->ix, slot, page), tier) == ABI_PAGE_READY)
+		if (descs_there(&x->descs, slot, page) &&
+		    page_state(index_page(&x->ix, slot, page), tier) == ABI_PAGE_READY)
 			all &= retire_page(c, x, slot, page, tier);
 	return all;
 }
@@ -283,6 +286,8 @@ void block_page_taken(struct core *c, struct context *x, uint32_t slot, uint32_t
 {
 	struct abi_page *d = index_page(&x->ix, slot, page);
 
+	descs_touch(&x->descs, slot, page);
+	page_renew(d, tier, x->descs.version[slot]);
 	page_reserve(d, tier, offset);
 	page_fill(d, tier);
 	block_use_make(x, slot)->moving++;
@@ -385,6 +390,7 @@ void block_drop(struct core *c, struct context *x, uint32_t slot)
 	if (state == ABI_BLOCK_PENDING) {
 		block_unlink(c, &x->pending, x, slot);
 		x->blocks_pending--;
+		tables_settled(x, slot);
 	} else {
 		x->blocks--;
 		c->metrics.dropped_blocks++;

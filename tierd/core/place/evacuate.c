@@ -472,7 +472,8 @@ void evacuate_step(struct core *c)
 		if (e->copies >= COPIES_MAX)
 			return; /* goes on when one is done */
 		for (uint32_t page = 0; page < per; page++)
-			walk_page(c, e->slot, page);
+			if (descs_there(&e->ctx->descs, e->slot, page))
+				walk_page(c, e->slot, page);
 		e->slot++;
 	}
 	if (e->slot >= e->ctx->ix.slots_used)

@@ -102,7 +102,8 @@ static bool page_leaves(struct core *c, struct context *x, const struct abi_page
 			uint32_t tier, bool heads)
 {
 	meter_charge(&c->meter, 1);
-	if (page_state(index_page(&x->ix, at->slot, at->page), tier) != ABI_PAGE_READY ||
+	if (!descs_there(&x->descs, at->slot, at->page) ||
+	    page_state(index_page(&x->ix, at->slot, at->page), tier) != ABI_PAGE_READY ||
 	    pin_holds(x, at->slot, at->page, tier) ||
 	    (!heads && heads_holds(x, at->slot, at->page, tier)))
 		return true;
@@ -629,8 +630,14 @@ static void balance(struct core *c, struct context *x, uint32_t tier)
 
 /*
  * Areas of the index grow from their front. What is full of used lines gets huge pages: 10^7 blocks
- * in 4 KiB pages cost every look-up a walk of the page table.
+ * in 4 KiB pages cost every look-up a walk of the page table. Descriptors are worth it while most
+ * of them are used: blocks may have a few of their pages only.
  */
+static bool descs_dense(const struct context *x, uint64_t used)
+{
+	return 2 * descs_bytes(&x->descs) >= used;
+}
+
 static void index_prepare(struct core *c, struct context *x)
 {
 	for (uint32_t i = 0; i < INDEX_AREAS; i++) {
@@ -645,12 +652,17 @@ static void index_prepare(struct core *c, struct context *x)
 			continue;
 		if (end > from + INDEX_PREPARE_MAX)
 			end = from + INDEX_PREPARE_MAX;
+		if (i == INDEX_DESCS && !descs_dense(x, end - area.begin))
+			continue;
 		range = &core_push(c, CORE_AC_PREPARE)->range;
 		range->context_id = x->id;
 		range->tier = CORE_RANGE_INDEX;
 		range->offset = from;
 		range->bytes = end - from;
 		x->index_ready[i] = end;
+		if (i == INDEX_DESCS) /* all of it has memory then */
+			descs_touch_range(&x->descs, (from - area.begin) / DESCS_GROUP_BYTES,
+					  (end - from) / DESCS_GROUP_BYTES);
 	}
 }
 
@@ -674,8 +686,9 @@ static void context_balance(struct core *c, struct context *x)
 		if (x->space[tier])
 			balance(c, x, tier);
 	index_prepare(c, x);
-	if (x->slots_live > x->spec.blocks_max - x->spec.blocks_max / 64)
-		evict_nvme(c, x, x->spec.blocks_max / 64 * x->spec.geometry.block_bytes);
+	if (x->slots_live > x->plan.blocks_max - x->plan.blocks_max / 64)
+		evict_nvme(c, x, x->plan.blocks_max / 64 * x->spec.geometry.block_bytes);
+	tables_count(c, x);
 }
 
 /* What was empty all the time is not needed: so much of it goes with the next ticks. */

@@ -29,6 +29,22 @@ void block_unhold(struct core *c, struct context *x, uint32_t slot);
 void block_await(struct context *x, uint32_t slot, uint32_t tier, uint32_t klass);
 uint32_t block_class(const struct context *x, uint32_t slot, uint32_t tier, uint32_t klass);
 
+/* tables.c */
+int tables_open(struct core *c);
+void tables_close(struct core *c);
+int tables_may_make(const struct core *c, const struct disk_context *spec,
+		    const struct core_context_plan *plan, char *why, size_t why_bytes);
+void tables_join(struct core *c, struct context *x);
+void tables_map(struct core *c, struct context *x);
+void tables_leave(struct core *c, struct context *x);
+void tables_count(struct core *c, struct context *x);
+uint64_t tables_of(const struct context *x);
+uint64_t tables_room(struct core *c, struct context *x, uint32_t *limit);
+bool tables_begin(struct context *x, uint32_t slot, uint64_t parts, bool grown, uint64_t *room);
+void tables_settled(struct context *x, uint32_t slot);
+bool tables_want(struct context *x);
+uint64_t tables_held(uint32_t limit);
+
 /* reclaim.c */
 bool retire_page(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
 bool retire_moved(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier,

@@ -88,6 +88,8 @@ bool retire_page(struct core *c, struct context *x, uint32_t slot, uint32_t page
 	stage_leave(c, x, slot, tier, page_stride(x, page));
 	batch_add(c, x, slot, page, tier);
 	page_retire(index_page(&x->ix, slot, page), tier);
+	descs_version(&x->descs, slot,
+		      abi_word_version(index_page(&x->ix, slot, page)->word[tier]));
 	block_left(c, x, slot, page, tier);
 	if (c->batch_open->count == CORE_RETIRE_BATCH)
 		reclaim_flush(c);
@@ -105,6 +107,8 @@ bool retire_moved(struct core *c, struct context *x, uint32_t slot, uint32_t pag
 	c->batch_open->stray[c->batch_open->count - 1] = CORE_STRAY;
 	x->strays++;
 	page_move(index_page(&x->ix, slot, page), tier, to);
+	descs_version(&x->descs, slot,
+		      abi_word_version(index_page(&x->ix, slot, page)->word[tier]));
 	if (c->batch_open->count == CORE_RETIRE_BATCH)
 		reclaim_flush(c);
 	return true;

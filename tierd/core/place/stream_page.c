@@ -58,7 +58,8 @@ void stream_page_adopt(struct core *c, struct context *x, uint32_t slot, uint32_
 void stream_page_adopt_block(struct core *c, struct context *x, uint32_t slot, uint32_t tier)
 {
 	for (uint32_t page = 0; page < x->ix.pages_per_block; page++)
-		stream_page_adopt(c, x, slot, page, tier);
+		if (descs_there(&x->descs, slot, page))
+			stream_page_adopt(c, x, slot, page, tier);
 }
 
 void stream_page_claim(struct context *x, uint32_t slot, uint32_t page, uint32_t tier)

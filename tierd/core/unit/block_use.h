@@ -21,7 +21,7 @@
 
 #include "libtier/abi/common.h"
 
-/* 56 bytes, without holes: block_use_is_nought looks at words. */
+/* 64 bytes, without holes: block_use_is_nought looks at words. */
 struct block_use {
 	uint32_t hold : 28;  /* requests and runs that need it to stay where it is */
 	uint32_t urgent : 4; /* who waits for what brings it to a tier, 2 bits each: block_await */
@@ -51,8 +51,10 @@ struct block_use {
 	uint16_t head_pins[ABI_MEM_TIERS];  /* of its first layers (pin.c), */
 	uint16_t head_layers[ABI_MEM_TIERS]; /* so many while head_pins is not 0 */
 	uint16_t planned[ABI_MEM_TIERS];    /* plans, returned sessions that want it now */
+	uint32_t begun; /* pending: of context.begun */
+	uint32_t reserved;
 } __attribute__((aligned(8)));
-_Static_assert(sizeof(struct block_use) == 56, "without holes");
+_Static_assert(sizeof(struct block_use) == 64, "without holes");
 
 struct block_uses {
 	struct block_use *entry; /* [0] is always nought: that of blocks without */

@@ -21,7 +21,6 @@
 #include <string.h>
 
 #include "libtier/base/atomic.h"
-#include "tierd/core/unit/page.h"
 
 #define LOAD 6u           /* entries a bucket, on average, above which the table grows */
 #define BUCKETS_FIRST 64u /* lines of an empty table: one page of memory */
@@ -171,30 +170,12 @@ uint32_t index_slot_alloc(struct index *ix)
 	return slot;
 }
 
-/* X4: may every page of the slot be published once more? */
-static bool slot_usable(const struct index *ix, uint32_t slot)
-{
-	bool usable = true;
-
-	for (uint32_t p = 0; p < ix->pages_per_block; p++) {
-		const struct abi_page *page = index_page(ix, slot, p);
-
-		for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
-			assert(page_state(page, tier) == ABI_PAGE_ABSENT);
-			usable = usable && page_usable(page, tier);
-		}
-	}
-	return usable;
-}
-
 void index_slot_free(struct index *ix, uint32_t slot)
 {
 	struct abi_block *block = &ix->block[slot];
 
 	assert(slot < ix->slots_used && ix->slots_free < ix->slots_used);
 	assert(block->state == ABI_BLOCK_FREE);
-	if (!slot_usable(ix, slot))
-		return;
 	atomic_store_relaxed_u32(&block->parent, ix->free_head);
 	ix->free_head = slot;
 	ix->slots_free++;
@@ -526,7 +507,7 @@ uint64_t index_bytes_used(const struct index *ix)
 {
 	uint64_t bytes = ix->header->bucket_offset;
 
-	for (uint32_t i = 0; i < INDEX_AREAS; i++) {
+	for (uint32_t i = 0; i < INDEX_DESCS; i++) {
 		struct index_area area = index_area(ix, i);
 
 		bytes += area.used - area.begin;

@@ -41,7 +41,7 @@ void index_format(struct index *ix, void *memory, const struct abi_index_header 
 /* A free slot, or ABI_SLOT_NONE when all blocks_max are in use. */
 uint32_t index_slot_alloc(struct index *ix);
 
-/* All pages of the slot are ABSENT. A slot with a page of the last version is never used again. */
+/* All pages of the slot are ABSENT, and none has the last version: such a slot is never given. */
 void index_slot_free(struct index *ix, uint32_t slot);
 
 /* The slot holding the key, in whatever state; ABI_SLOT_NONE = none. */
@@ -62,7 +62,7 @@ void index_block_state(struct index *ix, uint32_t slot, uint32_t state);
 /* New epoch for readers (release). */
 void index_epoch(struct index *ix, uint64_t epoch);
 
-/* Bytes of shared memory that have been touched, for the accounts. */
+/* Bytes of shared memory that have been touched, but for page descriptors (descs.h). */
 uint64_t index_bytes_used(const struct index *ix);
 
 /*
@@ -70,6 +70,7 @@ uint64_t index_bytes_used(const struct index *ix);
  * used once counts as used. Offsets in its memory.
  */
 #define INDEX_AREAS 4u
+#define INDEX_DESCS 3u /* the last one; not all of its used part has memory */
 struct index_area {
 	uint64_t begin;
 	uint64_t used; /* up to here */

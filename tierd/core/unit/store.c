@@ -539,7 +539,7 @@ int64_t store_oldest_after(const struct store *s, uint32_t log, int64_t segment)
 	for (uint32_t i = 0; i < s->segment_count; i++) {
 		const struct store_segment *g = &s->segment[i];
 
-		if (g->state != STORE_SEALED || g->log != log || g->pending || g->reads)
+		if (g->state != STORE_SEALED || g->log != log || g->pending || g->reads || g->held)
 			continue;
 		if (g->sequence > after && g->sequence < best_sequence) {
 			best = i;
@@ -639,12 +639,18 @@ int64_t store_dead(const struct store *s)
 	for (uint32_t i = 0; i < s->segment_count; i++) {
 		const struct store_segment *g = &s->segment[i];
 
-		if (g->state != STORE_SEALED || g->live || g->reads || g->pending)
+		if (g->state != STORE_SEALED || g->live || g->reads || g->pending || g->held)
 			continue;
 		if (g->lsn_tombstone < oldest_elsewhere(&o, i))
 			return i;
 	}
 	return -ENOENT;
+}
+
+void store_hold(struct store *s, uint32_t segment)
+{
+	assert(segment < s->segment_count && has_life(&s->segment[segment]));
+	s->segment[segment].held = true;
 }
 
 void store_shun(struct store *s, uint32_t segment)
@@ -674,7 +680,7 @@ int64_t store_victim(const struct store *s, uint32_t permille, uint32_t least, b
 		double use = (double)wanted / (double)capacity, score;
 
 		if (g->state != STORE_SEALED || g->log != DISK_LOG_DURABLE || g->pending ||
-		    g->reads || (capacity - wanted) * 1000 < capacity * bar)
+		    g->reads || g->held || (capacity - wanted) * 1000 < capacity * bar)
 			continue;
 		score = 1 - use;
 		if (!at_once)
@@ -695,6 +701,7 @@ void store_segment_free(struct store *s, uint32_t segment)
 
 	assert(segment < s->segment_count);
 	assert(g->state == STORE_SEALED && g->live == 0 && g->reads == 0 && g->pending == 0);
+	assert(!g->held);
 	g->state = STORE_FREE;
 	g->unfinished = g->moved = false;
 }
@@ -715,5 +722,6 @@ void store_stats(const struct store *s, struct store_stats *out)
 		}
 		out->segments_free += !has_life(&s->segment[i]);
 		out->segments_open += s->segment[i].state == STORE_OPEN;
+		out->segments_held += s->segment[i].held;
 	}
 }

@@ -176,6 +176,9 @@ void store_discard_end(struct store *s, uint32_t segment, bool stale);
 int64_t store_victim(const struct store *s, uint32_t permille, uint32_t least, bool at_once);
 /* How much of a segment's room would be won by emptying it. */
 uint32_t store_dead_permille(const struct store *s, uint32_t segment);
+/* It has records of a context that is set aside: whatever else it holds, it is not taken back. */
+void store_hold(struct store *s, uint32_t segment);
+
 /* It could not be cleaned: until its next life only when there is no other. */
 void store_shun(struct store *s, uint32_t segment);
 /* Segments that were opened for what the cleaner moves, in all. */
@@ -189,7 +192,7 @@ void store_tombs_forget(struct store *s);
 void store_tombs_found(struct store *s, uint32_t segment, uint64_t bound);
 
 struct store_stats {
-	uint32_t segments, segments_free, segments_open;
+	uint32_t segments, segments_free, segments_open, segments_held;
 	uint32_t log_segments[2];
 	uint64_t log_live[2];
 	uint64_t live, capacity; /* bytes of data */

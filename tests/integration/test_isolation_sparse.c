@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Geometries of many pages a block, of which blocks have few: the most that one user can make the
+ * daemon hold beside the tiers. Addresses, descriptors that are only announced, descriptors that a
+ * reader touches; each is in an account, and the daemon's own memory stays below what `tierctl
+ * status` says that all accounts allow.
+ */
+#include "tests/integration/isolation.h"
+
+#include "libtier/base/json_at.h"
+
+#define MIB (1ull << 20)
+#define WIDE_PAGES 65536u
+#define MANY 90u
+
+/* ---- the daemon's memory --------------------------------------------------------------------- */
+
+/* Its own: what no file backs, and its memfds but the tiers'. */
+static uint64_t own_memory(const struct daemon *d)
+{
+	char path[64], line[512], name[256];
+	uint64_t bytes = 0;
+	bool counts = false;
+	struct dirent *e;
+	DIR *dir;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/smaps", d->pid);
+	f = fopen(path, "r");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f)) {
+		unsigned long from, to, kib;
+
+		if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
+			counts = !strstr(line, "/memfd:");
+		else if (counts && (sscanf(line, "Private_Clean: %lu", &kib) == 1 ||
+				    sscanf(line, "Private_Dirty: %lu", &kib) == 1))
+			bytes += kib << 10;
+	}
+	fclose(f);
+	snprintf(path, sizeof(path), "/proc/%d/fd", d->pid);
+	dir = opendir(path);
+	assert_non_null(dir);
+	while ((e = readdir(dir))) {
+		ssize_t n = readlinkat(dirfd(dir), e->d_name, name, sizeof(name) - 1);
+		struct stat st;
+
+		if (n <= 0)
+			continue;
+		name[n] = '\0';
+		if (strncmp(name, "/memfd:", 7) || strstr(name, "tier-cxl") ||
+		    strstr(name, "tier-hbm") || fstatat(dirfd(dir), e->d_name, &st, 0))
+			continue;
+		bytes += (uint64_t)st.st_blocks * 512;
+	}
+	closedir(dir);
+	return bytes;
+}
+
+/* Until the daemon's own memory is no more than that. */
+static uint64_t own_memory_falls(const struct daemon *d, uint64_t to)
+{
+	uint64_t own = own_memory(d);
+
+	for (uint32_t i = 0; i < PATIENCE_MS / 100 && own > to; i++) {
+		usleep(100000);
+		own = own_memory(d);
+	}
+	return own;
+}
+
+static json_t *status_of(const struct daemon *d)
+{
+	const char *build = getenv("BUILD");
+	char command[512];
+	json_t *status;
+	FILE *f;
+
+	snprintf(command, sizeof(command), "%s/tierctl --socket %s --json status",
+		 build ? build : "build/plain", d->socket);
+	f = popen(command, "r");
+	assert_non_null(f);
+	status = json_loadf(f, 0, NULL);
+	pclose(f);
+	assert_non_null(status);
+	return status;
+}
+
+static uint64_t status_number(const struct daemon *d, const char *path)
+{
+	json_t *status = status_of(d);
+	uint64_t n = (uint64_t)json_integer_value(json_at(status, path));
+
+	json_decref(status);
+	return n;
+}
+
+static void below_the_sum(const struct daemon *d, const char *when)
+{
+	uint64_t own = own_memory(d), most = status_number(d, "memory.most");
+
+	printf("# %s: the daemon's own memory %llu MiB, its accounts allow %llu MiB\n", when,
+	       (unsigned long long)(own / MIB), (unsigned long long)(most / MIB));
+	fflush(stdout);
+	assert_true(most > 0);
+#if !defined(__SANITIZE_ADDRESS__)
+	assert_true(own <= most);
+#endif
+}
+
+/* ---- wide contexts --------------------------------------------------------------------------- */
+
+/* A block has one page that it must have, and 65,535 that it may have. */
+static int create_wide(tier *t, const char *name, uint64_t blocks_max, uint32_t align,
+		       tier_context **out)
+{
+	const struct tier_part parts[] = {
+		{ .name = "one", .kind = TIER_KIND_STATE, .layers = 1, .groups = 1,
+		  .page_bytes = 512 },
+		{ .name = "rest", .kind = TIER_KIND_STATE, .hit_rule = TIER_HIT_LAST,
+		  .hit_arg = 1, .layers = WIDE_PAGES - 1, .groups = 1, .page_bytes = 512 },
+	};
+	const struct tier_geometry_options g = { .size = sizeof(g), .page_align = align,
+						 .part_count = 2, .part = parts };
+	struct tier_context_options o = { .size = sizeof(o), .blocks_max = blocks_max };
+	tier_geometry *geometry;
+	int rc;
+
+	o.quota[TIER_HBM] = o.quota[TIER_NVME] = TIER_QUOTA_NONE;
+	CHECK(tier_geometry_new(&geometry, &g) == 0);
+	rc = tier_context_create(t, name, geometry, &o, out);
+	tier_geometry_free(geometry);
+	return rc;
+}
+
+/* Two blocks of all its pages must fit: 512 bytes each. */
+static const char *const settings[] = { "clients.max=64", "hbm.size=8MiB", "user.contexts=100",
+					"cxl.size=96MiB", "put.deadline=600s", "index.size=64MiB",
+					"client.puts=16", "nvme.size=256MiB", NULL };
+
+static int setup(void **state)
+{
+	return isolation_begin(state, settings);
+}
+
+/* ---- addresses ------------------------------------------------------------------------------- */
+
+static void by_addresses(struct isolation *w)
+{
+	tier *t = connect_to(&w->d);
+	tier_context *c;
+	char name[16];
+	uint32_t got = 0;
+	int rc = 0;
+
+	while (got < MANY && rc == 0) {
+		snprintf(name, sizeof(name), "wide-%u", got);
+		rc = create_wide(t, name, 1000000, 512, &c);
+		got += rc == 0;
+		if (rc == 0)
+			tier_context_close(c);
+	}
+	printf("# %u contexts of 1,000,000 blocks of %u pages: %s\n", got, WIDE_PAGES,
+	       rc ? tier_error_text() : "all");
+	CHECK(rc == 0);
+	tier_close(t);
+}
+
+static void another_creates(struct isolation *w)
+{
+	tier *t = connect_to(&w->d);
+
+	tier_context_close(create_as(t, "beside", 0600));
+	CHECK(tier_context_remove(t, "beside") == 0);
+	tier_close(t);
+}
+
+static void removes_them(struct isolation *w)
+{
+	tier *t = connect_to(&w->d);
+	char name[16];
+
+	for (uint32_t i = 0; i < MANY; i++) {
+		snprintf(name, sizeof(name), "wide-%u", i);
+		CHECK(tier_context_remove(t, name) == 0);
+	}
+	tier_close(t);
+}
+
+static void test_addresses(void **state)
+{
+	struct isolation *w = isolation_of(state);
+
+	if (!w)
+		return;
+	attack(w, "contexts with indexes of terabytes", by_addresses);
+	attack_as(w, UID_READER, UID_READER, "a context beside these", another_creates);
+	below_the_sum(&w->d, "with them");
+	attack(w, "their removal", removes_them);
+}
+
+/* ---- descriptors ----------------------------------------------------------------------------- */
+
+/* Reserve so many keys from `first` on, all parts; the answer. */
+static struct abi_cqe reserve(struct client *c, uint32_t context, uint32_t first, uint32_t count)
+{
+	struct abi_put_args *args = (struct abi_put_args *)c->staging;
+	struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE, .context_id = context, .count = count,
+			       .arg_bytes = (uint32_t)(sizeof(*args) + count * sizeof(tier_key)) };
+	struct abi_cqe cqe;
+
+	*args = (struct abi_put_args){ .count = count };
+	for (uint32_t i = 0; i < count; i++) {
+		tier_key key = secret_key(first + i);
+
+		memcpy(c->staging + sizeof(*args) + i * sizeof(key), &key, sizeof(key));
+	}
+	CHECK(client_push(c, &sqe) && client_pop(c, &cqe, PATIENCE_MS));
+	return cqe;
+}
+
+static void by_descriptors(struct isolation *w)
+{
+	tier *t = connect_to(&w->d);
+	struct client c;
+	tier_context *own;
+	union answer a;
+	uint64_t worst = 0;
+	uint32_t put = 0;
+
+	CHECK(create_wide(t, "announced", 1000000, 512, &own) == 0);
+	CHECK(client_open(&c, &w->d) == 0);
+	CHECK(ask_context(&c, WIRE_CTX_OPEN, "announced", &a) == 0);
+	for (uint32_t round = 0; round < 4; round++) {
+		struct abi_cqe cqe = reserve(&c, a.info.context_id, round * 1000, 1000);
+
+		CHECK(cqe.res == -ENOSPC);
+	}
+	/* Fewer at a time, until the account is full; each is let go at once. */
+	for (uint32_t round = 0; round < 64; round++) {
+		struct abi_cqe cqe = reserve(&c, a.info.context_id, 100000 + round * 8, 8);
+		struct abi_sqe abort_it = { .op = ABI_OP_PUT_ABORT, .handle = cqe.value };
+		uint64_t begun = time_now_ns();
+
+		CHECK(cqe.res == 0);
+		put++;
+		CHECK(client_push(&c, &abort_it) && client_pop(&c, &cqe, PATIENCE_MS));
+		CHECK(cqe.res == 0);
+		worst = time_now_ns() - begun > worst ? time_now_ns() - begun : worst;
+	}
+	printf("# 4 x 1,000 keys refused; %u x 8 begun and let go, the slowest in %.2f ms\n", put,
+	       (double)worst / 1e6);
+	tier_close(t);
+}
+
+static void test_descriptors(void **state)
+{
+	struct isolation *w = isolation_of(state);
+	uint64_t before, after;
+
+	if (!w)
+		return;
+	before = own_memory(&w->d);
+	attack(w, "descriptors announced, none used", by_descriptors);
+	after = own_memory_falls(&w->d, before + 16 * MIB);
+	printf("# the daemon's own memory: %llu, then %llu MiB\n",
+	       (unsigned long long)(before / MIB), (unsigned long long)(after / MIB));
+	assert_true(after < before + 16 * MIB);
+	below_the_sum(&w->d, "after that");
+}
+
+#define SINGLES 1000u
+
+static void single_keys(tier_key key[SINGLES])
+{
+	for (uint32_t i = 0; i < SINGLES; i++)
+		key[i] = secret_key(500000 + i);
+}
+
+/* Blocks of one page of 65,536. */
+static void by_singles(struct isolation *w)
+{
+	struct tier_put_options o = { .size = sizeof(o), .parts = 1 };
+	tier *t = connect_to(&w->d);
+	static uint8_t page[SINGLES * 512];
+	static tier_key key[SINGLES];
+	tier_context *own;
+
+	CHECK(create_wide(t, "singles", 1000000, 512, &own) == 0);
+	single_keys(key);
+	memset(page, 0x5a, sizeof(page));
+	CHECK(tier_put_copy(own, key, SINGLES, page, &o) == SINGLES);
+	tier_close(t);
+}
+
+#define TOUCHED (64 * MIB)
+
+/* The descriptors beside these pages are read: holes of the index. */
+static void by_touching(struct isolation *w)
+{
+	tier *t = connect_to(&w->d);
+	static tier_key key[SINGLES];
+	struct tier_lease lease;
+	const uint8_t *index;
+	tier_reader *r;
+	uint64_t sum = 0;
+	tier_context *own;
+	struct client c;
+	union answer a;
+
+	CHECK(client_open(&c, &w->d) == 0);
+	CHECK(ask_context(&c, WIRE_CTX_OPEN, "singles", &a) == 0);
+	index = mmap(NULL, a.info.index_bytes, PROT_READ, MAP_SHARED, c.fd[0], 0);
+	CHECK(index != MAP_FAILED);
+	for (uint64_t at = ((const struct abi_index_header *)index)->desc_offset, n = 0;
+	     n < TOUCHED; n += 4096)
+		sum += *(volatile const uint8_t *)(index + at + n);
+	CHECK(tier_context_open(t, "singles", NULL, &own) == 0);
+	single_keys(key);
+	CHECK(tier_reader_open(t, &r) == 0);
+	for (uint32_t i = 0; i < SINGLES; i++) { /* what was there stays */
+		CHECK(tier_lease_key(r, own, &key[i], 0, 0, &lease) == 0);
+		CHECK(*(const uint8_t *)lease.data == 0x5a);
+		tier_release(r, &lease);
+	}
+	tier_close(t);
+	CHECK(sum != 1);
+}
+
+static void removes_singles(struct isolation *w)
+{
+	tier *t = connect_to(&w->d);
+
+	CHECK(tier_context_remove(t, "singles") == 0);
+	CHECK(tier_context_remove(t, "announced") == 0);
+	tier_close(t);
+}
+
+static void test_singles(void **state)
+{
+	struct isolation *w = isolation_of(state);
+	uint64_t before, after, touched;
+
+	if (!w)
+		return;
+	before = own_memory(&w->d);
+	attack(w, "blocks of one page of 65,536", by_singles);
+	after = own_memory_falls(&w->d, before + 16 * MIB);
+	attack(w, "holes beside these pages touched", by_touching);
+	touched = own_memory_falls(&w->d, after + 4 * MIB);
+	printf("# %u of them took %llu KiB; %llu MiB of their holes were touched, %llu KiB are "
+	       "left of that\n", SINGLES, (unsigned long long)((after - before) >> 10),
+	       (unsigned long long)(TOUCHED / MIB),
+	       (unsigned long long)((touched > after ? touched - after : 0) >> 10));
+	assert_true(after <= before + 16 * MIB);
+	assert_true(touched <= after + 4 * MIB);
+	below_the_sum(&w->d, "after that");
+	attack(w, "their removal", removes_singles);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_addresses),
+		cmocka_unit_test(test_descriptors),
+		cmocka_unit_test(test_singles),
+	};
+
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("isolation, sparse", tests, setup, isolation_teardown);
+}

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tables: memory beside the tiers that contexts make grow (I18): the lines and page descriptors of
+ * their indexes, and what the core keeps for each block. It is charged to the context and to who
+ * owns it, who may have three quarters of all there is (core_config.table_bytes), so that no user's
+ * geometry takes what others need.
+ *
+ *   a put is begun      its new blocks count for what they may come to: a slot, and the groups of
+ *                       descriptors that have no memory yet (descs.h); no room, no block
+ *   its pages come      the groups that they touch count, and stay with the slot
+ *   committed, dropped  what was only announced does not count any more
+ *   short of room       free slots' groups are given up; the shell takes their memory
+ *
+ * Addresses are counted as well: an index spans what its blocks may come to, most of it untouched,
+ * and the daemon, like each client, has 128 TiB of them.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tierd/core/state.h"
+
+#define SLOT_BYTES 512u /* of all tables together, for one slot more, but its descriptors */
+#define EMPTY_BYTES (64u << 10) /* a context that has no block yet */
+#define IDLE_LOOKS 256u /* slots */
+
+int tables_open(struct core *c)
+{
+	c->tables.user = calloc(ABI_CONTEXTS_MAX, sizeof(*c->tables.user));
+	return c->tables.user ? 0 : -ENOMEM;
+}
+
+void tables_close(struct core *c)
+{
+	free(c->tables.user);
+}
+
+/* ---- users -------------------------------------------------------------------------------- */
+
+static struct tables_user *user_find(const struct core *c, uint32_t uid)
+{
+	for (uint32_t i = 0; i < c->tables.users_high; i++)
+		if (c->tables.user[i].contexts && c->tables.user[i].uid == uid)
+			return &c->tables.user[i];
+	return NULL;
+}
+
+static struct tables_user *user_take(struct core *c, uint32_t uid)
+{
+	struct tables_user *u = user_find(c, uid);
+
+	for (uint32_t i = 0; !u; i++) {
+		assert(i < ABI_CONTEXTS_MAX); /* each has a context */
+		if (c->tables.user[i].contexts)
+			continue;
+		u = &c->tables.user[i];
+		*u = (struct tables_user){ .uid = uid };
+		if (c->tables.users_high <= i)
+			c->tables.users_high = i + 1;
+	}
+	return u;
+}
+
+static uint64_t user_most(uint64_t all)
+{
+	return all / 4 * 3;
+}
+
+/* ---- addresses ---------------------------------------------------------------------------- */
+
+static uint64_t addresses_of(const struct core_context_plan *plan)
+{
+	uint64_t bytes = plan->index_bytes;
+
+	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
+		bytes += plan->mem_bytes[tier];
+	return bytes;
+}
+
+static int may_map(const struct core *c, const struct disk_context *spec,
+		   const struct core_context_plan *plan, char *why, size_t why_bytes)
+{
+	const struct tables_user *u = user_find(c, spec->owner_uid);
+	uint64_t more = addresses_of(plan), most = CORE_ADDRESSES_MAX, used = c->tables.addresses;
+	bool host = more > most || used > most - more;
+
+	if (!host) {
+		most = spec->owner_uid ? user_most(most) : most;
+		used = u ? u->addresses : 0;
+		if (more <= most && used <= most - more)
+			return 0;
+	}
+	snprintf(why, why_bytes,
+		 "its maps span %" PRIu64 " MiB (%" PRIu64 " blocks of %u page descriptors), and "
+		 "%" PRIu64 " of %" PRIu64 " MiB for %s are taken; lower blocks_max or its quotas",
+		 more >> 20, plan->blocks_max, spec->geometry.pages_per_block, used >> 20,
+		 most >> 20, host ? "all" : "its owner");
+	return host ? -ENOSPC : -EDQUOT;
+}
+
+/* Is there room for a context of this plan? -EDQUOT its owner's is taken, -ENOSPC all is. */
+int tables_may_make(const struct core *c, const struct disk_context *spec,
+		    const struct core_context_plan *plan, char *why, size_t why_bytes)
+{
+	const struct tables_user *u = user_find(c, spec->owner_uid);
+	uint64_t memory = c->config.table_bytes;
+	int err = may_map(c, spec, plan, why, why_bytes);
+
+	if (err || spec->uid) /* one that was made before is to come back */
+		return err;
+	if (c->store && u && spec->owner_uid && u->contexts >= c->catalog_max * 3 / 4) {
+		snprintf(why, why_bytes, "user %u owns %u contexts, three quarters of what the "
+			 "store's catalog holds; remove some, or format a larger store",
+			 spec->owner_uid, u->contexts);
+		return -EDQUOT;
+	}
+	if (!memory)
+		return 0;
+	if (c->tables.bytes + EMPTY_BYTES > memory) {
+		snprintf(why, why_bytes, "%" PRIu64 " of %" PRIu64 " MiB for tables of contexts "
+			 "(index.size) are taken; remove some, or raise it",
+			 c->tables.bytes >> 20, memory >> 20);
+		return -ENOSPC;
+	}
+	if (u && u->bytes + EMPTY_BYTES > user_most(memory)) {
+		snprintf(why, why_bytes, "user %u has %" PRIu64 " of %" PRIu64 " MiB that a user's "
+			 "contexts may take for tables (three quarters of index.size); remove some",
+			 spec->owner_uid, u->bytes >> 20, user_most(memory) >> 20);
+		return -EDQUOT;
+	}
+	return 0;
+}
+
+/* ---- memory ------------------------------------------------------------------------------- */
+
+/* Shared and private memory for the context's blocks and pages that was touched so far, at most. */
+uint64_t tables_of(const struct context *x)
+{
+	uint64_t slots = x->ix.slots_used;
+
+	if (!x->ix.header)
+		return 0; /* it is being made */
+	return index_bytes_used(&x->ix) + descs_bytes(&x->descs) +
+	       descs_own_bytes(&x->descs, slots) + slots * sizeof(struct block_meta) +
+	       block_uses_bytes(&x->uses) + kins_bytes(&x->kins) + tenants_bytes(&x->tenants) +
+	       (x->lapse_high + (uint64_t)x->streamed_high) * sizeof(uint32_t) +
+	       lanes_bytes(&x->lanes, slots) + x->spec.geometry.pages_per_block;
+}
+
+void tables_join(struct core *c, struct context *x)
+{
+	struct tables_user *u = user_take(c, x->spec.owner_uid);
+
+	u->contexts++;
+	x->user = (uint32_t)(u - c->tables.user);
+	x->table_bytes = 0;
+}
+
+/* Its plan is known: the addresses that it takes. */
+void tables_map(struct core *c, struct context *x)
+{
+	assert(!x->mapped);
+	x->mapped = true;
+	c->tables.user[x->user].addresses += addresses_of(&x->plan);
+	c->tables.addresses += addresses_of(&x->plan);
+}
+
+void tables_leave(struct core *c, struct context *x)
+{
+	struct tables_user *u = &c->tables.user[x->user];
+
+	assert(u->contexts && u->bytes >= x->table_bytes);
+	u->bytes -= x->table_bytes;
+	u->addresses -= x->mapped ? addresses_of(&x->plan) : 0;
+	c->tables.bytes -= x->table_bytes;
+	c->tables.addresses -= x->mapped ? addresses_of(&x->plan) : 0;
+	u->contexts--;
+}
+
+/* The sums follow what it has, and what its pending blocks may come to. */
+void tables_count(struct core *c, struct context *x)
+{
+	uint64_t now = tables_of(x) + x->begun * DESCS_GROUP_BYTES;
+	uint64_t more = now - x->table_bytes; /* modulo 2^64, as the sums are */
+
+	c->tables.user[x->user].bytes += more;
+	c->tables.bytes += more;
+	x->table_bytes = now;
+}
+
+/* Bytes by which the context's tables may grow, and whose limit that is. */
+uint64_t tables_room(struct core *c, struct context *x, uint32_t *limit)
+{
+	uint64_t all = c->config.table_bytes, host, user;
+
+	tables_count(c, x);
+	*limit = ABI_LIMIT_HOST;
+	if (!all)
+		return UINT64_MAX;
+	host = all > c->tables.bytes ? all - c->tables.bytes : 0;
+	user = user_most(all);
+	user = user > c->tables.user[x->user].bytes ? user - c->tables.user[x->user].bytes : 0;
+	if (user < host)
+		*limit = ABI_LIMIT_USER;
+	return user < host ? user : host;
+}
+
+/* For the answer: tables are what there is no room in. */
+uint64_t tables_held(uint32_t limit)
+{
+	return (uint64_t)limit << 8 * ABI_HELD_LIMIT |
+	       (uint64_t)(1 + ABI_HELD_TABLES) << 8 * ABI_HELD_TIER;
+}
+
+/* Groups of descriptors of the slot that these parts have and that have no memory yet. */
+static uint32_t fresh(const struct context *x, uint32_t slot, uint64_t parts)
+{
+	const struct abi_geometry *g = &x->spec.geometry;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < g->part_count; i++)
+		if (parts >> i & 1)
+			n += descs_fresh(&x->descs, slot, g->part[i].page_base,
+					 g->part[i].layers * g->part[i].groups);
+	return n;
+}
+
+/*
+ * A new block with these parts, in a slot that was just taken (the first of its lives, if `grown`):
+ * what it may come to is announced. False: *room does not hold it, nothing was done.
+ */
+bool tables_begin(struct context *x, uint32_t slot, uint64_t parts, bool grown, uint64_t *room)
+{
+	uint32_t groups = fresh(x, slot, parts);
+	uint64_t bytes = (uint64_t)groups * DESCS_GROUP_BYTES + (grown ? SLOT_BYTES : 0);
+
+	if (bytes > *room)
+		return false;
+	*room -= bytes;
+	block_use_make(x, slot)->begun = groups;
+	x->begun += groups;
+	return true;
+}
+
+/* It is pending no more: what it took counts by itself. */
+void tables_settled(struct context *x, uint32_t slot)
+{
+	struct block_use *use = block_use_make(x, slot);
+
+	assert(x->begun >= use->begun);
+	x->begun -= use->begun;
+	use->begun = 0;
+}
+
+/* ---- giving up ---------------------------------------------------------------------------- */
+
+static bool is_idle(const struct context *x, uint32_t slot)
+{
+	return index_block(&x->ix, slot)->state == ABI_BLOCK_FREE &&
+	       !(x->meta[slot].flags & BLOCK_DROPPED);
+}
+
+/* Ask for it, if there can be anything: whoever waits for room is woken then. */
+bool tables_want(struct context *x)
+{
+	x->descs_short = x->ix.slots_free && x->descs.per_slot >= 2 * DESCS_GROUP;
+	return x->descs_short;
+}
+
+bool core_index_idle(struct core *c, uint32_t id, struct core_range *range)
+{
+	struct context *x = core_context(c, id);
+
+	*range = (struct core_range){ .context_id = id, .tier = CORE_RANGE_INDEX };
+	for (uint32_t n = 0; x && x->descs_short && n < IDLE_LOOKS; n++) {
+		uint32_t slot = x->descs.idle_next++;
+		uint64_t group, count;
+
+		if (slot >= x->ix.slots_used) {
+			x->descs.idle_next = 0;
+			x->descs_short = false;
+			request_wake_space(c);
+			return false;
+		}
+		if (!is_idle(x, slot) || !descs_inside(&x->descs, slot, &group, &count))
+			continue;
+		range->offset = x->ix.header->desc_offset + group * DESCS_GROUP_BYTES;
+		range->bytes = count * DESCS_GROUP_BYTES;
+		break;
+	}
+	return x && x->descs_short;
+}
+
+void core_index_given(struct core *c, const struct core_range *range)
+{
+	struct context *x = core_context(c, range->context_id);
+	uint64_t group;
+
+	if (!x)
+		return;
+	group = (range->offset - x->ix.header->desc_offset) / DESCS_GROUP_BYTES;
+	descs_forget(&x->descs, group, range->bytes / DESCS_GROUP_BYTES);
+	request_wake_space(c);
+}
