@@ -149,6 +149,24 @@ class Context:
         # Of batches, which have two or more: it says 1 for none.
         return perf.n_eval + (perf.n_p_eval if perf.n_p_eval > 1 else 0)
 
+    def cut(self, tokens):
+        """Keep so many of the first tokens."""
+        if not self.lib.llama_memory_seq_rm(self.lib.llama_get_memory(self.handle), 0, tokens, -1):
+            raise SystemExit("the engine does not cut a sequence")
+
+    def save(self, path, tokens):
+        """Its own file of the sequence's state; returns its bytes."""
+        array = (C.c_int32 * len(tokens))(*tokens)
+        return self.lib.llama_state_seq_save_file(self.handle, path.encode(), 0, array, len(tokens))
+
+    def restore(self, path, room):
+        """Set the state of its own file; returns the file's tokens."""
+        array, count = (C.c_int32 * room)(), C.c_size_t()
+        if not self.lib.llama_state_seq_load_file(self.handle, path.encode(), 0, array, room,
+                                                  C.byref(count)):
+            raise SystemExit(f"the engine does not load {path}")
+        return list(array[:count.value])
+
     def decode(self, tokens):
         for at in range(0, len(tokens), BATCH):
             part = tokens[at:at + BATCH]

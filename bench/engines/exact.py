@@ -5,7 +5,6 @@ SPDX-License-Identifier: Apache-2.0
 """
 import random
 import signal
-import sys
 import time
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 import engine
 import prompts
 import tier
+from progress import Progress, report
 from service import Service, counter
 from tier.llama import Door, lib
 
@@ -96,18 +96,6 @@ def load(opened, context, reference, from_nvme):
     return None
 
 
-class Progress:
-    def __init__(self, total):
-        self.total, self.done, self.begun = total, 0, time.monotonic()
-
-    def step(self, what):
-        self.done += 1
-        if sys.stderr.isatty():
-            left = (time.monotonic() - self.begun) / self.done * (self.total - self.done)
-            print(f"\r\033[K  {what}: {self.done} of {self.total}, {left:.0f} s left",
-                  end="\n" if self.done == self.total else "", file=sys.stderr, flush=True)
-
-
 def run(build, count, library=None):
     """Print `exact N of M` and say whether all are."""
     model = engine.Model(library)
@@ -130,7 +118,9 @@ def run(build, count, library=None):
                 good += why is None
                 progress.step(f"from {place}")
                 if why:
+                    report("")
                     print(f"  prompt {number}, {place}: {why}")
+            report("")
             print(f"  from {place:8} {good} of {count}", flush=True)
             exact += good
         opened.close()

@@ -117,7 +117,17 @@ class Geometry:
             array = ffi.new("struct tier_part[]", [part.struct[0] for part in made])
             o = Options("tier_geometry_options", part=array, part_count=len(made), **members)
             check(lib.tier_geometry_new(out, o.struct), "geometry")
-        self.handle = ffi.gc(out[0], lib.tier_geometry_free)
+        self._know(ffi.gc(out[0], lib.tier_geometry_free))
+
+    @classmethod
+    def of(cls, context):
+        """An open context's (its C handle); valid as long as it is open."""
+        geometry = cls.__new__(cls)
+        geometry._know(lib.tier_context_geometry(context))
+        return geometry
+
+    def _know(self, handle):
+        self.handle = handle
         self.block_tokens = lib.tier_geometry_block_tokens(self.handle)
         self.block_bytes = lib.tier_geometry_block_bytes(self.handle)
 
@@ -165,6 +175,12 @@ class Tier:
         check(lib.tier_context_create(self.handle, name.encode(), geometry.handle, o.struct, out),
               f"context {name}")
         return Context(self, out[0], geometry)
+
+    def open(self, name):
+        """Open a context that is there."""
+        out = ffi.new("tier_context **")
+        check(lib.tier_context_open(self.handle, name.encode(), ffi.NULL, out), f"context {name}")
+        return Context(self, out[0], Geometry.of(out[0]))
 
     @property
     def reader(self):
@@ -259,6 +275,14 @@ class Context:
     def migrate(self, found, tier, user_data=0):
         """Begin to move blocks to a tier and out of those above it; a completion follows."""
         return self._ask(lib.tier_migrate, found, {"tier": tier, "user_data": user_data})
+
+    def session(self, number, event, found=None, **members):
+        """Tell what happens in a conversation; members of struct tier_session_options (tier is
+        TIER_CXL unless it is given). A completion follows."""
+        these = blocks(found) if found is not None else ffi.NULL
+        o = Options("tier_session_options", tier=members.pop("tier", lib.TIER_CXL), blocks=these,
+                    count=len(these) if found is not None else 0, **members)
+        check(lib.tier_session(self.handle, number, event, o.struct), "session")
 
     def _ask(self, call, found, members):
         members.setdefault("tier", lib.TIER_CXL)
