@@ -258,7 +258,7 @@ static bool turn(struct shell *s)
 	take_sources(s);
 	did += dispatch_jobs(s);
 	if (s->objects) {
-		objects_turn(s->objects, t->now_ns, time_wall_ms());
+		objects_turn(s->objects, t->now_ns);
 		front_objects(s->front, t);
 	}
 	awake = core_device_ns(s->core) < LONG_NS ? ACTIVE_NS : LULL_NS;

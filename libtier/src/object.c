@@ -14,12 +14,14 @@
 #include "libtier/src/attach.h"
 #include "libtier/src/context.h"
 #include "libtier/src/error.h"
+#include "libtier/src/object.h"
 #include "libtier/src/options.h"
 
 #define LIST_MAX 65536u
 
 struct tier_object {
 	struct tier *t;
+	struct list link; /* tier.objects */
 	const uint32_t *alive;
 	uint64_t attachment; /* number: an upload ends with its connection */
 	uint64_t upload;
@@ -264,6 +266,8 @@ int tier_object_create(tier *t, const char *context, const char *name,
 	}
 	o->upload = info.upload;
 	o->attachment = session_attachment(t)->number;
+	LOCK_SCOPE(&t->lock);
+	list_push_back(&t->objects, &o->link);
 	*out = o;
 	return 0;
 }
@@ -295,8 +299,18 @@ static int end_upload(struct tier_object *o, uint16_t type, uint16_t answer)
 
 static void object_free(struct tier_object *o)
 {
+	{
+		LOCK_SCOPE(&o->t->lock);
+		list_remove(&o->link);
+	}
 	close(o->fd);
 	free(o);
+}
+
+void object_drop_all(struct tier *t)
+{
+	list_each(at, &t->objects)
+		object_free(list_entry(at, struct tier_object, link));
 }
 
 int tier_object_commit(tier_object *o)

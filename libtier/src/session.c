@@ -20,6 +20,7 @@
 #include "libtier/src/attach.h"
 #include "libtier/src/error.h"
 #include "libtier/src/options.h"
+#include "libtier/src/object.h"
 #include "libtier/src/put.h"
 #include "libtier/src/stream.h"
 #include "libtier/src/reader.h"
@@ -201,6 +202,7 @@ static struct tier *session_new(void)
 	list_init(&t->readers);
 	list_init(&t->puts);
 	list_init(&t->streams);
+	list_init(&t->objects);
 	list_init(&t->old);
 	list_init(&t->spare);
 	t->event_fd = -1;
@@ -265,6 +267,7 @@ void tier_close(tier *t)
 	}
 	list_each(at, &t->streams)
 		tier_stream_close(list_entry(at, struct tier_stream, link));
+	object_drop_all(t);
 	list_each(at, &t->puts)
 		put_drop(list_entry(at, struct tier_put, link));
 	list_each(at, &t->readers)

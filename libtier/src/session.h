@@ -108,6 +108,7 @@ struct tier {
 	struct list readers GUARDED_BY(lock);
 	struct list puts GUARDED_BY(lock);
 	struct list streams GUARDED_BY(lock);
+	struct list objects GUARDED_BY(lock);
 	struct list old GUARDED_BY(lock);   /* attachments with somebody inside, maybe */
 	struct list spare GUARDED_BY(lock); /* empty ones */
 	uint64_t readers_used GUARDED_BY(lock); /* bit i: area i is owned */

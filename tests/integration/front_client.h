@@ -24,8 +24,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "libtier/abi/object.h"
 #include "libtier/abi/ring.h"
-#include "libtier/abi/wire.h"
 #include "libtier/base/atomic.h"
 #include "libtier/base/time.h"
 #include "tests/lib/unit.h"

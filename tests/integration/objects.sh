@@ -70,10 +70,10 @@ held() {
 		python3 -c 'import json, sys; print(json.load(sys.stdin)["objects"]["cxl_held"])'
 }
 under sh -c "exec 3<'$dir/there/page'
-	env -u LD_PRELOAD '$BUILD/tierctl' --socket '$dir/sock' object put weights page \
-		'$dir/plain/line'
-	cat '$dir/there/page'
-	env -u LD_PRELOAD '$BUILD/tierctl' --socket '$dir/sock' --json status >'$dir/status'
+	unset LD_PRELOAD
+	'$BUILD/tierctl' --socket '$dir/sock' object put weights page '$dir/plain/line'
+	'$BUILD/tierctl' --socket '$dir/sock' object get weights page
+	'$BUILD/tierctl' --socket '$dir/sock' --json status >'$dir/status'
 	cat <&3" | cmp - <(cat "$dir/plain/line" "$dir/plain/page") ||
 	fail 'an open version changed'
 grep -q '"cxl_held": 12288' "$dir/status" || fail 'an open version is not charged as held'

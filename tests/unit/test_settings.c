@@ -63,7 +63,8 @@ static const char *const of_shell[] = {
 	"nvme.size",	 "hbm.backend", "hbm.direct",	 "cxl.backend", "nvme.buffered",
 	"nvme.segment",	 "staging.max", "clients.max", "workers",	"log.level",
 	"metrics.port",	 "metrics.socket",
-	"user.contexts", "nvme.discard", "index.size",
+	"user.contexts", "nvme.discard", "index.size",	 "object.cxl",	"object.nvme",
+	"object.path",	 "object.direct",
 };
 
 static struct core_config make(const struct config *config)

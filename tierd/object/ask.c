@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libtier/base/time.h"
 #include "tierd/object/object_priv.h"
 
 /* ---- questions ----------------------------------------------------------------------------- */
@@ -42,6 +43,21 @@ static void ask_upload(struct objects *o, struct task *t, uint64_t id)
 	task_end(o, t);
 }
 
+/* The context's, with what its owner set last. NULL: no memory. */
+static struct object_account *account_of(struct objects *o, const struct object_ask *ask)
+{
+	struct object_account *a = object_account(&o->table, ask->context);
+
+	o->now_ns = time_now_ns();
+	o->wall_ms = time_wall_ms();
+	if (!a)
+		return NULL;
+	memcpy(a->quota, ask->quota, sizeof(a->quota));
+	if (a->epoch < ask->epoch)
+		a->epoch = ask->epoch;
+	return a;
+}
+
 int objects_ask(struct objects *o, const struct object_ask *ask)
 {
 	const struct wire_object *m = ask->message;
@@ -51,7 +67,7 @@ int objects_ask(struct objects *o, const struct object_ask *ask)
 	if (!t)
 		return -ENOMEM;
 	t->answer->who = ask->who;
-	t->account = object_account(&o->table, ask->context);
+	t->account = account_of(o, ask);
 	t->context = ask->context;
 	t->epoch = ask->epoch;
 	t->flags = m->flags;
@@ -61,7 +77,6 @@ int objects_ask(struct objects *o, const struct object_ask *ask)
 		task_fail(o, t, -ENOMEM, "out of memory");
 		return 0;
 	}
-	memcpy(t->account->quota, ask->quota, sizeof(ask->quota));
 	if (writes(t->type) && !ask->writable)
 		task_fail(o, t, -EACCES, "these credentials may only read this context");
 	else if (t->type == WIRE_OBJ_CREATE)
@@ -89,6 +104,7 @@ size_t objects_list(struct objects *o, const struct object_ask *ask, struct wire
 					     from_prefix ? prefix : after, from_prefix);
 	size_t bytes = sizeof(*out);
 
+	account_of(o, ask);
 	for (; x && begins(x, m->name, prefix);
 	     x = object_next(&o->table, x->context, x->name, x->name_bytes, false)) {
 		size_t padded = (sizeof(struct wire_object_name) + x->name_bytes + 7) & ~(size_t)7;

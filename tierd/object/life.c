@@ -51,34 +51,14 @@ static int take(void *arg, const struct object_record *r)
 	return 0;
 }
 
-/* ---- every version, in the order of contexts and names ------------------------------------- */
-
-static const struct object *first_of(const struct objects *o, uint32_t i)
-{
-	const struct object *x = NULL;
-
-	while (!x && i < o->config.contexts)
-		x = object_next(&o->table, o->config.context[i++], "", 0, true);
-	return x;
-}
-
-static const struct object *behind(const struct objects *o, const struct object *x)
-{
-	const struct object *next = object_next(&o->table, x->context, x->name, x->name_bytes,
-						false);
-	uint32_t i = 0;
-
-	if (next)
-		return next;
-	while (o->config.context[i] != x->context)
-		i++;
-	return first_of(o, i + 1);
-}
-
+/* Every version, in the order of contexts and names. */
 static bool each(void *arg, void **place, struct object_record *r)
 {
 	struct objects *o = arg;
-	const struct object *x = *place ? behind(o, *place) : first_of(o, 0);
+	const struct object *x = *place;
+
+	x = x ? object_behind(&o->table, x->context, x->name, x->name_bytes) :
+		object_behind(&o->table, 0, "", 0);
 
 	if (!x)
 		return false;

@@ -19,6 +19,7 @@
 #define LOOK_NS (10 * NS_PER_MS)
 #define WATCH_NS (100 * NS_PER_MS)
 #define GONE_A_TURN 64u
+#define SWEPT_A_TIME 256u
 
 /* ---- tasks and jobs ------------------------------------------------------------------------ */
 
@@ -215,10 +216,10 @@ static bool closing(struct objects *o, const struct task *me)
 	return false;
 }
 
-/* The version that who asks may see. */
-static struct object *seen(const struct objects *o, const struct task *t)
+struct object *seen(const struct objects *o, const struct task *t, const char *name,
+		    uint32_t bytes)
 {
-	struct object *x = object_find(&o->table, t->context, t->name, t->name_bytes);
+	struct object *x = object_find(&o->table, t->context, name, bytes);
 
 	return x && x->epoch == t->epoch && !lapsed(o, x) ? x : NULL;
 }
@@ -291,7 +292,7 @@ static void step_open(struct objects *o, struct task *t)
 		t->stage = TASK_BLOCKED;
 		return;
 	}
-	x = seen(o, t);
+	x = seen(o, t, t->name, t->name_bytes);
 	if (!x) {
 		task_fail(o, t, -ENOENT, NOT_THERE);
 	} else if (x->state == OBJECT_RESIDENT) {
@@ -313,7 +314,7 @@ static void step_stat(struct objects *o, struct task *t)
 		t->stage = TASK_BLOCKED;
 		return;
 	}
-	x = seen(o, t);
+	x = seen(o, t, t->name, t->name_bytes);
 	if (x) {
 		tell(t, x);
 		task_end(o, t);
@@ -368,7 +369,7 @@ static void step_remove(struct objects *o, struct task *t)
 		t->stage = TASK_BLOCKED;
 		return;
 	}
-	t->object = seen(o, t);
+	t->object = seen(o, t, t->name, t->name_bytes);
 	if (t->object)
 		start_log(o, t, t->object, DISK_OBJECT_REMOVE);
 	else
@@ -389,7 +390,7 @@ static void step_rename(struct objects *o, struct task *t)
 		return;
 	}
 	wait = closing(o, t);
-	x = seen(o, t);
+	x = seen(o, t, t->name, t->name_bytes);
 	if (wait || changing(o, t, t->name, t->name_bytes) ||
 	    changing(o, t, t->other, t->other_bytes) || (x && x->state == OBJECT_COMING)) {
 		t->stage = TASK_BLOCKED;
@@ -398,8 +399,7 @@ static void step_rename(struct objects *o, struct task *t)
 	t->object = x;
 	if (!x)
 		task_fail(o, t, -ENOENT, NOT_THERE);
-	else if (t->flags & WIRE_OBJ_EXCLUSIVE &&
-		 object_find(&o->table, t->context, t->other, t->other_bytes))
+	else if (t->flags & WIRE_OBJ_EXCLUSIVE && seen(o, t, t->other, t->other_bytes))
 		task_fail(o, t, -EEXIST, "the new name is taken");
 	else
 		start_log(o, t, x, DISK_OBJECT_MOVE);
@@ -433,8 +433,7 @@ static void step_commit(struct objects *o, struct task *t)
 		upload_commit(o, t);
 	} else if (changing(o, t, t->name, t->name_bytes)) {
 		t->stage = TASK_SAVED; /* looked at again when a record is written */
-	} else if (u->flags & WIRE_OBJ_EXCLUSIVE &&
-		   object_find(&o->table, t->context, t->name, t->name_bytes)) {
+	} else if (u->flags & WIRE_OBJ_EXCLUSIVE && seen(o, t, t->name, t->name_bytes)) {
 		undo_commit(o, t);
 		task_fail(o, t, -EEXIST, "somebody else made it meanwhile");
 	} else {
@@ -642,6 +641,43 @@ static void end_late(struct objects *o)
 	}
 }
 
+/* A record of its name is under way. */
+static bool in_log(const struct objects *o, const struct object *x)
+{
+	list_each(at, &o->tasks) {
+		const struct task *t = list_entry(at, struct task, link);
+
+		if (t->stage == TASK_LOGGING && t->object == x)
+			return true;
+	}
+	return false;
+}
+
+/* Nobody's any more, and the catalog says as much without a record. */
+static void drop(struct objects *o, struct object *x)
+{
+	object_leave(&o->table, x);
+	remove_file(o, x->version);
+	let_go(o, x);
+}
+
+/* What has lapsed, or is of an old epoch: some names a time, round and round. */
+static void sweep(struct objects *o)
+{
+	for (uint32_t i = 0; i < SWEPT_A_TIME; i++) {
+		struct object *x = object_behind(&o->table, o->swept_context, o->swept_name,
+						 o->swept_bytes);
+
+		o->swept_context = x ? x->context : 0;
+		o->swept_bytes = x ? x->name_bytes : 0;
+		if (!x)
+			return;
+		memcpy(o->swept_name, x->name, x->name_bytes);
+		if ((lapsed(o, x) || x->epoch < x->account->epoch) && !in_log(o, x))
+			drop(o, x);
+	}
+}
+
 static void drop_gone(struct objects *o)
 {
 	uint64_t context = o->gone[0];
@@ -659,19 +695,18 @@ static void drop_gone(struct objects *o)
 			o->gone[0] = o->gone[--o->gone_count];
 			return;
 		}
-		object_leave(&o->table, x);
-		remove_file(o, x->version);
-		let_go(o, x);
+		if (in_log(o, x))
+			return;
+		drop(o, x);
 	}
 }
 
-void objects_turn(struct objects *o, uint64_t now_ns, uint64_t wall_ms)
+void objects_turn(struct objects *o, uint64_t now_ns)
 {
 	struct object_job *job;
 	bool any = false;
 
 	o->now_ns = now_ns;
-	o->wall_ms = wall_ms;
 	while ((job = object_files_reap(o->files))) {
 		job_done(o, job);
 		any = true;
@@ -680,6 +715,7 @@ void objects_turn(struct objects *o, uint64_t now_ns, uint64_t wall_ms)
 		drop_gone(o);
 	if (now_ns - o->looked_ns >= LOOK_NS) {
 		o->looked_ns = now_ns;
+		o->wall_ms = time_wall_ms();
 		uploads_look(o);
 		look_held(o);
 		end_late(o);
@@ -688,6 +724,7 @@ void objects_turn(struct objects *o, uint64_t now_ns, uint64_t wall_ms)
 	if (now_ns - o->watched_ns >= WATCH_NS) {
 		o->watched_ns = now_ns;
 		uploads_watch(o);
+		sweep(o);
 	}
 	if (any && !list_empty(&o->tasks))
 		step_blocked(o);

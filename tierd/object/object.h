@@ -79,8 +79,8 @@ void objects_session_gone(struct objects *o, uint32_t session, uint32_t generati
 /* No catalog names the context any more: its objects go, a few a turn. */
 void objects_context_gone(struct objects *o, uint64_t context);
 
-/* What is due; wall_ms: since 1970. Each turn of the loop. */
-void objects_turn(struct objects *o, uint64_t now_ns, uint64_t wall_ms);
+/* What is due. Each turn of the loop. */
+void objects_turn(struct objects *o, uint64_t now_ns);
 /* Within how many ns objects_turn is wanted though nothing happens; UINT64_MAX = never. */
 uint64_t objects_wanted(const struct objects *o);
 /* Nothing is under way. */

@@ -64,6 +64,9 @@ struct objects {
 	uint32_t upload_count;
 	uint64_t jobs;
 	uint64_t now_ns, wall_ms, looked_ns, watched_ns;
+	uint64_t swept_context; /* how far the sweep is */
+	uint32_t swept_bytes;
+	char swept_name[ABI_OBJECT_NAME_BYTES];
 	uint64_t gone[64]; /* contexts whose objects are to go */
 	uint32_t gone_count;
 	struct objects_stats stats;
@@ -77,6 +80,9 @@ static inline bool lapsed(const struct objects *o, const struct object *x)
 }
 
 /* object.c */
+/* The version that who asks may see, or NULL. */
+struct object *seen(const struct objects *o, const struct task *t, const char *name,
+		    uint32_t bytes);
 struct object_job *job_new(enum object_job_kind kind, void *owner);
 void job_submit(struct objects *o, struct object_job *job);
 /* Room in CXL for so many more bytes of this account: evicts. Errors: -ENOSPC, -EDQUOT. */

@@ -99,8 +99,8 @@ struct object *object_find(const struct object_table *t, uint64_t context, const
 	return o;
 }
 
-struct object *object_next(const struct object_table *t, uint64_t context, const char *name,
-			   uint32_t bytes, bool same)
+static struct object *above(const struct object_table *t, uint64_t context, const char *name,
+			    uint32_t bytes, bool same)
 {
 	struct object *o = t->root, *best = NULL;
 
@@ -114,7 +114,21 @@ struct object *object_next(const struct object_table *t, uint64_t context, const
 			o = o->right;
 		}
 	}
-	return best && best->context == context ? best : NULL;
+	return best;
+}
+
+struct object *object_next(const struct object_table *t, uint64_t context, const char *name,
+			   uint32_t bytes, bool same)
+{
+	struct object *o = above(t, context, name, bytes, same);
+
+	return o && o->context == context ? o : NULL;
+}
+
+struct object *object_behind(const struct object_table *t, uint64_t context, const char *name,
+			     uint32_t bytes)
+{
+	return above(t, context, name, bytes, false);
 }
 
 /* Cut a tree into those below o's name and those above it; none has it. */

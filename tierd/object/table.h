@@ -33,6 +33,7 @@ struct object_account {
 	uint64_t used[OBJECT_TIERS], quota[OBJECT_TIERS];
 	uint64_t held; /* of used[OBJECT_CXL]: of versions that no name has any more */
 	uint64_t objects;
+	uint64_t epoch; /* the latest that was asked with: versions of another are void */
 };
 
 /* One version. */
@@ -82,6 +83,10 @@ struct object *object_find(const struct object_table *t, uint64_t context, const
 /* The first name at or (same = false) behind this one in the order of bytes; NULL: none. */
 struct object *object_next(const struct object_table *t, uint64_t context, const char *name,
 			   uint32_t bytes, bool same);
+
+/* The same of all contexts, in the order of their numbers. */
+struct object *object_behind(const struct object_table *t, uint64_t context, const char *name,
+			     uint32_t bytes);
 
 /*
  * Give a version its name and charge NVMe. What had the name before is returned, without a name and

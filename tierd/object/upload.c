@@ -103,8 +103,7 @@ void upload_create(struct objects *o, struct task *t, const struct wire_object *
 	struct upload *u = NULL;
 	int fd = -ENOMEM;
 
-	if (m->flags & WIRE_OBJ_EXCLUSIVE &&
-	    object_find(&o->table, t->context, t->name, t->name_bytes)) {
+	if (m->flags & WIRE_OBJ_EXCLUSIVE && seen(o, t, t->name, t->name_bytes)) {
 		task_fail(o, t, -EEXIST, "it exists already");
 		return;
 	}
