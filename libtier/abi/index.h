@@ -5,6 +5,7 @@
  *   offset            what
  *   0                 struct abi_index_header (one page of 4096 bytes)
  *   4096              struct abi_geometry
+ *   event_offset      events, 128 bytes each, ABI_EVENTS of them, a ring
  *   bucket_offset     bucket lines, 64 bytes each, buckets_max of them (sparse)
  *   overflow_offset   overflow lines, the same struct
  *   block_offset      block lines, 64 bytes each, one a slot
@@ -37,6 +38,15 @@
  *       as a move to another place does: no two lives of a page in a tier show the same word. A
  *       word whose version is ABI_VERSION_MAX is never made READY again.
  *   X5  bucket_count only grows; with count n, the lines [0, n) are valid.
+ *
+ * Events: what became of blocks, for who follows a context without asking (routers). The daemon
+ * writes each into the next place of the ring and waits for nobody.
+ *   E1  Event n, counted from 1, lies in place n % ABI_EVENTS. Its seq is n; 0 while it is written.
+ *   E2  A reader looks at seq, copies, and looks again: any other number than the one it wants says
+ *       that it was overtaken, and has lost what lies between.
+ *   E3  A block's state changes before its event is written: who notes event_seq and reads all of
+ *       the table then knows every block but for what later events say.
+ *   E4  Which block comes and goes is told in the order in which it did.
  */
 #ifndef TIER_ABI_INDEX_H
 #define TIER_ABI_INDEX_H
@@ -65,13 +75,32 @@ struct abi_index_header {
 	uint64_t total_bytes;
 	uint64_t mem_bytes[ABI_MEM_TIERS]; /* size of the context's memfd in each memory tier */
 	uint8_t fingerprint[32];
-	uint8_t reserved0[4096 - 144 - 64];
+	uint64_t event_offset; /* 0: a daemon that writes no events */
+	uint8_t reserved0[4096 - 152 - 64];
 	/* Written while clients read; a line of its own. */
 	uint64_t bucket_count;
 	uint64_t epoch;
 	uint64_t closed; /* 1: the context was removed; every look-up is a miss */
-	uint64_t reserved1[5];
+	uint64_t event_seq; /* the newest event; 0 = none yet */
+	uint64_t reserved1[4];
 }; /* 4096 bytes */
+
+#define ABI_EVENTS 1024u
+#define ABI_EVENT_STORED 1u  /* a block is committed */
+#define ABI_EVENT_MOVED 2u   /* its tier is another one */
+#define ABI_EVENT_REMOVED 3u /* it was evicted or deleted */
+#define ABI_EVENT_CLEARED 4u /* epoch raised, or context removed: no block of before is a hit */
+struct abi_event {
+	uint64_t seq;   /* E1 */
+	uint32_t kind;
+	uint32_t tier;  /* as abi_block.tier */
+	uint32_t depth; /* as abi_block.depth */
+	uint32_t reserved0;
+	uint64_t epoch;
+	uint8_t key[ABI_KEY_BYTES];
+	uint8_t parent[ABI_KEY_BYTES]; /* key of the block before it; zero: none, or not known */
+	uint64_t reserved1[4];
+}; /* 128 bytes */
 
 struct abi_bucket {
 	uint32_t seq;      /* odd while the writer is inside; only the head line's counts (X1) */

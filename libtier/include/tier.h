@@ -23,7 +23,6 @@
  */
 #ifndef TIER_H
 #define TIER_H
-
 #include <stddef.h>
 #include <stdint.h>
 
@@ -792,6 +791,7 @@ int tier_counters(tier *t, struct tier_counters *out);
  * only, -ENOENT no such verb or object, -EINVAL. Blocks. Any thread.
  */
 int tier_admin(tier *t, const char *verb, const char *args, char **reply);
+#include <tier_events.h> /* what became of blocks */
 #include <tier_object.h> /* objects */
 #ifdef __cplusplus
 }

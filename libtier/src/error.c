@@ -73,6 +73,7 @@ const char *tier_strerror(int error)
 		{ ENOMEM, "out of memory" },
 		{ ENOSPC, "no space left in the tier or quota" },
 		{ ENOSYS, "not implemented in this version" },
+		{ EOVERFLOW, "events were lost; take a snapshot" },
 		{ ENOTCONN, "the daemon is away" },
 		{ ENOTSUP, "not supported (a durable put: by a context without NVMe)" },
 		{ EOWNERDEAD, "the handle belongs to the parent process" },

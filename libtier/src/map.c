@@ -96,6 +96,9 @@ static int check_header(const struct abi_index_header *h, const struct map_sourc
 	if (h->blocks_max == 0 || h->blocks_max >= ABI_SLOT_NONE || h->pages_per_block == 0 ||
 	    h->pages_per_block > ABI_PAGES_PER_BLOCK_MAX)
 		return broken("the number of blocks");
+	if (h->event_offset &&
+	    !inside(h->event_offset, ABI_EVENTS, sizeof(struct abi_event), bytes))
+		return broken("the events");
 	if (h->total_bytes > bytes || h->buckets_max == 0 ||
 	    !inside(h->bucket_offset, h->buckets_max, sizeof(struct abi_bucket), bytes) ||
 	    !inside(h->overflow_offset, h->overflow_max, sizeof(struct abi_bucket), bytes) ||
@@ -150,6 +153,7 @@ static void take_header(struct map *m, const struct abi_index_header *h)
 	const uint8_t *base = m->index_base;
 
 	m->header = m->index_base;
+	m->event = h->event_offset ? (const void *)(base + h->event_offset) : NULL;
 	m->bucket = (const void *)(base + h->bucket_offset);
 	m->overflow = (const void *)(base + h->overflow_offset);
 	m->block = (const void *)(base + h->block_offset);

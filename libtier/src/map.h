@@ -31,6 +31,7 @@ struct map_part {
 struct map {
 	uint64_t number; /* of the attachment it belongs to */
 	const struct abi_index_header *header;
+	const struct abi_event *event; /* NULL: a daemon that writes none */
 	const struct abi_block *block;
 	const struct abi_page *page;
 	const uint8_t *mem[ABI_MEM_TIERS];

@@ -92,6 +92,7 @@ object get
 object put
 object remove
 hosts forget
+events
 hosts
 quota show
 quota set

@@ -422,6 +422,7 @@ int core_context_remove(struct core *c, uint32_t id, uint64_t token, uint64_t go
 	x->gone_token = gone;
 	x->sweep_slot = 0;
 	atomic_store_release_u64(&x->ix.header->closed, 1);
+	index_event(&x->ix, ABI_EVENT_CLEARED, ABI_SLOT_NONE);
 	meter_begin(&c->meter);
 	plan_context_gone(c, x);
 	leave_context(c, x);

@@ -50,7 +50,7 @@ _tierctl() {
 	if [ -z "$list" ]; then
 		case "${words[*]}" in
 		'') list='status stat top context block object pin quota evict drain check doctor
-			requests clients hosts
+			events requests clients hosts
 			--socket --json --help --version' ;;
 		context) list='list show create remove epoch share unshare' ;;
 		hosts) list=forget ;;
@@ -61,6 +61,7 @@ _tierctl() {
 		'quota set '*) list="--client --salt --soft --hard --pins hbm cxl nvme
 			$(_tierctl_contexts)" ;;
 		top) list='--interval --count' ;;
+		events) list="--follow $(_tierctl_contexts)" ;;
 		evict\ *\ *) ;;
 		evict\ *) list='hbm cxl' ;;
 		check) list='--repair --data --remove' ;;

@@ -62,6 +62,8 @@ static const struct ctl_verb verbs[] = {
 	{ "hosts", "forget", 1, 1, "NAME", "end a host that was replaced", ctl_hosts_forget, NULL },
 	{ NULL, "hosts", 0, 0, "", "other hosts: state, bytes, who is on probation and why",
 	  ctl_hosts, NULL },
+	{ NULL, "events", 1, CTL_OPTIONS, "[--follow] CONTEXT",
+	  "the blocks that are there, and what becomes of them", ctl_events, NULL },
 	{ NULL, "requests", 0, 0, "", "requests and streams under way, and their age", ctl_requests,
 	  NULL },
 	{ NULL, "clients", 0, 0, "", "sessions: whose they are and what they hold", ctl_clients,

@@ -111,7 +111,11 @@ void block_tier_hint(struct context *x, uint32_t slot)
 		tier = ABI_TIER_HBM;
 	else if (m->there[ABI_TIER_CXL].pages == pages)
 		tier = ABI_TIER_CXL;
+	if (index_block(&x->ix, slot)->tier == tier)
+		return;
 	index_block(&x->ix, slot)->tier = tier;
+	if (index_block(&x->ix, slot)->state == ABI_BLOCK_COMMITTED)
+		index_event(&x->ix, ABI_EVENT_MOVED, slot);
 }
 
 void block_commit(struct core *c, struct context *x, uint32_t slot)
@@ -129,6 +133,7 @@ void block_commit(struct core *c, struct context *x, uint32_t slot)
 	c->metrics.blocks_committed++;
 	block_tier_hint(x, slot);
 	index_block_state(&x->ix, slot, ABI_BLOCK_COMMITTED);
+	index_event(&x->ix, ABI_EVENT_STORED, slot);
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
 		if (m->there[tier].pages)
 			block_enter_policy(c, x, slot, tier);

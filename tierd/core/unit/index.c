@@ -76,7 +76,8 @@ void index_plan(struct abi_index_header *header, const struct abi_geometry *geom
 	header->blocks_max = blocks_max;
 	header->buckets_max = round_up(blocks_max / LOAD + 1, page / line);
 	header->overflow_max = round_up(blocks_max / ABI_BUCKET_SLOTS + 1, page / line);
-	header->bucket_offset = at;
+	header->event_offset = at;
+	header->bucket_offset = at += round_up(ABI_EVENTS * sizeof(struct abi_event), page);
 	header->overflow_offset = at += header->buckets_max * line;
 	header->block_offset = at += header->overflow_max * line;
 	header->desc_offset = at += round_up(blocks_max * sizeof(struct abi_block), page);
@@ -125,6 +126,7 @@ void index_format(struct index *ix, void *memory, const struct abi_index_header 
 	memcpy(base + GEOMETRY_OFFSET, geometry, sizeof(*geometry));
 	*ix = (struct index){
 		.header = (struct abi_index_header *)memory,
+		.event = (struct abi_event *)(base + header->event_offset),
 		.bucket = (struct abi_bucket *)(base + header->bucket_offset),
 		.overflow = (struct abi_bucket *)(base + header->overflow_offset),
 		.block = (struct abi_block *)(base + header->block_offset),
@@ -191,6 +193,7 @@ void index_epoch(struct index *ix, uint64_t epoch)
 {
 	assert(epoch >= ix->header->epoch);
 	atomic_store_release_u64(&ix->header->epoch, epoch);
+	index_event(ix, ABI_EVENT_CLEARED, ABI_SLOT_NONE);
 }
 
 /* ---- chains ------------------------------------------------------------------------------- */
@@ -459,6 +462,7 @@ void index_remove(struct index *ix, uint32_t slot)
 	struct abi_bucket *line;
 	struct chain chain;
 	uint32_t i = 0, last;
+	bool known = block->state == ABI_BLOCK_COMMITTED;
 
 	assert(slot < ix->slots_used && ix->entries > 0);
 	assert(block->state != ABI_BLOCK_FREE);
@@ -479,6 +483,8 @@ void index_remove(struct index *ix, uint32_t slot)
 	generation_raise(block);
 	chain_close(chain.head);
 	ix->entries--;
+	if (known)
+		index_event(ix, ABI_EVENT_REMOVED, slot);
 }
 
 /* ---- what is used of it -------------------------------------------------------------------- */

@@ -16,6 +16,7 @@
 
 struct index {
 	struct abi_index_header *header;
+	struct abi_event *event;
 	struct abi_bucket *bucket;
 	struct abi_bucket *overflow;
 	struct abi_block *block;
@@ -58,6 +59,12 @@ void index_remove(struct index *ix, uint32_t slot);
 
 /* Publish a state of the block line (release). */
 void index_block_state(struct index *ix, uint32_t slot, uint32_t state);
+
+/*
+ * Tell who follows the context what became of a block (events.c); slot ABI_SLOT_NONE with CLEARED.
+ * The change has been made.
+ */
+void index_event(struct index *ix, uint32_t kind, uint32_t slot);
 
 /* New epoch for readers (release). */
 void index_epoch(struct index *ix, uint64_t epoch);
