@@ -54,6 +54,10 @@ grep -q 'a prefix of 2 blocks' "$dir/out"
 not "$BUILD/tierbench" replay --trace "$dir/none" >"$dir/out" 2>&1
 grep -q 'nothing to replay' "$dir/out"
 
+# What the core alone makes of a trace is the same in every build: the fastest, if it is there.
+bench=$(dirname "$BUILD")/plain/tierbench
+[ -x "$bench" ] || bench=$BUILD/tierbench
+
 # More requests at once than an engine runs, dates for arrivals, the last first; an endless answer.
 seq 600 -1 1 | while read -r i; do
 	printf '{"timestamp": 17323000%05d, "input_length": 600, ' $((i / 4))
@@ -69,10 +73,7 @@ printf '{"timestamp": 1, "input_length": 9, "output_length": 4000000000, "hash_i
 not "$BUILD/tierbench" reserve --quick --trace "$dir/endless" >"$dir/out" 2>&1
 grep -q 'an answer of 4000000000 tokens' "$dir/out"
 
-# A trace that is wrong is not passed over; one of few blocks makes no tenant, but a day. By the
-# core alone, which is the same in every build: the fastest, if it is there.
-bench=$(dirname "$BUILD")/plain/tierbench
-[ -x "$bench" ] || bench=$BUILD/tierbench
+# A trace that is wrong is not passed over; one of few blocks makes no tenant, but a day.
 for workload in quota churn; do
 	not "$BUILD/tierbench" "$workload" --quick --trace /nonexistent >"$dir/out" 2>&1
 	grep -q '/nonexistent: No such file' "$dir/out"
