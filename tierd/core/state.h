@@ -363,6 +363,24 @@ struct mover {
 	uint32_t blocked_slot; /* its account is full; ABI_SLOT_NONE = the tier is */
 };
 
+/* ---- scans -------------------------------------------------------------------------------- */
+
+/*
+ * A pass looks at every reader's slots once, a share in each turn, for all places that were fenced
+ * before it began; the others wait for the next one.
+ */
+struct scan {
+	uint32_t *table;   /* by hash of a place: 1 + entry (batch, index in it); 0 = none */
+	uint32_t pass;     /* counts them */
+	bool running;      /* slots are looked at, or what they showed is gone through */
+	bool begun, over;  /* ... the first was, all were */
+	bool asked;        /* an AC_SCAN is with the shell */
+	uint32_t slots;    /* looked at in this turn */
+	uint32_t client, reader, slot; /* where it goes on */
+	struct core_batch *fresh_head, *fresh_tail; /* fenced, and in no pass so far */
+	struct core_batch *set; /* of the pass */
+};
+
 /* ---- the core ----------------------------------------------------------------------------- */
 
 struct token {
@@ -418,7 +436,7 @@ struct core {
 	struct core_batch *batch_open;                         /* collects */
 	struct core_batch *quarantine_head, *quarantine_tail;  /* wait for another scan */
 	uint64_t quarantine_next_ns;
-	bool quarantine_seen; /* at the last look: one more is due, to count that it is over */
+	struct scan scan;
 	uint64_t quarantined[ABI_MEM_TIERS]; /* bytes */
 	uint32_t punching[ABI_MEM_TIERS];    /* segments */
 	struct evacuation evacuation;
