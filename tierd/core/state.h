@@ -422,6 +422,7 @@ struct core {
 	struct put *put, *put_free, *put_orphans; /* orphans: committing, their client has gone */
 	struct put *put_freeing; /* let go by nobody's step: put_work */
 	uint64_t put_seq;
+	uint32_t expire_context; /* whose incomplete blocks are looked at next */
 
 	struct sched *sched;
 	struct core_io *io, *io_free;
