@@ -247,6 +247,36 @@ static void test_an_incomplete_block_goes_when_its_time_is_over(void **state)
 	host_audit(&host);
 }
 
+/* ---- control ------------------------------------------------------------------------------ */
+
+#define TOKEN (1ull << 32)
+static uint32_t replies, refused;
+
+static void replied(void *arg, uint64_t token, int32_t res, uint64_t value)
+{
+	(void)arg;
+	(void)value;
+	replies += token >= TOKEN;
+	refused += token >= TOKEN && res != 0;
+}
+
+/* As many as there can be sessions: each is answered, by one write of the catalog or two. */
+static void test_all_ask_for_epochs_at_once(void **state)
+{
+	(void)state;
+	replies = refused = 0;
+	host.ears.reply = replied;
+	host.held = true;
+	for (uint32_t i = 0; i < CORE_CLIENTS_MAX; i++)
+		assert_int_equal(core_context_epoch(host.core, host.context[0].id, 0, TOKEN + i),
+				 0);
+	host.held = false;
+	assert_true(host_settle(&host, 100));
+	assert_int_equal(replies, CORE_CLIENTS_MAX);
+	assert_int_equal(refused, 0);
+	host.ears.reply = NULL;
+}
+
 /* ---- sessions ----------------------------------------------------------------------------- */
 
 static void test_a_turn_ends_and_another_begins(void **state)
@@ -321,6 +351,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			test_an_incomplete_block_goes_when_its_time_is_over, setup_many,
 			one_host_off),
+		cmocka_unit_test_setup_teardown(test_all_ask_for_epochs_at_once, setup_many,
+						one_host_off),
 		T(test_a_turn_ends_and_another_begins),
 		T(test_sessions_end_with_their_client),
 		T(test_a_long_pin),

@@ -44,6 +44,7 @@ struct core;
 #define CORE_BATCHES_MAX 1024u
 #define CORE_FAILURES_MAX 3u      /* writes or flushes in a row that fail: the store is failing */
 
+#define CORE_TOKENS_MAX 2048u     /* control calls waiting for the catalog, or for a drain */
 #define CORE_ITEMS_MAX 4096u      /* looked at in one event, whatever clients do: unit/meter.h */
 
 /* Bytes; 0 = none. Over `soft`: gives first when room is short. `hard` is never exceeded. */

@@ -31,7 +31,6 @@
 #define CORE_ACTIONS_MAX 8192u /* queued for the shell; every producer is bounded below this */
 #define CORE_RUN_IOS 8u        /* writes of one run under way */
 #define CORE_IO_BYTES_MAX (1u << 20)
-#define CORE_TOKENS_MAX 256u   /* control calls waiting for the catalog or a drain */
 #define CORE_PIN_CHUNKS 65536u
 #define CORE_PIN_CHUNK_REFS 62u
 
