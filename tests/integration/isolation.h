@@ -205,12 +205,12 @@ HELPER void __attribute__((noreturn)) victim_run(struct isolation *w)
 
 /* ---- the world ------------------------------------------------------------------------------- */
 
-HELPER int isolation_setup(void **state)
+/* more: one setting beside the usual ones, or NULL. */
+HELPER int isolation_begin(void **state, const char *more)
 {
-	static const char *const settings[] = { "clients.max=64", "hbm.size=8MiB",
-						"user.contexts=6", "cxl.size=48MiB",
-						"put.deadline=600s", "client.pins=64",
-						"client.puts=16", NULL };
+	const char *const settings[] = { "clients.max=64", "hbm.size=8MiB", "user.contexts=6",
+					 "cxl.size=48MiB", "put.deadline=600s", "client.pins=64",
+					 "client.puts=16", more, NULL };
 	struct isolation *w;
 
 	*state = NULL;
@@ -232,6 +232,11 @@ HELPER int isolation_setup(void **state)
 	assert_int_equal(atomic_load_acquire_u64(&w->board->ready), 1);
 	*state = w;
 	return 0;
+}
+
+HELPER int isolation_setup(void **state)
+{
+	return isolation_begin(state, NULL);
 }
 
 HELPER int isolation_teardown(void **state)
