@@ -282,6 +282,10 @@ struct stream {
 	bool used;
 	bool ended; /* answered: nothing more is begun */
 	bool over;  /* all claims go, then the stream */
+	bool taking;    /* not all of its blocks are held yet */
+	bool finishing; /* it is counted what came: */
+	uint32_t finish_status, marked, counted, there; /* ... its answer; how far that is */
+	int32_t finish_error;
 	uint32_t number;
 	uint32_t client, session;
 	uint32_t account; /* of its user, also when its session has ended */
@@ -451,6 +455,7 @@ struct core {
 	struct stream *stream;
 	uint32_t streams, streams_high;       /* streams [0, high) may be in use */
 	bool streams_busy;                    /* claims are being dropped */
+	uint32_t stream_next;                 /* ... first by this one */
 	uint64_t streamed[ABI_MEM_TIERS];     /* bytes of places that are the pool's */
 	uint64_t stream_grants[ABI_MEM_TIERS];
 	uint64_t stream_aside[ABI_MEM_TIERS]; /* bytes that others may not have */
