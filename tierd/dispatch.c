@@ -396,9 +396,10 @@ static void do_fence(struct shell *s, const struct core_action *a)
 
 static void do_scan(struct shell *s, const struct core_action *a)
 {
-	struct core_event event = { .kind = CORE_EV_SCAN_DONE, .batch = a->batch };
+	struct core_event event = { .kind = CORE_EV_SCAN_DONE };
 
-	core_scan(s->core, a->batch);
+	(void)a;
+	core_scan(s->core);
 	turn_feed(&s->loop.turn, &event);
 }
 

@@ -176,9 +176,8 @@ static void act(struct model *m, struct core_action *a)
 		e.batch = a->batch;
 		break;
 	case CORE_AC_SCAN:
-		core_scan(m->core, a->batch);
+		core_scan(m->core);
 		e.kind = CORE_EV_SCAN_DONE;
-		e.batch = a->batch;
 		break;
 	case CORE_AC_PUNCH:
 		e.kind = CORE_EV_PUNCH_DONE;

@@ -70,9 +70,8 @@ static bool done_at_once(struct shell *s, const struct core_action *a, struct co
 		e->batch = a->batch;
 		return true;
 	case CORE_AC_SCAN:
-		core_scan(s->core, a->batch);
+		core_scan(s->core);
 		e->kind = CORE_EV_SCAN_DONE;
-		e->batch = a->batch;
 		return true;
 	case CORE_AC_PUNCH:
 		e->kind = CORE_EV_PUNCH_DONE;

@@ -55,9 +55,10 @@ static void carry(struct corehost *h, const struct core_action *a)
 
 	if (a->kind == CORE_AC_FENCE || a->kind == CORE_AC_SCAN) {
 		if (a->kind == CORE_AC_SCAN)
-			core_scan(h->core, a->batch);
+			core_scan(h->core);
 		e.kind = a->kind == CORE_AC_SCAN ? CORE_EV_SCAN_DONE : CORE_EV_FENCE_DONE;
-		e.batch = a->batch;
+		if (a->kind == CORE_AC_FENCE)
+			e.batch = a->batch;
 	} else if (a->kind == CORE_AC_PUNCH) {
 		h->punched += a->range.bytes;
 		e.kind = CORE_EV_PUNCH_DONE;

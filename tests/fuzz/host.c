@@ -193,15 +193,20 @@ static int is_named(const struct host *h, uint64_t place)
 	return 0;
 }
 
-static void do_scan(struct host *h, struct core_batch *batch)
+static void do_scan(struct host *h)
 {
-	FUZZ_CHECK(batch->count <= CORE_RETIRE_BATCH);
-	core_scan(h->core, batch);
-	for (uint32_t i = 0; !h->blind && i < batch->count; i++) {
-		int named = is_named(h, batch->place[i]);
+	const struct scan *s = &h->core->scan;
+	bool whole = !s->begun; /* nothing has changed since its first slot */
 
-		FUZZ_CHECK(named < 0 || named == (batch->held[i] != 0));
-	}
+	core_scan(h->core);
+	FUZZ_CHECK(s->begun);
+	for (const struct core_batch *b = s->set; whole && s->over && !h->blind && b; b = b->next)
+		for (uint32_t i = 0; i < b->count; i++) {
+			int named = is_named(h, b->place[i]);
+
+			FUZZ_CHECK(b->count <= CORE_RETIRE_BATCH);
+			FUZZ_CHECK(named < 0 || named == (b->held[i] == s->pass));
+		}
 }
 
 static void do_punch(struct host *h, const struct core_range *range)
@@ -259,9 +264,8 @@ static void carry(struct host *h, const struct core_action *a)
 		e.batch = a->batch;
 		break;
 	case CORE_AC_SCAN:
-		do_scan(h, a->batch);
+		do_scan(h);
 		e.kind = CORE_EV_SCAN_DONE;
-		e.batch = a->batch;
 		break;
 	default:
 		FUZZ_CHECK(a->kind == CORE_AC_PUNCH);

@@ -171,6 +171,52 @@ static void by_pins(struct isolation *w)
 	usleep(300000);
 }
 
+/* ---- leases ---------------------------------------------------------------------------------- */
+
+#define READERS 20u
+#define SLOTS 1024u /* leases of a reader */
+
+/* A block of SLOTS pages for each reader, all leased, and then deleted: a fifth of the tier. */
+static void by_leases(struct isolation *w)
+{
+	const struct tier_part part = { .name = "small", .kind = TIER_KIND_INDEX, .layers = 1,
+					.groups = SLOTS, .page_bytes = 512 };
+	const struct tier_geometry_options g = { .size = sizeof(g), .page_align = 512,
+						 .part_count = 1, .part = &part };
+	const struct tier_context_options o = {
+		.size = sizeof(o), .blocks_max = 1000,
+		.quota = { TIER_QUOTA_NONE, 0, TIER_QUOTA_NONE },
+	};
+	const struct tier_connect_options connect = { .size = sizeof(connect),
+						      .socket = w->d.socket,
+						      .staging_bytes = 4u << 20,
+						      .readers = READERS };
+	static uint8_t data[SLOTS * 512];
+	static struct tier_lease lease;
+	tier_geometry *geometry;
+	tier_context *c;
+	tier_reader *r;
+	tier *t;
+
+	CHECK(tier_connect(&t, &connect) == 0);
+	CHECK(tier_geometry_new(&geometry, &g) == 0);
+	CHECK(tier_context_create(t, "small", geometry, &o, &c) == 0);
+	for (uint32_t n = 0; n < READERS; n++) {
+		tier_key key = secret_key(70000 + n);
+
+		CHECK(tier_put_copy(c, &key, 1, data, NULL) == 1);
+		CHECK(tier_reader_open(t, &r) == 0);
+		for (uint32_t i = 0; i < SLOTS; i++)
+			CHECK(tier_lease_key(r, c, &key, i, 0, &lease) == 0);
+	}
+	for (uint32_t n = 0; n < READERS; n++) {
+		tier_key key = secret_key(70000 + n);
+
+		CHECK(tier_delete(c, &key, 1) == 1);
+	}
+	sleep(2); /* and all of it is held */
+}
+
 /* ---- what the daemon says of it -------------------------------------------------------------- */
 
 static uint64_t metric_of(const struct daemon *d, const char *name)
@@ -229,6 +275,22 @@ static void test_pins(void **state)
 	attacked(state, "a block pinned 256,000 times", by_pins);
 }
 
+static void test_leases(void **state)
+{
+	attacked(state, "20,480 leases of pages that were deleted", by_leases);
+}
+
+static int setup(void **state)
+{
+	/* Bytes are not the limit of leases. */
+	static const char *const settings[] = { "clients.max=64", "hbm.size=8MiB",
+						"user.contexts=6", "cxl.size=48MiB",
+						"put.deadline=600s", "client.pins=64",
+						"client.puts=16", "quarantine.percent=50", NULL };
+
+	return isolation_begin(state, settings);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -236,9 +298,9 @@ int main(void)
 		cmocka_unit_test(test_conversations),
 		cmocka_unit_test(test_puts),
 		cmocka_unit_test(test_pins),
+		cmocka_unit_test(test_leases),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("isolation, bounds", tests, isolation_setup,
-					   isolation_teardown);
+	return cmocka_run_group_tests_name("isolation, bounds", tests, setup, isolation_teardown);
 }

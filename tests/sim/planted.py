@@ -13,8 +13,8 @@ PLANTS = {
         "memset(b->held, 0, b->count);\n\tcore_push(c, CORE_AC_SCAN)->batch = b;"),
     "scan-sees-one-thread": (
         "place/reclaim.c",
-        "reads && r < k->open.readers_max; r++)",
-        "reads && r < 1; r++)"),
+        "if (reads && s->reader < k->open.readers_max) {",
+        "if (reads && s->reader < 1) {"),
     "quarantined-bytes-kept": (
         "place/reclaim.c",
         "\t\tc->quarantined[tier] -= bytes;\n",

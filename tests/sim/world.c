@@ -298,9 +298,8 @@ static void do_action(struct world *w, const struct core_action *a)
 		e.batch = a->batch;
 		break;
 	case CORE_AC_SCAN:
-		core_scan(w->core, a->batch);
+		core_scan(w->core);
 		e.kind = CORE_EV_SCAN_DONE;
-		e.batch = a->batch;
 		break;
 	case CORE_AC_PUNCH:
 		do_punch(w, &a->range);

@@ -205,6 +205,78 @@ static void test_a_put_is_aborted(void **state)
 	assert_int_equal(context()->blocks_pending, 0);
 }
 
+/* Half of a sharded put of so many blocks, whose client goes no further with it. */
+static void begin_half(uint32_t first, uint32_t count, uint64_t deadline_ns)
+{
+	const struct abi_put_args args = { .count = count, .shards = 2 };
+	uint8_t *at = host.client[0].staging;
+	struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE, .count = count,
+			       .context_id = host.context[0].id, .deadline_ns = deadline_ns,
+			       .arg_bytes = (uint32_t)(sizeof(args) + count * ABI_KEY_BYTES) };
+
+	memcpy(at, &args, sizeof(args));
+	for (uint32_t i = 0; i < count; i++)
+		host_key(first + i, at + sizeof(args) + (size_t)i * ABI_KEY_BYTES);
+	assert_true(host_request(&host, 0, &sqe));
+	assert_int_equal(host.answer.res, 0);
+	sqe = (struct abi_sqe){ .op = ABI_OP_PUT_ABORT, .handle = host.answer.value };
+	assert_true(host_request(&host, 0, &sqe));
+}
+
+static int setup_many(void **state)
+{
+	struct disk_context spec;
+
+	(void)state;
+	host_spec(&spec, HOST_KIND_STORE, 0);
+	spec.blocks_max = 700;
+	host.cxl_bytes = 0;
+	one_host_boot(&spec, 1);
+	return 0;
+}
+
+/* However many wait longer before it. */
+static void test_an_incomplete_block_goes_when_its_time_is_over(void **state)
+{
+	(void)state;
+	begin_half(0, 600, host.now_ns + 60000 * MS);
+	begin_half(1000, 10, host.now_ns + 20 * MS);
+	assert_int_equal(context()->blocks_pending, 610);
+	one_host_pause(60);
+	assert_int_equal(context()->blocks_pending, 600);
+	host_audit(&host);
+}
+
+/* ---- control ------------------------------------------------------------------------------ */
+
+#define TOKEN (1ull << 32)
+static uint32_t replies, refused;
+
+static void replied(void *arg, uint64_t token, int32_t res, uint64_t value)
+{
+	(void)arg;
+	(void)value;
+	replies += token >= TOKEN;
+	refused += token >= TOKEN && res != 0;
+}
+
+/* As many as there can be sessions: each is answered, by one write of the catalog or two. */
+static void test_all_ask_for_epochs_at_once(void **state)
+{
+	(void)state;
+	replies = refused = 0;
+	host.ears.reply = replied;
+	host.held = true;
+	for (uint32_t i = 0; i < CORE_CLIENTS_MAX; i++)
+		assert_int_equal(core_context_epoch(host.core, host.context[0].id, 0, TOKEN + i),
+				 0);
+	host.held = false;
+	assert_true(host_settle(&host, 100));
+	assert_int_equal(replies, CORE_CLIENTS_MAX);
+	assert_int_equal(refused, 0);
+	host.ears.reply = NULL;
+}
+
 /* ---- sessions ----------------------------------------------------------------------------- */
 
 static void test_a_turn_ends_and_another_begins(void **state)
@@ -276,6 +348,11 @@ int main(void)
 		T(test_others_are_answered_at_once),
 		T(test_a_put_narrows_what_another_announced),
 		T(test_a_put_is_aborted),
+		cmocka_unit_test_setup_teardown(
+			test_an_incomplete_block_goes_when_its_time_is_over, setup_many,
+			one_host_off),
+		cmocka_unit_test_setup_teardown(test_all_ask_for_epochs_at_once, setup_many,
+						one_host_off),
 		T(test_a_turn_ends_and_another_begins),
 		T(test_sessions_end_with_their_client),
 		T(test_a_long_pin),

@@ -166,6 +166,8 @@ int core_open(struct core **out, const struct core_config *config)
 	}
 	err = pools_alloc(c);
 	if (!err)
+		err = reclaim_open(c);
+	if (!err)
 		err = sched_open(c);
 	if (!err)
 		err = quota_open(c);
@@ -264,6 +266,7 @@ void core_close(struct core *c)
 	free(c->pin);
 	free(c->stream);
 	free(c->batch);
+	reclaim_close(c);
 	sched_close(c);
 	free(c->copy);
 	free(c->io);
@@ -438,7 +441,7 @@ static void dispatch(struct core *c, const struct core_event *e)
 		reclaim_fenced(c, e->batch);
 		break;
 	case CORE_EV_SCAN_DONE:
-		reclaim_scanned(c, e->batch);
+		reclaim_scanned(c);
 		break;
 	case CORE_EV_PUNCH_DONE:
 		evacuate_punched(c, &e->range);
@@ -471,7 +474,7 @@ static void walk_on(struct core *c)
 bool core_goes_on(const struct core *c)
 {
 	return c->run_head || c->walk_head || c->put_freeing || c->pins_ending ||
-	       c->sessions.unsettled || c->leaving;
+	       c->sessions.unsettled || c->leaving || reclaim_next(c) <= c->now_ns;
 }
 
 void core_event(struct core *c, const struct core_event *e)
@@ -534,8 +537,7 @@ uint64_t core_next_tick(const struct core *c)
 		next = min_u64(next, c->batch_open->since_ns + MS);
 	if (c->evacuation.ctx || c->zombies.count)
 		next = min_u64(next, c->now_ns + MS);
-	if (c->quarantine_head || c->quarantine_seen)
-		next = min_u64(next, c->quarantine_next_ns);
+	next = min_u64(next, reclaim_next(c));
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		const struct context *x = c->context[i];
 

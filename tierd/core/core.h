@@ -45,6 +45,7 @@ struct core;
 #define CORE_ADDRESSES_MAX (64ull << 40) /* bytes that all contexts' mappings may span */
 #define CORE_FAILURES_MAX 3u      /* writes or flushes in a row that fail: the store is failing */
 
+#define CORE_TOKENS_MAX 2048u     /* control calls waiting for the catalog, or for a drain */
 #define CORE_ITEMS_MAX 4096u      /* looked at in one event, whatever clients do: unit/meter.h */
 
 /* Bytes; 0 = none. Over `soft`: gives first when room is short. `hard` is never exceeded. */
@@ -186,9 +187,12 @@ struct core_batch {
 	uint64_t place[CORE_RETIRE_BATCH]; /* abi_place() words */
 	uint32_t slot[CORE_RETIRE_BATCH];
 	uint32_t page[CORE_RETIRE_BATCH];
-	uint8_t held[CORE_RETIRE_BATCH]; /* set by core_scan: a reader is there */
+	uint32_t held[CORE_RETIRE_BATCH]; /* in which pass of scans a reader was seen there last, */
+	uint16_t seen_by[CORE_RETIRE_BATCH]; /* ... 1 + that client */
+	uint32_t chain[CORE_RETIRE_BATCH]; /* of the scan's table: 1 + the next entry there */
 	uint8_t stray[CORE_RETIRE_BATCH]; /* 0: its page still names it */
-	uint32_t count;
+	uint32_t count, marked; /* of these, seen in this pass */
+	bool kept; /* all of them were found leased before */
 	uint64_t since_ns;
 	struct core_batch *next;
 };
@@ -240,7 +244,7 @@ struct core_event {
 		} request;
 		struct core_io *io;
 		struct core_copy *copy;
-		struct core_batch *batch; /* FENCE_DONE, SCAN_DONE */
+		struct core_batch *batch; /* FENCE_DONE */
 		struct core_range range;  /* PUNCH_DONE, PREPARE_REFUSED */
 		struct {
 			uint64_t token;
@@ -322,8 +326,11 @@ uint64_t core_next_tick(const struct core *c);
 /* How long the device still has to do with what it was given, by what was measured. */
 uint64_t core_device_ns(const struct core *c);
 
-/* Read every client's hazard slots and mark what of the batch is held. Called for AC_SCAN. */
-void core_scan(struct core *c, struct core_batch *batch);
+/*
+ * Read some of the clients' hazard slots, from where the last call ended, and mark what is held of
+ * all places whose fence is over. Called for AC_SCAN.
+ */
+void core_scan(struct core *c);
 
 /* ---- contexts ----------------------------------------------------------------------------- */
 

@@ -32,7 +32,6 @@
 #define CORE_ACTIONS_MAX 8192u /* queued for the shell; every producer is bounded below this */
 #define CORE_RUN_IOS 8u        /* writes of one run under way */
 #define CORE_IO_BYTES_MAX (1u << 20)
-#define CORE_TOKENS_MAX 256u   /* control calls waiting for the catalog or a drain */
 #define CORE_PIN_CHUNKS 65536u
 #define CORE_PIN_CHUNK_REFS 62u
 
@@ -293,6 +292,10 @@ struct stream {
 	bool used;
 	bool ended; /* answered: nothing more is begun */
 	bool over;  /* all claims go, then the stream */
+	bool taking;    /* not all of its blocks are held yet */
+	bool finishing; /* it is counted what came: */
+	uint32_t finish_status, marked, counted, there; /* ... its answer; how far that is */
+	int32_t finish_error;
 	uint32_t number;
 	uint32_t client, session;
 	uint32_t account; /* of its user, also when its session has ended */
@@ -373,6 +376,24 @@ struct mover {
 	uint32_t blocked_slot; /* its account is full; ABI_SLOT_NONE = the tier is */
 };
 
+/* ---- scans -------------------------------------------------------------------------------- */
+
+/*
+ * A pass looks at every reader's slots once, a share in each turn, for all places that were fenced
+ * before it began; the others wait for the next one.
+ */
+struct scan {
+	uint32_t *table;   /* by hash of a place: 1 + entry (batch, index in it); 0 = none */
+	uint32_t pass;     /* counts them */
+	bool running;      /* slots are looked at, or what they showed is gone through */
+	bool begun, over;  /* ... the first was, all were */
+	bool asked;        /* an AC_SCAN is with the shell */
+	uint32_t slots;    /* looked at in this turn */
+	uint32_t client, reader, slot; /* where it goes on */
+	struct core_batch *fresh_head, *fresh_tail; /* fenced, and in no pass so far */
+	struct core_batch *set; /* of the pass */
+};
+
 /* ---- the core ----------------------------------------------------------------------------- */
 
 /* What the tables of contexts take (tables.c), by who owns the contexts. */
@@ -435,6 +456,7 @@ struct core {
 	struct put *put, *put_free, *put_orphans; /* orphans: committing, their client has gone */
 	struct put *put_freeing; /* let go by nobody's step: put_work */
 	uint64_t put_seq;
+	uint32_t expire_context; /* whose incomplete blocks are looked at next */
 
 	struct sched *sched;
 	struct core_io *io, *io_free;
@@ -449,7 +471,7 @@ struct core {
 	struct core_batch *batch_open;                         /* collects */
 	struct core_batch *quarantine_head, *quarantine_tail;  /* wait for another scan */
 	uint64_t quarantine_next_ns;
-	bool quarantine_seen; /* at the last look: one more is due, to count that it is over */
+	struct scan scan;
 	uint64_t quarantined[ABI_MEM_TIERS]; /* bytes */
 	uint32_t punching[ABI_MEM_TIERS];    /* segments */
 	struct evacuation evacuation;
@@ -464,6 +486,7 @@ struct core {
 	struct stream *stream;
 	uint32_t streams, streams_high;       /* streams [0, high) may be in use */
 	bool streams_busy;                    /* claims are being dropped */
+	uint32_t stream_next;                 /* ... first by this one */
 	uint64_t streamed[ABI_MEM_TIERS];     /* bytes of places that are the pool's */
 	uint64_t stream_grants[ABI_MEM_TIERS];
 	uint64_t stream_aside[ABI_MEM_TIERS]; /* bytes that others may not have */

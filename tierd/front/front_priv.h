@@ -24,6 +24,7 @@
 #define SESSION_TAKE_MAX 64u              /* entries of one client a turn */
 #define FRONT_FULL_NS 2000000ull /* how often a full completion ring is looked at again */
 #define FRONT_LOBBY 64u          /* connections without a HELLO yet */
+_Static_assert(CORE_CLIENTS_MAX + FRONT_LOBBY < CORE_TOKENS_MAX, "each asks one thing at a time");
 
 enum session_state {
 	SESSION_FREE = 0,

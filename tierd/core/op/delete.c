@@ -18,11 +18,12 @@ static bool delete_keys(struct core *c, struct request *r)
 	struct context *x = r->ctx;
 
 	assert(r->cursor <= r->sqe.count);
-	for (; r->cursor < r->sqe.count; r->cursor++) {
+	for (; r->cursor < r->sqe.count && !meter_spent(&c->meter); r->cursor++) {
 		size_t left = r->sqe.count - r->cursor;
 		const uint8_t *key = r->arg + (left - 1) * ABI_KEY_BYTES;
 		uint32_t slot = index_find(&x->ix, key);
 
+		meter_charge(&c->meter, 1);
 		if (!tombstone(c, x, key, c->store ? store_lsn(c->store) : 0))
 			return false;
 		if (slot == ABI_SLOT_NONE)
@@ -39,6 +40,10 @@ void delete_step(struct core *c, struct request *r)
 	if (!r->tomb_seq && !r->error && !r->late) {
 		if (!delete_keys(c, r)) {
 			request_wait_space(c, r);
+			return;
+		}
+		if (r->cursor < r->sqe.count) {
+			request_go_on(c, r);
 			return;
 		}
 		r->tomb_seq = c->tombs[TOMBS_NEW].queued + 1;

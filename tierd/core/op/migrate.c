@@ -78,10 +78,11 @@ static void demote_step(struct core *c, struct request *r)
 	for (uint32_t n = 0; !r->error && !r->late && r->cursor < r->sqe.count; n++) {
 		enum block_move move = BLOCK_STAYS;
 
-		if (n == BLOCKS_PER_STEP) {
-			request_wake(c, r);
+		if (n == BLOCKS_PER_STEP || meter_spent(&c->meter)) {
+			request_go_on(c, r);
 			return;
 		}
+		meter_charge(&c->meter, 1);
 		if (!fetch_block_there(r->ctx, ref[r->cursor]))
 			r->status = ABI_STATUS_MISS;
 		else

@@ -16,6 +16,8 @@
 
 #include "tierd/core/state.h"
 
+#define EXPIRE_BLOCKS 256u /* incomplete ones of a context looked at every 10 ms */
+
 /* ---- reserve ------------------------------------------------------------------------------ */
 
 static int args_check(const struct context *x, const struct abi_put_args *a, uint32_t count)
@@ -665,19 +667,35 @@ void put_abort_request(struct core *c, struct request *r)
 
 /* ---- time --------------------------------------------------------------------------------- */
 
+/* Incomplete blocks past their deadline, a few at a time: those that stay go to the list's end. */
 static void pending_expire(struct core *c, struct context *x)
 {
-	uint32_t now_ms = (uint32_t)(c->now_ns / MS), slot = x->pending.head;
+	uint32_t now_ms = (uint32_t)(c->now_ns / MS), n = x->pending.count;
 
-	for (uint32_t n = 0; n < 256 && slot != ABI_SLOT_NONE; n++) {
+	n = n < EXPIRE_BLOCKS ? n : EXPIRE_BLOCKS;
+	meter_charge(&c->meter, n);
+	for (; n; n--) {
+		uint32_t slot = x->pending.head;
 		const struct block_use *use = block_use(x, slot);
-		uint32_t next = x->meta[slot].next;
 
 		if (!use->writers && (int32_t)(now_ms - use->expires_ms) >= 0) {
 			c->metrics.puts_expired++;
 			block_drop(c, x, slot);
+			continue;
 		}
-		slot = next;
+		block_unlink(c, &x->pending, x, slot);
+		block_link(c, &x->pending, x, slot);
+	}
+}
+
+/* Contexts in turn, as far as one event goes. */
+static void pendings_expire(struct core *c)
+{
+	for (uint32_t n = 0; n < c->contexts_high && !meter_spent(&c->meter); n++) {
+		struct context *x = c->context[c->expire_context++ % c->contexts_high];
+
+		if (x && x->pending.count)
+			pending_expire(c, x);
 	}
 }
 
@@ -704,7 +722,5 @@ void put_tick(struct core *c)
 			put_let_free(c, p);
 		}
 	}
-	for (uint32_t i = 0; i < c->contexts_high; i++)
-		if (c->context[i] && c->context[i]->pending.count)
-			pending_expire(c, c->context[i]);
+	pendings_expire(c);
 }

@@ -23,7 +23,6 @@
 #include "libtier/base/atomic.h"
 #include "tierd/core/state.h"
 
-#define STEP_ITEMS 2048u   /* looked at by a cursor in one step */
 #define IOS_MAX 32u        /* device operations and copies of one stream under way */
 #define IOS_FIRST 2u       /* likewise, of later layers while the first one is awaited */
 #define LOOK_ITEMS 65536u  /* looked at for the usable prefix of a late stream */
@@ -127,45 +126,56 @@ static void count_end(struct core *c, const struct stream *s, int error)
 		c->metrics.streams_dropped++;
 }
 
-/* What is still coming comes too late; said of each page, for the account (P8). */
-static void mark_late(struct stream *s)
+/* What is still coming comes too late; said of each page, for the account (P8). False: not all. */
+static bool mark_late(struct core *c, struct stream *s)
 {
-	for (uint32_t i = s->done; i < s->issue; i++) {
+	for (; s->marked < s->issue; s->marked++) {
 		uint32_t block, page;
 
-		if (s->item[i] & ITEM_MINE && stream_item(s, i, &block, &page) &&
+		if (meter_spent(&c->meter))
+			return false;
+		meter_charge(&c->meter, 1);
+		if (s->item[s->marked] & ITEM_MINE && stream_item(s, s->marked, &block, &page) &&
 		    page_state(index_page(&s->ctx->ix, s->ref[block].slot, page), s->tier) !=
 			    ABI_PAGE_READY)
-			s->item[i] |= ITEM_LATE;
+			s->item[s->marked] |= ITEM_LATE;
 	}
+	return true;
 }
 
-/* Blocks whose layers not announced are all there, too: from the last layer, where none is. */
-static uint32_t usable_at_deadline(const struct stream *s)
+/*
+ * Blocks whose layers not announced are all there, too: from the last layer, where none is. False:
+ * not known yet.
+ */
+static bool count_at_deadline(struct core *c, struct stream *s)
 {
-	uint32_t usable = s->usable, look = LOOK_ITEMS;
-
-	for (uint32_t i = items(s); usable && i-- > s->done;) {
+	for (; s->there && s->counted > s->done; s->counted--) {
 		uint32_t block, page;
 
-		if (!look--)
-			return 0;
-		if (stream_item(s, i, &block, &page) && block < usable &&
+		if (items(s) - s->counted == LOOK_ITEMS)
+			s->there = 0;
+		if (meter_spent(&c->meter))
+			return false;
+		meter_charge(&c->meter, 1);
+		if (stream_item(s, s->counted - 1, &block, &page) && block < s->there &&
 		    page_state(index_page(&s->ctx->ix, s->ref[block].slot, page), s->tier) !=
 			    ABI_PAGE_READY)
-			usable = block;
+			s->there = block;
 	}
-	return usable;
+	return true;
 }
 
-/* The one answer. */
-static void finish(struct core *c, struct request *r, uint32_t status, int error)
+/* The one answer, once what came by now is counted. */
+static void finish_on(struct core *c, struct request *r)
 {
 	struct stream *s = r->stream;
-	uint32_t usable = s->done == items(s) ? s->usable : usable_at_deadline(s);
+	uint32_t status = s->finish_status;
+	int error = s->finish_error;
 
-	if (status == ABI_STATUS_LATE)
-		mark_late(s);
+	if (!count_at_deadline(c, s) || (status == ABI_STATUS_LATE && !mark_late(c, s))) {
+		request_go_on(c, r);
+		return;
+	}
 	s->status = r->status = status;
 	s->ended = true;
 	s->until_ns = c->now_ns + c->config.stream_hold_ns;
@@ -173,7 +183,20 @@ static void finish(struct core *c, struct request *r, uint32_t status, int error
 	tell(c, s);
 	if (error || s->released == s->layers || !s->issue)
 		stream_over(c, s);
-	request_end(c, r, error, error ? 0 : usable, s->ready);
+	request_end(c, r, error, error ? 0 : s->there, s->ready);
+}
+
+static void finish(struct core *c, struct request *r, uint32_t status, int error)
+{
+	struct stream *s = r->stream;
+
+	s->finishing = true;
+	s->finish_status = status;
+	s->finish_error = error;
+	s->marked = s->done;
+	s->counted = items(s);
+	s->there = s->usable;
+	finish_on(c, r);
 }
 
 /* ---- cursors ------------------------------------------------------------------------------ */
@@ -309,9 +332,10 @@ static enum move_state advance(struct core *c, struct request *r, struct mover *
 {
 	struct stream *s = r->stream;
 
-	for (uint32_t n = 0; *cursor < end && n < STEP_ITEMS; n++, ++*cursor) {
+	for (; *cursor < end && !meter_spent(&c->meter); ++*cursor) {
 		enum move_state state;
 
+		meter_charge(&c->meter, 1);
 		if (cursor == &s->issue) {
 			state = issue_item(c, r, m, *cursor);
 			if (state != MOVE_THERE)
@@ -379,7 +403,7 @@ static void run(struct core *c, struct request *r)
 	else if ((s->done < s->copy && state[2] == MOVE_THERE) ||
 		 (s->copy < s->issue && state[0] == MOVE_THERE) ||
 		 (s->issue < end && state[1] == MOVE_THERE))
-		request_wake(c, r); /* more than one step's worth */
+		meter_spent(&c->meter) ? request_go_on(c, r) : request_wake(c, r);
 }
 
 /* ---- begin -------------------------------------------------------------------------------- */
@@ -431,32 +455,41 @@ static int take_range(struct stream *s, const struct abi_sqe *q)
 	return 0;
 }
 
-/* The blocks that are there, `most` at most, held. Twice within the horizon: worth keeping. */
-static void take_blocks(struct core *c, struct stream *s, const struct request *r, uint32_t most)
+/* Hold one block. Twice within the horizon: worth keeping. */
+static void take_block(struct core *c, struct stream *s, struct abi_block_ref ref)
+{
+	struct context *x = s->ctx;
+	struct block_meta *m = &x->meta[ref.slot];
+	uint32_t now_ms = (uint32_t)(c->now_ns / MS);
+	bool again = m->streamed &&
+		     now_ms - x->streamed_ms[ref.slot] < c->config.stream_again_ns / MS;
+
+	s->ref[s->held] = ref;
+	block_hold(x, ref.slot);
+	block_use_make(x, ref.slot)->streams++;
+	if (s->klass != ABI_CLASS_SPECULATIVE)
+		stage_use(c, x, ref.slot);
+	m->flags = (uint8_t)(again ? m->flags | BLOCK_AGAIN : m->flags & ~BLOCK_AGAIN);
+	m->streamed = 1;
+	x->streamed_ms[ref.slot] = now_ms;
+	x->streamed_high = x->streamed_high > ref.slot ? x->streamed_high : ref.slot + 1;
+}
+
+/* The blocks that are there, `most` at most, held. False: not all of them yet. */
+static bool take_blocks(struct core *c, struct stream *s, const struct request *r, uint32_t most)
 {
 	const struct abi_block_ref *ref = (const struct abi_block_ref *)r->arg;
-	uint32_t now_ms = (uint32_t)(c->now_ns / MS);
 
 	most = most < r->sqe.count ? most : r->sqe.count;
 	for (; s->held < most && fetch_block_there(s->ctx, ref[s->held]); s->held++) {
-		struct context *x = s->ctx;
-		uint32_t slot = ref[s->held].slot;
-		struct block_meta *m = &x->meta[slot];
-		bool again = m->streamed &&
-			     now_ms - x->streamed_ms[slot] < c->config.stream_again_ns / MS;
-
-		s->ref[s->held] = ref[s->held];
-		block_hold(x, slot);
-		block_use_make(x, slot)->streams++;
-		if (s->klass != ABI_CLASS_SPECULATIVE)
-			stage_use(c, x, slot);
-		m->flags = (uint8_t)(again ? m->flags | BLOCK_AGAIN : m->flags & ~BLOCK_AGAIN);
-		m->streamed = 1;
-		x->streamed_ms[slot] = now_ms;
-		x->streamed_high = x->streamed_high > slot ? x->streamed_high : slot + 1;
+		if (meter_spent(&c->meter))
+			return false;
+		meter_charge(&c->meter, 1);
+		take_block(c, s, ref[s->held]);
 	}
 	s->count = s->usable = s->held;
 	s->per_layer = s->count * s->groups;
+	return true;
 }
 
 static void stream_init(struct core *c, struct stream *s, struct request *r)
@@ -480,12 +513,16 @@ static void stream_init(struct core *c, struct stream *s, struct request *r)
 	r->stream = s;
 }
 
-/* What of it is there and can be held. Errors: -EINVAL, -E2BIG, -EMSGSIZE. */
+/*
+ * What of it is there and can be held. Errors: -EINVAL, -E2BIG, -EMSGSIZE; -EINPROGRESS there is
+ * more of it than one event looks at.
+ */
 static int take(struct core *c, struct stream *s, struct request *r)
 {
 	int error = take_range(s, &r->sqe);
 
-	take_blocks(c, s, r, error ? UINT32_MAX : stream_window_blocks(s));
+	if (!take_blocks(c, s, r, error ? UINT32_MAX : stream_window_blocks(s)))
+		return -EINPROGRESS;
 	if (s->count < r->sqe.count)
 		r->status = ABI_STATUS_MISS;
 	if (error || !s->count)
@@ -541,10 +578,9 @@ static void refuse(struct core *c, struct request *r, int error)
 }
 
 /* A stream for the request: false when it has to wait for one, or was answered. */
-static bool start(struct core *c, struct request *r)
+static bool stream_open(struct core *c, struct request *r)
 {
 	const struct client *k = &c->client[r->client];
-	struct stream *s;
 	int error = r->error ? r->error : line_take(c, r);
 
 	if (error || r->late) {
@@ -552,14 +588,35 @@ static bool start(struct core *c, struct request *r)
 		request_end(c, r, error, 0, 0);
 		return false;
 	}
-	s = account_may(c, k, ACCOUNT_STREAMS) ? stream_get(c) : NULL;
-	if (!s) {
+	if (account_may(c, k, ACCOUNT_STREAMS))
+		r->stream = stream_get(c);
+	if (!r->stream) {
 		request_wait_space(c, r);
 		return false;
 	}
-	stream_init(c, s, r);
-	error = take(c, s, r);
-	if (error || !s->count) {
+	stream_init(c, r->stream, r);
+	return true;
+}
+
+/* ... with its blocks. */
+static bool start(struct core *c, struct request *r)
+{
+	struct stream *s;
+	int error;
+
+	if (!r->stream && !stream_open(c, r))
+		return false;
+	s = r->stream;
+	error = r->error || r->late ? r->error : take(c, s, r);
+	if (error == -EINPROGRESS) {
+		s->taking = true;
+		request_go_on(c, r);
+		return false;
+	}
+	s->taking = false;
+	if (error || r->late || !s->count) {
+		if (r->late)
+			r->status = ABI_STATUS_LATE;
 		refuse(c, r, error);
 		return false;
 	}
@@ -590,7 +647,11 @@ void stream_step(struct core *c, struct request *r)
 	struct stream *s = r->stream;
 
 	r->phase = REQUEST_RUN;
-	if (!s) {
+	if (s && s->finishing) {
+		finish_on(c, r);
+		return;
+	}
+	if (!s || s->taking) {
 		if (!start(c, r))
 			return;
 		s = r->stream;

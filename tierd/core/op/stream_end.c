@@ -11,7 +11,6 @@
 #include "libtier/base/atomic.h"
 #include "tierd/core/state.h"
 
-#define STEP_ITEMS 2048u /* let go in one step */
 #define BUSY_NS (MS / 10)
 
 /* It has gone on to HBM, or is not wanted there any more. */
@@ -99,9 +98,10 @@ static void stream_free(struct core *c, struct stream *s)
 
 static void unhold(struct core *c, struct stream *s)
 {
-	for (uint32_t n = 0; s->held && n < STEP_ITEMS; n++) {
+	while (s->held && !meter_spent(&c->meter)) {
 		uint32_t slot = s->ref[--s->held].slot;
 
+		meter_charge(&c->meter, 1);
 		block_use_make(s->ctx, slot)->streams--;
 		if (s->mode == ABI_MODE_CACHE)
 			block_used(c, s->ctx, slot, 1);
@@ -118,9 +118,11 @@ static void let_go(struct core *c, struct stream *s)
 	uint32_t item = s->released * s->per_layer, before = s->dropped;
 	uint32_t end = s->over || item > s->issue ? s->issue : item;
 
-	for (uint32_t n = 0; s->dropped < end && n < STEP_ITEMS; n++, s->dropped++)
+	for (; s->dropped < end && !meter_spent(&c->meter); s->dropped++) {
+		meter_charge(&c->meter, 1);
 		if (!drop_item(c, s, s->dropped))
 			break;
+	}
 	if (s->dropped < end) {
 		c->streams_busy = true;
 		return;
@@ -138,12 +140,23 @@ static void let_go(struct core *c, struct stream *s)
 
 void stream_work(struct core *c)
 {
+	uint32_t first = c->stream_next; /* who had no share of the last event */
+
 	if (!c->streams_busy)
 		return;
 	c->streams_busy = false;
-	for (uint32_t i = 0; i < c->streams_high; i++)
-		if (c->stream[i].used)
-			let_go(c, &c->stream[i]);
+	for (uint32_t n = 0, high = c->streams_high; n < high; n++) {
+		struct stream *s = &c->stream[(first + n) % high];
+
+		if (meter_spent(&c->meter)) {
+			c->stream_next = (first + n) % high;
+			c->streams_busy = true;
+			return;
+		}
+		if (s->used)
+			let_go(c, s);
+	}
+	c->stream_next = 0;
 }
 
 /* ---- time and death ----------------------------------------------------------------------- */

@@ -51,7 +51,10 @@ bool retire_moved(struct core *c, struct context *x, uint32_t slot, uint32_t pag
 		  uint64_t to);
 void reclaim_flush(struct core *c);
 void reclaim_fenced(struct core *c, struct core_batch *batch);
-void reclaim_scanned(struct core *c, struct core_batch *batch);
+void reclaim_scanned(struct core *c);
+int reclaim_open(struct core *c);
+void reclaim_close(struct core *c);
+uint64_t reclaim_next(const struct core *c);
 void reclaim_tick(struct core *c);
 
 /* evict.c */

@@ -9,8 +9,13 @@
  *   retire_page -> batch_open -> [256 pages | 1 ms | someone waits] -> FENCE -> SCAN -> free
  *                                                       quarantine <---------------'   ^
  *                                                           '--- again every 2 ms -----'
+ *
+ * One pass over all readers' slots serves all batches that were fenced before it began, those in
+ * quarantine included. It takes as many turns as there are slots: a place that is free of leases
+ * stays so, so it does not matter when each slot is looked at.
  */
 #include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,9 +23,21 @@
 #include "tierd/core/state.h"
 
 #define QUARANTINE_SCAN_NS (2 * MS)
-#define TABLE_BITS 9u
-#define TABLE (1u << TABLE_BITS) /* half full of a whole batch */
-_Static_assert(TABLE >= 2 * CORE_RETIRE_BATCH, "places are found in few steps");
+#define TABLE_BITS 18u /* as many as there can be places in batches */
+#define SCAN_SLOTS CORE_ITEMS_MAX /* of readers, looked at in one turn */
+#define STRAYS_MAX (CORE_BATCHES_MAX * CORE_RETIRE_BATCH / 8) /* of one context */
+_Static_assert(1u << TABLE_BITS == CORE_BATCHES_MAX * CORE_RETIRE_BATCH, "one a bucket");
+
+int reclaim_open(struct core *c)
+{
+	c->scan.table = calloc((size_t)1 << TABLE_BITS, sizeof(*c->scan.table));
+	return c->scan.table ? 0 : -ENOMEM;
+}
+
+void reclaim_close(struct core *c)
+{
+	free(c->scan.table);
+}
 
 static struct context *place_context(const struct core *c, uint64_t place)
 {
@@ -42,7 +59,8 @@ static struct core_batch *batch_get(struct core *c)
 	if (!b)
 		return NULL;
 	c->batch_free = b->next;
-	b->count = 0;
+	b->count = b->marked = 0;
+	b->kept = false;
 	b->next = NULL;
 	b->since_ns = c->now_ns;
 	return b;
@@ -72,8 +90,11 @@ static void batch_add(struct core *c, struct context *x, uint32_t slot, uint32_t
 	c->metrics.retired++;
 }
 
-static bool batch_ready(struct core *c)
+/* What readers keep of one context's places leaves room for others' in the batches. */
+static bool batch_ready(struct core *c, const struct context *x)
 {
+	if (x->strays >= STRAYS_MAX)
+		return false;
 	if (!c->batch_open)
 		c->batch_open = batch_get(c);
 	return c->batch_open;
@@ -82,7 +103,7 @@ static bool batch_ready(struct core *c)
 /* Unpublish a READY page. False: no batch has room now, nothing was done. */
 bool retire_page(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier)
 {
-	if (!batch_ready(c))
+	if (!batch_ready(c, x))
 		return false;
 	assert(!stream_page_claims(index_page(&x->ix, slot, page), tier)); /* they hold its block */
 	stage_leave(c, x, slot, tier, page_stride(x, page));
@@ -100,7 +121,7 @@ bool retire_page(struct core *c, struct context *x, uint32_t slot, uint32_t page
 bool retire_moved(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier,
 		  uint64_t to)
 {
-	if (!batch_ready(c))
+	if (!batch_ready(c, x))
 		return false;
 	assert(!index_page(&x->ix, slot, page)->claim[tier]); /* a stream holds its block */
 	batch_add(c, x, slot, page, tier);
@@ -125,120 +146,190 @@ void reclaim_flush(struct core *c)
 	core_push(c, CORE_AC_FENCE)->batch = b;
 }
 
-static void batch_swap(struct core_batch *b, uint32_t i, uint32_t j)
-{
-	uint64_t place = b->place[i];
-	uint32_t slot = b->slot[i], page = b->page[i];
-	uint8_t stray = b->stray[i];
+/* ---- scan --------------------------------------------------------------------------------- */
 
-	b->place[i] = b->place[j];
-	b->slot[i] = b->slot[j];
-	b->page[i] = b->page[j];
-	b->stray[i] = b->stray[j];
-	b->place[j] = place;
-	b->slot[j] = slot;
-	b->page[j] = page;
-	b->stray[j] = stray;
+static uint32_t *bucket_of(struct core *c, uint64_t place)
+{
+	return &c->scan.table[place * UINT64_C(0x9e3779b97f4a7c15) >> (64 - TABLE_BITS)];
+}
+
+/* 1 + the number by which the table knows the batch's i-th place. */
+static uint32_t entry_of(const struct core *c, const struct core_batch *b, uint32_t i)
+{
+	return (uint32_t)(b - c->batch) * CORE_RETIRE_BATCH + i + 1;
+}
+
+static struct core_batch *batch_of(struct core *c, uint32_t entry, uint32_t *i)
+{
+	*i = (entry - 1) % CORE_RETIRE_BATCH;
+	return &c->batch[(entry - 1) / CORE_RETIRE_BATCH];
+}
+
+static void table_enter(struct core *c, struct core_batch *b, uint32_t i)
+{
+	uint32_t *bucket = bucket_of(c, b->place[i]);
+
+	b->chain[i] = *bucket;
+	*bucket = entry_of(c, b, i);
+}
+
+/* What names the place in its chain. */
+static uint32_t *table_link(struct core *c, const struct core_batch *b, uint32_t i)
+{
+	uint32_t *link = bucket_of(c, b->place[i]), entry = entry_of(c, b, i), k;
+
+	while (*link != entry) {
+		assert(*link);
+		link = &batch_of(c, *link, &k)->chain[k];
+	}
+	return link;
+}
+
+/* The batch's i-th place becomes the k-th of another one, or of the same. */
+static void place_move(struct core *c, struct core_batch *b, uint32_t i, struct core_batch *to,
+		       uint32_t k)
+{
+	if (b == to && i == k)
+		return;
+	*table_link(c, b, i) = entry_of(c, to, k);
+	to->place[k] = b->place[i];
+	to->slot[k] = b->slot[i];
+	to->page[k] = b->page[i];
+	to->stray[k] = b->stray[i];
+	to->held[k] = b->held[i];
+	to->seen_by[k] = b->seen_by[i];
+	to->chain[k] = b->chain[i];
+}
+
+/* ---- passes ------------------------------------------------------------------------------- */
+
+static void scan_ask(struct core *c)
+{
+	c->scan.running = c->scan.asked = true;
+	core_push(c, CORE_AC_SCAN);
+}
+
+/* A pass, when there is something for it: at once, or when a turn has not had its share. */
+static void scan_begin(struct core *c)
+{
+	struct scan *s = &c->scan;
+
+	if (s->running || (!s->fresh_head && (!c->quarantine_head ||
+					      c->now_ns < c->quarantine_next_ns)))
+		return;
+	if (s->slots < SCAN_SLOTS)
+		scan_ask(c);
 }
 
 void reclaim_fenced(struct core *c, struct core_batch *b)
 {
-	memset(b->held, 0, b->count);
-	core_push(c, CORE_AC_SCAN)->batch = b;
-}
+	struct scan *s = &c->scan;
 
-/* ---- scan --------------------------------------------------------------------------------- */
-
-/* What one client was seen to hold of a batch: the same place in ten slots counts once. */
-struct seen {
-	uint64_t map[CORE_RETIRE_BATCH / 64];
-	uint64_t bytes[ABI_MEM_TIERS];
-};
-
-/* Where a batch's places stand in it, by hash; made for the first reader that has a lease. */
-struct table {
-	bool made;
-	uint16_t at[TABLE]; /* 1 + index in the batch; 0 = free */
-};
-
-static uint32_t table_first(uint64_t place)
-{
-	return (uint32_t)(place * UINT64_C(0x9e3779b97f4a7c15) >> (64 - TABLE_BITS));
-}
-
-static void table_make(struct table *t, const struct core_batch *b)
-{
-	memset(t, 0, sizeof(*t));
-	t->made = true;
+	meter_charge(&c->meter, b->count);
 	for (uint32_t i = 0; i < b->count; i++) {
-		uint32_t at = table_first(b->place[i]);
-
-		while (t->at[at])
-			at = (at + 1) % TABLE;
-		t->at[at] = (uint16_t)(i + 1);
+		b->held[i] = 0;
+		table_enter(c, b, i);
 	}
+	b->next = NULL;
+	if (s->fresh_tail)
+		s->fresh_tail->next = b;
+	else
+		s->fresh_head = b;
+	s->fresh_tail = b;
+	scan_begin(c);
 }
 
-/* The batch's index of a place; its count = not in it. No place is in a batch twice. */
-static uint32_t table_find(const struct table *t, const struct core_batch *b, uint64_t place)
+/* All that is fenced by now, and what was found leased before. */
+static void pass_begin(struct core *c)
 {
-	uint32_t at = table_first(place);
+	struct scan *s = &c->scan;
 
-	for (; t->at[at]; at = (at + 1) % TABLE)
-		if (b->place[t->at[at] - 1] == place)
-			return t->at[at] - 1u;
-	return b->count;
+	s->begun = true;
+	s->over = false;
+	s->pass++;
+	s->client = s->reader = s->slot = 0;
+	s->set = s->fresh_head;
+	if (s->set)
+		s->fresh_tail->next = c->quarantine_head;
+	else
+		s->set = c->quarantine_head;
+	s->fresh_head = s->fresh_tail = NULL;
+	c->quarantine_head = c->quarantine_tail = NULL;
+	for (struct core_batch *b = s->set; b; b = b->next)
+		b->marked = 0;
 }
 
-static void mark(const struct core *c, struct core_batch *b, uint32_t i, struct seen *seen)
+/* A client's reader is there: the same place in ten slots of his counts once. */
+static void mark(struct core *c, struct client *k, uint64_t place)
 {
-	b->held[i] = 1;
-	if (bit_get(seen->map, i))
+	uint16_t client = (uint16_t)(c->scan.client + 1);
+	uint32_t entry = *bucket_of(c, place), i;
+	struct core_batch *b = NULL;
+
+	for (; entry; entry = b->chain[i]) {
+		b = batch_of(c, entry, &i);
+		if (b->place[i] == place)
+			break;
+	}
+	if (!entry || (b->held[i] == c->scan.pass && b->seen_by[i] == client))
 		return;
-	seen->map[i / 64] |= 1ull << i % 64;
-	seen->bytes[place_tier(b->place[i])] +=
-		page_stride(place_context(c, b->place[i]), b->page[i]);
+	b->marked += b->held[i] != c->scan.pass;
+	b->held[i] = c->scan.pass;
+	b->seen_by[i] = client;
+	k->held[place_tier(place)] += page_stride(place_context(c, place), b->page[i]);
 }
 
-static void scan_reader(const struct core *c, const struct client *k, const struct abi_reader *r,
-			struct core_batch *b, struct table *t, struct seen *seen)
+/* Of one reader, up to so many slots. Returns how many were looked at. */
+static uint32_t scan_reader(struct core *c, struct client *k, uint32_t most)
 {
-	uint32_t high = atomic_load_acquire_u32(&r->high_water);
+	const struct abi_reader *r = &k->open.readers[c->scan.reader];
+	uint32_t high = atomic_load_acquire_u32(&r->high_water), begin = c->scan.slot, end;
 
 	if (high > ABI_HAZARD_SLOTS)
 		high = ABI_HAZARD_SLOTS; /* a client's word: never trusted */
-	for (uint32_t i = 0; i < high; i++) {
+	end = begin + most < high ? begin + most : high;
+	for (uint32_t i = begin; i < end; i++) {
 		uint64_t place = atomic_load_acquire_u64(&r->slot[i]);
-		uint32_t context = place >> (ABI_ADDR_BITS + 3) & 0xffff, held;
+		uint32_t context = place >> (ABI_ADDR_BITS + 3) & 0xffff;
 
 		if (!(place & ABI_HAZARD_VALID))
 			continue;
 		if (context >= ABI_CONTEXTS_MAX || !bit_get(k->attached, context)) /* H3 */
 			continue;
-		if (!t->made)
-			table_make(t, b);
-		held = table_find(t, b, place);
-		if (held < b->count)
-			mark(c, b, held, seen);
+		mark(c, k, place);
 	}
+	if (end < high) {
+		c->scan.slot = end;
+		return end - begin;
+	}
+	c->scan.reader++;
+	c->scan.slot = 0;
+	return end > begin ? end - begin : 1;
 }
 
-void core_scan(struct core *c, struct core_batch *b)
+void core_scan(struct core *c)
 {
-	struct table t;
+	struct scan *s = &c->scan;
+	uint32_t items = 0;
 
-	t.made = false;
-	for (uint32_t i = 0; i < c->clients_high; i++) {
-		struct client *k = &c->client[i];
-		struct seen seen = { .bytes = { 0 } };
-
+	if (!s->begun)
+		pass_begin(c);
+	while (s->client < c->clients_high && s->slots + items < SCAN_SLOTS) {
+		struct client *k = &c->client[s->client];
 		bool reads = k->state == 1 || k->state == 2;
 
-		for (uint32_t r = 0; reads && r < k->open.readers_max; r++)
-			scan_reader(c, k, &k->open.readers[r], b, &t, &seen);
-		for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
-			k->held[tier] += seen.bytes[tier];
+		if (reads && s->reader < k->open.readers_max) {
+			items += scan_reader(c, k, SCAN_SLOTS - s->slots - items);
+			continue;
+		}
+		s->client++;
+		s->reader = s->slot = 0;
 	}
+	s->over = s->client >= c->clients_high;
+	s->slots += items;
+	c->metrics.items += items;
+	if (items > c->metrics.event_items_most)
+		c->metrics.event_items_most = items;
 }
 
 /* ---- after the scan ----------------------------------------------------------------------- */
@@ -316,11 +407,8 @@ static void quarantine(struct core *c, struct core_batch *b)
 
 	/* Half-empty batches merge: the number of batches follows the number of held places. */
 	if (tail && tail->count + b->count <= CORE_RETIRE_BATCH) {
-		memcpy(&tail->place[tail->count], b->place, b->count * sizeof(b->place[0]));
-		memcpy(&tail->slot[tail->count], b->slot, b->count * sizeof(b->slot[0]));
-		memcpy(&tail->page[tail->count], b->page, b->count * sizeof(b->page[0]));
-		memcpy(&tail->stray[tail->count], b->stray, b->count * sizeof(b->stray[0]));
-		tail->count += b->count;
+		for (uint32_t i = 0; i < b->count; i++)
+			place_move(c, b, i, tail, tail->count++);
 		batch_put(c, b);
 		return;
 	}
@@ -332,49 +420,99 @@ static void quarantine(struct core *c, struct core_batch *b)
 	c->quarantine_tail = b;
 }
 
-void reclaim_scanned(struct core *c, struct core_batch *b)
+/* What the pass showed of a batch: nobody reads what was not seen. */
+static void batch_settle(struct core *c, struct core_batch *b)
 {
 	uint32_t kept = 0;
 
+	if (b->marked == b->count && b->kept) { /* as it was before */
+		meter_charge(&c->meter, 1);
+		quarantine(c, b);
+		return;
+	}
+	meter_charge(&c->meter, b->count);
 	for (uint32_t i = 0; i < b->count; i++) {
-		if (!b->held[i]) {
-			place_release(c, b, i);
+		if (b->held[i] == c->scan.pass) {
+			place_keep(c, b, i);
+			place_move(c, b, i, b, kept++);
 			continue;
 		}
-		place_keep(c, b, i);
-		batch_swap(b, kept++, i);
+		*table_link(c, b, i) = b->chain[i];
+		place_release(c, b, i);
 	}
 	b->count = kept;
+	b->kept = true;
 	if (kept)
 		quarantine(c, b);
 	else
 		batch_put(c, b);
+}
+
+/* All slots were looked at: batch by batch, as far as one event goes; then others may begin. */
+static void pass_settle(struct core *c)
+{
+	struct scan *s = &c->scan;
+
+	while (s->set && !meter_spent(&c->meter)) {
+		struct core_batch *b = s->set;
+
+		s->set = b->next;
+		batch_settle(c, b);
+	}
 	request_wake_space(c);
+	if (s->set)
+		return;
+	s->running = s->begun = s->over = false;
+	c->quarantine_next_ns = c->now_ns + QUARANTINE_SCAN_NS;
+	account_round(c);
+	scan_begin(c);
+}
+
+void reclaim_scanned(struct core *c)
+{
+	c->scan.asked = false;
+	if (c->scan.over)
+		pass_settle(c);
 }
 
 /* ---- time --------------------------------------------------------------------------------- */
 
-static void rescan(struct core *c)
+/* A share of the pass under way each turn. */
+static void scan_tick(struct core *c)
 {
-	struct core_batch *b = c->quarantine_head;
+	struct scan *s = &c->scan;
 
-	c->quarantine_head = c->quarantine_tail = NULL;
-	c->quarantine_next_ns = c->now_ns + QUARANTINE_SCAN_NS;
-	while (b) {
-		struct core_batch *next = b->next;
-
-		b->next = NULL;
-		reclaim_fenced(c, b); /* clears the marks, asks for the scan */
-		b = next;
-	}
+	s->slots = 0;
+	if (!s->running)
+		scan_begin(c);
+	else if (s->over)
+		pass_settle(c);
+	else if (!s->asked)
+		scan_ask(c);
 }
 
+uint64_t reclaim_next(const struct core *c)
+{
+	const struct scan *s = &c->scan;
+
+	if (s->running ? !s->asked : s->fresh_head != NULL)
+		return c->now_ns;
+	return c->quarantine_head && !s->running ? c->quarantine_next_ns : UINT64_MAX;
+}
+
+/* One after the other: who cannot now is not in the way of those behind him. */
 static void retry_zombies(struct core *c)
 {
 	for (uint32_t n = c->zombies.count; n && c->batch_free && !meter_spent(&c->meter); n--) {
 		struct context *x = c->context[c->zombies.head_ctx];
+		uint32_t slot = c->zombies.head;
 
-		block_bury(c, x, c->zombies.head);
+		block_bury(c, x, slot);
+		if (c->zombies.count < 2 || c->zombies.head != slot ||
+		    c->context[c->zombies.head_ctx] != x || meter_spent(&c->meter))
+			continue;
+		block_unlink(c, &c->zombies, x, slot);
+		block_link(c, &c->zombies, x, slot);
 	}
 }
 
@@ -382,11 +520,7 @@ void reclaim_tick(struct core *c)
 {
 	if (c->batch_open && c->batch_open->count && c->now_ns >= c->batch_open->since_ns + MS)
 		reclaim_flush(c);
-	if ((c->quarantine_head || c->quarantine_seen) && c->now_ns >= c->quarantine_next_ns) {
-		c->quarantine_seen = c->quarantine_head != NULL;
-		account_round(c);
-		rescan(c);
-	}
+	scan_tick(c);
 	if (c->zombies.count)
 		retry_zombies(c);
 }
