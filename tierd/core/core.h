@@ -153,6 +153,7 @@ struct core_copy_item {
 	void *dst;
 	const void *src;
 	uint32_t bytes;
+	uint32_t pad;  /* of these, at the end: not copied, but zeros */
 	uint32_t seed; /* the CRC starts from here */
 	uint32_t crc;  /* set by the shell when checksum is on: over what was stored at dst */
 };

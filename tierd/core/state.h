@@ -521,6 +521,14 @@ static inline uint32_t page_stride(const struct context *x, uint32_t page)
 	return x->spec.geometry.part[x->page_part[page]].page_stride;
 }
 
+/* Bytes at its end that no engine writes. */
+static inline uint32_t page_padding(const struct context *x, uint32_t page)
+{
+	const struct abi_part *part = &x->spec.geometry.part[x->page_part[page]];
+
+	return part->page_stride - part->page_bytes;
+}
+
 static inline bool stream_page_charged(const struct abi_page *d, uint32_t tier)
 {
 	return d->claim[tier] & CLAIM_POOL;
