@@ -354,6 +354,12 @@ struct tables {
 	uint64_t bytes, addresses; /* of all */
 };
 
+/* Keys that may have a record (recorded.c). */
+struct recorded {
+	uint64_t *lsn;
+	uint32_t places; /* a power of two */
+};
+
 /* Contexts of the catalog that cannot be made now (aside.c). */
 struct aside {
 	struct disk_context *context;
@@ -446,6 +452,7 @@ struct core {
 
 	struct tables tables;
 	struct aside aside;
+	struct recorded recorded;
 	struct tombs tombs[TOMBS_KINDS];
 	struct run run[CORE_RUNS_MAX];
 	struct block_list *segment_blocks; /* by segment */

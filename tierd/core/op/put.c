@@ -16,6 +16,8 @@
 
 #include "tierd/core/state.h"
 
+#define PUT_HORIZON_NS (3600000 * MS) /* no put is open for longer; put.deadline is at most that */
+
 /* ---- retention ---------------------------------------------------------------------------- */
 
 /* What the put says of a block that is committed, if it is its tenant's. */
@@ -154,6 +156,7 @@ static uint32_t pending_new(struct core *c, struct context *x, struct put *p, ui
 	}
 	block_link(c, &x->pending, x, slot);
 	x->blocks_pending++;
+	c->owners.account[m->owner].pending++;
 	m->brought = brought_step(p->brought); /* last: they share words with links and tenant */
 	m->joined = p->joined;
 	m->last = i + 1 == p->args.count;
@@ -245,6 +248,8 @@ static struct put *put_get(struct core *c, struct request *r)
 	p->durable = r->sqe.flags & ABI_SQE_DURABLE;
 	p->deadline_ns =
 		r->sqe.deadline_ns ? r->sqe.deadline_ns : c->now_ns + c->config.put_deadline_ns;
+	if (p->deadline_ns > c->now_ns + PUT_HORIZON_NS)
+		p->deadline_ns = c->now_ns + PUT_HORIZON_NS;
 	p->done = 0;
 	memset(p->mine, 0, sizeof(p->mine));
 	memset(p->kept, 0, sizeof(p->kept));
@@ -265,8 +270,9 @@ static void put_unlink(struct core *c, struct put *p)
 }
 
 /*
- * Unhook a put. Pending blocks that nobody writes any more go, but for those of a sharded put; who
- * else writes them waits no longer for what this one has not brought.
+ * Unhook a put. Pending blocks that nobody writes any more go, but for those of a sharded put while
+ * the session lives that began them; who else writes them waits no longer for what this one has not
+ * brought.
  */
 static void put_free(struct core *c, struct put *p)
 {
@@ -290,7 +296,8 @@ static void put_free(struct core *c, struct put *p)
 		shared |= pending && use->writers;
 		if (m->flags & BLOCK_DROPPED)
 			block_release(c, x, slot);
-		else if (pending && !use->writers && !(m->flags & BLOCK_SHARDED))
+		else if (pending && !use->writers &&
+			 !(m->flags & BLOCK_SHARDED && quota_client_lives(c, m->owner)))
 			block_drop(c, x, slot);
 		else
 			block_use_settle(x, slot);
@@ -729,15 +736,25 @@ void put_abort(struct core *c, struct put *p)
 
 /* ---- time --------------------------------------------------------------------------------- */
 
+/* Nobody writes it, and its time is over, or its client has gone. */
+static bool pending_over(const struct core *c, const struct context *x, uint32_t slot)
+{
+	const struct block_use *use = block_use(x, slot);
+	uint32_t now_ms = (uint32_t)(c->now_ns / MS);
+
+	if (!use->writers && (int32_t)(now_ms - use->expires_ms) >= 0)
+		return true;
+	return !use->writers && !quota_client_lives(c, x->meta[slot].owner);
+}
+
 static void pending_expire(struct core *c, struct context *x)
 {
-	uint32_t now_ms = (uint32_t)(c->now_ns / MS), slot = x->pending.head;
+	uint32_t slot = x->pending.head;
 
 	for (uint32_t n = 0; n < 256 && slot != ABI_SLOT_NONE; n++) {
-		const struct block_use *use = block_use(x, slot);
 		uint32_t next = x->meta[slot].next;
 
-		if (!use->writers && (int32_t)(now_ms - use->expires_ms) >= 0) {
+		if (pending_over(c, x, slot)) {
 			c->metrics.puts_expired++;
 			block_drop(c, x, slot);
 		}
