@@ -276,16 +276,18 @@ static int read_segment(struct shell *s, uint32_t segment, void *summary)
 {
 	const struct disk_super *super = &s->core_config.super;
 	uint64_t offset = super->segment_offset + segment * super->segment_bytes;
-	int rc = s->block->pread(s->device, summary, super->summary_bytes, offset);
+	int unread = s->block->pread(s->device, summary, super->summary_bytes, offset), rc;
 
-	if (rc) {
+	if (unread) {
 		/* Its blocks are a loss, the rest of the store is not. */
 		log_error(&s->log, "a segment cannot be read; its blocks are lost",
 			  s->config.store_path, "look at the device", "segment=%u errno=%d",
-			  segment, -rc);
+			  segment, -unread);
 		memset(summary, 0, super->summary_bytes);
 	}
 	rc = core_recover_segment(s->core, segment, summary, super->summary_bytes);
+	if (unread)
+		core_recover_unread(s->core, segment);
 	return rc == -ENOMEM ? rc : 0;
 }
 

@@ -131,6 +131,9 @@ static int begin_log(struct shell *s)
 	    (ssize_t)sizeof(s->obs.boot_token))
 		return -EIO;
 	s->core_config.boot_token = s->obs.boot_token;
+	if (getrandom(&s->core_config.secret, sizeof(s->core_config.secret), 0) !=
+	    (ssize_t)sizeof(s->core_config.secret))
+		return -EIO;
 	return 0;
 }
 

@@ -36,7 +36,8 @@
  *   D4  The CRC of a sector structure or record covers all of its bytes, the crc field as zero.
  *   D5  A page's CRC32C starts from seed = crc32c(crc32c(0, key), salt as 8 bytes LE, page number
  *       as 4 bytes LE) and runs over page_stride bytes: a page of another key, tenant or place
- *       does not verify.
+ *       does not verify. Behind page_bytes they are zeros, whatever the client's staging had
+ *       there (in pages that were stored before that: what it had).
  *   D6  The catalog's two slots are written in turn; slot (sequence & 1) holds that sequence.
  *   D7  The data of a run is layer-major: for each part carried, for each layer, for each block,
  *       for each group of it, page_stride bytes; without gaps. Blocks that the record only names

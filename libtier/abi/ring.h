@@ -106,7 +106,8 @@ struct abi_region_header {
 #define ABI_OP_CANCEL 9u      /* handle = user_data of an earlier request of this client */
 #define ABI_OP_DRAIN 10u      /* completes when every earlier request has, but parked prefetches */
 #define ABI_OP_PREFETCH 11u   /* as FETCH; with a deadline begun late. aux = blocks protected */
-#define ABI_OP_MIGRATE 12u    /* blocks of arg -> tier, NVMe too; out of those above it, whole */
+#define ABI_OP_MIGRATE 12u    /* blocks of arg -> tier, NVMe too; out of those above it, whole.
+			       * As PUT_RESERVE, DELETE, RESERVE: -EACCES for who may not write */
 #define ABI_OP_STREAM 13u     /* blocks of arg x parts x layers, layer by layer -> tier */
 #define ABI_OP_SESSION 14u    /* mode = ABI_SESSION_*; arg: abi_session_args + abi_block_ref[] */
 #define ABI_OP_PLAN 15u       /* mode = ABI_PLAN_*; arg: [abi_plan_args +] abi_access[count] */

@@ -64,18 +64,22 @@ struct wire_hello {
 }; /* 136 bytes */
 
 #define WIRE_ISOLATED 1u /* client and daemon have different uids */
+#define WIRE_OWNERS 2u   /* it tells owners of contexts, and knows WIRE_CTX_FOREIGN and _OWNED */
 struct wire_welcome {
 	struct wire_header header;
 	uint64_t features;
 	uint64_t boot_token;
 	uint64_t staging_bytes;
 	uint32_t client_id;
-	uint32_t flags; /* WIRE_ISOLATED */
+	uint32_t flags; /* WIRE_ISOLATED, WIRE_OWNERS; others are to be passed over */
 	uint8_t reserved[64];
 }; /* 112 bytes */
 
 #define WIRE_CTX_EXCLUSIVE 1u /* create: -EEXIST if it is there; else open it if it agrees */
 #define WIRE_CTX_OBJECTS 2u   /* create: of kind object, without a geometry; the answer is DONE */
+#define WIRE_CTX_FOREIGN 4u   /* create: also one of another user's; else -EEXIST unless it is an
+			       * operator's. For daemons that say WIRE_OWNERS, others refuse it */
+#define WIRE_CTX_OWNED 8u     /* open: it must be owner's, else -EEXIST; likewise */
 struct wire_ctx {
 	struct wire_header header;
 	char name[ABI_NAME_BYTES];
@@ -86,7 +90,8 @@ struct wire_ctx {
 	uint8_t fingerprint[32]; /* open: all zero = do not check */
 	char policy[16];
 	uint64_t epoch; /* CTX_EPOCH: the new epoch, 0 = the next one */
-	uint8_t reserved[64];
+	uint32_t owner; /* with WIRE_CTX_OWNED: uid */
+	uint8_t reserved[60];
 	struct abi_geometry geometry; /* create only */
 }; /* 3384 bytes */
 
@@ -99,7 +104,8 @@ struct wire_ctx_info {
 	uint64_t index_bytes;
 	uint64_t mem_bytes[ABI_MEM_TIERS];
 	uint64_t quota[ABI_TIER_COUNT];
-	uint8_t reserved[64];
+	uint32_t owner; /* uid; where WIRE_OWNERS was told */
+	uint8_t reserved[60];
 }; /* 160 bytes */
 
 struct wire_done {

@@ -182,22 +182,22 @@ struct tier_fingerprint {
 int tier_fingerprint_digest(uint8_t out[32], const struct tier_fingerprint *f);
 
 #define TIER_QUOTA_NONE UINT64_MAX /* the context does not use the tier */
-#define TIER_CREATE_EXCLUSIVE 1u /* -EEXIST if the context is there */
+#include <tier_owner.h> /* flags: TIER_CREATE_EXCLUSIVE, TIER_OPEN_FOREIGN; whose one is */
 
 struct tier_context_options {
 	size_t size;
 	uint32_t flags;
-	uint32_t mode;              /* 0 = 0600; group and others: r may open, w may put */
+	uint32_t mode;              /* 0 = 0600; others: r reads, pins; w puts, deletes, migrates */
 	uint64_t quota[TIER_COUNT]; /* 0 = the whole tier; TIER_QUOTA_NONE */
-	uint64_t blocks_max;        /* 0 = from the quotas */
+	uint64_t blocks_max;        /* 0 = from the quotas, which bound it */
 	const char *policy;         /* eviction; NULL = "reuse" */
 	uint8_t fingerprint[32];
 };
 
 /*
  * Create a context, or open it when one of that name has the same geometry and fingerprint: its
- * other options stay what they were. name: [A-Za-z0-9._-]{1,63}. options may be NULL.
- * Errors: -EEXIST (exclusive), -ESTALE geometry or fingerprint differ (the text says how),
+ * other options stay what they were. name: [A-Za-z0-9._-]{1,63}. options may be NULL. Errors:
+ * -EEXIST (exclusive; or another user's: tier_owner.h), -ESTALE geometry or fingerprint differ,
  * -EACCES, -EINVAL, -ENOSPC quotas do not fit a block, -EDQUOT our user owns as many as it may,
  * -EMFILE our limit of open files, -ENOTCONN. Blocks. Any thread.
  */
@@ -426,7 +426,7 @@ int tier_put_begin(tier_context *c, const tier_key *keys, uint32_t count,
 
 /*
  * Where to write (block i of the put, part, layer, group): page_stride bytes, 4096-aligned, NULL
- * when out of range or not in the shard. Padding beyond page_bytes should be left as it is.
+ * when out of range or not in the shard. Padding beyond page_bytes is not looked at: it is zeros.
  */
 void *tier_put_data(tier_put *p, uint32_t block, uint32_t part, uint32_t layer, uint32_t group);
 
@@ -617,7 +617,7 @@ void tier_plan_end(tier_plan *p);
  * Move blocks to ask->tier and out of the tiers above it. TIER_NVME: their copies in memory leave
  * once they are written (-EINVAL in a context without NVMe); pinned ones stay. Completion: value =
  * blocks where they should be (upwards: usable from the first), status READY, LATE (the deadline
- * came first), MISS (a block has gone); result -EDQUOT, -ENOSPC: it ended at one without room.
+ * came first), MISS (a block has gone); result -EDQUOT, -ENOSPC no room, -EACCES without w.
  * Blocks leave whole: -EINVAL with a range, but to TIER_HBM. Returns as tier_prefetch. Any thread.
  */
 int tier_migrate(tier_context *c, const tier_block *blocks, uint32_t count,

@@ -153,6 +153,7 @@ static int take_welcome(struct tier *t, struct attachment *a) REQUIRES(t->wire)
 	if (m->fd_count != ATTACH_FDS)
 		return error_set(-EPROTO, "the daemon's welcome carries %u descriptors, not %u",
 				 m->fd_count, ATTACH_FDS);
+	a->owners = m->welcome.flags & WIRE_OWNERS;
 	rc = map_region(a, m->fd[0], m->welcome.boot_token);
 	if (rc == 0)
 		rc = map_staging(t, a, m->fd[1], m->welcome.staging_bytes);

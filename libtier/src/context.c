@@ -40,7 +40,7 @@ static int set_options(struct wire_ctx *q, const struct tier_context_options *op
 	if (rc)
 		return rc;
 	length = o.policy ? strnlen(o.policy, sizeof(q->policy)) : 0;
-	if (o.flags & ~TIER_CREATE_EXCLUSIVE)
+	if (o.flags & ~(TIER_CREATE_EXCLUSIVE | TIER_OPEN_FOREIGN))
 		return error_set(-EINVAL, "context: flags %x are unknown", o.flags);
 	if (o.mode & ~0666u)
 		return error_set(-EINVAL, "context: mode %o has bits beyond 0666", o.mode);
@@ -49,7 +49,8 @@ static int set_options(struct wire_ctx *q, const struct tier_context_options *op
 				 sizeof(q->policy));
 	if (o.blocks_max >= ABI_SLOT_NONE)
 		return error_note(-EINVAL, "context: blocks_max is beyond what an index holds");
-	q->flags = o.flags & TIER_CREATE_EXCLUSIVE ? WIRE_CTX_EXCLUSIVE : 0;
+	q->flags = (o.flags & TIER_CREATE_EXCLUSIVE ? WIRE_CTX_EXCLUSIVE : 0) |
+		   (o.flags & TIER_OPEN_FOREIGN ? WIRE_CTX_FOREIGN : 0);
 	q->mode = o.mode;
 	q->blocks_max = o.blocks_max;
 	memcpy(q->quota, o.quota, sizeof(q->quota));
@@ -146,11 +147,20 @@ static int context_obtain(struct tier *t, struct wire_ctx *q, tier_context **out
 {
 	struct attachment *a = session_attachment(t);
 	struct tier_context *c;
+	uint32_t owner;
 	struct map *m;
-	int rc = attach_ask(t, &q->header, sizeof(*q), WIRE_CTX_INFO);
+	int rc;
 
+	if (!a->owners) {
+		if (q->flags & WIRE_CTX_OWNED)
+			return error_note(-ENOTSUP, "context: the daemon is older and does not "
+						    "tell whose one is");
+		q->flags &= ~WIRE_CTX_FOREIGN; /* which it does by itself */
+	}
+	rc = attach_ask(t, &q->header, sizeof(*q), WIRE_CTX_INFO);
 	if (rc)
 		return rc;
+	owner = t->message->info.owner;
 	rc = map_answer(t->message, a, &m);
 	message_drop(t->message);
 	if (rc)
@@ -160,6 +170,8 @@ static int context_obtain(struct tier *t, struct wire_ctx *q, tier_context **out
 		map_close(m);
 		return error_note(-ENOMEM, "context: out of memory");
 	}
+	c->owner = owner;
+	c->owned = a->owners;
 	m->owner = c;
 	atomic_store_release_u64(&c->map_word, (uintptr_t)m);
 	LOCK_SCOPE(&t->lock);
@@ -199,10 +211,9 @@ int tier_context_create(tier *t, const char *name, const tier_geometry *g,
 	return rc ? rc : context_make(t, &q, out);
 }
 
-int tier_context_open(tier *t, const char *name, const uint8_t fingerprint[32],
-		      tier_context **out)
+static int context_find(tier *t, struct wire_ctx *q, const char *name,
+			const uint8_t fingerprint[32], tier_context **out)
 {
-	struct wire_ctx q = { .header.type = WIRE_CTX_OPEN };
 	int rc = session_check(t);
 
 	if (rc)
@@ -210,12 +221,44 @@ int tier_context_open(tier *t, const char *name, const uint8_t fingerprint[32],
 	if (!out)
 		return error_note(-EINVAL, "tier_context_open: out is NULL");
 	*out = NULL;
-	rc = set_name(&q, name);
+	rc = set_name(q, name);
 	if (rc)
 		return rc;
 	if (fingerprint)
-		memcpy(q.fingerprint, fingerprint, sizeof(q.fingerprint));
-	return context_make(t, &q, out);
+		memcpy(q->fingerprint, fingerprint, sizeof(q->fingerprint));
+	return context_make(t, q, out);
+}
+
+int tier_context_open(tier *t, const char *name, const uint8_t fingerprint[32],
+		      tier_context **out)
+{
+	struct wire_ctx q = { .header.type = WIRE_CTX_OPEN };
+
+	return context_find(t, &q, name, fingerprint, out);
+}
+
+int tier_context_open_of(tier *t, const char *name, uint32_t owner, const uint8_t fingerprint[32],
+			 tier_context **out)
+{
+	struct wire_ctx q = { .header.type = WIRE_CTX_OPEN, .flags = WIRE_CTX_OWNED,
+			      .owner = owner };
+
+	return context_find(t, &q, name, fingerprint, out);
+}
+
+int tier_context_owner(const tier_context *c, uint32_t *uid)
+{
+	int rc = context_check(c);
+
+	if (rc)
+		return rc;
+	if (!uid)
+		return error_note(-EINVAL, "tier_context_owner: uid is NULL");
+	if (!c->owned)
+		return error_note(-ENOTSUP, "context: the daemon is older and did not tell whose "
+					    "it is");
+	*uid = atomic_load_relaxed_u32(&c->owner);
+	return 0;
 }
 
 /* ---- after a re-attach ----------------------------------------------------------------------- */
@@ -245,13 +288,20 @@ int context_reopen(struct tier *t, struct tier_context *c, struct attachment *a,
 	*out = NULL;
 	memcpy(q.name, c->name, sizeof(q.name));
 	memcpy(q.fingerprint, c->fingerprint, sizeof(q.fingerprint));
+	if (c->owned && a->owners) { /* else what another user has made of its name meanwhile */
+		q.flags = WIRE_CTX_OWNED;
+		q.owner = c->owner;
+	}
 	rc = ask_new(t, a, &q, deadline_ns);
 	if (rc == -ENOENT && c->create) {
 		/* A daemon without a store forgets its contexts; who made one makes it again. */
 		q = *c->create;
+		if (!a->owners)
+			q.flags &= ~WIRE_CTX_FOREIGN;
 		rc = ask_new(t, a, &q, deadline_ns);
 	}
 	if (rc == 0) {
+		atomic_store_relaxed_u32(&c->owner, t->message->info.owner);
 		rc = map_answer(t->message, a, &m);
 		message_drop(t->message);
 	}

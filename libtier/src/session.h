@@ -71,6 +71,7 @@ struct attachment {
 	uint64_t stream_word[ABI_STREAMS_MAX]; /* atomic: struct tier_stream *, of a line */
 	struct abi_stream *lines; /* constant */
 	uint64_t boot_token;
+	bool owners;    /* this daemon tells whose contexts are; constant */
 	struct socket socket; /* used under tier.wire; its fd also polled */
 	int doorbell;
 	int event; /* completion eventfd */
@@ -130,6 +131,8 @@ struct tier_context {
 	char name[ABI_NAME_BYTES];
 	uint8_t fingerprint[32];
 	struct wire_ctx *create; /* how to make it anew; NULL when it was only opened */
+	uint32_t owner;          /* atomic: uid, if the daemon said */
+	bool owned;              /* ... it did; constant */
 };
 
 static inline struct attachment *session_attachment(const struct tier *t)

@@ -103,7 +103,9 @@ static void do_copy(struct host *h, struct core_copy *copy)
 
 		FUZZ_CHECK(in_memory(h, it->dst, it->bytes));
 		FUZZ_CHECK(copy->src_tier == ABI_TIER_COUNT || in_memory(h, it->src, it->bytes));
-		memcpy(it->dst, it->src, it->bytes);
+		FUZZ_CHECK(it->pad < it->bytes);
+		memcpy(it->dst, it->src, it->bytes - it->pad);
+		memset((uint8_t *)it->dst + it->bytes - it->pad, 0, it->pad);
 		if (copy->checksum)
 			it->crc = crc32c(it->seed, it->dst, it->bytes);
 	}

@@ -228,7 +228,7 @@ static void test_who_holds_what(void **state)
 	expect(w, "quota show kv", "\nput by client 0 - - - 120K -\n");
 	assert_null(strstr(ask(w, "quota show kv")->text, "other"));
 	expect(w, "clients", "\n0 test ");
-	expect(w, "clients", " 0 operator 4.00M 10 0 0 2 0 ");
+	expect(w, "clients", " 0 operator 4.00M 10 0 0 0 2 0 ");
 }
 
 /* What was evicted, and what was removed, is in the list as long as somebody reads it. */

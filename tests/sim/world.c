@@ -221,7 +221,8 @@ static bool do_copy(struct world *w, struct core_copy *copy)
 	for (uint32_t i = 0; i < copy->count; i++) {
 		struct core_copy_item *it = &copy->item[i];
 
-		memcpy(it->dst, it->src, it->bytes);
+		memcpy(it->dst, it->src, it->bytes - it->pad);
+		memset((uint8_t *)it->dst + it->bytes - it->pad, 0, it->pad);
 		if (garbles) /* it was told by nobody, and the checksum is of what came */
 			*(uint8_t *)it->dst ^= 1;
 		if (copy->checksum)

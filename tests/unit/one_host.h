@@ -43,6 +43,13 @@ static inline void one_host_other_user(uint32_t i)
 	host_client_attach(&host, i);
 }
 
+/* Of any key there may be a record that nobody has seen: each deletion leaves a tombstone. */
+static inline void one_host_doubt(void)
+{
+	for (uint32_t i = 0; i < host.super.segment_count; i++)
+		core_recover_unread(host.core, i);
+}
+
 static inline void one_host_catalog(struct disk_catalog *catalog, struct disk_context *spec)
 {
 	const struct disk_super *p = &host.super;

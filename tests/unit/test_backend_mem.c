@@ -454,6 +454,29 @@ static void test_copy(void **state)
 	free(dst);
 }
 
+/* Padding is zeros, and summed as such, whatever lies behind the source. */
+static void test_padding_is_not_copied(void **state)
+{
+	uint8_t src[4096], dst[4096 + 1], want[4096] = { 0 };
+	struct core_copy copy = { .count = 1, .checksum = 1 };
+
+	(void)state;
+	memset(src, 0x77, sizeof(src));
+	memset(want, 0x77, 512);
+	for (int checksum = 0; checksum < 2; checksum++) {
+		memset(dst, 0xee, sizeof(dst));
+		copy.checksum = (uint8_t)checksum;
+		copy.item[0] = (struct core_copy_item){ .dst = dst, .src = src, .seed = 5,
+							.bytes = sizeof(src),
+							.pad = sizeof(src) - 512 };
+		mem_host.copy(&mem_host, &copy);
+		assert_memory_equal(dst, want, sizeof(want));
+		assert_int_equal(dst[sizeof(want)], 0xee);
+		if (checksum)
+			assert_int_equal(copy.item[0].crc, crc32c(5, want, sizeof(want)));
+	}
+}
+
 static uint32_t flipping; /* atomic */
 
 /* A client that writes into its staging while it is copied. */
@@ -690,6 +713,7 @@ int main(void)
 		cmocka_unit_test(test_punch_gives_back),
 		cmocka_unit_test(test_ranges_are_checked),
 		cmocka_unit_test(test_copy),
+		cmocka_unit_test(test_padding_is_not_copied),
 		cmocka_unit_test(test_copy_of_what_changes),
 		cmocka_unit_test(test_destroyed_memory_is_empty),
 		cmocka_unit_test(test_registry),

@@ -119,11 +119,13 @@ static void assert_in_hbm(uint32_t first, uint32_t count)
 		for (uint32_t page = 0; page < PAGES; page++) {
 			const struct abi_page *d = index_page(&context()->ix, slot_of(n), page);
 			const uint8_t *at = host.context[0].mem[ABI_TIER_HBM];
+			const struct abi_part *part =
+				&context()->spec.geometry.part[context()->page_part[page]];
 
 			assert_int_equal(page_state(d, ABI_TIER_HBM), ABI_PAGE_READY);
 			at += page_addr(d, ABI_TIER_HBM);
 			assert_int_equal(at[0], n + 1);
-			assert_int_equal(at[4095], n + 1);
+			assert_int_equal(at[part->page_bytes - 1], n + 1);
 		}
 	host_audit(&host);
 }

@@ -214,6 +214,45 @@ static void test_a_durable_put_is_cancelled_until_it_is_durable(void **state)
 	host_audit(&host);
 }
 
+/*
+ * Half of a sharded put, its time far away: it is its client's, who can be seen to have it, and
+ * ends with him.
+ */
+static void test_half_a_put_ends_with_its_client(void **state)
+{
+	const struct abi_put_args args = { .count = BLOCKS, .shards = 2 };
+	struct context *x = core_context(host.core, host.context[0].id);
+	struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE, .count = BLOCKS };
+	struct core_client_view view;
+
+	(void)state;
+	sqe.context_id = host.context[0].id;
+	sqe.deadline_ns = host.now_ns + 20ull * 24 * 3600 * 1000 * MS;
+	sqe.arg_bytes = sizeof(args) + BLOCKS * ABI_KEY_BYTES;
+	memcpy(host.client[0].staging, &args, sizeof(args));
+	for (uint32_t n = 0; n < BLOCKS; n++)
+		host_key(n, host.client[0].staging + sizeof(args) + n * ABI_KEY_BYTES);
+	assert_true(host_request(&host, 0, &sqe));
+	assert_int_equal(answer[0].res, 0);
+	commit(0, answer[0].value);
+	host_settle(&host, 40);
+	assert_int_equal(x->blocks_pending, BLOCKS);
+	assert_int_equal(core_client_view(host.core, 0, &view), 0);
+	assert_int_equal(view.pending, BLOCKS);
+	assert_int_equal(core_client_view(host.core, 1, &view), 0);
+	assert_int_equal(view.pending, 0);
+	for (uint32_t i = 0; i < x->pending.count; i++)
+		assert_in_range(block_use(x, x->pending.head)->expires_ms, 0,
+				host.now_ns / MS + 3600000);
+	host_audit(&host);
+	host_client_gone(&host, 0);
+	for (uint32_t i = 0; i < 20; i++)
+		host_tick(&host, 10 * MS);
+	assert_int_equal(x->blocks_pending, 0);
+	assert_int_equal(x->pages_resident[ABI_TIER_CXL], 0);
+	host_audit(&host);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -233,6 +272,8 @@ int main(void)
 						one_host_off),
 		cmocka_unit_test_setup_teardown(test_a_durable_put_is_cancelled_until_it_is_durable,
 						begin, one_host_off),
+		cmocka_unit_test_setup_teardown(test_half_a_put_ends_with_its_client, begin,
+						one_host_off),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

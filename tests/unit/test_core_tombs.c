@@ -29,6 +29,7 @@ static int set_up(uint64_t segment_bytes, uint64_t summary_bytes)
 	spec.quota[ABI_TIER_NVME] = UINT32_MAX;
 	one_host_boot(&spec, 1);
 	host.core->config.admit_all = true;
+	one_host_doubt();
 	return 0;
 }
 
@@ -166,6 +167,55 @@ static void test_those_of_two_contexts_are_sorted(void **state)
 	host_audit(&host);
 }
 
+static uint64_t tombs_queued(void)
+{
+	return host.core->tombs[TOMBS_NEW].queued;
+}
+
+/*
+ * Keys that never were leave none, and keys that have left the index all the same: their record
+ * may come back. At a new start likewise, but where part of the store was not read.
+ */
+static void test_keys_that_never_were_leave_none(void **state)
+{
+	uint64_t queued;
+
+	(void)state;
+	one_host_off(state);
+	one_host_disk_back();
+	set_up(1u << 20, 64u << 10);
+	for (uint32_t i = 0; i < SEGMENTS; i++)
+		host.core->store->segment[i].doubtful = false; /* it is new */
+	for (uint32_t n = 0; n < 5 * RUN; n += RUN)
+		assert_int_equal(one_host_put(n, RUN, ABI_SQE_DURABLE), 0);
+	queued = tombs_queued();
+	drop(ABSENT, 2000);
+	assert_in_range(tombs_queued() - queued, 0, 40); /* keys may share a place */
+	queued = tombs_queued();
+	drop(0, RUN);
+	assert_int_equal(tombs_queued() - queued, RUN);
+	/* What leaves by itself leaves its record. */
+	block_drop(host.core, core_context(host.core, host.context[0].id), 2 * RUN);
+	queued = tombs_queued();
+	for (uint32_t n = 0; n < 5 * RUN; n++)
+		assert_true(one_host_delete(n, 1) <= 1);
+	assert_int_equal(tombs_queued() - queued, 5 * RUN);
+	one_host_restart(false);
+	host_client_open(&host, 0);
+	host_client_attach(&host, 0);
+	queued = tombs_queued();
+	drop(ABSENT, 2000);
+	assert_in_range(tombs_queued() - queued, 0, 40);
+	queued = tombs_queued();
+	drop(0, RUN);
+	assert_int_equal(tombs_queued() - queued, RUN);
+	core_recover_unread(host.core, SEGMENTS - 1);
+	queued = tombs_queued();
+	drop(ABSENT, RUN);
+	assert_int_equal(tombs_queued() - queued, RUN);
+	host_audit(&host);
+}
+
 static struct store_run tombstone_of_one(struct store *s)
 {
 	struct store_run run;
@@ -204,6 +254,7 @@ int main(void)
 		TEST(test_needed_ones_come_to_rest, set_up_many),
 		TEST(test_needed_ones_come_to_rest_in_few_records, set_up_few),
 		TEST(test_those_of_two_contexts_are_sorted, set_up_many),
+		TEST(test_keys_that_never_were_leave_none, set_up_many),
 		cmocka_unit_test(test_one_makes_no_other_needed),
 	};
 

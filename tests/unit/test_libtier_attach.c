@@ -108,7 +108,7 @@ static void test_connect_registers_for_the_fence(void **state)
 static void test_contexts_refuse_nonsense(void **state)
 {
 	struct world *w = *state;
-	struct tier_context_options o = { .size = sizeof(o), .flags = 2 };
+	struct tier_context_options o = { .size = sizeof(o), .flags = 4 };
 	tier_geometry *g;
 	tier_context *c;
 

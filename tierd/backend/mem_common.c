@@ -5,6 +5,7 @@
  */
 #include "tierd/backend/mem_common.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -279,6 +280,24 @@ static uint32_t copy_and_sum(uint8_t *dst, const uint8_t *src, size_t bytes, uin
 	return crc;
 }
 
+/* Its padding is no part of what a client wrote: what its staging has there is not for others. */
+static void copy_item(const struct core_copy *copy, struct core_copy_item *item)
+{
+	uint32_t bytes = item->bytes - item->pad;
+	uint8_t *pad = (uint8_t *)item->dst + bytes;
+
+	assert(item->pad <= item->bytes);
+	if (copy->checksum)
+		item->crc = copy_and_sum(item->dst, item->src, bytes, item->seed);
+	else
+		memcpy(item->dst, item->src, bytes);
+	if (!item->pad)
+		return;
+	memset(pad, 0, item->pad);
+	if (copy->checksum)
+		item->crc = crc32c(item->crc, pad, item->pad);
+}
+
 void mem_copy(const struct mem_ops *self, struct core_copy *copy)
 {
 	uint32_t since = 0;
@@ -287,10 +306,7 @@ void mem_copy(const struct mem_ops *self, struct core_copy *copy)
 	for (uint32_t i = 0; i < copy->count; i++) {
 		struct core_copy_item *item = &copy->item[i];
 
-		if (copy->checksum)
-			item->crc = copy_and_sum(item->dst, item->src, item->bytes, item->seed);
-		else
-			memcpy(item->dst, item->src, item->bytes);
+		copy_item(copy, item);
 		since += item->bytes;
 		if (since < TURN_BYTES)
 			continue;

@@ -154,7 +154,7 @@ int core_context_plan(const struct core *c, struct disk_context *spec,
 		spec->blocks_max = blocks;
 	most = blocks_room(least_bytes(&spec->geometry), plan);
 	plan->blocks_max = spec->blocks_max < most ? spec->blocks_max : most;
-	if (plan->blocks_max > BLOCKS_MAX) {
+	if (spec->blocks_max > BLOCKS_MAX) {
 		snprintf(why, why_bytes, "more than %u blocks: lower blocks_max or the quotas",
 			 BLOCKS_MAX);
 		return -EINVAL;

@@ -120,7 +120,7 @@ static int catalog_memory(struct core *c)
 	c->catalog_list = calloc(c->catalog_max, sizeof(*c->catalog_list));
 	c->catalog_buf = aligned_alloc(DISK_SECTOR, s->catalog_bytes);
 	c->catalog_limits = calloc(1, s->catalog_bytes);
-	return c->catalog_list && c->catalog_buf && c->catalog_limits ? 0 : -ENOMEM;
+	return c->catalog_list && c->catalog_buf && c->catalog_limits ? recorded_open(c) : -ENOMEM;
 }
 
 static void pools_thread(struct core *c)
@@ -141,6 +141,15 @@ static void pools_thread(struct core *c)
 	c->pin_free = ABI_SLOT_NONE;
 }
 
+/* Handles of another boot's puts, pins and plans mean nothing to this one. */
+static void numbers_begin(struct core *c)
+{
+	c->next_uid = c->config.next_uid;
+	c->put_seq = c->pin_seq = c->reserve_seq = c->config.boot_token >> 24;
+	c->plans.seq = c->put_seq;
+	c->catalog_sequence = c->config.catalog_sequence;
+}
+
 int core_open(struct core **out, const struct core_config *config)
 {
 	struct core *c;
@@ -155,11 +164,7 @@ int core_open(struct core **out, const struct core_config *config)
 		return -ENOMEM;
 	c->config = *config;
 	config_defaults(&c->config);
-	c->next_uid = c->config.next_uid;
-	/* Handles of another boot's puts, pins and plans mean nothing to this one. */
-	c->put_seq = c->pin_seq = c->reserve_seq = c->config.boot_token >> 24;
-	c->plans.seq = c->put_seq;
-	c->catalog_sequence = c->config.catalog_sequence;
+	numbers_begin(c);
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
 		c->pool[tier].capacity = c->config.capacity[tier];
 		c->pool[tier].segment_bytes = c->config.segment_bytes[tier];
@@ -250,6 +255,7 @@ void core_close(struct core *c)
 	ledger_close(&c->owners);
 	tables_close(c);
 	aside_close(c);
+	recorded_close(c);
 	free(c->catalog_buf);
 	free(c->catalog_list);
 	free(c->catalog_limits);

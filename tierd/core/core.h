@@ -55,6 +55,7 @@ struct core_limit {
 
 struct core_config {
 	uint64_t boot_token;
+	uint64_t secret; /* random, and told to nobody */
 	uint64_t capacity[ABI_TIER_COUNT];      /* bytes; 0 = no such tier */
 	uint64_t segment_bytes[ABI_MEM_TIERS];  /* 0 = clamp(capacity/1024, 2 MiB, 64 MiB) */
 	struct disk_super super;                /* the store, when capacity[NVME] > 0 */
@@ -156,6 +157,7 @@ struct core_copy_item {
 	void *dst;
 	const void *src;
 	uint32_t bytes;
+	uint32_t pad;  /* of these, at the end: not copied, but zeros */
 	uint32_t seed; /* the CRC starts from here */
 	uint32_t crc;  /* set by the shell when checksum is on: over what was stored at dst */
 };
@@ -443,6 +445,8 @@ int core_limit_restore(struct core *c, const struct disk_limit *limit);
  * -EBADMSG when the segment's header is not valid (it is then free).
  */
 int core_recover_segment(struct core *c, uint32_t segment, const void *summary, size_t bytes);
+/* After it was fed as zeros: it could not be read, and may be read at another start. */
+void core_recover_unread(struct core *c, uint32_t segment);
 struct core_recovery {
 	uint64_t segments, records, records_bad, blocks, blocks_stale, bytes;
 	uint64_t blocks_unproven; /* of the durable log: read in the background before they count */

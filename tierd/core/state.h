@@ -409,6 +409,12 @@ struct tables {
 	uint64_t bytes, addresses; /* of all */
 };
 
+/* Keys that may have a record (recorded.c). */
+struct recorded {
+	uint64_t *lsn;
+	uint32_t places; /* a power of two */
+};
+
 /* Contexts of the catalog that cannot be made now (aside.c). */
 struct aside {
 	struct disk_context *context;
@@ -510,6 +516,7 @@ struct core {
 
 	struct tables tables;
 	struct aside aside;
+	struct recorded recorded;
 	struct tombs tombs[TOMBS_KINDS];
 	struct run run[CORE_RUNS_MAX];
 	struct block_list *segment_blocks; /* by segment */
@@ -583,6 +590,14 @@ static inline const struct abi_geometry *context_geometry(const struct context *
 static inline uint32_t page_stride(const struct context *x, uint32_t page)
 {
 	return x->spec.geometry.part[x->page_part[page]].page_stride;
+}
+
+/* Bytes at its end that no engine writes. */
+static inline uint32_t page_padding(const struct context *x, uint32_t page)
+{
+	const struct abi_part *part = &x->spec.geometry.part[x->page_part[page]];
+
+	return part->page_stride - part->page_bytes;
 }
 
 static inline bool stream_page_charged(const struct abi_page *d, uint32_t tier)

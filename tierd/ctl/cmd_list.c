@@ -72,6 +72,7 @@ static const struct column client_columns[] = {
 	{ ">asked", "taken", FORM_COUNT },
 	{ ">now", "requests", FORM_COUNT },
 	{ ">puts", "puts", FORM_COUNT },
+	{ ">begun", "pending", FORM_COUNT },
 	{ ">pins", "pins", FORM_COUNT },
 	{ ">leased", "quarantined", FORM_BYTES },
 	{ ">age", "since_ns", FORM_AGE },

@@ -29,7 +29,9 @@ static const char *judge(const struct wire_ctx *m)
 {
 	if (!m->name[0] || !word_good(m->name, sizeof(m->name), NAME_CHARS))
 		return "a context's name is 1 to 63 of A-Z a-z 0-9 . _ -";
-	if (m->flags & ~(WIRE_CTX_EXCLUSIVE | WIRE_CTX_OBJECTS))
+	if (m->flags & ~(WIRE_CTX_EXCLUSIVE | WIRE_CTX_OBJECTS | WIRE_CTX_FOREIGN |
+			 WIRE_CTX_OWNED) ||
+	    (m->owner && !(m->flags & WIRE_CTX_OWNED)))
 		return "unknown flags";
 	if (m->mode & ~0777u)
 		return "the mode has bits beyond 0777";
@@ -71,6 +73,7 @@ static void grant(struct front *f, struct turn *t, struct session *s,
 	m->writable = view->writable;
 	m->uid = view->spec->uid;
 	m->epoch = view->spec->epoch;
+	m->owner = view->spec->owner_uid;
 	m->index_bytes = view->index_bytes;
 	memcpy(m->mem_bytes, view->mem_bytes, sizeof(m->mem_bytes));
 	memcpy(m->quota, view->spec->quota, sizeof(m->quota));
@@ -87,6 +90,26 @@ static void grant(struct front *f, struct turn *t, struct session *s,
 		control_grant(f, t, s, fd, FRONT_CONTEXT_FDS);
 	for (uint32_t i = 0; i < FRONT_CONTEXT_FDS; i++)
 		close(fd[i]);
+}
+
+/* Names are one space for all: who asks for his own context is told when it is another's. */
+static void refuse_owner(struct front *f, struct turn *t, struct session *s,
+			 const struct core_context_view *view)
+{
+	char text[FRONT_WHY_BYTES];
+
+	snprintf(text, sizeof(text), "it belongs to user %u, and %s; use another name, or %s",
+		 view->spec->owner_uid, view->writable ? "what is put there lies in that user's "
+							 "context" : "may be read only",
+		 f->in.ctx.flags & WIRE_CTX_OWNED ? "ask for that owner" :
+						    "say TIER_OPEN_FOREIGN");
+	error_about(f, t, s, -EEXIST, text);
+}
+
+/* Root's, and those of the daemon's own user, whom every client trusts as it is. */
+static bool is_operators(const struct front *f, uint32_t uid)
+{
+	return uid == 0 || uid == f->config.obs->uid;
 }
 
 static bool fingerprint_agrees(const struct wire_ctx *m, const struct disk_context *spec)
@@ -130,6 +153,8 @@ void context_open(struct front *f, struct turn *t, struct session *s)
 		not_found(f, t, s, rc);
 	else if (view.spec->kind == DISK_KIND_OBJECT)
 		error_about(f, t, s, -EINVAL, "it holds objects, and no blocks");
+	else if (m->flags & WIRE_CTX_OWNED && m->owner != view.spec->owner_uid)
+		refuse_owner(f, t, s, &view);
 	else if (!control_zero(m->fingerprint, sizeof(m->fingerprint)) &&
 		 !fingerprint_agrees(m, view.spec))
 		error_about(f, t, s, -ESTALE, "its fingerprint differs: another model, revision, "
@@ -174,6 +199,9 @@ static void create_found(struct front *f, struct turn *t, struct session *s,
 
 	if (m->flags & WIRE_CTX_EXCLUSIVE)
 		error_about(f, t, s, -EEXIST, "it exists already");
+	else if (view->spec->owner_uid != s->uid && !is_operators(f, view->spec->owner_uid) &&
+		 !(m->flags & WIRE_CTX_FOREIGN))
+		refuse_owner(f, t, s, view);
 	else if (objects != (view->spec->kind == DISK_KIND_OBJECT))
 		error_about(f, t, s, -ESTALE, objects ? "it exists, and holds blocks" :
 							"it exists, and holds objects");

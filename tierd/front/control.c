@@ -205,7 +205,7 @@ static void hello(struct front *f, struct turn *t, struct session *lobby)
 	m->boot_token = f->config.boot_token;
 	m->staging_bytes = s->staging.bytes;
 	m->client_id = s->id;
-	m->flags = s->uid == f->config.obs->uid ? 0 : WIRE_ISOLATED;
+	m->flags = (s->uid == f->config.obs->uid ? 0 : WIRE_ISOLATED) | WIRE_OWNERS;
 	fd[0] = s->region.fd;
 	fd[1] = s->staging.fd;
 	fd[2] = s->doorbell;

@@ -328,8 +328,8 @@ static json_t *client_holds(const struct core *core, uint32_t id)
 
 	if (core_client_view(core, id, &v))
 		v = (struct core_client_view){ .requests = 0 };
-	return json_pack("{s:i, s:i, s:i, s:o}", "requests", (int)v.requests, "puts", (int)v.puts,
-			 "pins", (int)v.pins, "quarantined",
+	return json_pack("{s:i, s:i, s:i, s:i, s:o}", "requests", (int)v.requests, "puts",
+			 (int)v.puts, "pending", (int)v.pending, "pins", (int)v.pins, "quarantined",
 			 obs_number(v.quarantined[ABI_TIER_HBM] + v.quarantined[ABI_TIER_CXL]));
 }
 

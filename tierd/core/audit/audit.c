@@ -172,6 +172,7 @@ static void audit_block(struct audit *a, const struct context *x, uint32_t slot,
 	n->kept += m->keep != 0;
 	a->salts.account[block_account(x, slot)].uses += lives;
 	a->owners.account[m->owner].uses += lives;
+	a->owners.account[m->owner].pending += b->state == ABI_BLOCK_PENDING;
 	audit_pages(a, x, slot, n, &nvme, &bytes);
 	if (b->state != ABI_BLOCK_COMMITTED)
 		return;

@@ -83,6 +83,7 @@ void audit_space(struct audit *a, const char *whose, const struct space *s,
 static bool account_agrees(const struct holding *k, const struct holding *n, uint32_t i)
 {
 	return n->uses == (i < LEDGER_FIRST ? n->uses : k->uses) && (k->open || !n->uses) &&
+	       n->pending == k->pending &&
 	       !memcmp(n->used, k->used, sizeof(n->used)) &&
 	       !memcmp(n->pinned, k->pinned, sizeof(n->pinned));
 }
@@ -98,6 +99,7 @@ static void account_tell(struct audit *a, const char *whose, const struct holdin
 		audit_compare(a, name, "an account in use that is free", n->uses, 0);
 	if (i >= LEDGER_FIRST)
 		audit_compare(a, name, "uses", n->uses, k->uses);
+	audit_compare(a, name, "pending blocks", n->pending, k->pending);
 	for (uint32_t t = 0; t < ABI_TIER_COUNT; t++)
 		audit_compare(a, name, "bytes charged", n->used[t], k->used[t]);
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)

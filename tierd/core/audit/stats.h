@@ -153,6 +153,7 @@ int core_request_view(const struct core *c, uint32_t i, struct core_request_view
 /* What a client holds of what is limited. Errors: -ENOENT no session has that number. */
 struct core_client_view {
 	uint32_t requests, puts, pins;
+	uint32_t pending; /* blocks that it began and that are not whole */
 	uint64_t quarantined[ABI_MEM_TIERS]; /* bytes, at the last look */
 };
 int core_client_view(const struct core *c, uint32_t client, struct core_client_view *out);

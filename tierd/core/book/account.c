@@ -265,6 +265,8 @@ int core_client_view(const struct core *c, uint32_t client, struct core_client_v
 	out->requests = k->used[ACCOUNT_REQUESTS];
 	out->puts = k->used[ACCOUNT_PUTS];
 	out->pins = k->used[ACCOUNT_PINS];
+	out->pending = k->state == 1 && k->owner >= LEDGER_FIRST ?
+			       c->owners.account[k->owner].pending : 0;
 	memcpy(out->quarantined, k->held_last, sizeof(out->quarantined));
 	return 0;
 }

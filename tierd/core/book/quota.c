@@ -37,6 +37,19 @@ void quota_client_gone(struct core *c, struct client *k)
 	k->owner = LEDGER_NONE;
 }
 
+/* Is the session open that this account is of? Whoever has no account of his own lives. */
+bool quota_client_lives(const struct core *c, uint32_t owner)
+{
+	uint64_t key = c->owners.account[owner].key;
+	const struct client *k;
+
+	if (owner < LEDGER_FIRST)
+		return true;
+	assert((uint32_t)key < CORE_CLIENTS_MAX);
+	k = &c->client[(uint32_t)key];
+	return k->state == 1 && k->session == key >> 32;
+}
+
 void quota_unname(struct core *c, struct context *x, uint32_t slot)
 {
 	struct block_meta *m = &x->meta[slot];

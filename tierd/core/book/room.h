@@ -29,6 +29,7 @@ struct reservation {
 int quota_open(struct core *c);
 void quota_client_open(struct core *c, struct client *k, uint32_t client);
 void quota_client_gone(struct core *c, struct client *k);
+bool quota_client_lives(const struct core *c, uint32_t owner);
 void quota_name(struct core *c, struct context *x, uint32_t slot, uint64_t salt, uint32_t owner);
 void quota_unname(struct core *c, struct context *x, uint32_t slot);
 void quota_add(struct core *c, struct context *x, uint32_t slot, uint32_t tier, uint64_t bytes);

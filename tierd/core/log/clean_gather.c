@@ -114,7 +114,7 @@ static void take(struct core *c, struct run *run, struct context *x)
 		block_hold(x, run->slot[i]);
 		x->meta[run->slot[i]].flags |= BLOCK_MOVING;
 	}
-	run_head(run);
+	run_head(c, run);
 	if (!c->cleaner.hot)
 		run->head.flags = DISK_RECORD_SETTLED;
 }

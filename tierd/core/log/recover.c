@@ -261,6 +261,8 @@ static int apply_run(struct core *c, struct context *x, const struct store_view 
 	uint64_t bytes = v->head->data_bytes;
 	int err = 0;
 
+	for (uint32_t i = 0; i < v->head->block_count; i++)
+		recorded_add(c, x, v->block[i].key, v->head->lsn);
 	if (!run_fits(x, v)) {
 		c->recover.found.records_bad++;
 		return 0;
@@ -312,6 +314,11 @@ static int apply(struct core *c, const struct store_view *v)
 	for (uint32_t i = 0; i < v->head->block_count && !err; i++)
 		err = tomb_keep(c, x, v, i);
 	return err;
+}
+
+void core_recover_unread(struct core *c, uint32_t segment)
+{
+	store_doubt(c->store, segment);
 }
 
 int core_recover_segment(struct core *c, uint32_t segment, const void *summary, size_t bytes)

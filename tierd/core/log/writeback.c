@@ -62,8 +62,8 @@ int writeback_reserve(struct core *c, const struct abi_geometry *g)
 
 /* ---- the next run ------------------------------------------------------------------------- */
 
-/* The record's head, of run->ctx, slot[] and blocks. */
-void run_head(struct run *run)
+/* The record's head, of run->ctx, slot[] and blocks: from now on it may be in the store. */
+void run_head(struct core *c, struct run *run)
 {
 	const struct context *x = run->ctx;
 	const struct abi_block *b = index_block(&x->ix, run->slot[0]);
@@ -81,6 +81,8 @@ void run_head(struct run *run)
 	run->head.pages_per_block = store_block_pages(&x->spec.geometry, b->parts);
 	if (parent != ABI_SLOT_NONE)
 		memcpy(run->head.parent, index_block(&x->ix, parent)->key, ABI_KEY_BYTES);
+	for (uint32_t i = 0; i < run->blocks; i++)
+		recorded_add(c, x, index_block(&x->ix, run->slot[i])->key, run->place.lsn);
 }
 
 static void run_take(struct core *c, struct run *run, const uint32_t *chain)
@@ -109,7 +111,7 @@ static void run_take(struct core *c, struct run *run, const uint32_t *chain)
 	run->cursor = run->outstanding = 0;
 	run->written = 0;
 	run->failed = run->doubtful = false;
-	run_head(run);
+	run_head(c, run);
 	run->voids = c->voids;
 	run->phase = run->place.header_offset ? RUN_HEADER : RUN_DATA;
 }

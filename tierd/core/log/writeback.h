@@ -197,7 +197,7 @@ bool writeback_full(const struct core *c, const struct context *x);
 bool tombs_full(const struct core *c);
 bool tombs_wait(const struct core *c);
 int writeback_reserve(struct core *c, const struct abi_geometry *g);
-void run_head(struct run *run);
+void run_head(struct core *c, struct run *run);
 void run_item(const struct run *run, uint32_t i, uint32_t *block, uint32_t *page);
 void run_record(struct core *c, struct run *run);
 void run_place(struct core *c, struct run *run, uint32_t i);
@@ -252,6 +252,13 @@ bool unflushed_room(const struct core *c, uint32_t blocks);
 void unflushed_add(struct core *c, struct context *x, uint32_t slot, uint64_t doubted);
 void flushed_freeze(struct core *c);
 void flushed_doubts(struct core *c);
+
+/* recorded.c */
+int recorded_open(struct core *c);
+void recorded_close(struct core *c);
+void recorded_add(struct core *c, const struct context *x, const uint8_t *key, uint64_t lsn);
+bool recorded_may(const struct core *c, const struct context *x, const uint8_t *key,
+		  uint64_t oldest);
 
 /* aside.c */
 bool aside_is(const struct core *c, uint64_t uid);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Deletion that outlives a restart: blocks leave the index at once, and a tombstone for each key
- * goes through the durable log (log/tombs.c).
+ * that may have a record goes through the durable log (log/tombs.c).
  */
 #include <assert.h>
 #include <errno.h>
@@ -16,6 +16,7 @@
 static bool delete_keys(struct core *c, struct request *r)
 {
 	struct context *x = r->ctx;
+	uint64_t oldest = c->store ? store_oldest_lsn(c->store) : 0;
 
 	assert(r->cursor <= r->sqe.count);
 	for (; r->cursor < r->sqe.count && !meter_spent(&c->meter); r->cursor++) {
@@ -24,7 +25,8 @@ static bool delete_keys(struct core *c, struct request *r)
 		uint32_t slot = index_find(&x->ix, key);
 
 		meter_charge(&c->meter, 1);
-		if (!tombstone(c, x, key, c->store ? store_lsn(c->store) : 0))
+		if (c->store && recorded_may(c, x, key, oldest) &&
+		    !tombstone(c, x, key, store_lsn(c->store)))
 			return false;
 		if (slot == ABI_SLOT_NONE)
 			continue;

@@ -17,6 +17,7 @@
 #include "tierd/core/state.h"
 
 #define EXPIRE_BLOCKS 256u /* incomplete ones of a context looked at every 10 ms */
+#define PUT_HORIZON_NS (3600000 * MS) /* no put is open for longer; put.deadline is at most that */
 
 /* ---- reserve ------------------------------------------------------------------------------ */
 
@@ -129,6 +130,7 @@ static uint32_t pending_new(struct core *c, struct context *x, struct put *p, ui
 	}
 	block_link(c, &x->pending, x, slot);
 	x->blocks_pending++;
+	c->owners.account[m->owner].pending++;
 	m->brought = brought_step(p->brought); /* last: they share words with links and tenant */
 	m->joined = p->joined;
 	m->last = i + 1 == p->args.count;
@@ -220,6 +222,8 @@ static struct put *put_get(struct core *c, struct request *r)
 	p->durable = r->sqe.flags & ABI_SQE_DURABLE;
 	p->deadline_ns =
 		r->sqe.deadline_ns ? r->sqe.deadline_ns : c->now_ns + c->config.put_deadline_ns;
+	if (p->deadline_ns > c->now_ns + PUT_HORIZON_NS)
+		p->deadline_ns = c->now_ns + PUT_HORIZON_NS;
 	p->done = p->freed = p->kept_on = p->counted = p->visible = 0;
 	p->prepared = p->look = p->gap = p->begun = 0;
 	p->ending = p->freeing = p->shared = p->replaced = false;
@@ -667,18 +671,28 @@ void put_abort_request(struct core *c, struct request *r)
 
 /* ---- time --------------------------------------------------------------------------------- */
 
+/* Nobody writes it, and its time is over, or its client has gone. */
+static bool pending_over(const struct core *c, const struct context *x, uint32_t slot)
+{
+	const struct block_use *use = block_use(x, slot);
+	uint32_t now_ms = (uint32_t)(c->now_ns / MS);
+
+	if (!use->writers && (int32_t)(now_ms - use->expires_ms) >= 0)
+		return true;
+	return !use->writers && !quota_client_lives(c, x->meta[slot].owner);
+}
+
 /* Incomplete blocks past their deadline, a few at a time: those that stay go to the list's end. */
 static void pending_expire(struct core *c, struct context *x)
 {
-	uint32_t now_ms = (uint32_t)(c->now_ns / MS), n = x->pending.count;
+	uint32_t n = x->pending.count;
 
 	n = n < EXPIRE_BLOCKS ? n : EXPIRE_BLOCKS;
 	meter_charge(&c->meter, n);
 	for (; n; n--) {
 		uint32_t slot = x->pending.head;
-		const struct block_use *use = block_use(x, slot);
 
-		if (!use->writers && (int32_t)(now_ms - use->expires_ms) >= 0) {
+		if (pending_over(c, x, slot)) {
 			c->metrics.puts_expired++;
 			block_drop(c, x, slot);
 			continue;

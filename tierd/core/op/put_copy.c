@@ -98,6 +98,7 @@ static void copy_page(struct core *c, struct request *r, struct core_copy *copy,
 		.src = c->client[r->client].open.staging + r->sqe.arg_offset +
 		       s->block * p->block_bytes + s->offset,
 		.bytes = page_stride(x, s->page),
+		.pad = page_padding(x, s->page),
 		.seed = store_page_seed(index_block(&x->ix, slot)->key, block_salt(x, slot),
 					s->page),
 	};

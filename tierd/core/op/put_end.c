@@ -79,7 +79,8 @@ static void block_free(struct core *c, struct put *p, uint32_t i)
 	p->shared |= pending && use->writers;
 	if (m->flags & BLOCK_DROPPED)
 		block_release(c, x, slot);
-	else if (pending && !use->writers && !(m->flags & BLOCK_SHARDED))
+	else if (pending && !use->writers &&
+		 !(m->flags & BLOCK_SHARDED && quota_client_lives(c, m->owner)))
 		block_drop(c, x, slot);
 	else
 		block_use_settle(x, slot);

@@ -234,6 +234,13 @@ static bool needs_context(uint8_t op)
 	       op == ABI_OP_PLAN || op == ABI_OP_STREAM || op == ABI_OP_RESERVE;
 }
 
+/* What only who may write the context may ask for: what is in it, and that others lose pages. */
+static bool changes_context(uint8_t op)
+{
+	return op == ABI_OP_PUT_RESERVE || op == ABI_OP_DELETE || op == ABI_OP_RESERVE ||
+	       op == ABI_OP_MIGRATE;
+}
+
 static int context_check(struct core *c, struct request *r)
 {
 	const struct client *k = &c->client[r->client];
@@ -244,8 +251,7 @@ static int context_check(struct core *c, struct request *r)
 	r->ctx = core_context(c, q->context_id);
 	if (!r->ctx || r->ctx->closing || !bit_get(k->attached, r->ctx->index))
 		return -ENOENT;
-	if ((q->op == ABI_OP_PUT_RESERVE || q->op == ABI_OP_DELETE || q->op == ABI_OP_RESERVE) &&
-	    !bit_get(k->writable, r->ctx->index))
+	if (changes_context(q->op) && !bit_get(k->writable, r->ctx->index))
 		return -EACCES;
 	return 0;
 }

@@ -129,6 +129,7 @@ void block_commit(struct core *c, struct context *x, uint32_t slot)
 	tables_settled(x, slot);
 	block_unlink(c, &x->pending, x, slot);
 	x->blocks_pending--;
+	c->owners.account[m->owner].pending--;
 	x->blocks++;
 	c->metrics.blocks_committed++;
 	block_tier_hint(x, slot);
@@ -395,6 +396,7 @@ void block_drop(struct core *c, struct context *x, uint32_t slot)
 	if (state == ABI_BLOCK_PENDING) {
 		block_unlink(c, &x->pending, x, slot);
 		x->blocks_pending--;
+		c->owners.account[m->owner].pending--;
 		tables_settled(x, slot);
 	} else {
 		x->blocks--;

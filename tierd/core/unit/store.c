@@ -174,6 +174,7 @@ static void begin_life(struct store *s, enum store_stream stream, uint32_t segme
 	g->log = (uint8_t)log_of(stream);
 	g->header_done = false;
 	g->lsn_first = g->lsn_tombstone = g->tomb_keys = 0;
+	g->recovered = false;
 	g->sequence = s->next_sequence++;
 	g->data_next = s->super.summary_bytes;
 	g->record_next = DISK_SECTOR;
@@ -386,6 +387,7 @@ void store_append_done(struct store *s, const struct store_run *run, bool ok)
 		return;
 	g->header_done = true;
 	g->lsn_on_disk = g->lsn_first; /* its new header voids all former lives (D2) */
+	g->doubtful &= g->recovered;
 	if (run->data_bytes == 0) {
 		if (run->bound > g->lsn_tombstone)
 			g->lsn_tombstone = run->bound;
@@ -505,6 +507,7 @@ void store_discard_void(struct store *s, uint32_t segment)
 {
 	assert(segment < s->segment_count && s->segment[segment].state == STORE_DISCARDING);
 	s->segment[segment].lsn_on_disk = 0;
+	s->segment[segment].doubtful = false;
 }
 
 void store_discard_end(struct store *s, uint32_t segment, bool stale)
@@ -574,6 +577,20 @@ static struct oldest oldest_run(const struct store *s)
 static uint64_t oldest_elsewhere(const struct oldest *o, uint32_t segment)
 {
 	return o->segment == segment ? o->next : o->lsn;
+}
+
+uint64_t store_oldest_lsn(const struct store *s)
+{
+	for (uint32_t i = 0; i < s->segment_count; i++)
+		if (s->segment[i].doubtful)
+			return 0;
+	return oldest_run(s).lsn;
+}
+
+void store_doubt(struct store *s, uint32_t segment)
+{
+	assert(segment < s->segment_count);
+	s->segment[segment].doubtful = true;
 }
 
 bool store_tombs_needed(const struct store *s, uint32_t segment, uint64_t *oldest)

@@ -183,6 +183,13 @@ void store_hold(struct store *s, uint32_t segment);
 void store_shun(struct store *s, uint32_t segment);
 /* Segments that were opened for what the cleaner moves, in all. */
 uint64_t store_opened_cleaned(const struct store *s);
+/*
+ * The lowest lsn that a run has which any segment shows; UINT64_MAX = there is none. 0: not all
+ * that recovery was fed could be read, and what it did not see may be there at another start; until
+ * these segments begin a new life.
+ */
+uint64_t store_oldest_lsn(const struct store *s);
+void store_doubt(struct store *s, uint32_t segment);
 /* Must tombstones of the segment be carried before it can be free (D8)? Those with a bound of at
  * least *oldest. Carried and flushed: it needs none of them any more. */
 bool store_tombs_needed(const struct store *s, uint32_t segment, uint64_t *oldest);
