@@ -12,5 +12,15 @@ engines: all-plain ##  real engines get from tier what they would compute (FULL=
 engines-demo: all-plain ##  ask a small model twice: the second answer comes sooner, and why
 	@$(call engines_with,light) bench/engines/demo || [ $$? -eq 77 ]
 
+# The binding as a wheel, for an engine's environment; libtier is to be installed beside it.
+.PHONY: wheel
+wheel: all-plain ##    the Python binding as build/libtier-*.whl
+	@O=$(O) BUILD=$(O)/plain bench/engines/setup light
+	@rm -rf $(O)/wheel && cp -R libtier $(O)/wheel
+	@TIER_INCLUDE=$(CURDIR)/libtier/include:$(CURDIR)/libtier/connect/llama \
+		TIER_LIB=$(realpath $(O))/plain $(O)/engines/light/bin/python -m pip wheel --quiet \
+		--no-index --no-build-isolation --no-deps -w $(O) $(O)/wheel/python
+	@ls $(O)/libtier-*.whl
+
 # In `make test`: five prompts.
 EXTRA_TESTS += $(O)/plain:bench/engines/check
