@@ -14,6 +14,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 import dataclasses
 
+import numpy as np
 import torch
 from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorBase_V1, KVConnectorMetadata)
@@ -226,9 +227,13 @@ class Load:
         self.usable = max(0, there - self.job.first)  # of the job's blocks, from the first
         if self.usable:
             found = found[self.job.first:there]
-            self.found = tier.blocks(found)
+            these = tier.blocks(found)
+            self.pages = np.zeros((self.usable, self.door.heads, 3), np.uint32)
+            self.pages[:, :, :2] = np.frombuffer(tier.ffi.buffer(these), np.uint32).reshape(
+                -1, 1, 2)
+            self.pages[:, :, 2] = np.arange(self.door.heads)  # of layer 0
             if max(f.tier for f in found) > tier.lib.TIER_CXL:
-                self.stream = self.door.context.stream(self.found, mode=tier.lib.TIER_MODE_CACHE)
+                self.stream = self.door.context.stream(these, mode=tier.lib.TIER_MODE_CACHE)
 
     def layer(self, number, kv):
         """Copy a layer's pages into the engine's blocks once they are there."""
@@ -243,17 +248,38 @@ class Load:
         if self.stream and self.usable:
             self.usable = min(self.usable, self.stream.wait(number))
         if self.usable:
-            heads, blocks = self.door.heads, self.job.blocks[:self.usable]
-            rows = torch.empty((len(blocks),) + tuple(kv.shape[1:]), dtype=kv.dtype)
-            pages = [(block, number * heads + head) for block in self.found[0:self.usable]
-                     for head in range(heads)]
-            came = self.door.tier.reader.gather_pages(
-                self.door.context, pages, rows.data_ptr(), rows.nbytes)
-            self.usable = came // heads
+            pages = self.pages[:self.usable].copy()
+            pages[:, :, 2] += number * self.door.heads
+            self.usable = (self._into if kv.device.type == "cpu" else self._over)(pages, kv)
             if self.stream:
                 self.stream.release(number + 1)
-            kv[blocks[:self.usable]] = rows[:self.usable].to(kv.device)
-            self.door.loaded_bytes += self.usable * heads * kv[0, 0].nbytes
+            self.door.loaded_bytes += self.usable * kv[0].nbytes
+
+    def _gather(self, pages, address):
+        """Returns how many blocks came."""
+        return self.door.tier.reader.gather_pages(self.door.context, pages,
+                                                  address) // self.door.heads
+
+    def _into(self, pages, kv):
+        """Straight into the engine's blocks, as many at once as lie one behind the other."""
+        blocks, at = self.job.blocks, 0
+        packed = kv.stride(0) == kv[0].numel()
+        while at < len(pages):
+            end = at + 1
+            while packed and end < len(pages) and blocks[end] == blocks[end - 1] + 1:
+                end += 1
+            came = self._gather(pages[at:end], kv[blocks[at]].data_ptr())
+            if came < end - at:
+                return at + came
+            at = end
+        return at
+
+    def _over(self, pages, kv):
+        """By way of the host's memory."""
+        rows = torch.empty((len(pages),) + tuple(kv.shape[1:]), dtype=kv.dtype)
+        came = self._gather(pages, rows.data_ptr())
+        kv[self.job.blocks[:came]] = rows[:came].to(kv.device)
+        return came
 
     def _lost(self):
         """Tell which of the engine's blocks do not hold what they were to."""

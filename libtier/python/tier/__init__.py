@@ -383,19 +383,16 @@ class Reader:
                      "gather")
 
 
-    def gather_pages(self, context, pages, address, room):
-        """Copy pages, a list of (block, page), one behind the other to an address with so much
-        room. Returns how many of the first were copied."""
-        size = {page: context.geometry.page_bytes(page) for page in {page for _, page in pages}}
-        if sum(size[page] for _, page in pages) > room:
-            raise ValueError(f"gather: no room for {len(pages)} pages")
-        array = ffi.new("struct tier_page[]", [((block.slot, block.generation), page)
-                                               for block, page in pages])
-        errors = ffi.new("int32_t[]", len(pages))
+    def gather_pages(self, context, pages, address):
+        """Copy pages one behind the other to an address, where there must be room for them. Pages
+        are struct tier_page in a buffer, as a NumPy array of rows (slot, generation, page).
+        Returns how many of the first were copied."""
+        array = ffi.from_buffer("struct tier_page[]", pages)
+        errors = ffi.new("int32_t[]", len(array))
         o = Options("tier_into", dst=ffi.cast("void *", address), error=errors)
-        count = check(lib.tier_gather(self.handle, context.handle, array, len(pages), o.struct),
+        count = check(lib.tier_gather(self.handle, context.handle, array, len(array), o.struct),
                       "gather")
-        return count if count == len(pages) else list(map(bool, errors)).index(True)
+        return count if count == len(array) else list(map(bool, errors)).index(True)
 
 
 class Lease:
