@@ -22,6 +22,8 @@ INSTALL_LIST := \
 	$(if $(MAP_libtier),755:$P/libtier.so.$(SOMAJOR):$(LIBDIR)/libtier.so.$(VERSION)) \
 	755:$P/tier:$(BINDIR)/tier \
 	755:$P/libtier-preload.so:$(LIBDIR)/libtier-preload.so \
+	755:$P/libtier_llama.so.$(SOMAJOR):$(LIBDIR)/libtier_llama.so.$(VERSION) \
+	644:libtier/connect/llama/tier_llama.h:$(INCLUDEDIR)/tier_llama.h \
 	644:$(O)/install/libtier.a:$(LIBDIR)/libtier.a \
 	$(if $(wildcard libtier/include/tier.h),644:libtier/include/tier.h:$(INCLUDEDIR)/tier.h) \
 	644:libtier/include/tier_object.h:$(INCLUDEDIR)/tier_object.h \
@@ -43,6 +45,8 @@ MAN_ALIASES = $(shell awk '/^\.SH/ { on = /NAME/; next } \
 INSTALL_LINKS = $(if $(MAP_libtier),\
 	$(LIBDIR)/libtier.so.$(SOMAJOR):libtier.so.$(VERSION) \
 	$(LIBDIR)/libtier.so:libtier.so.$(SOMAJOR)) \
+	$(LIBDIR)/libtier_llama.so.$(SOMAJOR):libtier_llama.so.$(VERSION) \
+	$(LIBDIR)/libtier_llama.so:libtier_llama.so.$(SOMAJOR) \
 	$(foreach a,$(MAN_ALIASES),$(MANDIR)/man3/$(subst docs/man/,,$a))
 
 field = $(word $1,$(subst :, ,$2))

@@ -6,11 +6,23 @@ engines_with = O=$(O) BUILD=$(O)/plain bench/engines/setup $1 && \
                O=$(O) BUILD=$(O)/plain OMP_NUM_THREADS=1 $(O)/engines/$1/bin/python
 
 .PHONY: engines engines-demo
-engines: all-plain ##  real engines get from tier what they would compute (FULL=1: all, 5 GB)
+engines: all-plain ##  real engines get from tier what they would compute (FULL=1: all, 6 GB)
 	@$(call engines_with,light) bench/engines/llama --exact || [ $$? -eq 77 ]
+	@$(call engines_with,light) bench/engines/binding || [ $$? -eq 77 ]
+	@$(if $(FULL),$(call engines_with,full) bench/engines/vllm || [ $$? -eq 77 ])
 	@$(if $(FULL),$(call engines_with,full) tests/upstream/run || [ $$? -eq 77 ])
 engines-demo: all-plain ##  ask a small model twice: the second answer comes sooner, and why
 	@$(call engines_with,light) bench/engines/demo || [ $$? -eq 77 ]
+
+# The binding as a wheel, for an engine's environment; libtier is to be installed beside it.
+.PHONY: wheel
+wheel: all-plain ##    the Python binding as build/libtier-*.whl
+	@O=$(O) BUILD=$(O)/plain bench/engines/setup light
+	@rm -rf $(O)/wheel && cp -R libtier $(O)/wheel
+	@TIER_INCLUDE=$(CURDIR)/libtier/include:$(CURDIR)/libtier/connect/llama \
+		TIER_LIB=$(realpath $(O))/plain $(O)/engines/light/bin/python -m pip wheel --quiet \
+		--no-index --no-build-isolation --no-deps -w $(O) $(O)/wheel/python
+	@ls $(O)/libtier-*.whl
 
 # In `make test`: five prompts.
 EXTRA_TESTS += $(O)/plain:bench/engines/check

@@ -18,7 +18,7 @@
 #define BLOCK_TOKENS 32u
 #define TOKENS_MAX (1u << 28)
 #define ERROR_BYTES 512u
-#define ROUNDS 4 /* of fetching what left before it was copied */
+#define ROUNDS 8 /* of fetching what left before it was copied */
 
 struct tier_llama {
 	size_t (*get_size)(void *llama, int32_t sequence, uint32_t flags);
@@ -29,6 +29,7 @@ struct tier_llama {
 	tier_context *context;
 	tier_reader *reader;
 	uint32_t block_tokens, put_flags;
+	uint32_t fetch_most; /* blocks that there was room for in memory at a time */
 	uint32_t stride[2]; /* bytes that a page of keys, of values takes in a put */
 	const struct tier_salt *salt;
 	uint8_t *state; /* of the last load or store: grown, not given back */
@@ -178,6 +179,7 @@ static int open_door(tier_llama *d, const struct tier_llama_options *o)
 	if (!o || o->size < sizeof(*o) || !o->tier || !o->model || !o->llama)
 		return fail(d, -EINVAL, "size, tier, model and llama must be given");
 	d->block_tokens = o->block_tokens ? o->block_tokens : BLOCK_TOKENS;
+	d->fetch_most = UINT32_MAX;
 	d->put_flags = o->flags & TIER_LLAMA_DURABLE ? TIER_PUT_DURABLE : 0;
 	d->salt = o->salt;
 	r = find_functions(d, o->library);
@@ -267,72 +269,118 @@ static int prompt_match(tier_llama *d, struct prompt *p, const int32_t *tokens, 
 
 /* ---- load --------------------------------------------------------------------------------- */
 
-/*
- * Copy the rows of `cells` tokens into d->state, layer by layer: the last page of a layer may
- * reach over its end, into the frame that is written next. Returns how many blocks were whole.
- */
-static uint32_t fill(tier_llama *d, struct prompt *p, uint32_t cells)
+/* Copies `blocks` blocks, from block `first` on, into a state of `cells`. Returns how many came. */
+static uint32_t fill(tier_llama *d, struct prompt *p, uint32_t cells, uint32_t first,
+		     uint32_t blocks)
 {
 	const struct state_shape *s = &d->shape;
-	uint32_t blocks = blocks_of(d, cells), whole = 0;
 
-	for (uint32_t i = 0; i < 2 * s->layers; i++) {
-		uint32_t part = i / s->layers, layer = i % s->layers;
+	for (uint32_t i = 0; i < 2 * s->layers && blocks > 0; i++) {
+		uint32_t part = i / s->layers, layer = i % s->layers, came = 0;
 		uint32_t page = (uint32_t)tier_geometry_page(d->geometry, part, layer, 0);
-		const struct tier_into into = { .error = p->errors,
-			.dst = d->state + state_rows_at(s, cells, part, layer) };
+		size_t rows = s->part[part].bytes * d->block_tokens;
+		const struct tier_into into = { .error = p->errors, .dst = d->state + first * rows +
+						state_rows_at(s, cells, part, layer) };
 
 		for (uint32_t b = 0; b < blocks; b++)
-			p->pages[b] = (struct tier_page){ p->found[b].block, page };
-		state_write_layer(s, into.dst, part);
-		if (tier_gather(d->reader, d->context, p->pages, blocks, &into) == (int)blocks)
-			continue;
-		while (whole < blocks && p->errors[whole] == 0)
-			whole++;
-		return whole < blocks ? whole : 0;
+			p->pages[b] = (struct tier_page){ p->found[first + b].block, page };
+		if (tier_gather(d->reader, d->context, p->pages, blocks, &into) < 0)
+			return 0;
+		while (came < blocks && p->errors[came] == 0)
+			came++;
+		blocks = came;
 	}
 	return blocks;
 }
 
-/* How many of the first blocks are in memory, after fetching what is not. */
-static uint32_t fetch(tier_llama *d, struct prompt *p, uint32_t blocks, int again)
+/* The block after the whole ones, of which only some rows are wanted. Whether it came. */
+static uint32_t fill_tail(tier_llama *d, struct prompt *p, uint32_t cells)
+{
+	const struct state_shape *s = &d->shape;
+	uint32_t whole = cells / d->block_tokens, tokens = cells % d->block_tokens;
+	const struct tier_into into = { .dst = d->state + state_bytes(s, cells) };
+
+	for (uint32_t i = 0; i < 2 * s->layers; i++) {
+		uint32_t part = i / s->layers, layer = i % s->layers;
+		size_t row = s->part[part].bytes;
+		const struct tier_page page = { p->found[whole].block,
+			(uint32_t)tier_geometry_page(d->geometry, part, layer, 0) };
+
+		if (tier_gather(d->reader, d->context, &page, 1, &into) != 1)
+			return 0;
+		memcpy(d->state + state_rows_at(s, cells, part, layer) + row * whole *
+		       d->block_tokens, into.dst, row * tokens);
+	}
+	return 1;
+}
+
+/* Bring blocks from `first` on into memory. Returns how many of them are there. */
+static uint32_t fetch(tier_llama *d, struct prompt *p, uint32_t first, uint32_t blocks, int again)
 {
 	uint8_t slowest = again ? TIER_NVME : TIER_HBM;
 	uint64_t begun = now_ns();
-	int64_t r = blocks;
+	int64_t r;
 
+	blocks = blocks < d->fetch_most ? blocks : d->fetch_most;
+	r = blocks;
 	for (uint32_t b = 0; b < blocks; b++) {
-		p->blocks[b] = p->found[b].block;
-		slowest = p->found[b].tier > slowest ? p->found[b].tier : slowest;
+		p->blocks[b] = p->found[first + b].block;
+		slowest = p->found[first + b].tier > slowest ? p->found[first + b].tier : slowest;
 	}
 	if (slowest > TIER_CXL)
 		r = tier_fetch(d->context, p->blocks, blocks, NULL);
+	if (r == -ENOSPC && blocks > 1)
+		d->fetch_most = blocks / 2;
 	d->loaded.fetch_ns += now_ns() - begun;
 	return r < 0 ? 0 : (uint32_t)r; /* what cannot be had is computed */
 }
 
-/* Copy the state of `cells` tokens, or of fewer when blocks leave meanwhile. Returns how many. */
-static int64_t gather(tier_llama *d, struct prompt *p, uint32_t cells)
+/*
+ * Copy blocks of a state of `cells`, fetching as many at a time as there is room for in memory.
+ * Returns how many tokens came: fewer when blocks have left.
+ */
+static uint32_t gather(tier_llama *d, struct prompt *p, uint32_t cells)
 {
-	uint64_t begun;
-	int r;
+	uint32_t blocks = blocks_of(d, cells), whole = cells / d->block_tokens;
 
-	for (int round = 0; cells > 0; round++) {
-		uint32_t blocks = blocks_of(d, cells), there = fetch(d, p, blocks, round);
+	for (uint32_t at = 0, misses = 0; at < blocks;) {
+		uint32_t there = fetch(d, p, at, blocks - at, misses != 0), last = at + there;
+		uint64_t begun = now_ns();
+		uint32_t came = fill(d, p, cells, at, (last < whole ? last : whole) - at);
 
-		begun = now_ns();
-		r = room(d, state_bytes(&d->shape, cells) + d->stride[0] + d->stride[1]);
+		if (last > whole && at + came == whole)
+			came += fill_tail(d, p, cells);
+		d->loaded.gather_ns += now_ns() - begun;
+		at += came;
+		misses = came ? 0 : misses + 1; /* as there was no room for so many, say */
+		if (misses > ROUNDS)
+			return at * d->block_tokens;
+	}
+	return cells;
+}
+
+/* The state of `cells` tokens in d->state, or of fewer. Returns of how many. */
+static int64_t make_state(tier_llama *d, struct prompt *p, uint32_t cells, int32_t sequence)
+{
+	const struct state_shape *s = &d->shape;
+
+	while (cells > 0) {
+		uint32_t came;
+		int r = room(d, state_bytes(s, cells) + d->stride[0] + d->stride[1]);
+
 		if (r < 0)
 			return r;
-		if (there == blocks)
-			there = fill(d, p, cells);
-		d->loaded.gather_ns += now_ns() - begun;
-		if (there == blocks)
-			return cells;
-		if (round >= ROUNDS || there == 0)
-			cells = there * d->block_tokens;
+		state_write_head(s, d->state, cells, sequence);
+		for (uint32_t i = 0; i < 2 * s->layers; i++)
+			state_write_layer(s, d->state +
+					  state_rows_at(s, cells, i / s->layers, i % s->layers),
+					  i / s->layers);
+		came = gather(d, p, cells);
+		if (came == cells)
+			break;
+		cells = came; /* all lies elsewhere in the state of fewer */
 	}
-	return 0;
+	return cells;
 }
 
 static void account(tier_llama *d, const struct prompt *p, uint32_t cells)
@@ -360,11 +408,10 @@ int64_t tier_llama_load(tier_llama *d, void *llama, int32_t sequence, const int3
 	r = prompt_match(d, &p, tokens, (uint32_t)count);
 	d->loaded.match_ns = now_ns() - begun;
 	if (r == 0)
-		r = gather(d, &p, p.tokens < count ? p.tokens : (uint32_t)count - 1);
+		r = make_state(d, &p, p.tokens < count ? p.tokens : (uint32_t)count - 1, sequence);
 	if (r > 0) {
 		begun = now_ns();
 		bytes = state_bytes(&d->shape, (uint32_t)r);
-		state_write_head(&d->shape, d->state, (uint32_t)r, sequence);
 		account(d, &p, (uint32_t)r);
 		if (d->set_data(llama, d->state, bytes, sequence, 0) != bytes)
 			r = fail(d, -EPROTO, "the engine does not take %d tokens' state", (int)r);

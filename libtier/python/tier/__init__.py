@@ -95,7 +95,19 @@ def key_opaque(name, salt=None):
 
 
 def _pointer(key):
-    return ffi.NULL if key is None else ffi.addressof(key)
+    """Of an entry of an array of keys; a pointer stays what it is."""
+    if key is None or ffi.typeof(key).kind == "pointer":
+        return ffi.NULL if key is None else key
+    return ffi.addressof(key)
+
+
+def fingerprint(probe=b"", **members):
+    """What two engines must agree in, as tier_context_options.fingerprint."""
+    out, o = ffi.new("uint8_t[32]"), Options("tier_fingerprint", probe_bytes=len(probe), **members)
+    view = ffi.from_buffer(probe)
+    o.struct.probe = view
+    check(lib.tier_fingerprint_digest(out, o.struct), "fingerprint")
+    return out
 
 
 def blocks(found):
@@ -139,6 +151,12 @@ class Geometry:
             if page >= part.page_base:
                 return part.page_bytes
         raise IndexError(page)
+
+    def groups(self, part):
+        """How many groups a layer of the part has."""
+        out = ffi.new("struct tier_part *")
+        check(lib.tier_geometry_part(self.handle, part, out), "part")
+        return out.groups
 
     def page(self, part, layer, group):
         """The number of a page in its block."""
@@ -263,6 +281,10 @@ class Context:
         o = Options("tier_put_options", **members)
         return check(lib.tier_put_copy(self.handle, keys, len(keys), view, o.struct), "put")
 
+    def stream(self, found, **members):
+        """Begin to bring blocks layer by layer; members of struct tier_stream_options."""
+        return Stream(self, found, **members)
+
     def put_begin(self, keys, **members):
         """Begin a put whose pages are written in place."""
         return Put(self, keys, **members)
@@ -294,6 +316,29 @@ class Context:
         return check(lib.tier_delete(self.handle, keys, len(keys)), "delete")
 
 
+class Stream:
+    """A prefix that comes layer by layer."""
+
+    def __init__(self, context, found, **members):
+        out, these = ffi.new("tier_stream **"), blocks(found)
+        o = Options("tier_stream_options", tier=members.pop("tier", lib.TIER_CXL), **members)
+        check(lib.tier_stream_open(context.handle, these, len(these), o.struct, out), "stream")
+        self.tier, self.handle = context.tier, out[0]
+
+    def wait(self, layer, deadline_ns=0):
+        """How many blocks, from the first, the layer is there for; 0 when it does not come."""
+        return max(0, lib.tier_stream_wait(self.handle, layer, deadline_ns))
+
+    def release(self, layer):
+        """Layers before this one have been read."""
+        lib.tier_stream_release(self.handle, layer)
+
+    def close(self):
+        handle, self.handle = self.handle, ffi.NULL
+        if self.tier.handle:
+            lib.tier_stream_close(handle)
+
+
 class Reader:
     """The right to hold leases, of one thread; Tier.reader is made where it is needed."""
 
@@ -301,20 +346,29 @@ class Reader:
         out = ffi.new("tier_reader **")
         check(lib.tier_reader_open(connection.handle, out), "reader")
         self.tier, self.handle = connection, out[0]
+        self.ended = []  # leases that nothing looks at any more; whoever saw the last of it says so
 
     def close(self):
+        """Gives back its leases, also those that something still looks at."""
         handle, self.handle = self.handle, None
         if handle and self.tier.handle:
             lib.tier_reader_close(handle)
 
     __del__ = close
 
+    def sweep(self):
+        """Give back the leases that have ended; the reader's thread only."""
+        while self.ended:
+            lease = self.ended.pop()
+            if self.handle and self.tier.handle:
+                lib.tier_release(self.handle, lease)
+
     def lease(self, context, block, page, flags=0):
         """Lease a page: it lies still until the lease is released."""
-        lease = Lease(self)
-        check(lib.tier_lease_page(self.handle, context.handle, block, page, flags, lease.struct),
-              "lease")
-        return lease.filled()
+        self.sweep()
+        lease = ffi.new("struct tier_lease *")
+        check(lib.tier_lease_page(self.handle, context.handle, block, page, flags, lease), "lease")
+        return Lease(self, lease)
 
     def gather(self, context, found, page, into, stride=0):
         """Copy one page of each block into a writable buffer; returns how many were copied."""
@@ -329,27 +383,30 @@ class Reader:
                      "gather")
 
 
+    def gather_pages(self, context, pages, address):
+        """Copy pages one behind the other to an address, where there must be room for them. Pages
+        are struct tier_page in a buffer, as a NumPy array of rows (slot, generation, page).
+        Returns how many of the first were copied."""
+        array = ffi.from_buffer("struct tier_page[]", pages)
+        errors = ffi.new("int32_t[]", len(array))
+        o = Options("tier_into", dst=ffi.cast("void *", address), error=errors)
+        count = check(lib.tier_gather(self.handle, context.handle, array, len(array), o.struct),
+                      "gather")
+        return count if count == len(array) else list(map(bool, errors)).index(True)
+
+
 class Lease:
-    """A leased page. `view` is its bytes where they lie, read-only; release() refuses
-    (BufferError) while an array or another buffer looks at them."""
+    """A leased page. `view` is its bytes where they lie, read-only. The lease is held as long as
+    anything looks at them: the view, a part of it, an array; release() only lets go of the view."""
 
-    def __init__(self, reader):
-        self.reader, self.struct, self.view = reader, ffi.new("struct tier_lease *"), None
-
-    def filled(self):
-        self.view = memoryview(ffi.buffer(self.struct.data, self.struct.bytes)).toreadonly()
-        return self
-
-    @property
-    def address(self):
-        return int(ffi.cast("uintptr_t", self.struct.data))
+    def __init__(self, reader, struct):
+        data = ffi.gc(ffi.cast("char *", struct.data), lambda _: reader.ended.append(struct))
+        self.reader, self.address = reader, int(ffi.cast("uintptr_t", struct.data))
+        self.view = memoryview(ffi.buffer(data, struct.bytes)).toreadonly()
 
     def release(self):
-        if self.view is not None:
-            self.view.release()
-            self.view = None
-            if self.reader.handle and self.reader.tier.handle:
-                lib.tier_release(self.reader.handle, self.struct)
+        self.view = None
+        self.reader.sweep()
 
     def __enter__(self):
         return self
@@ -363,7 +420,7 @@ class Put:
 
     def __init__(self, context, keys, **members):
         self.out = ffi.new("tier_put **")
-        self.context = context
+        self.context, self.count = context, len(keys)
         o = Options("tier_put_options", **members)
         check(lib.tier_put_begin(context.handle, keys, len(keys), o.struct, self.out), "put")
 
@@ -374,6 +431,19 @@ class Put:
             raise IndexError(f"put: no page {layer}, {group} of part {part} in block {block}")
         number = self.context.geometry.page(part, layer, group)
         return memoryview(ffi.buffer(where, self.context.geometry.page_bytes(number)))
+
+    def write(self, address, part, layer):
+        """Copy a layer of all blocks from an address: page after page, block after block."""
+        geometry, source = self.context.geometry, ffi.cast("char *", address)
+        groups = geometry.groups(part)
+        size = geometry.page_bytes(geometry.page(part, layer, 0))
+        for block in range(self.count):
+            for group in range(groups):
+                where = lib.tier_put_data(self.out[0], block, part, layer, group)
+                if not where:
+                    raise IndexError(f"put: no page {layer}, {group} of part {part}")
+                ffi.memmove(where, source, size)
+                source += size
 
     def commit(self, user_data=0):
         check(lib.tier_put_commit(self.out[0], user_data), "commit")
