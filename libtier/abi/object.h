@@ -8,7 +8,7 @@
  *                         <-        OBJ_INFO + 1 fd: read-only, offset 0 is the first byte
  *   OBJ_CREATE            ->
  *                         <-        OBJ_INFO + 1 fd: the upload, to be written
- *   OBJ_COMMIT            ->
+ *   OBJ_COMMIT | OBJ_SYNC ->
  *                         <-        OBJ_INFO, when it is durable
  *   OBJ_STAT              ->
  *                         <-        OBJ_INFO
@@ -23,6 +23,9 @@
  *     do not open is not there (I4).
  * W7  An upload is its session's. When that ends it is dropped, unless WIRE_OBJ_AT_CLOSE was said
  *     and its descriptor is still open somewhere: then it is committed when the last one closes.
+ * W8  A shared upload is its user's: whoever of the uid knows its number may commit and sync it. It
+ *     ends when nobody has it open. Without a COMMIT before it is dropped then: what was synced
+ *     last stays.
  *
  * The catalog is a file of records, each padded to DISK_OBJECT_ALIGN, appended in the order of
  * their lsn. The first one is of type HEADER. A version's bytes lie in a plain file of its own,
@@ -52,8 +55,9 @@
 #define WIRE_OBJ_LIST 21u
 #define WIRE_OBJ_REMOVE 22u
 #define WIRE_OBJ_RENAME 23u
-#define WIRE_OBJ_INFO 24u
-#define WIRE_OBJ_NAMES 25u
+#define WIRE_OBJ_SYNC 24u /* what an upload holds now becomes a version; it goes on */
+#define WIRE_OBJ_INFO 25u
+#define WIRE_OBJ_NAMES 26u
 
 #define ABI_OBJECT_NAME_BYTES 256u /* with the NUL */
 #define ABI_OBJECT_PRIORITY_MAX 3u
@@ -61,12 +65,16 @@
 #define WIRE_OBJ_EXCLUSIVE 1u /* CREATE, RENAME: -EEXIST if the name is taken */
 #define WIRE_OBJ_AT_CLOSE 2u  /* CREATE: W7. COMMIT: when nobody has it open any more */
 #define WIRE_OBJ_COPY 4u      /* CREATE: the upload begins as a copy of the present version */
-#define WIRE_OBJ_FLAGS 7u
+/* CREATE: one upload for all of the same uid who ask so; OPEN: that one, if there is one (W8) */
+#define WIRE_OBJ_SHARED 8u
+#define WIRE_OBJ_EXISTING 16u /* CREATE: -ENOENT unless there is one already */
+#define WIRE_OBJ_FLAT 32u     /* LIST: only names without a slash behind the prefix */
+#define WIRE_OBJ_FLAGS 63u
 struct wire_object {
 	struct wire_header header;
 	char context[ABI_NAME_BYTES];
 	uint64_t wait_ns; /* OPEN, CREATE: how long who asks waits for the bytes; 0 = default */
-	uint64_t upload;  /* COMMIT, ABORT */
+	uint64_t upload;  /* COMMIT, ABORT, SYNC */
 	uint64_t ttl_ms;  /* CREATE: removed so long after the commit; 0 = never */
 	uint32_t flags;   /* WIRE_OBJ_* */
 	uint32_t mode;    /* CREATE: what stat tells, 0777; 0 = 0644 */

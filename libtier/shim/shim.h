@@ -68,12 +68,17 @@ bool shim_owns(int fd);
 
 /* ---- open.c: as the calls of these names; `name` is the real one, if it is that one's --- */
 
+#define SHIM_REAL 1
 #define SHIM_FAILED (-1) /* as system calls say it, with errno */
 int shim_open(enum shim_name name, int at, const char *path, int flags, mode_t mode);
 FILE *shim_fopen(enum shim_name name, const char *path, const char *mode);
 int shim_close(int fd);
 int shim_fclose(FILE *file);
 int shim_dup(int from, int to, int flags);
+/* A copy was made of a descriptor; returns it. */
+int shim_copied(int from, int to);
+/* fsync: 0 or negative errno, SHIM_REAL: it is of no upload. */
+int shim_sync(int fd);
 
 
 /* The process ends: what it has written and not closed is committed. */
@@ -93,7 +98,6 @@ static inline int shim_result(int rc)
 
 /* ---- stat.c: 0 or negative errno; 1: it is none of ours, the C library is asked --- */
 
-#define SHIM_REAL 1
 int shim_stat(int at, const char *path, struct stat *st);
 int shim_access(int at, const char *path, int mode);
 int shim_unlink(int at, const char *path);

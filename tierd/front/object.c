@@ -23,7 +23,8 @@ static bool text_good(const char *text, size_t bytes)
 
 static bool needs_name(uint16_t type)
 {
-	return type != WIRE_OBJ_LIST && type != WIRE_OBJ_COMMIT && type != WIRE_OBJ_ABORT;
+	return type != WIRE_OBJ_LIST && type != WIRE_OBJ_COMMIT && type != WIRE_OBJ_ABORT &&
+	       type != WIRE_OBJ_SYNC;
 }
 
 /* NULL: the message can be answered. Else what is wrong with it. */
@@ -81,6 +82,7 @@ static bool find(struct front *f, struct turn *t, struct session *s, struct obje
 	}
 	*ask = (struct object_ask){
 		.who = { s->id, s->generation, m->header.seq },
+		.uid = s->uid,
 		.context = view.spec->uid,
 		.epoch = view.spec->epoch,
 		.quota = { view.spec->quota[ABI_TIER_CXL], view.spec->quota[ABI_TIER_NVME] },
@@ -155,6 +157,12 @@ void front_objects(struct front *f, struct turn *t)
 			answer(f, t, s, a);
 		objects_answered(a);
 	}
+}
+
+void object_process_dead(struct front *f, const struct session *s)
+{
+	if (f->config.objects)
+		objects_process_dead(f->config.objects, s->id, s->generation);
 }
 
 void object_session_gone(struct front *f, const struct session *s)

@@ -22,20 +22,12 @@ static bool writes(uint16_t type)
 	return type != WIRE_OBJ_OPEN && type != WIRE_OBJ_STAT;
 }
 
-/* COMMIT and ABORT name an upload of their session. */
-static void ask_upload(struct objects *o, struct task *t, uint64_t id)
+static void ask_abort(struct objects *o, struct task *t, uint64_t id)
 {
-	struct upload *u = upload_find(o, &t->answer->who, id);
+	struct upload *u = upload_find(o, t, id);
 
-	if (!u || u->saving || u->context != t->context) {
-		task_fail(o, t, -ESTALE, "there is no such upload any more; write it again");
-		return;
-	}
-	t->name_bytes = u->name_bytes;
-	memcpy(t->name, u->name, u->name_bytes);
-	if (t->type == WIRE_OBJ_COMMIT) {
-		t->upload = u;
-		task_step(o, t);
+	if (!u || u->busy) {
+		task_fail(o, t, -ESTALE, "there is no such upload any more");
 		return;
 	}
 	upload_drop(o, u);
@@ -70,7 +62,12 @@ int objects_ask(struct objects *o, const struct object_ask *ask)
 	t->account = account_of(o, ask);
 	t->context = ask->context;
 	t->epoch = ask->epoch;
+	t->uid = ask->uid;
 	t->flags = m->flags;
+	t->mode = m->mode;
+	t->priority = m->priority;
+	t->ttl_ms = m->ttl_ms;
+	t->upload_id = m->upload;
 	t->deadline_ns = wait_ns < UINT64_MAX - o->now_ns ? o->now_ns + wait_ns : UINT64_MAX;
 	take_names(t, m);
 	if (!t->account) {
@@ -79,10 +76,8 @@ int objects_ask(struct objects *o, const struct object_ask *ask)
 	}
 	if (writes(t->type) && !ask->writable)
 		task_fail(o, t, -EACCES, "these credentials may only read this context");
-	else if (t->type == WIRE_OBJ_CREATE)
-		upload_create(o, t, m);
-	else if (t->type == WIRE_OBJ_COMMIT || t->type == WIRE_OBJ_ABORT)
-		ask_upload(o, t, m->upload);
+	else if (t->type == WIRE_OBJ_ABORT)
+		ask_abort(o, t, m->upload);
 	else
 		task_step(o, t);
 	return 0;
@@ -170,7 +165,9 @@ uint64_t objects_audit(const struct objects *o, void (*tell_wrong)(void *arg, co
 
 	list_each(at, &o->uploads)
 		extra[OBJECT_CXL] += list_entry(at, struct upload, link)->charged;
-	list_each(at, &o->tasks)
+	list_each(at, &o->tasks) {
 		extra[OBJECT_NVME] += list_entry(at, struct task, link)->reserved;
+		extra[OBJECT_CXL] += list_entry(at, struct task, link)->charged;
+	}
 	return object_audit(&o->table, extra, tell_wrong, arg);
 }

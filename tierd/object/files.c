@@ -80,6 +80,9 @@ static void run_data(struct object_files *f, struct object_job *job)
 	case OBJECT_BRING:
 		job->res = datafile_bring(f->folder, job, f->config.mem, f->config.buffered);
 		break;
+	case OBJECT_COPY:
+		job->res = datafile_copy(job->fd, job->other, job->record.size);
+		break;
 	case OBJECT_UNLINK:
 		unlink_version(f, job->record.version);
 		break;

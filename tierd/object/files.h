@@ -7,6 +7,7 @@
  *   LOG      append a record to the catalog
  *   BRING    read a version's file into memory and compare its sums
  *   UNLINK   remove a version's file
+ *   COPY     an upload begins as a copy of a version
  *
  * One thread appends, in the order of submission, with one flush for all that wait; the others do
  * the rest. That order is the order of what happened: the table is changed when LOG is reaped.
@@ -19,14 +20,19 @@
 #include "tierd/backend/backend_ops.h"
 #include "tierd/object/record.h"
 
-enum object_job_kind { OBJECT_SAVE, OBJECT_LOG, OBJECT_BRING, OBJECT_UNLINK };
+enum object_job_kind { OBJECT_SAVE, OBJECT_LOG, OBJECT_BRING, OBJECT_UNLINK, OBJECT_COPY };
 
 struct object_job {
 	struct list link;
 	enum object_job_kind kind;
 	int res;
-	/* SAVE: the upload, replaced by its copy if it had to be copied. BRING: out, sealed. */
+	/*
+	 * SAVE: the upload, sealed, replaced by its copy if it had to be copied, or is to be (copy).
+	 * BRING: out, sealed. COPY: the upload.
+	 */
 	int fd;
+	bool copy;
+	int other; /* COPY: from it. SAVE: if the bytes are those of it nothing is written, res = 1 */
 	/* SAVE: context, version and size are given, the sums are made. Names and sums may point to
 	 * the arrays below. */
 	struct object_record record;

@@ -117,7 +117,9 @@ static void drop_job(void *arg, struct object_job *job)
 
 	(void)arg;
 	if (job->kind == OBJECT_SAVE)
-		t->upload->fd = job->fd;
+		t->fd = job->fd;
+	if (job->other >= 0)
+		close(job->other);
 	if (job->kind == OBJECT_BRING && job->res == 0)
 		close(job->fd);
 }
@@ -140,8 +142,11 @@ void objects_close(struct objects *o)
 	list_each(at, &o->tasks) {
 		struct task *t = list_entry(at, struct task, link);
 
-		if (t->type == WIRE_OBJ_COMMIT && t->object)
+		if (t->upload && t->object)
 			object_free(t->object);
+		if (t->fd >= 0)
+			close(t->fd);
+		object_give(&o->table, t->account, OBJECT_CXL, t->charged);
 		list_remove(&t->link);
 		objects_answered(t->answer);
 		free(t);

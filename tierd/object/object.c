@@ -31,7 +31,7 @@ struct object_job *job_new(enum object_job_kind kind, void *owner)
 		return NULL;
 	list_init(&job->link);
 	job->kind = kind;
-	job->fd = -1;
+	job->fd = job->other = -1;
 	job->owner = owner;
 	return job;
 }
@@ -55,8 +55,11 @@ struct task *task_new(struct objects *o, uint16_t type, bool asked)
 	}
 	list_init(&t->answer->link);
 	t->answer->fd = -1;
+	t->fd = -1;
 	t->type = type;
 	t->asked = asked;
+	if (!asked) /* nobody's: no upload is of it */
+		t->uid = t->answer->who.session = UINT32_MAX;
 	list_push_back(&o->tasks, &t->link);
 	return t;
 }
@@ -203,7 +206,7 @@ static bool changing(const struct objects *o, const struct task *me, const char 
 }
 
 /* Who closed it and opens it again finds it: a commit that nobody waits for is waited for here. */
-static bool closing(struct objects *o, const struct task *me)
+bool closing(struct objects *o, const struct task *me)
 {
 	uploads_look(o);
 	list_each(at, &o->tasks) {
@@ -264,16 +267,15 @@ static void wait_for(struct task *t, struct object *x)
 	t->object = x;
 }
 
-static void open_stored(struct objects *o, struct task *t, struct object *x)
+bool have_resident(struct objects *o, struct task *t, struct object *x)
 {
-	int rc = make_room(o, t->account, object_charge(x->size));
+	int rc = 0;
 
-	if (rc && o->config.direct) {
-		t->answer->info.flags |= WIRE_OBJ_DIRECT;
-		give_open(o, t, x, object_files_share(o->files, x->version));
-		return;
-	}
-	if (rc == 0)
+	if (x->state == OBJECT_RESIDENT)
+		return true;
+	if (x->state == OBJECT_STORED)
+		rc = make_room(o, t->account, object_charge(x->size));
+	if (rc == 0 && x->state == OBJECT_STORED)
 		rc = start_bring(o, x);
 	if (rc == -EFBIG)
 		task_fail(o, t, rc, "it is larger than what memory it may have; raise object.cxl "
@@ -282,55 +284,103 @@ static void open_stored(struct objects *o, struct task *t, struct object *x)
 		task_fail(o, t, rc, "no memory can be had for it: others have open what is there");
 	else
 		wait_for(t, x);
+	return false;
+}
+
+/* What finds no memory is opened as its file, where that is allowed. */
+static bool open_direct(struct objects *o, struct task *t, struct object *x)
+{
+	if (!o->config.direct || x->state != OBJECT_STORED ||
+	    !make_room(o, t->account, object_charge(x->size)))
+		return false;
+	t->answer->info.flags |= WIRE_OBJ_DIRECT;
+	give_open(o, t, x, object_files_share(o->files, x->version));
+	return true;
+}
+
+static void tell_upload(struct task *t, const struct upload *u)
+{
+	off_t end = lseek(u->fd, 0, SEEK_END);
+
+	t->answer->info.size = end > 0 ? (uint64_t)end : 0;
+	t->answer->info.upload = u->id;
+	t->answer->info.mode = u->mode;
+	t->answer->info.flags = WIRE_OBJ_PENDING;
+}
+
+/* As in a directory: of what the user's own programs write is open what they write. */
+static void open_upload(struct objects *o, struct task *t, const struct upload *u)
+{
+	int fd = u->busy ? -1 : memfile_share(u->fd, O_RDONLY);
+
+	if (u->busy) {
+		t->stage = TASK_BLOCKED;
+	} else if (fd < 0) {
+		task_fail(o, t, fd, "no descriptor is left for it");
+	} else {
+		tell_upload(t, u);
+		t->answer->fd = fd;
+		task_end(o, t);
+	}
 }
 
 static void step_open(struct objects *o, struct task *t)
 {
+	const struct upload *u = NULL;
 	struct object *x;
 
 	if (closing(o, t)) {
 		t->stage = TASK_BLOCKED;
 		return;
 	}
+	if (t->flags & WIRE_OBJ_SHARED)
+		u = upload_of(o, t, t->name, t->name_bytes, false);
 	x = seen(o, t, t->name, t->name_bytes);
-	if (!x) {
+	if (u) {
+		open_upload(o, t, u);
+	} else if (!x) {
 		task_fail(o, t, -ENOENT, NOT_THERE);
-	} else if (x->state == OBJECT_RESIDENT) {
+	} else if (!open_direct(o, t, x) && have_resident(o, t, x)) {
 		object_touch(&o->table, x);
 		give_open(o, t, x, memfile_share(x->fd, O_RDONLY));
-	} else if (x->state == OBJECT_COMING) {
-		wait_for(t, x);
-	} else {
-		open_stored(o, t, x);
 	}
 }
 
 static void step_stat(struct objects *o, struct task *t)
 {
-	const struct upload *u = upload_of(o, &t->answer->who, t);
+	const struct upload *u;
 	struct object *x;
 
-	if (!u && closing(o, t)) {
+	if (closing(o, t)) {
 		t->stage = TASK_BLOCKED;
 		return;
 	}
+	u = upload_of(o, t, t->name, t->name_bytes, true);
 	x = seen(o, t, t->name, t->name_bytes);
-	if (x) {
+	if (u && !u->busy && (upload_shared(u) || !x)) {
+		tell_upload(t, u);
+		task_end(o, t);
+	} else if (x) {
 		tell(t, x);
 		task_end(o, t);
-	} else if (u && !u->saving) {
-		off_t end = lseek(u->fd, 0, SEEK_END);
-
-		t->answer->info.size = end > 0 ? (uint64_t)end : 0;
-		t->answer->info.mode = u->mode;
-		t->answer->info.flags = WIRE_OBJ_PENDING;
-		task_end(o, t);
+	} else if (u) {
+		t->stage = TASK_BLOCKED;
 	} else {
 		task_fail(o, t, -ENOENT, NOT_THERE);
 	}
 }
 
 /* ---- remove, rename, the record of a commit ------------------------------------------------ */
+
+static void remove_file(struct objects *o, uint64_t version)
+{
+	struct object_job *job = job_new(OBJECT_UNLINK, NULL);
+
+	if (!job)
+		return; /* the next start removes it */
+	job->record.version = version;
+	job_submit(o, job);
+}
 
 static void start_log(struct objects *o, struct task *t, const struct object *x, uint32_t type)
 {
@@ -363,74 +413,120 @@ static void start_log(struct objects *o, struct task *t, const struct object *x,
 	job_submit(o, job);
 }
 
+/* The name of an upload that is being written; one that a task has waits for that. */
+static bool upload_waits(struct objects *o, struct task *t, const char *name, uint32_t bytes)
+{
+	const struct upload *u = upload_of(o, t, name, bytes, true);
+
+	return (u && u->busy) || changing(o, t, name, bytes);
+}
+
 static void step_remove(struct objects *o, struct task *t)
 {
-	if (closing(o, t) || changing(o, t, t->name, t->name_bytes)) {
+	struct upload *u;
+
+	if (closing(o, t) || upload_waits(o, t, t->name, t->name_bytes)) {
 		t->stage = TASK_BLOCKED;
 		return;
 	}
+	u = upload_of(o, t, t->name, t->name_bytes, true);
 	t->object = seen(o, t, t->name, t->name_bytes);
-	if (t->object)
+	if (u)
+		u->unlinked = true;
+	if (t->object) {
 		start_log(o, t, t->object, DISK_OBJECT_REMOVE);
-	else
+	} else if (u) {
+		t->answer->done = true;
+		task_end(o, t);
+	} else {
 		task_fail(o, t, -ENOENT, NOT_THERE);
+	}
+}
+
+/* What is being written goes with its name, and takes the place of what others write under it. */
+static void rename_upload(struct objects *o, struct task *t, struct upload *u)
+{
+	struct upload *other = upload_of(o, t, t->other, t->other_bytes, true);
+
+	if (other && other != u)
+		other->unlinked = true;
+	if (!u)
+		return;
+	u->name_bytes = t->other_bytes;
+	memcpy(u->name, t->other, t->other_bytes);
 }
 
 static void step_rename(struct objects *o, struct task *t)
 {
-	struct upload *u = upload_of(o, &t->answer->who, t);
+	struct upload *u, *other;
 	struct object *x;
-	bool wait;
 
-	if (u && !u->saving) { /* it will be published under its new name */
-		u->name_bytes = t->other_bytes;
-		memcpy(u->name, t->other, t->other_bytes);
-		t->answer->done = true;
-		task_end(o, t);
-		return;
-	}
-	wait = closing(o, t);
+	u = closing(o, t) ? NULL : upload_of(o, t, t->name, t->name_bytes, true);
 	x = seen(o, t, t->name, t->name_bytes);
-	if (wait || changing(o, t, t->name, t->name_bytes) ||
-	    changing(o, t, t->other, t->other_bytes) || (x && x->state == OBJECT_COMING)) {
+	if (closing(o, t) || upload_waits(o, t, t->name, t->name_bytes) ||
+	    upload_waits(o, t, t->other, t->other_bytes) || (x && x->state == OBJECT_COMING)) {
 		t->stage = TASK_BLOCKED;
 		return;
 	}
+	other = upload_of(o, t, t->other, t->other_bytes, true);
 	t->object = x;
-	if (!x)
+	if (!x && !u) {
 		task_fail(o, t, -ENOENT, NOT_THERE);
-	else if (t->flags & WIRE_OBJ_EXCLUSIVE && seen(o, t, t->other, t->other_bytes))
+		return;
+	}
+	if (t->flags & WIRE_OBJ_EXCLUSIVE &&
+	    (other || seen(o, t, t->other, t->other_bytes))) {
 		task_fail(o, t, -EEXIST, "the new name is taken");
-	else
+		return;
+	}
+	rename_upload(o, t, u);
+	if (x) {
 		start_log(o, t, x, DISK_OBJECT_MOVE);
+		return;
+	}
+	t->answer->done = true;
+	task_end(o, t);
 }
 
 /* Give back what a commit had; its file is nobody's. */
 static void undo_commit(struct objects *o, struct task *t)
 {
-	struct object_job *job = job_new(OBJECT_UNLINK, NULL);
-
-	if (job) {
-		job->record.version = t->object->version;
-		job_submit(o, job);
-	}
-	object_give(&o->table, t->account, OBJECT_NVME, t->reserved);
+	remove_file(o, t->object->version);
 	object_free(t->object);
-	upload_drop(o, t->upload);
 	t->object = NULL;
-	t->upload = NULL;
+	upload_let(o, t);
+}
+
+/* COMMIT and SYNC from their start: the upload may have gone while they waited. */
+static void step_upload(struct objects *o, struct task *t)
+{
+	struct upload *u = upload_find(o, t, t->upload_id);
+	bool commit = t->type == WIRE_OBJ_COMMIT;
+	bool others = u && t->flags & WIRE_OBJ_AT_CLOSE && !memfile_is_ours(u->fd);
+
+	if (!u) {
+		task_fail(o, t, -ESTALE, "there is no such upload any more; write it again");
+	} else if (u->busy) {
+		t->stage = TASK_BLOCKED;
+	} else if (u->unlinked || (commit && others)) {
+		/* Nobody wants it; or it is committed by whoever closes it last. */
+		u->closing = u->closing || commit;
+		t->answer->info.flags = WIRE_OBJ_PENDING;
+		task_end(o, t);
+	} else {
+		t->name_bytes = u->name_bytes;
+		memcpy(t->name, u->name, u->name_bytes);
+		t->upload = u;
+		upload_save(o, t);
+	}
 }
 
 static void step_commit(struct objects *o, struct task *t)
 {
 	struct upload *u = t->upload;
 
-	if (t->stage == TASK_NEW && t->flags & WIRE_OBJ_AT_CLOSE && !memfile_is_ours(u->fd)) {
-		u->closing = true;
-		t->answer->info.flags = WIRE_OBJ_PENDING;
-		task_end(o, t);
-	} else if (t->stage == TASK_NEW) {
-		upload_commit(o, t);
+	if (!u) {
+		step_upload(o, t);
 	} else if (changing(o, t, t->name, t->name_bytes)) {
 		t->stage = TASK_SAVED; /* looked at again when a record is written */
 	} else if (u->flags & WIRE_OBJ_EXCLUSIVE && seen(o, t, t->name, t->name_bytes)) {
@@ -456,22 +552,15 @@ void task_step(struct objects *o, struct task *t)
 	case WIRE_OBJ_RENAME:
 		step_rename(o, t);
 		break;
+	case WIRE_OBJ_CREATE:
+		upload_create(o, t);
+		break;
 	default:
 		step_commit(o, t);
 	}
 }
 
 /* ---- jobs that are done -------------------------------------------------------------------- */
-
-static void remove_file(struct objects *o, uint64_t version)
-{
-	struct object_job *job = job_new(OBJECT_UNLINK, NULL);
-
-	if (!job)
-		return; /* the next start removes it */
-	job->record.version = version;
-	job_submit(o, job);
-}
 
 /* A version has the name from now on; another one may have had it. */
 static void enter(struct objects *o, struct object_account *a, struct object *x)
@@ -486,14 +575,14 @@ static void enter(struct objects *o, struct object_account *a, struct object *x)
 
 static void publish(struct objects *o, struct task *t)
 {
-	struct upload *u = t->upload;
 	struct object *x = t->object;
-	int fd = u->fd;
+	int fd = t->fd;
 
 	object_give(&o->table, t->account, OBJECT_NVME, t->reserved);
+	t->reserved = 0;
 	enter(o, t->account, x);
-	u->fd = -1;
-	upload_drop(o, u);
+	t->fd = -1;
+	upload_let(o, t);
 	object_coming(&o->table, x);
 	object_came(&o->table, x, fd);
 	o->stats.committed++;
@@ -538,12 +627,12 @@ static void moved(struct objects *o, struct task *t, const struct object_job *jo
 
 static void log_done(struct objects *o, struct task *t, const struct object_job *job)
 {
-	if (job->res && t->type == WIRE_OBJ_COMMIT)
+	if (job->res && t->upload)
 		undo_commit(o, t);
 	if (job->res)
 		task_fail(o, t, job->res, "the catalog of objects takes no record; see the log of "
 					  "the daemon");
-	else if (t->type == WIRE_OBJ_COMMIT)
+	else if (t->upload)
 		publish(o, t);
 	else if (t->type == WIRE_OBJ_REMOVE)
 		removed(o, t);
@@ -577,10 +666,10 @@ static void serve_waiting(struct objects *o, struct object *x, int rc)
 		if (t->stage != TASK_WAITING || t->object != x)
 			continue;
 		t->object = NULL;
-		if (rc == 0)
-			give_open(o, t, x, memfile_share(x->fd, O_RDONLY));
-		else if (!x->named) /* replaced meanwhile: the one that is there now */
+		if (t->type != WIRE_OBJ_OPEN || (rc && !x->named)) /* from its start again */
 			t->stage = TASK_BLOCKED;
+		else if (rc == 0)
+			give_open(o, t, x, memfile_share(x->fd, O_RDONLY));
 		else
 			task_fail(o, t, rc == -EBADMSG ? -ENOENT : rc,
 				  rc == -EBADMSG ? "its bytes are damaged; it is removed" :
@@ -611,6 +700,9 @@ static void job_done(struct objects *o, struct object_job *job)
 		break;
 	case OBJECT_BRING:
 		bring_done(o, job->owner, job);
+		break;
+	case OBJECT_COPY:
+		upload_filled(o, job->owner, job);
 		break;
 	case OBJECT_UNLINK:
 		break;
@@ -685,7 +777,7 @@ static void drop_gone(struct objects *o)
 	list_each(at, &o->uploads) {
 		struct upload *u = list_entry(at, struct upload, link);
 
-		if (u->context == context && !u->saving)
+		if (u->context == context && !u->busy)
 			upload_drop(o, u);
 	}
 	for (uint32_t i = 0; i < GONE_A_TURN; i++) {

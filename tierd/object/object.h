@@ -48,6 +48,7 @@ struct object_who {
 
 struct object_ask {
 	struct object_who who;
+	uint32_t uid;
 	uint64_t context, epoch; /* of the catalog */
 	uint64_t quota[OBJECT_TIERS];
 	bool writable;
@@ -74,8 +75,9 @@ struct object_answer {
 struct object_answer *objects_answer(struct objects *o);
 void objects_answered(struct object_answer *a);
 
-/* The session has ended: its uploads go (W7). */
+/* The session has ended; its process has: its uploads go (W7), or wait for their last close. */
 void objects_session_gone(struct objects *o, uint32_t session, uint32_t generation);
+void objects_process_dead(struct objects *o, uint32_t session, uint32_t generation);
 /* No catalog names the context any more: its objects go, a few a turn. */
 void objects_context_gone(struct objects *o, uint64_t context);
 

@@ -13,25 +13,28 @@ enum task_stage {
 	TASK_NEW,
 	TASK_BLOCKED, /* the name is being changed by another task */
 	TASK_WAITING, /* for an object that is coming */
+	TASK_FILLING, /* COPY under way */
 	TASK_SAVING,  /* SAVE under way */
 	TASK_SAVED,   /* wants to append its record */
 	TASK_LOGGING, /* LOG under way */
 };
 
-/* A question, or a commit of our own (asked = false). */
+/* A question, or a commit or removal of our own (asked = false). */
 struct task {
 	struct list link;
 	enum task_stage stage;
 	bool asked;
 	uint16_t type; /* WIRE_OBJ_* */
-	uint32_t flags;
-	uint64_t context, epoch;
+	uint32_t uid, flags, mode, priority;
+	uint64_t context, epoch, ttl_ms;
 	uint64_t deadline_ns;
-	uint64_t upload_id;
+	uint64_t upload_id; /* COMMIT, SYNC, ABORT: which; found anew at each step */
 	uint32_t name_bytes, other_bytes;
 	char name[ABI_OBJECT_NAME_BYTES], other[ABI_OBJECT_NAME_BYTES];
 	struct object_account *account;
-	struct upload *upload; /* COMMIT */
+	struct upload *upload; /* CREATE that fills it, COMMIT, SYNC */
+	int fd;                /* COMMIT, SYNC: what is saved, and becomes the version's memory */
+	uint64_t charged;      /* in CXL, for that */
 	struct object *object; /* that it waits for, removes, renames, or makes (COMMIT) */
 	uint64_t reserved; /* in NVMe, of the account */
 	struct object_answer *answer;
@@ -41,14 +44,19 @@ struct task {
 struct upload {
 	struct list link;
 	uint64_t id;
-	struct object_who who;
+	struct object_who who; /* who made it */
 	struct object_account *account;
 	uint64_t context, epoch, ttl_ms;
-	uint32_t flags, mode, priority;
+	uint32_t uid, flags, mode, priority;
 	int fd;
 	uint64_t charged; /* in CXL */
-	bool closing; /* committed when nobody has it open any more */
-	bool saving;  /* a task has it */
+	bool closing;  /* committed when nobody has it open any more */
+	bool closed;   /* somebody closed it, and others went on */
+	bool unlinked; /* its name was removed or replaced: nobody will see it */
+	bool busy;     /* a task fills, saves or syncs it */
+	bool left;     /* the session that made it has ended, and not said that it closed it */
+	bool orphan;   /* its process, too */
+	uint64_t left_ns; /* since when; afterwards since when nobody has it open */
 	uint32_t name_bytes;
 	char name[ABI_OBJECT_NAME_BYTES];
 };
@@ -92,16 +100,30 @@ struct task *task_new(struct objects *o, uint16_t type, bool asked);
 void task_end(struct objects *o, struct task *t);
 /* Go on with it: from its stage. */
 void task_step(struct objects *o, struct task *t);
+/* A commit of this name is under way that nobody waits for; begins those that can be begun. */
+bool closing(struct objects *o, const struct task *me);
+/* Have it in memory: RESIDENT, or the task waits for it, or has failed. */
+bool have_resident(struct objects *o, struct task *t, struct object *x);
+
+/* Seen by nobody else: its writer's, or its user's. */
+static inline bool upload_shared(const struct upload *u)
+{
+	return u->flags & WIRE_OBJ_SHARED;
+}
 
 /* upload.c */
-void upload_create(struct objects *o, struct task *t, const struct wire_object *m);
 void upload_drop(struct objects *o, struct upload *u);
-struct upload *upload_find(const struct objects *o, const struct object_who *who, uint64_t id);
-/* Of the same session, by name; NULL = none. */
-struct upload *upload_of(const struct objects *o, const struct object_who *who,
-			 const struct task *t);
-/* Begin to save it, for this task. */
-void upload_commit(struct objects *o, struct task *t);
+/* What a task saves is not kept, or is kept elsewhere: with a commit its upload goes. */
+void upload_let(struct objects *o, struct task *t);
+struct upload *upload_find(const struct objects *o, const struct task *t, uint64_t id);
+/* Of this name: shared by the user, or else (own) of the session. NULL = none. */
+struct upload *upload_of(const struct objects *o, const struct task *t, const char *name,
+			 uint32_t bytes, bool own);
+/* CREATE, from its start. */
+void upload_create(struct objects *o, struct task *t);
+void upload_filled(struct objects *o, struct task *t, const struct object_job *job);
+/* COMMIT or SYNC: save what the task's upload holds. */
+void upload_save(struct objects *o, struct task *t);
 void upload_saved(struct objects *o, struct task *t, struct object_job *job);
 /* Begin what can be begun of those that are committed when they are closed. */
 void uploads_look(struct objects *o);
