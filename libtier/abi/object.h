@@ -14,8 +14,8 @@
  *                         <-        OBJ_INFO
  *   OBJ_LIST              ->
  *                         <-        OBJ_NAMES
- *   OBJ_ABORT | OBJ_REMOVE | OBJ_RENAME ->
- *                         <-        DONE (REMOVE, RENAME: when durable)
+ *   OBJ_ABORT | OBJ_REMOVE | OBJ_RENAME | OBJ_SET ->
+ *                         <-        DONE (but for ABORT when durable)
  *   anything              <-        ERROR instead of the answer
  *
  * W5  A name is 1 to 255 bytes, none of them NUL, and zeros follow it. It is compared byte by byte.
@@ -41,6 +41,7 @@
  * O5  A chunk is 4096 << shift bytes, the last one shorter; its CRC32C starts from seed = crc32c(0,
  *     context uid, version, number of the chunk, 8 bytes LE each).
  * O6  MOVE gives the version that it describes the new name, and takes the old one off it.
+ * O7  A PUT of a version that the name has already changes what stat tells of it.
  */
 #ifndef TIER_ABI_OBJECT_H
 #define TIER_ABI_OBJECT_H
@@ -56,8 +57,9 @@
 #define WIRE_OBJ_REMOVE 22u
 #define WIRE_OBJ_RENAME 23u
 #define WIRE_OBJ_SYNC 24u /* what an upload holds now becomes a version; it goes on */
-#define WIRE_OBJ_INFO 25u
-#define WIRE_OBJ_NAMES 26u
+#define WIRE_OBJ_SET 25u /* mode or mtime, of a name or (upload not 0) of an upload */
+#define WIRE_OBJ_INFO 26u
+#define WIRE_OBJ_NAMES 27u
 
 #define ABI_OBJECT_NAME_BYTES 256u /* with the NUL */
 #define ABI_OBJECT_PRIORITY_MAX 3u
@@ -69,7 +71,9 @@
 #define WIRE_OBJ_SHARED 8u
 #define WIRE_OBJ_EXISTING 16u /* CREATE: -ENOENT unless there is one already */
 #define WIRE_OBJ_FLAT 32u     /* LIST: only names without a slash behind the prefix */
-#define WIRE_OBJ_FLAGS 63u
+#define WIRE_OBJ_MODE 64u     /* SET: the mode */
+#define WIRE_OBJ_MTIME 128u   /* SET: mtime_ns */
+#define WIRE_OBJ_FLAGS 255u
 struct wire_object {
 	struct wire_header header;
 	char context[ABI_NAME_BYTES];
@@ -80,7 +84,8 @@ struct wire_object {
 	uint32_t mode;    /* CREATE: what stat tells, 0777; 0 = 0644 */
 	uint32_t priority; /* CREATE: 0 leaves memory first ... 3; */
 	uint32_t count;    /* LIST: names at most; 0 = what fits */
-	uint8_t reserved[40];
+	uint64_t mtime_ns;
+	uint8_t reserved[32];
 	char name[ABI_OBJECT_NAME_BYTES];  /* LIST: a prefix, may be empty */
 	char other[ABI_OBJECT_NAME_BYTES]; /* RENAME: the new name; LIST: those behind this one */
 }; /* 672 bytes */

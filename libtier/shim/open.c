@@ -440,6 +440,23 @@ int shim_sync(int fd)
 	return rc ? -close_error(rc) : 0;
 }
 
+int shim_set_fd(int fd, const struct shim_set *set)
+{
+	struct shim_upload u;
+	struct wire_object q;
+
+	if (shim_passes() || !tracked(fd, &u))
+		return SHIM_REAL;
+	memset(&q, 0, sizeof(q));
+	q.header.type = WIRE_OBJ_SET;
+	memcpy(q.context, u.context, sizeof(q.context));
+	q.upload = u.id;
+	q.flags = set->flags;
+	q.mode = set->mode & 0777;
+	q.mtime_ns = set->mtime_ns;
+	return shim_ask(&q, WIRE_DONE, NULL, NULL) ? -EIO : 0;
+}
+
 int shim_copied(int from, int to)
 {
 	if (to >= 0 && !shim_passes())

@@ -34,7 +34,8 @@ static const char *judge(const struct wire_object *m)
 		return "a context's name is 1 to 63 characters";
 	if (!text_good(m->name, sizeof(m->name)) || !text_good(m->other, sizeof(m->other)))
 		return "an object's name is 1 to 255 bytes, and zeros follow it";
-	if (needs_name(m->header.type) && !m->name[0])
+	if (needs_name(m->header.type) && !m->name[0] &&
+	    !(m->header.type == WIRE_OBJ_SET && m->upload))
 		return "an object's name is 1 to 255 bytes";
 	if (m->header.type == WIRE_OBJ_RENAME && !m->other[0])
 		return "the new name is 1 to 255 bytes";

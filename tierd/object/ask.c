@@ -68,6 +68,7 @@ int objects_ask(struct objects *o, const struct object_ask *ask)
 	t->priority = m->priority;
 	t->ttl_ms = m->ttl_ms;
 	t->upload_id = m->upload;
+	t->mtime_ns = m->mtime_ns;
 	t->deadline_ns = wait_ns < UINT64_MAX - o->now_ns ? o->now_ns + wait_ns : UINT64_MAX;
 	take_names(t, m);
 	if (!t->account) {
@@ -88,36 +89,61 @@ static bool begins(const struct object *x, const char *prefix, uint32_t bytes)
 	return x->name_bytes >= bytes && memcmp(x->name, prefix, bytes) == 0;
 }
 
+/* Where the list goes on behind x; flat: behind all of the folder that x lies in. */
+static const struct object *next_of(const struct objects *o, const struct object *x, bool flat,
+				    uint32_t prefix)
+{
+	const char *slash = flat ? memchr(x->name + prefix, '/', x->name_bytes - prefix) : NULL;
+	char behind[ABI_OBJECT_NAME_BYTES];
+	uint32_t bytes;
+
+	if (!slash)
+		return object_next(&o->table, x->context, x->name, x->name_bytes, false);
+	bytes = (uint32_t)(slash - x->name) + 1;
+	memcpy(behind, x->name, bytes);
+	behind[bytes - 1] = '/' + 1;
+	return object_next(&o->table, x->context, behind, bytes, true);
+}
+
+static size_t put_name(struct wire_object_name *n, const struct object *x)
+{
+	size_t padded = (sizeof(*n) + x->name_bytes + 7) & ~(size_t)7;
+
+	memset(n, 0, padded);
+	n->size = x->size;
+	n->mtime_ns = x->mtime_ns;
+	n->flags = x->state == OBJECT_RESIDENT ? WIRE_OBJ_RESIDENT : 0;
+	n->name_bytes = x->name_bytes;
+	memcpy(n + 1, x->name, x->name_bytes);
+	return padded;
+}
+
+#define LIST_STEPS 4096u
+
 size_t objects_list(struct objects *o, const struct object_ask *ask, struct wire_object_names *out)
 {
 	const struct wire_object *m = ask->message;
-	uint32_t prefix = (uint32_t)strnlen(m->name, sizeof(m->name) - 1);
+	uint32_t prefix = (uint32_t)strnlen(m->name, sizeof(m->name) - 1), steps = 0;
 	uint32_t after = (uint32_t)strnlen(m->other, sizeof(m->other) - 1);
+	bool flat = m->flags & WIRE_OBJ_FLAT;
 	bool from_prefix = after == 0 || memcmp(m->other, m->name, prefix) < 0;
 	const struct object *x = object_next(&o->table, ask->context,
 					     from_prefix ? m->name : m->other,
 					     from_prefix ? prefix : after, from_prefix);
-	size_t bytes = sizeof(*out);
+	size_t bytes = sizeof(*out), room = WIRE_MESSAGE_MAX - ABI_OBJECT_NAME_BYTES -
+					    sizeof(struct wire_object_name);
 
 	account_of(o, ask);
-	for (; x && begins(x, m->name, prefix);
-	     x = object_next(&o->table, x->context, x->name, x->name_bytes, false)) {
-		size_t padded = (sizeof(struct wire_object_name) + x->name_bytes + 7) & ~(size_t)7;
-		struct wire_object_name *n = (void *)((char *)out + bytes);
-
-		if (bytes + padded > WIRE_MESSAGE_MAX || (m->count && out->count >= m->count)) {
+	for (; x && begins(x, m->name, prefix); x = next_of(o, x, flat, prefix)) {
+		if (bytes > room || (m->count && out->count >= m->count) ||
+		    (out->count && steps++ >= LIST_STEPS)) {
 			out->more = 1;
 			break;
 		}
-		if (x->epoch != ask->epoch || lapsed(o, x))
+		if (x->epoch != ask->epoch || lapsed(o, x) ||
+		    (flat && memchr(x->name + prefix, '/', x->name_bytes - prefix)))
 			continue;
-		memset(n, 0, padded);
-		n->size = x->size;
-		n->mtime_ns = x->mtime_ns;
-		n->flags = x->state == OBJECT_RESIDENT ? WIRE_OBJ_RESIDENT : 0;
-		n->name_bytes = x->name_bytes;
-		memcpy(n + 1, x->name, x->name_bytes);
-		bytes += padded;
+		bytes += put_name((void *)((char *)out + bytes), x);
 		out->count++;
 	}
 	return bytes;

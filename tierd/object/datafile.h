@@ -15,8 +15,8 @@ void datafile_name(char out[DATAFILE_NAME_BYTES], uint64_t version);
 uint64_t datafile_version(const char *name);
 
 /*
- * Unless it has the bytes of job->other (returns 1): seal the upload, sum it into job->crc, write the file and flush it, its name too. Errors:
- * negative errno, then there is no file.
+ * Seal the upload, sum it into job->crc, write the file and flush it, its name too. Returns 1, with
+ * nothing done, where job->other holds the same bytes. Errors: negative errno, there is no file.
  */
 int datafile_save(int folder, struct object_job *job, const struct mem_ops *mem, bool buffered);
 

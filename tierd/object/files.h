@@ -27,12 +27,12 @@ struct object_job {
 	enum object_job_kind kind;
 	int res;
 	/*
-	 * SAVE: the upload, sealed, replaced by its copy if it had to be copied, or is to be (copy).
+	 * SAVE: the upload, sealed, or the copy in its place, if it had to be copied or is to be.
 	 * BRING: out, sealed. COPY: the upload.
 	 */
 	int fd;
 	bool copy;
-	int other; /* COPY: from it. SAVE: if the bytes are those of it nothing is written, res = 1 */
+	int other; /* COPY: from it. SAVE: if it has the same bytes nothing is written, res = 1 */
 	/* SAVE: context, version and size are given, the sums are made. Names and sums may point to
 	 * the arrays below. */
 	struct object_record record;

@@ -184,6 +184,7 @@ int objects_open(struct objects **out, const struct objects_config *config)
 		return -ENOMEM;
 	o->config = *config;
 	object_table_open(&o->table, config->most, config->seed);
+	o->first_id = o->upload_id = config->seed | 1; /* of no other boot */
 	list_init(&o->uploads);
 	list_init(&o->tasks);
 	list_init(&o->answers);

@@ -16,10 +16,6 @@
 #include "tierd/object/object_priv.h"
 
 #define PROBES_MAX 64u /* of versions that may be open, for one that has to find room */
-#define LOOK_NS (10 * NS_PER_MS)
-#define WATCH_NS (100 * NS_PER_MS)
-#define GONE_A_TURN 64u
-#define SWEPT_A_TIME 256u
 
 /* ---- tasks and jobs ------------------------------------------------------------------------ */
 
@@ -118,7 +114,7 @@ static void tell(struct task *t, const struct object *x)
 /* ---- memory -------------------------------------------------------------------------------- */
 
 /* Bytes that nobody has open go at once, others when they are let go. */
-static void let_go(struct objects *o, struct object *x)
+void let_go(struct objects *o, struct object *x)
 {
 	assert(!x->named);
 	if (x->state == OBJECT_COMING)
@@ -130,24 +126,6 @@ static void let_go(struct objects *o, struct object *x)
 	if (x->state != OBJECT_STORED)
 		close(object_drop(&o->table, x));
 	object_free(x);
-}
-
-static void look_held(struct objects *o)
-{
-	uint32_t looks = 0;
-
-	list_each(at, &o->table.held) {
-		struct object *x = list_entry(at, struct object, link);
-
-		if (looks++ >= PROBES_MAX)
-			break;
-		list_remove(&x->link);
-		list_push_back(&o->table.held, &x->link);
-		if (!memfile_is_ours(x->fd))
-			continue;
-		close(object_drop(&o->table, x));
-		object_free(x);
-	}
 }
 
 static int fits_ever(const struct objects *o, const struct object_account *a, uint64_t charge)
@@ -372,7 +350,7 @@ static void step_stat(struct objects *o, struct task *t)
 
 /* ---- remove, rename, the record of a commit ------------------------------------------------ */
 
-static void remove_file(struct objects *o, uint64_t version)
+void remove_file(struct objects *o, uint64_t version)
 {
 	struct object_job *job = job_new(OBJECT_UNLINK, NULL);
 
@@ -399,6 +377,10 @@ static void start_log(struct objects *o, struct task *t, const struct object *x,
 		.name_bytes = t->name_bytes,
 	};
 	memcpy(job->name, t->name, t->name_bytes);
+	if (t->type == WIRE_OBJ_SET && t->flags & WIRE_OBJ_MODE)
+		r->mode = t->mode;
+	if (t->type == WIRE_OBJ_SET && t->flags & WIRE_OBJ_MTIME)
+		r->mtime_ns = t->mtime_ns;
 	if (type != DISK_OBJECT_REMOVE) {
 		object_record_cut(r, x->size);
 		memcpy(job->crc, x->crc, x->chunks * sizeof(x->crc[0]));
@@ -488,6 +470,35 @@ static void step_rename(struct objects *o, struct task *t)
 	task_end(o, t);
 }
 
+static void set_upload(struct objects *o, struct task *t, struct upload *u)
+{
+	if (t->flags & WIRE_OBJ_MODE)
+		u->mode = t->mode;
+	if (t->flags & WIRE_OBJ_MTIME)
+		u->mtime_ns = t->mtime_ns;
+	t->answer->done = true;
+	task_end(o, t);
+}
+
+static void step_set(struct objects *o, struct task *t)
+{
+	struct upload *u;
+
+	if (closing(o, t) || upload_waits(o, t, t->name, t->name_bytes)) {
+		t->stage = TASK_BLOCKED;
+		return;
+	}
+	u = t->upload_id ? upload_find(o, t, t->upload_id) :
+			   upload_of(o, t, t->name, t->name_bytes, true);
+	t->object = seen(o, t, t->name, t->name_bytes);
+	if (u)
+		set_upload(o, t, u);
+	else if (t->object)
+		start_log(o, t, t->object, DISK_OBJECT_PUT);
+	else
+		task_fail(o, t, -ENOENT, NOT_THERE);
+}
+
 /* Give back what a commit had; its file is nobody's. */
 static void undo_commit(struct objects *o, struct task *t)
 {
@@ -504,7 +515,9 @@ static void step_upload(struct objects *o, struct task *t)
 	bool commit = t->type == WIRE_OBJ_COMMIT;
 	bool others = u && t->flags & WIRE_OBJ_AT_CLOSE && !memfile_is_ours(u->fd);
 
-	if (!u) {
+	if (!u && commit && t->flags & WIRE_OBJ_AT_CLOSE && !upload_fate(o, t->upload_id)) {
+		task_end(o, t); /* it was kept, or nobody wanted it any more */
+	} else if (!u) {
 		task_fail(o, t, -ESTALE, "there is no such upload any more; write it again");
 	} else if (u->busy) {
 		t->stage = TASK_BLOCKED;
@@ -554,6 +567,9 @@ void task_step(struct objects *o, struct task *t)
 		break;
 	case WIRE_OBJ_CREATE:
 		upload_create(o, t);
+		break;
+	case WIRE_OBJ_SET:
+		step_set(o, t);
 		break;
 	default:
 		step_commit(o, t);
@@ -625,6 +641,14 @@ static void moved(struct objects *o, struct task *t, const struct object_job *jo
 	task_end(o, t);
 }
 
+static void was_set(struct objects *o, struct task *t, const struct object_job *job)
+{
+	t->object->mode = job->record.mode;
+	t->object->mtime_ns = job->record.mtime_ns;
+	t->answer->done = true;
+	task_end(o, t);
+}
+
 static void log_done(struct objects *o, struct task *t, const struct object_job *job)
 {
 	if (job->res && t->upload)
@@ -636,6 +660,8 @@ static void log_done(struct objects *o, struct task *t, const struct object_job 
 		publish(o, t);
 	else if (t->type == WIRE_OBJ_REMOVE)
 		removed(o, t);
+	else if (t->type == WIRE_OBJ_SET)
+		was_set(o, t, job);
 	else
 		moved(o, t, job);
 }
@@ -688,7 +714,7 @@ static void bring_done(struct objects *o, struct object *x, const struct object_
 		bury(o, x);
 }
 
-static void job_done(struct objects *o, struct object_job *job)
+void job_done(struct objects *o, struct object_job *job)
 {
 	o->jobs--;
 	switch (job->kind) {
@@ -708,129 +734,4 @@ static void job_done(struct objects *o, struct object_job *job)
 		break;
 	}
 	free(job);
-}
-
-/* ---- turns --------------------------------------------------------------------------------- */
-
-static void step_blocked(struct objects *o)
-{
-	list_each(at, &o->tasks) {
-		struct task *t = list_entry(at, struct task, link);
-
-		if (t->stage == TASK_BLOCKED || t->stage == TASK_SAVED)
-			task_step(o, t);
-	}
-}
-
-static void end_late(struct objects *o)
-{
-	list_each(at, &o->tasks) {
-		struct task *t = list_entry(at, struct task, link);
-
-		if ((t->stage == TASK_WAITING || t->stage == TASK_BLOCKED) && t->asked &&
-		    o->now_ns >= t->deadline_ns)
-			task_fail(o, t, -ETIMEDOUT, "it did not come in time; ask again");
-	}
-}
-
-/* A record of its name is under way. */
-static bool in_log(const struct objects *o, const struct object *x)
-{
-	list_each(at, &o->tasks) {
-		const struct task *t = list_entry(at, struct task, link);
-
-		if (t->stage == TASK_LOGGING && t->object == x)
-			return true;
-	}
-	return false;
-}
-
-/* Nobody's any more, and the catalog says as much without a record. */
-static void drop(struct objects *o, struct object *x)
-{
-	object_leave(&o->table, x);
-	remove_file(o, x->version);
-	let_go(o, x);
-}
-
-/* What has lapsed, or is of an old epoch: some names a time, round and round. */
-static void sweep(struct objects *o)
-{
-	for (uint32_t i = 0; i < SWEPT_A_TIME; i++) {
-		struct object *x = object_behind(&o->table, o->swept_context, o->swept_name,
-						 o->swept_bytes);
-
-		o->swept_context = x ? x->context : 0;
-		o->swept_bytes = x ? x->name_bytes : 0;
-		if (!x)
-			return;
-		memcpy(o->swept_name, x->name, x->name_bytes);
-		if ((lapsed(o, x) || x->epoch < x->account->epoch) && !in_log(o, x))
-			drop(o, x);
-	}
-}
-
-static void drop_gone(struct objects *o)
-{
-	uint64_t context = o->gone[0];
-
-	list_each(at, &o->uploads) {
-		struct upload *u = list_entry(at, struct upload, link);
-
-		if (u->context == context && !u->busy)
-			upload_drop(o, u);
-	}
-	for (uint32_t i = 0; i < GONE_A_TURN; i++) {
-		struct object *x = object_next(&o->table, context, "", 0, true);
-
-		if (!x) {
-			o->gone[0] = o->gone[--o->gone_count];
-			return;
-		}
-		if (in_log(o, x))
-			return;
-		drop(o, x);
-	}
-}
-
-void objects_turn(struct objects *o, uint64_t now_ns)
-{
-	struct object_job *job;
-	bool any = false;
-
-	o->now_ns = now_ns;
-	while ((job = object_files_reap(o->files))) {
-		job_done(o, job);
-		any = true;
-	}
-	if (o->gone_count)
-		drop_gone(o);
-	if (now_ns - o->looked_ns >= LOOK_NS) {
-		o->looked_ns = now_ns;
-		o->wall_ms = time_wall_ms();
-		uploads_look(o);
-		look_held(o);
-		end_late(o);
-		any = true;
-	}
-	if (now_ns - o->watched_ns >= WATCH_NS) {
-		o->watched_ns = now_ns;
-		uploads_watch(o);
-		sweep(o);
-	}
-	if (any && !list_empty(&o->tasks))
-		step_blocked(o);
-}
-
-uint64_t objects_wanted(const struct objects *o)
-{
-	if (o->gone_count)
-		return 0;
-	return list_empty(&o->tasks) && list_empty(&o->uploads) && list_empty(&o->table.held) ?
-		       UINT64_MAX : LOOK_NS;
-}
-
-bool objects_idle(const struct objects *o)
-{
-	return o->jobs == 0;
 }

@@ -9,6 +9,8 @@
 #include "tierd/object/files.h"
 #include "tierd/object/object.h"
 
+#define LOST_MAX 256u
+
 enum task_stage {
 	TASK_NEW,
 	TASK_BLOCKED, /* the name is being changed by another task */
@@ -28,6 +30,7 @@ struct task {
 	uint32_t uid, flags, mode, priority;
 	uint64_t context, epoch, ttl_ms;
 	uint64_t deadline_ns;
+	uint64_t mtime_ns;
 	uint64_t upload_id; /* COMMIT, SYNC, ABORT: which; found anew at each step */
 	uint32_t name_bytes, other_bytes;
 	char name[ABI_OBJECT_NAME_BYTES], other[ABI_OBJECT_NAME_BYTES];
@@ -50,6 +53,7 @@ struct upload {
 	uint32_t uid, flags, mode, priority;
 	int fd;
 	uint64_t charged; /* in CXL */
+	uint64_t mtime_ns; /* 0 = when it is committed */
 	bool closing;  /* committed when nobody has it open any more */
 	bool closed;   /* somebody closed it, and others went on */
 	bool unlinked; /* its name was removed or replaced: nobody will see it */
@@ -69,6 +73,12 @@ struct objects {
 	struct list tasks; /* all of them but those that are answered */
 	struct list answers;
 	uint64_t version, upload_id; /* last used */
+	uint64_t first_id; /* of uploads of this boot */
+	struct {
+		uint64_t id;
+		int error;
+	} lost[LOST_MAX]; /* uploads that were closed, and not kept */
+	uint32_t lost_next;
 	uint32_t upload_count;
 	uint64_t jobs;
 	uint64_t now_ns, wall_ms, looked_ns, watched_ns;
@@ -111,8 +121,18 @@ static inline bool upload_shared(const struct upload *u)
 	return u->flags & WIRE_OBJ_SHARED;
 }
 
+/* Bytes that nobody has open go at once, others when they are let go. */
+void let_go(struct objects *o, struct object *x);
+/* A version's file; what is not done now the next start does. */
+void remove_file(struct objects *o, uint64_t version);
+void job_done(struct objects *o, struct object_job *job);
+
 /* upload.c */
 void upload_drop(struct objects *o, struct upload *u);
+/* It is not kept; who closes it is told so. */
+void upload_lost(struct objects *o, const struct upload *u, int error);
+/* What became of one that is no more: 0, or why it was not kept. */
+int upload_fate(const struct objects *o, uint64_t id);
 /* What a task saves is not kept, or is kept elsewhere: with a commit its upload goes. */
 void upload_let(struct objects *o, struct task *t);
 struct upload *upload_find(const struct objects *o, const struct task *t, uint64_t id);

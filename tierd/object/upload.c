@@ -70,6 +70,22 @@ void upload_drop(struct objects *o, struct upload *u)
 	free(u);
 }
 
+void upload_lost(struct objects *o, const struct upload *u, int error)
+{
+	o->lost[o->lost_next % LOST_MAX].id = u->id;
+	o->lost[o->lost_next++ % LOST_MAX].error = error;
+}
+
+int upload_fate(const struct objects *o, uint64_t id)
+{
+	if (id - o->first_id > o->upload_id - o->first_id || id == o->first_id)
+		return -ESTALE; /* of another boot */
+	for (uint32_t i = 0; i < LOST_MAX; i++)
+		if (o->lost[i].id == id)
+			return o->lost[i].error;
+	return 0;
+}
+
 /* ---- create -------------------------------------------------------------------------------- */
 
 static uint32_t session_uploads(const struct objects *o, const struct object_who *who)
@@ -265,6 +281,7 @@ void upload_let(struct objects *o, struct task *t)
 
 static void fail_save(struct objects *o, struct task *t, int rc, const char *why)
 {
+	upload_lost(o, t->upload, rc);
 	upload_let(o, t);
 	task_fail(o, t, rc, why);
 }
@@ -284,7 +301,7 @@ static struct object_job *save_job(struct objects *o, struct task *t, uint64_t s
 		.context = t->context,
 		.epoch = u->epoch,
 		.version = ++o->version,
-		.mtime_ns = o->wall_ms * NS_PER_MS,
+		.mtime_ns = u->mtime_ns ? u->mtime_ns : o->wall_ms * NS_PER_MS,
 		.expires_ms = u->ttl_ms ? o->wall_ms + u->ttl_ms : 0,
 		.mode = u->mode,
 		.priority = u->priority,
@@ -424,15 +441,11 @@ void uploads_look(struct objects *o)
 			continue;
 		if (looks++ >= LOOKS_MAX)
 			break;
-		if (u->left && !u->closing && !u->unlinked) {
+		if (u->left && !u->closing && !u->unlinked)
 			look_left(o, u);
-			continue;
-		}
-		if (!memfile_is_ours(u->fd))
-			continue;
-		if (u->unlinked)
+		else if (memfile_is_ours(u->fd) && u->unlinked)
 			upload_drop(o, u);
-		else
+		else if (memfile_is_ours(u->fd))
 			commit_closed(o, u);
 	}
 }
@@ -482,6 +495,7 @@ void uploads_watch(struct objects *o)
 			continue;
 		now = (uint64_t)st.st_blocks * 512;
 		if (now > u->charged && make_room(o, u->account, now - u->charged)) {
+			upload_lost(o, u, -ENOSPC);
 			log_warn(o->config.log, "an upload was dropped", NULL,
 				 "its context's quota or the tier is used up", "bytes=%llu",
 				 (unsigned long long)now);
