@@ -471,6 +471,105 @@ static void test_kills_lose_nothing_that_was_committed(void **state)
 	munmap(b, sizeof(*b));
 }
 
+/* ---- the catalog --------------------------------------------------------------------------- */
+
+#define RENAMES 9000u
+#define KEPT 40u
+
+/* Long: records of 256 bytes. */
+static void rename_name(char out[100], uint32_t who, uint32_t k)
+{
+	snprintf(out, 100, "r%u-%u-%060u", who, k, 0);
+}
+
+/* Until the daemon is gone, or for so many times. */
+static void __attribute__((noreturn)) rename_for_long(const struct daemon *d, uint32_t who)
+{
+	char name[2][100];
+	tier *t;
+	int rc = 0;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	t = connect_to(d);
+	rename_name(name[0], who, 0);
+	rename_name(name[1], who, 1);
+	tier_object_remove(t, "files", name[1]);
+	CHECK(put(t, "files", name[0], 100, who) == 0);
+	for (uint32_t i = 0; i < RENAMES / 4 && rc == 0; i++)
+		rc = tier_object_rename(t, "files", name[i & 1], name[!(i & 1)], 0);
+	_exit(rc ? 1 : 0);
+}
+
+/* Whenever it is cut off: each has one of its two names, and what nobody touched is as it was. */
+static void look_at_names(struct world *w)
+{
+	char name[100];
+
+	for (uint32_t i = 0; i < KEPT; i++) {
+		snprintf(name, sizeof(name), "kept%u", i);
+		assert_int_equal(is(w->t, "files", name, 1000 + i, i), 1);
+	}
+	for (uint32_t who = 0; who < 4; who++) {
+		int found = 0;
+
+		for (uint32_t k = 0; k < 2; k++) {
+			rename_name(name, who, k);
+			found += is(w->t, "files", name, 100, who) == 1;
+		}
+		assert_int_equal(found, 1);
+	}
+	assert_int_equal(status(w, "count"), KEPT + 4);
+}
+
+/* It does not grow for ever, and what it says is the same whenever it is written anew. */
+static void test_the_catalog_is_written_anew(void **state)
+{
+	struct world *w = *state;
+	uint64_t largest = 0;
+	struct stat st;
+	char path[256], name[32];
+	pid_t pid[4];
+	int code;
+
+	snprintf(path, sizeof(path), "%s.objects/catalog", w->d.store);
+	for (uint32_t i = 0; i < KEPT; i++) {
+		snprintf(name, sizeof(name), "kept%u", i);
+		assert_int_equal(put(w->t, "files", name, 1000 + i, i), 0);
+	}
+	for (uint32_t k = 0; k < 4; k++) {
+		pid[k] = fork();
+		if (pid[k] == 0)
+			rename_for_long(&w->d, k);
+	}
+	for (uint32_t k = 0; k < 4; k++) {
+		while (waitpid(pid[k], &code, WNOHANG) == 0) {
+			assert_int_equal(stat(path, &st), 0);
+			largest = (uint64_t)st.st_size > largest ? (uint64_t)st.st_size : largest;
+			usleep(1000);
+		}
+		assert_int_equal(code, 0);
+	}
+	assert_int_equal(stat(path, &st), 0);
+	print_message("# %u records: %llu bytes at most, %llu at the end\n", RENAMES,
+		      (unsigned long long)largest, (unsigned long long)st.st_size);
+	assert_true((uint64_t)st.st_size < RENAMES * 256 / 2);
+	kill_daemon(w);
+	look_at_names(w);
+	for (uint32_t round = 0; round < 5; round++) {
+		for (uint32_t k = 0; k < 4; k++) {
+			pid[k] = fork();
+			if (pid[k] == 0)
+				rename_for_long(&w->d, k);
+		}
+		usleep(300000 + round * 77777);
+		kill(w->d.pid, SIGKILL);
+		for (uint32_t k = 0; k < 4; k++)
+			waitpid(pid[k], NULL, 0);
+		kill_daemon(w);
+		look_at_names(w);
+	}
+}
+
 /* ---- another user -------------------------------------------------------------------------- */
 
 static void become(uint32_t uid)
@@ -592,6 +691,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_rot_is_found, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_kills_lose_nothing_that_was_committed, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(test_the_catalog_is_written_anew, setup, teardown),
 		cmocka_unit_test(test_others_see_and_change_nothing),
 	};
 

@@ -8,6 +8,8 @@
  *   BRING    read a version's file into memory and compare its sums
  *   UNLINK   remove a version's file
  *   COPY     an upload begins as a copy of a version
+ *   ANEW     from here on records go to a second catalog, too; PLACE: one that goes to it alone;
+ *            DONE: it takes the place of the first, whose dead records are gone
  *
  * One thread appends, in the order of submission, with one flush for all that wait; the others do
  * the rest. That order is the order of what happened: the table is changed when LOG is reaped.
@@ -20,7 +22,16 @@
 #include "tierd/backend/backend_ops.h"
 #include "tierd/object/record.h"
 
-enum object_job_kind { OBJECT_SAVE, OBJECT_LOG, OBJECT_BRING, OBJECT_UNLINK, OBJECT_COPY };
+enum object_job_kind {
+	OBJECT_SAVE,
+	OBJECT_BRING,
+	OBJECT_UNLINK,
+	OBJECT_COPY,
+	OBJECT_LOG, /* from here on: the log thread's */
+	OBJECT_ANEW,
+	OBJECT_PLACE,
+	OBJECT_DONE,
+};
 
 struct object_job {
 	struct list link;
@@ -38,6 +49,7 @@ struct object_job {
 	struct object_record record;
 	uint32_t crc[DISK_OBJECT_CHUNKS_MAX];
 	char name[ABI_OBJECT_NAME_BYTES], from[ABI_OBJECT_NAME_BYTES];
+	uint64_t catalog_bytes; /* out, of the log thread's jobs: its length now */
 	void *owner; /* the caller's */
 };
 

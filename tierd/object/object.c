@@ -161,7 +161,7 @@ int make_room(struct objects *o, struct object_account *a, uint64_t bytes)
 
 /* ---- names that are being changed ---------------------------------------------------------- */
 
-static bool names(const struct task *t, const char *name, uint32_t bytes)
+bool task_names(const struct task *t, const char *name, uint32_t bytes)
 {
 	if (bytes == t->name_bytes && memcmp(name, t->name, bytes) == 0)
 		return true;
@@ -177,7 +177,7 @@ static bool changing(const struct objects *o, const struct task *me, const char 
 		const struct task *t = list_entry(at, struct task, link);
 
 		if (t != me && t->context == me->context && t->stage == TASK_LOGGING &&
-		    names(t, name, bytes))
+		    task_names(t, name, bytes))
 			return true;
 	}
 	return false;
@@ -191,7 +191,7 @@ bool closing(struct objects *o, const struct task *me)
 		const struct task *t = list_entry(at, struct task, link);
 
 		if (!t->asked && t->type == WIRE_OBJ_COMMIT && t->context == me->context &&
-		    names(t, me->name, me->name_bytes))
+		    task_names(t, me->name, me->name_bytes))
 			return true;
 	}
 	return false;
@@ -360,6 +360,23 @@ void remove_file(struct objects *o, uint64_t version)
 	job_submit(o, job);
 }
 
+void fill_record(struct object_job *job, const struct object *x, uint32_t type)
+{
+	struct object_record *r = &job->record;
+
+	*r = (struct object_record){
+		.type = type, .context = x->context, .epoch = x->epoch, .version = x->version,
+		.mtime_ns = x->mtime_ns, .expires_ms = x->expires_ms, .mode = x->mode,
+		.priority = x->priority, .name = job->name, .from = job->from, .crc = job->crc,
+		.name_bytes = x->name_bytes,
+	};
+	memcpy(job->name, x->name, x->name_bytes);
+	if (type == DISK_OBJECT_REMOVE)
+		return;
+	object_record_cut(r, x->size);
+	memcpy(job->crc, x->crc, x->chunks * sizeof(x->crc[0]));
+}
+
 static void start_log(struct objects *o, struct task *t, const struct object *x, uint32_t type)
 {
 	struct object_job *job = job_new(OBJECT_LOG, t);
@@ -369,22 +386,12 @@ static void start_log(struct objects *o, struct task *t, const struct object *x,
 		task_fail(o, t, -ENOMEM, "out of memory");
 		return;
 	}
+	fill_record(job, x, type);
 	r = &job->record;
-	*r = (struct object_record){
-		.type = type, .context = x->context, .epoch = x->epoch, .version = x->version,
-		.mtime_ns = x->mtime_ns, .expires_ms = x->expires_ms, .mode = x->mode,
-		.priority = x->priority, .name = job->name, .from = job->from, .crc = job->crc,
-		.name_bytes = t->name_bytes,
-	};
-	memcpy(job->name, t->name, t->name_bytes);
 	if (t->type == WIRE_OBJ_SET && t->flags & WIRE_OBJ_MODE)
 		r->mode = t->mode;
 	if (t->type == WIRE_OBJ_SET && t->flags & WIRE_OBJ_MTIME)
 		r->mtime_ns = t->mtime_ns;
-	if (type != DISK_OBJECT_REMOVE) {
-		object_record_cut(r, x->size);
-		memcpy(job->crc, x->crc, x->chunks * sizeof(x->crc[0]));
-	}
 	if (type == DISK_OBJECT_MOVE) {
 		r->name_bytes = t->other_bytes;
 		r->from_bytes = t->name_bytes;
@@ -730,8 +737,20 @@ void job_done(struct objects *o, struct object_job *job)
 	case OBJECT_COPY:
 		upload_filled(o, job->owner, job);
 		break;
+	case OBJECT_PLACE:
+		o->anew.jobs--;
+		break;
+	case OBJECT_ANEW:
+		o->anew.on = job->res == 0;
+		o->anew.asked = false;
+		break;
+	case OBJECT_DONE:
+		o->anew.on = o->anew.asked = false;
+		break;
 	case OBJECT_UNLINK:
 		break;
 	}
+	if (job->catalog_bytes)
+		o->catalog_bytes = job->catalog_bytes;
 	free(job);
 }

@@ -82,6 +82,14 @@ struct objects {
 	uint32_t upload_count;
 	uint64_t jobs;
 	uint64_t now_ns, wall_ms, looked_ns, watched_ns;
+	struct {
+		bool on, walked, asked;
+		uint64_t jobs; /* PLACE under way */
+		uint64_t context; /* how far the walk is */
+		uint32_t bytes;
+		char name[ABI_OBJECT_NAME_BYTES];
+	} anew; /* the catalog is being written anew */
+	uint64_t catalog_bytes;
 	uint64_t swept_context; /* how far the sweep is */
 	uint32_t swept_bytes;
 	char swept_name[ABI_OBJECT_NAME_BYTES];
@@ -121,11 +129,15 @@ static inline bool upload_shared(const struct upload *u)
 	return u->flags & WIRE_OBJ_SHARED;
 }
 
+/* Is the task about this name, or renames something to it? */
+bool task_names(const struct task *t, const char *name, uint32_t bytes);
 /* Bytes that nobody has open go at once, others when they are let go. */
 void let_go(struct objects *o, struct object *x);
 /* A version's file; what is not done now the next start does. */
 void remove_file(struct objects *o, uint64_t version);
 void job_done(struct objects *o, struct object_job *job);
+/* All of a version, as a record of type PUT; names and sums are copied to the job. */
+void fill_record(struct object_job *job, const struct object *x, uint32_t type);
 
 /* upload.c */
 void upload_drop(struct objects *o, struct upload *u);

@@ -16,6 +16,11 @@
 #define HELD_A_LOOK 64u
 #define GONE_A_TURN 64u
 #define SWEPT_A_TIME 256u
+#define PLACED_A_TURN 64u
+#define PLACES_MAX 512u
+#define RECORD_BYTES 256u /* of most */
+#define ANEW_LEAST (1u << 17)
+#define ANEW_TIMES 4u
 
 static void look_held(struct objects *o)
 {
@@ -62,7 +67,8 @@ static bool in_log(const struct objects *o, const struct object *x)
 	list_each(at, &o->tasks) {
 		const struct task *t = list_entry(at, struct task, link);
 
-		if (t->stage == TASK_LOGGING && t->object == x)
+		if (t->stage == TASK_LOGGING && t->context == x->context &&
+		    task_names(t, x->name, x->name_bytes))
 			return true;
 	}
 	return false;
@@ -116,6 +122,53 @@ static void drop_gone(struct objects *o)
 	}
 }
 
+/*
+ * The catalog is written anew when most of it is dead. Changes go to both, and each version that
+ * the walk comes by to the new one alone; one whose record is under way is there by that.
+ */
+static void place(struct objects *o)
+{
+	for (uint32_t i = 0; i < PLACED_A_TURN && o->anew.jobs < PLACES_MAX; i++) {
+		struct object *x = object_behind(&o->table, o->anew.context, o->anew.name,
+						 o->anew.bytes);
+		struct object_job *job;
+
+		o->anew.walked = !x;
+		if (!x)
+			return;
+		job = in_log(o, x) ? NULL : job_new(OBJECT_PLACE, NULL);
+		if (!job && !in_log(o, x))
+			return; /* no memory now */
+		o->anew.context = x->context;
+		o->anew.bytes = x->name_bytes;
+		memcpy(o->anew.name, x->name, x->name_bytes);
+		if (!job)
+			continue;
+		fill_record(job, x, DISK_OBJECT_PUT);
+		o->anew.jobs++;
+		job_submit(o, job);
+	}
+}
+
+static void write_anew(struct objects *o)
+{
+	uint64_t live = ANEW_LEAST + o->table.objects * RECORD_BYTES;
+	struct object_job *job = NULL;
+
+	if (o->anew.on && !o->anew.walked) {
+		place(o);
+	} else if (o->anew.on && !o->anew.jobs && !o->anew.asked) {
+		job = job_new(OBJECT_DONE, NULL);
+	} else if (!o->anew.on && !o->anew.asked && o->catalog_bytes > ANEW_TIMES * live) {
+		memset(&o->anew, 0, sizeof(o->anew));
+		job = job_new(OBJECT_ANEW, NULL);
+	}
+	if (!job)
+		return;
+	o->anew.asked = true;
+	job_submit(o, job);
+}
+
 void objects_turn(struct objects *o, uint64_t now_ns)
 {
 	struct object_job *job;
@@ -128,6 +181,7 @@ void objects_turn(struct objects *o, uint64_t now_ns)
 	}
 	if (o->gone_count)
 		drop_gone(o);
+	write_anew(o);
 	if (now_ns - o->looked_ns >= LOOK_NS) {
 		o->looked_ns = now_ns;
 		o->wall_ms = time_wall_ms();
@@ -147,7 +201,7 @@ void objects_turn(struct objects *o, uint64_t now_ns)
 
 uint64_t objects_wanted(const struct objects *o)
 {
-	if (o->gone_count)
+	if (o->gone_count || (o->anew.on && !o->anew.walked))
 		return 0;
 	return list_empty(&o->tasks) && list_empty(&o->uploads) && list_empty(&o->table.held) ?
 		       UINT64_MAX : LOOK_NS;
