@@ -81,6 +81,12 @@ sleep 0.1
 [ "$(held)" = 0 ] || fail 'it is held though nobody has it'
 
 ctl check | grep -q 'accounted' || fail "check: $(ctl check)"
+version=$(ctl --json object show weights big | sed -n 's/.*"version": \([0-9]*\).*/\1/p')
+file=$dir/store.objects/$(printf %016x "$version")
+truncate -s -1 "$file"
+{ ctl check || true; } | grep -q "object big, version $version: its file has 3000000 bytes" ||
+	fail "check does not see that a file was cut: $(ctl check)"
+printf x >>"$file"
 ctl status | grep -q '^objects    4, ' || fail 'status tells nothing of objects'
 stop
 # The daemon gone: the real directory, as if nobody were between.

@@ -183,17 +183,3 @@ void objects_context_stats(const struct objects *o, uint64_t context, struct obj
 	out->held = a->held;
 	memcpy(out->used, a->used, sizeof(out->used));
 }
-
-uint64_t objects_audit(const struct objects *o, void (*tell_wrong)(void *arg, const char *what),
-		       void *arg)
-{
-	uint64_t extra[OBJECT_TIERS] = { 0, 0 };
-
-	list_each(at, &o->uploads)
-		extra[OBJECT_CXL] += list_entry(at, struct upload, link)->charged;
-	list_each(at, &o->tasks) {
-		extra[OBJECT_NVME] += list_entry(at, struct task, link)->reserved;
-		extra[OBJECT_CXL] += list_entry(at, struct task, link)->charged;
-	}
-	return object_audit(&o->table, extra, tell_wrong, arg);
-}

@@ -303,6 +303,14 @@ int object_files_share(const struct object_files *f, uint64_t version)
 	return fd < 0 ? -errno : fd;
 }
 
+int object_files_look(const struct object_files *f, uint64_t version, struct stat *st)
+{
+	char name[DATAFILE_NAME_BYTES];
+
+	datafile_name(name, version);
+	return fstatat(f->folder, name, st, AT_SYMLINK_NOFOLLOW) ? -errno : 0;
+}
+
 uint64_t object_files_room(const char *path, uint64_t *all)
 {
 	struct statvfs fs;

@@ -88,6 +88,10 @@ struct object_job *object_files_reap(struct object_files *f);
 /* A descriptor of a version's file, for reading. Errors: those of open(2). */
 int object_files_share(const struct object_files *f, uint64_t version);
 
+/* What the host says of it. Errors: those of fstatat(2). */
+struct stat;
+int object_files_look(const struct object_files *f, uint64_t version, struct stat *st);
+
 /* Bytes of the folder's file system that are free; bytes that it has. */
 uint64_t object_files_room(const char *path, uint64_t *all);
 

@@ -520,12 +520,15 @@ static void step_upload(struct objects *o, struct task *t)
 {
 	struct upload *u = upload_find(o, t, t->upload_id);
 	bool commit = t->type == WIRE_OBJ_COMMIT;
-	bool others = u && t->flags & WIRE_OBJ_AT_CLOSE && !memfile_is_ours(u->fd);
+	bool at_close = t->flags & WIRE_OBJ_AT_CLOSE;
+	bool others = u && at_close && !memfile_is_ours(u->fd);
+	int fate = upload_fate(o, t->upload_id);
 
-	if (!u && commit && t->flags & WIRE_OBJ_AT_CLOSE && !upload_fate(o, t->upload_id)) {
+	if (!u && commit && at_close && !fate) {
 		task_end(o, t); /* it was kept, or nobody wanted it any more */
 	} else if (!u) {
-		task_fail(o, t, -ESTALE, "there is no such upload any more; write it again");
+		task_fail(o, t, fate ? fate : -ESTALE,
+			  "there is no such upload any more: there was no room, or another daemon");
 	} else if (u->busy) {
 		t->stage = TASK_BLOCKED;
 	} else if (u->unlinked || (commit && others)) {

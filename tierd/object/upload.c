@@ -490,12 +490,15 @@ void uploads_watch(struct objects *o)
 		struct upload *u = list_entry(at, struct upload, link);
 		uint64_t now;
 		struct stat st;
+		int rc = 0;
 
 		if (u->busy || fstat(u->fd, &st))
 			continue;
 		now = (uint64_t)st.st_blocks * 512;
-		if (now > u->charged && make_room(o, u->account, now - u->charged)) {
-			upload_lost(o, u, -ENOSPC);
+		if (now > u->charged)
+			rc = make_room(o, u->account, now - u->charged);
+		if (rc) {
+			upload_lost(o, u, rc);
 			log_warn(o->config.log, "an upload was dropped", NULL,
 				 "its context's quota or the tier is used up", "bytes=%llu",
 				 (unsigned long long)now);
