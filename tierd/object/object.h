@@ -99,8 +99,8 @@ void objects_context_stats(const struct objects *o, uint64_t context, struct obj
 
 /*
  * Recount, and ask the host: of each memory in use that it is as long as its version and sealed,
- * of each version (the first OBJECTS_LOOKED_MAX names) that its file is there. Tells each disagreement,
- * returns how many.
+ * of each version (the first OBJECTS_LOOKED_MAX names) that its file is there. Tells each
+ * disagreement, returns how many.
  */
 #define OBJECTS_LOOKED_MAX 65536u
 uint64_t objects_audit(const struct objects *o, void (*tell)(void *arg, const char *what),
