@@ -217,6 +217,8 @@ void upload_create(struct objects *o, struct task *t)
 	}
 	u = upload_of(o, t, t->name, t->name_bytes, false); /* closing may have ended it */
 	x = seen(o, t, t->name, t->name_bytes);
+	if (x && t->flags & WIRE_OBJ_AT_CLOSE) /* as a file that is truncated keeps its mode */
+		t->mode = x->mode;
 	if (t->flags & WIRE_OBJ_EXCLUSIVE && (u || x))
 		task_fail(o, t, -EEXIST, "it exists already");
 	else if (t->flags & WIRE_OBJ_EXISTING && !u && !x)
