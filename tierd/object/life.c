@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "tierd/object/object_priv.h"
@@ -161,6 +162,17 @@ void objects_close(struct objects *o)
 	free(o);
 }
 
+/* Half of the descriptors that we may have are for objects in memory (kernel.c raised the limit):
+ * the rest is uploads', clients' and the daemon's own. */
+static uint64_t descriptors(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return 256;
+	return limit.rlim_cur / 2;
+}
+
 int objects_open(struct objects **out, const struct objects_config *config)
 {
 	struct objects *o = calloc(1, sizeof(*o));
@@ -183,6 +195,7 @@ int objects_open(struct objects **out, const struct objects_config *config)
 	if (!o)
 		return -ENOMEM;
 	o->config = *config;
+	o->resident_most = descriptors();
 	object_table_open(&o->table, config->most, config->seed);
 	o->first_id = o->upload_id = config->seed | 1; /* of no other boot */
 	list_init(&o->uploads);

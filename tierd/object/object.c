@@ -143,6 +143,8 @@ int make_room(struct objects *o, struct object_account *a, uint64_t bytes)
 		int lacks = object_room(&o->table, a, OBJECT_CXL, bytes);
 		struct object *x;
 
+		if (lacks == 0 && o->table.resident >= o->resident_most)
+			lacks = -EMFILE;
 		if (lacks == 0)
 			return 0;
 		x = object_victim(&o->table, lacks == -EDQUOT ? a : NULL);

@@ -73,6 +73,7 @@ struct objects {
 	struct list tasks; /* all of them but those that are answered */
 	struct list answers;
 	uint64_t version, upload_id; /* last used */
+	uint64_t resident_most; /* each is a descriptor */
 	uint64_t first_id; /* of uploads of this boot */
 	struct {
 		uint64_t id;

@@ -237,7 +237,8 @@ void upload_create(struct objects *o, struct task *t)
 static int find_room(struct objects *o, struct task *t, uint64_t size)
 {
 	uint64_t charge = object_charge(size);
-	int rc = object_room(&o->table, t->account, OBJECT_NVME, charge);
+	int rc = o->table.objects < OBJECTS_MAX ?
+			 object_room(&o->table, t->account, OBJECT_NVME, charge) : -ENOSPC;
 
 	if (rc == 0 && charge > t->charged)
 		rc = make_room(o, t->account, charge - t->charged);
