@@ -87,6 +87,15 @@ truncate -s -1 "$file"
 { ctl check || true; } | grep -q "object big, version $version: its file has 3000000 bytes" ||
 	fail "check does not see that a file was cut: $(ctl check)"
 printf x >>"$file"
+# Larger than memory may be: refused, or opened as its file.
+stop
+start --set object.cxl=1MiB
+{ under cat "$dir/there/big" 2>&1 || true; } | grep -q 'File too large' ||
+	fail 'larger than object.cxl'
+under cmp "$dir/there/page" "$dir/plain/line" || fail 'what fits is refused, too'
+stop
+start --set object.cxl=1MiB --set object.direct=yes
+under cmp "$dir/there/big" "$dir/plain/big" || fail 'object.direct'
 ctl status | grep -q '^objects    4, ' || fail 'status tells nothing of objects'
 stop
 # The daemon gone: the real directory, as if nobody were between.
