@@ -90,7 +90,8 @@ SIZE(wire_text, 24);
 SIZE(wire_error, 256);
 
 SIZE(wire_object, 672);
-AT(wire_object, reserved, 120);
+AT(wire_object, mtime_ns, 120);
+AT(wire_object, reserved, 128);
 AT(wire_object, name, 160);
 SIZE(wire_object_info, 112);
 SIZE(wire_object_names, 24);

@@ -8,14 +8,14 @@
  *                         <-        OBJ_INFO + 1 fd: read-only, offset 0 is the first byte
  *   OBJ_CREATE            ->
  *                         <-        OBJ_INFO + 1 fd: the upload, to be written
- *   OBJ_COMMIT            ->
+ *   OBJ_COMMIT | OBJ_SYNC ->
  *                         <-        OBJ_INFO, when it is durable
  *   OBJ_STAT              ->
  *                         <-        OBJ_INFO
  *   OBJ_LIST              ->
  *                         <-        OBJ_NAMES
- *   OBJ_ABORT | OBJ_REMOVE | OBJ_RENAME ->
- *                         <-        DONE (REMOVE, RENAME: when durable)
+ *   OBJ_ABORT | OBJ_REMOVE | OBJ_RENAME | OBJ_SET ->
+ *                         <-        DONE (but for ABORT when durable)
  *   anything              <-        ERROR instead of the answer
  *
  * W5  A name is 1 to 255 bytes, none of them NUL, and zeros follow it. It is compared byte by byte.
@@ -23,6 +23,9 @@
  *     do not open is not there (I4).
  * W7  An upload is its session's. When that ends it is dropped, unless WIRE_OBJ_AT_CLOSE was said
  *     and its descriptor is still open somewhere: then it is committed when the last one closes.
+ * W8  A shared upload is its user's: whoever of the uid knows its number may commit and sync it. It
+ *     ends when nobody has it open. Without a COMMIT before it is dropped then: what was synced
+ *     last stays.
  *
  * The catalog is a file of records, each padded to DISK_OBJECT_ALIGN, appended in the order of
  * their lsn. The first one is of type HEADER. A version's bytes lie in a plain file of its own,
@@ -38,6 +41,7 @@
  * O5  A chunk is 4096 << shift bytes, the last one shorter; its CRC32C starts from seed = crc32c(0,
  *     context uid, version, number of the chunk, 8 bytes LE each).
  * O6  MOVE gives the version that it describes the new name, and takes the old one off it.
+ * O7  A PUT of a version that the name has already changes what stat tells of it.
  */
 #ifndef TIER_ABI_OBJECT_H
 #define TIER_ABI_OBJECT_H
@@ -52,8 +56,10 @@
 #define WIRE_OBJ_LIST 21u
 #define WIRE_OBJ_REMOVE 22u
 #define WIRE_OBJ_RENAME 23u
-#define WIRE_OBJ_INFO 24u
-#define WIRE_OBJ_NAMES 25u
+#define WIRE_OBJ_SYNC 24u /* what an upload holds now becomes a version; it goes on */
+#define WIRE_OBJ_SET 25u /* mode or mtime, of a name or (upload not 0) of an upload */
+#define WIRE_OBJ_INFO 26u
+#define WIRE_OBJ_NAMES 27u
 
 #define ABI_OBJECT_NAME_BYTES 256u /* with the NUL */
 #define ABI_OBJECT_PRIORITY_MAX 3u
@@ -61,18 +67,25 @@
 #define WIRE_OBJ_EXCLUSIVE 1u /* CREATE, RENAME: -EEXIST if the name is taken */
 #define WIRE_OBJ_AT_CLOSE 2u  /* CREATE: W7. COMMIT: when nobody has it open any more */
 #define WIRE_OBJ_COPY 4u      /* CREATE: the upload begins as a copy of the present version */
-#define WIRE_OBJ_FLAGS 7u
+/* CREATE: one upload for all of the same uid who ask so; OPEN: that one, if there is one (W8) */
+#define WIRE_OBJ_SHARED 8u
+#define WIRE_OBJ_EXISTING 16u /* CREATE: -ENOENT unless there is one already */
+#define WIRE_OBJ_FLAT 32u     /* LIST: only names without a slash behind the prefix */
+#define WIRE_OBJ_MODE 64u     /* SET: the mode */
+#define WIRE_OBJ_MTIME 128u   /* SET: mtime_ns */
+#define WIRE_OBJ_FLAGS 255u
 struct wire_object {
 	struct wire_header header;
 	char context[ABI_NAME_BYTES];
 	uint64_t wait_ns; /* OPEN, CREATE: how long who asks waits for the bytes; 0 = default */
-	uint64_t upload;  /* COMMIT, ABORT */
+	uint64_t upload;  /* COMMIT, ABORT, SYNC */
 	uint64_t ttl_ms;  /* CREATE: removed so long after the commit; 0 = never */
 	uint32_t flags;   /* WIRE_OBJ_* */
 	uint32_t mode;    /* CREATE: what stat tells, 0777; 0 = 0644 */
 	uint32_t priority; /* CREATE: 0 leaves memory first ... 3; */
 	uint32_t count;    /* LIST: names at most; 0 = what fits */
-	uint8_t reserved[40];
+	uint64_t mtime_ns;
+	uint8_t reserved[32];
 	char name[ABI_OBJECT_NAME_BYTES];  /* LIST: a prefix, may be empty */
 	char other[ABI_OBJECT_NAME_BYTES]; /* RENAME: the new name; LIST: those behind this one */
 }; /* 672 bytes */

@@ -189,3 +189,54 @@ int shim_ask(struct wire_object *q, uint16_t answer, struct wire_object_info *in
 	errno = saved;
 	return rc;
 }
+
+/* One answer's names. The daemon's words are judged like anybody's. */
+static int take_names(size_t prefix, char *after, uint64_t *out, size_t stride)
+{
+	const struct wire_object_names *head = (const void *)link_.message.bytes;
+	size_t at = sizeof(*head), end = link_.message.header.length;
+	uint32_t n = 0;
+
+	for (; n < head->count && n < SHIM_NAMES_MAX; n++) {
+		const uint8_t *from = link_.message.bytes + at;
+		char *name = (char *)out + n * stride + sizeof(*out);
+		struct wire_object_name one;
+
+		if (at + sizeof(one) > end)
+			return -EPROTO;
+		memcpy(&one, from, sizeof(one));
+		if (one.name_bytes <= prefix || one.name_bytes >= ABI_OBJECT_NAME_BYTES ||
+		    one.name_bytes > end - at - sizeof(one))
+			return -EPROTO;
+		memset(after, 0, ABI_OBJECT_NAME_BYTES);
+		memcpy(after, from + sizeof(one), one.name_bytes);
+		memset(name, 0, ABI_OBJECT_NAME_BYTES);
+		memcpy(name, after + prefix, one.name_bytes - prefix);
+		memcpy((char *)out + n * stride, &one.mtime_ns, sizeof(*out));
+		at += (sizeof(one) + one.name_bytes + 7) & ~(size_t)7;
+	}
+	return (int)n;
+}
+
+int shim_list(struct wire_object *q, size_t prefix, char after[ABI_OBJECT_NAME_BYTES],
+	      uint64_t *out, size_t stride, bool *more)
+{
+	int saved = errno, state, rc;
+
+	shim_enter();
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	pthread_mutex_lock(&link_.lock);
+	rc = ask_once(q, WIRE_OBJ_NAMES, time_now_ns() + ANSWER_NS);
+	if (rc == 0) {
+		const struct wire_object_names *head = (const void *)link_.message.bytes;
+
+		*more = head->more;
+		rc = take_names(prefix, after, out, stride);
+		message_drop(&link_.message);
+	}
+	pthread_mutex_unlock(&link_.lock);
+	pthread_setcancelstate(state, NULL);
+	shim_leave();
+	errno = saved;
+	return rc;
+}

@@ -94,6 +94,42 @@ EXPORT int fclose(FILE *file)
 	return shim_fclose(file);
 }
 
+EXPORT int dup(int fd)
+{
+	return shim_copied(fd, REAL(dup, int (*)(int))(fd));
+}
+
+/* A pointer or a number: both come through the same register. */
+#define FCNTL(name)                                                                       \
+	EXPORT int name(int fd, int command, ...)                                         \
+	{                                                                                 \
+		void *argument;                                                           \
+		va_list args;                                                             \
+		int rc;                                                                   \
+		va_start(args, command);                                                  \
+		argument = va_arg(args, void *);                                          \
+		va_end(args);                                                             \
+		rc = REAL(name, int (*)(int, int, ...))(fd, command, argument);           \
+		return command == F_DUPFD || command == F_DUPFD_CLOEXEC ?                 \
+			       shim_copied(fd, rc) : rc;                                  \
+	}
+FCNTL(fcntl)
+FCNTL(fcntl64)
+
+EXPORT int fsync(int fd)
+{
+	int rc = shim_sync(fd);
+
+	return rc == SHIM_REAL ? REAL(fsync, int (*)(int))(fd) : shim_result(rc);
+}
+
+EXPORT int fdatasync(int fd)
+{
+	int rc = shim_sync(fd);
+
+	return rc == SHIM_REAL ? REAL(fdatasync, int (*)(int))(fd) : shim_result(rc);
+}
+
 EXPORT int dup2(int from, int to)
 {
 	if (from == to)

@@ -143,14 +143,17 @@ static bool append(char *out, size_t bytes, const char *path)
 	return true;
 }
 
-static bool match(struct shim_name_of *out)
+static bool match(struct shim_name_of *out, bool folder)
 {
 	for (uint32_t i = 0; i < shim.maps; i++) {
 		size_t bytes = shim.map[i].bytes;
 		const char *name = out->path + bytes + 1;
 
-		if (strncmp(out->path, shim.map[i].path, bytes) || out->path[bytes] != '/' ||
-		    !*name || strlen(name) >= sizeof(out->name))
+		if (strncmp(out->path, shim.map[i].path, bytes))
+			continue;
+		if (folder && !out->path[bytes])
+			name = "";
+		else if (out->path[bytes] != '/' || !*name || strlen(name) >= sizeof(out->name))
 			continue;
 		memcpy(out->name, name, strlen(name) + 1);
 		memcpy(out->context, shim.map[i].context, sizeof(out->context));
@@ -159,19 +162,29 @@ static bool match(struct shim_name_of *out)
 	return false;
 }
 
-bool shim_resolve(int at, const char *path, struct shim_name_of *out)
+static bool resolve(int at, const char *path, struct shim_name_of *out, bool folder)
 {
-	size_t length = path ? strlen(path) : 0;
 	int saved = errno;
 	bool found;
 
-	if (!length || path[length - 1] == '/') /* a folder, whatever there is */
-		return false;
 	out->path[0] = '\0';
 	shim_enter();
 	found = (path[0] == '/' || begin_in(at, out->path, sizeof(out->path))) &&
-		append(out->path, sizeof(out->path), path) && match(out);
+		append(out->path, sizeof(out->path), path) && match(out, folder);
 	shim_leave();
 	errno = saved;
 	return found;
+}
+
+bool shim_resolve(int at, const char *path, struct shim_name_of *out)
+{
+	size_t length = path ? strlen(path) : 0;
+
+	/* With a slash at its end it is a folder, whatever there is. */
+	return length && path[length - 1] != '/' && resolve(at, path, out, false);
+}
+
+bool shim_resolve_folder(int at, const char *path, struct shim_name_of *out)
+{
+	return path && *path && resolve(at, path, out, true);
 }

@@ -52,7 +52,7 @@ void shim_fill_stat(struct stat *st, const struct wire_object_info *info)
 {
 	memset(st, 0, sizeof(*st));
 	st->st_dev = DEVICE;
-	st->st_ino = info->version ? info->version : PENDING_INODE;
+	st->st_ino = info->version ? info->version : PENDING_INODE | info->upload;
 	st->st_mode = S_IFREG | info->mode;
 	st->st_nlink = 1;
 	st->st_uid = geteuid();
@@ -151,37 +151,47 @@ static bool untrack(int fd, struct shim_upload *out)
 	return found && !others;
 }
 
-static void track_copy(int from, int to)
+/* The upload that a descriptor is of; false: it is of none. */
+static bool tracked(int fd, struct shim_upload *out)
 {
-	uint64_t id = 0;
-	char context[ABI_NAME_BYTES];
+	bool found = false;
 
 	if (!atomic_load_acquire_u32(&files.count))
-		return;
+		return false;
 	pthread_mutex_lock(&files.lock);
-	for (uint32_t i = 0; i < UPLOADS_MAX; i++)
-		if (files.upload[i].used && files.upload[i].fd == from &&
-		    files.upload[i].pid == getpid()) {
-			id = files.upload[i].id;
-			memcpy(context, files.upload[i].context, sizeof(context));
-		}
+	for (uint32_t i = 0; !found && i < UPLOADS_MAX; i++) {
+		*out = files.upload[i];
+		found = out->used && out->fd == fd && out->pid == getpid();
+	}
 	pthread_mutex_unlock(&files.lock);
-	if (id)
-		track(to, id, context);
+	return found;
 }
 
-/* It is closed: 0, or why it was not kept. */
-static int commit(const struct shim_upload *u)
+static void track_copy(int from, int to)
+{
+	struct shim_upload u;
+
+	if (tracked(from, &u))
+		track(to, u.id, u.context);
+}
+
+/* 0, or why it was not kept. */
+static int save(const struct shim_upload *u, uint16_t type)
 {
 	struct wire_object q;
 	struct wire_object_info info;
 
 	memset(&q, 0, sizeof(q));
-	q.header.type = WIRE_OBJ_COMMIT;
+	q.header.type = type;
 	memcpy(q.context, u->context, sizeof(q.context));
 	q.upload = u->id;
 	q.flags = WIRE_OBJ_AT_CLOSE;
 	return shim_ask(&q, WIRE_OBJ_INFO, &info, NULL);
+}
+
+static int commit(const struct shim_upload *u)
+{
+	return save(u, WIRE_OBJ_COMMIT);
 }
 
 /* What close says of an upload that was not kept. */
@@ -237,12 +247,13 @@ static enum opened open_read(const struct shim_name_of *n, int flags, int *fd)
 	int rc;
 
 	shim_question(&q, WIRE_OBJ_OPEN, n);
+	q.flags = WIRE_OBJ_SHARED;
 	rc = shim_ask(&q, WIRE_OBJ_INFO, &info, fd);
 	if (rc == -ENOENT || rc == -ENOTCONN || rc == -EINVAL)
 		return IS_REAL;
 	if (rc)
 		return failed(open_error(rc));
-	know(*fd, &info, info.version);
+	know(*fd, &info, info.upload ? PENDING_INODE | info.upload : info.version);
 	set_flags(*fd, flags);
 	return IS_OURS;
 }
@@ -273,29 +284,20 @@ static int real_has(const struct shim_name_of *n)
 	return found;
 }
 
-/* The present bytes, for who changes some of them. */
-static int copy_present(const struct shim_name_of *n, int to)
+/* As a file is made: O_TRUNC begins a new version, all else is one upload for all of the user. */
+static uint32_t create_flags(int flags)
 {
-	struct wire_object q;
-	struct wire_object_info info;
-	loff_t in = 0, out = 0;
-	int from = -1, rc;
-	ssize_t moved = 1;
+	uint32_t create = WIRE_OBJ_AT_CLOSE;
 
-	shim_question(&q, WIRE_OBJ_OPEN, n);
-	rc = shim_ask(&q, WIRE_OBJ_INFO, &info, &from);
-	if (rc)
-		return rc;
-	while (moved > 0 && (uint64_t)in < info.size)
-		moved = copy_file_range(from, &in, to, &out, info.size - (uint64_t)in, 0);
-	rc = moved < 0 ? -errno : 0;
-	REAL(close, close_call)(from);
-	return rc;
+	if (flags & O_CREAT && flags & O_EXCL)
+		return create | WIRE_OBJ_EXCLUSIVE | WIRE_OBJ_SHARED;
+	if (!(flags & O_CREAT))
+		create |= WIRE_OBJ_EXISTING;
+	return flags & O_TRUNC ? create : create | WIRE_OBJ_SHARED | WIRE_OBJ_COPY;
 }
 
 static enum opened create(const struct shim_name_of *n, int flags, mode_t mode, int *fd)
 {
-	bool copy = !(flags & (O_TRUNC | O_EXCL)) && is_object(n);
 	struct wire_object q;
 	struct wire_object_info info;
 	mode_t mask;
@@ -305,18 +307,13 @@ static enum opened create(const struct shim_name_of *n, int flags, mode_t mode, 
 	mask = umask(0);
 	umask(mask);
 	q.mode = mode & ~mask & 0777;
-	q.flags = WIRE_OBJ_AT_CLOSE | (flags & O_EXCL ? WIRE_OBJ_EXCLUSIVE : 0);
+	q.flags = create_flags(flags);
 	rc = shim_ask(&q, WIRE_OBJ_INFO, &info, fd);
-	if (rc == -ENOTCONN || rc == -EINVAL)
+	if (rc == -ENOTCONN || rc == -EINVAL || (rc == -ENOENT && !(flags & O_CREAT)))
 		return IS_REAL;
 	if (rc)
 		return failed(open_error(rc));
-	rc = copy ? copy_present(n, *fd) : 0;
 	track(*fd, info.upload, q.context);
-	if (rc) {
-		shim_close(*fd);
-		return failed(open_error(rc));
-	}
 	know(*fd, &info, PENDING_INODE | info.upload);
 	set_flags(*fd, flags);
 	return IS_OURS;
@@ -328,10 +325,8 @@ static enum opened open_write(const struct shim_name_of *n, int flags, mode_t mo
 
 	if (there < 0)
 		return IS_REAL; /* whose error it is */
-	if (flags & O_CREAT && flags & O_EXCL)
-		return there ? IS_REAL : create(n, flags, mode, fd);
-	if ((there || !(flags & O_CREAT)) && !is_object(n))
-		return IS_REAL; /* a file of before, or none at all */
+	if (there && (flags & O_EXCL || !is_object(n)))
+		return IS_REAL; /* a file of before */
 	return create(n, flags, mode, fd);
 }
 
@@ -432,6 +427,41 @@ int shim_fclose(FILE *file)
 	if (shim_passes() || !untrack(fileno(file), &u))
 		return real(file);
 	return closed(&u, real(file));
+}
+
+int shim_sync(int fd)
+{
+	struct shim_upload u;
+	int rc;
+
+	if (shim_passes() || !tracked(fd, &u))
+		return SHIM_REAL;
+	rc = save(&u, WIRE_OBJ_SYNC);
+	return rc ? -close_error(rc) : 0;
+}
+
+int shim_set_fd(int fd, const struct shim_set *set)
+{
+	struct shim_upload u;
+	struct wire_object q;
+
+	if (shim_passes() || !tracked(fd, &u))
+		return SHIM_REAL;
+	memset(&q, 0, sizeof(q));
+	q.header.type = WIRE_OBJ_SET;
+	memcpy(q.context, u.context, sizeof(q.context));
+	q.upload = u.id;
+	q.flags = set->flags;
+	q.mode = set->mode & 0777;
+	q.mtime_ns = set->mtime_ns;
+	return shim_ask(&q, WIRE_DONE, NULL, NULL) ? -EIO : 0;
+}
+
+int shim_copied(int from, int to)
+{
+	if (to >= 0 && !shim_passes())
+		track_copy(from, to);
+	return to;
 }
 
 /* `to` is closed by the copy that takes its place. */

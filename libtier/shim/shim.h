@@ -14,6 +14,7 @@
 #ifndef LIBTIER_SHIM_SHIM_H
 #define LIBTIER_SHIM_SHIM_H
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -54,6 +55,9 @@ struct shim_name_of {
  */
 bool shim_resolve(int at, const char *path, struct shim_name_of *out);
 
+/* The same of a folder, PATH included, whose name is "" then. */
+bool shim_resolve_folder(int at, const char *path, struct shim_name_of *out);
+
 /* ---- ask.c --- */
 
 /*
@@ -63,17 +67,29 @@ bool shim_resolve(int at, const char *path, struct shim_name_of *out);
 int shim_ask(struct wire_object *q, uint16_t answer, struct wire_object_info *info, int *fd);
 /* The question about a name. */
 void shim_question(struct wire_object *q, uint16_t type, const struct shim_name_of *n);
+#define SHIM_NAMES_MAX 64u
+/*
+ * LIST: up to SHIM_NAMES_MAX names without their first `prefix` bytes, each an inode with the name
+ * behind it, `stride` bytes apart. The last whole name goes to after. How many, or negative.
+ */
+int shim_list(struct wire_object *q, size_t prefix, char after[ABI_OBJECT_NAME_BYTES],
+	      uint64_t *out, size_t stride, bool *more);
 /* Ours, which no program knows of. */
 bool shim_owns(int fd);
 
 /* ---- open.c: as the calls of these names; `name` is the real one, if it is that one's --- */
 
+#define SHIM_REAL 1
 #define SHIM_FAILED (-1) /* as system calls say it, with errno */
 int shim_open(enum shim_name name, int at, const char *path, int flags, mode_t mode);
 FILE *shim_fopen(enum shim_name name, const char *path, const char *mode);
 int shim_close(int fd);
 int shim_fclose(FILE *file);
 int shim_dup(int from, int to, int flags);
+/* A copy was made of a descriptor; returns it. */
+int shim_copied(int from, int to);
+/* fsync: 0 or negative errno, SHIM_REAL: it is of no upload. */
+int shim_sync(int fd);
 
 
 /* The process ends: what it has written and not closed is committed. */
@@ -93,10 +109,28 @@ static inline int shim_result(int rc)
 
 /* ---- stat.c: 0 or negative errno; 1: it is none of ours, the C library is asked --- */
 
-#define SHIM_REAL 1
 int shim_stat(int at, const char *path, struct stat *st);
 int shim_access(int at, const char *path, int mode);
 int shim_unlink(int at, const char *path);
+/* Is it an object? 0, else SHIM_REAL: for calls that an object takes otherwise, or not at all. */
+int shim_is_object(int at, const char *path);
+/* chmod, utimes: of a name, of an upload's descriptor. */
+struct shim_set {
+	uint32_t flags; /* WIRE_OBJ_MODE, WIRE_OBJ_MTIME */
+	mode_t mode;
+	uint64_t mtime_ns;
+};
+int shim_set(int at, const char *path, const struct shim_set *set);
+int shim_set_fd(int fd, const struct shim_set *set);
 int shim_rename(int from_at, const char *from, int to_at, const char *to, unsigned flags);
+
+/* ---- folder.c --- */
+
+void shim_folder_open(DIR *dir, int at, const char *path);
+void shim_folder_close(DIR *dir);
+void shim_folder_rewind(DIR *dir);
+/* Behind the last real name: a struct dirent64 of an object, or NULL. */
+void *shim_folder_next(DIR *dir);
+int shim_rmdir(int at, const char *path);
 
 #endif

@@ -47,6 +47,32 @@ int shim_access(int at, const char *path, int mode)
 	return mode & X_OK && !(info.mode & 0111) ? -EACCES : 0;
 }
 
+int shim_is_object(int at, const char *path)
+{
+	struct wire_object_info info;
+	struct shim_name_of n;
+
+	return shim_passes() || !shim_resolve(at, path, &n) || look(&n, &info) ? SHIM_REAL : 0;
+}
+
+int shim_set(int at, const char *path, const struct shim_set *set)
+{
+	struct shim_name_of n;
+	struct wire_object q;
+	int rc;
+
+	if (shim_passes() || !shim_resolve(at, path, &n))
+		return SHIM_REAL;
+	shim_question(&q, WIRE_OBJ_SET, &n);
+	q.flags = set->flags;
+	q.mode = set->mode & 0777;
+	q.mtime_ns = set->mtime_ns;
+	rc = shim_ask(&q, WIRE_DONE, NULL, NULL);
+	if (rc == -ENOENT || rc == -ENOTCONN || rc == -EINVAL)
+		return SHIM_REAL;
+	return rc == 0 || rc == -EACCES ? rc : -EIO;
+}
+
 /* The real file that lies below, if there is one. */
 static void unlink_real(const struct shim_name_of *n)
 {
@@ -115,6 +141,19 @@ static int rename_object(const struct shim_name_of *from, const struct shim_name
 	return rc == 0 || rc == -EEXIST || rc == -EACCES || rc == -ENOENT ? rc : -EIO;
 }
 
+static bool is_real(int at, const char *path)
+{
+	int saved = errno;
+	struct stat st;
+	bool found;
+
+	shim_enter();
+	found = fstatat(at, path, &st, AT_SYMLINK_NOFOLLOW) == 0;
+	shim_leave();
+	errno = saved;
+	return found;
+}
+
 int shim_rename(int from_at, const char *from, int to_at, const char *to, unsigned flags)
 {
 	struct wire_object_info info;
@@ -129,7 +168,7 @@ int shim_rename(int from_at, const char *from, int to_at, const char *to, unsign
 		return -EXDEV; /* mv copies, then */
 	if (in)
 		return rename_object(&a, &b, flags);
-	if (out && look(&b, &info) == 0) {
+	if (out && is_real(from_at, from) && look(&b, &info) == 0) {
 		struct wire_object q;
 
 		/* A real file comes in an object's place, which would hide it. */

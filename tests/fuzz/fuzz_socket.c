@@ -19,7 +19,7 @@
 #define MSEC 1000000ull
 #define ACTIVE_NS MSEC /* without entries until a client is parked */
 #define PEERS 3u
-#define TEMPLATES 6u
+#define TEMPLATES 7u
 #define CLIENTS 4u
 #define STAGING_MAX (1u << 20)
 
@@ -34,6 +34,7 @@ static struct {
 	int peer[PEERS]; /* our ends; -1 = none */
 	union message {
 		uint8_t bytes[sizeof(struct wire_ctx)];
+		struct wire_object object;
 		struct wire_header header;
 		struct wire_hello hello;
 		struct wire_ctx ctx;
@@ -494,6 +495,9 @@ void fuzz_open(void)
 	snprintf(admin->verb, sizeof(admin->verb), "evict");
 	memcpy(admin + 1, args, sizeof(args) - 1);
 	template(5, WIRE_ADMIN, sizeof(*admin) + sizeof(args) - 1);
+	snprintf(sock.message[6].object.context, 8, "a");
+	snprintf(sock.message[6].object.name, 8, "name");
+	template(6, WIRE_OBJ_OPEN, sizeof(struct wire_object));
 	open_front();
 }
 

@@ -40,3 +40,8 @@ storm-long: all-plain $(O)/plain/crash ## evictions and evacuations under reader
 setup-metrics: ## install promtool (Debian's prometheus, its service masked) for the metrics' test
 	@[ ! -d /run/systemd/system ] || systemctl mask prometheus.service
 	@.ci/setup prometheus
+
+SEQUENCES ?= 2000
+.PHONY: shim-test
+shim-test: all-plain ##  SEQUENCES=2000 random sequences of file operations under tier run (SEED=)
+	@BUILD=$(O)/plain SEQUENCES=$(SEQUENCES) tests/integration/objects_programs.sh

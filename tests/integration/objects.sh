@@ -81,6 +81,21 @@ sleep 0.1
 [ "$(held)" = 0 ] || fail 'it is held though nobody has it'
 
 ctl check | grep -q 'accounted' || fail "check: $(ctl check)"
+version=$(ctl --json object show weights big | sed -n 's/.*"version": \([0-9]*\).*/\1/p')
+file=$dir/store.objects/$(printf %016x "$version")
+truncate -s -1 "$file"
+{ ctl check || true; } | grep -q "object big, version $version: its file has 3000000 bytes" ||
+	fail "check does not see that a file was cut: $(ctl check)"
+tail -c 1 "$dir/plain/big" >>"$file"
+# Larger than memory may be: refused, or opened as its file.
+stop
+start --set object.cxl=1MiB
+{ under cat "$dir/there/big" 2>&1 || true; } | grep -q 'File too large' ||
+	fail 'larger than object.cxl'
+under cmp "$dir/there/page" "$dir/plain/line" || fail 'what fits is refused, too'
+stop
+start --set object.cxl=1MiB --set object.direct=yes
+under cmp "$dir/there/big" "$dir/plain/big" || fail 'object.direct'
 ctl status | grep -q '^objects    4, ' || fail 'status tells nothing of objects'
 stop
 # The daemon gone: the real directory, as if nobody were between.

@@ -12,6 +12,7 @@ while read -r _ target rest; do
 	TESTS=*)
 		for name in $(tr -d "'" <<<"${rest#TESTS=}"); do
 			[ -f "tests/integration/$name.c" ] || [ -f "tests/unit/$name.c" ] ||
+				[ -f "tests/integration/$name.sh" ] ||
 				{ echo "no test $name"; exit 1; }
 		done ;;
 	VM=*)

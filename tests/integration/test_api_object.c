@@ -305,7 +305,7 @@ static void test_limits_are_kept(void **state)
 	for (int i = 0; i < 2000 && status(w, "uploads"); i++)
 		usleep(2000);
 	assert_int_equal(status(w, "uploads"), 0);
-	assert_int_equal(tier_object_commit(o), -ESTALE);
+	assert_int_equal(tier_object_commit(o), -EFBIG);
 }
 
 static void test_what_is_wrong_is_said(void **state)
@@ -346,6 +346,97 @@ static void test_what_is_wrong_is_said(void **state)
 		munmap(map, 10000);
 	}
 	tier_geometry_free(g);
+}
+
+/* ---- any message --------------------------------------------------------------------------- */
+
+#define HOSTILE_STEPS 4000u
+
+/* Fields that may mean something, and some that cannot. */
+static void make_message(struct rng *rng, struct wire_object *m, uint64_t upload)
+{
+	static const char *const contexts[] = { "files", "files", "files", "files", "files",
+						"files", "files", "nope", "" };
+	static const char *const names[] = { "a", "b", "c/d", "a", "b", "" };
+
+	memset(m, 0, sizeof(*m));
+	strcpy(m->context, contexts[rng_below(rng, COUNT(contexts))]);
+	strcpy(m->name, names[rng_below(rng, COUNT(names))]);
+	strcpy(m->other, names[rng_below(rng, COUNT(names))]);
+	m->flags = rng_below(rng, 9) ? (uint32_t)(rng_below(rng, 256) & rng_below(rng, 256)) :
+				       (uint32_t)rng_next(rng);
+	m->upload = rng_below(rng, 3) ? upload : rng_next(rng);
+	m->wait_ns = rng_below(rng, 2) ? 0 : rng_next(rng) >> rng_below(rng, 64);
+	m->ttl_ms = rng_below(rng, 8) ? 0 : rng_next(rng) >> rng_below(rng, 64);
+	m->mode = (uint32_t)rng_below(rng, rng_below(rng, 9) ? 01000 : 02000);
+	m->priority = (uint32_t)rng_below(rng, rng_below(rng, 9) ? 4 : 6);
+	m->count = (uint32_t)rng_below(rng, 3);
+	m->mtime_ns = rng_next(rng);
+	if (!rng_below(rng, 50)) /* a byte anywhere behind the header */
+		((uint8_t *)m)[16 + rng_below(rng, sizeof(*m) - 16)] = (uint8_t)rng_next(rng);
+}
+
+/* What came with an answer: written to, held for a while, closed. */
+static void use_descriptors(struct rng *rng, struct client *c, int *held, uint32_t room)
+{
+	for (int i = 0; i < c->fds; i++) {
+		uint32_t k = (uint32_t)rng_below(rng, room);
+
+		if (held[k] >= 0)
+			close(held[k]);
+		held[k] = c->fd[i];
+		if (rng_below(rng, 2) && write(held[k], "some bytes", 10) < 0)
+			continue; /* one for reading */
+		if (!rng_below(rng, 20))
+			fcntl(held[k], F_ADD_SEALS, (int)rng_below(rng, 32));
+	}
+}
+
+/* Three clients that send whatever comes to mind; the accounts agree whenever one looks. */
+static void test_any_message_is_answered(void **state)
+{
+	struct world *w = *state;
+	struct client c[3];
+	struct rng rng = { 20 };
+	static union answer a;
+	uint64_t upload = 0, answered = 0;
+	int held[8];
+
+	memset(held, 0xff, sizeof(held));
+	for (uint32_t i = 0; i < 3; i++)
+		assert_int_equal(client_open(&c[i], &w->d), 0);
+	for (uint32_t i = 0; i < HOSTILE_STEPS; i++) {
+		struct client *k = &c[rng_below(&rng, 3)];
+		uint16_t type = (uint16_t)(WIRE_OBJ_OPEN + rng_below(&rng, 10));
+		struct wire_object m;
+		ssize_t n;
+
+		make_message(&rng, &m, upload);
+		n = client_ask(k, &m, type, sizeof(m), &a);
+		answered += n > 0 && a.header.type != WIRE_ERROR;
+		if (n > 0 && a.header.type == WIRE_OBJ_INFO) {
+			upload = ((struct wire_object_info *)&a)->upload;
+		}
+		assert_true(n != -ETIMEDOUT);
+		use_descriptors(&rng, k, held, COUNT(held));
+		if (n > 0 && rng_below(&rng, 200))
+			continue;
+		client_close(k); /* it was sent away, or goes */
+		assert_int_equal(client_open(k, &w->d), 0);
+		daemon_check(&w->d);
+	}
+	for (uint32_t i = 0; i < 3; i++)
+		client_close(&c[i]);
+	for (uint32_t i = 0; i < COUNT(held); i++)
+		if (held[i] >= 0)
+			close(held[i]);
+	for (int i = 0; i < 3000 && (status(w, "uploads") || status(w, "cxl_held")); i++)
+		usleep(2000);
+	assert_int_equal(status(w, "uploads"), 0);
+	assert_int_equal(status(w, "cxl_held"), 0);
+	print_message("# %llu of %u messages did something\n", (unsigned long long)answered,
+		      HOSTILE_STEPS);
+	assert_true(answered > HOSTILE_STEPS / 20);
 }
 
 /* ---- rot and restarts ---------------------------------------------------------------------- */
@@ -471,6 +562,105 @@ static void test_kills_lose_nothing_that_was_committed(void **state)
 	munmap(b, sizeof(*b));
 }
 
+/* ---- the catalog --------------------------------------------------------------------------- */
+
+#define RENAMES 9000u
+#define KEPT 40u
+
+/* Long: records of 256 bytes. */
+static void rename_name(char out[100], uint32_t who, uint32_t k)
+{
+	snprintf(out, 100, "r%u-%u-%060u", who, k, 0);
+}
+
+/* Until the daemon is gone, or for so many times. */
+static void __attribute__((noreturn)) rename_for_long(const struct daemon *d, uint32_t who)
+{
+	char name[2][100];
+	tier *t;
+	int rc = 0;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	t = connect_to(d);
+	rename_name(name[0], who, 0);
+	rename_name(name[1], who, 1);
+	tier_object_remove(t, "files", name[1]);
+	CHECK(put(t, "files", name[0], 100, who) == 0);
+	for (uint32_t i = 0; i < RENAMES / 4 && rc == 0; i++)
+		rc = tier_object_rename(t, "files", name[i & 1], name[!(i & 1)], 0);
+	_exit(rc ? 1 : 0);
+}
+
+/* Whenever it is cut off: each has one of its two names, and what nobody touched is as it was. */
+static void look_at_names(struct world *w)
+{
+	char name[100];
+
+	for (uint32_t i = 0; i < KEPT; i++) {
+		snprintf(name, sizeof(name), "kept%u", i);
+		assert_int_equal(is(w->t, "files", name, 1000 + i, i), 1);
+	}
+	for (uint32_t who = 0; who < 4; who++) {
+		int found = 0;
+
+		for (uint32_t k = 0; k < 2; k++) {
+			rename_name(name, who, k);
+			found += is(w->t, "files", name, 100, who) == 1;
+		}
+		assert_int_equal(found, 1);
+	}
+	assert_int_equal(status(w, "count"), KEPT + 4);
+}
+
+/* It does not grow for ever, and what it says is the same whenever it is written anew. */
+static void test_the_catalog_is_written_anew(void **state)
+{
+	struct world *w = *state;
+	uint64_t largest = 0;
+	struct stat st;
+	char path[256], name[32];
+	pid_t pid[4];
+	int code;
+
+	snprintf(path, sizeof(path), "%s.objects/catalog", w->d.store);
+	for (uint32_t i = 0; i < KEPT; i++) {
+		snprintf(name, sizeof(name), "kept%u", i);
+		assert_int_equal(put(w->t, "files", name, 1000 + i, i), 0);
+	}
+	for (uint32_t k = 0; k < 4; k++) {
+		pid[k] = fork();
+		if (pid[k] == 0)
+			rename_for_long(&w->d, k);
+	}
+	for (uint32_t k = 0; k < 4; k++) {
+		while (waitpid(pid[k], &code, WNOHANG) == 0) {
+			assert_int_equal(stat(path, &st), 0);
+			largest = (uint64_t)st.st_size > largest ? (uint64_t)st.st_size : largest;
+			usleep(1000);
+		}
+		assert_int_equal(code, 0);
+	}
+	assert_int_equal(stat(path, &st), 0);
+	print_message("# %u records: %llu bytes at most, %llu at the end\n", RENAMES,
+		      (unsigned long long)largest, (unsigned long long)st.st_size);
+	assert_true((uint64_t)st.st_size < RENAMES * 256 / 2);
+	kill_daemon(w);
+	look_at_names(w);
+	for (uint32_t round = 0; round < 5; round++) {
+		for (uint32_t k = 0; k < 4; k++) {
+			pid[k] = fork();
+			if (pid[k] == 0)
+				rename_for_long(&w->d, k);
+		}
+		usleep(300000 + round * 77777);
+		kill(w->d.pid, SIGKILL);
+		for (uint32_t k = 0; k < 4; k++)
+			waitpid(pid[k], NULL, 0);
+		kill_daemon(w);
+		look_at_names(w);
+	}
+}
+
 /* ---- another user -------------------------------------------------------------------------- */
 
 static void become(uint32_t uid)
@@ -589,9 +779,11 @@ int main(void)
 						teardown),
 		cmocka_unit_test_setup_teardown(test_limits_are_kept, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_what_is_wrong_is_said, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_any_message_is_answered, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_rot_is_found, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_kills_lose_nothing_that_was_committed, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(test_the_catalog_is_written_anew, setup, teardown),
 		cmocka_unit_test(test_others_see_and_change_nothing),
 	};
 

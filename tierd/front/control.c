@@ -241,6 +241,8 @@ static const struct message_kind kinds[] = {
 	{ WIRE_OBJ_LIST, false, OBJECT_BYTES, OBJECT_BYTES, object_ask },
 	{ WIRE_OBJ_REMOVE, false, OBJECT_BYTES, OBJECT_BYTES, object_ask },
 	{ WIRE_OBJ_RENAME, false, OBJECT_BYTES, OBJECT_BYTES, object_ask },
+	{ WIRE_OBJ_SYNC, false, OBJECT_BYTES, OBJECT_BYTES, object_ask },
+	{ WIRE_OBJ_SET, false, OBJECT_BYTES, OBJECT_BYTES, object_ask },
 	{ WIRE_ADMIN, false, sizeof(struct wire_admin), WIRE_MESSAGE_MAX, admin_ask },
 };
 
@@ -283,7 +285,7 @@ static const char *judge(const struct front *f, const struct session *s, size_t 
 	if (h->type >= WIRE_CTX_CREATE && h->type <= WIRE_CTX_EPOCH &&
 	    !control_zero(f->in.ctx.reserved, sizeof(f->in.ctx.reserved)))
 		return "reserved bytes are not zero";
-	if (h->type >= WIRE_OBJ_OPEN && h->type <= WIRE_OBJ_RENAME &&
+	if (h->type >= WIRE_OBJ_OPEN && h->type <= WIRE_OBJ_SET &&
 	    !control_zero(f->in.object.reserved, sizeof(f->in.object.reserved)))
 		return "reserved bytes are not zero";
 	return NULL;

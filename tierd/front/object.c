@@ -23,7 +23,8 @@ static bool text_good(const char *text, size_t bytes)
 
 static bool needs_name(uint16_t type)
 {
-	return type != WIRE_OBJ_LIST && type != WIRE_OBJ_COMMIT && type != WIRE_OBJ_ABORT;
+	return type != WIRE_OBJ_LIST && type != WIRE_OBJ_COMMIT && type != WIRE_OBJ_ABORT &&
+	       type != WIRE_OBJ_SYNC;
 }
 
 /* NULL: the message can be answered. Else what is wrong with it. */
@@ -33,7 +34,8 @@ static const char *judge(const struct wire_object *m)
 		return "a context's name is 1 to 63 characters";
 	if (!text_good(m->name, sizeof(m->name)) || !text_good(m->other, sizeof(m->other)))
 		return "an object's name is 1 to 255 bytes, and zeros follow it";
-	if (needs_name(m->header.type) && !m->name[0])
+	if (needs_name(m->header.type) && !m->name[0] &&
+	    !(m->header.type == WIRE_OBJ_SET && m->upload))
 		return "an object's name is 1 to 255 bytes";
 	if (m->header.type == WIRE_OBJ_RENAME && !m->other[0])
 		return "the new name is 1 to 255 bytes";
@@ -81,6 +83,7 @@ static bool find(struct front *f, struct turn *t, struct session *s, struct obje
 	}
 	*ask = (struct object_ask){
 		.who = { s->id, s->generation, m->header.seq },
+		.uid = s->uid,
 		.context = view.spec->uid,
 		.epoch = view.spec->epoch,
 		.quota = { view.spec->quota[ABI_TIER_CXL], view.spec->quota[ABI_TIER_NVME] },
@@ -155,6 +158,12 @@ void front_objects(struct front *f, struct turn *t)
 			answer(f, t, s, a);
 		objects_answered(a);
 	}
+}
+
+void object_process_dead(struct front *f, const struct session *s)
+{
+	if (f->config.objects)
+		objects_process_dead(f->config.objects, s->id, s->generation);
 }
 
 void object_session_gone(struct front *f, const struct session *s)

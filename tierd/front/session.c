@@ -245,6 +245,7 @@ static void dead(struct front *f, struct turn *t, struct session *s)
 
 	assert(s->state == SESSION_GONE);
 	turn_feed(t, &event);
+	object_process_dead(f, s);
 	close_fd(f, &s->pidfd, true);
 	s->state = SESSION_DEAD;
 	s->mark = f->config.ops->jobs_mark(f->config.shell);

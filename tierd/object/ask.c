@@ -22,20 +22,12 @@ static bool writes(uint16_t type)
 	return type != WIRE_OBJ_OPEN && type != WIRE_OBJ_STAT;
 }
 
-/* COMMIT and ABORT name an upload of their session. */
-static void ask_upload(struct objects *o, struct task *t, uint64_t id)
+static void ask_abort(struct objects *o, struct task *t, uint64_t id)
 {
-	struct upload *u = upload_find(o, &t->answer->who, id);
+	struct upload *u = upload_find(o, t, id);
 
-	if (!u || u->saving || u->context != t->context) {
-		task_fail(o, t, -ESTALE, "there is no such upload any more; write it again");
-		return;
-	}
-	t->name_bytes = u->name_bytes;
-	memcpy(t->name, u->name, u->name_bytes);
-	if (t->type == WIRE_OBJ_COMMIT) {
-		t->upload = u;
-		task_step(o, t);
+	if (!u || u->busy) {
+		task_fail(o, t, -ESTALE, "there is no such upload any more");
 		return;
 	}
 	upload_drop(o, u);
@@ -70,7 +62,13 @@ int objects_ask(struct objects *o, const struct object_ask *ask)
 	t->account = account_of(o, ask);
 	t->context = ask->context;
 	t->epoch = ask->epoch;
+	t->uid = ask->uid;
 	t->flags = m->flags;
+	t->mode = m->mode;
+	t->priority = m->priority;
+	t->ttl_ms = m->ttl_ms;
+	t->upload_id = m->upload;
+	t->mtime_ns = m->mtime_ns;
 	t->deadline_ns = wait_ns < UINT64_MAX - o->now_ns ? o->now_ns + wait_ns : UINT64_MAX;
 	take_names(t, m);
 	if (!t->account) {
@@ -79,10 +77,8 @@ int objects_ask(struct objects *o, const struct object_ask *ask)
 	}
 	if (writes(t->type) && !ask->writable)
 		task_fail(o, t, -EACCES, "these credentials may only read this context");
-	else if (t->type == WIRE_OBJ_CREATE)
-		upload_create(o, t, m);
-	else if (t->type == WIRE_OBJ_COMMIT || t->type == WIRE_OBJ_ABORT)
-		ask_upload(o, t, m->upload);
+	else if (t->type == WIRE_OBJ_ABORT)
+		ask_abort(o, t, m->upload);
 	else
 		task_step(o, t);
 	return 0;
@@ -93,36 +89,61 @@ static bool begins(const struct object *x, const char *prefix, uint32_t bytes)
 	return x->name_bytes >= bytes && memcmp(x->name, prefix, bytes) == 0;
 }
 
+/* Where the list goes on behind x; flat: behind all of the folder that x lies in. */
+static const struct object *next_of(const struct objects *o, const struct object *x, bool flat,
+				    uint32_t prefix)
+{
+	const char *slash = flat ? memchr(x->name + prefix, '/', x->name_bytes - prefix) : NULL;
+	char behind[ABI_OBJECT_NAME_BYTES];
+	uint32_t bytes;
+
+	if (!slash)
+		return object_next(&o->table, x->context, x->name, x->name_bytes, false);
+	bytes = (uint32_t)(slash - x->name) + 1;
+	memcpy(behind, x->name, bytes);
+	behind[bytes - 1] = '/' + 1;
+	return object_next(&o->table, x->context, behind, bytes, true);
+}
+
+static size_t put_name(struct wire_object_name *n, const struct object *x)
+{
+	size_t padded = (sizeof(*n) + x->name_bytes + 7) & ~(size_t)7;
+
+	memset(n, 0, padded);
+	n->size = x->size;
+	n->mtime_ns = x->mtime_ns;
+	n->flags = x->state == OBJECT_RESIDENT ? WIRE_OBJ_RESIDENT : 0;
+	n->name_bytes = x->name_bytes;
+	memcpy(n + 1, x->name, x->name_bytes);
+	return padded;
+}
+
+#define LIST_STEPS 4096u
+
 size_t objects_list(struct objects *o, const struct object_ask *ask, struct wire_object_names *out)
 {
 	const struct wire_object *m = ask->message;
-	uint32_t prefix = (uint32_t)strnlen(m->name, sizeof(m->name) - 1);
+	uint32_t prefix = (uint32_t)strnlen(m->name, sizeof(m->name) - 1), steps = 0;
 	uint32_t after = (uint32_t)strnlen(m->other, sizeof(m->other) - 1);
+	bool flat = m->flags & WIRE_OBJ_FLAT;
 	bool from_prefix = after == 0 || memcmp(m->other, m->name, prefix) < 0;
 	const struct object *x = object_next(&o->table, ask->context,
 					     from_prefix ? m->name : m->other,
 					     from_prefix ? prefix : after, from_prefix);
-	size_t bytes = sizeof(*out);
+	size_t bytes = sizeof(*out), room = WIRE_MESSAGE_MAX - ABI_OBJECT_NAME_BYTES -
+					    sizeof(struct wire_object_name);
 
 	account_of(o, ask);
-	for (; x && begins(x, m->name, prefix);
-	     x = object_next(&o->table, x->context, x->name, x->name_bytes, false)) {
-		size_t padded = (sizeof(struct wire_object_name) + x->name_bytes + 7) & ~(size_t)7;
-		struct wire_object_name *n = (void *)((char *)out + bytes);
-
-		if (bytes + padded > WIRE_MESSAGE_MAX || (m->count && out->count >= m->count)) {
+	for (; x && begins(x, m->name, prefix); x = next_of(o, x, flat, prefix)) {
+		if (bytes > room || (m->count && out->count >= m->count) ||
+		    (out->count && steps++ >= LIST_STEPS)) {
 			out->more = 1;
 			break;
 		}
-		if (x->epoch != ask->epoch || lapsed(o, x))
+		if (x->epoch != ask->epoch || lapsed(o, x) ||
+		    (flat && memchr(x->name + prefix, '/', x->name_bytes - prefix)))
 			continue;
-		memset(n, 0, padded);
-		n->size = x->size;
-		n->mtime_ns = x->mtime_ns;
-		n->flags = x->state == OBJECT_RESIDENT ? WIRE_OBJ_RESIDENT : 0;
-		n->name_bytes = x->name_bytes;
-		memcpy(n + 1, x->name, x->name_bytes);
-		bytes += padded;
+		bytes += put_name((void *)((char *)out + bytes), x);
 		out->count++;
 	}
 	return bytes;
@@ -161,16 +182,4 @@ void objects_context_stats(const struct objects *o, uint64_t context, struct obj
 	out->objects = a->objects;
 	out->held = a->held;
 	memcpy(out->used, a->used, sizeof(out->used));
-}
-
-uint64_t objects_audit(const struct objects *o, void (*tell_wrong)(void *arg, const char *what),
-		       void *arg)
-{
-	uint64_t extra[OBJECT_TIERS] = { 0, 0 };
-
-	list_each(at, &o->uploads)
-		extra[OBJECT_CXL] += list_entry(at, struct upload, link)->charged;
-	list_each(at, &o->tasks)
-		extra[OBJECT_NVME] += list_entry(at, struct task, link)->reserved;
-	return object_audit(&o->table, extra, tell_wrong, arg);
 }

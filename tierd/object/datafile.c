@@ -79,7 +79,7 @@ static void sum(struct sums *s, const uint8_t *bytes, uint64_t count, uint32_t *
 
 /* ---- save ---------------------------------------------------------------------------------- */
 
-static int copy_bytes(int to, int from, uint64_t size)
+int datafile_copy(int to, int from, uint64_t size)
 {
 	loff_t in = 0, out = 0;
 
@@ -90,20 +90,38 @@ static int copy_bytes(int to, int from, uint64_t size)
 
 		if (n < 0)
 			return -errno;
-		if (n == 0)
-			return -EIO;
+		if (n == 0) /* it became shorter meanwhile */
+			break;
 	}
 	return 0;
 }
 
-/* Somebody still has it mapped for writing: what it holds now, in memory of its own. */
+/* Do both hold the same bytes? */
+static bool same_bytes(int a, int b, uint64_t size)
+{
+	void *x, *y;
+	bool same;
+
+	if (!size)
+		return true;
+	x = mmap(NULL, size, PROT_READ, MAP_SHARED, a, 0);
+	y = mmap(NULL, size, PROT_READ, MAP_SHARED, b, 0);
+	same = x != MAP_FAILED && y != MAP_FAILED && memcmp(x, y, size) == 0;
+	if (x != MAP_FAILED)
+		munmap(x, size);
+	if (y != MAP_FAILED)
+		munmap(y, size);
+	return same;
+}
+
+/* Somebody may still write to it: what it holds now, in memory of its own. */
 static int copy_upload(struct object_job *job, const struct mem_ops *mem)
 {
 	int copy CLEANUP_CLOSE = memfile_make(mem), rc;
 
 	if (copy < 0)
 		return copy;
-	rc = copy_bytes(copy, job->fd, job->record.size);
+	rc = datafile_copy(copy, job->fd, job->record.size);
 	if (rc == 0)
 		rc = memfile_seal(copy);
 	if (rc)
@@ -154,8 +172,10 @@ int datafile_save(int folder, struct object_job *job, const struct mem_ops *mem,
 	const struct timespec times[2] = { when, when };
 	char name[DATAFILE_NAME_BYTES];
 	int fd CLEANUP_CLOSE = -1;
-	int rc = memfile_seal(job->fd);
+	int rc = job->copy ? -EBUSY : memfile_seal(job->fd);
 
+	if (job->other >= 0 && same_bytes(job->fd, job->other, job->record.size))
+		return 1;
 	if (rc == -EBUSY)
 		rc = copy_upload(job, mem);
 	if (rc)

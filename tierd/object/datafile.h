@@ -15,10 +15,13 @@ void datafile_name(char out[DATAFILE_NAME_BYTES], uint64_t version);
 uint64_t datafile_version(const char *name);
 
 /*
- * Seal the upload, sum it into job->crc, write the file and flush it, its name too. Errors:
- * negative errno, then there is no file.
+ * Seal the upload, sum it into job->crc, write the file and flush it, its name too. Returns 1, with
+ * nothing done, where job->other holds the same bytes. Errors: negative errno, there is no file.
  */
 int datafile_save(int folder, struct object_job *job, const struct mem_ops *mem, bool buffered);
+
+/* So many bytes of one descriptor into another; what there is none of is zeros. */
+int datafile_copy(int to, int from, uint64_t size);
 
 /* Into new memory, job->fd, sealed. Errors: -EBADMSG the bytes are not those that were written. */
 int datafile_bring(int folder, struct object_job *job, const struct mem_ops *mem, bool buffered);

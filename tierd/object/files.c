@@ -45,7 +45,9 @@ struct object_files {
 	bool stopping GUARDED_BY(lock);
 	pthread_t thread[1 + DATA_THREADS];
 	uint32_t threads;
-	uint8_t *batch; /* the log thread's */
+	uint8_t *batch[2]; /* the log thread's, for each catalog */
+	int anew; /* the second catalog, while there is one */
+	uint64_t anew_end;
 };
 
 /* ---- jobs ---------------------------------------------------------------------------------- */
@@ -80,10 +82,13 @@ static void run_data(struct object_files *f, struct object_job *job)
 	case OBJECT_BRING:
 		job->res = datafile_bring(f->folder, job, f->config.mem, f->config.buffered);
 		break;
+	case OBJECT_COPY:
+		job->res = datafile_copy(job->fd, job->other, job->record.size);
+		break;
 	case OBJECT_UNLINK:
 		unlink_version(f, job->record.version);
 		break;
-	case OBJECT_LOG:
+	default:
 		break;
 	}
 	list_init(&one);
@@ -113,33 +118,70 @@ static void *data_thread(void *arg)
 	return NULL;
 }
 
-/* As many records as wait, up to a batch. */
-static size_t gather(struct object_files *f, struct object_job *job, struct list *batch)
+static int write_header(struct object_files *f, int fd, uint64_t *end)
 {
-	size_t bytes = 0;
+	const struct object_record r = { .type = DISK_OBJECT_HEADER, .lsn = ++f->lsn,
+					 .version = *f->config.version };
+	uint8_t record[DISK_OBJECT_RECORD_MAX];
 
-	while (job) {
-		struct list *link = NULL;
+	*end = object_record_encode(&r, f->config.store_id, record);
+	return file_write(fd, record, *end, 0);
+}
+
+/* A new catalog takes the place of what there is. */
+static int replace_catalog(struct object_files *f, int fd)
+{
+	if (fdatasync(fd) || renameat(f->folder, CATALOG_NEW, f->folder, CATALOG) ||
+	    fsync(f->folder))
+		return -errno;
+	if (f->catalog >= 0)
+		close(f->catalog);
+	f->catalog = fd;
+	return 0;
+}
+
+/* Records that wait, up to a batch; ANEW and DONE stand alone. */
+static struct object_job *next_record(struct object_files *f, size_t bytes)
+{
+	struct list *first;
+
+	if (bytes + DISK_OBJECT_RECORD_MAX > BATCH_BYTES)
+		return NULL;
+	LOCK_SCOPE(&f->lock);
+	first = list_first(&f->queue[1]);
+	if (!first || list_entry(first, struct object_job, link)->kind == OBJECT_ANEW ||
+	    list_entry(first, struct object_job, link)->kind == OBJECT_DONE)
+		return NULL;
+	list_remove(first);
+	return list_entry(first, struct object_job, link);
+}
+
+/* Into the batch of each catalog that they are for. */
+static void gather(struct object_files *f, struct object_job *job, struct list *batch,
+		   size_t bytes[2])
+{
+	for (; job; job = next_record(f, bytes[0] > bytes[1] ? bytes[0] : bytes[1])) {
+		size_t n;
 
 		list_push_back(batch, &job->link);
 		job->record.lsn = ++f->lsn;
-		bytes += object_record_encode(&job->record, f->config.store_id, f->batch + bytes);
-		if (bytes + DISK_OBJECT_RECORD_MAX <= BATCH_BYTES) {
-			LOCK_SCOPE(&f->lock);
-			link = list_pop_front(&f->queue[1]);
+		n = object_record_encode(&job->record, f->config.store_id,
+					 f->batch[1] + bytes[1]);
+		if (job->kind == OBJECT_LOG) {
+			memcpy(f->batch[0] + bytes[0], f->batch[1] + bytes[1], n);
+			bytes[0] += n;
 		}
-		job = link ? list_entry(link, struct object_job, link) : NULL;
+		bytes[1] += n;
 	}
-	return bytes;
 }
 
 static int append(struct object_files *f, size_t bytes)
 {
 	int rc = f->failed;
 
-	if (rc)
+	if (rc || !bytes)
 		return rc;
-	rc = file_write(f->catalog, f->batch, bytes, f->end);
+	rc = file_write(f->catalog, f->batch[0], bytes, f->end);
 	if (rc) {
 		/* Nothing of it was flushed: cut it off. */
 		if (ftruncate(f->catalog, (off_t)f->end))
@@ -157,21 +199,77 @@ static int append(struct object_files *f, size_t bytes)
 	return 0;
 }
 
+/* The second catalog is given up; the first one has everything. */
+static void give_up_anew(struct object_files *f)
+{
+	if (f->anew < 0)
+		return;
+	close(f->anew);
+	f->anew = -1;
+	unlinkat(f->folder, CATALOG_NEW, 0);
+}
+
+/* What the first catalog did not take must not be in the second one, either. */
+static void append_anew(struct object_files *f, size_t bytes, int rc)
+{
+	if (f->anew < 0)
+		return;
+	if (rc == 0)
+		rc = file_write(f->anew, f->batch[1], bytes, f->anew_end);
+	if (rc)
+		give_up_anew(f);
+	f->anew_end += bytes;
+}
+
+static int begin_anew(struct object_files *f)
+{
+	int rc;
+
+	f->anew = openat(f->folder, CATALOG_NEW, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (f->anew < 0)
+		return -errno;
+	rc = write_header(f, f->anew, &f->anew_end);
+	if (rc)
+		give_up_anew(f);
+	return rc;
+}
+
+static int end_anew(struct object_files *f)
+{
+	int rc = f->anew < 0 ? -EIO : replace_catalog(f, f->anew);
+
+	if (rc) {
+		give_up_anew(f);
+		return rc;
+	}
+	f->anew = -1;
+	f->end = f->anew_end;
+	return 0;
+}
+
 static void *log_thread(void *arg)
 {
 	struct object_files *f = arg;
 	struct object_job *job;
 
 	while ((job = next_job(f, 1))) {
+		size_t bytes[2] = { 0, 0 };
 		struct list batch;
-		size_t bytes;
 		int rc;
 
 		list_init(&batch);
-		bytes = gather(f, job, &batch);
-		rc = append(f, bytes);
-		list_each(at, &batch)
+		if (job->kind == OBJECT_ANEW || job->kind == OBJECT_DONE) {
+			list_push_back(&batch, &job->link);
+			rc = job->kind == OBJECT_ANEW ? begin_anew(f) : end_anew(f);
+		} else {
+			gather(f, job, &batch, bytes);
+			rc = append(f, bytes[0]);
+			append_anew(f, bytes[1], rc);
+		}
+		list_each(at, &batch) {
 			list_entry(at, struct object_job, link)->res = rc;
+			list_entry(at, struct object_job, link)->catalog_bytes = f->end;
+		}
 		finish(f, &batch);
 	}
 	return NULL;
@@ -179,7 +277,7 @@ static void *log_thread(void *arg)
 
 void object_files_submit(struct object_files *f, struct object_job *job)
 {
-	uint32_t queue = job->kind == OBJECT_LOG;
+	uint32_t queue = job->kind >= OBJECT_LOG;
 
 	LOCK_SCOPE(&f->lock);
 	list_push_back(&f->queue[queue], &job->link);
@@ -205,6 +303,14 @@ int object_files_share(const struct object_files *f, uint64_t version)
 	return fd < 0 ? -errno : fd;
 }
 
+int object_files_look(const struct object_files *f, uint64_t version, struct stat *st)
+{
+	char name[DATAFILE_NAME_BYTES];
+
+	datafile_name(name, version);
+	return fstatat(f->folder, name, st, AT_SYMLINK_NOFOLLOW) ? -errno : 0;
+}
+
 uint64_t object_files_room(const char *path, uint64_t *all)
 {
 	struct statvfs fs;
@@ -221,17 +327,6 @@ uint64_t object_files_room(const char *path, uint64_t *all)
 static int refuse(const struct object_files *f, int rc, const char *what, const char *advice)
 {
 	log_error(f->config.log, what, f->config.path, advice, "errno=%d", -rc);
-	return rc;
-}
-
-static int write_header(struct object_files *f, int fd)
-{
-	const struct object_record r = { .type = DISK_OBJECT_HEADER, .lsn = ++f->lsn,
-					 .version = *f->config.version };
-	size_t bytes = object_record_encode(&r, f->config.store_id, f->batch);
-	int rc = file_write(fd, f->batch, bytes, 0);
-
-	f->end = bytes;
 	return rc;
 }
 
@@ -278,18 +373,6 @@ static int read_catalog(struct object_files *f, uint64_t bytes)
 	return 0;
 }
 
-/* A new catalog takes the place of what there is. */
-static int replace_catalog(struct object_files *f, int fd)
-{
-	if (fdatasync(fd) || renameat(f->folder, CATALOG_NEW, f->folder, CATALOG) ||
-	    fsync(f->folder))
-		return -errno;
-	if (f->catalog >= 0)
-		close(f->catalog);
-	f->catalog = fd;
-	return 0;
-}
-
 /* What is dead is left out. */
 static int write_anew(struct object_files *f)
 {
@@ -301,13 +384,13 @@ static int write_anew(struct object_files *f)
 
 	if (fd < 0)
 		return -errno;
-	rc = write_header(f, fd);
+	rc = write_header(f, fd, &f->end);
 	while (rc == 0 && f->config.each(f->config.arg, &place, &r)) {
 		size_t bytes;
 
 		r.lsn = ++f->lsn;
-		bytes = object_record_encode(&r, f->config.store_id, f->batch);
-		rc = file_write(fd, f->batch, bytes, f->end);
+		bytes = object_record_encode(&r, f->config.store_id, f->batch[0]);
+		rc = file_write(fd, f->batch[0], bytes, f->end);
 		f->end += bytes;
 	}
 	if (rc == 0)
@@ -324,7 +407,7 @@ static uint64_t live_bytes(struct object_files *f)
 	uint64_t bytes = 0;
 
 	while (f->config.each(f->config.arg, &place, &r))
-		bytes += object_record_encode(&r, f->config.store_id, f->batch);
+		bytes += object_record_encode(&r, f->config.store_id, f->batch[0]);
 	return bytes;
 }
 
@@ -408,12 +491,14 @@ void object_files_close(struct object_files *f, void (*drop)(void *arg, struct o
 			drop(f->config.arg, job);
 		free(job);
 	}
+	give_up_anew(f);
 	if (f->catalog >= 0)
 		close(f->catalog);
 	if (f->folder >= 0)
 		close(f->folder);
 	lock_fini(&f->lock);
-	free(f->batch);
+	free(f->batch[0]);
+	free(f->batch[1]);
 	free(f);
 }
 
@@ -425,15 +510,16 @@ int object_files_open(struct object_files **out, const struct object_files_confi
 	if (!f)
 		return -ENOMEM;
 	f->config = *config;
-	f->folder = f->catalog = -1;
+	f->folder = f->catalog = f->anew = -1;
 	lock_init(&f->lock);
 	for (uint32_t i = 0; i < 2; i++) {
 		pthread_cond_init(&f->work[i], NULL);
 		list_init(&f->queue[i]);
 	}
 	list_init(&f->done);
-	f->batch = malloc(BATCH_BYTES);
-	rc = f->batch ? 0 : -ENOMEM;
+	f->batch[0] = malloc(BATCH_BYTES);
+	f->batch[1] = malloc(BATCH_BYTES);
+	rc = f->batch[0] && f->batch[1] ? 0 : -ENOMEM;
 	if (rc == 0 && mkdir(config->path, 0700) && errno != EEXIST)
 		rc = -errno;
 	if (rc == 0)

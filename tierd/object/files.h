@@ -7,6 +7,9 @@
  *   LOG      append a record to the catalog
  *   BRING    read a version's file into memory and compare its sums
  *   UNLINK   remove a version's file
+ *   COPY     an upload begins as a copy of a version
+ *   ANEW     from here on records go to a second catalog, too; PLACE: one that goes to it alone;
+ *            DONE: it takes the place of the first, whose dead records are gone
  *
  * One thread appends, in the order of submission, with one flush for all that wait; the others do
  * the rest. That order is the order of what happened: the table is changed when LOG is reaped.
@@ -19,19 +22,34 @@
 #include "tierd/backend/backend_ops.h"
 #include "tierd/object/record.h"
 
-enum object_job_kind { OBJECT_SAVE, OBJECT_LOG, OBJECT_BRING, OBJECT_UNLINK };
+enum object_job_kind {
+	OBJECT_SAVE,
+	OBJECT_BRING,
+	OBJECT_UNLINK,
+	OBJECT_COPY,
+	OBJECT_LOG, /* from here on: the log thread's */
+	OBJECT_ANEW,
+	OBJECT_PLACE,
+	OBJECT_DONE,
+};
 
 struct object_job {
 	struct list link;
 	enum object_job_kind kind;
 	int res;
-	/* SAVE: the upload, replaced by its copy if it had to be copied. BRING: out, sealed. */
+	/*
+	 * SAVE: the upload, sealed, or the copy in its place, if it had to be copied or is to be.
+	 * BRING: out, sealed. COPY: the upload.
+	 */
 	int fd;
+	bool copy;
+	int other; /* COPY: from it. SAVE: if it has the same bytes nothing is written, res = 1 */
 	/* SAVE: context, version and size are given, the sums are made. Names and sums may point to
 	 * the arrays below. */
 	struct object_record record;
 	uint32_t crc[DISK_OBJECT_CHUNKS_MAX];
 	char name[ABI_OBJECT_NAME_BYTES], from[ABI_OBJECT_NAME_BYTES];
+	uint64_t catalog_bytes; /* out, of the log thread's jobs: its length now */
 	void *owner; /* the caller's */
 };
 
@@ -69,6 +87,10 @@ struct object_job *object_files_reap(struct object_files *f);
 
 /* A descriptor of a version's file, for reading. Errors: those of open(2). */
 int object_files_share(const struct object_files *f, uint64_t version);
+
+/* What the host says of it. Errors: those of fstatat(2). */
+struct stat;
+int object_files_look(const struct object_files *f, uint64_t version, struct stat *st);
 
 /* Bytes of the folder's file system that are free; bytes that it has. */
 uint64_t object_files_room(const char *path, uint64_t *all);

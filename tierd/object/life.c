@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "tierd/object/object_priv.h"
@@ -117,7 +118,9 @@ static void drop_job(void *arg, struct object_job *job)
 
 	(void)arg;
 	if (job->kind == OBJECT_SAVE)
-		t->upload->fd = job->fd;
+		t->fd = job->fd;
+	if (job->other >= 0)
+		close(job->other);
 	if (job->kind == OBJECT_BRING && job->res == 0)
 		close(job->fd);
 }
@@ -140,8 +143,11 @@ void objects_close(struct objects *o)
 	list_each(at, &o->tasks) {
 		struct task *t = list_entry(at, struct task, link);
 
-		if (t->type == WIRE_OBJ_COMMIT && t->object)
+		if (t->upload && t->object)
 			object_free(t->object);
+		if (t->fd >= 0)
+			close(t->fd);
+		object_give(&o->table, t->account, OBJECT_CXL, t->charged);
 		list_remove(&t->link);
 		objects_answered(t->answer);
 		free(t);
@@ -154,6 +160,17 @@ void objects_close(struct objects *o)
 	object_table_close(&o->table);
 	free(o->live);
 	free(o);
+}
+
+/* Half of the descriptors that we may have are for objects in memory (kernel.c raised the limit):
+ * the rest is uploads', clients' and the daemon's own. */
+static uint64_t descriptors(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return 256;
+	return limit.rlim_cur / 2;
 }
 
 int objects_open(struct objects **out, const struct objects_config *config)
@@ -178,7 +195,9 @@ int objects_open(struct objects **out, const struct objects_config *config)
 	if (!o)
 		return -ENOMEM;
 	o->config = *config;
+	o->resident_most = descriptors();
 	object_table_open(&o->table, config->most, config->seed);
+	o->first_id = o->upload_id = config->seed | 1; /* of no other boot */
 	list_init(&o->uploads);
 	list_init(&o->tasks);
 	list_init(&o->answers);

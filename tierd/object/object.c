@@ -16,10 +16,6 @@
 #include "tierd/object/object_priv.h"
 
 #define PROBES_MAX 64u /* of versions that may be open, for one that has to find room */
-#define LOOK_NS (10 * NS_PER_MS)
-#define WATCH_NS (100 * NS_PER_MS)
-#define GONE_A_TURN 64u
-#define SWEPT_A_TIME 256u
 
 /* ---- tasks and jobs ------------------------------------------------------------------------ */
 
@@ -31,7 +27,7 @@ struct object_job *job_new(enum object_job_kind kind, void *owner)
 		return NULL;
 	list_init(&job->link);
 	job->kind = kind;
-	job->fd = -1;
+	job->fd = job->other = -1;
 	job->owner = owner;
 	return job;
 }
@@ -55,8 +51,11 @@ struct task *task_new(struct objects *o, uint16_t type, bool asked)
 	}
 	list_init(&t->answer->link);
 	t->answer->fd = -1;
+	t->fd = -1;
 	t->type = type;
 	t->asked = asked;
+	if (!asked) /* nobody's: no upload is of it */
+		t->uid = t->answer->who.session = UINT32_MAX;
 	list_push_back(&o->tasks, &t->link);
 	return t;
 }
@@ -115,7 +114,7 @@ static void tell(struct task *t, const struct object *x)
 /* ---- memory -------------------------------------------------------------------------------- */
 
 /* Bytes that nobody has open go at once, others when they are let go. */
-static void let_go(struct objects *o, struct object *x)
+void let_go(struct objects *o, struct object *x)
 {
 	assert(!x->named);
 	if (x->state == OBJECT_COMING)
@@ -127,24 +126,6 @@ static void let_go(struct objects *o, struct object *x)
 	if (x->state != OBJECT_STORED)
 		close(object_drop(&o->table, x));
 	object_free(x);
-}
-
-static void look_held(struct objects *o)
-{
-	uint32_t looks = 0;
-
-	list_each(at, &o->table.held) {
-		struct object *x = list_entry(at, struct object, link);
-
-		if (looks++ >= PROBES_MAX)
-			break;
-		list_remove(&x->link);
-		list_push_back(&o->table.held, &x->link);
-		if (!memfile_is_ours(x->fd))
-			continue;
-		close(object_drop(&o->table, x));
-		object_free(x);
-	}
 }
 
 static int fits_ever(const struct objects *o, const struct object_account *a, uint64_t charge)
@@ -162,6 +143,8 @@ int make_room(struct objects *o, struct object_account *a, uint64_t bytes)
 		int lacks = object_room(&o->table, a, OBJECT_CXL, bytes);
 		struct object *x;
 
+		if (lacks == 0 && o->table.resident >= o->resident_most)
+			lacks = -EMFILE;
 		if (lacks == 0)
 			return 0;
 		x = object_victim(&o->table, lacks == -EDQUOT ? a : NULL);
@@ -180,7 +163,7 @@ int make_room(struct objects *o, struct object_account *a, uint64_t bytes)
 
 /* ---- names that are being changed ---------------------------------------------------------- */
 
-static bool names(const struct task *t, const char *name, uint32_t bytes)
+bool task_names(const struct task *t, const char *name, uint32_t bytes)
 {
 	if (bytes == t->name_bytes && memcmp(name, t->name, bytes) == 0)
 		return true;
@@ -196,21 +179,21 @@ static bool changing(const struct objects *o, const struct task *me, const char 
 		const struct task *t = list_entry(at, struct task, link);
 
 		if (t != me && t->context == me->context && t->stage == TASK_LOGGING &&
-		    names(t, name, bytes))
+		    task_names(t, name, bytes))
 			return true;
 	}
 	return false;
 }
 
 /* Who closed it and opens it again finds it: a commit that nobody waits for is waited for here. */
-static bool closing(struct objects *o, const struct task *me)
+bool closing(struct objects *o, const struct task *me)
 {
 	uploads_look(o);
 	list_each(at, &o->tasks) {
 		const struct task *t = list_entry(at, struct task, link);
 
 		if (!t->asked && t->type == WIRE_OBJ_COMMIT && t->context == me->context &&
-		    names(t, me->name, me->name_bytes))
+		    task_names(t, me->name, me->name_bytes))
 			return true;
 	}
 	return false;
@@ -264,16 +247,15 @@ static void wait_for(struct task *t, struct object *x)
 	t->object = x;
 }
 
-static void open_stored(struct objects *o, struct task *t, struct object *x)
+bool have_resident(struct objects *o, struct task *t, struct object *x)
 {
-	int rc = make_room(o, t->account, object_charge(x->size));
+	int rc = 0;
 
-	if (rc && o->config.direct) {
-		t->answer->info.flags |= WIRE_OBJ_DIRECT;
-		give_open(o, t, x, object_files_share(o->files, x->version));
-		return;
-	}
-	if (rc == 0)
+	if (x->state == OBJECT_RESIDENT)
+		return true;
+	if (x->state == OBJECT_STORED)
+		rc = make_room(o, t->account, object_charge(x->size));
+	if (rc == 0 && x->state == OBJECT_STORED)
 		rc = start_bring(o, x);
 	if (rc == -EFBIG)
 		task_fail(o, t, rc, "it is larger than what memory it may have; raise object.cxl "
@@ -282,55 +264,120 @@ static void open_stored(struct objects *o, struct task *t, struct object *x)
 		task_fail(o, t, rc, "no memory can be had for it: others have open what is there");
 	else
 		wait_for(t, x);
+	return false;
+}
+
+/* What finds no memory is opened as its file, where that is allowed. */
+static bool open_direct(struct objects *o, struct task *t, struct object *x)
+{
+	if (!o->config.direct || x->state != OBJECT_STORED ||
+	    !make_room(o, t->account, object_charge(x->size)))
+		return false;
+	t->answer->info.flags |= WIRE_OBJ_DIRECT;
+	give_open(o, t, x, object_files_share(o->files, x->version));
+	return true;
+}
+
+static void tell_upload(struct task *t, const struct upload *u)
+{
+	off_t end = lseek(u->fd, 0, SEEK_END);
+
+	t->answer->info.size = end > 0 ? (uint64_t)end : 0;
+	t->answer->info.upload = u->id;
+	t->answer->info.mode = u->mode;
+	t->answer->info.flags = WIRE_OBJ_PENDING;
+}
+
+/* As in a directory: of what the user's own programs write is open what they write. */
+static void open_upload(struct objects *o, struct task *t, const struct upload *u)
+{
+	int fd = u->busy ? -1 : memfile_share(u->fd, O_RDONLY);
+
+	if (u->busy) {
+		t->stage = TASK_BLOCKED;
+	} else if (fd < 0) {
+		task_fail(o, t, fd, "no descriptor is left for it");
+	} else {
+		tell_upload(t, u);
+		t->answer->fd = fd;
+		task_end(o, t);
+	}
 }
 
 static void step_open(struct objects *o, struct task *t)
 {
+	const struct upload *u = NULL;
 	struct object *x;
 
 	if (closing(o, t)) {
 		t->stage = TASK_BLOCKED;
 		return;
 	}
+	if (t->flags & WIRE_OBJ_SHARED)
+		u = upload_of(o, t, t->name, t->name_bytes, false);
 	x = seen(o, t, t->name, t->name_bytes);
-	if (!x) {
+	if (u) {
+		open_upload(o, t, u);
+	} else if (!x) {
 		task_fail(o, t, -ENOENT, NOT_THERE);
-	} else if (x->state == OBJECT_RESIDENT) {
+	} else if (!open_direct(o, t, x) && have_resident(o, t, x)) {
 		object_touch(&o->table, x);
 		give_open(o, t, x, memfile_share(x->fd, O_RDONLY));
-	} else if (x->state == OBJECT_COMING) {
-		wait_for(t, x);
-	} else {
-		open_stored(o, t, x);
 	}
 }
 
 static void step_stat(struct objects *o, struct task *t)
 {
-	const struct upload *u = upload_of(o, &t->answer->who, t);
+	const struct upload *u;
 	struct object *x;
 
-	if (!u && closing(o, t)) {
+	if (closing(o, t)) {
 		t->stage = TASK_BLOCKED;
 		return;
 	}
+	u = upload_of(o, t, t->name, t->name_bytes, true);
 	x = seen(o, t, t->name, t->name_bytes);
-	if (x) {
+	if (u && !u->busy && (upload_shared(u) || !x)) {
+		tell_upload(t, u);
+		task_end(o, t);
+	} else if (x) {
 		tell(t, x);
 		task_end(o, t);
-	} else if (u && !u->saving) {
-		off_t end = lseek(u->fd, 0, SEEK_END);
-
-		t->answer->info.size = end > 0 ? (uint64_t)end : 0;
-		t->answer->info.mode = u->mode;
-		t->answer->info.flags = WIRE_OBJ_PENDING;
-		task_end(o, t);
+	} else if (u) {
+		t->stage = TASK_BLOCKED;
 	} else {
 		task_fail(o, t, -ENOENT, NOT_THERE);
 	}
 }
 
 /* ---- remove, rename, the record of a commit ------------------------------------------------ */
+
+void remove_file(struct objects *o, uint64_t version)
+{
+	struct object_job *job = job_new(OBJECT_UNLINK, NULL);
+
+	if (!job)
+		return; /* the next start removes it */
+	job->record.version = version;
+	job_submit(o, job);
+}
+
+void fill_record(struct object_job *job, const struct object *x, uint32_t type)
+{
+	struct object_record *r = &job->record;
+
+	*r = (struct object_record){
+		.type = type, .context = x->context, .epoch = x->epoch, .version = x->version,
+		.mtime_ns = x->mtime_ns, .expires_ms = x->expires_ms, .mode = x->mode,
+		.priority = x->priority, .name = job->name, .from = job->from, .crc = job->crc,
+		.name_bytes = x->name_bytes,
+	};
+	memcpy(job->name, x->name, x->name_bytes);
+	if (type == DISK_OBJECT_REMOVE)
+		return;
+	object_record_cut(r, x->size);
+	memcpy(job->crc, x->crc, x->chunks * sizeof(x->crc[0]));
+}
 
 static void start_log(struct objects *o, struct task *t, const struct object *x, uint32_t type)
 {
@@ -341,18 +388,12 @@ static void start_log(struct objects *o, struct task *t, const struct object *x,
 		task_fail(o, t, -ENOMEM, "out of memory");
 		return;
 	}
+	fill_record(job, x, type);
 	r = &job->record;
-	*r = (struct object_record){
-		.type = type, .context = x->context, .epoch = x->epoch, .version = x->version,
-		.mtime_ns = x->mtime_ns, .expires_ms = x->expires_ms, .mode = x->mode,
-		.priority = x->priority, .name = job->name, .from = job->from, .crc = job->crc,
-		.name_bytes = t->name_bytes,
-	};
-	memcpy(job->name, t->name, t->name_bytes);
-	if (type != DISK_OBJECT_REMOVE) {
-		object_record_cut(r, x->size);
-		memcpy(job->crc, x->crc, x->chunks * sizeof(x->crc[0]));
-	}
+	if (t->type == WIRE_OBJ_SET && t->flags & WIRE_OBJ_MODE)
+		r->mode = t->mode;
+	if (t->type == WIRE_OBJ_SET && t->flags & WIRE_OBJ_MTIME)
+		r->mtime_ns = t->mtime_ns;
 	if (type == DISK_OBJECT_MOVE) {
 		r->name_bytes = t->other_bytes;
 		r->from_bytes = t->name_bytes;
@@ -363,74 +404,154 @@ static void start_log(struct objects *o, struct task *t, const struct object *x,
 	job_submit(o, job);
 }
 
+/* The name of an upload that is being written; one that a task has waits for that. */
+static bool upload_waits(struct objects *o, struct task *t, const char *name, uint32_t bytes)
+{
+	const struct upload *u = upload_of(o, t, name, bytes, true);
+
+	return (u && u->busy) || changing(o, t, name, bytes);
+}
+
 static void step_remove(struct objects *o, struct task *t)
 {
-	if (closing(o, t) || changing(o, t, t->name, t->name_bytes)) {
+	struct upload *u;
+
+	if (closing(o, t) || upload_waits(o, t, t->name, t->name_bytes)) {
 		t->stage = TASK_BLOCKED;
 		return;
 	}
+	u = upload_of(o, t, t->name, t->name_bytes, true);
 	t->object = seen(o, t, t->name, t->name_bytes);
-	if (t->object)
+	if (u)
+		u->unlinked = true;
+	if (t->object) {
 		start_log(o, t, t->object, DISK_OBJECT_REMOVE);
-	else
+	} else if (u) {
+		t->answer->done = true;
+		task_end(o, t);
+	} else {
 		task_fail(o, t, -ENOENT, NOT_THERE);
+	}
+}
+
+/* What is being written goes with its name, and takes the place of what others write under it. */
+static void rename_upload(struct objects *o, struct task *t, struct upload *u)
+{
+	struct upload *other = upload_of(o, t, t->other, t->other_bytes, true);
+
+	if (other && other != u)
+		other->unlinked = true;
+	if (!u)
+		return;
+	u->name_bytes = t->other_bytes;
+	memcpy(u->name, t->other, t->other_bytes);
 }
 
 static void step_rename(struct objects *o, struct task *t)
 {
-	struct upload *u = upload_of(o, &t->answer->who, t);
+	struct upload *u, *other;
 	struct object *x;
-	bool wait;
 
-	if (u && !u->saving) { /* it will be published under its new name */
-		u->name_bytes = t->other_bytes;
-		memcpy(u->name, t->other, t->other_bytes);
-		t->answer->done = true;
-		task_end(o, t);
-		return;
-	}
-	wait = closing(o, t);
+	u = closing(o, t) ? NULL : upload_of(o, t, t->name, t->name_bytes, true);
 	x = seen(o, t, t->name, t->name_bytes);
-	if (wait || changing(o, t, t->name, t->name_bytes) ||
-	    changing(o, t, t->other, t->other_bytes) || (x && x->state == OBJECT_COMING)) {
+	if (closing(o, t) || upload_waits(o, t, t->name, t->name_bytes) ||
+	    upload_waits(o, t, t->other, t->other_bytes) || (x && x->state == OBJECT_COMING)) {
 		t->stage = TASK_BLOCKED;
 		return;
 	}
+	other = upload_of(o, t, t->other, t->other_bytes, true);
 	t->object = x;
-	if (!x)
+	if (!x && !u) {
 		task_fail(o, t, -ENOENT, NOT_THERE);
-	else if (t->flags & WIRE_OBJ_EXCLUSIVE && seen(o, t, t->other, t->other_bytes))
+		return;
+	}
+	if (t->flags & WIRE_OBJ_EXCLUSIVE &&
+	    (other || seen(o, t, t->other, t->other_bytes))) {
 		task_fail(o, t, -EEXIST, "the new name is taken");
-	else
+		return;
+	}
+	rename_upload(o, t, u);
+	if (x) {
 		start_log(o, t, x, DISK_OBJECT_MOVE);
+		return;
+	}
+	t->answer->done = true;
+	task_end(o, t);
+}
+
+static void set_upload(struct objects *o, struct task *t, struct upload *u)
+{
+	if (t->flags & WIRE_OBJ_MODE)
+		u->mode = t->mode;
+	if (t->flags & WIRE_OBJ_MTIME)
+		u->mtime_ns = t->mtime_ns;
+	t->answer->done = true;
+	task_end(o, t);
+}
+
+static void step_set(struct objects *o, struct task *t)
+{
+	struct upload *u;
+
+	if (closing(o, t) || upload_waits(o, t, t->name, t->name_bytes)) {
+		t->stage = TASK_BLOCKED;
+		return;
+	}
+	u = t->upload_id ? upload_find(o, t, t->upload_id) :
+			   upload_of(o, t, t->name, t->name_bytes, true);
+	t->object = seen(o, t, t->name, t->name_bytes);
+	if (u)
+		set_upload(o, t, u);
+	else if (t->object)
+		start_log(o, t, t->object, DISK_OBJECT_PUT);
+	else
+		task_fail(o, t, -ENOENT, NOT_THERE);
 }
 
 /* Give back what a commit had; its file is nobody's. */
 static void undo_commit(struct objects *o, struct task *t)
 {
-	struct object_job *job = job_new(OBJECT_UNLINK, NULL);
-
-	if (job) {
-		job->record.version = t->object->version;
-		job_submit(o, job);
-	}
-	object_give(&o->table, t->account, OBJECT_NVME, t->reserved);
+	remove_file(o, t->object->version);
 	object_free(t->object);
-	upload_drop(o, t->upload);
 	t->object = NULL;
-	t->upload = NULL;
+	upload_let(o, t);
+}
+
+/* COMMIT and SYNC from their start: the upload may have gone while they waited. */
+static void step_upload(struct objects *o, struct task *t)
+{
+	struct upload *u = upload_find(o, t, t->upload_id);
+	bool commit = t->type == WIRE_OBJ_COMMIT;
+	bool at_close = t->flags & WIRE_OBJ_AT_CLOSE;
+	bool others = u && at_close && !memfile_is_ours(u->fd);
+	int fate = upload_fate(o, t->upload_id);
+
+	if (!u && commit && at_close && !fate) {
+		task_end(o, t); /* it was kept, or nobody wanted it any more */
+	} else if (!u) {
+		task_fail(o, t, fate ? fate : -ESTALE,
+			  "there is no such upload any more: there was no room, or another daemon");
+	} else if (u->busy) {
+		t->stage = TASK_BLOCKED;
+	} else if (u->unlinked || (commit && others)) {
+		/* Nobody wants it; or it is committed by whoever closes it last. */
+		u->closing = u->closing || commit;
+		t->answer->info.flags = WIRE_OBJ_PENDING;
+		task_end(o, t);
+	} else {
+		t->name_bytes = u->name_bytes;
+		memcpy(t->name, u->name, u->name_bytes);
+		t->upload = u;
+		upload_save(o, t);
+	}
 }
 
 static void step_commit(struct objects *o, struct task *t)
 {
 	struct upload *u = t->upload;
 
-	if (t->stage == TASK_NEW && t->flags & WIRE_OBJ_AT_CLOSE && !memfile_is_ours(u->fd)) {
-		u->closing = true;
-		t->answer->info.flags = WIRE_OBJ_PENDING;
-		task_end(o, t);
-	} else if (t->stage == TASK_NEW) {
-		upload_commit(o, t);
+	if (!u) {
+		step_upload(o, t);
 	} else if (changing(o, t, t->name, t->name_bytes)) {
 		t->stage = TASK_SAVED; /* looked at again when a record is written */
 	} else if (u->flags & WIRE_OBJ_EXCLUSIVE && seen(o, t, t->name, t->name_bytes)) {
@@ -456,22 +577,18 @@ void task_step(struct objects *o, struct task *t)
 	case WIRE_OBJ_RENAME:
 		step_rename(o, t);
 		break;
+	case WIRE_OBJ_CREATE:
+		upload_create(o, t);
+		break;
+	case WIRE_OBJ_SET:
+		step_set(o, t);
+		break;
 	default:
 		step_commit(o, t);
 	}
 }
 
 /* ---- jobs that are done -------------------------------------------------------------------- */
-
-static void remove_file(struct objects *o, uint64_t version)
-{
-	struct object_job *job = job_new(OBJECT_UNLINK, NULL);
-
-	if (!job)
-		return; /* the next start removes it */
-	job->record.version = version;
-	job_submit(o, job);
-}
 
 /* A version has the name from now on; another one may have had it. */
 static void enter(struct objects *o, struct object_account *a, struct object *x)
@@ -486,14 +603,14 @@ static void enter(struct objects *o, struct object_account *a, struct object *x)
 
 static void publish(struct objects *o, struct task *t)
 {
-	struct upload *u = t->upload;
 	struct object *x = t->object;
-	int fd = u->fd;
+	int fd = t->fd;
 
 	object_give(&o->table, t->account, OBJECT_NVME, t->reserved);
+	t->reserved = 0;
 	enter(o, t->account, x);
-	u->fd = -1;
-	upload_drop(o, u);
+	t->fd = -1;
+	upload_let(o, t);
 	object_coming(&o->table, x);
 	object_came(&o->table, x, fd);
 	o->stats.committed++;
@@ -536,17 +653,27 @@ static void moved(struct objects *o, struct task *t, const struct object_job *jo
 	task_end(o, t);
 }
 
+static void was_set(struct objects *o, struct task *t, const struct object_job *job)
+{
+	t->object->mode = job->record.mode;
+	t->object->mtime_ns = job->record.mtime_ns;
+	t->answer->done = true;
+	task_end(o, t);
+}
+
 static void log_done(struct objects *o, struct task *t, const struct object_job *job)
 {
-	if (job->res && t->type == WIRE_OBJ_COMMIT)
+	if (job->res && t->upload)
 		undo_commit(o, t);
 	if (job->res)
 		task_fail(o, t, job->res, "the catalog of objects takes no record; see the log of "
 					  "the daemon");
-	else if (t->type == WIRE_OBJ_COMMIT)
+	else if (t->upload)
 		publish(o, t);
 	else if (t->type == WIRE_OBJ_REMOVE)
 		removed(o, t);
+	else if (t->type == WIRE_OBJ_SET)
+		was_set(o, t, job);
 	else
 		moved(o, t, job);
 }
@@ -577,10 +704,10 @@ static void serve_waiting(struct objects *o, struct object *x, int rc)
 		if (t->stage != TASK_WAITING || t->object != x)
 			continue;
 		t->object = NULL;
-		if (rc == 0)
-			give_open(o, t, x, memfile_share(x->fd, O_RDONLY));
-		else if (!x->named) /* replaced meanwhile: the one that is there now */
+		if (t->type != WIRE_OBJ_OPEN || (rc && !x->named)) /* from its start again */
 			t->stage = TASK_BLOCKED;
+		else if (rc == 0)
+			give_open(o, t, x, memfile_share(x->fd, O_RDONLY));
 		else
 			task_fail(o, t, rc == -EBADMSG ? -ENOENT : rc,
 				  rc == -EBADMSG ? "its bytes are damaged; it is removed" :
@@ -599,7 +726,7 @@ static void bring_done(struct objects *o, struct object *x, const struct object_
 		bury(o, x);
 }
 
-static void job_done(struct objects *o, struct object_job *job)
+void job_done(struct objects *o, struct object_job *job)
 {
 	o->jobs--;
 	switch (job->kind) {
@@ -612,133 +739,23 @@ static void job_done(struct objects *o, struct object_job *job)
 	case OBJECT_BRING:
 		bring_done(o, job->owner, job);
 		break;
+	case OBJECT_COPY:
+		upload_filled(o, job->owner, job);
+		break;
+	case OBJECT_PLACE:
+		o->anew.jobs--;
+		break;
+	case OBJECT_ANEW:
+		o->anew.on = job->res == 0;
+		o->anew.asked = false;
+		break;
+	case OBJECT_DONE:
+		o->anew.on = o->anew.asked = false;
+		break;
 	case OBJECT_UNLINK:
 		break;
 	}
+	if (job->catalog_bytes)
+		o->catalog_bytes = job->catalog_bytes;
 	free(job);
-}
-
-/* ---- turns --------------------------------------------------------------------------------- */
-
-static void step_blocked(struct objects *o)
-{
-	list_each(at, &o->tasks) {
-		struct task *t = list_entry(at, struct task, link);
-
-		if (t->stage == TASK_BLOCKED || t->stage == TASK_SAVED)
-			task_step(o, t);
-	}
-}
-
-static void end_late(struct objects *o)
-{
-	list_each(at, &o->tasks) {
-		struct task *t = list_entry(at, struct task, link);
-
-		if ((t->stage == TASK_WAITING || t->stage == TASK_BLOCKED) && t->asked &&
-		    o->now_ns >= t->deadline_ns)
-			task_fail(o, t, -ETIMEDOUT, "it did not come in time; ask again");
-	}
-}
-
-/* A record of its name is under way. */
-static bool in_log(const struct objects *o, const struct object *x)
-{
-	list_each(at, &o->tasks) {
-		const struct task *t = list_entry(at, struct task, link);
-
-		if (t->stage == TASK_LOGGING && t->object == x)
-			return true;
-	}
-	return false;
-}
-
-/* Nobody's any more, and the catalog says as much without a record. */
-static void drop(struct objects *o, struct object *x)
-{
-	object_leave(&o->table, x);
-	remove_file(o, x->version);
-	let_go(o, x);
-}
-
-/* What has lapsed, or is of an old epoch: some names a time, round and round. */
-static void sweep(struct objects *o)
-{
-	for (uint32_t i = 0; i < SWEPT_A_TIME; i++) {
-		struct object *x = object_behind(&o->table, o->swept_context, o->swept_name,
-						 o->swept_bytes);
-
-		o->swept_context = x ? x->context : 0;
-		o->swept_bytes = x ? x->name_bytes : 0;
-		if (!x)
-			return;
-		memcpy(o->swept_name, x->name, x->name_bytes);
-		if ((lapsed(o, x) || x->epoch < x->account->epoch) && !in_log(o, x))
-			drop(o, x);
-	}
-}
-
-static void drop_gone(struct objects *o)
-{
-	uint64_t context = o->gone[0];
-
-	list_each(at, &o->uploads) {
-		struct upload *u = list_entry(at, struct upload, link);
-
-		if (u->context == context && !u->saving)
-			upload_drop(o, u);
-	}
-	for (uint32_t i = 0; i < GONE_A_TURN; i++) {
-		struct object *x = object_next(&o->table, context, "", 0, true);
-
-		if (!x) {
-			o->gone[0] = o->gone[--o->gone_count];
-			return;
-		}
-		if (in_log(o, x))
-			return;
-		drop(o, x);
-	}
-}
-
-void objects_turn(struct objects *o, uint64_t now_ns)
-{
-	struct object_job *job;
-	bool any = false;
-
-	o->now_ns = now_ns;
-	while ((job = object_files_reap(o->files))) {
-		job_done(o, job);
-		any = true;
-	}
-	if (o->gone_count)
-		drop_gone(o);
-	if (now_ns - o->looked_ns >= LOOK_NS) {
-		o->looked_ns = now_ns;
-		o->wall_ms = time_wall_ms();
-		uploads_look(o);
-		look_held(o);
-		end_late(o);
-		any = true;
-	}
-	if (now_ns - o->watched_ns >= WATCH_NS) {
-		o->watched_ns = now_ns;
-		uploads_watch(o);
-		sweep(o);
-	}
-	if (any && !list_empty(&o->tasks))
-		step_blocked(o);
-}
-
-uint64_t objects_wanted(const struct objects *o)
-{
-	if (o->gone_count)
-		return 0;
-	return list_empty(&o->tasks) && list_empty(&o->uploads) && list_empty(&o->table.held) ?
-		       UINT64_MAX : LOOK_NS;
-}
-
-bool objects_idle(const struct objects *o)
-{
-	return o->jobs == 0;
 }

@@ -48,6 +48,7 @@ struct object_who {
 
 struct object_ask {
 	struct object_who who;
+	uint32_t uid;
 	uint64_t context, epoch; /* of the catalog */
 	uint64_t quota[OBJECT_TIERS];
 	bool writable;
@@ -74,8 +75,9 @@ struct object_answer {
 struct object_answer *objects_answer(struct objects *o);
 void objects_answered(struct object_answer *a);
 
-/* The session has ended: its uploads go (W7). */
+/* The session has ended; its process has: its uploads go (W7), or wait for their last close. */
 void objects_session_gone(struct objects *o, uint32_t session, uint32_t generation);
+void objects_process_dead(struct objects *o, uint32_t session, uint32_t generation);
 /* No catalog names the context any more: its objects go, a few a turn. */
 void objects_context_gone(struct objects *o, uint64_t context);
 
@@ -95,7 +97,12 @@ void objects_stats(const struct objects *o, struct objects_stats *out);
 /* Of one context. */
 void objects_context_stats(const struct objects *o, uint64_t context, struct objects_stats *out);
 
-/* Recount; tells each disagreement, returns how many. */
+/*
+ * Recount, and ask the host: of each memory in use that it is as long as its version and sealed,
+ * of each version (the first OBJECTS_LOOKED_MAX names) that its file is there. Tells each
+ * disagreement, returns how many.
+ */
+#define OBJECTS_LOOKED_MAX 65536u
 uint64_t objects_audit(const struct objects *o, void (*tell)(void *arg, const char *what),
 		       void *arg);
 

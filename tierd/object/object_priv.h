@@ -9,29 +9,35 @@
 #include "tierd/object/files.h"
 #include "tierd/object/object.h"
 
+#define LOST_MAX 256u
+
 enum task_stage {
 	TASK_NEW,
 	TASK_BLOCKED, /* the name is being changed by another task */
 	TASK_WAITING, /* for an object that is coming */
+	TASK_FILLING, /* COPY under way */
 	TASK_SAVING,  /* SAVE under way */
 	TASK_SAVED,   /* wants to append its record */
 	TASK_LOGGING, /* LOG under way */
 };
 
-/* A question, or a commit of our own (asked = false). */
+/* A question, or a commit or removal of our own (asked = false). */
 struct task {
 	struct list link;
 	enum task_stage stage;
 	bool asked;
 	uint16_t type; /* WIRE_OBJ_* */
-	uint32_t flags;
-	uint64_t context, epoch;
+	uint32_t uid, flags, mode, priority;
+	uint64_t context, epoch, ttl_ms;
 	uint64_t deadline_ns;
-	uint64_t upload_id;
+	uint64_t mtime_ns;
+	uint64_t upload_id; /* COMMIT, SYNC, ABORT: which; found anew at each step */
 	uint32_t name_bytes, other_bytes;
 	char name[ABI_OBJECT_NAME_BYTES], other[ABI_OBJECT_NAME_BYTES];
 	struct object_account *account;
-	struct upload *upload; /* COMMIT */
+	struct upload *upload; /* CREATE that fills it, COMMIT, SYNC */
+	int fd;                /* COMMIT, SYNC: what is saved, and becomes the version's memory */
+	uint64_t charged;      /* in CXL, for that */
 	struct object *object; /* that it waits for, removes, renames, or makes (COMMIT) */
 	uint64_t reserved; /* in NVMe, of the account */
 	struct object_answer *answer;
@@ -41,14 +47,20 @@ struct task {
 struct upload {
 	struct list link;
 	uint64_t id;
-	struct object_who who;
+	struct object_who who; /* who made it */
 	struct object_account *account;
 	uint64_t context, epoch, ttl_ms;
-	uint32_t flags, mode, priority;
+	uint32_t uid, flags, mode, priority;
 	int fd;
 	uint64_t charged; /* in CXL */
-	bool closing; /* committed when nobody has it open any more */
-	bool saving;  /* a task has it */
+	uint64_t mtime_ns; /* 0 = when it is committed */
+	bool closing;  /* committed when nobody has it open any more */
+	bool closed;   /* somebody closed it, and others went on */
+	bool unlinked; /* its name was removed or replaced: nobody will see it */
+	bool busy;     /* a task fills, saves or syncs it */
+	bool left;     /* the session that made it has ended, and not said that it closed it */
+	bool orphan;   /* its process, too */
+	uint64_t left_ns; /* since when; afterwards since when nobody has it open */
 	uint32_t name_bytes;
 	char name[ABI_OBJECT_NAME_BYTES];
 };
@@ -61,9 +73,24 @@ struct objects {
 	struct list tasks; /* all of them but those that are answered */
 	struct list answers;
 	uint64_t version, upload_id; /* last used */
+	uint64_t resident_most; /* each is a descriptor */
+	uint64_t first_id; /* of uploads of this boot */
+	struct {
+		uint64_t id;
+		int error;
+	} lost[LOST_MAX]; /* uploads that were closed, and not kept */
+	uint32_t lost_next;
 	uint32_t upload_count;
 	uint64_t jobs;
 	uint64_t now_ns, wall_ms, looked_ns, watched_ns;
+	struct {
+		bool on, walked, asked;
+		uint64_t jobs; /* PLACE under way */
+		uint64_t context; /* how far the walk is */
+		uint32_t bytes;
+		char name[ABI_OBJECT_NAME_BYTES];
+	} anew; /* the catalog is being written anew */
+	uint64_t catalog_bytes;
 	uint64_t swept_context; /* how far the sweep is */
 	uint32_t swept_bytes;
 	char swept_name[ABI_OBJECT_NAME_BYTES];
@@ -92,16 +119,44 @@ struct task *task_new(struct objects *o, uint16_t type, bool asked);
 void task_end(struct objects *o, struct task *t);
 /* Go on with it: from its stage. */
 void task_step(struct objects *o, struct task *t);
+/* A commit of this name is under way that nobody waits for; begins those that can be begun. */
+bool closing(struct objects *o, const struct task *me);
+/* Have it in memory: RESIDENT, or the task waits for it, or has failed. */
+bool have_resident(struct objects *o, struct task *t, struct object *x);
+
+/* Seen by nobody else: its writer's, or its user's. */
+static inline bool upload_shared(const struct upload *u)
+{
+	return u->flags & WIRE_OBJ_SHARED;
+}
+
+/* Is the task about this name, or renames something to it? */
+bool task_names(const struct task *t, const char *name, uint32_t bytes);
+/* Bytes that nobody has open go at once, others when they are let go. */
+void let_go(struct objects *o, struct object *x);
+/* A version's file; what is not done now the next start does. */
+void remove_file(struct objects *o, uint64_t version);
+void job_done(struct objects *o, struct object_job *job);
+/* All of a version, as a record of type PUT; names and sums are copied to the job. */
+void fill_record(struct object_job *job, const struct object *x, uint32_t type);
 
 /* upload.c */
-void upload_create(struct objects *o, struct task *t, const struct wire_object *m);
 void upload_drop(struct objects *o, struct upload *u);
-struct upload *upload_find(const struct objects *o, const struct object_who *who, uint64_t id);
-/* Of the same session, by name; NULL = none. */
-struct upload *upload_of(const struct objects *o, const struct object_who *who,
-			 const struct task *t);
-/* Begin to save it, for this task. */
-void upload_commit(struct objects *o, struct task *t);
+/* It is not kept; who closes it is told so. */
+void upload_lost(struct objects *o, const struct upload *u, int error);
+/* What became of one that is no more: 0, or why it was not kept. */
+int upload_fate(const struct objects *o, uint64_t id);
+/* What a task saves is not kept, or is kept elsewhere: with a commit its upload goes. */
+void upload_let(struct objects *o, struct task *t);
+struct upload *upload_find(const struct objects *o, const struct task *t, uint64_t id);
+/* Of this name: shared by the user, or else (own) of the session. NULL = none. */
+struct upload *upload_of(const struct objects *o, const struct task *t, const char *name,
+			 uint32_t bytes, bool own);
+/* CREATE, from its start. */
+void upload_create(struct objects *o, struct task *t);
+void upload_filled(struct objects *o, struct task *t, const struct object_job *job);
+/* COMMIT or SYNC: save what the task's upload holds. */
+void upload_save(struct objects *o, struct task *t);
 void upload_saved(struct objects *o, struct task *t, struct object_job *job);
 /* Begin what can be begun of those that are committed when they are closed. */
 void uploads_look(struct objects *o);

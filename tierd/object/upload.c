@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What is being written: a memfd that its writer has open. A commit fixes its length, finds room,
- * and has it sealed, summed and written; object.c does the rest. Until then nothing of it is seen.
+ * and has it sealed, summed and written; object.c does the rest. Until then nobody else sees it,
+ * but of a shared one all who write as the same user have the same memfd, as they would have one
+ * inode in a directory; a sync saves a copy of what it holds, and it goes on.
  *
  * Pages of an upload are the writer's: the kernel charges its control group, and they go with its
  * last descriptor. Here they are charged to the context all the same, as they come (I18).
@@ -13,41 +15,49 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "libtier/base/time.h"
 #include "tierd/object/memfile.h"
 #include "tierd/object/object_priv.h"
 
 #define LOOKS_MAX 64u
 #define MODE_DEFAULT 0644u
+#define LEFT_NS (200 * NS_PER_MS) /* a process that was killed is dead by then */
+#define FREE_NS (1 * NS_PER_S)    /* who closed the last descriptor has said so by then */
 
-struct upload *upload_find(const struct objects *o, const struct object_who *who, uint64_t id)
+static bool of_session(const struct upload *u, const struct object_who *who)
+{
+	return u->who.session == who->session && u->who.generation == who->generation;
+}
+
+struct upload *upload_find(const struct objects *o, const struct task *t, uint64_t id)
 {
 	list_each(at, &o->uploads) {
 		struct upload *u = list_entry(at, struct upload, link);
 
-		if (u->id == id && u->who.session == who->session &&
-		    u->who.generation == who->generation)
+		if (u->id == id && u->context == t->context &&
+		    (of_session(u, &t->answer->who) || (upload_shared(u) && u->uid == t->uid)))
 			return u;
 	}
 	return NULL;
 }
 
-static bool same_name(const struct upload *u, const struct task *t)
+struct upload *upload_of(const struct objects *o, const struct task *t, const char *name,
+			 uint32_t bytes, bool own)
 {
-	return u->context == t->context && u->name_bytes == t->name_bytes &&
-	       memcmp(u->name, t->name, t->name_bytes) == 0;
-}
+	struct upload *found = NULL;
 
-struct upload *upload_of(const struct objects *o, const struct object_who *who,
-			 const struct task *t)
-{
 	list_each(at, &o->uploads) {
 		struct upload *u = list_entry(at, struct upload, link);
 
-		if (u->who.session == who->session && u->who.generation == who->generation &&
-		    same_name(u, t))
+		if (u->context != t->context || u->unlinked || u->name_bytes != bytes ||
+		    memcmp(u->name, name, bytes))
+			continue;
+		if (upload_shared(u) && u->uid == t->uid)
 			return u;
+		if (own && of_session(u, &t->answer->who))
+			found = u;
 	}
-	return NULL;
+	return found;
 }
 
 void upload_drop(struct objects *o, struct upload *u)
@@ -60,22 +70,34 @@ void upload_drop(struct objects *o, struct upload *u)
 	free(u);
 }
 
+void upload_lost(struct objects *o, const struct upload *u, int error)
+{
+	o->lost[o->lost_next % LOST_MAX].id = u->id;
+	o->lost[o->lost_next++ % LOST_MAX].error = error;
+}
+
+int upload_fate(const struct objects *o, uint64_t id)
+{
+	if (id - o->first_id > o->upload_id - o->first_id || id == o->first_id)
+		return -ESTALE; /* of another boot */
+	for (uint32_t i = 0; i < LOST_MAX; i++)
+		if (o->lost[i].id == id)
+			return o->lost[i].error;
+	return 0;
+}
+
 /* ---- create -------------------------------------------------------------------------------- */
 
 static uint32_t session_uploads(const struct objects *o, const struct object_who *who)
 {
 	uint32_t n = 0;
 
-	list_each(at, &o->uploads) {
-		const struct upload *u = list_entry(at, struct upload, link);
-
-		n += u->who.session == who->session && u->who.generation == who->generation;
-	}
+	list_each(at, &o->uploads)
+		n += of_session(list_entry(at, struct upload, link), who);
 	return n;
 }
 
-static struct upload *upload_new(struct objects *o, const struct task *t,
-				 const struct wire_object *m)
+static struct upload *upload_new(struct objects *o, const struct task *t)
 {
 	struct upload *u = calloc(1, sizeof(*u));
 
@@ -83,13 +105,16 @@ static struct upload *upload_new(struct objects *o, const struct task *t,
 		return NULL;
 	u->id = ++o->upload_id;
 	u->who = t->answer->who;
+	u->uid = t->uid;
 	u->account = t->account;
 	u->context = t->context;
 	u->epoch = t->epoch;
-	u->ttl_ms = m->ttl_ms;
-	u->flags = m->flags;
-	u->mode = m->mode ? m->mode : MODE_DEFAULT;
-	u->priority = m->priority;
+	u->ttl_ms = t->ttl_ms;
+	u->flags = t->flags;
+	if (upload_shared(u)) /* it is there from now on, for those whom it concerns */
+		u->flags &= ~WIRE_OBJ_EXCLUSIVE;
+	u->mode = t->mode ? t->mode : MODE_DEFAULT;
+	u->priority = t->priority;
 	u->name_bytes = t->name_bytes;
 	memcpy(u->name, t->name, t->name_bytes);
 	u->fd = memfile_make(o->config.mem);
@@ -98,54 +123,130 @@ static struct upload *upload_new(struct objects *o, const struct task *t,
 	return u;
 }
 
-void upload_create(struct objects *o, struct task *t, const struct wire_object *m)
+/* The writer's descriptor. */
+static void give_upload(struct objects *o, struct task *t, struct upload *u)
 {
-	struct upload *u = NULL;
-	int fd = -ENOMEM;
+	int fd = memfile_share(u->fd, O_RDWR);
 
-	if (m->flags & WIRE_OBJ_EXCLUSIVE && seen(o, t, t->name, t->name_bytes)) {
-		task_fail(o, t, -EEXIST, "it exists already");
-		return;
-	}
-	if (o->upload_count >= OBJECTS_UPLOADS_MAX ||
-	    session_uploads(o, &t->answer->who) >= OBJECTS_SESSION_UPLOADS_MAX) {
-		task_fail(o, t, -EMFILE, "too many objects are being written; commit some");
-		return;
-	}
-	u = upload_new(o, t, m);
-	if (u)
-		fd = u->fd < 0 ? u->fd : memfile_share(u->fd, O_RDWR);
 	if (fd < 0) {
-		if (u)
-			upload_drop(o, u);
-		task_fail(o, t, fd, "there is no memory or descriptor for it; see the daemon's "
-				    "limit of open files");
+		task_fail(o, t, fd, "no descriptor is left for it; raise the daemon's limit of "
+				    "open files");
 		return;
 	}
+	u->closed = u->closed || u->closing;
+	u->closing = false;
 	t->answer->fd = fd;
 	t->answer->info.upload = u->id;
 	t->answer->info.mode = u->mode;
 	task_end(o, t);
 }
 
-/* ---- commit -------------------------------------------------------------------------------- */
+/* It begins with the bytes of x, which are in memory. */
+static void fill(struct objects *o, struct task *t, struct upload *u, const struct object *x)
+{
+	uint64_t charge = object_charge(x->size);
+	struct object_job *job = NULL;
+	int rc = make_room(o, t->account, charge);
 
-/* Room for what it takes in both tiers; it is charged from here. */
+	if (rc == 0)
+		job = job_new(OBJECT_COPY, t);
+	if (job) {
+		job->fd = u->fd;
+		job->record.size = x->size;
+		job->other = fcntl(x->fd, F_DUPFD_CLOEXEC, 0);
+	}
+	if (!job || job->other < 0) {
+		free(job);
+		upload_drop(o, u);
+		task_fail(o, t, rc ? rc : -ENOMEM, "there is no memory for a copy of it");
+		return;
+	}
+	u->charged = charge;
+	object_take(&o->table, t->account, OBJECT_CXL, charge);
+	u->mode = x->mode;
+	u->priority = x->priority;
+	u->busy = true;
+	t->upload = u;
+	t->stage = TASK_FILLING;
+	job_submit(o, job);
+}
+
+void upload_filled(struct objects *o, struct task *t, const struct object_job *job)
+{
+	struct upload *u = t->upload;
+
+	close(job->other);
+	t->upload = NULL;
+	u->busy = false;
+	if (job->res == 0) {
+		give_upload(o, t, u);
+		return;
+	}
+	upload_drop(o, u);
+	task_fail(o, t, job->res, "it could not be copied");
+}
+
+static void create_new(struct objects *o, struct task *t, const struct object *x)
+{
+	struct upload *u = NULL;
+
+	if (o->upload_count < OBJECTS_UPLOADS_MAX &&
+	    session_uploads(o, &t->answer->who) < OBJECTS_SESSION_UPLOADS_MAX)
+		u = upload_new(o, t);
+	if (!u || u->fd < 0) {
+		int rc = u ? u->fd : -EMFILE;
+
+		if (u)
+			upload_drop(o, u);
+		task_fail(o, t, rc, "too many objects are being written, or no descriptor is left");
+	} else if (x) {
+		fill(o, t, u, x);
+	} else {
+		give_upload(o, t, u);
+	}
+}
+
+void upload_create(struct objects *o, struct task *t)
+{
+	struct upload *u = upload_of(o, t, t->name, t->name_bytes, false);
+	struct object *x;
+
+	if ((u && u->busy) || closing(o, t)) {
+		t->stage = TASK_BLOCKED;
+		return;
+	}
+	u = upload_of(o, t, t->name, t->name_bytes, false); /* closing may have ended it */
+	x = seen(o, t, t->name, t->name_bytes);
+	if (x && t->flags & WIRE_OBJ_AT_CLOSE) /* as a file that is truncated keeps its mode */
+		t->mode = x->mode;
+	if (t->flags & WIRE_OBJ_EXCLUSIVE && (u || x))
+		task_fail(o, t, -EEXIST, "it exists already");
+	else if (t->flags & WIRE_OBJ_EXISTING && !u && !x)
+		task_fail(o, t, -ENOENT, "there is none of that name");
+	else if (t->flags & WIRE_OBJ_SHARED && u)
+		give_upload(o, t, u);
+	else if (!(t->flags & WIRE_OBJ_COPY) || !x)
+		create_new(o, t, NULL);
+	else if (have_resident(o, t, x))
+		create_new(o, t, x);
+}
+
+/* ---- commit, sync -------------------------------------------------------------------------- */
+
+/* Room for what it takes in both tiers; it is charged from here, to the task. */
 static int find_room(struct objects *o, struct task *t, uint64_t size)
 {
 	uint64_t charge = object_charge(size);
-	struct upload *u = t->upload;
-	int rc = object_room(&o->table, t->account, OBJECT_NVME, charge);
+	int rc = o->table.objects < OBJECTS_MAX ?
+			 object_room(&o->table, t->account, OBJECT_NVME, charge) : -ENOSPC;
 
-	if (rc == 0 && charge > u->charged) {
-		rc = make_room(o, t->account, charge - u->charged);
-		if (rc == 0) {
-			object_take(&o->table, t->account, OBJECT_CXL, charge - u->charged);
-			u->charged = charge;
-		}
-	}
+	if (rc == 0 && charge > t->charged)
+		rc = make_room(o, t->account, charge - t->charged);
 	if (rc)
 		return rc;
+	object_give(&o->table, t->account, OBJECT_CXL, t->charged);
+	object_take(&o->table, t->account, OBJECT_CXL, charge);
+	t->charged = charge;
 	object_take(&o->table, t->account, OBJECT_NVME, charge);
 	t->reserved = charge;
 	return 0;
@@ -164,17 +265,33 @@ static const char *no_room(int rc)
 	}
 }
 
-static void fail_commit(struct objects *o, struct task *t, int rc, const char *why)
+/* What the task saves goes; a commit's upload, too, and a sync's goes on. */
+void upload_let(struct objects *o, struct task *t)
 {
 	struct upload *u = t->upload;
 
 	t->upload = NULL;
+	u->busy = false;
+	if (t->type == WIRE_OBJ_COMMIT)
+		upload_drop(o, u);
+	if (t->fd >= 0)
+		close(t->fd);
+	t->fd = -1;
+	object_give(&o->table, t->account, OBJECT_CXL, t->charged);
+	object_give(&o->table, t->account, OBJECT_NVME, t->reserved);
+	t->charged = t->reserved = 0;
+}
+
+static void fail_save(struct objects *o, struct task *t, int rc, const char *why)
+{
+	upload_lost(o, t->upload, rc);
+	upload_let(o, t);
 	task_fail(o, t, rc, why);
-	upload_drop(o, u);
 }
 
 static struct object_job *save_job(struct objects *o, struct task *t, uint64_t size)
 {
+	const struct object *x = seen(o, t, t->name, t->name_bytes);
 	struct object_job *job = job_new(OBJECT_SAVE, t);
 	const struct upload *u = t->upload;
 	struct object_record *r;
@@ -187,7 +304,7 @@ static struct object_job *save_job(struct objects *o, struct task *t, uint64_t s
 		.context = t->context,
 		.epoch = u->epoch,
 		.version = ++o->version,
-		.mtime_ns = o->wall_ms * 1000000,
+		.mtime_ns = u->mtime_ns ? u->mtime_ns : o->wall_ms * NS_PER_MS,
 		.expires_ms = u->ttl_ms ? o->wall_ms + u->ttl_ms : 0,
 		.mode = u->mode,
 		.priority = u->priority,
@@ -197,32 +314,57 @@ static struct object_job *save_job(struct objects *o, struct task *t, uint64_t s
 	};
 	memcpy(job->name, t->name, t->name_bytes);
 	object_record_cut(r, size);
-	job->fd = u->fd;
+	job->fd = t->fd;
+	job->copy = t->type == WIRE_OBJ_SYNC;
+	/* Who opened it to change it may not have. */
+	if (upload_shared(u) && x && x->state == OBJECT_RESIDENT && x->size == size &&
+	    x->mode == u->mode)
+		job->other = fcntl(x->fd, F_DUPFD_CLOEXEC, 0);
 	return job;
 }
 
-void upload_commit(struct objects *o, struct task *t)
+/* The descriptor and what is charged move from the upload to the task; a sync has its own. */
+static int take_over(struct objects *o, struct task *t, uint64_t *size)
 {
 	struct upload *u = t->upload;
-	struct object_job *job;
 	struct stat st;
+	int rc = t->type == WIRE_OBJ_COMMIT ? memfile_fix_length(u->fd) : 0;
+
+	(void)o;
+	if (rc || fstat(u->fd, &st))
+		return rc ? rc : -errno;
+	*size = (uint64_t)st.st_size;
+	if (t->type == WIRE_OBJ_SYNC) {
+		t->fd = fcntl(u->fd, F_DUPFD_CLOEXEC, 0);
+		return t->fd < 0 ? -errno : 0;
+	}
+	t->fd = u->fd;
+	t->charged = u->charged;
+	u->fd = -1;
+	u->charged = 0;
+	return 0;
+}
+
+void upload_save(struct objects *o, struct task *t)
+{
+	struct object_job *job;
+	uint64_t size = 0;
 	int rc;
 
-	u->saving = true;
-	rc = memfile_fix_length(u->fd);
-	if (rc || fstat(u->fd, &st)) {
-		fail_commit(o, t, rc ? rc : -errno, "its writer sealed it");
-		return;
-	}
-	rc = find_room(o, t, (uint64_t)st.st_size);
+	t->upload->busy = true;
+	rc = take_over(o, t, &size);
 	if (rc) {
-		fail_commit(o, t, rc, no_room(rc));
+		fail_save(o, t, rc, "its writer sealed it, or no descriptor is left");
 		return;
 	}
-	job = save_job(o, t, (uint64_t)st.st_size);
+	rc = find_room(o, t, size);
+	if (rc) {
+		fail_save(o, t, rc, no_room(rc));
+		return;
+	}
+	job = save_job(o, t, size);
 	if (!job) {
-		object_give(&o->table, t->account, OBJECT_NVME, t->reserved);
-		fail_commit(o, t, -ENOMEM, "out of memory");
+		fail_save(o, t, -ENOMEM, "out of memory");
 		return;
 	}
 	t->stage = TASK_SAVING;
@@ -234,14 +376,21 @@ void upload_saved(struct objects *o, struct task *t, struct object_job *job)
 {
 	int rc = job->res;
 
-	t->upload->fd = job->fd;
+	t->fd = job->fd;
+	if (job->other >= 0)
+		close(job->other);
+	if (rc == 1) {
+		upload_let(o, t);
+		t->answer->info.size = job->record.size;
+		task_end(o, t);
+		return;
+	}
 	if (rc == 0) {
 		t->object = object_new(&job->record);
 		rc = t->object ? 0 : -ENOMEM;
 	}
 	if (rc) {
-		object_give(&o->table, t->account, OBJECT_NVME, t->reserved);
-		fail_commit(o, t, rc, "it could not be written; see the daemon's disk");
+		fail_save(o, t, rc, "it could not be written; see the daemon's disk");
 		return;
 	}
 	t->stage = TASK_SAVED;
@@ -260,11 +409,28 @@ static void commit_closed(struct objects *o, struct upload *u)
 	t->context = u->context;
 	t->epoch = u->epoch;
 	t->account = u->account;
-	t->flags = u->flags & WIRE_OBJ_EXCLUSIVE;
 	t->name_bytes = u->name_bytes;
 	memcpy(t->name, u->name, u->name_bytes);
 	t->upload = u;
-	upload_commit(o, t);
+	upload_save(o, t);
+}
+
+/*
+ * Its session ended without a word. A process that lives on has become another program, which has
+ * the descriptor: what that closes counts. Of a dead one only what others have open does.
+ */
+static void look_left(struct objects *o, struct upload *u)
+{
+	bool ours = memfile_is_ours(u->fd);
+
+	if (ours && u->closed)
+		u->closing = true;
+	else if (!(u->flags & WIRE_OBJ_AT_CLOSE) || (ours && o->now_ns - u->left_ns >= FREE_NS))
+		upload_drop(o, u);
+	else if (!ours && !u->orphan && o->now_ns - u->left_ns >= LEFT_NS)
+		u->closing = true;
+	else if (!ours && u->orphan)
+		u->left_ns = o->now_ns;
 }
 
 void uploads_look(struct objects *o)
@@ -274,25 +440,49 @@ void uploads_look(struct objects *o)
 	list_each(at, &o->uploads) {
 		struct upload *u = list_entry(at, struct upload, link);
 
-		if (!u->closing || u->saving)
+		if (u->busy || !(u->closing || u->left || u->unlinked))
 			continue;
 		if (looks++ >= LOOKS_MAX)
 			break;
-		if (memfile_is_ours(u->fd))
+		if (u->left && !u->closing && !u->unlinked)
+			look_left(o, u);
+		else if (memfile_is_ours(u->fd) && u->unlinked)
+			upload_drop(o, u);
+		else if (memfile_is_ours(u->fd))
 			commit_closed(o, u);
 	}
 }
 
 void objects_session_gone(struct objects *o, uint32_t session, uint32_t generation)
 {
+	const struct object_who who = { session, generation, 0 };
+
 	list_each(at, &o->uploads) {
 		struct upload *u = list_entry(at, struct upload, link);
 
-		if (u->who.session != session || u->who.generation != generation || u->saving)
+		if (!of_session(u, &who) || u->closing)
 			continue;
-		if (u->flags & WIRE_OBJ_AT_CLOSE && !memfile_is_ours(u->fd))
-			u->closing = true; /* W7: another program has it now */
-		else if (!u->closing)
+		if (!u->busy && !(u->flags & WIRE_OBJ_AT_CLOSE)) {
+			upload_drop(o, u);
+			continue;
+		}
+		u->left = true;
+		u->left_ns = o->now_ns;
+	}
+}
+
+/* Killed: what it had open alone, and had not closed, never was. */
+void objects_process_dead(struct objects *o, uint32_t session, uint32_t generation)
+{
+	const struct object_who who = { session, generation, 0 };
+
+	list_each(at, &o->uploads) {
+		struct upload *u = list_entry(at, struct upload, link);
+
+		if (!of_session(u, &who) || !u->left || u->closing)
+			continue;
+		u->orphan = true;
+		if (!u->busy && !u->closed && memfile_is_ours(u->fd))
 			upload_drop(o, u);
 	}
 }
@@ -301,13 +491,17 @@ void uploads_watch(struct objects *o)
 {
 	list_each(at, &o->uploads) {
 		struct upload *u = list_entry(at, struct upload, link);
-		uint64_t now = u->charged;
+		uint64_t now;
 		struct stat st;
+		int rc = 0;
 
-		if (u->saving || fstat(u->fd, &st))
+		if (u->busy || fstat(u->fd, &st))
 			continue;
 		now = (uint64_t)st.st_blocks * 512;
-		if (now > u->charged && make_room(o, u->account, now - u->charged)) {
+		if (now > u->charged)
+			rc = make_room(o, u->account, now - u->charged);
+		if (rc) {
+			upload_lost(o, u, rc);
 			log_warn(o->config.log, "an upload was dropped", NULL,
 				 "its context's quota or the tier is used up", "bytes=%llu",
 				 (unsigned long long)now);

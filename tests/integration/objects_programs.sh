@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# Programs that know nothing of objects, with their files below a PATH of `tier run`: random
+# sequences of what programs do with files give what they give in a plain directory; git; sqlite
+# with both kinds of journal, two writers at a time, killed, and the daemon, too.
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+
+. "$(dirname "$0")/../lib/objects.sh"
+
+sequences=${SEQUENCES:-100}
+seed=${SEED:-$((RANDOM % 1000))}
+here=$PWD/tests/integration
+
+start
+mkdir "$dir/plain/s" "$dir/there/s"
+python3 "$here/shim_sequences.py" "$dir/plain/s" "$seed" "$sequences" 3 "$dir/want"
+under python3 "$here/shim_sequences.py" "$dir/there/s" "$seed" "$sequences" 3 "$dir/got"
+for p in 0 1 2; do
+	diff "$dir/want.$p" "$dir/got.$p" || fail "differs: SEED=$seed SEQUENCES=$sequences"
+done
+[ -z "$(find "$dir/there/s" -type f)" ] || fail 'a sequence wrote real files'
+ctl check | grep -q accounted || fail "check: $(ctl check)"
+echo "# $sequences sequences agree, seed $seed"
+
+# Listings show objects, and copies of trees are whole.
+mkdir "$dir/there/tree"
+under sh -c "cd '$dir/there/tree'; mkdir -p x/y; seq 100 >x/y/z; seq 9 >x/w; cp -a x copy"
+[ "$(under find "$dir/there/tree/copy" -type f | sort | wc -l)" = 2 ] || fail 'find'
+under diff -r "$dir/there/tree/x" "$dir/there/tree/copy" || fail 'cp -a, diff -r'
+under tar -C "$dir/there/tree" -cf "$dir/there/tree.tar" x
+under tar -tf "$dir/there/tree.tar" | grep -q '^x/y/z$' || fail 'tar'
+under rm -r "$dir/there/tree" && [ ! -e "$dir/there/tree" ] || fail 'rm -r'
+
+# A statically linked program is missed, and that is said.
+printf 'int main(void) { return 0; }' >"$dir/static.c"
+if "${CC:-gcc}" -static -o "$dir/static" "$dir/static.c" 2>/dev/null; then
+	under "$dir/static" 2>&1 | grep -q 'statically linked' || fail 'a static program'
+fi
+
+if command -v git >/dev/null; then
+	export GIT_CONFIG_NOSYSTEM=1 HOME=$dir
+	git init -q "$dir/plain/repo"
+	cp -r tests/lib "$dir/plain/repo/"
+	git -C "$dir/plain/repo" add . && git -C "$dir/plain/repo" -c user.name=a \
+		-c user.email=a commit -qm one
+	under git clone -q "$dir/plain/repo" "$dir/there/clone" || fail 'git clone'
+	under git -C "$dir/there/clone" fsck --strict || fail 'git fsck'
+	under git -C "$dir/there/clone" status --porcelain | grep . && fail 'git status'
+	under sh -c "cd '$dir/there/clone'; seq 1000 >n; git add n; git -c user.name=a \
+		-c user.email=a commit -qm two; git gc -q; git fsck" || fail 'git gc'
+	[ "$(under git -C "$dir/there/clone" log --oneline | wc -l)" = 2 ] || fail 'git log'
+else
+	echo '# git: not run, it is not installed'
+fi
+
+# Two writers of one database; what they were told is there, whoever is killed.
+for mode in delete wal; do
+	for round in 1 2 3; do
+		writers=()
+		for w in 1 2; do
+			# exec: it is this process that is killed
+			(exec "$BUILD/tier" run --socket "$dir/sock" --map "$dir/there=weights" -- \
+				python3 "$here/objects_sql.py" write $mode "$dir/there/$mode.db" \
+				"$dir/board.$mode.$round.$w") 2>>"$dir/err" &
+			writers+=($!)
+		done
+		# Who comes when the daemon is gone has the real directory: both are there before.
+		for _ in $(seq 600); do
+			[ ! -e "$dir/board.$mode.$round.1" ] ||
+				[ ! -e "$dir/board.$mode.$round.2" ] || break
+			sleep 0.05
+		done
+		sleep 0.5
+		[ $round != 2 ] || kill -9 "$daemon"
+		kill -9 "${writers[@]}" 2>/dev/null || true # one of them may have met the other
+		wait "${writers[@]}" 2>/dev/null || true
+		if [ $round = 2 ]; then
+			wait "$daemon" 2>/dev/null || true
+			start
+		fi
+		told=$(under python3 "$here/objects_sql.py" look "$dir/there/$mode.db" \
+			"$dir/board.$mode".*) || fail "sqlite, journal $mode, round $round"
+	done
+	echo "# sqlite, journal $mode: $told commits, none lost in 2 kills of both writers and" \
+		'one of the daemon'
+done
+ctl check | grep -q accounted || fail "check: $(ctl check)"
+stop

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is due without being asked: jobs that are done, versions that nobody has open any more,
+ * names that have lapsed, contexts that are gone. A bounded part of each a turn.
+ */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libtier/base/time.h"
+#include "tierd/object/memfile.h"
+#include "tierd/object/object_priv.h"
+
+#define LOOK_NS (10 * NS_PER_MS)
+#define WATCH_NS (100 * NS_PER_MS)
+#define HELD_A_LOOK 64u
+#define GONE_A_TURN 64u
+#define SWEPT_A_TIME 256u
+#define PLACED_A_TURN 64u
+#define PLACES_MAX 512u
+#define RECORD_BYTES 256u /* of most */
+#define ANEW_LEAST (1u << 17)
+#define ANEW_TIMES 4u
+
+static void look_held(struct objects *o)
+{
+	uint32_t looks = 0;
+
+	list_each(at, &o->table.held) {
+		struct object *x = list_entry(at, struct object, link);
+
+		if (looks++ >= HELD_A_LOOK)
+			break;
+		list_remove(&x->link);
+		list_push_back(&o->table.held, &x->link);
+		if (!memfile_is_ours(x->fd))
+			continue;
+		close(object_drop(&o->table, x));
+		object_free(x);
+	}
+}
+
+static void step_blocked(struct objects *o)
+{
+	list_each(at, &o->tasks) {
+		struct task *t = list_entry(at, struct task, link);
+
+		if (t->stage == TASK_BLOCKED || t->stage == TASK_SAVED)
+			task_step(o, t);
+	}
+}
+
+static void end_late(struct objects *o)
+{
+	list_each(at, &o->tasks) {
+		struct task *t = list_entry(at, struct task, link);
+
+		if ((t->stage == TASK_WAITING || t->stage == TASK_BLOCKED) && t->asked &&
+		    o->now_ns >= t->deadline_ns)
+			task_fail(o, t, -ETIMEDOUT, "it did not come in time; ask again");
+	}
+}
+
+/* A record of its name is under way. */
+static bool in_log(const struct objects *o, const struct object *x)
+{
+	list_each(at, &o->tasks) {
+		const struct task *t = list_entry(at, struct task, link);
+
+		if (t->stage == TASK_LOGGING && t->context == x->context &&
+		    task_names(t, x->name, x->name_bytes))
+			return true;
+	}
+	return false;
+}
+
+/* Nobody's any more, and the catalog says as much without a record. */
+static void drop(struct objects *o, struct object *x)
+{
+	object_leave(&o->table, x);
+	remove_file(o, x->version);
+	let_go(o, x);
+}
+
+/* What has lapsed, or is of an old epoch: some names a time, round and round. */
+static void sweep(struct objects *o)
+{
+	for (uint32_t i = 0; i < SWEPT_A_TIME; i++) {
+		struct object *x = object_behind(&o->table, o->swept_context, o->swept_name,
+						 o->swept_bytes);
+
+		o->swept_context = x ? x->context : 0;
+		o->swept_bytes = x ? x->name_bytes : 0;
+		if (!x)
+			return;
+		memcpy(o->swept_name, x->name, x->name_bytes);
+		if ((lapsed(o, x) || x->epoch < x->account->epoch) && !in_log(o, x))
+			drop(o, x);
+	}
+}
+
+static void drop_gone(struct objects *o)
+{
+	uint64_t context = o->gone[0];
+
+	list_each(at, &o->uploads) {
+		struct upload *u = list_entry(at, struct upload, link);
+
+		if (u->context == context && !u->busy)
+			upload_drop(o, u);
+	}
+	for (uint32_t i = 0; i < GONE_A_TURN; i++) {
+		struct object *x = object_next(&o->table, context, "", 0, true);
+
+		if (!x) {
+			o->gone[0] = o->gone[--o->gone_count];
+			return;
+		}
+		if (in_log(o, x))
+			return;
+		drop(o, x);
+	}
+}
+
+/*
+ * The catalog is written anew when most of it is dead. Changes go to both, and each version that
+ * the walk comes by to the new one alone; one whose record is under way is there by that.
+ */
+static void place(struct objects *o)
+{
+	for (uint32_t i = 0; i < PLACED_A_TURN && o->anew.jobs < PLACES_MAX; i++) {
+		struct object *x = object_behind(&o->table, o->anew.context, o->anew.name,
+						 o->anew.bytes);
+		struct object_job *job;
+
+		o->anew.walked = !x;
+		if (!x)
+			return;
+		job = in_log(o, x) ? NULL : job_new(OBJECT_PLACE, NULL);
+		if (!job && !in_log(o, x))
+			return; /* no memory now */
+		o->anew.context = x->context;
+		o->anew.bytes = x->name_bytes;
+		memcpy(o->anew.name, x->name, x->name_bytes);
+		if (!job)
+			continue;
+		fill_record(job, x, DISK_OBJECT_PUT);
+		o->anew.jobs++;
+		job_submit(o, job);
+	}
+}
+
+static void write_anew(struct objects *o)
+{
+	uint64_t live = ANEW_LEAST + o->table.objects * RECORD_BYTES;
+	struct object_job *job = NULL;
+
+	if (o->anew.on && !o->anew.walked) {
+		place(o);
+	} else if (o->anew.on && !o->anew.jobs && !o->anew.asked) {
+		job = job_new(OBJECT_DONE, NULL);
+	} else if (!o->anew.on && !o->anew.asked && o->catalog_bytes > ANEW_TIMES * live) {
+		memset(&o->anew, 0, sizeof(o->anew));
+		job = job_new(OBJECT_ANEW, NULL);
+	}
+	if (!job)
+		return;
+	o->anew.asked = true;
+	job_submit(o, job);
+}
+
+void objects_turn(struct objects *o, uint64_t now_ns)
+{
+	struct object_job *job;
+	bool any = false;
+
+	o->now_ns = now_ns;
+	while ((job = object_files_reap(o->files))) {
+		job_done(o, job);
+		any = true;
+	}
+	if (o->gone_count)
+		drop_gone(o);
+	write_anew(o);
+	if (now_ns - o->looked_ns >= LOOK_NS) {
+		o->looked_ns = now_ns;
+		o->wall_ms = time_wall_ms();
+		uploads_look(o);
+		look_held(o);
+		end_late(o);
+		any = true;
+	}
+	if (now_ns - o->watched_ns >= WATCH_NS) {
+		o->watched_ns = now_ns;
+		uploads_watch(o);
+		sweep(o);
+	}
+	if (any && !list_empty(&o->tasks))
+		step_blocked(o);
+}
+
+uint64_t objects_wanted(const struct objects *o)
+{
+	if (o->gone_count || (o->anew.on && !o->anew.walked))
+		return 0;
+	return list_empty(&o->tasks) && list_empty(&o->uploads) && list_empty(&o->table.held) ?
+		       UINT64_MAX : LOOK_NS;
+}
+
+bool objects_idle(const struct objects *o)
+{
+	return o->jobs == 0;
+}
