@@ -36,7 +36,8 @@
  *   X3  generation of a slot changes between any two lives of it; key never changes within one.
  *   X4  A word is READY only between its publication and its retirement, which raises the version,
  *       as a move to another place does: no two lives of a page in a tier show the same word. A
- *       word whose version is ABI_VERSION_MAX is never made READY again.
+ *       word whose version is ABI_VERSION_MAX is never made READY again. Descriptors of a free slot
+ *       may become zero again: their pages begin beyond every version that the slot had.
  *   X5  bucket_count only grows; with count n, the lines [0, n) are valid.
  *
  * Events: what became of blocks, for who follows a context without asking (routers). The daemon

@@ -286,6 +286,7 @@ static inline uint64_t abi_stream_claim(uint32_t generation, uint32_t released)
 #define ABI_HELD_REMOVED 6u /* of what is leased: by readers of contexts that were removed */
 #define ABI_HELD_TIER 7u /* no percentage: 1 + the tier; of NVMe only USED is said */
 #define ABI_HELD_TABLES 3u /* as the tier: what contexts' tables may take; LIMIT alone is said */
+#define ABI_HELD_CHAIN 4u  /* likewise: too many keys begin with the same 16 bytes */
 
 #define ABI_LIMIT_NONE 0u /* not said */
 #define ABI_LIMIT_HOST 1u

@@ -119,7 +119,8 @@ static int stage(struct tier *t, struct tier_put *p, tier_context *c) REQUIRES(t
 	if (p->plan.block_bytes > UINT64_MAX / p->count)
 		return error_note(-EINVAL, "put: too many blocks");
 	bytes = p->plan.block_bytes * p->count;
-	if (arena_alloc(&a->arena, bytes, ARENA_LOW, &p->data.start) != 0)
+	if (bytes > a->arena.bytes - PUT_ASK_BYTES(p->count) ||
+	    arena_alloc(&a->arena, bytes, ARENA_LOW, &p->data.start) != 0)
 		return error_set(-ENOBUFS, "put: %llu bytes do not fit into the staging arena of "
 					   "%llu (%llu in use); commit or abort others, or connect "
 					   "with more staging_bytes",

@@ -8,6 +8,10 @@
 
 #include "libtier/src/session.h"
 
+/* Of the arena, beside a put's bytes: what asking for so many blocks takes while it is asked. */
+#define PUT_ASK_BYTES(blocks)                                                                      \
+	(sizeof(struct abi_put_args) + (uint64_t)(blocks) * ABI_KEY_BYTES + ABI_UNIT)
+
 /* Where a part lies in the put's image of a block. */
 struct put_part {
 	uint64_t offset;

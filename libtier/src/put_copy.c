@@ -152,7 +152,7 @@ static bool fits_at_all(const struct put_stream *s)
 	struct tier *t = s->c->t;
 
 	LOCK_SCOPE(&t->lock);
-	return s->plan.block_bytes <= session_attachment(t)->arena.bytes;
+	return s->plan.block_bytes + PUT_ASK_BYTES(1) <= session_attachment(t)->arena.bytes;
 }
 
 int64_t tier_put_copy(tier_context *c, const tier_key *keys, uint32_t count, const void *data,
@@ -179,8 +179,9 @@ int64_t tier_put_copy(tier_context *c, const tier_key *keys, uint32_t count, con
 	s.blocks = s.blocks == 0 ? 1 : s.blocks < PIECE_BLOCKS_MAX ? s.blocks : PIECE_BLOCKS_MAX;
 	s.until_ns = submit_until(s.plan.deadline_ns, SUBMIT_LONG_NS);
 	if (!fits_at_all(&s))
-		return error_set(-ENOBUFS, "put: a block of %llu bytes is larger than the staging "
-					   "arena; connect with more staging_bytes",
+		return error_set(-ENOBUFS, "put: a block of %llu bytes, with its key, is larger "
+					   "than the staging arena; connect with more "
+					   "staging_bytes",
 				 (unsigned long long)s.plan.block_bytes);
 	while (rc == 0 && s.done < s.count && !s.dropped)
 		rc = put_piece(&s);

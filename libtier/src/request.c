@@ -466,6 +466,10 @@ static int explain_space(const char *what, uint64_t held)
 				 "all that they may (index.size); delete blocks or contexts", what,
 				 share[ABI_HELD_LIMIT] == ABI_LIMIT_USER ?
 					 "this context's owner" : "all contexts");
+	if (share[ABI_HELD_TIER] == 1 + ABI_HELD_CHAIN)
+		return error_set(-ENOSPC, "%s: the index holds no more keys that begin with the "
+				 "same 16 bytes; make keys with tier_key_chain or "
+				 "tier_key_opaque", what);
 	if (!share[ABI_HELD_TIER] || share[ABI_HELD_TIER] > ABI_MEM_TIERS)
 		return error_set(-ENOSPC, "%s: the daemon answers: %s", what,
 				 tier_strerror(-ENOSPC));

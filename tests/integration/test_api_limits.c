@@ -408,6 +408,65 @@ static void test_limits_are_told(void **state)
 	tier_close(t);
 }
 
+/* ---- what can never be ----------------------------------------------------------------------- */
+
+/* A block as large as the arena does not fit beside its own key. */
+static void test_a_block_as_large_as_the_arena(void **state)
+{
+	struct tier_part part = { .name = "kv", .kind = TIER_KIND_DENSE, .layers = 4,
+				  .groups = 1, .page_bytes = 1u << 20 };
+	struct tier_geometry_options g = { .size = sizeof(g), .part_count = 1, .part = &part };
+	struct tier_context_options o = { .size = sizeof(o) };
+	static uint8_t data[4u << 20];
+	tier_key key = key_of(1);
+	tier_geometry *geometry;
+	tier_context *c;
+	tier_put *put;
+	tier *t;
+
+	(void)state;
+	assert_int_equal(connect_now(&t), 0);
+	assert_int_equal(tier_geometry_new(&geometry, &g), 0);
+	o.quota[TIER_NVME] = TIER_QUOTA_NONE;
+	assert_int_equal(tier_context_create(t, "large", geometry, &o, &c), 0);
+	for (uint32_t i = 0; i < 2; i++) {
+		uint64_t begun = time_now_ns();
+
+		assert_int_equal(i ? tier_put_begin(c, &key, 1, NULL, &put) :
+				     tier_put_copy(c, &key, 1, data, NULL), -ENOBUFS);
+		assert_true(time_now_ns() - begun < 10 * NS_PER_S); /* it was waited for */
+		assert_non_null(strstr(tier_error_text(), "staging_bytes"));
+	}
+	assert_int_equal(tier_context_remove(t, "large"), 0);
+	tier_geometry_free(geometry);
+	tier_close(t);
+}
+
+/* Keys are digests: an index holds 72 that begin alike, and says so of the next. */
+static void test_keys_that_begin_alike(void **state)
+{
+	static uint8_t data[BLOCK_BYTES];
+	tier_context *c;
+	int64_t rc = 1;
+	uint32_t n = 0;
+	tier *t;
+
+	(void)state;
+	assert_int_equal(connect_now(&t), 0);
+	c = create(t, "alike");
+	for (; n < 100 && rc == 1; n++) {
+		tier_key key = { { 1 } };
+
+		key.bytes[31] = (uint8_t)n;
+		rc = tier_put_copy(c, &key, 1, data, NULL);
+	}
+	assert_int_equal(n, 73);
+	assert_int_equal(rc, -ENOSPC);
+	assert_non_null(strstr(tier_error_text(), "begin with the same 16 bytes"));
+	assert_int_equal(tier_context_remove(t, "alike"), 0);
+	tier_close(t);
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 static int setup(void **state)
@@ -430,6 +489,8 @@ int main(void)
 		cmocka_unit_test(test_requests_of_a_client),
 		cmocka_unit_test(test_leases_that_are_never_released),
 		cmocka_unit_test(test_limits_are_told),
+		cmocka_unit_test(test_a_block_as_large_as_the_arena),
+		cmocka_unit_test(test_keys_that_begin_alike),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

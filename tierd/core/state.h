@@ -192,7 +192,8 @@ struct put {
 	uint32_t pages;            /* of a block in this shard */
 	uint64_t block_bytes;      /* likewise */
 	uint64_t room;             /* while reserving: bytes left to its context's tables, */
-	bool short_of_tables;      /* ... and that they were too few */
+	bool short_of_tables;      /* ... and that they were too few, */
+	bool collides;             /* ... or that its chain in the index is full */
 	const uint8_t *keys;       /* while reserving: in the request's arguments */
 	struct abi_block_ref *ref; /* args.count of them */
 	uint64_t mine[PUT_BLOCKS_MAX / 64]; /* bit i: block i counts us as a writer */

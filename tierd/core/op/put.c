@@ -126,6 +126,7 @@ static uint32_t pending_new(struct core *c, struct context *x, struct put *p, ui
 		index_block_state(&x->ix, slot, ABI_BLOCK_FREE);
 		tables_settled(x, slot);
 		block_unnew(c, x, slot);
+		p->collides = true;
 		return ABI_SLOT_NONE;
 	}
 	block_link(c, &x->pending, x, slot);
@@ -294,7 +295,7 @@ void put_reserve(struct core *c, struct request *r)
 	prompt_begin(c, p);
 	meter_charge(&c->meter, p->args.count); /* no more keys fit than are a piece */
 	p->room = tables_room(c, x, &limit);
-	p->short_of_tables = false;
+	p->short_of_tables = p->collides = false;
 	for (uint32_t i = 0; i < p->args.count; i++) /* all at once: each is far from the others */
 		index_prefetch(&x->ix, p->keys + (size_t)i * ABI_KEY_BYTES);
 	for (; p->done < p->args.count && !err; p->done += !err)
@@ -305,11 +306,16 @@ void put_reserve(struct core *c, struct request *r)
 	else
 		prompt_end(c, p);
 	tables_count(c, x);
+	if (err)
+		aux = 0;
 	if (err == -ENOSPC && p->short_of_tables) {
 		aux = tables_held(limit);
 		c->metrics.limit_refusals++;
 	}
-	if (err != -ENOSPC || !(aux ? tables_come(x, r) : slots_come(c, x))) {
+	if (err == -ENOSPC && p->collides)
+		aux = (uint64_t)(1 + ABI_HELD_CHAIN) << 8 * ABI_HELD_TIER;
+	if (err != -ENOSPC || p->collides ||
+	    !(p->short_of_tables ? tables_come(x, r) : slots_come(c, x))) {
 		request_end(c, r, err, err ? 0 : p->handle, aux);
 		return;
 	}

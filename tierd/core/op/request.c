@@ -89,7 +89,7 @@ void request_answer(struct core *c, struct request *r, int res, uint64_t value, 
 	a->complete.cqe.status = r->status;
 	a->complete.cqe.value = value;
 	a->complete.cqe.aux = aux;
-	if (res == -ENOSPC && r->ctx && aux >> 8 * ABI_HELD_TIER != 1 + ABI_HELD_TABLES)
+	if (res == -ENOSPC && r->ctx && aux >> 8 * ABI_HELD_TIER <= ABI_HELD_TABLES)
 		a->complete.cqe.aux = quota_holders(c, r->ctx, short_of(r));
 }
 
