@@ -72,6 +72,8 @@ static void place(struct node *n, const struct wanted *w, struct net_placed *out
 	out->status = TIER_DROPPED;
 	if (!slow)
 		out->usable = (uint32_t)pull_from(n, w, &p, out);
+	if (!slow && !out->bytes) /* it was a hope */
+		memset(out->host, 0, sizeof(out->host));
 }
 
 static void answer_want(struct node *n, const struct net_want *m, const struct ucred *who,

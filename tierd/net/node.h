@@ -40,6 +40,7 @@ struct share {
 	uint8_t digest[32];
 	uint64_t number;  /* tierd's, never used again: tells a context from its successor */
 	uint32_t owner_uid, owner_gid, mode;
+	uint64_t looked_ns; /* node.shares: when tierd said so */
 	tier_context *c;  /* through node.t */
 	struct shape shape;
 };
@@ -158,6 +159,8 @@ struct wanted {
 };
 
 void locate(struct node *n, const struct wanted *w, struct placed *out);
+/* How long the word of a peer whether it has something is waited for. */
+uint64_t answer_until(uint64_t deadline_ns);
 /* Brings blocks [local, at most usable) and answers as PLACED says; returns blocks usable now. */
 int64_t pull_from(struct node *n, const struct wanted *w, struct placed *p, struct net_placed *out);
 

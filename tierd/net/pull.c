@@ -13,7 +13,7 @@
 #include "libtier/base/time.h"
 #include "tierd/net/node.h"
 
-#define PART_BYTES (8u << 20)
+#define PART_BYTES (4u << 20)
 #define COMMIT_NS (5 * NS_PER_S) /* a put that tierd has is waited for so long at most */
 
 struct part {
@@ -38,6 +38,7 @@ struct job {
 	uint64_t pace_ns, pace_bytes; /* of the first frame: the pace is what came since */
 	uint64_t moved_ns; /* when the peer last gave something */
 	bool ours;        /* what went wrong was here */
+	bool heard;       /* it has answered */
 	bool peers_fault;
 	struct iovec iov[NET_FRAME_PAGES_MAX];
 };
@@ -174,9 +175,14 @@ static int ask(struct job *j, struct part *part)
 /* The prefix ends with this part, or before it: what was asked for beyond is of no use. */
 static void end_at(struct job *j, uint32_t block)
 {
+	uint64_t block_tokens = tier_geometry_block_tokens(tier_context_geometry(j->w->share->c));
+
 	j->end = block < j->end ? block : j->end;
 	if (j->next > j->end)
 		j->next = j->end;
+	j->from->usable = j->end;
+	j->from->bytes = (j->end - j->w->local) * j->w->share->shape.block_bytes;
+	j->out->compute_ns = (j->end - j->w->local) * block_tokens * j->w->want->token_ns;
 }
 
 static int granted(struct job *j, struct part *part)
@@ -226,7 +232,6 @@ static int receive_frame(struct job *j, struct part *part, const struct net_page
 static int pages(struct job *j, struct part *part)
 {
 	const struct net_pages *m = (const void *)j->conn->message;
-	struct net_word release;
 	struct cursor at;
 	int rc = pull_pages(&part->pull, m, &at);
 
@@ -239,9 +244,7 @@ static int pages(struct job *j, struct part *part)
 	j->out->bytes += m->bytes;
 	if (!j->out->first_ns && part->pull.cursor.layer > 0)
 		j->out->first_ns = time_now_ns() - j->w->begun_ns;
-	if (!pull_release(&part->pull, &release))
-		return 0;
-	return conn_send_message(j->conn, &release.header, j->w->want->deadline_ns);
+	return 0;
 }
 
 /* END or a grant that lapsed: the prefix ends here. */
@@ -272,7 +275,7 @@ static int take(struct job *j)
 	struct part *part;
 	int rc = -EPROTO;
 
-	if (type < NET_GRANT || type > NET_WHOLE || type == NET_RELEASE)
+	if (type < NET_GRANT || type > NET_WHOLE)
 		return rc;
 	part = part_of(j, m->id);
 	if (!part)
@@ -334,6 +337,8 @@ static uint64_t patience(const struct job *j)
 {
 	uint64_t now = time_now_ns(), until_ns = j->w->want->deadline_ns;
 
+	if (!j->heard) /* what it has, it says at once */
+		return answer_until(until_ns);
 	return now < until_ns ? now + (until_ns - now) / 2 : until_ns;
 }
 
@@ -348,6 +353,7 @@ static int run(struct job *j)
 			break;
 		}
 		j->moved_ns = time_now_ns();
+		j->heard = true;
 		rc = take(j);
 		j->peers_fault = rc && !j->ours;
 		if (rc == 0 && hopeless(j)) {
@@ -368,7 +374,7 @@ static bool lost(const struct job *j, int rc)
 
 	if (!rc || !j->peers_fault)
 		return false;
-	return rc != -ETIMEDOUT || now - j->moved_ns > (now - j->w->begun_ns) / 2;
+	return rc != -ETIMEDOUT || !j->heard || now - j->moved_ns > (now - j->w->begun_ns) / 2;
 }
 
 static void settle(struct job *j, int rc, uint64_t begun_ns)

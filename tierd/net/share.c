@@ -13,7 +13,10 @@
 #include "libtier/base/cleanup.h"
 #include "libtier/base/json_at.h"
 #include "libtier/base/key.h"
+#include "libtier/base/time.h"
 #include "tierd/net/node.h"
+
+#define LOOK_AGAIN_NS (1 * NS_PER_S)
 
 /* ---- shape --------------------------------------------------------------------------------- */
 
@@ -49,6 +52,7 @@ static int shape_make(struct shape *s, const tier_geometry *g)
 	uint32_t least = layer_least(g, &s->layers);
 	struct tier_part part;
 
+	s->layer_first = least;
 	s->first = calloc(s->layers + 1, sizeof(*s->first));
 	s->page = calloc(tier_geometry_pages(g), sizeof(*s->page));
 	if (!s->first || !s->page)
@@ -160,6 +164,7 @@ static int share_open(struct node *n, const char *name, struct share **out)
 		return rc;
 	}
 	s->shared = true;
+	s->looked_ns = time_now_ns();
 	*out = s;
 	return 0;
 }
@@ -274,7 +279,11 @@ void share_load(struct node *n)
 	}
 }
 
-/* The context of that name was removed and made anew: the new one is shared by who shares it. */
+/*
+ * The context of that name was removed and made anew: the new one is shared by who shares it. Owner
+ * and mode of one never change, and of one that was removed nothing is found or put: so that is
+ * looked at now and then.
+ */
 static int check_number(struct node *n, struct share *s)
 {
 	struct share now = { 0 };
@@ -288,20 +297,22 @@ static int check_number(struct node *n, struct share *s)
 	s->owner_uid = now.owner_uid;
 	s->owner_gid = now.owner_gid;
 	s->mode = now.mode;
+	s->looked_ns = time_now_ns();
 	return now.number == s->number ? 0 : -ENOENT;
 }
 
 int share_named(struct node *n, const char *name, const struct ucred *who, struct share **out)
 {
 	struct share **place, *s;
-	int rc;
+	int rc = 0;
 
 	LOCK_SCOPE(&n->shares);
 	place = place_of(n, name);
 	if (!place)
 		return -ENOENT;
 	s = *place;
-	rc = check_number(n, s);
+	if (time_now_ns() - s->looked_ns > LOOK_AGAIN_NS)
+		rc = check_number(n, s);
 	if (rc == -ENOENT)
 		drop(place);
 	if (rc)
