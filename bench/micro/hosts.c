@@ -256,7 +256,8 @@ static int judge(struct hosts *h, uint32_t size, enum way ours, enum way peer, d
 					    "the same through OpenSSL", "bare TCP", "TLS",
 					    "Redis" };
 	char figure[BENCH_TEXT];
-	struct bench_figure f = { "hosts", figure, "ms", peer == REDIS ? h->redis.label : name[peer],
+	const char *against = peer == REDIS ? h->redis.label : name[peer];
+	struct bench_figure f = { "hosts", figure, "ms", against,
 				  { BENCH_RATIO_AT_MOST, 1 / rate } };
 
 	snprintf(figure, sizeof(figure), "%u MiB from another host, %s", sizes[size], name[ours]);

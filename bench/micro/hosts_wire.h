@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The least that bringing bytes from another host can cost: a socket, and a checksum of each page
- * on both sides; bare, and through OpenSSL with the settings of tierd-net. A process of its own sends.
+ * on both sides; bare, and through OpenSSL with tierd-net's settings. A process of its own sends.
  */
 #ifndef TIER_BENCH_MICRO_HOSTS_WIRE_H
 #define TIER_BENCH_MICRO_HOSTS_WIRE_H

@@ -154,6 +154,52 @@ if command -v etcd >/dev/null; then
 	kv A put kv 13 50
 	reads B 13 50 '"status": "ready"'
 	kill -CONT $etcd_pid
+
+	# An epoch is every host's (R5). Who stands still holds that up until its lease is over.
+	epoch_of() { ctl "$1" --json context show kv | grep -o '"epoch": [0-9]*'; }
+	wants 0 'on every host' ctl A hosts epoch kv
+	[ "$(epoch_of A)" = "$(epoch_of B)" ] || lab_fail 'the epochs differ'
+	reads B 13 0 '"status": "missed"'
+	kv A put kv 14 50
+	stand_still "${net_pid[B]}"
+	begun=$(date +%s%N)
+	wants 0 'on every host' ctl A hosts epoch kv 70
+	took_ms=$((($(date +%s%N) - begun) / 1000000))
+	[ $took_ms -ge 500 ] || lab_fail "acknowledged after $took_ms ms, before the lease was over"
+	[ "$(epoch_of A)" = '"epoch": 70' ] || lab_fail 'the epoch is not raised'
+	kill -CONT "${net_pid[B]}"
+	applied() { [ "$(epoch_of B)" = '"epoch": 70' ]; }
+	eventually 20 applied || lab_fail 'who was away does not apply the epoch'
+	wants 1 'larger' ctl A hosts epoch kv 70
+	# Who joins with an old store learns of it before it serves.
+	kv B put kv 15 50
+	meet A B
+	reads A 15 50 '"status": "ready"'
+	net_down B
+	wants 0 'on every host' ctl A hosts epoch kv
+	net_up B --tls "$LAB/certs/B" --etcd "$url" --lease 2s
+	meet A B
+	reads A 15 0 '"located": 0'
+	[ "$(epoch_of A)" = "$(epoch_of B)" ] || lab_fail 'the epochs differ after a start'
+
+	# Without etcd: no epoch; strict contexts are shared for a lease, others go on (R6).
+	for host in A B; do
+		kv $host put sure 0 0
+		ctl $host context share sure strict >/dev/null
+	done
+	kv A put sure 1 50
+	kv A put kv 16 50
+	strict() { kv B --json --expect 50 read sure 1 50; }
+	eventually 20 strict || lab_fail 'a strict context is not shared'
+	kill -STOP $etcd_pid
+	sleep 4
+	kv A put sure 2 50
+	wants 0 '"usable": 0' kv B --json --expect 0 read sure 2 50
+	reads B 16 50 '"status": "ready"'
+	wants 1 'etcd does not answer' ctl A hosts epoch kv
+	kill -CONT $etcd_pid
+	again() { kv B --json --expect 50 read sure 2 50; }
+	eventually 20 again || lab_fail 'a strict context is not shared again'
 	net_down A
 	gone() { ! ctl B --json hosts | grep -q '"name": "A", *"address"'; }
 	eventually 20 gone || lab_fail 'who has left is still a member'

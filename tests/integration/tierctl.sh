@@ -86,6 +86,7 @@ context epoch
 context share
 context unshare
 block locate
+hosts epoch
 hosts forget
 hosts
 quota show

@@ -52,7 +52,7 @@ _tierctl() {
 		'') list='status stat top context block pin quota evict drain check requests clients hosts
 			--socket --json --help --version' ;;
 		context) list='list show create remove epoch share unshare' ;;
-		hosts) list=forget ;;
+		hosts) list='epoch forget' ;;
 		block) list=locate ;;
 		pin) list=list ;;
 		quota) list='show set' ;;

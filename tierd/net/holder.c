@@ -63,7 +63,7 @@ static int context_of(struct holder *h, const uint8_t digest[32], uint64_t epoch
 
 	if (!s)
 		return -ENOENT;
-	if (tier_context_epoch(s->c) != epoch) {
+	if (!share_stands(h->n, s) || tier_context_epoch(s->c) != epoch) {
 		share_put(h->n, s);
 		return -ESTALE;
 	}

@@ -58,7 +58,7 @@ static void place(struct node *n, const struct wanted *w, struct net_placed *out
 
 	out->local = out->usable = w->local;
 	out->status = w->local == w->want->count ? TIER_READY : TIER_MISSED;
-	if (w->local == w->want->count)
+	if (w->local == w->want->count || !share_stands(n, w->share))
 		return;
 	locate(n, w, &p);
 	found(out, &p);
@@ -143,15 +143,40 @@ static int forget(struct node *n, const char *name, const struct ucred *who, cha
 	return 0;
 }
 
+/* Of all hosts that share the context. Its owner or an operator may. */
+static int raise_epoch(struct node *n, const struct net_admin *m, const struct ucred *who,
+		       char *text)
+{
+	uint64_t epoch = strtoull(m->word[1], NULL, 10);
+	struct share *s;
+	int rc = share_named(n, m->word[0], who, &s);
+
+	snprintf(text, SHARE_TEXT_BYTES, "%s", refusal(rc));
+	if (rc)
+		return rc;
+	if (who->uid && who->uid != s->owner_uid && who->uid != geteuid()) {
+		snprintf(text, SHARE_TEXT_BYTES, "only its owner may do that");
+		rc = -EACCES;
+	} else {
+		rc = epochs_raise(n, s, &epoch, text);
+	}
+	share_put(n, s);
+	return rc;
+}
+
 static int do_admin(struct node *n, const struct net_admin *m, const struct ucred *who,
 		    char text[SHARE_TEXT_BYTES])
 {
 	if (strcmp(m->verb, "hosts") == 0)
 		return 0;
 	if (strcmp(m->verb, "share") == 0)
-		return share_set(n, m->word[0], true, who, text);
+		return share_set(n, m->word[0],
+				 strcmp(m->word[1], "strict") == 0 ? SHARE_STRICT : SHARE_PLAIN,
+				 who, text);
 	if (strcmp(m->verb, "unshare") == 0)
-		return share_set(n, m->word[0], false, who, text);
+		return share_set(n, m->word[0], SHARE_NOT, who, text);
+	if (strcmp(m->verb, "epoch") == 0)
+		return raise_epoch(n, m, who, text);
 	if (strcmp(m->verb, "forget") == 0)
 		return forget(n, m->word[0], who, text);
 	snprintf(text, SHARE_TEXT_BYTES, "there is no such verb");

@@ -5,7 +5,8 @@
  * pure protocol (proto.h): here is the shell around that.
  *
  *   main.c       options, start, end
- *   members.c    peers: looks at new ones and at those on probation; etcd.c who is there
+ *   members.c    peers: looks at new ones and at those on probation; who is there by etcd
+ *   epochs.c     epochs of shared contexts, by etcd; etcd.c its calls
  *   share.c      contexts that are shared, their shapes, and who may ask for them
  *   holder.c     serves other hosts: probes, grants
  *   requester.c  asks other hosts: locate.c where, pull.c the bytes
@@ -36,6 +37,9 @@
 struct share {
 	uint32_t holders; /* node.shares */
 	bool shared;      /* node.shares */
+	bool known;       /* node.shares: with etcd: its epoch there was applied once */
+	bool strict;      /* not served when our lease is over (R6) */
+	uint64_t told;    /* epochs.c: the epoch that etcd knows us to have applied */
 	char name[NET_NAME_BYTES];
 	uint8_t digest[32];
 	uint64_t number;  /* tierd's, never used again: tells a context from its successor */
@@ -81,6 +85,8 @@ struct node {
 	struct lock peers_lock;
 	struct peers peers GUARDED_BY(peers_lock);
 	uint64_t etcd_seen_ns GUARDED_BY(peers_lock); /* when it last answered; 0 = never */
+	uint64_t lease_until_ns GUARDED_BY(peers_lock);
+	bool renew; /* the members' thread: records under our lease are to be written anew */
 	uint64_t stage_bytes_per_s GUARDED_BY(peers_lock); /* of our own NVMe, for others */
 
 	struct lock pool;
@@ -96,7 +102,9 @@ struct node {
 /* ---- share.c ------------------------------------------------------------------------------- */
 
 /* Mark a context as shared, or no longer; text tells what is wrong. uid, gid: who wants it. */
-int share_set(struct node *n, const char *name, bool shared, const struct ucred *who, char *text);
+enum share_how { SHARE_NOT, SHARE_PLAIN, SHARE_STRICT };
+int share_set(struct node *n, const char *name, enum share_how how, const struct ucred *who,
+	      char *text);
 #define SHARE_TEXT_BYTES 152u
 /* Those of the state file. */
 void share_load(struct node *n);
@@ -104,11 +112,14 @@ void share_load(struct node *n);
 int share_named(struct node *n, const char *name, const struct ucred *who, struct share **out);
 struct share *share_digest(struct node *n, const uint8_t digest[32]);
 void share_put(struct node *n, struct share *s);
-/* Is it still shared, the same one? */
+/* Is it still shared, the same one, and may it be served at this moment (R5, R6)? */
 bool share_stands(struct node *n, const struct share *s);
+/* The one in place i of NODE_SHARES_MAX, held, or NULL. */
+struct share *share_at(struct node *n, uint32_t i);
+void share_known(struct node *n, struct share *s);
 json_t *share_list(struct node *n);
 
-/* ---- members.c, etcd.c --------------------------------------------------------------------- */
+/* ---- members.c, epochs.c ------------------------------------------------------------------- */
 
 void *members_run(void *node);
 /* A connection to the peer in place i, from the pool or a new one. It is given back, or closed. */
@@ -121,11 +132,8 @@ int members_place(struct node *n, const char *name);
 json_t *members_list(struct node *n);
 bool node_stopped(const struct node *n, uint64_t wait_ns);
 
-struct etcd;
-int etcd_open(struct etcd **out, struct node *n);
-void etcd_close(struct etcd *e);
-/* Keep our lease and record alive, and read who else is there. Called now and then. */
-int etcd_turn(struct etcd *e);
+/* epochs.c: raise the epoch on all hosts. R5: 0 once all have applied it or their lease is over. */
+int epochs_raise(struct node *n, struct share *s, uint64_t *epoch, char *text);
 
 /* ---- holder.c, local.c --------------------------------------------------------------------- */
 

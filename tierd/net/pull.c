@@ -256,13 +256,20 @@ static void give_up(struct job *j, struct part *part)
 	part->pull.state = PULL_FREE;
 }
 
+/* A put after an epoch was raised would be one of the new epoch with bytes of the old. */
+static bool stands(const struct job *j)
+{
+	return share_stands(j->n, j->w->share) &&
+	       tier_context_epoch(j->w->share->c) == j->w->epoch;
+}
+
 static int whole(struct job *j, struct part *part)
 {
 	int rc = pull_whole(&part->pull, (const void *)j->conn->message, time_now_ns());
 
 	if (rc)
 		return rc;
-	if (part->pull.state == PULL_WHOLE && part->first < j->end)
+	if (part->pull.state == PULL_WHOLE && part->first < j->end && stands(j))
 		return put_commit(j, part);
 	give_up(j, part);
 	return 0;

@@ -210,7 +210,8 @@ static void save(struct node *n) REQUIRES(n->shares)
 	bad = !f;
 	for (uint32_t i = 0; f && i < NODE_SHARES_MAX; i++)
 		if (n->share[i])
-			fprintf(f, "%s\n", n->share[i]->name);
+			fprintf(f, "%s%s\n", n->share[i]->name,
+				n->share[i]->strict ? " strict" : "");
 	if (f)
 		bad = fflush(f) || fsync(fileno(f));
 	if ((f && fclose(f)) || bad || rename(path, n->config.state))
@@ -228,7 +229,8 @@ static int add(struct node *n, struct share *s) REQUIRES(n->shares)
 	return -ENOSPC;
 }
 
-int share_set(struct node *n, const char *name, bool shared, const struct ucred *who, char *text)
+int share_set(struct node *n, const char *name, enum share_how how, const struct ucred *who,
+	      char *text)
 {
 	struct share *s = NULL, **place;
 	int rc = share_open(n, name, &s);
@@ -248,12 +250,13 @@ int share_set(struct node *n, const char *name, bool shared, const struct ucred 
 	place = place_of(n, name);
 	if (place)
 		drop(place);
-	if (shared) {
+	s->strict = how == SHARE_STRICT;
+	if (how) {
 		rc = add(n, s);
 		snprintf(text, SHARE_TEXT_BYTES, "%u contexts are shared, the most there can be",
 			 NODE_SHARES_MAX);
 	}
-	if (rc || !shared)
+	if (rc || !how)
 		share_free(s);
 	if (rc == 0)
 		save(n);
@@ -263,12 +266,13 @@ int share_set(struct node *n, const char *name, bool shared, const struct ucred 
 void share_load(struct node *n)
 {
 	FILE *f CLEANUP_FCLOSE = n->config.state[0] ? fopen(n->config.state, "r") : NULL;
-	char line[NET_NAME_BYTES + 1];
+	char line[NET_NAME_BYTES + 16], *rest;
 	struct share *s;
 
 	LOCK_SCOPE(&n->shares);
 	while (f && fgets(line, sizeof(line), f)) {
-		line[strcspn(line, "\n")] = '\0';
+		rest = line;
+		strsep(&rest, " \n");
 		if (!line[0] || place_of(n, line))
 			continue;
 		if (share_open(n, line, &s))
@@ -276,6 +280,8 @@ void share_load(struct node *n)
 				 "share it again when it is", "why=\"%s\"", tier_error_text());
 		else if (add(n, s))
 			share_free(s);
+		else
+			s->strict = rest && strncmp(rest, "strict", 6) == 0;
 	}
 }
 
@@ -342,10 +348,34 @@ void share_put(struct node *n, struct share *s)
 		share_free(s);
 }
 
+static bool lease_holds(struct node *n)
+{
+	LOCK_SCOPE(&n->peers_lock);
+	return time_now_ns() < n->lease_until_ns;
+}
+
 bool share_stands(struct node *n, const struct share *s)
 {
 	LOCK_SCOPE(&n->shares);
-	return s->shared;
+	if (!s->shared)
+		return false;
+	if (!n->config.etcd[0])
+		return true;
+	return s->known && (!s->strict || lease_holds(n));
+}
+
+struct share *share_at(struct node *n, uint32_t i)
+{
+	LOCK_SCOPE(&n->shares);
+	if (n->share[i])
+		n->share[i]->holders++;
+	return n->share[i];
+}
+
+void share_known(struct node *n, struct share *s)
+{
+	LOCK_SCOPE(&n->shares);
+	s->known = true;
 }
 
 json_t *share_list(struct node *n)
@@ -357,8 +387,9 @@ json_t *share_list(struct node *n)
 		const struct share *s = n->share[i];
 
 		if (s)
-			json_array_append_new(list, json_pack("{s:s, s:I}", "name", s->name,
-				"epoch", (json_int_t)tier_context_epoch(s->c)));
+			json_array_append_new(list, json_pack("{s:s, s:I, s:b, s:b}",
+				"name", s->name, "epoch", (json_int_t)tier_context_epoch(s->c),
+				"strict", s->strict, "known", s->known));
 	}
 	return list;
 }
