@@ -11,7 +11,7 @@ $$(O)/$1/hosts-kv: $$(call objects,$1,bench/hosts/kv.c) $$(O)/$1/libtier.a $$(O)
 	$$(link_$1) $$(LIBS_libtier)
 -include $$(O)/$1/obj/bench/hosts/kv.d
 endef
-$(foreach v,plain asan tsan,$(eval $(call hosts_variant,$v)))
+$(foreach v,$(VARIANTS),$(eval $(call hosts_variant,$v)))
 
 test-run: $(O)/plain/hosts-kv $(if $(HAVE_ASAN),$(O)/asan/hosts-kv)
 check: $(O)/$(VARIANT)/hosts-kv

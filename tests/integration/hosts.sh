@@ -91,6 +91,34 @@ reads A 6 50 '"host": "B"'
 kv A put kv 7 50
 reads B 7 0 '"status": "dropped"' --token-ns 1
 
+# Another user, whom tierd would not let open the context: to them it is not there (I4), and not
+# theirs to share or to end.
+stranger() {
+	(cd "$LAB/B" && chmod 711 . && python3 - "$@") <<-'PY'
+	import os, socket, struct, sys
+	s = socket.socket(socket.AF_UNIX)
+	os.setresgid(65534, 65534, 65534)
+	os.setresuid(65534, 65534, 65534)
+	s.connect("tier.sock.net")
+	kind, verb, name = int(sys.argv[1]), sys.argv[2].encode(), sys.argv[3].encode()
+	if kind == 19:
+	    body = struct.pack("32s64s64s", verb, name, b"")
+	else:
+	    body = struct.pack("64sQQQII16s32s", name, 1 << 62, 0, 0, 0, 1, b"", b"")
+	s.sendall(struct.pack("<IHHII", 0x54454E54, 1, kind, 16 + len(body), 0) + body)
+	answer = s.recv(65536)
+	print("error", struct.unpack_from("<i", answer, 16)[0])
+	PY
+}
+if [ "$(id -u)" = 0 ]; then
+	for kind in 16 17; do wants 0 'error -2$' stranger $kind '' kv; done
+	wants 0 'error -2$' stranger 19 share kv
+	wants 0 'error -2$' stranger 19 unshare kv
+	wants 0 'error -2$' stranger 19 epoch kv
+	wants 0 'error -1$' stranger 19 forget A
+	wants 0 'error -38$' stranger 19 frob kv
+fi
+
 # The contexts' epochs differ: nothing of the old one is a hit.
 ctl B context epoch kv >/dev/null
 reads B 7 0 '"located": 0'
@@ -128,12 +156,38 @@ net_down C
 ctl B hosts forget A >/dev/null
 wants 1 'no such host' ctl B hosts forget A
 
-# The same over bare TCP.
+# The same over bare TCP, and three hosts: who has most is asked, also where it is a block more than
+# another one has; four engines at once.
 for host in A B; do net_down $host; done
-for host in A B; do net $host --no-tls; done
-meet B A
+for host in A B C; do
+	peers=()
+	for peer in A B C; do
+		[ $peer = $host ] || peers+=(--peer "$peer=${address[$peer]}")
+	done
+	[ $host != C ] || kv C put kv 0 0
+	net_up $host --no-tls "${peers[@]}"
+done
+ctl C context share kv >/dev/null
+ctl C context epoch kv >/dev/null # as the others
+for host in A C; do meet B $host; done
+kv A put kv 11 33
+kv C put kv 11 34
+reads B 11 34 '"located": 34, "host": "C"'
 kv A put kv 11 50
-reads B 11 50 '"status": "ready"'
+reads B 11 50 '"located": 50, "host": "A", .*"local": 34'
+for prompt in 20 21 22 23 24 25; do kv C put kv $prompt 50; done
+readers=()
+for prompt in 20 21 22 23 24 25 20 21; do
+	kv B --expect 50 read kv $prompt 50 >"$LAB/$prompt.out" 2>&1 &
+	readers+=($!)
+done
+for reader in "${readers[@]}"; do
+	wait "$reader" || lab_fail "eight readers at once: $(cat "$LAB"/2?.out)"
+done
+net_down C
+kill "${tierd_pid[C]}"
+wait "${tierd_pid[C]}" || lab_fail 'tierd of C'
+unset 'tierd_pid[C]' 'net_pid[C]'
 
 # With etcd: members come and go by themselves.
 if command -v etcd >/dev/null; then
