@@ -176,6 +176,11 @@ reads B 11 34 '"located": 34, "host": "C"'
 kv A put kv 11 50
 reads B 11 50 '"located": 50, "host": "A", .*"local": 34'
 for prompt in 20 21 22 23 24 25; do kv C put kv $prompt 50; done
+bytes_in() {
+	ctl B --json hosts | python3 -c 'import json, sys
+print(sum(p["bytes_in"] for p in json.load(sys.stdin)["peers"]))'
+}
+before=$(bytes_in)
 readers=()
 for prompt in 20 21 22 23 24 25 20 21; do
 	kv B --expect 50 read kv $prompt 50 >"$LAB/$prompt.out" 2>&1 &
@@ -184,6 +189,8 @@ done
 for reader in "${readers[@]}"; do
 	wait "$reader" || lab_fail "eight readers at once: $(cat "$LAB"/2?.out)"
 done
+# Who wants what another one is bringing waits for that.
+[ $(($(bytes_in) - before)) = $((6 * 50 * 6 * 4096)) ] || lab_fail 'a prompt came twice'
 net_down C
 kill "${tierd_pid[C]}"
 wait "${tierd_pid[C]}" || lab_fail 'tierd of C'

@@ -14,6 +14,7 @@
 
 #define LOCAL_IDLE_NS (10 * NS_PER_S)
 #define LOCAL_ANSWER_NS (1 * NS_PER_S)
+#define PULL_HOSTS 3u /* asked one after another when each fails */
 
 /* ---- locate, pull -------------------------------------------------------------------------- */
 
@@ -51,29 +52,45 @@ static void found(struct net_placed *out, const struct placed *p)
 	out->all_ns = p->all_ns;
 }
 
-static void place(struct node *n, const struct wanted *w, struct net_placed *out)
+static void pull(struct node *n, struct wanted *w, struct net_placed *out)
 {
-	bool pull = w->want->header.type == NET_PULL, slow;
+	for (uint32_t i = 0; i < PULL_HOSTS && time_now_ns() < w->want->deadline_ns; i++) {
+		struct placed p;
+
+		locate(n, w, &p);
+		out->hosts = i ? out->hosts : p.hosts;
+		out->answered = i ? out->answered : p.answered;
+		if (p.peer < 0)
+			return;
+		if (too_slow(w, &p, &out->compute_ns)) {
+			out->status = TIER_DROPPED;
+			return;
+		}
+		w->local = (uint32_t)pull_from(n, w, &p, out);
+		out->usable = w->local;
+		if (out->bytes)
+			memcpy(out->host, p.name, sizeof(out->host));
+		if (!p.lost || out->usable == w->want->count)
+			return;
+	}
+}
+
+static void place(struct node *n, struct wanted *w, struct net_placed *out)
+{
 	struct placed p;
 
 	out->local = out->usable = w->local;
 	out->status = w->local == w->want->count ? TIER_READY : TIER_MISSED;
 	if (w->local == w->want->count || !share_stands(n, w->share))
 		return;
+	if (w->want->header.type == NET_PULL) {
+		pull(n, w, out);
+		return;
+	}
 	locate(n, w, &p);
 	found(out, &p);
-	if (p.peer < 0)
-		return;
-	slow = too_slow(w, &p, &out->compute_ns);
-	if (!pull)
-		return;
-	out->bytes = out->first_ns = out->all_ns = 0;
-	out->usable = w->local;
-	out->status = TIER_DROPPED;
-	if (!slow)
-		out->usable = (uint32_t)pull_from(n, w, &p, out);
-	if (!slow && !out->bytes) /* it was a hope */
-		memset(out->host, 0, sizeof(out->host));
+	if (p.peer >= 0)
+		too_slow(w, &p, &out->compute_ns);
 }
 
 static void answer_want(struct node *n, const struct net_want *m, const struct ucred *who,

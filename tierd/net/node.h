@@ -52,6 +52,8 @@ struct share {
 struct puller {
 	tier *t;
 	bool busy; /* node.pullers */
+	const struct share *share; /* node.pullers: what is being brought, from this key on */
+	tier_key from;
 	uint64_t serial; /* user_data of the last put */
 	char name[NET_NAME_BYTES];
 	uint64_t number; /* of the context that c is */
@@ -155,6 +157,7 @@ struct placed {
 	uint32_t cold;   /* of these beyond local, on its NVMe alone */
 	uint32_t hosts, answered;
 	uint64_t bytes, first_ns, all_ns;
+	bool lost; /* it failed while it sent: somebody else may have the rest */
 };
 
 struct wanted {
@@ -169,7 +172,10 @@ struct wanted {
 void locate(struct node *n, const struct wanted *w, struct placed *out);
 /* How long the word of a peer whether it has something is waited for. */
 uint64_t answer_until(uint64_t deadline_ns);
-/* Brings blocks [local, at most usable) and answers as PLACED says; returns blocks usable now. */
-int64_t pull_from(struct node *n, const struct wanted *w, struct placed *p, struct net_placed *out);
+/*
+ * Brings blocks [local, at most usable), adds to what PLACED says, and returns blocks usable now.
+ * Who wants what another one is bringing waits for that first.
+ */
+int64_t pull_from(struct node *n, struct wanted *w, struct placed *p, struct net_placed *out);
 
 #endif

@@ -24,7 +24,7 @@ struct part {
 
 struct job {
 	struct node *n;
-	const struct wanted *w;
+	struct wanted *w;
 	struct placed *from;
 	struct net_placed *out;
 	struct puller *puller;
@@ -35,6 +35,7 @@ struct job {
 	uint32_t puts;      /* under way at tierd */
 	uint64_t serial;    /* the puller's, before our first one */
 	uint64_t id;
+	uint64_t had_bytes; /* that came from others, before */
 	uint64_t pace_ns, pace_bytes; /* of the first frame: the pace is what came since */
 	uint64_t moved_ns; /* when the peer last gave something */
 	bool ours;        /* what went wrong was here */
@@ -45,18 +46,39 @@ struct job {
 
 /* ---- pullers ------------------------------------------------------------------------------- */
 
-static struct puller *puller_take(struct node *n, uint64_t deadline_ns)
+/* A free one, unless another one brings the same already; *same: it does. */
+static struct puller *puller_free(struct node *n, const struct share *s, const tier_key *from,
+				  bool *same) REQUIRES(n->pullers_lock)
 {
-	struct timespec until = time_to_timespec(deadline_ns);
+	struct puller *found = NULL;
+
+	for (uint32_t i = 0; i < n->config.pullers; i++) {
+		struct puller *p = &n->puller[i];
+
+		if (!p->busy)
+			found = p;
+		else if (p->share == s && memcmp(&p->from, from, sizeof(*from)) == 0)
+			*same = true;
+	}
+	return *same ? NULL : found;
+}
+
+static struct puller *puller_take(struct node *n, const struct wanted *w)
+{
+	struct timespec until = time_to_timespec(w->want->deadline_ns);
 	int rc = 0;
 
 	LOCK_SCOPE(&n->pullers_lock);
 	while (rc != ETIMEDOUT) {
-		for (uint32_t i = 0; i < n->config.pullers; i++)
-			if (!n->puller[i].busy) {
-				n->puller[i].busy = true;
-				return &n->puller[i];
-			}
+		bool same = false;
+		struct puller *p = puller_free(n, w->share, &w->keys[w->local], &same);
+
+		if (p) {
+			p->busy = true;
+			p->share = w->share;
+			p->from = w->keys[w->local];
+			return p;
+		}
 		rc = pthread_cond_timedwait(&n->puller_free, &n->pullers_lock.mutex, &until);
 	}
 	return NULL;
@@ -66,7 +88,7 @@ static void puller_give(struct node *n, struct puller *p)
 {
 	LOCK_SCOPE(&n->pullers_lock);
 	p->busy = false;
-	pthread_cond_signal(&n->puller_free);
+	pthread_cond_broadcast(&n->puller_free);
 }
 
 /* The context through the puller's own connection. */
@@ -327,13 +349,14 @@ static int ask_more(struct job *j)
 static bool hopeless(struct job *j)
 {
 	uint64_t took = time_now_ns() - j->w->begun_ns, compute_ns = j->out->compute_ns;
-	double left = (double)(j->from->bytes - j->out->bytes), paced;
+	uint64_t bytes = j->out->bytes - j->had_bytes;
+	double left = (double)j->from->bytes - (double)bytes, paced;
 
-	if (!j->pace_ns && j->out->bytes) { /* what lies on NVMe takes its time to begin */
+	if (!j->pace_ns && bytes) { /* what lies on NVMe takes its time to begin */
 		j->pace_ns = took;
-		j->pace_bytes = j->out->bytes;
+		j->pace_bytes = bytes;
 	}
-	paced = (double)(j->out->bytes - j->pace_bytes);
+	paced = (double)(bytes - j->pace_bytes);
 	if (!j->w->want->token_ns || paced <= 0 || took < compute_ns / 20)
 		return false;
 	return (double)took + (double)(took - j->pace_ns) * left / paced > (double)compute_ns;
@@ -386,7 +409,7 @@ static bool lost(const struct job *j, int rc)
 
 static void settle(struct job *j, int rc, uint64_t begun_ns)
 {
-	bool failed = lost(j, rc);
+	bool failed = lost(j, rc), asked = j->conn != NULL;
 
 	for (uint32_t i = 0; i < NET_GRANTS_MAX; i++)
 		tier_put_abort(j->part[i].put);
@@ -394,13 +417,14 @@ static void settle(struct job *j, int rc, uint64_t begun_ns)
 		members_give(j->n, (uint32_t)j->from->peer, j->conn);
 	else
 		conn_close(j->conn);
+	j->from->lost = failed;
 	if (failed)
 		members_failed(j->n, (uint32_t)j->from->peer, rc);
 	LOCK_SCOPE(&j->n->peers_lock);
-	if (!failed)
-		peer_moved(&j->n->peers.peer[j->from->peer], j->out->bytes,
+	if (!failed && asked)
+		peer_moved(&j->n->peers.peer[j->from->peer], j->out->bytes - j->had_bytes,
 			   time_now_ns() - begun_ns);
-	if (!j->out->bytes)
+	if (asked && j->out->bytes == j->had_bytes)
 		j->n->peers.peer[j->from->peer].misses++;
 }
 
@@ -427,7 +451,20 @@ static int set_up(struct job *j)
 	return rc;
 }
 
-int64_t pull_from(struct node *n, const struct wanted *w, struct placed *p, struct net_placed *out)
+/* Connect, and bring it. */
+static int bring(struct job *j)
+{
+	int rc = set_up(j);
+
+	if (rc)
+		return rc;
+	rc = members_conn(j->n, (uint32_t)j->from->peer, answer_until(j->w->want->deadline_ns),
+			  &j->conn);
+	j->peers_fault = rc != 0;
+	return rc ? rc : run(j);
+}
+
+int64_t pull_from(struct node *n, struct wanted *w, struct placed *p, struct net_placed *out)
 {
 	struct job *j = calloc(1, sizeof(*j));
 	uint64_t begun_ns = time_now_ns();
@@ -436,15 +473,12 @@ int64_t pull_from(struct node *n, const struct wanted *w, struct placed *p, stru
 
 	if (!j)
 		return w->local;
-	*j = (struct job){ .n = n, .w = w, .from = p, .out = out };
-	j->puller = puller_take(n, w->want->deadline_ns);
-	rc = j->puller ? set_up(j) : -ETIMEDOUT;
-	if (rc == 0) {
-		rc = members_conn(n, (uint32_t)p->peer, w->want->deadline_ns, &j->conn);
-		j->peers_fault = rc != 0;
-	}
-	if (rc == 0)
-		rc = run(j);
+	*j = (struct job){ .n = n, .w = w, .from = p, .out = out, .had_bytes = out->bytes };
+	j->puller = puller_take(n, w);
+	/* Another one may have brought it meanwhile. */
+	usable = tier_match(w->share->c, w->keys, w->want->count, NULL);
+	w->local = usable > w->local ? (uint32_t)usable : w->local;
+	rc = !j->puller ? -ETIMEDOUT : w->local < p->usable ? bring(j) : 0;
 	settle(j, rc, begun_ns);
 	reap(j, 0, rc == -ETIMEDOUT ? time_now_ns() : w->want->deadline_ns);
 	out->all_ns = time_now_ns() - w->begun_ns;
