@@ -196,6 +196,28 @@ kill "${tierd_pid[C]}"
 wait "${tierd_pid[C]}" || lab_fail 'tierd of C'
 unset 'tierd_pid[C]' 'net_pid[C]'
 
+# tierd and tierd-net as a user of their own, the engine as another one: its context is not theirs,
+# and is shared when its owner says so.
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
+	daemon_uid[C]=4300 engine_uid[C]=4301
+	rm -rf "$LAB/C"
+	tierd_up C "${small[@]}" socket.mode=0666
+	net_up C --no-tls --peer "B=${address[B]}"
+	kv C put kv 0 0
+	ctl C context share kv >/dev/null
+	ctl C context epoch kv >/dev/null # as the others
+	daemon_uid[C]='' engine_uid[C]=4302
+	wants 1 'none that these' ctl C context share kv
+	engine_uid[C]=4301
+	kv B put kv 30 50
+	meet C B
+	reads C 30 50 '"host": "B"'
+	net_down C
+	kill "${tierd_pid[C]}"
+	wait "${tierd_pid[C]}" || lab_fail 'tierd of C'
+	unset 'tierd_pid[C]' 'net_pid[C]' 'engine_uid[C]'
+fi
+
 # With etcd: members come and go by themselves.
 if command -v etcd >/dev/null; then
 	for host in A B; do net_down $host; done
