@@ -80,8 +80,8 @@ $$(O)/$1/tierd-net: $$(call objects,$1,$$(SRC_net)) $$(O)/$1/libtier.a
 	$$(link_$1) $$(LIBS_net)
 $$(O)/$1/tierctl: $$(call objects,$1,$$(SRC_tierctl)) $$(O)/$1/libtier.a $$(O)/$1/libcore.a
 	$$(link_$1) $$(JANSSON_LIBS) $$(LIBS_libtier)
-$$(O)/$1/tierbench: $$(call objects,$1,$$(SRC_tierbench)) $$(bench_libs_$1)
-	$$(link_$1) $$(LIBS_tierd) -lm
+$$(O)/$1/tierbench: $$(call objects,$1,$$(SRC_tierbench) tierd/net/conn.c) $$(bench_libs_$1)
+	$$(link_$1) $$(LIBS_tierd) $$(SSL_LIBS) -lm
 $$(filter-out $$(tsan_tests_$1),$$(tests_$1)): $$(test_libs_$1)
 $$(tsan_tests_$1): $$(call objects,$1,$$(SRC_lockfree)) $$(O)/$1/libtier.a $$(O)/$1/libbase.a
 $$(tests_$1): $$(O)/$1/tests/%: $$(O)/$1/obj/tests/%.o $$(call objects,$1,$$(SRC_testlib))

@@ -53,6 +53,7 @@ int bench_quota(struct bench *b);
 int bench_reserve(struct bench *b);
 int bench_churn(struct bench *b);
 int bench_peers(struct bench *b);
+int bench_hosts(struct bench *b);
 
 /* Say what is being done, on standard error. */
 void bench_say(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -47,6 +47,7 @@ static const struct bench_workload workloads[] = {
 	{ "reserve", "room reserved for outputs, beside reserving the worst case", bench_reserve },
 	{ "churn", "usable space over a simulated day; memory handed on under leases",
 	  bench_churn },
+	{ "hosts", "a prefix from another host, beside a socket, OpenSSL, Redis", bench_hosts },
 	{ "peers", "the same blocks in Redis, memcached, Mooncake Store, files",
 	  bench_peers },
 };

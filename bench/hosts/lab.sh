@@ -3,7 +3,8 @@
 # Everything that was started ends with the shell. Wants BUILD, and LAB, an empty folder.
 # SPDX-License-Identifier: Apache-2.0
 
-declare -A tierd_pid net_pid space address
+# daemon_uid[NAME], engine_uid[NAME]: users of their own, where root starts it all.
+declare -A tierd_pid net_pid space address daemon_uid engine_uid
 etcd_pid=
 
 # at NAME COMMAND...: in the host's network.
@@ -17,8 +18,12 @@ at() {
 	fi
 }
 
-ctl() { local name=$1; shift; at "$name" "$BUILD/tierctl" "$@"; }
-kv() { local name=$1; shift; at "$name" "$BUILD/hosts-kv" "$@"; }
+# user UID: the words that make a command another user's; none for UID "".
+user() { [ -z "$1" ] || echo "setpriv --reuid $1 --regid $1 --clear-groups --"; }
+# shellcheck disable=SC2046 # words
+ctl() { local name=$1; shift; at "$name" $(user "${engine_uid[$name]:-}") "$BUILD/tierctl" "$@"; }
+# shellcheck disable=SC2046
+kv() { local name=$1; shift; at "$name" $(user "${engine_uid[$name]:-}") "$BUILD/hosts-kv" "$@"; }
 
 # eventually SECONDS COMMAND...
 eventually() {
@@ -60,7 +65,10 @@ tierd_up() {
 		nvme.buffered=yes "$@"; do
 		settings+=(--set "$setting")
 	done
-	background "$LAB/$name/tierd.log" "$name" "$BUILD/tierd" --foreground "${settings[@]}"
+	[ -z "${daemon_uid[$name]:-}" ] || chown "${daemon_uid[$name]}" "$LAB/$name"
+	# shellcheck disable=SC2046
+	background "$LAB/$name/tierd.log" "$name" $(user "${daemon_uid[$name]:-}") \
+		"$BUILD/tierd" --foreground "${settings[@]}"
 	tierd_pid[$name]=$!
 	eventually 300 ctl "$name" status || lab_fail "tierd of $name does not come up"
 }
@@ -69,8 +77,10 @@ tierd_up() {
 net_up() {
 	local name=$1
 	shift
-	background "$LAB/$name/net.log" "$name" "$BUILD/tierd-net" --name "$name" \
-		--listen "${address[$name]}" --state "$LAB/$name/shared" "$@"
+	# shellcheck disable=SC2046
+	background "$LAB/$name/net.log" "$name" $(user "${daemon_uid[$name]:-}") \
+		"$BUILD/tierd-net" --name "$name" --listen "${address[$name]}" \
+		--state "$LAB/$name/shared" "$@"
 	net_pid[$name]=$!
 	eventually 60 ctl "$name" hosts || lab_fail "tierd-net of $name does not come up"
 }

@@ -9,8 +9,8 @@
  *   PROBE (anchors)        ->  <-      FOUND          how many from the first are there: R2
  *   ASK (keys, wait)       ->  <-      GRANT          so many blocks, for so long
  *                              <-      PAGES, bytes   layer by layer: CRCs, then the pages
+ *                              <-      WHOLE          at last: it stood until then, or not (R1)
  *                              <-      END            instead: the grant ends early, and why
- *   RELEASE                ->  <-      WHOLE          it stood to the end, or not (R1)
  *
  *   engine, tierctl                    tierd-net
  *   LOCATE | PULL (keys)   ->  <-      PLACED
@@ -49,8 +49,7 @@
 #define NET_GRANT 5u
 #define NET_PAGES 6u
 #define NET_END 7u
-#define NET_RELEASE 8u
-#define NET_WHOLE 9u
+#define NET_WHOLE 8u
 #define NET_LOCATE 16u
 #define NET_PULL 17u
 #define NET_PLACED 18u
@@ -125,11 +124,11 @@ struct net_pages {
 	/* count CRCs, 4 bytes each */
 }; /* 40 bytes */
 
-/* END, RELEASE, WHOLE */
+/* END, WHOLE */
 struct net_word {
 	struct net_header header;
 	uint64_t id;
-	int32_t error; /* RELEASE: 0 */
+	int32_t error; /* WHOLE: 0, or -ESTALE, -ETIMEDOUT: it did not stand */
 	uint32_t reserved;
 }; /* 32 bytes */
 

@@ -28,7 +28,6 @@ struct net_form net_form(uint16_t type)
 	case NET_PAGES:
 		return (struct net_form){ sizeof(struct net_pages), 4, NET_FRAME_PAGES_MAX };
 	case NET_END:
-	case NET_RELEASE:
 	case NET_WHOLE:
 		return (struct net_form){ sizeof(struct net_word), 0, 0 };
 	case NET_LOCATE:
@@ -139,7 +138,6 @@ static bool members_good(uint16_t type, const void *m)
 	case NET_PAGES:
 		return pages->count > 0 && pages->bytes >= pages->count;
 	case NET_END:
-	case NET_RELEASE:
 	case NET_WHOLE:
 		return error_good(word->error) && !word->reserved;
 	case NET_LOCATE:

@@ -1,6 +1,7 @@
 /*
- * Asking tierd-net: one connection to its UNIX socket a call, one message each way (abi/net.h).
- * Nothing of it runs unless an engine calls; every wait ends with the caller's deadline.
+ * Asking tierd-net on its UNIX socket, one message each way (abi/net.h); a connection that is idle
+ * is kept for the next call. Nothing of it runs unless an engine calls; every wait ends with the
+ * caller's deadline.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -126,18 +127,42 @@ static void tell(struct tier_hosts *out, const struct net_placed *m)
 	memcpy(out, &own, out->size < sizeof(own) ? out->size : sizeof(own));
 }
 
-static int64_t exchange(const struct tier *t, const struct net_want *m, struct tier_hosts *out)
+static int take_idle(struct tier *t)
+{
+	LOCK_SCOPE(&t->lock);
+	return take_fd(&t->hosts_fd);
+}
+
+/* Takes the connection, unless another one is kept already. */
+static void keep_idle(struct tier *t, int *fd)
+{
+	LOCK_SCOPE(&t->lock);
+	if (t->hosts_fd < 0)
+		t->hosts_fd = take_fd(fd);
+}
+
+/* fd is the connection kept from before, or negative: a new one is made. */
+static int ask_once(struct tier *t, int fd, const struct net_want *m, struct net_placed *answer)
 {
 	uint64_t deadline_ns = m->deadline_ns + HOSTS_GRACE_NS;
-	struct net_placed answer;
-	int fd CLEANUP_CLOSE = open_socket(t->path, deadline_ns);
-	int rc;
+	int own CLEANUP_CLOSE = fd < 0 ? open_socket(t->path, deadline_ns) : fd;
+	int rc = own < 0 ? own : send_all(own, m, m->header.length, deadline_ns);
 
-	if (fd < 0)
-		return fd;
-	rc = send_all(fd, m, m->header.length, deadline_ns);
 	if (rc == 0)
-		rc = receive(fd, &answer, deadline_ns);
+		rc = receive(own, answer, deadline_ns);
+	if (rc == 0)
+		keep_idle(t, &own);
+	return rc;
+}
+
+static int64_t exchange(struct tier *t, const struct net_want *m, struct tier_hosts *out)
+{
+	struct net_placed answer;
+	int fd = take_idle(t);
+	int rc = ask_once(t, fd, m, &answer);
+
+	if (rc == -ENOTCONN && fd >= 0) /* it lay idle for too long, or tierd-net is a new one */
+		rc = ask_once(t, -1, m, &answer);
 	if (rc)
 		return rc;
 	if (answer.error)

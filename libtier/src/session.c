@@ -176,6 +176,8 @@ static void session_free(struct tier *t)
 	}
 	if (t->event_fd >= 0)
 		close(t->event_fd);
+	if (t->hosts_fd >= 0)
+		close(t->hosts_fd);
 	if (t->wake >= 0)
 		close(t->wake);
 	if (t->notify >= 0)
@@ -206,6 +208,7 @@ static struct tier *session_new(void)
 	list_init(&t->old);
 	list_init(&t->spare);
 	t->event_fd = -1;
+	t->hosts_fd = -1;
 	t->wake = -1;
 	t->notify = -1;
 	return t;
@@ -255,6 +258,8 @@ static void close_in_child(struct tier *t)
 	close(t->notify);
 	if (t->event_fd >= 0)
 		close(t->event_fd);
+	if (t->hosts_fd >= 0)
+		close(t->hosts_fd);
 }
 
 void tier_close(tier *t)

@@ -120,6 +120,7 @@ struct tier {
 	bool polling GUARDED_BY(lock); /* a thread sleeps on the descriptors for all */
 	int event_fd GUARDED_BY(lock); /* epoll over event, socket, notify; -1 until asked for */
 	bool notified GUARDED_BY(lock); /* notify is signalled */
+	int hosts_fd GUARDED_BY(lock);  /* an idle connection to tierd-net; -1 = none */
 };
 
 struct tier_context {

@@ -91,6 +91,34 @@ reads A 6 50 '"host": "B"'
 kv A put kv 7 50
 reads B 7 0 '"status": "dropped"' --token-ns 1
 
+# Another user, whom tierd would not let open the context: to them it is not there (I4), and not
+# theirs to share or to end.
+stranger() {
+	(cd "$LAB/B" && chmod 711 . && python3 - "$@") <<-'PY'
+	import os, socket, struct, sys
+	s = socket.socket(socket.AF_UNIX)
+	os.setresgid(65534, 65534, 65534)
+	os.setresuid(65534, 65534, 65534)
+	s.connect("tier.sock.net")
+	kind, verb, name = int(sys.argv[1]), sys.argv[2].encode(), sys.argv[3].encode()
+	if kind == 19:
+	    body = struct.pack("32s64s64s", verb, name, b"")
+	else:
+	    body = struct.pack("64sQQQII16s32s", name, 1 << 62, 0, 0, 0, 1, b"", b"")
+	s.sendall(struct.pack("<IHHII", 0x54454E54, 1, kind, 16 + len(body), 0) + body)
+	answer = s.recv(65536)
+	print("error", struct.unpack_from("<i", answer, 16)[0])
+	PY
+}
+if [ "$(id -u)" = 0 ]; then
+	for kind in 16 17; do wants 0 'error -2$' stranger $kind '' kv; done
+	wants 0 'error -2$' stranger 19 share kv
+	wants 0 'error -2$' stranger 19 unshare kv
+	wants 0 'error -2$' stranger 19 epoch kv
+	wants 0 'error -1$' stranger 19 forget A
+	wants 0 'error -38$' stranger 19 frob kv
+fi
+
 # The contexts' epochs differ: nothing of the old one is a hit.
 ctl B context epoch kv >/dev/null
 reads B 7 0 '"located": 0'
@@ -128,12 +156,67 @@ net_down C
 ctl B hosts forget A >/dev/null
 wants 1 'no such host' ctl B hosts forget A
 
-# The same over bare TCP.
+# The same over bare TCP, and three hosts: who has most is asked, also where it is a block more than
+# another one has; four engines at once.
 for host in A B; do net_down $host; done
-for host in A B; do net $host --no-tls; done
-meet B A
+for host in A B C; do
+	peers=()
+	for peer in A B C; do
+		[ $peer = $host ] || peers+=(--peer "$peer=${address[$peer]}")
+	done
+	[ $host != C ] || kv C put kv 0 0
+	net_up $host --no-tls "${peers[@]}"
+done
+ctl C context share kv >/dev/null
+ctl C context epoch kv >/dev/null # as the others
+for host in A C; do meet B $host; done
+kv A put kv 11 33
+kv C put kv 11 34
+reads B 11 34 '"located": 34, "host": "C"'
 kv A put kv 11 50
-reads B 11 50 '"status": "ready"'
+reads B 11 50 '"located": 50, "host": "A", .*"local": 34'
+for prompt in 20 21 22 23 24 25; do kv C put kv $prompt 50; done
+bytes_in() {
+	ctl B --json hosts | python3 -c 'import json, sys
+print(sum(p["bytes_in"] for p in json.load(sys.stdin)["peers"]))'
+}
+before=$(bytes_in)
+readers=()
+for prompt in 20 21 22 23 24 25 20 21; do
+	kv B --expect 50 read kv $prompt 50 >"$LAB/$prompt.out" 2>&1 &
+	readers+=($!)
+done
+for reader in "${readers[@]}"; do
+	wait "$reader" || lab_fail "eight readers at once: $(cat "$LAB"/2?.out)"
+done
+# Who wants what another one is bringing waits for that.
+[ $(($(bytes_in) - before)) = $((6 * 50 * 6 * 4096)) ] || lab_fail 'a prompt came twice'
+net_down C
+kill "${tierd_pid[C]}"
+wait "${tierd_pid[C]}" || lab_fail 'tierd of C'
+unset 'tierd_pid[C]' 'net_pid[C]'
+
+# tierd and tierd-net as a user of their own, the engine as another one: its context is not theirs,
+# and is shared when its owner says so.
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
+	daemon_uid[C]=4300 engine_uid[C]=4301
+	rm -rf "$LAB/C"
+	tierd_up C "${small[@]}" socket.mode=0666
+	net_up C --no-tls --peer "B=${address[B]}"
+	kv C put kv 0 0
+	ctl C context share kv >/dev/null
+	ctl C context epoch kv >/dev/null # as the others
+	daemon_uid[C]='' engine_uid[C]=4302
+	wants 1 'none that these' ctl C context share kv
+	engine_uid[C]=4301
+	kv B put kv 30 50
+	meet C B
+	reads C 30 50 '"host": "B"'
+	net_down C
+	kill "${tierd_pid[C]}"
+	wait "${tierd_pid[C]}" || lab_fail 'tierd of C'
+	unset 'tierd_pid[C]' 'net_pid[C]' 'engine_uid[C]'
+fi
 
 # With etcd: members come and go by themselves.
 if command -v etcd >/dev/null; then
@@ -154,6 +237,52 @@ if command -v etcd >/dev/null; then
 	kv A put kv 13 50
 	reads B 13 50 '"status": "ready"'
 	kill -CONT $etcd_pid
+
+	# An epoch is every host's (R5). Who stands still holds that up until its lease is over.
+	epoch_of() { ctl "$1" --json context show kv | grep -o '"epoch": [0-9]*'; }
+	wants 0 'on every host' ctl A hosts epoch kv
+	[ "$(epoch_of A)" = "$(epoch_of B)" ] || lab_fail 'the epochs differ'
+	reads B 13 0 '"status": "missed"'
+	kv A put kv 14 50
+	stand_still "${net_pid[B]}"
+	begun=$(date +%s%N)
+	wants 0 'on every host' ctl A hosts epoch kv 70
+	took_ms=$((($(date +%s%N) - begun) / 1000000))
+	[ $took_ms -ge 500 ] || lab_fail "acknowledged after $took_ms ms, before the lease was over"
+	[ "$(epoch_of A)" = '"epoch": 70' ] || lab_fail 'the epoch is not raised'
+	kill -CONT "${net_pid[B]}"
+	applied() { [ "$(epoch_of B)" = '"epoch": 70' ]; }
+	eventually 20 applied || lab_fail 'who was away does not apply the epoch'
+	wants 1 'larger' ctl A hosts epoch kv 70
+	# Who joins with an old store learns of it before it serves.
+	kv B put kv 15 50
+	meet A B
+	reads A 15 50 '"status": "ready"'
+	net_down B
+	wants 0 'on every host' ctl A hosts epoch kv
+	net_up B --tls "$LAB/certs/B" --etcd "$url" --lease 2s
+	meet A B
+	reads A 15 0 '"located": 0'
+	[ "$(epoch_of A)" = "$(epoch_of B)" ] || lab_fail 'the epochs differ after a start'
+
+	# Without etcd: no epoch; strict contexts are shared for a lease, others go on (R6).
+	for host in A B; do
+		kv $host put sure 0 0
+		ctl $host context share sure strict >/dev/null
+	done
+	kv A put sure 1 50
+	kv A put kv 16 50
+	strict() { kv B --json --expect 50 read sure 1 50; }
+	eventually 20 strict || lab_fail 'a strict context is not shared'
+	kill -STOP $etcd_pid
+	sleep 4
+	kv A put sure 2 50
+	wants 0 '"usable": 0' kv B --json --expect 0 read sure 2 50
+	reads B 16 50 '"status": "ready"'
+	wants 1 'etcd does not answer' ctl A hosts epoch kv
+	kill -CONT $etcd_pid
+	again() { kv B --json --expect 50 read sure 2 50; }
+	eventually 20 again || lab_fail 'a strict context is not shared again'
 	net_down A
 	gone() { ! ctl B --json hosts | grep -q '"name": "A", *"address"'; }
 	eventually 20 gone || lab_fail 'who has left is still a member'

@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 
-HELLO, GRANT, PAGES, WHOLE = 1, 5, 6, 9
+HELLO, GRANT, PAGES, WHOLE = 1, 5, 6, 8
 HEADER = struct.Struct("<IHHII")
 
 

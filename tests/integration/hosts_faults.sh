@@ -14,10 +14,10 @@ late_max_ms=${LATE_MAX_MS:-400} # a loaded machine runs late; the figures are pr
 evil_pid=
 trap 'kill $evil_pid 2>/dev/null; lab_end' EXIT
 
-read -r a b e <<<"$(python3 -c 'import socket
-held = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+read -r a b c e <<<"$(python3 -c 'import socket
+held = [socket.create_server(("127.0.0.1", 0)) for _ in range(4)]
 print(*(s.getsockname()[1] for s in held))')"
-address=([A]=127.0.0.1:$a [B]=127.0.0.1:$b)
+address=([A]=127.0.0.1:$a [B]=127.0.0.1:$b [C]=127.0.0.1:$c)
 echo honest >"$LAB/mode"
 python3 tests/integration/hosts_evil.py "$e" "$a" "$LAB/mode" &
 evil_pid=$!
@@ -101,6 +101,28 @@ for ((round = 0; round < rounds; round++)); do
 	reads '' 300
 	kill -CONT "${tierd_pid[A]}"
 	be_honest
+	# Another host has it, too: what this one spoils comes from there.
+	mode=flip
+	tierd_up C hbm.size=8MiB cxl.size=64MiB nvme.size=128MiB
+	net_up C --no-tls --peer "B=${address[B]}"
+	kv C put kv 0 0
+	ctl C context share kv >/dev/null
+	echo flip >"$LAB/mode"
+	kill "${net_pid[B]}"
+	wait "${net_pid[B]}" || lab_fail "$mode: tierd-net of B ended with $?"
+	net_up B --no-tls --peer "A=127.0.0.1:$e" --peer "C=${address[C]}"
+	new_prompt
+	kv C put kv $prompt 49
+	meet B A
+	meet B C
+	reads 49 20000
+	grep -q '"local": 0, "usable": 49.*' <<<"$(tail -n 1 "$calls")" || lab_fail 'not from C'
+	for pid in "${net_pid[C]}" "${tierd_pid[C]}"; do
+		kill "$pid"
+		wait "$pid" || lab_fail "a process of C ended with $?"
+	done
+	unset 'tierd_pid[C]' 'net_pid[C]'
+	echo honest >"$LAB/mode"
 	mode=kill-requester
 	new_prompt
 	kv B --deadline 1000 read kv $prompt 50 >/dev/null 2>&1 &

@@ -91,6 +91,7 @@ object show
 object get
 object put
 object remove
+hosts epoch
 hosts forget
 events
 hosts

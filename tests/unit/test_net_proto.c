@@ -77,16 +77,15 @@ static void test_both_ends_walk_through_all_pages(void **state)
 	(void)state;
 	for (uint32_t i = 0; i < COUNT(blocks); i++) {
 		struct world *w = begin(50, blocks[i]);
-		struct net_word release, whole;
+		struct net_word whole;
 		uint64_t pages = 0;
 
 		assert_int_equal(pull_granted(&w->pull, &w->grant), 0);
 		assert_int_equal(w->pull.blocks, blocks[i]);
 		while (step(w, &pages))
-			assert_false(pull_release(&w->pull, &release));
+			assert_int_equal(w->pull.state, PULL_PAGES);
 		assert_int_equal(pages, 303 * blocks[i]);
-		assert_true(pull_release(&w->pull, &release));
-		assert_int_equal(serve_release(&w->serve, &release, true, &whole, w->now), 0);
+		serve_whole(&w->serve, true, &whole, w->now);
 		assert_int_equal(pull_whole(&w->pull, &whole, w->now), 0);
 		assert_int_equal(w->pull.state, PULL_WHOLE);
 		assert_int_equal(w->serve.state, SERVE_FREE);
@@ -160,7 +159,6 @@ static void test_a_frame_that_is_not_the_next_one_is_refused(void **state)
 static void test_no_page_comes_behind_the_last_one(void **state)
 {
 	struct world *w = begin(2, 2);
-	struct net_word release;
 	struct cursor at;
 	uint64_t pages = 0;
 
@@ -171,13 +169,11 @@ static void test_no_page_comes_behind_the_last_one(void **state)
 	w->frame.layer = LAYERS;
 	w->frame.first = 0;
 	assert_int_equal(pull_pages(&w->pull, &w->frame, &at), -EPROTO);
-	assert_true(pull_release(&w->pull, &release));
-	assert_int_equal(pull_pages(&w->pull, &w->frame, &at), -EPROTO);
 	end(w);
 }
 
 /* All pages through, and then: is it whole? */
-static struct world *released(struct net_word *release)
+static struct world *all_came(void)
 {
 	struct world *w = begin(1, 1);
 	uint64_t pages = 0;
@@ -185,41 +181,43 @@ static struct world *released(struct net_word *release)
 	assert_int_equal(pull_granted(&w->pull, &w->grant), 0);
 	while (step(w, &pages))
 		;
-	assert_true(pull_release(&w->pull, release));
 	return w;
 }
 
 static void test_a_grant_that_lapsed_is_not_whole(void **state)
 {
-	struct net_word release, whole;
-	struct world *w = released(&release);
+	struct world *w = all_came();
+	struct net_word whole;
 
 	(void)state;
 	/* what was granted did not stand */
-	assert_int_equal(serve_release(&w->serve, &release, false, &whole, w->now), 0);
+	serve_whole(&w->serve, false, &whole, w->now);
 	assert_int_equal(pull_whole(&w->pull, &whole, w->now), 0);
 	assert_int_equal(w->pull.state, PULL_OVER);
 	assert_int_equal(w->pull.error, -ESTALE);
 	end(w);
 	/* its time was over at the holder */
-	w = released(&release);
-	assert_int_equal(serve_release(&w->serve, &release, true, &whole, w->now + 100 * MS), 0);
+	w = all_came();
+	serve_whole(&w->serve, true, &whole, w->now + 100 * MS);
 	assert_int_equal(pull_whole(&w->pull, &whole, w->now), 0);
 	assert_int_equal(w->pull.error, -ETIMEDOUT);
 	end(w);
 	/* or here, where the holder's clock is slow */
-	w = released(&release);
-	assert_int_equal(serve_release(&w->serve, &release, true, &whole, w->now), 0);
+	w = all_came();
+	serve_whole(&w->serve, true, &whole, w->now);
 	assert_int_equal(pull_whole(&w->pull, &whole, w->now + 100 * MS), 0);
 	assert_int_equal(w->pull.state, PULL_OVER);
-	/* or the word is another grant's, or comes twice, or unasked */
+	/* or the word comes twice, or is another grant's, or before all pages */
 	assert_int_equal(pull_whole(&w->pull, &whole, w->now), -EPROTO);
 	end(w);
-	w = released(&release);
+	w = all_came();
 	whole.id++;
 	assert_int_equal(pull_whole(&w->pull, &whole, w->now), -EPROTO);
-	release.id++;
-	assert_int_equal(serve_release(&w->serve, &release, true, &whole, w->now), -EPROTO);
+	end(w);
+	w = begin(1, 1);
+	whole.id = 7;
+	assert_int_equal(pull_granted(&w->pull, &w->grant), 0);
+	assert_int_equal(pull_whole(&w->pull, &whole, w->now), -EPROTO);
 	end(w);
 }
 

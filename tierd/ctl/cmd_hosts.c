@@ -14,7 +14,7 @@
 #include "tierd/ctl/ctl.h"
 
 #define COUNT(a) ((uint32_t)(sizeof(a) / sizeof((a)[0])))
-#define ANSWER_MS 10000
+#define ANSWER_MS 60000 /* an epoch waits for all hosts */
 
 /* ---- asking -------------------------------------------------------------------------------- */
 
@@ -69,7 +69,8 @@ static char *receive(int fd, int32_t *error)
 	return m;
 }
 
-static int ask_net(struct ctl *ctl, const char *verb, const char *word, json_t **answer)
+/* word: two at most, NULL where there is none. */
+static int ask_net(struct ctl *ctl, const char *verb, const char *const word[2], json_t **answer)
 {
 	struct net_admin q = {
 		.header = { .magic = NET_MAGIC, .version = NET_VERSION, .type = NET_ADMIN,
@@ -82,10 +83,11 @@ static int ask_net(struct ctl *ctl, const char *verb, const char *word, json_t *
 
 	if (rc != CTL_OK)
 		return rc;
-	if (word && strlen(word) >= sizeof(q.word[0]))
-		return ctl_usage(ctl, "\"%.64s\" is too long for a name", word);
 	snprintf(q.verb, sizeof(q.verb), "%s", verb);
-	snprintf(q.word[0], sizeof(q.word[0]), "%s", word ? word : "");
+	for (uint32_t i = 0; i < 2 && word[i]; i++)
+		if ((size_t)snprintf(q.word[i], sizeof(q.word[i]), "%s", word[i]) >=
+		    sizeof(q.word[i]))
+			return ctl_usage(ctl, "\"%.64s\" is too long", word[i]);
 	if (send(fd, &q, sizeof(q), MSG_NOSIGNAL) == sizeof(q))
 		m = receive(fd, &error);
 	*answer = m ? json_loads(m + sizeof(struct net_text), 0, NULL) : NULL;
@@ -143,8 +145,10 @@ static int show(const json_t *answer, uint32_t terminal)
 		       ctl_ns(b, answer, "etcd_age_ns"));
 	printf("\nshared:");
 	for (size_t i = 0; i < json_array_size(contexts); i++)
-		printf(" %s (epoch %s)", ctl_text(a, json_array_get(contexts, i), "name"),
-		       ctl_count(b, json_array_get(contexts, i), "epoch"));
+		printf(" %s (epoch %s%s)", ctl_text(a, json_array_get(contexts, i), "name"),
+		       ctl_count(b, json_array_get(contexts, i), "epoch"),
+		       json_is_true(json_at(json_array_get(contexts, i), "strict")) ? ", strict" :
+										      "");
 	printf("%s\n", json_array_size(contexts) ? "" : " nothing; tierctl context share NAME");
 	return show_peers(answer, terminal);
 }
@@ -152,7 +156,7 @@ static int show(const json_t *answer, uint32_t terminal)
 int ctl_hosts(struct ctl *ctl, int argc, char **argv)
 {
 	json_t *answer;
-	int rc = ask_net(ctl, "hosts", NULL, &answer);
+	int rc = ask_net(ctl, "hosts", (const char *const[]){ NULL, NULL }, &answer);
 
 	(void)argc;
 	(void)argv;
@@ -168,7 +172,7 @@ int ctl_hosts(struct ctl *ctl, int argc, char **argv)
 
 /* ---- doing --------------------------------------------------------------------------------- */
 
-static int act(struct ctl *ctl, const char *verb, const char *word, const char *done)
+static int act(struct ctl *ctl, const char *verb, const char *const word[2], const char *done)
 {
 	json_t *answer;
 	int rc = ask_net(ctl, verb, word, &answer);
@@ -178,7 +182,7 @@ static int act(struct ctl *ctl, const char *verb, const char *word, const char *
 	if (ctl->json)
 		rc = ctl_print_json(answer);
 	else
-		printf("%s: %s\n", word, done);
+		printf("%s: %s\n", word[0], done);
 	json_decref(answer);
 	return rc;
 }
@@ -186,17 +190,32 @@ static int act(struct ctl *ctl, const char *verb, const char *word, const char *
 int ctl_hosts_forget(struct ctl *ctl, int argc, char **argv)
 {
 	(void)argc;
-	return act(ctl, "forget", argv[0], "forgotten, until it is a member again");
+	return act(ctl, "forget", (const char *const[]){ argv[0], NULL },
+		   "forgotten, until it is a member again");
+}
+
+int ctl_hosts_epoch(struct ctl *ctl, int argc, char **argv)
+{
+	const char *value = argc == 2 ? argv[1] : NULL;
+
+	if (value && (!*value || strspn(value, "0123456789") != strlen(value) || value[0] == '0'))
+		return ctl_usage(ctl, "epoch \"%.64s\" is not a number from 1 on", value);
+	return act(ctl, "epoch", (const char *const[]){ argv[0], value },
+		   "all blocks so far are invalid, on every host");
 }
 
 int ctl_context_share(struct ctl *ctl, int argc, char **argv)
 {
-	(void)argc;
-	return act(ctl, "share", argv[0], "shared with the other hosts of the fleet");
+	const char *how = argc == 2 ? argv[1] : NULL;
+
+	if (how && strcmp(how, "strict") != 0)
+		return ctl_usage(ctl, "\"%.64s\" is not \"strict\"", how);
+	return act(ctl, "share", (const char *const[]){ argv[0], how },
+		   "shared with the other hosts of the fleet");
 }
 
 int ctl_context_unshare(struct ctl *ctl, int argc, char **argv)
 {
 	(void)argc;
-	return act(ctl, "unshare", argv[0], "shared no longer");
+	return act(ctl, "unshare", (const char *const[]){ argv[0], NULL }, "shared no longer");
 }

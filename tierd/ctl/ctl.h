@@ -61,6 +61,7 @@ int ctl_object_remove(struct ctl *ctl, int argc, char **argv);
 int ctl_context_share(struct ctl *ctl, int argc, char **argv);
 int ctl_context_unshare(struct ctl *ctl, int argc, char **argv);
 int ctl_hosts(struct ctl *ctl, int argc, char **argv);
+int ctl_hosts_epoch(struct ctl *ctl, int argc, char **argv);
 int ctl_hosts_forget(struct ctl *ctl, int argc, char **argv);
 int ctl_block_locate(struct ctl *ctl, int argc, char **argv);
 int ctl_quota_show(struct ctl *ctl, int argc, char **argv);

@@ -53,7 +53,7 @@ _tierctl() {
 			events requests clients hosts
 			--socket --json --help --version' ;;
 		context) list='list show create remove epoch share unshare' ;;
-		hosts) list=forget ;;
+		hosts) list='epoch forget' ;;
 		block) list=locate ;;
 		object) list='list show get put remove' ;;
 		pin) list=list ;;

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Members in etcd, through its JSON gateway: our record under a lease, and those of the others. A
- * few small calls in a lease's time. Where etcd is away nothing stops: the members known stay.
- *
- *   /tier/FLEET/member/NAME = {"name": ..., "address": ..., "incarnation": "16 hex digits"}
- */
+/* etcd, through its JSON gateway; see etcd.h. A few small calls in a lease's time. */
 #include <curl/curl.h>
 #include <errno.h>
 #include <openssl/evp.h>
@@ -15,18 +10,17 @@
 #include "libtier/base/cleanup.h"
 #include "libtier/base/json_at.h"
 #include "libtier/base/time.h"
-#include "tierd/net/node.h"
+#include "tierd/net/etcd.h"
 
 #define CALL_MS 1000L
 #define CONNECT_MS 500L
 #define REPLY_MAX (1u << 20)
+#define KEY_BYTES_MAX 320u
 
 struct etcd {
 	struct node *n;
 	CURL *curl;
-	char prefix[NET_NAME_BYTES + 32];
 	char lease[24]; /* as etcd writes it; "" = none */
-	bool told;      /* that it is away */
 	char *reply;
 	size_t reply_bytes;
 };
@@ -76,142 +70,155 @@ static json_t *base64(const void *bytes, size_t count)
 	return json_string((char *)text);
 }
 
-/* The reverse, as a document; NULL: it is none. */
-static json_t *from_base64(const json_t *text)
+/* The reverse: its length with a NUL behind it, or negative: it is none. */
+static int text_of(const json_t *from, char *to, size_t bytes)
 {
-	unsigned char bytes[1024];
-	size_t length = json_string_length(text);
+	unsigned char plain[1024];
+	size_t length = json_string_length(from);
 	int count;
 
-	if (!json_is_string(text) || length > sizeof(bytes))
-		return NULL;
-	count = EVP_DecodeBlock(bytes, (const unsigned char *)json_string_value(text), (int)length);
-	while (count > 0 && !bytes[count - 1])
+	if (!json_is_string(from) || length > sizeof(plain))
+		return -EINVAL;
+	count = EVP_DecodeBlock(plain, (const unsigned char *)json_string_value(from), (int)length);
+	while (count > 0 && !plain[count - 1])
 		count--; /* what pads it */
-	return count > 0 ? json_loadb((char *)bytes, (size_t)count, 0, NULL) : NULL;
+	if (count < 0 || (size_t)count >= bytes)
+		return -EINVAL;
+	memcpy(to, plain, (size_t)count);
+	to[count] = '\0';
+	return count;
 }
 
-/* ---- ours ---------------------------------------------------------------------------------- */
-
-static bool enter(struct etcd *e)
+static json_t *from_base64(const json_t *text)
 {
-	struct node *n = e->n;
-	char key[sizeof(e->prefix) + NET_NAME_BYTES], *text CLEANUP_FREE = NULL;
-	json_t *lease = call(e, "lease/grant",
-			     json_pack("{s:I}", "TTL",
-				       (json_int_t)(n->config.lease_ns / NS_PER_S)));
-	const char *id = json_string_value(json_at(lease, "ID"));
-	json_t *record, *answer;
-	bool done;
+	char bytes[1024];
+	int count = text_of(text, bytes, sizeof(bytes));
 
-	snprintf(e->lease, sizeof(e->lease), "%s", id ? id : "");
-	json_decref(lease);
-	if (!e->lease[0])
-		return false;
-	snprintf(key, sizeof(key), "%s%s", e->prefix, n->config.name);
-	record = json_pack("{s:s, s:s}", "name", n->config.name, "address", n->config.advertise);
-	json_object_set_new(record, "incarnation",
-			    json_sprintf("%016llx", (unsigned long long)n->self.incarnation));
-	text = json_dumps(record, JSON_COMPACT);
-	json_decref(record);
-	answer = call(e, "kv/put", json_pack("{s:o, s:o, s:s}", "key", base64(key, strlen(key)),
-					     "value", base64(text, strlen(text)), "lease",
-					     e->lease));
-	done = answer != NULL;
+	return count > 0 ? json_loadb(bytes, (size_t)count, 0, NULL) : NULL;
+}
+
+/* ---- keys ---------------------------------------------------------------------------------- */
+
+static json_t *key_of(const struct etcd *e, const char *key)
+{
+	char text[KEY_BYTES_MAX];
+
+	snprintf(text, sizeof(text), "/tier/%s/%s", e->n->config.fleet, key);
+	return base64(text, strlen(text));
+}
+
+/* { "key", "value" } and perhaps "lease"; takes value over. */
+static json_t *put_of(const struct etcd *e, const char *key, json_t *value, bool leased)
+{
+	char *text CLEANUP_FREE = json_dumps(value, JSON_COMPACT);
+	json_t *put;
+
+	json_decref(value);
+	if (!text)
+		return NULL;
+	put = json_pack("{s:o, s:o}", "key", key_of(e, key), "value", base64(text, strlen(text)));
+	if (leased)
+		json_object_set_new(put, "lease", json_string(e->lease));
+	return put;
+}
+
+static bool done(json_t *answer)
+{
+	bool there = answer != NULL;
+
 	json_decref(answer);
-	if (!done)
-		e->lease[0] = '\0';
-	return done;
+	return there;
 }
 
-/* False: the lease is over, or etcd is away. */
-static bool keep_alive(struct etcd *e)
+bool etcd_put(struct etcd *e, const char *key, json_t *value, bool leased)
 {
-	json_t *answer = call(e, "lease/keepalive", json_pack("{s:s}", "ID", e->lease));
-	bool alive = json_is_string(json_at(answer, "result.TTL"));
+	return done(call(e, "kv/put", put_of(e, key, value, leased)));
+}
 
-	if (answer && !alive)
-		e->lease[0] = '\0';
+bool etcd_put_if(struct etcd *e, const char *key, json_t *value, int64_t mod)
+{
+	json_t *compare = json_pack("{s:o, s:s, s:s, s:I}", "key", key_of(e, key), "target", "MOD",
+				    "result", "EQUAL", "mod_revision", (json_int_t)mod);
+	json_t *put = json_pack("{s:o}", "request_put", put_of(e, key, value, false));
+	json_t *answer = call(e, "kv/txn", json_pack("{s:[o], s:[o]}", "compare", compare,
+						     "success", put));
+	bool succeeded = json_is_true(json_at(answer, "succeeded"));
+
 	json_decref(answer);
-	return alive;
+	return succeeded;
 }
 
-/* ---- the others ---------------------------------------------------------------------------- */
-
-static bool read_member(const json_t *d, struct peer *p)
+bool etcd_delete(struct etcd *e, const char *key)
 {
-	const char *name = json_string_value(json_at(d, "name"));
-	const char *address = json_string_value(json_at(d, "address"));
-	const char *incarnation = json_string_value(json_at(d, "incarnation"));
-
-	if (!name || !address || !incarnation || strlen(name) >= sizeof(p->name) ||
-	    strlen(address) >= sizeof(p->address))
-		return false;
-	*p = (struct peer){ .incarnation = strtoull(incarnation, NULL, 16) };
-	memcpy(p->name, name, strlen(name));
-	memcpy(p->address, address, strlen(address));
-	return true;
+	return done(call(e, "kv/deleterange", json_pack("{s:o}", "key", key_of(e, key))));
 }
 
-/* Who is not in etcd any more has left, or its lease is over. */
-static void forget_absent(struct node *n, const json_t *names) REQUIRES(n->peers_lock)
+static json_t *one_of(const json_t *kv, size_t skip)
 {
-	for (uint32_t i = 0; i < PEERS_MAX; i++) {
-		struct peer *p = &n->peers.peer[i];
+	char key[KEY_BYTES_MAX];
+	const char *mod = json_string_value(json_at(kv, "mod_revision"));
+	json_t *value = from_base64(json_at(kv, "value"));
 
-		if (p->state != PEER_FREE && !p->fixed && !json_object_get(names, p->name))
-			peers_forget(&n->peers, p->name);
+	if (!value || !mod || text_of(json_at(kv, "key"), key, sizeof(key)) <= (int)skip) {
+		json_decref(value);
+		return NULL;
 	}
+	return json_pack("{s:s, s:o, s:I}", "name", key + skip, "value", value, "mod",
+			 (json_int_t)strtoll(mod, NULL, 10));
 }
 
-static bool read_others(struct etcd *e)
+json_t *etcd_range(struct etcd *e, const char *below)
 {
-	char end[sizeof(e->prefix)];
-	size_t length = strlen(e->prefix);
-	json_t *answer, *names = json_object();
+	char end[KEY_BYTES_MAX];
+	size_t length = strlen(below), skip = strlen(e->n->config.fleet) + 7 + length;
+	json_t *answer, *list = NULL;
 	const json_t *kvs;
 
 	/* Up to the first key that does not begin like that: '/' + 1 = '0'. */
-	snprintf(end, sizeof(end), "%.*s0", (int)length - 1, e->prefix);
-	answer = call(e, "kv/range", json_pack("{s:o, s:o}", "key", base64(e->prefix, length),
-					       "range_end", base64(end, length)));
+	snprintf(end, sizeof(end), "%.*s0", (int)length - 1, below);
+	answer = call(e, "kv/range", json_pack("{s:o, s:o}", "key", key_of(e, below), "range_end",
+					       key_of(e, end)));
 	kvs = json_at(answer, "kvs");
-	if (answer) {
-		LOCK_SCOPE(&e->n->peers_lock);
-		for (size_t i = 0; i < json_array_size(kvs); i++) {
-			json_t *d = from_base64(json_at(json_array_get(kvs, i), "value"));
-			struct peer p;
-
-			if (read_member(d, &p) && strcmp(p.name, e->n->config.name) != 0) {
-				json_object_set_new(names, p.name, json_true());
-				peers_member(&e->n->peers, &p, time_now_ns());
-			}
-			json_decref(d);
-		}
-		forget_absent(e->n, names);
-		e->n->etcd_seen_ns = time_now_ns();
-	}
-	json_decref(names);
+	if (answer)
+		list = json_array();
+	for (size_t i = 0; i < json_array_size(kvs); i++)
+		json_array_append_new(list, one_of(json_array_get(kvs, i), skip));
 	json_decref(answer);
-	return answer != NULL;
+	return list;
+}
+
+/* ---- the lease ------------------------------------------------------------------------------ */
+
+static bool get_lease(struct etcd *e)
+{
+	json_t *answer = call(e, "lease/grant",
+			      json_pack("{s:I}", "TTL",
+					(json_int_t)(e->n->config.lease_ns / NS_PER_S)));
+	const char *id = json_string_value(json_at(answer, "ID"));
+
+	snprintf(e->lease, sizeof(e->lease), "%s", id ? id : "");
+	json_decref(answer);
+	return e->lease[0];
+}
+
+bool etcd_lease(struct etcd *e, bool *fresh)
+{
+	json_t *answer;
+	bool alive;
+
+	*fresh = false;
+	if (e->lease[0]) {
+		answer = call(e, "lease/keepalive", json_pack("{s:s}", "ID", e->lease));
+		alive = json_is_string(json_at(answer, "result.TTL"));
+		if (alive || !answer)
+			return done(answer);
+		json_decref(answer);
+	}
+	*fresh = true;
+	return get_lease(e);
 }
 
 /* ---- life ---------------------------------------------------------------------------------- */
-
-int etcd_turn(struct etcd *e)
-{
-	bool here = e->lease[0] ? keep_alive(e) || e->lease[0] == '\0' : true;
-
-	if (here && !e->lease[0])
-		here = enter(e);
-	here = here && read_others(e);
-	if (here == e->told)
-		log_event(&e->n->log, here ? LOG_LEVEL_INFO : LOG_LEVEL_WARN,
-			  here ? "etcd answers again" : "etcd does not answer",
-			  e->n->config.etcd, here ? NULL : "the members known go on", "");
-	e->told = !here;
-	return here ? 0 : -ENOTCONN;
-}
 
 static void set_tls(struct etcd *e)
 {
@@ -243,7 +250,6 @@ int etcd_open(struct etcd **out, struct node *n)
 		return -ENOMEM;
 	}
 	e->n = n;
-	snprintf(e->prefix, sizeof(e->prefix), "/tier/%s/member/", n->config.fleet);
 	curl_easy_setopt(e->curl, CURLOPT_WRITEFUNCTION, on_bytes);
 	curl_easy_setopt(e->curl, CURLOPT_WRITEDATA, e);
 	curl_easy_setopt(e->curl, CURLOPT_NOSIGNAL, 1L);

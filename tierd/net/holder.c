@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Serves another host on one connection: probes and grants. A grant is a stream of the local tierd
- * in its own mode STREAM: that brings what lies on NVMe layer by layer, keeps each layer until we
- * are done with it, and pushes nothing of this host's own out of memory. Pages are sent under
- * leases, straight from where they lie.
+ * Serves another host on one connection: probes and grants. Pages are sent under leases, straight
+ * from where they lie; for those in memory tierd is not asked at all. What lies on NVMe is brought
+ * by a stream of tierd's, layer by layer: it keeps each layer until we are done with it, and pushes
+ * nothing of this host's own out of memory.
  */
 #include <errno.h>
 #include <string.h>
@@ -24,8 +24,10 @@ struct grant {
 	tier_block *block;
 	tier_key *key;
 	uint64_t reattached; /* the connection's count when it began */
-	uint64_t begun_ns;
-	bool cold; /* some of it came from NVMe: it tells how fast that is */
+	uint64_t begun_ns, until_ns;
+	uint32_t blocks, klass;
+	uint32_t stream_from; /* the stream's first layer */
+	bool cold; /* all of it was on NVMe: it tells how fast that is */
 };
 
 struct holder {
@@ -61,7 +63,7 @@ static int context_of(struct holder *h, const uint8_t digest[32], uint64_t epoch
 
 	if (!s)
 		return -ENOENT;
-	if (tier_context_epoch(s->c) != epoch) {
+	if (!share_stands(h->n, s) || tier_context_epoch(s->c) != epoch) {
 		share_put(h->n, s);
 		return -ESTALE;
 	}
@@ -113,36 +115,46 @@ static void grant_end(struct holder *h, struct grant *g)
 	*g = (struct grant){ 0 };
 }
 
-/* What is there of the keys becomes a stream; g->serve.blocks is how much. */
+/* Bring what is not in memory, from a layer on. */
+static int stream_open(struct grant *g, uint32_t layer)
+{
+	const struct shape *s = &g->share->shape;
+	const struct tier_range range = { .layer_first = (uint16_t)(s->layer_first + layer),
+					  .layer_count = (uint16_t)(s->layers - layer) };
+	struct tier_stream_options o = { .size = sizeof(o), .tier = TIER_CXL,
+					 .mode = TIER_MODE_STREAM, .klass = g->klass,
+					 .range = &range, .deadline_ns = g->until_ns };
+	int rc = tier_stream_open(g->share->c, g->block, g->blocks, &o, &g->stream);
+
+	g->stream_from = layer;
+	return rc == -EAGAIN ? -EBUSY : rc;
+}
+
+/* What is there of the keys; what of it is on NVMe begins to come. */
 static int grant_begin(struct holder *h, struct grant *g, const struct net_ask *m)
 {
-	uint64_t now = time_now_ns();
-	struct tier_stream_options o = { .size = sizeof(o), .tier = TIER_CXL,
-					 .mode = TIER_MODE_STREAM, .klass = m->klass };
-	uint32_t blocks, cold;
+	uint32_t cold;
 	int rc = context_of(h, m->context, m->epoch, &g->share);
 
 	if (rc)
 		return rc;
-	blocks = match(h, g->share, m + 1, m->count, &cold);
-	if (!blocks)
+	g->blocks = match(h, g->share, m + 1, m->count, &cold);
+	if (!g->blocks)
 		return -ENODATA;
-	g->block = calloc(blocks, sizeof(*g->block));
-	g->key = calloc(blocks, sizeof(*g->key));
+	g->block = calloc(g->blocks, sizeof(*g->block));
+	g->key = calloc(g->blocks, sizeof(*g->key));
 	if (!g->block || !g->key)
 		return -ENOMEM;
-	memcpy(g->key, m + 1, blocks * sizeof(*g->key));
-	for (uint32_t i = 0; i < blocks; i++)
+	memcpy(g->key, m + 1, g->blocks * sizeof(*g->key));
+	for (uint32_t i = 0; i < g->blocks; i++)
 		g->block[i] = h->found[i].block;
-	o.deadline_ns = now + (m->wait_ns < SERVE_WAIT_MAX_NS ? m->wait_ns : SERVE_WAIT_MAX_NS);
-	rc = tier_stream_open(g->share->c, g->block, blocks, &o, &g->stream);
-	if (rc)
-		return rc == -EAGAIN ? -EBUSY : rc;
-	g->serve.blocks = blocks;
+	g->begun_ns = time_now_ns();
+	g->until_ns = g->begun_ns +
+		      (m->wait_ns < SERVE_WAIT_MAX_NS ? m->wait_ns : SERVE_WAIT_MAX_NS);
+	g->klass = m->klass;
 	g->reattached = reattached(h->n);
-	g->begun_ns = now;
-	g->cold = cold == blocks;
-	return 0;
+	g->cold = cold == g->blocks;
+	return cold ? stream_open(g, 0) : 0;
 }
 
 static int answer_ask(struct holder *h, const struct net_ask *m)
@@ -156,8 +168,7 @@ static int answer_ask(struct holder *h, const struct net_ask *m)
 	if (!g)
 		return -EPROTO; /* N3 */
 	out.error = grant_begin(h, g, m);
-	if (out.error)
-		g->serve.blocks = 0;
+	g->serve.blocks = out.error ? 0 : g->blocks;
 	serve_grant(&g->serve, m, g->share ? &g->share->shape : NULL, &out, time_now_ns());
 	if (g->serve.state == SERVE_FREE)
 		grant_end(h, g);
@@ -171,36 +182,14 @@ static bool intact(struct holder *h, const struct grant *g)
 	       reattached(h->n) == g->reattached;
 }
 
-static int answer_release(struct holder *h, const struct net_word *m)
-{
-	struct net_word out;
-
-	for (uint32_t i = 0; i < NET_GRANTS_MAX; i++) {
-		struct grant *g = &h->grant[i];
-		int rc;
-
-		if (g->serve.state == SERVE_FREE || g->serve.id != m->id)
-			continue;
-		rc = serve_release(&g->serve, m, intact(h, g), &out, time_now_ns());
-		if (rc)
-			return rc;
-		grant_end(h, g);
-		return conn_send_message(h->c, &out.header, time_now_ns() + ANSWER_NS);
-	}
-	return -EPROTO;
-}
-
 /* ---- pages --------------------------------------------------------------------------------- */
 
-/* Lease the frame's pages. All of them, or why not. */
+/* Lease the frame's pages where they lie. All of them, or why not. */
 static int lease(struct holder *h, struct grant *g, const struct cursor *at)
 {
 	uint32_t count = h->frame.m.count, block;
-	int64_t there = tier_stream_wait(g->stream, at->layer, g->serve.ends_ns);
 	int got;
 
-	if (there < g->serve.blocks)
-		return there < 0 ? (int)there : -ENODATA;
 	for (uint32_t i = 0; i < count; i++) {
 		h->page[i].page = shape_at(&g->share->shape, at->layer, at->at + i, &block)->page;
 		h->page[i].block = g->block[block];
@@ -211,6 +200,23 @@ static int lease(struct holder *h, struct grant *g, const struct cursor *at)
 	if (got > 0)
 		tier_release_many(h->reader, h->lease, count);
 	return got < 0 ? got : -ENODATA;
+}
+
+/* From memory without a word to tierd; what is not there, or has left meanwhile, by its stream. */
+static int bring(struct holder *h, struct grant *g, const struct cursor *at)
+{
+	int64_t there;
+	int rc = g->stream ? -ENODATA : lease(h, g, at);
+
+	if (rc == 0)
+		return 0;
+	rc = g->stream ? 0 : stream_open(g, at->layer);
+	if (rc)
+		return rc;
+	there = tier_stream_wait(g->stream, at->layer - g->stream_from, g->until_ns);
+	if (there < g->blocks)
+		return there < 0 ? (int)there : -ENODATA;
+	return lease(h, g, at);
 }
 
 static int send_leased(struct holder *h, struct grant *g, const struct cursor *at)
@@ -227,7 +233,7 @@ static int send_leased(struct holder *h, struct grant *g, const struct cursor *a
 		h->iov[i + 1] = (struct iovec){ (void *)(uintptr_t)h->lease[i].data, p->bytes };
 	}
 	h->iov[0] = (struct iovec){ &h->frame, h->frame.m.header.length };
-	rc = conn_send(h->c, h->iov, count + 1, g->serve.ends_ns);
+	rc = conn_send(h->c, h->iov, count + 1, g->until_ns);
 	tier_release_many(h->reader, h->lease, count);
 	return rc;
 }
@@ -244,25 +250,35 @@ static void count_out(struct holder *h, const struct grant *g, uint64_t bytes, b
 						     (double)took);
 }
 
-/* The next frame of a grant, or END. */
+/* The last word about a grant. */
+static int say(struct holder *h, struct grant *g, const struct net_word *word)
+{
+	grant_end(h, g);
+	return conn_send_message(h->c, &word->header, time_now_ns() + ANSWER_NS);
+}
+
+/* The next frame of a grant, and WHOLE behind the last; or END. */
 static int send_frame(struct holder *h, struct grant *g)
 {
 	struct cursor at;
-	struct net_word end;
+	struct net_word word;
 	bool more = serve_frame(&g->serve, &h->frame.m, &at);
-	int rc = lease(h, g, &at);
+	int rc = bring(h, g, &at);
 
 	if (rc) {
-		serve_end(&g->serve, rc, &end);
-		grant_end(h, g);
-		return conn_send_message(h->c, &end.header, time_now_ns() + ANSWER_NS);
+		serve_end(&g->serve, rc, &word);
+		return say(h, g, &word);
 	}
 	rc = send_leased(h, g, &at);
 	if (rc)
 		return rc;
 	count_out(h, g, h->frame.m.bytes, !more);
-	if (g->serve.cursor.layer > at.layer)
-		tier_stream_release(g->stream, g->serve.cursor.layer);
+	if (!more) {
+		serve_whole(&g->serve, intact(h, g), &word, time_now_ns());
+		return say(h, g, &word);
+	}
+	if (g->stream && g->serve.cursor.layer > at.layer)
+		tier_stream_release(g->stream, g->serve.cursor.layer - g->stream_from);
 	return 0;
 }
 
@@ -277,8 +293,6 @@ static int answer(struct holder *h)
 		return answer_probe(h, m);
 	case NET_ASK:
 		return answer_ask(h, m);
-	case NET_RELEASE:
-		return answer_release(h, m);
 	default:
 		return -EPROTO;
 	}
@@ -298,20 +312,6 @@ static struct grant *sending(struct holder *h)
 	return first;
 }
 
-/* A peer that does not release what it has is let wait until its grant is over. */
-static uint64_t patience(const struct holder *h)
-{
-	uint64_t now = time_now_ns(), until_ns = now + IDLE_NS;
-
-	for (uint32_t i = 0; i < NET_GRANTS_MAX; i++) {
-		const struct serve *s = &h->grant[i].serve;
-
-		if (s->state != SERVE_FREE && s->ends_ns < until_ns)
-			until_ns = s->ends_ns;
-	}
-	return until_ns;
-}
-
 static void serve(struct holder *h)
 {
 	int rc = tier_reader_open(h->n->t, &h->reader);
@@ -323,7 +323,7 @@ static void serve(struct holder *h)
 			rc = send_frame(h, g);
 			continue;
 		}
-		rc = conn_message(h->c, patience(h));
+		rc = conn_message(h->c, time_now_ns() + (g ? ANSWER_NS : IDLE_NS));
 		if (rc == 0)
 			rc = answer(h);
 	}

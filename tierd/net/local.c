@@ -14,6 +14,7 @@
 
 #define LOCAL_IDLE_NS (10 * NS_PER_S)
 #define LOCAL_ANSWER_NS (1 * NS_PER_S)
+#define PULL_HOSTS 3u /* asked one after another when each fails */
 
 /* ---- locate, pull -------------------------------------------------------------------------- */
 
@@ -51,27 +52,45 @@ static void found(struct net_placed *out, const struct placed *p)
 	out->all_ns = p->all_ns;
 }
 
-static void place(struct node *n, const struct wanted *w, struct net_placed *out)
+static void pull(struct node *n, struct wanted *w, struct net_placed *out)
 {
-	bool pull = w->want->header.type == NET_PULL, slow;
+	for (uint32_t i = 0; i < PULL_HOSTS && time_now_ns() < w->want->deadline_ns; i++) {
+		struct placed p;
+
+		locate(n, w, &p);
+		out->hosts = i ? out->hosts : p.hosts;
+		out->answered = i ? out->answered : p.answered;
+		if (p.peer < 0)
+			return;
+		if (too_slow(w, &p, &out->compute_ns)) {
+			out->status = TIER_DROPPED;
+			return;
+		}
+		w->local = (uint32_t)pull_from(n, w, &p, out);
+		out->usable = w->local;
+		if (out->bytes)
+			memcpy(out->host, p.name, sizeof(out->host));
+		if (!p.lost || out->usable == w->want->count)
+			return;
+	}
+}
+
+static void place(struct node *n, struct wanted *w, struct net_placed *out)
+{
 	struct placed p;
 
 	out->local = out->usable = w->local;
 	out->status = w->local == w->want->count ? TIER_READY : TIER_MISSED;
-	if (w->local == w->want->count)
+	if (w->local == w->want->count || !share_stands(n, w->share))
 		return;
+	if (w->want->header.type == NET_PULL) {
+		pull(n, w, out);
+		return;
+	}
 	locate(n, w, &p);
 	found(out, &p);
-	if (p.peer < 0)
-		return;
-	slow = too_slow(w, &p, &out->compute_ns);
-	if (!pull)
-		return;
-	out->bytes = out->first_ns = out->all_ns = 0;
-	out->usable = w->local;
-	out->status = TIER_DROPPED;
-	if (!slow)
-		out->usable = (uint32_t)pull_from(n, w, &p, out);
+	if (p.peer >= 0)
+		too_slow(w, &p, &out->compute_ns);
 }
 
 static void answer_want(struct node *n, const struct net_want *m, const struct ucred *who,
@@ -141,15 +160,40 @@ static int forget(struct node *n, const char *name, const struct ucred *who, cha
 	return 0;
 }
 
+/* Of all hosts that share the context. Its owner or an operator may. */
+static int raise_epoch(struct node *n, const struct net_admin *m, const struct ucred *who,
+		       char *text)
+{
+	uint64_t epoch = strtoull(m->word[1], NULL, 10);
+	struct share *s;
+	int rc = share_named(n, m->word[0], who, &s);
+
+	snprintf(text, SHARE_TEXT_BYTES, "%s", refusal(rc));
+	if (rc)
+		return rc;
+	if (who->uid && who->uid != s->owner_uid && who->uid != geteuid()) {
+		snprintf(text, SHARE_TEXT_BYTES, "only its owner may do that");
+		rc = -EACCES;
+	} else {
+		rc = epochs_raise(n, s, &epoch, text);
+	}
+	share_put(n, s);
+	return rc;
+}
+
 static int do_admin(struct node *n, const struct net_admin *m, const struct ucred *who,
 		    char text[SHARE_TEXT_BYTES])
 {
 	if (strcmp(m->verb, "hosts") == 0)
 		return 0;
 	if (strcmp(m->verb, "share") == 0)
-		return share_set(n, m->word[0], true, who, text);
+		return share_set(n, m->word[0],
+				 strcmp(m->word[1], "strict") == 0 ? SHARE_STRICT : SHARE_PLAIN,
+				 who, text);
 	if (strcmp(m->verb, "unshare") == 0)
-		return share_set(n, m->word[0], false, who, text);
+		return share_set(n, m->word[0], SHARE_NOT, who, text);
+	if (strcmp(m->verb, "epoch") == 0)
+		return raise_epoch(n, m, who, text);
 	if (strcmp(m->verb, "forget") == 0)
 		return forget(n, m->word[0], who, text);
 	snprintf(text, SHARE_TEXT_BYTES, "there is no such verb");

@@ -33,9 +33,9 @@ struct round {
 	};
 };
 
-static uint64_t round_end(const struct wanted *w)
+uint64_t answer_until(uint64_t until)
 {
-	uint64_t now = time_now_ns(), until = w->want->deadline_ns;
+	uint64_t now = time_now_ns();
 	uint64_t part = until > now ? (until - now) / 4 : 0;
 
 	part = part < ASK_LEAST_NS ? ASK_LEAST_NS : part > ASK_MOST_NS ? ASK_MOST_NS : part;
@@ -181,20 +181,57 @@ static void choose(struct round *r, struct placed *out)
 	}
 }
 
+/* The only host that there is to ask, or negative. */
+static int only_one(struct node *n)
+{
+	int one = -ENOENT;
+
+	LOCK_SCOPE(&n->peers_lock);
+	for (uint32_t i = 0; i < PEERS_MAX; i++)
+		if (peer_asked(&n->peers.peer[i])) {
+			if (one >= 0)
+				return -EBUSY;
+			one = (int)i;
+		}
+	return one;
+}
+
+/* Who pulls from it need not ask first what it has: the grant says so. */
+static void hope(struct node *n, const struct wanted *w, int i, struct placed *out)
+{
+	const struct shape *s = &w->share->shape;
+	const struct peer *p = &n->peers.peer[i];
+
+	out->peer = i;
+	out->hosts = out->answered = 1;
+	out->usable = w->want->count;
+	out->bytes = (w->want->count - w->local) * s->block_bytes;
+	LOCK_SCOPE(&n->peers_lock);
+	out->all_ns = peer_estimate(p, out->bytes, 0);
+	out->first_ns = peer_estimate(p, out->bytes / s->layers, 0);
+	memcpy(out->name, p->name, sizeof(out->name));
+}
+
 void locate(struct node *n, const struct wanted *w, struct placed *out)
 {
 	uint32_t depth[NET_ANCHORS_MAX];
 	uint32_t count = anchors(w->local, w->want->count, depth), most = 0, next = 0;
-	struct round *r = calloc(1, sizeof(*r));
+	int one = w->want->header.type == NET_PULL ? only_one(n) : -EBUSY;
+	struct round *r = NULL;
 
 	*out = (struct placed){ .peer = -ENOENT };
+	if (one >= 0) {
+		hope(n, w, one, out);
+		return;
+	}
+	r = calloc(1, sizeof(*r));
 	if (!r || !count) {
 		free(r);
 		return;
 	}
 	r->n = n;
 	r->w = w;
-	r->deadline_ns = round_end(w);
+	r->deadline_ns = answer_until(w->want->deadline_ns);
 	first_round(r, depth, count, out);
 	for (uint32_t i = 0; i < PEERS_MAX; i++)
 		if (r->asked[i].usable > most) {

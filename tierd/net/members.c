@@ -8,8 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "libtier/base/json_at.h"
 #include "libtier/base/time.h"
-#include "tierd/net/node.h"
+#include "tierd/net/etcd.h"
 
 #define TURN_NS (250 * NS_PER_MS)
 #define LOOK_NS (1 * NS_PER_S)
@@ -111,9 +112,16 @@ static const char *reason(int error)
 	}
 }
 
-void members_failed(struct node *n, uint32_t i, int error)
+static void drain_pool(struct node *n, uint32_t i)
 {
 	struct conn *c;
+
+	while ((c = from_pool(n, i)))
+		conn_close(c);
+}
+
+void members_failed(struct node *n, uint32_t i, int error)
+{
 	char name[NET_NAME_BYTES];
 
 	{
@@ -122,8 +130,7 @@ void members_failed(struct node *n, uint32_t i, int error)
 		if (n->peers.peer[i].state != PEER_FREE)
 			peer_failed(&n->peers.peer[i], time_now_ns(), reason(error));
 	}
-	while ((c = from_pool(n, i)))
-		conn_close(c);
+	drain_pool(n, i);
 	log_warn(&n->log, "a peer is on probation", name, "it is looked at again by itself",
 		 "why=\"%s\"", reason(error));
 }
@@ -137,13 +144,84 @@ int members_place(struct node *n, const char *name)
 	return p ? (int)(p - n->peers.peer) : -ENOENT;
 }
 
+/* ---- etcd ---------------------------------------------------------------------------------- */
+
+static bool read_member(const json_t *d, struct peer *p)
+{
+	const char *name = json_string_value(json_at(d, "name"));
+	const char *address = json_string_value(json_at(d, "address"));
+	const char *incarnation = json_string_value(json_at(d, "incarnation"));
+
+	if (!name || !address || !incarnation || strlen(name) >= sizeof(p->name) ||
+	    strlen(address) >= sizeof(p->address))
+		return false;
+	*p = (struct peer){ .incarnation = strtoull(incarnation, NULL, 16) };
+	memcpy(p->name, name, strlen(name));
+	memcpy(p->address, address, strlen(address));
+	return true;
+}
+
+/* Who is not in etcd any more has left, or its lease is over. */
+static void forget_absent(struct node *n, const json_t *names) REQUIRES(n->peers_lock)
+{
+	for (uint32_t i = 0; i < PEERS_MAX; i++) {
+		struct peer *p = &n->peers.peer[i];
+
+		if (p->state != PEER_FREE && !p->fixed && !json_object_get(names, p->name))
+			peers_forget(&n->peers, p->name);
+	}
+}
+
+static bool read_others(struct etcd *e, struct node *n)
+{
+	json_t *list = etcd_range(e, "member/"), *names = json_object();
+	bool there = list != NULL;
+
+	if (there) {
+		LOCK_SCOPE(&n->peers_lock);
+		for (size_t i = 0; i < json_array_size(list); i++) {
+			struct peer p;
+
+			if (!read_member(json_at(json_array_get(list, i), "value"), &p) ||
+			    strcmp(p.name, n->config.name) == 0)
+				continue;
+			json_object_set_new(names, p.name, json_true());
+			peers_member(&n->peers, &p, time_now_ns());
+		}
+		forget_absent(n, names);
+		n->etcd_seen_ns = time_now_ns();
+	}
+	json_decref(names);
+	json_decref(list);
+	return there;
+}
+
+bool etcd_members(struct etcd *e, struct node *n, bool fresh)
+{
+	char key[NET_NAME_BYTES + 8];
+	json_t *record;
+
+	snprintf(key, sizeof(key), "member/%s", n->config.name);
+	record = json_pack("{s:s, s:s, s:o}", "name", n->config.name, "address",
+			   n->config.advertise, "incarnation",
+			   json_sprintf("%016llx", (unsigned long long)n->self.incarnation));
+	if (!fresh)
+		json_decref(record);
+	else if (!etcd_put(e, key, record, true))
+		return false;
+	return read_others(e, n);
+}
+
 /* ---- the thread ---------------------------------------------------------------------------- */
 
+/* By a new connection: that one lies idle in the pool says nothing. */
 static void look(struct node *n, uint32_t i)
 {
 	struct conn *c;
-	int rc = members_conn(n, i, time_now_ns() + LOOK_NS, &c);
+	int rc;
 
+	drain_pool(n, i);
+	rc = members_conn(n, i, time_now_ns() + LOOK_NS, &c);
 	if (rc == 0) {
 		members_give(n, i, c);
 		return;
@@ -171,11 +249,35 @@ bool node_stopped(const struct node *n, uint64_t wait_ns)
 	return ppoll(&p, 1, &wait, NULL) > 0;
 }
 
+/*
+ * Once in a fifth of a lease: say that we are here, what we have applied, and look who else is. The
+ * lease is ours from when it was asked for: strict contexts are served for so long (R6).
+ */
+static void turn(struct etcd *e, struct node *n, bool *away)
+{
+	uint64_t now = time_now_ns();
+	bool fresh, here = etcd_lease(e, &fresh);
+
+	n->renew = n->renew || fresh;
+	here = here && epochs_turn(e, n, n->renew) && etcd_members(e, n, n->renew);
+	if (here) {
+		LOCK_SCOPE(&n->peers_lock);
+		n->lease_until_ns = now + n->config.lease_ns;
+		n->renew = false;
+	}
+	if (here == *away)
+		log_event(&n->log, here ? LOG_LEVEL_INFO : LOG_LEVEL_WARN,
+			  here ? "etcd answers again" : "etcd does not answer", n->config.etcd,
+			  here ? NULL : "the members known go on", "");
+	*away = !here;
+}
+
 void *members_run(void *arg)
 {
 	struct node *n = arg;
 	struct etcd *e = NULL;
 	uint64_t turn_ns = 0;
+	bool away = false;
 	int rc = 0;
 
 	if (n->config.etcd[0])
@@ -187,7 +289,7 @@ void *members_run(void *arg)
 		uint64_t now = time_now_ns();
 
 		if (e && now >= turn_ns) {
-			etcd_turn(e);
+			turn(e, n, &away);
 			turn_ns = now + n->config.lease_ns / 5;
 		}
 		look_at_due(n);

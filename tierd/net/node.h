@@ -5,7 +5,8 @@
  * pure protocol (proto.h): here is the shell around that.
  *
  *   main.c       options, start, end
- *   members.c    peers: looks at new ones and at those on probation; etcd.c who is there
+ *   members.c    peers: looks at new ones and at those on probation; who is there by etcd
+ *   epochs.c     epochs of shared contexts, by etcd; etcd.c its calls
  *   share.c      contexts that are shared, their shapes, and who may ask for them
  *   holder.c     serves other hosts: probes, grants
  *   requester.c  asks other hosts: locate.c where, pull.c the bytes
@@ -36,10 +37,14 @@
 struct share {
 	uint32_t holders; /* node.shares */
 	bool shared;      /* node.shares */
+	bool known;       /* node.shares: with etcd: its epoch there was applied once */
+	bool strict;      /* not served when our lease is over (R6) */
+	uint64_t told;    /* epochs.c: the epoch that etcd knows us to have applied */
 	char name[NET_NAME_BYTES];
 	uint8_t digest[32];
 	uint64_t number;  /* tierd's, never used again: tells a context from its successor */
 	uint32_t owner_uid, owner_gid, mode;
+	uint64_t looked_ns; /* node.shares: when tierd said so */
 	tier_context *c;  /* through node.t */
 	struct shape shape;
 };
@@ -47,6 +52,8 @@ struct share {
 struct puller {
 	tier *t;
 	bool busy; /* node.pullers */
+	const struct share *share; /* node.pullers: what is being brought, from this key on */
+	tier_key from;
 	uint64_t serial; /* user_data of the last put */
 	char name[NET_NAME_BYTES];
 	uint64_t number; /* of the context that c is */
@@ -80,6 +87,8 @@ struct node {
 	struct lock peers_lock;
 	struct peers peers GUARDED_BY(peers_lock);
 	uint64_t etcd_seen_ns GUARDED_BY(peers_lock); /* when it last answered; 0 = never */
+	uint64_t lease_until_ns GUARDED_BY(peers_lock);
+	bool renew; /* the members' thread: records under our lease are to be written anew */
 	uint64_t stage_bytes_per_s GUARDED_BY(peers_lock); /* of our own NVMe, for others */
 
 	struct lock pool;
@@ -95,7 +104,9 @@ struct node {
 /* ---- share.c ------------------------------------------------------------------------------- */
 
 /* Mark a context as shared, or no longer; text tells what is wrong. uid, gid: who wants it. */
-int share_set(struct node *n, const char *name, bool shared, const struct ucred *who, char *text);
+enum share_how { SHARE_NOT, SHARE_PLAIN, SHARE_STRICT };
+int share_set(struct node *n, const char *name, enum share_how how, const struct ucred *who,
+	      char *text);
 #define SHARE_TEXT_BYTES 152u
 /* Those of the state file. */
 void share_load(struct node *n);
@@ -103,11 +114,14 @@ void share_load(struct node *n);
 int share_named(struct node *n, const char *name, const struct ucred *who, struct share **out);
 struct share *share_digest(struct node *n, const uint8_t digest[32]);
 void share_put(struct node *n, struct share *s);
-/* Is it still shared, the same one? */
+/* Is it still shared, the same one, and may it be served at this moment (R5, R6)? */
 bool share_stands(struct node *n, const struct share *s);
+/* The one in place i of NODE_SHARES_MAX, held, or NULL. */
+struct share *share_at(struct node *n, uint32_t i);
+void share_known(struct node *n, struct share *s);
 json_t *share_list(struct node *n);
 
-/* ---- members.c, etcd.c --------------------------------------------------------------------- */
+/* ---- members.c, epochs.c ------------------------------------------------------------------- */
 
 void *members_run(void *node);
 /* A connection to the peer in place i, from the pool or a new one. It is given back, or closed. */
@@ -120,11 +134,8 @@ int members_place(struct node *n, const char *name);
 json_t *members_list(struct node *n);
 bool node_stopped(const struct node *n, uint64_t wait_ns);
 
-struct etcd;
-int etcd_open(struct etcd **out, struct node *n);
-void etcd_close(struct etcd *e);
-/* Keep our lease and record alive, and read who else is there. Called now and then. */
-int etcd_turn(struct etcd *e);
+/* epochs.c: raise the epoch on all hosts. R5: 0 once all have applied it or their lease is over. */
+int epochs_raise(struct node *n, struct share *s, uint64_t *epoch, char *text);
 
 /* ---- holder.c, local.c --------------------------------------------------------------------- */
 
@@ -146,6 +157,7 @@ struct placed {
 	uint32_t cold;   /* of these beyond local, on its NVMe alone */
 	uint32_t hosts, answered;
 	uint64_t bytes, first_ns, all_ns;
+	bool lost; /* it failed while it sent: somebody else may have the rest */
 };
 
 struct wanted {
@@ -158,7 +170,12 @@ struct wanted {
 };
 
 void locate(struct node *n, const struct wanted *w, struct placed *out);
-/* Brings blocks [local, at most usable) and answers as PLACED says; returns blocks usable now. */
-int64_t pull_from(struct node *n, const struct wanted *w, struct placed *p, struct net_placed *out);
+/* How long the word of a peer whether it has something is waited for. */
+uint64_t answer_until(uint64_t deadline_ns);
+/*
+ * Brings blocks [local, at most usable), adds to what PLACED says, and returns blocks usable now.
+ * Who wants what another one is bringing waits for that first.
+ */
+int64_t pull_from(struct node *n, struct wanted *w, struct placed *p, struct net_placed *out);
 
 #endif

@@ -110,6 +110,8 @@ int pull_pages(struct pull *p, const struct net_pages *m, struct cursor *at)
 	if (m->layer != at->layer || m->first != at->at)
 		return -EPROTO;
 	count = cursor_frame(&p->cursor, p->shape, p->blocks, &bytes);
+	if (cursor_over(&p->cursor, p->shape))
+		p->state = PULL_CAME;
 	return count && count == m->count && bytes == m->bytes ? 0 : -EPROTO;
 }
 
@@ -121,19 +123,9 @@ int pull_ended(struct pull *p, const struct net_word *m)
 	return 0;
 }
 
-bool pull_release(struct pull *p, struct net_word *m)
-{
-	if (p->state != PULL_PAGES || !cursor_over(&p->cursor, p->shape))
-		return false;
-	*m = (struct net_word){ .id = p->id };
-	header(&m->header, NET_RELEASE, sizeof(*m));
-	p->state = PULL_RELEASED;
-	return true;
-}
-
 int pull_whole(struct pull *p, const struct net_word *m, uint64_t now_ns)
 {
-	if (p->state != PULL_RELEASED || m->id != p->id)
+	if (p->state != PULL_CAME || m->id != p->id)
 		return -EPROTO;
 	if (m->error)
 		over(p, m->error);
@@ -178,11 +170,9 @@ bool serve_frame(struct serve *s, struct net_pages *m, struct cursor *at)
 	return s->state == SERVE_PAGES;
 }
 
-int serve_release(struct serve *s, const struct net_word *m, bool intact, struct net_word *out,
-		  uint64_t now_ns)
+void serve_whole(struct serve *s, bool intact, struct net_word *out, uint64_t now_ns)
 {
-	if (s->state != SERVE_SENT || m->id != s->id)
-		return -EPROTO;
+	assert(s->state == SERVE_SENT);
 	*out = (struct net_word){ .id = s->id };
 	header(&out->header, NET_WHOLE, sizeof(*out));
 	if (!intact)
@@ -190,7 +180,6 @@ int serve_release(struct serve *s, const struct net_word *m, bool intact, struct
 	else if (now_ns >= s->ends_ns)
 		out->error = -ETIMEDOUT;
 	s->state = SERVE_FREE;
-	return 0;
 }
 
 void serve_end(struct serve *s, int error, struct net_word *out)

@@ -28,6 +28,7 @@ struct shape_page {
 /* Layers are the model's, counted from the first that any part has. */
 struct shape {
 	uint32_t layers;
+	uint32_t layer_first; /* the model's number of our layer 0 */
 	uint32_t pages;       /* a block */
 	uint64_t block_bytes; /* without padding */
 	uint32_t *first;      /* layers + 1: a layer's pages in `page` */
@@ -63,7 +64,8 @@ uint32_t cursor_frame(struct cursor *c, const struct shape *s, uint32_t blocks, 
 
 /* ---- requester: one pull of some blocks from one holder ------------------------------------- */
 
-enum pull_state { PULL_FREE, PULL_ASKED, PULL_PAGES, PULL_RELEASED, PULL_WHOLE, PULL_OVER };
+/* CAME: all pages did, and what is awaited is the holder's word. */
+enum pull_state { PULL_FREE, PULL_ASKED, PULL_PAGES, PULL_CAME, PULL_WHOLE, PULL_OVER };
 
 struct pull {
 	enum pull_state state;
@@ -84,8 +86,6 @@ int pull_granted(struct pull *p, const struct net_grant *m);
 /* *at: the frame's first page and layer. */
 int pull_pages(struct pull *p, const struct net_pages *m, struct cursor *at);
 int pull_ended(struct pull *p, const struct net_word *m);
-/* All pages came and verified: is it time for RELEASE? Then `m` is it. */
-bool pull_release(struct pull *p, struct net_word *m);
 int pull_whole(struct pull *p, const struct net_word *m, uint64_t now_ns);
 
 /* ---- holder: one grant ---------------------------------------------------------------------- */
@@ -108,9 +108,8 @@ void serve_grant(struct serve *s, const struct net_ask *m, const struct shape *s
 		 struct net_grant *out, uint64_t now_ns);
 /* The next frame: `m` but for its CRCs; *at: where it begins. False: all are sent. */
 bool serve_frame(struct serve *s, struct net_pages *m, struct cursor *at);
-/* RELEASE came; intact: what was granted stood until now. `out` is the answer; 0 or -EPROTO. */
-int serve_release(struct serve *s, const struct net_word *m, bool intact, struct net_word *out,
-		  uint64_t now_ns);
+/* All are sent. intact: what was granted stood until now. `out` becomes WHOLE. */
+void serve_whole(struct serve *s, bool intact, struct net_word *out, uint64_t now_ns);
 void serve_end(struct serve *s, int error, struct net_word *out);
 
 /* ---- peers: whom to ask --------------------------------------------------------------------- */

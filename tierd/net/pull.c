@@ -13,7 +13,7 @@
 #include "libtier/base/time.h"
 #include "tierd/net/node.h"
 
-#define PART_BYTES (8u << 20)
+#define PART_BYTES (4u << 20)
 #define COMMIT_NS (5 * NS_PER_S) /* a put that tierd has is waited for so long at most */
 
 struct part {
@@ -24,7 +24,7 @@ struct part {
 
 struct job {
 	struct node *n;
-	const struct wanted *w;
+	struct wanted *w;
 	struct placed *from;
 	struct net_placed *out;
 	struct puller *puller;
@@ -35,27 +35,50 @@ struct job {
 	uint32_t puts;      /* under way at tierd */
 	uint64_t serial;    /* the puller's, before our first one */
 	uint64_t id;
+	uint64_t had_bytes; /* that came from others, before */
 	uint64_t pace_ns, pace_bytes; /* of the first frame: the pace is what came since */
 	uint64_t moved_ns; /* when the peer last gave something */
 	bool ours;        /* what went wrong was here */
+	bool heard;       /* it has answered */
 	bool peers_fault;
 	struct iovec iov[NET_FRAME_PAGES_MAX];
 };
 
 /* ---- pullers ------------------------------------------------------------------------------- */
 
-static struct puller *puller_take(struct node *n, uint64_t deadline_ns)
+/* A free one, unless another one brings the same already; *same: it does. */
+static struct puller *puller_free(struct node *n, const struct share *s, const tier_key *from,
+				  bool *same) REQUIRES(n->pullers_lock)
 {
-	struct timespec until = time_to_timespec(deadline_ns);
+	struct puller *found = NULL;
+
+	for (uint32_t i = 0; i < n->config.pullers; i++) {
+		struct puller *p = &n->puller[i];
+
+		if (!p->busy)
+			found = p;
+		else if (p->share == s && memcmp(&p->from, from, sizeof(*from)) == 0)
+			*same = true;
+	}
+	return *same ? NULL : found;
+}
+
+static struct puller *puller_take(struct node *n, const struct wanted *w)
+{
+	struct timespec until = time_to_timespec(w->want->deadline_ns);
 	int rc = 0;
 
 	LOCK_SCOPE(&n->pullers_lock);
 	while (rc != ETIMEDOUT) {
-		for (uint32_t i = 0; i < n->config.pullers; i++)
-			if (!n->puller[i].busy) {
-				n->puller[i].busy = true;
-				return &n->puller[i];
-			}
+		bool same = false;
+		struct puller *p = puller_free(n, w->share, &w->keys[w->local], &same);
+
+		if (p) {
+			p->busy = true;
+			p->share = w->share;
+			p->from = w->keys[w->local];
+			return p;
+		}
 		rc = pthread_cond_timedwait(&n->puller_free, &n->pullers_lock.mutex, &until);
 	}
 	return NULL;
@@ -65,7 +88,7 @@ static void puller_give(struct node *n, struct puller *p)
 {
 	LOCK_SCOPE(&n->pullers_lock);
 	p->busy = false;
-	pthread_cond_signal(&n->puller_free);
+	pthread_cond_broadcast(&n->puller_free);
 }
 
 /* The context through the puller's own connection. */
@@ -174,9 +197,14 @@ static int ask(struct job *j, struct part *part)
 /* The prefix ends with this part, or before it: what was asked for beyond is of no use. */
 static void end_at(struct job *j, uint32_t block)
 {
+	uint64_t block_tokens = tier_geometry_block_tokens(tier_context_geometry(j->w->share->c));
+
 	j->end = block < j->end ? block : j->end;
 	if (j->next > j->end)
 		j->next = j->end;
+	j->from->usable = j->end;
+	j->from->bytes = (j->end - j->w->local) * j->w->share->shape.block_bytes;
+	j->out->compute_ns = (j->end - j->w->local) * block_tokens * j->w->want->token_ns;
 }
 
 static int granted(struct job *j, struct part *part)
@@ -226,7 +254,6 @@ static int receive_frame(struct job *j, struct part *part, const struct net_page
 static int pages(struct job *j, struct part *part)
 {
 	const struct net_pages *m = (const void *)j->conn->message;
-	struct net_word release;
 	struct cursor at;
 	int rc = pull_pages(&part->pull, m, &at);
 
@@ -239,9 +266,7 @@ static int pages(struct job *j, struct part *part)
 	j->out->bytes += m->bytes;
 	if (!j->out->first_ns && part->pull.cursor.layer > 0)
 		j->out->first_ns = time_now_ns() - j->w->begun_ns;
-	if (!pull_release(&part->pull, &release))
-		return 0;
-	return conn_send_message(j->conn, &release.header, j->w->want->deadline_ns);
+	return 0;
 }
 
 /* END or a grant that lapsed: the prefix ends here. */
@@ -253,13 +278,20 @@ static void give_up(struct job *j, struct part *part)
 	part->pull.state = PULL_FREE;
 }
 
+/* A put after an epoch was raised would be one of the new epoch with bytes of the old. */
+static bool stands(const struct job *j)
+{
+	return share_stands(j->n, j->w->share) &&
+	       tier_context_epoch(j->w->share->c) == j->w->epoch;
+}
+
 static int whole(struct job *j, struct part *part)
 {
 	int rc = pull_whole(&part->pull, (const void *)j->conn->message, time_now_ns());
 
 	if (rc)
 		return rc;
-	if (part->pull.state == PULL_WHOLE && part->first < j->end)
+	if (part->pull.state == PULL_WHOLE && part->first < j->end && stands(j))
 		return put_commit(j, part);
 	give_up(j, part);
 	return 0;
@@ -272,7 +304,7 @@ static int take(struct job *j)
 	struct part *part;
 	int rc = -EPROTO;
 
-	if (type < NET_GRANT || type > NET_WHOLE || type == NET_RELEASE)
+	if (type < NET_GRANT || type > NET_WHOLE)
 		return rc;
 	part = part_of(j, m->id);
 	if (!part)
@@ -317,13 +349,14 @@ static int ask_more(struct job *j)
 static bool hopeless(struct job *j)
 {
 	uint64_t took = time_now_ns() - j->w->begun_ns, compute_ns = j->out->compute_ns;
-	double left = (double)(j->from->bytes - j->out->bytes), paced;
+	uint64_t bytes = j->out->bytes - j->had_bytes;
+	double left = (double)j->from->bytes - (double)bytes, paced;
 
-	if (!j->pace_ns && j->out->bytes) { /* what lies on NVMe takes its time to begin */
+	if (!j->pace_ns && bytes) { /* what lies on NVMe takes its time to begin */
 		j->pace_ns = took;
-		j->pace_bytes = j->out->bytes;
+		j->pace_bytes = bytes;
 	}
-	paced = (double)(j->out->bytes - j->pace_bytes);
+	paced = (double)(bytes - j->pace_bytes);
 	if (!j->w->want->token_ns || paced <= 0 || took < compute_ns / 20)
 		return false;
 	return (double)took + (double)(took - j->pace_ns) * left / paced > (double)compute_ns;
@@ -334,6 +367,8 @@ static uint64_t patience(const struct job *j)
 {
 	uint64_t now = time_now_ns(), until_ns = j->w->want->deadline_ns;
 
+	if (!j->heard) /* what it has, it says at once */
+		return answer_until(until_ns);
 	return now < until_ns ? now + (until_ns - now) / 2 : until_ns;
 }
 
@@ -348,6 +383,7 @@ static int run(struct job *j)
 			break;
 		}
 		j->moved_ns = time_now_ns();
+		j->heard = true;
 		rc = take(j);
 		j->peers_fault = rc && !j->ours;
 		if (rc == 0 && hopeless(j)) {
@@ -368,12 +404,12 @@ static bool lost(const struct job *j, int rc)
 
 	if (!rc || !j->peers_fault)
 		return false;
-	return rc != -ETIMEDOUT || now - j->moved_ns > (now - j->w->begun_ns) / 2;
+	return rc != -ETIMEDOUT || !j->heard || now - j->moved_ns > (now - j->w->begun_ns) / 2;
 }
 
 static void settle(struct job *j, int rc, uint64_t begun_ns)
 {
-	bool failed = lost(j, rc);
+	bool failed = lost(j, rc), asked = j->conn != NULL;
 
 	for (uint32_t i = 0; i < NET_GRANTS_MAX; i++)
 		tier_put_abort(j->part[i].put);
@@ -381,13 +417,14 @@ static void settle(struct job *j, int rc, uint64_t begun_ns)
 		members_give(j->n, (uint32_t)j->from->peer, j->conn);
 	else
 		conn_close(j->conn);
+	j->from->lost = failed;
 	if (failed)
 		members_failed(j->n, (uint32_t)j->from->peer, rc);
 	LOCK_SCOPE(&j->n->peers_lock);
-	if (!failed)
-		peer_moved(&j->n->peers.peer[j->from->peer], j->out->bytes,
+	if (!failed && asked)
+		peer_moved(&j->n->peers.peer[j->from->peer], j->out->bytes - j->had_bytes,
 			   time_now_ns() - begun_ns);
-	if (!j->out->bytes)
+	if (asked && j->out->bytes == j->had_bytes)
 		j->n->peers.peer[j->from->peer].misses++;
 }
 
@@ -414,7 +451,20 @@ static int set_up(struct job *j)
 	return rc;
 }
 
-int64_t pull_from(struct node *n, const struct wanted *w, struct placed *p, struct net_placed *out)
+/* Connect, and bring it. */
+static int bring(struct job *j)
+{
+	int rc = set_up(j);
+
+	if (rc)
+		return rc;
+	rc = members_conn(j->n, (uint32_t)j->from->peer, answer_until(j->w->want->deadline_ns),
+			  &j->conn);
+	j->peers_fault = rc != 0;
+	return rc ? rc : run(j);
+}
+
+int64_t pull_from(struct node *n, struct wanted *w, struct placed *p, struct net_placed *out)
 {
 	struct job *j = calloc(1, sizeof(*j));
 	uint64_t begun_ns = time_now_ns();
@@ -423,15 +473,12 @@ int64_t pull_from(struct node *n, const struct wanted *w, struct placed *p, stru
 
 	if (!j)
 		return w->local;
-	*j = (struct job){ .n = n, .w = w, .from = p, .out = out };
-	j->puller = puller_take(n, w->want->deadline_ns);
-	rc = j->puller ? set_up(j) : -ETIMEDOUT;
-	if (rc == 0) {
-		rc = members_conn(n, (uint32_t)p->peer, w->want->deadline_ns, &j->conn);
-		j->peers_fault = rc != 0;
-	}
-	if (rc == 0)
-		rc = run(j);
+	*j = (struct job){ .n = n, .w = w, .from = p, .out = out, .had_bytes = out->bytes };
+	j->puller = puller_take(n, w);
+	/* Another one may have brought it meanwhile. */
+	usable = tier_match(w->share->c, w->keys, w->want->count, NULL);
+	w->local = usable > w->local ? (uint32_t)usable : w->local;
+	rc = !j->puller ? -ETIMEDOUT : w->local < p->usable ? bring(j) : 0;
 	settle(j, rc, begun_ns);
 	reap(j, 0, rc == -ETIMEDOUT ? time_now_ns() : w->want->deadline_ns);
 	out->all_ns = time_now_ns() - w->begun_ns;

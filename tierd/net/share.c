@@ -13,7 +13,10 @@
 #include "libtier/base/cleanup.h"
 #include "libtier/base/json_at.h"
 #include "libtier/base/key.h"
+#include "libtier/base/time.h"
 #include "tierd/net/node.h"
+
+#define LOOK_AGAIN_NS (1 * NS_PER_S)
 
 /* ---- shape --------------------------------------------------------------------------------- */
 
@@ -49,6 +52,7 @@ static int shape_make(struct shape *s, const tier_geometry *g)
 	uint32_t least = layer_least(g, &s->layers);
 	struct tier_part part;
 
+	s->layer_first = least;
 	s->first = calloc(s->layers + 1, sizeof(*s->first));
 	s->page = calloc(tier_geometry_pages(g), sizeof(*s->page));
 	if (!s->first || !s->page)
@@ -160,6 +164,7 @@ static int share_open(struct node *n, const char *name, struct share **out)
 		return rc;
 	}
 	s->shared = true;
+	s->looked_ns = time_now_ns();
 	*out = s;
 	return 0;
 }
@@ -205,7 +210,8 @@ static void save(struct node *n) REQUIRES(n->shares)
 	bad = !f;
 	for (uint32_t i = 0; f && i < NODE_SHARES_MAX; i++)
 		if (n->share[i])
-			fprintf(f, "%s\n", n->share[i]->name);
+			fprintf(f, "%s%s\n", n->share[i]->name,
+				n->share[i]->strict ? " strict" : "");
 	if (f)
 		bad = fflush(f) || fsync(fileno(f));
 	if ((f && fclose(f)) || bad || rename(path, n->config.state))
@@ -223,7 +229,8 @@ static int add(struct node *n, struct share *s) REQUIRES(n->shares)
 	return -ENOSPC;
 }
 
-int share_set(struct node *n, const char *name, bool shared, const struct ucred *who, char *text)
+int share_set(struct node *n, const char *name, enum share_how how, const struct ucred *who,
+	      char *text)
 {
 	struct share *s = NULL, **place;
 	int rc = share_open(n, name, &s);
@@ -243,12 +250,13 @@ int share_set(struct node *n, const char *name, bool shared, const struct ucred 
 	place = place_of(n, name);
 	if (place)
 		drop(place);
-	if (shared) {
+	s->strict = how == SHARE_STRICT;
+	if (how) {
 		rc = add(n, s);
 		snprintf(text, SHARE_TEXT_BYTES, "%u contexts are shared, the most there can be",
 			 NODE_SHARES_MAX);
 	}
-	if (rc || !shared)
+	if (rc || !how)
 		share_free(s);
 	if (rc == 0)
 		save(n);
@@ -258,12 +266,13 @@ int share_set(struct node *n, const char *name, bool shared, const struct ucred 
 void share_load(struct node *n)
 {
 	FILE *f CLEANUP_FCLOSE = n->config.state[0] ? fopen(n->config.state, "r") : NULL;
-	char line[NET_NAME_BYTES + 1];
+	char line[NET_NAME_BYTES + 16], *rest;
 	struct share *s;
 
 	LOCK_SCOPE(&n->shares);
 	while (f && fgets(line, sizeof(line), f)) {
-		line[strcspn(line, "\n")] = '\0';
+		rest = line;
+		strsep(&rest, " \n");
 		if (!line[0] || place_of(n, line))
 			continue;
 		if (share_open(n, line, &s))
@@ -271,10 +280,16 @@ void share_load(struct node *n)
 				 "share it again when it is", "why=\"%s\"", tier_error_text());
 		else if (add(n, s))
 			share_free(s);
+		else
+			s->strict = rest && strncmp(rest, "strict", 6) == 0;
 	}
 }
 
-/* The context of that name was removed and made anew: the new one is shared by who shares it. */
+/*
+ * The context of that name was removed and made anew: the new one is shared by who shares it. Owner
+ * and mode of one never change, and of one that was removed nothing is found or put: so that is
+ * looked at now and then.
+ */
 static int check_number(struct node *n, struct share *s)
 {
 	struct share now = { 0 };
@@ -288,20 +303,22 @@ static int check_number(struct node *n, struct share *s)
 	s->owner_uid = now.owner_uid;
 	s->owner_gid = now.owner_gid;
 	s->mode = now.mode;
+	s->looked_ns = time_now_ns();
 	return now.number == s->number ? 0 : -ENOENT;
 }
 
 int share_named(struct node *n, const char *name, const struct ucred *who, struct share **out)
 {
 	struct share **place, *s;
-	int rc;
+	int rc = 0;
 
 	LOCK_SCOPE(&n->shares);
 	place = place_of(n, name);
 	if (!place)
 		return -ENOENT;
 	s = *place;
-	rc = check_number(n, s);
+	if (time_now_ns() - s->looked_ns > LOOK_AGAIN_NS)
+		rc = check_number(n, s);
 	if (rc == -ENOENT)
 		drop(place);
 	if (rc)
@@ -331,10 +348,34 @@ void share_put(struct node *n, struct share *s)
 		share_free(s);
 }
 
+static bool lease_holds(struct node *n)
+{
+	LOCK_SCOPE(&n->peers_lock);
+	return time_now_ns() < n->lease_until_ns;
+}
+
 bool share_stands(struct node *n, const struct share *s)
 {
 	LOCK_SCOPE(&n->shares);
-	return s->shared;
+	if (!s->shared)
+		return false;
+	if (!n->config.etcd[0])
+		return true;
+	return s->known && (!s->strict || lease_holds(n));
+}
+
+struct share *share_at(struct node *n, uint32_t i)
+{
+	LOCK_SCOPE(&n->shares);
+	if (n->share[i])
+		n->share[i]->holders++;
+	return n->share[i];
+}
+
+void share_known(struct node *n, struct share *s)
+{
+	LOCK_SCOPE(&n->shares);
+	s->known = true;
 }
 
 json_t *share_list(struct node *n)
@@ -346,8 +387,9 @@ json_t *share_list(struct node *n)
 		const struct share *s = n->share[i];
 
 		if (s)
-			json_array_append_new(list, json_pack("{s:s, s:I}", "name", s->name,
-				"epoch", (json_int_t)tier_context_epoch(s->c)));
+			json_array_append_new(list, json_pack("{s:s, s:I, s:b, s:b}",
+				"name", s->name, "epoch", (json_int_t)tier_context_epoch(s->c),
+				"strict", s->strict, "known", s->known));
 	}
 	return list;
 }
