@@ -10,7 +10,7 @@ FPGA_SHAPE ?=
 SRC_fpga  := $(wildcard fpga-sim/model/*.c fpga-sim/tb/*.c)
 OBJ_fpga  := $(SRC_fpga:%.c=$(FPGA)/obj/%.o)
 
-.PHONY: fpga-test
+.PHONY: fpga-test fpga-plants
 
 ifneq ($(findstring fpga,$(MAKECMDGOALS))$(filter test-run,$(MAKECMDGOALS)),)
 
@@ -58,6 +58,11 @@ $(FPGA)/fpga-short: fpga-sim/module.mk
 fpga-test: ## the CXL-hybrid device: RTL and golden model in lock-step (FPGA_SHAPE=, WAVE=1)
 fpga-test: $(if $(HAVE_SIMULATOR),$(FPGA)/bench) $(FPGA)/fpga-short
 	@$(FPGA)/fpga-short || [ $$? -eq 77 ]
+
+fpga-plants: ## plant bugs into its RTL (BUGS='N...'): the short run must find each
+fpga-plants: $(if $(HAVE_SIMULATOR),$(FPGA)/bench)
+	@$(if $(HAVE_SIMULATOR),BUILD=$(FPGA) fpga-sim/tb/plants,\
+		echo 'fpga-plants: skipped (no verilator)')
 
 test-run: $(if $(HAVE_SIMULATOR),$(FPGA)/bench) $(FPGA)/fpga-short
 EXTRA_TESTS += $(FPGA)/fpga-short

@@ -34,6 +34,9 @@ static uint64_t pick_flit(struct bench *b)
 	uint64_t flits = 1ull << b->shape.line_log;
 	uint64_t lines = (uint64_t)p->sets * p->tags, line, flit;
 
+	if (p->windows && bench_chance(b, 700) && stream_line(b, &line))
+		return (line << b->shape.line_log) | bench_random(b) % flits;
+
 	if (p->pattern == PATTERN_STREAM) {
 		line = b->stream_at / flits % lines;
 		flit = b->stream_at++ % flits;

@@ -121,6 +121,7 @@ static void sense(Vdevice &d, pins_out *out)
 	out->cmd_cid = d.cmd_cid;
 	out->cmd_line = d.cmd_line;
 	out->cmd_place = d.cmd_place;
+	out->cmd_unit = d.cmd_unit;
 	out->cpl_ready = d.cpl_ready;
 }
 
@@ -135,7 +136,8 @@ static void sense_decision(Vdevice &d, pins_out *out)
 	out->did_write = d.did_write;
 	out->did_flit = d.did_flit;
 	out->did_way = d.did_way;
-	out->did_mshr = d.did_mshr;
+	out->did_who = d.did_who;
+	out->did_window = d.did_window;
 	out->did_evicts = d.did_evicts;
 	out->did_dirty = d.did_dirty;
 	out->did_victim = d.did_victim;
