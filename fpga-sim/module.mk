@@ -7,7 +7,8 @@ FPGA_RTL  := $(sort $(wildcard fpga-sim/rtl/*.sv))
 FPGA_REGS := $(FPGA)/regs/device_regs.sv
 # parameters of the device (rtl/device.sv): FPGA_SHAPE='-GMSHRS=16'; WAVE=1: it can write waves
 FPGA_SHAPE ?=
-SRC_fpga  := $(wildcard fpga-sim/model/*.c fpga-sim/tb/*.c)
+SRC_fpga  := $(wildcard fpga-sim/model/*.c fpga-sim/tb/*.c) \
+             $(filter-out %/exp.c,$(wildcard fpga-sim/exp/*.c))
 OBJ_fpga  := $(SRC_fpga:%.c=$(FPGA)/obj/%.o)
 
 .PHONY: fpga-test fpga-plants
@@ -39,7 +40,8 @@ $(FPGA)/verilated/Vdevice__ALL.a: $(FPGA_RTL) $(FPGA_REGS) $(FPGA)/verilator.com
 $(OBJ_fpga): $(FPGA)/obj/%.o: %.c $(FPGA_REGS) $(O)/config.mk .ci/flags.mk
 	@mkdir -p $(@D)
 	@echo '  CC    $@'
-	@$(CC) $(FLAGS) -O2 -I$(FPGA)/regs -Ifpga-sim/model -Ifpga-sim/tb $(CPPFLAGS) $(CFLAGS) \
+	@$(CC) $(FLAGS) -O2 -I$(FPGA)/regs -Ifpga-sim/model -Ifpga-sim/exp -Ifpga-sim/tb \
+		$(CPPFLAGS) $(CFLAGS) \
 		-MMD -MP -c -o $@ $<
 -include $(OBJ_fpga:.o=.d)
 

@@ -446,6 +446,11 @@ const uint8_t *device_place(const struct device *d, uint64_t place, const uint64
 	return d->dram + place * d->line_bytes;
 }
 
+uint32_t device_ids(const struct device *d)
+{
+	return d->ids;
+}
+
 uint64_t device_capacity(const struct device *d)
 {
 	return (uint64_t)d->line_bytes << (d->shape.sets_log + d->shape.tag_bits);

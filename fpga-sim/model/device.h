@@ -171,6 +171,7 @@ uint32_t device_way(const struct device *d, uint32_t set, uint32_t way);
 /* The bytes of a place of DRAM, and its words of poison; NULL without a store. */
 const uint8_t *device_place(const struct device *d, uint64_t place, const uint64_t **poison);
 
+uint32_t device_ids(const struct device *d);      /* miss registers and units */
 uint64_t device_capacity(const struct device *d); /* in bytes */
 struct device_counters *device_counters(struct device *d);
 struct device_settings *device_settings(struct device *d);

@@ -9,6 +9,7 @@
 
 #include "device.h"
 #include "media.h"
+#include "points.h"
 #include "pins.h"
 
 #define BENCH_IDS 4096u     /* tags of the host */
@@ -45,6 +46,7 @@ enum ask_state { ASK_FREE, ASK_NEW, ASK_WAITS, ASK_CAME, ASK_FAILED, ASK_AGAIN, 
 struct ask {
 	enum ask_state state;
 	uint64_t since; /* the cycle in which it was told to try again */
+	uint16_t reader; /* of an experiment */
 	struct device_request request;
 	uint8_t data[DEVICE_FLIT];
 };
@@ -110,6 +112,10 @@ struct bench {
 	uint32_t slots;
 	uint64_t stage_place; /* of DRAM: where units begin */
 
+	/* an experiment's host and drive, instead of the random ones; or NULL */
+	struct readers *readers;
+	struct exp_drive exp_drive;
+
 	/* host */
 	struct ask ask[BENCH_IDS];
 	struct line free_ids;
@@ -171,6 +177,9 @@ void stream_step(struct bench *b);
 bool stream_rests(const struct bench *b);
 /* A line in or near a window; false: none is open. */
 bool stream_line(struct bench *b, uint64_t *line);
+
+/* experiment.c: one point of an experiment, and how far the model's clock is from it. */
+int experiment_run(struct bench *b, const char *text);
 
 /* lockstep.c: the golden model beside it. */
 void lockstep_decision(struct bench *b);

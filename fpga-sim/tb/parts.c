@@ -177,6 +177,8 @@ static void take_order(struct bench *b)
 			     .error = bench_chance(b, b->phase.errors),
 			     .twice = bench_chance(b, b->phase.doubles),
 			     .due = b->cycle + 1 + flash_cycles(b) };
+	if (b->readers)
+		o->due = drive_due(&b->exp_drive, b->readers->set, b->cycle, o->lines);
 	b->orders++;
 	if (bench_chance(b, 500))
 		move_lines(b, o);

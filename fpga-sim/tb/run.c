@@ -46,6 +46,7 @@ struct options {
 	const char *wave, *only;
 	uint8_t bug;
 	bool quiet;
+	const char *experiment;
 };
 
 static double seconds(void)
@@ -160,7 +161,7 @@ static uint64_t run_all(struct bench *b, const struct options *o)
 static int usage(const char *name)
 {
 	fprintf(stderr, "usage: %s [--seed N] [--random PHASES] [--only NAME] [--wave FILE] "
-		"[--bug N] [--quiet]\n", name);
+		"[--bug N] [--quiet] [--experiment cliff|clean|windows:SIZE]\n", name);
 	return 2;
 }
 
@@ -173,6 +174,7 @@ static int parse(struct options *o, int argc, char **argv)
 		{ "wave", required_argument, NULL, 'w' },
 		{ "bug", required_argument, NULL, 'b' },
 		{ "quiet", no_argument, NULL, 'q' },
+		{ "experiment", required_argument, NULL, 'e' },
 		{ 0 },
 	};
 	int c;
@@ -186,6 +188,7 @@ static int parse(struct options *o, int argc, char **argv)
 		case 'w': o->wave = optarg; break;
 		case 'b': o->bug = (uint8_t)strtoul(optarg, NULL, 0); break;
 		case 'q': o->quiet = true; break;
+		case 'e': o->experiment = optarg; break;
 		default: return usage(argv[0]);
 		}
 	}
@@ -225,6 +228,11 @@ int main(int argc, char **argv)
 	b->rng ^= o.seed * 0xd1342543de82ef95u;
 	if (!o.quiet)
 		print_device(b);
+	if (o.experiment) {
+		rc = experiment_run(b, o.experiment);
+		bench_close(b);
+		return rc;
+	}
 	requests = run_all(b, &o);
 	begin = seconds() - begin;
 	printf("fpga: seed %llu: %llu transactions, %llu cycles, %.2f GB/s at %.0f MHz, %.0f "
