@@ -11,7 +11,12 @@ SRC_fpga  := $(wildcard fpga-sim/model/*.c fpga-sim/tb/*.c) \
              $(filter-out %/exp.c,$(wildcard fpga-sim/exp/*.c))
 OBJ_fpga  := $(SRC_fpga:%.c=$(FPGA)/obj/%.o)
 
-.PHONY: fpga-test fpga-plants
+# the model alone; and the experiments' RTL, where nothing but what is looked at is scarce
+OBJ_fpga_exp := $(patsubst %.c,$(FPGA)/obj/%.o,$(wildcard fpga-sim/model/*.c fpga-sim/exp/*.c))
+FPGA_EXP_SHAPE := -GMSHRS=64 -GSLOT_LOG=10 -GUNITS=32 -GUNIT_LOG=5
+FPGA_EXP_POINTS ?= cliff:0.5 cliff:1.5 windows:0.5 windows:1.5 windows:4
+
+.PHONY: fpga-test fpga-plants fpga-exp fpga-formal fpga-area
 
 ifneq ($(findstring fpga,$(MAKECMDGOALS))$(filter test-run,$(MAKECMDGOALS)),)
 
@@ -37,13 +42,13 @@ $(FPGA)/verilated/Vdevice__ALL.a: $(FPGA_RTL) $(FPGA_REGS) $(FPGA)/verilator.com
 		OBJCACHE=$(FPGA_CACHE) Vdevice__ALL.a verilated.o verilated_threads.o \
 		$(if $(WAVE),verilated_vcd_c.o)
 
-$(OBJ_fpga): $(FPGA)/obj/%.o: %.c $(FPGA_REGS) $(O)/config.mk .ci/flags.mk
+$(sort $(OBJ_fpga) $(OBJ_fpga_exp)): $(FPGA)/obj/%.o: %.c $(FPGA_REGS) $(O)/config.mk .ci/flags.mk
 	@mkdir -p $(@D)
 	@echo '  CC    $@'
 	@$(CC) $(FLAGS) -O2 -I$(FPGA)/regs -Ifpga-sim/model -Ifpga-sim/exp -Ifpga-sim/tb \
 		$(CPPFLAGS) $(CFLAGS) \
 		-MMD -MP -c -o $@ $<
--include $(OBJ_fpga:.o=.d)
+-include $(OBJ_fpga:.o=.d) $(OBJ_fpga_exp:.o=.d)
 
 FPGA_VROOT := $(if $(HAVE_SIMULATOR),$(shell verilator --getenv VERILATOR_ROOT))
 $(FPGA)/bench: fpga-sim/tb/shell.cpp fpga-sim/tb/pins.h $(FPGA)/verilated/Vdevice__ALL.a $(OBJ_fpga)
@@ -60,6 +65,30 @@ $(FPGA)/fpga-short: fpga-sim/module.mk
 fpga-test: ## the CXL-hybrid device: RTL and golden model in lock-step (FPGA_SHAPE=, WAVE=1)
 fpga-test: $(if $(HAVE_SIMULATOR),$(FPGA)/bench) $(FPGA)/fpga-short
 	@$(FPGA)/fpga-short || [ $$? -eq 77 ]
+
+$(FPGA)/exp: $(OBJ_fpga_exp)
+	@echo '  LINK  $@'
+	@$(CC) $(FLAGS) -o $@ $^
+
+fpga-exp: ##   the device's experiments: model at full size, RTL at 1/512 (FPGA_EXP_POINTS=)
+fpga-exp: $(FPGA)/exp
+	@$(FPGA)/exp --json $(FPGA)/device.json --curves $(FPGA)/curves
+	@fpga-sim/exp/plot $(FPGA)/curves $(FPGA)
+ifneq ($(HAVE_SIMULATOR),)
+	@$(MAKE) FPGA=$(FPGA)-exp FPGA_SHAPE='$(FPGA_EXP_SHAPE)' $(FPGA)-exp/bench
+	@for point in $(FPGA_EXP_POINTS); do \
+		$(FPGA)-exp/bench --quiet --experiment $$point || exit 1; done
+else
+	@echo 'fpga-exp: the RTL is skipped (packages verilator and g++ bring the simulator)'
+endif
+
+fpga-formal: ## prove properties of its blocks, and find a bug planted in each (PROOFS='NAME...')
+fpga-formal: $(FPGA_REGS)
+	@BUILD=$(FPGA) fpga-sim/formal/prove || [ $$? -eq 77 ]
+
+fpga-area: ##  what it takes of an FPGA, block by block (AREA='NAME=VALUE...': other parameters)
+fpga-area: $(FPGA_REGS)
+	@fpga-sim/area $(FPGA) $(AREA)
 
 fpga-plants: ## plant bugs into its RTL (BUGS='N...'): the short run must find each
 fpga-plants: $(if $(HAVE_SIMULATOR),$(FPGA)/bench)

@@ -75,8 +75,11 @@ int point_pieces(const struct point *p, const struct point_rates *r, uint32_t se
 		 struct point_outcome *out)
 {
 	struct exp_setting set = point_setting(p, r, sets_log);
-	uint64_t lines = point_lines(p, sets_log), step = lines / 4 / PIECES & ~31ull;
-	uint64_t length = step < PIECE_LINES ? step : PIECE_LINES;
+	uint64_t lines = point_lines(p, sets_log);
+	bool small = lines < 8 * PIECES * PIECE_LINES; /* then all of the second pass */
+	uint64_t pieces = small ? 1 : PIECES;
+	uint64_t step = small ? lines : lines / 4 / PIECES & ~31ull;
+	uint64_t length = small ? lines : PIECE_LINES;
 	struct clock *c;
 	int rc = clock_open(&c, &set, p->mshrs, p->slots);
 
@@ -88,7 +91,7 @@ int point_pieces(const struct point *p, const struct point_rates *r, uint32_t se
 			     (double)set.random_lines;
 	if (!p->windows)
 		clock_skip(c, 0, lines);
-	for (uint64_t i = 0; i < PIECES; i++) {
+	for (uint64_t i = 0; i < pieces; i++) {
 		struct clock_outcome one = clock_run(c, i * step, i * step + length);
 
 		add(&out->by_clock, &one);

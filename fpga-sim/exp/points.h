@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the experiments run, in the model at any size and in the RTL at its own (docs/fpga.md). */
+/* What the experiments run, in the model at any size, in the RTL at its own. */
 #ifndef TIER_FPGA_POINTS_H
 #define TIER_FPGA_POINTS_H
 
@@ -36,7 +36,10 @@ double point_rate(const struct point_rates *r, const struct clock_outcome *o); /
 /* Two passes from an empty device, all of it by the clock: the second, and all cycles. -errno. */
 int point_twice(const struct point *p, const struct point_rates *r, uint32_t sets_log,
 		struct clock_outcome *second, uint64_t *cycles);
-/* Pieces of the second pass by the clock, what lies between and before without one. -errno. */
+/*
+ * Of the second pass four pieces of 64 MiB, in its first quarter, by the clock (all of it, where
+ * the device is small); what lies between and before without one. -errno.
+ */
 int point_pieces(const struct point *p, const struct point_rates *r, uint32_t sets_log,
 		 struct point_outcome *out);
 

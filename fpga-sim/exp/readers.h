@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The host of the experiments, the same in front of the RTL and of the model: a stream of lines read
- * in order by many readers at once, each with a line of its own and a few flits under way; beside it,
- * if wanted, a reader of random lines. And the drive behind: a latency, and a rate that all share.
+ * The host of the experiments, the same in front of the RTL and of the model: a stream of lines
+ * read in order by many readers at once, each with a line of its own and a few flits under way;
+ * beside it, if wanted, a reader of random lines. And the drive behind: a latency, and a rate that
+ * all share.
  */
 #ifndef TIER_FPGA_READERS_H
 #define TIER_FPGA_READERS_H

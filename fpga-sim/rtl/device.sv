@@ -154,11 +154,11 @@ module device #(
     .end_unit(UW'(end_who - IW'(MSHRS))), .flash_unit, .end_line(end_unit_line),
     .flash_line(flash_unit_line), .used(units_used));
 
-  logic [WINDOWS-1:0][63:0] win_addr, win_deadline;
-  logic [WINDOWS-1:0][31:0] win_length, win_mark;
-  logic [WINDOWS-1:0][1:0] win_class;
-  logic [WINDOWS-1:0][15:0] win_limit;
-  logic [WINDOWS-1:0][5:0] win_state;
+  logic [WINDOWS*64-1:0] win_addr, win_deadline;
+  logic [WINDOWS*32-1:0] win_length, win_mark;
+  logic [WINDOWS*2-1:0] win_class;
+  logic [WINDOWS*16-1:0] win_limit;
+  logic [WINDOWS*6-1:0] win_state;
   logic [WINDOWS-1:0] win_go, win_release;
   logic [63:0] clock;
   logic [7:0] stage_most;

@@ -79,5 +79,8 @@ module units #(
       assert (!(came || broken || free) || busy[which]);
     end
 `endif
+`ifdef PROVE_UNITS
+`include "units.svh"
+`endif
 endmodule
 `default_nettype wire

@@ -1,6 +1,5 @@
-// Stream windows: what the prefetch registers order, turned into look-ups of lines (which make
-// units) and the freeing of units, one a cycle at most; and the watermark. Units are begun, counted
-// and freed in order; they may come in any order.
+// Stream windows: of what each of them wants (window.sv) one look-up of a line, or the freeing of a
+// unit, a cycle; and whose each unit is.
 // SPDX-License-Identifier: Apache-2.0
 `default_nettype none
 module windows #(
@@ -11,12 +10,12 @@ module windows #(
   parameter int LW = 19, parameter int NW = LW - UNIT_LOG
 ) (
   input  logic clk, rst, bug_mark, bug_limit, bug_early,
-  // registers
-  input  logic [WINDOWS-1:0][63:0] addr, deadline, input logic [WINDOWS-1:0][31:0] length,
-  input  logic [WINDOWS-1:0][1:0] cls, input logic [WINDOWS-1:0][15:0] limit,
+  // registers, one window's after the other's
+  input  logic [WINDOWS*64-1:0] addr, deadline, input logic [WINDOWS*32-1:0] length,
+  input  logic [WINDOWS*2-1:0] cls, input logic [WINDOWS*16-1:0] limit,
   input  logic [WINDOWS-1:0] go, release_to, input logic [31:0] order,
   input  logic [7:0] stage_most,
-  output logic [WINDOWS-1:0][31:0] mark, output logic [WINDOWS-1:0][5:0] state,
+  output logic [WINDOWS*32-1:0] mark, output logic [WINDOWS*6-1:0] state,
   output logic [63:0] clock,
   // what is to be decided
   output logic op_valid, input logic op_ready, output logic op_free, op_first, op_last,
@@ -26,84 +25,53 @@ module windows #(
   // the end of a unit's command
   input  logic came, broken, input logic [UW-1:0] which
 );
-  logic [WINDOWS-1:0] open, stop, drop, failed, late, refused, all, may_free, may_begin;
-  logic [WINDOWS-1:0][NW-1:0] first;
-  logic [WINDOWS-1:0][31:0] many, taken, freed, released;
-  logic [WINDOWS-1:0][63:0] until_cycle;
-  logic [WINDOWS-1:0][1:0] of_class;
-  logic [WINDOWS-1:0][UW:0] most;
-  logic [WINDOWS-1:0][UNITS-1:0] done, bad;  // by a unit's number in its window, modulo UNITS
-  logic [WINDOWS-1:0][UNITS-1:0][UW-1:0] unit;
-  logic [UNITS-1:0][CW-1:0] owner;           // of a unit
-  logic [UNITS-1:0][UW-1:0] slot;            // and its number there
-  logic [UW:0] under_way;                    // units of class 1 and above
+  logic [WINDOWS-1:0] may_free, may_begin;
+  logic [WINDOWS*2-1:0] of_class;
+  logic [WINDOWS*NW-1:0] next;
+  logic [WINDOWS*UW-1:0] begin_slot, free_slot;
+  logic [UW-1:0] unit [WINDOWS*UNITS];  // by window and slot
+  logic [CW-1:0] owner [UNITS];         // of a unit
+  logic [UW-1:0] slot [UNITS];          // and its slot there
+  logic [UW:0] under_way;               // units of class 1 and above
 
-  // the one whose unit is being looked up, and how far
+  // the one whose unit is being looked up, where that is, and how far
   logic probing;
   logic [CW-1:0] probing_window, begin_window, free_window;
+  logic [NW-1:0] probing_number;
   logic [UNIT_LOG-1:0] index;
 
+  wire op = op_valid && op_ready;
+  wire begin_one = op && op_first;
+  wire free_one  = op && op_free;
+  wire [CW-1:0] ends = owner[which];
+  wire may_stage = {{(31-UW){1'b0}}, under_way} < {24'd0, stage_most};
   for (genvar g = 0; g < WINDOWS; g++) begin : g_window
-    wire [UW-1:0] f = freed[g][UW-1:0];
-    wire [UW-1:0] m = mark[g][UW-1:0];
-    wire [31:0] room_used = taken[g] - freed[g];
-    assign all[g] = mark[g] == many[g] && many[g] != 0 && !refused[g];
-    assign state[g] = {refused[g], stop[g], late[g], failed[g], all[g], open[g]};
-    assign may_free[g] = open[g] && freed[g] != taken[g] && (done[g][f] || bad[g][f]) &&
-        (drop[g] ? !(freed[g] == mark[g] && done[g][f])
-                 : freed[g] < released[g] && (freed[g] < mark[g] || bug_early));
-    assign may_begin[g] = open[g] && !stop[g] && taken[g] != many[g] && can_take &&
-        (room_used < {{(31-UW){1'b0}}, most[g]} || bug_limit) &&
-        (of_class[g] == 0 || {{(31-UW){1'b0}}, under_way} < {24'd0, stage_most}) &&
-        !(broken && owner[which] == CW'(g));
-
-    wire [NW-1:0] from = addr[g][6+LINE_LOG+UNIT_LOG +: NW];
-    wire beyond = |addr[g][63:6+LINE_LOG+LW] ||
-                  {{(33-NW){1'b0}}, from} + {1'b0, length[g]} > 33'd1 << NW;
-    wire begins = go[g] && order[1:0] == 2'd1 && !open[g];
-    always_ff @(posedge clk)
-      if (rst) begin
-        open[g] <= 0;
-        stop[g] <= 0;
-        drop[g] <= 0;
-        late[g] <= 0;
-        refused[g] <= 0;
-        many[g] <= '0;
-        mark[g] <= '0;
-      end else if (begins) begin
-        open[g] <= length[g] != 0 && limit[g] != 0 && !beyond;
-        refused[g] <= length[g] == 0 || limit[g] == 0 || beyond;
-        stop[g] <= 0;
-        drop[g] <= 0;
-        late[g] <= 0;
-        first[g] <= from;
-        many[g] <= length[g];
-        until_cycle[g] <= deadline[g];
-        of_class[g] <= cls[g];
-        most[g] <= |limit[g][15:UW] ? (UW+1)'(UNITS) : limit[g][UW:0];
-        mark[g] <= '0;
-        released[g] <= '0;
-      end else begin
-        if (go[g] && order[1]) stop[g] <= 1;
-        if (go[g] && order[1:0] == 2'd3) drop[g] <= 1;
-        if (open[g] && release_to[g] && order > released[g]) released[g] <= order;
-        if (broken && owner[which] == CW'(g)) stop[g] <= 1;
-        if (open[g] && !all[g] && clock > until_cycle[g]) late[g] <= 1;
-        if (open[g] && mark[g] != taken[g] && done[g][m]) mark[g] <= mark[g] + 1;
-        if (bug_mark && broken && owner[which] == CW'(g)) mark[g] <= freed[g];
-        if ((stop[g] || taken[g] == many[g]) && freed[g] == taken[g] &&
-            !(probing && probing_window == CW'(g))) open[g] <= 0;
-      end
+    window #(.UNITS(UNITS), .UW(UW), .UNIT_LOG(UNIT_LOG), .LINE_LOG(LINE_LOG), .LW(LW)) u_window (
+      .clk, .rst, .bug_mark, .bug_limit, .bug_early,
+      .addr(addr[g*64 +: 64]), .deadline(deadline[g*64 +: 64]), .length(length[g*32 +: 32]),
+      .cls(cls[g*2 +: 2]), .limit(limit[g*16 +: 16]), .go(go[g]), .release_to(release_to[g]),
+      .order, .clock, .mark(mark[g*32 +: 32]), .state(state[g*6 +: 6]),
+      .may_begin(may_begin[g]), .can_take, .may_stage,
+      .probing(probing && probing_window == CW'(g)),
+      .begin_one(begin_one && op_window == CW'(g)),
+      .of_class(of_class[g*2 +: 2]), .next(next[g*NW +: NW]),
+      .begin_slot(begin_slot[g*UW +: UW]), .may_free(may_free[g]),
+      .free_one(free_one && op_window == CW'(g)), .free_slot(free_slot[g*UW +: UW]),
+      .came(came && ends == CW'(g)), .broken(broken && ends == CW'(g)), .end_slot(slot[which]));
   end
 
   // what is next: free before begin; the lowest class first, and of equals the lowest number
+  logic [1:0] least;
   always_comb begin
     free_window = '0;
     begin_window = '0;
+    least = '1;
     for (int i = WINDOWS - 1; i >= 0; i--) begin
       if (may_free[i]) free_window = CW'(i);
-      if (may_begin[i] && (!may_begin[begin_window] || of_class[i] <= of_class[begin_window]))
+      if (may_begin[i] && of_class[i*2 +: 2] <= least) begin
         begin_window = CW'(i);
+        least = of_class[i*2 +: 2];
+      end
     end
   end
   assign op_free   = |may_free;
@@ -111,29 +79,22 @@ module windows #(
   assign op_first  = !op_free && !probing;
   assign op_last   = !op_free && probing && &index;
   assign op_valid  = op_free || probing || |may_begin;
-  wire [NW-1:0] number = NW'(taken[op_window]) - {{(NW-1){1'b0}}, probing};
-  assign op_unit   = unit[op_window][freed[op_window][UW-1:0]];
-  assign op_line   = {first[op_window] + number, probing ? index : {UNIT_LOG{1'b0}}};
-  wire op = op_valid && op_ready;
-  wire begin_one = op && op_first;
-  wire free_one = op && op_free;
+  assign op_unit   = unit[{op_window, free_slot[op_window*UW +: UW]}];
+  assign op_line   = probing ? {probing_number, index}
+                             : {next[op_window*NW +: NW], {UNIT_LOG{1'b0}}};
+  wire staged = of_class[op_window*2 +: 2] != 0;
+  wire landed = of_class[ends*2 +: 2] != 0;
 
   logic took;
   logic [CW-1:0] took_window;
   logic [UW-1:0] took_slot;
-  wire [CW-1:0] ends = owner[which];
   always_ff @(posedge clk)
     if (rst) begin
-      probing <= 0;
-      took    <= 0;
-      index   <= '0;
-      clock   <= '0;
-      done    <= '0;
-      bad     <= '0;
-      taken   <= '0;
-      freed   <= '0;
+      probing   <= 0;
+      took      <= 0;
+      index     <= '0;
+      clock     <= '0;
       under_way <= '0;
-      failed  <= '0;
     end else begin
       clock <= clock + 1'b1;
       took  <= begin_one;
@@ -141,51 +102,21 @@ module windows #(
         probing <= !op_last;
         index   <= index + 1'b1;
       end
-      if (begin_one) taken[op_window] <= taken[op_window] + 1;
-      if (free_one) begin
-        freed[op_window] <= freed[op_window] + 1;
-        done[op_window][freed[op_window][UW-1:0]] <= 0;
-        bad[op_window][freed[op_window][UW-1:0]]  <= 0;
-      end
-      if (came) done[ends][slot[which]] <= 1;
-      if (broken) begin
-        bad[ends][slot[which]] <= 1;
-        failed[ends] <= 1;
-      end
-      under_way <= under_way + {{UW{1'b0}}, begin_one && of_class[op_window] != 0}
-                             - {{UW{1'b0}}, (came || broken) && of_class[ends] != 0};
-      for (int i = 0; i < WINDOWS; i++)
-        if (go[i] && order[1:0] == 2'd1 && !open[i]) begin
-          taken[i] <= '0;
-          freed[i] <= '0;
-          failed[i] <= 0;
-        end
+      under_way <= under_way + {{UW{1'b0}}, begin_one && staged}
+                             - {{UW{1'b0}}, (came || broken) && landed};
     end
   always_ff @(posedge clk) begin
-    if (op) begin
-      took_window <= op_window;
-      took_slot   <= taken[op_window][UW-1:0];
-      if (op_first) probing_window <= op_window;
+    if (begin_one) begin
+      probing_window <= op_window;
+      probing_number <= next[op_window*NW +: NW];
     end
+    took_window <= op_window;
+    took_slot   <= begin_slot[op_window*UW +: UW];
     if (took) begin
-      unit[took_window][took_slot] <= took_unit;
+      unit[{took_window, took_slot}] <= took_unit;
       owner[took_unit] <= took_window;
       slot[took_unit]  <= took_slot;
     end
   end
-`ifndef SYNTHESIS
-  // progress never goes back, and is never ahead of what was begun
-  logic [WINDOWS-1:0][31:0] mark_before;
-  logic [WINDOWS-1:0] same;
-  always_ff @(posedge clk) begin
-    mark_before <= mark;
-    for (int i = 0; i < WINDOWS; i++) begin
-      same[i] <= !rst && !(go[i] && order[1:0] == 2'd1 && !open[i]);
-      if (!rst && same[i]) assert (mark[i] >= mark_before[i]);
-      if (!rst && open[i]) assert (mark[i] <= taken[i]);
-      if (!rst && open[i]) assert (taken[i] - freed[i] <= {{(31-UW){1'b0}}, most[i]});
-    end
-  end
-`endif
 endmodule
 `default_nettype wire
