@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * build/fpga/exp: experiments a and b (docs/fpga-experiments.md) in the golden model with its
- * clock, by default at ITME's size. Prints tables; writes rows in the form of bench/results, and the
- * curves for `plot`.
+ * clock, by default at ITME's size. Prints tables; writes rows in the form of bench/results, and
+ * the curves for `plot`.
  */
 #include <getopt.h>
 #include <stdio.h>
