@@ -16,7 +16,7 @@ OBJ_fpga_exp := $(patsubst %.c,$(FPGA)/obj/%.o,$(wildcard fpga-sim/model/*.c fpg
 FPGA_EXP_SHAPE := -GMSHRS=64 -GSLOT_LOG=10 -GUNITS=32 -GUNIT_LOG=5
 FPGA_EXP_POINTS ?= cliff:0.5 cliff:1.5 windows:0.5 windows:1.5 windows:4
 
-.PHONY: fpga-test fpga-plants fpga-exp fpga-formal fpga-area
+.PHONY: fpga-test fpga-plants fpga-exp fpga-formal fpga-area fpga-long
 
 ifneq ($(findstring fpga,$(MAKECMDGOALS))$(filter test-run,$(MAKECMDGOALS)),)
 
@@ -29,7 +29,7 @@ $(FPGA_REGS): fpga-sim/regs/generate fpga-sim/regs/device.regs
 
 # what Verilator is told changes with the shape: kept in a file, so that another shape builds anew
 FPGA_VERILATOR := verilator --cc -Wall --assert -O3 --x-assign fast --x-initial fast \
-                  $(if $(WAVE),--trace) $(FPGA_SHAPE) -GPLANTS=1 \
+                  $(if $(WAVE),--trace) $(if $(COVERAGE),--coverage-line) $(FPGA_SHAPE) -GPLANTS=1 \
                   -y fpga-sim/rtl -y $(FPGA)/regs --top-module device --prefix Vdevice \
                   --Mdir $(FPGA)/verilated
 $(shell mkdir -p $(FPGA); echo '$(FPGA_VERILATOR)' | cmp -s - $(FPGA)/verilator.command || \
@@ -40,7 +40,7 @@ $(FPGA)/verilated/Vdevice__ALL.a: $(FPGA_RTL) $(FPGA_REGS) $(FPGA)/verilator.com
 	@$(FPGA_VERILATOR) fpga-sim/rtl/device.sv
 	@$(MAKE) -s -C $(@D) -f Vdevice.mk OPT_FAST=-O2 OPT_SLOW=-O0 OPT_GLOBAL=-O2 \
 		OBJCACHE=$(FPGA_CACHE) Vdevice__ALL.a verilated.o verilated_threads.o \
-		$(if $(WAVE),verilated_vcd_c.o)
+		$(if $(WAVE),verilated_vcd_c.o) $(if $(COVERAGE),verilated_cov.o)
 
 $(sort $(OBJ_fpga) $(OBJ_fpga_exp)): $(FPGA)/obj/%.o: %.c $(FPGA_REGS) $(O)/config.mk .ci/flags.mk
 	@mkdir -p $(@D)
@@ -53,7 +53,8 @@ $(sort $(OBJ_fpga) $(OBJ_fpga_exp)): $(FPGA)/obj/%.o: %.c $(FPGA_REGS) $(O)/conf
 FPGA_VROOT := $(if $(HAVE_SIMULATOR),$(shell verilator --getenv VERILATOR_ROOT))
 $(FPGA)/bench: fpga-sim/tb/shell.cpp fpga-sim/tb/pins.h $(FPGA)/verilated/Vdevice__ALL.a $(OBJ_fpga)
 	@echo '  LINK  $@'
-	@g++ -std=c++17 -O2 -Wall -DVM_TRACE=$(if $(WAVE),1,0) -I$(FPGA)/verilated -Ifpga-sim/tb \
+	@g++ -std=c++17 -O2 -Wall -DVM_TRACE=$(if $(WAVE),1,0) \
+		-DVM_COVERAGE=$(if $(COVERAGE),1,0) -I$(FPGA)/verilated -Ifpga-sim/tb \
 		-isystem $(FPGA_VROOT)/include -isystem $(FPGA_VROOT)/include/vltstd -o $@ $< \
 		$(OBJ_fpga) $(FPGA)/verilated/*.o -pthread
 
@@ -89,6 +90,16 @@ fpga-formal: $(FPGA_REGS)
 fpga-area: ##  what it takes of an FPGA, block by block (AREA='NAME=VALUE...': other parameters)
 fpga-area: $(FPGA_REGS)
 	@fpga-sim/area $(FPGA) $(AREA)
+
+fpga-long: ##  10^8 random transactions in lock-step, with line coverage (LONG=, SEED=)
+ifneq ($(HAVE_SIMULATOR),)
+fpga-long:
+	@$(MAKE) FPGA=$(FPGA)-long COVERAGE=1 $(FPGA)-long/bench
+	@BUILD=$(FPGA)-long LONG=$(or $(LONG),100000000) SEED=$(or $(SEED),1) fpga-sim/tb/long
+else
+fpga-long:
+	@echo 'fpga-long: skipped (packages verilator and g++ bring the simulator)'
+endif
 
 fpga-plants: ## plant bugs into its RTL (BUGS='N...'): the short run must find each
 fpga-plants: $(if $(HAVE_SIMULATOR),$(FPGA)/bench)

@@ -240,6 +240,11 @@ int main(int argc, char **argv)
 	       (unsigned long long)requests, (unsigned long long)b->cycle,
 	       (double)requests * 64 / (double)b->cycle * CLOCK_MHZ / 1e3, CLOCK_MHZ,
 	       (double)requests / begin, b->differences);
+	printf("fpga: seed %llu: %llu misses, %llu dirty evictions, %llu units\n",
+	       (unsigned long long)o.seed,
+	       (unsigned long long)device_counters(b->model)->misses,
+	       (unsigned long long)device_counters(b->model)->dirty_evictions,
+	       (unsigned long long)device_counters(b->model)->units_taken);
 	rc = b->differences > 0;
 	bench_close(b);
 	return rc;

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Between the C bench and the class that Verilator makes of rtl/device.sv: copies pins, no more.
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
 #include "Vdevice.h"
 #include "pins.h"
 #include "verilated.h"
+#if VM_COVERAGE
+#include "verilated_cov.h"
+#endif
 #if VM_TRACE
 #include "verilated_vcd_c.h"
 #endif
@@ -42,6 +46,10 @@ extern "C" struct rtl *rtl_open(const char *wave)
 extern "C" void rtl_close(struct rtl *r)
 {
 	r->device.final();
+#if VM_COVERAGE
+	if (const char *path = getenv("FPGA_COVERAGE"))
+		r->context.coveragep()->write(path);
+#endif
 #if VM_TRACE
 	if (r->waves)
 		r->wave.close();
