@@ -7,10 +7,16 @@ FPGA_RTL  := $(sort $(wildcard fpga-sim/rtl/*.sv))
 FPGA_REGS := $(FPGA)/regs/device_regs.sv
 # parameters of the device (rtl/device.sv): FPGA_SHAPE='-GMSHRS=16'; WAVE=1: it can write waves
 FPGA_SHAPE ?=
-SRC_fpga  := $(wildcard fpga-sim/model/*.c fpga-sim/tb/*.c)
+SRC_fpga  := $(wildcard fpga-sim/model/*.c fpga-sim/tb/*.c) \
+             $(filter-out %/exp.c,$(wildcard fpga-sim/exp/*.c))
 OBJ_fpga  := $(SRC_fpga:%.c=$(FPGA)/obj/%.o)
 
-.PHONY: fpga-test
+# the model alone; and the experiments' RTL, where nothing but what is looked at is scarce
+OBJ_fpga_exp := $(patsubst %.c,$(FPGA)/obj/%.o,$(wildcard fpga-sim/model/*.c fpga-sim/exp/*.c))
+FPGA_EXP_SHAPE := -GMSHRS=64 -GSLOT_LOG=10 -GUNITS=32 -GUNIT_LOG=5
+FPGA_EXP_POINTS ?= cliff:0.5 cliff:1.5 windows:0.5 windows:1.5 windows:4
+
+.PHONY: fpga-test fpga-plants fpga-exp fpga-formal fpga-area fpga-long
 
 ifneq ($(findstring fpga,$(MAKECMDGOALS))$(filter test-run,$(MAKECMDGOALS)),)
 
@@ -23,7 +29,7 @@ $(FPGA_REGS): fpga-sim/regs/generate fpga-sim/regs/device.regs
 
 # what Verilator is told changes with the shape: kept in a file, so that another shape builds anew
 FPGA_VERILATOR := verilator --cc -Wall --assert -O3 --x-assign fast --x-initial fast \
-                  $(if $(WAVE),--trace) $(FPGA_SHAPE) -GPLANTS=1 \
+                  $(if $(WAVE),--trace) $(if $(COVERAGE),--coverage-line) $(FPGA_SHAPE) -GPLANTS=1 \
                   -y fpga-sim/rtl -y $(FPGA)/regs --top-module device --prefix Vdevice \
                   --Mdir $(FPGA)/verilated
 $(shell mkdir -p $(FPGA); echo '$(FPGA_VERILATOR)' | cmp -s - $(FPGA)/verilator.command || \
@@ -34,19 +40,21 @@ $(FPGA)/verilated/Vdevice__ALL.a: $(FPGA_RTL) $(FPGA_REGS) $(FPGA)/verilator.com
 	@$(FPGA_VERILATOR) fpga-sim/rtl/device.sv
 	@$(MAKE) -s -C $(@D) -f Vdevice.mk OPT_FAST=-O2 OPT_SLOW=-O0 OPT_GLOBAL=-O2 \
 		OBJCACHE=$(FPGA_CACHE) Vdevice__ALL.a verilated.o verilated_threads.o \
-		$(if $(WAVE),verilated_vcd_c.o)
+		$(if $(WAVE),verilated_vcd_c.o) $(if $(COVERAGE),verilated_cov.o)
 
-$(OBJ_fpga): $(FPGA)/obj/%.o: %.c $(FPGA_REGS) $(O)/config.mk .ci/flags.mk
+$(sort $(OBJ_fpga) $(OBJ_fpga_exp)): $(FPGA)/obj/%.o: %.c $(FPGA_REGS) $(O)/config.mk .ci/flags.mk
 	@mkdir -p $(@D)
 	@echo '  CC    $@'
-	@$(CC) $(FLAGS) -O2 -I$(FPGA)/regs -Ifpga-sim/model -Ifpga-sim/tb $(CPPFLAGS) $(CFLAGS) \
+	@$(CC) $(FLAGS) -O2 -I$(FPGA)/regs -Ifpga-sim/model -Ifpga-sim/exp -Ifpga-sim/tb \
+		$(CPPFLAGS) $(CFLAGS) \
 		-MMD -MP -c -o $@ $<
--include $(OBJ_fpga:.o=.d)
+-include $(OBJ_fpga:.o=.d) $(OBJ_fpga_exp:.o=.d)
 
 FPGA_VROOT := $(if $(HAVE_SIMULATOR),$(shell verilator --getenv VERILATOR_ROOT))
 $(FPGA)/bench: fpga-sim/tb/shell.cpp fpga-sim/tb/pins.h $(FPGA)/verilated/Vdevice__ALL.a $(OBJ_fpga)
 	@echo '  LINK  $@'
-	@g++ -std=c++17 -O2 -Wall -DVM_TRACE=$(if $(WAVE),1,0) -I$(FPGA)/verilated -Ifpga-sim/tb \
+	@g++ -std=c++17 -O2 -Wall -DVM_TRACE=$(if $(WAVE),1,0) \
+		-DVM_COVERAGE=$(if $(COVERAGE),1,0) -I$(FPGA)/verilated -Ifpga-sim/tb \
 		-isystem $(FPGA_VROOT)/include -isystem $(FPGA_VROOT)/include/vltstd -o $@ $< \
 		$(OBJ_fpga) $(FPGA)/verilated/*.o -pthread
 
@@ -58,6 +66,45 @@ $(FPGA)/fpga-short: fpga-sim/module.mk
 fpga-test: ## the CXL-hybrid device: RTL and golden model in lock-step (FPGA_SHAPE=, WAVE=1)
 fpga-test: $(if $(HAVE_SIMULATOR),$(FPGA)/bench) $(FPGA)/fpga-short
 	@$(FPGA)/fpga-short || [ $$? -eq 77 ]
+
+$(FPGA)/exp: $(OBJ_fpga_exp)
+	@echo '  LINK  $@'
+	@$(CC) $(FLAGS) -o $@ $^
+
+fpga-exp: ##   the device's experiments: model at full size, RTL at 1/512 (FPGA_EXP_POINTS=)
+fpga-exp: $(FPGA)/exp
+	@$(FPGA)/exp --json $(FPGA)/device.json --curves $(FPGA)/curves
+	@fpga-sim/exp/plot $(FPGA)/curves $(FPGA)
+ifneq ($(HAVE_SIMULATOR),)
+	@$(MAKE) FPGA=$(FPGA)-exp FPGA_SHAPE='$(FPGA_EXP_SHAPE)' $(FPGA)-exp/bench
+	@for point in $(FPGA_EXP_POINTS); do \
+		$(FPGA)-exp/bench --quiet --experiment $$point || exit 1; done
+else
+	@echo 'fpga-exp: the RTL is skipped (packages verilator and g++ bring the simulator)'
+endif
+
+fpga-formal: ## prove properties of its blocks, and find a bug planted in each (PROOFS='NAME...')
+fpga-formal: $(FPGA_REGS)
+	@BUILD=$(FPGA) fpga-sim/formal/prove || [ $$? -eq 77 ]
+
+fpga-area: ##  what it takes of an FPGA, block by block (AREA='NAME=VALUE...': other parameters)
+fpga-area: $(FPGA_REGS)
+	@fpga-sim/area $(FPGA) $(AREA)
+
+fpga-long: ##  10^8 random transactions in lock-step, with line coverage (LONG=, SEED=)
+ifneq ($(HAVE_SIMULATOR),)
+fpga-long:
+	@$(MAKE) FPGA=$(FPGA)-long COVERAGE=1 $(FPGA)-long/bench
+	@BUILD=$(FPGA)-long LONG=$(or $(LONG),100000000) SEED=$(or $(SEED),1) fpga-sim/tb/long
+else
+fpga-long:
+	@echo 'fpga-long: skipped (packages verilator and g++ bring the simulator)'
+endif
+
+fpga-plants: ## plant bugs into its RTL (BUGS='N...'): the short run must find each
+fpga-plants: $(if $(HAVE_SIMULATOR),$(FPGA)/bench)
+	@$(if $(HAVE_SIMULATOR),BUILD=$(FPGA) fpga-sim/tb/plants,\
+		echo 'fpga-plants: skipped (no verilator)')
 
 test-run: $(if $(HAVE_SIMULATOR),$(FPGA)/bench) $(FPGA)/fpga-short
 EXTRA_TESTS += $(FPGA)/fpga-short

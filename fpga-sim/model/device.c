@@ -9,38 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "device.h"
-
-struct set {
-	uint16_t tag[DEVICE_WAYS];
-	uint8_t age[DEVICE_WAYS];
-	uint16_t valid, dirty; /* a bit a way; dirty and not valid: pending */
-	uint8_t pad[12];
-};
-_Static_assert(sizeof(struct set) == 64, "a set is one cache line");
-
-enum stage { FREE, WRITE_DUE, WRITE_GIVEN, READ_DUE, READ_GIVEN, CAME, GAVE_UP };
-
-struct mshr {
-	enum stage stage;
-	uint32_t set, way, tries;
-	uint64_t line, victim;
-	bool dirty; /* the victim is */
-	uint32_t given; /* commands, ever */
-};
-
-struct device {
-	struct device_shape shape;
-	struct device_store store;
-	struct device_counters count;
-	struct device_settings settings;
-	struct set *sets;
-	struct mshr *mshrs;
-	uint8_t *dram;    /* of all places; NULL without a store */
-	uint64_t *poison; /* poison_words of each place */
-	uint64_t dram_bytes;
-	uint32_t line_bytes, poison_words, mshr_bits;
-};
+#include "inside.h"
 
 static uint64_t set_count(const struct device *d)
 {
@@ -49,11 +18,15 @@ static uint64_t set_count(const struct device *d)
 
 static int take_memory(struct device *d)
 {
-	uint64_t places = set_count(d) * DEVICE_WAYS;
+	uint64_t staged = (uint64_t)d->shape.units << d->shape.unit_log, places;
 
+	d->stage_place = set_count(d) * DEVICE_WAYS;
+	while (d->stage_place < staged)
+		d->stage_place *= 2;
+	places = d->stage_place + staged;
 	d->sets = aligned_alloc(64, set_count(d) * sizeof(*d->sets));
-	d->mshrs = calloc(d->shape.mshrs, sizeof(*d->mshrs));
-	if (!d->sets || !d->mshrs)
+	d->misses = calloc(d->ids, sizeof(*d->misses));
+	if (!d->sets || !d->misses)
 		return -ENOMEM;
 	memset(d->sets, 0, set_count(d) * sizeof(*d->sets));
 	if (!d->store.line)
@@ -74,7 +47,9 @@ int device_open(struct device **out, const struct device_shape *shape,
 	int rc;
 
 	if (shape->mshrs < 1 || shape->mshrs > DEVICE_MSHRS_MAX || shape->tag_bits > 16 ||
-	    shape->tag_bits < 1 || shape->sets_log > 32 || shape->line_log > 16)
+	    shape->tag_bits < 1 || shape->sets_log > 32 || shape->line_log > 16 ||
+	    shape->units < 1 || shape->units > DEVICE_UNITS_MAX ||
+	    shape->units & (shape->units - 1) || shape->unit_log < 1 || shape->unit_log > 6)
 		return -EINVAL;
 	d = calloc(1, sizeof(*d));
 	if (!d)
@@ -87,9 +62,11 @@ int device_open(struct device **out, const struct device_shape *shape,
 #define DEVICE_SETTING(name, offset, reset) d->settings.name = reset;
 	DEVICE_SETTINGS(DEVICE_SETTING)
 #undef DEVICE_SETTING
-	d->mshr_bits = 1;
-	while (1u << d->mshr_bits < shape->mshrs)
-		d->mshr_bits++;
+	d->ids = shape->mshrs + shape->units;
+	d->id_bits = 1;
+	while (1u << d->id_bits < d->ids)
+		d->id_bits++;
+	d->probing = DEVICE_WINDOWS;
 	rc = take_memory(d);
 	if (rc) {
 		device_close(d);
@@ -106,7 +83,7 @@ void device_close(struct device *d)
 	if (d->dram)
 		munmap(d->dram, d->dram_bytes);
 	free(d->poison);
-	free(d->mshrs);
+	free(d->misses);
 	free(d->sets);
 	free(d);
 }
@@ -118,10 +95,18 @@ static uint8_t *place_bytes(struct device *d, uint64_t place)
 	return d->dram + place * d->line_bytes;
 }
 
+static uint64_t staged_place(const struct device *d, uint32_t id, uint64_t line)
+{
+	uint64_t index = line & ((1ull << d->shape.unit_log) - 1);
+
+	return d->stage_place + ((uint64_t)(id - d->shape.mshrs) << d->shape.unit_log) + index;
+}
+
 static void flit_access(struct device *d, const struct device_request *r, struct device_verdict *v)
 {
 	uint64_t flit = r->address / DEVICE_FLIT & ((1ull << d->shape.line_log) - 1);
-	uint64_t place = (uint64_t)v->set * DEVICE_WAYS + v->way;
+	uint64_t place = v->what == DEVICE_STAGED ? staged_place(d, v->id, v->line) :
+						    (uint64_t)v->set * DEVICE_WAYS + v->way;
 	uint8_t *bytes;
 	uint64_t *word, bit = 1ull << flit % 64;
 
@@ -138,15 +123,11 @@ static void flit_access(struct device *d, const struct device_request *r, struct
 	*word = r->poison ? *word | bit : *word & ~bit;
 }
 
-static void move_line(struct device *d, const struct mshr *m, bool write)
+static void move_line(struct device *d, uint64_t place, uint64_t line, bool write)
 {
-	uint64_t place = (uint64_t)m->set * DEVICE_WAYS + m->way;
 	uint64_t *words, *own = &d->poison[place * d->poison_words];
-	uint8_t *bytes;
+	uint8_t *bytes = d->store.line(d->store.arg, line, &words);
 
-	if (!d->dram)
-		return;
-	bytes = d->store.line(d->store.arg, write ? m->victim : m->line, &words);
 	if (write) {
 		memcpy(bytes, place_bytes(d, place), d->line_bytes);
 		memcpy(words, own, d->poison_words * sizeof(*own));
@@ -156,6 +137,27 @@ static void move_line(struct device *d, const struct mshr *m, bool write)
 	}
 }
 
+/* What the command of a miss register or of a unit moves. */
+static struct device_command command_of(const struct device *d, uint32_t id, bool write)
+{
+	const struct miss *m = &d->misses[id];
+
+	if (is_unit(d, id))
+		return (struct device_command){ .line = m->line, .lines = 1u << d->shape.unit_log,
+						.place = staged_place(d, id, m->line) };
+	return (struct device_command){ .write = write, .line = write ? m->victim : m->line,
+					.place = (uint64_t)m->set * DEVICE_WAYS + m->way,
+					.lines = 1 };
+}
+
+static void move(struct device *d, uint32_t id, bool write)
+{
+	struct device_command c = command_of(d, id, write);
+
+	for (uint32_t i = 0; d->dram && i < c.lines; i++)
+		move_line(d, c.place + i, c.line + i, write);
+}
+
 /* --- look-ups */
 
 static bool pending(const struct set *s, uint32_t way)
@@ -163,8 +165,7 @@ static bool pending(const struct set *s, uint32_t way)
 	return (~s->valid & s->dirty) >> way & 1;
 }
 
-/* The way that has the tag and is not empty, or DEVICE_WAYS. */
-static uint32_t find_tag(const struct set *s, uint16_t tag)
+uint32_t find_tag(const struct set *s, uint16_t tag)
 {
 	for (uint32_t w = 0; w < DEVICE_WAYS; w++) {
 		if (s->tag[w] == tag && (s->valid | s->dirty) >> w & 1)
@@ -186,28 +187,31 @@ static uint32_t find_victim(const struct set *s)
 	return best;
 }
 
-/* The first register that is free; and whether one writes this line to flash. */
-static uint32_t find_mshr(const struct device *d, uint64_t line, bool *leaves)
+bool line_leaves(const struct device *d, uint64_t line)
 {
-	uint32_t best = d->shape.mshrs;
-
-	*leaves = false;
 	for (uint32_t i = 0; i < d->shape.mshrs; i++) {
-		const struct mshr *m = &d->mshrs[i];
+		const struct miss *m = &d->misses[i];
 
-		if (m->stage == FREE && best == d->shape.mshrs)
-			best = i;
 		if (m->stage != FREE && m->dirty && m->victim == line)
-			*leaves = true;
+			return true;
 	}
-	return best;
+	return false;
+}
+
+static uint32_t free_mshr(const struct device *d)
+{
+	uint32_t i = 0;
+
+	while (i < d->shape.mshrs && d->misses[i].stage != FREE)
+		i++;
+	return i;
 }
 
 static uint32_t mshr_of(const struct device *d, uint64_t line)
 {
 	uint32_t i = 0;
 
-	while (i < d->shape.mshrs && (d->mshrs[i].stage == FREE || d->mshrs[i].line != line))
+	while (i < d->shape.mshrs && (d->misses[i].stage == FREE || d->misses[i].line != line))
 		i++;
 	assert(i < d->shape.mshrs);
 	return i;
@@ -215,13 +219,13 @@ static uint32_t mshr_of(const struct device *d, uint64_t line)
 
 static void take_way(struct device *d, struct set *s, struct device_verdict *v)
 {
-	struct mshr *m = &d->mshrs[v->mshr];
+	struct miss *m = &d->misses[v->id];
 	uint32_t bit = 1u << v->way;
 
 	v->evicts = s->valid & bit;
 	v->dirty = v->evicts && s->dirty & bit;
 	v->victim = v->evicts ? (uint64_t)s->tag[v->way] << d->shape.sets_log | v->set : 0;
-	*m = (struct mshr){ .stage = v->dirty ? WRITE_DUE : READ_DUE, .set = v->set, .way = v->way,
+	*m = (struct miss){ .stage = v->dirty ? WRITE_DUE : READ_DUE, .set = v->set, .way = v->way,
 			    .line = v->line, .victim = v->victim, .dirty = v->dirty,
 			    .given = m->given };
 	for (uint32_t w = 0; w < DEVICE_WAYS; w++)
@@ -235,36 +239,67 @@ static void take_way(struct device *d, struct set *s, struct device_verdict *v)
 	d->count.dirty_evictions += v->dirty;
 }
 
+static void hit(struct device *d, const struct device_request *r, struct device_verdict *v)
+{
+	struct set *s = &d->sets[v->set];
+
+	v->what = DEVICE_HIT;
+	s->age[v->way] = DEVICE_AGE_MAX;
+	s->dirty |= (uint16_t)(r->write << v->way);
+	flit_access(d, r, v);
+	d->count.hits++;
+	d->count.writes += r->write;
+	d->count.reads += !r->write;
+}
+
+/* The line is in a unit, or on its way there. */
+static void read_unit(struct device *d, const struct device_request *r, struct device_verdict *v)
+{
+	if (d->misses[v->id].stage != HERE) {
+		v->what = DEVICE_JOIN;
+		d->count.joins++;
+		return;
+	}
+	v->what = DEVICE_STAGED;
+	flit_access(d, r, v);
+	d->count.staged_reads++;
+	d->count.reads++;
+}
+
 static void look_up(struct device *d, const struct device_request *r, struct device_verdict *v)
 {
 	struct set *s = &d->sets[v->set];
-	bool leaves;
+	uint32_t unit;
 
 	v->way = find_tag(s, (uint16_t)(v->line >> d->shape.sets_log));
 	if (v->way < DEVICE_WAYS && !pending(s, v->way)) {
-		v->what = DEVICE_HIT;
-		s->age[v->way] = DEVICE_AGE_MAX;
-		s->dirty |= (uint16_t)(r->write << v->way);
-		flit_access(d, r, v);
-		d->count.hits++;
-		d->count.writes += r->write;
-		d->count.reads += !r->write;
+		hit(d, r, v);
 		return;
 	}
 	if (v->way < DEVICE_WAYS) {
 		v->what = DEVICE_JOIN;
-		v->mshr = mshr_of(d, v->line);
+		v->id = mshr_of(d, v->line);
 		d->count.joins++;
 		return;
 	}
+	v->id = unit = unit_of(d, v->line);
+	if (unit < d->ids && !r->write) {
+		read_unit(d, r, v);
+		return;
+	}
 	v->way = find_victim(s);
-	v->mshr = find_mshr(d, v->line, &leaves);
-	if (v->mshr == d->shape.mshrs || v->way == DEVICE_WAYS || leaves) {
+	v->id = free_mshr(d);
+	if (v->id == d->shape.mshrs || v->way == DEVICE_WAYS || line_leaves(d, v->line)) {
 		v->what = DEVICE_RETRY;
 		d->count.retries++;
 		return;
 	}
 	v->what = DEVICE_MISS;
+	v->drops = unit < d->ids;
+	if (v->drops) {
+		d->misses[unit].held &= ~(1ull << (v->line & ((1u << d->shape.unit_log) - 1)));
+		d->count.drops++;
+	}
 	take_way(d, s, v);
 }
 
@@ -293,17 +328,12 @@ void device_fail(struct device *d, const struct device_request *r, struct device
 	refuse(d, r, v);
 }
 
-void device_fill(struct device *d, uint32_t mshr, struct device_verdict *v)
+static void end_miss(struct device *d, struct miss *m, bool came)
 {
-	struct mshr *m = &d->mshrs[mshr];
 	struct set *s = &d->sets[m->set];
 	uint32_t bit = 1u << m->way;
-	bool came = m->stage == CAME;
 
-	assert(came || m->stage == GAVE_UP);
 	assert(pending(s, m->way));
-	*v = (struct device_verdict){ .what = came ? DEVICE_FILLED : DEVICE_BROKEN, .mshr = mshr,
-				      .line = m->line, .set = m->set, .way = m->way };
 	s->dirty &= (uint16_t)~bit;
 	if (came) {
 		s->valid |= (uint16_t)bit;
@@ -316,32 +346,44 @@ void device_fill(struct device *d, uint32_t mshr, struct device_verdict *v)
 	m->stage = FREE;
 }
 
-/* --- flash */
-
-static uint32_t number(const struct device *d, uint32_t mshr, uint32_t given)
+void device_fill(struct device *d, uint32_t id, struct device_verdict *v)
 {
-	return (given << d->mshr_bits | mshr) & 0xffff;
+	struct miss *m = &d->misses[id];
+	bool came = m->stage == CAME;
+
+	assert(came || m->stage == GAVE_UP);
+	*v = (struct device_verdict){ .what = came ? DEVICE_FILLED : DEVICE_BROKEN, .id = id,
+				      .line = m->line, .set = m->set, .way = m->way };
+	if (is_unit(d, id))
+		unit_ends(d, id, came);
+	else
+		end_miss(d, m, came);
 }
 
-bool device_next(const struct device *d, uint32_t mshr, struct device_command *c)
-{
-	const struct mshr *m;
+/* --- flash */
 
-	if (mshr >= d->shape.mshrs)
+static uint32_t number(const struct device *d, uint32_t id, uint32_t given)
+{
+	return (given << d->id_bits | id) & 0xffff;
+}
+
+bool device_next(const struct device *d, uint32_t id, struct device_command *c)
+{
+	const struct miss *m;
+
+	if (id >= d->ids)
 		return false;
-	m = &d->mshrs[mshr];
+	m = &d->misses[id];
 	if (m->stage != WRITE_DUE && m->stage != READ_DUE)
 		return false;
-	c->write = m->stage == WRITE_DUE;
-	c->line = c->write ? m->victim : m->line;
-	c->place = (uint64_t)m->set * DEVICE_WAYS + m->way;
-	c->cid = number(d, mshr, m->given + 1);
+	*c = command_of(d, id, m->stage == WRITE_DUE);
+	c->cid = number(d, id, m->given + 1);
 	return true;
 }
 
-void device_give(struct device *d, uint32_t mshr)
+void device_give(struct device *d, uint32_t id)
 {
-	struct mshr *m = &d->mshrs[mshr];
+	struct miss *m = &d->misses[id];
 
 	assert(m->stage == WRITE_DUE || m->stage == READ_DUE);
 	d->count.flash_writes += m->stage == WRITE_DUE;
@@ -353,11 +395,11 @@ void device_give(struct device *d, uint32_t mshr)
 
 enum device_end device_answer(struct device *d, uint32_t cid, bool error)
 {
-	uint32_t mshr = cid & ((1u << d->mshr_bits) - 1);
-	struct mshr *m = mshr < d->shape.mshrs ? &d->mshrs[mshr] : NULL;
+	uint32_t id = cid & ((1u << d->id_bits) - 1);
+	struct miss *m = id < d->ids ? &d->misses[id] : NULL;
 	bool write = m && m->stage == WRITE_GIVEN;
 
-	if (!m || (!write && m->stage != READ_GIVEN) || number(d, mshr, m->given) != cid) {
+	if (!m || (!write && m->stage != READ_GIVEN) || number(d, id, m->given) != cid) {
 		d->count.strays++;
 		return DEVICE_STRAY;
 	}
@@ -368,7 +410,7 @@ enum device_end device_answer(struct device *d, uint32_t cid, bool error)
 	}
 	m->tries = 0;
 	if (!error)
-		move_line(d, m, write);
+		move(d, id, write);
 	if (write) {
 		d->count.lost_lines += error;
 		m->stage = READ_DUE;
@@ -378,12 +420,12 @@ enum device_end device_answer(struct device *d, uint32_t cid, bool error)
 	return error ? DEVICE_GAVE_UP : DEVICE_CAME;
 }
 
-bool device_at_end(const struct device *d, uint32_t mshr, bool *failed)
+bool device_at_end(const struct device *d, uint32_t id, bool *failed)
 {
-	if (mshr >= d->shape.mshrs)
+	if (id >= d->ids)
 		return false;
-	*failed = d->mshrs[mshr].stage == GAVE_UP;
-	return d->mshrs[mshr].stage == CAME || *failed;
+	*failed = d->misses[id].stage == GAVE_UP;
+	return d->misses[id].stage == CAME || *failed;
 }
 
 /* --- what others may see */
@@ -402,6 +444,11 @@ const uint8_t *device_place(const struct device *d, uint64_t place, const uint64
 		return NULL;
 	*poison = &d->poison[place * d->poison_words];
 	return d->dram + place * d->line_bytes;
+}
+
+uint32_t device_ids(const struct device *d)
+{
+	return d->ids;
 }
 
 uint64_t device_capacity(const struct device *d)

@@ -19,12 +19,17 @@
 #define DEVICE_FLIT 64u      /* bytes */
 #define DEVICE_AGE_MAX 15u
 #define DEVICE_MSHRS_MAX 1024u
+#define DEVICE_UNITS_MAX 1024u
+#define DEVICE_WINDOWS 4u
+#define DEVICE_IDS_MAX (DEVICE_MSHRS_MAX + DEVICE_UNITS_MAX)
 
 struct device_shape {
 	uint32_t sets_log; /* log2 of the sets */
 	uint32_t tag_bits; /* flash holds 2^(sets_log + tag_bits) lines; at most 16 */
 	uint32_t line_log; /* log2 of the flits of a line */
 	uint32_t mshrs;    /* 1 .. DEVICE_MSHRS_MAX */
+	uint32_t units;    /* 1 .. DEVICE_UNITS_MAX, a power of two */
+	uint32_t unit_log; /* log2 of the lines of a unit, 1 .. 6 */
 };
 
 /*
@@ -45,6 +50,10 @@ enum device_what {
 	DEVICE_BROKEN = 5, /* ... could not be read */
 	DEVICE_FAILED = 6, /* a request whose line could not be read */
 	DEVICE_REFUSED = 7,
+	DEVICE_STAGED = 8, /* a read that finds its line in a unit */
+	DEVICE_HELD = 9,   /* a window's look-up: the unit will have the line */
+	DEVICE_SKIPPED = 10, /* ... or not, since others have it */
+	DEVICE_FREED = 11, /* a unit's room is free again */
 };
 
 struct device_request {
@@ -56,7 +65,9 @@ struct device_request {
 /* What was decided, and what is answered when `what` is HIT, FAILED or REFUSED. */
 struct device_verdict {
 	enum device_what what;
-	uint32_t set, way, mshr; /* where they mean something */
+	uint32_t set, way, id;   /* where they mean something; id: a miss register, or from
+				    `mshrs` on a unit */
+	bool drops;              /* a write took the line from a unit */
 	bool evicts, dirty;      /* MISS: a line makes room, which is dirty */
 	uint64_t line, victim;
 	bool error, poison;          /* of the answer */
@@ -67,7 +78,24 @@ struct device_command {
 	bool write;
 	uint32_t cid;   /* its number: 16 bits */
 	uint64_t line;  /* of flash */
-	uint64_t place; /* of DRAM, in lines: set * DEVICE_WAYS + way */
+	uint64_t place; /* of DRAM, in lines (docs/fpga.md) */
+	uint32_t lines; /* that it moves */
+};
+
+/* A window as the host sees it; win_state's bits. */
+enum device_state {
+	DEVICE_OPEN = 1,
+	DEVICE_ALL = 2,
+	DEVICE_BAD = 4,
+	DEVICE_LATE = 8,
+	DEVICE_STOPPED = 16,
+	DEVICE_NOT_TAKEN = 32,
+};
+
+/* What win_addr .. win_limit say. */
+struct device_prefetch {
+	uint64_t address, deadline;
+	uint32_t length, class, limit;
 };
 
 /* What became of an answer of the drive. */
@@ -103,17 +131,39 @@ void device_request(struct device *d, const struct device_request *r, struct dev
 /* A request is answered with an error: it waited for a line that could not be read. */
 void device_fail(struct device *d, const struct device_request *r, struct device_verdict *v);
 
-/* The end of a miss is decided; it must be at its end. */
-void device_fill(struct device *d, uint32_t mshr, struct device_verdict *v);
+/* The end of a miss or of a unit's command is decided; it must be at its end. */
+void device_fill(struct device *d, uint32_t id, struct device_verdict *v);
 
-/* The command that a miss register has to give now. False: none, or it was given already. */
-bool device_next(const struct device *d, uint32_t mshr, struct device_command *c);
+/* The command that a miss register or a unit has to give now. False: none, or given already. */
+bool device_next(const struct device *d, uint32_t id, struct device_command *c);
 /* It is given; *c is device_next's. */
-void device_give(struct device *d, uint32_t mshr);
+void device_give(struct device *d, uint32_t id);
 /* The drive has answered the command of this number. */
 enum device_end device_answer(struct device *d, uint32_t cid, bool error);
-/* A miss register that device_fill is due for? *failed: as BROKEN. */
-bool device_at_end(const struct device *d, uint32_t mshr, bool *failed);
+/* Something that device_fill is due for? *failed: as BROKEN. */
+bool device_at_end(const struct device *d, uint32_t id, bool *failed);
+
+/* --- windows (window.c): orders of the host, by win_go and win_release */
+void device_prefetch(struct device *d, uint32_t window, const struct device_prefetch *p);
+void device_drain(struct device *d, uint32_t window);
+void device_cancel(struct device *d, uint32_t window);
+void device_release(struct device *d, uint32_t window, uint32_t units);
+
+/*
+ * What windows have to decide: DEVICE_FREED, or DEVICE_HELD for a look-up; of which window.
+ * -ENOENT: nothing. This is the device's choice; `may` says what is right whatever was chosen.
+ */
+int device_choose(const struct device *d, uint32_t *window);
+bool device_may(const struct device *d, uint32_t window, enum device_what what);
+/* It is decided: a look-up of the window's next line, or its first unit is free. */
+void device_probe(struct device *d, uint32_t window, struct device_verdict *v);
+void device_free(struct device *d, uint32_t window, struct device_verdict *v);
+
+/* win_mark and win_state; now is the device's clock, for LATE. */
+uint32_t device_mark(const struct device *d, uint32_t window);
+uint32_t device_state(struct device *d, uint32_t window, uint64_t now);
+/* Is the line of this unit's index held in it? */
+bool device_holds(const struct device *d, uint32_t unit, uint32_t index);
 
 /* From bit 0: valid, dirty, age (4 bits), tag (docs/fpga.md). */
 uint32_t device_way(const struct device *d, uint32_t set, uint32_t way);
@@ -121,6 +171,7 @@ uint32_t device_way(const struct device *d, uint32_t set, uint32_t way);
 /* The bytes of a place of DRAM, and its words of poison; NULL without a store. */
 const uint8_t *device_place(const struct device *d, uint64_t place, const uint64_t **poison);
 
+uint32_t device_ids(const struct device *d);      /* miss registers and units */
 uint64_t device_capacity(const struct device *d); /* in bytes */
 struct device_counters *device_counters(struct device *d);
 struct device_settings *device_settings(struct device *d);

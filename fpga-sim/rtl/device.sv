@@ -1,6 +1,7 @@
 // The CXL-hybrid device: DRAM in front of flash, behind an AXI4-shaped CXL.mem port. Wiring only;
 // docs/fpga.md says what it does. The `did` port reports each decision, in order, for the golden
-// model; `bug` plants one when PLANTS is 1 (tb/plants.h lists them) and is nothing otherwise.
+// model; `bug` plants one when PLANTS is 1 (the names of the `bug_` ports tell) and is nothing
+// otherwise.
 // SPDX-License-Identifier: Apache-2.0
 `default_nettype none
 module device #(
@@ -8,14 +9,19 @@ module device #(
   parameter int TAGW = 9,       // bits of a tag, ITME's: flash is 2^9 x one way of all sets
   parameter int LINE_LOG = 6,   // log2 of the 64 B flits of a line; 6: 4 KiB, ITME's
   parameter int MSHRS = 8,      // miss registers; no source says how many ITME has
+  parameter int UNITS = 16,     // units of stream windows, a power of two
+  parameter int UNIT_LOG = 2,   // log2 of the lines of a unit, 1 to 6
   parameter int SLOT_LOG = 6,   // log2 of the requests inside; the latency of DRAM x a flit a cycle
   parameter int IDW = 12,       // bits of the host's tags; CXL.mem has 16
   parameter int PLANTS = 0,     // 1: `bug` chooses a planted bug
   localparam int WAYS = 16,     // ITME's
   localparam int WW = 4, localparam int METAW = WAYS * (TAGW + 6),
   localparam int LW = SETS_LOG + TAGW, localparam int FW = LW + LINE_LOG,
-  localparam int PW = SETS_LOG + WW, localparam int DW = PW + LINE_LOG,
-  localparam int MW = MSHRS > 1 ? $clog2(MSHRS) : 1, localparam int CIDW = 16
+  localparam int WINDOWS = 4, localparam int CW = 2, localparam int UW = $clog2(UNITS),
+  localparam int SW = SETS_LOG + WW > UW + UNIT_LOG ? SETS_LOG + WW : UW + UNIT_LOG,
+  localparam int PW = SW + 1, localparam int DW = PW + LINE_LOG,
+  localparam int MW = MSHRS > 1 ? $clog2(MSHRS) : 1, localparam int MANY = MSHRS + UNITS,
+  localparam int IW = $clog2(MANY), localparam int CIDW = 16
 ) (
   input  logic clk, rst, input logic [5:0] bug,
   // host: M2S Req, M2S RwD, S2M DRS, S2M NDR
@@ -40,16 +46,18 @@ module device #(
   // flash controller
   output logic cmd_valid, input logic cmd_ready, output logic cmd_write,
   output logic [CIDW-1:0] cmd_cid, output logic [LW-1:0] cmd_line, output logic [PW-1:0] cmd_place,
+  output logic cmd_unit,  // 2^UNIT_LOG lines, not one
   input  logic cpl_valid, output logic cpl_ready, input logic [CIDW-1:0] cpl_cid,
   input  logic cpl_error,
   // the decision of this cycle
-  output logic did, output logic [2:0] did_what, output logic [IDW-1:0] did_id,
+  output logic did, output logic [3:0] did_what, output logic [IDW-1:0] did_id,
   output logic did_write, output logic [FW-1:0] did_flit, output logic [WW-1:0] did_way,
-  output logic [MW-1:0] did_mshr,
+  output logic [IW-1:0] did_who, output logic [CW-1:0] did_window,
   output logic did_evicts, did_dirty, output logic [LW-1:0] did_victim,
   output logic [METAW-1:0] did_set
 );
-  if (MW > SLOT_LOG || MSHRS < 1 || TAGW > 16 || FW > 46) $error("illegal parameters");
+  if (IW > SLOT_LOG || MSHRS < 1 || UNITS < 2 || UNITS > 128 || UNITS != 1 << UW ||
+      UNIT_LOG < 1 || UNIT_LOG > 6 || TAGW > 16 || FW > 46) $error("illegal parameters");
   wire [5:0] b = PLANTS != 0 ? bug : '0;
 
   logic req_valid, req_ready, req_write, req_bad, req_poison;
@@ -77,7 +85,14 @@ module device #(
   logic ready, end_valid, end_ready, end_broken, hit, pending, can_evict, evicts, dirty;
   logic touch, miss, fill, broken, join_one, again, fail, set_read, set_write;
   logic look_has, mshr_leaves, mshr_free;
-  logic [MW-1:0] end_mshr, look_mshr;
+  logic op_valid, op_ready, op_free, op_first, op_last, unit_has, unit_here, can_take;
+  logic staged, probe, probe_first, probe_last, hold, drop, unit_came, unit_broken, unit_free;
+  logic [UW-1:0] op_unit, look_unit, probe_unit, unit;
+  logic [LW-1:0] op_line, end_unit_line, flash_unit_line, end_mshr_line;
+  logic [CW-1:0] op_window;
+  logic [UW:0] units_used;
+  logic [IW-1:0] end_who, flash_who;
+  logic [MW-1:0] look_mshr, did_mshr;
   logic [LW-1:0] end_line, line;
   logic [WW-1:0] end_way, hit_way, victim_way, fill_way;
   logic [TAGW-1:0] tag, victim_tag;
@@ -85,17 +100,21 @@ module device #(
   logic [SLOT_LOG-1:0] came_slot, failed_slot, again_slot, slot;
   logic [SETS_LOG-1:0] read_set, write_set;
   logic [METAW-1:0] word, next_word;
-  decide #(.SETS_LOG(SETS_LOG), .TAGW(TAGW), .LINE_LOG(LINE_LOG), .WW(WW), .MW(MW),
-    .SLOT_LOG(SLOT_LOG), .IDW(IDW)) u_decide (.clk, .rst,
-    .bug_again(b == 5), .bug_pending(b == 6), .ready,
-    .end_valid, .end_ready, .end_mshr, .end_broken, .end_line, .end_way,
+  decide #(.SETS_LOG(SETS_LOG), .TAGW(TAGW), .LINE_LOG(LINE_LOG), .WW(WW), .MSHRS(MSHRS),
+    .MW(MW), .UW(UW), .IW(IW), .SLOT_LOG(SLOT_LOG), .IDW(IDW)) u_decide (.clk, .rst,
+    .bug_again(b == 5), .bug_pending(b == 6), .bug_skip(b == 21), .ready,
+    .end_valid, .end_ready, .end_who, .end_broken, .end_line, .end_way,
     .waiting, .pop, .came_slot, .failed_slot, .again_slot,
     .look_slot, .look_write, .look_id, .look_flit,
     .req_valid, .req_ready, .req_write, .req_bad, .req_id, .req_flit, .has_free, .take_slot,
     .set_read, .set_write, .read_set, .write_set, .tag, .hit, .pending, .can_evict,
     .hit_way, .victim_way, .victim_tag, .touch, .miss, .fill, .broken, .fill_way,
+    .op_valid, .op_ready, .op_free, .op_first, .op_last, .op_unit, .op_line,
+    .unit_has, .unit_here, .look_unit, .probe_unit, .staged, .probe, .probe_first, .probe_last,
+    .hold, .drop, .unit_came, .unit_broken, .unit_free, .unit,
     .line, .mshr_leaves, .mshr_free, .look_mshr, .victim(did_victim),
-    .join_one, .again, .fail, .write(did_write), .slot, .mshr(did_mshr), .id(did_id),
+    .join_one, .again, .fail, .write(did_write), .slot, .who(did_who), .mshr(did_mshr),
+    .id(did_id),
     .flit(did_flit), .did, .what(did_what), .way(did_way));
   assign did_evicts = evicts;
   assign did_dirty  = dirty;
@@ -115,44 +134,82 @@ module device #(
   logic [WW-1:0] flash_way;
   logic flash_dirty;
   logic [MW:0] mshrs_used;
+  wire [MW-1:0] flash_mshr = flash_who[MW-1:0];
+  wire flash_of_unit = flash_who >= IW'(MSHRS);
+  wire [UW-1:0] flash_unit = UW'(flash_who - IW'(MSHRS));
+  wire end_of_unit = end_who >= IW'(MSHRS);
+  assign end_line = end_of_unit ? end_unit_line : end_mshr_line;
   mshr #(.MSHRS(MSHRS), .MW(MW), .LW(LW), .WW(WW)) u_mshr (.clk, .rst, .bug_leaves(b == 13),
     .look_line(line), .look_has, .look_leaves(mshr_leaves), .look_free(mshr_free), .look_mshr,
     .take(miss), .take_way(victim_way), .take_dirty(dirty), .take_victim(did_victim),
-    .release_one(fill), .release_mshr(did_mshr), .end_mshr, .end_line, .end_way,
+    .release_one(fill), .release_mshr(did_mshr), .end_mshr(end_who[MW-1:0]),
+    .end_line(end_mshr_line), .end_way,
     .flash_mshr, .flash_line, .flash_victim, .flash_way, .flash_dirty, .used(mshrs_used));
 
-  lists #(.LOG(SLOT_LOG), .MSHRS(MSHRS), .MW(MW)) u_lists (.clk, .rst,
+  units #(.UNITS(UNITS), .UW(UW), .UNIT_LOG(UNIT_LOG), .LW(LW)) u_units (.clk, .rst,
+    .bug_both(b == 22), .bug_here(b == 23),
+    .look_line(line), .has(unit_has), .has_here(unit_here), .has_unit(look_unit),
+    .probe, .first(probe_first), .hold, .can_take, .probe_unit, .drop,
+    .came(unit_came), .broken(unit_broken), .free(unit_free), .which(unit),
+    .end_unit(UW'(end_who - IW'(MSHRS))), .flash_unit, .end_line(end_unit_line),
+    .flash_line(flash_unit_line), .used(units_used));
+
+  logic [WINDOWS*64-1:0] win_addr, win_deadline;
+  logic [WINDOWS*32-1:0] win_length, win_mark;
+  logic [WINDOWS*2-1:0] win_class;
+  logic [WINDOWS*16-1:0] win_limit;
+  logic [WINDOWS*6-1:0] win_state;
+  logic [WINDOWS-1:0] win_go, win_release;
+  logic [63:0] clock;
+  logic [7:0] stage_most;
+  windows #(.WINDOWS(WINDOWS), .CW(CW), .UNITS(UNITS), .UW(UW), .UNIT_LOG(UNIT_LOG),
+    .LINE_LOG(LINE_LOG), .LW(LW)) u_windows (.clk, .rst,
+    .bug_mark(b == 24), .bug_limit(b == 25), .bug_early(b == 26),
+    .addr(win_addr), .deadline(win_deadline), .length(win_length), .cls(win_class),
+    .limit(win_limit), .go(win_go), .release_to(win_release), .order(reg_wdata[31:0]),
+    .stage_most, .mark(win_mark), .state(win_state), .clock,
+    .op_valid, .op_ready, .op_free, .op_first, .op_last, .op_window, .op_unit, .op_line,
+    .can_take, .took_unit(unit), .came(unit_came), .broken(unit_broken), .which(unit));
+  always_ff @(posedge clk) did_window <= op_window;
+
+  lists #(.LOG(SLOT_LOG), .MANY(MANY), .IW(IW)) u_lists (.clk, .rst,
     .bug_join(b == 14), .bug_order(b == 15),
-    .start(miss), .append(join_one), .again, .slot, .mshr(did_mshr),
-    .came(fill && !broken), .failed(fill && broken),
+    .wait_one(miss || join_one), .again, .slot, .who(did_who),
+    .end_came((fill && !broken) || unit_came || unit_broken), .end_failed(fill && broken),
     .waiting, .came_slot, .failed_slot, .again_slot, .pop);
 
-  logic fence_valid, fence_ready, op_ready;
-  logic [MW-1:0] fence_mshr;
+  logic fence_valid, fence_ready, op_taken;
+  logic [IW-1:0] fence_who;
   logic [1:0] op_kind;
-  wire [SLOT_LOG-1:0] op_slot = miss ? {{(SLOT_LOG-MW){1'b0}}, did_mshr} : slot;
-  assign op_kind = fail ? 2'd3 : miss ? 2'd2 : {1'b0, did_write};
-  dram #(.SLOT_LOG(SLOT_LOG), .MW(MW), .IDW(IDW), .DW(DW)) u_dram (.clk, .rst,
+  wire fence = miss || (probe && probe_last);
+  wire [SLOT_LOG-1:0] op_slot = fence ? SLOT_LOG'(did_who) : slot;
+  wire [PW-1:0] op_place = staged ? {1'b1, SW'({unit, line[UNIT_LOG-1:0]})}
+                                  : {1'b0, SW'({write_set, hit_way})};
+  assign op_kind = fail ? 2'd3 : fence ? 2'd2 : {1'b0, did_write};
+  dram #(.SLOT_LOG(SLOT_LOG), .IW(IW), .IDW(IDW), .DW(DW)) u_dram (.clk, .rst,
     .bug_fence(b == 16),
-    .op_valid(touch || miss || fail), .op_ready, .op_kind, .op_slot,
-    .op_flit({write_set, hit_way, did_flit[LINE_LOG-1:0]}),
+    .op_valid(touch || staged || fence || fail), .op_ready(op_taken), .op_kind, .op_slot,
+    .op_flit({op_place, did_flit[LINE_LOG-1:0]}),
     .data_read, .data_slot, .data_poison, .data,
     .dram_valid, .dram_ready, .dram_write, .dram_wpoison, .dram_flit, .dram_wdata,
     .mem_valid, .mem_ready, .mem_poison, .mem_data,
-    .fence_valid, .fence_ready, .fence_mshr,
+    .fence_valid, .fence_ready, .fence_who,
     .answer_slot, .answer_write, .answer_id, .answer_taken,
     .r_valid, .r_ready, .r_id, .r_resp, .r_poison, .r_data, .b_valid, .b_ready, .b_id, .b_resp);
 
   logic flash_read_up, flash_write_up, flash_error_up, lost_up, stray_up;
   logic [3:0] flash_tries;
-  flash #(.MSHRS(MSHRS), .MW(MW), .LW(LW), .PW(PW), .CIDW(CIDW)) u_flash (.clk, .rst,
+  flash #(.MANY(MANY), .IW(IW), .LW(LW), .PW(PW), .CIDW(CIDW)) u_flash (.clk, .rst,
     .bug_stray(b == 17), .bug_tries(b == 18), .bug_clean(b == 19), .tries_most(flash_tries),
-    .fence_valid, .fence_ready, .fence_mshr,
-    .look_mshr(flash_mshr), .look_line(flash_line), .look_victim(flash_victim),
-    .look_place({flash_line[SETS_LOG-1:0], flash_way}), .look_dirty(flash_dirty),
-    .cmd_valid, .cmd_ready, .cmd_write, .cmd_cid, .cmd_line, .cmd_place,
+    .fence_valid, .fence_ready, .fence_who,
+    .look_who(flash_who), .look_line(flash_of_unit ? flash_unit_line : flash_line),
+    .look_victim(flash_victim),
+    .look_place(flash_of_unit ? {1'b1, SW'({flash_unit, {UNIT_LOG{1'b0}}})}
+                              : {1'b0, SW'({flash_line[SETS_LOG-1:0], flash_way})}),
+    .look_dirty(flash_dirty && !flash_of_unit), .look_unit(flash_of_unit),
+    .cmd_valid, .cmd_ready, .cmd_write, .cmd_cid, .cmd_line, .cmd_place, .cmd_unit,
     .cpl_valid, .cpl_ready, .cpl_cid, .cpl_error,
-    .end_valid, .end_ready, .end_mshr, .end_broken,
+    .end_valid, .end_ready, .end_who, .end_broken,
     .read_up(flash_read_up), .write_up(flash_write_up), .error_up(flash_error_up), .lost_up,
     .stray_up);
 
@@ -162,13 +219,19 @@ module device #(
     .ident(64'h5449455244455631), .status(ready), .capacity(64'd1 << FW),
     .line(32'd64 << LINE_LOG), .sets(32'd1 << SETS_LOG), .ways(WAYS), .mshrs(MSHRS),
     .slots(32'd1 << SLOT_LOG), .slots_used({{(31-SLOT_LOG){1'b0}}, slots_used}),
-    .mshrs_used({{(31-MW){1'b0}}, mshrs_used}), .flash_tries,
-    .reads_up(touch && !did_write), .writes_up(touch && did_write), .refusals_up(fail),
+    .mshrs_used({{(31-MW){1'b0}}, mshrs_used}), .units(UNITS), .unit_lines(32'd1 << UNIT_LOG),
+    .windows(WINDOWS), .units_used({{(31-UW){1'b0}}, units_used}), .clock, .flash_tries,
+    .stage_most, .win_addr, .win_length, .win_deadline, .win_class, .win_limit, .win_go,
+    .win_release, .win_mark, .win_state,
+    .reads_up((touch && !did_write) || staged), .writes_up(touch && did_write), .refusals_up(fail),
     .hits_up(touch), .misses_up(miss), .joins_up(join_one && b != 20), .retries_up(again),
     .evictions_up(miss && evicts), .dirty_evictions_up(miss && dirty),
     .fills_up(fill && !broken), .broken_fills_up(fill && broken),
     .flash_reads_up(flash_read_up), .flash_writes_up(flash_write_up),
-    .flash_errors_up(flash_error_up), .lost_lines_up(lost_up), .strays_up(stray_up));
+    .flash_errors_up(flash_error_up), .lost_lines_up(lost_up), .strays_up(stray_up),
+    .staged_reads_up(staged), .units_taken_up(probe && probe_first), .units_came_up(unit_came),
+    .units_broken_up(unit_broken), .units_freed_up(unit_free), .skips_up(probe && !hold),
+    .drops_up(drop));
 
   stable #(.W(IDW + 52)) check_ar (.clk, .rst, .valid(ar_valid), .ready(ar_ready),
     .data({ar_id, ar_addr}));
@@ -178,6 +241,6 @@ module device #(
     .data({w_poison, w_data}));
   stable #(.W(1 + CIDW)) check_cpl (.clk, .rst, .valid(cpl_valid), .ready(cpl_ready),
     .data({cpl_error, cpl_cid}));
-  wire unused = &{1'b0, look_has, op_ready};
+  wire unused = &{1'b0, look_has, op_taken};
 endmodule
 `default_nettype wire

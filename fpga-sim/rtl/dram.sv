@@ -1,17 +1,17 @@
-// The way to DRAM and back to the host. What was decided is done in that order: reads and writes of
-// flits, answers without either (errors), and fences: a miss may use its place in DRAM when its
-// fence comes out behind all accesses before it.
+// The way to DRAM and back to the host. What was decided is done in that order: reads and writes
+// of flits, answers without either (errors), and fences: a miss or a unit may use its place in DRAM
+// when its fence comes out behind all accesses before it.
 // SPDX-License-Identifier: Apache-2.0
 `default_nettype none
 module dram #(
   parameter int SLOT_LOG = 6,  // log2 of the slots
-  parameter int MW = 3,        // bits of a miss register's number, at most SLOT_LOG
+  parameter int IW = 3,        // bits of the numbers of miss registers and units, at most SLOT_LOG
   parameter int IDW = 12,      // bits of the host's tags
   parameter int DW = 20        // bits of a flit's number in DRAM
 ) (
   input  logic clk, rst, bug_fence,
   input  logic op_valid, output logic op_ready, input logic [1:0] op_kind,
-  input  logic [SLOT_LOG-1:0] op_slot,  // or the miss register, of a fence
+  input  logic [SLOT_LOG-1:0] op_slot,  // or the miss register or unit, of a fence
   input  logic [DW-1:0] op_flit,
   output logic data_read, output logic [SLOT_LOG-1:0] data_slot,
   input  logic data_poison, input logic [511:0] data,
@@ -21,7 +21,7 @@ module dram #(
   input  logic mem_valid, output logic mem_ready, input logic mem_poison,
   input  logic [511:0] mem_data,
   // fences that are through
-  output logic fence_valid, input logic fence_ready, output logic [MW-1:0] fence_mshr,
+  output logic fence_valid, input logic fence_ready, output logic [IW-1:0] fence_who,
   // answers
   output logic [SLOT_LOG-1:0] answer_slot, input logic answer_write,
   input  logic [IDW-1:0] answer_id, output logic answer_taken,
@@ -77,7 +77,7 @@ module dram #(
   assign answer_taken = (r_valid && r_ready) || (b_valid && b_ready);
   assign mem_ready    = answer_taken && head_access;
   assign fence_valid  = bug_fence ? at_valid && at_fence : head_valid && head_kind == FENCE;
-  assign fence_mshr   = bug_fence ? at_slot[MW-1:0] : head_slot[MW-1:0];
+  assign fence_who   = bug_fence ? at_slot[IW-1:0] : head_slot[IW-1:0];
   assign head_ready   = answer_taken || (head_valid && head_kind == FENCE && fence_ready);
 
   stable #(.W(514 + DW)) check_dram (.clk, .rst, .valid(dram_valid), .ready(dram_ready),

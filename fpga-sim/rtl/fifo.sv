@@ -27,5 +27,8 @@ module fifo #(
   // never more inside than there is room for
   always_ff @(posedge clk) if (!rst) assert ((tail - head) <= {1'b1, {LOG{1'b0}}});
 `endif
+`ifdef PROVE_FIFO
+`include "fifo.svh"
+`endif
 endmodule
 `default_nettype wire

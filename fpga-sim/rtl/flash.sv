@@ -1,93 +1,95 @@
-// The commands of misses: one fence in, then a write if the victim is dirty, then a read, then one
-// end out. Failed commands are given again. The number of a command (NVMe's CID) holds a count
-// beside the miss register, so that an answer to an old command is known as such.
+// The commands of misses and units: one fence in, then a write if the victim is dirty, then a read,
+// then one end out. Failed commands are given again. The number of a command (NVMe's CID) holds a
+// count beside the miss register or unit, so that an answer to an old command is known as such.
 // SPDX-License-Identifier: Apache-2.0
 `default_nettype none
 module flash #(
-  parameter int MSHRS = 8,      // miss registers
-  parameter int MW = 3,         // bits of their numbers
+  parameter int MANY = 8,       // miss registers and units
+  parameter int IW = 3,         // bits of their numbers
   parameter int LW = 19,        // bits of a line's number
   parameter int PW = 14,        // bits of a place in DRAM
   parameter int CIDW = 16       // bits of a command's number; NVMe's
 ) (
   input  logic clk, rst, bug_stray, bug_tries, bug_clean,
   input  logic [3:0] tries_most,
-  input  logic fence_valid, output logic fence_ready, input logic [MW-1:0] fence_mshr,
-  output logic [MW-1:0] look_mshr,  // what is known of it:
+  input  logic fence_valid, output logic fence_ready, input logic [IW-1:0] fence_who,
+  output logic [IW-1:0] look_who,  // what is known of it:
   input  logic [LW-1:0] look_line, look_victim, input logic [PW-1:0] look_place,
-  input  logic look_dirty,
+  input  logic look_dirty, look_unit,
   output logic cmd_valid, input logic cmd_ready, output logic cmd_write,
   output logic [CIDW-1:0] cmd_cid, output logic [LW-1:0] cmd_line, output logic [PW-1:0] cmd_place,
+  output logic cmd_unit,
   input  logic cpl_valid, output logic cpl_ready, input logic [CIDW-1:0] cpl_cid,
   input  logic cpl_error,
-  output logic end_valid, input logic end_ready, output logic [MW-1:0] end_mshr,
+  output logic end_valid, input logic end_ready, output logic [IW-1:0] end_who,
   output logic end_broken,
   output logic read_up, write_up, error_up, lost_up, stray_up
 );
-  localparam int GW = CIDW - MW;
-  localparam int QLOG = MSHRS > 1 ? MW : 1;
+  localparam int GW = CIDW - IW;
+  localparam int QLOG = IW;
   // of each register: is a command under way; is it a write; how often was it given; its count
-  logic [MSHRS-1:0] given, writing;
-  logic [3:0] tries [MSHRS];
-  logic [GW-1:0] count [MSHRS];
+  logic [MANY-1:0] given, writing;
+  logic [3:0] tries [MANY];
+  logic [GW-1:0] count [MANY];
 
   logic q_valid, q_write, q_in_valid, q_in_ready, q_in_write, end_in_valid, end_in_ready;
-  logic [MW-1:0] q_mshr, q_in_mshr;
+  logic [IW-1:0] q_who, q_in_who;
 
   // completions
-  wire [MW-1:0] cpl_mshr = cpl_cid[MW-1:0];
-  wire known  = given[cpl_mshr] && (cpl_cid[CIDW-1:MW] == count[cpl_mshr] || bug_stray);
+  wire [IW-1:0] cpl_who = cpl_cid[IW-1:0];
+  wire known  = given[cpl_who] && (cpl_cid[CIDW-1:IW] == count[cpl_who] || bug_stray);
   wire real_cpl = cpl_valid && cpl_ready && known;
-  wire is_write = writing[cpl_mshr];
-  wire once_more = cpl_error && tries[cpl_mshr] < tries_most && !bug_tries;
+  wire is_write = writing[cpl_who];
+  wire once_more = cpl_error && tries[cpl_who] < tries_most && !bug_tries;
   wire goes_on = real_cpl && (is_write || once_more);
   assign cpl_ready = 1;
 
   // what gives a command: a register whose fence is through, or that goes on
   wire fence_write;
   assign q_in_valid  = goes_on || fence_valid;
-  assign q_in_mshr   = goes_on ? cpl_mshr : fence_mshr;
+  assign q_in_who   = goes_on ? cpl_who : fence_who;
   assign q_in_write  = goes_on ? is_write && once_more : fence_write;
   assign fence_ready = !goes_on;
   assign fence_write = !bug_clean;  // a clean victim's write is left out below
 
-  fifo #(.W(MW + 1), .LOG(QLOG)) due (.clk, .rst,
-    .in_valid(q_in_valid), .in_ready(q_in_ready), .in_data({q_in_write, q_in_mshr}),
-    .out_valid(q_valid), .out_ready(cmd_ready), .out_data({q_write, q_mshr}));
+  fifo #(.W(IW + 1), .LOG(QLOG)) due (.clk, .rst,
+    .in_valid(q_in_valid), .in_ready(q_in_ready), .in_data({q_in_write, q_in_who}),
+    .out_valid(q_valid), .out_ready(cmd_ready), .out_data({q_write, q_who}));
 
-  assign look_mshr = q_mshr;
+  assign look_who = q_who;
   assign cmd_valid = q_valid;
   assign cmd_write = q_write && look_dirty;
-  assign cmd_cid   = {count[q_mshr] + 1'b1, q_mshr};
+  assign cmd_cid   = {count[q_who] + 1'b1, q_who};
   assign cmd_line  = cmd_write ? look_victim : look_line;
   assign cmd_place = look_place;
+  assign cmd_unit  = look_unit;
   wire give = cmd_valid && cmd_ready;
 
-  fifo #(.W(MW + 1), .LOG(QLOG)) ended (.clk, .rst,
-    .in_valid(end_in_valid), .in_ready(end_in_ready), .in_data({cpl_error, cpl_mshr}),
-    .out_valid(end_valid), .out_ready(end_ready), .out_data({end_broken, end_mshr}));
+  fifo #(.W(IW + 1), .LOG(QLOG)) ended (.clk, .rst,
+    .in_valid(end_in_valid), .in_ready(end_in_ready), .in_data({cpl_error, cpl_who}),
+    .out_valid(end_valid), .out_ready(end_ready), .out_data({end_broken, end_who}));
   assign end_in_valid = real_cpl && !goes_on;
 
   always_ff @(posedge clk)
     if (rst) given <= '0;
     else begin
-      if (real_cpl) given[cpl_mshr] <= 0;
-      if (give) given[q_mshr] <= 1;
+      if (real_cpl) given[cpl_who] <= 0;
+      if (give) given[q_who] <= 1;
     end
-  for (genvar g = 0; g < MSHRS; g++) begin : g_mshr
+  for (genvar g = 0; g < MANY; g++) begin : g_who
     always_ff @(posedge clk)
       if (rst) begin
         tries[g] <= '0;
         count[g] <= '0;
       end else begin
-        if (give && q_mshr == MW'(g)) begin
+        if (give && q_who == IW'(g)) begin
           tries[g] <= tries[g] + 1'b1;
           count[g] <= count[g] + 1'b1;
         end
-        if (real_cpl && cpl_mshr == MW'(g) && !once_more) tries[g] <= '0;
+        if (real_cpl && cpl_who == IW'(g) && !once_more) tries[g] <= '0;
       end
   end
-  always_ff @(posedge clk) if (give) writing[q_mshr] <= cmd_write;
+  always_ff @(posedge clk) if (give) writing[q_who] <= cmd_write;
 
   assign read_up  = give && !cmd_write;
   assign write_up = give && cmd_write;
@@ -95,16 +97,16 @@ module flash #(
   assign lost_up  = real_cpl && cpl_error && is_write && !once_more;
   assign stray_up = cpl_valid && cpl_ready && !known;
 
-  stable #(.W(1 + CIDW + LW + PW)) check_cmd (.clk, .rst, .valid(cmd_valid), .ready(cmd_ready),
-    .data({cmd_write, cmd_cid, cmd_line, cmd_place}));
-  stable #(.W(MW)) check_fence (.clk, .rst, .valid(fence_valid), .ready(fence_ready),
-    .data(fence_mshr));
+  stable #(.W(2 + CIDW + LW + PW)) check_cmd (.clk, .rst, .valid(cmd_valid), .ready(cmd_ready),
+    .data({cmd_write, cmd_unit, cmd_cid, cmd_line, cmd_place}));
+  stable #(.W(IW)) check_fence (.clk, .rst, .valid(fence_valid), .ready(fence_ready),
+    .data(fence_who));
 `ifndef SYNTHESIS
   always_ff @(posedge clk)
     if (!rst) begin
       assert (!q_in_valid || q_in_ready);     // each register is in each queue at most once
       assert (!end_in_valid || end_in_ready);
-      assert (!give || !given[q_mshr]);       // one command of a register at a time
+      assert (!give || !given[q_who]);       // one command of a register at a time
     end
 `endif
 endmodule

@@ -74,5 +74,8 @@ module mshr #(
       assert (!release_one || busy[release_mshr]); // none is given back twice
     end
 `endif
+`ifdef PROVE_MSHR
+`include "mshr.svh"
+`endif
 endmodule
 `default_nettype wire

@@ -44,6 +44,10 @@ void bench_cycle(struct bench *b)
 	rtl_settle(b->rtl, &b->in, &b->out);
 	if (b->out.did)
 		lockstep_decision(b);
+	if (b->order_write.due && b->order_write.at <= b->cycle) {
+		b->order_write.due = false;
+		lockstep_order(b, b->order_write.offset, b->order_write.value);
+	}
 	parts_sample(b);
 	host_sample(b);
 	rtl_tick(b->rtl);
@@ -63,8 +67,12 @@ static uint64_t access_register(struct bench *b, uint32_t offset, bool write, ui
 	b->in.reg_rready = true;
 	while (b->cycle < end) {
 		bench_cycle(b);
-		if (b->in.reg_valid && b->out.reg_ready)
+		if (b->in.reg_valid && b->out.reg_ready) {
 			taken = true;
+			if (write)
+				b->order_write = (struct order_write){ true, offset, value,
+								       b->cycle };
+		}
 		if (taken)
 			b->in.reg_valid = false;
 		if (b->out.reg_rvalid)
@@ -104,7 +112,12 @@ static void read_shape(struct bench *b)
 
 	b->shape = (struct device_shape){ .line_log = log2_of(line), .sets_log = log2_of(sets),
 					  .tag_bits = log2_of(flits / line / sets),
-					  .mshrs = (uint32_t)bench_register(b, DEVICE_REG_MSHRS) };
+					  .mshrs = (uint32_t)bench_register(b, DEVICE_REG_MSHRS),
+					  .units = (uint32_t)bench_register(b, DEVICE_REG_UNITS) };
+	b->shape.unit_log = log2_of(bench_register(b, DEVICE_REG_UNIT_LINES));
+	b->stage_place = sets * DEVICE_WAYS;
+	while (b->stage_place < (uint64_t)b->shape.units << b->shape.unit_log)
+		b->stage_place *= 2;
 	b->slots = (uint32_t)bench_register(b, DEVICE_REG_SLOTS);
 }
 
@@ -132,7 +145,7 @@ int bench_open(struct bench **out, const char *wave, uint8_t bug)
 	if (bench_register(b, DEVICE_REG_IDENT) != IDENT)
 		return -EIO;
 	read_shape(b);
-	if (b->slots > BENCH_IDS || b->shape.mshrs * 2 > BENCH_FLASH)
+	if (b->slots > BENCH_IDS || (b->shape.mshrs + b->shape.units) * 2 > BENCH_FLASH)
 		return -EIO;
 	rc = parts_open(b);
 	if (rc)

@@ -9,12 +9,13 @@
 
 #include "device.h"
 #include "media.h"
+#include "points.h"
 #include "pins.h"
 
 #define BENCH_IDS 4096u     /* tags of the host */
 #define BENCH_DRAM 128u     /* accesses inside the DRAM controller */
 #define BENCH_FLASH 256u    /* commands inside the drive */
-#define BENCH_PATIENCE 200000u /* cycles without an answer: the device hangs */
+#define BENCH_PATIENCE 200000u /* cycles without a decision, beside what flash takes */
 #define BENCH_DIFFERENCES 3u   /* are printed; then the run ends */
 
 enum pattern {
@@ -35,7 +36,9 @@ struct phase {
 	bool late_ready;         /* ready only after valid was seen */
 	uint32_t dram_cycles;    /* latency */
 	uint32_t flash_least, flash_most; /* cycles */
+	uint32_t slow;           /* commands that take 32 times as long */
 	uint32_t errors, doubles; /* of commands: answered with an error, answered twice */
+	uint32_t windows; /* that the host keeps open, and asks into */
 };
 
 enum ask_state { ASK_FREE, ASK_NEW, ASK_WAITS, ASK_CAME, ASK_FAILED, ASK_AGAIN, ASK_DECIDED };
@@ -43,6 +46,7 @@ enum ask_state { ASK_FREE, ASK_NEW, ASK_WAITS, ASK_CAME, ASK_FAILED, ASK_AGAIN, 
 struct ask {
 	enum ask_state state;
 	uint64_t since; /* the cycle in which it was told to try again */
+	uint16_t reader; /* of an experiment */
 	struct device_request request;
 	uint8_t data[DEVICE_FLIT];
 };
@@ -75,6 +79,23 @@ struct order {
 	bool used, write, error, moved, twice;
 	uint16_t cid;
 	uint64_t line, place, due;
+	uint32_t lines;
+};
+
+/* A write to a register of windows, which counts for the model one cycle after it was taken. */
+struct order_write {
+	bool due;
+	uint32_t offset;
+	uint64_t value, at;
+};
+
+/* What the host knows of a window of its own. */
+struct host_window {
+	bool open, stopped;
+	struct device_prefetch asked;
+	uint64_t first;  /* line */
+	uint32_t mark;   /* the highest that was read */
+	bool must_late, may_late;
 };
 
 struct bench {
@@ -89,11 +110,16 @@ struct bench {
 	/* what the registers say of the device */
 	struct device_shape shape;
 	uint32_t slots;
+	uint64_t stage_place; /* of DRAM: where units begin */
+
+	/* an experiment's host and drive, instead of the random ones; or NULL */
+	struct readers *readers;
+	struct exp_drive exp_drive;
 
 	/* host */
 	struct ask ask[BENCH_IDS];
 	struct line free_ids;
-	uint64_t asked, answered, stream_at, last_answer;
+	uint64_t asked, answered, stream_at, last_decision;
 	int ar_id, aw_id, w_id; /* what is offered, or -1 */
 	uint64_t slots_full;    /* cycles with a request that found none */
 
@@ -110,10 +136,12 @@ struct bench {
 	/* golden model */
 	struct device *model;
 	struct media golden;
-	struct line waits[DEVICE_MSHRS_MAX], came, failed, again;
+	struct line waits[DEVICE_IDS_MAX], came, failed, again;
 	struct answers reads, writes;
 	uint64_t accesses_due, accesses_done; /* of DRAM: decided, answered */
-	uint64_t fence[DEVICE_MSHRS_MAX];     /* accesses before a miss took its place */
+	uint64_t fence[DEVICE_IDS_MAX];       /* accesses before a command takes its place */
+	struct order_write order_write;       /* an order of the host to windows */
+	struct host_window window[DEVICE_WINDOWS];
 };
 
 uint64_t bench_random(struct bench *b);
@@ -144,11 +172,21 @@ void parts_close(struct bench *b);
 void parts_drive(struct bench *b);
 void parts_sample(struct bench *b);
 
+/* stream.c: opens windows, watches, releases and stops them, all at random. */
+void stream_step(struct bench *b);
+bool stream_rests(const struct bench *b);
+/* A line in or near a window; false: none is open. */
+bool stream_line(struct bench *b, uint64_t *line);
+
+/* experiment.c: one point of an experiment, and how far the model's clock is from it. */
+int experiment_run(struct bench *b, const char *text);
+
 /* lockstep.c: the golden model beside it. */
 void lockstep_decision(struct bench *b);
 void lockstep_answer(struct bench *b, struct answers *a, const struct answer *got);
 void lockstep_command(struct bench *b);
 void lockstep_completion(struct bench *b, uint16_t cid, bool error);
+void lockstep_order(struct bench *b, uint32_t offset, uint64_t value);
 void lockstep_end(struct bench *b); /* all is at rest: compare what is left */
 
 #endif

@@ -34,6 +34,9 @@ static uint64_t pick_flit(struct bench *b)
 	uint64_t flits = 1ull << b->shape.line_log;
 	uint64_t lines = (uint64_t)p->sets * p->tags, line, flit;
 
+	if (p->windows && bench_chance(b, 700) && stream_line(b, &line))
+		return (line << b->shape.line_log) | bench_random(b) % flits;
+
 	if (p->pattern == PATTERN_STREAM) {
 		line = b->stream_at / flits % lines;
 		flit = b->stream_at++ % flits;
@@ -79,16 +82,47 @@ static bool ready(struct bench *b, bool seen)
 	return !bench_chance(b, b->phase.stalls) && (seen || !b->phase.late_ready);
 }
 
-void host_drive(struct bench *b)
+/* An experiment's host: one request at a time is offered, as its link lets them out. */
+static void ask_for_readers(struct bench *b)
 {
-	struct pins_in *in = &b->in;
+	struct exp_request q;
+	struct ask *a;
+	uint16_t id;
 
+	if (b->ar_id >= 0 || b->aw_id >= 0 || b->w_id >= 0 || b->free_ids.count == 0 ||
+	    !readers_next(b->readers, b->cycle, &q))
+		return;
+	id = line_get(&b->free_ids);
+	a = &b->ask[id];
+	*a = (struct ask){ .state = ASK_NEW, .reader = q.reader,
+			   .request = { .address = q.flit * DEVICE_FLIT, .write = q.write,
+					.data = a->data } };
+	memcpy(a->data, &q.flit, sizeof(q.flit));
+	b->asked++;
+	if (q.write)
+		b->aw_id = b->w_id = id;
+	else
+		b->ar_id = id;
+}
+
+static void ask_at_random(struct bench *b)
+{
 	if (b->ar_id < 0 && b->phase.writes < 1000 && may_ask(b) &&
 	    !bench_chance(b, b->phase.writes))
 		b->ar_id = new_ask(b, false);
 	if (b->aw_id < 0 && b->w_id < 0 && b->phase.writes > 0 && may_ask(b) &&
 	    bench_chance(b, b->phase.writes))
 		b->aw_id = b->w_id = new_ask(b, true);
+}
+
+void host_drive(struct bench *b)
+{
+	struct pins_in *in = &b->in;
+
+	if (b->readers)
+		ask_for_readers(b);
+	else
+		ask_at_random(b);
 
 	in->ar_valid = b->ar_id >= 0;
 	if (in->ar_valid) {

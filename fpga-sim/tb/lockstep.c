@@ -9,7 +9,7 @@
 #include "bench.h"
 
 static const char *const WHAT[] = { "hit", "miss", "join", "retry", "filled", "broken", "failed",
-				    "refused" };
+				    "refused", "staged", "held", "skipped", "freed" };
 
 static uint32_t bits_of(const uint32_t *words, uint32_t at, uint32_t count)
 {
@@ -48,16 +48,17 @@ static void compare_verdict(struct bench *b, const struct device_verdict *v)
 	}
 	if (v->what == DEVICE_FAILED || v->what == DEVICE_REFUSED)
 		return;
-	if (out->did_flit >> b->shape.line_log != v->line)
+	if (v->what != DEVICE_FREED && out->did_flit >> b->shape.line_log != v->line)
 		bench_differ(b, "%s: RTL line %llx, model %llx", WHAT[v->what],
 			     (unsigned long long)out->did_flit >> b->shape.line_log,
 			     (unsigned long long)v->line);
-	if (v->what != DEVICE_RETRY && out->did_way != v->way)
+	if (v->what <= DEVICE_BROKEN && v->what != DEVICE_RETRY &&
+	    v->id < b->shape.mshrs && out->did_way != v->way)
 		bench_differ(b, "%s of line %llx: RTL way %u, model %u", WHAT[v->what],
 			     (unsigned long long)v->line, out->did_way, v->way);
-	if ((v->what == DEVICE_MISS || v->what == DEVICE_JOIN) && out->did_mshr != v->mshr)
-		bench_differ(b, "%s: RTL register %u, model %u", WHAT[v->what], out->did_mshr,
-			     v->mshr);
+	if (v->what != DEVICE_HIT && v->what != DEVICE_RETRY && out->did_who != v->id)
+		bench_differ(b, "%s: RTL register %u, model %u", WHAT[v->what], out->did_who,
+			     v->id);
 	if (v->what == DEVICE_MISS &&
 	    (out->did_evicts != v->evicts || out->did_dirty != v->dirty ||
 	     (v->evicts && out->did_victim != v->victim)))
@@ -65,7 +66,8 @@ static void compare_verdict(struct bench *b, const struct device_verdict *v)
 			     out->did_evicts, out->did_dirty,
 			     (unsigned long long)out->did_victim, v->evicts, v->dirty,
 			     (unsigned long long)v->victim);
-	compare_set(b, v->set);
+	if (v->what <= DEVICE_BROKEN && v->id < b->shape.mshrs)
+		compare_set(b, v->set);
 }
 
 /* Is it this request's turn? */
@@ -127,9 +129,9 @@ static void decide_request(struct bench *b, bool failing)
 	compare_verdict(b, &v);
 	if (v.what == DEVICE_MISS || v.what == DEVICE_JOIN) {
 		a->state = ASK_WAITS;
-		line_put(&b->waits[v.mshr], id);
+		line_put(&b->waits[v.id], id);
 		if (v.what == DEVICE_MISS)
-			b->fence[v.mshr] = b->accesses_due;
+			b->fence[v.id] = b->accesses_due;
 	} else if (v.what == DEVICE_RETRY) {
 		a->state = ASK_AGAIN;
 		a->since = b->cycle;
@@ -141,29 +143,53 @@ static void decide_request(struct bench *b, bool failing)
 
 static void decide_end(struct bench *b)
 {
-	uint32_t mshr = b->out.did_mshr;
+	uint32_t id = b->out.did_who;
 	struct device_verdict v;
 	bool failed;
 
-	if (!device_at_end(b->model, mshr, &failed)) {
+	if (!device_at_end(b->model, id, &failed)) {
 		bench_differ(b, "%s of register %u, which has no end due", WHAT[b->out.did_what],
-			     mshr);
+			     id);
 		return;
 	}
-	device_fill(b->model, mshr, &v);
+	device_fill(b->model, id, &v);
 	compare_verdict(b, &v);
-	while (b->waits[mshr].count > 0) {
-		uint16_t id = line_get(&b->waits[mshr]);
+	if (id >= b->shape.mshrs) /* who waited for a unit asks the cache next */
+		failed = false;
+	while (b->waits[id].count > 0) {
+		uint16_t ask = line_get(&b->waits[id]);
 
-		b->ask[id].state = failed ? ASK_FAILED : ASK_CAME;
-		line_put(failed ? &b->failed : &b->came, id);
+		b->ask[ask].state = failed ? ASK_FAILED : ASK_CAME;
+		line_put(failed ? &b->failed : &b->came, ask);
 	}
+}
+
+static void decide_window(struct bench *b)
+{
+	uint32_t window = b->out.did_window;
+	struct device_verdict v;
+	bool freed = b->out.did_what == DEVICE_FREED;
+
+	if (!device_may(b->model, window, freed ? DEVICE_FREED : DEVICE_HELD)) {
+		bench_differ(b, "%s of window %u, which may not", WHAT[b->out.did_what], window);
+		return;
+	}
+	if (freed)
+		device_free(b->model, window, &v);
+	else
+		device_probe(b->model, window, &v);
+	compare_verdict(b, &v);
+	if (!freed)
+		b->fence[v.id] = b->accesses_due;
 }
 
 void lockstep_decision(struct bench *b)
 {
+	b->last_decision = b->cycle;
 	if (b->out.did_what == DEVICE_FILLED || b->out.did_what == DEVICE_BROKEN)
 		decide_end(b);
+	else if (b->out.did_what >= DEVICE_HELD)
+		decide_window(b);
 	else
 		decide_request(b, b->out.did_what == DEVICE_FAILED);
 }
@@ -187,42 +213,59 @@ void lockstep_answer(struct bench *b, struct answers *a, const struct answer *go
 			     got->data[0], got->data[1], want->poison, want->data[0],
 			     want->data[1]);
 	b->ask[want->id].state = ASK_FREE;
+	if (b->readers)
+		readers_answer(b->readers, b->ask[want->id].reader);
 	line_put(&b->free_ids, want->id);
 	a->head = (a->head + 1) % BENCH_IDS;
 	a->count--;
 	b->answered++;
-	b->last_answer = b->cycle;
 }
 
 void lockstep_command(struct bench *b)
 {
 	const struct pins_out *out = &b->out;
 	struct device_command c;
-	uint32_t mshr = out->cmd_cid & ((1u << 16) - 1), bits = 1;
+	uint32_t id, bits = 1, lines = out->cmd_unit ? 1u << b->shape.unit_log : 1;
 
-	while (1u << bits < b->shape.mshrs)
+	while (1u << bits < b->shape.mshrs + b->shape.units)
 		bits++;
-	mshr &= (1u << bits) - 1;
-	if (!device_next(b->model, mshr, &c)) {
-		bench_differ(b, "a command of register %u, which has none to give", mshr);
+	id = out->cmd_cid & ((1u << bits) - 1);
+	if (!device_next(b->model, id, &c)) {
+		bench_differ(b, "a command of register %u, which has none to give", id);
 		return;
 	}
 	if (c.write != out->cmd_write || c.line != out->cmd_line || c.place != out->cmd_place ||
-	    c.cid != out->cmd_cid)
+	    c.cid != out->cmd_cid || c.lines != lines)
 		bench_differ(b, "command: RTL %s line %llx place %llx number %x, model %s line "
 			     "%llx place %llx number %x", out->cmd_write ? "write" : "read",
 			     (unsigned long long)out->cmd_line, (unsigned long long)out->cmd_place,
 			     out->cmd_cid, c.write ? "write" : "read", (unsigned long long)c.line,
 			     (unsigned long long)c.place, c.cid);
-	if ((int64_t)(b->accesses_done - b->fence[mshr]) < 0)
+	if ((int64_t)(b->accesses_done - b->fence[id]) < 0)
 		bench_differ(b, "a command of register %u before DRAM is done with its place",
-			     mshr);
-	device_give(b->model, mshr);
+			     id);
+	device_give(b->model, id);
 }
 
 void lockstep_completion(struct bench *b, uint16_t cid, bool error)
 {
 	device_answer(b->model, cid, error);
+}
+
+void lockstep_order(struct bench *b, uint32_t offset, uint64_t value)
+{
+	for (uint32_t i = 0; i < DEVICE_WINDOWS; i++) {
+		if (offset == DEVICE_REG_WIN_RELEASE(i))
+			device_release(b->model, i, (uint32_t)value);
+		if (offset != DEVICE_REG_WIN_GO(i))
+			continue;
+		if (value == 1)
+			device_prefetch(b->model, i, &b->window[i].asked);
+		else if (value == 2)
+			device_drain(b->model, i);
+		else if (value == 3)
+			device_cancel(b->model, i);
+	}
 }
 
 static void compare_counters(struct bench *b)
@@ -247,21 +290,28 @@ static void compare_counters(struct bench *b)
 	}
 }
 
-static void compare_dram(struct bench *b)
+static void compare_place(struct bench *b, uint64_t place)
 {
 	uint32_t bytes = DEVICE_FLIT << b->shape.line_log;
-	uint64_t places = (1ull << b->shape.sets_log) * DEVICE_WAYS;
+	const uint64_t *poison, *own = b->dram_poison + place * b->golden.poison_words;
+	const uint8_t *model = device_place(b->model, place, &poison);
 
-	for (uint64_t i = 0; i < places; i++) {
-		const uint64_t *poison, *own = b->dram_poison + i * b->golden.poison_words;
-		const uint8_t *model = device_place(b->model, i, &poison);
-		uint32_t set = (uint32_t)(i / DEVICE_WAYS), way = i % DEVICE_WAYS;
+	if (memcmp(model, b->dram + place * bytes, bytes) ||
+	    memcmp(poison, own, b->golden.poison_words * 8))
+		bench_differ(b, "DRAM of place %llx", (unsigned long long)place);
+}
 
-		if (!(device_way(b->model, set, way) & 1))
-			continue;
-		if (memcmp(model, b->dram + i * bytes, bytes) ||
-		    memcmp(poison, own, b->golden.poison_words * 8))
-			bench_differ(b, "DRAM of set %u way %u", set, way);
+static void compare_dram(struct bench *b)
+{
+	for (uint64_t i = 0; i < (1ull << b->shape.sets_log) * DEVICE_WAYS; i++) {
+		if (device_way(b->model, (uint32_t)(i / DEVICE_WAYS), i % DEVICE_WAYS) & 1)
+			compare_place(b, i);
+	}
+	for (uint32_t i = 0; i < b->shape.units << b->shape.unit_log; i++) {
+		uint32_t index = i & ((1u << b->shape.unit_log) - 1);
+
+		if (device_holds(b->model, i >> b->shape.unit_log, index))
+			compare_place(b, b->stage_place + i);
 	}
 }
 
@@ -269,8 +319,9 @@ void lockstep_end(struct bench *b)
 {
 	uint64_t line;
 
-	if (bench_register(b, DEVICE_REG_SLOTS_USED) || bench_register(b, DEVICE_REG_MSHRS_USED))
-		bench_differ(b, "at rest, and slots or miss registers are in use");
+	if (bench_register(b, DEVICE_REG_SLOTS_USED) || bench_register(b, DEVICE_REG_MSHRS_USED) ||
+	    bench_register(b, DEVICE_REG_UNITS_USED))
+		bench_differ(b, "at rest, and slots, miss registers or units are in use");
 	compare_counters(b);
 	compare_dram(b);
 	line = media_differ(&b->drive, &b->golden);

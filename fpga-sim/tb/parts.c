@@ -24,7 +24,7 @@ static uint32_t poison_words(const struct bench *b)
 
 int parts_open(struct bench *b)
 {
-	uint64_t places = (1ull << b->shape.sets_log) * DEVICE_WAYS;
+	uint64_t places = b->stage_place + ((uint64_t)b->shape.units << b->shape.unit_log);
 	uint64_t lines = 1ull << (b->shape.sets_log + b->shape.tag_bits);
 	int rc;
 
@@ -103,20 +103,17 @@ static void dram_sample(struct bench *b)
 
 /* --- flash */
 
-static void move_line(struct bench *b, struct order *o)
+static void move_line(struct bench *b, const struct order *o, uint32_t i)
 {
-	uint8_t *place = b->dram + o->place * line_bytes(b), *bytes;
-	uint64_t *words = b->dram_poison + o->place * poison_words(b), *marks;
+	uint8_t *place = b->dram + (o->place + i) * line_bytes(b), *bytes;
+	uint64_t *words = b->dram_poison + (o->place + i) * poison_words(b), *marks;
 
-	if (o->moved)
-		return;
-	o->moved = true;
 	if (o->error) {
 		if (!o->write) /* part of it came */
 			memset(place, 0xee, line_bytes(b) / 2);
 		return;
 	}
-	bytes = media_line(&b->drive, o->line, &marks);
+	bytes = media_line(&b->drive, o->line + i, &marks);
 	if (o->write) {
 		memcpy(bytes, place, line_bytes(b));
 		memcpy(marks, words, poison_words(b) * 8);
@@ -126,6 +123,13 @@ static void move_line(struct bench *b, struct order *o)
 	}
 }
 
+static void move_lines(struct bench *b, struct order *o)
+{
+	for (uint32_t i = 0; !o->moved && i < o->lines; i++)
+		move_line(b, o, i);
+	o->moved = true;
+}
+
 static void choose_answer(struct bench *b)
 {
 	for (uint32_t i = 0; i < BENCH_FLASH && b->answering < 0 && b->orders > 0; i++) {
@@ -133,7 +137,7 @@ static void choose_answer(struct bench *b)
 			b->answering = (int)i;
 	}
 	if (b->answering >= 0)
-		move_line(b, &b->order[b->answering]);
+		move_lines(b, &b->order[b->answering]);
 }
 
 static void flash_drive(struct bench *b)
@@ -153,8 +157,10 @@ static void flash_drive(struct bench *b)
 
 static uint64_t flash_cycles(struct bench *b)
 {
-	return b->phase.flash_least +
-	       bench_random(b) % (b->phase.flash_most - b->phase.flash_least + 1);
+	uint64_t cycles = b->phase.flash_least +
+			  bench_random(b) % (b->phase.flash_most - b->phase.flash_least + 1);
+
+	return bench_chance(b, b->phase.slow) ? 32 * cycles : cycles;
 }
 
 static void take_order(struct bench *b)
@@ -167,12 +173,15 @@ static void take_order(struct bench *b)
 	assert(o < b->order + BENCH_FLASH);
 	*o = (struct order){ .used = true, .write = out->cmd_write, .cid = out->cmd_cid,
 			     .line = out->cmd_line % b->drive.lines, .place = out->cmd_place,
+			     .lines = out->cmd_unit ? 1u << b->shape.unit_log : 1,
 			     .error = bench_chance(b, b->phase.errors),
 			     .twice = bench_chance(b, b->phase.doubles),
 			     .due = b->cycle + 1 + flash_cycles(b) };
+	if (b->readers)
+		o->due = drive_due(&b->exp_drive, b->readers->set, b->cycle, o->lines);
 	b->orders++;
 	if (bench_chance(b, 500))
-		move_line(b, o);
+		move_lines(b, o);
 }
 
 static void flash_sample(struct bench *b)

@@ -44,9 +44,10 @@ struct pins_out {
 	bool cmd_valid, cmd_write, cpl_ready;
 	uint16_t cmd_cid;
 	uint64_t cmd_line, cmd_place;
+	bool cmd_unit; /* a unit's lines, not one */
 	bool did, did_write, did_evicts, did_dirty;
-	uint8_t did_what, did_way;
-	uint16_t did_id, did_mshr;
+	uint8_t did_what, did_way, did_window;
+	uint16_t did_id, did_who;
 	uint64_t did_flit, did_victim;
 	uint32_t did_set[PINS_SET_WORDS];
 };

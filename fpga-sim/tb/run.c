@@ -27,11 +27,15 @@ static const struct phase FIXED[] = {
 	/* few sets, most requests miss, half of the victims are dirty, the drive fails */
 	{ .name = "faults", .requests = 60000, .sets = 3, .tags = 48, .writes = 500, .poisons = 50,
 	  .gaps = 100, .stalls = 300, .dram_cycles = 60, .flash_least = 1, .flash_most = 60,
-	  .errors = 200, .doubles = 200 },
+	  .errors = 200, .doubles = 200, .slow = 20 },
 	/* who is offered something says so late */
 	{ .name = "late", .requests = 40000, .sets = 8, .tags = 30, .writes = 400, .poisons = 20,
 	  .stalls = 600, .late_ready = true, .dram_cycles = 10, .flash_least = 1, .flash_most = 200,
 	  .errors = 20, .doubles = 20 },
+	/* windows beside requests, most of them into windows; the drive fails now and then */
+	{ .name = "windows", .requests = 60000, .sets = 64, .tags = 40, .writes = 150,
+	  .poisons = 20, .gaps = 300, .stalls = 100, .dram_cycles = 30, .flash_least = 20,
+	  .flash_most = 600, .errors = 250, .doubles = 50, .windows = 4 },
 	/* one stream of twice the DRAM's sets, 70 us for a miss (Samsung CMM-H) */
 	{ .name = "stream", .requests = 6400, .sets = 1024, .tags = 32, .pattern = PATTERN_STREAM,
 	  .dram_cycles = 40, .flash_least = 28000, .flash_most = 28000 },
@@ -42,6 +46,7 @@ struct options {
 	const char *wave, *only;
 	uint8_t bug;
 	bool quiet;
+	const char *experiment;
 };
 
 static double seconds(void)
@@ -71,26 +76,35 @@ static struct phase random_phase(struct bench *b)
 	p.flash_most = p.flash_least * (1 + (uint32_t)bench_random(b) % 4);
 	p.errors = bench_chance(b, 300) ? (uint32_t)bench_random(b) % 500 : 0;
 	p.doubles = bench_chance(b, 300) ? (uint32_t)bench_random(b) % 300 : 0;
+	p.windows = bench_chance(b, 400) ? 1 + (uint32_t)bench_random(b) % 4 : 0;
 	return p;
 }
 
 static void run_phase(struct bench *b, const struct phase *p)
 {
 	uint64_t tries = bench_random(b) % 5, end = b->cycle + PHASE_CYCLES;
+	uint64_t stage_most = bench_chance(b, 500) ? 255 : 1 + bench_random(b) % 4;
+	uint64_t patience = BENCH_PATIENCE + (tries + 1) * 32 * p->flash_most;
 
 	b->phase = *p;
 	b->asked = b->answered = b->stream_at = 0;
-	b->last_answer = b->cycle;
+	b->last_decision = b->cycle;
 	bench_set_register(b, DEVICE_REG_FLASH_TRIES, tries);
 	device_settings(b->model)->flash_tries = tries;
-	while ((b->answered < b->asked || b->asked < b->phase.requests) &&
+	bench_set_register(b, DEVICE_REG_STAGE_MOST, stage_most);
+	device_settings(b->model)->stage_most = stage_most;
+	while ((b->answered < b->asked || b->asked < b->phase.requests || !stream_rests(b)) &&
 	       b->differences < BENCH_DIFFERENCES) {
 		bench_cycle(b);
-		if (b->cycle == end) /* long latencies: no more of them */
+		if (b->phase.windows && bench_chance(b, 10))
+			stream_step(b);
+		/* long latencies: no more of them */
+		if (b->cycle >= end && b->phase.requests > b->asked)
 			b->phase.requests = b->asked;
-		if (b->cycle - b->last_answer > BENCH_PATIENCE) {
-			bench_differ(b, "no answer in %u cycles; %llu requests are in the device",
-				     BENCH_PATIENCE, (unsigned long long)(b->asked - b->answered));
+		if (b->cycle - b->last_decision > patience) {
+			bench_differ(b, "no decision in %llu cycles; %llu requests are in the "
+				     "device", (unsigned long long)patience,
+				     (unsigned long long)(b->asked - b->answered));
 			return;
 		}
 	}
@@ -112,6 +126,14 @@ static void phase_line(struct bench *b, const char *name, uint64_t cycles,
 		       (double)b->answered * 64 / (double)cycles * CLOCK_MHZ / 1e3,
 		       (unsigned long long)misses,
 		       (unsigned long long)(now->dirty_evictions - was->dirty_evictions));
+	if (!b->quiet && b->phase.windows)
+		printf("  %8s %8llu units %llu failed, %llu staged reads, lines: %llu left to the "
+		       "cache, %llu lost to writes\n", "",
+		       (unsigned long long)(now->units_taken - was->units_taken),
+		       (unsigned long long)(now->units_broken - was->units_broken),
+		       (unsigned long long)(now->staged_reads - was->staged_reads),
+		       (unsigned long long)(now->skips - was->skips),
+		       (unsigned long long)(now->drops - was->drops));
 }
 
 /* All phases; the number of requests. */
@@ -139,7 +161,7 @@ static uint64_t run_all(struct bench *b, const struct options *o)
 static int usage(const char *name)
 {
 	fprintf(stderr, "usage: %s [--seed N] [--random PHASES] [--only NAME] [--wave FILE] "
-		"[--bug N] [--quiet]\n", name);
+		"[--bug N] [--quiet] [--experiment cliff|clean|windows:SIZE]\n", name);
 	return 2;
 }
 
@@ -152,6 +174,7 @@ static int parse(struct options *o, int argc, char **argv)
 		{ "wave", required_argument, NULL, 'w' },
 		{ "bug", required_argument, NULL, 'b' },
 		{ "quiet", no_argument, NULL, 'q' },
+		{ "experiment", required_argument, NULL, 'e' },
 		{ 0 },
 	};
 	int c;
@@ -165,6 +188,7 @@ static int parse(struct options *o, int argc, char **argv)
 		case 'w': o->wave = optarg; break;
 		case 'b': o->bug = (uint8_t)strtoul(optarg, NULL, 0); break;
 		case 'q': o->quiet = true; break;
+		case 'e': o->experiment = optarg; break;
 		default: return usage(argv[0]);
 		}
 	}
@@ -204,6 +228,11 @@ int main(int argc, char **argv)
 	b->rng ^= o.seed * 0xd1342543de82ef95u;
 	if (!o.quiet)
 		print_device(b);
+	if (o.experiment) {
+		rc = experiment_run(b, o.experiment);
+		bench_close(b);
+		return rc;
+	}
 	requests = run_all(b, &o);
 	begin = seconds() - begin;
 	printf("fpga: seed %llu: %llu transactions, %llu cycles, %.2f GB/s at %.0f MHz, %.0f "
@@ -211,6 +240,11 @@ int main(int argc, char **argv)
 	       (unsigned long long)requests, (unsigned long long)b->cycle,
 	       (double)requests * 64 / (double)b->cycle * CLOCK_MHZ / 1e3, CLOCK_MHZ,
 	       (double)requests / begin, b->differences);
+	printf("fpga: seed %llu: %llu misses, %llu dirty evictions, %llu units\n",
+	       (unsigned long long)o.seed,
+	       (unsigned long long)device_counters(b->model)->misses,
+	       (unsigned long long)device_counters(b->model)->dirty_evictions,
+	       (unsigned long long)device_counters(b->model)->units_taken);
 	rc = b->differences > 0;
 	bench_close(b);
 	return rc;

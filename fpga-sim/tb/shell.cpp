@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Between the C bench and the class that Verilator makes of rtl/device.sv: copies pins, no more.
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
 #include "Vdevice.h"
 #include "pins.h"
 #include "verilated.h"
+#if VM_COVERAGE
+#include "verilated_cov.h"
+#endif
 #if VM_TRACE
 #include "verilated_vcd_c.h"
 #endif
@@ -42,6 +46,10 @@ extern "C" struct rtl *rtl_open(const char *wave)
 extern "C" void rtl_close(struct rtl *r)
 {
 	r->device.final();
+#if VM_COVERAGE
+	if (const char *path = getenv("FPGA_COVERAGE"))
+		r->context.coveragep()->write(path);
+#endif
 #if VM_TRACE
 	if (r->waves)
 		r->wave.close();
@@ -121,6 +129,7 @@ static void sense(Vdevice &d, pins_out *out)
 	out->cmd_cid = d.cmd_cid;
 	out->cmd_line = d.cmd_line;
 	out->cmd_place = d.cmd_place;
+	out->cmd_unit = d.cmd_unit;
 	out->cpl_ready = d.cpl_ready;
 }
 
@@ -135,7 +144,8 @@ static void sense_decision(Vdevice &d, pins_out *out)
 	out->did_write = d.did_write;
 	out->did_flit = d.did_flit;
 	out->did_way = d.did_way;
-	out->did_mshr = d.did_mshr;
+	out->did_who = d.did_who;
+	out->did_window = d.did_window;
 	out->did_evicts = d.did_evicts;
 	out->did_dirty = d.did_dirty;
 	out->did_victim = d.did_victim;

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The golden model with a clock (clock.h). */
+#include "clock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Cycles of the RTL's pipeline, counted there. */
+#define ANSWER_CYCLES 5u  /* from a decision to its answer, beside DRAM's latency */
+#define COMMAND_CYCLES 5u /* from a miss to its command, beside DRAM's latency */
+#define END_CYCLES 2u     /* from a completion to the end of the miss */
+#define NONE 0xffffffffu
+
+struct request {
+	struct exp_request asked;
+	uint32_t next;
+};
+
+struct list {
+	uint32_t head, tail;
+};
+
+/* What is due, in order of time. */
+struct due {
+	uint64_t at;
+	uint32_t what;
+};
+
+struct queue {
+	struct due *due;
+	uint32_t head, count, room;
+};
+
+struct clock {
+	struct exp_setting set;
+	struct device *d;
+	struct readers readers;
+	struct exp_drive drive;
+	uint64_t now, random, random_hits;
+	uint32_t slots, slots_free;
+	struct request *request;
+	uint32_t spare; /* requests that are free */
+	struct list waits[DEVICE_IDS_MAX], came, again;
+	bool may_again;
+	struct queue answers, fences, commands, ends;
+};
+
+static void put(struct queue *q, uint64_t at, uint32_t what)
+{
+	q->due[(q->head + q->count++) % q->room] = (struct due){ at, what };
+}
+
+static bool get(struct queue *q, uint64_t now, uint32_t *what)
+{
+	if (q->count == 0 || q->due[q->head].at > now)
+		return false;
+	*what = q->due[q->head].what;
+	q->head = (q->head + 1) % q->room;
+	q->count--;
+	return true;
+}
+
+static uint64_t first_at(const struct queue *q)
+{
+	return q->count ? q->due[q->head].at : UINT64_MAX;
+}
+
+static void append(struct clock *c, struct list *l, uint32_t one)
+{
+	c->request[one].next = NONE;
+	if (l->head == NONE)
+		l->head = one;
+	else
+		c->request[l->tail].next = one;
+	l->tail = one;
+}
+
+static uint32_t take(struct clock *c, struct list *l)
+{
+	uint32_t one = l->head;
+
+	if (one != NONE)
+		l->head = c->request[one].next;
+	return one;
+}
+
+static int take_memory(struct clock *c)
+{
+	struct queue *all[] = { &c->answers, &c->fences, &c->commands, &c->ends };
+
+	c->request = calloc(c->slots, sizeof(*c->request));
+	if (!c->request)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < 4; i++) {
+		all[i]->room = c->slots + DEVICE_IDS_MAX;
+		all[i]->due = calloc(all[i]->room, sizeof(*all[i]->due));
+		if (!all[i]->due)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+int clock_open(struct clock **out, const struct exp_setting *set, uint32_t mshrs, uint32_t slots)
+{
+	struct device_shape shape = { .sets_log = set->sets_log, .tag_bits = set->tag_bits,
+				      .line_log = set->line_log, .mshrs = mshrs,
+				      .units = set->units, .unit_log = set->unit_log };
+	struct clock *c = calloc(1, sizeof(*c));
+	int rc;
+
+	if (!c)
+		return -ENOMEM;
+	c->set = *set;
+	c->slots = c->slots_free = slots;
+	rc = take_memory(c);
+	if (!rc)
+		rc = device_open(&c->d, &shape, NULL);
+	if (rc) {
+		clock_close(c);
+		return rc;
+	}
+	for (uint32_t i = 0; i < slots; i++)
+		c->request[i].next = i + 1 < slots ? i + 1 : NONE;
+	for (uint32_t i = 0; i < DEVICE_IDS_MAX; i++)
+		c->waits[i].head = NONE;
+	c->came.head = c->again.head = NONE;
+	*out = c;
+	return 0;
+}
+
+void clock_close(struct clock *c)
+{
+	if (!c)
+		return;
+	device_close(c->d);
+	free(c->request);
+	free(c->answers.due);
+	free(c->fences.due);
+	free(c->commands.due);
+	free(c->ends.due);
+	free(c);
+}
+
+struct device *clock_device(struct clock *c)
+{
+	return c->d;
+}
+
+/* --- flash */
+
+static void give(struct clock *c, uint32_t id)
+{
+	struct device_command command;
+
+	if (!device_next(c->d, id, &command))
+		return;
+	device_give(c->d, id);
+	put(&c->commands, drive_due(&c->drive, &c->set, c->now, command.lines), command.cid);
+}
+
+static void complete(struct clock *c, uint32_t cid)
+{
+	uint32_t bits = 1, ids = 0, id;
+
+	ids = device_ids(c->d);
+	while (1u << bits < ids)
+		bits++;
+	id = cid & ((1u << bits) - 1);
+	if (device_answer(c->d, cid, false) == DEVICE_GOES_ON)
+		give(c, id);
+	else
+		put(&c->ends, c->now + END_CYCLES, id);
+}
+
+static void flash(struct clock *c)
+{
+	uint32_t what;
+
+	while (get(&c->fences, c->now, &what))
+		give(c, what);
+	while (get(&c->commands, c->now, &what))
+		complete(c, what);
+}
+
+/* --- decisions */
+
+static void decide(struct clock *c, uint32_t one, bool first)
+{
+	const struct exp_request *q = &c->request[one].asked;
+	struct device_request r = { .address = q->flit * DEVICE_FLIT, .write = q->write };
+	struct device_verdict v;
+
+	device_request(c->d, &r, &v);
+	if (first && q->reader == READER_RANDOM) {
+		c->random++;
+		c->random_hits += v.what == DEVICE_HIT;
+	}
+	if (v.what == DEVICE_RETRY) {
+		append(c, &c->again, one);
+		c->may_again = false;
+	} else if (v.what == DEVICE_MISS || v.what == DEVICE_JOIN) {
+		append(c, &c->waits[v.id], one);
+		if (v.what == DEVICE_MISS)
+			put(&c->fences, c->now + c->set.dram_latency + COMMAND_CYCLES, v.id);
+	} else {
+		put(&c->answers, c->now + c->set.dram_latency + ANSWER_CYCLES, one);
+	}
+}
+
+static void end(struct clock *c, uint32_t id)
+{
+	struct device_verdict v;
+	uint32_t one;
+
+	device_fill(c->d, id, &v);
+	c->may_again = true;
+	while ((one = take(c, &c->waits[id])) != NONE)
+		append(c, &c->came, one);
+}
+
+static void for_window(struct clock *c, uint32_t window, int what)
+{
+	struct device_command command;
+	struct device_verdict v;
+
+	if (what == DEVICE_FREED) {
+		device_free(c->d, window, &v);
+		return;
+	}
+	device_probe(c->d, window, &v);
+	if (device_next(c->d, v.id, &command)) /* that was its last line */
+		put(&c->fences, c->now + c->set.dram_latency + COMMAND_CYCLES, v.id);
+}
+
+/* One decision, if there is any: as docs/fpga.md says. */
+static bool decide_one(struct clock *c)
+{
+	uint32_t what, window;
+	int choice;
+
+	if (get(&c->ends, c->now, &what)) {
+		end(c, what);
+		return true;
+	}
+	what = take(c, &c->came);
+	if (what != NONE) {
+		decide(c, what, false);
+		return true;
+	}
+	choice = c->set.windows ? device_choose(c->d, &window) : -ENOENT;
+	if (choice >= 0) {
+		for_window(c, window, choice);
+		return true;
+	}
+	if (c->again.head != NONE) {
+		if (c->may_again)
+			decide(c, take(c, &c->again), false);
+		return c->may_again;
+	}
+	if (c->slots_free == 0 || !readers_next(&c->readers, c->now, &c->request[c->spare].asked))
+		return false;
+	what = c->spare;
+	c->spare = c->request[what].next;
+	c->slots_free--;
+	decide(c, what, true);
+	return true;
+}
+
+static void answer(struct clock *c)
+{
+	uint32_t one;
+
+	if (!get(&c->answers, c->now, &one))
+		return;
+	readers_answer(&c->readers, c->request[one].asked.reader);
+	c->request[one].next = c->spare;
+	c->spare = one;
+	c->slots_free++;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t next_cycle(const struct clock *c, uint64_t poll)
+{
+	uint64_t at = least(least(first_at(&c->answers), first_at(&c->fences)),
+			    least(first_at(&c->commands), first_at(&c->ends)));
+
+	if (c->again.head == NONE && c->slots_free > 0)
+		at = least(at, readers_when(&c->readers));
+	if (c->set.windows)
+		at = least(at, poll);
+	return at > c->now && at < UINT64_MAX ? at : c->now + 1;
+}
+
+static void look_at_window(struct clock *c)
+{
+	readers_allow(&c->readers, (uint64_t)device_mark(c->d, 0) << c->set.unit_log);
+	device_release(c->d, 0, (uint32_t)c->readers.unit_done);
+}
+
+struct clock_outcome clock_run(struct clock *c, uint64_t from, uint64_t to)
+{
+	uint64_t begin = c->now, poll = c->now;
+	struct device_prefetch p = {
+		.address = from * DEVICE_FLIT << c->set.line_log, .deadline = UINT64_MAX,
+		.length = (uint32_t)((to - from) >> c->set.unit_log), .limit = c->set.units,
+	};
+
+	c->random = c->random_hits = 0;
+	readers_begin(&c->readers, &c->set, from, to);
+	c->readers.link_at = (double)c->now;
+	if (c->set.windows)
+		device_prefetch(c->d, 0, &p);
+	while (!readers_end(&c->readers) || device_state(c->d, 0, 0) & DEVICE_OPEN) {
+		flash(c);
+		answer(c);
+		if (c->set.windows && c->now >= poll) {
+			look_at_window(c);
+			poll = c->now + c->set.poll_cycles;
+		}
+		if (decide_one(c))
+			c->now++;
+		else
+			c->now = next_cycle(c, poll);
+	}
+	return (struct clock_outcome){ .cycles = c->now - begin, .flits = c->readers.done,
+				       .random = c->random, .random_hits = c->random_hits };
+}
+
+/* --- without a clock */
+
+static bool touch(struct clock *c, uint64_t line, bool write)
+{
+	struct device_request r = { .address = line * DEVICE_FLIT << c->set.line_log,
+				    .write = write };
+	struct device_command command;
+	struct device_verdict v, ended;
+
+	device_request(c->d, &r, &v);
+	if (v.what != DEVICE_MISS)
+		return true;
+	while (device_next(c->d, v.id, &command)) {
+		device_give(c->d, v.id);
+		device_answer(c->d, command.cid, false);
+	}
+	device_fill(c->d, v.id, &ended);
+	device_request(c->d, &r, &v);
+	return false;
+}
+
+void clock_skip(struct clock *c, uint64_t from, uint64_t to)
+{
+	uint64_t beside = (c->set.random << c->set.line_log) / (1000 - c->set.random);
+
+	for (uint64_t i = from; i < to; i++) {
+		touch(c, readers_place(&c->set, i), readers_dirty(&c->set, i));
+		clock_random(c, beside, 0);
+	}
+}
+
+uint64_t clock_random(struct clock *c, uint64_t times, uint64_t count)
+{
+	uint64_t hits = 0;
+
+	c->readers.set = &c->set;
+	for (uint64_t i = 0; i < times; i++)
+		hits += touch(c, readers_random(&c->readers), false) && i + count >= times;
+	return hits;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The golden model with a clock: the host and the drive of readers.h around it, a decision a cycle,
+ * constant latencies between. Where the RTL runs the same, its cycles are within 5 % of these.
+ */
+#ifndef TIER_FPGA_CLOCK_H
+#define TIER_FPGA_CLOCK_H
+
+#include "device.h"
+#include "readers.h"
+
+struct clock;
+
+struct clock_outcome {
+	uint64_t cycles;
+	uint64_t flits;              /* of the stream */
+	uint64_t random, random_hits; /* requests to random lines, found in DRAM at once */
+};
+
+/* Errors: -EINVAL, -ENOMEM. slots: requests inside at a time. */
+int clock_open(struct clock **out, const struct exp_setting *set, uint32_t mshrs, uint32_t slots);
+void clock_close(struct clock *c);
+
+/* Lines [from, to) of the stream, read by the clock. In windows these are a window of their own. */
+struct clock_outcome clock_run(struct clock *c, uint64_t from, uint64_t to);
+
+/* The same lines are looked up and filled, without a clock and without windows; the random
+ * requests beside them, too. */
+void clock_skip(struct clock *c, uint64_t from, uint64_t to);
+/* So many random lines are; of the last `count`, how many were found. */
+uint64_t clock_random(struct clock *c, uint64_t times, uint64_t count);
+
+struct device *clock_device(struct clock *c);
+
+#endif

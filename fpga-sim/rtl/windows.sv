@@ -1,0 +1,122 @@
+// Stream windows: of what each of them wants (window.sv) one look-up of a line, or the freeing of a
+// unit, a cycle; and whose each unit is.
+// SPDX-License-Identifier: Apache-2.0
+`default_nettype none
+module windows #(
+  parameter int WINDOWS = 4, parameter int CW = 2,  // windows, bits of their numbers
+  parameter int UNITS = 16, parameter int UW = 4,   // units, bits of their numbers
+  parameter int UNIT_LOG = 4,                       // log2 of the lines of a unit
+  parameter int LINE_LOG = 6,                       // log2 of the flits of a line
+  parameter int LW = 19, parameter int NW = LW - UNIT_LOG
+) (
+  input  logic clk, rst, bug_mark, bug_limit, bug_early,
+  // registers, one window's after the other's
+  input  logic [WINDOWS*64-1:0] addr, deadline, input logic [WINDOWS*32-1:0] length,
+  input  logic [WINDOWS*2-1:0] cls, input logic [WINDOWS*16-1:0] limit,
+  input  logic [WINDOWS-1:0] go, release_to, input logic [31:0] order,
+  input  logic [7:0] stage_most,
+  output logic [WINDOWS*32-1:0] mark, output logic [WINDOWS*6-1:0] state,
+  output logic [63:0] clock,
+  // what is to be decided
+  output logic op_valid, input logic op_ready, output logic op_free, op_first, op_last,
+  output logic [CW-1:0] op_window, output logic [UW-1:0] op_unit, output logic [LW-1:0] op_line,
+  // a cycle later, the decision: the register that a first look-up took
+  input  logic can_take, input logic [UW-1:0] took_unit,
+  // the end of a unit's command
+  input  logic came, broken, input logic [UW-1:0] which
+);
+  logic [WINDOWS-1:0] may_free, may_begin;
+  logic [WINDOWS*2-1:0] of_class;
+  logic [WINDOWS*NW-1:0] next;
+  logic [WINDOWS*UW-1:0] begin_slot, free_slot;
+  logic [UW-1:0] unit [WINDOWS*UNITS];  // by window and slot
+  logic [CW-1:0] owner [UNITS];         // of a unit
+  logic [UW-1:0] slot [UNITS];          // and its slot there
+  logic [UW:0] under_way;               // units of class 1 and above
+
+  // the one whose unit is being looked up, where that is, and how far
+  logic probing;
+  logic [CW-1:0] probing_window, begin_window, free_window;
+  logic [NW-1:0] probing_number;
+  logic [UNIT_LOG-1:0] index;
+
+  wire op = op_valid && op_ready;
+  wire begin_one = op && op_first;
+  wire free_one  = op && op_free;
+  wire [CW-1:0] ends = owner[which];
+  wire may_stage = {{(31-UW){1'b0}}, under_way} < {24'd0, stage_most};
+  for (genvar g = 0; g < WINDOWS; g++) begin : g_window
+    window #(.UNITS(UNITS), .UW(UW), .UNIT_LOG(UNIT_LOG), .LINE_LOG(LINE_LOG), .LW(LW)) u_window (
+      .clk, .rst, .bug_mark, .bug_limit, .bug_early,
+      .addr(addr[g*64 +: 64]), .deadline(deadline[g*64 +: 64]), .length(length[g*32 +: 32]),
+      .cls(cls[g*2 +: 2]), .limit(limit[g*16 +: 16]), .go(go[g]), .release_to(release_to[g]),
+      .order, .clock, .mark(mark[g*32 +: 32]), .state(state[g*6 +: 6]),
+      .may_begin(may_begin[g]), .can_take, .may_stage,
+      .probing(probing && probing_window == CW'(g)),
+      .begin_one(begin_one && op_window == CW'(g)),
+      .of_class(of_class[g*2 +: 2]), .next(next[g*NW +: NW]),
+      .begin_slot(begin_slot[g*UW +: UW]), .may_free(may_free[g]),
+      .free_one(free_one && op_window == CW'(g)), .free_slot(free_slot[g*UW +: UW]),
+      .came(came && ends == CW'(g)), .broken(broken && ends == CW'(g)), .end_slot(slot[which]));
+  end
+
+  // what is next: free before begin; the lowest class first, and of equals the lowest number
+  logic [1:0] least;
+  always_comb begin
+    free_window = '0;
+    begin_window = '0;
+    least = '1;
+    for (int i = WINDOWS - 1; i >= 0; i--) begin
+      if (may_free[i]) free_window = CW'(i);
+      if (may_begin[i] && of_class[i*2 +: 2] <= least) begin
+        begin_window = CW'(i);
+        least = of_class[i*2 +: 2];
+      end
+    end
+  end
+  assign op_free   = |may_free;
+  assign op_window = op_free ? free_window : probing ? probing_window : begin_window;
+  assign op_first  = !op_free && !probing;
+  assign op_last   = !op_free && probing && &index;
+  assign op_valid  = op_free || probing || |may_begin;
+  assign op_unit   = unit[{op_window, free_slot[op_window*UW +: UW]}];
+  assign op_line   = probing ? {probing_number, index}
+                             : {next[op_window*NW +: NW], {UNIT_LOG{1'b0}}};
+  wire staged = of_class[op_window*2 +: 2] != 0;
+  wire landed = of_class[ends*2 +: 2] != 0;
+
+  logic took;
+  logic [CW-1:0] took_window;
+  logic [UW-1:0] took_slot;
+  always_ff @(posedge clk)
+    if (rst) begin
+      probing   <= 0;
+      took      <= 0;
+      index     <= '0;
+      clock     <= '0;
+      under_way <= '0;
+    end else begin
+      clock <= clock + 1'b1;
+      took  <= begin_one;
+      if (op && !op_free) begin
+        probing <= !op_last;
+        index   <= index + 1'b1;
+      end
+      under_way <= under_way + {{UW{1'b0}}, begin_one && staged}
+                             - {{UW{1'b0}}, (came || broken) && landed};
+    end
+  always_ff @(posedge clk) begin
+    if (begin_one) begin
+      probing_window <= op_window;
+      probing_number <= next[op_window*NW +: NW];
+    end
+    took_window <= op_window;
+    took_slot   <= begin_slot[op_window*UW +: UW];
+    if (took) begin
+      unit[{took_window, took_slot}] <= took_unit;
+      owner[took_unit] <= took_window;
+      slot[took_unit]  <= took_slot;
+    end
+  end
+endmodule
+`default_nettype wire
