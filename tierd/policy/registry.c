@@ -9,11 +9,11 @@
 #include <string.h>
 
 extern const struct policy_ops policy_reuse, policy_reuse_hits, policy_lru, policy_fifo,
-	policy_s3fifo, policy_arc;
+	policy_s3fifo, policy_arc, policy_ages;
 
 static const struct policy_ops *const policies[] = { &policy_reuse, &policy_reuse_hits,
 						       &policy_lru,   &policy_fifo,
-						       &policy_s3fifo, &policy_arc };
+						       &policy_s3fifo, &policy_arc, &policy_ages };
 
 const struct policy_ops *policy_at(uint32_t i)
 {
