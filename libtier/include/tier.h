@@ -191,7 +191,7 @@ struct tier_context_options {
 	uint32_t mode;              /* 0 = 0600; group and others: r may open, w may put */
 	uint64_t quota[TIER_COUNT]; /* 0 = the whole tier; TIER_QUOTA_NONE */
 	uint64_t blocks_max;        /* 0 = from the quotas */
-	const char *policy;         /* eviction; NULL = "reuse" */
+	const char *policy;         /* eviction: "reuse" (NULL), "lru" */
 	uint8_t fingerprint[32];
 };
 
