@@ -208,7 +208,8 @@ static void random_walks(struct cache *c)
 		if (c->slot_of[key] != ABI_SLOT_NONE && rng_below(&c->rng, 8) == 0)
 			cache_remove(c, c->slot_of[key]);
 		else if (c->slot_of[key] != ABI_SLOT_NONE)
-			c->ops.touch(c->policy, c->slot_of[key], (uint32_t)rng_below(&c->rng, 3), i);
+			c->ops.touch(c->policy, c->slot_of[key],
+				     (uint32_t)rng_below(&c->rng, 3), i);
 		else if (c->count < BLOCKS)
 			cache_insert(c, key);
 		if (c->count == BLOCKS)

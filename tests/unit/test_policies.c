@@ -19,7 +19,7 @@ static const struct node *node_at(const struct cache *c, uint32_t slot)
 {
 	const struct reuse *r = c->policy;
 
-	return &r->node[r->map ? r->map[slot] : RINGS + 1 + slot];
+	return &r->node[r->map ? r->map[slot] : slot + 1];
 }
 
 static uint32_t age_at(const struct cache *c, uint32_t slot)
@@ -71,23 +71,25 @@ static void recount_known(const struct cache *c)
 static void recount_rings(const struct cache *c)
 {
 	const struct reuse *r = c->policy;
-	uint32_t leaves[EPOCHS + 1] = { 0 }, of_row[ROWS] = { 0 }, all = 0;
+	uint32_t leaves[EPOCHS + 1] = { 0 }, all = 0;
+	uint64_t leafy[ROWS][EPOCHS / 64] = { { 0 } };
 
-	for (uint32_t ring = 1; ring <= RINGS; ring++)
-		for (uint32_t at = r->node[ring].next; at != ring; at = r->node[at].next) {
+	for (uint32_t ring = 0; ring < RINGS; ring++)
+		for (uint32_t at = r->head[ring].next; !(at & HEAD); at = r->node[at].link.next) {
 			const struct node *n = &r->node[at];
 			uint32_t age = r->epoch - n->epoch, row = n->row;
 			uint32_t place = age < EPOCHS ? n->epoch % EPOCHS : EPOCHS;
 
-			assert_true(n->in && r->node[n->next].prev == at);
-			assert_int_equal(ring, n->children ? INNER : 1 + place * ROWS + row);
+			assert_true(n->in);
+			assert_int_equal(ring, n->children ? RINGS - 1 : place * ROWS + row);
 			leaves[place] += !n->children;
-			of_row[row] += !n->children;
+			if (!n->children && place < EPOCHS)
+				leafy[row][place / 64] |= 1ull << place % 64;
 			all++;
 		}
 	assert_int_equal(all, c->count);
 	assert_memory_equal(leaves, r->leaves, sizeof(leaves));
-	assert_memory_equal(of_row, r->of_row, sizeof(of_row));
+	assert_memory_equal(leafy, r->leafy, sizeof(leafy));
 }
 
 /* A walk's first out of turn: the oldest, or one that LRU would not have. */
@@ -136,7 +138,8 @@ static void random_life(struct cache *c)
 		if (c->slot_of[key] != ABI_SLOT_NONE && rng_below(&c->rng, 8) == 0)
 			cache_remove(c, c->slot_of[key]);
 		else if (c->slot_of[key] != ABI_SLOT_NONE)
-			c->ops.touch(c->policy, c->slot_of[key], (uint32_t)rng_below(&c->rng, 3), i);
+			c->ops.touch(c->policy, c->slot_of[key],
+				     (uint32_t)rng_below(&c->rng, 3), i);
 		else if (c->count < BLOCKS)
 			cache_insert(c, key);
 		if (c->count == BLOCKS)

@@ -60,7 +60,7 @@ static void test_one_slot_of_ten_at_a_time(void **state)
 
 	(void)state;
 	cache_make(&c, &size);
-	assert_true(c.empty < 300000 + 16 * FEW);
+	assert_true(c.empty < 200000 + 16 * FEW);
 	for (uint32_t i = 0; i < SLOTS; i++) {
 		insert(&c, i);
 		if (i >= FEW)

@@ -49,7 +49,7 @@ static uint32_t at_age(const struct reuse *r, uint32_t age)
 
 static uint32_t ring_at(const struct reuse *r, uint32_t row, uint32_t age)
 {
-	return 1 + at_age(r, age) * ROWS + row;
+	return HEAD | (at_age(r, age) * ROWS + row);
 }
 
 static uint32_t group_of(const struct reuse *r, const struct node *n)
@@ -59,12 +59,12 @@ static uint32_t group_of(const struct reuse *r, const struct node *n)
 
 static uint32_t node_of(const struct reuse *r, uint32_t slot)
 {
-	return r->map ? r->map[slot] : RINGS + 1 + slot;
+	return r->map ? r->map[slot] : slot + 1;
 }
 
 static uint32_t slot_of(const struct reuse *r, uint32_t node)
 {
-	return r->map ? r->slot[node - RINGS] : node - RINGS - 1;
+	return r->map ? r->slot[node] : node - 1;
 }
 
 static bool is_in(const struct reuse *r, uint32_t slot)
@@ -74,11 +74,24 @@ static bool is_in(const struct reuse *r, uint32_t slot)
 
 /* ---- rings --------------------------------------------------------------------------------- */
 
+static struct link *link_of(struct reuse *r, uint32_t at)
+{
+	return at & HEAD ? &r->head[at & ~HEAD] : &r->node[at].link;
+}
+
+static void group_mark(struct reuse *r, uint32_t group)
+{
+	r->marked[r->rank[group] / 64] |= 1ull << r->rank[group] % 64;
+}
+
 /* A ring has its first leaf. */
 static void fronts_meet(struct reuse *r, const struct node *n)
 {
 	uint32_t age = age_of(r, n), rank = r->rank[group_of(r, n)];
 
+	group_mark(r, group_of(r, n));
+	if (age < EPOCHS)
+		r->leafy[n->row][n->epoch % EPOCHS / 64] |= 1ull << n->epoch % 64;
 	if (rank <= r->least.at)
 		r->least = (struct front){ rank, 0 };
 	if (rank <= r->beyond.at && age > r->edge)
@@ -92,15 +105,13 @@ static void push(struct reuse *r, uint32_t node)
 	struct node *n = &r->node[node];
 	uint32_t ring = n->children ? INNER : ring_at(r, n->row, age_of(r, n));
 
-	n->prev = ring;
-	n->next = r->node[ring].next;
-	r->node[n->next].prev = node;
-	r->node[ring].next = node;
+	n->link = (struct link){ .prev = ring, .next = link_of(r, ring)->next };
+	link_of(r, n->link.next)->prev = node;
+	link_of(r, ring)->next = node;
 	if (n->children)
 		return;
 	r->leaves[at_age(r, age_of(r, n))]++;
-	r->of_row[n->row]++;
-	if (n->next == ring)
+	if (n->link.next == ring)
 		fronts_meet(r, n);
 }
 
@@ -108,12 +119,13 @@ static void pull(struct reuse *r, uint32_t node)
 {
 	const struct node *n = &r->node[node];
 
-	r->node[n->prev].next = n->next;
-	r->node[n->next].prev = n->prev;
+	link_of(r, n->link.prev)->next = n->link.next;
+	link_of(r, n->link.next)->prev = n->link.prev;
 	if (n->children)
 		return;
 	r->leaves[at_age(r, age_of(r, n))]--;
-	r->of_row[n->row]--;
+	if (n->link.next == n->link.prev && age_of(r, n) < EPOCHS)
+		r->leafy[n->row][n->epoch % EPOCHS / 64] &= ~(1ull << n->epoch % 64);
 }
 
 /* What is in the next epoch's rings is older than all ages now. */
@@ -122,16 +134,17 @@ static void rings_turn(struct reuse *r)
 	uint32_t at = (r->epoch + 1) % EPOCHS;
 
 	for (uint32_t row = 0; row < ROWS && r->leaves[at]; row++) {
-		uint32_t from = 1 + at * ROWS + row, to = 1 + EPOCHS * ROWS + row;
-		uint32_t first = r->node[from].next, last = r->node[from].prev;
+		uint32_t to = HEAD | (EPOCHS * ROWS + row), ring = HEAD | (at * ROWS + row);
+		const struct link all = *link_of(r, ring);
 
-		if (first == from)
+		if (all.next == ring)
 			continue;
-		r->node[last].next = r->node[to].next;
-		r->node[r->node[to].next].prev = last;
-		r->node[to].next = first;
-		r->node[first].prev = to;
-		r->node[from].next = r->node[from].prev = from;
+		r->node[all.prev].link.next = link_of(r, to)->next;
+		link_of(r, link_of(r, to)->next)->prev = all.prev;
+		link_of(r, to)->next = all.next;
+		r->node[all.next].link.prev = to;
+		*link_of(r, ring) = (struct link){ ring, ring };
+		r->leafy[row][at / 64] &= ~(1ull << at % 64);
 	}
 	r->leaves[EPOCHS] += r->leaves[at];
 	r->leaves[at] = 0;
@@ -141,26 +154,45 @@ static void rings_turn(struct reuse *r)
 
 static uint32_t first_of(const struct reuse *r, uint32_t ring)
 {
-	uint32_t node = r->node[ring].next;
+	uint32_t node = r->head[ring & ~HEAD].next;
 
-	return node == ring ? 0 : node;
+	return node & HEAD ? 0 : node;
 }
 
 /* The first ring with a leaf, of a row's ages from `until` - 1 down to `from`; 0 = none. */
 static uint32_t ring_first(const struct reuse *r, uint32_t row, uint32_t until, uint32_t from)
 {
-	if (!r->of_row[row])
+	const uint64_t *leafy = r->leafy[row];
+	uint32_t at, word, bit;
+	uint64_t left;
+
+	if (until > EPOCHS && first_of(r, ring_at(r, row, EPOCHS)))
+		return ring_at(r, row, EPOCHS);
+	until = until > EPOCHS ? EPOCHS : until;
+	if (until <= from)
 		return 0;
-	while (until-- > from)
-		if (first_of(r, ring_at(r, row, until)))
-			return ring_at(r, row, until);
-	return 0;
+	at = (r->epoch - until + 1) % EPOCHS;
+	word = at / 64;
+	bit = at % 64;
+	left = leafy[word] >> bit | (bit ? leafy[!word] << (64 - bit) : 0);
+	left &= (1ull << (until - from)) - 1;
+	return left ? ring_at(r, row, until - 1 - (uint32_t)__builtin_ctzll(left)) : 0;
+}
+
+static uint32_t marked_from(const struct reuse *r, uint32_t rank)
+{
+	uint32_t word = rank / 64;
+	uint64_t left = r->marked[word] & ~0ull << rank % 64;
+
+	while (!left && word < GROUPS / 64)
+		left = r->marked[++word];
+	return left ? word * 64 + (uint32_t)__builtin_ctzll(left) : GROUPS;
 }
 
 /* The same of all groups from a rank on, at ages of `least` or more; then *rank is its own. */
-static uint32_t ring_from(const struct reuse *r, uint32_t *rank, uint32_t least)
+static uint32_t ring_from(struct reuse *r, uint32_t *rank, uint32_t least)
 {
-	for (; *rank < GROUPS; ++*rank) {
+	for (; (*rank = marked_from(r, *rank)) < GROUPS; ++*rank) {
 		uint32_t row = r->order[*rank] / AGES, range = r->order[*rank] % AGES;
 		uint32_t until = reuse_first[range + 1] + (range == AGES - 1);
 		uint32_t from = reuse_first[range] > least ? reuse_first[range] : least;
@@ -168,12 +200,14 @@ static uint32_t ring_from(const struct reuse *r, uint32_t *rank, uint32_t least)
 
 		if (ring)
 			return ring;
+		if (!least)
+			r->marked[*rank / 64] &= ~(1ull << *rank % 64);
 	}
 	return 0;
 }
 
 /* The first leaf by rank, at ages of `least` or more; 0 = none. */
-static uint32_t front_leaf(const struct reuse *r, struct front *f, uint32_t least)
+static uint32_t front_leaf(struct reuse *r, struct front *f, uint32_t least)
 {
 	if (!f->ring || !first_of(r, f->ring))
 		f->ring = ring_from(r, &f->at, least);
@@ -242,13 +276,13 @@ static uint32_t walk_begin(struct reuse *r)
 }
 
 /* In the order of ranks, then those with children; the one that began out of turn is over. */
-static uint32_t walk_on(const struct reuse *r, uint32_t node)
+static uint32_t walk_on(struct reuse *r, uint32_t node)
 {
 	const struct node *n = &r->node[node];
 	uint32_t age = age_of(r, n), range = reuse_range(age), rank, ring;
 
-	if (n->next > RINGS || n->children)
-		return n->next > RINGS ? n->next : 0;
+	if (!(n->link.next & HEAD) || n->children)
+		return n->link.next & HEAD ? 0 : n->link.next;
 	rank = r->rank[n->row * AGES + range] + 1u;
 	ring = ring_first(r, n->row, age, reuse_first[range]);
 	if (!ring)
@@ -321,6 +355,23 @@ static void rank_all(struct reuse *r)
 		r->rank[r->order[i]] = (uint16_t)i;
 }
 
+/* Groups have other leaves, by their age, and other ranks. */
+static void groups_mark(struct reuse *r)
+{
+	memset(r->marked, 0, sizeof(r->marked));
+	for (uint32_t row = 0; row < ROWS; row++) {
+		if (first_of(r, ring_at(r, row, EPOCHS)))
+			group_mark(r, row * AGES + AGES - 1);
+		for (uint32_t word = 0; word < EPOCHS / 64; word++)
+			for (uint64_t left = r->leafy[row][word]; left; left &= left - 1) {
+				uint32_t at = word * 64 + (uint32_t)__builtin_ctzll(left);
+				uint32_t age = (r->epoch - at) % EPOCHS;
+
+				group_mark(r, row * AGES + reuse_range(age));
+			}
+	}
+}
+
 static void clock_step(struct reuse *r)
 {
 	uint64_t length = r->resident / EPOCHS_TIER;
@@ -337,12 +388,13 @@ static void clock_step(struct reuse *r)
 	r->epoch_end = r->clock + (length < EPOCH_MIN ? EPOCH_MIN : length);
 	r->least = r->beyond = (struct front){ 0, 0 };
 	r->oldest = (struct front){ EPOCHS, 0 };
-	if (r->epoch - r->learnt_epoch < 2 || r->clock - r->learnt < LEARN_USES)
-		return;
-	r->learnt_epoch = r->epoch;
-	r->learnt = r->clock;
-	reuse_learn(&r->l);
-	rank_all(r);
+	if (r->epoch - r->learnt_epoch >= 2 && r->clock - r->learnt >= LEARN_USES) {
+		r->learnt_epoch = r->epoch;
+		r->learnt = r->clock;
+		reuse_learn(&r->l);
+		rank_all(r);
+	}
+	groups_mark(r);
 }
 
 /* ---- a block's life ------------------------------------------------------------------------ */
@@ -459,11 +511,11 @@ static uint32_t node_take(struct reuse *r, uint32_t slot)
 		return node_of(r, slot);
 	}
 	if (node)
-		r->free = r->node[node].next;
+		r->free = r->node[node].link.next;
 	else
-		node = RINGS + ++r->nodes;
+		node = ++r->nodes;
 	r->map[slot] = node;
-	r->slot[node - RINGS] = slot;
+	r->slot[node] = slot;
 	return node;
 }
 
@@ -552,7 +604,7 @@ static void reuse_remove(void *state, uint32_t slot, const uint8_t *key)
 	if (!r->map)
 		return;
 	r->map[slot] = 0;
-	n->next = r->free;
+	n->link.next = r->free;
 	r->free = node;
 }
 
@@ -560,7 +612,7 @@ static void reuse_remove(void *state, uint32_t slot, const uint8_t *key)
 static uint32_t reuse_expect(const void *state, uint32_t slot, const uint8_t *key)
 {
 	const struct reuse *r = state;
-	const struct node *n;
+	const struct node *n, *p;
 	uint32_t behind;
 
 	if (key)
@@ -568,9 +620,11 @@ static uint32_t reuse_expect(const void *state, uint32_t slot, const uint8_t *ke
 	if (slot == ABI_SLOT_NONE)
 		return slot;
 	n = &r->node[node_of(r, slot)];
-	behind = n->parent && r->node[n->parent].children == 1 ? n->parent : n->next;
-	__builtin_prefetch(&r->node[behind], 1);
-	return behind > RINGS && r->node[behind].in ? slot_of(r, behind) : ABI_SLOT_NONE;
+	p = &r->node[n->parent];
+	behind = p->in && p->children == 1 && p->epoch == n->epoch ? n->parent : n->link.next;
+	if (!(behind & HEAD))
+		__builtin_prefetch(&r->node[behind], 1);
+	return behind & HEAD ? ABI_SLOT_NONE : slot_of(r, behind);
 }
 
 /* The chance of a use while NVMe keeps it, which is `reach` new blocks. */
@@ -599,7 +653,7 @@ static bool is_mapped(const struct policy_size *size)
 
 static uint64_t nodes_most(const struct policy_size *size)
 {
-	return RINGS + 1 + (is_mapped(size) ? size->most : size->blocks_max);
+	return 1 + (is_mapped(size) ? size->most : size->blocks_max);
 }
 
 static uint64_t ghosts_count(const struct policy_size *size)
@@ -614,7 +668,7 @@ static size_t bytes_of(const struct policy_size *size, uint64_t nodes, uint64_t 
 	size_t bytes = sizeof(struct reuse) + (size_t)nodes * sizeof(struct node);
 
 	if (is_mapped(size))
-		bytes += (size_t)(slots + nodes - RINGS) * sizeof(uint32_t);
+		bytes += (size_t)(slots + nodes) * sizeof(uint32_t);
 	return bytes + GHOSTS_ALIGN + ghosts_bytes(ghosts_count(size));
 }
 
@@ -627,7 +681,7 @@ static size_t reuse_state_used(const void *state, uint64_t slots)
 {
 	const struct reuse *r = state;
 
-	return bytes_of(&r->size, RINGS + 1 + r->nodes, slots);
+	return bytes_of(&r->size, 1 + r->nodes, slots);
 }
 
 static void reuse_init(void *state, const struct policy_size *size)
@@ -639,15 +693,15 @@ static void reuse_init(void *state, const struct policy_size *size)
 	if (is_mapped(size)) {
 		r->map = end;
 		r->slot = r->map + size->blocks_max;
-		end = r->slot + (nodes_most(size) - RINGS);
+		end = r->slot + nodes_most(size);
 	}
 	r->ghosts = ghosts_at(end);
 	ghosts_init(r->ghosts, ghosts_count(size));
 	r->epoch_end = EPOCH_MIN;
 	r->edge = EPOCHS - 1;
 	r->oldest.at = EPOCHS;
-	for (uint32_t ring = 1; ring <= RINGS; ring++)
-		r->node[ring].prev = r->node[ring].next = ring;
+	for (uint32_t ring = 0; ring < RINGS; ring++)
+		r->head[ring] = (struct link){ HEAD | ring, HEAD | ring };
 	for (uint32_t i = 0; i < GROUPS; i++) /* the oldest first */
 		r->order[i] = (uint16_t)((i % ROWS + 1) * AGES - 1 - i / ROWS);
 	reuse_learn(&r->l);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the two parts of the default policy share: reuse.c keeps blocks in order and names who leaves
- * (its head says how), reuse_learn.c counts uses by class and age and says what waiting is worth.
+ * What the two parts of the default policy share: reuse.c keeps blocks in order and says who
+ * leaves (its head says how), reuse_learn.c counts uses by class and age and says what waiting is
+ * worth.
  */
 #ifndef TIERD_POLICY_REUSE_H
 #define TIERD_POLICY_REUSE_H
@@ -36,11 +37,18 @@ struct reuse_learnt {
 #define ROWS (CLASSES * DEPTHS)
 #define GROUPS (ROWS * AGES)
 #define RINGS (ROWS * (EPOCHS + 1) + 1)
-#define INNER RINGS /* the last ring: all that have children here */
+/* In the place of a node: the head of a ring. The last ring has all that have children here. */
+#define HEAD (1u << 31)
+#define INNER (HEAD | (RINGS - 1))
+
+struct link {
+	uint32_t prev, next; /* nodes, or the head */
+};
 
 struct node {
-	uint32_t prev, next, parent; /* nodes; 0 = none */
-	uint32_t epoch;		     /* of the last use */
+	struct link link;
+	uint32_t parent; /* node; 0 = none */
+	uint32_t epoch;	 /* of the last use */
 	uint32_t children : 15, row : 10, uses : 6, in : 1;
 };
 
@@ -60,16 +68,19 @@ struct reuse {
 	uint32_t edge;	       /* LRU would have what is younger, */
 	double share;	       /* and so much of this age */
 	double gone, balance;  /* O and B */
-	/* No leaf ranks before these, of all ages and of those that LRU would not have; or is older. */
+	/* No leaf ranks before: of all, of what LRU would not have. None is older. */
 	struct front least, beyond, oldest;
-	uint32_t *map, *slot;  /* by slot its node, and back; NULL = slot + RINGS + 1 */
+	uint32_t *map, *slot;  /* by slot its node, and back; NULL = slot + 1 */
 	struct ghosts *ghosts;
 	struct reuse_learnt l;
 	uint32_t known[EPOCHS][CLASSES]; /* blocks and ghosts, by epoch of last use */
 	uint32_t here[EPOCHS];		 /* of these, in the tier */
-	uint32_t leaves[EPOCHS + 1], of_row[ROWS]; /* leaves, by epoch and by row */
+	uint32_t leaves[EPOCHS + 1];
+	uint64_t leafy[ROWS][EPOCHS / 64]; /* epochs in which the row has leaves */
+	uint64_t marked[GROUPS / 64 + 1];  /* ranks of all groups with a leaf, and of others */
 	uint16_t order[GROUPS], rank[GROUPS];
-	struct node node[]; /* from 1 on RINGS heads, then blocks; then map, slot, ghosts */
+	struct link head[RINGS];
+	struct node node[]; /* from 1 on; then map, slot, ghosts */
 };
 
 extern const uint32_t reuse_first[AGES + 1]; /* the age at which each range begins */
