@@ -461,7 +461,7 @@ struct tier_reserve_options { /* blocks that a request is going to put */
 	uint32_t expected;      /* granted at once; 0 = the daemon predicts, p95 too */
 	uint32_t p95;           /* what it may come to; 0 = expected */
 	uint32_t step;          /* growth ahead of need, p95 at most; 0 = a quarter of expected */
-	uint32_t role, prompt_tokens; /* for the predictor; roles are your own */
+	uint32_t role, prompt_tokens; /* role: for the predictor, your own */
 	uint64_t salt;          /* as the puts' */
 	uint64_t deadline_ns;   /* the reservation ends then, in ten minutes at most; 0 = in one */
 };
