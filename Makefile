@@ -107,7 +107,8 @@ SRC_proto     := $(wildcard tierd/net/proto*.c)
 SRC_net       := $(wildcard tierd/net/*.c)
 SRC_tierctl   := $(wildcard tierd/ctl/*.c)
 SRC_tierbench := $(wildcard bench/*.c bench/micro/*.c bench/model/*.c bench/trace/*.c \
-                   bench/report/*.c bench/replay/*.c bench/space/*.c bench/peers/*.c)
+                   bench/report/*.c bench/policy/*.c bench/replay/*.c bench/space/*.c \
+                   bench/peers/*.c)
 SRC_testlib   := $(wildcard tests/lib/*.c)
 SRC_tests     := $(wildcard tests/unit/test_*.c tests/integration/test_*.c)
 SH_tests      := $(wildcard tests/integration/*.sh)

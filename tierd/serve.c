@@ -37,6 +37,9 @@ int shell_context_make(struct shell *s, const struct disk_context *spec, uint64_
 		return rc;
 	}
 	memory_adopt(s->memory, *id, made, s->workers);
+	if (spec->policy[0] && strcmp(spec->policy, planned.policy) != 0)
+		log_warn(&s->log, "the context's eviction policy is no more", spec->name,
+			 "it has the default", "was=%s now=%s", spec->policy, planned.policy);
 	return 0;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "bench/policy/policy.h"
 #include "bench/replay/shell.h"
 #include "tierd/core/state.h"
 
@@ -24,7 +25,8 @@ struct shell {
 	uint64_t now_ns;
 	struct core_context_plan plan;
 	struct core_context_memory memory;
-	const struct context *context;
+	struct context *context;
+	struct policy_ops policy;
 	struct abi_reader *reader;
 	uint8_t *staging;
 	struct abi_cqe last; /* completion */
@@ -125,7 +127,6 @@ static void spec_make(struct disk_context *spec, const struct shell_options *set
 
 	memset(spec, 0, sizeof(*spec));
 	snprintf(spec->name, sizeof(spec->name), "replay");
-	snprintf(spec->policy, sizeof(spec->policy), "%s", set->policy);
 	spec->mode = 0600;
 	spec->kind = 1;
 	spec->quota[ABI_TIER_CXL] = set->bytes;
@@ -150,6 +151,10 @@ static int context_make(struct shell *s)
 	uint32_t id;
 	int error;
 
+	if (!bench_policy_find(s->set.policy, &s->policy)) {
+		fprintf(stderr, "tierbench: replay: no policy \"%s\"\n", s->set.policy);
+		return -EINVAL;
+	}
 	spec_make(&spec, &s->set);
 	error = core_context_plan(s->core, &spec, &s->plan, why, sizeof(why));
 	if (error) {
@@ -161,9 +166,10 @@ static int context_make(struct shell *s)
 	if (!s->memory.index || !s->memory.mem[ABI_TIER_CXL])
 		return -ENOMEM;
 	error = core_context_create(s->core, &spec, &s->memory, 1, &id);
-	if (!error)
-		s->context = core_context(s->core, id);
-	return error;
+	if (error)
+		return error;
+	s->context = core_context(s->core, id);
+	return bench_policy_use(s->context, &s->policy);
 }
 
 static int client_make(struct shell *s)

@@ -22,7 +22,6 @@
 #define FREE_CLIENTS 2u
 #define FREE_ROUNDS SAMPLE_ROUNDS_MIN
 #define FREE_POINTS 0.5
-#define SKIPPED "reuse-hits" /* differs from the default in a weight alone */
 
 /* A piece of the trace, and the same requests' hits twice. */
 struct part {
@@ -119,8 +118,7 @@ static int all_lockstep(struct bench *b, const struct trace *t, const char *dir,
 	int error = part_take(&p, b, t, REQUESTS, dir);
 
 	for (uint32_t i = 0; (ops = policy_at(i)) != NULL && !error; i++)
-		if (strcmp(ops->name, SKIPPED) != 0)
-			error = judge_lockstep(&p, ops->name, sum);
+		error = judge_lockstep(&p, ops->name, sum);
 	part_free(&p);
 	return error;
 }

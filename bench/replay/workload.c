@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tierbench replay: every policy of the registry at four sizes of store, beside the offline
+ * tierbench replay: every policy that there is at four sizes of store, beside the offline
  * optimum. A table, then the rows that are judged: the share of the way from LRU to the optimum
  * that the default goes, never behind LRU, and compute saved beside who has most hits. The core's
  * speed, NVMe behind the memory, and a daemon (--real) are judged in files of their own.
@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "bench/bench.h"
+#include "bench/policy/policy.h"
 #include "bench/replay/replay.h"
 #include "bench/replay/synth.h"
-#include "tierd/core/unit/policy_ops.h"
 
 #define POLICIES_MAX 16u
 #define POLICY_HITS "reuse-hits" /* the default, out for hits */
@@ -172,20 +172,20 @@ static int replay_size(struct replays *r, uint32_t percent, struct judged *t)
 {
 	uint64_t distinct = r->p.trace->distinct;
 	uint64_t capacity = replay_capacity(distinct * percent / 100);
-	const struct policy_ops *ops;
+	struct policy_ops ops;
 	int error = 0;
 
 	t->percent = percent;
 	replay_size_text(t->size, percent, capacity, distinct);
 	table_head(r, percent, capacity);
-	for (uint32_t i = 0; (ops = policy_at(i)) != NULL && !error; i++) {
+	for (uint32_t i = 0; bench_policy_at(i, &ops) && !error; i++) {
 		struct outcome o = { 0 };
 
-		error = replay_core(&o, &r->p, ops->name, capacity);
+		error = replay_core(&o, &r->p, ops.name, capacity);
 		if (error)
 			return bench_failed("replay", error);
-		table_row(ops->name, &o);
-		judged_take(t, ops->name, &o);
+		table_row(ops.name, &o);
+		judged_take(t, ops.name, &o);
 	}
 	if (!error)
 		error = replay_optimum(&t->optimum, &r->p, capacity);

@@ -227,7 +227,7 @@ struct abi_reserve_args {
 	uint32_t p95;           /* blocks it may come to */
 	uint32_t step;          /* blocks it grows by; 0 = a quarter of expected */
 	uint32_t role;          /* the client's own classes of requests: a number for each */
-	uint32_t prompt_tokens; /* for the predictor */
+	uint32_t prompt_tokens; /* nobody uses it yet */
 	uint32_t predicted;     /* zero: the daemon's own */
 	uint8_t reserved[32];
 }; /* 64 bytes */

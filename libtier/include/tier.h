@@ -190,7 +190,7 @@ struct tier_context_options {
 	uint32_t mode;              /* 0 = 0600; others: r reads, pins; w puts, deletes, migrates */
 	uint64_t quota[TIER_COUNT]; /* 0 = the whole tier; TIER_QUOTA_NONE */
 	uint64_t blocks_max;        /* 0 = from the quotas, which bound it */
-	const char *policy;         /* eviction; NULL = "reuse" */
+	const char *policy;         /* eviction: "reuse" (NULL), "lru" */
 	uint8_t fingerprint[32];
 };
 
@@ -460,7 +460,7 @@ struct tier_reserve_options { /* blocks that a request is going to put */
 	uint32_t expected;      /* granted at once; 0 = the daemon predicts, p95 too */
 	uint32_t p95;           /* what it may come to; 0 = expected */
 	uint32_t step;          /* growth ahead of need, p95 at most; 0 = a quarter of expected */
-	uint32_t role, prompt_tokens; /* for the predictor; roles are your own */
+	uint32_t role, prompt_tokens; /* role: for the predictor, your own */
 	uint64_t salt;          /* as the puts' */
 	uint64_t deadline_ns;   /* the reservation ends then, in ten minutes at most; 0 = in one */
 };

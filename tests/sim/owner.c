@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/lib/twice.h"
 #include "tests/sim/world_priv.h"
 
 /* ---- contexts ----------------------------------------------------------------------------- */
@@ -61,8 +62,6 @@ bool context_make(struct world *w, uint32_t which, const struct disk_context *fr
 		spec = *from;
 	else
 		context_spec(w, &spec, which);
-	if (!from && w->starve_ns % 2) /* by chance: a policy that admits little to NVMe */
-		snprintf(spec.policy, sizeof(spec.policy), "s3fifo");
 	if (!from && w->faults->wide)
 		wide_spec(w, which, &spec);
 	if (!from)
@@ -84,6 +83,8 @@ bool context_make(struct world *w, uint32_t which, const struct disk_context *fr
 		context_free(w, which);
 		return false;
 	}
+	if (w->starve_ns % 2) /* by chance: a policy that admits little to NVMe */
+		twice_use(core_context(w->core, x->id));
 	if (from)
 		lives_found(w, which, from);
 	else

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/policy/policy.h"
 #include "bench/replay/replay.h"
 #include "bench/replay/shell.h"
 #include "bench/replay/synth.h"
 #include "libtier/base/time.h"
 #include "tests/lib/unit.h"
-#include "tierd/core/unit/policy_ops.h"
 
 #define REFERENCES 200000u
 #define BLOCKS_MAX 1024u /* of a prompt */
@@ -85,13 +85,13 @@ static void test_the_pace_of_prompts_changes_nobody(void **state)
 {
 	size_t bytes = trace->request_count * sizeof(uint32_t);
 	uint32_t *fast = test_calloc(1, bytes), *slow = test_calloc(1, bytes);
-	const struct policy_ops *ops;
+	struct policy_ops ops;
 
 	(void)state;
-	for (uint32_t i = 0; (ops = policy_at(i / 2)) != NULL; i++) {
-		uint64_t left = replay_at(ops->name, segments[i % 2], 0, fast);
+	for (uint32_t i = 0; bench_policy_at(i / 2, &ops); i++) {
+		uint64_t left = replay_at(ops.name, segments[i % 2], 0, fast);
 
-		assert_int_equal(replay_at(ops->name, segments[i % 2], 700 * NS_PER_MS, slow),
+		assert_int_equal(replay_at(ops.name, segments[i % 2], 700 * NS_PER_MS, slow),
 				 left);
 		assert_memory_equal(fast, slow, bytes);
 	}

@@ -1,7 +1,7 @@
 /*
  * Admission: what the policy does not admit is never written and leaves with its place in CXL; what
  * is used, wanted by a durable put or told to move to NVMe is written after all; a child never
- * without its parent. The policy is s3fifo, which admits what was used again.
+ * without its parent. The policy admits what was used since it came.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/lib/twice.h"
 #include "tests/lib/unit.h"
 #include "tests/unit/one_host.h"
 #include "tierd/core/state.h"
@@ -73,8 +74,8 @@ static int setup(void **state)
 
 	(void)state;
 	host_spec(&spec, HOST_KIND_STORE, 0);
-	snprintf(spec.policy, sizeof(spec.policy), "s3fifo");
 	one_host_boot(&spec, 1);
+	assert_true(twice_use(host.core->context[0]));
 	return 0;
 }
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/lib/twice.h"
 #include "tests/lib/unit.h"
 #include "tests/unit/one_host.h"
 #include "tierd/core/state.h"
@@ -19,8 +20,8 @@ static int setup(void **state)
 	(void)state;
 	memset(host.disk, 0, HOST_NVME);
 	host_spec(&spec, HOST_KIND_STORE, 0);
-	snprintf(spec.policy, sizeof(spec.policy), "s3fifo"); /* it writes what is used again */
 	one_host_boot(&spec, 1);
+	assert_true(twice_use(host.core->context[0])); /* it writes what is used again */
 	host.held = true;
 	return 0;
 }

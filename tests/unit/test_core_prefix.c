@@ -5,6 +5,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -179,6 +180,29 @@ static void test_every_policy_before_a_full_log(void **state)
 		test_over_all_tiers(policy_at(i)->name, HOST_NVME);
 }
 
+/* What older builds had and this one has no more, on disk or in a call, is the default. */
+static void test_retired_policies_are_the_default(void **state)
+{
+	static const char *const name[] = { "fifo", "s3fifo", "arc", "reuse-hits" };
+	struct core_context_plan plan;
+	struct disk_context spec;
+	char why[128];
+
+	(void)state;
+	for (uint32_t i = 0; i < sizeof(name) / sizeof(name[0]); i++) {
+		if (i)
+			stop();
+		start(name[i], UINT64_MAX);
+		assert_string_equal(context()->spec.policy, POLICY_DEFAULT);
+		assert_ptr_equal(context()->policy, policy_find(POLICY_DEFAULT));
+	}
+	spec = context()->spec;
+	snprintf(spec.policy, sizeof(spec.policy), "astrology");
+	assert_int_equal(core_context_plan(host.core, &spec, &plan, why, sizeof(why)), -EINVAL);
+	assert_string_equal(why, "no such eviction policy: astrology");
+	stop();
+}
+
 static void test_in_memory_alone(void **state)
 {
 	struct rng rng = { 11 };
@@ -202,6 +226,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_in_memory_alone),
+		cmocka_unit_test(test_retired_policies_are_the_default),
 		cmocka_unit_test(test_every_policy_in_memory),
 		cmocka_unit_test(test_every_policy_before_a_quota),
 		cmocka_unit_test(test_every_policy_before_a_full_log),

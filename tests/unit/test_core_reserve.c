@@ -193,7 +193,7 @@ static void test_what_is_handed_back_teaches(void **state)
 
 	(void)boot();
 	(void)state;
-	for (uint32_t n = 0; n < PREDICT_KNOWN; n++) {
+	for (uint32_t n = 0; n < 16; n++) {
 		uint64_t id = reserve(&known).value;
 
 		put(id, n * RUN, 3);

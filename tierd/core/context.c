@@ -140,9 +140,10 @@ int core_context_plan(const struct core *c, struct disk_context *spec,
 	int err;
 
 	plan_quotas(c, spec, plan);
-	if (!spec->policy[0])
+	if (!memchr(spec->policy, 0, sizeof(spec->policy)) || !spec->policy[0] ||
+	    policy_retired(spec->policy))
 		snprintf(spec->policy, sizeof(spec->policy), POLICY_DEFAULT);
-	if (!memchr(spec->policy, 0, sizeof(spec->policy)) || !policy_find(spec->policy)) {
+	if (!policy_find(spec->policy)) {
 		snprintf(why, why_bytes, "no such eviction policy: %.15s", spec->policy);
 		return -EINVAL;
 	}

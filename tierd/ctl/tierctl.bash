@@ -44,7 +44,7 @@ _tierctl() {
 	local list=
 	case $prev in
 	-s|--socket) COMPREPLY=($(compgen -f -- "$cur")); return ;;
-	--policy) list='reuse reuse-hits lru fifo s3fifo arc' ;;
+	--policy) list='reuse lru' ;;
 	--preset) list='llama-3-70b llama-3.1-8b qwen3-30b-a3b msa-109b msa-428b tiny' ;;
 	esac
 	if [ -z "$list" ]; then

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plain orders that every other policy is measured against: least recently used, and first in,
- * first out. One queue. The core calls them through policy_ops only.
+ * The plain order that every other policy is measured against: least recently used. One queue. The
+ * core calls it through policy_ops only.
  */
 #include "tierd/policy/queue.h"
 
@@ -50,14 +50,6 @@ static void lru_touch(void *state, uint32_t slot, uint32_t weight, uint64_t now_
 	queue_push(lru->link, 0, slot);
 }
 
-static void fifo_touch(void *state, uint32_t slot, uint32_t weight, uint64_t now_ns)
-{
-	const struct lru *lru = state;
-
-	(void)weight, (void)now_ns;
-	assert(slot < lru->blocks_max && queue_has(lru->link, slot));
-}
-
 static void lru_remove(void *state, uint32_t slot, const uint8_t *key)
 {
 	struct lru *lru = state;
@@ -91,7 +83,7 @@ static uint32_t lru_expect(const void *state, uint32_t slot, const uint8_t *key)
 	return queue_slot(link->newer);
 }
 
-extern const struct policy_ops policy_lru, policy_fifo;
+extern const struct policy_ops policy_lru;
 const struct policy_ops policy_lru = {
 	.size = sizeof(struct policy_ops),
 	.version = 1,
@@ -102,23 +94,6 @@ const struct policy_ops policy_lru = {
 	.state_used = lru_state_used,
 	.insert = lru_insert,
 	.touch = lru_touch,
-	.remove = lru_remove,
-	.victim = lru_victim,
-	.admit = policy_admit_all,
-	.elsewhere = policy_elsewhere,
-	.expect = lru_expect,
-};
-
-const struct policy_ops policy_fifo = {
-	.size = sizeof(struct policy_ops),
-	.version = 1,
-	.name = "fifo",
-	.help = "the block that has been there for the longest time leaves first",
-	.state_bytes = lru_state_bytes,
-	.init = lru_init,
-	.state_used = lru_state_used,
-	.insert = lru_insert,
-	.touch = fifo_touch,
 	.remove = lru_remove,
 	.victim = lru_victim,
 	.admit = policy_admit_all,

@@ -8,12 +8,20 @@
 #include <assert.h>
 #include <string.h>
 
-extern const struct policy_ops policy_reuse, policy_reuse_hits, policy_lru, policy_fifo,
-	policy_s3fifo, policy_arc;
+extern const struct policy_ops policy_reuse, policy_lru;
 
-static const struct policy_ops *const policies[] = { &policy_reuse, &policy_reuse_hits,
-						       &policy_lru,   &policy_fifo,
-						       &policy_s3fifo, &policy_arc };
+static const struct policy_ops *const policies[] = { &policy_reuse, &policy_lru };
+
+/* Names of other days: contexts on disk, settings and engines may have them still. */
+static const char *const retired[] = { "reuse-hits", "fifo", "s3fifo", "arc" };
+
+bool policy_retired(const char *name)
+{
+	for (uint32_t i = 0; i < sizeof(retired) / sizeof(retired[0]); i++)
+		if (strcmp(retired[i], name) == 0)
+			return true;
+	return false;
+}
 
 const struct policy_ops *policy_at(uint32_t i)
 {

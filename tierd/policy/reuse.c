@@ -1,513 +1,645 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The default: the block whose next use is worth least for the time it would wait leaves first,
- * children before their parents. How soon blocks of a kind are used again is learnt while running
- * (reuse_learn.c); what one use is worth grows with the block's depth, as recomputing it does.
+ * The order by learnt ages: the block whose next use is worth least for the time it would wait
+ * leaves first, ends of prefixes before their parents. How soon a class of blocks is used again, by
+ * the age since the last use, is learnt while running (reuse_learn.c), also from those that left.
  *
- * Blocks stand in cells by row (kind and depth) and epoch of their last use; a group is the cells
- * of a row within a range of ages, and groups are ranked once an epoch. Every call is O(1) but for
- * the end of an epoch, which is some 10^4 operations. Leaves go first: what is worth more may hang
- * below a block, never above it. Where the gain is in doubt the oldest leaves instead, and how much
- * doubt is enough follows from what was lost by not being LRU, which has a limit (reuse_regret.c).
+ * Time is the count of uses, in epochs of 1/16 of the blocks in the tier. Leaves stand in rings by
+ * row (class and depth) and epoch of last use; a group is a row's rings within a range of ages, and
+ * groups are ranked by worth.
+ *
+ * The limit: let O be the blocks that LRU would have now and this policy let go, B the hits that
+ * LRU would not have had less those that only LRU would have had, at most N, the tier's blocks.
+ * What LRU would keep may leave only while O + 1 <= C N + B; else the least of that which LRU would
+ * not have leaves, or the oldest. A departure adds to O only below that; a hit that only LRU has
+ * takes one from both; so B is never below -C N: on no pattern is it more than C of a tier behind.
  */
 #include "tierd/policy/reuse.h"
 
-#include <assert.h>
 #include <string.h>
 
-/* A path that so many have used is a common beginning, not a conversation. */
-#define SHARED_USES 50u
-/* A block used again is of one kind up to so many uses, of another beyond. */
+#define EPOCHS_TIER 16u
+#define EPOCH_MIN 64u
+#define LEARN_USES 1024u /* at least between two rankings, and two epochs */
+#define CHILDREN_MAX 0x7fffu /* one that ever had so many is never a leaf again */
+#define USES_MAX 63u
 #define USES_FEW 4u
-#define DECAY (1 - 1 / 512.0) /* of what was seen, an epoch: forgotten after some 32 fillings */
-#define LEARN_EPOCHS 2u	      /* rates are learnt, and groups ranked, so often, */
-#define LEARN_USES 1024u      /* but after so many uses at the earliest: it takes 10^5 operations */
-#define GHOSTS_A_BLOCK 2u     /* of those that fill the tier, */
-#define GHOSTS_MIN 8192u      /* but so many for small ones */
+#define SHARED_USES 50u /* a path that so many used is a common beginning, not a conversation */
+#define GHOSTS_A_BLOCK 2u
+#define GHOSTS_MIN 8192u
+#define CLEARLY 1.25	     /* worth less by so much, or the oldest leaves: rates are estimates */
+#define GRACE 1000.0	     /* what was used in this epoch stays if anything else can go */
+#define FIRST_EPOCHS 16u     /* of LRU, from the first that leaves: then C, */
+#define CREDIT_FIRST 0.125   /* from here */
+#define CREDIT 0.25	     /* to here, */
+#define CREDIT_STEP (1 / 128.0) /* so much an epoch */
+#define ADMIT_WORTH (1 / 16.0) /* of a write: one in so many will be used on NVMe */
 
-/*
- * A block is worth a write to NVMe if one in so many like it will be used while it is there, deep
- * ones counted for more. Small enough that what it refuses is worth little, whatever a write costs.
- */
-#define ADMIT_WORTH (1 / 16.0)
+static const uint64_t depth_first[DEPTHS] = { 0, 8192, 24576, 49152 }; /* tokens */
 
-/* Tokens before it at which a depth begins. */
-static const uint64_t depth_first[REUSE_DEPTHS] = { 0, 8192, 24576, 49152 };
-
-/* ---- children ------------------------------------------------------------------------------ */
-
-static void child_add(struct reuse *r, uint32_t parent)
+static uint32_t age_of(const struct reuse *r, const struct node *n)
 {
-	struct reuse_node *p = &r->node[parent];
-
-	assert(p->in);
-	p->children += p->children < REUSE_CHILDREN_MAX;
-	if (p->children == 1)
-		reuse_cell_swap(r, parent, false);
+	return r->epoch - n->epoch < EPOCHS ? r->epoch - n->epoch : EPOCHS;
 }
 
-/* Lives are counted in few bits: a parent may be taken for one that left, and then has no child. */
-static void child_gone(struct reuse *r, uint32_t parent)
+static uint32_t at_age(const struct reuse *r, uint32_t age)
 {
-	struct reuse_node *p = &r->node[parent];
-
-	assert(p->in);
-	if (!p->children || p->children == REUSE_CHILDREN_MAX)
-		return;
-	p->children--;
-	if (p->children == 0)
-		reuse_cell_swap(r, parent, true);
+	return age >= EPOCHS ? EPOCHS : (r->epoch - age) % EPOCHS;
 }
 
-/* ---- questions ----------------------------------------------------------------------------- */
+static uint32_t ring_at(const struct reuse *r, uint32_t row, uint32_t age)
+{
+	return HEAD | (at_age(r, age) * ROWS + row);
+}
+
+static uint32_t group_of(const struct reuse *r, const struct node *n)
+{
+	return n->row * AGES + reuse_range(age_of(r, n));
+}
+
+static uint32_t node_of(const struct reuse *r, uint32_t slot)
+{
+	return r->map ? r->map[slot] : slot + 1;
+}
+
+static uint32_t slot_of(const struct reuse *r, uint32_t node)
+{
+	return r->map ? r->slot[node] : node - 1;
+}
 
 static bool is_in(const struct reuse *r, uint32_t slot)
 {
-	return slot < r->size.blocks_max && r->node[reuse_node_of(r, slot)].in;
+	return slot < r->size.blocks_max && r->node[node_of(r, slot)].in;
+}
+
+/* ---- rings --------------------------------------------------------------------------------- */
+
+static struct link *link_of(struct reuse *r, uint32_t at)
+{
+	return at & HEAD ? &r->head[at & ~HEAD] : &r->node[at].link;
+}
+
+static void group_mark(struct reuse *r, uint32_t group)
+{
+	r->marked[r->rank[group] / 64] |= 1ull << r->rank[group] % 64;
+}
+
+/* A ring has its first leaf. */
+static void fronts_meet(struct reuse *r, const struct node *n)
+{
+	uint32_t age = age_of(r, n), rank = r->rank[group_of(r, n)];
+
+	group_mark(r, group_of(r, n));
+	if (age < EPOCHS)
+		r->leafy[n->row][n->epoch % EPOCHS / 64] |= 1ull << n->epoch % 64;
+	if (rank <= r->least.at)
+		r->least = (struct front){ rank, 0 };
+	if (rank <= r->beyond.at && age > r->edge)
+		r->beyond = (struct front){ rank, 0 };
+	if (age >= r->oldest.at)
+		r->oldest = (struct front){ age, 0 };
+}
+
+static void push(struct reuse *r, uint32_t node)
+{
+	struct node *n = &r->node[node];
+	uint32_t ring = n->children ? INNER : ring_at(r, n->row, age_of(r, n));
+
+	n->link = (struct link){ .prev = ring, .next = link_of(r, ring)->next };
+	link_of(r, n->link.next)->prev = node;
+	link_of(r, ring)->next = node;
+	if (n->children)
+		return;
+	r->leaves[at_age(r, age_of(r, n))]++;
+	if (n->link.next == ring)
+		fronts_meet(r, n);
+}
+
+static void pull(struct reuse *r, uint32_t node)
+{
+	const struct node *n = &r->node[node];
+
+	link_of(r, n->link.prev)->next = n->link.next;
+	link_of(r, n->link.next)->prev = n->link.prev;
+	if (n->children)
+		return;
+	r->leaves[at_age(r, age_of(r, n))]--;
+	if (n->link.next == n->link.prev && age_of(r, n) < EPOCHS)
+		r->leafy[n->row][n->epoch % EPOCHS / 64] &= ~(1ull << n->epoch % 64);
+}
+
+/* What is in the next epoch's rings is older than all ages now. */
+static void rings_turn(struct reuse *r)
+{
+	uint32_t at = (r->epoch + 1) % EPOCHS;
+
+	for (uint32_t row = 0; row < ROWS && r->leaves[at]; row++) {
+		uint32_t to = HEAD | (EPOCHS * ROWS + row), ring = HEAD | (at * ROWS + row);
+		const struct link all = *link_of(r, ring);
+
+		if (all.next == ring)
+			continue;
+		r->node[all.prev].link.next = link_of(r, to)->next;
+		link_of(r, link_of(r, to)->next)->prev = all.prev;
+		link_of(r, to)->next = all.next;
+		r->node[all.next].link.prev = to;
+		*link_of(r, ring) = (struct link){ ring, ring };
+		r->leafy[row][at / 64] &= ~(1ull << at % 64);
+	}
+	r->leaves[EPOCHS] += r->leaves[at];
+	r->leaves[at] = 0;
+}
+
+/* ---- walks --------------------------------------------------------------------------------- */
+
+static uint32_t first_of(const struct reuse *r, uint32_t ring)
+{
+	uint32_t node = r->head[ring & ~HEAD].next;
+
+	return node & HEAD ? 0 : node;
+}
+
+/* The first ring with a leaf, of a row's ages from `until` - 1 down to `from`; 0 = none. */
+static uint32_t ring_first(const struct reuse *r, uint32_t row, uint32_t until, uint32_t from)
+{
+	const uint64_t *leafy = r->leafy[row];
+	uint32_t at, word, bit;
+	uint64_t left;
+
+	if (until > EPOCHS && first_of(r, ring_at(r, row, EPOCHS)))
+		return ring_at(r, row, EPOCHS);
+	until = until > EPOCHS ? EPOCHS : until;
+	if (until <= from)
+		return 0;
+	at = (r->epoch - until + 1) % EPOCHS;
+	word = at / 64;
+	bit = at % 64;
+	left = leafy[word] >> bit | (bit ? leafy[!word] << (64 - bit) : 0);
+	left &= (1ull << (until - from)) - 1;
+	return left ? ring_at(r, row, until - 1 - (uint32_t)__builtin_ctzll(left)) : 0;
+}
+
+static uint32_t marked_from(const struct reuse *r, uint32_t rank)
+{
+	uint32_t word = rank / 64;
+	uint64_t left = r->marked[word] & ~0ull << rank % 64;
+
+	while (!left && word < GROUPS / 64)
+		left = r->marked[++word];
+	return left ? word * 64 + (uint32_t)__builtin_ctzll(left) : GROUPS;
+}
+
+/* The same of all groups from a rank on, at ages of `least` or more; then *rank is its own. */
+static uint32_t ring_from(struct reuse *r, uint32_t *rank, uint32_t least)
+{
+	for (; (*rank = marked_from(r, *rank)) < GROUPS; ++*rank) {
+		uint32_t row = r->order[*rank] / AGES, range = r->order[*rank] % AGES;
+		uint32_t until = reuse_first[range + 1] + (range == AGES - 1);
+		uint32_t from = reuse_first[range] > least ? reuse_first[range] : least;
+		uint32_t ring = ring_first(r, row, until, from);
+
+		if (ring)
+			return ring;
+		if (!least)
+			r->marked[*rank / 64] &= ~(1ull << *rank % 64);
+	}
+	return 0;
+}
+
+/* The first leaf by rank, at ages of `least` or more; 0 = none. */
+static uint32_t front_leaf(struct reuse *r, struct front *f, uint32_t least)
+{
+	if (!f->ring || !first_of(r, f->ring))
+		f->ring = ring_from(r, &f->at, least);
+	return f->ring ? first_of(r, f->ring) : 0;
+}
+
+/* Of those unused for most epochs the one that ranks first. There is one. */
+static uint32_t oldest_leaf(struct reuse *r)
+{
+	struct front *f = &r->oldest;
+	uint32_t rank = GROUPS;
+
+	if (f->ring && first_of(r, f->ring))
+		return first_of(r, f->ring);
+	while (f->at && !r->leaves[at_age(r, f->at)])
+		f->at--;
+	for (uint32_t row = 0; row < ROWS; row++) {
+		uint32_t ring = ring_at(r, row, f->at);
+		uint32_t its = r->rank[row * AGES + reuse_range(f->at)];
+
+		if (first_of(r, ring) && its < rank) {
+			rank = its;
+			f->ring = ring;
+		}
+	}
+	return first_of(r, f->ring);
+}
+
+static double worth_of(const struct reuse *r, uint32_t group)
+{
+	uint32_t row = group / AGES, range = group % AGES;
+	double worth = r->l.rate[range][row / DEPTHS] * reuse_depth_worth[row % DEPTHS];
+
+	return range ? worth : worth * GRACE;
+}
+
+/* May one that LRU would keep leave? */
+static bool limit_allows(const struct reuse *r)
+{
+	double credit = CREDIT_FIRST + CREDIT_STEP * ((double)r->full_epochs - FIRST_EPOCHS);
+
+	credit = credit < CREDIT ? credit : CREDIT;
+	return r->full_epochs >= FIRST_EPOCHS &&
+	       r->gone + 1 <= credit * (double)r->resident + r->balance;
+}
+
+/* What is worth least; the oldest, if that is not clearly more; or what the limit leaves. */
+static uint32_t walk_begin(struct reuse *r)
+{
+	uint32_t least = front_leaf(r, &r->least, 0), oldest, beyond;
+
+	r->began = 0;
+	if (!least)
+		return first_of(r, INNER);
+	oldest = oldest_leaf(r);
+	if (worth_of(r, group_of(r, &r->node[oldest])) <
+	    CLEARLY * worth_of(r, group_of(r, &r->node[least]))) {
+		r->began = oldest;
+		return oldest;
+	}
+	if (age_of(r, &r->node[least]) > r->edge || limit_allows(r))
+		return least;
+	beyond = front_leaf(r, &r->beyond, r->edge + 1);
+	r->began = beyond ? beyond : oldest;
+	return r->began;
+}
+
+/* In the order of ranks, then those with children; the one that began out of turn is over. */
+static uint32_t walk_on(struct reuse *r, uint32_t node)
+{
+	const struct node *n = &r->node[node];
+	uint32_t age = age_of(r, n), range = reuse_range(age), rank, ring;
+
+	if (!(n->link.next & HEAD) || n->children)
+		return n->link.next & HEAD ? 0 : n->link.next;
+	rank = r->rank[n->row * AGES + range] + 1u;
+	ring = ring_first(r, n->row, age, reuse_first[range]);
+	if (!ring)
+		ring = ring_from(r, &rank, 0);
+	return first_of(r, ring ? ring : INNER);
 }
 
 static uint32_t reuse_victim(void *state, uint32_t after)
 {
 	struct reuse *r = state;
-	uint32_t node;
+	uint32_t node, last = after == ABI_SLOT_NONE ? 0 : node_of(r, after);
 
-	if (after == ABI_SLOT_NONE) {
-		node = reuse_walk_begin(r);
-	} else {
-		assert(is_in(r, after));
-		node = reuse_walk_on(r, reuse_node_of(r, after));
-	}
-	return node ? reuse_slot_of(r, node) : ABI_SLOT_NONE;
-}
-
-/*
- * The chance of a use while NVMe keeps it: what enters NVMe leaves it again some `reach` new blocks
- * later, and an epoch sees a sixteenth of the tier's.
- */
-static bool reuse_admit(void *state, uint32_t slot, uint64_t reach)
-{
-	const struct reuse *r = state;
-	const struct reuse_node *n = &r->node[reuse_node_of(r, slot)];
-	uint64_t length = r->resident / REUSE_EPOCHS_TIER;
-	double never = r->never[n->kind], epochs;
-
-	length = length < REUSE_EPOCH_MIN ? REUSE_EPOCH_MIN : length;
-	epochs = (double)reach / (double)length;
-	assert(slot < r->size.blocks_max && is_in(r, slot));
-	if (epochs > REUSE_EPOCHS)
-		never /= 1 + r->beyond[n->kind] * (epochs - REUSE_EPOCHS);
-	return (1 - never) * reuse_depth_worth[n->depth] >= ADMIT_WORTH;
+	if (!last)
+		node = walk_begin(r);
+	else if (last == r->began)
+		node = front_leaf(r, &r->least, 0);
+	else
+		node = walk_on(r, last);
+	if (last && node && node == r->began)
+		node = walk_on(r, node);
+	return node ? slot_of(r, node) : ABI_SLOT_NONE;
 }
 
 /* ---- epochs -------------------------------------------------------------------------------- */
 
-/*
- * The oldest stay as old as they are: a node's epoch has few bits, and would become young again.
- * Each is looked at once in a quarter of the span, at less than one for 8 uses. What comes behind
- * the end of a round is young, and waits for the next: rounds end while the nodes grow.
- */
-static void nodes_age(struct reuse *r)
+/* What LRU would have of what is known, and what of that is not here: anew each epoch. */
+static void edge_find(struct reuse *r)
 {
-	uint32_t most = r->nodes / (REUSE_EPOCH_SPAN / 4) + 1;
+	double sum = 0, all = 0, gone;
 
-	for (uint32_t n = 0; n < most && r->nodes; n++) {
-		struct reuse_node *at;
+	r->gone = 0;
+	r->share = 1;
+	for (r->edge = 0; r->edge < EPOCHS - 1; r->edge++, sum += all) {
+		uint32_t at = at_age(r, r->edge);
 
-		if (r->swept >= r->sweep_end) {
-			r->swept = 0;
-			r->sweep_end = r->nodes;
+		all = 0;
+		for (uint32_t k = 0; k < CLASSES; k++)
+			all += r->known[at][k];
+		gone = all - r->here[at];
+		if (sum + all >= (double)r->resident) {
+			r->share = all > 0 ? ((double)r->resident - sum) / all : 0;
+			r->gone += gone * r->share;
+			return;
 		}
-		r->swept++;
-		at = &r->node[r->swept];
-		if (at->in && reuse_age_of(r, at) > REUSE_EPOCHS)
-			at->epoch = (r->epoch - REUSE_EPOCHS) % REUSE_EPOCH_SPAN;
+		r->gone += gone;
 	}
 }
 
-static struct reuse_note note_of(const struct ghost *g)
+static double lru_has(const struct reuse *r, uint32_t age)
 {
-	return (struct reuse_note){
-		.epoch = (uint16_t)g->note,
-		.kind = (uint8_t)(g->note >> 16),
-		.uses = (uint8_t)(g->note >> 24),
-	};
+	return age == r->edge ? r->share : age < r->edge;
 }
 
-/* Epochs since the last use of what the note is of. */
-static uint32_t note_age(const struct reuse *r, const struct reuse_note *note)
+/* Insertion: mostly they are in order. */
+static void rank_all(struct reuse *r)
 {
-	return (r->epoch - note->epoch) % REUSE_NOTE_SPAN;
+	double worth[GROUPS];
+
+	for (uint32_t group = 0; group < GROUPS; group++)
+		worth[group] = worth_of(r, group);
+	for (uint32_t i = 1; i < GROUPS; i++) {
+		uint16_t group = r->order[i];
+		uint32_t at = i;
+
+		for (; at && worth[r->order[at - 1]] > worth[group]; at--)
+			r->order[at] = r->order[at - 1];
+		r->order[at] = group;
+	}
+	for (uint32_t i = 0; i < GROUPS; i++)
+		r->rank[r->order[i]] = (uint16_t)i;
 }
 
-/*
- * Ghosts count for nothing from REUSE_EPOCHS on, and go before their notes would be young again:
- * where little leaves, nothing makes them. Each is looked at once in a quarter of the span.
- */
-static void ghosts_age(struct reuse *r)
+/* Groups have other leaves, by their age, and other ranks. */
+static void groups_mark(struct reuse *r)
 {
-	uint32_t most = r->ghosts->lines / (REUSE_NOTE_SPAN / 4) + 1;
+	memset(r->marked, 0, sizeof(r->marked));
+	for (uint32_t row = 0; row < ROWS; row++) {
+		if (first_of(r, ring_at(r, row, EPOCHS)))
+			group_mark(r, row * AGES + AGES - 1);
+		for (uint32_t word = 0; word < EPOCHS / 64; word++)
+			for (uint64_t left = r->leafy[row][word]; left; left &= left - 1) {
+				uint32_t at = word * 64 + (uint32_t)__builtin_ctzll(left);
+				uint32_t age = (r->epoch - at) % EPOCHS;
 
-	for (uint32_t n = 0; n < most; n++) {
-		struct ghost *line = r->ghosts->place[r->ghosts_swept];
-
-		r->ghosts_swept = (r->ghosts_swept + 1) % r->ghosts->lines;
-		for (uint32_t i = GHOSTS_LINE; i-- > 0;) {
-			const struct reuse_note note = note_of(&line[i]);
-
-			if (line[i].tag && note_age(r, &note) >= REUSE_NOTE_SPAN / 2)
-				ghosts_drop(r->ghosts, &line[i]);
-		}
+				group_mark(r, row * AGES + reuse_range(age));
+			}
 	}
-}
-
-/* An epoch of waiting for all that is known at the age. */
-static void age_waited(struct reuse *r, uint32_t age)
-{
-	struct reuse_seen *s = &r->seen[age];
-	uint32_t known[REUSE_KINDS] = { 0 }; /* blocks and their ghosts are fewer than 2^32 */
-
-	for (uint32_t e = reuse_age_first[age]; e < reuse_age_first[age + 1]; e++) {
-		const uint32_t *one = r->known[(r->epoch - e) % REUSE_EPOCHS];
-
-		for (uint32_t k = 0; k < REUSE_KINDS; k++)
-			known[k] += one[k];
-	}
-	for (uint32_t k = 0; k < REUSE_KINDS; k++) {
-		s->time[k] = (s->time[k] + known[k]) * DECAY;
-		s->uses[k] *= DECAY;
-	}
-}
-
-static void epoch_end(struct reuse *r)
-{
-	uint64_t length = r->resident / REUSE_EPOCHS_TIER;
-
-	for (uint32_t a = 0; a < REUSE_AGES; a++)
-		age_waited(r, a);
-	memset(r->known[(r->epoch + 1) % REUSE_EPOCHS], 0, sizeof(r->known[0]));
-	reuse_cells_turn(r);
-	reuse_regret_turn(r, r->ghosts->added > 0);
-	r->epoch++;
-	nodes_age(r);
-	ghosts_age(r);
-	r->epoch_end = r->clock + (length < REUSE_EPOCH_MIN ? REUSE_EPOCH_MIN : length);
-	if (r->epoch - r->learnt_epoch >= LEARN_EPOCHS && r->clock - r->learnt >= LEARN_USES) {
-		r->learnt = r->clock;
-		r->learnt_epoch = r->epoch;
-		reuse_learn(r);
-		reuse_rank(r);
-	}
-	reuse_groups_mark(r);
 }
 
 static void clock_step(struct reuse *r)
 {
-	if (++r->clock >= r->epoch_end)
-		epoch_end(r);
+	uint64_t length = r->resident / EPOCHS_TIER;
+
+	if (++r->clock < r->epoch_end)
+		return;
+	reuse_waited(&r->l, (const uint32_t(*)[CLASSES])r->known, r->epoch);
+	rings_turn(r);
+	r->epoch++;
+	memset(r->known[r->epoch % EPOCHS], 0, sizeof(r->known[0]));
+	r->here[r->epoch % EPOCHS] = 0;
+	edge_find(r);
+	r->full_epochs += r->ghosts->added > 0;
+	r->epoch_end = r->clock + (length < EPOCH_MIN ? EPOCH_MIN : length);
+	r->least = r->beyond = (struct front){ 0, 0 };
+	r->oldest = (struct front){ EPOCHS, 0 };
+	if (r->epoch - r->learnt_epoch >= 2 && r->clock - r->learnt >= LEARN_USES) {
+		r->learnt_epoch = r->epoch;
+		r->learnt = r->clock;
+		reuse_learn(&r->l);
+		rank_all(r);
+	}
+	groups_mark(r);
 }
 
 /* ---- a block's life ------------------------------------------------------------------------ */
 
-static uint32_t run_of(uint32_t blocks)
+static uint32_t class_new(const struct reuse *r, uint32_t parent, const struct policy_hint *hint)
 {
-	uint32_t run = 31 - (uint32_t)__builtin_clz(blocks | 1);
+	const struct node *p = &r->node[parent];
+	uint32_t run = 31 - (uint32_t)__builtin_clz(hint->brought | 1), turn = 0;
 
-	return run < REUSE_RUNS - 1 ? run : REUSE_RUNS - 1;
+	if (parent && hint->joined && p->uses == 1)
+		turn = p->row / DEPTHS / (RUNS * 2);
+	else if (parent)
+		turn = p->uses >= 2 && p->uses < SHARED_USES;
+	return (turn * RUNS + (run < RUNS ? run : RUNS - 1)) * 2 + hint->last;
 }
 
-_Static_assert(REUSE_KINDS <= 32, "a node's kind has five bits");
-
-/* Of one that is used again: `kind` was its own before. */
-static uint8_t kind_used(uint8_t uses, uint32_t kind)
+static uint32_t class_used(uint32_t uses)
 {
-	uint32_t origin = kind % 2 + kind / 2 / REUSE_RUNS * 2;
-
-	if (kind >= REUSE_KINDS_NEW)
-		origin = (kind - REUSE_KINDS_NEW) % REUSE_ORIGINS;
-	return (uint8_t)(REUSE_KINDS_NEW + (uses > USES_FEW) * REUSE_ORIGINS + origin);
+	return CLASSES_NEW + (uses > USES_FEW);
 }
 
-/* The kind of a block that nobody has used again. */
-static uint8_t kind_new(const struct reuse *r, uint32_t parent, const struct policy_hint *hint)
+static void known_drop(struct reuse *r, uint32_t class, uint32_t age)
 {
-	const struct reuse_node *p = &r->node[parent];
-	uint32_t turn = 0;
+	uint32_t *known = &r->known[at_age(r, age)][class];
 
-	if (parent) {
-		if (hint->joined && p->uses == 1)
-			turn = p->kind / 2 / REUSE_RUNS;
-		else
-			turn = p->uses >= 2 && p->uses < SHARED_USES;
-	}
-	return (uint8_t)((turn * REUSE_RUNS + run_of(hint->brought)) * 2 + hint->last);
+	*known -= *known > 0; /* an old ghost may pass for a young one */
 }
 
-static void known_add(struct reuse *r, uint32_t kind)
+/* A known block is used, here or where it is now. */
+static void seen_again(struct reuse *r, uint32_t class, uint32_t age, bool here)
 {
-	r->known[r->epoch % REUSE_EPOCHS][kind]++;
-	reuse_regret_add(r);
-}
+	double most = (double)r->resident, lru = lru_has(r, age);
 
-static void known_drop(struct reuse *r, uint32_t kind, uint32_t age)
-{
-	uint32_t *known = &r->known[(r->epoch - age) % REUSE_EPOCHS][kind];
-
-	assert(age < REUSE_EPOCHS && *known > 0);
-	(*known)--;
-	reuse_regret_drop(r, age);
-}
-
-static void seen_again(struct reuse *r, uint32_t kind, uint32_t age, bool here)
-{
-	reuse_regret_use(r, age, here);
-	if (age >= REUSE_EPOCHS)
+	r->balance += here - lru;
+	r->balance = r->balance > most ? most : r->balance;
+	r->gone -= here ? 0 : lru;
+	if (age >= EPOCHS)
 		return;
-	r->seen[reuse_age(age)].uses[kind]++;
-	known_drop(r, kind, age);
+	r->l.uses[reuse_range(age)][class]++;
+	known_drop(r, class, age);
+	r->here[at_age(r, age)] -= here;
 }
 
-/* Was it here before? Then it is used again, though nobody found it. */
-static void ghost_back(struct reuse *r, struct reuse_node *n, const uint8_t *key)
+static void ghost_make(struct reuse *r, const struct node *n, const uint8_t *key)
 {
-	struct ghost *g = ghosts_find(r->ghosts, ghosts_tag(key));
-	struct reuse_note note;
+	const struct ghost mine = { ghosts_tag(key),
+				    n->epoch % 65536 | n->row << 16 | (uint32_t)n->uses << 26 };
+	struct ghost lost;
 	uint32_t age;
 
-	if (!g)
-		return;
-	note = note_of(g);
-	age = note_age(r, &note);
-	if (age < REUSE_EPOCHS) {
-		seen_again(r, note.kind, age, false);
-		n->uses = (note.uses < REUSE_USES_MAX ? note.uses + 1u : note.uses) & 63;
-		n->kind = kind_used(n->uses, note.kind);
-	}
-	ghosts_drop(r->ghosts, g);
+	ghosts_add(r->ghosts, &mine, &lost);
+	age = (r->epoch - lost.note) % 65536;
+	if (lost.tag && age < EPOCHS)
+		known_drop(r, (lost.note >> 16) % 1024 / DEPTHS, age);
 }
 
 /* A prompt that is put in pieces goes on: the end of the piece before was not its end. */
 static void last_no_more(struct reuse *r, uint32_t parent)
 {
-	struct reuse_node *p = &r->node[parent];
-	bool known = reuse_age_of(r, p) < REUSE_EPOCHS;
+	struct node *p = &r->node[parent];
+	uint32_t class = p->row / DEPTHS, age = age_of(r, p);
 
-	if (p->kind >= REUSE_KINDS_NEW || !(p->kind & 1))
+	if (class >= CLASSES_NEW || class % 2 == 0)
 		return;
-	reuse_cell_pull(r, parent);
-	if (known)
-		r->known[p->epoch % REUSE_EPOCHS][p->kind]--;
-	p->kind--;
-	if (known)
-		r->known[p->epoch % REUSE_EPOCHS][p->kind]++;
-	reuse_cell_push(r, parent);
+	pull(r, parent);
+	if (age < EPOCHS) {
+		r->known[at_age(r, age)][class]--;
+		r->known[at_age(r, age)][class - 1]++;
+	}
+	p->row -= DEPTHS;
+	push(r, parent);
+}
+
+/* One that left is used: its ghost goes, and n is what it was, used once more. */
+static bool ghost_take(struct reuse *r, struct node *n, const uint8_t *key, uint32_t least_age)
+{
+	struct ghost *g = ghosts_find(r->ghosts, ghosts_tag(key));
+	uint32_t note = g ? g->note : 0, age = (r->epoch - note) % 65536;
+
+	if (!g || age < least_age)
+		return false;
+	ghosts_drop(r->ghosts, g);
+	if (age >= EPOCHS)
+		return false;
+	seen_again(r, (note >> 16) % 1024 / DEPTHS, age, false);
+	n->uses = ((note >> 26) + (note >> 26 < USES_MAX)) % 64;
+	n->row = (class_used(n->uses) * DEPTHS + (note >> 16) % DEPTHS) % 1024;
+	n->epoch = r->epoch;
+	return true;
+}
+
+static void child_count(struct reuse *r, uint32_t parent, bool more)
+{
+	struct node *p = &r->node[parent];
+	uint32_t count = p->children + more - !more;
+
+	if (!p->in || p->children == CHILDREN_MAX || (!more && !p->children))
+		return;
+	if (p->children && count) {
+		p->children = count % (CHILDREN_MAX + 1);
+		return;
+	}
+	pull(r, parent);
+	p->children = more;
+	push(r, parent);
 }
 
 static uint32_t node_take(struct reuse *r, uint32_t slot)
 {
-	uint32_t node = slot + 1;
+	uint32_t node = r->free;
 
 	if (!r->map) {
-		r->nodes = r->nodes < node ? node : r->nodes;
-		return node;
+		r->nodes = r->nodes < slot + 1 ? slot + 1 : r->nodes;
+		return node_of(r, slot);
 	}
-	node = r->free;
 	if (node)
-		r->free = r->node[node].next;
+		r->free = r->node[node].link.next;
 	else
 		node = ++r->nodes;
-	assert(node <= r->size.most);
 	r->map[slot] = node;
 	r->slot[node] = slot;
 	return node;
 }
 
-static void node_free(struct reuse *r, uint32_t node)
-{
-	r->oldest = r->oldest == node ? 0 : r->oldest;
-	if (r->map) {
-		r->map[r->slot[node]] = 0;
-		r->node[node].next = r->free;
-		r->free = node;
-	}
-	r->node[node].in = 0; /* last: it lies in the word of next */
-}
-
-static uint8_t depth_of(const struct reuse *r, uint64_t position)
-{
-	uint8_t depth = r->flat ? 0 : REUSE_DEPTHS - 1;
-
-	while (depth_first[depth] > position)
-		depth--;
-	return depth & 3;
-}
-
 static void reuse_insert(void *state, uint32_t slot, const struct policy_hint *hint)
 {
 	struct reuse *r = state;
-	struct reuse_node *n;
-	uint32_t node, parent = 0;
+	uint32_t node, parent = 0, depth = DEPTHS - 1;
+	struct node n = { .uses = 1, .in = 1 };
 
 	ghosts_prefetch(r->ghosts, ghosts_tag(hint->key));
 	assert(slot < r->size.blocks_max && !is_in(r, slot));
 	clock_step(r);
 	node = node_take(r, slot);
-	n = &r->node[node];
 	if (hint->parent < r->size.blocks_max && is_in(r, hint->parent))
-		parent = reuse_node_of(r, hint->parent);
-	*n = (struct reuse_node){ /* whole: a word with a part just stored is slow to load */
-		.prev = 0,
-		.depth = depth_of(r, hint->position),
-		.next = 0,
-		.in = 1,
-		.parent = parent,
-		.life = (n->life + 1) & 0xfff,
-		.children = 0,
-		.parent_life = r->node[parent].life,
-		.epoch = r->epoch % REUSE_EPOCH_SPAN,
-		.kind = kind_new(r, parent, hint),
-		.uses = 1,
-	};
-	ghost_back(r, n, hint->key);
-	if (n->parent)
-		last_no_more(r, n->parent);
+		parent = node_of(r, hint->parent);
+	while (depth_first[depth] > hint->position)
+		depth--;
+	n.epoch = r->epoch;
+	n.parent = parent;
+	if (!ghost_take(r, &n, hint->key, 0))
+		n.row = (class_new(r, parent, hint) * DEPTHS + depth) % 1024;
+	r->node[node] = n;
 	r->resident++;
-	known_add(r, n->kind);
-	reuse_regret_come(r);
-	reuse_cell_push(r, node);
-	if (n->parent) /* now: in one cell, mostly, which so never lacks a leaf */
-		child_add(r, n->parent);
+	r->known[r->epoch % EPOCHS][n.row / DEPTHS]++;
+	r->here[r->epoch % EPOCHS]++;
+	push(r, node);
+	if (!parent)
+		return;
+	last_no_more(r, parent);
+	child_count(r, parent, true);
 }
 
 /* Uses within one epoch, such as the steps of one decode, are one. */
 static void reuse_touch(void *state, uint32_t slot, uint32_t weight, uint64_t now_ns)
 {
 	struct reuse *r = state;
-	uint32_t node, age;
-	struct reuse_node *n;
+	uint32_t node = node_of(r, slot);
+	struct node *n = &r->node[node];
 
 	(void)now_ns;
 	assert(is_in(r, slot));
-	node = reuse_node_of(r, slot);
-	n = &r->node[node];
-	if (!weight || !reuse_age_of(r, n))
+	if (!weight || !age_of(r, n))
 		return;
 	clock_step(r);
-	age = reuse_age_of(r, n);
-	reuse_cell_pull(r, node);
-	if (age < REUSE_EPOCHS)
-		reuse_regret_leave(r, age);
-	seen_again(r, n->kind, age, true);
-	n->uses += n->uses < REUSE_USES_MAX;
-	n->kind = kind_used(n->uses, n->kind);
-	n->epoch = r->epoch % REUSE_EPOCH_SPAN;
-	known_add(r, n->kind);
-	reuse_regret_come(r);
-	reuse_cell_push(r, node);
+	pull(r, node);
+	seen_again(r, n->row / DEPTHS, age_of(r, n), true);
+	n->uses += n->uses < USES_MAX;
+	n->row = (class_used(n->uses) * DEPTHS + n->row % DEPTHS) % 1024;
+	n->epoch = r->epoch;
+	r->known[r->epoch % EPOCHS][n->row / DEPTHS]++;
+	r->here[r->epoch % EPOCHS]++;
+	push(r, node);
 }
 
-static void ghost_make(struct reuse *r, const struct reuse_note *note, const uint8_t *key)
-{
-	const struct ghost mine = {
-		.tag = ghosts_tag(key),
-		.note = note->epoch | (uint32_t)note->kind << 16 | (uint32_t)note->uses << 24,
-	};
-	struct reuse_note lost;
-	struct ghost old;
-	uint32_t age;
-
-	ghosts_add(r->ghosts, &mine, &old);
-	lost = note_of(&old);
-	age = note_age(r, &lost);
-	if (old.tag && age < REUSE_EPOCHS)
-		known_drop(r, lost.kind, age);
-}
-
-static void ghost_of(struct reuse *r, const struct reuse_node *n, const uint8_t *key)
-{
-	const struct reuse_note note = {
-		.epoch = (uint16_t)(r->epoch - reuse_age_of(r, n)),
-		.kind = n->kind,
-		.uses = n->uses,
-	};
-
-	ghost_make(r, &note, key);
-}
-
-/* The ghost of a block that was used where it is now: the same as a use here, but for its place. */
 static void reuse_elsewhere(void *state, const uint8_t *key)
 {
 	struct reuse *r = state;
-	struct ghost *g = ghosts_find(r->ghosts, ghosts_tag(key));
-	struct reuse_note note;
-	uint32_t age;
+	struct node n;
 
-	if (!g)
+	if (!ghost_take(r, &n, key, 1))
 		return;
-	note = note_of(g);
-	age = note_age(r, &note);
-	if (!age || age >= REUSE_EPOCHS)
-		return;
-	ghosts_drop(r->ghosts, g);
+	r->known[r->epoch % EPOCHS][n.row / DEPTHS]++;
+	ghost_make(r, &n, key);
 	clock_step(r);
-	age = note_age(r, &note);
-	seen_again(r, note.kind, age, false);
-	note.uses += note.uses < REUSE_USES_MAX;
-	note.kind = kind_used(note.uses, note.kind);
-	note.epoch = (uint16_t)r->epoch;
-	known_add(r, note.kind);
-	ghost_make(r, &note, key);
 }
 
 static void reuse_remove(void *state, uint32_t slot, const uint8_t *key)
 {
 	struct reuse *r = state;
-	const struct reuse_node *n, *p;
-	uint32_t node;
+	uint32_t node = node_of(r, slot);
+	struct node *n = &r->node[node];
 
 	ghosts_prefetch(r->ghosts, ghosts_tag(key));
 	assert(is_in(r, slot));
-	node = reuse_node_of(r, slot);
-	n = &r->node[node];
-	p = &r->node[n->parent];
-	__builtin_prefetch(p, 1);
 	r->resident--;
-	if (reuse_age_of(r, n) < REUSE_EPOCHS) {
-		reuse_regret_leave(r, reuse_age_of(r, n));
-		ghost_of(r, n, key);
+	if (n->parent) /* before: it mostly comes into the same ring */
+		child_count(r, n->parent, false);
+	pull(r, node);
+	if (age_of(r, n) < EPOCHS) {
+		r->here[n->epoch % EPOCHS]--;
+		r->gone += lru_has(r, age_of(r, n));
+		ghost_make(r, n, key);
 	}
-	if (n->parent && p->in && p->life == n->parent_life)
-		child_gone(r, n->parent);
-	reuse_cell_pull(r, node);
-	node_free(r, node);
+	n->in = 0;
+	r->began = r->began == node ? 0 : r->began;
+	if (!r->map)
+		return;
+	r->map[slot] = 0;
+	n->link.next = r->free;
+	r->free = node;
 }
 
-/* ---- ahead --------------------------------------------------------------------------------- */
-
-/* When a leaf has left, its parent mostly is one, and newest in its cell; else the cell goes on. */
-static uint32_t node_behind(const struct reuse *r, const struct reuse_node *n)
-{
-	const struct reuse_node *p = &r->node[n->parent];
-
-	if (n->parent && p->in && p->life == n->parent_life && p->children == 1 &&
-	    p->epoch == n->epoch && p->kind == n->kind)
-		return n->parent;
-	return n->next;
-}
-
+/* When a leaf has left its parent mostly is one, and first of the ring; else the ring goes on. */
 static uint32_t reuse_expect(const void *state, uint32_t slot, const uint8_t *key)
 {
 	const struct reuse *r = state;
+	const struct node *n, *p;
 	uint32_t behind;
 
 	if (key)
 		ghosts_prefetch(r->ghosts, ghosts_tag(key));
 	if (slot == ABI_SLOT_NONE)
 		return slot;
-	behind = node_behind(r, &r->node[reuse_node_of(r, slot)]);
-	if (!behind)
-		return ABI_SLOT_NONE;
-	__builtin_prefetch(&r->node[behind], 1);
-	return reuse_slot_of(r, behind);
+	n = &r->node[node_of(r, slot)];
+	p = &r->node[n->parent];
+	behind = p->in && p->children == 1 && p->epoch == n->epoch ? n->parent : n->link.next;
+	if (!(behind & HEAD))
+		__builtin_prefetch(&r->node[behind], 1);
+	return behind & HEAD ? ABI_SLOT_NONE : slot_of(r, behind);
+}
+
+/* The chance of a use while NVMe keeps it, which is `reach` new blocks. */
+static bool reuse_admit(void *state, uint32_t slot, uint64_t reach)
+{
+	const struct reuse *r = state;
+	const struct node *n = &r->node[node_of(r, slot)];
+	uint64_t length = r->resident / EPOCHS_TIER;
+	double never = r->l.never[n->row / DEPTHS];
+	double epochs = (double)reach / (double)(length < EPOCH_MIN ? EPOCH_MIN : length);
+
+	assert(is_in(r, slot));
+	if (epochs > EPOCHS)
+		never /= 1 + r->l.beyond[n->row / DEPTHS] * (epochs - EPOCHS);
+	return (1 - never) * reuse_depth_worth[n->row % DEPTHS] >= ADMIT_WORTH;
 }
 
 /* ---- life ---------------------------------------------------------------------------------- */
@@ -515,12 +647,8 @@ static uint32_t reuse_expect(const void *state, uint32_t slot, const uint8_t *ke
 /* A map costs 4 bytes a slot and a node: does it spare the nodes of most slots? */
 static bool is_mapped(const struct policy_size *size)
 {
-	const uint64_t node = sizeof(struct reuse_node), link = sizeof(uint32_t);
-
-	if (size->sparse)
-		return size->most > 0;
-	return size->most && size->resident * (node + link) + size->blocks_max * link <
-				     size->blocks_max * node;
+	return size->most &&
+	       (size->sparse || size->resident * 6 + size->blocks_max < size->blocks_max * 5);
 }
 
 static uint64_t nodes_most(const struct policy_size *size)
@@ -535,9 +663,9 @@ static uint64_t ghosts_count(const struct policy_size *size)
 	return count < GHOSTS_MIN ? GHOSTS_MIN : count;
 }
 
-static size_t nodes_bytes(const struct policy_size *size, uint64_t nodes, uint64_t slots)
+static size_t bytes_of(const struct policy_size *size, uint64_t nodes, uint64_t slots)
 {
-	size_t bytes = sizeof(struct reuse) + (size_t)nodes * sizeof(struct reuse_node);
+	size_t bytes = sizeof(struct reuse) + (size_t)nodes * sizeof(struct node);
 
 	if (is_mapped(size))
 		bytes += (size_t)(slots + nodes) * sizeof(uint32_t);
@@ -546,14 +674,14 @@ static size_t nodes_bytes(const struct policy_size *size, uint64_t nodes, uint64
 
 static size_t reuse_state_bytes(const struct policy_size *size)
 {
-	return nodes_bytes(size, nodes_most(size), size->blocks_max);
+	return bytes_of(size, nodes_most(size), size->blocks_max);
 }
 
 static size_t reuse_state_used(const void *state, uint64_t slots)
 {
 	const struct reuse *r = state;
 
-	return nodes_bytes(&r->size, 1 + r->nodes, slots);
+	return bytes_of(&r->size, 1 + r->nodes, slots);
 }
 
 static void reuse_init(void *state, const struct policy_size *size)
@@ -569,46 +697,31 @@ static void reuse_init(void *state, const struct policy_size *size)
 	}
 	r->ghosts = ghosts_at(end);
 	ghosts_init(r->ghosts, ghosts_count(size));
-	r->epoch_end = REUSE_EPOCH_MIN;
-	for (uint32_t i = 0; i < REUSE_GROUPS; i++) /* the oldest first */
-		r->order[i] = (uint16_t)((i % REUSE_ROWS + 1) * REUSE_AGES - 1 - i / REUSE_ROWS);
-	reuse_regret_init(r);
-	reuse_learn(r);
-	reuse_rank(r);
+	r->epoch_end = EPOCH_MIN;
+	r->edge = EPOCHS - 1;
+	r->oldest.at = EPOCHS;
+	for (uint32_t ring = 0; ring < RINGS; ring++)
+		r->head[ring] = (struct link){ HEAD | ring, HEAD | ring };
+	for (uint32_t i = 0; i < GROUPS; i++) /* the oldest first */
+		r->order[i] = (uint16_t)((i % ROWS + 1) * AGES - 1 - i / ROWS);
+	reuse_learn(&r->l);
+	rank_all(r);
 }
 
-static void reuse_hits_init(void *state, const struct policy_size *size)
-{
-	struct reuse *r = state;
-
-	r->flat = true;
-	reuse_init(state, size);
-}
-
-#define REUSE_OPS                                                                                  \
-	.size = sizeof(struct policy_ops),                                                         \
-	.version = 1,                                                                              \
-	.state_bytes = reuse_state_bytes,                                                          \
-	.state_used = reuse_state_used,                                                            \
-	.insert = reuse_insert,                                                                    \
-	.touch = reuse_touch,                                                                      \
-	.remove = reuse_remove,                                                                    \
-	.victim = reuse_victim,                                                                    \
-	.admit = reuse_admit,                                                                      \
-	.elsewhere = reuse_elsewhere,                                                              \
-	.expect = reuse_expect
-
-extern const struct policy_ops policy_reuse, policy_reuse_hits;
+extern const struct policy_ops policy_reuse;
 const struct policy_ops policy_reuse = {
-	REUSE_OPS,
+	.size = sizeof(struct policy_ops),
+	.version = 1,
 	.name = "reuse",
 	.help = "what is least likely to be used soon, by learnt rates; ends of prefixes first",
+	.state_bytes = reuse_state_bytes,
 	.init = reuse_init,
-};
-
-const struct policy_ops policy_reuse_hits = {
-	REUSE_OPS,
-	.name = "reuse-hits",
-	.help = "as reuse, but what lies deep in a prefix is worth no more than its beginning",
-	.init = reuse_hits_init,
+	.state_used = reuse_state_used,
+	.insert = reuse_insert,
+	.touch = reuse_touch,
+	.remove = reuse_remove,
+	.victim = reuse_victim,
+	.admit = reuse_admit,
+	.elsewhere = reuse_elsewhere,
+	.expect = reuse_expect,
 };

@@ -242,7 +242,7 @@ static void cut(const struct context *x, struct abi_reserve_args *a)
 /* What the client did not say, the predictor does. */
 static void predict(const struct core *c, const struct request *q, struct abi_reserve_args *a)
 {
-	const struct predict_key key = { a->salt, q->ctx->index, a->role, a->prompt_tokens };
+	const struct predict_key key = { a->salt, q->ctx->index, a->role };
 	struct predict_answer p = predict_ask(&c->predict, &key);
 
 	if (!a->expected) {
@@ -318,7 +318,7 @@ static void granted(struct core *c, struct request *q, struct reservation *r,
 	end = end ? end : q->since_ns + RESERVE_DEFAULT_NS;
 	r->deadline_ns = end < most ? end : most;
 	r->id = ++c->reserve_seq * CORE_RESERVATIONS_MAX + (uint64_t)(r - c->reservation);
-	r->key = (struct predict_key){ a->salt, q->ctx->index, a->role, a->prompt_tokens };
+	r->key = (struct predict_key){ a->salt, q->ctx->index, a->role };
 	r->upper = a->predicted ? a->p95 : 0;
 	c->metrics.reservations++;
 	request_end(c, q, 0, r->id, (uint64_t)a->p95 << 32 | r->granted);

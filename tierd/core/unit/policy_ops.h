@@ -85,6 +85,8 @@ uint32_t policy_expect(const void *state, uint32_t slot, const uint8_t *key);
 
 /* By name; NULL = no such policy. i-th of the registry; NULL after the last. */
 const struct policy_ops *policy_find(const char *name);
+/* A name that older builds had: who asks for it gets the default, and is told. */
+bool policy_retired(const char *name);
 const struct policy_ops *policy_at(uint32_t i);
 
 #endif

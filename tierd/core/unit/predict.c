@@ -14,10 +14,6 @@
 #define STEP 0.01f
 #define LEVEL_MIN 0.005f
 #define LEVEL_MAX 0.2f
-#define BUCKET_SHIFT 9u /* prompts below 512 tokens are one bucket, then each doubling */
-
-/* A key, and those it falls back to. */
-enum { LEVEL_BUCKET, LEVEL_ROLE, LEVEL_CONTEXT, LEVELS };
 
 static uint64_t mix(uint64_t a, uint64_t b)
 {
@@ -25,22 +21,11 @@ static uint64_t mix(uint64_t a, uint64_t b)
 	return a ^ a >> 29;
 }
 
-static uint32_t bucket_of(uint32_t prompt)
+static uint64_t digest(const struct predict_key *key)
 {
-	uint32_t n = prompt >> BUCKET_SHIFT;
+	uint64_t d = mix(0x7072656469637431ull, key->context);
 
-	return n ? 32 - (uint32_t)__builtin_clz(n) : 0;
-}
-
-static uint64_t digest(const struct predict_key *key, uint32_t level)
-{
-	uint64_t d = mix(0x7072656469637431ull + level, key->context);
-
-	if (level <= LEVEL_ROLE)
-		d = mix(mix(d, key->salt), key->role);
-	if (level == LEVEL_BUCKET)
-		d = mix(d, bucket_of(key->prompt));
-	return d | 1; /* 0 = free */
+	return mix(mix(d, key->salt), key->role) | 1; /* 0 = free */
 }
 
 int predict_open(struct predict *p, uint32_t cells)
@@ -121,29 +106,24 @@ static uint32_t upper_of(const struct predict_cell *c)
 
 struct predict_answer predict_ask(const struct predict *p, const struct predict_key *key)
 {
-	for (uint32_t level = 0; level < LEVELS; level++) {
-		const struct predict_cell *c = find(p, digest(key, level));
+	const struct predict_cell *c = find(p, digest(key));
 
-		if (!c || !c->count || (c->count < PREDICT_KNOWN && level < LEVEL_CONTEXT))
-			continue;
-		return (struct predict_answer){ ranked(c, c->count / 2), upper_of(c), true };
-	}
-	return (struct predict_answer){ 0, 0, false };
+	if (!c || !c->count)
+		return (struct predict_answer){ 0, 0, false };
+	return (struct predict_answer){ ranked(c, c->count / 2), upper_of(c), true };
 }
 
 void predict_tell(struct predict *p, const struct predict_key *key, uint32_t upper,
 		  uint32_t output)
 {
-	for (uint32_t level = 0; level < LEVELS; level++) {
-		struct predict_cell *c = take(p, digest(key, level));
+	struct predict_cell *c = take(p, digest(key));
 
-		if (upper) {
-			c->level += STEP * (TARGET - (output > upper));
-			c->level = c->level < LEVEL_MIN ? LEVEL_MIN : c->level;
-			c->level = c->level > LEVEL_MAX ? LEVEL_MAX : c->level;
-		}
-		c->window[c->at] = output;
-		c->at = (c->at + 1) % PREDICT_WINDOW;
-		c->count += c->count < PREDICT_WINDOW;
+	if (upper) {
+		c->level += STEP * (TARGET - (output > upper));
+		c->level = c->level < LEVEL_MIN ? LEVEL_MIN : c->level;
+		c->level = c->level > LEVEL_MAX ? LEVEL_MAX : c->level;
 	}
+	c->window[c->at] = output;
+	c->at = (c->at + 1) % PREDICT_WINDOW;
+	c->count += c->count < PREDICT_WINDOW;
 }

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How much will a request put? An online predictor of quantiles for each (context, salt, role,
- * bucket of prompt length), in a bounded table: pure data, no clock, no random source.
+ * How much will a request put? An online predictor of quantiles for each (context, salt, role), in a
+ * bounded table: pure data, no clock, no random source.
  *
  * Each cell keeps its last outputs. The upper bound is a conformal quantile of these (Vovk et al.,
  * Algorithmic Learning in a Random World, 2005: the ceil((n + 1)(1 - a))-th smallest covers the
  * next one with probability 1 - a when they are exchangeable), and the level a itself follows the
  * misses (Gibbs and Candes, Adaptive Conformal Inference Under Distribution Shift, NeurIPS 2021:
  * a += step (target - miss)), so that the share of misses goes to the target whatever the outputs
- * do. A cell with few outputs asks its parent: (context, salt, role), then (context), then nothing
- * is known.
+ * do.
  */
 #ifndef TIERD_CORE_PREDICT_H
 #define TIERD_CORE_PREDICT_H
@@ -18,13 +17,11 @@
 #include <stdint.h>
 
 #define PREDICT_WINDOW 128u
-#define PREDICT_KNOWN 16u /* outputs that a cell needs to speak for itself */
-#define PREDICT_WAYS 4u   /* cells in which a key may be */
+#define PREDICT_WAYS 4u /* cells in which a key may be */
 
 struct predict_key {
 	uint64_t salt;
 	uint32_t context, role;
-	uint32_t prompt; /* tokens */
 };
 
 struct predict_cell {
