@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How much will a request put? An online predictor of quantiles for each (context, salt, role), in a
- * bounded table: pure data, no clock, no random source.
+ * How much will a request put? An online predictor of quantiles for each (context, salt, role), in
+ * a bounded table: pure data, no clock, no random source.
  *
  * Each cell keeps its last outputs. The upper bound is a conformal quantile of these (Vovk et al.,
  * Algorithmic Learning in a Random World, 2005: the ceil((n + 1)(1 - a))-th smallest covers the
