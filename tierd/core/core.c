@@ -314,7 +314,7 @@ static void client_open(struct core *c, const struct core_client_open *open)
 	k->writable = k->attached + words;
 	memset(k->attached, 0, 2 * words * sizeof(uint64_t));
 	memset(k->access_seen, 0, sizeof(k->access_seen));
-	k->readers_used = 0;
+	k->readers_used = k->drain_reader = 0;
 	k->prompt = (struct prompt){ .tail = ABI_SLOT_NONE };
 	k->open = *open;
 	k->state = 1;
@@ -467,14 +467,19 @@ static void dispatch(struct core *c, const struct core_event *e)
 	}
 }
 
-/* What was begun and is more than one event's: a share of it each turn, whoever asks for what. */
+/*
+ * What was begun and is more than one event's: a share of it each turn, whoever asks for what. Each
+ * kind comes first in its turn, so none keeps the others from theirs.
+ */
 static void walk_on(struct core *c)
 {
-	put_work(c);
-	pin_work(c);
-	session_work(c);
-	leave_work(c);
-	request_walk(c);
+	static void (*const walk[])(struct core *c) = {
+		put_work, pin_work, session_work, leave_work, request_walk,
+	};
+	const uint32_t kinds = sizeof(walk) / sizeof(walk[0]);
+
+	for (uint32_t i = 0; i < kinds; i++)
+		walk[(c->turns / 2 + i) % kinds](c);
 }
 
 bool core_goes_on(const struct core *c)
@@ -492,11 +497,11 @@ void core_event(struct core *c, const struct core_event *e)
 	meter_begin(&c->meter);
 	first = e->kind == CORE_EV_TICK && c->turns++ % 2;
 	dispatch(c, e);
+	if (first)
+		walk_on(c);
 	prefix_step(c);
 	evacuate_step(c);
 	stream_work(c);
-	if (first)
-		walk_on(c);
 	request_run(c);
 	if (e->kind == CORE_EV_TICK && !first)
 		walk_on(c);

@@ -264,6 +264,7 @@ struct client {
 	uint64_t *writable;
 	uint64_t access_seen[ABI_READERS_MAX];
 	uint32_t readers_used; /* readers below have ever logged something */
+	uint32_t drain_reader; /* whose log is heard first next time */
 	struct prompt prompt;
 	uint32_t session;  /* counts the clients that had this number */
 	uint32_t orders;   /* requests in REQUEST_ORDER */
@@ -486,6 +487,7 @@ struct core {
 	uint32_t evacuate_failed[2];    /* segments in a row that could not be emptied, */
 	uint64_t evacuate_failed_ns[2]; /* ... the last one then; [1] = compacted */
 
+	uint32_t drain_next; /* client whose logs are heard first next time */
 	struct claims claims;
 	struct staged staged;
 	struct sessions sessions;

@@ -134,7 +134,9 @@ static void compare_needs(struct audit *a, const struct context *x, uint32_t slo
 			  const struct need *n, bool plans)
 {
 	const struct block_use *use = block_use(x, slot);
-	bool pending = index_block(&x->ix, slot)->state == ABI_BLOCK_PENDING; /* it has no heads */
+	/* These have no heads, but something else in their place (block_use.h). */
+	bool pending = index_block(&x->ix, slot)->state == ABI_BLOCK_PENDING ||
+		       x->meta[slot].flags & BLOCK_DROPPED;
 
 	if (n->holds != use->hold)
 		audit_tell(a, "context %s: block %u: counted %u holds, the counter says %u",

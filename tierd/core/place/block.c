@@ -227,7 +227,8 @@ void block_bury(struct core *c, struct context *x, uint32_t slot)
 	while (is_there(m) && !meter_spent(&c->meter) && page_bury(c, x, slot, page))
 		page++;
 	if (is_there(m)) {
-		block_use_make(x, slot)->buried = page;
+		if (page) /* else there may be nothing to keep */
+			block_use_make(x, slot)->buried = page;
 		if (!(m->flags & (BLOCK_ZOMBIE | BLOCK_PARTING))) {
 			m->flags |= BLOCK_ZOMBIE;
 			x->zombies++;

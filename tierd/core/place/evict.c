@@ -40,22 +40,29 @@ static void access_entry(struct core *c, const struct client *k, uint64_t entry)
 	block_used(c, x, slot, weight);
 }
 
-static void access_log(struct core *c, struct client *k, uint32_t reader)
+/* What a reader has read since, as far as an event goes. False: not all. */
+static bool access_log(struct core *c, struct client *k, uint32_t reader)
 {
 	const struct abi_reader *r = &k->open.readers[reader];
 	uint64_t tail = atomic_load_acquire_u64(&r->access_tail);
-	uint64_t seen = k->access_seen[reader];
+	uint64_t seen = k->access_seen[reader], end = tail;
+	uint32_t most = meter_spent(&c->meter) ? 0 : METER_LOGS - c->meter.logs;
 
 	if (tail - seen > ABI_ACCESS_LOG) {
 		c->metrics.access_lost += tail - seen - ABI_ACCESS_LOG;
 		seen = tail - ABI_ACCESS_LOG;
 	}
-	c->metrics.access_entries += tail - seen;
-	for (; seen != tail; seen++)
+	if (end - seen > most)
+		end = seen + most;
+	c->meter.logs += (uint32_t)(end - seen);
+	meter_charge(&c->meter, (uint32_t)(end - seen));
+	c->metrics.access_entries += end - seen;
+	for (; seen != end; seen++)
 		access_entry(c, k, atomic_load_relaxed_u64(&r->access[seen % ABI_ACCESS_LOG]));
-	k->access_seen[reader] = tail;
+	k->access_seen[reader] = seen;
 	if (tail && k->readers_used <= reader)
 		k->readers_used = reader + 1;
+	return seen == tail;
 }
 
 /*
@@ -70,13 +77,38 @@ void evict_drain_client(struct core *c, struct client *k)
 		access_log(c, k, r);
 }
 
+/* All readers of a client, from the one where its part ended last time. */
+static void drain_client(struct core *c, struct client *k)
+{
+	uint32_t first = k->drain_reader, readers = k->open.readers_max;
+
+	k->drain_reader = 0;
+	meter_charge_table(&c->meter, readers);
+	for (uint32_t n = 0; n < readers; n++) {
+		uint32_t r = (first + n) % readers;
+
+		if (access_log(c, k, r))
+			continue;
+		k->drain_reader = r;
+		return;
+	}
+}
+
+/* What all have read. Who is not heard in this event comes first in the next. */
 void evict_drain_logs(struct core *c)
 {
-	for (uint32_t i = 0; i < c->clients_high; i++) {
-		struct client *k = &c->client[i];
+	uint32_t first = c->drain_next;
 
-		for (uint32_t r = 0; k->state == 1 && r < k->open.readers_max; r++)
-			access_log(c, k, r);
+	c->drain_next = 0;
+	for (uint32_t n = 0; n < c->clients_high; n++) {
+		uint32_t i = (first + n) % c->clients_high;
+
+		if (c->meter.logs >= METER_LOGS) {
+			c->drain_next = i;
+			return;
+		}
+		if (c->client[i].state == 1)
+			drain_client(c, &c->client[i]);
 	}
 }
 

@@ -5,11 +5,11 @@
  * charges the meter, and goes on in a later event once it says so: nobody's request, end or death
  * keeps the loop from others for longer.
  *
- *   0 ......... METER_WALK ............... CORE_ITEMS_MAX
- *     walks go on     nothing is begun any more: what is under way ends within METER_PIECE
+ * Of its 4,096 items half are for walks, half for one piece that was begun before these were over:
  *
- * So a piece that is not a walk (all keys of a put) is METER_PIECE at most, and is begun only while
- * the event may go on.
+ *   METER_WALK   walks go on, and pieces are begun, while it has been fewer
+ *   METER_PIECE  what is no walk (all keys of a put or of a fetch) is so many at most
+ *   METER_LOGS   entries of access logs, which are heard before it is decided who leaves
  */
 #ifndef TIERD_CORE_METER_H
 #define TIERD_CORE_METER_H
@@ -21,9 +21,11 @@
 
 #define METER_WALK (CORE_ITEMS_MAX / 2)
 #define METER_PIECE (CORE_ITEMS_MAX / 2)
+#define METER_LOGS (CORE_ITEMS_MAX / 8)
 
 struct meter {
 	uint32_t items; /* of the event under way */
+	uint32_t logs;  /* of these, entries of access logs */
 };
 
 /*
@@ -37,7 +39,7 @@ struct meter_pass {
 
 static inline void meter_begin(struct meter *m)
 {
-	m->items = 0;
+	m->items = m->logs = 0;
 }
 
 static inline void meter_charge(struct meter *m, uint32_t items)
@@ -64,12 +66,6 @@ static inline bool meter_pass_over(struct meter_pass *pass)
 
 	*pass = (struct meter_pass){ 0 };
 	return !met;
-}
-
-/* Items that a walk may still look at now. */
-static inline uint32_t meter_left(const struct meter *m)
-{
-	return m->items < METER_WALK ? METER_WALK - m->items : 0;
 }
 
 #endif
