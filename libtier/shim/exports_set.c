@@ -189,6 +189,31 @@ EXPORT ssize_t lgetxattr(const char *path, const char *name, void *value, size_t
 	return OR_REAL(rc, REAL(lgetxattr, getxattr_call)(path, name, value, size));
 }
 
+typedef int (*setxattr_call)(const char *, const char *, const void *, size_t, int);
+
+EXPORT int setxattr(const char *path, const char *name, const void *value, size_t size, int flags)
+{
+	int rc = shim_is_object(AT_FDCWD, path) ? SHIM_REAL : -ENOTSUP;
+
+	return OR_REAL(rc, REAL(setxattr, setxattr_call)(path, name, value, size, flags));
+}
+
+EXPORT int lsetxattr(const char *path, const char *name, const void *value, size_t size, int flags)
+{
+	int rc = shim_is_object(AT_FDCWD, path) ? SHIM_REAL : -ENOTSUP;
+
+	return OR_REAL(rc, REAL(lsetxattr, setxattr_call)(path, name, value, size, flags));
+}
+
+EXPORT int fsetxattr(int fd, const char *name, const void *value, size_t size, int flags)
+{
+	const struct shim_set none = { .flags = 0 };
+	int rc = shim_set_fd(fd, &none) == SHIM_REAL ? SHIM_REAL : -ENOTSUP;
+
+	return OR_REAL(rc, REAL(fsetxattr, int (*)(int, const char *, const void *, size_t, int))
+				   (fd, name, value, size, flags));
+}
+
 EXPORT ssize_t listxattr(const char *path, char *list, size_t size)
 {
 	int rc = shim_is_object(AT_FDCWD, path);
