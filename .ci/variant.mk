@@ -85,7 +85,7 @@ $$(O)/$1/tierbench: $$(call objects,$1,$$(SRC_tierbench) tierd/net/conn.c) $$(be
 $$(filter-out $$(tsan_tests_$1),$$(tests_$1)): $$(test_libs_$1)
 $$(tsan_tests_$1): $$(call objects,$1,$$(SRC_lockfree)) $$(O)/$1/libtier.a $$(O)/$1/libbase.a
 $$(tests_$1): $$(O)/$1/tests/%: $$(O)/$1/obj/tests/%.o $$(call objects,$1,$$(SRC_testlib))
-	$$(link_$1) $$(LIBS_tierd) $$(CMOCKA_LIBS) -lm
+	$$(link_$1) $$(LIBS_tierd) $$(SSL_LIBS) $$(CMOCKA_LIBS) -lm
 
 $$(O)/$1/obj/libtier/%.o: FLAGS += $$(PIC)
 $$(O)/$1/obj/tierd/core/%.o: FLAGS_$1 += $$(FLAGS_core_$1)

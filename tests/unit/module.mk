@@ -2,7 +2,7 @@
 # object files become prerequisites, and the link rule takes all objects it depends on.
 # SPDX-License-Identifier: Apache-2.0
 
-TESTED_bench := $(filter-out bench/tierbench.c,$(SRC_tierbench))
+TESTED_bench := $(filter-out bench/tierbench.c,$(SRC_tierbench)) tierd/net/conn.c
 TESTED_ctl   := $(filter-out tierd/ctl/tierctl.c,$(SRC_tierctl))
 
 # $(call tested,VARIANT,NAME): tests/unit/test_NAME_*.c link TESTED_NAME
