@@ -17,6 +17,8 @@
 #define BLOCK_BYTES (6 * 4096u) /* of the preset "tiny" */
 #define WAIT_NS (60 * NS_PER_S)
 
+static const char *const settings[] = { "object.cxl=4MiB", "object.nvme=4MiB", NULL };
+
 struct world {
 	struct daemon d;
 	tier *t;
@@ -406,6 +408,97 @@ static int try_delete(struct world *w)
 	return negative(tier_delete(w->c, w->key, BLOCKS));
 }
 
+/* ---- beside blocks --------------------------------------------------------------------------- */
+
+static int try_owner(struct world *w)
+{
+	tier_context *c = NULL;
+	uint32_t owner = 0;
+	int rc = tier_context_open_of(w->t, "nth", geteuid(), NULL, &c);
+
+	assert_true((rc == 0) == (c != NULL));
+	if (rc == 0)
+		assert_int_equal(tier_context_owner(c, &owner), 0);
+	tier_context_close(c);
+	return rc;
+}
+
+static int try_events(struct world *w)
+{
+	struct tier_event e[128];
+	tier_events *events = NULL;
+	int rc = tier_events_open(w->c, &events);
+
+	assert_true((rc == 0) == (events != NULL));
+	if (rc == 0)
+		rc = negative(tier_events_snapshot(events, e, 128));
+	if (rc == 0)
+		rc = negative(tier_events_read(events, e, 128, 0));
+	tier_events_close(events);
+	return rc;
+}
+
+/* Nobody speaks with other hosts here: that is said, not that memory is short. */
+static int try_hosts(struct world *w)
+{
+	struct tier_hosts out = { .size = sizeof(out) };
+	int rc = negative(tier_locate(w->c, w->key, BLOCKS, NULL, &out));
+
+	if (rc == -ENOTCONN)
+		rc = negative(tier_pull(w->c, w->key, BLOCKS, NULL, &out));
+	return rc == -ENOTCONN ? 0 : rc;
+}
+
+static int object_write(struct world *w)
+{
+	tier_object *o = NULL;
+	int rc = tier_object_create(w->t, "nth.objects", "a", NULL, &o);
+
+	assert_true((rc == 0) == (o != NULL));
+	if (rc)
+		return rc;
+	assert_int_equal(write(tier_object_fd(o), "text", 4), 4);
+	return tier_object_commit(o);
+}
+
+static int object_drop(struct world *w)
+{
+	tier_object *o = NULL;
+	int rc = tier_object_create(w->t, "nth.objects", "b", NULL, &o);
+
+	tier_object_abort(o);
+	return rc;
+}
+
+static int object_read(struct world *w)
+{
+	struct tier_object_info info;
+	struct tier_object_entry list[4];
+	int rc = tier_object_stat(w->t, "nth.objects", "a", &info);
+
+	if (rc == 0)
+		rc = negative(tier_object_list(w->t, "nth.objects", NULL, NULL, list, 4));
+	if (rc)
+		return rc;
+	rc = tier_object_open(w->t, "nth.objects", "a", 0);
+	if (rc < 0)
+		return rc;
+	close(rc);
+	return 0;
+}
+
+/* From the start each time: what a failed try left is put anew, and removed under either name. */
+static int try_objects(struct world *w)
+{
+	int rc = tier_object_context(w->t, "nth.objects", NULL);
+
+	rc = rc ? rc : object_write(w);
+	rc = rc ? rc : object_read(w);
+	rc = rc ? rc : object_drop(w);
+	rc = rc ? rc : tier_object_rename(w->t, "nth.objects", "a", "c", 0);
+	return rc ? rc : tier_object_remove(w->t, "nth.objects", "c");
+}
+
 /* ---- tests ----------------------------------------------------------------------------------- */
 
 static void the_pure_calls(void **state)
@@ -441,6 +534,14 @@ static void requests(void **state)
 	sweep(*state, try_delete, "delete");
 }
 
+static void what_is_beside_blocks(void **state)
+{
+	sweep(*state, try_owner, "open_of, owner");
+	sweep(*state, try_events, "events");
+	sweep(*state, try_hosts, "locate, pull");
+	sweep(*state, try_objects, "objects");
+}
+
 /* The daemon is replaced; each try finds the connection dead and re-attaches, or says why not. */
 static void attaching_again(void **state)
 {
@@ -453,7 +554,7 @@ static void attaching_again(void **state)
 		int rc;
 
 		daemon_stop(&w->d);
-		daemon_start(&w->d, NULL);
+		daemon_start(&w->d, settings);
 		nth_arm(n, n % 2);
 		rc = tier_check(w->t);
 		hits = nth_disarm();
@@ -477,7 +578,7 @@ static int setup(void **state)
 
 	assert_non_null(w);
 	daemon_folder(&w->d);
-	daemon_start(&w->d, NULL);
+	daemon_start(&w->d, settings);
 	w->data = calloc(BLOCKS, BLOCK_BYTES);
 	assert_non_null(w->data);
 	for (uint32_t i = 0; i < BLOCKS; i++)
@@ -512,6 +613,7 @@ int main(void)
 		cmocka_unit_test(the_pure_calls),
 		cmocka_unit_test(connecting_and_opening),
 		cmocka_unit_test(requests),
+		cmocka_unit_test(what_is_beside_blocks),
 		cmocka_unit_test(attaching_again),
 	};
 
