@@ -15,8 +15,10 @@ double match_ns(tier_context *c, const tier_key *keys, uint32_t count, struct ti
 	struct timespec a, b;
 
 	clock_gettime(CLOCK_MONOTONIC, &a);
-	for (uint32_t i = 0; i < times; i++)
-		tier_match(c, keys, count, found);
+	for (uint32_t i = 0; i < times; i++) {
+		if (tier_match(c, keys, count, found) != count)
+			return -1;
+	}
 	clock_gettime(CLOCK_MONOTONIC, &b);
 	return ((double)(b.tv_sec - a.tv_sec) * 1e9 + (double)(b.tv_nsec - a.tv_nsec)) / times;
 }
