@@ -197,7 +197,13 @@ EXPORT int unlink(const char *path)
 
 EXPORT int unlinkat(int at, const char *path, int flags)
 {
-	int rc = flags & AT_REMOVEDIR ? SHIM_REAL : shim_unlink(at, path);
+	int rc;
+
+	if (flags & AT_REMOVEDIR)
+		rc = shim_has_objects(at, path) ? -ENOTEMPTY : SHIM_REAL;
+	else
+		rc = shim_unlink(at, path);
+
 
 	return rc == SHIM_REAL ? REAL(unlinkat, int (*)(int, const char *, int))(at, path, flags) :
 				 shim_result(rc);

@@ -51,7 +51,7 @@ EXPORT void rewinddir(DIR *dir)
 
 EXPORT int rmdir(const char *path)
 {
-	int rc = shim_rmdir(AT_FDCWD, path);
+	int rc = shim_has_objects(AT_FDCWD, path) ? -ENOTEMPTY : SHIM_REAL;
 
 	return rc == SHIM_REAL ? REAL(rmdir, int (*)(const char *))(path) : shim_result(rc);
 }

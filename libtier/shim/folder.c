@@ -160,7 +160,7 @@ void *shim_folder_next(DIR *dir)
 	return NULL;
 }
 
-int shim_rmdir(int at, const char *path)
+bool shim_has_objects(int at, const char *path)
 {
 	struct shim_name_of where;
 	struct wire_object q;
@@ -172,8 +172,8 @@ int shim_rmdir(int at, const char *path)
 	bool more;
 
 	if (shim_passes() || !shim_resolve_folder(at, path, &where))
-		return SHIM_REAL;
+		return false;
 	list_question(&q, &where);
 	q.count = 1;
-	return shim_list(&q, 0, after, &one.inode, sizeof(one), &more) > 0 ? -ENOTEMPTY : SHIM_REAL;
+	return shim_list(&q, 0, after, &one.inode, sizeof(one), &more) > 0;
 }

@@ -131,6 +131,7 @@ void shim_folder_close(DIR *dir);
 void shim_folder_rewind(DIR *dir);
 /* Behind the last real name: a struct dirent64 of an object, or NULL. */
 void *shim_folder_next(DIR *dir);
-int shim_rmdir(int at, const char *path);
+/* Is it a folder below a PATH, or PATH itself, in which objects lie? */
+bool shim_has_objects(int at, const char *path);
 
 #endif

@@ -168,6 +168,8 @@ int shim_rename(int from_at, const char *from, int to_at, const char *to, unsign
 		return -EXDEV; /* mv copies, then */
 	if (in)
 		return rename_object(&a, &b, flags);
+	if (shim_has_objects(from_at, from)) /* a folder: its objects would keep their names */
+		return -EXDEV;
 	if (out && is_real(from_at, from) && look(&b, &info) == 0) {
 		struct wire_object q;
 

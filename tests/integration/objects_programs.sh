@@ -29,6 +29,9 @@ under sh -c "cd '$dir/there/tree'; mkdir -p x/y; seq 100 >x/y/z; seq 9 >x/w; cp 
 under diff -r "$dir/there/tree/x" "$dir/there/tree/copy" || fail 'cp -a, diff -r'
 under tar -C "$dir/there/tree" -cf "$dir/there/tree.tar" x
 under tar -tf "$dir/there/tree.tar" | grep -q '^x/y/z$' || fail 'tar'
+under mv "$dir/there/tree/copy" "$dir/there/tree/moved"
+under diff -r "$dir/there/tree/x" "$dir/there/tree/moved" || fail 'mv of a folder'
+[ ! -e "$dir/there/tree/copy" ] || fail 'mv left the folder'
 under rm -r "$dir/there/tree" && [ ! -e "$dir/there/tree" ] || fail 'rm -r'
 
 # A statically linked program is missed, and that is said.
