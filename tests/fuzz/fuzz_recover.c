@@ -97,6 +97,17 @@ static void put(uint32_t first, uint32_t count, bool durable)
 
 /* ---- what readers see ----------------------------------------------------------------------- */
 
+/* What of the page was put; behind that are zeros. */
+static uint32_t own_bytes(const struct host_context *x, uint32_t page)
+{
+	const struct abi_geometry *g = (const void *)((const uint8_t *)x->index + 4096);
+	uint32_t part = 0;
+
+	while (part + 1 < g->part_count && page >= g->part[part + 1].page_base)
+		part++;
+	return g->part[part].page_bytes;
+}
+
 static void check_page(const struct core_location *at, uint32_t n, uint32_t page)
 {
 	const struct host_context *x = &recover.host.context[0];
@@ -104,12 +115,15 @@ static void check_page(const struct core_location *at, uint32_t n, uint32_t page
 	const struct abi_page *d = (const void *)((const uint8_t *)x->index + header->desc_offset);
 	uint64_t word = d[at->slot * PAGES + page].word[ABI_TIER_CXL];
 	const uint8_t *data = x->mem[ABI_TIER_CXL] + abi_word_addr(word);
+	uint32_t own = own_bytes(x, page);
 
 	if (abi_word_state(word) != ABI_PAGE_READY)
 		return;
 	FUZZ_CHECK(abi_word_addr(word) + PAGE <= x->mem_bytes[ABI_TIER_CXL]);
 	word = word_of(n, page);
-	FUZZ_CHECK(memcmp(data, &word, 8) == 0 && memcmp(data, data + 8, PAGE - 8) == 0);
+	FUZZ_CHECK(memcmp(data, &word, 8) == 0 && memcmp(data, data + 8, own - 8) == 0);
+	for (uint32_t i = own; i < PAGE; i++)
+		FUZZ_CHECK(data[i] == 0);
 }
 
 static void check_key(uint32_t n)
