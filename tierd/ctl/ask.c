@@ -94,3 +94,15 @@ int ctl_print_json(const json_t *document)
 	}
 	return CTL_OK;
 }
+
+int ctl_show(struct ctl *ctl, json_t *answer, int (*show)(const json_t *, uint32_t terminal))
+{
+	int rc;
+
+	if (ctl->json)
+		rc = ctl_print_json(answer);
+	else
+		rc = show(answer, ctl->terminal) ? CTL_FAILED : CTL_OK;
+	json_decref(answer);
+	return rc;
+}

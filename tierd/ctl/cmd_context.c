@@ -53,14 +53,7 @@ int ctl_context_list(struct ctl *ctl, int argc, char **argv)
 
 	(void)argc;
 	(void)argv;
-	if (rc != CTL_OK)
-		return rc;
-	if (ctl->json)
-		rc = ctl_print_json(answer);
-	else
-		rc = show_list(answer, ctl->terminal) ? CTL_FAILED : CTL_OK;
-	json_decref(answer);
-	return rc;
+	return rc == CTL_OK ? ctl_show(ctl, answer, show_list) : rc;
 }
 
 /* A tier that the context does not use has no quota, or one of 0. */

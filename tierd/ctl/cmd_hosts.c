@@ -160,14 +160,7 @@ int ctl_hosts(struct ctl *ctl, int argc, char **argv)
 
 	(void)argc;
 	(void)argv;
-	if (rc != CTL_OK)
-		return rc;
-	if (ctl->json)
-		rc = ctl_print_json(answer);
-	else
-		rc = show(answer, ctl->terminal) ? CTL_FAILED : CTL_OK;
-	json_decref(answer);
-	return rc;
+	return rc == CTL_OK ? ctl_show(ctl, answer, show) : rc;
 }
 
 /* ---- doing --------------------------------------------------------------------------------- */

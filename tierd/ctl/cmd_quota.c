@@ -109,14 +109,7 @@ int ctl_quota_show(struct ctl *ctl, int argc, char **argv)
 	if (argc == 1)
 		args = json_pack("{ss}", "context", argv[0]);
 	rc = ctl_ask(ctl, "quota", args, &answer);
-	if (rc != CTL_OK)
-		return rc;
-	if (ctl->json)
-		rc = ctl_print_json(answer);
-	else
-		rc = show(answer, ctl->terminal) ? CTL_FAILED : CTL_OK;
-	json_decref(answer);
-	return rc;
+	return rc == CTL_OK ? ctl_show(ctl, answer, show) : rc;
 }
 
 /* ---- set ----------------------------------------------------------------------------------- */

@@ -84,6 +84,9 @@ int ctl_doctor(struct ctl *ctl, int argc, char **argv);
  */
 int ctl_ask(struct ctl *ctl, const char *verb, json_t *args, json_t **answer);
 
+/* Print an answer, as JSON or by show (0 or a negative errno), and free it. An exit status. */
+int ctl_show(struct ctl *ctl, json_t *answer, int (*show)(const json_t *, uint32_t terminal));
+
 /* Say that something failed with the library's text; an exit status for the error. */
 int ctl_failed(const struct ctl *ctl, int error);
 
