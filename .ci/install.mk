@@ -21,7 +21,7 @@ INSTALL_LIST := \
 	$(if $(SRC_tierctl),755:$P/tierctl:$(BINDIR)/tierctl) \
 	$(if $(MAP_libtier),755:$P/libtier.so.$(SOMAJOR):$(LIBDIR)/libtier.so.$(VERSION)) \
 	755:$P/tier:$(BINDIR)/tier \
-	755:$P/libtier-preload.so:$(LIBDIR)/libtier-preload.so \
+	755:$P/libtier-preload.so:$(PREFIX)/lib/tier/libtier-preload.so \
 	755:$P/libtier_llama.so.$(SOMAJOR):$(LIBDIR)/libtier_llama.so.$(VERSION) \
 	644:libtier/connect/llama/tier_llama.h:$(INCLUDEDIR)/tier_llama.h \
 	644:$(O)/install/libtier.a:$(LIBDIR)/libtier.a \

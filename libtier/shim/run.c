@@ -70,7 +70,7 @@ static int take_map(struct run *r, const char *text)
 /* Beside us, as it is built; where it is installed; else the loader knows the place. */
 static int find_library(struct run *r)
 {
-	static const char *const places[] = { "", "/../lib" };
+	static const char *const places[] = { "", "/../lib/tier" };
 	char self[PATH_MAX], folder[PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
