@@ -14,7 +14,7 @@ $(foreach v,$(VARIANTS),$(foreach n,bench ctl,\
 	$(if $(filter tests/unit/test_$n_%,$(SRC_tests)),$(eval $(call tested,$v,$n)))))
 
 # A host around the core, for tests that need one.
-HOSTED := admit areas audit clean discard evacuate fetch flush full heads holes lane migrate \
+HOSTED := admit areas audit clean discard era evacuate fetch flush full heads holes lane migrate \
           orphans path pin plan prefix put quota reopen request reserve retain rivals room session \
           stream_pages tiny tombs writeback
 $(foreach v,$(VARIANTS),$(eval $(HOSTED:%=$(O)/$v/tests/unit/test_core_%) \

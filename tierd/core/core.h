@@ -182,6 +182,7 @@ struct core_batch {
 	uint64_t place[CORE_RETIRE_BATCH]; /* abi_place() words */
 	uint32_t slot[CORE_RETIRE_BATCH];
 	uint32_t page[CORE_RETIRE_BATCH];
+	uint64_t era[CORE_RETIRE_BATCH]; /* the fence behind which it came; 0: none yet */
 	uint8_t held[CORE_RETIRE_BATCH]; /* set by core_scan: a reader is there */
 	uint8_t stray[CORE_RETIRE_BATCH]; /* 0: its page still names it */
 	uint32_t count;

@@ -211,6 +211,17 @@ struct prompt {
 	bool joined;      /* its last one was new, too */
 };
 
+/*
+ * What a client's stream of kernels may still read (abi/hazard.h H4): nothing that was unpublished
+ * up to fence `clear`. At any time one snapshot of its era_begin is waited for: it was taken behind
+ * fence `fence`, and later ones ask for another.
+ */
+struct era {
+	uint64_t clear;
+	uint64_t fence; /* 0: none is waited for */
+	uint64_t begin;
+};
+
 struct client {
 	uint8_t state; /* 0 free, 1 open, 2 gone (waits for DEAD) */
 	bool over;     /* its session is being ended for what its leases keep */
@@ -222,6 +233,7 @@ struct client {
 	uint64_t *attached; /* bitmaps over context ids */
 	uint64_t *writable;
 	uint64_t access_seen[ABI_READERS_MAX];
+	struct era era[ABI_READERS_MAX];
 	uint32_t readers_used; /* readers below have ever logged something */
 	struct prompt prompt;
 	uint32_t session;  /* counts the clients that had this number */
@@ -379,6 +391,7 @@ struct core {
 	struct core_batch *batch_open;                         /* collects */
 	struct core_batch *quarantine_head, *quarantine_tail;  /* wait for another scan */
 	uint64_t quarantine_next_ns;
+	uint64_t era; /* fences that are over: behind which one places were retired */
 	bool quarantine_seen; /* at the last look: one more is due, to count that it is over */
 	uint64_t quarantined[ABI_MEM_TIERS]; /* bytes */
 	uint32_t punching[ABI_MEM_TIERS];    /* segments */

@@ -3,8 +3,10 @@
  * Reclaim: the daemon's half of the lease protocol (abi/hazard.h). Retired places gather in a
  * batch; FENCE makes every reader's slots visible, SCAN marks the places somebody reads; the others
  * are free. Held ones are quarantined and scanned again: no new lease of them can start, so no
- * further fence is needed. Their pages let go of them and are absent: who reads an old place keeps
- * its bytes, and keeps nobody from bringing the page to another place.
+ * further fence is needed. Kernels of clients name no places: what they may still read follows from
+ * two counters of each stream, looked at in the same scan. Pages of held places let go of them and
+ * are absent: who reads an old place keeps its bytes, and keeps nobody from bringing the page to
+ * another place.
  *
  *   retire_page -> batch_open -> [256 pages | 1 ms | someone waits] -> FENCE -> SCAN -> free
  *                                                       quarantine <---------------'   ^
@@ -66,6 +68,7 @@ static void batch_add(struct core *c, struct context *x, uint32_t slot, uint32_t
 	b->slot[b->count] = slot;
 	b->page[b->count] = page;
 	b->stray[b->count] = 0;
+	b->era[b->count] = 0;
 	if (!b->count++)
 		b->since_ns = c->now_ns;
 	x->retiring[tier] += page_stride(x, page);
@@ -125,20 +128,28 @@ static void batch_swap(struct core_batch *b, uint32_t i, uint32_t j)
 {
 	uint64_t place = b->place[i];
 	uint32_t slot = b->slot[i], page = b->page[i];
+	uint64_t era = b->era[i];
 	uint8_t stray = b->stray[i];
 
 	b->place[i] = b->place[j];
 	b->slot[i] = b->slot[j];
 	b->page[i] = b->page[j];
+	b->era[i] = b->era[j];
 	b->stray[i] = b->stray[j];
 	b->place[j] = place;
 	b->slot[j] = slot;
 	b->page[j] = page;
+	b->era[j] = era;
 	b->stray[j] = stray;
 }
 
+/* Also of batches that are looked at again, whose places have their era. */
 void reclaim_fenced(struct core *c, struct core_batch *b)
 {
+	c->era++;
+	for (uint32_t i = 0; i < b->count; i++)
+		if (!b->era[i])
+			b->era[i] = c->era;
 	memset(b->held, 0, b->count);
 	core_push(c, CORE_AC_SCAN)->batch = b;
 }
@@ -219,6 +230,39 @@ static void scan_reader(const struct core *c, const struct client *k, const stru
 	}
 }
 
+/*
+ * Of one stream: what its kernels that were announced up to now may still read. One snapshot at a
+ * time will do: whoever comes later waits for the next one. False: it reads nothing.
+ */
+static bool look_at_era(const struct core *c, struct era *e, const struct abi_reader *r)
+{
+	uint64_t begin = atomic_load_acquire_u64(&r->era_begin); /* first: done may overtake it */
+	uint64_t done = atomic_load_acquire_u64(&r->era_done);
+
+	if (done >= begin) { /* a client's words: whatever they say, it keeps only what is its own */
+		*e = (struct era){ .clear = c->era };
+		return false;
+	}
+	if (e->fence && done >= e->begin)
+		*e = (struct era){ .clear = e->fence };
+	if (!e->fence) {
+		e->fence = c->era;
+		e->begin = begin;
+	}
+	return true;
+}
+
+static void scan_era(const struct core *c, struct client *k, struct era *e,
+		     const struct abi_reader *r, struct core_batch *b, struct seen *seen)
+{
+	if (!look_at_era(c, e, r))
+		return;
+	for (uint32_t i = 0; i < b->count; i++)
+		if (b->era[i] > e->clear &&
+		    bit_get(k->attached, b->place[i] >> (ABI_ADDR_BITS + 3) & 0xffff))
+			mark(c, b, i, seen);
+}
+
 void core_scan(struct core *c, struct core_batch *b)
 {
 	struct table t;
@@ -228,8 +272,10 @@ void core_scan(struct core *c, struct core_batch *b)
 		struct client *k = &c->client[i];
 		struct seen seen = { .bytes = { 0 } };
 
-		for (uint32_t r = 0; k->state && r < k->open.readers_max; r++)
+		for (uint32_t r = 0; k->state && r < k->open.readers_max; r++) {
 			scan_reader(c, k, &k->open.readers[r], b, &t, &seen);
+			scan_era(c, k, &k->era[r], &k->open.readers[r], b, &seen);
+		}
 		for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
 			k->held[tier] += seen.bytes[tier];
 	}
@@ -313,6 +359,7 @@ static void quarantine(struct core *c, struct core_batch *b)
 		memcpy(&tail->place[tail->count], b->place, b->count * sizeof(b->place[0]));
 		memcpy(&tail->slot[tail->count], b->slot, b->count * sizeof(b->slot[0]));
 		memcpy(&tail->page[tail->count], b->page, b->count * sizeof(b->page[0]));
+		memcpy(&tail->era[tail->count], b->era, b->count * sizeof(b->era[0]));
 		memcpy(&tail->stray[tail->count], b->stray, b->count * sizeof(b->stray[0]));
 		tail->count += b->count;
 		batch_put(c, b);
