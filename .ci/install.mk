@@ -21,6 +21,7 @@ INSTALL_LIST := \
 	$(if $(MAP_libtier),755:$P/libtier.so.$(SOMAJOR):$(LIBDIR)/libtier.so.$(VERSION)) \
 	644:$(O)/install/libtier.a:$(LIBDIR)/libtier.a \
 	$(if $(wildcard libtier/include/tier.h),644:libtier/include/tier.h:$(INCLUDEDIR)/tier.h) \
+	644:libtier/include/tier_kernel.h:$(INCLUDEDIR)/tier_kernel.h \
 	644:$(O)/install/libtier.pc:$(LIBDIR)/pkgconfig/libtier.pc \
 	644:$(O)/install/tierd.service:$(UNITDIR)/tierd.service \
 	644:tierd/tierd.sysusers:$(SYSUSERSDIR)/tierd.conf \

@@ -297,17 +297,28 @@ def printf_attribute(tree, rule):
 # --- the public interface
 
 def public_functions(tree):
-    text = tree.texts.get("libtier/include/tier.h", "")
-    inline = [(f.name, f.line) for f in csource.functions(text)]
-    return text, csource.declarations(text), inline
+    """(path, text, declared, inline) of each public header: tier.h and those that it includes."""
+    for path, text in tree.files(".h", under="libtier/include/"):
+        inline = [(f.name, f.line) for f in csource.functions(text)]
+        yield path, text, csource.declarations(text), inline
+
+
+def public_names(tree):
+    """name -> (path, line) of every declared public function."""
+    return {name: (path, line) for path, _, declared, _ in public_functions(tree)
+            for name, line in declared}
 
 
 def public_doc(tree, rule):
-    text, declared, inline = public_functions(tree)
-    if not declared:
+    if not public_names(tree):
         return "no libtier/include/tier.h"
-    lines = text.split("\n")
-    for name, line in declared + inline:
+    for path, text, declared, inline in public_functions(tree):
+        header_doc(tree, rule, path, text.split("\n"), declared + inline)
+    return None
+
+
+def header_doc(tree, rule, path, lines, functions):
+    for name, line in functions:
         at = line - 2
         if lines[line - 1].rstrip().endswith("*/"):
             continue
@@ -315,26 +326,24 @@ def public_doc(tree, rule):
         while at >= 0 and lines[at].strip() and not lines[at].rstrip().endswith("*/"):
             at -= 1
         if at < 0 or not lines[at].strip():
-            tree.find("libtier/include/tier.h", line, rule, f"{name} has no comment")
+            tree.find(path, line, rule, f"{name} has no comment")
         if not name.startswith("tier_"):
-            tree.find("libtier/include/tier.h", line, rule, f"{name} lacks the prefix tier_")
-    return None
+            tree.find(path, line, rule, f"{name} lacks the prefix tier_")
 
 
 def symbol_map(tree, rule):
     path = "libtier/libtier.map"
-    _, declared, _ = public_functions(tree)
+    names = public_names(tree)
     text = tree.texts.get(path)
-    if text is None or not declared:
+    if text is None or not names:
         return "no libtier/libtier.map or no tier.h"
     bare = re.sub(r"#[^\n]*", "", csource.strip(text))
     exported = {m[1]: bare.count("\n", 0, m.start(1)) + 1
                 for m in re.finditer(r"\b(\w+)\s*;", bare) if m[1].startswith("tier")}
-    names = dict(declared)
     for name in sorted(names.keys() - exported.keys()):
-        tree.find("libtier/include/tier.h", names[name], rule, f"{name} is not in {path}")
+        tree.find(*names[name], rule, f"{name} is not in {path}")
     for name in sorted(exported.keys() - names.keys()):
-        tree.find(path, exported[name], rule, f"{name} is not in tier.h")
+        tree.find(path, exported[name], rule, f"{name} is in no public header")
     if not re.search(r"local\s*:\s*\*\s*;", bare):
         tree.find(path, 1, rule, "no `local: *;`: everything would be exported")
     return None
@@ -342,27 +351,29 @@ def symbol_map(tree, rule):
 
 def man_pages(tree, rule):
     """Once there are pages for C programmers, each public function stands in one."""
-    _, declared, _ = public_functions(tree)
+    names = public_names(tree)
     pages = "\n".join(text for _, text in tree.files(".3", under="docs/man/"))
-    if not pages or not declared:
+    if not pages or not names:
         return "no pages docs/man/*.3"
-    for name, line in declared:
+    for name, (path, line) in names.items():
         if not re.search(rf"\b{name}\b", pages):
-            tree.find("libtier/include/tier.h", line, rule, f"{name} stands in no docs/man/*.3")
+            tree.find(path, line, rule, f"{name} stands in no docs/man/*.3")
     return None
 
 
 def error_texts(tree, rule):
     """Each error that tier.h names has a text of tier_strerror's."""
     path = "libtier/src/error.c"
-    header, texts = tree.texts.get("libtier/include/tier.h"), tree.texts.get(path)
-    if header is None or texts is None:
+    texts = tree.texts.get(path)
+    if not public_names(tree) or texts is None:
         return f"no tier.h or no {path}"
     named = set(re.findall(r"\{ (E\w+), \"", texts))
-    for number, line in enumerate(header.split("\n"), 1):
+    lines = [(header, number, line) for header, text, _, _ in public_functions(tree)
+             for number, line in enumerate(text.split("\n"), 1)]
+    for header, number, line in lines:
         for name in re.findall(r"-(E[A-Z0-9]{2,})\b", line):
             if name not in named:
-                tree.find("libtier/include/tier.h", number, rule, f"{name} has no text in {path}")
+                tree.find(header, number, rule, f"{name} has no text in {path}")
     return None
 
 

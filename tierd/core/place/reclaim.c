@@ -239,7 +239,8 @@ static bool look_at_era(const struct core *c, struct era *e, const struct abi_re
 	uint64_t begin = atomic_load_acquire_u64(&r->era_begin); /* first: done may overtake it */
 	uint64_t done = atomic_load_acquire_u64(&r->era_done);
 
-	if (done >= begin) { /* a client's words: whatever they say, it keeps only what is its own */
+	/* A client's words: whatever they say, it keeps only what is its own. */
+	if (done >= begin) {
 		*e = (struct era){ .clear = c->era };
 		return false;
 	}
