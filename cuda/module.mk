@@ -45,7 +45,7 @@ $(STANDIN): $(patsubst %.c,$(CUDA_OUT)/obj/%.o,$(wildcard cuda/standin/*.c))
 	@$(CC_plain) -shared -Wl,-soname,libcuda.so.1 $(LDFLAGS) -pthread -o $@ $^
 -include $(patsubst %.c,$(CUDA_OUT)/obj/%.d,$(wildcard cuda/standin/*.c))
 $(foreach v,$(VARIANTS),$(addprefix $(O)/$v/tests/,unit/test_backend_mem unit/test_backend_cuda \
-  integration/test_api_device)): \
+  integration/test_api_device integration/test_api_kernels integration/test_device_faults)): \
 	$(STANDIN)
 
 # --- what we rely on in a driver
@@ -77,6 +77,18 @@ cuda-static: ##  compile the kernels: registers, spills, instructions (needs nvc
 		$(CC_plain) -std=gnu11 -I. -isystem "$$header" -fsyntax-only \
 			cuda/contract/shapes.c && \
 		echo "the declarations of tierd/backend/cuda_driver.h agree with cuda.h"; }
+CUDA_FAULTS := $(addprefix $(O)/plain/tests/,unit/test_backend_cuda \
+	integration/test_device_faults integration/test_api_kernels)
+.PHONY: cuda-fault
+$(CUDA_FAULTS): | $(O)/plain/tierd $(O)/plain/tierctl
+cuda-fault: $(CUDA_FAULTS) ##  let the driver fail, kill clients under kernels (FAULTS=8 LIVES=1000)
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
+	export BUILD=$(O)/plain TMPDIR=$$folder && \
+	for test in $(CUDA_FAULTS); do \
+		LIVES=$(or $(LIVES),1000) FAULTS=$(or $(FAULTS),8) $$test \
+			>$$folder/log 2>&1 || { cat $$folder/log; exit 1; }; \
+		grep '^#' $$folder/log; \
+	done
 gpu-check: $(CONTRACT) $(STANDIN) $(CUDA_TEST)
 	@cuda/gpu-check $(CONTRACT) $(CUDA_TEST) $(CUDA_OUT)
 
