@@ -8,7 +8,7 @@ CUDA_HERE  := $(filter x86_64,$(shell uname -m))
 CUDA_CXX   := $(CXX) -std=gnu++17 -O2 -g1 -I. -Wall -Wextra -Werror -Wshadow
 CUDA_TEST_OBJECTS := $(patsubst %.cc,$(CUDA_OUT)/obj/%.o,$(wildcard cuda/emu/*.cc cuda/test/*.cc)) \
                      $(patsubst %.cu,$(CUDA_OUT)/obj/%.cu.o,$(wildcard cuda/kernels/*.cu)) \
-                     $(call objects,plain,cuda/ref/msa.c)
+                     $(call objects,plain,cuda/ref/msa.c cuda/ref/layout.c)
 
 $(CUDA_OUT)/obj/%.o: %.cc cuda/module.mk
 	@mkdir -p $(@D)
@@ -54,7 +54,8 @@ $(CONTRACT): $(call objects,plain,cuda/contract/contract.c tierd/backend/cuda_dr
 	@mkdir -p $(@D)
 	@echo '  LINK  $@'
 	@$(CC_plain) $(FLAGS) $(FLAGS_plain) $(LINK) $(LDFLAGS) -o $@ $^
--include $(O)/plain/obj/cuda/contract/contract.d $(O)/plain/obj/cuda/ref/msa.d
+-include $(O)/plain/obj/cuda/contract/contract.d $(O)/plain/obj/cuda/ref/msa.d \
+         $(O)/plain/obj/cuda/ref/layout.d
 
 NVCC ?= $(or $(shell command -v nvcc),/usr/local/cuda/bin/nvcc)
 .PHONY: cuda-contract cuda-static cuda-ptx

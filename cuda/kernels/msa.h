@@ -66,4 +66,21 @@ struct msa_decode {
 /* msa_decode_part: grid queries * MSA_TOP; msa_decode_merge: grid queries; MSA_THREADS each. */
 #define MSA_DECODE_SHARED (MSA_PAGE_BYTES + 4u * MSA_ROWS * 2u * 4u)
 
+/*
+ * Layout: between an engine's memory and pages. Steps are bytes, multiples of 16, as
+ * msa_engine_steps of cuda/ref/layout.h has them for each layout.
+ */
+struct msa_layout {
+	uint64_t engine;       /* address of the layer's first K */
+	const uint32_t *table; /* [tokens / page_tokens, rounded up] the engine's page; NULL: in
+				* order */
+	const uint64_t *page;  /* [blocks][heads] address of K, then V; 0 = leave it out */
+	uint64_t v_step, page_step, token_step, head_step;
+	uint32_t page_tokens, heads;
+	uint32_t tokens;       /* of the last block, those that there are move */
+};
+
+/* msa_layout_in fills pages, msa_layout_out the engine's memory: grid blocks * heads * 2;
+ * MSA_THREADS. */
+
 #endif
