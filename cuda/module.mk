@@ -54,6 +54,13 @@ $(CONTRACT): $(call objects,plain,cuda/contract/contract.c tierd/backend/cuda_dr
 	@mkdir -p $(@D)
 	@echo '  LINK  $@'
 	@$(CC_plain) $(FLAGS) $(FLAGS_plain) $(LINK) $(LDFLAGS) -o $@ $^
+MEASURE := $(CUDA_OUT)/measure
+$(MEASURE): $(call objects,plain,cuda/contract/measure.c tierd/backend/cuda_driver.c) \
+	$(O)/plain/libbase.a
+	@mkdir -p $(@D)
+	@echo '  LINK  $@'
+	@$(CC_plain) $(FLAGS) $(FLAGS_plain) $(LINK) $(LDFLAGS) -o $@ $^
+-include $(O)/plain/obj/cuda/contract/measure.d
 -include $(O)/plain/obj/cuda/contract/contract.d $(O)/plain/obj/cuda/ref/msa.d \
          $(O)/plain/obj/cuda/ref/layout.d
 
@@ -90,8 +97,9 @@ cuda-fault: $(CUDA_FAULTS) ##  let the driver fail, kill clients under kernels (
 			>$$folder/log 2>&1 || { cat $$folder/log; exit 1; }; \
 		grep '^#' $$folder/log; \
 	done
-gpu-check: $(CONTRACT) $(STANDIN) $(CUDA_TEST)
-	@cuda/gpu-check $(CONTRACT) $(CUDA_TEST) $(CUDA_OUT)
+gpu-check: $(CONTRACT) $(MEASURE) $(STANDIN) $(CUDA_TEST) $(CUDA_FAULTS) \
+	$(O)/plain/tests/integration/test_api_device
+	@cuda/gpu-check $(O)
 
 .PHONY: cuda-test cuda-plants
 cuda-test: $(CUDA_TEST) ##  kernels on a model of the device against the golden model (SCHEDULES=8)
