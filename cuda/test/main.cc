@@ -176,6 +176,7 @@ static int run_all(const options &o)
 	decode_cases(cases);
 	index_cases(cases);
 	layout_cases(cases);
+	era_cases(cases);
 	for (int d = 0; d < DOORS && !(failed && emu::planted); d++) {
 		open_door = (door)d;
 		if ((o.door < 0 || o.door == d) && has_plant(open_door))
