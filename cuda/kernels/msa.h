@@ -46,6 +46,9 @@ struct msa_index {
 /*
  * Decode. A query is up to MSA_ROWS rows that share what was chosen for them.
  *
+ * Words of page tables may be the host's and change meanwhile: they are loaded for the whole
+ * system.
+ *
  * NaN: as in cuda/ref/msa.h. A page that was chosen and is not there makes NaN: an answer without
  * it would look right.
  */
