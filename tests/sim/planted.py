@@ -10,7 +10,7 @@ PLANTS = {
     "no-fence": (
         "place/reclaim.c",
         "core_push(c, CORE_AC_FENCE)->batch = b;",
-        "memset(b->held, 0, b->count);\n\tcore_push(c, CORE_AC_SCAN)->batch = b;"),
+        "reclaim_fenced(c, b);"),
     "scan-sees-one-thread": (
         "place/reclaim.c",
         "if (reads && s->reader < k->open.readers_max) {",
