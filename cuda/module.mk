@@ -8,7 +8,7 @@ CUDA_HERE  := $(filter x86_64,$(shell uname -m))
 CUDA_CXX   := $(CXX) -std=gnu++17 -O2 -g1 -I. -Wall -Wextra -Werror -Wshadow
 CUDA_TEST_OBJECTS := $(patsubst %.cc,$(CUDA_OUT)/obj/%.o,$(wildcard cuda/emu/*.cc cuda/test/*.cc)) \
                      $(patsubst %.cu,$(CUDA_OUT)/obj/%.cu.o,$(wildcard cuda/kernels/*.cu)) \
-                     $(call objects,plain,cuda/ref/msa.c)
+                     $(call objects,plain,cuda/ref/msa.c cuda/ref/layout.c)
 
 $(CUDA_OUT)/obj/%.o: %.cc cuda/module.mk
 	@mkdir -p $(@D)
@@ -45,7 +45,7 @@ $(STANDIN): $(patsubst %.c,$(CUDA_OUT)/obj/%.o,$(wildcard cuda/standin/*.c))
 	@$(CC_plain) -shared -Wl,-soname,libcuda.so.1 $(LDFLAGS) -pthread -o $@ $^
 -include $(patsubst %.c,$(CUDA_OUT)/obj/%.d,$(wildcard cuda/standin/*.c))
 $(foreach v,$(VARIANTS),$(addprefix $(O)/$v/tests/,unit/test_backend_mem unit/test_backend_cuda \
-  integration/test_api_device)): \
+  integration/test_api_device integration/test_api_kernels integration/test_device_faults)): \
 	$(STANDIN)
 
 # --- what we rely on in a driver
@@ -54,7 +54,15 @@ $(CONTRACT): $(call objects,plain,cuda/contract/contract.c tierd/backend/cuda_dr
 	@mkdir -p $(@D)
 	@echo '  LINK  $@'
 	@$(CC_plain) $(FLAGS) $(FLAGS_plain) $(LINK) $(LDFLAGS) -o $@ $^
--include $(O)/plain/obj/cuda/contract/contract.d $(O)/plain/obj/cuda/ref/msa.d
+MEASURE := $(CUDA_OUT)/measure
+$(MEASURE): $(call objects,plain,cuda/contract/measure.c tierd/backend/cuda_driver.c) \
+	$(O)/plain/libbase.a
+	@mkdir -p $(@D)
+	@echo '  LINK  $@'
+	@$(CC_plain) $(FLAGS) $(FLAGS_plain) $(LINK) $(LDFLAGS) -o $@ $^
+-include $(O)/plain/obj/cuda/contract/measure.d
+-include $(O)/plain/obj/cuda/contract/contract.d $(O)/plain/obj/cuda/ref/msa.d \
+         $(O)/plain/obj/cuda/ref/layout.d
 
 NVCC ?= $(or $(shell command -v nvcc),/usr/local/cuda/bin/nvcc)
 .PHONY: cuda-contract cuda-static cuda-ptx
@@ -77,8 +85,21 @@ cuda-static: ##  compile the kernels: registers, spills, instructions (needs nvc
 		$(CC_plain) -std=gnu11 -I. -isystem "$$header" -fsyntax-only \
 			cuda/contract/shapes.c && \
 		echo "the declarations of tierd/backend/cuda_driver.h agree with cuda.h"; }
-gpu-check: $(CONTRACT) $(STANDIN) $(CUDA_TEST)
-	@cuda/gpu-check $(CONTRACT) $(CUDA_TEST) $(CUDA_OUT)
+CUDA_FAULTS := $(addprefix $(O)/plain/tests/,unit/test_backend_cuda \
+	integration/test_device_faults integration/test_api_kernels)
+.PHONY: cuda-fault
+$(CUDA_FAULTS): | $(O)/plain/tierd $(O)/plain/tierctl
+cuda-fault: $(CUDA_FAULTS) ##  let the driver fail, kill clients under kernels (FAULTS=8 LIVES=1000)
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
+	export BUILD=$(O)/plain TMPDIR=$$folder && \
+	for test in $(CUDA_FAULTS); do \
+		LIVES=$(or $(LIVES),1000) FAULTS=$(or $(FAULTS),8) $$test \
+			>$$folder/log 2>&1 || { cat $$folder/log; exit 1; }; \
+		grep '^#' $$folder/log; \
+	done
+gpu-check: $(CONTRACT) $(MEASURE) $(STANDIN) $(CUDA_TEST) $(CUDA_FAULTS) \
+	$(O)/plain/tests/integration/test_api_device
+	@cuda/gpu-check $(O)
 
 .PHONY: cuda-test cuda-plants
 cuda-test: $(CUDA_TEST) ##  kernels on a model of the device against the golden model (SCHEDULES=8)

@@ -82,6 +82,7 @@ struct touch {
 struct span {
 	size_t bytes;
 	bool write;
+	const unsigned char *now; /* NULL: what lies there is not old */
 };
 
 struct machine {
@@ -363,7 +364,26 @@ void warp_barrier(int line)
 
 void allow(const void *at, size_t bytes, bool write)
 {
-	m.spans[(uint64_t)(uintptr_t)at] = { bytes, write };
+	span &s = m.spans[(uint64_t)(uintptr_t)at];
+
+	s.bytes = bytes;
+	s.write = write;
+}
+
+void grow_old(const void *at, const void *now)
+{
+	m.spans[(uint64_t)(uintptr_t)at].now = (const unsigned char *)now;
+}
+
+const void *now_at(const void *at)
+{
+	const uint64_t address = (uint64_t)(uintptr_t)at;
+	auto next = m.spans.upper_bound(address);
+
+	if (next == m.spans.begin() || !std::prev(next)->second.now ||
+	    address >= std::prev(next)->first + std::prev(next)->second.bytes)
+		return at;
+	return std::prev(next)->second.now + (address - std::prev(next)->first);
 }
 
 void forbid(const void *at)

@@ -34,6 +34,7 @@ extern emu_dim thread_, block_, threads_, blocks_;
 
 unsigned char *shared();
 uint32_t shared_bytes();
+const void *now_at(const void *at); /* of memory that has grown old */
 [[noreturn]] void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 uint32_t random();
 
@@ -93,6 +94,16 @@ DEV uint32_t emu_bf16(float f)
 
 DEV uint32_t pack_bf16(float low, float high) { return emu_bf16(low) | emu_bf16(high) << 16; }
 DEV float exp2_approx(float x) { return exp2f(x); }
+
+DEV uint64_t load_for_system(const uint64_t *at)
+{
+	return __atomic_load_n((const uint64_t *)emu::now_at(at), __ATOMIC_RELAXED);
+}
+
+DEV void store_for_system(uint64_t *at, uint64_t value)
+{
+	__atomic_store_n(at, value, __ATOMIC_RELEASE);
+}
 
 DEV float f16_to_float(uint32_t half)
 {

@@ -23,6 +23,9 @@ const char *why();
  */
 void allow(const void *at, size_t bytes, bool write);
 void forbid(const void *at);
+/* Memory of the host that processors write meanwhile: what lies there is old, and loads for the
+ * whole system see what is at `now`. Until it is forbidden. */
+void grow_old(const void *at, const void *now);
 unsigned char *global_at(uint64_t at, uint32_t bytes, bool write, int line = __builtin_LINE());
 unsigned char *shared_at(uint64_t at, uint32_t bytes, bool write, int line = __builtin_LINE());
 /* Of what has rules of its own: mbarriers, copies. */

@@ -227,8 +227,12 @@ KERNEL void __launch_bounds__(MSA_THREADS) msa_decode_part(const GRID_CONSTANT m
 					  ? as_float(0x7fc00000) : 0);
 		return;
 	}
-	if ((uint32_t)block < p.blocks)
-		page = p.page[(uint64_t)p.table[query] * p.blocks + (uint32_t)block];
+	if ((uint32_t)block < p.blocks) {
+		const uint64_t *word =
+			&p.page[(uint64_t)p.table[query] * p.blocks + (uint32_t)block];
+
+		page = PLANTED(decode_old_word) ? *word : load_for_system(word);
+	}
 	if (!page) {
 		put_bare_state(p, PLANTED(missing_page_hidden) ? 0 : as_float(0x7fc00000));
 		return;

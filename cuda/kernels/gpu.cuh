@@ -122,6 +122,22 @@ DEV uint32_t e4m3_to_f16(uint32_t two)
 	return word;
 }
 
+/* Words of the host that processors look at meanwhile; a store comes behind all before it. */
+DEV uint64_t load_for_system(const uint64_t *at)
+{
+	uint64_t value;
+
+	asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value)
+		     : "l"(__cvta_generic_to_global(at)) : "memory");
+	return value;
+}
+
+DEV void store_for_system(uint64_t *at, uint64_t value)
+{
+	asm volatile("st.release.sys.global.u64 [%0], %1;"
+		     ::"l"(__cvta_generic_to_global(at)), "l"(value) : "memory");
+}
+
 DEV float f16_to_float(uint32_t half)
 {
 	float f;

@@ -76,9 +76,10 @@ DEV void begin_share(const msa_index &p, share &w, uint32_t request)
 			       ? p.position[request * p.rows + row] : last;
 	if (l < w.count) {
 		const uint32_t block = w.first + l * WARPS;
+		const uint64_t *word = &p.page[(uint64_t)p.table[request] * p.blocks + block];
 
-		w.own[l] = block <= last / MSA_TOKENS
-				   ? p.page[(uint64_t)p.table[request] * p.blocks + block] : 0;
+		w.own[l] = block > last / MSA_TOKENS ? 0
+			   : PLANTED(index_old_word) ? *word : load_for_system(word);
 	}
 	if (l == 0) {
 		for (uint32_t i = 0; i < MSA_STAGES; i++)

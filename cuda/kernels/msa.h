@@ -46,6 +46,9 @@ struct msa_index {
 /*
  * Decode. A query is up to MSA_ROWS rows that share what was chosen for them.
  *
+ * Words of page tables may be the host's and change meanwhile: they are loaded for the whole
+ * system.
+ *
  * NaN: as in cuda/ref/msa.h. A page that was chosen and is not there makes NaN: an answer without
  * it would look right.
  */
@@ -65,5 +68,22 @@ struct msa_decode {
 
 /* msa_decode_part: grid queries * MSA_TOP; msa_decode_merge: grid queries; MSA_THREADS each. */
 #define MSA_DECODE_SHARED (MSA_PAGE_BYTES + 4u * MSA_ROWS * 2u * 4u)
+
+/*
+ * Layout: between an engine's memory and pages. Steps are bytes, multiples of 16, as
+ * msa_engine_steps of cuda/ref/layout.h has them for each layout.
+ */
+struct msa_layout {
+	uint64_t engine;       /* address of the layer's first K */
+	const uint32_t *table; /* [tokens / page_tokens, rounded up] the engine's page; NULL: in
+				* order */
+	const uint64_t *page;  /* [blocks][heads] address of K, then V; 0 = leave it out */
+	uint64_t v_step, page_step, token_step, head_step;
+	uint32_t page_tokens, heads;
+	uint32_t tokens;       /* of the last block, those that there are move */
+};
+
+/* msa_layout_in fills pages, msa_layout_out the engine's memory: grid blocks * heads * 2;
+ * MSA_THREADS. */
 
 #endif

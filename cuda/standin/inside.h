@@ -44,7 +44,9 @@ struct cuda_event {
 struct op {
 	uint64_t dst, src;
 	size_t bytes;
-	struct cuda_event *event; /* NULL: a copy */
+	struct cuda_event *event;     /* NULL: a copy, */
+	void (*kernel)(const void *); /* or this */
+	unsigned char param[STANDIN_PARAM_BYTES] __attribute__((aligned(16)));
 };
 
 struct cuda_stream {

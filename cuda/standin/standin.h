@@ -11,7 +11,8 @@
  *
  * Tests load it before the code under test does: the loader then knows the name. A program of its
  * own finds it by LD_LIBRARY_PATH; STANDIN_FAIL="cuMemCreate:3:2,..." makes the third call answer
- * 2, STANDIN_US is what a copy takes, STANDIN_CUDA the version that it says it is (13000).
+ * 2, STANDIN_US is what a copy takes, STANDIN_CUDA the version that it says it is (13000),
+ * STANDIN_LEFT a file that says at the end how often it failed so, and what was not given back.
  */
 #ifndef CUDA_STANDIN_STANDIN_H
 #define CUDA_STANDIN_STANDIN_H
@@ -31,5 +32,14 @@ typedef void (*standin_fail_fn)(const char *name, uint32_t nth, cuda_result answ
 /* Calls of that name so far. */
 typedef uint32_t (*standin_calls_fn)(const char *name);
 typedef void (*standin_left_fn)(struct standin_left *out);
+
+/*
+ * In place of a launch: the device calls kernel with a copy of param (STANDIN_PARAM_BYTES at most),
+ * in its turn on the stream. It runs in the device's process, beside the client's life and death:
+ * it may read and write what the client has mapped, make system calls, and nothing else.
+ */
+#define STANDIN_PARAM_BYTES 128u
+typedef cuda_result (*standin_launch_fn)(struct cuda_stream *stream, void (*kernel)(const void *),
+					 const void *param, size_t bytes);
 
 #endif

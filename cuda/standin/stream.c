@@ -142,11 +142,13 @@ static bool serve(struct cuda_stream *s)
 
 	if (head == load(&s->tail))
 		return false;
-	s->head = head + 1;
-	if (!op->event && !__atomic_load_n(&standin.sticky, __ATOMIC_ACQUIRE))
+	if (op->kernel && !__atomic_load_n(&standin.sticky, __ATOMIC_ACQUIRE))
+		op->kernel(op->param);
+	else if (!op->event && !__atomic_load_n(&standin.sticky, __ATOMIC_ACQUIRE))
 		carry_out(op);
 	if (op->event)
 		__atomic_add_fetch(&op->event->done, 1, __ATOMIC_ACQ_REL);
+	s->head = head + 1;
 	store(&s->done, s->head);
 	raise_word(&standin.progress);
 	return true;
@@ -349,7 +351,7 @@ static cuda_result do_copy(uint64_t dst, uint64_t src, size_t bytes, struct cuda
 	ENTER(copy, true);
 	if (!is_stream(stream))
 		return CUDA_INVALID_HANDLE;
-	push(stream, (struct op){ dst, src, bytes, NULL });
+	push(stream, (struct op){ .dst = dst, .src = src, .bytes = bytes });
 	return 0;
 }
 
@@ -368,7 +370,24 @@ static CALL(do_copy_batch, (uint64_t *dst, uint64_t *src, size_t *bytes, size_t 
 	    attributes->order > 3)
 		return CUDA_INVALID_VALUE;
 	for (size_t i = count; i-- > 0;)
-		push(stream, (struct op){ dst[i], src[i], bytes[i], NULL });
+		push(stream, (struct op){ .dst = dst[i], .src = src[i], .bytes = bytes[i] });
+	return 0;
+}
+
+__attribute__((visibility("default"))) cuda_result
+standin_launch(struct cuda_stream *stream, void (*kernel)(const void *), const void *param,
+	       size_t bytes);
+
+cuda_result standin_launch(struct cuda_stream *stream, void (*kernel)(const void *),
+			   const void *param, size_t bytes)
+{
+	struct op op = { .kernel = kernel };
+	cuda_result told = __atomic_load_n(&standin.sticky, __ATOMIC_ACQUIRE);
+
+	if (told || !is_stream(stream) || bytes > sizeof(op.param))
+		return told ? told : CUDA_INVALID_VALUE;
+	memcpy(op.param, param, bytes);
+	push(stream, op);
 	return 0;
 }
 

@@ -259,6 +259,22 @@ std::string far_below_nought(uint32_t, uint32_t schedule)
 	return run_and_compare(r, schedule, true);
 }
 
+/* The table is the host's, which has moved the pages: what the device has cached of it is old. */
+std::string words_have_changed(uint32_t, uint32_t schedule)
+{
+	decode_run r(1, 3, 3, true, 509);
+	uint64_t *now = r.memory.take<uint64_t>(2 * 3);
+	std::string wrong;
+
+	memcpy(now, r.page, 2 * 3 * sizeof(*now));
+	r.page[3] = now[4];
+	r.page[4] = 0;
+	emu::grow_old(r.page, now);
+	wrong = r.run(schedule);
+	r.page = now;
+	return wrong.empty() ? r.compare(true) : wrong;
+}
+
 std::string page_missing(uint32_t beyond, uint32_t schedule)
 {
 	decode_run r(2, 3, 3, true, 506);
@@ -296,6 +312,7 @@ void decode_cases(std::vector<cuda_case> &to)
 	to.push_back({ "decode: a block of -inf", scores_of_minus_infinity, 0 });
 	to.push_back({ "decode: nothing but -inf", scores_of_minus_infinity, 1 });
 	to.push_back({ "decode: scores far below nought", far_below_nought, 0 });
+	to.push_back({ "decode: words have changed", words_have_changed, 0 });
 	to.push_back({ "decode: a page is not there", page_missing, 0 });
 	to.push_back({ "decode: a block beyond the table", page_missing, 1 });
 }

@@ -2,6 +2,7 @@
 /* The kernels by name, by either door; a mistake in assembly is in PTX of its own. */
 #include <string.h>
 
+#include "cuda/kernels/era.h"
 #include "cuda/kernels/msa.h"
 #include "cuda/kernels/wrappers.h"
 #include "cuda/test/cases.h"

@@ -203,6 +203,22 @@ std::string keys_missing(uint32_t block, uint32_t schedule)
 	return run_and_compare(r, schedule);
 }
 
+/* The table is the host's, which has moved the keys. */
+std::string words_have_changed(uint32_t, uint32_t schedule)
+{
+	index_run r({ 1, 2, 7, 4, false, true }, 1960);
+	uint64_t *now = r.memory.take<uint64_t>(2 * 7);
+	std::string wrong;
+
+	memcpy(now, r.page, 2 * 7 * sizeof(*now));
+	for (uint32_t b = 0; b < 7; b++)
+		r.page[7 + b] = now[7 + 6 - b];
+	emu::grow_old(r.page, now);
+	wrong = r.run(schedule);
+	r.page = now;
+	return wrong.empty() ? r.compare() : wrong;
+}
+
 /* One damaged key neither wins its block a place nor loses it one. */
 std::string keys_of_nan(uint32_t e4m3, uint32_t schedule)
 {
@@ -331,6 +347,7 @@ void index_cases(std::vector<cuda_case> &to)
 	for (uint32_t block : { 3u, 8u, 9u, 10u, 11u, 12u, 19u })
 		to.push_back({ say("index: keys of block %u are not there", block), keys_missing,
 			       block });
+	to.push_back({ "index: words have changed", words_have_changed, 0 });
 	to.push_back({ "index: NaN in keys, bf16", keys_of_nan, 0 });
 	to.push_back({ "index: NaN in keys, e4m3", keys_of_nan, 1 });
 	for (uint32_t seen : { 1u, 50u, 127u })

@@ -175,6 +175,8 @@ static int run_all(const options &o)
 	wrappers_cases(cases);
 	decode_cases(cases);
 	index_cases(cases);
+	layout_cases(cases);
+	era_cases(cases);
 	for (int d = 0; d < DOORS && !(failed && emu::planted); d++) {
 		open_door = (door)d;
 		if ((o.door < 0 || o.door == d) && has_plant(open_door))

@@ -40,6 +40,8 @@ AT(abi_page, nvme, 16);
 AT(abi_page, claim, 28);
 
 SIZE(abi_reader, 24640);
+AT(abi_reader, era_begin, 16);
+AT(abi_reader, era_done, 24);
 AT(abi_reader, slot, 64);
 SIZE(abi_region_header, 256);
 AT(abi_region_header, sq_tail, 128);

@@ -22,6 +22,10 @@
  *     the old word has its slot visible at the daemon's step 3 (asymmetric Dekker).
  * H2  high_water is raised (release) before a slot above it is used, and never lowered.
  * H3  Words naming a context that the client has not opened are ignored: they protect nothing.
+ * H4  Kernels name no places: a launch is announced in era_begin before it is made, and the last
+ *     node of its graph counts it in era_done. Whatever a batch holds of contexts that the client
+ *     has opened is kept until era_done reaches what era_begin was after the batch's fence
+ *     (docs/cuda.md). Equal words, as both 0, keep nothing.
  */
 #ifndef TIER_ABI_HAZARD_H
 #define TIER_ABI_HAZARD_H
@@ -54,7 +58,9 @@ struct abi_reader {
 	uint32_t owned;      /* client: 1 while a reader handle owns the area */
 	uint32_t high_water; /* client: slots [0, high_water) may be in use (H2) */
 	uint64_t access_tail; /* client: entries ever written */
-	uint64_t reserved[6];
+	uint64_t era_begin; /* client: launches announced */
+	uint64_t era_done;  /* the client's device: launches that have ended */
+	uint64_t reserved[4];
 	uint64_t slot[ABI_HAZARD_SLOTS];
 	uint64_t access[ABI_ACCESS_LOG];
 }; /* 64 + 8192 + 16384 = 24640 bytes */

@@ -34,7 +34,7 @@ bool reader_uses(const struct tier_reader *r, uint64_t number)
 	for (uint32_t i = 0; i < READER_OLD_MAX; i++)
 		if (atomic_load_acquire_u64(&r->old[i].number) == number)
 			return true;
-	return false;
+	return atomic_load_acquire_u64(&r->era_number) == number;
 }
 
 void reader_count(const struct tier_reader *r, struct tier_counters *sum)
@@ -238,6 +238,7 @@ void tier_reader_close(tier_reader *r)
 	t = r->t;
 	{
 		LOCK_SCOPE(&t->lock);
+		era_close(r);
 		if (is_mapped(t, r->number))
 			clear_area(r->area);
 		for (uint32_t i = 0; i < READER_OLD_MAX; i++)

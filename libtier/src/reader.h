@@ -37,6 +37,11 @@ struct tier_reader {
 	uint16_t free[ABI_HAZARD_SLOTS];
 	/* cold */
 	uint32_t index; /* of its area in the region */
+	/* An era of kernels (era.c): its area, which may be an earlier attachment's; NULL: none */
+	struct abi_reader *era_area;
+	uint64_t era_number; /* atomic: of that attachment, which it needs; 0 */
+	uint64_t era_begin;  /* launches announced */
+	bool era_owed;       /* the last one failed */
 	struct list link;
 	struct reader_old old[READER_OLD_MAX];
 };
@@ -59,6 +64,9 @@ struct abi_reader *reader_area_of(struct tier_reader *r, uint32_t slot);
 
 /* Its thread, when old_count > 0: the slot has been cleared. */
 void reader_forget(struct tier_reader *r, uint32_t slot);
+
+/* Its thread: end its era, if it has one; nothing of the stream runs any more. */
+void era_close(struct tier_reader *r);
 
 static inline void reader_leave(struct tier_reader *r)
 {

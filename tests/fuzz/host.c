@@ -170,11 +170,12 @@ static void do_io(struct host *h, struct core_io *io)
 /*
  * The scan as the protocol states it, one place at a time: the core's must not miss a word. Returns
  * 1 or 0, or -1 when it cannot be told: a context that is being removed may share its index with a
- * newer one.
+ * newer one, and what kernels keep depends on when the place was retired.
  */
 static int is_named(const struct host *h, uint64_t place)
 {
 	uint32_t index = place >> (ABI_ADDR_BITS + 3) & 0xffff, found = 0, attached = 0;
+	int kernels = 0;
 
 	for (uint32_t i = 0; i < HOST_CONTEXTS; i++)
 		if (h->context[i].made && ABI_CONTEXT_INDEX(h->context[i].id) == index) {
@@ -191,8 +192,10 @@ static int is_named(const struct host *h, uint64_t place)
 		for (uint32_t s = 0; counts && s < r->high_water && s < ABI_HAZARD_SLOTS; s++)
 			if (r->slot[s] == place)
 				return 1;
+		if (counts && r->era_done < r->era_begin)
+			kernels = -1;
 	}
-	return 0;
+	return kernels;
 }
 
 static void do_scan(struct host *h)

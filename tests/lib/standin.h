@@ -16,6 +16,7 @@ struct standin_calls {
 	standin_fail_fn fail_at;
 	standin_calls_fn calls;
 	standin_left_fn left;
+	standin_launch_fn launch;
 };
 
 /* Ends the test where it is not built. */
@@ -36,6 +37,7 @@ static inline struct standin_calls standin_load(void)
 	*(void **)&s.fail_at = dlsym(library, "standin_fail");
 	*(void **)&s.calls = dlsym(library, "standin_calls");
 	*(void **)&s.left = dlsym(library, "standin_left");
+	*(void **)&s.launch = dlsym(library, "standin_launch");
 	return s;
 }
 

@@ -9,6 +9,7 @@
 #include "tests/integration/front_client.h"
 
 #include <tier.h>
+#include <tier_kernel.h>
 
 #include "tests/nth/nth.h"
 
@@ -438,6 +439,25 @@ static int try_events(struct world *w)
 	return rc;
 }
 
+/* A launch that came to its end, and one that failed. */
+static int try_era(struct world *w)
+{
+	tier_reader *r = NULL;
+	uint64_t *done;
+	int rc = tier_reader_open(w->t, &r);
+
+	rc = rc ? rc : tier_era_open(r, &done);
+	rc = rc ? rc : tier_era_begin(r);
+	if (rc == 0) {
+		*done += 1;
+		rc = tier_era_begin(r);
+	}
+	rc = rc ? rc : tier_era_failed(r);
+	tier_era_close(r);
+	tier_reader_close(r);
+	return rc;
+}
+
 /* Nobody speaks with other hosts here: that is said, not that memory is short. */
 static int try_hosts(struct world *w)
 {
@@ -538,6 +558,7 @@ static void what_is_beside_blocks(void **state)
 {
 	sweep(*state, try_owner, "open_of, owner");
 	sweep(*state, try_events, "events");
+	sweep(*state, try_era, "era");
 	sweep(*state, try_hosts, "locate, pull");
 	sweep(*state, try_objects, "objects");
 }

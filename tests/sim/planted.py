@@ -10,7 +10,7 @@ PLANTS = {
     "no-fence": (
         "place/reclaim.c",
         "core_push(c, CORE_AC_FENCE)->batch = b;",
-        "memset(b->held, 0, b->count);\n\tcore_push(c, CORE_AC_SCAN)->batch = b;"),
+        "reclaim_fenced(c, b);"),
     "scan-sees-one-thread": (
         "place/reclaim.c",
         "if (reads && s->reader < k->open.readers_max) {",
@@ -206,4 +206,9 @@ PLANTS = {
         "s->until_ns = c->now_ns + c->config.stream_hold_ns;",
         "s->until_ns = UINT64_MAX;"),
     "discard-beside-others": ("log/discard.c", "if (!in_use(c))", "if (in_use(c) || 1)"),
+    "kernels-not-waited-for": (
+        "place/reclaim.c",
+        "if (k->era[r].fence && k->era[r].clear < clear)",
+        "if (k->era[r].fence && k->era[r].clear < clear && 0)"),
+    "era-snapshot-of-done": ("place/reclaim.c", "e->begin = begin;", "e->begin = done;"),
 }

@@ -24,10 +24,14 @@ static void drain(struct world *w, struct world_lease *l)
 
 	if (!l->buffered)
 		return;
+	l->buffered = false;
+	if (l->era) {
+		r->era_begin = l->era;
+		return;
+	}
 	if (r->high_water <= l->index)
 		r->high_water = l->index + 1;
 	r->slot[l->index] = l->place;
-	l->buffered = false;
 }
 
 /* membarrier: all stores of all processes that live. */
@@ -39,8 +43,12 @@ void reader_fence(struct world *w)
 
 static void let_go(struct world *w, struct world_lease *l)
 {
-	if (l->place && !l->buffered)
+	if (l->era) {
+		drain(w, l);
+		reader_of(w, l)->era_done = l->era;
+	} else if (l->place && !l->buffered) {
 		reader_of(w, l)->slot[l->index] = 0;
+	}
 	memset(l, 0, sizeof(*l));
 }
 
@@ -87,6 +95,25 @@ static void write_nonsense(struct world *w, struct abi_reader *r)
 	}
 }
 
+/*
+ * What is about to be published is a kernel's instead, in unusual worlds, if its stream has none
+ * under way. Its words are looked at while it runs, with nothing to be published.
+ */
+static bool launch(struct world *w, struct world_lease *l)
+{
+	struct abi_reader *r = reader_of(w, l);
+
+	if (!w->faults->wide || !world_chance(w, 300000))
+		return false;
+	for (uint32_t i = 0; i < WORLD_LEASES; i++)
+		if (w->lease[i].era && reader_of(w, &w->lease[i]) == r)
+			return false;
+	l->era = r->era_begin + 1;
+	l->data = w->context[l->context].mem[l->tier] + abi_word_addr(l->word);
+	w->result->leases++;
+	return true;
+}
+
 /* Steps 1 and 2: read the word, publish the place. */
 static void publish(struct world *w, struct world_lease *l)
 {
@@ -113,6 +140,8 @@ static void publish(struct world *w, struct world_lease *l)
 		.index = world_chance(w, TALL) ? ABI_HAZARD_SLOTS - 1 - number : number,
 		.place = abi_place(w->context[context].id, tier, word),
 	};
+	if (launch(w, l))
+		return;
 	r = reader_of(w, l);
 	if (world_chance(w, 10000))
 		write_nonsense(w, r);

@@ -163,7 +163,8 @@ struct world_lease {
 	uint64_t place;      /* published; 0 = none */
 	const uint8_t *data; /* NULL = not looked at again, or none */
 	uint64_t word;
-	bool buffered; /* the place is in the store buffer: no scan sees it */
+	bool buffered; /* the place, or the era, is in the store buffer: no scan sees it */
+	uint64_t era;  /* a kernel, which names no place (abi/hazard.h H4): of its launch; else 0 */
 	uint32_t client, context, n, page, tier;
 	uint32_t slot, generation; /* of the block */
 	uint32_t index;            /* of the hazard slot */

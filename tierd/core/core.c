@@ -314,6 +314,7 @@ static void client_open(struct core *c, const struct core_client_open *open)
 	k->writable = k->attached + words;
 	memset(k->attached, 0, 2 * words * sizeof(uint64_t));
 	memset(k->access_seen, 0, sizeof(k->access_seen));
+	memset(k->era, 0, sizeof(k->era));
 	k->readers_used = k->drain_reader = 0;
 	k->prompt = (struct prompt){ .tail = ABI_SLOT_NONE };
 	k->open = *open;

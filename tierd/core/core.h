@@ -189,6 +189,7 @@ struct core_batch {
 	uint64_t place[CORE_RETIRE_BATCH]; /* abi_place() words */
 	uint32_t slot[CORE_RETIRE_BATCH];
 	uint32_t page[CORE_RETIRE_BATCH];
+	uint64_t era[CORE_RETIRE_BATCH]; /* the fence behind which it came */
 	uint32_t held[CORE_RETIRE_BATCH]; /* in which pass of scans a reader was seen there last, */
 	uint16_t seen_by[CORE_RETIRE_BATCH]; /* ... 1 + that client */
 	uint32_t chain[CORE_RETIRE_BATCH]; /* of the scan's table: 1 + the next entry there */

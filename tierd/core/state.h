@@ -250,6 +250,17 @@ struct prompt {
 	bool joined;      /* its last one was new, too */
 };
 
+/*
+ * What a client's stream of kernels may still read (abi/hazard.h H4): nothing that was unpublished
+ * up to fence `clear`. At any time one snapshot of its era_begin is waited for: it was taken behind
+ * fence `fence`, and later ones ask for another.
+ */
+struct era {
+	uint64_t clear;
+	uint64_t fence; /* 0: none is waited for */
+	uint64_t begin;
+};
+
 struct client {
 	uint8_t state; /* 0 free, 1 open, 2 gone (waits for DEAD), 3 dead, and it still leaves */
 	bool leaving;  /* gone, and not all that it had has ended */
@@ -263,6 +274,7 @@ struct client {
 	uint64_t *attached; /* bitmaps over context ids */
 	uint64_t *writable;
 	uint64_t access_seen[ABI_READERS_MAX];
+	struct era era[ABI_READERS_MAX];
 	uint32_t readers_used; /* readers below have ever logged something */
 	uint32_t drain_reader; /* whose log is heard first next time */
 	struct prompt prompt;
@@ -392,6 +404,7 @@ struct scan {
 	bool asked;        /* an AC_SCAN is with the shell */
 	uint32_t slots;    /* looked at in this turn */
 	uint32_t client, reader, slot; /* where it goes on */
+	struct core_batch *walk; /* ... over places, for the client's kernels: slot counts them */
 	struct core_batch *fresh_head, *fresh_tail; /* fenced, and in no pass so far */
 	struct core_batch *set; /* of the pass */
 };
@@ -479,6 +492,7 @@ struct core {
 	struct core_batch *batch_open;                         /* collects */
 	struct core_batch *quarantine_head, *quarantine_tail;  /* wait for another scan */
 	uint64_t quarantine_next_ns;
+	uint64_t era; /* fences that are over: behind which one places were retired */
 	struct scan scan;
 	uint64_t quarantined[ABI_MEM_TIERS]; /* bytes */
 	uint32_t punching[ABI_MEM_TIERS];    /* segments */

@@ -261,7 +261,8 @@ static bool quiet(const struct session *s)
 		const struct abi_reader *r = &s->readers[i];
 		uint32_t high = atomic_load_acquire_u32(&r->high_water);
 
-		if (atomic_load_acquire_u32(&r->owned))
+		if (atomic_load_acquire_u32(&r->owned) ||
+		    atomic_load_acquire_u64(&r->era_done) < atomic_load_acquire_u64(&r->era_begin))
 			return false;
 		for (uint32_t k = 0; k < high && k < ABI_HAZARD_SLOTS; k++)
 			if (atomic_load_acquire_u64(&r->slot[k]))

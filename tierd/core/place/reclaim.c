@@ -3,8 +3,8 @@
  * Reclaim: the daemon's half of the lease protocol (abi/hazard.h). Retired places gather in a
  * batch; FENCE makes every reader's slots visible, SCAN marks the places somebody reads; the others
  * are free. Held ones are quarantined and scanned again: no new lease of them can start, so no
- * further fence is needed. Their pages let go of them and are absent: who reads an old place keeps
- * its bytes, and keeps nobody from bringing the page to another place.
+ * further fence is needed. Pages of held places let go of them and are absent: who reads an old
+ * place keeps its bytes, and keeps nobody from bringing the page to another place.
  *
  *   retire_page -> batch_open -> [256 pages | 1 ms | someone waits] -> FENCE -> SCAN -> free
  *                                                       quarantine <---------------'   ^
@@ -13,6 +13,10 @@
  * One pass over all readers' slots serves all batches that were fenced before it began, those in
  * quarantine included. It takes as many turns as there are slots: a place that is free of leases
  * stays so, so it does not matter when each slot is looked at.
+ *
+ * Kernels of clients name no places: what they may still read follows from two counters of each
+ * stream, looked at behind its slots, and from the fence behind which a place came. If some of a
+ * client's run, the pass goes over its places for that client, as far as a turn goes likewise.
  */
 #include <assert.h>
 #include <errno.h>
@@ -195,6 +199,7 @@ static void place_move(struct core *c, struct core_batch *b, uint32_t i, struct 
 	to->place[k] = b->place[i];
 	to->slot[k] = b->slot[i];
 	to->page[k] = b->page[i];
+	to->era[k] = b->era[i];
 	to->stray[k] = b->stray[i];
 	to->held[k] = b->held[i];
 	to->seen_by[k] = b->seen_by[i];
@@ -226,7 +231,9 @@ void reclaim_fenced(struct core *c, struct core_batch *b)
 	struct scan *s = &c->scan;
 
 	meter_charge(&c->meter, b->count);
+	c->era++;
 	for (uint32_t i = 0; i < b->count; i++) {
+		b->era[i] = c->era;
 		b->held[i] = 0;
 		table_enter(c, b, i);
 	}
@@ -255,28 +262,68 @@ static void pass_begin(struct core *c)
 		s->set = c->quarantine_head;
 	s->fresh_head = s->fresh_tail = NULL;
 	c->quarantine_head = c->quarantine_tail = NULL;
+	s->walk = s->set;
 	for (struct core_batch *b = s->set; b; b = b->next)
 		b->marked = 0;
 }
 
-/* A client's reader is there: the same place in ten slots of his counts once. */
-static void mark(struct core *c, struct client *k, uint64_t place)
+/* A client reads the batch's i-th place: seen in ten slots of his, it counts once. */
+static void mark(struct core *c, struct client *k, struct core_batch *b, uint32_t i)
 {
 	uint16_t client = (uint16_t)(c->scan.client + 1);
-	uint32_t entry = *bucket_of(c, place), i;
-	struct core_batch *b = NULL;
 
-	for (; entry; entry = b->chain[i]) {
-		b = batch_of(c, entry, &i);
-		if (b->place[i] == place)
-			break;
-	}
-	if (!entry || (b->held[i] == c->scan.pass && b->seen_by[i] == client))
+	if (b->held[i] == c->scan.pass && b->seen_by[i] == client)
 		return;
 	b->marked += b->held[i] != c->scan.pass;
 	b->held[i] = c->scan.pass;
 	b->seen_by[i] = client;
-	k->held[place_tier(place)] += page_stride(place_context(c, place), b->page[i]);
+	k->held[place_tier(b->place[i])] +=
+		page_stride(place_context(c, b->place[i]), b->page[i]);
+}
+
+static void mark_place(struct core *c, struct client *k, uint64_t place)
+{
+	uint32_t i;
+
+	for (uint32_t entry = *bucket_of(c, place); entry;) {
+		struct core_batch *b = batch_of(c, entry, &i);
+
+		if (b->place[i] == place) {
+			mark(c, k, b, i);
+			return;
+		}
+		entry = b->chain[i];
+	}
+}
+
+/* A context that the client has not opened protects nothing (H3, H4). */
+static bool is_attached(const struct client *k, uint64_t place)
+{
+	uint32_t context = place >> (ABI_ADDR_BITS + 3) & 0xffff;
+
+	return context < ABI_CONTEXTS_MAX && bit_get(k->attached, context);
+}
+
+/*
+ * Of one stream: what its kernels that were announced up to now may still read. One snapshot at a
+ * time will do: whoever comes later waits for the next one.
+ */
+static void look_at_era(const struct core *c, struct era *e, const struct abi_reader *r)
+{
+	uint64_t begin = atomic_load_acquire_u64(&r->era_begin); /* first: done may overtake it */
+	uint64_t done = atomic_load_acquire_u64(&r->era_done);
+
+	/* A client's words: whatever they say, it keeps only what is its own. */
+	if (done >= begin) {
+		*e = (struct era){ .clear = c->era };
+		return;
+	}
+	if (e->fence && done >= e->begin)
+		*e = (struct era){ .clear = e->fence };
+	if (!e->fence) {
+		e->fence = c->era;
+		e->begin = begin;
+	}
 }
 
 /* Of one reader, up to so many slots. Returns how many were looked at. */
@@ -290,21 +337,54 @@ static uint32_t scan_reader(struct core *c, struct client *k, uint32_t most)
 	end = begin + most < high ? begin + most : high;
 	for (uint32_t i = begin; i < end; i++) {
 		uint64_t place = atomic_load_acquire_u64(&r->slot[i]);
-		uint32_t context = place >> (ABI_ADDR_BITS + 3) & 0xffff;
 
-		if (!(place & ABI_HAZARD_VALID))
-			continue;
-		if (context >= ABI_CONTEXTS_MAX || !bit_get(k->attached, context)) /* H3 */
-			continue;
-		mark(c, k, place);
+		if (place & ABI_HAZARD_VALID && is_attached(k, place))
+			mark_place(c, k, place);
 	}
 	if (end < high) {
 		c->scan.slot = end;
 		return end - begin;
 	}
+	look_at_era(c, &k->era[c->scan.reader], r);
 	c->scan.reader++;
 	c->scan.slot = 0;
 	return end > begin ? end - begin : 1;
+}
+
+/* The fence up to which none of the client's kernels reads what was unpublished. */
+static uint64_t kernels_clear(const struct client *k)
+{
+	uint64_t clear = UINT64_MAX;
+
+	for (uint32_t r = 0; r < k->open.readers_max; r++)
+		if (k->era[r].fence && k->era[r].clear < clear) /* some kernel runs */
+			clear = k->era[r].clear;
+	return clear;
+}
+
+/* What the client's kernels may read, up to so many places. Returns how many were looked at. */
+static uint32_t scan_kernels(struct core *c, struct client *k, uint32_t most)
+{
+	struct scan *s = &c->scan;
+	uint64_t clear = kernels_clear(k);
+	uint32_t items = 0;
+
+	if (clear == UINT64_MAX)
+		s->walk = NULL;
+	while (s->walk && items < most) {
+		struct core_batch *b = s->walk;
+
+		if (s->slot == b->count) {
+			s->walk = b->next;
+			s->slot = 0;
+			continue;
+		}
+		if (b->era[s->slot] > clear && is_attached(k, b->place[s->slot]))
+			mark(c, k, b, s->slot);
+		s->slot++;
+		items++;
+	}
+	return items;
 }
 
 void core_scan(struct core *c)
@@ -315,15 +395,21 @@ void core_scan(struct core *c)
 	if (!s->begun)
 		pass_begin(c);
 	while (s->client < c->clients_high && s->slots + items < SCAN_SLOTS) {
+		uint32_t most = SCAN_SLOTS - s->slots - items;
 		struct client *k = &c->client[s->client];
 		bool reads = k->state == 1 || k->state == 2;
 
 		if (reads && s->reader < k->open.readers_max) {
-			items += scan_reader(c, k, SCAN_SLOTS - s->slots - items);
+			items += scan_reader(c, k, most);
+			continue;
+		}
+		if (reads && s->walk) {
+			items += scan_kernels(c, k, most);
 			continue;
 		}
 		s->client++;
 		s->reader = s->slot = 0;
+		s->walk = s->set;
 	}
 	s->over = s->client >= c->clients_high;
 	s->slots += items;

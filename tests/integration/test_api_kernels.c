@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Kernels read pages where they lie while a daemon gives the places of deleted blocks to others,
+ * and their process is killed again and again: no kernel of a living process ever reads bytes that
+ * are not of the key it found. Kernels go on after their process (cuda/standin), so that places are
+ * in fact used again under dead ones. With launches that are counted as ended when they begin, the
+ * daemon waits for nothing: then a living one must be seen to read such bytes, or this test could
+ * not see it.
+ *
+ * LIVES=n: how many processes are killed (30); `make cuda-fault` kills 1,000.
+ */
+#include <sched.h>
+#include <tier_kernel.h>
+
+#include "libtier/abi/index.h"
+#include "libtier/src/session.h"
+#include "tests/integration/child.h"
+#include "tests/integration/kv_world.h"
+#include "tests/lib/standin.h"
+
+#define WINDOW 48u /* blocks that are there at a time */
+#define STEP 4u    /* that come and go at a time */
+#define KERNEL_US 1500u
+#define AHEAD 3u   /* launches under way */
+#define LIVES 30u
+#define WAIT_MS 20000u
+
+/* Shared by all processes. */
+struct seen {
+	uint64_t kernels, looks; /* that found a page; its bytes looked at */
+	uint64_t wrong, wrong_dead;
+	uint64_t launched; /* by the present client */
+};
+
+struct kernel_param {
+	const struct abi_block *block;
+	const struct abi_page *page;
+	const uint8_t *mem;
+	uint64_t mem_bytes;
+	uint64_t *done; /* NULL: somebody else counts */
+	struct seen *seen;
+	uint32_t blocks, pages, seed;
+	int client;
+};
+
+#define BARE __attribute__((no_sanitize("address", "thread", "undefined"), noinline))
+
+/* ---- the kernel: in the device's process, which has no C library ----------------------------- */
+
+/* Of each 8 bytes of a page. */
+static inline uint64_t word_of(uint64_t key, uint32_t page)
+{
+	return key ^ page;
+}
+
+BARE static uint64_t load(const void *at)
+{
+	return __atomic_load_n((const uint64_t *)at, __ATOMIC_ACQUIRE);
+}
+
+BARE static uint64_t now_us(void)
+{
+	struct timespec t;
+
+	syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+/* A page that is there, as a reader's first look has it: generation, state, key, word; the same
+ * generation again. */
+BARE static const uint8_t *choose(const struct kernel_param *p, uint32_t n, uint64_t *want)
+{
+	const uint32_t slot = n / p->pages % p->blocks, page = n % p->pages;
+	const struct abi_block *b = &p->block[slot];
+	const uint64_t *words = p->page[(uint64_t)slot * p->pages + page].word;
+	uint32_t generation = __atomic_load_n(&b->generation, __ATOMIC_ACQUIRE);
+	uint64_t key, word;
+
+	if (__atomic_load_n(&b->state, __ATOMIC_ACQUIRE) != ABI_BLOCK_COMMITTED)
+		return NULL;
+	key = load(b->key);
+	word = load(&words[ABI_TIER_CXL]);
+	if (abi_word_state(word) != ABI_PAGE_READY ||
+	    abi_word_addr(word) + 4096 > p->mem_bytes || load(&words[ABI_TIER_CXL]) != word ||
+	    __atomic_load_n(&b->generation, __ATOMIC_ACQUIRE) != generation)
+		return NULL;
+	*want = word_of(key, page);
+	return p->mem + abi_word_addr(word);
+}
+
+BARE static void look(const struct kernel_param *p, const uint8_t *at, uint64_t want)
+{
+	bool same = load(at) == want && load(at + 2048) == want && load(at + 4088) == want;
+
+	__atomic_add_fetch(&p->seen->looks, 1, __ATOMIC_RELAXED);
+	if (same)
+		return;
+	/* Who has died meanwhile counts as dead. */
+	if (syscall(SYS_getppid) == p->client)
+		__atomic_add_fetch(&p->seen->wrong, 1, __ATOMIC_RELAXED);
+	else
+		__atomic_add_fetch(&p->seen->wrong_dead, 1, __ATOMIC_RELAXED);
+}
+
+BARE static void kernel(const void *param)
+{
+	const struct kernel_param *p = param;
+	const uint64_t until = now_us() + KERNEL_US;
+	const struct timespec pause = { .tv_nsec = 50000 };
+	const uint8_t *at = NULL;
+	uint32_t n = p->seed;
+	uint64_t want = 0;
+
+	for (uint32_t tries = 0; !at && tries < 100000; tries++) {
+		n = n * 1664525 + 1013904223;
+		at = choose(p, n >> 4, &want);
+	}
+	while (at && now_us() < until) {
+		look(p, at, want);
+		syscall(SYS_nanosleep, &pause, NULL);
+	}
+	if (at)
+		__atomic_add_fetch(&p->seen->kernels, 1, __ATOMIC_RELAXED);
+	if (p->done)
+		__atomic_add_fetch(p->done, 1, __ATOMIC_RELEASE);
+}
+
+/* ---- the client: launches until it is killed ------------------------------------------------- */
+
+static void fill_param(struct kernel_param *p, tier_context *c, struct seen *seen)
+{
+	const struct map *m = context_map(c);
+
+	*p = (struct kernel_param){ .block = m->block, .page = m->page,
+				    .mem = m->mem[ABI_TIER_CXL],
+				    .mem_bytes = m->mem_bytes[ABI_TIER_CXL], .seen = seen,
+				    .blocks = m->blocks_max < 2 * WINDOW ? m->blocks_max
+									 : 2 * WINDOW,
+				    .pages = BLOCK_PAGES, .client = getpid() };
+}
+
+_Noreturn static void client(const struct world *w, struct seen *seen, bool counted)
+{
+	struct standin_calls standin = standin_load();
+	struct cuda_context *context;
+	struct cuda_stream *stream;
+	struct kernel_param p;
+	struct cuda_driver cu;
+	tier_context *c;
+	tier_reader *r;
+	uint64_t *done;
+	tier *t = world_connect(&w->d);
+
+	CHECK(tier_context_open(t, "kernels", NULL, &c) == 0);
+	CHECK(tier_reader_open(t, &r) == 0);
+	CHECK(tier_era_open(r, &done) == 0);
+	CHECK(cuda_driver_load(&cu, NULL) == 0 && cu.init(0) == 0);
+	CHECK(cu.context_retain(&context, 0) == 0 && cu.context_set(context) == 0);
+	CHECK(cu.stream_create(&stream, CUDA_STREAM_NON_BLOCKING, 0) == 0);
+	fill_param(&p, c, seen);
+	p.done = counted ? done : NULL;
+	for (uint64_t n = 1;; n++) {
+		p.seed = (uint32_t)n * 2654435761u ^ (uint32_t)getpid();
+		CHECK(tier_era_begin(r) == 0);
+		if (!counted)
+			__atomic_store_n(done, n, __ATOMIC_RELEASE);
+		CHECK(standin.launch(stream, kernel, &p, sizeof(p)) == 0);
+		__atomic_store_n(&seen->launched, n, __ATOMIC_RELEASE);
+		if (n % AHEAD == 0)
+			CHECK(cu.stream_wait(stream) == 0);
+	}
+}
+
+/* ---- the parent: blocks come and go ---------------------------------------------------------- */
+
+struct churn {
+	tier_context *c;
+	uint32_t next;
+	uint8_t *data; /* STEP blocks */
+};
+
+static void make_keys(tier_key *key, uint32_t first)
+{
+	for (uint32_t i = 0; i < STEP; i++) {
+		uint32_t name = first + i;
+
+		assert_int_equal(tier_key_opaque(&key[i], &name, sizeof(name), NULL), 0);
+	}
+}
+
+static void put_and_delete(struct churn *ch)
+{
+	tier_key key[STEP];
+	uint64_t word;
+
+	make_keys(key, ch->next);
+	for (uint32_t i = 0; i < STEP * BLOCK_BYTES / 8; i++) {
+		memcpy(&word, key[i / (BLOCK_BYTES / 8)].bytes, 8);
+		word = word_of(word, i % (BLOCK_BYTES / 8) / 512);
+		memcpy(ch->data + i * 8, &word, 8);
+	}
+	assert_int_equal(tier_put_copy(ch->c, key, STEP, ch->data, NULL), STEP);
+	if (ch->next >= WINDOW) {
+		make_keys(key, ch->next - WINDOW);
+		assert_int_equal(tier_delete(ch->c, key, STEP), STEP);
+	}
+	ch->next += STEP;
+}
+
+static pid_t begin_client(const struct world *w, struct seen *seen, bool counted)
+{
+	pid_t pid;
+
+	__atomic_store_n(&seen->launched, 0, __ATOMIC_RELEASE);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0)
+		client(w, seen, counted);
+	return pid;
+}
+
+/* A client's life: until it has launched some, then killed at some moment. */
+static void one_life(const struct world *w, struct churn *ch, struct seen *seen, bool counted,
+		     uint32_t n)
+{
+	uint64_t wanted = AHEAD + n % (2 * AHEAD), since = now_us();
+	pid_t pid = begin_client(w, seen, counted);
+	int status;
+
+	while (__atomic_load_n(&seen->launched, __ATOMIC_ACQUIRE) < wanted) {
+		put_and_delete(ch);
+		assert_true(now_us() - since < WAIT_MS * 1000ull);
+	}
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status));
+	put_and_delete(ch);
+}
+
+static void run(bool counted, uint32_t kills, struct seen *out)
+{
+	const struct tier_context_options options = {
+		.size = sizeof(options), .quota = { TIER_QUOTA_NONE, 0, TIER_QUOTA_NONE, 0 },
+	};
+	struct world *w = world_begin(NULL);
+	struct seen *seen = mmap(NULL, sizeof(*seen), PROT_READ | PROT_WRITE,
+				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct churn ch = { .data = malloc(STEP * BLOCK_BYTES) };
+	uint32_t n = 0;
+	void *state = w;
+
+	assert_true(seen != MAP_FAILED && ch.data);
+	if (tier_context_create(w->t, "kernels", w->g, &options, &ch.c))
+		fail_msg("%s", tier_error_text());
+	for (uint32_t i = 0; i < WINDOW / STEP; i++)
+		put_and_delete(&ch);
+	for (; n < kills && (counted || !seen->wrong); n++)
+		one_life(w, &ch, seen, counted, n);
+	print_message("# %s: %u kills, %lu kernels, %lu looks, %u blocks put; wrong: %lu alive, "
+		      "%lu dead\n", counted ? "daemon waits" : "daemon waits for nothing", n,
+		      seen->kernels, seen->looks, ch.next, seen->wrong, seen->wrong_dead);
+	*out = *seen;
+	tier_context_close(ch.c);
+	free(ch.data);
+	munmap(seen, sizeof(*seen));
+	world_end(&state);
+}
+
+static uint32_t lives_wanted(void)
+{
+	const char *text = getenv("LIVES");
+
+	return text && atoi(text) > 0 ? (uint32_t)atoi(text) : LIVES;
+}
+
+static void test_no_place_is_used_again_under_a_living_kernel(void **state)
+{
+	struct seen seen;
+
+	(void)state;
+	run(true, lives_wanted(), &seen);
+	assert_int_equal(seen.wrong, 0);
+	assert_true(seen.kernels > lives_wanted());
+}
+
+static void test_without_the_wait_one_is(void **state)
+{
+	struct seen seen;
+
+	(void)state;
+	run(false, 1000, &seen);
+	assert_true(seen.wrong > 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_no_place_is_used_again_under_a_living_kernel),
+		cmocka_unit_test(test_without_the_wait_one_is),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
