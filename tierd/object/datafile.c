@@ -174,12 +174,13 @@ int datafile_save(int folder, struct object_job *job, const struct mem_ops *mem,
 	int fd CLEANUP_CLOSE = -1;
 	int rc = job->copy ? -EBUSY : memfile_seal(job->fd);
 
-	if (job->other >= 0 && same_bytes(job->fd, job->other, job->record.size))
-		return 1;
 	if (rc == -EBUSY)
 		rc = copy_upload(job, mem);
 	if (rc)
 		return rc;
+	/* Sealed by now: what its writer can still cut short is not looked at through a mapping. */
+	if (job->other >= 0 && same_bytes(job->fd, job->other, job->record.size))
+		return 1;
 	futimens(job->fd, times); /* what fstat tells of it; no more than that */
 	fd = open_file(folder, job->record.version, O_WRONLY | O_CREAT | O_EXCL, buffered);
 	if (fd < 0)

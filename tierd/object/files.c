@@ -131,12 +131,17 @@ static int write_header(struct object_files *f, int fd, uint64_t *end)
 /* A new catalog takes the place of what there is. */
 static int replace_catalog(struct object_files *f, int fd)
 {
-	if (fdatasync(fd) || renameat(f->folder, CATALOG_NEW, f->folder, CATALOG) ||
-	    fsync(f->folder))
+	if (fdatasync(fd) || renameat(f->folder, CATALOG_NEW, f->folder, CATALOG))
 		return -errno;
 	if (f->catalog >= 0)
 		close(f->catalog);
-	f->catalog = fd;
+	f->catalog = fd; /* the other one has no name any more */
+	if (fsync(f->folder)) {
+		f->failed = -errno; /* which of the two a crash leaves is open */
+		log_error(f->config.log, "the folder of objects cannot be flushed",
+			  f->config.path, "look at the disk, then restart the daemon",
+			  "errno=%d", errno);
+	}
 	return 0;
 }
 
@@ -254,6 +259,7 @@ static void *log_thread(void *arg)
 
 	while ((job = next_job(f, 1))) {
 		size_t bytes[2] = { 0, 0 };
+		bool failed = f->failed;
 		struct list batch;
 		int rc;
 
@@ -268,6 +274,7 @@ static void *log_thread(void *arg)
 		}
 		list_each(at, &batch) {
 			list_entry(at, struct object_job, link)->res = rc;
+			list_entry(at, struct object_job, link)->unsure = f->failed && !failed;
 			list_entry(at, struct object_job, link)->catalog_bytes = f->end;
 		}
 		finish(f, &batch);
@@ -397,7 +404,7 @@ static int write_anew(struct object_files *f)
 		rc = replace_catalog(f, fd);
 	if (rc == 0)
 		take_fd(&fd);
-	return rc;
+	return rc ? rc : f->failed;
 }
 
 static uint64_t live_bytes(struct object_files *f)

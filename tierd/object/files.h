@@ -49,6 +49,7 @@ struct object_job {
 	struct object_record record;
 	uint32_t crc[DISK_OBJECT_CHUNKS_MAX];
 	char name[ABI_OBJECT_NAME_BYTES], from[ABI_OBJECT_NAME_BYTES];
+	bool unsure; /* out, with an error: the next start may find the record all the same */
 	uint64_t catalog_bytes; /* out, of the log thread's jobs: its length now */
 	void *owner; /* the caller's */
 };

@@ -42,8 +42,6 @@ static int take(void *arg, const struct object_record *r)
 		forget(o, object_find(&o->table, r->context, r->name, r->name_bytes));
 		return 0;
 	}
-	if (o->table.objects >= OBJECTS_MAX)
-		return -ENFILE;
 	a = object_account(&o->table, r->context);
 	x = a ? object_new(r) : NULL;
 	if (!x)

@@ -508,10 +508,14 @@ static void step_set(struct objects *o, struct task *t)
 		task_fail(o, t, -ENOENT, NOT_THERE);
 }
 
-/* Give back what a commit had; its file is nobody's. */
-static void undo_commit(struct objects *o, struct task *t)
+/*
+ * Give back what a commit had; its file is nobody's. But one whose record may be on the medium all the
+ * same has to stay: the next start would find the name without it, and the former version gone.
+ */
+static void undo_commit(struct objects *o, struct task *t, bool unsure)
 {
-	remove_file(o, t->object->version);
+	if (!unsure)
+		remove_file(o, t->object->version);
 	object_free(t->object);
 	t->object = NULL;
 	upload_let(o, t);
@@ -555,7 +559,7 @@ static void step_commit(struct objects *o, struct task *t)
 	} else if (changing(o, t, t->name, t->name_bytes)) {
 		t->stage = TASK_SAVED; /* looked at again when a record is written */
 	} else if (u->flags & WIRE_OBJ_EXCLUSIVE && seen(o, t, t->name, t->name_bytes)) {
-		undo_commit(o, t);
+		undo_commit(o, t, false);
 		task_fail(o, t, -EEXIST, "somebody else made it meanwhile");
 	} else {
 		start_log(o, t, t->object, DISK_OBJECT_PUT);
@@ -648,7 +652,7 @@ static void moved(struct objects *o, struct task *t, const struct object_job *jo
 		object_coming(&o->table, anew);
 		object_came(&o->table, anew, fd);
 	}
-	object_free(x);
+	let_go(o, x); /* an open may be bringing it */
 	t->answer->done = true;
 	task_end(o, t);
 }
@@ -664,7 +668,7 @@ static void was_set(struct objects *o, struct task *t, const struct object_job *
 static void log_done(struct objects *o, struct task *t, const struct object_job *job)
 {
 	if (job->res && t->upload)
-		undo_commit(o, t);
+		undo_commit(o, t, job->unsure);
 	if (job->res)
 		task_fail(o, t, job->res, "the catalog of objects takes no record; see the log of "
 					  "the daemon");

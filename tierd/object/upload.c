@@ -54,7 +54,7 @@ struct upload *upload_of(const struct objects *o, const struct task *t, const ch
 			continue;
 		if (upload_shared(u) && u->uid == t->uid)
 			return u;
-		if (own && of_session(u, &t->answer->who))
+		if (own && of_session(u, &t->answer->who) && (!found || found->id < u->id))
 			found = u;
 	}
 	return found;
@@ -442,8 +442,12 @@ void uploads_look(struct objects *o)
 
 		if (u->busy || !(u->closing || u->left || u->unlinked))
 			continue;
-		if (looks++ >= LOOKS_MAX)
+		if (looks++ >= LOOKS_MAX) {
+			/* The next look begins here: what somebody keeps open holds up nobody. */
+			list_remove(&o->uploads);
+			list_push_back(&u->link, &o->uploads);
 			break;
+		}
 		if (u->left && !u->closing && !u->unlinked)
 			look_left(o, u);
 		else if (memfile_is_ours(u->fd) && u->unlinked)
