@@ -80,9 +80,17 @@ static pid_t punch_on(struct client *c)
 			usleep(10000);
 			continue;
 		}
-		board->holes++;
 		board->hole_ns = time_now_ns() - begun;
+		atomic_store_release_u64(&board->holes, board->holes + 1);
 	}
+}
+
+static void wait_for_hole(uint64_t after)
+{
+	for (uint32_t i = 0; i < PATIENCE_MS && atomic_load_acquire_u64(&board->holes) == after;
+	     i++)
+		usleep(1000);
+	CHECK(atomic_load_acquire_u64(&board->holes) > after);
 }
 
 static void punch_off(pid_t pid)
@@ -127,6 +135,7 @@ static void by_unsealed(struct isolation *w)
 	uint64_t until_ns = time_now_ns() + LENGTH_NS;
 
 	for (bool rings = false; time_now_ns() < until_ns; rings = !rings) {
+		uint64_t holes = atomic_load_acquire_u64(&board->holes);
 		struct client c;
 		union answer a;
 		pid_t pid;
@@ -138,7 +147,7 @@ static void by_unsealed(struct isolation *w)
 		}
 		CHECK(rc == 0);
 		pid = punch_on(&c);
-		usleep(200000);
+		wait_for_hole(holes);
 		rc = rings ? 0 : ask_context(&c, WIRE_CTX_OPEN, "shared", &a);
 		if (rc == 0)
 			submit_on(&c, rings ? 0 : a.info.context_id, until_ns);
@@ -157,7 +166,7 @@ static void by_sealing(struct isolation *w)
 
 	CHECK(client_open_unsealed(&c, &w->d, STAGING) == 0);
 	pid = punch_on(&c);
-	usleep(200000);
+	wait_for_hole(0);
 	client_seal(&c);
 	CHECK(ask_context(&c, WIRE_CTX_OPEN, "shared", &a) == 0);
 	submit_on(&c, a.info.context_id, until_ns);

@@ -191,7 +191,8 @@ void session_free(struct front *f, struct session *s);
 
 /* grant.c */
 int grant_shared(struct shared *out, const char *label, uint64_t bytes, int protection);
-void grant_release(struct shared *shared);
+/* Gives both back; what takes long does so in a thread of its own. */
+void grant_release(struct session *s);
 /* From now on we see what the client writes. Errors: -EPROTO it sealed not both; -ENOMEM. */
 int grant_settle(struct session *s);
 /* What the client is told then. */

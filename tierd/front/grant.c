@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -27,6 +29,8 @@
  * that asks and never reads must not use it up for all.
  */
 #define GRANT_UNREAD_MAX 8192
+
+#define GRANT_BRIEF_BLOCKS (2u << 20 >> 9) /* of staging, in units of stat: freed at once */
 
 int grant_shared(struct shared *out, const char *label, uint64_t bytes, int protection)
 {
@@ -52,7 +56,13 @@ int grant_shared(struct shared *out, const char *label, uint64_t bytes, int prot
 	return 0;
 }
 
-void grant_release(struct shared *shared)
+/* ---- end ----------------------------------------------------------------------------------- */
+
+struct remains {
+	struct shared region, staging;
+};
+
+static void release(struct shared *shared)
 {
 	if (shared->apart)
 		munmap(shared->apart, shared->bytes);
@@ -62,6 +72,55 @@ void grant_release(struct shared *shared)
 	}
 	*shared = (struct shared){ .fd = -1 };
 }
+
+static void *release_remains(void *arg)
+{
+	struct remains *r = arg;
+
+	release(&r->region);
+	release(&r->staging);
+	free(r);
+	return NULL;
+}
+
+/* Most often we have the last descriptor, and its end frees the pages; or a hole is in the way. */
+static bool takes_long(const struct session *s)
+{
+	struct stat st;
+
+	if (!s->staging.addr)
+		return false;
+	return s->region.apart || fstat(s->staging.fd, &st) || st.st_blocks > GRANT_BRIEF_BLOCKS;
+}
+
+/* Of a thread's own: nothing else refers to it. */
+static bool release_aside(const struct session *s)
+{
+	struct remains *r = malloc(sizeof(*r));
+	pthread_t thread;
+
+	if (!r)
+		return false;
+	*r = (struct remains){ s->region, s->staging };
+	if (pthread_create(&thread, NULL, release_remains, r)) {
+		free(r);
+		return false;
+	}
+	pthread_detach(thread);
+	return true;
+}
+
+void grant_release(struct session *s)
+{
+	if (takes_long(s) && release_aside(s)) {
+		s->region = s->staging = (struct shared){ .fd = -1 };
+		return;
+	}
+	release(&s->region);
+	release(&s->staging);
+}
+
+/* ---- begin --------------------------------------------------------------------------------- */
 
 static bool is_sealed(const struct shared *shared)
 {

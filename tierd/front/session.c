@@ -69,8 +69,7 @@ void session_free(struct front *f, struct session *s)
 	close_fd(f, &s->pidfd, true);
 	close_fd(f, &s->doorbell, true);
 	close_fd(f, &s->event, false);
-	grant_release(&s->region);
-	grant_release(&s->staging);
+	grant_release(s);
 	drop_questions(f, s);
 	list_remove(&s->watched_link);
 	list_remove(&s->posted_link);
