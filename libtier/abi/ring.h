@@ -59,7 +59,7 @@
 
 #define ABI_REGION_MAGIC 0x314e475252454954ull /* "TIERRGN1" */
 
-/* Of region and staging, by the client (R5): mappings that are there stay writable, all else ends. */
+/* Of region and staging, by the client (R5): mappings that are there stay writable; no new ones. */
 #define ABI_CLIENT_SEALS (F_SEAL_FUTURE_WRITE | F_SEAL_SEAL)
 
 /* abi_region_header.features */

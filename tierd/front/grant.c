@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What clients are given: sealed memory of our making, and descriptors over the socket (W3). Our
- * seals keep a client from shrinking it under us (SIGBUS), its own (R5) from punching holes. It must
- * set those itself: they refuse every later writable mapping, and setting one waits for the punch
- * that is under way. That it is set says that none is, and that is asked without waiting.
+ * seals keep a client from shrinking it under us (SIGBUS), its own (R5) from punching holes. It
+ * must set those itself: they refuse every later writable mapping, and setting one waits for the
+ * punch that is under way. That it is set says that none is, and that is asked without waiting.
  */
 #include <errno.h>
 #include <fcntl.h>
