@@ -29,6 +29,10 @@
  *     takes sq_tail and cq_head from the header (ABI_RING_BEGIN).
  * R4  A session that ends with goodbye set is over at once; any other one's leases last until its
  *     process is dead, whatever its slots look like now: a reader may be about to be opened.
+ * R5  When it has mapped both memfds the client seals them with ABI_CLIENT_SEALS, before its first
+ *     request and its first question about a context: from then on nobody can punch holes, so no
+ *     access of the daemon stands in a page fault for as long as a client likes. Who did not is
+ *     refused; its memory is not looked at.
  *
  * Life of a stream (ABI_OP_STREAM)
  *   1. The client chooses an abi_stream that it does not use, writes claim = generation:32 | 0 and
@@ -54,6 +58,9 @@
 #include "libtier/abi/hazard.h"
 
 #define ABI_REGION_MAGIC 0x314e475252454954ull /* "TIERRGN1" */
+
+/* Of region and staging, by the client (R5): mappings that are there stay writable; no new ones. */
+#define ABI_CLIENT_SEALS (F_SEAL_FUTURE_WRITE | F_SEAL_SEAL)
 
 /* abi_region_header.features */
 #define ABI_REGION_STREAMS 1u /* stream_offset and streams_max are there */

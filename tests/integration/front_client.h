@@ -336,10 +336,19 @@ HELPER void client_map(struct client *c)
 	c->cq_head = c->region->cq_head;
 }
 
-/* Connect and greet. Returns 0 or the error the daemon answered; -ENOTCONN when it hung up. */
-HELPER int client_open(struct client *c, const struct daemon *d)
+HELPER void client_seal(struct client *c)
 {
-	struct wire_hello hello = { .staging_bytes = 1 << 20, .sq_entries = 64, .readers = 2 };
+	assert_int_equal(fcntl(c->region_fd, F_ADD_SEALS, ABI_CLIENT_SEALS), 0);
+	assert_int_equal(fcntl(c->staging_fd, F_ADD_SEALS, ABI_CLIENT_SEALS), 0);
+}
+
+/*
+ * Connect, greet and map, but seal nothing. Returns 0 or the error the daemon answered; -ENOTCONN
+ * when it hung up.
+ */
+HELPER int client_open_unsealed(struct client *c, const struct daemon *d, uint64_t staging)
+{
+	struct wire_hello hello = { .staging_bytes = staging, .sq_entries = 64, .readers = 2 };
 	union answer a;
 	int rc = client_connect(c, d);
 
@@ -355,6 +364,15 @@ HELPER int client_open(struct client *c, const struct daemon *d)
 	c->welcome = a.welcome;
 	client_map(c);
 	return 0;
+}
+
+HELPER int client_open(struct client *c, const struct daemon *d)
+{
+	int rc = client_open_unsealed(c, d, 1 << 20);
+
+	if (rc == 0)
+		client_seal(c);
+	return rc;
 }
 
 HELPER void client_close(struct client *c)

@@ -179,6 +179,8 @@ static inline void take_welcome(struct peer *p)
 	p->bytes = (uint64_t)st.st_size;
 	p->region = mmap(NULL, p->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, p->fd[0], 0);
 	assert_true(p->region != MAP_FAILED);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(fcntl(p->fd[i], F_ADD_SEALS, ABI_CLIENT_SEALS), 0);
 }
 
 static inline void greet_with(struct peer *p, struct wire_hello hello)

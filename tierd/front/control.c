@@ -310,6 +310,12 @@ void control_receive(struct front *f, struct turn *t, struct session *s)
 	if ((size_t)n < sizeof(f->in.header))
 		memset(f->in.bytes + n, 0, sizeof(f->in.header) - (size_t)n);
 	wrong = judge(f, s, (size_t)n, &kind);
+	/* Who may read a context is to be seen reading. */
+	if (!wrong && kind->type >= WIRE_CTX_CREATE && kind->type <= WIRE_CTX_EPOCH) {
+		int rc = grant_settle(s);
+
+		wrong = rc ? grant_unsettled(rc) : NULL;
+	}
 	if (!wrong) {
 		turn_tick(t); /* the core's control functions look at its clock */
 		kind->answer(f, t, s);

@@ -34,11 +34,16 @@ enum session_state {
 	SESSION_DEAD,
 };
 
-/* A memfd of ours, mapped here and handed to the client. */
+/*
+ * A memfd of ours, handed to the client, which could punch holes into it while we read: a page
+ * fault of ours would wait for that. So until the client has sealed it (R5), private zeros lie at
+ * addr in its place; grant_settle lays it there.
+ */
 struct shared {
 	int fd;
 	void *addr;
 	uint64_t bytes;
+	void *apart; /* where it is mapped until then; NULL: nowhere, or settled */
 };
 
 struct session {
@@ -56,6 +61,7 @@ struct session {
 	/* shared with the client */
 	struct shared region;
 	struct shared staging;
+	bool settled; /* sealed, and mapped */
 	int doorbell; /* eventfd the client writes: watched edge-triggered, never read by us */
 	int event;    /* eventfd we signal */
 	struct abi_region_header *header;
@@ -185,7 +191,12 @@ void session_free(struct front *f, struct session *s);
 
 /* grant.c */
 int grant_shared(struct shared *out, const char *label, uint64_t bytes, int protection);
-void grant_release(struct shared *shared);
+/* Gives both back; what takes long does so in a thread of its own. */
+void grant_release(struct session *s);
+/* From now on we see what the client writes. Errors: -EPROTO it sealed not both; -ENOMEM. */
+int grant_settle(struct session *s);
+/* What the client is told then. */
+const char *grant_unsettled(int error);
 /* Lay the region out; sizes are the session's. */
 int grant_region(struct front *f, struct session *s);
 /* Send a message with descriptors. Errors: -EAGAIN the client does not read, -EPIPE ... */

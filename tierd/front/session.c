@@ -69,8 +69,7 @@ void session_free(struct front *f, struct session *s)
 	close_fd(f, &s->pidfd, true);
 	close_fd(f, &s->doorbell, true);
 	close_fd(f, &s->event, false);
-	grant_release(&s->region);
-	grant_release(&s->staging);
+	grant_release(s);
 	drop_questions(f, s);
 	list_remove(&s->watched_link);
 	list_remove(&s->posted_link);
@@ -225,6 +224,7 @@ static void gone(struct front *f, struct turn *t, struct session *s, int error)
 
 	assert(s->state == SESSION_OPEN);
 	s->state = SESSION_GONE;
+	grant_settle(s); /* one that never asked for anything is to see this, too */
 	atomic_store_relaxed_u64(&s->header->session_error, (uint64_t)-(int64_t)error);
 	atomic_store_release_u32(&s->header->closed, 1);
 	ring_unwatch(f, s);

@@ -64,6 +64,16 @@ static void socket_event(struct front *f, struct turn *t, struct session *s, uin
 		control_receive(f, t, s);
 }
 
+static void doorbell_event(struct front *f, struct turn *t, struct session *s)
+{
+	int rc = grant_settle(s);
+
+	if (rc)
+		session_end(f, t, s, rc, grant_unsettled(rc));
+	else
+		ring_watch(f, s, t->now_ns);
+}
+
 static void report(struct front *f, struct turn *t, const struct epoll_event *e)
 {
 	enum watch_kind kind = (enum watch_kind)(e->data.u64 >> 56);
@@ -81,7 +91,7 @@ static void report(struct front *f, struct turn *t, const struct epoll_event *e)
 	else if (kind == WATCH_PROCESS)
 		session_process_dead(f, t, s);
 	else if (kind == WATCH_DOORBELL && s->state == SESSION_OPEN)
-		ring_watch(f, s, t->now_ns);
+		doorbell_event(f, t, s);
 }
 
 void front_events(struct front *f, struct turn *t)
