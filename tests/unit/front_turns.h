@@ -6,6 +6,7 @@
 #ifndef TIER_TESTS_FRONT_TURNS_H
 #define TIER_TESTS_FRONT_TURNS_H
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
