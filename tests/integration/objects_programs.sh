@@ -53,6 +53,10 @@ done
 # Threads that write, and children of fork in between.
 under timeout 60 python3 "$here/shim_forks.py" "$dir/there" || fail 'a child of fork hangs'
 
+"${CC:-gcc}" -D_GNU_SOURCE -O1 -o "$dir/signals" "$here/shim_signals.c"
+under timeout 60 "$dir/signals" "$dir/there/signals" || fail 'a handler of a signal hangs'
+[ "$(under cat "$dir/there/signals")" = kept ] || fail 'a handler of a signal'
+
 # A statically linked program is missed, and that is said.
 printf 'int main(void) { return 0; }' >"$dir/static.c"
 if "${CC:-gcc}" -static -o "$dir/static" "$dir/static.c" 2>/dev/null; then
