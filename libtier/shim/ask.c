@@ -64,6 +64,8 @@ static void after_fork(void)
 	drop();
 	shim_leave();
 	pthread_mutex_init(&link_.lock, NULL);
+	shim_forked();
+	shim_folder_forked();
 	link_.away_ns = 0;
 }
 

@@ -36,6 +36,11 @@ static struct {
 	struct folder *folder[FOLDERS_MAX];
 } folders = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
+void shim_folder_forked(void)
+{
+	pthread_mutex_init(&folders.lock, NULL);
+}
+
 void shim_folder_open(DIR *dir, int at, const char *path)
 {
 	struct shim_name_of where;

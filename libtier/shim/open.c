@@ -46,6 +46,27 @@ typedef int (*openat_call)(int, const char *, int, ...);
 typedef int (*close_call)(int);
 typedef FILE *(*fopen_call)(const char *, const char *);
 
+/* A signal's handler that comes in between passes through, as everywhere in the shim. */
+static void lock_files(void)
+{
+	shim_enter();
+	pthread_mutex_lock(&files.lock);
+}
+
+static void unlock_files(void)
+{
+	pthread_mutex_unlock(&files.lock);
+	shim_leave();
+}
+
+/* Another thread of the parent may have had the lock; its uploads are none of the child's. */
+void shim_forked(void)
+{
+	pthread_mutex_init(&files.lock, NULL);
+	memset(files.upload, 0, sizeof(files.upload));
+	atomic_store_release_u32(&files.count, 0);
+}
+
 /* ---- what stat tells ----------------------------------------------------------------------- */
 
 void shim_fill_stat(struct stat *st, const struct wire_object_info *info)
@@ -71,13 +92,13 @@ static void know(int fd, const struct wire_object_info *info, uint64_t version)
 
 	shim_enter();
 	if (fstat(fd, &st) == 0) {
-		pthread_mutex_lock(&files.lock);
+		lock_files();
 		files.known[files.next % KNOWN_MAX].device = st.st_dev;
 		files.known[files.next % KNOWN_MAX].inode = st.st_ino;
 		files.known[files.next % KNOWN_MAX].version = version;
 		files.known[files.next % KNOWN_MAX].mode = info->mode;
 		files.next++;
-		pthread_mutex_unlock(&files.lock);
+		unlock_files();
 		atomic_store_release_u64(&files.device, st.st_dev);
 	}
 	shim_leave();
@@ -87,7 +108,7 @@ void shim_fix_stat(struct stat *st)
 {
 	if (!S_ISREG(st->st_mode) || st->st_dev != atomic_load_acquire_u64(&files.device))
 		return;
-	pthread_mutex_lock(&files.lock);
+	lock_files();
 	for (uint32_t i = 1; i <= KNOWN_MAX && i <= files.next; i++) {
 		uint32_t k = (files.next - i) % KNOWN_MAX;
 
@@ -101,14 +122,14 @@ void shim_fix_stat(struct stat *st)
 		st->st_gid = getegid();
 		break;
 	}
-	pthread_mutex_unlock(&files.lock);
+	unlock_files();
 }
 
 /* ---- uploads ------------------------------------------------------------------------------- */
 
 static void track(int fd, uint64_t id, const char *context)
 {
-	pthread_mutex_lock(&files.lock);
+	lock_files();
 	for (uint32_t i = 0; i < UPLOADS_MAX; i++) {
 		struct shim_upload *u = &files.upload[i];
 
@@ -119,7 +140,7 @@ static void track(int fd, uint64_t id, const char *context)
 		atomic_store_release_u32(&files.count, files.count + 1);
 		break;
 	}
-	pthread_mutex_unlock(&files.lock);
+	unlock_files();
 }
 
 /*
@@ -132,7 +153,7 @@ static bool untrack(int fd, struct shim_upload *out)
 
 	if (!atomic_load_acquire_u32(&files.count))
 		return false;
-	pthread_mutex_lock(&files.lock);
+	lock_files();
 	for (uint32_t i = 0; i < UPLOADS_MAX; i++) {
 		struct shim_upload *u = &files.upload[i];
 
@@ -147,7 +168,7 @@ static bool untrack(int fd, struct shim_upload *out)
 	for (uint32_t i = 0; found && i < UPLOADS_MAX; i++)
 		others = others || (files.upload[i].used && files.upload[i].id == out->id &&
 				    files.upload[i].pid == out->pid);
-	pthread_mutex_unlock(&files.lock);
+	unlock_files();
 	return found && !others;
 }
 
@@ -158,12 +179,12 @@ static bool tracked(int fd, struct shim_upload *out)
 
 	if (!atomic_load_acquire_u32(&files.count))
 		return false;
-	pthread_mutex_lock(&files.lock);
+	lock_files();
 	for (uint32_t i = 0; !found && i < UPLOADS_MAX; i++) {
 		*out = files.upload[i];
 		found = out->used && out->fd == fd && out->pid == getpid();
 	}
-	pthread_mutex_unlock(&files.lock);
+	unlock_files();
 	return found;
 }
 
@@ -213,6 +234,23 @@ void shim_end(void)
 			commit(&u);
 		}
 		shim_leave();
+	}
+}
+
+/*
+ * Another program is about to take this one's place, and closes what it has of ours unsaid:
+ * what it leaves when it ends counts, as if it were closed here. If exec fails, nothing changes.
+ */
+void shim_exec(void)
+{
+	struct shim_upload u;
+
+	for (uint32_t i = 0; i < UPLOADS_MAX && atomic_load_acquire_u32(&files.count); i++) {
+		lock_files();
+		u = files.upload[i];
+		unlock_files();
+		if (u.used && u.pid == getpid())
+			commit(&u);
 	}
 }
 
@@ -427,6 +465,21 @@ int shim_fclose(FILE *file)
 	if (shim_passes() || !untrack(fileno(file), &u))
 		return real(file);
 	return closed(&u, real(file));
+}
+
+/* What is open of ours from `first` to `last`; the real call closes all else. */
+void shim_close_range(unsigned first, unsigned last)
+{
+	struct shim_upload u;
+
+	for (uint32_t i = 0; i < UPLOADS_MAX && atomic_load_acquire_u32(&files.count); i++) {
+		lock_files();
+		u = files.upload[i];
+		unlock_files();
+		if (u.used && u.pid == getpid() && (unsigned)u.fd >= first &&
+		    (unsigned)u.fd <= last)
+			shim_close(u.fd);
+	}
 }
 
 int shim_sync(int fd)

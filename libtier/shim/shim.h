@@ -86,6 +86,10 @@ FILE *shim_fopen(enum shim_name name, const char *path, const char *mode);
 int shim_close(int fd);
 int shim_fclose(FILE *file);
 int shim_dup(int from, int to, int flags);
+void shim_close_range(unsigned first, unsigned last);
+/* In a child of fork, before anything else; before exec. */
+void shim_forked(void);
+void shim_exec(void);
 /* A copy was made of a descriptor; returns it. */
 int shim_copied(int from, int to);
 /* fsync: 0 or negative errno, SHIM_REAL: it is of no upload. */
@@ -126,6 +130,7 @@ int shim_rename(int from_at, const char *from, int to_at, const char *to, unsign
 
 /* ---- folder.c --- */
 
+void shim_folder_forked(void);
 void shim_folder_open(DIR *dir, int at, const char *path);
 void shim_folder_close(DIR *dir);
 void shim_folder_rewind(DIR *dir);

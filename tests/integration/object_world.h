@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A daemon that keeps objects, a client of it, and a context for them, "files". */
-#ifndef TIER_TESTS_OBJECT_WORLD_H
-#define TIER_TESTS_OBJECT_WORLD_H
+/* For tests of objects: a daemon that keeps some, a client, a context, bytes by their seed. */
+#ifndef TESTS_INTEGRATION_OBJECT_WORLD_H
+#define TESTS_INTEGRATION_OBJECT_WORLD_H
 
 #include "tests/integration/child.h"
 #include "tests/integration/front_client.h"
@@ -14,9 +14,8 @@
 
 #define MIB (1u << 20)
 
-static const char *const settings[] __attribute__((unused)) = {
-	"hbm.size=0", "object.cxl=8MiB", "object.nvme=24MiB", NULL
-};
+static const char *const settings[] = { "hbm.size=0", "object.cxl=8MiB", "object.nvme=24MiB",
+					NULL };
 
 struct world {
 	struct daemon d;

@@ -98,6 +98,40 @@ start --set object.cxl=1MiB --set object.direct=yes
 under cmp "$dir/there/big" "$dir/plain/big" || fail 'object.direct'
 ctl status | grep -q '^objects    4, ' || fail 'status tells nothing of objects'
 stop
+
+# A flush of the catalog that fails: the commit is refused, nothing is taken after it, and the next
+# start has the name with the bytes from before or from then, whole.
+cat >"$dir/nosync.c" <<'EOF'
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int fdatasync(int fd)
+{
+	if (access(getenv("NOSYNC"), F_OK))
+		return (int)syscall(SYS_fdatasync, fd);
+	errno = EIO;
+	return -1;
+}
+EOF
+"${CC:-gcc}" -shared -fPIC -o "$dir/nosync.so" "$dir/nosync.c"
+export NOSYNC=$dir/nosync ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0
+preload=$dir/nosync.so start
+ctl object put weights twice "$dir/plain/line"
+touch "$NOSYNC"
+! ctl object put weights twice "$dir/plain/page" 2>/dev/null ||
+	fail 'a flush failed, and nobody says so'
+rm "$NOSYNC"
+! ctl object put weights other "$dir/plain/page" 2>/dev/null ||
+	fail 'it goes on after a failed flush'
+ctl object get weights twice | cmp - "$dir/plain/line" || fail 'what was there is not there'
+kill -9 "$daemon"
+wait "$daemon" 2>/dev/null || true
+start
+ctl object get weights twice >"$dir/got" || fail 'a failed flush cost the version of before'
+cmp "$dir/got" "$dir/plain/line" || cmp "$dir/got" "$dir/plain/page" || fail 'neither of both'
+stop
+
 # The daemon gone: the real directory, as if nobody were between.
 echo real >"$dir/there/line"
 [ "$(under cat "$dir/there/line" 2>/dev/null)" = real ] || fail 'without a daemon'

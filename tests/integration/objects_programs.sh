@@ -34,6 +34,29 @@ under diff -r "$dir/there/tree/x" "$dir/there/tree/moved" || fail 'mv of a folde
 [ ! -e "$dir/there/tree/copy" ] || fail 'mv left the folder'
 under rm -r "$dir/there/tree" && [ ! -e "$dir/there/tree" ] || fail 'rm -r'
 
+# Who has a descriptor over exec, for however short, and who closes whatever there is.
+under bash -c "/bin/echo one >'$dir/there/one'; true"
+under sh -c "exec /bin/echo two >'$dir/there/two'"
+under python3 -c "
+import os
+f = os.open('$dir/there/three', os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
+os.write(f, b'three\n')
+os.closerange(3, 1 << 20)
+g = os.open('$dir/plain/real', os.O_CREAT | os.O_WRONLY)
+os.write(g, b'real')
+os.fsync(g)"
+sleep 1.2 # what nobody will commit is gone by then
+for name in one two three; do
+	[ "$(under cat "$dir/there/$name")" = $name ] || fail "exec or closing all: $name"
+done
+
+# Threads that write, and children of fork in between.
+under timeout 60 python3 "$here/shim_forks.py" "$dir/there" || fail 'a child of fork hangs'
+
+"${CC:-gcc}" -D_GNU_SOURCE -O1 -o "$dir/signals" "$here/shim_signals.c"
+under timeout 60 "$dir/signals" "$dir/there/signals" || fail 'a handler of a signal hangs'
+[ "$(under cat "$dir/there/signals")" = kept ] || fail 'a handler of a signal'
+
 # A statically linked program is missed, and that is said.
 printf 'int main(void) { return 0; }' >"$dir/static.c"
 if "${CC:-gcc}" -static -o "$dir/static" "$dir/static.c" 2>/dev/null; then

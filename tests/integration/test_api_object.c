@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Objects as clients see them: put, open, replace, list, rename, remove, limits; any message. */
+/*
+ * Objects as clients see them: put, open, replace, list, rename, remove, limits; what another user
+ * may do; what is there after the daemon was killed in the middle of commits.
+ */
 #include "tests/integration/object_world.h"
+#include "tests/lib/users.h"
+
+#define UID_DAEMON 4300u
+#define UID_OWNER 4301u
+#define UID_OTHER 4302u
 
 /* ---- what there is ------------------------------------------------------------------------- */
 
@@ -310,17 +318,352 @@ static void test_any_message_is_answered(void **state)
 	assert_true(answered > HOSTILE_STEPS / 20);
 }
 
+/* ---- rot and restarts ---------------------------------------------------------------------- */
+
+static void kill_daemon(struct world *w)
+{
+	kill(w->d.pid, SIGKILL);
+	daemon_wait(&w->d);
+	daemon_start(&w->d, settings);
+	for (int i = 0; i < 1000 && tier_check(w->t) < 0; i++)
+		usleep(2000);
+}
+
+/* Bytes that are not those that were written are not given to anybody. */
+static void test_rot_is_found(void **state)
+{
+	struct world *w = *state;
+	struct tier_object_info info;
+	char path[256];
+	int fd;
+
+	assert_int_equal(put(w->t, "files", "good", 100000, 1), 0);
+	assert_int_equal(put(w->t, "files", "bad", 100000, 2), 0);
+	assert_int_equal(tier_object_stat(w->t, "files", "bad", &info), 0);
+	kill_daemon(w);
+	snprintf(path, sizeof(path), "%s.objects/%016llx", w->d.store,
+		 (unsigned long long)info.version);
+	fd = open(path, O_RDWR);
+	assert_true(fd >= 0);
+	CHECK(pwrite(fd, "rot", 3, 65000) == 3);
+	close(fd);
+	assert_int_equal(is(w->t, "files", "good", 100000, 1), 1);
+	assert_int_equal(is(w->t, "files", "bad", 100000, 2), -ENOENT);
+	for (int i = 0; i < 2000 && status(w, "count") != 1; i++)
+		usleep(2000);
+	assert_int_equal(status(w, "count"), 1);
+}
+
+#define CRASH_NAMES 12u
+#define KILLS 12u
+
+/* What the writers know, in memory that outlives them: the last seed of each name that was
+ * acknowledged, and the one that was under way. */
+struct board {
+	uint64_t acked[CRASH_NAMES], trying[CRASH_NAMES];
+	uint64_t commits;
+};
+
+static size_t crash_bytes(uint64_t seed)
+{
+	return seed * 7919 % 40000;
+}
+
+static void __attribute__((noreturn)) write_for_ever(const struct daemon *d, struct board *b,
+						     uint32_t first)
+{
+	struct rng rng = { first + 1 + b->commits };
+	char name[16];
+	tier *t;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	t = connect_to(d);
+	for (;;) {
+		uint32_t n = first + (uint32_t)rng_below(&rng, CRASH_NAMES / 2) * 2;
+		uint64_t seed = b->trying[n] + 1;
+		int rc;
+
+		snprintf(name, sizeof(name), "c%u", n);
+		atomic_store_release_u64(&b->trying[n], seed);
+		rc = put(t, "files", name, crash_bytes(seed), seed << 8 | n);
+		if (rc)
+			pause(); /* the daemon is dead, and so are we, soon */
+		atomic_store_release_u64(&b->acked[n], seed);
+		__atomic_fetch_add(&b->commits, 1, __ATOMIC_RELAXED);
+	}
+}
+
+/* Each name has what was acknowledged last, or what was under way then: whole. */
+static void look_at_all(struct world *w, struct board *b)
+{
+	for (uint32_t n = 0; n < CRASH_NAMES; n++) {
+		uint64_t seed = b->trying[n];
+		char name[16];
+		int rc = 0;
+
+		snprintf(name, sizeof(name), "c%u", n);
+		for (; rc != 1 && seed >= b->acked[n] && seed; seed--)
+			rc = is(w->t, "files", name, crash_bytes(seed), seed << 8 | n);
+		if (rc != 1 && b->acked[n])
+			fail_msg("%s: %llu was acknowledged, %llu tried: %d", name,
+				 (unsigned long long)b->acked[n],
+				 (unsigned long long)b->trying[n], rc);
+		b->acked[n] = rc == 1 ? seed + 1 : 0;
+	}
+}
+
+static void test_kills_lose_nothing_that_was_committed(void **state)
+{
+	struct world *w = *state;
+	struct board *b = mmap(NULL, sizeof(*b), PROT_READ | PROT_WRITE,
+			       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct rng rng = { 3 };
+	pid_t writer[2];
+
+	for (uint32_t i = 0; i < KILLS; i++) {
+		for (uint32_t k = 0; k < 2; k++) {
+			writer[k] = fork();
+			assert_true(writer[k] >= 0);
+			if (writer[k] == 0)
+				write_for_ever(&w->d, b, k);
+		}
+		usleep(20000 + (useconds_t)rng_below(&rng, 150000));
+		kill(w->d.pid, SIGKILL);
+		for (uint32_t k = 0; k < 2; k++) {
+			kill(writer[k], SIGKILL);
+			waitpid(writer[k], NULL, 0);
+		}
+		kill_daemon(w);
+		look_at_all(w, b);
+	}
+	print_message("# %llu commits over %u kills\n", (unsigned long long)b->commits, KILLS);
+	assert_true(b->commits > KILLS);
+	munmap(b, sizeof(*b));
+}
+
+/* ---- the catalog --------------------------------------------------------------------------- */
+
+#define RENAMES 9000u
+#define KEPT 40u
+
+/* Long: records of 256 bytes. */
+static void rename_name(char out[100], uint32_t who, uint32_t k)
+{
+	snprintf(out, 100, "r%u-%u-%060u", who, k, 0);
+}
+
+/* Until the daemon is gone, or for so many times. */
+static void __attribute__((noreturn)) rename_for_long(const struct daemon *d, uint32_t who)
+{
+	char name[2][100];
+	tier *t;
+	int rc = 0;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	t = connect_to(d);
+	rename_name(name[0], who, 0);
+	rename_name(name[1], who, 1);
+	tier_object_remove(t, "files", name[1]);
+	CHECK(put(t, "files", name[0], 100, who) == 0);
+	for (uint32_t i = 0; i < RENAMES / 4 && rc == 0; i++)
+		rc = tier_object_rename(t, "files", name[i & 1], name[!(i & 1)], 0);
+	_exit(rc ? 1 : 0);
+}
+
+/* Whenever it is cut off: each has one of its two names, and what nobody touched is as it was. */
+static void look_at_names(struct world *w)
+{
+	char name[100];
+
+	for (uint32_t i = 0; i < KEPT; i++) {
+		snprintf(name, sizeof(name), "kept%u", i);
+		assert_int_equal(is(w->t, "files", name, 1000 + i, i), 1);
+	}
+	for (uint32_t who = 0; who < 4; who++) {
+		int found = 0;
+
+		for (uint32_t k = 0; k < 2; k++) {
+			rename_name(name, who, k);
+			found += is(w->t, "files", name, 100, who) == 1;
+		}
+		assert_int_equal(found, 1);
+	}
+	assert_int_equal(status(w, "count"), KEPT + 4);
+}
+
+/* It does not grow for ever, and what it says is the same whenever it is written anew. */
+static void test_the_catalog_is_written_anew(void **state)
+{
+	struct world *w = *state;
+	uint64_t largest = 0;
+	struct stat st;
+	char path[256], name[32];
+	pid_t pid[4];
+	int code;
+
+	snprintf(path, sizeof(path), "%s.objects/catalog", w->d.store);
+	for (uint32_t i = 0; i < KEPT; i++) {
+		snprintf(name, sizeof(name), "kept%u", i);
+		assert_int_equal(put(w->t, "files", name, 1000 + i, i), 0);
+	}
+	for (uint32_t k = 0; k < 4; k++) {
+		pid[k] = fork();
+		if (pid[k] == 0)
+			rename_for_long(&w->d, k);
+	}
+	for (uint32_t k = 0; k < 4; k++) {
+		while (waitpid(pid[k], &code, WNOHANG) == 0) {
+			assert_int_equal(stat(path, &st), 0);
+			largest = (uint64_t)st.st_size > largest ? (uint64_t)st.st_size : largest;
+			usleep(1000);
+		}
+		assert_int_equal(code, 0);
+	}
+	assert_int_equal(stat(path, &st), 0);
+	print_message("# %u records: %llu bytes at most, %llu at the end\n", RENAMES,
+		      (unsigned long long)largest, (unsigned long long)st.st_size);
+	assert_true((uint64_t)st.st_size < RENAMES * 256 / 2);
+	kill_daemon(w);
+	look_at_names(w);
+	for (uint32_t round = 0; round < 5; round++) {
+		for (uint32_t k = 0; k < 4; k++) {
+			pid[k] = fork();
+			if (pid[k] == 0)
+				rename_for_long(&w->d, k);
+		}
+		usleep(300000 + round * 77777);
+		kill(w->d.pid, SIGKILL);
+		for (uint32_t k = 0; k < 4; k++)
+			waitpid(pid[k], NULL, 0);
+		kill_daemon(w);
+		look_at_names(w);
+	}
+}
+
+/* ---- another user -------------------------------------------------------------------------- */
+
+static void become(uint32_t uid)
+{
+	CHECK(setgroups(0, NULL) == 0 && setgid(uid) == 0 && setuid(uid) == 0);
+	prctl(PR_SET_DUMPABLE, 1);
+}
+
+static void own(const struct daemon *d, int ready)
+{
+	struct tier_context_options open_to_all = { .size = sizeof(open_to_all), .mode = 0644 };
+	tier_object *o;
+	tier *t;
+
+	become(UID_OWNER);
+	t = connect_to(d);
+	CHECK(tier_object_context(t, "mine", NULL) == 0);
+	CHECK(tier_object_context(t, "shown", &open_to_all) == 0);
+	CHECK(put(t, "mine", "secret", 5000, 1) == 0 && put(t, "shown", "text", 5000, 2) == 0);
+	CHECK(tier_object_create(t, "shown", "begun", NULL, &o) == 0);
+	CHECK(write(ready, "x", 1) == 1);
+	pause();
+	_exit(0);
+}
+
+/* A descriptor of an object: nothing of it can be changed, by whatever way. */
+static void attack_descriptor(int fd)
+{
+	char path[40];
+
+	CHECK(write(fd, "x", 1) < 0 && pwrite(fd, "x", 1, 0) < 0);
+	CHECK(ftruncate(fd, 0) < 0 && fchmod(fd, 0777) < 0);
+	CHECK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) < 0);
+	CHECK(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	CHECK(open(path, O_RDWR) < 0 && open(path, O_WRONLY | O_TRUNC) < 0);
+	CHECK(truncate(path, 0) < 0);
+}
+
+static void attack(const struct daemon *d)
+{
+	struct tier_object_entry list[8];
+	struct tier_object_info info;
+	struct wire_object guess = { .context = "shown" };
+	struct client c;
+	union answer a;
+	tier_object *o;
+	tier *t;
+	int fd;
+
+	become(UID_OTHER);
+	t = connect_to(d);
+	CHECK(tier_object_stat(t, "mine", "secret", &info) == -ENOENT);
+	CHECK(tier_object_open(t, "mine", "secret", 0) == -ENOENT);
+	CHECK(tier_object_list(t, "mine", NULL, NULL, list, 8) == -ENOENT);
+	CHECK(tier_object_context(t, "mine", NULL) == -EACCES);
+	CHECK(tier_object_create(t, "shown", "x", NULL, &o) == -EACCES);
+	CHECK(tier_object_remove(t, "shown", "text") == -EACCES);
+	CHECK(tier_object_rename(t, "shown", "text", "taxt", 0) == -EACCES);
+	CHECK(tier_object_stat(t, "shown", "begun", &info) == -ENOENT);
+	CHECK(tier_object_list(t, "shown", NULL, NULL, list, 8) == 1);
+	CHECK(is(t, "shown", "text", 5000, 2) == 1);
+	fd = tier_object_open(t, "shown", "text", 0);
+	CHECK(fd >= 0);
+	attack_descriptor(fd);
+	CHECK(is(t, "shown", "text", 5000, 2) == 1);
+	/* Uploads of others, by their numbers. */
+	CHECK(client_open(&c, d) == 0);
+	for (guess.upload = 0; guess.upload < 20; guess.upload++) {
+		client_ask(&c, &guess, WIRE_OBJ_COMMIT, sizeof(guess), &a);
+		CHECK(a.header.type == WIRE_ERROR && a.error.error == -EACCES);
+	}
+	CHECK(access(d->store, F_OK) == 0 && open(d->store, O_RDONLY) < 0);
+	_exit(0);
+}
+
+static void test_others_see_and_change_nothing(void **state)
+{
+	struct world w = { .t = NULL };
+	int pipes[2], code = 0;
+	pid_t owner, other;
+	char byte;
+
+	(void)state;
+	if (!users_can_be_others())
+		skip();
+	daemon_folder(&w.d);
+	w.d.uid = UID_DAEMON;
+	assert_int_equal(chown(w.d.folder, UID_DAEMON, UID_DAEMON), 0);
+	daemon_start(&w.d, settings);
+	assert_int_equal(pipe(pipes), 0);
+	owner = fork();
+	if (owner == 0)
+		own(&w.d, pipes[1]);
+	assert_int_equal(read(pipes[0], &byte, 1), 1);
+	other = fork();
+	if (other == 0)
+		attack(&w.d);
+	assert_int_equal(waitpid(other, &code, 0), other);
+	assert_int_equal(code, 0);
+	kill(owner, SIGKILL);
+	waitpid(owner, NULL, 0);
+	daemon_stop(&w.d);
+	nftw(w.d.folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
 int main(void)
 {
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(test_an_object_is_what_was_put),
-		T(test_nothing_is_seen_before_its_commit),
-		T(test_an_open_version_stays_and_is_held),
-		T(test_names_are_listed_renamed_and_lapse),
-		T(test_limits_are_kept),
-		T(test_what_is_wrong_is_said),
-		T(test_any_message_is_answered),
+		cmocka_unit_test_setup_teardown(test_an_object_is_what_was_put, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_nothing_is_seen_before_its_commit, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_an_open_version_stays_and_is_held, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_names_are_listed_renamed_and_lapse, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_limits_are_kept, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_what_is_wrong_is_said, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_any_message_is_answered, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_rot_is_found, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_kills_lose_nothing_that_was_committed, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_the_catalog_is_written_anew, setup, teardown),
+		cmocka_unit_test(test_others_see_and_change_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

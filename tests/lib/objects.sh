@@ -1,6 +1,6 @@
 # For shell tests of objects: a daemon that keeps some, a program that reads by all ways.
 #   dir       scratch, with plain/ (files) and there/ (what is mapped to the context weights)
-#   start, stop, ctl, under COMMAND... (tier run), fail
+#   start (below $preload), stop, ctl, under COMMAND... (tier run), fail
 # SPDX-License-Identifier: Apache-2.0
 
 dir=$(mktemp -d "${TMPDIR:-/tmp}/objects.XXXXXX")
@@ -28,7 +28,8 @@ under() {
 }
 
 start() {
-	"$BUILD/tierd" --foreground --socket "$dir/sock" --store "$dir/store" \
+	LD_PRELOAD=${preload:-} "$BUILD/tierd" --foreground --socket "$dir/sock" \
+		--store "$dir/store" \
 		--set nvme.size=64MiB --set cxl.size=64MiB --set hbm.size=0 \
 		--set object.cxl=32MiB --set object.nvme=256MiB \
 		--set nvme.buffered=yes "$@" >>"$dir/out" 2>>"$dir/log" &

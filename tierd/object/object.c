@@ -509,8 +509,8 @@ static void step_set(struct objects *o, struct task *t)
 }
 
 /*
- * Give back what a commit had; its file is nobody's. But one whose record may be on the medium all
- * the same has to stay: the next start would find the name without it, and the former version gone.
+ * Give back what a commit had; its file is nobody's. But a file whose record may be on the medium
+ * all the same stays: the next start would find the name without it, and no former version.
  */
 static void undo_commit(struct objects *o, struct task *t, bool unsure)
 {

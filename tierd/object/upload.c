@@ -450,9 +450,11 @@ void uploads_look(struct objects *o)
 		}
 		if (u->left && !u->closing && !u->unlinked)
 			look_left(o, u);
-		else if (memfile_is_ours(u->fd) && u->unlinked)
+		else if (!memfile_is_ours(u->fd)) /* asked once: it may be closed right now */
+			continue;
+		else if (u->unlinked)
 			upload_drop(o, u);
-		else if (memfile_is_ours(u->fd))
+		else
 			commit_closed(o, u);
 	}
 }
