@@ -6,7 +6,8 @@ set -euo pipefail
 commands=$(grep -o '`make [^`]*`' docs/reliability.md | tr -d '`' | sort -u)
 [ "$(wc -l <<<"$commands")" -ge 12 ]
 while read -r _ target rest; do
-	grep -q "^$target:\|^\.PHONY:.*\<$target\>" Makefile bench/module.mk cuda/module.mk tests/*/module.mk ||
+	grep -q "^$target:\|^\.PHONY:.*\<$target\>" Makefile bench/module.mk \
+		cuda/module.mk tests/*/module.mk ||
 		{ echo "no target $target"; exit 1; }
 	case $rest in
 	TESTS=*)
