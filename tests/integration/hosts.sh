@@ -107,9 +107,11 @@ stranger() {
 	    body = struct.pack("64sQQQII16s32s", name, 1 << 62, 0, 0, 0, 1, b"", b"")
 	s.sendall(struct.pack("<IHHII", 0x54454E54, 1, kind, 16 + len(body), 0) + body)
 	answer = s.recv(65536)
-	print("error", struct.unpack_from("<i", answer, 16)[0])
+	print("names it" if b'"kv"' in answer else "", "error",
+	      struct.unpack_from("<i", answer, 16)[0])
 	PY
 }
+strangers() { python3 tests/integration/hosts_strangers.py "$@"; }
 if [ "$(id -u)" = 0 ]; then
 	for kind in 16 17; do wants 0 'error -2$' stranger $kind '' kv; done
 	wants 0 'error -2$' stranger 19 share kv
@@ -117,7 +119,18 @@ if [ "$(id -u)" = 0 ]; then
 	wants 0 'error -2$' stranger 19 epoch kv
 	wants 0 'error -1$' stranger 19 forget A
 	wants 0 'error -38$' stranger 19 frob kv
+	wants 0 '^ error 0$' stranger 19 hosts ''
+	# Whatever one user holds, another one gets an answer.
+	wants 0 'answered' strangers engines "$LAB/B/tier.sock.net"
 fi
+# So does a host of the fleet, whatever one without a certificate holds.
+wants 0 'answered' strangers hosts "${address[A]}" "$LAB/certs/B" B
+# A certificate's name is all of it: this one has a letter more.
+long=$(printf 'n%.0s' {1..63})
+bench/hosts/certs "$LAB/certs" "${long}x"
+wants 0 'turned away' strangers certificate "${address[A]}" "$LAB/certs/${long}x" "$long"
+# No epoch that no tierd takes: all hosts would try it for ever.
+wants 1 'up to' ctl A hosts epoch kv 4294967296
 
 # The contexts' epochs differ: nothing of the old one is a hit.
 ctl B context epoch kv >/dev/null
@@ -153,6 +166,11 @@ net_down C
 net_up C --no-tls --peer "A=${address[A]}"
 shows C probation
 net_down C
+# Who is no member any more is not served, either.
+meet B A
+kv A put kv 17 50
+ctl A hosts forget B >/dev/null
+reads B 17 0 '"status": "missed"' --deadline 1000
 ctl B hosts forget A >/dev/null
 wants 1 'no such host' ctl B hosts forget A
 
@@ -286,6 +304,16 @@ if command -v etcd >/dev/null; then
 	net_down A
 	gone() { ! ctl B --json hosts | grep -q '"name": "A", *"address"'; }
 	eventually 20 gone || lab_fail 'who has left is still a member'
+
+	# What is no answer of etcd's tells nothing: the members known go on.
+	net_up A --tls "$LAB/certs/A" --etcd "$url" --lease 2s
+	meet B A
+	kill -KILL $etcd_pid
+	{ wait $etcd_pid || true; } 2>/dev/null
+	strangers etcd "$c" &
+	etcd_pid=$!
+	sleep 2
+	sees B A || lab_fail 'an empty answer of etcd made B forget A'
 else
 	echo 'hosts: no etcd here; only peers that are given'
 fi

@@ -28,8 +28,11 @@ static int wait_for(int fd, int stop, short events, uint64_t deadline_ns)
 	struct pollfd p[] = { { .fd = fd, .events = events }, { .fd = stop, .events = POLLIN } };
 	uint64_t now = time_now_ns();
 	struct timespec left = time_to_timespec(deadline_ns > now ? deadline_ns - now : 0);
-	int n = ppoll(p, 2, &left, NULL);
+	int n;
 
+	if (now >= deadline_ns)
+		return -ETIMEDOUT; /* who always has a byte more than was read ends here, too */
+	n = ppoll(p, 2, &left, NULL);
 	if (n < 0 && errno != EINTR)
 		return -errno;
 	if (n > 0 && p[1].revents)
@@ -241,9 +244,19 @@ SSL_CTX *conn_tls(const char *folder, char *text, size_t text_bytes)
 	return NULL;
 }
 
+/* All of it: a name that is cut, or ends with a NUL within it, could be another host's. */
+static bool common_name(const X509 *cert, char name[NET_NAME_BYTES])
+{
+	X509_NAME *subject = cert ? X509_get_subject_name(cert) : NULL;
+	int length = X509_NAME_get_text_by_NID(subject, NID_commonName, NULL, 0);
+
+	return length > 0 && length < (int)NET_NAME_BYTES &&
+	       X509_NAME_get_text_by_NID(subject, NID_commonName, name, NET_NAME_BYTES) == length &&
+	       strlen(name) == (size_t)length;
+}
+
 static int handshake(struct conn *c, SSL_CTX *tls, bool server, uint64_t deadline_ns)
 {
-	X509 *cert;
 	int rc;
 
 	c->ssl = SSL_new(tls);
@@ -254,11 +267,7 @@ static int handshake(struct conn *c, SSL_CTX *tls, bool server, uint64_t deadlin
 		if (rc)
 			return rc == -EPROTO ? -EACCES : rc;
 	}
-	cert = SSL_get0_peer_certificate(c->ssl);
-	if (!cert || X509_NAME_get_text_by_NID(X509_get_subject_name(cert), NID_commonName,
-					       c->peer, sizeof(c->peer)) <= 0)
-		return -EACCES;
-	return 0;
+	return common_name(SSL_get0_peer_certificate(c->ssl), c->peer) ? 0 : -EACCES;
 }
 
 /* ---- greeting ------------------------------------------------------------------------------ */
@@ -421,7 +430,7 @@ int conn_listen(const char *address)
 
 	if (rc)
 		return rc;
-	fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) ||
 	    bind(fd, a->ai_addr, a->ai_addrlen) || listen(fd, 64))
 		rc = -errno;
@@ -432,7 +441,7 @@ int conn_listen(const char *address)
 int conn_listen_local(const char *path)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
-	int fd CLEANUP_CLOSE = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd CLEANUP_CLOSE = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	if (fd < 0)
 		return -errno;

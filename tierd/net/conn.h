@@ -64,7 +64,10 @@ static inline const struct net_header *conn_got(const struct conn *c)
 	return (const struct net_header *)c->message;
 }
 
-/* Listen on "host:port" or on a path of a UNIX socket. A descriptor, or a negative errno. */
+/*
+ * Listen on "host:port" or on a path of a UNIX socket. A descriptor that does not block (who comes
+ * may have gone before it is accepted), or a negative errno.
+ */
 int conn_listen(const char *address);
 int conn_listen_local(const char *path);
 

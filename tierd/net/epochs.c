@@ -33,9 +33,12 @@ static void path_of(char path[PATH_BYTES], const char *kind, const struct share 
 		 host ? "/" : "", host ? host : "");
 }
 
+/* What is none counts as 0: it is overwritten. */
 static uint64_t epoch_in(const json_t *record)
 {
-	return (uint64_t)json_integer_value(json_at(record, "value.epoch"));
+	json_int_t epoch = json_integer_value(json_at(record, "value.epoch"));
+
+	return epoch > 0 && epoch <= EPOCH_MAX ? (uint64_t)epoch : 0;
 }
 
 /* The context's record among those of context/; NULL: there is none. */

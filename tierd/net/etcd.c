@@ -56,6 +56,12 @@ static json_t *call(struct etcd *e, const char *path, json_t *question)
 	    curl_easy_getinfo(e->curl, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK &&
 	    status == 200)
 		answer = json_loadb(e->reply, e->reply_bytes, 0, NULL);
+	/* Each answer of etcd's has one: of what has none, "nobody is there" is no news. */
+	if (!json_is_object(json_at(answer, "header")) &&
+	    !json_is_object(json_at(answer, "result.header"))) {
+		json_decref(answer);
+		return NULL;
+	}
 	return answer;
 }
 

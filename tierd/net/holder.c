@@ -288,6 +288,8 @@ static int answer(struct holder *h)
 {
 	const void *m = h->c->message;
 
+	if (members_place(h->n, h->c->peer) != h->place)
+		return -EACCES; /* it was a member when it came */
 	switch (conn_got(h->c)->type) {
 	case NET_PROBE:
 		return answer_probe(h, m);
@@ -335,6 +337,15 @@ static void serve(struct holder *h)
 			 "are all hosts of one version?", "errno=%d", -rc);
 }
 
+static void welcome(struct holder *h, struct visitor *v)
+{
+	{
+		LOCK_SCOPE(&h->n->pool);
+		v->known = true;
+	}
+	serve(h);
+}
+
 void *holder_run(void *arg)
 {
 	struct visitor *v = arg;
@@ -353,17 +364,13 @@ void *holder_run(void *arg)
 			log_warn(&h->n->log, "a host that is no member was sent away", h->c->peer,
 				 "tell this host of it (--peer, etcd)", "");
 		else
-			serve(h);
+			welcome(h, v);
 		conn_close(h->c);
 	} else if (rc != -ENOTCONN) {
 		log_warn(&v->n->log, "a connection was refused", NULL,
 			 "are its certificate and its version right?", "errno=%d", -rc);
 	}
-	{
-		LOCK_SCOPE(&v->n->pool);
-		v->n->remote_threads--;
-	}
 	free(h);
-	free(v);
+	visitor_end(v);
 	return NULL;
 }

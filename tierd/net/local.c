@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "libtier/base/time.h"
@@ -113,19 +112,22 @@ static void answer_want(struct node *n, const struct net_want *m, const struct u
 
 static int take_want(struct node *n, struct conn *c, const struct ucred *who)
 {
-	const struct net_want *m = (const void *)c->message;
+	struct net_want *m = (void *)c->message;
+	uint64_t most_ns = time_now_ns() + SERVE_WAIT_MAX_NS;
 	struct net_placed out = {
 		.header = { .magic = NET_MAGIC, .version = NET_VERSION, .type = NET_PLACED,
 			    .length = sizeof(out) },
 	};
 
+	/* libtier asks for no more: who speaks for themselves holds no puller longer than that. */
+	m->deadline_ns = m->deadline_ns < most_ns ? m->deadline_ns : most_ns;
 	answer_want(n, m, who, &out);
 	return conn_send_message(c, &out.header, time_now_ns() + LOCAL_ANSWER_NS);
 }
 
 /* ---- operators ----------------------------------------------------------------------------- */
 
-static json_t *describe(struct node *n)
+static json_t *describe(struct node *n, const struct ucred *who)
 {
 	uint64_t seen;
 	json_t *d = json_pack("{s:s, s:s, s:s, s:s, s:b}", "name", n->config.name, "listen",
@@ -140,7 +142,7 @@ static json_t *describe(struct node *n)
 			    json_sprintf("%016llx", (unsigned long long)n->self.incarnation));
 	json_object_set_new(d, "etcd_age_ns",
 			    seen ? json_integer((json_int_t)(time_now_ns() - seen)) : json_null());
-	json_object_set_new(d, "contexts", share_list(n));
+	json_object_set_new(d, "contexts", share_list(n, who));
 	json_object_set_new(d, "peers", members_list(n));
 	return d;
 }
@@ -164,13 +166,20 @@ static int forget(struct node *n, const char *name, const struct ucred *who, cha
 static int raise_epoch(struct node *n, const struct net_admin *m, const struct ucred *who,
 		       char *text)
 {
-	uint64_t epoch = strtoull(m->word[1], NULL, 10);
+	char *end;
+	uint64_t epoch = strtoull(m->word[1], &end, 10);
 	struct share *s;
 	int rc = share_named(n, m->word[0], who, &s);
 
 	snprintf(text, SHARE_TEXT_BYTES, "%s", refusal(rc));
 	if (rc)
 		return rc;
+	if (*end || epoch > EPOCH_MAX) {
+		snprintf(text, SHARE_TEXT_BYTES, "an epoch is a number up to %llu",
+			 (unsigned long long)EPOCH_MAX);
+		share_put(n, s);
+		return -EINVAL;
+	}
 	if (who->uid && who->uid != s->owner_uid && who->uid != geteuid()) {
 		snprintf(text, SHARE_TEXT_BYTES, "only its owner may do that");
 		rc = -EACCES;
@@ -211,7 +220,7 @@ static int take_admin(struct node *n, struct conn *c, const struct ucred *who)
 	int rc;
 
 	out.error = do_admin(n, (const void *)c->message, who, why);
-	d = out.error ? json_pack("{s:s}", "why", why) : describe(n);
+	d = out.error ? json_pack("{s:s}", "why", why) : describe(n, who);
 	text = json_dumps(d, JSON_COMPACT);
 	json_decref(d);
 	out.bytes = text ? (uint32_t)strlen(text) : 0;
@@ -243,25 +252,15 @@ static int take(struct node *n, struct conn *c, const struct ucred *who)
 void *local_run(void *arg)
 {
 	struct visitor *v = arg;
-	struct ucred who;
-	socklen_t bytes = sizeof(who);
 	struct conn *c = NULL;
-	int rc = getsockopt(v->fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) ? -errno : 0;
+	int rc = conn_local(&c, v->fd, v->n->stop);
 
-	if (rc)
-		close(v->fd);
-	else
-		rc = conn_local(&c, v->fd, v->n->stop);
 	while (rc == 0 && !node_stopped(v->n, 0)) {
 		rc = conn_message(c, time_now_ns() + LOCAL_IDLE_NS);
 		if (rc == 0)
-			rc = take(v->n, c, &who);
+			rc = take(v->n, c, &v->who);
 	}
 	conn_close(c);
-	{
-		LOCK_SCOPE(&v->n->pool);
-		v->n->local_threads--;
-	}
-	free(v);
+	visitor_end(v);
 	return NULL;
 }

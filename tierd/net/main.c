@@ -6,6 +6,7 @@
 #include <curl/curl.h>
 #include <errno.h>
 #include <getopt.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -288,26 +289,74 @@ static int spawn(void *(*body)(void *), void *arg)
 	return -rc;
 }
 
+static struct visitor *visitor_of(int fd, bool local)
+{
+	struct visitor *v = calloc(1, sizeof(*v));
+	struct sockaddr_storage a = { .ss_family = AF_UNSPEC };
+	socklen_t bytes = local ? sizeof(v->who) : sizeof(a);
+
+	if (!v)
+		return NULL;
+	v->n = &node;
+	v->fd = fd;
+	v->local = local;
+	if (local ? getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &v->who, &bytes) :
+		    getpeername(fd, (struct sockaddr *)&a, &bytes)) {
+		free(v);
+		return NULL;
+	}
+	v->known = local && (v->who.uid == 0 || v->who.uid == geteuid());
+	if (a.ss_family == AF_INET)
+		memcpy(v->from, &((struct sockaddr_in *)&a)->sin_addr, sizeof(struct in_addr));
+	else if (a.ss_family == AF_INET6)
+		memcpy(v->from, &((struct sockaddr_in6 *)&a)->sin6_addr, sizeof(struct in6_addr));
+	return v;
+}
+
+/* Nobody who is not trusted keeps all others out: not one user, nor one host without a name. */
+static bool enter(struct visitor *v)
+{
+	uint32_t all = 0, same = 0;
+
+	LOCK_SCOPE(&node.pool);
+	for (const struct visitor *o = node.visitors; o; o = o->next) {
+		if (o->local != v->local)
+			continue;
+		all++;
+		same += !o->known && o->who.uid == v->who.uid &&
+			memcmp(o->from, v->from, sizeof(v->from)) == 0;
+	}
+	if (all >= NODE_THREADS_MAX || (!v->known && same >= NODE_SAME_MAX))
+		return false;
+	v->next = node.visitors;
+	node.visitors = v;
+	return true;
+}
+
+void visitor_end(struct visitor *v)
+{
+	struct visitor **at = &node.visitors;
+
+	LOCK_SCOPE(&node.pool);
+	while (*at != v)
+		at = &(*at)->next;
+	*at = v->next;
+	free(v);
+}
+
 static void take(int listener, bool local)
 {
 	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	struct visitor *v = fd < 0 ? NULL : malloc(sizeof(*v));
-	uint32_t *threads = local ? &node.local_threads : &node.remote_threads;
-	bool room;
+	struct visitor *v = fd < 0 ? NULL : visitor_of(fd, local);
 
-	{
-		LOCK_SCOPE(&node.pool);
-		room = v && *threads < NODE_THREADS_MAX;
-		*threads += room;
+	if (v && !enter(v)) {
+		free(v);
+		v = NULL;
 	}
-	if (room) {
-		*v = (struct visitor){ .n = &node, .fd = fd };
-		if (spawn(local ? local_run : holder_run, v) == 0)
-			return;
-		LOCK_SCOPE(&node.pool);
-		--*threads;
-	}
-	free(v);
+	if (v && spawn(local ? local_run : holder_run, v) == 0)
+		return;
+	if (v)
+		visitor_end(v);
 	if (fd >= 0)
 		close(fd);
 }
@@ -327,10 +376,10 @@ static void loop(int remote, int local, int signals)
 	}
 }
 
-static uint32_t threads_left(void)
+static bool threads_left(void)
 {
 	LOCK_SCOPE(&node.pool);
-	return node.remote_threads + node.local_threads;
+	return node.visitors != NULL;
 }
 
 static void end(pthread_t members)

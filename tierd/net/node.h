@@ -31,7 +31,9 @@
 #define NODE_PULLERS_MAX 8u
 #define NODE_POOLED_MAX 4u /* idle connections to a peer */
 #define NODE_THREADS_MAX 64u /* of each kind of connection */
+#define NODE_SAME_MAX 32u    /* of them for one user, or one address before its HELLO */
 #define NODE_PATH_BYTES 256u
+#define EPOCH_MAX UINT32_MAX /* tierd takes none beyond */
 
 /* A context that is shared. What it points to stays as long as it is held. */
 struct share {
@@ -93,8 +95,7 @@ struct node {
 
 	struct lock pool;
 	struct conn *idle[PEERS_MAX][NODE_POOLED_MAX] GUARDED_BY(pool); /* by peer's place */
-	uint32_t remote_threads GUARDED_BY(pool);
-	uint32_t local_threads GUARDED_BY(pool);
+	struct visitor *visitors GUARDED_BY(pool);
 
 	struct lock pullers_lock;
 	pthread_cond_t puller_free; /* with pullers_lock; CLOCK_MONOTONIC */
@@ -119,7 +120,8 @@ bool share_stands(struct node *n, const struct share *s);
 /* The one in place i of NODE_SHARES_MAX, held, or NULL. */
 struct share *share_at(struct node *n, uint32_t i);
 void share_known(struct node *n, struct share *s);
-json_t *share_list(struct node *n);
+/* Those that these credentials open. */
+json_t *share_list(struct node *n, const struct ucred *who);
 
 /* ---- members.c, epochs.c ------------------------------------------------------------------- */
 
@@ -139,11 +141,19 @@ int epochs_raise(struct node *n, struct share *s, uint64_t *epoch, char *text);
 
 /* ---- holder.c, local.c --------------------------------------------------------------------- */
 
+/* A connection that is served, a thread each. */
 struct visitor {
 	struct node *n;
+	struct visitor *next; /* node.pool */
 	int fd;
+	bool local;
+	bool known;       /* node.pool: root, our own user or a member: no NODE_SAME_MAX */
+	struct ucred who; /* local: as the kernel says */
+	uint8_t from[16]; /* remote: its address */
 };
-/* Threads' bodies: serve a connection to its end, and free the visitor. */
+/* main.c: the last thing that a thread does. */
+void visitor_end(struct visitor *v);
+/* Threads' bodies: serve a connection to its end. */
 void *holder_run(void *visitor);
 void *local_run(void *visitor);
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "libtier/base/cleanup.h"
 #include "libtier/base/json_at.h"
@@ -143,7 +144,24 @@ static int describe(struct node *n, struct share *s, uint8_t fingerprint[32])
 	return rc;
 }
 
-static int share_open(struct node *n, const char *name, struct share **out)
+static bool may(const struct share *s, const struct ucred *who, uint32_t bits)
+{
+	if (who->uid == 0 || who->uid == s->owner_uid)
+		return true;
+	return s->mode & (who->gid == s->owner_gid ? bits << 3 : bits);
+}
+
+/* May they say who else gets it? What they may not open looks as if it were not there. */
+static int may_share(const struct share *s, const struct ucred *who)
+{
+	if (!may(s, who, 4))
+		return -ENOENT;
+	return who->uid && who->uid != s->owner_uid ? -EACCES : 0;
+}
+
+/* Nothing is opened for who may not share it: that would take its time, and tell. */
+static int share_open(struct node *n, const char *name, const struct ucred *who,
+		      struct share **out)
 {
 	struct share *s = calloc(1, sizeof(*s));
 	uint8_t fingerprint[32];
@@ -153,6 +171,8 @@ static int share_open(struct node *n, const char *name, struct share **out)
 		return -ENOMEM;
 	snprintf(s->name, sizeof(s->name), "%s", name);
 	rc = describe(n, s, fingerprint);
+	if (rc == 0)
+		rc = may_share(s, who);
 	if (rc == 0)
 		rc = tier_context_open(n->t, name, NULL, &s->c);
 	if (rc == 0)
@@ -167,13 +187,6 @@ static int share_open(struct node *n, const char *name, struct share **out)
 	s->looked_ns = time_now_ns();
 	*out = s;
 	return 0;
-}
-
-static bool may(const struct share *s, const struct ucred *who, uint32_t bits)
-{
-	if (who->uid == 0 || who->uid == s->owner_uid)
-		return true;
-	return s->mode & (who->gid == s->owner_gid ? bits << 3 : bits);
 }
 
 /* ---- the list ------------------------------------------------------------------------------ */
@@ -233,19 +246,13 @@ int share_set(struct node *n, const char *name, enum share_how how, const struct
 	      char *text)
 {
 	struct share *s = NULL, **place;
-	int rc = share_open(n, name, &s);
+	int rc = share_open(n, name, who, &s);
 
-	if (rc == 0 && !may(s, who, 4))
-		rc = -ENOENT;
-	else if (rc == 0 && who->uid && who->uid != s->owner_uid)
-		rc = -EACCES;
 	snprintf(text, SHARE_TEXT_BYTES, "context %.63s: %s", name,
 		 rc == -EACCES ? "only its owner may do that" :
 				 "there is none that these credentials open");
-	if (rc) {
-		share_free(s);
+	if (rc)
 		return rc;
-	}
 	LOCK_SCOPE(&n->shares);
 	place = place_of(n, name);
 	if (place)
@@ -266,6 +273,7 @@ int share_set(struct node *n, const char *name, enum share_how how, const struct
 void share_load(struct node *n)
 {
 	FILE *f CLEANUP_FCLOSE = n->config.state[0] ? fopen(n->config.state, "r") : NULL;
+	static const struct ucred self = { .uid = 0 }; /* who shared it might */
 	char line[NET_NAME_BYTES + 16], *rest;
 	struct share *s;
 
@@ -275,7 +283,7 @@ void share_load(struct node *n)
 		strsep(&rest, " \n");
 		if (!line[0] || place_of(n, line))
 			continue;
-		if (share_open(n, line, &s))
+		if (share_open(n, line, &self, &s))
 			log_warn(&n->log, "a shared context is not there", line,
 				 "share it again when it is", "why=\"%s\"", tier_error_text());
 		else if (add(n, s))
@@ -378,7 +386,7 @@ void share_known(struct node *n, struct share *s)
 	s->known = true;
 }
 
-json_t *share_list(struct node *n)
+json_t *share_list(struct node *n, const struct ucred *who)
 {
 	json_t *list = json_array();
 
@@ -386,7 +394,7 @@ json_t *share_list(struct node *n)
 	for (uint32_t i = 0; i < NODE_SHARES_MAX; i++) {
 		const struct share *s = n->share[i];
 
-		if (s)
+		if (s && (may(s, who, 4) || who->uid == geteuid()))
 			json_array_append_new(list, json_pack("{s:s, s:I, s:b, s:b}",
 				"name", s->name, "epoch", (json_int_t)tier_context_epoch(s->c),
 				"strict", s->strict, "known", s->known));

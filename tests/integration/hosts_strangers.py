@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Who has no business here: what tierd-net does with them, told by what a friend still gets.
+
+usage: hosts_strangers.py engines SOCKET          another user holds all connections that it can
+       hosts_strangers.py hosts ADDR:PORT DIR NAME  so does a host without a certificate
+       hosts_strangers.py certificate ADDR:PORT DIR NAME  DIR's certificate says more than NAME
+       hosts_strangers.py etcd PORT               answers everything with an empty document
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import http.server
+import os
+import socket
+import ssl
+import struct
+import sys
+
+MANY = 80
+HEADER = struct.Struct("<IHHII")
+HELLO, ADMIN = 1, 19
+
+
+def message(kind, body):
+    return HEADER.pack(0x54454E54, 1, kind, HEADER.size + len(body), 0) + body
+
+
+def engine(path):
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(path)
+    s.settimeout(5)
+    return s
+
+
+def engines(path):
+    """As root it gets an answer, while user 65534 has opened 80 connections."""
+    os.chdir(os.path.dirname(path))
+    os.chmod(".", 0o711)
+    os.seteuid(65534)
+    held = [engine("tier.sock.net") for _ in range(MANY)]
+    os.seteuid(0)
+    friend = engine("tier.sock.net")
+    friend.sendall(message(ADMIN, struct.pack("32s64s64s", b"hosts", b"", b"")))
+    answered = friend.recv(65536)
+    print("answered" if answered else "turned away", len(held))
+
+
+def member(address, folder, name):
+    """Whether who shows this certificate and says this name gets a HELLO."""
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    tls.check_hostname = False
+    tls.load_verify_locations(folder + "/ca.pem")
+    tls.load_cert_chain(folder + "/cert.pem", folder + "/key.pem")
+    try:
+        s = tls.wrap_socket(socket.create_connection(address, 5))
+        s.sendall(message(HELLO, struct.pack("<QQ64s32s", 1, 0, name.encode(), b"")))
+        return len(s.recv(65536)) > 0
+    except OSError:
+        return False
+
+
+def hosts(address, folder, name):
+    held = [socket.create_connection(address, 5, ("127.0.0.2", 0)) for _ in range(MANY)]
+    print("answered" if member(address, folder, name) else "turned away", len(held))
+
+
+class Empty(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, *_):
+        pass
+
+
+def main():
+    what, where = sys.argv[1:3]
+    if what == "engines":
+        engines(where)
+    elif what == "etcd":
+        http.server.HTTPServer(("127.0.0.1", int(where)), Empty).serve_forever()
+    else:
+        host, port = where.rsplit(":", 1)
+        if what == "hosts":
+            hosts((host, int(port)), *sys.argv[3:])
+        else:
+            print("answered" if member((host, int(port)), *sys.argv[3:]) else "turned away")
+
+
+if __name__ == "__main__":
+    main()
