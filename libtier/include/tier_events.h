@@ -13,7 +13,7 @@
  *
  * Applied in this order, STORED adds and REMOVED takes away, what is known is what tier_match finds
  * (hits of blocks that have all parts). A block may be told of twice. One handle, one thread at a
- * time. Part of tier.h, which includes it.
+ * time; it ends before its context. Part of tier.h, which includes it.
  */
 #ifndef TIER_EVENTS_H
 #define TIER_EVENTS_H

@@ -131,6 +131,7 @@ static int64_t take(struct tier_events *e, const struct map *m, struct tier_even
 	n = error_set(-EOVERFLOW, "events: %llu were lost; take a snapshot",
 		      (unsigned long long)(last - e->next + 1));
 	e->next = last + 1;
+	e->bucket = 0; /* a snapshot that was left half-way is of no use any more */
 	return n;
 }
 
@@ -140,13 +141,17 @@ int64_t tier_events_read(tier_events *e, struct tier_event *out, uint32_t max, u
 	struct attachment *a;
 	const struct map *m;
 	int64_t n = 0;
+	int rc;
 
 	if (!e || !out || !max)
 		return error_note(-EINVAL, "tier_events_read: a pointer is NULL, or max is 0");
+	rc = context_check(e->c);
+	if (rc)
+		return rc;
 	for (uint32_t looks = 1;; looks++) {
 		const struct timespec look = { .tv_nsec = LOOK_NS };
-		int rc = enter(e, &m, &a);
 
+		rc = enter(e, &m, &a);
 		if (rc && rc != -EAGAIN)
 			return rc;
 		if (!rc) {
@@ -255,6 +260,9 @@ int64_t tier_events_snapshot(tier_events *e, struct tier_event *out, uint32_t ma
 	if (!e || !out || max < SNAPSHOT_LEAST)
 		return error_set(-EINVAL, "tier_events_snapshot: a pointer is NULL, or max is "
 					  "below %u", SNAPSHOT_LEAST);
+	rc = context_check(e->c);
+	if (rc)
+		return rc;
 	rc = enter(e, &m, &a);
 	if (rc == -EOVERFLOW && !e->bucket)
 		rc = enter(e, &m, &a); /* it has not begun yet: it is of the new one */

@@ -3,7 +3,7 @@
  * What a client does with an index that is not what it should be: an image that a real core made
  * (crowded buckets with overflow lines, blocks in both memory tiers, one pending), patched by the
  * input, is mapped by libtier; then keys are matched and pages leased, by key, by block and in
- * lists.
+ * lists, and events followed.
  *
  * Must hold: the map is refused with a word, or everything read lies inside it; a lease lies inside
  * the tier's memory; after release no hazard word stays.
@@ -159,6 +159,8 @@ static uint8_t *move_tables(struct map *m)
 	MOVE(m->overflow);
 	MOVE(m->block);
 	MOVE(m->page);
+	if (m->event)
+		MOVE(m->event);
 #undef MOVE
 	return copy;
 }
@@ -253,6 +255,28 @@ static void lease_lists(const struct map *m, struct fuzz_input *in,
 	gather(m, page);
 }
 
+/* All of the table, and of the ring: a few calls, however long the image says that they are. */
+static void follow(const struct map *m)
+{
+	struct tier_event event[256];
+	tier_events *e;
+	int64_t n = 1;
+
+	if (tier_events_open(&index_.c, &e))
+		return;
+	for (uint32_t calls = 0; calls < 4 && n > 0; calls++) {
+		n = tier_events_snapshot(e, event, 256);
+		FUZZ_CHECK(n <= 256 && (n >= 0 || tier_error_text()[0]));
+		for (int64_t i = 0; i < n; i++)
+			FUZZ_CHECK(event[i].tier < TIER_COUNT && event[i].epoch == map_epoch(m));
+	}
+	n = tier_events_read(e, event, 256, 0);
+	FUZZ_CHECK(n <= 256 && (n >= 0 || n == -EOVERFLOW || n == -ENOENT));
+	for (int64_t i = 0; i < n; i++)
+		FUZZ_CHECK(event[i].tier < TIER_COUNT);
+	tier_events_close(e);
+}
+
 static void look(const struct map *m, struct fuzz_input *in)
 {
 	struct tier_found found[KEYS];
@@ -266,6 +290,7 @@ static void look(const struct map *m, struct fuzz_input *in)
 	}
 	lease_keys(m, in);
 	lease_lists(m, in, found);
+	follow(m);
 	FUZZ_CHECK(index_.r.free_count == ABI_HAZARD_SLOTS);
 	for (uint32_t i = 0; i < ABI_HAZARD_SLOTS; i++)
 		FUZZ_CHECK(index_.area.slot[i] == 0);

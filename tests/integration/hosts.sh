@@ -310,7 +310,7 @@ if command -v etcd >/dev/null; then
 	meet B A
 	kill -KILL $etcd_pid
 	{ wait $etcd_pid || true; } 2>/dev/null
-	strangers etcd "$c" &
+	python3 tests/integration/hosts_strangers.py etcd "$c" &
 	etcd_pid=$!
 	sleep 2
 	sees B A || lab_fail 'an empty answer of etcd made B forget A'

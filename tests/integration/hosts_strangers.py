@@ -4,7 +4,7 @@
 usage: hosts_strangers.py engines SOCKET          another user holds all connections that it can
        hosts_strangers.py hosts ADDR:PORT DIR NAME  so does a host without a certificate
        hosts_strangers.py certificate ADDR:PORT DIR NAME  DIR's certificate says more than NAME
-       hosts_strangers.py etcd PORT               answers everything with an empty document
+       hosts_strangers.py etcd PORT               keeps leases, and has nothing else to say
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -63,13 +63,16 @@ def hosts(address, folder, name):
     print("answered" if member(address, folder, name) else "turned away", len(held))
 
 
+ANSWER = b'{"ID": "7", "result": {"TTL": "2"}}'
+
+
 class Empty(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
         self.send_response(200)
-        self.send_header("Content-Length", "2")
+        self.send_header("Content-Length", str(len(ANSWER)))
         self.end_headers()
-        self.wfile.write(b"{}")
+        self.wfile.write(ANSWER)
 
     def log_message(self, *_):
         pass

@@ -262,6 +262,49 @@ static void test_a_restart_is_told(void **state)
 	known_end(k);
 }
 
+/* Whoever leaves a snapshot half-way, and then is told that events were lost, gets a whole one. */
+static void test_a_snapshot_left_halfway_begins_anew(void **state)
+{
+	struct world *w = *state;
+	struct known *k = known_new(w);
+	struct tier_event e[128];
+	int64_t n;
+
+	for (uint32_t i = 0; i < 400; i += 8)
+		put(w->c, i, 8);
+	assert_true(tier_events_snapshot(k->events, e, 128) > 0);
+	for (uint32_t i = 0; i < 1024; i++) { /* two events each */
+		tier_key key = key_of(1);
+
+		tier_delete(w->c, &key, 1);
+		put(w->c, 1, 1);
+	}
+	n = tier_events_read(k->events, e, 128, 0);
+	assert_int_equal(n, -EOVERFLOW);
+	snapshot(k);
+	assert_knows(w, k);
+	known_end(k);
+}
+
+static void test_a_forked_child_is_refused(void **state)
+{
+	struct world *w = *state;
+	struct known *k = known_new(w);
+	struct tier_event e[EVENTS];
+	int status;
+	pid_t child = fork();
+
+	assert_true(child >= 0);
+	if (child == 0) {
+		alarm(60);
+		_exit(tier_events_read(k->events, e, EVENTS, 0) != -EOWNERDEAD ||
+		      tier_events_snapshot(k->events, e, EVENTS) != -EOWNERDEAD);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	known_end(k);
+}
+
 static void test_nonsense_is_refused(void **state)
 {
 	struct world *w = *state;
@@ -291,6 +334,8 @@ int main(void)
 		T(test_followers_know_what_match_finds),
 		T(test_a_snapshot_beside_changes_misses_nothing),
 		T(test_a_restart_is_told),
+		T(test_a_snapshot_left_halfway_begins_anew),
+		T(test_a_forked_child_is_refused),
 		T(test_nonsense_is_refused),
 	};
 
