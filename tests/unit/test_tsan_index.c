@@ -1,14 +1,17 @@
 /*
  * Readers that follow abi/index.h word by word, while the writer grows the table, removes keys and
  * re-uses their slots. A reader must never miss a key that stays, never find one that was never
- * put, and never take another life of a slot for the one it looked up.
+ * put, and never take another life of a slot for the one it looked up. Beside them libtier follows
+ * the events: whoever began with a snapshot knows in the end what is there (E1-E4).
  *
  * SPDX-License-Identifier: Apache-2.0
  */
+#include "libtier/src/reader.h"
 #include "tests/lib/index_reader.h"
 #include "tests/lib/property.h"
 #include "tests/lib/unit.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -37,6 +40,7 @@ struct reader {
 	pthread_t thread;
 	uint64_t seed;
 	uint64_t hits, misses, busy;
+	uint64_t snapshots, events; /* in a sum: the followers' */
 	const char *wrong; /* judged by the main thread: cmocka's asserts are for that one */
 };
 
@@ -107,6 +111,106 @@ static void *reader_run(void *arg)
 	return NULL;
 }
 
+/* ---- the follower -------------------------------------------------------------------------- */
+
+/* What libtier needs to follow a world's events, and what it makes of them. */
+struct follower {
+	struct world *world;
+	pthread_t thread;
+	struct tier t;
+	struct attachment a;
+	struct tier_context c;
+	struct map map;
+	tier_events *events;
+	bool there[CHANGING];
+	uint64_t snapshots, read;
+	const char *wrong;
+};
+
+static void apply(struct follower *f, const struct tier_event *e)
+{
+	uint64_t key[4];
+
+	if (e->depth < CHANGING)
+		key_of(e->depth, key);
+	if (e->depth >= CHANGING || memcmp(key, e->key.bytes, sizeof(key)) != 0)
+		f->wrong = "an event is torn";
+	else
+		f->there[e->depth] = e->kind == TIER_EVENT_STORED;
+}
+
+/* Everything that can be read at this moment. */
+static void follow(struct follower *f, bool anew)
+{
+	struct tier_event e[128];
+	int64_t n = anew ? -EOVERFLOW : 0;
+
+	do {
+		if (n < 0) {
+			memset(f->there, 0, sizeof(f->there));
+			f->snapshots++;
+			while ((n = tier_events_snapshot(f->events, e, 128)) > 0)
+				for (int64_t i = 0; i < n; i++)
+					apply(f, &e[i]);
+			for (uint32_t id = 0; n == 0 && id < STABLE; id++)
+				f->wrong = f->there[id] ? f->wrong : "a snapshot missed a key";
+		}
+		n = tier_events_read(f->events, e, 128, 0);
+		for (int64_t i = 0; i < n; i++, f->read++)
+			apply(f, &e[i]);
+	} while (n != 0 && !f->wrong);
+}
+
+static void *follower_run(void *arg)
+{
+	struct follower *f = arg;
+
+	for (uint32_t i = 0; !atomic_load_relaxed_u32(&f->world->stop) && !f->wrong; i++)
+		follow(f, i % 4 == 0);
+	return NULL;
+}
+
+static struct follower *follower_new(struct world *w)
+{
+	static const uint32_t alive = 1;
+	const struct abi_index_header *h = w->ix.header;
+	const uint8_t *base = w->memory;
+	struct follower *f = calloc(1, sizeof(*f));
+
+	assert_non_null(f);
+	f->world = w;
+	f->map = (struct map){ .number = 1, .header = h, .blocks_max = BLOCKS,
+			       .buckets_max = h->buckets_max, .overflow_max = h->overflow_max,
+			       .bucket = (const void *)(base + h->bucket_offset),
+			       .overflow = (const void *)(base + h->overflow_offset),
+			       .block = (const void *)(base + h->block_offset),
+			       .event = (const void *)(base + h->event_offset) };
+	f->a.number = 1;
+	f->t.alive = f->c.alive = &alive;
+	f->t.attachment_word = (uintptr_t)&f->a;
+	f->c.t = &f->t;
+	f->c.map_word = (uintptr_t)&f->map;
+	assert_int_equal(tier_events_open(&f->c, &f->events), 0);
+	assert_int_equal(pthread_create(&f->thread, NULL, follower_run, f), 0);
+	return f;
+}
+
+/* Nothing changes any more. */
+static void follower_end(struct follower *f, struct reader *sum)
+{
+	pthread_join(f->thread, NULL);
+	follow(f, false);
+	for (uint32_t id = 0; id < CHANGING && !f->wrong; id++)
+		if (f->there[id] != (f->world->slot[id] != ABI_SLOT_NONE))
+			f->wrong = "a follower does not know what is there";
+	if (f->wrong)
+		fail_msg("%s", f->wrong);
+	sum->snapshots += f->snapshots;
+	sum->events += f->read;
+	tier_events_close(f->events);
+	free(f);
+}
+
 /* ---- the writer ---------------------------------------------------------------------------- */
 
 static void put(struct world *w, uint32_t id)
@@ -128,6 +232,7 @@ static void put(struct world *w, uint32_t id)
 		return;
 	}
 	index_block_state(&w->ix, slot, ABI_BLOCK_COMMITTED);
+	index_event(&w->ix, ABI_EVENT_STORED, slot);
 	atomic_store_relaxed_u32(&w->slot[id], slot);
 }
 
@@ -174,6 +279,7 @@ static void round_run(uint64_t seed, struct reader *sum)
 {
 	struct world *w = world_new();
 	struct reader reader[READERS];
+	struct follower *follower;
 	uint64_t count = w->ix.header->bucket_count;
 
 	for (uint32_t id = 0; id < STABLE; id++)
@@ -183,6 +289,7 @@ static void round_run(uint64_t seed, struct reader *sum)
 		assert_int_equal(pthread_create(&reader[i].thread, NULL, reader_run, &reader[i]),
 				 0);
 	}
+	follower = follower_new(w);
 	writer_run(w, seed);
 	atomic_store_relaxed_u32(&w->stop, 1);
 	for (uint32_t i = 0; i < READERS; i++) {
@@ -192,6 +299,7 @@ static void round_run(uint64_t seed, struct reader *sum)
 		sum->busy += reader[i].busy;
 		sum->wrong = reader[i].wrong ? reader[i].wrong : sum->wrong;
 	}
+	follower_end(follower, sum);
 	assert_true(w->ix.header->bucket_count > 4 * count);
 	assert_true(w->ix.overflow_used > 0);
 	munmap(w->memory, w->bytes);
@@ -205,12 +313,13 @@ static void test_readers_beside_the_writer(void **state)
 	(void)state;
 	for (uint64_t seed = 0; seed < ROUNDS; seed++)
 		round_run(seed, &sum);
-	printf("# %u readers: %llu hits, %llu misses, %llu gave up\n", READERS,
-	       (unsigned long long)sum.hits, (unsigned long long)sum.misses,
-	       (unsigned long long)sum.busy);
+	printf("# %u readers: %llu hits, %llu misses, %llu gave up; %llu snapshots, %llu events\n",
+	       READERS, (unsigned long long)sum.hits, (unsigned long long)sum.misses,
+	       (unsigned long long)sum.busy, (unsigned long long)sum.snapshots,
+	       (unsigned long long)sum.events);
 	if (sum.wrong)
 		fail_msg("%s", sum.wrong);
-	assert_true(sum.hits > 0 && sum.misses > 0);
+	assert_true(sum.hits > 0 && sum.misses > 0 && sum.snapshots > 0 && sum.events > 0);
 }
 
 int main(void)

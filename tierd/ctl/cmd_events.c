@@ -75,7 +75,7 @@ static int64_t follow(const struct ctl *ctl, tier_events *events, struct tier_ev
 		n = tier_events_read(events, e, EVENTS, WAIT_NS);
 		for (int64_t i = 0; i < n; i++)
 			show(ctl, &e[i]);
-		while (n == -EOVERFLOW) { /* also of the snapshot: the daemon was restarted meanwhile */
+		while (n == -EOVERFLOW) { /* the snapshot's, too: the daemon was restarted */
 			puts(ctl->json ? "{\"event\":\"lost\"}" :
 					 "lost     some; all that are there:");
 			n = show_all(ctl, events, e);
