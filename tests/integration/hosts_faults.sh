@@ -22,9 +22,8 @@ echo honest >"$LAB/mode"
 python3 tests/integration/hosts_evil.py "$e" "$a" "$LAB/mode" &
 evil_pid=$!
 
-for host in A B; do
-	tierd_up $host hbm.size=8MiB cxl.size=64MiB nvme.size=128MiB
-done
+new_tierd() { tierd_up "$1" hbm.size=8MiB cxl.size=64MiB nvme.size=128MiB; }
+for host in A B; do new_tierd $host; done
 net_a() { net_up A --no-tls --peer "B=${address[B]}"; }
 net_a
 net_up B --no-tls --peer "A=127.0.0.1:$e" # through the liar
@@ -101,6 +100,14 @@ for ((round = 0; round < rounds; round++)); do
 	reads '' 300
 	kill -CONT "${tierd_pid[A]}"
 	be_honest
+	# The holder's tierd dies and comes back, and nobody asks its tierd-net anything but the peer.
+	mode=kill-holders-tierd
+	kill -KILL "${tierd_pid[A]}"
+	{ wait "${tierd_pid[A]}" || true; } 2>/dev/null
+	new_tierd A
+	new_prompt
+	comes_back() { kv B --json --expect 50 --deadline 5000 read kv $prompt 50; }
+	eventually 20 comes_back || lab_fail "$mode: nothing is served any more"
 	# Another host has it, too: what this one spoils comes from there.
 	mode=flip
 	tierd_up C hbm.size=8MiB cxl.size=64MiB nvme.size=128MiB
