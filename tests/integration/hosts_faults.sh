@@ -100,7 +100,7 @@ for ((round = 0; round < rounds; round++)); do
 	reads '' 300
 	kill -CONT "${tierd_pid[A]}"
 	be_honest
-	# The holder's tierd dies and comes back, and nobody asks its tierd-net anything but the peer.
+	# The holder's tierd dies and comes back, and only the peer asks its tierd-net.
 	mode=kill-holders-tierd
 	kill -KILL "${tierd_pid[A]}"
 	{ wait "${tierd_pid[A]}" || true; } 2>/dev/null

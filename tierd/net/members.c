@@ -288,7 +288,7 @@ void *members_run(void *arg)
 	while (!node_stopped(n, TURN_NS)) {
 		uint64_t now = time_now_ns();
 
-		tier_check(n->t); /* a host that only serves attaches to a new tierd by this alone */
+		tier_check(n->t); /* who only serves attaches to a new tierd by this alone */
 		if (e && now >= turn_ns) {
 			turn(e, n, &away);
 			turn_ns = now + n->config.lease_ns / 5;
