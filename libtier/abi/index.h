@@ -99,7 +99,7 @@ struct abi_event {
 	uint32_t reserved0;
 	uint64_t epoch;
 	uint8_t key[ABI_KEY_BYTES];
-	uint8_t parent[ABI_KEY_BYTES]; /* key of the block before it; zero: none, or not known */
+	uint8_t parent[ABI_KEY_BYTES]; /* STORED: key of the one before it; zero: none known */
 	uint64_t reserved1[4];
 }; /* 128 bytes */
 

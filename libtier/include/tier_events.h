@@ -33,7 +33,7 @@ struct tier_event {
 	uint32_t reserved;
 	uint64_t epoch;
 	tier_key key;
-	tier_key parent; /* of the block before it; all zero: none, or not known */
+	tier_key parent; /* STORED: of the block before it; all zero: none, or not known */
 };
 
 /* Follow a context from now on. Errors: -ENOTSUP a daemon without events, -ENOMEM, -EINVAL. */
