@@ -184,7 +184,9 @@ static void test_limits_are_kept(void **state)
 	for (int i = 0; i < 2000 && status(w, "uploads"); i++)
 		usleep(2000);
 	assert_int_equal(status(w, "uploads"), 0);
-	assert_int_equal(tier_object_commit(o), -EFBIG);
+	/* When the daemon looked it may have been as large as what was left, or as all there is. */
+	rc = tier_object_commit(o);
+	assert_true(rc == -EFBIG || rc == -ENOSPC);
 }
 
 static void test_what_is_wrong_is_said(void **state)
