@@ -128,19 +128,19 @@ void let_go(struct objects *o, struct object *x)
 	object_free(x);
 }
 
-static int fits_ever(const struct objects *o, const struct object_account *a, uint64_t charge)
+static bool fits_ever(const struct objects *o, const struct object_account *a, uint64_t charge)
 {
-	uint64_t most = o->table.most[OBJECT_CXL];
-
-	return charge <= most && charge <= a->quota[OBJECT_CXL] ? 0 : -EFBIG;
+	return charge <= o->table.most[OBJECT_CXL] && charge <= a->quota[OBJECT_CXL];
 }
 
-int make_room(struct objects *o, struct object_account *a, uint64_t bytes)
+int make_room(struct objects *o, struct object_account *a, uint64_t has, uint64_t wants)
 {
-	int rc = fits_ever(o, a, bytes);
-
-	for (uint32_t probes = 0; rc == 0 && probes < PROBES_MAX;) {
-		int lacks = object_room(&o->table, a, OBJECT_CXL, bytes);
+	if (wants <= has)
+		return 0;
+	if (!fits_ever(o, a, wants))
+		return -EFBIG;
+	for (uint32_t probes = 0; probes < PROBES_MAX;) {
+		int lacks = object_room(&o->table, a, OBJECT_CXL, wants - has);
 		struct object *x;
 
 		if (lacks == 0 && o->table.resident >= o->resident_most)
@@ -158,7 +158,7 @@ int make_room(struct objects *o, struct object_account *a, uint64_t bytes)
 		close(object_drop(&o->table, x));
 		o->stats.evicted++;
 	}
-	return rc ? rc : -ENOSPC;
+	return -ENOSPC;
 }
 
 /* ---- names that are being changed ---------------------------------------------------------- */
@@ -254,7 +254,7 @@ bool have_resident(struct objects *o, struct task *t, struct object *x)
 	if (x->state == OBJECT_RESIDENT)
 		return true;
 	if (x->state == OBJECT_STORED)
-		rc = make_room(o, t->account, object_charge(x->size));
+		rc = make_room(o, t->account, 0, object_charge(x->size));
 	if (rc == 0 && x->state == OBJECT_STORED)
 		rc = start_bring(o, x);
 	if (rc == -EFBIG)
@@ -271,7 +271,7 @@ bool have_resident(struct objects *o, struct task *t, struct object *x)
 static bool open_direct(struct objects *o, struct task *t, struct object *x)
 {
 	if (!o->config.direct || x->state != OBJECT_STORED ||
-	    !make_room(o, t->account, object_charge(x->size)))
+	    !make_room(o, t->account, 0, object_charge(x->size)))
 		return false;
 	t->answer->info.flags |= WIRE_OBJ_DIRECT;
 	give_open(o, t, x, object_files_share(o->files, x->version));

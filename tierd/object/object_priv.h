@@ -112,8 +112,11 @@ struct object *seen(const struct objects *o, const struct task *t, const char *n
 		    uint32_t bytes);
 struct object_job *job_new(enum object_job_kind kind, void *owner);
 void job_submit(struct objects *o, struct object_job *job);
-/* Room in CXL for so many more bytes of this account: evicts. Errors: -ENOSPC, -EDQUOT. */
-int make_room(struct objects *o, struct object_account *a, uint64_t bytes);
+/*
+ * Room in CXL for something of this account that is charged `has` bytes and comes to `wants`:
+ * evicts. Errors: -EFBIG there can never be so much for one, -EDQUOT, -ENOSPC, -EMFILE.
+ */
+int make_room(struct objects *o, struct object_account *a, uint64_t has, uint64_t wants);
 void task_fail(struct objects *o, struct task *t, int error, const char *why);
 struct task *task_new(struct objects *o, uint16_t type, bool asked);
 void task_end(struct objects *o, struct task *t);

@@ -146,7 +146,7 @@ static void fill(struct objects *o, struct task *t, struct upload *u, const stru
 {
 	uint64_t charge = object_charge(x->size);
 	struct object_job *job = NULL;
-	int rc = make_room(o, t->account, charge);
+	int rc = make_room(o, t->account, 0, charge);
 
 	if (rc == 0)
 		job = job_new(OBJECT_COPY, t);
@@ -240,8 +240,8 @@ static int find_room(struct objects *o, struct task *t, uint64_t size)
 	int rc = o->table.objects < OBJECTS_MAX ?
 			 object_room(&o->table, t->account, OBJECT_NVME, charge) : -ENOSPC;
 
-	if (rc == 0 && charge > t->charged)
-		rc = make_room(o, t->account, charge - t->charged);
+	if (rc == 0)
+		rc = make_room(o, t->account, t->charged, charge);
 	if (rc)
 		return rc;
 	object_give(&o->table, t->account, OBJECT_CXL, t->charged);
@@ -499,13 +499,12 @@ void uploads_watch(struct objects *o)
 		struct upload *u = list_entry(at, struct upload, link);
 		uint64_t now;
 		struct stat st;
-		int rc = 0;
+		int rc;
 
 		if (u->busy || fstat(u->fd, &st))
 			continue;
 		now = (uint64_t)st.st_blocks * 512;
-		if (now > u->charged)
-			rc = make_room(o, u->account, now - u->charged);
+		rc = make_room(o, u->account, u->charged, now);
 		if (rc) {
 			upload_lost(o, u, rc);
 			log_warn(o->config.log, "an upload was dropped", NULL,
