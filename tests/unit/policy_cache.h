@@ -126,4 +126,25 @@ static inline void walk_remove(struct cache *c)
 	}
 }
 
+/* Blocks come, are used and leave at random; look at all of it now and then. Frees the cache. */
+static inline void random_life(struct cache *c, void (*look)(struct cache *))
+{
+	for (uint32_t i = 0; i < STEPS; i++) {
+		uint32_t key = (uint32_t)rng_below(&c->rng, KEYS);
+
+		if (c->slot_of[key] != ABI_SLOT_NONE && rng_below(&c->rng, 8) == 0)
+			cache_remove(c, c->slot_of[key]);
+		else if (c->slot_of[key] != ABI_SLOT_NONE)
+			c->ops.touch(c->policy, c->slot_of[key],
+				     (uint32_t)rng_below(&c->rng, 3), i);
+		else if (c->count < BLOCKS)
+			cache_insert(c, key);
+		if (c->count == BLOCKS)
+			walk_remove(c);
+		if (i % 32 == 0)
+			look(c);
+	}
+	cache_free(c);
+}
+
 #endif

@@ -200,26 +200,6 @@ static void test_arc_agrees_with_reference(void **state)
 
 /* ---- walks --------------------------------------------------------------------------------- */
 
-static void random_walks(struct cache *c)
-{
-	for (uint32_t i = 0; i < STEPS; i++) {
-		uint32_t key = (uint32_t)rng_below(&c->rng, KEYS);
-
-		if (c->slot_of[key] != ABI_SLOT_NONE && rng_below(&c->rng, 8) == 0)
-			cache_remove(c, c->slot_of[key]);
-		else if (c->slot_of[key] != ABI_SLOT_NONE)
-			c->ops.touch(c->policy, c->slot_of[key],
-				     (uint32_t)rng_below(&c->rng, 3), i);
-		else if (c->count < BLOCKS)
-			cache_insert(c, key);
-		if (c->count == BLOCKS)
-			walk_remove(c);
-		if (i % 32 == 0)
-			walk_all(c);
-	}
-	cache_free(c);
-}
-
 static void test_all_walks(void **state)
 {
 	const struct policy_size size = { BLOCKS, BLOCKS, BLOCKS, false };
@@ -229,9 +209,9 @@ static void test_all_walks(void **state)
 
 	(void)state;
 	for (uint32_t p = 0; bench_policy_at(p, &ops); p++) {
-		random_walks(cache_sized(&ops, 10 + p, &size));
-		random_walks(cache_sized(&ops, 50 + p, &few));
-		random_walks(cache_sized(&ops, 70 + p, &sparse));
+		random_life(cache_sized(&ops, 10 + p, &size), walk_all);
+		random_life(cache_sized(&ops, 50 + p, &few), walk_all);
+		random_life(cache_sized(&ops, 70 + p, &sparse), walk_all);
 	}
 }
 

@@ -130,35 +130,15 @@ static void recount(struct cache *c)
 	recount_walk(c);
 }
 
-static void random_life(struct cache *c)
-{
-	for (uint32_t i = 0; i < STEPS; i++) {
-		uint32_t key = (uint32_t)rng_below(&c->rng, KEYS);
-
-		if (c->slot_of[key] != ABI_SLOT_NONE && rng_below(&c->rng, 8) == 0)
-			cache_remove(c, c->slot_of[key]);
-		else if (c->slot_of[key] != ABI_SLOT_NONE)
-			c->ops.touch(c->policy, c->slot_of[key],
-				     (uint32_t)rng_below(&c->rng, 3), i);
-		else if (c->count < BLOCKS)
-			cache_insert(c, key);
-		if (c->count == BLOCKS)
-			walk_remove(c);
-		if (i % 32 == 0)
-			recount(c);
-	}
-	cache_free(c);
-}
-
 static void test_random_lives(void **state)
 {
 	const struct policy_size few = { KEYS, BLOCKS / 2, BLOCKS, false };
 	const struct policy_size sparse = { BLOCKS, BLOCKS, BLOCKS, true };
 
 	(void)state;
-	random_life(reuse_new(1));
-	random_life(cache_sized(policy_find("reuse"), 2, &few));
-	random_life(cache_sized(policy_find("reuse"), 3, &sparse));
+	random_life(reuse_new(1), recount);
+	random_life(cache_sized(policy_find("reuse"), 2, &few), recount);
+	random_life(cache_sized(policy_find("reuse"), 3, &sparse), recount);
 }
 
 /* ---- learning ------------------------------------------------------------------------------ */
