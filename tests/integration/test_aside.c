@@ -5,9 +5,7 @@
  * whatever the others did meanwhile. `tierctl check --remove` ends one, offline.
  */
 #include "tests/integration/child.h"
-#include "tests/integration/front_client.h"
-
-#include "libtier/base/json_at.h"
+#include "tests/integration/tierctl_json.h"
 
 #define PARTS_BYTES (5u * 262144u) /* of a block of the wide one: two of them want 6.5 MiB of CXL */
 #define BLOCKS 6u
@@ -117,26 +115,9 @@ static void others_put(tier *t)
 	assert_true(done > OTHERS / 2);
 }
 
-static json_t *status_of(const struct daemon *d)
-{
-	const char *build = getenv("BUILD");
-	char command[512];
-	json_t *status;
-	FILE *f;
-
-	snprintf(command, sizeof(command), "%s/tierctl --socket %s --json status",
-		 build ? build : "build/plain", d->socket);
-	f = popen(command, "r");
-	assert_non_null(f);
-	status = json_loadf(f, 0, NULL);
-	pclose(f);
-	assert_non_null(status);
-	return status;
-}
-
 static void told(const struct daemon *d, const char *name, const char *why)
 {
-	json_t *status = status_of(d);
+	json_t *status = tierctl_json(d, "status");
 	const json_t *one = json_array_get(json_at(status, "aside"), 0);
 
 	assert_int_equal(json_array_size(json_at(status, "aside")), 1);
@@ -240,7 +221,7 @@ static void test_removed_offline(void **state)
 	assert_int_equal(check(&d, "--remove wide", "context wide of user"), 0);
 	assert_int_not_equal(check(&d, "--remove wide", "names no context wide"), 0);
 	daemon_start(&d, small);
-	status = status_of(&d);
+	status = tierctl_json(&d, "status");
 	assert_int_equal(json_array_size(json_at(status, "aside")), 0);
 	json_decref(status);
 	t = connected(&d);

@@ -6,6 +6,7 @@
  * with who asked for it, so the daemon does as soon as it is told to.
  */
 #include "tests/integration/isolation.h"
+#include "tests/integration/tierctl_json.h"
 
 #define LAYERS 9u
 #define GROUPS 3555u
@@ -219,28 +220,6 @@ static void by_leases(struct isolation *w)
 
 /* ---- what the daemon says of it -------------------------------------------------------------- */
 
-static uint64_t metric_of(const struct daemon *d, const char *name)
-{
-	const char *build = getenv("BUILD");
-	char command[512], line[256];
-	uint64_t value = UINT64_MAX;
-	FILE *f;
-
-	snprintf(command, sizeof(command), "%s/tierctl --socket %s --json stat %s",
-		 build ? build : "build/plain", d->socket, name);
-	f = popen(command, "r");
-	assert_non_null(f);
-	while (fgets(line, sizeof(line), f)) {
-		const char *at = strstr(line, "\"value\":");
-
-		if (at)
-			value = strtoull(at + 8, NULL, 10);
-	}
-	assert_int_equal(pclose(f), 0);
-	assert_int_not_equal(value, UINT64_MAX);
-	return value;
-}
-
 static void attacked(void **state, const char *name, void (*body)(struct isolation *w))
 {
 	struct isolation *w = isolation_of(state);
@@ -250,7 +229,7 @@ static void attacked(void **state, const char *name, void (*body)(struct isolati
 		return;
 	attack(w, name, body);
 	assert_true(w->board->slowest_ns < NOTICED_NS);
-	most = metric_of(&w->d, "event_items_most");
+	most = tierctl_number(&w->d, "stat event_items_most", "metrics.0.value");
 	printf("# the longest event looked at %llu items\n", (unsigned long long)most);
 	assert_in_range(most, 1, 4096);
 }

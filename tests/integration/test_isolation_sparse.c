@@ -6,8 +6,7 @@
  * status` says that all accounts allow.
  */
 #include "tests/integration/isolation.h"
-
-#include "libtier/base/json_at.h"
+#include "tests/integration/tierctl_json.h"
 
 #define MIB (1ull << 20)
 #define WIDE_PAGES 65536u
@@ -69,35 +68,9 @@ static uint64_t own_memory_falls(const struct daemon *d, uint64_t to)
 	return own;
 }
 
-static json_t *status_of(const struct daemon *d)
-{
-	const char *build = getenv("BUILD");
-	char command[512];
-	json_t *status;
-	FILE *f;
-
-	snprintf(command, sizeof(command), "%s/tierctl --socket %s --json status",
-		 build ? build : "build/plain", d->socket);
-	f = popen(command, "r");
-	assert_non_null(f);
-	status = json_loadf(f, 0, NULL);
-	pclose(f);
-	assert_non_null(status);
-	return status;
-}
-
-static uint64_t status_number(const struct daemon *d, const char *path)
-{
-	json_t *status = status_of(d);
-	uint64_t n = (uint64_t)json_integer_value(json_at(status, path));
-
-	json_decref(status);
-	return n;
-}
-
 static void below_the_sum(const struct daemon *d, const char *when)
 {
-	uint64_t own = own_memory(d), most = status_number(d, "memory.most");
+	uint64_t own = own_memory(d), most = tierctl_number(d, "status", "memory.most");
 
 	printf("# %s: the daemon's own memory %llu MiB, its accounts allow %llu MiB\n", when,
 	       (unsigned long long)(own / MIB), (unsigned long long)(most / MIB));
