@@ -6,9 +6,8 @@
  */
 #include <inttypes.h>
 
-#include "tests/integration/kv_world.h"
-
 #define BLOCKS 12u
+#include "tests/integration/device_blocks.h"
 
 /* fails: what the driver is told to do (standin.h), or NULL. */
 static struct world *begin(const char *fails)
@@ -38,39 +37,6 @@ static int setup_bad_copies(void **state)
 {
 	*state = begin("engine:9:214");
 	return 0;
-}
-
-static tier_key key_of(uint32_t n)
-{
-	tier_key key;
-
-	assert_int_equal(tier_key_opaque(&key, &n, sizeof(n), SALT("device", 6)), 0);
-	return key;
-}
-
-static uint8_t byte_of(uint32_t block, uint32_t page)
-{
-	return (uint8_t)(block * 7 + page * 3 + 1);
-}
-
-/* BLOCKS of them; *block: where they are found. */
-static void put_and_find(struct world *w, tier_block *block)
-{
-	uint8_t *data = malloc(BLOCKS * BLOCK_BYTES);
-	struct tier_found found[BLOCKS];
-	tier_key key[BLOCKS];
-
-	assert_non_null(data);
-	for (uint32_t i = 0; i < BLOCKS; i++) {
-		key[i] = key_of(i);
-		for (uint32_t page = 0; page < BLOCK_PAGES; page++)
-			memset(data + i * BLOCK_BYTES + page * 4096, byte_of(i, page), 4096);
-	}
-	assert_int_equal(tier_put_copy(w->c, key, BLOCKS, data, NULL), BLOCKS);
-	free(data);
-	assert_int_equal(tier_match(w->c, key, BLOCKS, found), BLOCKS);
-	for (uint32_t i = 0; i < BLOCKS; i++)
-		block[i] = found[i].block;
 }
 
 /* Leased where a processor can read them, with the right bytes; returns how many. */

@@ -8,9 +8,9 @@
  */
 #include <inttypes.h>
 
-#include "tests/integration/kv_world.h"
-
 #define BLOCKS 8u
+#include "tests/integration/device_blocks.h"
+
 #define ILLEGAL_ADDRESS 700
 
 static const char *const names[] = {
@@ -23,19 +23,6 @@ static const char *const names[] = {
 struct totals {
 	uint32_t runs, failed, unstarted, pages, leaks;
 };
-
-static tier_key key_of(uint32_t n)
-{
-	tier_key key;
-
-	assert_int_equal(tier_key_opaque(&key, &n, sizeof(n), NULL), 0);
-	return key;
-}
-
-static uint8_t byte_of(uint32_t block, uint32_t page)
-{
-	return (uint8_t)(block * 7 + page * 3 + 1);
-}
 
 /* Every page, from memory; one that is not there is a miss. */
 static uint32_t read_all(struct world *w, const tier_block *block)
@@ -60,24 +47,11 @@ static uint32_t read_all(struct world *w, const tier_block *block)
 
 static uint32_t use(struct world *w)
 {
-	uint8_t *data = malloc(BLOCKS * BLOCK_BYTES);
-	tier_key key[BLOCKS];
 	tier_block block[BLOCKS];
-	struct tier_found found[BLOCKS];
 	char *reply = NULL;
 	uint32_t n;
 
-	assert_non_null(data);
-	for (uint32_t i = 0; i < BLOCKS; i++) {
-		key[i] = key_of(i);
-		for (uint32_t page = 0; page < BLOCK_PAGES; page++)
-			memset(data + i * BLOCK_BYTES + page * 4096, byte_of(i, page), 4096);
-	}
-	assert_int_equal(tier_put_copy(w->c, key, BLOCKS, data, NULL), BLOCKS);
-	free(data);
-	assert_int_equal(tier_match(w->c, key, BLOCKS, found), BLOCKS);
-	for (uint32_t i = 0; i < BLOCKS; i++)
-		block[i] = found[i].block;
+	put_and_find(w, block);
 	tier_fetch(w->c, block, BLOCKS, ASK(TIER_HBM));
 	n = read_all(w, block);
 	if (tier_admin(w->t, "evict", "{\"context\":\"kv\",\"tier\":\"hbm\"}", &reply) == 0)

@@ -71,31 +71,15 @@ static int judge_tls(const struct conn *c, int rc, uint64_t deadline_ns)
 
 /* ---- bytes --------------------------------------------------------------------------------- */
 
-static int tls_write(struct conn *c, const struct iovec *iov, uint64_t deadline_ns)
+static int tls_move(struct conn *c, const struct iovec *iov, bool out, uint64_t deadline_ns)
 {
 	size_t done = 0, n;
 
 	while (done < iov->iov_len) {
-		int rc = SSL_write_ex(c->ssl, (char *)iov->iov_base + done, iov->iov_len - done,
-				      &n);
-
-		if (rc == 1) {
-			done += n;
-			continue;
-		}
-		rc = judge_tls(c, rc, deadline_ns);
-		if (rc)
-			return rc;
-	}
-	return 0;
-}
-
-static int tls_read(struct conn *c, const struct iovec *iov, uint64_t deadline_ns)
-{
-	size_t done = 0, n;
-
-	while (done < iov->iov_len) {
-		int rc = SSL_read_ex(c->ssl, (char *)iov->iov_base + done, iov->iov_len - done, &n);
+		char *at = (char *)iov->iov_base + done;
+		size_t left = iov->iov_len - done;
+		int rc = out ? SSL_write_ex(c->ssl, at, left, &n) :
+			       SSL_read_ex(c->ssl, at, left, &n);
 
 		if (rc == 1) {
 			done += n;
@@ -153,10 +137,8 @@ static int transfer(struct conn *c, const struct iovec *iov, uint32_t count, boo
 	while (count && rc == 0) {
 		uint32_t some = c->ssl ? 1 : count < IOV_BATCH ? count : IOV_BATCH;
 
-		if (!c->ssl)
-			rc = batch(c, iov, some, out, deadline_ns);
-		else
-			rc = out ? tls_write(c, iov, deadline_ns) : tls_read(c, iov, deadline_ns);
+		rc = c->ssl ? tls_move(c, iov, out, deadline_ns) :
+			      batch(c, iov, some, out, deadline_ns);
 		iov += some;
 		count -= some;
 	}
@@ -202,11 +184,6 @@ bool conn_readable(struct conn *c)
 	struct pollfd p = { .fd = c->fd, .events = POLLIN };
 
 	return (c->ssl && SSL_has_pending(c->ssl)) || poll(&p, 1, 0) > 0;
-}
-
-bool conn_stale(struct conn *c)
-{
-	return conn_readable(c);
 }
 
 /* ---- TLS ----------------------------------------------------------------------------------- */

@@ -54,10 +54,11 @@ int conn_send_message(struct conn *c, const struct net_header *m, uint64_t deadl
 int conn_message(struct conn *c, uint64_t deadline_ns);
 /* Bytes behind a message, into count places. */
 int conn_read(struct conn *c, const struct iovec *iov, uint32_t count, uint64_t deadline_ns);
-/* Is there something to read at this moment? */
+/*
+ * Is there something to read at this moment? Of a connection that lies idle: the other end has hung
+ * up, or sent what nobody asked for.
+ */
 bool conn_readable(struct conn *c);
-/* Has the other end hung up, or sent what nobody asked for? For connections that lie idle. */
-bool conn_stale(struct conn *c);
 
 static inline const struct net_header *conn_got(const struct conn *c)
 {

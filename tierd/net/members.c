@@ -60,7 +60,7 @@ int members_conn(struct node *n, uint32_t i, uint64_t deadline_ns, struct conn *
 	int rc;
 
 	while ((c = from_pool(n, i))) {
-		if (!conn_stale(c) && current(n, i, c)) {
+		if (!conn_readable(c) && current(n, i, c)) {
 			*out = c;
 			return 0;
 		}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Blocks of a world (kv_world.h) whose bytes tell them apart; BLOCKS is defined before this. */
+#ifndef TIER_TESTS_DEVICE_BLOCKS_H
+#define TIER_TESTS_DEVICE_BLOCKS_H
+
+#include "tests/integration/kv_world.h"
+
+HELPER tier_key key_of(uint32_t n)
+{
+	tier_key key;
+
+	assert_int_equal(tier_key_opaque(&key, &n, sizeof(n), SALT("device", 6)), 0);
+	return key;
+}
+
+HELPER uint8_t byte_of(uint32_t block, uint32_t page)
+{
+	return (uint8_t)(block * 7 + page * 3 + 1);
+}
+
+/* BLOCKS of them; *block: where they are found. */
+HELPER void put_and_find(struct world *w, tier_block *block)
+{
+	uint8_t *data = malloc(BLOCKS * BLOCK_BYTES);
+	struct tier_found found[BLOCKS];
+	tier_key key[BLOCKS];
+
+	assert_non_null(data);
+	for (uint32_t i = 0; i < BLOCKS; i++) {
+		key[i] = key_of(i);
+		for (uint32_t page = 0; page < BLOCK_PAGES; page++)
+			memset(data + i * BLOCK_BYTES + page * 4096, byte_of(i, page), 4096);
+	}
+	assert_int_equal(tier_put_copy(w->c, key, BLOCKS, data, NULL), BLOCKS);
+	free(data);
+	assert_int_equal(tier_match(w->c, key, BLOCKS, found), BLOCKS);
+	for (uint32_t i = 0; i < BLOCKS; i++)
+		block[i] = found[i].block;
+}
+
+#endif
