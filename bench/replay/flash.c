@@ -56,7 +56,7 @@ static int judge(struct bench *b, const struct flash *f)
 
 	if (written(f, &f->all) <= 0)
 		return 0; /* nothing hits that would not with memory alone: nothing to lose */
-	snprintf(bytes, sizeof(bytes), "written to NVMe a hit gained, %s", f->size);
+	snprintf(bytes, sizeof(bytes), "written to NVMe a hit gained, %.90s", f->size);
 	snprintf(hits, sizeof(hits), "hits lost by admission, %s", f->size);
 	if (written(f, &f->admitted) > 0)
 		error = bench_judge_exact(b->results, &figures[0], written(f, &f->admitted),
