@@ -48,6 +48,7 @@ int bench_plan(struct bench *b);
 int bench_turns(struct bench *b);
 int bench_replay(struct bench *b);
 int bench_stream(struct bench *b);
+int bench_sparse(struct bench *b);
 int bench_scan(struct bench *b);
 int bench_quota(struct bench *b);
 int bench_reserve(struct bench *b);

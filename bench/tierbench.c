@@ -38,6 +38,7 @@ static const struct bench_workload workloads[] = {
 	{ "plan", "known accesses, beside offline Belady; two paths into HBM", bench_plan },
 	{ "turns", "ITME's turn sweep, model and real, beside conventional offload", bench_turns },
 	{ "stream", "a prefix from NVMe layer by layer, beside fio", bench_stream },
+	{ "sparse", "sparse decode: a few pages a step of what is mostly on NVMe", bench_sparse },
 	{ "scan", "a hot set beside a stream of ten times the CXL tier", bench_scan },
 	{ "index", "index memory, write amplification on the trace", bench_index },
 	{ "recover", "opening a full store again: seconds per TiB, first hit", bench_recover },

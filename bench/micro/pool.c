@@ -70,6 +70,10 @@ static void write_pages(const struct pool *p, tier_put *put, uint32_t first, uin
 			uint8_t *page = tier_put_data(put, i, 0, k / groups_of(p),
 						      k % groups_of(p));
 
+			if (p->spec.fill) {
+				p->spec.fill(page, first + i, k);
+				continue;
+			}
 			if (p->spec.fill_pages)
 				gen_page(page, p->spec.page_bytes, &key, k);
 			memcpy(page, &word, sizeof(word));

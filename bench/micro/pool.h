@@ -22,6 +22,8 @@ struct pool_spec {
 	const char *const *set;	       /* further settings of the daemon; may be NULL */
 	uint32_t put_blocks; /* blocks of one put, a prefix; 0 = some MiB */
 	bool fill_pages; /* with bytes that no device can compress, not only the first word */
+	/* Or each page so; NULL = as above. */
+	void (*fill)(void *page, uint32_t block, uint32_t number);
 };
 
 /* What the daemon holds in memory, as the kernel counts it. */
