@@ -90,8 +90,8 @@ static int measure_buffers(struct bench *b, enum select_kind kind)
 		error = misses_of(&t, 2 * SELECT_TOP, CACHE_BELADY, &belady);
 	if (!error)
 		error = bench_note(b->results, WORKLOAD,
-				   "%s: LRU of 1, 2, 4 x 16 misses %.1f, %.1f, %.1f %%, Belady's of "
-				   "2 x 16 %.1f %% (published: 30, 13.4, 6.7, 8.2)",
+				   "%s: LRU of 1, 2, 4 x 16 misses %.1f, %.1f, %.1f %%, Belady's "
+				   "of 2 x 16 %.1f %% (published: 30, 13.4, 6.7, 8.2)",
 				   select_name(kind), lru[0], lru[1], lru[2], belady);
 	if (!error)
 		error = judge_buffer(b, &t, 1);
