@@ -171,6 +171,7 @@ bench: all-plain
 	@mkdir -p $(O)/bench
 	@before=$$(cat $(O)/bench/last 2>/dev/null); json='$(BENCH_JSON)'; \
 	$(O)/plain/tierbench --json "$$json" $(ONLY) && echo "$$json" >$(O)/bench/last && \
+	bench/page "$$json" -o $(O)/bench/page.html && echo "drawn: $(O)/bench/page.html" && \
 	if [ -f "$$before" ]; then echo "beside $$before:"; \
 		bench/compare "$$before" "$$json" || [ $$? = 1 ]; fi
 

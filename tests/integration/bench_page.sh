@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# bench/page: every figure and note of the recorded results is on the page, with the same verdict,
+# each drawn where its ratio lies, and the page is well formed; what it cannot read it says.
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+bench/page bench/results/*.json -o "$work/page.html"
+python3 - "$work/page.html" bench/results/*.json <<'PY'
+import html.parser
+import json
+import sys
+
+VOID = {"meta", "link", "br"}
+OPTIONAL = {"th"}  # their end may be left out
+
+
+class Page(html.parser.HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.open, self.cells, self.rows, self.text = [], [], [], []
+        self.middles = 0
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in VOID | OPTIONAL:
+            self.open.append(tag)
+        if tag == "tr":
+            self.cells = []
+        if tag == "td":
+            self.cells.append("")
+        self.middles += tag == "circle" and ("r", "4") in attrs
+
+    def handle_startendtag(self, tag, attrs):
+        self.middles += tag == "circle" and ("r", "4") in attrs
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, f"</{tag}> at {self.getpos()}"
+        if tag == "tr" and self.cells:
+            self.rows.append(self.cells)
+
+    def handle_data(self, data):
+        self.text.append(data)
+        if self.open and self.open[-1] == "td":
+            self.cells[-1] += data
+
+
+page = Page()
+with open(sys.argv[1], encoding="utf-8") as f:
+    page.feed(f.read())
+assert not page.open, page.open
+last, notes = {}, []
+for path in sys.argv[2:]:
+    with open(path, encoding="utf-8") as f:
+        for row in json.load(f):
+            if "figure" in row:
+                last[(row["workload"], row["figure"], row["unit"])] = row
+            else:
+                notes.append(row["note"])
+assert len(page.rows) == len(last) == page.middles, (len(page.rows), len(last), page.middles)
+expected = sorted((r["figure"], r["verdict"], r["against"]) for r in last.values())
+assert sorted((c[0], c[5], c[6]) for c in page.rows) == expected
+text = "".join(page.text)
+assert all(note in text for note in notes)
+print(f"{len(page.rows)} figures, {len(notes)} notes")
+PY
+
+echo '[{"figure": "alone"}]' >"$work/bad.json"
+for bad in "$work/bad.json" "$work/none.json"; do
+	if bench/page "$bad" >/dev/null 2>"$work/out"; then
+		echo "bench_page: $bad must be refused" >&2
+		exit 1
+	fi
+	grep -q "^page: $bad: " "$work/out"
+done
