@@ -45,11 +45,11 @@ _tierctl() {
 	case $prev in
 	-s|--socket) COMPREPLY=($(compgen -f -- "$cur")); return ;;
 	--policy) list='reuse lru' ;;
-	--preset) list='llama-3-70b llama-3.1-8b qwen3-30b-a3b msa-109b msa-428b tiny' ;;
+	--preset|--model) list='llama-3-70b llama-3.1-8b qwen3-30b-a3b msa-109b msa-428b tiny' ;;
 	esac
 	if [ -z "$list" ]; then
 		case "${words[*]}" in
-		'') list='status stat top context block object pin quota evict drain check doctor
+		'') list='status stat top context block object pin quota evict drain check doctor size
 			events requests clients hosts
 			--socket --json --help --version' ;;
 		context) list='list show create remove epoch share unshare' ;;

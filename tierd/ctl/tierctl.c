@@ -60,6 +60,10 @@ static const struct ctl_verb verbs[] = {
 	  ctl_check, ctl_check_store },
 	{ NULL, "doctor", 0, 1, "[STORE]",
 	  "look at this host: what tier needs, and what would make it faster", NULL, ctl_doctor },
+	{ NULL, "size", 0, CTL_OPTIONS,
+	  "--model PRESET --users N [--tokens N] [--shared N]\n"
+	  "            [--active N] [--turns N] [--new N]",
+	  "how much of each tier a model and its traffic want", NULL, ctl_size },
 	{ "hosts", "epoch", 1, 2, "NAME [VALUE]", "invalidate its blocks on every host",
 	  ctl_hosts_epoch, NULL },
 	{ "hosts", "forget", 1, 1, "NAME", "end a host that was replaced", ctl_hosts_forget, NULL },
