@@ -47,6 +47,7 @@ int bench_byteseconds(struct bench *b);
 int bench_plan(struct bench *b);
 int bench_turns(struct bench *b);
 int bench_replay(struct bench *b);
+int bench_scale(struct bench *b);
 int bench_stream(struct bench *b);
 int bench_sparse(struct bench *b);
 int bench_scan(struct bench *b);

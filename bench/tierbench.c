@@ -26,6 +26,7 @@ static const struct bench_workload workloads[] = {
 	  bench_lease },
 	{ "match", "look-up of keys, flat from 10^4 to 10^7 blocks", bench_match },
 	{ "ring", "round trip of a request, an idle daemon", bench_ring },
+	{ "scale", "1 to 255 clients that ask as fast as they are answered", bench_scale },
 	{ "gather", "random 64 KiB pages copied from CXL, beside memcpy", bench_gather },
 	{ "nvme", "random and streaming reads from NVMe, beside fio", bench_nvme },
 	{ "demand", "demand reads beside staging and write-back, also when those yield",
