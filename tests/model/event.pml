@@ -20,7 +20,8 @@
 
 byte cq_tail;               /* the daemon's, */
 bool layer;                 /* ... and that the layer is there */
-bool cq_wait;               /* the library's */
+bool cq_wait;               /* the library's: wake me when there is an answer, */
+bool want;                  /* ... when the layer is there (abi_stream.wait) */
 bool event, notify, wake;   /* eventfds; wake: of the thread that waits */
 byte taken, done;           /* under the lock: read from the ring, not given to the caller yet */
 bool notified;              /* ... notify is signalled */
@@ -99,10 +100,13 @@ active proctype daemon()
 		:: cq_wait -> event = true
 		:: !cq_wait
 		fi
-	:: !told -> /* abi_stream.wait is set: whatever cq_wait says */
+	:: !told ->
 		told = true;
 		layer = true;
-		event = true
+		if
+		:: want -> event = true /* whatever cq_wait says */
+		:: !want
+		fi
 	:: sent == ANSWERS && told -> break
 	od
 }
@@ -113,8 +117,13 @@ active proctype caller()
 	bool had;
 
 	acquire(); /* tier_event_fd */
+#ifdef LOOK_BEFORE_WISH
+	collect();
+	ask();
+#else
 	ask();
 	collect();
+#endif
 	lock = false;
 	do
 	:: given == ANSWERS -> break
@@ -123,9 +132,6 @@ active proctype caller()
 		n = 0;
 		collect();
 		give();
-#ifdef LOOK_BEFORE_WISH
-		collect();
-#endif
 		if
 		:: n == MAX /* it comes back, for its descriptor is ready still */
 		:: n < MAX -> /* quiet_event */
@@ -143,7 +149,7 @@ active proctype caller()
 #endif
 			notified = false;
 			ask();
-#if !defined LOOK_BEFORE_WISH && !defined NO_LAST_LOOK
+#ifndef NO_LAST_LOOK
 			collect();
 #endif
 			give()
@@ -163,6 +169,9 @@ active proctype waiter()
 	bool there;
 	byte head;
 
+#ifndef LAYER_NOT_WANTED
+	want = true;
+#endif
 	there = layer;
 	do
 	:: there -> break
