@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 MODEL_TESTS := tests/model/lease.sh tests/model/put.sh tests/model/clean.sh \
-               tests/model/era.sh
+               tests/model/era.sh tests/model/event.sh
 EXTRA_TESTS += $(MODEL_TESTS)
 
 .PHONY: model

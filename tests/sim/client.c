@@ -26,11 +26,16 @@ void client_attach(struct world *w, uint32_t client)
 	}
 }
 
+/* As the front does it: whose user's leases keep too much comes again later. */
 void client_open(struct world *w, uint32_t client)
 {
 	struct world_client *k = &w->client[client];
 	struct core_event e = { .kind = CORE_EV_CLIENT_OPEN };
+	char why[256];
 
+	k->state = 0;
+	if (core_user_may_connect(w->core, client % 2, why, sizeof(why)))
+		return;
 	memset(k->ask, 0, sizeof(k->ask));
 	memset(k->plan, 0, sizeof(k->plan));
 	memset(k->reader, 0, WORLD_READERS * sizeof(*k->reader));

@@ -14,6 +14,8 @@
  * What is owed then is what is owed after a real crash: contexts and epochs (lives.c), keys that
  * were acknowledged durable, with their bytes, none that were deleted or never put; data of every
  * record that is proven to have some (D9); and under LOST each block that the core calls settled.
+ * And under KEPT what the core does not call needless: a tombstone that alone keeps a record void
+ * (D8). So it shows when one is about to be lost, not when a key comes back long after.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -21,6 +23,7 @@
 
 #include "tests/sim/world_priv.h"
 #include "tierd/core/state.h"
+#include "tierd/core/unit/store_priv.h"
 
 #define SAMPLED 8u /* of so many keys one has its bytes compared; at the next look, the next */
 
@@ -29,6 +32,8 @@ enum fate { LOST, SUMMARIES, HEADERS, DATA, KEPT, FATES };
 /* The newest record of a key, and what tombstones say of it. */
 struct found {
 	uint64_t lsn, void_lsn;
+	uint32_t tomb_segment; /* of what void_lsn is from, */
+	uint64_t others_lsn;   /* ... and what those in other segments void */
 	struct store_view view;
 	uint32_t i; /* its block in the run */
 	bool durable; /* in the durable log */
@@ -108,9 +113,18 @@ static void tombs_take(struct image *m, const struct store_view *v)
 {
 	for (uint32_t i = 0; i < v->head->block_count; i++) {
 		uint32_t n = model_number(v->block[i].key);
+		struct found *k = &m->key[n];
 
-		if (n < WORLD_KEYS && m->key[n].void_lsn < v->block[i].salt)
-			m->key[n].void_lsn = v->block[i].salt;
+		if (n == WORLD_KEYS)
+			continue;
+		if (k->void_lsn < v->block[i].salt) {
+			if (k->tomb_segment != v->segment)
+				k->others_lsn = k->void_lsn;
+			k->tomb_segment = v->segment;
+			k->void_lsn = v->block[i].salt;
+		} else if (k->tomb_segment != v->segment && k->others_lsn < v->block[i].salt) {
+			k->others_lsn = v->block[i].salt;
+		}
 	}
 }
 
@@ -236,6 +250,53 @@ static void settled_check(const struct image *m)
 	}
 }
 
+/* ---- tombstones --------------------------------------------------------------------------- */
+
+/* Is there one of the key on its way to another segment? */
+static bool is_carried(const struct image *m, uint32_t n)
+{
+	const struct tombs *t = &m->w->core->tombs[TOMBS_CARRIED];
+	uint8_t key[ABI_KEY_BYTES];
+
+	model_key(n, key);
+	for (uint64_t i = t->flushed; i < t->queued; i++) {
+		const struct tomb *at = &t->tomb[i % TOMBS_MAX];
+
+		if (at->context_uid == m->entry->uid && at->block.salt >= m->key[n].lsn &&
+		    !memcmp(at->block.key, key, sizeof(key)))
+			return true;
+	}
+	return false;
+}
+
+/* A segment's tombstone is the only one that keeps the record in another one void. */
+static void needed_check(const struct image *m, uint32_t n)
+{
+	const struct core *c = m->w->core;
+	uint32_t segment = m->key[n].tomb_segment;
+	const struct store_segment *g = &c->store->segment[segment];
+	bool left = c->cleaner.phase > CLEAN_TOMBS && c->cleaner.segment == segment;
+	uint64_t oldest;
+
+	if (g->pending || g->state == STORE_OPEN)
+		return; /* it may not have been told of it yet */
+	left = left || g->state == STORE_FREE || store_dead(c->store) == segment ||
+	       !store_tombs_needed(c->store, segment, &oldest);
+	if (left && !is_carried(m, n))
+		fail(m, n, "has a tombstone that is needed and will be lost (D8)");
+}
+
+static void tombs_check(const struct image *m)
+{
+	for (uint32_t n = 0; n < WORLD_KEYS; n++) {
+		const struct found *k = &m->key[n];
+
+		if (k->lsn && k->lsn <= k->void_lsn && k->lsn > k->others_lsn &&
+		    k->view.segment != k->tomb_segment)
+			needed_check(m, n);
+	}
+}
+
 static void check(struct world *w, enum fate fate)
 {
 	const struct world_context *x = &w->context[0];
@@ -266,6 +327,8 @@ static void check(struct world *w, enum fate fate)
 		key_check(&m, n);
 	if (fate == LOST)
 		settled_check(&m);
+	if (fate == KEPT)
+		tombs_check(&m);
 }
 
 /* What lies there is to go: of the segment nothing may be found that a crash now would leave. */

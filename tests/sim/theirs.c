@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What is whose, by the core's own words, after each event:
+ *   Limits: what a context is charged for, of memory and, with what is being written, of NVMe, does
+ *   not grow above its quota.
  *   Pins: what pins keep does not grow above a budget: of the host, a context, a salt, a client.
  *   ... Foresight's leave half of it free. One that was acknowledged stays until its deadline.
  *   Reservations: they end with their time and with their client; what they may come to together
@@ -113,6 +115,52 @@ static void pins_check(struct world *w)
 		for (uint32_t i = 0; i < WORLD_CLIENTS; i++)
 			pinned_check(w, &w->theirs.client[i][t], sum[i],
 				     c->config.client_pins_bytes[t], "a client");
+	}
+}
+
+/* ---- quotas ------------------------------------------------------------------------------- */
+
+/* Whatever was held when a limit was set, it does not grow above that. */
+static void grown_check(struct world *w, uint64_t *before, uint64_t now, uint64_t limit,
+			const char *what)
+{
+	if (now > limit && now > *before)
+		world_fail(w, "quota: %s: %llu bytes of %llu", what, (unsigned long long)now,
+			   (unsigned long long)limit);
+	*before = now;
+}
+
+/* Bytes that runs under way bring the context. */
+static uint64_t coming(const struct core *c, const struct context *x)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
+		for (uint32_t k = 0; c->run[i].phase != RUN_FREE && c->run[i].ctx == x &&
+				     k < c->run[i].blocks; k++)
+			bytes += block_bytes(x, c->run[i].slot[k]);
+	return bytes;
+}
+
+static void quotas_check(struct world *w)
+{
+	const struct core *c = w->core;
+
+	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++) {
+		const struct context *x = core_context(c, w->context[i].id);
+		struct space_stats st;
+
+		if (!w->context[i].made || !x)
+			continue;
+		grown_check(w, &w->theirs.has[i][ABI_TIER_NVME], x->nvme_bytes + coming(c, x),
+			    x->plan.quota[ABI_TIER_NVME], "a context's NVMe");
+		for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
+			if (!x->space[t])
+				continue;
+			space_stats(x->space[t], &st);
+			grown_check(w, &w->theirs.has[i][t], st.charged, x->plan.quota[t],
+				    "a context's memory");
+		}
 	}
 }
 
@@ -313,6 +361,7 @@ void theirs_check(struct world *w)
 {
 	pins_check(w);
 	pins_kept(w);
+	quotas_check(w);
 	reservations_check(w);
 	puts_check(w);
 	lines_check(w);
@@ -325,4 +374,5 @@ void theirs_check(struct world *w)
 void theirs_boot(struct world *w)
 {
 	memset(&w->theirs, 0, sizeof(w->theirs));
+	memset(w->theirs.has, 0xff, sizeof(w->theirs.has)); /* whatever is read back */
 }

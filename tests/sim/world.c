@@ -401,7 +401,6 @@ static void death_step(struct world *w)
 		}
 	e.kind = CORE_EV_CLIENT_DEAD;
 	world_event(w, &e);
-	k->state = 0;
 	client_open(w, i);
 }
 
@@ -632,6 +631,8 @@ static void step(struct world *w, const struct move *m)
 	for (uint32_t i = 0; i < WORLD_CLIENTS; i++)
 		if (w->client[i].over)
 			client_goes(w, i, -EDQUOT);
+		else if (!w->client[i].state)
+			client_open(w, i);
 	switch (m->kind) {
 	case MOVE_ACTION:
 		action_step(w);

@@ -221,6 +221,7 @@ struct world_theirs {
 	uint64_t claims[WORLD_CONTEXTS]; /* bytes that reservations may come to, */
 	uint64_t beside[WORLD_CONTEXTS]; /* and what pins and readers held beside them */
 	struct world_writer writer[WORLD_WRITERS];
+	uint64_t has[WORLD_CONTEXTS][ABI_TIER_COUNT]; /* bytes that a context is charged for */
 	uint64_t looked;  /* at puts */
 	uint64_t dropped; /* visible blocks, by the core's count */
 	struct world_holder holder[WORLD_HOLDERS];

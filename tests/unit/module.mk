@@ -19,9 +19,14 @@ $(foreach v,$(VARIANTS),$(eval $(O)/$v/tests/unit/test_llama_state: \
 
 # A host around the core, for tests that need one.
 HOSTED := admit areas audit bounds clean descs discard era evacuate fetch flush full heads holes \
-          lane migrate orphans path pin plan prefix put quota reopen request reserve retain rivals \
-          room session stream_pages tiny tombs writeback
+          lane migrate orphans path pin plan prefix put quota reads reopen request reserve retain \
+          rivals room session stream_pages tiny tombs writeback
 $(foreach v,$(VARIANTS),$(eval $(HOSTED:%=$(O)/$v/tests/unit/test_core_%) \
 	$(patsubst %,$(O)/$v/tests/unit/test_%,dispatch obs recover): \
 	$(call objects,$v,tests/fuzz/host.c))\
 	$(eval -include $(patsubst %.o,%.d,$(call objects,$v,tests/fuzz/host.c))))
+
+# Who traps each access (reads.h) shares it with no sanitizer.
+READS_TESTS := $(O)/plain/tests/unit/test_front_reads $(O)/plain/tests/unit/test_core_reads
+test-run: $(READS_TESTS)
+EXTRA_TESTS += $(READS_TESTS)

@@ -39,20 +39,26 @@ static int begin(void **state)
 	return 0;
 }
 
-static uint64_t reserve(uint32_t client, uint32_t parts, uint16_t flags)
+/* Blocks from `first` on, to the last. */
+static uint64_t reserve_from(uint32_t client, uint32_t first, uint32_t parts, uint16_t flags)
 {
-	const struct abi_put_args args = { .count = BLOCKS, .parts = parts };
+	const struct abi_put_args args = { .count = BLOCKS - first, .parts = parts };
 	uint8_t *at = host.client[client].staging;
-	struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE, .flags = flags, .count = BLOCKS };
+	struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE, .flags = flags, .count = args.count };
 
 	sqe.context_id = host.context[0].id;
-	sqe.arg_bytes = sizeof(args) + BLOCKS * ABI_KEY_BYTES;
+	sqe.arg_bytes = (uint32_t)sizeof(args) + args.count * ABI_KEY_BYTES;
 	memcpy(at, &args, sizeof(args));
-	for (uint32_t n = 0; n < BLOCKS; n++)
-		host_key(n, at + sizeof(args) + n * ABI_KEY_BYTES);
+	for (uint32_t n = 0; n < args.count; n++)
+		host_key(first + n, at + sizeof(args) + n * ABI_KEY_BYTES);
 	assert_true(host_request(&host, client, &sqe));
 	assert_int_equal(answer[client].res, 0);
 	return answer[client].value;
+}
+
+static uint64_t reserve(uint32_t client, uint32_t parts, uint16_t flags)
+{
+	return reserve_from(client, 0, parts, flags);
 }
 
 static void commit(uint32_t client, uint64_t put)
@@ -99,6 +105,28 @@ static void test_nobody_waits_for_a_writer_that_fails(void **state)
 	assert_true(host_settle(&host, 100));
 	assert_int_equal(answer[1].res, 0);
 	assert_int_equal(answer[1].value, BLOCKS);
+}
+
+/* What the other one has begun and not brought is looked for in each block, from any one on. */
+static void test_a_gap_in_any_block_is_filled(void **state)
+{
+	(void)state;
+	for (uint32_t first = 0; first < BLOCKS; first++) {
+		uint64_t some = reserve_from(0, first, 0, 0), all = reserve(1, 0, 0);
+
+		host.held = true;
+		commit(0, some);
+		commit(1, all);
+		host.fault = HOST_FAILS; /* the first copy: what both have */
+		host.held = false;
+		host_carry_all(&host);
+		assert_int_equal(answer[0].res, -EIO);
+		assert_true(host_settle(&host, 100));
+		assert_int_equal(answer[1].res, 0);
+		assert_int_equal(answer[1].value, BLOCKS);
+		one_host_delete(0, BLOCKS);
+		assert_true(host_settle(&host, 100));
+	}
 }
 
 /* Puts all blocks with these bytes. Returns the answer's res. */
@@ -259,6 +287,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_nobody_waits_for_a_writer_that_hangs, begin,
 						one_host_off),
 		cmocka_unit_test_setup_teardown(test_nobody_waits_for_a_writer_that_fails, begin,
+						one_host_off),
+		cmocka_unit_test_setup_teardown(test_a_gap_in_any_block_is_filled, begin,
 						one_host_off),
 		cmocka_unit_test_setup_teardown(test_other_bytes_are_not_taken_for_a_block, begin,
 						one_host_off),

@@ -246,6 +246,190 @@ static void test_one_makes_no_other_needed(void **state)
 	store_close(s);
 }
 
+static uint32_t slot_of(uint32_t n)
+{
+	uint8_t key[ABI_KEY_BYTES];
+
+	host_key(n, key);
+	return index_find(&core_context(host.core, host.context[0].id)->ix, key);
+}
+
+static uint32_t segment_voiding(uint64_t bound)
+{
+	for (uint32_t i = 0; i < SEGMENTS; i++)
+		if (host.core->store->segment[i].lsn_tombstone == bound)
+			return i;
+	fail_msg("no tombstone voids what came up to %llu", (unsigned long long)bound);
+	return 0;
+}
+
+/*
+ * The oldest run of all has one deleted block and one that stays. Its tombstone, which reaches just
+ * that far, outlives its segment: the store is full, and that is used anew.
+ */
+static void test_one_that_reaches_the_oldest_run_is_needed(void **state)
+{
+	struct store *s = host.core->store;
+	const struct store_segment *g;
+	uint64_t bound, sequence, oldest;
+	uint32_t segment;
+
+	(void)state;
+	assert_int_equal(one_host_put(0, 2, 0), 0);
+	pause_s(1);
+	bound = store_lsn(s);
+	s->segment[s->open[STORE_CACHE]].held = true; /* it stays where it is */
+	drop(1, 1);
+	pause_s(1);
+	segment = segment_voiding(bound);
+	g = &s->segment[segment];
+	sequence = g->sequence;
+	for (uint32_t n = 2 * RUN; g->state == STORE_OPEN; n++) { /* what else it has leaves */
+		assert_int_equal(one_host_put(n, 1, ABI_SQE_DURABLE), 0);
+		block_drop(host.core, core_context(host.core, host.context[0].id), slot_of(n));
+	}
+	for (uint32_t n = CACHE; g->sequence == sequence; n += RUN) {
+		assert_in_range(n, CACHE, CACHE + 6000);
+		assert_int_equal(one_host_put(n, RUN, 0), 0);
+		host_tick(&host, 10 * MS);
+		if (g->tomb_keys && g->sequence == sequence)
+			assert_true(store_tombs_needed(s, segment, &oldest) && oldest == bound);
+	}
+	host_audit(&host);
+	one_host_restart(false);
+	assert_int_not_equal(slot_of(0), ABI_SLOT_NONE);
+	assert_int_equal(slot_of(1), ABI_SLOT_NONE);
+}
+
+/* ---- two contexts that know the same keys -------------------------------------------------- */
+
+#define SAME 40u /* keys that both have */
+
+static int32_t ask_of(uint32_t context, uint8_t op, uint16_t flags, uint32_t n)
+{
+	struct abi_put_args *args = (void *)host.client[0].staging;
+	struct abi_sqe sqe = { .op = op, .flags = flags, .count = 1,
+			       .context_id = host.context[context].id };
+
+	host.answer.res = 1;
+	if (op == ABI_OP_DELETE) {
+		host_key(n, host.client[0].staging);
+		sqe.flags |= ABI_SQE_KEYS;
+		sqe.arg_bytes = ABI_KEY_BYTES;
+	} else {
+		memset(args, 0, sizeof(*args));
+		args->count = 1;
+		host_key(n, (uint8_t *)(args + 1));
+		sqe.arg_bytes = sizeof(*args) + ABI_KEY_BYTES;
+	}
+	assert_true(host_request(&host, 0, &sqe));
+	if (op == ABI_OP_DELETE || host.answer.res)
+		return one_host_answer();
+	sqe = (struct abi_sqe){ .op = ABI_OP_PUT_COMMIT, .flags = flags,
+				.handle = host.answer.value, .arg_offset = HOST_PUT_DATA };
+	host.answer.res = 1;
+	assert_true(host_request(&host, 0, &sqe));
+	return one_host_answer();
+}
+
+static bool is_there(uint32_t context, uint32_t n)
+{
+	struct core_location at;
+	uint8_t key[ABI_KEY_BYTES];
+
+	host_key(n, key);
+	return core_locate(host.core, host.context[context].id, key, &at) == 0;
+}
+
+static void both_again(void)
+{
+	const struct disk_super *p = &host.super;
+	struct core_recovery out;
+	struct disk_context list[2] = { host.context[0].spec, host.context[1].spec };
+	struct disk_catalog catalog = { .next_uid = host.core->next_uid,
+					.sequence = host.core->catalog_sequence };
+
+	for (uint32_t i = 0; i < 2; i++)
+		list[i] = core_context(host.core, host.context[i].id)->spec;
+	host_halt(&host);
+	host_boot(&host, &catalog);
+	for (uint32_t i = 0; i < 2; i++)
+		assert_int_equal(host_context_make(&host, i, &list[i]), 0);
+	for (uint32_t i = 0; i < p->segment_count; i++)
+		core_recover_segment(host.core, i,
+				     host.disk + p->segment_offset + i * p->segment_bytes,
+				     p->summary_bytes);
+	assert_int_equal(core_recover_finish(host.core, &out), 0);
+	host_client_open(&host, 0);
+	host_client_attach(&host, 0);
+}
+
+/* The same key is deleted in both, and each tombstone counts for the segment that it lies in. */
+static void test_one_key_deleted_in_both(void **state)
+{
+	struct store *s = host.core->store;
+	struct disk_context spec;
+	uint32_t first, segment;
+	uint64_t bound;
+
+	(void)state;
+	host_spec(&spec, HOST_KIND_STORE, 1);
+	spec.quota[ABI_TIER_NVME] = UINT32_MAX;
+	assert_int_equal(host_context_make(&host, 1, &spec), 0);
+	host_client_attach(&host, 0);
+	for (uint32_t i = 0; i < 2; i++)
+		assert_int_equal(ask_of(i, ABI_OP_PUT_RESERVE, ABI_SQE_DURABLE, 0), 0);
+	assert_int_equal(ask_of(0, ABI_OP_DELETE, ABI_SQE_DURABLE, 0), 0);
+	first = s->open[STORE_DURABLE];
+	for (uint32_t n = 1; s->open[STORE_DURABLE] == first; n++)
+		assert_int_equal(ask_of(0, ABI_OP_PUT_RESERVE, ABI_SQE_DURABLE, n), 0);
+	bound = store_lsn(s);
+	assert_int_equal(ask_of(1, ABI_OP_DELETE, ABI_SQE_DURABLE, 0), 0);
+	segment = segment_voiding(bound);
+	assert_int_not_equal(segment, first);
+	both_again();
+	assert_int_equal(segment_voiding(bound), segment);
+	assert_false(is_there(0, 0) || is_there(1, 0));
+}
+
+/* What one context deletes the other one keeps, over crashes and the cleaner's rounds, too. */
+static void test_contexts_delete_for_themselves(void **state)
+{
+	uint64_t there[2] = { 0, 0 }, random = 1, carried = 0;
+	struct disk_context spec;
+
+	(void)state;
+	host_spec(&spec, HOST_KIND_STORE, 1);
+	spec.quota[ABI_TIER_NVME] = UINT32_MAX;
+	assert_int_equal(host_context_make(&host, 1, &spec), 0);
+	host_client_attach(&host, 0);
+	for (uint32_t round = 0; round < 1500; round++) {
+		uint32_t which, n;
+
+		random = random * 6364136223846793005ull + 1442695040888963407ull;
+		which = random >> 40 & 1;
+		n = (uint32_t)(random >> 41) % SAME;
+		if (random >> 33 & 1) {
+			assert_int_equal(ask_of(which, ABI_OP_PUT_RESERVE, ABI_SQE_DURABLE, n), 0);
+			there[which] |= 1ull << n;
+		} else {
+			ask_of(which, ABI_OP_DELETE, ABI_SQE_DURABLE, n);
+			there[which] &= ~(1ull << n);
+		}
+		if (round % 100 != 99)
+			continue;
+		pause_s(1);
+		host_audit(&host);
+		carried += host.core->metrics.tombstones_carried;
+		both_again();
+		for (uint32_t i = 0; i < 2 * SAME; i++)
+			if (is_there(i % 2, i / 2) != (there[i % 2] >> i / 2 & 1))
+				fail_msg("round %u: context %u key %u is %s", round, i % 2, i / 2,
+					 is_there(i % 2, i / 2) ? "back" : "lost");
+	}
+	assert_true(carried > 0);
+}
+
 #define TEST(name, set_up) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -256,6 +440,9 @@ int main(void)
 		TEST(test_those_of_two_contexts_are_sorted, set_up_many),
 		TEST(test_keys_that_never_were_leave_none, set_up_many),
 		cmocka_unit_test(test_one_makes_no_other_needed),
+		TEST(test_one_that_reaches_the_oldest_run_is_needed, set_up_few),
+		TEST(test_one_key_deleted_in_both, set_up_few),
+		TEST(test_contexts_delete_for_themselves, set_up_few),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

@@ -4,6 +4,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  */
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -103,6 +104,104 @@ static void test_an_answer_at_any_instruction(void **state)
 	for (at = last - CLOSELY; at <= last && ends_the_wait(w, b, at);)
 		at += 4;
 	w->fake->hook = NULL;
+}
+
+/* ---- the event descriptor ------------------------------------------------------------------- */
+
+static bool is_ready(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	return poll(&p, 1, 0) == 1;
+}
+
+static int event_fd;
+static bool polled;
+
+static void make_descriptor(void *arg)
+{
+	struct world *w = arg;
+
+	event_fd = tier_event_fd(w->t);
+}
+
+static void poll_nothing(void *arg)
+{
+	struct world *w = arg;
+
+	got.user_data = 0;
+	polled = tier_poll(w->t, &got, 1) == 1;
+}
+
+/* An answer before this instruction is taken, or the descriptor tells of it. False: it was over. */
+static bool is_told(struct world *w, tier_block b, void (*call)(void *arg), uint32_t at)
+{
+	struct step s = { .at = { at }, .happens = { answer }, .arg = w };
+
+	ask(w, b);
+	polled = false;
+	step_run(&s, call);
+	if (s.count < at)
+		answer(w);
+	if (!polled && !is_ready(event_fd))
+		fail_msg("an answer before instruction %u is not told", at);
+	if (!polled)
+		assert_int_equal(tier_poll(w->t, &got, 1), 1);
+	assert_int_equal(got.user_data, 8);
+	while (is_ready(event_fd))
+		assert_int_equal(tier_poll(w->t, &got, 1), 0);
+	return s.count >= at;
+}
+
+static void at_any_instruction(struct world *w, void (*call)(void *arg))
+{
+	struct step whole = { .arg = w };
+	tier_block b = world_block(w, 1);
+	uint32_t steps, at = 1;
+
+	steps = step_run(&whole, call);
+	assert_true(steps > 100);
+	while (is_told(w, b, call, at))
+		at += step_stride(steps);
+}
+
+/* When the caller has taken all there is, and when its descriptor is not ready at all. */
+static void test_the_event_descriptor_tells_of_an_answer_at_any_instruction(void **state)
+{
+	struct world *w = *state;
+
+	if (!STEP_WORKS)
+		skip();
+	w->fake->hook = hook_keep;
+	make_descriptor(w);
+	at_any_instruction(w, poll_nothing);
+	w->fake->hook = NULL;
+}
+
+/* While it is made: each time by another session. */
+static void test_a_new_event_descriptor_tells_of_an_answer(void **state)
+{
+	struct world *w = *state;
+	struct step whole = { .arg = w };
+	uint32_t steps;
+
+	if (!STEP_WORKS)
+		skip();
+	steps = step_run(&whole, make_descriptor);
+	for (uint32_t at = 1; at <= steps; at += 1 + steps / 60) {
+		struct step s = { .at = { at }, .happens = { answer } };
+
+		world_teardown(state);
+		world_setup(state);
+		s.arg = w = *state;
+		w->fake->hook = hook_keep;
+		ask(w, world_block(w, 1));
+		step_run(&s, make_descriptor);
+		if (s.count >= at && !is_ready(event_fd))
+			fail_msg("an answer before instruction %u is not told", at);
+		w->fake->hook = NULL;
+		assert_int_equal(tier_poll(w->t, &got, 1), s.count >= at);
+	}
 }
 
 /* ---- signals -------------------------------------------------------------------------------- */
@@ -514,6 +613,8 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {
 		T(test_an_answer_at_any_instruction),
+		T(test_the_event_descriptor_tells_of_an_answer_at_any_instruction),
+		T(test_a_new_event_descriptor_tells_of_an_answer),
 		T(test_signals_end_no_wait),
 		T(test_released_layers_stay_released),
 		T(test_a_layer_and_the_event_descriptor),

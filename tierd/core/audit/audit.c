@@ -611,6 +611,7 @@ uint64_t core_audit(const struct core *c, void (*tell_fn)(void *arg, const char 
 		audit_streams(&a);
 		audit_held(&a);
 		audit_work(&a);
+		audit_limits(&a);
 		if (c->metrics.event_items_most > CORE_ITEMS_MAX)
 			audit_tell(&a, "an event looked at %llu items, at most %u",
 				   (unsigned long long)c->metrics.event_items_most,

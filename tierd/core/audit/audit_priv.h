@@ -54,4 +54,7 @@ void audit_work(struct audit *a);
 /* Lists of blocks, pins, and what clients and users are charged for. */
 void audit_held(struct audit *a);
 
+/* audit_limits.c: what each may have of what all share. */
+void audit_limits(struct audit *a);
+
 #endif
