@@ -102,6 +102,8 @@ static int try_keys(struct world *w)
 	(void)w;
 	if (rc == 0)
 		rc = tier_key_opaque(key, "name", 4, NULL);
+	if (rc == 0)
+		rc = tier_key_names(key, &(struct tier_name){ "name", 4 }, 1, NULL);
 	return rc ? rc : tier_fingerprint_digest(digest, &f);
 }
 
