@@ -24,7 +24,6 @@
 #define TIER_H
 #include <stddef.h>
 #include <stdint.h>
-
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -737,7 +736,6 @@ int tier_stream_look(tier_stream *s, struct tier_stream_progress *out);
 void tier_stream_close(tier_stream *s);
 
 /* ---- completions ------------------------------------------------------------------------- */
-
 #define TIER_READY 0u
 #define TIER_LATE 1u
 #define TIER_MISSED 2u
@@ -793,6 +791,8 @@ int tier_admin(tier *t, const char *verb, const char *args, char **reply);
 #include <tier_events.h> /* what became of blocks */
 #include <tier_names.h>  /* engines' own names of blocks */
 #include <tier_object.h> /* objects */
+#include <tier_pages.h>  /* pages into a list of places */
+#include <tier_queue.h>  /* several queues of completions */
 #ifdef __cplusplus
 }
 #endif

@@ -13,7 +13,7 @@ struct tier_name {
 
 /*
  * Write to out[i] what tier_key_opaque makes of names[i], with one salt for all (NULL: none). With
- * short names it takes half of the time of as many calls. Errors: -EINVAL, -ENOMEM. Any thread.
+ * short names it takes a third of the time of as many calls. Errors: -EINVAL, -ENOMEM. Any thread.
  */
 int tier_key_names(tier_key *out, const struct tier_name *names, uint32_t count,
 		   const struct tier_salt *salt);
