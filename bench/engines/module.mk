@@ -10,6 +10,9 @@ engines: all-plain ##  real engines get from tier what they would compute (FULL=
 	@$(call engines_with,light) bench/engines/llama --exact || [ $$? -eq 77 ]
 	@$(call engines_with,light) bench/engines/binding || [ $$? -eq 77 ]
 	@$(if $(FULL),$(call engines_with,full) bench/engines/vllm || [ $$? -eq 77 ])
+	@$(if $(FULL),$(call engines_with,full) -W ignore bench/engines/sglang || [ $$? -eq 77 ])
+	@$(if $(FULL),$(call engines_with,full) bench/engines/manual || [ $$? -eq 77 ])
+	@$(if $(FULL),$(call engines_with,full) bench/engines/nixl || [ $$? -eq 77 ])
 	@$(if $(FULL),$(call engines_with,full) tests/upstream/run || [ $$? -eq 77 ])
 engines-demo: all-plain ##  ask a small model twice: the second answer comes sooner, and why
 	@$(call engines_with,light) bench/engines/demo || [ $$? -eq 77 ]

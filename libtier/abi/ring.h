@@ -130,6 +130,7 @@ struct abi_region_header {
 /* abi_sqe.flags */
 #define ABI_SQE_KEYS 1u    /* arg holds 32-byte keys, not abi_block_ref */
 #define ABI_SQE_DURABLE 2u /* put: complete when durable; delete: likewise */
+#define ABI_SQE_APART 4u   /* PUT_RESERVE: each key begins a prefix of its own; depth is 0 */
 
 struct abi_sqe {
 	uint8_t op;

@@ -102,24 +102,36 @@ int key_chain(uint8_t out[KEY_BYTES], const uint8_t *parent, const void *salt, s
 	return key_chain_list((uint8_t (*)[KEY_BYTES])out, &seq, tokens, 1);
 }
 
-int key_opaque(uint8_t out[KEY_BYTES], const void *key, size_t key_len, const void *salt,
-	       size_t salt_len)
+int key_names(uint8_t (*out)[KEY_BYTES], const struct key_name *names, size_t count,
+	      const struct key_name *salt)
 {
 	EVP_MD_CTX *md = EVP_MD_CTX_new();
 	int rc = 0;
 
 	if (!md || EVP_DigestInit_ex(md, EVP_sha256(), NULL) != 1)
 		rc = -ENOMEM;
-	if (rc == 0)
-		rc = add(md, domain_opaque, sizeof(domain_opaque));
-	if (rc == 0)
-		rc = add_counted(md, key_len, key, key_len);
-	if (rc == 0)
-		rc = add_counted(md, salt_len, salt, salt_len);
-	if (rc == 0)
-		rc = finish(md, out);
+	for (size_t i = 0; i < count && rc == 0; i++) {
+		if (EVP_DigestInit_ex(md, NULL, NULL) != 1)
+			rc = -ENOMEM;
+		if (rc == 0)
+			rc = add(md, domain_opaque, sizeof(domain_opaque));
+		if (rc == 0)
+			rc = add_counted(md, names[i].len, names[i].bytes, names[i].len);
+		if (rc == 0)
+			rc = add_counted(md, salt->len, salt->bytes, salt->len);
+		if (rc == 0)
+			rc = finish(md, out[i]);
+	}
 	EVP_MD_CTX_free(md);
 	return rc;
+}
+
+int key_opaque(uint8_t out[KEY_BYTES], const void *key, size_t key_len, const void *salt,
+	       size_t salt_len)
+{
+	const struct key_name name = { key, key_len }, own = { salt, salt_len };
+
+	return key_names((uint8_t (*)[KEY_BYTES])out, &name, 1, &own);
 }
 
 char *key_print(char text[KEY_HEX_BYTES], const uint8_t key[KEY_BYTES])

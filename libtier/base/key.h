@@ -48,6 +48,15 @@ int key_tails(uint8_t (*out)[KEY_BYTES], const struct key_sequence *seq, const u
 int key_opaque(uint8_t out[KEY_BYTES], const void *key, size_t key_len, const void *salt,
 	       size_t salt_len);
 
+struct key_name {
+	const void *bytes;
+	size_t len;
+};
+
+/* The same for many names with one salt. Cheaper than as many calls. Zero, or -ENOMEM. */
+int key_names(uint8_t (*out)[KEY_BYTES], const struct key_name *names, size_t count,
+	      const struct key_name *salt);
+
 /* 64 lower-case hex digits and a NUL; returns text. */
 char *key_print(char text[KEY_HEX_BYTES], const uint8_t key[KEY_BYTES]);
 

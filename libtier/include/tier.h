@@ -2,8 +2,7 @@
 /*
  * libtier: a host's GPU memory, CXL memory and NVMe as one store for shared KV context.
  *
- * This header is the manual, in reading order: errors, connect, geometry, context, keys, match,
- * lease, put, ask (fetch, pin, delete), completions, operator's door.
+ * This header is the manual, in reading order; families have their own, included at its end.
  *
  *   Conventions
  *   - Functions return 0, a count or a negative errno; tier_error_text() tells the story. All that
@@ -25,7 +24,6 @@
 #define TIER_H
 #include <stddef.h>
 #include <stdint.h>
-
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -391,6 +389,7 @@ int tier_read_pages(tier_reader *r, tier_context *c, const struct tier_page *pag
 /* ---- put --------------------------------------------------------------------------------- */
 
 #define TIER_PUT_DURABLE 1u /* complete when it survives power loss; pushes back with -EAGAIN */
+#define TIER_PUT_APART 2u /* no prefix, each block for itself; without depth, parent, replaces */
 #define TIER_PRIORITY_NORMAL 0u
 #define TIER_PRIORITY_LOW 1u  /* leaves before the others */
 #define TIER_PRIORITY_HIGH 2u /* leaves after the others */
@@ -737,7 +736,6 @@ int tier_stream_look(tier_stream *s, struct tier_stream_progress *out);
 void tier_stream_close(tier_stream *s);
 
 /* ---- completions ------------------------------------------------------------------------- */
-
 #define TIER_READY 0u
 #define TIER_LATE 1u
 #define TIER_MISSED 2u
@@ -777,8 +775,7 @@ struct tier_counters {
 	size_t size;
 	uint64_t lookups, lookup_hits;
 	uint64_t leases, lease_not_ready, lease_stale, lease_retries;
-	uint64_t requests, completions;
-	uint64_t reattached;
+	uint64_t requests, completions, reattached;
 };
 
 /* What this connection did, summed over its readers; approximate while they run. Any thread. */
@@ -792,7 +789,10 @@ int tier_counters(tier *t, struct tier_counters *out);
  */
 int tier_admin(tier *t, const char *verb, const char *args, char **reply);
 #include <tier_events.h> /* what became of blocks */
+#include <tier_names.h>  /* engines' own names of blocks */
 #include <tier_object.h> /* objects */
+#include <tier_pages.h>  /* pages into a list of places */
+#include <tier_queue.h>  /* several queues of completions */
 #ifdef __cplusplus
 }
 #endif

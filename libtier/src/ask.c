@@ -125,6 +125,13 @@ int tier_fetch_start(tier_context *c, const tier_block *blocks, uint32_t count,
 	return submit_start(c->t, &s);
 }
 
+int ask_pages(struct submission *s, tier_context *c, const struct tier_ask *ask)
+{
+	int rc = read_ask(s, c, ABI_OP_FETCH_PAGES, ask);
+
+	return rc ? rc : submit_check_user_data(s->user_data);
+}
+
 int tier_fetch_pages_start(tier_context *c, const struct tier_page *pages, uint32_t count,
 			   const struct tier_ask *ask)
 {
@@ -134,9 +141,7 @@ int tier_fetch_pages_start(tier_context *c, const struct tier_page *pages, uint3
 	if (rc == 0)
 		rc = ask_check_list("fetch", pages, count, ASK_PAGES_MAX);
 	if (rc == 0)
-		rc = read_ask(&s, c, ABI_OP_FETCH_PAGES, ask);
-	if (rc == 0)
-		rc = submit_check_user_data(s.user_data);
+		rc = ask_pages(&s, c, ask);
 	if (rc)
 		return rc;
 	s.args = (struct request_args){ .pages = pages, .count = count };

@@ -1,5 +1,5 @@
 /*
- * Fetching pages as a waiting call with its whole answer, for gather.c.
+ * Fetching pages as a waiting call with its whole answer, for gather.c; asking for scatter.c.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -13,6 +13,9 @@ int ask_fetch_pages(tier_context *c, const struct tier_page *pages, uint32_t cou
 		    uint64_t deadline_ns, struct tier_completion *out);
 
 #define ASK_BLOCKS_MAX (ABI_ARG_BYTES_MAX / (uint32_t)sizeof(struct abi_block_ref))
+
+/* A fetch of pages as it is asked for, but for its list, with a completion. Errors: -EINVAL. */
+int ask_pages(struct submission *s, tier_context *c, const struct tier_ask *ask);
 
 /* The part and layer range of an entry. Errors: -EINVAL. */
 int ask_range(struct abi_sqe *e, const tier_context *c, const struct tier_range *range);

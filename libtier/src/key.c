@@ -61,6 +61,28 @@ int tier_key_opaque(tier_key *out, const void *name, size_t name_bytes,
 	return rc ? error_note(rc, "tier_key_opaque: libcrypto failed") : 0;
 }
 
+_Static_assert(sizeof(struct tier_name) == sizeof(struct key_name) &&
+		       offsetof(struct tier_name, count) == offsetof(struct key_name, len),
+	       "a caller's name is a name");
+
+int tier_key_names(tier_key *out, const struct tier_name *names, uint32_t count,
+		   const struct tier_salt *salt)
+{
+	const struct tier_salt own = salt_of(salt);
+	const struct key_name by = { own.bytes, own.count };
+	int rc;
+
+	if (count > 0 && (!out || !names))
+		return error_note(-EINVAL, "tier_key_names: out and names must not be NULL");
+	if (own.count > 0 && !own.bytes)
+		return error_note(-EINVAL, "tier_key_names: the salt's bytes are NULL");
+	for (uint32_t i = 0; i < count; i++)
+		if (names[i].count > 0 && !names[i].bytes)
+			return error_set(-EINVAL, "tier_key_names: name %u is NULL", i);
+	rc = key_names((uint8_t(*)[KEY_BYTES])out, (const struct key_name *)names, count, &by);
+	return rc ? error_note(rc, "tier_key_names: libcrypto failed") : 0;
+}
+
 static bool add(EVP_MD_CTX *md, const void *bytes, size_t count)
 {
 	return count == 0 || EVP_DigestUpdate(md, bytes, count) == 1;

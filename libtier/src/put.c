@@ -18,7 +18,7 @@
 #include "libtier/src/wait.h"
 
 #define PUT_KEYS_MAX ((ABI_ARG_BYTES_MAX - sizeof(struct abi_put_args)) / sizeof(tier_key))
-#define PUT_FLAGS TIER_PUT_DURABLE
+#define PUT_FLAGS (TIER_PUT_DURABLE | TIER_PUT_APART)
 #define ABORT_NS (100 * NS_PER_MS)
 
 /* ---- plan ------------------------------------------------------------------------------------ */
@@ -34,6 +34,9 @@ static int check_options(const struct tier_put_options *o, uint32_t part_count)
 	if (o->depth && !o->parent)
 		return error_set(-EINVAL, "put: depth is %u, but parent does not say which block "
 				 "comes before the first", o->depth);
+	if (o->flags & TIER_PUT_APART && (o->depth || o->parent || o->replaces))
+		return error_note(-EINVAL, "put: blocks that stand apart have no depth, no parent "
+					   "and replace nothing");
 	if (o->priority > TIER_PRIORITY_HIGH)
 		return error_set(-EINVAL, "put: priority %u is none of TIER_PRIORITY_*",
 				 o->priority);
@@ -83,7 +86,8 @@ int put_plan(struct put_plan *plan, const tier_context *c, const struct tier_put
 			  .priority = (uint8_t)o.priority },
 		.deadline_ns = o.deadline_ns,
 		.reservation = o.reservation,
-		.flags = o.flags & TIER_PUT_DURABLE ? ABI_SQE_DURABLE : 0,
+		.flags = (uint16_t)((o.flags & TIER_PUT_DURABLE ? ABI_SQE_DURABLE : 0) |
+				    (o.flags & TIER_PUT_APART ? ABI_SQE_APART : 0)),
 	};
 	if (o.parent)
 		memcpy(plan->args.parent, o.parent->bytes, sizeof(plan->args.parent));
@@ -253,7 +257,7 @@ int put_submit(struct tier *t, struct tier_put *p, enum request_owner owner, uin
 	const struct submission s = {
 		.entry = { .op = ABI_OP_PUT_COMMIT,
 			   .klass = ABI_CLASS_DEADLINE,
-			   .flags = p->plan.flags,
+			   .flags = p->plan.flags & ABI_SQE_DURABLE,
 			   .deadline_ns = p->plan.deadline_ns,
 			   .handle = p->handle,
 			   .arg_offset = p->data.start,

@@ -128,10 +128,10 @@ static int put_piece(struct put_stream *s)
 		if (s->whole == s->done)
 			memcpy(s->plan.args.replaces, s->replaces.bytes, sizeof(s->replaces));
 	}
-	if (s->done > 0)
+	if (s->done > 0 && !(s->plan.flags & ABI_SQE_APART))
 		memcpy(s->plan.args.parent, s->keys[s->done - 1].bytes,
 		       sizeof(s->plan.args.parent));
-	s->plan.args.depth = s->depth + s->done;
+	s->plan.args.depth = s->plan.flags & ABI_SQE_APART ? 0 : s->depth + s->done;
 	rc = put_begin(s->c, s->keys + s->done, blocks, &s->plan, &p);
 	if (rc == -ENOBUFS || rc == -EAGAIN)
 		return make_room(s, blocks, rc);

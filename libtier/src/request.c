@@ -30,8 +30,6 @@ int requests_init(struct requests *r, uint32_t count)
 		return -ENOMEM;
 	r->count = count;
 	r->free = REQUEST_NONE;
-	r->done_first = REQUEST_NONE;
-	r->done_last = REQUEST_NONE;
 	for (uint32_t i = count; i-- > 0;) {
 		r->entry[i].next = r->free;
 		r->free = i;
@@ -75,36 +73,66 @@ static void entry_free(struct requests *r, struct request *rq)
 	r->free_count++;
 }
 
-static void done_push(struct requests *r, struct request *rq)
+static void list_append(struct requests *r, struct done_list *list, uint32_t i)
 {
-	uint32_t i = (uint32_t)(rq - r->entry);
-
-	rq->state = REQUEST_DONE;
-	rq->next = REQUEST_NONE;
-	if (r->done_last == REQUEST_NONE)
-		r->done_first = i;
+	r->entry[i].next = REQUEST_NONE;
+	if (list->count == 0)
+		list->first = i;
 	else
-		r->entry[r->done_last].next = i;
-	r->done_last = i;
-	r->done_count++;
+		r->entry[list->last].next = i;
+	list->last = i;
+	list->count++;
 }
 
-uint32_t submit_take_done(struct tier *t, struct tier_completion *out, uint32_t max)
+static uint32_t list_take(struct requests *r, struct done_list *list)
 {
-	struct requests *r = &t->requests;
-	uint32_t n = 0;
+	uint32_t i = list->first;
 
-	for (; n < max && r->done_first != REQUEST_NONE; n++) {
-		struct request *rq = &r->entry[r->done_first];
+	list->first = r->entry[i].next;
+	list->count--;
+	return i;
+}
 
-		out[n] = rq->completion;
-		r->done_first = rq->next;
-		if (r->done_first == REQUEST_NONE)
-			r->done_last = REQUEST_NONE;
-		r->done_count--;
-		entry_free(r, rq);
+static void done_push(struct tier *t, struct request *rq) REQUIRES(t->lock)
+{
+	rq->state = REQUEST_DONE;
+	list_append(&t->requests, &queue_of(t, rq->user_data)->done,
+		    (uint32_t)(rq - t->requests.entry));
+}
+
+void submit_hand_on(struct tier *t, struct done_list *from)
+{
+	while (from->count > 0) {
+		uint32_t i = list_take(&t->requests, from);
+
+		list_append(&t->requests,
+			    &queue_of(t, t->requests.entry[i].user_data)->done, i);
 	}
-	return n;
+}
+
+void submit_take_done(struct tier_queue *q, struct taken *taken)
+{
+	struct requests *r = &q->t->requests;
+
+	for (; taken->count < taken->max && q->done.count > 0; taken->count++) {
+		uint32_t i = list_take(r, &q->done);
+		struct request *rq = &r->entry[i];
+
+		taken->out[taken->count] = rq->completion;
+		if (!rq->pieces) {
+			entry_free(r, rq);
+			continue;
+		}
+		rq->state = REQUEST_COPYING;
+		rq->at = taken->count;
+		list_append(r, &taken->loads, i);
+	}
+}
+
+void submit_copied(struct tier *t, struct done_list *loads)
+{
+	while (loads->count > 0)
+		entry_free(&t->requests, &t->requests.entry[list_take(&t->requests, loads)]);
 }
 
 /* ---- arguments ------------------------------------------------------------------------------- */
@@ -125,7 +153,7 @@ static uint64_t args_bytes(const struct request_args *args)
 		bytes += (uint64_t)args->count * sizeof(*args->keys);
 	if (args->blocks)
 		bytes += (uint64_t)args->count * sizeof(struct abi_block_ref);
-	if (args->pages)
+	if (args->pages || args->pieces)
 		bytes += (uint64_t)args->count * sizeof(struct abi_page_ref);
 	return bytes;
 }
@@ -168,10 +196,12 @@ static void args_write(uint8_t *to, const struct request_args *args, uint32_t sa
 
 		memcpy(to + i * sizeof(ref), &ref, sizeof(ref));
 	}
-	for (uint32_t i = 0; args->pages && i < args->count; i++) {
-		struct abi_page_ref ref = { .slot = args->pages[i].block.slot,
-					    .generation = args->pages[i].block.generation ^ salt,
-					    .page = args->pages[i].page };
+	for (uint32_t i = 0; (args->pages || args->pieces) && i < args->count; i++) {
+		const struct tier_page *page = args->pages ? &args->pages[i] :
+							     &args->pieces[i].page;
+		struct abi_page_ref ref = { .slot = page->block.slot,
+					    .generation = page->block.generation ^ salt,
+					    .page = page->page };
 
 		memcpy(to + i * sizeof(ref), &ref, sizeof(ref));
 	}
@@ -272,6 +302,10 @@ int submit_entry(struct tier *t, const struct submission *s, struct request **ou
 					   "take completions");
 	rq->user_data = s->user_data;
 	rq->op = s->entry.op;
+	rq->context = s->context;
+	rq->pieces = s->args.pieces;
+	rq->count = s->args.count;
+	rq->error = s->error;
 	rc = publish(a, s, rq);
 	if (rc) {
 		entry_free(&t->requests, rq);
@@ -383,7 +417,7 @@ static void finish(struct tier *t, struct request *rq, const struct abi_cqe *c) 
 	};
 	t->requests.completed++;
 	if (rq->owner == REQUEST_CALLER)
-		done_push(&t->requests, rq);
+		done_push(t, rq);
 	else
 		rq->state = REQUEST_DONE;
 	if (orphan)
@@ -432,7 +466,8 @@ int submit_complete(struct tier *t, const struct tier_completion *completion)
 	if (!rq)
 		return error_note(-EAGAIN, "request: too many completions are not yet taken");
 	rq->completion = *completion;
-	done_push(&t->requests, rq);
+	rq->user_data = completion->user_data;
+	done_push(t, rq);
 	wait_moved(t);
 	return 0;
 }

@@ -24,6 +24,7 @@ enum request_state {
 	REQUEST_FREE,
 	REQUEST_FLYING,
 	REQUEST_DONE,
+	REQUEST_COPYING, /* a load: taken, its pieces are being copied */
 };
 
 enum request_owner {
@@ -48,7 +49,19 @@ struct request {
 	struct request_piece arg;
 	struct request_piece data; /* the bytes of a put's commit */
 	struct tier_completion completion;
-	uint32_t next; /* of the free or the done list */
+	uint32_t next; /* of the free, a done or a list of loads */
+	uint32_t at;   /* load: of its completion in what is being taken */
+	uint32_t count;
+	struct tier_context *context;    /* load: whose pages, */
+	const struct tier_piece *pieces; /* ... count of them; NULL: nothing is to be copied */
+	int32_t *error;
+};
+
+/* Completions of the caller's that nobody has taken. */
+struct done_list {
+	uint32_t first;
+	uint32_t last;
+	uint32_t count;
 };
 
 struct requests {
@@ -56,9 +69,6 @@ struct requests {
 	uint32_t count;
 	uint32_t free;
 	uint32_t free_count;
-	uint32_t done_first;
-	uint32_t done_last;
-	uint32_t done_count;
 	uint64_t serial;
 	uint64_t submitted;
 	uint64_t completed;
@@ -68,6 +78,7 @@ struct requests {
 struct request_args {
 	const tier_block *blocks; /* one of these */
 	const struct tier_page *pages;
+	const struct tier_piece *pieces;
 	const tier_key *keys;
 	const struct abi_put_args *put; /* with keys */
 	const struct abi_session_args *session; /* with blocks */
@@ -85,6 +96,7 @@ struct submission {
 	struct request_piece data; /* goes over to the request when it was submitted */
 	enum request_owner owner;
 	uint64_t user_data;
+	int32_t *error; /* of pieces */
 };
 
 struct tier;

@@ -158,8 +158,8 @@ static int make_parts(struct tier *t)
 	if (!t->message)
 		return error_note(-ENOMEM, "connect: out of memory");
 	t->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	t->notify = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (t->wake < 0 || t->notify < 0)
+	t->own.notify = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (t->wake < 0 || t->own.notify < 0)
 		return error_set(-errno, "connect: no event descriptor: %s", strerror(errno));
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -174,14 +174,11 @@ static void session_free(struct tier *t)
 		LOCK_SCOPE(&t->lock);
 		attach_drop_all(t);
 	}
-	if (t->event_fd >= 0)
-		close(t->event_fd);
+	queue_fini(&t->own);
 	if (t->hosts_fd >= 0)
 		close(t->hosts_fd);
 	if (t->wake >= 0)
 		close(t->wake);
-	if (t->notify >= 0)
-		close(t->notify);
 	requests_fini(&t->requests);
 	free(t->message);
 	if (t->alive)
@@ -189,6 +186,7 @@ static void session_free(struct tier *t)
 	pthread_cond_destroy(&t->moved);
 	lock_fini(&t->lock);
 	lock_fini(&t->wire);
+	lock_fini(&t->copy);
 	free(t);
 }
 
@@ -198,6 +196,7 @@ static struct tier *session_new(void)
 
 	if (!t)
 		return NULL;
+	lock_init(&t->copy);
 	lock_init(&t->wire);
 	lock_init(&t->lock);
 	list_init(&t->contexts);
@@ -207,10 +206,11 @@ static struct tier *session_new(void)
 	list_init(&t->objects);
 	list_init(&t->old);
 	list_init(&t->spare);
-	t->event_fd = -1;
+	list_init(&t->queues);
+	t->own = (struct tier_queue){ .t = t, .event_fd = -1, .notify = -1 };
+	list_push_back(&t->queues, &t->own.link);
 	t->hosts_fd = -1;
 	t->wake = -1;
-	t->notify = -1;
 	return t;
 }
 
@@ -255,9 +255,7 @@ static void close_in_child(struct tier *t)
 	close(a->doorbell);
 	close(a->event);
 	close(t->wake);
-	close(t->notify);
-	if (t->event_fd >= 0)
-		close(t->event_fd);
+	queue_fini(&t->own);
 	if (t->hosts_fd >= 0)
 		close(t->hosts_fd);
 }
@@ -273,6 +271,9 @@ void tier_close(tier *t)
 	list_each(at, &t->streams)
 		tier_stream_close(list_entry(at, struct tier_stream, link));
 	object_drop_all(t);
+	list_each(at, &t->queues)
+		if (list_entry(at, struct tier_queue, link) != &t->own)
+			tier_queue_close(list_entry(at, struct tier_queue, link));
 	list_each(at, &t->puts)
 		put_drop(list_entry(at, struct tier_put, link));
 	list_each(at, &t->readers)

@@ -2,6 +2,7 @@
  * The inside of a connection and of an open context: what the library's files share.
  *
  * Threads and locks, in the order in which they may be taken:
+ *   0. tier.copy   the reader that copies what was loaded (scatter.c)
  *   1. tier.wire   questions on the socket, attaching; held while waiting for the daemon
  *   2. tier.lock   rings, requests, arena, lists; never held while waiting
  * Look-ups and leases take neither: they find the attachment and the maps through the two words
@@ -83,6 +84,18 @@ struct attachment {
 	uint64_t region_bytes;
 };
 
+/* Completions of the caller's, and who waits for them; the connection has one of its own. */
+struct tier_queue {
+	struct tier *t;
+	struct list link;     /* in tier.queues; constant for the connection's own */
+	uint64_t mask, value; /* bits of user_data that bring a completion here; constant */
+	/* the rest: tier.lock */
+	struct done_list done;
+	int event_fd;  /* epoll over event, socket, notify; -1 until asked for */
+	int notify;    /* eventfd: what another call took for us is in our list */
+	bool notified; /* it is signalled */
+};
+
 struct tier {
 	/* constant after connect */
 	const uint32_t *alive; /* 1; 0 in a forked child (MADV_WIPEONFORK) */
@@ -91,12 +104,14 @@ struct tier {
 	uint64_t staging_bytes;
 	uint32_t request_entries;
 	uint32_t readers_wanted;
-	int wake;   /* eventfd of ours: wakes the thread that polls for all (wait.c) */
-	int notify; /* eventfd of ours: what a waiting call took for the caller is in our list */
+	int wake; /* eventfd of ours: wakes the thread that polls for all (wait.c) */
 
 	uint64_t attachment_word; /* atomic: struct attachment *; replaced under wire and lock */
 	uint64_t lookups;         /* atomic, relaxed: accounts */
 	uint64_t lookup_hits;
+
+	struct lock copy;
+	struct tier_reader *copier GUARDED_BY(copy); /* of loads; NULL until there is one */
 
 	struct lock wire;
 	struct message *message GUARDED_BY(wire); /* the answer being read */
@@ -118,8 +133,8 @@ struct tier {
 	uint64_t checked_number GUARDED_BY(lock); /* what tier_check last told */
 	uint64_t reattached GUARDED_BY(lock);
 	bool polling GUARDED_BY(lock); /* a thread sleeps on the descriptors for all */
-	int event_fd GUARDED_BY(lock); /* epoll over event, socket, notify; -1 until asked for */
-	bool notified GUARDED_BY(lock); /* notify is signalled */
+	struct tier_queue own;               /* what fits no other queue */
+	struct list queues GUARDED_BY(lock); /* the others, oldest first, then own */
 	int hosts_fd GUARDED_BY(lock);  /* an idle connection to tierd-net; -1 = none */
 };
 
@@ -144,6 +159,21 @@ static inline struct attachment *session_attachment(const struct tier *t)
 static inline struct map *context_map(const struct tier_context *c)
 {
 	return (struct map *)(uintptr_t)atomic_load_acquire_u64(&c->map_word);
+}
+
+/* Close its descriptors. */
+void queue_fini(struct tier_queue *q);
+
+/* The queue in which a completion comes. */
+static inline struct tier_queue *queue_of(struct tier *t, uint64_t user_data) REQUIRES(t->lock)
+{
+	list_each(at, &t->queues) {
+		struct tier_queue *q = list_entry(at, struct tier_queue, link);
+
+		if ((user_data & q->mask) == q->value)
+			return q;
+	}
+	return &t->own;
 }
 
 /* Are we a forked child of the process that connected? */

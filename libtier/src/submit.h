@@ -54,9 +54,25 @@ void submit_collect(struct tier *t) REQUIRES(t->lock);
 /* Every request under way ends with this error. */
 void request_fail_all(struct tier *t, int error) REQUIRES(t->lock);
 
-/* Take up to max completions of the caller's requests. */
-uint32_t submit_take_done(struct tier *t, struct tier_completion *out, uint32_t max)
-	REQUIRES(t->lock);
+/* Completions on their way to the caller. */
+struct taken {
+	struct tier_completion *out;
+	uint32_t count, max;
+	struct done_list loads; /* of these: pieces are still to be copied, without the lock */
+};
+
+/* Take completions of a queue, as many as there are and fit. */
+void submit_take_done(struct tier_queue *q, struct taken *taken) REQUIRES(q->t->lock);
+
+/* The loads have been copied. */
+void submit_copied(struct tier *t, struct done_list *loads) REQUIRES(t->lock);
+
+/* What a queue held that was closed goes to the others. */
+void submit_hand_on(struct tier *t, struct done_list *from) REQUIRES(t->lock);
+
+/* Copy what these loads ask for; their completions, from out on, say how many came. */
+void load_copy(struct tier *t, const struct done_list *loads, struct tier_completion *out)
+	EXCLUDES(t->copy, t->lock);
 
 /* A completion without a request: for a put whose daemon is gone. -EAGAIN: no entry is free. */
 int submit_complete(struct tier *t, const struct tier_completion *completion) REQUIRES(t->lock);

@@ -78,6 +78,15 @@ static bool sleep_on(struct tier *t, const struct attachment *a, uint64_t until_
 	return p[1].revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL);
 }
 
+/* Does a caller sleep on a descriptor that the daemon is to make readable? */
+static bool watched(struct tier *t) REQUIRES(t->lock)
+{
+	list_each(at, &t->queues)
+		if (list_entry(at, struct tier_queue, link)->event_fd >= 0)
+			return true;
+	return false;
+}
+
 /* The one thread that looks after the descriptors for all. */
 static void poll_for_all(struct tier *t, struct attachment *a, uint64_t until_ns)
 	REQUIRES(t->lock)
@@ -98,7 +107,7 @@ static void poll_for_all(struct tier *t, struct attachment *a, uint64_t until_ns
 	t->polling = false;
 	/* The caller's event descriptor needs the daemon's wake-ups for good. */
 	if (a == session_attachment(t) && !a->dead)
-		ring_ask_wake(&a->ring, t->event_fd >= 0);
+		ring_ask_wake(&a->ring, watched(t));
 	if (hung_up)
 		attach_fail(t, a);
 	pthread_cond_broadcast(&t->moved);
@@ -122,67 +131,82 @@ void wait_moved(struct tier *t)
 	pthread_cond_broadcast(&t->moved);
 	if (t->polling)
 		event_signal(t->wake);
-	if (t->event_fd >= 0 && t->requests.done_count > 0 && !t->notified) {
-		event_signal(t->notify);
-		t->notified = true;
+	list_each(at, &t->queues) {
+		struct tier_queue *q = list_entry(at, struct tier_queue, link);
+
+		if (q->event_fd >= 0 && q->done.count > 0 && !q->notified) {
+			event_signal(q->notify);
+			q->notified = true;
+		}
 	}
 }
 
 /* ---- the caller's completions ---------------------------------------------------------------- */
 
-static void watch(struct tier *t, int fd, uint32_t events) REQUIRES(t->lock)
+static void watch(const struct tier_queue *q, int fd, uint32_t events)
 {
 	struct epoll_event e = { .events = events, .data.fd = fd };
 
-	epoll_ctl(t->event_fd, EPOLL_CTL_ADD, fd, &e);
+	epoll_ctl(q->event_fd, EPOLL_CTL_ADD, fd, &e);
 }
 
 void wait_event_forget(struct tier *t, struct attachment *a)
 {
-	if (t->event_fd < 0)
-		return;
-	epoll_ctl(t->event_fd, EPOLL_CTL_DEL, a->event, NULL);
-	epoll_ctl(t->event_fd, EPOLL_CTL_DEL, a->socket.fd, NULL);
+	list_each(at, &t->queues) {
+		struct tier_queue *q = list_entry(at, struct tier_queue, link);
+
+		if (q->event_fd < 0)
+			continue;
+		epoll_ctl(q->event_fd, EPOLL_CTL_DEL, a->event, NULL);
+		epoll_ctl(q->event_fd, EPOLL_CTL_DEL, a->socket.fd, NULL);
+	}
+}
+
+static void follow(const struct tier_queue *q, struct attachment *a) REQUIRES(q->t->lock)
+{
+	watch(q, a->event, EPOLLIN);
+	watch(q, a->socket.fd, EPOLLRDHUP);
+	ring_ask_wake(&a->ring, true);
 }
 
 void wait_event_follow(struct tier *t, struct attachment *a)
 {
-	if (t->event_fd < 0)
-		return;
-	watch(t, a->event, EPOLLIN);
-	watch(t, a->socket.fd, EPOLLRDHUP);
-	ring_ask_wake(&a->ring, true);
+	list_each(at, &t->queues) {
+		struct tier_queue *q = list_entry(at, struct tier_queue, link);
+
+		if (q->event_fd >= 0)
+			follow(q, a);
+	}
 }
 
-int tier_event_fd(tier *t)
+int queue_event_fd(struct tier_queue *q)
 {
-	int rc = session_check(t);
+	struct tier *t = q->t;
 
-	if (rc)
-		return rc;
 	LOCK_SCOPE(&t->lock);
-	if (t->event_fd >= 0)
-		return t->event_fd;
-	t->event_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (t->event_fd < 0)
+	if (q->event_fd >= 0)
+		return q->event_fd;
+	q->event_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (q->event_fd < 0)
 		return error_set(-errno, "event descriptor: %s", strerror(errno));
-	watch(t, t->notify, EPOLLIN);
+	watch(q, q->notify, EPOLLIN);
 	if (!session_attachment(t)->dead)
-		wait_event_follow(t, session_attachment(t));
+		follow(q, session_attachment(t));
 	submit_collect(t);
 	wait_moved(t);
-	return t->event_fd;
+	return q->event_fd;
 }
 
 /* The caller has taken all there is: make its descriptor quiet, and notice a dead daemon. */
-static void quiet_event(struct tier *t) REQUIRES(t->lock)
+static void quiet_event(struct tier_queue *q) REQUIRES(q->t->lock)
 {
+	struct tier *t = q->t;
 	struct attachment *a = session_attachment(t);
 	struct epoll_event e[POLLED];
-	int n = epoll_wait(t->event_fd, e, POLLED, 0);
+	int n = epoll_wait(q->event_fd, e, POLLED, 0);
 
 	for (int i = 0; i < n; i++) {
-		if (e[i].data.fd == t->notify || e[i].data.fd == a->event)
+		if (e[i].data.fd == q->notify || e[i].data.fd == a->event)
 			event_clear(e[i].data.fd);
 		/* It also told of a layer, maybe, and the thread that sleeps on it did not wake. */
 		if (e[i].data.fd == a->event && t->polling)
@@ -190,60 +214,80 @@ static void quiet_event(struct tier *t) REQUIRES(t->lock)
 		if (!a->dead && e[i].data.fd == a->socket.fd)
 			attach_fail(t, a);
 	}
-	t->notified = false;
+	q->notified = false;
 	/* Asked for anew, since a waiting call may have withdrawn it; then look once more. */
 	if (!a->dead)
 		ring_ask_wake(&a->ring, true);
 	submit_collect(t);
 }
 
-static uint32_t take_now(struct tier *t, struct tier_completion *out, uint32_t max)
-	REQUIRES(t->lock)
+static void take_now(struct tier_queue *q, struct taken *taken) REQUIRES(q->t->lock)
 {
-	uint32_t n;
-
-	submit_collect(t);
-	n = submit_take_done(t, out, max);
-	if (n < max && t->event_fd >= 0) {
-		quiet_event(t);
-		n += submit_take_done(t, out + n, max - n);
+	submit_collect(q->t);
+	submit_take_done(q, taken);
+	if (taken->count < taken->max && q->event_fd >= 0) {
+		quiet_event(q);
+		submit_take_done(q, taken);
 	}
-	return n;
+}
+
+/* Until min are there, or it is too late, or none will come. */
+static int wait_for(struct tier_queue *q, uint32_t min, uint64_t until) REQUIRES(q->t->lock)
+{
+	struct tier *t = q->t;
+
+	for (;;) {
+		submit_collect(t);
+		if (q->done.count >= min || time_now_ns() >= until)
+			return 0;
+		if (session_attachment(t)->dead && q->done.count == 0)
+			return error_note(-ENOTCONN, "the daemon is away; tier_check re-attaches");
+		if (session_attachment(t)->dead)
+			return 0;
+		wait_step(t, until);
+	}
+}
+
+int queue_take(struct tier_queue *q, struct tier_completion *out, const struct queue_wait *w)
+{
+	uint64_t now = w->min > 0 ? time_now_ns() : 0;
+	uint64_t until = w->timeout_ns > UINT64_MAX - now ? UINT64_MAX : now + w->timeout_ns;
+	struct taken taken = { .out = out, .max = w->max };
+
+	if (!out || w->max == 0 || w->min > w->max)
+		return error_note(-EINVAL, "completions: out is NULL, max is 0 or less than min");
+	{
+		LOCK_SCOPE(&q->t->lock);
+		int rc = w->min > 0 ? wait_for(q, w->min, until) : 0;
+
+		if (rc)
+			return rc;
+		take_now(q, &taken);
+	}
+	if (taken.loads.count > 0)
+		load_copy(q->t, &taken.loads, out);
+	return (int)taken.count;
+}
+
+int tier_event_fd(tier *t)
+{
+	int rc = session_check(t);
+
+	return rc ? rc : queue_event_fd(&t->own);
 }
 
 int tier_poll(tier *t, struct tier_completion *out, uint32_t max)
 {
 	int rc = session_check(t);
 
-	if (rc)
-		return rc;
-	if (!out || max == 0)
-		return error_note(-EINVAL, "tier_poll: out is NULL or max is 0");
-	LOCK_SCOPE(&t->lock);
-	return (int)take_now(t, out, max);
+	return rc ? rc : queue_take(&t->own, out, &(struct queue_wait){ .max = max });
 }
 
 int tier_wait(tier *t, struct tier_completion *out, uint32_t min, uint32_t max,
 	      uint64_t timeout_ns)
 {
-	uint64_t now = time_now_ns();
-	uint64_t until = timeout_ns > UINT64_MAX - now ? UINT64_MAX : now + timeout_ns;
+	const struct queue_wait w = { min, max, timeout_ns };
 	int rc = session_check(t);
 
-	if (rc)
-		return rc;
-	if (!out || max == 0 || min > max)
-		return error_note(-EINVAL, "tier_wait: out is NULL, max is 0 or less than min");
-	LOCK_SCOPE(&t->lock);
-	for (;;) {
-		submit_collect(t);
-		if (t->requests.done_count >= min || time_now_ns() >= until)
-			break;
-		if (session_attachment(t)->dead && t->requests.done_count == 0)
-			return error_note(-ENOTCONN, "the daemon is away; tier_check re-attaches");
-		if (session_attachment(t)->dead)
-			break;
-		wait_step(t, until);
-	}
-	return (int)take_now(t, out, max);
+	return rc ? rc : queue_take(&t->own, out, &w);
 }

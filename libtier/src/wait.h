@@ -19,7 +19,19 @@ void wait_step(struct tier *t, uint64_t until_ns) REQUIRES(t->lock);
 /* Requests completed: wake those who wait, and the caller's event descriptor. */
 void wait_moved(struct tier *t) REQUIRES(t->lock);
 
-/* The event descriptor leaves a dead attachment, follows a new one. */
+/* How many completions of a queue to wait for, to take at most, and how long. */
+struct queue_wait {
+	uint32_t min; /* 0: what is there */
+	uint32_t max;
+	uint64_t timeout_ns;
+};
+
+/* tier_wait, tier_poll and tier_event_fd of any queue. */
+int queue_take(struct tier_queue *q, struct tier_completion *out, const struct queue_wait *w)
+	EXCLUDES(q->t->copy, q->t->lock);
+int queue_event_fd(struct tier_queue *q) EXCLUDES(q->t->lock);
+
+/* The event descriptors leave a dead attachment, follow a new one. */
 void wait_event_forget(struct tier *t, struct attachment *a) REQUIRES(t->lock);
 void wait_event_follow(struct tier *t, struct attachment *a) REQUIRES(t->lock);
 

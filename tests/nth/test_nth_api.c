@@ -102,10 +102,44 @@ static int try_keys(struct world *w)
 	(void)w;
 	if (rc == 0)
 		rc = tier_key_opaque(key, "name", 4, NULL);
+	if (rc == 0)
+		rc = tier_key_names(key, &(struct tier_name){ "name", 4 }, 1, NULL);
 	return rc ? rc : tier_fingerprint_digest(digest, &f);
 }
 
 /* ---- calls with one -------------------------------------------------------------------------- */
+
+static int try_queue(struct world *w)
+{
+	struct tier_completion done;
+	tier_queue *q = NULL;
+	int rc = tier_queue_open(w->t, 1ull << 50, 1ull << 50, &q), fd;
+
+	assert_true((rc == 0) == (q != NULL));
+	if (rc)
+		return rc;
+	fd = tier_queue_fd(q);
+	assert_int_equal(tier_queue_poll(q, &done, 1), 0);
+	assert_int_equal(tier_queue_wait(q, &done, 1, 1, 1), 0);
+	tier_queue_close(q);
+	return fd < 0 ? fd : 0;
+}
+
+static int try_pieces(struct world *w)
+{
+	const struct tier_ask ask = { .size = sizeof(ask), .tier = TIER_CXL };
+	uint8_t byte;
+	struct tier_piece piece = { .to = &byte, .page.block = w->block[0], .bytes = 1 };
+	struct tier_completion done;
+	int32_t error;
+	int rc = tier_load_start(w->c, &piece, 1, &ask, &error);
+
+	if (rc == 0)
+		assert_int_equal(tier_wait(w->t, &done, 1, 1, WAIT_NS), 1);
+	if (rc == 0)
+		rc = error;
+	return rc ? rc : tier_scatter(w->reader, w->c, &piece, 1, NULL) == 1 ? 0 : -EIO;
+}
 
 static int try_connect(struct world *w)
 {
@@ -550,6 +584,8 @@ static void requests(void **state)
 	sweep(*state, try_plan, "plan");
 	sweep(*state, try_reserve, "reserve");
 	sweep(*state, try_leases, "leases");
+	sweep(*state, try_queue, "queue");
+	sweep(*state, try_pieces, "load, scatter");
 	sweep(*state, try_admin, "admin");
 	sweep(*state, try_delete, "delete");
 }

@@ -43,6 +43,27 @@ static void test_keys_refuse_nonsense(void **state)
 	assert_int_equal(tier_key_opaque(&key, NULL, 0, NULL), 0);
 }
 
+static void test_names_are_their_own_keys(void **state)
+{
+	const struct tier_name names[] = { { "a", 1 }, { NULL, 0 }, { "a longer one", 12 } };
+	tier_key all[3], one;
+
+	(void)state;
+	for (uint32_t salted = 0; salted < 2; salted++) {
+		assert_int_equal(tier_key_names(all, names, 3, salted ? SALT("t", 1) : NULL), 0);
+		for (uint32_t i = 0; i < 3; i++) {
+			assert_int_equal(tier_key_opaque(&one, names[i].bytes, names[i].count,
+							 salted ? SALT("t", 1) : NULL), 0);
+			assert_memory_equal(&one, &all[i], sizeof(one));
+		}
+	}
+	assert_int_equal(tier_key_names(NULL, NULL, 0, NULL), 0);
+	assert_int_equal(tier_key_names(NULL, names, 1, NULL), -EINVAL);
+	assert_int_equal(tier_key_names(all, NULL, 1, NULL), -EINVAL);
+	assert_int_equal(tier_key_names(all, names, 1, SALT(NULL, 1)), -EINVAL);
+	assert_int_equal(tier_key_names(all, &(struct tier_name){ NULL, 1 }, 1, NULL), -EINVAL);
+}
+
 static void test_fingerprint_frames_its_members(void **state)
 {
 	struct tier_fingerprint f[] = {
@@ -94,6 +115,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_chain_is_the_same_in_any_cut),
 		cmocka_unit_test(test_keys_refuse_nonsense),
+		cmocka_unit_test(test_names_are_their_own_keys),
 		cmocka_unit_test(test_fingerprint_frames_its_members),
 		cmocka_unit_test(test_texts),
 	};

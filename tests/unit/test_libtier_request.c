@@ -123,7 +123,7 @@ static void test_put_refuses_nonsense(void **state)
 	assert_int_equal(tier_put_begin(w->c, &key, 1, NULL, NULL), -EINVAL);
 	assert_int_equal(tier_put_begin(w->c, &key, 0, NULL, &p), -EINVAL);
 	assert_int_equal(tier_put_begin(w->c, &key, UINT32_MAX, NULL, &p), -EINVAL);
-	o.flags = 2;
+	o.flags = 4;
 	assert_int_equal(tier_put_begin(w->c, &key, 1, &o, &p), -EINVAL);
 	o = (struct tier_put_options){ .size = sizeof(o), .shard = 2, .shards = 2 };
 	assert_int_equal(tier_put_begin(w->c, &key, 1, &o, &p), -EINVAL);

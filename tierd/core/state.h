@@ -187,6 +187,7 @@ struct put {
 	struct abi_put_args args;
 	uint64_t reservation; /* 0 = none */
 	bool durable;
+	bool apart;                /* no block of it stands behind another */
 	uint64_t deadline_ns;
 	uint32_t needs, whole;     /* parts that a block must have to be whole; their pages */
 	uint32_t pages;            /* of a block in this shard */

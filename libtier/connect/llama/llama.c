@@ -43,7 +43,7 @@ struct prompt {
 	tier_key *keys; /* of all its whole blocks */
 	struct tier_found *found;
 	tier_block *blocks;
-	struct tier_page *pages;
+	struct tier_piece *pieces;
 	int32_t *errors;
 	tier_key tail;   /* the stored tail's, when it has tokens */
 	uint32_t whole;  /* blocks stored, */
@@ -231,7 +231,7 @@ static void prompt_free(struct prompt *p)
 	free(p->keys);
 	free(p->found);
 	free(p->blocks);
-	free(p->pages);
+	free(p->pieces);
 	free(p->errors);
 	*p = (struct prompt){ 0 };
 }
@@ -246,9 +246,9 @@ static int prompt_match(tier_llama *d, struct prompt *p, const int32_t *tokens, 
 	*p = (struct prompt){ .keys = calloc(room, sizeof(*p->keys)),
 			      .found = calloc(room, sizeof(*p->found)),
 			      .blocks = calloc(room, sizeof(*p->blocks)),
-			      .pages = calloc(room, sizeof(*p->pages)),
+			      .pieces = calloc(room, sizeof(*p->pieces)),
 			      .errors = calloc(room, sizeof(*p->errors)) };
-	if (!p->keys || !p->found || !p->blocks || !p->pages || !p->errors)
+	if (!p->keys || !p->found || !p->blocks || !p->pieces || !p->errors)
 		return fail(d, -ENOMEM, "no memory for the keys of %u tokens", count);
 	r = tier_key_chain(p->keys, NULL, d->salt, text, count, d->block_tokens);
 	if (r == 0)
@@ -269,7 +269,10 @@ static int prompt_match(tier_llama *d, struct prompt *p, const int32_t *tokens, 
 
 /* ---- load --------------------------------------------------------------------------------- */
 
-/* Copies `blocks` blocks, from block `first` on, into a state of `cells`. Returns how many came. */
+/*
+ * Copies `blocks` blocks, from block `first` on, into a state of `cells`: of the last one only as
+ * many rows as there are cells. Returns how many came.
+ */
 static uint32_t fill(tier_llama *d, struct prompt *p, uint32_t cells, uint32_t first,
 		     uint32_t blocks)
 {
@@ -278,40 +281,25 @@ static uint32_t fill(tier_llama *d, struct prompt *p, uint32_t cells, uint32_t f
 	for (uint32_t i = 0; i < 2 * s->layers && blocks > 0; i++) {
 		uint32_t part = i / s->layers, layer = i % s->layers, came = 0;
 		uint32_t page = (uint32_t)tier_geometry_page(d->geometry, part, layer, 0);
-		size_t rows = s->part[part].bytes * d->block_tokens;
-		const struct tier_into into = { .error = p->errors, .dst = d->state + first * rows +
-						state_rows_at(s, cells, part, layer) };
+		uint8_t *rows = d->state + state_rows_at(s, cells, part, layer);
+		size_t row = s->part[part].bytes;
 
-		for (uint32_t b = 0; b < blocks; b++)
-			p->pages[b] = (struct tier_page){ p->found[first + b].block, page };
-		if (tier_gather(d->reader, d->context, p->pages, blocks, &into) < 0)
+		for (uint32_t b = 0; b < blocks; b++) {
+			uint32_t from = (first + b) * d->block_tokens, left = cells - from;
+
+			p->pieces[b] = (struct tier_piece){
+				.to = rows + from * row,
+				.page = { p->found[first + b].block, page },
+				.bytes = (uint32_t)row *
+					 (left < d->block_tokens ? left : d->block_tokens) };
+		}
+		if (tier_scatter(d->reader, d->context, p->pieces, blocks, p->errors) < 0)
 			return 0;
 		while (came < blocks && p->errors[came] == 0)
 			came++;
 		blocks = came;
 	}
 	return blocks;
-}
-
-/* The block after the whole ones, of which only some rows are wanted. Whether it came. */
-static uint32_t fill_tail(tier_llama *d, struct prompt *p, uint32_t cells)
-{
-	const struct state_shape *s = &d->shape;
-	uint32_t whole = cells / d->block_tokens, tokens = cells % d->block_tokens;
-	const struct tier_into into = { .dst = d->state + state_bytes(s, cells) };
-
-	for (uint32_t i = 0; i < 2 * s->layers; i++) {
-		uint32_t part = i / s->layers, layer = i % s->layers;
-		size_t row = s->part[part].bytes;
-		const struct tier_page page = { p->found[whole].block,
-			(uint32_t)tier_geometry_page(d->geometry, part, layer, 0) };
-
-		if (tier_gather(d->reader, d->context, &page, 1, &into) != 1)
-			return 0;
-		memcpy(d->state + state_rows_at(s, cells, part, layer) + row * whole *
-		       d->block_tokens, into.dst, row * tokens);
-	}
-	return 1;
 }
 
 /* Bring blocks from `first` on into memory. Returns how many of them are there. */
@@ -341,15 +329,13 @@ static uint32_t fetch(tier_llama *d, struct prompt *p, uint32_t first, uint32_t 
  */
 static uint32_t gather(tier_llama *d, struct prompt *p, uint32_t cells)
 {
-	uint32_t blocks = blocks_of(d, cells), whole = cells / d->block_tokens;
+	uint32_t blocks = blocks_of(d, cells);
 
 	for (uint32_t at = 0, misses = 0; at < blocks;) {
-		uint32_t there = fetch(d, p, at, blocks - at, misses != 0), last = at + there;
+		uint32_t there = fetch(d, p, at, blocks - at, misses != 0);
 		uint64_t begun = now_ns();
-		uint32_t came = fill(d, p, cells, at, (last < whole ? last : whole) - at);
+		uint32_t came = fill(d, p, cells, at, there);
 
-		if (last > whole && at + came == whole)
-			came += fill_tail(d, p, cells);
 		d->loaded.gather_ns += now_ns() - begun;
 		at += came;
 		misses = came ? 0 : misses + 1; /* as there was no room for so many, say */
@@ -366,7 +352,7 @@ static int64_t make_state(tier_llama *d, struct prompt *p, uint32_t cells, int32
 
 	while (cells > 0) {
 		uint32_t came;
-		int r = room(d, state_bytes(s, cells) + d->stride[0] + d->stride[1]);
+		int r = room(d, state_bytes(s, cells));
 
 		if (r < 0)
 			return r;

@@ -94,6 +94,17 @@ def key_opaque(name, salt=None):
     return out
 
 
+def keys_opaque(names, salt=None):
+    """Keys for an engine's own names of blocks, a list of bytes."""
+    array = ffi.new("struct tier_name[]", len(names))
+    kept = [ffi.from_buffer(name) for name in names]
+    for entry, name in zip(array, kept):
+        entry.bytes, entry.count = name, len(name)
+    out = ffi.new("tier_key[]", len(names))
+    check(lib.tier_key_names(out, array, len(names), _struct(_salt(salt))), "keys")
+    return out
+
+
 def _pointer(key):
     """Of an entry of an array of keys; a pointer stays what it is."""
     if key is None or ffi.typeof(key).kind == "pointer":
@@ -278,8 +289,13 @@ class Context:
         if len(view) != len(keys) * self.geometry.block_bytes:
             raise ValueError(f"put: {len(view)} bytes for {len(keys)} blocks of "
                              f"{self.geometry.block_bytes}")
+        return self.put_at(keys, view, **members)
+
+    def put_at(self, keys, address, **members):
+        """The same from an address."""
         o = Options("tier_put_options", **members)
-        return check(lib.tier_put_copy(self.handle, keys, len(keys), view, o.struct), "put")
+        return check(lib.tier_put_copy(self.handle, keys, len(keys), ffi.cast("void *", address),
+                                       o.struct), "put")
 
     def stream(self, found, **members):
         """Begin to bring blocks layer by layer; members of struct tier_stream_options."""
@@ -382,12 +398,12 @@ class Reader:
         return check(lib.tier_gather(self.handle, context.handle, pages, len(pages), o.struct),
                      "gather")
 
-
     def gather_pages(self, context, pages, address):
         """Copy pages one behind the other to an address, where there must be room for them. Pages
-        are struct tier_page in a buffer, as a NumPy array of rows (slot, generation, page).
-        Returns how many of the first were copied."""
-        array = ffi.from_buffer("struct tier_page[]", pages)
+        are an array of struct tier_page, or a buffer of them, as a NumPy array of rows (slot,
+        generation, page). Returns how many of the first were copied."""
+        array = pages if isinstance(pages, ffi.CData) else ffi.from_buffer("struct tier_page[]",
+                                                                           pages)
         errors = ffi.new("int32_t[]", len(array))
         o = Options("tier_into", dst=ffi.cast("void *", address), error=errors)
         count = check(lib.tier_gather(self.handle, context.handle, array, len(array), o.struct),

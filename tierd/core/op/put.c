@@ -21,12 +21,16 @@
 
 /* ---- reserve ------------------------------------------------------------------------------ */
 
-static int args_check(const struct context *x, const struct abi_put_args *a, uint32_t count)
+static int args_check(const struct context *x, const struct request *r)
 {
+	const struct abi_put_args *a = (const struct abi_put_args *)r->arg;
+
 	for (size_t i = 0; i < sizeof(a->reserved); i++)
 		if (a->reserved[i])
 			return -EINVAL;
-	if (a->count != count || a->shards > ABI_PAGES_PER_BLOCK_MAX)
+	if (a->count != r->sqe.count || (r->sqe.flags & ABI_SQE_APART && a->depth))
+		return -EINVAL;
+	if (a->shards > ABI_PAGES_PER_BLOCK_MAX)
 		return -EINVAL;
 	if (a->shards ? a->shard >= a->shards : a->shard)
 		return -EINVAL;
@@ -108,7 +112,7 @@ static uint32_t pending_new(struct core *c, struct context *x, struct put *p, ui
 	m = &x->meta[slot];
 	b = index_block(&x->ix, slot);
 	b->parts = p->needs;
-	b->depth = p->args.depth + i;
+	b->depth = p->args.depth + (p->apart ? 0 : i);
 	use = block_use_make(x, slot);
 	use->missing = p->whole;
 	if (!p->brings) /* the first new one: all from here on are counted as new */
@@ -134,7 +138,7 @@ static uint32_t pending_new(struct core *c, struct context *x, struct put *p, ui
 	c->owners.account[m->owner].pending++;
 	m->brought = brought_step(p->brought); /* last: they share words with links and tenant */
 	m->joined = p->joined;
-	m->last = i + 1 == p->args.count;
+	m->last = p->apart || i + 1 == p->args.count;
 	return slot;
 }
 
@@ -182,8 +186,8 @@ static int reserve_one(struct core *c, struct context *x, struct put *p, uint32_
 		return -ENOSPC;
 	if (!fresh)
 		prefix_join(x, slot, p->before); /* the one before it had gone */
-	p->joined = fresh;
-	p->before = slot;
+	p->joined = fresh && !p->apart;
+	p->before = p->apart ? ABI_SLOT_NONE : slot;
 	b = index_block(&x->ix, slot);
 	p->ref[i] = (struct abi_block_ref){ slot, b->generation };
 	if (b->state == ABI_BLOCK_COMMITTED && satisfied(c, x, p, slot)) {
@@ -221,6 +225,7 @@ static struct put *put_get(struct core *c, struct request *r)
 	p->keys = r->arg + sizeof(p->args);
 	p->reservation = r->sqe.handle;
 	p->durable = r->sqe.flags & ABI_SQE_DURABLE;
+	p->apart = r->sqe.flags & ABI_SQE_APART;
 	p->deadline_ns =
 		r->sqe.deadline_ns ? r->sqe.deadline_ns : c->now_ns + c->config.put_deadline_ns;
 	if (p->deadline_ns > c->now_ns + PUT_HORIZON_NS)
@@ -257,7 +262,7 @@ static void prompt_end(struct core *c, const struct put *p)
 {
 	c->client[p->client].prompt = (struct prompt){
 		.context_id = p->ctx->id,
-		.tail = p->args.count ? p->ref[p->args.count - 1].slot : ABI_SLOT_NONE,
+		.tail = p->args.count && !p->apart ? p->ref[p->args.count - 1].slot : ABI_SLOT_NONE,
 		.brought = p->brought,
 		.joined = p->joined,
 	};
@@ -271,7 +276,7 @@ void put_reserve(struct core *c, struct request *r)
 	uint32_t limit;
 	int err;
 
-	err = args_check(x, (const struct abi_put_args *)r->arg, r->sqe.count);
+	err = args_check(x, r);
 	if (!err && r->sqe.flags & ABI_SQE_DURABLE && !context_has_nvme(c, x))
 		err = -EOPNOTSUPP;
 	if (!err && r->sqe.handle && !reserve_find(c, r->sqe.handle, r->client, x))

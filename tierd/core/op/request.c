@@ -305,7 +305,8 @@ static int request_check(struct core *c, struct request *r)
 	if (q->op > ABI_OP_STREAM && q->op != ABI_OP_SESSION && q->op != ABI_OP_PLAN &&
 	    q->op != ABI_OP_RESERVE)
 		return -ENOSYS;
-	if (q->flags & ~(ABI_SQE_KEYS | ABI_SQE_DURABLE))
+	if (q->flags & ~(ABI_SQE_KEYS | ABI_SQE_DURABLE |
+			 (q->op == ABI_OP_PUT_RESERVE ? ABI_SQE_APART : 0)))
 		return -EINVAL;
 	if (q->tier >= tiers_of(q->op))
 		return -EINVAL;
