@@ -102,7 +102,7 @@ SRC_daemon    := $(filter-out tierd/main.c,$(SRC_daemon))
 SRC_tierd     := $(wildcard tierd/main.c)
 SRC_tier      := libtier/shim/run.c
 SRC_shim      := $(filter-out $(SRC_tier),$(wildcard libtier/shim/*.c)) libtier/src/socket.c \
-                 libtier/src/error.c
+                 libtier/src/error.c libtier/base/names.c
 SRC_proto     := $(wildcard tierd/net/proto*.c)
 SRC_net       := $(wildcard tierd/net/*.c)
 SRC_tierctl   := $(wildcard tierd/ctl/*.c)

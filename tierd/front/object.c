@@ -24,7 +24,7 @@ static bool text_good(const char *text, size_t bytes)
 static bool needs_name(uint16_t type)
 {
 	return type != WIRE_OBJ_LIST && type != WIRE_OBJ_COMMIT && type != WIRE_OBJ_ABORT &&
-	       type != WIRE_OBJ_SYNC;
+	       type != WIRE_OBJ_SYNC && type != WIRE_OBJ_INDEX;
 }
 
 /* NULL: the message can be answered. Else what is wrong with it. */
@@ -123,6 +123,21 @@ void object_ask(struct front *f, struct turn *t, struct session *s)
 	s->asking = true;
 	watch_socket(f, s, 0);
 	front_objects(f, t);
+}
+
+/* It has no answer: what is wrong in it is passed over. */
+void object_promise(struct front *f, struct turn *t, struct session *s)
+{
+	const struct wire_object_hold *m = &f->in.hold;
+	struct core_context_view view;
+
+	(void)t;
+	if (!f->config.objects || m->count > WIRE_HOLDS_MAX ||
+	    !text_good(m->context, sizeof(m->context)) ||
+	    core_context_find(f->config.core, m->context, s->uid, s->gid, &view) ||
+	    view.spec->kind != DISK_KIND_OBJECT)
+		return;
+	objects_hold(f->config.objects, view.spec->uid, m);
 }
 
 /* ---- answers ------------------------------------------------------------------------------- */

@@ -369,13 +369,14 @@ void object_hold(struct object_table *t, struct object *o)
 	o->account->held += object_charge(o->size);
 }
 
-struct object *object_victim(const struct object_table *t, const struct object_account *a)
+struct object *object_victim(const struct object_table *t, const struct object_account *a,
+			     uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < OBJECT_PRIORITIES; i++)
 		list_each(at, &t->leaving[i]) {
 			struct object *o = list_entry(at, struct object, link);
 
-			if (!a || o->account == a)
+			if ((!a || o->account == a) && o->promised_ns <= now_ns)
 				return o;
 		}
 	return NULL;
