@@ -16,7 +16,7 @@
  *                         <-        OBJ_NAMES
  *   OBJ_INDEX             ->
  *                         <-        OBJ_INFO + 1 fd: the context's index of names, read-only
- *   OBJ_HOLD              ->        no answer
+ *   OBJ_HOLD | OBJ_HINT   ->        no answer
  *   OBJ_ABORT | OBJ_REMOVE | OBJ_RENAME | OBJ_SET ->
  *                         <-        DONE (but for ABORT when durable)
  *   anything              <-        ERROR instead of the answer
@@ -79,6 +79,7 @@
 #define WIRE_OBJ_NAMES 27u
 #define WIRE_OBJ_INDEX 28u
 #define WIRE_OBJ_HOLD 29u
+#define WIRE_OBJ_HINT 30u /* it will be opened soon: bring it; or (LAST) not soon again */
 
 #define ABI_OBJECT_NAME_BYTES 256u /* with the NUL */
 #define ABI_OBJECT_PRIORITY_MAX 3u
@@ -92,7 +93,8 @@
 #define WIRE_OBJ_FLAT 32u     /* LIST: only names without a slash behind the prefix */
 #define WIRE_OBJ_MODE 64u     /* SET: the mode */
 #define WIRE_OBJ_MTIME 128u   /* SET: mtime_ns */
-#define WIRE_OBJ_FLAGS 255u
+#define WIRE_OBJ_LAST 256u    /* HINT */
+#define WIRE_OBJ_FLAGS 511u
 struct wire_object {
 	struct wire_header header;
 	char context[ABI_NAME_BYTES];

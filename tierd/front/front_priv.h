@@ -240,6 +240,7 @@ void context_created(struct front *f, struct turn *t, struct session *s, uint32_
 
 /* object.c: the messages about objects */
 void object_ask(struct front *f, struct turn *t, struct session *s);
+void object_hint(struct front *f, struct turn *t, struct session *s);
 void object_promise(struct front *f, struct turn *t, struct session *s);
 void object_session_gone(struct front *f, const struct session *s);
 void object_process_dead(struct front *f, const struct session *s);

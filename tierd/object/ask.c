@@ -108,6 +108,25 @@ int objects_ask(struct objects *o, const struct object_ask *ask)
 	return 0;
 }
 
+void objects_hint(struct objects *o, const struct object_ask *ask)
+{
+	const struct wire_object *m = ask->message;
+	struct object_account *a = account_of(o, ask);
+	struct object *x = object_find(&o->table, ask->context, m->name,
+				       (uint32_t)strnlen(m->name, sizeof(m->name) - 1));
+
+	if (!a || !x || x->epoch != ask->epoch || lapsed(o, x))
+		return;
+	if (m->flags & WIRE_OBJ_LAST) {
+		object_leave_next(&o->table, x);
+		return;
+	}
+	if (x->state == OBJECT_STORED && make_room(o, a, 0, object_charge(x->size)) == 0)
+		start_bring(o, x); /* if not, the open does it */
+	object_touch(&o->table, x);
+	x->promised_ns = o->now_ns + ABI_NAMES_HOLD_NS;
+}
+
 static bool begins(const struct object *x, const char *prefix, uint32_t bytes)
 {
 	return x->name_bytes >= bytes && memcmp(x->name, prefix, bytes) == 0;

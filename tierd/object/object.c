@@ -225,7 +225,7 @@ static void give_open(struct objects *o, struct task *t, struct object *x, int f
 	task_end(o, t);
 }
 
-static int start_bring(struct objects *o, struct object *x)
+int start_bring(struct objects *o, struct object *x)
 {
 	struct object_job *job = job_new(OBJECT_BRING, x);
 	struct object_record *r;

@@ -126,6 +126,8 @@ void task_end(struct objects *o, struct task *t);
 void task_step(struct objects *o, struct task *t);
 /* A commit of this name is under way that nobody waits for; begins those that can be begun. */
 bool closing(struct objects *o, const struct task *me);
+/* STORED -> COMING; room was made. -ENOMEM. */
+int start_bring(struct objects *o, struct object *x);
 /* Have it in memory: RESIDENT, or the task waits for it, or has failed. */
 bool have_resident(struct objects *o, struct task *t, struct object *x);
 

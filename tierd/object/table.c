@@ -345,6 +345,15 @@ void object_touch(struct object_table *t, struct object *o)
 	list_push_back(&t->leaving[o->priority], &o->link);
 }
 
+void object_leave_next(struct object_table *t, struct object *o)
+{
+	if (o->state != OBJECT_RESIDENT)
+		return;
+	o->promised_ns = 0;
+	list_remove(&o->link);
+	list_push_front(&t->leaving[o->priority], &o->link);
+}
+
 int object_drop(struct object_table *t, struct object *o)
 {
 	int fd = o->fd;

@@ -122,6 +122,8 @@ void object_coming(struct object_table *t, struct object *o);
 void object_came(struct object_table *t, struct object *o, int fd);
 /* It was opened: it leaves last. */
 void object_touch(struct object_table *t, struct object *o);
+/* Not soon again: it leaves first. */
+void object_leave_next(struct object_table *t, struct object *o);
 /* RESIDENT or HELD -> STORED: returns the descriptor, which the caller closes. */
 int object_drop(struct object_table *t, struct object *o);
 /* RESIDENT, and no name has it any more -> HELD. */
