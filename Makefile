@@ -100,9 +100,9 @@ SRC_daemon    := $(wildcard tierd/backend/*.c tierd/object/*.c tierd/front/*.c t
                    tierd/*.c)
 SRC_daemon    := $(filter-out tierd/main.c,$(SRC_daemon))
 SRC_tierd     := $(wildcard tierd/main.c)
-SRC_tier      := libtier/shim/run.c
+SRC_tier      := libtier/shim/run.c libtier/shim/import.c libtier/shim/weights.c
 SRC_shim      := $(filter-out $(SRC_tier),$(wildcard libtier/shim/*.c)) libtier/src/socket.c \
-                 libtier/src/error.c
+                 libtier/src/error.c libtier/base/names.c
 SRC_proto     := $(wildcard tierd/net/proto*.c)
 SRC_net       := $(wildcard tierd/net/*.c)
 SRC_tierctl   := $(wildcard tierd/ctl/*.c)

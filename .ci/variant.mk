@@ -67,7 +67,7 @@ $$(O)/$1/libtier-preload.so: $$(SRC_shim:%.c=$$(O)/$1/shim/%.o) $$(O)/shim/shim.
 		$$(LDFLAGS) -o $$@ $$(filter %.o,$$^) -ldl
 -include $$(SRC_shim:%.c=$$(O)/$1/shim/%.d)
 $$(O)/$1/tier: $$(call objects,$1,$$(SRC_tier)) $$(O)/$1/libtier.a
-	$$(link_$1) $$(LIBS_libtier)
+	$$(link_$1) $$(JANSSON_LIBS) $$(LIBS_libtier)
 
 # $$(link_$1) OBJECTS-AND-ARCHIVES LIBRARIES
 link_$1 = @mkdir -p $$(@D) && echo '  LINK  $$@' && $$(CC_$1) $$(FLAGS) $$(FLAGS_$1) $$(CFLAGS) \

@@ -14,6 +14,9 @@
  *                         <-        OBJ_INFO
  *   OBJ_LIST              ->
  *                         <-        OBJ_NAMES
+ *   OBJ_INDEX             ->
+ *                         <-        OBJ_INFO + 1 fd: the context's index of names, read-only
+ *   OBJ_HOLD | OBJ_HINT   ->        no answer
  *   OBJ_ABORT | OBJ_REMOVE | OBJ_RENAME | OBJ_SET ->
  *                         <-        DONE (but for ABORT when durable)
  *   anything              <-        ERROR instead of the answer
@@ -26,6 +29,20 @@
  * W8  A shared upload is its user's: whoever of the uid knows its number may commit and sync it. It
  *     ends when nobody has it open. Without a COMMIT before it is dropped then: what was synced
  *     last stays.
+ *
+ * The index of names is memory of a context that the daemon alone writes: a header of a page, then
+ * slots, a power of two of them, probed one behind the other from the name's key on.
+ *
+ * N1  A slot is written under its sequence word: odd while it changes. What was read between two
+ *     equal even ones is what it held.
+ * N2  A name's slot stays where it is until the name goes. A key of 0 ends a probe; a dead slot
+ *     (key 1) does not.
+ * N3  An index says nothing before it is READY, and nothing any more when it is GONE (it became too
+ *     small, the epoch was raised, the context removed): who reads asks, and asks for the next one.
+ *     What a look-up found counts if the index is READY behind it, too.
+ * N4  A slot that says ASK is of a name that somebody writes: the daemon is asked.
+ * N5  Whoever was told by the index that a name is there holds it: HOLD names the slots, and their
+ *     versions stay in memory for ABI_NAMES_HOLD_NS, if they are there.
  *
  * The catalog is a file of records, each padded to DISK_OBJECT_ALIGN, appended in the order of
  * their lsn. The first one is of type HEADER. A version's bytes lie in a plain file of its own,
@@ -60,6 +77,9 @@
 #define WIRE_OBJ_SET 25u /* mode or mtime, of a name or (upload not 0) of an upload */
 #define WIRE_OBJ_INFO 26u
 #define WIRE_OBJ_NAMES 27u
+#define WIRE_OBJ_INDEX 28u
+#define WIRE_OBJ_HOLD 29u
+#define WIRE_OBJ_HINT 30u /* it will be opened soon: bring it; or (LAST) not soon again */
 
 #define ABI_OBJECT_NAME_BYTES 256u /* with the NUL */
 #define ABI_OBJECT_PRIORITY_MAX 3u
@@ -73,7 +93,8 @@
 #define WIRE_OBJ_FLAT 32u     /* LIST: only names without a slash behind the prefix */
 #define WIRE_OBJ_MODE 64u     /* SET: the mode */
 #define WIRE_OBJ_MTIME 128u   /* SET: mtime_ns */
-#define WIRE_OBJ_FLAGS 255u
+#define WIRE_OBJ_LAST 256u    /* HINT */
+#define WIRE_OBJ_FLAGS 511u
 struct wire_object {
 	struct wire_header header;
 	char context[ABI_NAME_BYTES];
@@ -121,6 +142,45 @@ struct wire_object_name {
 	uint32_t name_bytes;
 	/* the name, no NUL */
 }; /* 24 bytes */
+
+#define WIRE_HOLDS_MAX 64u
+struct wire_object_hold {
+	struct wire_header header;
+	char context[ABI_NAME_BYTES];
+	uint64_t generation; /* of the index that the slots are of */
+	uint32_t count;
+	uint32_t slot[WIRE_HOLDS_MAX];
+	uint32_t reserved;
+}; /* 352 bytes */
+
+#define ABI_NAMES_MAGIC 0x3153454d414e5254ull /* "TRNAMES1" */
+#define ABI_NAMES_SLOTS_MAX (1u << 21)
+#define ABI_NAMES_HOLD_NS 5000000000ull
+#define ABI_NAMES_FILLING 0u
+#define ABI_NAMES_READY 1u
+#define ABI_NAMES_GONE 2u
+#define ABI_NAMES_DEAD 1u
+#define ABI_NAMES_ASK 1u
+struct abi_names_slot {
+	uint64_t sequence; /* N1 */
+	uint64_t key[2];
+	uint64_t version;
+	uint64_t size;
+	uint64_t mtime_ns;
+	uint64_t expires_ms; /* since 1970; 0 = never */
+	uint64_t word;       /* mode, priority << 16, flags (ABI_NAMES_ASK) << 32 */
+}; /* 64 bytes */
+
+struct abi_names {
+	uint64_t magic;
+	uint32_t abi_version; /* ABI_VERSION */
+	uint32_t slots;
+	uint64_t generation; /* another for each index of a boot */
+	uint64_t seed[2];    /* of keys */
+	uint32_t state;      /* N3 */
+	uint32_t reserved[1013];
+	struct abi_names_slot slot[];
+}; /* 4096 bytes */
 
 #define DISK_OBJECT_MAGIC 0x314a424f53524954ull /* "TIRSOBJ1" */
 #define DISK_OBJECT_VERSION 1u

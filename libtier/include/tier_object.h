@@ -113,4 +113,56 @@ int tier_object_remove(tier *t, const char *context, const char *name);
 int tier_object_rename(tier *t, const char *context, const char *name, const char *to,
 		       uint32_t flags);
 
+/* ---- weights in layer order -------------------------------------------------------------- */
+
+/*
+ * `tier import` makes objects of a file of weights: NAME/0000, NAME/0001 ..., each the tensors of a
+ * layer (or of a part of one), in the order in which a forward pass reads them, and NAME/tensors, a
+ * text that says which tensor lies where. A stream gives one part after the other, and has those
+ * ahead of the reader brought meanwhile, within its window.
+ */
+typedef struct tier_object_stream tier_object_stream;
+
+#define TIER_OBJECT_PARTS_MAX 65536u
+#define TIER_OBJECT_STREAM_AGAIN 1u /* behind the last part comes the first one, for ever */
+struct tier_object_stream_options {
+	size_t size;
+	uint64_t window_bytes; /* brought ahead of the reader; 0 = 128 MiB. One part at least */
+	uint32_t flags;
+	uint32_t reserved;
+};
+
+/*
+ * Open the weights `name`; options may be NULL. Nothing is brought yet. Errors: -ENOENT no such
+ * weights, -EBADMSG what is there is no table of tensors. Blocks. Any thread; the stream: one at a
+ * time.
+ */
+int tier_object_stream_open(tier *t, const char *context, const char *name,
+			    const struct tier_object_stream_options *options,
+			    tier_object_stream **out);
+
+struct tier_object_part {
+	const void *data; /* mapped, read-only: valid until the next call, or close */
+	uint64_t bytes;
+	uint32_t part;
+	uint32_t layer;
+	int fd; /* the object's: dup() it to keep the bytes for longer */
+	uint32_t reserved;
+};
+
+/*
+ * Wait for the next part; the one before is let go, and leaves memory before others when room is
+ * wanted. Errors: -ENODATA that was the last one, -ETIMEDOUT it did not come by deadline_ns (0 =
+ * the daemon's own): the same part is next; -ESTALE it was imported anew; those of
+ * tier_object_open.
+ */
+int tier_object_stream_next(tier_object_stream *s, uint64_t deadline_ns,
+			    struct tier_object_part *out);
+
+/* How many parts behind the present one are in memory, of those in the window. Blocks. */
+int tier_object_stream_ready(tier_object_stream *s);
+
+/* NULL is fine. */
+void tier_object_stream_close(tier_object_stream *s);
+
 #endif

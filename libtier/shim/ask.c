@@ -55,6 +55,7 @@ static void drop(void)
 	if (is_socket())
 		close(link_.socket.fd);
 	link_.socket.fd = -1;
+	shim_look_dropped();
 }
 
 /* The parent's is the parent's alone: the daemon sees it die by its hang-up. */
@@ -66,6 +67,7 @@ static void after_fork(void)
 	pthread_mutex_init(&link_.lock, NULL);
 	shim_forked();
 	shim_folder_forked();
+	shim_look_forked();
 	link_.away_ns = 0;
 }
 
@@ -147,12 +149,25 @@ static int ask_once(struct wire_object *q, uint16_t answer, uint64_t deadline_ns
 	return rc;
 }
 
+static void tell_found(void)
+{
+	struct wire_object_hold m;
+
+	for (uint32_t i = 0; i < SHIM_MAPS_MAX; i++)
+		if (shim_look_found(i, &m))
+			socket_send(&link_.socket, &m.header, sizeof(m), 0);
+}
+
 static int ask_locked(struct wire_object *q, uint16_t answer, struct wire_object_info *info,
 		      int *fd)
 {
 	uint64_t deadline_ns = time_now_ns() + ANSWER_NS;
 	bool held = is_ours();
-	int rc = ask_once(q, answer, deadline_ns);
+	int rc;
+
+	if (held)
+		tell_found();
+	rc = ask_once(q, answer, deadline_ns);
 
 	/* The daemon was restarted: uploads are gone, names are not. */
 	if (rc == -ENOTCONN && held && q->header.type != WIRE_OBJ_COMMIT) {
@@ -190,6 +205,27 @@ int shim_ask(struct wire_object *q, uint16_t answer, struct wire_object_info *in
 	shim_leave();
 	errno = saved;
 	return rc;
+}
+
+bool shim_alive(void)
+{
+	int saved = errno, state;
+	bool alive = true;
+
+	shim_enter();
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	if (pthread_mutex_trylock(&link_.lock) == 0) {
+		alive = is_ours() && !socket_hung_up(&link_.socket);
+		if (alive)
+			tell_found();
+		else
+			drop();
+		pthread_mutex_unlock(&link_.lock);
+	}
+	pthread_setcancelstate(state, NULL);
+	shim_leave();
+	errno = saved;
+	return alive;
 }
 
 /* One answer's names. The daemon's words are judged like anybody's. */

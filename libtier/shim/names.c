@@ -156,6 +156,7 @@ static bool match(struct shim_name_of *out, bool folder)
 		else if (out->path[bytes] != '/' || !*name || strlen(name) >= sizeof(out->name))
 			continue;
 		memcpy(out->name, name, strlen(name) + 1);
+		out->map = i;
 		memcpy(out->context, shim.map[i].context, sizeof(out->context));
 		return true;
 	}

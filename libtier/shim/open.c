@@ -284,6 +284,8 @@ static enum opened open_read(const struct shim_name_of *n, int flags, int *fd)
 	struct wire_object_info info;
 	int rc;
 
+	if (shim_absent(n))
+		return IS_REAL;
 	shim_question(&q, WIRE_OBJ_OPEN, n);
 	q.flags = WIRE_OBJ_SHARED;
 	rc = shim_ask(&q, WIRE_OBJ_INFO, &info, fd);
@@ -298,11 +300,9 @@ static enum opened open_read(const struct shim_name_of *n, int flags, int *fd)
 
 static bool is_object(const struct shim_name_of *n)
 {
-	struct wire_object q;
 	struct wire_object_info info;
 
-	shim_question(&q, WIRE_OBJ_STAT, n);
-	return shim_ask(&q, WIRE_OBJ_INFO, &info, NULL) == 0;
+	return shim_look(n, &info) == 0;
 }
 
 /* What the real directory has of it: 1 a file, 0 only the folder, negative not even that. */

@@ -18,6 +18,7 @@
 
 #include "libtier/base/cleanup.h"
 #include "libtier/base/file.h"
+#include "libtier/shim/import.h"
 
 #define LIBRARY "libtier-preload.so"
 #define MAP_BYTES 8192u
@@ -31,7 +32,8 @@ struct run {
 
 static int usage(FILE *to, int status)
 {
-	fputs("usage: tier run [--socket PATH] --map PATH=CONTEXT ... -- COMMAND [ARGUMENT...]\n\n"
+	fputs("usage: tier run [--socket PATH] --map PATH=CONTEXT ... -- COMMAND [ARGUMENT...]\n"
+	      "       tier import [OPTION...] FILE...; tier import --help\n\n"
 	      "  Runs COMMAND so that files below PATH are objects of CONTEXT, which is made if\n"
 	      "  it is not there. Where the daemon is away they are files of the directory.\n\n"
 	      "  -m, --map PATH=CONTEXT  up to 8 of them\n"
@@ -193,6 +195,8 @@ int main(int argc, char **argv)
 	static struct run r;
 	int c, rc = 0;
 
+	if (argc > 1 && strcmp(argv[1], "import") == 0)
+		return import_main(argc - 1, argv + 1);
 	if (argc > 1 && strcmp(argv[1], "run") == 0) {
 		argc--;
 		argv++;

@@ -5,6 +5,7 @@
  *
  *   names.c  resolves a path: below which PATH=CONTEXT, and what name the object has there
  *   ask.c    the connection: a question, its answer
+ *   look.c   is it an object? from shared memory, if that can tell
  *   open.c   the open family, close, and which descriptors are uploads
  *   stat.c   what is told of names and of descriptors, and what changes names
  *
@@ -24,6 +25,8 @@
 
 #define EXPORT __attribute__((visibility("default")))
 #define SHIM_MAPS_MAX 8u
+#define SHIM_REAL 1      /* it is none of ours, the C library is asked */
+#define SHIM_FAILED (-1) /* as system calls say it, with errno */
 
 /* The function of the C library that a name stands for. */
 enum shim_name {
@@ -46,6 +49,7 @@ void shim_leave(void);
 struct shim_name_of {
 	char context[ABI_NAME_BYTES];
 	char name[ABI_OBJECT_NAME_BYTES];
+	uint32_t map; /* which PATH=CONTEXT */
 	char path[4096]; /* absolute, without . and .. */
 };
 
@@ -74,13 +78,25 @@ void shim_question(struct wire_object *q, uint16_t type, const struct shim_name_
  */
 int shim_list(struct wire_object *q, size_t prefix, char after[ABI_OBJECT_NAME_BYTES],
 	      uint64_t *out, size_t stride, bool *more);
+/* The daemon hears what was found, if nobody asks right now. False: it is away. */
+bool shim_alive(void);
 /* Ours, which no program knows of. */
 bool shim_owns(int fd);
 
+/* ---- look.c --- */
+
+/* 0 and what stat tells of it; SHIM_REAL: it is no object. */
+int shim_look(const struct shim_name_of *n, struct wire_object_info *info);
+/* It is none, for sure, and nobody had to be asked. */
+bool shim_absent(const struct shim_name_of *n);
+/* What the daemon is to hear of what was found below a PATH; false: nothing. */
+bool shim_look_found(uint32_t map, struct wire_object_hold *m);
+/* The connection is gone, and with it what came over it; in a child of fork. */
+void shim_look_dropped(void);
+void shim_look_forked(void);
+
 /* ---- open.c: as the calls of these names; `name` is the real one, if it is that one's --- */
 
-#define SHIM_REAL 1
-#define SHIM_FAILED (-1) /* as system calls say it, with errno */
 int shim_open(enum shim_name name, int at, const char *path, int flags, mode_t mode);
 FILE *shim_fopen(enum shim_name name, const char *path, const char *mode);
 int shim_close(int fd);

@@ -15,23 +15,12 @@
 #define RENAME_NOREPLACE 1u
 #endif
 
-/* What the daemon says of a name; SHIM_REAL: it is no object. */
-static int look(const struct shim_name_of *n, struct wire_object_info *info)
-{
-	struct wire_object q;
-	int rc;
-
-	shim_question(&q, WIRE_OBJ_STAT, n);
-	rc = shim_ask(&q, WIRE_OBJ_INFO, info, NULL);
-	return rc ? SHIM_REAL : 0;
-}
-
 int shim_stat(int at, const char *path, struct stat *st)
 {
 	struct wire_object_info info;
 	struct shim_name_of n;
 
-	if (shim_passes() || !shim_resolve(at, path, &n) || look(&n, &info))
+	if (shim_passes() || !shim_resolve(at, path, &n) || shim_look(&n, &info))
 		return SHIM_REAL;
 	shim_fill_stat(st, &info);
 	return 0;
@@ -42,7 +31,7 @@ int shim_access(int at, const char *path, int mode)
 	struct wire_object_info info;
 	struct shim_name_of n;
 
-	if (shim_passes() || !shim_resolve(at, path, &n) || look(&n, &info))
+	if (shim_passes() || !shim_resolve(at, path, &n) || shim_look(&n, &info))
 		return SHIM_REAL;
 	return mode & X_OK && !(info.mode & 0111) ? -EACCES : 0;
 }
@@ -52,7 +41,7 @@ int shim_is_object(int at, const char *path)
 	struct wire_object_info info;
 	struct shim_name_of n;
 
-	return shim_passes() || !shim_resolve(at, path, &n) || look(&n, &info) ? SHIM_REAL : 0;
+	return shim_passes() || !shim_resolve(at, path, &n) || shim_look(&n, &info) ? SHIM_REAL : 0;
 }
 
 int shim_set(int at, const char *path, const struct shim_set *set)
@@ -162,7 +151,7 @@ int shim_rename(int from_at, const char *from, int to_at, const char *to, unsign
 
 	if (shim_passes())
 		return SHIM_REAL;
-	in = shim_resolve(from_at, from, &a) && look(&a, &info) == 0;
+	in = shim_resolve(from_at, from, &a) && shim_look(&a, &info) == 0;
 	out = shim_resolve(to_at, to, &b);
 	if (in && !out)
 		return -EXDEV; /* mv copies, then */
@@ -170,7 +159,7 @@ int shim_rename(int from_at, const char *from, int to_at, const char *to, unsign
 		return rename_object(&a, &b, flags);
 	if (shim_has_objects(from_at, from)) /* a folder: its objects would keep their names */
 		return -EXDEV;
-	if (out && is_real(from_at, from) && look(&b, &info) == 0) {
+	if (out && is_real(from_at, from) && shim_look(&b, &info) == 0) {
 		struct wire_object q;
 
 		/* A real file comes in an object's place, which would hide it. */

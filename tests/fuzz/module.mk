@@ -36,6 +36,7 @@ FUZZ_LIBS   := $(O)/fuzz/libfront.a $(O)/fuzz/libcore.a $(O)/fuzz/libtier.a $(O)
 # What a target needs beside the libraries.
 FUZZ_OBJECTS_trace := $(call objects,fuzz,bench/trace/trace.c)
 FUZZ_OBJECTS_llama := $(call objects,fuzz,libtier/connect/llama/state.c)
+FUZZ_OBJECTS_weights := $(call objects,fuzz,libtier/shim/weights.c)
 FUZZ_OBJECTS_net := $(call objects,fuzz,$(wildcard tierd/net/proto*.c))
 FUZZ_OBJECTS_geometry := $(call objects,fuzz,tierd/ctl/context_spec.c)
 

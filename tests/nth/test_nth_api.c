@@ -541,6 +541,32 @@ static int object_read(struct world *w)
 	return 0;
 }
 
+static int object_stream(struct world *w)
+{
+	static const char table[] = "tier weights 1 1\npart 0 0 4\n";
+	struct tier_object_part part;
+	tier_object_stream *s = NULL;
+	tier_object *o = NULL;
+	int rc = tier_object_create(w->t, "nth.objects", "m/tensors", NULL, &o);
+
+	if (rc)
+		return rc;
+	assert_int_equal(write(tier_object_fd(o), table, strlen(table)), strlen(table));
+	rc = tier_object_commit(o);
+	if (rc == 0)
+		rc = tier_object_rename(w->t, "nth.objects", "a", "m/0000", 0);
+	if (rc == 0)
+		rc = tier_object_stream_open(w->t, "nth.objects", "m", NULL, &s);
+	assert_true((s != NULL) == (rc == 0));
+	if (rc)
+		return rc;
+	rc = tier_object_stream_next(s, 0, &part);
+	if (rc == 0)
+		rc = negative(tier_object_stream_ready(s));
+	tier_object_stream_close(s);
+	return rc ? rc : tier_object_rename(w->t, "nth.objects", "m/0000", "a", 0);
+}
+
 /* From the start each time: what a failed try left is put anew, and removed under either name. */
 static int try_objects(struct world *w)
 {
@@ -549,6 +575,7 @@ static int try_objects(struct world *w)
 	rc = rc ? rc : object_write(w);
 	rc = rc ? rc : object_read(w);
 	rc = rc ? rc : object_drop(w);
+	rc = rc ? rc : object_stream(w);
 	rc = rc ? rc : tier_object_rename(w->t, "nth.objects", "a", "c", 0);
 	return rc ? rc : tier_object_remove(w->t, "nth.objects", "c");
 }

@@ -127,6 +127,8 @@ static void reply_removed(struct front *f, const struct pending *p, int32_t res)
 {
 	if (p->kind == PENDING_REMOVE && res == 0 && p->context_uid && f->config.objects)
 		objects_context_gone(f->config.objects, p->context_uid);
+	if (p->kind == PENDING_EPOCH && p->context_uid && f->config.objects)
+		objects_context_changed(f->config.objects, p->context_uid);
 }
 
 /* Memory of a context that the core did not keep. */
@@ -243,6 +245,10 @@ static const struct message_kind kinds[] = {
 	{ WIRE_OBJ_RENAME, false, OBJECT_BYTES, OBJECT_BYTES, object_ask },
 	{ WIRE_OBJ_SYNC, false, OBJECT_BYTES, OBJECT_BYTES, object_ask },
 	{ WIRE_OBJ_SET, false, OBJECT_BYTES, OBJECT_BYTES, object_ask },
+	{ WIRE_OBJ_INDEX, false, OBJECT_BYTES, OBJECT_BYTES, object_ask },
+	{ WIRE_OBJ_HINT, false, OBJECT_BYTES, OBJECT_BYTES, object_hint },
+	{ WIRE_OBJ_HOLD, false, sizeof(struct wire_object_hold), sizeof(struct wire_object_hold),
+	  object_promise },
 	{ WIRE_ADMIN, false, sizeof(struct wire_admin), WIRE_MESSAGE_MAX, admin_ask },
 };
 
@@ -285,7 +291,7 @@ static const char *judge(const struct front *f, const struct session *s, size_t 
 	if (h->type >= WIRE_CTX_CREATE && h->type <= WIRE_CTX_EPOCH &&
 	    !control_zero(f->in.ctx.reserved, sizeof(f->in.ctx.reserved)))
 		return "reserved bytes are not zero";
-	if (h->type >= WIRE_OBJ_OPEN && h->type <= WIRE_OBJ_SET &&
+	if (((*kind)->answer == object_ask || (*kind)->answer == object_hint) &&
 	    !control_zero(f->in.object.reserved, sizeof(f->in.object.reserved)))
 		return "reserved bytes are not zero";
 	return NULL;

@@ -147,6 +147,7 @@ struct front {
 		struct wire_ctx ctx;
 		struct wire_admin admin;
 		struct wire_object object;
+		struct wire_object_hold hold;
 		uint8_t bytes[WIRE_MESSAGE_MAX + 1];
 	} in; /* the message being judged */
 	uint8_t out[WIRE_MESSAGE_MAX];
@@ -239,6 +240,8 @@ void context_created(struct front *f, struct turn *t, struct session *s, uint32_
 
 /* object.c: the messages about objects */
 void object_ask(struct front *f, struct turn *t, struct session *s);
+void object_hint(struct front *f, struct turn *t, struct session *s);
+void object_promise(struct front *f, struct turn *t, struct session *s);
 void object_session_gone(struct front *f, const struct session *s);
 void object_process_dead(struct front *f, const struct session *s);
 /* Of a context that holds objects, what is not the client's to say. */

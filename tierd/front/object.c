@@ -24,7 +24,7 @@ static bool text_good(const char *text, size_t bytes)
 static bool needs_name(uint16_t type)
 {
 	return type != WIRE_OBJ_LIST && type != WIRE_OBJ_COMMIT && type != WIRE_OBJ_ABORT &&
-	       type != WIRE_OBJ_SYNC;
+	       type != WIRE_OBJ_SYNC && type != WIRE_OBJ_INDEX;
 }
 
 /* NULL: the message can be answered. Else what is wrong with it. */
@@ -58,29 +58,24 @@ static void refuse(struct front *f, struct turn *t, struct session *s, int error
 	control_error(f, t, s, error, text);
 }
 
-/* Whose objects they are. False = answered. */
-static bool find(struct front *f, struct turn *t, struct session *s, struct object_ask *ask)
+/* Whose objects they are. Negative: *why says what is wrong. */
+static int look_for(const struct front *f, const struct session *s, struct object_ask *ask,
+		    const char **why)
 {
 	const struct wire_object *m = &f->in.object;
-	const char *wrong = judge(m);
 	struct core_context_view view;
 	int rc;
 
-	if (wrong) {
-		refuse(f, t, s, -EINVAL, wrong);
-		return false;
-	}
-	if (!f->config.objects) {
-		refuse(f, t, s, -EOPNOTSUPP, "this daemon keeps none; give it memory for them "
-					     "(object.cxl)");
-		return false;
-	}
+	*why = judge(m);
+	if (*why)
+		return -EINVAL;
+	*why = "this daemon keeps none; give it memory for them (object.cxl)";
+	if (!f->config.objects)
+		return -EOPNOTSUPP;
 	rc = core_context_find(f->config.core, m->context, s->uid, s->gid, &view);
-	if (rc || view.spec->kind != DISK_KIND_OBJECT) {
-		refuse(f, t, s, rc ? rc : -EINVAL,
-		       rc ? "there is none that these credentials open" : "it holds blocks");
-		return false;
-	}
+	*why = rc ? "there is none that these credentials open" : "it holds blocks";
+	if (rc || view.spec->kind != DISK_KIND_OBJECT)
+		return rc ? rc : -EINVAL;
 	*ask = (struct object_ask){
 		.who = { s->id, s->generation, m->header.seq },
 		.uid = s->uid,
@@ -90,7 +85,18 @@ static bool find(struct front *f, struct turn *t, struct session *s, struct obje
 		.writable = view.writable,
 		.message = m,
 	};
-	return true;
+	return 0;
+}
+
+/* False = answered. */
+static bool find(struct front *f, struct turn *t, struct session *s, struct object_ask *ask)
+{
+	const char *why;
+	int rc = look_for(f, s, ask, &why);
+
+	if (rc)
+		refuse(f, t, s, rc, why);
+	return rc == 0;
 }
 
 /* ---- questions ----------------------------------------------------------------------------- */
@@ -123,6 +129,32 @@ void object_ask(struct front *f, struct turn *t, struct session *s)
 	s->asking = true;
 	watch_socket(f, s, 0);
 	front_objects(f, t);
+}
+
+/* These have no answer: what is wrong in them is passed over. */
+
+void object_hint(struct front *f, struct turn *t, struct session *s)
+{
+	struct object_ask ask;
+	const char *why;
+
+	(void)t;
+	if (look_for(f, s, &ask, &why) == 0)
+		objects_hint(f->config.objects, &ask);
+}
+
+void object_promise(struct front *f, struct turn *t, struct session *s)
+{
+	const struct wire_object_hold *m = &f->in.hold;
+	struct core_context_view view;
+
+	(void)t;
+	if (!f->config.objects || m->count > WIRE_HOLDS_MAX ||
+	    !text_good(m->context, sizeof(m->context)) ||
+	    core_context_find(f->config.core, m->context, s->uid, s->gid, &view) ||
+	    view.spec->kind != DISK_KIND_OBJECT)
+		return;
+	objects_hold(f->config.objects, view.spec->uid, m);
 }
 
 /* ---- answers ------------------------------------------------------------------------------- */

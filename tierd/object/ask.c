@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "libtier/base/time.h"
-#include "tierd/object/object_priv.h"
+#include "tierd/object/index.h"
 
 /* ---- questions ----------------------------------------------------------------------------- */
 
@@ -19,7 +19,7 @@ static void take_names(struct task *t, const struct wire_object *m)
 
 static bool writes(uint16_t type)
 {
-	return type != WIRE_OBJ_OPEN && type != WIRE_OBJ_STAT;
+	return type != WIRE_OBJ_OPEN && type != WIRE_OBJ_STAT && type != WIRE_OBJ_INDEX;
 }
 
 static void ask_abort(struct objects *o, struct task *t, uint64_t id)
@@ -45,9 +45,31 @@ static struct object_account *account_of(struct objects *o, const struct object_
 	if (!a)
 		return NULL;
 	memcpy(a->quota, ask->quota, sizeof(a->quota));
-	if (a->epoch < ask->epoch)
+	if (a->epoch < ask->epoch) {
 		a->epoch = ask->epoch;
+		index_drop(o, a);
+	}
 	return a;
+}
+
+static void ask_index(struct objects *o, struct task *t)
+{
+	int fd = index_share(o, t->account, &t->answer->info.size);
+
+	if (fd < 0) {
+		task_fail(o, t, fd, "there is no memory for an index of names");
+		return;
+	}
+	t->answer->fd = fd;
+	task_end(o, t);
+}
+
+void objects_hold(struct objects *o, uint64_t context, const struct wire_object_hold *m)
+{
+	const struct object_account *a = object_account(&o->table, context);
+
+	if (a)
+		index_hold(o, a, m);
 }
 
 int objects_ask(struct objects *o, const struct object_ask *ask)
@@ -79,9 +101,30 @@ int objects_ask(struct objects *o, const struct object_ask *ask)
 		task_fail(o, t, -EACCES, "these credentials may only read this context");
 	else if (t->type == WIRE_OBJ_ABORT)
 		ask_abort(o, t, m->upload);
+	else if (t->type == WIRE_OBJ_INDEX)
+		ask_index(o, t);
 	else
 		task_step(o, t);
 	return 0;
+}
+
+void objects_hint(struct objects *o, const struct object_ask *ask)
+{
+	const struct wire_object *m = ask->message;
+	struct object_account *a = account_of(o, ask);
+	struct object *x = object_find(&o->table, ask->context, m->name,
+				       (uint32_t)strnlen(m->name, sizeof(m->name) - 1));
+
+	if (!a || !x || x->epoch != ask->epoch || lapsed(o, x))
+		return;
+	if (m->flags & WIRE_OBJ_LAST) {
+		object_leave_next(&o->table, x);
+		return;
+	}
+	if (x->state == OBJECT_STORED && make_room(o, a, 0, object_charge(x->size)) == 0)
+		start_bring(o, x); /* if not, the open does it */
+	object_touch(&o->table, x);
+	x->promised_ns = o->now_ns + ABI_NAMES_HOLD_NS;
 }
 
 static bool begins(const struct object *x, const char *prefix, uint32_t bytes)
@@ -149,8 +192,17 @@ size_t objects_list(struct objects *o, const struct object_ask *ask, struct wire
 	return bytes;
 }
 
+void objects_context_changed(struct objects *o, uint64_t context)
+{
+	struct object_account *a = object_account(&o->table, context);
+
+	if (a)
+		index_drop(o, a);
+}
+
 void objects_context_gone(struct objects *o, uint64_t context)
 {
+	objects_context_changed(o, context);
 	/* More than these at a time: their objects stay until the next start finds no context. */
 	if (o->gone_count < sizeof(o->gone) / sizeof(o->gone[0]))
 		o->gone[o->gone_count++] = context;

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "tierd/object/object_priv.h"
+#include "tierd/object/index.h"
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
@@ -74,7 +74,7 @@ uint64_t objects_audit(const struct objects *o, void (*tell)(void *arg, const ch
 {
 	const struct object *x = object_behind(&o->table, 0, "", 0);
 	struct audit a = { .tell = tell, .arg = arg };
-	uint64_t extra[OBJECT_TIERS] = { 0, 0 };
+	uint64_t extra[OBJECT_TIERS] = { [OBJECT_CXL] = index_charged(o) };
 
 	list_each(at, &o->uploads)
 		extra[OBJECT_CXL] += list_entry(at, struct upload, link)->charged;

@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "tierd/object/object_priv.h"
+#include "tierd/object/index.h"
 
 static bool context_known(const struct objects *o, uint64_t context)
 {
@@ -152,6 +152,7 @@ void objects_close(struct objects *o)
 	}
 	while ((a = objects_answer(o)))
 		objects_answered(a);
+	indexes_end(o);
 	list_each(at, &o->uploads)
 		upload_drop(o, list_entry(at, struct upload, link));
 	close_memory(o);
@@ -199,6 +200,7 @@ int objects_open(struct objects **out, const struct objects_config *config)
 	list_init(&o->uploads);
 	list_init(&o->tasks);
 	list_init(&o->answers);
+	list_init(&o->indexes);
 	rc = object_files_open(&o->files, &files);
 	free(o->live);
 	o->live = NULL;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "libtier/base/time.h"
+#include "tierd/object/index.h"
 #include "tierd/object/memfile.h"
 #include "tierd/object/object_priv.h"
 
@@ -147,7 +148,7 @@ int make_room(struct objects *o, struct object_account *a, uint64_t has, uint64_
 			lacks = -EMFILE;
 		if (lacks == 0)
 			return 0;
-		x = object_victim(&o->table, lacks == -EDQUOT ? a : NULL);
+		x = object_victim(&o->table, lacks == -EDQUOT ? a : NULL, o->now_ns);
 		if (!x)
 			return lacks;
 		if (!memfile_is_ours(x->fd)) {
@@ -224,7 +225,7 @@ static void give_open(struct objects *o, struct task *t, struct object *x, int f
 	task_end(o, t);
 }
 
-static int start_bring(struct objects *o, struct object *x)
+int start_bring(struct objects *o, struct object *x)
 {
 	struct object_job *job = job_new(OBJECT_BRING, x);
 	struct object_record *r;
@@ -423,7 +424,7 @@ static void step_remove(struct objects *o, struct task *t)
 	u = upload_of(o, t, t->name, t->name_bytes, true);
 	t->object = seen(o, t, t->name, t->name_bytes);
 	if (u)
-		u->unlinked = true;
+		upload_unlink(o, u);
 	if (t->object) {
 		start_log(o, t, t->object, DISK_OBJECT_REMOVE);
 	} else if (u) {
@@ -440,11 +441,13 @@ static void rename_upload(struct objects *o, struct task *t, struct upload *u)
 	struct upload *other = upload_of(o, t, t->other, t->other_bytes, true);
 
 	if (other && other != u)
-		other->unlinked = true;
+		upload_unlink(o, other);
 	if (!u)
 		return;
 	u->name_bytes = t->other_bytes;
 	memcpy(u->name, t->other, t->other_bytes);
+	index_update(o, u->account, t->other, t->other_bytes);
+	index_update(o, u->account, t->name, t->name_bytes);
 }
 
 static void step_rename(struct objects *o, struct task *t)
@@ -599,6 +602,7 @@ static void enter(struct objects *o, struct object_account *a, struct object *x)
 {
 	struct object *former = object_enter(&o->table, a, x);
 
+	index_update(o, a, x->name, x->name_bytes);
 	if (!former)
 		return;
 	remove_file(o, former->version);
@@ -627,6 +631,7 @@ static void removed(struct objects *o, struct task *t)
 	struct object *x = t->object;
 
 	object_leave(&o->table, x);
+	index_update(o, x->account, x->name, x->name_bytes);
 	remove_file(o, x->version);
 	let_go(o, x);
 	o->stats.removed++;
@@ -652,6 +657,7 @@ static void moved(struct objects *o, struct task *t, const struct object_job *jo
 		object_coming(&o->table, anew);
 		object_came(&o->table, anew, fd);
 	}
+	index_update(o, t->account, x->name, x->name_bytes);
 	let_go(o, x); /* an open may be bringing it */
 	t->answer->done = true;
 	task_end(o, t);
@@ -661,6 +667,7 @@ static void was_set(struct objects *o, struct task *t, const struct object_job *
 {
 	t->object->mode = job->record.mode;
 	t->object->mtime_ns = job->record.mtime_ns;
+	index_update(o, t->account, t->name, t->name_bytes);
 	t->answer->done = true;
 	task_end(o, t);
 }

@@ -78,6 +78,12 @@ void objects_answered(struct object_answer *a);
 /* The session has ended; its process has: its uploads go (W7), or wait for their last close. */
 void objects_session_gone(struct objects *o, uint32_t session, uint32_t generation);
 void objects_process_dead(struct objects *o, uint32_t session, uint32_t generation);
+/* It will be opened soon, or not soon again. */
+void objects_hint(struct objects *o, const struct object_ask *ask);
+/* Its names stay in memory for a while. */
+void objects_hold(struct objects *o, uint64_t context, const struct wire_object_hold *m);
+/* Its epoch was raised. */
+void objects_context_changed(struct objects *o, uint64_t context);
 /* No catalog names the context any more: its objects go, a few a turn. */
 void objects_context_gone(struct objects *o, uint64_t context);
 

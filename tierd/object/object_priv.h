@@ -72,7 +72,9 @@ struct objects {
 	struct list uploads;
 	struct list tasks; /* all of them but those that are answered */
 	struct list answers;
-	uint64_t version, upload_id; /* last used */
+	struct list indexes;
+	bool indexing; /* one of them is being filled */
+	uint64_t version, upload_id, index_generation; /* last used */
 	uint64_t resident_most; /* each is a descriptor */
 	uint64_t first_id; /* of uploads of this boot */
 	struct {
@@ -124,6 +126,8 @@ void task_end(struct objects *o, struct task *t);
 void task_step(struct objects *o, struct task *t);
 /* A commit of this name is under way that nobody waits for; begins those that can be begun. */
 bool closing(struct objects *o, const struct task *me);
+/* STORED -> COMING; room was made. -ENOMEM. */
+int start_bring(struct objects *o, struct object *x);
 /* Have it in memory: RESIDENT, or the task waits for it, or has failed. */
 bool have_resident(struct objects *o, struct task *t, struct object *x);
 
@@ -155,6 +159,10 @@ struct upload *upload_find(const struct objects *o, const struct task *t, uint64
 /* Of this name: shared by the user, or else (own) of the session. NULL = none. */
 struct upload *upload_of(const struct objects *o, const struct task *t, const char *name,
 			 uint32_t bytes, bool own);
+/* Does somebody write this name? */
+bool upload_names(const struct objects *o, uint64_t context, const char *name, uint32_t bytes);
+/* Nobody will see it. */
+void upload_unlink(struct objects *o, struct upload *u);
 /* CREATE, from its start. */
 void upload_create(struct objects *o, struct task *t);
 void upload_filled(struct objects *o, struct task *t, const struct object_job *job);

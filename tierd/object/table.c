@@ -345,6 +345,15 @@ void object_touch(struct object_table *t, struct object *o)
 	list_push_back(&t->leaving[o->priority], &o->link);
 }
 
+void object_leave_next(struct object_table *t, struct object *o)
+{
+	if (o->state != OBJECT_RESIDENT)
+		return;
+	o->promised_ns = 0;
+	list_remove(&o->link);
+	list_push_front(&t->leaving[o->priority], &o->link);
+}
+
 int object_drop(struct object_table *t, struct object *o)
 {
 	int fd = o->fd;
@@ -369,13 +378,14 @@ void object_hold(struct object_table *t, struct object *o)
 	o->account->held += object_charge(o->size);
 }
 
-struct object *object_victim(const struct object_table *t, const struct object_account *a)
+struct object *object_victim(const struct object_table *t, const struct object_account *a,
+			     uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < OBJECT_PRIORITIES; i++)
 		list_each(at, &t->leaving[i]) {
 			struct object *o = list_entry(at, struct object, link);
 
-			if (!a || o->account == a)
+			if ((!a || o->account == a) && o->promised_ns <= now_ns)
 				return o;
 		}
 	return NULL;

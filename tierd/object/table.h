@@ -27,8 +27,10 @@ enum object_tier { OBJECT_CXL, OBJECT_NVME, OBJECT_TIERS };
 enum object_state { OBJECT_STORED, OBJECT_COMING, OBJECT_RESIDENT, OBJECT_HELD };
 
 /* One context's. It is there as long as something is charged. */
+struct object_index;
 struct object_account {
 	struct object_account *next;
+	struct object_index *index; /* names in shared memory; NULL: nobody asked for it */
 	uint64_t context; /* uid of the store's catalog */
 	uint64_t used[OBJECT_TIERS], quota[OBJECT_TIERS];
 	uint64_t held; /* of used[OBJECT_CXL]: of versions that no name has any more */
@@ -43,6 +45,7 @@ struct object {
 	bool named;
 	enum object_state state;
 	int fd; /* RESIDENT, HELD: its memory; -1 */
+	uint64_t promised_ns; /* it stays in memory until then: somebody was told of it */
 	struct list link; /* RESIDENT: in the order of leaving; else in held or coming */
 	struct object_account *account;
 	uint64_t context, epoch, version, size, mtime_ns, expires_ms;
@@ -119,12 +122,15 @@ void object_coming(struct object_table *t, struct object *o);
 void object_came(struct object_table *t, struct object *o, int fd);
 /* It was opened: it leaves last. */
 void object_touch(struct object_table *t, struct object *o);
+/* Not soon again: it leaves first. */
+void object_leave_next(struct object_table *t, struct object *o);
 /* RESIDENT or HELD -> STORED: returns the descriptor, which the caller closes. */
 int object_drop(struct object_table *t, struct object *o);
 /* RESIDENT, and no name has it any more -> HELD. */
 void object_hold(struct object_table *t, struct object *o);
-/* Who leaves first; only of this account, if one is given. NULL: nobody can. */
-struct object *object_victim(const struct object_table *t, const struct object_account *a);
+/* Who leaves first; only of this account, if one is given. NULL: nobody can now. */
+struct object *object_victim(const struct object_table *t, const struct object_account *a,
+			     uint64_t now_ns);
 
 /*
  * Recount everything from the versions; tells each disagreement through tell(arg, text) and returns

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "libtier/base/time.h"
+#include "tierd/object/index.h"
 #include "tierd/object/memfile.h"
 #include "tierd/object/object_priv.h"
 
@@ -78,6 +79,7 @@ static bool in_log(const struct objects *o, const struct object *x)
 static void drop(struct objects *o, struct object *x)
 {
 	object_leave(&o->table, x);
+	index_update(o, x->account, x->name, x->name_bytes);
 	remove_file(o, x->version);
 	let_go(o, x);
 }
@@ -182,6 +184,7 @@ void objects_turn(struct objects *o, uint64_t now_ns)
 	if (o->gone_count)
 		drop_gone(o);
 	write_anew(o);
+	o->indexing = index_turn(o);
 	if (now_ns - o->looked_ns >= LOOK_NS) {
 		o->looked_ns = now_ns;
 		o->wall_ms = time_wall_ms();
@@ -201,7 +204,7 @@ void objects_turn(struct objects *o, uint64_t now_ns)
 
 uint64_t objects_wanted(const struct objects *o)
 {
-	if (o->gone_count || (o->anew.on && !o->anew.walked))
+	if (o->gone_count || o->indexing || (o->anew.on && !o->anew.walked))
 		return 0;
 	return list_empty(&o->tasks) && list_empty(&o->uploads) && list_empty(&o->table.held) ?
 		       UINT64_MAX : LOOK_NS;

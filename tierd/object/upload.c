@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "libtier/base/time.h"
+#include "tierd/object/index.h"
 #include "tierd/object/memfile.h"
 #include "tierd/object/object_priv.h"
 
@@ -60,6 +61,24 @@ struct upload *upload_of(const struct objects *o, const struct task *t, const ch
 	return found;
 }
 
+bool upload_names(const struct objects *o, uint64_t context, const char *name, uint32_t bytes)
+{
+	list_each(at, &o->uploads) {
+		const struct upload *u = list_entry(at, struct upload, link);
+
+		if (u->context == context && !u->unlinked && u->name_bytes == bytes &&
+		    memcmp(u->name, name, bytes) == 0)
+			return true;
+	}
+	return false;
+}
+
+void upload_unlink(struct objects *o, struct upload *u)
+{
+	u->unlinked = true;
+	index_update(o, u->account, u->name, u->name_bytes);
+}
+
 void upload_drop(struct objects *o, struct upload *u)
 {
 	if (u->fd >= 0)
@@ -67,6 +86,7 @@ void upload_drop(struct objects *o, struct upload *u)
 	object_give(&o->table, u->account, OBJECT_CXL, u->charged);
 	list_remove(&u->link);
 	o->upload_count--;
+	index_update(o, u->account, u->name, u->name_bytes);
 	free(u);
 }
 
@@ -120,6 +140,7 @@ static struct upload *upload_new(struct objects *o, const struct task *t)
 	u->fd = memfile_make(o->config.mem);
 	list_push_back(&o->uploads, &u->link);
 	o->upload_count++;
+	index_update(o, u->account, u->name, u->name_bytes);
 	return u;
 }
 

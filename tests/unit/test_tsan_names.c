@@ -1,0 +1,211 @@
+/*
+ * The index of names under readers: one hand changes it as the daemon does, puts, removes, fills
+ * dead slots again, gives up a full index for the next one in the same place; readers look names
+ * up. Names that are never removed must be found, with fields that belong together and never of an
+ * older version than was told before; names that never were must not.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "libtier/base/atomic.h"
+#include "libtier/base/names.h"
+#include "libtier/base/time.h"
+#include "tests/lib/unit.h"
+
+#define READERS 3u
+#define SLOTS 256u
+#define STABLE 4u   /* there at all times, in versions that rise */
+#define PASSING 100u /* there at times */
+#define RUN_NS (1000 * NS_PER_MS)
+
+static struct {
+	struct abi_names *at; /* where the present one lies */
+	uint32_t end;	      /* atomic */
+	uint64_t told[STABLE]; /* atomic: versions that the writer has put */
+	uint64_t found, absent, asked, wrong; /* atomic */
+	uint32_t indexes;
+} t;
+
+static uint32_t name_of(char out[32], char kind, uint32_t n)
+{
+	return (uint32_t)snprintf(out, 32, "%c/%u-of-names", kind, n);
+}
+
+/* ---- the one who writes -------------------------------------------------------------------- */
+
+struct writer {
+	uint32_t used;
+	uint64_t generation, version;
+};
+
+/* False: it is full. */
+static bool write_name(struct writer *w, char kind, uint32_t n, uint64_t version)
+{
+	struct abi_names_slot s = { .version = version, .size = version * 3,
+				    .mtime_ns = version * 5, .word = version & 0777 };
+	char name[32];
+	bool new, dead;
+	uint32_t slot;
+
+	names_key(t.at, name, name_of(name, kind, n), s.key);
+	slot = names_place(t.at, s.key, &new, &dead);
+	if (!version && new)
+		return true;
+	if (!version)
+		s = (struct abi_names_slot){ .key = { ABI_NAMES_DEAD } };
+	if (new && !dead && w->used + 1 > SLOTS * 3 / 4)
+		return false;
+	w->used += new && !dead;
+	names_put(t.at, slot, &s);
+	return true;
+}
+
+/* The next index takes the place of this one, as a client maps it. */
+static void next_index(struct writer *w)
+{
+	int fd = memfd_create("names", MFD_CLOEXEC);
+	void *own;
+
+	assert_true(fd >= 0 && ftruncate(fd, (off_t)names_bytes(SLOTS)) == 0);
+	own = mmap(NULL, names_bytes(SLOTS), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_true(own != MAP_FAILED);
+	names_begin(own, SLOTS, ++w->generation, 0x5eed);
+	munmap(own, names_bytes(SLOTS));
+	if (t.indexes++)
+		names_state(t.at, ABI_NAMES_GONE);
+	assert_true(mmap(t.at, names_bytes(SLOTS), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+			 fd, 0) == t.at);
+	close(fd);
+	w->used = 0;
+	for (uint32_t i = 0; i < STABLE; i++)
+		assert_true(write_name(w, 's', i, t.told[i]));
+	names_state(t.at, ABI_NAMES_READY);
+}
+
+static void *write_names(void *arg)
+{
+	struct writer w = { .version = STABLE };
+	uint64_t end = time_now_ns() + RUN_NS, x = 88172645463325252ull;
+
+	(void)arg;
+	for (uint32_t i = 0; i < STABLE; i++)
+		t.told[i] = i + 1;
+	next_index(&w);
+	atomic_store_release_u32(&t.end, 1);
+	while (time_now_ns() < end) {
+		uint32_t n;
+
+		x ^= x << 13;
+		x ^= x >> 7;
+		x ^= x << 17;
+		n = (uint32_t)(x >> 40);
+		if (n % 4) {
+			assert_true(write_name(&w, 's', n / 4 % STABLE, ++w.version));
+			atomic_store_release_u64(&t.told[n / 4 % STABLE], w.version);
+		} else if (!write_name(&w, 'p', n / 4 % PASSING + (uint32_t)(w.version / 50),
+				       n & 32 ? w.version : 0)) {
+			next_index(&w);
+		}
+	}
+	atomic_store_release_u32(&t.end, 2);
+	return NULL;
+}
+
+/* ---- those who read ------------------------------------------------------------------------ */
+
+static int look(char kind, uint32_t n, struct abi_names_slot *s)
+{
+	char name[32];
+	uint32_t slot, bytes = name_of(name, kind, n);
+	int rc = names_look(t.at, SLOTS, name, bytes, s, &slot);
+
+	if (rc == -EAGAIN || rc == -ESTALE)
+		atomic_add_relaxed_u64(&t.asked, 1);
+	else
+		atomic_add_relaxed_u64(rc ? &t.absent : &t.found, 1);
+	if (rc == 0 && (s->size != s->version * 3 || s->mtime_ns != s->version * 5 ||
+			s->word != (s->version & 0777)))
+		atomic_add_relaxed_u64(&t.wrong, 1);
+	return rc;
+}
+
+static void *read_names(void *arg)
+{
+	struct abi_names_slot s;
+
+	(void)arg;
+	while (!atomic_load_acquire_u32(&t.end))
+		;
+	for (uint32_t n = 0; atomic_load_acquire_u32(&t.end) == 1; n++) {
+		uint64_t told = atomic_load_acquire_u64(&t.told[n % STABLE]);
+		int rc = look('s', n % STABLE, &s);
+
+		/* There, and not older than what was told before it was looked up. */
+		if (rc == -ENOENT || (rc == 0 && s.version < told))
+			atomic_add_relaxed_u64(&t.wrong, 1);
+		look('p', n % PASSING, &s);
+		if (look('n', n, &s) == 0)
+			atomic_add_relaxed_u64(&t.wrong, 1);
+	}
+	return NULL;
+}
+
+static void test_readers(void **state)
+{
+	pthread_t thread[1 + READERS];
+
+	(void)state;
+	t.at = mmap(NULL, names_bytes(SLOTS), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(t.at != MAP_FAILED);
+	for (uint32_t i = 0; i <= READERS; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, i ? read_names : write_names,
+						NULL), 0);
+	for (uint32_t i = 0; i <= READERS; i++)
+		pthread_join(thread[i], NULL);
+	print_message("%llu found, %llu absent, %llu to be asked, %u indexes\n",
+		      (unsigned long long)t.found, (unsigned long long)t.absent,
+		      (unsigned long long)t.asked, t.indexes);
+	assert_int_equal(t.wrong, 0);
+	assert_true(t.found > 10000 && t.absent > 10000 && t.indexes > 2);
+	/* What is asked is the exception. */
+	assert_true(t.asked < t.found);
+	munmap(t.at, names_bytes(SLOTS));
+}
+
+/* What a daemon could not have made is not looked into. */
+static void test_judge(void **state)
+{
+	static union {
+		struct abi_names n;
+		uint8_t bytes[sizeof(struct abi_names) + 8 * sizeof(struct abi_names_slot)];
+	} m;
+
+	(void)state;
+	assert_int_equal(names_judge(&m.n, sizeof(m)), 0);
+	names_begin(&m.n, 8, 1, 1);
+	assert_int_equal(names_judge(&m.n, sizeof(m)), 8);
+	assert_int_equal(names_judge(&m.n, sizeof(m) - 1), 0);
+	for (uint32_t slots = 0; slots < 40; slots++) {
+		m.n.slots = slots;
+		assert_int_equal(names_judge(&m.n, sizeof(m)),
+				 slots == 1 || slots == 2 || slots == 4 || slots == 8 ? slots : 0);
+	}
+	m.n.slots = ABI_NAMES_SLOTS_MAX * 2;
+	assert_int_equal(names_judge(&m.n, UINT64_MAX), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_judge),
+		cmocka_unit_test(test_readers),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
