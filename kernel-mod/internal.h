@@ -50,6 +50,7 @@ struct tm_chunk {
 	enum tm_state state;
 	u32 exported;		/* mappings of dma-bufs that have it */
 	bool poisoned;
+	bool suspect;		/* pinned at a revocation, and at every look since */
 };
 
 /* Memory of one kind: a DAX device, or ordinary pages. */

@@ -34,6 +34,20 @@ static struct file_system_type tm_fs = {
 	.kill_sb = kill_anon_super,
 };
 
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+#define IDMAP struct mnt_idmap
+#else
+#define IDMAP struct user_namespace
+#endif
+
+/* Who may write a slot may not truncate the region, and with it unmap it for all. */
+static int tm_setattr(IDMAP *idmap, struct dentry *dentry, struct iattr *attr)
+{
+	return -EPERM;
+}
+
+static const struct inode_operations tm_inode_ops = { .setattr = tm_setattr };
+
 /* ---- taking away --------------------------------------------------------------------------- */
 
 static bool is_chunk(const struct tm_chunk *chunk)
@@ -155,6 +169,7 @@ static void __install(struct tm_region *r, u32 i, struct tm_chunk *chunk)
 {
 	chunk->folio->index = (pgoff_t)i << TM_ORDER;
 	chunk->region = r;
+	chunk->suspect = false;
 	inode_add_bytes(r->inode, TIER_MEM_CHUNK);
 	tm_status.fills++;
 	smp_store_release(&r->slot[i], chunk); /* the zeros before the chunk */
@@ -458,6 +473,22 @@ static int do_share(struct tm_region *r, struct tier_mem_client *c)
 	return install_desc(&made);
 }
 
+/* What a revoked reader may have pinned. Asked again, only what has been pinned all the time. */
+static u32 __suspects(struct tm_region *r, bool fresh)
+{
+	u32 i, count = 0;
+
+	for (i = 0; i < r->slots; i++) {
+		struct tm_chunk *chunk = r->slot[i];
+
+		if (!is_chunk(chunk))
+			continue;
+		chunk->suspect = (fresh || chunk->suspect) && is_pinned(chunk);
+		count += chunk->suspect;
+	}
+	return count;
+}
+
 static int do_revoke(struct tm_region *r, struct tier_mem_client *c)
 {
 	struct tm_desc *d;
@@ -470,7 +501,8 @@ static int do_revoke(struct tm_region *r, struct tier_mem_client *c)
 		c->descriptors++;
 	}
 	if (c->descriptors)
-		c->pinned = __unmap_rights(r, 0, r->slots);
+		__unmap_rights(r, 0, r->slots);
+	c->pinned = __suspects(r, c->descriptors);
 	tm_status.revokes += c->descriptors;
 	mutex_unlock(&tm_lock);
 	return 0;
@@ -584,6 +616,7 @@ static struct tm_region *region_new(u32 slots)
 		err = PTR_ERR(r->inode);
 		goto release_fs;
 	}
+	r->inode->i_op = &tm_inode_ops;
 	r->inode->i_mode = S_IFREG | 0600;
 	i_size_write(r->inode, (loff_t)slots << TM_SHIFT);
 	INIT_LIST_HEAD(&r->descs);

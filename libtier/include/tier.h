@@ -777,8 +777,7 @@ struct tier_counters {
 	size_t size;
 	uint64_t lookups, lookup_hits;
 	uint64_t leases, lease_not_ready, lease_stale, lease_retries;
-	uint64_t requests, completions;
-	uint64_t reattached;
+	uint64_t requests, completions, reattached;
 };
 
 /* What this connection did, summed over its readers; approximate while they run. Any thread. */
@@ -793,6 +792,7 @@ int tier_counters(tier *t, struct tier_counters *out);
 int tier_admin(tier *t, const char *verb, const char *args, char **reply);
 #include <tier_events.h> /* what became of blocks */
 #include <tier_object.h> /* objects */
+#include <tier_taken.h> /* memory that is taken under a lease */
 #ifdef __cplusplus
 }
 #endif

@@ -11,6 +11,7 @@ $(VM_PROGRAMS): $(O)/plain/vm/%: $(O)/plain/obj/tests/vm/%.o $(O)/plain/libtier.
 -include $(patsubst tests/vm/%.c,$(O)/plain/obj/tests/vm/%.d,$(wildcard tests/vm/*.c))
 
 .PHONY: vm-test
+vm-test: $(O)/plain/tests/unit/test_backend_mem
 vm-test: all-plain $(VM_PROGRAMS) ## CXL, NVMe, power cuts in a guest (VM='cxl numa ...')
 	@tests/vm/setup $(VM)
 	@! grep -q '^# build: kernel-mod' $(VM:%=tests/vm/guest/%.sh) || \
