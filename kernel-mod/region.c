@@ -314,7 +314,7 @@ static int tm_release(struct inode *inode, struct file *file)
 
 	mutex_lock(&tm_lock);
 	list_del(&d->link);
-	if (d->role == TM_OWNER && !r->left)
+	if (d->role == TM_OWNER && !READ_ONCE(r->left))
 		__revoke_all(r);
 	mutex_unlock(&tm_lock);
 	kfree(d);
@@ -327,9 +327,8 @@ static loff_t tm_llseek(struct file *file, loff_t offset, int whence)
 {
 	const struct tm_desc *d = file->private_data;
 	const struct tm_region *r = d->region;
-	loff_t end = (loff_t)r->slots << TM_SHIFT;
+	loff_t i, end = (loff_t)r->slots << TM_SHIFT;
 	bool data = whence == SEEK_DATA;
-	u32 i;
 
 	if (d->role != TM_OWNER || (whence != SEEK_DATA && whence != SEEK_HOLE))
 		return -EINVAL;
@@ -337,7 +336,7 @@ static loff_t tm_llseek(struct file *file, loff_t offset, int whence)
 		return -ENXIO;
 	for (i = offset >> TM_SHIFT; i < r->slots; i++)
 		if (is_chunk(READ_ONCE(r->slot[i])) == data)
-			return max(offset, (loff_t)i << TM_SHIFT);
+			return max(offset, i << TM_SHIFT);
 	return whence == SEEK_HOLE ? end : -ENXIO;
 }
 
@@ -525,13 +524,9 @@ static long slots_request(struct tm_region *r, void __user *arg,
 	struct tier_mem_slots s;
 	long rc = read_slots(r, arg, &s);
 
-	if (rc)
-		return rc;
-	rc = request(r, &s);
+	rc = rc ? rc : request(r, &s);
 	/* A descriptor that was made stays: the sums are not worth losing it. */
-	if (copy_to_user(arg, &s, sizeof(s)) && rc <= 0)
-		return -EFAULT;
-	return rc;
+	return rc != -EFAULT && copy_to_user(arg, &s, sizeof(s)) && rc <= 0 ? -EFAULT : rc;
 }
 
 static long client_request(struct tm_region *r, void __user *arg,
@@ -542,12 +537,8 @@ static long client_request(struct tm_region *r, void __user *arg,
 
 	if (copy_from_user(&c, arg, sizeof(c)))
 		return -EFAULT;
-	if (c.descriptors || c.pinned)
-		return -EINVAL;
-	rc = request(r, &c);
-	if (copy_to_user(arg, &c, sizeof(c)) && rc <= 0)
-		return -EFAULT;
-	return rc;
+	rc = c.descriptors || c.pinned ? -EINVAL : request(r, &c);
+	return copy_to_user(arg, &c, sizeof(c)) && rc <= 0 ? -EFAULT : rc;
 }
 
 static long do_dmabuf(struct file *file, const void __user *arg)
@@ -563,14 +554,6 @@ static long do_dmabuf(struct file *file, const void __user *arg)
 	if (s.first < d->first || s.first + s.count > d->first + d->count)
 		return -EINVAL;
 	return tm_dmabuf_export(file, &s);
-}
-
-static long do_leave(struct tm_region *r)
-{
-	mutex_lock(&tm_lock);
-	r->left = true;
-	mutex_unlock(&tm_lock);
-	return 0;
 }
 
 static long tm_region_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
@@ -596,7 +579,8 @@ static long tm_region_ioctl(struct file *file, unsigned int cmd, unsigned long a
 	case TIER_MEM_REVOKE:
 		return client_request(d->region, at, do_revoke);
 	case TIER_MEM_LEAVE:
-		return do_leave(d->region);
+		WRITE_ONCE(d->region->left, true);
+		return 0;
 	}
 	return -ENOTTY;
 }

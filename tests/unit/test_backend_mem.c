@@ -2,7 +2,8 @@
 /*
  * The memory backends: what their regions refuse to whom, that prepared memory lies in huge pages,
  * that punched memory is given back, and that copies sum what they store. A GPU's backend runs on
- * the stand-in for its driver, that of the kernel module where it is loaded (tests/vm); bytes of a region are looked at by copies, which all backends have.
+ * the stand-in for its driver, that of the kernel module where it is loaded (tests/vm); bytes of a
+ * region are looked at by copies, which all backends have.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory that is taken away under a lease (libtier/src/taken.c): the signal is a real one, of a
- * file that was truncated under its mapping. Each test is a process of its own, for a handler is the
- * process's, and the frame that runs the tests has one, too.
+ * file that was truncated under its mapping. Each test is a process of its own, for a handler is
+ * the process's, and the frame that runs the tests has one, too.
  */
 #include <errno.h>
 #include <signal.h>

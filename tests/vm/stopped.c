@@ -249,8 +249,10 @@ int main(int argc, char **argv)
 	begun = now_us();
 	if (!comes_to(&u, "quarantined", 0))
 		fail("its memory is not free", -EBUSY);
-	printf("%u MiB that a stopped client leased are free at look %u, %.0f us after the end of "
-	       "its session was seen\n", (unsigned)(bytes >> 20), looks, now_us() - begun);
+	printf("%u MiB that a stopped client leased are free at look %u\n",
+	       (unsigned)(bytes >> 20), looks);
+	printf("figure: %.0f us of a look at what it leased, after the end of its session\n",
+	       now_us() - begun);
 	put(&u, 5000, u.blocks); /* all of it, for others */
 	kill(pid, SIGCONT);
 	waitpid(pid, &how, 0);
