@@ -27,6 +27,7 @@ static const struct bench_workload workloads[] = {
 	{ "match", "look-up of keys, flat from 10^4 to 10^7 blocks", bench_match },
 	{ "ring", "round trip of a request, an idle daemon", bench_ring },
 	{ "gather", "random 64 KiB pages copied from CXL, beside memcpy", bench_gather },
+	{ "commit", "a put's copy, beside the checksum alone where the bytes lie", bench_commit },
 	{ "nvme", "random and streaming reads from NVMe, beside fio", bench_nvme },
 	{ "demand", "demand reads beside staging and write-back, also when those yield",
 	  bench_demand },
