@@ -33,6 +33,7 @@ INSTALL_LIST := \
 	644:libtier/include/tier_names.h:$(INCLUDEDIR)/tier_names.h \
 	644:libtier/include/tier_hosts.h:$(INCLUDEDIR)/tier_hosts.h \
 	644:libtier/include/tier_owner.h:$(INCLUDEDIR)/tier_owner.h \
+	644:libtier/include/tier_taken.h:$(INCLUDEDIR)/tier_taken.h \
 	644:libtier/include/tier_kernel.h:$(INCLUDEDIR)/tier_kernel.h \
 	644:$(O)/install/libtier.pc:$(LIBDIR)/pkgconfig/libtier.pc \
 	644:$(O)/install/tierd.service:$(UNITDIR)/tierd.service \

@@ -14,7 +14,7 @@ TEST_LIBS ?= libproto.a $(if $(SRC_daemon),libdaemon.a) $(if $(SRC_core),libcore
 # What the tests of the lock-free parts link beside the library: `make test` compiles a variant for
 # them alone, in which no more than this of core and daemon is needed.
 SRC_lockfree := tierd/core/unit/index.c tierd/core/unit/events.c \
-                tierd/core/unit/page.c tierd/worker.c
+                tierd/core/unit/page.c tierd/worker.c tierd/fault.c
 
 define variant
 all_$1 := $$(O)/$1/libbase.a $$(O)/$1/libtier.a \

@@ -37,6 +37,7 @@ int bench_lease(struct bench *b);
 int bench_match(struct bench *b);
 int bench_ring(struct bench *b);
 int bench_gather(struct bench *b);
+int bench_commit(struct bench *b);
 int bench_nvme(struct bench *b);
 int bench_demand(struct bench *b);
 int bench_durable(struct bench *b);

@@ -28,6 +28,7 @@ static const struct bench_workload workloads[] = {
 	{ "ring", "round trip of a request, an idle daemon", bench_ring },
 	{ "scale", "1 to 255 clients that ask as fast as they are answered", bench_scale },
 	{ "gather", "random 64 KiB pages copied from CXL, beside memcpy", bench_gather },
+	{ "commit", "a put's copy, beside the checksum alone where the bytes lie", bench_commit },
 	{ "nvme", "random and streaming reads from NVMe, beside fio", bench_nvme },
 	{ "demand", "demand reads beside staging and write-back, also when those yield",
 	  bench_demand },

@@ -50,11 +50,11 @@ struct tm_chunk {
 	enum tm_state state;
 	u32 exported;		/* mappings of dma-bufs that have it */
 	bool poisoned;
+	bool suspect;		/* pinned at a revocation, and at every look since */
 };
 
 /* Memory of one kind: a DAX device, or ordinary pages. */
 struct tm_source {
-	struct list_head link;
 	struct dev_pagemap *pgmap; /* NULL: ordinary memory */
 	bool leaving;		/* no chunk of it goes into a slot any more */
 	unsigned long count;
@@ -92,7 +92,7 @@ extern struct srcu_struct tm_srcu;
 
 /* pool.c */
 extern struct tier_mem_status tm_status; /* counters, under tm_lock */
-void __tm_pool_add(struct tm_source *source);
+void tm_pool_add(struct tm_source *source);
 void __tm_pool_leave(struct tm_source *source);
 bool __tm_pool_left(struct tm_source *source);
 struct tm_chunk *__tm_chunk_take(void);

@@ -11,7 +11,10 @@ kernel-mod: ##  tier_mem.ko (HEADERS=folder of a kernel's headers)
 	@mkdir -p $(KMOD)/kernel-mod $(KMOD)/libtier/abi
 	@cp -u kernel-mod/Kbuild kernel-mod/*.[ch] $(KMOD)/kernel-mod
 	@cp -u libtier/abi/tier_mem.h $(KMOD)/libtier/abi
-	@env -u MAKEFLAGS -u MAKEOVERRIDES -u O $(MAKE) -s -C $(HEADERS) modules \
-		M=$(abspath $(KMOD))/kernel-mod CC='$(KMOD_CC)' W=1 KCFLAGS=-Werror \
-		CONFIG_DEBUG_INFO_BTF_MODULES=
+	@$(call kmod_build,$(KMOD))
+
+# $(call kmod_build,FOLDER): of the sources in FOLDER/kernel-mod.
+kmod_build = env -u MAKEFLAGS -u MAKEOVERRIDES -u O $(MAKE) -s -C $(HEADERS) modules \
+	M=$(abspath $1)/kernel-mod CC='$(KMOD_CC)' W=1 KCFLAGS=-Werror \
+	CONFIG_DEBUG_INFO_BTF_MODULES=
 KMOD_CC ?= gcc

@@ -140,10 +140,11 @@ void tm_chunk_zero(struct tm_chunk *chunk)
 	}
 }
 
-void __tm_pool_add(struct tm_source *source)
+void tm_pool_add(struct tm_source *source)
 {
 	unsigned long i;
 
+	mutex_lock(&tm_lock);
 	for (i = 0; i < source->count; i++) {
 		struct tm_chunk *chunk = &source->chunk[i];
 
@@ -156,6 +157,7 @@ void __tm_pool_add(struct tm_source *source)
 	tm_status.free += source->count;
 	if (!source->pgmap)
 		tm_status.ordinary += source->count;
+	mutex_unlock(&tm_lock);
 }
 
 /* No chunk of it is handed out any more; those in slots come back by and by. */

@@ -34,6 +34,20 @@ static struct file_system_type tm_fs = {
 	.kill_sb = kill_anon_super,
 };
 
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+#define IDMAP struct mnt_idmap
+#else
+#define IDMAP struct user_namespace
+#endif
+
+/* Who may write a slot may not truncate the region, and with it unmap it for all. */
+static int tm_setattr(IDMAP *idmap, struct dentry *dentry, struct iattr *attr)
+{
+	return -EPERM;
+}
+
+static const struct inode_operations tm_inode_ops = { .setattr = tm_setattr };
+
 /* ---- taking away --------------------------------------------------------------------------- */
 
 static bool is_chunk(const struct tm_chunk *chunk)
@@ -155,6 +169,7 @@ static void __install(struct tm_region *r, u32 i, struct tm_chunk *chunk)
 {
 	chunk->folio->index = (pgoff_t)i << TM_ORDER;
 	chunk->region = r;
+	chunk->suspect = false;
 	inode_add_bytes(r->inode, TIER_MEM_CHUNK);
 	tm_status.fills++;
 	smp_store_release(&r->slot[i], chunk); /* the zeros before the chunk */
@@ -299,7 +314,7 @@ static int tm_release(struct inode *inode, struct file *file)
 
 	mutex_lock(&tm_lock);
 	list_del(&d->link);
-	if (d->role == TM_OWNER && !r->left)
+	if (d->role == TM_OWNER && !READ_ONCE(r->left))
 		__revoke_all(r);
 	mutex_unlock(&tm_lock);
 	kfree(d);
@@ -312,9 +327,8 @@ static loff_t tm_llseek(struct file *file, loff_t offset, int whence)
 {
 	const struct tm_desc *d = file->private_data;
 	const struct tm_region *r = d->region;
-	loff_t end = (loff_t)r->slots << TM_SHIFT;
+	loff_t i, end = (loff_t)r->slots << TM_SHIFT;
 	bool data = whence == SEEK_DATA;
-	u32 i;
 
 	if (d->role != TM_OWNER || (whence != SEEK_DATA && whence != SEEK_HOLE))
 		return -EINVAL;
@@ -322,7 +336,7 @@ static loff_t tm_llseek(struct file *file, loff_t offset, int whence)
 		return -ENXIO;
 	for (i = offset >> TM_SHIFT; i < r->slots; i++)
 		if (is_chunk(READ_ONCE(r->slot[i])) == data)
-			return max(offset, (loff_t)i << TM_SHIFT);
+			return max(offset, i << TM_SHIFT);
 	return whence == SEEK_HOLE ? end : -ENXIO;
 }
 
@@ -458,6 +472,22 @@ static int do_share(struct tm_region *r, struct tier_mem_client *c)
 	return install_desc(&made);
 }
 
+/* What a revoked reader may have pinned. Asked again, only what has been pinned all the time. */
+static u32 __suspects(struct tm_region *r, bool fresh)
+{
+	u32 i, count = 0;
+
+	for (i = 0; i < r->slots; i++) {
+		struct tm_chunk *chunk = r->slot[i];
+
+		if (!is_chunk(chunk))
+			continue;
+		chunk->suspect = (fresh || chunk->suspect) && is_pinned(chunk);
+		count += chunk->suspect;
+	}
+	return count;
+}
+
 static int do_revoke(struct tm_region *r, struct tier_mem_client *c)
 {
 	struct tm_desc *d;
@@ -470,7 +500,8 @@ static int do_revoke(struct tm_region *r, struct tier_mem_client *c)
 		c->descriptors++;
 	}
 	if (c->descriptors)
-		c->pinned = __unmap_rights(r, 0, r->slots);
+		__unmap_rights(r, 0, r->slots);
+	c->pinned = __suspects(r, c->descriptors);
 	tm_status.revokes += c->descriptors;
 	mutex_unlock(&tm_lock);
 	return 0;
@@ -493,13 +524,9 @@ static long slots_request(struct tm_region *r, void __user *arg,
 	struct tier_mem_slots s;
 	long rc = read_slots(r, arg, &s);
 
-	if (rc)
-		return rc;
-	rc = request(r, &s);
+	rc = rc ? rc : request(r, &s);
 	/* A descriptor that was made stays: the sums are not worth losing it. */
-	if (copy_to_user(arg, &s, sizeof(s)) && rc <= 0)
-		return -EFAULT;
-	return rc;
+	return rc != -EFAULT && copy_to_user(arg, &s, sizeof(s)) && rc <= 0 ? -EFAULT : rc;
 }
 
 static long client_request(struct tm_region *r, void __user *arg,
@@ -510,12 +537,8 @@ static long client_request(struct tm_region *r, void __user *arg,
 
 	if (copy_from_user(&c, arg, sizeof(c)))
 		return -EFAULT;
-	if (c.descriptors || c.pinned)
-		return -EINVAL;
-	rc = request(r, &c);
-	if (copy_to_user(arg, &c, sizeof(c)) && rc <= 0)
-		return -EFAULT;
-	return rc;
+	rc = c.descriptors || c.pinned ? -EINVAL : request(r, &c);
+	return copy_to_user(arg, &c, sizeof(c)) && rc <= 0 ? -EFAULT : rc;
 }
 
 static long do_dmabuf(struct file *file, const void __user *arg)
@@ -531,14 +554,6 @@ static long do_dmabuf(struct file *file, const void __user *arg)
 	if (s.first < d->first || s.first + s.count > d->first + d->count)
 		return -EINVAL;
 	return tm_dmabuf_export(file, &s);
-}
-
-static long do_leave(struct tm_region *r)
-{
-	mutex_lock(&tm_lock);
-	r->left = true;
-	mutex_unlock(&tm_lock);
-	return 0;
 }
 
 static long tm_region_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
@@ -564,7 +579,8 @@ static long tm_region_ioctl(struct file *file, unsigned int cmd, unsigned long a
 	case TIER_MEM_REVOKE:
 		return client_request(d->region, at, do_revoke);
 	case TIER_MEM_LEAVE:
-		return do_leave(d->region);
+		WRITE_ONCE(d->region->left, true);
+		return 0;
 	}
 	return -ENOTTY;
 }
@@ -584,6 +600,7 @@ static struct tm_region *region_new(u32 slots)
 		err = PTR_ERR(r->inode);
 		goto release_fs;
 	}
+	r->inode->i_op = &tm_inode_ops;
 	r->inode->i_mode = S_IFREG | 0600;
 	i_size_write(r->inode, (loff_t)slots << TM_SHIFT);
 	INIT_LIST_HEAD(&r->descs);

@@ -24,9 +24,6 @@
 static unsigned int ram_chunks;
 module_param(ram_chunks, uint, 0444);
 MODULE_PARM_DESC(ram_chunks, "chunks of 2 MiB of ordinary memory, for tests (default 0)");
-static int ram_node = NUMA_NO_NODE;
-module_param(ram_node, int, 0444);
-MODULE_PARM_DESC(ram_node, "the node that they come from (default: any)");
 
 static struct tm_source *ram;
 
@@ -37,13 +34,6 @@ static struct tm_source *source_new(unsigned long count)
 	if (source)
 		source->count = count;
 	return source;
-}
-
-static void source_begin(struct tm_source *source)
-{
-	mutex_lock(&tm_lock);
-	__tm_pool_add(source);
-	mutex_unlock(&tm_lock);
 }
 
 /*
@@ -76,11 +66,6 @@ static void source_end(struct tm_source *source, const char *name)
 
 /* ---- DAX devices --------------------------------------------------------------------------- */
 
-static bool is_aligned(const struct range *range)
-{
-	return !(range->start % TIER_MEM_CHUNK) && !(range_len(range) % TIER_MEM_CHUNK);
-}
-
 /* A wrong guess of the layout above ends here: its ranges would not be free resources. */
 static int check_ranges(struct dev_dax *dev, unsigned long *count)
 {
@@ -92,7 +77,8 @@ static int check_ranges(struct dev_dax *dev, unsigned long *count)
 	for (i = 0; i < dev->nr_range; i++) {
 		const struct range *range = &dev->ranges[i].range;
 
-		if (range->end <= range->start || !is_aligned(range))
+		if (range->end <= range->start ||
+		    (range->start | range_len(range)) % TIER_MEM_CHUNK)
 			return -EINVAL;
 		if (!devm_request_mem_region(&dev->dev, range->start, range_len(range),
 					     "tier_mem"))
@@ -185,7 +171,7 @@ static int tm_dax_probe(struct dev_dax *dev)
 			source->chunk[n++].folio = page_folio(pfn_to_page(PHYS_PFN(at)));
 	}
 	dev_set_drvdata(&dev->dev, source);
-	source_begin(source);
+	tm_pool_add(source);
 	dev_info(&dev->dev, "tier_mem: %lu chunks of 2 MiB\n", count);
 	return 0;
 }
@@ -220,19 +206,13 @@ static void ram_free(struct tm_source *source)
 
 static int ram_begin(void)
 {
-	gfp_t gfp = GFP_KERNEL | __GFP_COMP | __GFP_NOWARN |
-		    (ram_node == NUMA_NO_NODE ? 0 : __GFP_THISNODE);
-	struct tm_source *source;
+	struct tm_source *source = source_new(ram_chunks);
 	unsigned long i;
 
-	if (ram_node != NUMA_NO_NODE &&
-	    (ram_node < 0 || ram_node >= MAX_NUMNODES || !node_online(ram_node)))
-		return -EINVAL;
-	source = source_new(ram_chunks);
 	if (!source)
 		return -ENOMEM;
 	for (i = 0; i < ram_chunks; i++) {
-		struct page *page = alloc_pages_node(ram_node, gfp, TM_ORDER);
+		struct page *page = alloc_pages(GFP_KERNEL | __GFP_COMP | __GFP_NOWARN, TM_ORDER);
 
 		if (!page) {
 			pr_err("tier_mem: %lu of %u chunks of ordinary memory\n", i, ram_chunks);
@@ -241,7 +221,7 @@ static int ram_begin(void)
 		}
 		source->chunk[i].folio = page_folio(page);
 	}
-	source_begin(source);
+	tm_pool_add(source);
 	ram = source;
 	return 0;
 }

@@ -224,3 +224,32 @@ int memory_grant(const struct memory *m, uint32_t id, uint64_t client,
 		close(fd[i]);
 	return fd[count];
 }
+
+/* Of one context's. A bit that is missing in *tiers is one of a tier that it may still read. */
+static uint32_t revoke_in(const struct memory *m, const struct context_memory *made,
+			  uint64_t client, uint32_t *tiers)
+{
+	uint32_t pinned = 0;
+
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
+		int rc = made->mem[t].bytes ? m->ops[t]->revoke(&made->mem[t], client) : 0;
+
+		if (rc)
+			*tiers &= ~(1u << t);
+		pinned += rc > 0 ? (uint32_t)rc : 0;
+	}
+	return pinned;
+}
+
+uint32_t memory_revoke(const struct memory *m, uint64_t client, uint32_t *tiers)
+{
+	uint32_t pinned = 0;
+
+	*tiers = (1u << ABI_MEM_TIERS) - 1;
+	for (uint32_t i = 0; i < ABI_CONTEXTS_MAX; i++)
+		if (m->context[i])
+			pinned += revoke_in(m, m->context[i], client, tiers);
+	for (const struct context_memory *at = m->retired; at; at = at->next)
+		pinned += revoke_in(m, at, client, tiers);
+	return pinned;
+}

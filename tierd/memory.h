@@ -64,4 +64,11 @@ const struct context_memory *memory_find(const struct memory *m, uint32_t id);
 int memory_grant(const struct memory *m, uint32_t id, uint64_t client,
 		 int fd[1 + ABI_MEM_TIERS]);
 
+/*
+ * The client of this number reads no more through what it was granted, where a tier's memory can be
+ * taken back: *tiers has a bit for each in which it reads nothing now. Returns how many pieces of
+ * ABI_HUGE somebody's device may still read, so that a tier's bit is missing: ask again.
+ */
+uint32_t memory_revoke(const struct memory *m, uint64_t client, uint32_t *tiers);
+
 #endif

@@ -60,6 +60,11 @@ static int context_grant(struct shell *s, uint32_t id, uint64_t client,
 	return memory_grant(s->memory, id, client, fd);
 }
 
+static uint32_t context_revoke(struct shell *s, uint64_t client, uint32_t *tiers)
+{
+	return memory_revoke(s->memory, client, tiers);
+}
+
 static uint64_t jobs_mark(struct shell *s)
 {
 	return worker_mark(s->workers);
@@ -74,6 +79,7 @@ const struct front_ops shell_front_ops = {
 	.context_create = context_create,
 	.context_gone = context_gone,
 	.context_grant = context_grant,
+	.context_revoke = context_revoke,
 	.jobs_mark = jobs_mark,
 	.jobs_passed = jobs_passed,
 };

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "libtier/base/time.h"
+#include "tierd/fault.h"
 #include "tierd/recover.h"
 #include "tierd/settings.h"
 
@@ -506,6 +507,9 @@ static int begin_workers(struct shell *s)
 
 	if (count == 0)
 		count = processors > 3 ? (uint32_t)processors / 2 : 1;
+	rc = fault_open();
+	if (rc)
+		return rc;
 	rc = worker_open(&s->workers, count, s->loop.fd[LOOP_WORKERS]);
 	s->obs.workers = count;
 	dispatch_describe(s);

@@ -24,6 +24,7 @@
 #include "libtier/base/atomic.h"
 #include "libtier/base/crc32c.h"
 #include "libtier/base/time.h"
+#include "tierd/fault.h"
 
 #define BRIEF_QUEUE 0u /* the others are those of the classes, */
 #define PATIENT_QUEUE (ABI_CLASS_COUNT + 1u) /* ... and this one */
@@ -126,8 +127,9 @@ static struct job *next_job(struct worker_pool *p, const struct seat *seat)
 	}
 }
 
-void worker_verify(struct core_io *io)
+static void verify(void *arg)
 {
+	struct core_io *io = arg;
 	uint64_t bad = 0;
 
 	for (uint32_t i = 0; i < io->piece_count; i++) {
@@ -139,13 +141,30 @@ void worker_verify(struct core_io *io)
 	io->bad_mask = bad;
 }
 
+/* Memory that has gone is no fault of the device that was read, and its block stays there. */
+void worker_verify(struct core_io *io)
+{
+	if (!fault_guard(verify, io))
+		return;
+	io->bad_mask = 0;
+	io->res = -EIO;
+}
+
+static void copy(void *arg)
+{
+	struct job *job = arg;
+
+	job->ops->copy(job->ops, job->copy);
+}
+
 static void carry_out(struct job *job)
 {
 	const struct core_range *range = &job->range;
 
 	switch (job->kind) {
 	case JOB_COPY:
-		job->ops->copy(job->ops, job->copy);
+		if (fault_guard(copy, job))
+			job->copy->res = -EIO;
 		break;
 	case JOB_VERIFY:
 		worker_verify(job->io);

@@ -92,7 +92,10 @@ void worker_awake(struct worker_pool *p);
 uint64_t worker_mark(const struct worker_pool *p);
 bool worker_passed(const struct worker_pool *p, uint64_t mark);
 
-/* Sets io->bad_mask: what the workers do for JOB_VERIFY, for small reads done in place. */
+/*
+ * Sets io->bad_mask, or io->res if its memory has gone: what the workers do for JOB_VERIFY, for
+ * small reads done in place.
+ */
 void worker_verify(struct core_io *io);
 
 #endif

@@ -66,7 +66,11 @@ struct tier_mem_slots {
 struct tier_mem_client {
 	uint64_t client;
 	uint32_t descriptors; /* out, REVOKE: how many were revoked by it */
-	uint32_t pinned;      /* out, REVOKE: slots that a device may still read */
+	/*
+	 * out, REVOKE: slots that a device may still read. Asked again, when there is nothing more
+	 * to revoke: how many of them have been pinned at every look since.
+	 */
+	uint32_t pinned;
 };
 
 /* STATUS, in chunks unless it says otherwise. total = free + used + held + retired. */

@@ -793,6 +793,7 @@ int tier_admin(tier *t, const char *verb, const char *args, char **reply);
 #include <tier_object.h> /* objects */
 #include <tier_pages.h>  /* pages into a list of places */
 #include <tier_queue.h>  /* several queues of completions */
+#include <tier_taken.h>  /* memory that is taken under a lease */
 #ifdef __cplusplus
 }
 #endif

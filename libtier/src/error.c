@@ -2,7 +2,7 @@
  * Thread-local error text and the fixed texts of our errnos; see error.h.
  *
  * The state is per thread because the API promises a text per thread; nothing else in the library
- * lives outside a handle.
+ * lives outside a handle, but the handler of a signal (taken.c).
  *
  * SPDX-License-Identifier: Apache-2.0
  */

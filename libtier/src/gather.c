@@ -50,7 +50,8 @@ static uint32_t copy_group(tier_reader *r, struct gather *g, const struct tier_p
 		}
 		if (leases[i].data) {
 			memcpy(g->to, leases[i].data, bytes);
-			copied++;
+			leases[i].error = tier_lease_check(&leases[i]);
+			copied += !leases[i].error;
 		}
 		g->to += g->stride ? g->stride : bytes;
 	}

@@ -76,7 +76,7 @@ static inline int judge_block(const struct target *at, uint32_t epoch, bool clos
 static inline bool is_usable(const struct map *m, uint64_t word, uint32_t level, uint32_t bytes)
 {
 	return abi_word_state(word) == ABI_PAGE_READY &&
-	       abi_word_addr(word) + bytes <= m->mem_bytes[level];
+	       abi_word_addr(word) + bytes <= atomic_load_relaxed_u64(&m->mem_bytes[level]);
 }
 
 /* The fastest copy that the caller takes. false: none is in memory. */

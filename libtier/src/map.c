@@ -14,6 +14,7 @@
 
 #include "libtier/abi/geometry_check.h"
 #include "libtier/src/error.h"
+#include "libtier/src/taken.h"
 
 /* A reservation of bytes that begins at a multiple of ABI_HUGE; MAP_FAILED. */
 static void *reserve_aligned(uint64_t bytes)
@@ -211,8 +212,9 @@ static int map_memory(struct map *m, const struct map_source *source, uint32_t l
 	if (rc)
 		return rc;
 	m->mem[level] = base;
-	m->mem_bytes[level] = bytes;
-	return 0;
+	m->mem_bytes[level] = m->mapped[level] = bytes;
+	m->taken[level] = taken_watch(base, bytes, &m->mem_bytes[level]);
+	return m->taken[level] < 0 ? m->taken[level] : 0;
 }
 
 int map_open(struct map **out, const struct map_source *source)
@@ -267,9 +269,12 @@ void map_close(struct map *m)
 	if (!m)
 		return;
 	list_remove(&m->link);
-	for (uint32_t i = 0; i < ABI_MEM_TIERS; i++)
-		if (m->mem[i])
-			munmap((void *)(uintptr_t)m->mem[i], m->mem_bytes[i]);
+	for (uint32_t i = 0; i < ABI_MEM_TIERS; i++) {
+		if (!m->mem[i])
+			continue;
+		taken_forget(m->taken[i]);
+		munmap((void *)(uintptr_t)m->mem[i], m->mapped[i]);
+	}
 	if (m->index_base)
 		munmap(m->index_base, m->index_bytes);
 	else if (m->lost)

@@ -35,7 +35,7 @@ struct map {
 	const struct abi_block *block;
 	const struct abi_page *page;
 	const uint8_t *mem[ABI_MEM_TIERS];
-	uint64_t mem_bytes[ABI_MEM_TIERS]; /* 0: not there, or no processor can read it */
+	uint64_t mem_bytes[ABI_MEM_TIERS]; /* 0: not there, no processor can read it, or taken */
 	uint32_t blocks_max;
 	uint32_t pages_per_block;
 	uint32_t context_id;
@@ -55,6 +55,8 @@ struct map {
 	uint8_t fingerprint[32];
 	void *index_base;
 	uint64_t index_bytes;
+	uint64_t mapped[ABI_MEM_TIERS]; /* bytes of mem */
+	int taken[ABI_MEM_TIERS];       /* by which it is watched (taken.h); < 0: not */
 };
 
 /* What came with CTX_INFO. */

@@ -105,8 +105,16 @@ static bool jobs_passed(struct shell *s, uint64_t mark)
 	return true;
 }
 
-static const struct front_ops ops = { shell_create, shell_gone, shell_grant, jobs_mark,
-				      jobs_passed };
+static uint32_t shell_revoke(struct shell *s, uint64_t client, uint32_t *tiers)
+{
+	(void)s;
+	(void)client;
+	*tiers = 0;
+	return 0;
+}
+
+static const struct front_ops ops = { shell_create, shell_gone, shell_grant, shell_revoke,
+				      jobs_mark, jobs_passed };
 
 static struct turn turn_begin(void)
 {

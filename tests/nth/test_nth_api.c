@@ -422,9 +422,14 @@ static void take_leases(struct world *w, const struct tier_page *pages)
 static int try_leases(struct world *w)
 {
 	struct tier_page pages[BLOCKS];
+	struct tier_lease lease;
 
 	find(w, pages);
 	take_leases(w, pages);
+	assert_int_equal(tier_lease_page(w->reader, w->c, w->block[0], 0, 0, &lease), 0);
+	assert_int_equal(tier_lease_check(&lease), 0);
+	assert_int_equal(tier_fault(w), 0);
+	tier_release(w->reader, &lease);
 	return 0;
 }
 

@@ -64,6 +64,24 @@ void reader_release(struct world *w, uint32_t client, uint32_t context)
 	}
 }
 
+/*
+ * The client sees that tier's memory no more: what it published stays published. Its kernels fail,
+ * and with them those that read elsewhere.
+ */
+void reader_revoked(struct world *w, uint32_t client, uint32_t tier)
+{
+	for (uint32_t i = 0; i < WORLD_LEASES; i++) {
+		struct world_lease *l = &w->lease[i];
+
+		if (!l->place || l->client != client || l->tier != tier)
+			continue;
+		drain(w, l);
+		if (l->era)
+			let_go(w, l);
+		memset(l, 0, sizeof(*l));
+	}
+}
+
 /* Hostile words go as well: on a host at rest nobody is hostile. */
 void reader_rest(struct world *w)
 {

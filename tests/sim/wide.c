@@ -296,7 +296,7 @@ bool wide_owner(struct world *w)
 void wide_ended(struct world *w, const struct core_action *a)
 {
 	if (!w->faults->wide || a->end.error != -EDQUOT || a->end.client >= WORLD_CLIENTS ||
-	    w->client[a->end.client].state != 1)
+	    w->client[a->end.client].state == 0)
 		world_fail(w, "session ended: %s", a->end.why);
 	else
 		w->client[a->end.client].over = true;

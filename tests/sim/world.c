@@ -377,6 +377,22 @@ static void client_goes(struct world *w, uint32_t i, int error)
 	world_event(w, &e);
 }
 
+/* The daemon ends its session, if it has one, and in half of the worlds takes back its memory. */
+static void client_is_over(struct world *w, uint32_t i)
+{
+	struct core_event e = {
+		.kind = CORE_EV_CLIENT_REVOKED, .client = i, .tiers = 1u << ABI_TIER_CXL,
+	};
+
+	w->client[i].over = false;
+	if (w->client[i].state == 1)
+		client_goes(w, i, -EDQUOT);
+	if (w->client[i].state != 2 || w->starve_ns % 2)
+		return;
+	reader_revoked(w, i, ABI_TIER_CXL);
+	world_event(w, &e);
+}
+
 static void death_step(struct world *w)
 {
 	uint32_t i = world_below(w, WORLD_CLIENTS);
@@ -389,8 +405,10 @@ static void death_step(struct world *w)
 	}
 	if (k->state != 2)
 		return;
-	/* The process dies: its leases end with it, and not before. */
+	/* The process dies: its leases end with it, and not before, and so do words that it left. */
 	reader_release(w, i, WORLD_CONTEXTS);
+	for (uint32_t r = 0; r < WORLD_READERS; r++)
+		memset(k->reader[r].slot, 0, sizeof(k->reader[r].slot));
 	for (uint32_t a = w->bag_count; a-- > 0;)
 		if (w->bag[a].kind == CORE_AC_COPY && w->bag[a].copy->src_tier == ABI_TIER_COUNT) {
 			struct core_action copy = w->bag[a];
@@ -630,7 +648,7 @@ static void step(struct world *w, const struct move *m)
 	w->move_events = 0;
 	for (uint32_t i = 0; i < WORLD_CLIENTS; i++)
 		if (w->client[i].over)
-			client_goes(w, i, -EDQUOT);
+			client_is_over(w, i);
 		else if (!w->client[i].state)
 			client_open(w, i);
 	switch (m->kind) {

@@ -378,6 +378,7 @@ const struct abi_page *model_desc(struct world *w, uint32_t context, uint32_t sl
 void reader_step(struct world *w);
 void reader_fence(struct world *w);
 void reader_release(struct world *w, uint32_t client, uint32_t context);
+void reader_revoked(struct world *w, uint32_t client, uint32_t tier);
 void reader_rest(struct world *w);
 void reader_check(struct world *w);
 void model_check_deadlines(struct world *w);

@@ -27,6 +27,8 @@
 struct shell {
 	uint64_t mark, passed;
 	uint32_t contexts_gone;
+	uint64_t revoked; /* the last client that was */
+	uint32_t asked, pinned;
 };
 
 static inline int no_context(struct shell *s, struct disk_context *spec, uint64_t token,
@@ -66,8 +68,17 @@ static inline bool jobs_passed(struct shell *s, uint64_t mark)
 	return s->passed >= mark;
 }
 
-static const struct front_ops ops = { no_context, context_gone, no_grant, jobs_mark,
-				      jobs_passed };
+/* Memory that can be taken back, once no device has it pinned. */
+static inline uint32_t take_back(struct shell *s, uint64_t client, uint32_t *tiers)
+{
+	s->revoked = client;
+	s->asked++;
+	*tiers = s->pinned ? 0 : 1u << ABI_TIER_CXL;
+	return s->pinned;
+}
+
+static const struct front_ops ops = { no_context, context_gone, no_grant, take_back,
+				      jobs_mark, jobs_passed };
 
 struct fixture {
 	struct core *core;

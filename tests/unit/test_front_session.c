@@ -518,8 +518,36 @@ static void test_ended_by_the_daemon(void **state)
 	/* It may still be reading: not dead. */
 	turn(0);
 	assert_int_equal(fx.shell.mark, 0);
-	front_end(fx.front, &t, p.client, -EDQUOT, "again");
+	assert_int_equal(fx.shell.asked, 1); /* what it was granted is taken back, once */
+	assert_int_not_equal(fx.shell.revoked, 0);
 	front_end(fx.front, &t, 999, -EDQUOT, "nobody");
+	leave(&p);
+	turn(0);
+}
+
+/* What a device has pinned is asked for again, until it is free or the process is dead. */
+static void test_pinned_memory_is_asked_for_again(void **state)
+{
+	struct turn t = { .core = fx.core };
+	struct peer p;
+
+	(void)state;
+	greet(&p);
+	t.now_ns = fx.now_ns;
+	fx.shell.asked = 0;
+	fx.shell.pinned = 1;
+	front_end(fx.front, &t, p.client, -EPROTO, "it lies");
+	assert_int_equal(fx.shell.asked, 0); /* for leases alone */
+	front_end(fx.front, &t, p.client, -EDQUOT, "gone, and too much");
+	assert_int_equal(fx.shell.asked, 1);
+	assert_true(front_next(fx.front) < 50 * MS);
+	turn(50 * MS);
+	turn(MS);
+	assert_int_equal(fx.shell.asked, 2);
+	fx.shell.pinned = 0;
+	turn(50 * MS);
+	turn(50 * MS);
+	assert_int_equal(fx.shell.asked, 3);
 	leave(&p);
 	turn(0);
 }
@@ -585,6 +613,7 @@ static void test_every_counter_is_recounted(void **state)
 	wrong_by_one(&f->greeting, "without a greeting");
 	wrong_by_one(&f->dead, "memory is still there");
 	wrong_by_one(&f->full, "full completion ring");
+	wrong_by_one(&f->revoking, "memory is pinned");
 	wrong_by_one(&f->waiting, "wait for a context");
 	wrong_by_one(&f->session[p.client].in_flight, "in flight");
 	f->session[p.client].state = SESSION_GONE;
@@ -616,6 +645,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_an_entry_at_any_instruction, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_parking_beside_a_client, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_ended_by_the_daemon, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_pinned_memory_is_asked_for_again, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(test_closing_takes_nothing_more, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_every_counter_is_recounted, setup, teardown),
 	};

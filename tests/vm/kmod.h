@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -40,6 +41,12 @@ static inline void fail(const char *format, ...)
 	vprintf(format, args);
 	printf("\n");
 	exit(1);
+}
+
+/* A line that tests/vm/run collects. */
+static inline void figure(double us, const char *what)
+{
+	printf("figure: %.0f us of %s\n", us, what);
 }
 
 static inline double now_us(void)
@@ -76,6 +83,18 @@ static inline int store(volatile uint64_t *at, uint64_t value)
 	if (!signal)
 		*at = value;
 	return signal;
+}
+
+/* A child that ends with us: what it has mapped must not outlive a test that fails. */
+static inline pid_t spawn(void)
+{
+	pid_t pid = fork();
+
+	if (pid < 0)
+		fail("fork: %s", strerror(errno));
+	if (pid == 0)
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	return pid;
 }
 
 /* ---- requests ------------------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
 # and a kernel image, which `tests/vm/setup` fetches.
 # SPDX-License-Identifier: Apache-2.0
 
-VM ?= $(patsubst tests/vm/guest/%.sh,%,$(wildcard tests/vm/guest/*.sh))
+VM ?= $(filter-out %_long,$(patsubst tests/vm/guest/%.sh,%,$(wildcard tests/vm/guest/*.sh)))
 VM_PROGRAMS := $(patsubst %.c,$(O)/plain/vm/%,$(notdir $(wildcard tests/vm/*.c)))
 
 $(VM_PROGRAMS): $(O)/plain/vm/%: $(O)/plain/obj/tests/vm/%.o $(O)/plain/libtier.a
@@ -11,8 +11,23 @@ $(VM_PROGRAMS): $(O)/plain/vm/%: $(O)/plain/obj/tests/vm/%.o $(O)/plain/libtier.
 -include $(patsubst tests/vm/%.c,$(O)/plain/obj/tests/vm/%.d,$(wildcard tests/vm/*.c))
 
 .PHONY: vm-test
-vm-test: all-plain $(VM_PROGRAMS) ## CXL, NVMe, power cuts in a guest (VM='cxl numa ...')
+vm-test: $(O)/plain/tests/unit/test_backend_mem
+vm-test: all-plain $(VM_PROGRAMS) ## CXL, NVMe, power cuts in a guest (VM='cxl numa ...', JSON=file)
 	@tests/vm/setup $(VM)
 	@! grep -q '^# build: kernel-mod' $(VM:%=tests/vm/guest/%.sh) || \
 		$(MAKE) kernel-mod HEADERS=$(abspath $(O))/vm/headers/build
-	@BUILD=$(O)/plain tests/vm/run $(VM)
+	@! grep -q '^# build: kernel-mod kernel-plants' $(VM:%=tests/vm/guest/%.sh) || \
+		$(MAKE) kernel-plants HEADERS=$(abspath $(O))/vm/headers/build
+	@BUILD=$(O)/plain JSON=$(JSON) tests/vm/run $(VM)
+
+.PHONY: vm-shell
+vm-shell: all-plain $(VM_PROGRAMS) ## a shell in the guest of a test (VM=module)
+	@tests/vm/setup $(VM)
+	@! grep -q '^# build: kernel-mod' $(VM:%=tests/vm/guest/%.sh) || \
+		$(MAKE) kernel-mod HEADERS=$(abspath $(O))/vm/headers/build
+	@BUILD=$(O)/plain tests/vm/boot tests/vm/guest/$(firstword $(VM)).sh --shell
+
+.PHONY: kernel-plants
+kernel-plants: # tier_mem.ko with the planted bugs
+	@tests/vm/plants.py $(O)/kernel-plants
+	@$(call kmod_build,$(O)/kernel-plants)

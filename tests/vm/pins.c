@@ -126,6 +126,9 @@ static void dmabufs(int owner)
 	expect(out.done == 2 && out.held == 1, "and holds its chunk back");
 	close(gem);
 	expect(comes_to_hold(0), "until it lets go");
+	must(owner, TIER_MEM_FILL, 0, 2);
+	expect(ask(owner, TIER_MEM_COMMIT, 0, 2, NULL) == 0, "and then it is pinned no more");
+	must(owner, TIER_MEM_PUNCH, 0, 2);
 	close(read_only);
 	close(both);
 	close(grant);
@@ -188,7 +191,7 @@ static void unbind(int owner, const char *dax)
 	ring = pin(word(w, 1), 4096);
 	if (load(word(w, 0)))
 		fail("it cannot be read");
-	pid = fork();
+	pid = spawn();
 	if (!pid) {
 		close(ring); /* it would wait for itself */
 		_exit(-write_text("/sys/bus/dax/drivers/tier_mem/unbind", dax));

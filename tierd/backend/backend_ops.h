@@ -58,7 +58,8 @@ struct mem_ops {
 	/*
 	 * Nobody reads the region any more through descriptors that were shared with this client:
 	 * it gets SIGBUS, others go on. Returns how many pieces of ABI_HUGE a device of somebody's
-	 * may still read. Errors: -EOPNOTSUPP this memory is there for as long as it is mapped.
+	 * may still read: asked again it counts those that some device has had all the time.
+	 * Errors: -EOPNOTSUPP this memory is there for as long as it is mapped.
 	 */
 	int (*revoke)(const struct mem_region *region, uint64_t client);
 	/* The memory goes, whoever has it mapped. */

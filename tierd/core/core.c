@@ -319,6 +319,7 @@ static void client_open(struct core *c, const struct core_client_open *open)
 	k->prompt = (struct prompt){ .tail = ABI_SLOT_NONE };
 	k->open = *open;
 	k->state = 1;
+	k->revoked = 0;
 	k->session++;
 	k->orders = 0;
 	k->puts = NULL;
@@ -370,6 +371,14 @@ void core_client_end(struct core *c, uint32_t id)
 bool core_client_over(const struct core *c, uint32_t client)
 {
 	return c->client[client].state == 0;
+}
+
+/* Its hazard words count no more there: those are places of memory that it does not see. */
+static void client_revoked(struct core *c, uint32_t id, uint32_t tiers)
+{
+	assert(id < CORE_CLIENTS_MAX && c->client[id].state == 2);
+	c->client[id].revoked |= tiers;
+	reclaim_now(c);
 }
 
 static void client_dead(struct core *c, uint32_t id)
@@ -428,6 +437,9 @@ static void dispatch(struct core *c, const struct core_event *e)
 		break;
 	case CORE_EV_CLIENT_GONE:
 		client_gone(c, e->client, e->error);
+		break;
+	case CORE_EV_CLIENT_REVOKED:
+		client_revoked(c, e->client, e->tiers);
 		break;
 	case CORE_EV_CLIENT_DEAD:
 		client_dead(c, e->client);

@@ -206,6 +206,7 @@ enum core_event_kind {
 	CORE_EV_TICK = 1,     /* time passed; also sent before any other event of a loop turn */
 	CORE_EV_CLIENT_OPEN,  /* a session began */
 	CORE_EV_CLIENT_GONE,  /* it ended: its requests, puts and pins are dropped; leases stay */
+	CORE_EV_CLIENT_REVOKED, /* gone, and it reads nothing more in these tiers */
 	CORE_EV_CLIENT_DEAD,  /* its process is dead: leases end, memory may be unmapped */
 	CORE_EV_REQUEST,      /* an entry of its ring, copied */
 	CORE_EV_IO_LANDED,    /* optional: the device is done with a read that is still verified */
@@ -238,8 +239,9 @@ struct core_event {
 	union {
 		struct core_client_open open;
 		struct {
-			uint32_t client; /* GONE, DEAD */
+			uint32_t client; /* GONE, REVOKED, DEAD */
 			int32_t error;   /* GONE: for what the daemon ended it; 0: it left */
+			uint32_t tiers;  /* REVOKED: a bit each */
 		};
 		struct {
 			uint32_t client;

@@ -266,6 +266,7 @@ struct client {
 	uint8_t state; /* 0 free, 1 open, 2 gone (waits for DEAD), 3 dead, and it still leaves */
 	bool leaving;  /* gone, and not all that it had has ended */
 	struct meter_pass sessions_leave, pins_leave;
+	uint32_t revoked; /* gone, and reads nothing in these tiers any more: a bit each */
 	bool over;     /* its session is being ended for what its leases keep */
 	uint32_t account;
 	uint32_t used[ACCOUNT_KINDS];

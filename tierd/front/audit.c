@@ -28,7 +28,7 @@ static void compare(struct recount *r, const char *what, uint64_t counted, uint6
 
 uint64_t front_audit(const struct front *f, void (*tell)(void *arg, const char *what), void *arg)
 {
-	uint64_t greeting = 0, open = 0, dead = 0, full = 0, waiting = 0;
+	uint64_t greeting = 0, open = 0, dead = 0, full = 0, waiting = 0, revoking = 0;
 	struct recount r = { .tell = tell, .arg = arg };
 	struct core_stats core;
 
@@ -40,6 +40,7 @@ uint64_t front_audit(const struct front *f, void (*tell)(void *arg, const char *
 		dead += s->state == SESSION_DEAD;
 		full += s->full;
 		waiting += s->again != NULL;
+		revoking += s->revoking;
 		if (s->state == SESSION_OPEN)
 			compare(&r, "requests in flight", s->taken - s->posted, s->in_flight);
 	}
@@ -49,5 +50,6 @@ uint64_t front_audit(const struct front *f, void (*tell)(void *arg, const char *
 	compare(&r, "ended ones whose memory is still there", dead, f->dead);
 	compare(&r, "those with a full completion ring", full, f->full);
 	compare(&r, "those that wait for a context", waiting, f->waiting);
+	compare(&r, "ended ones whose memory is pinned", revoking, f->revoking);
 	return r.wrong;
 }

@@ -35,6 +35,8 @@ struct front_ops {
 	/* Read-only descriptors for a client, which the front closes: index, then memory tiers. */
 	int (*context_grant)(struct shell *s, uint32_t id, uint64_t client,
 			     int fd[FRONT_CONTEXT_FDS]);
+	/* Take back what the client was granted, of all contexts: as memory_revoke. */
+	uint32_t (*context_revoke)(struct shell *s, uint64_t client, uint32_t *tiers);
 	/* Jobs of the workers: has everything submitted up to the mark ended? (worker.h) */
 	uint64_t (*jobs_mark)(struct shell *s);
 	bool (*jobs_passed)(struct shell *s, uint64_t mark);

@@ -23,6 +23,7 @@
 #define SESSION_GREETING_NS 5000000000ull /* from connect to HELLO */
 #define SESSION_TAKE_MAX 64u              /* entries of one client a turn */
 #define FRONT_FULL_NS 2000000ull /* how often a full completion ring is looked at again */
+#define FRONT_REVOKE_NS 20000000ull /* how often pinned memory is looked at again */
 #define FRONT_LOBBY 64u          /* connections without a HELLO yet */
 _Static_assert(CORE_CLIENTS_MAX + FRONT_LOBBY < CORE_TOKENS_MAX, "each asks one thing at a time");
 
@@ -88,6 +89,7 @@ struct session {
 	uint32_t text_seq;
 	char *text;   /* the rest of a long answer */
 	size_t text_bytes, text_sent;
+	bool revoking; /* GONE: some device may still read what was taken back */
 	uint64_t mark; /* DEAD: jobs that may refer to staging */
 };
 
@@ -130,7 +132,8 @@ struct front {
 	uint32_t next_slot;
 	struct list watched;
 	struct list posted;
-	uint32_t greeting, dead, full, waiting; /* sessions in these states */
+	uint32_t greeting, dead, full, waiting, revoking; /* sessions in these states */
+	uint64_t revoke_next_ns;
 	int spare_fd; /* given up for a moment when descriptors run out */
 	struct pending *pending;
 	uint32_t pending_max;

@@ -4,6 +4,8 @@
  *
  *   hang-up or error   the session: rings, puts, pins, staging. The core is told GONE.
  *   process dead       the leases. The core is told DEAD; memory goes when no job refers to it.
+ *   over its budget    the leases, where the tier's memory can be taken back: the core is told
+ *                      REVOKED when no device reads it any more.
  *
  * A client that hung up by itself and left no reader open can hold no lease: it counts as dead at
  * once, so that a process may connect and close as often as it likes.
@@ -65,6 +67,7 @@ void session_free(struct front *f, struct session *s)
 {
 	f->greeting -= s->state == SESSION_GREETING;
 	f->dead -= s->state == SESSION_DEAD;
+	f->revoking -= s->revoking;
 	close_fd(f, &s->sock, true);
 	close_fd(f, &s->pidfd, true);
 	close_fd(f, &s->doorbell, true);
@@ -238,6 +241,19 @@ static void gone(struct front *f, struct turn *t, struct session *s, int error)
 	turn_feed(t, &event);
 }
 
+/* Its leases keep too much: it reads nothing more, whether it runs or is stopped. */
+static void take_back(struct front *f, struct turn *t, struct session *s)
+{
+	struct core_event event = { .kind = CORE_EV_CLIENT_REVOKED, .client = s->id };
+	uint32_t pinned = f->config.ops->context_revoke(f->config.shell, session_tag(s),
+							&event.tiers);
+
+	f->revoking += (pinned != 0) - s->revoking;
+	s->revoking = pinned != 0;
+	if (event.tiers)
+		turn_feed(t, &event);
+}
+
 /* GONE -> DEAD */
 static void dead(struct front *f, struct turn *t, struct session *s)
 {
@@ -247,6 +263,8 @@ static void dead(struct front *f, struct turn *t, struct session *s)
 	turn_feed(t, &event);
 	object_process_dead(f, s);
 	close_fd(f, &s->pidfd, true);
+	f->revoking -= s->revoking;
+	s->revoking = false;
 	s->state = SESSION_DEAD;
 	s->mark = f->config.ops->jobs_mark(f->config.shell);
 	f->dead++;
@@ -379,8 +397,13 @@ void front_unlisten(struct front *f)
 
 void front_end(struct front *f, struct turn *t, uint32_t client, int error, const char *why)
 {
-	if (client < f->config.clients_max)
-		session_end(f, t, &f->session[client], error, why);
+	struct session *s = client < f->config.clients_max ? &f->session[client] : NULL;
+
+	if (!s)
+		return;
+	session_end(f, t, s, error, why);
+	if (error == -EDQUOT && s->state == SESSION_GONE)
+		take_back(f, t, s);
 }
 
 void front_end_all(struct front *f, struct turn *t, int error)
@@ -394,6 +417,12 @@ void front_tick(struct front *f, struct turn *t)
 {
 	if (f->dead)
 		session_reap(f);
+	if (f->revoking && t->now_ns >= f->revoke_next_ns) {
+		f->revoke_next_ns = t->now_ns + FRONT_REVOKE_NS;
+		for (uint32_t i = 0; i < f->config.clients_max; i++)
+			if (f->session[i].revoking)
+				take_back(f, t, &f->session[i]);
+	}
 	for (uint32_t i = f->config.clients_max; f->greeting && i < f->slots; i++) {
 		struct session *s = &f->session[i];
 
@@ -407,7 +436,7 @@ uint64_t front_next(const struct front *f)
 	/* Coarse on purpose: all three are rare and none is urgent. */
 	if (f->full)
 		return FRONT_FULL_NS;
-	if (f->dead)
-		return 10 * FRONT_FULL_NS;
+	if (f->dead || f->revoking)
+		return FRONT_REVOKE_NS;
 	return f->greeting ? SESSION_GREETING_NS / 5 : UINT64_MAX;
 }

@@ -222,7 +222,7 @@ static int bring(struct holder *h, struct grant *g, const struct cursor *at)
 static int send_leased(struct holder *h, struct grant *g, const struct cursor *at)
 {
 	uint32_t count = h->frame.m.count, block;
-	int rc;
+	int rc = 0;
 
 	for (uint32_t i = 0; i < count; i++) {
 		const struct shape_page *p =
@@ -230,10 +230,12 @@ static int send_leased(struct holder *h, struct grant *g, const struct cursor *a
 		uint32_t seed = page_seed(g->key[block].bytes, g->serve.epoch, p->page);
 
 		h->frame.crc[i] = crc32c(seed, h->lease[i].data, p->bytes);
+		rc = rc ? rc : tier_lease_check(&h->lease[i]);
 		h->iov[i + 1] = (struct iovec){ (void *)(uintptr_t)h->lease[i].data, p->bytes };
 	}
 	h->iov[0] = (struct iovec){ &h->frame, h->frame.m.header.length };
-	rc = conn_send(h->c, h->iov, count + 1, g->until_ns);
+	if (!rc)
+		rc = conn_send(h->c, h->iov, count + 1, g->until_ns);
 	tier_release_many(h->reader, h->lease, count);
 	return rc;
 }

@@ -13,19 +13,22 @@
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 
-fail() {
-	echo "module: $*"
-	cat /mnt/log 2>/dev/null
-	dmesg | grep -i 'cxl\|dax\|tier' | tail
-	exit 1
-}
-ctl() { "$BUILD/tierctl" --socket /mnt/sock "$@"; }
-ko=$BUILD/../kernel-mod/kernel-mod/tier_mem.ko
+. tests/vm/kmod.sh
 
 echo 'module: ordinary memory'
 insmod "$ko" ram_chunks=48
 "$BUILD/vm/module" 32 1000 || fail 'a promise is broken'
 "$BUILD/vm/pins" 4 || fail 'a promise is broken'
+"$BUILD/tests/unit/test_backend_mem" || fail 'the suite of the memory backends'
+rmmod tier_mem
+
+echo 'module: a client over its budget is stopped'
+insmod "$ko" ram_chunks=96
+daemon 160MiB --set quarantine.percent=25
+ctl status | grep -q 'of ordinary memory' || fail 'the module was not found'
+"$BUILD/vm/stopped" 64 || fail 'a stopped client'
+daemon_ends
+whole 96
 rmmod tier_mem
 
 . tests/vm/region.sh
@@ -37,19 +40,12 @@ echo 'module: CXL type-3'
 "$BUILD/vm/module" 4 10 || fail 'a promise is broken'
 "$BUILD/vm/pins" 2 dax0.0 || fail 'a promise is broken'
 
-"$BUILD/tierd" --foreground --socket /mnt/sock --store /mnt/store --set nvme.size=64MiB \
-	--set nvme.buffered=yes --set hbm.size=0 --set cxl.size=64MiB --set cxl.backend=module \
-	--set request.deadline=1min --set put.deadline=1min 2>/mnt/log &
-for _ in $(seq 600); do [ ! -S /mnt/sock ] || break; sleep 0.1; done
+daemon 64MiB
 ctl status
 ctl status | grep -q 'tier_mem, 512 MiB in 256 chunks' || fail 'the module was not found'
-export TIER_SOCKET=/mnt/sock
 "$BUILD/vm/durable" put 1 32 < <(yes) >/mnt/acks || fail 'puts'
 "$BUILD/vm/durable" verify 32 || fail 'reads'
-grep -h 'tier_mem:tier-cxl' /proc/"$!"/maps || fail 'no mapping of the tier'
-ctl check
-kill %1
-wait %1
-"$BUILD/vm/module" 4 1 | tail -n 1 | grep 'pool 256 chunks, 256 free' ||
-	fail 'the pool is not whole'
+grep -h 'tier_mem:tier-cxl' "/proc/$daemon/maps" || fail 'no mapping of the tier'
+daemon_ends
+whole 256
 rmmod tier_mem

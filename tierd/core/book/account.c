@@ -186,8 +186,9 @@ static void end_session(struct core *c, uint32_t client, const char *why)
 
 /*
  * A round of scans is over. A client over its budget loses its session: its pins, requests and
- * puts; its pages stay where they are until its process is dead. When a user is over, all of its
- * sessions go: one by one they would go on to gather.
+ * puts; its pages stay where they are until its process is dead, or they are taken back from it,
+ * also if it has gone before. When a user is over, all of its sessions go: one by one they would go
+ * on to gather.
  */
 void account_round(struct core *c)
 {
@@ -206,7 +207,8 @@ void account_round(struct core *c)
 	for (uint32_t i = 0; i < c->clients_high; i++) {
 		struct client *k = &c->client[i];
 
-		for (uint32_t t = 0; k->state == 1 && !k->over && t < ABI_MEM_TIERS; t++) {
+		for (uint32_t t = 0; (k->state == 1 || k->state == 2) && !k->over &&
+				     t < ABI_MEM_TIERS; t++) {
 			if (k->held_last[t] > held_most(c, t))
 				end_session(c, i, "its leases keep more evicted memory than "
 						  "quarantine.percent of a tier; release them, or "

@@ -50,6 +50,7 @@ bool retire_page(struct core *c, struct context *x, uint32_t slot, uint32_t page
 bool retire_moved(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier,
 		  uint64_t to);
 void reclaim_flush(struct core *c);
+void reclaim_now(struct core *c);
 void reclaim_fenced(struct core *c, struct core_batch *batch);
 void reclaim_scanned(struct core *c);
 int reclaim_open(struct core *c);

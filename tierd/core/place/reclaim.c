@@ -296,11 +296,13 @@ static void mark_place(struct core *c, struct client *k, uint64_t place)
 	}
 }
 
-/* A context that the client has not opened protects nothing (H3, H4). */
+/* A context that the client has not opened protects nothing (H3, H4), nor what was taken back. */
 static bool is_attached(const struct client *k, uint64_t place)
 {
 	uint32_t context = place >> (ABI_ADDR_BITS + 3) & 0xffff;
 
+	if (k->revoked >> place_tier(place) & 1)
+		return false;
 	return context < ABI_CONTEXTS_MAX && bit_get(k->attached, context);
 }
 
@@ -551,6 +553,13 @@ static void pass_settle(struct core *c)
 	s->running = s->begun = s->over = false;
 	c->quarantine_next_ns = c->now_ns + QUARANTINE_SCAN_NS;
 	account_round(c);
+	scan_begin(c);
+}
+
+/* Leases ended: what was found held is looked at again, without waiting. */
+void reclaim_now(struct core *c)
+{
+	c->quarantine_next_ns = 0;
 	scan_begin(c);
 }
 

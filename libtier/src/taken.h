@@ -1,0 +1,21 @@
+/*
+ * Memory of tiers that may be taken away while somebody reads it (tier_taken.h). One table for the
+ * process, because a signal's handler is the process's.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#ifndef TIER_SRC_TAKEN_H
+#define TIER_SRC_TAKEN_H
+
+#include <stdint.h>
+
+/*
+ * From now on a SIGBUS in [base, base + bytes) sets *usable to 0 and is over. Returns the entry for
+ * taken_forget. Errors: -ENFILE more memory is mapped than there can be contexts; negative errno.
+ */
+int taken_watch(const void *base, uint64_t bytes, uint64_t *usable);
+
+/* Nobody reads there any more. A negative entry is fine. */
+void taken_forget(int entry);
+
+#endif
