@@ -442,10 +442,11 @@ int core_limit_restore(struct core *c, const struct disk_limit *limit);
 /*
  * After the catalog's contexts were created: feed each segment's first summary_bytes, in any
  * order; then finish. The device must have been flushed before the summaries were read: what they
- * show counts as durable. summary may be what a rotten disk gives. Returns records taken, or
- * -EBADMSG when the segment's header is not valid (it is then free).
+ * show counts as durable. summary may be what a rotten disk gives; single flipped bits are put
+ * right in it. Returns records taken, or -EBADMSG when the segment's header is not valid (it is
+ * then free).
  */
-int core_recover_segment(struct core *c, uint32_t segment, const void *summary, size_t bytes);
+int core_recover_segment(struct core *c, uint32_t segment, void *summary, size_t bytes);
 /* After it was fed as zeros: it could not be read, and may be read at another start. */
 void core_recover_unread(struct core *c, uint32_t segment);
 struct core_recovery {

@@ -327,6 +327,7 @@ void block_unwritten(struct core *c, struct context *x, uint32_t slot)
 
 	assert(m->persist == PERSIST_CLEAN);
 	block_unlink(c, &c->segment_blocks[segment], x, slot);
+	x->record_bytes -= records_leave(c, x, slot);
 	for (uint32_t page = 0; page < x->ix.pages_per_block; page++)
 		if (parts >> x->page_part[page] & 1)
 			index_page(&x->ix, slot, page)->nvme = 0;
