@@ -244,7 +244,7 @@ static bool turn(struct shell *s)
 	s->obs.turns++;
 	s->dispatch.verify_bytes = 0;
 	front_tick(s->front, t);
-	memory_reap(s->memory, s->workers);
+	s->holes.punched += memory_reap(s->memory, s->workers);
 	holes_turn(s, t->now_ns);
 	exporter_turn(s, t->now_ns);
 	if (l->tick_wanted || t->now_ns - l->ticked_ns >= TICK_NS)

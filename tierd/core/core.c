@@ -112,6 +112,13 @@ static int request_memory(struct core *c)
 	return 0;
 }
 
+void core_memory_lost(struct core *c, uint32_t tier, uint64_t bytes)
+{
+	struct pool *pool = &c->pool[tier];
+
+	pool->lost = bytes < pool->capacity / 2 ? bytes : pool->capacity / 2;
+}
+
 static int catalog_memory(struct core *c)
 {
 	const struct disk_super *s = &c->config.super;

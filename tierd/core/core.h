@@ -437,6 +437,12 @@ int core_quota_set(struct core *c, const struct core_quota *quota, uint64_t toke
  */
 int core_limit_restore(struct core *c, const struct disk_limit *limit);
 
+/*
+ * So much memory of the tier was given back and is not there: somebody holds it by other ways than
+ * ours. New slabs are taken only as if the tier were smaller by that, by half of it at most.
+ */
+void core_memory_lost(struct core *c, uint32_t tier, uint64_t bytes);
+
 /* ---- recovery ----------------------------------------------------------------------------- */
 
 /*

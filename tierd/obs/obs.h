@@ -104,6 +104,8 @@ struct obs {
 	uint64_t (*recount)(struct shell *shell, struct obs_recount *out, obs_tell tell, void *arg);
 	struct shell *shell;
 	uint64_t holes_filled; /* bytes that readers made appear, given back since */
+	uint64_t memory_foreign; /* pieces whose NUMA policy others had set, or on another node */
+	uint64_t memory_lost; /* bytes that were given back and that somebody's pipes keep */
 };
 
 /* Say a fact; format as printf. More than OBS_FACTS_MAX are dropped. */
