@@ -437,6 +437,39 @@ static void by_plans(struct isolation *w)
 	CHECK(tier_context_remove(t, "plans") == 0);
 }
 
+/* Blocks of one page that might have 801: nothing looks at those that they have not. */
+static void by_wide_blocks(struct isolation *w)
+{
+	const struct tier_part part[2] = {
+		{ .name = "one", .kind = TIER_KIND_STATE, .layers = 1, .groups = 1,
+		  .page_bytes = 512 },
+		{ .name = "many", .kind = TIER_KIND_STATE, .hit_rule = TIER_HIT_LAST,
+		  .hit_arg = 1, .layers = 800, .groups = 1, .page_bytes = 512 },
+	};
+	const struct tier_geometry_options g = { .size = sizeof(g), .page_align = 4096,
+						 .part_count = 2, .part = part };
+	struct tier_context_options o = { .size = sizeof(o), .mode = 0600, .blocks_max = 1000 };
+	const struct tier_put_options put = { .size = sizeof(put), .parts = 1,
+					      .flags = TIER_PUT_DURABLE };
+	tier *t = connect_to(&w->d);
+	tier_geometry *geometry;
+	tier_context *c;
+	uint32_t n = 0, put_all = 0;
+
+	o.quota[TIER_HBM] = TIER_QUOTA_NONE;
+	CHECK(tier_geometry_new(&geometry, &g) == 0);
+	CHECK(tier_context_create(t, "wide", geometry, &o, &c) == 0);
+	for (; going_on(); n++) {
+		tier_key key = secret_key(880000 + n);
+
+		put_all += tier_put_copy(c, &key, 1, page_bytes, &put) == 1;
+	}
+	printf("#   %u of %u blocks of one page\n", put_all, n);
+	CHECK(put_all > 0);
+	tier_geometry_free(geometry);
+	CHECK(tier_context_remove(t, "wide") == 0);
+}
+
 static void by_migrations(struct isolation *w)
 {
 	struct tier_ask down = { .size = sizeof(down), .tier = TIER_NVME },
@@ -476,6 +509,7 @@ static const struct attack {
 	{ "pages of mappings in pipes (A5)", by_pipes },
 	{ "holes touched", by_touches },
 	{ "plans of 131,072 accesses", by_plans },
+	{ "blocks of one page that might have 801", by_wide_blocks },
 	{ "blocks moved down and up", by_migrations },
 };
 
@@ -490,7 +524,10 @@ static void test_beside_each(void **state)
 	for (uint32_t i = 0; i < sizeof(attacks) / sizeof(attacks[0]); i++) {
 		run_beside(w, attacks[i].name, attacks[i].body);
 		most = tierctl_number(&w->d, "stat event_items_most", "metrics.0.value");
-		printf("#   longest event: %llu items\n", (unsigned long long)most);
+		printf("#   longest event: %llu items, %.2f ms; longest turn %.2f ms\n",
+		       (unsigned long long)most,
+		       (double)tierctl_number(&w->d, "stat", "loop.event_longest_ns") / 1e6,
+		       (double)tierctl_number(&w->d, "stat", "loop.longest_ns") / 1e6);
 		assert_in_range(most, 1, 4096);
 		below_the_sum(&w->d, attacks[i].name);
 	}

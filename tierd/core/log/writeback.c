@@ -272,6 +272,19 @@ static void buffer_io(struct core *c, struct run *run, uint64_t offset, uint32_t
 	run_submit(c, run, io);
 }
 
+/* The CRCs of the pages that the block has, behind the first k. */
+static uint32_t record_crcs(const struct context *x, uint32_t slot, uint64_t parts, uint32_t *crc,
+			    uint32_t k)
+{
+	for (; parts; parts &= parts - 1) {
+		const struct abi_part *part = &x->spec.geometry.part[__builtin_ctzll(parts)];
+
+		for (uint32_t n = 0; n < part->layers * part->groups; n++)
+			crc[k++] = index_page(&x->ix, slot, part->page_base + n)->crc;
+	}
+	return k;
+}
+
 /* Its record, encoded into run->buf. */
 void run_record(struct core *c, struct run *run)
 {
@@ -291,9 +304,7 @@ void run_record(struct core *c, struct run *run)
 		memcpy(block[n].key, index_block(&x->ix, slot)->key, ABI_KEY_BYTES);
 		block[n].salt = block_salt(x, slot);
 		block[n].keep = retain_word(c, x, slot);
-		for (uint32_t page = 0; page < x->ix.pages_per_block; page++)
-			if (run->head.parts >> x->page_part[page] & 1)
-				crc[k++] = index_page(&x->ix, slot, page)->crc;
+		k = record_crcs(x, slot, run->head.parts, crc, k);
 		i++;
 	}
 	assert(i == run->blocks && k == run->blocks * pages);
@@ -325,13 +336,19 @@ void run_place(struct core *c, struct run *run, uint32_t i)
 
 	if (run->place.log == DISK_LOG_DURABLE)
 		word |= ABI_NVME_DURABLE;
-	for (uint32_t page = 0; page < x->ix.pages_per_block; page++) {
-		int64_t at =
-			store_run_page(&x->spec.geometry, run->head.parts, run->blocks, i, page);
+	meter_charge_words(&c->meter, run->head.pages_per_block);
+	for (uint64_t parts = run->head.parts; parts; parts &= parts - 1) {
+		const struct abi_part *part = &x->spec.geometry.part[__builtin_ctzll(parts)];
 
-		if (at >= 0)
+		for (uint32_t n = 0; n < part->layers * part->groups; n++) {
+			uint32_t page = part->page_base + n;
+			int64_t at = store_run_page(&x->spec.geometry, run->head.parts,
+						    run->blocks, i, page);
+
+			assert(at >= 0);
 			index_page(&x->ix, slot, page)->nvme =
 				word | (run->place.offset + (uint64_t)at) / DISK_SECTOR;
+		}
 	}
 	x->meta[slot].persist = PERSIST_CLEAN;
 	x->meta[slot].settle = SETTLE_NONE;
