@@ -219,6 +219,7 @@ static void punched(struct shell *s, const struct core_range *range, int res)
 		log_warn(&s->log, "punching memory failed", obs_tier_name[range->tier],
 			 "the memory stays with the daemon until the context goes", "errno=%d",
 			 -res);
+	s->holes.punched += range->bytes;
 	turn_feed(&s->loop.turn, &event);
 }
 
@@ -289,6 +290,7 @@ static void prepared(struct shell *s, const struct job *job)
 	struct job *punch;
 	struct core_io *io;
 
+	s->obs.memory_foreign += job->res > 0 ? (uint64_t)job->res : 0;
 	if (job->range.tier == CORE_RANGE_INDEX)
 		return;
 	prepare_end(p, memory_of(job->region, &job->range));

@@ -1,18 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Holes that readers touched. A context's memory is a sparse memfd as large as its quota; where it
- * holds nothing there is a hole, and a client that reads there makes the kernel allocate a page. So
- * the physical bytes of each memfd are compared with what the core has taken, and what is above
- * is punched out again, a little at a time: here and not by a worker, for the core must not take a
- * segment while it is punched. The index is watched likewise.
+ * Holes that readers touched, and memory that somebody keeps. A context's memory is a sparse memfd
+ * as large as its quota; where it holds nothing there is a hole, and a client that reads there
+ * makes the kernel allocate a page. So the physical bytes of each memfd are compared with what the
+ * core has taken, and what is above is punched out again, a little at a time: here and not by a
+ * worker, for the core must not take a segment while it is punched. The index is watched likewise.
+ *
+ * A client can put pages of its mappings into pipes (splice, vmsplice), which keep them when they
+ * are punched, a whole huge page for each. No book of ours has them; the host's has: pages of
+ * memfds are on its lists of anonymous ones, and counted as shared memory while a file has them. By
+ * what the lists have more the tier is taken for smaller, so that the host does not run out.
  */
 #include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "libtier/base/cleanup.h"
 #include "libtier/base/time.h"
 #include "tierd/shell.h"
 
 #define LOOK_NS (100 * NS_PER_MS)
+#define LOST_NOISE (32ll << 20) /* so far the host's numbers swing by themselves */
 #define LOOKS 32u            /* regions compared at a time */
 #define PUNCH_BYTES (8u << 20) /* of one turn, in whole segments */
 #define INDEX_STEPS 256u /* pieces of an index, likewise */
@@ -115,12 +124,65 @@ static bool look(struct shell *s, const struct context_memory *made, uint32_t ti
 	return index ? punch_index(s, region, made->id) : punch_some(s, region, made->id, tier);
 }
 
+/* Bytes on the lists that are nobody's. False: the host does not tell. */
+static bool read_lost(int64_t *out)
+{
+	static const struct {
+		const char *name;
+		int sign;
+	} part[] = { { "Active(anon):", 1 }, { "Inactive(anon):", 1 }, { "AnonPages:", -1 },
+		     { "Shmem:", -1 }, { "SwapCached:", -1 } };
+	int fd CLEANUP_CLOSE = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
+	char text[4096];
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+	if (n <= 0)
+		return false;
+	text[n] = '\0';
+	*out = 0;
+	for (size_t i = 0; i < sizeof(part) / sizeof(part[0]); i++) {
+		const char *at = strstr(text, part[i].name);
+
+		if (!at)
+			return false;
+		*out += part[i].sign * 1024 * strtoll(at + strlen(part[i].name), NULL, 10);
+	}
+	return true;
+}
+
+/*
+ * What was lost since the fewest were, as far as we gave anything back since: other programs move
+ * these numbers, too.
+ */
+static void look_for_lost(struct shell *s)
+{
+	struct holes *h = &s->holes;
+	int64_t now, lost;
+
+	if (!read_lost(&now))
+		return;
+	if (!h->lost_known || now < h->lost_least) {
+		h->lost_known = true;
+		h->lost_least = now;
+		h->punched = 0;
+	}
+	lost = now - h->lost_least - LOST_NOISE;
+	if (lost < 0)
+		lost = 0;
+	if ((uint64_t)lost > h->punched)
+		lost = (int64_t)h->punched;
+	s->obs.memory_lost = (uint64_t)lost;
+	core_memory_lost(s->core, ABI_TIER_CXL, (uint64_t)lost);
+}
+
 void holes_turn(struct shell *s, uint64_t now_ns)
 {
 	struct holes *h = &s->holes;
 
 	if (!h->busy && now_ns - h->looked_ns < LOOK_NS)
 		return;
+	if (now_ns - h->looked_ns >= LOOK_NS)
+		look_for_lost(s);
 	h->looked_ns = now_ns;
 	h->busy = false;
 	for (uint32_t i = 0; i < LOOKS; i++) {

@@ -244,7 +244,7 @@ static bool turn(struct shell *s)
 	s->obs.turns++;
 	s->dispatch.verify_bytes = 0;
 	front_tick(s->front, t);
-	memory_reap(s->memory, s->workers);
+	s->holes.punched += memory_reap(s->memory, s->workers);
 	holes_turn(s, t->now_ns);
 	exporter_turn(s, t->now_ns);
 	if (l->tick_wanted || t->now_ns - l->ticked_ns >= TICK_NS)
@@ -276,6 +276,8 @@ static bool turn(struct shell *s)
 	if (io_uring_sq_ready(&l->ring)) /* and what has completed meanwhile shows */
 		io_uring_submit_and_get_events(&l->ring);
 	took = time_now_ns() - t->now_ns;
+	if (t->event_ns_most > s->obs.event_ns_most)
+		s->obs.event_ns_most = t->event_ns_most;
 	s->obs.turn_ns_most = took > s->obs.turn_ns_most ? took : s->obs.turn_ns_most;
 	return hopeful == 0 && t->now_ns - l->busy_ns >= awake;
 }

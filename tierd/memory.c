@@ -59,14 +59,27 @@ void memory_close(struct memory *m)
 	free(m);
 }
 
-void memory_unmake(struct memory *m, struct context_memory *made)
+static uint64_t resident(const struct mem_ops *ops, const struct mem_region *region)
 {
-	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
-		if (made->mem[t].bytes)
-			m->ops[t]->destroy(&made->mem[t]);
+	int64_t bytes = region->fd < 0 ? 0 : ops->resident(region);
+
+	return bytes < 0 ? 0 : (uint64_t)bytes;
+}
+
+uint64_t memory_unmake(struct memory *m, struct context_memory *made)
+{
+	uint64_t given = 0;
+
+	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
+		if (!made->mem[t].bytes)
+			continue;
+		given += resident(m->ops[t], &made->mem[t]);
+		m->ops[t]->destroy(&made->mem[t]);
+	}
 	if (made->index.bytes)
 		mem_destroy(&made->index);
 	free(made);
+	return given;
 }
 
 int memory_make(struct memory *m, const char *label, const struct core_context_plan *plan,
@@ -81,6 +94,8 @@ int memory_make(struct memory *m, const char *label, const struct core_context_p
 		return -ENOMEM;
 	snprintf(name, sizeof(name), "tier-index-%.*s", (int)ABI_NAME_BYTES, label);
 	rc = mem_create(&made->index, name, plan->index_bytes);
+	if (!rc)
+		rc = mem_policy_first(&made->index);
 	for (uint32_t t = 0; t < ABI_MEM_TIERS && rc == 0; t++) {
 		if (plan->mem_bytes[t] == 0)
 			continue;
@@ -136,9 +151,10 @@ void memory_retire(struct memory *m, uint32_t id, const struct worker_pool *work
 		retire(m, made, workers);
 }
 
-void memory_reap(struct memory *m, const struct worker_pool *workers)
+uint64_t memory_reap(struct memory *m, const struct worker_pool *workers)
 {
 	struct context_memory **link = &m->retired;
+	uint64_t given = 0;
 
 	while (*link) {
 		struct context_memory *made = *link;
@@ -148,8 +164,9 @@ void memory_reap(struct memory *m, const struct worker_pool *workers)
 			continue;
 		}
 		*link = made->next;
-		memory_unmake(m, made);
+		given += memory_unmake(m, made);
 	}
+	return given;
 }
 
 static uint32_t count_regions(const struct context_memory *made, uint64_t *bytes)

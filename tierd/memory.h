@@ -36,7 +36,7 @@ void memory_close(struct memory *m);
  */
 int memory_make(struct memory *m, const char *label, const struct core_context_plan *plan,
 		struct context_memory **out);
-void memory_unmake(struct memory *m, struct context_memory *made);
+uint64_t memory_unmake(struct memory *m, struct context_memory *made);
 
 /* The core took it under this id. What a former context of its index left is retired. */
 void memory_adopt(struct memory *m, uint32_t id, struct context_memory *made,
@@ -44,7 +44,7 @@ void memory_adopt(struct memory *m, uint32_t id, struct context_memory *made,
 
 /* The context is gone: unmap once every job submitted so far has ended (memory_reap). */
 void memory_retire(struct memory *m, uint32_t id, const struct worker_pool *workers);
-void memory_reap(struct memory *m, const struct worker_pool *workers);
+uint64_t memory_reap(struct memory *m, const struct worker_pool *workers);
 
 /* Regions in files that it has, those that are being given up included, and their bytes of address
  * space. */

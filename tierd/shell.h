@@ -64,7 +64,9 @@ struct holes {
 	uint64_t looked_ns;
 	uint32_t index, tier;
 	uint64_t offset; /* punched up to here */
-	bool busy;
+	bool busy, lost_known;
+	int64_t lost_least; /* bytes on the host's lists that are nobody's, the fewest so far */
+	uint64_t punched; /* bytes that were given back since */
 };
 
 struct shell {

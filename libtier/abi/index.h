@@ -145,9 +145,12 @@ struct abi_block {
 #define ABI_PAGE_RETIRING 4u
 #define ABI_PAGE_STATES 5u
 
-/* nvme word: 0 = absent, else  1:1 | log:1 | reserved:14 | offset/4096:48. */
+/* nvme word: 0 = absent, else  1:1 | log:1 | record:14 | offset/4096:48. record: the sector of its
+ * segment's summary at which its record begins, for the daemon's books. */
 #define ABI_NVME_PRESENT (1ull << 63)
 #define ABI_NVME_DURABLE (1ull << 62)
+#define ABI_NVME_RECORD_SHIFT 48u
+#define ABI_NVME_RECORD_MASK 0x3fffull
 #define ABI_NVME_ADDR_MASK ((1ull << 48) - 1)
 
 struct abi_page {
@@ -176,6 +179,11 @@ static inline uint32_t abi_word_state(uint64_t word)
 static inline uint32_t abi_word_version(uint64_t word)
 {
 	return (uint32_t)(word >> ABI_VERSION_SHIFT);
+}
+
+static inline uint32_t abi_nvme_record(uint64_t nvme)
+{
+	return nvme >> ABI_NVME_RECORD_SHIFT & ABI_NVME_RECORD_MASK;
 }
 
 static inline uint64_t abi_nvme_offset(uint64_t nvme)

@@ -16,6 +16,7 @@
  * crc32c(crc32c(0, a, n), a + n, m) == crc32c(0, a, n + m).
  * crc32c(0, "123456789", 9) is 0xE3069283.
  */
+#define CRC32C_POLY 0x82f63b78u /* reversed: what the last bit of a text changes the sum by */
 uint32_t crc32c(uint32_t crc, const void *buf, size_t len);
 
 /*

@@ -570,6 +570,9 @@ static const char *meaning(const char *what, int error)
 		{ "reserve", -EDQUOT,
 		  "pins and what all reservations may come to would be more than may be promised "
 		  "of CXL; ask for less, or again when some have ended" },
+		{ "delete", -EDQUOT,
+		  "what the context deleted takes as much of the store as it may, until older "
+		  "records are moved; again later, or with a larger quota of NVMe" },
 		{ "plan", -EINVAL,
 		  "the budget is above the context's quota of the tier, or below two blocks" },
 		{ "plan", -ENOBUFS,

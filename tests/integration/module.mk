@@ -26,6 +26,13 @@ $(CRASH_TESTS): $(O)/%: tests/integration/module.mk
 test-run: $(O)/plain/crash $(if $(HAVE_ASAN),$(O)/asan/crash) $(CRASH_TESTS)
 EXTRA_TESTS += $(CRASH_TESTS)
 
+# The victim beside each attack, for longer than in `make test`.
+ISOLATION_MS ?= 3000
+.PHONY: isolation
+isolation: $(O)/plain/tests/integration/test_isolation_beside
+isolation: all-plain ## a victim beside each attack, ISOLATION_MS=3000 of each
+	@BUILD=$(O)/plain TIER_ISOLATION_MS=$(ISOLATION_MS) $<
+
 .PHONY: crash-long storm-long
 crash-long: $(O)/plain/tests/integration/test_api_death
 crash-long: all-plain $(O)/plain/crash ## kill the daemon KILLS=200 times, stop a client STOP=150 s

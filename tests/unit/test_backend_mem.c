@@ -303,6 +303,57 @@ static bool kernel_collapses(void)
 	return can;
 }
 
+static int policy_of(void *at)
+{
+	int mode = -1;
+
+	assert_int_equal(get_mempolicy(&mode, NULL, 0, at, MPOL_F_ADDR), 0);
+	return mode;
+}
+
+/* Who maps it read-only sets the policy of the daemon's memory: it is found, and put right. */
+static void test_a_policy_of_others_is_put_right(void **state)
+{
+	struct bitmask *nodes;
+	struct one one;
+
+	(void)state;
+	if (numa_available() < 0)
+		skip();
+	nodes = numa_allocate_nodemask();
+	assert_non_null(nodes);
+	numa_bitmask_setbit(nodes, (unsigned)numa_node_of_cpu(0));
+	for (uint32_t i = 0; i < COUNT(all); i++) {
+		uint8_t *read_only, *own;
+		int fd, before;
+
+		if (!begin(i, &one))
+			continue;
+		fd = one.device ? -1 : one.ops->share(&one.region, 1);
+		if (fd < 0) {
+			end(&one);
+			continue;
+		}
+		own = one.region.addr;
+		before = policy_of(own);
+		read_only = mmap(NULL, BYTES, PROT_READ, MAP_SHARED, fd, 0);
+		assert_true(read_only != MAP_FAILED);
+		if (!mbind(read_only, 4 * ABI_HUGE, MPOL_INTERLEAVE, nodes->maskp,
+			   nodes->size + 1, 0)) {
+			assert_int_equal(policy_of(own + ABI_HUGE), MPOL_INTERLEAVE);
+			assert_in_range(one.ops->prepare(&one.region, ABI_HUGE, 2 * ABI_HUGE), 1,
+					2);
+			assert_int_equal(policy_of(own + ABI_HUGE), before);
+			assert_int_equal(policy_of(own + 3 * ABI_HUGE - 4096), before);
+			assert_int_equal(one.ops->prepare(&one.region, ABI_HUGE, 2 * ABI_HUGE), 0);
+		}
+		munmap(read_only, BYTES);
+		close(fd);
+		end(&one);
+	}
+	numa_free_nodemask(nodes);
+}
+
 /* Where memory is in pieces the kernel has none at times, and ordinary pages do: tried again. */
 #define HUGE_TRIES 50
 
@@ -732,6 +783,7 @@ int main(void)
 		cmocka_unit_test(test_registry),
 		cmocka_unit_test(test_numa_choice),
 		cmocka_unit_test(test_numa),
+		cmocka_unit_test(test_a_policy_of_others_is_put_right),
 		cmocka_unit_test(test_create_refused),
 		cmocka_unit_test(test_prepare_refused),
 		cmocka_unit_test(test_prepare_without_huge_pages),

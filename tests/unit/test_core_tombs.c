@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "tests/lib/property.h"
 #include "tests/lib/unit.h"
 #include "tests/unit/one_host.h"
 #include "tierd/core/state.h"
@@ -213,6 +214,163 @@ static void test_keys_that_never_were_leave_none(void **state)
 	queued = tombs_queued();
 	drop(ABSENT, RUN);
 	assert_int_equal(tombs_queued() - queued, RUN);
+	host_audit(&host);
+}
+
+/* The n-th sector of the disk that has a tombstone's record; NULL = there are no more. */
+static uint8_t *tombstone_sector(uint32_t n)
+{
+	for (uint64_t at = 0; at < host.super.segment_count * host.super.segment_bytes;
+	     at += DISK_SECTOR) {
+		struct disk_record *r =
+			(struct disk_record *)(host.disk + host.super.segment_offset + at);
+
+		if (r->magic == DISK_RECORD_MAGIC && r->type == DISK_RECORD_TOMBSTONE && !n--)
+			return (uint8_t *)r;
+	}
+	return NULL;
+}
+
+static bool is_there(uint32_t n)
+{
+	uint8_t key[ABI_KEY_BYTES];
+
+	host_key(n, key);
+	return index_find(&core_context(host.core, host.context[0].id)->ix, key) != ABI_SLOT_NONE;
+}
+
+/* Any bit of the sector may rot, those that the record does not use included. */
+static void rot(uint8_t *sector, uint32_t seed)
+{
+	struct rng rng = { seed };
+
+	for (uint32_t round = 0; round < 300; round++) {
+		uint32_t among = 8 * (round % 2 ? DISK_SECTOR : 304);
+		uint32_t bit = (uint32_t)rng_below(&rng, among);
+		uint8_t before = sector[bit / 8];
+
+		sector[bit / 8] ^= (uint8_t)(1u << bit % 8);
+		one_host_restart(round % 3 == 0);
+		for (uint32_t i = 0; i < RUN; i++)
+			assert_int_equal(is_there(i), i != 1 && i != 4);
+		assert_int_equal(sector[bit / 8], before); /* put right in what was fed */
+	}
+	host_audit(&host);
+}
+
+static void test_a_flipped_bit_undoes_none(void **state)
+{
+	uint8_t *at;
+
+	(void)state;
+	assert_int_equal(one_host_put(0, RUN, ABI_SQE_DURABLE), 0);
+	drop(1, 1);
+	drop(4, 1);
+	assert_non_null(tombstone_sector(1));
+	rot(tombstone_sector(0), 1);
+	rot(tombstone_sector(1), 2);
+	at = tombstone_sector(0);
+	rot(at - (size_t)(at - host.disk - host.super.segment_offset) % host.super.segment_bytes,
+	    3); /* the header of its segment */
+}
+
+/* The cleaner sees through it, too: what it carries is what was written. */
+static void test_a_flipped_bit_is_carried_right(void **state)
+{
+	const struct core_metrics *m = &host.core->metrics;
+	uint64_t carried = m->tombstones_carried;
+
+	(void)state;
+	for (uint32_t n = 0; n < 120; n += RUN)
+		assert_int_equal(one_host_put(n, RUN, ABI_SQE_DURABLE), 0);
+	drop(1, 1);
+	tombstone_sector(0)[sizeof(struct disk_record) + 7] ^= 16;
+	drop(ABSENT, 400);
+	fill(60);
+	pause_s(5);
+	assert_true(m->tombstones_carried > carried);
+	one_host_restart(false);
+	assert_false(is_there(1));
+	assert_true(is_there(2));
+}
+
+static int32_t put_of_second(uint32_t n)
+{
+	const struct abi_put_args args = { .count = 1 };
+	struct abi_sqe sqe = { .op = ABI_OP_PUT_RESERVE, .flags = ABI_SQE_DURABLE, .count = 1,
+			       .context_id = host.context[1].id,
+			       .arg_bytes = sizeof(args) + ABI_KEY_BYTES };
+
+	memcpy(host.client[0].staging, &args, sizeof(args));
+	host_key(n, host.client[0].staging + sizeof(args));
+	host.answer.res = 1;
+	assert_true(host_request(&host, 0, &sqe));
+	if (host.answer.res)
+		return host.answer.res;
+	host.answer.res = 1;
+	assert_true(host_commit(&host, ABI_SQE_DURABLE));
+	return one_host_answer();
+}
+
+#define SMALL (2u << 20) /* quota of the one who deletes; the store has 24 MiB */
+
+/*
+ * Who puts and deletes all the time keeps no more of the store than its quota: what keeps the
+ * tombstones needed is moved. Where nothing ends the need (a segment that was not read) it is
+ * refused by name. Nobody else is, ever.
+ */
+static void test_many_are_their_contexts_alone(void **state)
+{
+	uint32_t second = 0, n;
+	struct disk_context spec;
+
+	(void)state;
+	host_spec(&spec, HOST_KIND_STORE, 1);
+	spec.quota[ABI_TIER_NVME] = 16u << 20;
+	assert_int_equal(host_context_make(&host, 1, &spec), 0);
+	host_client_attach(&host, 0);
+	for (uint32_t i = 0; i < SEGMENTS; i++)
+		host.core->store->segment[i].doubtful = false; /* it is new */
+	core_context(host.core, host.context[0].id)->plan.quota[ABI_TIER_NVME] = SMALL;
+	for (uint32_t i = 0; i < 20; i++)
+		assert_int_equal(put_of_second(second++), 0);
+	for (n = 0; n < 10000; n++) {
+		assert_int_equal(one_host_put(n, 1, ABI_SQE_DURABLE), 0);
+		assert_int_equal(one_host_delete(n, 1), 0);
+		if (n % 100 == 0)
+			assert_int_equal(put_of_second(second++), 0);
+	}
+	for (n = 0; n < 2 * TOMBS_MAX && one_host_delete(ABSENT + n, 1) == 0; n++)
+		host.core->store->segment[0].doubtful = true;
+	assert_int_equal(host.answer.res, -EDQUOT);
+	assert_in_range(n, TOMBS_MAX / 2, TOMBS_MAX + 1);
+	for (uint32_t i = 0; i < 40; i++)
+		assert_int_equal(put_of_second(second++), 0);
+	host_audit(&host);
+}
+
+/* Blocks of a page each, in records of their own, until the quota is used up: by their records. */
+static void test_records_of_small_blocks_count(void **state)
+{
+	struct context *x = core_context(host.core, host.context[0].id);
+	struct store_stats st;
+	uint32_t n = 0, free;
+	int32_t res = 0;
+
+	(void)state;
+	store_stats(host.core->store, &st);
+	free = st.segments_free;
+	x->plan.quota[ABI_TIER_NVME] = SMALL;
+	while (!res && n < 1000)
+		res = one_host_put(n++ * 2, 1, ABI_SQE_DURABLE);
+	assert_int_equal(res, -ENOSPC);
+	assert_in_range(x->nvme_bytes + x->record_bytes, SMALL / 2, SMALL);
+	store_stats(host.core->store, &st);
+	assert_in_range(free - st.segments_free, 1, SMALL / (1u << 20) + 2);
+	host_audit(&host);
+	one_host_restart(false);
+	x = core_context(host.core, host.context[0].id);
+	assert_in_range(x->nvme_bytes + x->record_bytes, SMALL / 2, SMALL);
 	host_audit(&host);
 }
 
@@ -439,6 +597,10 @@ int main(void)
 		TEST(test_needed_ones_come_to_rest_in_few_records, set_up_few),
 		TEST(test_those_of_two_contexts_are_sorted, set_up_many),
 		TEST(test_keys_that_never_were_leave_none, set_up_many),
+		TEST(test_a_flipped_bit_undoes_none, set_up_many),
+		TEST(test_a_flipped_bit_is_carried_right, set_up_many),
+		TEST(test_many_are_their_contexts_alone, set_up_many),
+		TEST(test_records_of_small_blocks_count, set_up_many),
 		cmocka_unit_test(test_one_makes_no_other_needed),
 		TEST(test_one_that_reaches_the_oldest_run_is_needed, set_up_few),
 		TEST(test_one_key_deleted_in_both, set_up_few),

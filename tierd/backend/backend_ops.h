@@ -31,6 +31,7 @@ struct mem_region {
 	int fd;        /* sealed, 0600; the daemon's own; -1 = none. Clients get share()'s */
 	void *addr;    /* the daemon's mapping; of a device: addresses that only copy() knows */
 	uint64_t bytes;
+	int32_t node; /* 1 + the NUMA node that it is bound to; 0 = to none */
 	struct mem_private *own;
 };
 
@@ -68,7 +69,9 @@ struct mem_ops {
 	void (*leave)(struct mem_region *region);
 	/*
 	 * Back a 2 MiB-aligned range with memory, huge pages if they can be had. New memory is
-	 * zero, but a device's: that is as it was, and no client can see it. Any thread.
+	 * zero, but a device's: that is as it was, and no client can see it. Any thread. Returns
+	 * in how many pieces of ABI_HUGE somebody else had set the memory's policy, or memory was
+	 * of another node; it is where it belongs now, as far as the kernel could move it.
 	 */
 	int (*prepare)(const struct mem_region *region, uint64_t offset, uint64_t bytes);
 	/* Give a 2 MiB-aligned range back to the host (hole). Any thread. */

@@ -116,6 +116,7 @@ int cxl_numa_create(struct mem_region *region, const char *label, uint64_t bytes
 
 	if (rc)
 		return rc;
+	region->node = node + 1;
 	rc = cxl_numa_bind(region->addr, region->bytes, node);
 	if (rc)
 		mem_destroy(region);

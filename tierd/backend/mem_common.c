@@ -9,11 +9,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/mempolicy.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -130,8 +132,15 @@ void mem_close(const struct mem_ops *self)
 int mem_create_plain(const struct mem_ops *self, struct mem_region *region, const char *label,
 		     uint64_t bytes)
 {
+	int rc = mem_create(region, label, bytes);
+
 	(void)self;
-	return mem_create(region, label, bytes);
+	if (rc)
+		return rc;
+	rc = mem_policy_first(region);
+	if (rc)
+		mem_destroy(region);
+	return rc;
 }
 
 void mem_leave(struct mem_region *region)
@@ -193,6 +202,71 @@ bool mem_range_is_sane(const struct mem_region *region, uint64_t offset, uint64_
 	       (bytes % ABI_HUGE == 0 || offset + bytes == region->bytes);
 }
 
+/* ---- NUMA policy --------------------------------------------------------------------------- */
+
+#define NODES_MAX 1024u
+#define NODE_BITS (8u * sizeof(unsigned long))
+
+/* By its number: not every C library declares it, and libnuma is optional. */
+static int policy_set(void *at, uint64_t bytes, int mode, int32_t node, unsigned flags)
+{
+	unsigned long mask[NODES_MAX / NODE_BITS] = { 0 };
+
+	if (node >= 0)
+		mask[(unsigned)node / NODE_BITS] = 1ul << (unsigned)node % NODE_BITS;
+	return syscall(SYS_mbind, at, bytes, mode, node < 0 ? NULL : mask,
+		       node < 0 ? 0ul : NODES_MAX, flags) ? -errno : 0;
+}
+
+static int policy_own(const struct mem_region *region, void *at, uint64_t bytes, unsigned flags)
+{
+	if (!region->node)
+		return policy_set(at, bytes, MPOL_LOCAL, -1, flags);
+	/* STATIC_NODES: a later cpuset change must not move the tier to other nodes. */
+	return policy_set(at, bytes, MPOL_BIND | MPOL_F_STATIC_NODES, region->node - 1, flags);
+}
+
+int mem_policy_first(const struct mem_region *region)
+{
+	int rc = policy_own(region, region->addr, region->bytes, 0);
+
+	return region->node ? rc : 0; /* else a kernel without, or one that forbids it, will do */
+}
+
+/* Does it come from, or lie on, another node than it should? */
+static bool lies_elsewhere(const struct mem_region *region, uint8_t *at, uint64_t bytes)
+{
+	void *page[ABI_HUGE / ABI_PAGE_ALIGN];
+	int status[ABI_HUGE / ABI_PAGE_ALIGN];
+	unsigned long count = bytes / ABI_PAGE_ALIGN;
+
+	for (unsigned long i = 0; i < count; i++)
+		page[i] = at + i * ABI_PAGE_ALIGN;
+	if (!region->node || syscall(SYS_move_pages, 0, count, page, NULL, status, 0))
+		return false;
+	for (unsigned long i = 0; i < count; i++)
+		if (status[i] >= 0 && status[i] != region->node - 1)
+			return true;
+	return false;
+}
+
+/*
+ * The kernel passes over a mapping that has this policy already, though its file has another now:
+ * so another one first. What lies elsewhere is moved.
+ */
+bool mem_policy_again(const struct mem_region *region, void *at, uint64_t bytes)
+{
+	int mode = -1, own = region->node ? MPOL_BIND | MPOL_F_STATIC_NODES : MPOL_LOCAL;
+	bool foreign = !syscall(SYS_get_mempolicy, &mode, NULL, 0ul, at, MPOL_F_ADDR) &&
+		       mode != own && mode != MPOL_DEFAULT;
+
+	policy_set(at, bytes, MPOL_PREFERRED, region->node ? region->node - 1 : 0, 0);
+	policy_own(region, at, bytes, region->node ? MPOL_MF_MOVE : 0);
+	return foreign;
+}
+
+/* ---- backing ------------------------------------------------------------------------------- */
+
 /* Into one huge page. False: there is none to be had. */
 static bool collapse(uint8_t *at)
 {
@@ -228,19 +302,26 @@ static int prepare_one(uint8_t *at, uint64_t bytes)
 int mem_prepare(const struct mem_region *region, uint64_t offset, uint64_t bytes)
 {
 	uint8_t *base = region->addr;
+	int found = 0;
 
 	if (!mem_range_is_sane(region, offset, bytes))
 		return -EINVAL;
 	while (bytes) {
 		uint64_t n = bytes < ABI_HUGE ? bytes : ABI_HUGE;
+		bool foreign = mem_policy_again(region, base + offset, n);
 		int rc = prepare_one(base + offset, n);
 
 		if (rc)
 			return rc;
+		if (lies_elsewhere(region, base + offset, n)) {
+			mem_policy_again(region, base + offset, n);
+			foreign = true;
+		}
+		found += foreign;
 		offset += n;
 		bytes -= n;
 	}
-	return 0;
+	return found;
 }
 
 int mem_punch(const struct mem_region *region, uint64_t offset, uint64_t bytes)

@@ -44,6 +44,13 @@ int mem_punch(const struct mem_region *region, uint64_t offset, uint64_t bytes);
 int64_t mem_resident(const struct mem_region *region);
 void mem_copy(const struct mem_ops *self, struct core_copy *copy);
 
+/*
+ * Any process that maps the region can set the NUMA policy of its memory, read-only as it may be:
+ * that of a shared mapping is the file's. The region's own, for all of it, and again for a part.
+ */
+int mem_policy_first(const struct mem_region *region);
+bool mem_policy_again(const struct mem_region *region, void *at, uint64_t bytes);
+
 /* In whole areas of ABI_HUGE, or up to the region's end; inside it. */
 bool mem_range_is_sane(const struct mem_region *region, uint64_t offset, uint64_t bytes);
 

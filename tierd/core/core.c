@@ -112,6 +112,13 @@ static int request_memory(struct core *c)
 	return 0;
 }
 
+void core_memory_lost(struct core *c, uint32_t tier, uint64_t bytes)
+{
+	struct pool *pool = &c->pool[tier];
+
+	pool->lost = bytes < pool->capacity / 2 ? bytes : pool->capacity / 2;
+}
+
 static int catalog_memory(struct core *c)
 {
 	const struct disk_super *s = &c->config.super;
@@ -120,7 +127,9 @@ static int catalog_memory(struct core *c)
 	c->catalog_list = calloc(c->catalog_max, sizeof(*c->catalog_list));
 	c->catalog_buf = aligned_alloc(DISK_SECTOR, s->catalog_bytes);
 	c->catalog_limits = calloc(1, s->catalog_bytes);
-	return c->catalog_list && c->catalog_buf && c->catalog_limits ? recorded_open(c) : -ENOMEM;
+	if (!c->catalog_list || !c->catalog_buf || !c->catalog_limits || records_open(c))
+		return -ENOMEM;
+	return recorded_open(c);
 }
 
 static void pools_thread(struct core *c)
@@ -255,6 +264,7 @@ void core_close(struct core *c)
 	ledger_close(&c->owners);
 	tables_close(c);
 	aside_close(c);
+	records_close(c);
 	recorded_close(c);
 	free(c->catalog_buf);
 	free(c->catalog_list);

@@ -439,15 +439,22 @@ int core_quota_set(struct core *c, const struct core_quota *quota, uint64_t toke
  */
 int core_limit_restore(struct core *c, const struct disk_limit *limit);
 
+/*
+ * So much memory of the tier was given back and is not there: somebody holds it by other ways than
+ * ours. New slabs are taken only as if the tier were smaller by that, by half of it at most.
+ */
+void core_memory_lost(struct core *c, uint32_t tier, uint64_t bytes);
+
 /* ---- recovery ----------------------------------------------------------------------------- */
 
 /*
  * After the catalog's contexts were created: feed each segment's first summary_bytes, in any
  * order; then finish. The device must have been flushed before the summaries were read: what they
- * show counts as durable. summary may be what a rotten disk gives. Returns records taken, or
- * -EBADMSG when the segment's header is not valid (it is then free).
+ * show counts as durable. summary may be what a rotten disk gives; single flipped bits are put
+ * right in it. Returns records taken, or -EBADMSG when the segment's header is not valid (it is
+ * then free).
  */
-int core_recover_segment(struct core *c, uint32_t segment, const void *summary, size_t bytes);
+int core_recover_segment(struct core *c, uint32_t segment, void *summary, size_t bytes);
 /* After it was fed as zeros: it could not be read, and may be read at another start. */
 void core_recover_unread(struct core *c, uint32_t segment);
 struct core_recovery {

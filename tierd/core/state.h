@@ -88,6 +88,8 @@ struct context {
 	} left_at[ABI_MEM_TIERS]; /* evict.c: of a block, the page where its leaving goes on */
 	uint64_t index_ready[INDEX_AREAS]; /* up to these offsets it has huge pages */
 	uint64_t blocks, blocks_pending, nvme_bytes, dirty_bytes;
+	uint64_t record_bytes; /* ... and beyond nvme_bytes, of its durable blocks' records */
+	struct tomb_sum tombs;
 	uint32_t put_copies; /* copy jobs of puts under way: their ends make room for the next */
 	uint64_t refused; /* blocks that are PERSIST_REFUSED */
 	uint64_t pinned[ABI_MEM_TIERS]; /* bytes that pins keep: once, however many they are */
@@ -565,6 +567,9 @@ struct core {
 	uint64_t catalog_sync; /* the flush its last write needs */
 	uint32_t *crc_scratch;
 	struct disk_block *tomb_scratch;
+	uint8_t *record_live; /* live blocks of each record of the durable log (book/records.c) */
+	uint64_t tombs_bound; /* the cleaner is to move what is as old: a context has too many */
+	bool tombs_refused;
 	bool catalog_dirty, catalog_running, catalog_doubtful; /* a flush failed during its write */
 	uint64_t voids, voids_listing, voids_listed; /* epochs and removals; written, flushed */
 	struct token catalog_token[CORE_TOKENS_MAX]; /* [0, flying) are in the write under way */

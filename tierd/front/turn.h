@@ -6,6 +6,7 @@
 #ifndef TIERD_FRONT_TURN_H
 #define TIERD_FRONT_TURN_H
 
+#include "libtier/base/time.h"
 #include "tierd/core/core.h"
 
 struct turn {
@@ -13,7 +14,17 @@ struct turn {
 	uint64_t now_ns;
 	bool ticked;
 	uint32_t fed; /* events but the TICK: was anything going on? */
+	uint64_t event_ns_most; /* the longest of all */
 };
+
+static inline void turn_event(struct turn *t, const struct core_event *event)
+{
+	uint64_t begun = time_now_ns(), took;
+
+	core_event(t->core, event);
+	took = time_now_ns() - begun;
+	t->event_ns_most = took > t->event_ns_most ? took : t->event_ns_most;
+}
 
 /* Tell the core the time, once a turn; also before its control functions are called. */
 static inline void turn_tick(struct turn *t)
@@ -23,7 +34,7 @@ static inline void turn_tick(struct turn *t)
 	if (t->ticked)
 		return;
 	t->ticked = true;
-	core_event(t->core, &tick);
+	turn_event(t, &tick);
 }
 
 /* And the wall clock: that it goes on is nothing going on. */
@@ -33,7 +44,7 @@ static inline void turn_clock(struct turn *t, uint64_t wall_ms)
 				    .wall_ms = wall_ms };
 
 	turn_tick(t);
-	core_event(t->core, &clock);
+	turn_event(t, &clock);
 }
 
 static inline void turn_feed(struct turn *t, struct core_event *event)
@@ -41,7 +52,7 @@ static inline void turn_feed(struct turn *t, struct core_event *event)
 	turn_tick(t);
 	event->now_ns = t->now_ns;
 	t->fed++;
-	core_event(t->core, event);
+	turn_event(t, event);
 }
 
 #endif

@@ -250,6 +250,9 @@ void obs_scrape_take(const struct obs *o, uint64_t now_ns, struct obs_scrape *ou
 	out->sleeps = o->sleeps;
 	out->turn_ns_most = o->turn_ns_most;
 	out->holes_filled = o->holes_filled;
+	out->memory_foreign = o->memory_foreign;
+	out->event_ns_most = o->event_ns_most;
+	out->memory_lost = o->memory_lost;
 	out->metrics = *core_metrics(o->core);
 	core_stats(o->core, &out->stats);
 	for (out->contexts = 0; id >= 0 && out->contexts < OBS_SCRAPE_CONTEXTS;
@@ -284,8 +287,15 @@ static void daemon_figures(const struct writer *w, const struct obs *o, const st
 	single(w, "loop_sleeps", &counter, "of these, ended in a sleep", s->sleeps);
 	single(w, "loop_turn_longest", &longest, "time that the longest of these took",
 	       s->turn_ns_most);
+	single(w, "event_longest", &longest, "time that the core's longest event took",
+	       s->event_ns_most);
 	single(w, "holes_filled", &filled, "memory that readers made appear, given back",
 	       s->holes_filled);
+	single(w, "memory_foreign", &plain,
+	       "pieces of memory of which others had set the policy, put right",
+	       s->memory_foreign);
+	single(w, "memory_lost", &bytes, "memory given back that pipes of somebody keep",
+	       s->memory_lost);
 	single(w, "clients", &plain, "sessions that are open", s->stats.clients);
 	single(w, "contexts", &plain, "contexts that there are", s->stats.contexts);
 	single(w, "blocks", &plain, "blocks in all contexts", s->stats.blocks);

@@ -100,10 +100,13 @@ struct obs {
 	uint64_t fixed_bytes; /* of memory, beside the tiers, before there is a context or client */
 	uint64_t turns, sleeps;
 	uint64_t turn_ns_most; /* the longest, without its sleep */
+	uint64_t event_ns_most; /* the longest event of the core */
 	/* Recount with the host; tells each disagreement, returns how many. */
 	uint64_t (*recount)(struct shell *shell, struct obs_recount *out, obs_tell tell, void *arg);
 	struct shell *shell;
 	uint64_t holes_filled; /* bytes that readers made appear, given back since */
+	uint64_t memory_foreign; /* pieces whose NUMA policy others had set, or on another node */
+	uint64_t memory_lost; /* bytes that were given back and that somebody's pipes keep */
 };
 
 /* Say a fact; format as printf. More than OBS_FACTS_MAX are dropped. */

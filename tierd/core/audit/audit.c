@@ -21,7 +21,7 @@ struct recount {
 	uint64_t stray[ABI_MEM_TIERS]; /* of places that no page names any more */
 	uint64_t strays, claimed;
 	uint64_t reserved[ABI_PARTS_MAX]; /* places */
-	uint64_t dirty, nvme;
+	uint64_t dirty, nvme, records;
 	uint64_t staged; /* bytes brought ahead and not read */
 };
 
@@ -183,6 +183,7 @@ static void audit_block(struct audit *a, const struct context *x, uint32_t slot,
 		n->dirty += bytes;
 	if (nvme) {
 		n->nvme += bytes;
+		n->records += records_join(a->c, x, slot, a->record);
 		charge(a, x, slot, ABI_TIER_NVME, bytes);
 		a->segment[block_segment(a->c, x, slot)] += bytes;
 	}
@@ -355,6 +356,7 @@ static void audit_context(struct audit *a, const struct context *x)
 	audit_compare(a, whose, "blocks that reservations claim", n.claimed, x->claimed_blocks);
 	audit_compare(a, whose, "dirty bytes", n.dirty + dirty_dropped(a->c, x), x->dirty_bytes);
 	audit_compare(a, whose, "NVMe bytes", n.nvme, x->nvme_bytes);
+	audit_compare(a, whose, "room of records", n.records, x->record_bytes);
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
 		audit_tier(a, x, whose, t, &n);
 	audit_ledger(a, whose, &x->salts, &a->salts);
@@ -595,7 +597,8 @@ uint64_t core_audit(const struct core *c, void (*tell_fn)(void *arg, const char 
 	uint32_t segments = (uint32_t)c->config.super.segment_count;
 
 	a.segment = calloc(segments + 1, sizeof(*a.segment));
-	if (!a.segment || ledger_open(&a.owners, c->owners.count) ||
+	a.record = calloc(segments * c->config.super.summary_bytes / DISK_SECTOR + 1, 1);
+	if (!a.segment || !a.record || ledger_open(&a.owners, c->owners.count) ||
 	    ledger_open(&a.salts, CONTEXT_SALTS)) {
 		audit_tell(&a, "out of memory for the recount");
 	} else {
@@ -620,5 +623,6 @@ uint64_t core_audit(const struct core *c, void (*tell_fn)(void *arg, const char 
 	ledger_close(&a.owners);
 	ledger_close(&a.salts);
 	free(a.segment);
+	free(a.record);
 	return a.wrong;
 }

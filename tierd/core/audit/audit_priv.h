@@ -15,6 +15,7 @@ struct audit {
 	uint64_t wrong;
 	char whose[16 + ABI_NAME_BYTES]; /* audit_whose's answer */
 	uint64_t *segment;    /* recounted live bytes by segment of the store */
+	uint8_t *record;      /* ... and live blocks by record */
 	struct ledger owners; /* recounted */
 	struct ledger salts;  /* recounted, of the context at hand */
 	/* of all contexts together: */

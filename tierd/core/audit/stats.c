@@ -37,7 +37,8 @@ static void context_tiers(const struct core *c, const struct context *x,
 		tier[t].pinned = x->pinned[t];
 	}
 	tier[ABI_TIER_CXL].dirty = x->dirty_bytes;
-	tier[ABI_TIER_NVME].used = tier[ABI_TIER_NVME].live = x->nvme_bytes;
+	tier[ABI_TIER_NVME].live = x->nvme_bytes;
+	tier[ABI_TIER_NVME].used = x->nvme_bytes + x->record_bytes;
 }
 
 static void log_stats(const struct core *c, const struct store_stats *st, struct core_stats *out)

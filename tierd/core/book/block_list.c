@@ -97,14 +97,19 @@ uint64_t block_bytes(const struct context *x, uint32_t slot)
 	return store_block_bytes(&x->spec.geometry, index_block(&x->ix, slot)->parts);
 }
 
-uint32_t block_segment(const struct core *c, const struct context *x, uint32_t slot)
+/* Its first page's word, which tells what all of the block has. */
+uint64_t block_word(const struct context *x, uint32_t slot)
 {
 	uint32_t parts = index_block(&x->ix, slot)->parts;
-	uint32_t part = (uint32_t)__builtin_ctz(parts);
-	uint32_t page = x->spec.geometry.part[part].page_base;
 
 	assert(parts);
-	return store_segment_of(c->store, abi_nvme_offset(index_page(&x->ix, slot, page)->nvme));
+	return index_page(&x->ix, slot,
+			  x->spec.geometry.part[__builtin_ctz(parts)].page_base)->nvme;
+}
+
+uint32_t block_segment(const struct core *c, const struct context *x, uint32_t slot)
+{
+	return store_segment_of(c->store, abi_nvme_offset(block_word(x, slot)));
 }
 
 bool block_alive(const struct context *x, struct abi_block_ref ref)

@@ -448,7 +448,7 @@ static uint64_t held_by_all(const struct core *c, uint32_t tier)
 /* What the context holds of its quota. */
 uint64_t quota_held(const struct core *c, const struct context *x, uint32_t tier)
 {
-	struct held h = { .used = x->nvme_bytes };
+	struct held h = { .used = x->nvme_bytes + x->record_bytes };
 	struct space_stats st;
 
 	if (tier != ABI_TIER_NVME) {

@@ -168,6 +168,7 @@ void heads_look(struct core *c, struct context *x, uint32_t tier)
 		return;
 	assert(x->space[tier]);
 	x->heads_ns[tier] = c->now_ns + LOOK_NS + t->count * LOOK_SESSION_NS;
+	meter_charge_table(&c->meter, t->high);
 	weigh(c, x, tier);
 	scale = scale_of(c, x, tier, (double)room_of(c, x, tier));
 	for (uint32_t n = 0; n < t->high && refs < LOOK_REFS && !meter_spent(&c->meter); n++) {

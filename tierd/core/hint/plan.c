@@ -190,6 +190,7 @@ static int plan_append(struct core *c, struct plan *p, const struct request *r, 
 {
 	const struct abi_access *a = (const struct abi_access *)(r->arg + head);
 
+	meter_charge_table(&c->meter, r->sqe.count);
 	for (uint32_t i = 0; i < r->sqe.count; i++) {
 		uint32_t at = p->belady.count;
 

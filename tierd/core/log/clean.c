@@ -136,6 +136,26 @@ static int64_t victim(const struct core *c, uint32_t permille)
 }
 
 /*
+ * A context has many tombstones, which what is as old as they are keeps needed: that moves. What is
+ * only cached stays until one was refused.
+ */
+static void begin_oldest(struct core *c)
+{
+	int64_t segment = store_oldest_shown(c->store, DISK_LOG_DURABLE, c->tombs_bound);
+	bool hot = segment < 0 && c->tombs_refused;
+
+	if (hot)
+		segment = store_oldest_shown(c->store, DISK_LOG_CACHE, c->tombs_bound);
+	if (segment < 0 || c->config.super.segment_count < STORE_RESERVED_FROM) {
+		c->tombs_bound = 0;
+		c->tombs_refused = false;
+		return;
+	}
+	begin(c, (uint32_t)segment, hot);
+	c->cleaner.lives = false; /* it is not for room */
+}
+
+/*
  * Choose a segment whose cleaning makes room. A segment of the cache log costs what hits in it
  * save; one of the durable log the writing of what lives in it. False: nothing would be gained.
  */
@@ -239,6 +259,7 @@ static void summary_read(struct core *c, struct core_io *io)
 	if (ok) {
 		k->part_bytes = io->bytes;
 		k->summary_next += io->bytes;
+		store_mend(c->store, k->chunk[0].data, io->bytes, false);
 	}
 	core_io_put(c, io);
 	if (!ok)
@@ -266,12 +287,21 @@ static void summary_ask(struct core *c)
 	sched_io(c, io);
 }
 
+/* A context that no catalog names any more comes back with none of its records. */
+static bool is_removed(const struct core *c, uint64_t uid)
+{
+	return !core_context_by_uid(c, uid) && !aside_is(c, uid) && !c->catalog_dirty &&
+	       !c->catalog_running;
+}
+
 /* Queue what is still needed of one record. */
 static void carry(struct core *c, const struct disk_record *r, uint64_t oldest)
 {
 	const struct disk_block *b = (const struct disk_block *)(r + 1);
 	struct tombs *t = &c->tombs[TOMBS_CARRIED];
 
+	if (is_removed(c, r->context_uid))
+		return;
 	for (uint32_t i = 0; i < r->block_count; i++) {
 		if (b[i].salt < oldest)
 			continue;
@@ -618,6 +648,8 @@ void clean_step(struct core *c)
 	/* Once an event: what was cleaned may have gained nothing. */
 	if (!clean_busy(c) && awaited(c) && c->now_ns - k->ended_ns < CLEAN_NEXT_NS)
 		evict_ahead(c);
+	if (!clean_busy(c) && c->tombs_bound && !awaited(c))
+		begin_oldest(c);
 	while (k->phase != before && k->phase != CLEAN_IDLE && !k->busy &&
 	       c->now_ns >= k->retry_ns) {
 		before = k->phase;

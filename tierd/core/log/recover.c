@@ -35,7 +35,7 @@ struct recover_note {
 
 /* A run of the durable log some of which had no slot; its record follows, in core.recover.late. */
 struct recover_late {
-	uint32_t context, segment;
+	uint32_t context, segment, sector;
 	uint64_t data_offset;
 	uint64_t bytes; /* of the record, and of the crc table, as they are copied */
 };
@@ -184,7 +184,8 @@ static int place_block(struct core *c, struct context *x, const struct store_vie
 	uint32_t all = disk_there_below(v->head, v->head->block_count);
 	uint32_t nth = disk_there_below(v->head, i);
 	const uint32_t *crc = v->crc + (size_t)nth * v->head->pages_per_block;
-	uint64_t word = ABI_NVME_PRESENT | (v->log == DISK_LOG_DURABLE ? ABI_NVME_DURABLE : 0);
+	uint64_t word = ABI_NVME_PRESENT | (v->log == DISK_LOG_DURABLE ? ABI_NVME_DURABLE : 0) |
+			(uint64_t)v->sector << ABI_NVME_RECORD_SHIFT;
 	const uint8_t *parent = i ? v->block[i - 1].key : v->head->parent;
 	int err;
 
@@ -207,6 +208,7 @@ static int place_block(struct core *c, struct context *x, const struct store_vie
 	}
 	m->persist = PERSIST_CLEAN;
 	x->nvme_bytes += block_bytes(x, slot);
+	x->record_bytes += records_join(c, x, slot, c->record_live);
 	quota_add(c, x, slot, ABI_TIER_NVME, block_bytes(x, slot));
 	store_live(c->store, v->segment, (int64_t)block_bytes(x, slot));
 	block_link(c, &c->segment_blocks[v->segment], x, slot);
@@ -249,7 +251,7 @@ static int late_keep(struct core *c, const struct context *x, const struct store
 		c->recover.late_max = 2 * need;
 	}
 	at = (struct recover_late *)(c->recover.late + c->recover.late_bytes);
-	*at = (struct recover_late){ x->index, v->segment, v->data_offset, bytes };
+	*at = (struct recover_late){ x->index, v->segment, v->sector, v->data_offset, bytes };
 	memcpy(at + 1, v->head, record_bytes(v));
 	c->recover.late_bytes = need;
 	return 0;
@@ -321,12 +323,14 @@ void core_recover_unread(struct core *c, uint32_t segment)
 	store_doubt(c->store, segment);
 }
 
-int core_recover_segment(struct core *c, uint32_t segment, const void *summary, size_t bytes)
+int core_recover_segment(struct core *c, uint32_t segment, void *summary, size_t bytes)
 {
 	struct store_view v;
 	size_t cursor = 0;
-	int err, n = store_recover(c->store, segment, summary, bytes);
+	int err, n;
 
+	store_mend(c->store, summary, bytes, true);
+	n = store_recover(c->store, segment, summary, bytes);
 	if (n < 0)
 		return n;
 	c->recover.found.segments++;
@@ -434,6 +438,14 @@ static int by_key(const void *one, const void *other)
  * free segments come back with what the cleaner had carried from them. Carried again after each
  * crash, tombstones would fill the store. Segments without one that is needed can be free at once.
  */
+static void tomb_found(struct core *c, const struct recover_note *n)
+{
+	uint64_t bound = n->lsn < n->at ? n->lsn : n->at;
+
+	store_tombs_found(c->store, n->segment, bound);
+	tomb_count(n->ctx, bound);
+}
+
 static uint32_t tombs_sort_out(struct core *c)
 {
 	uint32_t tombs = 0;
@@ -452,7 +464,7 @@ static uint32_t tombs_sort_out(struct core *c)
 		const struct recover_note *n = &c->recover.note[i];
 
 		if (!i || n->ctx != n[-1].ctx || memcmp(n->key, n[-1].key, ABI_KEY_BYTES))
-			store_tombs_found(c->store, n->segment, n->lsn < n->at ? n->lsn : n->at);
+			tomb_found(c, n);
 	}
 	return tombs;
 }
@@ -506,6 +518,7 @@ static int late_apply(struct core *c, uint32_t tombs)
 		late = (const struct recover_late *)(r->late + at);
 		x = c->context[late->context];
 		v.segment = late->segment;
+		v.sector = late->sector;
 		v.data_offset = late->data_offset;
 		v.head = (const struct disk_record *)(late + 1);
 		v.block = (const struct disk_block *)(v.head + 1);

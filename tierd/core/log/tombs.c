@@ -21,8 +21,69 @@ bool tombstone(struct core *c, struct context *x, const uint8_t *key, uint64_t u
 	if (!tombs_room(&c->tombs[TOMBS_NEW], 1))
 		return false;
 	tomb_push(&c->tombs[TOMBS_NEW], x->spec.uid, key, up_to_lsn);
+	tomb_count(x, up_to_lsn);
 	return true;
 }
+
+/* ---- whose they are ------------------------------------------------------------------------ */
+
+/* The context has one more. */
+void tomb_count(struct context *x, uint64_t bound)
+{
+	struct tomb_sum *s = &x->tombs;
+	uint64_t all = 0;
+
+	for (uint32_t i = 0; i < TOMB_AGES; i++)
+		all += s->age[i].keys;
+	if (s->age[0].keys > all / TOMB_AGES && s->age[0].keys >= STORE_TOMBSTONE_KEYS_MAX) {
+		s->age[TOMB_AGES - 2].keys += s->age[TOMB_AGES - 1].keys;
+		for (uint32_t i = TOMB_AGES - 1; i > 0; i--)
+			s->age[i] = s->age[i - 1];
+		s->age[0].keys = 0;
+	}
+	s->age[0].keys++;
+	if (s->age[0].bound < bound)
+		s->age[0].bound = bound;
+}
+
+/* What they hold of the store. oldest: store_oldest_lsn, now. */
+static uint64_t tombs_bytes(struct core *c, struct context *x, uint64_t oldest)
+{
+	uint64_t keys = 0;
+
+	for (uint32_t i = 0; i < TOMB_AGES; i++) {
+		if (x->tombs.age[i].bound < oldest)
+			x->tombs.age[i].keys = 0;
+		keys += x->tombs.age[i].keys;
+	}
+	return store_tombstone_room(c->store, keys);
+}
+
+/*
+ * May it have one more? As much as its quota, beside its blocks, for deleting must end a shortage;
+ * and an eighth of the store. At half of that the cleaner begins to move what is as old as they
+ * are, whoever it is of: nothing else ends the need.
+ */
+bool tombs_may(struct core *c, struct context *x, uint64_t oldest)
+{
+	uint64_t most = c->config.super.segment_count * c->config.super.segment_bytes / 8;
+	uint64_t bytes = tombs_bytes(c, x, oldest);
+
+	if (most > x->plan.quota[ABI_TIER_NVME])
+		most = x->plan.quota[ABI_TIER_NVME];
+	if (most < store_tombstone_room(c->store, TOMBS_MAX))
+		most = store_tombstone_room(c->store, TOMBS_MAX); /* small ones: a queue full */
+	for (uint32_t i = TOMB_AGES; bytes > most / 2 && i-- > 0;)
+		if (x->tombs.age[i].keys) {
+			if (c->tombs_bound < x->tombs.age[i].bound)
+				c->tombs_bound = x->tombs.age[i].bound;
+			break;
+		}
+	c->tombs_refused |= bytes > most;
+	return bytes <= most;
+}
+
+/* ---- the queues ---------------------------------------------------------------------------- */
 
 bool tombs_room(const struct tombs *t, uint32_t keys)
 {

@@ -116,20 +116,30 @@ static void run_take(struct core *c, struct run *run, const uint32_t *chain)
 	run->phase = run->place.header_offset ? RUN_HEADER : RUN_DATA;
 }
 
-/* Bytes of the context that runs under way are writing. */
+/* What so many blocks will hold of the log, in one record. */
+static uint64_t room_of(const struct core *c, const struct context *x, uint32_t slot, uint32_t log,
+			uint32_t blocks)
+{
+	uint64_t bytes = blocks * block_bytes(x, slot);
+
+	return log == DISK_LOG_DURABLE ? bytes + records_beyond(c, x, slot, blocks) : bytes;
+}
+
+/* What runs under way are writing of the context. */
 static uint64_t run_bytes(const struct core *c, const struct context *x)
 {
 	uint64_t bytes = 0;
 
 	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
 		if (c->run[i].phase != RUN_FREE && c->run[i].ctx == x && c->run[i].blocks)
-			bytes += c->run[i].blocks * block_bytes(x, c->run[i].slot[0]);
+			bytes += room_of(c, x, c->run[i].slot[0], i, c->run[i].blocks);
 	return bytes;
 }
 
 static bool quota_allows(const struct core *c, const struct context *x, uint64_t bytes)
 {
-	return x->nvme_bytes + run_bytes(c, x) + bytes <= x->plan.quota[ABI_TIER_NVME];
+	return x->nvme_bytes + x->record_bytes + run_bytes(c, x) + bytes <=
+	       x->plan.quota[ABI_TIER_NVME];
 }
 
 /*
@@ -156,12 +166,13 @@ static int run_begin(struct core *c, struct context *x, uint32_t log)
 	n = admit_run(c, x, chain, n);
 	if (log == DISK_LOG_DURABLE && !unflushed_room(c, n))
 		return -EBUSY; /* a flush is wanted already */
-	while (n > 1 && (!quota_allows(c, x, n * bytes) ||
+	while (n > 1 && (!quota_allows(c, x, room_of(c, x, slot, log, n)) ||
 			 quota_left_of(c, x, chain, n, ABI_TIER_NVME) < n * bytes))
 		n--;
 	if (!evict_nvme_account(c, x, slot, bytes))
 		return admit_over_quota(c, x, slot);
-	if (!quota_allows(c, x, bytes) && !evict_nvme(c, x, n * bytes))
+	if (!quota_allows(c, x, room_of(c, x, slot, log, 1)) &&
+	    !evict_nvme(c, x, room_of(c, x, slot, log, n)))
 		return -ENOSPC;
 	err = store_append(c->store, log, n, bytes, block_pages(x, slot), &run->place);
 	if (err == -ENOSPC && evict_store_for(c, log))
@@ -261,6 +272,19 @@ static void buffer_io(struct core *c, struct run *run, uint64_t offset, uint32_t
 	run_submit(c, run, io);
 }
 
+/* The CRCs of the pages that the block has, behind the first k. */
+static uint32_t record_crcs(const struct context *x, uint32_t slot, uint64_t parts, uint32_t *crc,
+			    uint32_t k)
+{
+	for (; parts; parts &= parts - 1) {
+		const struct abi_part *part = &x->spec.geometry.part[__builtin_ctzll(parts)];
+
+		for (uint32_t n = 0; n < part->layers * part->groups; n++)
+			crc[k++] = index_page(&x->ix, slot, part->page_base + n)->crc;
+	}
+	return k;
+}
+
 /* Its record, encoded into run->buf. */
 void run_record(struct core *c, struct run *run)
 {
@@ -280,9 +304,7 @@ void run_record(struct core *c, struct run *run)
 		memcpy(block[n].key, index_block(&x->ix, slot)->key, ABI_KEY_BYTES);
 		block[n].salt = block_salt(x, slot);
 		block[n].keep = retain_word(c, x, slot);
-		for (uint32_t page = 0; page < x->ix.pages_per_block; page++)
-			if (run->head.parts >> x->page_part[page] & 1)
-				crc[k++] = index_page(&x->ix, slot, page)->crc;
+		k = record_crcs(x, slot, run->head.parts, crc, k);
 		i++;
 	}
 	assert(i == run->blocks && k == run->blocks * pages);
@@ -308,20 +330,30 @@ void run_place(struct core *c, struct run *run, uint32_t i)
 {
 	struct context *x = run->ctx;
 	uint32_t slot = run->slot[i];
-	uint64_t durable = run->place.log == DISK_LOG_DURABLE ? ABI_NVME_DURABLE : 0;
+	const struct disk_super *s = &c->config.super;
+	uint64_t record = (run->place.record_offset - s->segment_offset) % s->segment_bytes;
+	uint64_t word = ABI_NVME_PRESENT | record / DISK_SECTOR << ABI_NVME_RECORD_SHIFT;
 
-	for (uint32_t page = 0; page < x->ix.pages_per_block; page++) {
-		int64_t at =
-			store_run_page(&x->spec.geometry, run->head.parts, run->blocks, i, page);
+	if (run->place.log == DISK_LOG_DURABLE)
+		word |= ABI_NVME_DURABLE;
+	meter_charge_words(&c->meter, run->head.pages_per_block);
+	for (uint64_t parts = run->head.parts; parts; parts &= parts - 1) {
+		const struct abi_part *part = &x->spec.geometry.part[__builtin_ctzll(parts)];
 
-		if (at >= 0)
+		for (uint32_t n = 0; n < part->layers * part->groups; n++) {
+			uint32_t page = part->page_base + n;
+			int64_t at = store_run_page(&x->spec.geometry, run->head.parts,
+						    run->blocks, i, page);
+
+			assert(at >= 0);
 			index_page(&x->ix, slot, page)->nvme =
-				ABI_NVME_PRESENT | durable |
-				(run->place.offset + (uint64_t)at) / DISK_SECTOR;
+				word | (run->place.offset + (uint64_t)at) / DISK_SECTOR;
+		}
 	}
 	x->meta[slot].persist = PERSIST_CLEAN;
 	x->meta[slot].settle = SETTLE_NONE;
 	x->nvme_bytes += block_bytes(x, slot);
+	x->record_bytes += records_join(c, x, slot, c->record_live);
 	quota_add(c, x, slot, ABI_TIER_NVME, block_bytes(x, slot));
 	store_live(c->store, run->place.segment, (int64_t)block_bytes(x, slot));
 	block_link(c, &c->segment_blocks[run->place.segment], x, slot);

@@ -37,6 +37,17 @@ struct tomb {
 };
 
 /*
+ * Tombstones of a context that the store may still need, by what they void: the newest first. An
+ * age is over when no segment shows anything as old as its bound (D8).
+ */
+#define TOMB_AGES 4u
+struct tomb_sum {
+	struct {
+		uint64_t bound, keys;
+	} age[TOMB_AGES];
+};
+
+/*
  * Deletions that wait for their record, in the order in which they get it. What the cleaner carries
  * has a queue of its own: it must not wait behind others, which may wait for it.
  */
@@ -284,6 +295,8 @@ void evict_ahead(struct core *c);
 /* tombs.c */
 bool tombstone(struct core *c, struct context *x, const uint8_t *key, uint64_t up_to_lsn);
 bool tombs_room(const struct tombs *t, uint32_t keys);
+void tomb_count(struct context *x, uint64_t bound);
+bool tombs_may(struct core *c, struct context *x, uint64_t oldest);
 void tomb_push(struct tombs *t, uint64_t context_uid, const uint8_t *key, uint64_t up_to_lsn);
 
 /* catalog.c */

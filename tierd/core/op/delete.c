@@ -24,9 +24,14 @@ static bool delete_keys(struct core *c, struct request *r)
 		const uint8_t *key = r->arg + (left - 1) * ABI_KEY_BYTES;
 		uint32_t slot = index_find(&x->ix, key);
 
+		bool recorded = c->store && recorded_may(c, x, key, oldest);
+
 		meter_charge(&c->meter, 1);
-		if (c->store && recorded_may(c, x, key, oldest) &&
-		    !tombstone(c, x, key, store_lsn(c->store)))
+		if (recorded && !tombs_may(c, x, oldest)) {
+			r->error = -EDQUOT;
+			break;
+		}
+		if (recorded && !tombstone(c, x, key, store_lsn(c->store)))
 			return false;
 		if (slot == ABI_SLOT_NONE)
 			continue;
@@ -44,7 +49,7 @@ void delete_step(struct core *c, struct request *r)
 			request_wait_space(c, r);
 			return;
 		}
-		if (r->cursor < r->sqe.count) {
+		if (r->cursor < r->sqe.count && !r->error) {
 			request_go_on(c, r);
 			return;
 		}

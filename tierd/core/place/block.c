@@ -327,9 +327,14 @@ void block_unwritten(struct core *c, struct context *x, uint32_t slot)
 
 	assert(m->persist == PERSIST_CLEAN);
 	block_unlink(c, &c->segment_blocks[segment], x, slot);
-	for (uint32_t page = 0; page < x->ix.pages_per_block; page++)
-		if (parts >> x->page_part[page] & 1)
-			index_page(&x->ix, slot, page)->nvme = 0;
+	x->record_bytes -= records_leave(c, x, slot);
+	meter_charge_words(&c->meter, block_pages(x, slot));
+	for (; parts; parts &= parts - 1) { /* what it has, not what it might have */
+		const struct abi_part *part = &x->spec.geometry.part[__builtin_ctz(parts)];
+
+		for (uint32_t i = 0; i < part->layers * part->groups; i++)
+			index_page(&x->ix, slot, part->page_base + i)->nvme = 0;
+	}
 	store_live(c->store, segment, -(int64_t)bytes);
 	assert(x->nvme_bytes >= bytes);
 	x->nvme_bytes -= bytes;

@@ -264,6 +264,8 @@ static uint64_t walk(struct core *c, struct context *x, struct walk *w)
 	for (; gone < w->bytes && w->most && !meter_spent(&c->meter); w->most--) {
 		uint32_t slot = x->policy->victim(state, stays);
 
+		if (w->most % 8 == 0)
+			meter_charge(&c->meter, 1); /* candidates, as of a table */
 		if (slot == ABI_SLOT_NONE) {
 			stays = slot;
 			break;

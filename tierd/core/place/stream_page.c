@@ -57,6 +57,7 @@ void stream_page_adopt(struct core *c, struct context *x, uint32_t slot, uint32_
 
 void stream_page_adopt_block(struct core *c, struct context *x, uint32_t slot, uint32_t tier)
 {
+	meter_charge_words(&c->meter, x->ix.pages_per_block);
 	for (uint32_t page = 0; page < x->ix.pages_per_block; page++)
 		if (descs_there(&x->descs, slot, page))
 			stream_page_adopt(c, x, slot, page, tier);

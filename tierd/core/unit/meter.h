@@ -53,6 +53,12 @@ static inline void meter_charge_table(struct meter *m, uint32_t entries)
 	m->items += (entries + 7) / 8;
 }
 
+/* Words of pages side by side that are written, and nothing else is done: 128 are an item. */
+static inline void meter_charge_words(struct meter *m, uint32_t words)
+{
+	m->items += (words + 127) / 128;
+}
+
 /* Has the event done its share? A walk then leaves the rest to the next one. */
 static inline bool meter_spent(const struct meter *m)
 {

@@ -365,13 +365,19 @@ static void segment_serve(struct space *s, uint32_t seg, uint32_t klass)
 	space_settle(s, seg);
 }
 
+static uint64_t pool_left(const struct pool *pool)
+{
+	uint64_t gone = pool->used + pool->lost;
+
+	return pool->capacity > gone ? pool->capacity - gone : 0;
+}
+
 /* How many more segments the pool allows, and range and quota, which s->segments stands for. */
 uint64_t space_segments_left(const struct space *s)
 {
-	uint64_t pool = s->pool->capacity > s->pool->used ? s->pool->capacity - s->pool->used : 0;
-
 	assert(s->taken <= s->segments);
-	return min_u64(s->limit > s->taken ? s->limit - s->taken : 0, pool / s->segment_bytes);
+	return min_u64(s->limit > s->taken ? s->limit - s->taken : 0,
+		       pool_left(s->pool) / s->segment_bytes);
 }
 
 static void segment_take(struct space *s, uint32_t klass, uint64_t *fresh)
@@ -459,8 +465,7 @@ void space_limit(struct space *s, uint64_t quota)
 
 uint64_t space_ahead(struct space *s, uint32_t klass)
 {
-	uint64_t free = s->pool->capacity > s->pool->used ? s->pool->capacity - s->pool->used : 0;
-	uint64_t fresh = UINT64_MAX;
+	uint64_t free = pool_left(s->pool), fresh = UINT64_MAX;
 
 	assert(klass < s->classes);
 	if (s->klass[klass].heap[HEAP_EMPTY].count ||

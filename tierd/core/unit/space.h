@@ -27,6 +27,7 @@
 struct pool {
 	uint64_t capacity;
 	uint64_t used; /* charged: whole segments of all spaces */
+	uint64_t lost; /* given back by the books, and kept by others: nobody may have as much */
 	uint64_t live; /* bytes of places handed out */
 	uint64_t reserved; /* bytes of places promised beside them */
 	uint64_t segment_bytes; /* preferred; a space of large pages may use more */

@@ -130,6 +130,14 @@ int64_t store_run_page(const struct abi_geometry *g, uint64_t parts, uint32_t bl
 uint64_t store_block_bytes(const struct abi_geometry *g, uint64_t parts);
 uint32_t store_block_pages(const struct abi_geometry *g, uint64_t parts);
 
+/*
+ * What the record of one block of so many pages holds of the store: the share of a segment's data
+ * that goes with as many sectors of its summary.
+ */
+uint64_t store_record_room(const struct store *s, uint32_t pages);
+/* The same for so many tombstones, as the cleaner packs them. */
+uint64_t store_tombstone_room(const struct store *s, uint64_t keys);
+
 /* D5. */
 uint32_t store_page_seed(const uint8_t *key, uint64_t salt, uint32_t page);
 
@@ -144,6 +152,8 @@ void store_read_end(struct store *s, uint32_t segment);
 int64_t store_oldest(const struct store *s, uint32_t log);
 /* The next one after it (negative: the oldest). */
 int64_t store_oldest_after(const struct store *s, uint32_t log, int64_t segment);
+/* The sealed one of the log that shows the oldest run, if that is not newer than lsn. */
+int64_t store_oldest_shown(const struct store *s, uint32_t log, uint64_t lsn);
 /* A sealed segment without live bytes, reads or needed tombstones; -ENOENT = none. */
 int64_t store_dead(const struct store *s);
 /* Make it free: no live bytes, no reads. */
@@ -226,6 +236,7 @@ struct store_view {
 	const struct disk_block *block;
 	const uint32_t *crc;
 	uint64_t data_offset; /* in the store */
+	uint32_t sector; /* of its segment, at which the record begins */
 	uint64_t data_end;    /* of the runs so far, in the segment: store_next's, between calls */
 	uint64_t lsn_end;     /* of the records so far; likewise */
 	uint32_t segment;
@@ -237,6 +248,13 @@ struct store_view {
  * records, or -EBADMSG (header; stays free). Once a segment, before the first append. Buffers of
  * summaries are aligned to 8. */
 int store_recover(struct store *s, uint32_t segment, const void *summary, size_t bytes);
+
+/*
+ * Before either of these: put right one flipped bit in the header, which lies at the beginning of
+ * a whole summary, or in a tombstone's record. Their CRCs tell where it is. It would undo deletions
+ * that were acknowledged; of other records it costs the blocks that they name.
+ */
+void store_mend(const struct store *s, void *summary, size_t bytes, bool header);
 
 /* After the last segment: each stream goes on with the newest segment of its own that was open. */
 void store_resume(struct store *s);

@@ -11,8 +11,10 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <string.h>
 
 #include "libtier/abi/ring.h"
+#include "libtier/base/crc32c.h"
 #include "tierd/core/unit/store_priv.h"
 
 #define CURSOR_BAD 1u /* in the low bits of a cursor, which counts sectors: a bad record was seen */
@@ -33,6 +35,56 @@ static bool header_is_valid(const struct store *s, const struct disk_segment *h)
 	if (h->sequence == 0 || h->sequence >= STORE_NUMBER_MAX)
 		return false;
 	return h->crc == store_crc(h, sizeof(*h), offsetof(struct disk_segment, crc));
+}
+
+/*
+ * Put one flipped bit of a sector right: what two CRCs differ by tells which, for each bit changes
+ * them by another value (CRC32C has distance 4 up to 256 MiB). False: more than one is wrong.
+ */
+static bool sector_mend(uint8_t *sector, size_t crc_at)
+{
+	uint32_t found, bit = CRC32C_POLY, differ;
+
+	memcpy(&found, sector + crc_at, sizeof(found));
+	differ = found ^ store_crc(sector, DISK_SECTOR, crc_at);
+	if (!(differ & (differ - 1))) { /* in the CRC itself, or none */
+		found ^= differ;
+		memcpy(sector + crc_at, &found, sizeof(found));
+		return differ != 0;
+	}
+	/* The last bit first; each one before it goes through one step more of the division. */
+	for (size_t at = 8u * DISK_SECTOR; at-- > 0; bit = bit >> 1 ^ (CRC32C_POLY & -(bit & 1))) {
+		if (bit != differ || at / 8 - crc_at < sizeof(found))
+			continue;
+		sector[at / 8] ^= (uint8_t)(1u << at % 8);
+		return true;
+	}
+	return false;
+}
+
+/* Do so many words differ by one bit at most? */
+static bool is_near(uint64_t differ)
+{
+	return !(differ & (differ - 1));
+}
+
+void store_mend(const struct store *s, void *summary, size_t bytes, bool header)
+{
+	const struct disk_segment *h = summary;
+
+	if (header && bytes >= DISK_SECTOR && !header_is_valid(s, h) &&
+	    is_near(h->magic ^ DISK_SEGMENT_MAGIC) && is_near(h->store_id ^ s->super.store_id))
+		sector_mend(summary, offsetof(struct disk_segment, crc));
+	for (size_t at = header ? DISK_SECTOR : 0; at + DISK_SECTOR <= bytes; at += DISK_SECTOR) {
+		struct disk_record *r = (struct disk_record *)((uint8_t *)summary + at);
+
+		if (!is_near(r->magic ^ DISK_RECORD_MAGIC) ||
+		    !is_near(r->type ^ DISK_RECORD_TOMBSTONE) ||
+		    !is_near(r->store_id ^ s->super.store_id) ||
+		    r->crc == store_crc(r, DISK_SECTOR, offsetof(struct disk_record, crc)))
+			continue;
+		sector_mend((uint8_t *)r, offsetof(struct disk_record, crc));
+	}
 }
 
 static struct summary summary_of(const struct store *s, const void *buf, size_t bytes)
@@ -202,6 +254,7 @@ int store_next(const struct store *s, uint32_t segment, const void *buf, size_t 
 		view->data_offset = r->type == DISK_RECORD_RUN ?
 				    store_segment_offset(s, segment) + r->data_offset : 0;
 		view->segment = segment;
+		view->sector = (uint32_t)(at / DISK_SECTOR);
 		view->log = m.header->log;
 		*cursor = (at + step) | bad;
 		return 0;

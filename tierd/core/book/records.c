@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What records of the durable log hold of the store beyond the bytes of their blocks. A segment is
+ * full when its data is, or its summary: a record of a single small block takes a sector of that,
+ * and keeps it until its last block is gone. So each is charged to its context, exactly: how many
+ * of its blocks live is counted by record.
+ *
+ *   count[segment * sectors + sector of the record] = live blocks, which are one context's
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "tierd/core/state.h"
+
+static uint32_t sectors(const struct core *c)
+{
+	return (uint32_t)(c->config.super.summary_bytes / DISK_SECTOR);
+}
+
+int records_open(struct core *c)
+{
+	c->record_live = calloc(c->config.super.segment_count * sectors(c) + 1, 1);
+	return c->record_live ? 0 : -ENOMEM;
+}
+
+void records_close(struct core *c)
+{
+	free(c->record_live);
+}
+
+/* Beyond their bytes, for so many of the context's blocks in one record. */
+uint64_t records_beyond(const struct core *c, const struct context *x, uint32_t slot,
+			uint32_t blocks)
+{
+	uint64_t bytes = blocks * block_bytes(x, slot);
+	uint64_t room = blocks ? store_record_room(c->store, block_pages(x, slot)) : 0;
+
+	return room > bytes ? room - bytes : 0;
+}
+
+/* The count of the clean block's record; NULL: it is in the cache log, which no record keeps. */
+static uint8_t *count_of(const struct core *c, const struct context *x, uint32_t slot,
+			 uint8_t *count)
+{
+	uint64_t word = block_word(x, slot);
+
+	if (!(word & ABI_NVME_DURABLE))
+		return NULL;
+	return &count[block_segment(c, x, slot) * (size_t)sectors(c) + abi_nvme_record(word)];
+}
+
+/* The block is in its record from now on, by these counts. Returns by how much *bytes rises. */
+uint64_t records_join(const struct core *c, const struct context *x, uint32_t slot, uint8_t *count)
+{
+	uint8_t *n = count_of(c, x, slot, count);
+	uint64_t before;
+
+	if (!n)
+		return 0;
+	assert(*n < DISK_RUN_BLOCKS_MAX);
+	before = records_beyond(c, x, slot, *n);
+	return records_beyond(c, x, slot, ++*n) - before; /* wraps, as sums of it do */
+}
+
+/* ... and no more. By how much they fall. */
+uint64_t records_leave(const struct core *c, const struct context *x, uint32_t slot)
+{
+	uint8_t *n = count_of(c, x, slot, c->record_live);
+	uint64_t before;
+
+	if (!n)
+		return 0;
+	assert(*n > 0);
+	before = records_beyond(c, x, slot, *n);
+	return before - records_beyond(c, x, slot, --*n);
+}
