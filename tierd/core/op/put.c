@@ -124,7 +124,8 @@ static uint32_t pending_new(struct core *c, struct context *x, struct put *p, ui
 	prefix_join(x, slot, p->before);
 	if (index_insert(&x->ix, slot)) {
 		index_block_state(&x->ix, slot, ABI_BLOCK_FREE);
-		tables_settled(x, slot);
+		if (use->begun)
+			tables_settled(x, slot);
 		block_unnew(c, x, slot);
 		p->collides = true;
 		return ABI_SLOT_NONE;
