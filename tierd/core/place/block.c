@@ -396,6 +396,7 @@ void block_drop(struct core *c, struct context *x, uint32_t slot)
 	assert(!(m->flags & BLOCK_DROPPED));
 	index_prefetch(&x->ix, index_block(&x->ix, slot)->key);
 	prefix_prefetch(x, slot);
+	descs_prefetch(&x->descs, slot);
 	if (state == ABI_BLOCK_PENDING) {
 		block_unlink(c, &x->pending, x, slot);
 		x->blocks_pending--;

@@ -78,6 +78,12 @@ static inline bool descs_backed(const struct descs *d, uint32_t slot)
 	return from / 64 == last / 64 && !(~d->touched[from / 64] & bits);
 }
 
+/* One soon will: the memory where that is kept is brought. */
+static inline void descs_prefetch(const struct descs *d, uint32_t slot)
+{
+	__builtin_prefetch(&d->version[slot], 1);
+}
+
 /* A page of the slot has this version now. */
 static inline void descs_version(struct descs *d, uint32_t slot, uint32_t version)
 {
