@@ -7,13 +7,6 @@
 #define TIERD_CORE_PUT_H
 
 /* put.c */
-void put_reserve(struct core *c, struct request *r);
-void put_reserve_step(struct core *c, struct request *r);
-void put_commit_begin(struct core *c, struct request *r);
-void put_commit_step(struct core *c, struct request *r);
-void put_abort_request(struct core *c, struct request *r);
-void put_view(const struct put *p, struct core_request_view *out);
-void put_context_gone(struct core *c, const struct context *x);
 void put_tick(struct core *c);
 /*
  * It waits for room, as others may that hold as much: what is promised to the durable log by now
