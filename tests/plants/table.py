@@ -111,10 +111,8 @@ bug("one-full-context-stops-all", CORE + "log/writeback.c",
     "c->write_retry_ns = c->now_ns + FULL_RETRY_NS;", "test_core_full")
 bug("late-deletion-waits-on", CORE + "op/delete.c", "!r->error && !r->late) {", "!r->error) {",
     "test_core_orphans")
-bug("stream-to-any-tier", CORE + "op/request.c",
-    "case ABI_OP_STREAM:\n\tcase ABI_OP_SESSION:\n\tcase ABI_OP_PLAN:\n"
-    "\t\treturn ABI_MEM_TIERS;",
-    "case ABI_OP_SESSION:\n\tcase ABI_OP_PLAN:\n\t\treturn ABI_MEM_TIERS;",
+bug("stream-to-any-tier", CORE + "op/stream.c",
+    "\t.generation = true,\n\t.tiers = ABI_MEM_TIERS,", "\t.generation = true,",
     "test_core_stream_pages")
 bug("migrate-late-not-told", CORE + "op/migrate.c",
     "if (r->late && r->cursor < r->sqe.count)\n\t\tr->status = ABI_STATUS_LATE;", "",

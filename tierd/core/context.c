@@ -425,12 +425,11 @@ int core_context_remove(struct core *c, uint32_t id, uint64_t token, uint64_t go
 	atomic_store_release_u64(&x->ix.header->closed, 1);
 	index_event(&x->ix, ABI_EVENT_CLEARED, ABI_SLOT_NONE);
 	meter_begin(&c->meter);
-	plan_context_gone(c, x);
 	leave_context(c, x);
-	reserve_context_gone(c, x);
 	request_context_gone(c, x);
-	stream_context_gone(c, x);
-	put_context_gone(c, x);
+	for (uint32_t op = 0; op < ABI_OP_COUNT; op++)
+		if (core_ops[op] && core_ops[op]->context_gone)
+			core_ops[op]->context_gone(c, x);
 	catalog_write(c, token, id);
 	context_maybe_gone(c, x);
 	return 0;

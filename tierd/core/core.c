@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The core's front door: its memory, the one switch that hands each event to the file that owns it,
- * and the tables that say what a ring operation is and who hears of what (signal.h). Who does what
+ * and the table that says who hears of what (signal.h). Who does what
  * afterwards is in docs/design.md; nothing is decided here.
  */
 #include <assert.h>
@@ -358,12 +358,10 @@ static void client_gone(struct core *c, uint32_t id, int error)
 	k->state = 2;
 	c->metrics.sessions_ended += error != 0;
 	request_client_gone(c, id);
-	while (k->puts)
-		put_abort(c, k->puts);
-	plan_client_gone(c, id);
+	for (uint32_t op = 0; op < ABI_OP_COUNT; op++)
+		if (core_ops[op] && core_ops[op]->client_gone)
+			core_ops[op]->client_gone(c, id);
 	leave_client(c, id);
-	stream_client_gone(c, id);
-	reserve_client_gone(c, id);
 	if (!k->leaving)
 		quota_client_gone(c, k);
 }
@@ -603,23 +601,4 @@ const struct core_signals core_signals = {
 	.landed = request_landed,
 	.flush_failed = request_flush_failed,
 	.context_idle = context_maybe_gone,
-};
-
-const struct op_ops core_ops[ABI_OP_COUNT] = {
-	[ABI_OP_PUT_RESERVE] = { put_reserve, put_reserve_step },
-	[ABI_OP_PUT_COMMIT] = { put_commit_begin, put_commit_step },
-	[ABI_OP_PUT_ABORT] = { put_abort_request, NULL },
-	[ABI_OP_FETCH] = { fetch_begin, fetch_step },
-	[ABI_OP_FETCH_PAGES] = { fetch_begin, fetch_step },
-	[ABI_OP_PREFETCH] = { prefetch_begin, prefetch_step },
-	[ABI_OP_MIGRATE] = { migrate_begin, migrate_step },
-	[ABI_OP_SESSION] = { session_request, session_request },
-	[ABI_OP_PLAN] = { plan_request, NULL },
-	[ABI_OP_PIN] = { pin_request, pin_request },
-	[ABI_OP_UNPIN] = { unpin_request, NULL },
-	[ABI_OP_DELETE] = { delete_begin, delete_step },
-	[ABI_OP_STREAM] = { stream_begin, stream_step },
-	[ABI_OP_RESERVE] = { reserve_request, reserve_step },
-	[ABI_OP_CANCEL] = { request_order, NULL },
-	[ABI_OP_DRAIN] = { request_order, NULL },
 };

@@ -68,12 +68,4 @@ struct core_signals {
 
 extern const struct core_signals core_signals; /* core.c */
 
-/* What a ring operation does, by ABI_OP_*. Each may end the request, at once or later. */
-struct op_ops {
-	void (*begin)(struct core *c, struct request *r); /* it was judged; NULL = nothing to do */
-	void (*step)(struct core *c, struct request *r);  /* when woken; NULL = ended by aborts */
-};
-
-extern const struct op_ops core_ops[]; /* core.c */
-
 #endif

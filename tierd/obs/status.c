@@ -387,18 +387,6 @@ json_t *obs_pins(const struct obs_args *a)
 	return json_pack("{s:o}", "pins", list);
 }
 
-static const char *op_name(uint8_t op)
-{
-	static const char *const names[ABI_OP_COUNT] = {
-		"nop",	 "put-reserve", "put-commit", "put-abort", "fetch",   "fetch-pages",
-		"pin",	 "unpin",	"delete",     "cancel",	   "drain",   "prefetch",
-		"migrate", "stream",	"session",    "plan",	   "object",  "mem",
-		"reserve",
-	};
-
-	return op < ABI_OP_COUNT ? names[op] : "?";
-}
-
 /* Watermarks and accounts of streams, answered ones that still hold layers included. */
 static json_t *streams(const struct core *core)
 {
@@ -446,7 +434,7 @@ json_t *obs_requests(const struct obs_args *a)
 		json_t *one =
 			json_pack("{s:o, s:s, s:s, s:o, s:i, s:i, s:o, s:o}", "client",
 				  r.client < CORE_CLIENTS_MAX ? obs_number(r.client) : json_null(),
-				  "op", op_name(r.op), "class",
+				  "op", r.name, "class",
 				  obs_class_name[r.klass % ABI_CLASS_COUNT], "context",
 				  context_name(core, r.context_id), "count", (int)r.count, "done",
 				  (int)r.done, "since_ns", obs_number(r.since_ns), "deadline_ns",

@@ -139,6 +139,7 @@ int core_locate(const struct core *c, uint32_t id, const uint8_t *key, struct co
 uint64_t core_audit(const struct core *c, void (*tell)(void *arg, const char *what), void *arg);
 
 struct core_request_view {
+	const char *name; /* of the operation */
 	uint32_t client;
 	uint8_t op, klass;
 	uint32_t context_id, count, done; /* pages of a fetch, else blocks */

@@ -44,9 +44,11 @@ uint64_t lanes_bytes(const struct lanes *l, uint64_t slots)
 	uint64_t bytes = 0;
 
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
-		for (uint32_t lane = 0; lane < LANES; lane++)
-			if (l->state[tier][lane])
+		for (uint32_t lane = 0, left = l->begun[tier]; left; lane++)
+			if (l->state[tier][lane]) {
 				bytes += l->policy->state_used(l->state[tier][lane], slots);
+				left--;
+			}
 	return bytes;
 }
 
@@ -62,7 +64,8 @@ void *lane_begin(struct lanes *l, uint32_t tier, uint32_t lane)
 {
 	struct policy_size size = lane_size(l, tier, lane);
 
-	assert(l->memory[tier][lane]);
+	assert(l->memory[tier][lane] && !l->state[tier][lane]);
+	l->begun[tier]++;
 	l->state[tier][lane] = l->memory[tier][lane];
 	l->policy->init(l->state[tier][lane], &size);
 	return l->state[tier][lane];
@@ -103,11 +106,9 @@ static int64_t most_over(const struct core *c, const struct context *x, uint32_t
 void lanes_by_need(struct lane_order *out, const struct core *c, const struct context *x,
 		   uint32_t tier)
 {
-	uint32_t begun = 0;
+	uint32_t begun = x->lanes.begun[tier];
 
 	out->count = 0;
-	for (uint32_t lane = 0; lane < LANES; lane++)
-		begun += x->lanes.state[tier][lane] != NULL;
 	for (uint32_t lane = 0; lane < LANES; lane++)
 		if (x->lanes.state[tier][lane]) /* of one alone nobody asks */
 			order_add(out, lane, begun > 1 ? most_over(c, x, tier, lane) : INT64_MAX);

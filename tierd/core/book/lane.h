@@ -28,6 +28,7 @@ struct lanes {
 	/* Of an instance: all zero until the lane's first block comes. NULL = tier not used. */
 	void *memory[ABI_MEM_TIERS][LANES];
 	void *state[ABI_MEM_TIERS][LANES]; /* the same from then on; NULL before */
+	uint32_t begun[ABI_MEM_TIERS];     /* that are not NULL */
 	/* evict.c: where walks for a rank go on, 1 + slot, and since when. */
 	uint32_t cursor[ABI_MEM_TIERS][RANKS_SOUGHT][LANES];
 	uint64_t since_ns[ABI_MEM_TIERS][RANKS_SOUGHT];

@@ -69,15 +69,11 @@ uint64_t reclaim_held(const struct core *c, const struct context *x, uint32_t ti
 /* reserve.c */
 int reserve_open(struct core *c);
 void reserve_close(struct core *c);
-void reserve_request(struct core *c, struct request *q);
-void reserve_step(struct core *c, struct request *q);
 struct reservation *reserve_find(struct core *c, uint64_t id, uint32_t client,
 				 const struct context *x);
 int64_t reserve_draw(struct core *c, const struct put *p, uint32_t slot, uint32_t page);
 void reserve_beside(struct core *c, const struct put *p);
 void reserve_grow(struct core *c);
-void reserve_client_gone(struct core *c, uint32_t client);
-void reserve_context_gone(struct core *c, const struct context *x);
 void reserve_tick(struct core *c);
 
 #endif

@@ -208,7 +208,7 @@ static int plan_append(struct core *c, struct plan *p, const struct request *r, 
 	return 0;
 }
 
-void plan_request(struct core *c, struct request *r)
+static void plan_request(struct core *c, struct request *r)
 {
 	bool begin = r->sqe.mode == ABI_PLAN_BEGIN;
 	struct plan *p = NULL;
@@ -475,12 +475,35 @@ static void plans_end(struct core *c, uint32_t client, const struct context *x)
 			plan_end(c, &c->plans.table[i]);
 }
 
-void plan_client_gone(struct core *c, uint32_t client)
+static void plan_client_gone(struct core *c, uint32_t client)
 {
 	plans_end(c, client, NULL);
 }
 
-void plan_context_gone(struct core *c, const struct context *x)
+static void plan_context_gone(struct core *c, struct context *x)
 {
 	plans_end(c, CORE_CLIENTS_MAX, x);
 }
+
+static bool plan_fits(const struct abi_sqe *q)
+{
+	return !q->flags && q->mode >= ABI_PLAN_BEGIN && q->mode <= ABI_PLAN_END;
+}
+
+static uint64_t plan_bytes(const struct abi_sqe *q)
+{
+	uint64_t first = q->mode == ABI_PLAN_BEGIN ? sizeof(struct abi_plan_args) : 0;
+
+	return q->mode == ABI_PLAN_END ? 0 : first + q->count * sizeof(struct abi_access);
+}
+
+const struct op_ops op_plan = {
+	.name = "plan",
+	.tiers = ABI_MEM_TIERS,
+	.fits = plan_fits,
+	.context = true,
+	.arg_bytes = plan_bytes,
+	.begin = plan_request,
+	.client_gone = plan_client_gone,
+	.context_gone = plan_context_gone,
+};

@@ -56,10 +56,7 @@ struct plans {
 void plan_mark(struct context *x, struct abi_block_ref ref, uint32_t tier, bool in);
 int plans_open(struct core *c);
 void plans_close(struct core *c);
-void plan_request(struct core *c, struct request *r);
 void plan_tick(struct core *c);
 uint64_t plan_next(const struct core *c);
-void plan_client_gone(struct core *c, uint32_t client);
-void plan_context_gone(struct core *c, const struct context *x);
 
 #endif

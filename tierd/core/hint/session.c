@@ -672,7 +672,7 @@ static int session_check(const struct request *r, const struct session *s)
 }
 
 /* From the beginning, each time: what it waited for may have ended otherwise. */
-void session_request(struct core *c, struct request *r)
+static void session_request(struct core *c, struct request *r)
 {
 	struct session *s = find(c, r->ctx, r->sqe.handle);
 	int err = session_check(r, s);
@@ -769,3 +769,26 @@ bool session_leave(struct core *c, uint32_t client, const struct context *x,
 	}
 	return meter_pass_over(pass);
 }
+
+static bool session_fits(const struct abi_sqe *q)
+{
+	return !q->flags && q->mode >= ABI_SESSION_TURN_END && q->mode <= ABI_SESSION_CLOSE &&
+	       !q->layer_count;
+}
+
+static uint64_t session_bytes(const struct abi_sqe *q)
+{
+	return q->mode == ABI_SESSION_TURN_END
+		       ? sizeof(struct abi_session_args) + op_blocks_bytes(q)
+		       : 0;
+}
+
+const struct op_ops op_session = {
+	.name = "session",
+	.tiers = ABI_MEM_TIERS,
+	.fits = session_fits,
+	.context = true,
+	.arg_bytes = session_bytes,
+	.begin = session_request,
+	.step = session_request,
+};

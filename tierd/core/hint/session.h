@@ -115,7 +115,6 @@ struct sessions {
 /* session.c */
 int sessions_open(struct core *c);
 void sessions_close(struct core *c);
-void session_request(struct core *c, struct request *r);
 void session_kept(struct core *c, struct session *s);
 void session_work(struct core *c);
 void session_tick(struct core *c);

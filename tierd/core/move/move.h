@@ -6,6 +6,18 @@
 #ifndef TIERD_CORE_MOVE_MOVE_H
 #define TIERD_CORE_MOVE_MOVE_H
 
+enum move_state { MOVE_THERE, MOVE_UNDER_WAY, MOVE_BLOCKED, MOVE_GONE };
+
+/* What one step is building. */
+struct mover {
+	struct core_io *io;
+	struct core_copy *copy;
+	uint64_t copy_bytes; /* in copy */
+	uint64_t blocked_bytes;
+	uint32_t blocked_tier;
+	uint32_t blocked_slot; /* its account is full; ABI_SLOT_NONE = the tier is */
+};
+
 /* move.c */
 enum move_state move_read(struct core *c, struct request *r, struct mover *b, uint32_t slot,
 			  uint32_t page);

@@ -183,7 +183,7 @@ bool claim_may(const struct core *c, uint32_t account)
 	return c->claims.count < CLAIMS_MAX && account_user_may(c, account, ACCOUNT_CLAIMS);
 }
 
-void prefetch_begin(struct core *c, struct request *r)
+static void prefetch_begin(struct core *c, struct request *r)
 {
 	const struct client *k = &c->client[r->client];
 	bool far = r->deadline_ns > c->now_ns + CLAIM_HORIZON_NS;
@@ -205,7 +205,7 @@ void prefetch_begin(struct core *c, struct request *r)
 }
 
 /* It is due, or ends for another reason. */
-void prefetch_step(struct core *c, struct request *r)
+static void prefetch_step(struct core *c, struct request *r)
 {
 	if (!r->parked) {
 		fetch_step(c, r);
@@ -449,13 +449,31 @@ uint64_t claim_next(const struct core *c)
 }
 
 /* For operators: what it stands for, as it is now. Where it stands among the others: by a look. */
-void claim_view(const struct core *c, const struct request *r, struct core_request_view *out)
+static void claim_view(const struct core *c, const struct request *r, struct core_request_view *out)
 {
 	const struct claims *k = &c->claims;
 	uint64_t read, copy;
 
+	if (!r->parked)
+		return;
 	out->parked = true;
 	out->count = count_missing(r, &read, &copy) * fetch_range_pages(r);
 	out->bytes = r->sqe.tier == ABI_TIER_HBM ? copy : read;
 	out->start_ns = k->by_deadline[claim_find(k, r)].start_ns;
 }
+
+static bool prefetch_fits(const struct abi_sqe *q)
+{
+	return !q->mode;
+}
+
+const struct op_ops op_prefetch = {
+	.name = "prefetch",
+	.tiers = ABI_MEM_TIERS,
+	.fits = prefetch_fits,
+	.context = true,
+	.arg_bytes = op_blocks_bytes,
+	.begin = prefetch_begin,
+	.step = prefetch_step,
+	.view = claim_view,
+};

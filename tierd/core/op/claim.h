@@ -72,8 +72,6 @@ static inline uint64_t claim_latest(uint64_t end_ns, uint64_t next_ns, uint64_t 
 /* claim.c */
 bool claim_may(const struct core *c, uint32_t account);
 void claim_take(struct core *c, struct request *r);
-void prefetch_begin(struct core *c, struct request *r);
-void prefetch_step(struct core *c, struct request *r);
 void claim_expect(struct core *c, struct session *s);
 void claim_expect_no_more(struct core *c, struct session *s);
 bool claim_over(const struct core *c, const struct request *r);
@@ -81,11 +79,8 @@ bool claim_protect(struct core *c, struct request *r);
 void claim_finished(struct core *c, const struct request *r);
 void claim_tick(struct core *c);
 uint64_t claim_next(const struct core *c);
-void claim_view(const struct core *c, const struct request *r, struct core_request_view *out);
 
 /* migrate.c */
-void migrate_begin(struct core *c, struct request *r);
-void migrate_step(struct core *c, struct request *r);
 void migrate_released(struct core *c, struct request *r, uint32_t slot);
 
 /* stage.c: a place was taken; nothing came; a reader came; a page left before one did */

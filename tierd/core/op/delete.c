@@ -41,7 +41,7 @@ static bool delete_keys(struct core *c, struct request *r)
 	return true;
 }
 
-void delete_step(struct core *c, struct request *r)
+static void delete_step(struct core *c, struct request *r)
 {
 	r->phase = REQUEST_RUN;
 	if (!r->tomb_seq && !r->error && !r->late) {
@@ -73,7 +73,25 @@ void delete_step(struct core *c, struct request *r)
 	sync_want(c);
 }
 
-void delete_begin(struct core *c, struct request *r)
+static uint64_t keys_bytes(const struct abi_sqe *q)
 {
-	delete_step(c, r);
+	return (uint64_t)q->count * ABI_KEY_BYTES;
 }
+
+/* The total counts what became of the keys. */
+static void delete_view(const struct core *c, const struct request *r,
+			struct core_request_view *out)
+{
+	(void)c;
+	out->count = r->sqe.count;
+}
+
+const struct op_ops op_delete = {
+	.name = "delete",
+	.context = true,
+	.writes = true,
+	.arg_bytes = keys_bytes,
+	.begin = delete_step,
+	.step = delete_step,
+	.view = delete_view,
+};

@@ -525,3 +525,28 @@ void fetch_begin(struct core *c, struct request *r)
 	r->holding = true;
 	fetch_step(c, r);
 }
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+static uint64_t pages_bytes(const struct abi_sqe *q)
+{
+	return (uint64_t)q->count * sizeof(struct abi_page_ref);
+}
+
+const struct op_ops op_fetch = {
+	.name = "fetch",
+	.tiers = ABI_MEM_TIERS,
+	.context = true,
+	.arg_bytes = op_blocks_bytes,
+	.begin = fetch_begin,
+	.step = fetch_step,
+};
+
+const struct op_ops op_fetch_pages = {
+	.name = "fetch-pages",
+	.tiers = ABI_MEM_TIERS,
+	.context = true,
+	.arg_bytes = pages_bytes,
+	.begin = fetch_begin,
+	.step = fetch_step,
+};

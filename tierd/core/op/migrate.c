@@ -106,7 +106,7 @@ void migrate_released(struct core *c, struct request *r, uint32_t slot)
 		evict_block(c, r->ctx, slot, ABI_TIER_HBM);
 }
 
-void migrate_begin(struct core *c, struct request *r)
+static void migrate_begin(struct core *c, struct request *r)
 {
 	if (r->sqe.tier == ABI_TIER_NVME && !context_has_nvme(c, r->ctx)) {
 		request_end(c, r, -EINVAL, 0, 0);
@@ -121,10 +121,27 @@ void migrate_begin(struct core *c, struct request *r)
 	demote_step(c, r);
 }
 
-void migrate_step(struct core *c, struct request *r)
+static void migrate_step(struct core *c, struct request *r)
 {
 	if (r->sqe.tier < ABI_TIER_NVME)
 		fetch_step(c, r);
 	else
 		demote_step(c, r);
 }
+
+/* Blocks leave a tier whole. */
+static bool migrate_fits(const struct abi_sqe *q)
+{
+	return !q->mode && (q->tier == ABI_TIER_HBM || !(q->part_count || q->layer_count));
+}
+
+const struct op_ops op_migrate = {
+	.name = "migrate",
+	.tiers = ABI_TIER_NVME + 1,
+	.fits = migrate_fits,
+	.context = true,
+	.writes = true,
+	.arg_bytes = op_blocks_bytes,
+	.begin = migrate_begin,
+	.step = migrate_step,
+};

@@ -434,7 +434,7 @@ static int64_t pin_all(struct core *c, struct request *r, struct pin_ask *ask)
 	return blocks;
 }
 
-void pin_request(struct core *c, struct request *r)
+static void pin_request(struct core *c, struct request *r)
 {
 	struct pin_ask ask = {
 		.client = r->client,
@@ -477,7 +477,7 @@ static bool may_end(const struct core *c, const struct pin *p, uint32_t client)
 	return who->uid == c->client[p->client].open.uid || who->operator_;
 }
 
-void unpin_request(struct core *c, struct request *r)
+static void unpin_request(struct core *c, struct request *r)
 {
 	struct pin *p = &c->pin[r->sqe.handle % CORE_PINS_MAX];
 	bool found = pin_find(c, r->sqe.handle) && p->ctx == r->ctx && may_end(c, p, r->client);
@@ -560,3 +560,20 @@ int core_pin_view(const struct core *c, uint32_t i, struct core_pin_view *out)
 	}
 	return -ENOENT;
 }
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+const struct op_ops op_pin = {
+	.name = "pin",
+	.tiers = ABI_MEM_TIERS,
+	.context = true,
+	.arg_bytes = op_blocks_bytes,
+	.begin = pin_request,
+	.step = pin_request,
+};
+
+const struct op_ops op_unpin = {
+	.name = "unpin",
+	.context = true,
+	.begin = unpin_request,
+};

@@ -128,7 +128,8 @@ static uint32_t pending_new(struct core *c, struct context *x, struct put *p, ui
 	prefix_join(x, slot, p->before);
 	if (index_insert(&x->ix, slot)) {
 		index_block_state(&x->ix, slot, ABI_BLOCK_FREE);
-		tables_settled(x, slot);
+		if (use->begun)
+			tables_settled(x, slot);
 		block_unnew(c, x, slot);
 		p->collides = true;
 		return ABI_SLOT_NONE;
@@ -268,7 +269,7 @@ static void prompt_end(struct core *c, const struct put *p)
 	};
 }
 
-void put_reserve(struct core *c, struct request *r)
+static void put_reserve(struct core *c, struct request *r)
 {
 	struct context *x = r->ctx;
 	struct put *p;
@@ -332,7 +333,7 @@ void put_reserve(struct core *c, struct request *r)
  * There may be slots now, or room for tables: it begins anew, once there are enough or no more to
  * come.
  */
-void put_reserve_step(struct core *c, struct request *r)
+static void put_reserve_step(struct core *c, struct request *r)
 {
 	r->phase = REQUEST_RUN;
 	if (!r->error && r->ctx->closing)
@@ -362,8 +363,13 @@ static uint64_t put_visible(const struct put *p)
 }
 
 /* For operators: blocks, and how many of them are what the put promises. */
-void put_view(const struct put *p, struct core_request_view *out)
+static void put_view(const struct core *c, const struct request *r, struct core_request_view *out)
 {
+	const struct put *p = r->put;
+
+	(void)c;
+	if (!p)
+		return;
 	out->count = p->args.count;
 	out->done = p->durable ? p->written : (uint32_t)put_visible(p);
 	assert(out->done <= out->count);
@@ -577,7 +583,7 @@ static bool put_prepare(struct core *c, struct put *p)
 	return p->prepared == all;
 }
 
-void put_commit_step(struct core *c, struct request *r)
+static void put_commit_step(struct core *c, struct request *r)
 {
 	int trouble = put_trouble(r), gap;
 	uint32_t state;
@@ -641,7 +647,7 @@ static int commit_check(struct core *c, const struct request *r, const struct pu
 	return 0;
 }
 
-void put_commit_begin(struct core *c, struct request *r)
+static void put_commit_begin(struct core *c, struct request *r)
 {
 	struct put *p = put_of(c, r);
 	int err;
@@ -671,7 +677,7 @@ void put_commit_begin(struct core *c, struct request *r)
 	put_commit_step(c, r);
 }
 
-void put_abort_request(struct core *c, struct request *r)
+static void put_abort_request(struct core *c, struct request *r)
 {
 	struct put *p = put_of(c, r);
 
@@ -724,8 +730,14 @@ static void pendings_expire(struct core *c)
 	}
 }
 
+static void put_client_gone(struct core *c, uint32_t client)
+{
+	while (c->client[client].puts)
+		put_abort(c, c->client[client].puts);
+}
+
 /* Its context goes: puts that no request commits end here, the others with their request. */
-void put_context_gone(struct core *c, const struct context *x)
+static void put_context_gone(struct core *c, struct context *x)
 {
 	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++)
 		if (c->put[i].used && !c->put[i].committing && c->put[i].ctx == x)
@@ -749,3 +761,33 @@ void put_tick(struct core *c)
 	}
 	pendings_expire(c);
 }
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+static uint64_t reserve_bytes(const struct abi_sqe *q)
+{
+	return sizeof(struct abi_put_args) + (uint64_t)q->count * ABI_KEY_BYTES;
+}
+
+const struct op_ops op_put_reserve = {
+	.name = "put-reserve",
+	.context = true,
+	.writes = true,
+	.arg_bytes = reserve_bytes,
+	.begin = put_reserve,
+	.step = put_reserve_step,
+	.client_gone = put_client_gone,
+	.context_gone = put_context_gone,
+};
+
+const struct op_ops op_put_commit = {
+	.name = "put-commit",
+	.begin = put_commit_begin,
+	.step = put_commit_step,
+	.view = put_view,
+};
+
+const struct op_ops op_put_abort = {
+	.name = "put-abort",
+	.begin = put_abort_request,
+};

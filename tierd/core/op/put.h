@@ -6,21 +6,57 @@
 #ifndef TIERD_CORE_PUT_H
 #define TIERD_CORE_PUT_H
 
+#define PUT_BLOCKS_MAX (ABI_ARG_BYTES_MAX / ABI_KEY_BYTES)
+
+struct put {
+	bool used, committing;
+	bool expired; /* not used any more, since nobody committed it by its deadline */
+	uint32_t client, account;
+	uint64_t handle;
+	struct context *ctx;
+	uint64_t epoch;
+	struct abi_put_args args;
+	uint64_t reservation; /* 0 = none */
+	bool durable;
+	bool apart;                /* no block of it stands behind another */
+	uint64_t deadline_ns;
+	uint32_t needs, whole;     /* parts that a block must have to be whole; their pages */
+	uint32_t pages;            /* of a block in this shard */
+	uint64_t block_bytes;      /* likewise */
+	uint64_t room;             /* while reserving: bytes left to its context's tables, */
+	bool short_of_tables;      /* ... and that they were too few, */
+	bool collides;             /* ... or that its chain in the index is full */
+	const uint8_t *keys;       /* while reserving: in the request's arguments */
+	struct abi_block_ref *ref; /* args.count of them */
+	uint64_t mine[PUT_BLOCKS_MAX / 64]; /* bit i: block i counts us as a writer */
+	uint64_t kept[PUT_BLOCKS_MAX / 64]; /* bit i: block i is held until it is durable */
+	uint32_t done;             /* references made */
+	uint32_t brought, before;  /* new blocks of the prompt with these; slot before the next */
+	bool brings;               /* ... which has one at least */
+	bool joined;               /* the prompt brought the block before the next one, too */
+	uint32_t written;          /* durable: blocks known to be in the durable log */
+	/* Walks that go on where they were in the event before: */
+	uint32_t prepared;         /* committing: blocks that are ready to be copied to, */
+	uint32_t look;             /* ... page of the next one's part, or of the gap's block */
+	uint32_t begun;            /* ... of that block: parts that somebody brings */
+	uint32_t gap;              /* ... blocks that were looked at for gaps */
+	bool ending, freeing;      /* over: what came is counted and kept, then it lets go */
+	bool replaced;             /* ... what it replaces has left */
+	bool shared;               /* ... of a block that others still write */
+	int32_t res;               /* ... its answer, */
+	uint32_t counted, visible; /* ... blocks counted, of these whole, */
+	uint32_t kept_on, freed;   /* ... retained, let go */
+	struct put *next_freeing;  /* ... nobody else comes back to it */
+	struct put *next;          /* free list, or its client's */
+};
+
 /* put.c */
-void put_reserve(struct core *c, struct request *r);
-void put_reserve_step(struct core *c, struct request *r);
-void put_commit_begin(struct core *c, struct request *r);
-void put_commit_step(struct core *c, struct request *r);
-void put_abort_request(struct core *c, struct request *r);
-void put_view(const struct put *p, struct core_request_view *out);
-void put_context_gone(struct core *c, const struct context *x);
 void put_tick(struct core *c);
 /*
  * It waits for room, as others may that hold as much: what is promised to the durable log by now
  * stays by that alone until it is written, and then makes room for the rest.
  */
 void put_let_go(struct core *c, struct put *p);
-
 
 /* put_end.c */
 void put_end(struct core *c, struct request *r, int res);

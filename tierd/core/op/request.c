@@ -149,7 +149,7 @@ static void order_check(struct core *c, uint32_t client)
 	}
 }
 
-void request_order(struct core *c, struct request *r)
+static void request_order(struct core *c, struct request *r)
 {
 	bool cancel = r->sqe.op == ABI_OP_CANCEL;
 
@@ -192,66 +192,17 @@ void request_abort(struct core *c, struct request *r, int error)
 
 /* ---- take --------------------------------------------------------------------------------- */
 
-static uint64_t arg_bytes_of(const struct abi_sqe *q)
-{
-	uint64_t item = q->flags & ABI_SQE_KEYS ? ABI_KEY_BYTES : sizeof(struct abi_block_ref);
-
-	switch (q->op) {
-	case ABI_OP_PUT_RESERVE:
-		return sizeof(struct abi_put_args) + (uint64_t)q->count * ABI_KEY_BYTES;
-	case ABI_OP_FETCH_PAGES:
-		return (uint64_t)q->count * sizeof(struct abi_page_ref);
-	case ABI_OP_DELETE:
-		return (uint64_t)q->count * ABI_KEY_BYTES;
-	case ABI_OP_FETCH:
-	case ABI_OP_PIN:
-	case ABI_OP_PREFETCH:
-	case ABI_OP_MIGRATE:
-	case ABI_OP_STREAM:
-		return q->count * item;
-	case ABI_OP_SESSION:
-		return q->mode == ABI_SESSION_TURN_END
-			       ? sizeof(struct abi_session_args) + q->count * item
-			       : 0;
-	case ABI_OP_PLAN:
-		return q->mode == ABI_PLAN_END ? 0
-					       : (q->mode == ABI_PLAN_BEGIN
-							  ? sizeof(struct abi_plan_args)
-							  : 0) +
-							 q->count * sizeof(struct abi_access);
-	case ABI_OP_RESERVE:
-		return q->handle ? 0 : sizeof(struct abi_reserve_args);
-	default:
-		return 0;
-	}
-}
-
-static bool needs_context(uint8_t op)
-{
-	return op == ABI_OP_PUT_RESERVE || op == ABI_OP_FETCH || op == ABI_OP_FETCH_PAGES ||
-	       op == ABI_OP_PIN || op == ABI_OP_UNPIN || op == ABI_OP_DELETE ||
-	       op == ABI_OP_PREFETCH || op == ABI_OP_MIGRATE || op == ABI_OP_SESSION ||
-	       op == ABI_OP_PLAN || op == ABI_OP_STREAM || op == ABI_OP_RESERVE;
-}
-
-/* What only who may write the context may ask for: what is in it, and that others lose pages. */
-static bool changes_context(uint8_t op)
-{
-	return op == ABI_OP_PUT_RESERVE || op == ABI_OP_DELETE || op == ABI_OP_RESERVE ||
-	       op == ABI_OP_MIGRATE;
-}
-
 static int context_check(struct core *c, struct request *r)
 {
 	const struct client *k = &c->client[r->client];
 	const struct abi_sqe *q = &r->sqe;
 
-	if (!needs_context(q->op))
+	if (!core_ops[q->op]->context)
 		return 0;
 	r->ctx = core_context(c, q->context_id);
 	if (!r->ctx || r->ctx->closing || !bit_get(k->attached, r->ctx->index))
 		return -ENOENT;
-	if (changes_context(q->op) && !bit_get(k->writable, r->ctx->index))
+	if (core_ops[q->op]->writes && !bit_get(k->writable, r->ctx->index))
 		return -EACCES;
 	return 0;
 }
@@ -261,7 +212,7 @@ static int arg_copy(struct core *c, struct request *r)
 {
 	const struct client *k = &c->client[r->client];
 	const struct abi_sqe *q = &r->sqe;
-	uint64_t need = arg_bytes_of(q);
+	uint64_t need = core_ops[q->op]->arg_bytes ? core_ops[q->op]->arg_bytes(q) : 0;
 
 	if (!need)
 		return 0;
@@ -275,50 +226,21 @@ static int arg_copy(struct core *c, struct request *r)
 	return 0;
 }
 
-/* Targets that an operation can have. */
-static uint32_t tiers_of(uint8_t op)
-{
-	switch (op) {
-	case ABI_OP_FETCH:
-	case ABI_OP_FETCH_PAGES:
-	case ABI_OP_PIN:
-	case ABI_OP_PREFETCH:
-	case ABI_OP_STREAM:
-	case ABI_OP_SESSION:
-	case ABI_OP_PLAN:
-		return ABI_MEM_TIERS;
-	case ABI_OP_MIGRATE:
-		return ABI_TIER_NVME + 1;
-	default:
-		return UINT32_MAX;
-	}
-}
-
 static int request_check(struct core *c, struct request *r)
 {
 	const struct abi_sqe *q = &r->sqe;
+	const struct op_ops *op = q->op < ABI_OP_COUNT ? core_ops[q->op] : NULL;
 	int err;
 
 	if (q->op >= ABI_OP_COUNT || q->klass > ABI_CLASS_SPECULATIVE ||
-	    (q->generation && q->op != ABI_OP_STREAM))
+	    (q->generation && !(op && op->generation)))
 		return -EINVAL; /* write-back and clean-up are the daemon's own classes */
-	if (q->op > ABI_OP_STREAM && q->op != ABI_OP_SESSION && q->op != ABI_OP_PLAN &&
-	    q->op != ABI_OP_RESERVE)
+	if (!op)
 		return -ENOSYS;
 	if (q->flags & ~(ABI_SQE_KEYS | ABI_SQE_DURABLE |
 			 (q->op == ABI_OP_PUT_RESERVE ? ABI_SQE_APART : 0)))
 		return -EINVAL;
-	if (q->tier >= tiers_of(q->op))
-		return -EINVAL;
-	if ((q->op == ABI_OP_PREFETCH || q->op == ABI_OP_MIGRATE) && q->mode)
-		return -EINVAL;
-	if (q->op == ABI_OP_MIGRATE && q->tier != ABI_TIER_HBM && (q->part_count || q->layer_count))
-		return -EINVAL; /* blocks leave a tier whole */
-	if (q->op == ABI_OP_SESSION && (q->flags || q->mode < ABI_SESSION_TURN_END ||
-					q->mode > ABI_SESSION_CLOSE || q->layer_count))
-		return -EINVAL;
-	if (q->op == ABI_OP_PLAN &&
-	    (q->flags || q->mode < ABI_PLAN_BEGIN || q->mode > ABI_PLAN_END))
+	if ((op->tiers && q->tier >= op->tiers) || (op->fits && !op->fits(q)))
 		return -EINVAL;
 	err = context_check(c, r);
 	return err ? err : arg_copy(c, r);
@@ -326,7 +248,7 @@ static int request_check(struct core *c, struct request *r)
 
 static void request_start(struct core *c, struct request *r)
 {
-	const struct op_ops *op = &core_ops[r->sqe.op];
+	const struct op_ops *op = core_ops[r->sqe.op];
 
 	if (op->begin)
 		op->begin(c, r);
@@ -410,8 +332,8 @@ static void request_step(struct core *c, struct request *r)
 			request_free(c, r);
 		return;
 	}
-	if (core_ops[r->sqe.op].step) {
-		core_ops[r->sqe.op].step(c, r);
+	if (core_ops[r->sqe.op]->step) {
+		core_ops[r->sqe.op]->step(c, r);
 		return;
 	}
 	assert(r->cancelled);
@@ -573,12 +495,6 @@ bool request_holds(const struct core *c, const struct context *x)
 	return any_of(c, x, true);
 }
 
-/* What the cursor runs over: pages of a fetch; else (total counts what became of them) blocks. */
-static uint32_t view_count(const struct request *r)
-{
-	return r->sqe.op == ABI_OP_DELETE || !r->total ? r->sqe.count : r->total;
-}
-
 int core_request_view(const struct core *c, uint32_t i, struct core_request_view *out)
 {
 	for (uint32_t k = 0; k < c->requests_high; k++) {
@@ -589,18 +505,31 @@ int core_request_view(const struct core *c, uint32_t i, struct core_request_view
 		*out = (struct core_request_view){
 			.client = r->client,
 			.op = r->sqe.op,
+			.name = core_ops[r->sqe.op]->name,
 			.klass = r->sqe.klass,
 			.context_id = r->sqe.context_id,
-			.count = view_count(r),
+			.count = r->total ? r->total : r->sqe.count,
 			.done = r->cursor,
 			.deadline_ns = r->deadline_ns,
 			.since_ns = r->since_ns,
 		};
-		if (r->parked)
-			claim_view(c, r, out);
-		if (r->put)
-			put_view(r->put, out);
+		if (core_ops[r->sqe.op]->view)
+			core_ops[r->sqe.op]->view(c, r, out);
 		return 0;
 	}
 	return -ENOENT;
 }
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+const struct op_ops op_nop = { .name = "nop" };
+
+const struct op_ops op_cancel = {
+	.name = "cancel",
+	.begin = request_order,
+};
+
+const struct op_ops op_drain = {
+	.name = "drain",
+	.begin = request_order,
+};

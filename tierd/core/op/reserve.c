@@ -287,28 +287,6 @@ static void hand_back(struct core *c, struct request *q)
 	request_end(c, q, 0, blocks, 0);
 }
 
-void reserve_request(struct core *c, struct request *q)
-{
-	struct abi_reserve_args *a = (struct abi_reserve_args *)q->arg;
-	uint64_t most = q->since_ns + c->config.request_deadline_ns;
-	int err;
-
-	if (q->sqe.handle) {
-		hand_back(c, q);
-		return;
-	}
-	err = args_check(a);
-	if (!err)
-		predict(c, q, a);
-	if (err) {
-		request_end(c, q, err, 0, 0);
-		return;
-	}
-	if (q->deadline_ns > most) /* the reservation's end is not the answer's */
-		q->deadline_ns = most;
-	reserve_step(c, q);
-}
-
 static void granted(struct core *c, struct request *q, struct reservation *r,
 		    const struct abi_reserve_args *a)
 {
@@ -325,7 +303,7 @@ static void granted(struct core *c, struct request *q, struct reservation *r,
 }
 
 /* Make room for what is expected, as long as the request may wait; others may claim meanwhile. */
-void reserve_step(struct core *c, struct request *q)
+static void reserve_step(struct core *c, struct request *q)
 {
 	const struct abi_reserve_args *a = (const struct abi_reserve_args *)q->arg;
 	struct reservation *r;
@@ -356,6 +334,28 @@ void reserve_step(struct core *c, struct request *q)
 		request_end(c, q, err, 0, 0);
 	else if (!q->queued)
 		request_wait_space(c, q);
+}
+
+static void reserve_request(struct core *c, struct request *q)
+{
+	struct abi_reserve_args *a = (struct abi_reserve_args *)q->arg;
+	uint64_t most = q->since_ns + c->config.request_deadline_ns;
+	int err;
+
+	if (q->sqe.handle) {
+		hand_back(c, q);
+		return;
+	}
+	err = args_check(a);
+	if (!err)
+		predict(c, q, a);
+	if (err) {
+		request_end(c, q, err, 0, 0);
+		return;
+	}
+	if (q->deadline_ns > most) /* the reservation's end is not the answer's */
+		q->deadline_ns = most;
+	reserve_step(c, q);
 }
 
 /* ---- time --------------------------------------------------------------------------------- */
@@ -398,12 +398,12 @@ static void reservations_end(struct core *c, uint32_t client, const struct conte
 	}
 }
 
-void reserve_client_gone(struct core *c, uint32_t client)
+static void reserve_client_gone(struct core *c, uint32_t client)
 {
 	reservations_end(c, client, NULL, 0);
 }
 
-void reserve_context_gone(struct core *c, const struct context *x)
+static void reserve_context_gone(struct core *c, struct context *x)
 {
 	reservations_end(c, CORE_CLIENTS_MAX, x, 0);
 }
@@ -412,3 +412,19 @@ void reserve_tick(struct core *c)
 {
 	reservations_end(c, CORE_CLIENTS_MAX, NULL, c->now_ns);
 }
+
+static uint64_t reserve_bytes(const struct abi_sqe *q)
+{
+	return q->handle ? 0 : sizeof(struct abi_reserve_args);
+}
+
+const struct op_ops op_reserve = {
+	.name = "reserve",
+	.context = true,
+	.writes = true,
+	.arg_bytes = reserve_bytes,
+	.begin = reserve_request,
+	.step = reserve_step,
+	.client_gone = reserve_client_gone,
+	.context_gone = reserve_context_gone,
+};

@@ -626,23 +626,7 @@ static bool start(struct core *c, struct request *r)
 	return true;
 }
 
-void stream_begin(struct core *c, struct request *r)
-{
-	int error = r->sqe.mode < ABI_MODE_COUNT && r->sqe.generation ? 0 : -EINVAL;
-
-	if (!error && !r->ctx->space[r->sqe.tier])
-		error = -ENOSPC;
-	if (error) {
-		request_end(c, r, error, 0, 0);
-		return;
-	}
-	if (r->deadline_ns > c->now_ns + CLAIM_HORIZON_NS) /* what it holds is held for so long */
-		r->deadline_ns = c->now_ns + CLAIM_HORIZON_NS;
-	fetch_resolve(c, r);
-	stream_step(c, r);
-}
-
-void stream_step(struct core *c, struct request *r)
+static void stream_step(struct core *c, struct request *r)
 {
 	struct stream *s = r->stream;
 
@@ -669,6 +653,22 @@ void stream_step(struct core *c, struct request *r)
 		finish(c, r, ABI_STATUS_DROPPED, 0);
 	else
 		request_wait_space(c, r);
+}
+
+static void stream_begin(struct core *c, struct request *r)
+{
+	int error = r->sqe.mode < ABI_MODE_COUNT && r->sqe.generation ? 0 : -EINVAL;
+
+	if (!error && !r->ctx->space[r->sqe.tier])
+		error = -ENOSPC;
+	if (error) {
+		request_end(c, r, error, 0, 0);
+		return;
+	}
+	if (r->deadline_ns > c->now_ns + CLAIM_HORIZON_NS) /* what it holds is held for so long */
+		r->deadline_ns = c->now_ns + CLAIM_HORIZON_NS;
+	fetch_resolve(c, r);
+	stream_step(c, r);
 }
 
 /* ---- the pool, the view ------------------------------------------------------------------- */
@@ -722,3 +722,15 @@ int core_stream_view(const struct core *c, uint32_t i, struct core_stream_view *
 	}
 	return -ENOENT;
 }
+
+const struct op_ops op_stream = {
+	.name = "stream",
+	.generation = true,
+	.tiers = ABI_MEM_TIERS,
+	.context = true,
+	.arg_bytes = op_blocks_bytes,
+	.begin = stream_begin,
+	.step = stream_step,
+	.client_gone = stream_client_gone,
+	.context_gone = stream_context_gone,
+};

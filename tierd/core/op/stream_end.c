@@ -248,7 +248,7 @@ void stream_client_gone(struct core *c, uint32_t client)
 	end_all(c, client, NULL);
 }
 
-void stream_context_gone(struct core *c, const struct context *x)
+void stream_context_gone(struct core *c, struct context *x)
 {
 	end_all(c, CORE_CLIENTS_MAX, x);
 }

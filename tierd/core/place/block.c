@@ -126,7 +126,8 @@ void block_commit(struct core *c, struct context *x, uint32_t slot)
 	assert(index_block(&x->ix, slot)->state == ABI_BLOCK_PENDING);
 	assert(use->missing == 0);
 	use->expires_ms = 0;
-	tables_settled(x, slot);
+	if (use->begun)
+		tables_settled(x, slot);
 	block_unlink(c, &x->pending, x, slot);
 	x->blocks_pending--;
 	c->owners.account[m->owner].pending--;
@@ -294,7 +295,8 @@ void block_page_taken(struct core *c, struct context *x, uint32_t slot, uint32_t
 	struct abi_page *d = index_page(&x->ix, slot, page);
 
 	descs_touch(&x->descs, slot, page);
-	page_renew(d, tier, x->descs.version[slot]);
+	if (!d->word[tier])
+		page_renew(d, tier, x->descs.version[slot]);
 	page_reserve(d, tier, offset);
 	page_fill(d, tier);
 	block_use_make(x, slot)->moving++;
@@ -399,11 +401,13 @@ void block_drop(struct core *c, struct context *x, uint32_t slot)
 	assert(!(m->flags & BLOCK_DROPPED));
 	index_prefetch(&x->ix, index_block(&x->ix, slot)->key);
 	prefix_prefetch(x, slot);
+	descs_prefetch(&x->descs, slot);
 	if (state == ABI_BLOCK_PENDING) {
 		block_unlink(c, &x->pending, x, slot);
 		x->blocks_pending--;
 		c->owners.account[m->owner].pending--;
-		tables_settled(x, slot);
+		if (block_use(x, slot)->begun)
+			tables_settled(x, slot);
 	} else {
 		x->blocks--;
 		c->metrics.dropped_blocks++;

@@ -27,10 +27,10 @@
 #include "tierd/core/state.h"
 
 #define QUARANTINE_SCAN_NS (2 * MS)
-#define TABLE_BITS 18u /* as many as there can be places in batches */
+#define TABLE_BITS 13u /* its buckets stay near, which each place that leaves comes to twice */
 #define SCAN_SLOTS CORE_ITEMS_MAX /* of readers, looked at in one turn */
 #define STRAYS_MAX (CORE_BATCHES_MAX * CORE_RETIRE_BATCH / 8) /* of one context */
-_Static_assert(1u << TABLE_BITS == CORE_BATCHES_MAX * CORE_RETIRE_BATCH, "one a bucket");
+_Static_assert(CORE_BATCHES_MAX * CORE_RETIRE_BATCH >> TABLE_BITS <= 32u, "places a bucket");
 
 int reclaim_open(struct core *c)
 {

@@ -214,8 +214,12 @@ uint64_t tables_held(uint32_t limit)
 	       (uint64_t)(1 + ABI_HELD_TABLES) << 8 * ABI_HELD_TIER;
 }
 
-/* Groups of descriptors of the slot that these parts have and that have no memory yet. */
-static uint32_t fresh(const struct context *x, uint32_t slot, uint64_t parts)
+/*
+ * Groups of descriptors of the slot that these parts have and that have no memory yet. Apart:
+ * mostly descs_backed knows that there are none.
+ */
+static __attribute__((noinline)) uint32_t fresh(const struct context *x, uint32_t slot,
+						uint64_t parts)
 {
 	const struct abi_geometry *g = &x->spec.geometry;
 	uint32_t n = 0;
@@ -233,23 +237,24 @@ static uint32_t fresh(const struct context *x, uint32_t slot, uint64_t parts)
  */
 bool tables_begin(struct context *x, uint32_t slot, uint64_t parts, bool grown, uint64_t *room)
 {
-	uint32_t groups = fresh(x, slot, parts);
+	uint32_t groups = descs_backed(&x->descs, slot) ? 0 : fresh(x, slot, parts);
 	uint64_t bytes = (uint64_t)groups * DESCS_GROUP_BYTES + (grown ? SLOT_BYTES : 0);
 
 	if (bytes > *room)
 		return false;
 	*room -= bytes;
-	block_use_make(x, slot)->begun = groups;
+	if (groups)
+		block_use_make(x, slot)->begun = groups;
 	x->begun += groups;
 	return true;
 }
 
-/* It is pending no more: what it took counts by itself. */
+/* It is pending no more, and has block_use.begun: what it took counts by itself. */
 void tables_settled(struct context *x, uint32_t slot)
 {
 	struct block_use *use = block_use_make(x, slot);
 
-	assert(x->begun >= use->begun);
+	assert(use->begun && x->begun >= use->begun);
 	x->begun -= use->begun;
 	use->begun = 0;
 }

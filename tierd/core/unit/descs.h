@@ -68,6 +68,22 @@ void descs_touch_range(struct descs *d, uint64_t group, uint64_t count);
 /* Groups of so many pages of a slot, from one on, that are not touched. */
 uint32_t descs_fresh(const struct descs *d, uint32_t slot, uint32_t page, uint32_t pages);
 
+/* Does one look show that all of the slot's groups are touched? Mostly it does. */
+static inline bool descs_backed(const struct descs *d, uint32_t slot)
+{
+	uint64_t from = descs_group_of(d, slot, 0);
+	uint64_t last = descs_group_of(d, slot, d->per_slot - 1);
+	uint64_t bits = UINT64_MAX >> (63 - (last - from) % 64) << from % 64;
+
+	return from / 64 == last / 64 && !(~d->touched[from / 64] & bits);
+}
+
+/* One soon will: the memory where that is kept is brought. */
+static inline void descs_prefetch(const struct descs *d, uint32_t slot)
+{
+	__builtin_prefetch(&d->version[slot], 1);
+}
+
 /* A page of the slot has this version now. */
 static inline void descs_version(struct descs *d, uint32_t slot, uint32_t version)
 {

@@ -90,11 +90,11 @@ static inline void page_step(struct abi_page *page, uint32_t tier, uint32_t to)
 	page_arrive(page, tier, left, to);
 }
 
-/* Its descriptor was given up since (descs.h): it begins anew, at a version beyond all it had. */
+/* Its descriptor says zero: given up since (descs.h), it begins beyond all versions it had. */
 static inline void page_renew(struct abi_page *page, uint32_t tier, uint32_t version)
 {
-	assert(tier < ABI_MEM_TIERS && version < ABI_VERSION_MAX);
-	if (!page->word[tier] && version)
+	assert(tier < ABI_MEM_TIERS && version < ABI_VERSION_MAX && !page->word[tier]);
+	if (version)
 		atomic_store_relaxed_u64(&page->word[tier],
 					 abi_word(0, ABI_PAGE_ABSENT, version));
 }
