@@ -34,7 +34,7 @@ struct board {
 	int64_t refused_by;
 	uint64_t kept;     /* 1 + bytes in pipes */
 	uint64_t policies; /* that the kernel let an attacker set */
-	struct sampled read, durable, connect;
+	struct sampled read, fetch, durable, connect;
 };
 
 static struct board *board;
@@ -79,6 +79,20 @@ static void put_durably(tier_context *c, uint32_t n)
 		board->refused++;
 }
 
+/* Asked of the daemon, whether it is in memory or not. */
+static void fetch_once(tier_context *c, uint32_t n)
+{
+	const struct tier_ask ask = { .size = sizeof(ask), .tier = TIER_CXL };
+	tier_key key = secret_key(n);
+	uint64_t begun = time_now_ns();
+	struct tier_found found;
+	int64_t rc = tier_match(c, &key, 1, &found);
+
+	if (rc == 1)
+		rc = tier_fetch(c, &found.block, 1, &ask);
+	sample(&board->fetch, begun, rc == 0 ? -ENOENT : rc);
+}
+
 static void __attribute__((noreturn)) measure(struct isolation *w)
 {
 	tier_context *c;
@@ -96,6 +110,7 @@ static void __attribute__((noreturn)) measure(struct isolation *w)
 
 		sample(&board->read, begun,
 		       read_secret(r, c, i * 7 % ATTACKED_BLOCKS, i % ATTACKED_PAGES));
+		fetch_once(c, i * 5 % ATTACKED_BLOCKS);
 		if (i % 16 == 0)
 			put_durably(c, n++);
 		if (i % 64 == 0) {
@@ -154,7 +169,7 @@ static void tell(const char *name, const char *what, const struct sampled *s)
 
 static void run_beside(struct isolation *w, const char *name, void (*body)(struct isolation *w))
 {
-	board->read.count = board->durable.count = board->connect.count = 0;
+	board->read.count = board->fetch.count = board->durable.count = board->connect.count = 0;
 	atomic_store_release_u64(&board->until_ns, time_now_ns() + attack_ms() * 1000000ull);
 	attack(w, name, body);
 	for (uint32_t i = 0; i < PATIENCE_MS && !(atomic_load_acquire_u64(&board->read.count) &&
@@ -163,6 +178,7 @@ static void run_beside(struct isolation *w, const char *name, void (*body)(struc
 	     i++)
 		usleep(1000);
 	tell(name, "read", &board->read);
+	tell(name, "fetch", &board->fetch);
 	tell(name, "durable", &board->durable);
 	tell(name, "connect", &board->connect);
 	fflush(stdout);
@@ -287,14 +303,19 @@ static void by_contexts(struct isolation *w)
 	tier *t = connect_to(&w->d);
 	tier_key key = secret_key(1);
 	tier_context *c;
-	uint32_t n = 0;
+	uint32_t n = 0, refused = 0;
 
-	for (; going_on(); n++) {
-		CHECK(create_of(t, "again", 16, 4096, 24 * MIB, &c) == 0);
-		CHECK(tier_put_copy(c, &key, 1, page_bytes, NULL) == 1);
-		CHECK(tier_context_remove(t, "again") == 0);
+	while (going_on()) {
+		if (create_of(t, "again", 16, 4096, 24 * MIB, &c)) {
+			refused++; /* the one before has not gone yet */
+			continue;
+		}
+		tier_put_copy(c, &key, 1, page_bytes, NULL);
+		tier_context_close(c);
+		n += tier_context_remove(t, "again") == 0;
 	}
-	printf("#   %u contexts\n", n);
+	CHECK(n > 0);
+	printf("#   %u contexts, %u refused\n", n, refused);
 }
 
 /* Of all memory of the daemon's that this process has mapped. */
@@ -337,11 +358,12 @@ static void by_policies(struct isolation *w)
 	do {
 		tier_key key = secret_key(600000 + n++);
 
-		CHECK(create_of(t, "policies", 32, 65536, TIER_QUOTA_NONE, &c) == 0);
+		if (create_of(t, "policies", 32, 65536, TIER_QUOTA_NONE, &c))
+			continue; /* the one before has not gone yet */
 		each_mapping(set_policy);
-		CHECK(tier_put_copy(c, &key, 1, page_bytes, NULL) == 1);
+		tier_put_copy(c, &key, 1, page_bytes, NULL);
 		tier_context_close(c);
-		CHECK(tier_context_remove(t, "policies") == 0);
+		tier_context_remove(t, "policies");
 	} while (going_on());
 	printf("#   %u policies set\n", policies_set);
 	board->policies = policies_set;
@@ -367,7 +389,8 @@ static uint64_t fill_pipes(struct isolation *w)
 		tier_key key = secret_key(700000);
 		struct iovec v = { .iov_len = 1 << 20 };
 
-		CHECK(create_of(t, "pipes", 16, 65536, TIER_QUOTA_NONE, &c) == 0);
+		if (create_of(t, "pipes", 16, 65536, TIER_QUOTA_NONE, &c))
+			continue; /* the one before has not gone yet */
 		CHECK(tier_put_copy(c, &key, 1, page_bytes, NULL) == 1);
 		CHECK(tier_lease_key(r, c, &key, 0, 0, &lease) == 0);
 		v.iov_base = (void *)(uintptr_t)lease.data;
@@ -458,7 +481,8 @@ static void by_wide_blocks(struct isolation *w)
 
 	o.quota[TIER_HBM] = TIER_QUOTA_NONE;
 	CHECK(tier_geometry_new(&geometry, &g) == 0);
-	CHECK(tier_context_create(t, "wide", geometry, &o, &c) == 0);
+	while (tier_context_create(t, "wide", geometry, &o, &c)) /* a record is being written */
+		CHECK(going_on());
 	for (; going_on(); n++) {
 		tier_key key = secret_key(880000 + n);
 
