@@ -200,7 +200,7 @@ static int is_named(const struct host *h, uint64_t place)
 
 static void do_scan(struct host *h)
 {
-	const struct scan *s = &h->core->scan;
+	const struct scan *s = &h->core->reclaim.scan;
 	bool whole = !s->begun; /* nothing has changed since its first slot */
 
 	core_scan(h->core);

@@ -112,7 +112,7 @@ static bool explained(const struct world *w, const struct ask *a, uint32_t tier)
 	const struct world_context *x = &w->context[a->context];
 
 	if (!x->made || x->removing || is_limited(x, a, tier) || wide_limits(w, a->context, tier) ||
-	    c->evacuate_failed[false] >= FAILED_MANY)
+	    c->evict.failed[false] >= FAILED_MANY)
 		return true;
 	return could_go(c, x->id, tier) + givers(w, a->context, tier) <= SLACK;
 }
@@ -152,8 +152,8 @@ void inside_decided(struct world *w)
 {
 	const struct core *c = w->core;
 
-	for (uint32_t i = 0; i < c->requests_high; i++) {
-		const struct request *r = &c->request[i];
+	for (uint32_t i = 0; i < c->requests.high; i++) {
+		const struct request *r = &c->requests.table[i];
 		struct ask *a;
 
 		if (r->phase == REQUEST_FREE || r->answered || r->error != -ENOSPC ||
@@ -230,8 +230,8 @@ static void heads_check(struct world *w)
 	const struct core *c = w->core;
 
 	w->looked++;
-	for (uint32_t i = 0; c->pins && i < c->pins_high; i++) {
-		const struct pin *p = &c->pin[i];
+	for (uint32_t i = 0; c->pins.count && i < c->pins.high; i++) {
+		const struct pin *p = &c->pins.table[i];
 
 		if (!p->used || !p->layers || p->ctx->closing)
 			continue;
@@ -306,8 +306,8 @@ static void classes_check(struct world *w)
 {
 	const struct core *c = w->core;
 
-	for (uint32_t i = 0; i < c->requests_high; i++) {
-		const struct request *r = &c->request[i];
+	for (uint32_t i = 0; i < c->requests.high; i++) {
+		const struct request *r = &c->requests.table[i];
 
 		if (r->phase == REQUEST_SPACE && !r->answered &&
 		    (r->sqe.op == ABI_OP_FETCH || r->sqe.op == ABI_OP_FETCH_PAGES) &&
@@ -545,8 +545,8 @@ void inside_streams(struct world *w)
 {
 	const struct core *c = w->core;
 
-	for (uint32_t i = 0; c->streams && i < c->streams_high; i++) {
-		const struct stream *s = &c->stream[i];
+	for (uint32_t i = 0; c->streams.count && i < c->streams.high; i++) {
+		const struct stream *s = &c->streams.table[i];
 		const struct world_client *k = &w->client[s->client];
 		const struct world_stream *told;
 

@@ -17,12 +17,12 @@ PLANTS = {
         "if (reads && s->reader < 1) {"),
     "quarantined-bytes-kept": (
         "place/reclaim.c",
-        "\t\tc->quarantined[tier] -= bytes;\n",
+        "\t\tc->reclaim.quarantined[tier] -= bytes;\n",
         "\t\t;\n"),
     "orphans-kept": ("place/prefix.c", "if (!prefix_binds(x, child)) {", "if (true) {"),
     "waiting-orphans-forgotten": (
         "place/prefix.c",
-        "if (!c->waiting.count || c->now_ns < c->waiting_next_ns)\n\t\treturn;",
+        "if (!c->dropped.waiting.count || c->now_ns < c->dropped.waiting_next_ns)\n\t\treturn;",
         "if (left)\n\t\treturn;"),
     "pinned-orphan-dropped": (
         "place/prefix.c",
@@ -76,8 +76,8 @@ PLANTS = {
     "wake-up-lost": ("log/flush.c", "request_wake_phase(c, REQUEST_SYNC);", ""),
     "cancel-too-early": (
         "op/request.c",
-        "if (concerns(order, &c->request[i]))\n\t\t\treturn false;",
-        "if (concerns(order, &c->request[i]) &&\n\t\t    order->sqe.op == "
+        "if (concerns(order, &c->requests.table[i]))\n\t\t\treturn false;",
+        "if (concerns(order, &c->requests.table[i]) &&\n\t\t    order->sqe.op == "
         "ABI_OP_DRAIN)\n\t\t\treturn false;"),
     "old-epoch-recovered": ("log/recover.c", "if (v->head->epoch != x->spec.epoch ||", "if ("),
     "slot-freed-with-pages": (
@@ -162,7 +162,8 @@ PLANTS = {
         "b->state != ABI_BLOCK_FREE;"),
     "plan-requests-not-aborted": (
         "hint/plan.c",
-        "c->request[i].owner = NULL;\n\t\t\trequest_abort(c, &c->request[i], -ECANCELED);",
+        "c->requests.table[i].owner = NULL;\n\t\t\t"
+        "request_abort(c, &c->requests.table[i], -ECANCELED);",
         ";"),
     "shards-never-expire": (
         "op/put.c",

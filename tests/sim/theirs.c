@@ -67,7 +67,7 @@ static void pins_kept(struct world *w)
 
 	for (uint32_t i = 0; i < WORLD_LEASES; i++) {
 		const struct world_pin *p = &w->pin[i];
-		const struct pin *at = &c->pin[p->id % CORE_PINS_MAX];
+		const struct pin *at = &c->pins.table[p->id % CORE_PINS_MAX];
 
 		if (p->id && p->deadline_ns > w->now_ns && w->client[p->client].state == 1 &&
 		    !w->context[p->context].removing && !(at->used && at->id == p->id))
@@ -81,11 +81,11 @@ static void foresight_pins(struct world *w)
 {
 	const struct core *c = w->core;
 
-	for (uint32_t i = 0; i < c->pins_high; i++) {
-		const struct pin *p = &c->pin[i];
+	for (uint32_t i = 0; i < c->pins.high; i++) {
+		const struct pin *p = &c->pins.table[i];
 		uint64_t all = c->pool[p->tier].capacity / 100 * c->config.pin_percent;
 
-		if (p->used && p->layers && p->id / CORE_PINS_MAX == c->pin_seq &&
+		if (p->used && p->layers && p->id / CORE_PINS_MAX == c->pins.seq &&
 		    c->pinned[p->tier] > all / 2)
 			world_fail(w, "P7: foresight pinned up to %llu bytes of %llu",
 				   (unsigned long long)c->pinned[p->tier],
@@ -96,7 +96,7 @@ static void foresight_pins(struct world *w)
 static void pins_check(struct world *w)
 {
 	const struct core *c = w->core;
-	uint64_t seen = c->pin_seq + c->pinned[ABI_TIER_HBM] + c->pinned[ABI_TIER_CXL];
+	uint64_t seen = c->pins.seq + c->pinned[ABI_TIER_HBM] + c->pinned[ABI_TIER_CXL];
 
 	if (w->theirs.pins == seen)
 		return; /* nothing was pinned or let go */
@@ -109,9 +109,9 @@ static void pins_check(struct world *w)
 			     c->pool[t].capacity / 100 * c->config.pin_percent, "all");
 		for (uint32_t i = 0; i < WORLD_CONTEXTS; i++)
 			context_pins(w, i, t);
-		for (uint32_t i = 0; c->pins && i < c->pins_high; i++)
-			if (c->pin[i].used && c->pin[i].tier == t)
-				sum[c->pin[i].client] += c->pin[i].bytes;
+		for (uint32_t i = 0; c->pins.count && i < c->pins.high; i++)
+			if (c->pins.table[i].used && c->pins.table[i].tier == t)
+				sum[c->pins.table[i].client] += c->pins.table[i].bytes;
 		for (uint32_t i = 0; i < WORLD_CLIENTS; i++)
 			pinned_check(w, &w->theirs.client[i][t], sum[i],
 				     c->config.client_pins_bytes[t], "a client");
@@ -177,7 +177,7 @@ static void claims_check(struct world *w, uint32_t which)
 	if (!w->context[which].made || !x)
 		return;
 	claims = x->claimed_blocks * x->spec.geometry.block_bytes;
-	held = x->pinned[ABI_TIER_CXL] + c->quarantined[ABI_TIER_CXL];
+	held = x->pinned[ABI_TIER_CXL] + c->reclaim.quarantined[ABI_TIER_CXL];
 	least = held < t->beside[which] ? held : t->beside[which];
 	whole = x->plan.quota[ABI_TIER_CXL] / 100 * 80;
 	if (claims > t->claims[which] && claims + least > whole)
@@ -195,8 +195,8 @@ static void reservations_check(struct world *w)
 	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++)
 		claims_check(w, i);
 
-	for (uint32_t i = 0; c->reservations && i < c->reservations_high; i++) {
-		const struct reservation *r = &c->reservation[i];
+	for (uint32_t i = 0; c->reserve.count && i < c->reserve.high; i++) {
+		const struct reservation *r = &c->reserve.table[i];
 
 		if (r->used && (r->deadline_ns + LATE_NS < w->now_ns ||
 				c->client[r->client].state != 1 || r->ctx->closing))

@@ -13,6 +13,12 @@ CORE = "tierd/core/"
 FLOORS = ("unit", "state", "io", "book", "place", "log", "move", "op", "hint", "audit", "core")
 SIGNALS = re.compile(r"\(\*(\w+)\)\(struct core \*|\(\*(\w+)\)\(struct request \*")
 SIGNALS_MAX = 8
+# struct core: how many fields it may have, and how many of them two folders or more may write. Both
+# only shrink: a field belongs in a struct of the folder that writes it, in that folder's header.
+STATE = CORE + "state.h"
+FIELDS_MAX = 93
+SHARED_MAX = 4
+STATE_LINES = 300
 
 
 def floor_of(path):
@@ -73,4 +79,45 @@ def floors(tree, rule):
         tree.find(CORE + "signal.h", 1, rule, f"{signals} signals, at most {SIGNALS_MAX}")
     print(f"# core: {' < '.join(FLOORS)}; {between} calls between floors, {len(found)} upward "
           f"calls, {signals} signals")
+    return None
+
+
+def core_fields(text):
+    """Names of the members of struct core."""
+    body = re.search(r"^struct core \{\n(.*?)^\};", csource.strip(text), re.DOTALL | re.MULTILINE)
+    if not body:
+        return []
+    return [re.search(r"(\w+)\s*(?:\[[^\]]*\])*\s*$", name)[1]
+            for member in body[1].split(";") if member.strip() for name in member.split(",")]
+
+
+def writers(tree, fields):
+    """For each field of struct core, the folders with an assignment to it or to what is in it."""
+    target = re.compile(r"\b(?:c|core)->(\w+)((?:->|\.|\[[^\]]*\]|\w)*)\s*"
+                        r"(?:[-+*/%&|^]|<<|>>)?(?:=(?!=)|\+\+|--)"
+                        r"|(?:\+\+|--)(?:c|core)->(\w+)()")
+    found = {name: set() for name in fields}
+    for path, _, _, body in bodies(tree):
+        for m in target.finditer(body):
+            # What a pointer in it leads to (c->client[i]->x) is that thing's, not the core's.
+            if (m[1] or m[3]) in found and "->" not in m[2 if m[1] else 4]:
+                found[m[1] or m[3]].add(floor_of(path))
+    return found
+
+
+def state(tree, rule):
+    text = tree.texts.get(STATE, "")
+    fields = core_fields(text)
+    if not fields:
+        return "no struct core in " + STATE
+    shared = {name: by for name, by in writers(tree, fields).items() if len(by - {"core"}) > 1}
+    if len(fields) > FIELDS_MAX:
+        tree.find(STATE, 1, rule, f"struct core has {len(fields)} fields, at most {FIELDS_MAX}")
+    if len(shared) > SHARED_MAX:
+        tree.find(STATE, 1, rule, f"{len(shared)} fields of struct core are written by more than "
+                  f"one folder, at most {SHARED_MAX}: {' '.join(sorted(shared))}")
+    if text.count("\n") > STATE_LINES:
+        tree.find(STATE, 1, rule, f"{text.count(chr(10))} lines, at most {STATE_LINES}")
+    print(f"# struct core: {len(fields)} fields, {len(shared)} written by more than one folder: "
+          + ", ".join(f"{name} ({' '.join(sorted(by))})" for name, by in sorted(shared.items())))
     return None

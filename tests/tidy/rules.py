@@ -450,6 +450,7 @@ RULES = {
     "include-cycle": include_cycle,
     "layers": layers,
     "floors": floors.floors,
+    "state": floors.state,
     "opening": opening,
     "globals": globals_,
     "atomics": atomics,

@@ -163,7 +163,7 @@ static void test_all_is_well_before(void **state)
 	(void)state;
 	if (look())
 		fail_msg("%s", told);
-	assert_true(host.core->quarantined[ABI_TIER_CXL] > 0);
+	assert_true(host.core->reclaim.quarantined[ABI_TIER_CXL] > 0);
 	assert_true(host.core->pinned[ABI_TIER_CXL] > 0);
 }
 
@@ -311,22 +311,22 @@ static void test_counters_of_the_host(void **state)
 
 	(void)state;
 	WRONG(c->contexts, "contexts");
-	WRONG(c->pins, "pins");
-	WRONG(c->requests, "requests");
-	WRONG(c->reservations, "reservations");
-	WRONG(c->streams, "streams");
-	WRONG(c->zombies.count, "zombies");
-	WRONG(c->parting.count, "parting blocks");
-	WRONG(c->waiting.count, "blocks that wait to part");
+	WRONG(c->pins.count, "pins");
+	WRONG(c->requests.count, "requests");
+	WRONG(c->reserve.count, "reservations");
+	WRONG(c->streams.count, "streams");
+	WRONG(c->dropped.zombies.count, "zombies");
+	WRONG(c->dropped.parting.count, "parting blocks");
+	WRONG(c->dropped.waiting.count, "blocks that wait to part");
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
 		WRONG(c->pool[t].used, "charged to the pool");
 		WRONG(c->pool[t].live, "bytes of live places");
 		WRONG(c->pool[t].reserved, "bytes promised");
 		WRONG(c->streamed[t], "bytes of the stream pool");
-		WRONG(c->stream_grants[t], "windows of streams");
-		WRONG(c->quarantined[t], "quarantined bytes");
+		WRONG(c->streams.grants[t], "windows of streams");
+		WRONG(c->reclaim.quarantined[t], "quarantined bytes");
 		WRONG(c->pinned[t], "pinned bytes");
-		WRONG(c->punching[t], "ranges being punched");
+		WRONG(c->evict.punching[t], "ranges being punched");
 	}
 }
 
@@ -372,10 +372,10 @@ static void test_counters_of_operations(void **state)
 		WRONG(s->lane[lane].queue[0].count, "scheduler's queues");
 		WRONG(s->lane[lane].queue[0].bytes, "scheduler's queues");
 	}
-	for (uint32_t i = 0; i < c->requests_high; i++) {
-		waiting += c->request[i].outstanding;
-		if (c->request[i].phase != REQUEST_FREE)
-			WRONG(c->request[i].outstanding, "operations for it");
+	for (uint32_t i = 0; i < c->requests.high; i++) {
+		waiting += c->requests.table[i].outstanding;
+		if (c->requests.table[i].phase != REQUEST_FREE)
+			WRONG(c->requests.table[i].outstanding, "operations for it");
 	}
 	assert_true(waiting > 0);
 	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
@@ -387,12 +387,12 @@ static void test_counters_of_clients_and_users(void **state)
 {
 	struct core *c = host.core;
 	struct client *k = &c->client[1];
-	struct account *a = &c->account[k->account];
+	struct account *a = &c->accounts.table[k->account];
 
 	(void)state;
 	WRONG(k->orders, "orders that wait");
 	WRONG(a->sessions, "user 7: sessions");
-	WRONG(c->users, "users");
+	WRONG(c->accounts.users, "users");
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
 		WRONG(a->windows[t], "windows of streams");
 	for (uint32_t kind = 0; kind < ACCOUNT_KINDS; kind++) {

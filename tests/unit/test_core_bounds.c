@@ -132,7 +132,7 @@ static void test_a_list_with_an_end(void **state)
 	assert_int_equal(answer(), 0);
 	assert_int_equal(host.answer.value, sqe.count - 1);
 	assert_int_equal(host.answer.status, ABI_STATUS_MISS);
-	while (host.core->requests) /* it lets go behind its answer */
+	while (host.core->requests.count) /* it lets go behind its answer */
 		host_tick(&host, 0);
 	assert_int_equal(block_use(context(), 1)->hold, 0);
 }
@@ -149,7 +149,7 @@ static void test_who_asked_goes(void **state)
 	host_client_gone(&host, 0);
 	for (uint32_t i = 0; i < 20; i++)
 		host_tick(&host, 0);
-	assert_int_equal(host.core->requests, 0);
+	assert_int_equal(host.core->requests.count, 0);
 	assert_int_equal(block_use(context(), 0)->hold, 0);
 	assert_true(host.core->metrics.items - before < 20000);
 	host_client_dead(&host, 0);
@@ -308,7 +308,7 @@ static void test_sessions_end_with_their_client(void **state)
 	host_client_gone(&host, 0);
 	for (uint32_t i = 0; i < 100; i++)
 		host_tick(&host, 0);
-	assert_int_equal(host.core->requests, 0);
+	assert_int_equal(host.core->requests.count, 0);
 	assert_int_equal(host.core->sessions.count, 0);
 	assert_int_equal(block_use(context(), 2)->hold, 0);
 	assert_true(host.core->metrics.items - before < 100000);
@@ -334,7 +334,7 @@ static void test_a_long_pin(void **state)
 	for (uint32_t i = 0; i < 20; i++)
 		host_tick(&host, 0);
 	assert_int_equal(block_use(context(), 3)->pins[ABI_TIER_CXL], 0);
-	assert_int_equal(host.core->pins, 0);
+	assert_int_equal(host.core->pins.count, 0);
 	host_audit(&host);
 }
 

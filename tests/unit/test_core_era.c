@@ -45,7 +45,7 @@ static void pass(uint32_t ticks)
 
 static uint64_t kept(void)
 {
-	return host.core->quarantined[ABI_TIER_CXL];
+	return host.core->reclaim.quarantined[ABI_TIER_CXL];
 }
 
 static void end(void)
@@ -193,7 +193,7 @@ static void test_places_are_gone_over_in_turns(void **state)
 
 	(void)state;
 	begin(2);
-	s = &host.core->scan;
+	s = &host.core->reclaim.scan;
 	for (uint32_t n = 0; n < 12; n++)
 		put(n);
 	for (uint32_t i = 0; i < 4; i++)

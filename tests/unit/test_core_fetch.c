@@ -220,14 +220,14 @@ static void test_what_a_session_leaves_under_way_stays_charged(void **state)
 		host_client_gone(&host, i);
 		host_client_dead(&host, i);
 	}
-	assert_int_equal(host.core->requests, 1);
+	assert_int_equal(host.core->requests.count, 1);
 	host_client_open(&host, 0);
 	host_client_attach(&host, 0);
 	host_audit(&host);
 	host.held = false;
 	host_carry_all(&host);
 	assert_true(host_settle(&host, 100));
-	assert_int_equal(host.core->requests, 0);
+	assert_int_equal(host.core->requests.count, 0);
 	host_audit(&host);
 }
 
@@ -268,7 +268,7 @@ static void test_a_page_comes_back_beside_a_lease(void **state)
 	assert_int_equal(core_evict(host.core, context()->id, ABI_TIER_CXL, UINT64_MAX, 1), 0);
 	host_look(&host);
 	pass(20);
-	assert_int_equal(host.core->quarantined[ABI_TIER_CXL], bytes);
+	assert_int_equal(host.core->reclaim.quarantined[ABI_TIER_CXL], bytes);
 	host.answer.value = 0;
 	ask(1, ABI_OP_FETCH, ABI_CLASS_DEMAND);
 	pass(20);
@@ -280,11 +280,11 @@ static void test_a_page_comes_back_beside_a_lease(void **state)
 	assert_ptr_not_equal(new, old);
 	assert_memory_equal(new, was, bytes);
 	assert_memory_equal(old, was, bytes);
-	assert_int_equal(host.core->quarantined[ABI_TIER_CXL], bytes);
+	assert_int_equal(host.core->reclaim.quarantined[ABI_TIER_CXL], bytes);
 	host_audit(&host);
 	host.client[0].readers[0].slot[0] = 0;
 	pass(20);
-	assert_int_equal(host.core->quarantined[ABI_TIER_CXL], 0);
+	assert_int_equal(host.core->reclaim.quarantined[ABI_TIER_CXL], 0);
 	assert_int_equal(context()->retiring[ABI_TIER_CXL], 0);
 	assert_int_equal(context()->pages_resident[ABI_TIER_CXL], all);
 	host_audit(&host);
@@ -306,12 +306,12 @@ static void test_a_lease_keeps_no_slot(void **state)
 	assert_true(host_request(&host, 1, &sqe));
 	pass(20);
 	assert_int_equal(context()->slots_live, live - 1);
-	assert_int_equal(host.core->quarantined[ABI_TIER_CXL], page_stride(context(), 0));
+	assert_int_equal(host.core->reclaim.quarantined[ABI_TIER_CXL], page_stride(context(), 0));
 	host_audit(&host);
 	host_client_gone(&host, 0);
 	host_client_dead(&host, 0);
 	pass(20);
-	assert_int_equal(host.core->quarantined[ABI_TIER_CXL], 0);
+	assert_int_equal(host.core->reclaim.quarantined[ABI_TIER_CXL], 0);
 	host_audit(&host);
 }
 

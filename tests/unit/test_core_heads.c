@@ -265,9 +265,9 @@ static void test_ready_is_a_whole_head(void **state)
 /* Pins of heads have a budget: as if it were full. */
 static void unpin_all(void)
 {
-	for (uint32_t i = 0; i < host.core->pins_high; i++)
-		if (host.core->pin[i].used)
-			pin_end(host.core, &host.core->pin[i]);
+	for (uint32_t i = 0; i < host.core->pins.high; i++)
+		if (host.core->pins.table[i].used)
+			pin_end(host.core, &host.core->pins.table[i]);
 }
 
 /* When more may be kept again, the rest of the head is brought. */

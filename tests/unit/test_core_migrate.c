@@ -106,7 +106,7 @@ static void test_what_is_pinned_stays_and_is_not_waited_for(void **state)
 		assert_int_equal(pages(0, ABI_TIER_CXL) + pages(3, ABI_TIER_CXL), 0);
 		assert_int_equal(pages(1, ABI_TIER_CXL), block_pages(context(), ref_of(1).slot));
 		assert_int_equal(pages(2, ABI_TIER_CXL), block_pages(context(), ref_of(2).slot));
-		pin_end(host.core, &host.core->pin[id % CORE_PINS_MAX]);
+		pin_end(host.core, &host.core->pins.table[id % CORE_PINS_MAX]);
 	}
 	host_audit(&host);
 }

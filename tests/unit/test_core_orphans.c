@@ -147,7 +147,7 @@ static void test_a_pin_keeps_it_until_it_ends(void **state)
 	for (uint32_t ms = 0; ms < 110; ms++)
 		host_tick(&host, MSEC);
 	assert_false(is_there(2) || is_there(3));
-	assert_int_equal(host.core->waiting.count, 0);
+	assert_int_equal(host.core->dropped.waiting.count, 0);
 	stop();
 }
 
@@ -271,7 +271,7 @@ static void test_an_unfinished_deletion_leaves_no_gap(void **state)
 		assert_true(host_request_keys(&host, 0, sqe, 0, 8));
 		for (uint32_t ms = 0; ms < LONG_MS; ms++)
 			host_tick(&host, MSEC);
-		assert_int_equal(host.core->requests, 0); /* their time is over */
+		assert_int_equal(host.core->requests.count, 0); /* their time is over */
 		for (uint32_t n = 0; n < 8; n++)
 			assert_int_equal(is_there(n), n < 4);
 		host.held = false;

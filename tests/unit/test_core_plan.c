@@ -156,12 +156,12 @@ static void test_a_user_leaves_plans_to_others(void **state)
 	assert_int_equal(plan_as(0, 0, 8, 0, 2, 0).res, 0);
 	assert_refused(plan_as(0, 0, 16, 0, 2, 0), ABI_LIMIT_CLIENT, PLANS_CLIENT_MAX,
 		       PLANS_CLIENT_MAX);
-	host.core->account[k->account].used[ACCOUNT_PLANS] += 3; /* of connections more */
+	host.core->accounts.table[k->account].used[ACCOUNT_PLANS] += 3; /* of connections more */
 	assert_int_equal(plan_as(1, 0, 0, 0, 2, 0).res, 0);
 	assert_refused(plan_as(1, 0, 8, 0, 2, 0), ABI_LIMIT_USER, 6, PLANS_MAX);
 	assert_int_equal(plan_as(2, 0, 0, 0, 2, 0).res, 0);
 	assert_int_equal(plan_as(2, 0, 8, 0, 2, 0).res, 0);
-	host.core->account[k->account].used[ACCOUNT_PLANS] -= 3;
+	host.core->accounts.table[k->account].used[ACCOUNT_PLANS] -= 3;
 	host_audit(&host);
 	host_client_gone(&host, 0);
 	assert_int_equal(plan_as(1, 0, 8, 0, 2, 0).res, 0);

@@ -176,7 +176,7 @@ static void test_a_user_leaves_reservations_to_others(void **state)
 				     (uint64_t)CORE_RESERVATIONS_MAX << ABI_FULL_MOST | most);
 	answer = reserve_as(1, &args, UINT64_MAX);
 	assert_int_equal(answer.res, 0);
-	assert_int_equal(host.core->reservation[answer.value % CORE_RESERVATIONS_MAX].deadline_ns,
+	assert_int_equal(host.core->reserve.table[answer.value % CORE_RESERVATIONS_MAX].deadline_ns,
 			 host.now_ns + CLAIM_HORIZON_NS);
 	for (uint32_t i = 0; i < most; i++)
 		account_give(host.core, host.core->client[0].account, &host.core->client[0],

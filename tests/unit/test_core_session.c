@@ -179,10 +179,10 @@ static void test_a_turn_is_protected_while_it_lasts(void **state)
 	(void)state;
 	for (uint32_t turn = 1; turn <= 5; turn++) {
 		assert_int_equal(say(0, 1, ABI_SESSION_TURN_END, KEYS).res, 0);
-		assert_int_equal(host.core->pins, 0);
+		assert_int_equal(host.core->pins.count, 0);
 		host_tick(&host, 10 * MS);
 		assert_int_equal(say(0, 1, ABI_SESSION_RETURN, 0).res, 0);
-		assert_int_equal(host.core->pins, 1);
+		assert_int_equal(host.core->pins.count, 1);
 		assert_int_equal(say(0, 1, ABI_SESSION_RETURN, 0).res, 0);
 		assert_int_equal(host.core->metrics.session_returns, turn);
 	}

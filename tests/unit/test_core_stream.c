@@ -43,7 +43,7 @@ static int set_up(void **state)
 	struct world *w = calloc(1, sizeof(*w));
 
 	w->c.config.stream_share = 8;
-	w->c.stream = calloc(CORE_STREAMS_MAX, sizeof(*w->c.stream));
+	w->c.streams.table = calloc(CORE_STREAMS_MAX, sizeof(*w->c.streams.table));
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
 		w->c.pool[tier].capacity = tier == ABI_TIER_HBM ? 512 * MIB : 4096 * MIB;
 		w->x.plan.quota[tier] = w->c.pool[tier].capacity;
@@ -64,7 +64,7 @@ static int tear_down(void **state)
 {
 	struct world *w = *state;
 
-	free(w->c.stream);
+	free(w->c.streams.table);
 	free(w);
 	return 0;
 }
@@ -72,13 +72,13 @@ static int tear_down(void **state)
 /* A stream of count blocks over all parts and layers, as begin() leaves it. */
 static struct stream *stream_of(struct world *w, uint32_t number, uint32_t tier, uint32_t count)
 {
-	struct stream *s = &w->c.stream[number];
+	struct stream *s = &w->c.streams.table[number];
 
 	*s = (struct stream){ .used = true, .number = number, .ctx = &w->x, .ref = w->ref,
 			      .tier = (uint8_t)tier, .count = count, .usable = count,
 			      .part_end = 2, .layers = 6, .per_layer = 3 * count };
-	if (w->c.streams_high <= number)
-		w->c.streams_high = number + 1;
+	if (w->c.streams.high <= number)
+		w->c.streams.high = number + 1;
 	return s;
 }
 
@@ -181,7 +181,7 @@ static void test_cache_mode_has_no_window(void **state)
 	s->mode = ABI_MODE_CACHE;
 	assert_int_equal(stream_window_plan(&w->c, s, 0), 0);
 	assert_int_equal(s->window, s->layers);
-	assert_int_equal(w->c.stream_grants[ABI_TIER_HBM], 0);
+	assert_int_equal(w->c.streams.grants[ABI_TIER_HBM], 0);
 }
 
 /* A block has 12 pages: half of HBM holds 341 blocks, half of CXL 2,730. */
@@ -224,7 +224,7 @@ static void test_who_does_not_fit_waits(void **state)
 	assert_false(stream_admit(&w->c, b));
 	assert_int_equal(b->window, 0);
 	stream_window_end(&w->c, a);
-	assert_int_equal(w->c.stream_grants[ABI_TIER_CXL], 0);
+	assert_int_equal(w->c.streams.grants[ABI_TIER_CXL], 0);
 	assert_true(stream_admit(&w->c, b));
 	assert_int_equal(b->window, 2);
 }
@@ -244,7 +244,7 @@ static void test_windows_shrink_to_their_need_for_others(void **state)
 	assert_true(stream_admit(&w->c, b));
 	assert_int_equal(b->window, 2);
 	assert_int_equal(a->window, 3);
-	assert_true(w->c.stream_grants[ABI_TIER_CXL] <= 512 * MIB);
+	assert_true(w->c.streams.grants[ABI_TIER_CXL] <= 512 * MIB);
 	/* While nobody waits it grows into what is free: nothing yet, all when the other ends. */
 	a->dropped = a->per_layer;
 	stream_window_moved(&w->c, a);
@@ -279,7 +279,7 @@ static struct stream *of_user(struct world *w, uint32_t number, uint32_t account
 {
 	struct stream *s = stream_of(w, number, ABI_TIER_CXL, blocks);
 
-	w->c.users = 2;
+	w->c.accounts.users = 2;
 	s->account = account;
 	assert_int_equal(stream_window_plan(&w->c, s, 0), 0);
 	return s;
@@ -297,7 +297,7 @@ static void test_a_user_leaves_windows_to_others(void **state)
 		if (!stream_admit(&w->c, s[n]))
 			break;
 		s[n]->issue = s[n]->window * s[n]->per_layer; /* it never lets go */
-		assert_true(w->c.account[1].windows[ABI_TIER_CXL] <= 384 * MIB);
+		assert_true(w->c.accounts.table[1].windows[ABI_TIER_CXL] <= 384 * MIB);
 	}
 	assert_in_range(n, 3, 11);
 	other = of_user(w, 20, 2, 300); /* needs 112.5 MiB */
@@ -329,7 +329,7 @@ static void test_a_user_may_have_one_stream_of_any_size(void **state)
 	assert_int_equal(whole->window, 2);
 	assert_false(stream_admit(&w->c, of_user(w, 2, 1, 10)));
 	stream_window_end(&w->c, whole);
-	assert_int_equal(w->c.account[1].windows[ABI_TIER_CXL], 0);
+	assert_int_equal(w->c.accounts.table[1].windows[ABI_TIER_CXL], 0);
 }
 
 /* ... until somebody else has waited for a while, however long it may take by itself. */
@@ -345,7 +345,7 @@ static void test_who_has_more_than_his_share_has_his_time(void **state)
 	assert_true(stream_admit(&w->c, whole));
 	assert_false(stream_admit(&w->c, of_user(w, 2, 1, 10))); /* its own user's */
 	assert_int_equal(whole_r.deadline_ns, 600000 * MS);
-	w->c.stream[2].used = false;
+	w->c.streams.table[2].used = false;
 	assert_false(stream_admit(&w->c, fair));
 	assert_int_equal(whole_r.deadline_ns, 30000 * MS);
 	assert_int_equal(whole->deadline_ns, 30000 * MS);
@@ -369,7 +369,7 @@ static void test_of_several_some_keep_their_time(void **state)
 	struct request r[2] = { { .deadline_ns = 600000 * MS }, { .deadline_ns = 600000 * MS } };
 	struct stream *s[2] = { of_user(w, 0, 1, 680), of_user(w, 1, 1, 680) };
 
-	w->c.users = 1;
+	w->c.accounts.users = 1;
 	for (uint32_t i = 0; i < 2; i++) {
 		s[i]->request = &r[i];
 		s[i]->deadline_ns = r[i].deadline_ns;
@@ -386,14 +386,15 @@ static void test_a_user_alone_may_have_all_windows(void **state)
 	struct world *w = *state;
 	struct stream *a = of_user(w, 0, 1, 680), *b = of_user(w, 1, 1, 680);
 
-	w->c.users = 1;
+	w->c.accounts.users = 1;
 	assert_int_equal(a->need, 255 * MIB);
 	assert_true(stream_admit(&w->c, a));
 	assert_true(stream_admit(&w->c, b));
-	w->c.users = 2;
+	w->c.accounts.users = 2;
 	stream_window_moved(&w->c, a);
 	assert_int_equal(a->window, 2);
-	assert_int_equal(w->c.account[1].windows[ABI_TIER_CXL], w->c.stream_grants[ABI_TIER_CXL]);
+	assert_int_equal(w->c.accounts.table[1].windows[ABI_TIER_CXL],
+			 w->c.streams.grants[ABI_TIER_CXL]);
 }
 
 static void test_hbm_streams_count_in_both_tiers(void **state)
@@ -405,8 +406,8 @@ static void test_hbm_streams_count_in_both_tiers(void **state)
 	assert_true(stream_admit(&w->c, s));
 	/* A layer is 18.75 MiB: an eighth of HBM holds three. */
 	assert_int_equal(s->window, 3);
-	assert_int_equal(w->c.stream_grants[ABI_TIER_HBM], 64 * MIB);
-	assert_int_equal(w->c.stream_grants[ABI_TIER_CXL], s->want);
+	assert_int_equal(w->c.streams.grants[ABI_TIER_HBM], 64 * MIB);
+	assert_int_equal(w->c.streams.grants[ABI_TIER_CXL], s->want);
 }
 
 static void test_room_stays_set_aside_for_a_while(void **state)
@@ -415,15 +416,15 @@ static void test_room_stays_set_aside_for_a_while(void **state)
 	struct stream *s = large(w, 0);
 
 	assert_true(stream_admit(&w->c, s));
-	assert_int_equal(w->c.stream_aside[ABI_TIER_CXL], s->grant[ABI_TIER_CXL]);
+	assert_int_equal(w->c.streams.aside[ABI_TIER_CXL], s->grant[ABI_TIER_CXL]);
 	stream_window_end(&w->c, s);
 	s->used = false;
 	w->c.now_ns = 1000 * MS;
 	stream_tick(&w->c);
-	assert_int_equal(w->c.stream_aside[ABI_TIER_CXL], s->need);
+	assert_int_equal(w->c.streams.aside[ABI_TIER_CXL], s->need);
 	w->c.now_ns = 5000 * MS;
 	stream_tick(&w->c);
-	assert_int_equal(w->c.stream_aside[ABI_TIER_CXL], 0);
+	assert_int_equal(w->c.streams.aside[ABI_TIER_CXL], 0);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)

@@ -195,8 +195,8 @@ static void test_no_stream_is_for_ever(void **state)
 	line_of(0)->claim = abi_stream_claim(generation, 0);
 	host.held = true; /* its bytes do not come */
 	assert_true(host_request_keys(&host, 0, sqe, 0, BLOCKS));
-	assert_int_equal(host.core->stream[0].deadline_ns, host.now_ns + CLAIM_HORIZON_NS);
-	assert_int_equal(host.core->stream[0].request->deadline_ns,
+	assert_int_equal(host.core->streams.table[0].deadline_ns, host.now_ns + CLAIM_HORIZON_NS);
+	assert_int_equal(host.core->streams.table[0].request->deadline_ns,
 			 host.now_ns + CLAIM_HORIZON_NS);
 	host.held = false;
 	host_carry_all(&host);
@@ -216,7 +216,7 @@ static void test_there_are_streams_to_memory_alone(void **state)
 		stream(0, none[i], ABI_MODE_CACHE, 0);
 		assert_int_equal(last[STREAM].res, -EINVAL);
 	}
-	assert_int_equal(host.core->streams, 0);
+	assert_int_equal(host.core->streams.count, 0);
 	host_audit(&host);
 }
 
@@ -273,11 +273,11 @@ static void test_an_answered_stream_ends_by_itself(void **state)
 	stream(0, ABI_TIER_CXL, ABI_MODE_STREAM, 0);
 	assert_streamed();
 	host_tick(&host, host.core->config.stream_hold_ns - MS);
-	assert_int_equal(host.core->streams, 1);
+	assert_int_equal(host.core->streams.count, 1);
 	assert_int_equal(there(0, BLOCKS, ABI_TIER_CXL), BLOCKS * PAGES);
 	host_tick(&host, 2 * MS);
 	assert_true(host_settle(&host, 60));
-	assert_int_equal(host.core->streams, 0);
+	assert_int_equal(host.core->streams.count, 0);
 	assert_int_equal(host.core->metrics.streams_expired, 1);
 	assert_int_equal(there(0, BLOCKS, ABI_TIER_CXL), 0);
 	host_audit(&host);

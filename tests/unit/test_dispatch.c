@@ -410,7 +410,7 @@ static void test_punches_leave_jobs_to_copies(void **state)
 	give_all_back();
 	assert_int_equal(worker_jobs_free(s->workers), kept);
 	assert_true(mem_cxl_memfd.resident(region) < full);
-	assert_int_equal(host.core->punching[ABI_TIER_CXL], 0);
+	assert_int_equal(host.core->evict.punching[ABI_TIER_CXL], 0);
 	while (count > 0)
 		worker_put(s->workers, held[--count]);
 }
@@ -459,7 +459,7 @@ static void prepare_job(const struct mem_region *region, uint64_t offset)
 /* Backed late, given back early: nothing is left that belongs to nobody. */
 static void test_a_punch_waits_for_what_is_being_backed(void **state)
 {
-	const uint32_t *punching = &host.core->punching[ABI_TIER_CXL];
+	const uint32_t *punching = &host.core->evict.punching[ABI_TIER_CXL];
 	const struct mem_region *region;
 	int64_t full;
 

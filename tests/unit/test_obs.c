@@ -141,13 +141,13 @@ static void test_how_many_are_parting(void **state)
 	json_t *status;
 
 	(void)state;
-	host.core->parting.count += 2;
-	host.core->waiting.count += 3;
+	host.core->dropped.parting.count += 2;
+	host.core->dropped.waiting.count += 3;
 	status = told("status", "");
 	assert_int_equal(number(status, "parting"), 5);
 	json_decref(status);
-	host.core->parting.count -= 2;
-	host.core->waiting.count -= 3;
+	host.core->dropped.parting.count -= 2;
+	host.core->dropped.waiting.count -= 3;
 }
 
 /* Those that have ended share nothing any more. */
@@ -386,15 +386,15 @@ static void test_requests_by_their_names(void **state)
 	assert_string_equal(text(requests, "requests.0.op"), "fetch");
 	assert_string_equal(text(requests, "requests.0.class"), "demand");
 	assert_string_equal(text(requests, "requests.0.context"), "chat-long");
-	assert_int_equal(number(requests, "requests.0.count"), host.core->request[0].total);
+	assert_int_equal(number(requests, "requests.0.count"), host.core->requests.table[0].total);
 	json_decref(requests);
 	for (uint8_t op = 0; op < sizeof(names) / sizeof(names[0]); op++) {
-		host.core->request[0].sqe.op = op;
+		host.core->requests.table[0].sqe.op = op;
 		requests = told("requests", "");
 		assert_string_equal(text(requests, "requests.0.op"), names[op]);
 		json_decref(requests);
 	}
-	host.core->request[0].sqe.op = ABI_OP_FETCH;
+	host.core->requests.table[0].sqe.op = ABI_OP_FETCH;
 	host.held = false;
 	host_carry_all(&host);
 }

@@ -66,24 +66,24 @@ static int pools_alloc(struct core *c)
 	c->action = calloc(CORE_ACTIONS_MAX, sizeof(*c->action));
 	c->context = calloc(ABI_CONTEXTS_MAX, sizeof(*c->context));
 	c->client = calloc(CORE_CLIENTS_MAX + 1, sizeof(*c->client)); /* the last: ourselves */
-	c->request = calloc(CORE_REQUESTS_MAX, sizeof(*c->request));
-	c->put = calloc(CORE_REQUESTS_MAX, sizeof(*c->put));
+	c->requests.table = calloc(CORE_REQUESTS_MAX, sizeof(*c->requests.table));
+	c->puts.table = calloc(CORE_REQUESTS_MAX, sizeof(*c->puts.table));
 	c->io = calloc(CORE_IO_MAX, sizeof(*c->io));
 	c->copy = calloc(CORE_COPIES_MAX, sizeof(*c->copy));
-	c->batch = calloc(CORE_BATCHES_MAX, sizeof(*c->batch));
-	c->pin = calloc(CORE_PINS_MAX, sizeof(*c->pin));
-	c->stream = calloc(CORE_STREAMS_MAX, sizeof(*c->stream));
-	c->chunk = calloc(CORE_PIN_CHUNKS, sizeof(*c->chunk));
+	c->reclaim.batch = calloc(CORE_BATCHES_MAX, sizeof(*c->reclaim.batch));
+	c->pins.table = calloc(CORE_PINS_MAX, sizeof(*c->pins.table));
+	c->streams.table = calloc(CORE_STREAMS_MAX, sizeof(*c->streams.table));
+	c->pins.chunk = calloc(CORE_PIN_CHUNKS, sizeof(*c->pins.chunk));
 	for (uint32_t i = 0; i < TOMBS_KINDS; i++)
 		c->tombs[i].tomb = calloc(TOMBS_MAX, sizeof(*c->tombs[i].tomb));
 	c->tomb_scratch = calloc(TOMBS_RECORD, sizeof(*c->tomb_scratch));
 	c->unflushed = calloc(UNFLUSHED_MAX, sizeof(*c->unflushed));
 	c->crc_scratch = calloc(DISK_RUN_BLOCKS_MAX * (size_t)ABI_PAGES_PER_BLOCK_MAX, 4);
 	c->segment_blocks = calloc(segments + 1, sizeof(*c->segment_blocks));
-	if (!c->action || !c->context || !c->client || !c->request || !c->put || !c->io ||
-	    !c->copy || !c->batch || !c->pin || !c->chunk || !c->segment_blocks ||
-	    !c->tombs[TOMBS_NEW].tomb || !c->tombs[TOMBS_CARRIED].tomb || !c->tomb_scratch ||
-	    !c->crc_scratch || !c->unflushed || !c->stream)
+	if (!c->action || !c->context || !c->client || !c->requests.table || !c->puts.table ||
+	    !c->io || !c->copy || !c->reclaim.batch || !c->pins.table || !c->pins.chunk ||
+	    !c->segment_blocks || !c->tombs[TOMBS_NEW].tomb || !c->tombs[TOMBS_CARRIED].tomb ||
+	    !c->tomb_scratch || !c->crc_scratch || !c->unflushed || !c->streams.table)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < segments; i++)
 		block_list_init(&c->segment_blocks[i]);
@@ -97,17 +97,17 @@ static int request_memory(struct core *c)
 	uint8_t *arg = calloc(CORE_REQUESTS_MAX, ABI_ARG_BYTES_MAX);
 	struct abi_block_ref *ref = calloc(CORE_REQUESTS_MAX * refs, sizeof(*ref));
 
-	c->request[0].arg = arg; /* owned here: core_close frees [0] */
-	c->put[0].ref = ref;
+	c->requests.table[0].arg = arg; /* owned here: core_close frees [0] */
+	c->puts.table[0].ref = ref;
 	if (!arg || !ref)
 		return -ENOMEM;
 	for (uint32_t i = CORE_REQUESTS_MAX; i-- > 0;) {
-		c->request[i].arg = arg + (size_t)i * ABI_ARG_BYTES_MAX;
-		c->request[i].next = c->request_free;
-		c->request_free = &c->request[i];
-		c->put[i].ref = ref + i * refs;
-		c->put[i].next = c->put_free;
-		c->put_free = &c->put[i];
+		c->requests.table[i].arg = arg + (size_t)i * ABI_ARG_BYTES_MAX;
+		c->requests.table[i].next = c->requests.free;
+		c->requests.free = &c->requests.table[i];
+		c->puts.table[i].ref = ref + i * refs;
+		c->puts.table[i].next = c->puts.free;
+		c->puts.free = &c->puts.table[i];
 	}
 	return 0;
 }
@@ -143,19 +143,19 @@ static void pools_thread(struct core *c)
 		c->copy_free = &c->copy[i];
 	}
 	for (uint32_t i = CORE_BATCHES_MAX; i-- > 0;) {
-		c->batch[i].next = c->batch_free;
-		c->batch_free = &c->batch[i];
+		c->reclaim.batch[i].next = c->reclaim.free;
+		c->reclaim.free = &c->reclaim.batch[i];
 	}
 	/* Pins and chunks are threaded lazily: see pin.c. */
-	c->pin_free = ABI_SLOT_NONE;
+	c->pins.free = ABI_SLOT_NONE;
 }
 
 /* Handles of another boot's puts, pins and plans mean nothing to this one. */
 static void numbers_begin(struct core *c)
 {
 	c->next_uid = c->config.next_uid;
-	c->put_seq = c->pin_seq = c->reserve_seq = c->config.boot_token >> 24;
-	c->plans.seq = c->put_seq;
+	c->puts.seq = c->pins.seq = c->reserve.seq = c->config.boot_token >> 24;
+	c->plans.seq = c->puts.seq;
 	c->catalog_sequence = c->config.catalog_sequence;
 }
 
@@ -210,9 +210,9 @@ int core_open(struct core **out, const struct core_config *config)
 		return err;
 	}
 	pools_thread(c);
-	block_list_init(&c->zombies);
-	block_list_init(&c->parting);
-	block_list_init(&c->waiting);
+	block_list_init(&c->dropped.zombies);
+	block_list_init(&c->dropped.parting);
+	block_list_init(&c->dropped.waiting);
 	*out = c;
 	return 0;
 }
@@ -252,13 +252,13 @@ void core_close(struct core *c)
 	sessions_close(c);
 	if (c->store)
 		store_close(c->store);
-	if (c->request)
-		free(c->request[0].arg);
-	if (c->put)
-		free(c->put[0].ref);
-	if (c->stream) {
-		free(c->stream[0].ref);
-		free(c->stream[0].item);
+	if (c->requests.table)
+		free(c->requests.table[0].arg);
+	if (c->puts.table)
+		free(c->puts.table[0].ref);
+	if (c->streams.table) {
+		free(c->streams.table[0].ref);
+		free(c->streams.table[0].item);
 	}
 	reserve_close(c);
 	ledger_close(&c->owners);
@@ -278,16 +278,16 @@ void core_close(struct core *c)
 	for (uint32_t i = 0; i < TOMBS_KINDS; i++)
 		free(c->tombs[i].tomb);
 	free(c->segment_blocks);
-	free(c->chunk);
-	free(c->pin);
-	free(c->stream);
-	free(c->batch);
+	free(c->pins.chunk);
+	free(c->pins.table);
+	free(c->streams.table);
+	free(c->reclaim.batch);
 	reclaim_close(c);
 	sched_close(c);
 	free(c->copy);
 	free(c->io);
-	free(c->put);
-	free(c->request);
+	free(c->puts.table);
+	free(c->requests.table);
 	free(c->client);
 	free(c->context);
 	free(c->action);
@@ -404,7 +404,7 @@ static void client_dead(struct core *c, uint32_t id)
 	k->state = 3;
 	if (!k->leaving)
 		client_free(c, k);
-	c->quarantine_next_ns = 0; /* its leases are over */
+	c->reclaim.next_ns = 0; /* its leases are over */
 }
 
 /* ---- events ------------------------------------------------------------------------------- */
@@ -505,7 +505,7 @@ static void walk_on(struct core *c)
 
 bool core_goes_on(const struct core *c)
 {
-	return c->run_head || c->walk_head || c->put_freeing || c->pins_ending ||
+	return c->queues.run_head || c->queues.walk_head || c->puts.freeing || c->pins.ending ||
 	       c->sessions.unsettled || c->leaving || reclaim_next(c) <= c->now_ns;
 }
 
@@ -539,9 +539,9 @@ bool core_accepts(const struct core *c, uint32_t client)
 	const struct client *k = &c->client[client];
 
 	/* A quarter of the room is kept for those who have little in progress. */
-	if (c->requests >= CORE_REQUESTS_MAX || !account_may(c, k, ACCOUNT_REQUESTS))
+	if (c->requests.count >= CORE_REQUESTS_MAX || !account_may(c, k, ACCOUNT_REQUESTS))
 		return false;
-	return c->requests < CORE_REQUESTS_MAX * 3 / 4 ||
+	return c->requests.count < CORE_REQUESTS_MAX * 3 / 4 ||
 	       k->used[ACCOUNT_REQUESTS] - k->used[ACCOUNT_CLAIMS] < 4;
 }
 
@@ -565,9 +565,9 @@ uint64_t core_next_tick(const struct core *c)
 	next = min_u64(next, discard_next_tick(c));
 	if (core_goes_on(c))
 		return c->now_ns;
-	if (c->batch_open && c->batch_open->count)
-		next = min_u64(next, c->batch_open->since_ns + MS);
-	if (c->evacuation.ctx || c->zombies.count)
+	if (c->reclaim.open && c->reclaim.open->count)
+		next = min_u64(next, c->reclaim.open->since_ns + MS);
+	if (c->evacuation.ctx || c->dropped.zombies.count)
 		next = min_u64(next, c->now_ns + MS);
 	next = min_u64(next, reclaim_next(c));
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
@@ -581,8 +581,8 @@ uint64_t core_next_tick(const struct core *c)
 	next = min_u64(next, min_u64(claim_next(c), stage_next(c)));
 	next = min_u64(next, min_u64(session_next(c), plan_next(c)));
 	next = min_u64(next, pin_next(c));
-	if (c->reservations)
-		next = min_u64(next, c->now_ns + (c->reserve_growing ? 1 : 50) * MS);
+	if (c->reserve.count)
+		next = min_u64(next, c->now_ns + (c->reserve.growing ? 1 : 50) * MS);
 	return next;
 }
 

@@ -10,6 +10,7 @@
 #include "tierd/core/context.h"
 #include "tierd/core/op/pin.h"
 #include "tierd/core/op/request.h"
+#include "tierd/core/op/reserve.h"
 #include "tierd/core/op/stream.h"
 #include "tierd/core/place/scan.h"
 #include "tierd/core/place/tables.h"
@@ -84,20 +85,12 @@ struct core {
 	struct client *client;
 	uint32_t clients_high; /* clients [0, high) may be open */
 	uint32_t leaving;      /* clients and contexts that are */
-	struct account account[CORE_ACCOUNTS_MAX];
-	uint32_t accounts_high, users; /* users: those with sessions */
+	struct accounts accounts;
 	struct ledger owners;  /* what clients put, by session */
 
-	struct request *request;
-	struct request *request_free, *run_head, *run_tail;
-	struct request *walk_head, *walk_tail; /* went on for an event's share, and will */
-	struct request *space_head, *space_tail;
-	uint32_t requests, requests_high; /* requests [0, high) may be in use */
-	uint64_t request_seq;
-	struct put *put, *put_free, *put_orphans; /* orphans: committing, their client has gone */
-	struct put *put_freeing; /* let go by nobody's step: put_work */
-	uint64_t put_seq;
-	uint32_t expire_context; /* whose incomplete blocks are looked at next */
+	struct requests requests;
+	struct queues queues;
+	struct puts puts;
 
 	struct sched *sched;
 	struct core_io *io, *io_free;
@@ -105,51 +98,21 @@ struct core {
 	struct core_copy *copy, *copy_free;
 	uint32_t copies;
 
-	struct block_list zombies; /* dropped blocks whose pages found no room in a batch */
-	struct block_list parting, waiting; /* ... whose children are to follow; cannot yet */
-	uint64_t waiting_next_ns;
-	struct core_batch *batch, *batch_free;
-	struct core_batch *batch_open;                         /* collects */
-	struct core_batch *quarantine_head, *quarantine_tail;  /* wait for another scan */
-	uint64_t quarantine_next_ns;
-	uint64_t era; /* fences that are over: behind which one places were retired */
-	struct scan scan;
-	uint64_t quarantined[ABI_MEM_TIERS]; /* bytes */
-	uint32_t punching[ABI_MEM_TIERS];    /* segments */
+	struct dropped dropped;
+	struct reclaim reclaim;
 	struct evacuation evacuation;
-	uint64_t spares_ns; /* the last look at empty segments */
-	uint32_t evacuate_failed[2];    /* segments in a row that could not be emptied, */
-	uint64_t evacuate_failed_ns[2]; /* ... the last one then; [1] = compacted */
+	struct evicting evict;
 
-	uint32_t drain_next; /* client whose logs are heard first next time */
 	struct claims claims;
 	struct staged staged;
 	struct sessions sessions;
 	struct plans plans;
-	struct stream *stream;
-	uint32_t streams, streams_high;       /* streams [0, high) may be in use */
-	bool streams_busy;                    /* claims are being dropped */
-	uint32_t stream_next;                 /* ... first by this one */
-	uint64_t streamed[ABI_MEM_TIERS];     /* bytes of places that are the pool's */
-	uint64_t stream_grants[ABI_MEM_TIERS];
-	uint64_t stream_aside[ABI_MEM_TIERS]; /* bytes that others may not have */
-	uint64_t stream_idle_ns;              /* what is set aside without a grant is let go then */
-
-	struct pin *pin;
-	uint32_t pin_free, pins, pins_high, chunks_high;
-	uint32_t pins_ending; /* 1 + the first; 0 = none */
-	uint32_t pins_looked; /* of the look at deadlines, where it goes on */
+	struct streams streams;
+	uint64_t streamed[ABI_MEM_TIERS]; /* bytes of places that are the pool's */
+	struct pins pins;
 	uint64_t pinned[ABI_MEM_TIERS]; /* bytes, of all contexts */
+	struct reservations reserve;
 	uint64_t claimed_bytes; /* of CXL: what reservations may come to and did not draw yet */
-	uint64_t pins_next_ns;
-	uint64_t pin_seq;
-	struct pin_chunk *chunk, *chunk_free;
-
-	struct reservation *reservation;
-	uint32_t reservation_free, reservations, reservations_high;
-	uint64_t reserve_seq;
-	bool reserve_growing; /* some reservation is */
-	struct predict predict;
 
 	struct tables tables;
 	struct aside aside;
@@ -195,7 +158,7 @@ struct core {
 
 	struct recover recover;
 	struct retain retain;
-	uint64_t next_slow_ns, next_deadline_ns;
+	uint64_t next_slow_ns;
 };
 
 /* ---- small shared functions --------------------------------------------------------------- */

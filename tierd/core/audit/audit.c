@@ -224,8 +224,8 @@ static void audit_strays(struct audit *a, const struct context *x, struct recoun
 	const struct core *c = a->c;
 
 	for (uint32_t i = 0; i < CORE_BATCHES_MAX; i++)
-		for (uint32_t k = 0; k < c->batch[i].count; k++) {
-			const struct core_batch *b = &c->batch[i];
+		for (uint32_t k = 0; k < c->reclaim.batch[i].count; k++) {
+			const struct core_batch *b = &c->reclaim.batch[i];
 			uint32_t tier = b->place[k] >> ABI_ADDR_BITS & 7;
 			uint32_t bytes;
 
@@ -252,8 +252,8 @@ static void audit_attached(struct audit *a, const struct context *x)
 
 static void audit_reservations(struct audit *a, const struct context *x, struct recount *n)
 {
-	for (uint32_t i = 0; i < a->c->reservations_high; i++) {
-		const struct reservation *r = &a->c->reservation[i];
+	for (uint32_t i = 0; i < a->c->reserve.high; i++) {
+		const struct reservation *r = &a->c->reserve.table[i];
 		uint32_t per = x->ix.pages_per_block, most = r->p95;
 
 		if (!r->used || r->ctx != x)
@@ -289,8 +289,8 @@ uint64_t audit_pinned_bytes(const struct context *x, uint32_t slot, uint32_t tie
 /* A pin counts in full for its client; for salts what is kept of their blocks does. */
 static void audit_pinned(struct audit *a, const struct context *x)
 {
-	for (uint32_t i = 0; i < a->c->pins_high; i++) {
-		const struct pin *p = &a->c->pin[i];
+	for (uint32_t i = 0; i < a->c->pins.high; i++) {
+		const struct pin *p = &a->c->pins.table[i];
 
 		if (!p->used || p->ctx != x)
 			continue;
@@ -376,25 +376,25 @@ static void audit_host(struct audit *a)
 		tables += c->context[i] ? c->context[i]->table_bytes : 0;
 		punching += c->context[i] ? c->context[i]->punching : 0;
 	}
-	for (uint32_t i = 0; i < c->requests_high; i++)
-		requests += c->request[i].phase != REQUEST_FREE;
-	for (uint32_t i = 0; i < c->reservations_high; i++)
-		reservations += c->reservation[i].used;
+	for (uint32_t i = 0; i < c->requests.high; i++)
+		requests += c->requests.table[i].phase != REQUEST_FREE;
+	for (uint32_t i = 0; i < c->reserve.high; i++)
+		reservations += c->reserve.table[i].used;
 	audit_compare(a, "host", "bytes that reservations claim", a->claimed, c->claimed_bytes);
-	audit_compare(a, "host", "reservations", reservations, c->reservations);
+	audit_compare(a, "host", "reservations", reservations, c->reserve.count);
 	for (uint32_t i = 0; i < c->tables.users_high; i++)
 		users += c->tables.user[i].bytes;
 	audit_compare(a, "host", "bytes of tables", tables, c->tables.bytes);
 	audit_compare(a, "host", "bytes of users' tables", users, c->tables.bytes);
 	audit_compare(a, "host", "contexts", contexts, c->contexts);
 	audit_compare(a, "host", "ranges being punched", punching,
-		      c->punching[ABI_TIER_HBM] + c->punching[ABI_TIER_CXL]);
-	audit_compare(a, "host", "requests", requests, c->requests);
+		      c->evict.punching[ABI_TIER_HBM] + c->evict.punching[ABI_TIER_CXL]);
+	audit_compare(a, "host", "requests", requests, c->requests.count);
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
 		audit_compare(a, "host", "bytes charged to the pool", a->charged[t],
 			      c->pool[t].used);
 		audit_compare(a, "host", "quarantined bytes", a->quarantined[t],
-			      c->quarantined[t]);
+			      c->reclaim.quarantined[t]);
 		audit_compare(a, "host", "bytes of live places", a->places[t], c->pool[t].live);
 		audit_compare(a, "host", "bytes promised", a->promised[t], c->pool[t].reserved);
 	}
@@ -523,19 +523,19 @@ static void audit_users(struct audit *a)
 	const struct core *c = a->c;
 	uint64_t users = 0;
 
-	for (uint32_t i = 0; i < c->accounts_high; i++) {
+	for (uint32_t i = 0; i < c->accounts.high; i++) {
 		uint64_t grants[ABI_MEM_TIERS] = { 0 };
 
-		users += c->account[i].sessions > 0;
-		for (uint32_t k = 0; k < c->streams_high; k++)
+		users += c->accounts.table[i].sessions > 0;
+		for (uint32_t k = 0; k < c->streams.high; k++)
 			for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
-				if (c->stream[k].used && c->stream[k].account == i)
-					grants[t] += c->stream[k].grant[t];
+				if (c->streams.table[k].used && c->streams.table[k].account == i)
+					grants[t] += c->streams.table[k].grant[t];
 		for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
 			audit_compare(a, "a user", "windows of streams", grants[t],
-				      c->account[i].windows[t]);
+				      c->accounts.table[i].windows[t]);
 	}
-	audit_compare(a, "host", "users", users, c->users);
+	audit_compare(a, "host", "users", users, c->accounts.users);
 }
 
 /* Claims are the bits of streams' items; grants are within what was set aside. */
@@ -546,8 +546,8 @@ static void audit_streams(struct audit *a)
 	uint64_t holds = 0, streams = 0;
 
 	audit_users(a);
-	for (uint32_t i = 0; i < c->streams_high; i++) {
-		const struct stream *s = &c->stream[i];
+	for (uint32_t i = 0; i < c->streams.high; i++) {
+		const struct stream *s = &c->streams.table[i];
 
 		for (uint32_t k = s->dropped; s->used && k < s->issue; k++) {
 			claims[s->tier] += (s->item[k] & ITEM_CLAIM) != 0;
@@ -559,15 +559,15 @@ static void audit_streams(struct audit *a)
 		streams += s->used;
 		audit_window(a, s);
 	}
-	audit_compare(a, "host", "streams", streams, c->streams);
+	audit_compare(a, "host", "streams", streams, c->streams.count);
 	audit_compare(a, "host", "blocks that streams hold", a->stream_holds, holds);
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
 		audit_compare(a, "host", "claims of streams", a->claims[t], claims[t]);
 		audit_compare(a, "host", "bytes of the stream pool", a->streamed[t],
 			      c->streamed[t]);
-		audit_compare(a, "host", "windows of streams", grants[t], c->stream_grants[t]);
-		if (grants[t] > c->stream_aside[t] ||
-		    c->stream_aside[t] > c->pool[t].capacity / c->config.stream_share)
+		audit_compare(a, "host", "windows of streams", grants[t], c->streams.grants[t]);
+		if (grants[t] > c->streams.aside[t] ||
+		    c->streams.aside[t] > c->pool[t].capacity / c->config.stream_share)
 			audit_tell(a, "windows of %llu bytes in tier %u are more than is set "
 				   "aside, or that more than the pool",
 				   (unsigned long long)grants[t], t);
@@ -581,8 +581,8 @@ static void audit_sched(struct audit *a)
 
 	if (!sched_agrees(c))
 		audit_tell(a, "the scheduler's queues do not hold what they count");
-	for (uint32_t i = 0; i < c->requests_high; i++) {
-		const struct request *r = &c->request[i];
+	for (uint32_t i = 0; i < c->requests.high; i++) {
+		const struct request *r = &c->requests.table[i];
 		bool fetch = r->sqe.op == ABI_OP_FETCH || r->sqe.op == ABI_OP_FETCH_PAGES;
 
 		if (r->phase == REQUEST_SPACE && fetch && !r->answered && fetch_outranks(c, r))

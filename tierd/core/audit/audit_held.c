@@ -114,10 +114,11 @@ static void audit_lists(struct audit *a)
 	for (uint32_t i = 0; c->store && i < c->config.super.segment_count; i++)
 		listed += audit_list(a, &c->segment_blocks[i], "a segment's blocks", is_clean);
 	audit_compare(a, "host", "blocks in segments' lists", clean, listed);
-	audit_list(a, &c->zombies, "zombies", is_zombie);
-	audit_compare(a, "host", "dropped blocks with others behind them", parting,
-		      audit_list(a, &c->parting, "parting blocks", is_parting) +
-			      audit_list(a, &c->waiting, "blocks that wait to part", is_parting));
+	audit_list(a, &c->dropped.zombies, "zombies", is_zombie);
+	audit_compare(
+		a, "host", "dropped blocks with others behind them", parting,
+		audit_list(a, &c->dropped.parting, "parting blocks", is_parting) +
+			audit_list(a, &c->dropped.waiting, "blocks that wait to part", is_parting));
 }
 
 /* ---- pins --------------------------------------------------------------------------------- */
@@ -160,10 +161,10 @@ static void audit_pins(struct audit *a)
 
 		if (!x)
 			continue;
-		for (uint32_t k = 0; k < c->pins_high; k++) {
-			if (!c->pin[k].used || c->pin[k].ctx != x)
+		for (uint32_t k = 0; k < c->pins.high; k++) {
+			if (!c->pins.table[k].used || c->pins.table[k].ctx != x)
 				continue;
-			refs += pin_refs(&c->pin[k]);
+			refs += pin_refs(&c->pins.table[k]);
 			pins++;
 		}
 		audit_compare(a, audit_whose(a, x), "pins of blocks", refs, block_pins(x, bytes));
@@ -175,7 +176,7 @@ static void audit_pins(struct audit *a)
 	}
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
 		audit_compare(a, "host", "pinned bytes", all[t], c->pinned[t]);
-	audit_compare(a, "host", "pins", pins, c->pins);
+	audit_compare(a, "host", "pins", pins, c->pins.count);
 }
 
 /* ---- accounts ----------------------------------------------------------------------------- */
@@ -194,7 +195,7 @@ struct charged {
 static void charge(const struct core *c, struct charged *n, uint32_t account, uint32_t client,
 		   enum account_kind kind)
 {
-	if (account < c->accounts_high)
+	if (account < c->accounts.high)
 		n->user[account].used[kind]++;
 	if (client < c->clients_high)
 		n->client[client].used[kind]++;
@@ -212,11 +213,11 @@ static void count_foresight(const struct core *c, struct charged *n)
 	for (uint32_t i = 0; i < PLANS_MAX; i++)
 		if (c->plans.table[i].ctx)
 			charge_client(c, n, c->plans.table[i].client, ACCOUNT_PLANS);
-	for (uint32_t i = 0; i < c->reservations_high; i++)
-		if (c->reservation[i].used)
-			charge_client(c, n, c->reservation[i].client, ACCOUNT_RESERVATIONS);
-	for (uint32_t i = 0; i < c->streams_high; i++) {
-		const struct stream *s = &c->stream[i];
+	for (uint32_t i = 0; i < c->reserve.high; i++)
+		if (c->reserve.table[i].used)
+			charge_client(c, n, c->reserve.table[i].client, ACCOUNT_RESERVATIONS);
+	for (uint32_t i = 0; i < c->streams.high; i++) {
+		const struct stream *s = &c->streams.table[i];
 
 		if (s->used)
 			charge(c, n, s->account,
@@ -237,8 +238,8 @@ static void count_foresight(const struct core *c, struct charged *n)
 static void count_charges(const struct core *c, struct charged *n)
 {
 	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++) {
-		const struct request *r = &c->request[i];
-		const struct put *p = &c->put[i];
+		const struct request *r = &c->requests.table[i];
+		const struct put *p = &c->puts.table[i];
 		bool own = r->client == SCHED_DAEMON; /* the core's, for a user */
 		bool there = !own && c->client[r->client].session == r->session;
 
@@ -249,8 +250,8 @@ static void count_charges(const struct core *c, struct charged *n)
 		if (p->used)
 			charge(c, n, p->account, p->client, ACCOUNT_PUTS);
 	}
-	for (uint32_t i = 0; i < c->pins_high; i++) {
-		const struct pin *p = &c->pin[i];
+	for (uint32_t i = 0; i < c->pins.high; i++) {
+		const struct pin *p = &c->pins.table[i];
 		if (!p->used)
 			continue;
 		charge_client(c, n, p->client, ACCOUNT_PINS);
@@ -259,7 +260,7 @@ static void count_charges(const struct core *c, struct charged *n)
 	}
 	count_foresight(c, n);
 	for (uint32_t i = 0; i < c->clients_high; i++)
-		if (c->client[i].state && c->client[i].account < c->accounts_high)
+		if (c->client[i].state && c->client[i].account < c->accounts.high)
 			n->user[c->client[i].account].sessions++;
 }
 
@@ -268,12 +269,13 @@ static void compare_charges(struct audit *a, const struct charged *n)
 	const struct core *c = a->c;
 	char whose[32];
 
-	for (uint32_t i = 0; i < c->accounts_high; i++) {
-		snprintf(whose, sizeof(whose), "user %u", c->account[i].uid);
-		audit_compare(a, whose, "sessions", n->user[i].sessions, c->account[i].sessions);
+	for (uint32_t i = 0; i < c->accounts.high; i++) {
+		snprintf(whose, sizeof(whose), "user %u", c->accounts.table[i].uid);
+		audit_compare(a, whose, "sessions", n->user[i].sessions,
+			      c->accounts.table[i].sessions);
 		for (uint32_t kind = 0; kind < ACCOUNT_KINDS; kind++)
-			audit_compare(a, whose, "entries of a shared table",
-				      n->user[i].used[kind], c->account[i].used[kind]);
+			audit_compare(a, whose, "entries of a shared table", n->user[i].used[kind],
+				      c->accounts.table[i].used[kind]);
 	}
 	for (uint32_t i = 0; i < c->clients_high; i++) {
 		snprintf(whose, sizeof(whose), "client %u", i);
@@ -286,7 +288,7 @@ static void compare_charges(struct audit *a, const struct charged *n)
 static void audit_accounts(struct audit *a)
 {
 	struct charged n = {
-		.user = calloc(a->c->accounts_high + (size_t)1, sizeof(*n.user)),
+		.user = calloc(a->c->accounts.high + (size_t)1, sizeof(*n.user)),
 		.client = calloc(a->c->clients_high + (size_t)1, sizeof(*n.client)),
 	};
 
@@ -307,8 +309,8 @@ static void audit_client(struct audit *a, uint32_t client)
 	uint64_t orders = 0;
 	char whose[32];
 
-	for (uint32_t i = 0; i < a->c->requests_high; i++) {
-		const struct request *r = &a->c->request[i];
+	for (uint32_t i = 0; i < a->c->requests.high; i++) {
+		const struct request *r = &a->c->requests.table[i];
 
 		if (r->phase == REQUEST_FREE || r->client != client || r->session != k->session)
 			continue;
@@ -324,13 +326,13 @@ static void audit_waiting(struct audit *a)
 	const struct request *tail = NULL;
 	uint64_t listed = 0, waiting = 0;
 
-	for (const struct request *r = a->c->space_head; r && listed <= CORE_REQUESTS_MAX;
+	for (const struct request *r = a->c->queues.space_head; r && listed <= CORE_REQUESTS_MAX;
 	     r = r->next, listed++)
 		tail = r;
-	for (uint32_t i = 0; i < a->c->requests_high; i++)
-		waiting += a->c->request[i].phase == REQUEST_SPACE;
+	for (uint32_t i = 0; i < a->c->requests.high; i++)
+		waiting += a->c->requests.table[i].phase == REQUEST_SPACE;
 	audit_compare(a, "host", "requests that wait for room", listed, waiting);
-	if (tail != a->c->space_tail)
+	if (tail != a->c->queues.space_tail)
 		audit_tell(a, "the queue of those who wait for room does not end with its tail");
 }
 

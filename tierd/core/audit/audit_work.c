@@ -29,8 +29,8 @@ static struct need *need_of(const struct context *x, struct need *n, uint32_t sl
 
 static void need_of_requests(const struct core *c, const struct context *x, struct need *n)
 {
-	for (uint32_t i = 0; i < c->requests_high; i++) {
-		const struct request *r = &c->request[i];
+	for (uint32_t i = 0; i < c->requests.high; i++) {
+		const struct request *r = &c->requests.table[i];
 		size_t item_bytes = r->sqe.op == ABI_OP_FETCH_PAGES ? sizeof(struct abi_page_ref)
 								    : sizeof(struct abi_block_ref);
 
@@ -44,8 +44,8 @@ static void need_of_requests(const struct core *c, const struct context *x, stru
 				need_of(x, n, slot)->holds++;
 		}
 	}
-	for (uint32_t i = 0; i < c->streams_high; i++) {
-		const struct stream *s = &c->stream[i];
+	for (uint32_t i = 0; i < c->streams.high; i++) {
+		const struct stream *s = &c->streams.table[i];
 
 		for (uint32_t k = 0; s->used && s->ctx == x && k < s->held; k++)
 			need_of(x, n, s->ref[k].slot)->holds++;
@@ -55,7 +55,7 @@ static void need_of_requests(const struct core *c, const struct context *x, stru
 static void need_of_puts(const struct core *c, const struct context *x, struct need *n)
 {
 	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++) {
-		const struct put *p = &c->put[i];
+		const struct put *p = &c->puts.table[i];
 
 		for (uint32_t k = 0; p->used && p->ctx == x && k < p->done; k++) {
 			struct need *of = need_of(x, n, p->ref[k].slot);
@@ -204,7 +204,8 @@ static uint32_t entry_of(const void *owner, const void *table, size_t bytes, uin
 static void count_io(const struct core *c, const struct core_io *io, struct flights *f)
 {
 	const void *owner = io->priv.owner;
-	uint32_t r = entry_of(owner, c->request, sizeof(*c->request), CORE_REQUESTS_MAX);
+	uint32_t r =
+		entry_of(owner, c->requests.table, sizeof(*c->requests.table), CORE_REQUESTS_MAX);
 	uint32_t run = entry_of(owner, c->run, sizeof(*c->run), CORE_RUNS_MAX);
 	uint32_t chunk = entry_of(owner, c->cleaner.chunk, sizeof(*c->cleaner.chunk), CLEAN_CHUNKS);
 
@@ -218,7 +219,8 @@ static void count_io(const struct core *c, const struct core_io *io, struct flig
 
 static void count_copy(const struct core *c, const struct core_copy *copy, struct flights *f)
 {
-	uint32_t r = entry_of(copy->priv.owner, c->request, sizeof(*c->request), CORE_REQUESTS_MAX);
+	uint32_t r = entry_of(copy->priv.owner, c->requests.table, sizeof(*c->requests.table),
+			      CORE_REQUESTS_MAX);
 
 	f->moves += copy->src_tier == copy->dst_tier;
 	if (copy->src_tier == copy->dst_tier || r == CORE_REQUESTS_MAX)
@@ -267,12 +269,14 @@ static void audit_waited(struct audit *a, const struct flights *f)
 	const struct core *c = a->c;
 	uint64_t put_copies = 0;
 
-	for (uint32_t i = 0; i < c->requests_high; i++)
-		if (c->request[i].phase != REQUEST_FREE &&
-		    f->request[i] != c->request[i].outstanding)
-			audit_tell(a, "a request of client %u: counted %u operations for it, the "
-				   "counter says %u", c->request[i].client, f->request[i],
-				   c->request[i].outstanding);
+	for (uint32_t i = 0; i < c->requests.high; i++)
+		if (c->requests.table[i].phase != REQUEST_FREE &&
+		    f->request[i] != c->requests.table[i].outstanding)
+			audit_tell(a,
+				   "a request of client %u: counted %u operations for it, the "
+				   "counter says %u",
+				   c->requests.table[i].client, f->request[i],
+				   c->requests.table[i].outstanding);
 	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
 		if (c->run[i].phase != RUN_FREE)
 			audit_compare(a, "write-back", "writes of a run", f->run[i],
@@ -395,8 +399,8 @@ static void audit_foresight(struct audit *a)
 	const struct core *c = a->c;
 	uint64_t parked = 0, plans = 0, flying[PLANS_MAX] = { 0 };
 
-	for (uint32_t i = 0; i < c->requests_high; i++) {
-		const struct request *r = &c->request[i];
+	for (uint32_t i = 0; i < c->requests.high; i++) {
+		const struct request *r = &c->requests.table[i];
 		uint32_t p = entry_of(r->owner, c->plans.table, sizeof(*c->plans.table), PLANS_MAX);
 
 		if (r->phase == REQUEST_FREE)

@@ -88,10 +88,10 @@ void core_stats(const struct core *c, struct core_stats *out)
 		out->tier[t].capacity = c->config.capacity[t];
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
 		out->tier[t].used = c->pool[t].used;
-		out->tier[t].quarantined = c->quarantined[t];
+		out->tier[t].quarantined = c->reclaim.quarantined[t];
 		out->tier[t].streamed = c->streamed[t];
 	}
-	out->parting = c->parting.count + c->waiting.count;
+	out->parting = c->dropped.parting.count + c->dropped.waiting.count;
 	if (c->store) {
 		struct store_stats st;
 
@@ -105,10 +105,10 @@ void core_stats(const struct core *c, struct core_stats *out)
 	for (uint32_t i = 0; i < c->clients_high; i++)
 		out->clients += c->client[i].state == 1;
 	out->contexts = c->contexts;
-	out->requests = c->requests;
+	out->requests = c->requests.count;
 	out->ios = c->ios;
 	out->copies = c->copies;
-	out->pins = c->pins;
+	out->pins = c->pins.count;
 }
 
 int64_t core_context_next(const struct core *c, uint32_t id)

@@ -61,9 +61,9 @@ static bool is_idle(const struct account *a)
 
 static struct account *account_of(struct core *c, uint32_t uid)
 {
-	for (uint32_t i = 0; i < c->accounts_high; i++)
-		if (c->account[i].uid == uid && !is_idle(&c->account[i]))
-			return &c->account[i];
+	for (uint32_t i = 0; i < c->accounts.high; i++)
+		if (c->accounts.table[i].uid == uid && !is_idle(&c->accounts.table[i]))
+			return &c->accounts.table[i];
 	return NULL;
 }
 
@@ -72,16 +72,16 @@ void account_open(struct core *c, struct client *k)
 	struct account *a = account_of(c, k->open.uid);
 
 	for (uint32_t i = 0; !a && i < CORE_ACCOUNTS_MAX; i++) {
-		if (!is_idle(&c->account[i]))
+		if (!is_idle(&c->accounts.table[i]))
 			continue;
-		a = &c->account[i];
+		a = &c->accounts.table[i];
 		*a = (struct account){ .uid = k->open.uid };
-		if (c->accounts_high <= i)
-			c->accounts_high = i + 1;
+		if (c->accounts.high <= i)
+			c->accounts.high = i + 1;
 	}
 	assert(a); /* there are more than sessions, requests and puts together */
-	c->users += !a->sessions++;
-	k->account = (uint32_t)(a - c->account);
+	c->accounts.users += !a->sessions++;
+	k->account = (uint32_t)(a - c->accounts.table);
 	memset(k->used, 0, sizeof(k->used));
 	memset(k->held, 0, sizeof(k->held));
 	memset(k->held_last, 0, sizeof(k->held_last));
@@ -90,13 +90,13 @@ void account_open(struct core *c, struct client *k)
 
 void account_close(struct core *c, struct client *k)
 {
-	struct account *a = &c->account[k->account];
+	struct account *a = &c->accounts.table[k->account];
 
-	assert(a->sessions > 0 && c->users > 0);
-	if (!--a->sessions && --c->users == 1)
+	assert(a->sessions > 0 && c->accounts.users > 0);
+	if (!--a->sessions && --c->accounts.users == 1)
 		request_wake_space(c); /* who is left may have all windows of streams */
-	while (c->accounts_high && is_idle(&c->account[c->accounts_high - 1]))
-		c->accounts_high--;
+	while (c->accounts.high && is_idle(&c->accounts.table[c->accounts.high - 1]))
+		c->accounts.high--;
 }
 
 /* ---- tables -------------------------------------------------------------------------------- */
@@ -104,7 +104,7 @@ void account_close(struct core *c, struct client *k)
 bool account_user_may(const struct core *c, uint32_t account, enum account_kind kind)
 {
 	assert(account < CORE_ACCOUNTS_MAX);
-	return c->account[account].used[kind] < user_most(kind);
+	return c->accounts.table[account].used[kind] < user_most(kind);
 }
 
 bool account_may(const struct core *c, const struct client *k, enum account_kind kind)
@@ -120,9 +120,9 @@ uint64_t account_lack(const struct core *c, const struct client *k, enum account
 	if (k->used[kind] >= client_most(c, kind)) {
 		whose = ABI_LIMIT_CLIENT;
 		used = most = k->used[kind];
-	} else if (c->account[k->account].used[kind] >= user_most(kind)) {
+	} else if (c->accounts.table[k->account].used[kind] >= user_most(kind)) {
 		whose = ABI_LIMIT_USER;
-		used = c->account[k->account].used[kind];
+		used = c->accounts.table[k->account].used[kind];
 	}
 	assert(used <= most && most <= UINT16_MAX);
 	return whose << 8 * ABI_HELD_LIMIT | most << ABI_FULL_MOST | used << ABI_FULL_USED;
@@ -133,8 +133,8 @@ uint32_t account_fullest(const struct core *c, enum account_kind kind)
 {
 	uint32_t found = 0;
 
-	for (uint32_t i = 1; i < c->accounts_high; i++)
-		if (c->account[i].used[kind] > c->account[found].used[kind])
+	for (uint32_t i = 1; i < c->accounts.high; i++)
+		if (c->accounts.table[i].used[kind] > c->accounts.table[found].used[kind])
 			found = i;
 	return found;
 }
@@ -143,8 +143,8 @@ uint32_t account_fullest(const struct core *c, enum account_kind kind)
 void account_take_for(struct core *c, uint32_t account, enum account_kind kind)
 {
 	assert(account < CORE_ACCOUNTS_MAX);
-	assert(c->account[account].used[kind] < table[kind]);
-	c->account[account].used[kind]++;
+	assert(c->accounts.table[account].used[kind] < table[kind]);
+	c->accounts.table[account].used[kind]++;
 }
 
 void account_take(struct core *c, struct client *k, enum account_kind kind)
@@ -156,7 +156,7 @@ void account_take(struct core *c, struct client *k, enum account_kind kind)
 /* k: the session that took it, NULL when that has ended meanwhile, or none did. */
 void account_give(struct core *c, uint32_t account, struct client *k, enum account_kind kind)
 {
-	struct account *a = &c->account[account];
+	struct account *a = &c->accounts.table[account];
 
 	assert(account < CORE_ACCOUNTS_MAX && a->used[kind] > 0);
 	a->used[kind]--;
@@ -192,15 +192,15 @@ static void end_session(struct core *c, uint32_t client, const char *why)
  */
 void account_round(struct core *c)
 {
-	for (uint32_t i = 0; i < c->accounts_high; i++)
-		memset(c->account[i].held, 0, sizeof(c->account[i].held));
+	for (uint32_t i = 0; i < c->accounts.high; i++)
+		memset(c->accounts.table[i].held, 0, sizeof(c->accounts.table[i].held));
 	for (uint32_t i = 0; i < c->clients_high; i++) {
 		struct client *k = &c->client[i];
 
 		memcpy(k->held_last, k->held, sizeof(k->held));
 		memset(k->held, 0, sizeof(k->held));
 		for (uint32_t t = 0; k->state && t < ABI_MEM_TIERS; t++)
-			c->account[k->account].held[t] += k->held_last[t];
+			c->accounts.table[k->account].held[t] += k->held_last[t];
 	}
 	if (!c->config.quarantine_percent)
 		return;
@@ -213,7 +213,7 @@ void account_round(struct core *c)
 				end_session(c, i, "its leases keep more evicted memory than "
 						  "quarantine.percent of a tier; release them, or "
 						  "raise it");
-			else if (c->account[k->account].held[t] > 4 * held_most(c, t))
+			else if (c->accounts.table[k->account].held[t] > 4 * held_most(c, t))
 				end_session(c, i, "its user's leases keep more evicted memory than "
 						  "four times quarantine.percent of a tier");
 		}

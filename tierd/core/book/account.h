@@ -32,6 +32,11 @@ struct account {
 	uint64_t windows[ABI_MEM_TIERS]; /* bytes of the stream pool that it has */
 };
 
+struct accounts {
+	struct account table[CORE_ACCOUNTS_MAX];
+	uint32_t high, users; /* users: those with sessions */
+};
+
 /* The prompt that a client puts, perhaps in several puts each of which goes on where one ended. */
 struct prompt {
 	uint32_t context_id;

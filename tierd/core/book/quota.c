@@ -290,8 +290,8 @@ static uint64_t charged(const struct context *x, uint32_t tier)
 /* Bytes of the context's that readers keep after they were evicted: of all, nobody says whose. */
 static uint64_t leased(const struct core *c, const struct context *x, uint32_t tier)
 {
-	return c->quarantined[tier] < x->retiring[tier] ? c->quarantined[tier]
-							 : x->retiring[tier];
+	return c->reclaim.quarantined[tier] < x->retiring[tier] ? c->reclaim.quarantined[tier]
+								: x->retiring[tier];
 }
 
 /* Could the context give a segment, of what puts are not promised, nor pins and leases keep? */
@@ -375,7 +375,7 @@ static uint64_t percent(uint64_t part, uint64_t whole, uint32_t at)
 /* Bytes of the tier that stay where they are, whoever needs room, or are promised (I7). */
 static uint64_t promised(const struct core *c, uint32_t tier)
 {
-	return c->pinned[tier] + c->quarantined[tier] + c->streamed[tier] +
+	return c->pinned[tier] + c->reclaim.quarantined[tier] + c->streamed[tier] +
 	       (tier == ABI_TIER_CXL ? c->claimed_bytes : 0);
 }
 
@@ -427,7 +427,7 @@ static uint64_t held_by_all(const struct core *c, uint32_t tier)
 	uint64_t claimed = tier == ABI_TIER_CXL ? c->claimed_bytes : 0;
 	struct held h = {
 		.pinned = c->pinned[tier],
-		.leased = c->quarantined[tier],
+		.leased = c->reclaim.quarantined[tier],
 		.reserved = claimed > pool->reserved ? claimed : pool->reserved,
 		.used = pool->used,
 	};

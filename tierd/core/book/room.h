@@ -9,22 +9,6 @@
 #define RESERVE_DEFAULT_NS (60000 * MS) /* one without a deadline ends then */
 #define ROOM_AHEAD_SHARE 128u /* of a tier: what eviction keeps free (evict_room_ahead) */
 
-struct reservation {
-	bool used;
-	bool growing; /* low: wants another step */
-	uint32_t client;
-	struct context *ctx;
-	uint64_t id, deadline_ns, retry_ns;
-	struct predict_key key;
-	uint32_t upper; /* as predicted; 0 = it was not */
-	uint32_t expected, p95, step, granted; /* blocks */
-	uint32_t claimed; /* of ctx->claimed_blocks */
-	uint64_t drawn;   /* pages */
-	uint64_t beside;  /* pages put under it that had to find their place elsewhere */
-	uint32_t left[ABI_PARTS_MAX]; /* places promised, by class */
-	uint32_t next_free;
-};
-
 /* quota.c */
 int quota_open(struct core *c);
 void quota_client_open(struct core *c, struct client *k, uint32_t client);

@@ -14,11 +14,11 @@ void request_wake(struct core *c, struct request *r)
 	r->phase = REQUEST_RUN;
 	r->queued = true;
 	r->next = NULL;
-	if (c->run_tail)
-		c->run_tail->next = r;
+	if (c->queues.run_tail)
+		c->queues.run_tail->next = r;
 	else
-		c->run_head = r;
-	c->run_tail = r;
+		c->queues.run_head = r;
+	c->queues.run_tail = r;
 }
 
 /* It has more to look at than one event does: the rest when all others had their steps. */
@@ -29,11 +29,11 @@ void request_go_on(struct core *c, struct request *r)
 	r->phase = REQUEST_RUN;
 	r->queued = true;
 	r->next = NULL;
-	if (c->walk_tail)
-		c->walk_tail->next = r;
+	if (c->queues.walk_tail)
+		c->queues.walk_tail->next = r;
 	else
-		c->walk_head = r;
-	c->walk_tail = r;
+		c->queues.walk_head = r;
+	c->queues.walk_tail = r;
 }
 
 void request_wait_space(struct core *c, struct request *r)
@@ -42,19 +42,19 @@ void request_wait_space(struct core *c, struct request *r)
 	r->phase = REQUEST_SPACE;
 	r->queued = true;
 	r->next = NULL;
-	if (c->space_tail)
-		c->space_tail->next = r;
+	if (c->queues.space_tail)
+		c->queues.space_tail->next = r;
 	else
-		c->space_head = r;
-	c->space_tail = r;
+		c->queues.space_head = r;
+	c->queues.space_tail = r;
 }
 
 /* Room may be there: everyone who waits looks again, in order. */
 void request_wake_space(struct core *c)
 {
-	struct request *r = c->space_head;
+	struct request *r = c->queues.space_head;
 
-	c->space_head = c->space_tail = NULL;
+	c->queues.space_head = c->queues.space_tail = NULL;
 	while (r) {
 		struct request *next = r->next;
 
@@ -67,9 +67,9 @@ void request_wake_space(struct core *c)
 /* Pages came, or operations are free: that makes no room, and nobody looks who waits for that. */
 void request_wake_joiners(struct core *c)
 {
-	struct request *r = c->space_head;
+	struct request *r = c->queues.space_head;
 
-	c->space_head = c->space_tail = NULL;
+	c->queues.space_head = c->queues.space_tail = NULL;
 	while (r) {
 		struct request *next = r->next;
 
@@ -85,20 +85,20 @@ void request_wake_joiners(struct core *c)
 /* It does not wait for room any more. */
 void request_unqueue(struct core *c, struct request *r)
 {
-	struct request **link = &c->space_head, *tail = NULL;
+	struct request **link = &c->queues.space_head, *tail = NULL;
 
 	for (; *link && *link != r; link = &(*link)->next)
 		tail = *link;
 	assert(*link == r);
 	*link = r->next;
-	if (c->space_tail == r)
-		c->space_tail = tail;
+	if (c->queues.space_tail == r)
+		c->queues.space_tail = tail;
 	r->queued = false;
 }
 
 void request_wake_phase(struct core *c, enum request_phase phase)
 {
-	for (uint32_t i = 0; c->requests && i < c->requests_high; i++)
-		if (c->request[i].phase == phase)
-			request_wake(c, &c->request[i]);
+	for (uint32_t i = 0; c->requests.count && i < c->requests.high; i++)
+		if (c->requests.table[i].phase == phase)
+			request_wake(c, &c->requests.table[i]);
 }

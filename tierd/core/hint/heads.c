@@ -106,9 +106,9 @@ static void weigh(struct core *c, const struct context *x, uint32_t tier)
 
 		if (!is_away(s, x, tier))
 			continue;
-		assert(c->account[account].used[ACCOUNT_REFS] > 0);
+		assert(c->accounts.table[account].used[ACCOUNT_REFS] > 0);
 		s->weight = odds(c, s) * heads_layers(s) /
-			    c->account[account].used[ACCOUNT_REFS];
+			    c->accounts.table[account].used[ACCOUNT_REFS];
 	}
 }
 
@@ -149,7 +149,7 @@ static uint64_t room_of(const struct core *c, const struct context *x, uint32_t 
 	room = (st.live + st.available + st.punching) / 100 * QUOTA_PROMISES_PERCENT;
 	for (uint32_t i = 0; i < c->sessions.high; i++) {
 		const struct session *s = &c->sessions.table[i];
-		const struct pin *p = &c->pin[s->pin % CORE_PINS_MAX];
+		const struct pin *p = &c->pins.table[s->pin % CORE_PINS_MAX];
 
 		if (is_away(s, x, tier) && s->pin && p->used && p->id == s->pin)
 			pinned -= p->bytes < pinned ? p->bytes : pinned;

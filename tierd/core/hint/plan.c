@@ -104,10 +104,10 @@ static void plan_end(struct core *c, struct plan *p)
 
 	if (!p->wrong)
 		let_go(p);
-	for (uint32_t i = 0; i < c->requests_high; i++)
-		if (c->request[i].phase != REQUEST_FREE && c->request[i].owner == p) {
-			c->request[i].owner = NULL;
-			request_abort(c, &c->request[i], -ECANCELED);
+	for (uint32_t i = 0; i < c->requests.high; i++)
+		if (c->requests.table[i].phase != REQUEST_FREE && c->requests.table[i].owner == p) {
+			c->requests.table[i].owner = NULL;
+			request_abort(c, &c->requests.table[i], -ECANCELED);
 		}
 	assert(c->plans.count > 0 && k->session == p->client_session);
 	account_give(c, k->account, k, ACCOUNT_PLANS);

@@ -304,8 +304,8 @@ static int chunk_get(struct core *c, const struct client *k, uint32_t *index)
 
 		if (t->going || meter_spent(&c->meter))
 			return -EINPROGRESS;
-		if (c->account[fullest].used[ACCOUNT_REFS] <=
-		    c->account[k->account].used[ACCOUNT_REFS])
+		if (c->accounts.table[fullest].used[ACCOUNT_REFS] <=
+		    c->accounts.table[k->account].used[ACCOUNT_REFS])
 			return -ENOBUFS;
 		forget(c, stalest(c, fullest, true));
 	}

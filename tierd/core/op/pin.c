@@ -17,12 +17,12 @@
 /* Chunks and pins are handed out from the untouched end of their array, then from free lists. */
 static struct pin_chunk *chunk_get(struct core *c)
 {
-	struct pin_chunk *k = c->chunk_free;
+	struct pin_chunk *k = c->pins.chunk_free;
 
 	if (k)
-		c->chunk_free = k->next;
-	else if (c->chunks_high < CORE_PIN_CHUNKS)
-		k = &c->chunk[c->chunks_high++];
+		c->pins.chunk_free = k->next;
+	else if (c->pins.chunks_high < CORE_PIN_CHUNKS)
+		k = &c->pins.chunk[c->pins.chunks_high++];
 	if (k) {
 		k->next = NULL;
 		k->count = 0;
@@ -34,11 +34,11 @@ static struct pin *pin_get(struct core *c, uint32_t client)
 {
 	struct pin *p = NULL;
 
-	if (c->pin_free != ABI_SLOT_NONE) {
-		p = &c->pin[c->pin_free];
-		c->pin_free = p->next_free;
-	} else if (c->pins_high < CORE_PINS_MAX) {
-		p = &c->pin[c->pins_high++];
+	if (c->pins.free != ABI_SLOT_NONE) {
+		p = &c->pins.table[c->pins.free];
+		c->pins.free = p->next_free;
+	} else if (c->pins.high < CORE_PINS_MAX) {
+		p = &c->pins.table[c->pins.high++];
 	}
 	if (p) {
 		memset(p, 0, sizeof(*p));
@@ -46,7 +46,7 @@ static struct pin *pin_get(struct core *c, uint32_t client)
 		p->client = client;
 		p->owner = c->client[client].owner;
 		account_take(c, &c->client[client], ACCOUNT_PINS);
-		c->pins++;
+		c->pins.count++;
 	}
 	return p;
 }
@@ -123,34 +123,34 @@ static bool pin_empty(struct core *c, struct pin *p)
 		for (uint32_t i = 0; i < k->count; i++)
 			unpin_block(c, p, k->ref[i]);
 		p->chunk = k->next;
-		k->next = c->chunk_free;
-		c->chunk_free = k;
+		k->next = c->pins.chunk_free;
+		c->pins.chunk_free = k;
 		account_give(c, owner->account, owner, ACCOUNT_PIN_CHUNKS);
 	}
 	account_give(c, owner->account, owner, ACCOUNT_PINS);
 	ledger_unpin(&c->owners, p->owner, p->tier, p->bytes);
 	p->used = p->ending = false;
-	p->next_free = c->pin_free;
-	c->pin_free = (uint32_t)(p - c->pin);
-	c->pins--;
+	p->next_free = c->pins.free;
+	c->pins.free = (uint32_t)(p - c->pins.table);
+	c->pins.count--;
 	return true;
 }
 
 void pin_end(struct core *c, struct pin *p)
 {
-	assert(p->used && !p->ending && c->pins > 0);
+	assert(p->used && !p->ending && c->pins.count > 0);
 	p->ending = true;
 	p->id = 0;
 	if (pin_empty(c, p))
 		return;
-	p->next_free = c->pins_ending;
-	c->pins_ending = (uint32_t)(p - c->pin) + 1;
+	p->next_free = c->pins.ending;
+	c->pins.ending = (uint32_t)(p - c->pins.table) + 1;
 }
 
 /* That of an id that the core has taken; NULL = it has ended. */
 static struct pin *pin_find(struct core *c, uint64_t id)
 {
-	struct pin *p = &c->pin[id % CORE_PINS_MAX];
+	struct pin *p = &c->pins.table[id % CORE_PINS_MAX];
 
 	return id && p->used && p->id == id ? p : NULL;
 }
@@ -165,12 +165,12 @@ void pin_drop(struct core *c, uint64_t id)
 
 void pin_work(struct core *c)
 {
-	while (c->pins_ending && !meter_spent(&c->meter)) {
-		struct pin *p = &c->pin[c->pins_ending - 1];
+	while (c->pins.ending && !meter_spent(&c->meter)) {
+		struct pin *p = &c->pins.table[c->pins.ending - 1];
 		uint32_t next = p->next_free;
 
 		if (pin_empty(c, p))
-			c->pins_ending = next;
+			c->pins.ending = next;
 	}
 }
 
@@ -304,8 +304,8 @@ static uint32_t pin_limit(const struct core *c, const struct pin *p, uint32_t sl
 void pin_until(struct core *c, struct pin *p, uint64_t deadline_ns)
 {
 	p->deadline_ns = deadline_ns;
-	if (deadline_ns < c->pins_next_ns)
-		c->pins_next_ns = deadline_ns;
+	if (deadline_ns < c->pins.next_ns)
+		c->pins.next_ns = deadline_ns;
 }
 
 /* A pin that was just begun. NULL: its client, or the host, has no more. */
@@ -323,7 +323,7 @@ static struct pin *pin_begin(struct core *c, struct pin_ask *ask)
 	p->tier = ask->tier;
 	p->layers = ask->layers;
 	p->deadline_ns = ask->deadline_ns;
-	p->id = ask->id = ++c->pin_seq * CORE_PINS_MAX + (uint64_t)(p - c->pin);
+	p->id = ask->id = ++c->pins.seq * CORE_PINS_MAX + (uint64_t)(p - c->pins.table);
 	return p;
 }
 
@@ -479,7 +479,7 @@ static bool may_end(const struct core *c, const struct pin *p, uint32_t client)
 
 static void unpin_request(struct core *c, struct request *r)
 {
-	struct pin *p = &c->pin[r->sqe.handle % CORE_PINS_MAX];
+	struct pin *p = &c->pins.table[r->sqe.handle % CORE_PINS_MAX];
 	bool found = pin_find(c, r->sqe.handle) && p->ctx == r->ctx && may_end(c, p, r->client);
 
 	if (found)
@@ -490,8 +490,8 @@ static void unpin_request(struct core *c, struct request *r)
 /* Those of one client (its end) or one context (its removal). False: not all of them yet. */
 bool pin_leave(struct core *c, uint32_t client, const struct context *x, struct meter_pass *pass)
 {
-	for (; c->pins && pass->at < c->pins_high; pass->at++) {
-		struct pin *p = &c->pin[pass->at];
+	for (; c->pins.count && pass->at < c->pins.high; pass->at++) {
+		struct pin *p = &c->pins.table[pass->at];
 
 		if (meter_spent(&c->meter))
 			return false;
@@ -509,41 +509,41 @@ bool pin_leave(struct core *c, uint32_t client, const struct context *x, struct 
 /* Those past their deadline. */
 void pin_tick(struct core *c)
 {
-	if (!c->pins_looked && c->now_ns < c->pins_next_ns)
+	if (!c->pins.looked && c->now_ns < c->pins.next_ns)
 		return;
-	if (!c->pins_looked)
-		c->pins_next_ns = UINT64_MAX;
-	for (; c->pins && c->pins_looked < c->pins_high; c->pins_looked++) {
-		struct pin *p = &c->pin[c->pins_looked];
+	if (!c->pins.looked)
+		c->pins.next_ns = UINT64_MAX;
+	for (; c->pins.count && c->pins.looked < c->pins.high; c->pins.looked++) {
+		struct pin *p = &c->pins.table[c->pins.looked];
 
 		if (meter_spent(&c->meter))
 			return;
-		meter_charge_table(&c->meter, c->pins_looked % 8 == 0);
+		meter_charge_table(&c->meter, c->pins.looked % 8 == 0);
 		if (!p->used || p->ending)
 			continue;
-		if (p->deadline_ns < c->pins_next_ns)
-			c->pins_next_ns = p->deadline_ns;
+		if (p->deadline_ns < c->pins.next_ns)
+			c->pins.next_ns = p->deadline_ns;
 		if (p->deadline_ns > c->now_ns)
 			continue;
 		c->metrics.pins_expired++;
 		pin_end(c, p);
 	}
-	c->pins_looked = 0;
-	if (c->pins_next_ns < c->now_ns + 50 * MS)
-		c->pins_next_ns = c->now_ns + 50 * MS;
+	c->pins.looked = 0;
+	if (c->pins.next_ns < c->now_ns + 50 * MS)
+		c->pins.next_ns = c->now_ns + 50 * MS;
 }
 
 uint64_t pin_next(const struct core *c)
 {
-	if (c->pins_ending || c->pins_looked)
+	if (c->pins.ending || c->pins.looked)
 		return c->now_ns;
-	return c->pins ? c->pins_next_ns : UINT64_MAX;
+	return c->pins.count ? c->pins.next_ns : UINT64_MAX;
 }
 
 int core_pin_view(const struct core *c, uint32_t i, struct core_pin_view *out)
 {
-	for (uint32_t k = 0; k < c->pins_high; k++) {
-		const struct pin *p = &c->pin[k];
+	for (uint32_t k = 0; k < c->pins.high; k++) {
+		const struct pin *p = &c->pins.table[k];
 
 		if (!p->used || i--)
 			continue;

@@ -47,6 +47,15 @@ struct pin_ask {
 	uint32_t limit; /* out: whose limit was met, ABI_LIMIT_* */
 };
 
+struct pins {
+	struct pin *table;
+	uint32_t free, count, high, chunks_high;
+	uint32_t ending; /* 1 + the first; 0 = none */
+	uint32_t looked; /* of the look at deadlines, where it goes on */
+	uint64_t next_ns, seq;
+	struct pin_chunk *chunk, *chunk_free;
+};
+
 uint64_t pin_block_bytes(const struct context *x, uint32_t slot, uint32_t layers);
 void pin_lost(struct core *c, struct context *x, uint32_t slot);
 void pin_until(struct core *c, struct pin *p, uint64_t deadline_ns);

@@ -79,7 +79,7 @@ static bool slots_come(const struct core *c, const struct context *x)
 	uint64_t left = x->slots_live - x->blocks - x->blocks_pending;
 
 	assert(x->slots_live >= x->blocks + x->blocks_pending);
-	return left > c->waiting.count;
+	return left > c->dropped.waiting.count;
 }
 
 /* A slot for a new block, and room for what it takes of tables. */
@@ -207,12 +207,12 @@ static int reserve_one(struct core *c, struct context *x, struct put *p, uint32_
 
 static struct put *put_get(struct core *c, struct request *r)
 {
-	struct put *p = c->put_free;
+	struct put *p = c->puts.free;
 	struct client *k = &c->client[r->client];
 
 	if (!p)
 		return NULL;
-	c->put_free = p->next;
+	c->puts.free = p->next;
 	p->used = true;
 	p->committing = false;
 	p->expired = false;
@@ -221,7 +221,7 @@ static struct put *put_get(struct core *c, struct request *r)
 	account_take(c, k, ACCOUNT_PUTS);
 	p->ctx = r->ctx;
 	p->epoch = r->ctx->spec.epoch;
-	p->handle = ++c->put_seq * CORE_REQUESTS_MAX + (uint64_t)(p - c->put);
+	p->handle = ++c->puts.seq * CORE_REQUESTS_MAX + (uint64_t)(p - c->puts.table);
 	memcpy(&p->args, r->arg, sizeof(p->args));
 	p->keys = r->arg + sizeof(p->args);
 	p->reservation = r->sqe.handle;
@@ -620,7 +620,7 @@ static void put_commit_step(struct core *c, struct request *r)
 
 static struct put *put_of(struct core *c, const struct request *r)
 {
-	struct put *p = &c->put[r->sqe.handle % CORE_REQUESTS_MAX];
+	struct put *p = &c->puts.table[r->sqe.handle % CORE_REQUESTS_MAX];
 
 	if (!p->used || p->handle != r->sqe.handle || p->client != r->client || p->committing)
 		return NULL;
@@ -630,7 +630,7 @@ static struct put *put_of(struct core *c, const struct request *r)
 /* Is it not there because it came too late? That is known until its place is another's. */
 static bool put_expired(const struct core *c, const struct request *r)
 {
-	const struct put *p = &c->put[r->sqe.handle % CORE_REQUESTS_MAX];
+	const struct put *p = &c->puts.table[r->sqe.handle % CORE_REQUESTS_MAX];
 
 	assert(!p->used || !p->expired || p->freeing);
 	return p->expired && p->handle == r->sqe.handle && p->client == r->client;
@@ -723,7 +723,7 @@ static void pending_expire(struct core *c, struct context *x)
 static void pendings_expire(struct core *c)
 {
 	for (uint32_t n = 0; n < c->contexts_high && !meter_spent(&c->meter); n++) {
-		struct context *x = c->context[c->expire_context++ % c->contexts_high];
+		struct context *x = c->context[c->puts.expire_context++ % c->contexts_high];
 
 		if (x && x->pending.count)
 			pending_expire(c, x);
@@ -740,8 +740,9 @@ static void put_client_gone(struct core *c, uint32_t client)
 static void put_context_gone(struct core *c, struct context *x)
 {
 	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++)
-		if (c->put[i].used && !c->put[i].committing && c->put[i].ctx == x)
-			put_let_free(c, &c->put[i]);
+		if (c->puts.table[i].used && !c->puts.table[i].committing &&
+		    c->puts.table[i].ctx == x)
+			put_let_free(c, &c->puts.table[i]);
 }
 
 void put_tick(struct core *c)

@@ -47,7 +47,7 @@ static bool put_retain(struct core *c, struct put *p)
 
 static void put_unlink(struct core *c, struct put *p)
 {
-	struct put **link = &c->put_orphans;
+	struct put **link = &c->puts.orphans;
 
 	if (p->client < CORE_CLIENTS_MAX)
 		link = &c->client[p->client].puts;
@@ -105,8 +105,8 @@ static bool put_free(struct core *c, struct put *p)
 	account_give(c, p->account, p->client < CORE_CLIENTS_MAX ? &c->client[p->client] : NULL,
 		     ACCOUNT_PUTS);
 	p->used = false;
-	p->next = c->put_free;
-	c->put_free = p;
+	p->next = c->puts.free;
+	c->puts.free = p;
 	return true;
 }
 
@@ -116,19 +116,19 @@ void put_let_free(struct core *c, struct put *p)
 	if (put_free(c, p))
 		return;
 	p->freeing = true;
-	p->next_freeing = c->put_freeing;
-	c->put_freeing = p;
+	p->next_freeing = c->puts.freeing;
+	c->puts.freeing = p;
 }
 
 void put_work(struct core *c)
 {
 	struct put *p;
 
-	while ((p = c->put_freeing) && !meter_spent(&c->meter)) {
+	while ((p = c->puts.freeing) && !meter_spent(&c->meter)) {
 		struct put *next = p->next_freeing;
 
 		if (put_free(c, p))
-			c->put_freeing = next;
+			c->puts.freeing = next;
 	}
 }
 
@@ -140,8 +140,8 @@ void put_abort(struct core *c, struct put *p)
 	if (!p->used)
 		return;
 	put_unlink(c, p);
-	p->next = c->put_orphans;
-	c->put_orphans = p;
+	p->next = c->puts.orphans;
+	c->puts.orphans = p;
 	p->client = CORE_CLIENTS_MAX;
 }
 

@@ -39,11 +39,11 @@ static void request_free(struct core *c, struct request *r)
 	if (r->queued)
 		return; /* in the run queue: request_run frees it */
 	r->phase = REQUEST_FREE;
-	r->next = c->request_free;
-	c->request_free = r;
-	assert(c->requests > 0);
-	if (!--c->requests)
-		c->requests_high = 0;
+	r->next = c->requests.free;
+	c->requests.free = r;
+	assert(c->requests.count > 0);
+	if (!--c->requests.count)
+		c->requests.high = 0;
 	if (client == SCHED_DAEMON) { /* one of our own */
 		if (r->charged)
 			account_give(c, r->account, NULL, ACCOUNT_REQUESTS);
@@ -127,8 +127,8 @@ static bool concerns(const struct request *order, const struct request *r)
 
 static bool order_done(const struct core *c, const struct request *order)
 {
-	for (uint32_t i = 0; i < c->requests_high; i++)
-		if (concerns(order, &c->request[i]))
+	for (uint32_t i = 0; i < c->requests.high; i++)
+		if (concerns(order, &c->requests.table[i]))
 			return false;
 	return true;
 }
@@ -137,8 +137,8 @@ static void order_check(struct core *c, uint32_t client)
 {
 	if (!c->client[client].orders)
 		return;
-	for (uint32_t i = 0; i < c->requests_high; i++) {
-		struct request *r = &c->request[i];
+	for (uint32_t i = 0; i < c->requests.high; i++) {
+		struct request *r = &c->requests.table[i];
 
 		if (r->phase != REQUEST_ORDER || r->client != client ||
 		    r->session != c->client[client].session || !order_done(c, r))
@@ -154,12 +154,12 @@ static void request_order(struct core *c, struct request *r)
 	bool cancel = r->sqe.op == ABI_OP_CANCEL;
 
 	r->phase = REQUEST_RUN;
-	for (uint32_t i = 0; i < c->requests_high; i++) {
-		if (!concerns(r, &c->request[i]))
+	for (uint32_t i = 0; i < c->requests.high; i++) {
+		if (!concerns(r, &c->requests.table[i]))
 			continue;
 		r->total++;
 		if (cancel)
-			c->request[i].cancelled = true;
+			c->requests.table[i].cancelled = true;
 	}
 	if (cancel && !r->total) {
 		request_end(c, r, -ENOENT, 0, 0);
@@ -167,9 +167,9 @@ static void request_order(struct core *c, struct request *r)
 	}
 	r->phase = REQUEST_ORDER;
 	c->client[r->client].orders++;
-	for (uint32_t i = 0; cancel && i < c->requests_high; i++)
-		if (concerns(r, &c->request[i]))
-			request_abort(c, &c->request[i], -ECANCELED);
+	for (uint32_t i = 0; cancel && i < c->requests.high; i++)
+		if (concerns(r, &c->requests.table[i]))
+			request_abort(c, &c->requests.table[i], -ECANCELED);
 	order_check(c, r->client);
 }
 
@@ -270,30 +270,30 @@ static void refuse(struct core *c, uint32_t client, const struct abi_sqe *sqe, i
 /* A request of the core's own; the caller fills sqe, arg and what it wants to hear. NULL = none. */
 struct request *request_own(struct core *c, struct context *x)
 {
-	struct request *r = c->request_free;
+	struct request *r = c->requests.free;
 
-	if (c->requests >= CORE_REQUESTS_MAX - REQUESTS_SPARED)
+	if (c->requests.count >= CORE_REQUESTS_MAX - REQUESTS_SPARED)
 		return NULL;
 	assert(r);
-	c->request_free = r->next;
-	if (c->requests_high <= r - c->request)
-		c->requests_high = (uint32_t)(r - c->request) + 1;
+	c->requests.free = r->next;
+	if (c->requests.high <= r - c->requests.table)
+		c->requests.high = (uint32_t)(r - c->requests.table) + 1;
 	*r = (struct request){
 		.arg = r->arg,
 		.phase = REQUEST_RUN,
 		.client = CORE_CLIENTS_MAX,
 		.ctx = x,
-		.seq = ++c->request_seq,
+		.seq = ++c->requests.seq,
 		.since_ns = c->now_ns,
 	};
-	c->requests++;
+	c->requests.count++;
 	return r;
 }
 
 void request_take(struct core *c, uint32_t client, const struct abi_sqe *sqe)
 {
 	struct client *k = &c->client[client];
-	struct request *r = c->request_free;
+	struct request *r = c->requests.free;
 	int err;
 
 	assert(client < CORE_CLIENTS_MAX);
@@ -304,16 +304,16 @@ void request_take(struct core *c, uint32_t client, const struct abi_sqe *sqe)
 		refuse(c, client, sqe, -EAGAIN);
 		return;
 	}
-	c->request_free = r->next;
-	if (c->requests_high <= r - c->request)
-		c->requests_high = (uint32_t)(r - c->request) + 1;
+	c->requests.free = r->next;
+	if (c->requests.high <= r - c->requests.table)
+		c->requests.high = (uint32_t)(r - c->requests.table) + 1;
 	*r = (struct request){ .arg = r->arg, .phase = REQUEST_RUN, .client = client, .sqe = *sqe };
 	r->session = k->session;
-	r->seq = ++c->request_seq;
+	r->seq = ++c->requests.seq;
 	r->since_ns = c->now_ns;
 	r->deadline_ns =
 		sqe->deadline_ns ? sqe->deadline_ns : c->now_ns + c->config.request_deadline_ns;
-	c->requests++;
+	c->requests.count++;
 	r->account = k->account;
 	account_take(c, k, ACCOUNT_REQUESTS);
 	err = request_check(c, r);
@@ -359,24 +359,24 @@ static const struct request *run_first(struct core *c, struct request **head, st
  */
 void request_run(struct core *c)
 {
-	const struct request *last = c->run_tail, *r = NULL;
+	const struct request *last = c->queues.run_tail, *r = NULL;
 
-	while (c->run_head && r != last) {
+	while (c->queues.run_head && r != last) {
 		if (r && meter_spent(&c->meter))
 			return;
-		r = run_first(c, &c->run_head, &c->run_tail);
+		r = run_first(c, &c->queues.run_head, &c->queues.run_tail);
 	}
 }
 
 /* Then walks go on, each for what the event has left: once a turn, that of the tick. */
 void request_walk(struct core *c)
 {
-	const struct request *last = c->walk_tail, *r = NULL;
+	const struct request *last = c->queues.walk_tail, *r = NULL;
 
-	while (c->walk_head && r != last) {
+	while (c->queues.walk_head && r != last) {
 		if (r && meter_spent(&c->meter))
 			return;
-		r = run_first(c, &c->walk_head, &c->walk_tail);
+		r = run_first(c, &c->queues.walk_head, &c->queues.walk_tail);
 	}
 }
 
@@ -386,8 +386,8 @@ void request_walk(struct core *c)
  */
 void request_flush_failed(struct core *c, int error)
 {
-	for (uint32_t i = 0; c->requests && i < c->requests_high; i++) {
-		struct request *r = &c->request[i];
+	for (uint32_t i = 0; c->requests.count && i < c->requests.high; i++) {
+		struct request *r = &c->requests.table[i];
 
 		if (r->phase == REQUEST_FREE || r->answered)
 			continue;
@@ -406,12 +406,12 @@ void request_flush_failed(struct core *c, int error)
 
 void request_tick(struct core *c)
 {
-	if (!c->requests || c->now_ns < c->next_deadline_ns)
+	if (!c->requests.count || c->now_ns < c->requests.next_deadline_ns)
 		return;
-	c->next_deadline_ns = c->now_ns + MS;
+	c->requests.next_deadline_ns = c->now_ns + MS;
 	request_wake_space(c); /* what others left may have changed without a word */
-	for (uint32_t i = 0; i < c->requests_high; i++) {
-		struct request *r = &c->request[i];
+	for (uint32_t i = 0; i < c->requests.high; i++) {
+		struct request *r = &c->requests.table[i];
 
 		/* Puts see themselves that write-back has given their blocks up. */
 		if (r->phase == REQUEST_WRITTEN && !r->put && tombs_full(c))
@@ -431,25 +431,25 @@ uint64_t request_next_deadline(const struct core *c)
 {
 	uint64_t next = UINT64_MAX;
 
-	if (c->run_head || c->walk_head)
+	if (c->queues.run_head || c->queues.walk_head)
 		return c->now_ns;
-	for (uint32_t i = 0; c->requests && i < c->requests_high; i++) {
-		const struct request *r = &c->request[i];
+	for (uint32_t i = 0; c->requests.count && i < c->requests.high; i++) {
+		const struct request *r = &c->requests.table[i];
 
 		if (r->phase != REQUEST_FREE && !r->answered && r->phase != REQUEST_ORDER &&
 		    r->deadline_ns < next)
 			next = r->deadline_ns;
 	}
 	/* Room can come by eviction that only a later look starts. */
-	if (c->space_head && next > c->now_ns + MS)
+	if (c->queues.space_head && next > c->now_ns + MS)
 		next = c->now_ns + MS;
 	return next;
 }
 
 void request_client_gone(struct core *c, uint32_t client)
 {
-	for (uint32_t i = 0; i < c->requests_high; i++) {
-		struct request *r = &c->request[i];
+	for (uint32_t i = 0; i < c->requests.high; i++) {
+		struct request *r = &c->requests.table[i];
 
 		if (r->phase == REQUEST_FREE || r->client != client ||
 		    r->session != c->client[client].session)
@@ -464,16 +464,16 @@ void request_client_gone(struct core *c, uint32_t client)
 
 void request_context_gone(struct core *c, const struct context *x)
 {
-	for (uint32_t i = 0; i < c->requests_high; i++)
-		if (c->request[i].phase != REQUEST_FREE && c->request[i].ctx == x)
-			request_abort(c, &c->request[i], -ENOENT);
+	for (uint32_t i = 0; i < c->requests.high; i++)
+		if (c->requests.table[i].phase != REQUEST_FREE && c->requests.table[i].ctx == x)
+			request_abort(c, &c->requests.table[i], -ENOENT);
 }
 
 /* A request of the context, or of these one that holds blocks until it ends; or a stream. */
 static bool any_of(const struct core *c, const struct context *x, bool holds)
 {
-	for (uint32_t i = 0; i < c->requests_high; i++) {
-		const struct request *r = &c->request[i];
+	for (uint32_t i = 0; i < c->requests.high; i++) {
+		const struct request *r = &c->requests.table[i];
 
 		if (r->phase != REQUEST_FREE && r->ctx == x && (!holds || (r->held && !r->parked)))
 			return true;
@@ -484,7 +484,7 @@ static bool any_of(const struct core *c, const struct context *x, bool holds)
 bool request_of_context(const struct core *c, const struct context *x)
 {
 	for (uint32_t i = 0; i < CORE_REQUESTS_MAX; i++)
-		if (c->put[i].used && c->put[i].ctx == x)
+		if (c->puts.table[i].used && c->puts.table[i].ctx == x)
 			return true;
 	return any_of(c, x, false);
 }
@@ -497,8 +497,8 @@ bool request_holds(const struct core *c, const struct context *x)
 
 int core_request_view(const struct core *c, uint32_t i, struct core_request_view *out)
 {
-	for (uint32_t k = 0; k < c->requests_high; k++) {
-		const struct request *r = &c->request[k];
+	for (uint32_t k = 0; k < c->requests.high; k++) {
+		const struct request *r = &c->requests.table[k];
 
 		if (r->phase == REQUEST_FREE || i--)
 			continue;

@@ -78,4 +78,26 @@ struct request {
 	struct request *next; /* in the queue of its phase */
 };
 
+struct requests {
+	struct request *table, *free;
+	uint32_t count, high; /* [0, high) may be in use */
+	uint64_t seq;
+	uint64_t next_deadline_ns;
+};
+
+struct puts {
+	struct put *table, *free;
+	struct put *orphans; /* committing, their client has gone */
+	struct put *freeing; /* let go by nobody's step: put_work */
+	uint64_t seq;
+	uint32_t expire_context; /* whose incomplete blocks are looked at next */
+};
+
+/* Who waits for his step, in order of arrival (book/wait.c). */
+struct queues {
+	struct request *run_head, *run_tail;
+	struct request *walk_head, *walk_tail; /* went on for an event's share, and will */
+	struct request *space_head, *space_tail;
+};
+
 #endif

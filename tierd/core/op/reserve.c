@@ -24,15 +24,15 @@
 
 int reserve_open(struct core *c)
 {
-	c->reservation = calloc(CORE_RESERVATIONS_MAX, sizeof(*c->reservation));
-	c->reservation_free = ABI_SLOT_NONE;
-	return c->reservation ? predict_open(&c->predict, CELLS) : -ENOMEM;
+	c->reserve.table = calloc(CORE_RESERVATIONS_MAX, sizeof(*c->reserve.table));
+	c->reserve.free = ABI_SLOT_NONE;
+	return c->reserve.table ? predict_open(&c->reserve.predict, CELLS) : -ENOMEM;
 }
 
 void reserve_close(struct core *c)
 {
-	predict_close(&c->predict);
-	free(c->reservation);
+	predict_close(&c->reserve.predict);
+	free(c->reserve.table);
 }
 
 /* ---- sums --------------------------------------------------------------------------------- */
@@ -76,7 +76,7 @@ static uint64_t claims_max(const struct context *x)
 static bool claimable(const struct core *c, const struct context *x, uint32_t blocks)
 {
 	uint64_t bytes = blocks * x->spec.geometry.block_bytes;
-	uint64_t held = x->pinned[ABI_TIER_CXL] + c->quarantined[ABI_TIER_CXL];
+	uint64_t held = x->pinned[ABI_TIER_CXL] + c->reclaim.quarantined[ABI_TIER_CXL];
 
 	return x->claimed_blocks * x->spec.geometry.block_bytes + bytes + held <= claims_max(x) &&
 	       quota_may_promise(c, ABI_TIER_CXL, bytes);
@@ -139,7 +139,7 @@ static bool low(const struct reservation *r)
 struct reservation *reserve_find(struct core *c, uint64_t id, uint32_t client,
 				 const struct context *x)
 {
-	struct reservation *r = &c->reservation[id % CORE_RESERVATIONS_MAX];
+	struct reservation *r = &c->reserve.table[id % CORE_RESERVATIONS_MAX];
 
 	return id && r->used && r->id == id && r->client == client && r->ctx == x ? r : NULL;
 }
@@ -156,7 +156,7 @@ int64_t reserve_draw(struct core *c, const struct put *p, uint32_t slot, uint32_
 		return -ENOENT;
 	if (!r->left[klass]) {
 		c->metrics.reserve_short++;
-		r->growing = c->reserve_growing = true;
+		r->growing = c->reserve.growing = true;
 		return -ENOENT;
 	}
 	place = space_alloc_reserved(x->space[ABI_TIER_CXL], klass);
@@ -167,7 +167,7 @@ int64_t reserve_draw(struct core *c, const struct put *p, uint32_t slot, uint32_
 	if (low(r) && !r->growing) {
 		r->growing = true;
 		r->retry_ns = 0;
-		c->reserve_growing = true;
+		c->reserve.growing = true;
 	}
 	return place;
 }
@@ -192,18 +192,18 @@ static struct reservation *reservation_get(struct core *c, uint32_t client)
 
 	if (!account_may(c, &c->client[client], ACCOUNT_RESERVATIONS))
 		return NULL;
-	if (c->reservation_free != ABI_SLOT_NONE) {
-		r = &c->reservation[c->reservation_free];
-		c->reservation_free = r->next_free;
-	} else if (c->reservations_high < CORE_RESERVATIONS_MAX) {
-		r = &c->reservation[c->reservations_high++];
+	if (c->reserve.free != ABI_SLOT_NONE) {
+		r = &c->reserve.table[c->reserve.free];
+		c->reserve.free = r->next_free;
+	} else if (c->reserve.high < CORE_RESERVATIONS_MAX) {
+		r = &c->reserve.table[c->reserve.high++];
 	}
 	if (r) {
 		memset(r, 0, sizeof(*r));
 		r->used = true;
 		r->client = client;
 		account_take(c, &c->client[client], ACCOUNT_RESERVATIONS);
-		c->reservations++;
+		c->reserve.count++;
 	}
 	return r;
 }
@@ -212,15 +212,15 @@ static void reservation_put(struct core *c, struct reservation *r)
 {
 	struct client *owner = &c->client[r->client];
 
-	assert(r->used && c->reservations > 0);
+	assert(r->used && c->reserve.count > 0);
 	for (uint32_t k = 0; k < r->ctx->classes; k++)
 		give(r, k, r->left[k]);
 	claim_set(c, r, 0);
 	account_give(c, owner->account, owner, ACCOUNT_RESERVATIONS);
 	r->used = false;
-	r->next_free = c->reservation_free;
-	c->reservation_free = (uint32_t)(r - c->reservation);
-	c->reservations--;
+	r->next_free = c->reserve.free;
+	c->reserve.free = (uint32_t)(r - c->reserve.table);
+	c->reserve.count--;
 }
 
 static void reserve_end(struct core *c, struct reservation *r)
@@ -243,7 +243,7 @@ static void cut(const struct context *x, struct abi_reserve_args *a)
 static void predict(const struct core *c, const struct request *q, struct abi_reserve_args *a)
 {
 	const struct predict_key key = { a->salt, q->ctx->index, a->role };
-	struct predict_answer p = predict_ask(&c->predict, &key);
+	struct predict_answer p = predict_ask(&c->reserve.predict, &key);
 
 	if (!a->expected) {
 		a->expected = p.known ? p.expected : BLOCKS_UNKNOWN;
@@ -282,7 +282,7 @@ static void hand_back(struct core *c, struct request *q)
 		return;
 	}
 	blocks = blocks_of(r, r->drawn + r->beside);
-	predict_tell(&c->predict, &r->key, r->upper, blocks);
+	predict_tell(&c->reserve.predict, &r->key, r->upper, blocks);
 	reserve_end(c, r);
 	request_end(c, q, 0, blocks, 0);
 }
@@ -295,7 +295,7 @@ static void granted(struct core *c, struct request *q, struct reservation *r,
 	assert(r->client == q->client);
 	end = end ? end : q->since_ns + RESERVE_DEFAULT_NS;
 	r->deadline_ns = end < most ? end : most;
-	r->id = ++c->reserve_seq * CORE_RESERVATIONS_MAX + (uint64_t)(r - c->reservation);
+	r->id = ++c->reserve.seq * CORE_RESERVATIONS_MAX + (uint64_t)(r - c->reserve.table);
 	r->key = (struct predict_key){ a->salt, q->ctx->index, a->role };
 	r->upper = a->predicted ? a->p95 : 0;
 	c->metrics.reservations++;
@@ -365,10 +365,10 @@ void reserve_grow(struct core *c)
 {
 	bool more = false;
 
-	if (!c->reserve_growing)
+	if (!c->reserve.growing)
 		return;
-	for (uint32_t i = 0; i < c->reservations_high; i++) {
-		struct reservation *r = &c->reservation[i];
+	for (uint32_t i = 0; i < c->reserve.high; i++) {
+		struct reservation *r = &c->reserve.table[i];
 
 		if (!r->used || !r->growing)
 			continue;
@@ -381,15 +381,15 @@ void reserve_grow(struct core *c)
 		}
 		more |= r->growing;
 	}
-	c->reserve_growing = more;
+	c->reserve.growing = more;
 }
 
 /* Reservations of one client (its end), one context (its removal), or past their deadline. */
 static void reservations_end(struct core *c, uint32_t client, const struct context *x,
 			     uint64_t now_ns)
 {
-	for (uint32_t i = 0; c->reservations && i < c->reservations_high; i++) {
-		struct reservation *r = &c->reservation[i];
+	for (uint32_t i = 0; c->reserve.count && i < c->reserve.high; i++) {
+		struct reservation *r = &c->reserve.table[i];
 
 		if (!r->used || (r->client != client && r->ctx != x && r->deadline_ns > now_ns))
 			continue;

@@ -411,14 +411,14 @@ static void run(struct core *c, struct request *r)
 static struct stream *stream_get(struct core *c)
 {
 	for (uint32_t i = 0; i < CORE_STREAMS_MAX; i++) {
-		struct stream *s = &c->stream[i];
+		struct stream *s = &c->streams.table[i];
 
 		if (s->used)
 			continue;
 		*s = (struct stream){ .used = true, .number = i, .ref = s->ref, .item = s->item };
-		if (c->streams_high <= i)
-			c->streams_high = i + 1;
-		c->streams++;
+		if (c->streams.high <= i)
+			c->streams.high = i + 1;
+		c->streams.count++;
 		return s;
 	}
 	return NULL;
@@ -553,8 +553,8 @@ static int line_take(struct core *c, const struct request *r)
 
 	if (r->sqe.stream >= k->open.streams_max || !k->open.streams)
 		return -EINVAL;
-	for (uint32_t i = 0; i < c->streams_high; i++) {
-		struct stream *s = &c->stream[i];
+	for (uint32_t i = 0; i < c->streams.high; i++) {
+		struct stream *s = &c->streams.table[i];
 
 		if (!s->used || s->line != &k->open.streams[r->sqe.stream])
 			continue;
@@ -679,21 +679,21 @@ int stream_memory(struct core *c)
 	struct abi_block_ref *ref = calloc(CORE_STREAMS_MAX * refs, sizeof(*ref));
 	uint8_t *item = calloc(CORE_STREAMS_MAX, STREAM_ITEMS_MAX);
 
-	c->stream[0].ref = ref; /* owned here: core_close frees [0] */
-	c->stream[0].item = item;
+	c->streams.table[0].ref = ref; /* owned here: core_close frees [0] */
+	c->streams.table[0].item = item;
 	if (!ref || !item)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < CORE_STREAMS_MAX; i++) {
-		c->stream[i].ref = ref + i * refs;
-		c->stream[i].item = item + (size_t)i * STREAM_ITEMS_MAX;
+		c->streams.table[i].ref = ref + i * refs;
+		c->streams.table[i].item = item + (size_t)i * STREAM_ITEMS_MAX;
 	}
 	return 0;
 }
 
 int core_stream_view(const struct core *c, uint32_t i, struct core_stream_view *out)
 {
-	for (uint32_t k = 0; k < c->streams_high; k++) {
-		const struct stream *s = &c->stream[k];
+	for (uint32_t k = 0; k < c->streams.high; k++) {
+		const struct stream *s = &c->streams.table[k];
 
 		if (!s->used || i--)
 			continue;

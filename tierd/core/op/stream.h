@@ -60,6 +60,16 @@ struct stream {
 	uint64_t moved, used_bytes, late, wasted;
 };
 
+struct streams {
+	struct stream *table;
+	uint32_t count, high; /* [0, high) may be in use */
+	bool busy;            /* claims are being dropped */
+	uint32_t next;        /* ... first by this one */
+	uint64_t grants[ABI_MEM_TIERS];
+	uint64_t aside[ABI_MEM_TIERS]; /* bytes that others may not have */
+	uint64_t idle_ns;              /* what is set aside without a grant is let go then */
+};
+
 int stream_memory(struct core *c);
 bool stream_item(const struct stream *s, uint32_t i, uint32_t *block, uint32_t *page);
 void stream_drop_stage(struct core *c, struct stream *s, uint32_t i, const struct abi_page_ref *at);

@@ -36,7 +36,7 @@ void stream_over(struct core *c, struct stream *s)
 	assert(s->ended);
 	s->over = true;
 	s->line = NULL;
-	c->streams_busy = true;
+	c->streams.busy = true;
 }
 
 static void account(struct core *c, struct stream *s, uint32_t i, uint32_t bytes)
@@ -89,9 +89,9 @@ static void stream_free(struct core *c, struct stream *s)
 		s->request->stream = NULL;
 	account_give(c, s->account, k->session == s->session ? k : NULL, ACCOUNT_STREAMS);
 	s->used = false;
-	c->streams--;
-	while (c->streams_high && !c->stream[c->streams_high - 1].used)
-		c->streams_high--;
+	c->streams.count--;
+	while (c->streams.high && !c->streams.table[c->streams.high - 1].used)
+		c->streams.high--;
 	request_wake_space(c);
 	core_signals.context_idle(c, x);
 }
@@ -108,7 +108,7 @@ static void unhold(struct core *c, struct stream *s)
 		block_unhold(c, s->ctx, slot);
 	}
 	if (s->held)
-		c->streams_busy = true;
+		c->streams.busy = true;
 	else
 		stream_free(c, s);
 }
@@ -124,7 +124,7 @@ static void let_go(struct core *c, struct stream *s)
 			break;
 	}
 	if (s->dropped < end) {
-		c->streams_busy = true;
+		c->streams.busy = true;
 		return;
 	}
 	if (s->over) {
@@ -140,23 +140,23 @@ static void let_go(struct core *c, struct stream *s)
 
 void stream_work(struct core *c)
 {
-	uint32_t first = c->stream_next; /* who had no share of the last event */
+	uint32_t first = c->streams.next; /* who had no share of the last event */
 
-	if (!c->streams_busy)
+	if (!c->streams.busy)
 		return;
-	c->streams_busy = false;
-	for (uint32_t n = 0, high = c->streams_high; n < high; n++) {
-		struct stream *s = &c->stream[(first + n) % high];
+	c->streams.busy = false;
+	for (uint32_t n = 0, high = c->streams.high; n < high; n++) {
+		struct stream *s = &c->streams.table[(first + n) % high];
 
 		if (meter_spent(&c->meter)) {
-			c->stream_next = (first + n) % high;
-			c->streams_busy = true;
+			c->streams.next = (first + n) % high;
+			c->streams.busy = true;
 			return;
 		}
 		if (s->used)
 			let_go(c, s);
 	}
-	c->stream_next = 0;
+	c->streams.next = 0;
 }
 
 /* ---- time and death ----------------------------------------------------------------------- */
@@ -172,7 +172,7 @@ static void released(struct core *c, struct stream *s, uint32_t layers)
 	s->issue = s->issue < item ? item : s->issue;
 	s->copy = s->copy < item ? item : s->copy;
 	s->done = s->done < item ? item : s->done;
-	c->streams_busy = true;
+	c->streams.busy = true;
 	if (s->request)
 		request_wake(c, s->request);
 }
@@ -195,8 +195,8 @@ static void poll(struct core *c, struct stream *s)
 
 void stream_tick(struct core *c)
 {
-	for (uint32_t i = 0; i < c->streams_high; i++) {
-		struct stream *s = &c->stream[i];
+	for (uint32_t i = 0; i < c->streams.high; i++) {
+		struct stream *s = &c->streams.table[i];
 
 		if (!s->used || s->over)
 			continue;
@@ -207,16 +207,16 @@ void stream_tick(struct core *c)
 			stream_over(c, s);
 		}
 	}
-	if (c->now_ns >= c->stream_idle_ns)
-		memcpy(c->stream_aside, c->stream_grants, sizeof(c->stream_aside));
+	if (c->now_ns >= c->streams.idle_ns)
+		memcpy(c->streams.aside, c->streams.grants, sizeof(c->streams.aside));
 }
 
 uint64_t stream_next(const struct core *c)
 {
-	uint64_t next = c->streams_busy ? c->now_ns + BUSY_NS : UINT64_MAX;
+	uint64_t next = c->streams.busy ? c->now_ns + BUSY_NS : UINT64_MAX;
 
-	for (uint32_t i = 0; i < c->streams_high; i++) {
-		const struct stream *s = &c->stream[i];
+	for (uint32_t i = 0; i < c->streams.high; i++) {
+		const struct stream *s = &c->streams.table[i];
 
 		if (!s->used || s->over)
 			continue;
@@ -232,8 +232,8 @@ uint64_t stream_next(const struct core *c)
 /* Those not answered end with their request. */
 static void end_all(struct core *c, uint32_t client, const struct context *x)
 {
-	for (uint32_t i = 0; i < c->streams_high; i++) {
-		struct stream *s = &c->stream[i];
+	for (uint32_t i = 0; i < c->streams.high; i++) {
+		struct stream *s = &c->streams.table[i];
 
 		if (!s->used || (s->client != client && s->ctx != x))
 			continue;
@@ -255,8 +255,8 @@ void stream_context_gone(struct core *c, struct context *x)
 
 bool stream_of_context(const struct core *c, const struct context *x)
 {
-	for (uint32_t i = 0; i < c->streams_high; i++)
-		if (c->stream[i].used && c->stream[i].ctx == x)
+	for (uint32_t i = 0; i < c->streams.high; i++)
+		if (c->streams.table[i].used && c->streams.table[i].ctx == x)
 			return true;
 	return false;
 }

@@ -41,20 +41,20 @@ static uint64_t user_bytes(const struct core *c, uint32_t tier)
 {
 	uint64_t pool = pool_bytes(c, tier);
 
-	return c->users > 1 ? pool / 4 * 3 : pool;
+	return c->accounts.users > 1 ? pool / 4 * 3 : pool;
 }
 
 static uint64_t user_has(const struct core *c, const struct stream *s, uint32_t tier)
 {
 	assert(s->account < CORE_ACCOUNTS_MAX);
-	return c->account[s->account].windows[tier];
+	return c->accounts.table[s->account].windows[tier];
 }
 
 /* What a window may still grow by: the pool has it, and its user may. */
 static uint64_t left(const struct core *c, const struct stream *s, uint32_t tier)
 {
 	uint64_t pool = pool_bytes(c, tier), most = user_bytes(c, tier);
-	uint64_t has = user_has(c, s, tier), all = c->stream_grants[tier];
+	uint64_t has = user_has(c, s, tier), all = c->streams.grants[tier];
 
 	return min_u64(all < pool ? pool - all : 0, has < most ? most - has : 0);
 }
@@ -138,11 +138,11 @@ static void set_window(struct stream *s)
 static void grant(struct core *c, struct stream *s, uint32_t tier, uint64_t bytes)
 {
 	assert(user_has(c, s, tier) >= s->grant[tier]);
-	c->stream_grants[tier] += bytes - s->grant[tier]; /* modulo 2^64 */
-	c->account[s->account].windows[tier] += bytes - s->grant[tier];
+	c->streams.grants[tier] += bytes - s->grant[tier]; /* modulo 2^64 */
+	c->accounts.table[s->account].windows[tier] += bytes - s->grant[tier];
 	s->grant[tier] = bytes;
-	c->stream_aside[tier] = max_u64(c->stream_aside[tier], c->stream_grants[tier]);
-	c->stream_idle_ns = c->now_ns + ASIDE_NS;
+	c->streams.aside[tier] = max_u64(c->streams.aside[tier], c->streams.grants[tier]);
+	c->streams.idle_ns = c->now_ns + ASIDE_NS;
 }
 
 /* Others wait: give back what is beyond the need and not in use. */
@@ -171,7 +171,7 @@ static bool user_may(const struct core *c, const struct stream *s)
 static bool fits(const struct core *c, const struct stream *s)
 {
 	for (uint32_t tier = s->tier; tier <= ABI_TIER_CXL; tier++)
-		if (c->stream_grants[tier] + s->need > pool_bytes(c, tier))
+		if (c->streams.grants[tier] + s->need > pool_bytes(c, tier))
 			return false;
 	return user_may(c, s);
 }
@@ -184,9 +184,9 @@ static bool helps(const struct core *c, const struct stream *s, const struct str
 
 static bool others_wait(const struct core *c, const struct stream *s)
 {
-	for (uint32_t i = 0; i < c->streams_high; i++)
-		if (c->stream[i].used && !c->stream[i].ended && !c->stream[i].window &&
-		    helps(c, s, &c->stream[i]))
+	for (uint32_t i = 0; i < c->streams.high; i++)
+		if (c->streams.table[i].used && !c->streams.table[i].ended &&
+		    !c->streams.table[i].window && helps(c, s, &c->streams.table[i]))
 			return true;
 	return false;
 }
@@ -198,7 +198,7 @@ static bool beyond_share(const struct core *c, const struct stream *s, uint32_t 
 
 	if (user_has(c, s, tier) <= user_bytes(c, tier))
 		return false;
-	for (const struct stream *i = c->stream; i <= s; i++)
+	for (const struct stream *i = c->streams.table; i <= s; i++)
 		bytes += i->used && i->account == s->account ? i->grant[tier] : 0;
 	assert(bytes <= user_has(c, s, tier));
 	return bytes > user_bytes(c, tier);
@@ -208,7 +208,7 @@ static bool beyond_share(const struct core *c, const struct stream *s, uint32_t 
 static bool in_the_way(const struct core *c, const struct stream *s, const struct stream *waiting)
 {
 	for (uint32_t tier = waiting->tier; tier <= ABI_TIER_CXL; tier++)
-		if (c->stream_grants[tier] + waiting->need > pool_bytes(c, tier) &&
+		if (c->streams.grants[tier] + waiting->need > pool_bytes(c, tier) &&
 		    beyond_share(c, s, tier))
 			return true;
 	return false;
@@ -219,8 +219,8 @@ static void hurry_others(struct core *c, const struct stream *waiting)
 {
 	uint64_t end = c->now_ns + BEYOND_NS;
 
-	for (uint32_t i = 0; user_may(c, waiting) && i < c->streams_high; i++) {
-		struct stream *s = &c->stream[i];
+	for (uint32_t i = 0; user_may(c, waiting) && i < c->streams.high; i++) {
+		struct stream *s = &c->streams.table[i];
 
 		if (s->used && s->request && s->account != waiting->account &&
 		    s->deadline_ns > end && in_the_way(c, s, waiting))
@@ -231,10 +231,11 @@ static void hurry_others(struct core *c, const struct stream *waiting)
 /* False: it waits for other streams' windows. */
 bool stream_admit(struct core *c, struct stream *s)
 {
-	for (uint32_t i = 0; !fits(c, s) && i < c->streams_high; i++)
-		if (c->stream[i].used && c->stream[i].window &&
-		    c->stream[i].mode == ABI_MODE_STREAM && helps(c, &c->stream[i], s))
-			squeeze(c, &c->stream[i]);
+	for (uint32_t i = 0; !fits(c, s) && i < c->streams.high; i++)
+		if (c->streams.table[i].used && c->streams.table[i].window &&
+		    c->streams.table[i].mode == ABI_MODE_STREAM &&
+		    helps(c, &c->streams.table[i], s))
+			squeeze(c, &c->streams.table[i]);
 	if (!fits(c, s)) {
 		hurry_others(c, s);
 		return false;
@@ -267,8 +268,8 @@ void stream_window_end(struct core *c, struct stream *s)
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
 		if (s->grant[tier])
 			grant(c, s, tier, 0);
-	for (uint32_t i = 0; i < c->streams_high; i++) {
-		struct stream *other = &c->stream[i];
+	for (uint32_t i = 0; i < c->streams.high; i++) {
+		struct stream *other = &c->streams.table[i];
 
 		if (other == s || !other->used || other->over || others_wait(c, other))
 			continue;

@@ -178,7 +178,7 @@ static __attribute__((noinline)) void slot_release(struct core *c, struct contex
 		assert(!use->staged[tier] && !use->streamed[tier]);
 	if (m->flags & BLOCK_ZOMBIE) {
 		x->zombies--;
-		block_unlink(c, &c->zombies, x, slot);
+		block_unlink(c, &c->dropped.zombies, x, slot);
 	}
 	block_unnew(c, x, slot);
 }
@@ -233,12 +233,12 @@ void block_bury(struct core *c, struct context *x, uint32_t slot)
 		if (!(m->flags & (BLOCK_ZOMBIE | BLOCK_PARTING))) {
 			m->flags |= BLOCK_ZOMBIE;
 			x->zombies++;
-			block_link(c, &c->zombies, x, slot);
+			block_link(c, &c->dropped.zombies, x, slot);
 		}
 	} else if (m->flags & BLOCK_ZOMBIE) {
 		m->flags &= (uint8_t)~BLOCK_ZOMBIE;
 		x->zombies--;
-		block_unlink(c, &c->zombies, x, slot);
+		block_unlink(c, &c->dropped.zombies, x, slot);
 	}
 	block_release(c, x, slot);
 }

@@ -43,7 +43,7 @@ static void punch(struct core *c, struct context *x, uint32_t tier, uint64_t off
 	range->tier = tier;
 	range->offset = offset;
 	range->bytes = bytes;
-	c->punching[tier]++;
+	c->evict.punching[tier]++;
 	x->punching++;
 }
 
@@ -91,8 +91,8 @@ void evacuate_punched(struct core *c, const struct core_range *range)
 	struct context *x = core_context(c, range->context_id);
 	struct space *s;
 
-	assert(x && c->punching[range->tier] > 0 && x->punching > 0);
-	c->punching[range->tier]--;
+	assert(x && c->evict.punching[range->tier] > 0 && x->punching > 0);
+	c->evict.punching[range->tier]--;
 	x->punching--;
 	s = x->space[range->tier];
 	if (space_is_evacuated(s, range->offset))
@@ -289,9 +289,9 @@ static void segment_end(struct core *c, uint64_t segment)
 		return;
 	if (leased)
 		space_shun(s, segment);
-	c->evacuate_failed[e->compact] =
-		space_segment_live(s, segment) ? c->evacuate_failed[e->compact] + 1 : 0;
-	c->evacuate_failed_ns[e->compact] = c->now_ns;
+	c->evict.failed[e->compact] =
+		space_segment_live(s, segment) ? c->evict.failed[e->compact] + 1 : 0;
+	c->evict.failed_ns[e->compact] = c->now_ns;
 	space_evacuate_end(s, segment);
 }
 
@@ -314,7 +314,7 @@ static void make_room(struct core *c)
 	}
 	if (e->compact || e->forced || !blocks)
 		return;
-	if (x->retiring[e->tier] > c->quarantined[e->tier] || x->zombies)
+	if (x->retiring[e->tier] > c->reclaim.quarantined[e->tier] || x->zombies)
 		return;
 	e->forced = e->rounds == ROUNDS_MAX ||
 		    (!evict_some(c, x, e->tier, blocks * x->spec.geometry.block_bytes) &&
@@ -331,7 +331,7 @@ static uint32_t wanted(const struct core *c, uint64_t bytes)
 	uint64_t segment_bytes = space_segment_bytes(e->ctx->space[e->tier]);
 	uint64_t n = (bytes + segment_bytes - 1) / segment_bytes;
 
-	n += n ? c->evacuate_failed[false] : 0;
+	n += n ? c->evict.failed[false] : 0;
 	return n < EVACUATE_SEGMENTS ? (uint32_t)n : EVACUATE_SEGMENTS;
 }
 
@@ -446,7 +446,7 @@ static void walk_end(struct core *c)
 		live += space_segment_live(s, e->segment[i]);
 	e->walks++;
 	/* What moved just now is not free before the next scan, nor is it leased. */
-	goes_on = e->stuck || e->ctx->retiring[e->tier] > c->quarantined[e->tier];
+	goes_on = e->stuck || e->ctx->retiring[e->tier] > c->reclaim.quarantined[e->tier];
 	if (live && e->walks < (goes_on ? WALKS_MAX : WALKS_LEASED)) {
 		walk_begin(c); /* what moved or left becomes free meanwhile */
 		return;
@@ -496,8 +496,8 @@ static void begin(struct core *c, struct context *x, uint32_t tier, bool compact
 
 static void failed_forget(struct core *c, bool compact)
 {
-	if (c->now_ns > c->evacuate_failed_ns[compact] + FAILED_FORGET_NS)
-		c->evacuate_failed[compact] = 0; /* others hold what they hold, by now */
+	if (c->now_ns > c->evict.failed_ns[compact] + FAILED_FORGET_NS)
+		c->evict.failed[compact] = 0; /* others hold what they hold, by now */
 }
 
 /* Is one of its segments empty already? It passes on when the walks are over. */
@@ -516,7 +516,7 @@ bool evacuate_hopeful(const struct core *c)
 {
 	const struct evacuation *e = &c->evacuation;
 
-	return e->ctx && (c->evacuate_failed[e->compact] < FAILED_MAX || has_emptied(e));
+	return e->ctx && (c->evict.failed[e->compact] < FAILED_MAX || has_emptied(e));
 }
 
 /* Empty as many segments of the context as about `bytes` take. */
@@ -571,7 +571,7 @@ bool evacuate_compact(struct core *c, struct context *x, uint32_t tier)
 	uint32_t live;
 
 	failed_forget(c, true);
-	if (!e->ctx && c->evacuate_failed[true] < FAILED_MAX)
+	if (!e->ctx && c->evict.failed[true] < FAILED_MAX)
 		segment = space_compact_begin(x->space[tier], &live);
 	if (segment >= 0) {
 		begin(c, x, tier, true);

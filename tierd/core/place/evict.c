@@ -97,14 +97,14 @@ static void drain_client(struct core *c, struct client *k)
 /* What all have read. Who is not heard in this event comes first in the next. */
 void evict_drain_logs(struct core *c)
 {
-	uint32_t first = c->drain_next;
+	uint32_t first = c->evict.drain_next;
 
-	c->drain_next = 0;
+	c->evict.drain_next = 0;
 	for (uint32_t n = 0; n < c->clients_high; n++) {
 		uint32_t i = (first + n) % c->clients_high;
 
 		if (c->meter.logs >= METER_LOGS) {
-			c->drain_next = i;
+			c->evict.drain_next = i;
 			return;
 		}
 		if (c->client[i].state == 1)
@@ -427,7 +427,7 @@ static bool flush_frees(struct core *c)
 /* Room may come by itself: what is retiring, being punched, written back, flushed, or emptied. */
 static bool room_comes(struct core *c, const struct context *x, uint32_t tier)
 {
-	if (x->retiring[tier] > c->quarantined[tier] || c->punching[tier])
+	if (x->retiring[tier] > c->reclaim.quarantined[tier] || c->evict.punching[tier])
 		return true;
 	if (tier == ABI_TIER_CXL && (x->dirty_bytes || flush_frees(c)))
 		return true; /* what is dirty is written, or given up */
@@ -445,7 +445,7 @@ static bool evict_giver(struct core *c, struct context *x, uint32_t tier, uint64
 	if (!giver)
 		return false;
 	evacuate_give(c, giver, tier, bytes);
-	return evacuate_hopeful(c) || c->punching[tier];
+	return evacuate_hopeful(c) || c->evict.punching[tier];
 }
 
 /* Nothing of his own can go: empty segments that others keep. His own serve him already. */
@@ -456,7 +456,7 @@ static bool evict_spares(struct core *c, const struct context *x, uint32_t tier)
 	for (uint32_t i = 0; i < c->contexts_high; i++)
 		if (c->context[i] && c->context[i] != x && c->context[i]->space[tier])
 			evacuate_surplus(c, c->context[i], tier, true);
-	return c->punching[tier];
+	return c->evict.punching[tier];
 }
 
 /*
@@ -470,7 +470,7 @@ int evict_room(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 	if (!x->space[tier])
 		return -ENOSPC;
 	reclaim_flush(c);
-	if (x->retiring[tier] >= bytes + c->quarantined[tier] || x->zombies)
+	if (x->retiring[tier] >= bytes + c->reclaim.quarantined[tier] || x->zombies)
 		return 0;
 	space_stats(x->space[tier], &st);
 	if (evict_giver(c, x, tier, bytes))
@@ -728,9 +728,9 @@ static void context_balance(struct core *c, struct context *x)
 /* What was empty all the time is not needed: so much of it goes with the next ticks. */
 static void look_at_spares(struct core *c)
 {
-	if (c->now_ns < c->spares_ns + SPARES_NS)
+	if (c->now_ns < c->evict.spares_ns + SPARES_NS)
 		return;
-	c->spares_ns = c->now_ns;
+	c->evict.spares_ns = c->now_ns;
 	for (uint32_t i = 0; i < c->contexts_high; i++)
 		for (uint32_t tier = 0; c->context[i] && tier < ABI_MEM_TIERS; tier++)
 			if (c->context[i]->space[tier])

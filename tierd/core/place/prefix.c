@@ -209,7 +209,7 @@ void prefix_dropped(struct core *c, struct context *x, uint32_t slot)
 	if (index_block(&x->ix, slot)->child == ABI_SLOT_NONE)
 		return;
 	x->meta[slot].flags |= BLOCK_PARTING;
-	block_link(c, &c->parting, x, slot);
+	block_link(c, &c->dropped.parting, x, slot);
 }
 
 /* Up to `most` of the children of a dropped block leave. Returns how many of them did. */
@@ -244,7 +244,7 @@ static uint32_t part_first(struct core *c, struct block_list *list, uint32_t mos
 	if (index_block(&x->ix, slot)->child == ABI_SLOT_NONE)
 		x->meta[slot].flags &= (uint8_t)~BLOCK_PARTING;
 	else
-		block_link(c, gone == most ? &c->parting : &c->waiting, x, slot);
+		block_link(c, gone == most ? &c->dropped.parting : &c->dropped.waiting, x, slot);
 	block_bury(c, x, slot);
 	return gone;
 }
@@ -253,8 +253,8 @@ void prefix_step(struct core *c)
 {
 	uint32_t left = STEP_BLOCKS;
 
-	for (uint32_t n = 0; c->parting.count && left && n < STEP_BLOCKS; n++)
-		left -= part_first(c, &c->parting, left);
+	for (uint32_t n = 0; c->dropped.parting.count && left && n < STEP_BLOCKS; n++)
+		left -= part_first(c, &c->dropped.parting, left);
 }
 
 /* Whoever kept the children may have let go. */
@@ -262,18 +262,18 @@ void prefix_tick(struct core *c)
 {
 	uint32_t left = STEP_BLOCKS;
 
-	if (!c->waiting.count || c->now_ns < c->waiting_next_ns)
+	if (!c->dropped.waiting.count || c->now_ns < c->dropped.waiting_next_ns)
 		return;
-	for (uint32_t n = c->waiting.count; n && left; n--)
-		left -= part_first(c, &c->waiting, left);
-	c->waiting_next_ns = c->now_ns + (left ? WAIT_NS : MS);
+	for (uint32_t n = c->dropped.waiting.count; n && left; n--)
+		left -= part_first(c, &c->dropped.waiting, left);
+	c->dropped.waiting_next_ns = c->now_ns + (left ? WAIT_NS : MS);
 }
 
 uint64_t prefix_next(const struct core *c)
 {
-	uint64_t next = c->parting.count ? c->now_ns + MS : UINT64_MAX;
+	uint64_t next = c->dropped.parting.count ? c->now_ns + MS : UINT64_MAX;
 
-	if (c->waiting.count && c->waiting_next_ns < next)
-		next = c->waiting_next_ns;
+	if (c->dropped.waiting.count && c->dropped.waiting_next_ns < next)
+		next = c->dropped.waiting_next_ns;
 	return next;
 }

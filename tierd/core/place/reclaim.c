@@ -34,13 +34,13 @@ _Static_assert(CORE_BATCHES_MAX * CORE_RETIRE_BATCH >> TABLE_BITS <= 32u, "place
 
 int reclaim_open(struct core *c)
 {
-	c->scan.table = calloc((size_t)1 << TABLE_BITS, sizeof(*c->scan.table));
-	return c->scan.table ? 0 : -ENOMEM;
+	c->reclaim.scan.table = calloc((size_t)1 << TABLE_BITS, sizeof(*c->reclaim.scan.table));
+	return c->reclaim.scan.table ? 0 : -ENOMEM;
 }
 
 void reclaim_close(struct core *c)
 {
-	free(c->scan.table);
+	free(c->reclaim.scan.table);
 }
 
 static struct context *place_context(const struct core *c, uint64_t place)
@@ -58,11 +58,11 @@ static uint32_t place_tier(uint64_t place)
 
 static struct core_batch *batch_get(struct core *c)
 {
-	struct core_batch *b = c->batch_free;
+	struct core_batch *b = c->reclaim.free;
 
 	if (!b)
 		return NULL;
-	c->batch_free = b->next;
+	c->reclaim.free = b->next;
 	b->count = b->marked = 0;
 	b->kept = false;
 	b->next = NULL;
@@ -73,15 +73,15 @@ static struct core_batch *batch_get(struct core *c)
 static void batch_put(struct core *c, struct core_batch *b)
 {
 	b->count = 0; /* the audit looks at all of them */
-	b->next = c->batch_free;
-	c->batch_free = b;
+	b->next = c->reclaim.free;
+	c->reclaim.free = b;
 }
 
 /* Enter the page's present place into the open batch, which has room. */
 static void batch_add(struct core *c, struct context *x, uint32_t slot, uint32_t page,
 		      uint32_t tier)
 {
-	struct core_batch *b = c->batch_open;
+	struct core_batch *b = c->reclaim.open;
 
 	assert(b->count < CORE_RETIRE_BATCH);
 	b->place[b->count] = abi_place(x->id, tier, index_page(&x->ix, slot, page)->word[tier]);
@@ -99,9 +99,9 @@ static bool batch_ready(struct core *c, const struct context *x)
 {
 	if (x->strays >= STRAYS_MAX)
 		return false;
-	if (!c->batch_open)
-		c->batch_open = batch_get(c);
-	return c->batch_open;
+	if (!c->reclaim.open)
+		c->reclaim.open = batch_get(c);
+	return c->reclaim.open;
 }
 
 /* Unpublish a READY page. False: no batch has room now, nothing was done. */
@@ -116,7 +116,7 @@ bool retire_page(struct core *c, struct context *x, uint32_t slot, uint32_t page
 	descs_version(&x->descs, slot,
 		      abi_word_version(index_page(&x->ix, slot, page)->word[tier]));
 	block_left(c, x, slot, page, tier);
-	if (c->batch_open->count == CORE_RETIRE_BATCH)
+	if (c->reclaim.open->count == CORE_RETIRE_BATCH)
 		reclaim_flush(c);
 	return true;
 }
@@ -129,23 +129,23 @@ bool retire_moved(struct core *c, struct context *x, uint32_t slot, uint32_t pag
 		return false;
 	assert(!index_page(&x->ix, slot, page)->claim[tier]); /* a stream holds its block */
 	batch_add(c, x, slot, page, tier);
-	c->batch_open->stray[c->batch_open->count - 1] = CORE_STRAY;
+	c->reclaim.open->stray[c->reclaim.open->count - 1] = CORE_STRAY;
 	x->strays++;
 	page_move(index_page(&x->ix, slot, page), tier, to);
 	descs_version(&x->descs, slot,
 		      abi_word_version(index_page(&x->ix, slot, page)->word[tier]));
-	if (c->batch_open->count == CORE_RETIRE_BATCH)
+	if (c->reclaim.open->count == CORE_RETIRE_BATCH)
 		reclaim_flush(c);
 	return true;
 }
 
 void reclaim_flush(struct core *c)
 {
-	struct core_batch *b = c->batch_open;
+	struct core_batch *b = c->reclaim.open;
 
 	if (!b || !b->count)
 		return;
-	c->batch_open = NULL;
+	c->reclaim.open = NULL;
 	c->metrics.fences++;
 	core_push(c, CORE_AC_FENCE)->batch = b;
 }
@@ -154,19 +154,19 @@ void reclaim_flush(struct core *c)
 
 static uint32_t *bucket_of(struct core *c, uint64_t place)
 {
-	return &c->scan.table[place * UINT64_C(0x9e3779b97f4a7c15) >> (64 - TABLE_BITS)];
+	return &c->reclaim.scan.table[place * UINT64_C(0x9e3779b97f4a7c15) >> (64 - TABLE_BITS)];
 }
 
 /* 1 + the number by which the table knows the batch's i-th place. */
 static uint32_t entry_of(const struct core *c, const struct core_batch *b, uint32_t i)
 {
-	return (uint32_t)(b - c->batch) * CORE_RETIRE_BATCH + i + 1;
+	return (uint32_t)(b - c->reclaim.batch) * CORE_RETIRE_BATCH + i + 1;
 }
 
 static struct core_batch *batch_of(struct core *c, uint32_t entry, uint32_t *i)
 {
 	*i = (entry - 1) % CORE_RETIRE_BATCH;
-	return &c->batch[(entry - 1) / CORE_RETIRE_BATCH];
+	return &c->reclaim.batch[(entry - 1) / CORE_RETIRE_BATCH];
 }
 
 static void table_enter(struct core *c, struct core_batch *b, uint32_t i)
@@ -210,17 +210,17 @@ static void place_move(struct core *c, struct core_batch *b, uint32_t i, struct 
 
 static void scan_ask(struct core *c)
 {
-	c->scan.running = c->scan.asked = true;
+	c->reclaim.scan.running = c->reclaim.scan.asked = true;
 	core_push(c, CORE_AC_SCAN);
 }
 
 /* A pass, when there is something for it: at once, or when a turn has not had its share. */
 static void scan_begin(struct core *c)
 {
-	struct scan *s = &c->scan;
+	struct scan *s = &c->reclaim.scan;
 
-	if (s->running || (!s->fresh_head && (!c->quarantine_head ||
-					      c->now_ns < c->quarantine_next_ns)))
+	if (s->running ||
+	    (!s->fresh_head && (!c->reclaim.quarantine_head || c->now_ns < c->reclaim.next_ns)))
 		return;
 	if (s->slots < SCAN_SLOTS)
 		scan_ask(c);
@@ -228,12 +228,12 @@ static void scan_begin(struct core *c)
 
 void reclaim_fenced(struct core *c, struct core_batch *b)
 {
-	struct scan *s = &c->scan;
+	struct scan *s = &c->reclaim.scan;
 
 	meter_charge(&c->meter, b->count);
-	c->era++;
+	c->reclaim.era++;
 	for (uint32_t i = 0; i < b->count; i++) {
-		b->era[i] = c->era;
+		b->era[i] = c->reclaim.era;
 		b->held[i] = 0;
 		table_enter(c, b, i);
 	}
@@ -249,7 +249,7 @@ void reclaim_fenced(struct core *c, struct core_batch *b)
 /* All that is fenced by now, and what was found leased before. */
 static void pass_begin(struct core *c)
 {
-	struct scan *s = &c->scan;
+	struct scan *s = &c->reclaim.scan;
 
 	s->begun = true;
 	s->over = false;
@@ -257,11 +257,11 @@ static void pass_begin(struct core *c)
 	s->client = s->reader = s->slot = 0;
 	s->set = s->fresh_head;
 	if (s->set)
-		s->fresh_tail->next = c->quarantine_head;
+		s->fresh_tail->next = c->reclaim.quarantine_head;
 	else
-		s->set = c->quarantine_head;
+		s->set = c->reclaim.quarantine_head;
 	s->fresh_head = s->fresh_tail = NULL;
-	c->quarantine_head = c->quarantine_tail = NULL;
+	c->reclaim.quarantine_head = c->reclaim.quarantine_tail = NULL;
 	s->walk = s->set;
 	for (struct core_batch *b = s->set; b; b = b->next)
 		b->marked = 0;
@@ -270,12 +270,12 @@ static void pass_begin(struct core *c)
 /* A client reads the batch's i-th place: seen in ten slots of his, it counts once. */
 static void mark(struct core *c, struct client *k, struct core_batch *b, uint32_t i)
 {
-	uint16_t client = (uint16_t)(c->scan.client + 1);
+	uint16_t client = (uint16_t)(c->reclaim.scan.client + 1);
 
-	if (b->held[i] == c->scan.pass && b->seen_by[i] == client)
+	if (b->held[i] == c->reclaim.scan.pass && b->seen_by[i] == client)
 		return;
-	b->marked += b->held[i] != c->scan.pass;
-	b->held[i] = c->scan.pass;
+	b->marked += b->held[i] != c->reclaim.scan.pass;
+	b->held[i] = c->reclaim.scan.pass;
 	b->seen_by[i] = client;
 	k->held[place_tier(b->place[i])] +=
 		page_stride(place_context(c, b->place[i]), b->page[i]);
@@ -317,13 +317,13 @@ static void look_at_era(const struct core *c, struct era *e, const struct abi_re
 
 	/* A client's words: whatever they say, it keeps only what is its own. */
 	if (done >= begin) {
-		*e = (struct era){ .clear = c->era };
+		*e = (struct era){ .clear = c->reclaim.era };
 		return;
 	}
 	if (e->fence && done >= e->begin)
 		*e = (struct era){ .clear = e->fence };
 	if (!e->fence) {
-		e->fence = c->era;
+		e->fence = c->reclaim.era;
 		e->begin = begin;
 	}
 }
@@ -331,8 +331,8 @@ static void look_at_era(const struct core *c, struct era *e, const struct abi_re
 /* Of one reader, up to so many slots. Returns how many were looked at. */
 static uint32_t scan_reader(struct core *c, struct client *k, uint32_t most)
 {
-	const struct abi_reader *r = &k->open.readers[c->scan.reader];
-	uint32_t high = atomic_load_acquire_u32(&r->high_water), begin = c->scan.slot, end;
+	const struct abi_reader *r = &k->open.readers[c->reclaim.scan.reader];
+	uint32_t high = atomic_load_acquire_u32(&r->high_water), begin = c->reclaim.scan.slot, end;
 
 	if (high > ABI_HAZARD_SLOTS)
 		high = ABI_HAZARD_SLOTS; /* a client's word: never trusted */
@@ -344,12 +344,12 @@ static uint32_t scan_reader(struct core *c, struct client *k, uint32_t most)
 			mark_place(c, k, place);
 	}
 	if (end < high) {
-		c->scan.slot = end;
+		c->reclaim.scan.slot = end;
 		return end - begin;
 	}
-	look_at_era(c, &k->era[c->scan.reader], r);
-	c->scan.reader++;
-	c->scan.slot = 0;
+	look_at_era(c, &k->era[c->reclaim.scan.reader], r);
+	c->reclaim.scan.reader++;
+	c->reclaim.scan.slot = 0;
 	return end > begin ? end - begin : 1;
 }
 
@@ -367,7 +367,7 @@ static uint64_t kernels_clear(const struct client *k)
 /* What the client's kernels may read, up to so many places. Returns how many were looked at. */
 static uint32_t scan_kernels(struct core *c, struct client *k, uint32_t most)
 {
-	struct scan *s = &c->scan;
+	struct scan *s = &c->reclaim.scan;
 	uint64_t clear = kernels_clear(k);
 	uint32_t items = 0;
 
@@ -391,7 +391,7 @@ static uint32_t scan_kernels(struct core *c, struct client *k, uint32_t most)
 
 void core_scan(struct core *c)
 {
-	struct scan *s = &c->scan;
+	struct scan *s = &c->reclaim.scan;
 	uint32_t items = 0;
 
 	if (!s->begun)
@@ -442,8 +442,8 @@ static void place_release(struct core *c, struct core_batch *b, uint32_t i)
 	uint32_t bytes = page_stride(x, b->page[i]);
 
 	if (b->stray[i] == CORE_STRAY_HELD) {
-		assert(c->quarantined[tier] >= bytes);
-		c->quarantined[tier] -= bytes;
+		assert(c->reclaim.quarantined[tier] >= bytes);
+		c->reclaim.quarantined[tier] -= bytes;
 	}
 	space_free(x->space[tier], (b->place[i] & ABI_ADDR_MASK) << ABI_UNIT_SHIFT);
 	assert(x->retiring[tier] >= bytes);
@@ -468,7 +468,7 @@ static void place_keep(struct core *c, struct core_batch *b, uint32_t i)
 		page_lets_go(c, x, b, i);
 	}
 	b->stray[i] = CORE_STRAY_HELD;
-	c->quarantined[tier] += page_stride(x, b->page[i]);
+	c->reclaim.quarantined[tier] += page_stride(x, b->page[i]);
 	c->metrics.quarantined++;
 }
 
@@ -478,20 +478,20 @@ uint64_t reclaim_held(const struct core *c, const struct context *x, uint32_t ti
 	uint64_t bytes = 0;
 
 	for (uint32_t i = 0; x->strays && i < CORE_BATCHES_MAX; i++) {
-		const struct core_batch *b = &c->batch[i];
+		const struct core_batch *b = &c->reclaim.batch[i];
 
 		for (uint32_t k = 0; k < b->count; k++)
 			if (b->stray[k] == CORE_STRAY_HELD && place_tier(b->place[k]) == tier &&
 			    place_context(c, b->place[k]) == x)
 				bytes += page_stride(x, b->page[k]);
 	}
-	assert(bytes <= c->quarantined[tier] && bytes <= x->retiring[tier]);
+	assert(bytes <= c->reclaim.quarantined[tier] && bytes <= x->retiring[tier]);
 	return bytes;
 }
 
 static void quarantine(struct core *c, struct core_batch *b)
 {
-	struct core_batch *tail = c->quarantine_tail;
+	struct core_batch *tail = c->reclaim.quarantine_tail;
 
 	/* Half-empty batches merge: the number of batches follows the number of held places. */
 	if (tail && tail->count + b->count <= CORE_RETIRE_BATCH) {
@@ -504,8 +504,8 @@ static void quarantine(struct core *c, struct core_batch *b)
 	if (tail)
 		tail->next = b;
 	else
-		c->quarantine_head = b;
-	c->quarantine_tail = b;
+		c->reclaim.quarantine_head = b;
+	c->reclaim.quarantine_tail = b;
 }
 
 /* What the pass showed of a batch: nobody reads what was not seen. */
@@ -520,7 +520,7 @@ static void batch_settle(struct core *c, struct core_batch *b)
 	}
 	meter_charge(&c->meter, b->count);
 	for (uint32_t i = 0; i < b->count; i++) {
-		if (b->held[i] == c->scan.pass) {
+		if (b->held[i] == c->reclaim.scan.pass) {
 			place_keep(c, b, i);
 			place_move(c, b, i, b, kept++);
 			continue;
@@ -539,7 +539,7 @@ static void batch_settle(struct core *c, struct core_batch *b)
 /* All slots were looked at: batch by batch, as far as one event goes; then others may begin. */
 static void pass_settle(struct core *c)
 {
-	struct scan *s = &c->scan;
+	struct scan *s = &c->reclaim.scan;
 
 	while (s->set && !meter_spent(&c->meter)) {
 		struct core_batch *b = s->set;
@@ -551,7 +551,7 @@ static void pass_settle(struct core *c)
 	if (s->set)
 		return;
 	s->running = s->begun = s->over = false;
-	c->quarantine_next_ns = c->now_ns + QUARANTINE_SCAN_NS;
+	c->reclaim.next_ns = c->now_ns + QUARANTINE_SCAN_NS;
 	account_round(c);
 	scan_begin(c);
 }
@@ -565,8 +565,8 @@ void reclaim_now(struct core *c)
 
 void reclaim_scanned(struct core *c)
 {
-	c->scan.asked = false;
-	if (c->scan.over)
+	c->reclaim.scan.asked = false;
+	if (c->reclaim.scan.over)
 		pass_settle(c);
 }
 
@@ -575,7 +575,7 @@ void reclaim_scanned(struct core *c)
 /* A share of the pass under way each turn. */
 static void scan_tick(struct core *c)
 {
-	struct scan *s = &c->scan;
+	struct scan *s = &c->reclaim.scan;
 
 	s->slots = 0;
 	if (!s->running)
@@ -588,34 +588,36 @@ static void scan_tick(struct core *c)
 
 uint64_t reclaim_next(const struct core *c)
 {
-	const struct scan *s = &c->scan;
+	const struct scan *s = &c->reclaim.scan;
 
 	if (s->running ? !s->asked : s->fresh_head != NULL)
 		return c->now_ns;
-	return c->quarantine_head && !s->running ? c->quarantine_next_ns : UINT64_MAX;
+	return c->reclaim.quarantine_head && !s->running ? c->reclaim.next_ns : UINT64_MAX;
 }
 
 /* One after the other: who cannot now is not in the way of those behind him. */
 static void retry_zombies(struct core *c)
 {
-	for (uint32_t n = c->zombies.count; n && c->batch_free && !meter_spent(&c->meter); n--) {
-		struct context *x = c->context[c->zombies.head_ctx];
-		uint32_t slot = c->zombies.head;
+	for (uint32_t n = c->dropped.zombies.count; n && c->reclaim.free && !meter_spent(&c->meter);
+	     n--) {
+		struct context *x = c->context[c->dropped.zombies.head_ctx];
+		uint32_t slot = c->dropped.zombies.head;
 
 		block_bury(c, x, slot);
-		if (c->zombies.count < 2 || c->zombies.head != slot ||
-		    c->context[c->zombies.head_ctx] != x || meter_spent(&c->meter))
+		if (c->dropped.zombies.count < 2 || c->dropped.zombies.head != slot ||
+		    c->context[c->dropped.zombies.head_ctx] != x || meter_spent(&c->meter))
 			continue;
-		block_unlink(c, &c->zombies, x, slot);
-		block_link(c, &c->zombies, x, slot);
+		block_unlink(c, &c->dropped.zombies, x, slot);
+		block_link(c, &c->dropped.zombies, x, slot);
 	}
 }
 
 void reclaim_tick(struct core *c)
 {
-	if (c->batch_open && c->batch_open->count && c->now_ns >= c->batch_open->since_ns + MS)
+	if (c->reclaim.open && c->reclaim.open->count &&
+	    c->now_ns >= c->reclaim.open->since_ns + MS)
 		reclaim_flush(c);
 	scan_tick(c);
-	if (c->zombies.count)
+	if (c->dropped.zombies.count)
 		retry_zombies(c);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One pass over all readers' slots (reclaim.c). */
+/* What leaves: dropped blocks, batches of places, the pass over all readers' slots (reclaim.c). */
 #ifndef TIERD_CORE_PLACE_SCAN_H
 #define TIERD_CORE_PLACE_SCAN_H
 
 #include "tierd/core/core.h"
+#include "tierd/core/unit/block_meta.h"
 
 /*
  * A pass looks at every reader's slots once, a share in each turn, for all places that were fenced
@@ -20,6 +21,30 @@ struct scan {
 	struct core_batch *walk; /* ... over places, for the client's kernels: slot counts them */
 	struct core_batch *fresh_head, *fresh_tail; /* fenced, and in no pass so far */
 	struct core_batch *set; /* of the pass */
+};
+
+struct reclaim {
+	struct core_batch *batch, *free;
+	struct core_batch *open;                              /* collects */
+	struct core_batch *quarantine_head, *quarantine_tail; /* wait for another scan */
+	uint64_t next_ns;                                     /* ... not before */
+	uint64_t era; /* fences that are over: behind which one places were retired */
+	struct scan scan;
+	uint64_t quarantined[ABI_MEM_TIERS]; /* bytes */
+};
+
+struct dropped {
+	struct block_list zombies; /* their pages found no room in a batch */
+	struct block_list parting, waiting; /* their children are to follow; cannot yet */
+	uint64_t waiting_next_ns;
+};
+
+struct evicting {
+	uint32_t punching[ABI_MEM_TIERS]; /* segments */
+	uint64_t spares_ns;    /* the last look at empty segments */
+	uint32_t failed[2];    /* segments in a row that could not be emptied, */
+	uint64_t failed_ns[2]; /* ... the last one then; [1] = compacted */
+	uint32_t drain_next;   /* client whose logs are heard first next time */
 };
 
 #endif

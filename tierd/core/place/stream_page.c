@@ -98,7 +98,7 @@ void stream_page_unclaim(struct core *c, struct context *x, uint32_t slot, uint3
 /* Bytes that are set aside for streams and hold nothing of theirs now. */
 uint64_t stream_aside_unused(const struct core *c, uint32_t tier)
 {
-	return c->stream_aside[tier] > c->streamed[tier]
-		       ? c->stream_aside[tier] - c->streamed[tier]
+	return c->streams.aside[tier] > c->streamed[tier]
+		       ? c->streams.aside[tier] - c->streamed[tier]
 		       : 0;
 }
