@@ -117,20 +117,13 @@ bug("stream-to-any-tier", CORE + "op/stream.c",
 bug("migrate-late-not-told", CORE + "op/migrate.c",
     "if (r->late && r->cursor < r->sqe.count)\n\t\tr->status = ABI_STATUS_LATE;", "",
     "test_core_migrate")
-bug("crash-seals-its-segments", CORE + "unit/store_recover.c",
-    "g->unfinished = g->header_done =", "g->header_done =", "test_core_reopen")
 bug("stale-record-revived", CORE + "unit/store_recover.c",
     "if (r->lsn <= before->lsn_end)", "if (0)", "test_core_reopen")
-bug("child-written-before-its-parent", CORE + "log/admit.c",
-    "if (parent == ABI_SLOT_NONE || !block_queued(&x->meta[parent]) ||", "if (1 ||",
-    "test_core_writeback")
 bug("carried-tombstones-not-flushed", CORE + "log/clean.c",
     "if (t->flushed < k->tombs) {", "if (t->written < k->tombs) {",
     "test_core_clean")
 bug("holes-have-data", CORE + "log/recover.c",
     "uint32_t nth = disk_there_below(v->head, i);", "uint32_t nth = i;", "test_core_holes")
-bug("tombstones-keep-each-other", CORE + "unit/store.c", "if (need->block_bytes && !g->lsn_first)",
-    "if (!g->lsn_first)", "test_core_tombs")
 bug("header-before-its-catalog", CORE + "log/writeback.c", " && catalog_voids(c, run->voids);", ";",
     "test_core_flush")
 bug("discard-not-there-asked-again", CORE + "log/discard.c", "d->off = res == -EOPNOTSUPP;", "",
@@ -139,3 +132,26 @@ bug("holds-not-recounted", CORE + "audit/audit_work.c", "if (n->holds != use->ho
     "test_core_audit")
 bug("all-tenants-in-one-lane", CORE + "book/lane.c", "return account % LANES;",
     "return 0;", "test_core_lane")
+
+# ---- what a client writes is read once; wake-ups; two of a kind ----------------------------------
+
+bug("entry-read-twice", FRONT + "ring_in.c",
+    "sample_begin(f, s, &event.request.sqe, t->now_ns);",
+    "sample_begin(f, s, &s->sq[(s->sq_head - 1) & (s->sq_entries - 1)], t->now_ns);",
+    "test_front_reads")
+bug("arguments-read-twice", CORE + "op/request.c",
+    "memcpy(r->arg, k->open.staging + q->arg_offset, need);\n\treturn 0;",
+    "memcpy(r->arg, k->open.staging + q->arg_offset, need);\n"
+    "\treturn k->open.staging[q->arg_offset] == r->arg[0] ? 0 : -EFAULT;",
+    "test_core_reads")
+bug("wish-behind-the-last-look", LIBRARY + "wait.c",
+    "if (!session_attachment(t)->dead)\n\t\twait_event_follow(t, session_attachment(t));\n"
+    "\tsubmit_collect(t);",
+    "submit_collect(t);\n"
+    "\tif (!session_attachment(t)->dead)\n\t\twait_event_follow(t, session_attachment(t));",
+    "test_libtier_wait")
+bug("gap-in-the-first-block-only", CORE + "op/put_shard.c",
+    "for (; p->gap < p->done; p->gap++) {", "for (; p->gap < 1; p->gap++) {", "test_core_put")
+bug("tombstones-of-two-contexts-are-one", CORE + "log/recover.c",
+    "if (!i || n->ctx != n[-1].ctx || memcmp(n->key, n[-1].key, ABI_KEY_BYTES))",
+    "if (!i || memcmp(n->key, n[-1].key, ABI_KEY_BYTES))", "test_core_tombs")

@@ -20,14 +20,6 @@ PLANTS = {
         "\t\tc->reclaim.quarantined[tier] -= bytes;\n",
         "\t\t;\n"),
     "orphans-kept": ("place/prefix.c", "if (!prefix_binds(x, child)) {", "if (true) {"),
-    "waiting-orphans-forgotten": (
-        "place/prefix.c",
-        "if (!c->dropped.waiting.count || c->now_ns < c->dropped.waiting_next_ns)\n\t\treturn;",
-        "if (left)\n\t\treturn;"),
-    "pinned-orphan-dropped": (
-        "place/prefix.c",
-        "!use->writers && !block_use_is_pinned(use);",
-        "!use->writers;"),
     "old-epoch-acknowledged": (
         "op/put.c",
         "return r->put->epoch != r->ctx->spec.epoch ? -ESTALE : 0;",
@@ -68,7 +60,6 @@ PLANTS = {
         "context.c",
         "catalog_write(c, token, epoch);",
         "core_reply(c, token, 0, epoch);\n\tcatalog_write(c, 0, 0);"),
-    "flushed-lsn-too-far": ("log/flush.c", "? 0 : lsn_complete(c);", "? 0 : store_lsn(c->store);"),
     "settled-before-flush": (
         "log/clean.c",
         "flush_or(c, !k->hot, CLEAN_DATA_SYNC, CLEAN_RECORD);",
@@ -84,11 +75,6 @@ PLANTS = {
         "place/block.c",
         "|| block_words(x, slot) || use->hold",
         "|| use->hold"),
-    "place-charged-twice": (
-        "place/reclaim.c",
-        "\tspace_free(x->space[tier], (b->place[i] & ABI_ADDR_MASK) << ABI_UNIT_SHIFT);\n",
-        ""),
-    "counter-forgotten": ("place/block.c", "\tx->nvme_bytes -= bytes;\n", ""),
     "claim-forgotten": ("op/claim.c", "request_wake(c, k->by_deadline[i].r);", ";"),
     "quota-evicts-durable": (
         "place/evict.c",
@@ -169,10 +155,6 @@ PLANTS = {
         "op/put.c",
         "c->metrics.puts_expired++;\n\t\t\tblock_drop(c, x, slot);",
         ";"),
-    "pin-never-ends-by-time": (
-        "op/pin.c",
-        "if (p->deadline_ns > c->now_ns)\n\t\t\tcontinue;",
-        "continue;"),
     "limit-restored-as-pins": (
         "op/limits.c",
         "struct ledger_limit own = { limit->soft[t], limit->hard[t] };",
@@ -193,10 +175,6 @@ PLANTS = {
         "unit/store.c",
         "g->sequence = s->next_sequence++;",
         "g->sequence = g->sequence ? g->sequence : s->next_sequence++;"),
-    "settled-a-flush-early": (
-        "log/flush.c",
-        "if (u->seq > c->sync_seq)\n\t\t\tbreak;",
-        "if (u->seq > c->sync_seq + 1)\n\t\t\tbreak;"),
     "child-written-before-its-parent": (
         "log/admit.c",
         "if (parent == ABI_SLOT_NONE || !block_queued(&x->meta[parent]) ||",
@@ -211,5 +189,20 @@ PLANTS = {
         "place/reclaim.c",
         "if (k->era[r].fence && k->era[r].clear < clear)",
         "if (k->era[r].fence && k->era[r].clear < clear && 0)"),
-    "era-snapshot-of-done": ("place/reclaim.c", "e->begin = begin;", "e->begin = done;"),
+    "quarantine-of-a-user-unlimited": (
+        "book/account.c",
+        "c->account[k->account].held[t] > 4 * held_most(c, t))",
+        "false)"),
+    "quota-forgets-runs": (
+        "log/writeback.c",
+        "x->nvme_bytes + run_bytes(c, x) + bytes",
+        "x->nvme_bytes + bytes"),
+    "flushed-mark-forgets-the-cleaner": (
+        "log/flush.c",
+        "if (c->cleaner.phase >= CLEAN_HEADER && c->cleaner.phase < CLEAN_STOP &&",
+        "if (c->cleaner.phase > CLEAN_STOP &&"),
+    "needed-tombstone-given-up": (
+        "unit/store.c",
+        "return s->segment[segment].lsn_tombstone >= *oldest;",
+        "return s->segment[segment].lsn_tombstone > *oldest;"),
 }

@@ -100,6 +100,7 @@ static int setup(void **state)
 	host_settle(&host, 40);
 	pin(0, 0, 3);
 	lease_and_evict(0, 4);
+	assert_int_equal(host.core->metrics.quarantined, 1);
 	host_tick(&host, 5000000);
 	host.held = true; /* what follows stays under way: copies, writes, retired batches */
 	for (uint32_t n = 0; n < 9; n++)
