@@ -29,6 +29,7 @@ INSTALL_LIST := \
 	644:libtier/include/tier_object.h:$(INCLUDEDIR)/tier_object.h \
 	644:libtier/include/tier_events.h:$(INCLUDEDIR)/tier_events.h \
 	644:libtier/include/tier_pages.h:$(INCLUDEDIR)/tier_pages.h \
+	644:libtier/include/tier_usage.h:$(INCLUDEDIR)/tier_usage.h \
 	644:libtier/include/tier_queue.h:$(INCLUDEDIR)/tier_queue.h \
 	644:libtier/include/tier_names.h:$(INCLUDEDIR)/tier_names.h \
 	644:libtier/include/tier_hosts.h:$(INCLUDEDIR)/tier_hosts.h \

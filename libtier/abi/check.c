@@ -87,6 +87,8 @@ SIZE(wire_welcome, 112);
 SIZE(wire_ctx, 3384);
 SIZE(wire_ctx_info, 160);
 SIZE(wire_done, 64);
+SIZE(wire_usage, 64);
+SIZE(wire_usage_list, 24);
 SIZE(wire_admin, 48);
 SIZE(wire_text, 24);
 SIZE(wire_error, 256);

@@ -44,6 +44,8 @@
 #define WIRE_ADMIN 9u
 #define WIRE_TEXT 10u
 #define WIRE_ERROR 11u
+#define WIRE_CTX_USAGE 12u /* a wire_ctx with a name; for daemons that say WIRE_USAGE */
+#define WIRE_USAGE_LIST 13u
 
 struct wire_header {
 	uint32_t magic;
@@ -65,13 +67,14 @@ struct wire_hello {
 
 #define WIRE_ISOLATED 1u /* client and daemon have different uids */
 #define WIRE_OWNERS 2u   /* it tells owners of contexts, and knows WIRE_CTX_FOREIGN and _OWNED */
+#define WIRE_USAGE 4u    /* it knows WIRE_CTX_USAGE */
 struct wire_welcome {
 	struct wire_header header;
 	uint64_t features;
 	uint64_t boot_token;
 	uint64_t staging_bytes;
 	uint32_t client_id;
-	uint32_t flags; /* WIRE_ISOLATED, WIRE_OWNERS; others are to be passed over */
+	uint32_t flags; /* WIRE_ISOLATED, WIRE_OWNERS, WIRE_USAGE; others are passed over */
 	uint8_t reserved[64];
 }; /* 112 bytes */
 
@@ -113,6 +116,24 @@ struct wire_done {
 	uint64_t value; /* CTX_EPOCH: the epoch */
 	uint8_t reserved[40];
 }; /* 64 bytes */
+
+#define WIRE_USAGE_PUBLIC 0u /* kind: what has no salt */
+#define WIRE_USAGE_OTHER 1u  /* all salts for whom there was no account free, together */
+#define WIRE_USAGE_SALT 2u
+#define WIRE_USAGE_MAX 512u
+struct wire_usage {
+	uint64_t salt;
+	uint64_t used[ABI_TIER_COUNT];
+	uint64_t pinned[ABI_MEM_TIERS];
+	uint32_t uses; /* blocks and sessions */
+	uint32_t kind;
+}; /* 64 bytes */
+
+struct wire_usage_list {
+	struct wire_header header;
+	uint32_t count; /* struct wire_usage that follow */
+	uint32_t reserved;
+}; /* 24 bytes */
 
 struct wire_admin {
 	struct wire_header header;

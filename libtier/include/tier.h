@@ -770,7 +770,6 @@ int tier_wait(tier *t, struct tier_completion *out, uint32_t min, uint32_t max,
 int tier_event_fd(tier *t);
 
 /* ---- accounts and the operator's door ---------------------------------------------------- */
-
 struct tier_counters {
 	size_t size;
 	uint64_t lookups, lookup_hits;
@@ -794,6 +793,7 @@ int tier_admin(tier *t, const char *verb, const char *args, char **reply);
 #include <tier_pages.h>  /* pages into a list of places */
 #include <tier_queue.h>  /* several queues of completions */
 #include <tier_taken.h>  /* memory that is taken under a lease */
+#include <tier_usage.h>  /* who holds what of a context */
 #ifdef __cplusplus
 }
 #endif

@@ -155,6 +155,7 @@ static int take_welcome(struct tier *t, struct attachment *a) REQUIRES(t->wire)
 		return error_set(-EPROTO, "the daemon's welcome carries %u descriptors, not %u",
 				 m->fd_count, ATTACH_FDS);
 	a->owners = m->welcome.flags & WIRE_OWNERS;
+	a->usage = m->welcome.flags & WIRE_USAGE;
 	rc = map_region(a, m->fd[0], m->welcome.boot_token);
 	if (rc == 0)
 		rc = map_staging(t, a, m->fd[1], m->welcome.staging_bytes);

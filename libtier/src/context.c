@@ -384,6 +384,55 @@ int tier_context_raise_epoch(tier *t, const char *name, uint64_t *epoch)
 	return rc ? rc : context_order(t, &q, epoch);
 }
 
+/* ---- usage ----------------------------------------------------------------------------------- */
+
+/* What the answer tells, into out; a lying daemon's count is cut to what it sent. */
+static int64_t take_usage(const struct message *m, struct tier_usage *out, uint32_t count)
+{
+	const struct wire_usage *from = (const void *)(m->bytes + sizeof(m->usage));
+	size_t sent = (m->header.length - sizeof(m->usage)) / sizeof(*from);
+	uint32_t there = m->usage.count < sent ? m->usage.count : (uint32_t)sent;
+
+	for (uint32_t i = 0; i < there && i < count; i++) {
+		out[i] = (struct tier_usage){ .salt = from[i].salt, .uses = from[i].uses,
+					      .kind = from[i].kind };
+		memcpy(out[i].used, from[i].used, sizeof(out[i].used));
+		memcpy(out[i].pinned, from[i].pinned, sizeof(out[i].pinned));
+	}
+	return there < count ? there : count;
+}
+
+static int64_t ask_usage(tier *t, struct wire_ctx *q, struct tier_usage *out, uint32_t count)
+{
+	int64_t n = 0;
+	int rc = wire_begin(t);
+
+	if (rc)
+		return rc;
+	if (!session_attachment(t)->usage)
+		rc = error_note(-ENOTSUP, "usage: the daemon is older; update it");
+	if (rc == 0)
+		rc = attach_ask(t, &q->header, sizeof(*q), WIRE_USAGE_LIST);
+	if (rc == 0) {
+		n = take_usage(t->message, out, count);
+		message_drop(t->message);
+	}
+	lock_release(&t->wire);
+	return rc ? rc : n;
+}
+
+int64_t tier_usage_salts(tier *t, const char *name, struct tier_usage *out, uint32_t count)
+{
+	struct wire_ctx q = { .header.type = WIRE_CTX_USAGE };
+	int rc = session_check(t);
+
+	if (rc == 0 && count > 0 && !out)
+		rc = error_note(-EINVAL, "tier_usage_salts: out is NULL");
+	if (rc == 0)
+		rc = set_name(&q, name);
+	return rc ? rc : ask_usage(t, &q, out, count);
+}
+
 /* ---- look ------------------------------------------------------------------------------------ */
 
 const tier_geometry *tier_context_geometry(const tier_context *c)

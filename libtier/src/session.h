@@ -73,6 +73,7 @@ struct attachment {
 	struct abi_stream *lines; /* constant */
 	uint64_t boot_token;
 	bool owners;    /* this daemon tells whose contexts are; constant */
+	bool usage;     /* ... and who holds what of them */
 	struct socket socket; /* used under tier.wire; its fd also polled */
 	int doorbell;
 	int event; /* completion eventfd */

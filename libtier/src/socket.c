@@ -192,6 +192,8 @@ static size_t least_bytes(uint16_t type)
 		return sizeof(struct wire_done);
 	case WIRE_TEXT:
 		return sizeof(struct wire_text);
+	case WIRE_USAGE_LIST:
+		return sizeof(struct wire_usage_list);
 	case WIRE_OBJ_INFO:
 		return sizeof(struct wire_object_info);
 	case WIRE_OBJ_NAMES:

@@ -27,6 +27,7 @@ struct message {
 		struct wire_welcome welcome;
 		struct wire_ctx_info info;
 		struct wire_done done;
+		struct wire_usage_list usage;
 		struct wire_text text;
 		struct wire_error error;
 		uint8_t bytes[WIRE_MESSAGE_MAX];

@@ -263,7 +263,8 @@ static void do_read(uint32_t peer)
 		FUZZ_CHECK((size_t)n >= sizeof(*h) && (size_t)n <= WIRE_MESSAGE_MAX);
 		FUZZ_CHECK(h->magic == WIRE_MAGIC && h->length == (size_t)n);
 		FUZZ_CHECK(h->type == WIRE_WELCOME || h->type == WIRE_CTX_INFO ||
-			   h->type == WIRE_DONE || h->type == WIRE_TEXT || h->type == WIRE_ERROR);
+			   h->type == WIRE_DONE || h->type == WIRE_TEXT || h->type == WIRE_ERROR ||
+			   h->type == WIRE_USAGE_LIST);
 		if (h->type == WIRE_ERROR)
 			FUZZ_CHECK((size_t)n == sizeof(m.error) && m.error.error < 0 &&
 				   m.error.text[0]);

@@ -228,7 +228,11 @@ static int try_accounts(struct world *w)
 {
 	struct tier_counters counters = { .size = sizeof(counters) };
 	struct tier_completion done;
+	struct tier_usage usage;
 	int rc = tier_counters(w->t, &counters);
+
+	if (rc == 0)
+		rc = negative(tier_usage_salts(w->t, "nth", &usage, 1));
 
 	assert_true(tier_version()[0] && tier_strerror(-ENOMEM)[0] && tier_error_text());
 	assert_true(tier_poll(w->t, &done, 1) == 0);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages about contexts: create, open, remove, epoch. Who may do what is decided by the core
- * from the peer's credentials; a context that they do not open looks as if it were not there (I4).
+ * Messages about contexts: create, open, remove, epoch, usage. Who may do what is decided by the
+ * core from the peer's credentials; a context that they do not open looks as if it were not there
+ * (I4).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -438,4 +439,36 @@ void context_remove(struct front *f, struct turn *t, struct session *s)
 void context_epoch(struct front *f, struct turn *t, struct session *s)
 {
 	change(f, t, s, PENDING_EPOCH);
+}
+
+/* ---- usage --------------------------------------------------------------------------------- */
+
+void context_usage(struct front *f, struct turn *t, struct session *s)
+{
+	struct core_context_view view;
+	struct core_holder_view v;
+	struct wire_usage_list *m;
+	struct wire_usage *at;
+	size_t bytes = sizeof(*m);
+	int rc;
+
+	if (!check(f, t, s))
+		return;
+	rc = find(f, s, &view);
+	if (rc) {
+		not_found(f, t, s, rc);
+		return;
+	}
+	m = (void *)control_message(f, WIRE_USAGE_LIST, sizeof(*m), f->in.header.seq);
+	at = (void *)(m + 1);
+	for (; m->count < WIRE_USAGE_MAX &&
+	       core_holder_at(f->config.core, view.id, m->count, &v) == 0; m->count++, at++) {
+		*at = (struct wire_usage){ .salt = v.kind == CORE_HOLDER_KEY ? v.key : 0,
+					   .uses = v.uses, .kind = v.kind };
+		memcpy(at->used, v.used, sizeof(at->used));
+		memcpy(at->pinned, v.pinned, sizeof(at->pinned));
+		bytes += sizeof(*at);
+	}
+	m->header.length = (uint32_t)bytes;
+	control_send(f, t, s);
 }

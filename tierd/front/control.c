@@ -207,7 +207,7 @@ static void hello(struct front *f, struct turn *t, struct session *lobby)
 	m->boot_token = f->config.boot_token;
 	m->staging_bytes = s->staging.bytes;
 	m->client_id = s->id;
-	m->flags = (s->uid == f->config.obs->uid ? 0 : WIRE_ISOLATED) | WIRE_OWNERS;
+	m->flags = (s->uid == f->config.obs->uid ? 0 : WIRE_ISOLATED) | WIRE_OWNERS | WIRE_USAGE;
 	fd[0] = s->region.fd;
 	fd[1] = s->staging.fd;
 	fd[2] = s->doorbell;
@@ -235,6 +235,8 @@ static const struct message_kind kinds[] = {
 	  context_remove },
 	{ WIRE_CTX_EPOCH, false, sizeof(struct wire_ctx), sizeof(struct wire_ctx),
 	  context_epoch },
+	{ WIRE_CTX_USAGE, false, sizeof(struct wire_ctx), sizeof(struct wire_ctx),
+	  context_usage },
 	{ WIRE_OBJ_OPEN, false, OBJECT_BYTES, OBJECT_BYTES, object_ask },
 	{ WIRE_OBJ_CREATE, false, OBJECT_BYTES, OBJECT_BYTES, object_ask },
 	{ WIRE_OBJ_COMMIT, false, OBJECT_BYTES, OBJECT_BYTES, object_ask },
@@ -260,6 +262,11 @@ bool control_zero(const void *bytes, size_t count)
 	for (size_t i = 0; i < count; i++)
 		any |= at[i];
 	return any == 0;
+}
+
+static bool about_context(uint16_t type)
+{
+	return (type >= WIRE_CTX_CREATE && type <= WIRE_CTX_EPOCH) || type == WIRE_CTX_USAGE;
 }
 
 /* NULL: the message is well formed. Else the reason why it is not (W2). */
@@ -288,7 +295,7 @@ static const char *judge(const struct front *f, const struct session *s, size_t 
 	if (h->type == WIRE_HELLO &&
 	    !control_zero(f->in.hello.reserved, sizeof(f->in.hello.reserved)))
 		return "reserved bytes are not zero";
-	if (h->type >= WIRE_CTX_CREATE && h->type <= WIRE_CTX_EPOCH &&
+	if (about_context(h->type) &&
 	    !control_zero(f->in.ctx.reserved, sizeof(f->in.ctx.reserved)))
 		return "reserved bytes are not zero";
 	if (((*kind)->answer == object_ask || (*kind)->answer == object_hint) &&
@@ -317,7 +324,7 @@ void control_receive(struct front *f, struct turn *t, struct session *s)
 		memset(f->in.bytes + n, 0, sizeof(f->in.header) - (size_t)n);
 	wrong = judge(f, s, (size_t)n, &kind);
 	/* Who may read a context is to be seen reading. */
-	if (!wrong && kind->type >= WIRE_CTX_CREATE && kind->type <= WIRE_CTX_EPOCH) {
+	if (!wrong && about_context(kind->type)) {
 		int rc = grant_settle(s);
 
 		wrong = rc ? grant_unsettled(rc) : NULL;

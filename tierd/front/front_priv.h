@@ -237,6 +237,7 @@ void context_create(struct front *f, struct turn *t, struct session *s);
 void context_open(struct front *f, struct turn *t, struct session *s);
 void context_remove(struct front *f, struct turn *t, struct session *s);
 void context_epoch(struct front *f, struct turn *t, struct session *s);
+void context_usage(struct front *f, struct turn *t, struct session *s);
 /* A create is over: those who wait for one look again. */
 void context_retry(struct front *f, struct turn *t);
 void context_created(struct front *f, struct turn *t, struct session *s, uint32_t id);

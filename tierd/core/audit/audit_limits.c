@@ -53,12 +53,12 @@ static void audit_entries(struct audit *a)
 {
 	const struct core *c = a->c;
 
-	for (uint32_t i = 0; i < c->accounts_high; i++)
+	for (uint32_t i = 0; i < c->accounts.high; i++)
 		for (uint32_t kind = 0; kind < ACCOUNT_KINDS; kind++)
-			if (c->account[i].used[kind] > most_of_user(kind))
+			if (c->accounts.table[i].used[kind] > most_of_user(kind))
 				audit_tell(a, "user %u has %u entries of shared table %u, more "
-					   "than three quarters of it", c->account[i].uid,
-					   c->account[i].used[kind], kind);
+					   "than three quarters of it", c->accounts.table[i].uid,
+					   c->accounts.table[i].used[kind], kind);
 	for (uint32_t i = 0; i < c->clients_high; i++)
 		for (uint32_t kind = 0; c->client[i].state == 1 && kind < ACCOUNT_KINDS; kind++) {
 			uint64_t most = most_of_client(&c->config, kind);

@@ -559,7 +559,7 @@ static void pass_settle(struct core *c)
 /* Leases ended: what was found held is looked at again, without waiting. */
 void reclaim_now(struct core *c)
 {
-	c->quarantine_next_ns = 0;
+	c->reclaim.next_ns = 0;
 	scan_begin(c);
 }
 
