@@ -57,6 +57,9 @@ int bench_reserve(struct bench *b);
 int bench_churn(struct bench *b);
 int bench_peers(struct bench *b);
 int bench_hosts(struct bench *b);
+int bench_objects(struct bench *b);
+/* tierbench objects-calls WHAT FOLDER: bench_objects runs it as a program that knows no tier. */
+int bench_objects_calls(int argc, char **argv);
 
 /* Say what is being done, on standard error. */
 void bench_say(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -51,6 +51,8 @@ static const struct bench_workload workloads[] = {
 	{ "churn", "usable space over a simulated day; memory handed on under leases",
 	  bench_churn },
 	{ "hosts", "a prefix from another host, beside a socket, OpenSSL, Redis", bench_hosts },
+	{ "objects", "files under tier run beside plain ones; weights of 3.3 times the memory",
+	  bench_objects },
 	{ "peers", "the same blocks in Redis, memcached, Mooncake Store, files",
 	  bench_peers },
 };
@@ -305,6 +307,8 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && strcmp(argv[1], "demo") == 0)
 		return demo_main(argc - 1, argv + 1);
+	if (argc > 1 && strcmp(argv[1], "objects-calls") == 0)
+		return bench_objects_calls(argc - 1, argv + 1);
 	status = take_arguments(&a, argc, argv);
 	if (status)
 		return status - 1;

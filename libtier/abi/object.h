@@ -50,6 +50,9 @@
  *
  * O1  A record of type PUT is appended after its version's file was flushed, and is answered after
  *     the catalog was flushed.
+ * O8  What is lazy is answered when its record is written, and is flushed right behind that: a kill
+ *     of the daemon does not lose it, a loss of power may, as in a directory that nobody flushed.
+ *     SYNC of upload 0 waits for the flush of all that was answered.
  * O2  A version's number is never used twice in a store. Files of versions that no record names are
  *     removed at start.
  * O3  The CRC of a record covers all of its bytes, the crc field as zero.
@@ -94,7 +97,8 @@
 #define WIRE_OBJ_MODE 64u     /* SET: the mode */
 #define WIRE_OBJ_MTIME 128u   /* SET: mtime_ns */
 #define WIRE_OBJ_LAST 256u    /* HINT */
-#define WIRE_OBJ_FLAGS 511u
+#define WIRE_OBJ_LAZY 512u /* REMOVE, RENAME, SET: O8 */
+#define WIRE_OBJ_FLAGS 1023u
 struct wire_object {
 	struct wire_header header;
 	char context[ABI_NAME_BYTES];

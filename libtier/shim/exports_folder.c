@@ -3,6 +3,8 @@
 #undef _FILE_OFFSET_BITS /* it would make one of two names */
 
 #include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "libtier/shim/shim.h"
@@ -47,6 +49,78 @@ EXPORT void rewinddir(DIR *dir)
 {
 	shim_folder_rewind(dir);
 	REAL(rewinddir, void (*)(DIR *))(dir);
+}
+
+typedef int (*scan_filter)(const struct dirent64 *);
+typedef int (*scan_order)(const struct dirent64 **, const struct dirent64 **);
+typedef int (*scan_call)(const char *, struct dirent64 ***, scan_filter, scan_order);
+
+static void free_names(struct dirent64 **list, size_t count)
+{
+	while (count)
+		free(list[--count]);
+	free(list);
+}
+
+/* One more name; false: no memory. */
+static bool add_name(struct dirent64 ***list, size_t *count, const struct dirent64 *e)
+{
+	struct dirent64 **more = *list;
+
+	if (*count % 64 == 0)
+		more = realloc(more, (*count + 64) * sizeof(struct dirent64 *));
+	if (!more)
+		return false;
+	*list = more;
+	more[*count] = malloc(e->d_reclen);
+	if (!more[*count])
+		return false;
+	memcpy(more[(*count)++], e, e->d_reclen);
+	return true;
+}
+
+/* The C library's reads folders by calls of its own, which nobody takes the place of. */
+static int scan(scan_call real, const char *path, struct dirent64 ***out, scan_filter filter,
+		scan_order order)
+{
+	struct dirent64 **list = NULL, *e = NULL;
+	struct shim_name_of n;
+	int saved = errno;
+	size_t count = 0;
+	DIR *dir;
+
+	if (shim_passes() || !shim_resolve_folder(AT_FDCWD, path, &n))
+		return real(path, out, filter, order);
+	dir = opendir(path);
+	if (!dir)
+		return SHIM_FAILED;
+	while ((e = readdir64(dir)))
+		if ((!filter || filter(e)) && !add_name(&list, &count, e))
+			break;
+	closedir(dir);
+	if (e || (!list && !(list = malloc(sizeof(struct dirent64 *))))) {
+		free_names(list, count);
+		errno = ENOMEM;
+		return SHIM_FAILED;
+	}
+	if (order && count)
+		qsort(list, count, sizeof(struct dirent64 *),
+		      (int (*)(const void *, const void *))(void *)order);
+	*out = list;
+	errno = saved;
+	return (int)count;
+}
+
+EXPORT int scandir(const char *path, struct dirent ***out, int (*filter)(const struct dirent *),
+		   int (*order)(const struct dirent **, const struct dirent **))
+{
+	return scan((scan_call)shim_real(SHIM_scandir), path, (struct dirent64 ***)out,
+		    (scan_filter)filter, (scan_order)order);
+}
+
+EXPORT int scandir64(const char *path, struct dirent64 ***out, scan_filter filter, scan_order order)
+{
+	return scan((scan_call)shim_real(SHIM_scandir64), path, out, filter, order);
 }
 
 EXPORT int rmdir(const char *path)

@@ -482,13 +482,36 @@ void shim_close_range(unsigned first, unsigned last)
 	}
 }
 
+/* Of a folder: what was renamed or removed in it is flushed (O8); then the real one. */
+static int sync_folder(int fd)
+{
+	struct shim_name_of n;
+	struct wire_object q;
+	struct stat st;
+	bool is_folder;
+	int rc;
+
+	shim_enter();
+	is_folder = fstat(fd, &st) == 0 && S_ISDIR(st.st_mode);
+	shim_leave();
+	if (!is_folder || !shim_resolve_folder(fd, ".", &n))
+		return SHIM_REAL;
+	shim_question(&q, WIRE_OBJ_SYNC, &n);
+	memset(q.name, 0, sizeof(q.name));
+	rc = shim_ask(&q, WIRE_OBJ_INFO, NULL, NULL);
+	return rc == 0 || rc == -ENOTCONN || rc == -EACCES || rc == -EINVAL || rc == -ENOENT ?
+		       SHIM_REAL : -EIO;
+}
+
 int shim_sync(int fd)
 {
 	struct shim_upload u;
 	int rc;
 
-	if (shim_passes() || !tracked(fd, &u))
+	if (shim_passes())
 		return SHIM_REAL;
+	if (!tracked(fd, &u))
+		return sync_folder(fd);
 	rc = save(&u, WIRE_OBJ_SYNC);
 	return rc ? -close_error(rc) : 0;
 }

@@ -53,7 +53,7 @@ int shim_set(int at, const char *path, const struct shim_set *set)
 	if (shim_passes() || !shim_resolve(at, path, &n))
 		return SHIM_REAL;
 	shim_question(&q, WIRE_OBJ_SET, &n);
-	q.flags = set->flags;
+	q.flags = set->flags | WIRE_OBJ_LAZY;
 	q.mode = set->mode & 0777;
 	q.mtime_ns = set->mtime_ns;
 	rc = shim_ask(&q, WIRE_DONE, NULL, NULL);
@@ -82,6 +82,7 @@ int shim_unlink(int at, const char *path)
 	if (shim_passes() || !shim_resolve(at, path, &n))
 		return SHIM_REAL;
 	shim_question(&q, WIRE_OBJ_REMOVE, &n);
+	q.flags = WIRE_OBJ_LAZY;
 	rc = shim_ask(&q, WIRE_DONE, NULL, NULL);
 	if (rc == -ENOENT || rc == -ENOTCONN || rc == -EINVAL)
 		return SHIM_REAL;
@@ -121,7 +122,7 @@ static int rename_object(const struct shim_name_of *from, const struct shim_name
 		return -ENOENT;
 	shim_question(&q, WIRE_OBJ_RENAME, from);
 	memcpy(q.other, to->name, strlen(to->name));
-	q.flags = flags & RENAME_NOREPLACE ? WIRE_OBJ_EXCLUSIVE : 0;
+	q.flags = WIRE_OBJ_LAZY | (flags & RENAME_NOREPLACE ? WIRE_OBJ_EXCLUSIVE : 0);
 	rc = shim_ask(&q, WIRE_DONE, NULL, NULL);
 	if (rc == 0 && strcmp(from->path, to->path)) {
 		unlink_real(from);

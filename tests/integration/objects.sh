@@ -61,6 +61,18 @@ under cmp "$dir/there/copied" "$dir/plain/big" || fail 'what cp wrote is not the
 under mv "$dir/there/said" "$dir/there/told"
 under cat "$dir/there/said" 2>/dev/null && fail 'mv left the old name'
 [ "$(under cat "$dir/there/told")" = $'first\nsecond' ] || fail 'mv'
+# Names change when they are written; a kill does not take that back, and a folder is flushed.
+under python3 -c "
+import os
+os.rename('$dir/there/told', '$dir/there/new')
+folder = os.open('$dir/there', os.O_RDONLY)
+os.fsync(folder)
+os.rename('$dir/there/new', '$dir/there/told')"
+kill -9 "$daemon"
+wait "$daemon" 2>/dev/null || true
+start
+[ "$(under cat "$dir/there/told")" = $'first\nsecond' ] || fail 'a rename was lost in a kill'
+under cat "$dir/there/new" 2>/dev/null && fail 'a rename was lost in a kill'
 under rm "$dir/there/told" "$dir/there/copied"
 under cat "$dir/there/told" 2>/dev/null && fail 'rm left it'
 

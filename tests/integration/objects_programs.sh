@@ -34,6 +34,27 @@ under diff -r "$dir/there/tree/x" "$dir/there/tree/moved" || fail 'mv of a folde
 [ ! -e "$dir/there/tree/copy" ] || fail 'mv left the folder'
 under rm -r "$dir/there/tree" && [ ! -e "$dir/there/tree" ] || fail 'rm -r'
 
+# By the C library's scandir, too.
+cat >"$dir/scan.c" <<'EOF'
+#include <dirent.h>
+#include <stdio.h>
+int main(int count, char **path)
+{
+	struct dirent **list;
+	int n = count > 1 ? scandir(path[1], &list, NULL, alphasort) : -1;
+	for (int i = 0; i < n; i++)
+		puts(list[i]->d_name);
+	return n < 0;
+}
+EOF
+"${CC:-gcc}" -o "$dir/scan" "$dir/scan.c"
+mkdir "$dir/there/scan" "$dir/there/scan/folder"
+for name in $(seq 100); do echo "$name"; done | under sh -c "while read -r n; do
+	echo \$n >'$dir/there/scan/'\$n; done"
+printf '%s\n' . .. folder $(seq 100) | LC_ALL=C sort >"$dir/want.scan"
+under "$dir/scan" "$dir/there/scan" | diff "$dir/want.scan" - || fail 'scandir'
+under rm -r "$dir/there/scan"
+
 # Who has a descriptor over exec, for however short, and who closes whatever there is.
 under bash -c "/bin/echo one >'$dir/there/one'; true"
 under sh -c "exec /bin/echo two >'$dir/there/two'"

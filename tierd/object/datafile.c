@@ -49,8 +49,16 @@ static int open_file(int folder, uint64_t version, int flags, bool buffered)
 	datafile_name(name, version);
 	fd = openat(folder, name, flags | O_DIRECT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0 && errno == EINVAL && buffered)
-		fd = openat(folder, name, (flags & ~O_EXCL) | O_CLOEXEC | O_NOFOLLOW, 0600);
+		fd = openat(folder, name, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
 	return fd < 0 ? -errno : fd;
+}
+
+int datafile_name_it(int folder, uint64_t version)
+{
+	char name[DATAFILE_NAME_BYTES];
+
+	datafile_name(name, version);
+	return mknodat(folder, name, S_IFREG | 0600, 0) && errno != EEXIST ? -errno : 0;
 }
 
 /* Sums of chunks, as their bytes come by in order. */
@@ -170,7 +178,6 @@ int datafile_save(int folder, struct object_job *job, const struct mem_ops *mem,
 	struct timespec when = { (time_t)(job->record.mtime_ns / NS_PER_S),
 				 (long)(job->record.mtime_ns % NS_PER_S) };
 	const struct timespec times[2] = { when, when };
-	char name[DATAFILE_NAME_BYTES];
 	int fd CLEANUP_CLOSE = -1;
 	int rc = job->copy ? -EBUSY : memfile_seal(job->fd);
 
@@ -182,17 +189,8 @@ int datafile_save(int folder, struct object_job *job, const struct mem_ops *mem,
 	if (job->other >= 0 && same_bytes(job->fd, job->other, job->record.size))
 		return 1;
 	futimens(job->fd, times); /* what fstat tells of it; no more than that */
-	fd = open_file(folder, job->record.version, O_WRONLY | O_CREAT | O_EXCL, buffered);
-	if (fd < 0)
-		return fd;
-	rc = write_mapped(fd, job);
-	if (rc == 0 && fsync(folder))
-		rc = -errno;
-	if (rc) {
-		datafile_name(name, job->record.version);
-		unlinkat(folder, name, 0);
-	}
-	return rc;
+	fd = open_file(folder, job->record.version, O_WRONLY, buffered);
+	return fd < 0 ? fd : write_mapped(fd, job);
 }
 
 /* ---- bring --------------------------------------------------------------------------------- */

@@ -14,9 +14,12 @@ void datafile_name(char out[DATAFILE_NAME_BYTES], uint64_t version);
 /* The version of a file's name; 0: it is none of ours. */
 uint64_t datafile_version(const char *name);
 
+/* Make its file, empty. Errors: negative errno; that it is there is none. */
+int datafile_name_it(int folder, uint64_t version);
+
 /*
- * Seal the upload, sum it into job->crc, write the file and flush it, its name too. Returns 1, with
- * nothing done, where job->other holds the same bytes. Errors: negative errno, there is no file.
+ * Seal the upload, sum it into job->crc, write the file, which has its name, and flush it. Returns
+ * 1, with nothing written, where job->other holds the same bytes. Errors: negative errno.
  */
 int datafile_save(int folder, struct object_job *job, const struct mem_ops *mem, bool buffered);
 

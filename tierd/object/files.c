@@ -30,6 +30,7 @@
 #define CATALOG_NEW "catalog.new"
 #define DATA_THREADS 3u /* one waits for the device while others sum */
 #define BATCH_BYTES (1u << 20)
+#define NAMES_AHEAD 64u
 #define REWRITE_BYTES (1u << 20) /* a catalog smaller than this is never written anew */
 
 struct object_files {
@@ -46,6 +47,8 @@ struct object_files {
 	pthread_t thread[1 + DATA_THREADS];
 	uint32_t threads;
 	uint8_t *batch[2]; /* the log thread's, for each catalog */
+	struct lock names; /* taken alone */
+	uint64_t named GUARDED_BY(names); /* files of versions below have their names, flushed */
 	int anew; /* the second catalog, while there is one */
 	uint64_t anew_end;
 };
@@ -71,13 +74,44 @@ static void unlink_version(const struct object_files *f, uint64_t version)
 	unlinkat(f->folder, name, 0);
 }
 
+/*
+ * The file of a version has its name before it is written, and many have after one flush of the
+ * folder: then a version's own flush is all that it needs.
+ */
+static int name_ahead(struct object_files *f, uint64_t version)
+{
+	int rc = 0;
+
+	LOCK_SCOPE(&f->names);
+	if (version < f->named)
+		return 0;
+	for (uint64_t v = version; v < version + NAMES_AHEAD && rc == 0; v++)
+		rc = datafile_name_it(f->folder, v);
+	if (rc == 0 && fsync(f->folder))
+		rc = -errno;
+	if (rc == 0)
+		f->named = version + NAMES_AHEAD;
+	return rc;
+}
+
+static int save(struct object_files *f, struct object_job *job)
+{
+	int rc = name_ahead(f, job->record.version);
+
+	if (rc == 0)
+		rc = datafile_save(f->folder, job, f->config.mem, f->config.buffered);
+	if (rc)
+		unlink_version(f, job->record.version);
+	return rc;
+}
+
 static void run_data(struct object_files *f, struct object_job *job)
 {
 	struct list one;
 
 	switch (job->kind) {
 	case OBJECT_SAVE:
-		job->res = datafile_save(f->folder, job, f->config.mem, f->config.buffered);
+		job->res = save(f, job);
 		break;
 	case OBJECT_BRING:
 		job->res = datafile_bring(f->folder, job, f->config.mem, f->config.buffered);
@@ -169,6 +203,8 @@ static void gather(struct object_files *f, struct object_job *job, struct list *
 		size_t n;
 
 		list_push_back(batch, &job->link);
+		if (job->kind == OBJECT_FLUSH || job->kind == OBJECT_UNLINK)
+			continue;
 		job->record.lsn = ++f->lsn;
 		n = object_record_encode(&job->record, f->config.store_id,
 					 f->batch[1] + bytes[1]);
@@ -180,19 +216,23 @@ static void gather(struct object_files *f, struct object_job *job, struct list *
 	}
 }
 
-static int append(struct object_files *f, size_t bytes)
+static int write_records(struct object_files *f, size_t bytes)
 {
 	int rc = f->failed;
 
 	if (rc || !bytes)
 		return rc;
 	rc = file_write(f->catalog, f->batch[0], bytes, f->end);
-	if (rc) {
-		/* Nothing of it was flushed: cut it off. */
-		if (ftruncate(f->catalog, (off_t)f->end))
-			f->failed = rc;
-		return rc;
-	}
+	/* Nothing of it was flushed: cut it off. */
+	if (rc && ftruncate(f->catalog, (off_t)f->end))
+		f->failed = rc;
+	return rc;
+}
+
+static int flush_records(struct object_files *f, size_t bytes)
+{
+	if (!bytes)
+		return 0;
 	if (fdatasync(f->catalog)) {
 		f->failed = -errno;
 		log_error(f->config.log, "the catalog of objects cannot be flushed",
@@ -202,6 +242,25 @@ static int append(struct object_files *f, size_t bytes)
 	}
 	f->end += bytes;
 	return 0;
+}
+
+/* What is lazy is done now (O8). */
+static void finish_lazy(struct object_files *f, struct list *batch, uint64_t end)
+{
+	struct list lazy;
+
+	list_init(&lazy);
+	list_each(at, batch) {
+		struct object_job *job = list_entry(at, struct object_job, link);
+
+		if (!job->lazy)
+			continue;
+		job->catalog_bytes = end;
+		list_remove(&job->link);
+		list_push_back(&lazy, &job->link);
+	}
+	if (!list_empty(&lazy))
+		finish(f, &lazy);
 }
 
 /* The second catalog is given up; the first one has everything. */
@@ -252,6 +311,21 @@ static int end_anew(struct object_files *f)
 	return 0;
 }
 
+/* Files whose records are on the medium: nobody will look for them any more. */
+static void pass_unlinks(struct object_files *f, struct list *batch)
+{
+	LOCK_SCOPE(&f->lock);
+	list_each(at, batch) {
+		struct object_job *job = list_entry(at, struct object_job, link);
+
+		if (job->kind != OBJECT_UNLINK)
+			continue;
+		list_remove(&job->link);
+		list_push_back(&f->queue[0], &job->link);
+		pthread_cond_signal(&f->work[0]);
+	}
+}
+
 static void *log_thread(void *arg)
 {
 	struct object_files *f = arg;
@@ -269,7 +343,11 @@ static void *log_thread(void *arg)
 			rc = job->kind == OBJECT_ANEW ? begin_anew(f) : end_anew(f);
 		} else {
 			gather(f, job, &batch, bytes);
-			rc = append(f, bytes[0]);
+			rc = write_records(f, bytes[0]);
+			if (rc == 0) {
+				finish_lazy(f, &batch, f->end + bytes[0]);
+				rc = flush_records(f, bytes[0]);
+			}
 			append_anew(f, bytes[1], rc);
 		}
 		list_each(at, &batch) {
@@ -277,6 +355,8 @@ static void *log_thread(void *arg)
 			list_entry(at, struct object_job, link)->unsure = f->failed && !failed;
 			list_entry(at, struct object_job, link)->catalog_bytes = f->end;
 		}
+		if (rc == 0)
+			pass_unlinks(f, &batch);
 		finish(f, &batch);
 	}
 	return NULL;
@@ -493,6 +573,8 @@ void object_files_close(struct object_files *f, void (*drop)(void *arg, struct o
 	struct object_job *job;
 
 	end_threads(f);
+	while ((job = next_job(f, 0))) /* removals that the last flush let go */
+		run_data(f, job);
 	while ((job = object_files_reap(f))) {
 		if (drop)
 			drop(f->config.arg, job);
@@ -504,6 +586,7 @@ void object_files_close(struct object_files *f, void (*drop)(void *arg, struct o
 	if (f->folder >= 0)
 		close(f->folder);
 	lock_fini(&f->lock);
+	lock_fini(&f->names);
 	free(f->batch[0]);
 	free(f->batch[1]);
 	free(f);
@@ -519,6 +602,7 @@ int object_files_open(struct object_files **out, const struct object_files_confi
 	f->config = *config;
 	f->folder = f->catalog = f->anew = -1;
 	lock_init(&f->lock);
+	lock_init(&f->names);
 	for (uint32_t i = 0; i < 2; i++) {
 		pthread_cond_init(&f->work[i], NULL);
 		list_init(&f->queue[i]);

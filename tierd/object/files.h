@@ -25,9 +25,10 @@
 enum object_job_kind {
 	OBJECT_SAVE,
 	OBJECT_BRING,
-	OBJECT_UNLINK,
 	OBJECT_COPY,
 	OBJECT_LOG, /* from here on: the log thread's */
+	OBJECT_UNLINK, /* when what was written before is flushed: then a data thread does it */
+	OBJECT_FLUSH, /* no record: all that was written before is flushed */
 	OBJECT_ANEW,
 	OBJECT_PLACE,
 	OBJECT_DONE,
@@ -49,6 +50,7 @@ struct object_job {
 	struct object_record record;
 	uint32_t crc[DISK_OBJECT_CHUNKS_MAX];
 	char name[ABI_OBJECT_NAME_BYTES], from[ABI_OBJECT_NAME_BYTES];
+	bool lazy; /* LOG: done when it is written; it is flushed all the same */
 	bool unsure; /* out, with an error: the next start may find the record all the same */
 	uint64_t catalog_bytes; /* out, of the log thread's jobs: its length now */
 	void *owner; /* the caller's */

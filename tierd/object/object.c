@@ -402,6 +402,20 @@ static void start_log(struct objects *o, struct task *t, const struct object *x,
 		memcpy(job->from, t->name, t->name_bytes);
 	}
 	t->stage = TASK_LOGGING;
+	job->lazy = t->flags & WIRE_OBJ_LAZY && t->type != WIRE_OBJ_COMMIT;
+	job_submit(o, job);
+}
+
+/* SYNC of no upload: what was answered before is flushed. */
+static void start_flush(struct objects *o, struct task *t)
+{
+	struct object_job *job = job_new(OBJECT_FLUSH, t);
+
+	if (!job) {
+		task_fail(o, t, -ENOMEM, "out of memory");
+		return;
+	}
+	t->stage = TASK_LOGGING;
 	job_submit(o, job);
 }
 
@@ -557,7 +571,9 @@ static void step_commit(struct objects *o, struct task *t)
 {
 	struct upload *u = t->upload;
 
-	if (!u) {
+	if (!u && t->type == WIRE_OBJ_SYNC && !t->upload_id) {
+		start_flush(o, t);
+	} else if (!u) {
 		step_upload(o, t);
 	} else if (changing(o, t, t->name, t->name_bytes)) {
 		t->stage = TASK_SAVED; /* looked at again when a record is written */
@@ -681,6 +697,8 @@ static void log_done(struct objects *o, struct task *t, const struct object_job 
 					  "the daemon");
 	else if (t->upload)
 		publish(o, t);
+	else if (job->kind == OBJECT_FLUSH)
+		task_end(o, t);
 	else if (t->type == WIRE_OBJ_REMOVE)
 		removed(o, t);
 	else if (t->type == WIRE_OBJ_SET)
@@ -745,6 +763,7 @@ void job_done(struct objects *o, struct object_job *job)
 		upload_saved(o, job->owner, job);
 		break;
 	case OBJECT_LOG:
+	case OBJECT_FLUSH:
 		log_done(o, job->owner, job);
 		break;
 	case OBJECT_BRING:
