@@ -34,14 +34,12 @@ static struct file_system_type tm_fs = {
 	.kill_sb = kill_anon_super,
 };
 
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
-#define IDMAP struct mnt_idmap
-#else
-#define IDMAP struct user_namespace
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 3, 0)
+#define mnt_idmap user_namespace
 #endif
 
 /* Who may write a slot may not truncate the region, and with it unmap it for all. */
-static int tm_setattr(IDMAP *idmap, struct dentry *dentry, struct iattr *attr)
+static int tm_setattr(struct mnt_idmap *idmap, struct dentry *dentry, struct iattr *attr)
 {
 	return -EPERM;
 }

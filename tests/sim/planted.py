@@ -191,12 +191,12 @@ PLANTS = {
         "if (k->era[r].fence && k->era[r].clear < clear && 0)"),
     "quarantine-of-a-user-unlimited": (
         "book/account.c",
-        "c->account[k->account].held[t] > 4 * held_most(c, t))",
+        "c->accounts.table[k->account].held[t] > 4 * held_most(c, t))",
         "false)"),
     "quota-forgets-runs": (
         "log/writeback.c",
-        "x->nvme_bytes + run_bytes(c, x) + bytes",
-        "x->nvme_bytes + bytes"),
+        "x->record_bytes + run_bytes(c, x) + bytes",
+        "x->record_bytes + bytes"),
     "flushed-mark-forgets-the-cleaner": (
         "log/flush.c",
         "if (c->cleaner.phase >= CLEAN_HEADER && c->cleaner.phase < CLEAN_STOP &&",

@@ -405,7 +405,7 @@ static void death_step(struct world *w)
 	}
 	if (k->state != 2)
 		return;
-	/* The process dies: its leases end with it, and not before, and so do words that it left. */
+	/* The process dies: its leases end with it, not before, and so do words that it left. */
 	reader_release(w, i, WORLD_CONTEXTS);
 	for (uint32_t r = 0; r < WORLD_READERS; r++)
 		memset(k->reader[r].slot, 0, sizeof(k->reader[r].slot));

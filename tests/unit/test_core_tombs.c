@@ -490,7 +490,7 @@ static int32_t ask_of(uint32_t context, uint8_t op, uint16_t flags, uint32_t n)
 	return one_host_answer();
 }
 
-static bool is_there(uint32_t context, uint32_t n)
+static bool is_there_in(uint32_t context, uint32_t n)
 {
 	struct core_location at;
 	uint8_t key[ABI_KEY_BYTES];
@@ -547,7 +547,7 @@ static void test_one_key_deleted_in_both(void **state)
 	assert_int_not_equal(segment, first);
 	both_again();
 	assert_int_equal(segment_voiding(bound), segment);
-	assert_false(is_there(0, 0) || is_there(1, 0));
+	assert_false(is_there_in(0, 0) || is_there_in(1, 0));
 }
 
 /* What one context deletes the other one keeps, over crashes and the cleaner's rounds, too. */
@@ -581,9 +581,9 @@ static void test_contexts_delete_for_themselves(void **state)
 		carried += host.core->metrics.tombstones_carried;
 		both_again();
 		for (uint32_t i = 0; i < 2 * SAME; i++)
-			if (is_there(i % 2, i / 2) != (there[i % 2] >> i / 2 & 1))
+			if (is_there_in(i % 2, i / 2) != (there[i % 2] >> i / 2 & 1))
 				fail_msg("round %u: context %u key %u is %s", round, i % 2, i / 2,
-					 is_there(i % 2, i / 2) ? "back" : "lost");
+					 is_there_in(i % 2, i / 2) ? "back" : "lost");
 	}
 	assert_true(carried > 0);
 }

@@ -110,7 +110,10 @@ static int verify_block(tier_context *c, tier_reader *r, const tier_geometry *g,
 			return rc < 0 ? (int)rc : lease.error;
 		fill(want, lease.bytes, n, i);
 		same = !memcmp(want, lease.data, lease.bytes);
+		rc = tier_lease_check(&lease);
 		tier_release(r, &lease);
+		if (rc)
+			return (int)rc;
 		if (!same)
 			return -EBADMSG;
 	}

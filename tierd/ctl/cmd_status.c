@@ -7,6 +7,7 @@
 
 #include "libtier/base/units.h"
 #include "tierd/ctl/ctl.h"
+#include "tierd/ctl/cxl.h"
 
 #define COUNT(a) ((uint32_t)(sizeof(a) / sizeof((a)[0])))
 
@@ -61,6 +62,7 @@ static void show_facts(const json_t *status, FILE *to)
 
 	json_object_foreach(kernel, name, value) if (json_is_string(value))
 		fprintf(to, "  %-18s %s\n", name, json_string_value(value));
+	ctl_cxl_regions("", to);
 }
 
 static void show_limits(const json_t *status, FILE *to)
