@@ -127,7 +127,7 @@ static void do_sync(struct shell *s, const struct core_action *a)
 {
 	s->dispatch.ios++;
 	s->dispatch.sync_since_ns = time_now_ns();
-	submit_or_defer(s, (struct deferred){ NULL, a->sync_token });
+	submit_or_defer(s, (struct deferred){ NULL, a->sync.token });
 }
 
 /* A read has come: verify it, here or by a worker. */
@@ -332,7 +332,7 @@ static void do_discard(struct shell *s, const struct core_action *a)
 
 static void discarded(struct shell *s, int res)
 {
-	struct core_event event = { .kind = CORE_EV_DISCARD_DONE, .discard_res = res };
+	struct core_event event = { .kind = CORE_EV_DISCARD_DONE, .discard.res = res };
 
 	if (res && !s->dispatch.discard_failed)
 		log_warn(&s->log, "the store's dead segments cannot be discarded",

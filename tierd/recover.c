@@ -285,9 +285,9 @@ static int read_segment(struct shell *s, uint32_t segment, void *summary)
 			  segment, -unread);
 		memset(summary, 0, super->summary_bytes);
 	}
-	rc = core_recover_segment(s->core, segment, summary, super->summary_bytes);
+	rc = core_recover_segment(s->core, 0, segment, summary, super->summary_bytes);
 	if (unread)
-		core_recover_unread(s->core, segment);
+		core_recover_unread(s->core, 0, segment);
 	return rc == -ENOMEM ? rc : 0;
 }
 

@@ -145,10 +145,15 @@ struct abi_block {
 #define ABI_PAGE_RETIRING 4u
 #define ABI_PAGE_STATES 5u
 
-/* nvme word: 0 = absent, else  1:1 | log:1 | reserved:14 | offset/4096:48. */
+/*
+ * nvme word: 0 = absent, else  1:1 | log:1 | device:14 | offset/4096:48. Device and offset are the
+ * place. Devices are numbered anew at each start, the store's first one is 0.
+ */
 #define ABI_NVME_PRESENT (1ull << 63)
 #define ABI_NVME_DURABLE (1ull << 62)
 #define ABI_NVME_ADDR_MASK ((1ull << 48) - 1)
+#define ABI_NVME_DEVICE_SHIFT 48
+#define ABI_NVME_DEVICE_MASK 0x3fffu
 
 struct abi_page {
 	uint64_t word[ABI_MEM_TIERS];
@@ -181,6 +186,17 @@ static inline uint32_t abi_word_version(uint64_t word)
 static inline uint64_t abi_nvme_offset(uint64_t nvme)
 {
 	return (nvme & ABI_NVME_ADDR_MASK) * 4096;
+}
+
+static inline uint32_t abi_nvme_device(uint64_t nvme)
+{
+	return (uint32_t)(nvme >> ABI_NVME_DEVICE_SHIFT) & ABI_NVME_DEVICE_MASK;
+}
+
+/* The place alone: without which log it is of. */
+static inline uint64_t abi_nvme_place(uint32_t device, uint64_t offset)
+{
+	return (uint64_t)device << ABI_NVME_DEVICE_SHIFT | offset / 4096;
 }
 
 /* Keys are digests; one multiplication spreads what a careless engine leaves regular. */

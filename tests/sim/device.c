@@ -325,7 +325,7 @@ void device_recover(struct world *w)
 	struct core_recovery r;
 
 	for (uint32_t i = 0; i < w->super.segment_count; i++)
-		core_recover_segment(w->core, i,
+		core_recover_segment(w->core, 0, i,
 				     w->disk + w->super.segment_offset + i * w->super.segment_bytes,
 				     w->super.summary_bytes);
 	core_recover_finish(w->core, &r);

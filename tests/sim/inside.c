@@ -44,7 +44,7 @@ static bool is_free_to_go(const struct core *c, const struct context *x, uint32_
 		return false;
 	if (tier == ABI_TIER_HBM)
 		return true;
-	if (c->store && x->plan.quota[ABI_TIER_NVME] && m->persist != PERSIST_REFUSED)
+	if (c->drives && x->plan.quota[ABI_TIER_NVME] && m->persist != PERSIST_REFUSED)
 		return m->persist == PERSIST_CLEAN && m->settle != SETTLE_WRITTEN;
 	return !pinned(use, ABI_TIER_HBM);
 }
@@ -332,8 +332,8 @@ static void flushes_check(struct world *w)
 			world_fail(w, "I6: %llu tombstones were flushed, %llu written, %llu queued",
 				   (unsigned long long)t->flushed, (unsigned long long)t->written,
 				   (unsigned long long)t->queued);
-	for (uint64_t i = c->unflushed_head; i != c->unflushed_tail; i++) {
-		const struct unflushed *u = &c->unflushed[i % UNFLUSHED_MAX];
+	for (uint64_t i = c->drive[0]->unflushed_head; i != c->drive[0]->unflushed_tail; i++) {
+		const struct unflushed *u = &c->drive[0]->unflushed[i % UNFLUSHED_MAX];
 		const struct context *x = core_context(c, u->context_id);
 		uint32_t slot = u->ref.slot;
 
@@ -384,7 +384,7 @@ static void runs_check(struct world *w)
 	_Static_assert(sizeof(w->run_lsn) == CORE_RUNS_MAX * sizeof(w->run_lsn[0]), "all runs");
 	w->run_events = w->result->events;
 	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++) {
-		const struct run *run = &c->run[i];
+		const struct run *run = &c->drive[0]->run[i];
 		uint64_t lsn = run->phase == RUN_FREE ? 0 : run->place.lsn;
 
 		if (one && lsn && lsn != w->run_lsn[i] && run->ctx == x)
@@ -440,7 +440,7 @@ static void source_check(struct world *w, const struct core_copy *copy, uint32_t
 /* Who proves what recovery found believes no first reading: a block is not lost by it. */
 bool inside_reads_again(const struct world *w, const struct core_io *io)
 {
-	const struct prover *p = &w->core->prover;
+	const struct prover *p = &w->core->drive[0]->prover;
 	uintptr_t at = (uintptr_t)io->piece[0].addr - (uintptr_t)p->buf;
 
 	return p->reading && !p->tries && at < p->buf_bytes;
@@ -589,7 +589,7 @@ bool inside_pauses(const struct world *w)
 		for (uint32_t log = 0; log < CORE_RUNS_MAX; log++)
 			if (c->context[i] && paused(w, c->context[i]->dirty[log].full_retry_ns))
 				return true;
-	return paused(w, c->write_retry_ns);
+	return paused(w, c->drive[0]->write_retry_ns);
 }
 
 void inside_check(struct world *w)

@@ -317,8 +317,8 @@ void theirs_check(struct world *w)
 	puts_check(w);
 	lines_check(w);
 	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
-		if (w->core->run[i].phase != RUN_FREE && w->core->run[i].ctx)
-			run_check(w, &w->core->run[i]);
+		if (w->core->drive[0]->run[i].phase != RUN_FREE && w->core->drive[0]->run[i].ctx)
+			run_check(w, &w->core->drive[0]->run[i]);
 }
 
 /* A new core. */

@@ -286,12 +286,12 @@ static void do_action(struct world *w, const struct core_action *a)
 		break;
 	case CORE_AC_SYNC:
 		e.kind = CORE_EV_SYNC_DONE;
-		e.sync.token = a->sync_token;
+		e.sync.token = a->sync.token;
 		e.sync.res = device_flush_end(w);
 		break;
 	case CORE_AC_DISCARD:
 		e.kind = CORE_EV_DISCARD_DONE;
-		e.discard_res = device_discard(w, &a->range);
+		e.discard.res = device_discard(w, &a->range);
 		break;
 	case CORE_AC_FENCE:
 		reader_fence(w);

@@ -690,10 +690,12 @@ static void raised_read_goes_as_demand(void **state)
 		queue(&d, ABI_CLASS_SPECULATIVE, 1, 1, d.now_ns + 100 * MS);
 	raised = queue(&d, ABI_CLASS_SPECULATIVE, 1, 4, d.now_ns + 100 * MS);
 	tick(&d, 0);
-	assert_false(sched_raise(d.c, raised->offset - PAGE, ABI_CLASS_DEMAND, 0));
-	assert_false(sched_raise(d.c, raised->offset, ABI_CLASS_SPECULATIVE, 0));
-	assert_true(sched_raise(d.c, raised->offset + 3 * PAGE, ABI_CLASS_DEMAND, 0));
-	assert_false(sched_raise(d.c, raised->offset, ABI_CLASS_DEMAND, 0));
+	assert_false(sched_raise(d.c, abi_nvme_place(0, raised->offset - PAGE), ABI_CLASS_DEMAND,
+				 0));
+	assert_false(sched_raise(d.c, abi_nvme_place(0, raised->offset), ABI_CLASS_SPECULATIVE, 0));
+	assert_true(sched_raise(d.c, abi_nvme_place(0, raised->offset + 3 * PAGE), ABI_CLASS_DEMAND,
+				0));
+	assert_false(sched_raise(d.c, abi_nvme_place(0, raised->offset), ABI_CLASS_DEMAND, 0));
 	sched_withdraw(d.c, 1, NULL); /* but somebody waits for that one */
 	assert_int_equal(d.done, 8);
 	tick(&d, 200 * MS); /* and without a deadline */

@@ -135,9 +135,10 @@ static uint32_t tombstone_records(void)
 		struct store_view v;
 		size_t cursor = 0;
 
-		if (host.core->store->segment[i].state == STORE_FREE)
+		if (host.core->drive[0]->store->segment[i].state == STORE_FREE)
 			continue;
-		while (!store_next(host.core->store, i, summary, p->summary_bytes, &cursor, &v))
+		while (!store_next(host.core->drive[0]->store, i, summary, p->summary_bytes,
+				   &cursor, &v))
 			n += v.head->type == DISK_RECORD_TOMBSTONE;
 	}
 	return n;
@@ -185,7 +186,7 @@ static void test_keys_that_never_were_leave_none(void **state)
 	one_host_disk_back();
 	set_up(1u << 20, 64u << 10);
 	for (uint32_t i = 0; i < SEGMENTS; i++)
-		host.core->store->segment[i].doubtful = false; /* it is new */
+		host.core->drive[0]->store->segment[i].doubtful = false; /* it is new */
 	for (uint32_t n = 0; n < 5 * RUN; n += RUN)
 		assert_int_equal(one_host_put(n, RUN, ABI_SQE_DURABLE), 0);
 	queued = tombs_queued();
@@ -209,7 +210,7 @@ static void test_keys_that_never_were_leave_none(void **state)
 	queued = tombs_queued();
 	drop(0, RUN);
 	assert_int_equal(tombs_queued() - queued, RUN);
-	core_recover_unread(host.core, SEGMENTS - 1);
+	core_recover_unread(host.core, 0, SEGMENTS - 1);
 	queued = tombs_queued();
 	drop(ABSENT, RUN);
 	assert_int_equal(tombs_queued() - queued, RUN);

@@ -333,7 +333,7 @@ static void test_what_takes_how_long(void **state)
 	assert_int_equal(latency_of("copy", "demand")->count, 0);
 	settle();
 	device.count = device.done = 0;
-	sync_want(host.core);
+	sync_want(host.core->drive[0]);
 	turn();
 	waited = let_it_take();
 	complete_all(0);
@@ -350,16 +350,16 @@ static void test_a_flush_that_fails(void **state)
 		uint32_t flushes = 0;
 
 		settle();
-		assert_int_equal(host.core->flush_failures, 0);
+		assert_int_equal(host.core->drive[0]->flush_failures, 0);
 		device.count = device.done = 0;
-		sync_want(host.core);
+		sync_want(host.core->drive[0]);
 		device.refuses = refused ? -EIO : 0;
 		turn();
 		for (uint32_t i = 0; i < device.count; i++)
 			flushes += device.token[i] != 0;
 		assert_int_equal(flushes, !refused);
 		complete_all(-EIO);
-		assert_int_equal(host.core->flush_failures, 1);
+		assert_int_equal(host.core->drive[0]->flush_failures, 1);
 		assert_int_equal(s->dispatch.ios, 0);
 		device.count = device.done = 0;
 	}

@@ -50,6 +50,14 @@ struct core_stats {
 };
 void core_stats(const struct core *c, struct core_stats *out);
 
+/* The i-th device of the store. Errors: -ENOENT after the last. */
+struct core_device_stats {
+	uint64_t capacity, live; /* bytes of data */
+	uint32_t segments, segments_free;
+	bool failing; /* its writes or flushes have failed several times in a row */
+};
+int core_device_stats(const struct core *c, uint32_t i, struct core_device_stats *out);
+
 struct core_context_stats {
 	struct disk_context spec;
 	uint32_t id;

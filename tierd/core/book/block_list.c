@@ -97,14 +97,35 @@ uint64_t block_bytes(const struct context *x, uint32_t slot)
 	return store_block_bytes(&x->spec.geometry, index_block(&x->ix, slot)->parts);
 }
 
-uint32_t block_segment(const struct core *c, const struct context *x, uint32_t slot)
+/* Where its first page lies, and so all of it: on one device, in one segment. */
+static uint64_t block_place(const struct context *x, uint32_t slot)
 {
 	uint32_t parts = index_block(&x->ix, slot)->parts;
 	uint32_t part = (uint32_t)__builtin_ctz(parts);
 	uint32_t page = x->spec.geometry.part[part].page_base;
 
 	assert(parts);
-	return store_segment_of(c->store, abi_nvme_offset(index_page(&x->ix, slot, page)->nvme));
+	return index_page(&x->ix, slot, page)->nvme;
+}
+
+struct drive *block_drive(const struct core *c, const struct context *x, uint32_t slot)
+{
+	return c->drive[abi_nvme_device(block_place(x, slot))];
+}
+
+uint32_t block_segment(const struct core *c, const struct context *x, uint32_t slot)
+{
+	uint64_t place = block_place(x, slot);
+
+	return store_segment_of(c->drive[abi_nvme_device(place)]->store, abi_nvme_offset(place));
+}
+
+/* Does it lie in that segment of that device? */
+bool block_lies(const struct core *c, const struct context *x, uint32_t slot,
+		const struct drive *dv,
+		uint32_t segment)
+{
+	return block_drive(c, x, slot) == dv && block_segment(c, x, slot) == segment;
 }
 
 bool block_alive(const struct context *x, struct abi_block_ref ref)

@@ -17,7 +17,11 @@ uint64_t parts_mask(const struct context *x);
 uint32_t block_pages(const struct context *x, uint32_t slot);
 uint64_t block_bytes(const struct context *x, uint32_t slot);
 bool block_alive(const struct context *x, struct abi_block_ref ref);
+struct drive *block_drive(const struct core *c, const struct context *x, uint32_t slot);
 uint32_t block_segment(const struct core *c, const struct context *x, uint32_t slot);
+bool block_lies(const struct core *c, const struct context *x, uint32_t slot,
+		const struct drive *dv,
+		uint32_t segment);
 
 /* wait.c */
 void request_wake(struct core *c, struct request *r);

@@ -373,6 +373,7 @@ static void unit_fill(struct core_io *unit, const struct core_io *io, uint64_t l
 {
 	uint32_t first = io->priv.node.cut, n = 0;
 
+	unit->device = io->device;
 	unit->offset = io->offset + io->bytes - io->priv.node.bytes;
 	unit->bytes = 0;
 	while (first + n < io->piece_count &&
@@ -615,6 +616,7 @@ static void raise_node(struct core *c, struct sched_node *node, uint32_t klass,
 /* What brings a page: a read from this place of the store, or a copy to this address. */
 struct sought {
 	uint64_t offset;
+	uint32_t device;
 	bool cxl, hbm; /* reads into these */
 	const void *dst;
 };
@@ -626,7 +628,8 @@ static bool brings(struct sched_node *node, const struct sought *s)
 
 	if (sched_is_device(node->lane)) {
 		io = io_of(node);
-		return (io->direct ? s->hbm : s->cxl) && s->offset - io->offset < io->bytes;
+		return (io->direct ? s->hbm : s->cxl) && s->device == io->device &&
+		       s->offset - io->offset < io->bytes;
 	}
 	copy = copy_of(node);
 	for (uint32_t i = 0; i < copy->count; i++)
@@ -650,9 +653,10 @@ static struct sched_node *find_below(const struct sched_lane_state *l, uint32_t 
 	return NULL;
 }
 
-bool sched_outranks(const struct core *c, uint64_t nvme_offset, uint32_t klass, bool direct)
+bool sched_outranks(const struct core *c, uint64_t nvme, uint32_t klass, bool direct)
 {
-	const struct sought s = { .offset = nvme_offset, .cxl = !direct, .hbm = direct };
+	const struct sought s = { .offset = abi_nvme_offset(nvme),
+				  .device = abi_nvme_device(nvme), .cxl = !direct, .hbm = direct };
 
 	return find_below(&c->sched->lane[SCHED_READ], klass, &s) != NULL;
 }
@@ -664,9 +668,10 @@ bool sched_outranks_copy(const struct core *c, const void *dst, uint32_t klass)
 	return find_below(&c->sched->lane[SCHED_TO_HBM], klass, &s) != NULL;
 }
 
-bool sched_raise(struct core *c, uint64_t nvme_offset, uint32_t klass, uint64_t deadline_ns)
+bool sched_raise(struct core *c, uint64_t nvme, uint32_t klass, uint64_t deadline_ns)
 {
-	const struct sought s = { .offset = nvme_offset, .cxl = true, .hbm = true };
+	const struct sought s = { .offset = abi_nvme_offset(nvme),
+				  .device = abi_nvme_device(nvme), .cxl = true, .hbm = true };
 	struct sched_node *node = find_below(&c->sched->lane[SCHED_READ], klass, &s);
 
 	if (!node)
@@ -735,7 +740,7 @@ static void press(struct core *c)
 {
 	struct sched *s = c->sched;
 	uint32_t least = c->config.writeback_percent, share = least;
-	bool waited = c->draining || c->run[DISK_LOG_DURABLE].phase != RUN_FREE;
+	bool waited = c->draining || drives_write(c, DISK_LOG_DURABLE);
 
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		const struct context *x = c->context[i];

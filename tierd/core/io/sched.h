@@ -116,11 +116,11 @@ uint64_t sched_next_tick(const struct core *c);
  * from this place of the store, or a queued copy to this address: it goes with that class from now
  * on, and stays when its owner is cancelled. True: found. What is under way already is not changed.
  */
-bool sched_raise(struct core *c, uint64_t nvme_offset, uint32_t klass, uint64_t deadline_ns);
+bool sched_raise(struct core *c, uint64_t nvme, uint32_t klass, uint64_t deadline_ns);
 bool sched_raise_copy(struct core *c, const void *dst, uint32_t klass, uint64_t deadline_ns);
 
 /* Would raising find a read into CXL, or a direct one into HBM? A copy? */
-bool sched_outranks(const struct core *c, uint64_t nvme_offset, uint32_t klass, bool direct);
+bool sched_outranks(const struct core *c, uint64_t nvme, uint32_t klass, bool direct);
 bool sched_outranks_copy(const struct core *c, const void *dst, uint32_t klass);
 
 /* Take what this client's owner (NULL = all its owners) has queued back: each ends -ECANCELED. */
@@ -147,6 +147,9 @@ enum sched_lane {
  */
 uint64_t sched_ready_ns(const struct core *c, enum sched_lane lane, uint64_t bytes, uint32_t klass,
 			uint64_t deadline_ns);
+
+/* Time until a device is done with what it has and what goes before write-back. */
+uint64_t sched_queue_ns(const struct core *c, uint32_t device);
 
 /* Time that the device still needs for what is under way. */
 uint64_t sched_under_way_ns(const struct core *c);

@@ -257,3 +257,10 @@ uint64_t sched_ready_ns(const struct core *c, enum sched_lane lane, uint64_t byt
 	return ns + lane_ns(c, SCHED_READ, klass, deadline_ns) +
 	       lane_ns(c, SCHED_WRITE, klass, deadline_ns);
 }
+
+uint64_t sched_queue_ns(const struct core *c, uint32_t device)
+{
+	(void)device;
+	return lane_ns(c, SCHED_READ, ABI_CLASS_WRITEBACK, 0) +
+	       lane_ns(c, SCHED_WRITE, ABI_CLASS_WRITEBACK, 0);
+}

@@ -324,13 +324,14 @@ void block_unwritten(struct core *c, struct context *x, uint32_t slot)
 	uint32_t parts = index_block(&x->ix, slot)->parts;
 	uint64_t bytes = block_bytes(x, slot);
 	uint32_t segment = block_segment(c, x, slot);
+	struct drive *dv = block_drive(c, x, slot);
 
 	assert(m->persist == PERSIST_CLEAN);
-	block_unlink(c, &c->segment_blocks[segment], x, slot);
+	block_unlink(c, &dv->segment_blocks[segment], x, slot);
 	for (uint32_t page = 0; page < x->ix.pages_per_block; page++)
 		if (parts >> x->page_part[page] & 1)
 			index_page(&x->ix, slot, page)->nvme = 0;
-	store_live(c->store, segment, -(int64_t)bytes);
+	store_live(dv->store, segment, -(int64_t)bytes);
 	assert(x->nvme_bytes >= bytes);
 	x->nvme_bytes -= bytes;
 	quota_sub(c, x, slot, ABI_TIER_NVME, bytes);

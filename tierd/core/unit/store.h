@@ -62,6 +62,13 @@ int store_super_plan(struct disk_super *super, uint64_t bytes, uint64_t segment_
 
 int store_open(struct store **out, const struct disk_super *super); /* all segments free */
 void store_close(struct store *s);
+/*
+ * It is a further device of the other's store, which outlives it: lsns are of all of them together,
+ * and so is what tombstones are needed for (D3, D8). Before anything is read or appended.
+ */
+void store_join(struct store *s, struct store *home);
+/* A device is not there, and comes back perhaps: all tombstones are needed until then. */
+void store_missing(struct store *home);
 
 /*
  * Place for a run of up to `blocks` blocks of block_bytes with `pages` CRCs each, in a stream.
@@ -228,6 +235,7 @@ struct store_view {
 	uint64_t data_offset; /* in the store */
 	uint64_t data_end;    /* of the runs so far, in the segment: store_next's, between calls */
 	uint64_t lsn_end;     /* of the records so far; likewise */
+	uint32_t device; /* the caller's, not touched */
 	uint32_t segment;
 	uint32_t log; /* DISK_LOG_* */
 };
