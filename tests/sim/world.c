@@ -286,11 +286,13 @@ static void do_action(struct world *w, const struct core_action *a)
 		break;
 	case CORE_AC_SYNC:
 		e.kind = CORE_EV_SYNC_DONE;
+		e.sync.device = a->sync.device;
 		e.sync.token = a->sync.token;
-		e.sync.res = device_flush_end(w);
+		e.sync.res = device_flush_end(w, a->sync.device);
 		break;
 	case CORE_AC_DISCARD:
 		e.kind = CORE_EV_DISCARD_DONE;
+		e.discard.device = a->range.device;
 		e.discard.res = device_discard(w, &a->range);
 		break;
 	case CORE_AC_FENCE:
@@ -314,6 +316,14 @@ static void do_action(struct world *w, const struct core_action *a)
 	world_event(w, &e);
 }
 
+/* Of an operation of a device: whose it is. */
+static uint32_t drive_of(const struct core_action *a)
+{
+	if (a->kind == CORE_AC_SYNC)
+		return a->sync.device;
+	return a->kind == CORE_AC_DISCARD ? a->range.device : a->io->device;
+}
+
 static void action_step(struct world *w)
 {
 	struct core_action a;
@@ -322,11 +332,12 @@ static void action_step(struct world *w)
 	if (!w->bag_count)
 		return;
 	i = world_below(w, w->bag_count);
-	if (is_device(&w->bag[i]) && !device_answers(w))
+	if (is_device(&w->bag[i]) && !device_answers(w, drive_of(&w->bag[i])))
 		return;
 	a = w->bag[i];
 	if (a.kind == CORE_AC_SYNC &&
-	    (device_flush_begin(w) || (w->faults->voids && !w->fair && world_chance(w, 900000))))
+	    (device_flush_begin(w, a.sync.device) || (w->faults->voids && !w->fair &&
+						      world_chance(w, 900000))))
 		return; /* it has begun: another move ends it */
 	if (a.kind == CORE_AC_WRITE && !device_wrote(w, a.io))
 		return; /* it is there: another move says so */
@@ -423,6 +434,7 @@ static struct core_config config_draw(struct world *w)
 		.capacity = { HBM_BYTES, w->faults->tight ? CXL_TIGHT_BYTES : CXL_BYTES,
 			      device_capacity(w) },
 		.super = w->super,
+		.drives = w->drives,
 		.writeback_age_ns = 2 * MSEC,
 		.request_deadline_ns = 2000 * MSEC,
 		.put_deadline_ns = (50 + world_below(w, 3000)) * MSEC,
@@ -443,6 +455,10 @@ static struct core_config config_draw(struct world *w)
 			       w->starve_ns % 5 ? 0 : 16 * BLOCK_BYTES },
 	};
 
+	for (uint32_t i = 1; i < w->drives; i++) {
+		config.more[i - 1] = w->super;
+		config.more[i - 1].store_id += i;
+	}
 	wide_config(w, &config);
 	return config;
 }
@@ -657,6 +673,7 @@ static void step(struct world *w, const struct move *m)
 		break;
 	case MOVE_DEVICE:
 		w->mood = w->mood ? 0 : world_below(w, 4);
+		w->mood_drive = w->drives > 1 ? world_below(w, w->drives + 1) : 0;
 		break;
 	case MOVE_DEATH:
 		death_step(w);

@@ -682,6 +682,7 @@ static void raised_read_goes_as_demand(void **state)
 {
 	struct device d;
 	struct core_io *raised;
+	uint64_t at;
 
 	(void)state;
 	device_open(&d, &(struct core_config){ .device_depth = 1 });
@@ -690,12 +691,11 @@ static void raised_read_goes_as_demand(void **state)
 		queue(&d, ABI_CLASS_SPECULATIVE, 1, 1, d.now_ns + 100 * MS);
 	raised = queue(&d, ABI_CLASS_SPECULATIVE, 1, 4, d.now_ns + 100 * MS);
 	tick(&d, 0);
-	assert_false(sched_raise(d.c, abi_nvme_place(0, raised->offset - PAGE), ABI_CLASS_DEMAND,
-				 0));
-	assert_false(sched_raise(d.c, abi_nvme_place(0, raised->offset), ABI_CLASS_SPECULATIVE, 0));
-	assert_true(sched_raise(d.c, abi_nvme_place(0, raised->offset + 3 * PAGE), ABI_CLASS_DEMAND,
-				0));
-	assert_false(sched_raise(d.c, abi_nvme_place(0, raised->offset), ABI_CLASS_DEMAND, 0));
+	at = raised->offset / PAGE;
+	assert_false(sched_raise(d.c, at - 1, ABI_CLASS_DEMAND, 0));
+	assert_false(sched_raise(d.c, at, ABI_CLASS_SPECULATIVE, 0));
+	assert_true(sched_raise(d.c, at + 3, ABI_CLASS_DEMAND, 0));
+	assert_false(sched_raise(d.c, at, ABI_CLASS_DEMAND, 0));
 	sched_withdraw(d.c, 1, NULL); /* but somebody waits for that one */
 	assert_int_equal(d.done, 8);
 	tick(&d, 200 * MS); /* and without a deadline */

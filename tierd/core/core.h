@@ -60,8 +60,8 @@ struct core_config {
 	uint64_t capacity[ABI_TIER_COUNT];      /* bytes; 0 = no such tier */
 	uint64_t segment_bytes[ABI_MEM_TIERS];  /* 0 = clamp(capacity/1024, 2 MiB, 64 MiB) */
 	struct disk_super super;                /* the store, when capacity[NVME] > 0 */
-	struct disk_super more[CORE_DRIVES_MAX - 1]; /* its further devices */
-	uint32_t devices;                       /* all of them; 0 = 1, if there is a store */
+	struct disk_super more[CORE_DRIVES_MAX - 1]; /* its further drives */
+	uint32_t drives;                        /* all of them; 0 = 1, if there is a store */
 	uint64_t next_uid;                      /* from the recovered catalog; 1 at format */
 	uint64_t catalog_sequence;
 	bool admit_all;                         /* write what the policy would refuse, too */

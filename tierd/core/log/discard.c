@@ -49,18 +49,25 @@ static bool context_moves(const struct context *x)
 	       x->closing || x->sweeping;
 }
 
-/* Is anything under way, waiting, or coming soon, that needs the device or tells what is dead? */
-static bool in_use(const struct core *c, const struct drive *dv)
+/* Of the drive's own work; a discard is its own, too. */
+static bool works(const struct drive *dv)
 {
 	const struct prover *p = &dv->prover;
 
-	if (c->ios || c->copies || c->space_head || c->draining || dv->sync_wanted ||
-	    dv->sync_running || c->catalog_dirty || c->catalog_running || c->parting.count ||
-	    p->next != p->count || clean_busy(dv) || tombs_wait(c) ||
+	return dv->sync_wanted || dv->sync_running || p->next != p->count || clean_busy(dv) ||
+	       dv->run[DISK_LOG_CACHE].phase != RUN_FREE ||
+	       dv->run[DISK_LOG_DURABLE].phase != RUN_FREE;
+}
+
+/* Is anything under way, waiting, or coming soon, that needs a device or tells what is dead? */
+static bool in_use(const struct core *c, const struct drive *dv)
+{
+	if (c->ios || c->copies || c->space_head || c->draining || c->catalog_dirty ||
+	    c->catalog_running || c->parting.count || tombs_wait(c) ||
 	    sched_demand(c, c->config.discard_quiet_ns))
 		return true;
-	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
-		if (dv->run[i].phase != RUN_FREE)
+	for (uint32_t i = 0; i < c->drives; i++)
+		if (works(c->drive[i]) || (c->drive[i] != dv && c->drive[i]->discarder.busy))
 			return true;
 	for (uint32_t i = 0; i < c->contexts_high; i++)
 		if (c->context[i] && context_moves(c->context[i]))

@@ -51,12 +51,12 @@ static int drive_open(struct drive *dv, const struct disk_super *super)
 
 int drives_open(struct core *c)
 {
-	uint32_t devices = c->config.devices ? c->config.devices : 1, segments = 0;
+	uint32_t drives = c->config.drives ? c->config.drives : 1, segments = 0;
 	int err = 0;
 
-	if (devices > CORE_DRIVES_MAX)
+	if (drives > CORE_DRIVES_MAX)
 		return -EINVAL;
-	for (uint32_t i = 0; i < devices && !err; i++) {
+	for (uint32_t i = 0; i < drives && !err; i++) {
 		struct drive *dv = calloc(1, sizeof(*dv));
 
 		if (!dv)

@@ -18,12 +18,19 @@
 #define PROVE_RETRY_NS (100 * MS)
 #define PROVE_TRIES 3u
 
-static uint32_t unproven_count(const struct context *x)
+static bool is_its(const struct core *c, const struct drive *dv, const struct context *x,
+		   uint32_t slot)
+{
+	return x->meta[slot].settle == SETTLE_RECOVERED && block_drive(c, x, slot) == dv;
+}
+
+static uint32_t unproven_count(const struct core *c, const struct drive *dv,
+			       const struct context *x)
 {
 	uint32_t count = 0;
 
 	for (uint32_t slot = 0; x && slot < x->ix.slots_used; slot++)
-		count += x->meta[slot].settle == SETTLE_RECOVERED;
+		count += is_its(c, dv, x, slot);
 	return count;
 }
 
@@ -50,7 +57,7 @@ int prove_begin(struct core *c, struct drive *dv)
 	uint32_t count = 0;
 
 	for (uint32_t i = 0; i < c->contexts_high; i++)
-		count += unproven_count(c->context[i]);
+		count += unproven_count(c, dv, c->context[i]);
 	if (!count)
 		return 0;
 	p->buf_bytes = buffer_bytes(c);
@@ -62,7 +69,7 @@ int prove_begin(struct core *c, struct drive *dv)
 		struct context *x = c->context[i];
 
 		for (uint32_t slot = 0; x && slot < x->ix.slots_used; slot++)
-			if (x->meta[slot].settle == SETTLE_RECOVERED)
+			if (is_its(c, dv, x, slot))
 				p->ref[p->count++] = (struct prove_ref){
 					x->id, { slot, index_block(&x->ix, slot)->generation }
 				};
