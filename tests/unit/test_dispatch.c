@@ -90,6 +90,13 @@ static struct core_io *queue_complete(struct block_device *d, struct io_uring *r
 	return io;
 }
 
+static bool queue_owns(const struct block_device *d, uint64_t data)
+{
+	(void)d;
+	(void)data;
+	return true;
+}
+
 static struct block_ops queue;
 
 /* A host whose core has blocks on its device alone, in the hands of a shell. */
@@ -116,6 +123,7 @@ static int begin(void **state)
 	queue = *block_backend(NULL);
 	queue.submit = queue_submit;
 	queue.submit_flush = queue_submit_flush;
+	queue.owns = queue_owns;
 	queue.complete = queue_complete;
 	s->block = &queue;
 	s->core = s->obs.core = front.core = host.core;

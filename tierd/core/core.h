@@ -62,6 +62,9 @@ struct core_config {
 	struct disk_super super;                /* the store, when capacity[NVME] > 0 */
 	struct disk_super more[CORE_DRIVES_MAX - 1]; /* its further drives */
 	uint32_t drives;                        /* all of them; 0 = 1, if there is a store */
+	struct disk_drive listed[CORE_DRIVES_MAX - 1]; /* further ones, as the catalog names them */
+	uint32_t listed_count;                  /* more than there are: some are missing */
+	uint32_t discard_none;                  /* bits: drives that take no discards */
 	uint64_t next_uid;                      /* from the recovered catalog; 1 at format */
 	uint64_t catalog_sequence;
 	bool admit_all;                         /* write what the policy would refuse, too */

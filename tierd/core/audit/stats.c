@@ -40,7 +40,7 @@ static void context_tiers(const struct core *c, const struct context *x,
 	tier[ABI_TIER_NVME].used = tier[ABI_TIER_NVME].live = x->nvme_bytes;
 }
 
-static void device_stats(const struct drive *dv, struct core_stats *out)
+static void drive_stats(const struct drive *dv, struct core_stats *out)
 {
 	uint64_t data = dv->super.segment_bytes - dv->super.summary_bytes;
 	struct store_stats st;
@@ -54,6 +54,8 @@ static void device_stats(const struct drive *dv, struct core_stats *out)
 	out->segments_free += st.segments_free;
 	out->tier[ABI_TIER_NVME].used += (uint64_t)(st.segments - st.segments_free) * data;
 	out->tier[ABI_TIER_NVME].failing |= drive_failing(dv);
+	out->drives++;
+	out->drives_failing += drive_failing(dv);
 }
 
 /* What was written is counted for all devices together. */
@@ -62,14 +64,14 @@ static void log_stats(const struct core *c, struct core_stats *out)
 	const struct core_metrics *m = &c->metrics;
 
 	for (uint32_t i = 0; i < c->drives; i++)
-		device_stats(c->drive[i], out);
+		drive_stats(c->drive[i], out);
 	out->log[DISK_LOG_DURABLE].written = m->durable_bytes;
 	out->log[DISK_LOG_DURABLE].again = m->cleaned_bytes;
 	out->log[DISK_LOG_CACHE].written = m->written_bytes - m->durable_bytes;
 	out->log[DISK_LOG_CACHE].again = m->reinserted_bytes;
 }
 
-int core_device_stats(const struct core *c, uint32_t i, struct core_device_stats *out)
+int core_drive_stats(const struct core *c, uint32_t i, struct core_drive_stats *out)
 {
 	const struct drive *dv = i < c->drives ? c->drive[i] : NULL;
 	struct store_stats st;
@@ -77,7 +79,7 @@ int core_device_stats(const struct core *c, uint32_t i, struct core_device_stats
 	if (!dv)
 		return -ENOENT;
 	store_stats(dv->store, &st);
-	*out = (struct core_device_stats){
+	*out = (struct core_drive_stats){
 		.capacity = st.capacity,
 		.live = st.live,
 		.segments = st.segments,

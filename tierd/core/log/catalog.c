@@ -116,6 +116,8 @@ static int64_t catalog_encode(struct core *c)
 	head.next_uid = c->next_uid;
 	head.count = n;
 	head.limit_count = limits_list(c, c->catalog_limits);
+	head.drive_count = c->config.listed_count;
+	memcpy(head.drive, c->config.listed, sizeof(head.drive));
 	return disk_catalog_seal(c->catalog_buf, c->config.super.catalog_bytes, &head, list,
 				 c->catalog_limits);
 }

@@ -67,8 +67,11 @@ int drives_open(struct core *c)
 		err = drive_open(dv, i ? &c->config.more[i - 1] : &c->config.super);
 		if (!err && i)
 			store_join(dv->store, core_home(c)->store);
+		dv->discarder.off = c->config.discard_none >> i & 1;
 		segments += (uint32_t)dv->super.segment_count;
 	}
+	if (!err && drives_missing(c))
+		store_missing(core_home(c)->store);
 	return err;
 }
 
@@ -112,6 +115,12 @@ void drive_read_end(struct core *c, const struct core_io *io)
 const struct run *drive_run(const struct core *c, uint32_t i)
 {
 	return &c->drive[i / CORE_RUNS_MAX]->run[i % CORE_RUNS_MAX];
+}
+
+/* Does the catalog name one that is not there? */
+bool drives_missing(const struct core *c)
+{
+	return c->config.listed_count + 1 > c->drives;
 }
 
 /* Does none work any more? */

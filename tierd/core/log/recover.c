@@ -383,8 +383,8 @@ static void parent_find(struct core *c, const struct recover_note *n)
 	parent = index_find(&x->ix, n->key);
 	prefix_join(x, n->slot, parent);
 	x->meta[n->slot].joined = block_parent(x, n->slot) != ABI_SLOT_NONE;
-	if (parent != ABI_SLOT_NONE || !prefix_binds(x, n->slot))
-		return;
+	if (parent != ABI_SLOT_NONE || !prefix_binds(x, n->slot) || drives_missing(c))
+		return; /* the drive that has it may come back */
 	block_drop(c, x, n->slot);
 	c->recover.found.blocks_orphaned++;
 }

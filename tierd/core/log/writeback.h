@@ -227,6 +227,7 @@ int drives_open(struct core *c);
 void drives_close(struct core *c);
 struct core_io *drive_io_get(struct core *c, const struct drive *dv, uint32_t klass);
 bool drives_failing(const struct core *c);
+bool drives_missing(const struct core *c);
 uint64_t drives_retry_ns(const struct core *c);
 bool drives_idle(const struct core *c, uint32_t kind);
 const struct run *drive_run(const struct core *c, uint32_t i);

@@ -273,7 +273,9 @@ const struct disk_record *store_next_run(const struct store *s, uint32_t segment
 
 /* ---- super block and catalog -------------------------------------------------------------- */
 
+/* Of a new store, with all that this version knows; of one that is there, as it is. */
 void disk_super_seal(struct disk_super *super);
+void disk_super_again(struct disk_super *super);
 int disk_super_open(const void *sector, struct disk_super *out); /* -EBADMSG, -EPROTO version */
 
 /* Encode into buf (zero padded to a sector). Returns bytes, or -EFBIG. */
