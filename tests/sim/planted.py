@@ -111,8 +111,8 @@ PLANTS = {
         "if (class_count(s, ABI_CLASS_DEMAND) && !s->background_ops)\n\t\treturn"),
     "depth-overrun": (
         "io/sched.c",
-        "sched_device_ops(c->sched) < c->config.device_depth",
-        "sched_device_ops(c->sched) <= c->config.device_depth"),
+        "sched_device_ops(s) < c->config.device_depth",
+        "sched_device_ops(s) <= c->config.device_depth"),
     "unit-failure-forgotten": ("io/sched.c", "if (!whole(unit) && !node->error)", "if (0)"),
     "pending-expires-under-its-writer": (
         "op/put.c",

@@ -133,15 +133,15 @@ static void discard_check(struct world *w, const struct core_range *range)
  * waited too long is held back, no demand has passed such a one, and beside demand background is in
  * small units. `issued`: the bag's first action of this event.
  */
-static void device_check(struct world *w, uint32_t issued)
+static void drive_check(struct world *w, uint32_t drive, uint32_t issued)
 {
 	struct sched_lane_stats read, write;
 	uint32_t count = 0, background = 0, demand = 0;
 
-	sched_lane_stats(w->core, SCHED_READ, &read);
-	sched_lane_stats(w->core, SCHED_WRITE, &write);
+	sched_drive_stats(w->core, drive, SCHED_READ, &read);
+	sched_drive_stats(w->core, drive, SCHED_WRITE, &write);
 	for (uint32_t i = 0; i < w->bag_count; i++) {
-		if (!is_io(&w->bag[i]))
+		if (!is_io(&w->bag[i]) || w->bag[i].io->device != drive)
 			continue;
 		count++;
 		background += w->bag[i].io->klass != ABI_CLASS_DEMAND;
@@ -152,13 +152,21 @@ static void device_check(struct world *w, uint32_t issued)
 	if (count < w->depth && read.queued[0] + write.queued[0])
 		world_fail(w, "P6: demand waits while the device has room");
 	for (uint32_t k = 1; k < ABI_CLASS_COUNT && !background; k++)
-		if (sched_waits_ns(w->core, k) > w->starve_ns && (count < w->depth || demand))
+		if (sched_waits_ns(w->core, drive, k) > w->starve_ns &&
+		    (count < w->depth || demand))
 			world_fail(w, "P6: class %u starves", k);
 	for (uint32_t i = issued; count > background && i < w->bag_count; i++)
-		if (is_io(&w->bag[i]) && w->bag[i].io->klass != ABI_CLASS_DEMAND &&
-		    w->bag[i].io->piece_count > 1 && w->bag[i].io->bytes > SCHED_UNIT_BUSY)
+		if (is_io(&w->bag[i]) && w->bag[i].io->device == drive &&
+		    w->bag[i].io->klass != ABI_CLASS_DEMAND && w->bag[i].io->piece_count > 1 &&
+		    w->bag[i].io->bytes > SCHED_UNIT_BUSY)
 			world_fail(w, "P6: background of %llu bytes beside demand",
 				   (unsigned long long)w->bag[i].io->bytes);
+}
+
+static void device_check(struct world *w, uint32_t issued)
+{
+	for (uint32_t i = 0; i < w->drives; i++)
+		drive_check(w, i, issued);
 }
 
 static void collect(struct world *w)

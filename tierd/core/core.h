@@ -125,6 +125,7 @@ struct sched_node {
 	uint32_t flying;   /* units under way */
 	int32_t error;     /* how it will end */
 	uint8_t klass, lane, state;
+	uint8_t device;  /* 0 for copies */
 	bool mixed;      /* issued while the device's other lane was busy */
 	bool background; /* counts as a background read of the pool */
 	bool joined;     /* others wait for it too */

@@ -481,7 +481,7 @@ struct core {
 	uint64_t put_seq;
 	uint32_t expire_context; /* whose incomplete blocks are looked at next */
 
-	struct sched *sched;
+	struct sched *sched; /* of each drive */
 	struct core_io *io, *io_free;
 	uint32_t ios;
 	struct core_copy *copy, *copy_free;

@@ -325,13 +325,14 @@ static void audit_pools(struct audit *a, const struct flights *f)
 /* ---- the device --------------------------------------------------------------------------- */
 
 struct air {
+	uint32_t drive;
 	uint64_t ops[SCHED_LANES], bytes[SCHED_LANES];
-	uint64_t direct, background_ops, background_ns;
+	uint64_t background_ops, background_ns;
 };
 
 static void count_node(const struct sched_node *node, struct air *n)
 {
-	if (node->state != SCHED_FLYING)
+	if (node->state != SCHED_FLYING || node->device != n->drive)
 		return;
 	assert(node->lane < SCHED_LANES);
 	n->ops[node->lane]++;
@@ -342,23 +343,22 @@ static void count_node(const struct sched_node *node, struct air *n)
 	n->background_ns += node->cost_ns;
 }
 
-static void count_device(const struct core_io *io, struct air *n)
+static bool is_direct(const struct core_io *io)
 {
 	uint32_t state = io->priv.node.state;
 
-	count_node(&io->priv.node, n);
-	n->direct += io->direct && (state == SCHED_FLYING || state == SCHED_LANDED);
+	return io->direct && (state == SCHED_FLYING || state == SCHED_LANDED);
 }
 
-static void audit_device(struct audit *a)
+static void audit_drive(struct audit *a, uint32_t drive)
 {
-	const struct sched *s = a->c->sched;
-	struct air n = { .direct = 0 };
+	const struct sched *s = &a->c->sched[drive];
+	struct air n = { .drive = drive };
 
 	for (uint32_t i = 0; i < CORE_IO_MAX; i++)
-		count_device(&a->c->io[i], &n);
+		count_node(&a->c->io[i].priv.node, &n);
 	for (uint32_t i = 0; i < SCHED_UNITS; i++)
-		count_device(&s->unit[i], &n);
+		count_node(&s->unit[i].priv.node, &n);
 	for (uint32_t i = 0; i < CORE_COPIES_MAX; i++)
 		count_node(&a->c->copy[i].priv.node, &n);
 	for (uint32_t lane = 0; lane < SCHED_LANES; lane++) {
@@ -367,9 +367,22 @@ static void audit_device(struct audit *a)
 		audit_compare(a, "scheduler", "bytes under way", n.bytes[lane],
 			      s->lane[lane].bytes);
 	}
-	audit_compare(a, "scheduler", "reads into HBM", n.direct, s->direct_ops);
 	audit_compare(a, "scheduler", "background operations", n.background_ops, s->background_ops);
 	audit_compare(a, "scheduler", "their device time", n.background_ns, s->background_ns);
+}
+
+static void audit_device(struct audit *a)
+{
+	uint64_t direct = 0;
+
+	for (uint32_t i = 0; i < CORE_IO_MAX; i++)
+		direct += is_direct(&a->c->io[i]);
+	for (uint32_t d = 0; d < sched_count(a->c); d++) {
+		for (uint32_t i = 0; i < SCHED_UNITS; i++)
+			direct += is_direct(&a->c->sched[d].unit[i]);
+		audit_drive(a, d);
+	}
+	audit_compare(a, "scheduler", "reads into HBM", direct, a->c->sched->direct_ops);
 }
 
 /* ---- foresight ---------------------------------------------------------------------------- */

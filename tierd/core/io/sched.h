@@ -161,7 +161,7 @@ uint32_t sched_unit_bytes(const struct core *c, uint32_t klass);
 bool sched_demand(const struct core *c, uint64_t within_ns);
 
 /* How long a background class has waited with nothing issued; 0 = it has nothing queued. */
-uint64_t sched_waits_ns(const struct core *c, uint32_t klass);
+uint64_t sched_waits_ns(const struct core *c, uint32_t drive, uint32_t klass);
 
 /* For the audit: is it queued or under way? Do the counts of the queued agree with the queues? */
 bool sched_has(const struct sched_node *node);
@@ -178,5 +178,7 @@ struct sched_lane_stats {
 	uint64_t queued_bytes[ABI_CLASS_COUNT];
 };
 void sched_lane_stats(const struct core *c, enum sched_lane lane, struct sched_lane_stats *out);
+void sched_drive_stats(const struct core *c, uint32_t drive, enum sched_lane lane,
+		       struct sched_lane_stats *out);
 
 #endif
