@@ -67,7 +67,7 @@ static const struct key keys[] = {
 	  "who may connect: 0600, as a service 0666 (contexts have their own permissions)" },
 	{ "store.path", KEY_PATH, FIELD(store_path), 0, CONFIG_PATH_BYTES, "",
 	  "file or block device of the NVMe tier: ~/.local/share/tier/store, as a service "
-	  "/var/lib/tier/store" },
+	  "/var/lib/tier/store; several: /one, /two" },
 	{ "hbm.size", KEY_SIZE, FIELD(hbm_size), 0, 1024 * TIB, "auto",
 	  "bytes of the HBM tier; 0 = no such tier" },
 	{ "cxl.size", KEY_SIZE, FIELD(cxl_size), 0, 1024 * TIB, "auto",
@@ -624,6 +624,46 @@ static bool is_zero(const struct units_size *size)
 	return size->kind != UNITS_AUTO && size->value == 0;
 }
 
+uint32_t config_paths(char *list, const char **path, uint32_t max)
+{
+	uint32_t n = 0;
+
+	if (list[0])
+		path[n++] = list;
+	for (char *at = strchr(list, ','); at && n < max; at = strchr(at + 1, ',')) {
+		char *next = at + 1 + strspn(at + 1, " \t");
+
+		if (*next != '/')
+			continue;
+		while (at > list && (at[-1] == ' ' || at[-1] == '\t'))
+			at--;
+		*at = '\0';
+		path[n++] = at = next;
+	}
+	return n;
+}
+
+static int check_paths(const struct config *config, char *why, size_t why_bytes)
+{
+	const char *path[CORE_DRIVES_MAX + 1];
+	char list[CONFIG_PATH_BYTES], where[CONFIG_PATH_BYTES + 64];
+	uint32_t n;
+
+	memcpy(list, config->store_path, sizeof(list));
+	n = config_paths(list, path, CORE_DRIVES_MAX + 1);
+	config_where(config, "store.path", where, sizeof(where));
+	if (n > CORE_DRIVES_MAX)
+		return explain(why, why_bytes, "%s: more than %u drives; name fewer", where,
+			       CORE_DRIVES_MAX);
+	for (uint32_t i = 0; i < n; i++)
+		for (uint32_t k = 0; k < i; k++)
+			if (!strcmp(path[i], path[k]))
+				return explain(why, why_bytes,
+					       "%s: %s is named twice; name each drive once",
+					       where, path[i]);
+	return 0;
+}
+
 int config_check(const struct config *config, char *why, size_t why_bytes)
 {
 	if (!config->socket[0])
@@ -640,7 +680,7 @@ int config_check(const struct config *config, char *why, size_t why_bytes)
 		return explain(why, why_bytes, "nvme.segment = %llu cannot be used; write a "
 			       "multiple of 4096, at least %llu, or 0",
 			       (unsigned long long)config->nvme_segment, SEGMENT_BYTES_MIN);
-	return 0;
+	return check_paths(config, why, why_bytes);
 }
 
 bool config_key(uint32_t i, struct config_help *out)

@@ -28,7 +28,7 @@ enum config_switch { CONFIG_AUTO, CONFIG_ON, CONFIG_OFF };
 struct config {
 	char socket[CONFIG_SOCKET_BYTES];
 	uint32_t socket_mode;
-	char store_path[CONFIG_PATH_BYTES];
+	char store_path[CONFIG_PATH_BYTES]; /* a list, until config_paths has split it */
 	struct units_size hbm_size;
 	struct units_size cxl_size;
 	struct units_size nvme_size;
@@ -99,6 +99,12 @@ int config_set(struct config *config, const char *assignment, char *why, size_t 
 
 /* Where a key has its value from: "FILE:LINE: key", "--set key", or the key alone. Returns out. */
 const char *config_where(const struct config *config, const char *name, char *out, size_t bytes);
+
+/*
+ * The paths of store.path, "/one, /two": cut in place, so that the value is the first of them. A
+ * comma that no slash follows is a part of a path. Returns how many there are, at most `max`.
+ */
+uint32_t config_paths(char *list, const char **path, uint32_t max);
 
 /* Do the values fit together? Errors: -EINVAL. */
 int config_check(const struct config *config, char *why, size_t why_bytes);

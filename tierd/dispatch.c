@@ -47,8 +47,8 @@ static int submit_once(struct shell *s, const struct deferred *d)
 {
 	struct io_uring *ring = &s->loop.ring;
 
-	return d->io ? s->block->submit(s->device, ring, d->io) :
-		       s->block->submit_flush(s->device, ring, d->token);
+	return d->io ? s->block->submit(s->drive[d->io->device].device, ring, d->io) :
+		       s->block->submit_flush(s->drive[d->device].device, ring, d->token);
 }
 
 static int submit(struct shell *s, const struct deferred *d)
@@ -73,6 +73,7 @@ static void fail(struct shell *s, const struct deferred *d, int rc)
 		feed_io(s, d->io);
 		return;
 	}
+	event.sync.device = d->device;
 	event.sync.token = d->token;
 	event.sync.res = rc;
 	turn_feed(&s->loop.turn, &event);
@@ -113,21 +114,21 @@ static void do_read(struct shell *s, const struct core_action *a)
 	s->dispatch.ios++;
 	watch_start(&s->dispatch.reading[a->io->klass], a->io);
 	if (!prepare_hold(&s->dispatch.prepare, a->io))
-		submit_or_defer(s, (struct deferred){ a->io, 0 });
+		submit_or_defer(s, (struct deferred){ .io = a->io });
 }
 
 static void do_write(struct shell *s, const struct core_action *a)
 {
 	s->dispatch.ios++;
 	watch_start(&s->dispatch.writing, a->io);
-	submit_or_defer(s, (struct deferred){ a->io, 0 });
+	submit_or_defer(s, (struct deferred){ .io = a->io });
 }
 
 static void do_sync(struct shell *s, const struct core_action *a)
 {
 	s->dispatch.ios++;
-	s->dispatch.sync_since_ns = time_now_ns();
-	submit_or_defer(s, (struct deferred){ NULL, a->sync_token });
+	s->dispatch.sync_since_ns[a->sync.device] = time_now_ns();
+	submit_or_defer(s, (struct deferred){ .device = a->sync.device, .token = a->sync.token });
 }
 
 /* A read has come: verify it, here or by a worker. */
@@ -172,22 +173,38 @@ static void io_done(struct shell *s, struct core_io *io)
 	}
 }
 
+/* Whose operation it is. */
+static uint32_t drive_of(const struct shell *s, uint64_t data)
+{
+	uint32_t i = 0;
+
+	while (!s->block->owns(s->drive[i].device, data)) {
+		i++;
+		assert(i < s->drives);
+	}
+	return i;
+}
+
 void dispatch_completion(struct shell *s, uint64_t data, int res)
 {
 	struct core_event event = { .kind = CORE_EV_SYNC_DONE };
+	uint32_t drive = drive_of(s, data), bit = 1u << drive;
 	uint64_t token = 0;
-	struct core_io *io = s->block->complete(s->device, &s->loop.ring, data, res, &token);
+	struct core_io *io = s->block->complete(s->drive[drive].device, &s->loop.ring, data, res,
+						&token);
 
 	if (io) {
 		io_done(s, io);
 	} else if (token) {
 		s->dispatch.ios--;
-		hist_record(&s->dispatch.sync, time_now_ns() - s->dispatch.sync_since_ns);
-		if (res < 0 && !s->dispatch.flush_failed)
-			log_error(&s->log, "the store cannot be flushed", s->config.store_path,
+		hist_record(&s->dispatch.sync, time_now_ns() - s->dispatch.sync_since_ns[drive]);
+		if (res < 0 && !(s->dispatch.flush_failed & bit))
+			log_error(&s->log, "the store cannot be flushed", s->drive[drive].path,
 				  "look at its device; what it should have kept is written again",
 				  "error=\"%s\" errno=%d", strerror(-res), -res);
-		s->dispatch.flush_failed = res < 0;
+		s->dispatch.flush_failed &= ~bit;
+		s->dispatch.flush_failed |= res < 0 ? bit : 0;
+		event.sync.device = drive;
 		event.sync.token = token;
 		event.sync.res = res;
 		turn_feed(&s->loop.turn, &event);
@@ -295,7 +312,7 @@ static void prepared(struct shell *s, const struct job *job)
 		return;
 	prepare_end(p, memory_of(job->region, &job->range));
 	while ((io = prepare_release(p)))
-		submit_or_defer(s, (struct deferred){ io, 0 });
+		submit_or_defer(s, (struct deferred){ .io = io });
 	while ((punch = prepare_release_punch(p)))
 		worker_submit(s->workers, punch);
 }
@@ -327,18 +344,19 @@ static void do_discard(struct shell *s, const struct core_action *a)
 	job->brief = false;
 	job->patient = true;
 	job->block = s->block;
-	job->device = s->device;
+	job->device = s->drive[a->range.device].device;
 	job->range = a->range;
 	worker_submit(s->workers, job);
 }
 
-static void discarded(struct shell *s, int res)
+static void discarded(struct shell *s, uint32_t drive, int res)
 {
-	struct core_event event = { .kind = CORE_EV_DISCARD_DONE, .discard_res = res };
+	struct core_event event = { .kind = CORE_EV_DISCARD_DONE,
+				    .discard = { .device = drive, .res = res } };
 
 	if (res && !s->dispatch.discard_failed)
 		log_warn(&s->log, "the store's dead segments cannot be discarded",
-			 s->config.store_path,
+			 s->drive[drive].path,
 			 res == -EOPNOTSUPP ? "its device or file system does not know how: not "
 					      "tried again (nvme.discard)" : "look at its device",
 			 "error=\"%s\" errno=%d", strerror(-res), -res);
@@ -365,7 +383,7 @@ static void job_done(struct shell *s, const struct job *job)
 		punched(s, &job->range, job->res);
 		break;
 	case JOB_DISCARD:
-		discarded(s, job->res);
+		discarded(s, job->range.device, job->res);
 		break;
 	}
 }

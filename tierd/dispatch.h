@@ -19,7 +19,8 @@ struct shell;
 
 /* A device operation that found the ring full. */
 struct deferred {
-	struct core_io *io; /* NULL: a flush */
+	struct core_io *io; /* NULL: a flush, of this device */
+	uint32_t device;
 	uint64_t token;
 };
 
@@ -38,8 +39,8 @@ struct dispatch {
 	struct core_io *landed[DISPATCH_LANDED_MAX]; /* reads of this turn, to be verified */
 	uint32_t landed_count;
 	struct stopwatch reading[ABI_CLASS_COUNT], writing;
-	uint64_t sync_since_ns;
-	bool flush_failed;   /* the last one: told once */
+	uint64_t sync_since_ns[CORE_DRIVES_MAX];
+	uint32_t flush_failed; /* bits by drive: the last one: told once */
 	bool discard_failed; /* likewise */
 	struct hist read[ABI_CLASS_COUNT], write, sync, copy[ABI_CLASS_COUNT], fence;
 };

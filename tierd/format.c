@@ -31,7 +31,8 @@ static void tell_progress(void *arg, uint64_t done, uint64_t total)
 		      (unsigned long long)(total ? done * 100 / total : 100));
 }
 
-static int write_catalog(struct shell *s, const struct disk_super *super, void *buf)
+static int write_catalog(struct shell *s, struct shell_drive *d, const struct disk_super *super,
+			 void *buf)
 {
 	struct disk_catalog head = {
 		.magic = DISK_CATALOG_MAGIC,
@@ -46,33 +47,33 @@ static int write_catalog(struct shell *s, const struct disk_super *super, void *
 
 	/* D6: sequence 1 belongs into slot 1; slot 0 must hold nothing valid. */
 	memset(buf, 0, DISK_SECTOR);
-	rc = s->block->pwrite(s->device, buf, DISK_SECTOR, first);
+	rc = s->block->pwrite(d->device, buf, DISK_SECTOR, first);
 	if (rc)
 		return rc;
 	bytes = disk_catalog_seal(buf, DISK_SECTOR, &head, NULL, NULL);
 	if (bytes < 0)
 		return (int)bytes;
-	return s->block->pwrite(s->device, buf, (size_t)bytes, second);
+	return s->block->pwrite(d->device, buf, (size_t)bytes, second);
 }
 
 /* Catalog, flush, super block and its copy, flush: the super block speaks of what is there. */
-static int write_store(struct shell *s, struct disk_super *super)
+static int write_store(struct shell *s, struct shell_drive *d, struct disk_super *super)
 {
 	void *buf CLEANUP_FREE = aligned_alloc(DISK_SECTOR, DISK_SECTOR);
 	int rc;
 
 	if (!buf)
 		return -ENOMEM;
-	rc = write_catalog(s, super, buf);
+	rc = write_catalog(s, d, super, buf);
 	if (rc == 0)
-		rc = s->block->flush(s->device);
+		rc = s->block->flush(d->device);
 	disk_super_seal(super);
 	memcpy(buf, super, sizeof(*super));
 	if (rc == 0)
-		rc = s->block->pwrite(s->device, buf, DISK_SECTOR, 0);
+		rc = s->block->pwrite(d->device, buf, DISK_SECTOR, 0);
 	if (rc == 0)
-		rc = s->block->pwrite(s->device, buf, DISK_SECTOR, DISK_SECTOR);
-	return rc ? rc : s->block->flush(s->device);
+		rc = s->block->pwrite(d->device, buf, DISK_SECTOR, DISK_SECTOR);
+	return rc ? rc : s->block->flush(d->device);
 }
 
 static int sync_folder(const char *path)
@@ -87,28 +88,29 @@ static int sync_folder(const char *path)
 	return 0;
 }
 
-static int no_plan(struct shell *s, int rc)
+static int no_plan(struct shell *s, struct shell_drive *d, int rc)
 {
 	if (rc == -E2BIG)
-		return recover_explain(s, rc, "the store would have too many segments",
+		return recover_explain(s, d, rc, "the store would have too many segments",
 				       "lower nvme.size, or raise nvme.segment");
-	return recover_explain(s, rc, "the store is too small for its segments",
+	return recover_explain(s, d, rc, "the store is too small for its segments",
 			       "raise nvme.size, or lower nvme.segment");
 }
 
-static int fill(struct shell *s, struct disk_super *super)
+static int fill(struct shell *s, struct shell_drive *d, struct disk_super *super)
 {
 	uint64_t id;
 	int rc;
 
 	if (getrandom(&id, sizeof(id), 0) != (ssize_t)sizeof(id))
-		return recover_explain(s, -EIO, "no random bytes for the store's id", NULL);
-	rc = store_super_plan(super, s->block->bytes(s->device), s->config.nvme_segment, id);
+		return recover_explain(s, d, -EIO, "no random bytes for the store's id", NULL);
+	rc = store_super_plan(super, s->block->bytes(d->device), s->config.nvme_segment, id);
 	if (rc)
-		return no_plan(s, rc);
-	rc = write_store(s, super);
+		return no_plan(s, d, rc);
+	super->home = d->home;
+	rc = write_store(s, d, super);
 	if (rc)
-		recover_explain(s, rc, "the new store cannot be written", "look at its device");
+		recover_explain(s, d, rc, "the new store cannot be written", "look at its device");
 	return rc;
 }
 
@@ -144,7 +146,8 @@ static int hold(struct shell *s, const char *path, struct block_device **held)
 
 /* What a format left that was killed never was a store: the next one may be smaller. What of it is
  * written already serves again. */
-static int cut_left_over(struct shell *s, const struct block_options *options)
+static int cut_left_over(struct shell *s, struct shell_drive *d,
+			 const struct block_options *options)
 {
 	struct block_device *left;
 	int rc = hold(s, options->path, &left);
@@ -153,30 +156,31 @@ static int cut_left_over(struct shell *s, const struct block_options *options)
 		return rc;
 	if (s->block->bytes(left) > options->bytes &&
 	    truncate(options->path, (off_t)options->bytes))
-		rc = recover_explain(s, -errno, "what a killed format left cannot be cut",
+		rc = recover_explain(s, d, -errno, "what a killed format left cannot be cut",
 				     "remove it: the store's name with .new behind it");
 	s->block->close(left);
 	return rc;
 }
 
 /* Make it at path, give it the name real. */
-static int make_file(struct shell *s, const struct block_options *options, const char *real,
+static int make_file(struct shell *s, struct shell_drive *d, const struct block_options *options,
+		     const char *real,
 		     struct disk_super *super)
 {
 	struct block_device *former;
 	int rc;
 
 	/* A daemon that has it would go on writing into a file without a name. */
-	rc = hold(s, s->config.store_path, &former);
+	rc = hold(s, d->path, &former);
 	if (rc)
 		return rc;
-	rc = cut_left_over(s, options);
+	rc = cut_left_over(s, d, options);
 	if (rc == 0)
-		rc = s->block->open(&s->device, options); /* explains its failures itself */
+		rc = s->block->open(&d->device, options); /* explains its failures itself */
 	if (rc == 0) {
-		rc = fill(s, super);
+		rc = fill(s, d, super);
 		if (rc == 0 && rename(options->path, real))
-			rc = recover_explain(s, -errno, "the new store cannot be given its name",
+			rc = recover_explain(s, d, -errno, "the new store cannot be given its name",
 					     NULL);
 		if (rc == 0)
 			rc = sync_folder(real);
@@ -187,20 +191,22 @@ static int make_file(struct shell *s, const struct block_options *options, const
 	return rc;
 }
 
-static int make_on_device(struct shell *s, const struct block_options *options,
+static int make_on_device(struct shell *s, struct shell_drive *d,
+			  const struct block_options *options,
 			  struct disk_super *super)
 {
-	int rc = s->block->open(&s->device, options);
+	int rc = s->block->open(&d->device, options);
 
-	return rc ? rc : fill(s, super);
+	return rc ? rc : fill(s, d, super);
 }
 
-int format_store(struct shell *s, uint64_t bytes, bool device, struct disk_super *super)
+int format_store(struct shell *s, struct shell_drive *d, uint64_t bytes, bool device,
+		 struct disk_super *super)
 {
 	char real[CONFIG_PATH_BYTES], path[CONFIG_PATH_BYTES + 8];
 	uint64_t told_ns = 0;
 	struct block_options options = {
-		.path = device ? s->config.store_path : path,
+		.path = device ? d->path : path,
 		.bytes = bytes,
 		.buffered = s->config.nvme_buffered,
 		.progress = tell_progress,
@@ -212,18 +218,19 @@ int format_store(struct shell *s, uint64_t bytes, bool device, struct disk_super
 	if (!device)
 		rc = store_super_plan(super, bytes, s->config.nvme_segment, 1);
 	if (rc)
-		return no_plan(s, rc);
-	rc = follow(s->config.store_path, real);
+		return no_plan(s, d, rc);
+	rc = follow(d->path, real);
 	if (rc)
-		return recover_explain(s, rc, "the link to the store cannot be followed",
+		return recover_explain(s, d, rc, "the link to the store cannot be followed",
 				       "name the file itself");
 	snprintf(path, sizeof(path), "%s.new", real);
-	log_info(&s->log, "formatting a new store", s->config.store_path, "bytes=%llu",
+	log_info(&s->log, "formatting a new store", d->path, "bytes=%llu",
 		 (unsigned long long)bytes);
-	rc = device ? make_on_device(s, &options, super) : make_file(s, &options, real, super);
-	if (rc && s->device) {
-		s->block->close(s->device);
-		s->device = NULL;
+	rc = device ? make_on_device(s, d, &options, super) : make_file(s, d, &options, real,
+									super);
+	if (rc && d->device) {
+		s->block->close(d->device);
+		d->device = NULL;
 	}
 	return rc;
 }

@@ -80,7 +80,7 @@ int objects_begin(struct shell *s)
 
 	if (!s->object_cxl)
 		return 0;
-	if (!s->device) {
+	if (!s->drives) {
 		log_error(&s->log, "objects need a store", "object.cxl",
 			  "set object.cxl = 0, or give nvme.size a size", "");
 		return -EINVAL;

@@ -16,9 +16,10 @@
 #include "libtier/base/cleanup.h"
 #include "libtier/base/time.h"
 
-int recover_explain(struct shell *s, int rc, const char *what, const char *advice)
+int recover_explain(struct shell *s, const struct shell_drive *d, int rc, const char *what,
+		    const char *advice)
 {
-	log_error(&s->log, what, s->config.store_path, advice, "error=\"%s\" errno=%d",
+	log_error(&s->log, what, d->path, advice, "error=\"%s\" errno=%d",
 		  strerror(-rc), -rc);
 	return rc;
 }
@@ -26,36 +27,38 @@ int recover_explain(struct shell *s, int rc, const char *what, const char *advic
 /* ---- super block --------------------------------------------------------------------------- */
 
 /* Sector 0, or the one after it that has the copy. */
-static int read_sector(struct shell *s, uint8_t *buf, uint64_t at, struct disk_super *super)
+static int read_sector(struct shell *s, struct shell_drive *d, uint8_t *buf, uint64_t at,
+		       struct disk_super *super)
 {
-	int rc = s->block->pread(s->device, buf, DISK_SECTOR, at);
+	int rc = s->block->pread(d->device, buf, DISK_SECTOR, at);
 
 	return rc ? rc : disk_super_open(buf, super);
 }
 
 /* One of the two is enough, whether the other one is damaged or cannot be read at all. */
-static int read_either(struct shell *s, uint8_t *buf, struct disk_super *super)
+static int read_either(struct shell *s, struct shell_drive *d, uint8_t *buf,
+		       struct disk_super *super)
 {
-	int first = read_sector(s, buf, 0, super), rc = first;
+	int first = read_sector(s, d, buf, 0, super), rc = first;
 
 	if (first == 0)
 		return 0;
 	if (first != -EPROTO)
-		rc = read_sector(s, buf, DISK_SECTOR, super);
+		rc = read_sector(s, d, buf, DISK_SECTOR, super);
 	if (rc == -EPROTO)
-		return recover_explain(s, rc, "the store is of another version of tier",
+		return recover_explain(s, d, rc, "the store is of another version of tier",
 			       "use the tierd that made it, or another path");
 	if (rc && (rc != -EBADMSG || first != -EBADMSG))
-		return recover_explain(s, rc, "the store cannot be read", "look at its device");
+		return recover_explain(s, d, rc, "the store cannot be read", "look at its device");
 	if (rc)
-		return recover_explain(s, rc, "this is not a tier store",
+		return recover_explain(s, d, rc, "this is not a tier store",
 			       "give another path; --format destroys what is there");
-	log_warn(&s->log, "the super block was damaged; its copy was used", s->config.store_path,
+	log_warn(&s->log, "the super block was damaged; its copy was used", d->path,
 		 "look at the device", "");
 	return 1;
 }
 
-static int read_super(struct shell *s, struct disk_super *super)
+int recover_super(struct shell *s, struct shell_drive *d, struct disk_super *super)
 {
 	uint8_t *buf CLEANUP_FREE = aligned_alloc(DISK_SECTOR, DISK_SECTOR);
 	char why[128] = "";
@@ -63,27 +66,28 @@ static int read_super(struct shell *s, struct disk_super *super)
 
 	if (!buf)
 		return -ENOMEM;
-	if (s->block->bytes(s->device) < 2 * DISK_SECTOR)
-		return recover_explain(s, -EBADMSG, "this is not a tier store",
+	if (s->block->bytes(d->device) < 2 * DISK_SECTOR)
+		return recover_explain(s, d, -EBADMSG, "this is not a tier store",
 			       "give another path; --format destroys what is there");
-	used_copy = read_either(s, buf, super);
+	used_copy = read_either(s, d, buf, super);
 	if (used_copy < 0)
 		return used_copy;
 	rc = store_super_check(super, why, sizeof(why));
 	if (rc)
-		return recover_explain(s, rc, "the store's super block contradicts itself", why);
+		return recover_explain(s, d, rc, "the store's super block contradicts itself", why);
 	if (super->segment_offset + super->segment_count * super->segment_bytes >
-	    s->block->bytes(s->device))
-		return recover_explain(s, -EFBIG, "the store is shorter than its super block says",
+	    s->block->bytes(d->device))
+		return recover_explain(s, d, -EFBIG,
+				       "the store is shorter than its super block says",
 			       "it was cut off: tierctl check --repair gives it its length "
 			       "again");
 	if (!used_copy)
 		return 0;
 	memcpy(buf, super, sizeof(*super));
-	rc = s->block->pwrite(s->device, buf, DISK_SECTOR, 0);
+	rc = s->block->pwrite(d->device, buf, DISK_SECTOR, 0);
 	if (rc)
 		log_error(&s->log, "the super block cannot be written again",
-			  s->config.store_path, "look at the device: only the copy is left",
+			  d->path, "look at the device: only the copy is left",
 			  "errno=%d", -rc);
 	return 0;
 }
@@ -135,8 +139,9 @@ static int void_torn(struct shell *s, uint8_t *bytes, const struct disk_catalog 
 	if (!disk_catalog_open(bytes + at, super->catalog_bytes, super->store_id, &head, &context))
 		return 0;
 	memset(bytes + at, 0, DISK_SECTOR);
-	rc = s->block->pwrite(s->device, bytes + at, DISK_SECTOR, super->catalog_offset + at);
-	return rc ? rc : s->block->flush(s->device);
+	rc = s->block->pwrite(s->drive[0].device, bytes + at, DISK_SECTOR,
+			      super->catalog_offset + at);
+	return rc ? rc : s->block->flush(s->drive[0].device);
 }
 
 static int read_catalog(struct shell *s)
@@ -147,22 +152,44 @@ static int read_catalog(struct shell *s)
 	int rc = -ENOMEM;
 
 	if (!bytes)
-		return recover_explain(s, rc, "no memory for the catalog", NULL);
+		return recover_explain(s, &s->drive[0], rc, "no memory for the catalog", NULL);
 	s->catalog.bytes = bytes;
-	rc = s->block->pread(s->device, bytes, 2 * super->catalog_bytes, super->catalog_offset);
+	rc = s->block->pread(s->drive[0].device, bytes, 2 * super->catalog_bytes,
+			     super->catalog_offset);
 	if (rc)
-		return recover_explain(s, rc, "the catalog cannot be read", "look at the device");
+		return recover_explain(s, &s->drive[0], rc, "the catalog cannot be read",
+				       "look at the device");
 	rc = judge_slots(s, bytes, super->catalog_bytes, &best);
 	if (rc)
-		return recover_explain(s, rc, "both copies of the catalog are damaged",
+		return recover_explain(s, &s->drive[0], rc,
+				       "both copies of the catalog are damaged",
 			       "restore the store from a backup, or --format to begin anew");
 	rc = void_torn(s, bytes, best);
 	if (rc)
-		return recover_explain(s, rc, "the catalog cannot be written",
+		return recover_explain(s, &s->drive[0], rc, "the catalog cannot be written",
 				       "look at the device");
+	s->catalog.head = *best;
 	s->core_config.next_uid = best->next_uid;
 	s->core_config.catalog_sequence = best->sequence;
 	return 0;
+}
+
+int recover_catalog_again(struct shell *s, const struct disk_catalog *head)
+{
+	const struct disk_super *super = &s->core_config.super;
+	uint8_t *buf CLEANUP_FREE = aligned_alloc(DISK_SECTOR, super->catalog_bytes);
+	uint64_t at = super->catalog_offset + (head->sequence & 1) * super->catalog_bytes;
+	int64_t bytes;
+	int rc;
+
+	if (!buf)
+		return -ENOMEM;
+	bytes = disk_catalog_seal(buf, super->catalog_bytes, head, s->catalog.context,
+				  s->catalog.limit);
+	if (bytes < 0)
+		return (int)bytes;
+	rc = s->block->pwrite(s->drive[0].device, buf, (size_t)bytes, at);
+	return rc ? rc : s->block->flush(s->drive[0].device);
 }
 
 /* ---- the store ----------------------------------------------------------------------------- */
@@ -173,17 +200,17 @@ static int open_existing(struct shell *s, uint64_t bytes)
 		.path = s->config.store_path,
 		.buffered = s->config.nvme_buffered,
 	};
-	int rc = s->block->open(&s->device, &options);
+	int rc = s->block->open(&s->drive[0].device, &options);
 
 	if (rc)
 		return rc; /* explained by the backend */
-	rc = read_super(s, &s->core_config.super);
+	rc = recover_super(s, &s->drive[0], &s->core_config.super);
 	if (rc)
 		return rc;
-	if (s->config.nvme_size.kind != UNITS_AUTO && s->block->bytes(s->device) != bytes)
+	if (s->config.nvme_size.kind != UNITS_AUTO && s->block->bytes(s->drive[0].device) != bytes)
 		log_warn(&s->log, "the store keeps the size it was made with",
 			 s->config.store_path, "nvme.size counts for new stores only",
-			 "bytes=%llu", (unsigned long long)s->block->bytes(s->device));
+			 "bytes=%llu", (unsigned long long)s->block->bytes(s->drive[0].device));
 	return 0;
 }
 
@@ -196,15 +223,26 @@ int recover_store(struct shell *s, uint64_t bytes)
 	int rc;
 
 	s->formatted = s->options.format || (!device && st.st_size == 0);
-	rc = s->formatted ? format_store(s, bytes, device, super) : open_existing(s, bytes);
+	rc = s->formatted ? format_store(s, &s->drive[0], bytes, device, super) : open_existing(s,
+											     bytes);
 	if (rc == 0)
 		rc = read_catalog(s);
 	if (rc) {
 		recover_store_close(s);
 		return rc;
 	}
-	s->core_config.capacity[ABI_TIER_NVME] =
-		super->segment_count * (super->segment_bytes - super->summary_bytes);
+	s->drive[0].super = *super;
+	s->drives = 1;
+	s->core_config.capacity[ABI_TIER_NVME] = drives_capacity(super);
+	if (super->home)
+		rc = recover_explain(s, &s->drive[0], -EINVAL, "this is a further drive of a store",
+				     "name the store's first drive first in store.path");
+	if (rc == 0)
+		rc = drives_begin(s);
+	if (rc) {
+		recover_store_close(s);
+		return rc;
+	}
 	s->obs.store = s->config.store_path;
 	s->obs.super = *super;
 	return 0;
@@ -214,9 +252,10 @@ void recover_store_close(struct shell *s)
 {
 	free(s->catalog.bytes);
 	s->catalog = (struct catalog){ .bytes = NULL };
-	if (s->device)
-		s->block->close(s->device);
-	s->device = NULL;
+	drives_end(s);
+	if (s->drive[0].device)
+		s->block->close(s->drive[0].device);
+	s->drive[0].device = NULL;
 }
 
 /* ---- contexts ------------------------------------------------------------------------------ */
@@ -230,10 +269,12 @@ static int set_aside(struct shell *s, const struct disk_context *spec, int error
 	log_error(&s->log, "a context of the catalog cannot be made; it is set aside", spec->name,
 		  why, "errno=%d", -error);
 	if (rc)
-		return recover_explain(s, rc, "no memory for contexts that are set aside", NULL);
+		return recover_explain(s, &s->drive[0], rc,
+				       "no memory for contexts that are set aside", NULL);
 	a = realloc(s->obs.aside, (s->obs.asides + 1) * sizeof(*a));
 	if (!a)
-		return recover_explain(s, -ENOMEM, "no memory for contexts that are set aside",
+		return recover_explain(s, &s->drive[0], -ENOMEM,
+				       "no memory for contexts that are set aside",
 				       NULL);
 	s->obs.aside = a;
 	a = &a[s->obs.asides++];
@@ -272,53 +313,64 @@ int recover_contexts(struct shell *s)
 
 /* ---- segments ------------------------------------------------------------------------------ */
 
-static int read_segment(struct shell *s, uint32_t segment, void *summary)
+static int read_segment(struct shell *s, uint32_t drive, uint32_t segment, void *summary)
 {
-	const struct disk_super *super = &s->core_config.super;
+	const struct shell_drive *d = &s->drive[drive];
+	const struct disk_super *super = &d->super;
 	uint64_t offset = super->segment_offset + segment * super->segment_bytes;
-	int unread = s->block->pread(s->device, summary, super->summary_bytes, offset), rc;
+	int unread = s->block->pread(d->device, summary, super->summary_bytes, offset), rc;
 
 	if (unread) {
 		/* Its blocks are a loss, the rest of the store is not. */
 		log_error(&s->log, "a segment cannot be read; its blocks are lost",
-			  s->config.store_path, "look at the device", "segment=%u errno=%d",
+			  d->path, "look at the device", "segment=%u errno=%d",
 			  segment, -unread);
 		memset(summary, 0, super->summary_bytes);
 	}
-	rc = core_recover_segment(s->core, segment, summary, super->summary_bytes);
+	rc = core_recover_segment(s->core, drive, segment, summary, super->summary_bytes);
 	if (unread)
-		core_recover_unread(s->core, segment);
+		core_recover_unread(s->core, drive, segment);
 	return rc == -ENOMEM ? rc : 0;
+}
+
+/* What is read below must not be in a volatile cache only: answers are built upon it. */
+static int read_drive(struct shell *s, uint32_t drive, uint64_t *told)
+{
+	const struct disk_super *super = &s->drive[drive].super;
+	void *summary CLEANUP_FREE = aligned_alloc(DISK_SECTOR, super->summary_bytes);
+	int rc = s->block->flush(s->drive[drive].device);
+
+	if (rc)
+		return recover_explain(s, &s->drive[drive], rc, "the store cannot be flushed",
+				       "look at its device");
+	if (!summary)
+		return recover_explain(s, &s->drive[drive], -ENOMEM,
+				       "no memory to read the segments", NULL);
+	for (uint32_t i = 0; i < super->segment_count && rc == 0; i++) {
+		rc = read_segment(s, drive, i, summary);
+		if (time_now_ns() - *told < NS_PER_S)
+			continue;
+		*told = time_now_ns();
+		notify_status("recovering: segment %u of %llu", i,
+			      (unsigned long long)super->segment_count);
+	}
+	return rc;
 }
 
 int recover_segments(struct shell *s)
 {
-	const struct disk_super *super = &s->core_config.super;
-	void *summary CLEANUP_FREE = NULL;
 	uint64_t begun = time_now_ns(), told = begun;
-	int rc;
+	int rc = 0;
 
-	if (!s->device)
+	if (!s->drives)
 		return 0;
-	/* What is read below must not be in a volatile cache only: answers are built upon it. */
-	rc = s->block->flush(s->device);
-	if (rc)
-		return recover_explain(s, rc, "the store cannot be flushed", "look at its device");
-	summary = aligned_alloc(DISK_SECTOR, super->summary_bytes);
-	if (!summary)
-		return recover_explain(s, -ENOMEM, "no memory to read the segments", NULL);
-	for (uint32_t i = 0; i < super->segment_count && !s->formatted && rc == 0; i++) {
-		rc = read_segment(s, i, summary);
-		if (time_now_ns() - told < NS_PER_S)
-			continue;
-		told = time_now_ns();
-		notify_status("recovering: segment %u of %llu", i,
-			      (unsigned long long)super->segment_count);
-	}
+	for (uint32_t i = 0; i < s->drives && !s->formatted && rc == 0; i++)
+		rc = read_drive(s, i, &told);
 	if (rc == 0)
 		rc = core_recover_finish(s->core, &s->obs.recovery);
 	if (rc)
-		return recover_explain(s, rc, "recovery failed", "is there enough memory?");
+		return recover_explain(s, &s->drive[0], rc, "recovery failed",
+				       "is there enough memory?");
 	s->obs.recovery_ns = time_now_ns() - begun;
 	log_info(&s->log, "recovered", s->config.store_path,
 		 "ms=%llu segments=%llu records=%llu bad=%llu blocks=%llu stale=%llu unproven=%llu "

@@ -29,12 +29,21 @@ struct options {
 	uint32_t sets;
 };
 
+/* A drive of the store. */
+struct shell_drive {
+	const char *path; /* in config.store_path */
+	struct block_device *device;
+	struct disk_super super;
+	uint64_t home; /* of one that is made: its home's store_id; 0 = it is the home */
+};
+
 /* What the catalog says, between reading it and making its contexts. */
 struct catalog {
 	void *bytes;
 	const struct disk_context *context;
 	const struct disk_limit *limit;
 	uint32_t count, limits;
+	struct disk_catalog head;
 };
 
 /* What the loop waits for beside the device: one-shot polls in the ring (loop.c). */
@@ -76,7 +85,8 @@ struct shell {
 	struct obs obs;
 	const struct mem_ops *mem[ABI_MEM_TIERS];
 	const struct block_ops *block; /* NULL = no store */
-	struct block_device *device;
+	struct shell_drive drive[CORE_DRIVES_MAX]; /* of the store; the first is its home */
+	uint32_t drives; /* that are there */
 	struct core_config core_config;
 	struct catalog catalog;
 	bool formatted; /* in this start: there is nothing to recover */

@@ -346,20 +346,32 @@ static uint64_t file_system_bytes(const char *path)
 }
 
 /* Whether, and on what ground. A file's room is given back only on the operator's word. */
-static void choose_discards(struct shell *s)
+static void choose_discards(struct shell *s, uint32_t drive)
 {
 	static const char *const ground[] = {
 		[BLOCK_DISCARD_NONE] = "its device takes none",
 		[BLOCK_DISCARD_DEVICE] = "its device takes them",
 		[BLOCK_DISCARD_FILE] = "it is a file, where they leave holes",
 	};
-	enum block_discard can = s->block->discards(s->device);
+	enum block_discard can = s->block->discards(s->drive[drive].device);
 	uint32_t want = s->config.nvme_discard;
 	bool on = can == BLOCK_DISCARD_DEVICE || (can == BLOCK_DISCARD_FILE && want == CONFIG_ON);
 
-	s->core_config.discard = on && want != CONFIG_OFF;
-	log_info(&s->log, "discards of dead segments", s->config.store_path, "on=%d why=\"%s\"",
-		 s->core_config.discard, want == CONFIG_OFF ? "nvme.discard says so" : ground[can]);
+	on = on && want != CONFIG_OFF;
+	s->core_config.discard |= on;
+	s->core_config.discard_none |= on ? 0 : 1u << drive;
+	log_info(&s->log, "discards of dead segments", s->drive[drive].path, "on=%d why=\"%s\"",
+		 on, want == CONFIG_OFF ? "nvme.discard says so" : ground[can]);
+}
+
+/* From here on store_path is the first. */
+static void name_drives(struct shell *s)
+{
+	const char *path[CORE_DRIVES_MAX];
+	uint32_t n = config_paths(s->config.store_path, path, CORE_DRIVES_MAX);
+
+	for (uint32_t i = 0; i < n; i++)
+		s->drive[i].path = path[i];
 }
 
 static int begin_store(struct shell *s)
@@ -374,6 +386,7 @@ static int begin_store(struct shell *s)
 		log_info(&s->log, "no store: memory only", NULL, "");
 		return 0;
 	}
+	name_drives(s);
 	make_folder(s->config.store_path, 0700);
 	s->block = block_backend(NULL);
 	rc = s->block->probe(&options, &info);
@@ -388,7 +401,8 @@ static int begin_store(struct shell *s)
 	if (rc)
 		return rc;
 	tell_tier(s, ABI_TIER_NVME, &info);
-	choose_discards(s);
+	for (uint32_t i = 0; i < s->drives; i++)
+		choose_discards(s, i);
 	return 0;
 }
 

@@ -169,7 +169,7 @@ static void act(struct model *m, struct core_action *a)
 		break;
 	case CORE_AC_SYNC:
 		e.kind = CORE_EV_SYNC_DONE;
-		e.sync.token = a->sync_token;
+		e.sync.token = a->sync.token;
 		break;
 	case CORE_AC_FENCE:
 		e.kind = CORE_EV_FENCE_DONE;

@@ -65,7 +65,7 @@ static bool done_at_once(struct shell *s, const struct core_action *a, struct co
 		return true;
 	case CORE_AC_SYNC:
 		e->kind = CORE_EV_SYNC_DONE;
-		e->sync.token = a->sync_token;
+		e->sync.token = a->sync.token;
 		return true;
 	case CORE_AC_FENCE:
 		e->kind = CORE_EV_FENCE_DONE;

@@ -65,6 +65,7 @@ SIZE(disk_context, 4096);
 AT(disk_context, geometry, 960);
 SIZE(disk_catalog, 4096);
 SIZE(disk_limit, 80);
+SIZE(disk_drive, 16);
 SIZE(disk_segment, 4096);
 SIZE(disk_record, 256);
 AT(disk_record, parent, 88);

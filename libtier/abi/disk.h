@@ -65,6 +65,11 @@
  *   D14 Each block of a run follows the one before it in the record. Those that are marked absent
  *       are only named, for what follows them: of the run that the cleaner moved they were dead.
  *       The first and the last one are there.
+ *   D15 A store may have several drives. Each has a super block, segments, sequence numbers and a
+ *       flushed_lsn of its own; lsns are of all together, and so are tombstones, which are on the
+ *       first with the catalog. The catalog names the others before any record is written there;
+ *       one that it does not name holds nothing. While one that it names is missing every
+ *       tombstone is kept.
  */
 #ifndef TIER_ABI_DISK_H
 #define TIER_ABI_DISK_H
@@ -81,7 +86,12 @@
 #define DISK_FEATURE_FLUSHED 1ull /* records have flushed_lsn and flags (D9), else both are zero */
 #define DISK_FEATURE_KEPT 2ull /* records say how their blocks are kept (D12), likewise */
 #define DISK_FEATURE_ABSENT 4ull /* records may name blocks that are absent (D14), else none does */
-#define DISK_FEATURES (DISK_FEATURE_FLUSHED | DISK_FEATURE_KEPT | DISK_FEATURE_ABSENT)
+#define DISK_FEATURE_HOME 8ull /* the first drive of several: its catalog names the others (D15) */
+#define DISK_FEATURE_MEMBER 16ull /* one of the others: nothing without its home */
+#define DISK_FEATURES                                                                              \
+	(DISK_FEATURE_FLUSHED | DISK_FEATURE_KEPT | DISK_FEATURE_ABSENT | DISK_FEATURE_HOME |      \
+	 DISK_FEATURE_MEMBER)
+#define DISK_DRIVES_MAX 8u
 #define DISK_WRITTEN_MS_MAX (1ull << 48)
 #define DISK_SECTOR 4096u
 #define DISK_RUN_BLOCKS_MAX 32u
@@ -98,7 +108,8 @@ struct disk_super {
 	uint64_t segment_bytes;
 	uint64_t segment_count;
 	uint64_t summary_bytes;
-	uint8_t reserved[4096 - 80];
+	uint64_t home; /* of a member: store_id of its home; else zero */
+	uint8_t reserved[4096 - 88];
 }; /* 4096 bytes */
 
 #define DISK_KIND_KV 1u
@@ -122,6 +133,12 @@ struct disk_context {
 	struct abi_geometry geometry;
 }; /* 4096 bytes */
 
+/* A further drive of the store, there or not. */
+struct disk_drive {
+	uint64_t store_id;
+	uint64_t capacity; /* bytes of data */
+}; /* 16 bytes */
+
 struct disk_catalog {
 	uint64_t magic;
 	uint32_t version;
@@ -132,7 +149,9 @@ struct disk_catalog {
 	uint32_t count;
 	uint32_t limit_count;
 	uint32_t limit_crc; /* over the sectors of limits; zero without */
-	uint8_t reserved[4096 - 52];
+	uint32_t drive_count; /* D15; zero without further drives */
+	struct disk_drive drive[DISK_DRIVES_MAX - 1];
+	uint8_t reserved[4096 - 56 - 16 * (DISK_DRIVES_MAX - 1)];
 	/* struct disk_context context[count]; struct disk_limit limit[limit_count], zero padded */
 }; /* 4096 bytes */
 

@@ -145,13 +145,18 @@ struct abi_block {
 #define ABI_PAGE_RETIRING 4u
 #define ABI_PAGE_STATES 5u
 
-/* nvme word: 0 = absent, else  1:1 | log:1 | record:14 | offset/4096:48. record: the sector of its
- * segment's summary at which its record begins, for the daemon's books. */
+/*
+ * nvme word: 0 = absent, else  1:1 | log:1 | record:14 | device:6 | offset/4096:42. Device and offset
+ * are the place; devices are numbered anew at each start, the store's first one is 0. record: the
+ * sector of its segment's summary at which its record begins, for the daemon's books.
+ */
 #define ABI_NVME_PRESENT (1ull << 63)
 #define ABI_NVME_DURABLE (1ull << 62)
 #define ABI_NVME_RECORD_SHIFT 48u
 #define ABI_NVME_RECORD_MASK 0x3fffull
-#define ABI_NVME_ADDR_MASK ((1ull << 48) - 1)
+#define ABI_NVME_DEVICE_SHIFT 42u
+#define ABI_NVME_DEVICE_MASK 0x3fu
+#define ABI_NVME_ADDR_MASK ((1ull << 42) - 1)
 
 struct abi_page {
 	uint64_t word[ABI_MEM_TIERS];
@@ -189,6 +194,17 @@ static inline uint32_t abi_nvme_record(uint64_t nvme)
 static inline uint64_t abi_nvme_offset(uint64_t nvme)
 {
 	return (nvme & ABI_NVME_ADDR_MASK) * 4096;
+}
+
+static inline uint32_t abi_nvme_device(uint64_t nvme)
+{
+	return (uint32_t)(nvme >> ABI_NVME_DEVICE_SHIFT) & ABI_NVME_DEVICE_MASK;
+}
+
+/* The place alone: without which log it is of. */
+static inline uint64_t abi_nvme_place(uint32_t device, uint64_t offset)
+{
+	return (uint64_t)device << ABI_NVME_DEVICE_SHIFT | offset / 4096;
 }
 
 /* Keys are digests; one multiplication spreads what a careless engine leaves regular. */

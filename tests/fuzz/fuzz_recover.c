@@ -175,7 +175,7 @@ static void read_back(uint8_t flags)
 
 		FUZZ_CHECK(summary);
 		memcpy(summary, h->disk + at, h->super.summary_bytes);
-		rc = core_recover_segment(h->core, segment, summary, h->super.summary_bytes);
+		rc = core_recover_segment(h->core, 0, segment, summary, h->super.summary_bytes);
 		FUZZ_CHECK(rc >= 0 || rc == -EBADMSG);
 		free(summary);
 	}

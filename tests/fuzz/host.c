@@ -120,10 +120,12 @@ static bool is_within(const uint8_t *buf, uint64_t buf_bytes, const uint8_t *at,
 /* The prover and the cleaner read into memory of the core's own. */
 static bool in_core(const struct host *h, const uint8_t *at, uint64_t bytes)
 {
-	bool in = is_within(h->core->prover.buf, h->core->prover.buf_bytes, at, bytes);
+	bool in = is_within(h->core->drive[0]->prover.buf, h->core->drive[0]->prover.buf_bytes, at,
+			    bytes);
 
 	for (uint32_t i = 0; i < CLEAN_CHUNKS && !in; i++)
-		in = is_within(h->core->cleaner.chunk[i].data, CORE_IO_BYTES_MAX, at, bytes);
+		in = is_within(h->core->drive[0]->cleaner.chunk[i].data, CORE_IO_BYTES_MAX, at,
+			       bytes);
 	return in;
 }
 
@@ -255,13 +257,13 @@ static void carry(struct host *h, const struct core_action *a)
 		break;
 	case CORE_AC_SYNC:
 		e.kind = CORE_EV_SYNC_DONE;
-		e.sync.token = a->sync_token;
+		e.sync.token = a->sync.token;
 		e.sync.res = fault_take(h) == HOST_FAILS ? -EIO : 0;
 		break;
 	case CORE_AC_DISCARD:
 		do_discard(h, &a->range);
 		e.kind = CORE_EV_DISCARD_DONE;
-		e.discard_res = h->discard_res ? h->discard_res :
+		e.discard.res = h->discard_res ? h->discard_res :
 				fault_take(h) == HOST_FAILS ? -EIO : 0;
 		break;
 	case CORE_AC_FENCE:

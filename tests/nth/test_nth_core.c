@@ -228,7 +228,7 @@ static int read_back(struct host *h, struct core_recovery *out)
 	int rc = 0;
 
 	for (uint32_t i = 0; i < p->segment_count && rc != -ENOMEM; i++)
-		rc = core_recover_segment(h->core, i,
+		rc = core_recover_segment(h->core, 0, i,
 					  h->disk + p->segment_offset + i * p->segment_bytes,
 					  p->summary_bytes);
 	return rc == -ENOMEM ? rc : core_recover_finish(h->core, out);

@@ -29,10 +29,12 @@ void device_open(struct world *w)
 	if (store_super_plan(&w->super, bytes, segment, 0x1234))
 		assert(!"the plan of the store fits");
 	disk_super_seal(&w->super);
-	w->disk = calloc(1, NVME_BYTES);
-	w->stable = calloc(1, NVME_BYTES);
-	w->unstable = calloc(1, NVME_BYTES / DISK_SECTOR);
-	w->lost = calloc(1, NVME_BYTES / DISK_SECTOR);
+	w->drives = w->faults->drives ? w->faults->drives : 1;
+	assert(w->drives <= WORLD_DRIVES);
+	w->disk = calloc(w->drives, NVME_BYTES);
+	w->stable = calloc(w->drives, NVME_BYTES);
+	w->unstable = calloc(w->drives, NVME_BYTES / DISK_SECTOR);
+	w->lost = calloc(w->drives, NVME_BYTES / DISK_SECTOR);
 	assert(w->disk && w->stable && w->unstable && w->lost);
 }
 
@@ -45,7 +47,8 @@ enum device_fate device_fate(const struct world *w, uint64_t sector)
 
 uint64_t device_capacity(const struct world *w)
 {
-	return w->super.segment_count * (w->super.segment_bytes - w->super.summary_bytes);
+	return w->drives * w->super.segment_count *
+	       (w->super.segment_bytes - w->super.summary_bytes);
 }
 
 void device_close(struct world *w)
@@ -56,14 +59,19 @@ void device_close(struct world *w)
 	free(w->lost);
 }
 
-bool device_answers(const struct world *w)
+static uint32_t mood_of(const struct world *w, uint32_t drive)
 {
-	return w->mood != MOOD_SILENT;
+	return w->mood_drive == drive || w->mood_drive == w->drives ? w->mood : MOOD_WELL;
+}
+
+bool device_answers(const struct world *w, uint32_t drive)
+{
+	return mood_of(w, drive) != MOOD_SILENT;
 }
 
 static void write_pieces(struct world *w, struct core_io *io, uint64_t limit)
 {
-	uint64_t at = io->offset, left = limit;
+	uint64_t at = device_flat(io), left = limit;
 
 	for (uint32_t i = 0; i < io->piece_count && left; i++) {
 		uint64_t n = io->piece[i].bytes < left ? io->piece[i].bytes : left;
@@ -72,7 +80,8 @@ static void write_pieces(struct world *w, struct core_io *io, uint64_t limit)
 		at += n;
 		left -= n;
 	}
-	for (uint64_t s = io->offset / DISK_SECTOR; s < (at + DISK_SECTOR - 1) / DISK_SECTOR; s++)
+	for (uint64_t s =
+	     device_flat(io) / DISK_SECTOR; s < (at + DISK_SECTOR - 1) / DISK_SECTOR; s++)
 		w->unstable[s] = WRITTEN, w->lost[s] = 0;
 }
 
@@ -101,9 +110,9 @@ static void device_write(struct world *w, struct core_io *io)
 	uint64_t torn = world_random(w) % (small && world_chance(w, 500000) ? 1024 : io->bytes);
 
 	io->res = (int32_t)io->bytes;
-	if (w->mood == MOOD_FULL)
+	if (mood_of(w, io->device) == MOOD_FULL)
 		io->res = -ENOSPC;
-	else if (w->mood == MOOD_FAILING)
+	else if (mood_of(w, io->device) == MOOD_FAILING)
 		io->res = -EIO;
 	else if (faulty)
 		io->res = world_chance(w, 500000) ? -EIO : (int32_t)torn;
@@ -126,7 +135,7 @@ static void device_read(struct world *w, struct core_io *io)
 	uint32_t ppm = direct ? w->faults->direct_ppm : often * w->faults->read_ppm;
 	bool faulty = !w->fair && world_chance(w, ppm);
 	uint32_t kind = cleans && world_chance(w, 500000) ? 0 : world_below(w, 3);
-	uint64_t at = io->offset, garbled = 0;
+	uint64_t at = device_flat(io), garbled = 0;
 
 	io->bad_mask = 0;
 	io->res = (int32_t)io->bytes;
@@ -144,7 +153,7 @@ static void device_read(struct world *w, struct core_io *io)
 			world_fail(w, "what was read does not verify, and the device has it");
 		at += p->bytes;
 	}
-	if (w->mood == MOOD_FAILING || (faulty && kind == 1))
+	if (mood_of(w, io->device) == MOOD_FAILING || (faulty && kind == 1))
 		io->res = -EIO;
 	else if (faulty && kind == 2)
 		io->res -= 512;
@@ -165,7 +174,7 @@ void device_io(struct world *w, struct core_io *io)
 	for (uint32_t i = 0; i < io->piece_count; i++)
 		bytes += io->piece[i].bytes;
 	if (bytes != io->bytes || io->offset % DISK_SECTOR || bytes % DISK_SECTOR ||
-	    io->offset + bytes > NVME_BYTES) {
+	    io->device >= w->drives || io->offset + bytes > NVME_BYTES) {
 		world_fail(w, "an operation outside the device or not of whole sectors");
 		io->res = -EINVAL;
 		return;
@@ -183,8 +192,10 @@ void device_io(struct world *w, struct core_io *io)
  */
 int device_discard(struct world *w, const struct core_range *range)
 {
-	bool faulty = w->mood || (!w->fair && world_chance(w, 12 * w->faults->write_ppm));
-	uint64_t first = range->offset / DISK_SECTOR, kind = world_random(w);
+	bool faulty = mood_of(w, range->device) || (!w->fair && world_chance(w,
+									12 * w->faults->write_ppm));
+	uint64_t first = (range->device * (uint64_t)NVME_BYTES + range->offset) / DISK_SECTOR;
+	uint64_t kind = world_random(w);
 
 	for (uint64_t s = first; s < first + range->bytes / DISK_SECTOR; s++) {
 		if (kind % 4 == 0 || (kind % 4 == 1 && world_chance(w, 500000)))
@@ -216,12 +227,14 @@ bool device_wrote(struct world *w, struct core_io *io)
 }
 
 /* A flush takes time: it covers what was written before it began. False: one is under way. */
-bool device_flush_begin(struct world *w)
+bool device_flush_begin(struct world *w, uint32_t drive)
 {
-	if (w->flushing)
+	uint64_t sectors = NVME_BYTES / DISK_SECTOR;
+
+	if (w->flushing[drive])
 		return false;
-	w->flushing = true;
-	for (uint64_t s = 0; s < NVME_BYTES / DISK_SECTOR; s++)
+	w->flushing[drive] = true;
+	for (uint64_t s = drive * sectors; s < (drive + 1) * sectors; s++)
 		if (w->unstable[s] == WRITTEN)
 			w->unstable[s] = COVERED;
 	return true;
@@ -231,9 +244,11 @@ bool device_flush_begin(struct world *w)
  * A flush failed: what was not flushed is gone, now or at the next crash, sector by sector; some of
  * it may have come through. The next flush knows nothing of it and succeeds.
  */
-static void flush_lose(struct world *w)
+static void flush_lose(struct world *w, uint32_t drive)
 {
-	for (uint64_t s = 0; s < NVME_BYTES / DISK_SECTOR; s++) {
+	uint64_t sectors = NVME_BYTES / DISK_SECTOR;
+
+	for (uint64_t s = drive * sectors; s < (drive + 1) * sectors; s++) {
 		bool unsure = w->unstable[s] == WRITTEN || w->unstable[s] == COVERED;
 		uint32_t fate = unsure ? world_below(w, 4) : 3;
 
@@ -251,14 +266,17 @@ static void flush_lose(struct world *w)
 	w->result->flushes_failed++;
 }
 
-int device_flush_end(struct world *w)
+int device_flush_end(struct world *w, uint32_t drive)
 {
-	w->flushing = false;
-	if (w->mood == MOOD_FAILING || (!w->fair && world_chance(w, w->faults->flush_ppm))) {
-		flush_lose(w);
+	uint64_t sectors = NVME_BYTES / DISK_SECTOR;
+
+	w->flushing[drive] = false;
+	if (mood_of(w, drive) == MOOD_FAILING ||
+	    (!w->fair && world_chance(w, w->faults->flush_ppm))) {
+		flush_lose(w, drive);
 		return -EIO;
 	}
-	for (uint64_t s = 0; s < NVME_BYTES / DISK_SECTOR; s++) {
+	for (uint64_t s = drive * sectors; s < (drive + 1) * sectors; s++) {
 		if (w->unstable[s] != COVERED)
 			continue;
 		memcpy(w->stable + s * DISK_SECTOR, w->disk + s * DISK_SECTOR, DISK_SECTOR);
@@ -269,7 +287,7 @@ int device_flush_end(struct world *w)
 
 void device_crash(struct world *w)
 {
-	for (uint64_t s = 0; s < NVME_BYTES / DISK_SECTOR; s++) {
+	for (uint64_t s = 0; s < w->drives * (NVME_BYTES / DISK_SECTOR); s++) {
 		uint8_t *to = w->stable, *from = w->disk;
 
 		if (!w->unstable[s])
@@ -283,7 +301,7 @@ void device_crash(struct world *w)
 		w->unstable[s] = 0;
 	}
 	w->mood = MOOD_WELL;
-	w->flushing = false;
+	memset(w->flushing, 0, sizeof(w->flushing));
 }
 
 bool device_catalog(struct world *w, const struct disk_catalog **head,
@@ -324,9 +342,15 @@ void device_recover(struct world *w)
 {
 	struct core_recovery r;
 
-	for (uint32_t i = 0; i < w->super.segment_count; i++)
-		core_recover_segment(w->core, i,
-				     w->disk + w->super.segment_offset + i * w->super.segment_bytes,
-				     w->super.summary_bytes);
+	for (uint32_t i = 0; i < w->drives * w->super.segment_count; i++) {
+		uint32_t drive = i / (uint32_t)w->super.segment_count;
+		uint32_t segment = i % (uint32_t)w->super.segment_count;
+		const uint8_t *disk = w->disk + (uint64_t)drive * NVME_BYTES;
+
+		core_recover_segment(
+			w->core, drive, segment,
+			disk + w->super.segment_offset + segment * w->super.segment_bytes,
+			w->super.summary_bytes);
+	}
 	core_recover_finish(w->core, &r);
 }

@@ -43,7 +43,7 @@ struct image {
 	struct world *w;
 	enum fate fate;
 	bool tombs; /* all of them are in it */
-	uint64_t flushed_lsn;
+	uint64_t flushed_lsn[WORLD_DRIVES];
 	const struct disk_context *entry; /* of the context that has NVMe */
 	struct found key[WORLD_KEYS];
 };
@@ -53,7 +53,7 @@ struct image {
 static bool comes_through(const struct image *m, uint64_t sector)
 {
 	const struct disk_super *s = &m->w->super;
-	uint64_t at = sector * DISK_SECTOR;
+	uint64_t at = sector * DISK_SECTOR % NVME_BYTES;
 	bool catalog = at < s->segment_offset;
 	uint64_t in = catalog ? 0 : (at - s->segment_offset) % s->segment_bytes;
 
@@ -128,18 +128,19 @@ static void tombs_take(struct image *m, const struct store_view *v)
 	}
 }
 
-static void segment_take(struct image *m, uint32_t segment)
+static void segment_take(struct image *m, uint32_t drive, uint32_t segment)
 {
 	const struct disk_super *s = &m->w->super;
 	const uint8_t *summary =
-		piece_of(m, s->segment_offset + segment * s->segment_bytes, s->summary_bytes);
+		piece_of(m, (uint64_t)drive * NVME_BYTES + s->segment_offset +
+				    segment * s->segment_bytes, s->summary_bytes);
 	bool durable = ((const struct disk_segment *)summary)->log == DISK_LOG_DURABLE;
-	struct store_view v;
+	struct store_view v = { .device = drive };
 	size_t cursor = 0;
 
-	while (!store_next(m->w->reader, segment, summary, s->summary_bytes, &cursor, &v)) {
-		if (v.head->flushed_lsn > m->flushed_lsn)
-			m->flushed_lsn = v.head->flushed_lsn;
+	while (!store_next(m->w->reader[drive], segment, summary, s->summary_bytes, &cursor, &v)) {
+		if (v.head->flushed_lsn > m->flushed_lsn[drive])
+			m->flushed_lsn[drive] = v.head->flushed_lsn;
 		if (v.head->context_uid != m->entry->uid)
 			continue;
 		if (v.head->type == DISK_RECORD_RUN)
@@ -189,7 +190,8 @@ static bool has_bytes(const struct image *m, uint32_t n)
 		const struct disk_record *r = k->view.head;
 		int64_t at = store_run_page(g, r->parts, disk_there_below(r, r->block_count), k->i,
 					    page);
-		uint64_t first = (k->view.data_offset + (uint64_t)at) / DISK_SECTOR;
+		uint64_t first = ((uint64_t)k->view.device * NVME_BYTES + k->view.data_offset +
+				  (uint64_t)at) / DISK_SECTOR;
 
 		if (at < 0)
 			continue;
@@ -210,7 +212,7 @@ static void key_check(const struct image *m, uint32_t n)
 {
 	const struct world_key *key = &m->w->context[0].now.key[n];
 	const struct found *k = &m->key[n];
-	bool proven = k->lsn && k->durable && (k->lsn <= m->flushed_lsn ||
+	bool proven = k->lsn && k->durable && (k->lsn <= m->flushed_lsn[k->view.device] ||
 					       k->view.head->flags & DISK_RECORD_SETTLED);
 
 	if (!is_visible(k)) {
@@ -321,8 +323,9 @@ static void check(struct world *w, enum fate fate)
 	memcpy(&number, m.entry->fingerprint, sizeof(number));
 	if (number != x->now.number)
 		return; /* its next life is not durable yet */
-	for (uint32_t i = 0; i < w->super.segment_count; i++)
-		segment_take(&m, i);
+	for (uint32_t i = 0; i < w->drives * w->super.segment_count; i++)
+		segment_take(&m, i / (uint32_t)w->super.segment_count,
+			     i % (uint32_t)w->super.segment_count);
 	for (uint32_t n = 0; n < WORLD_KEYS; n++)
 		key_check(&m, n);
 	if (fate == LOST)
@@ -336,15 +339,17 @@ void image_discards(struct world *w, const struct core_range *range)
 {
 	struct image m = { .w = w, .fate = LOST };
 	const struct disk_super *s = &w->super;
-	uint32_t segment = store_segment_of(w->reader, range->offset);
+	struct store *reader = w->reader[range->device];
+	uint32_t segment = store_segment_of(reader, range->offset);
 	uint64_t at = s->segment_offset + segment * s->segment_bytes;
+	uint64_t flat = (uint64_t)range->device * NVME_BYTES + at;
 	struct store_view v;
 	size_t cursor = 0;
 
 	if (range->tier != ABI_TIER_NVME || range->offset < at + s->summary_bytes ||
 	    range->bytes > at + s->segment_bytes - range->offset)
 		world_fail(w, "a discard outside of a segment's data");
-	else if (!store_next(w->reader, segment, piece_of(&m, at, s->summary_bytes),
+	else if (!store_next(reader, segment, piece_of(&m, flat, s->summary_bytes),
 			     s->summary_bytes, &cursor, &v))
 		world_fail(w, "a crash brings back what is being discarded");
 }
@@ -353,16 +358,22 @@ void image_discards(struct world *w, const struct core_range *range)
 
 void image_open(struct world *w)
 {
-	int err = store_open(&w->reader, &w->super);
+	for (uint32_t i = 0; i < w->drives; i++) {
+		struct disk_super super = w->super;
+		int err;
 
-	assert(!err);
-	w->image = calloc(1, NVME_BYTES);
+		super.store_id += i;
+		err = store_open(&w->reader[i], &super);
+		assert(!err);
+	}
+	w->image = calloc(w->drives, NVME_BYTES);
 	assert(w->image);
 }
 
 void image_close(struct world *w)
 {
-	store_close(w->reader);
+	for (uint32_t i = 0; i < w->drives; i++)
+		store_close(w->reader[i]);
 	free(w->image);
 }
 

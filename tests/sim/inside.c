@@ -44,7 +44,7 @@ static bool is_free_to_go(const struct core *c, const struct context *x, uint32_
 		return false;
 	if (tier == ABI_TIER_HBM)
 		return true;
-	if (c->store && x->plan.quota[ABI_TIER_NVME] && m->persist != PERSIST_REFUSED)
+	if (c->drives && x->plan.quota[ABI_TIER_NVME] && m->persist != PERSIST_REFUSED)
 		return m->persist == PERSIST_CLEAN && m->settle != SETTLE_WRITTEN;
 	return !pinned(use, ABI_TIER_HBM);
 }
@@ -319,6 +319,23 @@ static void classes_check(struct world *w)
 
 /* ---- flushes ------------------------------------------------------------------------------ */
 
+static void unflushed_check(struct world *w, const struct drive *dv)
+{
+	const struct core *c = w->core;
+
+	for (uint64_t i = dv->unflushed_head; i != dv->unflushed_tail; i++) {
+		const struct unflushed *u = &dv->unflushed[i % UNFLUSHED_MAX];
+		const struct context *x = core_context(c, u->context_id);
+		uint32_t slot = u->ref.slot;
+
+		if (x && index_block(&x->ix, slot)->generation == u->ref.generation &&
+		    !(x->meta[slot].flags & BLOCK_DROPPED) &&
+		    x->meta[slot].settle == SETTLE_WRITTEN &&
+		    x->meta[slot].there[ABI_TIER_CXL].pages != block_pages(x, slot))
+			world_fail(w, "I6: block %u left CXL before it was flushed", slot);
+	}
+}
+
 /*
  * Tombstones are queued, written and flushed, in this order. A block of the durable log stays in
  * CXL until a flush has covered it: one that fails has it written again, from there.
@@ -332,17 +349,8 @@ static void flushes_check(struct world *w)
 			world_fail(w, "I6: %llu tombstones were flushed, %llu written, %llu queued",
 				   (unsigned long long)t->flushed, (unsigned long long)t->written,
 				   (unsigned long long)t->queued);
-	for (uint64_t i = c->unflushed_head; i != c->unflushed_tail; i++) {
-		const struct unflushed *u = &c->unflushed[i % UNFLUSHED_MAX];
-		const struct context *x = core_context(c, u->context_id);
-		uint32_t slot = u->ref.slot;
-
-		if (x && index_block(&x->ix, slot)->generation == u->ref.generation &&
-		    !(x->meta[slot].flags & BLOCK_DROPPED) &&
-		    x->meta[slot].settle == SETTLE_WRITTEN &&
-		    x->meta[slot].there[ABI_TIER_CXL].pages != block_pages(x, slot))
-			world_fail(w, "I6: block %u left CXL before it was flushed", slot);
-	}
+	for (uint32_t i = 0; i < c->drives; i++)
+		unflushed_check(w, c->drive[i]);
 }
 
 /* ---- write-back ---------------------------------------------------------------------------- */
@@ -381,15 +389,16 @@ static void runs_check(struct world *w)
 	const struct context *x = core_context(c, w->context[0].id); /* it alone has NVMe */
 	bool one = w->result->events == w->run_events + 1;
 
-	_Static_assert(sizeof(w->run_lsn) == CORE_RUNS_MAX * sizeof(w->run_lsn[0]), "all runs");
+	_Static_assert(sizeof(w->run_lsn[0]) == CORE_RUNS_MAX * sizeof(uint64_t), "all runs");
 	w->run_events = w->result->events;
-	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++) {
-		const struct run *run = &c->run[i];
+	for (uint32_t i = 0; i < c->drives * CORE_RUNS_MAX; i++) {
+		const struct run *run = drive_run(c, i);
 		uint64_t lsn = run->phase == RUN_FREE ? 0 : run->place.lsn;
+		uint64_t *last = &w->run_lsn[i / CORE_RUNS_MAX][i % CORE_RUNS_MAX];
 
-		if (one && lsn && lsn != w->run_lsn[i] && run->ctx == x)
+		if (one && lsn && lsn != *last && run->ctx == x)
 			order_check(w, run);
-		w->run_lsn[i] = lsn;
+		*last = lsn;
 	}
 	for (uint32_t slot = 0; slot < WORLD_SLOTS; slot++)
 		w->queued[slot] = x && slot < x->ix.slots_used && block_queued(&x->meta[slot]);
@@ -440,7 +449,7 @@ static void source_check(struct world *w, const struct core_copy *copy, uint32_t
 /* Who proves what recovery found believes no first reading: a block is not lost by it. */
 bool inside_reads_again(const struct world *w, const struct core_io *io)
 {
-	const struct prover *p = &w->core->prover;
+	const struct prover *p = &w->core->drive[io->device]->prover;
 	uintptr_t at = (uintptr_t)io->piece[0].addr - (uintptr_t)p->buf;
 
 	return p->reading && !p->tries && at < p->buf_bytes;
@@ -574,7 +583,7 @@ void inside_discards(struct world *w, const struct core_range *range)
 			uint64_t word = index_page(&x->ix, slot, page)->nvme;
 
 			if (index_block(&x->ix, slot)->state == ABI_BLOCK_COMMITTED &&
-			    word & ABI_NVME_PRESENT &&
+			    word & ABI_NVME_PRESENT && abi_nvme_device(word) == range->device &&
 			    abi_nvme_offset(word) - range->offset < range->bytes)
 				world_fail(w, "a page that lies on NVMe is discarded");
 		}
@@ -589,7 +598,10 @@ bool inside_pauses(const struct world *w)
 		for (uint32_t log = 0; log < CORE_RUNS_MAX; log++)
 			if (c->context[i] && paused(w, c->context[i]->dirty[log].full_retry_ns))
 				return true;
-	return paused(w, c->write_retry_ns);
+	for (uint32_t i = 0; i < c->drives; i++)
+		if (paused(w, c->drive[i]->write_retry_ns))
+			return true;
+	return false;
 }
 
 void inside_check(struct world *w)

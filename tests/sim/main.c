@@ -6,7 +6,8 @@
  *   sim --seed N [--trace]   one seed; says what it did, shrinks it when it fails
  *   sim --long               until told to stop, from a fresh seed on; seeds per second
  *   options: --seeds N, --from N, --moves N, --no-report; --tight: all worlds have little memory,
- *   not one in eight (what some planted bugs need to be met soon); --wide: unusual worlds (wide.c)
+ *   not one in eight (what some planted bugs need to be met soon); --wide: unusual worlds (wide.c);
+ *   --drives 2: a store of two drives
  *
  * Exit: 0 all held, 1 a check failed, 2 usage.
  */
@@ -25,7 +26,7 @@
 
 struct options {
 	uint64_t seed, from, seeds;
-	uint32_t moves;
+	uint32_t moves, drives;
 	bool one, trace, endless, quiet, tight, wide;
 };
 
@@ -119,6 +120,7 @@ static struct world_faults faults_of(const struct options *o, uint64_t seed)
 		.device_ppm = seed % 4 ? 1000 : 0,
 		.small_store = seed % 3 == 0,
 		.wide = o->wide ? world_shape(seed) : 0,
+		.drives = o->drives,
 	};
 
 	if (seed % 8 != 2 && !o->tight)
@@ -275,7 +277,8 @@ static int parse(int argc, char **argv, struct options *o)
 		{ "from", required_argument, NULL, 'f' }, { "moves", required_argument, NULL, 'm' },
 		{ "trace", no_argument, NULL, 't' },	  { "long", no_argument, NULL, 'l' },
 		{ "no-report", no_argument, NULL, 'q' },  { "tight", no_argument, NULL, 'w' },
-		{ "wide", no_argument, NULL, 'b' },
+		{ "wide", no_argument, NULL, 'b' },	  { "drives", required_argument, NULL,
+			'd' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int c;
@@ -292,6 +295,7 @@ static int parse(int argc, char **argv, struct options *o)
 		o->quiet |= c == 'q';
 		o->tight |= c == 'w';
 		o->wide |= c == 'b';
+		o->drives = c == 'd' ? (uint32_t)value : o->drives;
 		if (c == 'l') {
 			o->endless = true;
 			o->from = (uint64_t)time(NULL) << 20;
@@ -299,7 +303,7 @@ static int parse(int argc, char **argv, struct options *o)
 		if (c == '?')
 			return -EINVAL;
 	}
-	return optind == argc && o->moves ? 0 : -EINVAL;
+	return optind == argc && o->moves && o->drives <= 2 ? 0 : -EINVAL;
 }
 
 int main(int argc, char **argv)

@@ -234,9 +234,10 @@ static void stored_check(struct world *w, uint32_t n, uint32_t slot, const struc
 	const struct world_context *x = &w->context[0];
 
 	for (uint32_t page = 0; page < x->geometry.pages_per_block; page++) {
-		uint64_t at = abi_nvme_offset(model_desc(w, 0, slot, page)->nvme);
+		uint64_t word = model_desc(w, 0, slot, page)->nvme;
+		uint64_t at = (uint64_t)abi_nvme_device(word) * NVME_BYTES + abi_nvme_offset(word);
 
-		if (!at || !(b->parts >> model_page_part(page) & 1) ||
+		if (!word || !(b->parts >> model_page_part(page) & 1) ||
 		    model_page_is(w, 0, n, page, w->disk + at))
 			continue;
 		if (x->now.key[n].durable)

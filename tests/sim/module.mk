@@ -21,7 +21,8 @@ $(foreach n,$(SIM_PARTS),$(eval \
 $(O)/asan/sim-few: SIM_ARGS = --seeds 500 --from 20001
 $(O)/plain/sim-wide: SIM_ARGS = --seeds 600 --wide
 $(O)/plain/sim-wide-tight: SIM_ARGS = --seeds 300 --wide --tight
-SIM_TESTS += $(O)/plain/sim-wide $(O)/plain/sim-wide-tight
+$(O)/plain/sim-drives: SIM_ARGS = --seeds 300 --wide --drives 2
+SIM_TESTS += $(O)/plain/sim-wide $(O)/plain/sim-wide-tight $(O)/plain/sim-drives
 PLANTS_PARTS := 1 2
 PLANTS_TESTS := $(foreach n,$(PLANTS_PARTS),$(O)/plain/plants-$n)
 

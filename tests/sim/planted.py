@@ -44,14 +44,13 @@ PLANTS = {
         "if (pending && --block_use_make(x, slot)->missing <= 1)"),
     "failed-read-keeps-its-segment": (
         "move/move.c",
-        "bool failed = io_failed(io);\n\n\tstore_read_end(c->store, "
-        "store_segment_of(c->store, io->offset));\n\tif (failed)",
-        "bool failed = io_failed(io);\n\n\tif (!failed)\n\t\tstore_read_end(c->store, "
-        "store_segment_of(c->store, io->offset));\n\tif (failed)"),
+        "bool failed = io_failed(io);\n\n\tdrive_read_end(c, io);\n\tif (failed)",
+        "bool failed = io_failed(io);\n\n\tif (!failed)\n\t\tdrive_read_end(c, io);\n\t"
+        "if (failed)"),
     "durable-before-flush": (
         "op/put.c",
-        "if (c->sync_seq + 1 >= r->sync_seq &&",
-        "if (r->sync_seq &&"),
+        "if (request_synced(c, r) &&",
+        "if (r->syncing &&"),
     "removed-context-listed": (
         "log/catalog.c",
         "if (!x || x->closing || n == c->catalog_max)",
@@ -62,7 +61,7 @@ PLANTS = {
         "core_reply(c, token, 0, epoch);\n\tcatalog_write(c, 0, 0);"),
     "settled-before-flush": (
         "log/clean.c",
-        "flush_or(c, !k->hot, CLEAN_DATA_SYNC, CLEAN_RECORD);",
+        "flush_or(dv, !k->hot, CLEAN_DATA_SYNC, CLEAN_RECORD);",
         "flush_or(c, false, CLEAN_DATA_SYNC, CLEAN_RECORD);"),
     "wake-up-lost": ("log/flush.c", "request_wake_phase(c, REQUEST_SYNC);", ""),
     "cancel-too-early": (
@@ -98,8 +97,8 @@ PLANTS = {
         "if (class_count(s, ABI_CLASS_DEMAND) && !s->background_ops)\n\t\treturn"),
     "depth-overrun": (
         "io/sched.c",
-        "sched_device_ops(c->sched) < c->config.device_depth",
-        "sched_device_ops(c->sched) <= c->config.device_depth"),
+        "sched_device_ops(s) < c->config.device_depth",
+        "sched_device_ops(s) <= c->config.device_depth"),
     "unit-failure-forgotten": ("io/sched.c", "if (!whole(unit) && !node->error)", "if (0)"),
     "pending-expires-under-its-writer": (
         "op/put.c",
@@ -116,7 +115,7 @@ PLANTS = {
         "if (0)"),
     "rotten-read-not-buried": (
         "move/move.c",
-        "tombstone(c, x, index_block(&x->ix, slot)->key, store_lsn(c->store));\n\t\t"
+        "tombstone(c, x, index_block(&x->ix, slot)->key, core_lsn(c));\n\t\t"
         "block_drop",
         "block_drop"),
     "pin-ends-early": (
@@ -184,7 +183,7 @@ PLANTS = {
         "op/stream.c",
         "s->until_ns = c->now_ns + c->config.stream_hold_ns;",
         "s->until_ns = UINT64_MAX;"),
-    "discard-beside-others": ("log/discard.c", "if (!in_use(c))", "if (in_use(c) || 1)"),
+    "discard-beside-others": ("log/discard.c", "if (!in_use(c, dv))", "if (in_use(c, dv) || 1)"),
     "kernels-not-waited-for": (
         "place/reclaim.c",
         "if (k->era[r].fence && k->era[r].clear < clear)",

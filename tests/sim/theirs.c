@@ -365,9 +365,9 @@ void theirs_check(struct world *w)
 	reservations_check(w);
 	puts_check(w);
 	lines_check(w);
-	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
-		if (w->core->run[i].phase != RUN_FREE && w->core->run[i].ctx)
-			run_check(w, &w->core->run[i]);
+	for (uint32_t i = 0; i < w->core->drives * CORE_RUNS_MAX; i++)
+		if (drive_run(w->core, i)->phase != RUN_FREE && drive_run(w->core, i)->ctx)
+			run_check(w, drive_run(w->core, i));
 }
 
 /* A new core. */

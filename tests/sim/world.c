@@ -133,15 +133,15 @@ static void discard_check(struct world *w, const struct core_range *range)
  * waited too long is held back, no demand has passed such a one, and beside demand background is in
  * small units. `issued`: the bag's first action of this event.
  */
-static void device_check(struct world *w, uint32_t issued)
+static void drive_check(struct world *w, uint32_t drive, uint32_t issued)
 {
 	struct sched_lane_stats read, write;
 	uint32_t count = 0, background = 0, demand = 0;
 
-	sched_lane_stats(w->core, SCHED_READ, &read);
-	sched_lane_stats(w->core, SCHED_WRITE, &write);
+	sched_drive_stats(w->core, drive, SCHED_READ, &read);
+	sched_drive_stats(w->core, drive, SCHED_WRITE, &write);
 	for (uint32_t i = 0; i < w->bag_count; i++) {
-		if (!is_io(&w->bag[i]))
+		if (!is_io(&w->bag[i]) || w->bag[i].io->device != drive)
 			continue;
 		count++;
 		background += w->bag[i].io->klass != ABI_CLASS_DEMAND;
@@ -152,13 +152,21 @@ static void device_check(struct world *w, uint32_t issued)
 	if (count < w->depth && read.queued[0] + write.queued[0])
 		world_fail(w, "P6: demand waits while the device has room");
 	for (uint32_t k = 1; k < ABI_CLASS_COUNT && !background; k++)
-		if (sched_waits_ns(w->core, k) > w->starve_ns && (count < w->depth || demand))
+		if (sched_waits_ns(w->core, drive, k) > w->starve_ns &&
+		    (count < w->depth || demand))
 			world_fail(w, "P6: class %u starves", k);
 	for (uint32_t i = issued; count > background && i < w->bag_count; i++)
-		if (is_io(&w->bag[i]) && w->bag[i].io->klass != ABI_CLASS_DEMAND &&
-		    w->bag[i].io->piece_count > 1 && w->bag[i].io->bytes > SCHED_UNIT_BUSY)
+		if (is_io(&w->bag[i]) && w->bag[i].io->device == drive &&
+		    w->bag[i].io->klass != ABI_CLASS_DEMAND && w->bag[i].io->piece_count > 1 &&
+		    w->bag[i].io->bytes > SCHED_UNIT_BUSY)
 			world_fail(w, "P6: background of %llu bytes beside demand",
 				   (unsigned long long)w->bag[i].io->bytes);
+}
+
+static void device_check(struct world *w, uint32_t issued)
+{
+	for (uint32_t i = 0; i < w->drives; i++)
+		drive_check(w, i, issued);
 }
 
 static void collect(struct world *w)
@@ -286,12 +294,14 @@ static void do_action(struct world *w, const struct core_action *a)
 		break;
 	case CORE_AC_SYNC:
 		e.kind = CORE_EV_SYNC_DONE;
-		e.sync.token = a->sync_token;
-		e.sync.res = device_flush_end(w);
+		e.sync.device = a->sync.device;
+		e.sync.token = a->sync.token;
+		e.sync.res = device_flush_end(w, a->sync.device);
 		break;
 	case CORE_AC_DISCARD:
 		e.kind = CORE_EV_DISCARD_DONE;
-		e.discard_res = device_discard(w, &a->range);
+		e.discard.device = a->range.device;
+		e.discard.res = device_discard(w, &a->range);
 		break;
 	case CORE_AC_FENCE:
 		reader_fence(w);
@@ -314,6 +324,14 @@ static void do_action(struct world *w, const struct core_action *a)
 	world_event(w, &e);
 }
 
+/* Of an operation of a device: whose it is. */
+static uint32_t drive_of(const struct core_action *a)
+{
+	if (a->kind == CORE_AC_SYNC)
+		return a->sync.device;
+	return a->kind == CORE_AC_DISCARD ? a->range.device : a->io->device;
+}
+
 static void action_step(struct world *w)
 {
 	struct core_action a;
@@ -322,11 +340,12 @@ static void action_step(struct world *w)
 	if (!w->bag_count)
 		return;
 	i = world_below(w, w->bag_count);
-	if (is_device(&w->bag[i]) && !device_answers(w))
+	if (is_device(&w->bag[i]) && !device_answers(w, drive_of(&w->bag[i])))
 		return;
 	a = w->bag[i];
 	if (a.kind == CORE_AC_SYNC &&
-	    (device_flush_begin(w) || (w->faults->voids && !w->fair && world_chance(w, 900000))))
+	    (device_flush_begin(w, a.sync.device) || (w->faults->voids && !w->fair &&
+						      world_chance(w, 900000))))
 		return; /* it has begun: another move ends it */
 	if (a.kind == CORE_AC_WRITE && !device_wrote(w, a.io))
 		return; /* it is there: another move says so */
@@ -440,6 +459,7 @@ static struct core_config config_draw(struct world *w)
 		.capacity = { HBM_BYTES, w->faults->tight ? CXL_TIGHT_BYTES : CXL_BYTES,
 			      device_capacity(w) },
 		.super = w->super,
+		.drives = w->drives,
 		.writeback_age_ns = 2 * MSEC,
 		.request_deadline_ns = 2000 * MSEC,
 		.put_deadline_ns = (50 + world_below(w, 3000)) * MSEC,
@@ -460,6 +480,10 @@ static struct core_config config_draw(struct world *w)
 			       w->starve_ns % 5 ? 0 : 16 * BLOCK_BYTES },
 	};
 
+	for (uint32_t i = 1; i < w->drives; i++) {
+		config.more[i - 1] = w->super;
+		config.more[i - 1].store_id += i;
+	}
 	wide_config(w, &config);
 	return config;
 }
@@ -676,6 +700,7 @@ static void step(struct world *w, const struct move *m)
 		break;
 	case MOVE_DEVICE:
 		w->mood = w->mood ? 0 : world_below(w, 4);
+		w->mood_drive = w->drives > 1 ? world_below(w, w->drives + 1) : 0;
 		break;
 	case MOVE_DEATH:
 		death_step(w);

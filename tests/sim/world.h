@@ -56,6 +56,7 @@ struct move {
 
 struct world_faults {
 	uint32_t read_ppm, write_ppm, flush_ppm; /* faulty operations a million */
+	uint32_t drives;  /* of the store; 0 = 1 */
 	bool small_store; /* its segments are cleaned and dropped all the time */
 	uint32_t direct_ppm;  /* ... reads straight into HBM */
 	uint32_t catalog_ppm; /* ... writes of the catalog */

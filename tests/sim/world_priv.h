@@ -49,6 +49,7 @@
 #define CXL_BYTES (10u << 20)
 #define CXL_TIGHT_BYTES (8u << 20)
 #define HBM_BYTES (8u << 20)
+#define WORLD_DRIVES 2u
 #define NVME_BYTES (16u << 20)
 #define NVME_SMALL_BYTES (7u << 19)
 #define SEGMENT_SMALL_BYTES (160u << 10)
@@ -298,23 +299,25 @@ struct world {
 	uint64_t looked; /* at heads */
 	uint64_t linked_ns, passed_ns; /* at blocks and those before them; since then */
 	/* at the last look at write-back */
-	uint64_t run_events, run_lsn[2]; /* then; of its runs, 0 = none */
+	uint64_t run_events, run_lsn[WORLD_DRIVES][2]; /* then; of its runs, 0 = none */
 	bool queued[WORLD_SLOTS];
 
 	/* device.c */
-	struct disk_super super;
+	struct disk_super super; /* of the first; the others differ by their store_id alone */
+	uint32_t drives;   /* each has NVME_BYTES of what follows */
+	uint32_t mood_drive; /* whose mood it is; `drives` = of all */
 	uint32_t mood;     /* 0 well, 1 silent, 2 failing, 3 full */
 	uint8_t *disk;     /* what reads see */
 	uint8_t *stable;   /* what survives a crash for sure */
 	uint8_t *unstable; /* by sector, see device.c */
 	uint8_t *lost;     /* by sector: it was taken, and is gone */
-	bool flushing;
+	bool flushing[WORLD_DRIVES];
 	struct core_io *landed[WORLD_DEPTH]; /* written, not yet told */
 	uint32_t landed_count;
 	uint64_t misread[CORE_IO_MAX]; /* of operations in units: pieces that were garbled */
 
 	/* image.c */
-	struct store *reader;   /* reads summaries; nothing is appended to it */
+	struct store *reader[WORLD_DRIVES]; /* reads summaries; nothing is appended to it */
 	uint8_t *image;         /* where sectors are put together */
 	uint64_t images, looks; /* that were looked at */
 	bool owed;              /* an answer was sent: more is owed than at the last look */
@@ -485,7 +488,12 @@ void device_open(struct world *w);
 void device_close(struct world *w);
 uint64_t device_capacity(const struct world *w); /* bytes of data */
 bool device_lost(const struct world *w, uint64_t offset, uint64_t bytes);
-bool device_answers(const struct world *w);
+bool device_answers(const struct world *w, uint32_t drive);
+/* Where an operation's bytes are among those of all drives. */
+static inline uint64_t device_flat(const struct core_io *io)
+{
+	return (uint64_t)io->device * NVME_BYTES + io->offset;
+}
 
 void image_open(struct world *w);
 void image_close(struct world *w);
@@ -498,8 +506,8 @@ void image_look(struct world *w, bool flushed, enum image_part written);
 void device_io(struct world *w, struct core_io *io);
 bool device_wrote(struct world *w, struct core_io *io);
 int device_discard(struct world *w, const struct core_range *range);
-bool device_flush_begin(struct world *w);
-int device_flush_end(struct world *w);
+bool device_flush_begin(struct world *w, uint32_t drive);
+int device_flush_end(struct world *w, uint32_t drive);
 void device_crash(struct world *w);
 bool device_catalog(struct world *w, const struct disk_catalog **head,
 		    const struct disk_context **list);

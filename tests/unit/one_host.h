@@ -47,7 +47,7 @@ static inline void one_host_other_user(uint32_t i)
 static inline void one_host_doubt(void)
 {
 	for (uint32_t i = 0; i < host.super.segment_count; i++)
-		core_recover_unread(host.core, i);
+		core_recover_unread(host.core, 0, i);
 }
 
 static inline void one_host_catalog(struct disk_catalog *catalog, struct disk_context *spec)
@@ -89,7 +89,7 @@ static inline struct core_recovery one_host_restart(bool backwards)
 	for (uint32_t i = 0; i < segments; i++) {
 		uint32_t segment = backwards ? segments - 1 - i : i;
 
-		core_recover_segment(host.core, segment,
+		core_recover_segment(host.core, 0, segment,
 				     host.disk + p->segment_offset + segment * p->segment_bytes,
 				     p->summary_bytes);
 	}

@@ -336,15 +336,15 @@ static void test_counters_of_the_store(void **state)
 	struct core *c = host.core;
 
 	(void)state;
-	WRONG(c->store->live, "store: live bytes");
-	WRONG(c->segment_blocks[0].count, "a segment's blocks");
-	for (uint32_t i = 0; i < c->store->segment_count; i++) {
+	WRONG(c->drive[0]->store->live, "store: live bytes");
+	WRONG(c->drive[0]->segment_blocks[0].count, "a segment's blocks");
+	for (uint32_t i = 0; i < c->drive[0]->store->segment_count; i++) {
 		char name[32];
 
 		snprintf(name, sizeof(name), "segment %u: counted", i);
-		WRONG(c->store->segment[i].live, name);
-		WRONG(c->store->segment[i].reads, name);
-		WRONG(c->store->segment[i].pending, name);
+		WRONG(c->drive[0]->store->segment[i].live, name);
+		WRONG(c->drive[0]->store->segment[i].reads, name);
+		WRONG(c->drive[0]->store->segment[i].pending, name);
 	}
 }
 
@@ -380,8 +380,8 @@ static void test_counters_of_operations(void **state)
 	}
 	assert_true(waiting > 0);
 	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
-		if (c->run[i].phase != RUN_FREE)
-			WRONG(c->run[i].outstanding, "writes of a run");
+		if (c->drive[0]->run[i].phase != RUN_FREE)
+			WRONG(c->drive[0]->run[i].outstanding, "writes of a run");
 }
 
 static void test_counters_of_clients_and_users(void **state)

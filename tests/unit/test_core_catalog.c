@@ -46,7 +46,7 @@ static void collect(struct world *w)
 		} else if (a.kind == CORE_AC_SYNC) {
 			assert_false(w->flushing);
 			w->flushing = true;
-			w->flush_token = a.sync_token;
+			w->flush_token = a.sync.token;
 		} else if (a.kind == CORE_AC_REPLY && a.reply.token == TOKEN) {
 			assert_int_equal(a.reply.res, 0);
 			w->answers++;

@@ -44,7 +44,8 @@ static bool is_void(const uint8_t *disk, uint32_t n, uint32_t segment)
 		struct store_view v;
 		size_t cursor = 0;
 
-		while (i != segment && !store_next(host.core->store, i, summary, p->summary_bytes,
+		while (i != segment && !store_next(host.core->drive[0]->store, i, summary,
+						   p->summary_bytes,
 						   &cursor, &v))
 			for (uint32_t k = 0; k < v.head->block_count; k++)
 				found |= v.head->type == DISK_RECORD_TOMBSTONE &&
@@ -70,17 +71,17 @@ static void test_carried_tombstones_are_flushed_first(void **state)
 	one_host_put_half(12);
 	assert_true(segment_of(12) != segment);
 	drop(6, 6);
-	assert_int_equal(store_segment_live(host.core->store, segment), 0);
-	assert_int_equal(store_dead(host.core->store), -ENOENT);
+	assert_int_equal(store_segment_live(host.core->drive[0]->store, segment), 0);
+	assert_int_equal(store_dead(host.core->drive[0]->store), -ENOENT);
 	assert_false(is_void(host.disk, 0, segment));
 	host.held = true;
-	assert_true(clean_begin(host.core));
-	assert_int_equal(host.core->cleaner.segment, segment);
-	for (; store_dead(host.core->store) < 0; steps++) {
+	assert_true(clean_begin(host.core, host.core->drive[0]));
+	assert_int_equal(host.core->drive[0]->cleaner.segment, segment);
+	for (; store_dead(host.core->drive[0]->store) < 0; steps++) {
 		assert_true(steps < 100);
 		one_host_step();
 	}
-	assert_int_equal(store_dead(host.core->store), segment);
+	assert_int_equal(store_dead(host.core->drive[0]->store), segment);
 	assert_true(is_void(one_host_stable, 0, segment));
 }
 
@@ -103,7 +104,7 @@ static void test_the_furthest_tombstone_is_kept(void **state)
 	assert_int_equal(segment_of(0), second);
 	drop(0, 1);
 	one_host_restart(false);
-	s = host.core->store;
+	s = host.core->drive[0]->store;
 	assert_true(first != second);
 	assert_int_equal(s->segment[first].lsn_tombstone, 0);
 	assert_true(s->segment[second].lsn_tombstone > s->segment[first].lsn_first);
@@ -116,7 +117,7 @@ static uint32_t segments_free(void)
 {
 	struct store_stats st;
 
-	store_stats(host.core->store, &st);
+	store_stats(host.core->drive[0]->store, &st);
 	return st.segments_free;
 }
 
@@ -133,7 +134,7 @@ static void test_deletions_leave_the_cleaner_its_segment(void **state)
 	assert_int_equal(segments_free(), STORE_RESERVE);
 	for (uint32_t n = 0; n < 300; n++) {
 		drop(ABSENT + n, 1);
-		assert_true(clean_busy(host.core) || segments_free() > 0);
+		assert_true(clean_busy(host.core->drive[0]) || segments_free() > 0);
 	}
 	for (uint32_t n = 0; n < FULL; n++)
 		drop(n, 1);

@@ -41,7 +41,7 @@ static void fill(void)
 
 static const struct store_segment *segment(uint32_t i)
 {
-	return &host.core->store->segment[i];
+	return &host.core->drive[0]->store->segment[i];
 }
 
 static uint32_t count(bool stale)
@@ -67,7 +67,7 @@ static uint32_t empty_until_a_discard(void)
 	host_context_remove(&host, 0);
 	assert_true(until(CORE_AC_DISCARD));
 	assert_int_equal(host.bag_count, 1);
-	return store_segment_of(host.core->store, host.bag[0].range.offset);
+	return store_segment_of(host.core->drive[0]->store, host.bag[0].range.offset);
 }
 
 static void empty(void)
@@ -95,7 +95,7 @@ static uint32_t records_in(const uint8_t *disk, uint32_t i)
 	size_t cursor = 0;
 	uint32_t n = 0;
 
-	while (!store_next(host.core->store, i, summary, p->summary_bytes, &cursor, &v))
+	while (!store_next(host.core->drive[0]->store, i, summary, p->summary_bytes, &cursor, &v))
 		n++;
 	return n;
 }
@@ -190,7 +190,7 @@ static void test_not_beside_others(void **state)
 	assert_int_equal(host_reserve(&host, &args, 0, ABI_SQE_DURABLE), 0);
 	assert_true(host_commit(&host, ABI_SQE_DURABLE));
 	while (host.bag_count || core_context(host.core, host.context[0].id)->dirty_bytes) {
-		assert_false(one_host_waits(CORE_AC_DISCARD) || discard_busy(host.core));
+		assert_false(one_host_waits(CORE_AC_DISCARD) || discard_busy(host.core->drive[0]));
 		one_host_step();
 	}
 	assert_true(until(CORE_AC_DISCARD));
@@ -304,9 +304,9 @@ static void test_a_lost_header_is_written_again(void **state)
 	fill();
 	host.held = true;
 	host_context_remove(&host, 0);
-	for (uint32_t n = 0; n < STEPS && !discard_busy(host.core); n++)
+	for (uint32_t n = 0; n < STEPS && !discard_busy(host.core->drive[0]); n++)
 		one_host_step();
-	i = host.core->discarder.place.segment;
+	i = host.core->drive[0]->discarder.place.segment;
 	assert_true(until(CORE_AC_SYNC));
 	host.fault = HOST_FAILS;
 	host_carry(&host, 0);
@@ -318,7 +318,7 @@ static void test_a_lost_header_is_written_again(void **state)
 	}
 	assert_true(syncs > 0);
 	assert_true(one_host_waits(CORE_AC_DISCARD));
-	i = host.core->discarder.place.segment;
+	i = host.core->drive[0]->discarder.place.segment;
 	assert_int_equal(records_in(one_host_stable, i), 0);
 }
 

@@ -74,7 +74,7 @@ static void test_a_failed_record_is_not_proven(void **state)
 	(void)state;
 	put_but_the_record(2);
 	carry(CORE_AC_WRITE, HOST_SHORT); /* the record: it is there, but told otherwise */
-	lsn = store_lsn(host.core->store);
+	lsn = store_lsn(host.core->drive[0]->store);
 	assert_int_equal(host.bag_count, 0);
 	host_tick(&host, 1100 * MS);
 	carry(CORE_AC_WRITE, HOST_WELL);
@@ -84,17 +84,17 @@ static void test_a_failed_record_is_not_proven(void **state)
 	host_carry(&host, 0); /* a flush that covers nothing new, and the header again */
 	host_carry(&host, 0);
 	carry(CORE_AC_SYNC, HOST_WELL);
-	assert_true(store_flushed_lsn(host.core->store) < lsn);
+	assert_true(store_flushed_lsn(host.core->drive[0]->store) < lsn);
 	host.held = false; /* they are, and what a flush says then is true */
 	host_carry_all(&host);
 	put_two_more();
-	assert_true(store_flushed_lsn(host.core->store) > lsn);
+	assert_true(store_flushed_lsn(host.core->drive[0]->store) > lsn);
 }
 
 /* A flush that begins and ends beside the write that is under way. */
 static void flush_beside(enum host_fault fault)
 {
-	sync_want(host.core);
+	sync_want(host.core->drive[0]);
 	host_tick(&host, 20 * MS);
 	assert_int_equal(host.bag_count, 2);
 	assert_int_equal(host.bag[1].kind, CORE_AC_SYNC);
@@ -114,16 +114,16 @@ static void test_a_record_that_ends_after_the_next_flush(void **state)
 
 	(void)state;
 	put_but_the_record(2);
-	lsn = store_lsn(host.core->store);
+	lsn = store_lsn(host.core->drive[0]->store);
 	flush_beside(HOST_FAILS);
 	flush_beside(HOST_WELL);
 	host_carry(&host, 0); /* the record; then its blocks again, */
 	flush_beside(HOST_WELL);
-	assert_true(store_flushed_lsn(host.core->store) < lsn);
+	assert_true(store_flushed_lsn(host.core->drive[0]->store) < lsn);
 	host.held = false; /* ... and all is well */
 	host_carry_all(&host);
 	put_two_more();
-	assert_true(store_flushed_lsn(host.core->store) > lsn);
+	assert_true(store_flushed_lsn(host.core->drive[0]->store) > lsn);
 }
 
 static void pin(uint32_t client, uint32_t first, uint32_t count)
@@ -197,7 +197,7 @@ static void test_a_dropped_segment_delays_no_durable_put(void **state)
 	pin(1, 100, 4);
 	host.held = true;
 	assert_int_equal(host_reserve(&host, &args, 100, ABI_SQE_DURABLE), 0);
-	evict_segment(host.core, block_segment(host.core, x, slot));
+	evict_segment(host.core, host.core->drive[0], block_segment(host.core, x, slot));
 	assert_int_equal(x->meta[slot].persist, PERSIST_QUEUED);
 	assert_true(host_commit(&host, ABI_SQE_DURABLE));
 	assert_true(x->meta[slot].flags & BLOCK_DURABLE);
@@ -222,7 +222,7 @@ static void test_no_doubt_is_for_ever(void **state)
 		put_but_the_record(2);
 		carry(CORE_AC_WRITE, HOST_WELL); /* the record */
 		carry(CORE_AC_SYNC, HOST_FAILS);
-		lsn = store_lsn(host.core->store);
+		lsn = store_lsn(host.core->drive[0]->store);
 		for (uint32_t i = 0; i <= n; i++) {
 			for (uint32_t ms = 0; !host.bag_count && ms < 2000; ms++)
 				host_tick(&host, MS);
@@ -234,7 +234,7 @@ static void test_no_doubt_is_for_ever(void **state)
 		host_carry_all(&host);
 		assert_true(host_settle(&host, 200));
 		put_two_more();
-		assert_true(store_flushed_lsn(host.core->store) > lsn);
+		assert_true(store_flushed_lsn(host.core->drive[0]->store) > lsn);
 		assert_int_equal(host.core->doubts, 0);
 		one_host_off(state);
 		setup(state);
@@ -267,10 +267,10 @@ static void header_after_catalog(void (*ends)(void))
 	host_tick(&host, 100 * MS);
 	assert_true(core_next_tick(host.core) > host.core->now_ns);
 	carry(CORE_AC_WRITE, HOST_WELL); /* there is no header beside it */
-	assert_int_equal(host.core->run[DISK_LOG_DURABLE].phase, RUN_HEADER);
+	assert_int_equal(host.core->drive[0]->run[DISK_LOG_DURABLE].phase, RUN_HEADER);
 	carry(CORE_AC_SYNC, HOST_WELL);
 	carry(CORE_AC_WRITE, HOST_WELL);
-	assert_int_equal(host.core->run[DISK_LOG_DURABLE].phase, RUN_HEADER_SYNC);
+	assert_int_equal(host.core->drive[0]->run[DISK_LOG_DURABLE].phase, RUN_HEADER_SYNC);
 }
 
 static void test_a_header_waits_for_what_ended_a_life(void **state)
@@ -436,11 +436,11 @@ static void test_a_doubted_record_does_not_come_back(void **state)
 	(void)state;
 	doubt_and_write_again();
 	segment = segment_of(0);
-	lsn = store_lsn(host.core->store);
+	lsn = store_lsn(host.core->drive[0]->store);
 	one_host_put_half(200);
 	one_host_put_half(300);
 	one_host_put_half(400);
-	assert_true(store_flushed_lsn(host.core->store) > lsn);
+	assert_true(store_flushed_lsn(host.core->drive[0]->store) > lsn);
 	one_host_restart(false);
 	assert_int_equal(segment_of(0), segment);
 	assert_true(taken_for_durable(0));
@@ -462,8 +462,8 @@ static void test_a_doubt_without_a_tombstone_stays(void **state)
 	carry(CORE_AC_WRITE, HOST_WELL); /* the record */
 	carry(CORE_AC_SYNC, HOST_FAILS);
 	host.fault = HOST_WELL;
-	lsn = store_lsn(host.core->store);
-	for (uint32_t i = 0; i < 100 && store_lsn(host.core->store) == lsn; i++)
+	lsn = store_lsn(host.core->drive[0]->store);
+	for (uint32_t i = 0; i < 100 && store_lsn(host.core->drive[0]->store) == lsn; i++)
 		host_tick(&host, MS);
 	host_key(1000, key);
 	while (tombs_room(t, 1))
@@ -471,7 +471,7 @@ static void test_a_doubt_without_a_tombstone_stays(void **state)
 	host.held = false;
 	host_carry_all(&host);
 	assert_int_equal(one_host_put(2, 1, ABI_SQE_DURABLE), 0);
-	assert_true(store_flushed_lsn(host.core->store) < lsn);
+	assert_true(store_flushed_lsn(host.core->drive[0]->store) < lsn);
 	assert_int_equal(host.core->doubts, 1);
 }
 

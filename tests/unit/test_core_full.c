@@ -260,7 +260,7 @@ static bool carry_one(void)
 /* Both have put before the first run begins: how much is left of one when the other is written? */
 static uint32_t left_of(uint32_t much, uint32_t little)
 {
-	struct run *run = &host.core->run[DISK_LOG_DURABLE];
+	struct run *run = &host.core->drive[0]->run[DISK_LOG_DURABLE];
 	enum run_phase phase = run->phase;
 
 	context(0)->plan.quota[ABI_TIER_NVME] = context(1)->plan.quota[ABI_TIER_NVME];

@@ -122,7 +122,8 @@ static uint32_t records_with_holes(void)
 		struct store_view v;
 		size_t cursor = 0;
 
-		while (!store_next(host.core->store, i, summary, p->summary_bytes, &cursor, &v))
+		while (!store_next(host.core->drive[0]->store, i, summary, p->summary_bytes,
+				   &cursor, &v))
 			found += v.head->absent != 0;
 	}
 	return found;
@@ -243,7 +244,7 @@ static void test_more_churn_with_crashes(void **state)
 /* Until the cleaner writes the data of a batch of runs with holes. */
 static const struct cleaner *cleaning(void)
 {
-	const struct cleaner *k = &host.core->cleaner;
+	const struct cleaner *k = &host.core->drive[0]->cleaner;
 
 	for (uint32_t i = 0; k->phase != CLEAN_DATA || !k->by_record; i++) {
 		assert_true(i < 20000);

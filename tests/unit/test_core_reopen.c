@@ -254,7 +254,7 @@ static uint32_t segments_free(void)
 {
 	struct store_stats st;
 
-	store_stats(host.core->store, &st);
+	store_stats(host.core->drive[0]->store, &st);
 	return st.segments_free;
 }
 

@@ -89,7 +89,7 @@ static void restart(uint64_t wall_ms)
 	clock_says(wall_ms);
 	assert_int_equal(host_context_make(&host, 0, &spec), 0);
 	for (uint32_t i = 0; i < HOST_SEGMENTS; i++)
-		core_recover_segment(host.core, i,
+		core_recover_segment(host.core, 0, i,
 				     host.disk + host.super.segment_offset +
 					     i * host.super.segment_bytes,
 				     host.super.summary_bytes);

@@ -8,7 +8,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
 #include "tests/lib/unit.h"
 #include "tierd/core/state.h"
 
@@ -680,8 +679,9 @@ static void withdrawn_ends_at_once(void **state)
 
 static void raised_read_goes_as_demand(void **state)
 {
-	struct device d;
 	struct core_io *raised;
+	struct device d;
+	uint64_t at;
 
 	(void)state;
 	device_open(&d, &(struct core_config){ .device_depth = 1 });
@@ -690,10 +690,11 @@ static void raised_read_goes_as_demand(void **state)
 		queue(&d, ABI_CLASS_SPECULATIVE, 1, 1, d.now_ns + 100 * MS);
 	raised = queue(&d, ABI_CLASS_SPECULATIVE, 1, 4, d.now_ns + 100 * MS);
 	tick(&d, 0);
-	assert_false(sched_raise(d.c, raised->offset - PAGE, ABI_CLASS_DEMAND, 0));
-	assert_false(sched_raise(d.c, raised->offset, ABI_CLASS_SPECULATIVE, 0));
-	assert_true(sched_raise(d.c, raised->offset + 3 * PAGE, ABI_CLASS_DEMAND, 0));
-	assert_false(sched_raise(d.c, raised->offset, ABI_CLASS_DEMAND, 0));
+	at = raised->offset / DISK_SECTOR; /* a place, of the first drive */
+	assert_false(sched_raise(d.c, at - PAGE / DISK_SECTOR, ABI_CLASS_DEMAND, 0));
+	assert_false(sched_raise(d.c, at, ABI_CLASS_SPECULATIVE, 0));
+	assert_true(sched_raise(d.c, at + 3 * PAGE / DISK_SECTOR, ABI_CLASS_DEMAND, 0));
+	assert_false(sched_raise(d.c, at, ABI_CLASS_DEMAND, 0));
 	sched_withdraw(d.c, 1, NULL); /* but somebody waits for that one */
 	assert_int_equal(d.done, 8);
 	tick(&d, 200 * MS); /* and without a deadline */

@@ -136,9 +136,10 @@ static uint32_t tombstone_records(void)
 		struct store_view v;
 		size_t cursor = 0;
 
-		if (host.core->store->segment[i].state == STORE_FREE)
+		if (host.core->drive[0]->store->segment[i].state == STORE_FREE)
 			continue;
-		while (!store_next(host.core->store, i, summary, p->summary_bytes, &cursor, &v))
+		while (!store_next(host.core->drive[0]->store, i, summary, p->summary_bytes,
+				   &cursor, &v))
 			n += v.head->type == DISK_RECORD_TOMBSTONE;
 	}
 	return n;
@@ -186,7 +187,7 @@ static void test_keys_that_never_were_leave_none(void **state)
 	one_host_disk_back();
 	set_up(1u << 20, 64u << 10);
 	for (uint32_t i = 0; i < SEGMENTS; i++)
-		host.core->store->segment[i].doubtful = false; /* it is new */
+		host.core->drive[0]->store->segment[i].doubtful = false; /* it is new */
 	for (uint32_t n = 0; n < 5 * RUN; n += RUN)
 		assert_int_equal(one_host_put(n, RUN, ABI_SQE_DURABLE), 0);
 	queued = tombs_queued();
@@ -210,7 +211,7 @@ static void test_keys_that_never_were_leave_none(void **state)
 	queued = tombs_queued();
 	drop(0, RUN);
 	assert_int_equal(tombs_queued() - queued, RUN);
-	core_recover_unread(host.core, SEGMENTS - 1);
+	core_recover_unread(host.core, 0, SEGMENTS - 1);
 	queued = tombs_queued();
 	drop(ABSENT, RUN);
 	assert_int_equal(tombs_queued() - queued, RUN);
@@ -330,7 +331,7 @@ static void test_many_are_their_contexts_alone(void **state)
 	assert_int_equal(host_context_make(&host, 1, &spec), 0);
 	host_client_attach(&host, 0);
 	for (uint32_t i = 0; i < SEGMENTS; i++)
-		host.core->store->segment[i].doubtful = false; /* it is new */
+		core_home(host.core)->store->segment[i].doubtful = false; /* it is new */
 	core_context(host.core, host.context[0].id)->plan.quota[ABI_TIER_NVME] = SMALL;
 	for (uint32_t i = 0; i < 20; i++)
 		assert_int_equal(put_of_second(second++), 0);
@@ -341,7 +342,7 @@ static void test_many_are_their_contexts_alone(void **state)
 			assert_int_equal(put_of_second(second++), 0);
 	}
 	for (n = 0; n < 2 * TOMBS_MAX && one_host_delete(ABSENT + n, 1) == 0; n++)
-		host.core->store->segment[0].doubtful = true;
+		core_home(host.core)->store->segment[0].doubtful = true;
 	assert_int_equal(host.answer.res, -EDQUOT);
 	assert_in_range(n, TOMBS_MAX / 2, TOMBS_MAX + 1);
 	for (uint32_t i = 0; i < 40; i++)
@@ -358,14 +359,14 @@ static void test_records_of_small_blocks_count(void **state)
 	int32_t res = 0;
 
 	(void)state;
-	store_stats(host.core->store, &st);
+	store_stats(core_home(host.core)->store, &st);
 	free = st.segments_free;
 	x->plan.quota[ABI_TIER_NVME] = SMALL;
 	while (!res && n < 1000)
 		res = one_host_put(n++ * 2, 1, ABI_SQE_DURABLE);
 	assert_int_equal(res, -ENOSPC);
 	assert_in_range(x->nvme_bytes + x->record_bytes, SMALL / 2, SMALL);
-	store_stats(host.core->store, &st);
+	store_stats(core_home(host.core)->store, &st);
 	assert_in_range(free - st.segments_free, 1, SMALL / (1u << 20) + 2);
 	host_audit(&host);
 	one_host_restart(false);
@@ -415,7 +416,7 @@ static uint32_t slot_of(uint32_t n)
 static uint32_t segment_voiding(uint64_t bound)
 {
 	for (uint32_t i = 0; i < SEGMENTS; i++)
-		if (host.core->store->segment[i].lsn_tombstone == bound)
+		if (core_home(host.core)->store->segment[i].lsn_tombstone == bound)
 			return i;
 	fail_msg("no tombstone voids what came up to %llu", (unsigned long long)bound);
 	return 0;
@@ -427,7 +428,7 @@ static uint32_t segment_voiding(uint64_t bound)
  */
 static void test_one_that_reaches_the_oldest_run_is_needed(void **state)
 {
-	struct store *s = host.core->store;
+	struct store *s = core_home(host.core)->store;
 	const struct store_segment *g;
 	uint64_t bound, sequence, oldest;
 	uint32_t segment;
@@ -514,7 +515,7 @@ static void both_again(void)
 	for (uint32_t i = 0; i < 2; i++)
 		assert_int_equal(host_context_make(&host, i, &list[i]), 0);
 	for (uint32_t i = 0; i < p->segment_count; i++)
-		core_recover_segment(host.core, i,
+		core_recover_segment(host.core, 0, i,
 				     host.disk + p->segment_offset + i * p->segment_bytes,
 				     p->summary_bytes);
 	assert_int_equal(core_recover_finish(host.core, &out), 0);
@@ -525,7 +526,7 @@ static void both_again(void)
 /* The same key is deleted in both, and each tombstone counts for the segment that it lies in. */
 static void test_one_key_deleted_in_both(void **state)
 {
-	struct store *s = host.core->store;
+	struct store *s = core_home(host.core)->store;
 	struct disk_context spec;
 	uint32_t first, segment;
 	uint64_t bound;

@@ -220,7 +220,7 @@ static void put_cached(uint32_t first, uint32_t count)
 static void test_what_others_depend_on_is_written_again_first(void **state)
 {
 	struct context *x = core_context(host.core, host.context[0].id);
-	const struct run *run = &host.core->run[DISK_LOG_CACHE];
+	const struct run *run = &host.core->drive[0]->run[DISK_LOG_CACHE];
 
 	(void)state;
 	host.core->config.admit_all = true;
@@ -229,7 +229,7 @@ static void test_what_others_depend_on_is_written_again_first(void **state)
 	host.held = true;
 	put_cached(10, 3);
 	assert_true(carry(CORE_AC_COPY));
-	evict_segment(host.core, block_segment(host.core, x, slot_of(x, 0)));
+	evict_segment(host.core, host.core->drive[0], block_segment(host.core, x, slot_of(x, 0)));
 	assert_int_equal(x->dirty[DISK_LOG_CACHE].list.count, 3 + 2); /* half of it was kept */
 	host_tick(&host, 10 * MSEC);
 	assert_int_equal(run->blocks, 2);

@@ -90,6 +90,13 @@ static struct core_io *queue_complete(struct block_device *d, struct io_uring *r
 	return io;
 }
 
+static bool queue_owns(const struct block_device *d, uint64_t data)
+{
+	(void)d;
+	(void)data;
+	return true;
+}
+
 static struct block_ops queue;
 
 /* A host whose core has blocks on its device alone, in the hands of a shell. */
@@ -116,6 +123,7 @@ static int begin(void **state)
 	queue = *block_backend(NULL);
 	queue.submit = queue_submit;
 	queue.submit_flush = queue_submit_flush;
+	queue.owns = queue_owns;
 	queue.complete = queue_complete;
 	s->block = &queue;
 	s->core = s->obs.core = front.core = host.core;
@@ -333,7 +341,7 @@ static void test_what_takes_how_long(void **state)
 	assert_int_equal(latency_of("copy", "demand")->count, 0);
 	settle();
 	device.count = device.done = 0;
-	sync_want(host.core);
+	sync_want(host.core->drive[0]);
 	turn();
 	waited = let_it_take();
 	complete_all(0);
@@ -350,16 +358,16 @@ static void test_a_flush_that_fails(void **state)
 		uint32_t flushes = 0;
 
 		settle();
-		assert_int_equal(host.core->flush_failures, 0);
+		assert_int_equal(host.core->drive[0]->flush_failures, 0);
 		device.count = device.done = 0;
-		sync_want(host.core);
+		sync_want(host.core->drive[0]);
 		device.refuses = refused ? -EIO : 0;
 		turn();
 		for (uint32_t i = 0; i < device.count; i++)
 			flushes += device.token[i] != 0;
 		assert_int_equal(flushes, !refused);
 		complete_all(-EIO);
-		assert_int_equal(host.core->flush_failures, 1);
+		assert_int_equal(host.core->drive[0]->flush_failures, 1);
 		assert_int_equal(s->dispatch.ios, 0);
 		device.count = device.done = 0;
 	}

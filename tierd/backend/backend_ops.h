@@ -152,6 +152,8 @@ struct block_ops {
 	/* Queue one io / a flush on the ring; -EAGAIN = ring full, again later. */
 	int (*submit)(struct block_device *d, struct io_uring *ring, struct core_io *io);
 	int (*submit_flush)(struct block_device *d, struct io_uring *ring, uint64_t token);
+	/* Is the completion of one of its operations? */
+	bool (*owns)(const struct block_device *d, uint64_t data);
 	/*
 	 * A completion of ours: returns the io (res set; short transfers are continued or become
 	 * -EIO here), NULL with *token set for a flush (whose result is res), or NULL and *token 0:

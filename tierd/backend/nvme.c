@@ -266,6 +266,13 @@ static struct core_io *go_on(struct block_device *d, struct io_uring *ring, stru
 	return NULL;
 }
 
+static bool nvme_owns(const struct block_device *d, uint64_t data)
+{
+	const struct nvme_op *op = (const struct nvme_op *)(uintptr_t)(data & ~3ull);
+
+	return op >= d->op && op < d->op + OPS_MAX;
+}
+
 static struct core_io *nvme_complete(struct block_device *d, struct io_uring *ring, uint64_t data,
 				     int res, uint64_t *token)
 {
@@ -306,5 +313,6 @@ const struct block_ops block_nvme = {
 	.discard = nvme_discard,
 	.submit = nvme_submit,
 	.submit_flush = nvme_submit_flush,
+	.owns = nvme_owns,
 	.complete = nvme_complete,
 };

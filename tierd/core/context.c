@@ -21,7 +21,7 @@ static void plan_quotas(const struct core *c, struct disk_context *spec,
 			struct core_context_plan *plan)
 {
 	for (uint32_t tier = 0; tier < ABI_TIER_COUNT; tier++) {
-		uint64_t all = tier == ABI_TIER_NVME && !c->store ? 0 : c->config.capacity[tier];
+		uint64_t all = tier == ABI_TIER_NVME && !c->drives ? 0 : c->config.capacity[tier];
 		uint64_t asked = spec->quota[tier];
 
 		plan->most[tier] = asked == UINT64_MAX ? 0 : asked && asked < all ? asked : all;
@@ -328,13 +328,13 @@ int core_context_create(struct core *c, const struct disk_context *spec,
 		err = spaces_open(c, x);
 	if (!err)
 		err = ledger_open(&x->salts, CONTEXT_SALTS);
-	if (!err && c->store)
+	if (!err && c->drives)
 		err = writeback_reserve(c, &x->spec.geometry);
 	if (err) {
 		core_context_free(c, x);
 		return err;
 	}
-	x->listed = x->spec.uid || !c->store;
+	x->listed = x->spec.uid || !c->drives;
 	x->epoch_listed = x->listed ? x->spec.epoch : 0;
 	if (x->spec.uid) {
 		format_index(c, x);
@@ -437,10 +437,16 @@ int core_context_remove(struct core *c, uint32_t id, uint64_t token, uint64_t go
 
 static bool runs_of(const struct core *c, const struct context *x)
 {
-	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
-		if (c->run[i].phase != RUN_FREE && c->run[i].ctx == x)
+	for (uint32_t i = 0; i < c->drives; i++) {
+		const struct drive *dv = c->drive[i];
+
+		for (uint32_t k = 0; k < CORE_RUNS_MAX; k++)
+			if (dv->run[k].phase != RUN_FREE && dv->run[k].ctx == x)
+				return true;
+		if (clean_moves(dv, x))
 			return true;
-	return clean_moves(c, x);
+	}
+	return false;
 }
 
 /* The last page, request and write of a removed context is over: it goes. */

@@ -61,8 +61,6 @@ static void config_defaults(struct core_config *k)
 
 static int pools_alloc(struct core *c)
 {
-	uint32_t segments = (uint32_t)c->config.super.segment_count;
-
 	c->action = calloc(CORE_ACTIONS_MAX, sizeof(*c->action));
 	c->context = calloc(ABI_CONTEXTS_MAX, sizeof(*c->context));
 	c->client = calloc(CORE_CLIENTS_MAX + 1, sizeof(*c->client)); /* the last: ourselves */
@@ -77,16 +75,12 @@ static int pools_alloc(struct core *c)
 	for (uint32_t i = 0; i < TOMBS_KINDS; i++)
 		c->tombs[i].tomb = calloc(TOMBS_MAX, sizeof(*c->tombs[i].tomb));
 	c->tomb_scratch = calloc(TOMBS_RECORD, sizeof(*c->tomb_scratch));
-	c->unflushed = calloc(UNFLUSHED_MAX, sizeof(*c->unflushed));
 	c->crc_scratch = calloc(DISK_RUN_BLOCKS_MAX * (size_t)ABI_PAGES_PER_BLOCK_MAX, 4);
-	c->segment_blocks = calloc(segments + 1, sizeof(*c->segment_blocks));
 	if (!c->action || !c->context || !c->client || !c->requests.table || !c->puts.table ||
 	    !c->io || !c->copy || !c->reclaim.batch || !c->pins.table || !c->pins.chunk ||
-	    !c->segment_blocks || !c->tombs[TOMBS_NEW].tomb || !c->tombs[TOMBS_CARRIED].tomb ||
-	    !c->tomb_scratch || !c->crc_scratch || !c->unflushed || !c->streams.table)
+	    !c->tombs[TOMBS_NEW].tomb || !c->tombs[TOMBS_CARRIED].tomb || !c->tomb_scratch ||
+	    !c->crc_scratch || !c->streams.table)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < segments; i++)
-		block_list_init(&c->segment_blocks[i]);
 	return 0;
 }
 
@@ -198,13 +192,9 @@ int core_open(struct core **out, const struct core_config *config)
 	if (!err)
 		err = stream_memory(c);
 	if (!err && config->capacity[ABI_TIER_NVME])
-		err = store_open(&c->store, &c->config.super);
-	if (!err && c->store)
+		err = drives_open(c);
+	if (!err && c->drives)
 		err = catalog_memory(c);
-	if (!err && c->store)
-		err = clean_open(c);
-	if (!err && c->store)
-		err = discard_open(c);
 	if (err) {
 		core_close(c);
 		return err;
@@ -246,12 +236,9 @@ void core_close(struct core *c)
 	retain_close(c);
 	for (uint32_t i = 0; c->client && i < CORE_CLIENTS_MAX; i++)
 		free(c->client[i].attached);
-	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
-		free(c->run[i].buf);
 	plans_close(c);
 	sessions_close(c);
-	if (c->store)
-		store_close(c->store);
+	drives_close(c);
 	if (c->requests.table)
 		free(c->requests.table[0].arg);
 	if (c->puts.table)
@@ -270,14 +257,9 @@ void core_close(struct core *c)
 	free(c->catalog_list);
 	free(c->catalog_limits);
 	free(c->crc_scratch);
-	free(c->unflushed);
-	prove_end(c);
-	clean_close(c);
-	discard_close(c);
 	free(c->tomb_scratch);
 	for (uint32_t i = 0; i < TOMBS_KINDS; i++)
 		free(c->tombs[i].tomb);
-	free(c->segment_blocks);
 	free(c->pins.chunk);
 	free(c->pins.table);
 	free(c->streams.table);
@@ -426,8 +408,8 @@ static void tick(struct core *c)
 	reserve_tick(c);
 	prefix_tick(c);
 	evict_tick(c);
-	if (c->store)
-		evict_ahead(c);
+	for (uint32_t i = 0; i < c->drives; i++)
+		evict_ahead(c, c->drive[i]);
 	if (c->staged.bytes)
 		evict_drain_logs(c);
 	stage_tick(c);
@@ -477,10 +459,10 @@ static void dispatch(struct core *c, const struct core_event *e)
 		evict_prepare_refused(c, &e->range);
 		break;
 	case CORE_EV_DISCARD_DONE:
-		discard_done(c, e->discard_res);
+		discard_done(c, c->drive[e->discard.device], e->discard.res);
 		break;
 	case CORE_EV_SYNC_DONE:
-		flush_done(c, e->sync.res);
+		flush_done(c, c->drive[e->sync.device], e->sync.res);
 		break;
 	case CORE_EV_CLOCK:
 		retain_clock(c, e->wall_ms);
@@ -560,9 +542,7 @@ uint64_t core_next_tick(const struct core *c)
 	uint64_t next = min_u64(request_next_deadline(c), sched_next_tick(c));
 
 	next = min_u64(next, min_u64(stream_next(c), prefix_next(c)));
-	next = min_u64(next, min_u64(flush_next_tick(c), prove_next_tick(c)));
-	next = min_u64(next, min_u64(writeback_next_tick(c), clean_next_tick(c)));
-	next = min_u64(next, discard_next_tick(c));
+	next = min_u64(next, min_u64(writeback_next_tick(c), drives_next_tick(c)));
 	if (core_goes_on(c))
 		return c->now_ns;
 	if (c->reclaim.open && c->reclaim.open->count)

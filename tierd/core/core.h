@@ -33,6 +33,7 @@ struct core;
 #define CORE_CLIENTS_MAX 1024u
 #define CORE_REQUESTS_MAX 1024u   /* in progress on the host; more wait in their rings */
 
+#define CORE_DRIVES_MAX 8u          /* devices of the store */
 #define CORE_IO_MAX 512u          /* device operations under way */
 #define CORE_COPIES_MAX 256u      /* copy jobs under way */
 #define CORE_SEGMENTS_IO 64u      /* pieces of one device operation or copy job */
@@ -59,6 +60,11 @@ struct core_config {
 	uint64_t capacity[ABI_TIER_COUNT];      /* bytes; 0 = no such tier */
 	uint64_t segment_bytes[ABI_MEM_TIERS];  /* 0 = clamp(capacity/1024, 2 MiB, 64 MiB) */
 	struct disk_super super;                /* the store, when capacity[NVME] > 0 */
+	struct disk_super more[CORE_DRIVES_MAX - 1]; /* its further drives */
+	uint32_t drives;                        /* all of them; 0 = 1, if there is a store */
+	struct disk_drive listed[CORE_DRIVES_MAX - 1]; /* further ones, as the catalog names them */
+	uint32_t listed_count;                  /* more than there are: some are missing */
+	uint32_t discard_none;                  /* bits: drives that take no discards */
 	uint64_t next_uid;                      /* from the recovered catalog; 1 at format */
 	uint64_t catalog_sequence;
 	bool admit_all;                         /* write what the policy would refuse, too */
@@ -95,9 +101,12 @@ struct core_config {
 
 #define CORE_RANGE_INDEX ABI_MEM_TIERS /* as a tier in PREPARE: the context's index */
 
-/* A piece of a context's memory in one tier. */
+/* A piece of a context's memory in one tier; of NVMe: of a device's store. */
 struct core_range {
-	uint32_t context_id;
+	union {
+		uint32_t context_id;
+		uint32_t device;
+	};
 	uint32_t tier;
 	uint64_t offset;
 	uint64_t bytes;
@@ -116,6 +125,7 @@ struct sched_node {
 	uint32_t flying;   /* units under way */
 	int32_t error;     /* how it will end */
 	uint8_t klass, lane, state;
+	uint8_t device;  /* 0 for copies */
 	bool mixed;      /* issued while the device's other lane was busy */
 	bool background; /* counts as a background read of the pool */
 	bool joined;     /* others wait for it too */
@@ -135,6 +145,7 @@ struct core_io {
 	uint8_t klass;  /* ABI_CLASS_* */
 	uint8_t verify; /* READ: check each piece's CRC */
 	uint8_t direct; /* READ: into HBM */
+	uint32_t device; /* whose store it is */
 	uint64_t offset; /* in the store */
 	uint64_t bytes;
 	uint64_t deadline_ns;
@@ -252,15 +263,25 @@ struct core_event {
 		struct core_batch *batch; /* FENCE_DONE */
 		struct core_range range;  /* PUNCH_DONE, PREPARE_REFUSED */
 		struct {
+			uint32_t device;
 			uint64_t token;
 			int res;
 		} sync;
-		int discard_res;  /* DISCARD_DONE: -EOPNOTSUPP = never again */
+		struct {
+			uint32_t device;
+			int res; /* -EOPNOTSUPP = never again */
+		} discard;
 		uint64_t wall_ms; /* CLOCK: since 1970; may go back */
 	};
 };
 
 /* ---- actions ------------------------------------------------------------------------------ */
+
+/* A flush of one device. */
+struct core_sync {
+	uint32_t device;
+	uint64_t token;
+};
 
 enum core_action_kind {
 	CORE_AC_READ = 1, /* io: device -> memory, then verify each piece's CRC */
@@ -285,7 +306,7 @@ struct core_action {
 		struct core_copy *copy;
 		struct core_batch *batch;
 		struct core_range range;
-		uint64_t sync_token;
+		struct core_sync sync;
 		struct {
 			uint32_t client;
 			struct abi_cqe cqe;
@@ -454,9 +475,10 @@ void core_memory_lost(struct core *c, uint32_t tier, uint64_t bytes);
  * right in it. Returns records taken, or -EBADMSG when the segment's header is not valid (it is
  * then free).
  */
-int core_recover_segment(struct core *c, uint32_t segment, void *summary, size_t bytes);
+int core_recover_segment(struct core *c, uint32_t device, uint32_t segment, void *summary,
+			 size_t bytes);
 /* After it was fed as zeros: it could not be read, and may be read at another start. */
-void core_recover_unread(struct core *c, uint32_t segment);
+void core_recover_unread(struct core *c, uint32_t device, uint32_t segment);
 struct core_recovery {
 	uint64_t segments, records, records_bad, blocks, blocks_stale, bytes;
 	uint64_t blocks_unproven; /* of the durable log: read in the background before they count */

@@ -25,6 +25,7 @@
 
 struct context;
 struct core;
+struct drive;
 struct request;
 
 struct core_signals {
@@ -55,10 +56,11 @@ struct core_signals {
 	 */
 	void (*landed)(struct core *c, struct request *r);
 	/*
-	 * A flush failed; error is 0 while it will be tried again (log -> op). Wakes who waited for
-	 * it; may not answer anyone in the caller's time: their steps do.
+	 * A flush of a device failed; it is tried again (log -> op). Wakes who waited for it, with
+	 * an error once the device is failing; may not answer anyone in the caller's time: their
+	 * steps do.
 	 */
-	void (*flush_failed)(struct core *c, int error);
+	void (*flush_failed)(struct core *c, const struct drive *dv);
 	/*
 	 * Something that kept a context has ended (place, log, op -> core). Frees the context if it
 	 * is being removed and that was the last: the caller does not look at it afterwards.

@@ -56,7 +56,6 @@ struct aside {
 	struct disk_context *context;
 	struct disk_limit *limit;
 	uint32_t count, limits;
-	uint64_t lsn; /* of their last record whose data is not known to be there; 0 = none */
 };
 
 struct token {
@@ -72,7 +71,8 @@ struct core {
 	struct meter meter;
 	uint64_t turns; /* ticks */
 	struct pool pool[ABI_MEM_TIERS];
-	struct store *store; /* NULL: no NVMe tier */
+	struct drive *drive[CORE_DRIVES_MAX]; /* [0] NULL: no NVMe tier */
+	uint32_t drives;
 
 	struct core_action *action; /* ring of CORE_ACTIONS_MAX */
 	uint32_t action_head, action_tail;
@@ -92,7 +92,7 @@ struct core {
 	struct queues queues;
 	struct puts puts;
 
-	struct sched *sched;
+	struct sched *sched; /* of each drive */
 	struct core_io *io, *io_free;
 	uint32_t ios;
 	struct core_copy *copy, *copy_free;
@@ -118,25 +118,9 @@ struct core {
 	struct aside aside;
 	struct recorded recorded;
 	struct tombs tombs[TOMBS_KINDS];
-	struct run run[CORE_RUNS_MAX];
-	struct block_list *segment_blocks; /* by segment */
-	uint64_t write_seq; /* records whose write has completed */
-	uint64_t sync_seq;  /* ... that a completed flush covers */
-	uint64_t sync_started;
-	uint64_t sync_lsn;   /* what flushed_lsn becomes by it; 0 = it stays */
-	bool sync_wanted, sync_running, draining;
-	bool flushed_frozen; /* flushed_lsn does not move: see flush.c */
-	uint64_t thaw_tombs;
-	uint64_t flush_retry_ns;
-	uint32_t flush_failures, write_failures; /* since the last success */
+	bool draining;
 	uint64_t doubts; /* blocks that became SETTLE_DOUBT and were not written again since */
-	struct unflushed *unflushed; /* ring of UNFLUSHED_MAX, by seq */
-	uint64_t unflushed_head, unflushed_tail;
-	struct prover prover;
-	struct cleaner cleaner;
-	uint64_t write_retry_ns; /* after a failed write: not before */
 	uint32_t write_context[CORE_RUNS_MAX]; /* round robin: who comes next in each log */
-	struct discarder discarder;
 
 	uint64_t catalog_sequence;
 	uint8_t *catalog_buf;
@@ -182,7 +166,34 @@ static inline struct context *core_context_by_uid(const struct core *c, uint64_t
 
 static inline bool context_has_nvme(const struct core *c, const struct context *x)
 {
-	return c->store && x->plan.quota[ABI_TIER_NVME];
+	return c->drives && x->plan.quota[ABI_TIER_NVME];
+}
+
+/* The device that has what is of the store as a whole; NULL = there is no NVMe tier. */
+static inline struct drive *core_home(const struct core *c)
+{
+	return c->drive[0];
+}
+
+/* A flush, with the next step. */
+static inline void sync_want(struct drive *dv)
+{
+	dv->sync_wanted = true;
+}
+
+/* Is a run of the kind (DISK_LOG_*) under way anywhere? */
+static inline bool drives_write(const struct core *c, uint32_t kind)
+{
+	for (uint32_t i = 0; i < c->drives; i++)
+		if (c->drive[i]->run[kind].phase != RUN_FREE)
+			return true;
+	return false;
+}
+
+/* The newest record's number: a tombstone for what is stored now reaches up to it. */
+static inline uint64_t core_lsn(const struct core *c)
+{
+	return c->drives ? store_lsn(core_home(c)->store) : 0;
 }
 
 /* Dirty bytes of a context: beyond them durable puts wait. */
@@ -193,12 +204,6 @@ static inline uint64_t dirty_limit(const struct core *c, const struct context *x
 	if (x->plan.quota[ABI_TIER_CXL] < cxl)
 		cxl = x->plan.quota[ABI_TIER_CXL];
 	return cxl / 100 * c->config.dirty_percent;
-}
-
-/* A flush, with the next step. */
-static inline void sync_want(struct core *c)
-{
-	c->sync_wanted = true;
 }
 
 /* Does the block leave the service when CXL lets it go? */

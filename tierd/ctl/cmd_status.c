@@ -98,6 +98,21 @@ static void show_logs(const json_t *status, FILE *to)
 	}
 }
 
+/* One alone is the store itself. */
+static void show_drives(const json_t *status, FILE *to)
+{
+	const json_t *drives = json_at(status, "store.drives");
+	char a[CTL_CELL], b[CTL_CELL], c[CTL_CELL], d[CTL_CELL];
+
+	for (size_t i = 0; json_array_size(drives) > 1 && i < json_array_size(drives); i++) {
+		const json_t *one = json_array_get(drives, i);
+
+		fprintf(to, "  drive    %s, %s, %s live of %s\n", ctl_text(a, one, "path"),
+			ctl_text(b, one, "state"), ctl_bytes(c, one, "live"),
+			ctl_bytes(d, one, "capacity"));
+	}
+}
+
 static void show_store(const json_t *status, FILE *to)
 {
 	char a[CTL_CELL], b[CTL_CELL], c[CTL_CELL], d[CTL_CELL];
@@ -105,6 +120,7 @@ static void show_store(const json_t *status, FILE *to)
 	fprintf(to, "store      %s, %s segments of %s\n", ctl_text(a, status, "store.path"),
 		ctl_count(b, status, "store.segments"),
 		ctl_bytes(c, status, "store.segment_bytes"));
+	show_drives(status, to);
 	show_logs(status, to);
 	fprintf(to, "recovered  %s blocks of %s records in %s; %s records did not verify;\n",
 		ctl_count(a, status, "recovery.blocks"), ctl_count(b, status, "recovery.records"),

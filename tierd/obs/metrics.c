@@ -303,6 +303,11 @@ static void daemon_figures(const struct writer *w, const struct obs *o, const st
 	single(w, "requests_active", &plain, "ring requests in progress", s->stats.requests);
 	single(w, "store_segments_free", &plain, "segments of the store without data",
 	       s->stats.segments_free);
+	single(w, "store_drives", &plain, "drives of the store that are there", s->stats.drives);
+	single(w, "store_drives_failing", &plain, "of these, not written to for now",
+	       s->stats.drives_failing);
+	single(w, "store_drives_missing", &plain, "drives that the catalog names beside these",
+	       o->missing_count);
 }
 
 void obs_scrape_write(const struct obs *o, const struct obs_scrape *s, enum obs_format format,

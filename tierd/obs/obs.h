@@ -82,6 +82,10 @@ struct obs {
 	const char *version;
 	const char *socket;
 	const char *store; /* path; NULL = no store */
+	const char *drive[CORE_DRIVES_MAX]; /* paths; [0] as above */
+	uint32_t drives;
+	struct disk_drive missing[CORE_DRIVES_MAX]; /* that the catalog names */
+	uint32_t missing_count;
 	uint64_t boot_token;
 	uint64_t started_ns, ready_ns;
 	uint32_t workers;

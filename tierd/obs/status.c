@@ -80,11 +80,33 @@ static json_t *log_of(const char *name, const struct core_log_stats *l)
 			 "written_again", obs_number(l->again), "write_amplification", factor);
 }
 
+static json_t *drives(const struct obs *o)
+{
+	json_t *list = json_array();
+	struct core_drive_stats s;
+
+	for (uint32_t i = 0; core_drive_stats(o->core, i, &s) == 0; i++)
+		json_array_append_new(list, json_pack("{s:o, s:s, s:o, s:o, s:o, s:o}", "path",
+						      obs_text(i ? o->drive[i] : o->store), "state",
+						      s.failing ? "FAILING" : "ok", "capacity",
+						      obs_number(s.capacity), "live",
+						      obs_number(s.live), "segments",
+						      obs_number(s.segments), "segments_free",
+						      obs_number(s.segments_free)));
+	for (uint32_t i = 0; i < o->missing_count; i++)
+		json_array_append_new(list, json_pack("{s:o, s:s, s:o}", "path",
+						      obs_hex64(o->missing[i].store_id), "state",
+						      "MISSING", "capacity",
+						      obs_number(o->missing[i].capacity)));
+	return list;
+}
+
 static json_t *store(const struct obs *o, const struct core_stats *stats)
 {
 	if (!o->store)
 		return json_null();
-	return json_pack("{s:o, s:o, s:o, s:o, s:[o, o]}", "path", obs_text(o->store), "segments",
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:[o, o]}", "drives", drives(o), "path",
+			 obs_text(o->store), "segments",
 			 obs_number(o->super.segment_count), "segment_bytes",
 			 obs_number(o->super.segment_bytes), "segments_free",
 			 obs_number(stats->segments_free), "logs",

@@ -185,7 +185,8 @@ static void audit_block(struct audit *a, const struct context *x, uint32_t slot,
 		n->nvme += bytes;
 		n->records += records_join(a->c, x, slot, a->record);
 		charge(a, x, slot, ABI_TIER_NVME, bytes);
-		a->segment[block_segment(a->c, x, slot)] += bytes;
+		a->segment[block_drive(a->c, x, slot)->first + block_segment(a->c, x,
+									     slot)] += bytes;
 	}
 }
 
@@ -194,19 +195,22 @@ static uint64_t dirty_dropped(const struct core *c, const struct context *x)
 {
 	uint64_t bytes = 0;
 
-	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
+	for (uint32_t i = 0; i < c->drives * CORE_RUNS_MAX; i++) {
+		const struct run *run = drive_run(c, i);
+
 		for (uint32_t k = 0;
-		     c->run[i].phase != RUN_FREE && c->run[i].ctx == x && k < c->run[i].blocks; k++)
-			if (x->meta[c->run[i].slot[k]].flags & BLOCK_DROPPED)
-				bytes += block_bytes(x, c->run[i].slot[k]);
+		     run->phase != RUN_FREE && run->ctx == x && k < run->blocks; k++)
+			if (x->meta[run->slot[k]].flags & BLOCK_DROPPED)
+				bytes += block_bytes(x, run->slot[k]);
+	}
 	return bytes;
 }
 
 /* A run is charged to its blocks' accounts from its beginning. */
 static void audit_runs(struct audit *a, const struct context *x)
 {
-	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++) {
-		const struct run *run = &a->c->run[i];
+	for (uint32_t i = 0; i < a->c->drives * CORE_RUNS_MAX; i++) {
+		const struct run *run = drive_run(a->c, i);
 
 		if (run->phase == RUN_FREE || run->ctx != x)
 			continue;
@@ -323,9 +327,9 @@ static void audit_tier(struct audit *a, const struct context *x, const char *who
 	a->promised[t] += st.reserved;
 }
 
-static void ledger_clear(struct ledger *l)
+static void ledger_clear(struct ledger *dv)
 {
-	memset(l->account, 0, l->count * sizeof(*l->account));
+	memset(dv->account, 0, dv->count * sizeof(*dv->account));
 }
 
 static void audit_context(struct audit *a, const struct context *x)
@@ -404,42 +408,44 @@ static void audit_host(struct audit *a)
  * A segment that is read is not opened anew: by reads of data, and by the cleaner until it is done
  * with it. One that were never let go would be lost to the store.
  */
-static void count_reads(const struct core *c, uint64_t *reads)
+static void count_reads(const struct core *c, const struct drive *dv, uint64_t *reads)
 {
-	const struct disk_super *p = &c->config.super;
+	const struct disk_super *p = &dv->super;
 
 	for (uint32_t i = 0; i < CORE_IO_MAX; i++) {
 		const struct core_io *io = &c->io[i];
 
-		if (sched_has(&io->priv.node) && !io->write &&
+		if (sched_has(&io->priv.node) && !io->write && io->device == dv->device &&
 		    (io->offset - p->segment_offset) % p->segment_bytes >= p->summary_bytes)
-			reads[store_segment_of(c->store, io->offset)]++;
+			reads[store_segment_of(dv->store, io->offset)]++;
 	}
-	if (clean_busy(c))
-		reads[c->cleaner.segment]++;
+	if (clean_busy(dv))
+		reads[dv->cleaner.segment]++;
 }
 
 /* Nor is one to which a run is being written. */
-static void count_runs(const struct core *c, uint64_t *runs)
+static void count_runs(const struct core *c, const struct drive *dv, uint64_t *runs)
 {
+	(void)c;
 	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
-		if (c->run[i].phase != RUN_FREE)
-			runs[c->run[i].place.segment]++;
+		if (dv->run[i].phase != RUN_FREE)
+			runs[dv->run[i].place.segment]++;
 	for (uint32_t i = 0; i < CLEAN_RUNS; i++)
-		if (c->cleaner.run[i].ctx)
-			runs[c->cleaner.run[i].place.segment]++;
+		if (dv->cleaner.run[i].ctx)
+			runs[dv->cleaner.run[i].place.segment]++;
 }
 
-static void count_discards(const struct core *c, uint64_t *discards)
+static void count_discards(const struct core *c, const struct drive *dv, uint64_t *discards)
 {
-	if (discard_busy(c))
-		discards[c->discarder.place.segment]++;
+	(void)c;
+	if (discard_busy(dv))
+		discards[dv->discarder.place.segment]++;
 }
 
 /* What keeps segments from being opened anew, and what the store says of each. */
 static const struct segment_use {
 	const char *what;
-	void (*count)(const struct core *c, uint64_t *by_segment);
+	void (*count)(const struct core *c, const struct drive *dv, uint64_t *by_segment);
 	uint32_t (*kept)(const struct store *s, uint32_t segment);
 } segment_uses[] = {
 	{ "reads", count_reads, store_segment_reads },
@@ -447,38 +453,48 @@ static const struct segment_use {
 	{ "discards", count_discards, store_segment_discarding },
 };
 
-static void audit_segment_use(struct audit *a, const struct segment_use *use, uint32_t segments)
+static void audit_segment_use(struct audit *a, const struct segment_use *use,
+			      const struct drive *dv)
 {
+	uint32_t segments = (uint32_t)dv->super.segment_count;
 	uint64_t *n = calloc(segments + 1, sizeof(*n));
 
 	if (!n) {
 		audit_tell(a, "out of memory for the recount");
 		return;
 	}
-	use->count(a->c, n);
+	use->count(a->c, dv, n);
 	for (uint32_t i = 0; i < segments; i++)
-		if (n[i] != use->kept(a->c->store, i))
-			audit_tell(a, "segment %u: counted %llu %s, the store says %u", i,
-				   (unsigned long long)n[i], use->what,
-				   use->kept(a->c->store, i));
+		if (n[i] != use->kept(dv->store, i))
+			audit_tell(a, "segment %u: counted %llu %s, the store says %u",
+				   dv->first + i, (unsigned long long)n[i], use->what,
+				   use->kept(dv->store, i));
 	free(n);
 }
 
-static void audit_store(struct audit *a, uint32_t segments)
+static uint64_t audit_log(struct audit *a, const struct drive *dv)
 {
+	const uint64_t *counted = a->segment + dv->first;
 	struct store_stats st;
 
-	if (!a->c->store)
-		return;
 	for (size_t i = 0; i < sizeof(segment_uses) / sizeof(segment_uses[0]); i++)
-		audit_segment_use(a, &segment_uses[i], segments);
-	for (uint32_t i = 0; i < segments; i++)
-		if (a->segment[i] != store_segment_live(a->c->store, i))
-			audit_tell(a, "segment %u: counted %llu live bytes, the store says %llu", i,
-			     (unsigned long long)a->segment[i],
-			     (unsigned long long)store_segment_live(a->c->store, i));
-	store_stats(a->c->store, &st);
-	audit_compare(a, "store", "live bytes", a->live, st.live);
+		audit_segment_use(a, &segment_uses[i], dv);
+	for (uint32_t i = 0; i < dv->super.segment_count; i++)
+		if (counted[i] != store_segment_live(dv->store, i))
+			audit_tell(a, "segment %u: counted %llu live bytes, the store says %llu",
+				   dv->first + i, (unsigned long long)counted[i],
+				   (unsigned long long)store_segment_live(dv->store, i));
+	store_stats(dv->store, &st);
+	return st.live;
+}
+
+static void audit_store(struct audit *a)
+{
+	uint64_t live = 0;
+
+	for (uint32_t i = 0; i < a->c->drives; i++)
+		live += audit_log(a, a->c->drive[i]);
+	audit_compare(a, "store", "live bytes", a->live, live);
 }
 
 /* Sessions hold their accounts, whether they have put anything or not. */
@@ -594,10 +610,11 @@ static void audit_sched(struct audit *a)
 uint64_t core_audit(const struct core *c, void (*tell_fn)(void *arg, const char *what), void *arg)
 {
 	struct audit a = { .c = c, .tell = tell_fn, .arg = arg };
-	uint32_t segments = (uint32_t)c->config.super.segment_count;
+	const struct drive *last = c->drives ? c->drive[c->drives - 1] : NULL;
+	uint32_t segments = last ? last->first + (uint32_t)last->super.segment_count : 0;
 
 	a.segment = calloc(segments + 1, sizeof(*a.segment));
-	a.record = calloc(segments * c->config.super.summary_bytes / DISK_SECTOR + 1, 1);
+	a.record = calloc(c->drives ? records_count(c) : 1, 1);
 	if (!a.segment || !a.record || ledger_open(&a.owners, c->owners.count) ||
 	    ledger_open(&a.salts, CONTEXT_SALTS)) {
 		audit_tell(&a, "out of memory for the recount");
@@ -607,7 +624,7 @@ uint64_t core_audit(const struct core *c, void (*tell_fn)(void *arg, const char 
 			if (c->context[i])
 				audit_context(&a, c->context[i]);
 		audit_host(&a);
-		audit_store(&a, segments);
+		audit_store(&a);
 		audit_owners(&a);
 		audit_staged(&a);
 		audit_sched(&a);

@@ -111,8 +111,10 @@ static void audit_lists(struct audit *a)
 				      audit_list(a, &x->dirty[DISK_LOG_CACHE].list,
 						 "cached dirty list", is_cached));
 	}
-	for (uint32_t i = 0; c->store && i < c->config.super.segment_count; i++)
-		listed += audit_list(a, &c->segment_blocks[i], "a segment's blocks", is_clean);
+	for (uint32_t k = 0; k < c->drives; k++)
+		for (uint32_t i = 0; i < c->drive[k]->super.segment_count; i++)
+			listed += audit_list(a, &c->drive[k]->segment_blocks[i],
+					     "a segment's blocks", is_clean);
 	audit_compare(a, "host", "blocks in segments' lists", clean, listed);
 	audit_list(a, &c->dropped.zombies, "zombies", is_zombie);
 	audit_compare(

@@ -124,22 +124,22 @@ static void audit_pools_full(struct audit *a)
 /* D9: no record that is still to be written is below what the store calls flushed. */
 static void audit_unwritten(struct audit *a, const struct run *run, const char *whose)
 {
-	if (run->place.lsn <= store_flushed_lsn(a->c->store))
-		audit_tell(a, "%s: a run of lsn %llu is not written, and all up to %llu is said "
-			   "to be flushed", whose, (unsigned long long)run->place.lsn,
-			   (unsigned long long)store_flushed_lsn(a->c->store));
+	uint64_t flushed = store_flushed_lsn(run->log->store);
+
+	if (run->place.lsn <= flushed)
+		audit_tell(a, "%s of drive %u: a run of lsn %llu is not written, and all up to "
+			   "%llu is said to be flushed", whose, run->log->device,
+			   (unsigned long long)run->place.lsn, (unsigned long long)flushed);
 }
 
-static void audit_flushed(struct audit *a)
+static void audit_flushed(struct audit *a, const struct drive *dv)
 {
-	const struct core *c = a->c;
-
-	for (uint32_t i = 0; c->store && i < CORE_RUNS_MAX; i++)
-		if (c->run[i].phase != RUN_FREE)
-			audit_unwritten(a, &c->run[i], "write-back");
-	for (uint32_t i = 0; c->store && i < CLEAN_RUNS; i++)
-		if (c->cleaner.run[i].ctx)
-			audit_unwritten(a, &c->cleaner.run[i], "cleaner");
+	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
+		if (dv->run[i].phase != RUN_FREE)
+			audit_unwritten(a, &dv->run[i], "write-back");
+	for (uint32_t i = 0; i < CLEAN_RUNS; i++)
+		if (dv->cleaner.run[i].ctx)
+			audit_unwritten(a, &dv->cleaner.run[i], "cleaner");
 }
 
 void audit_limits(struct audit *a)
@@ -147,5 +147,6 @@ void audit_limits(struct audit *a)
 	audit_entries(a);
 	audit_quarantine(a);
 	audit_pools_full(a);
-	audit_flushed(a);
+	for (uint32_t i = 0; i < a->c->drives; i++)
+		audit_flushed(a, a->c->drive[i]);
 }

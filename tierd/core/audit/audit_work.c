@@ -72,18 +72,24 @@ static void need_of_run(const struct run *run, const struct context *x, struct n
 		need_of(x, n, run->slot[i])->holds++;
 }
 
+static void need_of_log(const struct drive *dv, const struct context *x, struct need *n)
+{
+	const struct prover *p = &dv->prover;
+
+	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
+		if (dv->run[i].phase != RUN_FREE)
+			need_of_run(&dv->run[i], x, n);
+	for (uint32_t i = 0; i < CLEAN_RUNS; i++)
+		need_of_run(&dv->cleaner.run[i], x, n);
+	if (p->reading && p->ref[p->next].context_id == x->id)
+		need_of(x, n, p->ref[p->next].ref.slot)->holds++;
+}
+
 /* What is written, read to prove it, or moved to another segment. */
 static void need_of_daemon(const struct core *c, const struct context *x, struct need *n)
 {
-	const struct prover *p = &c->prover;
-
-	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
-		if (c->run[i].phase != RUN_FREE)
-			need_of_run(&c->run[i], x, n);
-	for (uint32_t i = 0; i < CLEAN_RUNS; i++)
-		need_of_run(&c->cleaner.run[i], x, n);
-	if (p->reading && p->ref[p->next].context_id == x->id)
-		need_of(x, n, p->ref[p->next].ref.slot)->holds++;
+	for (uint32_t i = 0; i < c->drives; i++)
+		need_of_log(c->drive[i], x, n);
 	for (uint32_t i = 0; c->evacuation.ctx == x && i < CORE_COPIES_MAX; i++) {
 		const struct core_copy *copy = &c->copy[i];
 
@@ -186,8 +192,8 @@ void audit_needs(struct audit *a, const struct context *x)
 /* What is under way, by whom it is for. */
 struct flights {
 	uint32_t request[CORE_REQUESTS_MAX];
-	uint32_t run[CORE_RUNS_MAX];
-	uint32_t chunk[CLEAN_CHUNKS];
+	uint32_t run[CORE_DRIVES_MAX][CORE_RUNS_MAX];
+	uint32_t chunk[CORE_DRIVES_MAX][CLEAN_CHUNKS];
 	uint32_t put_copies, moves; /* copies of puts; within a tier */
 	uint32_t ios[CORE_CLIENTS_MAX + 1], copies[CORE_CLIENTS_MAX + 1]; /* taken from the pools */
 	uint32_t background;
@@ -206,15 +212,20 @@ static void count_io(const struct core *c, const struct core_io *io, struct flig
 	const void *owner = io->priv.owner;
 	uint32_t r =
 		entry_of(owner, c->requests.table, sizeof(*c->requests.table), CORE_REQUESTS_MAX);
-	uint32_t run = entry_of(owner, c->run, sizeof(*c->run), CORE_RUNS_MAX);
-	uint32_t chunk = entry_of(owner, c->cleaner.chunk, sizeof(*c->cleaner.chunk), CLEAN_CHUNKS);
 
 	if (r < CORE_REQUESTS_MAX)
 		f->request[r]++;
-	if (run < CORE_RUNS_MAX)
-		f->run[run]++;
-	if (chunk < CLEAN_CHUNKS && !io->write)
-		f->chunk[chunk]++;
+	for (uint32_t i = 0; i < c->drives; i++) {
+		const struct drive *dv = c->drive[i];
+		uint32_t run = entry_of(owner, dv->run, sizeof(*dv->run), CORE_RUNS_MAX);
+		uint32_t chunk = entry_of(owner, dv->cleaner.chunk, sizeof(*dv->cleaner.chunk),
+					  CLEAN_CHUNKS);
+
+		if (run < CORE_RUNS_MAX)
+			f->run[i][run]++;
+		if (chunk < CLEAN_CHUNKS && !io->write)
+			f->chunk[i][chunk]++;
+	}
 }
 
 static void count_copy(const struct core *c, const struct core_copy *copy, struct flights *f)
@@ -264,6 +275,18 @@ static void count_flights(const struct core *c, struct flights *f)
 	}
 }
 
+static void audit_log_work(struct audit *a, const struct drive *dv, const struct flights *f)
+{
+	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
+		if (dv->run[i].phase != RUN_FREE)
+			audit_compare(a, "write-back", "writes of a run", f->run[dv->device][i],
+				      dv->run[i].outstanding);
+	for (uint32_t i = 0; i < CLEAN_CHUNKS; i++)
+		if (dv->cleaner.chunk[i].io)
+			audit_compare(a, "cleaner", "reads", f->chunk[dv->device][i],
+				      dv->cleaner.chunk[i].reads);
+}
+
 static void audit_waited(struct audit *a, const struct flights *f)
 {
 	const struct core *c = a->c;
@@ -277,14 +300,8 @@ static void audit_waited(struct audit *a, const struct flights *f)
 				   "counter says %u",
 				   c->requests.table[i].client, f->request[i],
 				   c->requests.table[i].outstanding);
-	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
-		if (c->run[i].phase != RUN_FREE)
-			audit_compare(a, "write-back", "writes of a run", f->run[i],
-				      c->run[i].outstanding);
-	for (uint32_t i = 0; i < CLEAN_CHUNKS; i++)
-		if (c->cleaner.chunk[i].io)
-			audit_compare(a, "cleaner", "reads", f->chunk[i],
-				      c->cleaner.chunk[i].reads);
+	for (uint32_t i = 0; i < c->drives; i++)
+		audit_log_work(a, c->drive[i], f);
 	for (uint32_t i = 0; i < c->contexts_high; i++)
 		put_copies += c->context[i] ? c->context[i]->put_copies : 0;
 	audit_compare(a, "host", "copies of puts", f->put_copies, put_copies);
@@ -312,13 +329,14 @@ static void audit_pools(struct audit *a, const struct flights *f)
 /* ---- the device --------------------------------------------------------------------------- */
 
 struct air {
+	uint32_t drive;
 	uint64_t ops[SCHED_LANES], bytes[SCHED_LANES];
-	uint64_t direct, background_ops, background_ns;
+	uint64_t background_ops, background_ns;
 };
 
 static void count_node(const struct sched_node *node, struct air *n)
 {
-	if (node->state != SCHED_FLYING)
+	if (node->state != SCHED_FLYING || node->device != n->drive)
 		return;
 	assert(node->lane < SCHED_LANES);
 	n->ops[node->lane]++;
@@ -329,23 +347,22 @@ static void count_node(const struct sched_node *node, struct air *n)
 	n->background_ns += node->cost_ns;
 }
 
-static void count_device(const struct core_io *io, struct air *n)
+static bool is_direct(const struct core_io *io)
 {
 	uint32_t state = io->priv.node.state;
 
-	count_node(&io->priv.node, n);
-	n->direct += io->direct && (state == SCHED_FLYING || state == SCHED_LANDED);
+	return io->direct && (state == SCHED_FLYING || state == SCHED_LANDED);
 }
 
-static void audit_device(struct audit *a)
+static void audit_drive(struct audit *a, uint32_t drive)
 {
-	const struct sched *s = a->c->sched;
-	struct air n = { .direct = 0 };
+	const struct sched *s = &a->c->sched[drive];
+	struct air n = { .drive = drive };
 
 	for (uint32_t i = 0; i < CORE_IO_MAX; i++)
-		count_device(&a->c->io[i], &n);
+		count_node(&a->c->io[i].priv.node, &n);
 	for (uint32_t i = 0; i < SCHED_UNITS; i++)
-		count_device(&s->unit[i], &n);
+		count_node(&s->unit[i].priv.node, &n);
 	for (uint32_t i = 0; i < CORE_COPIES_MAX; i++)
 		count_node(&a->c->copy[i].priv.node, &n);
 	for (uint32_t lane = 0; lane < SCHED_LANES; lane++) {
@@ -354,9 +371,22 @@ static void audit_device(struct audit *a)
 		audit_compare(a, "scheduler", "bytes under way", n.bytes[lane],
 			      s->lane[lane].bytes);
 	}
-	audit_compare(a, "scheduler", "reads into HBM", n.direct, s->direct_ops);
 	audit_compare(a, "scheduler", "background operations", n.background_ops, s->background_ops);
 	audit_compare(a, "scheduler", "their device time", n.background_ns, s->background_ns);
+}
+
+static void audit_device(struct audit *a)
+{
+	uint64_t direct = 0;
+
+	for (uint32_t i = 0; i < CORE_IO_MAX; i++)
+		direct += is_direct(&a->c->io[i]);
+	for (uint32_t d = 0; d < sched_count(a->c); d++) {
+		for (uint32_t i = 0; i < SCHED_UNITS; i++)
+			direct += is_direct(&a->c->sched[d].unit[i]);
+		audit_drive(a, d);
+	}
+	audit_compare(a, "scheduler", "reads into HBM", direct, a->c->sched->direct_ops);
 }
 
 /* ---- foresight ---------------------------------------------------------------------------- */

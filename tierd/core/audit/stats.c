@@ -41,22 +41,53 @@ static void context_tiers(const struct core *c, const struct context *x,
 	tier[ABI_TIER_NVME].used = x->nvme_bytes + x->record_bytes;
 }
 
-static void log_stats(const struct core *c, const struct store_stats *st, struct core_stats *out)
+static void drive_stats(const struct drive *dv, struct core_stats *out)
 {
-	const struct disk_super *s = &c->config.super;
+	uint64_t data = dv->super.segment_bytes - dv->super.summary_bytes;
+	struct store_stats st;
+
+	store_stats(dv->store, &st);
+	for (uint32_t i = 0; i < 2; i++) {
+		out->log[i].segments += st.log_segments[i];
+		out->log[i].live += st.log_live[i];
+		out->log[i].capacity += st.log_segments[i] * data;
+	}
+	out->segments_free += st.segments_free;
+	out->tier[ABI_TIER_NVME].used += (uint64_t)(st.segments - st.segments_free) * data;
+	out->tier[ABI_TIER_NVME].failing |= drive_failing(dv);
+	out->drives++;
+	out->drives_failing += drive_failing(dv);
+}
+
+/* What was written is counted for all devices together. */
+static void log_stats(const struct core *c, struct core_stats *out)
+{
 	const struct core_metrics *m = &c->metrics;
 
-	for (uint32_t i = 0; i < 2; i++) {
-		out->log[i].segments = st->log_segments[i];
-		out->log[i].live = st->log_live[i];
-		out->log[i].capacity =
-			st->log_segments[i] * (s->segment_bytes - s->summary_bytes);
-	}
+	for (uint32_t i = 0; i < c->drives; i++)
+		drive_stats(c->drive[i], out);
 	out->log[DISK_LOG_DURABLE].written = m->durable_bytes;
 	out->log[DISK_LOG_DURABLE].again = m->cleaned_bytes;
 	out->log[DISK_LOG_CACHE].written = m->written_bytes - m->durable_bytes;
 	out->log[DISK_LOG_CACHE].again = m->reinserted_bytes;
-	out->segments_free = st->segments_free;
+}
+
+int core_drive_stats(const struct core *c, uint32_t i, struct core_drive_stats *out)
+{
+	const struct drive *dv = i < c->drives ? c->drive[i] : NULL;
+	struct store_stats st;
+
+	if (!dv)
+		return -ENOENT;
+	store_stats(dv->store, &st);
+	*out = (struct core_drive_stats){
+		.capacity = st.capacity,
+		.live = st.live,
+		.segments = st.segments,
+		.segments_free = st.segments_free,
+		.failing = drive_failing(dv),
+	};
+	return 0;
 }
 
 void core_stats(const struct core *c, struct core_stats *out)
@@ -92,16 +123,7 @@ void core_stats(const struct core *c, struct core_stats *out)
 		out->tier[t].streamed = c->streamed[t];
 	}
 	out->parting = c->dropped.parting.count + c->dropped.waiting.count;
-	if (c->store) {
-		struct store_stats st;
-
-		store_stats(c->store, &st);
-		out->tier[ABI_TIER_NVME].used =
-			(uint64_t)(st.segments - st.segments_free) *
-			(c->config.super.segment_bytes - c->config.super.summary_bytes);
-		out->tier[ABI_TIER_NVME].failing = store_failing(c);
-		log_stats(c, &st, out);
-	}
+	log_stats(c, out);
 	for (uint32_t i = 0; i < c->clients_high; i++)
 		out->clients += c->client[i].state == 1;
 	out->contexts = c->contexts;
@@ -227,15 +249,15 @@ uint64_t core_context_taken(const struct core *c, uint32_t id, uint32_t tier)
 int core_holder_at(const struct core *c, uint32_t id, uint32_t i, struct core_holder_view *out)
 {
 	const struct context *x = id == UINT32_MAX ? NULL : core_context(c, id);
-	const struct ledger *l = x ? &x->salts : &c->owners;
+	const struct ledger *dv = x ? &x->salts : &c->owners;
 
 	if (id != UINT32_MAX && !x)
 		return -ENOENT;
-	for (uint32_t k = 0, left = l->open + LEDGER_FIRST; left; k++) {
-		const struct holding *a = &l->account[k];
+	for (uint32_t k = 0, left = dv->open + LEDGER_FIRST; left; k++) {
+		const struct holding *a = &dv->account[k];
 		bool bytes = a->limited;
 
-		assert(k < l->count);
+		assert(k < dv->count);
 		if (!a->open)
 			continue;
 		left--;

@@ -39,7 +39,7 @@ struct core_log_stats {
 
 struct core_stats {
 	struct core_log_stats log[2]; /* DISK_LOG_* */
-	uint32_t segments_free;
+	uint32_t segments_free, drives, drives_failing;
 	struct core_tier_stats tier[ABI_TIER_COUNT];
 	uint32_t clients, contexts, requests, ios, copies, pins;
 	uint64_t index_bytes; /* shared and private memory of the indexes in use */
@@ -49,6 +49,14 @@ struct core_stats {
 	uint64_t parting; /* blocks that left, whose children are still to follow */
 };
 void core_stats(const struct core *c, struct core_stats *out);
+
+/* The i-th drive of the store. Errors: -ENOENT after the last. */
+struct core_drive_stats {
+	uint64_t capacity, live; /* bytes of data */
+	uint32_t segments, segments_free;
+	bool failing; /* its writes or flushes have failed several times in a row */
+};
+int core_drive_stats(const struct core *c, uint32_t i, struct core_drive_stats *out);
 
 struct core_context_stats {
 	struct disk_context spec;

@@ -97,7 +97,7 @@ uint64_t block_bytes(const struct context *x, uint32_t slot)
 	return store_block_bytes(&x->spec.geometry, index_block(&x->ix, slot)->parts);
 }
 
-/* Its first page's word, which tells what all of the block has. */
+/* Its first page's word: where all of it lies, on one device, in one segment. */
 uint64_t block_word(const struct context *x, uint32_t slot)
 {
 	uint32_t parts = index_block(&x->ix, slot)->parts;
@@ -107,9 +107,23 @@ uint64_t block_word(const struct context *x, uint32_t slot)
 			  x->spec.geometry.part[__builtin_ctz(parts)].page_base)->nvme;
 }
 
+struct drive *block_drive(const struct core *c, const struct context *x, uint32_t slot)
+{
+	return c->drive[abi_nvme_device(block_word(x, slot))];
+}
+
 uint32_t block_segment(const struct core *c, const struct context *x, uint32_t slot)
 {
-	return store_segment_of(c->store, abi_nvme_offset(block_word(x, slot)));
+	uint64_t word = block_word(x, slot);
+
+	return store_segment_of(c->drive[abi_nvme_device(word)]->store, abi_nvme_offset(word));
+}
+
+/* Does it lie in that segment of that device? */
+bool block_lies(const struct core *c, const struct context *x, uint32_t slot,
+		const struct drive *dv, uint32_t segment)
+{
+	return block_drive(c, x, slot) == dv && block_segment(c, x, slot) == segment;
 }
 
 bool block_alive(const struct context *x, struct abi_block_ref ref)

@@ -18,11 +18,16 @@ uint32_t block_pages(const struct context *x, uint32_t slot);
 uint64_t block_bytes(const struct context *x, uint32_t slot);
 bool block_alive(const struct context *x, struct abi_block_ref ref);
 uint64_t block_word(const struct context *x, uint32_t slot);
+struct drive *block_drive(const struct core *c, const struct context *x, uint32_t slot);
 uint32_t block_segment(const struct core *c, const struct context *x, uint32_t slot);
+bool block_lies(const struct core *c, const struct context *x, uint32_t slot,
+		const struct drive *dv,
+		uint32_t segment);
 
 /* records.c */
 int records_open(struct core *c);
 void records_close(struct core *c);
+uint64_t records_count(const struct core *c);
 uint64_t records_beyond(const struct core *c, const struct context *x, uint32_t slot,
 			uint32_t blocks);
 uint64_t records_join(const struct core *c, const struct context *x, uint32_t slot, uint8_t *count);

@@ -5,7 +5,8 @@
  * and keeps it until its last block is gone. So each is charged to its context, exactly: how many
  * of its blocks live is counted by record.
  *
- *   count[segment * sectors + sector of the record] = live blocks, which are one context's
+ *   count[(segment among all drives') * record_sectors + sector of the record] = live blocks, which
+ *   are one context's
  */
 #include <assert.h>
 #include <errno.h>
@@ -13,14 +14,10 @@
 
 #include "tierd/core/state.h"
 
-static uint32_t sectors(const struct core *c)
-{
-	return (uint32_t)(c->config.super.summary_bytes / DISK_SECTOR);
-}
-
+/* The drives are open. */
 int records_open(struct core *c)
 {
-	c->record_live = calloc(c->config.super.segment_count * sectors(c) + 1, 1);
+	c->record_live = calloc(records_count(c) + 1, 1);
 	return c->record_live ? 0 : -ENOMEM;
 }
 
@@ -29,14 +26,38 @@ void records_close(struct core *c)
 	free(c->record_live);
 }
 
-/* Beyond their bytes, for so many of the context's blocks in one record. */
+static uint64_t record_sectors(const struct core *c)
+{
+	uint64_t most = 0;
+
+	for (uint32_t i = 0; i < c->drives; i++)
+		if (most < c->drive[i]->super.summary_bytes / DISK_SECTOR)
+			most = c->drive[i]->super.summary_bytes / DISK_SECTOR;
+	return most;
+}
+
+/* Of all drives: one count for each sector at which a record may begin. */
+uint64_t records_count(const struct core *c)
+{
+	const struct drive *last = c->drive[c->drives - 1];
+
+	return (last->first + last->super.segment_count) * record_sectors(c);
+}
+
+static uint64_t beyond(const struct store *store, const struct context *x, uint32_t slot,
+		       uint32_t blocks)
+{
+	uint64_t bytes = blocks * block_bytes(x, slot);
+	uint64_t room = blocks ? store_record_room(store, block_pages(x, slot)) : 0;
+
+	return room > bytes ? room - bytes : 0;
+}
+
+/* Beyond their bytes, for so many of the context's blocks in one record, wherever it will be. */
 uint64_t records_beyond(const struct core *c, const struct context *x, uint32_t slot,
 			uint32_t blocks)
 {
-	uint64_t bytes = blocks * block_bytes(x, slot);
-	uint64_t room = blocks ? store_record_room(c->store, block_pages(x, slot)) : 0;
-
-	return room > bytes ? room - bytes : 0;
+	return beyond(core_home(c)->store, x, slot, blocks);
 }
 
 /* The count of the clean block's record; NULL: it is in the cache log, which no record keeps. */
@@ -44,10 +65,11 @@ static uint8_t *count_of(const struct core *c, const struct context *x, uint32_t
 			 uint8_t *count)
 {
 	uint64_t word = block_word(x, slot);
+	uint64_t segment = c->drive[abi_nvme_device(word)]->first + block_segment(c, x, slot);
 
 	if (!(word & ABI_NVME_DURABLE))
 		return NULL;
-	return &count[block_segment(c, x, slot) * (size_t)sectors(c) + abi_nvme_record(word)];
+	return &count[segment * record_sectors(c) + abi_nvme_record(word)];
 }
 
 /* The block is in its record from now on, by these counts. Returns by how much *bytes rises. */
@@ -59,8 +81,9 @@ uint64_t records_join(const struct core *c, const struct context *x, uint32_t sl
 	if (!n)
 		return 0;
 	assert(*n < DISK_RUN_BLOCKS_MAX);
-	before = records_beyond(c, x, slot, *n);
-	return records_beyond(c, x, slot, ++*n) - before; /* wraps, as sums of it do */
+	before = beyond(block_drive(c, x, slot)->store, x, slot, *n);
+	++*n;
+	return beyond(block_drive(c, x, slot)->store, x, slot, *n) - before; /* may wrap: a sum */
 }
 
 /* ... and no more. By how much they fall. */
@@ -72,6 +95,7 @@ uint64_t records_leave(const struct core *c, const struct context *x, uint32_t s
 	if (!n)
 		return 0;
 	assert(*n > 0);
-	before = records_beyond(c, x, slot, *n);
-	return before - records_beyond(c, x, slot, --*n);
+	before = beyond(block_drive(c, x, slot)->store, x, slot, *n);
+	--*n;
+	return before - beyond(block_drive(c, x, slot)->store, x, slot, *n);
 }

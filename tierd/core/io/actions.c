@@ -49,6 +49,7 @@ struct core_io *core_io_get(struct core *c, uint32_t klass, uint32_t client)
 	io->piece_count = 0;
 	io->write = io->verify = io->direct = 0;
 	io->klass = (uint8_t)klass;
+	io->device = 0;
 	io->offset = io->bytes = io->deadline_ns = io->bad_mask = 0;
 	io->res = 0;
 	io->priv.next = NULL;

@@ -16,12 +16,8 @@
 
 /* ---- life, pools -------------------------------------------------------------------------- */
 
-int sched_open(struct core *c)
+static void drive_open(struct core *c, struct sched *s)
 {
-	struct sched *s = calloc(1, sizeof(*s));
-
-	if (!s)
-		return -ENOMEM;
 	for (uint32_t lane = 0; lane < SCHED_LANES; lane++)
 		for (uint32_t k = 0; k < ABI_CLASS_COUNT; k++)
 			list_init(&s->lane[lane].queue[k].ring);
@@ -35,7 +31,15 @@ int sched_open(struct core *c)
 	meter_open(s);
 	s->expires_ns = UINT64_MAX;
 	s->writeback_share = c->config.writeback_percent;
-	c->sched = s;
+}
+
+int sched_open(struct core *c)
+{
+	c->sched = calloc(sched_count(c), sizeof(*c->sched));
+	if (!c->sched)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < sched_count(c); i++)
+		drive_open(c, &c->sched[i]);
 	return 0;
 }
 
@@ -129,13 +133,13 @@ static uint32_t class_count(const struct sched *s, uint32_t klass)
 	return s->lane[SCHED_READ].queue[klass].count + s->lane[SCHED_WRITE].queue[klass].count;
 }
 
-static void enqueue(struct core *c, struct sched_node *node)
+void sched_enqueue(struct core *c, struct sched_node *node)
 {
-	struct sched *s = c->sched;
+	struct sched *s = sched_of(c, node);
 
 	if (sched_is_device(node->lane)) {
 		if (node->klass == ABI_CLASS_DEMAND) {
-			gap_over(c);
+			gap_over(c, s);
 			s->demand_ns = c->now_ns;
 		} else if (!class_count(s, node->klass)) {
 			s->waits_ns[node->klass] = c->now_ns;
@@ -152,11 +156,12 @@ void sched_io(struct core *c, struct core_io *io)
 	assert(io->piece_count > 0 && io->bytes > 0);
 	assert(!io->write || !io->deadline_ns); /* what is to be written does not lapse */
 	node->lane = io->write ? SCHED_WRITE : SCHED_READ;
+	node->device = (uint8_t)io->device;
 	node->klass = io->klass;
 	node->deadline_ns = io->deadline_ns;
 	node->expires_ns = io->deadline_ns;
 	node->bytes = io->bytes;
-	enqueue(c, node);
+	sched_enqueue(c, node);
 }
 
 static uint8_t copy_lane(const struct core_copy *copy)
@@ -176,37 +181,55 @@ void sched_copy(struct core *c, struct core_copy *copy)
 	node->deadline_ns = copy->deadline_ns;
 	node->expires_ns = copy->src_tier == ABI_TIER_COUNT ? 0 : copy->deadline_ns;
 	node->order = copy->order;
-	enqueue(c, node);
+	sched_enqueue(c, node);
 }
 
 /* ---- what goes next ----------------------------------------------------------------------- */
 
+bool sched_sees(const struct core *c, const struct sched *s, uint64_t within_ns)
+{
+	return sched_demand_there(s) || (s->demand_ns && c->now_ns - s->demand_ns < within_ns);
+}
+
 bool sched_demand(const struct core *c, uint64_t within_ns)
 {
-	const struct sched *s = c->sched;
+	for (uint32_t i = 0; i < sched_count(c); i++)
+		if (sched_sees(c, &c->sched[i], within_ns))
+			return true;
+	return false;
+}
 
-	return sched_demand_there(s) || (s->demand_ns && c->now_ns - s->demand_ns < within_ns);
+static uint32_t unit_bytes(const struct core *c, const struct sched *s, uint32_t klass)
+{
+	if (klass == ABI_CLASS_DEMAND)
+		return CORE_IO_BYTES_MAX;
+	return sched_sees(c, s, gap_busy_ns(s)) ? SCHED_UNIT_BUSY : SCHED_UNIT_BYTES;
 }
 
 uint32_t sched_unit_bytes(const struct core *c, uint32_t klass)
 {
-	if (klass == ABI_CLASS_DEMAND)
-		return CORE_IO_BYTES_MAX;
-	return sched_demand(c, gap_busy_ns(c)) ? SCHED_UNIT_BUSY : SCHED_UNIT_BYTES;
+	uint32_t least = CORE_IO_BYTES_MAX;
+
+	for (uint32_t i = 0; i < sched_count(c); i++) {
+		uint32_t bytes = unit_bytes(c, &c->sched[i], klass);
+
+		least = bytes < least ? bytes : least;
+	}
+	return least;
 }
 
 /* Bytes that a node's next unit is about. */
 static uint64_t next_bytes(const struct core *c, const struct sched_node *node)
 {
-	uint32_t unit = sched_unit_bytes(c, node->klass);
+	uint32_t unit = unit_bytes(c, sched_of(c, node), node->klass);
 
 	return node->bytes < unit ? node->bytes : unit;
 }
 
 /* For how long after demand background lets it pass: the next may still come. */
-static uint64_t yield_ns(const struct core *c)
+static uint64_t yield_ns(const struct sched *s)
 {
-	const struct sched_gaps *g = &c->sched->gaps;
+	const struct sched_gaps *g = &s->gaps;
 	uint64_t gap = g->shortest_ns + g->shortest_ns / 4;
 
 	gap = g->busy_ns > gap ? g->busy_ns : gap;
@@ -214,123 +237,127 @@ static uint64_t yield_ns(const struct core *c)
 }
 
 /* Does background let demand pass now? */
-bool sched_yields(const struct core *c)
+bool sched_yields(const struct core *c, const struct sched *s)
 {
-	return c->config.yield && sched_demand(c, yield_ns(c));
+	return c->config.yield && sched_sees(c, s, yield_ns(s));
 }
 
 /* No demand is there, or to be expected soon. */
-static bool is_calm(const struct core *c)
+static bool is_calm(const struct core *c, const struct sched *s)
 {
-	return gap_foreseen(c) ? gap_end(c) != 0 : !sched_demand_there(c->sched);
+	return gap_foreseen(s) ? gap_end(c, s) != 0 : !sched_demand_there(s);
 }
 
-static bool starved(const struct core *c, uint32_t klass)
+static bool starved(const struct core *c, const struct sched *s, uint32_t klass)
 {
 	uint64_t most = c->config.starve_ns;
 
-	if (sched_yields(c) && is_calm(c))
+	if (sched_yields(c, s) && is_calm(c, s))
 		most -= most / 4;
-	return class_count(c->sched, klass) && c->now_ns - c->sched->waits_ns[klass] >= most;
+	return class_count(s, klass) && c->now_ns - s->waits_ns[klass] >= most;
 }
 
 static bool fits(const struct core *c, const struct sched_node *node)
 {
-	const struct sched *s = c->sched;
-	uint64_t ns = s->background_ns + meter_cost(c, node->lane, next_bytes(c, node));
-	uint64_t end = gap_end(c);
+	const struct sched *s = sched_of(c, node);
+	uint64_t ns = s->background_ns + meter_cost(s, node->lane, next_bytes(c, node));
+	uint64_t end = gap_end(c, s);
 	/* To wait for the gap's end would keep it from a device that may be idle. */
-	bool overdue = sched_waits_ns(c, node->klass) >= c->config.starve_ns;
+	bool overdue = sched_waits(c, s, node->klass) >= c->config.starve_ns;
 
-	if (!sched_demand(c, gap_busy_ns(c)))
+	if (!sched_sees(c, s, gap_busy_ns(s)))
 		return !s->background_ops || ns <= SCHED_BUDGET_IDLE_NS;
-	if (ns <= gap_budget_ns(c) && c->now_ns + ns <= end)
+	if (ns <= gap_budget_ns(c, s) && c->now_ns + ns <= end)
 		return true;
-	if (end && sched_yields(c) && !overdue)
+	if (end && sched_yields(c, s) && !overdue)
 		return false;
-	if (gap_holds(c) && !starved(c, node->klass))
+	if (gap_holds(c, s) && !starved(c, s, node->klass))
 		return false;
 	return !s->background_ops || ns <= SCHED_BUDGET_BUSY_NS;
 }
 
 /* The class's next, of reads and writes: who has waited longer. */
-static struct sched_node *first_of(struct core *c, uint32_t klass)
+static struct sched_node *first_of(struct sched *s, uint32_t klass)
 {
-	struct sched_node *read = queue_first(&c->sched->lane[SCHED_READ].queue[klass]);
-	struct sched_node *write = queue_first(&c->sched->lane[SCHED_WRITE].queue[klass]);
+	struct sched_node *read = queue_first(&s->lane[SCHED_READ].queue[klass]);
+	struct sched_node *write = queue_first(&s->lane[SCHED_WRITE].queue[klass]);
 
 	if (!read || !write)
 		return read ? read : write;
 	return write->since_ns < read->since_ns ? write : read;
 }
 
-uint64_t sched_waits_ns(const struct core *c, uint32_t klass)
+uint64_t sched_waits(const struct core *c, const struct sched *s, uint32_t klass)
 {
 	assert(klass != ABI_CLASS_DEMAND && klass < ABI_CLASS_COUNT);
-	return class_count(c->sched, klass) ? c->now_ns - c->sched->waits_ns[klass] : 0;
+	return class_count(s, klass) ? c->now_ns - s->waits_ns[klass] : 0;
+}
+
+uint64_t sched_waits_ns(const struct core *c, uint32_t drive, uint32_t klass)
+{
+	return sched_waits(c, &c->sched[drive], klass);
 }
 
 /* The background class that has starved longest. */
-static struct sched_node *starved_first(struct core *c)
+static struct sched_node *starved_first(const struct core *c, struct sched *s)
 {
 	uint32_t found = ABI_CLASS_DEMAND;
 
 	for (uint32_t k = ABI_CLASS_DEMAND + 1; k < ABI_CLASS_COUNT; k++)
-		if (starved(c, k) && (found == ABI_CLASS_DEMAND ||
-				      c->sched->waits_ns[k] < c->sched->waits_ns[found]))
+		if (starved(c, s, k) && (found == ABI_CLASS_DEMAND ||
+					 s->waits_ns[k] < s->waits_ns[found]))
 			found = k;
-	return found == ABI_CLASS_DEMAND ? NULL : first_of(c, found);
+	return found == ABI_CLASS_DEMAND ? NULL : first_of(s, found);
 }
 
-static struct sched_node *background_first(struct core *c)
+static struct sched_node *background_first(struct sched *s)
 {
 	for (uint32_t k = ABI_CLASS_DEMAND + 1; k < ABI_CLASS_COUNT; k++)
-		if (class_count(c->sched, k))
-			return first_of(c, k);
+		if (class_count(s, k))
+			return first_of(s, k);
 	return NULL;
 }
 
 /* Write-back that is owed its next unit. */
-static struct sched_node *owed_first(struct core *c)
+static struct sched_node *owed_first(const struct core *c, struct sched *s)
 {
 	struct sched_node *node = NULL;
 	int64_t cost;
 
-	if (class_count(c->sched, ABI_CLASS_WRITEBACK))
-		node = first_of(c, ABI_CLASS_WRITEBACK);
+	if (class_count(s, ABI_CLASS_WRITEBACK))
+		node = first_of(s, ABI_CLASS_WRITEBACK);
 	if (!node)
 		return NULL;
-	cost = (int64_t)meter_cost(c, node->lane, next_bytes(c, node));
-	if (sched_yields(c) && !is_calm(c))
+	cost = (int64_t)meter_cost(s, node->lane, next_bytes(c, node));
+	if (sched_yields(c, s) && !is_calm(c, s))
 		cost = OWED_MOST_NS;
-	return c->sched->writeback_ns >= (cost < OWED_MOST_NS ? cost : OWED_MOST_NS) ? node : NULL;
+	return s->writeback_ns >= (cost < OWED_MOST_NS ? cost : OWED_MOST_NS) ? node : NULL;
 }
 
 /* Small reads take a deep queue to be fast; large ones come late in it, all together. */
-static struct sched_node *demand_first(struct core *c)
+static struct sched_node *demand_first(struct sched *s)
 {
-	struct sched_node *node = first_of(c, ABI_CLASS_DEMAND);
+	struct sched_node *node = first_of(s, ABI_CLASS_DEMAND);
 	uint64_t most = node->bytes > SCHED_SMALL_BYTES ? SCHED_BUDGET_DEMAND_NS :
 							  SCHED_BUDGET_SMALL_NS;
 
-	return sched_under_way_ns(c) < most ? node : NULL;
+	return meter_under_way_ns(s) < most ? node : NULL;
 }
 
-/* The node whose next unit goes now; NULL = none may. */
-static struct sched_node *pick(struct core *c)
+/* The node of a drive whose next unit goes now; NULL = none may. */
+static struct sched_node *pick(const struct core *c, struct sched *s)
 {
-	struct sched *s = c->sched;
-	bool held = sched_yields(c) && !gap_end(c);
-	struct sched_node *node = starved_first(c);
+	bool held = sched_yields(c, s) && !gap_end(c, s);
+	struct sched_node *node = starved_first(c, s);
 
 	if (!node && (!held || s->pressed))
-		node = owed_first(c);
+		node = owed_first(c, s);
 	if (node && fits(c, node))
 		return node;
 	if (class_count(s, ABI_CLASS_DEMAND))
-		return demand_first(c);
+		return demand_first(s);
 	if (!node && !held)
-		node = background_first(c);
+		node = background_first(s);
 	/* What is to go next and finds no room is not passed by smaller background. */
 	return node && fits(c, node) ? node : NULL;
 }
@@ -356,11 +383,11 @@ static void account(struct sched *s, uint32_t klass, uint64_t ns)
 
 static void push_io(struct core *c, struct core_io *io)
 {
-	struct sched *s = c->sched;
 	struct sched_node *node = &io->priv.node;
+	struct sched *s = sched_of(c, node);
 
 	meter_fly(c, node, io->bytes);
-	s->direct_ops += io->direct;
+	c->sched->direct_ops += io->direct;
 	account(s, node->klass, node->cost_ns);
 	s->waits_ns[node->klass] = c->now_ns;
 	if (node->klass != ABI_CLASS_DEMAND)
@@ -373,6 +400,7 @@ static void unit_fill(struct core_io *unit, const struct core_io *io, uint64_t l
 {
 	uint32_t first = io->priv.node.cut, n = 0;
 
+	unit->device = io->device;
 	unit->offset = io->offset + io->bytes - io->priv.node.bytes;
 	unit->bytes = 0;
 	while (first + n < io->piece_count &&
@@ -394,17 +422,18 @@ static void unit_fill(struct core_io *unit, const struct core_io *io, uint64_t l
 
 static bool unit_issue(struct core *c, struct core_io *io, uint64_t limit)
 {
-	struct sched *s = c->sched;
 	struct sched_node *node = &io->priv.node;
+	struct sched *s = sched_of(c, node);
 	struct core_io *unit = s->unit_free;
 
 	if (!unit)
 		return false;
 	s->unit_free = unit->priv.next;
 	unit_fill(unit, io, limit);
-	queue_charge(c, node, meter_cost(c, node->lane, unit->bytes));
+	queue_charge(c, node, meter_cost(s, node->lane, unit->bytes));
 	unit->priv.node = (struct sched_node){
-		.client = node->client, .klass = node->klass, .lane = node->lane, .cut = node->cut
+		.client = node->client, .klass = node->klass, .lane = node->lane, .cut = node->cut,
+		.device = node->device
 	};
 	unit->priv.owner = io;
 	node->cut += unit->piece_count;
@@ -422,11 +451,12 @@ static bool unit_issue(struct core *c, struct core_io *io, uint64_t limit)
 static bool issue(struct core *c, struct sched_node *node)
 {
 	struct core_io *io = io_of(node);
-	uint64_t limit = sched_unit_bytes(c, node->klass);
+	const struct sched *s = sched_of(c, node);
+	uint64_t limit = unit_bytes(c, s, node->klass);
 
 	if (node->cut || (io->bytes > limit && io->piece_count > 1))
 		return unit_issue(c, io, limit);
-	queue_charge(c, node, meter_cost(c, node->lane, io->bytes));
+	queue_charge(c, node, meter_cost(s, node->lane, io->bytes));
 	queue_remove(c, node);
 	push_io(c, io);
 	return true;
@@ -451,7 +481,7 @@ static void copies_step(struct core *c)
 				k++;
 				continue;
 			}
-			queue_charge(c, node, meter_cost(c, i, node->bytes));
+			queue_charge(c, node, meter_cost(c->sched, i, node->bytes));
 			queue_remove(c, node);
 			meter_fly(c, node, node->bytes);
 			core_push(c, CORE_AC_COPY)->copy = copy_of(node);
@@ -459,18 +489,23 @@ static void copies_step(struct core *c)
 	}
 }
 
-void sched_step(struct core *c)
+static void drive_step(struct core *c, struct sched *s)
 {
 	struct sched_node *node;
 
-	if (!c->sched->queued)
-		return;
-	copies_step(c);
-	while (sched_device_ops(c->sched) < c->config.device_depth) {
-		node = pick(c);
+	while (s->queued && sched_device_ops(s) < c->config.device_depth) {
+		node = pick(c, s);
 		if (!node || !issue(c, node))
 			return;
 	}
+}
+
+void sched_step(struct core *c)
+{
+	if (c->sched->queued)
+		copies_step(c);
+	for (uint32_t i = 0; i < sched_count(c); i++)
+		drive_step(c, &c->sched[i]);
 }
 
 /* ---- ends --------------------------------------------------------------------------------- */
@@ -492,7 +527,7 @@ static void cut_end(struct core *c, struct core_io *io)
 
 static void unit_done(struct core *c, struct core_io *unit)
 {
-	struct sched *s = c->sched;
+	struct sched *s = sched_of(c, &unit->priv.node);
 	struct core_io *io = unit->priv.owner;
 	struct sched_node *node = &io->priv.node;
 
@@ -520,11 +555,11 @@ void sched_landed(struct core *c, struct core_io *io)
 
 void sched_done(struct core *c, struct core_io *io)
 {
-	struct sched *s = c->sched;
+	const struct sched *s = sched_of(c, &io->priv.node);
 
-	assert(s->direct_ops >= io->direct);
-	s->direct_ops -= io->direct;
-	s->losses += !whole(io) || io->bad_mask; /* who waits for its pages looks again */
+	assert(c->sched->direct_ops >= io->direct);
+	c->sched->direct_ops -= io->direct;
+	c->sched->losses += !whole(io) || io->bad_mask; /* who waits for its pages looks again */
 	if (io->priv.node.state == SCHED_LANDED)
 		io->priv.node.state = SCHED_IDLE;
 	else
@@ -562,12 +597,9 @@ static void end_all(struct core *c, struct list *gone, int error)
 	}
 }
 
-void sched_withdraw(struct core *c, uint32_t client, const void *owner)
+static void withdraw(struct core *c, struct sched *s, uint32_t client, const void *owner,
+		     struct list *gone)
 {
-	struct sched *s = c->sched;
-	struct list gone;
-
-	list_init(&gone);
 	for (uint32_t lane = 0; lane < SCHED_LANES; lane++)
 		for (uint32_t k = 0; k < ABI_CLASS_COUNT; k++) {
 			uint16_t at = s->flow_of[lane][k][client];
@@ -582,110 +614,25 @@ void sched_withdraw(struct core *c, uint32_t client, const void *owner)
 				if (node->joined || (owner && its != owner))
 					continue;
 				queue_remove(c, node);
-				list_push_back(&gone, &node->link);
+				list_push_back(gone, &node->link);
 				c->metrics.withdrawn++;
 			}
 		}
+}
+
+void sched_withdraw(struct core *c, uint32_t client, const void *owner)
+{
+	struct list gone;
+
+	list_init(&gone);
+	for (uint32_t i = 0; i < sched_count(c); i++)
+		withdraw(c, &c->sched[i], client, owner, &gone);
 	end_all(c, &gone, -ECANCELED);
 }
 
 uint32_t sched_losses(const struct core *c)
 {
 	return c->sched->losses;
-}
-
-/* ---- raising ------------------------------------------------------------------------------ */
-
-static void raise_node(struct core *c, struct sched_node *node, uint32_t klass,
-		       uint64_t deadline_ns)
-{
-	queue_remove(c, node);
-	node->klass = (uint8_t)klass;
-	if (!node->deadline_ns || (deadline_ns && deadline_ns < node->deadline_ns))
-		node->deadline_ns = deadline_ns;
-	if (!deadline_ns || !node->expires_ns)
-		node->expires_ns = 0;
-	else if (node->expires_ns < deadline_ns)
-		node->expires_ns = deadline_ns;
-	node->joined = true;
-	c->metrics.raised++;
-	enqueue(c, node);
-}
-
-/* What brings a page: a read from this place of the store, or a copy to this address. */
-struct sought {
-	uint64_t offset;
-	bool cxl, hbm; /* reads into these */
-	const void *dst;
-};
-
-static bool brings(struct sched_node *node, const struct sought *s)
-{
-	const struct core_copy *copy;
-	const struct core_io *io;
-
-	if (sched_is_device(node->lane)) {
-		io = io_of(node);
-		return (io->direct ? s->hbm : s->cxl) && s->offset - io->offset < io->bytes;
-	}
-	copy = copy_of(node);
-	for (uint32_t i = 0; i < copy->count; i++)
-		if (copy->item[i].dst == s->dst)
-			return true;
-	return false;
-}
-
-/* Of write-back and clean-up there is none: what they read brings nobody a page. */
-static struct sched_node *find_below(const struct sched_lane_state *l, uint32_t klass,
-				     const struct sought *s)
-{
-	for (uint32_t k = klass + 1; k <= ABI_CLASS_SPECULATIVE; k++)
-		list_each(f, &l->queue[k].ring)
-			list_each(n, &list_entry(f, struct sched_flow, ring)->nodes) {
-				struct sched_node *node = list_entry(n, struct sched_node, link);
-
-				if (brings(node, s))
-					return node;
-			}
-	return NULL;
-}
-
-bool sched_outranks(const struct core *c, uint64_t nvme_offset, uint32_t klass, bool direct)
-{
-	const struct sought s = { .offset = nvme_offset, .cxl = !direct, .hbm = direct };
-
-	return find_below(&c->sched->lane[SCHED_READ], klass, &s) != NULL;
-}
-
-bool sched_outranks_copy(const struct core *c, const void *dst, uint32_t klass)
-{
-	const struct sought s = { .dst = dst };
-
-	return find_below(&c->sched->lane[SCHED_TO_HBM], klass, &s) != NULL;
-}
-
-bool sched_raise(struct core *c, uint64_t nvme_offset, uint32_t klass, uint64_t deadline_ns)
-{
-	const struct sought s = { .offset = nvme_offset, .cxl = true, .hbm = true };
-	struct sched_node *node = find_below(&c->sched->lane[SCHED_READ], klass, &s);
-
-	if (!node)
-		return false;
-	io_of(node)->klass = (uint8_t)klass;
-	raise_node(c, node, klass, deadline_ns);
-	return true;
-}
-
-bool sched_raise_copy(struct core *c, const void *dst, uint32_t klass, uint64_t deadline_ns)
-{
-	const struct sought s = { .dst = dst };
-	struct sched_node *node = find_below(&c->sched->lane[SCHED_TO_HBM], klass, &s);
-
-	if (!node)
-		return false;
-	copy_of(node)->klass = (uint8_t)klass;
-	raise_node(c, node, klass, deadline_ns);
-	return true;
 }
 
 /* ---- time --------------------------------------------------------------------------------- */
@@ -711,9 +658,8 @@ static uint64_t queue_expire(struct core *c, struct sched_queue *q, struct list 
 	return next;
 }
 
-static void expire(struct core *c)
+static void expire(struct core *c, struct sched *s)
 {
-	struct sched *s = c->sched;
 	struct list gone;
 	uint64_t next = UINT64_MAX;
 
@@ -733,9 +679,8 @@ static void expire(struct core *c)
 /* What write-back is owed: more as the dirty limit comes near, or when someone waits for it. */
 static void press(struct core *c)
 {
-	struct sched *s = c->sched;
 	uint32_t least = c->config.writeback_percent, share = least;
-	bool waited = c->draining || c->run[DISK_LOG_DURABLE].phase != RUN_FREE;
+	bool waited = c->draining || drives_write(c, DISK_LOG_DURABLE);
 
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		const struct context *x = c->context[i];
@@ -752,15 +697,18 @@ static void press(struct core *c)
 	}
 	if (waited && share < PRESSED_SHARE)
 		share = PRESSED_SHARE;
-	s->writeback_share = share;
-	s->pressed = share > least;
+	for (uint32_t i = 0; i < sched_count(c); i++) {
+		c->sched[i].writeback_share = share;
+		c->sched[i].pressed = share > least;
+	}
 }
 
 void sched_tick(struct core *c)
 {
 	struct sched *s = c->sched;
 
-	expire(c);
+	for (uint32_t i = 0; i < sched_count(c); i++)
+		expire(c, &c->sched[i]);
 	if (c->now_ns < s->refresh_ns)
 		return;
 	s->refresh_ns = c->now_ns + MS;
@@ -768,13 +716,12 @@ void sched_tick(struct core *c)
 	meter_refresh(c);
 }
 
-uint64_t sched_next_tick(const struct core *c)
+static uint64_t drive_next(const struct core *c, const struct sched *s)
 {
-	const struct sched *s = c->sched;
-	uint64_t next = s->expires_ns, calm = 0, gap = gap_begins(c);
+	uint64_t next = s->expires_ns, calm = 0, gap = gap_begins(s);
 
 	if (s->demand_ns)
-		calm = s->demand_ns + yield_ns(c);
+		calm = s->demand_ns + yield_ns(s);
 	/* Held back behind demand: looked at again when its gap begins, or when it starves. */
 	for (uint32_t k = ABI_CLASS_DEMAND + 1; k < ABI_CLASS_COUNT; k++) {
 		uint64_t at = s->waits_ns[k] + c->config.starve_ns;
@@ -785,6 +732,18 @@ uint64_t sched_next_tick(const struct core *c)
 			at = calm;
 		if (gap > c->now_ns && gap < at)
 			at = gap;
+		next = at < next ? at : next;
+	}
+	return next;
+}
+
+uint64_t sched_next_tick(const struct core *c)
+{
+	uint64_t next = UINT64_MAX;
+
+	for (uint32_t i = 0; i < sched_count(c); i++) {
+		uint64_t at = drive_next(c, &c->sched[i]);
+
 		next = at < next ? at : next;
 	}
 	return next > c->now_ns ? next : c->now_ns + MS;

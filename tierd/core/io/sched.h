@@ -116,11 +116,11 @@ uint64_t sched_next_tick(const struct core *c);
  * from this place of the store, or a queued copy to this address: it goes with that class from now
  * on, and stays when its owner is cancelled. True: found. What is under way already is not changed.
  */
-bool sched_raise(struct core *c, uint64_t nvme_offset, uint32_t klass, uint64_t deadline_ns);
+bool sched_raise(struct core *c, uint64_t nvme, uint32_t klass, uint64_t deadline_ns);
 bool sched_raise_copy(struct core *c, const void *dst, uint32_t klass, uint64_t deadline_ns);
 
 /* Would raising find a read into CXL, or a direct one into HBM? A copy? */
-bool sched_outranks(const struct core *c, uint64_t nvme_offset, uint32_t klass, bool direct);
+bool sched_outranks(const struct core *c, uint64_t nvme, uint32_t klass, bool direct);
 bool sched_outranks_copy(const struct core *c, const void *dst, uint32_t klass);
 
 /* Take what this client's owner (NULL = all its owners) has queued back: each ends -ECANCELED. */
@@ -148,6 +148,9 @@ enum sched_lane {
 uint64_t sched_ready_ns(const struct core *c, enum sched_lane lane, uint64_t bytes, uint32_t klass,
 			uint64_t deadline_ns);
 
+/* Time until a device is done with what it has and what goes before write-back. */
+uint64_t sched_queue_ns(const struct core *c, uint32_t device);
+
 /* Time that the device still needs for what is under way. */
 uint64_t sched_under_way_ns(const struct core *c);
 
@@ -158,7 +161,7 @@ uint32_t sched_unit_bytes(const struct core *c, uint32_t klass);
 bool sched_demand(const struct core *c, uint64_t within_ns);
 
 /* How long a background class has waited with nothing issued; 0 = it has nothing queued. */
-uint64_t sched_waits_ns(const struct core *c, uint32_t klass);
+uint64_t sched_waits_ns(const struct core *c, uint32_t drive, uint32_t klass);
 
 /* For the audit: is it queued or under way? Do the counts of the queued agree with the queues? */
 bool sched_has(const struct sched_node *node);
@@ -175,5 +178,7 @@ struct sched_lane_stats {
 	uint64_t queued_bytes[ABI_CLASS_COUNT];
 };
 void sched_lane_stats(const struct core *c, enum sched_lane lane, struct sched_lane_stats *out);
+void sched_drive_stats(const struct core *c, uint32_t drive, enum sched_lane lane,
+		       struct sched_lane_stats *out);
 
 #endif

@@ -133,9 +133,8 @@ static void count(const struct core *c, struct sched_gaps *g, uint64_t ns)
 }
 
 /* Demand comes: for how long was there none? Of a pause the shortest says nothing. */
-void gap_over(struct core *c)
+void gap_over(struct core *c, struct sched *s)
 {
-	struct sched *s = c->sched;
 	struct sched_gaps *g = &s->gaps;
 	uint64_t ns = c->now_ns - s->demand_ns;
 
@@ -152,16 +151,15 @@ void gap_over(struct core *c)
 		g->shortest_ns += (ns - g->shortest_ns) / GAP_RISE;
 }
 
-bool gap_foreseen(const struct core *c)
+bool gap_foreseen(const struct sched *s)
 {
-	const struct sched_gaps *g = &c->sched->gaps;
+	const struct sched_gaps *g = &s->gaps;
 
 	return g->shortest_ns >= SCHED_GAP_LEAST_NS || g->to_ns;
 }
 
-uint64_t gap_end(const struct core *c)
+uint64_t gap_end(const struct core *c, const struct sched *s)
 {
-	const struct sched *s = c->sched;
 	const struct sched_gaps *g = &s->gaps;
 	uint64_t end = 0, passed = c->now_ns - s->demand_ns;
 
@@ -174,26 +172,23 @@ uint64_t gap_end(const struct core *c)
 	return passed < end ? s->demand_ns + end : 0;
 }
 
-uint64_t gap_budget_ns(const struct core *c)
+uint64_t gap_budget_ns(const struct core *c, const struct sched *s)
 {
-	const struct sched_gaps *g = &c->sched->gaps;
-	uint64_t passed = c->now_ns - c->sched->demand_ns;
+	const struct sched_gaps *g = &s->gaps;
+	uint64_t passed = c->now_ns - s->demand_ns;
 
 	if (g->shortest_ns >= SCHED_GAP_LEAST_NS && passed < g->shortest_ns - g->shortest_ns / 4)
 		return SCHED_BUDGET_GAP_NS;
 	return g->budget_ns;
 }
 
-uint64_t gap_begins(const struct core *c)
+uint64_t gap_begins(const struct sched *s)
 {
-	const struct sched *s = c->sched;
-
 	return s->gaps.to_ns ? s->demand_ns + s->gaps.from_ns : 0;
 }
 
-bool gap_holds(const struct core *c)
+bool gap_holds(const struct core *c, const struct sched *s)
 {
-	const struct sched *s = c->sched;
 	const struct sched_gaps *g = &s->gaps;
 
 	if (!g->bursts || c->now_ns - g->burst_ns >= BURST_MOST_NS)
@@ -201,16 +196,16 @@ bool gap_holds(const struct core *c)
 	return sched_demand_there(s) || c->now_ns - s->demand_ns < g->from_ns;
 }
 
-uint64_t gap_busy_ns(const struct core *c)
+uint64_t gap_busy_ns(const struct sched *s)
 {
-	uint64_t ns = c->sched->gaps.busy_ns;
+	uint64_t ns = s->gaps.busy_ns;
 
 	return ns > SCHED_BUSY_NS ? ns : SCHED_BUSY_NS;
 }
 
-uint32_t gap_percent(const struct core *c, uint64_t beside_ns)
+uint32_t gap_percent(const struct sched *s, uint64_t beside_ns)
 {
-	const struct sched_gaps *g = &c->sched->gaps;
+	const struct sched_gaps *g = &s->gaps;
 	uint64_t gap = g->shortest_ns, percent = 0;
 
 	if (gap >= SCHED_GAP_LEAST_NS)

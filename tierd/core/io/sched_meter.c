@@ -40,22 +40,29 @@ void meter_open(struct sched *s)
 		s->lane[i].bandwidth = first_bandwidth[i];
 }
 
-static uint64_t bandwidth_of(const struct core *c, uint32_t lane)
+uint64_t meter_cost(const struct sched *s, uint32_t lane, uint64_t bytes)
 {
-	return c->sched->lane[lane].bandwidth;
+	return OP_NS + bytes_ns(bytes, s->lane[lane].bandwidth);
 }
 
-uint64_t meter_cost(const struct core *c, uint32_t lane, uint64_t bytes)
+uint64_t meter_under_way_ns(const struct sched *s)
 {
-	return OP_NS + bytes_ns(bytes, bandwidth_of(c, lane));
+	const struct sched_lane_state *read = &s->lane[SCHED_READ];
+	const struct sched_lane_state *write = &s->lane[SCHED_WRITE];
+
+	return bytes_ns(read->bytes, read->bandwidth) + bytes_ns(write->bytes, write->bandwidth);
 }
 
 uint64_t sched_under_way_ns(const struct core *c)
 {
-	const struct sched_lane_state *read = &c->sched->lane[SCHED_READ];
-	const struct sched_lane_state *write = &c->sched->lane[SCHED_WRITE];
+	uint64_t most = 0;
 
-	return bytes_ns(read->bytes, read->bandwidth) + bytes_ns(write->bytes, write->bandwidth);
+	for (uint32_t i = 0; i < sched_count(c); i++) {
+		uint64_t ns = meter_under_way_ns(&c->sched[i]);
+
+		most = ns > most ? ns : most;
+	}
+	return most;
 }
 
 static uint64_t device_bytes(const struct sched *s, uint32_t lane)
@@ -67,19 +74,20 @@ static uint64_t device_bytes(const struct sched *s, uint32_t lane)
 
 void meter_fly(struct core *c, struct sched_node *node, uint64_t bytes)
 {
-	struct sched *s = c->sched;
+	struct sched *s = sched_of(c, node);
 	struct sched_lane_state *l = &s->lane[node->lane];
 
 	assert(node->state == SCHED_IDLE);
 	node->state = SCHED_FLYING;
 	node->bytes = bytes;
 	node->since_ns = c->now_ns;
-	node->cost_ns = meter_cost(c, node->lane, bytes);
+	node->cost_ns = meter_cost(s, node->lane, bytes);
 	if (!l->ops++)
 		l->busy_since_ns = c->now_ns;
 	l->bytes += bytes;
 	node->beside = device_bytes(s, node->lane);
-	node->mixed = node->beside > l->bytes || (node->lane == SCHED_TO_HBM && s->direct_ops);
+	node->mixed = node->beside > l->bytes ||
+		      (node->lane == SCHED_TO_HBM && c->sched->direct_ops);
 	if (!sched_is_device(node->lane) || node->klass == ABI_CLASS_DEMAND)
 		return;
 	s->background_ops++;
@@ -123,7 +131,7 @@ static void sample_latency(struct sched_lane_state *l, const struct sched_node *
 
 void meter_land(struct core *c, struct sched_node *node, bool good)
 {
-	struct sched *s = c->sched;
+	struct sched *s = sched_of(c, node);
 	struct sched_lane_state *l = &s->lane[node->lane];
 
 	assert(node->state == SCHED_FLYING);
@@ -150,12 +158,10 @@ void meter_land(struct core *c, struct sched_node *node, bool good)
 
 /* ---- what is told ------------------------------------------------------------------------- */
 
-void meter_refresh(struct core *c)
+static void lanes_refresh(struct core *c, struct sched *s)
 {
-	struct core_metrics *m = &c->metrics;
-
 	for (uint32_t i = 0; i < SCHED_LANES; i++) {
-		struct sched_lane_state *l = &c->sched->lane[i];
+		struct sched_lane_state *l = &s->lane[i];
 		uint64_t busy = busy_ns(c, l), passed = c->now_ns - l->window_ns;
 		uint32_t idle;
 
@@ -166,22 +172,34 @@ void meter_refresh(struct core *c)
 		l->window_ns = c->now_ns;
 		l->window_busy_ns = busy;
 	}
-	m->read_bandwidth = c->sched->lane[SCHED_READ].bandwidth;
-	m->read_latency_ns = c->sched->lane[SCHED_READ].latency_ns;
-	m->read_idle = c->sched->lane[SCHED_READ].idle_permille;
-	m->write_bandwidth = c->sched->lane[SCHED_WRITE].bandwidth;
-	m->write_latency_ns = c->sched->lane[SCHED_WRITE].latency_ns;
-	m->write_idle = c->sched->lane[SCHED_WRITE].idle_permille;
+}
+
+void meter_refresh(struct core *c)
+{
+	struct core_metrics *m = &c->metrics;
+	struct sched_lane_stats read, write;
+
+	for (uint32_t i = 0; i < sched_count(c); i++)
+		lanes_refresh(c, &c->sched[i]);
+	sched_lane_stats(c, SCHED_READ, &read);
+	sched_lane_stats(c, SCHED_WRITE, &write);
+	m->read_bandwidth = read.bandwidth;
+	m->read_latency_ns = read.latency_ns;
+	m->read_idle = read.idle_permille;
+	m->write_bandwidth = write.bandwidth;
+	m->write_latency_ns = write.latency_ns;
+	m->write_idle = write.idle_permille;
 	m->copy_bandwidth = c->sched->lane[SCHED_TO_HBM].bandwidth;
 	m->writeback_share = c->sched->writeback_share;
 }
 
-void sched_lane_stats(const struct core *c, enum sched_lane lane, struct sched_lane_stats *out)
+void sched_drive_stats(const struct core *c, uint32_t drive, enum sched_lane lane,
+		       struct sched_lane_stats *out)
 {
-	const struct sched_lane_state *l = &c->sched->lane[lane];
+	const struct sched_lane_state *l = &c->sched[drive].lane[lane];
 
 	*out = (struct sched_lane_stats){
-		.bandwidth = bandwidth_of(c, lane),
+		.bandwidth = l->bandwidth,
 		.latency_ns = l->latency_ns,
 		.busy_ns = busy_ns(c, l),
 		.bytes = l->moved,
@@ -191,6 +209,30 @@ void sched_lane_stats(const struct core *c, enum sched_lane lane, struct sched_l
 	for (uint32_t k = 0; k < ABI_CLASS_COUNT; k++) {
 		out->queued[k] = l->queue[k].count;
 		out->queued_bytes[k] = l->queue[k].bytes;
+	}
+}
+
+/* Of all drives: sums; of latencies and times the longest, of idle shares the least. */
+void sched_lane_stats(const struct core *c, enum sched_lane lane, struct sched_lane_stats *out)
+{
+	sched_drive_stats(c, 0, lane, out);
+	for (uint32_t i = 1; sched_is_device(lane) && i < sched_count(c); i++) {
+		struct sched_lane_stats one;
+
+		sched_drive_stats(c, i, lane, &one);
+		out->bandwidth += one.bandwidth;
+		out->bytes += one.bytes;
+		out->under_way += one.under_way;
+		if (one.latency_ns > out->latency_ns)
+			out->latency_ns = one.latency_ns;
+		if (one.busy_ns > out->busy_ns)
+			out->busy_ns = one.busy_ns;
+		if (one.idle_permille < out->idle_permille)
+			out->idle_permille = one.idle_permille;
+		for (uint32_t k = 0; k < ABI_CLASS_COUNT; k++) {
+			out->queued[k] += one.queued[k];
+			out->queued_bytes[k] += one.queued_bytes[k];
+		}
 	}
 }
 
@@ -215,45 +257,75 @@ static uint64_t bytes_before(const struct sched_queue *q, uint64_t deadline_ns)
 }
 
 /* Bytes a second at which a class goes beside the others. */
-static uint64_t pace(const struct core *c, uint32_t lane, uint32_t klass)
+static uint64_t pace(const struct core *c, const struct sched *s, uint32_t lane, uint32_t klass)
 {
-	const struct sched_lane_state *l = &c->sched->lane[lane];
-	uint64_t unit = SCHED_UNIT_BUSY, bandwidth = bandwidth_of(c, lane), ns, at_once;
+	const struct sched_lane_state *l = &s->lane[lane];
+	uint64_t unit = SCHED_UNIT_BUSY, bandwidth = l->bandwidth, ns, at_once;
 	uint64_t least;
 
 	if (!sched_is_device(lane) || klass == ABI_CLASS_DEMAND)
 		return bandwidth;
-	if (lane == SCHED_READ && c->sched->lane[SCHED_WRITE].queue[ABI_CLASS_WRITEBACK].count)
-		bandwidth = bandwidth * (100 - c->sched->writeback_share) / 100;
-	least = bandwidth * gap_percent(c, l->latency_ns) / 100;
-	if (sched_yields(c))
+	if (lane == SCHED_READ && s->lane[SCHED_WRITE].queue[ABI_CLASS_WRITEBACK].count)
+		bandwidth = bandwidth * (100 - s->writeback_share) / 100;
+	least = bandwidth * gap_percent(s, l->latency_ns) / 100;
+	if (sched_yields(c, s))
 		return least ? least : unit * SECOND_NS / c->config.starve_ns;
-	if (!sched_demand(c, gap_busy_ns(c)))
+	if (!sched_sees(c, s, gap_busy_ns(s)))
 		return bandwidth;
-	at_once = SCHED_BUDGET_BUSY_NS / meter_cost(c, lane, unit);
+	at_once = SCHED_BUDGET_BUSY_NS / meter_cost(s, lane, unit);
 	ns = l->latency_ns + bytes_ns(unit, bandwidth);
 	unit = unit * SECOND_NS / (ns ? ns : 1) * (at_once ? at_once : 1);
 	unit = unit > least ? unit : least;
 	return unit < bandwidth ? unit : bandwidth;
 }
 
-static uint64_t lane_ns(const struct core *c, uint32_t lane, uint32_t klass, uint64_t deadline_ns)
+static uint64_t lane_ns(const struct core *c, const struct sched *s, uint32_t lane, uint32_t klass,
+			uint64_t deadline_ns)
 {
-	const struct sched_lane_state *l = &c->sched->lane[lane];
-	uint64_t ns = bytes_ns(l->bytes, bandwidth_of(c, lane));
+	const struct sched_lane_state *l = &s->lane[lane];
+	uint64_t ns = bytes_ns(l->bytes, l->bandwidth);
 
 	for (uint32_t k = 0; k < klass; k++)
-		ns += bytes_ns(l->queue[k].bytes, pace(c, lane, k));
-	return ns + bytes_ns(bytes_before(&l->queue[klass], deadline_ns), pace(c, lane, klass));
+		ns += bytes_ns(l->queue[k].bytes, pace(c, s, lane, k));
+	return ns + bytes_ns(bytes_before(&l->queue[klass], deadline_ns), pace(c, s, lane, klass));
 }
 
+static uint64_t drive_ready_ns(const struct core *c, const struct sched *s, uint32_t lane,
+			       uint64_t bytes, uint32_t klass, uint64_t deadline_ns)
+{
+	uint64_t ns = s->lane[lane].latency_ns + bytes_ns(bytes, pace(c, s, lane, klass));
+
+	if (!sched_is_device(lane))
+		return ns + lane_ns(c, s, lane, klass, deadline_ns);
+	return ns + lane_ns(c, s, SCHED_READ, klass, deadline_ns) +
+	       lane_ns(c, s, SCHED_WRITE, klass, deadline_ns);
+}
+
+/*
+ * Which drive has them is not known: each its part, behind a queue and at a pace that are the mean
+ * of theirs. So it grows evenly with the bytes (claim.c).
+ */
 uint64_t sched_ready_ns(const struct core *c, enum sched_lane lane, uint64_t bytes, uint32_t klass,
 			uint64_t deadline_ns)
 {
-	uint64_t ns = c->sched->lane[lane].latency_ns + bytes_ns(bytes, pace(c, lane, klass));
+	uint32_t drives = sched_is_device(lane) ? sched_count(c) : 1;
+	uint64_t queue = 0, move = 0;
 
-	if (!sched_is_device(lane))
-		return ns + lane_ns(c, lane, klass, deadline_ns);
-	return ns + lane_ns(c, SCHED_READ, klass, deadline_ns) +
-	       lane_ns(c, SCHED_WRITE, klass, deadline_ns);
+	for (uint32_t i = 0; i < drives; i++) {
+		const struct sched *s = &c->sched[i];
+		uint64_t none = drive_ready_ns(c, s, lane, 0, klass, deadline_ns);
+		uint64_t all = drive_ready_ns(c, s, lane, bytes / drives, klass, deadline_ns);
+
+		queue += none;
+		move += all - none;
+	}
+	return queue / drives + move / drives;
+}
+
+uint64_t sched_queue_ns(const struct core *c, uint32_t device)
+{
+	const struct sched *s = &c->sched[device];
+
+	return lane_ns(c, s, SCHED_READ, ABI_CLASS_WRITEBACK, 0) +
+	       lane_ns(c, s, SCHED_WRITE, ABI_CLASS_WRITEBACK, 0);
 }

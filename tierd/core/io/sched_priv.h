@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the scheduler's files share: sched.c (who goes next), sched_queue.c (turns and deadlines),
- * sched_meter.c (what it costs), sched_gap.c (when demand will come). Nothing is allocated after
- * sched_open: a queued operation is a node inside the operation itself.
+ * What the scheduler's files share: sched.c (who goes next), sched_raise.c (what became more
+ * urgent), sched_queue.c (turns and deadlines), sched_meter.c (what it costs), sched_gap.c (when
+ * demand will come). Nothing is allocated after sched_open: a queued operation is a node inside the
+ * operation itself.
  *
  *   core_io      IDLE -> QUEUED -> FLYING -> IDLE            whole
  *                IDLE -> QUEUED -> CUT -> IDLE               in units: CUT when all are issued
@@ -66,6 +67,9 @@ struct sched_gaps {
 	bool bursts;             /* ... and demand is mostly close to demand */
 };
 
+/*
+ * One a drive; what all share (copies, the pools of operations, losses) is in the first.
+ */
 struct sched {
 	struct sched_lane_state lane[SCHED_LANES];
 	uint16_t flow_of[SCHED_LANES][ABI_CLASS_COUNT][CORE_CLIENTS_MAX + 1]; /* 1 + index */
@@ -99,31 +103,35 @@ struct sched_node *queue_first(const struct sched_queue *q);
 void queue_charge(struct core *c, struct sched_node *node, uint64_t ns);
 
 /* sched.c */
-bool sched_yields(const struct core *c);
+void sched_enqueue(struct core *c, struct sched_node *node);
+bool sched_yields(const struct core *c, const struct sched *s);
+bool sched_sees(const struct core *c, const struct sched *s, uint64_t within_ns);
+uint64_t sched_waits(const struct core *c, const struct sched *s, uint32_t klass);
 
 /* sched_meter.c */
 void meter_open(struct sched *s);
-uint64_t meter_cost(const struct core *c, uint32_t lane, uint64_t bytes);
+uint64_t meter_cost(const struct sched *s, uint32_t lane, uint64_t bytes);
+uint64_t meter_under_way_ns(const struct sched *s);
 void meter_fly(struct core *c, struct sched_node *node, uint64_t bytes);
 void meter_land(struct core *c, struct sched_node *node, bool good);
 void meter_refresh(struct core *c);
 
 /* sched_gap.c */
-void gap_over(struct core *c);
+void gap_over(struct core *c, struct sched *s);
 /* Is there a part of gaps that is background's? */
-bool gap_foreseen(const struct core *c);
+bool gap_foreseen(const struct sched *s);
 /* Where that part of the present gap ends; 0 = it is over, or has not begun. */
-uint64_t gap_end(const struct core *c);
+uint64_t gap_end(const struct core *c, const struct sched *s);
 /* ... how much may be under way at a time, */
-uint64_t gap_budget_ns(const struct core *c);
+uint64_t gap_budget_ns(const struct core *c, const struct sched *s);
 /* ... and where it begins, with demand that comes in bursts; 0 = nowhere. */
-uint64_t gap_begins(const struct core *c);
+uint64_t gap_begins(const struct sched *s);
 /* In a burst: background has the pauses between them. */
-bool gap_holds(const struct core *c);
+bool gap_holds(const struct core *c, const struct sched *s);
 /* So long after demand it still counts as there. */
-uint64_t gap_busy_ns(const struct core *c);
+uint64_t gap_busy_ns(const struct sched *s);
 /* Share of the time that gaps leave to background when demand takes so long beside them. */
-uint32_t gap_percent(const struct core *c, uint64_t beside_ns);
+uint32_t gap_percent(const struct sched *s, uint64_t beside_ns);
 
 static inline bool sched_is_device(uint32_t lane)
 {
@@ -141,6 +149,16 @@ static inline bool sched_demand_there(const struct sched *s)
 	return s->lane[SCHED_READ].queue[ABI_CLASS_DEMAND].count ||
 	       s->lane[SCHED_WRITE].queue[ABI_CLASS_DEMAND].count ||
 	       sched_device_ops(s) > s->background_ops;
+}
+
+static inline uint32_t sched_count(const struct core *c)
+{
+	return c->config.drives ? c->config.drives : 1;
+}
+
+static inline struct sched *sched_of(const struct core *c, const struct sched_node *node)
+{
+	return &c->sched[node->device];
 }
 
 static inline struct core_io *io_of(struct sched_node *node)

@@ -43,7 +43,7 @@ static bool goes_before(const struct sched_node *a, const struct sched_node *b)
 
 void queue_insert(struct core *c, struct sched_node *node)
 {
-	struct sched *s = c->sched;
+	struct sched *s = sched_of(c, node);
 	struct sched_queue *q = queue_of(s, node);
 	struct sched_flow *f = flow_get(s, node);
 	struct list *at = f->nodes.prev;
@@ -63,7 +63,7 @@ void queue_insert(struct core *c, struct sched_node *node)
 
 void queue_remove(struct core *c, struct sched_node *node)
 {
-	struct sched *s = c->sched;
+	struct sched *s = sched_of(c, node);
 	struct sched_queue *q = queue_of(s, node);
 	uint16_t *at = &s->flow_of[node->lane][node->klass][node->client];
 	struct sched_flow *f = &s->flow[*at - 1];
@@ -85,7 +85,7 @@ void queue_remove(struct core *c, struct sched_node *node)
 /* So many of its bytes were issued; it stays where it is. */
 void queue_shrink(struct core *c, struct sched_node *node, uint64_t bytes)
 {
-	struct sched_queue *q = queue_of(c->sched, node);
+	struct sched_queue *q = queue_of(sched_of(c, node), node);
 
 	assert(node->state == SCHED_QUEUED && node->bytes >= bytes && q->bytes >= bytes);
 	node->bytes -= bytes;
@@ -130,27 +130,37 @@ bool sched_has(const struct sched_node *node)
 	return node->state != SCHED_IDLE;
 }
 
-bool sched_agrees(const struct core *c)
+static bool lanes_agree(const struct sched *s)
 {
-	uint32_t ios = 0, copies = 0, queued = 0;
+	uint32_t queued = 0;
 
 	for (uint32_t lane = 0; lane < SCHED_LANES; lane++)
 		for (uint32_t k = 0; k < ABI_CLASS_COUNT; k++) {
-			if (!queue_agrees(&c->sched->lane[lane].queue[k]))
+			if (!queue_agrees(&s->lane[lane].queue[k]))
 				return false;
-			queued += c->sched->lane[lane].queue[k].count;
+			queued += s->lane[lane].queue[k].count;
 		}
+	return queued == s->queued;
+}
+
+bool sched_agrees(const struct core *c)
+{
+	uint32_t ios = 0, copies = 0;
+
+	for (uint32_t i = 0; i < sched_count(c); i++)
+		if (!lanes_agree(&c->sched[i]))
+			return false;
 	for (uint32_t client = 0; client <= SCHED_DAEMON; client++) {
 		ios += c->sched->ios[client];
 		copies += c->sched->copies[client];
 	}
-	return queued == c->sched->queued && ios == c->ios && copies == c->copies;
+	return ios == c->ios && copies == c->copies;
 }
 
 /* The first flow, whose node this is, uses device time; a turn that is used up ends. */
 void queue_charge(struct core *c, struct sched_node *node, uint64_t ns)
 {
-	struct sched *s = c->sched;
+	struct sched *s = sched_of(c, node);
 	struct sched_queue *q = queue_of(s, node);
 	struct sched_flow *f = list_entry(q->ring.next, struct sched_flow, ring);
 

@@ -75,16 +75,22 @@ int aside_limit(struct core *c, const struct disk_limit *limit)
 /* A record of one: its segment stays, and its data is not taken for proven by what is flushed. */
 void aside_record(struct core *c, const struct store_view *v, bool unsure)
 {
-	store_hold(c->store, v->segment);
-	if (unsure && c->aside.lsn < v->head->lsn)
-		c->aside.lsn = v->head->lsn;
+	struct drive *dv = c->drive[v->device];
+
+	store_hold(dv->store, v->segment);
+	if (unsure && dv->aside_lsn < v->head->lsn)
+		dv->aside_lsn = v->head->lsn;
 }
 
 /* All records were seen. */
 void aside_recovered(struct core *c)
 {
-	if (c->aside.lsn <= store_flushed_lsn(c->store))
-		return;
-	flushed_freeze(c);
-	flushed_doubts(c); /* nobody reads these before they come back */
+	for (uint32_t i = 0; i < c->drives; i++) {
+		struct drive *dv = c->drive[i];
+
+		if (dv->aside_lsn <= store_flushed_lsn(dv->store))
+			continue;
+		flushed_freeze(dv);
+		flushed_doubts(c); /* nobody reads these before they come back */
+	}
 }

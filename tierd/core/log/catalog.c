@@ -11,7 +11,7 @@
 
 void catalog_write(struct core *c, uint64_t token, uint64_t value)
 {
-	if (!c->store) {
+	if (!core_home(c)) {
 		core_reply(c, token, 0, value);
 		return;
 	}
@@ -29,7 +29,7 @@ static void catalog_written(struct core *c, struct core_io *io)
 
 	core_io_put(c, io);
 	if (failed)
-		c->write_retry_ns = c->now_ns + 1000 * MS;
+		core_home(c)->write_retry_ns = c->now_ns + 1000 * MS;
 	if (failed || c->catalog_doubtful) {
 		c->catalog_running = false;
 		c->catalog_doubtful = false;
@@ -37,8 +37,8 @@ static void catalog_written(struct core *c, struct core_io *io)
 		c->catalog_sequence--;
 		return;
 	}
-	c->catalog_sync = ++c->write_seq;
-	sync_want(c);
+	c->catalog_sync = ++core_home(c)->write_seq;
+	sync_want(core_home(c));
 }
 
 /* Up to two entries of an account; returns how many. out may be NULL. */
@@ -85,7 +85,7 @@ bool catalog_room(const struct core *c, uint32_t contexts, uint32_t limits)
 {
 	uint64_t all = (uint64_t)limits_list(c, NULL) + limits;
 
-	return !c->store ||
+	return !core_home(c) ||
 	       disk_catalog_bytes(c->contexts + c->aside.count + contexts, all) <=
 		       c->config.super.catalog_bytes;
 }
@@ -116,6 +116,8 @@ static int64_t catalog_encode(struct core *c)
 	head.next_uid = c->next_uid;
 	head.count = n;
 	head.limit_count = limits_list(c, c->catalog_limits);
+	head.drive_count = c->config.listed_count;
+	memcpy(head.drive, c->config.listed, sizeof(head.drive));
 	return disk_catalog_seal(c->catalog_buf, c->config.super.catalog_bytes, &head, list,
 				 c->catalog_limits);
 }
@@ -126,7 +128,8 @@ void catalog_step(struct core *c)
 	struct core_io *io;
 	int64_t bytes;
 
-	if (!c->catalog_dirty || c->catalog_running || !c->io_free || c->now_ns < c->write_retry_ns)
+	if (!c->catalog_dirty || c->catalog_running || !c->io_free ||
+	    c->now_ns < core_home(c)->write_retry_ns)
 		return;
 	c->catalog_dirty = false;
 	c->catalog_running = true;
@@ -162,7 +165,7 @@ void catalog_again(struct core *c)
 /* A flush has completed: does it cover the catalog's last write? */
 void catalog_synced(struct core *c)
 {
-	if (!c->catalog_running || !c->catalog_sync || c->sync_seq < c->catalog_sync)
+	if (!c->catalog_running || !c->catalog_sync || core_home(c)->sync_seq < c->catalog_sync)
 		return;
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		struct context *x = c->context[i];

@@ -36,9 +36,9 @@
 
 /* ---- life --------------------------------------------------------------------------------- */
 
-int clean_open(struct core *c)
+int clean_open(struct drive *dv)
 {
-	struct cleaner *k = &c->cleaner;
+	struct cleaner *k = &dv->cleaner;
 
 	k->spare = true;
 	k->window = calloc(CLEAN_WINDOW, sizeof(*k->window));
@@ -53,9 +53,9 @@ int clean_open(struct core *c)
 	return 0;
 }
 
-void clean_close(struct core *c)
+void clean_close(struct drive *dv)
 {
-	struct cleaner *k = &c->cleaner;
+	struct cleaner *k = &dv->cleaner;
 
 	for (uint32_t i = 0; i < CLEAN_CHUNKS; i++)
 		free(k->chunk[i].data);
@@ -64,29 +64,29 @@ void clean_close(struct core *c)
 	free(k->run[0].buf);
 }
 
-bool clean_busy(const struct core *c)
+bool clean_busy(const struct drive *dv)
 {
-	return c->cleaner.phase != CLEAN_IDLE;
+	return dv->cleaner.phase != CLEAN_IDLE;
 }
 
 /*
  * Does it wait for tombstones that have no room, and is nothing free? Crashes of a full store could
  * do that: what each of them tears is dead until it is cleaned.
  */
-bool clean_stuck(const struct core *c)
+bool clean_stuck(const struct core *c, const struct drive *dv)
 {
 	struct store_stats st;
 
-	if (c->cleaner.phase != CLEAN_STOP || !c->tombs[TOMBS_CARRIED].full_since_ns)
+	if (dv->cleaner.phase != CLEAN_STOP || !c->tombs[TOMBS_CARRIED].full_since_ns)
 		return false;
-	store_stats(c->store, &st);
+	store_stats(dv->store, &st);
 	return !st.segments_free;
 }
 
 /* Are blocks of the context in the batch? */
-bool clean_moves(const struct core *c, const struct context *x)
+bool clean_moves(const struct drive *dv, const struct context *x)
 {
-	const struct cleaner *k = &c->cleaner;
+	const struct cleaner *k = &dv->cleaner;
 
 	for (uint32_t i = 0; i < k->runs; i++)
 		if (k->run[i].ctx == x)
@@ -94,13 +94,13 @@ bool clean_moves(const struct core *c, const struct context *x)
 	return false;
 }
 
-static void begin(struct core *c, uint32_t segment, bool hot)
+static void begin(struct drive *dv, uint32_t segment, bool hot)
 {
-	struct cleaner *k = &c->cleaner;
+	struct cleaner *k = &dv->cleaner;
 
 	k->segment = segment;
 	k->hot = hot;
-	k->budget = c->segment_blocks[segment].count + k->spare;
+	k->budget = dv->segment_blocks[segment].count + k->spare;
 	k->failures = 0;
 	k->summary_next = DISK_SECTOR;
 	k->part_bytes = k->part_cursor = 0;
@@ -108,7 +108,7 @@ static void begin(struct core *c, uint32_t segment, bool hot)
 	k->runs = 0;
 	k->by_record = false;
 	k->phase = hot ? CLEAN_GATHER : CLEAN_TOMBS;
-	store_read_begin(c->store, segment); /* it is not opened anew while we look at it */
+	store_read_begin(dv->store, segment); /* it is not opened anew while we look at it */
 }
 
 /* Does someone wait for room? */
@@ -130,55 +130,66 @@ uint32_t clean_class(const struct core *c)
 	return awaited(c) ? ABI_CLASS_WRITEBACK : ABI_CLASS_CLEANUP;
 }
 
-static int64_t victim(const struct core *c, uint32_t permille)
+static int64_t victim(const struct core *c, const struct drive *dv, uint32_t permille)
 {
-	return store_victim(c->store, permille, c->cleaner.dead_least, awaited(c));
+	return store_victim(dv->store, permille, dv->cleaner.dead_least, awaited(c));
 }
 
 /*
  * A context has many tombstones, which what is as old as they are keeps needed: that moves. What is
  * only cached stays until one was refused.
  */
-static void begin_oldest(struct core *c)
+static int64_t shows_oldest(const struct core *c, const struct drive *dv, bool *hot)
 {
-	int64_t segment = store_oldest_shown(c->store, DISK_LOG_DURABLE, c->tombs_bound);
-	bool hot = segment < 0 && c->tombs_refused;
+	int64_t segment = store_oldest_shown(dv->store, DISK_LOG_DURABLE, c->tombs_bound);
 
-	if (hot)
-		segment = store_oldest_shown(c->store, DISK_LOG_CACHE, c->tombs_bound);
-	if (segment < 0 || c->config.super.segment_count < STORE_RESERVED_FROM) {
-		c->tombs_bound = 0;
-		c->tombs_refused = false;
+	*hot = segment < 0 && c->tombs_refused;
+	if (*hot)
+		segment = store_oldest_shown(dv->store, DISK_LOG_CACHE, c->tombs_bound);
+	return dv->super.segment_count < STORE_RESERVED_FROM ? -ENOENT : segment;
+}
+
+static void begin_oldest(struct core *c, struct drive *dv)
+{
+	bool hot, other;
+	int64_t segment = shows_oldest(c, dv, &hot);
+
+	if (segment >= 0) {
+		begin(dv, (uint32_t)segment, hot);
+		dv->cleaner.lives = false; /* it is not for room */
 		return;
 	}
-	begin(c, (uint32_t)segment, hot);
-	c->cleaner.lives = false; /* it is not for room */
+	for (uint32_t i = 0; i < c->drives; i++)
+		if (shows_oldest(c, c->drive[i], &other) >= 0)
+			return;
+	c->tombs_bound = 0;
+	c->tombs_refused = false;
 }
 
 /*
  * Choose a segment whose cleaning makes room. A segment of the cache log costs what hits in it
  * save; one of the durable log the writing of what lives in it. False: nothing would be gained.
  */
-bool clean_begin(struct core *c)
+bool clean_begin(struct core *c, struct drive *dv)
 {
-	struct cleaner *k = &c->cleaner;
+	struct cleaner *k = &dv->cleaner;
 	int64_t segment;
 	bool hot = false;
 
-	if (clean_busy(c) || c->config.super.segment_count < STORE_RESERVED_FROM)
+	if (clean_busy(dv) || dv->super.segment_count < STORE_RESERVED_FROM)
 		return false;
-	segment = victim(c, DEAD_WORTH);
+	segment = victim(c, dv, DEAD_WORTH);
 	if (segment < 0) {
-		segment = evict_oldest(c);
+		segment = evict_oldest(c, dv);
 		hot = segment >= 0;
 	}
 	if (segment < 0)
-		segment = victim(c, DEAD_LEAST);
+		segment = victim(c, dv, DEAD_LEAST);
 	if (segment < 0)
 		return false;
-	begin(c, (uint32_t)segment, hot);
-	k->dead = store_dead_permille(c->store, (uint32_t)segment);
-	k->lives = store_segment_live(c->store, (uint32_t)segment) > 0;
+	begin(dv, (uint32_t)segment, hot);
+	k->dead = store_dead_permille(dv->store, (uint32_t)segment);
+	k->lives = store_segment_live(dv->store, (uint32_t)segment) > 0;
 	return true;
 }
 
@@ -187,12 +198,12 @@ bool clean_begin(struct core *c)
  * with as much dead as these had are left alone: copying them again would gain as little, until
  * more has died in one. No time ends that: where nothing changes nothing is won.
  */
-static void account_gain(struct core *c)
+static void account_gain(struct drive *dv)
 {
-	struct cleaner *k = &c->cleaner;
+	struct cleaner *k = &dv->cleaner;
 
 	if (!k->victims++) {
-		k->opened = store_opened_cleaned(c->store);
+		k->opened = store_opened_cleaned(dv->store);
 		k->dead_sum = 0;
 		return;
 	}
@@ -200,78 +211,79 @@ static void account_gain(struct core *c)
 	if (k->victims <= GAIN_VICTIMS)
 		return;
 	k->dead_least = 0;
-	if (store_opened_cleaned(c->store) - k->opened >= GAIN_VICTIMS)
+	if (store_opened_cleaned(dv->store) - k->opened >= GAIN_VICTIMS)
 		k->dead_least = (uint32_t)(k->dead_sum / GAIN_VICTIMS) + DEAD_LEAST;
 	if (k->dead_least > 1000)
 		k->dead_least = 1000; /* all of it: then there is nothing to copy */
 	k->victims = 0;
 }
 
-static void finish(struct core *c)
+static void finish(struct core *c, struct drive *dv)
 {
-	struct cleaner *k = &c->cleaner;
+	struct cleaner *k = &dv->cleaner;
 
 	k->phase = CLEAN_IDLE;
 	k->ended_ns = c->now_ns;
 	c->tombs[TOMBS_NEW].full_since_ns = 0; /* until they have tried what it gained */
-	store_read_end(c->store, k->segment);
+	store_read_end(dv->store, k->segment);
 	if (k->hot) {
 		k->spare = k->budget > 0;
-		evict_segment(c, k->segment);
+		evict_segment(c, dv, k->segment);
 	} else {
 		c->metrics.cleaned_segments++;
 		if (k->lives) /* of tombstones alone it is known before that records are won */
-			account_gain(c);
+			account_gain(dv);
 	}
 	/* What could not be moved (its context goes, its epoch is old) leaves by itself. */
-	if (store_segment_live(c->store, k->segment))
-		store_shun(c->store, k->segment);
+	if (store_segment_live(dv->store, k->segment))
+		store_shun(dv->store, k->segment);
 	request_wake_space(c);
 }
 
 /* It cannot be cleaned now; another one first. */
-static void give_up(struct core *c)
+static void give_up(struct drive *dv)
 {
-	struct cleaner *k = &c->cleaner;
+	struct cleaner *k = &dv->cleaner;
 
-	store_shun(c->store, k->segment);
-	store_read_end(c->store, k->segment);
+	store_shun(dv->store, k->segment);
+	store_read_end(dv->store, k->segment);
 	k->phase = CLEAN_IDLE;
 }
 
-static void failed(struct core *c)
+static void failed(struct core *c, struct drive *dv)
 {
-	struct cleaner *k = &c->cleaner;
+	struct cleaner *k = &dv->cleaner;
 
 	k->retry_ns = c->now_ns + CLEAN_RETRY_NS;
 	if (++k->failures >= CLEAN_FAILURES)
-		give_up(c);
+		give_up(dv);
 }
 
 /* ---- tombstones (D8) ---------------------------------------------------------------------- */
 
 static void summary_read(struct core *c, struct core_io *io)
 {
-	struct cleaner *k = &c->cleaner;
+	struct drive *dv = c->drive[io->device];
+	struct cleaner *k = &dv->cleaner;
 	bool ok = io->res >= 0 && (uint64_t)io->res == io->bytes;
 
 	k->busy = false;
 	if (ok) {
 		k->part_bytes = io->bytes;
 		k->summary_next += io->bytes;
-		store_mend(c->store, k->chunk[0].data, io->bytes, false);
+		store_mend(dv->store, k->chunk[0].data, io->bytes, false);
 	}
 	core_io_put(c, io);
 	if (!ok)
-		failed(c);
+		failed(c, dv);
 }
 
-static void summary_ask(struct core *c)
+static void summary_ask(struct core *c, struct drive *dv)
 {
-	struct cleaner *k = &c->cleaner;
-	const struct disk_super *s = &c->config.super;
+	struct cleaner *k = &dv->cleaner;
+	const struct disk_super *s = &dv->super;
 	uint64_t bytes = s->summary_bytes - k->summary_next;
-	struct core_io *io = core_io_get(c, clean_class(c), SCHED_DAEMON);
+	struct core_io *io = drive_io_get(c, dv, clean_class(c));
 
 	if (!io)
 		return;
@@ -295,7 +307,7 @@ static bool is_removed(const struct core *c, uint64_t uid)
 }
 
 /* Queue what is still needed of one record. */
-static void carry(struct core *c, const struct disk_record *r, uint64_t oldest)
+static void carry(struct core *c, struct drive *dv, const struct disk_record *r, uint64_t oldest)
 {
 	const struct disk_block *b = (const struct disk_block *)(r + 1);
 	struct tombs *t = &c->tombs[TOMBS_CARRIED];
@@ -308,7 +320,7 @@ static void carry(struct core *c, const struct disk_record *r, uint64_t oldest)
 		tomb_push(t, r->context_uid, b[i].key, b[i].salt);
 		c->metrics.tombstones_carried++;
 	}
-	c->cleaner.tombs = t->queued;
+	dv->cleaner.tombs = t->queued;
 }
 
 static void records_begin(struct cleaner *k)
@@ -318,51 +330,51 @@ static void records_begin(struct cleaner *k)
 	k->part_bytes = k->part_cursor = 0;
 }
 
-static void gather_begin(struct core *c)
+static void gather_begin(struct core *c, struct drive *dv)
 {
-	c->cleaner.phase = CLEAN_GATHER;
-	if (store_may_name_absent(c->store) && clean_is_torn(c))
-		records_begin(&c->cleaner);
+	dv->cleaner.phase = CLEAN_GATHER;
+	if (store_may_name_absent(dv->store) && clean_is_torn(c, dv))
+		records_begin(&dv->cleaner);
 }
 
-static void tombs_step(struct core *c)
+static void tombs_step(struct core *c, struct drive *dv)
 {
 	const struct tombs *t = &c->tombs[TOMBS_CARRIED];
-	struct cleaner *k = &c->cleaner;
+	struct cleaner *k = &dv->cleaner;
 	uint64_t oldest;
 
-	if (!store_tombs_needed(c->store, k->segment, &oldest)) {
-		gather_begin(c);
+	if (!store_tombs_needed(dv->store, k->segment, &oldest)) {
+		gather_begin(c, dv);
 		return;
 	}
 	while (tombs_room(t, STORE_TOMBSTONE_KEYS_MAX)) {
 		const struct disk_record *r = store_next_tombstone(
-			c->store, k->segment, k->chunk[0].data, k->part_bytes, &k->part_cursor);
+			dv->store, k->segment, k->chunk[0].data, k->part_bytes, &k->part_cursor);
 
 		if (r) {
-			carry(c, r, oldest);
+			carry(c, dv, r, oldest);
 			continue;
 		}
 		k->part_cursor -= k->part_bytes; /* where the next part begins */
 		k->part_bytes = 0;
-		if (k->summary_next < c->config.super.summary_bytes)
-			summary_ask(c);
+		if (k->summary_next < dv->super.summary_bytes)
+			summary_ask(c, dv);
 		else
-			gather_begin(c);
+			gather_begin(c, dv);
 		return;
 	}
 	if (t->written > t->flushed)
-		sync_want(c); /* room in the queue comes by a flush */
+		sync_want(dv); /* room in the queue comes by a flush */
 }
 
 /* ---- batches ------------------------------------------------------------------------------- */
 
 /* Of its summary: what is behind the last record that was gathered. */
-static uint64_t summary_left(const struct core *c)
+static uint64_t summary_left(const struct drive *dv)
 {
-	const struct cleaner *k = &c->cleaner;
+	const struct cleaner *k = &dv->cleaner;
 	uint64_t next = k->summary_next + k->part_cursor - k->part_bytes;
-	uint64_t end = c->config.super.summary_bytes;
+	uint64_t end = dv->super.summary_bytes;
 
 	return k->by_record && next < end ? end - next : 0;
 }
@@ -375,30 +387,30 @@ static void summary_back(struct cleaner *k)
 }
 
 /* The batch's next run. -EAGAIN: when more of the summary was read. */
-static int gather_next(struct core *c)
+static int gather_next(struct core *c, struct drive *dv)
 {
-	struct cleaner *k = &c->cleaner;
+	struct cleaner *k = &dv->cleaner;
 	struct run *run = &k->run[k->runs];
 	int err;
 
-	if (!summary_left(c))
-		return clean_gather(c, run); /* or what no record was found of */
-	err = k->part_bytes ? clean_gather_run(c, run) : -ENOENT;
+	if (!summary_left(dv))
+		return clean_gather(c, dv, run); /* or what no record was found of */
+	err = k->part_bytes ? clean_gather_run(c, dv, run) : -ENOENT;
 	if (err != -ENOENT)
 		return err;
-	return summary_left(c) ? -EAGAIN : clean_gather(c, run);
+	return summary_left(dv) ? -EAGAIN : clean_gather(c, dv, run);
 }
 
 /*
  * The last free segment is opened only for runs as they are: these fit it, whatever has died in
  * them. Others than those that were torn become longer ones while there is more room.
  */
-static void gather(struct core *c)
+static void gather(struct core *c, struct drive *dv)
 {
-	struct cleaner *k = &c->cleaner;
-	uint64_t bytes = 0, opened = store_opened_cleaned(c->store);
-	uint32_t free = store_free(c->store);
-	bool may = !k->hot && store_may_name_absent(c->store);
+	struct cleaner *k = &dv->cleaner;
+	uint64_t bytes = 0, opened = store_opened_cleaned(dv->store);
+	uint32_t free = store_free(dv->store);
+	bool may = !k->hot && store_may_name_absent(dv->store);
 	int err = 0;
 
 	k->runs = k->at = 0;
@@ -406,9 +418,9 @@ static void gather(struct core *c)
 	k->failed = k->recorded = false;
 	while (k->runs < CLEAN_RUNS && bytes < CLEAN_BATCH_BYTES && !err) {
 		if (may && !k->by_record &&
-		    free <= 1 + store_opened_cleaned(c->store) - opened)
+		    free <= 1 + store_opened_cleaned(dv->store) - opened)
 			records_begin(k);
-		err = gather_next(c);
+		err = gather_next(c, dv);
 		if (!err)
 			bytes += k->run[k->runs++].place.data_bytes;
 	}
@@ -417,16 +429,16 @@ static void gather(struct core *c)
 	if (k->runs)
 		k->phase = CLEAN_HEADER;
 	else if (err == -EAGAIN)
-		summary_ask(c);
+		summary_ask(c, dv);
 	else if (err == -ENOENT || k->hot) /* hot, and no room to keep anything: dropped */
 		k->phase = CLEAN_STOP;
 	else
-		give_up(c);
+		give_up(dv);
 }
 
 /* ---- the end of a run --------------------------------------------------------------------- */
 
-static void run_over(struct core *c, struct run *run, bool ok)
+static void run_over(struct core *c, struct drive *dv, struct run *run, bool ok)
 {
 	struct context *x = run->ctx;
 
@@ -436,25 +448,25 @@ static void run_over(struct core *c, struct run *run, bool ok)
 		x->meta[slot].flags &= (uint8_t)~BLOCK_MOVING;
 		if (ok)
 			run_bury(c, run, i);
-		if (ok && clean_there(c, x, slot)) {
+		if (ok && clean_there(c, dv, x, slot)) {
 			block_unwritten(c, x, slot);
 			run_place(c, run, i);
 			x->meta[slot].heat /= 2;
 		}
 		block_unhold(c, x, slot);
 	}
-	if (ok || c->cleaner.recorded)
-		store_append_done(c->store, &run->place, ok);
+	if (ok || dv->cleaner.recorded)
+		store_append_done(dv->store, &run->place, ok);
 	run->ctx = NULL;
 	core_signals.context_idle(c, x);
 }
 
-static void batch_over(struct core *c, bool ok)
+static void batch_over(struct core *c, struct drive *dv, bool ok)
 {
-	struct cleaner *k = &c->cleaner;
+	struct cleaner *k = &dv->cleaner;
 
 	for (uint32_t i = k->runs; !ok && !k->recorded && i-- > 0;)
-		store_append_undo(c->store, &k->run[i].place);
+		store_append_undo(dv->store, &k->run[i].place);
 	for (uint32_t i = 0; i < k->runs; i++) {
 		if (ok && k->hot) {
 			c->metrics.reinserted_bytes += k->run[i].written;
@@ -463,7 +475,7 @@ static void batch_over(struct core *c, bool ok)
 			c->metrics.cleaned_blocks += k->run[i].blocks;
 			c->metrics.cleaned_runs++;
 		}
-		run_over(c, &k->run[i], ok);
+		run_over(c, dv, &k->run[i], ok);
 	}
 	k->runs = 0;
 	k->phase = CLEAN_GATHER;
@@ -471,32 +483,33 @@ static void batch_over(struct core *c, bool ok)
 		return;
 	if (k->by_record)
 		records_begin(k); /* from the first one again */
-	failed(c);
+	failed(c, dv);
 }
 
 /* Wait for a flush that begins after now. */
-static void flush_then(struct core *c, enum clean_phase phase)
+static void flush_then(struct drive *dv, enum clean_phase phase)
 {
-	c->cleaner.need = ++c->write_seq;
-	c->cleaner.phase = phase;
-	c->cleaner.at = 0;
-	sync_want(c);
+	dv->cleaner.need = ++dv->write_seq;
+	dv->cleaner.phase = phase;
+	dv->cleaner.at = 0;
+	sync_want(dv);
 }
 
 /* The next phase, after a flush or at once. */
-static void flush_or(struct core *c, bool flush, enum clean_phase sync, enum clean_phase next)
+static void flush_or(struct drive *dv, bool flush, enum clean_phase sync, enum clean_phase next)
 {
 	if (flush) {
-		flush_then(c, sync);
+		flush_then(dv, sync);
 		return;
 	}
-	c->cleaner.phase = next;
-	c->cleaner.at = 0;
+	dv->cleaner.phase = next;
+	dv->cleaner.at = 0;
 }
 
 static void buffer_written(struct core *c, struct core_io *io)
 {
-	struct cleaner *k = &c->cleaner;
+	struct drive *dv = c->drive[io->device];
+	struct cleaner *k = &dv->cleaner;
 
 	k->busy = false;
 	k->at = k->next;
@@ -505,9 +518,10 @@ static void buffer_written(struct core *c, struct core_io *io)
 	core_io_put(c, io);
 }
 
-static void buffer_write(struct core *c, void *buf, uint64_t offset, uint32_t bytes)
+static void buffer_write(struct core *c, struct drive *dv, void *buf, uint64_t offset,
+			 uint32_t bytes)
 {
-	struct core_io *io = core_io_get(c, clean_class(c), SCHED_DAEMON);
+	struct core_io *io = drive_io_get(c, dv, clean_class(c));
 
 	if (!io)
 		return;
@@ -517,55 +531,55 @@ static void buffer_write(struct core *c, void *buf, uint64_t offset, uint32_t by
 	io->piece_count = 1;
 	io->bytes = bytes;
 	io->priv.done = buffer_written;
-	io->priv.owner = &c->cleaner;
+	io->priv.owner = &dv->cleaner;
 	c->metrics.record_bytes += bytes;
-	c->cleaner.busy = true;
+	dv->cleaner.busy = true;
 	sched_io(c, io);
 }
 
 /* ---- steps -------------------------------------------------------------------------------- */
 
 /* Headers of segments that the batch opens, each once (an equal one does no harm), then a flush. */
-static void header_step(struct core *c)
+static void header_step(struct core *c, struct drive *dv)
 {
-	struct cleaner *k = &c->cleaner;
+	struct cleaner *k = &dv->cleaner;
 	bool any = false;
 
 	while (k->at < k->runs && !k->run[k->at].place.header_offset)
 		k->at++;
 	if (k->failed) {
-		batch_over(c, false);
+		batch_over(c, dv, false);
 	} else if (k->at < k->runs && !catalog_voids(c, k->voids)) {
 		return;
 	} else if (k->at < k->runs) {
 		const struct store_run *place = &k->run[k->at].place;
 
-		store_header(c->store, place, k->run[0].buf);
+		store_header(dv->store, place, k->run[0].buf);
 		k->next = k->at + 1;
-		buffer_write(c, k->run[0].buf, place->header_offset, DISK_SECTOR);
+		buffer_write(c, dv, k->run[0].buf, place->header_offset, DISK_SECTOR);
 	} else {
 		for (uint32_t i = 0; i < k->runs; i++)
 			any |= k->run[i].place.header_offset != 0;
-		flush_or(c, any, CLEAN_HEADER_SYNC, CLEAN_DATA);
+		flush_or(dv, any, CLEAN_HEADER_SYNC, CLEAN_DATA);
 	}
 }
 
-static void data_step(struct core *c)
+static void data_step(struct core *c, struct drive *dv)
 {
-	struct cleaner *k = &c->cleaner;
+	struct cleaner *k = &dv->cleaner;
 
-	if (clean_copy(c))
+	if (clean_copy(c, dv))
 		return;
 	if (k->failed)
-		batch_over(c, false);
+		batch_over(c, dv, false);
 	else if (k->at == k->runs) /* else no operation was to be had */
-		flush_or(c, !k->hot, CLEAN_DATA_SYNC, CLEAN_RECORD);
+		flush_or(dv, !k->hot, CLEAN_DATA_SYNC, CLEAN_RECORD);
 }
 
 /* Records from k->at on that lie side by side, as far as a buffer holds them, by one write. */
-static void records_write(struct core *c)
+static void records_write(struct core *c, struct drive *dv)
 {
-	struct cleaner *k = &c->cleaner;
+	struct cleaner *k = &dv->cleaner;
 	uint64_t offset = k->run[k->at].place.record_offset;
 	uint8_t *buf = k->chunk[0].data;
 	uint32_t bytes = 0;
@@ -585,91 +599,91 @@ static void records_write(struct core *c)
 		bytes += run->place.record_bytes;
 	}
 	k->recorded = true;
-	buffer_write(c, buf, offset, bytes);
+	buffer_write(c, dv, buf, offset, bytes);
 }
 
-static void record_step(struct core *c)
+static void record_step(struct core *c, struct drive *dv)
 {
-	struct cleaner *k = &c->cleaner;
+	struct cleaner *k = &dv->cleaner;
 
 	if (k->failed) {
-		batch_over(c, false);
+		batch_over(c, dv, false);
 	} else if (k->at < k->runs) {
-		records_write(c);
+		records_write(c, dv);
 	} else if (k->hot) {
-		c->write_seq++;
-		batch_over(c, true);
+		dv->write_seq++;
+		batch_over(c, dv, true);
 	} else {
-		flush_then(c, CLEAN_RECORD_SYNC);
+		flush_then(dv, CLEAN_RECORD_SYNC);
 	}
 }
 
-static void synced_step(struct core *c)
+static void synced_step(struct core *c, struct drive *dv)
 {
-	struct cleaner *k = &c->cleaner;
+	struct cleaner *k = &dv->cleaner;
 
 	if (k->failed)
-		batch_over(c, false);
-	else if (c->sync_seq < k->need)
+		batch_over(c, dv, false);
+	else if (dv->sync_seq < k->need)
 		return;
 	else if (k->phase == CLEAN_RECORD_SYNC)
-		batch_over(c, true);
+		batch_over(c, dv, true);
 	else
 		k->phase = k->phase == CLEAN_HEADER_SYNC ? CLEAN_DATA : CLEAN_RECORD;
 }
 
-static void stop_step(struct core *c)
+static void stop_step(struct core *c, struct drive *dv)
 {
 	const struct tombs *t = &c->tombs[TOMBS_CARRIED];
-	struct cleaner *k = &c->cleaner;
+	struct cleaner *k = &dv->cleaner;
 
 	if (t->flushed < k->tombs) {
 		if (t->written >= k->tombs)
-			sync_want(c);
+			sync_want(dv);
 		return;
 	}
 	if (!k->hot)
-		store_tombs_carried(c->store, k->segment);
-	finish(c);
+		store_tombs_carried(dv->store, k->segment);
+	finish(c, dv);
 }
 
-void clean_step(struct core *c)
+void clean_step(struct core *c, struct drive *dv)
 {
-	static void (*const step[])(struct core *c) = {
+	static void (*const step[])(struct core *c, struct drive *dv) = {
 		[CLEAN_TOMBS] = tombs_step,	    [CLEAN_GATHER] = gather,
 		[CLEAN_HEADER] = header_step,	    [CLEAN_HEADER_SYNC] = synced_step,
 		[CLEAN_DATA] = data_step,	    [CLEAN_DATA_SYNC] = synced_step,
 		[CLEAN_RECORD] = record_step,	    [CLEAN_RECORD_SYNC] = synced_step,
 		[CLEAN_STOP] = stop_step,
 	};
-	const struct cleaner *k = &c->cleaner;
+	const struct cleaner *k = &dv->cleaner;
 	enum clean_phase before = CLEAN_IDLE;
 
 	/* Once an event: what was cleaned may have gained nothing. */
-	if (!clean_busy(c) && awaited(c) && c->now_ns - k->ended_ns < CLEAN_NEXT_NS)
-		evict_ahead(c);
-	if (!clean_busy(c) && c->tombs_bound && !awaited(c))
-		begin_oldest(c);
+	if (!clean_busy(dv) && awaited(c) && c->now_ns - k->ended_ns < CLEAN_NEXT_NS)
+		evict_ahead(c, dv);
+	if (!clean_busy(dv) && c->tombs_bound && !awaited(c))
+		begin_oldest(c, dv);
 	while (k->phase != before && k->phase != CLEAN_IDLE && !k->busy &&
 	       c->now_ns >= k->retry_ns) {
 		before = k->phase;
-		step[before](c);
+		step[before](c, dv);
 	}
 }
 
 /* A flush has failed: what was written of the run may be gone. The blocks are where they were. */
-void clean_flush_failed(struct core *c)
+void clean_flush_failed(struct drive *dv)
 {
-	if (c->cleaner.phase >= CLEAN_HEADER && c->cleaner.phase < CLEAN_STOP)
-		c->cleaner.failed = true;
+	if (dv->cleaner.phase >= CLEAN_HEADER && dv->cleaner.phase < CLEAN_STOP)
+		dv->cleaner.failed = true;
 }
 
-uint64_t clean_next_tick(const struct core *c)
+uint64_t clean_next_tick(const struct core *c, const struct drive *dv)
 {
-	const struct cleaner *k = &c->cleaner;
+	const struct cleaner *k = &dv->cleaner;
 	uint64_t soon = c->now_ns + 10 * MS;
 
-	if (!clean_busy(c))
+	if (!clean_busy(dv))
 		return UINT64_MAX;
 	return k->retry_ns > soon ? k->retry_ns : soon;
 }

@@ -15,48 +15,50 @@ static bool in_buffer(const struct clean_chunk *h, const void *addr)
 	return at >= h->data && at < h->data + CORE_IO_BYTES_MAX;
 }
 
-static void page_rotten(struct core *c, struct context *x, uint32_t slot)
+static void page_rotten(struct core *c, struct drive *dv, struct context *x, uint32_t slot)
 {
 	c->metrics.read_bad++;
 	if (!(x->meta[slot].flags & BLOCK_DROPPED) &&
-	    tombstone(c, x, index_block(&x->ix, slot)->key, store_lsn(c->store)))
+	    tombstone(c, x, index_block(&x->ix, slot)->key, store_lsn(dv->store)))
 		block_drop(c, x, slot);
 }
 
 static void chunk_read(struct core *c, struct core_io *io)
 {
+	struct drive *dv = c->drive[io->device];
 	struct clean_chunk *h = io->priv.owner;
 
 	assert(h->reads > 0);
 	h->reads--;
 	if (io->res < 0 || (uint64_t)io->res != io->bytes || io->bad_mask)
-		c->cleaner.failed = true;
+		dv->cleaner.failed = true;
 	for (uint32_t i = 0; io->res >= 0 && (uint64_t)io->res == io->bytes && i < io->piece_count;
 	     i++)
 		if (io->bad_mask >> i & 1)
-			page_rotten(c, h->run->ctx, io->priv.slot[i]);
+			page_rotten(c, dv, h->run->ctx, io->priv.slot[i]);
 	c->metrics.cleaned_read_bytes += io->bytes;
-	store_read_end(c->store, store_segment_of(c->store, io->offset));
+	drive_read_end(c, io);
 	core_io_put(c, io);
 }
 
 static void chunk_written(struct core *c, struct core_io *io)
 {
+	struct drive *dv = c->drive[io->device];
 	struct clean_chunk *h = io->priv.owner;
 
 	if (io->res < 0 || (uint64_t)io->res != io->bytes)
-		c->cleaner.failed = true;
+		dv->cleaner.failed = true;
 	core_io_put(c, io);
 	h->io = NULL;
 }
 
 /* The next pages of the run, as one write; those in CXL from there. */
-static void chunk_begin(struct core *c, struct clean_chunk *h)
+static void chunk_begin(struct core *c, struct drive *dv, struct clean_chunk *h)
 {
-	struct run *run = &c->cleaner.run[c->cleaner.at];
+	struct run *run = &dv->cleaner.run[dv->cleaner.at];
 	const struct context *x = run->ctx;
 	uint32_t total = run->blocks * run->head.pages_per_block;
-	struct core_io *io = core_io_get(c, clean_class(c), SCHED_DAEMON);
+	struct core_io *io = drive_io_get(c, dv, clean_class(c));
 
 	if (!io)
 		return;
@@ -85,23 +87,24 @@ static void chunk_begin(struct core *c, struct clean_chunk *h)
 	io->priv.done = chunk_written;
 	io->priv.owner = h;
 	run->written += io->bytes;
-	c->cleaner.at += run->cursor == total;
+	dv->cleaner.at += run->cursor == total;
 	h->io = io;
 	h->run = run;
 	h->next = h->reads = 0;
 	h->writing = false;
 }
 
-bool clean_there(const struct core *c, const struct context *x, uint32_t slot)
+bool clean_there(const struct core *c, const struct drive *dv, const struct context *x,
+		 uint32_t slot)
 {
 	const struct block_meta *m = &x->meta[slot];
 
 	return m->persist == PERSIST_CLEAN && !(m->flags & BLOCK_DROPPED) &&
-	       block_segment(c, x, slot) == c->cleaner.segment;
+	       block_lies(c, x, slot, dv, dv->cleaner.segment);
 }
 
 /* One read: pieces from h->next on that lie side by side in the store. */
-static void chunk_ask(struct core *c, struct clean_chunk *h, struct core_io *io)
+static void chunk_ask(struct core *c, struct drive *dv, struct clean_chunk *h, struct core_io *io)
 {
 	const struct context *x = h->run->ctx;
 
@@ -111,9 +114,9 @@ static void chunk_ask(struct core *c, struct clean_chunk *h, struct core_io *io)
 		uint32_t n = io->piece_count;
 		const struct abi_page *d = index_page(&x->ix, slot, page);
 
-		if (!clean_there(c, x, slot))
-			c->cleaner.failed = true;
-		if (c->cleaner.failed || !in_buffer(h, to->addr) ||
+		if (!clean_there(c, dv, x, slot))
+			dv->cleaner.failed = true;
+		if (dv->cleaner.failed || !in_buffer(h, to->addr) ||
 		    (n && abi_nvme_offset(d->nvme) != io->offset + io->bytes))
 			break;
 		if (!n)
@@ -132,19 +135,19 @@ static void chunk_ask(struct core *c, struct clean_chunk *h, struct core_io *io)
 	}
 }
 
-static void chunk_fill(struct core *c, struct clean_chunk *h)
+static void chunk_fill(struct core *c, struct drive *dv, struct clean_chunk *h)
 {
-	while (h->next < h->io->piece_count && !c->cleaner.failed) {
+	while (h->next < h->io->piece_count && !dv->cleaner.failed) {
 		struct core_io *io;
 
 		if (!in_buffer(h, h->io->piece[h->next].addr)) {
 			h->next++;
 			continue;
 		}
-		io = core_io_get(c, clean_class(c), SCHED_DAEMON);
+		io = drive_io_get(c, dv, clean_class(c));
 		if (!io)
 			return;
-		chunk_ask(c, h, io);
+		chunk_ask(c, dv, h, io);
 		if (!io->piece_count) {
 			core_io_put(c, io);
 			return;
@@ -153,20 +156,20 @@ static void chunk_fill(struct core *c, struct clean_chunk *h)
 		io->priv.done = chunk_read;
 		io->priv.owner = h;
 		h->reads++;
-		store_read_begin(c->store, store_segment_of(c->store, io->offset));
+		drive_read_begin(c, io);
 		sched_io(c, io);
 	}
 }
 
-static void chunk_step(struct core *c, struct clean_chunk *h)
+static void chunk_step(struct core *c, struct drive *dv, struct clean_chunk *h)
 {
-	const struct cleaner *k = &c->cleaner;
+	const struct cleaner *k = &dv->cleaner;
 
 	if (!h->io && !k->failed && k->at < k->runs)
-		chunk_begin(c, h);
+		chunk_begin(c, dv, h);
 	if (!h->io || h->writing)
 		return;
-	chunk_fill(c, h);
+	chunk_fill(c, dv, h);
 	if (h->reads)
 		return;
 	if (k->failed) {
@@ -179,13 +182,13 @@ static void chunk_step(struct core *c, struct clean_chunk *h)
 }
 
 /* One step for all chunks. True: something is still under way. */
-bool clean_copy(struct core *c)
+bool clean_copy(struct core *c, struct drive *dv)
 {
-	struct cleaner *k = &c->cleaner;
+	struct cleaner *k = &dv->cleaner;
 	bool busy = false;
 
 	for (uint32_t i = 0; i < CLEAN_CHUNKS; i++) {
-		chunk_step(c, &k->chunk[i]);
+		chunk_step(c, dv, &k->chunk[i]);
 		busy |= k->chunk[i].io != NULL;
 	}
 	return busy;

@@ -10,7 +10,8 @@
 
 #include "tierd/core/log/clean_priv.h"
 
-static bool movable(const struct core *c, const struct context *x, uint32_t slot)
+static bool movable(const struct core *c, const struct drive *dv, const struct context *x,
+		    uint32_t slot)
 {
 	const struct block_use *use = block_use(x, slot);
 	const struct block_meta *m = &x->meta[slot];
@@ -18,8 +19,8 @@ static bool movable(const struct core *c, const struct context *x, uint32_t slot
 	return !x->closing && m->persist == PERSIST_CLEAN &&
 	       !(m->flags & (BLOCK_DROPPED | BLOCK_MOVING)) &&
 	       index_block(&x->ix, slot)->epoch == (uint32_t)x->spec.epoch &&
-	       block_segment(c, x, slot) == c->cleaner.segment &&
-	       (!c->cleaner.hot || m->heat || block_use_is_pinned(use));
+	       block_lies(c, x, slot, dv, dv->cleaner.segment) &&
+	       (!dv->cleaner.hot || m->heat || block_use_is_pinned(use));
 }
 
 static uint32_t *bucket(struct cleaner *k, uint32_t parent, uint32_t step)
@@ -28,10 +29,10 @@ static uint32_t *bucket(struct cleaner *k, uint32_t parent, uint32_t step)
 }
 
 /* Blocks of one context, all with the same parts, from the front of the segment's list. */
-static uint32_t window_fill(struct core *c, struct context **ctx)
+static uint32_t window_fill(struct core *c, struct drive *dv, struct context **ctx)
 {
-	struct cleaner *k = &c->cleaner;
-	const struct block_list *list = &c->segment_blocks[k->segment];
+	struct cleaner *k = &dv->cleaner;
+	const struct block_list *list = &dv->segment_blocks[k->segment];
 	uint32_t slot = list->head, index = list->head_ctx, n = 0, parts = 0, walked = 0;
 
 	*ctx = NULL;
@@ -42,7 +43,7 @@ static uint32_t window_fill(struct core *c, struct context **ctx)
 		const struct block_meta *m = &x->meta[slot];
 		uint32_t step = 0;
 
-		if ((!*ctx || (x == *ctx && b->parts == parts)) && movable(c, x, slot)) {
+		if ((!*ctx || (x == *ctx && b->parts == parts)) && movable(c, dv, x, slot)) {
 			*ctx = x;
 			parts = b->parts;
 			k->window[n++] = slot;
@@ -72,7 +73,8 @@ static uint32_t child_of(struct cleaner *k, const struct context *x, uint32_t pa
 }
 
 /* The first block of the prefix that begins in this segment. */
-static uint32_t first_of(const struct core *c, const struct context *x, uint32_t slot)
+static uint32_t first_of(const struct core *c, const struct drive *dv, const struct context *x,
+			 uint32_t slot)
 {
 	uint32_t parts = index_block(&x->ix, slot)->parts;
 
@@ -80,7 +82,7 @@ static uint32_t first_of(const struct core *c, const struct context *x, uint32_t
 		const struct abi_block *b = index_block(&x->ix, slot);
 		uint32_t parent = b->parent;
 
-		if (!b->depth || parent >= x->ix.slots_used || !movable(c, x, parent) ||
+		if (!b->depth || parent >= x->ix.slots_used || !movable(c, dv, x, parent) ||
 		    index_block(&x->ix, parent)->parts != parts ||
 		    index_block(&x->ix, parent)->depth + 1 != b->depth)
 			break;
@@ -89,22 +91,22 @@ static uint32_t first_of(const struct core *c, const struct context *x, uint32_t
 	return slot;
 }
 
-static uint32_t chain(struct core *c, struct run *run, const struct context *x, uint32_t slot)
+static uint32_t chain(struct drive *dv, struct run *run, const struct context *x, uint32_t slot)
 {
 	uint32_t n = 0, most = DISK_RUN_BLOCKS_MAX;
 
-	if (c->cleaner.hot && c->cleaner.budget / 2 < most)
-		most = c->cleaner.budget / 2;
+	if (dv->cleaner.hot && dv->cleaner.budget / 2 < most)
+		most = dv->cleaner.budget / 2;
 	while (slot != ABI_SLOT_NONE && n < most) {
 		run->slot[n] = slot;
 		run->generation[n++] = index_block(&x->ix, slot)->generation;
-		slot = child_of(&c->cleaner, x, slot);
+		slot = child_of(&dv->cleaner, x, slot);
 	}
 	return n;
 }
 
 /* The run has its place: its blocks stay where they are until it is written. */
-static void take(struct core *c, struct run *run, struct context *x)
+static void take(struct core *c, struct drive *dv, struct run *run, struct context *x)
 {
 	run->ctx = x;
 	run->blocks = run->place.blocks;
@@ -115,28 +117,28 @@ static void take(struct core *c, struct run *run, struct context *x)
 		x->meta[run->slot[i]].flags |= BLOCK_MOVING;
 	}
 	run_head(c, run);
-	if (!c->cleaner.hot)
+	if (!dv->cleaner.hot)
 		run->head.flags = DISK_RECORD_SETTLED;
 }
 
 /* Choose the batch's next run. 0, -ENOENT no block is left, -ENOSPC. */
-int clean_gather(struct core *c, struct run *run)
+int clean_gather(struct core *c, struct drive *dv, struct run *run)
 {
-	struct cleaner *k = &c->cleaner;
+	struct cleaner *k = &dv->cleaner;
 	struct context *x = NULL;
-	uint32_t n = k->hot && k->budget < 2 ? 0 : window_fill(c, &x), slot;
+	uint32_t n = k->hot && k->budget < 2 ? 0 : window_fill(c, dv, &x), slot;
 	int err;
 
 	if (!n)
 		return -ENOENT;
-	slot = first_of(c, x, k->window[0]);
-	n = chain(c, run, x, slot);
-	err = store_append(c->store, k->hot ? STORE_CACHE : STORE_CLEANED, n, block_bytes(x, slot),
+	slot = first_of(c, dv, x, k->window[0]);
+	n = chain(dv, run, x, slot);
+	err = store_append(dv->store, k->hot ? STORE_CACHE : STORE_CLEANED, n, block_bytes(x, slot),
 			   block_pages(x, slot), &run->place);
 	if (err)
 		return err;
 	run->absent = 0;
-	take(c, run, x);
+	take(c, dv, run, x);
 	k->budget -= k->hot ? 2 * run->blocks : 0;
 	return 0;
 }
@@ -144,33 +146,35 @@ int clean_gather(struct core *c, struct run *run)
 /* ---- run by run --------------------------------------------------------------------------- */
 
 /* Where a chain begins: nothing before it is here. */
-static bool is_head(const struct core *c, const struct context *x, uint32_t slot)
+static bool is_head(const struct core *c, const struct drive *dv, const struct context *x,
+		    uint32_t slot)
 {
 	uint32_t parent = block_parent(x, slot);
 
 	return parent == ABI_SLOT_NONE || x->meta[parent].persist != PERSIST_CLEAN ||
-	       block_segment(c, x, parent) != c->cleaner.segment;
+	       !block_lies(c, x, parent, dv, dv->cleaner.segment);
 }
 
-bool clean_is_torn(const struct core *c)
+bool clean_is_torn(const struct core *c, const struct drive *dv)
 {
-	const struct cleaner *k = &c->cleaner;
-	const struct block_list *list = &c->segment_blocks[k->segment];
+	const struct cleaner *k = &dv->cleaner;
+	const struct block_list *list = &dv->segment_blocks[k->segment];
 	uint32_t slot = list->head, index = list->head_ctx, heads = 0;
 
 	while (slot != ABI_SLOT_NONE) {
 		const struct context *x = c->context[index];
 
-		heads += is_head(c, x, slot);
+		heads += is_head(c, dv, x, slot);
 		index = x->meta[slot].next_ctx;
 		slot = x->meta[slot].next;
 	}
-	return heads > store_segment_records(c->store, k->segment);
+	return heads > store_segment_records(dv->store, k->segment);
 }
 
 /* What of the record's run is still in the segment; how many. Bits of run->absent behind the last
  * of them name nothing. */
-static uint32_t survivors(const struct core *c, struct run *run, const struct context *x,
+static uint32_t survivors(const struct core *c, const struct drive *dv, struct run *run,
+			  const struct context *x,
 			  const struct disk_record *r)
 {
 	const struct disk_block *b = (const struct disk_block *)(r + 1);
@@ -180,7 +184,7 @@ static uint32_t survivors(const struct core *c, struct run *run, const struct co
 	for (uint32_t i = 0; i < r->block_count; i++) {
 		uint32_t slot = disk_there(r, i) ? index_find(&x->ix, b[i].key) : ABI_SLOT_NONE;
 
-		if (slot != ABI_SLOT_NONE && movable(c, x, slot) &&
+		if (slot != ABI_SLOT_NONE && movable(c, dv, x, slot) &&
 		    index_block(&x->ix, slot)->parts == r->parts) {
 			first = n ? first : i;
 			run->slot[n] = slot;
@@ -199,27 +203,27 @@ static uint32_t survivors(const struct core *c, struct run *run, const struct co
  * fit where the last ended the rest is gathered next. 0, -ENOENT none left in what was read,
  * -ENOSPC.
  */
-int clean_gather_run(struct core *c, struct run *run)
+int clean_gather_run(struct core *c, struct drive *dv, struct run *run)
 {
-	struct cleaner *k = &c->cleaner;
+	struct cleaner *k = &dv->cleaner;
 	const struct disk_record *r;
 	size_t at = k->part_cursor;
 
-	for (; (r = store_next_run(c->store, k->segment, k->chunk[0].data, k->part_bytes,
+	for (; (r = store_next_run(dv->store, k->segment, k->chunk[0].data, k->part_bytes,
 				   &k->part_cursor)); at = k->part_cursor) {
 		struct context *x = core_context_by_uid(c, r->context_uid);
-		uint32_t n = x ? survivors(c, run, x, r) : 0;
+		uint32_t n = x ? survivors(c, dv, run, x, r) : 0;
 		int err;
 
 		if (!n)
 			continue;
-		err = store_append_thinned(c->store, n, block_bytes(x, run->slot[0]),
+		err = store_append_thinned(dv->store, n, block_bytes(x, run->slot[0]),
 					   block_pages(x, run->slot[0]), run->absent, &run->place);
 		if (err || run->place.blocks < n)
 			k->part_cursor = at;
 		if (err)
 			return err;
-		take(c, run, x);
+		take(c, dv, run, x);
 		return 0;
 	}
 	return -ENOENT;

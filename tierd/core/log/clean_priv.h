@@ -12,20 +12,21 @@
 uint32_t clean_class(const struct core *c);
 
 /* Choose the batch's next run. 0, -ENOENT no block is left, -ENOSPC. */
-int clean_gather(struct core *c, struct run *run);
+int clean_gather(struct core *c, struct drive *dv, struct run *run);
 
 /* Are there more beginnings of chains in the segment than it has records? Then holes tear runs. */
-bool clean_is_torn(const struct core *c);
+bool clean_is_torn(const struct core *c, const struct drive *dv);
 
 /* The next run as its record has it, less its dead. 0, -ENOENT none left in the part of the summary
  * that was read, -ENOSPC. */
-int clean_gather_run(struct core *c, struct run *run);
+int clean_gather_run(struct core *c, struct drive *dv, struct run *run);
 
 /* Is the block still in the cleaner's segment? */
-bool clean_there(const struct core *c, const struct context *x, uint32_t slot);
+bool clean_there(const struct core *c, const struct drive *dv, const struct context *x,
+		 uint32_t slot);
 
 /* Read and write more of the batch's data. True: something is under way. Then at == runs is the
  * end, unless no operation was to be had; or the batch has failed. */
-bool clean_copy(struct core *c);
+bool clean_copy(struct core *c, struct drive *dv);
 
 #endif

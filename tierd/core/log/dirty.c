@@ -148,7 +148,7 @@ static uint64_t due_ns(const struct core *c, const struct context *x, const stru
 
 bool dirty_due(const struct core *c, const struct context *x, const struct dirty *d)
 {
-	if (!d->list.count || c->now_ns < c->write_retry_ns || c->now_ns < d->full_retry_ns)
+	if (!d->list.count || c->now_ns < drives_retry_ns(c) || c->now_ns < d->full_retry_ns)
 		return false;
 	return c->draining || c->queues.space_head || c->now_ns >= due_ns(c, x, d);
 }
@@ -163,7 +163,7 @@ uint64_t dirty_next_tick(const struct core *c, const struct context *x)
 
 		if (!d->list.count)
 			continue;
-		at = c->write_retry_ns > c->now_ns ? c->write_retry_ns : at;
+		at = drives_retry_ns(c) > c->now_ns ? drives_retry_ns(c) : at;
 		at = d->full_retry_ns > at ? d->full_retry_ns : at;
 		next = at < next ? at : next;
 	}

@@ -25,20 +25,20 @@
 #define DISCARD_LOOKS 16u         /* dead segments made free at a time */
 #define DISCARD_RETRY_NS (1000 * MS)
 
-int discard_open(struct core *c)
+int discard_open(struct drive *dv)
 {
-	c->discarder.buf = aligned_alloc(DISK_SECTOR, DISK_SECTOR);
-	return c->discarder.buf ? 0 : -ENOMEM;
+	dv->discarder.buf = aligned_alloc(DISK_SECTOR, DISK_SECTOR);
+	return dv->discarder.buf ? 0 : -ENOMEM;
 }
 
-void discard_close(struct core *c)
+void discard_close(struct drive *dv)
 {
-	free(c->discarder.buf);
+	free(dv->discarder.buf);
 }
 
-bool discard_busy(const struct core *c)
+bool discard_busy(const struct drive *dv)
 {
-	return c->discarder.phase != DISCARD_IDLE;
+	return dv->discarder.phase != DISCARD_IDLE;
 }
 
 /* ---- when --------------------------------------------------------------------------------- */
@@ -49,18 +49,25 @@ static bool context_moves(const struct context *x)
 	       x->closing || x->sweeping;
 }
 
-/* Is anything under way, waiting, or coming soon, that needs the device or tells what is dead? */
-static bool in_use(const struct core *c)
+/* Of the drive's own work; a discard is its own, too. */
+static bool works(const struct drive *dv)
 {
-	const struct prover *p = &c->prover;
+	const struct prover *p = &dv->prover;
 
-	if (c->ios || c->copies || c->queues.space_head || c->draining || c->sync_wanted ||
-	    c->sync_running || c->catalog_dirty || c->catalog_running || c->dropped.parting.count ||
-	    p->next != p->count || clean_busy(c) || tombs_wait(c) ||
+	return dv->sync_wanted || dv->sync_running || p->next != p->count || clean_busy(dv) ||
+	       dv->run[DISK_LOG_CACHE].phase != RUN_FREE ||
+	       dv->run[DISK_LOG_DURABLE].phase != RUN_FREE;
+}
+
+/* Is anything under way, waiting, or coming soon, that needs a device or tells what is dead? */
+static bool in_use(const struct core *c, const struct drive *dv)
+{
+	if (c->ios || c->copies || c->queues.space_head || c->draining || c->catalog_dirty ||
+	    c->catalog_running || c->dropped.parting.count || tombs_wait(c) ||
 	    sched_demand(c, c->config.discard_quiet_ns))
 		return true;
-	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
-		if (c->run[i].phase != RUN_FREE)
+	for (uint32_t i = 0; i < c->drives; i++)
+		if (works(c->drive[i]) || (c->drive[i] != dv && c->drive[i]->discarder.busy))
 			return true;
 	for (uint32_t i = 0; i < c->contexts_high; i++)
 		if (c->context[i] && context_moves(c->context[i]))
@@ -69,9 +76,9 @@ static bool in_use(const struct core *c)
 }
 
 /* When the next step may be taken. */
-static uint64_t step_from_ns(const struct core *c)
+static uint64_t step_from_ns(const struct core *c, const struct drive *dv)
 {
-	const struct discarder *d = &c->discarder;
+	const struct discarder *d = &dv->discarder;
 	uint64_t quiet = d->used_ns + c->config.discard_quiet_ns;
 	uint64_t late = d->held_ns + c->config.discard_late_ns;
 	uint64_t from = quiet < late ? quiet : late;
@@ -79,11 +86,11 @@ static uint64_t step_from_ns(const struct core *c)
 	return from > d->retry_ns ? from : d->retry_ns;
 }
 
-static void look_around(struct core *c)
+static void look_around(struct core *c, struct drive *dv)
 {
-	struct discarder *d = &c->discarder;
+	struct discarder *d = &dv->discarder;
 
-	if (!in_use(c))
+	if (!in_use(c, dv))
 		return;
 	if (c->now_ns >= d->used_ns + c->config.discard_quiet_ns)
 		d->held_ns = c->now_ns; /* it was quiet until now */
@@ -91,12 +98,12 @@ static void look_around(struct core *c)
 	d->looked = false;
 }
 
-uint64_t discard_next_tick(const struct core *c)
+uint64_t discard_next_tick(const struct core *c, const struct drive *dv)
 {
-	const struct discarder *d = &c->discarder;
-	uint64_t at = step_from_ns(c);
+	const struct discarder *d = &dv->discarder;
+	uint64_t at = step_from_ns(c, dv);
 
-	if (!c->store || !c->config.discard || d->off || d->busy || d->phase == DISCARD_SYNC ||
+	if (!dv->store || !c->config.discard || d->off || d->busy || d->phase == DISCARD_SYNC ||
 	    (d->phase == DISCARD_IDLE && d->looked))
 		return UINT64_MAX;
 	return at > c->now_ns ? at : c->now_ns;
@@ -104,49 +111,50 @@ uint64_t discard_next_tick(const struct core *c)
 
 /* ---- one segment -------------------------------------------------------------------------- */
 
-static void end(struct core *c, bool stale)
+static void end(struct drive *dv, bool stale)
 {
-	struct discarder *d = &c->discarder;
+	struct discarder *d = &dv->discarder;
 
 	assert(d->phase != DISCARD_IDLE && !d->busy);
-	store_discard_end(c->store, d->place.segment, stale);
+	store_discard_end(dv->store, d->place.segment, stale);
 	d->phase = DISCARD_IDLE;
 	d->failed = d->wanted = false;
 }
 
-static void failed(struct core *c)
+static void failed(struct core *c, struct drive *dv)
 {
 	c->metrics.discards_failed++;
-	c->discarder.retry_ns = c->now_ns + DISCARD_RETRY_NS;
+	dv->discarder.retry_ns = c->now_ns + DISCARD_RETRY_NS;
 }
 
 static void header_written(struct core *c, struct core_io *io)
 {
-	struct discarder *d = &c->discarder;
+	struct drive *dv = c->drive[io->device];
+	struct discarder *d = &dv->discarder;
 	bool ok = io->res >= 0 && (uint64_t)io->res == io->bytes;
 
 	assert(d->phase == DISCARD_HEADER && d->busy);
 	d->busy = false;
 	core_io_put(c, io);
 	if (!ok)
-		failed(c);
+		failed(c, dv);
 	if (!ok || d->failed || d->wanted) {
-		end(c, true);
+		end(dv, true);
 		return;
 	}
 	d->phase = DISCARD_SYNC;
-	d->need = ++c->write_seq;
-	sync_want(c);
+	d->need = ++dv->write_seq;
+	sync_want(dv);
 }
 
-static void header_write(struct core *c)
+static void header_write(struct core *c, struct drive *dv)
 {
-	struct discarder *d = &c->discarder;
-	struct core_io *io = core_io_get(c, ABI_CLASS_CLEANUP, SCHED_DAEMON);
+	struct discarder *d = &dv->discarder;
+	struct core_io *io = drive_io_get(c, dv, ABI_CLASS_CLEANUP);
 
 	if (!io)
 		return;
-	store_header(c->store, &d->place, d->buf);
+	store_header(dv->store, &d->place, d->buf);
 	io->write = 1;
 	io->offset = d->place.header_offset;
 	io->piece[0] = (struct core_io_piece){ .addr = d->buf, .bytes = DISK_SECTOR };
@@ -160,69 +168,70 @@ static void header_write(struct core *c)
 }
 
 /* Dead segments become free when somebody wants one, or here. False: none is left. */
-static bool free_some(struct core *c)
+static bool free_some(struct drive *dv)
 {
 	for (uint32_t i = 0; i < DISCARD_LOOKS; i++) {
-		int64_t segment = store_dead(c->store);
+		int64_t segment = store_dead(dv->store);
 
 		if (segment < 0)
 			return false;
-		store_segment_free(c->store, (uint32_t)segment);
+		store_segment_free(dv->store, (uint32_t)segment);
 	}
 	return true;
 }
 
-static void begin(struct core *c)
+static void begin(struct core *c, struct drive *dv)
 {
-	struct discarder *d = &c->discarder;
+	struct discarder *d = &dv->discarder;
 	int64_t segment;
 
 	if (d->looked || !catalog_voids(c, c->voids))
 		return;
-	d->looked = !free_some(c);
-	segment = store_stale(c->store, DISCARD_SPARED);
+	d->looked = !free_some(dv);
+	segment = store_stale(dv->store, DISCARD_SPARED);
 	if (segment < 0)
 		return;
 	d->looked = false;
-	store_discard_begin(c->store, (uint32_t)segment, &d->place);
+	store_discard_begin(dv->store, (uint32_t)segment, &d->place);
 	d->phase = DISCARD_HEADER;
-	header_write(c);
+	header_write(c, dv);
 }
 
-static void data_discard(struct core *c)
+static void data_discard(struct core *c, struct drive *dv)
 {
-	const struct disk_super *s = &c->config.super;
-	struct discarder *d = &c->discarder;
+	const struct disk_super *s = &dv->super;
+	struct discarder *d = &dv->discarder;
 	uint64_t left = s->segment_bytes - d->next;
 
 	assert(d->next >= s->summary_bytes && left > 0);
 	d->bytes = left < DISCARD_BYTES ? left : DISCARD_BYTES;
 	d->busy = true;
 	core_push(c, CORE_AC_DISCARD)->range =
-		(struct core_range){ .tier = ABI_TIER_NVME,
+		(struct core_range){ .device = dv->device,
+				     .tier = ABI_TIER_NVME,
 				     .offset = d->place.header_offset + d->next,
 				     .bytes = d->bytes };
 }
 
-void discard_done(struct core *c, int res)
+void discard_done(struct core *c, struct drive *dv, int res)
 {
-	struct discarder *d = &c->discarder;
+	struct discarder *d = &dv->discarder;
 
 	assert(d->phase == DISCARD_DATA && d->busy);
 	d->busy = false;
 	if (res) {
 		d->off = res == -EOPNOTSUPP;
-		failed(c);
-		end(c, false); /* nor is it tried again before its next life */
+		failed(c, dv);
+		end(dv, false); /* nor is it tried again before its next life */
 		return;
 	}
 	c->metrics.discarded_bytes += d->bytes;
 	d->next += d->bytes;
-	if (d->next == c->config.super.segment_bytes) {
+	if (d->next == dv->super.segment_bytes) {
 		c->metrics.discards++;
-		end(c, false);
+		end(dv, false);
 	} else if (d->wanted) {
-		end(c, true);
+		end(dv, true);
 	}
 }
 
@@ -230,51 +239,51 @@ void discard_done(struct core *c, int res)
  * Somebody found no room: it is his, unless something is under way that would hit his life, too. A
  * header that is on its way could come down behind that of his.
  */
-bool discard_release(struct core *c)
+bool discard_release(struct drive *dv)
 {
-	struct discarder *d = &c->discarder;
+	struct discarder *d = &dv->discarder;
 
-	if (!discard_busy(c))
+	if (!discard_busy(dv))
 		return false;
 	if (d->busy) {
 		d->wanted = true;
 		return false;
 	}
-	end(c, true);
+	end(dv, true);
 	return true;
 }
 
 /* The header may be gone. */
-void discard_flush_failed(struct core *c)
+void discard_flush_failed(struct drive *dv)
 {
-	struct discarder *d = &c->discarder;
+	struct discarder *d = &dv->discarder;
 
 	if (d->phase == DISCARD_HEADER)
 		d->failed = d->busy;
 	else if (d->phase == DISCARD_SYNC)
-		end(c, true);
+		end(dv, true);
 }
 
-void discard_step(struct core *c)
+void discard_step(struct core *c, struct drive *dv)
 {
-	struct discarder *d = &c->discarder;
+	struct discarder *d = &dv->discarder;
 
 	if (!c->config.discard || d->off)
 		return;
-	look_around(c);
+	look_around(c, dv);
 	assert(d->held_ns <= c->now_ns && d->used_ns <= c->now_ns);
-	if (d->phase == DISCARD_SYNC && c->sync_seq >= d->need) {
-		store_discard_void(c->store, d->place.segment);
+	if (d->phase == DISCARD_SYNC && dv->sync_seq >= d->need) {
+		store_discard_void(dv->store, d->place.segment);
 		d->phase = DISCARD_DATA;
-		d->next = c->config.super.summary_bytes;
+		d->next = dv->super.summary_bytes;
 	}
-	if (d->busy || d->phase == DISCARD_SYNC || c->now_ns < step_from_ns(c))
+	if (d->busy || d->phase == DISCARD_SYNC || c->now_ns < step_from_ns(c, dv))
 		return;
 	d->held_ns = c->now_ns;
 	if (d->phase == DISCARD_IDLE)
-		begin(c);
+		begin(c, dv);
 	else if (d->phase == DISCARD_HEADER)
-		header_write(c);
+		header_write(c, dv);
 	else
-		data_discard(c);
+		data_discard(c, dv);
 }

@@ -13,9 +13,9 @@
  * hot; the rest leaves. What is pinned never does: where nothing in CXL can be written again, it
  * stays, and the segment with it, until the pin ends or the cleaner moves it.
  */
-void evict_segment(struct core *c, uint32_t segment)
+void evict_segment(struct core *c, struct drive *dv, uint32_t segment)
 {
-	const struct block_list *list = &c->segment_blocks[segment];
+	const struct block_list *list = &dv->segment_blocks[segment];
 	uint32_t keep = list->count / 2, slot = list->head, index = list->head_ctx;
 
 	while (slot != ABI_SLOT_NONE) {
@@ -40,9 +40,9 @@ void evict_segment(struct core *c, uint32_t segment)
 }
 
 /* Is all of it pinned? */
-static bool is_kept(const struct core *c, uint32_t segment)
+static bool is_kept(const struct core *c, const struct drive *dv, uint32_t segment)
 {
-	const struct block_list *list = &c->segment_blocks[segment];
+	const struct block_list *list = &dv->segment_blocks[segment];
 	const struct context *x = c->context[list->head_ctx];
 	uint32_t next;
 
@@ -59,12 +59,12 @@ static bool is_kept(const struct core *c, uint32_t segment)
  * The oldest segment of the cache log that is worth dropping: one whose blocks are all pinned would
  * stay, or be written again, and so on in circles while a full log holds nothing else.
  */
-int64_t evict_oldest(const struct core *c)
+int64_t evict_oldest(const struct core *c, const struct drive *dv)
 {
-	int64_t segment = store_oldest(c->store, DISK_LOG_CACHE);
+	int64_t segment = store_oldest(dv->store, DISK_LOG_CACHE);
 
-	while (segment >= 0 && is_kept(c, (uint32_t)segment))
-		segment = store_oldest_after(c->store, DISK_LOG_CACHE, segment);
+	while (segment >= 0 && is_kept(c, dv, (uint32_t)segment))
+		segment = store_oldest_after(dv->store, DISK_LOG_CACHE, segment);
 	return segment;
 }
 
@@ -73,51 +73,51 @@ int64_t evict_oldest(const struct core *c)
  * segment of the cache log goes without its hot blocks being looked for: that was clean_begin's
  * chance, and writers are faster than it.
  */
-bool evict_store(struct core *c)
+bool evict_store(struct core *c, struct drive *dv)
 {
-	int64_t segment = store_dead(c->store);
+	int64_t segment = store_dead(dv->store);
 
-	if (segment < 0 && discard_release(c))
+	if (segment < 0 && discard_release(dv))
 		return true;
 	if (segment < 0) {
-		segment = evict_oldest(c);
+		segment = evict_oldest(c, dv);
 		if (segment < 0) {
-			clean_begin(c);
+			clean_begin(c, dv);
 			return false;
 		}
-		evict_segment(c, (uint32_t)segment);
-		segment = store_dead(c->store);
+		evict_segment(c, dv, (uint32_t)segment);
+		segment = store_dead(dv->store);
 	}
 	if (segment < 0)
 		return false;
-	store_segment_free(c->store, (uint32_t)segment);
+	store_segment_free(dv->store, (uint32_t)segment);
 	return true;
 }
 
 /* The same for a run that found no room, or tombstones. */
-bool evict_store_for(struct core *c, enum store_stream stream)
+bool evict_store_for(struct core *c, struct drive *dv, enum store_stream stream)
 {
-	store_no_room(c->store, stream);
-	return evict_store(c);
+	store_no_room(dv->store, stream);
+	return evict_store(c, dv);
 }
 
 /* Keep segments free in advance, so that nobody waits and the cleaner finds the time. */
-void evict_ahead(struct core *c)
+void evict_ahead(struct core *c, struct drive *dv)
 {
-	bool cleaned = c->config.super.segment_count >= STORE_RESERVED_FROM;
+	bool cleaned = dv->super.segment_count >= STORE_RESERVED_FROM;
 	uint32_t want = STORE_FREE_MIN + (cleaned ? STORE_RESERVE : 0);
 	struct store_stats st;
 	int64_t segment;
 
-	store_stats(c->store, &st);
-	while (st.segments_free < want && (segment = store_dead(c->store)) >= 0) {
-		store_segment_free(c->store, (uint32_t)segment);
+	store_stats(dv->store, &st);
+	while (st.segments_free < want && (segment = store_dead(dv->store)) >= 0) {
+		store_segment_free(dv->store, (uint32_t)segment);
 		st.segments_free++;
 	}
 	if (st.segments_free >= want)
 		return;
 	if (cleaned)
-		clean_begin(c);
+		clean_begin(c, dv);
 	else
-		evict_store(c);
+		evict_store(c, dv);
 }

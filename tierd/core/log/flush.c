@@ -20,30 +20,30 @@
 #define FLUSH_RETRY_NS (10 * MS) /* after the first failure; four times as long after each more */
 #define FLUSH_RETRY_MAX_NS (1000 * MS)
 
-bool store_failing(const struct core *c)
+bool drive_failing(const struct drive *dv)
 {
-	return c->flush_failures >= CORE_FAILURES_MAX || c->write_failures >= CORE_FAILURES_MAX;
+	return dv->flush_failures >= CORE_FAILURES_MAX || dv->write_failures >= CORE_FAILURES_MAX;
 }
 
 /* ---- blocks that wait for their flush ----------------------------------------------------- */
 
-bool unflushed_room(const struct core *c, uint32_t blocks)
+bool unflushed_room(const struct drive *dv, uint32_t blocks)
 {
-	return c->unflushed_tail - c->unflushed_head + blocks <= UNFLUSHED_MAX;
+	return dv->unflushed_tail - dv->unflushed_head + blocks <= UNFLUSHED_MAX;
 }
 
 /* A block of the durable log was written: it stays in CXL until a flush has covered that. */
-void unflushed_add(struct core *c, struct context *x, uint32_t slot, uint64_t doubted)
+void unflushed_add(struct drive *dv, struct context *x, uint32_t slot, uint64_t doubted)
 {
-	struct unflushed *u = &c->unflushed[c->unflushed_tail++ % UNFLUSHED_MAX];
+	struct unflushed *u = &dv->unflushed[dv->unflushed_tail++ % UNFLUSHED_MAX];
 
-	assert(c->unflushed_tail - c->unflushed_head <= UNFLUSHED_MAX);
+	assert(dv->unflushed_tail - dv->unflushed_head <= UNFLUSHED_MAX);
 	assert(x->meta[slot].persist == PERSIST_CLEAN);
 	assert(x->meta[slot].settle == SETTLE_NONE);
 	x->meta[slot].settle = SETTLE_WRITTEN;
 	u->context_id = x->id;
 	u->ref = (struct abi_block_ref){ slot, index_block(&x->ix, slot)->generation };
-	u->seq = c->write_seq;
+	u->seq = dv->write_seq;
 	u->doubted = doubted;
 }
 
@@ -66,31 +66,31 @@ static struct context *unflushed_block(struct core *c, const struct unflushed *u
  */
 static void undoubt(struct core *c, struct context *x, uint32_t slot, uint64_t up_to_lsn)
 {
-	assert(c->doubts > 0 && c->flushed_frozen);
+	assert(c->doubts > 0);
 	if (tombstone(c, x, index_block(&x->ix, slot)->key, up_to_lsn))
 		c->doubts--;
 }
 
-static void unflushed_settle(struct core *c)
+static void unflushed_settle(struct core *c, struct drive *dv)
 {
-	while (c->unflushed_head != c->unflushed_tail) {
-		const struct unflushed *u = &c->unflushed[c->unflushed_head % UNFLUSHED_MAX];
+	while (dv->unflushed_head != dv->unflushed_tail) {
+		const struct unflushed *u = &dv->unflushed[dv->unflushed_head % UNFLUSHED_MAX];
 		struct context *x = unflushed_block(c, u);
 
-		if (u->seq > c->sync_seq)
+		if (u->seq > dv->sync_seq)
 			break;
 		if (x)
 			x->meta[u->ref.slot].settle = SETTLE_NONE;
 		if (x && u->doubted)
 			undoubt(c, x, u->ref.slot, u->doubted);
-		c->unflushed_head++;
+		dv->unflushed_head++;
 	}
 }
 
-static void unflushed_again(struct core *c)
+static void unflushed_again(struct core *c, struct drive *dv)
 {
-	for (; c->unflushed_head != c->unflushed_tail; c->unflushed_head++) {
-		const struct unflushed *u = &c->unflushed[c->unflushed_head % UNFLUSHED_MAX];
+	for (; dv->unflushed_head != dv->unflushed_tail; dv->unflushed_head++) {
+		const struct unflushed *u = &dv->unflushed[dv->unflushed_head % UNFLUSHED_MAX];
 		struct context *x = unflushed_block(c, u);
 		uint32_t slot = u->ref.slot;
 
@@ -120,16 +120,16 @@ void flush_doubt(struct core *c, struct context *x, uint32_t slot)
 /* ---- flushed_lsn -------------------------------------------------------------------------- */
 
 /* Records up to here have their data written when a flush begins now. */
-static uint64_t lsn_complete(const struct core *c)
+static uint64_t lsn_complete(const struct drive *dv)
 {
-	uint64_t lsn = store_lsn(c->store);
+	uint64_t lsn = store_lsn(dv->store);
 
 	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
-		if (c->run[i].phase != RUN_FREE && c->run[i].place.lsn <= lsn)
-			lsn = c->run[i].place.lsn - 1;
-	if (c->cleaner.phase >= CLEAN_HEADER && c->cleaner.phase < CLEAN_STOP &&
-	    c->cleaner.run[0].place.lsn <= lsn)
-		lsn = c->cleaner.run[0].place.lsn - 1; /* the first of its batch */
+		if (dv->run[i].phase != RUN_FREE && dv->run[i].place.lsn <= lsn)
+			lsn = dv->run[i].place.lsn - 1;
+	if (dv->cleaner.phase >= CLEAN_HEADER && dv->cleaner.phase < CLEAN_STOP &&
+	    dv->cleaner.run[0].place.lsn <= lsn)
+		lsn = dv->cleaner.run[0].place.lsn - 1; /* the first of its batch */
 	return lsn;
 }
 
@@ -140,62 +140,65 @@ static uint64_t lsn_complete(const struct core *c)
  * written again and flushed keeps its count: then nothing moves until the next start, which reads
  * what came since.
  */
-static bool flushed_frozen(struct core *c)
+static bool flushed_frozen(struct core *c, struct drive *dv)
 {
 	const struct tombs *t = &c->tombs[TOMBS_NEW];
 
-	if (!c->flushed_frozen)
+	if (!dv->flushed_frozen)
 		return false;
-	if (c->doubts || c->prover.left) {
-		c->thaw_tombs = 0;
+	if (c->doubts || dv->prover.left) {
+		dv->thaw_tombs = 0;
 		return true;
 	}
-	if (!c->thaw_tombs)
-		c->thaw_tombs = t->queued + 1;
-	if (t->written + 1 < c->thaw_tombs || c->catalog_dirty || c->catalog_running)
+	if (!dv->thaw_tombs)
+		dv->thaw_tombs = t->queued + 1;
+	/* This flush will cover what the same device has; what another has is flushed before. */
+	if ((dv == core_home(c) ? t->written : t->flushed) + 1 < dv->thaw_tombs ||
+	    c->catalog_dirty || c->catalog_running)
 		return true;
-	c->flushed_frozen = false;
+	dv->flushed_frozen = false;
 	return false;
 }
 
-void flushed_freeze(struct core *c)
+void flushed_freeze(struct drive *dv)
 {
-	c->flushed_frozen = true;
-	c->thaw_tombs = 0;
+	dv->flushed_frozen = true;
+	dv->thaw_tombs = 0;
 }
 
 /* There is one record more that may be without its data. */
 void flushed_doubts(struct core *c)
 {
-	flushed_freeze(c);
+	for (uint32_t i = 0; i < c->drives; i++)
+		flushed_freeze(c->drive[i]);
 	c->doubts++;
 }
 
 /* ---- flushes ------------------------------------------------------------------------------ */
 
-void flush_step(struct core *c)
+void flush_step(struct core *c, struct drive *dv)
 {
-	if (c->unflushed_tail - c->unflushed_head > UNFLUSHED_MAX / 2)
-		sync_want(c);
-	for (uint32_t i = 0; i < TOMBS_KINDS; i++)
+	if (dv->unflushed_tail - dv->unflushed_head > UNFLUSHED_MAX / 2)
+		sync_want(dv);
+	for (uint32_t i = 0; dv == core_home(c) && i < TOMBS_KINDS; i++)
 		if (c->tombs[i].written - c->tombs[i].flushed > TOMBS_MAX / 2)
-			sync_want(c);
-	if (!c->sync_wanted || c->sync_running || c->now_ns < c->flush_retry_ns)
+			sync_want(dv);
+	if (!dv->sync_wanted || dv->sync_running || c->now_ns < dv->flush_retry_ns)
 		return;
-	c->sync_wanted = false;
-	c->sync_running = true;
-	c->sync_started = c->write_seq;
-	for (uint32_t i = 0; i < TOMBS_KINDS; i++)
+	dv->sync_wanted = false;
+	dv->sync_running = true;
+	dv->sync_started = dv->write_seq;
+	for (uint32_t i = 0; dv == core_home(c) && i < TOMBS_KINDS; i++)
 		c->tombs[i].sync = c->tombs[i].written;
-	c->sync_lsn = flushed_frozen(c) ? 0 : lsn_complete(c);
+	dv->sync_lsn = flushed_frozen(c, dv) ? 0 : lsn_complete(dv);
 	c->metrics.syncs++;
-	core_push(c, CORE_AC_SYNC)->sync_token = c->write_seq + 1;
+	core_push(c, CORE_AC_SYNC)->sync = (struct core_sync){ dv->device, dv->write_seq + 1 };
 }
 
-static void runs_again(struct core *c)
+static void runs_again(struct drive *dv)
 {
 	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++) {
-		struct run *run = &c->run[i];
+		struct run *run = &dv->run[i];
 
 		if (run->phase == RUN_HEADER_SYNC)
 			run->phase = RUN_HEADER;
@@ -204,54 +207,56 @@ static void runs_again(struct core *c)
 		else if (run->phase == RUN_DATA || run->phase == RUN_RECORD)
 			run->failed = run->doubtful = true;
 	}
-	clean_flush_failed(c);
-	discard_flush_failed(c);
+	clean_flush_failed(dv);
+	discard_flush_failed(dv);
 }
 
-static void flush_failed(struct core *c)
+static void flush_failed(struct core *c, struct drive *dv)
 {
 	uint64_t wait = FLUSH_RETRY_NS;
 
-	for (uint32_t i = 0; i < c->flush_failures && wait < FLUSH_RETRY_MAX_NS; i++)
+	for (uint32_t i = 0; i < dv->flush_failures && wait < FLUSH_RETRY_MAX_NS; i++)
 		wait *= 4;
-	c->flush_retry_ns = c->now_ns + (wait < FLUSH_RETRY_MAX_NS ? wait : FLUSH_RETRY_MAX_NS);
-	c->flush_failures++;
+	dv->flush_retry_ns = c->now_ns + (wait < FLUSH_RETRY_MAX_NS ? wait : FLUSH_RETRY_MAX_NS);
+	dv->flush_failures++;
 	c->metrics.flush_failures++;
-	c->write_seq++; /* no answer without a flush that succeeds */
-	sync_want(c);
-	flushed_freeze(c);
-	runs_again(c);
-	unflushed_again(c);
-	for (uint32_t i = 0; i < TOMBS_KINDS; i++)
+	dv->write_seq++; /* no answer without a flush that succeeds */
+	sync_want(dv);
+	flushed_freeze(dv);
+	runs_again(dv);
+	unflushed_again(c, dv);
+	for (uint32_t i = 0; dv == core_home(c) && i < TOMBS_KINDS; i++)
 		c->tombs[i].written = c->tombs[i].flushed;
-	catalog_again(c);
-	core_signals.flush_failed(c, store_failing(c) ? -EIO : 0);
+	if (dv == core_home(c))
+		catalog_again(c);
+	core_signals.flush_failed(c, dv);
 }
 
-void flush_done(struct core *c, int res)
+void flush_done(struct core *c, struct drive *dv, int res)
 {
-	assert(c->sync_running);
-	c->sync_running = false;
+	assert(dv->sync_running);
+	dv->sync_running = false;
 	if (res) {
-		flush_failed(c);
+		flush_failed(c, dv);
 		return;
 	}
-	c->flush_failures = 0;
-	c->sync_seq = c->sync_started;
-	for (uint32_t i = 0; i < TOMBS_KINDS; i++)
+	dv->flush_failures = 0;
+	dv->sync_seq = dv->sync_started;
+	for (uint32_t i = 0; dv == core_home(c) && i < TOMBS_KINDS; i++)
 		c->tombs[i].flushed = c->tombs[i].sync;
-	if (c->sync_lsn)
-		store_flushed(c->store, c->sync_lsn);
-	unflushed_settle(c);
-	catalog_synced(c);
+	if (dv->sync_lsn)
+		store_flushed(dv->store, dv->sync_lsn);
+	unflushed_settle(c, dv);
+	if (dv == core_home(c))
+		catalog_synced(c);
 	request_wake_phase(c, REQUEST_SYNC);
 	request_wake_space(c); /* room for tombstones, and pages that may leave now */
 }
 
 /* When flush_step has something to do by itself; UINT64_MAX = not by time. */
-uint64_t flush_next_tick(const struct core *c)
+uint64_t flush_next_tick(const struct core *c, const struct drive *dv)
 {
-	if (c->sync_wanted && !c->sync_running)
-		return c->flush_retry_ns > c->now_ns ? c->flush_retry_ns : c->now_ns;
+	if (dv->sync_wanted && !dv->sync_running)
+		return dv->flush_retry_ns > c->now_ns ? dv->flush_retry_ns : c->now_ns;
 	return UINT64_MAX;
 }

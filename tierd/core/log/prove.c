@@ -18,12 +18,19 @@
 #define PROVE_RETRY_NS (100 * MS)
 #define PROVE_TRIES 3u
 
-static uint32_t unproven_count(const struct context *x)
+static bool is_its(const struct core *c, const struct drive *dv, const struct context *x,
+		   uint32_t slot)
+{
+	return x->meta[slot].settle == SETTLE_RECOVERED && block_drive(c, x, slot) == dv;
+}
+
+static uint32_t unproven_count(const struct core *c, const struct drive *dv,
+			       const struct context *x)
 {
 	uint32_t count = 0;
 
 	for (uint32_t slot = 0; x && slot < x->ix.slots_used; slot++)
-		count += x->meta[slot].settle == SETTLE_RECOVERED;
+		count += is_its(c, dv, x, slot);
 	return count;
 }
 
@@ -44,13 +51,13 @@ static uint32_t buffer_bytes(const struct core *c)
 }
 
 /* Take the blocks that recovery left unproven. */
-int prove_begin(struct core *c)
+int prove_begin(struct core *c, struct drive *dv)
 {
-	struct prover *p = &c->prover;
+	struct prover *p = &dv->prover;
 	uint32_t count = 0;
 
 	for (uint32_t i = 0; i < c->contexts_high; i++)
-		count += unproven_count(c->context[i]);
+		count += unproven_count(c, dv, c->context[i]);
 	if (!count)
 		return 0;
 	p->buf_bytes = buffer_bytes(c);
@@ -62,21 +69,21 @@ int prove_begin(struct core *c)
 		struct context *x = c->context[i];
 
 		for (uint32_t slot = 0; x && slot < x->ix.slots_used; slot++)
-			if (x->meta[slot].settle == SETTLE_RECOVERED)
+			if (is_its(c, dv, x, slot))
 				p->ref[p->count++] = (struct prove_ref){
 					x->id, { slot, index_block(&x->ix, slot)->generation }
 				};
 	}
 	assert(p->count == count);
 	p->left = count;
-	flushed_freeze(c);
+	flushed_freeze(dv);
 	return 0;
 }
 
-void prove_end(struct core *c)
+void prove_end(struct drive *dv)
 {
-	free(c->prover.ref);
-	free(c->prover.buf);
+	free(dv->prover.ref);
+	free(dv->prover.buf);
 }
 
 static struct context *unproven(struct core *c, const struct prove_ref *r)
@@ -96,39 +103,39 @@ static void next_block(struct prover *p)
 	p->tries = 0;
 }
 
-static void proven(struct core *c, struct context *x, uint32_t slot)
+static void proven(struct core *c, struct drive *dv, struct context *x, uint32_t slot)
 {
 	x->meta[slot].settle = SETTLE_NONE;
 	c->metrics.proved_blocks++;
-	c->prover.left--;
-	next_block(&c->prover);
+	dv->prover.left--;
+	next_block(&dv->prover);
 	request_wake_phase(c, REQUEST_WRITTEN);
 }
 
 /* It could not be read, or did not verify: a few times before that is believed. */
-static bool try_again(struct core *c)
+static bool try_again(struct core *c, struct drive *dv)
 {
 	c->metrics.read_bad++;
-	return ++c->prover.tries < PROVE_TRIES;
+	return ++dv->prover.tries < PROVE_TRIES;
 }
 
-static void unreadable(struct core *c, struct context *x, uint32_t slot)
+static void unreadable(struct core *c, struct drive *dv, struct context *x, uint32_t slot)
 {
-	c->prover.retry_ns = c->now_ns + PROVE_RETRY_NS;
-	if (try_again(c))
+	dv->prover.retry_ns = c->now_ns + PROVE_RETRY_NS;
+	if (try_again(c, dv))
 		return;
 	x->meta[slot].settle = SETTLE_UNKNOWN; /* the next start tries again */
-	next_block(&c->prover);
+	next_block(&dv->prover);
 	request_wake_phase(c, REQUEST_WRITTEN);
 }
 
 /* Its data did not survive the crash (then nobody was told that it would), or has rotted. */
-static void disproven(struct core *c, struct context *x, uint32_t slot)
+static void disproven(struct core *c, struct drive *dv, struct context *x, uint32_t slot)
 {
-	if (try_again(c))
+	if (try_again(c, dv))
 		return;
-	if (!tombstone(c, x, index_block(&x->ix, slot)->key, store_lsn(c->store))) {
-		c->prover.retry_ns = c->now_ns + PROVE_RETRY_NS;
+	if (!tombstone(c, x, index_block(&x->ix, slot)->key, store_lsn(dv->store))) {
+		dv->prover.retry_ns = c->now_ns + PROVE_RETRY_NS;
 		return;
 	}
 	block_drop(c, x, slot);
@@ -137,24 +144,25 @@ static void disproven(struct core *c, struct context *x, uint32_t slot)
 
 static void prove_read(struct core *c, struct core_io *io)
 {
-	struct prover *p = &c->prover;
+	struct drive *dv = c->drive[io->device];
+	struct prover *p = &dv->prover;
 	const struct prove_ref *r = &p->ref[p->next];
 	struct context *x = unproven(c, r), *held = io->priv.owner;
 	uint32_t slot = r->ref.slot, last = io->priv.page[io->piece_count - 1];
 
 	p->reading = false;
-	store_read_end(c->store, store_segment_of(c->store, io->offset));
+	drive_read_end(c, io);
 	if (!x) {
 		; /* it went meanwhile: prove_step goes on */
 	} else if (io->res < 0 || (uint64_t)io->res != io->bytes) {
-		unreadable(c, x, slot);
+		unreadable(c, dv, x, slot);
 	} else if (io->bad_mask) {
-		disproven(c, x, slot);
+		disproven(c, dv, x, slot);
 	} else {
 		c->metrics.proved_bytes += io->bytes;
 		p->page = last + 1;
 		if (p->page == x->ix.pages_per_block)
-			proven(c, x, slot);
+			proven(c, dv, x, slot);
 	}
 	core_io_put(c, io);
 	block_unhold(c, held, slot);
@@ -192,9 +200,9 @@ static bool gather(struct prover *p, const struct context *x, uint32_t slot, str
 	return io->piece_count > 0;
 }
 
-void prove_step(struct core *c)
+void prove_step(struct core *c, struct drive *dv)
 {
-	struct prover *p = &c->prover;
+	struct prover *p = &dv->prover;
 	struct context *x = NULL;
 	struct core_io *io;
 	uint32_t slot, first, left = p->left;
@@ -210,11 +218,11 @@ void prove_step(struct core *c)
 	if (!x)
 		return;
 	slot = p->ref[p->next].ref.slot;
-	io = core_io_get(c, ABI_CLASS_CLEANUP, SCHED_DAEMON);
+	io = drive_io_get(c, dv, ABI_CLASS_CLEANUP);
 	first = p->page;
 	if (!gather(p, x, slot, io)) {
 		core_io_put(c, io); /* the last pages are of a part that it does not have */
-		proven(c, x, slot);
+		proven(c, dv, x, slot);
 		return;
 	}
 	p->page = first; /* again, if it fails */
@@ -223,13 +231,13 @@ void prove_step(struct core *c)
 	io->priv.done = prove_read;
 	io->priv.owner = x;
 	block_hold(x, slot);
-	store_read_begin(c->store, store_segment_of(c->store, io->offset));
+	drive_read_begin(c, io);
 	sched_io(c, io);
 }
 
-uint64_t prove_next_tick(const struct core *c)
+uint64_t prove_next_tick(const struct core *c, const struct drive *dv)
 {
-	const struct prover *p = &c->prover;
+	const struct prover *p = &dv->prover;
 
 	if (p->next == p->count || p->reading)
 		return UINT64_MAX;

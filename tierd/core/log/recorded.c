@@ -19,13 +19,17 @@
 #define PLACES_MIN (1u << 12)
 #define PLACES_MAX (1u << 22) /* 32 MiB, touched as they are used */
 
-/* Two for each block of the smallest size that fits the store. */
+/* Two for each block of the smallest size that fits all devices. */
 int recorded_open(struct core *c)
 {
-	const struct disk_super *s = &c->config.super;
-	uint64_t blocks = s->segment_count * s->segment_bytes / DISK_SECTOR;
+	uint64_t blocks = 0;
 	uint32_t places = PLACES_MIN;
 
+	for (uint32_t i = 0; i < c->drives; i++) {
+		const struct disk_super *s = &c->drive[i]->super;
+
+		blocks += s->segment_count * s->segment_bytes / DISK_SECTOR;
+	}
 	while (places < PLACES_MAX && places < 2 * blocks)
 		places *= 2;
 	c->recorded.lsn = calloc(places, sizeof(*c->recorded.lsn));

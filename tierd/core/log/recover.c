@@ -28,14 +28,14 @@ struct recover_note {
 	struct context *ctx;
 	uint64_t lsn; /* of a tombstone: the bound */
 	uint64_t at;  /* ... its record's lsn */
-	uint32_t segment; /* ... where that is */
+	uint32_t device, segment; /* ... where that is; device: of a hidden one, too */
 	uint32_t slot, generation; /* of a child */
 	uint8_t key[ABI_KEY_BYTES]; /* of a child: its parent's */
 };
 
 /* A run of the durable log some of which had no slot; its record follows, in core.recover.late. */
 struct recover_late {
-	uint32_t context, segment, sector;
+	uint32_t context, device, segment, sector;
 	uint64_t data_offset;
 	uint64_t bytes; /* of the record, and of the crc table, as they are copied */
 };
@@ -75,6 +75,7 @@ static int tomb_keep(struct core *c, struct context *x, const struct store_view 
 		return -ENOMEM;
 	n->lsn = v->block[i].salt;
 	n->at = v->head->lsn;
+	n->device = v->device;
 	n->segment = v->segment;
 	return 0;
 }
@@ -131,17 +132,20 @@ static bool is_unsure(const struct store_view *v)
  * The key's record of this lsn is hidden by a newer one: nobody will read it. Where it cannot be
  * noted it stays in doubt.
  */
-static void hide(struct core *c, struct context *x, const uint8_t *key, uint64_t lsn)
+static void hide(struct core *c, struct drive *dv, struct context *x, const uint8_t *key,
+		 uint64_t lsn)
 {
 	struct recover_note *n;
 
-	if (lsn <= store_flushed_lsn(c->store))
+	if (lsn <= store_flushed_lsn(dv->store))
 		return;
 	n = note_take(c, NOTE_HIDDEN, x, key);
-	if (n)
-		n->lsn = lsn;
-	else
+	if (!n) {
 		flushed_doubts(c);
+		return;
+	}
+	n->lsn = lsn;
+	n->device = dv->device;
 }
 
 /* A slot for the i-th block; ABI_SLOT_NONE: the newer one is in, or there is none (*full). */
@@ -154,11 +158,11 @@ static uint32_t slot_for(struct core *c, struct context *x, const struct store_v
 		uint64_t lsn = *lsn_of(c, x, slot);
 
 		if (lsn > v->head->lsn && is_unsure(v))
-			hide(c, x, v->block[i].key, v->head->lsn);
+			hide(c, c->drive[v->device], x, v->block[i].key, v->head->lsn);
 		if (lsn >= v->head->lsn)
 			return ABI_SLOT_NONE; /* the newer one is in */
 		if (x->meta[slot].settle == SETTLE_RECOVERED)
-			hide(c, x, v->block[i].key, lsn);
+			hide(c, block_drive(c, x, slot), x, v->block[i].key, lsn);
 		block_unwritten(c, x, slot);
 		return slot;
 	}
@@ -203,15 +207,15 @@ static int place_block(struct core *c, struct context *x, const struct store_vie
 		if (at < 0)
 			continue;
 		descs_touch(&x->descs, slot, page);
-		d->nvme = word | (v->data_offset + (uint64_t)at) / DISK_SECTOR;
+		d->nvme = word | abi_nvme_place(v->device, v->data_offset + (uint64_t)at);
 		d->crc = *crc++;
 	}
 	m->persist = PERSIST_CLEAN;
 	x->nvme_bytes += block_bytes(x, slot);
 	x->record_bytes += records_join(c, x, slot, c->record_live);
 	quota_add(c, x, slot, ABI_TIER_NVME, block_bytes(x, slot));
-	store_live(c->store, v->segment, (int64_t)block_bytes(x, slot));
-	block_link(c, &c->segment_blocks[v->segment], x, slot);
+	store_live(c->drive[v->device]->store, v->segment, (int64_t)block_bytes(x, slot));
+	block_link(c, &c->drive[v->device]->segment_blocks[v->segment], x, slot);
 	*lsn_of(c, x, slot) = v->head->lsn;
 	err = retain_recovered(c, x, slot, v->block[i].keep, v->head->written_ms);
 	return err ? err : parent_keep(c, x, slot, parent);
@@ -251,7 +255,8 @@ static int late_keep(struct core *c, const struct context *x, const struct store
 		c->recover.late_max = 2 * need;
 	}
 	at = (struct recover_late *)(c->recover.late + c->recover.late_bytes);
-	*at = (struct recover_late){ x->index, v->segment, v->sector, v->data_offset, bytes };
+	*at = (struct recover_late){ x->index,  v->device,	  v->segment,
+				     v->sector, v->data_offset, bytes };
 	memcpy(at + 1, v->head, record_bytes(v));
 	c->recover.late_bytes = need;
 	return 0;
@@ -318,23 +323,25 @@ static int apply(struct core *c, const struct store_view *v)
 	return err;
 }
 
-void core_recover_unread(struct core *c, uint32_t segment)
+void core_recover_unread(struct core *c, uint32_t device, uint32_t segment)
 {
-	store_doubt(c->store, segment);
+	store_doubt(c->drive[device]->store, segment);
 }
 
-int core_recover_segment(struct core *c, uint32_t segment, void *summary, size_t bytes)
+int core_recover_segment(struct core *c, uint32_t device, uint32_t segment, void *summary,
+			 size_t bytes)
 {
-	struct store_view v;
+	const struct store *s = c->drive[device]->store;
+	struct store_view v = { .device = device };
 	size_t cursor = 0;
 	int err, n;
 
-	store_mend(c->store, summary, bytes, true);
-	n = store_recover(c->store, segment, summary, bytes);
+	store_mend(s, summary, bytes, true);
+	n = store_recover(c->drive[device]->store, segment, summary, bytes);
 	if (n < 0)
 		return n;
 	c->recover.found.segments++;
-	while (!(err = store_next(c->store, segment, summary, bytes, &cursor, &v))) {
+	while (!(err = store_next(s, segment, summary, bytes, &cursor, &v))) {
 		err = apply(c, &v);
 		if (err)
 			return err;
@@ -353,7 +360,7 @@ static void settle_flushed(struct core *c, struct context *x)
 		if (x->meta[slot].settle != SETTLE_RECOVERED ||
 		    index_block(&x->ix, slot)->state != ABI_BLOCK_COMMITTED)
 			continue; /* or deleted since */
-		if (lsn[slot] <= store_flushed_lsn(c->store))
+		if (lsn[slot] <= store_flushed_lsn(block_drive(c, x, slot)->store))
 			x->meta[slot].settle = SETTLE_NONE;
 		else
 			c->recover.found.blocks_unproven++;
@@ -380,8 +387,8 @@ static void parent_find(struct core *c, const struct recover_note *n)
 	parent = index_find(&x->ix, n->key);
 	prefix_join(x, n->slot, parent);
 	x->meta[n->slot].joined = block_parent(x, n->slot) != ABI_SLOT_NONE;
-	if (parent != ABI_SLOT_NONE || !prefix_binds(x, n->slot))
-		return;
+	if (parent != ABI_SLOT_NONE || !prefix_binds(x, n->slot) || drives_missing(c))
+		return; /* the drive that has it may come back */
 	block_drop(c, x, n->slot);
 	c->recover.found.blocks_orphaned++;
 }
@@ -442,7 +449,7 @@ static void tomb_found(struct core *c, const struct recover_note *n)
 {
 	uint64_t bound = n->lsn < n->at ? n->lsn : n->at;
 
-	store_tombs_found(c->store, n->segment, bound);
+	store_tombs_found(c->drive[n->device]->store, n->segment, bound);
 	tomb_count(n->ctx, bound);
 }
 
@@ -459,7 +466,8 @@ static uint32_t tombs_sort_out(struct core *c)
 		}
 	if (tombs)
 		qsort(c->recover.note, tombs, sizeof(*c->recover.note), by_key);
-	store_tombs_forget(c->store);
+	for (uint32_t i = 0; i < c->drives; i++)
+		store_tombs_forget(c->drive[i]->store);
 	for (uint32_t i = 0; i < tombs; i++) {
 		const struct recover_note *n = &c->recover.note[i];
 
@@ -517,6 +525,7 @@ static int late_apply(struct core *c, uint32_t tombs)
 
 		late = (const struct recover_late *)(r->late + at);
 		x = c->context[late->context];
+		v.device = late->device;
 		v.segment = late->segment;
 		v.sector = late->sector;
 		v.data_offset = late->data_offset;
@@ -541,9 +550,11 @@ static int late_apply(struct core *c, uint32_t tombs)
  */
 static void hidden_end(struct core *c, uint32_t tombs, const struct recover_note *n)
 {
-	if (n->lsn <= store_flushed_lsn(c->store) || is_void(c, tombs, n->ctx, n->key, n->lsn))
+	struct drive *dv = c->drive[n->device];
+
+	if (n->lsn <= store_flushed_lsn(dv->store) || is_void(c, tombs, n->ctx, n->key, n->lsn))
 		return;
-	flushed_freeze(c);
+	flushed_freeze(dv);
 	if (!tombstone(c, n->ctx, n->key, n->lsn))
 		flushed_doubts(c);
 }
@@ -576,6 +587,7 @@ static bool is_later(struct core *c, const struct context *x, uint32_t slot, uin
 
 	assert(first != ABI_SLOT_NONE);
 	return prefix_sibling(x, first) != ABI_SLOT_NONE ||
+	       block_drive(c, x, slot) != block_drive(c, x, parent) ||
 	       block_segment(c, x, slot) != block_segment(c, x, parent);
 }
 
@@ -607,7 +619,8 @@ int core_recover_finish(struct core *c, struct core_recovery *out)
 	if (err)
 		return err;
 	aside_recovered(c);
-	store_resume(c->store);
+	for (uint32_t i = 0; i < c->drives; i++)
+		store_resume(c->drive[i]->store);
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		if (c->context[i]) {
 			settle_flushed(c, c->context[i]);
@@ -620,9 +633,11 @@ int core_recover_finish(struct core *c, struct core_recovery *out)
 		c->recover.lsn[i] = NULL;
 	}
 	retain_recovery_end(c);
-	c->discarder.looked = false;
 	memset(&c->metrics, 0, sizeof(c->metrics));
-	err = prove_begin(c);
+	for (uint32_t i = 0; i < c->drives && !err; i++) {
+		c->drive[i]->discarder.looked = false;
+		err = prove_begin(c, c->drive[i]);
+	}
 	if (err)
 		return err;
 	*out = c->recover.found;

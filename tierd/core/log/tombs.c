@@ -56,7 +56,7 @@ static uint64_t tombs_bytes(struct core *c, struct context *x, uint64_t oldest)
 			x->tombs.age[i].keys = 0;
 		keys += x->tombs.age[i].keys;
 	}
-	return store_tombstone_room(c->store, keys);
+	return store_tombstone_room(core_home(c)->store, keys);
 }
 
 /*
@@ -71,8 +71,8 @@ bool tombs_may(struct core *c, struct context *x, uint64_t oldest)
 
 	if (most > x->plan.quota[ABI_TIER_NVME])
 		most = x->plan.quota[ABI_TIER_NVME];
-	if (most < store_tombstone_room(c->store, TOMBS_MAX))
-		most = store_tombstone_room(c->store, TOMBS_MAX); /* small ones: a queue full */
+	if (most < store_tombstone_room(core_home(c)->store, TOMBS_MAX))
+		most = store_tombstone_room(core_home(c)->store, TOMBS_MAX); /* small ones: a queue full */
 	for (uint32_t i = TOMB_AGES; bytes > most / 2 && i-- > 0;)
 		if (x->tombs.age[i].keys) {
 			if (c->tombs_bound < x->tombs.age[i].bound)

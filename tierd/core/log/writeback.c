@@ -23,18 +23,18 @@
 #define FULL_RETRY_NS (10 * MS)
 #define TOMBS_LOOK_NS (10 * MS) /* between looks for room, while tombstones wait for some */
 
-static struct run *nth_run(struct core *c, uint32_t i)
+static struct run *nth_run(struct drive *dv, uint32_t i)
 {
-	return i < CORE_RUNS_MAX ? &c->run[i] : &c->cleaner.run[0];
+	return i < CORE_RUNS_MAX ? &dv->run[i] : &dv->cleaner.run[0];
 }
 
-static bool run_is_idle(const struct core *c, const struct run *run)
+static bool run_is_idle(const struct drive *dv, const struct run *run)
 {
-	return run == &c->cleaner.run[0] ? !clean_busy(c) : run->phase == RUN_FREE;
+	return run == &dv->cleaner.run[0] ? !clean_busy(dv) : run->phase == RUN_FREE;
 }
 
 /* Buffers for the largest record that blocks of this geometry can need. */
-int writeback_reserve(struct core *c, const struct abi_geometry *g)
+static int log_reserve(struct drive *dv, const struct abi_geometry *g)
 {
 	size_t need = sizeof(struct disk_record) +
 		      DISK_RUN_BLOCKS_MAX * (sizeof(struct disk_block) + 4ull * g->pages_per_block);
@@ -43,12 +43,12 @@ int writeback_reserve(struct core *c, const struct abi_geometry *g)
 	need = (need > tombs ? need : tombs) + DISK_SECTOR;
 	need &= ~(size_t)(DISK_SECTOR - 1);
 	for (uint32_t i = 0; i <= CORE_RUNS_MAX; i++) {
-		struct run *run = nth_run(c, i);
+		struct run *run = nth_run(dv, i);
 		uint8_t *buf;
 
 		if (run->buf_bytes >= need)
 			continue;
-		if (!run_is_idle(c, run))
+		if (!run_is_idle(dv, run))
 			return -EAGAIN; /* its buffer is being written: soon again */
 		buf = aligned_alloc(DISK_SECTOR, need);
 		if (!buf)
@@ -58,6 +58,15 @@ int writeback_reserve(struct core *c, const struct abi_geometry *g)
 		run->buf_bytes = need;
 	}
 	return 0;
+}
+
+int writeback_reserve(struct core *c, const struct abi_geometry *g)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < c->drives && !err; i++)
+		err = log_reserve(c->drive[i], g);
+	return err;
 }
 
 /* ---- the next run ------------------------------------------------------------------------- */
@@ -130,9 +139,12 @@ static uint64_t run_bytes(const struct core *c, const struct context *x)
 {
 	uint64_t bytes = 0;
 
-	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
-		if (c->run[i].phase != RUN_FREE && c->run[i].ctx == x && c->run[i].blocks)
-			bytes += room_of(c, x, c->run[i].slot[0], i, c->run[i].blocks);
+	for (uint32_t i = 0; i < c->drives * CORE_RUNS_MAX; i++) {
+		const struct run *run = drive_run(c, i);
+
+		if (run->phase != RUN_FREE && run->ctx == x && run->blocks)
+			bytes += room_of(c, x, run->slot[0], i % CORE_RUNS_MAX, run->blocks);
+	}
 	return bytes;
 }
 
@@ -143,18 +155,50 @@ static bool quota_allows(const struct core *c, const struct context *x, uint64_t
 }
 
 /*
- * Place for the context's next run in the log. Errors: -ENOENT nothing is worth one, -ENOSPC,
- * -EAGAIN there is room now, -EBUSY it waits for one of the other log, or grows yet, -EDQUOT its
- * first block was dropped, or refused.
+ * Place for a run of the first `n` blocks of the chain, on the device where it is written first;
+ * the next one takes it where that one has no room. Errors: -ENOSPC, -EAGAIN there is room now,
+ * -EBUSY it waits for a device that is writing.
+ */
+static int run_somewhere(struct core *c, struct context *x, uint32_t log, const uint32_t *chain,
+			 uint32_t n)
+{
+	uint64_t bytes = block_bytes(x, chain[0]);
+	struct drive *by[CORE_DRIVES_MAX];
+	uint32_t count = drives_by_room(c, log, by);
+	int err = -EBUSY;
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct run *run = &by[i]->run[log];
+
+		if (log == DISK_LOG_DURABLE && !unflushed_room(by[i], n))
+			continue; /* a flush is wanted already */
+		err = store_append(by[i]->store, log, n, bytes, block_pages(x, chain[0]),
+				   &run->place);
+		if (!err) {
+			run->ctx = x;
+			run_take(c, run, chain);
+		}
+		if (err != -ENOSPC)
+			return err;
+	}
+	if (err != -ENOSPC || drives_room_soon(c, log))
+		return -EBUSY;
+	for (uint32_t i = 0; i < count; i++)
+		if (evict_store_for(c, by[i], log))
+			return -EAGAIN; /* what that put back may have to go first */
+	return err;
+}
+
+/*
+ * Place for the context's next run in one of the logs of a kind. Errors: -ENOENT nothing is worth
+ * one, -ENOSPC, -EAGAIN there is room now, -EBUSY it waits for one of the other kind, for a
+ * device, or grows yet, -EDQUOT its first block was dropped, or refused.
  */
 static int run_begin(struct core *c, struct context *x, uint32_t log)
 {
 	uint32_t chain[DISK_RUN_BLOCKS_MAX], slot = admit_first(c, x, log), n;
-	struct run *run = &c->run[log];
 	uint64_t bytes;
-	int err;
 
-	assert(run->phase == RUN_FREE);
 	if (slot == ABI_SLOT_NONE)
 		return -ENOENT;
 	if (dirty_log(x, slot) != log)
@@ -164,7 +208,7 @@ static int run_begin(struct core *c, struct context *x, uint32_t log)
 	if (dirty_grows(c, x, &x->dirty[log], chain, n))
 		return -EBUSY;
 	n = admit_run(c, x, chain, n);
-	if (log == DISK_LOG_DURABLE && !unflushed_room(c, n))
+	if (log == DISK_LOG_DURABLE && !drives_unflushed_room(c, n))
 		return -EBUSY; /* a flush is wanted already */
 	while (n > 1 && (!quota_allows(c, x, room_of(c, x, slot, log, n)) ||
 			 quota_left_of(c, x, chain, n, ABI_TIER_NVME) < n * bytes))
@@ -174,14 +218,7 @@ static int run_begin(struct core *c, struct context *x, uint32_t log)
 	if (!quota_allows(c, x, room_of(c, x, slot, log, 1)) &&
 	    !evict_nvme(c, x, room_of(c, x, slot, log, n)))
 		return -ENOSPC;
-	err = store_append(c->store, log, n, bytes, block_pages(x, slot), &run->place);
-	if (err == -ENOSPC && evict_store_for(c, log))
-		return -EAGAIN; /* what that put back may have to go first */
-	if (err)
-		return err;
-	run->ctx = x;
-	run_take(c, run, chain);
-	return 0;
+	return run_somewhere(c, x, log, chain, n);
 }
 
 /* ---- writing ------------------------------------------------------------------------------ */
@@ -190,7 +227,7 @@ static void run_written(struct core *c, struct core_io *io);
 
 static struct core_io *run_io(struct core *c, struct run *run, uint64_t offset)
 {
-	struct core_io *io = core_io_get(c, ABI_CLASS_WRITEBACK, SCHED_DAEMON);
+	struct core_io *io = drive_io_get(c, run->log, ABI_CLASS_WRITEBACK);
 
 	if (!io)
 		return NULL;
@@ -309,7 +346,7 @@ void run_record(struct core *c, struct run *run)
 	}
 	assert(i == run->blocks && k == run->blocks * pages);
 	run->head.written_ms = retain_now_ms(c);
-	store_record(c->store, &run->place, &run->head, block, crc, run->buf);
+	store_record(run->log->store, &run->place, &run->head, block, crc, run->buf);
 }
 
 static void tomb_record(struct core *c, struct run *run)
@@ -320,7 +357,7 @@ static void tomb_record(struct core *c, struct run *run)
 	for (uint32_t i = 0; i < run->tombs; i++)
 		block[i] = t->tomb[(t->written + i) % TOMBS_MAX].block;
 	run->head.written_ms = retain_now_ms(c);
-	store_record(c->store, &run->place, &run->head, block, NULL, run->buf);
+	store_record(run->log->store, &run->place, &run->head, block, NULL, run->buf);
 }
 
 /* ---- the end of a run --------------------------------------------------------------------- */
@@ -330,7 +367,7 @@ void run_place(struct core *c, struct run *run, uint32_t i)
 {
 	struct context *x = run->ctx;
 	uint32_t slot = run->slot[i];
-	const struct disk_super *s = &c->config.super;
+	const struct disk_super *s = &run->log->super;
 	uint64_t record = (run->place.record_offset - s->segment_offset) % s->segment_bytes;
 	uint64_t word = ABI_NVME_PRESENT | record / DISK_SECTOR << ABI_NVME_RECORD_SHIFT;
 
@@ -347,7 +384,8 @@ void run_place(struct core *c, struct run *run, uint32_t i)
 
 			assert(at >= 0);
 			index_page(&x->ix, slot, page)->nvme =
-				word | (run->place.offset + (uint64_t)at) / DISK_SECTOR;
+				word | abi_nvme_place(run->log->device,
+						      run->place.offset + (uint64_t)at);
 		}
 	}
 	x->meta[slot].persist = PERSIST_CLEAN;
@@ -355,8 +393,8 @@ void run_place(struct core *c, struct run *run, uint32_t i)
 	x->nvme_bytes += block_bytes(x, slot);
 	x->record_bytes += records_join(c, x, slot, c->record_live);
 	quota_add(c, x, slot, ABI_TIER_NVME, block_bytes(x, slot));
-	store_live(c->store, run->place.segment, (int64_t)block_bytes(x, slot));
-	block_link(c, &c->segment_blocks[run->place.segment], x, slot);
+	store_live(run->log->store, run->place.segment, (int64_t)block_bytes(x, slot));
+	block_link(c, &run->log->segment_blocks[run->place.segment], x, slot);
 }
 
 static void block_written(struct core *c, struct run *run, uint32_t i)
@@ -383,7 +421,7 @@ static void block_written(struct core *c, struct run *run, uint32_t i)
 	run_place(c, run, i);
 	c->metrics.blocks_written++;
 	if (durable)
-		unflushed_add(c, x, slot, doubt ? run->place.lsn - 1 : 0);
+		unflushed_add(run->log, x, slot, doubt ? run->place.lsn - 1 : 0);
 }
 
 /* A block that was dropped while its run was written must not come back at recovery. */
@@ -400,18 +438,19 @@ static void run_end(struct core *c, struct run *run)
 {
 	struct tombs *t = &c->tombs[run->tomb_kind];
 	struct context *x = run->ctx;
+	struct drive *dv = run->log;
 
 	assert(!run->outstanding);
-	c->write_seq += !run->failed;
+	dv->write_seq += !run->failed;
 	for (uint32_t i = 0; i < run->blocks; i++)
 		run_bury(c, run, i);
 	for (uint32_t i = 0; i < run->blocks; i++) {
 		block_written(c, run, i);
 		block_unhold(c, x, run->slot[i]);
 	}
-	store_append_done(c->store, &run->place, !run->failed);
+	store_append_done(dv->store, &run->place, !run->failed);
 	if (!run->failed) {
-		c->write_failures = 0;
+		dv->write_failures = 0;
 		c->metrics.runs_written += run->blocks > 0;
 		if (run->place.log == DISK_LOG_DURABLE)
 			c->metrics.durable_bytes += run->written;
@@ -420,8 +459,8 @@ static void run_end(struct core *c, struct run *run)
 		if (t->written == run->tomb_first)
 			t->written += run->tombs;
 	} else if (!run->doubtful) {
-		c->write_failures++;
-		c->write_retry_ns = c->now_ns + RETRY_NS;
+		dv->write_failures++;
+		dv->write_retry_ns = c->now_ns + RETRY_NS;
 	}
 	run->phase = RUN_FREE;
 	request_wake_phase(c, REQUEST_WRITTEN);
@@ -440,12 +479,12 @@ static void run_step(struct core *c, struct run *run)
 {
 	uint32_t total = run->blocks * run->head.pages_per_block;
 
-	if (header_due(c, run) && c->now_ns >= c->flush_retry_ns) {
-		store_header(c->store, &run->place, run->buf);
+	if (header_due(c, run) && c->now_ns >= run->log->flush_retry_ns) {
+		store_header(run->log->store, &run->place, run->buf);
 		buffer_io(c, run, run->place.header_offset, DISK_SECTOR);
 		return;
 	}
-	if (run->phase == RUN_HEADER_SYNC && c->sync_seq >= run->header_sync)
+	if (run->phase == RUN_HEADER_SYNC && run->log->sync_seq >= run->header_sync)
 		run->phase = RUN_DATA;
 	while (run->phase == RUN_DATA && !run->failed && run->cursor < total &&
 	       run->outstanding < CORE_RUN_IOS && c->io_free)
@@ -468,7 +507,7 @@ static void run_step(struct core *c, struct run *run)
  * The header voids the segment's former life, and with it tombstones elsewhere may be forgotten
  * (D8): it must be durable before that shows.
  */
-static void header_written(struct core *c, struct run *run)
+static void header_written(struct run *run)
 {
 	bool again = run->doubtful;
 
@@ -480,8 +519,8 @@ static void header_written(struct core *c, struct run *run)
 	if (again)
 		return; /* run_step writes it again */
 	run->phase = RUN_HEADER_SYNC;
-	run->header_sync = ++c->write_seq;
-	sync_want(c);
+	run->header_sync = ++run->log->write_seq;
+	sync_want(run->log);
 }
 
 static void run_written(struct core *c, struct core_io *io)
@@ -494,7 +533,7 @@ static void run_written(struct core *c, struct core_io *io)
 		run->failed = true;
 	core_io_put(c, io);
 	if (run->phase == RUN_HEADER)
-		header_written(c, run);
+		header_written(run);
 	else if (run->phase == RUN_RECORD)
 		run_end(c, run);
 	/* RUN_DATA: writeback_step goes on */
@@ -506,11 +545,12 @@ static void run_written(struct core *c, struct core_io *io)
 static bool tombs_place(struct core *c, uint32_t keys, enum tombs_kind kind,
 			struct store_run *place)
 {
+	struct drive *home = core_home(c);
 	bool carried = kind == TOMBS_CARRIED;
 
-	return !store_append_tombstone(c->store, keys, carried, place) ||
-	       (evict_store_for(c, STORE_DURABLE) &&
-		!store_append_tombstone(c->store, keys, carried, place));
+	return !store_append_tombstone(home->store, keys, carried, place) ||
+	       (evict_store_for(c, home, STORE_DURABLE) &&
+		!store_append_tombstone(home->store, keys, carried, place));
 }
 
 /*
@@ -519,7 +559,7 @@ static bool tombs_place(struct core *c, uint32_t keys, enum tombs_kind kind,
  */
 static bool tombs_begin(struct core *c, enum tombs_kind kind)
 {
-	struct run *run = &c->run[DISK_LOG_DURABLE];
+	struct run *run = &core_home(c)->run[DISK_LOG_DURABLE];
 	struct tombs *t = &c->tombs[kind];
 	uint64_t first = t->written;
 	uint64_t uid = t->tomb[first % TOMBS_MAX].context_uid;
@@ -571,8 +611,14 @@ int core_drain(struct core *c, uint64_t token)
 static bool full_for(const struct core *c, uint64_t since_ns)
 {
 	/* The cleaner stops when it gains nothing; until then, who waits has his deadline. */
-	return since_ns && c->now_ns - since_ns > FULL_NS && !discard_busy(c) &&
-	       (!clean_busy(c) || clean_stuck(c)) && c->now_ns - c->cleaner.ended_ns > FULL_NS;
+	for (uint32_t i = 0; i < c->drives; i++) {
+		const struct drive *dv = c->drive[i];
+
+		if (discard_busy(dv) || (clean_busy(dv) && !clean_stuck(c, dv)) ||
+		    c->now_ns - dv->cleaner.ended_ns <= FULL_NS)
+			return false;
+	}
+	return since_ns && c->now_ns - since_ns > FULL_NS;
 }
 
 /*
@@ -607,7 +653,8 @@ bool tombs_wait(const struct core *c)
 
 static void drain_step(struct core *c)
 {
-	int res = store_failing(c) ? -EIO : 0;
+	struct drive *home = core_home(c);
+	int res = home && drives_failing(c) ? -EIO : 0;
 
 	if (!c->draining)
 		return;
@@ -621,13 +668,20 @@ static void drain_step(struct core *c)
 		res = res ? res : -ENOSPC; /* it will not be written: told, not waited for */
 	}
 	if (c->tombs[TOMBS_NEW].written < c->tombs[TOMBS_NEW].queued) {
-		if (!res && !tombs_full(c))
+		if (!res && !tombs_full(c) && !drive_failing(home))
 			return;
-		res = res ? res : -ENOSPC;
+		res = res ? res : drive_failing(home) ? -EIO : -ENOSPC;
 	}
-	if (c->store && c->sync_seq < c->write_seq && res != -EIO) {
-		sync_want(c);
-		return;
+	for (uint32_t i = 0; i < c->drives; i++) {
+		struct drive *dv = c->drive[i];
+
+		if (dv->sync_seq == dv->write_seq)
+			continue;
+		if (!drive_failing(dv)) {
+			sync_want(dv);
+			return;
+		}
+		res = -EIO; /* what it was to keep */
 	}
 	for (uint32_t i = 0; i < c->drain_tokens; i++)
 		core_reply(c, c->drain_token[i].token, res, 0);
@@ -656,12 +710,14 @@ static bool context_begins(struct core *c, struct context *x, uint32_t log)
 	return !err;
 }
 
-/* Round robin over contexts, one look each, behind the last that wrote: fair, bounded. */
-static void log_begin(struct core *c, uint32_t log)
+/*
+ * Round robin over contexts, one look each, behind the last that wrote: fair, bounded. False: no
+ * run of this kind begins.
+ */
+static bool kind_begins(struct core *c, uint32_t log)
 {
 	uint32_t first = c->write_context[log];
 
-	assert(c->run[log].phase == RUN_FREE);
 	for (uint32_t n = 0; n < c->contexts_high; n++) {
 		uint32_t i = (first + n) % c->contexts_high;
 		struct context *x = c->context[i];
@@ -669,33 +725,43 @@ static void log_begin(struct core *c, uint32_t log)
 		if (!x || x->closing || !dirty_due(c, x, &x->dirty[log]) ||
 		    !context_begins(c, x, log))
 			continue;
-		assert(c->run[log].ctx == x);
 		c->write_context[log] = i + 1;
-		return;
+		return true;
 	}
+	return false;
+}
+
+/* Of one device: what was begun goes on. */
+static void log_step(struct core *c, struct drive *dv)
+{
+	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
+		if (dv->run[i].phase != RUN_FREE)
+			run_step(c, &dv->run[i]);
+	prove_step(c, dv);
+	clean_step(c, dv);
+	discard_step(c, dv);
 }
 
 void writeback_step(struct core *c)
 {
-	if (!c->store) {
+	struct drive *home = core_home(c);
+
+	if (!home) {
 		drain_step(c);
 		return;
 	}
-	if (c->run[DISK_LOG_DURABLE].phase == RUN_FREE && c->now_ns >= c->write_retry_ns &&
+	if (home->run[DISK_LOG_DURABLE].phase == RUN_FREE && c->now_ns >= home->write_retry_ns &&
 	    !tombs_begin(c, TOMBS_CARRIED)) /* they make room for the others */
 		tombs_begin(c, TOMBS_NEW);
 	for (uint32_t log = 0; log < CORE_RUNS_MAX; log++)
-		if (c->run[log].phase == RUN_FREE)
-			log_begin(c, log);
-	for (uint32_t log = 0; log < CORE_RUNS_MAX; log++)
-		if (c->run[log].phase != RUN_FREE)
-			run_step(c, &c->run[log]);
-	prove_step(c);
-	clean_step(c);
-	discard_step(c);
+		while (drives_idle(c, log) && kind_begins(c, log))
+			;
+	for (uint32_t i = 0; i < c->drives; i++)
+		log_step(c, c->drive[i]);
 	drain_step(c);
 	catalog_step(c);
-	flush_step(c);
+	for (uint32_t i = 0; i < c->drives; i++)
+		flush_step(c, c->drive[i]);
 }
 
 uint64_t writeback_next_tick(const struct core *c)
@@ -706,11 +772,15 @@ uint64_t writeback_next_tick(const struct core *c)
 		at = c->context[i] ? dirty_next_tick(c, c->context[i]) : UINT64_MAX;
 		next = at < next ? at : next;
 	}
-	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
-		if (header_due(c, &c->run[i]) && c->flush_retry_ns < next)
-			next = c->flush_retry_ns;
+	for (uint32_t i = 0; i < c->drives * CORE_RUNS_MAX; i++) {
+		const struct drive *dv = c->drive[i / CORE_RUNS_MAX];
+
+		if (header_due(c, &dv->run[i % CORE_RUNS_MAX]) && dv->flush_retry_ns < next)
+			next = dv->flush_retry_ns;
+	}
 	if (!tombs_wait(c))
 		return next;
-	at = c->write_retry_ns > c->now_ns ? c->write_retry_ns : c->now_ns + TOMBS_LOOK_NS;
+	at = core_home(c)->write_retry_ns;
+	at = at > c->now_ns ? at : c->now_ns + TOMBS_LOOK_NS;
 	return at < next ? at : next;
 }

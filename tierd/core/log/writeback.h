@@ -13,6 +13,7 @@
 
 struct core;
 struct context;
+struct drive;
 
 #define CORE_RUNS_MAX 2u   /* one a log */
 #define TOMBS_MAX 4096u    /* deletions waiting for their record */
@@ -67,6 +68,7 @@ enum run_phase { RUN_FREE = 0, RUN_HEADER, RUN_HEADER_SYNC, RUN_DATA, RUN_RECORD
 
 struct run {
 	enum run_phase phase;
+	struct drive *log; /* of the device that it is written to */
 	struct context *ctx;
 	struct store_run place;
 	uint32_t blocks; /* 0: a tombstone record of `tombs` keys */
@@ -201,6 +203,53 @@ struct prover {
 	uint32_t buf_bytes; /* a page of any context, or CORE_IO_BYTES_MAX */
 };
 
+/*
+ * One drive: its store, with a durable and a cache log; what is being written there, moved, read
+ * and discarded; which of its writes a flush has covered; how it fares. The first is the home of
+ * what is of all: the catalog and tombstones.
+ */
+struct drive {
+	uint32_t device; /* its number: in core.log, and in places */
+	uint32_t first;  /* segments of the devices before it: numbers theirs among all */
+	struct disk_super super;
+	struct store *store;
+	struct block_list *segment_blocks; /* by segment */
+	struct run run[CORE_RUNS_MAX];
+	uint64_t write_seq; /* records whose write has completed */
+	uint64_t sync_seq;  /* ... that a completed flush covers */
+	uint64_t sync_started;
+	uint64_t sync_lsn;   /* what flushed_lsn becomes by it; 0 = it stays */
+	bool sync_wanted, sync_running;
+	bool flushed_frozen; /* flushed_lsn does not move: see flush.c */
+	uint64_t thaw_tombs;
+	uint64_t aside_lsn; /* aside.c: of their last record whose data is not known to be there */
+	uint64_t flush_retry_ns;
+	uint64_t write_retry_ns; /* after a failed write: not before */
+	uint32_t flush_failures, write_failures; /* since the last success */
+	struct unflushed *unflushed; /* ring of UNFLUSHED_MAX, by seq */
+	uint64_t unflushed_head, unflushed_tail;
+	struct prover prover;
+	struct cleaner cleaner;
+	struct discarder discarder;
+};
+
+/* drive.c */
+int drives_open(struct core *c);
+void drives_close(struct core *c);
+struct core_io *drive_io_get(struct core *c, const struct drive *dv, uint32_t klass);
+bool drives_failing(const struct core *c);
+bool drives_missing(const struct core *c);
+uint64_t drives_retry_ns(const struct core *c);
+bool drives_idle(const struct core *c, uint32_t kind);
+const struct run *drive_run(const struct core *c, uint32_t i);
+void drive_read_begin(struct core *c, const struct core_io *io);
+void drive_read_end(struct core *c, const struct core_io *io);
+bool drives_room_soon(const struct core *c, uint32_t kind);
+bool drives_unflushed_room(const struct core *c, uint32_t blocks);
+uint32_t drives_by_room(const struct core *c, uint32_t kind, struct drive *by[CORE_DRIVES_MAX]);
+uint64_t drives_oldest_lsn(const struct core *c);
+uint64_t drives_next_tick(const struct core *c);
+
 /* writeback.c */
 void writeback_step(struct core *c);
 uint64_t writeback_next_tick(const struct core *c);
@@ -234,34 +283,36 @@ void admit_give_up(struct core *c, struct context *x, uint32_t log);
 void admit_again(struct core *c, struct context *x, uint32_t slot, bool wanted);
 
 /* clean.c */
-int clean_open(struct core *c);
-void clean_close(struct core *c);
-bool clean_begin(struct core *c);
-bool clean_busy(const struct core *c);
-bool clean_stuck(const struct core *c);
-bool clean_moves(const struct core *c, const struct context *x);
-void clean_step(struct core *c);
-void clean_flush_failed(struct core *c);
-uint64_t clean_next_tick(const struct core *c);
+int clean_open(struct drive *dv);
+void clean_close(struct drive *dv);
+bool clean_begin(struct core *c, struct drive *dv);
+bool clean_busy(const struct drive *dv);
+bool clean_stuck(const struct core *c, const struct drive *dv);
+bool clean_moves(const struct drive *dv, const struct context *x);
+void clean_step(struct core *c, struct drive *dv);
+void clean_flush_failed(struct drive *dv);
+uint64_t clean_next_tick(const struct core *c, const struct drive *dv);
 
 /* discard.c */
-int discard_open(struct core *c);
-void discard_close(struct core *c);
-bool discard_busy(const struct core *c);
-void discard_step(struct core *c);
-void discard_done(struct core *c, int res);
-bool discard_release(struct core *c);
-void discard_flush_failed(struct core *c);
-uint64_t discard_next_tick(const struct core *c);
+int discard_open(struct drive *dv);
+void discard_close(struct drive *dv);
+bool discard_busy(const struct drive *dv);
+void discard_step(struct core *c, struct drive *dv);
+void discard_done(struct core *c, struct drive *dv, int res);
+bool discard_release(struct drive *dv);
+void discard_flush_failed(struct drive *dv);
+uint64_t discard_next_tick(const struct core *c, const struct drive *dv);
 
 /* flush.c */
-void flush_step(struct core *c);
-void flush_done(struct core *c, int res);
+void flush_step(struct core *c, struct drive *dv);
+bool drive_failing(const struct drive *dv);
+void flush_done(struct core *c, struct drive *dv, int res);
 void flush_doubt(struct core *c, struct context *x, uint32_t slot);
-uint64_t flush_next_tick(const struct core *c);
-bool unflushed_room(const struct core *c, uint32_t blocks);
-void unflushed_add(struct core *c, struct context *x, uint32_t slot, uint64_t doubted);
-void flushed_freeze(struct core *c);
+uint64_t flush_next_tick(const struct core *c, const struct drive *dv);
+bool unflushed_room(const struct drive *dv, uint32_t blocks);
+void unflushed_add(struct drive *dv, struct context *x, uint32_t slot,
+		   uint64_t doubted);
+void flushed_freeze(struct drive *dv);
 void flushed_doubts(struct core *c);
 
 /* recorded.c */
@@ -277,20 +328,19 @@ int aside_limit(struct core *c, const struct disk_limit *limit);
 void aside_record(struct core *c, const struct store_view *v, bool unsure);
 void aside_recovered(struct core *c);
 void aside_close(struct core *c);
-bool store_failing(const struct core *c);
 
 /* prove.c */
-int prove_begin(struct core *c);
-void prove_step(struct core *c);
-void prove_end(struct core *c);
-uint64_t prove_next_tick(const struct core *c);
+int prove_begin(struct core *c, struct drive *dv);
+void prove_step(struct core *c, struct drive *dv);
+void prove_end(struct drive *dv);
+uint64_t prove_next_tick(const struct core *c, const struct drive *dv);
 
 /* drop.c */
-bool evict_store(struct core *c);
-bool evict_store_for(struct core *c, enum store_stream stream);
-int64_t evict_oldest(const struct core *c);
-void evict_segment(struct core *c, uint32_t segment);
-void evict_ahead(struct core *c);
+bool evict_store(struct core *c, struct drive *dv);
+bool evict_store_for(struct core *c, struct drive *dv, enum store_stream stream);
+int64_t evict_oldest(const struct core *c, const struct drive *dv);
+void evict_segment(struct core *c, struct drive *dv, uint32_t segment);
+void evict_ahead(struct core *c, struct drive *dv);
 
 /* tombs.c */
 bool tombstone(struct core *c, struct context *x, const uint8_t *key, uint64_t up_to_lsn);

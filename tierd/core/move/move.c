@@ -42,7 +42,7 @@ static void page_bad(struct core *c, struct context *x, uint32_t slot, uint32_t 
 {
 	c->metrics.read_bad++;
 	if (!(x->meta[slot].flags & BLOCK_DROPPED)) {
-		tombstone(c, x, index_block(&x->ix, slot)->key, store_lsn(c->store));
+		tombstone(c, x, index_block(&x->ix, slot)->key, core_lsn(c));
 		block_drop(c, x, slot);
 	}
 	page_fail(c, x, slot, page, tier);
@@ -107,7 +107,7 @@ static void read_done(struct core *c, struct core_io *io)
 	bool failed = io_failed(io);
 	bool undone = io->res == -ETIME || io->res == -ECANCELED; /* never given to the device */
 
-	store_read_end(c->store, store_segment_of(c->store, io->offset));
+	drive_read_end(c, io);
 	for (uint32_t i = 0; i < io->piece_count; i++) {
 		uint32_t slot = io->priv.slot[i], page = io->priv.page[i];
 
@@ -161,7 +161,7 @@ static void direct_done(struct core *c, struct core_io *io)
 	struct request *r = io->priv.owner;
 	bool failed = io_failed(io);
 
-	store_read_end(c->store, store_segment_of(c->store, io->offset));
+	drive_read_end(c, io);
 	if (failed)
 		direct_failed(c, io);
 	for (uint32_t i = 0; i < io->piece_count && !failed; i++) {
@@ -178,25 +178,26 @@ static void io_submit(struct core *c, struct request *r, struct mover *b)
 	if (!b->io)
 		return;
 	r->outstanding++;
-	store_read_begin(c->store, store_segment_of(c->store, b->io->offset));
+	drive_read_begin(c, b->io);
 	sched_io(c, b->io);
 	b->io = NULL;
 }
 
 /* Has the read room for so many bytes from there? Its end is where they lie, and it is not full. */
-static bool goes_on(const struct core_io *io, uint64_t offset, uint32_t bytes)
+static bool goes_on(const struct core_io *io, uint64_t nvme, uint32_t bytes)
 {
-	return io->offset + io->bytes == offset && io->piece_count < CORE_SEGMENTS_IO &&
-	       io->bytes + bytes <= CORE_IO_BYTES_MAX;
+	return io->device == abi_nvme_device(nvme) &&
+	       io->offset + io->bytes == abi_nvme_offset(nvme) &&
+		       io->piece_count < CORE_SEGMENTS_IO && io->bytes + bytes <= CORE_IO_BYTES_MAX;
 }
 
-static struct core_io *io_for(struct core *c, struct request *r, struct mover *b, uint64_t offset,
+static struct core_io *io_for(struct core *c, struct request *r, struct mover *b, uint64_t nvme,
 			      uint32_t bytes, uint32_t tier)
 {
 	void (*done)(struct core *c, struct core_io *io) =
 		tier == ABI_TIER_HBM ? direct_done : read_done;
 
-	if (b->io && (b->io->priv.done != done || !goes_on(b->io, offset, bytes)))
+	if (b->io && (b->io->priv.done != done || !goes_on(b->io, nvme, bytes)))
 		io_submit(c, r, b);
 	if (b->io)
 		return b->io;
@@ -205,7 +206,8 @@ static struct core_io *io_for(struct core *c, struct request *r, struct mover *b
 		return NULL;
 	b->io->verify = 1;
 	b->io->direct = tier == ABI_TIER_HBM;
-	b->io->offset = offset;
+	b->io->device = abi_nvme_device(nvme);
+	b->io->offset = abi_nvme_offset(nvme);
 	b->io->deadline_ns = r->deadline_ns;
 	b->io->priv.done = done;
 	b->io->priv.owner = r;
@@ -268,7 +270,7 @@ static enum move_state read_page(struct core *c, struct request *r, struct mover
 
 	if (!(d->nvme & ABI_NVME_PRESENT) || !page_usable(d, tier))
 		return MOVE_GONE;
-	io = io_for(c, r, b, abi_nvme_offset(d->nvme), bytes, tier);
+	io = io_for(c, r, b, d->nvme, bytes, tier);
 	if (!io)
 		return blocked(b, tier, 0);
 	place = page_place(c, r, slot, page, tier);
@@ -313,7 +315,7 @@ enum move_state move_direct(struct core *c, struct request *r, struct mover *b, 
 /* Does the page, of so many bytes, go on where the read being built ends? */
 bool move_goes_on(const struct mover *b, const struct abi_page *d, uint32_t bytes)
 {
-	return b->io && goes_on(b->io, abi_nvme_offset(d->nvme), bytes);
+	return b->io && goes_on(b->io, d->nvme, bytes);
 }
 
 /* The same for a direct read: its bytes so far; else 0. */
@@ -452,6 +454,6 @@ void move_join(struct core *c, const struct request *r, uint32_t slot, const str
 		sched_raise_copy(c, hbm + page_addr(d, ABI_TIER_HBM), r->sqe.klass, r->deadline_ns);
 	if (!to_hbm && page_state(d, ABI_TIER_CXL) != ABI_PAGE_FILLING)
 		return;
-	while (sched_raise(c, abi_nvme_offset(d->nvme), r->sqe.klass, r->deadline_ns))
+	while (sched_raise(c, d->nvme, r->sqe.klass, r->deadline_ns))
 		; /* of two reads of the page, one to either tier, both */
 }

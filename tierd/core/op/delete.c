@@ -16,22 +16,21 @@
 static bool delete_keys(struct core *c, struct request *r)
 {
 	struct context *x = r->ctx;
-	uint64_t oldest = c->store ? store_oldest_lsn(c->store) : 0;
+	uint64_t oldest = c->drives ? drives_oldest_lsn(c) : 0;
 
 	assert(r->cursor <= r->sqe.count);
 	for (; r->cursor < r->sqe.count && !meter_spent(&c->meter); r->cursor++) {
 		size_t left = r->sqe.count - r->cursor;
 		const uint8_t *key = r->arg + (left - 1) * ABI_KEY_BYTES;
 		uint32_t slot = index_find(&x->ix, key);
-
-		bool recorded = c->store && recorded_may(c, x, key, oldest);
+		bool recorded = c->drives && recorded_may(c, x, key, oldest);
 
 		meter_charge(&c->meter, 1);
 		if (recorded && !tombs_may(c, x, oldest)) {
 			r->error = -EDQUOT;
 			break;
 		}
-		if (recorded && !tombstone(c, x, key, store_lsn(c->store)))
+		if (recorded && !tombstone(c, x, key, core_lsn(c)))
 			return false;
 		if (slot == ABI_SLOT_NONE)
 			continue;
@@ -63,14 +62,14 @@ static void delete_step(struct core *c, struct request *r)
 		r->phase = REQUEST_WRITTEN;
 		return;
 	}
-	if (!r->sync_seq)
-		r->sync_seq = c->write_seq + 1;
-	if (!context_has_nvme(c, r->ctx) || c->sync_seq + 1 >= r->sync_seq) {
+	if (!r->syncing)
+		request_sync_from(c, r, 1); /* tombstones are the home's */
+	if (!context_has_nvme(c, r->ctx) || request_synced(c, r)) {
 		request_end(c, r, 0, r->total, 0);
 		return;
 	}
 	r->phase = REQUEST_SYNC;
-	sync_want(c);
+	request_sync_want(c, r);
 }
 
 static uint64_t keys_bytes(const struct abi_sqe *q)

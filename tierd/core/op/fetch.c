@@ -366,7 +366,7 @@ bool fetch_outranks(const struct core *c, const struct request *r)
 		if (tier == ABI_TIER_HBM && page_state(d, tier) != ABI_PAGE_FILLING)
 			tier = ABI_TIER_CXL; /* it goes on from there */
 		if (page_state(d, tier) == ABI_PAGE_FILLING &&
-		    sched_outranks(c, abi_nvme_offset(d->nvme), r->sqe.klass,
+		    sched_outranks(c, d->nvme, r->sqe.klass,
 				   tier == ABI_TIER_HBM))
 			return true;
 		if (page_state(d, tier) == ABI_PAGE_FILLING && tier == ABI_TIER_HBM &&

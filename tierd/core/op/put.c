@@ -483,6 +483,8 @@ static int put_written(struct core *c, struct request *r)
 			r->error = -EIO;
 		else if (!make_durable(c, p->ctx, ref.slot))
 			return 0;
+		else
+			p->drives |= 1u << block_drive(c, p->ctx, ref.slot)->device;
 	}
 	return 1;
 }
@@ -490,12 +492,12 @@ static int put_written(struct core *c, struct request *r)
 /* Does a durable catalog say the context's epoch? Recovery takes blocks of that one alone. */
 static bool epoch_listed(const struct core *c, const struct context *x)
 {
-	return !c->store || x->epoch_listed == x->spec.epoch;
+	return !c->drives || x->epoch_listed == x->spec.epoch;
 }
 
 static void put_durable_step(struct core *c, struct request *r)
 {
-	if (!r->sync_seq) {
+	if (!r->syncing) {
 		int written = put_written(c, r);
 
 		if (written <= 0) {
@@ -504,15 +506,14 @@ static void put_durable_step(struct core *c, struct request *r)
 				request_go_on(c, r);
 			return;
 		}
-		r->sync_seq = c->write_seq + 1; /* records up to here, as a number above 0 */
+		request_sync_from(c, r, r->put->drives ? r->put->drives : 1);
 	}
-	if (c->sync_seq + 1 >= r->sync_seq && epoch_listed(c, r->ctx)) {
+	if (request_synced(c, r) && epoch_listed(c, r->ctx)) {
 		put_end(c, r, r->error);
 		return;
 	}
 	r->phase = REQUEST_SYNC; /* the catalog's flush wakes it, too */
-	if (c->sync_seq + 1 < r->sync_seq)
-		sync_want(c);
+	request_sync_want(c, r);
 }
 
 void put_let_go(struct core *c, struct put *p)
@@ -608,7 +609,7 @@ static void put_commit_step(struct core *c, struct request *r)
 		put_end(c, r, put_done(c, r, trouble) ? 0 : trouble);
 	else if (r->cursor < r->total)
 		request_wake(c, r);
-	else if (!r->sync_seq && (gap = shard_gap(c, r, &state)))
+	else if (!r->syncing && (gap = shard_gap(c, r, &state)))
 		gap < 0			   ? request_go_on(c, r) :
 		state == ABI_PAGE_ABSENT ? request_wake(c, r) :
 					     request_wait_space(c, r);

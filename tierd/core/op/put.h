@@ -34,7 +34,8 @@ struct put {
 	uint32_t brought, before;  /* new blocks of the prompt with these; slot before the next */
 	bool brings;               /* ... which has one at least */
 	bool joined;               /* the prompt brought the block before the next one, too */
-	uint32_t written;          /* durable: blocks known to be in the durable log */
+	uint32_t written;          /* durable: blocks known to be in the durable log, */
+	uint32_t drives;           /* ... on these, by bits */
 	/* Walks that go on where they were in the event before: */
 	uint32_t prepared;         /* committing: blocks that are ready to be copied to, */
 	uint32_t look;             /* ... page of the next one's part, or of the gap's block */

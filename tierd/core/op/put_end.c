@@ -163,7 +163,7 @@ static void put_replace(struct core *c, struct put *p)
 	slot = index_find(&p->ctx->ix, p->args.replaces);
 	if (slot == ABI_SLOT_NONE || index_block(&p->ctx->ix, slot)->state != ABI_BLOCK_COMMITTED)
 		return;
-	tombstone(c, p->ctx, p->args.replaces, c->store ? store_lsn(c->store) : 0);
+	tombstone(c, p->ctx, p->args.replaces, core_lsn(c));
 	block_drop(c, p->ctx, slot);
 	c->metrics.blocks_replaced++;
 }

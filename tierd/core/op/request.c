@@ -384,22 +384,49 @@ void request_walk(struct core *c)
  * A flush has failed: what anyone has seen written may be dirty again. Who waited for the flush
  * waits for writes that are made again, or, with an error (the store is failing), is told so.
  */
-void request_flush_failed(struct core *c, int error)
+void request_flush_failed(struct core *c, const struct drive *dv)
 {
+	bool failing = drive_failing(dv), all = failing && drives_failing(c);
+
 	for (uint32_t i = 0; c->requests.count && i < c->requests.high; i++) {
 		struct request *r = &c->requests.table[i];
 
 		if (r->phase == REQUEST_FREE || r->answered)
 			continue;
-		r->sync_seq = 0;
+		r->syncing = false;
 		if (r->put)
-			r->put->written = r->put->look = r->put->begun = 0;
+			r->put->written = r->put->look = r->put->begun = r->put->drives = 0;
 		if (r->phase != REQUEST_SYNC)
 			continue;
-		if (error && !r->error)
-			r->error = error;
+		/* What a put brought is written to another device, while there is one. */
+		if ((r->put ? all : failing) && !r->error)
+			r->error = -EIO;
 		request_wake(c, r);
 	}
+}
+
+/* It needs what these devices, by bits, have been given until now. */
+void request_sync_from(struct core *c, struct request *r, uint32_t devices)
+{
+	r->syncing = true;
+	for (uint32_t i = 0; i < CORE_DRIVES_MAX; i++)
+		r->sync_seq[i] = i < c->drives && devices >> i & 1 ? c->drive[i]->write_seq : 0;
+}
+
+bool request_synced(const struct core *c, const struct request *r)
+{
+	assert(r->syncing);
+	for (uint32_t i = 0; i < c->drives; i++)
+		if (c->drive[i]->sync_seq < r->sync_seq[i])
+			return false;
+	return true;
+}
+
+void request_sync_want(struct core *c, const struct request *r)
+{
+	for (uint32_t i = 0; i < c->drives; i++)
+		if (c->drive[i]->sync_seq < r->sync_seq[i])
+			sync_want(c->drive[i]);
 }
 
 /* ---- time and death ----------------------------------------------------------------------- */

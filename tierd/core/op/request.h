@@ -71,7 +71,8 @@ struct request {
 	uint64_t room_ns;                  /* ... and room for it before that */
 	struct put *put;
 	struct stream *stream;
-	uint64_t sync_seq; /* REQUEST_SYNC: needs this flush */
+	bool syncing; /* what is written is known: REQUEST_SYNC until flushes cover it, */
+	uint64_t sync_seq[CORE_DRIVES_MAX]; /* ... of each device up to here */
 	uint64_t tomb_seq; /* delete: needs the tombstones up to here */
 	uint64_t epoch;    /* put-reserve that waits for slots: in which it was asked for */
 	bool given;        /* ... idle descriptors were given up for it, once */

@@ -326,9 +326,10 @@ void block_unwritten(struct core *c, struct context *x, uint32_t slot)
 	uint32_t parts = index_block(&x->ix, slot)->parts;
 	uint64_t bytes = block_bytes(x, slot);
 	uint32_t segment = block_segment(c, x, slot);
+	struct drive *dv = block_drive(c, x, slot);
 
 	assert(m->persist == PERSIST_CLEAN);
-	block_unlink(c, &c->segment_blocks[segment], x, slot);
+	block_unlink(c, &dv->segment_blocks[segment], x, slot);
 	x->record_bytes -= records_leave(c, x, slot);
 	meter_charge_words(&c->meter, block_pages(x, slot));
 	for (; parts; parts &= parts - 1) { /* what it has, not what it might have */
@@ -337,7 +338,7 @@ void block_unwritten(struct core *c, struct context *x, uint32_t slot)
 		for (uint32_t i = 0; i < part->layers * part->groups; i++)
 			index_page(&x->ix, slot, part->page_base + i)->nvme = 0;
 	}
-	store_live(c->store, segment, -(int64_t)bytes);
+	store_live(dv->store, segment, -(int64_t)bytes);
 	assert(x->nvme_bytes >= bytes);
 	x->nvme_bytes -= bytes;
 	quota_sub(c, x, slot, ABI_TIER_NVME, bytes);

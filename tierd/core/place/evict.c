@@ -306,18 +306,18 @@ static uint64_t walk_lanes(struct core *c, struct context *x, struct walk w,
 static uint64_t evict_rank(struct core *c, struct context *x, const struct lane_order *lanes,
 			   struct walk w)
 {
-	struct lanes *l = &x->lanes;
+	struct lanes *dv = &x->lanes;
 	uint64_t *since_ns;
 
 	if (w.rank >= RANKS_SOUGHT)
 		return walk_lanes(c, x, w, lanes, NULL);
-	since_ns = &l->since_ns[w.tier][w.rank];
+	since_ns = &dv->since_ns[w.tier][w.rank];
 	if (c->now_ns >= *since_ns + 10 * MS) {
 		*since_ns = c->now_ns;
-		memset(l->cursor[w.tier][w.rank], 0, sizeof(l->cursor[w.tier][w.rank]));
+		memset(dv->cursor[w.tier][w.rank], 0, sizeof(dv->cursor[w.tier][w.rank]));
 	}
 	w.most = FIRST_WALK;
-	return walk_lanes(c, x, w, lanes, l->cursor[w.tier][w.rank]);
+	return walk_lanes(c, x, w, lanes, dv->cursor[w.tier][w.rank]);
 }
 
 /* Evict about `bytes` of the context from the tier. Returns the bytes that retire by it. */
@@ -418,10 +418,17 @@ int64_t place_for_stream(struct core *c, struct context *x, uint32_t slot, uint3
 /* What waits for a flush can go after it. */
 static bool flush_frees(struct core *c)
 {
-	if (c->unflushed_head == c->unflushed_tail)
-		return false;
-	sync_want(c); /* nobody else may */
-	return true;
+	bool frees = false;
+
+	for (uint32_t i = 0; i < c->drives; i++) {
+		struct drive *dv = c->drive[i];
+
+		if (dv->unflushed_head == dv->unflushed_tail)
+			continue;
+		sync_want(dv); /* nobody else may */
+		frees = true;
+	}
+	return frees;
 }
 
 /* Room may come by itself: what is retiring, being punched, written back, flushed, or emptied. */

@@ -36,7 +36,9 @@ int store_open(struct store **out, const struct disk_super *super)
 	s->segment_count = (uint32_t)super->segment_count;
 	for (uint32_t i = 0; i < STORE_STREAMS; i++)
 		s->open[i] = ABI_SLOT_NONE;
-	s->next_sequence = s->next_lsn = 1;
+	s->next_sequence = 1;
+	s->own = (struct store_set){ .member = { s }, .count = 1, .next_lsn = 1 };
+	s->set = &s->own;
 	*out = s;
 	return 0;
 }
@@ -44,6 +46,13 @@ int store_open(struct store **out, const struct disk_super *super)
 void store_close(struct store *s)
 {
 	free(s);
+}
+
+void store_join(struct store *s, struct store *home)
+{
+	assert(s->set == &s->own && home->set == &home->own && home->own.count < STORES_MAX);
+	s->set = &home->own;
+	home->own.member[home->own.count++] = s;
 }
 
 /* ---- appending ---------------------------------------------------------------------------- */
@@ -253,7 +262,7 @@ static int append(struct store *s, enum store_stream stream, const struct need *
 	run->data_bytes = fit * need->block_bytes;
 	run->offset = store_segment_offset(s, run->segment) + g->data_next;
 	run->record_offset = store_segment_offset(s, run->segment) + g->record_next;
-	run->lsn = s->next_lsn++;
+	run->lsn = s->set->next_lsn++;
 	run->segment_seq = g->sequence;
 	/* Every run until one is done: none then depends on another's header write. */
 	run->header_offset = g->header_done ? 0 : store_segment_offset(s, run->segment);
@@ -272,12 +281,12 @@ static int append(struct store *s, enum store_stream stream, const struct need *
 
 uint64_t store_lsn(const struct store *s)
 {
-	return s->next_lsn - 1;
+	return s->set->next_lsn - 1;
 }
 
 void store_flushed(struct store *s, uint64_t lsn)
 {
-	assert(lsn < s->next_lsn);
+	assert(lsn < s->set->next_lsn);
 	if (s->flushed_lsn < lsn)
 		s->flushed_lsn = lsn;
 }
@@ -589,36 +598,52 @@ int64_t store_oldest_shown(const struct store *s, uint32_t log, uint64_t lsn)
 /* The lowest lsn of a run that any segment may show, and any but that one; UINT64_MAX = none. */
 struct oldest {
 	uint64_t lsn, next;
-	uint32_t segment;
+	const struct store_segment *segment;
 };
 
-static struct oldest oldest_run(const struct store *s)
+static void oldest_of(const struct store *s, struct oldest *o)
 {
-	struct oldest o = { UINT64_MAX, UINT64_MAX, ABI_SLOT_NONE };
-
 	for (uint32_t i = 0; i < s->segment_count; i++) {
 		uint64_t lsn = s->segment[i].lsn_on_disk;
 
-		if (lsn && lsn < o.lsn)
-			o = (struct oldest){ lsn, o.lsn, i };
-		else if (lsn && lsn < o.next)
-			o.next = lsn;
+		if (lsn && lsn < o->lsn)
+			*o = (struct oldest){ lsn, o->lsn, &s->segment[i] };
+		else if (lsn && lsn < o->next)
+			o->next = lsn;
 	}
+}
+
+/* On all devices: tombstones are about each of them. One that is missing may show anything. */
+static struct oldest oldest_run(const struct store *s)
+{
+	struct oldest o = { UINT64_MAX, UINT64_MAX, NULL };
+
+	if (s->set->missing)
+		return (struct oldest){ 0, 0, NULL };
+	for (uint32_t i = 0; i < s->set->count; i++)
+		oldest_of(s->set->member[i], &o);
 	assert(o.lsn <= o.next);
 	return o;
 }
 
-static uint64_t oldest_elsewhere(const struct oldest *o, uint32_t segment)
+static uint64_t oldest_elsewhere(const struct oldest *o, const struct store_segment *g)
 {
-	return o->segment == segment ? o->next : o->lsn;
+	return o->segment == g ? o->next : o->lsn;
 }
 
 uint64_t store_oldest_lsn(const struct store *s)
 {
-	for (uint32_t i = 0; i < s->segment_count; i++)
-		if (s->segment[i].doubtful)
-			return 0;
+	for (uint32_t k = 0; k < s->set->count; k++)
+		for (uint32_t i = 0; i < s->set->member[k]->segment_count; i++)
+			if (s->set->member[k]->segment[i].doubtful)
+				return 0;
 	return oldest_run(s).lsn;
+}
+
+void store_missing(struct store *home)
+{
+	assert(home->set == &home->own);
+	home->own.missing = true;
 }
 
 void store_doubt(struct store *s, uint32_t segment)
@@ -632,8 +657,8 @@ bool store_tombs_needed(const struct store *s, uint32_t segment, uint64_t *oldes
 	struct oldest o = oldest_run(s);
 
 	assert(segment < s->segment_count);
-	*oldest = oldest_elsewhere(&o, segment);
-	return s->segment[segment].lsn_tombstone >= *oldest;
+	*oldest = oldest_elsewhere(&o, &s->segment[segment]);
+	return s->segment[segment].lsn_tombstone && s->segment[segment].lsn_tombstone >= *oldest;
 }
 
 /*
@@ -648,7 +673,7 @@ static uint64_t wanted_of(const struct store *s, const struct oldest *o, uint32_
 	uint64_t room = s->super.summary_bytes / DISK_SECTOR - 1, records = 0;
 
 	assert(room > 0 && (g->tomb_keys || !g->lsn_tombstone));
-	if (g->lsn_tombstone >= oldest_elsewhere(o, segment))
+	if (g->tomb_keys && g->lsn_tombstone >= oldest_elsewhere(o, g))
 		records = (g->tomb_keys + STORE_TOMBSTONE_KEYS_MAX - 1) / STORE_TOMBSTONE_KEYS_MAX;
 	records = records < room ? records : room;
 	return g->live * room > records * capacity ? g->live : records * capacity / room;
@@ -692,7 +717,7 @@ int64_t store_dead(const struct store *s)
 
 		if (g->state != STORE_SEALED || g->live || g->reads || g->pending || g->held)
 			continue;
-		if (g->lsn_tombstone < oldest_elsewhere(&o, i))
+		if (!g->lsn_tombstone || g->lsn_tombstone < oldest_elsewhere(&o, g))
 			return i;
 	}
 	return -ENOENT;

@@ -62,6 +62,13 @@ int store_super_plan(struct disk_super *super, uint64_t bytes, uint64_t segment_
 
 int store_open(struct store **out, const struct disk_super *super); /* all segments free */
 void store_close(struct store *s);
+/*
+ * It is a further device of the other's store, which outlives it: lsns are of all of them together,
+ * and so is what tombstones are needed for (D3, D8). Before anything is read or appended.
+ */
+void store_join(struct store *s, struct store *home);
+/* A device is not there, and comes back perhaps: all tombstones are needed until then. */
+void store_missing(struct store *home);
 
 /*
  * Place for a run of up to `blocks` blocks of block_bytes with `pages` CRCs each, in a stream.
@@ -239,6 +246,7 @@ struct store_view {
 	uint32_t sector; /* of its segment, at which the record begins */
 	uint64_t data_end;    /* of the runs so far, in the segment: store_next's, between calls */
 	uint64_t lsn_end;     /* of the records so far; likewise */
+	uint32_t device; /* the caller's, not touched */
 	uint32_t segment;
 	uint32_t log; /* DISK_LOG_* */
 };
@@ -283,7 +291,9 @@ const struct disk_record *store_next_run(const struct store *s, uint32_t segment
 
 /* ---- super block and catalog -------------------------------------------------------------- */
 
+/* Of a new store, with all that this version knows; of one that is there, as it is. */
 void disk_super_seal(struct disk_super *super);
+void disk_super_again(struct disk_super *super);
 int disk_super_open(const void *sector, struct disk_super *out); /* -EBADMSG, -EPROTO version */
 
 /* Encode into buf (zero padded to a sector). Returns bytes, or -EFBIG. */

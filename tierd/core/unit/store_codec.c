@@ -138,7 +138,14 @@ void disk_super_seal(struct disk_super *super)
 {
 	super->magic = DISK_SUPER_MAGIC;
 	super->version = DISK_VERSION;
-	super->features = DISK_FEATURES;
+	super->features = DISK_FEATURES & ~(DISK_FEATURE_HOME | DISK_FEATURE_MEMBER);
+	if (super->home)
+		super->features |= DISK_FEATURE_MEMBER;
+	disk_super_again(super);
+}
+
+void disk_super_again(struct disk_super *super)
+{
 	memset(super->reserved, 0, sizeof(super->reserved));
 	super->crc = store_crc(super, sizeof(*super), offsetof(struct disk_super, crc));
 }
@@ -155,6 +162,8 @@ int disk_super_open(const void *sector, struct disk_super *out)
 	if (out->crc != store_crc(out, sizeof(*out), offsetof(struct disk_super, crc)))
 		return -EBADMSG;
 	if (out->features & ~DISK_FEATURES || !store_is_zero(out->reserved, sizeof(out->reserved)))
+		return -EPROTO;
+	if (!out->home != !(out->features & DISK_FEATURE_MEMBER))
 		return -EPROTO;
 	return 0;
 }
@@ -195,6 +204,8 @@ int64_t disk_catalog_seal(void *buf, size_t buf_bytes, const struct disk_catalog
 	out->version = DISK_VERSION;
 	out->limit_crc = 0;
 	memset(out->reserved, 0, sizeof(out->reserved));
+	for (uint32_t i = head->drive_count; i < DISK_DRIVES_MAX - 1; i++)
+		out->drive[i] = (struct disk_drive){ 0 };
 	if (head->count)
 		memcpy(out + 1, context, head->count * sizeof(*context));
 	memset((uint8_t *)buf + bytes, 0, whole - bytes);
@@ -220,6 +231,19 @@ static bool context_is_sane(const struct disk_context *x, uint64_t next_uid)
 		if (!memchr(g->part[i].name, 0, sizeof(g->part[i].name)))
 			return false;
 	return store_is_zero(x->reserved0, sizeof(x->reserved0));
+}
+
+static bool drives_are_sane(const struct disk_catalog *h)
+{
+	uint32_t n = h->drive_count;
+
+	if (n >= DISK_DRIVES_MAX ||
+	    !store_is_zero(h->drive + n, (DISK_DRIVES_MAX - 1 - n) * sizeof(h->drive[0])))
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		if (!h->drive[i].store_id || h->drive[i].capacity >> 56)
+			return false;
+	return true;
 }
 
 static bool limits_are_sane(const struct disk_catalog *h)
@@ -259,7 +283,7 @@ int disk_catalog_open(const void *buf, size_t bytes, uint64_t store_id,
 		return -EBADMSG;
 	if (!store_is_zero(h->reserved, sizeof(h->reserved)))
 		return -EPROTO;
-	if (!limits_are_sane(h))
+	if (!limits_are_sane(h) || !drives_are_sane(h))
 		return -EBADMSG;
 	for (uint32_t i = 0; i < h->count; i++)
 		if (!context_is_sane(&x[i], h->next_uid))

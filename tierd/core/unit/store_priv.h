@@ -50,12 +50,23 @@ struct store_segment {
 	uint64_t record_next;
 };
 
+#define STORES_MAX 16u
+
+/* All devices of one store. */
+struct store_set {
+	struct store *member[STORES_MAX];
+	uint32_t count;
+	bool missing; /* there is one that nobody could read */
+	uint64_t next_lsn;
+};
+
 struct store {
 	struct disk_super super;
 	uint32_t segment_count;
 	uint32_t open[STORE_STREAMS]; /* the open segment, or ABI_SLOT_NONE */
 	uint64_t next_sequence;
-	uint64_t next_lsn;
+	struct store_set *set; /* the home's */
+	struct store_set own;
 	uint64_t flushed_lsn; /* D9 */
 	uint64_t live;
 	uint64_t appended_data, appended_records;

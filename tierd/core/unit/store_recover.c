@@ -296,7 +296,7 @@ static void adopt_all(struct store *s, const struct summary *m)
 		}
 		step = r->bytes;
 		adopt(&s->next_sequence, r->segment_seq);
-		adopt(&s->next_lsn, r->lsn);
+		adopt(&s->set->next_lsn, r->lsn);
 		store_flushed(s, r->flushed_lsn);
 	}
 }

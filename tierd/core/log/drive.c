@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The drives of the store: the life of each, and which of them takes the next run. Write-back, the
+ * cleaner, flushes, proofs and discards are each one's own. What is of the store as a whole is on
+ * the first, its home: the catalog, and tombstones, whose bound is an lsn and reaches all drives.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "tierd/core/state.h"
+
+/* ---- life --------------------------------------------------------------------------------- */
+
+static void drive_close(struct drive *dv)
+{
+	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
+		free(dv->run[i].buf);
+	prove_end(dv);
+	clean_close(dv);
+	discard_close(dv);
+	free(dv->unflushed);
+	free(dv->segment_blocks);
+	if (dv->store)
+		store_close(dv->store);
+	free(dv);
+}
+
+static int drive_open(struct drive *dv, const struct disk_super *super)
+{
+	uint32_t segments = (uint32_t)super->segment_count;
+	int err = store_open(&dv->store, super);
+
+	dv->super = *super;
+	dv->unflushed = calloc(UNFLUSHED_MAX, sizeof(*dv->unflushed));
+	dv->segment_blocks = calloc(segments + 1, sizeof(*dv->segment_blocks));
+	if (!err && (!dv->unflushed || !dv->segment_blocks))
+		err = -ENOMEM;
+	for (uint32_t i = 0; dv->segment_blocks && i < segments; i++)
+		block_list_init(&dv->segment_blocks[i]);
+	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
+		dv->run[i].log = dv;
+	for (uint32_t i = 0; i < CLEAN_RUNS; i++)
+		dv->cleaner.run[i].log = dv;
+	if (!err)
+		err = clean_open(dv);
+	if (!err)
+		err = discard_open(dv);
+	return err;
+}
+
+int drives_open(struct core *c)
+{
+	uint32_t drives = c->config.drives ? c->config.drives : 1, segments = 0;
+	int err = 0;
+
+	if (drives > CORE_DRIVES_MAX)
+		return -EINVAL;
+	for (uint32_t i = 0; i < drives && !err; i++) {
+		struct drive *dv = calloc(1, sizeof(*dv));
+
+		if (!dv)
+			return -ENOMEM;
+		dv->device = i;
+		dv->first = segments;
+		c->drive[c->drives++] = dv;
+		err = drive_open(dv, i ? &c->config.more[i - 1] : &c->config.super);
+		if (!err && i)
+			store_join(dv->store, core_home(c)->store);
+		dv->discarder.off = c->config.discard_none >> i & 1;
+		segments += (uint32_t)dv->super.segment_count;
+	}
+	if (!err && drives_missing(c))
+		store_missing(core_home(c)->store);
+	return err;
+}
+
+/* The home last: the others number their records by it. */
+void drives_close(struct core *c)
+{
+	while (c->drives)
+		drive_close(c->drive[--c->drives]);
+}
+
+/* ---- operations --------------------------------------------------------------------------- */
+
+/* The daemon's own, on this device; NULL = not now. */
+struct core_io *drive_io_get(struct core *c, const struct drive *dv, uint32_t klass)
+{
+	struct core_io *io = core_io_get(c, klass, SCHED_DAEMON);
+
+	if (io)
+		io->device = dv->device;
+	return io;
+}
+
+/* A segment that is read is not opened anew. */
+void drive_read_begin(struct core *c, const struct core_io *io)
+{
+	struct store *s = c->drive[io->device]->store;
+
+	store_read_begin(s, store_segment_of(s, io->offset));
+}
+
+void drive_read_end(struct core *c, const struct core_io *io)
+{
+	struct store *s = c->drive[io->device]->store;
+
+	store_read_end(s, store_segment_of(s, io->offset));
+}
+
+/* ---- all of them -------------------------------------------------------------------------- */
+
+/* The i-th run of all devices, each of which has CORE_RUNS_MAX. */
+const struct run *drive_run(const struct core *c, uint32_t i)
+{
+	return &c->drive[i / CORE_RUNS_MAX]->run[i % CORE_RUNS_MAX];
+}
+
+/* Does the catalog name one that is not there? */
+bool drives_missing(const struct core *c)
+{
+	return c->config.listed_count + 1 > c->drives;
+}
+
+/* Does none work any more? */
+bool drives_failing(const struct core *c)
+{
+	for (uint32_t i = 0; i < c->drives; i++)
+		if (!drive_failing(c->drive[i]))
+			return false;
+	return true;
+}
+
+/* A device that forgets what it is told is given nothing, unless all do. */
+static bool is_usable(const struct core *c, const struct drive *dv)
+{
+	return c->now_ns >= dv->write_retry_ns &&
+	       (dv->flush_failures < CORE_FAILURES_MAX || drives_failing(c));
+}
+
+/* No device may be written to before; it may be past. */
+uint64_t drives_retry_ns(const struct core *c)
+{
+	uint64_t next = UINT64_MAX;
+
+	for (uint32_t i = 0; i < c->drives; i++)
+		if (c->drive[i]->write_retry_ns < next)
+			next = c->drive[i]->write_retry_ns;
+	return next;
+}
+
+/* Can a run of this kind (DISK_LOG_*) begin on some device? */
+bool drives_idle(const struct core *c, uint32_t kind)
+{
+	for (uint32_t i = 0; i < c->drives; i++)
+		if (c->drive[i]->run[kind].phase == RUN_FREE)
+			return true;
+	return false;
+}
+
+/* Is there one with room, that only writes another run just now? Then nothing makes way for it. */
+bool drives_room_soon(const struct core *c, uint32_t kind)
+{
+	for (uint32_t i = 0; i < c->drives; i++)
+		if (c->drive[i]->run[kind].phase != RUN_FREE && is_usable(c, c->drive[i]) &&
+		    store_free(c->drive[i]->store) > STORE_RESERVE)
+			return true;
+	return false;
+}
+
+bool drives_unflushed_room(const struct core *c, uint32_t blocks)
+{
+	for (uint32_t i = 0; i < c->drives; i++)
+		if (c->drive[i]->run[DISK_LOG_DURABLE].phase == RUN_FREE &&
+		    unflushed_room(c->drive[i], blocks))
+			return true;
+	return false;
+}
+
+/* ---- placement ---------------------------------------------------------------------------- */
+
+#define ROOM_ALIKE 64u /* permille of the data: room that is no reason to prefer one */
+
+static uint32_t full_permille(const struct drive *dv)
+{
+	struct store_stats st;
+
+	store_stats(dv->store, &st);
+	return (uint32_t)(st.live * 1000 / (st.capacity ? st.capacity : 1));
+}
+
+/*
+ * Those that may begin a run of this kind, best first: by room; of those that have about as much
+ * the one that is done first with what it has to do. Returns their number.
+ */
+uint32_t drives_by_room(const struct core *c, uint32_t kind, struct drive *by[CORE_DRIVES_MAX])
+{
+	uint64_t cost[CORE_DRIVES_MAX];
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < c->drives; i++) {
+		struct drive *dv = c->drive[i];
+		uint64_t ns;
+		uint32_t at = n;
+
+		if (dv->run[kind].phase != RUN_FREE || !is_usable(c, dv))
+			continue;
+		ns = c->drives > 1 ? sched_queue_ns(c, i) : 0;
+		ns += c->drives > 1 ? (uint64_t)(full_permille(dv) / ROOM_ALIKE) << 40 : 0;
+		for (; at && cost[at - 1] > ns; at--) {
+			cost[at] = cost[at - 1];
+			by[at] = by[at - 1];
+		}
+		cost[at] = ns;
+		by[at] = dv;
+		n++;
+	}
+	return n;
+}
+
+/* ---- time --------------------------------------------------------------------------------- */
+
+/* Of all records that any device may show, the lowest lsn; see store_oldest_lsn. */
+uint64_t drives_oldest_lsn(const struct core *c)
+{
+	return store_oldest_lsn(core_home(c)->store);
+}
+
+uint64_t drives_next_tick(const struct core *c)
+{
+	uint64_t next = UINT64_MAX;
+
+	for (uint32_t i = 0; i < c->drives; i++) {
+		const struct drive *dv = c->drive[i];
+		const uint64_t at[] = { flush_next_tick(c, dv), prove_next_tick(c, dv),
+					clean_next_tick(c, dv), discard_next_tick(c, dv) };
+
+		for (uint32_t k = 0; k < sizeof(at) / sizeof(at[0]); k++)
+			next = at[k] < next ? at[k] : next;
+	}
+	return next;
+}
