@@ -345,7 +345,7 @@ void device_recover(struct world *w)
 	for (uint32_t i = 0; i < w->drives * w->super.segment_count; i++) {
 		uint32_t drive = i / (uint32_t)w->super.segment_count;
 		uint32_t segment = i % (uint32_t)w->super.segment_count;
-		const uint8_t *disk = w->disk + (uint64_t)drive * NVME_BYTES;
+		uint8_t *disk = w->disk + (uint64_t)drive * NVME_BYTES;
 
 		core_recover_segment(
 			w->core, drive, segment,

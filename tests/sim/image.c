@@ -275,15 +275,16 @@ static bool is_carried(const struct image *m, uint32_t n)
 static void needed_check(const struct image *m, uint32_t n)
 {
 	const struct core *c = m->w->core;
+	const struct drive *home = core_home(c); /* tombstones lie there */
 	uint32_t segment = m->key[n].tomb_segment;
-	const struct store_segment *g = &c->store->segment[segment];
-	bool left = c->cleaner.phase > CLEAN_TOMBS && c->cleaner.segment == segment;
+	const struct store_segment *g = &home->store->segment[segment];
+	bool left = home->cleaner.phase > CLEAN_TOMBS && home->cleaner.segment == segment;
 	uint64_t oldest;
 
 	if (g->pending || g->state == STORE_OPEN)
 		return; /* it may not have been told of it yet */
-	left = left || g->state == STORE_FREE || store_dead(c->store) == segment ||
-	       !store_tombs_needed(c->store, segment, &oldest);
+	left = left || g->state == STORE_FREE || store_dead(home->store) == segment ||
+	       !store_tombs_needed(home->store, segment, &oldest);
 	if (left && !is_carried(m, n))
 		fail(m, n, "has a tombstone that is needed and will be lost (D8)");
 }
@@ -294,7 +295,7 @@ static void tombs_check(const struct image *m)
 		const struct found *k = &m->key[n];
 
 		if (k->lsn && k->lsn <= k->void_lsn && k->lsn > k->others_lsn &&
-		    k->view.segment != k->tomb_segment)
+		    (k->view.device || k->view.segment != k->tomb_segment))
 			needed_check(m, n);
 	}
 }

@@ -135,10 +135,13 @@ static uint64_t coming(const struct core *c, const struct context *x)
 {
 	uint64_t bytes = 0;
 
-	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
-		for (uint32_t k = 0; c->run[i].phase != RUN_FREE && c->run[i].ctx == x &&
-				     k < c->run[i].blocks; k++)
-			bytes += block_bytes(x, c->run[i].slot[k]);
+	for (uint32_t i = 0; i < c->drives * CORE_RUNS_MAX; i++) {
+		const struct run *run = drive_run(c, i);
+
+		for (uint32_t k = 0;
+		     run->phase != RUN_FREE && run->ctx == x && k < run->blocks; k++)
+			bytes += block_bytes(x, run->slot[k]);
+	}
 	return bytes;
 }
 
