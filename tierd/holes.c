@@ -4,7 +4,7 @@
  * as large as its quota; where it holds nothing there is a hole, and a client that reads there
  * makes the kernel allocate a page. So the physical bytes of each memfd are compared with what the
  * core has taken, and what is above is punched out again, a little at a time: here and not by a
- * worker, for the core must not take a segment while it is punched. The index is watched likewise.
+ * worker, for the core must not take a slab while it is punched. The index is watched likewise.
  *
  * A client can put pages of its mappings into pipes (splice, vmsplice), which keep them when they
  * are punched, a whole huge page for each. No book of ours has them; the host's has: pages of
@@ -23,7 +23,7 @@
 #define LOOK_NS (100 * NS_PER_MS)
 #define LOST_NOISE (32ll << 20) /* so far the host's numbers swing by themselves */
 #define LOOKS 32u            /* regions compared at a time */
-#define PUNCH_BYTES (8u << 20) /* of one turn, in whole segments */
+#define PUNCH_BYTES (8u << 20) /* of one turn, in whole slabs */
 #define INDEX_STEPS 256u /* pieces of an index, likewise */
 #define IDLE_STEPS 64u   /* ... that are given up */
 

@@ -32,7 +32,7 @@ struct options {
 /* A drive of the store. */
 struct shell_drive {
 	const char *path; /* in config.store_path */
-	struct block_device *device;
+	struct drive *device;
 	struct disk_super super;
 	uint64_t home; /* of one that is made: its home's store_id; 0 = it is the home */
 };
@@ -84,7 +84,7 @@ struct shell {
 	struct log log;
 	struct obs obs;
 	const struct mem_ops *mem[ABI_MEM_TIERS];
-	const struct block_ops *block; /* NULL = no store */
+	const struct drive_ops *drive; /* NULL = no store */
 	struct shell_drive drive[CORE_DRIVES_MAX]; /* of the store; the first is its home */
 	uint32_t drives; /* that are there */
 	struct core_config core_config;

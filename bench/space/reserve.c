@@ -21,7 +21,7 @@
 #include "bench/trace/trace.h"
 
 #define CXL (2048ull << 20)
-#define SEGMENT (2u << 20)
+#define SLAB (2u << 20)
 #define PAGES 4u
 #define BLOCK_TOKENS 16u
 #define BLOCK_NS (320 * COREHOST_MS)
@@ -178,7 +178,8 @@ static void begin(struct corehost *h, struct running *r, struct tally *sum)
 	if (!r->waiting)
 		put_prompt(h, r);
 	error = corehost_reserve(h, 0, &args, h->now_ns + 3600000 * COREHOST_MS, &r->id);
-	r->waiting = error == -EDQUOT; /* what all claim is too much now: it stands in line */
+	/* what all are promised is too much now: it stands in line */
+	r->waiting = error == -EDQUOT;
 	sum->waits += r->waiting;
 	r->broken = error && !r->waiting;
 	r->begin_ns = h->now_ns;
@@ -309,7 +310,7 @@ static int play(const struct job *job, uint32_t jobs, struct tally *sum)
 
 	if (!list)
 		return -ENOMEM;
-	error = corehost_open(&h, CXL, SEGMENT);
+	error = corehost_open(&h, CXL, SLAB);
 	if (!error)
 		error = corehost_context(&h, 0, PAGES, 16384);
 	if (!error)

@@ -146,9 +146,9 @@ struct abi_block {
 #define ABI_PAGE_STATES 5u
 
 /*
- * nvme word: 0 = absent, else  1:1 | log:1 | record:14 | device:6 | offset/4096:42. Device and offset
- * are the place; devices are numbered anew at each start, the store's first one is 0. record: the
- * sector of its segment's summary at which its record begins, for the daemon's books.
+ * nvme word: 0 = absent, else  1:1 | log:1 | record:14 | device:6 | offset/4096:42. Device and
+ * offset are the place; devices are numbered anew at each start, the store's first one is 0.
+ * record: the sector of its segment's summary at which its record begins, for the daemon's books.
  */
 #define ABI_NVME_PRESENT (1ull << 63)
 #define ABI_NVME_DURABLE (1ull << 62)
@@ -162,7 +162,7 @@ struct abi_page {
 	uint64_t word[ABI_MEM_TIERS];
 	uint64_t nvme;
 	uint32_t crc; /* CRC32C, seeded with key and page number: abi/disk.h D5 */
-	uint16_t claim[ABI_MEM_TIERS]; /* the daemon's book of streams; readers pass it over */
+	uint16_t streams[ABI_MEM_TIERS]; /* the daemon's book of streams; readers pass it over */
 }; /* 32 bytes */
 
 static inline uint64_t abi_word(uint64_t addr_bytes, uint32_t state, uint32_t version)

@@ -125,7 +125,7 @@ struct wire_usage {
 	uint64_t salt;
 	uint64_t used[ABI_TIER_COUNT];
 	uint64_t pinned[ABI_MEM_TIERS];
-	uint32_t uses; /* blocks and sessions */
+	uint32_t uses; /* blocks and connections */
 	uint32_t kind;
 }; /* 64 bytes */
 

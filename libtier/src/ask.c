@@ -258,7 +258,7 @@ int64_t tier_pin(tier_context *c, const tier_block *blocks, uint32_t count, uint
 		rc = check_tier("pin", tier_wanted);
 	if (rc == 0 && deadline_ns && deadline_ns <= time_now_ns())
 		rc = error_note(-ETIMEDOUT, "pin: the deadline has passed");
-	/* The deadline is the claim's, not the answer's. */
+	/* The deadline is the prefetch's, not the answer's. */
 	if (rc == 0)
 		rc = submit_call(c->t, &s, submit_until(0, SUBMIT_DEFAULT_NS), &completion);
 	if (rc == 0)
@@ -339,7 +339,7 @@ int tier_cancel(tier *t, uint64_t user_data)
 	struct submission s = { .entry = { .op = ABI_OP_CANCEL, .klass = ABI_CLASS_DEMAND } };
 	uint32_t from = 0;
 	bool found = false;
-	int rc = session_check(t);
+	int rc = connection_check(t);
 
 	if (rc == 0)
 		rc = submit_check_user_data(user_data);
@@ -362,7 +362,7 @@ int tier_drain(tier *t)
 {
 	const struct submission s = { .entry = { .op = ABI_OP_DRAIN, .klass = ABI_CLASS_DEMAND } };
 	int64_t value;
-	int rc = session_check(t);
+	int rc = connection_check(t);
 
 	if (rc)
 		return rc;

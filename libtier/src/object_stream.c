@@ -61,7 +61,7 @@ static void hint(const struct tier_object_stream *s, uint32_t part, uint32_t fla
 	name_part(s, part, q.name);
 	LOCK_SCOPE(&t->wire);
 	if (attach_ensure_wired(t) == 0)
-		socket_send(&session_attachment(t)->socket, &q.header, sizeof(q),
+		socket_send(&connection_attachment(t)->socket, &q.header, sizeof(q),
 			    time_now_ns() + NS_PER_MS);
 }
 
@@ -126,7 +126,7 @@ int tier_object_stream_open(tier *t, const char *context, const char *name,
 {
 	struct tier_object_stream_options o;
 	struct tier_object_stream *s = NULL;
-	int rc = session_check(t);
+	int rc = connection_check(t);
 
 	if (rc == 0)
 		rc = options_read(&o, sizeof(o), options);
@@ -210,7 +210,7 @@ int tier_object_stream_next(tier_object_stream *s, uint64_t deadline_ns,
 
 	if (!s || !out)
 		return error_note(-EINVAL, "tier_object_stream_next: no stream, or no out");
-	if (session_orphaned(s->alive))
+	if (connection_orphaned(s->alive))
 		return error_note(-EOWNERDEAD, "object: it is the parent's; open one here");
 	let_go(s);
 	if (at_end(s, s->next))
@@ -240,7 +240,7 @@ int tier_object_stream_ready(tier_object_stream *s)
 
 	if (!s)
 		return error_note(-EINVAL, "tier_object_stream_ready: no stream");
-	if (session_orphaned(s->alive))
+	if (connection_orphaned(s->alive))
 		return error_note(-EOWNERDEAD, "object: it is the parent's; open one here");
 	for (uint64_t i = s->next; i < s->asked; i++, ready++) {
 		name_part(s, (uint32_t)(i % s->parts), name);
@@ -253,7 +253,7 @@ int tier_object_stream_ready(tier_object_stream *s)
 
 void tier_object_stream_close(tier_object_stream *s)
 {
-	if (!s || session_orphaned(s->alive))
+	if (!s || connection_orphaned(s->alive))
 		return;
 	let_go(s);
 	free(s);

@@ -25,7 +25,7 @@ void queue_fini(struct tier_queue *q)
 int tier_queue_open(tier *t, uint64_t mask, uint64_t value, tier_queue **out)
 {
 	struct tier_queue *q;
-	int rc = session_check(t);
+	int rc = connection_check(t);
 
 	if (rc)
 		return rc;
@@ -51,14 +51,14 @@ int tier_queue_open(tier *t, uint64_t mask, uint64_t value, tier_queue **out)
 
 static int check(const struct tier_queue *q)
 {
-	return q ? session_check(q->t) : error_note(-EINVAL, "queue: it is NULL");
+	return q ? connection_check(q->t) : error_note(-EINVAL, "queue: it is NULL");
 }
 
 void tier_queue_close(tier_queue *q)
 {
 	struct tier *t;
 
-	if (!q || session_orphaned(q->t->alive))
+	if (!q || connection_orphaned(q->t->alive))
 		return;
 	t = q->t;
 	{

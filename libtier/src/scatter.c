@@ -74,8 +74,8 @@ int tier_scatter(tier_reader *r, tier_context *c, const struct tier_piece *piece
 
 	if (!r || !c || (count > 0 && !pieces))
 		return error_note(-EINVAL, "tier_scatter: a pointer is NULL");
-	if (session_orphaned(r->alive))
-		return session_check(r->t);
+	if (connection_orphaned(r->alive))
+		return connection_check(r->t);
 	rc = check_pieces(pieces, count);
 	if (rc)
 		return rc;

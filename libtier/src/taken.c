@@ -85,7 +85,7 @@ int tier_lease_check(const struct tier_lease *lease)
 	if (!e || !atomic_load_acquire_u32(&e->taken))
 		return 0;
 	return error_note(-ENODATA, "lease: its memory was taken away while it was read (the "
-				    "session ended, or the device failed); it is a miss");
+				    "connection ended, or the device failed); it is a miss");
 }
 
 /* ---- the signal ------------------------------------------------------------------------------ */

@@ -106,7 +106,7 @@ static void poll_for_all(struct tier *t, struct attachment *a, uint64_t until_ns
 	atomic_sub_u32(&a->users, 1);
 	t->polling = false;
 	/* The caller's event descriptor needs the daemon's wake-ups for good. */
-	if (a == session_attachment(t) && !a->dead)
+	if (a == connection_attachment(t) && !a->dead)
 		ring_ask_wake(&a->ring, watched(t));
 	if (hung_up)
 		attach_fail(t, a);
@@ -115,7 +115,7 @@ static void poll_for_all(struct tier *t, struct attachment *a, uint64_t until_ns
 
 void wait_step(struct tier *t, uint64_t until_ns)
 {
-	struct attachment *a = session_attachment(t);
+	struct attachment *a = connection_attachment(t);
 	struct timespec until;
 
 	if (!t->polling && !a->dead) {
@@ -190,8 +190,8 @@ int queue_event_fd(struct tier_queue *q)
 	if (q->event_fd < 0)
 		return error_set(-errno, "event descriptor: %s", strerror(errno));
 	watch(q, q->notify, EPOLLIN);
-	if (!session_attachment(t)->dead)
-		follow(q, session_attachment(t));
+	if (!connection_attachment(t)->dead)
+		follow(q, connection_attachment(t));
 	submit_collect(t);
 	wait_moved(t);
 	return q->event_fd;
@@ -201,7 +201,7 @@ int queue_event_fd(struct tier_queue *q)
 static void quiet_event(struct tier_queue *q) REQUIRES(q->t->lock)
 {
 	struct tier *t = q->t;
-	struct attachment *a = session_attachment(t);
+	struct attachment *a = connection_attachment(t);
 	struct epoll_event e[POLLED];
 	int n = epoll_wait(q->event_fd, e, POLLED, 0);
 
@@ -240,9 +240,9 @@ static int wait_for(struct tier_queue *q, uint32_t min, uint64_t until) REQUIRES
 		submit_collect(t);
 		if (q->done.count >= min || time_now_ns() >= until)
 			return 0;
-		if (session_attachment(t)->dead && q->done.count == 0)
+		if (connection_attachment(t)->dead && q->done.count == 0)
 			return error_note(-ENOTCONN, "the daemon is away; tier_check re-attaches");
-		if (session_attachment(t)->dead)
+		if (connection_attachment(t)->dead)
 			return 0;
 		wait_step(t, until);
 	}
@@ -271,14 +271,14 @@ int queue_take(struct tier_queue *q, struct tier_completion *out, const struct q
 
 int tier_event_fd(tier *t)
 {
-	int rc = session_check(t);
+	int rc = connection_check(t);
 
 	return rc ? rc : queue_event_fd(&t->own);
 }
 
 int tier_poll(tier *t, struct tier_completion *out, uint32_t max)
 {
-	int rc = session_check(t);
+	int rc = connection_check(t);
 
 	return rc ? rc : queue_take(&t->own, out, &(struct queue_wait){ .max = max });
 }
@@ -287,7 +287,7 @@ int tier_wait(tier *t, struct tier_completion *out, uint32_t min, uint32_t max,
 	      uint64_t timeout_ns)
 {
 	const struct queue_wait w = { min, max, timeout_ns };
-	int rc = session_check(t);
+	int rc = connection_check(t);
 
 	return rc ? rc : queue_take(&t->own, out, &w);
 }

@@ -26,7 +26,7 @@ def bug(name, file, old, new, *tests):
 # ---- the library ---------------------------------------------------------------------------------
 
 bug("lease-not-looked-at-again", LIBRARY + "lease.c",
-    "return atomic_load_acquire_u64(&at->page->word[claim->tier]) == claim->word &&",
+    "return atomic_load_acquire_u64(&at->page->word[attempt->tier]) == attempt->word &&",
     "return", "test_libtier_steps")
 bug("lease-generation-not-compared", LIBRARY + "lease.c",
     "if (unlikely(atomic_load_acquire_u32(&at->block->generation) != at->generation))\n"
@@ -74,11 +74,11 @@ bug("pins-limit-not-applied", SHELL + "settings.c", "c->client_pins = config->cl
 bug("least-value-not-checked", SHELL + "config.c",
     "if (value < k->min || value > k->max)\n\t\treturn -ERANGE;\n\t*out = (uint32_t)value;",
     "if (value > k->max)\n\t\treturn -ERANGE;\n\t*out = (uint32_t)value;", "test_config")
-bug("leases-end-with-the-socket", FRONT + "session.c",
+bug("leases-end-with-the-socket", FRONT + "connection.c",
     "if (!atomic_load_acquire_u32(&s->header->goodbye))\n\t\treturn false;", "",
-    "test_front_session")
+    "test_front_connection")
 bug("one-client-takes-the-turn", FRONT + "ring_in.c",
-    "if (most > SESSION_TAKE_MAX)\n\t\tmost = SESSION_TAKE_MAX;", "", "test_front_session")
+    "if (most > CONNECTION_TAKE_MAX)\n\t\tmost = CONNECTION_TAKE_MAX;", "", "test_front_connection")
 bug("checksum-not-compared", SHELL + "worker.c",
     "!= piece->crc)", "== ~piece->crc)", "test_tsan_worker")
 bug("memory-unmapped-under-a-copy", SHELL + "memory.c",
@@ -103,9 +103,9 @@ bug("unit-mask-not-shifted", CORE + "io/sched.c",
     "io->bad_mask |= unit->bad_mask;", "test_core_sched")
 bug("quota-evicts-pinned", CORE + "place/evict.c",
     "!block_use_is_pinned(use) &&\n\t       quota_within", "quota_within", "test_core_pin")
-bug("failed-record-not-doubted", CORE + "log/writeback.c",
-    "if (durable && (run->doubtful || run->phase == RUN_RECORD))",
-    "if (durable && run->doubtful)", "test_core_flush")
+bug("failed-record-not-suspected", CORE + "log/writeback.c",
+    "if (durable && (run->suspect || run->phase == RUN_RECORD))",
+    "if (durable && run->suspect)", "test_core_flush")
 bug("one-full-context-stops-all", CORE + "log/writeback.c",
     "d->full_retry_ns = c->now_ns + FULL_RETRY_NS;",
     "c->write_retry_ns = c->now_ns + FULL_RETRY_NS;", "test_core_full")
@@ -145,10 +145,10 @@ bug("arguments-read-twice", CORE + "op/request.c",
     "\treturn k->open.staging[q->arg_offset] == r->arg[0] ? 0 : -EFAULT;",
     "test_core_reads")
 bug("wish-behind-the-last-look", LIBRARY + "wait.c",
-    "if (!session_attachment(t)->dead)\n\t\twait_event_follow(t, session_attachment(t));\n"
+    "if (!connection_attachment(t)->dead)\n\t\twait_event_follow(t, connection_attachment(t));\n"
     "\tsubmit_collect(t);",
     "submit_collect(t);\n"
-    "\tif (!session_attachment(t)->dead)\n\t\twait_event_follow(t, session_attachment(t));",
+    "\tif (!connection_attachment(t)->dead)\n\t\twait_event_follow(t, connection_attachment(t));",
     "test_libtier_wait")
 bug("gap-in-the-first-block-only", CORE + "op/put_shard.c",
     "for (; p->gap < p->done; p->gap++) {", "for (; p->gap < 1; p->gap++) {", "test_core_put")

@@ -250,7 +250,7 @@ static void ask_commit(struct world *w, uint32_t client, uint32_t i, struct ask 
 
 		key->put_epochs |= 1ull << a->epoch % 64;
 		key->put_sequence = ++w->sequence;
-		key->deleted = key->buried = false;
+		key->deleted = key->voided = false;
 	}
 	sqe.arg_offset = a->staging;
 	sqe.deadline_ns = a->deadline_ns;
@@ -564,7 +564,7 @@ static void ask_new(struct world *w, uint32_t client, uint32_t i, struct ask *a)
 		ask_by_keys(w, client, i, ABI_OP_MIGRATE);
 		break;
 	case 19 ... 20:
-		ahead_session(w, client, i);
+		ahead_conversation(w, client, i);
 		break;
 	case 21 ... 22:
 		ahead_plan(w, client, i);
@@ -711,9 +711,9 @@ static bool foreseen(struct world *w, uint32_t client, const struct ask *a,
 		foresight_ready(w, a, cqe, client_left(w));
 	} else if (a->op == ABI_OP_PLAN) {
 		foresight_plan(w, client, a, cqe);
-	} else if (a->op == ABI_OP_SESSION) {
-		foresight_session_answered(w, a, cqe);
-		theirs_session_answered(w, client, a, cqe);
+	} else if (a->op == ABI_OP_CONVERSATION) {
+		foresight_conversation_answered(w, a, cqe);
+		theirs_conversation_answered(w, client, a, cqe);
 	} else {
 		return false;
 	}

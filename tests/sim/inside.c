@@ -6,7 +6,7 @@
  *   requests under way, dirty, or kept by an evacuation that failed several times. The tier is
  *   searched for what could have gone all the same, in the context that asked and, while that is
  *   below its share, in the one that is most above its own.
- *   Heads: what the core pinned of conversations stays.
+ *   Leads: what the core pinned of conversations stays.
  *   Retention: what a crash left is kept as some put said, and for no longer.
  *   Prefixes: no cached block that stood behind another one stays when that one has left the
  *   service, on whatever tier, but for as long as something holds or pins it.
@@ -25,11 +25,11 @@
 /* ---- room --------------------------------------------------------------------------------- */
 
 #define SLACK (16u * BLOCK_BYTES) /* what may have been let go since, in the same event */
-#define FAILED_MANY 4u /* segments in a row that could not be emptied: it is not tried again */
+#define FAILED_MANY 4u /* slabs in a row that could not be emptied: it is not tried again */
 
 static bool pinned(const struct block_use *use, uint32_t tier)
 {
-	return use->pins[tier] || use->head_pins[tier];
+	return use->pins[tier] || use->lead_pins[tier];
 }
 
 /* Nothing that is known keeps the block there. */
@@ -71,8 +71,8 @@ static uint64_t could_go(const struct core *c, uint32_t id, uint32_t tier)
 	return bytes;
 }
 
-/* What others are above their shares, each by a segment at least, and could let go. */
-static uint64_t givers(const struct world *w, uint32_t which, uint32_t tier)
+/* What others are above their shares, each by a slab at least, and could let go. */
+static uint64_t donors(const struct world *w, uint32_t which, uint32_t tier)
 {
 	struct core_context_stats taker, st;
 	uint64_t most = 0, over, bytes = 0;
@@ -114,7 +114,7 @@ static bool explained(const struct world *w, const struct ask *a, uint32_t tier)
 	if (!x->made || x->removing || is_limited(x, a, tier) || wide_limits(w, a->context, tier) ||
 	    c->evict.failed[false] >= FAILED_MANY)
 		return true;
-	return could_go(c, x->id, tier) + givers(w, a->context, tier) <= SLACK;
+	return could_go(c, x->id, tier) + donors(w, a->context, tier) <= SLACK;
 }
 
 /* Was it the store that had no room, or the block's way to it? */
@@ -167,10 +167,10 @@ void inside_decided(struct world *w)
 	}
 }
 
-/* ---- heads -------------------------------------------------------------------------------- */
+/* ---- leads -------------------------------------------------------------------------------- */
 
 /* Pages of the first layers that are in the tier. */
-static uint64_t head_pages(const struct context *x, const struct pin *p, uint32_t slot)
+static uint64_t lead_pages_of(const struct context *x, const struct pin *p, uint32_t slot)
 {
 	uint64_t pages = 0;
 
@@ -184,12 +184,12 @@ static uint64_t head_pages(const struct context *x, const struct pin *p, uint32_
 	return pages;
 }
 
-static struct world_head *head_of(struct world *w, const struct pin *p, struct abi_block_ref ref)
+static struct world_lead *head_of(struct world *w, const struct pin *p, struct abi_block_ref ref)
 {
-	struct world_head *unused = NULL;
+	struct world_lead *unused = NULL;
 
-	for (uint32_t i = 0; i < WORLD_HEADS; i++) {
-		struct world_head *h = &w->head[i];
+	for (uint32_t i = 0; i < WORLD_LEADS; i++) {
+		struct world_lead *h = &w->lead[i];
 
 		if (h->pin == p->id && h->ref.slot == ref.slot &&
 		    h->ref.generation == ref.generation)
@@ -198,15 +198,15 @@ static struct world_head *head_of(struct world *w, const struct pin *p, struct a
 			unused = h;
 	}
 	if (unused)
-		*unused = (struct world_head){ .pin = p->id, .ref = ref };
+		*unused = (struct world_lead){ .pin = p->id, .ref = ref };
 	return unused;
 }
 
-static void head_check(struct world *w, const struct pin *p, struct abi_block_ref ref)
+static void lead_check(struct world *w, const struct pin *p, struct abi_block_ref ref)
 {
 	const struct context *x = p->ctx;
 	const struct abi_block *b = index_block(&x->ix, ref.slot);
-	struct world_head *h;
+	struct world_lead *h;
 	uint64_t pages;
 
 	if (b->generation != ref.generation || b->state != ABI_BLOCK_COMMITTED)
@@ -214,9 +214,9 @@ static void head_check(struct world *w, const struct pin *p, struct abi_block_re
 	h = head_of(w, p, ref);
 	if (!h)
 		return;
-	if (block_use(x, ref.slot)->head_layers[p->tier] < p->layers)
+	if (block_use(x, ref.slot)->lead_layers[p->tier] < p->layers)
 		world_fail(w, "pin: block %u is pinned by fewer layers than asked", ref.slot);
-	pages = head_pages(x, p, ref.slot);
+	pages = lead_pages_of(x, p, ref.slot);
 	if (h->pages & ~pages)
 		world_fail(w, "pin: a page of the head of block %u left tier %u", ref.slot,
 			   p->tier);
@@ -225,7 +225,7 @@ static void head_check(struct world *w, const struct pin *p, struct abi_block_re
 }
 
 /* What was there under a pin of first layers at the last look is there. */
-static void heads_check(struct world *w)
+static void leads_check(struct world *w)
 {
 	const struct core *c = w->core;
 
@@ -237,7 +237,7 @@ static void heads_check(struct world *w)
 			continue;
 		for (const struct pin_chunk *k = p->chunk; k; k = k->next)
 			for (uint32_t n = 0; n < k->count; n++)
-				head_check(w, p, k->ref[n]);
+				lead_check(w, p, k->ref[n]);
 	}
 }
 
@@ -475,7 +475,7 @@ void inside_misread(struct world *w, const struct core_io *io, uint32_t piece)
 /*
  * The core is about to be told of the read. What goes in units is judged when the last of them
  * ends: a block that did not verify in an earlier one may have been answered for since, and is
- * buried now.
+ * voided now.
  */
 void inside_units_end(struct world *w, const struct core_io *io)
 {
@@ -606,7 +606,7 @@ bool inside_pauses(const struct world *w)
 
 void inside_check(struct world *w)
 {
-	heads_check(w);
+	leads_check(w);
 	classes_check(w);
 	flushes_check(w);
 	runs_check(w);
@@ -637,6 +637,6 @@ void inside_recovered(struct world *w)
 		slot = index_find(&x->ix, key);
 		if (slot != ABI_SLOT_NONE)
 			recovered(w, x, n, slot);
-		w->context[0].now.key[n].buried = false; /* its tombstone may be lost */
+		w->context[0].now.key[n].voided = false; /* its tombstone may be lost */
 	}
 }

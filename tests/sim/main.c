@@ -189,12 +189,12 @@ static void tell(uint64_t seed, const struct world_result *r)
 	       "%llu pages evicted, %llu found leased, %llu pages moved, "
 	       "%llu moves given up, %llu bytes parked, %llu reservations, %llu pages drawn, "
 	       "%llu runs, %llu segments dropped, %llu refused; "
-	       "%llu claims, %llu blocks loaded for plans, %llu sessions staged, "
+	       "%llu parked, %llu blocks loaded for plans, %llu conversations staged, "
 	       "%llu bytes brought ahead were used, %llu not; "
 	       "%llu cleaned (%llu blocks, %llu tombstones), %llu discarded, "
 	       "%llu bytes reinserted, %llu blocks "
 	       "proved, %llu flushes failed; %llu bytes read into HBM, %llu copied there, %llu "
-	       "times the other path, %llu blocks mended: %s\n",
+	       "times the other path, %llu blocks repaired: %s\n",
 	       (unsigned long long)seed, (unsigned long long)r->events,
 	       (unsigned long long)r->commits, (unsigned long long)r->fetches,
 	       (unsigned long long)r->streams, (unsigned long long)r->layers,
@@ -207,8 +207,8 @@ static void tell(uint64_t seed, const struct world_result *r)
 	       (unsigned long long)r->reservations, (unsigned long long)r->drawn,
 	       (unsigned long long)r->runs,
 	       (unsigned long long)r->segments_dropped, (unsigned long long)r->refused,
-	       (unsigned long long)r->claims,
-	       (unsigned long long)r->plan_loads, (unsigned long long)r->staged_sessions,
+	       (unsigned long long)r->parked_prefetches,
+	       (unsigned long long)r->plan_loads, (unsigned long long)r->staged_conversations,
 	       (unsigned long long)r->staged_used, (unsigned long long)r->staged_wasted,
 	       (unsigned long long)r->cleaned,
 	       (unsigned long long)r->moved, (unsigned long long)r->carried,
@@ -216,7 +216,7 @@ static void tell(uint64_t seed, const struct world_result *r)
 	       (unsigned long long)r->proved,
 	       (unsigned long long)r->flushes_failed, (unsigned long long)r->direct,
 	       (unsigned long long)r->copied, (unsigned long long)r->path_failed,
-	       (unsigned long long)r->mended, r->failure[0] ? r->failure : "held");
+	       (unsigned long long)r->repaired, r->failure[0] ? r->failure : "held");
 }
 
 static bool run_seed(const struct options *o, uint64_t seed, struct move *moves,

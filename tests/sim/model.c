@@ -209,7 +209,7 @@ static void pin_check(struct world *w, struct world_pin *p)
 		uint32_t slot;
 		const struct abi_block *b = model_find(w, p->context, p->first + i, &slot);
 
-		/* A block that was deleted or did not verify is gone: no claim keeps it. */
+		/* A block that was deleted or did not verify is gone: no prefetch keeps it. */
 		if (!b || slot != p->block[i].slot || b->generation != p->block[i].generation) {
 			if (p->there >> i & 1 && !x->now.key[p->first + i].doomed &&
 			    !x->removing && p->epoch == x->epoch &&
@@ -463,7 +463,7 @@ void model_died(struct world *w, uint32_t client)
 	}
 }
 
-/* The core buries a block whose bytes the device garbled: it is no longer owed to anyone. */
+/* The core voids a block whose bytes the device garbled: it is no longer owed to anyone. */
 void model_forgive(struct world *w, const struct core_io *io, uint32_t piece)
 {
 	struct world_context *x = &w->context[0];
@@ -498,11 +498,11 @@ void model_rotten(struct world *w, const struct core_io *io, struct world_rotten
 }
 
 /* The read was told: blocks that went by it must not come back. */
-void model_buried(struct world *w, const struct world_rotten *rotten)
+void model_voided(struct world *w, const struct world_rotten *rotten)
 {
 	uint32_t slot;
 
 	for (uint32_t i = 0; i < rotten->count; i++)
 		if (!model_find(w, 0, rotten->n[i], &slot))
-			w->context[0].now.key[rotten->n[i]].buried = true;
+			w->context[0].now.key[rotten->n[i]].voided = true;
 }

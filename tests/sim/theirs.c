@@ -6,13 +6,13 @@
  *   Pins: what pins keep does not grow above a budget: of the host, a context, a salt, a client.
  *   ... Foresight's leave half of it free. One that was acknowledged stays until its deadline.
  *   Reservations: they end with their time and with their client; what they may come to together
- *   does not grow above what claims, pins and quarantine may take.
+ *   does not grow above what promises, pins and quarantine may take.
  *   Puts: a removed context keeps none that nobody commits, and while a put may still bring its
  *   bytes its pending blocks leave for a deletion or a new epoch alone.
  *   Runs: the blocks of one are charged to one account, as its room was asked for.
  *   Lines: when a client's process is dead nothing is written into what was its memory.
  *   Retention: a block is kept as puts of its own tenant said.
- *   Sessions: nobody but who ended a turn goes on with it.
+ *   Conversations: nobody but who ended a turn goes on with it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,8 @@
 #include "tierd/core/state.h"
 
 #define LATE_NS (200 * MSEC)
-#define KNOWN_NS (59000 * MSEC) /* a session is remembered so long after its turn's end, at least */
+/* a conversation is remembered so long after its turn's end, at least */
+#define KNOWN_NS (59000 * MSEC)
 
 /* ---- pins --------------------------------------------------------------------------------- */
 
@@ -169,25 +170,25 @@ static void quotas_check(struct world *w)
 
 /* ---- reservations, puts, runs ------------------------------------------------------------- */
 
-/* In the event that granted claims pages may have been let go that a reader holds, after that. */
-static void claims_check(struct world *w, uint32_t which)
+/* In the event that granted promises pages may have been let go that a reader holds, after that. */
+static void promises_check(struct world *w, uint32_t which)
 {
 	struct world_theirs *t = &w->theirs;
 	const struct core *c = w->core;
 	const struct context *x = core_context(c, w->context[which].id);
-	uint64_t claims, held, least, whole;
+	uint64_t promises, held, least, whole;
 
 	if (!w->context[which].made || !x)
 		return;
-	claims = x->claimed_blocks * x->spec.geometry.block_bytes;
+	promises = x->reserved_most_blocks * x->spec.geometry.block_bytes;
 	held = x->pinned[ABI_TIER_CXL] + c->reclaim.quarantined[ABI_TIER_CXL];
 	least = held < t->beside[which] ? held : t->beside[which];
 	whole = x->plan.quota[ABI_TIER_CXL] / 100 * 80;
-	if (claims > t->claims[which] && claims + least > whole)
-		world_fail(w, "I7: claims of %llu bytes beside %llu held, of %llu",
-			   (unsigned long long)claims, (unsigned long long)least,
+	if (promises > t->promises[which] && promises + least > whole)
+		world_fail(w, "I7: promises of %llu bytes beside %llu held, of %llu",
+			   (unsigned long long)promises, (unsigned long long)least,
 			   (unsigned long long)whole);
-	t->claims[which] = claims;
+	t->promises[which] = promises;
 	t->beside[which] = held;
 }
 
@@ -196,7 +197,7 @@ static void reservations_check(struct world *w)
 	const struct core *c = w->core;
 
 	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++)
-		claims_check(w, i);
+		promises_check(w, i);
 
 	for (uint32_t i = 0; c->reserve.count && i < c->reserve.high; i++) {
 		const struct reservation *r = &c->reserve.table[i];
@@ -326,14 +327,14 @@ void theirs_retained(struct world *w, uint32_t context, uint32_t n, uint32_t slo
 			   (unsigned long long)salt, keep, key->said[salt]);
 }
 
-/* ---- sessions ----------------------------------------------------------------------------- */
+/* ---- conversations ------------------------------------------------------------------------ */
 
 /* It is asked for: is it known to be another's? */
-void theirs_session_asked(struct world *w, uint32_t client, struct ask *a,
-			  const struct abi_sqe *sqe)
+void theirs_conversation_asked(struct world *w, uint32_t client, struct ask *a,
+			       const struct abi_sqe *sqe)
 {
 	const struct world_context *x = &w->context[a->context];
-	const struct world_session *s = &w->session[sqe->handle];
+	const struct world_conversation *s = &w->conversation[sqe->handle];
 
 	a->handle = sqe->handle;
 	a->mode = sqe->mode;
@@ -342,18 +343,18 @@ void theirs_session_asked(struct world *w, uint32_t client, struct ask *a,
 		a->wild = true;
 }
 
-void theirs_session_answered(struct world *w, uint32_t client, const struct ask *a,
-			     const struct abi_cqe *cqe)
+void theirs_conversation_answered(struct world *w, uint32_t client, const struct ask *a,
+				  const struct abi_cqe *cqe)
 {
-	struct world_session *s = &w->session[a->handle];
+	struct world_conversation *s = &w->conversation[a->handle];
 
 	if (cqe->res)
 		return;
-	if (a->mode == ABI_SESSION_TURN_END) {
+	if (a->mode == ABI_CONVERSATION_TURN_END) {
 		s->holder = client;
 		s->context_id = w->context[a->context].id;
 		s->known_ns = w->now_ns + KNOWN_NS;
-	} else if (a->mode == ABI_SESSION_CLOSE) {
+	} else if (a->mode == ABI_CONVERSATION_CLOSE) {
 		s->known_ns = 0;
 	}
 }

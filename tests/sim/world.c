@@ -135,7 +135,7 @@ static void discard_check(struct world *w, const struct core_range *range)
  */
 static void drive_check(struct world *w, uint32_t drive, uint32_t issued)
 {
-	struct sched_lane_stats read, write;
+	struct sched_channel_stats read, write;
 	uint32_t count = 0, background = 0, demand = 0;
 
 	sched_drive_stats(w->core, drive, SCHED_READ, &read);
@@ -274,7 +274,7 @@ static void read_carry(struct world *w, struct core_io *io)
 	inside_units_end(w, io);
 	e.kind = CORE_EV_IO_DONE;
 	world_event(w, &e);
-	model_buried(w, &rotten);
+	model_voided(w, &rotten);
 }
 
 static void do_action(struct world *w, const struct core_action *a)
@@ -376,7 +376,7 @@ void world_settle(struct world *w)
 
 /* ---- life and death ----------------------------------------------------------------------- */
 
-/* Its session ends, by itself or, with an error, by the daemon; its process is there still. */
+/* Its connection ends, by itself or, with an error, by the daemon; its process is there still. */
 static void client_goes(struct world *w, uint32_t i, int error)
 {
 	struct world_client *k = &w->client[i];
@@ -396,7 +396,9 @@ static void client_goes(struct world *w, uint32_t i, int error)
 	world_event(w, &e);
 }
 
-/* The daemon ends its session, if it has one, and in half of the worlds takes back its memory. */
+/*
+ * The daemon ends its connection, if it has one, and in half of the worlds takes back its memory.
+ */
 static void client_is_over(struct world *w, uint32_t i)
 {
 	struct core_event e = {
@@ -507,8 +509,8 @@ static void boot(struct world *w)
 	w->bag_count = 0;
 	w->landed_count = 0;
 	w->foreseen = 0;
-	memset(w->session, 0, sizeof(w->session));
-	memset(w->head, 0, sizeof(w->head));
+	memset(w->conversation, 0, sizeof(w->conversation));
+	memset(w->lead, 0, sizeof(w->lead));
 	theirs_boot(w);
 	clock_tell(w);
 	memset(w->link, 0, sizeof(w->link));
@@ -538,10 +540,10 @@ static void shut(struct world *w)
 	w->result->direct += m->direct_bytes;
 	w->result->copied += m->promoted_bytes;
 	w->result->path_failed += m->path_failed;
-	w->result->mended += m->blocks_mended;
-	w->result->claims += m->claims;
+	w->result->repaired += m->blocks_repaired;
+	w->result->parked_prefetches += m->prefetches_parked;
 	w->result->plan_loads += m->plan_loads;
-	w->result->staged_sessions += m->sessions_staged;
+	w->result->staged_conversations += m->conversations_staged;
 	w->result->staged_used += m->prefetch_used;
 	w->result->staged_wasted += m->prefetch_wasted;
 	w->result->proved += m->proved_blocks;
@@ -581,7 +583,10 @@ static void crash(struct world *w)
 		client_again(w);
 }
 
-/* Time goes on by `most`, or until the core wants to be asked: a claim must not be overslept. */
+/*
+ * Time goes on by `most`, or until the core wants to be asked: a parked prefetch must not be
+ * overslept.
+ */
 static uint64_t quiet_step(const struct world *w, uint64_t most)
 {
 	uint64_t next = core_next_tick(w->core);

@@ -8,11 +8,11 @@
  *   ahead.c   what clients say of the time to come
  *   habit.c   what they do after what they did before
  *   reader.c  leases, and the processor's store buffer
- *   foresight.c  claims: when bytes may be committed
+ *   foresight.c  prefetches: when bytes may be committed
  *   stream.c     streams: what their watermarks promise
  *   path.c       two paths into HBM: a failing one costs nobody a page
  *   image.c      what the device would show after a crash at this moment
- *   theirs.c     what is whose: budgets, reservations, puts, sessions, dead clients' memory
+ *   theirs.c     what is whose: budgets, reservations, puts, conversations, dead clients' memory
  *   lives.c      contexts removed and made again: which of them a crash may bring back
  *   wide.c       worlds with settings, sizes and requests that are rare
  */
@@ -30,12 +30,12 @@
 #define WORLD_CLIENTS 3u
 #define WORLD_BARRED 1u /* a context that some clients have not opened */
 #define WORLD_KEYS 256u
-#define WORLD_SESSIONS 8u
+#define WORLD_CONVERSATIONS 8u
 #define WORLD_SLOTS 512u /* of a context, whose write-back is watched */
 #define WORLD_PLANS 2u /* of a client */
 #define WORLD_ACCESSES 48u
 #define WORLD_LEASES 16u
-#define WORLD_HEADS 128u /* blocks whose first layers are pinned, watched at a time */
+#define WORLD_LEADS 128u /* blocks whose first layers are pinned, watched at a time */
 #define WORLD_LIVES 4u /* of a context's name, whose removal is not durable */
 #define WORLD_READERS 2u /* of a client */
 #define WORLD_BAG 16384u
@@ -104,7 +104,7 @@ struct ask {
 struct world_stream {
 	bool used;
 	bool loose; /* the client wrote nonsense, or let go: nothing is promised any more */
-	bool stale; /* the line's claim was not this one's when it began */
+	bool stale; /* the line's word was not this one's when it began */
 	uint64_t begun_ticks;
 	uint32_t ask, context, tier, first, count;
 	uint32_t generation;
@@ -122,7 +122,7 @@ struct world_room { /* a reservation that was granted */
 };
 
 struct world_client {
-	uint32_t state; /* 0 dead, 1 alive, 2 session gone, process still there */
+	uint32_t state; /* 0 dead, 1 alive, 2 connection gone, process still there */
 	uint8_t *staging;
 	struct abi_reader *reader; /* WORLD_READERS of them */
 	struct abi_stream *line; /* WORLD_LINES of them */
@@ -138,7 +138,7 @@ struct world_client {
 	uint64_t old_pin;    /* ... of a pin in context 0 */
 	bool barred;         /* context WORLD_BARRED is not open to it */
 	bool reads_only[WORLD_CONTEXTS];
-	bool over;           /* the daemon is about to end its session */
+	bool over;           /* the daemon is about to end its connection */
 	uint32_t fetched_context, fetched_first, fetched; /* to HBM, just now; so many keys */
 	bool woken; /* in this event */
 };
@@ -155,7 +155,7 @@ struct world_pin {
 };
 
 /* A block whose first layers the core has pinned, at the last look. */
-struct world_head {
+struct world_lead {
 	uint64_t pin, looked, pages;
 	struct abi_block_ref ref;
 };
@@ -179,7 +179,7 @@ struct world_link {
 };
 
 /* What the outside knows of one conversation. */
-struct world_session {
+struct world_conversation {
 	uint32_t client;
 	bool away;            /* a turn has ended */
 	uint64_t use_ns;      /* its blocks may come shortly before this */
@@ -199,7 +199,7 @@ struct world_rotten {
 
 #define WORLD_HOLDERS 16u
 
-/* wide.c: a session as it was at the last look. */
+/* wide.c: a connection as it was at the last look. */
 struct world_holder {
 	uint64_t key, hard[ABI_TIER_COUNT], held[ABI_TIER_COUNT];
 };
@@ -219,8 +219,8 @@ struct world_theirs {
 	uint64_t context[WORLD_CONTEXTS][ABI_MEM_TIERS];
 	uint64_t salt[WORLD_CONTEXTS][WORLD_SALTS][ABI_MEM_TIERS];
 	uint64_t client[WORLD_CLIENTS][ABI_MEM_TIERS];
-	uint64_t claims[WORLD_CONTEXTS]; /* bytes that reservations may come to, */
-	uint64_t beside[WORLD_CONTEXTS]; /* and what pins and readers held beside them */
+	uint64_t promises[WORLD_CONTEXTS]; /* bytes that reservations may come to, */
+	uint64_t beside[WORLD_CONTEXTS];   /* and what pins and readers held beside them */
 	struct world_writer writer[WORLD_WRITERS];
 	uint64_t has[WORLD_CONTEXTS][ABI_TIER_COUNT]; /* bytes that a context is charged for */
 	uint64_t looked;  /* at puts */
@@ -235,7 +235,7 @@ struct world_key {
 	uint64_t put_sequence; /* when the last commit was sent */
 	bool deleted;        /* delete was acknowledged, no put was sent since it was asked for */
 	bool doomed;         /* its deletion was asked for, at any time */
-	bool buried;         /* what was stored under it did not verify: not offered again */
+	bool voided;         /* what was stored under it did not verify: not offered again */
 	bool ghost;          /* a dead client's commit may still land; until the next quiet */
 	uint8_t said[WORLD_SALTS]; /* bits: how puts of the salt want it kept; SAID_TTL, priority */
 };
@@ -275,10 +275,10 @@ struct world {
 	uint64_t random, now_ns, sequence, ticks;
 	uint64_t wall_ms; /* what the wall clock is ahead of now_ns: it is set, too */
 	uint64_t lives; /* of all contexts, so far */
-	bool clients_limited; /* some session has, or had, a limit of its own */
+	bool clients_limited; /* some connection has, or had, a limit of its own */
 	uint32_t move_events; /* of the present move */
 	uint32_t last_context, last_first; /* of the last ask by key */
-	uint64_t lead_ns;  /* so long before its time of use a claim may begin */
+	uint64_t lead_ns;  /* so long before its time of use a prefetch may begin */
 	uint64_t copies_failed; /* to HBM, since the start */
 	uint64_t foreseen; /* the core's count of bytes brought ahead of use, at the last look */
 	struct core *core;
@@ -291,9 +291,9 @@ struct world {
 	struct world_context context[WORLD_CONTEXTS];
 	struct world_lease lease[WORLD_LEASES];
 	struct world_pin pin[WORLD_LEASES];
-	struct world_session session[WORLD_SESSIONS];
-	struct world_session session_was; /* before what was asked of one last */
-	struct world_head head[WORLD_HEADS];
+	struct world_conversation conversation[WORLD_CONVERSATIONS];
+	struct world_conversation conversation_was; /* before what was asked of one last */
+	struct world_lead lead[WORLD_LEADS];
 	struct world_link link[WORLD_CONTEXTS][WORLD_KEYS];
 	struct world_theirs theirs;
 	uint64_t looked; /* at heads */
@@ -403,23 +403,24 @@ void client_crash_soon(struct world *w); /* an answer was sent: it may be */
 void client_event(struct world *w); /* one begins */
 void foresight_look(struct world *w);
 void foresight_check(struct world *w);
-void foresight_session(struct world *w, uint32_t client, struct ask *a, struct abi_sqe *sqe);
+void foresight_conversation(struct world *w, uint32_t client, struct ask *a, struct abi_sqe *sqe);
 void foresight_plan(struct world *w, uint32_t client, const struct ask *a,
 		    const struct abi_cqe *cqe);
 void foresight_died(struct world *w, uint32_t client);
 void foresight_quiet(struct world *w);
 void foresight_rest(struct world *w);
 void foresight_settle(struct world *w);
-void foresight_session_answered(struct world *w, const struct ask *a, const struct abi_cqe *cqe);
+void foresight_conversation_answered(struct world *w, const struct ask *a,
+				     const struct abi_cqe *cqe);
 void foresight_ready(struct world *w, const struct ask *a, const struct abi_cqe *cqe, bool left);
 void theirs_boot(struct world *w);
 void theirs_check(struct world *w);
 void theirs_lines_anew(struct world *w, uint32_t client);
 void theirs_retained(struct world *w, uint32_t context, uint32_t n, uint32_t slot);
-void theirs_session_asked(struct world *w, uint32_t client, struct ask *a,
-			  const struct abi_sqe *sqe);
-void theirs_session_answered(struct world *w, uint32_t client, const struct ask *a,
-			     const struct abi_cqe *cqe);
+void theirs_conversation_asked(struct world *w, uint32_t client, struct ask *a,
+			       const struct abi_sqe *sqe);
+void theirs_conversation_answered(struct world *w, uint32_t client, const struct ask *a,
+				  const struct abi_cqe *cqe);
 bool inside_pauses(const struct world *w);
 void inside_check(struct world *w);
 void inside_recovered(struct world *w);
@@ -445,7 +446,7 @@ void model_check_quotas(struct world *w);
 void model_died(struct world *w, uint32_t client);
 
 /* ahead.c */
-void ahead_session(struct world *w, uint32_t client, uint32_t i);
+void ahead_conversation(struct world *w, uint32_t client, uint32_t i);
 void ahead_plan(struct world *w, uint32_t client, uint32_t i);
 void ahead_advance(struct world *w, uint32_t client);
 
@@ -478,7 +479,7 @@ bool path_spares(struct world *w, const struct core_io *io, uint32_t piece);
 
 void model_forgive(struct world *w, const struct core_io *io, uint32_t piece);
 void model_rotten(struct world *w, const struct core_io *io, struct world_rotten *out);
-void model_buried(struct world *w, const struct world_rotten *rotten);
+void model_voided(struct world *w, const struct world_rotten *rotten);
 
 /* What becomes of a sector at a crash, as it was last written: see device.c. */
 enum device_fate { DEVICE_SAFE, DEVICE_UNSURE, DEVICE_LOSES };

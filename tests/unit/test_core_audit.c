@@ -183,11 +183,11 @@ static void test_counters_of_a_context(void **state)
 	WRONG(x->nvme_bytes, "NVMe bytes");
 	WRONG(x->kept_blocks, "blocks with a priority");
 	WRONG(x->refused, "blocks refused for NVMe");
-	WRONG(x->strays, "places that no page names");
+	WRONG(x->detached, "places that no page names");
 	WRONG(x->attached, "clients attached");
 	WRONG(x->punching, "ranges being punched");
 	WRONG(x->put_copies, "copies of puts");
-	WRONG(x->claimed_blocks, "blocks that reservations claim");
+	WRONG(x->reserved_most_blocks, "blocks that reservations may come to");
 	WRONG(x->ix.entries, "entries of the index");
 	WRONG(x->ix.overflow_used, "overflow lines of the index");
 	WRONG(x->ix.slots_free, "free slots of the index");
@@ -201,8 +201,8 @@ static void test_counters_of_a_context(void **state)
 	WRONG(x->uses.count, "blocks in use");
 	WRONG(x->uses.high, "places for what is in use");
 	WRONG(x->tenants.entry[0].blocks, "the public salt");
-	WRONG(x->kins.count, "blocks with siblings");
-	WRONG(x->kins.high, "places of siblings");
+	WRONG(x->siblings.count, "blocks with siblings");
+	WRONG(x->siblings.high, "places of siblings");
 	assert_true(x->tenants.high > 0 && x->tenants.entry[1].blocks > 0);
 	WRONG(x->tenants.entry[1].blocks, "blocks of a salt");
 	WRONG(x->tenants.entry[1].lane, "another salt's");
@@ -236,15 +236,15 @@ static void test_counters_of_a_block(void **state)
 		WRONG(use->staged[t], "staged bytes");
 		WRONG(use->planned[t], "want it in tier");
 		WRONG(use->pins[t], "pins of blocks");
-		WRONG(use->head_pins[t], "pins of blocks");
+		WRONG(use->lead_pins[t], "pins of blocks");
 		WRONG_BITS(x->meta[slot].there[t].pages, "held words");
 	}
 	slot = index_block(&x->ix, 0)->state == ABI_BLOCK_COMMITTED ? 0 : 1;
 	use = block_use_make(x, slot);
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
-		use->heads[t].count = 1;
-		assert_true(look() && strstr(told, "heads of tier"));
-		use->heads[t].count = 0;
+		use->leads[t].count = 1;
+		assert_true(look() && strstr(told, "leads of tier"));
+		use->leads[t].count = 0;
 	}
 	use->streamed[ABI_TIER_CXL] = 1;
 	assert_true(look() && strstr(told, "pages of streams"));
@@ -259,21 +259,21 @@ static void test_counters_of_a_space(void **state)
 	struct space *s = x->space[ABI_TIER_CXL];
 
 	(void)state;
-	WRONG(s->taken, "segments taken");
-	WRONG(s->punching, "segments being punched");
-	WRONG(s->parked, "segments parked");
+	WRONG(s->taken, "slabs taken");
+	WRONG(s->punching, "slabs being punched");
+	WRONG(s->parked, "slabs parked");
 	WRONG(s->live, "bytes of live places");
 	WRONG(s->free, "bytes of free places");
 	WRONG(s->klass[0].free, "free places of a class");
 	WRONG(s->klass[0].live, "live places of a class");
 	WRONG(s->klass[0].going, "evacuated places of a class");
 	WRONG(s->klass[0].reserved, "reserved places of a class");
-	WRONG(s->segment[0].live, "places of a segment");
+	WRONG(s->slab[0].live, "places of a slab");
 	s->taken_bits[0] ^= 1ull << 1;
-	assert_true(look() && strstr(told, "segments in use"));
+	assert_true(look() && strstr(told, "slabs in use"));
 	s->taken_bits[0] ^= 1ull << 1;
 	s->place_bits[0] ^= 1ull << 40;
-	assert_true(look() && strstr(told, "places of a segment"));
+	assert_true(look() && strstr(told, "places of a slab"));
 	s->place_bits[0] ^= 1ull << 40;
 	WRONG(s->free_evacuated, "bytes of evacuated places");
 	WRONG(s->returned, "bytes of parked units");
@@ -303,7 +303,7 @@ static void test_counters_of_accounts(void **state)
 	(void)state;
 	assert_true(ledger_find(&x->salts, 2) >= LEDGER_FIRST);
 	wrong_ledger(&x->salts, 2);
-	wrong_ledger(&host.core->owners, (uint64_t)host.core->client[1].session << 32 | 1);
+	wrong_ledger(&host.core->owners, (uint64_t)host.core->client[1].connection << 32 | 1);
 }
 
 static void test_counters_of_the_host(void **state)
@@ -316,8 +316,8 @@ static void test_counters_of_the_host(void **state)
 	WRONG(c->requests.count, "requests");
 	WRONG(c->reserve.count, "reservations");
 	WRONG(c->streams.count, "streams");
-	WRONG(c->dropped.zombies.count, "zombies");
-	WRONG(c->dropped.parting.count, "parting blocks");
+	WRONG(c->dropped.unretired.count, "unretired");
+	WRONG(c->dropped.leaving.count, "leaving blocks");
 	WRONG(c->dropped.waiting.count, "blocks that wait to part");
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
 		WRONG(c->pool[t].used, "charged to the pool");
@@ -367,11 +367,11 @@ static void test_counters_of_operations(void **state)
 	WRONG(s->background_ops, "background operations");
 	WRONG(s->background_ns, "their device time");
 	WRONG(s->direct_ops, "reads into HBM");
-	for (uint32_t lane = 0; lane < SCHED_LANES; lane++) {
-		WRONG(s->lane[lane].ops, "operations under way");
-		WRONG(s->lane[lane].bytes, "bytes under way");
-		WRONG(s->lane[lane].queue[0].count, "scheduler's queues");
-		WRONG(s->lane[lane].queue[0].bytes, "scheduler's queues");
+	for (uint32_t i = 0; i < SCHED_CHANNELS; i++) {
+		WRONG(s->channel[i].ops, "operations under way");
+		WRONG(s->channel[i].bytes, "bytes under way");
+		WRONG(s->channel[i].queue[0].count, "scheduler's queues");
+		WRONG(s->channel[i].queue[0].bytes, "scheduler's queues");
 	}
 	for (uint32_t i = 0; i < c->requests.high; i++) {
 		waiting += c->requests.table[i].outstanding;
@@ -392,7 +392,7 @@ static void test_counters_of_clients_and_users(void **state)
 
 	(void)state;
 	WRONG(k->orders, "orders that wait");
-	WRONG(a->sessions, "user 7: sessions");
+	WRONG(a->connections, "user 7: connections");
 	WRONG(c->accounts.users, "users");
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
 		WRONG(a->windows[t], "windows of streams");
@@ -412,12 +412,12 @@ static void test_counters_of_foresight(void **state)
 	WRONG(c->metrics.prefetch_used, "prefetched bytes");
 	WRONG(c->metrics.prefetch_wasted, "prefetched bytes");
 	WRONG(c->metrics.prefetch_failed, "prefetched bytes");
-	WRONG(c->claims.count, "claims");
+	WRONG(c->parked.count, "parked prefetches");
 	WRONG(c->plans.count, "plans");
-	WRONG(c->sessions.count, "conversations");
-	WRONG(c->sessions.awaited, "conversations whose users are back");
-	WRONG(c->sessions.high, "places of conversations");
-	WRONG(c->sessions.chunks_high, "places of conversations' blocks");
+	WRONG(c->conversations.count, "conversations");
+	WRONG(c->conversations.awaited, "conversations whose users are back");
+	WRONG(c->conversations.high, "places of conversations");
+	WRONG(c->conversations.chunks_high, "places of conversations' blocks");
 }
 
 int main(void)

@@ -1,6 +1,6 @@
 /*
  * Two paths into HBM, in a core with a small host around it: who brings which page, by what is
- * known of both lanes; and what becomes of a page whose path fails, lies, or is taken away.
+ * known of both channels; and what becomes of a page whose path fails, lies, or is taken away.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -82,13 +82,13 @@ static int set_up(void **state)
 	return 0;
 }
 
-/* What is believed of the lanes, bytes a second. */
+/* What is believed of the channels, bytes a second. */
 static void speeds(uint64_t read, uint64_t copy)
 {
-	host.core->sched->lane[SCHED_READ].bandwidth = read;
-	host.core->sched->lane[SCHED_TO_HBM].bandwidth = copy;
-	host.core->sched->lane[SCHED_READ].latency_ns = 0;
-	host.core->sched->lane[SCHED_TO_HBM].latency_ns = 0;
+	host.core->sched->channel[SCHED_READ].bandwidth = read;
+	host.core->sched->channel[SCHED_TO_HBM].bandwidth = copy;
+	host.core->sched->channel[SCHED_READ].latency_ns = 0;
+	host.core->sched->channel[SCHED_TO_HBM].latency_ns = 0;
 }
 
 static void fetch(uint32_t first, uint32_t count)
@@ -236,7 +236,7 @@ static void stream(uint32_t count, uint8_t mode)
 	for (uint32_t n = 0; n < count; n++)
 		key_of(n, host.client[0].staging + n * ABI_KEY_BYTES);
 	memset(&line, 0, sizeof(line));
-	line.claim = abi_stream_claim(generation, 0);
+	line.released = abi_stream_released(generation, 0);
 	last[1] = (struct abi_cqe){ .status = 99 };
 	host_event(&host, &e); /* its layers stay until they are released, or 10 s */
 }
@@ -360,7 +360,7 @@ static void test_both_failing_is_a_miss_and_ends(void **state)
 	assert_in_hbm(0, 4);
 }
 
-static void test_rotten_bytes_are_mended_from_cxl(void **state)
+static void test_rotten_bytes_are_repaired_from_cxl(void **state)
 {
 	uint32_t slot = slot_of(0);
 
@@ -370,7 +370,7 @@ static void test_rotten_bytes_are_mended_from_cxl(void **state)
 	fetch(0, 2);
 	assert_in_hbm(0, 2);
 	assert_int_equal(slot_of(0), slot);
-	assert_int_equal(metrics()->blocks_mended, 1);
+	assert_int_equal(metrics()->blocks_repaired, 1);
 	assert_int_equal(metrics()->read_bad, 1);
 	assert_true(host_settle(&host, 60)); /* it is written again */
 	drop(ABI_TIER_HBM);
@@ -379,7 +379,7 @@ static void test_rotten_bytes_are_mended_from_cxl(void **state)
 	assert_in_hbm(0, 2);
 }
 
-static void test_rotten_bytes_that_nothing_else_has_bury_the_block(void **state)
+static void test_rotten_bytes_that_nothing_else_has_void_the_block(void **state)
 {
 	uint32_t slot = slot_of(0);
 
@@ -458,8 +458,8 @@ int main(void)
 		TEST(test_a_failed_read_is_copied),
 		TEST(test_a_failed_copy_is_read),
 		TEST(test_both_failing_is_a_miss_and_ends),
-		TEST(test_rotten_bytes_are_mended_from_cxl),
-		TEST(test_rotten_bytes_that_nothing_else_has_bury_the_block),
+		TEST(test_rotten_bytes_are_repaired_from_cxl),
+		TEST(test_rotten_bytes_that_nothing_else_has_void_the_block),
 		TEST(test_cancel_ends_when_both_paths_have_stopped),
 		TEST(test_demand_raises_a_direct_read),
 	};

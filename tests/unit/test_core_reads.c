@@ -201,7 +201,7 @@ static void test_what_moves_pages(void **state)
 
 static void test_what_foresight_reads(void **state)
 {
-	struct abi_session_args *session = (void *)area;
+	struct abi_conversation_args *connection = (void *)area;
 	struct abi_plan_args *plan = (void *)area;
 	struct abi_access *access = (void *)(plan + 1);
 	uint64_t *position = (void *)(area + STAGING / 2);
@@ -211,10 +211,10 @@ static void test_what_foresight_reads(void **state)
 	if (!READS_WORK)
 		skip();
 	put(0);
-	*session = (struct abi_session_args){ .return_ns = host.now_ns + 20 * MS };
-	sqe = by_refs(ABI_OP_SESSION, session + 1);
-	sqe.mode = ABI_SESSION_TURN_END;
-	sqe.arg_bytes = sizeof(*session) + BLOCKS * sizeof(struct abi_block_ref);
+	*connection = (struct abi_conversation_args){ .return_ns = host.now_ns + 20 * MS };
+	sqe = by_refs(ABI_OP_CONVERSATION, connection + 1);
+	sqe.mode = ABI_CONVERSATION_TURN_END;
+	sqe.arg_bytes = sizeof(*connection) + BLOCKS * sizeof(struct abi_block_ref);
 	assert_int_equal(watched(sqe, "the end of a turn"), 0);
 	*plan = (struct abi_plan_args){ .position_offset = STAGING / 2 };
 	for (uint32_t i = 0; i < BLOCKS; i++)
@@ -246,14 +246,14 @@ static void test_lines_of_streams(void **state)
 	sqe.arg_bytes = BLOCKS * sizeof(struct abi_block_ref);
 	sqe.generation = 7;
 	sqe.deadline_ns = host.now_ns + 500 * MS;
-	line[0].claim = abi_stream_claim(7, 0);
+	line[0].released = abi_stream_released(7, 0);
 	line[0].wait = 1;
 	watched(sqe, "references of a stream");
 	for (uint32_t released = 1; released < 6; released++) {
-		line[0].claim = abi_stream_claim(7, released);
+		line[0].released = abi_stream_released(7, released);
 		watched_tick();
 	}
-	line[0].claim = UINT64_MAX;
+	line[0].released = UINT64_MAX;
 	watched_tick();
 	assert_int_equal(line[0].generation, 7);
 }

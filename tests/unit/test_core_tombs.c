@@ -30,7 +30,7 @@ static int set_up(uint64_t segment_bytes, uint64_t summary_bytes)
 	spec.quota[ABI_TIER_NVME] = UINT32_MAX;
 	one_host_boot(&spec, 1);
 	host.core->config.admit_all = true;
-	one_host_doubt();
+	one_host_suspect();
 	return 0;
 }
 
@@ -187,7 +187,7 @@ static void test_keys_that_never_were_leave_none(void **state)
 	one_host_disk_back();
 	set_up(1u << 20, 64u << 10);
 	for (uint32_t i = 0; i < SEGMENTS; i++)
-		host.core->drive[0]->store->segment[i].doubtful = false; /* it is new */
+		host.core->drive[0]->store->segment[i].suspect = false; /* it is new */
 	for (uint32_t n = 0; n < 5 * RUN; n += RUN)
 		assert_int_equal(one_host_put(n, RUN, ABI_SQE_DURABLE), 0);
 	queued = tombs_queued();
@@ -331,7 +331,7 @@ static void test_many_are_their_contexts_alone(void **state)
 	assert_int_equal(host_context_make(&host, 1, &spec), 0);
 	host_client_attach(&host, 0);
 	for (uint32_t i = 0; i < SEGMENTS; i++)
-		core_home(host.core)->store->segment[i].doubtful = false; /* it is new */
+		core_home(host.core)->store->segment[i].suspect = false; /* it is new */
 	core_context(host.core, host.context[0].id)->plan.quota[ABI_TIER_NVME] = SMALL;
 	for (uint32_t i = 0; i < 20; i++)
 		assert_int_equal(put_of_second(second++), 0);
@@ -342,7 +342,7 @@ static void test_many_are_their_contexts_alone(void **state)
 			assert_int_equal(put_of_second(second++), 0);
 	}
 	for (n = 0; n < 2 * TOMBS_MAX && one_host_delete(ABSENT + n, 1) == 0; n++)
-		core_home(host.core)->store->segment[0].doubtful = true;
+		core_home(host.core)->store->segment[0].suspect = true;
 	assert_int_equal(host.answer.res, -EDQUOT);
 	assert_in_range(n, TOMBS_MAX / 2, TOMBS_MAX + 1);
 	for (uint32_t i = 0; i < 40; i++)

@@ -29,7 +29,7 @@ static void push(struct peer *p, uint32_t op)
 
 #define WORD(name) offsetof(struct abi_region_header, name), sizeof(uint32_t)
 
-/* The last look before a session is parked is at one word more, which is only compared. */
+/* The last look before a connection is parked is at one word more, which is only compared. */
 static void front_words(const struct reads *r, const struct peer *p)
 {
 	const struct abi_region_header *h = p->region;
@@ -65,7 +65,7 @@ static void test_the_front_reads_once(void **state)
 		skip();
 	greet(&p);
 	turn(0);
-	reads_open(&r, fx.front->session[p.client].region.addr, p.bytes);
+	reads_open(&r, fx.front->connection[p.client].region.addr, p.bytes);
 	for (uint32_t round = 0; round < 40; round++) {
 		for (uint32_t k = 0; k <= round % 8; k++)
 			push(&p, (round + k) % (ABI_OP_COUNT + 1));
@@ -86,7 +86,7 @@ static void test_the_front_reads_once(void **state)
 	turn(0);
 }
 
-/* A session ends with and without a goodbye, its readers open or closed. */
+/* A connection ends with and without a goodbye, its readers open or closed. */
 static void test_an_end_reads_once(void **state)
 {
 	uint64_t one = 1;
@@ -107,7 +107,7 @@ static void test_an_end_reads_once(void **state)
 		reader[0].high_water = i == 1 ? UINT32_MAX : 4;
 		reader[0].slot[2] = i == 2;
 		p.region->goodbye = 1;
-		reads_open(&r, fx.front->session[p.client].region.addr, p.bytes);
+		reads_open(&r, fx.front->connection[p.client].region.addr, p.bytes);
 		shutdown(p.sock, SHUT_RDWR);
 		reads_begin(&r);
 		turn(0); /* jobs are under way, so its memory stays */

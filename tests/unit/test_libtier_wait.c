@@ -13,7 +13,7 @@
 #include "tests/unit/step.h"
 #include "tests/unit/test_libtier_world.h"
 
-#include "libtier/src/session.h"
+#include "libtier/src/connection.h"
 
 #define LONG_NS (60 * NS_PER_S)
 
@@ -178,7 +178,7 @@ static void test_the_event_descriptor_tells_of_an_answer_at_any_instruction(void
 	w->fake->hook = NULL;
 }
 
-/* While it is made: each time by another session. */
+/* While it is made: each time by another connection. */
 static void test_a_new_event_descriptor_tells_of_an_answer(void **state)
 {
 	struct world *w = *state;
@@ -279,11 +279,11 @@ static void test_released_layers_stay_released(void **state)
 
 	assert_int_equal(tier_stream_open(w->c, &b, 1, NULL, &s), 0);
 	tier_stream_release(s, 5);
-	assert_int_equal((uint32_t)line->claim, 5);
+	assert_int_equal((uint32_t)line->released, 5);
 	tier_stream_release(s, 2);
-	assert_int_equal((uint32_t)line->claim, 5);
+	assert_int_equal((uint32_t)line->released, 5);
 	tier_stream_release(s, UINT32_MAX);
-	assert_int_equal((uint32_t)line->claim, ABI_STREAM_CLOSED - 1);
+	assert_int_equal((uint32_t)line->released, ABI_STREAM_CLOSED - 1);
 	tier_stream_close(s);
 	for (uint32_t i = 0; i < 2 * FAKE_STREAMS; i++) {
 		assert_int_equal(tier_stream_open(w->c, &b, 1, NULL, &s), 0);

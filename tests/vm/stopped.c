@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * stopped MIB: a client of a daemon with cxl.backend=module leases MIB of blocks, more than its
- *     budget, and is stopped. Its blocks are deleted: the daemon ends its session, and the memory
- *     must be free for others while the client still stands still. When it goes on every lease is a
- *     miss or right, also under handlers of its own, and it can put and read anew.
+ *     budget, and is stopped. Its blocks are deleted: the daemon ends its connection, and the
+ *     memory must be free for others while the client still stands still. When it goes on every
+ *     lease is a miss or right, also under handlers of its own, and it can put and read anew.
  *
- * Prints how long it took from the end of the session until the memory was free.
+ * Prints how long it took from the end of the connection until the memory was free.
  */
 #include <errno.h>
 #include <signal.h>
@@ -245,13 +245,13 @@ int main(int argc, char **argv)
 		must(tier_delete(u.c, &key, 1), "delete");
 	}
 	if (!comes_to(&u, "ended", 1))
-		fail("the session does not end", -ETIMEDOUT);
+		fail("the connection does not end", -ETIMEDOUT);
 	begun = now_us();
 	if (!comes_to(&u, "quarantined", 0))
 		fail("its memory is not free", -EBUSY);
 	printf("%u MiB that a stopped client leased are free at look %u\n",
 	       (unsigned)(bytes >> 20), looks);
-	printf("figure: %.0f us of a look at what it leased, after the end of its session\n",
+	printf("figure: %.0f us of a look at what it leased, after the end of its connection\n",
 	       now_us() - begun);
 	put(&u, 5000, u.blocks); /* all of it, for others */
 	kill(pid, SIGCONT);

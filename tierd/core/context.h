@@ -5,7 +5,7 @@
 
 #include "tierd/core/book/lane.h"
 #include "tierd/core/core.h"
-#include "tierd/core/hint/session.h"
+#include "tierd/core/hint/conversation.h"
 #include "tierd/core/log/writeback.h"
 #include "tierd/core/unit/block_meta.h"
 #include "tierd/core/unit/descs.h"
@@ -18,14 +18,14 @@
 
 #define CONTEXT_SALTS 256u /* accounts a context: that of no salt, of "other", and of salts */
 
-/* abi_page.claim: how many streams count on the page, and whether its place is the pool's. */
-#define CLAIM_POOL 0x8000u
+/* abi_page.streams: how many streams count on the page, and whether its place is the pool's. */
+#define STREAMS_POOL 0x8000u
 
 struct context {
 	bool used;
 	bool closing;  /* removal under way */
 	bool leaving;  /* ... and not all that clients had of it has ended */
-	struct meter_pass sessions_leave, pins_leave;
+	struct meter_pass conversations_leave, pins_leave;
 	bool listed;   /* a durable catalog names it: only then can it be found */
 	bool listing;  /* ... the catalog being written does */
 	uint64_t epoch_listed, epoch_listing; /* the epochs that these say */
@@ -42,7 +42,7 @@ struct context {
 	struct descs descs; /* of its pages: which have memory */
 	struct block_meta *meta;
 	struct block_uses uses;
-	struct kins kins;
+	struct siblings siblings;
 	struct tenants tenants;
 	uint32_t *lapse_ms;    /* by slot, of those with KEEP_TTL; touched only for them */
 	uint32_t *streamed_ms; /* by slot: last asked for by a stream, if any did; likewise */
@@ -59,7 +59,7 @@ struct context {
 	struct dirty dirty[CORE_RUNS_MAX];
 	uint32_t slots_live;  /* block slots in use, dropped ones included */
 	uint32_t punching;    /* segments */
-	uint32_t zombies;     /* dropped blocks with pages that are still to be retired */
+	uint32_t unretired;   /* dropped blocks with pages that are still to be retired */
 	uint32_t nvme_cursor; /* evict_nvme: next slot to look at */
 	struct {
 		uint32_t slot, page;
@@ -75,11 +75,11 @@ struct context {
 	uint64_t retiring[ABI_MEM_TIERS]; /* bytes between retire and free */
 	uint64_t gone_token;
 	uint64_t moving[ABI_MEM_TIERS];   /* bytes of new places of pages that move */
-	uint64_t strays;                  /* places not free yet that no page names any more */
+	uint64_t detached;                /* places not free yet that no page names any more */
 	struct ledger salts;
-	uint64_t heads_ns[ABI_MEM_TIERS]; /* heads.c: not looked at before */
+	uint64_t lead_ns[ABI_MEM_TIERS]; /* lead.c: not looked at before */
 	uint64_t kept_blocks; /* with a priority or a TTL */
-	uint64_t claimed_blocks; /* that reservations may come to and did not draw yet */
+	uint64_t reserved_most_blocks; /* that reservations may come to and did not draw yet */
 	uint32_t user;        /* its owner's, in core.tables */
 	bool mapped;          /* its addresses are in the sums there */
 	uint64_t begun;       /* groups of descriptors that blocks which are pending may come to */
@@ -112,12 +112,12 @@ static inline uint32_t page_padding(const struct context *x, uint32_t page)
 
 static inline bool stream_page_charged(const struct abi_page *d, uint32_t tier)
 {
-	return d->claim[tier] & CLAIM_POOL;
+	return d->streams[tier] & STREAMS_POOL;
 }
 
-static inline uint32_t stream_page_claims(const struct abi_page *d, uint32_t tier)
+static inline uint32_t stream_page_count(const struct abi_page *d, uint32_t tier)
 {
-	return d->claim[tier] & (CLAIM_POOL - 1);
+	return d->streams[tier] & (STREAMS_POOL - 1);
 }
 
 static inline bool block_queued(const struct block_meta *m)

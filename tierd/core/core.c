@@ -49,13 +49,13 @@ static void config_defaults(struct core_config *k)
 	if (!k->next_uid)
 		k->next_uid = 1;
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
-		uint64_t bytes = k->segment_bytes[tier];
+		uint64_t bytes = k->slab_bytes[tier];
 
 		if (!bytes)
 			bytes = k->capacity[tier] / 1024 & ~(uint64_t)(ABI_HUGE - 1);
 		if (bytes < ABI_HUGE)
 			bytes = ABI_HUGE;
-		k->segment_bytes[tier] = bytes > 32 * ABI_HUGE ? 32 * ABI_HUGE : bytes;
+		k->slab_bytes[tier] = bytes > 32 * ABI_HUGE ? 32 * ABI_HUGE : bytes;
 	}
 }
 
@@ -170,7 +170,7 @@ int core_open(struct core **out, const struct core_config *config)
 	numbers_begin(c);
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
 		c->pool[tier].capacity = c->config.capacity[tier];
-		c->pool[tier].segment_bytes = c->config.segment_bytes[tier];
+		c->pool[tier].slab_bytes = c->config.slab_bytes[tier];
 	}
 	err = pools_alloc(c);
 	if (!err)
@@ -186,7 +186,7 @@ int core_open(struct core **out, const struct core_config *config)
 	if (!err)
 		err = request_memory(c);
 	if (!err)
-		err = sessions_open(c);
+		err = conversations_open(c);
 	if (!err)
 		err = plans_open(c);
 	if (!err)
@@ -200,8 +200,8 @@ int core_open(struct core **out, const struct core_config *config)
 		return err;
 	}
 	pools_thread(c);
-	block_list_init(&c->dropped.zombies);
-	block_list_init(&c->dropped.parting);
+	block_list_init(&c->dropped.unretired);
+	block_list_init(&c->dropped.leaving);
 	block_list_init(&c->dropped.waiting);
 	*out = c;
 	return 0;
@@ -214,7 +214,7 @@ static void context_release(struct context *x)
 			space_close(x->space[tier]);
 	lanes_close(&x->lanes);
 	block_uses_close(&x->uses);
-	kins_close(&x->kins);
+	siblings_close(&x->siblings);
 	tenants_close(&x->tenants);
 	descs_close(&x->descs);
 	free(x->lapse_ms);
@@ -237,7 +237,7 @@ void core_close(struct core *c)
 	for (uint32_t i = 0; c->client && i < CORE_CLIENTS_MAX; i++)
 		free(c->client[i].attached);
 	plans_close(c);
-	sessions_close(c);
+	conversations_close(c);
 	drives_close(c);
 	if (c->requests.table)
 		free(c->requests.table[0].arg);
@@ -300,7 +300,7 @@ static void client_open(struct core *c, const struct core_client_open *open)
 
 		a->end.client = open->client;
 		a->end.error = -ENOMEM;
-		a->end.why = "out of memory for the session";
+		a->end.why = "out of memory for the connection";
 		return;
 	}
 	k->writable = k->attached + words;
@@ -312,14 +312,14 @@ static void client_open(struct core *c, const struct core_client_open *open)
 	k->open = *open;
 	k->state = 1;
 	k->revoked = 0;
-	k->session++;
+	k->connection++;
 	k->orders = 0;
 	k->puts = NULL;
 	account_open(c, k);
 	quota_client_open(c, k, open->client);
 	if (c->clients_high <= open->client)
 		c->clients_high = open->client + 1;
-	c->metrics.sessions++;
+	c->metrics.connections++;
 }
 
 static void client_free(struct core *c, struct client *k)
@@ -338,7 +338,7 @@ static void client_gone(struct core *c, uint32_t id, int error)
 	if (k->state != 1)
 		return;
 	k->state = 2;
-	c->metrics.sessions_ended += error != 0;
+	c->metrics.connections_ended += error != 0;
 	request_client_gone(c, id);
 	for (uint32_t op = 0; op < ABI_OP_COUNT; op++)
 		if (core_ops[op] && core_ops[op]->client_gone)
@@ -395,8 +395,8 @@ static void tick(struct core *c)
 {
 	sched_tick(c);
 	plan_tick(c);
-	session_tick(c);
-	claim_tick(c);
+	conversation_tick(c);
+	park_tick(c);
 	request_tick(c);
 	stream_tick(c);
 	reclaim_tick(c);
@@ -477,7 +477,7 @@ static void dispatch(struct core *c, const struct core_event *e)
 static void walk_on(struct core *c)
 {
 	static void (*const walk[])(struct core *c) = {
-		put_work, pin_work, session_work, leave_work, request_walk,
+		put_work, pin_work, conversation_work, leave_work, request_walk,
 	};
 	const uint32_t kinds = sizeof(walk) / sizeof(walk[0]);
 
@@ -488,7 +488,7 @@ static void walk_on(struct core *c)
 bool core_goes_on(const struct core *c)
 {
 	return c->queues.run_head || c->queues.walk_head || c->puts.freeing || c->pins.ending ||
-	       c->sessions.unsettled || c->leaving || reclaim_next(c) <= c->now_ns;
+	       c->conversations.unsettled || c->leaving || reclaim_next(c) <= c->now_ns;
 }
 
 void core_event(struct core *c, const struct core_event *e)
@@ -524,7 +524,7 @@ bool core_accepts(const struct core *c, uint32_t client)
 	if (c->requests.count >= CORE_REQUESTS_MAX || !account_may(c, k, ACCOUNT_REQUESTS))
 		return false;
 	return c->requests.count < CORE_REQUESTS_MAX * 3 / 4 ||
-	       k->used[ACCOUNT_REQUESTS] - k->used[ACCOUNT_CLAIMS] < 4;
+	       k->used[ACCOUNT_REQUESTS] - k->used[ACCOUNT_PARKED] < 4;
 }
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
@@ -547,7 +547,7 @@ uint64_t core_next_tick(const struct core *c)
 		return c->now_ns;
 	if (c->reclaim.open && c->reclaim.open->count)
 		next = min_u64(next, c->reclaim.open->since_ns + MS);
-	if (c->evacuation.ctx || c->dropped.zombies.count)
+	if (c->evacuation.ctx || c->dropped.unretired.count)
 		next = min_u64(next, c->now_ns + MS);
 	next = min_u64(next, reclaim_next(c));
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
@@ -558,8 +558,8 @@ uint64_t core_next_tick(const struct core *c)
 		if (x->pending.count || x->sweeping || x->closing)
 			next = min_u64(next, c->now_ns + 10 * MS);
 	}
-	next = min_u64(next, min_u64(claim_next(c), stage_next(c)));
-	next = min_u64(next, min_u64(session_next(c), plan_next(c)));
+	next = min_u64(next, min_u64(park_next(c), stage_next(c)));
+	next = min_u64(next, min_u64(conversation_next(c), plan_next(c)));
 	next = min_u64(next, pin_next(c));
 	if (c->reserve.count)
 		next = min_u64(next, c->now_ns + (c->reserve.growing ? 1 : 50) * MS);
@@ -576,7 +576,7 @@ static void block_wanted(struct core *c, struct context *x, uint32_t slot)
 const struct core_signals core_signals = {
 	.block_wanted = block_wanted,
 	.block_gone = pin_lost,
-	.room_short = heads_look,
+	.room_short = lead_look,
 	.page_lost = stream_lost,
 	.landed = request_landed,
 	.flush_failed = request_flush_failed,

@@ -58,7 +58,7 @@ struct core_config {
 	uint64_t boot_token;
 	uint64_t secret; /* random, and told to nobody */
 	uint64_t capacity[ABI_TIER_COUNT];      /* bytes; 0 = no such tier */
-	uint64_t segment_bytes[ABI_MEM_TIERS];  /* 0 = clamp(capacity/1024, 2 MiB, 64 MiB) */
+	uint64_t slab_bytes[ABI_MEM_TIERS];     /* 0 = clamp(capacity/1024, 2 MiB, 64 MiB) */
 	struct disk_super super;                /* the store, when capacity[NVME] > 0 */
 	struct disk_super more[CORE_DRIVES_MAX - 1]; /* its further drives */
 	uint32_t drives;                        /* all of them; 0 = 1, if there is a store */
@@ -86,14 +86,14 @@ struct core_config {
 	uint64_t discard_quiet_ns;              /* ... after so long with nothing else; 0 = 20 ms */
 	uint64_t discard_late_ns;               /* ... or a step so long after the last; 0 = 1 s */
 	/* Limits (account.c); 0 = none but what the tables hold. */
-	uint32_t user_sessions;                 /* of one uid */
+	uint32_t user_connections;              /* of one uid */
 	uint32_t client_requests;               /* in progress; more wait in the ring */
 	uint32_t client_puts;                   /* begun and not committed */
 	uint32_t client_pins;
 	uint32_t quarantine_percent; /* of a tier: what one client's leases may keep evicted */
 	uint64_t table_bytes; /* memory that the tables of all contexts may take */
 	uint32_t stream_share;                  /* streams get one in so many bytes; 0 = 8 */
-	uint64_t stream_hold_ns;                /* claims after the answer, at most; 0 = 10 s */
+	uint64_t stream_hold_ns;                /* kept after the answer, at most; 0 = 10 s */
 	uint64_t stream_again_ns;               /* streamed twice within: stays; 0 = 10 s */
 };
 
@@ -124,9 +124,9 @@ struct sched_node {
 	uint32_t cut;      /* pieces issued in units; of a unit: where it begins */
 	uint32_t flying;   /* units under way */
 	int32_t error;     /* how it will end */
-	uint8_t klass, lane, state;
+	uint8_t klass, channel, state;
 	uint8_t device;  /* 0 for copies */
-	bool mixed;      /* issued while the device's other lane was busy */
+	bool mixed;      /* issued while the device's other channel was busy */
 	bool background; /* counts as a background read of the pool */
 	bool joined;     /* others wait for it too */
 };
@@ -192,8 +192,8 @@ struct core_copy {
 	} priv;
 };
 
-#define CORE_STRAY 1u      /* the page has moved on */
-#define CORE_STRAY_HELD 2u /* found leased, and quarantined: no page names it any more */
+#define CORE_DETACHED 1u      /* the page has moved on */
+#define CORE_DETACHED_HELD 2u /* found leased, and quarantined: no page names it any more */
 
 /* A batch of retired places between unpublishing and freeing (design, section 4). */
 struct core_batch {
@@ -204,7 +204,7 @@ struct core_batch {
 	uint32_t held[CORE_RETIRE_BATCH]; /* in which pass of scans a reader was seen there last, */
 	uint16_t seen_by[CORE_RETIRE_BATCH]; /* ... 1 + that client */
 	uint32_t chain[CORE_RETIRE_BATCH]; /* of the scan's table: 1 + the next entry there */
-	uint8_t stray[CORE_RETIRE_BATCH]; /* 0: its page still names it */
+	uint8_t detached[CORE_RETIRE_BATCH]; /* 0: its page still names it */
 	uint32_t count, marked; /* of these, seen in this pass */
 	bool kept; /* all of them were found leased before */
 	uint64_t since_ns;
@@ -215,7 +215,7 @@ struct core_batch {
 
 enum core_event_kind {
 	CORE_EV_TICK = 1,     /* time passed; also sent before any other event of a loop turn */
-	CORE_EV_CLIENT_OPEN,  /* a session began */
+	CORE_EV_CLIENT_OPEN,  /* a connection began */
 	CORE_EV_CLIENT_GONE,  /* it ended: its requests, puts and pins are dropped; leases stay */
 	CORE_EV_CLIENT_REVOKED, /* gone, and it reads nothing more in these tiers */
 	CORE_EV_CLIENT_DEAD,  /* its process is dead: leases end, memory may be unmapped */
@@ -296,7 +296,7 @@ enum core_action_kind {
 	CORE_AC_COMPLETE, /* put the entry into the client's completion ring */
 	CORE_AC_REPLY,    /* answer a control call that was given this token */
 	CORE_AC_WAKE,     /* signal the client's completion eventfd, asked for by abi_stream.wait */
-	CORE_AC_END,      /* end the client's session for this error */
+	CORE_AC_END,      /* end the client's connection for this error */
 };
 
 struct core_action {
@@ -331,7 +331,7 @@ struct core_action {
 int core_open(struct core **out, const struct core_config *config);
 void core_close(struct core *c);
 
-/* Feed one event. Never fails; what it finds wrong with a client ends that client's session. */
+/* Feed one event. Never fails; what it finds wrong with a client ends that client's connection. */
 void core_event(struct core *c, const struct core_event *event);
 
 /* Take the next action; false when there is none now. */
@@ -427,8 +427,8 @@ int core_context_epoch(struct core *c, uint32_t id, uint64_t epoch, uint64_t tok
 /* ---- limits ------------------------------------------------------------------------------- */
 
 /*
- * May this user open one more session? Errors: -EUSERS it has user_sessions of them, -EDQUOT its
- * leases keep too much; why names the limit.
+ * May this user open one more connection? Errors: -EUSERS it has user_connections of them, -EDQUOT
+ * its leases keep too much; why names the limit.
  */
 int core_user_may_connect(struct core *c, uint32_t uid, char *why, size_t why_bytes);
 /* Contexts that the user owns, those being made or removed included. */
@@ -436,12 +436,12 @@ uint32_t core_user_contexts(const struct core *c, uint32_t uid);
 /* ---- quotas ------------------------------------------------------------------------------- */
 
 /*
- * Set what a context, one salt of it, or a client's session may hold of a tier. Of a context hard
- * cannot grow beyond what its memory was made for. Limits of contexts and salts survive a restart,
- * once the REPLY has come; a client's end with its session. Limits below what is held make it
- * shrink, in the background; pins that are there stay until they end. Errors: -ENOENT; -EINVAL;
- * -E2BIG hard of a context too large; -ENOSPC the soft shares of all contexts exceed the tier, no
- * account is free for the salt, or the catalog has no room for its limit.
+ * Set what a context, one salt of it, or a client's connection may hold of a tier. Of a context
+ * hard cannot grow beyond what its memory was made for. Limits of contexts and salts survive a
+ * restart, once the REPLY has come; a client's end with its connection. Limits below what is held
+ * make it shrink, in the background; pins that are there stay until they end. Errors: -ENOENT;
+ * -EINVAL; -E2BIG hard of a context too large; -ENOSPC the soft shares of all contexts exceed the
+ * tier, no account is free for the salt, or the catalog has no room for its limit.
  */
 enum core_holder { CORE_HOLDER_CONTEXT, CORE_HOLDER_SALT, CORE_HOLDER_CLIENT };
 struct core_quota {

@@ -21,7 +21,7 @@ const struct op_ops *const core_ops[ABI_OP_COUNT] = {
 	[ABI_OP_PREFETCH] = &op_prefetch,
 	[ABI_OP_MIGRATE] = &op_migrate,
 	[ABI_OP_STREAM] = &op_stream,
-	[ABI_OP_SESSION] = &op_session,
+	[ABI_OP_CONVERSATION] = &op_session,
 	[ABI_OP_PLAN] = &op_plan,
 	[ABI_OP_RESERVE] = &op_reserve,
 };

@@ -2,7 +2,7 @@
 /*
  * The floors of the core, from the ground up, and the only calls that run upward.
  *
- *   unit    what needs no core: indexes, pages, segments, the store's bytes, orders, tables
+ *   unit    what needs no core: indexes, pages, slabs, the store's bytes, orders, tables
  *   (state.h: the core's data, for all floors above)
  *   io      which device operation or copy goes when; the actions and their pools
  *   book    what each byte is charged to; lists of blocks, marks on them, who waits
@@ -40,7 +40,7 @@ struct core_signals {
 	 */
 	void (*block_gone)(struct core *c, struct context *x, uint32_t slot);
 	/*
-	 * Blocks of a tier are about to be evicted (place -> hint). May change the marks of heads;
+	 * Blocks of a tier are about to be evicted (place -> hint). May change the marks of leads;
 	 * may not make or drop blocks or pages: the caller's orders are set up after it, from what
 	 * is there.
 	 */

@@ -15,7 +15,7 @@
 #include "tierd/core/place/scan.h"
 #include "tierd/core/place/tables.h"
 #include "tierd/core/unit/block_meta.h"
-#include "tierd/core/op/claim.h"
+#include "tierd/core/op/park.h"
 #include "tierd/core/core.h"
 #include "tierd/core/signal.h"
 #include "tierd/core/place/evacuate.h"
@@ -28,7 +28,7 @@
 #include "tierd/core/hint/plan.h"
 #include "tierd/core/unit/policy_ops.h"
 #include "tierd/core/io/sched.h"
-#include "tierd/core/hint/session.h"
+#include "tierd/core/hint/conversation.h"
 #include "tierd/core/unit/predict.h"
 #include "tierd/core/log/recover.h"
 #include "tierd/core/book/retain.h"
@@ -86,7 +86,7 @@ struct core {
 	uint32_t clients_high; /* clients [0, high) may be open */
 	uint32_t leaving;      /* clients and contexts that are */
 	struct accounts accounts;
-	struct ledger owners;  /* what clients put, by session */
+	struct ledger owners;  /* what clients put, by connection */
 
 	struct requests requests;
 	struct queues queues;
@@ -103,23 +103,24 @@ struct core {
 	struct evacuation evacuation;
 	struct evicting evict;
 
-	struct claims claims;
+	struct parked parked;
 	struct staged staged;
-	struct sessions sessions;
+	struct conversations conversations;
 	struct plans plans;
 	struct streams streams;
 	uint64_t streamed[ABI_MEM_TIERS]; /* bytes of places that are the pool's */
 	struct pins pins;
 	uint64_t pinned[ABI_MEM_TIERS]; /* bytes, of all contexts */
 	struct reservations reserve;
-	uint64_t claimed_bytes; /* of CXL: what reservations may come to and did not draw yet */
+	/* of CXL: what reservations may come to and did not draw yet */
+	uint64_t reserved_most_bytes;
 
 	struct tables tables;
 	struct aside aside;
 	struct recorded recorded;
 	struct tombs tombs[TOMBS_KINDS];
 	bool draining;
-	uint64_t doubts; /* blocks that became SETTLE_DOUBT and were not written again since */
+	uint64_t suspects; /* blocks that became SETTLE_SUSPECT and were not written again since */
 	uint32_t write_context[CORE_RUNS_MAX]; /* round robin: who comes next in each log */
 
 	uint64_t catalog_sequence;
@@ -133,7 +134,7 @@ struct core {
 	uint8_t *record_live; /* live blocks of each record of the durable log (book/records.c) */
 	uint64_t tombs_bound; /* the cleaner is to move what is as old: a context has too many */
 	bool tombs_refused;
-	bool catalog_dirty, catalog_running, catalog_doubtful; /* a flush failed during its write */
+	bool catalog_dirty, catalog_running, catalog_suspect; /* a flush failed during its write */
 	uint64_t voids, voids_listing, voids_listed; /* epochs and removals; written, flushed */
 	struct token catalog_token[CORE_TOKENS_MAX]; /* [0, flying) are in the write under way */
 	uint32_t catalog_tokens, catalog_flying;

@@ -56,7 +56,7 @@ struct task *task_new(struct objects *o, uint16_t type, bool asked)
 	t->type = type;
 	t->asked = asked;
 	if (!asked) /* nobody's: no upload is of it */
-		t->uid = t->answer->who.session = UINT32_MAX;
+		t->uid = t->answer->who.connection = UINT32_MAX;
 	list_push_back(&o->tasks, &t->link);
 	return t;
 }
@@ -708,7 +708,7 @@ static void log_done(struct objects *o, struct task *t, const struct object_job 
 }
 
 /* Its bytes are not what was written: it is offered to nobody any more. */
-static void bury(struct objects *o, struct object *x)
+static void drop_dead(struct objects *o, struct object *x)
 {
 	struct task *t = task_new(o, WIRE_OBJ_REMOVE, false);
 
@@ -752,7 +752,7 @@ static void bring_done(struct objects *o, struct object *x, const struct object_
 	if (!x->named)
 		let_go(o, x);
 	else if (job->res == -EBADMSG)
-		bury(o, x);
+		drop_dead(o, x);
 }
 
 void job_done(struct objects *o, struct object_job *job)

@@ -40,7 +40,7 @@ static json_t *holder(const struct core_holder_view *v, bool salts)
 	else
 		one = json_pack("{s:o, s:I, s:I}", "holder",
 				json_sprintf("client %u", (uint32_t)v->key), "client",
-				(json_int_t)(uint32_t)v->key, "session",
+				(json_int_t)(uint32_t)v->key, "connection",
 				(json_int_t)(v->key >> 32));
 	json_object_set_new(one, "uses", obs_number(v->uses));
 	for (uint32_t t = 0; t < TIERS_HELD; t++) {

@@ -315,12 +315,12 @@ class Context:
         return self._ask(lib.tier_migrate, found, {"tier": tier, "user_data": user_data})
 
     def session(self, number, event, found=None, **members):
-        """Tell what happens in a conversation; members of struct tier_session_options (tier is
+        """Tell what happens in a conversation; members of struct tier_conversation_options (tier is
         TIER_CXL unless it is given). A completion follows."""
         these = blocks(found) if found is not None else ffi.NULL
-        o = Options("tier_session_options", tier=members.pop("tier", lib.TIER_CXL), blocks=these,
-                    count=len(these) if found is not None else 0, **members)
-        check(lib.tier_session(self.handle, number, event, o.struct), "session")
+        o = Options("tier_conversation_options", tier=members.pop("tier", lib.TIER_CXL),
+                    blocks=these, count=len(these) if found is not None else 0, **members)
+        check(lib.tier_conversation(self.handle, number, event, o.struct), "session")
 
     def _ask(self, call, found, members):
         members.setdefault("tier", lib.TIER_CXL)

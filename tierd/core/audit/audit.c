@@ -16,10 +16,10 @@ struct recount {
 	uint64_t resident[ABI_MEM_TIERS]; /* pages */
 	uint64_t bytes[ABI_MEM_TIERS];	  /* of places that a word names */
 	uint64_t retiring[ABI_MEM_TIERS];
-	uint64_t streamed[ABI_MEM_TIERS]; /* bytes of places of the stream pool */
-	uint64_t claims[ABI_MEM_TIERS];   /* of streams on pages */
-	uint64_t stray[ABI_MEM_TIERS]; /* of places that no page names any more */
-	uint64_t strays, claimed;
+	uint64_t streamed[ABI_MEM_TIERS];      /* bytes of places of the stream pool */
+	uint64_t stream_counts[ABI_MEM_TIERS]; /* of streams on pages */
+	uint64_t detached[ABI_MEM_TIERS]; /* of places that no page names any more */
+	uint64_t detached_places, reserved_most;
 	uint64_t reserved[ABI_PARTS_MAX]; /* places */
 	uint64_t dirty, nvme, records;
 	uint64_t staged; /* bytes brought ahead and not read */
@@ -70,9 +70,9 @@ static uint32_t audit_page(struct audit *a, const struct context *x, uint32_t sl
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
 		uint32_t state = page_state(d, t), bytes = page_stride(x, page);
 
-		n->claims[t] += stream_page_claims(d, t);
-		n->streamed[t] += d->claim[t] & CLAIM_POOL ? bytes : 0;
-		if (d->claim[t] == CLAIM_POOL && state == ABI_PAGE_READY)
+		n->stream_counts[t] += stream_page_count(d, t);
+		n->streamed[t] += d->streams[t] & STREAMS_POOL ? bytes : 0;
+		if (d->streams[t] == STREAMS_POOL && state == ABI_PAGE_READY)
 			audit_tell(a, "context %s: block %u page %u: a stream's page in tier %u is "
 				   "nobody's", x->spec.name, slot, page, t);
 		if (state == ABI_PAGE_ABSENT)
@@ -138,7 +138,7 @@ static void audit_policy(struct audit *a, const struct context *x, uint32_t slot
 			if (!descs_there(&x->descs, slot, page) ||
 			    page_state(d, t) != ABI_PAGE_READY)
 				continue;
-			if (d->claim[t] & CLAIM_POOL)
+			if (d->streams[t] & STREAMS_POOL)
 				streamed++;
 			else
 				cached++;
@@ -223,7 +223,7 @@ static void audit_runs(struct audit *a, const struct context *x)
 /* ---- contexts ----------------------------------------------------------------------------- */
 
 /* Places that no page names any more: only their batches know them. */
-static void audit_strays(struct audit *a, const struct context *x, struct recount *n)
+static void audit_detached(struct audit *a, const struct context *x, struct recount *n)
 {
 	const struct core *c = a->c;
 
@@ -233,14 +233,14 @@ static void audit_strays(struct audit *a, const struct context *x, struct recoun
 			uint32_t tier = b->place[k] >> ABI_ADDR_BITS & 7;
 			uint32_t bytes;
 
-			if (!b->stray[k] ||
+			if (!b->detached[k] ||
 			    (b->place[k] >> (ABI_ADDR_BITS + 3) & 0xffff) != x->index)
 				continue;
 			bytes = page_stride(x, b->page[k]);
-			n->strays++;
-			n->stray[tier] += bytes;
+			n->detached_places++;
+			n->detached[tier] += bytes;
 			n->retiring[tier] += bytes;
-			if (b->stray[k] == CORE_STRAY_HELD)
+			if (b->detached[k] == CORE_DETACHED_HELD)
 				a->quarantined[tier] += bytes;
 		}
 }
@@ -267,7 +267,7 @@ static void audit_reservations(struct audit *a, const struct context *x, struct 
 		most = r->granted > most ? r->granted : most;
 		for (uint64_t pages = r->drawn; most && pages; most--)
 			pages -= pages < per ? pages : per;
-		n->claimed += most;
+		n->reserved_most += most;
 	}
 }
 
@@ -280,7 +280,7 @@ uint64_t audit_pinned_bytes(const struct context *x, uint32_t slot, uint32_t tie
 
 	for (uint32_t i = 0; i < g->part_count; i++) {
 		const struct abi_part *part = &g->part[i];
-		uint32_t layers = use->head_pins[tier] ? use->head_layers[tier] : 0;
+		uint32_t layers = use->lead_pins[tier] ? use->lead_layers[tier] : 0;
 
 		if (use->pins[tier] || layers > part->layers)
 			layers = part->layers;
@@ -316,11 +316,11 @@ static void audit_tier(struct audit *a, const struct context *x, const char *who
 	audit_compare(a, whose, "retiring bytes", n->retiring[t], x->retiring[t]);
 	audit_compare(a, whose, "moving bytes", moving, x->moving[t]);
 	a->streamed[t] += n->streamed[t];
-	a->claims[t] += n->claims[t];
+	a->stream_counts[t] += n->stream_counts[t];
 	if (!x->space[t])
 		return;
 	space_stats(x->space[t], &st);
-	audit_compare(a, whose, "bytes of places", n->bytes[t] + n->stray[t] + moving, st.live);
+	audit_compare(a, whose, "bytes of places", n->bytes[t] + n->detached[t] + moving, st.live);
 	audit_space(a, whose, x->space[t], t == ABI_TIER_CXL ? n->reserved : NULL);
 	a->charged[t] += st.charged;
 	a->places[t] += st.live;
@@ -347,17 +347,18 @@ static void audit_context(struct audit *a, const struct context *x)
 	audit_tables(a, x);
 	audit_needs(a, x);
 	audit_runs(a, x);
-	audit_strays(a, x, &n);
+	audit_detached(a, x, &n);
 	audit_attached(a, x);
 	audit_reservations(a, x, &n);
-	a->claimed += n.claimed * x->spec.geometry.block_bytes;
+	a->reserved_most += n.reserved_most * x->spec.geometry.block_bytes;
 	audit_pinned(a, x);
 	audit_compare(a, whose, "blocks", n.blocks, x->blocks);
 	audit_compare(a, whose, "pending blocks", n.pending, x->blocks_pending);
 	audit_compare(a, whose, "block slots in use", n.live_slots, x->slots_live);
 	audit_compare(a, whose, "blocks with a priority", n.kept, x->kept_blocks);
-	audit_compare(a, whose, "places that no page names", n.strays, x->strays);
-	audit_compare(a, whose, "blocks that reservations claim", n.claimed, x->claimed_blocks);
+	audit_compare(a, whose, "places that no page names", n.detached_places, x->detached);
+	audit_compare(a, whose, "blocks that reservations may come to", n.reserved_most,
+		      x->reserved_most_blocks);
 	audit_compare(a, whose, "dirty bytes", n.dirty + dirty_dropped(a->c, x), x->dirty_bytes);
 	audit_compare(a, whose, "NVMe bytes", n.nvme, x->nvme_bytes);
 	audit_compare(a, whose, "room of records", n.records, x->record_bytes);
@@ -384,7 +385,8 @@ static void audit_host(struct audit *a)
 		requests += c->requests.table[i].phase != REQUEST_FREE;
 	for (uint32_t i = 0; i < c->reserve.high; i++)
 		reservations += c->reserve.table[i].used;
-	audit_compare(a, "host", "bytes that reservations claim", a->claimed, c->claimed_bytes);
+	audit_compare(a, "host", "bytes that reservations may come to", a->reserved_most,
+		      c->reserved_most_bytes);
 	audit_compare(a, "host", "reservations", reservations, c->reserve.count);
 	for (uint32_t i = 0; i < c->tables.users_high; i++)
 		users += c->tables.user[i].bytes;
@@ -497,7 +499,7 @@ static void audit_store(struct audit *a)
 	audit_compare(a, "store", "live bytes", a->live, live);
 }
 
-/* Sessions hold their accounts, whether they have put anything or not. */
+/* Connections hold their accounts, whether they have put anything or not. */
 static void audit_owners(struct audit *a)
 {
 	for (uint32_t i = 0; i < a->c->clients_high; i++)
@@ -533,7 +535,9 @@ static void audit_window(struct audit *a, const struct stream *s)
 			   s->per_layer, s->window);
 }
 
-/* What windows each user has, also for sessions that have ended; and how many users are there. */
+/*
+ * What windows each user has, also for connections that have ended; and how many users are there.
+ */
 static void audit_users(struct audit *a)
 {
 	const struct core *c = a->c;
@@ -542,7 +546,7 @@ static void audit_users(struct audit *a)
 	for (uint32_t i = 0; i < c->accounts.high; i++) {
 		uint64_t grants[ABI_MEM_TIERS] = { 0 };
 
-		users += c->accounts.table[i].sessions > 0;
+		users += c->accounts.table[i].connections > 0;
 		for (uint32_t k = 0; k < c->streams.high; k++)
 			for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
 				if (c->streams.table[k].used && c->streams.table[k].account == i)
@@ -554,11 +558,11 @@ static void audit_users(struct audit *a)
 	audit_compare(a, "host", "users", users, c->accounts.users);
 }
 
-/* Claims are the bits of streams' items; grants are within what was set aside. */
+/* Counts are the bits of streams' items; grants are within what was set aside. */
 static void audit_streams(struct audit *a)
 {
 	const struct core *c = a->c;
-	uint64_t claims[ABI_MEM_TIERS] = { 0 }, grants[ABI_MEM_TIERS] = { 0 };
+	uint64_t counts[ABI_MEM_TIERS] = { 0 }, grants[ABI_MEM_TIERS] = { 0 };
 	uint64_t holds = 0, streams = 0;
 
 	audit_users(a);
@@ -566,8 +570,8 @@ static void audit_streams(struct audit *a)
 		const struct stream *s = &c->streams.table[i];
 
 		for (uint32_t k = s->dropped; s->used && k < s->issue; k++) {
-			claims[s->tier] += (s->item[k] & ITEM_CLAIM) != 0;
-			claims[ABI_TIER_CXL] += (s->item[k] & ITEM_STAGE) != 0;
+			counts[s->tier] += (s->item[k] & ITEM_COUNTED) != 0;
+			counts[ABI_TIER_CXL] += (s->item[k] & ITEM_STAGE) != 0;
 		}
 		for (uint32_t t = 0; s->used && t < ABI_MEM_TIERS; t++)
 			grants[t] += s->grant[t];
@@ -578,7 +582,7 @@ static void audit_streams(struct audit *a)
 	audit_compare(a, "host", "streams", streams, c->streams.count);
 	audit_compare(a, "host", "blocks that streams hold", a->stream_holds, holds);
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
-		audit_compare(a, "host", "claims of streams", a->claims[t], claims[t]);
+		audit_compare(a, "host", "counts of streams", a->stream_counts[t], counts[t]);
 		audit_compare(a, "host", "bytes of the stream pool", a->streamed[t],
 			      c->streamed[t]);
 		audit_compare(a, "host", "windows of streams", grants[t], c->streams.grants[t]);

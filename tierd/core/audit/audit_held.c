@@ -62,21 +62,21 @@ static bool is_clean(const struct context *x, uint32_t slot)
 	return x->meta[slot].persist == PERSIST_CLEAN;
 }
 
-static bool is_zombie(const struct context *x, uint32_t slot)
+static bool is_unretired(const struct context *x, uint32_t slot)
 {
-	return x->meta[slot].flags & BLOCK_ZOMBIE;
+	return x->meta[slot].flags & BLOCK_UNRETIRED;
 }
 
-static bool is_parting(const struct context *x, uint32_t slot)
+static bool is_leaving(const struct context *x, uint32_t slot)
 {
-	return x->meta[slot].flags & BLOCK_PARTING;
+	return x->meta[slot].flags & BLOCK_LEAVING;
 }
 
 /* Each block is in the list that its state names; none of a context with NVMe is in no state. */
 static void audit_lists(struct audit *a)
 {
 	const struct core *c = a->c;
-	uint64_t clean = 0, listed = 0, parting = 0;
+	uint64_t clean = 0, listed = 0, leaving = 0;
 
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		const struct context *x = c->context[i];
@@ -86,7 +86,7 @@ static void audit_lists(struct audit *a)
 			bool there = index_block(&x->ix, slot)->state == ABI_BLOCK_COMMITTED;
 
 			pending += is_pending(x, slot);
-			parting += is_parting(x, slot);
+			leaving += is_leaving(x, slot);
 			queued += there && is_queued(x, slot);
 			clean += there && is_clean(x, slot);
 			if (there && context_has_nvme(c, x) &&
@@ -116,11 +116,11 @@ static void audit_lists(struct audit *a)
 			listed += audit_list(a, &c->drive[k]->segment_blocks[i],
 					     "a segment's blocks", is_clean);
 	audit_compare(a, "host", "blocks in segments' lists", clean, listed);
-	audit_list(a, &c->dropped.zombies, "zombies", is_zombie);
+	audit_list(a, &c->dropped.unretired, "unretired", is_unretired);
 	audit_compare(
-		a, "host", "dropped blocks with others behind them", parting,
-		audit_list(a, &c->dropped.parting, "parting blocks", is_parting) +
-			audit_list(a, &c->dropped.waiting, "blocks that wait to part", is_parting));
+		a, "host", "dropped blocks with others behind them", leaving,
+		audit_list(a, &c->dropped.leaving, "leaving blocks", is_leaving) +
+			audit_list(a, &c->dropped.waiting, "blocks that wait to part", is_leaving));
 }
 
 /* ---- pins --------------------------------------------------------------------------------- */
@@ -146,7 +146,7 @@ static uint64_t block_pins(const struct context *x, uint64_t bytes[ABI_MEM_TIERS
 		for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
 			if (index_block(&x->ix, slot)->state == ABI_BLOCK_FREE)
 				continue;
-			pins += block_use(x, slot)->pins[t] + block_use(x, slot)->head_pins[t];
+			pins += block_use(x, slot)->pins[t] + block_use(x, slot)->lead_pins[t];
 			bytes[t] += audit_pinned_bytes(x, slot, t);
 		}
 	return pins;
@@ -186,14 +186,14 @@ static void audit_pins(struct audit *a)
 /* Entries of the tables that all share. */
 struct charges {
 	uint64_t used[ACCOUNT_KINDS];
-	uint64_t sessions; /* of a user */
+	uint64_t connections; /* of a user */
 };
 
 struct charged {
 	struct charges *user, *client;
 };
 
-/* client: only while its session is the one that took it. */
+/* client: only while its connection is the one that took it. */
 static void charge(const struct core *c, struct charged *n, uint32_t account, uint32_t client,
 		   enum account_kind kind)
 {
@@ -203,7 +203,7 @@ static void charge(const struct core *c, struct charged *n, uint32_t account, ui
 		n->client[client].used[kind]++;
 }
 
-/* Of tables whose entries end with the session that took them. */
+/* Of tables whose entries end with the connection that took them. */
 static void charge_client(const struct core *c, struct charged *n, uint32_t client,
 			  enum account_kind kind)
 {
@@ -223,16 +223,17 @@ static void count_foresight(const struct core *c, struct charged *n)
 
 		if (s->used)
 			charge(c, n, s->account,
-			       c->client[s->client].session == s->session ? s->client : UINT32_MAX,
+			       c->client[s->client].connection == s->connection ? s->client
+										: UINT32_MAX,
 			       ACCOUNT_STREAMS);
 	}
-	for (uint32_t i = 0; i < c->sessions.high; i++) {
-		const struct session *s = &c->sessions.table[i];
+	for (uint32_t i = 0; i < c->conversations.high; i++) {
+		const struct conversation *s = &c->conversations.table[i];
 
-		if (s->state == SESSION_FREE)
+		if (s->state == CONVERSATION_FREE)
 			continue;
-		charge_client(c, n, s->client, ACCOUNT_SESSIONS);
-		for (uint32_t at = s->chunks; at; at = c->sessions.chunk[at - 1].next)
+		charge_client(c, n, s->client, ACCOUNT_CONVERSATIONS);
+		for (uint32_t at = s->chunks; at; at = c->conversations.chunk[at - 1].next)
 			charge_client(c, n, s->client, ACCOUNT_REFS);
 	}
 }
@@ -243,12 +244,12 @@ static void count_charges(const struct core *c, struct charged *n)
 		const struct request *r = &c->requests.table[i];
 		const struct put *p = &c->puts.table[i];
 		bool own = r->client == SCHED_DAEMON; /* the core's, for a user */
-		bool there = !own && c->client[r->client].session == r->session;
+		bool there = !own && c->client[r->client].connection == r->connection;
 
 		if (r->phase != REQUEST_FREE && (!own || r->charged))
 			charge(c, n, r->account, there ? r->client : UINT32_MAX, ACCOUNT_REQUESTS);
 		if (r->phase != REQUEST_FREE && r->parked)
-			charge(c, n, r->account, there ? r->client : UINT32_MAX, ACCOUNT_CLAIMS);
+			charge(c, n, r->account, there ? r->client : UINT32_MAX, ACCOUNT_PARKED);
 		if (p->used)
 			charge(c, n, p->account, p->client, ACCOUNT_PUTS);
 	}
@@ -263,7 +264,7 @@ static void count_charges(const struct core *c, struct charged *n)
 	count_foresight(c, n);
 	for (uint32_t i = 0; i < c->clients_high; i++)
 		if (c->client[i].state && c->client[i].account < c->accounts.high)
-			n->user[c->client[i].account].sessions++;
+			n->user[c->client[i].account].connections++;
 }
 
 static void compare_charges(struct audit *a, const struct charged *n)
@@ -273,8 +274,8 @@ static void compare_charges(struct audit *a, const struct charged *n)
 
 	for (uint32_t i = 0; i < c->accounts.high; i++) {
 		snprintf(whose, sizeof(whose), "user %u", c->accounts.table[i].uid);
-		audit_compare(a, whose, "sessions", n->user[i].sessions,
-			      c->accounts.table[i].sessions);
+		audit_compare(a, whose, "connections", n->user[i].connections,
+			      c->accounts.table[i].connections);
 		for (uint32_t kind = 0; kind < ACCOUNT_KINDS; kind++)
 			audit_compare(a, whose, "entries of a shared table", n->user[i].used[kind],
 				      c->accounts.table[i].used[kind]);
@@ -314,7 +315,8 @@ static void audit_client(struct audit *a, uint32_t client)
 	for (uint32_t i = 0; i < a->c->requests.high; i++) {
 		const struct request *r = &a->c->requests.table[i];
 
-		if (r->phase == REQUEST_FREE || r->client != client || r->session != k->session)
+		if (r->phase == REQUEST_FREE || r->client != client ||
+		    r->connection != k->connection)
 			continue;
 		orders += r->phase == REQUEST_ORDER;
 	}

@@ -22,7 +22,7 @@ static uint64_t most_of_user(uint32_t kind)
 		[ACCOUNT_PLANS] = PLANS_MAX,
 		[ACCOUNT_RESERVATIONS] = CORE_RESERVATIONS_MAX,
 		[ACCOUNT_STREAMS] = CORE_STREAMS_MAX,
-		[ACCOUNT_CLAIMS] = CLAIMS_MAX,
+		[ACCOUNT_PARKED] = PARKED_MAX,
 	};
 
 	return entries[kind] ? entries[kind] - entries[kind] / 4 : UINT64_MAX;
@@ -42,8 +42,8 @@ static uint64_t most_of_client(const struct core_config *config, uint32_t kind)
 		return CORE_PIN_CHUNKS / 4;
 	case ACCOUNT_PLANS:
 		return PLANS_CLIENT_MAX;
-	case ACCOUNT_CLAIMS:
-		return CLAIMS_CLIENT_MAX;
+	case ACCOUNT_PARKED:
+		return PARKED_CLIENT_MAX;
 	default:
 		return 0;
 	}
@@ -83,7 +83,7 @@ static uint64_t kept_by_user(const struct core *c, uint32_t account, uint32_t ti
 	return bytes;
 }
 
-/* Whose leases keep too much, its own or all of its user's together, loses its session. */
+/* Whose leases keep too much, its own or all of its user's together, loses its connection. */
 static void audit_quarantine(struct audit *a)
 {
 	const struct core *c = a->c;

@@ -16,8 +16,8 @@
 /* Who needs one block. Who is needed has an entry of what is in use, by which these go. */
 struct need {
 	uint32_t holds, writers;
-	uint32_t marks[ABI_MEM_TIERS]; /* of sessions whose users are back, */
-	uint32_t heads[ABI_MEM_TIERS]; /* and of those that are away, */
+	uint32_t marks[ABI_MEM_TIERS]; /* of conversations whose users are back, */
+	uint32_t leads[ABI_MEM_TIERS]; /* and of those that are away, */
 	uint32_t layers[ABI_MEM_TIERS]; /* most of which are kept */
 };
 
@@ -101,37 +101,37 @@ static void need_of_daemon(const struct core *c, const struct context *x, struct
 	}
 }
 
-static bool is_marked(const struct session_marks *m, uint32_t i)
+static bool is_marked(const struct conversation_marks *m, uint32_t i)
 {
 	return i >= m->from && i < m->to;
 }
 
-static void need_of_session(const struct session *s, uint32_t i, struct need *n)
+static void need_of_conversation(const struct conversation *s, uint32_t i, struct need *n)
 {
-	bool head = is_marked(&s->heads, i);
+	bool lead = is_marked(&s->leads, i);
 
 	n->marks[s->tier] += is_marked(&s->await, i);
-	n->heads[s->tier] += head;
-	if (head && s->heads_layers > n->layers[s->tier])
-		n->layers[s->tier] = s->heads_layers;
+	n->leads[s->tier] += lead;
+	if (lead && s->lead_layers > n->layers[s->tier])
+		n->layers[s->tier] = s->lead_layers;
 }
 
-static void need_of_sessions(const struct core *c, const struct context *x, struct need *n)
+static void need_of_conversations(const struct core *c, const struct context *x, struct need *n)
 {
-	for (uint32_t i = 0; c->sessions.count && i < c->sessions.high; i++) {
-		const struct session *s = &c->sessions.table[i];
+	for (uint32_t i = 0; c->conversations.count && i < c->conversations.high; i++) {
+		const struct conversation *s = &c->conversations.table[i];
 		uint32_t at = 0;
 
-		if (s->state == SESSION_FREE || s->ctx != x)
+		if (s->state == CONVERSATION_FREE || s->ctx != x)
 			continue;
 		assert(s->tier < ABI_MEM_TIERS);
-		for (uint32_t k = s->chunks; k; k = c->sessions.chunk[k - 1].next)
-			for (uint32_t m = 0; m < c->sessions.chunk[k - 1].count; m++, at++) {
-				struct abi_block_ref ref = c->sessions.chunk[k - 1].ref[m];
+		for (uint32_t k = s->chunks; k; k = c->conversations.chunk[k - 1].next)
+			for (uint32_t m = 0; m < c->conversations.chunk[k - 1].count; m++, at++) {
+				struct abi_block_ref ref = c->conversations.chunk[k - 1].ref[m];
 
 				if (ref.slot != ABI_SLOT_NONE && ref.slot < x->ix.slots_used &&
 				    index_block(&x->ix, ref.slot)->generation == ref.generation)
-					need_of_session(s, at, need_of(x, n, ref.slot));
+					need_of_conversation(s, at, need_of(x, n, ref.slot));
 			}
 	}
 }
@@ -140,7 +140,7 @@ static void compare_needs(struct audit *a, const struct context *x, uint32_t slo
 			  const struct need *n, bool plans)
 {
 	const struct block_use *use = block_use(x, slot);
-	/* These have no heads, but something else in their place (block_use.h). */
+	/* These have no leads, but something else in their place (block_use.h). */
 	bool pending = index_block(&x->ix, slot)->state == ABI_BLOCK_PENDING ||
 		       x->meta[slot].flags & BLOCK_DROPPED;
 
@@ -156,12 +156,12 @@ static void compare_needs(struct audit *a, const struct context *x, uint32_t slo
 			audit_tell(a, "context %s: block %u: %u want it in tier %u, the counter "
 				   "says %u", x->spec.name, slot, n->marks[t], t, use->planned[t]);
 	for (uint32_t t = 0; !pending && t < ABI_MEM_TIERS; t++)
-		if (n->heads[t] != use->heads[t].count || n->layers[t] > use->heads[t].layers ||
-		    !use->heads[t].count != !use->heads[t].layers)
-			audit_tell(a, "context %s: block %u: in %u heads of tier %u, %u layers, "
-				   "the counters say %u, %u", x->spec.name, slot, n->heads[t], t,
-				   n->layers[t], (uint32_t)use->heads[t].count,
-				   (uint32_t)use->heads[t].layers);
+		if (n->leads[t] != use->leads[t].count || n->layers[t] > use->leads[t].layers ||
+		    !use->leads[t].count != !use->leads[t].layers)
+			audit_tell(a, "context %s: block %u: in %u leads of tier %u, %u layers, "
+				   "the counters say %u, %u", x->spec.name, slot, n->leads[t], t,
+				   n->layers[t], (uint32_t)use->leads[t].count,
+				   (uint32_t)use->leads[t].layers);
 }
 
 void audit_needs(struct audit *a, const struct context *x)
@@ -178,7 +178,7 @@ void audit_needs(struct audit *a, const struct context *x)
 	need_of_requests(a->c, x, needs);
 	need_of_puts(a->c, x, needs);
 	need_of_daemon(a->c, x, needs);
-	need_of_sessions(a->c, x, needs);
+	need_of_conversations(a->c, x, needs);
 	for (uint32_t slot = 0; slot < x->ix.slots_used; slot++)
 		if (x->meta[slot].use && x->meta[slot].use <= x->uses.high)
 			compare_needs(a, x, slot, &needs[x->meta[slot].use], plans);
@@ -330,7 +330,7 @@ static void audit_pools(struct audit *a, const struct flights *f)
 
 struct air {
 	uint32_t drive;
-	uint64_t ops[SCHED_LANES], bytes[SCHED_LANES];
+	uint64_t ops[SCHED_CHANNELS], bytes[SCHED_CHANNELS];
 	uint64_t background_ops, background_ns;
 };
 
@@ -338,10 +338,10 @@ static void count_node(const struct sched_node *node, struct air *n)
 {
 	if (node->state != SCHED_FLYING || node->device != n->drive)
 		return;
-	assert(node->lane < SCHED_LANES);
-	n->ops[node->lane]++;
-	n->bytes[node->lane] += node->bytes;
-	if (!sched_is_device(node->lane) || node->klass == ABI_CLASS_DEMAND)
+	assert(node->channel < SCHED_CHANNELS);
+	n->ops[node->channel]++;
+	n->bytes[node->channel] += node->bytes;
+	if (!sched_is_device(node->channel) || node->klass == ABI_CLASS_DEMAND)
 		return;
 	n->background_ops++;
 	n->background_ns += node->cost_ns;
@@ -365,11 +365,11 @@ static void audit_drive(struct audit *a, uint32_t drive)
 		count_node(&s->unit[i].priv.node, &n);
 	for (uint32_t i = 0; i < CORE_COPIES_MAX; i++)
 		count_node(&a->c->copy[i].priv.node, &n);
-	for (uint32_t lane = 0; lane < SCHED_LANES; lane++) {
-		audit_compare(a, "scheduler", "operations under way", n.ops[lane],
-			      s->lane[lane].ops);
-		audit_compare(a, "scheduler", "bytes under way", n.bytes[lane],
-			      s->lane[lane].bytes);
+	for (uint32_t channel = 0; channel < SCHED_CHANNELS; channel++) {
+		audit_compare(a, "scheduler", "operations under way", n.ops[channel],
+			      s->channel[channel].ops);
+		audit_compare(a, "scheduler", "bytes under way", n.bytes[channel],
+			      s->channel[channel].bytes);
 	}
 	audit_compare(a, "scheduler", "background operations", n.background_ops, s->background_ops);
 	audit_compare(a, "scheduler", "their device time", n.background_ns, s->background_ns);
@@ -391,16 +391,16 @@ static void audit_device(struct audit *a)
 
 /* ---- foresight ---------------------------------------------------------------------------- */
 
-static void audit_sessions(struct audit *a)
+static void audit_conversations(struct audit *a)
 {
-	const struct sessions *t = &a->c->sessions;
+	const struct conversations *t = &a->c->conversations;
 	uint64_t count = 0, awaited = 0, expected = 0, chunks = 0, free = 0, chunks_free = 0;
 
 	for (uint32_t i = 0; i < t->high; i++) {
-		const struct session *s = &t->table[i];
+		const struct conversation *s = &t->table[i];
 		uint64_t blocks = 0;
 
-		if (s->state == SESSION_FREE)
+		if (s->state == CONVERSATION_FREE)
 			continue;
 		count++;
 		awaited += s->awaited;
@@ -417,7 +417,7 @@ static void audit_sessions(struct audit *a)
 	audit_compare(a, "host", "conversations", count, t->count);
 	audit_compare(a, "host", "conversations whose users are back", awaited, t->awaited);
 	audit_compare(a, "host", "conversations whose users are expected", expected,
-		      a->c->claims.returns);
+		      a->c->parked.returns);
 	audit_compare(a, "host", "places of conversations", count + free, t->high);
 	audit_compare(a, "host", "places of conversations' blocks", chunks + chunks_free,
 		      t->chunks_high);
@@ -445,7 +445,7 @@ static void audit_foresight(struct audit *a)
 			audit_compare(a, "a plan", "loads under way", flying[i],
 				      c->plans.table[i].flying);
 	}
-	audit_compare(a, "host", "claims", parked, c->claims.count);
+	audit_compare(a, "host", "parked prefetches", parked, c->parked.count);
 	audit_compare(a, "host", "plans", plans, c->plans.count);
 }
 
@@ -461,7 +461,7 @@ void audit_work(struct audit *a)
 	audit_waited(a, f);
 	audit_pools(a, f);
 	audit_device(a);
-	audit_sessions(a);
+	audit_conversations(a);
 	audit_foresight(a);
 	free(f);
 }

@@ -122,7 +122,7 @@ void core_stats(const struct core *c, struct core_stats *out)
 		out->tier[t].quarantined = c->reclaim.quarantined[t];
 		out->tier[t].streamed = c->streamed[t];
 	}
-	out->parting = c->dropped.parting.count + c->dropped.waiting.count;
+	out->leaving = c->dropped.leaving.count + c->dropped.waiting.count;
 	log_stats(c, out);
 	for (uint32_t i = 0; i < c->clients_high; i++)
 		out->clients += c->client[i].state == 1;
@@ -190,7 +190,7 @@ bool core_context_hole(const struct core *c, uint32_t id, uint32_t tier, uint64_
 	if (!x || !x->space[tier])
 		return false;
 	at = space_hole(x->space[tier], from);
-	bytes = space_segment_bytes(x->space[tier]);
+	bytes = space_slab_bytes(x->space[tier]);
 	end = x->plan.mem_bytes[tier];
 	*hole = (struct core_range){ .context_id = id, .tier = tier, .offset = at,
 				     .bytes = end - at < bytes ? end - at : bytes };

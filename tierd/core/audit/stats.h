@@ -15,7 +15,7 @@ const struct core_metrics *core_metrics(const struct core *c);
 
 struct core_tier_stats {
 	uint64_t capacity;    /* bytes */
-	uint64_t used;        /* bytes of segments given to contexts */
+	uint64_t used;        /* bytes of slabs given to contexts */
 	uint64_t live;        /* bytes of pages in them (nvme: of live blocks) */
 	uint64_t dirty;       /* bytes that exist nowhere else (cxl) */
 	uint64_t pinned;
@@ -24,7 +24,7 @@ struct core_tier_stats {
 	bool failing;         /* nvme: writes or flushes have failed several times in a row */
 	uint64_t quota;       /* context only: hard */
 	uint64_t soft;        /* context only: its share when room is short */
-	uint64_t free;        /* bytes of places free in used segments */
+	uint64_t free;        /* bytes of places free in used slabs */
 	uint64_t reserved;    /* of these, promised */
 	uint64_t retiring;    /* bytes between retirement and release, quarantined ones included */
 };
@@ -46,7 +46,7 @@ struct core_stats {
 	uint64_t table_bytes; /* the same as charged: what pending blocks may come to counts */
 	uint64_t slack_bytes; /* what indexes may have beside for a moment: readers touch holes */
 	uint64_t blocks, pages;
-	uint64_t parting; /* blocks that left, whose children are still to follow */
+	uint64_t leaving; /* blocks that left, whose children are still to follow */
 };
 void core_stats(const struct core *c, struct core_stats *out);
 
@@ -65,7 +65,7 @@ struct core_context_stats {
 	uint64_t blocks, blocks_pending;
 	uint64_t resident[ABI_TIER_COUNT]; /* pages with a copy there */
 	struct core_tier_stats tier[ABI_TIER_COUNT];
-	uint64_t fit; /* whole blocks for which its own segments in CXL have room as they are */
+	uint64_t fit; /* whole blocks for which its own slabs in CXL have room as they are */
 	uint64_t index_bytes;
 };
 /* Walk: id = 0xffffffff first; returns the next id, or -ENOENT after the last. */
@@ -110,16 +110,16 @@ struct core_ground {
 void core_ground(const struct core *c, uint32_t id, uint32_t tier, const struct core_ground *out);
 
 /*
- * The i-th account of a context's salts, or of all clients' sessions (id = UINT32_MAX), as far as
- * it holds something or has a limit. Errors: -ENOENT after the last.
+ * The i-th account of a context's salts, or of all clients' connections (id = UINT32_MAX), as far
+ * as it holds something or has a limit. Errors: -ENOENT after the last.
  */
-#define CORE_HOLDER_NONE 0u  /* the public salt; blocks that no session has put */
+#define CORE_HOLDER_NONE 0u  /* the public salt; blocks that no connection has put */
 #define CORE_HOLDER_OTHER 1u /* all for whom there was no account free */
 #define CORE_HOLDER_KEY 2u
 struct core_holder_view {
 	uint32_t kind;  /* CORE_HOLDER_NONE ... */
-	uint64_t key;   /* salt; client and, in the upper half, its session */
-	uint32_t uses;  /* blocks and sessions */
+	uint64_t key;   /* salt; client and, in the upper half, its connection */
+	uint32_t uses;  /* blocks and connections */
 	uint64_t used[ABI_TIER_COUNT];
 	struct core_limit limit[ABI_TIER_COUNT]; /* in force */
 	uint64_t pinned[ABI_MEM_TIERS];    /* of its blocks, once; a client: by each of its pins */
@@ -141,7 +141,7 @@ struct core_location {
 int core_locate(const struct core *c, uint32_t id, const uint8_t *key, struct core_location *out);
 
 /*
- * Recount every byte of every tier from descriptors, segments and runs, and compare with the
+ * Recount every byte of every tier from descriptors, slabs, segments and runs, and compare with the
  * counters. Each disagreement is told through `tell`; returns their number.
  */
 uint64_t core_audit(const struct core *c, void (*tell)(void *arg, const char *what), void *arg);
@@ -159,7 +159,7 @@ struct core_request_view {
 /* The i-th request in progress. Errors: -ENOENT after the last. */
 int core_request_view(const struct core *c, uint32_t i, struct core_request_view *out);
 
-/* What a client holds of what is limited. Errors: -ENOENT no session has that number. */
+/* What a client holds of what is limited. Errors: -ENOENT no connection has that number. */
 struct core_client_view {
 	uint32_t requests, puts, pins;
 	uint32_t pending; /* blocks that it began and that are not whole */

@@ -15,18 +15,18 @@ enum account_kind {
 	ACCOUNT_PINS, ACCOUNT_PIN_CHUNKS,
 	ACCOUNT_PLANS, ACCOUNT_RESERVATIONS,
 	ACCOUNT_STREAMS,
-	ACCOUNT_CLAIMS,  /* parked: also those that the core parks for a user's conversations */
-	ACCOUNT_SESSIONS, /* never refused for a user's sake: who has most forgets one */
+	ACCOUNT_PARKED,  /* parked: also those that the core parks for a user's conversations */
+	ACCOUNT_CONVERSATIONS, /* never refused for a user's sake: who has most forgets one */
 	ACCOUNT_REFS,    /* ... likewise: chunks of what conversations will read */
 	ACCOUNT_KINDS,
 };
 
-/* Room for all sessions' users, and those of requests, puts and streams that outlive theirs. */
+/* Room for all connections' users, and those of requests, puts and streams that outlive theirs. */
 #define CORE_ACCOUNTS_MAX (CORE_CLIENTS_MAX + 2u * CORE_REQUESTS_MAX + CORE_STREAMS_MAX + 1u)
 
 struct account {
 	uint32_t uid;
-	uint32_t sessions; /* open, or gone and not dead */
+	uint32_t connections; /* open, or gone and not dead */
 	uint32_t used[ACCOUNT_KINDS];
 	uint64_t held[ABI_MEM_TIERS]; /* bytes its leases keep in quarantine, at the last look */
 	uint64_t windows[ABI_MEM_TIERS]; /* bytes of the stream pool that it has */
@@ -34,7 +34,7 @@ struct account {
 
 struct accounts {
 	struct account table[CORE_ACCOUNTS_MAX];
-	uint32_t high, users; /* users: those with sessions */
+	uint32_t high, users; /* users: those with connections */
 };
 
 /* The prompt that a client puts, perhaps in several puts each of which goes on where one ended. */
@@ -59,9 +59,9 @@ struct era {
 struct client {
 	uint8_t state; /* 0 free, 1 open, 2 gone (waits for DEAD), 3 dead, and it still leaves */
 	bool leaving;  /* gone, and not all that it had has ended */
-	struct meter_pass sessions_leave, pins_leave;
+	struct meter_pass conversations_leave, pins_leave;
 	uint32_t revoked; /* gone, and reads nothing in these tiers any more: a bit each */
-	bool over;     /* its session is being ended for what its leases keep */
+	bool over;     /* its connection is being ended for what its leases keep */
 	uint32_t account;
 	uint32_t used[ACCOUNT_KINDS];
 	uint64_t held[ABI_MEM_TIERS];      /* seen by scans since the last look */
@@ -74,9 +74,9 @@ struct client {
 	uint32_t readers_used; /* readers below have ever logged something */
 	uint32_t drain_reader; /* whose log is heard first next time */
 	struct prompt prompt;
-	uint32_t session;  /* counts the clients that had this number */
-	uint32_t orders;   /* requests in REQUEST_ORDER */
-	uint32_t owner;    /* in the core's ledger of what clients put */
+	uint32_t connection; /* counts the clients that had this number */
+	uint32_t orders;     /* requests in REQUEST_ORDER */
+	uint32_t owner;      /* in the core's ledger of what clients put */
 	struct put *puts;
 };
 

@@ -2,9 +2,9 @@
 /*
  * Quotas: which account each byte is charged to, and who gives first when room is short (I7).
  *
- *   a context    hard: space.c refuses the segment; soft: others take only what lies above it
+ *   a context    hard: space.c refuses the slab; soft: others take only what lies above it
  *   a salt       of one context; the public salt is the context's own account
- *   a client     what its session put, as long as the blocks live
+ *   a client     what its connection put, as long as the blocks live
  *
  * Soft shares lend what is idle: they count only when somebody makes room. A salt without a share
  * of its own has an equal part of its context (max-min fairness over the active ones), a context an
@@ -16,7 +16,7 @@
 
 #include "tierd/core/state.h"
 
-#define OWNERS 2048u /* sessions with blocks, those that ended included; more count as "other" */
+#define OWNERS 2048u /* connections with blocks, those that ended included; more count as "other" */
 
 int quota_open(struct core *c)
 {
@@ -27,7 +27,7 @@ int quota_open(struct core *c)
 
 void quota_client_open(struct core *c, struct client *k, uint32_t client)
 {
-	k->owner = ledger_take(&c->owners, (uint64_t)k->session << 32 | client);
+	k->owner = ledger_take(&c->owners, (uint64_t)k->connection << 32 | client);
 }
 
 /* What it put stays, and stays charged to it until it leaves. */
@@ -37,7 +37,7 @@ void quota_client_gone(struct core *c, struct client *k)
 	k->owner = LEDGER_NONE;
 }
 
-/* Is the session open that this account is of? Whoever has no account of his own lives. */
+/* Is the connection open that this account is of? Whoever has no account of his own lives. */
 bool quota_client_lives(const struct core *c, uint32_t owner)
 {
 	uint64_t key = c->owners.account[owner].key;
@@ -47,7 +47,7 @@ bool quota_client_lives(const struct core *c, uint32_t owner)
 		return true;
 	assert((uint32_t)key < CORE_CLIENTS_MAX);
 	k = &c->client[(uint32_t)key];
-	return k->state == 1 && k->session == key >> 32;
+	return k->state == 1 && k->connection == key >> 32;
 }
 
 void quota_unname(struct core *c, struct context *x, uint32_t slot)
@@ -204,7 +204,7 @@ uint64_t quota_left(const struct core *c, const struct context *x, uint32_t slot
 	return salt < owner ? salt : owner;
 }
 
-/* The same for all accounts of some blocks of one salt: several sessions may have put them. */
+/* The same for all accounts of some blocks of one salt: several connections may have put them. */
 uint64_t quota_left_of(const struct core *c, const struct context *x, const uint32_t *slot,
 		       uint32_t count, uint32_t tier)
 {
@@ -250,15 +250,15 @@ bool quota_shares(const struct context *x, uint32_t tier)
 	return x && !x->closing && x->plan.quota[tier];
 }
 
-/* Less is of no use: a segment for each size of page, for blocks have all of them. */
+/* Less is of no use: a slab for each size of page, for blocks have all of them. */
 uint64_t quota_least(const struct context *x, uint32_t tier)
 {
-	return x->space[tier] ? x->classes * space_segment_bytes(x->space[tier]) : 0;
+	return x->space[tier] ? x->classes * space_slab_bytes(x->space[tier]) : 0;
 }
 
 /*
  * What the context can count on: its soft quota, or an equal part of what these leave; and what is
- * of use, in a memory tier of few segments.
+ * of use, in a memory tier of few slabs.
  */
 uint64_t quota_share(const struct core *c, const struct context *x, uint32_t tier)
 {
@@ -294,26 +294,26 @@ static uint64_t leased(const struct core *c, const struct context *x, uint32_t t
 								: x->retiring[tier];
 }
 
-/* Could the context give a segment, of what puts are not promised, nor pins and leases keep? */
+/* Could the context give a slab, of what puts are not promised, nor pins and leases keep? */
 static bool can_give(const struct core *c, const struct context *y, uint32_t tier)
 {
 	struct space_stats st;
 
 	space_stats(y->space[tier], &st);
 	return st.charged >= st.reserved + y->pinned[tier] + leased(c, y, tier) +
-				     space_segment_bytes(y->space[tier]);
+				     space_slab_bytes(y->space[tier]);
 }
 
 /* Who is most over what others leave him, and the one of those that can give. */
-struct givers {
+struct donors {
 	struct context *most, *able;
 };
 
-/* Over their shares, or over what is of use to them (all); by a segment at least. */
-static struct givers most_over(const struct core *c, const struct context *x, uint32_t tier,
+/* Over their shares, or over what is of use to them (all); by a slab at least. */
+static struct donors most_over(const struct core *c, const struct context *x, uint32_t tier,
 			       bool all)
 {
-	struct givers g = { NULL, NULL };
+	struct donors g = { NULL, NULL };
 	uint64_t over = 0, able = 0;
 
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
@@ -328,7 +328,7 @@ static struct givers most_over(const struct core *c, const struct context *x, ui
 			share = 0;
 		if (has <= share || has - share <= able)
 			continue;
-		if (has - share < space_segment_bytes(y->space[tier]) && (all || charged(x, tier)))
+		if (has - share < space_slab_bytes(y->space[tier]) && (all || charged(x, tier)))
 			continue;
 		if (has - share > over) {
 			over = has - share;
@@ -345,15 +345,15 @@ static struct givers most_over(const struct core *c, const struct context *x, ui
 
 /*
  * Who must give memory to x, which is below its share: the one that is most over its own, by a
- * segment at least: else two contexts would pass one back and forth for ever. One that has too few
- * segments for a single block is given one by who has most, also when nobody is over his share:
- * shares are bytes, and what they leave may be less than the segments that these bytes need.
+ * slab at least: else two contexts would pass one back and forth for ever. One that has too few
+ * slabs for a single block is given one by who has most, also when nobody is over his share:
+ * shares are bytes, and what they leave may be less than the slabs that these bytes need.
  * Whoever has all of his promised or pinned is passed over, unless nobody else is: pins also count
  * what is not in the tier.
  */
-struct context *quota_giver(const struct core *c, const struct context *x, uint32_t tier)
+struct context *quota_donor(const struct core *c, const struct context *x, uint32_t tier)
 {
-	struct givers fair = { NULL, NULL }, all = { NULL, NULL };
+	struct donors fair = { NULL, NULL }, all = { NULL, NULL };
 
 	if (charged(x, tier) < quota_share(c, x, tier))
 		fair = most_over(c, x, tier, false);
@@ -376,7 +376,7 @@ static uint64_t percent(uint64_t part, uint64_t whole, uint32_t at)
 static uint64_t promised(const struct core *c, uint32_t tier)
 {
 	return c->pinned[tier] + c->reclaim.quarantined[tier] + c->streamed[tier] +
-	       (tier == ABI_TIER_CXL ? c->claimed_bytes : 0);
+	       (tier == ABI_TIER_CXL ? c->reserved_most_bytes : 0);
 }
 
 /* Does enough of the tier stay for what comes and goes when so many bytes more are promised? */
@@ -424,11 +424,11 @@ static void held_by_removed(struct held *h, const struct context *x, uint32_t ti
 static uint64_t held_by_all(const struct core *c, uint32_t tier)
 {
 	const struct pool *pool = &c->pool[tier];
-	uint64_t claimed = tier == ABI_TIER_CXL ? c->claimed_bytes : 0;
+	uint64_t most = tier == ABI_TIER_CXL ? c->reserved_most_bytes : 0;
 	struct held h = {
 		.pinned = c->pinned[tier],
 		.leased = c->reclaim.quarantined[tier],
-		.reserved = claimed > pool->reserved ? claimed : pool->reserved,
+		.reserved = most > pool->reserved ? most : pool->reserved,
 		.used = pool->used,
 	};
 

@@ -37,7 +37,7 @@ static inline bool quota_of_clients(const struct core *c, uint32_t tier)
 {
 	return c->config.client_limit[tier].soft || c->owners.soft_sum[tier];
 }
-/* Of a tier: pins, claims, quarantine and the stream pool together (I7). */
+/* Of a tier: pins, promises, quarantine and the stream pool together (I7). */
 #define QUOTA_PROMISES_PERCENT 80u
 bool quota_may_promise(const struct core *c, uint32_t tier, uint64_t bytes);
 bool quota_shares(const struct context *x, uint32_t tier);
@@ -45,7 +45,7 @@ uint64_t quota_least(const struct context *x, uint32_t tier);
 uint64_t quota_held(const struct core *c, const struct context *x, uint32_t tier);
 uint64_t quota_holders(const struct core *c, const struct context *x, uint32_t tier);
 uint64_t quota_share(const struct core *c, const struct context *x, uint32_t tier);
-struct context *quota_giver(const struct core *c, const struct context *x, uint32_t tier);
+struct context *quota_donor(const struct core *c, const struct context *x, uint32_t tier);
 
 /* reclaim.c */
 uint64_t reclaim_held(const struct core *c, const struct context *x, uint32_t tier);

@@ -2,20 +2,20 @@
 /*
  * What operations cost, from what was measured while running.
  *
- * Bandwidth of a lane: bytes that it moved over the time in which something was under way, taken
+ * Bandwidth of a channel: bytes that it moved over the time in which something was under way, taken
  * each SAMPLE_NS of such time, as a moving average. A sample of a time in which little was under
- * way says what was asked for, not what the lane can do: it can only raise the estimate (as BBR's
- * application-limited samples do). So does one of a time that reads and writes shared, until there
- * has been no other for MIXED_MAX samples: costs of reads and writes differ. And one of copies to
- * HBM beside reads into it: where the two share something, each read would make copies look slower,
- * and so bring more reads (path.c). Latency: the time of an operation beyond its bytes' time, taken
- * while little is under way.
+ * way says what was asked for, not what the channel can do: it can only raise the estimate (as
+ * BBR's application-limited samples do). So does one of a time that reads and writes shared, until
+ * there has been no other for MIXED_MAX samples: costs of reads and writes differ. And one of
+ * copies to HBM beside reads into it: where the two share something, each read would make copies
+ * look slower, and so bring more reads (path.c). Latency: the time of an operation beyond its
+ * bytes' time, taken while little is under way.
  */
 #include <assert.h>
 
 #include "tierd/core/io/sched_priv.h"
 
-#define FULL_BYTES (512u << 10)  /* under way from here on: the lane is kept busy */
+#define FULL_BYTES (512u << 10)  /* under way from here on: the channel is kept busy */
 #define LITTLE_BYTES (256u << 10)
 #define OP_NS 4000u              /* of device time of an operation, beyond its bytes */
 #define SAMPLE_NS (5 * MS)
@@ -23,7 +23,7 @@
 #define WINDOW_NS (100 * MS)
 #define SECOND_NS 1000000000ull
 
-static const uint64_t first_bandwidth[SCHED_LANES] = {
+static const uint64_t first_bandwidth[SCHED_CHANNELS] = {
 	[SCHED_READ] = 1000000000, [SCHED_WRITE] = 1000000000, [SCHED_TO_HBM] = 4000000000,
 	[SCHED_FROM_HBM] = 4000000000, [SCHED_TO_CXL] = 4000000000,
 };
@@ -36,19 +36,19 @@ static uint64_t bytes_ns(uint64_t bytes, uint64_t bandwidth)
 /* Until something was measured. */
 void meter_open(struct sched *s)
 {
-	for (uint32_t i = 0; i < SCHED_LANES; i++)
-		s->lane[i].bandwidth = first_bandwidth[i];
+	for (uint32_t i = 0; i < SCHED_CHANNELS; i++)
+		s->channel[i].bandwidth = first_bandwidth[i];
 }
 
-uint64_t meter_cost(const struct sched *s, uint32_t lane, uint64_t bytes)
+uint64_t meter_cost(const struct sched *s, uint32_t channel, uint64_t bytes)
 {
-	return OP_NS + bytes_ns(bytes, s->lane[lane].bandwidth);
+	return OP_NS + bytes_ns(bytes, s->channel[channel].bandwidth);
 }
 
 uint64_t meter_under_way_ns(const struct sched *s)
 {
-	const struct sched_lane_state *read = &s->lane[SCHED_READ];
-	const struct sched_lane_state *write = &s->lane[SCHED_WRITE];
+	const struct sched_channel_state *read = &s->channel[SCHED_READ];
+	const struct sched_channel_state *write = &s->channel[SCHED_WRITE];
 
 	return bytes_ns(read->bytes, read->bandwidth) + bytes_ns(write->bytes, write->bandwidth);
 }
@@ -65,45 +65,45 @@ uint64_t sched_under_way_ns(const struct core *c)
 	return most;
 }
 
-static uint64_t device_bytes(const struct sched *s, uint32_t lane)
+static uint64_t device_bytes(const struct sched *s, uint32_t channel)
 {
-	if (!sched_is_device(lane))
-		return s->lane[lane].bytes;
-	return s->lane[SCHED_READ].bytes + s->lane[SCHED_WRITE].bytes;
+	if (!sched_is_device(channel))
+		return s->channel[channel].bytes;
+	return s->channel[SCHED_READ].bytes + s->channel[SCHED_WRITE].bytes;
 }
 
 void meter_fly(struct core *c, struct sched_node *node, uint64_t bytes)
 {
 	struct sched *s = sched_of(c, node);
-	struct sched_lane_state *l = &s->lane[node->lane];
+	struct sched_channel_state *l = &s->channel[node->channel];
 
 	assert(node->state == SCHED_IDLE);
 	node->state = SCHED_FLYING;
 	node->bytes = bytes;
 	node->since_ns = c->now_ns;
-	node->cost_ns = meter_cost(s, node->lane, bytes);
+	node->cost_ns = meter_cost(s, node->channel, bytes);
 	if (!l->ops++)
 		l->busy_since_ns = c->now_ns;
 	l->bytes += bytes;
-	node->beside = device_bytes(s, node->lane);
+	node->beside = device_bytes(s, node->channel);
 	node->mixed = node->beside > l->bytes ||
-		      (node->lane == SCHED_TO_HBM && c->sched->direct_ops);
-	if (!sched_is_device(node->lane) || node->klass == ABI_CLASS_DEMAND)
+		      (node->channel == SCHED_TO_HBM && c->sched->direct_ops);
+	if (!sched_is_device(node->channel) || node->klass == ABI_CLASS_DEMAND)
 		return;
 	s->background_ops++;
 	s->background_ns += node->cost_ns;
 }
 
-static uint64_t busy_ns(const struct core *c, const struct sched_lane_state *l)
+static uint64_t busy_ns(const struct core *c, const struct sched_channel_state *l)
 {
 	return l->busy_ns + (l->ops ? c->now_ns - l->busy_since_ns : 0);
 }
 
-static void sample_bandwidth(const struct core *c, struct sched_lane_state *l,
+static void sample_bandwidth(const struct core *c, struct sched_channel_state *l,
 			     const struct sched_node *node)
 {
 	uint64_t ns = busy_ns(c, l) - l->sample_busy_ns, bytes = l->moved - l->sample_moved, rate;
-	uint32_t most = sched_is_device(node->lane) ? MIXED_MAX : UINT32_MAX;
+	uint32_t most = sched_is_device(node->channel) ? MIXED_MAX : UINT32_MAX;
 
 	l->sample_full += node->beside >= FULL_BYTES ? node->bytes : 0;
 	l->sample_mixed += node->mixed ? node->bytes : 0;
@@ -119,7 +119,8 @@ static void sample_bandwidth(const struct core *c, struct sched_lane_state *l,
 	l->sample_full = l->sample_mixed = 0;
 }
 
-static void sample_latency(struct sched_lane_state *l, const struct sched_node *node, uint64_t ns)
+static void sample_latency(struct sched_channel_state *l, const struct sched_node *node,
+			   uint64_t ns)
 {
 	uint64_t own = bytes_ns(node->beside, l->bandwidth);
 
@@ -132,7 +133,7 @@ static void sample_latency(struct sched_lane_state *l, const struct sched_node *
 void meter_land(struct core *c, struct sched_node *node, bool good)
 {
 	struct sched *s = sched_of(c, node);
-	struct sched_lane_state *l = &s->lane[node->lane];
+	struct sched_channel_state *l = &s->channel[node->channel];
 
 	assert(node->state == SCHED_FLYING);
 	assert(l->ops > 0 && l->bytes >= node->bytes);
@@ -145,7 +146,7 @@ void meter_land(struct core *c, struct sched_node *node, bool good)
 		sample_bandwidth(c, l, node);
 		sample_latency(l, node, c->now_ns - node->since_ns);
 	}
-	if (!sched_is_device(node->lane))
+	if (!sched_is_device(node->channel))
 		return;
 	if (node->klass == ABI_CLASS_DEMAND) {
 		s->demand_ns = c->now_ns;
@@ -160,8 +161,8 @@ void meter_land(struct core *c, struct sched_node *node, bool good)
 
 static void lanes_refresh(struct core *c, struct sched *s)
 {
-	for (uint32_t i = 0; i < SCHED_LANES; i++) {
-		struct sched_lane_state *l = &s->lane[i];
+	for (uint32_t i = 0; i < SCHED_CHANNELS; i++) {
+		struct sched_channel_state *l = &s->channel[i];
 		uint64_t busy = busy_ns(c, l), passed = c->now_ns - l->window_ns;
 		uint32_t idle;
 
@@ -177,28 +178,28 @@ static void lanes_refresh(struct core *c, struct sched *s)
 void meter_refresh(struct core *c)
 {
 	struct core_metrics *m = &c->metrics;
-	struct sched_lane_stats read, write;
+	struct sched_channel_stats read, write;
 
 	for (uint32_t i = 0; i < sched_count(c); i++)
 		lanes_refresh(c, &c->sched[i]);
-	sched_lane_stats(c, SCHED_READ, &read);
-	sched_lane_stats(c, SCHED_WRITE, &write);
+	sched_channel_stats(c, SCHED_READ, &read);
+	sched_channel_stats(c, SCHED_WRITE, &write);
 	m->read_bandwidth = read.bandwidth;
 	m->read_latency_ns = read.latency_ns;
 	m->read_idle = read.idle_permille;
 	m->write_bandwidth = write.bandwidth;
 	m->write_latency_ns = write.latency_ns;
 	m->write_idle = write.idle_permille;
-	m->copy_bandwidth = c->sched->lane[SCHED_TO_HBM].bandwidth;
+	m->copy_bandwidth = c->sched->channel[SCHED_TO_HBM].bandwidth;
 	m->writeback_share = c->sched->writeback_share;
 }
 
-void sched_drive_stats(const struct core *c, uint32_t drive, enum sched_lane lane,
-		       struct sched_lane_stats *out)
+void sched_drive_stats(const struct core *c, uint32_t drive, enum sched_channel channel,
+		       struct sched_channel_stats *out)
 {
-	const struct sched_lane_state *l = &c->sched[drive].lane[lane];
+	const struct sched_channel_state *l = &c->sched[drive].channel[channel];
 
-	*out = (struct sched_lane_stats){
+	*out = (struct sched_channel_stats){
 		.bandwidth = l->bandwidth,
 		.latency_ns = l->latency_ns,
 		.busy_ns = busy_ns(c, l),
@@ -213,13 +214,14 @@ void sched_drive_stats(const struct core *c, uint32_t drive, enum sched_lane lan
 }
 
 /* Of all drives: sums; of latencies and times the longest, of idle shares the least. */
-void sched_lane_stats(const struct core *c, enum sched_lane lane, struct sched_lane_stats *out)
+void sched_channel_stats(const struct core *c, enum sched_channel channel,
+			 struct sched_channel_stats *out)
 {
-	sched_drive_stats(c, 0, lane, out);
-	for (uint32_t i = 1; sched_is_device(lane) && i < sched_count(c); i++) {
-		struct sched_lane_stats one;
+	sched_drive_stats(c, 0, channel, out);
+	for (uint32_t i = 1; sched_is_device(channel) && i < sched_count(c); i++) {
+		struct sched_channel_stats one;
 
-		sched_drive_stats(c, i, lane, &one);
+		sched_drive_stats(c, i, channel, &one);
 		out->bandwidth += one.bandwidth;
 		out->bytes += one.bytes;
 		out->under_way += one.under_way;
@@ -257,64 +259,65 @@ static uint64_t bytes_before(const struct sched_queue *q, uint64_t deadline_ns)
 }
 
 /* Bytes a second at which a class goes beside the others. */
-static uint64_t pace(const struct core *c, const struct sched *s, uint32_t lane, uint32_t klass)
+static uint64_t pace(const struct core *c, const struct sched *s, uint32_t channel, uint32_t klass)
 {
-	const struct sched_lane_state *l = &s->lane[lane];
+	const struct sched_channel_state *l = &s->channel[channel];
 	uint64_t unit = SCHED_UNIT_BUSY, bandwidth = l->bandwidth, ns, at_once;
 	uint64_t least;
 
-	if (!sched_is_device(lane) || klass == ABI_CLASS_DEMAND)
+	if (!sched_is_device(channel) || klass == ABI_CLASS_DEMAND)
 		return bandwidth;
-	if (lane == SCHED_READ && s->lane[SCHED_WRITE].queue[ABI_CLASS_WRITEBACK].count)
+	if (channel == SCHED_READ && s->channel[SCHED_WRITE].queue[ABI_CLASS_WRITEBACK].count)
 		bandwidth = bandwidth * (100 - s->writeback_share) / 100;
 	least = bandwidth * gap_percent(s, l->latency_ns) / 100;
 	if (sched_yields(c, s))
 		return least ? least : unit * SECOND_NS / c->config.starve_ns;
 	if (!sched_sees(c, s, gap_busy_ns(s)))
 		return bandwidth;
-	at_once = SCHED_BUDGET_BUSY_NS / meter_cost(s, lane, unit);
+	at_once = SCHED_BUDGET_BUSY_NS / meter_cost(s, channel, unit);
 	ns = l->latency_ns + bytes_ns(unit, bandwidth);
 	unit = unit * SECOND_NS / (ns ? ns : 1) * (at_once ? at_once : 1);
 	unit = unit > least ? unit : least;
 	return unit < bandwidth ? unit : bandwidth;
 }
 
-static uint64_t lane_ns(const struct core *c, const struct sched *s, uint32_t lane, uint32_t klass,
-			uint64_t deadline_ns)
+static uint64_t channel_ns(const struct core *c, const struct sched *s, uint32_t channel,
+			   uint32_t klass, uint64_t deadline_ns)
 {
-	const struct sched_lane_state *l = &s->lane[lane];
+	const struct sched_channel_state *l = &s->channel[channel];
 	uint64_t ns = bytes_ns(l->bytes, l->bandwidth);
 
 	for (uint32_t k = 0; k < klass; k++)
-		ns += bytes_ns(l->queue[k].bytes, pace(c, s, lane, k));
-	return ns + bytes_ns(bytes_before(&l->queue[klass], deadline_ns), pace(c, s, lane, klass));
+		ns += bytes_ns(l->queue[k].bytes, pace(c, s, channel, k));
+	return ns +
+	       bytes_ns(bytes_before(&l->queue[klass], deadline_ns), pace(c, s, channel, klass));
 }
 
-static uint64_t drive_ready_ns(const struct core *c, const struct sched *s, uint32_t lane,
+static uint64_t drive_ready_ns(const struct core *c, const struct sched *s, uint32_t channel,
 			       uint64_t bytes, uint32_t klass, uint64_t deadline_ns)
 {
-	uint64_t ns = s->lane[lane].latency_ns + bytes_ns(bytes, pace(c, s, lane, klass));
+	uint64_t ns = s->channel[channel].latency_ns + bytes_ns(bytes, pace(c, s, channel, klass));
 
-	if (!sched_is_device(lane))
-		return ns + lane_ns(c, s, lane, klass, deadline_ns);
-	return ns + lane_ns(c, s, SCHED_READ, klass, deadline_ns) +
-	       lane_ns(c, s, SCHED_WRITE, klass, deadline_ns);
+	if (!sched_is_device(channel))
+		return ns + channel_ns(c, s, channel, klass, deadline_ns);
+	return ns + channel_ns(c, s, SCHED_READ, klass, deadline_ns) +
+	       channel_ns(c, s, SCHED_WRITE, klass, deadline_ns);
 }
 
 /*
  * Which drive has them is not known: each its part, behind a queue and at a pace that are the mean
- * of theirs. So it grows evenly with the bytes (claim.c).
+ * of theirs. So it grows evenly with the bytes (park.c).
  */
-uint64_t sched_ready_ns(const struct core *c, enum sched_lane lane, uint64_t bytes, uint32_t klass,
-			uint64_t deadline_ns)
+uint64_t sched_ready_ns(const struct core *c, enum sched_channel channel, uint64_t bytes,
+			uint32_t klass, uint64_t deadline_ns)
 {
-	uint32_t drives = sched_is_device(lane) ? sched_count(c) : 1;
+	uint32_t drives = sched_is_device(channel) ? sched_count(c) : 1;
 	uint64_t queue = 0, move = 0;
 
 	for (uint32_t i = 0; i < drives; i++) {
 		const struct sched *s = &c->sched[i];
-		uint64_t none = drive_ready_ns(c, s, lane, 0, klass, deadline_ns);
-		uint64_t all = drive_ready_ns(c, s, lane, bytes / drives, klass, deadline_ns);
+		uint64_t none = drive_ready_ns(c, s, channel, 0, klass, deadline_ns);
+		uint64_t all = drive_ready_ns(c, s, channel, bytes / drives, klass, deadline_ns);
 
 		queue += none;
 		move += all - none;
@@ -326,6 +329,6 @@ uint64_t sched_queue_ns(const struct core *c, uint32_t device)
 {
 	const struct sched *s = &c->sched[device];
 
-	return lane_ns(c, s, SCHED_READ, ABI_CLASS_WRITEBACK, 0) +
-	       lane_ns(c, s, SCHED_WRITE, ABI_CLASS_WRITEBACK, 0);
+	return channel_ns(c, s, SCHED_READ, ABI_CLASS_WRITEBACK, 0) +
+	       channel_ns(c, s, SCHED_WRITE, ABI_CLASS_WRITEBACK, 0);
 }

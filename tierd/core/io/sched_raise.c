@@ -34,7 +34,7 @@ static bool brings(struct sched_node *node, const struct sought *s)
 	const struct core_copy *copy;
 	const struct core_io *io;
 
-	if (sched_is_device(node->lane)) {
+	if (sched_is_device(node->channel)) {
 		io = io_of(node);
 		return (io->direct ? s->hbm : s->cxl) && s->device == io->device &&
 		       s->offset - io->offset < io->bytes;
@@ -47,7 +47,7 @@ static bool brings(struct sched_node *node, const struct sought *s)
 }
 
 /* Of write-back and clean-up there is none: what they read brings nobody a page. */
-static struct sched_node *find_below(const struct sched_lane_state *l, uint32_t klass,
+static struct sched_node *find_below(const struct sched_channel_state *l, uint32_t klass,
 				     const struct sought *s)
 {
 	for (uint32_t k = klass + 1; k <= ABI_CLASS_SPECULATIVE; k++)
@@ -66,21 +66,21 @@ bool sched_outranks(const struct core *c, uint64_t nvme, uint32_t klass, bool di
 	const struct sought s = { .offset = abi_nvme_offset(nvme),
 				  .device = abi_nvme_device(nvme), .cxl = !direct, .hbm = direct };
 
-	return find_below(&c->sched[s.device].lane[SCHED_READ], klass, &s) != NULL;
+	return find_below(&c->sched[s.device].channel[SCHED_READ], klass, &s) != NULL;
 }
 
 bool sched_outranks_copy(const struct core *c, const void *dst, uint32_t klass)
 {
 	const struct sought s = { .dst = dst };
 
-	return find_below(&c->sched->lane[SCHED_TO_HBM], klass, &s) != NULL;
+	return find_below(&c->sched->channel[SCHED_TO_HBM], klass, &s) != NULL;
 }
 
 bool sched_raise(struct core *c, uint64_t nvme, uint32_t klass, uint64_t deadline_ns)
 {
 	const struct sought s = { .offset = abi_nvme_offset(nvme),
 				  .device = abi_nvme_device(nvme), .cxl = true, .hbm = true };
-	struct sched_node *node = find_below(&c->sched[s.device].lane[SCHED_READ], klass, &s);
+	struct sched_node *node = find_below(&c->sched[s.device].channel[SCHED_READ], klass, &s);
 
 	if (!node)
 		return false;
@@ -92,7 +92,7 @@ bool sched_raise(struct core *c, uint64_t nvme, uint32_t klass, uint64_t deadlin
 bool sched_raise_copy(struct core *c, const void *dst, uint32_t klass, uint64_t deadline_ns)
 {
 	const struct sought s = { .dst = dst };
-	struct sched_node *node = find_below(&c->sched->lane[SCHED_TO_HBM], klass, &s);
+	struct sched_node *node = find_below(&c->sched->channel[SCHED_TO_HBM], klass, &s);
 
 	if (!node)
 		return false;

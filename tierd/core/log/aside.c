@@ -91,6 +91,6 @@ void aside_recovered(struct core *c)
 		if (dv->aside_lsn <= store_flushed_lsn(dv->store))
 			continue;
 		flushed_freeze(dv);
-		flushed_doubts(c); /* nobody reads these before they come back */
+		flushed_suspects(c); /* nobody reads these before they come back */
 	}
 }

@@ -102,7 +102,7 @@ static int parent_keep(struct core *c, struct context *x, uint32_t slot, const u
 /* What stood behind what was dropped goes too, or stands alone: slots are free at once. */
 static void part_all(struct core *c)
 {
-	while (c->dropped.parting.count)
+	while (c->dropped.leaving.count)
 		prefix_step(c);
 }
 
@@ -130,7 +130,7 @@ static bool is_unsure(const struct store_view *v)
 
 /*
  * The key's record of this lsn is hidden by a newer one: nobody will read it. Where it cannot be
- * noted it stays in doubt.
+ * noted it stays suspect.
  */
 static void hide(struct core *c, struct drive *dv, struct context *x, const uint8_t *key,
 		 uint64_t lsn)
@@ -141,7 +141,7 @@ static void hide(struct core *c, struct drive *dv, struct context *x, const uint
 		return;
 	n = note_take(c, NOTE_HIDDEN, x, key);
 	if (!n) {
-		flushed_doubts(c);
+		flushed_suspects(c);
 		return;
 	}
 	n->lsn = lsn;
@@ -325,7 +325,7 @@ static int apply(struct core *c, const struct store_view *v)
 
 void core_recover_unread(struct core *c, uint32_t device, uint32_t segment)
 {
-	store_doubt(c->drive[device]->store, segment);
+	store_suspect(c->drive[device]->store, segment);
 }
 
 int core_recover_segment(struct core *c, uint32_t device, uint32_t segment, void *summary,
@@ -556,7 +556,7 @@ static void hidden_end(struct core *c, uint32_t tombs, const struct recover_note
 		return;
 	flushed_freeze(dv);
 	if (!tombstone(c, n->ctx, n->key, n->lsn))
-		flushed_doubts(c);
+		flushed_suspects(c);
 }
 
 static int notes_apply(struct core *c)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is on its way to the store or back out of doubt: runs, the cleaner, blocks that no flush has
- * covered, blocks that recovery has still to read; and how the rest of the core calls writeback.c,
- * clean.c, flush.c and prove.c. A part of state.h, which includes it.
+ * What is on its way to the store or back out of suspect: runs, the cleaner, blocks that no flush
+ * has covered, blocks that recovery has still to read; and how the rest of the core calls
+ * writeback.c, clean.c, flush.c and prove.c. A part of state.h, which includes it.
  */
 #ifndef TIERD_CORE_WRITEBACK_H
 #define TIERD_CORE_WRITEBACK_H
@@ -86,7 +86,7 @@ struct run {
 	uint32_t cursor; /* next page in D7 order, of blocks * pages a block */
 	uint64_t written;
 	bool failed;
-	bool doubtful; /* a flush failed meanwhile: what was written may be gone */
+	bool suspect; /* a flush failed meanwhile: what was written may be gone */
 	uint8_t *buf; /* header or record; grown when a context is created */
 	size_t buf_bytes;
 };
@@ -182,7 +182,7 @@ struct unflushed {
 	uint32_t context_id;
 	struct abi_block_ref ref;
 	uint64_t seq; /* of the flush it needs */
-	uint64_t doubted; /* older records up to this lsn may be without data; 0 = none is */
+	uint64_t suspected; /* older records up to this lsn may be without data; 0 = none is */
 };
 
 /* Blocks that recovery found and whose data is still to be read (prove.c). */
@@ -221,7 +221,7 @@ struct drive {
 	uint64_t sync_lsn;   /* what flushed_lsn becomes by it; 0 = it stays */
 	bool sync_wanted, sync_running;
 	bool flushed_frozen; /* flushed_lsn does not move: see flush.c */
-	uint64_t thaw_tombs;
+	uint64_t unfreeze_tombs;
 	uint64_t aside_lsn; /* aside.c: of their last record whose data is not known to be there */
 	uint64_t flush_retry_ns;
 	uint64_t write_retry_ns; /* after a failed write: not before */
@@ -261,7 +261,7 @@ void run_head(struct core *c, struct run *run);
 void run_item(const struct run *run, uint32_t i, uint32_t *block, uint32_t *page);
 void run_record(struct core *c, struct run *run);
 void run_place(struct core *c, struct run *run, uint32_t i);
-void run_bury(struct core *c, struct run *run, uint32_t i);
+void run_void(struct core *c, struct run *run, uint32_t i);
 
 /* dirty.c */
 void writeback_enqueue(struct core *c, struct context *x, uint32_t slot);
@@ -307,13 +307,13 @@ uint64_t discard_next_tick(const struct core *c, const struct drive *dv);
 void flush_step(struct core *c, struct drive *dv);
 bool drive_failing(const struct drive *dv);
 void flush_done(struct core *c, struct drive *dv, int res);
-void flush_doubt(struct core *c, struct context *x, uint32_t slot);
+void flush_suspect(struct core *c, struct context *x, uint32_t slot);
 uint64_t flush_next_tick(const struct core *c, const struct drive *dv);
 bool unflushed_room(const struct drive *dv, uint32_t blocks);
 void unflushed_add(struct drive *dv, struct context *x, uint32_t slot,
-		   uint64_t doubted);
+		   uint64_t suspected);
 void flushed_freeze(struct drive *dv);
-void flushed_doubts(struct core *c);
+void flushed_suspects(struct core *c);
 
 /* recorded.c */
 int recorded_open(struct core *c);

@@ -21,7 +21,7 @@ struct pin_chunk {
 
 struct pin {
 	bool used;
-	uint32_t client; /* its owner; pins end with the owner's session */
+	uint32_t client; /* its owner; pins end with the owner's connection */
 	uint32_t owner;  /* ... its account in the ledger of clients, which lives as long */
 	struct context *ctx;
 	uint32_t tier, blocks;

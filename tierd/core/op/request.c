@@ -5,7 +5,7 @@
  *
  *   take -> RUN <-> SPACE (room in a memory tier)         answered: the completion was sent
  *             |---> WRITTEN -> SYNC (durable puts)        finished: nothing moves for it any more
- *             |---> CLAIM (a prefetch that is not due)
+ *             |---> PARKED (a prefetch that is not due)
  *             |---> ORDER (drain, cancel)
  *
  * A late fetch is answered at its deadline while its reads still land in our own memory; a put is
@@ -49,7 +49,7 @@ static void request_free(struct core *c, struct request *r)
 			account_give(c, r->account, NULL, ACCOUNT_REQUESTS);
 		return;
 	}
-	if (c->client[client].session != r->session) {
+	if (c->client[client].connection != r->connection) {
 		account_give(c, r->account, NULL, ACCOUNT_REQUESTS);
 		return;
 	}
@@ -80,7 +80,7 @@ void request_answer(struct core *c, struct request *r, int res, uint64_t value, 
 		r->ended(c, r, value);
 	if (res < 0)
 		c->metrics.requests_failed++;
-	if (c->client[r->client].state != 1 || c->client[r->client].session != r->session)
+	if (c->client[r->client].state != 1 || c->client[r->client].connection != r->connection)
 		return;
 	a = core_push(c, CORE_AC_COMPLETE);
 	a->complete.client = r->client;
@@ -116,12 +116,12 @@ void request_landed(struct core *c, struct request *r)
 static bool concerns(const struct request *order, const struct request *r)
 {
 	if (r->phase == REQUEST_FREE || r->client != order->client ||
-	    r->session != order->session || r->seq >= order->seq)
+	    r->connection != order->connection || r->seq >= order->seq)
 		return false;
 	if (r->phase == REQUEST_ORDER)
 		return false;
 	if (order->sqe.op == ABI_OP_DRAIN)
-		return !r->parked; /* a claim moves nothing yet, and may not for minutes */
+		return !r->parked; /* a parked one moves nothing yet, and may not for minutes */
 	return r->sqe.user_data == order->sqe.handle;
 }
 
@@ -141,7 +141,7 @@ static void order_check(struct core *c, uint32_t client)
 		struct request *r = &c->requests.table[i];
 
 		if (r->phase != REQUEST_ORDER || r->client != client ||
-		    r->session != c->client[client].session || !order_done(c, r))
+		    r->connection != c->client[client].connection || !order_done(c, r))
 			continue;
 		c->client[client].orders--;
 		request_end(c, r, 0, r->total, 0);
@@ -308,7 +308,7 @@ void request_take(struct core *c, uint32_t client, const struct abi_sqe *sqe)
 	if (c->requests.high <= r - c->requests.table)
 		c->requests.high = (uint32_t)(r - c->requests.table) + 1;
 	*r = (struct request){ .arg = r->arg, .phase = REQUEST_RUN, .client = client, .sqe = *sqe };
-	r->session = k->session;
+	r->connection = k->connection;
 	r->seq = ++c->requests.seq;
 	r->since_ns = c->now_ns;
 	r->deadline_ns =
@@ -479,7 +479,7 @@ void request_client_gone(struct core *c, uint32_t client)
 		struct request *r = &c->requests.table[i];
 
 		if (r->phase == REQUEST_FREE || r->client != client ||
-		    r->session != c->client[client].session)
+		    r->connection != c->client[client].connection)
 			continue;
 		if (r->phase == REQUEST_ORDER) {
 			c->client[client].orders--;

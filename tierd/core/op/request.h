@@ -13,7 +13,7 @@ struct stream;
 enum request_phase {
 	REQUEST_FREE = 0,
 	REQUEST_RUN,     /* step() when woken */
-	REQUEST_CLAIM,   /* parked: a prefetch that is not due (claim.c) */
+	REQUEST_PARKED,  /* parked: a prefetch that is not due (park.c) */
 	REQUEST_SPACE,   /* waits for room in a memory tier */
 	REQUEST_WRITTEN, /* a durable put: waits for write-back */
 	REQUEST_SYNC,    /* waits for a flush */
@@ -33,7 +33,7 @@ struct request {
 	bool wanted;          /* migrate: write-back was told of the block at the cursor */
 	bool queued;          /* in the queue of its phase */
 	bool answered;        /* the completion was sent */
-	uint32_t session;     /* of its client: numbers are used again */
+	uint32_t connection;  /* of its client: numbers are used again */
 	uint32_t outstanding; /* ios and copies under way for it */
 	uint32_t cursor;      /* first item not known to be done */
 	uint32_t total;
@@ -54,7 +54,7 @@ struct request {
 	uint32_t status;
 	uint8_t path_bad;     /* fetch: PATH_* that failed it */
 	bool foreseen;        /* what it brings is staged until a reader comes */
-	bool parked;          /* in core.claims */
+	bool parked;          /* in core.parked */
 	uint64_t use_ns;      /* parked: to be there then */
 	/* Of the core's own requests: */
 	bool charged;         /* to its account's requests */

@@ -12,10 +12,10 @@ struct request;
 #define STREAM_ITEMS_MAX (1u << 22) /* pages of one stream */
 
 /* stream.item: what we have done about a page */
-#define ITEM_CLAIM 1u /* we count in its claim in the target tier, */
-#define ITEM_STAGE 2u /* in CXL, on its way to HBM */
-#define ITEM_MINE 4u  /* we brought it */
-#define ITEM_LATE 8u  /* it was still coming at the deadline */
+#define ITEM_COUNTED 1u /* we count in its claim in the target tier, */
+#define ITEM_STAGE 2u   /* in CXL, on its way to HBM */
+#define ITEM_MINE 4u    /* we brought it */
+#define ITEM_LATE 8u    /* it was still coming at the deadline */
 
 /*
  * A stream: n blocks, layer by layer. Items are numbered layer, part, block, group; those of layers
@@ -31,11 +31,11 @@ struct stream {
 	uint32_t finish_status, marked, counted, there; /* ... its answer; how far that is */
 	int32_t finish_error;
 	uint32_t number;
-	uint32_t client, session;
-	uint32_t account; /* of its user, also when its session has ended */
+	uint32_t client, connection;
+	uint32_t account; /* of its user, also when its connection has ended */
 	struct context *ctx;
 	struct request *request; /* as long as something moves for it */
-	struct abi_stream *line; /* the client's: never trusted; NULL once its session ended */
+	struct abi_stream *line; /* the client's: never trusted; NULL once its connection ended */
 	uint32_t generation;
 	uint8_t tier, mode, klass;
 	uint32_t status;

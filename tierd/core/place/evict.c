@@ -2,7 +2,7 @@
 /*
  * Making room: who leaves a memory tier (asking the context's policy, checking its advice, those
  * over their share first: quota.c). Which segment the cache log drops is in log/drop.c; how whole
- * segments of memory pass from one context to another in evacuate.c.
+ * slabs of memory pass from one context to another in evacuate.c.
  *
  * Only clean copies leave a tier; a dirty block waits for write-back. In a context without NVMe a
  * victim leaves the service. Nothing here waits: callers queue for space and are woken by reclaim.
@@ -19,7 +19,7 @@
 #define ROOM_MIN (1u << 20)   /* bytes evicted at a time, at least */
 #define FIRST_WALK 65536u     /* ... for those that give first; goes on where it ended */
 #define ACCESS_WEIGHT_MAX 64u /* of one log entry: a client cannot shout */
-#define SPARES_NS (1000 * MS)         /* between looks at empty segments */
+#define SPARES_NS (1000 * MS)         /* between looks at empty slabs */
 #define INDEX_PREPARE_MAX (16u << 20) /* bytes of an area of an index, each tick */
 
 /* ---- access logs -------------------------------------------------------------------------- */
@@ -125,19 +125,19 @@ bool evict_may(const struct core *c, const struct context *x, uint32_t slot, uin
 		return true; /* always a copy: dirty pages cannot leave CXL */
 	if (!block_leaves_whole(c, x, slot))
 		return m->persist == PERSIST_CLEAN && m->settle != SETTLE_WRITTEN;
-	return !use->pins[ABI_TIER_HBM] && !use->head_pins[ABI_TIER_CXL] &&
-	       !use->head_pins[ABI_TIER_HBM]; /* it would leave whole */
+	return !use->pins[ABI_TIER_HBM] && !use->lead_pins[ABI_TIER_CXL] &&
+	       !use->lead_pins[ABI_TIER_HBM]; /* it would leave whole */
 }
 
 /* Does the page leave now? False: no batch has room. */
 static bool page_leaves(struct core *c, struct context *x, const struct abi_page_ref *at,
-			uint32_t tier, bool heads)
+			uint32_t tier, bool leads)
 {
 	meter_charge(&c->meter, 1);
 	if (!descs_there(&x->descs, at->slot, at->page) ||
 	    page_state(index_page(&x->ix, at->slot, at->page), tier) != ABI_PAGE_READY ||
 	    pin_holds(x, at->slot, at->page, tier) ||
-	    (!heads && heads_holds(x, at->slot, at->page, tier)))
+	    (!leads && lead_holds(x, at->slot, at->page, tier)))
 		return true;
 	if (!retire_page(c, x, at->slot, at->page, tier))
 		return false;
@@ -148,8 +148,8 @@ static bool page_leaves(struct core *c, struct context *x, const struct abi_page
 	return true;
 }
 
-/* heads: pages of heads that are kept go, too. What is too much for one event goes on there. */
-static uint64_t leave(struct core *c, struct context *x, uint32_t slot, uint32_t tier, bool heads)
+/* leads: pages of leads that are kept go, too. What is too much for one event goes on there. */
+static uint64_t leave(struct core *c, struct context *x, uint32_t slot, uint32_t tier, bool leads)
 {
 	uint64_t before = x->retiring[tier];
 	struct abi_page_ref at = { .slot = slot };
@@ -161,7 +161,7 @@ static uint64_t leave(struct core *c, struct context *x, uint32_t slot, uint32_t
 	if (x->left_at[tier].slot == slot)
 		at.page = x->left_at[tier].page;
 	for (; at.page < x->ix.pages_per_block && x->meta[slot].there[tier].pages; at.page++)
-		if (meter_spent(&c->meter) || !page_leaves(c, x, &at, tier, heads))
+		if (meter_spent(&c->meter) || !page_leaves(c, x, &at, tier, leads))
 			break;
 	if (at.page >= x->ix.pages_per_block || !x->meta[slot].there[tier].pages)
 		at.page = 0;
@@ -196,18 +196,18 @@ struct walk {
 	uint32_t tier, lane;
 	uint32_t most; /* in, out: candidates to look at */
 	uint32_t rank;
-	bool heads;                    /* heads that are kept, too */
+	bool leads;                    /* leads that are kept, too */
 	bool awaited;                  /* blocks that are awaited there, too */
 	const struct holding *account; /* NULL = any */
 	uint32_t cursor;               /* in, out: 1 + slot to go on behind; 0 = the first */
 	uint64_t bytes;                /* wanted */
 };
 
-/* Heads are kept for whom it is not to give first, by share or priority. */
-static bool walk_takes_heads(const struct core *c, const struct context *x, const struct walk *w,
+/* Leads are kept for whom it is not to give first, by share or priority. */
+static bool walk_takes_leads(const struct core *c, const struct context *x, const struct walk *w,
 			     uint32_t slot)
 {
-	return w->heads || (block_use(x, slot)->heads[w->tier].count &&
+	return w->leads || (block_use(x, slot)->leads[w->tier].count &&
 			    quota_rank(c, x, slot, w->tier) < RANK_NORMAL);
 }
 
@@ -218,7 +218,7 @@ static bool walk_wants(const struct core *c, const struct context *x, const stru
 		return false;
 	if (w->account && !quota_of(c, x, slot, w->account))
 		return false;
-	if (heads_is_all(x, slot, w->tier) && !walk_takes_heads(c, x, w, slot))
+	if (lead_is_all(x, slot, w->tier) && !walk_takes_leads(c, x, w, slot))
 		return false;
 	return quota_within(c, x, slot, w->tier, w->rank) && evict_may(c, x, slot, w->tier);
 }
@@ -273,7 +273,7 @@ static uint64_t walk(struct core *c, struct context *x, struct walk *w)
 		candidate_prefetch(x, slot);
 		candidates_expect(x, state, slot);
 		if (walk_wants(c, x, w, slot))
-			gone += leave(c, x, slot, w->tier, walk_takes_heads(c, x, w, slot));
+			gone += leave(c, x, slot, w->tier, walk_takes_leads(c, x, w, slot));
 		if (x->meta[slot].there[w->tier].ordered)
 			stays = slot;
 	}
@@ -335,19 +335,19 @@ uint64_t evict_some(struct core *c, struct context *x, uint32_t tier, uint64_t b
 		if (quota_ranked(c, x, tier, w.rank))
 			gone += evict_rank(c, x, &lanes, w);
 	}
-	w = (struct walk){ .tier = tier, .most = WALK_MAX, .rank = RANK_KEEP, .heads = true,
+	w = (struct walk){ .tier = tier, .most = WALK_MAX, .rank = RANK_KEEP, .leads = true,
 			   .bytes = bytes };
-	if (!gone && c->sessions.count) /* wishes: they stall nobody */
+	if (!gone && c->conversations.count) /* wishes: they stall nobody */
 		gone = walk_lanes(c, x, w, &lanes, NULL);
 	w.awaited = true;
-	if (!gone && (c->plans.count || c->sessions.awaited || c->staged.bytes))
+	if (!gone && (c->plans.count || c->conversations.awaited || c->staged.bytes))
 		gone = walk_lanes(c, x, w, &lanes, NULL);
 	return gone;
 }
 
 /* ---- room for a page ---------------------------------------------------------------------- */
 
-/* A segment was taken (UINT64_MAX = none): back it with memory. */
+/* A slab was taken (UINT64_MAX = none): back it with memory. */
 void place_prepare(struct core *c, struct context *x, uint32_t tier, uint64_t fresh)
 {
 	struct core_range *range;
@@ -358,7 +358,7 @@ void place_prepare(struct core *c, struct context *x, uint32_t tier, uint64_t fr
 	range->context_id = x->id;
 	range->tier = tier;
 	range->offset = fresh;
-	range->bytes = space_segment_bytes(x->space[tier]);
+	range->bytes = space_slab_bytes(x->space[tier]);
 }
 
 /* Would so many bytes more leave streams less than what is set aside for them? */
@@ -442,20 +442,20 @@ static bool room_comes(struct core *c, const struct context *x, uint32_t tier)
 }
 
 /*
- * Below its share, the context is given segments by who is over his; its own blocks stay. False:
+ * Below its share, the context is given slabs by who is over his; its own blocks stay. False:
  * nobody has to give, or what he has could not be emptied several times in a row.
  */
-static bool evict_giver(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
+static bool evict_donor(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 {
-	struct context *giver = quota_giver(c, x, tier);
+	struct context *donor = quota_donor(c, x, tier);
 
-	if (!giver)
+	if (!donor)
 		return false;
-	evacuate_give(c, giver, tier, bytes);
+	evacuate_give(c, donor, tier, bytes);
 	return evacuate_hopeful(c) || c->evict.punching[tier];
 }
 
-/* Nothing of his own can go: empty segments that others keep. His own serve him already. */
+/* Nothing of his own can go: empty slabs that others keep. His own serve him already. */
 static bool evict_spares(struct core *c, const struct context *x, uint32_t tier)
 {
 	if (!space_may_take(x->space[tier]))
@@ -477,10 +477,10 @@ int evict_room(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 	if (!x->space[tier])
 		return -ENOSPC;
 	reclaim_flush(c);
-	if (x->retiring[tier] >= bytes + c->reclaim.quarantined[tier] || x->zombies)
+	if (x->retiring[tier] >= bytes + c->reclaim.quarantined[tier] || x->unretired)
 		return 0;
 	space_stats(x->space[tier], &st);
-	if (evict_giver(c, x, tier, bytes))
+	if (evict_donor(c, x, tier, bytes))
 		return 0;
 	if (evacuate_compact(c, x, tier))
 		return 0; /* there is room, in places of another size */
@@ -517,7 +517,7 @@ int evict_account(struct core *c, struct context *x, uint32_t slot, uint32_t tie
 {
 	struct holding *a = quota_short(c, x, slot, tier);
 	struct walk w = { .tier = tier, .rank = RANK_KEEP, .account = a, .bytes = bytes,
-			  .heads = true, .awaited = true };
+			  .leads = true, .awaited = true };
 	uint64_t gone;
 	bool whole;
 
@@ -649,9 +649,9 @@ void evict_room_ahead(struct core *c, struct context *x, uint32_t tier)
 	room = st.available + st.punching;
 	whole = st.live + room;
 	more = 2 * whole / ROOM_AHEAD_SHARE;
-	if (room + x->retiring[tier] >= whole / ROOM_AHEAD_SHARE || x->zombies)
+	if (room + x->retiring[tier] >= whole / ROOM_AHEAD_SHARE || x->unretired)
 		return;
-	if (!evict_giver(c, x, tier, more) && evict_some(c, x, tier, more))
+	if (!evict_donor(c, x, tier, more) && evict_some(c, x, tier, more))
 		reclaim_flush(c);
 }
 

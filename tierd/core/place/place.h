@@ -23,7 +23,7 @@ void block_unrefuse(struct context *x, uint32_t slot);
 void block_tier_hint(struct context *x, uint32_t slot);
 void block_used(struct core *c, struct context *x, uint32_t slot, uint32_t weight);
 void block_left(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
-void block_bury(struct core *c, struct context *x, uint32_t slot);
+void block_retire(struct core *c, struct context *x, uint32_t slot);
 void block_hold(struct context *x, uint32_t slot);
 void block_unhold(struct core *c, struct context *x, uint32_t slot);
 void block_await(struct context *x, uint32_t slot, uint32_t tier, uint32_t klass);
@@ -88,8 +88,8 @@ void stream_page_uncharge(struct core *c, struct context *x, uint32_t slot, uint
 void stream_page_adopt(struct core *c, struct context *x, uint32_t slot, uint32_t page,
 		       uint32_t tier);
 void stream_page_adopt_block(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
-void stream_page_claim(struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
-void stream_page_unclaim(struct core *c, struct context *x, uint32_t slot, uint32_t page,
-			 uint32_t tier);
+void stream_page_take(struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
+void stream_page_drop(struct core *c, struct context *x, uint32_t slot, uint32_t page,
+		      uint32_t tier);
 
 #endif

@@ -29,7 +29,7 @@
 #define QUARANTINE_SCAN_NS (2 * MS)
 #define TABLE_BITS 13u /* its buckets stay near, which each place that leaves comes to twice */
 #define SCAN_SLOTS CORE_ITEMS_MAX /* of readers, looked at in one turn */
-#define STRAYS_MAX (CORE_BATCHES_MAX * CORE_RETIRE_BATCH / 8) /* of one context */
+#define DETACHED_MAX (CORE_BATCHES_MAX * CORE_RETIRE_BATCH / 8) /* of one context */
 _Static_assert(CORE_BATCHES_MAX * CORE_RETIRE_BATCH >> TABLE_BITS <= 32u, "places a bucket");
 
 int reclaim_open(struct core *c)
@@ -87,7 +87,7 @@ static void batch_add(struct core *c, struct context *x, uint32_t slot, uint32_t
 	b->place[b->count] = abi_place(x->id, tier, index_page(&x->ix, slot, page)->word[tier]);
 	b->slot[b->count] = slot;
 	b->page[b->count] = page;
-	b->stray[b->count] = 0;
+	b->detached[b->count] = 0;
 	if (!b->count++)
 		b->since_ns = c->now_ns;
 	x->retiring[tier] += page_stride(x, page);
@@ -97,7 +97,7 @@ static void batch_add(struct core *c, struct context *x, uint32_t slot, uint32_t
 /* What readers keep of one context's places leaves room for others' in the batches. */
 static bool batch_ready(struct core *c, const struct context *x)
 {
-	if (x->strays >= STRAYS_MAX)
+	if (x->detached >= DETACHED_MAX)
 		return false;
 	if (!c->reclaim.open)
 		c->reclaim.open = batch_get(c);
@@ -109,7 +109,7 @@ bool retire_page(struct core *c, struct context *x, uint32_t slot, uint32_t page
 {
 	if (!batch_ready(c, x))
 		return false;
-	assert(!stream_page_claims(index_page(&x->ix, slot, page), tier)); /* they hold its block */
+	assert(!stream_page_count(index_page(&x->ix, slot, page), tier)); /* they hold its block */
 	stage_leave(c, x, slot, tier, page_stride(x, page));
 	batch_add(c, x, slot, page, tier);
 	page_retire(index_page(&x->ix, slot, page), tier);
@@ -127,10 +127,10 @@ bool retire_moved(struct core *c, struct context *x, uint32_t slot, uint32_t pag
 {
 	if (!batch_ready(c, x))
 		return false;
-	assert(!index_page(&x->ix, slot, page)->claim[tier]); /* a stream holds its block */
+	assert(!index_page(&x->ix, slot, page)->streams[tier]); /* a stream holds its block */
 	batch_add(c, x, slot, page, tier);
-	c->reclaim.open->stray[c->reclaim.open->count - 1] = CORE_STRAY;
-	x->strays++;
+	c->reclaim.open->detached[c->reclaim.open->count - 1] = CORE_DETACHED;
+	x->detached++;
 	page_move(index_page(&x->ix, slot, page), tier, to);
 	descs_version(&x->descs, slot,
 		      abi_word_version(index_page(&x->ix, slot, page)->word[tier]));
@@ -200,7 +200,7 @@ static void place_move(struct core *c, struct core_batch *b, uint32_t i, struct 
 	to->slot[k] = b->slot[i];
 	to->page[k] = b->page[i];
 	to->era[k] = b->era[i];
-	to->stray[k] = b->stray[i];
+	to->detached[k] = b->detached[i];
 	to->held[k] = b->held[i];
 	to->seen_by[k] = b->seen_by[i];
 	to->chain[k] = b->chain[i];
@@ -441,19 +441,19 @@ static void place_release(struct core *c, struct core_batch *b, uint32_t i)
 	uint32_t tier = place_tier(b->place[i]);
 	uint32_t bytes = page_stride(x, b->page[i]);
 
-	if (b->stray[i] == CORE_STRAY_HELD) {
+	if (b->detached[i] == CORE_DETACHED_HELD) {
 		assert(c->reclaim.quarantined[tier] >= bytes);
 		c->reclaim.quarantined[tier] -= bytes;
 	}
 	space_free(x->space[tier], (b->place[i] & ABI_ADDR_MASK) << ABI_UNIT_SHIFT);
 	assert(x->retiring[tier] >= bytes);
 	x->retiring[tier] -= bytes;
-	if (!b->stray[i]) {
+	if (!b->detached[i]) {
 		page_lets_go(c, x, b, i);
 		return;
 	}
-	assert(x->strays > 0);
-	x->strays--;
+	assert(x->detached > 0);
+	x->detached--;
 }
 
 static void place_keep(struct core *c, struct core_batch *b, uint32_t i)
@@ -461,13 +461,13 @@ static void place_keep(struct core *c, struct core_batch *b, uint32_t i)
 	struct context *x = place_context(c, b->place[i]);
 	uint32_t tier = place_tier(b->place[i]);
 
-	if (b->stray[i] == CORE_STRAY_HELD)
+	if (b->detached[i] == CORE_DETACHED_HELD)
 		return;
-	if (!b->stray[i]) {
-		x->strays++; /* first: it keeps the context */
+	if (!b->detached[i]) {
+		x->detached++; /* first: it keeps the context */
 		page_lets_go(c, x, b, i);
 	}
-	b->stray[i] = CORE_STRAY_HELD;
+	b->detached[i] = CORE_DETACHED_HELD;
 	c->reclaim.quarantined[tier] += page_stride(x, b->page[i]);
 	c->metrics.quarantined++;
 }
@@ -477,12 +477,12 @@ uint64_t reclaim_held(const struct core *c, const struct context *x, uint32_t ti
 {
 	uint64_t bytes = 0;
 
-	for (uint32_t i = 0; x->strays && i < CORE_BATCHES_MAX; i++) {
+	for (uint32_t i = 0; x->detached && i < CORE_BATCHES_MAX; i++) {
 		const struct core_batch *b = &c->reclaim.batch[i];
 
 		for (uint32_t k = 0; k < b->count; k++)
-			if (b->stray[k] == CORE_STRAY_HELD && place_tier(b->place[k]) == tier &&
-			    place_context(c, b->place[k]) == x)
+			if (b->detached[k] == CORE_DETACHED_HELD &&
+			    place_tier(b->place[k]) == tier && place_context(c, b->place[k]) == x)
 				bytes += page_stride(x, b->page[k]);
 	}
 	assert(bytes <= c->reclaim.quarantined[tier] && bytes <= x->retiring[tier]);
@@ -596,19 +596,19 @@ uint64_t reclaim_next(const struct core *c)
 }
 
 /* One after the other: who cannot now is not in the way of those behind him. */
-static void retry_zombies(struct core *c)
+static void retry_unretired(struct core *c)
 {
-	for (uint32_t n = c->dropped.zombies.count; n && c->reclaim.free && !meter_spent(&c->meter);
-	     n--) {
-		struct context *x = c->context[c->dropped.zombies.head_ctx];
-		uint32_t slot = c->dropped.zombies.head;
+	for (uint32_t n = c->dropped.unretired.count;
+	     n && c->reclaim.free && !meter_spent(&c->meter); n--) {
+		struct context *x = c->context[c->dropped.unretired.head_ctx];
+		uint32_t slot = c->dropped.unretired.head;
 
-		block_bury(c, x, slot);
-		if (c->dropped.zombies.count < 2 || c->dropped.zombies.head != slot ||
-		    c->context[c->dropped.zombies.head_ctx] != x || meter_spent(&c->meter))
+		block_retire(c, x, slot);
+		if (c->dropped.unretired.count < 2 || c->dropped.unretired.head != slot ||
+		    c->context[c->dropped.unretired.head_ctx] != x || meter_spent(&c->meter))
 			continue;
-		block_unlink(c, &c->dropped.zombies, x, slot);
-		block_link(c, &c->dropped.zombies, x, slot);
+		block_unlink(c, &c->dropped.unretired, x, slot);
+		block_link(c, &c->dropped.unretired, x, slot);
 	}
 }
 
@@ -618,6 +618,6 @@ void reclaim_tick(struct core *c)
 	    c->now_ns >= c->reclaim.open->since_ns + MS)
 		reclaim_flush(c);
 	scan_tick(c);
-	if (c->dropped.zombies.count)
-		retry_zombies(c);
+	if (c->dropped.unretired.count)
+		retry_unretired(c);
 }

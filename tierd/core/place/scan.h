@@ -34,8 +34,8 @@ struct reclaim {
 };
 
 struct dropped {
-	struct block_list zombies; /* their pages found no room in a batch */
-	struct block_list parting, waiting; /* their children are to follow; cannot yet */
+	struct block_list unretired; /* their pages found no room in a batch */
+	struct block_list parents_leaving, waiting; /* their children are to follow; cannot yet */
 	uint64_t waiting_next_ns;
 };
 

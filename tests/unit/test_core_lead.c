@@ -1,7 +1,7 @@
 /*
- * Heads of conversations: what is behind them leaves first, nobody is kept from room by them, they
+ * Leads of conversations: what is behind them leaves first, nobody is kept from room by them, they
  * come to no more than their share, of which users have equal parts, and READY is said of whole
- * heads only.
+ * leads only.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -77,8 +77,8 @@ static bool only_first(uint32_t n, uint32_t count)
 
 static void say(uint32_t client, uint64_t id, uint8_t mode, uint32_t first, uint32_t count)
 {
-	const struct abi_session_args args = { .salt = 5, .layer_ns = 3600 * SECOND };
-	struct abi_sqe sqe = { .op = ABI_OP_SESSION, .handle = id, .mode = mode,
+	const struct abi_conversation_args args = { .salt = 5, .layer_ns = 3600 * SECOND };
+	struct abi_sqe sqe = { .op = ABI_OP_CONVERSATION, .handle = id, .mode = mode,
 			       .tier = ABI_TIER_CXL };
 	uint8_t *at = host.client[client].staging;
 
@@ -90,7 +90,7 @@ static void say(uint32_t client, uint64_t id, uint8_t mode, uint32_t first, uint
 		memcpy(at + sizeof(args) + i * sizeof(ref), &ref, sizeof(ref));
 	}
 	sqe.count = count;
-	if (mode == ABI_SESSION_TURN_END)
+	if (mode == ABI_CONVERSATION_TURN_END)
 		sqe.arg_bytes = (uint32_t)(sizeof(args) + count * sizeof(struct abi_block_ref));
 	assert_true(host_request(&host, client, &sqe));
 	assert_int_equal(host.answer.res, 0);
@@ -105,59 +105,59 @@ static void evict(void)
 	host_audit(&host);
 }
 
-/* ... whose head is the first two layers. */
+/* ... whose lead is the first two layers. */
 static void say_two(uint32_t client, uint64_t id, uint32_t first, uint32_t count)
 {
-	struct session *s = host.core->sessions.table;
+	struct conversation *s = host.core->conversations.table;
 
-	say(client, id, ABI_SESSION_TURN_END, first, count);
+	say(client, id, ABI_CONVERSATION_TURN_END, first, count);
 	while (s->id != id)
 		s++;
-	s->head = 2;
-	heads_keep(host.core, s, 2);
+	s->lead = 2;
+	lead_keep(host.core, s, 2);
 }
 
 /* What is kept is what the test says. */
 static void no_looks(void)
 {
-	context()->heads_ns[ABI_TIER_CXL] = host.now_ns + 1000 * SECOND;
+	context()->lead_ns[ABI_TIER_CXL] = host.now_ns + 1000 * SECOND;
 }
 
-static struct session *session(uint32_t i)
+static struct conversation *conversation(uint32_t i)
 {
-	return &host.core->sessions.table[i];
+	return &host.core->conversations.table[i];
 }
 
-/* Evicting all leaves the heads for now. */
-static void test_the_rest_leaves_before_the_head(void **state)
+/* Evicting all leaves the leads for now. */
+static void test_the_rest_leaves_before_the_lead(void **state)
 {
 	(void)state;
 	say_two(0, 1, 0, 2);
 	evict();
 	for (uint32_t n = 0; n < KEYS; n++)
 		assert_true(n < 2 ? only_first(n, 2) : pages(n) == 0);
-	say(0, 1, ABI_SESSION_RETURN, 0, 0);
+	say(0, 1, ABI_CONVERSATION_RETURN, 0, 0);
 	assert_int_equal(host.answer.status, ABI_STATUS_READY);
 	assert_int_equal(host.answer.aux, 2);
 	host_audit(&host);
 }
 
 /* So many layers as are not there in time: one where a layer takes an hour, all if nobody knows. */
-static void test_a_head_is_what_is_needed(void **state)
+static void test_a_lead_is_what_is_needed(void **state)
 {
-	struct session *s = session(0);
+	struct conversation *s = conversation(0);
 
 	(void)state;
-	say(0, 1, ABI_SESSION_TURN_END, 0, 4);
-	assert_int_equal(s->head, 1);
+	say(0, 1, ABI_CONVERSATION_TURN_END, 0, 4);
+	assert_int_equal(s->lead, 1);
 	s->layer_ns = 1;
-	assert_int_equal(heads_need(host.core, s), LAYERS);
+	assert_int_equal(lead_need(host.core, s), LAYERS);
 	s->layer_ns = 0;
-	assert_int_equal(heads_need(host.core, s), LAYERS);
+	assert_int_equal(lead_need(host.core, s), LAYERS);
 }
 
-/* Nothing else is there: the head goes, and nobody waits for its room. */
-static void test_a_head_keeps_nobody_from_room(void **state)
+/* Nothing else is there: the lead goes, and nobody waits for its room. */
+static void test_a_lead_keeps_nobody_from_room(void **state)
 {
 	(void)state;
 	say_two(0, 1, 0, 2);
@@ -168,7 +168,7 @@ static void test_a_head_keeps_nobody_from_room(void **state)
 }
 
 /* Nor is it kept for whom it is to leave first anyway. */
-static void test_low_priority_keeps_no_head(void **state)
+static void test_low_priority_keeps_no_lead(void **state)
 {
 	(void)state;
 	say_two(0, 1, KEYS - 2, 2);
@@ -177,21 +177,21 @@ static void test_low_priority_keeps_no_head(void **state)
 }
 
 /* Two conversations share a block: it is kept while one of them is away. */
-static void test_a_shared_head_is_kept_for_both(void **state)
+static void test_a_shared_lead_is_kept_for_both(void **state)
 {
 	(void)state;
 	say_two(0, 1, 0, 2);
 	say_two(0, 2, 1, 2);
-	say(0, 1, ABI_SESSION_CLOSE, 0, 0);
+	say(0, 1, ABI_CONVERSATION_CLOSE, 0, 0);
 	evict();
 	assert_true(pages(0) == 0 && only_first(1, 2) && only_first(2, 2));
-	say(0, 2, ABI_SESSION_CLOSE, 0, 0);
+	say(0, 2, ABI_CONVERSATION_CLOSE, 0, 0);
 	evict();
 	assert_true(pages(1) == 0 && pages(2) == 0);
 }
 
-/* Whoever guesses a reference to a block that is only begun: it has no head before it is whole. */
-static void test_a_block_that_is_begun_has_no_head(void **state)
+/* Whoever guesses a reference to a block that is only begun: it has no lead before it is whole. */
+static void test_a_block_that_is_begun_has_no_lead(void **state)
 {
 	const struct abi_put_args args = { .count = 1 };
 	uint64_t handle;
@@ -215,14 +215,14 @@ static uint64_t kept_bytes(uint32_t client)
 {
 	uint64_t bytes = 0;
 
-	for (uint32_t i = 0; i < host.core->sessions.high; i++)
-		if (session(i)->client == client)
-			bytes += (uint64_t)session(i)->kept * session(i)->blocks * PAGE;
+	for (uint32_t i = 0; i < host.core->conversations.high; i++)
+		if (conversation(i)->client == client)
+			bytes += (uint64_t)conversation(i)->kept * conversation(i)->blocks * PAGE;
 	return bytes;
 }
 
 /* All together have their share of what is there, and whoever talks more gets no more of it. */
-static void test_heads_share_what_there_is(void **state)
+static void test_leads_share_what_there_is(void **state)
 {
 	const uint32_t many = 60, blocks = 8;
 	struct space_stats st;
@@ -232,37 +232,37 @@ static void test_heads_share_what_there_is(void **state)
 	space_stats(context()->space[ABI_TIER_CXL], &st);
 	room = (st.live + st.available + st.punching) / 100 * QUOTA_PROMISES_PERCENT;
 	for (uint64_t id = 0; id < many; id++)
-		say(id >= many - 10, id, ABI_SESSION_TURN_END, 0, blocks);
+		say(id >= many - 10, id, ABI_CONVERSATION_TURN_END, 0, blocks);
 	for (uint32_t i = 0; i < many; i++) { /* as if layers took no time */
-		session(i)->head = LAYERS;
-		heads_keep(host.core, session(i), LAYERS);
+		conversation(i)->lead = LAYERS;
+		lead_keep(host.core, conversation(i), LAYERS);
 	}
 	assert_true(kept_bytes(0) > room && kept_bytes(1) < room);
 	host.now_ns += SECOND;
 	host_tick(&host, 0);
 	meter_begin(&host.core->meter);
-	heads_look(host.core, context(), ABI_TIER_CXL);
+	lead_look(host.core, context(), ABI_TIER_CXL);
 	assert_true(kept_bytes(0) + kept_bytes(1) <= room);
 	assert_in_range(kept_bytes(0), room / 2 - room / 8, room / 2 + room / 8);
 	assert_in_range(kept_bytes(1), room / 2 - room / 8, room / 2 + room / 8);
 	host_audit(&host);
 }
 
-/* The part of a head that there was room for is no READY. */
-static void test_ready_is_a_whole_head(void **state)
+/* The part of a lead that there was room for is no READY. */
+static void test_ready_is_a_whole_lead(void **state)
 {
 	(void)state;
 	say_two(0, 1, 0, 2);
 	no_looks();
-	heads_keep(host.core, session(0), 1);
+	lead_keep(host.core, conversation(0), 1);
 	evict();
 	assert_int_equal(pages(0), 1);
-	say(0, 1, ABI_SESSION_RETURN, 0, 0);
+	say(0, 1, ABI_CONVERSATION_RETURN, 0, 0);
 	assert_int_equal(host.answer.status, ABI_STATUS_LATE);
 	assert_int_equal(host.answer.aux, 0);
 }
 
-/* Pins of heads have a budget: as if it were full. */
+/* Pins of leads have a budget: as if it were full. */
 static void unpin_all(void)
 {
 	for (uint32_t i = 0; i < host.core->pins.high; i++)
@@ -270,24 +270,24 @@ static void unpin_all(void)
 			pin_end(host.core, &host.core->pins.table[i]);
 }
 
-/* When more may be kept again, the rest of the head is brought. */
+/* When more may be kept again, the rest of the lead is brought. */
 static void test_what_may_be_kept_again_comes_back(void **state)
 {
-	struct session *s = session(0);
+	struct conversation *s = conversation(0);
 
 	(void)state;
 	say_two(0, 1, 0, 2);
-	for (uint32_t n = 0; n < 200 && s->state != SESSION_STAGED; n++)
+	for (uint32_t n = 0; n < 200 && s->state != CONVERSATION_STAGED; n++)
 		host_tick(&host, 10 * MS);
-	assert_int_equal(s->state, SESSION_STAGED);
+	assert_int_equal(s->state, CONVERSATION_STAGED);
 	unpin_all();
 	no_looks();
-	heads_keep(host.core, s, 1);
-	session_kept(host.core, s);
+	lead_keep(host.core, s, 1);
+	conversation_kept(host.core, s);
 	evict();
 	assert_int_equal(s->staged, 1);
-	heads_keep(host.core, s, 2);
-	session_kept(host.core, s);
+	lead_keep(host.core, s, 2);
+	conversation_kept(host.core, s);
 	for (uint32_t n = 0; n < 20; n++)
 		host_tick(&host, 10 * MS);
 	assert_true(only_first(0, 2) && only_first(1, 2));
@@ -317,14 +317,14 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, begin, one_host_off)
 	const struct CMUnitTest tests[] = {
-		CASE(test_the_rest_leaves_before_the_head),
-		CASE(test_a_head_is_what_is_needed),
-		CASE(test_a_head_keeps_nobody_from_room),
-		CASE(test_low_priority_keeps_no_head),
-		CASE(test_a_shared_head_is_kept_for_both),
-		CASE(test_a_block_that_is_begun_has_no_head),
-		CASE(test_heads_share_what_there_is),
-		CASE(test_ready_is_a_whole_head),
+		CASE(test_the_rest_leaves_before_the_lead),
+		CASE(test_a_lead_is_what_is_needed),
+		CASE(test_a_lead_keeps_nobody_from_room),
+		CASE(test_low_priority_keeps_no_lead),
+		CASE(test_a_shared_lead_is_kept_for_both),
+		CASE(test_a_block_that_is_begun_has_no_lead),
+		CASE(test_leads_share_what_there_is),
+		CASE(test_ready_is_a_whole_lead),
 		CASE(test_what_may_be_kept_again_comes_back),
 		CASE(test_odds_follow_what_is_known),
 	};
