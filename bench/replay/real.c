@@ -171,12 +171,12 @@ static int settle(struct client *l)
 	uint64_t until_ns = time_now_ns() + WAIT_NS;
 
 	for (;;) {
-		double parting, retiring = 0;
-		int error = service_number(l->t, "status", "parting", &parting);
+		double leaving, retiring = 0;
+		int error = service_number(l->t, "status", "leaving", &leaving);
 
-		if (!error && parting == 0)
+		if (!error && leaving == 0)
 			error = service_number(l->t, "status", RETIRING, &retiring);
-		if (error || (parting == 0 && retiring == 0))
+		if (error || (leaving == 0 && retiring == 0))
 			return error;
 		if (time_now_ns() >= until_ns)
 			return -ETIMEDOUT;

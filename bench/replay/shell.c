@@ -278,7 +278,7 @@ static void wait_tick(struct shell *s)
  */
 static void settle(struct shell *s)
 {
-	while (s->core->parting.count || s->core->waiting.count ||
+	while (s->core->parents_leaving.count || s->core->waiting.count ||
 	       s->context->retiring[ABI_TIER_CXL])
 		wait_tick(s);
 }

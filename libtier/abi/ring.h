@@ -184,7 +184,7 @@ struct abi_put_args {
 }; /* 128 bytes, then count keys of 32 bytes */
 
 /* abi_sqe.mode of a session's entry */
-#define ABI_SESSION_TURN_END 1u /* arg, with the blocks of its next prompt. value = blocks kept */
+#define ABI_SESSION_TURN_END 1u /* arg, with its next prompt's blocks. value = blocks kept */
 #define ABI_SESSION_RETURN 2u   /* no arg. aux = layers that are there, status LATE = none */
 #define ABI_SESSION_CLOSE 3u    /* no arg */
 

@@ -211,7 +211,7 @@ static void test_removed_offline(void **state)
 	daemon_start(&d, small);
 	told(&d, "wide", "CXL quota");
 	daemon_stop(&d);
-	/* Mending leaves it; and so does a name that is nobody's. */
+	/* Repairing leaves it; and so does a name that is nobody's. */
 	assert_int_equal(check(&d, "--repair", "nothing is wrong with it"), 0);
 	assert_int_not_equal(check(&d, "--remove nobody", "names no context nobody"), 0);
 	daemon_start(&d, small);

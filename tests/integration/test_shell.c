@@ -135,7 +135,7 @@ static void test_rot_is_a_miss(void **state)
 	daemon_start(&w->d, NULL);
 	world_open(w);
 	assert_true(read_block(w, 5) < 6);
-	assert_int_equal(tier_match(w->c, w->key, BLOCKS, found), 5); /* buried */
+	assert_int_equal(tier_match(w->c, w->key, BLOCKS, found), 5); /* voided */
 	for (uint32_t i = 0; i < BLOCKS; i++)
 		blocks[i] = found[i].block;
 	tier_fetch(w->c, blocks + 6, BLOCKS - 6, NULL);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tierctl check STORE: what is wrong with a store is said in clear words, what can be mended is
- * mended and only that, and the daemon serves what is left. A file that is not ours, or of another
- * version, is not touched.
+ * tierctl check STORE: what is wrong with a store is said in clear words, what can be repaired is
+ * repaired and only that, and the daemon serves what is left. A file that is not ours, or of
+ * another version, is not touched.
  */
 #include "tests/integration/front_client.h"
 
@@ -284,7 +284,7 @@ static uint64_t slot_at(const struct daemon *d, const struct disk_super *super, 
 	       ((slot[1].sequence > slot[0].sequence) == newest ? super->catalog_bytes : 0);
 }
 
-/* ---- what can be mended ---------------------------------------------------------------------- */
+/* ---- what can be repaired -------------------------------------------------------------------- */
 
 static void test_super_and_catalog(void **state)
 {
@@ -302,7 +302,7 @@ static void test_super_and_catalog(void **state)
 	says("copy is damaged");
 	says("the catalog is damaged");
 	assert_int_equal(check(&d, "--repair"), 0);
-	says("faults: 2, of them mended: 2");
+	says("faults: 2, of them repaired: 2");
 	assert_int_equal(check(&d, ""), 0);
 	/* Both slots say the same now: either may go. */
 	poke(&d, slot_at(&d, &super, true), noise, sizeof(noise));
@@ -430,7 +430,7 @@ static void test_rot(void **state)
 	poke(&d, at, noise, sizeof(noise)); /* the header */
 	assert_int_equal(check(&d, "--repair"), 1);
 	says("header does not verify");
-	says("faults: 1, of them mended: 0");
+	says("faults: 1, of them repaired: 0");
 	assert_true(count_blocks(&d) < BLOCKS - 1);
 	daemon_remove(&d);
 }

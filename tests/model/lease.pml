@@ -19,7 +19,7 @@
  *
  * With MOVES there is no HBM, and relocation (core/place/evacuate.c): places 0 and 1 are segment A,
  * place 3 is another segment. A page is held and copied to a free place of another segment; then its
- * word names the new place, and the old one is retired, as a stray that no page names. Segment A may
+ * word names the new place, and the old one is retired, as a detached that no page names. Segment A may
  * be evacuated: nothing is put there any more, and when only readers keep places of it, units that
  * no such place reaches into are punched (parked), at some later time. Place 0 reaches into both of
  * A's units, place 1 lies in the second. The copy is made by another processor, whose stores arrive
@@ -289,7 +289,7 @@ byte d_state[PAGES], d_place[PAGES], d_version[PAGES];
 byte d_gen[SLOTS], d_key[SLOTS];
 bool d_in[SLOTS]; /* in the index */
 bool taken[PLACES];
-byte stray[PLACES]; /* RETIRING ... QUARANTINED: a place that its page has let go of */
+byte detached[PLACES]; /* RETIRING ... QUARANTINED: a place that its page has let go of */
 byte keys;             /* used so far */
 bool heard[READERS];   /* of the process's death */
 
@@ -396,9 +396,9 @@ inline move_publish(n)
 #ifdef MOVE_FREED_AT_ONCE
 	free_place(d_place[n]);
 #elif defined(MOVE_UNFENCED)
-	stray[d_place[n]] = FENCED;
+	detached[d_place[n]] = FENCED;
 #else
-	stray[d_place[n]] = RETIRING;
+	detached[d_place[n]] = RETIRING;
 #endif
 #ifndef NO_VERSION
 	d_version[n]++;
@@ -407,7 +407,7 @@ inline move_publish(n)
 	db!WORD((n) / 2, (n) % 2), READY(move_to, d_version[n])
 }
 
-/* moved, block_unhold: a block that was dropped meanwhile is buried now. */
+/* moved, block_unhold: a block that was dropped meanwhile is retired now. */
 inline move_end()
 {
 	if
@@ -432,7 +432,7 @@ inline move_end()
 #define in_a(n) (d_state[n] == FULL && d_place[n] != OUTSIDE)
 #define walked (evacuated && !in_a(0) && !in_a(1) && !in_a(2) && !in_a(3))
 #ifdef PARK_QUARANTINED
-#define kept(p) (taken[p] && stray[p] != QUARANTINED)
+#define kept(p) (taken[p] && detached[p] != QUARANTINED)
 #else
 #define kept(p) taken[p]
 #endif
@@ -478,7 +478,7 @@ inline put(s, p)
 	db!STATE(s), COMMITTED
 }
 
-/* index_remove, block_bury. */
+/* index_remove, block_retire. */
 inline drop(s)
 {
 	d_in[s] = false;
@@ -487,7 +487,7 @@ inline drop(s)
 	db!GEN(s), d_gen[s];
 	if
 #ifndef MOVE_UNHELD
-	:: held(s) /* move_end buries it */
+	:: held(s) /* move_end retires it */
 #endif
 	:: else ->
 		retire(2 * s + HBM);
@@ -506,7 +506,7 @@ inline each_page(from, to)
 		:: else
 		fi;
 #ifdef MOVES
-		stray[n] = (stray[n] == from -> to : stray[n]); /* as many places as pages */
+		detached[n] = (detached[n] == from -> to : detached[n]); /* as many places as pages */
 #endif
 		n++
 	od;
@@ -549,21 +549,21 @@ inline scan()
 }
 
 #define due(n) (d_state[n] == FENCED)
-#define due_stray(p) (stray[p] == FENCED || stray[p] == QUARANTINED)
+#define due_detached(p) (detached[p] == FENCED || detached[p] == QUARANTINED)
 
-inline release_strays()
+inline release_detached()
 {
 	n = 0;
 	do
 	:: n == PLACES -> break
-	:: n < PLACES && !due_stray(n) -> n++
-	:: n < PLACES && due_stray(n) ->
+	:: n < PLACES && !due_detached(n) -> n++
+	:: n < PLACES && due_detached(n) ->
 		if
 #ifdef NO_RESCAN
-		:: stray[n] == QUARANTINED
+		:: detached[n] == QUARANTINED
 #endif
-		:: (seen >> n) & 1 -> stray[n] = QUARANTINED
-		:: else -> stray[n] = 0; free_place(n)
+		:: (seen >> n) & 1 -> detached[n] = QUARANTINED
+		:: else -> detached[n] = 0; free_place(n)
 		fi;
 		n++
 	od
@@ -572,7 +572,7 @@ inline release_strays()
 /* reclaim_scanned: place_release or place_keep. Either way the page is absent. */
 inline release()
 {
-	release_strays();
+	release_detached();
 	n = 0;
 	do
 	:: n == PAGES -> break
@@ -583,7 +583,7 @@ inline release()
 #ifdef KEPT_PLACE_TAKEN
 			taken[d_place[n]] = false;
 #endif
-			stray[d_place[n]] = QUARANTINED
+			detached[d_place[n]] = QUARANTINED
 		:: else -> free_place(d_place[n])
 		fi;
 		d_place[n] = 0;
@@ -624,7 +624,7 @@ inline check_progress()
 	do
 	:: n == PLACES -> break
 	:: else ->
-		stuck = due_stray(n) && !named_place(n);
+		stuck = due_detached(n) && !named_place(n);
 		assert(!stuck);
 		n++
 	od;
@@ -635,14 +635,14 @@ inline check_progress()
 #define fillable(n, p) (d_in[(n) / 2] && d_state[n] == ABSENT && may_take(p))
 #define leavable(n) (d_in[(n) / 2] && d_state[n] == FULL && !held((n) / 2))
 #ifdef MOVES
-#define a_stray(what) (stray[0] == what || stray[1] == what || stray[3] == what)
+#define a_detached(what) (detached[0] == what || detached[1] == what || detached[3] == what)
 #define at_rest (moving == NO_PAGE)
 #else
-#define a_stray(what) (stray[0] == what || stray[1] == what || stray[2] == what)
+#define a_detached(what) (detached[0] == what || detached[1] == what || detached[2] == what)
 #define at_rest true
 #endif
 #define any_page(what) (d_state[0] == what || d_state[1] == what || d_state[2] == what || \
-			d_state[3] == what || a_stray(what))
+			d_state[3] == what || a_detached(what))
 
 active proctype daemon()
 {

@@ -103,9 +103,9 @@ bug("unit-mask-not-shifted", CORE + "io/sched.c",
     "io->bad_mask |= unit->bad_mask;", "test_core_sched")
 bug("quota-evicts-pinned", CORE + "place/evict.c",
     "!block_use_is_pinned(use) &&\n\t       quota_within", "quota_within", "test_core_pin")
-bug("failed-record-not-doubted", CORE + "log/writeback.c",
-    "if (durable && (run->doubtful || run->phase == RUN_RECORD))",
-    "if (durable && run->doubtful)", "test_core_flush")
+bug("failed-record-not-suspected", CORE + "log/writeback.c",
+    "if (durable && (run->suspect || run->phase == RUN_RECORD))",
+    "if (durable && run->suspect)", "test_core_flush")
 bug("one-full-context-stops-all", CORE + "log/writeback.c",
     "d->full_retry_ns = c->now_ns + FULL_RETRY_NS;",
     "c->write_retry_ns = c->now_ns + FULL_RETRY_NS;", "test_core_full")

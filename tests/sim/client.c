@@ -245,7 +245,7 @@ static void ask_commit(struct world *w, uint32_t client, uint32_t i, struct ask 
 
 		key->put_epochs |= 1ull << a->epoch % 64;
 		key->put_sequence = ++w->sequence;
-		key->deleted = key->buried = false;
+		key->deleted = key->voided = false;
 	}
 	sqe.arg_offset = a->staging;
 	sqe.deadline_ns = a->deadline_ns;

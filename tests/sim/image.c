@@ -204,7 +204,7 @@ static void key_check(const struct image *m, uint32_t n)
 			fail(m, n, "was acknowledged durable and is gone");
 		return;
 	}
-	if (key->buried && m->tombs)
+	if (key->voided && m->tombs)
 		fail(m, n, "is back though it did not verify");
 	if (key->deleted)
 		fail(m, n, "is back after its deletion");

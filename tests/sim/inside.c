@@ -72,7 +72,7 @@ static uint64_t could_go(const struct core *c, uint32_t id, uint32_t tier)
 }
 
 /* What others are above their shares, each by a segment at least, and could let go. */
-static uint64_t givers(const struct world *w, uint32_t which, uint32_t tier)
+static uint64_t donors(const struct world *w, uint32_t which, uint32_t tier)
 {
 	struct core_context_stats taker, st;
 	uint64_t most = 0, over, bytes = 0;
@@ -114,7 +114,7 @@ static bool explained(const struct world *w, const struct ask *a, uint32_t tier)
 	if (!x->made || x->removing || is_limited(x, a, tier) || wide_limits(w, a->context, tier) ||
 	    c->evacuate_failed[false] >= FAILED_MANY)
 		return true;
-	return could_go(c, x->id, tier) + givers(w, a->context, tier) <= SLACK;
+	return could_go(c, x->id, tier) + donors(w, a->context, tier) <= SLACK;
 }
 
 /* Was it the store that had no room, or the block's way to it? */
@@ -466,7 +466,7 @@ void inside_misread(struct world *w, const struct core_io *io, uint32_t piece)
 /*
  * The core is about to be told of the read. What goes in units is judged when the last of them
  * ends: a block that did not verify in an earlier one may have been answered for since, and is
- * buried now.
+ * voided now.
  */
 void inside_units_end(struct world *w, const struct core_io *io)
 {
@@ -625,6 +625,6 @@ void inside_recovered(struct world *w)
 		slot = index_find(&x->ix, key);
 		if (slot != ABI_SLOT_NONE)
 			recovered(w, x, n, slot);
-		w->context[0].now.key[n].buried = false; /* its tombstone may be lost */
+		w->context[0].now.key[n].voided = false; /* its tombstone may be lost */
 	}
 }

@@ -462,7 +462,7 @@ void model_died(struct world *w, uint32_t client)
 	}
 }
 
-/* The core buries a block whose bytes the device garbled: it is no longer owed to anyone. */
+/* The core voids a block whose bytes the device garbled: it is no longer owed to anyone. */
 void model_forgive(struct world *w, const struct core_io *io, uint32_t piece)
 {
 	struct world_context *x = &w->context[0];
@@ -497,11 +497,11 @@ void model_rotten(struct world *w, const struct core_io *io, struct world_rotten
 }
 
 /* The read was told: blocks that went by it must not come back. */
-void model_buried(struct world *w, const struct world_rotten *rotten)
+void model_voided(struct world *w, const struct world_rotten *rotten)
 {
 	uint32_t slot;
 
 	for (uint32_t i = 0; i < rotten->count; i++)
 		if (!model_find(w, 0, rotten->n[i], &slot))
-			w->context[0].now.key[rotten->n[i]].buried = true;
+			w->context[0].now.key[rotten->n[i]].voided = true;
 }

@@ -128,7 +128,7 @@ PLANTS = {
         "hint/session.c",
         "if (s && (s->client != r->client || s->client_session != r->session))",
         "if (0)"),
-    "rotten-read-not-buried": (
+    "rotten-read-not-voided": (
         "move/move.c",
         "tombstone(c, x, index_block(&x->ix, slot)->key, store_lsn(c->store));\n\t\t"
         "block_drop",

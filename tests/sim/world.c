@@ -266,7 +266,7 @@ static void read_carry(struct world *w, struct core_io *io)
 	inside_units_end(w, io);
 	e.kind = CORE_EV_IO_DONE;
 	world_event(w, &e);
-	model_buried(w, &rotten);
+	model_voided(w, &rotten);
 }
 
 static void do_action(struct world *w, const struct core_action *a)
@@ -497,7 +497,7 @@ static void shut(struct world *w)
 	w->result->direct += m->direct_bytes;
 	w->result->copied += m->promoted_bytes;
 	w->result->path_failed += m->path_failed;
-	w->result->mended += m->blocks_mended;
+	w->result->repaired += m->blocks_repaired;
 	w->result->claims += m->claims;
 	w->result->plan_loads += m->plan_loads;
 	w->result->staged_sessions += m->sessions_staged;

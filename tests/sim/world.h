@@ -75,7 +75,8 @@ struct world_result {
 	uint64_t claims, plan_loads, staged_sessions, staged_used, staged_wasted; /* likewise */
 	uint64_t refused; /* answers of -ENOSPC */
 	uint64_t moved_pages, moves_failed, parked, reservations, drawn;
-	uint64_t direct, copied, path_failed, mended; /* two paths into HBM; bytes, times, blocks */
+	/* two paths into HBM; bytes, times, blocks */
+	uint64_t direct, copied, path_failed, repaired;
 	uint64_t move;     /* at which it failed */
 	char failure[256]; /* empty: all held */
 };

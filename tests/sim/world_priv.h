@@ -233,7 +233,7 @@ struct world_key {
 	uint64_t put_sequence; /* when the last commit was sent */
 	bool deleted;        /* delete was acknowledged, no put was sent since it was asked for */
 	bool doomed;         /* its deletion was asked for, at any time */
-	bool buried;         /* what was stored under it did not verify: not offered again */
+	bool voided;         /* what was stored under it did not verify: not offered again */
 	bool ghost;          /* a dead client's commit may still land; until the next quiet */
 	uint8_t said[WORLD_SALTS]; /* bits: how puts of the salt want it kept; SAID_TTL, priority */
 };
@@ -473,7 +473,7 @@ bool path_spares(struct world *w, const struct core_io *io, uint32_t piece);
 
 void model_forgive(struct world *w, const struct core_io *io, uint32_t piece);
 void model_rotten(struct world *w, const struct core_io *io, struct world_rotten *out);
-void model_buried(struct world *w, const struct world_rotten *rotten);
+void model_voided(struct world *w, const struct world_rotten *rotten);
 
 /* What becomes of a sector at a crash, as it was last written: see device.c. */
 enum device_fate { DEVICE_SAFE, DEVICE_UNSURE, DEVICE_LOSES };

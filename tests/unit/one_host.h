@@ -44,7 +44,7 @@ static inline void one_host_other_user(uint32_t i)
 }
 
 /* Of any key there may be a record that nobody has seen: each deletion leaves a tombstone. */
-static inline void one_host_doubt(void)
+static inline void one_host_suspect(void)
 {
 	for (uint32_t i = 0; i < host.super.segment_count; i++)
 		core_recover_unread(host.core, i);

@@ -182,7 +182,7 @@ static void test_counters_of_a_context(void **state)
 	WRONG(x->nvme_bytes, "NVMe bytes");
 	WRONG(x->kept_blocks, "blocks with a priority");
 	WRONG(x->refused, "blocks refused for NVMe");
-	WRONG(x->strays, "places that no page names");
+	WRONG(x->detached, "places that no page names");
 	WRONG(x->attached, "clients attached");
 	WRONG(x->punching, "ranges being punched");
 	WRONG(x->put_copies, "copies of puts");
@@ -200,8 +200,8 @@ static void test_counters_of_a_context(void **state)
 	WRONG(x->uses.count, "blocks in use");
 	WRONG(x->uses.high, "places for what is in use");
 	WRONG(x->tenants.entry[0].blocks, "the public salt");
-	WRONG(x->kins.count, "blocks with siblings");
-	WRONG(x->kins.high, "places of siblings");
+	WRONG(x->siblings.count, "blocks with siblings");
+	WRONG(x->siblings.high, "places of siblings");
 	assert_true(x->tenants.high > 0 && x->tenants.entry[1].blocks > 0);
 	WRONG(x->tenants.entry[1].blocks, "blocks of a salt");
 	WRONG(x->tenants.entry[1].lane, "another salt's");
@@ -315,8 +315,8 @@ static void test_counters_of_the_host(void **state)
 	WRONG(c->requests, "requests");
 	WRONG(c->reservations, "reservations");
 	WRONG(c->streams, "streams");
-	WRONG(c->zombies.count, "zombies");
-	WRONG(c->parting.count, "parting blocks");
+	WRONG(c->unretired.count, "unretired");
+	WRONG(c->parents_leaving.count, "leaving blocks");
 	WRONG(c->waiting.count, "blocks that wait to part");
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
 		WRONG(c->pool[t].used, "charged to the pool");

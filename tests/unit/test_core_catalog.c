@@ -189,7 +189,7 @@ static void test_written_again_after_a_failed_flush(void **state)
 	assert_int_equal(w->answers, 0);
 }
 
-static void test_a_write_under_way_is_in_doubt_too(void **state)
+static void test_a_write_under_way_is_suspect_too(void **state)
 {
 	struct world *w = *state;
 	uint64_t slot = w->write->offset;
@@ -366,7 +366,7 @@ int main(void)
 		TEST(test_answered_after_the_flush),
 		TEST(test_it_is_nobodys_request),
 		TEST(test_written_again_after_a_failed_flush),
-		TEST(test_a_write_under_way_is_in_doubt_too),
+		TEST(test_a_write_under_way_is_suspect_too),
 		TEST(test_limits_of_salts_are_kept),
 		TEST(test_limits_come_back),
 		TEST(test_a_context_that_no_catalog_names_can_go),

@@ -43,7 +43,7 @@ static void put_durably(uint32_t first, uint32_t count)
 	assert_true(host_commit(&host, ABI_SQE_DURABLE));
 }
 
-/* One flush covers what is written again, the next one the tombstones that end the doubt. */
+/* One flush covers what is written again, the next one the tombstones that end the suspect. */
 static void put_two_more(void)
 {
 	for (uint32_t n = 2; n < 4; n++) {
@@ -212,9 +212,9 @@ static void test_a_dropped_segment_delays_no_durable_put(void **state)
 
 /*
  * After a flush that failed whatever comes next fails, too: the n-th of what is done then. In the
- * end all is written again, and records say so: a doubt does not outlive its block's next write.
+ * end all is written again, and records say so: a suspect does not outlive its block's next write.
  */
-static void test_no_doubt_is_for_ever(void **state)
+static void test_nothing_is_suspect_for_ever(void **state)
 {
 	for (uint32_t n = 0; n < 10; n++) {
 		uint64_t lsn;
@@ -235,7 +235,7 @@ static void test_no_doubt_is_for_ever(void **state)
 		assert_true(host_settle(&host, 200));
 		put_two_more();
 		assert_true(store_flushed_lsn(host.core->store) > lsn);
-		assert_int_equal(host.core->doubts, 0);
+		assert_int_equal(host.core->suspects, 0);
 		one_host_off(state);
 		setup(state);
 	}
@@ -405,7 +405,7 @@ static bool taken_for_durable(uint32_t n)
 }
 
 /* Blocks 0 to 2 are written, and a flush fails which forgets their data; and again, elsewhere. */
-static void doubt_and_write_again(void)
+static void suspect_and_write_again(void)
 {
 	uint32_t first;
 	uint64_t data;
@@ -428,13 +428,13 @@ static void doubt_and_write_again(void)
  * keeps the header, and loses the tombstone. The record from before that flush is without its data,
  * and flushed_lsn is beyond it: it does not come back.
  */
-static void test_a_doubted_record_does_not_come_back(void **state)
+static void test_a_suspect_record_does_not_come_back(void **state)
 {
 	uint64_t lsn;
 	uint32_t segment;
 
 	(void)state;
-	doubt_and_write_again();
+	suspect_and_write_again();
 	segment = segment_of(0);
 	lsn = store_lsn(host.core->store);
 	one_host_put_half(200);
@@ -451,7 +451,7 @@ static void test_a_doubted_record_does_not_come_back(void **state)
 }
 
 /* Where its tombstone finds no room to wait, no record says that it has its data. */
-static void test_a_doubt_without_a_tombstone_stays(void **state)
+static void test_a_suspect_without_a_tombstone_stays(void **state)
 {
 	struct tombs *t = &host.core->tombs[TOMBS_NEW];
 	uint8_t key[ABI_KEY_BYTES];
@@ -472,7 +472,7 @@ static void test_a_doubt_without_a_tombstone_stays(void **state)
 	host_carry_all(&host);
 	assert_int_equal(one_host_put(2, 1, ABI_SQE_DURABLE), 0);
 	assert_true(store_flushed_lsn(host.core->store) < lsn);
-	assert_int_equal(host.core->doubts, 1);
+	assert_int_equal(host.core->suspects, 1);
 }
 
 /*
@@ -535,11 +535,11 @@ int main(void)
 		EACH(test_a_record_that_ends_after_the_next_flush),
 		EACH(test_room_that_a_flush_makes),
 		EACH(test_a_dropped_segment_delays_no_durable_put),
-		EACH(test_no_doubt_is_for_ever),
+		EACH(test_nothing_is_suspect_for_ever),
 		EACH(test_a_flush_does_not_settle_who_came_into_the_slot),
 		EACH(test_a_header_waits_for_what_ended_a_life),
-		EACH(test_a_doubted_record_does_not_come_back),
-		EACH(test_a_doubt_without_a_tombstone_stays),
+		EACH(test_a_suspect_record_does_not_come_back),
+		EACH(test_a_suspect_without_a_tombstone_stays),
 		EACH(test_a_record_hidden_at_the_start_does_not_come_back),
 	};
 

@@ -264,7 +264,7 @@ static void test_an_unfinished_deletion_leaves_no_gap(void **state)
 	for (uint16_t flags = 0; flags <= ABI_SQE_DURABLE; flags += ABI_SQE_DURABLE) {
 		start(HOST_KIND_STORE, 0);
 		put(0, 8, NONE, 0, flags);
-		one_host_doubt();
+		one_host_suspect();
 		host.held = true;
 		for (uint32_t n = TOMBS_MAX - 4; n; n -= n < 1024 ? n : 1024)
 			assert_true(host_request_keys(&host, 0, sqe, ABSENT, n < 1024 ? n : 1024));

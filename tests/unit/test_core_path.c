@@ -360,7 +360,7 @@ static void test_both_failing_is_a_miss_and_ends(void **state)
 	assert_in_hbm(0, 4);
 }
 
-static void test_rotten_bytes_are_mended_from_cxl(void **state)
+static void test_rotten_bytes_are_repaired_from_cxl(void **state)
 {
 	uint32_t slot = slot_of(0);
 
@@ -370,7 +370,7 @@ static void test_rotten_bytes_are_mended_from_cxl(void **state)
 	fetch(0, 2);
 	assert_in_hbm(0, 2);
 	assert_int_equal(slot_of(0), slot);
-	assert_int_equal(metrics()->blocks_mended, 1);
+	assert_int_equal(metrics()->blocks_repaired, 1);
 	assert_int_equal(metrics()->read_bad, 1);
 	assert_true(host_settle(&host, 60)); /* it is written again */
 	drop(ABI_TIER_HBM);
@@ -379,7 +379,7 @@ static void test_rotten_bytes_are_mended_from_cxl(void **state)
 	assert_in_hbm(0, 2);
 }
 
-static void test_rotten_bytes_that_nothing_else_has_bury_the_block(void **state)
+static void test_rotten_bytes_that_nothing_else_has_void_the_block(void **state)
 {
 	uint32_t slot = slot_of(0);
 
@@ -458,8 +458,8 @@ int main(void)
 		TEST(test_a_failed_read_is_copied),
 		TEST(test_a_failed_copy_is_read),
 		TEST(test_both_failing_is_a_miss_and_ends),
-		TEST(test_rotten_bytes_are_mended_from_cxl),
-		TEST(test_rotten_bytes_that_nothing_else_has_bury_the_block),
+		TEST(test_rotten_bytes_are_repaired_from_cxl),
+		TEST(test_rotten_bytes_that_nothing_else_has_void_the_block),
 		TEST(test_cancel_ends_when_both_paths_have_stopped),
 		TEST(test_demand_raises_a_direct_read),
 	};

@@ -29,7 +29,7 @@ static int set_up(uint64_t segment_bytes, uint64_t summary_bytes)
 	spec.quota[ABI_TIER_NVME] = UINT32_MAX;
 	one_host_boot(&spec, 1);
 	host.core->config.admit_all = true;
-	one_host_doubt();
+	one_host_suspect();
 	return 0;
 }
 
@@ -185,7 +185,7 @@ static void test_keys_that_never_were_leave_none(void **state)
 	one_host_disk_back();
 	set_up(1u << 20, 64u << 10);
 	for (uint32_t i = 0; i < SEGMENTS; i++)
-		host.core->store->segment[i].doubtful = false; /* it is new */
+		host.core->store->segment[i].suspect = false; /* it is new */
 	for (uint32_t n = 0; n < 5 * RUN; n += RUN)
 		assert_int_equal(one_host_put(n, RUN, ABI_SQE_DURABLE), 0);
 	queued = tombs_queued();

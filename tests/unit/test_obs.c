@@ -136,17 +136,17 @@ static void test_tiers_are_told_by_their_names(void **state)
 }
 
 /* Also those whose children are held for now. */
-static void test_how_many_are_parting(void **state)
+static void test_how_many_are_leaving(void **state)
 {
 	json_t *status;
 
 	(void)state;
-	host.core->parting.count += 2;
+	host.core->parents_leaving.count += 2;
 	host.core->waiting.count += 3;
 	status = told("status", "");
-	assert_int_equal(number(status, "parting"), 5);
+	assert_int_equal(number(status, "leaving"), 5);
 	json_decref(status);
-	host.core->parting.count -= 2;
+	host.core->parents_leaving.count -= 2;
 	host.core->waiting.count -= 3;
 }
 
@@ -325,7 +325,7 @@ static void test_counts_of_what_is_seen(void **state)
 	become(HOST_OWNER);
 	mine = told("status", "");
 	assert_string_equal(text(mine, "seen"), "own");
-	assert_true(json_is_null(json_at(mine, "parting")));
+	assert_true(json_is_null(json_at(mine, "leaving")));
 	assert_int_equal(number(mine, "contexts"), 1);
 	assert_int_equal(number(mine, "blocks"), BLOCKS);
 	assert_int_equal(number(mine, "pages"), number(all, "pages"));
@@ -590,7 +590,7 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, begin, one_host_off)
 	const struct CMUnitTest tests[] = {
 		CASE(test_tiers_are_told_by_their_names),
-		CASE(test_how_many_are_parting),
+		CASE(test_how_many_are_leaving),
 		CASE(test_who_shares_the_daemons_user),
 		CASE(test_how_often_bytes_were_written),
 		CASE(test_who_holds_what),

@@ -249,7 +249,7 @@ static int private_alloc(struct context *x)
 	if (!x->meta || !x->lapse_ms || !x->streamed_ms || !x->page_part ||
 	    descs_open(&x->descs, x->plan.blocks_max, g->pages_per_block) ||
 	    block_uses_open(&x->uses, (uint32_t)x->plan.blocks_max) ||
-	    kins_open(&x->kins, (uint32_t)x->plan.blocks_max) ||
+	    siblings_open(&x->siblings, (uint32_t)x->plan.blocks_max) ||
 	    tenants_open(&x->tenants, (uint32_t)x->plan.blocks_max))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < g->part_count; i++)
@@ -450,7 +450,7 @@ void context_maybe_gone(struct core *c, struct context *x)
 	uint64_t token = x->gone_token;
 	uint32_t id = x->id;
 
-	if (!x->closing || x->leaving || x->slots_live || x->strays || x->punching ||
+	if (!x->closing || x->leaving || x->slots_live || x->detached || x->punching ||
 	    runs_of(c, x) || request_of_context(c, x))
 		return;
 	evacuate_forget(c, x);

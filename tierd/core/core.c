@@ -201,8 +201,8 @@ int core_open(struct core **out, const struct core_config *config)
 		return err;
 	}
 	pools_thread(c);
-	block_list_init(&c->zombies);
-	block_list_init(&c->parting);
+	block_list_init(&c->unretired);
+	block_list_init(&c->parents_leaving);
 	block_list_init(&c->waiting);
 	*out = c;
 	return 0;
@@ -215,7 +215,7 @@ static void context_release(struct context *x)
 			space_close(x->space[tier]);
 	lanes_close(&x->lanes);
 	block_uses_close(&x->uses);
-	kins_close(&x->kins);
+	siblings_close(&x->siblings);
 	tenants_close(&x->tenants);
 	descs_close(&x->descs);
 	free(x->lapse_ms);
@@ -547,7 +547,7 @@ uint64_t core_next_tick(const struct core *c)
 		return c->now_ns;
 	if (c->batch_open && c->batch_open->count)
 		next = min_u64(next, c->batch_open->since_ns + MS);
-	if (c->evacuation.ctx || c->zombies.count)
+	if (c->evacuation.ctx || c->unretired.count)
 		next = min_u64(next, c->now_ns + MS);
 	next = min_u64(next, reclaim_next(c));
 	for (uint32_t i = 0; i < c->contexts_high; i++) {

@@ -181,8 +181,8 @@ struct core_copy {
 	} priv;
 };
 
-#define CORE_STRAY 1u      /* the page has moved on */
-#define CORE_STRAY_HELD 2u /* found leased, and quarantined: no page names it any more */
+#define CORE_DETACHED 1u      /* the page has moved on */
+#define CORE_DETACHED_HELD 2u /* found leased, and quarantined: no page names it any more */
 
 /* A batch of retired places between unpublishing and freeing (design, section 4). */
 struct core_batch {
@@ -193,7 +193,7 @@ struct core_batch {
 	uint32_t held[CORE_RETIRE_BATCH]; /* in which pass of scans a reader was seen there last, */
 	uint16_t seen_by[CORE_RETIRE_BATCH]; /* ... 1 + that client */
 	uint32_t chain[CORE_RETIRE_BATCH]; /* of the scan's table: 1 + the next entry there */
-	uint8_t stray[CORE_RETIRE_BATCH]; /* 0: its page still names it */
+	uint8_t detached[CORE_RETIRE_BATCH]; /* 0: its page still names it */
 	uint32_t count, marked; /* of these, seen in this pass */
 	bool kept; /* all of them were found leased before */
 	uint64_t since_ns;

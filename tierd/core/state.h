@@ -64,7 +64,7 @@ struct context {
 	struct descs descs; /* of its pages: which have memory */
 	struct block_meta *meta;
 	struct block_uses uses;
-	struct kins kins;
+	struct siblings siblings;
 	struct tenants tenants;
 	uint32_t *lapse_ms;    /* by slot, of those with KEEP_TTL; touched only for them */
 	uint32_t *streamed_ms; /* by slot: last asked for by a stream, if any did; likewise */
@@ -81,7 +81,7 @@ struct context {
 	struct dirty dirty[CORE_RUNS_MAX];
 	uint32_t slots_live;  /* block slots in use, dropped ones included */
 	uint32_t punching;    /* segments */
-	uint32_t zombies;     /* dropped blocks with pages that are still to be retired */
+	uint32_t unretired;   /* dropped blocks with pages that are still to be retired */
 	uint32_t nvme_cursor; /* evict_nvme: next slot to look at */
 	struct {
 		uint32_t slot, page;
@@ -95,7 +95,7 @@ struct context {
 	uint64_t retiring[ABI_MEM_TIERS]; /* bytes between retire and free */
 	uint64_t gone_token;
 	uint64_t moving[ABI_MEM_TIERS];   /* bytes of new places of pages that move */
-	uint64_t strays;                  /* places not free yet that no page names any more */
+	uint64_t detached;                /* places not free yet that no page names any more */
 	struct ledger salts;
 	uint64_t heads_ns[ABI_MEM_TIERS]; /* heads.c: not looked at before */
 	uint64_t kept_blocks; /* with a priority or a TTL */
@@ -485,8 +485,9 @@ struct core {
 	struct core_copy *copy, *copy_free;
 	uint32_t copies;
 
-	struct block_list zombies; /* dropped blocks whose pages found no room in a batch */
-	struct block_list parting, waiting; /* ... whose children are to follow; cannot yet */
+	struct block_list unretired; /* dropped blocks whose pages found no room in a batch */
+	/* ... whose children are to follow; cannot yet */
+	struct block_list parents_leaving, waiting;
 	uint64_t waiting_next_ns;
 	struct core_batch *batch, *batch_free;
 	struct core_batch *batch_open;                         /* collects */
@@ -543,10 +544,10 @@ struct core {
 	uint64_t sync_lsn;   /* what flushed_lsn becomes by it; 0 = it stays */
 	bool sync_wanted, sync_running, draining;
 	bool flushed_frozen; /* flushed_lsn does not move: see flush.c */
-	uint64_t thaw_tombs;
+	uint64_t unfreeze_tombs;
 	uint64_t flush_retry_ns;
 	uint32_t flush_failures, write_failures; /* since the last success */
-	uint64_t doubts; /* blocks that became SETTLE_DOUBT and were not written again since */
+	uint64_t suspects; /* blocks that became SETTLE_SUSPECT and were not written again since */
 	struct unflushed *unflushed; /* ring of UNFLUSHED_MAX, by seq */
 	uint64_t unflushed_head, unflushed_tail;
 	struct prover prover;
@@ -563,7 +564,7 @@ struct core {
 	uint64_t catalog_sync; /* the flush its last write needs */
 	uint32_t *crc_scratch;
 	struct disk_block *tomb_scratch;
-	bool catalog_dirty, catalog_running, catalog_doubtful; /* a flush failed during its write */
+	bool catalog_dirty, catalog_running, catalog_suspect; /* a flush failed during its write */
 	uint64_t voids, voids_listing, voids_listed; /* epochs and removals; written, flushed */
 	struct token catalog_token[CORE_TOKENS_MAX]; /* [0, flying) are in the write under way */
 	uint32_t catalog_tokens, catalog_flying;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tierctl check STORE: a store looked at, and mended, while no daemon has it (repair.h). */
+/* tierctl check STORE: a store looked at, and repaired, while no daemon has it (repair.h). */
 #include <getopt.h>
 #include <string.h>
 
@@ -48,9 +48,11 @@ static int take_options(struct ctl *ctl, int argc, char **argv, struct repair_op
 
 static int show_json(const struct repair_report *r, bool looked, json_t *lines)
 {
-	json_t *answer = json_pack("{sb sI sI sI sI sI sI sI sI sI sI sI sO}", "looked", looked,
-				   "found", (json_int_t)r->found, "mended", (json_int_t)r->mended,
-				   "segments", (json_int_t)r->segments, "free",
+	json_t *answer = json_pack("{sb sI sI sI sI sI sI sI sI sI sI sI sI sO}", "looked", looked,
+				   "found", (json_int_t)r->found, "repaired",
+				   (json_int_t)r->repaired, "mended", /* its old name */
+				   (json_int_t)r->repaired, "segments",
+				   (json_int_t)r->segments, "free",
 				   (json_int_t)r->free, "rotten", (json_int_t)r->rotten,
 				   "unreadable", (json_int_t)r->unreadable, "records",
 				   (json_int_t)r->records, "records_bad",
@@ -77,11 +79,12 @@ static void show(const struct repair_options *options, const struct repair_repor
 	if (!r->found)
 		puts("nothing is wrong with it");
 	else if (!options->repair)
-		printf("faults: %llu; nothing was changed (--repair mends what can be mended)\n",
+		printf("faults: %llu; nothing was changed (--repair repairs what can be "
+		       "repaired)\n",
 		       (unsigned long long)r->found);
 	else
-		printf("faults: %llu, of them mended: %llu\n", (unsigned long long)r->found,
-		       (unsigned long long)r->mended);
+		printf("faults: %llu, of them repaired: %llu\n", (unsigned long long)r->found,
+		       (unsigned long long)r->repaired);
 }
 
 int ctl_check_store(struct ctl *ctl, int argc, char **argv)
@@ -101,7 +104,7 @@ int ctl_check_store(struct ctl *ctl, int argc, char **argv)
 	else if (error == 0)
 		show(&options, &report);
 	json_decref(lines.list);
-	if (rc == CTL_OK && (error || report.found > report.mended))
+	if (rc == CTL_OK && (error || report.found > report.repaired))
 		rc = CTL_FAILED;
 	return rc;
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A store looked at from outside; see repair.h. What is mended, and nothing else:
+ * A store looked at from outside; see repair.h. What is repaired, and nothing else:
  *
  *   one damaged super block   written again from the other
  *   one damaged catalog slot  written again, with the next sequence number, from the other
  *   a file that was cut off   given its length again; the segments that it lost are free
  *
  * And one context is ended, when it is named: it goes out of both slots of the catalog, one after
- * the other, and its blocks with it, as when a daemon removes it. Mending never does that.
+ * the other, and its blocks with it, as when a daemon removes it. Repairing never does that.
  *
- * Damaged records and headers need no mending: the daemon passes them over and uses their segment
+ * Damaged records and headers need no repairing: the daemon passes them over and uses their segment
  * again. Rebuilding them could bring back what was deleted, for the tombstones that speak of them
  * may be gone by now (abi/disk.h D8).
  */
@@ -72,7 +72,7 @@ static void found(struct look *l)
 	l->report->found++;
 }
 
-/* Write and flush; whoever calls has been told to mend. */
+/* Write and flush; whoever calls has been told to repair. */
 static int write_at(struct look *l, const void *buf, size_t bytes, uint64_t offset)
 {
 	int rc = file_write(l->fd, buf, bytes, offset);
@@ -82,14 +82,14 @@ static int write_at(struct look *l, const void *buf, size_t bytes, uint64_t offs
 	return fdatasync(l->fd) ? -errno : 0;
 }
 
-static void mend(struct look *l, int rc, const char *what)
+static void repair(struct look *l, int rc, const char *what)
 {
 	if (rc) {
-		say(l, "  it could not be mended: %s: %s", what, strerror(-rc));
+		say(l, "  it could not be repaired: %s: %s", what, strerror(-rc));
 		return;
 	}
-	l->report->mended++;
-	say(l, "  mended: %s", what);
+	l->report->repaired++;
+	say(l, "  repaired: %s", what);
 }
 
 /* ---- opening ------------------------------------------------------------------------------- */
@@ -215,8 +215,8 @@ static int look_super(struct look *l)
 		found(l);
 		say(l, "the super block's %s is %s", i ? "copy" : "first sector", verdict(rc[i]));
 		if (l->options->repair)
-			mend(l, write_at(l, &l->super, sizeof(l->super), i * DISK_SECTOR),
-			     "written again from the other one");
+			repair(l, write_at(l, &l->super, sizeof(l->super), i * DISK_SECTOR),
+			       "written again from the other one");
 	}
 	return 0;
 }
@@ -241,8 +241,8 @@ static void look_length(struct look *l)
 	if (l->device)
 		say(l, "  a device cannot be made longer: bring it back to its size");
 	else
-		mend(l, -posix_fallocate(l->fd, (off_t)l->bytes, (off_t)(need - l->bytes)),
-		     "the file has its length again; what it lost is free space");
+		repair(l, -posix_fallocate(l->fd, (off_t)l->bytes, (off_t)(need - l->bytes)),
+		       "the file has its length again; what it lost is free space");
 }
 
 /* ---- catalog ------------------------------------------------------------------------------- */
@@ -316,7 +316,7 @@ static int look_catalog(struct look *l)
 	       "the newer, what it alone said is lost: a context made or removed, an epoch", bad,
 	    verdict(rc[bad]), l->head->count);
 	if (l->options->repair)
-		mend(l, renew_catalog(l, (uint32_t)bad), "written again from the other one");
+		repair(l, renew_catalog(l, (uint32_t)bad), "written again from the other one");
 	return 0;
 }
 
@@ -439,7 +439,7 @@ static void look_run(struct look *l, const struct store_view *v)
 		return;
 	found(l);
 	say(l, "segment %u: %" PRIu64 " pages of a run of %u blocks of context %.63s do not "
-	       "verify: reading them is a miss, and buries the block", v->segment, bad,
+	       "verify: reading them is a miss, and voids the block", v->segment, bad,
 	    there, x->name);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Looking at a store without its daemon, and mending what can be mended: for `tierctl check
+ * Looking at a store without its daemon, and repairing what can be repaired: for `tierctl check
  * --repair`. It speaks the format through the core's pure half (core/unit/store.h) and never writes
  * without being told to; a file that is not a store of this version is left alone in any case.
  */
@@ -22,7 +22,7 @@ struct repair_report {
 	uint64_t records, records_bad, blocks;       /* blocks: some may be stale */
 	uint64_t orphans;                            /* blocks of contexts the catalog lost */
 	uint64_t pages_read, pages_bad;              /* with data */
-	uint64_t found, mended;                      /* faults, and those that are gone now */
+	uint64_t found, repaired;                    /* faults, and those that are gone now */
 	bool removed;                                /* the context */
 };
 

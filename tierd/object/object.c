@@ -683,7 +683,7 @@ static void log_done(struct objects *o, struct task *t, const struct object_job 
 }
 
 /* Its bytes are not what was written: it is offered to nobody any more. */
-static void bury(struct objects *o, struct object *x)
+static void drop_dead(struct objects *o, struct object *x)
 {
 	struct task *t = task_new(o, WIRE_OBJ_REMOVE, false);
 
@@ -727,7 +727,7 @@ static void bring_done(struct objects *o, struct object *x, const struct object_
 	if (!x->named)
 		let_go(o, x);
 	else if (job->res == -EBADMSG)
-		bury(o, x);
+		drop_dead(o, x);
 }
 
 void job_done(struct objects *o, struct object_job *job)

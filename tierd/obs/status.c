@@ -213,8 +213,9 @@ json_t *obs_status(const struct obs_args *a)
 	json_object_set_new(document, "index_bytes", obs_number(stats.index_bytes));
 	json_object_set_new(document, "memory", memory(o, q, &stats));
 	json_object_set_new(document, "aside", aside(o, q));
-	json_object_set_new(document, "parting",
-			    q->operator_ ? obs_number(stats.parting) : json_null());
+	json_object_set_new(document, "leaving",
+			    q->operator_ ? obs_number(stats.leaving) : json_null());
+	json_object_set(document, "parting", json_object_get(document, "leaving")); /* old name */
 	json_object_set_new(document, "requests", obs_number(stats.requests));
 	json_object_set_new(document, "ios", obs_number(stats.ios));
 	json_object_set_new(document, "copies", obs_number(stats.copies));
@@ -231,11 +232,20 @@ static void metric(json_t *list, const char *name, const char *unit, const char 
 					      "value", obs_number(value), "help", help));
 }
 
+/* By the name that it had; alias says the one it has. */
+static void old_metric(json_t *list, const char *old, const char *name, uint64_t value)
+{
+	json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:s, s:s}", "name", old, "unit", "1",
+					      "value", obs_number(value), "help", "an old name",
+					      "alias", name));
+}
+
 static json_t *metrics(const struct core_metrics *m)
 {
 	json_t *list = json_array();
 
 #define METRIC(name, unit, help) metric(list, #name, unit, help, m->name);
+#define ALIAS(old, name) old_metric(list, #old, #name, m->name);
 #include "tierd/core/metrics.def"
 #undef METRIC
 	return list;

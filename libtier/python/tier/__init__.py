@@ -302,8 +302,8 @@ class Context:
         """Tell what happens in a conversation; members of struct tier_session_options (tier is
         TIER_CXL unless it is given). A completion follows."""
         these = blocks(found) if found is not None else ffi.NULL
-        o = Options("tier_session_options", tier=members.pop("tier", lib.TIER_CXL), blocks=these,
-                    count=len(these) if found is not None else 0, **members)
+        o = Options("tier_session_options", tier=members.pop("tier", lib.TIER_CXL),
+                    blocks=these, count=len(these) if found is not None else 0, **members)
         check(lib.tier_session(self.handle, number, event, o.struct), "session")
 
     def _ask(self, call, found, members):

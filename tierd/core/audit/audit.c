@@ -18,8 +18,8 @@ struct recount {
 	uint64_t retiring[ABI_MEM_TIERS];
 	uint64_t streamed[ABI_MEM_TIERS]; /* bytes of places of the stream pool */
 	uint64_t claims[ABI_MEM_TIERS];   /* of streams on pages */
-	uint64_t stray[ABI_MEM_TIERS]; /* of places that no page names any more */
-	uint64_t strays, claimed;
+	uint64_t detached[ABI_MEM_TIERS]; /* of places that no page names any more */
+	uint64_t detached_places, claimed;
 	uint64_t reserved[ABI_PARTS_MAX]; /* places */
 	uint64_t dirty, nvme;
 	uint64_t staged; /* bytes brought ahead and not read */
@@ -218,7 +218,7 @@ static void audit_runs(struct audit *a, const struct context *x)
 /* ---- contexts ----------------------------------------------------------------------------- */
 
 /* Places that no page names any more: only their batches know them. */
-static void audit_strays(struct audit *a, const struct context *x, struct recount *n)
+static void audit_detached(struct audit *a, const struct context *x, struct recount *n)
 {
 	const struct core *c = a->c;
 
@@ -228,14 +228,14 @@ static void audit_strays(struct audit *a, const struct context *x, struct recoun
 			uint32_t tier = b->place[k] >> ABI_ADDR_BITS & 7;
 			uint32_t bytes;
 
-			if (!b->stray[k] ||
+			if (!b->detached[k] ||
 			    (b->place[k] >> (ABI_ADDR_BITS + 3) & 0xffff) != x->index)
 				continue;
 			bytes = page_stride(x, b->page[k]);
-			n->strays++;
-			n->stray[tier] += bytes;
+			n->detached_places++;
+			n->detached[tier] += bytes;
 			n->retiring[tier] += bytes;
-			if (b->stray[k] == CORE_STRAY_HELD)
+			if (b->detached[k] == CORE_DETACHED_HELD)
 				a->quarantined[tier] += bytes;
 		}
 }
@@ -315,7 +315,7 @@ static void audit_tier(struct audit *a, const struct context *x, const char *who
 	if (!x->space[t])
 		return;
 	space_stats(x->space[t], &st);
-	audit_compare(a, whose, "bytes of places", n->bytes[t] + n->stray[t] + moving, st.live);
+	audit_compare(a, whose, "bytes of places", n->bytes[t] + n->detached[t] + moving, st.live);
 	audit_space(a, whose, x->space[t], t == ABI_TIER_CXL ? n->reserved : NULL);
 	a->charged[t] += st.charged;
 	a->places[t] += st.live;
@@ -342,7 +342,7 @@ static void audit_context(struct audit *a, const struct context *x)
 	audit_tables(a, x);
 	audit_needs(a, x);
 	audit_runs(a, x);
-	audit_strays(a, x, &n);
+	audit_detached(a, x, &n);
 	audit_attached(a, x);
 	audit_reservations(a, x, &n);
 	a->claimed += n.claimed * x->spec.geometry.block_bytes;
@@ -351,7 +351,7 @@ static void audit_context(struct audit *a, const struct context *x)
 	audit_compare(a, whose, "pending blocks", n.pending, x->blocks_pending);
 	audit_compare(a, whose, "block slots in use", n.live_slots, x->slots_live);
 	audit_compare(a, whose, "blocks with a priority", n.kept, x->kept_blocks);
-	audit_compare(a, whose, "places that no page names", n.strays, x->strays);
+	audit_compare(a, whose, "places that no page names", n.detached_places, x->detached);
 	audit_compare(a, whose, "blocks that reservations claim", n.claimed, x->claimed_blocks);
 	audit_compare(a, whose, "dirty bytes", n.dirty + dirty_dropped(a->c, x), x->dirty_bytes);
 	audit_compare(a, whose, "NVMe bytes", n.nvme, x->nvme_bytes);

@@ -62,21 +62,21 @@ static bool is_clean(const struct context *x, uint32_t slot)
 	return x->meta[slot].persist == PERSIST_CLEAN;
 }
 
-static bool is_zombie(const struct context *x, uint32_t slot)
+static bool is_unretired(const struct context *x, uint32_t slot)
 {
-	return x->meta[slot].flags & BLOCK_ZOMBIE;
+	return x->meta[slot].flags & BLOCK_UNRETIRED;
 }
 
-static bool is_parting(const struct context *x, uint32_t slot)
+static bool is_leaving(const struct context *x, uint32_t slot)
 {
-	return x->meta[slot].flags & BLOCK_PARTING;
+	return x->meta[slot].flags & BLOCK_LEAVING;
 }
 
 /* Each block is in the list that its state names; none of a context with NVMe is in no state. */
 static void audit_lists(struct audit *a)
 {
 	const struct core *c = a->c;
-	uint64_t clean = 0, listed = 0, parting = 0;
+	uint64_t clean = 0, listed = 0, leaving = 0;
 
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
 		const struct context *x = c->context[i];
@@ -86,7 +86,7 @@ static void audit_lists(struct audit *a)
 			bool there = index_block(&x->ix, slot)->state == ABI_BLOCK_COMMITTED;
 
 			pending += is_pending(x, slot);
-			parting += is_parting(x, slot);
+			leaving += is_leaving(x, slot);
 			queued += there && is_queued(x, slot);
 			clean += there && is_clean(x, slot);
 			if (there && context_has_nvme(c, x) &&
@@ -114,10 +114,10 @@ static void audit_lists(struct audit *a)
 	for (uint32_t i = 0; c->store && i < c->config.super.segment_count; i++)
 		listed += audit_list(a, &c->segment_blocks[i], "a segment's blocks", is_clean);
 	audit_compare(a, "host", "blocks in segments' lists", clean, listed);
-	audit_list(a, &c->zombies, "zombies", is_zombie);
-	audit_compare(a, "host", "dropped blocks with others behind them", parting,
-		      audit_list(a, &c->parting, "parting blocks", is_parting) +
-			      audit_list(a, &c->waiting, "blocks that wait to part", is_parting));
+	audit_list(a, &c->unretired, "unretired", is_unretired);
+	audit_compare(a, "host", "dropped blocks with others behind them", leaving,
+		      audit_list(a, &c->parents_leaving, "leaving blocks", is_leaving) +
+			      audit_list(a, &c->waiting, "blocks that wait to part", is_leaving));
 }
 
 /* ---- pins --------------------------------------------------------------------------------- */

@@ -71,11 +71,11 @@ static void audit_tenants(struct audit *a, const struct context *x, uint32_t *bl
 
 /* ---- prefixes ----------------------------------------------------------------------------- */
 
-static const struct kin *kin_of(const struct context *x, uint32_t slot)
+static const struct sibling *sibling_of(const struct context *x, uint32_t slot)
 {
-	uint32_t name = block_kin(&x->meta[slot]);
+	uint32_t name = block_sibling(&x->meta[slot]);
 
-	return name <= x->kins.high ? &x->kins.entry[name] : NULL;
+	return name <= x->siblings.high ? &x->siblings.entry[name] : NULL;
 }
 
 /* Returns the children that can be reached from the block. */
@@ -85,7 +85,7 @@ static uint64_t audit_children(struct audit *a, const struct context *x, uint32_
 	uint64_t n = 0;
 
 	for (; child != ABI_SLOT_NONE; n++) {
-		const struct kin *k = child < x->ix.slots_used ? kin_of(x, child) : NULL;
+		const struct sibling *k = child < x->ix.slots_used ? sibling_of(x, child) : NULL;
 
 		if (!k || n > x->ix.slots_used || k->prev != before ||
 		    index_block(&x->ix, child)->parent != slot ||
@@ -108,16 +108,17 @@ static void audit_prefixes(struct audit *a, const struct context *x)
 		const struct abi_block *b = index_block(&x->ix, slot);
 		bool lives = b->state != ABI_BLOCK_FREE;
 
-		named += kin_of(x, slot) != &x->kins.entry[0];
+		named += sibling_of(x, slot) != &x->siblings.entry[0];
 		behind += lives && b->parent != ABI_SLOT_NONE;
-		if (lives || x->meta[slot].flags & BLOCK_PARTING)
+		if (lives || x->meta[slot].flags & BLOCK_LEAVING)
 			reached += audit_children(a, x, slot);
 	}
-	for (uint32_t i = x->kins.free; i && free <= x->kins.high; i = x->kins.entry[i].next)
+	for (uint32_t i = x->siblings.free; i && free <= x->siblings.high;
+	     i = x->siblings.entry[i].next)
 		free++;
 	audit_compare(a, audit_whose(a, x), "blocks behind others", behind, reached);
-	audit_compare(a, audit_whose(a, x), "blocks with siblings", named, x->kins.count);
-	audit_compare(a, audit_whose(a, x), "places of siblings", named + free, x->kins.high);
+	audit_compare(a, audit_whose(a, x), "blocks with siblings", named, x->siblings.count);
+	audit_compare(a, audit_whose(a, x), "places of siblings", named + free, x->siblings.high);
 }
 
 /* ---- the index ---------------------------------------------------------------------------- */

@@ -90,7 +90,7 @@ void core_stats(const struct core *c, struct core_stats *out)
 		out->tier[t].quarantined = c->quarantined[t];
 		out->tier[t].streamed = c->streamed[t];
 	}
-	out->parting = c->parting.count + c->waiting.count;
+	out->leaving = c->parents_leaving.count + c->waiting.count;
 	if (c->store) {
 		struct store_stats st;
 

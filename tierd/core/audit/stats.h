@@ -46,7 +46,7 @@ struct core_stats {
 	uint64_t table_bytes; /* the same as charged: what pending blocks may come to counts */
 	uint64_t slack_bytes; /* what indexes may have beside for a moment: readers touch holes */
 	uint64_t blocks, pages;
-	uint64_t parting; /* blocks that left, whose children are still to follow */
+	uint64_t leaving; /* blocks that left, whose children are still to follow */
 };
 void core_stats(const struct core *c, struct core_stats *out);
 

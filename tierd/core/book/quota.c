@@ -305,15 +305,15 @@ static bool can_give(const struct core *c, const struct context *y, uint32_t tie
 }
 
 /* Who is most over what others leave him, and the one of those that can give. */
-struct givers {
+struct donors {
 	struct context *most, *able;
 };
 
 /* Over their shares, or over what is of use to them (all); by a segment at least. */
-static struct givers most_over(const struct core *c, const struct context *x, uint32_t tier,
+static struct donors most_over(const struct core *c, const struct context *x, uint32_t tier,
 			       bool all)
 {
-	struct givers g = { NULL, NULL };
+	struct donors g = { NULL, NULL };
 	uint64_t over = 0, able = 0;
 
 	for (uint32_t i = 0; i < c->contexts_high; i++) {
@@ -351,9 +351,9 @@ static struct givers most_over(const struct core *c, const struct context *x, ui
  * Whoever has all of his promised or pinned is passed over, unless nobody else is: pins also count
  * what is not in the tier.
  */
-struct context *quota_giver(const struct core *c, const struct context *x, uint32_t tier)
+struct context *quota_donor(const struct core *c, const struct context *x, uint32_t tier)
 {
-	struct givers fair = { NULL, NULL }, all = { NULL, NULL };
+	struct donors fair = { NULL, NULL }, all = { NULL, NULL };
 
 	if (charged(x, tier) < quota_share(c, x, tier))
 		fair = most_over(c, x, tier, false);

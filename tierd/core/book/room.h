@@ -61,7 +61,7 @@ uint64_t quota_least(const struct context *x, uint32_t tier);
 uint64_t quota_held(const struct core *c, const struct context *x, uint32_t tier);
 uint64_t quota_holders(const struct core *c, const struct context *x, uint32_t tier);
 uint64_t quota_share(const struct core *c, const struct context *x, uint32_t tier);
-struct context *quota_giver(const struct core *c, const struct context *x, uint32_t tier);
+struct context *quota_donor(const struct core *c, const struct context *x, uint32_t tier);
 
 /* reclaim.c */
 uint64_t reclaim_held(const struct core *c, const struct context *x, uint32_t tier);

@@ -86,5 +86,5 @@ void aside_recovered(struct core *c)
 	if (c->aside.lsn <= store_flushed_lsn(c->store))
 		return;
 	flushed_freeze(c);
-	flushed_doubts(c); /* nobody reads these before they come back */
+	flushed_suspects(c); /* nobody reads these before they come back */
 }

@@ -30,9 +30,9 @@ static void catalog_written(struct core *c, struct core_io *io)
 	core_io_put(c, io);
 	if (failed)
 		c->write_retry_ns = c->now_ns + 1000 * MS;
-	if (failed || c->catalog_doubtful) {
+	if (failed || c->catalog_suspect) {
 		c->catalog_running = false;
-		c->catalog_doubtful = false;
+		c->catalog_suspect = false;
 		c->catalog_dirty = true; /* the same slot again: the sequence was not used */
 		c->catalog_sequence--;
 		return;
@@ -150,7 +150,7 @@ void catalog_step(struct core *c)
  */
 void catalog_again(struct core *c)
 {
-	c->catalog_doubtful = c->catalog_running && !c->catalog_sync;
+	c->catalog_suspect = c->catalog_running && !c->catalog_sync;
 	if (!c->catalog_running || !c->catalog_sync)
 		return;
 	c->catalog_running = false;

@@ -17,7 +17,7 @@
  *
  * Blocks of one prefix that lie in several runs of the segment become one. Pages that are in CXL
  * are written from there; the others are read into CLEAN_CHUNKS buffers, and verified: a page that
- * does not verify buries its block. A run that fails for any reason is given up, and gathered anew.
+ * does not verify voids its block. A run that fails for any reason is given up, and gathered anew.
  */
 #include <assert.h>
 #include <errno.h>
@@ -405,7 +405,7 @@ static void run_over(struct core *c, struct run *run, bool ok)
 
 		x->meta[slot].flags &= (uint8_t)~BLOCK_MOVING;
 		if (ok)
-			run_bury(c, run, i);
+			run_void(c, run, i);
 		if (ok && clean_there(c, x, slot)) {
 			block_unwritten(c, x, slot);
 			run_place(c, run, i);

@@ -55,7 +55,7 @@ static bool in_use(const struct core *c)
 	const struct prover *p = &c->prover;
 
 	if (c->ios || c->copies || c->space_head || c->draining || c->sync_wanted ||
-	    c->sync_running || c->catalog_dirty || c->catalog_running || c->parting.count ||
+	    c->sync_running || c->catalog_dirty || c->catalog_running || c->parents_leaving.count ||
 	    p->next != p->count || clean_busy(c) || tombs_wait(c) ||
 	    sched_demand(c, c->config.discard_quiet_ns))
 		return true;

@@ -4,7 +4,7 @@
  *
  *   a flush covers every write that was complete before it began (write_seq -> sync_seq)
  *   success  waiters are answered; flushed_lsn moves on (D9); tombstones and blocks are settled
- *   failure  all that was written since the last success is in doubt, for ever: after a failed
+ *   failure  all that was written since the last success is suspect, for ever: after a failed
  *            fdatasync Linux and devices may have forgotten what they still had to write, and the
  *            next flush succeeds without it. So everything is written again: blocks of the durable
  *            log (kept in CXL until here), tombstones, headers, the catalog.
@@ -33,7 +33,7 @@ bool unflushed_room(const struct core *c, uint32_t blocks)
 }
 
 /* A block of the durable log was written: it stays in CXL until a flush has covered that. */
-void unflushed_add(struct core *c, struct context *x, uint32_t slot, uint64_t doubted)
+void unflushed_add(struct core *c, struct context *x, uint32_t slot, uint64_t suspected)
 {
 	struct unflushed *u = &c->unflushed[c->unflushed_tail++ % UNFLUSHED_MAX];
 
@@ -44,7 +44,7 @@ void unflushed_add(struct core *c, struct context *x, uint32_t slot, uint64_t do
 	u->context_id = x->id;
 	u->ref = (struct abi_block_ref){ slot, index_block(&x->ix, slot)->generation };
 	u->seq = c->write_seq;
-	u->doubted = doubted;
+	u->suspected = suspected;
 }
 
 /* Its block, if it still waits. */
@@ -62,13 +62,13 @@ static struct context *unflushed_block(struct core *c, const struct unflushed *u
 /*
  * flushed_lsn will be beyond records of the block that may be without data, and the new one hides
  * them only as long as it is there. A tombstone ends them for good: not before the new one is on
- * the medium, and flushed_lsn waits for it. Where no more of them can wait the doubt stays.
+ * the medium, and flushed_lsn waits for it. Where no more of them can wait the suspect stays.
  */
-static void undoubt(struct core *c, struct context *x, uint32_t slot, uint64_t up_to_lsn)
+static void unsuspect(struct core *c, struct context *x, uint32_t slot, uint64_t up_to_lsn)
 {
-	assert(c->doubts > 0 && c->flushed_frozen);
+	assert(c->suspects > 0 && c->flushed_frozen);
 	if (tombstone(c, x, index_block(&x->ix, slot)->key, up_to_lsn))
-		c->doubts--;
+		c->suspects--;
 }
 
 static void unflushed_settle(struct core *c)
@@ -81,8 +81,8 @@ static void unflushed_settle(struct core *c)
 			break;
 		if (x)
 			x->meta[u->ref.slot].settle = SETTLE_NONE;
-		if (x && u->doubted)
-			undoubt(c, x, u->ref.slot, u->doubted);
+		if (x && u->suspected)
+			unsuspect(c, x, u->ref.slot, u->suspected);
 		c->unflushed_head++;
 	}
 }
@@ -98,8 +98,8 @@ static void unflushed_again(struct core *c)
 			continue;
 		assert(x->meta[slot].there[ABI_TIER_CXL].pages == block_pages(x, slot));
 		block_unwritten(c, x, slot);
-		c->doubts -= u->doubted != 0; /* it is in doubt again */
-		flush_doubt(c, x, slot);
+		c->suspects -= u->suspected != 0; /* it is suspect again */
+		flush_suspect(c, x, slot);
 		writeback_enqueue(c, x, slot);
 	}
 }
@@ -108,12 +108,12 @@ static void unflushed_again(struct core *c)
  * A record of the block may be on the disk without its data: until it is written again. The run may
  * have ended long after the flush that failed, when flushed_lsn moves on.
  */
-void flush_doubt(struct core *c, struct context *x, uint32_t slot)
+void flush_suspect(struct core *c, struct context *x, uint32_t slot)
 {
-	if (x->meta[slot].settle == SETTLE_DOUBT)
+	if (x->meta[slot].settle == SETTLE_SUSPECT)
 		return;
-	flushed_doubts(c);
-	x->meta[slot].settle = SETTLE_DOUBT;
+	flushed_suspects(c);
+	x->meta[slot].settle = SETTLE_SUSPECT;
 	c->metrics.blocks_rewritten++;
 }
 
@@ -146,13 +146,13 @@ static bool flushed_frozen(struct core *c)
 
 	if (!c->flushed_frozen)
 		return false;
-	if (c->doubts || c->prover.left) {
-		c->thaw_tombs = 0;
+	if (c->suspects || c->prover.left) {
+		c->unfreeze_tombs = 0;
 		return true;
 	}
-	if (!c->thaw_tombs)
-		c->thaw_tombs = t->queued + 1;
-	if (t->written + 1 < c->thaw_tombs || c->catalog_dirty || c->catalog_running)
+	if (!c->unfreeze_tombs)
+		c->unfreeze_tombs = t->queued + 1;
+	if (t->written + 1 < c->unfreeze_tombs || c->catalog_dirty || c->catalog_running)
 		return true;
 	c->flushed_frozen = false;
 	return false;
@@ -161,14 +161,14 @@ static bool flushed_frozen(struct core *c)
 void flushed_freeze(struct core *c)
 {
 	c->flushed_frozen = true;
-	c->thaw_tombs = 0;
+	c->unfreeze_tombs = 0;
 }
 
 /* There is one record more that may be without its data. */
-void flushed_doubts(struct core *c)
+void flushed_suspects(struct core *c)
 {
 	flushed_freeze(c);
-	c->doubts++;
+	c->suspects++;
 }
 
 /* ---- flushes ------------------------------------------------------------------------------ */
@@ -200,9 +200,9 @@ static void runs_again(struct core *c)
 		if (run->phase == RUN_HEADER_SYNC)
 			run->phase = RUN_HEADER;
 		else if (run->phase == RUN_HEADER)
-			run->doubtful = run->outstanding != 0;
+			run->suspect = run->outstanding != 0;
 		else if (run->phase == RUN_DATA || run->phase == RUN_RECORD)
-			run->failed = run->doubtful = true;
+			run->failed = run->suspect = true;
 	}
 	clean_flush_failed(c);
 	discard_flush_failed(c);

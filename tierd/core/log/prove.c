@@ -6,7 +6,7 @@
  * piece at a time in the background, bounded by what was written between the last two flushes.
  *
  * A block that verifies is as durable as any: the shell flushed the device before it read the
- * records. One that does not verify is buried. Until then a durable put of it waits. Blocks of the
+ * records. One that does not verify is voided. Until then a durable put of it waits. Blocks of the
  * cache log are not read: a durable put writes them again anyway.
  */
 #include <assert.h>

@@ -101,7 +101,7 @@ static int parent_keep(struct core *c, struct context *x, uint32_t slot, const u
 /* What stood behind what was dropped goes too, or stands alone: slots are free at once. */
 static void part_all(struct core *c)
 {
-	while (c->parting.count)
+	while (c->parents_leaving.count)
 		prefix_step(c);
 }
 
@@ -129,7 +129,7 @@ static bool is_unsure(const struct store_view *v)
 
 /*
  * The key's record of this lsn is hidden by a newer one: nobody will read it. Where it cannot be
- * noted it stays in doubt.
+ * noted it stays suspect.
  */
 static void hide(struct core *c, struct context *x, const uint8_t *key, uint64_t lsn)
 {
@@ -141,7 +141,7 @@ static void hide(struct core *c, struct context *x, const uint8_t *key, uint64_t
 	if (n)
 		n->lsn = lsn;
 	else
-		flushed_doubts(c);
+		flushed_suspects(c);
 }
 
 /* A slot for the i-th block; ABI_SLOT_NONE: the newer one is in, or there is none (*full). */
@@ -318,7 +318,7 @@ static int apply(struct core *c, const struct store_view *v)
 
 void core_recover_unread(struct core *c, uint32_t segment)
 {
-	store_doubt(c->store, segment);
+	store_suspect(c->store, segment);
 }
 
 int core_recover_segment(struct core *c, uint32_t segment, const void *summary, size_t bytes)
@@ -532,7 +532,7 @@ static void hidden_end(struct core *c, uint32_t tombs, const struct recover_note
 		return;
 	flushed_freeze(c);
 	if (!tombstone(c, n->ctx, n->key, n->lsn))
-		flushed_doubts(c);
+		flushed_suspects(c);
 }
 
 static int notes_apply(struct core *c)

@@ -110,7 +110,7 @@ static void run_take(struct core *c, struct run *run, const uint32_t *chain)
 	d->grow_until_ns = d->grow_look_ns = 0;
 	run->cursor = run->outstanding = 0;
 	run->written = 0;
-	run->failed = run->doubtful = false;
+	run->failed = run->suspect = false;
 	run_head(c, run);
 	run->voids = c->voids;
 	run->phase = run->place.header_offset ? RUN_HEADER : RUN_DATA;
@@ -332,7 +332,7 @@ static void block_written(struct core *c, struct run *run, uint32_t i)
 	struct context *x = run->ctx;
 	uint32_t slot = run->slot[i];
 	struct block_meta *m = &x->meta[slot];
-	bool durable = run->place.log == DISK_LOG_DURABLE, doubt = m->settle == SETTLE_DOUBT;
+	bool durable = run->place.log == DISK_LOG_DURABLE, suspect = m->settle == SETTLE_SUSPECT;
 
 	x->dirty_bytes -= block_bytes(x, slot);
 	quota_sub(c, x, slot, ABI_TIER_NVME, block_bytes(x, slot)); /* of run_take */
@@ -341,21 +341,21 @@ static void block_written(struct core *c, struct run *run, uint32_t i)
 		return;
 	if (run->failed) {
 		/* A record whose write failed may be there, and no flush covers its data. */
-		if (durable && (run->doubtful || run->phase == RUN_RECORD))
-			flush_doubt(c, x, slot);
+		if (durable && (run->suspect || run->phase == RUN_RECORD))
+			flush_suspect(c, x, slot);
 		writeback_enqueue(c, x, slot);
 		return;
 	}
-	assert(durable || !doubt);
+	assert(durable || !suspect);
 	m->heat = 0;
 	run_place(c, run, i);
 	c->metrics.blocks_written++;
 	if (durable)
-		unflushed_add(c, x, slot, doubt ? run->place.lsn - 1 : 0);
+		unflushed_add(c, x, slot, suspect ? run->place.lsn - 1 : 0);
 }
 
 /* A block that was dropped while its run was written must not come back at recovery. */
-void run_bury(struct core *c, struct run *run, uint32_t i)
+void run_void(struct core *c, struct run *run, uint32_t i)
 {
 	struct context *x = run->ctx;
 	uint32_t slot = run->slot[i];
@@ -372,7 +372,7 @@ static void run_end(struct core *c, struct run *run)
 	assert(!run->outstanding);
 	c->write_seq += !run->failed;
 	for (uint32_t i = 0; i < run->blocks; i++)
-		run_bury(c, run, i);
+		run_void(c, run, i);
 	for (uint32_t i = 0; i < run->blocks; i++) {
 		block_written(c, run, i);
 		block_unhold(c, x, run->slot[i]);
@@ -387,7 +387,7 @@ static void run_end(struct core *c, struct run *run)
 		/* Not if a failed flush has put back those before. */
 		if (t->written == run->tomb_first)
 			t->written += run->tombs;
-	} else if (!run->doubtful) {
+	} else if (!run->suspect) {
 		c->write_failures++;
 		c->write_retry_ns = c->now_ns + RETRY_NS;
 	}
@@ -438,9 +438,9 @@ static void run_step(struct core *c, struct run *run)
  */
 static void header_written(struct core *c, struct run *run)
 {
-	bool again = run->doubtful;
+	bool again = run->suspect;
 
-	run->doubtful = false;
+	run->suspect = false;
 	if (run->failed) {
 		run->phase = RUN_DATA; /* where a failed run ends */
 		return;
@@ -515,7 +515,7 @@ static bool tombs_begin(struct core *c, enum tombs_kind kind)
 	run->cursor = 0;
 	run->written = 0;
 	run->outstanding = 0;
-	run->failed = run->doubtful = false;
+	run->failed = run->suspect = false;
 	memset(&run->head, 0, sizeof(run->head));
 	run->head.type = DISK_RECORD_TOMBSTONE;
 	run->head.context_uid = uid;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is on its way to the store or back out of doubt: runs, the cleaner, blocks that no flush has
- * covered, blocks that recovery has still to read; and how the rest of the core calls writeback.c,
- * clean.c, flush.c and prove.c. A part of state.h, which includes it.
+ * What is on its way to the store or back out of suspect: runs, the cleaner, blocks that no flush
+ * has covered, blocks that recovery has still to read; and how the rest of the core calls
+ * writeback.c, clean.c, flush.c and prove.c. A part of state.h, which includes it.
  */
 #ifndef TIERD_CORE_WRITEBACK_H
 #define TIERD_CORE_WRITEBACK_H
@@ -73,7 +73,7 @@ struct run {
 	uint32_t cursor; /* next page in D7 order, of blocks * pages a block */
 	uint64_t written;
 	bool failed;
-	bool doubtful; /* a flush failed meanwhile: what was written may be gone */
+	bool suspect; /* a flush failed meanwhile: what was written may be gone */
 	uint8_t *buf; /* header or record; grown when a context is created */
 	size_t buf_bytes;
 };
@@ -169,7 +169,7 @@ struct unflushed {
 	uint32_t context_id;
 	struct abi_block_ref ref;
 	uint64_t seq; /* of the flush it needs */
-	uint64_t doubted; /* older records up to this lsn may be without data; 0 = none is */
+	uint64_t suspected; /* older records up to this lsn may be without data; 0 = none is */
 };
 
 /* Blocks that recovery found and whose data is still to be read (prove.c). */
@@ -201,7 +201,7 @@ void run_head(struct core *c, struct run *run);
 void run_item(const struct run *run, uint32_t i, uint32_t *block, uint32_t *page);
 void run_record(struct core *c, struct run *run);
 void run_place(struct core *c, struct run *run, uint32_t i);
-void run_bury(struct core *c, struct run *run, uint32_t i);
+void run_void(struct core *c, struct run *run, uint32_t i);
 
 /* dirty.c */
 void writeback_enqueue(struct core *c, struct context *x, uint32_t slot);
@@ -246,12 +246,12 @@ uint64_t discard_next_tick(const struct core *c);
 /* flush.c */
 void flush_step(struct core *c);
 void flush_done(struct core *c, int res);
-void flush_doubt(struct core *c, struct context *x, uint32_t slot);
+void flush_suspect(struct core *c, struct context *x, uint32_t slot);
 uint64_t flush_next_tick(const struct core *c);
 bool unflushed_room(const struct core *c, uint32_t blocks);
-void unflushed_add(struct core *c, struct context *x, uint32_t slot, uint64_t doubted);
+void unflushed_add(struct core *c, struct context *x, uint32_t slot, uint64_t suspected);
 void flushed_freeze(struct core *c);
-void flushed_doubts(struct core *c);
+void flushed_suspects(struct core *c);
 
 /* recorded.c */
 int recorded_open(struct core *c);

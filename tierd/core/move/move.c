@@ -137,7 +137,7 @@ static void direct_bad(struct core *c, struct request *r, uint32_t slot, uint32_
 	}
 	c->metrics.read_bad++;
 	page_fail(c, x, slot, page, ABI_TIER_HBM);
-	path_mend(c, x, slot);
+	path_repair(c, x, slot);
 	path_failed(c, r, PATH_DIRECT);
 }
 

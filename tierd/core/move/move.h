@@ -27,6 +27,6 @@ enum move_state path_to_hbm(struct core *c, struct request *r, struct mover *b, 
 			    uint32_t page);
 bool path_direct(const struct core *c, const struct request *r, const struct abi_page *d);
 void path_failed(struct core *c, struct request *r, uint32_t path);
-void path_mend(struct core *c, struct context *x, uint32_t slot);
+void path_repair(struct core *c, struct context *x, uint32_t slot);
 
 #endif

@@ -146,7 +146,7 @@ void path_failed(struct core *c, struct request *r, uint32_t path)
  * block is written again and its old place given up; else the next read from there will tell. So
  * for a durable one: recovery takes the newer record, which may have come through without its data.
  */
-void path_mend(struct core *c, struct context *x, uint32_t slot)
+void path_repair(struct core *c, struct context *x, uint32_t slot)
 {
 	const struct block_meta *m = &x->meta[slot];
 
@@ -157,5 +157,5 @@ void path_mend(struct core *c, struct context *x, uint32_t slot)
 		return;
 	block_unwritten(c, x, slot);
 	writeback_enqueue(c, x, slot);
-	c->metrics.blocks_mended++;
+	c->metrics.blocks_repaired++;
 }

@@ -98,7 +98,7 @@ static bool wants_segment(const struct core *c, const struct request *r)
 	uint64_t block = x->spec.geometry.block_bytes;
 
 	return s && space_fit(s, x->block_places, space_segments_left(s)) * block < bytes &&
-	       quota_giver(c, x, r->sqe.tier);
+	       quota_donor(c, x, r->sqe.tier);
 }
 
 static void look(const struct core *c, struct request *r)

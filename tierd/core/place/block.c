@@ -169,15 +169,15 @@ static __attribute__((noinline)) void slot_release(struct core *c, struct contex
 	const struct block_use *use = block_use(x, slot);
 	const struct block_meta *m = &x->meta[slot];
 
-	if (m->flags & BLOCK_PARTING) { /* prefix.c comes back */
+	if (m->flags & BLOCK_LEAVING) { /* prefix.c comes back */
 		block_use_settle(x, slot);
 		return;
 	}
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
 		assert(!use->staged[tier] && !use->streamed[tier]);
-	if (m->flags & BLOCK_ZOMBIE) {
-		x->zombies--;
-		block_unlink(c, &c->zombies, x, slot);
+	if (m->flags & BLOCK_UNRETIRED) {
+		x->unretired--;
+		block_unlink(c, &c->unretired, x, slot);
 	}
 	block_unnew(c, x, slot);
 }
@@ -199,7 +199,7 @@ static bool is_there(const struct block_meta *m)
 }
 
 /* Retire what is READY of a page. False: no batch has room now. */
-static bool page_bury(struct core *c, struct context *x, uint32_t slot, uint32_t page)
+static bool retire_next(struct core *c, struct context *x, uint32_t slot, uint32_t page)
 {
 	bool all = true;
 
@@ -215,7 +215,7 @@ static bool page_bury(struct core *c, struct context *x, uint32_t slot, uint32_t
  * Retire what is READY of a dropped block; what finds no room in a batch now, and what is more than
  * one event looks at, is tried later.
  */
-void block_bury(struct core *c, struct context *x, uint32_t slot)
+void block_retire(struct core *c, struct context *x, uint32_t slot)
 {
 	struct block_meta *m = &x->meta[slot];
 	uint32_t page;
@@ -223,21 +223,21 @@ void block_bury(struct core *c, struct context *x, uint32_t slot)
 	assert(m->flags & BLOCK_DROPPED);
 	if (block_use(x, slot)->hold)
 		return; /* an io or copy of ours still reads them: block_unhold comes back */
-	page = is_there(m) ? block_use(x, slot)->buried : 0;
-	while (is_there(m) && !meter_spent(&c->meter) && page_bury(c, x, slot, page))
+	page = is_there(m) ? block_use(x, slot)->retired : 0;
+	while (is_there(m) && !meter_spent(&c->meter) && retire_next(c, x, slot, page))
 		page++;
 	if (is_there(m)) {
 		if (page) /* else there may be nothing to keep */
-			block_use_make(x, slot)->buried = page;
-		if (!(m->flags & (BLOCK_ZOMBIE | BLOCK_PARTING))) {
-			m->flags |= BLOCK_ZOMBIE;
-			x->zombies++;
-			block_link(c, &c->zombies, x, slot);
+			block_use_make(x, slot)->retired = page;
+		if (!(m->flags & (BLOCK_UNRETIRED | BLOCK_LEAVING))) {
+			m->flags |= BLOCK_UNRETIRED;
+			x->unretired++;
+			block_link(c, &c->unretired, x, slot);
 		}
-	} else if (m->flags & BLOCK_ZOMBIE) {
-		m->flags &= (uint8_t)~BLOCK_ZOMBIE;
-		x->zombies--;
-		block_unlink(c, &c->zombies, x, slot);
+	} else if (m->flags & BLOCK_UNRETIRED) {
+		m->flags &= (uint8_t)~BLOCK_UNRETIRED;
+		x->unretired--;
+		block_unlink(c, &c->unretired, x, slot);
 	}
 	block_release(c, x, slot);
 }
@@ -259,7 +259,7 @@ void block_unhold(struct core *c, struct context *x, uint32_t slot)
 		return;
 	use->urgent = 0;
 	if (x->meta[slot].flags & BLOCK_DROPPED)
-		block_bury(c, x, slot);
+		block_retire(c, x, slot);
 	else
 		block_use_settle(x, slot);
 }
@@ -410,7 +410,7 @@ void block_drop(struct core *c, struct context *x, uint32_t slot)
 	m->flags |= BLOCK_DROPPED;
 	prefix_dropped(c, x, slot);
 	block_unwant(c, x, slot);
-	block_bury(c, x, slot);
+	block_retire(c, x, slot);
 }
 
 /* Called by reclaim when a READY page was unpublished. */

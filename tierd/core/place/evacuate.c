@@ -7,7 +7,7 @@
  * others, these blocks leave before pages move, and segments that are empty by then go first.
  *
  *   begin -> walk the descriptors -> each READY page there: copy, publish the new place, retire the
- *   old one (a stray: no word names it) -> fence -> scan -> free
+ *   old one (detached: no word names it) -> fence -> scan -> free
  *   what readers keep: the units of 2 MiB around it are parked, that is given back at once; its
  *   own when the reader lets go
  *
@@ -314,7 +314,7 @@ static void make_room(struct core *c)
 	}
 	if (e->compact || e->forced || !blocks)
 		return;
-	if (x->retiring[e->tier] > c->quarantined[e->tier] || x->zombies)
+	if (x->retiring[e->tier] > c->quarantined[e->tier] || x->unretired)
 		return;
 	e->forced = e->rounds == ROUNDS_MAX ||
 		    (!evict_some(c, x, e->tier, blocks * x->spec.geometry.block_bytes) &&

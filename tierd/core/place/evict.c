@@ -436,13 +436,13 @@ static bool room_comes(struct core *c, const struct context *x, uint32_t tier)
  * Below its share, the context is given segments by who is over his; its own blocks stay. False:
  * nobody has to give, or what he has could not be emptied several times in a row.
  */
-static bool evict_giver(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
+static bool evict_donor(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 {
-	struct context *giver = quota_giver(c, x, tier);
+	struct context *donor = quota_donor(c, x, tier);
 
-	if (!giver)
+	if (!donor)
 		return false;
-	evacuate_give(c, giver, tier, bytes);
+	evacuate_give(c, donor, tier, bytes);
 	return evacuate_hopeful(c) || c->punching[tier];
 }
 
@@ -468,10 +468,10 @@ int evict_room(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 	if (!x->space[tier])
 		return -ENOSPC;
 	reclaim_flush(c);
-	if (x->retiring[tier] >= bytes + c->quarantined[tier] || x->zombies)
+	if (x->retiring[tier] >= bytes + c->quarantined[tier] || x->unretired)
 		return 0;
 	space_stats(x->space[tier], &st);
-	if (evict_giver(c, x, tier, bytes))
+	if (evict_donor(c, x, tier, bytes))
 		return 0;
 	if (evacuate_compact(c, x, tier))
 		return 0; /* there is room, in places of another size */
@@ -640,9 +640,9 @@ void evict_room_ahead(struct core *c, struct context *x, uint32_t tier)
 	room = st.available + st.punching;
 	whole = st.live + room;
 	more = 2 * whole / ROOM_AHEAD_SHARE;
-	if (room + x->retiring[tier] >= whole / ROOM_AHEAD_SHARE || x->zombies)
+	if (room + x->retiring[tier] >= whole / ROOM_AHEAD_SHARE || x->unretired)
 		return;
-	if (!evict_giver(c, x, tier, more) && evict_some(c, x, tier, more))
+	if (!evict_donor(c, x, tier, more) && evict_some(c, x, tier, more))
 		reclaim_flush(c);
 }
 

@@ -23,7 +23,7 @@ void block_unrefuse(struct context *x, uint32_t slot);
 void block_tier_hint(struct context *x, uint32_t slot);
 void block_used(struct core *c, struct context *x, uint32_t slot, uint32_t weight);
 void block_left(struct core *c, struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
-void block_bury(struct core *c, struct context *x, uint32_t slot);
+void block_retire(struct core *c, struct context *x, uint32_t slot);
 void block_hold(struct context *x, uint32_t slot);
 void block_unhold(struct core *c, struct context *x, uint32_t slot);
 void block_await(struct context *x, uint32_t slot, uint32_t tier, uint32_t klass);

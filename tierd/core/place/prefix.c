@@ -4,7 +4,7 @@
  *
  *   put, recovery   a block is linked behind its parent: child -> parent, parent -> one child,
  *                   siblings in a list beside (prefix.h)
- *   block_drop      the parent leaves the index; with children, it keeps its slot: core.parting
+ *   block_drop      the parent leaves the index; with children, it keeps its slot (parents_leaving)
  *   prefix_step     the children leave, each perhaps with children of its own
  *   held, pinned, pending: later, their parent in core.waiting until then. Durable: never, they
  *                   are promised by themselves
@@ -25,41 +25,41 @@
 
 /* ---- siblings ----------------------------------------------------------------------------- */
 
-int kins_open(struct kins *k, uint32_t blocks_max)
+int siblings_open(struct siblings *k, uint32_t blocks_max)
 {
-	uint32_t most = (1u << (ABI_MEM_TIERS * KIN_BITS)) - 1;
+	uint32_t most = (1u << (ABI_MEM_TIERS * SIBLING_BITS)) - 1;
 
 	/* One more than can be used, so that two are free as long as two may be needed. */
-	*k = (struct kins){ .most = blocks_max < most ? blocks_max + 1 : most };
+	*k = (struct siblings){ .most = blocks_max < most ? blocks_max + 1 : most };
 	k->entry = calloc((size_t)k->most + 1, sizeof(*k->entry));
 	if (!k->entry)
 		return -ENOMEM;
-	k->entry[0] = (struct kin){ ABI_SLOT_NONE, ABI_SLOT_NONE };
+	k->entry[0] = (struct sibling){ ABI_SLOT_NONE, ABI_SLOT_NONE };
 	return 0;
 }
 
-void kins_close(struct kins *k)
+void siblings_close(struct siblings *k)
 {
 	free(k->entry);
-	*k = (struct kins){ 0 };
+	*k = (struct siblings){ 0 };
 }
 
 static void name_set(struct block_meta *m, uint32_t name)
 {
-	m->there[0].kin = name & ((1u << KIN_BITS) - 1);
-	m->there[1].kin = name >> KIN_BITS & ((1u << KIN_BITS) - 1);
+	m->there[0].sibling = name & ((1u << SIBLING_BITS) - 1);
+	m->there[1].sibling = name >> SIBLING_BITS & ((1u << SIBLING_BITS) - 1);
 }
 
-static struct kin *kin_of(const struct context *x, uint32_t slot)
+static struct sibling *sibling_of(const struct context *x, uint32_t slot)
 {
-	return &x->kins.entry[block_kin(&x->meta[slot])];
+	return &x->siblings.entry[block_sibling(&x->meta[slot])];
 }
 
 /* The block's own entry; there is room for one. */
-static struct kin *kin_make(struct context *x, uint32_t slot)
+static struct sibling *sibling_make(struct context *x, uint32_t slot)
 {
-	struct kins *k = &x->kins;
-	uint32_t name = block_kin(&x->meta[slot]);
+	struct siblings *k = &x->siblings;
+	uint32_t name = block_sibling(&x->meta[slot]);
 
 	if (name)
 		return &k->entry[name];
@@ -70,16 +70,16 @@ static struct kin *kin_make(struct context *x, uint32_t slot)
 		k->free = k->entry[name].next;
 	else
 		name = ++k->high;
-	k->entry[name] = (struct kin){ ABI_SLOT_NONE, ABI_SLOT_NONE };
+	k->entry[name] = (struct sibling){ ABI_SLOT_NONE, ABI_SLOT_NONE };
 	name_set(&x->meta[slot], name);
 	return &k->entry[name];
 }
 
 /* It has no siblings (any more). */
-static void kin_drop(struct context *x, uint32_t slot)
+static void sibling_drop(struct context *x, uint32_t slot)
 {
-	struct kins *k = &x->kins;
-	uint32_t name = block_kin(&x->meta[slot]);
+	struct siblings *k = &x->siblings;
+	uint32_t name = block_sibling(&x->meta[slot]);
 
 	if (!name)
 		return;
@@ -90,17 +90,17 @@ static void kin_drop(struct context *x, uint32_t slot)
 	name_set(&x->meta[slot], 0);
 }
 
-static void kin_settle(struct context *x, uint32_t slot)
+static void sibling_settle(struct context *x, uint32_t slot)
 {
-	const struct kin *e = kin_of(x, slot);
+	const struct sibling *e = sibling_of(x, slot);
 
 	if (e->prev == ABI_SLOT_NONE && e->next == ABI_SLOT_NONE)
-		kin_drop(x, slot);
+		sibling_drop(x, slot);
 }
 
 uint32_t prefix_sibling(const struct context *x, uint32_t slot)
 {
-	return kin_of(x, slot)->next;
+	return sibling_of(x, slot)->next;
 }
 
 /* ---- links -------------------------------------------------------------------------------- */
@@ -123,7 +123,7 @@ static bool fits(const struct context *x, uint32_t slot, uint32_t parent)
 		return false;
 	p = index_block(&x->ix, parent);
 	return p->state != ABI_BLOCK_FREE && p->depth + 1 == b->depth && p->epoch == b->epoch &&
-	       (p->child == ABI_SLOT_NONE || x->kins.count + 2 <= x->kins.most);
+	       (p->child == ABI_SLOT_NONE || x->siblings.count + 2 <= x->siblings.most);
 }
 
 void prefix_join(struct context *x, uint32_t slot, uint32_t parent)
@@ -136,8 +136,8 @@ void prefix_join(struct context *x, uint32_t slot, uint32_t parent)
 	p = index_block(&x->ix, parent);
 	b->parent = parent;
 	if (p->child != ABI_SLOT_NONE) {
-		kin_make(x, slot)->next = p->child;
-		kin_make(x, p->child)->prev = slot;
+		sibling_make(x, slot)->next = p->child;
+		sibling_make(x, p->child)->prev = slot;
 	}
 	p->child = slot;
 }
@@ -153,29 +153,29 @@ void prefix_prefetch(const struct context *x, uint32_t slot)
 void prefix_leave(struct context *x, uint32_t slot)
 {
 	struct abi_block *b = index_block(&x->ix, slot);
-	struct kin e;
+	struct sibling e;
 
 	if (b->parent == ABI_SLOT_NONE)
 		return;
-	e = *kin_of(x, slot);
-	kin_drop(x, slot);
+	e = *sibling_of(x, slot);
+	sibling_drop(x, slot);
 	if (e.prev != ABI_SLOT_NONE) {
-		assert(kin_of(x, e.prev)->next == slot);
-		kin_of(x, e.prev)->next = e.next;
-		kin_settle(x, e.prev);
+		assert(sibling_of(x, e.prev)->next == slot);
+		sibling_of(x, e.prev)->next = e.next;
+		sibling_settle(x, e.prev);
 	} else {
 		assert(index_block(&x->ix, b->parent)->child == slot);
 		index_block(&x->ix, b->parent)->child = e.next;
 	}
 	if (e.next != ABI_SLOT_NONE) {
-		assert(kin_of(x, e.next)->prev == slot);
-		kin_of(x, e.next)->prev = e.prev;
-		kin_settle(x, e.next);
+		assert(sibling_of(x, e.next)->prev == slot);
+		sibling_of(x, e.next)->prev = e.prev;
+		sibling_settle(x, e.next);
 	}
 	b->parent = ABI_SLOT_NONE;
 }
 
-/* ---- parting ------------------------------------------------------------------------------ */
+/* ---- leaving ------------------------------------------------------------------------------ */
 
 /* Without a part that every block of a prefix must have, blocks are found one by one. */
 bool prefix_rules(const struct context *x)
@@ -208,8 +208,8 @@ void prefix_dropped(struct core *c, struct context *x, uint32_t slot)
 	prefix_leave(x, slot);
 	if (index_block(&x->ix, slot)->child == ABI_SLOT_NONE)
 		return;
-	x->meta[slot].flags |= BLOCK_PARTING;
-	block_link(c, &c->parting, x, slot);
+	x->meta[slot].flags |= BLOCK_LEAVING;
+	block_link(c, &c->parents_leaving, x, slot);
 }
 
 /* Up to `most` of the children of a dropped block leave. Returns how many of them did. */
@@ -238,14 +238,14 @@ static uint32_t part_first(struct core *c, struct block_list *list, uint32_t mos
 	struct context *x = c->context[list->head_ctx];
 	uint32_t slot = list->head, gone;
 
-	assert(x->meta[slot].flags & BLOCK_PARTING);
+	assert(x->meta[slot].flags & BLOCK_LEAVING);
 	block_unlink(c, list, x, slot);
 	gone = part(c, x, slot, most);
 	if (index_block(&x->ix, slot)->child == ABI_SLOT_NONE)
-		x->meta[slot].flags &= (uint8_t)~BLOCK_PARTING;
+		x->meta[slot].flags &= (uint8_t)~BLOCK_LEAVING;
 	else
-		block_link(c, gone == most ? &c->parting : &c->waiting, x, slot);
-	block_bury(c, x, slot);
+		block_link(c, gone == most ? &c->parents_leaving : &c->waiting, x, slot);
+	block_retire(c, x, slot);
 	return gone;
 }
 
@@ -253,8 +253,8 @@ void prefix_step(struct core *c)
 {
 	uint32_t left = STEP_BLOCKS;
 
-	for (uint32_t n = 0; c->parting.count && left && n < STEP_BLOCKS; n++)
-		left -= part_first(c, &c->parting, left);
+	for (uint32_t n = 0; c->parents_leaving.count && left && n < STEP_BLOCKS; n++)
+		left -= part_first(c, &c->parents_leaving, left);
 }
 
 /* Whoever kept the children may have let go. */
@@ -271,7 +271,7 @@ void prefix_tick(struct core *c)
 
 uint64_t prefix_next(const struct core *c)
 {
-	uint64_t next = c->parting.count ? c->now_ns + MS : UINT64_MAX;
+	uint64_t next = c->parents_leaving.count ? c->now_ns + MS : UINT64_MAX;
 
 	if (c->waiting.count && c->waiting_next_ns < next)
 		next = c->waiting_next_ns;

@@ -13,26 +13,26 @@
 struct core;
 struct context;
 
-#define KIN_BITS 14u /* of an entry's name, in each half of block_meta.there */
+#define SIBLING_BITS 14u /* of an entry's name, in each half of block_meta.there */
 
 /* The neighbours of a block that has siblings: slots, ABI_SLOT_NONE = none. */
-struct kin {
+struct sibling {
 	uint32_t prev, next;
 };
 
-struct kins {
-	struct kin *entry; /* [0] is that of blocks without */
-	uint32_t high;     /* entries [1, high] were ever in use */
-	uint32_t free;     /* of these, the first free one, linked by next; 0 = none */
-	uint32_t count;    /* in use */
+struct siblings {
+	struct sibling *entry; /* [0] is that of blocks without */
+	uint32_t high;         /* entries [1, high] were ever in use */
+	uint32_t free;         /* of these, the first free one, linked by next; 0 = none */
+	uint32_t count;        /* in use */
 	uint32_t most;
 };
 
 /* Errors: -ENOMEM. */
-int kins_open(struct kins *k, uint32_t blocks_max);
-void kins_close(struct kins *k);
+int siblings_open(struct siblings *k, uint32_t blocks_max);
+void siblings_close(struct siblings *k);
 
-static inline size_t kins_bytes(const struct kins *k)
+static inline size_t siblings_bytes(const struct siblings *k)
 {
 	return (k->high + (size_t)1) * sizeof(*k->entry);
 }

@@ -29,7 +29,7 @@
 #define QUARANTINE_SCAN_NS (2 * MS)
 #define TABLE_BITS 18u /* as many as there can be places in batches */
 #define SCAN_SLOTS CORE_ITEMS_MAX /* of readers, looked at in one turn */
-#define STRAYS_MAX (CORE_BATCHES_MAX * CORE_RETIRE_BATCH / 8) /* of one context */
+#define DETACHED_MAX (CORE_BATCHES_MAX * CORE_RETIRE_BATCH / 8) /* of one context */
 _Static_assert(1u << TABLE_BITS == CORE_BATCHES_MAX * CORE_RETIRE_BATCH, "one a bucket");
 
 int reclaim_open(struct core *c)
@@ -87,7 +87,7 @@ static void batch_add(struct core *c, struct context *x, uint32_t slot, uint32_t
 	b->place[b->count] = abi_place(x->id, tier, index_page(&x->ix, slot, page)->word[tier]);
 	b->slot[b->count] = slot;
 	b->page[b->count] = page;
-	b->stray[b->count] = 0;
+	b->detached[b->count] = 0;
 	if (!b->count++)
 		b->since_ns = c->now_ns;
 	x->retiring[tier] += page_stride(x, page);
@@ -97,7 +97,7 @@ static void batch_add(struct core *c, struct context *x, uint32_t slot, uint32_t
 /* What readers keep of one context's places leaves room for others' in the batches. */
 static bool batch_ready(struct core *c, const struct context *x)
 {
-	if (x->strays >= STRAYS_MAX)
+	if (x->detached >= DETACHED_MAX)
 		return false;
 	if (!c->batch_open)
 		c->batch_open = batch_get(c);
@@ -129,8 +129,8 @@ bool retire_moved(struct core *c, struct context *x, uint32_t slot, uint32_t pag
 		return false;
 	assert(!index_page(&x->ix, slot, page)->claim[tier]); /* a stream holds its block */
 	batch_add(c, x, slot, page, tier);
-	c->batch_open->stray[c->batch_open->count - 1] = CORE_STRAY;
-	x->strays++;
+	c->batch_open->detached[c->batch_open->count - 1] = CORE_DETACHED;
+	x->detached++;
 	page_move(index_page(&x->ix, slot, page), tier, to);
 	descs_version(&x->descs, slot,
 		      abi_word_version(index_page(&x->ix, slot, page)->word[tier]));
@@ -200,7 +200,7 @@ static void place_move(struct core *c, struct core_batch *b, uint32_t i, struct 
 	to->slot[k] = b->slot[i];
 	to->page[k] = b->page[i];
 	to->era[k] = b->era[i];
-	to->stray[k] = b->stray[i];
+	to->detached[k] = b->detached[i];
 	to->held[k] = b->held[i];
 	to->seen_by[k] = b->seen_by[i];
 	to->chain[k] = b->chain[i];
@@ -439,19 +439,19 @@ static void place_release(struct core *c, struct core_batch *b, uint32_t i)
 	uint32_t tier = place_tier(b->place[i]);
 	uint32_t bytes = page_stride(x, b->page[i]);
 
-	if (b->stray[i] == CORE_STRAY_HELD) {
+	if (b->detached[i] == CORE_DETACHED_HELD) {
 		assert(c->quarantined[tier] >= bytes);
 		c->quarantined[tier] -= bytes;
 	}
 	space_free(x->space[tier], (b->place[i] & ABI_ADDR_MASK) << ABI_UNIT_SHIFT);
 	assert(x->retiring[tier] >= bytes);
 	x->retiring[tier] -= bytes;
-	if (!b->stray[i]) {
+	if (!b->detached[i]) {
 		page_lets_go(c, x, b, i);
 		return;
 	}
-	assert(x->strays > 0);
-	x->strays--;
+	assert(x->detached > 0);
+	x->detached--;
 }
 
 static void place_keep(struct core *c, struct core_batch *b, uint32_t i)
@@ -459,13 +459,13 @@ static void place_keep(struct core *c, struct core_batch *b, uint32_t i)
 	struct context *x = place_context(c, b->place[i]);
 	uint32_t tier = place_tier(b->place[i]);
 
-	if (b->stray[i] == CORE_STRAY_HELD)
+	if (b->detached[i] == CORE_DETACHED_HELD)
 		return;
-	if (!b->stray[i]) {
-		x->strays++; /* first: it keeps the context */
+	if (!b->detached[i]) {
+		x->detached++; /* first: it keeps the context */
 		page_lets_go(c, x, b, i);
 	}
-	b->stray[i] = CORE_STRAY_HELD;
+	b->detached[i] = CORE_DETACHED_HELD;
 	c->quarantined[tier] += page_stride(x, b->page[i]);
 	c->metrics.quarantined++;
 }
@@ -475,12 +475,12 @@ uint64_t reclaim_held(const struct core *c, const struct context *x, uint32_t ti
 {
 	uint64_t bytes = 0;
 
-	for (uint32_t i = 0; x->strays && i < CORE_BATCHES_MAX; i++) {
+	for (uint32_t i = 0; x->detached && i < CORE_BATCHES_MAX; i++) {
 		const struct core_batch *b = &c->batch[i];
 
 		for (uint32_t k = 0; k < b->count; k++)
-			if (b->stray[k] == CORE_STRAY_HELD && place_tier(b->place[k]) == tier &&
-			    place_context(c, b->place[k]) == x)
+			if (b->detached[k] == CORE_DETACHED_HELD &&
+			    place_tier(b->place[k]) == tier && place_context(c, b->place[k]) == x)
 				bytes += page_stride(x, b->page[k]);
 	}
 	assert(bytes <= c->quarantined[tier] && bytes <= x->retiring[tier]);
@@ -587,18 +587,18 @@ uint64_t reclaim_next(const struct core *c)
 }
 
 /* One after the other: who cannot now is not in the way of those behind him. */
-static void retry_zombies(struct core *c)
+static void retry_unretired(struct core *c)
 {
-	for (uint32_t n = c->zombies.count; n && c->batch_free && !meter_spent(&c->meter); n--) {
-		struct context *x = c->context[c->zombies.head_ctx];
-		uint32_t slot = c->zombies.head;
+	for (uint32_t n = c->unretired.count; n && c->batch_free && !meter_spent(&c->meter); n--) {
+		struct context *x = c->context[c->unretired.head_ctx];
+		uint32_t slot = c->unretired.head;
 
-		block_bury(c, x, slot);
-		if (c->zombies.count < 2 || c->zombies.head != slot ||
-		    c->context[c->zombies.head_ctx] != x || meter_spent(&c->meter))
+		block_retire(c, x, slot);
+		if (c->unretired.count < 2 || c->unretired.head != slot ||
+		    c->context[c->unretired.head_ctx] != x || meter_spent(&c->meter))
 			continue;
-		block_unlink(c, &c->zombies, x, slot);
-		block_link(c, &c->zombies, x, slot);
+		block_unlink(c, &c->unretired, x, slot);
+		block_link(c, &c->unretired, x, slot);
 	}
 }
 
@@ -607,6 +607,6 @@ void reclaim_tick(struct core *c)
 	if (c->batch_open && c->batch_open->count && c->now_ns >= c->batch_open->since_ns + MS)
 		reclaim_flush(c);
 	scan_tick(c);
-	if (c->zombies.count)
-		retry_zombies(c);
+	if (c->unretired.count)
+		retry_unretired(c);
 }

@@ -144,7 +144,8 @@ uint64_t tables_of(const struct context *x)
 		return 0; /* it is being made */
 	return index_bytes_used(&x->ix) + descs_bytes(&x->descs) +
 	       descs_own_bytes(&x->descs, slots) + slots * sizeof(struct block_meta) +
-	       block_uses_bytes(&x->uses) + kins_bytes(&x->kins) + tenants_bytes(&x->tenants) +
+	       block_uses_bytes(&x->uses) + siblings_bytes(&x->siblings) +
+	       tenants_bytes(&x->tenants) +
 	       (x->lapse_high + (uint64_t)x->streamed_high) * sizeof(uint32_t) +
 	       lanes_bytes(&x->lanes, slots) + x->spec.geometry.pages_per_block;
 }

@@ -25,7 +25,7 @@
 #define SETTLE_WRITTEN 1u   /* clean, waits for a flush: stays in CXL, to be written again */
 #define SETTLE_RECOVERED 2u /* clean, its record was found: waits to be read (prove.c) */
 #define SETTLE_UNKNOWN 3u   /* ... it could not be read: no durable answer before a restart */
-#define SETTLE_DOUBT 4u     /* dirty again, after a flush that failed */
+#define SETTLE_SUSPECT 4u   /* dirty again, after a flush that failed */
 
 /* block_meta.flags */
 #define BLOCK_DROPPED 1u    /* left the index; the slot waits for its pages */
@@ -33,8 +33,9 @@
 #define BLOCK_SHARDED 4u    /* pending blocks outlive their writers until the deadline */
 #define BLOCK_MOVING 8u     /* in a run of the cleaner */
 #define BLOCK_AGAIN 16u     /* streamed twice in a short time: its pages are worth keeping */
-#define BLOCK_ZOMBIE 32u    /* dropped, in core.zombies: its pages are still to be retired */
-#define BLOCK_PARTING 64u   /* dropped, in core.parting or waiting: its children are to follow */
+#define BLOCK_UNRETIRED 32u /* dropped, in core.unretired: its pages are still to be retired */
+/* dropped, in core.parents_leaving or waiting: its children are to follow */
+#define BLOCK_LEAVING 64u
 
 /* block_meta.keep: how eagerly the block is kept when room is short */
 #define KEEP_PRIORITY 3u /* ABI_PRIORITY_* */
@@ -56,7 +57,8 @@ struct block_meta {
 	struct {
 		uint32_t pages : 17;  /* READY */
 		uint32_t ordered : 1; /* inserted into that tier's policy */
-		uint32_t kin : KIN_BITS; /* of its entry in context.kins, a half; 0 = none */
+		/* of its entry in context.siblings, a half; 0 = none */
+		uint32_t sibling : SIBLING_BITS;
 	} there[ABI_MEM_TIERS];
 	uint16_t owner; /* account of the client that put it, in the core's ledger */
 	uint16_t flags : 7, settle : 3, keep : 3, persist : 3;
@@ -72,10 +74,10 @@ struct block_list {
 	uint32_t count;
 };
 
-/* Its entry in context.kins; 0 = none. */
-static inline uint32_t block_kin(const struct block_meta *m)
+/* Its entry in context.siblings; 0 = none. */
+static inline uint32_t block_sibling(const struct block_meta *m)
 {
-	return m->there[0].kin | (uint32_t)m->there[1].kin << KIN_BITS;
+	return m->there[0].sibling | (uint32_t)m->there[1].sibling << SIBLING_BITS;
 }
 
 #endif

@@ -37,7 +37,7 @@ struct block_use {
 			uint32_t layers : 12; /* most that they keep; 0 = none does */
 		} heads[ABI_MEM_TIERS];
 		struct { /* dropped: */
-			uint32_t buried; /* pages before it are not READY any more */
+			uint32_t retired; /* pages before it are not READY any more */
 			uint32_t nothing;
 		};
 	};

@@ -387,7 +387,7 @@ void store_append_done(struct store *s, const struct store_run *run, bool ok)
 		return;
 	g->header_done = true;
 	g->lsn_on_disk = g->lsn_first; /* its new header voids all former lives (D2) */
-	g->doubtful &= g->recovered;
+	g->suspect &= g->recovered;
 	if (run->data_bytes == 0) {
 		if (run->bound > g->lsn_tombstone)
 			g->lsn_tombstone = run->bound;
@@ -507,7 +507,7 @@ void store_discard_void(struct store *s, uint32_t segment)
 {
 	assert(segment < s->segment_count && s->segment[segment].state == STORE_DISCARDING);
 	s->segment[segment].lsn_on_disk = 0;
-	s->segment[segment].doubtful = false;
+	s->segment[segment].suspect = false;
 }
 
 void store_discard_end(struct store *s, uint32_t segment, bool stale)
@@ -582,15 +582,15 @@ static uint64_t oldest_elsewhere(const struct oldest *o, uint32_t segment)
 uint64_t store_oldest_lsn(const struct store *s)
 {
 	for (uint32_t i = 0; i < s->segment_count; i++)
-		if (s->segment[i].doubtful)
+		if (s->segment[i].suspect)
 			return 0;
 	return oldest_run(s).lsn;
 }
 
-void store_doubt(struct store *s, uint32_t segment)
+void store_suspect(struct store *s, uint32_t segment)
 {
 	assert(segment < s->segment_count);
-	s->segment[segment].doubtful = true;
+	s->segment[segment].suspect = true;
 }
 
 bool store_tombs_needed(const struct store *s, uint32_t segment, uint64_t *oldest)

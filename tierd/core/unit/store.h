@@ -189,7 +189,7 @@ uint64_t store_opened_cleaned(const struct store *s);
  * these segments begin a new life.
  */
 uint64_t store_oldest_lsn(const struct store *s);
-void store_doubt(struct store *s, uint32_t segment);
+void store_suspect(struct store *s, uint32_t segment);
 /* Must tombstones of the segment be carried before it can be free (D8)? Those with a bound of at
  * least *oldest. Carried and flushed: it needs none of them any more. */
 bool store_tombs_needed(const struct store *s, uint32_t segment, uint64_t *oldest);

@@ -38,7 +38,7 @@ struct store_segment {
 	uint8_t moved;        /* ... by what the cleaner moved */
 	uint8_t stale; /* data was written since it was discarded, or may have been */
 	uint8_t recovered; /* it is in the life in which recovery found it */
-	uint8_t doubtful; /* it may have records that nobody has seen */
+	uint8_t suspect; /* it may have records that nobody has seen */
 	uint8_t held; /* has records of a context that was set aside: stays as it is */
 	uint64_t sequence;    /* of this life; 0 = never opened and nothing recovered */
 	uint64_t lsn_first;   /* of this life's first run (recovered: record); 0 = none */

@@ -298,7 +298,7 @@ int store_recover(struct store *s, uint32_t segment, const void *buf, size_t byt
 	assert(g->state == STORE_FREE && g->sequence == 0);
 	adopt_all(s, &m);
 	g->recovered = true;
-	g->doubtful = bytes < s->super.summary_bytes ||
+	g->suspect = bytes < s->super.summary_bytes ||
 		      (!m.header && !store_is_zero(buf, bytes)); /* else it was never used */
 	if (!m.header)
 		return -EBADMSG;
@@ -318,7 +318,7 @@ int store_recover(struct store *s, uint32_t segment, const void *buf, size_t byt
 		if (view.head->type == DISK_RECORD_TOMBSTONE)
 			tombs_seen(g, &view);
 	}
-	g->doubtful |= cursor & CURSOR_BAD;
+	g->suspect |= cursor & CURSOR_BAD;
 	/* Of tombstones, too: a run behind them may have been misread, and show up later. */
 	g->lsn_on_disk = g->lsn_first;
 	g->data_next = view.data_end ? view.data_end : s->super.summary_bytes;
