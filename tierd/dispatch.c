@@ -47,8 +47,8 @@ static int submit_once(struct shell *s, const struct deferred *d)
 {
 	struct io_uring *ring = &s->loop.ring;
 
-	return d->io ? s->block->submit(s->device, ring, d->io) :
-		       s->block->submit_flush(s->device, ring, d->token);
+	return d->io ? s->drive->submit(s->device, ring, d->io) :
+		       s->drive->submit_flush(s->device, ring, d->token);
 }
 
 static int submit(struct shell *s, const struct deferred *d)
@@ -176,7 +176,7 @@ void dispatch_completion(struct shell *s, uint64_t data, int res)
 {
 	struct core_event event = { .kind = CORE_EV_SYNC_DONE };
 	uint64_t token = 0;
-	struct core_io *io = s->block->complete(s->device, &s->loop.ring, data, res, &token);
+	struct core_io *io = s->drive->complete(s->device, &s->loop.ring, data, res, &token);
 
 	if (io) {
 		io_done(s, io);
@@ -324,7 +324,7 @@ static void do_discard(struct shell *s, const struct core_action *a)
 	job->klass = ABI_CLASS_CLEANUP;
 	job->brief = false;
 	job->patient = true;
-	job->block = s->block;
+	job->drive = s->drive;
 	job->device = s->device;
 	job->range = a->range;
 	worker_submit(s->workers, job);

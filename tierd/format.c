@@ -46,13 +46,13 @@ static int write_catalog(struct shell *s, const struct disk_super *super, void *
 
 	/* D6: sequence 1 belongs into slot 1; slot 0 must hold nothing valid. */
 	memset(buf, 0, DISK_SECTOR);
-	rc = s->block->pwrite(s->device, buf, DISK_SECTOR, first);
+	rc = s->drive->pwrite(s->device, buf, DISK_SECTOR, first);
 	if (rc)
 		return rc;
 	bytes = disk_catalog_seal(buf, DISK_SECTOR, &head, NULL, NULL);
 	if (bytes < 0)
 		return (int)bytes;
-	return s->block->pwrite(s->device, buf, (size_t)bytes, second);
+	return s->drive->pwrite(s->device, buf, (size_t)bytes, second);
 }
 
 /* Catalog, flush, super block and its copy, flush: the super block speaks of what is there. */
@@ -65,14 +65,14 @@ static int write_store(struct shell *s, struct disk_super *super)
 		return -ENOMEM;
 	rc = write_catalog(s, super, buf);
 	if (rc == 0)
-		rc = s->block->flush(s->device);
+		rc = s->drive->flush(s->device);
 	disk_super_seal(super);
 	memcpy(buf, super, sizeof(*super));
 	if (rc == 0)
-		rc = s->block->pwrite(s->device, buf, DISK_SECTOR, 0);
+		rc = s->drive->pwrite(s->device, buf, DISK_SECTOR, 0);
 	if (rc == 0)
-		rc = s->block->pwrite(s->device, buf, DISK_SECTOR, DISK_SECTOR);
-	return rc ? rc : s->block->flush(s->device);
+		rc = s->drive->pwrite(s->device, buf, DISK_SECTOR, DISK_SECTOR);
+	return rc ? rc : s->drive->flush(s->device);
 }
 
 static int sync_folder(const char *path)
@@ -103,7 +103,7 @@ static int fill(struct shell *s, struct disk_super *super)
 
 	if (getrandom(&id, sizeof(id), 0) != (ssize_t)sizeof(id))
 		return recover_explain(s, -EIO, "no random bytes for the store's id", NULL);
-	rc = store_super_plan(super, s->block->bytes(s->device), s->config.nvme_segment, id);
+	rc = store_super_plan(super, s->drive->bytes(s->device), s->config.nvme_segment, id);
 	if (rc)
 		return no_plan(s, rc);
 	rc = write_store(s, super);
@@ -134,36 +134,36 @@ static int follow(const char *path, char real[CONFIG_PATH_BYTES])
 }
 
 /* What is at path, as it is, locked until it is closed. NULL: there is nothing. */
-static int hold(struct shell *s, const char *path, struct block_device **held)
+static int hold(struct shell *s, const char *path, struct drive **held)
 {
-	struct block_options options = { .path = path, .buffered = s->config.nvme_buffered };
+	struct drive_options options = { .path = path, .buffered = s->config.nvme_buffered };
 
 	*held = NULL;
-	return access(path, F_OK) ? 0 : s->block->open(held, &options);
+	return access(path, F_OK) ? 0 : s->drive->open(held, &options);
 }
 
 /* What a format left that was killed never was a store: the next one may be smaller. What of it is
  * written already serves again. */
-static int cut_left_over(struct shell *s, const struct block_options *options)
+static int cut_left_over(struct shell *s, const struct drive_options *options)
 {
-	struct block_device *left;
+	struct drive *left;
 	int rc = hold(s, options->path, &left);
 
 	if (!left)
 		return rc;
-	if (s->block->bytes(left) > options->bytes &&
+	if (s->drive->bytes(left) > options->bytes &&
 	    truncate(options->path, (off_t)options->bytes))
 		rc = recover_explain(s, -errno, "what a killed format left cannot be cut",
 				     "remove it: the store's name with .new behind it");
-	s->block->close(left);
+	s->drive->close(left);
 	return rc;
 }
 
 /* Make it at path, give it the name real. */
-static int make_file(struct shell *s, const struct block_options *options, const char *real,
+static int make_file(struct shell *s, const struct drive_options *options, const char *real,
 		     struct disk_super *super)
 {
-	struct block_device *former;
+	struct drive *former;
 	int rc;
 
 	/* A daemon that has it would go on writing into a file without a name. */
@@ -172,7 +172,7 @@ static int make_file(struct shell *s, const struct block_options *options, const
 		return rc;
 	rc = cut_left_over(s, options);
 	if (rc == 0)
-		rc = s->block->open(&s->device, options); /* explains its failures itself */
+		rc = s->drive->open(&s->device, options); /* explains its failures itself */
 	if (rc == 0) {
 		rc = fill(s, super);
 		if (rc == 0 && rename(options->path, real))
@@ -183,14 +183,14 @@ static int make_file(struct shell *s, const struct block_options *options, const
 		if (rc)
 			unlink(options->path);
 	}
-	s->block->close(former);
+	s->drive->close(former);
 	return rc;
 }
 
-static int make_on_device(struct shell *s, const struct block_options *options,
+static int make_on_device(struct shell *s, const struct drive_options *options,
 			  struct disk_super *super)
 {
-	int rc = s->block->open(&s->device, options);
+	int rc = s->drive->open(&s->device, options);
 
 	return rc ? rc : fill(s, super);
 }
@@ -199,7 +199,7 @@ int format_store(struct shell *s, uint64_t bytes, bool device, struct disk_super
 {
 	char real[CONFIG_PATH_BYTES], path[CONFIG_PATH_BYTES + 8];
 	uint64_t told_ns = 0;
-	struct block_options options = {
+	struct drive_options options = {
 		.path = device ? s->config.store_path : path,
 		.bytes = bytes,
 		.buffered = s->config.nvme_buffered,
@@ -222,7 +222,7 @@ int format_store(struct shell *s, uint64_t bytes, bool device, struct disk_super
 		 (unsigned long long)bytes);
 	rc = device ? make_on_device(s, &options, super) : make_file(s, &options, real, super);
 	if (rc && s->device) {
-		s->block->close(s->device);
+		s->drive->close(s->device);
 		s->device = NULL;
 	}
 	return rc;

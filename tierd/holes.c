@@ -4,7 +4,7 @@
  * holds nothing there is a hole, and a client that reads there makes the kernel allocate a page. So
  * the physical bytes of each memfd are compared with what the core has taken, and what is above
  * is punched out again, a little at a time: here and not by a worker, for the core must not take a
- * segment while it is punched. The index is watched likewise.
+ * slab while it is punched. The index is watched likewise.
  */
 #include <fcntl.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@
 
 #define LOOK_NS (100 * NS_PER_MS)
 #define LOOKS 32u            /* regions compared at a time */
-#define PUNCH_BYTES (8u << 20) /* of one turn, in whole segments */
+#define PUNCH_BYTES (8u << 20) /* of one turn, in whole slabs */
 #define INDEX_STEPS 256u /* pieces of an index, likewise */
 #define IDLE_STEPS 64u   /* ... that are given up */
 

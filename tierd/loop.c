@@ -38,7 +38,7 @@
 #define DRAIN_NS (60 * NS_PER_S)    /* for what is dirty at the end */
 #define SETTLE_NS (5 * NS_PER_S)    /* for what is under way at the end */
 
-/* user_data of our own entries; the block device's have a bit of BLOCK_TAG set. */
+/* user_data of our own entries; the drive's have a bit of DRIVE_TAG set. */
 static uint64_t source_tag(uint32_t source)
 {
 	return (uint64_t)(source + 1) << 2;
@@ -127,7 +127,7 @@ static uint32_t reap(struct shell *s)
 	}
 	io_uring_cq_advance(&l->ring, count);
 	for (uint32_t i = 0; i < count; i++) {
-		if (copy[i].data & (BLOCK_TAG | BLOCK_TAG_FLUSH)) {
+		if (copy[i].data & (DRIVE_TAG | DRIVE_TAG_FLUSH)) {
 			dispatch_completion(s, copy[i].data, copy[i].res);
 			continue;
 		}

@@ -3,7 +3,7 @@
  * Backing fresh memory before the device writes into it. A read into memory that is not there yet
  * would have the kernel allocate 4 KiB pages one by one and pin them, so that they could not become
  * huge any more: 16 pieces for the device where one would do, at half of its bandwidth, for as long
- * as the segment lives. So a read into an area that a worker is still backing waits here, some
+ * as the slab lives. So a read into an area that a worker is still backing waits here, some
  * tenths of a millisecond. So does a punch: carried out first it would free nothing, and memory
  * that nobody holds would be backed behind it. Owned by the loop; called by dispatch.c.
  */
@@ -14,7 +14,7 @@
 
 #include "tierd/backend/backend_ops.h"
 
-#define PREPARE_AREA ABI_HUGE /* one job's; reads into the others of a segment need not wait */
+#define PREPARE_AREA ABI_HUGE /* one job's; reads into the others of a slab need not wait */
 #define PREPARE_AREAS_MAX 256u
 #define PREPARE_HELD_MAX CORE_DEPTH_MAX /* the core has no more under way */
 #define PREPARE_PUNCHES_MAX 64u

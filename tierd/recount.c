@@ -270,18 +270,18 @@ static void count_handles(struct recount *r)
 static void count_store(struct recount *r)
 {
 	struct shell *s = r->s;
-	struct block_backing b;
+	struct drive_backing b;
 	int err;
 
 	if (!s->device)
 		return;
-	err = s->block->backing(s->device, &b);
+	err = s->drive->backing(s->device, &b);
 	if (err) {
 		say(r, "the store cannot be looked at: %s", strerror(-err));
 		return;
 	}
 	r->out->store = true;
-	r->out->store_bytes = s->block->bytes(s->device);
+	r->out->store_bytes = s->drive->bytes(s->device);
 	r->out->store_length = b.bytes;
 	r->out->store_allocated = b.allocated;
 	r->out->store_holes = b.holes;

@@ -28,7 +28,7 @@ int recover_explain(struct shell *s, int rc, const char *what, const char *advic
 /* Sector 0, or the one after it that has the copy. */
 static int read_sector(struct shell *s, uint8_t *buf, uint64_t at, struct disk_super *super)
 {
-	int rc = s->block->pread(s->device, buf, DISK_SECTOR, at);
+	int rc = s->drive->pread(s->device, buf, DISK_SECTOR, at);
 
 	return rc ? rc : disk_super_open(buf, super);
 }
@@ -63,7 +63,7 @@ static int read_super(struct shell *s, struct disk_super *super)
 
 	if (!buf)
 		return -ENOMEM;
-	if (s->block->bytes(s->device) < 2 * DISK_SECTOR)
+	if (s->drive->bytes(s->device) < 2 * DISK_SECTOR)
 		return recover_explain(s, -EBADMSG, "this is not a tier store",
 			       "give another path; --format destroys what is there");
 	used_copy = read_either(s, buf, super);
@@ -73,14 +73,14 @@ static int read_super(struct shell *s, struct disk_super *super)
 	if (rc)
 		return recover_explain(s, rc, "the store's super block contradicts itself", why);
 	if (super->segment_offset + super->segment_count * super->segment_bytes >
-	    s->block->bytes(s->device))
+	    s->drive->bytes(s->device))
 		return recover_explain(s, -EFBIG, "the store is shorter than its super block says",
 			       "it was cut off: tierctl check --repair gives it its length "
 			       "again");
 	if (!used_copy)
 		return 0;
 	memcpy(buf, super, sizeof(*super));
-	rc = s->block->pwrite(s->device, buf, DISK_SECTOR, 0);
+	rc = s->drive->pwrite(s->device, buf, DISK_SECTOR, 0);
 	if (rc)
 		log_error(&s->log, "the super block cannot be written again",
 			  s->config.store_path, "look at the device: only the copy is left",
@@ -135,8 +135,8 @@ static int void_torn(struct shell *s, uint8_t *bytes, const struct disk_catalog 
 	if (!disk_catalog_open(bytes + at, super->catalog_bytes, super->store_id, &head, &context))
 		return 0;
 	memset(bytes + at, 0, DISK_SECTOR);
-	rc = s->block->pwrite(s->device, bytes + at, DISK_SECTOR, super->catalog_offset + at);
-	return rc ? rc : s->block->flush(s->device);
+	rc = s->drive->pwrite(s->device, bytes + at, DISK_SECTOR, super->catalog_offset + at);
+	return rc ? rc : s->drive->flush(s->device);
 }
 
 static int read_catalog(struct shell *s)
@@ -149,7 +149,7 @@ static int read_catalog(struct shell *s)
 	if (!bytes)
 		return recover_explain(s, rc, "no memory for the catalog", NULL);
 	s->catalog.bytes = bytes;
-	rc = s->block->pread(s->device, bytes, 2 * super->catalog_bytes, super->catalog_offset);
+	rc = s->drive->pread(s->device, bytes, 2 * super->catalog_bytes, super->catalog_offset);
 	if (rc)
 		return recover_explain(s, rc, "the catalog cannot be read", "look at the device");
 	rc = judge_slots(s, bytes, super->catalog_bytes, &best);
@@ -169,21 +169,21 @@ static int read_catalog(struct shell *s)
 
 static int open_existing(struct shell *s, uint64_t bytes)
 {
-	struct block_options options = {
+	struct drive_options options = {
 		.path = s->config.store_path,
 		.buffered = s->config.nvme_buffered,
 	};
-	int rc = s->block->open(&s->device, &options);
+	int rc = s->drive->open(&s->device, &options);
 
 	if (rc)
 		return rc; /* explained by the backend */
 	rc = read_super(s, &s->core_config.super);
 	if (rc)
 		return rc;
-	if (s->config.nvme_size.kind != UNITS_AUTO && s->block->bytes(s->device) != bytes)
+	if (s->config.nvme_size.kind != UNITS_AUTO && s->drive->bytes(s->device) != bytes)
 		log_warn(&s->log, "the store keeps the size it was made with",
 			 s->config.store_path, "nvme.size counts for new stores only",
-			 "bytes=%llu", (unsigned long long)s->block->bytes(s->device));
+			 "bytes=%llu", (unsigned long long)s->drive->bytes(s->device));
 	return 0;
 }
 
@@ -215,7 +215,7 @@ void recover_store_close(struct shell *s)
 	free(s->catalog.bytes);
 	s->catalog = (struct catalog){ .bytes = NULL };
 	if (s->device)
-		s->block->close(s->device);
+		s->drive->close(s->device);
 	s->device = NULL;
 }
 
@@ -276,7 +276,7 @@ static int read_segment(struct shell *s, uint32_t segment, void *summary)
 {
 	const struct disk_super *super = &s->core_config.super;
 	uint64_t offset = super->segment_offset + segment * super->segment_bytes;
-	int unread = s->block->pread(s->device, summary, super->summary_bytes, offset), rc;
+	int unread = s->drive->pread(s->device, summary, super->summary_bytes, offset), rc;
 
 	if (unread) {
 		/* Its blocks are a loss, the rest of the store is not. */
@@ -301,7 +301,7 @@ int recover_segments(struct shell *s)
 	if (!s->device)
 		return 0;
 	/* What is read below must not be in a volatile cache only: answers are built upon it. */
-	rc = s->block->flush(s->device);
+	rc = s->drive->flush(s->device);
 	if (rc)
 		return recover_explain(s, rc, "the store cannot be flushed", "look at its device");
 	summary = aligned_alloc(DISK_SECTOR, super->summary_bytes);

@@ -73,8 +73,8 @@ struct shell {
 	struct log log;
 	struct obs obs;
 	const struct mem_ops *mem[ABI_MEM_TIERS];
-	const struct block_ops *block; /* NULL = no store */
-	struct block_device *device;
+	const struct drive_ops *drive; /* NULL = no store */
+	struct drive *device;
 	struct core_config core_config;
 	struct catalog catalog;
 	bool formatted; /* in this start: there is nothing to recover */

@@ -348,13 +348,13 @@ static uint64_t file_system_bytes(const char *path)
 static void choose_discards(struct shell *s)
 {
 	static const char *const ground[] = {
-		[BLOCK_DISCARD_NONE] = "its device takes none",
-		[BLOCK_DISCARD_DEVICE] = "its device takes them",
-		[BLOCK_DISCARD_FILE] = "it is a file, where they leave holes",
+		[DRIVE_DISCARD_NONE] = "its device takes none",
+		[DRIVE_DISCARD_DEVICE] = "its device takes them",
+		[DRIVE_DISCARD_FILE] = "it is a file, where they leave holes",
 	};
-	enum block_discard can = s->block->discards(s->device);
+	enum drive_discard can = s->drive->discards(s->device);
 	uint32_t want = s->config.nvme_discard;
-	bool on = can == BLOCK_DISCARD_DEVICE || (can == BLOCK_DISCARD_FILE && want == CONFIG_ON);
+	bool on = can == DRIVE_DISCARD_DEVICE || (can == DRIVE_DISCARD_FILE && want == CONFIG_ON);
 
 	s->core_config.discard = on && want != CONFIG_OFF;
 	log_info(&s->log, "discards of dead segments", s->config.store_path, "on=%d why=\"%s\"",
@@ -364,7 +364,7 @@ static void choose_discards(struct shell *s)
 static int begin_store(struct shell *s)
 {
 	const struct units_size *size = &s->config.nvme_size;
-	struct block_options options = { .path = s->config.store_path,
+	struct drive_options options = { .path = s->config.store_path,
 					 .buffered = s->config.nvme_buffered };
 	struct backend_info info;
 	int rc;
@@ -374,8 +374,8 @@ static int begin_store(struct shell *s)
 		return 0;
 	}
 	make_folder(s->config.store_path, 0700);
-	s->block = block_backend(NULL);
-	rc = s->block->probe(&options, &info);
+	s->drive = drive_backend(NULL);
+	rc = s->drive->probe(&options, &info);
 	if (rc) {
 		log_error(&s->log, "the store cannot be used", s->config.store_path,
 			  "name a file in a folder that may be written, or a block device",
@@ -393,7 +393,7 @@ static int begin_store(struct shell *s)
 
 static void end_store(struct shell *s)
 {
-	if (s->block)
+	if (s->drive)
 		recover_store_close(s);
 }
 

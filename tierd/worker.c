@@ -157,7 +157,7 @@ static void carry_out(struct job *job)
 		job->res = job->ops->punch(job->region, range->offset, range->bytes);
 		break;
 	case JOB_DISCARD:
-		job->res = job->block->discard(job->device, range->offset, range->bytes);
+		job->res = job->drive->discard(job->device, range->offset, range->bytes);
 		break;
 	}
 }

@@ -41,8 +41,8 @@ struct job {
 	uint64_t begun_ns;
 	const struct mem_ops *ops;
 	const struct mem_region *region;
-	const struct block_ops *block;
-	const struct block_device *device;
+	const struct drive_ops *drive;
+	const struct drive *device;
 	struct core_range range;
 	struct core_copy *copy;
 	struct core_io *io;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * See model.h. The device serves in order of arrival, reads and writes through one queue; copies to
- * HBM and into CXL share one lane.
+ * HBM and into CXL share one channel.
  */
 #include "bench/model/model.h"
 
@@ -102,9 +102,9 @@ static void copy(struct model *m, struct model_event *e)
 	for (uint32_t i = 0; i < e->action.copy->count; i++)
 		bytes += e->action.copy->item[i].bytes;
 	m->copy_most = later(m->copy_most, bytes);
-	m->lane_free_ns = later(m->lane_free_ns, m->now_ns) +
+	m->channel_free_ns = later(m->channel_free_ns, m->now_ns) +
 			  (uint64_t)((double)bytes / m->spec.copy_gbps);
-	e->at_ns = m->lane_free_ns;
+	e->at_ns = m->channel_free_ns;
 }
 
 static void take_actions(struct model *m)

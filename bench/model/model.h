@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A modelled host around the daemon's real core: a device and copy lanes that take the time their
- * bandwidth and latency say, a clock that jumps from event to event, one client. No byte is moved
- * (memory is addresses only), so tiers can be of any size; every decision is the core's own. What
- * is measured here is policy, not this machine: the figures say "model".
+ * A modelled host around the daemon's real core: a device and copy channels that take the time
+ * their bandwidth and latency say, a clock that jumps from event to event, one client. No byte is
+ * moved (memory is addresses only), so tiers can be of any size; every decision is the core's own.
+ * What is measured here is policy, not this machine: the figures say "model".
  */
 #ifndef TIER_BENCH_MODEL_MODEL_H
 #define TIER_BENCH_MODEL_MODEL_H
@@ -46,7 +46,7 @@ struct model {
 	struct model_spec spec;
 	struct core *core;
 	uint64_t now_ns, seq;
-	uint64_t device_free_ns, lane_free_ns;
+	uint64_t device_free_ns, channel_free_ns;
 	struct model_event *heap;
 	uint32_t events, room;
 	struct model_ask ask[MODEL_ASKS];

@@ -8,8 +8,8 @@
 
 #define FLOPS_TOKEN (2 * 8.03e9)
 #define FLOPS_PAIR (4.0 * 32 * 4096) /* of a token and one before it */
-#define SEGMENT_BYTES (2u << 20)
-#define SEGMENTS_MIN 3u /* a context takes no less */
+#define SLAB_BYTES (2u << 20)
+#define SLABS_MIN 3u /* a context takes no less */
 #define STORE_BYTES_MIN (16u << 20) /* some segments for each log, and room to clean them */
 
 double replay_flops(uint64_t tokens)
@@ -61,10 +61,10 @@ void replay_size_text(char text[REPLAY_SIZE_TEXT], uint32_t percent, uint64_t ca
 
 uint64_t replay_capacity(uint64_t blocks)
 {
-	uint64_t segment = SEGMENT_BYTES / REPLAY_PAGE_BYTES;
-	uint64_t segments = (blocks + segment / 2) / segment;
+	uint64_t slab = SLAB_BYTES / REPLAY_PAGE_BYTES;
+	uint64_t slabs = (blocks + slab / 2) / slab;
 
-	return (segments < SEGMENTS_MIN ? SEGMENTS_MIN : segments) * segment;
+	return (slabs < SLABS_MIN ? SLABS_MIN : slabs) * slab;
 }
 
 uint64_t replay_store(uint64_t blocks)

@@ -58,7 +58,7 @@ struct prepared {
 int prepare(struct prepared *p, const struct trace *t);
 void prepared_free(struct prepared *p);
 
-/* A store of about so many blocks: whole segments of the memory tier. */
+/* A store of about so many blocks: whole slabs of the memory tier. */
 uint64_t replay_capacity(uint64_t blocks);
 
 /* So many blocks on NVMe, or as many as the smallest store there is has room for. */

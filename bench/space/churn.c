@@ -18,14 +18,14 @@
 #include "bench/trace/trace.h"
 
 #define CXL (1024u << 20)
-#define SEGMENT (8u << 20)
+#define SLAB (8u << 20)
 #define CONTEXTS 4u
 #define PAGES 4u
 #define MINUTE (60000 * COREHOST_MS)
 #define PUTS_A_MINUTE 400u
 #define LEASES 64u
 #define GB_S 8u /* of copies, client to CXL and within it: less than one copy thread does */
-#define EMPTIED_MS 32u /* emptying a segment takes no longer: design.md, Eviction and leases */
+#define EMPTIED_MS 32u /* emptying a slab takes no longer: design.md, Eviction and leases */
 #define DAYS 4u /* each with a seed of its own: one alone may be lucky */
 
 struct lease {
@@ -161,7 +161,7 @@ static void look_at(struct day *d)
 
 static int day_run(struct day *d, uint32_t minutes)
 {
-	int error = corehost_open(&d->h, CXL, SEGMENT);
+	int error = corehost_open(&d->h, CXL, SLAB);
 
 	corehost_bandwidth(&d->h, GB_S * 1000000000ull);
 	for (uint32_t i = 0; i < CONTEXTS && !error; i++)
@@ -215,16 +215,16 @@ struct hand_on {
 	double kept;     /* bytes a leased page keeps from it */
 };
 
-/* Context 0 fills all of CXL; a page in every segment is leased; then context 1 wants its share. */
+/* Context 0 fills all of CXL; a page in every slab is leased; then context 1 wants its share. */
 static int hand_on(struct hand_on *out, uint32_t *leased)
 {
 	struct corehost_block b = { .context = 0 };
 	struct core_context_stats one, other;
-	uint32_t pages = CXL / 65536, every = SEGMENT / 65536 / PAGES;
-	struct core_quota little = { .tier = ABI_TIER_CXL, .limit.hard = 2 * SEGMENT };
+	uint32_t pages = CXL / 65536, every = SLAB / 65536 / PAGES;
+	struct core_quota little = { .tier = ABI_TIER_CXL, .limit.hard = 2 * SLAB };
 	struct corehost h;
 	uint64_t begin, moved, put;
-	int error = corehost_open(&h, CXL, SEGMENT);
+	int error = corehost_open(&h, CXL, SLAB);
 
 	for (uint32_t i = 0; i < 2 && !error; i++)
 		error = corehost_context(&h, i, PAGES, 8192);
@@ -246,7 +246,7 @@ static int hand_on(struct hand_on *out, uint32_t *leased)
 			corehost_advance(&h, COREHOST_MS);
 		out->wait_ms = fmax(out->wait_ms, (double)(h.now_ns - asked) / 1e6);
 		core_context_stats(h.core, h.context[1].id, &one);
-		if (one.tier[ABI_TIER_CXL].used + 2 * SEGMENT > one.tier[ABI_TIER_CXL].soft)
+		if (one.tier[ABI_TIER_CXL].used + 2 * SLAB > one.tier[ABI_TIER_CXL].soft)
 			break;
 		if (h.now_ns - begin > 60000 * COREHOST_MS)
 			error = -ETIME;
@@ -270,29 +270,29 @@ static int hand_on(struct hand_on *out, uint32_t *leased)
 static int handing_on(struct bench *b)
 {
 	struct hand_on h = { 0 };
-	uint32_t leased = 0, segments = CXL / 2 / SEGMENT;
+	uint32_t leased = 0, slabs = CXL / 2 / SLAB;
 	char name[2][BENCH_TEXT], against[BENCH_TEXT];
 	const struct bench_figure figures[] = {
 		{ "churn", name[0], "ms", against, { BENCH_RATIO_AT_MOST, 1 } },
 		{ "churn", "the longest wait of a put meanwhile", "ms",
-		  "32 ms to empty a segment", { BENCH_RATIO_AT_MOST, 1 } },
+		  "32 ms to empty a slab", { BENCH_RATIO_AT_MOST, 1 } },
 		{ "churn", name[1], "bytes", "2 MiB for each, 16 MiB left it",
 		  { BENCH_RATIO_AT_MOST, 1 } },
 	};
 	int error = hand_on(&h, &leased);
 	const double value[] = { h.ms, h.wait_ms, h.kept };
-	const double peer[] = { h.put_ms + h.moved_ms + segments * EMPTIED_MS, EMPTIED_MS,
-				(double)leased * (double)ABI_HUGE + 2.0 * SEGMENT };
+	const double peer[] = { h.put_ms + h.moved_ms + slabs * EMPTIED_MS, EMPTIED_MS,
+				(double)leased * (double)ABI_HUGE + 2.0 * SLAB };
 
 	if (error)
 		return bench_failed("churn", error);
 	snprintf(name[0], BENCH_TEXT,
 		 "half of CXL handed on under leases (%u GB/s: puts %.0f ms, moves %.0f)", GB_S,
 		 h.put_ms, h.moved_ms);
-	snprintf(against, BENCH_TEXT, "simulated; puts, moves, %u ms for each of %u segments",
-		 EMPTIED_MS, segments);
-	snprintf(name[1], BENCH_TEXT, "kept by %u leased pages in segments of %u MiB", leased,
-		 SEGMENT >> 20);
+	snprintf(against, BENCH_TEXT, "simulated; puts, moves, %u ms for each of %u slabs",
+		 EMPTIED_MS, slabs);
+	snprintf(name[1], BENCH_TEXT, "kept by %u leased pages in slabs of %u MiB", leased,
+		 SLAB >> 20);
 	for (uint32_t i = 0; i < sizeof(figures) / sizeof(figures[0]) && !error; i++)
 		error = bench_judge_exact(b->results, &figures[i], value[i], peer[i]);
 	return error;

@@ -31,7 +31,7 @@ static void copy_done(struct corehost *h, struct core_copy *copy)
 
 static void copy_begin(struct corehost *h, struct core_copy *copy)
 {
-	struct corehost_lane *l = &h->lane;
+	struct corehost_channel *l = &h->channel;
 	uint64_t bytes = 0, begin_ns = l->idle_ns > h->now_ns ? l->idle_ns : h->now_ns;
 
 	for (uint32_t i = 0; i < copy->count; i++) {
@@ -88,7 +88,7 @@ static void look(struct corehost *h)
 /* On to what comes next, `until` at the latest: a tick, or the end of a copy. */
 static void step(struct corehost *h, uint64_t until)
 {
-	struct corehost_lane *l = &h->lane;
+	struct corehost_channel *l = &h->channel;
 	struct core_event e = { .kind = CORE_EV_TICK };
 	uint64_t tick = core_next_tick(h->core);
 	uint64_t next = tick > h->now_ns + COREHOST_MS / 4 ? tick : h->now_ns + COREHOST_MS / 4;
@@ -114,7 +114,7 @@ void corehost_advance(struct corehost *h, uint64_t ns)
 
 void corehost_bandwidth(struct corehost *h, uint64_t bytes_per_s)
 {
-	h->lane.bytes_per_s = bytes_per_s;
+	h->channel.bytes_per_s = bytes_per_s;
 }
 
 /* Feed an entry and let time pass until it is answered. */
@@ -136,12 +136,12 @@ static int64_t ask(struct corehost *h, uint32_t client, const struct abi_sqe *sq
 
 /* ---- life --------------------------------------------------------------------------------- */
 
-int corehost_open(struct corehost *h, uint64_t cxl, uint64_t segment)
+int corehost_open(struct corehost *h, uint64_t cxl, uint64_t slab)
 {
 	struct core_config config = {
 		.boot_token = 1,
 		.capacity = { 0, cxl },
-		.segment_bytes = { 0, segment },
+		.slab_bytes = { 0, slab },
 	};
 	int error;
 

@@ -25,8 +25,8 @@ struct corehost_context {
 	uint64_t index_bytes, mem_bytes;
 };
 
-/* Copies follow one another on a lane of their own. */
-struct corehost_lane {
+/* Copies follow one another on a channel of their own. */
+struct corehost_channel {
 	uint64_t bytes_per_s; /* 0 = copies take no time */
 	uint64_t idle_ns;     /* from then on */
 	struct {
@@ -39,7 +39,7 @@ struct corehost_lane {
 struct corehost {
 	struct core *core;
 	uint64_t now_ns;
-	struct corehost_lane lane;
+	struct corehost_channel channel;
 	uint8_t *staging[COREHOST_CLIENTS]; /* NULL = no such client */
 	struct abi_reader *reader[COREHOST_CLIENTS];
 	uint32_t leases; /* hazard words handed out, of client 0 */
@@ -63,8 +63,8 @@ struct corehost_block {
 	uint32_t ttl_ms;
 };
 
-/* With client 0. cxl, segment: bytes. Errors: -ENOMEM, -EINVAL. */
-int corehost_open(struct corehost *h, uint64_t cxl, uint64_t segment);
+/* With client 0. cxl, slab: bytes. Errors: -ENOMEM, -EINVAL. */
+int corehost_open(struct corehost *h, uint64_t cxl, uint64_t slab);
 void corehost_close(struct corehost *h);
 
 /* From here on copies take time. */

@@ -16,7 +16,7 @@
 #include "bench/trace/trace.h"
 
 #define CXL (256ull << 20)
-#define SEGMENT (2u << 20)
+#define SLAB (2u << 20)
 #define PAGES 3u /* of 64 KiB, and one of 16: 208 KiB a block */
 #define BLOCK_BYTES (PAGES * 65536u + 16384u)
 #define BLOCKS ((uint32_t)(CXL / BLOCK_BYTES))
@@ -79,7 +79,7 @@ static int set_up(struct run *r)
 	};
 	const struct load *l = r->load;
 	uint64_t bytes = tier_bytes(l);
-	int error = corehost_open(&r->h, bytes * l->room / 100, SEGMENT);
+	int error = corehost_open(&r->h, bytes * l->room / 100, SLAB);
 
 	r->again_every = bytes / BLOCK_BYTES / 4;
 	for (uint32_t i = 1; i < TENANTS && l->account == CLIENT && !error; i++)

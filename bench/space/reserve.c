@@ -21,7 +21,7 @@
 #include "bench/trace/trace.h"
 
 #define CXL (2048ull << 20)
-#define SEGMENT (2u << 20)
+#define SLAB (2u << 20)
 #define PAGES 4u
 #define BLOCK_TOKENS 16u
 #define BLOCK_NS (320 * COREHOST_MS)
@@ -309,7 +309,7 @@ static int play(const struct job *job, uint32_t jobs, struct tally *sum)
 
 	if (!list)
 		return -ENOMEM;
-	error = corehost_open(&h, CXL, SEGMENT);
+	error = corehost_open(&h, CXL, SLAB);
 	if (!error)
 		error = corehost_context(&h, 0, PAGES, 16384);
 	if (!error)

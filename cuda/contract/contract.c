@@ -16,14 +16,14 @@
 
 #include "tierd/backend/cuda_driver.h"
 
-#define SLAB ((size_t)2 << 20)
+#define CHUNK ((size_t)2 << 20)
 
 struct contract {
 	struct cuda_driver cu;
 	struct cuda_context *context;
 	struct cuda_stream *stream;
-	uint64_t handle[2], at; /* two slabs, one behind another; the second can only be read */
-	unsigned char *host;    /* [2][SLAB] */
+	uint64_t handle[2], at; /* two chunks, one behind another; the second can only be read */
+	unsigned char *host;    /* [2][CHUNK] */
 	uint32_t number, failed;
 };
 
@@ -42,7 +42,7 @@ static void expect_result(struct contract *c, cuda_result got, cuda_result want,
 		printf("# the driver answers %d, expected is %d\n", got, want);
 }
 
-static struct cuda_allocation slab_kind(void)
+static struct cuda_allocation chunk_kind(void)
 {
 	return (struct cuda_allocation){ .type = CUDA_PINNED, .handle_types = CUDA_HANDLE_FD,
 					 .location = here };
@@ -78,33 +78,33 @@ static void begin(struct contract *c)
 	must(c, c->cu.context_retain(&c->context, 0), "the device's context");
 	must(c, c->cu.context_set(c->context), "... is current");
 	must(c, c->cu.stream_create(&c->stream, CUDA_STREAM_NON_BLOCKING, 0), "a stream");
-	c->host = mmap(NULL, 2 * SLAB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	c->host = mmap(NULL, 2 * CHUNK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (c->host == MAP_FAILED)
 		exit(1);
 }
 
 static void check_memory(struct contract *c)
 {
-	const struct cuda_allocation kind = slab_kind();
+	const struct cuda_allocation kind = chunk_kind();
 	const struct cuda_access both = { here, CUDA_ACCESS_READ_WRITE };
 	const struct cuda_access read_only = { here, CUDA_ACCESS_READ };
 	size_t granule = 0;
 	uint64_t none;
 
 	must(c, c->cu.granularity(&granule, &kind, CUDA_GRANULARITY_MINIMUM), "granularity");
-	expect(c, granule && SLAB % granule == 0, "... of which 2 MiB is a multiple");
-	expect_result(c, c->cu.create(&none, SLAB + 4096, &kind, 0), CUDA_INVALID_VALUE,
+	expect(c, granule && CHUNK % granule == 0, "... of which 2 MiB is a multiple");
+	expect_result(c, c->cu.create(&none, CHUNK + 4096, &kind, 0), CUDA_INVALID_VALUE,
 		      "no memory of other sizes");
-	must(c, c->cu.create(&c->handle[0], SLAB, &kind, 0), "a slab");
-	must(c, c->cu.create(&c->handle[1], SLAB, &kind, 0), "another");
-	must(c, c->cu.reserve(&c->at, 2 * SLAB, SLAB, 0, 0), "addresses");
-	expect(c, c->at % SLAB == 0, "... aligned as asked");
-	must(c, c->cu.map(c->at, SLAB, 0, c->handle[0], 0), "the first slab is mapped");
-	expect(c, c->cu.map(c->at, SLAB, 0, c->handle[1], 0) != 0, "no two at one place");
-	must(c, c->cu.map(c->at + SLAB, SLAB, 0, c->handle[1], 0), "the second slab is mapped");
-	must(c, c->cu.set_access(c->at, 2 * SLAB, &both, 1), "access to both by one call");
-	must(c, c->cu.set_access(c->at + SLAB, SLAB, &read_only, 1), "less access to the second");
-	expect(c, c->cu.unmap(c->at, SLAB / 2) != 0, "no part of a mapping is unmapped");
+	must(c, c->cu.create(&c->handle[0], CHUNK, &kind, 0), "a chunk");
+	must(c, c->cu.create(&c->handle[1], CHUNK, &kind, 0), "another");
+	must(c, c->cu.reserve(&c->at, 2 * CHUNK, CHUNK, 0, 0), "addresses");
+	expect(c, c->at % CHUNK == 0, "... aligned as asked");
+	must(c, c->cu.map(c->at, CHUNK, 0, c->handle[0], 0), "the first chunk is mapped");
+	expect(c, c->cu.map(c->at, CHUNK, 0, c->handle[1], 0) != 0, "no two at one place");
+	must(c, c->cu.map(c->at + CHUNK, CHUNK, 0, c->handle[1], 0), "the second chunk is mapped");
+	must(c, c->cu.set_access(c->at, 2 * CHUNK, &both, 1), "access to both by one call");
+	must(c, c->cu.set_access(c->at + CHUNK, CHUNK, &read_only, 1), "less access to the second");
+	expect(c, c->cu.unmap(c->at, CHUNK / 2) != 0, "no part of a mapping is unmapped");
 }
 
 /* In a child, which calls nothing of the driver's. */
@@ -129,28 +129,28 @@ static void check_copies(struct contract *c)
 	size_t bytes[4], first = 0;
 	struct cuda_event *event;
 
-	for (size_t i = 0; i < SLAB; i++)
+	for (size_t i = 0; i < CHUNK; i++)
 		c->host[i] = (unsigned char)(i * 2654435761u >> 13);
 	must(c, c->cu.event_create(&event, CUDA_EVENT_BLOCKING_WAIT | CUDA_EVENT_NO_TIMING),
 	     "an event");
-	must(c, c->cu.copy(c->at, host, SLAB, c->stream), "a copy in");
-	must(c, c->cu.copy(host + SLAB, c->at, SLAB, c->stream), "a copy out");
+	must(c, c->cu.copy(c->at, host, CHUNK, c->stream), "a copy in");
+	must(c, c->cu.copy(host + CHUNK, c->at, CHUNK, c->stream), "a copy out");
 	must(c, c->cu.event_record(event, c->stream), "the event behind them");
 	must(c, c->cu.event_wait(event), "... comes");
 	expect_result(c, c->cu.event_query(event), 0, "... and has come");
-	expect(c, !memcmp(c->host, c->host + SLAB, SLAB), "the same bytes");
+	expect(c, !memcmp(c->host, c->host + CHUNK, CHUNK), "the same bytes");
 	if (c->cu.copy_batch) {
-		memset(c->host + SLAB, 0, SLAB);
+		memset(c->host + CHUNK, 0, CHUNK);
 		for (uint32_t i = 0; i < 4; i++) {
-			dst[i] = host + SLAB + i * (SLAB / 4);
-			src[i] = c->at + (3 - i) * (SLAB / 4);
-			bytes[i] = SLAB / 4;
+			dst[i] = host + CHUNK + i * (CHUNK / 4);
+			src[i] = c->at + (3 - i) * (CHUNK / 4);
+			bytes[i] = CHUNK / 4;
 		}
 		must(c, c->cu.copy_batch(dst, src, bytes, 4, &how, &first, 1, c->stream),
 		     "a batch");
 		must(c, c->cu.stream_wait(c->stream), "... ends");
-		expect(c, !memcmp(c->host + SLAB, c->host + 3 * (SLAB / 4), SLAB / 4) &&
-			  !memcmp(c->host + SLAB + 3 * (SLAB / 4), c->host, SLAB / 4),
+		expect(c, !memcmp(c->host + CHUNK, c->host + 3 * (CHUNK / 4), CHUNK / 4) &&
+			  !memcmp(c->host + CHUNK + 3 * (CHUNK / 4), c->host, CHUNK / 4),
 		       "the batch's bytes");
 	}
 	c->cu.event_destroy(event);
@@ -181,17 +181,17 @@ static void check_end(struct contract *c)
 	uint64_t host = (uintptr_t)c->host;
 
 	expect_result(c, c->cu.release(c->handle[0]), 0, "a handle is given back");
-	memset(c->host + SLAB, 0, SLAB);
-	must(c, c->cu.copy(host + SLAB, c->at, SLAB, c->stream), "its memory can be read");
+	memset(c->host + CHUNK, 0, CHUNK);
+	must(c, c->cu.copy(host + CHUNK, c->at, CHUNK, c->stream), "its memory can be read");
 	must(c, c->cu.stream_wait(c->stream), "... to the end");
-	expect(c, !memcmp(c->host, c->host + SLAB, SLAB), "... as it was");
-	expect_result(c, c->cu.unmap(c->at, SLAB), 0, "a slab is unmapped");
-	expect_result(c, c->cu.unmap(c->at + SLAB, SLAB), 0, "the other");
+	expect(c, !memcmp(c->host, c->host + CHUNK, CHUNK), "... as it was");
+	expect_result(c, c->cu.unmap(c->at, CHUNK), 0, "a chunk is unmapped");
+	expect_result(c, c->cu.unmap(c->at + CHUNK, CHUNK), 0, "the other");
 	expect_result(c, c->cu.release(c->handle[1]), 0, "its handle");
-	expect_result(c, c->cu.unreserve(c->at, 2 * SLAB), 0, "the addresses");
+	expect_result(c, c->cu.unreserve(c->at, 2 * CHUNK), 0, "the addresses");
 	expect_result(c, c->cu.stream_destroy(c->stream), 0, "the stream");
 	expect_result(c, c->cu.context_release(0), 0, "the context");
-	munmap(c->host, 2 * SLAB);
+	munmap(c->host, 2 * CHUNK);
 }
 
 int main(void)

@@ -16,7 +16,7 @@
 #include "libtier/base/time.h"
 #include "tierd/backend/cuda_driver.h"
 
-#define SLAB ((size_t)2 << 20)
+#define CHUNK ((size_t)2 << 20)
 #define ROUNDS 5u
 #define ATTACHES 200u
 
@@ -42,7 +42,7 @@ static void map(struct measure *m, uint64_t handle, size_t bytes, uint64_t *at)
 {
 	const struct cuda_access both = { here, CUDA_ACCESS_READ_WRITE };
 
-	must(m->cu.reserve(at, bytes, SLAB, 0, 0), "addresses");
+	must(m->cu.reserve(at, bytes, CHUNK, 0, 0), "addresses");
 	must(m->cu.map(*at, bytes, 0, handle, 0), "map");
 	must(m->cu.set_access(*at, bytes, &both, 1), "access");
 }
@@ -109,26 +109,26 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* A client's first use of a slab: it has the descriptor, as it came from the daemon. */
+/* A client's first use of a chunk: it has the descriptor, as it came from the daemon. */
 static void measure_attach(struct measure *m)
 {
 	const struct cuda_allocation what = kind();
-	uint64_t took[ATTACHES], slab, other, at;
+	uint64_t took[ATTACHES], chunk, other, at;
 	int fd = -1;
 
-	must(m->cu.create(&slab, SLAB, &what, 0), "slab");
-	must(m->cu.export_fd(&fd, slab, CUDA_HANDLE_FD, 0), "export");
+	must(m->cu.create(&chunk, CHUNK, &what, 0), "chunk");
+	must(m->cu.export_fd(&fd, chunk, CUDA_HANDLE_FD, 0), "export");
 	for (uint32_t i = 0; i < ATTACHES; i++) {
 		uint64_t since = time_now_ns();
 
 		must(m->cu.import_fd(&other, (void *)(intptr_t)fd, CUDA_HANDLE_FD), "import");
-		map(m, other, SLAB, &at);
+		map(m, other, CHUNK, &at);
 		took[i] = time_now_ns() - since;
-		unmap(m, SLAB, at);
+		unmap(m, CHUNK, at);
 		must(m->cu.release(other), "release");
 	}
 	close(fd);
-	must(m->cu.release(slab), "release");
+	must(m->cu.release(chunk), "release");
 	qsort(took, ATTACHES, sizeof(took[0]), by_size);
 	printf("figure attach_p50_us %.1f\n", (double)took[ATTACHES / 2] / 1000);
 	printf("figure attach_p99_us %.1f\n", (double)took[ATTACHES * 99 / 100] / 1000);
@@ -153,7 +153,7 @@ int main(int argc, char **argv)
 {
 	struct measure m = { .bytes = (size_t)(argc > 1 ? atoi(argv[1]) : 1024) << 20 };
 
-	if (!m.bytes || m.bytes % SLAB) {
+	if (!m.bytes || m.bytes % CHUNK) {
 		fprintf(stderr, "usage: measure [MIB], an even number\n");
 		return 2;
 	}

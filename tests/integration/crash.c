@@ -4,7 +4,7 @@
  *
  *   crash [--kills N]            SIGKILL of the daemon N times at random moments: under load, while
  *                                it recovers, while it stops; of clients too; some are stopped
- *   crash --storm [--seconds N]  no kills: contexts come and go, segments change hands, everything
+ *   crash --storm [--seconds N]  no kills: contexts come and go, slabs change hands, everything
  *                                is evicted and fetched, and every page that is read is verified
  *
  * Ends with 0 when every promise held. --seed repeats the choices, not the machine's timing.

@@ -105,7 +105,7 @@ const char *crash_op_name(uint64_t op);
 
 /* Leases, pins, half a put, a full ring and a child of its own; then it waits to be killed. */
 void crash_doomed(struct crash_board *b, uint64_t seed) __attribute__((noreturn));
-/* Contexts that come, are filled, read and removed, so that segments change hands. */
+/* Contexts that come, are filled, read and removed, so that slabs change hands. */
 void crash_churn(struct crash_board *b, uint64_t seed) __attribute__((noreturn));
 
 /* ---- crash_check.c: what must hold ----------------------------------------------------------- */

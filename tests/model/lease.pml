@@ -17,9 +17,9 @@
  *
  * and, as often as there is something to do: fence, scan, hear of a process's death.
  *
- * With MOVES there is no HBM, and relocation (core/place/evacuate.c): places 0 and 1 are segment A,
- * place 3 is another segment. A page is held and copied to a free place of another segment; then its
- * word names the new place, and the old one is retired, as a detached that no page names. Segment A may
+ * With MOVES there is no HBM, and relocation (core/place/evacuate.c): places 0 and 1 are slab A,
+ * place 3 is another slab. A page is held and copied to a free place of another slab; then its
+ * word names the new place, and the old one is retired, as a detached that no page names. Slab A may
  * be evacuated: nothing is put there any more, and when only readers keep places of it, units that
  * no such place reaches into are punched (parked), at some later time. Place 0 reaches into both of
  * A's units, place 1 lies in the second. The copy is made by another processor, whose stores arrive
@@ -61,7 +61,7 @@
 #define CXL 1
 #ifdef MOVES
 #define PLACES 4
-#define OUTSIDE 3 /* the place that is not in segment A */
+#define OUTSIDE 3 /* the place that is not in slab A */
 #else
 #define PLACES 3
 #endif
@@ -362,14 +362,14 @@ inline free_place(p)
 byte moving = NO_PAGE; /* the page whose copy is under way: its block is held */
 byte move_to;
 bool copied;
-bool evacuated;     /* segment A */
+bool evacuated;     /* slab A */
 bool going[2], gone[2]; /* its units: to be punched; punched */
 
 #define may_take(p) (!taken[p] && ((p) == OUTSIDE || !evacuated))
-#define same_segment(p, q) (((p) == OUTSIDE) == ((q) == OUTSIDE))
+#define same_slab(p, q) (((p) == OUTSIDE) == ((q) == OUTSIDE))
 #define held(s) (moving / 2 == (s))
 #define movable(n, p) (moving == NO_PAGE && d_in[(n) / 2] && d_state[n] == FULL && \
-		       may_take(p) && !same_segment(d_place[n], p))
+		       may_take(p) && !same_slab(d_place[n], p))
 #ifdef MOVE_EARLY
 #define may_publish true
 #else
@@ -428,7 +428,7 @@ inline move_end()
 	copied = false
 }
 
-/* The walks are over: no page is READY in the segment. */
+/* The walks are over: no page is READY in the slab. */
 #define in_a(n) (d_state[n] == FULL && d_place[n] != OUTSIDE)
 #define walked (evacuated && !in_a(0) && !in_a(1) && !in_a(2) && !in_a(3))
 #ifdef PARK_QUARANTINED
@@ -442,7 +442,7 @@ inline move_end()
 #define vacant(u) (!kept(0) && ((u) == 0 || !kept(1)))
 #endif
 
-/* space_park_punched; when both units are gone the segment is anybody's. */
+/* space_park_punched; when both units are gone the slab is anybody's. */
 inline punch(u)
 {
 	freed = leased_place(0) || ((u) == 1 && leased_place(1));

@@ -25,7 +25,7 @@
 /* ---- room --------------------------------------------------------------------------------- */
 
 #define SLACK (16u * BLOCK_BYTES) /* what may have been let go since, in the same event */
-#define FAILED_MANY 4u /* segments in a row that could not be emptied: it is not tried again */
+#define FAILED_MANY 4u /* slabs in a row that could not be emptied: it is not tried again */
 
 static bool pinned(const struct block_use *use, uint32_t tier)
 {
@@ -71,7 +71,7 @@ static uint64_t could_go(const struct core *c, uint32_t id, uint32_t tier)
 	return bytes;
 }
 
-/* What others are above their shares, each by a segment at least, and could let go. */
+/* What others are above their shares, each by a slab at least, and could let go. */
 static uint64_t donors(const struct world *w, uint32_t which, uint32_t tier)
 {
 	struct core_context_stats taker, st;

@@ -30,7 +30,7 @@ static void part(struct abi_geometry *g, const char *name, uint32_t kind, uint32
 	g->block_bytes += (uint64_t)layers * groups * bytes;
 }
 
-/* flat: all pages are of one size, so that its segments can be full to the last place. */
+/* flat: all pages are of one size, so that its slabs can be full to the last place. */
 static void context_spec(const struct world *w, struct disk_context *spec, uint32_t which)
 {
 	bool flat = w->faults->flat >> which & 1;

@@ -117,7 +117,7 @@ bool wide_store_full(const struct world *w)
 	       st.tier[ABI_TIER_NVME].used >= st.tier[ABI_TIER_NVME].quota / 2;
 }
 
-/* Of two sizes at most: HBM has no more segments for both contexts. */
+/* Of two sizes at most: HBM has no more slabs for both contexts. */
 uint32_t wide_part(const struct world *w, uint32_t which, uint32_t part, uint32_t usual)
 {
 	static const uint32_t bytes[2][6][3] = {

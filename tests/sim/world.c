@@ -135,11 +135,11 @@ static void discard_check(struct world *w, const struct core_range *range)
  */
 static void device_check(struct world *w, uint32_t issued)
 {
-	struct sched_lane_stats read, write;
+	struct sched_channel_stats read, write;
 	uint32_t count = 0, background = 0, demand = 0;
 
-	sched_lane_stats(w->core, SCHED_READ, &read);
-	sched_lane_stats(w->core, SCHED_WRITE, &write);
+	sched_channel_stats(w->core, SCHED_READ, &read);
+	sched_channel_stats(w->core, SCHED_WRITE, &write);
 	for (uint32_t i = 0; i < w->bag_count; i++) {
 		if (!is_io(&w->bag[i]))
 			continue;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The GPU's backend on the stand-in for its driver: copies across slabs, a pool that is used up, a
+ * The GPU's backend on the stand-in for its driver: copies across chunks, a pool that is used up, a
  * driver that knows no batches, work that ends in an error, and each call of the driver failing
  * once at each place: bytes that were said to be copied are right, and nothing is left behind.
  */
@@ -16,8 +16,8 @@
 #include "tests/lib/unit.h"
 #include "tierd/backend/mem_common.h"
 
-#define SLABS 4u
-#define BYTES (SLABS * (uint64_t)ABI_HUGE)
+#define CHUNKS 4u
+#define BYTES (CHUNKS * (uint64_t)ABI_HUGE)
 #define ITEM 200001u
 #define ITEMS 9u
 
@@ -61,7 +61,7 @@ static void close_pool(struct fixture *fx)
 	assert_memory_equal(&left, &none, sizeof(none));
 }
 
-/* So that some items lie across the ends of slabs. */
+/* So that some items lie across the ends of chunks. */
 static uint8_t *place_of(const struct fixture *fx, uint32_t i)
 {
 	return (uint8_t *)fx->region.addr + (i + 1) * (BYTES / (ITEMS + 1)) - 7 * i;
@@ -82,7 +82,7 @@ static int copy_all(struct fixture *fx, bool in, bool checksum, struct core_copy
 	return copy->res;
 }
 
-static void test_copies_cross_slabs(void **state)
+static void test_copies_cross_chunks(void **state)
 {
 	static struct core_copy copy;
 	struct fixture fx;
@@ -305,7 +305,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_each_call_fails_once), /* first: it forks */
-		cmocka_unit_test(test_copies_cross_slabs),
+		cmocka_unit_test(test_copies_cross_chunks),
 		cmocka_unit_test(test_copy_within),
 		cmocka_unit_test(test_places_without_memory),
 		cmocka_unit_test(test_batch_is_refused),

@@ -557,9 +557,9 @@ static void test_registry(void **state)
 	assert_null(mem_backend(ABI_TIER_CXL, "host", &info));
 	assert_ptr_equal(mem_backend(ABI_TIER_HBM, "cuda", &info), &mem_cuda);
 	assert_null(mem_backend(ABI_TIER_NVME, NULL, &info));
-	assert_non_null(block_backend("auto"));
-	assert_ptr_equal(block_backend("file"), block_backend(NULL));
-	assert_null(block_backend("tape"));
+	assert_non_null(drive_backend("auto"));
+	assert_ptr_equal(drive_backend("file"), drive_backend(NULL));
+	assert_null(drive_backend("tape"));
 }
 
 static void test_numa_choice(void **state)

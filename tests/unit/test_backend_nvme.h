@@ -21,9 +21,9 @@
 #define MIB (1ull << 20)
 #define PAGE 4096u
 
-static inline const struct block_ops *nvme(void)
+static inline const struct drive_ops *nvme(void)
 {
-	const struct block_ops *ops = block_backend(NULL);
+	const struct drive_ops *ops = drive_backend(NULL);
 
 	assert_non_null(ops);
 	return ops;
@@ -32,7 +32,7 @@ static inline const struct block_ops *nvme(void)
 struct fixture {
 	char folder[256];
 	char path[300];
-	struct block_device *d;
+	struct drive *d;
 	struct io_uring ring;
 	bool has_ring;
 	bool direct;
@@ -59,7 +59,7 @@ static inline int make(void **state)
 {
 	struct fixture *f = calloc(1, sizeof(*f));
 	const char *tmp = getenv("TMPDIR");
-	struct block_options options = { 0 };
+	struct drive_options options = { 0 };
 	struct backend_info info;
 
 	assert_non_null(f);
@@ -87,9 +87,9 @@ static inline int unmake(void **state)
 	return 0;
 }
 
-static inline int try_open(struct fixture *f, uint64_t bytes, struct block_device **d)
+static inline int try_open(struct fixture *f, uint64_t bytes, struct drive **d)
 {
-	struct block_options options = {
+	struct drive_options options = {
 		.path = f->path,
 		.bytes = bytes,
 		.progress = on_progress,
@@ -128,7 +128,7 @@ static inline struct core_io *reap(struct fixture *f, int *res, uint64_t *token)
 	data = cqe->user_data;
 	*res = cqe->res;
 	io_uring_cqe_seen(&f->ring, cqe);
-	assert_true(data & BLOCK_TAG);
+	assert_true(data & DRIVE_TAG);
 	return nvme()->complete(f->d, &f->ring, data, *res, token);
 }
 

@@ -81,7 +81,7 @@ static void test_holes_in_many_pieces(void **state)
 {
 	struct fixture *f = *state;
 	struct fiemap map = { .fm_length = MIB };
-	struct block_backing b;
+	struct drive_backing b;
 	int fd;
 
 	start(f, 8 * MIB, 4);
@@ -118,12 +118,12 @@ static void test_holes_in_many_pieces(void **state)
 static void test_a_file_gives_its_room_back(void **state)
 {
 	struct fixture *f = *state;
-	struct block_backing b;
+	struct drive_backing b;
 	uint8_t *buf;
 	int rc;
 
 	start(f, 8 * MIB, 4);
-	assert_int_equal(nvme()->discards(f->d), BLOCK_DISCARD_FILE);
+	assert_int_equal(nvme()->discards(f->d), DRIVE_DISCARD_FILE);
 	buf = pages(2);
 	memset(buf, 0x5a, PAGE);
 	for (uint64_t at = MIB; at <= 3 * MIB; at += MIB)
@@ -154,7 +154,7 @@ static void test_probe(void **state)
 {
 	static char longer[8192];
 	struct fixture *f = *state;
-	struct block_options options = { .path = f->path };
+	struct drive_options options = { .path = f->path };
 	struct backend_info info;
 
 	assert_int_equal(nvme()->probe(&options, &info), 0);
@@ -222,7 +222,7 @@ static void test_others_may_read_the_store(void **state)
 static void test_one_daemon_a_store(void **state)
 {
 	struct fixture *f = *state;
-	struct block_device *second = NULL;
+	struct drive *second = NULL;
 	uint8_t *buf;
 	static struct core_io io;
 	int status;
@@ -331,8 +331,8 @@ static bool own_mounts(void)
 /* In a mount namespace of its own: a file system of 1 MiB. 77 = this host does not let us. */
 static int full_file_system(struct fixture *f)
 {
-	struct block_options options = { .path = f->path, .bytes = 4 * MIB, .buffered = true };
-	struct block_device *d = NULL;
+	struct drive_options options = { .path = f->path, .bytes = 4 * MIB, .buffered = true };
+	struct drive *d = NULL;
 
 	if (!own_mounts() || mount("tier-test", f->folder, "tmpfs", 0, "size=1m"))
 		return 77;
@@ -380,7 +380,7 @@ static int auto_sizes(struct fixture *f)
 		{ "size=200g", 16384 * MIB }, /* filling it takes start-up time */
 		{ "size=2m", 0 },
 	};
-	struct block_options options = { .path = f->path };
+	struct drive_options options = { .path = f->path };
 	struct backend_info info;
 
 	if (!own_mounts())
@@ -403,9 +403,9 @@ static void test_auto_size_is_bounded(void **state)
 /* A file in memory is refused, unless the operator says that it will do. */
 static void test_needs_direct_io(void **state)
 {
-	struct block_options options = { 0 };
+	struct drive_options options = { 0 };
 	struct backend_info info;
-	struct block_device *d = NULL;
+	struct drive *d = NULL;
 	struct statfs fs;
 	char path[64];
 	uint8_t *buf = pages(1);
@@ -419,7 +419,7 @@ static void test_needs_direct_io(void **state)
 	assert_int_equal(nvme()->open(&d, &options), 0);
 	nvme()->close(d);
 	/* One that takes it and has no device below. */
-	options = (struct block_options){ .bytes = MIB };
+	options = (struct drive_options){ .bytes = MIB };
 	snprintf(path, sizeof(path), "/dev/shm/tier-test.%d", (int)getpid());
 	options.path = path;
 	if (statfs("/dev/shm", &fs) || fs.f_type != TMPFS_MAGIC) {
@@ -464,8 +464,8 @@ static int loop_attach(const char *file, char *path, size_t path_bytes)
 static void test_block_device(void **state)
 {
 	struct fixture *f = *state;
-	struct block_options options = { 0 };
-	struct block_device *d = NULL, *second = NULL;
+	struct drive_options options = { 0 };
+	struct drive *d = NULL, *second = NULL;
 	struct backend_info info;
 	uint8_t *buf;
 	char path[32];
@@ -495,10 +495,10 @@ static void test_block_device(void **state)
 	assert_int_equal(nvme()->pread(d, buf + PAGE, PAGE, 5 * MIB), 0);
 	assert_memory_equal(buf, buf + PAGE, PAGE);
 	/* Whether its queue takes discards or not: it says so, and does. */
-	if (nvme()->discards(d) == BLOCK_DISCARD_DEVICE)
+	if (nvme()->discards(d) == DRIVE_DISCARD_DEVICE)
 		assert_int_equal(nvme()->discard(d, 6 * MIB, MIB), 0);
 	else
-		assert_int_equal(nvme()->discards(d), BLOCK_DISCARD_NONE);
+		assert_int_equal(nvme()->discards(d), DRIVE_DISCARD_NONE);
 	assert_int_equal(nvme()->pread(d, buf + PAGE, PAGE, 5 * MIB), 0);
 	assert_memory_equal(buf, buf + PAGE, PAGE);
 	nvme()->close(d);

@@ -15,10 +15,10 @@
 
 #define REFERENCES 200000u
 #define BLOCKS_MAX 1024u /* of a prompt */
-#define SEGMENT_BLOCKS ((2u << 20) / REPLAY_PAGE_BYTES)
+#define SLAB_BLOCKS ((2u << 20) / REPLAY_PAGE_BYTES)
 
 /* More than 64: one of them is less than what is kept free ahead. */
-static const uint32_t segments[] = { 80, 200 };
+static const uint32_t slabs[] = { 80, 200 };
 
 static struct trace *trace;
 static struct prepared prepared;
@@ -65,7 +65,7 @@ static uint64_t replay_at(const char *policy, uint32_t size, uint64_t pace_ns, u
 		.policy = policy,
 		.page_bytes = REPLAY_PAGE_BYTES,
 		.block_tokens = trace->block_tokens,
-		.bytes = (uint64_t)size * SEGMENT_BLOCKS * REPLAY_PAGE_BYTES,
+		.bytes = (uint64_t)size * SLAB_BLOCKS * REPLAY_PAGE_BYTES,
 		.put_blocks = REPLAY_PUT_BLOCKS,
 		.pace_ns = pace_ns,
 	};
@@ -76,7 +76,7 @@ static uint64_t replay_at(const char *policy, uint32_t size, uint64_t pace_ns, u
 	for (size_t q = 0; q < trace->request_count; q++)
 		hit[q] = ask(s, &trace->request[q]);
 	shell_counts(s, &counts);
-	assert_true(counts.dropped_blocks > size * SEGMENT_BLOCKS); /* it was full, and more */
+	assert_true(counts.dropped_blocks > size * SLAB_BLOCKS); /* it was full, and more */
 	shell_close(s);
 	return counts.dropped_blocks;
 }
@@ -89,9 +89,9 @@ static void test_the_pace_of_prompts_changes_nobody(void **state)
 
 	(void)state;
 	for (uint32_t i = 0; bench_policy_at(i / 2, &ops); i++) {
-		uint64_t left = replay_at(ops.name, segments[i % 2], 0, fast);
+		uint64_t left = replay_at(ops.name, slabs[i % 2], 0, fast);
 
-		assert_int_equal(replay_at(ops.name, segments[i % 2], 700 * NS_PER_MS, slow),
+		assert_int_equal(replay_at(ops.name, slabs[i % 2], 700 * NS_PER_MS, slow),
 				 left);
 		assert_memory_equal(fast, slow, bytes);
 	}

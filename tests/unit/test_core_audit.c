@@ -258,21 +258,21 @@ static void test_counters_of_a_space(void **state)
 	struct space *s = x->space[ABI_TIER_CXL];
 
 	(void)state;
-	WRONG(s->taken, "segments taken");
-	WRONG(s->punching, "segments being punched");
-	WRONG(s->parked, "segments parked");
+	WRONG(s->taken, "slabs taken");
+	WRONG(s->punching, "slabs being punched");
+	WRONG(s->parked, "slabs parked");
 	WRONG(s->live, "bytes of live places");
 	WRONG(s->free, "bytes of free places");
 	WRONG(s->klass[0].free, "free places of a class");
 	WRONG(s->klass[0].live, "live places of a class");
 	WRONG(s->klass[0].going, "evacuated places of a class");
 	WRONG(s->klass[0].reserved, "reserved places of a class");
-	WRONG(s->segment[0].live, "places of a segment");
+	WRONG(s->slab[0].live, "places of a slab");
 	s->taken_bits[0] ^= 1ull << 1;
-	assert_true(look() && strstr(told, "segments in use"));
+	assert_true(look() && strstr(told, "slabs in use"));
 	s->taken_bits[0] ^= 1ull << 1;
 	s->place_bits[0] ^= 1ull << 40;
-	assert_true(look() && strstr(told, "places of a segment"));
+	assert_true(look() && strstr(told, "places of a slab"));
 	s->place_bits[0] ^= 1ull << 40;
 	WRONG(s->free_evacuated, "bytes of evacuated places");
 	WRONG(s->returned, "bytes of parked units");
@@ -366,11 +366,11 @@ static void test_counters_of_operations(void **state)
 	WRONG(s->background_ops, "background operations");
 	WRONG(s->background_ns, "their device time");
 	WRONG(s->direct_ops, "reads into HBM");
-	for (uint32_t lane = 0; lane < SCHED_LANES; lane++) {
-		WRONG(s->lane[lane].ops, "operations under way");
-		WRONG(s->lane[lane].bytes, "bytes under way");
-		WRONG(s->lane[lane].queue[0].count, "scheduler's queues");
-		WRONG(s->lane[lane].queue[0].bytes, "scheduler's queues");
+	for (uint32_t i = 0; i < SCHED_CHANNELS; i++) {
+		WRONG(s->channel[i].ops, "operations under way");
+		WRONG(s->channel[i].bytes, "bytes under way");
+		WRONG(s->channel[i].queue[0].count, "scheduler's queues");
+		WRONG(s->channel[i].queue[0].bytes, "scheduler's queues");
 	}
 	for (uint32_t i = 0; i < c->requests_high; i++) {
 		waiting += c->request[i].outstanding;

@@ -1,8 +1,8 @@
 /*
- * Segments are emptied at the least cost: pages move as long as others have room, and where they
+ * Slabs are emptied at the least cost: pages move as long as others have room, and where they
  * have not, no more leaves than must. A context that fills the tier is told to live with half; one
- * finds its room in places of another size, with a reader in the segment that would be emptied; one
- * below its share gets its room when readers let segments go that nobody could empty.
+ * finds its room in places of another size, with a reader in the slab that would be emptied; one
+ * below its share gets its room when readers let slabs go that nobody could empty.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -106,7 +106,7 @@ static uint64_t lease(uint32_t n)
 	return page_addr(d, ABI_TIER_CXL);
 }
 
-/* The segment that would be compacted gives nothing while a reader keeps it: then another is. */
+/* The slab that would be compacted gives nothing while a reader keeps it: then another is. */
 static void test_a_reader_does_not_stop_compaction(void **state)
 {
 	const struct abi_put_args whole = { .count = 1 };
@@ -177,7 +177,7 @@ static void test_half_is_kept_of_half(void **state)
 	core_context_stats(host.core, q.context_id, &after);
 	m = core_metrics(host.core);
 	assert_true(after.tier[ABI_TIER_CXL].used <= q.limit.hard);
-	/* Two segments are left, one a class: 1,365 blocks of three small pages fill the one. */
+	/* Two slabs are left, one a class: 1,365 blocks of three small pages fill the one. */
 	assert_int_equal(after.tier[ABI_TIER_CXL].used, 2 * ABI_HUGE);
 	assert_int_equal(after.blocks, ABI_HUGE / 512 / 3);
 	assert_true(m->moved_pages > 0);
@@ -208,7 +208,7 @@ static void open_large(uint64_t cxl_bytes)
 }
 
 /*
- * Many segments are to be given, and who leaves first stands in whole ones, side by side: these are
+ * Many slabs are to be given, and who leaves first stands in whole ones, side by side: these are
  * what is given. No pages move into what is about to be empty, and none is emptied in addition.
  */
 static void test_who_leaves_first_makes_the_room(void **state)
@@ -218,12 +218,12 @@ static void test_who_leaves_first_makes_the_room(void **state)
 				.limit.hard = lowered };
 	const struct context *x;
 	struct space_stats st;
-	uint64_t moved, segment;
+	uint64_t moved, slab;
 
 	(void)state;
 	open_large(64u << 20);
 	x = core_context(host.core, host.context[0].id);
-	segment = space_segment_bytes(x->space[ABI_TIER_CXL]);
+	slab = space_slab_bytes(x->space[ABI_TIER_CXL]);
 	moved = core_metrics(host.core)->moved_pages;
 	q.context_id = x->id;
 	assert_int_equal(core_quota_set(host.core, &q, 1), 0);
@@ -234,8 +234,8 @@ static void test_who_leaves_first_makes_the_room(void **state)
 	       (double)st.charged / (1 << 20),
 	       (unsigned long long)core_metrics(host.core)->moved_pages - moved);
 	assert_true(st.charged <= lowered);
-	assert_true(st.live > lowered - segment);
-	assert_true(core_metrics(host.core)->moved_pages - moved < segment / 12288);
+	assert_true(st.live > lowered - slab);
+	assert_true(core_metrics(host.core)->moved_pages - moved < slab / 12288);
 	host_audit(&host);
 	host_empty(&host);
 	host_halt(&host);
@@ -263,7 +263,7 @@ static void open_two(void)
 	}
 }
 
-/* A reader keeps a page in each segment of the first context. Returns their number. */
+/* A reader keeps a page in each slab of the first context. Returns their number. */
 static uint32_t lease_each(void)
 {
 	const struct context *x = core_context(host.core, host.context[0].id);
@@ -274,11 +274,11 @@ static uint32_t lease_each(void)
 	for (uint32_t i = 0; i < slots; i++) {
 		const struct abi_page *d = index_page(&x->ix, i / x->ix.pages_per_block,
 						      i % x->ix.pages_per_block);
-		uint64_t segment = page_addr(d, ABI_TIER_CXL) / ABI_HUGE;
+		uint64_t slab = page_addr(d, ABI_TIER_CXL) / ABI_HUGE;
 
-		if (page_state(d, ABI_TIER_CXL) != ABI_PAGE_READY || leased[segment])
+		if (page_state(d, ABI_TIER_CXL) != ABI_PAGE_READY || leased[slab])
 			continue;
-		leased[segment] = true;
+		leased[slab] = true;
 		r->slot[r->high_water++] = abi_place(x->id, ABI_TIER_CXL, d->word[ABI_TIER_CXL]);
 	}
 	return r->high_water;
@@ -302,19 +302,19 @@ static int32_t put_second(uint32_t n)
 	return host.answer.res;
 }
 
-/* Segments that are being emptied and are empty. */
+/* Slabs that are being emptied and are empty. */
 static uint32_t emptied(void)
 {
 	const struct evacuation *e = &host.core->evacuation;
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; e->ctx && i < e->segments; i++)
-		n += !space_segment_live(e->ctx->space[e->tier], e->segment[i]);
+	for (uint32_t i = 0; e->ctx && i < e->slabs; i++)
+		n += !space_slab_live(e->ctx->space[e->tier], e->slab[i]);
 	return n;
 }
 
 /*
- * Readers keep every segment of who has to give, until nothing more is hoped for. When they let
+ * Readers keep every slab of who has to give, until nothing more is hoped for. When they let
  * some go that are being emptied just then, room is about to come: who wants it is not refused.
  */
 static void test_what_readers_let_go_is_waited_for(void **state)

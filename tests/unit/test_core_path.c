@@ -1,6 +1,6 @@
 /*
  * Two paths into HBM, in a core with a small host around it: who brings which page, by what is
- * known of both lanes; and what becomes of a page whose path fails, lies, or is taken away.
+ * known of both channels; and what becomes of a page whose path fails, lies, or is taken away.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -82,13 +82,13 @@ static int set_up(void **state)
 	return 0;
 }
 
-/* What is believed of the lanes, bytes a second. */
+/* What is believed of the channels, bytes a second. */
 static void speeds(uint64_t read, uint64_t copy)
 {
-	host.core->sched->lane[SCHED_READ].bandwidth = read;
-	host.core->sched->lane[SCHED_TO_HBM].bandwidth = copy;
-	host.core->sched->lane[SCHED_READ].latency_ns = 0;
-	host.core->sched->lane[SCHED_TO_HBM].latency_ns = 0;
+	host.core->sched->channel[SCHED_READ].bandwidth = read;
+	host.core->sched->channel[SCHED_TO_HBM].bandwidth = copy;
+	host.core->sched->channel[SCHED_READ].latency_ns = 0;
+	host.core->sched->channel[SCHED_TO_HBM].latency_ns = 0;
 }
 
 static void fetch(uint32_t first, uint32_t count)

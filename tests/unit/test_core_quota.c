@@ -254,8 +254,8 @@ static int planned(struct disk_context spec, uint32_t tier, uint64_t quota)
 	return err;
 }
 
-/* Of less than a segment for each no block would ever find all its places. */
-static void test_each_size_of_page_has_a_segment(void **state)
+/* Of less than a slab for each no block would ever find all its places. */
+static void test_each_size_of_page_has_a_slab(void **state)
 {
 	struct disk_context spec;
 	struct abi_geometry *g = &spec.geometry;
@@ -319,13 +319,13 @@ static void test_accounts_go_with_their_blocks(void **state)
 }
 
 /*
- * Who leaves first stands in whole segments, which are the ones to go: what is in the others stays,
+ * Who leaves first stands in whole slabs, which are the ones to go: what is in the others stays,
  * and nothing leaves once the context has no more than it may.
  */
 static void test_a_lowered_limit_lets_the_rest_stay(void **state)
 {
 	struct context *x = context();
-	uint64_t segment = space_segment_bytes(x->space[ABI_TIER_CXL]), lowered = 3 * segment;
+	uint64_t slab = space_slab_bytes(x->space[ABI_TIER_CXL]), lowered = 3 * slab;
 	struct space_stats st;
 
 	(void)state;
@@ -339,7 +339,7 @@ static void test_a_lowered_limit_lets_the_rest_stay(void **state)
 		host_tick(&host, 2 * MS);
 	space_stats(x->space[ABI_TIER_CXL], &st);
 	assert_true(st.charged <= lowered);
-	assert_true(st.live > lowered - segment);
+	assert_true(st.live > lowered - slab);
 	host_audit(&host);
 }
 
@@ -353,7 +353,7 @@ int main(void)
 		CASE(test_a_run_of_two_sessions_keeps_to_both_limits),
 		CASE(test_a_limit_is_durable_with_its_answer),
 		CASE(test_a_lowered_quota_is_kept),
-		CASE(test_each_size_of_page_has_a_segment),
+		CASE(test_each_size_of_page_has_a_slab),
 		CASE(test_a_limit_that_is_lifted_limits_no_more),
 		cmocka_unit_test_setup_teardown(test_accounts_go_with_their_blocks, begin_memory,
 						one_host_off),

@@ -357,12 +357,13 @@ static uint64_t background_in_a_second(struct device *d, uint32_t klass, uint32_
 
 	*units = 0;
 	for (uint32_t at = 0; d->now_ns < end;) {
-		struct sched_lane_stats l;
+		struct sched_channel_stats l;
 
-		sched_lane_stats(d->c, SCHED_READ, &l);
+		sched_channel_stats(d->c, SCHED_READ, &l);
 		for (uint32_t k = l.queued[ABI_CLASS_DEMAND]; k < 4; k++)
 			queue(d, ABI_CLASS_DEMAND, k, 1, 0);
-		sched_lane_stats(d->c, klass >= ABI_CLASS_WRITEBACK ? SCHED_WRITE : SCHED_READ, &l);
+		sched_channel_stats(d->c, klass >= ABI_CLASS_WRITEBACK ? SCHED_WRITE : SCHED_READ,
+				    &l);
 		if (!l.queued[klass])
 			queue(d, klass, SCHED_DAEMON, 16, 0);
 		tick(d, 0);
@@ -425,9 +426,9 @@ static void stream(struct device *d, uint32_t n, const uint32_t keep[ABI_CLASS_C
 	moved[0] = moved[1] = 0;
 	for (uint32_t i = 0; i < n; i++) {
 		for (uint32_t klass = 0; klass < ABI_CLASS_COUNT; klass++) {
-			struct sched_lane_stats l;
+			struct sched_channel_stats l;
 
-			sched_lane_stats(d->c, klass >= ABI_CLASS_WRITEBACK ? SCHED_WRITE
+			sched_channel_stats(d->c, klass >= ABI_CLASS_WRITEBACK ? SCHED_WRITE
 									    : SCHED_READ, &l);
 			for (uint32_t k = l.queued[klass]; k < keep[klass]; k++)
 				queue(d, klass, SCHED_DAEMON, 8, 0);
@@ -552,9 +553,9 @@ static void gaps_end_starves_nobody(void **state)
 
 static bool queue_low(const struct device *d)
 {
-	struct sched_lane_stats st;
+	struct sched_channel_stats st;
 
-	sched_lane_stats(d->c, SCHED_READ, &st);
+	sched_channel_stats(d->c, SCHED_READ, &st);
 	return st.queued[ABI_CLASS_DEADLINE] < 20;
 }
 
@@ -730,7 +731,7 @@ static void pool_keeps_room_for_others(void **state)
 static void estimates_come_from_what_was_measured(void **state)
 {
 	struct device d;
-	struct sched_lane_stats l;
+	struct sched_channel_stats l;
 	uint64_t idle, behind;
 
 	(void)state;
@@ -748,7 +749,7 @@ static void estimates_come_from_what_was_measured(void **state)
 		end_one(&d, 100000);
 		tick(&d, 50 * MS);
 	}
-	sched_lane_stats(d.c, SCHED_READ, &l);
+	sched_channel_stats(d.c, SCHED_READ, &l);
 	assert_in_range(l.bandwidth, 1900000000, 2100000000);
 	assert_in_range(l.latency_ns, 60000, 75000);
 	assert_in_range(l.idle_permille, 900, 1000);

@@ -1,5 +1,5 @@
 /*
- * Spaces against a model that keeps every place and every segment in plain arrays: random
+ * Spaces against a model that keeps every place and every slab in plain arrays: random
  * allocations, frees, evacuations and punches of several spaces on one pool, each answer judged and
  * every byte recounted. Then sizes, misuse, and what a space of 32 TiB costs.
  *
@@ -27,7 +27,7 @@ struct place {
 	uint32_t klass;
 };
 
-struct model_segment {
+struct model_slab {
 	uint32_t state, klass, live;
 	bool shunned;
 };
@@ -37,13 +37,13 @@ struct model_segment {
 struct model {
 	struct space *space;
 	struct pool *pool;
-	uint64_t bytes, quota, segment_bytes;
+	uint64_t bytes, quota, slab_bytes;
 	const uint32_t *stride;
-	uint32_t classes, segments;
-	struct model_segment *segment;
+	uint32_t classes, slabs;
+	struct model_slab *slab;
 	struct place *place;
 	uint64_t places;
-	uint32_t low[CLASSES_MAX];  /* empty segments: the fewest since the last look, */
+	uint32_t low[CLASSES_MAX];  /* empty slabs: the fewest since the last look, */
 	uint32_t idle[CLASSES_MAX]; /* ... of the look before, those that may go */
 	uint8_t *unit; /* a byte for each 512 bytes of the range: handed out? */
 };
@@ -57,12 +57,12 @@ static struct model *model_new(struct pool *pool, uint64_t bytes, uint64_t quota
 	*m = (struct model){ .pool = pool, .bytes = bytes, .quota = quota, .stride = stride,
 			     .classes = classes };
 	assert_int_equal(space_open(&m->space, pool, bytes, quota, stride, classes), 0);
-	m->segment_bytes = space_segment_bytes(m->space);
-	m->segments = (uint32_t)(bytes / m->segment_bytes);
-	m->segment = calloc(m->segments, sizeof(*m->segment));
+	m->slab_bytes = space_slab_bytes(m->space);
+	m->slabs = (uint32_t)(bytes / m->slab_bytes);
+	m->slab = calloc(m->slabs, sizeof(*m->slab));
 	m->place = calloc(bytes / UNIT, sizeof(*m->place));
 	m->unit = calloc(bytes / UNIT, 1);
-	assert_true(m->segment && m->place && m->unit);
+	assert_true(m->slab && m->place && m->unit);
 	return m;
 }
 
@@ -71,19 +71,19 @@ static void model_free(struct model *m)
 	space_close(m->space);
 	free(m->unit);
 	free(m->place);
-	free(m->segment);
+	free(m->slab);
 	free(m);
 }
 
-static struct model_segment *segment_of(const struct model *m, uint64_t offset)
+static struct model_slab *slab_of(const struct model *m, uint64_t offset)
 {
-	assert_in_range(offset / m->segment_bytes, 0, m->segments - 1);
-	return &m->segment[offset / m->segment_bytes];
+	assert_in_range(offset / m->slab_bytes, 0, m->slabs - 1);
+	return &m->slab[offset / m->slab_bytes];
 }
 
 static uint32_t places_of(const struct model *m, uint32_t klass)
 {
-	return (uint32_t)(m->segment_bytes / m->stride[klass]);
+	return (uint32_t)(m->slab_bytes / m->stride[klass]);
 }
 
 /* ---- recounts ------------------------------------------------------------------------------ */
@@ -92,19 +92,19 @@ static uint64_t charged(const struct model *m)
 {
 	uint64_t bytes = 0;
 
-	for (uint32_t i = 0; i < m->segments; i++)
-		bytes += m->segment[i].state != UNUSED ? m->segment_bytes : 0;
+	for (uint32_t i = 0; i < m->slabs; i++)
+		bytes += m->slab[i].state != UNUSED ? m->slab_bytes : 0;
 	return bytes;
 }
 
 static bool can_take(const struct model *m)
 {
-	return charged(m) + m->segment_bytes <= m->quota &&
-	       charged(m) + m->segment_bytes <= m->segments * m->segment_bytes &&
-	       m->pool->used + m->segment_bytes <= m->pool->capacity;
+	return charged(m) + m->slab_bytes <= m->quota &&
+	       charged(m) + m->slab_bytes <= m->slabs * m->slab_bytes &&
+	       m->pool->used + m->slab_bytes <= m->pool->capacity;
 }
 
-static bool is_spare(const struct model_segment *s)
+static bool is_spare(const struct model_slab *s)
 {
 	return s->state == TAKEN && s->live == 0;
 }
@@ -113,8 +113,8 @@ static uint32_t spares(const struct model *m, uint32_t klass)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < m->segments; i++)
-		n += is_spare(&m->segment[i]) && m->segment[i].klass == klass;
+	for (uint32_t i = 0; i < m->slabs; i++)
+		n += is_spare(&m->slab[i]) && m->slab[i].klass == klass;
 	return n;
 }
 
@@ -133,13 +133,13 @@ static void note_low(struct model *m)
 		m->low[k] = spares(m, k) < m->low[k] ? spares(m, k) : m->low[k];
 }
 
-/* May an empty segment of the class go though nobody asks for one? */
+/* May an empty slab of the class go though nobody asks for one? */
 static bool is_idle(const struct model *m, uint32_t klass)
 {
 	return m->idle[klass] && m->low[klass] > 1 && spares(m, klass) > 1;
 }
 
-/* Of a segment, whichever class it will serve. */
+/* Of a slab, whichever class it will serve. */
 static uint64_t least_room(const struct model *m)
 {
 	uint64_t least = UINT64_MAX;
@@ -157,8 +157,8 @@ static void compare(const struct model *m)
 	uint64_t live = 0, room = 0, usable = 0, punching = 0;
 	struct space_stats stats;
 
-	for (uint32_t i = 0; i < m->segments; i++) {
-		const struct model_segment *s = &m->segment[i];
+	for (uint32_t i = 0; i < m->slabs; i++) {
+		const struct model_slab *s = &m->slab[i];
 		uint64_t all = (uint64_t)places_of(m, s->klass) * m->stride[s->klass];
 		uint64_t used = (uint64_t)s->live * m->stride[s->klass];
 
@@ -170,8 +170,8 @@ static void compare(const struct model *m)
 		if (s->state == PUNCHED)
 			punching += least_room(m);
 		/* What is unused, and that only, may be punched by others. */
-		assert_int_equal(space_hole(m->space, i * m->segment_bytes) ==
-					 i * m->segment_bytes, s->state == UNUSED);
+		assert_int_equal(space_hole(m->space, i * m->slab_bytes) ==
+					 i * m->slab_bytes, s->state == UNUSED);
 	}
 	space_stats(m->space, &stats);
 	assert_int_equal(stats.charged, charged(m));
@@ -200,12 +200,12 @@ static void compare_places(const struct model *m, struct rng *rng)
 /* ---- steps --------------------------------------------------------------------------------- */
 
 /* The allocator's choice: none of the class was fuller by a step, and of equals the lowest. */
-static void judge_choice(const struct model *m, const struct model_segment *chosen)
+static void judge_choice(const struct model *m, const struct model_slab *chosen)
 {
 	uint32_t all = places_of(m, chosen->klass), step = all / STEPS_OF_FULLNESS + 2;
 
-	for (uint32_t i = 0; i < m->segments; i++) {
-		const struct model_segment *s = &m->segment[i];
+	for (uint32_t i = 0; i < m->slabs; i++) {
+		const struct model_slab *s = &m->slab[i];
 
 		if (s == chosen || s->state != TAKEN || s->klass != chosen->klass ||
 		    s->live == all)
@@ -219,27 +219,27 @@ static void judge_refusal(const struct model *m, uint32_t klass)
 {
 	assert_false(can_take(m));
 	assert_int_equal(spares_most(m), 0);
-	for (uint32_t i = 0; i < m->segments; i++)
-		assert_false(m->segment[i].state == TAKEN && m->segment[i].klass == klass &&
-			     m->segment[i].live < places_of(m, klass));
+	for (uint32_t i = 0; i < m->slabs; i++)
+		assert_false(m->slab[i].state == TAKEN && m->slab[i].klass == klass &&
+			     m->slab[i].live < places_of(m, klass));
 }
 
 static void take_fresh(struct model *m, uint64_t fresh, uint32_t klass)
 {
-	struct model_segment *s = segment_of(m, fresh);
+	struct model_slab *s = slab_of(m, fresh);
 
-	assert_int_equal(fresh % m->segment_bytes, 0);
+	assert_int_equal(fresh % m->slab_bytes, 0);
 	assert_int_equal(s->state, UNUSED);
-	for (uint32_t i = 0; &m->segment[i] < s; i++)
-		assert_int_not_equal(m->segment[i].state, UNUSED);
-	*s = (struct model_segment){ .state = TAKEN, .klass = klass };
+	for (uint32_t i = 0; &m->slab[i] < s; i++)
+		assert_int_not_equal(m->slab[i].state, UNUSED);
+	*s = (struct model_slab){ .state = TAKEN, .klass = klass };
 }
 
 static bool step_alloc(struct model *m, uint32_t klass)
 {
 	uint64_t fresh = 0, stride = m->stride[klass], offset;
 	int64_t rc = space_alloc(m->space, klass, &fresh);
-	struct model_segment *s;
+	struct model_slab *s;
 
 	if (rc == -ENOSPC) {
 		assert_int_equal(fresh, UINT64_MAX);
@@ -247,17 +247,17 @@ static bool step_alloc(struct model *m, uint32_t klass)
 		return false;
 	}
 	offset = (uint64_t)rc;
-	s = segment_of(m, offset);
+	s = slab_of(m, offset);
 	if (fresh != UINT64_MAX) {
-		assert_ptr_equal(segment_of(m, fresh), s);
+		assert_ptr_equal(slab_of(m, fresh), s);
 		take_fresh(m, fresh, klass);
 	} else if (s->klass != klass) {
 		assert_true(is_spare(s));
 		s->klass = klass;
 	}
 	assert_int_equal(s->state, TAKEN);
-	assert_int_equal(offset % m->segment_bytes % stride, 0);
-	assert_true(offset % m->segment_bytes + stride <= m->segment_bytes);
+	assert_int_equal(offset % m->slab_bytes % stride, 0);
+	assert_true(offset % m->slab_bytes + stride <= m->slab_bytes);
 	judge_choice(m, s);
 	for (uint64_t i = 0; i < stride / UNIT; i++) {
 		assert_int_equal(m->unit[offset / UNIT + i], 0);
@@ -276,8 +276,8 @@ static void step_free(struct model *m, uint64_t i)
 	assert_true(space_is_live(m->space, place.offset));
 	space_free(m->space, place.offset);
 	assert_false(space_is_live(m->space, place.offset));
-	segment_of(m, place.offset)->live--;
-	segment_of(m, place.offset)->shunned = false;
+	slab_of(m, place.offset)->live--;
+	slab_of(m, place.offset)->shunned = false;
 	memset(&m->unit[place.offset / UNIT], 0, m->stride[place.klass] / UNIT);
 	m->place[i] = m->place[--m->places];
 }
@@ -285,14 +285,14 @@ static void step_free(struct model *m, uint64_t i)
 static void step_punch(struct model *m, bool all)
 {
 	int64_t rc = space_surplus(m->space, all);
-	struct model_segment *s;
+	struct model_slab *s;
 
 	if (rc == -ENOENT) {
 		for (uint32_t k = 0; k < m->classes; k++)
 			assert_false(all ? spares(m, k) > 0 : is_idle(m, k));
 		return;
 	}
-	s = segment_of(m, (uint64_t)rc);
+	s = slab_of(m, (uint64_t)rc);
 	assert_true(is_spare(s));
 	assert_true(all || is_idle(m, s->klass));
 	m->idle[s->klass] -= m->idle[s->klass] > 0;
@@ -300,7 +300,7 @@ static void step_punch(struct model *m, bool all)
 	note_low(m);
 	compare(m);
 	space_punched(m->space, (uint64_t)rc);
-	*s = (struct model_segment){ .state = UNUSED };
+	*s = (struct model_slab){ .state = UNUSED };
 }
 
 static void step_look(struct model *m)
@@ -317,9 +317,9 @@ static void step_ahead(struct model *m, uint32_t klass)
 {
 	uint64_t free = m->pool->capacity - m->pool->used;
 	uint64_t quota = m->quota < m->bytes ? m->quota : m->bytes, used = charged(m);
-	uint64_t limit = quota / m->segment_bytes, left = limit - used / m->segment_bytes;
+	uint64_t limit = quota / m->slab_bytes, left = limit - used / m->slab_bytes;
 	bool due = !spares(m, klass) && spares_most(m) < 2 &&
-		   free >= m->pool->capacity / 8 + m->segment_bytes && left > limit / 8;
+		   free >= m->pool->capacity / 8 + m->slab_bytes && left > limit / 8;
 	uint64_t fresh = space_ahead(m->space, klass);
 
 	assert_int_equal(fresh != UINT64_MAX, due);
@@ -329,15 +329,15 @@ static void step_ahead(struct model *m, uint32_t klass)
 }
 
 /*
- * What other segments of the class that are in use have no room for is lost; the rest moves. A
- * class that is left no room, a sixteenth of a segment, costs as much as a segment holds beside.
+ * What other slabs of the class that are in use have no room for is lost; the rest moves. A
+ * class that is left no room, a sixteenth of a slab, costs as much as a slab holds beside.
  */
-static uint64_t evacuation_cost(const struct model *m, const struct model_segment *s)
+static uint64_t evacuation_cost(const struct model *m, const struct model_slab *s)
 {
 	uint64_t room = 0, left = 0, places = places_of(m, s->klass), moves;
 
-	for (uint32_t i = 0; i < m->segments; i++) {
-		const struct model_segment *o = &m->segment[i];
+	for (uint32_t i = 0; i < m->slabs; i++) {
+		const struct model_slab *o = &m->slab[i];
 
 		if (o->state != TAKEN || o->klass != s->klass)
 			continue;
@@ -346,11 +346,11 @@ static uint64_t evacuation_cost(const struct model *m, const struct model_segmen
 	}
 	moves = room < s->live ? room : s->live;
 	return (moves + (s->live - moves) * LOSS) * m->stride[s->klass] +
-	       (left < places + places / 16 ? m->segment_bytes : 0);
+	       (left < places + places / 16 ? m->slab_bytes : 0);
 }
 
-/* No other segment costs less by more than a step. */
-static void judge_evacuation(const struct model *m, const struct model_segment *chosen,
+/* No other slab costs less by more than a step. */
+static void judge_evacuation(const struct model *m, const struct model_slab *chosen,
 			     uint32_t except)
 {
 	uint64_t cost = evacuation_cost(m, chosen);
@@ -358,39 +358,39 @@ static void judge_evacuation(const struct model *m, const struct model_segment *
 	assert_int_equal(chosen->state, TAKEN);
 	assert_int_not_equal(chosen->klass, except);
 	assert_in_range(chosen->live, 1, places_of(m, chosen->klass));
-	for (uint32_t i = 0; i < m->segments; i++) {
-		const struct model_segment *s = &m->segment[i];
+	for (uint32_t i = 0; i < m->slabs; i++) {
+		const struct model_slab *s = &m->slab[i];
 
 		if (s->state != TAKEN || s->klass == except || s->live == 0)
 			continue;
 		assert_true(!chosen->shunned || s->shunned); /* these come last */
 		if (s->shunned == chosen->shunned)
-			assert_true(evacuation_cost(m, s) + m->segment_bytes / STEPS_OF_FULLNESS +
+			assert_true(evacuation_cost(m, s) + m->slab_bytes / STEPS_OF_FULLNESS +
 					    1 >= cost);
 	}
 }
 
-/* Move what lives in a segment elsewhere, as far as there is room. */
+/* Move what lives in a slab elsewhere, as far as there is room. */
 static void step_evacuate(struct model *m, uint32_t except)
 {
 	uint32_t live = 0;
 	int64_t rc = space_evacuate_begin(m->space, except, &live);
-	struct model_segment *s;
+	struct model_slab *s;
 
 	if (rc == -ENOENT) {
-		for (uint32_t i = 0; i < m->segments; i++) {
-			s = &m->segment[i];
+		for (uint32_t i = 0; i < m->slabs; i++) {
+			s = &m->slab[i];
 			assert_true(s->state != TAKEN || s->klass == except || s->live == 0);
 		}
 		return;
 	}
-	s = segment_of(m, (uint64_t)rc);
+	s = slab_of(m, (uint64_t)rc);
 	judge_evacuation(m, s, except);
 	assert_int_equal(live, s->live);
 	s->state = EVACUATED;
 	compare(m);
 	for (uint64_t i = m->places; i-- > 0 && s->live > 0;) {
-		if (segment_of(m, m->place[i].offset) != s)
+		if (slab_of(m, m->place[i].offset) != s)
 			continue;
 		if (!step_alloc(m, m->place[i].klass)) /* never in s: it is not TAKEN */
 			break;
@@ -431,7 +431,7 @@ static const uint32_t large[] = { 1u << 20, 4096 * 77 };
 
 static void run(uint64_t seed, const uint32_t *stride, uint32_t classes)
 {
-	struct pool pool = { .capacity = 40 * MIB, .segment_bytes = 2 * MIB };
+	struct pool pool = { .capacity = 40 * MIB, .slab_bytes = 2 * MIB };
 	struct model *m[2] = { model_new(&pool, 32 * MIB, 24 * MIB, stride, classes),
 			       model_new(&pool, 64 * MIB, 64 * MIB, one, COUNT(one)) };
 	struct rng rng = { seed };
@@ -473,10 +473,10 @@ static void test_random_against_model(void **state)
 	run(4, three, COUNT(three));
 }
 
-/* Churn at half load: fuller segments are filled up, so that others run empty. */
-static void test_segments_empty_themselves(void **state)
+/* Churn at half load: fuller slabs are filled up, so that others run empty. */
+static void test_slabs_empty_themselves(void **state)
 {
-	struct pool pool = { .capacity = 128 * MIB, .segment_bytes = 2 * MIB };
+	struct pool pool = { .capacity = 128 * MIB, .slab_bytes = 2 * MIB };
 	struct model *m = model_new(&pool, 128 * MIB, 128 * MIB, one, COUNT(one));
 	struct rng rng = { 9 };
 	uint64_t all;
@@ -507,7 +507,7 @@ static void test_segments_empty_themselves(void **state)
 
 static void test_limits(void **state)
 {
-	struct pool pool = { .capacity = 16 * MIB, .segment_bytes = 2 * MIB };
+	struct pool pool = { .capacity = 16 * MIB, .slab_bytes = 2 * MIB };
 	struct model *small = model_new(&pool, 16 * MIB, 6 * MIB, one, 1);
 	struct model *rest = model_new(&pool, 16 * MIB, UINT64_MAX, one, 1);
 	struct space_stats stats;
@@ -524,7 +524,7 @@ static void test_limits(void **state)
 	assert_int_equal(pool.used, pool.capacity);
 	space_stats(rest->space, &stats);
 	assert_int_equal(stats.available, 0);
-	/* An empty segment stays charged until it was not needed from one look to the next. */
+	/* An empty slab stays charged until it was not needed from one look to the next. */
 	while (small->places)
 		step_free(small, 0);
 	step_look(small);
@@ -539,11 +539,11 @@ static void test_limits(void **state)
 	assert_int_equal(pool.used, 0);
 }
 
-/* A class that runs out takes an empty segment of another before it refuses. */
+/* A class that runs out takes an empty slab of another before it refuses. */
 static void test_spares_serve_any_class(void **state)
 {
 	static const uint32_t stride[] = { 65536, 4096 };
-	struct pool pool = { .capacity = 4 * MIB, .segment_bytes = 2 * MIB };
+	struct pool pool = { .capacity = 4 * MIB, .slab_bytes = 2 * MIB };
 	struct model *m = model_new(&pool, 4 * MIB, 4 * MIB, stride, COUNT(stride));
 	uint64_t fresh;
 
@@ -561,15 +561,15 @@ static void test_spares_serve_any_class(void **state)
 	model_free(m);
 }
 
-/* Whatever the pages: several to a segment, and at most 1/8 of it wasted. */
-static void test_segment_sizes(void **state)
+/* Whatever the pages: several to a slab, and at most 1/8 of it wasted. */
+static void test_slab_sizes(void **state)
 {
 	struct rng rng = { 3 };
 
 	(void)state;
 	for (uint32_t i = 0; i < 2000; i++) {
 		struct pool pool = { .capacity = 1ull << 40,
-				     .segment_bytes = 2 * MIB << rng_below(&rng, 6) };
+				     .slab_bytes = 2 * MIB << rng_below(&rng, 6) };
 		uint32_t stride[3], classes = 1 + (uint32_t)rng_below(&rng, 3);
 		struct space *s = NULL;
 		uint64_t size;
@@ -582,9 +582,9 @@ static void test_segment_sizes(void **state)
 			continue;
 		assert_int_equal(space_open(&s, &pool, 1ull << 34, 1ull << 34, stride, classes),
 				 0);
-		size = space_segment_bytes(s);
+		size = space_slab_bytes(s);
 		assert_int_equal(size % (2 * MIB), 0);
-		assert_true(size >= pool.segment_bytes);
+		assert_true(size >= pool.slab_bytes);
 		for (uint32_t k = 0; k < classes; k++)
 			assert_true(size >= 4ull * stride[k] && size % stride[k] <= size / 8);
 		space_close(s);
@@ -595,7 +595,7 @@ static void test_refuses_nonsense(void **state)
 {
 	static const uint32_t zero[] = { 0 }, odd[] = { 700 }, twice[] = { 4096, 512, 4096 };
 	static const uint32_t huge[] = { 16u << 20 }, over[] = { (16u << 20) + 512 };
-	struct pool pool = { .capacity = 1ull << 40, .segment_bytes = 2 * MIB };
+	struct pool pool = { .capacity = 1ull << 40, .slab_bytes = 2 * MIB };
 	struct space *s = NULL;
 
 	(void)state;
@@ -608,7 +608,7 @@ static void test_refuses_nonsense(void **state)
 	assert_int_equal(space_open(&s, &pool, 63 * MIB, 64 * MIB, one, 1), -EINVAL);
 	assert_int_equal(space_open(&s, &pool, (1ull << 45) + 2 * MIB, 64 * MIB, one, 1),
 			 -EINVAL);
-	/* Not one segment. */
+	/* Not one slab. */
 	assert_int_equal(space_open(&s, &pool, 64 * MIB, MIB, one, 1), -EINVAL);
 	assert_int_equal(space_open(&s, &pool, 32 * MIB, 64 * MIB, huge, 1), -EINVAL);
 	assert_null(s);
@@ -656,7 +656,7 @@ static void misuse_alloc(void *arg)
 static void test_asserts(void **state)
 {
 	static const uint64_t wrong[] = { 1, 512, 65536, 2 * MIB, 64 * MIB, 1ull << 60 };
-	struct pool pool = { .capacity = 64 * MIB, .segment_bytes = 2 * MIB };
+	struct pool pool = { .capacity = 64 * MIB, .slab_bytes = 2 * MIB };
 	struct misuse m = { .offset = 0 };
 	uint64_t fresh;
 
@@ -699,7 +699,7 @@ static long resident_pages(void)
 static void test_largest_opens_cheaply(void **state)
 {
 	static const uint32_t page[] = { 4096 };
-	struct pool pool = { .capacity = 1ull << 45, .segment_bytes = 64 * MIB };
+	struct pool pool = { .capacity = 1ull << 45, .slab_bytes = 64 * MIB };
 	long before = resident_pages();
 	uint64_t begin = time_now_ns(), opened, fresh; /* told, not judged: resident pages are */
 	struct space *s;
@@ -707,7 +707,7 @@ static void test_largest_opens_cheaply(void **state)
 	(void)state;
 	assert_int_equal(space_open(&s, &pool, 1ull << 45, 1ull << 45, page, 1), 0);
 	opened = time_now_ns();
-	assert_int_equal(space_segment_bytes(s), 64 * MIB);
+	assert_int_equal(space_slab_bytes(s), 64 * MIB);
 	for (uint64_t i = 0; i < 100 * 16384; i++)
 		assert_int_equal(space_alloc(s, 0, &fresh), i * 4096);
 	printf("# 32 TiB in 4 KiB pages: opened in %llu us; %ld KiB resident with 6.25 GiB of it "
@@ -723,7 +723,7 @@ static void test_figures(void **state)
 {
 	static const uint32_t page[] = { 65536 };
 	const uint64_t count = 1000000, bytes = 62500 * MIB / (64 * MIB) * (64 * MIB);
-	struct pool pool = { .capacity = bytes, .segment_bytes = 64 * MIB };
+	struct pool pool = { .capacity = bytes, .slab_bytes = 64 * MIB };
 	uint64_t *offset = malloc(count * sizeof(*offset)), n = 0, begin, fresh;
 	struct rng rng = { 5 };
 	struct space *s;
@@ -753,10 +753,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_random_against_model),
-		cmocka_unit_test(test_segments_empty_themselves),
+		cmocka_unit_test(test_slabs_empty_themselves),
 		cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_spares_serve_any_class),
-		cmocka_unit_test(test_segment_sizes),
+		cmocka_unit_test(test_slab_sizes),
 		cmocka_unit_test(test_refuses_nonsense),
 		cmocka_unit_test(test_asserts),
 		cmocka_unit_test(test_largest_opens_cheaply),

@@ -54,14 +54,14 @@ static int give(struct core_io *io, uint64_t token)
 	return 0;
 }
 
-static int queue_submit(struct block_device *d, struct io_uring *ring, struct core_io *io)
+static int queue_submit(struct drive *d, struct io_uring *ring, struct core_io *io)
 {
 	(void)d;
 	(void)ring;
 	return give(io, 0);
 }
 
-static int queue_submit_flush(struct block_device *d, struct io_uring *ring, uint64_t token)
+static int queue_submit_flush(struct drive *d, struct io_uring *ring, uint64_t token)
 {
 	(void)d;
 	(void)ring;
@@ -69,7 +69,7 @@ static int queue_submit_flush(struct block_device *d, struct io_uring *ring, uin
 }
 
 /* data: which of them; a read or write is carried out on the host's device. */
-static struct core_io *queue_complete(struct block_device *d, struct io_uring *ring, uint64_t data,
+static struct core_io *queue_complete(struct drive *d, struct io_uring *ring, uint64_t data,
 				      int res, uint64_t *token)
 {
 	struct core_io *io = device.io[data];
@@ -90,7 +90,7 @@ static struct core_io *queue_complete(struct block_device *d, struct io_uring *r
 	return io;
 }
 
-static struct block_ops queue;
+static struct drive_ops queue;
 
 /* A host whose core has blocks on its device alone, in the hands of a shell. */
 static int begin(void **state)
@@ -113,11 +113,11 @@ static int begin(void **state)
 	assert_true(host_settle(&host, 60));
 	s = calloc(1, sizeof(*s));
 	assert_non_null(s);
-	queue = *block_backend(NULL);
+	queue = *drive_backend(NULL);
 	queue.submit = queue_submit;
 	queue.submit_flush = queue_submit_flush;
 	queue.complete = queue_complete;
-	s->block = &queue;
+	s->drive = &queue;
 	s->core = s->obs.core = front.core = host.core;
 	s->mem[ABI_TIER_HBM] = &mem_host;
 	s->mem[ABI_TIER_CXL] = &mem_cxl_memfd;

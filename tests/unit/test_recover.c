@@ -47,27 +47,27 @@ static void tell(char kind, uint64_t offset)
 	bad.op[bad.ops++].offset = offset;
 }
 
-static int bad_pread(struct block_device *d, void *buf, size_t bytes, uint64_t offset)
+static int bad_pread(struct drive *d, void *buf, size_t bytes, uint64_t offset)
 {
 	tell('r', offset);
 	bad.slow_ns += offset == bad.slow ? SLOW_NS : 0;
 	if (offset <= bad.unread && bad.unread < offset + bytes)
 		return -EIO;
-	return block_backend(NULL)->pread(d, buf, bytes, offset);
+	return drive_backend(NULL)->pread(d, buf, bytes, offset);
 }
 
-static int bad_pwrite(struct block_device *d, const void *buf, size_t bytes, uint64_t offset)
+static int bad_pwrite(struct drive *d, const void *buf, size_t bytes, uint64_t offset)
 {
 	tell('w', offset);
 	if (offset <= bad.unwritten && bad.unwritten < offset + bytes)
 		return -EIO;
-	return block_backend(NULL)->pwrite(d, buf, bytes, offset);
+	return drive_backend(NULL)->pwrite(d, buf, bytes, offset);
 }
 
-static int bad_flush(struct block_device *d)
+static int bad_flush(struct drive *d)
 {
 	tell('f', 0);
-	return block_backend(NULL)->flush(d);
+	return drive_backend(NULL)->flush(d);
 }
 
 /* In the place of the library's, to see when a file, its name and its data are made durable. */
@@ -96,7 +96,7 @@ int clock_gettime(clockid_t id, struct timespec *t)
 	return rc;
 }
 
-static struct block_ops ops;
+static struct drive_ops ops;
 
 static struct shell *shell_bare(void)
 {
@@ -106,11 +106,11 @@ static struct shell *shell_bare(void)
 	assert_non_null(s);
 	bad.unread = bad.unwritten = bad.slow = NOWHERE;
 	bad.ops = 0;
-	ops = *block_backend(NULL);
+	ops = *drive_backend(NULL);
 	ops.pread = bad_pread;
 	ops.pwrite = bad_pwrite;
 	ops.flush = bad_flush;
-	s->block = &ops;
+	s->drive = &ops;
 	s->log.level = LOG_LEVEL_ERROR;
 	s->log.fd = open("/dev/null", O_WRONLY | O_CLOEXEC); /* much is wrong here */
 	s->config.nvme_buffered = true;

@@ -270,7 +270,7 @@ static void test_brief_jobs_pass_copies(void **state)
 	one_thread_ends(p, fd);
 }
 
-static int discard_that_waits(const struct block_device *device, uint64_t offset, uint64_t bytes)
+static int discard_that_waits(const struct drive *device, uint64_t offset, uint64_t bytes)
 {
 	char word = 0;
 
@@ -283,7 +283,7 @@ static int discard_that_waits(const struct block_device *device, uint64_t offset
 /* What takes patience keeps no copy thread: with one of these, copies come back beside it. */
 static void test_patience_is_a_thread_of_its_own(void **state)
 {
-	static const struct block_ops block = { .discard = discard_that_waits };
+	static const struct drive_ops block = { .discard = discard_that_waits };
 	struct core_copy copy = { .count = 0 };
 	struct worker_pool *p;
 	struct job *job;
@@ -295,7 +295,7 @@ static void test_patience_is_a_thread_of_its_own(void **state)
 	job->klass = ABI_CLASS_CLEANUP;
 	job->brief = false;
 	job->patient = true;
-	job->block = &block;
+	job->drive = &block;
 	job->range = (struct core_range){ .offset = 3, .bytes = 4 };
 	worker_submit(p, job);
 	worker_kick(p);

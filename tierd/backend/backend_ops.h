@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The seam to hardware (I11): a memory tier gives out shareable, sparse memory; a block tier moves
+ * The seam to hardware (I11): a memory tier gives out shareable, sparse memory; a drive moves
  * pieces between memory and a store. One file, one backend. Every slot is filled: what a backend
  * cannot do is a named function returning -ENOSYS.
  */
@@ -96,12 +96,12 @@ const struct mem_ops *mem_backend(uint32_t tier, const char *name, struct backen
 /* Names of all that there are for a memory tier, here or not. */
 void mem_backend_names(uint32_t tier, char *text, size_t bytes);
 
-/* ---- block -------------------------------------------------------------------------------- */
+/* ---- drive -------------------------------------------------------------------------------- */
 
-struct block_device;
+struct drive;
 struct io_uring;
 
-struct block_options {
+struct drive_options {
 	const char *path;
 	uint64_t bytes;     /* preallocate (and write) a file to this size; 0 = as it is */
 	bool buffered;      /* allow the page cache where O_DIRECT is refused (tmpfs) */
@@ -109,7 +109,7 @@ struct block_options {
 	void *arg;
 };
 
-struct block_backing {
+struct drive_backing {
 	uint64_t bytes;     /* its length */
 	uint64_t allocated; /* of them on the medium, by st_blocks; a device: all */
 	uint64_t holes;     /* bytes that are not; a device has none */
@@ -117,49 +117,49 @@ struct block_backing {
 };
 
 /* Who is told what a store does not need any more. */
-enum block_discard {
-	BLOCK_DISCARD_NONE,
-	BLOCK_DISCARD_DEVICE, /* the device: room for its own work */
-	BLOCK_DISCARD_FILE,   /* the file system: the room is anybody's, and may not come back */
+enum drive_discard {
+	DRIVE_DISCARD_NONE,
+	DRIVE_DISCARD_DEVICE, /* the device: room for its own work */
+	DRIVE_DISCARD_FILE,   /* the file system: the room is anybody's, and may not come back */
 };
 
 /*
  * The loop thread owns the ring and passes it in. user_data of the entries is
- * (pointer | BLOCK_TAG); the loop hands completions with that tag to complete().
+ * (pointer | DRIVE_TAG); the loop hands completions with that tag to complete().
  */
-struct block_ops {
+struct drive_ops {
 	const char *name;
-	int (*probe)(const struct block_options *options, struct backend_info *info);
-	int (*open)(struct block_device **out, const struct block_options *options);
-	void (*close)(struct block_device *d);
-	uint64_t (*bytes)(const struct block_device *d);
+	int (*probe)(const struct drive_options *options, struct backend_info *info);
+	int (*open)(struct drive **out, const struct drive_options *options);
+	void (*close)(struct drive *d);
+	uint64_t (*bytes)(const struct drive *d);
 	/* What the host has set aside for it. Errors: negative errno of the calls. */
-	int (*backing)(struct block_device *d, struct block_backing *out);
+	int (*backing)(struct drive *d, struct drive_backing *out);
 	/* Blocking whole transfers, for start-up and recovery only. Errors: as base/file.h. */
-	int (*pread)(struct block_device *d, void *buf, size_t bytes, uint64_t offset);
-	int (*pwrite)(struct block_device *d, const void *buf, size_t bytes, uint64_t offset);
-	int (*flush)(struct block_device *d);
-	enum block_discard (*discards)(const struct block_device *d);
+	int (*pread)(struct drive *d, void *buf, size_t bytes, uint64_t offset);
+	int (*pwrite)(struct drive *d, const void *buf, size_t bytes, uint64_t offset);
+	int (*flush)(struct drive *d);
+	enum drive_discard (*discards)(const struct drive *d);
 	/*
 	 * Whole sectors whose bytes nobody needs: anything may be read there afterwards. Blocks,
 	 * any thread, beside operations elsewhere. Errors: -EOPNOTSUPP not here; negative errno.
 	 */
-	int (*discard)(const struct block_device *d, uint64_t offset, uint64_t bytes);
+	int (*discard)(const struct drive *d, uint64_t offset, uint64_t bytes);
 	/* Queue one io / a flush on the ring; -EAGAIN = ring full, again later. */
-	int (*submit)(struct block_device *d, struct io_uring *ring, struct core_io *io);
-	int (*submit_flush)(struct block_device *d, struct io_uring *ring, uint64_t token);
+	int (*submit)(struct drive *d, struct io_uring *ring, struct core_io *io);
+	int (*submit_flush)(struct drive *d, struct io_uring *ring, uint64_t token);
 	/*
 	 * A completion of ours: returns the io (res set; short transfers are continued or become
 	 * -EIO here), NULL with *token set for a flush (whose result is res), or NULL and *token 0:
 	 * goes on. Tokens are not 0.
 	 */
-	struct core_io *(*complete)(struct block_device *d, struct io_uring *ring, uint64_t data,
+	struct core_io *(*complete)(struct drive *d, struct io_uring *ring, uint64_t data,
 				    int res, uint64_t *token);
 };
 
-#define BLOCK_TAG 1ull /* lowest bit of user_data: an io; second bit: a flush token */
-#define BLOCK_TAG_FLUSH 2ull
+#define DRIVE_TAG 1ull /* lowest bit of user_data: an io; second bit: a flush token */
+#define DRIVE_TAG_FLUSH 2ull
 
-const struct block_ops *block_backend(const char *name);
+const struct drive_ops *drive_backend(const char *name);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hbm tier in the memory of a GPU. All of it is taken when the tier is opened, in slabs of
+ * The hbm tier in the memory of a GPU. All of it is taken when the tier is opened, in chunks of
  * ABI_HUGE that are mapped once, one behind another, into the device's address space: nothing is
  * mapped or taken later, while engines measure how much memory is free or run their graphs. A
- * region is a range of addresses that no processor can touch, and a table from its areas to slabs;
- * copies translate, so that a place without a slab is refused here and never reaches the device.
+ * region is a range of addresses that no processor can touch, and a table from its areas to chunks;
+ * copies translate, so that a place without a chunk is refused here and never reaches the device.
  *
  * Bytes move by copy engines alone, in one stream a direction; we launch no kernels. An error that
  * the driver reports of work under way ends its context for good: from then on every copy and every
@@ -27,25 +27,25 @@
 
 #define DEVICE 0
 #define SHARE_PERCENT 6
-#define NO_SLAB UINT32_MAX
+#define NO_CHUNK UINT32_MAX
 #define EVENTS 32u /* copies that can be waited for at a time without waiting for a whole stream */
 #define PIECES 64u /* handed to the driver at a time */
 
-enum lane { LANE_IN, LANE_OUT, LANE_WITHIN, LANES };
+enum channel { CHANNEL_IN, CHANNEL_OUT, CHANNEL_WITHIN, CHANNELS };
 
 struct cuda_pool {
 	struct mem_ops ops; /* first: what the slots get is this */
 	struct cuda_driver cu;
 	struct cuda_context *context;
-	uint64_t base; /* address of the first slab */
-	uint32_t slabs;
+	uint64_t base; /* address of the first chunk */
+	uint32_t chunks;
 	uint32_t made;      /* of them, while it is opened */
-	uint64_t *handle;   /* [slabs] */
-	struct cuda_stream *stream[LANES];
+	uint64_t *handle;   /* [chunks] */
+	struct cuda_stream *stream[CHANNELS];
 	uint32_t failed;    /* atomic: the context is of no use any more */
 	uint32_t no_batch;  /* atomic: the driver refused one */
 	struct lock lock;
-	uint32_t *unused GUARDED_BY(lock);       /* slabs */
+	uint32_t *unused GUARDED_BY(lock);       /* chunks */
 	uint32_t unused_count GUARDED_BY(lock);
 	struct list regions GUARDED_BY(lock);
 	struct cuda_event *event[EVENTS] GUARDED_BY(lock); /* a stack */
@@ -59,8 +59,8 @@ struct mem_private {
 	void *reserved; /* addresses, around addr */
 	uint8_t *addr;
 	uint64_t bytes;
-	uint32_t backed; /* areas that have a slab */
-	uint32_t slab[]; /* by area of ABI_HUGE */
+	uint32_t backed;  /* areas that have a chunk */
+	uint32_t chunk[]; /* by area of ABI_HUGE */
 };
 
 static struct cuda_pool *pool_of(const struct mem_ops *self)
@@ -107,7 +107,7 @@ static struct cuda_location here(void)
 	return (struct cuda_location){ .type = CUDA_AT_DEVICE, .id = DEVICE };
 }
 
-static struct cuda_allocation slab_kind(void)
+static struct cuda_allocation chunk_kind(void)
 {
 	return (struct cuda_allocation){ .type = CUDA_PINNED, .handle_types = CUDA_HANDLE_FD,
 					 .location = here() };
@@ -115,7 +115,7 @@ static struct cuda_allocation slab_kind(void)
 
 static int begin_context(struct cuda_pool *pool)
 {
-	const struct cuda_allocation kind = slab_kind();
+	const struct cuda_allocation kind = chunk_kind();
 	sigset_t before;
 	size_t granularity;
 	int rc;
@@ -138,7 +138,7 @@ static int begin_streams(struct cuda_pool *pool)
 {
 	int rc = 0;
 
-	for (uint32_t i = 0; i < LANES && rc == 0; i++)
+	for (uint32_t i = 0; i < CHANNELS && rc == 0; i++)
 		rc = cuda_errno(pool->cu.stream_create(&pool->stream[i], CUDA_STREAM_NON_BLOCKING,
 						       0));
 	for (; pool->events < EVENTS && rc == 0; pool->events += rc == 0)
@@ -148,9 +148,9 @@ static int begin_streams(struct cuda_pool *pool)
 	return rc;
 }
 
-static int make_slab(struct cuda_pool *pool, uint32_t i)
+static int make_chunk(struct cuda_pool *pool, uint32_t i)
 {
-	const struct cuda_allocation kind = slab_kind();
+	const struct cuda_allocation kind = chunk_kind();
 	int rc = cuda_errno(pool->cu.create(&pool->handle[i], ABI_HUGE, &kind, 0));
 
 	if (rc)
@@ -162,16 +162,16 @@ static int make_slab(struct cuda_pool *pool, uint32_t i)
 	return rc;
 }
 
-static int begin_slabs(struct cuda_pool *pool)
+static int begin_chunks(struct cuda_pool *pool)
 {
 	const struct cuda_access access = { .location = here(), .flags = CUDA_ACCESS_READ_WRITE };
-	uint64_t bytes = pool->slabs * (uint64_t)ABI_HUGE;
+	uint64_t bytes = pool->chunks * (uint64_t)ABI_HUGE;
 	int rc = cuda_errno(pool->cu.reserve(&pool->base, bytes, ABI_HUGE, 0, 0));
 
-	for (; rc == 0 && pool->made < pool->slabs; pool->made += rc == 0)
-		rc = make_slab(pool, pool->made);
+	for (; rc == 0 && pool->made < pool->chunks; pool->made += rc == 0)
+		rc = make_chunk(pool, pool->made);
 	/* The lowest is used first. */
-	for (uint32_t i = pool->slabs; rc == 0 && i > 0; i--)
+	for (uint32_t i = pool->chunks; rc == 0 && i > 0; i--)
 		pool->unused[pool->unused_count++] = i - 1;
 	return rc ? rc : cuda_errno(pool->cu.set_access(pool->base, bytes, &access, 1));
 }
@@ -183,7 +183,7 @@ static void cuda_close(const struct mem_ops *self)
 
 	if (pool->context)
 		pool->cu.context_set(pool->context);
-	for (uint32_t i = 0; i < LANES; i++)
+	for (uint32_t i = 0; i < CHANNELS; i++)
 		if (pool->stream[i])
 			pool->cu.stream_destroy(pool->stream[i]);
 	while (pool->events)
@@ -194,7 +194,7 @@ static void cuda_close(const struct mem_ops *self)
 		pool->cu.release(pool->handle[pool->made]);
 	}
 	if (pool->base)
-		pool->cu.unreserve(pool->base, pool->slabs * (uint64_t)ABI_HUGE);
+		pool->cu.unreserve(pool->base, pool->chunks * (uint64_t)ABI_HUGE);
 	if (pool->context)
 		pool->cu.context_release(DEVICE);
 	lock_fini(&pool->lock);
@@ -205,11 +205,11 @@ static void cuda_close(const struct mem_ops *self)
 
 static int cuda_open(const struct mem_ops **self, uint64_t bytes)
 {
-	uint64_t slabs = bytes / ABI_HUGE;
+	uint64_t chunks = bytes / ABI_HUGE;
 	struct cuda_pool *pool;
 	int rc;
 
-	if (slabs == 0 || bytes % ABI_HUGE || slabs >= NO_SLAB)
+	if (chunks == 0 || bytes % ABI_HUGE || chunks >= NO_CHUNK)
 		return -EINVAL;
 	pool = calloc(1, sizeof(*pool));
 	if (!pool)
@@ -220,17 +220,17 @@ static int cuda_open(const struct mem_ops **self, uint64_t bytes)
 		return rc;
 	}
 	pool->ops = mem_cuda;
-	pool->slabs = (uint32_t)slabs;
+	pool->chunks = (uint32_t)chunks;
 	list_init(&pool->regions);
-	pool->handle = calloc(slabs, sizeof(*pool->handle));
-	pool->unused = calloc(slabs, sizeof(*pool->unused));
+	pool->handle = calloc(chunks, sizeof(*pool->handle));
+	pool->unused = calloc(chunks, sizeof(*pool->unused));
 	rc = pool->handle && pool->unused ? cuda_driver_load(&pool->cu, NULL) : -ENOMEM;
 	if (rc == 0)
 		rc = begin_context(pool);
 	if (rc == 0)
 		rc = begin_streams(pool);
 	if (rc == 0)
-		rc = begin_slabs(pool);
+		rc = begin_chunks(pool);
 	if (rc) {
 		cuda_close(&pool->ops);
 		return rc;
@@ -297,9 +297,9 @@ static int cuda_create(const struct mem_ops *self, struct mem_region *region, co
 	uint8_t *addr;
 
 	(void)label; /* of memory of ours */
-	if (bytes == 0 || bytes % ABI_PAGE_ALIGN || bytes > INT64_MAX || areas >= NO_SLAB)
+	if (bytes == 0 || bytes % ABI_PAGE_ALIGN || bytes > INT64_MAX || areas >= NO_CHUNK)
 		return -EINVAL;
-	own = malloc(sizeof(*own) + areas * sizeof(own->slab[0]));
+	own = malloc(sizeof(*own) + areas * sizeof(own->chunk[0]));
 	if (!own)
 		return -ENOMEM;
 	/* One area more: the first one's address is a multiple of its size. */
@@ -315,7 +315,7 @@ static int cuda_create(const struct mem_ops *self, struct mem_region *region, co
 				     .bytes = bytes };
 	own->addr += (ABI_HUGE - (uintptr_t)addr % ABI_HUGE) % ABI_HUGE;
 	for (uint64_t i = 0; i < areas; i++)
-		own->slab[i] = NO_SLAB;
+		own->chunk[i] = NO_CHUNK;
 	*region = (struct mem_region){ .fd = -1, .addr = own->addr, .bytes = bytes, .own = own };
 	LOCK_SCOPE(&pool->lock);
 	list_push_back(&pool->regions, &own->link);
@@ -329,12 +329,12 @@ static int cuda_share(const struct mem_region *region, uint64_t client)
 	return -EOPNOTSUPP;
 }
 
-static void give_slab_back(struct mem_private *own, uint64_t area) REQUIRES(own->pool->lock)
+static void give_chunk_back(struct mem_private *own, uint64_t area) REQUIRES(own->pool->lock)
 {
-	if (own->slab[area] == NO_SLAB)
+	if (own->chunk[area] == NO_CHUNK)
 		return;
-	own->pool->unused[own->pool->unused_count++] = own->slab[area];
-	own->slab[area] = NO_SLAB;
+	own->pool->unused[own->pool->unused_count++] = own->chunk[area];
+	own->chunk[area] = NO_CHUNK;
 	own->backed--;
 }
 
@@ -348,7 +348,7 @@ static void cuda_destroy(struct mem_region *region)
 		return;
 	lock_acquire(&own->pool->lock);
 	for (uint64_t i = 0; i < areas; i++)
-		give_slab_back(own, i);
+		give_chunk_back(own, i);
 	list_remove(&own->link);
 	lock_release(&own->pool->lock);
 	munmap(own->reserved, (areas + 1) * ABI_HUGE);
@@ -367,11 +367,11 @@ static int cuda_prepare(const struct mem_region *region, uint64_t offset, uint64
 		return -EIO;
 	LOCK_SCOPE(&pool->lock);
 	for (uint64_t i = offset / ABI_HUGE; i * ABI_HUGE < offset + bytes; i++) {
-		if (own->slab[i] != NO_SLAB)
+		if (own->chunk[i] != NO_CHUNK)
 			continue;
 		if (!pool->unused_count)
 			return -ENOMEM;
-		own->slab[i] = pool->unused[--pool->unused_count];
+		own->chunk[i] = pool->unused[--pool->unused_count];
 		own->backed++;
 	}
 	return 0;
@@ -385,7 +385,7 @@ static int cuda_punch(const struct mem_region *region, uint64_t offset, uint64_t
 		return -EINVAL;
 	LOCK_SCOPE(&own->pool->lock);
 	for (uint64_t i = offset / ABI_HUGE; i * ABI_HUGE < offset + bytes; i++)
-		give_slab_back(own, i);
+		give_chunk_back(own, i);
 	return 0;
 }
 
@@ -408,7 +408,7 @@ struct transfer {
 	size_t bytes[PIECES];
 };
 
-/* Where the byte at `at` of a region lies on the device, and how many follow in its slab. */
+/* Where the byte at `at` of a region lies on the device, and how many follow in its chunk. */
 static int translate(struct cuda_pool *pool, const uint8_t *at, uint64_t *device, uint64_t *left)
 {
 	LOCK_SCOPE(&pool->lock);
@@ -418,10 +418,10 @@ static int translate(struct cuda_pool *pool, const uint8_t *at, uint64_t *device
 
 		if (at < own->addr || offset >= own->bytes)
 			continue;
-		if (own->slab[offset / ABI_HUGE] == NO_SLAB)
+		if (own->chunk[offset / ABI_HUGE] == NO_CHUNK)
 			return -ENOMEM; /* prepare found none, or it was punched */
 		*left = ABI_HUGE - offset % ABI_HUGE;
-		*device = pool->base + own->slab[offset / ABI_HUGE] * (uint64_t)ABI_HUGE +
+		*device = pool->base + own->chunk[offset / ABI_HUGE] * (uint64_t)ABI_HUGE +
 			  offset % ABI_HUGE;
 		return 0;
 	}
@@ -450,7 +450,7 @@ static int submit(struct transfer *t)
 	return rc;
 }
 
-/* One item, cut where a slab ends. */
+/* One item, cut where a chunk ends. */
 static int add_item(struct transfer *t, const struct core_copy *copy,
 		    const struct core_copy_item *item)
 {
@@ -500,16 +500,16 @@ static int wait_for_end(struct cuda_pool *pool, struct cuda_stream *stream)
 	return rc;
 }
 
-static enum lane lane_of(const struct core_copy *copy)
+static enum channel channel_of(const struct core_copy *copy)
 {
 	if (copy->dst_tier != ABI_TIER_HBM)
-		return LANE_OUT;
-	return copy->src_tier == ABI_TIER_HBM ? LANE_WITHIN : LANE_IN;
+		return CHANNEL_OUT;
+	return copy->src_tier == ABI_TIER_HBM ? CHANNEL_WITHIN : CHANNEL_IN;
 }
 
 static int carry_out(struct cuda_pool *pool, const struct core_copy *copy)
 {
-	struct transfer t = { .pool = pool, .stream = pool->stream[lane_of(copy)] };
+	struct transfer t = { .pool = pool, .stream = pool->stream[channel_of(copy)] };
 	int rc, end;
 
 	if (has_failed(pool))

@@ -31,7 +31,7 @@ struct nvme_op {
 	struct iovec iov[CORE_SEGMENTS_IO];
 };
 
-struct block_device {
+struct drive {
 	struct nvme_file store;
 	struct io_uring *ring; /* where the file is registered */
 	int file;              /* fd, or its index in the ring's table */
@@ -42,9 +42,9 @@ struct block_device {
 
 /* ---- life ---------------------------------------------------------------------------------- */
 
-static int nvme_open(struct block_device **out, const struct block_options *options)
+static int nvme_open(struct drive **out, const struct drive_options *options)
 {
-	struct block_device *d = calloc(1, sizeof(*d));
+	struct drive *d = calloc(1, sizeof(*d));
 	int rc;
 
 	if (!d)
@@ -62,7 +62,7 @@ static int nvme_open(struct block_device **out, const struct block_options *opti
 	return 0;
 }
 
-static void nvme_close(struct block_device *d)
+static void nvme_close(struct drive *d)
 {
 	if (!d)
 		return;
@@ -70,39 +70,39 @@ static void nvme_close(struct block_device *d)
 	free(d);
 }
 
-static int nvme_backing(struct block_device *d, struct block_backing *out)
+static int nvme_backing(struct drive *d, struct drive_backing *out)
 {
 	return nvme_file_backing(&d->store, out);
 }
 
-static uint64_t nvme_bytes(const struct block_device *d)
+static uint64_t nvme_bytes(const struct drive *d)
 {
 	return d->store.bytes;
 }
 
-static int nvme_pread(struct block_device *d, void *buf, size_t bytes, uint64_t offset)
+static int nvme_pread(struct drive *d, void *buf, size_t bytes, uint64_t offset)
 {
 	return file_read(d->store.fd, buf, bytes, offset);
 }
 
-static int nvme_pwrite(struct block_device *d, const void *buf, size_t bytes, uint64_t offset)
+static int nvme_pwrite(struct drive *d, const void *buf, size_t bytes, uint64_t offset)
 {
 	if (offset > d->store.bytes || bytes > d->store.bytes - offset)
 		return -ENOSPC; /* a file would grow */
 	return file_write(d->store.fd, buf, bytes, offset);
 }
 
-static int nvme_flush(struct block_device *d)
+static int nvme_flush(struct drive *d)
 {
 	return fdatasync(d->store.fd) ? -errno : 0;
 }
 
-static enum block_discard nvme_discards(const struct block_device *d)
+static enum drive_discard nvme_discards(const struct drive *d)
 {
 	return nvme_file_discards(&d->store);
 }
 
-static int nvme_discard(const struct block_device *d, uint64_t offset, uint64_t bytes)
+static int nvme_discard(const struct drive *d, uint64_t offset, uint64_t bytes)
 {
 	assert(offset <= d->store.bytes && bytes <= d->store.bytes - offset);
 	return nvme_file_discard(&d->store, offset, bytes);
@@ -112,7 +112,7 @@ static int nvme_discard(const struct block_device *d, uint64_t offset, uint64_t 
 
 /* The file is registered with the ring at the first use, which saves a look-up per operation. A
  * ring that has a table already is somebody else's to order: then the plain descriptor does. */
-static void use_ring(struct block_device *d, struct io_uring *ring)
+static void use_ring(struct drive *d, struct io_uring *ring)
 {
 	bool registered = io_uring_register_files(ring, &d->store.fd, 1) == 0;
 
@@ -121,7 +121,7 @@ static void use_ring(struct block_device *d, struct io_uring *ring)
 	d->sqe_flags = registered ? IOSQE_FIXED_FILE : 0;
 }
 
-static struct nvme_op *op_get(struct block_device *d)
+static struct nvme_op *op_get(struct drive *d)
 {
 	struct nvme_op *op = d->free;
 
@@ -133,7 +133,7 @@ static struct nvme_op *op_get(struct block_device *d)
 	return op;
 }
 
-static void op_put(struct block_device *d, struct nvme_op *op)
+static void op_put(struct drive *d, struct nvme_op *op)
 {
 	assert(op >= d->op && op < d->op + OPS_MAX);
 	op->next_free = d->free;
@@ -141,7 +141,7 @@ static void op_put(struct block_device *d, struct nvme_op *op)
 }
 
 /* An operation with its place in the ring. NULL: one of both is full. */
-static struct nvme_op *op_begin(struct block_device *d, struct io_uring *ring,
+static struct nvme_op *op_begin(struct drive *d, struct io_uring *ring,
 				struct io_uring_sqe **sqe)
 {
 	struct nvme_op *op;
@@ -187,7 +187,7 @@ static uint32_t fill_iov(struct nvme_op *op)
 	return n;
 }
 
-static void prepare(struct block_device *d, struct nvme_op *op, struct io_uring_sqe *sqe)
+static void prepare(struct drive *d, struct nvme_op *op, struct io_uring_sqe *sqe)
 {
 	struct core_io *io = op->io;
 	uint64_t offset = io->offset + op->done;
@@ -204,10 +204,10 @@ static void prepare(struct block_device *d, struct nvme_op *op, struct io_uring_
 	else
 		io_uring_prep_readv(sqe, d->file, op->iov, n, offset);
 	sqe->flags |= d->sqe_flags;
-	io_uring_sqe_set_data64(sqe, (uintptr_t)op | BLOCK_TAG);
+	io_uring_sqe_set_data64(sqe, (uintptr_t)op | DRIVE_TAG);
 }
 
-static int nvme_submit(struct block_device *d, struct io_uring *ring, struct core_io *io)
+static int nvme_submit(struct drive *d, struct io_uring *ring, struct core_io *io)
 {
 	struct io_uring_sqe *sqe;
 	struct nvme_op *op;
@@ -224,7 +224,7 @@ static int nvme_submit(struct block_device *d, struct io_uring *ring, struct cor
 	return 0;
 }
 
-static int nvme_submit_flush(struct block_device *d, struct io_uring *ring, uint64_t token)
+static int nvme_submit_flush(struct drive *d, struct io_uring *ring, uint64_t token)
 {
 	struct io_uring_sqe *sqe;
 	struct nvme_op *op;
@@ -237,11 +237,11 @@ static int nvme_submit_flush(struct block_device *d, struct io_uring *ring, uint
 	op->token = token;
 	io_uring_prep_fsync(sqe, d->file, IORING_FSYNC_DATASYNC);
 	sqe->flags |= d->sqe_flags;
-	io_uring_sqe_set_data64(sqe, (uintptr_t)op | BLOCK_TAG | BLOCK_TAG_FLUSH);
+	io_uring_sqe_set_data64(sqe, (uintptr_t)op | DRIVE_TAG | DRIVE_TAG_FLUSH);
 	return 0;
 }
 
-static struct core_io *finish(struct block_device *d, struct nvme_op *op, int res)
+static struct core_io *finish(struct drive *d, struct nvme_op *op, int res)
 {
 	struct core_io *io = op->io;
 
@@ -251,7 +251,7 @@ static struct core_io *finish(struct block_device *d, struct nvme_op *op, int re
 }
 
 /* The rest of an operation, or the same once more. */
-static struct core_io *go_on(struct block_device *d, struct io_uring *ring, struct nvme_op *op)
+static struct core_io *go_on(struct drive *d, struct io_uring *ring, struct nvme_op *op)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
 
@@ -266,15 +266,15 @@ static struct core_io *go_on(struct block_device *d, struct io_uring *ring, stru
 	return NULL;
 }
 
-static struct core_io *nvme_complete(struct block_device *d, struct io_uring *ring, uint64_t data,
+static struct core_io *nvme_complete(struct drive *d, struct io_uring *ring, uint64_t data,
 				     int res, uint64_t *token)
 {
-	struct nvme_op *op = (struct nvme_op *)(uintptr_t)(data & ~(BLOCK_TAG | BLOCK_TAG_FLUSH));
+	struct nvme_op *op = (struct nvme_op *)(uintptr_t)(data & ~(DRIVE_TAG | DRIVE_TAG_FLUSH));
 	struct core_io *io = op->io;
 
 	assert(op >= d->op && op < d->op + OPS_MAX);
 	*token = 0;
-	if (data & BLOCK_TAG_FLUSH) {
+	if (data & DRIVE_TAG_FLUSH) {
 		*token = op->token;
 		op_put(d, op);
 		return NULL;
@@ -292,7 +292,7 @@ static struct core_io *nvme_complete(struct block_device *d, struct io_uring *ri
 	return go_on(d, ring, op);
 }
 
-const struct block_ops block_nvme = {
+const struct drive_ops drive_nvme = {
 	.name = "file",
 	.probe = nvme_file_probe,
 	.open = nvme_open,

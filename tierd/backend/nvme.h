@@ -8,7 +8,7 @@
 
 #include "tierd/backend/backend_ops.h"
 
-extern const struct block_ops block_nvme;
+extern const struct drive_ops drive_nvme;
 
 /* An open one. */
 struct nvme_file {
@@ -18,22 +18,22 @@ struct nvme_file {
 };
 
 /* Look at the path without creating or changing anything. Errors: -ENODEV, -EACCES ... */
-int nvme_file_probe(const struct block_options *options, struct backend_info *info);
+int nvme_file_probe(const struct drive_options *options, struct backend_info *info);
 
 /*
  * Open, lock for this process alone, and bring to options->bytes with written extents. Each error
  * is explained in the log here. Errors: -EBUSY another daemon has it, -EOPNOTSUPP no O_DIRECT
  * there, -ENOSPC, -EFBIG, -EINVAL neither file nor block device, and what open(2) says.
  */
-int nvme_file_open(const struct block_options *options, struct nvme_file *out);
+int nvme_file_open(const struct drive_options *options, struct nvme_file *out);
 
 /* Unlock and close. The lock is given back at once even while a ring still refers to the file. */
 void nvme_file_close(const struct nvme_file *f);
 
-enum block_discard nvme_file_discards(const struct nvme_file *f);
+enum drive_discard nvme_file_discards(const struct nvme_file *f);
 int nvme_file_discard(const struct nvme_file *f, uint64_t offset, uint64_t bytes);
 
 /* What the host holds of it. Errors: negative errno. */
-int nvme_file_backing(const struct nvme_file *f, struct block_backing *out);
+int nvme_file_backing(const struct nvme_file *f, struct drive_backing *out);
 
 #endif

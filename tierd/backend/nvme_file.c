@@ -70,7 +70,7 @@ static uint64_t free_share(const struct statfs *fs)
 	return (share < AUTO_BYTES_MAX ? share : AUTO_BYTES_MAX) / AUTO_ALIGN * AUTO_ALIGN;
 }
 
-int nvme_file_probe(const struct block_options *options, struct backend_info *info)
+int nvme_file_probe(const struct drive_options *options, struct backend_info *info)
 {
 	char folder[PATH_MAX];
 	struct statfs fs;
@@ -107,7 +107,7 @@ int nvme_file_probe(const struct block_options *options, struct backend_info *in
 #define LOCK_PAUSE_US 10000
 
 struct opening {
-	const struct block_options *options;
+	const struct drive_options *options;
 	int fd;
 	bool device;
 	bool created; /* by us: removed again when something fails */
@@ -208,14 +208,14 @@ static void unlock(int fd)
 	close(fd);
 }
 
-static void progress(const struct block_options *options, uint64_t done)
+static void progress(const struct drive_options *options, uint64_t done)
 {
 	if (options->progress)
 		options->progress(options->arg, done, options->bytes);
 }
 
 /* Write zeros over begin ... end, whole sectors inside of a hole. */
-static int fill_hole(const struct block_options *options, int fd, uint64_t begin, uint64_t end)
+static int fill_hole(const struct drive_options *options, int fd, uint64_t begin, uint64_t end)
 {
 	/* Never written: all of it is the kernel's page of zeros. */
 	void *zeros = mmap(NULL, FILL_BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -256,7 +256,7 @@ static int next_hole(int fd, uint64_t from, uint64_t bytes, uint64_t *begin, uin
 
 /* Fill every hole below `bytes`. What was reserved but never written reads as a hole, so a filling
  * that was interrupted goes on where it stopped, and a whole file costs one system call. */
-static int fill_holes(const struct block_options *options, int fd, uint64_t bytes)
+static int fill_holes(const struct drive_options *options, int fd, uint64_t bytes)
 {
 	uint64_t at = 0, hole;
 
@@ -327,7 +327,7 @@ static int ready(struct opening *o)
 	return 0;
 }
 
-int nvme_file_open(const struct block_options *options, struct nvme_file *out)
+int nvme_file_open(const struct drive_options *options, struct nvme_file *out)
 {
 	struct opening o = { .options = options, .fd = -1 };
 	int rc = open_store(&o);
@@ -368,16 +368,16 @@ static bool queue_takes(dev_t device, const char *queue)
 	return fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 && strtoull(text, NULL, 10) > 0;
 }
 
-enum block_discard nvme_file_discards(const struct nvme_file *f)
+enum drive_discard nvme_file_discards(const struct nvme_file *f)
 {
 	struct stat st;
 
 	if (!f->device)
-		return BLOCK_DISCARD_FILE;
+		return DRIVE_DISCARD_FILE;
 	if (fstat(f->fd, &st))
-		return BLOCK_DISCARD_NONE;
+		return DRIVE_DISCARD_NONE;
 	return queue_takes(st.st_rdev, "queue") || queue_takes(st.st_rdev, "../queue") ?
-		       BLOCK_DISCARD_DEVICE : BLOCK_DISCARD_NONE;
+		       DRIVE_DISCARD_DEVICE : DRIVE_DISCARD_NONE;
 }
 
 int nvme_file_discard(const struct nvme_file *f, uint64_t offset, uint64_t bytes)
@@ -433,12 +433,12 @@ static uint64_t set_aside(int fd, uint64_t from, uint64_t to)
 	return bytes;
 }
 
-int nvme_file_backing(const struct nvme_file *f, struct block_backing *out)
+int nvme_file_backing(const struct nvme_file *f, struct drive_backing *out)
 {
 	uint64_t at = 0, hole, bytes = f->bytes;
 	struct stat st;
 
-	*out = (struct block_backing){ .bytes = bytes, .allocated = bytes, .hole = bytes };
+	*out = (struct drive_backing){ .bytes = bytes, .allocated = bytes, .hole = bytes };
 	if (f->device)
 		return 0;
 	if (fstat(f->fd, &st))

@@ -49,9 +49,9 @@ void mem_backend_names(uint32_t tier, char *text, size_t bytes)
 		at += (size_t)snprintf(text + at, bytes - at, "%s%s", at ? ", " : "", (*ops)->name);
 }
 
-const struct block_ops *block_backend(const char *name)
+const struct drive_ops *drive_backend(const char *name)
 {
-	if (is_auto(name) || !strcmp(name, block_nvme.name))
-		return &block_nvme;
+	if (is_auto(name) || !strcmp(name, drive_nvme.name))
+		return &drive_nvme;
 	return NULL;
 }

@@ -42,11 +42,11 @@ static uint32_t class_of(uint32_t *stride, uint32_t *classes, uint32_t bytes)
 }
 
 /*
- * A part of a tier serves a new context only if each size of its pages has a segment: a block has
+ * A part of a tier serves a new context only if each size of its pages has a slab: a block has
  * all of them. (Of all that the tier has it may have less; one of the catalog is as it is.)
  */
-static int plan_segments(const struct core *c, const struct disk_context *spec,
-			 const uint64_t quota[ABI_TIER_COUNT], char *why, size_t n)
+static int plan_slabs(const struct core *c, const struct disk_context *spec,
+		      const uint64_t quota[ABI_TIER_COUNT], char *why, size_t n)
 {
 	static const char *const name[ABI_MEM_TIERS] = { "HBM", "CXL" };
 	const struct abi_geometry *g = &spec->geometry;
@@ -88,7 +88,7 @@ static int plan_check(const struct core *c, const struct disk_context *spec,
 			 "an HBM quota below 2 MiB cannot be used; leave it out or raise it");
 		return -ENOSPC;
 	}
-	if (plan_segments(c, spec, quota, why, n))
+	if (plan_slabs(c, spec, quota, why, n))
 		return -ENOSPC;
 	if (!quota[ABI_TIER_NVME])
 		return 0;
@@ -164,7 +164,7 @@ int core_context_plan(const struct core *c, struct disk_context *spec,
 	index_plan(&header, &spec->geometry, plan->blocks_max);
 	plan->index_bytes = header.total_bytes;
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
-		/* Room for the tails of segments: addresses cost nothing. */
+		/* Room for the tails of slabs: addresses cost nothing. */
 		uint64_t range = plan->most[tier] + plan->most[tier] / 8 + 64 * ABI_HUGE;
 
 		plan->mem_bytes[tier] = plan->most[tier] ? range & ~(uint64_t)(ABI_HUGE - 1) : 0;

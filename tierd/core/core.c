@@ -49,13 +49,13 @@ static void config_defaults(struct core_config *k)
 	if (!k->next_uid)
 		k->next_uid = 1;
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
-		uint64_t bytes = k->segment_bytes[tier];
+		uint64_t bytes = k->slab_bytes[tier];
 
 		if (!bytes)
 			bytes = k->capacity[tier] / 1024 & ~(uint64_t)(ABI_HUGE - 1);
 		if (bytes < ABI_HUGE)
 			bytes = ABI_HUGE;
-		k->segment_bytes[tier] = bytes > 32 * ABI_HUGE ? 32 * ABI_HUGE : bytes;
+		k->slab_bytes[tier] = bytes > 32 * ABI_HUGE ? 32 * ABI_HUGE : bytes;
 	}
 }
 
@@ -167,7 +167,7 @@ int core_open(struct core **out, const struct core_config *config)
 	numbers_begin(c);
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
 		c->pool[tier].capacity = c->config.capacity[tier];
-		c->pool[tier].segment_bytes = c->config.segment_bytes[tier];
+		c->pool[tier].slab_bytes = c->config.slab_bytes[tier];
 	}
 	err = pools_alloc(c);
 	if (!err)

@@ -57,7 +57,7 @@ struct core_config {
 	uint64_t boot_token;
 	uint64_t secret; /* random, and told to nobody */
 	uint64_t capacity[ABI_TIER_COUNT];      /* bytes; 0 = no such tier */
-	uint64_t segment_bytes[ABI_MEM_TIERS];  /* 0 = clamp(capacity/1024, 2 MiB, 64 MiB) */
+	uint64_t slab_bytes[ABI_MEM_TIERS];     /* 0 = clamp(capacity/1024, 2 MiB, 64 MiB) */
 	struct disk_super super;                /* the store, when capacity[NVME] > 0 */
 	uint64_t next_uid;                      /* from the recovered catalog; 1 at format */
 	uint64_t catalog_sequence;
@@ -115,8 +115,8 @@ struct sched_node {
 	uint32_t cut;      /* pieces issued in units; of a unit: where it begins */
 	uint32_t flying;   /* units under way */
 	int32_t error;     /* how it will end */
-	uint8_t klass, lane, state;
-	bool mixed;      /* issued while the device's other lane was busy */
+	uint8_t klass, channel, state;
+	bool mixed;      /* issued while the device's other channel was busy */
 	bool background; /* counts as a background read of the pool */
 	bool joined;     /* others wait for it too */
 };

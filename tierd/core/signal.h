@@ -2,7 +2,7 @@
 /*
  * The floors of the core, from the ground up, and the only calls that run upward.
  *
- *   unit    what needs no core: indexes, pages, segments, the store's bytes, orders, tables
+ *   unit    what needs no core: indexes, pages, slabs, the store's bytes, orders, tables
  *   (state.h: the core's data, for all floors above)
  *   io      which device operation or copy goes when; the actions and their pools
  *   book    what each byte is charged to; lists of blocks, marks on them, who waits

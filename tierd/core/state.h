@@ -80,7 +80,7 @@ struct context {
 	struct block_list pending;
 	struct dirty dirty[CORE_RUNS_MAX];
 	uint32_t slots_live;  /* block slots in use, dropped ones included */
-	uint32_t punching;    /* segments */
+	uint32_t punching;    /* slabs */
 	uint32_t unretired;   /* dropped blocks with pages that are still to be retired */
 	uint32_t nvme_cursor; /* evict_nvme: next slot to look at */
 	struct {
@@ -496,10 +496,10 @@ struct core {
 	uint64_t era; /* fences that are over: behind which one places were retired */
 	struct scan scan;
 	uint64_t quarantined[ABI_MEM_TIERS]; /* bytes */
-	uint32_t punching[ABI_MEM_TIERS];    /* segments */
+	uint32_t punching[ABI_MEM_TIERS];    /* slabs */
 	struct evacuation evacuation;
-	uint64_t spares_ns; /* the last look at empty segments */
-	uint32_t evacuate_failed[2];    /* segments in a row that could not be emptied, */
+	uint64_t spares_ns; /* the last look at empty slabs */
+	uint32_t evacuate_failed[2];    /* slabs in a row that could not be emptied, */
 	uint64_t evacuate_failed_ns[2]; /* ... the last one then; [1] = compacted */
 
 	uint32_t drain_next; /* client whose logs are heard first next time */

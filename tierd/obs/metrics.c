@@ -105,13 +105,13 @@ static const struct {
 	const char *help;
 } tier_fields[] = {
 	TIER_FIELD(capacity, "bytes that the tier has"),
-	TIER_FIELD(used, "bytes of segments given to contexts"),
+	TIER_FIELD(used, "bytes of slabs given to contexts"),
 	TIER_FIELD(live, "bytes of pages in the tier, of live blocks on nvme"),
 	TIER_FIELD(dirty, "bytes that exist nowhere else"),
 	TIER_FIELD(pinned, "bytes that pins keep"),
 	TIER_FIELD(quarantined, "bytes that are evicted and still leased"),
 	TIER_FIELD(streamed, "bytes of the stream pool in use"),
-	TIER_FIELD(free, "bytes of free places in used segments"),
+	TIER_FIELD(free, "bytes of free places in used slabs"),
 	TIER_FIELD(reserved, "bytes of these that are promised"),
 	TIER_FIELD(retiring, "bytes between eviction and release"),
 };

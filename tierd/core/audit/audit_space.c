@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The audit's look into a space and a ledger: every counter of theirs, recounted from segment
+ * The audit's look into a space and a ledger: every counter of theirs, recounted from slab
  * states, bitmaps and accounts. It shares no arithmetic with the code that keeps them.
  */
 #include <stdio.h>
@@ -10,40 +10,40 @@
 #include "tierd/core/audit/audit_priv.h"
 #include "tierd/core/unit/space_priv.h"
 
-struct segments {
+struct slabs {
 	uint64_t taken, taken_bits, punching, parked, returned, live, free, free_evacuated;
 	uint64_t class_free[ABI_PARTS_MAX], class_live[ABI_PARTS_MAX];
 	uint64_t class_going[ABI_PARTS_MAX];
 };
 
-static void audit_units(const struct space *s, const struct segment *at, struct segments *n)
+static void audit_units(const struct space *s, const struct slab *at, struct slabs *n)
 {
 	n->parked += at->going != 0;
-	for (uint64_t u = 0; u * s->unit_bytes < s->segment_bytes; u++) {
-		uint64_t left = s->segment_bytes - u * s->unit_bytes;
+	for (uint64_t u = 0; u * s->unit_bytes < s->slab_bytes; u++) {
+		uint64_t left = s->slab_bytes - u * s->unit_bytes;
 
 		if (at->gone >> u & 1)
 			n->returned += left < s->unit_bytes ? left : s->unit_bytes;
 	}
 }
 
-static void audit_segment(struct audit *a, const char *whose, const struct space *s, uint32_t seg,
-			  struct segments *n)
+static void audit_slab(struct audit *a, const char *whose, const struct space *s, uint32_t number,
+		       struct slabs *n)
 {
-	const struct segment *at = &s->segment[seg];
+	const struct slab *at = &s->slab[number];
 	const struct space_class *c = &s->klass[at->klass];
-	uint64_t live = bitmap_count(space_segment_bits(s, seg), c->places);
-	bool used = at->state == SEGMENT_TAKEN || at->state == SEGMENT_EVACUATED;
+	uint64_t live = bitmap_count(space_slab_bits(s, number), c->places);
+	bool used = at->state == SLAB_TAKEN || at->state == SLAB_EVACUATED;
 	uint64_t vacant = used ? c->places - live : 0;
 
-	audit_compare(a, whose, "places of a segment", live, at->live);
-	n->taken += used || at->state == SEGMENT_PUNCHED;
-	n->punching += at->state == SEGMENT_PUNCHED;
-	n->taken_bits += bitmap_test(s->taken_bits, seg);
+	audit_compare(a, whose, "places of a slab", live, at->live);
+	n->taken += used || at->state == SLAB_PUNCHED;
+	n->punching += at->state == SLAB_PUNCHED;
+	n->taken_bits += bitmap_test(s->taken_bits, number);
 	n->live += live * c->stride;
 	n->free += vacant * c->stride;
 	n->class_live[at->klass] += live;
-	if (at->state == SEGMENT_EVACUATED) {
+	if (at->state == SLAB_EVACUATED) {
 		n->free_evacuated += vacant * c->stride;
 		n->class_going[at->klass] += live;
 		audit_units(s, at, n);
@@ -55,15 +55,15 @@ static void audit_segment(struct audit *a, const char *whose, const struct space
 void audit_space(struct audit *a, const char *whose, const struct space *s,
 		 const uint64_t *reserved)
 {
-	struct segments n = { .taken = 0 };
+	struct slabs n = { .taken = 0 };
 
-	for (uint32_t seg = 0; seg < s->segments; seg++) {
-		audit_segment(a, whose, s, seg, &n);
+	for (uint32_t number = 0; number < s->slabs; number++) {
+		audit_slab(a, whose, s, number, &n);
 	}
-	audit_compare(a, whose, "segments taken", n.taken, s->taken);
-	audit_compare(a, whose, "segments in use", n.taken_bits, n.taken);
-	audit_compare(a, whose, "segments being punched", n.punching, s->punching);
-	audit_compare(a, whose, "segments parked", n.parked, s->parked);
+	audit_compare(a, whose, "slabs taken", n.taken, s->taken);
+	audit_compare(a, whose, "slabs in use", n.taken_bits, n.taken);
+	audit_compare(a, whose, "slabs being punched", n.punching, s->punching);
+	audit_compare(a, whose, "slabs parked", n.parked, s->parked);
 	audit_compare(a, whose, "bytes of parked units", n.returned, s->returned);
 	audit_compare(a, whose, "bytes of live places", n.live, s->live);
 	audit_compare(a, whose, "bytes of free places", n.free, s->free);

@@ -308,7 +308,7 @@ static void audit_pools(struct audit *a, const struct flights *f)
 /* ---- the device --------------------------------------------------------------------------- */
 
 struct air {
-	uint64_t ops[SCHED_LANES], bytes[SCHED_LANES];
+	uint64_t ops[SCHED_CHANNELS], bytes[SCHED_CHANNELS];
 	uint64_t direct, background_ops, background_ns;
 };
 
@@ -316,10 +316,10 @@ static void count_node(const struct sched_node *node, struct air *n)
 {
 	if (node->state != SCHED_FLYING)
 		return;
-	assert(node->lane < SCHED_LANES);
-	n->ops[node->lane]++;
-	n->bytes[node->lane] += node->bytes;
-	if (!sched_is_device(node->lane) || node->klass == ABI_CLASS_DEMAND)
+	assert(node->channel < SCHED_CHANNELS);
+	n->ops[node->channel]++;
+	n->bytes[node->channel] += node->bytes;
+	if (!sched_is_device(node->channel) || node->klass == ABI_CLASS_DEMAND)
 		return;
 	n->background_ops++;
 	n->background_ns += node->cost_ns;
@@ -344,11 +344,11 @@ static void audit_device(struct audit *a)
 		count_device(&s->unit[i], &n);
 	for (uint32_t i = 0; i < CORE_COPIES_MAX; i++)
 		count_node(&a->c->copy[i].priv.node, &n);
-	for (uint32_t lane = 0; lane < SCHED_LANES; lane++) {
-		audit_compare(a, "scheduler", "operations under way", n.ops[lane],
-			      s->lane[lane].ops);
-		audit_compare(a, "scheduler", "bytes under way", n.bytes[lane],
-			      s->lane[lane].bytes);
+	for (uint32_t channel = 0; channel < SCHED_CHANNELS; channel++) {
+		audit_compare(a, "scheduler", "operations under way", n.ops[channel],
+			      s->channel[channel].ops);
+		audit_compare(a, "scheduler", "bytes under way", n.bytes[channel],
+			      s->channel[channel].bytes);
 	}
 	audit_compare(a, "scheduler", "reads into HBM", n.direct, s->direct_ops);
 	audit_compare(a, "scheduler", "background operations", n.background_ops, s->background_ops);

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the host should hold of a context's memory: charged ranges from the segments, bytes from the
+ * What the host should hold of a context's memory: charged ranges from the slabs, bytes from the
  * page descriptors. The shell compares it with what the kernel says (tierd/recount.c).
  */
 #include "libtier/base/bitmap.h"
 #include "tierd/core/unit/space_priv.h"
 #include "tierd/core/state.h"
 
-static void ground_segment(const struct space *s, uint32_t seg, uint64_t *charged)
+static void ground_slab(const struct space *s, uint32_t number, uint64_t *charged)
 {
-	const struct segment *at = &s->segment[seg];
-	uint64_t begin = seg * s->segment_bytes / ABI_HUGE, per = s->unit_bytes / ABI_HUGE;
+	const struct slab *at = &s->slab[number];
+	uint64_t begin = number * s->slab_bytes / ABI_HUGE, per = s->unit_bytes / ABI_HUGE;
 
-	for (uint64_t i = 0; i < s->segment_bytes / ABI_HUGE; i++) {
-		bool given_back = at->state == SEGMENT_EVACUATED && at->gone >> i / per & 1;
+	for (uint64_t i = 0; i < s->slab_bytes / ABI_HUGE; i++) {
+		bool given_back = at->state == SLAB_EVACUATED && at->gone >> i / per & 1;
 
-		if (at->state != SEGMENT_UNUSED && !given_back)
+		if (at->state != SLAB_UNUSED && !given_back)
 			bitmap_set(charged, begin + i);
 	}
 }
@@ -39,8 +39,8 @@ void core_ground(const struct core *c, uint32_t id, uint32_t tier, const struct 
 
 	if (!s)
 		return;
-	for (uint32_t seg = 0; seg < s->segments; seg++)
-		ground_segment(s, seg, out->charged);
+	for (uint32_t number = 0; number < s->slabs; number++)
+		ground_slab(s, number, out->charged);
 	for (uint32_t slot = 0; slot < x->ix.slots_used; slot++)
 		for (uint32_t page = 0; page < x->ix.pages_per_block; page++)
 			if (descs_there(&x->descs, slot, page))

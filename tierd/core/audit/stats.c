@@ -167,7 +167,7 @@ bool core_context_hole(const struct core *c, uint32_t id, uint32_t tier, uint64_
 	if (!x || !x->space[tier])
 		return false;
 	at = space_hole(x->space[tier], from);
-	bytes = space_segment_bytes(x->space[tier]);
+	bytes = space_slab_bytes(x->space[tier]);
 	end = x->plan.mem_bytes[tier];
 	*hole = (struct core_range){ .context_id = id, .tier = tier, .offset = at,
 				     .bytes = end - at < bytes ? end - at : bytes };

@@ -15,7 +15,7 @@ const struct core_metrics *core_metrics(const struct core *c);
 
 struct core_tier_stats {
 	uint64_t capacity;    /* bytes */
-	uint64_t used;        /* bytes of segments given to contexts */
+	uint64_t used;        /* bytes of slabs given to contexts */
 	uint64_t live;        /* bytes of pages in them (nvme: of live blocks) */
 	uint64_t dirty;       /* bytes that exist nowhere else (cxl) */
 	uint64_t pinned;
@@ -24,7 +24,7 @@ struct core_tier_stats {
 	bool failing;         /* nvme: writes or flushes have failed several times in a row */
 	uint64_t quota;       /* context only: hard */
 	uint64_t soft;        /* context only: its share when room is short */
-	uint64_t free;        /* bytes of places free in used segments */
+	uint64_t free;        /* bytes of places free in used slabs */
 	uint64_t reserved;    /* of these, promised */
 	uint64_t retiring;    /* bytes between retirement and release, quarantined ones included */
 };
@@ -57,7 +57,7 @@ struct core_context_stats {
 	uint64_t blocks, blocks_pending;
 	uint64_t resident[ABI_TIER_COUNT]; /* pages with a copy there */
 	struct core_tier_stats tier[ABI_TIER_COUNT];
-	uint64_t fit; /* whole blocks for which its own segments in CXL have room as they are */
+	uint64_t fit; /* whole blocks for which its own slabs in CXL have room as they are */
 	uint64_t index_bytes;
 };
 /* Walk: id = 0xffffffff first; returns the next id, or -ENOENT after the last. */
@@ -133,7 +133,7 @@ struct core_location {
 int core_locate(const struct core *c, uint32_t id, const uint8_t *key, struct core_location *out);
 
 /*
- * Recount every byte of every tier from descriptors, segments and runs, and compare with the
+ * Recount every byte of every tier from descriptors, slabs, segments and runs, and compare with the
  * counters. Each disagreement is told through `tell`; returns their number.
  */
 uint64_t core_audit(const struct core *c, void (*tell)(void *arg, const char *what), void *arg);

@@ -2,7 +2,7 @@
 /*
  * Quotas: which account each byte is charged to, and who gives first when room is short (I7).
  *
- *   a context    hard: space.c refuses the segment; soft: others take only what lies above it
+ *   a context    hard: space.c refuses the slab; soft: others take only what lies above it
  *   a salt       of one context; the public salt is the context's own account
  *   a client     what its session put, as long as the blocks live
  *
@@ -250,15 +250,15 @@ bool quota_shares(const struct context *x, uint32_t tier)
 	return x && !x->closing && x->plan.quota[tier];
 }
 
-/* Less is of no use: a segment for each size of page, for blocks have all of them. */
+/* Less is of no use: a slab for each size of page, for blocks have all of them. */
 uint64_t quota_least(const struct context *x, uint32_t tier)
 {
-	return x->space[tier] ? x->classes * space_segment_bytes(x->space[tier]) : 0;
+	return x->space[tier] ? x->classes * space_slab_bytes(x->space[tier]) : 0;
 }
 
 /*
  * What the context can count on: its soft quota, or an equal part of what these leave; and what is
- * of use, in a memory tier of few segments.
+ * of use, in a memory tier of few slabs.
  */
 uint64_t quota_share(const struct core *c, const struct context *x, uint32_t tier)
 {
@@ -294,14 +294,14 @@ static uint64_t leased(const struct core *c, const struct context *x, uint32_t t
 							 : x->retiring[tier];
 }
 
-/* Could the context give a segment, of what puts are not promised, nor pins and leases keep? */
+/* Could the context give a slab, of what puts are not promised, nor pins and leases keep? */
 static bool can_give(const struct core *c, const struct context *y, uint32_t tier)
 {
 	struct space_stats st;
 
 	space_stats(y->space[tier], &st);
 	return st.charged >= st.reserved + y->pinned[tier] + leased(c, y, tier) +
-				     space_segment_bytes(y->space[tier]);
+				     space_slab_bytes(y->space[tier]);
 }
 
 /* Who is most over what others leave him, and the one of those that can give. */
@@ -309,7 +309,7 @@ struct donors {
 	struct context *most, *able;
 };
 
-/* Over their shares, or over what is of use to them (all); by a segment at least. */
+/* Over their shares, or over what is of use to them (all); by a slab at least. */
 static struct donors most_over(const struct core *c, const struct context *x, uint32_t tier,
 			       bool all)
 {
@@ -328,7 +328,7 @@ static struct donors most_over(const struct core *c, const struct context *x, ui
 			share = 0;
 		if (has <= share || has - share <= able)
 			continue;
-		if (has - share < space_segment_bytes(y->space[tier]) && (all || charged(x, tier)))
+		if (has - share < space_slab_bytes(y->space[tier]) && (all || charged(x, tier)))
 			continue;
 		if (has - share > over) {
 			over = has - share;
@@ -345,9 +345,9 @@ static struct donors most_over(const struct core *c, const struct context *x, ui
 
 /*
  * Who must give memory to x, which is below its share: the one that is most over its own, by a
- * segment at least: else two contexts would pass one back and forth for ever. One that has too few
- * segments for a single block is given one by who has most, also when nobody is over his share:
- * shares are bytes, and what they leave may be less than the segments that these bytes need.
+ * slab at least: else two contexts would pass one back and forth for ever. One that has too few
+ * slabs for a single block is given one by who has most, also when nobody is over his share:
+ * shares are bytes, and what they leave may be less than the slabs that these bytes need.
  * Whoever has all of his promised or pinned is passed over, unless nobody else is: pins also count
  * what is not in the tier.
  */

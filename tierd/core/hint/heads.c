@@ -37,10 +37,10 @@ _Static_assert(SESSION_CHUNKS * SESSION_CHUNK_REFS < 1u << 20, "fits block_use.h
 uint16_t heads_need(const struct core *c, const struct session *s)
 {
 	uint32_t layers = heads_layers(s);
-	struct sched_lane_stats st;
+	struct sched_channel_stats st;
 	double queue, t, first, last, head;
 
-	sched_lane_stats(c, SCHED_READ, &st);
+	sched_channel_stats(c, SCHED_READ, &st);
 	if (!s->layer_ns || !st.bandwidth)
 		return (uint16_t)layers;
 	queue = (double)st.latency_ns;

@@ -22,9 +22,9 @@ int sched_open(struct core *c)
 
 	if (!s)
 		return -ENOMEM;
-	for (uint32_t lane = 0; lane < SCHED_LANES; lane++)
+	for (uint32_t channel = 0; channel < SCHED_CHANNELS; channel++)
 		for (uint32_t k = 0; k < ABI_CLASS_COUNT; k++)
-			list_init(&s->lane[lane].queue[k].ring);
+			list_init(&s->channel[channel].queue[k].ring);
 	list_init(&s->flow_free);
 	for (uint32_t i = 0; i < SCHED_FLOWS; i++)
 		list_push_back(&s->flow_free, &s->flow[i].ring);
@@ -126,14 +126,15 @@ bool sched_copy_full(const struct core_copy *copy)
 
 static uint32_t class_count(const struct sched *s, uint32_t klass)
 {
-	return s->lane[SCHED_READ].queue[klass].count + s->lane[SCHED_WRITE].queue[klass].count;
+	return s->channel[SCHED_READ].queue[klass].count +
+	       s->channel[SCHED_WRITE].queue[klass].count;
 }
 
 static void enqueue(struct core *c, struct sched_node *node)
 {
 	struct sched *s = c->sched;
 
-	if (sched_is_device(node->lane)) {
+	if (sched_is_device(node->channel)) {
 		if (node->klass == ABI_CLASS_DEMAND) {
 			gap_over(c);
 			s->demand_ns = c->now_ns;
@@ -151,7 +152,7 @@ void sched_io(struct core *c, struct core_io *io)
 
 	assert(io->piece_count > 0 && io->bytes > 0);
 	assert(!io->write || !io->deadline_ns); /* what is to be written does not lapse */
-	node->lane = io->write ? SCHED_WRITE : SCHED_READ;
+	node->channel = io->write ? SCHED_WRITE : SCHED_READ;
 	node->klass = io->klass;
 	node->deadline_ns = io->deadline_ns;
 	node->expires_ns = io->deadline_ns;
@@ -159,7 +160,7 @@ void sched_io(struct core *c, struct core_io *io)
 	enqueue(c, node);
 }
 
-static uint8_t copy_lane(const struct core_copy *copy)
+static uint8_t copy_channel(const struct core_copy *copy)
 {
 	if (copy->dst_tier == ABI_TIER_HBM)
 		return SCHED_TO_HBM;
@@ -171,7 +172,7 @@ void sched_copy(struct core *c, struct core_copy *copy)
 	struct sched_node *node = &copy->priv.node;
 
 	assert(copy->count > 0);
-	node->lane = copy_lane(copy);
+	node->channel = copy_channel(copy);
 	node->klass = copy->klass;
 	node->deadline_ns = copy->deadline_ns;
 	node->expires_ns = copy->src_tier == ABI_TIER_COUNT ? 0 : copy->deadline_ns;
@@ -237,7 +238,7 @@ static bool starved(const struct core *c, uint32_t klass)
 static bool fits(const struct core *c, const struct sched_node *node)
 {
 	const struct sched *s = c->sched;
-	uint64_t ns = s->background_ns + meter_cost(c, node->lane, next_bytes(c, node));
+	uint64_t ns = s->background_ns + meter_cost(c, node->channel, next_bytes(c, node));
 	uint64_t end = gap_end(c);
 	/* To wait for the gap's end would keep it from a device that may be idle. */
 	bool overdue = sched_waits_ns(c, node->klass) >= c->config.starve_ns;
@@ -256,8 +257,8 @@ static bool fits(const struct core *c, const struct sched_node *node)
 /* The class's next, of reads and writes: who has waited longer. */
 static struct sched_node *first_of(struct core *c, uint32_t klass)
 {
-	struct sched_node *read = queue_first(&c->sched->lane[SCHED_READ].queue[klass]);
-	struct sched_node *write = queue_first(&c->sched->lane[SCHED_WRITE].queue[klass]);
+	struct sched_node *read = queue_first(&c->sched->channel[SCHED_READ].queue[klass]);
+	struct sched_node *write = queue_first(&c->sched->channel[SCHED_WRITE].queue[klass]);
 
 	if (!read || !write)
 		return read ? read : write;
@@ -300,7 +301,7 @@ static struct sched_node *owed_first(struct core *c)
 		node = first_of(c, ABI_CLASS_WRITEBACK);
 	if (!node)
 		return NULL;
-	cost = (int64_t)meter_cost(c, node->lane, next_bytes(c, node));
+	cost = (int64_t)meter_cost(c, node->channel, next_bytes(c, node));
 	if (sched_yields(c) && !is_calm(c))
 		cost = OWED_MOST_NS;
 	return c->sched->writeback_ns >= (cost < OWED_MOST_NS ? cost : OWED_MOST_NS) ? node : NULL;
@@ -402,10 +403,11 @@ static bool unit_issue(struct core *c, struct core_io *io, uint64_t limit)
 		return false;
 	s->unit_free = unit->priv.next;
 	unit_fill(unit, io, limit);
-	queue_charge(c, node, meter_cost(c, node->lane, unit->bytes));
-	unit->priv.node = (struct sched_node){
-		.client = node->client, .klass = node->klass, .lane = node->lane, .cut = node->cut
-	};
+	queue_charge(c, node, meter_cost(c, node->channel, unit->bytes));
+	unit->priv.node = (struct sched_node){ .client = node->client,
+					       .klass = node->klass,
+					       .channel = node->channel,
+					       .cut = node->cut };
 	unit->priv.owner = io;
 	node->cut += unit->piece_count;
 	node->flying++;
@@ -426,7 +428,7 @@ static bool issue(struct core *c, struct sched_node *node)
 
 	if (node->cut || (io->bytes > limit && io->piece_count > 1))
 		return unit_issue(c, io, limit);
-	queue_charge(c, node, meter_cost(c, node->lane, io->bytes));
+	queue_charge(c, node, meter_cost(c, node->channel, io->bytes));
 	queue_remove(c, node);
 	push_io(c, io);
 	return true;
@@ -434,14 +436,14 @@ static bool issue(struct core *c, struct sched_node *node)
 
 static void copies_step(struct core *c)
 {
-	static const uint32_t most[SCHED_LANES] = {
+	static const uint32_t most[SCHED_CHANNELS] = {
 		[SCHED_TO_HBM] = SCHED_HBM_COPIES,
 		[SCHED_FROM_HBM] = SCHED_HBM_COPIES,
 		[SCHED_TO_CXL] = CORE_COPIES_MAX,
 	};
 
-	for (uint32_t i = SCHED_TO_HBM; i < SCHED_LANES; i++) {
-		struct sched_lane_state *l = &c->sched->lane[i];
+	for (uint32_t i = SCHED_TO_HBM; i < SCHED_CHANNELS; i++) {
+		struct sched_channel_state *l = &c->sched->channel[i];
 		uint32_t k = 0;
 
 		while (k < ABI_CLASS_COUNT && l->ops < most[i]) {
@@ -550,7 +552,7 @@ static void end_all(struct core *c, struct list *gone, int error)
 
 		list_remove(&node->link);
 		c->sched->losses++;
-		if (!sched_is_device(node->lane)) {
+		if (!sched_is_device(node->channel)) {
 			copy_of(node)->res = error;
 			copy_of(node)->priv.done(c, copy_of(node));
 			continue;
@@ -568,15 +570,15 @@ void sched_withdraw(struct core *c, uint32_t client, const void *owner)
 	struct list gone;
 
 	list_init(&gone);
-	for (uint32_t lane = 0; lane < SCHED_LANES; lane++)
+	for (uint32_t channel = 0; channel < SCHED_CHANNELS; channel++)
 		for (uint32_t k = 0; k < ABI_CLASS_COUNT; k++) {
-			uint16_t at = s->flow_of[lane][k][client];
+			uint16_t at = s->flow_of[channel][k][client];
 
 			if (!at)
 				continue;
 			list_each(n, &s->flow[at - 1].nodes) {
 				struct sched_node *node = list_entry(n, struct sched_node, link);
-				void *its = sched_is_device(lane) ? io_of(node)->priv.owner
+				void *its = sched_is_device(channel) ? io_of(node)->priv.owner
 								  : copy_of(node)->priv.owner;
 
 				if (node->joined || (owner && its != owner))
@@ -624,7 +626,7 @@ static bool brings(struct sched_node *node, const struct sought *s)
 	const struct core_copy *copy;
 	const struct core_io *io;
 
-	if (sched_is_device(node->lane)) {
+	if (sched_is_device(node->channel)) {
 		io = io_of(node);
 		return (io->direct ? s->hbm : s->cxl) && s->offset - io->offset < io->bytes;
 	}
@@ -636,7 +638,7 @@ static bool brings(struct sched_node *node, const struct sought *s)
 }
 
 /* Of write-back and clean-up there is none: what they read brings nobody a page. */
-static struct sched_node *find_below(const struct sched_lane_state *l, uint32_t klass,
+static struct sched_node *find_below(const struct sched_channel_state *l, uint32_t klass,
 				     const struct sought *s)
 {
 	for (uint32_t k = klass + 1; k <= ABI_CLASS_SPECULATIVE; k++)
@@ -654,20 +656,20 @@ bool sched_outranks(const struct core *c, uint64_t nvme_offset, uint32_t klass, 
 {
 	const struct sought s = { .offset = nvme_offset, .cxl = !direct, .hbm = direct };
 
-	return find_below(&c->sched->lane[SCHED_READ], klass, &s) != NULL;
+	return find_below(&c->sched->channel[SCHED_READ], klass, &s) != NULL;
 }
 
 bool sched_outranks_copy(const struct core *c, const void *dst, uint32_t klass)
 {
 	const struct sought s = { .dst = dst };
 
-	return find_below(&c->sched->lane[SCHED_TO_HBM], klass, &s) != NULL;
+	return find_below(&c->sched->channel[SCHED_TO_HBM], klass, &s) != NULL;
 }
 
 bool sched_raise(struct core *c, uint64_t nvme_offset, uint32_t klass, uint64_t deadline_ns)
 {
 	const struct sought s = { .offset = nvme_offset, .cxl = true, .hbm = true };
-	struct sched_node *node = find_below(&c->sched->lane[SCHED_READ], klass, &s);
+	struct sched_node *node = find_below(&c->sched->channel[SCHED_READ], klass, &s);
 
 	if (!node)
 		return false;
@@ -679,7 +681,7 @@ bool sched_raise(struct core *c, uint64_t nvme_offset, uint32_t klass, uint64_t 
 bool sched_raise_copy(struct core *c, const void *dst, uint32_t klass, uint64_t deadline_ns)
 {
 	const struct sought s = { .dst = dst };
-	struct sched_node *node = find_below(&c->sched->lane[SCHED_TO_HBM], klass, &s);
+	struct sched_node *node = find_below(&c->sched->channel[SCHED_TO_HBM], klass, &s);
 
 	if (!node)
 		return false;
@@ -720,9 +722,9 @@ static void expire(struct core *c)
 	if (c->now_ns < s->expires_ns)
 		return;
 	list_init(&gone);
-	for (uint32_t lane = 0; lane < SCHED_LANES; lane++)
+	for (uint32_t channel = 0; channel < SCHED_CHANNELS; channel++)
 		for (uint32_t k = 0; k < ABI_CLASS_COUNT; k++) {
-			uint64_t at = queue_expire(c, &s->lane[lane].queue[k], &gone);
+			uint64_t at = queue_expire(c, &s->channel[channel].queue[k], &gone);
 
 			next = at < next ? at : next;
 		}

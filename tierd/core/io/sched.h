@@ -38,7 +38,8 @@
  * hardly any demand came there; and a burst of demand is let pass whole before its pause.
  * "Busy" then lasts for twice the longest gap of late, instead of SCHED_BUSY_NS.
  *
- * Copies go in lanes, one a direction; the lanes to and from HBM carry SCHED_HBM_COPIES at a time.
+ * Copies go in channels, one a direction; the channels to and from HBM carry SCHED_HBM_COPIES at a
+ * time.
  *
  * What has not been issued at its deadline ends with -ETIME, at no cost to the device; writes and
  * copies of puts have none. What is withdrawn ends with -ECANCELED.
@@ -131,13 +132,13 @@ uint32_t sched_losses(const struct core *c);
 
 /* ---- estimates ---------------------------------------------------------------------------- */
 
-enum sched_lane {
+enum sched_channel {
 	SCHED_READ,
 	SCHED_WRITE,
 	SCHED_TO_HBM,
 	SCHED_FROM_HBM,
 	SCHED_TO_CXL,
-	SCHED_LANES
+	SCHED_CHANNELS
 };
 
 /*
@@ -145,8 +146,8 @@ enum sched_lane {
  * there: what is under way, what goes before it, the measured bandwidth and latency, the pace that
  * background is held to. What requests have not built yet is not in it.
  */
-uint64_t sched_ready_ns(const struct core *c, enum sched_lane lane, uint64_t bytes, uint32_t klass,
-			uint64_t deadline_ns);
+uint64_t sched_ready_ns(const struct core *c, enum sched_channel channel, uint64_t bytes,
+			uint32_t klass, uint64_t deadline_ns);
 
 /* Time that the device still needs for what is under way. */
 uint64_t sched_under_way_ns(const struct core *c);
@@ -164,7 +165,7 @@ uint64_t sched_waits_ns(const struct core *c, uint32_t klass);
 bool sched_has(const struct sched_node *node);
 bool sched_agrees(const struct core *c);
 
-struct sched_lane_stats {
+struct sched_channel_stats {
 	uint64_t bandwidth;  /* bytes a second, while kept busy */
 	uint64_t latency_ns; /* of an operation beyond its bytes' time */
 	uint64_t busy_ns;    /* with something under way, since the start */
@@ -174,6 +175,7 @@ struct sched_lane_stats {
 	uint32_t queued[ABI_CLASS_COUNT];
 	uint64_t queued_bytes[ABI_CLASS_COUNT];
 };
-void sched_lane_stats(const struct core *c, enum sched_lane lane, struct sched_lane_stats *out);
+void sched_channel_stats(const struct core *c, enum sched_channel channel,
+			 struct sched_channel_stats *out);
 
 #endif

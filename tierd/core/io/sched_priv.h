@@ -19,7 +19,7 @@
 
 enum sched_state { SCHED_IDLE, SCHED_QUEUED, SCHED_CUT, SCHED_FLYING, SCHED_LANDED };
 
-/* What one client has queued in one class of one lane, in the order in which it goes. */
+/* What one client has queued in one class of one channel, in the order in which it goes. */
 struct sched_flow {
 	struct list ring; /* of the queue's flows; of free ones */
 	struct list nodes;
@@ -33,7 +33,7 @@ struct sched_queue {
 	uint64_t bytes;
 };
 
-struct sched_lane_state {
+struct sched_channel_state {
 	struct sched_queue queue[ABI_CLASS_COUNT];
 	uint32_t ops;           /* under way */
 	uint64_t bytes;         /* likewise */
@@ -45,7 +45,7 @@ struct sched_lane_state {
 	uint32_t idle_permille;
 	uint64_t sample_busy_ns, sample_moved; /* where the bandwidth was */
 	uint64_t sample_full;  /* bytes moved since, beside much else, */
-	uint64_t sample_mixed; /* ... beside the device's other lane */
+	uint64_t sample_mixed; /* ... beside the device's other channel */
 	uint32_t mixed_count;  /* samples with such bytes, in a row */
 };
 
@@ -67,11 +67,11 @@ struct sched_gaps {
 };
 
 struct sched {
-	struct sched_lane_state lane[SCHED_LANES];
-	uint16_t flow_of[SCHED_LANES][ABI_CLASS_COUNT][CORE_CLIENTS_MAX + 1]; /* 1 + index */
+	struct sched_channel_state channel[SCHED_CHANNELS];
+	uint16_t flow_of[SCHED_CHANNELS][ABI_CLASS_COUNT][CORE_CLIENTS_MAX + 1]; /* 1 + index */
 	struct sched_flow flow[SCHED_FLOWS];
 	struct list flow_free;
-	uint32_t queued; /* nodes in the queues of all lanes */
+	uint32_t queued; /* nodes in the queues of all channels */
 	struct core_io unit[SCHED_UNITS];
 	struct core_io *unit_free;
 	uint32_t ios[CORE_CLIENTS_MAX + 1]; /* of the pools, by client */
@@ -103,7 +103,7 @@ bool sched_yields(const struct core *c);
 
 /* sched_meter.c */
 void meter_open(struct sched *s);
-uint64_t meter_cost(const struct core *c, uint32_t lane, uint64_t bytes);
+uint64_t meter_cost(const struct core *c, uint32_t channel, uint64_t bytes);
 void meter_fly(struct core *c, struct sched_node *node, uint64_t bytes);
 void meter_land(struct core *c, struct sched_node *node, bool good);
 void meter_refresh(struct core *c);
@@ -125,21 +125,21 @@ uint64_t gap_busy_ns(const struct core *c);
 /* Share of the time that gaps leave to background when demand takes so long beside them. */
 uint32_t gap_percent(const struct core *c, uint64_t beside_ns);
 
-static inline bool sched_is_device(uint32_t lane)
+static inline bool sched_is_device(uint32_t channel)
 {
-	return lane <= SCHED_WRITE;
+	return channel <= SCHED_WRITE;
 }
 
 static inline uint32_t sched_device_ops(const struct sched *s)
 {
-	return s->lane[SCHED_READ].ops + s->lane[SCHED_WRITE].ops;
+	return s->channel[SCHED_READ].ops + s->channel[SCHED_WRITE].ops;
 }
 
 /* Is demand queued, or on the device? */
 static inline bool sched_demand_there(const struct sched *s)
 {
-	return s->lane[SCHED_READ].queue[ABI_CLASS_DEMAND].count ||
-	       s->lane[SCHED_WRITE].queue[ABI_CLASS_DEMAND].count ||
+	return s->channel[SCHED_READ].queue[ABI_CLASS_DEMAND].count ||
+	       s->channel[SCHED_WRITE].queue[ABI_CLASS_DEMAND].count ||
 	       sched_device_ops(s) > s->background_ops;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The scheduler's queues: one a class and lane, in it a flow a client. Flows take turns by device
- * time (deficit round robin, Shreedhar and Varghese 1995); within a flow the earliest deadline is
- * first. Called by the scheduler only.
+ * The scheduler's queues: one a class and channel, in it a flow a client. Flows take turns by
+ * device time (deficit round robin, Shreedhar and Varghese 1995); within a flow the earliest
+ * deadline is first. Called by the scheduler only.
  */
 #include <assert.h>
 
@@ -12,12 +12,12 @@
 
 static struct sched_queue *queue_of(struct sched *s, const struct sched_node *node)
 {
-	return &s->lane[node->lane].queue[node->klass];
+	return &s->channel[node->channel].queue[node->klass];
 }
 
 static struct sched_flow *flow_get(struct sched *s, const struct sched_node *node)
 {
-	uint16_t *at = &s->flow_of[node->lane][node->klass][node->client];
+	uint16_t *at = &s->flow_of[node->channel][node->klass][node->client];
 	struct sched_flow *f;
 
 	if (*at)
@@ -65,7 +65,7 @@ void queue_remove(struct core *c, struct sched_node *node)
 {
 	struct sched *s = c->sched;
 	struct sched_queue *q = queue_of(s, node);
-	uint16_t *at = &s->flow_of[node->lane][node->klass][node->client];
+	uint16_t *at = &s->flow_of[node->channel][node->klass][node->client];
 	struct sched_flow *f = &s->flow[*at - 1];
 
 	assert(node->state == SCHED_QUEUED && *at);
@@ -134,11 +134,11 @@ bool sched_agrees(const struct core *c)
 {
 	uint32_t ios = 0, copies = 0, queued = 0;
 
-	for (uint32_t lane = 0; lane < SCHED_LANES; lane++)
+	for (uint32_t channel = 0; channel < SCHED_CHANNELS; channel++)
 		for (uint32_t k = 0; k < ABI_CLASS_COUNT; k++) {
-			if (!queue_agrees(&c->sched->lane[lane].queue[k]))
+			if (!queue_agrees(&c->sched->channel[channel].queue[k]))
 				return false;
-			queued += c->sched->lane[lane].queue[k].count;
+			queued += c->sched->channel[channel].queue[k].count;
 		}
 	for (uint32_t client = 0; client <= SCHED_DAEMON; client++) {
 		ios += c->sched->ios[client];

@@ -8,9 +8,10 @@
  * estimate is seen and set right before much hangs on it.
  *
  * A page that is on NVMe alone is read in any case. Through CXL it leaves a copy there, for the
- * next time; straight it does not wait for the other lane. So it goes through CXL while that lane
- * would be ready for it, but what was foreseen never pushes a page out of CXL (P1), and what a
- * stream brings to be read once goes straight: the copy that it would leave is let go at once.
+ * next time; straight it does not wait for the other channel. So it goes through CXL while that
+ * channel would be ready for it, but what was foreseen never pushes a page out of CXL (P1), and
+ * what a stream brings to be read once goes straight: the copy that it would leave is let go at
+ * once.
  *
  * A path that fails is not tried again by the request; the other one takes over.
  */
@@ -45,12 +46,13 @@ struct outlook {
  * As the scheduler sees it, but for a latency that no path has: such a one was measured on a host
  * that was busy elsewhere, and a path that is not used because of it would never be measured again.
  */
-static uint64_t ready_ns(const struct core *c, enum sched_lane lane, uint64_t bytes, uint32_t klass)
+static uint64_t ready_ns(const struct core *c, enum sched_channel channel, uint64_t bytes,
+			 uint32_t klass)
 {
-	struct sched_lane_stats st;
+	struct sched_channel_stats st;
 
-	sched_lane_stats(c, lane, &st);
-	return sched_ready_ns(c, lane, bytes, klass, 0) -
+	sched_channel_stats(c, channel, &st);
+	return sched_ready_ns(c, channel, bytes, klass, 0) -
 	       (st.latency_ns > PATH_LATENCY_NS ? st.latency_ns - PATH_LATENCY_NS : 0);
 }
 

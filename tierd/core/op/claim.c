@@ -3,7 +3,7 @@
  * Late commitment (P2): a prefetch with a deadline is parked as a claim without bytes. It begins
  * when time-to-use <= time-to-ready + margin: time-to-ready from what is queued, what is resident
  * and the bandwidth measured now, for all claims together. Claims are sorted by deadline; the
- * latest start of each follows from the last one backwards, since they share the lanes:
+ * latest start of each follows from the last one backwards, since they share the channels:
  *
  *   start(i) = min(deadline(i) - margin(i), start(i + 1)) - bytes(i) / bandwidth
  *
@@ -23,14 +23,14 @@
 #define MARGIN_NS (2 * MS)     /* the loop looks every millisecond */
 #define MARGIN_SHARE 8u        /* and this part of the transfer */
 #define SLIP_MAX_NS (50 * MS)
-#define ROOM_NS (40 * MS)      /* a segment is emptied and passes from one context to another */
+#define ROOM_NS (40 * MS)      /* a slab is emptied and passes from one context to another */
 #define LOOK_MIN_NS (1 * MS)   /* between looks at what is parked */
 #define LOOK_MAX_NS (50 * MS)
 #define FRESH_PER_LOOK 4u      /* claims whose residency is counted anew, beside the due ones */
 #define PROTECT_NS (100 * MS)  /* beyond the deadline, for a reader that is a little late */
 #define PROBE_BYTES (64u << 20)
 
-/* What the lanes promise now: a queue in front, then so many ns a byte. */
+/* What the channels promise now: a queue in front, then so many ns a byte. */
 struct outlook {
 	double read_ns, copy_ns; /* a byte */
 	uint64_t queue_ns;
@@ -90,28 +90,28 @@ static uint32_t count_missing(const struct request *r, uint64_t *read, uint64_t 
  * Must room for it pass from another context first? Places of one size are of no use to pages of
  * another.
  */
-static bool wants_segment(const struct core *c, const struct request *r)
+static bool wants_slab(const struct core *c, const struct request *r)
 {
 	const struct context *x = r->ctx;
 	const struct space *s = x->space[r->sqe.tier];
 	uint64_t bytes = r->sqe.tier == ABI_TIER_HBM ? r->copy_bytes : r->read_bytes;
 	uint64_t block = x->spec.geometry.block_bytes;
 
-	return s && space_fit(s, x->block_places, space_segments_left(s)) * block < bytes &&
+	return s && space_fit(s, x->block_places, space_slabs_left(s)) * block < bytes &&
 	       quota_donor(c, x, r->sqe.tier);
 }
 
 static void look(const struct core *c, struct request *r)
 {
 	count_missing(r, &r->read_bytes, &r->copy_bytes);
-	r->room_ns = wants_segment(c, r) ? ROOM_NS : 0;
+	r->room_ns = wants_slab(c, r) ? ROOM_NS : 0;
 }
 
 static uint64_t transfer_ns(const struct outlook *o, const struct request *r)
 {
 	double read = (double)r->read_bytes * o->read_ns, copy = (double)r->copy_bytes * o->copy_ns;
 
-	return (uint64_t)(read > copy ? read : copy); /* the lanes work side by side */
+	return (uint64_t)(read > copy ? read : copy); /* the channels work side by side */
 }
 
 /* ---- the sorted list ---------------------------------------------------------------------- */

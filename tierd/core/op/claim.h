@@ -60,7 +60,7 @@ struct staged {
 
 /*
  * The latest start of a transfer that is to be over by `end_ns` and before the next one on the same
- * lane must begin.
+ * channel must begin.
  */
 static inline uint64_t claim_latest(uint64_t end_ns, uint64_t next_ns, uint64_t transfer_ns)
 {

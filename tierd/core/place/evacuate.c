@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Emptying segments: so that their memory passes to another context or another size class. Pages
- * move to other segments of their class. Where these have no room, blocks leave in the order of the
- * policy until there is some: what happens to stand in the segment is no worse than others. Only
+ * Emptying slabs: so that their memory passes to another context or another size class. Pages
+ * move to other slabs of their class. Where these have no room, blocks leave in the order of the
+ * policy until there is some: what happens to stand in the slab is no worse than others. Only
  * when nothing leaves that way do the pages that stand there. Where a context gives memory to
- * others, these blocks leave before pages move, and segments that are empty by then go first.
+ * others, these blocks leave before pages move, and slabs that are empty by then go first.
  *
  *   begin -> walk the descriptors -> each READY page there: copy, publish the new place, retire the
  *   old one (detached: no word names it) -> fence -> scan -> free
@@ -12,7 +12,7 @@
  *   own when the reader lets go
  *
  * There is no map from places back to pages (it would cost 8 bytes a page): a walk looks at a
- * bounded number of descriptors a step, and several segments share it. A page that something holds
+ * bounded number of descriptors a step, and several slabs share it. A page that something holds
  * (an io, a copy, a put, a stream that claims it) stays where it is until that is over: no engine
  * of ours reads a place without a hold, and readers have hazard words.
  */
@@ -23,13 +23,13 @@
 #include "tierd/core/state.h"
 
 #define WALK_STEP 65536u    /* descriptors looked at in one step */
-#define WALKS_MAX 16u       /* then pages that cannot move keep their segment */
+#define WALKS_MAX 16u       /* then pages that cannot move keep their slab */
 #define WALKS_LEASED 4u     /* then places that are only leased are left behind */
-#define LOOKS_MAX 4u /* before the first walk: others leave, and segments are chosen anew */
+#define LOOKS_MAX 4u /* before the first walk: others leave, and slabs are chosen anew */
 #define ROUNDS_MAX 3u       /* of others leaving; then pages do that find no room all the same */
 #define WALK_WAIT_NS (2 * MS)
-#define FAILED_MAX 4u /* segments in a row: then no more is hoped for */
-#define FAILED_FORGET_NS (100 * MS) /* segments that could not be emptied so long ago may be now */
+#define FAILED_MAX 4u /* slabs in a row: then no more is hoped for */
+#define FAILED_FORGET_NS (100 * MS) /* slabs that could not be emptied so long ago may be now */
 #define COPIES_MAX 8u       /* jobs under way: others need the pool too */
 #define PUNCHES_MAX 64u     /* asked for in one tick */
 
@@ -55,12 +55,12 @@ static bool spare(const struct core *c, uint32_t tier)
 {
 	const struct pool *p = &c->pool[tier];
 
-	return p->used - p->live > stream_aside_unused(c, tier) + p->segment_bytes;
+	return p->used - p->live > stream_aside_unused(c, tier) + p->slab_bytes;
 }
 
 void evacuate_surplus(struct core *c, struct context *x, uint32_t tier, bool all)
 {
-	uint64_t bytes = space_segment_bytes(x->space[tier]);
+	uint64_t bytes = space_slab_bytes(x->space[tier]);
 	int64_t offset;
 
 	for (uint32_t n = 0; n < PUNCHES_MAX && (all || spare(c, tier)); n++) {
@@ -71,14 +71,14 @@ void evacuate_surplus(struct core *c, struct context *x, uint32_t tier, bool all
 	}
 }
 
-/* What nobody needs of an evacuated segment goes; returns how many ranges. */
-static uint32_t park(struct core *c, struct context *x, uint32_t tier, uint64_t segment)
+/* What nobody needs of an evacuated slab goes; returns how many ranges. */
+static uint32_t park(struct core *c, struct context *x, uint32_t tier, uint64_t slab)
 {
 	uint64_t bytes;
 	int64_t offset;
 	uint32_t n = 0;
 
-	while ((offset = space_park(x->space[tier], segment, &bytes)) >= 0) {
+	while ((offset = space_park(x->space[tier], slab, &bytes)) >= 0) {
 		punch(c, x, tier, (uint64_t)offset, bytes);
 		c->metrics.parked_bytes += bytes;
 		n++;
@@ -202,7 +202,7 @@ static bool held_by_job(const struct evacuation *e, uint32_t slot)
 }
 
 /*
- * Begin to copy a page to another segment. Returns 0; -EBUSY: something holds its block; -EAGAIN:
+ * Begin to copy a page to another slab. Returns 0; -EBUSY: something holds its block; -EAGAIN:
  * no job; -ENOSPC: no room there.
  */
 static int move(struct core *c, uint32_t slot, uint32_t page)
@@ -278,21 +278,21 @@ static void walk_begin(struct core *c)
 	e->wait_ns = c->now_ns + WALK_WAIT_NS;
 }
 
-/* The walks of one segment are over: it is empty, stays in use, or is parked. */
-static void segment_end(struct core *c, uint64_t segment)
+/* The walks of one slab are over: it is empty, stays in use, or is parked. */
+static void slab_end(struct core *c, uint64_t slab)
 {
 	struct evacuation *e = &c->evacuation;
 	struct space *s = e->ctx->space[e->tier];
-	bool leased = space_segment_live(s, segment) && !e->stuck;
+	bool leased = space_slab_live(s, slab) && !e->stuck;
 
-	if (leased && park(c, e->ctx, e->tier, segment))
+	if (leased && park(c, e->ctx, e->tier, slab))
 		return;
 	if (leased)
-		space_shun(s, segment);
+		space_shun(s, slab);
 	c->evacuate_failed[e->compact] =
-		space_segment_live(s, segment) ? c->evacuate_failed[e->compact] + 1 : 0;
+		space_slab_live(s, slab) ? c->evacuate_failed[e->compact] + 1 : 0;
 	c->evacuate_failed_ns[e->compact] = c->now_ns;
-	space_evacuate_end(s, segment);
+	space_evacuate_end(s, slab);
 }
 
 /*
@@ -322,17 +322,17 @@ static void make_room(struct core *c)
 	e->rounds += !meter_spent(&c->meter); /* else it goes on */
 }
 
-/* ---- which segments ----------------------------------------------------------------------- */
+/* ---- which slabs -------------------------------------------------------------------------- */
 
 /* So many must be emptied; more after one that could not be, which would else be chosen again. */
 static uint32_t wanted(const struct core *c, uint64_t bytes)
 {
 	const struct evacuation *e = &c->evacuation;
-	uint64_t segment_bytes = space_segment_bytes(e->ctx->space[e->tier]);
-	uint64_t n = (bytes + segment_bytes - 1) / segment_bytes;
+	uint64_t slab_bytes = space_slab_bytes(e->ctx->space[e->tier]);
+	uint64_t n = (bytes + slab_bytes - 1) / slab_bytes;
 
 	n += n ? c->evacuate_failed[false] : 0;
-	return n < EVACUATE_SEGMENTS ? (uint32_t)n : EVACUATE_SEGMENTS;
+	return n < EVACUATE_SLABS ? (uint32_t)n : EVACUATE_SLABS;
 }
 
 /* Those that cost least. */
@@ -340,14 +340,14 @@ static void choose(struct evacuation *e, uint32_t count)
 {
 	uint32_t live;
 
-	assert(e->ctx && !e->segments && !e->compact);
-	while (e->segments < count) {
-		int64_t segment = space_evacuate_begin(e->ctx->space[e->tier], ABI_SLOT_NONE,
-						       &live);
+	assert(e->ctx && !e->slabs && !e->compact);
+	while (e->slabs < count) {
+		int64_t slab = space_evacuate_begin(e->ctx->space[e->tier], ABI_SLOT_NONE,
+						    &live);
 
-		if (segment < 0)
+		if (slab < 0)
 			return;
-		e->segment[e->segments++] = (uint64_t)segment;
+		e->slab[e->slabs++] = (uint64_t)slab;
 	}
 }
 
@@ -356,15 +356,15 @@ static void let_stay(struct evacuation *e, uint32_t count)
 {
 	struct space *s = e->ctx->space[e->tier];
 
-	while (e->segments > count) {
+	while (e->slabs > count) {
 		uint32_t most = 0;
 
-		for (uint32_t i = 1; i < e->segments; i++)
-			if (space_segment_live(s, e->segment[i]) >
-			    space_segment_live(s, e->segment[most]))
+		for (uint32_t i = 1; i < e->slabs; i++)
+			if (space_slab_live(s, e->slab[i]) >
+			    space_slab_live(s, e->slab[most]))
 				most = i;
-		space_evacuate_end(s, e->segment[most]);
-		e->segment[most] = e->segment[--e->segments];
+		space_evacuate_end(s, e->slab[most]);
+		e->slab[most] = e->slab[--e->slabs];
 	}
 }
 
@@ -375,7 +375,7 @@ static void over(struct core *c)
 }
 
 /*
- * Who left for pages without room may have emptied whole segments, into which nothing moves: they
+ * Who left for pages without room may have emptied whole slabs, into which nothing moves: they
  * are given in place of those that were to be emptied. Returns how many of these it still takes.
  */
 static uint32_t still_wanted(struct core *c)
@@ -391,7 +391,7 @@ static uint32_t still_wanted(struct core *c)
 
 /*
  * Before anything moves: are there pages without room? What has to leave for them goes first, else
- * they move into segments that are about to be empty. Which ones cost least is seen again then.
+ * they move into slabs that are about to be empty. Which ones cost least is seen again then.
  */
 static void leave_first(struct core *c)
 {
@@ -400,7 +400,7 @@ static void leave_first(struct core *c)
 	uint32_t lacks = 0;
 
 	for (uint32_t k = 0; k < e->ctx->classes; k++)
-		lacks += e->short_of[k] = space_lacks(s, k, e->segment, e->segments);
+		lacks += e->short_of[k] = space_lacks(s, k, e->slab, e->slabs);
 	make_room(c);
 	reclaim_flush(c);
 	memset(e->short_of, 0, sizeof(e->short_of));
@@ -415,7 +415,7 @@ static void choose_again(struct core *c)
 	e->walks++; /* it takes as long */
 	let_stay(e, 0);
 	choose(e, still_wanted(c));
-	if (e->segments)
+	if (e->slabs)
 		leave_first(c);
 	else
 		over(c);
@@ -436,14 +436,14 @@ static void walk_end(struct core *c)
 		return;
 	if (e->gives)
 		let_stay(e, still_wanted(c));
-	if (!e->segments) {
+	if (!e->slabs) {
 		over(c);
 		return;
 	}
 	make_room(c);
 	reclaim_flush(c);
-	for (uint32_t i = 0; i < e->segments; i++)
-		live += space_segment_live(s, e->segment[i]);
+	for (uint32_t i = 0; i < e->slabs; i++)
+		live += space_slab_live(s, e->slab[i]);
 	e->walks++;
 	/* What moved just now is not free before the next scan, nor is it leased. */
 	goes_on = e->stuck || e->ctx->retiring[e->tier] > c->quarantined[e->tier];
@@ -451,8 +451,8 @@ static void walk_end(struct core *c)
 		walk_begin(c); /* what moved or left becomes free meanwhile */
 		return;
 	}
-	for (uint32_t i = 0; i < e->segments; i++)
-		segment_end(c, e->segment[i]);
+	for (uint32_t i = 0; i < e->slabs; i++)
+		slab_end(c, e->slab[i]);
 	if (!e->compact)
 		evacuate_surplus(c, e->ctx, e->tier, true);
 	over(c);
@@ -500,18 +500,18 @@ static void failed_forget(struct core *c, bool compact)
 		c->evacuate_failed[compact] = 0; /* others hold what they hold, by now */
 }
 
-/* Is one of its segments empty already? It passes on when the walks are over. */
+/* Is one of its slabs empty already? It passes on when the walks are over. */
 static bool has_emptied(const struct evacuation *e)
 {
 	uint32_t i = 0;
 
-	assert(e->ctx && e->segments <= EVACUATE_SEGMENTS);
-	while (i < e->segments && space_segment_live(e->ctx->space[e->tier], e->segment[i]))
+	assert(e->ctx && e->slabs <= EVACUATE_SLABS);
+	while (i < e->slabs && space_slab_live(e->ctx->space[e->tier], e->slab[i]))
 		i++;
-	return i < e->segments;
+	return i < e->slabs;
 }
 
-/* Is a segment being emptied, and is it empty, or did not several before it fail in a row? */
+/* Is a slab being emptied, and is it empty, or did not several before it fail in a row? */
 bool evacuate_hopeful(const struct core *c)
 {
 	const struct evacuation *e = &c->evacuation;
@@ -519,7 +519,7 @@ bool evacuate_hopeful(const struct core *c)
 	return e->ctx && (c->evacuate_failed[e->compact] < FAILED_MAX || has_emptied(e));
 }
 
-/* Empty as many segments of the context as about `bytes` take. */
+/* Empty as many slabs of the context as about `bytes` take. */
 void evacuate_begin(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 {
 	if (c->evacuation.ctx)
@@ -527,11 +527,11 @@ void evacuate_begin(struct core *c, struct context *x, uint32_t tier, uint64_t b
 	failed_forget(c, false);
 	begin(c, x, tier, false);
 	choose(&c->evacuation, wanted(c, bytes));
-	if (!c->evacuation.segments)
+	if (!c->evacuation.slabs)
 		c->evacuation.ctx = NULL;
 }
 
-/* The same for others: his empty segments go first, and what becomes empty on the way. */
+/* The same for others: his empty slabs go first, and what becomes empty on the way. */
 void evacuate_give(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
 {
 	struct evacuation *e = &c->evacuation;
@@ -562,25 +562,25 @@ void evacuate_forget(struct core *c, const struct context *x)
 /*
  * Room that stands in the wrong class: is some being moved to where it is wanted, or is now? Puts
  * may take the places that its pages were to move to; after some such failures it rests. They say
- * nothing of other segments: an evacuation takes no more at a time for them.
+ * nothing of other slabs: an evacuation takes no more at a time for them.
  */
 bool evacuate_compact(struct core *c, struct context *x, uint32_t tier)
 {
 	struct evacuation *e = &c->evacuation;
-	int64_t segment = -EBUSY;
+	int64_t slab = -EBUSY;
 	uint32_t live;
 
 	failed_forget(c, true);
 	if (!e->ctx && c->evacuate_failed[true] < FAILED_MAX)
-		segment = space_compact_begin(x->space[tier], &live);
-	if (segment >= 0) {
+		slab = space_compact_begin(x->space[tier], &live);
+	if (slab >= 0) {
 		begin(c, x, tier, true);
-		e->segment[e->segments++] = (uint64_t)segment;
+		e->slab[e->slabs++] = (uint64_t)slab;
 	}
 	return e->ctx == x && e->compact && evacuate_hopeful(c);
 }
 
-/* Parked segments whose readers have let go, and compaction. */
+/* Parked slabs whose readers have let go, and compaction. */
 void evacuate_tick(struct core *c, struct context *x, uint32_t tier)
 {
 	struct space *s = x->space[tier];

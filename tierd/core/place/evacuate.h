@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Emptying segments (evacuate.c), as the rest of the core calls it. Part of state.h, which includes
+ * Emptying slabs (evacuate.c), as the rest of the core calls it. Part of state.h, which includes
  * it: one thread owns everything here.
  */
 #ifndef TIERD_CORE_EVACUATE_H
@@ -14,8 +14,8 @@
 
 struct context;
 
-/* Segments of one context that are being emptied (evacuate.c). */
-#define EVACUATE_SEGMENTS 8u
+/* Slabs of one context that are being emptied (evacuate.c). */
+#define EVACUATE_SLABS 8u
 
 struct evacuation {
 	struct context *ctx; /* NULL = none */
@@ -27,13 +27,13 @@ struct evacuation {
 	uint32_t short_of[ABI_PARTS_MAX]; /* places of a class that pages did not find, likewise */
 	uint32_t rounds; /* in which others left for pages that found no room */
 	bool forced;     /* nothing else leaves: those pages do */
-	bool gives;      /* for the pool: other segments that become empty go in place of these */
-	bool again;      /* others leave before pages move: then segments are chosen anew */
+	bool gives;      /* for the pool: other slabs that become empty go in place of these */
+	bool again;      /* others leave before pages move: then slabs are chosen anew */
 	uint64_t goal;   /* it gives until the context has no more bytes than that */
 	uint32_t copies; /* under way */
 	uint64_t wait_ns; /* the next walk begins then */
-	uint32_t segments;
-	uint64_t segment[EVACUATE_SEGMENTS];
+	uint32_t slabs;
+	uint64_t slab[EVACUATE_SLABS];
 	struct core_copy *copy; /* collects */
 };
 

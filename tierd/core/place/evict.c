@@ -2,7 +2,7 @@
 /*
  * Making room: who leaves a memory tier (asking the context's policy, checking its advice, those
  * over their share first: quota.c). Which segment the cache log drops is in log/drop.c; how whole
- * segments of memory pass from one context to another in evacuate.c.
+ * slabs of memory pass from one context to another in evacuate.c.
  *
  * Only clean copies leave a tier; a dirty block waits for write-back. In a context without NVMe a
  * victim leaves the service. Nothing here waits: callers queue for space and are woken by reclaim.
@@ -19,7 +19,7 @@
 #define ROOM_MIN (1u << 20)   /* bytes evicted at a time, at least */
 #define FIRST_WALK 65536u     /* ... for those that give first; goes on where it ended */
 #define ACCESS_WEIGHT_MAX 64u /* of one log entry: a client cannot shout */
-#define SPARES_NS (1000 * MS)         /* between looks at empty segments */
+#define SPARES_NS (1000 * MS)         /* between looks at empty slabs */
 #define INDEX_PREPARE_MAX (16u << 20) /* bytes of an area of an index, each tick */
 
 /* ---- access logs -------------------------------------------------------------------------- */
@@ -345,7 +345,7 @@ uint64_t evict_some(struct core *c, struct context *x, uint32_t tier, uint64_t b
 
 /* ---- room for a page ---------------------------------------------------------------------- */
 
-/* A segment was taken (UINT64_MAX = none): back it with memory. */
+/* A slab was taken (UINT64_MAX = none): back it with memory. */
 void place_prepare(struct core *c, struct context *x, uint32_t tier, uint64_t fresh)
 {
 	struct core_range *range;
@@ -356,7 +356,7 @@ void place_prepare(struct core *c, struct context *x, uint32_t tier, uint64_t fr
 	range->context_id = x->id;
 	range->tier = tier;
 	range->offset = fresh;
-	range->bytes = space_segment_bytes(x->space[tier]);
+	range->bytes = space_slab_bytes(x->space[tier]);
 }
 
 /* Would so many bytes more leave streams less than what is set aside for them? */
@@ -433,7 +433,7 @@ static bool room_comes(struct core *c, const struct context *x, uint32_t tier)
 }
 
 /*
- * Below its share, the context is given segments by who is over his; its own blocks stay. False:
+ * Below its share, the context is given slabs by who is over his; its own blocks stay. False:
  * nobody has to give, or what he has could not be emptied several times in a row.
  */
 static bool evict_donor(struct core *c, struct context *x, uint32_t tier, uint64_t bytes)
@@ -446,7 +446,7 @@ static bool evict_donor(struct core *c, struct context *x, uint32_t tier, uint64
 	return evacuate_hopeful(c) || c->punching[tier];
 }
 
-/* Nothing of his own can go: empty segments that others keep. His own serve him already. */
+/* Nothing of his own can go: empty slabs that others keep. His own serve him already. */
 static bool evict_spares(struct core *c, const struct context *x, uint32_t tier)
 {
 	if (!space_may_take(x->space[tier]))

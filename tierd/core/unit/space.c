@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Places for pages (space.h): which segment and which place of it. It must never hand out a place
- * twice, nor charge a byte that no segment holds; the core's audit recounts both.
+ * Places for pages (space.h): which slab and which place of it. It must never hand out a place
+ * twice, nor charge a byte that no slab holds; the core's audit recounts both.
  *
- * A segment is taken at the lowest unused address, so no segment beyond quota / segment_bytes is
+ * A slab is taken at the lowest unused address, so no slab beyond quota / slab_bytes is
  * ever touched, and what is kept about them is that small; it is zero-filled and touched only with
- * its segment. Within a segment a bitmap says which places are taken and a summary which of its
- * words are full. Segments of a class stand in heaps by fullness, in steps of 1/61, so most calls
+ * its slab. Within a slab a bitmap says which places are taken and a summary which of its
+ * words are full. Slabs of a class stand in heaps by fullness, in steps of 1/61, so most calls
  * move nothing: fullest first for allocation, emptiest first for evacuation, and the empty ones.
- * An evacuated segment that a few leased places keep is given back in units around them.
+ * An evacuated slab that a few leased places keep is given back in units around them.
  *
- * An empty segment serves whichever class runs out: its memory is there already. A class takes one
- * of another's only when that keeps a spare, or when no further segment can be taken.
+ * An empty slab serves whichever class runs out: its memory is there already. A class takes one
+ * of another's only when that keeps a spare, or when no further slab can be taken.
  */
 #include <assert.h>
 #include <errno.h>
@@ -22,10 +22,10 @@
 #include "tierd/core/unit/space_priv.h"
 
 #define BYTES_MAX ((ABI_ADDR_MASK + 1) << ABI_UNIT_SHIFT)
-#define PAGES_MIN 4u  /* places of the largest class in a segment, at least */
-#define WASTE_SHIFT 3 /* a segment's tail that fits no place: at most 1/8 */
+#define PAGES_MIN 4u  /* places of the largest class in a slab, at least */
+#define WASTE_SHIFT 3 /* a slab's tail that fits no place: at most 1/8 */
 #define AHEAD_SHARE 8 /* of pool and quota: nothing is taken ahead of need when less is free */
-#define SHARE_MIN 8u  /* segments that the quota should give to each class */
+#define SHARE_MIN 8u  /* slabs that the quota should give to each class */
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
 {
@@ -57,12 +57,12 @@ static bool wastes_little(uint64_t size, const uint32_t *stride, uint32_t classe
 }
 
 /*
- * The pool's preference; less where the quota would not give every class a share of segments, more
- * where pages are so large that a segment would hold too few or waste too much. Ends at 8 of the
+ * The pool's preference; less where the quota would not give every class a share of slabs, more
+ * where pages are so large that a slab would hold too few or waste too much. Ends at 8 of the
  * largest pages: from there on nothing wastes more than 1/8.
  */
-static uint64_t segment_choose(uint64_t preferred, uint64_t quota, const uint32_t *stride,
-			       uint32_t classes)
+static uint64_t slab_choose(uint64_t preferred, uint64_t quota, const uint32_t *stride,
+			    uint32_t classes)
 {
 	uint64_t size = min_u64(preferred, quota / (SHARE_MIN * classes));
 
@@ -79,10 +79,10 @@ uint64_t space_least(const struct pool *pool, uint64_t quota, const uint32_t *st
 		     uint32_t classes)
 {
 	assert(classes);
-	return classes * segment_choose(pool->segment_bytes, quota, stride, classes);
+	return classes * slab_choose(pool->slab_bytes, quota, stride, classes);
 }
 
-/* By bytes of the segment, not by places: costs compare across classes. */
+/* By bytes of the slab, not by places: costs compare across classes. */
 static uint8_t fill_of(const struct space *s, const struct space_class *c, uint32_t live)
 {
 	if (live == 0)
@@ -91,16 +91,16 @@ static uint8_t fill_of(const struct space *s, const struct space_class *c, uint3
 		return FILL_FULL;
 	return (uint8_t)(FILL_EMPTY + 1 +
 			 (uint64_t)live * c->stride * (FILL_FULL - FILL_EMPTY - 1) /
-				 s->segment_bytes);
+				 s->slab_bytes);
 }
 
-/* Counts from none to all of a segment's places, for each class. */
-static size_t fills_bytes(uint64_t segment_bytes, const uint32_t *stride, uint32_t classes)
+/* Counts from none to all of a slab's places, for each class. */
+static size_t fills_bytes(uint64_t slab_bytes, const uint32_t *stride, uint32_t classes)
 {
 	size_t bytes = classes;
 
 	for (uint32_t i = 0; i < classes; i++)
-		bytes += segment_bytes / stride[i];
+		bytes += slab_bytes / stride[i];
 	return bytes;
 }
 
@@ -113,11 +113,11 @@ static void classes_init(struct space *s, const uint32_t *stride)
 	for (uint32_t i = 0; i < s->classes; i++) {
 		s->klass[i].stride = stride[i];
 		s->klass[i].weight = stride[i];
-		s->klass[i].places = (uint32_t)(s->segment_bytes / stride[i]);
+		s->klass[i].places = (uint32_t)(s->slab_bytes / stride[i]);
 		assert(s->klass[i].places >= PAGES_MIN);
 		if (most < s->klass[i].places)
 			most = s->klass[i].places;
-		for (uint32_t h = 0; h < HEAPS; h++, memory += s->segments)
+		for (uint32_t h = 0; h < HEAPS; h++, memory += s->slabs)
 			s->klass[i].heap[h].key = memory;
 		s->klass[i].fill = fill;
 		for (uint32_t live = 0; live <= s->klass[i].places; live++)
@@ -135,8 +135,8 @@ int space_open(struct space **out, struct pool *pool, uint64_t bytes, uint64_t q
 
 	if (!strides_ok(stride, classes) || bytes % ABI_HUGE || bytes > BYTES_MAX)
 		return -EINVAL;
-	size = segment_choose(pool->segment_bytes, most, stride, classes);
-	if (most < size) /* not one segment of these pages */
+	size = slab_choose(pool->slab_bytes, most, stride, classes);
+	if (most < size) /* not one slab of these pages */
 		return -EINVAL;
 	s = calloc(1, sizeof(*s) + classes * sizeof(s->klass[0]));
 	if (!s)
@@ -144,18 +144,18 @@ int space_open(struct space **out, struct pool *pool, uint64_t bytes, uint64_t q
 	for (uint32_t i = 0; i < classes; i++)
 		smallest = stride[i] < smallest ? stride[i] : smallest;
 	s->pool = pool;
-	s->segment_bytes = size;
-	s->segments = s->limit = (uint32_t)(most / size);
+	s->slab_bytes = size;
+	s->slabs = s->limit = (uint32_t)(most / size);
 	s->unit_bytes = (size / ABI_HUGE + UNITS_MAX - 1) / UNITS_MAX * ABI_HUGE;
 	s->classes = classes;
 	s->words = (uint32_t)BITMAP_WORDS(size / smallest);
 	s->summary_words = (uint32_t)BITMAP_WORDS(s->words);
-	s->segment = calloc(s->segments, sizeof(*s->segment));
-	s->taken_bits = calloc(BITMAP_WORDS(s->segments), sizeof(uint64_t));
-	s->place_bits = calloc(s->segments, (s->words + s->summary_words) * sizeof(uint64_t));
-	s->heap_memory = calloc((size_t)s->segments * HEAPS, classes * sizeof(uint64_t));
+	s->slab = calloc(s->slabs, sizeof(*s->slab));
+	s->taken_bits = calloc(BITMAP_WORDS(s->slabs), sizeof(uint64_t));
+	s->place_bits = calloc(s->slabs, (s->words + s->summary_words) * sizeof(uint64_t));
+	s->heap_memory = calloc((size_t)s->slabs * HEAPS, classes * sizeof(uint64_t));
 	s->fill_memory = calloc(fills_bytes(size, stride, classes), 1);
-	if (!s->segment || !s->taken_bits || !s->place_bits || !s->heap_memory || !s->fill_memory) {
+	if (!s->slab || !s->taken_bits || !s->place_bits || !s->heap_memory || !s->fill_memory) {
 		space_close(s);
 		return -ENOMEM;
 	}
@@ -168,44 +168,44 @@ void space_close(struct space *s)
 {
 	if (!s)
 		return;
-	assert(s->pool->used >= s->taken * s->segment_bytes - s->returned);
-	s->pool->used -= s->taken * s->segment_bytes - s->returned;
+	assert(s->pool->used >= s->taken * s->slab_bytes - s->returned);
+	s->pool->used -= s->taken * s->slab_bytes - s->returned;
 	s->pool->live -= s->live;
 	free(s->fill_memory);
 	free(s->heap_memory);
 	free(s->place_bits);
 	free(s->taken_bits);
-	free(s->segment);
+	free(s->slab);
 	free(s);
 }
 
-uint64_t space_segment_bytes(const struct space *s)
+uint64_t space_slab_bytes(const struct space *s)
 {
-	return s->segment_bytes;
+	return s->slab_bytes;
 }
 
 /* ---- heaps -------------------------------------------------------------------------------- */
 
 /*
  * Smaller is better. Allocation packs low addresses; what is to be emptied is taken from high.
- * Heaps keep the keys of their segments: these change with fill alone, and with `shunned`.
+ * Heaps keep the keys of their slabs: these change with fill alone, and with `shunned`.
  */
-static inline uint64_t heap_key(const struct space *s, enum heap_kind kind, uint32_t seg)
+static inline uint64_t heap_key(const struct space *s, enum heap_kind kind, uint32_t number)
 {
-	uint64_t fill = s->segment[seg].fill;
+	uint64_t fill = s->slab[number].fill;
 
 	if (kind == HEAP_ALLOC)
-		return (uint64_t)(FILL_FULL - fill) << 32 | seg;
-	if (s->segment[seg].shunned)
+		return (uint64_t)(FILL_FULL - fill) << 32 | number;
+	if (s->slab[number].shunned)
 		fill += FILL_FULL; /* behind all others */
-	return fill << 32 | (UINT32_MAX - seg);
+	return fill << 32 | (UINT32_MAX - number);
 }
 
 static inline void heap_place(struct space *s, struct heap *heap, enum heap_kind kind, uint32_t at,
 		       uint64_t key)
 {
 	heap->key[at] = key;
-	s->segment[heap_segment(kind, key)].at[kind != HEAP_ALLOC] = at;
+	s->slab[heap_slab(kind, key)].at[kind != HEAP_ALLOC] = at;
 }
 
 static inline void heap_rise(struct space *s, struct heap *heap, enum heap_kind kind, uint32_t at,
@@ -236,46 +236,46 @@ static inline void heap_sink(struct space *s, struct heap *heap, enum heap_kind 
 	heap_place(s, heap, kind, at, key);
 }
 
-static void heap_add(struct space *s, enum heap_kind kind, uint32_t seg)
+static void heap_add(struct space *s, enum heap_kind kind, uint32_t number)
 {
-	struct heap *heap = &s->klass[s->segment[seg].klass].heap[kind];
+	struct heap *heap = &s->klass[s->slab[number].klass].heap[kind];
 
-	assert(heap->count < s->segments);
-	heap_rise(s, heap, kind, heap->count++, heap_key(s, kind, seg));
+	assert(heap->count < s->slabs);
+	heap_rise(s, heap, kind, heap->count++, heap_key(s, kind, number));
 }
 
-static void heap_remove(struct space *s, enum heap_kind kind, uint32_t seg)
+static void heap_remove(struct space *s, enum heap_kind kind, uint32_t number)
 {
-	struct space_class *c = &s->klass[s->segment[seg].klass];
+	struct space_class *c = &s->klass[s->slab[number].klass];
 	struct heap *heap = &c->heap[kind];
-	uint32_t which = kind != HEAP_ALLOC, at = s->segment[seg].at[which];
+	uint32_t which = kind != HEAP_ALLOC, at = s->slab[number].at[which];
 	uint64_t last;
 
 	assert(heap->count > 0 && at < heap->count);
-	assert(heap_segment(kind, heap->key[at]) == seg);
+	assert(heap_slab(kind, heap->key[at]) == number);
 	last = heap->key[--heap->count];
 	if (kind == HEAP_EMPTY && heap->count < c->low)
 		c->low = heap->count;
 	if (at == heap->count)
 		return;
 	heap_rise(s, heap, kind, at, last);
-	heap_sink(s, heap, kind, s->segment[heap_segment(kind, last)].at[which], last);
+	heap_sink(s, heap, kind, s->slab[heap_slab(kind, last)].at[which], last);
 }
 
 /* Its key has become smaller, or larger. */
-static inline void heap_move(struct space *s, enum heap_kind kind, uint32_t seg, bool smaller)
+static inline void heap_move(struct space *s, enum heap_kind kind, uint32_t number, bool smaller)
 {
-	struct heap *heap = &s->klass[s->segment[seg].klass].heap[kind];
-	uint32_t at = s->segment[seg].at[kind != HEAP_ALLOC];
+	struct heap *heap = &s->klass[s->slab[number].klass].heap[kind];
+	uint32_t at = s->slab[number].at[kind != HEAP_ALLOC];
 
-	assert(at < heap->count && heap_segment(kind, heap->key[at]) == seg);
+	assert(at < heap->count && heap_slab(kind, heap->key[at]) == number);
 	if (smaller)
-		heap_rise(s, heap, kind, at, heap_key(s, kind, seg));
+		heap_rise(s, heap, kind, at, heap_key(s, kind, number));
 	else
-		heap_sink(s, heap, kind, at, heap_key(s, kind, seg));
+		heap_sink(s, heap, kind, at, heap_key(s, kind, number));
 }
 
-/* Does a segment so full stand in a heap of that kind? */
+/* Does a slab so full stand in a heap of that kind? */
 static bool fill_in_heap(uint32_t fill, enum heap_kind kind)
 {
 	if (kind == HEAP_ALLOC)
@@ -283,11 +283,11 @@ static bool fill_in_heap(uint32_t fill, enum heap_kind kind)
 	return kind == HEAP_EMPTY ? fill == FILL_EMPTY : fill > FILL_EMPTY;
 }
 
-static uint32_t segment_fill(const struct space *s, const struct segment *segment)
+static uint32_t slab_fill(const struct space *s, const struct slab *slab)
 {
-	if (segment->state != SEGMENT_TAKEN)
+	if (slab->state != SLAB_TAKEN)
 		return FILL_NONE;
-	return s->klass[segment->klass].fill[segment->live];
+	return s->klass[slab->klass].fill[slab->live];
 }
 
 static bool fill_partial(uint32_t fill)
@@ -296,116 +296,116 @@ static bool fill_partial(uint32_t fill)
 }
 
 /* Some of its places are taken, as some were before: it stays in its two heaps. */
-static void fill_step(struct space *s, uint32_t seg, uint32_t fill)
+static void fill_step(struct space *s, uint32_t number, uint32_t fill)
 {
-	bool fuller = fill > s->segment[seg].fill;
+	bool fuller = fill > s->slab[number].fill;
 
-	s->segment[seg].fill = (uint8_t)fill;
-	heap_move(s, HEAP_ALLOC, seg, fuller);
-	heap_move(s, HEAP_EVACUATE, seg, !fuller);
+	s->slab[number].fill = (uint8_t)fill;
+	heap_move(s, HEAP_ALLOC, number, fuller);
+	heap_move(s, HEAP_EVACUATE, number, !fuller);
 }
 
 /* From some heaps into others. */
-static void fill_turn(struct space *s, uint32_t seg, uint32_t fill)
+static void fill_turn(struct space *s, uint32_t number, uint32_t fill)
 {
-	struct segment *segment = &s->segment[seg];
-	uint32_t was = segment->fill;
+	struct slab *slab = &s->slab[number];
+	uint32_t was = slab->fill;
 
 	for (enum heap_kind kind = 0; kind < HEAPS; kind++)
 		if (fill_in_heap(was, kind) && !fill_in_heap(fill, kind))
-			heap_remove(s, kind, seg);
-	segment->fill = (uint8_t)fill;
+			heap_remove(s, kind, number);
+	slab->fill = (uint8_t)fill;
 	for (enum heap_kind kind = 0; kind < HEAPS; kind++) {
 		if (!fill_in_heap(fill, kind))
 			continue;
 		if (fill_in_heap(was, kind))
-			heap_move(s, kind, seg, (fill > was) == (kind == HEAP_ALLOC));
+			heap_move(s, kind, number, (fill > was) == (kind == HEAP_ALLOC));
 		else
-			heap_add(s, kind, seg);
+			heap_add(s, kind, number);
 	}
 }
 
-/* Put the segment where its state and its live places want it. */
-void space_settle(struct space *s, uint32_t seg)
+/* Put the slab where its state and its live places want it. */
+void space_settle(struct space *s, uint32_t number)
 {
-	const struct segment *segment = &s->segment[seg];
-	uint32_t fill = segment_fill(s, segment);
+	const struct slab *slab = &s->slab[number];
+	uint32_t fill = slab_fill(s, slab);
 
-	assert(segment->live <= s->klass[segment->klass].places);
+	assert(slab->live <= s->klass[slab->klass].places);
 	assert(fill <= FILL_FULL);
-	if (fill == segment->fill)
+	if (fill == slab->fill)
 		return;
-	if (fill_partial(fill) && fill_partial(segment->fill))
-		fill_step(s, seg, fill);
+	if (fill_partial(fill) && fill_partial(slab->fill))
+		fill_step(s, number, fill);
 	else
-		fill_turn(s, seg, fill);
+		fill_turn(s, number, fill);
 }
 
-/* ---- segments ----------------------------------------------------------------------------- */
+/* ---- slabs -------------------------------------------------------------------------------- */
 
-/* The segment of an offset that is a segment's start. */
-uint32_t space_segment_at(const struct space *s, uint64_t offset)
+/* The slab of an offset that is a slab's start. */
+uint32_t space_slab_at(const struct space *s, uint64_t offset)
 {
-	assert(offset % s->segment_bytes == 0);
-	assert(offset / s->segment_bytes < s->segments);
-	return (uint32_t)(offset / s->segment_bytes);
+	assert(offset % s->slab_bytes == 0);
+	assert(offset / s->slab_bytes < s->slabs);
+	return (uint32_t)(offset / s->slab_bytes);
 }
 
 /* Its bits are all clear, whichever class it served: it is empty. */
-static void segment_serve(struct space *s, uint32_t seg, uint32_t klass)
+static void slab_serve(struct space *s, uint32_t number, uint32_t klass)
 {
-	struct segment *segment = &s->segment[seg];
+	struct slab *slab = &s->slab[number];
 
-	assert(segment->live == 0 && segment->fill == FILL_NONE);
-	assert(space_segment_bits(s, seg)[0] == 0 && space_segment_bits(s, seg)[s->words] == 0);
-	segment->klass = (uint8_t)klass;
-	segment->state = SEGMENT_TAKEN;
+	assert(slab->live == 0 && slab->fill == FILL_NONE);
+	assert(space_slab_bits(s, number)[0] == 0 && space_slab_bits(s, number)[s->words] == 0);
+	slab->klass = (uint8_t)klass;
+	slab->state = SLAB_TAKEN;
 	s->free += space_class_bytes(s, klass);
 	s->klass[klass].free += s->klass[klass].places;
-	space_settle(s, seg);
+	space_settle(s, number);
 }
 
-/* How many more segments the pool allows, and range and quota, which s->segments stands for. */
-uint64_t space_segments_left(const struct space *s)
+/* How many more slabs the pool allows, and range and quota, which s->slabs stands for. */
+uint64_t space_slabs_left(const struct space *s)
 {
 	uint64_t pool = s->pool->capacity > s->pool->used ? s->pool->capacity - s->pool->used : 0;
 
-	assert(s->taken <= s->segments);
-	return min_u64(s->limit > s->taken ? s->limit - s->taken : 0, pool / s->segment_bytes);
+	assert(s->taken <= s->slabs);
+	return min_u64(s->limit > s->taken ? s->limit - s->taken : 0, pool / s->slab_bytes);
 }
 
-static void segment_take(struct space *s, uint32_t klass, uint64_t *fresh)
+static void slab_take(struct space *s, uint32_t klass, uint64_t *fresh)
 {
-	uint32_t seg = (uint32_t)bitmap_find_clear(s->taken_bits, s->segments, s->unused_from);
+	uint32_t number = (uint32_t)bitmap_find_clear(s->taken_bits, s->slabs, s->unused_from);
 
-	assert(seg < s->segments && s->segment[seg].state == SEGMENT_UNUSED);
-	bitmap_set(s->taken_bits, seg);
-	s->unused_from = seg + 1;
+	assert(number < s->slabs && s->slab[number].state == SLAB_UNUSED);
+	bitmap_set(s->taken_bits, number);
+	s->unused_from = number + 1;
 	s->taken++;
-	s->pool->used += s->segment_bytes;
+	s->pool->used += s->slab_bytes;
 	assert(s->pool->used <= s->pool->capacity);
-	*fresh = seg * s->segment_bytes;
-	segment_serve(s, seg, klass);
+	*fresh = number * s->slab_bytes;
+	slab_serve(s, number, klass);
 }
 
 /* Out of all heaps; its free places no longer count. */
 static uint32_t empty_withdraw(struct space *s, uint32_t klass)
 {
 	const struct heap *heap = &s->klass[klass].heap[HEAP_EMPTY];
-	uint32_t seg = heap_segment(HEAP_EMPTY, heap->key[0]);
-	struct segment *segment = &s->segment[seg];
+	uint32_t number = heap_slab(HEAP_EMPTY, heap->key[0]);
+	struct slab *slab = &s->slab[number];
 
 	assert(heap->count > 0);
-	assert(segment->state == SEGMENT_TAKEN && segment->live == 0);
-	segment->state = SEGMENT_PUNCHED;
-	space_settle(s, seg);
+	assert(slab->state == SLAB_TAKEN && slab->live == 0);
+	slab->state = SLAB_PUNCHED;
+	space_settle(s, number);
 	s->free -= space_class_bytes(s, klass);
 	s->klass[klass].free -= s->klass[klass].places;
 	assert(s->klass[klass].free >= s->klass[klass].reserved);
-	return seg;
+	return number;
 }
 
-/* More than `keep` empty segments, one of which is not promised? */
+/* More than `keep` empty slabs, one of which is not promised? */
 static bool has_empty(const struct space_class *c, uint32_t keep)
 {
 	return c->heap[HEAP_EMPTY].count > keep && c->free - c->places >= c->reserved;
@@ -421,29 +421,29 @@ static uint32_t class_with_empty(const struct space *s, uint32_t keep, uint32_t 
 	return klass;
 }
 
-/* A segment for a class that has no free place, or none that is not promised. */
+/* A slab for a class that has no free place, or none that is not promised. */
 static int class_extend(struct space *s, uint32_t klass, uint64_t *fresh)
 {
 	uint32_t from = class_with_empty(s, 1, klass);
 
-	if (from == s->classes && space_segments_left(s) > 0) {
-		segment_take(s, klass, fresh);
+	if (from == s->classes && space_slabs_left(s) > 0) {
+		slab_take(s, klass, fresh);
 		return 0;
 	}
 	if (from == s->classes)
 		from = class_with_empty(s, 0, klass);
 	if (from == s->classes)
 		return -ENOSPC;
-	segment_serve(s, empty_withdraw(s, from), klass);
+	slab_serve(s, empty_withdraw(s, from), klass);
 	return 0;
 }
 
-void space_segment_unused(struct space *s, uint32_t seg)
+void space_slab_unused(struct space *s, uint32_t number)
 {
-	s->segment[seg].state = SEGMENT_UNUSED;
-	bitmap_clear(s->taken_bits, seg);
-	if (seg < s->unused_from)
-		s->unused_from = seg;
+	s->slab[number].state = SLAB_UNUSED;
+	bitmap_clear(s->taken_bits, number);
+	if (number < s->unused_from)
+		s->unused_from = number;
 }
 
 void space_weigh(struct space *s, uint32_t klass, uint64_t bytes)
@@ -454,7 +454,7 @@ void space_weigh(struct space *s, uint32_t klass, uint64_t bytes)
 
 void space_limit(struct space *s, uint64_t quota)
 {
-	s->limit = (uint32_t)min_u64(quota / s->segment_bytes, s->segments);
+	s->limit = (uint32_t)min_u64(quota / s->slab_bytes, s->slabs);
 }
 
 uint64_t space_ahead(struct space *s, uint32_t klass)
@@ -464,11 +464,11 @@ uint64_t space_ahead(struct space *s, uint32_t klass)
 
 	assert(klass < s->classes);
 	if (s->klass[klass].heap[HEAP_EMPTY].count ||
-	    free < s->pool->capacity / AHEAD_SHARE + s->segment_bytes ||
+	    free < s->pool->capacity / AHEAD_SHARE + s->slab_bytes ||
 	    s->limit < s->taken + s->limit / AHEAD_SHARE + 1 ||
 	    class_with_empty(s, 1, klass) < s->classes)
 		return fresh;
-	segment_take(s, klass, &fresh);
+	slab_take(s, klass, &fresh);
 	return fresh;
 }
 
@@ -487,7 +487,7 @@ int64_t space_surplus(struct space *s, bool all)
 		return -ENOENT;
 	s->klass[klass].idle -= s->klass[klass].idle > 0;
 	s->punching++;
-	return (int64_t)(empty_withdraw(s, klass) * s->segment_bytes);
+	return (int64_t)(empty_withdraw(s, klass) * s->slab_bytes);
 }
 
 void space_look(struct space *s)
@@ -507,33 +507,33 @@ bool space_may_take(const struct space *s)
 
 void space_punched(struct space *s, uint64_t offset)
 {
-	uint32_t seg = space_segment_at(s, offset);
-	struct segment *segment = &s->segment[seg];
+	uint32_t number = space_slab_at(s, offset);
+	struct slab *slab = &s->slab[number];
 
-	assert(segment->live == 0 && segment->state == SEGMENT_PUNCHED);
-	assert(s->taken > 0 && s->pool->used >= s->segment_bytes);
+	assert(slab->live == 0 && slab->state == SLAB_PUNCHED);
+	assert(s->taken > 0 && s->pool->used >= s->slab_bytes);
 	assert(s->punching > 0);
 	s->punching--;
 	s->taken--;
-	s->pool->used -= s->segment_bytes;
-	space_segment_unused(s, seg);
+	s->pool->used -= s->slab_bytes;
+	space_slab_unused(s, number);
 }
 
 uint64_t space_hole(const struct space *s, uint64_t from)
 {
-	uint64_t seg = (from + s->segment_bytes - 1) / s->segment_bytes;
+	uint64_t number = (from + s->slab_bytes - 1) / s->slab_bytes;
 
-	while (seg < s->segments && s->segment[seg].state != SEGMENT_UNUSED)
-		seg++;
-	return seg * s->segment_bytes;
+	while (number < s->slabs && s->slab[number].state != SLAB_UNUSED)
+		number++;
+	return number * s->slab_bytes;
 }
 
 /* ---- places ------------------------------------------------------------------------------- */
 
-/* The lowest free place of a segment that has one; so what lies past the last is never reached. */
-static uint32_t place_take(const struct space *s, uint32_t seg)
+/* The lowest free place of a slab that has one; so what lies past the last is never reached. */
+static uint32_t place_take(const struct space *s, uint32_t number)
 {
-	uint64_t *bits = space_segment_bits(s, seg), *summary = bits + s->words;
+	uint64_t *bits = space_slab_bits(s, number), *summary = bits + s->words;
 	size_t full = 0, word;
 	uint32_t place;
 
@@ -548,24 +548,24 @@ static uint32_t place_take(const struct space *s, uint32_t seg)
 	return place;
 }
 
-/* From the fullest segment of the class that has a place. */
+/* From the fullest slab of the class that has a place. */
 static int64_t place_from(struct space *s, uint32_t klass)
 {
 	struct space_class *c = &s->klass[klass];
-	uint32_t seg = heap_segment(HEAP_ALLOC, c->heap[HEAP_ALLOC].key[0]), place;
+	uint32_t number = heap_slab(HEAP_ALLOC, c->heap[HEAP_ALLOC].key[0]), place;
 
 	assert(c->heap[HEAP_ALLOC].count > 0 && c->free > 0);
-	assert(s->segment[seg].state == SEGMENT_TAKEN && s->segment[seg].klass == klass);
-	place = place_take(s, seg);
+	assert(s->slab[number].state == SLAB_TAKEN && s->slab[number].klass == klass);
+	place = place_take(s, number);
 	assert(place < c->places && s->free >= c->stride);
-	s->segment[seg].live++;
+	s->slab[number].live++;
 	s->live += c->stride;
 	s->pool->live += c->stride;
 	s->free -= c->stride;
 	c->free--;
 	c->live++;
-	space_settle(s, seg);
-	return (int64_t)(seg * s->segment_bytes + (uint64_t)place * c->stride);
+	space_settle(s, number);
+	return (int64_t)(number * s->slab_bytes + (uint64_t)place * c->stride);
 }
 
 int64_t space_alloc(struct space *s, uint32_t klass, uint64_t *fresh)
@@ -584,7 +584,7 @@ int64_t space_alloc_move(struct space *s, uint32_t klass)
 
 	assert(klass < s->classes);
 	if (c->free == c->reserved ||
-	    s->segment[heap_segment(HEAP_ALLOC, c->heap[HEAP_ALLOC].key[0])].fill == FILL_EMPTY)
+	    s->slab[heap_slab(HEAP_ALLOC, c->heap[HEAP_ALLOC].key[0])].fill == FILL_EMPTY)
 		return -ENOSPC;
 	return place_from(s, klass);
 }
@@ -618,63 +618,63 @@ void space_unreserve(struct space *s, uint32_t klass, uint64_t places)
 	s->pool->reserved -= places * s->klass[klass].stride;
 }
 
-/* Is the offset a place of a segment in use, and handed out? */
-static bool place_find(const struct space *s, uint64_t offset, uint32_t *seg, uint32_t *place)
+/* Is the offset a place of a slab in use, and handed out? */
+static bool place_find(const struct space *s, uint64_t offset, uint32_t *number, uint32_t *place)
 {
-	uint64_t index = offset / s->segment_bytes, within = offset % s->segment_bytes;
-	const struct segment *segment;
+	uint64_t index = offset / s->slab_bytes, within = offset % s->slab_bytes;
+	const struct slab *slab;
 	uint32_t stride;
 
-	if (index >= s->segments)
+	if (index >= s->slabs)
 		return false;
-	segment = &s->segment[index];
-	if (segment->state != SEGMENT_TAKEN && segment->state != SEGMENT_EVACUATED)
+	slab = &s->slab[index];
+	if (slab->state != SLAB_TAKEN && slab->state != SLAB_EVACUATED)
 		return false;
-	stride = s->klass[segment->klass].stride;
-	*seg = (uint32_t)index;
+	stride = s->klass[slab->klass].stride;
+	*number = (uint32_t)index;
 	*place = (uint32_t)(within / stride);
-	return within % stride == 0 && *place < s->klass[segment->klass].places &&
-	       bitmap_test(space_segment_bits(s, *seg), *place);
+	return within % stride == 0 && *place < s->klass[slab->klass].places &&
+	       bitmap_test(space_slab_bits(s, *number), *place);
 }
 
 /* A place of it is going to be free: emptying it may be of use again. */
-static void unshun(struct space *s, uint32_t seg)
+static void unshun(struct space *s, uint32_t number)
 {
-	struct segment *segment = &s->segment[seg];
+	struct slab *slab = &s->slab[number];
 
-	if (!segment->shunned)
+	if (!slab->shunned)
 		return;
-	segment->shunned = false;
-	if (fill_in_heap(segment->fill, HEAP_EVACUATE))
-		heap_move(s, HEAP_EVACUATE, seg, true);
+	slab->shunned = false;
+	if (fill_in_heap(slab->fill, HEAP_EVACUATE))
+		heap_move(s, HEAP_EVACUATE, number, true);
 }
 
 void space_free(struct space *s, uint64_t offset)
 {
-	uint32_t seg = 0, place = 0, stride;
+	uint32_t number = 0, place = 0, stride;
 	uint64_t *bits;
-	bool found = place_find(s, offset, &seg, &place);
+	bool found = place_find(s, offset, &number, &place);
 
 	assert(found);
 	(void)found;
-	bits = space_segment_bits(s, seg);
+	bits = space_slab_bits(s, number);
 	bitmap_clear(bits, place);
 	bitmap_clear(bits + s->words, place / 64);
-	stride = s->klass[s->segment[seg].klass].stride;
-	assert(s->segment[seg].live > 0 && s->live >= stride);
-	unshun(s, seg);
-	s->segment[seg].live--;
+	stride = s->klass[s->slab[number].klass].stride;
+	assert(s->slab[number].live > 0 && s->live >= stride);
+	unshun(s, number);
+	s->slab[number].live--;
 	s->live -= stride;
 	s->pool->live -= stride;
 	s->free += stride;
-	s->klass[s->segment[seg].klass].live--;
-	if (s->segment[seg].state == SEGMENT_EVACUATED) {
+	s->klass[s->slab[number].klass].live--;
+	if (s->slab[number].state == SLAB_EVACUATED) {
 		s->free_evacuated += stride;
-		s->klass[s->segment[seg].klass].going--;
+		s->klass[s->slab[number].klass].going--;
 	} else {
-		s->klass[s->segment[seg].klass].free++;
+		s->klass[s->slab[number].klass].free++;
 	}
-	space_settle(s, seg);
+	space_settle(s, number);
 }
 
 void space_stats(const struct space *s, struct space_stats *out)
@@ -687,12 +687,12 @@ void space_stats(const struct space *s, struct space_stats *out)
 	}
 	assert(s->free >= s->free_evacuated + reserved);
 	*out = (struct space_stats){
-		.charged = s->taken * s->segment_bytes - s->returned,
+		.charged = s->taken * s->slab_bytes - s->returned,
 		.live = s->live,
 		.free = s->free,
 		.reserved = reserved,
 		.available = s->free - s->free_evacuated - reserved +
-			     space_segments_left(s) * least,
+			     space_slabs_left(s) * least,
 		.punching = s->punching * least,
 	};
 	assert(out->live <= out->charged);
@@ -701,30 +701,30 @@ void space_stats(const struct space *s, struct space_stats *out)
 uint64_t space_held(const struct space *s)
 {
 	assert(s->taken >= s->punching);
-	return (s->taken - s->punching) * s->segment_bytes - s->returned;
+	return (s->taken - s->punching) * s->slab_bytes - s->returned;
 }
 
 bool space_is_live(const struct space *s, uint64_t offset)
 {
-	uint32_t seg, place;
+	uint32_t number, place;
 
-	return place_find(s, offset, &seg, &place);
+	return place_find(s, offset, &number, &place);
 }
 
-uint64_t space_fit(const struct space *s, const uint32_t *need, uint64_t pool_segments)
+uint64_t space_fit(const struct space *s, const uint32_t *need, uint64_t pool_slabs)
 {
-	uint64_t low = 0, high = s->segments * (s->segment_bytes / ABI_UNIT) + 1;
+	uint64_t low = 0, high = s->slabs * (s->slab_bytes / ABI_UNIT) + 1;
 
 	/* The largest n for which every class finds n times its need. */
 	while (high - low > 1) {
-		uint64_t n = low + (high - low) / 2, spare = pool_segments, wanted = 0;
+		uint64_t n = low + (high - low) / 2, spare = pool_slabs, wanted = 0;
 
 		for (uint32_t k = 0; k < s->classes; k++) {
 			const struct space_class *c = &s->klass[k];
 			uint64_t empty = c->heap[HEAP_EMPTY].count;
 			uint64_t own = c->free - c->reserved;
 
-			/* Promised places are taken from segments in use first. */
+			/* Promised places are taken from slabs in use first. */
 			own = own > empty * c->places ? own - empty * c->places : 0;
 			spare += empty;
 			if (n * need[k] > own)

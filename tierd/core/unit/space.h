@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Places for pages: the memory of one context in one memory tier, cut into segments of one size
+ * Places for pages: the memory of one context in one memory tier, cut into slabs of one size
  * class each; and the pool, which is the tier's physical capacity that all contexts draw from.
  *
- *   pool (bytes of the tier)  --segments-->  space (address range of one context's memfd)
+ *   pool (bytes of the tier)  --slabs-->  space (address range of one context's memfd)
  *
- * Life of a segment of a space
+ * Life of a slab of a space
  *   1. unused: a hole in the memfd, nothing charged.
- *   2. taken: segment_bytes are charged to the pool and the space; it serves one class.
+ *   2. taken: slab_bytes are charged to the pool and the space; it serves one class.
  *   3. empty again: it stays taken as a spare, for whichever class runs out next, until it was not
  *      needed for a while (space_look) or somebody else wants it, and space_surplus hands it out to
  *      be punched; during the punch it is charged but not usable; space_punched makes it unused.
@@ -15,7 +15,7 @@
  *      keep hold only the 2 MiB units they lie in: the others are parked, that is punched and given
  *      back to the pool; the last ones when the last reader has gone.
  *
- * A class is a page_stride. Within a class allocation prefers segments that are fuller (address
+ * A class is a page_stride. Within a class allocation prefers slabs that are fuller (address
  * order among equals), so that others empty themselves.
  */
 #ifndef TIERD_CORE_SPACE_H
@@ -26,10 +26,10 @@
 
 struct pool {
 	uint64_t capacity;
-	uint64_t used; /* charged: whole segments of all spaces */
+	uint64_t used; /* charged: whole slabs of all spaces */
 	uint64_t live; /* bytes of places handed out */
 	uint64_t reserved; /* bytes of places promised beside them */
-	uint64_t segment_bytes; /* preferred; a space of large pages may use more */
+	uint64_t slab_bytes; /* preferred; a space of large pages may use more */
 };
 
 struct space;
@@ -40,28 +40,28 @@ struct space;
  */
 int space_open(struct space **out, struct pool *pool, uint64_t bytes, uint64_t quota,
 	       const uint32_t *stride, uint32_t classes);
-/* A segment for each class: with less of a quota some have no place, for ever. */
+/* A slab for each class: with less of a quota some have no place, for ever. */
 uint64_t space_least(const struct pool *pool, uint64_t quota, const uint32_t *stride,
 		     uint32_t classes);
 void space_close(struct space *s); /* gives all charges back to the pool */
 
-uint64_t space_segment_bytes(const struct space *s);
+uint64_t space_slab_bytes(const struct space *s);
 
 /*
  * A place for one page of the class. Returns its offset, or -ENOSPC: nothing free in the class,
- * and no segment can be taken (pool or quota full). *fresh: set to the segment's offset when one
+ * and no slab can be taken (pool or quota full). *fresh: set to the slab's offset when one
  * was taken for this call, else UINT64_MAX: back it with memory before use (CORE_AC_PREPARE).
  */
 int64_t space_alloc(struct space *s, uint32_t klass, uint64_t *fresh);
 
 /*
- * A place for a page that moves: in a segment of the class that is in use already, or -ENOSPC.
+ * A place for a page that moves: in a slab of the class that is in use already, or -ENOSPC.
  * What is promised to reservations is left alone, as it is by space_alloc.
  */
 int64_t space_alloc_move(struct space *s, uint32_t klass);
 
 /*
- * Promise places of a class, all or none. Returns 0; 1 when a segment was made ready for it (if
+ * Promise places of a class, all or none. Returns 0; 1 when a slab was made ready for it (if
  * *fresh says one was taken, back it with memory): call again; or -ENOSPC. space_alloc_reserved
  * hands one of them out and cannot fail.
  */
@@ -70,26 +70,26 @@ void space_unreserve(struct space *s, uint32_t klass, uint64_t places);
 int64_t space_alloc_reserved(struct space *s, uint32_t klass);
 
 /*
- * What is lost with a place of the class when its segment is evacuated and the page cannot move: at
+ * What is lost with a place of the class when its slab is evacuated and the page cannot move: at
  * first its own bytes; more where other pages are of no use without it.
  */
 void space_weigh(struct space *s, uint32_t klass, uint64_t bytes);
 
-/* Charge no more segments than the quota allows from now on; what is charged above it stays. */
+/* Charge no more slabs than the quota allows from now on; what is charged above it stays. */
 void space_limit(struct space *s, uint64_t quota);
 
-/* Give a place back. The page's class is known from the segment. Asserts that it was taken. */
+/* Give a place back. The page's class is known from the slab. Asserts that it was taken. */
 void space_free(struct space *s, uint64_t offset);
 
 /*
- * A segment more for a class that has no empty one, so that its memory is there before it is
+ * A slab more for a class that has no empty one, so that its memory is there before it is
  * needed: as long as an eighth of the pool and of the quota stays free. Its offset, UINT64_MAX =
  * none.
  */
 uint64_t space_ahead(struct space *s, uint32_t klass);
 
 /*
- * An empty segment that is not needed (by the last two looks, and one a class stays; with `all`
+ * An empty slab that is not needed (by the last two looks, and one a class stays; with `all`
  * any): its offset, to be punched, or -ENOENT. Then space_punched. What allocation empties and
  * fills in turns stays: to punch it and back it anew costs more than to read into it.
  */
@@ -99,71 +99,71 @@ void space_punched(struct space *s, uint64_t offset);
 /* Now and then: what was empty all the time since the last look is not needed. */
 void space_look(struct space *s);
 
-/* Could it take a segment if the pool had one? */
+/* Could it take a slab if the pool had one? */
 bool space_may_take(const struct space *s);
 
 /*
- * The segment whose evacuation costs least, full or not but not empty, of any class but `except`
- * (no class's number = none): by the weights of the live places for which other segments of the
+ * The slab whose evacuation costs least, full or not but not empty, of any class but `except`
+ * (no class's number = none): by the weights of the live places for which other slabs of the
  * class have no room, and by the bytes of those that move. Returns its offset and live pages, or
  * -ENOENT. Allocation avoids it until space_evacuate_end.
  */
 int64_t space_evacuate_begin(struct space *s, uint32_t except, uint32_t *live);
-/* Places of a class that the pages of segments which are being emptied find no room for. */
-uint32_t space_lacks(const struct space *s, uint32_t klass, const uint64_t *segment,
+/* Places of a class that the pages of slabs which are being emptied find no room for. */
+uint32_t space_lacks(const struct space *s, uint32_t klass, const uint64_t *slab,
 		     uint32_t count);
-void space_evacuate_end(struct space *s, uint64_t segment);
+void space_evacuate_end(struct space *s, uint64_t slab);
 
 /*
  * Of one that is evacuated: readers keep a place in each of its units, so nothing could be given
  * back. Until one of its places is free it is not compacted, and evacuated only where all others
  * that could be are shunned, too: readers let go soon.
  */
-void space_shun(struct space *s, uint64_t segment);
+void space_shun(struct space *s, uint64_t slab);
 
 /*
- * The same for a segment whose pages all find room in other segments of their class, when no
- * segment can be taken and free room is unevenly spread over the classes: -ENOENT otherwise.
+ * The same for a slab whose pages all find room in other slabs of their class, when no
+ * slab can be taken and free room is unevenly spread over the classes: -ENOENT otherwise.
  */
 int64_t space_compact_begin(struct space *s, uint32_t *live);
 
-/* Does the offset lie in a segment that is evacuated? Past the last segment: no. */
+/* Does the offset lie in a slab that is evacuated? Past the last slab: no. */
 bool space_is_evacuated(const struct space *s, uint64_t offset);
 
-/* Places handed out in a segment. */
-uint32_t space_segment_live(const struct space *s, uint64_t segment);
+/* Places handed out in a slab. */
+uint32_t space_slab_live(const struct space *s, uint64_t slab);
 
 /*
- * Units of an evacuated segment that nobody needs: a run of them, to be punched, -ENOENT = none
- * (now). Then space_park_punched. From the first one on the segment cannot be used again before it
- * is unused; space_parked walks such segments (UINT64_MAX = first, and after the last).
+ * Units of an evacuated slab that nobody needs: a run of them, to be punched, -ENOENT = none
+ * (now). Then space_park_punched. From the first one on the slab cannot be used again before it
+ * is unused; space_parked walks such slabs (UINT64_MAX = first, and after the last).
  */
-int64_t space_park(struct space *s, uint64_t segment, uint64_t *bytes);
+int64_t space_park(struct space *s, uint64_t slab, uint64_t *bytes);
 void space_park_punched(struct space *s, uint64_t offset, uint64_t bytes);
 uint64_t space_parked(const struct space *s, uint64_t after);
 
 struct space_stats {
-	uint64_t charged;   /* bytes of taken segments (and of those being punched) */
+	uint64_t charged;   /* bytes of taken slabs (and of those being punched) */
 	uint64_t live;      /* bytes of places handed out */
-	uint64_t free;      /* bytes of places free in taken segments */
+	uint64_t free;      /* bytes of places free in taken slabs */
 	uint64_t reserved;  /* of these, promised */
 	uint64_t available; /* bytes that space_alloc could still hand out */
-	uint64_t punching;  /* bytes that it can hand out again when empty segments are punched */
+	uint64_t punching;  /* bytes that it can hand out again when empty slabs are punched */
 };
 void space_stats(const struct space *s, struct space_stats *out);
 
-/* Bytes charged, less those of segments that are being punched. */
+/* Bytes charged, less those of slabs that are being punched. */
 uint64_t space_held(const struct space *s);
 
-/* The first unused segment at `from` or behind it; the range behind all segments counts as such. */
+/* The first unused slab at `from` or behind it; the range behind all slabs counts as such. */
 uint64_t space_hole(const struct space *s, uint64_t from);
 /*
  * How many objects fit that need so many places of each class, without anything leaving, when so
- * many further segments could be taken?
+ * many further slabs could be taken?
  */
-uint64_t space_fit(const struct space *s, const uint32_t *need, uint64_t pool_segments);
-/* How many more segments the pool allows, and range and quota. */
-uint64_t space_segments_left(const struct space *s);
+uint64_t space_fit(const struct space *s, const uint32_t *need, uint64_t pool_slabs);
+/* How many more slabs the pool allows, and range and quota. */
+uint64_t space_slabs_left(const struct space *s);
 
 /* For the audit: is this place handed out? */
 bool space_is_live(const struct space *s, uint64_t offset);

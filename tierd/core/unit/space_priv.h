@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside a space: what its two files share. space.c owns places and whole segments,
- * space_evacuate.c the emptying of segments.
+ * Inside a space: what its two files share. space.c owns places and whole slabs,
+ * space_evacuate.c the emptying of slabs.
  */
 #ifndef TIERD_CORE_SPACE_PRIV_H
 #define TIERD_CORE_SPACE_PRIV_H
 
 #include "tierd/core/unit/space.h"
 
-#define UNITS_MAX 64u /* of a segment */
+#define UNITS_MAX 64u /* of a slab */
 
 /* Steps of fullness. */
 #define FILL_NONE 0u /* in no heap: unused, being punched or evacuated */
 #define FILL_EMPTY 1u
 #define FILL_FULL 63u /* not in HEAP_ALLOC */
 
-enum segment_state {
-	SEGMENT_UNUSED,
-	SEGMENT_TAKEN,
-	SEGMENT_EVACUATED,
-	SEGMENT_PUNCHED, /* charged until it is over */
+enum slab_state {
+	SLAB_UNUSED,
+	SLAB_TAKEN,
+	SLAB_EVACUATED,
+	SLAB_PUNCHED, /* charged until it is over */
 };
 
-/* A segment stands in HEAP_ALLOC, unless it is full, and in one of the other two. */
+/* A slab stands in HEAP_ALLOC, unless it is full, and in one of the other two. */
 enum heap_kind { HEAP_ALLOC, HEAP_EVACUATE, HEAP_EMPTY, HEAPS };
 
-struct segment {
+struct slab {
 	uint32_t live; /* places handed out */
 	uint8_t klass;
 	uint8_t state;
@@ -37,45 +37,45 @@ struct segment {
 };
 
 struct heap {
-	uint64_t *key; /* binary heap, best first; each names its segment */
+	uint64_t *key; /* binary heap, best first; each names its slab */
 	uint32_t count;
 };
 
 struct space_class {
 	uint32_t stride;
-	uint32_t places; /* of one segment */
-	uint64_t free;     /* places free in TAKEN segments */
+	uint32_t places; /* of one slab */
+	uint64_t free;     /* places free in TAKEN slabs */
 	uint64_t live;     /* places handed out, in all */
-	uint64_t going;    /* ... in evacuated segments: they look for room in others */
+	uint64_t going;    /* ... in evacuated slabs: they look for room in others */
 	uint64_t reserved; /* of these, promised: free >= reserved at any time */
-	uint32_t low;      /* empty segments: the fewest since the last look, */
+	uint32_t low;      /* empty slabs: the fewest since the last look, */
 	uint32_t idle;     /* ... and of those, how many beyond one may go */
 	bool wanting;      /* found no place the last time */
 	uint64_t weight;   /* bytes that are lost with a place */
-	uint8_t *fill;     /* of a segment with so many places handed out */
+	uint8_t *fill;     /* of a slab with so many places handed out */
 	struct heap heap[HEAPS];
 };
 
 struct space {
 	struct pool *pool;
-	uint64_t segment_bytes;
-	uint64_t unit_bytes;    /* in which an evacuated segment is given back */
-	uint32_t segments;      /* that range and quota allow: only the first so many are used */
-	uint32_t limit;         /* segments that the present quota allows */
+	uint64_t slab_bytes;
+	uint64_t unit_bytes;    /* in which an evacuated slab is given back */
+	uint32_t slabs;         /* that range and quota allow: only the first so many are used */
+	uint32_t limit;         /* slabs that the present quota allows */
 	uint32_t taken;         /* with those being punched: what is charged, but for `returned` */
 	uint32_t punching;      /* of these, empty ones on their way out */
-	uint32_t parked;        /* evacuated segments with units given back */
+	uint32_t parked;        /* evacuated slabs with units given back */
 	uint64_t returned;      /* bytes of units that are not charged any more */
-	uint32_t unused_from;   /* no segment below is unused */
-	uint32_t words;         /* of a segment's bitmap, for the smallest class */
+	uint32_t unused_from;   /* no slab below is unused */
+	uint32_t words;         /* of a slab's bitmap, for the smallest class */
 	uint32_t summary_words; /* that follow them */
 	uint32_t classes;
 	uint64_t live;          /* bytes handed out */
-	uint64_t free;          /* bytes of free places, with those of evacuated segments */
+	uint64_t free;          /* bytes of free places, with those of evacuated slabs */
 	uint64_t free_evacuated;
-	struct segment *segment;
-	uint64_t *taken_bits; /* a bit a segment */
-	uint64_t *place_bits; /* words + summary_words for each segment; 1 = taken, full */
+	struct slab *slab;
+	uint64_t *taken_bits; /* a bit a slab */
+	uint64_t *place_bits; /* words + summary_words for each slab; 1 = taken, full */
 	uint64_t *heap_memory;
 	uint8_t *fill_memory; /* of the classes, one behind the other */
 	struct space_class klass[];
@@ -86,22 +86,22 @@ static inline uint64_t space_class_bytes(const struct space *s, uint32_t klass)
 	return (uint64_t)s->klass[klass].places * s->klass[klass].stride;
 }
 
-static inline uint64_t *space_segment_bits(const struct space *s, uint32_t seg)
+static inline uint64_t *space_slab_bits(const struct space *s, uint32_t number)
 {
-	return s->place_bits + (size_t)seg * (s->words + s->summary_words);
+	return s->place_bits + (size_t)number * (s->words + s->summary_words);
 }
 
-/* Keys end with their segment's number: where high ones come first, with its complement. */
-static inline uint32_t heap_segment(enum heap_kind kind, uint64_t key)
+/* Keys end with their slab's number: where high ones come first, with its complement. */
+static inline uint32_t heap_slab(enum heap_kind kind, uint64_t key)
 {
 	return kind == HEAP_ALLOC ? (uint32_t)key : UINT32_MAX - (uint32_t)key;
 }
 
-/* The segment of an offset that is a segment's start. */
-uint32_t space_segment_at(const struct space *s, uint64_t offset);
-/* Put the segment where its state and its live places want it. */
-void space_settle(struct space *s, uint32_t seg);
+/* The slab of an offset that is a slab's start. */
+uint32_t space_slab_at(const struct space *s, uint64_t offset);
+/* Put the slab where its state and its live places want it. */
+void space_settle(struct space *s, uint32_t number);
 /* It holds no place and is not charged any more. */
-void space_segment_unused(struct space *s, uint32_t seg);
+void space_slab_unused(struct space *s, uint32_t number);
 
 #endif
