@@ -28,6 +28,7 @@ INSTALL_LIST := \
 	$(if $(wildcard libtier/include/tier.h),644:libtier/include/tier.h:$(INCLUDEDIR)/tier.h) \
 	644:libtier/include/tier_object.h:$(INCLUDEDIR)/tier_object.h \
 	644:libtier/include/tier_events.h:$(INCLUDEDIR)/tier_events.h \
+	644:libtier/include/tier_old.h:$(INCLUDEDIR)/tier_old.h \
 	644:libtier/include/tier_hosts.h:$(INCLUDEDIR)/tier_hosts.h \
 	644:libtier/include/tier_owner.h:$(INCLUDEDIR)/tier_owner.h \
 	644:libtier/include/tier_kernel.h:$(INCLUDEDIR)/tier_kernel.h \

@@ -99,7 +99,7 @@ static const struct key keys[] = {
 	{ "staging.max", KEY_BYTES, FIELD(staging_max), MIB, TIB, "1GiB",
 	  "most staging memory that one client is granted" },
 	{ "clients.max", KEY_COUNT, FIELD(clients_max), 1, CORE_CLIENTS_MAX, "1024",
-	  "most sessions at a time" },
+	  "most connections at a time" },
 	{ "workers", KEY_COUNT, FIELD(workers), 0, 256, "auto",
 	  "threads that copy and verify; auto = half the processors, at least one" },
 	{ "log.level", KEY_LEVEL, FIELD(log_level), 0, 0, "",
@@ -124,8 +124,8 @@ static const struct key keys[] = {
 	  "most puts that a client has begun and not committed" },
 	{ "client.pins", KEY_COUNT, FIELD(client_pins), 1, CORE_PINS_MAX, "4096",
 	  "most pins of a client" },
-	{ "user.sessions", KEY_COUNT, FIELD(user_sessions), 0, CORE_CLIENTS_MAX, "auto",
-	  "most sessions of one user but root and the daemon's; auto = 3/4 of clients.max" },
+	{ "user.connections", KEY_COUNT, FIELD(user_connections), 0, CORE_CLIENTS_MAX, "auto",
+	  "most connections of one user but root and the daemon's; auto = 3/4 of clients.max" },
 	{ "user.contexts", KEY_COUNT, FIELD(user_contexts), 1, ABI_CONTEXTS_MAX, "256",
 	  "most contexts that one user but root and the daemon's owns" },
 	{ "index.size", KEY_SIZE, FIELD(index_size), 0, 1024 * TIB, "auto",
@@ -138,10 +138,10 @@ static const struct key keys[] = {
 	  "a block that is streamed twice within this time stays in memory" },
 	QUOTA_KEYS(salt, soft, "a salt above it gives first; auto = an equal part of its context"),
 	QUOTA_KEYS(salt, hard, "most that one salt of a context holds; auto = no limit"),
-	QUOTA_KEYS(client, soft, "a session that put more gives first; auto = no such share"),
-	QUOTA_KEYS(client, hard, "most that one session's puts hold; auto = no limit"),
+	QUOTA_KEYS(client, soft, "a connection that put more gives first; auto = no such share"),
+	QUOTA_KEYS(client, hard, "most that one connection's puts hold; auto = no limit"),
 	PIN_KEYS(salt, "most that pins of one salt's blocks claim; auto = what pin.percent allows"),
-	PIN_KEYS(client, "most that one session's pins claim; auto = what pin.percent allows"),
+	PIN_KEYS(client, "most that one connection's pins claim; auto = what pin.percent allows"),
 	{ "request.deadline", KEY_NS, FIELD(request_deadline), NS_PER_MS, 600 * NS_PER_S, "2s",
 	  "when a request without a deadline of its own is answered LATE" },
 	{ "nvme.admit_all", KEY_BOOL, FIELD(nvme_admit_all), 0, 0, "yes",
@@ -329,8 +329,14 @@ static int put_value(struct config *config, const struct key *k, const char *tex
 
 /* ---- keys ---------------------------------------------------------------------------------- */
 
+/* Keys by names that they had. */
+static const char *const old_names[][2] = { { "user.sessions", "user.connections" } };
+
 static const struct key *key_find(const char *name)
 {
+	for (size_t i = 0; i < sizeof(old_names) / sizeof(old_names[0]); i++)
+		if (strcmp(old_names[i][0], name) == 0)
+			name = old_names[i][1];
 	for (size_t i = 0; i < KEY_COUNT_ALL; i++)
 		if (strcmp(keys[i].name, name) == 0)
 			return &keys[i];

@@ -58,7 +58,7 @@ struct config {
 	uint32_t pin_percent;
 	uint32_t quarantine_percent;
 	uint32_t client_requests, client_puts, client_pins;
-	uint32_t user_sessions; /* 0 = three quarters of clients_max */
+	uint32_t user_connections; /* 0 = three quarters of clients_max */
 	uint32_t user_contexts;
 	/* Defaults by tier (hbm, cxl, nvme), of the tier; auto: soft = a fair share, hard = none */
 	struct units_size salt_soft[CONFIG_TIERS], salt_hard[CONFIG_TIERS];

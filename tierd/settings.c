@@ -31,9 +31,9 @@ void settings_of_core(const struct config *config, struct core_config *c)
 	c->client_requests = config->client_requests;
 	c->client_puts = config->client_puts;
 	c->client_pins = config->client_pins;
-	c->user_sessions = config->user_sessions;
-	if (c->user_sessions == 0)
-		c->user_sessions = (config->clients_max * 3 + 3) / 4;
+	c->user_connections = config->user_connections;
+	if (c->user_connections == 0)
+		c->user_connections = (config->clients_max * 3 + 3) / 4;
 	c->request_deadline_ns = config->request_deadline;
 	c->put_deadline_ns = config->put_deadline;
 	c->writeback_age_ns = config->writeback_age;
@@ -51,7 +51,7 @@ struct obs_limits settings_shown(const struct config *config, const struct core_
 {
 	return (struct obs_limits){
 		.clients = config->clients_max,
-		.user_sessions = c->user_sessions,
+		.user_connections = c->user_connections,
 		.user_contexts = config->user_contexts,
 		.staging_bytes = config->staging_max,
 		.requests = c->client_requests,

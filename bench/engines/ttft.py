@@ -85,10 +85,10 @@ class World:
     def told(self):
         """Evicted, then a word that the user will be back, and the time until then."""
         self.evict()
-        self.stored.session(1, tier.lib.TIER_SESSION_TURN_END, self.blocks(),
+        self.stored.conversation(1, tier.lib.TIER_CONVERSATION_TURN_END, self.blocks(),
                             return_ns=time.monotonic_ns() + int(THINK_S * 1e9))
         time.sleep(THINK_S)
-        self.stored.session(1, tier.lib.TIER_SESSION_RETURN)
+        self.stored.conversation(1, tier.lib.TIER_CONVERSATION_RETURN)
 
 
 def server_cache(world):
@@ -136,7 +136,7 @@ def from_storage(world, load):
 def told_before(world, load):
     world.told()
     times = world.first_token(load)
-    world.stored.session(1, tier.lib.TIER_SESSION_CLOSE)  # its pages may be evicted again
+    world.stored.conversation(1, tier.lib.TIER_CONVERSATION_CLOSE)  # its pages may be evicted again
     world.tier.poll()
     return times
 

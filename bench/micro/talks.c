@@ -10,7 +10,7 @@
  *   whole      ... but here all of it: nothing is ever read
  *   lru        plain offload: least recently used, the prefix is fetched at the return
  *   off        the default policy, likewise
- *   sessions   tier_session, which learns when users are back
+ *   sessions   tier_conversation, which learns when users are back
  *   announced  ... and is told
  * What users wait for is the first token: from the return to the last layer.
  */
@@ -44,7 +44,7 @@
 #define DEADLINE_NS (20 * NS_PER_S)
 #define PROBES 5u
 
-enum way { WAY_WHOLE, WAY_LRU, WAY_OFF, WAY_SESSIONS, WAY_ANNOUNCED, WAYS };
+enum way { WAY_WHOLE, WAY_LRU, WAY_OFF, WAY_CONVERSATIONS, WAY_ANNOUNCED, WAYS };
 
 struct user {
 	uint64_t return_ns;
@@ -83,7 +83,7 @@ static int take_answers(struct talks *t)
 
 static int say(struct talks *t, uint32_t user, uint32_t event)
 {
-	struct tier_session_options o = {
+	struct tier_conversation_options o = {
 		.size = sizeof(o),
 		.tier = TIER_CXL,
 		.count = BLOCKS,
@@ -93,10 +93,11 @@ static int say(struct talks *t, uint32_t user, uint32_t event)
 	};
 	int error;
 
-	if (t->way < WAY_SESSIONS)
+	if (t->way < WAY_CONVERSATIONS)
 		return 0;
-	error = tier_session(t->p.c, user, event, event == TIER_SESSION_TURN_END ? &o : NULL);
-	return error ? bench_failed("tier_session", error) : 0;
+	error = tier_conversation(t->p.c, user, event,
+				  event == TIER_CONVERSATION_TURN_END ? &o : NULL);
+	return error ? bench_failed("tier_conversation", error) : 0;
 }
 
 static int ask(struct talks *t, uint32_t user, uint32_t klass)
@@ -125,7 +126,7 @@ static int think(struct talks *t, uint32_t user, uint64_t *random)
 	const struct talk_spec spec = thinking(t);
 
 	t->user[user].return_ns = time_now_ns() + talk_think_ns(&spec, random);
-	return say(t, user, TIER_SESSION_TURN_END);
+	return say(t, user, TIER_CONVERSATION_TURN_END);
 }
 
 /* The user who is to be back next, by now; USERS = none. */
@@ -149,8 +150,8 @@ static int come_back(struct talks *t, uint64_t now_ns)
 	while (!error && (user = returning(t, now_ns)) < USERS) {
 		t->user[user].back = true;
 		t->queue[t->queued++] = user;
-		error = t->way < WAY_SESSIONS ? ask(t, user, TIER_CLASS_DEADLINE)
-					      : say(t, user, TIER_SESSION_RETURN);
+		error = t->way < WAY_CONVERSATIONS ? ask(t, user, TIER_CLASS_DEADLINE)
+					      : say(t, user, TIER_CONVERSATION_RETURN);
 		if (t->queued == 1) {
 			t->layer = 0;
 			t->due_ns = now_ns;
@@ -193,7 +194,7 @@ static int turn_over(struct talks *t, uint32_t user, uint64_t *random)
 	if (++u->turns < TURNS)
 		return think(t, user, &random[user]);
 	t->done++;
-	return say(t, user, TIER_SESSION_CLOSE);
+	return say(t, user, TIER_CONVERSATION_CLOSE);
 }
 
 /* The engine's next layer, if it is time and the layer is there; asks for it, if not. */
@@ -302,10 +303,10 @@ static int rows(struct bench *b, const struct sample *p95)
 		double most;
 		const char *figure, *against;
 	} row[] = {
-		{ WAY_SESSIONS, WAY_LRU, 1, "sessions",
+		{ WAY_CONVERSATIONS, WAY_LRU, 1, "sessions",
 		  "plain offload: lru, fetched at the return" },
-		{ WAY_SESSIONS, WAY_OFF, 1, "sessions", "without sessions" },
-		{ WAY_SESSIONS, WAY_WHOLE, 1.05, "sessions", "all in CXL" },
+		{ WAY_CONVERSATIONS, WAY_OFF, 1, "sessions", "without sessions" },
+		{ WAY_CONVERSATIONS, WAY_WHOLE, 1.05, "sessions", "all in CXL" },
 		{ WAY_ANNOUNCED, WAY_WHOLE, 1.05, "returns announced", "all in CXL" },
 	};
 	char figure[BENCH_TEXT];

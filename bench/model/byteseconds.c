@@ -7,7 +7,7 @@
  * model), 32 layers; a layer's computation takes 1.25 times its transfer. What users wait for is
  * the first token: from the return until the last layer is computed, with the wait for the engine.
  *
- * There a prefix streams in as fast as it is computed, so a small tier costs nothing with sessions
+ * There a prefix streams in as fast as it is computed, so a small tier costs nothing with them
  * nor without. Hence the same again where the device is the slower one, in ITME's ratios (itme.h: a
  * turn's own work beside the prefix of all turns before, from the device): turn 7, where a layer's
  * computation takes 0.81 of its transfer, so a fifth of a prefix has to be in memory at the return
@@ -85,7 +85,7 @@ static int late_and_at_once(struct bench *b, bool heavy)
 
 	spec.mode = TALK_IMMEDIATE;
 	err = talk_run(&spec, &once);
-	spec.mode = TALK_SESSIONS;
+	spec.mode = TALK_CONVERSATIONS;
 	if (!err)
 		err = talk_run(&spec, &late);
 	if (err)
@@ -208,13 +208,13 @@ static int small_tier(struct bench *b, bool heavy, const struct small *s,
 static int small_tiers(struct bench *b, bool heavy)
 {
 	static const struct small row[] = {
-		{ 4, TALK_SESSIONS, "lru", LAYER_COMPUTE },
-		{ 4, TALK_SESSIONS, NULL, LAYER_COMPUTE },
-		{ 8, TALK_SESSIONS, NULL, LAYER_COMPUTE },
-		{ 4, TALK_SESSIONS, NULL, ITME_COMPUTE(7) },
+		{ 4, TALK_CONVERSATIONS, "lru", LAYER_COMPUTE },
+		{ 4, TALK_CONVERSATIONS, NULL, LAYER_COMPUTE },
+		{ 8, TALK_CONVERSATIONS, NULL, LAYER_COMPUTE },
+		{ 4, TALK_CONVERSATIONS, NULL, ITME_COMPUTE(7) },
 		{ 4, TALK_HINTED, NULL, ITME_COMPUTE(7) },
 		{ 8, TALK_HINTED, NULL, ITME_COMPUTE(7) },
-		{ 4, TALK_SESSIONS, NULL, ITME_COMPUTE(10) },
+		{ 4, TALK_CONVERSATIONS, NULL, ITME_COMPUTE(10) },
 		{ 4, TALK_HINTED, NULL, ITME_COMPUTE(10) },
 		{ 8, TALK_HINTED, NULL, ITME_COMPUTE(10) },
 	};

@@ -23,7 +23,7 @@ struct user {
 	struct user *next;
 	bool late, fetching;
 	struct {
-		struct abi_session_args args;
+		struct abi_conversation_args args;
 		struct abi_block_ref ref[BLOCKS_MOST];
 	} told;
 };
@@ -73,15 +73,15 @@ static void ask_refs(struct user *u, uint8_t op, uint8_t klass, uint8_t level, m
 	model_ask(u->talk->m, &sqe, u->told.ref, done, u);
 }
 
-static void session(struct user *u, uint8_t mode)
+static void conversation(struct user *u, uint8_t mode)
 {
-	struct abi_sqe sqe = { .op = ABI_OP_SESSION,
+	struct abi_sqe sqe = { .op = ABI_OP_CONVERSATION,
 			       .klass = ABI_CLASS_SPECULATIVE,
 			       .mode = mode,
 			       .handle = u->number,
 			       .tier = ABI_TIER_CXL };
 
-	if (mode == ABI_SESSION_TURN_END) {
+	if (mode == ABI_CONVERSATION_TURN_END) {
 		sqe.count = u->talk->spec->blocks;
 		sqe.arg_bytes = (uint32_t)(sizeof(u->told.args) +
 					   sqe.count * sizeof(struct abi_block_ref));
@@ -103,11 +103,11 @@ static void tell(struct model *m, void *arg, const struct abi_cqe *cqe)
 	(void)cqe;
 	if (mode == TALK_IMMEDIATE)
 		ask_refs(u, ABI_OP_PREFETCH, ABI_CLASS_SPECULATIVE, ABI_TIER_CXL, NULL);
-	if (mode != TALK_SESSIONS && mode != TALK_HINTED)
+	if (mode != TALK_CONVERSATIONS && mode != TALK_HINTED)
 		return;
 	u->told.args.return_ns = mode == TALK_HINTED ? u->return_ns : 0;
 	u->told.args.layer_ns = u->talk->spec->layer_ns;
-	session(u, ABI_SESSION_TURN_END);
+	conversation(u, ABI_CONVERSATION_TURN_END);
 }
 
 static void think(struct user *u)
@@ -134,8 +134,8 @@ static void turn_over(struct user *u)
 	t->out->ready += !u->late;
 	if (++u->turn == t->spec->turns) {
 		t->done++;
-		if (t->spec->mode >= TALK_SESSIONS)
-			session(u, ABI_SESSION_CLOSE);
+		if (t->spec->mode >= TALK_CONVERSATIONS)
+			conversation(u, ABI_CONVERSATION_CLOSE);
 		return;
 	}
 	think(u);
@@ -205,8 +205,8 @@ static void returned(struct model *m, void *arg, const struct abi_cqe *cqe)
 
 	(void)m;
 	(void)cqe;
-	if (t->spec->mode >= TALK_SESSIONS)
-		session(u, ABI_SESSION_RETURN);
+	if (t->spec->mode >= TALK_CONVERSATIONS)
+		conversation(u, ABI_CONVERSATION_RETURN);
 	else
 		ask_refs(u, ABI_OP_FETCH, ABI_CLASS_DEADLINE, ABI_TIER_CXL, NULL);
 	u->next = NULL;

@@ -10,10 +10,10 @@
 #include "bench/model/model.h"
 
 enum talk_mode {
-	TALK_DEMAND,    /* says nothing: the prefix is fetched at the return */
-	TALK_IMMEDIATE, /* has everything staged at the end of the turn, until the return */
-	TALK_SESSIONS,  /* tier_session */
-	TALK_HINTED,    /* ... with the time of return (an agent's tool call, say) */
+	TALK_DEMAND,        /* says nothing: the prefix is fetched at the return */
+	TALK_IMMEDIATE,     /* has everything staged at the end of the turn, until the return */
+	TALK_CONVERSATIONS, /* tier_conversation */
+	TALK_HINTED,        /* ... with the time of return (an agent's tool call, say) */
 };
 
 struct talk_spec {

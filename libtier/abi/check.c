@@ -55,7 +55,7 @@ SIZE(abi_cqe, 32);
 SIZE(abi_block_ref, 8);
 SIZE(abi_page_ref, 16);
 SIZE(abi_put_args, 128);
-SIZE(abi_session_args, 64);
+SIZE(abi_conversation_args, 64);
 SIZE(abi_plan_args, 64);
 SIZE(abi_access, 16);
 SIZE(abi_reserve_args, 64);

@@ -21,8 +21,9 @@
  * W5  A name is 1 to 255 bytes, none of them NUL, and zeros follow it. It is compared byte by byte.
  * W6  Questions name the context, not its id: they need no context open. One that the credentials
  *     do not open is not there (I4).
- * W7  An upload is its session's. When that ends it is dropped, unless WIRE_OBJ_AT_CLOSE was said
- *     and its descriptor is still open somewhere: then it is committed when the last one closes.
+ * W7  An upload is its connection's. When that ends it is dropped, unless WIRE_OBJ_AT_CLOSE was
+ *     said and its descriptor is still open somewhere: then it is committed when the last one
+ *     closes.
  * W8  A shared upload is its user's: whoever of the uid knows its number may commit and sync it. It
  *     ends when nobody has it open. Without a COMMIT before it is dropped then: what was synced
  *     last stays.

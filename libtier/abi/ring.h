@@ -24,11 +24,11 @@
  * R2  The daemon takes an entry only while (requests in flight + unread completions) < cq_entries:
  *     completions are never lost; a client that does not read them gets -EAGAIN from its full SQ.
  * R3  Either side clamps what the other wrote: tail - head > entries is a protocol error that ends
- *     the session.
+ *     the connection.
  *     The counters run through all 32 bits. Where they begin is the daemon's to say: the client
  *     takes sq_tail and cq_head from the header (ABI_RING_BEGIN).
- * R4  A session that ends with goodbye set is over at once; any other one's leases last until its
- *     process is dead, whatever its slots look like now: a reader may be about to be opened.
+ * R4  A connection that ends with goodbye set is over at once; any other one's leases last until
+ *     its process is dead, whatever its slots look like now: a reader may be about to be opened.
  * R5  When it has mapped both memfds the client seals them with ABI_CLIENT_SEALS, before its first
  *     request and its first question about a context: from then on nobody can punch holes, so no
  *     access of the daemon stands in a page fault for as long as a client likes. Who did not is
@@ -66,7 +66,7 @@
 #define ABI_REGION_STREAMS 1u /* stream_offset and streams_max are there */
 #define ABI_STREAMS_MAX 32u
 
-/* Shortly before the counters' wrap: every session passes it, not only those of years. */
+/* Shortly before the counters' wrap: every connection passes it, not only those of years. */
 #define ABI_RING_BEGIN (UINT32_MAX - 20)
 
 struct abi_region_header {
@@ -95,8 +95,8 @@ struct abi_region_header {
 	uint32_t sq_head;
 	uint32_t cq_tail;
 	uint32_t sq_wake; /* 1: the daemon sleeps, or is about to, on the doorbell eventfd */
-	uint32_t closed;  /* 1: the daemon ended the session */
-	uint64_t session_error; /* positive errno, when closed */
+	uint32_t closed;  /* 1: the daemon ended the connection */
+	uint64_t connection_error; /* positive errno, when closed */
 	uint64_t reserved3[5];
 }; /* 256 bytes */
 
@@ -115,12 +115,12 @@ struct abi_region_header {
 #define ABI_OP_PREFETCH 11u   /* as FETCH; with a deadline begun late. aux = blocks protected */
 #define ABI_OP_MIGRATE 12u    /* blocks of arg -> tier, NVMe too; out of those above it, whole.
 			       * As PUT_RESERVE, DELETE, RESERVE: -EACCES for who may not write */
-#define ABI_OP_STREAM 13u     /* blocks of arg x parts x layers, layer by layer -> tier */
-#define ABI_OP_SESSION 14u    /* mode = ABI_SESSION_*; arg: abi_session_args + abi_block_ref[] */
-#define ABI_OP_PLAN 15u       /* mode = ABI_PLAN_*; arg: [abi_plan_args +] abi_access[count] */
-#define ABI_OP_OBJECT 16u     /* [later] -ENOSYS */
-#define ABI_OP_MEM 17u        /* [later] -ENOSYS */
-#define ABI_OP_RESERVE 18u    /* handle 0: arg: abi_reserve_args. value = reservation handle;
+#define ABI_OP_STREAM 13u       /* blocks of arg x parts x layers, layer by layer -> tier */
+#define ABI_OP_CONVERSATION 14u /* mode = ABI_CONVERSATION_*; arg: its args + abi_block_ref[] */
+#define ABI_OP_PLAN 15u         /* mode = ABI_PLAN_*; arg: [abi_plan_args +] abi_access[count] */
+#define ABI_OP_OBJECT 16u       /* [later] -ENOSYS */
+#define ABI_OP_MEM 17u          /* [later] -ENOSYS */
+#define ABI_OP_RESERVE 18u      /* handle 0: arg: abi_reserve_args. value = reservation handle;
 			       * aux = p95:32 | blocks granted:32. Else: hand it back; value =
 			       * blocks drawn */
 #define ABI_OP_COUNT 19u
@@ -183,12 +183,12 @@ struct abi_put_args {
 	uint8_t replaces[ABI_KEY_BYTES]; /* leaves when the put is whole; zero = none */
 }; /* 128 bytes, then count keys of 32 bytes */
 
-/* abi_sqe.mode of a session's entry */
-#define ABI_SESSION_TURN_END 1u /* arg, with its next prompt's blocks. value = blocks kept */
-#define ABI_SESSION_RETURN 2u   /* no arg. aux = layers that are there, status LATE = none */
-#define ABI_SESSION_CLOSE 3u    /* no arg */
+/* abi_sqe.mode of a conversation's entry */
+#define ABI_CONVERSATION_TURN_END 1u /* arg, with its next prompt's blocks. value = blocks kept */
+#define ABI_CONVERSATION_RETURN 2u   /* no arg. aux = layers that are there, status LATE = none */
+#define ABI_CONVERSATION_CLOSE 3u    /* no arg */
 
-struct abi_session_args {
+struct abi_conversation_args {
 	uint64_t salt;      /* whose habits these are */
 	uint64_t return_ns; /* CLOCK_MONOTONIC, a hint; 0 = not known */
 	uint64_t layer_ns;  /* computing one layer of the next turn takes so long; 0 = not known */
@@ -253,7 +253,7 @@ struct abi_cqe {
 	/* put: bit i = block i was there (first 64); pin: blocks resident; prefetch: blocks
 	 * that are protected until the deadline; stream: layers ready, or, with -EMSGSIZE,
 	 * the bytes of window that it needs; with -ENOSPC, and -EDQUOT of a pin: ABI_HELD_*;
-	 * with -ENOBUFS of a plan or session, -EAGAIN of a reservation, and of a prefetch that
+	 * with -ENOBUFS of a plan or conversation, -EAGAIN of a reservation, and of a prefetch that
 	 * is DROPPED for want of a claim: ABI_FULL_* */
 	uint64_t aux;
 }; /* 32 bytes */

@@ -70,7 +70,7 @@ struct tier_connect_options {
  * (6-26 ms beside another thread, else microseconds). options may be NULL.
  * Errors: -ENOENT/-ECONNREFUSED no daemon there (start tierd), -EACCES socket not ours,
  * -EPROTO versions differ, -EPERM our uid is the overflow uid, -EUSERS too many clients (or
- * sessions of our user), -EDQUOT leases of our user's ended sessions keep too much memory,
+ * connections of our user), -EDQUOT leases of our user's ended connections keep too much memory,
  * -ETIMEDOUT/-ENOTCONN the daemon does not answer or hung up, -EMFILE, -EINVAL an option.
  */
 int tier_connect(tier **out, const struct tier_connect_options *options);
@@ -544,12 +544,12 @@ int64_t tier_fetch_pages(tier_context *c, const struct tier_page *pages, uint32_
 int tier_prefetch(tier_context *c, const tier_block *blocks, uint32_t count,
 		  const struct tier_ask *ask);
 
-/* What happened in a session. */
-#define TIER_SESSION_TURN_END 1u /* a turn is over; blocks are what the next one begins with */
-#define TIER_SESSION_RETURN 2u   /* the user is back: the next turn begins */
-#define TIER_SESSION_CLOSE 3u    /* nobody will come back */
+/* What happened in a conversation. */
+#define TIER_CONVERSATION_TURN_END 1u /* a turn is over; blocks are what the next one begins with */
+#define TIER_CONVERSATION_RETURN 2u   /* the user is back: the next turn begins */
+#define TIER_CONVERSATION_CLOSE 3u    /* nobody will come back */
 
-struct tier_session_options {
+struct tier_conversation_options {
 	size_t size;
 	uint32_t tier;                  /* where the next turn will read from; as in tier_ask */
 	uint32_t count;                 /* blocks; TURN_END only, as all that follows */
@@ -562,21 +562,20 @@ struct tier_session_options {
 };
 
 /*
- * Sessions: when a turn ends it is known what comes next, but not when. The daemon learns how long
- * users of a tenant think. When one may be back, it has the first layers in the tier: so many that
- * the others stream in while these are computed (all of them when layer_ns is 0). They come as late
- * as is safe, in idle time, within half of the pin budget. RETURN fetches the rest at once, and all
- * is protected until the turn ends. If nobody returns, the layers go and the session is forgotten.
+ * Conversations: when a turn ends it is known what comes next, but not when. The daemon learns how
+ * long users of a tenant think. When one may be back, it has the first layers in the tier: so many
+ * that the others stream in while these are computed (all of them when layer_ns is 0). They come as
+ * late as is safe, in idle time, within half of the pin budget. RETURN fetches the rest at once;
+ * all is protected until the turn ends. If nobody returns, the layers go and it is forgotten.
  *
  * id is the caller's, one a conversation, for one connection at a time. Only TURN_END needs
  * options. Completion: TURN_END value = blocks kept; RETURN status READY with aux = layers there
  * (all, or the first as above), LATE when they are not, MISS: unknown id. The host keeps 4,096
- * sessions; when full, it drops one of the user with the most. Results: -EBUSY another
- * connection's, -ENOBUFS 2,048 of ours away, -ENOENT CLOSE of an unknown one. Returns 0, -EAGAIN
- * ring full, -ENOTCONN, -EINVAL.
+ * conversations; when full, one of the user with the most goes. Results: -EBUSY another client's,
+ * -ENOBUFS 2,048 of ours away, -ENOENT unknown to CLOSE. Returns 0, -EAGAIN, -ENOTCONN, -EINVAL.
  */
-int tier_session(tier_context *c, uint64_t id, uint32_t event,
-		 const struct tier_session_options *options);
+int tier_conversation(tier_context *c, uint64_t id, uint32_t event,
+		      const struct tier_conversation_options *options);
 
 #define TIER_PLAN_ACCESSES_MAX 131072u
 
@@ -793,6 +792,7 @@ int tier_counters(tier *t, struct tier_counters *out);
 int tier_admin(tier *t, const char *verb, const char *args, char **reply);
 #include <tier_events.h> /* what became of blocks */
 #include <tier_object.h> /* objects */
+#include <tier_old.h>
 #ifdef __cplusplus
 }
 #endif

@@ -45,8 +45,8 @@ static int append(struct reply *r, const struct message *m)
 static int ask(struct tier *t, struct wire_admin *question, size_t bytes, struct reply *r)
 	REQUIRES(t->wire)
 {
-	struct attachment *a = session_attachment(t);
-	uint64_t deadline_ns = time_now_ns() + SESSION_ANSWER_NS;
+	struct attachment *a = connection_attachment(t);
+	uint64_t deadline_ns = time_now_ns() + CONNECTION_ANSWER_NS;
 	int rc = attach_ask(t, &question->header, bytes, WIRE_TEXT);
 
 	while (rc == 0) {
@@ -66,7 +66,7 @@ int tier_admin(tier *t, const char *verb, const char *args, char **out)
 	size_t args_bytes = args ? strlen(args) : 0;
 	struct wire_admin *question CLEANUP_FREE = NULL;
 	struct reply r = { 0 };
-	int rc = session_check(t);
+	int rc = connection_check(t);
 
 	if (rc)
 		return rc;

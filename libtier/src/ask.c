@@ -334,7 +334,7 @@ int tier_cancel(tier *t, uint64_t user_data)
 	struct submission s = { .entry = { .op = ABI_OP_CANCEL, .klass = ABI_CLASS_DEMAND } };
 	uint32_t from = 0;
 	bool found = false;
-	int rc = session_check(t);
+	int rc = connection_check(t);
 
 	if (rc == 0)
 		rc = submit_check_user_data(user_data);
@@ -357,7 +357,7 @@ int tier_drain(tier *t)
 {
 	const struct submission s = { .entry = { .op = ABI_OP_DRAIN, .klass = ABI_CLASS_DEMAND } };
 	int64_t value;
-	int rc = session_check(t);
+	int rc = connection_check(t);
 
 	if (rc)
 		return rc;

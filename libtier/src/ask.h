@@ -6,7 +6,7 @@
 #ifndef TIER_SRC_ASK_H
 #define TIER_SRC_ASK_H
 
-#include "libtier/src/session.h"
+#include "libtier/src/connection.h"
 
 /* tier_fetch_pages for a count that fits one request, with status. Errors: those of submit_call. */
 int ask_fetch_pages(tier_context *c, const struct tier_page *pages, uint32_t count,

@@ -1,5 +1,5 @@
 /*
- * Attachments; see attach.h and the head of session.h.
+ * Attachments; see attach.h and the head of connection.h.
  *
  * Exchange: a new attachment and new maps of all contexts are made first; then, under both locks,
  * requests under way are failed and the words that readers follow are replaced. The old attachment
@@ -206,7 +206,7 @@ static int attachment_open(struct tier *t, uint64_t deadline_ns, struct attachme
 
 void attach_fail(struct tier *t, struct attachment *a)
 {
-	if (a->dead || a != session_attachment(t))
+	if (a->dead || a != connection_attachment(t))
 		return;
 	a->dead = true;
 	wait_event_forget(t, a);
@@ -220,7 +220,7 @@ bool attach_is_over(const struct attachment *a)
 
 static void exchange(struct tier *t, struct attachment *a) EXCLUDES(t->lock)
 {
-	struct attachment *before = session_attachment(t);
+	struct attachment *before = connection_attachment(t);
 
 	LOCK_SCOPE(&t->lock);
 	if (before) {
@@ -243,7 +243,7 @@ static void exchange(struct tier *t, struct attachment *a) EXCLUDES(t->lock)
 int attach_first(struct tier *t)
 {
 	struct attachment *a;
-	int rc = attachment_open(t, time_now_ns() + SESSION_CONNECT_NS, &a);
+	int rc = attachment_open(t, time_now_ns() + CONNECTION_CONNECT_NS, &a);
 
 	if (rc)
 		return rc;
@@ -274,7 +274,7 @@ static int reopen_contexts(struct tier *t, struct attachment *a, uint64_t deadli
 
 static int attach_again(struct tier *t) REQUIRES(t->wire)
 {
-	uint64_t deadline_ns = time_now_ns() + SESSION_REATTACH_NS;
+	uint64_t deadline_ns = time_now_ns() + CONNECTION_REATTACH_NS;
 	struct attachment *a;
 	int rc = attachment_open(t, deadline_ns, &a);
 
@@ -288,7 +288,7 @@ static int attach_again(struct tier *t) REQUIRES(t->wire)
 	if (rc) {
 		/* One that is there but does not answer costs its time-out at each try. */
 		t->retry_ns = time_now_ns() +
-			      (rc == -ETIMEDOUT ? SESSION_REATTACH_NS : SESSION_BACKOFF_NS);
+			      (rc == -ETIMEDOUT ? CONNECTION_REATTACH_NS : CONNECTION_BACKOFF_NS);
 		return -ENOTCONN;
 	}
 	exchange(t, a);
@@ -298,7 +298,7 @@ static int attach_again(struct tier *t) REQUIRES(t->wire)
 static bool is_alive(struct tier *t)
 {
 	LOCK_SCOPE(&t->lock);
-	return !session_attachment(t)->dead;
+	return !connection_attachment(t)->dead;
 }
 
 int attach_ensure_wired(struct tier *t)
@@ -343,11 +343,11 @@ static bool has_lost(struct tier *t)
 /* Within an attachment: the empty map stays, unused, until the attachment goes. */
 static void find_again(struct tier *t, struct tier_context *c) REQUIRES(t->wire)
 {
-	struct attachment *a = session_attachment(t);
+	struct attachment *a = connection_attachment(t);
 	struct map *m;
 
 	if (!context_map(c)->lost ||
-	    context_reopen(t, c, a, time_now_ns() + SESSION_REATTACH_NS, &m) != 0 || !m)
+	    context_reopen(t, c, a, time_now_ns() + CONNECTION_REATTACH_NS, &m) != 0 || !m)
 		return;
 	LOCK_SCOPE(&t->lock);
 	list_push_back(&a->maps, &m->link);
@@ -361,7 +361,7 @@ void attach_retry_lost(struct tier *t)
 	if (time_now_ns() >= t->retry_ns) {
 		list_each(at, &t->contexts)
 			find_again(t, list_entry(at, struct tier_context, link));
-		t->retry_ns = time_now_ns() + SESSION_REATTACH_NS;
+		t->retry_ns = time_now_ns() + CONNECTION_REATTACH_NS;
 	}
 	lock_release(&t->wire);
 }
@@ -400,7 +400,7 @@ void attach_reclaim(struct tier *t)
 
 void attach_drop_all(struct tier *t)
 {
-	struct attachment *a = session_attachment(t);
+	struct attachment *a = connection_attachment(t);
 
 	if (a) {
 		/* No reader is open any more: the daemon need not wait for our death (R4). */
@@ -420,8 +420,8 @@ void attach_drop_all(struct tier *t)
 
 int attach_ask(struct tier *t, struct wire_header *question, size_t bytes, uint16_t answer)
 {
-	struct attachment *a = session_attachment(t);
-	uint64_t deadline_ns = time_now_ns() + SESSION_ANSWER_NS;
+	struct attachment *a = connection_attachment(t);
+	uint64_t deadline_ns = time_now_ns() + CONNECTION_ANSWER_NS;
 	int rc = socket_send(&a->socket, question, bytes, deadline_ns);
 
 	if (rc == 0)

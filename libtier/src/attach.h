@@ -7,14 +7,14 @@
 #ifndef TIER_SRC_ATTACH_H
 #define TIER_SRC_ATTACH_H
 
-#include "libtier/src/session.h"
+#include "libtier/src/connection.h"
 
 /* The first attachment. Errors: those of tier_connect. */
 int attach_first(struct tier *t) REQUIRES(t->wire) EXCLUDES(t->lock);
 
 /*
  * Make sure that there is a live attachment, re-attaching if there is none and the last try is not
- * too young. Returns 0 or -ENOTCONN. May wait SESSION_REATTACH_NS. The two differ in whether the
+ * too young. Returns 0 or -ENOTCONN. May wait CONNECTION_REATTACH_NS. The two differ in whether the
  * wire lock is held already; without it, a busy wire counts as -ENOTCONN.
  */
 int attach_ensure(struct tier *t) EXCLUDES(t->wire, t->lock);
@@ -26,7 +26,7 @@ void attach_retry_lost(struct tier *t) EXCLUDES(t->wire, t->lock);
 /* The attachment is over: what is under way on it completes with -ENOTCONN. */
 void attach_fail(struct tier *t, struct attachment *a) REQUIRES(t->lock);
 
-/* Has the daemon hung up or ended the session? One system call. */
+/* Has the daemon hung up or ended the connection? One system call. */
 bool attach_is_over(const struct attachment *a);
 
 /* Unmap and close the replaced attachments in which nobody is inside any more. */

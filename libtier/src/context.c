@@ -145,7 +145,7 @@ static struct tier_context *context_new(struct tier *t, const struct wire_ctx *q
 static int context_obtain(struct tier *t, struct wire_ctx *q, tier_context **out)
 	REQUIRES(t->wire)
 {
-	struct attachment *a = session_attachment(t);
+	struct attachment *a = connection_attachment(t);
 	struct tier_context *c;
 	uint32_t owner;
 	struct map *m;
@@ -196,7 +196,7 @@ int tier_context_create(tier *t, const char *name, const tier_geometry *g,
 			const struct tier_context_options *options, tier_context **out)
 {
 	struct wire_ctx q = { .header.type = WIRE_CTX_CREATE };
-	int rc = session_check(t);
+	int rc = connection_check(t);
 
 	if (rc)
 		return rc;
@@ -214,7 +214,7 @@ int tier_context_create(tier *t, const char *name, const tier_geometry *g,
 static int context_find(tier *t, struct wire_ctx *q, const char *name,
 			const uint8_t fingerprint[32], tier_context **out)
 {
-	int rc = session_check(t);
+	int rc = connection_check(t);
 
 	if (rc)
 		return rc;
@@ -333,14 +333,14 @@ void tier_context_close(tier_context *c)
 {
 	struct tier *t;
 
-	if (!c || session_orphaned(c->alive))
+	if (!c || connection_orphaned(c->alive))
 		return;
 	t = c->t;
 	{
 		LOCK_SCOPE(&t->wire);
 		LOCK_SCOPE(&t->lock);
 		list_remove(&c->link);
-		drop_maps(session_attachment(t), c);
+		drop_maps(connection_attachment(t), c);
 		list_each(at, &t->old)
 			drop_maps(list_entry(at, struct attachment, link), c);
 	}
@@ -367,7 +367,7 @@ static int context_order(struct tier *t, struct wire_ctx *q, uint64_t *value)
 int tier_context_remove(tier *t, const char *name)
 {
 	struct wire_ctx q = { .header.type = WIRE_CTX_REMOVE };
-	int rc = session_check(t);
+	int rc = connection_check(t);
 
 	if (rc == 0)
 		rc = set_name(&q, name);
@@ -377,7 +377,7 @@ int tier_context_remove(tier *t, const char *name)
 int tier_context_raise_epoch(tier *t, const char *name, uint64_t *epoch)
 {
 	struct wire_ctx q = { .header.type = WIRE_CTX_EPOCH, .epoch = epoch ? *epoch : 0 };
-	int rc = session_check(t);
+	int rc = connection_check(t);
 
 	if (rc == 0)
 		rc = set_name(&q, name);

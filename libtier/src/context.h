@@ -1,12 +1,12 @@
 /*
- * Opening contexts, for attach.c and session.c; the rest of context.c is public.
+ * Opening contexts, for attach.c and connection.c; the rest of context.c is public.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
 #ifndef TIER_SRC_CONTEXT_H
 #define TIER_SRC_CONTEXT_H
 
-#include "libtier/src/session.h"
+#include "libtier/src/connection.h"
 
 /*
  * The question that a name and options make, without a geometry. Errors: -EINVAL, -E2BIG, those of

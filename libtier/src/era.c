@@ -15,7 +15,7 @@ static int check(const tier_reader *r, bool open)
 {
 	if (!r)
 		return error_note(-EINVAL, "era: reader is NULL");
-	if (session_orphaned(r->alive))
+	if (connection_orphaned(r->alive))
 		return error_note(-EOWNERDEAD, "the reader belongs to the parent process; connect "
 					       "anew after fork");
 	if (open && !r->era_area)
@@ -38,7 +38,7 @@ int tier_era_open(tier_reader *r, uint64_t **done)
 		return error_note(-EBUSY, "era: the reader has one; close it, or open another "
 					  "reader for another stream");
 	LOCK_SCOPE(&r->t->lock);
-	a = session_attachment(r->t);
+	a = connection_attachment(r->t);
 	if (r->index >= a->readers_max)
 		return error_note(-EAGAIN, "the daemon was replaced: open the reader anew");
 	area = &a->readers[r->index];
@@ -61,7 +61,7 @@ int tier_era_begin(tier_reader *r)
 
 	if (rc)
 		return rc;
-	if (session_attachment(r->t)->number != r->era_number)
+	if (connection_attachment(r->t)->number != r->era_number)
 		return error_note(-ESTALE, "era: the daemon was replaced; end the stream, close "
 					   "the era and open it anew");
 	if (!r->era_owed)
@@ -96,7 +96,7 @@ void era_close(struct tier_reader *r)
 
 void tier_era_close(tier_reader *r)
 {
-	if (!r || session_orphaned(r->alive))
+	if (!r || connection_orphaned(r->alive))
 		return;
 	era_close(r);
 }

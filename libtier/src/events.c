@@ -8,7 +8,7 @@
 #include "libtier/base/time.h"
 #include "libtier/src/error.h"
 #include "libtier/src/index_read.h"
-#include "libtier/src/session.h"
+#include "libtier/src/connection.h"
 
 #define LOOK_NS 1000000u
 #define SNAPSHOT_LEAST 128u

@@ -1,5 +1,5 @@
 /*
- * Telling the daemon what will be read: prefetch with a deadline, sessions, migration. All are
+ * Telling the daemon what will be read: prefetch with a deadline, conversations, migration. All are
  * submissions whose completions the caller takes; nothing here waits.
  *
  * SPDX-License-Identifier: Apache-2.0
@@ -83,56 +83,58 @@ int tier_migrate(tier_context *c, const tier_block *blocks, uint32_t count,
 	return foresee(c, ABI_OP_MIGRATE, &args, ask);
 }
 
-/* ---- sessions -------------------------------------------------------------------------------- */
+/* ---- conversations --------------------------------------------------------------------------- */
 
-#define SESSION_BLOCKS_MAX \
-	((ABI_ARG_BYTES_MAX - (uint32_t)sizeof(struct abi_session_args)) / \
+#define CONVERSATION_BLOCKS_MAX \
+	((ABI_ARG_BYTES_MAX - (uint32_t)sizeof(struct abi_conversation_args)) / \
 	 (uint32_t)sizeof(struct abi_block_ref))
 
-static int turn_end(struct submission *s, tier_context *c, struct abi_session_args *args,
-		    const struct tier_session_options *o)
+static int turn_end(struct submission *s, tier_context *c, struct abi_conversation_args *args,
+		    const struct tier_conversation_options *o)
 {
-	int rc = ask_check_list("session", o->blocks, o->count, UINT32_MAX);
+	int rc = ask_check_list("conversation", o->blocks, o->count, UINT32_MAX);
 
 	if (rc)
 		return rc;
 	if (o->range && o->range->layer_count)
 		return error_note(-EINVAL,
-				  "session: the range has layers; the daemon chooses them");
+				  "conversation: the range has layers; the daemon chooses them");
 	args->salt = o->salt;
 	args->return_ns = o->return_ns;
 	args->layer_ns = o->layer_ns;
-	s->args = (struct request_args){ .blocks = o->blocks, .session = args };
-	s->args.count = o->count < SESSION_BLOCKS_MAX ? o->count : SESSION_BLOCKS_MAX;
+	s->args = (struct request_args){ .blocks = o->blocks, .conversation = args };
+	s->args.count = o->count < CONVERSATION_BLOCKS_MAX ? o->count : CONVERSATION_BLOCKS_MAX;
 	return ask_range(&s->entry, c, o->range);
 }
 
-int tier_session(tier_context *c, uint64_t id, uint32_t event,
-		 const struct tier_session_options *options)
+int tier_conversation(tier_context *c, uint64_t id, uint32_t event,
+		      const struct tier_conversation_options *options)
 {
 	struct submission s = {
 		.context = c,
-		.entry = { .op = ABI_OP_SESSION,
+		.entry = { .op = ABI_OP_CONVERSATION,
 			   .klass = ABI_CLASS_SPECULATIVE,
 			   .mode = (uint8_t)event,
 			   .handle = id },
 		.owner = REQUEST_CALLER,
 	};
-	struct abi_session_args args = { .salt = 0 };
-	struct tier_session_options own;
+	struct abi_conversation_args args = { .salt = 0 };
+	struct tier_conversation_options own;
 	int rc = context_check(c);
 
 	if (rc == 0)
 		rc = options_read(&own, sizeof(own), options);
 	if (rc)
 		return rc;
-	if (event < TIER_SESSION_TURN_END || event > TIER_SESSION_CLOSE)
-		return error_set(-EINVAL, "session: %u is not a TIER_SESSION event", event);
+	if (event < TIER_CONVERSATION_TURN_END || event > TIER_CONVERSATION_CLOSE)
+		return error_set(-EINVAL, "conversation: %u is not a TIER_CONVERSATION event",
+				 event);
 	if (own.tier >= ABI_MEM_TIERS)
-		return error_set(-EINVAL, "session: tier %u is not TIER_HBM or TIER_CXL", own.tier);
+		return error_set(-EINVAL, "conversation: tier %u is not TIER_HBM or TIER_CXL",
+				 own.tier);
 	s.entry.tier = (uint8_t)own.tier;
 	s.user_data = own.user_data;
-	if (event == TIER_SESSION_TURN_END)
+	if (event == TIER_CONVERSATION_TURN_END)
 		rc = turn_end(&s, c, &args, &own);
 	if (rc == 0)
 		rc = submit_check_user_data(s.user_data);

@@ -68,8 +68,8 @@ int tier_gather(tier_reader *r, tier_context *c, const struct tier_page *pages, 
 
 	if (!r || !c || !into || (count > 0 && (!pages || !into->dst)))
 		return error_note(-EINVAL, "tier_gather: a pointer is NULL");
-	if (session_orphaned(r->alive))
-		return session_check(r->t);
+	if (connection_orphaned(r->alive))
+		return connection_check(r->t);
 	if (count > INT32_MAX)
 		return error_note(-EINVAL, "tier_gather: too many pages");
 	if (into->stride && (UINTPTR_MAX - (uintptr_t)into->dst) / into->stride < count)

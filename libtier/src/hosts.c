@@ -15,7 +15,7 @@
 #include "libtier/base/time.h"
 #include "libtier/src/error.h"
 #include "libtier/src/options.h"
-#include "libtier/src/session.h"
+#include "libtier/src/connection.h"
 
 #define HOSTS_DEFAULT_NS (1 * NS_PER_S)
 #define HOSTS_MAX_NS (60 * NS_PER_S)

@@ -470,7 +470,7 @@ static inline bool release_one(struct tier_reader *r, struct tier_lease *lease, 
 
 void tier_release(tier_reader *r, struct tier_lease *lease)
 {
-	if (unlikely(!r || !lease || session_orphaned(r->alive)))
+	if (unlikely(!r || !lease || connection_orphaned(r->alive)))
 		return;
 	if (release_one(r, lease, r->free_count))
 		atomic_store_release_u32(&r->free_count, r->free_count + 1);
@@ -480,7 +480,7 @@ void tier_release_many(tier_reader *r, struct tier_lease *leases, uint32_t count
 {
 	uint32_t top;
 
-	if (unlikely(!r || !leases || session_orphaned(r->alive)))
+	if (unlikely(!r || !leases || connection_orphaned(r->alive)))
 		return;
 	top = r->free_count;
 	for (uint32_t i = 0; i < count; i++)

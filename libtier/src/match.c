@@ -12,7 +12,7 @@
 #include "libtier/base/key.h"
 #include "libtier/src/error.h"
 #include "libtier/src/index_read.h"
-#include "libtier/src/session.h"
+#include "libtier/src/connection.h"
 
 /* Three of its stages have a miss under way at a time, and a core overlaps few dozens: 8 to 12 come
  * to the same, 16 are a tenth slower in large indexes, 4 a quarter. */

@@ -91,7 +91,7 @@ static int ask_fd(struct tier *t, struct wire_object *q, struct wire_object_info
 int tier_object_context(tier *t, const char *name, const struct tier_context_options *options)
 {
 	struct wire_ctx q = { .header.type = WIRE_CTX_CREATE };
-	int rc = session_check(t);
+	int rc = connection_check(t);
 
 	if (rc == 0)
 		rc = context_question(&q, name, options);
@@ -114,7 +114,7 @@ int tier_object_open(tier *t, const char *context, const char *name, uint64_t de
 	struct wire_object q = { .header.type = WIRE_OBJ_OPEN };
 	struct wire_object_info info;
 	uint64_t now = time_now_ns();
-	int rc = session_check(t);
+	int rc = connection_check(t);
 
 	if (rc == 0)
 		rc = set_names(&q, context, name);
@@ -130,7 +130,7 @@ int tier_object_stat(tier *t, const char *context, const char *name, struct tier
 {
 	struct wire_object q = { .header.type = WIRE_OBJ_STAT };
 	struct wire_object_info info;
-	int rc = session_check(t);
+	int rc = connection_check(t);
 
 	if (rc == 0 && !out)
 		rc = error_note(-EINVAL, "tier_object_stat: out is NULL");
@@ -187,7 +187,7 @@ int64_t tier_object_list(tier *t, const char *context, const char *prefix, const
 {
 	struct wire_object q = { .header.type = WIRE_OBJ_LIST };
 	int64_t total = 0, n;
-	int rc = session_check(t);
+	int rc = connection_check(t);
 	bool more = true;
 
 	if (rc == 0 && (!list || count > LIST_MAX))
@@ -241,7 +241,7 @@ int tier_object_create(tier *t, const char *context, const char *name,
 	struct wire_object q = { .header.type = WIRE_OBJ_CREATE };
 	struct wire_object_info info;
 	struct tier_object *o;
-	int rc = session_check(t);
+	int rc = connection_check(t);
 
 	if (rc == 0 && !out)
 		rc = error_note(-EINVAL, "tier_object_create: out is NULL");
@@ -265,7 +265,7 @@ int tier_object_create(tier *t, const char *context, const char *name,
 		return rc;
 	}
 	o->upload = info.upload;
-	o->attachment = session_attachment(t)->number;
+	o->attachment = connection_attachment(t)->number;
 	LOCK_SCOPE(&t->lock);
 	list_push_back(&t->objects, &o->link);
 	*out = o;
@@ -287,7 +287,7 @@ static int end_upload(struct tier_object *o, uint16_t type, uint16_t answer)
 	memcpy(q.context, o->context, sizeof(q.context));
 	LOCK_SCOPE(&t->wire);
 	rc = attach_ensure_wired(t);
-	if (rc == 0 && session_attachment(t)->number != o->attachment)
+	if (rc == 0 && connection_attachment(t)->number != o->attachment)
 		rc = error_note(-ESTALE, "object: the daemon was restarted while it was written; "
 					 "write it again");
 	if (rc == 0)
@@ -319,7 +319,7 @@ int tier_object_commit(tier_object *o)
 
 	if (!o)
 		return error_note(-EINVAL, "tier_object_commit: no object");
-	if (session_orphaned(o->alive))
+	if (connection_orphaned(o->alive))
 		return error_note(-EOWNERDEAD, "object: it is the parent's; create one here");
 	rc = end_upload(o, WIRE_OBJ_COMMIT, WIRE_OBJ_INFO);
 	object_free(o);
@@ -328,7 +328,7 @@ int tier_object_commit(tier_object *o)
 
 void tier_object_abort(tier_object *o)
 {
-	if (!o || session_orphaned(o->alive))
+	if (!o || connection_orphaned(o->alive))
 		return;
 	end_upload(o, WIRE_OBJ_ABORT, WIRE_DONE);
 	object_free(o);
@@ -337,7 +337,7 @@ void tier_object_abort(tier_object *o)
 int tier_object_remove(tier *t, const char *context, const char *name)
 {
 	struct wire_object q = { .header.type = WIRE_OBJ_REMOVE };
-	int rc = session_check(t);
+	int rc = connection_check(t);
 
 	if (rc == 0)
 		rc = set_names(&q, context, name);
@@ -348,7 +348,7 @@ int tier_object_rename(tier *t, const char *context, const char *name, const cha
 		       uint32_t flags)
 {
 	struct wire_object q = { .header.type = WIRE_OBJ_RENAME };
-	int rc = session_check(t);
+	int rc = connection_check(t);
 
 	if (rc == 0)
 		rc = set_names(&q, context, name);

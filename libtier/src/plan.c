@@ -32,7 +32,7 @@ static uint32_t first_max(void)
 
 static int take_word(struct tier *t, struct tier_plan *p) REQUIRES(t->lock)
 {
-	struct attachment *a = session_attachment(t);
+	struct attachment *a = connection_attachment(t);
 
 	if (a->dead)
 		return error_note(-ENOTCONN, "the daemon is away");
@@ -168,7 +168,7 @@ int tier_plan_begin(tier_context *c, const struct tier_access *accesses, uint32_
 
 void tier_plan_advance(tier_plan *p, uint32_t position)
 {
-	if (likely(p && !session_orphaned(p->alive)))
+	if (likely(p && !connection_orphaned(p->alive)))
 		atomic_store_release_u64(p->word, position);
 }
 
@@ -177,7 +177,7 @@ void tier_plan_end(tier_plan *p)
 	struct submission s;
 	struct tier_completion completion;
 
-	if (!p || session_orphaned(p->alive))
+	if (!p || connection_orphaned(p->alive))
 		return;
 	s = (struct submission){
 		.context = p->c,
@@ -187,7 +187,7 @@ void tier_plan_end(tier_plan *p)
 			   .handle = p->handle },
 	};
 	/* A daemon that has gone, or a restarted one, knows nothing of it: that is well. */
-	if (p->handle && p->a == session_attachment(p->c->t))
+	if (p->handle && p->a == connection_attachment(p->c->t))
 		(void)submit_call(p->c->t, &s, submit_until(0, SUBMIT_DEFAULT_NS), &completion);
 	give_word(p->c->t, p);
 	free(p);

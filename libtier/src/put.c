@@ -109,7 +109,7 @@ int put_check_keys(const struct put_plan *plan, const tier_key *keys, uint32_t c
 /* Room in the arena; the attachment stays mapped as long as the put has it. */
 static int stage(struct tier *t, struct tier_put *p, tier_context *c) REQUIRES(t->lock)
 {
-	struct attachment *a = session_attachment(t);
+	struct attachment *a = connection_attachment(t);
 	uint64_t bytes;
 
 	if (a->dead)
@@ -230,7 +230,8 @@ void *tier_put_data(tier_put *p, uint32_t block, uint32_t part, uint32_t layer, 
 	const struct put_part *at;
 	uint64_t page;
 
-	if (!p || session_orphaned(p->t->alive) || block >= p->count || part >= p->plan.part_count)
+	if (!p || connection_orphaned(p->t->alive) || block >= p->count ||
+	    part >= p->plan.part_count)
 		return NULL;
 	at = &p->plan.part[part];
 	if (layer >= at->layers || group < at->first || group - at->first >= at->groups)
@@ -266,7 +267,7 @@ int put_submit(struct tier *t, struct tier_put *p, enum request_owner owner, uin
 	};
 	int rc;
 
-	if (p->a != session_attachment(t) || p->a->dead)
+	if (p->a != connection_attachment(t) || p->a->dead)
 		return error_note(-ENOTCONN, "put: the daemon went away since it began");
 	submit_collect(t);
 	rc = submit_entry(t, &s, rq);
@@ -302,7 +303,7 @@ int tier_put_commit(tier_put *p, uint64_t user_data)
 	if (!p)
 		return error_note(-EINVAL, "tier_put_commit: the put is NULL");
 	t = p->t;
-	rc = session_check(t);
+	rc = connection_check(t);
 	if (rc == 0)
 		rc = submit_check_user_data(user_data);
 	if (rc)
@@ -323,7 +324,7 @@ static void tell_abort(struct tier *t, struct tier_put *p) REQUIRES(t->lock)
 	};
 	uint64_t until = time_now_ns() + ABORT_NS;
 
-	while (p->a == session_attachment(t) && submit_entry(t, &s, NULL) == -EAGAIN &&
+	while (p->a == connection_attachment(t) && submit_entry(t, &s, NULL) == -EAGAIN &&
 	       time_now_ns() < until) {
 		wait_step(t, time_now_ns() + NS_PER_MS);
 		submit_collect(t);
@@ -332,7 +333,7 @@ static void tell_abort(struct tier *t, struct tier_put *p) REQUIRES(t->lock)
 
 void tier_put_abort(tier_put *p)
 {
-	if (!p || session_orphaned(p->t->alive))
+	if (!p || connection_orphaned(p->t->alive))
 		return;
 	{
 		struct tier *t = p->t;

@@ -1,12 +1,12 @@
 /*
- * The inside of a put, for put.c, put_copy.c and session.c.
+ * The inside of a put, for put.c, put_copy.c and connection.c.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
 #ifndef TIER_SRC_PUT_H
 #define TIER_SRC_PUT_H
 
-#include "libtier/src/session.h"
+#include "libtier/src/connection.h"
 
 /* Of the arena, beside a put's bytes: what asking for so many blocks takes while it is asked. */
 #define PUT_ASK_BYTES(blocks)                                                                      \

@@ -152,7 +152,7 @@ static bool fits_at_all(const struct put_stream *s)
 	struct tier *t = s->c->t;
 
 	LOCK_SCOPE(&t->lock);
-	return s->plan.block_bytes + PUT_ASK_BYTES(1) <= session_attachment(t)->arena.bytes;
+	return s->plan.block_bytes + PUT_ASK_BYTES(1) <= connection_attachment(t)->arena.bytes;
 }
 
 int64_t tier_put_copy(tier_context *c, const tier_key *keys, uint32_t count, const void *data,

@@ -92,7 +92,7 @@ const struct map *reader_follow(struct tier_reader *r, struct tier_context *c)
 {
 	/* The words are replaced one after another: wait for the pair, but not for long. */
 	for (int i = 0; i < FOLLOW_TRIES; i++) {
-		const struct attachment *a = session_attachment(r->t);
+		const struct attachment *a = connection_attachment(r->t);
 		const struct map *m = context_map(c);
 
 		if (m->number == a->number) {
@@ -114,7 +114,7 @@ const struct map *reader_enter_cold(struct tier_reader *r, struct tier_context *
 					     "same connection");
 		return NULL;
 	}
-	if (session_orphaned(r->alive)) {
+	if (connection_orphaned(r->alive)) {
 		*error = error_note(-EOWNERDEAD, "the reader belongs to the parent process; "
 						 "connect anew after fork");
 		return NULL;
@@ -179,7 +179,7 @@ int tier_reader_open(tier *t, tier_reader **out)
 {
 	struct tier_reader *r;
 	struct attachment *a;
-	int rc = session_check(t);
+	int rc = connection_check(t);
 
 	if (rc)
 		return rc;
@@ -196,7 +196,7 @@ int tier_reader_open(tier *t, tier_reader **out)
 	for (uint32_t i = 0; i < ABI_HAZARD_SLOTS; i++)
 		r->free[i] = (uint16_t)(ABI_HAZARD_SLOTS - 1 - i);
 	LOCK_SCOPE(&t->lock);
-	a = session_attachment(t);
+	a = connection_attachment(t);
 	r->index = (uint32_t)bitmap_find_clear(&t->readers_used, a->readers_max, 0);
 	if (r->index >= a->readers_max) {
 		free(r);
@@ -213,7 +213,7 @@ int tier_reader_open(tier *t, tier_reader **out)
 /* Is the area's memory still mapped? An idle reader's can go while it sleeps. */
 static bool is_mapped(struct tier *t, uint64_t number) REQUIRES(t->lock)
 {
-	if (session_attachment(t) && session_attachment(t)->number == number)
+	if (connection_attachment(t) && connection_attachment(t)->number == number)
 		return true;
 	list_each(at, &t->old)
 		if (list_entry(at, struct attachment, link)->number == number)
@@ -233,7 +233,7 @@ void tier_reader_close(tier_reader *r)
 {
 	struct tier *t;
 
-	if (!r || session_orphaned(r->alive))
+	if (!r || connection_orphaned(r->alive))
 		return;
 	t = r->t;
 	{

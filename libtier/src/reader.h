@@ -10,7 +10,7 @@
 #define TIER_SRC_READER_H
 
 #include "libtier/base/bitmap.h"
-#include "libtier/src/session.h"
+#include "libtier/src/connection.h"
 
 #define READER_OLD_MAX 4u /* attachments before the present one in which leases are still held */
 
@@ -85,7 +85,7 @@ static inline const struct map *reader_enter(struct tier_reader *r, struct tier_
 {
 	const struct map *m;
 
-	if (unlikely(!r || !c || r->t != c->t) || session_orphaned(r->alive))
+	if (unlikely(!r || !c || r->t != c->t) || connection_orphaned(r->alive))
 		return reader_enter_cold(r, c, error);
 	atomic_store_relaxed_u32(&r->active, 1);
 	/* active before our look at the map; attach_reclaim does the reverse, and pays for both. */

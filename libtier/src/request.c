@@ -113,8 +113,8 @@ static uint64_t args_bytes(const struct request_args *args)
 {
 	uint64_t bytes = args->put ? sizeof(*args->put) : 0;
 
-	if (args->session)
-		bytes += sizeof(*args->session);
+	if (args->conversation)
+		bytes += sizeof(*args->conversation);
 	if (args->plan)
 		bytes += sizeof(*args->plan);
 	if (args->accesses)
@@ -156,9 +156,9 @@ static void args_write(uint8_t *to, const struct request_args *args, uint32_t sa
 		memcpy(to, args->put, sizeof(*args->put));
 		to += sizeof(*args->put);
 	}
-	if (args->session) {
-		memcpy(to, args->session, sizeof(*args->session));
-		to += sizeof(*args->session);
+	if (args->conversation) {
+		memcpy(to, args->conversation, sizeof(*args->conversation));
+		to += sizeof(*args->conversation);
 	}
 	if (args->keys)
 		memcpy(to, args->keys, args->count * sizeof(*args->keys));
@@ -257,7 +257,7 @@ static int publish(struct attachment *a, const struct submission *s, struct requ
 
 int submit_entry(struct tier *t, const struct submission *s, struct request **out)
 {
-	struct attachment *a = session_attachment(t);
+	struct attachment *a = connection_attachment(t);
 	struct request *rq;
 	int rc;
 
@@ -367,7 +367,7 @@ static void abandon_put(struct tier *t, uint64_t handle) REQUIRES(t->lock)
 
 static void finish(struct tier *t, struct request *rq, const struct abi_cqe *c) REQUIRES(t->lock)
 {
-	struct attachment *a = session_attachment(t);
+	struct attachment *a = connection_attachment(t);
 	bool orphan = rq->owner == REQUEST_ORPHAN;
 
 	if (rq->arg.bytes > 0)
@@ -394,7 +394,7 @@ static void finish(struct tier *t, struct request *rq, const struct abi_cqe *c) 
 
 void submit_collect(struct tier *t)
 {
-	struct attachment *a = session_attachment(t);
+	struct attachment *a = connection_attachment(t);
 	struct abi_cqe c;
 	bool moved = false;
 	int rc = 0;

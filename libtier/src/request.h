@@ -70,8 +70,8 @@ struct request_args {
 	const struct tier_page *pages;
 	const tier_key *keys;
 	const struct abi_put_args *put; /* with keys */
-	const struct abi_session_args *session; /* with blocks */
-	const struct abi_plan_args *plan;       /* with accesses */
+	const struct abi_conversation_args *conversation; /* with blocks */
+	const struct abi_plan_args *plan;                 /* with accesses */
 	const struct tier_access *accesses;
 	const struct abi_reserve_args *reserve;
 	uint32_t count;

@@ -47,7 +47,7 @@ bool ring_ready(const struct ring *r);
  */
 void ring_ask_wake(struct ring *r, bool on);
 
-/* Has the daemon ended the session? */
+/* Has the daemon ended the connection? */
 bool ring_closed(const struct ring *r);
 
 #endif

@@ -30,7 +30,7 @@ static bool is_ours(const struct tier_stream *s)
 
 uint32_t tier_stream_ready(const tier_stream *s)
 {
-	if (!s || session_orphaned(s->t->alive) || !is_ours(s))
+	if (!s || connection_orphaned(s->t->alive) || !is_ours(s))
 		return 0;
 	return atomic_load_acquire_u32(&s->line->ready);
 }
@@ -51,7 +51,7 @@ int tier_stream_look(tier_stream *s, struct tier_stream_progress *out)
 	if (!s || !out || out->size < sizeof(size) || out->size > 4096)
 		return error_note(-EINVAL, "stream: no handle, or set size with sizeof");
 	size = out->size;
-	if (session_orphaned(s->t->alive))
+	if (connection_orphaned(s->t->alive))
 		return error_note(-EOWNERDEAD, "stream: it belongs to the parent process");
 	own.ready = tier_stream_ready(s);
 	if (is_ours(s)) {
@@ -125,7 +125,7 @@ static struct submission submission_of(struct tier_stream *s, const tier_block *
 /* A line of the present attachment, marked as ours. */
 static int line_get(struct tier_stream *s) REQUIRES(s->t->lock)
 {
-	struct attachment *a = session_attachment(s->t);
+	struct attachment *a = connection_attachment(s->t);
 	uint32_t i = 0;
 
 	if (!a->lines)
@@ -264,7 +264,7 @@ uint32_t tier_stream_last(tier_stream *s)
 	uint64_t none = 0;
 	uint32_t first, end;
 
-	if (!s || session_orphaned(s->t->alive))
+	if (!s || connection_orphaned(s->t->alive))
 		return 0;
 	if (!atomic_load_acquire_u64(&s->layer_word)) {
 		struct stream_layer *layer;
@@ -302,7 +302,7 @@ static void release_used(struct tier_stream *s, const struct stream_layer *layer
 
 void stream_used(struct tier *t, uint64_t number, uint32_t remembered)
 {
-	struct attachment *a = session_attachment(t);
+	struct attachment *a = connection_attachment(t);
 	struct stream_layer *layer;
 	struct tier_stream *s;
 	uint32_t first, end, k = remembered & 0xffff;
@@ -392,7 +392,7 @@ int64_t tier_stream_wait(tier_stream *s, uint32_t layer, uint64_t deadline_ns)
 
 	if (!s)
 		return error_note(-EINVAL, "stream: no handle");
-	if (session_orphaned(s->t->alive))
+	if (connection_orphaned(s->t->alive))
 		return error_note(-EOWNERDEAD, "stream: it belongs to the parent process");
 	if (layer == UINT32_MAX)
 		return error_note(-ENODATA, "stream: no stream has such a layer");
@@ -413,7 +413,7 @@ void tier_stream_release(tier_stream *s, uint32_t layer)
 {
 	uint64_t before, claim;
 
-	if (!s || session_orphaned(s->t->alive))
+	if (!s || connection_orphaned(s->t->alive))
 		return;
 	layer = layer < ABI_STREAM_CLOSED ? layer : ABI_STREAM_CLOSED - 1;
 	before = atomic_load_relaxed_u64(&s->line->claim);
@@ -448,7 +448,7 @@ static void cancel(struct tier_stream *s)
 
 void tier_stream_close(tier_stream *s)
 {
-	if (!s || session_orphaned(s->t->alive))
+	if (!s || connection_orphaned(s->t->alive))
 		return;
 	cancel(s);
 	LOCK_SCOPE(&s->t->lock);

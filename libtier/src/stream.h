@@ -1,13 +1,13 @@
 /*
- * An open stream, for session.c, which closes those that are left, and lease.c, whose last leases
- * count its pages; the rest of stream.c is public.
+ * An open stream, for connection.c, which closes those that are left, and lease.c, whose last
+ * leases count its pages; the rest of stream.c is public.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
 #ifndef TIER_SRC_STREAM_H
 #define TIER_SRC_STREAM_H
 
-#include "libtier/src/session.h"
+#include "libtier/src/connection.h"
 
 struct tier_stream {
 	/* constant */

@@ -1,6 +1,6 @@
 /*
  * Submitting requests and taking their completions, for the files that make requests (ask.c, put.c,
- * put_copy.c, admin) and for wait.c. Separate from request.h because it needs session.h.
+ * put_copy.c, admin) and for wait.c. Separate from request.h because it needs connection.h.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -8,7 +8,7 @@
 #define TIER_SRC_SUBMIT_H
 
 #include "libtier/base/time.h"
-#include "libtier/src/session.h"
+#include "libtier/src/connection.h"
 
 /* A daemon that is alive answers LATE at the deadline; this much longer we wait for that answer. */
 #define SUBMIT_GRACE_NS (100 * NS_PER_MS)

@@ -97,7 +97,7 @@ static void poll_for_all(struct tier *t, struct attachment *a, uint64_t until_ns
 	atomic_sub_u32(&a->users, 1);
 	t->polling = false;
 	/* The caller's event descriptor needs the daemon's wake-ups for good. */
-	if (a == session_attachment(t) && !a->dead)
+	if (a == connection_attachment(t) && !a->dead)
 		ring_ask_wake(&a->ring, t->event_fd >= 0);
 	if (hung_up)
 		attach_fail(t, a);
@@ -106,7 +106,7 @@ static void poll_for_all(struct tier *t, struct attachment *a, uint64_t until_ns
 
 void wait_step(struct tier *t, uint64_t until_ns)
 {
-	struct attachment *a = session_attachment(t);
+	struct attachment *a = connection_attachment(t);
 	struct timespec until;
 
 	if (!t->polling && !a->dead) {
@@ -156,7 +156,7 @@ void wait_event_follow(struct tier *t, struct attachment *a)
 
 int tier_event_fd(tier *t)
 {
-	int rc = session_check(t);
+	int rc = connection_check(t);
 
 	if (rc)
 		return rc;
@@ -167,8 +167,8 @@ int tier_event_fd(tier *t)
 	if (t->event_fd < 0)
 		return error_set(-errno, "event descriptor: %s", strerror(errno));
 	watch(t, t->notify, EPOLLIN);
-	if (!session_attachment(t)->dead)
-		wait_event_follow(t, session_attachment(t));
+	if (!connection_attachment(t)->dead)
+		wait_event_follow(t, connection_attachment(t));
 	submit_collect(t);
 	wait_moved(t);
 	return t->event_fd;
@@ -177,7 +177,7 @@ int tier_event_fd(tier *t)
 /* The caller has taken all there is: make its descriptor quiet, and notice a dead daemon. */
 static void quiet_event(struct tier *t) REQUIRES(t->lock)
 {
-	struct attachment *a = session_attachment(t);
+	struct attachment *a = connection_attachment(t);
 	struct epoll_event e[POLLED];
 	int n = epoll_wait(t->event_fd, e, POLLED, 0);
 
@@ -213,7 +213,7 @@ static uint32_t take_now(struct tier *t, struct tier_completion *out, uint32_t m
 
 int tier_poll(tier *t, struct tier_completion *out, uint32_t max)
 {
-	int rc = session_check(t);
+	int rc = connection_check(t);
 
 	if (rc)
 		return rc;
@@ -228,7 +228,7 @@ int tier_wait(tier *t, struct tier_completion *out, uint32_t min, uint32_t max,
 {
 	uint64_t now = time_now_ns();
 	uint64_t until = timeout_ns > UINT64_MAX - now ? UINT64_MAX : now + timeout_ns;
-	int rc = session_check(t);
+	int rc = connection_check(t);
 
 	if (rc)
 		return rc;
@@ -239,9 +239,9 @@ int tier_wait(tier *t, struct tier_completion *out, uint32_t min, uint32_t max,
 		submit_collect(t);
 		if (t->requests.done_count >= min || time_now_ns() >= until)
 			break;
-		if (session_attachment(t)->dead && t->requests.done_count == 0)
+		if (connection_attachment(t)->dead && t->requests.done_count == 0)
 			return error_note(-ENOTCONN, "the daemon is away; tier_check re-attaches");
-		if (session_attachment(t)->dead)
+		if (connection_attachment(t)->dead)
 			break;
 		wait_step(t, until);
 	}

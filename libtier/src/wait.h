@@ -8,7 +8,7 @@
 #ifndef TIER_SRC_WAIT_H
 #define TIER_SRC_WAIT_H
 
-#include "libtier/src/session.h"
+#include "libtier/src/connection.h"
 
 /*
  * Sleep until something may have moved, or until_ns; the caller looks itself what. The lock is

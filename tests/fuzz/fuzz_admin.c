@@ -17,7 +17,7 @@
 static struct {
 	struct host host;
 	struct obs obs;
-	struct obs_session session[2];
+	struct obs_connection connection[2];
 	struct hist hist;
 	uint64_t handle;
 } admin;
@@ -89,10 +89,10 @@ void fuzz_open(void)
 		o->tier[t] = (struct obs_tier){ .present = true, .backend = "host" };
 	obs_fact(o, "kernel", "%s", "6.1 \"quoted\" \x01\xff");
 	obs_latency(o, "request", "demand", &admin.hist);
-	admin.session[0] = (struct obs_session){ .id = 0, .name = "engine", .uid = HOST_OWNER,
-						 .open = true };
-	admin.session[1] = (struct obs_session){ .id = 1, .name = "\"\\\x7f\xc3",
-						 .operator_ = true };
+	admin.connection[0] = (struct obs_connection){ .id = 0, .name = "engine", .uid = HOST_OWNER,
+						       .open = true };
+	admin.connection[1] = (struct obs_connection){ .id = 1, .name = "\"\\\x7f\xc3",
+						       .operator_ = true };
 }
 
 static json_t *check_json(char *json)
@@ -167,9 +167,11 @@ void fuzz_one(struct fuzz_input *in)
 	char *verb = text_of(in->at, name), *args;
 	char why[OBS_WHY_BYTES] = "", *json = NULL;
 	struct obs_deed deed = { .kind = OBS_DEED_NONE };
-	struct obs_question q = { .operator_ = how & 16, .uid = HOST_OWNER + (how >> 6),
+	struct obs_question q = { .operator_ = how & 16,
+				  .uid = HOST_OWNER + (how >> 6),
 				  .now_ns = admin.host.now_ns,
-				  .session = admin.session, .sessions = how >> 5 & 1 ? 2 : 0 };
+				  .connection = admin.connection,
+				  .connections = how >> 5 & 1 ? 2 : 0 };
 	int rc;
 
 	args = text_of(in->at + name, in->left - name);

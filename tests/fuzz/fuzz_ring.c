@@ -174,13 +174,13 @@ static void do_blocks(struct fuzz_input *in, uint32_t client, uint8_t op)
 }
 
 /* A turn of one of four conversations, with any times. */
-static void do_session(struct fuzz_input *in, uint32_t client)
+static void do_conversation(struct fuzz_input *in, uint32_t client)
 {
 	uint32_t first = fuzz_u8(in), count = 1 + fuzz_u8(in) % 40;
-	struct abi_sqe sqe = entry(in, ABI_OP_SESSION, count);
+	struct abi_sqe sqe = entry(in, ABI_OP_CONVERSATION, count);
 	uint8_t *at = ring.host.client[client].staging + ARGS;
 	uint8_t how = fuzz_u8(in), when = fuzz_u8(in);
-	struct abi_session_args args = { .salt = how & 3, .layer_ns = fuzz_u64(in) };
+	struct abi_conversation_args args = { .salt = how & 3, .layer_ns = fuzz_u64(in) };
 
 	args.return_ns = when & 128 ? fuzz_u64(in) : ring.host.now_ns + when * MSEC;
 	memcpy(at, &args, sizeof(args));
@@ -190,12 +190,12 @@ static void do_session(struct fuzz_input *in, uint32_t client)
 		memcpy(at + sizeof(args) + i * sizeof(ref), &ref, sizeof(ref));
 	}
 	sqe.flags = 0;
-	sqe.mode = ABI_SESSION_TURN_END + how % 3;
+	sqe.mode = ABI_CONVERSATION_TURN_END + how % 3;
 	sqe.handle = how >> 2 & 3;
 	sqe.tier = how >> 4 & 1;
 	sqe.part_first = when & 3;
 	sqe.part_count = when >> 2 & 3;
-	sqe.count = sqe.mode == ABI_SESSION_TURN_END ? count : 0;
+	sqe.count = sqe.mode == ABI_CONVERSATION_TURN_END ? count : 0;
 	sqe.arg_bytes = sqe.count ? (uint32_t)(sizeof(args) + count * sizeof(struct abi_block_ref))
 				  : 0;
 	ask(client, &sqe);
@@ -256,7 +256,7 @@ static void do_ahead(struct fuzz_input *in, uint32_t client)
 		do_blocks(in, client, ABI_OP_MIGRATE);
 		break;
 	case 2:
-		do_session(in, client);
+		do_conversation(in, client);
 		break;
 	case 3:
 		do_plan(in, client);

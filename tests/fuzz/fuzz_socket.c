@@ -4,8 +4,8 @@
  * listener is needed), scribbling over the whole client region, doorbells, hang-ups and deaths,
  * with a real core behind it whose actions are carried out at once or later.
  *
- * Must hold: nothing but the offender's session suffers, every answer is a message of the protocol,
- * and when all have gone no session, descriptor or block of memory is left.
+ * Must hold: nothing but the offender's connection suffers, every answer is a message of the
+ * protocol, and when all have gone no connection, descriptor or block of memory is left.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -154,13 +154,13 @@ static void do_connect(struct fuzz_input *in, uint32_t peer)
 {
 	uint8_t how = fuzz_u8(in);
 	struct turn t = turn_begin();
-	struct session *s;
+	struct connection *s;
 	int pair[2];
 
 	if (sock.peer[peer] >= 0)
 		return;
 	FUZZ_CHECK(!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair));
-	s = session_greet(sock.front, &t);
+	s = connection_greet(sock.front, &t);
 	s->sock = pair[0];
 	s->uid = s->gid = HOST_OWNER + (how & 1);
 	s->operator_ = how & 2;
@@ -269,13 +269,13 @@ static void do_hangup(uint32_t peer)
 	sock.peer[peer] = -1;
 }
 
-/* The n-th session that has shared memory; NULL = none has. */
-static struct session *session_of(uint32_t n)
+/* The n-th connection that has shared memory; NULL = none has. */
+static struct connection *connection_of(uint32_t n)
 {
 	for (uint32_t i = 0; i < CLIENTS; i++) {
-		struct session *s = &sock.front->session[(n + i) % CLIENTS];
+		struct connection *s = &sock.front->connection[(n + i) % CLIENTS];
 
-		if (s->state == SESSION_OPEN || s->state == SESSION_GONE)
+		if (s->state == CONNECTION_OPEN || s->state == CONNECTION_GONE)
 			return s;
 	}
 	return NULL;
@@ -283,26 +283,26 @@ static struct session *session_of(uint32_t n)
 
 static void do_death(struct fuzz_input *in)
 {
-	struct session *s = session_of(fuzz_u8(in));
+	struct connection *s = connection_of(fuzz_u8(in));
 	struct turn t = turn_begin();
 
 	if (s)
-		session_process_dead(sock.front, &t, s);
+		connection_process_dead(sock.front, &t, s);
 	host_look(&sock.host);
 }
 
-static void ring_bell(const struct session *s)
+static void ring_bell(const struct connection *s)
 {
 	uint64_t one = 1;
 
-	if (s->state == SESSION_OPEN)
+	if (s->state == CONNECTION_OPEN)
 		FUZZ_CHECK(write(s->doorbell, &one, sizeof(one)) == sizeof(one) || errno == EAGAIN);
 }
 
 /* Any byte of the region is the client's to write. */
 static void do_scribble(struct fuzz_input *in)
 {
-	struct session *s = session_of(fuzz_u8(in));
+	struct connection *s = connection_of(fuzz_u8(in));
 
 	if (!s) {
 		uint8_t lost[64];
@@ -310,7 +310,7 @@ static void do_scribble(struct fuzz_input *in)
 		fuzz_patch(in, lost, sizeof(lost), 1);
 		return;
 	}
-	if (s->state == SESSION_OPEN)
+	if (s->state == CONNECTION_OPEN)
 		grant_settle(s); /* what is written before is seen after */
 	fuzz_patch(in, s->region.addr, s->region.bytes, 8);
 	ring_bell(s);
@@ -318,14 +318,14 @@ static void do_scribble(struct fuzz_input *in)
 
 static void do_submit(struct fuzz_input *in)
 {
-	struct session *s = session_of(fuzz_u8(in));
+	struct connection *s = connection_of(fuzz_u8(in));
 	uint32_t count = 1 + fuzz_u8(in) % 24;
 	struct abi_sqe sqe = { .op = fuzz_u8(in) % (ABI_OP_COUNT + 1), .flags = ABI_SQE_KEYS };
 
 	sqe.context_id = fuzz_u8(in) & 3;
 	sqe.count = fuzz_u8(in);
 	sqe.arg_bytes = sqe.count * ABI_KEY_BYTES + (sqe.op == ABI_OP_PUT_RESERVE ? 128 : 0);
-	if (!s || s->state != SESSION_OPEN)
+	if (!s || s->state != CONNECTION_OPEN)
 		return;
 	for (uint32_t i = 0; i < count; i++) {
 		sqe.user_data = i;
@@ -379,18 +379,18 @@ static void finish(void)
 	}
 	run_turn();
 	for (uint32_t i = 0; i < sock.front->slots; i++) {
-		struct session *s = &sock.front->session[i];
+		struct connection *s = &sock.front->connection[i];
 		struct turn t = turn_begin();
 
-		FUZZ_CHECK(s->state != SESSION_GREETING && s->state != SESSION_OPEN);
-		if (s->state == SESSION_GONE)
-			session_process_dead(sock.front, &t, s);
+		FUZZ_CHECK(s->state != CONNECTION_GREETING && s->state != CONNECTION_OPEN);
+		if (s->state == CONNECTION_GONE)
+			connection_process_dead(sock.front, &t, s);
 		host_look(&sock.host);
 	}
 	host_settle(&sock.host, 100);
 	run_turn();
 	for (uint32_t i = 0; i < sock.front->slots; i++)
-		FUZZ_CHECK(sock.front->session[i].state == SESSION_FREE);
+		FUZZ_CHECK(sock.front->connection[i].state == CONNECTION_FREE);
 	host_audit(&sock.host);
 	host_empty(&sock.host);
 	host_halt(&sock.host);

@@ -35,7 +35,7 @@
 enum host_fault { HOST_WELL, HOST_FAILS, HOST_SHORT, HOST_ROTTEN };
 
 struct host_client {
-	uint32_t state; /* 0 none, 1 open, 2 session gone, process there */
+	uint32_t state; /* 0 none, 1 open, 2 connection gone, process there */
 	uint8_t *staging;
 	struct abi_reader *readers;
 	struct abi_stream *lines;

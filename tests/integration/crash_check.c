@@ -179,12 +179,12 @@ static int64_t number(const json_t *object, const char *first, const char *secon
 	return json_integer_value(second ? json_object_get(at, second) : at);
 }
 
-/* What of other clients is left: sessions, pins, requests, quarantined bytes. */
+/* What of other clients is left: connections, pins, requests, quarantined bytes. */
 static int64_t left_over(const json_t *status)
 {
 	const json_t *tiers = json_object_get(status, "tiers");
-	int64_t left = number(status, "sessions", "open") - 1 +
-		       number(status, "sessions", "ended") + number(status, "pins", NULL) +
+	int64_t left = number(status, "connections", "open") - 1 +
+		       number(status, "connections", "ended") + number(status, "pins", NULL) +
 		       number(status, "requests", NULL);
 
 	for (size_t i = 0; i < json_array_size(tiers); i++)

@@ -378,7 +378,7 @@ HELPER int client_open(struct client *c, const struct daemon *d)
 HELPER void client_close(struct client *c)
 {
 	if (c->region) {
-		c->region->goodbye = 1; /* a polite client: its session may end at once */
+		c->region->goodbye = 1; /* a polite client: its connection may end at once */
 		munmap(c->region, c->region->total_bytes);
 		munmap(c->staging, c->welcome.staging_bytes);
 		close(c->region_fd);

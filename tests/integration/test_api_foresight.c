@@ -230,12 +230,12 @@ static void test_too_many_claims_are_not_taken(void **state)
 		assert_int_equal(one_completion(w).result, -ECANCELED);
 }
 
-/* ---- sessions -------------------------------------------------------------------------------- */
+/* ---- conversations --------------------------------------------------------------------------- */
 
-static struct tier_completion session(struct world *w, uint32_t event,
-				      const struct tier_session_options *o)
+static struct tier_completion conversation(struct world *w, uint32_t event,
+					   const struct tier_conversation_options *o)
 {
-	if (tier_session(w->c, 77, event, o))
+	if (tier_conversation(w->c, 77, event, o))
 		fail_msg("%s", tier_error_text());
 	return one_completion(w);
 }
@@ -251,30 +251,30 @@ static void wait_until_here(struct world *w)
 /* One turn's end and return; true: a third of the time between them later nothing was staged. */
 static bool turn_is_late(struct world *w, uint64_t wait_ns)
 {
-	struct tier_session_options o = { .size = sizeof(o), .tier = TIER_CXL, .count = BLOCKS,
-					  .blocks = w->block, .user_data = 5 };
+	struct tier_conversation_options o = { .size = sizeof(o), .tier = TIER_CXL, .count = BLOCKS,
+					       .blocks = w->block, .user_data = 5 };
 	struct tier_completion c;
 	bool late;
 
 	migrate(w, TIER_NVME);
 	o.return_ns = time_now_ns() + wait_ns;
-	c = session(w, TIER_SESSION_TURN_END, &o);
+	c = conversation(w, TIER_CONVERSATION_TURN_END, &o);
 	assert_int_equal(c.result, 0);
 	assert_int_equal(c.value, BLOCKS);
 	usleep((useconds_t)(wait_ns / 3000));
 	late = in_memory(w) == 0;
 	wait_until_here(w);
-	c = session(w, TIER_SESSION_RETURN, NULL);
+	c = conversation(w, TIER_CONVERSATION_RETURN, NULL);
 	assert_int_equal(c.status, TIER_READY);
 	assert_int_equal(c.value, BLOCKS);
 	assert_int_equal(c.aux, 2);
 	read_all(w);
-	assert_int_equal(session(w, TIER_SESSION_CLOSE, NULL).result, 0);
+	assert_int_equal(conversation(w, TIER_CONVERSATION_CLOSE, NULL).result, 0);
 	return late;
 }
 
 /* As with claims: where its device was slow, or the machine is crowded, with more time. */
-static void test_a_session_is_staged_for_its_return(void **state)
+static void test_a_conversation_is_staged_for_its_return(void **state)
 {
 	struct world *w = *state;
 	uint64_t wait_ns = CLAIM_NS, end_ns = patience_ends_ns();
@@ -285,35 +285,35 @@ static void test_a_session_is_staged_for_its_return(void **state)
 		wait_ns += CLAIM_NS / 2;
 	}
 	assert_true(late);
-	assert_int_equal(session(w, TIER_SESSION_CLOSE, NULL).result, -ENOENT);
-	assert_int_equal(session(w, TIER_SESSION_RETURN, NULL).status, TIER_MISSED);
+	assert_int_equal(conversation(w, TIER_CONVERSATION_CLOSE, NULL).result, -ENOENT);
+	assert_int_equal(conversation(w, TIER_CONVERSATION_RETURN, NULL).status, TIER_MISSED);
 }
 
 static void test_an_early_return_is_late_and_served(void **state)
 {
 	struct world *w = *state;
-	struct tier_session_options o = { .size = sizeof(o), .tier = TIER_CXL, .count = BLOCKS,
-					  .blocks = w->block, .user_data = 5 };
+	struct tier_conversation_options o = { .size = sizeof(o), .tier = TIER_CXL, .count = BLOCKS,
+					       .blocks = w->block, .user_data = 5 };
 
 	migrate(w, TIER_NVME);
 	o.return_ns = time_now_ns() + 30 * NS_PER_S;
-	assert_int_equal(session(w, TIER_SESSION_TURN_END, &o).result, 0);
-	assert_int_equal(session(w, TIER_SESSION_RETURN, NULL).status, TIER_LATE);
+	assert_int_equal(conversation(w, TIER_CONVERSATION_TURN_END, &o).result, 0);
+	assert_int_equal(conversation(w, TIER_CONVERSATION_RETURN, NULL).status, TIER_LATE);
 	wait_until_here(w);
-	assert_int_equal(session(w, TIER_SESSION_CLOSE, NULL).result, 0);
+	assert_int_equal(conversation(w, TIER_CONVERSATION_CLOSE, NULL).result, 0);
 }
 
 static void test_who_closes_leaves_nothing_staged(void **state)
 {
 	struct world *w = *state;
-	struct tier_session_options o = { .size = sizeof(o), .tier = TIER_CXL, .count = BLOCKS,
-					  .blocks = w->block, .user_data = 5 };
+	struct tier_conversation_options o = { .size = sizeof(o), .tier = TIER_CXL, .count = BLOCKS,
+					       .blocks = w->block, .user_data = 5 };
 
 	migrate(w, TIER_NVME);
 	o.return_ns = time_now_ns() + 100 * NS_PER_MS;
-	assert_int_equal(session(w, TIER_SESSION_TURN_END, &o).result, 0);
+	assert_int_equal(conversation(w, TIER_CONVERSATION_TURN_END, &o).result, 0);
 	wait_until_here(w);
-	assert_int_equal(session(w, TIER_SESSION_CLOSE, NULL).result, 0);
+	assert_int_equal(conversation(w, TIER_CONVERSATION_CLOSE, NULL).result, 0);
 	for (uint32_t i = 0; i < PATIENCE_MS / 10 && in_memory(w); i++)
 		usleep(10000); /* what is still moving lands first */
 	assert_int_equal(in_memory(w), 0);
@@ -465,9 +465,9 @@ static void test_wrong_asks_are_refused(void **state)
 	ask.tier = TIER_CXL;
 	ask.klass = 7;
 	assert_int_equal(tier_prefetch(w->c, w->block, 1, &ask), -EINVAL);
-	assert_int_equal(tier_session(w->c, 1, 0, NULL), -EINVAL);
-	assert_int_equal(tier_session(w->c, 1, TIER_SESSION_TURN_END, NULL), -EINVAL);
-	assert_int_equal(tier_session(w->c, 1, TIER_SESSION_CLOSE + 1, NULL), -EINVAL);
+	assert_int_equal(tier_conversation(w->c, 1, 0, NULL), -EINVAL);
+	assert_int_equal(tier_conversation(w->c, 1, TIER_CONVERSATION_TURN_END, NULL), -EINVAL);
+	assert_int_equal(tier_conversation(w->c, 1, TIER_CONVERSATION_CLOSE + 1, NULL), -EINVAL);
 }
 
 int main(void)
@@ -477,7 +477,7 @@ int main(void)
 		cmocka_unit_test(test_a_claim_is_cancelled_before_it_is_due),
 		cmocka_unit_test(test_without_a_deadline_it_begins_at_once),
 		cmocka_unit_test(test_too_many_claims_are_not_taken),
-		cmocka_unit_test(test_a_session_is_staged_for_its_return),
+		cmocka_unit_test(test_a_conversation_is_staged_for_its_return),
 		cmocka_unit_test(test_an_early_return_is_late_and_served),
 		cmocka_unit_test(test_who_closes_leaves_nothing_staged),
 		cmocka_unit_test(test_a_plan_is_ahead_of_its_reader),

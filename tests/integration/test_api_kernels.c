@@ -13,7 +13,7 @@
 #include <tier_kernel.h>
 
 #include "libtier/abi/index.h"
-#include "libtier/src/session.h"
+#include "libtier/src/connection.h"
 #include "tests/integration/child.h"
 #include "tests/integration/kv_world.h"
 #include "tests/lib/standin.h"

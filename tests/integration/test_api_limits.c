@@ -145,9 +145,9 @@ static int connect_as(uint32_t uid)
 	return rc;
 }
 
-/* ---- sessions and contexts ------------------------------------------------------------------- */
+/* ---- connections and contexts ---------------------------------------------------------------- */
 
-static void four_sessions(void)
+static void four_connections(void)
 {
 	tier *t[4];
 	int rc = -EUSERS;
@@ -155,7 +155,7 @@ static void four_sessions(void)
 	for (uint32_t i = 0; i < 3; i++)
 		CHECK(connect_now(&t[i]) == 0);
 	CHECK(connect_now(&t[3]) == -EUSERS);
-	CHECK(strstr(tier_error_text(), "user.sessions"));
+	CHECK(strstr(tier_error_text(), "user.connections"));
 	your_turn();
 	tier_close(t[2]);
 	for (uint32_t i = 0; i < PATIENCE_MS / 10 && rc == -EUSERS; i++) {
@@ -165,7 +165,7 @@ static void four_sessions(void)
 	CHECK(rc == 0);
 }
 
-static void test_sessions_of_a_user(void **state)
+static void test_connections_of_a_user(void **state)
 {
 	pid_t pid;
 	tier *t[5];
@@ -173,7 +173,7 @@ static void test_sessions_of_a_user(void **state)
 	(void)state;
 	if (needs_root())
 		return;
-	pid = spawn(USER, four_sessions);
+	pid = spawn(USER, four_connections);
 	wait_turn();
 	assert_int_equal(connect_as(USER), -EUSERS);
 	assert_int_equal(connect_as(OTHER), 0);
@@ -302,7 +302,7 @@ static uint32_t lease_all(tier *t, tier_context *c, uint32_t first, struct tier_
 	return n;
 }
 
-/* Two sessions lease 1.5 MiB each of 64 MiB; 1 % is the limit of one, 4 % that of the user. */
+/* Two connections lease 1.5 MiB each of 64 MiB; 1 % is the limit of one, 4 % that of the user. */
 static void hoarder(void)
 {
 	static struct tier_lease lease[2][MANY * 6];
@@ -367,7 +367,7 @@ static void test_leases_that_are_never_released(void **state)
 		usleep(10000);
 	assert_true(daemon_logged(&the_daemon, "more evicted memory than quarantine.percent"));
 	go_on();
-	wait_turn(); /* nothing changed under the leases, though the sessions are over */
+	wait_turn(); /* nothing changed under the leases, though the connections are over */
 	assert_int_equal(quarantined(t), 2 * MANY * BLOCK_BYTES);
 	/*
 	 * Over four times the limit the user cannot come back, once a round of scans has seen all
@@ -393,7 +393,7 @@ static void test_leases_that_are_never_released(void **state)
 /* What was set is what counts, and what an operator is told. */
 static void test_limits_are_told(void **state)
 {
-	static const char *const said[] = { "\"user_sessions\":3", "\"user_contexts\":2",
+	static const char *const said[] = { "\"user_connections\":3", "\"user_contexts\":2",
 					    "\"client_pins\":3", "\"client_puts\":2",
 					    "\"client_requests\":4", "\"quarantine_percent\":1" };
 	char *text;
@@ -471,7 +471,7 @@ static void test_keys_that_begin_alike(void **state)
 
 static int setup(void **state)
 {
-	static const char *const extra[] = { "user.sessions=3", "user.contexts=2",
+	static const char *const extra[] = { "user.connections=3", "user.contexts=2",
 					     "client.pins=3", "client.puts=2",
 					     "client.requests=4", "quarantine.percent=1",
 					     "nvme.size=64MiB", NULL };
@@ -483,7 +483,7 @@ static int setup(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sessions_of_a_user),
+		cmocka_unit_test(test_connections_of_a_user),
 		cmocka_unit_test(test_contexts_of_a_user),
 		cmocka_unit_test(test_pins_and_puts_of_a_client),
 		cmocka_unit_test(test_requests_of_a_client),

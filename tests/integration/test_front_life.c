@@ -402,7 +402,7 @@ static void test_contexts_survive(void **state)
 
 /* ---- ends ---------------------------------------------------------------------------------- */
 
-static void test_a_stop_ends_sessions(void **state)
+static void test_a_stop_ends_connections(void **state)
 {
 	struct daemon d;
 	struct client c;
@@ -414,7 +414,7 @@ static void test_a_stop_ends_sessions(void **state)
 	assert_true(client_nop(&c));
 	daemon_stop(&d);
 	assert_int_equal(atomic_load_acquire_u32(&c.region->closed), 1);
-	assert_int_equal(c.region->session_error, ESHUTDOWN);
+	assert_int_equal(c.region->connection_error, ESHUTDOWN);
 	assert_true(client_hung_up(&c));
 	client_close(&c);
 	daemon_remove(&d);
@@ -451,7 +451,7 @@ int main(void)
 		cmocka_unit_test(test_a_link_to_the_store),
 		cmocka_unit_test(test_what_is_in_the_way_of_the_socket),
 		cmocka_unit_test(test_contexts_survive),
-		cmocka_unit_test(test_a_stop_ends_sessions),
+		cmocka_unit_test(test_a_stop_ends_connections),
 		cmocka_unit_test(test_signals_in_a_row),
 	};
 

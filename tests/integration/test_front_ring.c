@@ -132,7 +132,7 @@ static void expect_closed(struct client *c, int error)
 	assert_int_equal(write(c->doorbell, &one, sizeof(one)), (ssize_t)sizeof(one));
 	assert_true(client_hung_up(c));
 	assert_int_equal(atomic_load_acquire_u32(&c->region->closed), 1);
-	assert_int_equal(c->region->session_error, error);
+	assert_int_equal(c->region->connection_error, error);
 	client_close(c);
 	daemon_serves(&the_daemon);
 }

@@ -36,12 +36,12 @@ static void send_and_lose(const void *message, size_t bytes, bool greeted)
 	if (greeted) {
 		assert_int_equal(atomic_load_acquire_u32(&c.region->closed), 1);
 		/* An empty packet cannot be told from a hang-up. */
-		assert_int_equal(c.region->session_error, bytes ? EPROTO : 0);
+		assert_int_equal(c.region->connection_error, bytes ? EPROTO : 0);
 	}
 	client_close(&c);
 }
 
-static void test_bad_messages_end_the_session(void **state)
+static void test_bad_messages_end_the_connection(void **state)
 {
 	struct wire_hello hello = { .header = { WIRE_MAGIC, ABI_VERSION, WIRE_HELLO,
 						sizeof(hello), 1 } };
@@ -702,7 +702,7 @@ static void test_connections_without_hello(void **state)
 	daemon_serves(&the_daemon);
 }
 
-/* One process may connect and close for ever: sessions without an open reader leave at once. */
+/* One process may connect and close for ever: connections without an open reader leave at once. */
 static void test_connect_and_close(void **state)
 {
 	int before, after = 0;
@@ -721,7 +721,7 @@ static void test_connect_and_close(void **state)
 	assert_true(after <= before + 1);
 }
 
-static void test_sessions_are_counted(void **state)
+static void test_connections_are_counted(void **state)
 {
 	static const char *const extra[] = { "clients.max=2", "nvme.size=0", NULL };
 	struct daemon d;
@@ -740,7 +740,7 @@ static void test_sessions_are_counted(void **state)
 		usleep(10000);
 	}
 	assert_true(client_nop(&c[1]));
-	/* With a reader open the session stays until the process is dead: it may hold leases. */
+	/* With a reader open the connection stays until the process is dead: it may hold leases. */
 	c[1].region->sq_wake = 0;
 	((struct abi_reader *)((uint8_t *)c[1].region + c[1].region->reader_offset))->owned = 1;
 	client_close(&c[1]);
@@ -755,7 +755,7 @@ static void test_sessions_are_counted(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_bad_messages_end_the_session),
+		cmocka_unit_test(test_bad_messages_end_the_connection),
 		cmocka_unit_test(test_oversized_and_empty_packets),
 		cmocka_unit_test(test_noise),
 		cmocka_unit_test(test_descriptors_of_clients_are_dropped),
@@ -773,7 +773,7 @@ int main(void)
 		cmocka_unit_test(test_descriptors_are_not_hoarded),
 		cmocka_unit_test(test_connections_without_hello),
 		cmocka_unit_test(test_connect_and_close),
-		cmocka_unit_test(test_sessions_are_counted),
+		cmocka_unit_test(test_connections_are_counted),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -125,15 +125,15 @@ static void by_conversations(struct isolation *w)
 	struct abi_sqe sqe = often;
 	struct client c;
 
-	sqe.op = ABI_OP_SESSION;
-	sqe.mode = ABI_SESSION_TURN_END;
-	sqe.arg_bytes += sizeof(struct abi_session_args);
+	sqe.op = ABI_OP_CONVERSATION;
+	sqe.mode = ABI_CONVERSATION_TURN_END;
+	sqe.arg_bytes += sizeof(struct abi_conversation_args);
 	sqe.context_id = open_wide(&c, w);
-	memset(c.staging, 0, sizeof(struct abi_session_args));
-	name_block(&c, sizeof(struct abi_session_args));
+	memset(c.staging, 0, sizeof(struct abi_conversation_args));
+	name_block(&c, sizeof(struct abi_conversation_args));
 	for (sqe.handle = 1; sqe.handle <= 12; sqe.handle++)
 		CHECK(ask(&c, sqe).value == REFS);
-	sqe.mode = ABI_SESSION_RETURN;
+	sqe.mode = ABI_CONVERSATION_RETURN;
 	sqe.count = sqe.arg_bytes = 0;
 	for (sqe.handle = 1; sqe.handle <= 12; sqe.handle++)
 		CHECK(client_push(&c, &sqe));

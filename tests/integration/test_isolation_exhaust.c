@@ -8,9 +8,9 @@
 
 #define HOLD_US 300000 /* how long what was taken is held */
 
-/* ---- sessions -------------------------------------------------------------------------------- */
+/* ---- connections ----------------------------------------------------------------------------- */
 
-static void by_sessions(struct isolation *w)
+static void by_connections(struct isolation *w)
 {
 	static struct client c[128];
 	uint32_t got = 0;
@@ -28,12 +28,12 @@ static void by_sessions(struct isolation *w)
 	CHECK(client_nop(&c[0]));
 }
 
-static void test_sessions(void **state)
+static void test_connections(void **state)
 {
 	struct isolation *w = isolation_of(state);
 
 	if (w)
-		attack(w, "sessions and silent connections", by_sessions);
+		attack(w, "connections and silent connections", by_connections);
 }
 
 /* ---- contexts and memory --------------------------------------------------------------------- */
@@ -249,7 +249,7 @@ static void test_leases_never_released(void **state)
 
 /* ---- rings and the socket -------------------------------------------------------------------- */
 
-/* Full rings of eight sessions, completions never read. */
+/* Full rings of eight connections, completions never read. */
 static void by_rings(struct isolation *w)
 {
 	static struct client c[8];
@@ -434,7 +434,7 @@ static void by_child(struct isolation *w)
 	}
 	CHECK(waitpid(pid, NULL, 0) == pid);
 	CHECK(read(pipes[0], &byte, 1) == 1);
-	CHECK(byte == 'n'); /* the session ended with the process that had opened it */
+	CHECK(byte == 'n'); /* the connection ended with the process that had opened it */
 }
 
 static void test_a_child_outlives_its_parent(void **state)
@@ -448,7 +448,7 @@ static void test_a_child_outlives_its_parent(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sessions),
+		cmocka_unit_test(test_connections),
 		cmocka_unit_test(test_contexts),
 		cmocka_unit_test(test_puts_never_committed),
 		cmocka_unit_test(test_pins_never_released),

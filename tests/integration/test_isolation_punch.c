@@ -225,7 +225,7 @@ static void under(struct isolation *w, const char *name, void (*body)(struct iso
 	assert_true(wait(NULL) > 0);
 	after = longest_ns(w);
 	printf("# %s: %llu holes (the last took %.1f ms), %llu refused; %llu requests served, "
-	       "%llu sessions ended; %llu durable puts, %llu refused, slowest %.1f ms; "
+	       "%llu connections ended; %llu durable puts, %llu refused, slowest %.1f ms; "
 	       "loop.longest_ns %llu, before %llu\n", name, (unsigned long long)board->holes,
 	       (double)board->hole_ns / 1e6, (unsigned long long)board->refused_holes,
 	       (unsigned long long)board->served, (unsigned long long)board->ended,
@@ -259,7 +259,7 @@ static void test_unsealed(void **state)
 
 	if (!w)
 		return;
-	under(w, "holes under a session that is not sealed", by_unsealed);
+	under(w, "holes under a connection that is not sealed", by_unsealed);
 	nobody_noticed(w);
 	assert_int_equal(board->served, 0);
 	assert_true(board->holes > 0 && board->ended > 0);

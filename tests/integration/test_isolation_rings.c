@@ -211,22 +211,22 @@ static void push_some(struct client *c, uint32_t context, uint64_t *random)
 }
 
 #define SCRIBBLE_NS (1500 * NS_PER_MS)
-#define SCRIBBLED 9u /* sessions at least, and more while there is time */
+#define SCRIBBLED 9u /* connections at least, and more while there is time */
 
 static void by_scribble(struct isolation *w)
 {
 	uint64_t end = time_now_ns() + SCRIBBLE_NS, random = 4242;
-	uint32_t sessions = 0, mine;
+	uint32_t connections = 0, mine;
 
-	while (time_now_ns() < end || sessions < SCRIBBLED) {
+	while (time_now_ns() < end || connections < SCRIBBLED) {
 		struct client c;
 		struct stat st;
 		int rc = client_open(&c, &w->d);
 
-		CHECK(rc == 0 || rc == -EUSERS); /* sessions last until this process is dead */
+		CHECK(rc == 0 || rc == -EUSERS); /* connections last until this process is dead */
 		if (rc)
 			break;
-		sessions++;
+		connections++;
 		CHECK(fstat(c.region_fd, &st) == 0);
 		mine = open_shared(&c);
 		for (uint32_t i = 0; i < 8 && !atomic_load_relaxed_u32(&c.region->closed); i++) {
@@ -234,9 +234,9 @@ static void by_scribble(struct isolation *w)
 			scribble(&c, (size_t)st.st_size, &random);
 		}
 	}
-	printf("# %u sessions scribbled over\n", sessions);
+	printf("# %u connections scribbled over\n", connections);
 	fflush(stdout);
-	CHECK(sessions >= SCRIBBLED);
+	CHECK(connections >= SCRIBBLED);
 }
 
 static void test_scribbles(void **state)

@@ -115,7 +115,7 @@ misuse_all
 expect 0 '^tierd ' status
 expect 0 'EMULATED' status
 expect 0 '512 requests, 256 puts' status
-expect 0 '"user_sessions": 768' --json status
+expect 0 '"user_connections": 768' --json status
 expect 0 'no isolation' status
 expect 0 '"capacity": 33554432' --json status
 expect 0 '"capacity": 33554432' status --json

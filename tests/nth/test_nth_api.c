@@ -288,17 +288,17 @@ static int completed(struct world *w, int rc)
 
 static int try_foresight(struct world *w)
 {
-	struct tier_session_options turn = { .size = sizeof(turn), .tier = TIER_CXL,
-					     .blocks = w->block, .count = BLOCKS };
+	struct tier_conversation_options turn = { .size = sizeof(turn), .tier = TIER_CXL,
+						  .blocks = w->block, .count = BLOCKS };
 	struct tier_page pages[BLOCKS];
 	int rc;
 
 	find(w, pages);
 	rc = completed(w, tier_prefetch(w->c, w->block, BLOCKS, ASK(TIER_CXL, .user_data = 5)));
 	if (rc == 0)
-		rc = completed(w, tier_session(w->c, 1, TIER_SESSION_TURN_END, &turn));
+		rc = completed(w, tier_conversation(w->c, 1, TIER_CONVERSATION_TURN_END, &turn));
 	if (rc == 0)
-		rc = completed(w, tier_session(w->c, 1, TIER_SESSION_CLOSE, NULL));
+		rc = completed(w, tier_session(w->c, 1, TIER_SESSION_CLOSE, NULL)); /* (old) */
 	if (rc == 0)
 		rc = completed(w, tier_migrate(w->c, w->block, BLOCKS,
 					       ASK(TIER_CXL, .user_data = 6)));
@@ -545,7 +545,7 @@ static void requests(void **state)
 	sweep(*state, try_copy, "put_copy");
 	sweep(*state, try_fetch, "fetch, pin");
 	sweep(*state, try_pages, "fetch_pages, fetch_start, cancel");
-	sweep(*state, try_foresight, "prefetch, session, migrate");
+	sweep(*state, try_foresight, "prefetch, conversation, migrate");
 	sweep(*state, try_stream, "stream");
 	sweep(*state, try_plan, "plan");
 	sweep(*state, try_reserve, "reserve");

@@ -281,7 +281,7 @@ static void recovery_is_whole_or_says_out_of_memory(void **state)
 struct asking {
 	struct obs obs;
 	struct hist hist;
-	struct obs_session session;
+	struct obs_connection connection;
 	const char *verb;
 };
 
@@ -292,7 +292,7 @@ static int try_question(void *arg, uint32_t n, bool sticky)
 		"0400000000000000000000000000000000000000000000000000000000000000\"}";
 	struct asking *a = arg;
 	struct obs_question q = { .verb = a->verb, .args = args, .operator_ = true, .now_ns = 9,
-				  .session = &a->session, .sessions = 1 };
+				  .connection = &a->connection, .connections = 1 };
 	struct obs_deed deed = { .kind = OBS_DEED_NONE };
 	char why[OBS_WHY_BYTES] = "", *json = NULL;
 	int rc;
@@ -318,7 +318,7 @@ static void questions_are_answered_or_refused(void **state)
 	static const char *const verbs[] = { "status", "stat", "contexts", "context", "locate",
 					     "check", "pins", "requests", "clients", "evict",
 					     "drain" };
-	struct asking a = { .session = { .id = 1, .name = "engine", .open = true } };
+	struct asking a = { .connection = { .id = 1, .name = "engine", .open = true } };
 	struct host *h = *state;
 
 	host_boot(h, NULL);

@@ -74,11 +74,11 @@ bug("pins-limit-not-applied", SHELL + "settings.c", "c->client_pins = config->cl
 bug("least-value-not-checked", SHELL + "config.c",
     "if (value < k->min || value > k->max)\n\t\treturn -ERANGE;\n\t*out = (uint32_t)value;",
     "if (value > k->max)\n\t\treturn -ERANGE;\n\t*out = (uint32_t)value;", "test_config")
-bug("leases-end-with-the-socket", FRONT + "session.c",
+bug("leases-end-with-the-socket", FRONT + "connection.c",
     "if (!atomic_load_acquire_u32(&s->header->goodbye))\n\t\treturn false;", "",
-    "test_front_session")
+    "test_front_connection")
 bug("one-client-takes-the-turn", FRONT + "ring_in.c",
-    "if (most > SESSION_TAKE_MAX)\n\t\tmost = SESSION_TAKE_MAX;", "", "test_front_session")
+    "if (most > CONNECTION_TAKE_MAX)\n\t\tmost = CONNECTION_TAKE_MAX;", "", "test_front_connection")
 bug("checksum-not-compared", SHELL + "worker.c",
     "!= piece->crc)", "== ~piece->crc)", "test_tsan_worker")
 bug("memory-unmapped-under-a-copy", SHELL + "memory.c",
@@ -112,9 +112,9 @@ bug("one-full-context-stops-all", CORE + "log/writeback.c",
 bug("late-deletion-waits-on", CORE + "op/delete.c", "!r->error && !r->late) {", "!r->error) {",
     "test_core_orphans")
 bug("stream-to-any-tier", CORE + "op/request.c",
-    "case ABI_OP_STREAM:\n\tcase ABI_OP_SESSION:\n\tcase ABI_OP_PLAN:\n"
+    "case ABI_OP_STREAM:\n\tcase ABI_OP_CONVERSATION:\n\tcase ABI_OP_PLAN:\n"
     "\t\treturn ABI_MEM_TIERS;",
-    "case ABI_OP_SESSION:\n\tcase ABI_OP_PLAN:\n\t\treturn ABI_MEM_TIERS;",
+    "case ABI_OP_CONVERSATION:\n\tcase ABI_OP_PLAN:\n\t\treturn ABI_MEM_TIERS;",
     "test_core_stream_pages")
 bug("migrate-late-not-told", CORE + "op/migrate.c",
     "if (r->late && r->cursor < r->sqe.count)\n\t\tr->status = ABI_STATUS_LATE;", "",

@@ -8,30 +8,31 @@
 #include "tests/sim/world_priv.h"
 
 /* One of a few conversations ends a turn, goes on, or ends for good. */
-void ahead_session(struct world *w, uint32_t client, uint32_t i)
+void ahead_conversation(struct world *w, uint32_t client, uint32_t i)
 {
 	struct ask *a = &w->client[client].ask[i];
-	struct abi_session_args *args =
-		(struct abi_session_args *)(w->client[client].staging + a->staging + ARENA_ARGS);
+	struct abi_conversation_args *args =
+		(struct abi_conversation_args *)(w->client[client].staging + a->staging +
+						 ARENA_ARGS);
 	struct abi_block_ref *ref = (struct abi_block_ref *)(args + 1);
-	struct abi_sqe sqe = { .op = ABI_OP_SESSION, .user_data = i };
+	struct abi_sqe sqe = { .op = ABI_OP_CONVERSATION, .user_data = i };
 
 	client_keys(w, a);
 	a->kind = ASK_OTHER;
-	a->op = ABI_OP_SESSION;
+	a->op = ABI_OP_CONVERSATION;
 	sqe.mode = (uint8_t)(1 + world_below(w, 8) * 3 / 8);
-	sqe.handle = world_below(w, WORLD_SESSIONS);
+	sqe.handle = world_below(w, WORLD_CONVERSATIONS);
 	a->context = sqe.handle % WORLD_CONTEXTS;
 	sqe.context_id = w->context[a->context].id;
 	sqe.tier = ABI_TIER_CXL;
 	memset(args, 0, sizeof(*args));
-	for (uint32_t n = 0; sqe.mode == ABI_SESSION_TURN_END && n < a->count; n++) {
+	for (uint32_t n = 0; sqe.mode == ABI_CONVERSATION_TURN_END && n < a->count; n++) {
 		uint32_t slot = 0;
 		const struct abi_block *b = model_find(w, a->context, a->first + n, &slot);
 
 		ref[n] = (struct abi_block_ref){ slot, b ? b->generation : 0 };
 	}
-	if (sqe.mode == ABI_SESSION_TURN_END) {
+	if (sqe.mode == ABI_CONVERSATION_TURN_END) {
 		sqe.count = a->count;
 		sqe.arg_offset = a->staging + ARENA_ARGS;
 		sqe.arg_bytes = (uint32_t)(sizeof(*args) + a->count * sizeof(*ref));
@@ -39,8 +40,8 @@ void ahead_session(struct world *w, uint32_t client, uint32_t i)
 		args->layer_ns = world_chance(w, 500000) ? 0 : 1 + world_below(w, MSEC);
 		args->return_ns = w->now_ns + 1 + world_below(w, 3000) * MSEC;
 	}
-	foresight_session(w, client, a, &sqe);
-	theirs_session_asked(w, client, a, &sqe);
+	foresight_conversation(w, client, a, &sqe);
+	theirs_conversation_asked(w, client, a, &sqe);
 	client_submit(w, client, &sqe);
 }
 

@@ -559,7 +559,7 @@ static void ask_new(struct world *w, uint32_t client, uint32_t i, struct ask *a)
 		ask_by_keys(w, client, i, ABI_OP_MIGRATE);
 		break;
 	case 19 ... 20:
-		ahead_session(w, client, i);
+		ahead_conversation(w, client, i);
 		break;
 	case 21 ... 22:
 		ahead_plan(w, client, i);
@@ -706,9 +706,9 @@ static bool foreseen(struct world *w, uint32_t client, const struct ask *a,
 		foresight_ready(w, a, cqe, client_left(w));
 	} else if (a->op == ABI_OP_PLAN) {
 		foresight_plan(w, client, a, cqe);
-	} else if (a->op == ABI_OP_SESSION) {
-		foresight_session_answered(w, a, cqe);
-		theirs_session_answered(w, client, a, cqe);
+	} else if (a->op == ABI_OP_CONVERSATION) {
+		foresight_conversation_answered(w, a, cqe);
+		theirs_conversation_answered(w, client, a, cqe);
 	} else {
 		return false;
 	}

@@ -16,20 +16,20 @@
 
 /* ---- conversations ------------------------------------------------------------------------ */
 
-void foresight_session(struct world *w, uint32_t client, struct ask *a, struct abi_sqe *sqe)
+void foresight_conversation(struct world *w, uint32_t client, struct ask *a, struct abi_sqe *sqe)
 {
-	struct world_session *s = &w->session[sqe->handle];
-	const struct abi_session_args *args =
-		(const struct abi_session_args *)(w->client[client].staging + sqe->arg_offset);
-	bool end = sqe->mode == ABI_SESSION_TURN_END;
+	struct world_conversation *s = &w->conversation[sqe->handle];
+	const struct abi_conversation_args *args =
+		(const struct abi_conversation_args *)(w->client[client].staging + sqe->arg_offset);
+	bool end = sqe->mode == ABI_CONVERSATION_TURN_END;
 
-	a->shard = sqe->mode == ABI_SESSION_RETURN ? 1 + (uint32_t)sqe->handle : 0;
-	w->session_was = *s;
+	a->shard = sqe->mode == ABI_CONVERSATION_RETURN ? 1 + (uint32_t)sqe->handle : 0;
+	w->conversation_was = *s;
 	if (!s->away && !end)
 		return; /* not known */
-	if (sqe->mode == ABI_SESSION_RETURN)
+	if (sqe->mode == ABI_CONVERSATION_RETURN)
 		s->rest_ns = w->now_ns + 21000 * MSEC;
-	s->away = sqe->mode != ABI_SESSION_CLOSE;
+	s->away = sqe->mode != ABI_CONVERSATION_CLOSE;
 	s->client = client;
 	if (!end)
 		return;
@@ -41,34 +41,36 @@ void foresight_session(struct world *w, uint32_t client, struct ask *a, struct a
 }
 
 /* It is another's: nothing has changed. READY: so many layers are there, of every block. */
-void foresight_session_answered(struct world *w, const struct ask *a, const struct abi_cqe *cqe)
+void foresight_conversation_answered(struct world *w, const struct ask *a,
+				     const struct abi_cqe *cqe)
 {
-	const struct world_session *s = a->shard ? &w->session[a->shard - 1] : NULL;
+	const struct world_conversation *s = a->shard ? &w->conversation[a->shard - 1] : NULL;
 
 	if (cqe->res == -EBUSY)
-		w->session[a->handle] = w->session_was;
+		w->conversation[a->handle] = w->conversation_was;
 	if (!s || cqe->res || cqe->status != ABI_STATUS_READY || !cqe->aux)
 		return;
 	for (uint32_t n = 0; n < s->count; n++)
 		for (uint32_t page = 0; page < 4 && page / 2 < cqe->aux; page++)
 			if (page_state(model_desc(w, s->context, s->ref[n].slot, page),
 				       ABI_TIER_CXL) != ABI_PAGE_READY)
-				world_fail(w, "session: READY without block %u page %u", n, page);
+				world_fail(w, "conversation: READY without block %u page %u", n,
+					   page);
 }
 
 /* Its conversations end; what is moving for them lands within moments. */
 void foresight_died(struct world *w, uint32_t client)
 {
-	for (uint32_t i = 0; i < WORLD_SESSIONS; i++) {
-		if (w->session[i].client == client)
-			w->session[i].away = false;
-		if (w->session[i].holder == client)
-			w->session[i].known_ns = 0;
+	for (uint32_t i = 0; i < WORLD_CONVERSATIONS; i++) {
+		if (w->conversation[i].client == client)
+			w->conversation[i].away = false;
+		if (w->conversation[i].holder == client)
+			w->conversation[i].known_ns = 0;
 	}
 	memset(w->client[client].plan, 0, sizeof(w->client[client].plan));
 }
 
-static bool session_may(const struct world *w, const struct world_session *s)
+static bool conversation_may(const struct world *w, const struct world_conversation *s)
 {
 	if (w->now_ns < s->rest_ns)
 		return true;
@@ -120,9 +122,9 @@ void foresight_quiet(struct world *w)
 /* On a host at rest what a return asked for comes within moments. */
 void foresight_rest(struct world *w)
 {
-	for (uint32_t i = 0; i < WORLD_SESSIONS; i++)
-		if (w->session[i].rest_ns > w->now_ns + 1000 * MSEC)
-			w->session[i].rest_ns = w->now_ns + 1000 * MSEC;
+	for (uint32_t i = 0; i < WORLD_CONVERSATIONS; i++)
+		if (w->conversation[i].rest_ns > w->now_ns + 1000 * MSEC)
+			w->conversation[i].rest_ns = w->now_ns + 1000 * MSEC;
 }
 
 static void plan_end(struct world *w, uint32_t client, uint32_t which)
@@ -167,7 +169,7 @@ void foresight_look(struct world *w)
 		for (uint32_t i = 0; i < WORLD_ASKS; i++)
 			if (w->client[c].ask[i].op == ABI_OP_PREFETCH)
 				bytes += ASK_BYTES;
-	bytes += WORLD_SESSIONS * ASK_BYTES;
+	bytes += WORLD_CONVERSATIONS * ASK_BYTES;
 	read = sched_ready_ns(w->core, SCHED_READ, 2 * bytes, ABI_CLASS_DEADLINE, 0);
 	copy = sched_ready_ns(w->core, SCHED_TO_HBM, 2 * bytes, ABI_CLASS_DEADLINE, 0);
 	w->lead_ns = read + copy + SPARE_NS;
@@ -192,8 +194,8 @@ void foresight_check(struct world *w)
 		for (uint32_t i = 0; i < WORLD_ASKS; i++)
 			if (w->client[c].ask[i].may_begin)
 				return;
-	for (uint32_t i = 0; i < WORLD_SESSIONS; i++)
-		if (session_may(w, &w->session[i]))
+	for (uint32_t i = 0; i < WORLD_CONVERSATIONS; i++)
+		if (conversation_may(w, &w->conversation[i]))
 			return;
 	if (plans_may(w))
 		return;

@@ -124,9 +124,9 @@ PLANTS = {
         "reservations_end(c, CORE_CLIENTS_MAX, NULL, c->now_ns);",
         ";"),
     "retained-by-another-tenant": ("op/put_end.c", "|| block_salt(x, slot) != p->args.salt)", ")"),
-    "session-of-another-client": (
-        "hint/session.c",
-        "if (s && (s->client != r->client || s->client_session != r->session))",
+    "conversation-of-another-client": (
+        "hint/conversation.c",
+        "if (s && (s->client != r->client || s->client_connection != r->connection))",
         "if (0)"),
     "rotten-read-not-voided": (
         "move/move.c",
@@ -149,8 +149,8 @@ PLANTS = {
     "shard-replicated-split": ("op/put_shard.c", "|| part->shard_rule == ABI_SHARD_REPLICATED", ""),
     "cancel-of-another-client": (
         "op/request.c",
-        "if (r->phase == REQUEST_FREE || r->client != order->client ||\n\t    r->session "
-        "!= order->session || r->seq",
+        "if (r->phase == REQUEST_FREE || r->client != order->client ||\n\t    r->connection "
+        "!= order->connection || r->seq",
         "if (r->phase == REQUEST_FREE || r->seq"),
     "stream-miss-not-told": (
         "op/stream.c",
@@ -180,9 +180,9 @@ PLANTS = {
         "op/stream.c",
         "atomic_store_relaxed_u32(&line->usable, s->usable);\n\t/* usable before",
         "\t/* usable before"),
-    "session-outlives-client": (
+    "connection-outlives-client": (
         "leave.c",
-        "session_leave(c, id, NULL, &k->sessions_leave) &&\n\t       pin_leave(c, id",
+        "conversation_leave(c, id, NULL, &k->conversations_leave) &&\n\t       pin_leave(c, id",
         "pin_leave(c, id"),
     "ttl-counts-down-time-twice": (
         "book/retain.c",

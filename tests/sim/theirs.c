@@ -10,7 +10,7 @@
  *   Runs: the blocks of one are charged to one account, as its room was asked for.
  *   Lines: when a client's process is dead nothing is written into what was its memory.
  *   Retention: a block is kept as puts of its own tenant said.
- *   Sessions: nobody but who ended a turn goes on with it.
+ *   Conversations: nobody but who ended a turn goes on with it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,8 @@
 #include "tierd/core/state.h"
 
 #define LATE_NS (200 * MSEC)
-#define KNOWN_NS (59000 * MSEC) /* a session is remembered so long after its turn's end, at least */
+/* a conversation is remembered so long after its turn's end, at least */
+#define KNOWN_NS (59000 * MSEC)
 
 /* ---- pins --------------------------------------------------------------------------------- */
 
@@ -275,14 +276,14 @@ void theirs_retained(struct world *w, uint32_t context, uint32_t n, uint32_t slo
 			   (unsigned long long)salt, keep, key->said[salt]);
 }
 
-/* ---- sessions ----------------------------------------------------------------------------- */
+/* ---- conversations ------------------------------------------------------------------------ */
 
 /* It is asked for: is it known to be another's? */
-void theirs_session_asked(struct world *w, uint32_t client, struct ask *a,
-			  const struct abi_sqe *sqe)
+void theirs_conversation_asked(struct world *w, uint32_t client, struct ask *a,
+			       const struct abi_sqe *sqe)
 {
 	const struct world_context *x = &w->context[a->context];
-	const struct world_session *s = &w->session[sqe->handle];
+	const struct world_conversation *s = &w->conversation[sqe->handle];
 
 	a->handle = sqe->handle;
 	a->mode = sqe->mode;
@@ -291,18 +292,18 @@ void theirs_session_asked(struct world *w, uint32_t client, struct ask *a,
 		a->wild = true;
 }
 
-void theirs_session_answered(struct world *w, uint32_t client, const struct ask *a,
-			     const struct abi_cqe *cqe)
+void theirs_conversation_answered(struct world *w, uint32_t client, const struct ask *a,
+				  const struct abi_cqe *cqe)
 {
-	struct world_session *s = &w->session[a->handle];
+	struct world_conversation *s = &w->conversation[a->handle];
 
 	if (cqe->res)
 		return;
-	if (a->mode == ABI_SESSION_TURN_END) {
+	if (a->mode == ABI_CONVERSATION_TURN_END) {
 		s->holder = client;
 		s->context_id = w->context[a->context].id;
 		s->known_ns = w->now_ns + KNOWN_NS;
-	} else if (a->mode == ABI_SESSION_CLOSE) {
+	} else if (a->mode == ABI_CONVERSATION_CLOSE) {
 		s->known_ns = 0;
 	}
 }

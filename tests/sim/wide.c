@@ -3,13 +3,13 @@
  * Wide worlds: what other worlds never or hardly have. By the bits of faults.wide, which a seed
  * makes: each policy, pages and tables of odd sizes, contexts without HBM, limits of all that
  * clients may have, small windows of streams. And requests that are rare: single pages, parts and
- * layers of blocks, limits of sessions and of the public salt, clients that may only read, clients
- * whose leases keep too much, processes that die without a word. Others' random numbers stay as
- * they are: nothing here is drawn in a world that is not wide.
+ * layers of blocks, limits of connections and of the public salt, clients that may only read,
+ * clients whose leases keep too much, processes that die without a word. Others' random numbers
+ * stay as they are: nothing here is drawn in a world that is not wide.
  *
  * What must hold beside the rest: a page that is said to be there is; who may only read changes
- * nothing; no session ends but over its leases; limits hold; what is written lies in memory that is
- * charged; what is told of requests and streams adds up.
+ * nothing; no connection ends but over its leases; limits hold; what is written lies in memory that
+ * is charged; what is told of requests and streams adds up.
  */
 #include <errno.h>
 #include <string.h>
@@ -256,7 +256,7 @@ bool wide_ask(struct world *w, uint32_t client, uint32_t i)
 		return true;
 	}
 	if (world_chance(w, trait(w, TRAIT_TALK, 4) ? 10000 : 250000)) {
-		ahead_session(w, client, i);
+		ahead_conversation(w, client, i);
 		return true;
 	}
 	return false;
@@ -292,12 +292,12 @@ bool wide_owner(struct world *w)
 	return true;
 }
 
-/* The daemon ends sessions for one reason only: its leases, or its user's, keep too much. */
+/* The daemon ends connections for one reason only: its leases, or its user's, keep too much. */
 void wide_ended(struct world *w, const struct core_action *a)
 {
 	if (!w->faults->wide || a->end.error != -EDQUOT || a->end.client >= WORLD_CLIENTS ||
 	    w->client[a->end.client].state != 1)
-		world_fail(w, "session ended: %s", a->end.why);
+		world_fail(w, "connection ended: %s", a->end.why);
 	else
 		w->client[a->end.client].over = true;
 }
@@ -362,8 +362,8 @@ static void ground_check(struct world *w, uint32_t which, uint32_t tier)
 			   tier);
 }
 
-/* Limits of sessions: what is held does not grow above them. */
-static void session_check(struct world *w, const struct core_holder_view *v)
+/* Limits of connections: what is held does not grow above them. */
+static void connection_check(struct world *w, const struct core_holder_view *v)
 {
 	struct world_holder *was =
 		&w->theirs.holder[(v->key ^ (v->key >> 32) * WORLD_CLIENTS) % WORLD_HOLDERS];
@@ -373,7 +373,7 @@ static void session_check(struct world *w, const struct core_holder_view *v)
 
 		if (was->key == v->key && was->hard[t] == hard && hard && used > hard &&
 		    used > was->held[t])
-			world_fail(w, "quota: session %llx holds %llu of tier %u, at most %llu",
+			world_fail(w, "quota: connection %llx holds %llu of tier %u, at most %llu",
 				   (unsigned long long)v->key, (unsigned long long)used, t,
 				   (unsigned long long)hard);
 		was->hard[t] = hard;
@@ -401,7 +401,7 @@ void wide_check(struct world *w)
 	views_check(w);
 	for (uint32_t k = 0; !core_holder_at(w->core, UINT32_MAX, k, &v); k++)
 		if (v.kind == CORE_HOLDER_KEY)
-			session_check(w, &v);
+			connection_check(w, &v);
 	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++)
 		for (uint32_t t = 0; w->context[i].made && t < ABI_MEM_TIERS; t++)
 			ground_check(w, i, t);

@@ -357,7 +357,7 @@ void world_settle(struct world *w)
 
 /* ---- life and death ----------------------------------------------------------------------- */
 
-/* Its session ends, by itself or, with an error, by the daemon; its process is there still. */
+/* Its connection ends, by itself or, with an error, by the daemon; its process is there still. */
 static void client_goes(struct world *w, uint32_t i, int error)
 {
 	struct world_client *k = &w->client[i];
@@ -466,7 +466,7 @@ static void boot(struct world *w)
 	w->bag_count = 0;
 	w->landed_count = 0;
 	w->foreseen = 0;
-	memset(w->session, 0, sizeof(w->session));
+	memset(w->conversation, 0, sizeof(w->conversation));
 	memset(w->head, 0, sizeof(w->head));
 	theirs_boot(w);
 	clock_tell(w);
@@ -500,7 +500,7 @@ static void shut(struct world *w)
 	w->result->repaired += m->blocks_repaired;
 	w->result->claims += m->claims;
 	w->result->plan_loads += m->plan_loads;
-	w->result->staged_sessions += m->sessions_staged;
+	w->result->staged_conversations += m->conversations_staged;
 	w->result->staged_used += m->prefetch_used;
 	w->result->staged_wasted += m->prefetch_wasted;
 	w->result->proved += m->proved_blocks;

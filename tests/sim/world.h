@@ -72,7 +72,8 @@ struct world_result {
 	uint64_t streams, layers; /* begun; released by their clients */
 	uint64_t flushes_failed, proved, cleaned, moved, carried, reinserted, discards;
 	uint64_t evicted, segments_dropped, quarantined, runs; /* the core's own counters, summed */
-	uint64_t claims, plan_loads, staged_sessions, staged_used, staged_wasted; /* likewise */
+	/* likewise */
+	uint64_t claims, plan_loads, staged_conversations, staged_used, staged_wasted;
 	uint64_t refused; /* answers of -ENOSPC */
 	uint64_t moved_pages, moves_failed, parked, reservations, drawn;
 	/* two paths into HBM; bytes, times, blocks */

@@ -12,7 +12,7 @@
  *   stream.c     streams: what their watermarks promise
  *   path.c       two paths into HBM: a failing one costs nobody a page
  *   image.c      what the device would show after a crash at this moment
- *   theirs.c     what is whose: budgets, reservations, puts, sessions, dead clients' memory
+ *   theirs.c     what is whose: budgets, reservations, puts, conversations, dead clients' memory
  *   lives.c      contexts removed and made again: which of them a crash may bring back
  *   wide.c       worlds with settings, sizes and requests that are rare
  */
@@ -30,7 +30,7 @@
 #define WORLD_CLIENTS 3u
 #define WORLD_BARRED 1u /* a context that some clients have not opened */
 #define WORLD_KEYS 256u
-#define WORLD_SESSIONS 8u
+#define WORLD_CONVERSATIONS 8u
 #define WORLD_SLOTS 512u /* of a context, whose write-back is watched */
 #define WORLD_PLANS 2u /* of a client */
 #define WORLD_ACCESSES 48u
@@ -121,7 +121,7 @@ struct world_room { /* a reservation that was granted */
 };
 
 struct world_client {
-	uint32_t state; /* 0 dead, 1 alive, 2 session gone, process still there */
+	uint32_t state; /* 0 dead, 1 alive, 2 connection gone, process still there */
 	uint8_t *staging;
 	struct abi_reader *reader; /* WORLD_READERS of them */
 	struct abi_stream *line; /* WORLD_LINES of them */
@@ -137,7 +137,7 @@ struct world_client {
 	uint64_t old_pin;    /* ... of a pin in context 0 */
 	bool barred;         /* context WORLD_BARRED is not open to it */
 	bool reads_only[WORLD_CONTEXTS];
-	bool over;           /* the daemon is about to end its session */
+	bool over;           /* the daemon is about to end its connection */
 	uint32_t fetched_context, fetched_first, fetched; /* to HBM, just now; so many keys */
 	bool woken; /* in this event */
 };
@@ -178,7 +178,7 @@ struct world_link {
 };
 
 /* What the outside knows of one conversation. */
-struct world_session {
+struct world_conversation {
 	uint32_t client;
 	bool away;            /* a turn has ended */
 	uint64_t use_ns;      /* its blocks may come shortly before this */
@@ -198,7 +198,7 @@ struct world_rotten {
 
 #define WORLD_HOLDERS 16u
 
-/* wide.c: a session as it was at the last look. */
+/* wide.c: a connection as it was at the last look. */
 struct world_holder {
 	uint64_t key, hard[ABI_TIER_COUNT], held[ABI_TIER_COUNT];
 };
@@ -273,7 +273,7 @@ struct world {
 	uint64_t random, now_ns, sequence, ticks;
 	uint64_t wall_ms; /* what the wall clock is ahead of now_ns: it is set, too */
 	uint64_t lives; /* of all contexts, so far */
-	bool clients_limited; /* some session has, or had, a limit of its own */
+	bool clients_limited; /* some connection has, or had, a limit of its own */
 	uint32_t move_events; /* of the present move */
 	uint32_t last_context, last_first; /* of the last ask by key */
 	uint64_t lead_ns;  /* so long before its time of use a claim may begin */
@@ -289,8 +289,8 @@ struct world {
 	struct world_context context[WORLD_CONTEXTS];
 	struct world_lease lease[WORLD_LEASES];
 	struct world_pin pin[WORLD_LEASES];
-	struct world_session session[WORLD_SESSIONS];
-	struct world_session session_was; /* before what was asked of one last */
+	struct world_conversation conversation[WORLD_CONVERSATIONS];
+	struct world_conversation conversation_was; /* before what was asked of one last */
 	struct world_head head[WORLD_HEADS];
 	struct world_link link[WORLD_CONTEXTS][WORLD_KEYS];
 	struct world_theirs theirs;
@@ -398,23 +398,24 @@ void client_crash_soon(struct world *w); /* an answer was sent: it may be */
 void client_event(struct world *w); /* one begins */
 void foresight_look(struct world *w);
 void foresight_check(struct world *w);
-void foresight_session(struct world *w, uint32_t client, struct ask *a, struct abi_sqe *sqe);
+void foresight_conversation(struct world *w, uint32_t client, struct ask *a, struct abi_sqe *sqe);
 void foresight_plan(struct world *w, uint32_t client, const struct ask *a,
 		    const struct abi_cqe *cqe);
 void foresight_died(struct world *w, uint32_t client);
 void foresight_quiet(struct world *w);
 void foresight_rest(struct world *w);
 void foresight_settle(struct world *w);
-void foresight_session_answered(struct world *w, const struct ask *a, const struct abi_cqe *cqe);
+void foresight_conversation_answered(struct world *w, const struct ask *a,
+				     const struct abi_cqe *cqe);
 void foresight_ready(struct world *w, const struct ask *a, const struct abi_cqe *cqe, bool left);
 void theirs_boot(struct world *w);
 void theirs_check(struct world *w);
 void theirs_lines_anew(struct world *w, uint32_t client);
 void theirs_retained(struct world *w, uint32_t context, uint32_t n, uint32_t slot);
-void theirs_session_asked(struct world *w, uint32_t client, struct ask *a,
-			  const struct abi_sqe *sqe);
-void theirs_session_answered(struct world *w, uint32_t client, const struct ask *a,
-			     const struct abi_cqe *cqe);
+void theirs_conversation_asked(struct world *w, uint32_t client, struct ask *a,
+			       const struct abi_sqe *sqe);
+void theirs_conversation_answered(struct world *w, uint32_t client, const struct ask *a,
+				  const struct abi_cqe *cqe);
 bool inside_pauses(const struct world *w);
 void inside_check(struct world *w);
 void inside_recovered(struct world *w);
@@ -440,7 +441,7 @@ void model_check_quotas(struct world *w);
 void model_died(struct world *w, uint32_t client);
 
 /* ahead.c */
-void ahead_session(struct world *w, uint32_t client, uint32_t i);
+void ahead_conversation(struct world *w, uint32_t client, uint32_t i);
 void ahead_plan(struct world *w, uint32_t client, uint32_t i);
 void ahead_advance(struct world *w, uint32_t client);
 

@@ -20,7 +20,7 @@ $(foreach v,$(VARIANTS),$(eval $(O)/$v/tests/unit/test_llama_state: \
 # A host around the core, for tests that need one.
 HOSTED := admit areas audit bounds clean descs discard era evacuate fetch flush full heads holes \
           lane migrate orphans path pin plan prefix put quota reopen request reserve retain rivals \
-          room session stream_pages tiny tombs writeback
+          room conversation stream_pages tiny tombs writeback
 $(foreach v,$(VARIANTS),$(eval $(HOSTED:%=$(O)/$v/tests/unit/test_core_%) \
 	$(patsubst %,$(O)/$v/tests/unit/test_%,dispatch obs recover): \
 	$(call objects,$v,tests/fuzz/host.c))\

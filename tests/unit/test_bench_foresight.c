@@ -151,12 +151,16 @@ static void turn_ends(struct model *m, uint32_t talk, const struct abi_block_ref
 		      uint64_t return_ns)
 {
 	struct {
-		struct abi_session_args args;
+		struct abi_conversation_args args;
 		struct abi_block_ref ref[TALK_BLOCKS];
 	} told = { .args = { .return_ns = return_ns, .layer_ns = COMPUTE_NS } };
-	struct abi_sqe sqe = { .op = ABI_OP_SESSION, .klass = ABI_CLASS_SPECULATIVE,
-			       .mode = ABI_SESSION_TURN_END, .handle = talk, .tier = ABI_TIER_CXL,
-			       .count = TALK_BLOCKS, .arg_bytes = sizeof(told) };
+	struct abi_sqe sqe = { .op = ABI_OP_CONVERSATION,
+			       .klass = ABI_CLASS_SPECULATIVE,
+			       .mode = ABI_CONVERSATION_TURN_END,
+			       .handle = talk,
+			       .tier = ABI_TIER_CXL,
+			       .count = TALK_BLOCKS,
+			       .arg_bytes = sizeof(told) };
 
 	memcpy(told.ref, ref + talk * TALK_BLOCKS, sizeof(told.ref));
 	model_ask(m, &sqe, &told, NULL, NULL);
@@ -164,8 +168,11 @@ static void turn_ends(struct model *m, uint32_t talk, const struct abi_block_ref
 
 static struct abi_cqe comes_back(struct model *m, uint32_t talk)
 {
-	struct abi_sqe sqe = { .op = ABI_OP_SESSION, .klass = ABI_CLASS_SPECULATIVE,
-			       .mode = ABI_SESSION_RETURN, .handle = talk, .tier = ABI_TIER_CXL };
+	struct abi_sqe sqe = { .op = ABI_OP_CONVERSATION,
+			       .klass = ABI_CLASS_SPECULATIVE,
+			       .mode = ABI_CONVERSATION_RETURN,
+			       .handle = talk,
+			       .tier = ABI_TIER_CXL };
 	struct answer got = { .came = false };
 
 	model_ask(m, &sqe, NULL, answered, &got);

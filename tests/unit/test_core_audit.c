@@ -302,7 +302,7 @@ static void test_counters_of_accounts(void **state)
 	(void)state;
 	assert_true(ledger_find(&x->salts, 2) >= LEDGER_FIRST);
 	wrong_ledger(&x->salts, 2);
-	wrong_ledger(&host.core->owners, (uint64_t)host.core->client[1].session << 32 | 1);
+	wrong_ledger(&host.core->owners, (uint64_t)host.core->client[1].connection << 32 | 1);
 }
 
 static void test_counters_of_the_host(void **state)
@@ -391,7 +391,7 @@ static void test_counters_of_clients_and_users(void **state)
 
 	(void)state;
 	WRONG(k->orders, "orders that wait");
-	WRONG(a->sessions, "user 7: sessions");
+	WRONG(a->connections, "user 7: connections");
 	WRONG(c->users, "users");
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
 		WRONG(a->windows[t], "windows of streams");
@@ -413,10 +413,10 @@ static void test_counters_of_foresight(void **state)
 	WRONG(c->metrics.prefetch_failed, "prefetched bytes");
 	WRONG(c->claims.count, "claims");
 	WRONG(c->plans.count, "plans");
-	WRONG(c->sessions.count, "conversations");
-	WRONG(c->sessions.awaited, "conversations whose users are back");
-	WRONG(c->sessions.high, "places of conversations");
-	WRONG(c->sessions.chunks_high, "places of conversations' blocks");
+	WRONG(c->conversations.count, "conversations");
+	WRONG(c->conversations.awaited, "conversations whose users are back");
+	WRONG(c->conversations.high, "places of conversations");
+	WRONG(c->conversations.chunks_high, "places of conversations' blocks");
 }
 
 int main(void)

@@ -79,7 +79,7 @@ static int setup(void **state)
 /* A list that names block n so often. */
 static void ask(uint8_t op, uint32_t n, uint32_t count, uint8_t mode)
 {
-	size_t head = op == ABI_OP_SESSION ? sizeof(struct abi_session_args) : 0;
+	size_t head = op == ABI_OP_CONVERSATION ? sizeof(struct abi_conversation_args) : 0;
 	struct abi_block_ref *ref = (struct abi_block_ref *)(host.client[0].staging + head);
 	struct abi_sqe sqe = { .op = op, .tier = ABI_TIER_CXL, .count = count, .mode = mode,
 			       .context_id = host.context[0].id };
@@ -92,8 +92,8 @@ static void ask(uint8_t op, uint32_t n, uint32_t count, uint8_t mode)
 		ref[i].generation = index_block(&context()->ix, ref[i].slot)->generation;
 	}
 	sqe.arg_bytes = (uint32_t)(head + count * sizeof(*ref));
-	sqe.handle = op == ABI_OP_SESSION ? 7 : 0;
-	if (op == ABI_OP_SESSION && mode != ABI_SESSION_TURN_END)
+	sqe.handle = op == ABI_OP_CONVERSATION ? 7 : 0;
+	if (op == ABI_OP_CONVERSATION && mode != ABI_CONVERSATION_TURN_END)
 		sqe.count = sqe.arg_bytes = 0;
 	host.answer.res = 1;
 	assert_true(host_request(&host, 0, &sqe));
@@ -260,7 +260,7 @@ static void replied(void *arg, uint64_t token, int32_t res, uint64_t value)
 	refused += token >= TOKEN && res != 0;
 }
 
-/* As many as there can be sessions: each is answered, by one write of the catalog or two. */
+/* As many as there can be connections: each is answered, by one write of the catalog or two. */
 static void test_all_ask_for_epochs_at_once(void **state)
 {
 	(void)state;
@@ -277,39 +277,39 @@ static void test_all_ask_for_epochs_at_once(void **state)
 	host.ears.reply = NULL;
 }
 
-/* ---- sessions ----------------------------------------------------------------------------- */
+/* ---- conversations ------------------------------------------------------------------------ */
 
 static void test_a_turn_ends_and_another_begins(void **state)
 {
 	(void)state;
 	for (uint32_t i = 0; i < 3; i++) {
-		ask(ABI_OP_SESSION, 2, 8000, ABI_SESSION_TURN_END);
+		ask(ABI_OP_CONVERSATION, 2, 8000, ABI_CONVERSATION_TURN_END);
 		assert_int_equal(answer(), 0);
 		assert_int_equal(host.answer.value, 8000);
-		ask(ABI_OP_SESSION, 2, 0, ABI_SESSION_RETURN);
+		ask(ABI_OP_CONVERSATION, 2, 0, ABI_CONVERSATION_RETURN);
 		assert_int_equal(answer(), 0);
 		assert_int_equal(host.answer.value, 8000);
 	}
 	host_audit(&host);
-	ask(ABI_OP_SESSION, 2, 0, ABI_SESSION_CLOSE);
+	ask(ABI_OP_CONVERSATION, 2, 0, ABI_CONVERSATION_CLOSE);
 	assert_int_equal(answer(), 0);
 	host_audit(&host);
 }
 
-static void test_sessions_end_with_their_client(void **state)
+static void test_conversations_end_with_their_client(void **state)
 {
 	uint64_t before;
 
 	(void)state;
-	ask(ABI_OP_SESSION, 2, 8000, ABI_SESSION_TURN_END);
+	ask(ABI_OP_CONVERSATION, 2, 8000, ABI_CONVERSATION_TURN_END);
 	assert_int_equal(answer(), 0);
-	ask(ABI_OP_SESSION, 2, 0, ABI_SESSION_RETURN);
+	ask(ABI_OP_CONVERSATION, 2, 0, ABI_CONVERSATION_RETURN);
 	before = host.core->metrics.items;
 	host_client_gone(&host, 0);
 	for (uint32_t i = 0; i < 100; i++)
 		host_tick(&host, 0);
 	assert_int_equal(host.core->requests, 0);
-	assert_int_equal(host.core->sessions.count, 0);
+	assert_int_equal(host.core->conversations.count, 0);
 	assert_int_equal(block_use(context(), 2)->hold, 0);
 	assert_true(host.core->metrics.items - before < 100000);
 	host_client_dead(&host, 0);
@@ -354,7 +354,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_all_ask_for_epochs_at_once, setup_many,
 						one_host_off),
 		T(test_a_turn_ends_and_another_begins),
-		T(test_sessions_end_with_their_client),
+		T(test_conversations_end_with_their_client),
 		T(test_a_long_pin),
 	};
 

@@ -211,8 +211,8 @@ static void test_a_page_beyond_its_block_is_a_miss(void **state)
 	assert_int_equal(context()->pages_resident[ABI_TIER_CXL], 1);
 }
 
-/* A read outlives the user's last session: whoever comes next is not taken for its owner. */
-static void test_what_a_session_leaves_under_way_stays_charged(void **state)
+/* A read outlives the user's last connection: whoever comes next is not taken for its owner. */
+static void test_what_a_connection_leaves_under_way_stays_charged(void **state)
 {
 	(void)state;
 	ask(0, ABI_OP_FETCH, ABI_CLASS_DEMAND);
@@ -358,7 +358,7 @@ int main(void)
 		EACH(test_a_prefetch_that_is_asked_for_is_used),
 		EACH(test_what_is_deleted_meanwhile_does_not_count),
 		EACH(test_a_page_beyond_its_block_is_a_miss),
-		EACH(test_what_a_session_leaves_under_way_stays_charged),
+		EACH(test_what_a_connection_leaves_under_way_stays_charged),
 		EACH(test_a_page_comes_back_beside_a_lease),
 		EACH(test_a_lease_keeps_no_slot),
 		cmocka_unit_test_teardown(test_all_stripes_of_a_prefetch_come, one_host_off),

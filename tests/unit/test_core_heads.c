@@ -77,8 +77,8 @@ static bool only_first(uint32_t n, uint32_t count)
 
 static void say(uint32_t client, uint64_t id, uint8_t mode, uint32_t first, uint32_t count)
 {
-	const struct abi_session_args args = { .salt = 5, .layer_ns = 3600 * SECOND };
-	struct abi_sqe sqe = { .op = ABI_OP_SESSION, .handle = id, .mode = mode,
+	const struct abi_conversation_args args = { .salt = 5, .layer_ns = 3600 * SECOND };
+	struct abi_sqe sqe = { .op = ABI_OP_CONVERSATION, .handle = id, .mode = mode,
 			       .tier = ABI_TIER_CXL };
 	uint8_t *at = host.client[client].staging;
 
@@ -90,7 +90,7 @@ static void say(uint32_t client, uint64_t id, uint8_t mode, uint32_t first, uint
 		memcpy(at + sizeof(args) + i * sizeof(ref), &ref, sizeof(ref));
 	}
 	sqe.count = count;
-	if (mode == ABI_SESSION_TURN_END)
+	if (mode == ABI_CONVERSATION_TURN_END)
 		sqe.arg_bytes = (uint32_t)(sizeof(args) + count * sizeof(struct abi_block_ref));
 	assert_true(host_request(&host, client, &sqe));
 	assert_int_equal(host.answer.res, 0);
@@ -108,9 +108,9 @@ static void evict(void)
 /* ... whose head is the first two layers. */
 static void say_two(uint32_t client, uint64_t id, uint32_t first, uint32_t count)
 {
-	struct session *s = host.core->sessions.table;
+	struct conversation *s = host.core->conversations.table;
 
-	say(client, id, ABI_SESSION_TURN_END, first, count);
+	say(client, id, ABI_CONVERSATION_TURN_END, first, count);
 	while (s->id != id)
 		s++;
 	s->head = 2;
@@ -123,9 +123,9 @@ static void no_looks(void)
 	context()->heads_ns[ABI_TIER_CXL] = host.now_ns + 1000 * SECOND;
 }
 
-static struct session *session(uint32_t i)
+static struct conversation *conversation(uint32_t i)
 {
-	return &host.core->sessions.table[i];
+	return &host.core->conversations.table[i];
 }
 
 /* Evicting all leaves the heads for now. */
@@ -136,7 +136,7 @@ static void test_the_rest_leaves_before_the_head(void **state)
 	evict();
 	for (uint32_t n = 0; n < KEYS; n++)
 		assert_true(n < 2 ? only_first(n, 2) : pages(n) == 0);
-	say(0, 1, ABI_SESSION_RETURN, 0, 0);
+	say(0, 1, ABI_CONVERSATION_RETURN, 0, 0);
 	assert_int_equal(host.answer.status, ABI_STATUS_READY);
 	assert_int_equal(host.answer.aux, 2);
 	host_audit(&host);
@@ -145,10 +145,10 @@ static void test_the_rest_leaves_before_the_head(void **state)
 /* So many layers as are not there in time: one where a layer takes an hour, all if nobody knows. */
 static void test_a_head_is_what_is_needed(void **state)
 {
-	struct session *s = session(0);
+	struct conversation *s = conversation(0);
 
 	(void)state;
-	say(0, 1, ABI_SESSION_TURN_END, 0, 4);
+	say(0, 1, ABI_CONVERSATION_TURN_END, 0, 4);
 	assert_int_equal(s->head, 1);
 	s->layer_ns = 1;
 	assert_int_equal(heads_need(host.core, s), LAYERS);
@@ -182,10 +182,10 @@ static void test_a_shared_head_is_kept_for_both(void **state)
 	(void)state;
 	say_two(0, 1, 0, 2);
 	say_two(0, 2, 1, 2);
-	say(0, 1, ABI_SESSION_CLOSE, 0, 0);
+	say(0, 1, ABI_CONVERSATION_CLOSE, 0, 0);
 	evict();
 	assert_true(pages(0) == 0 && only_first(1, 2) && only_first(2, 2));
-	say(0, 2, ABI_SESSION_CLOSE, 0, 0);
+	say(0, 2, ABI_CONVERSATION_CLOSE, 0, 0);
 	evict();
 	assert_true(pages(1) == 0 && pages(2) == 0);
 }
@@ -215,9 +215,9 @@ static uint64_t kept_bytes(uint32_t client)
 {
 	uint64_t bytes = 0;
 
-	for (uint32_t i = 0; i < host.core->sessions.high; i++)
-		if (session(i)->client == client)
-			bytes += (uint64_t)session(i)->kept * session(i)->blocks * PAGE;
+	for (uint32_t i = 0; i < host.core->conversations.high; i++)
+		if (conversation(i)->client == client)
+			bytes += (uint64_t)conversation(i)->kept * conversation(i)->blocks * PAGE;
 	return bytes;
 }
 
@@ -232,10 +232,10 @@ static void test_heads_share_what_there_is(void **state)
 	space_stats(context()->space[ABI_TIER_CXL], &st);
 	room = (st.live + st.available + st.punching) / 100 * QUOTA_PROMISES_PERCENT;
 	for (uint64_t id = 0; id < many; id++)
-		say(id >= many - 10, id, ABI_SESSION_TURN_END, 0, blocks);
+		say(id >= many - 10, id, ABI_CONVERSATION_TURN_END, 0, blocks);
 	for (uint32_t i = 0; i < many; i++) { /* as if layers took no time */
-		session(i)->head = LAYERS;
-		heads_keep(host.core, session(i), LAYERS);
+		conversation(i)->head = LAYERS;
+		heads_keep(host.core, conversation(i), LAYERS);
 	}
 	assert_true(kept_bytes(0) > room && kept_bytes(1) < room);
 	host.now_ns += SECOND;
@@ -254,10 +254,10 @@ static void test_ready_is_a_whole_head(void **state)
 	(void)state;
 	say_two(0, 1, 0, 2);
 	no_looks();
-	heads_keep(host.core, session(0), 1);
+	heads_keep(host.core, conversation(0), 1);
 	evict();
 	assert_int_equal(pages(0), 1);
-	say(0, 1, ABI_SESSION_RETURN, 0, 0);
+	say(0, 1, ABI_CONVERSATION_RETURN, 0, 0);
 	assert_int_equal(host.answer.status, ABI_STATUS_LATE);
 	assert_int_equal(host.answer.aux, 0);
 }
@@ -273,21 +273,21 @@ static void unpin_all(void)
 /* When more may be kept again, the rest of the head is brought. */
 static void test_what_may_be_kept_again_comes_back(void **state)
 {
-	struct session *s = session(0);
+	struct conversation *s = conversation(0);
 
 	(void)state;
 	say_two(0, 1, 0, 2);
-	for (uint32_t n = 0; n < 200 && s->state != SESSION_STAGED; n++)
+	for (uint32_t n = 0; n < 200 && s->state != CONVERSATION_STAGED; n++)
 		host_tick(&host, 10 * MS);
-	assert_int_equal(s->state, SESSION_STAGED);
+	assert_int_equal(s->state, CONVERSATION_STAGED);
 	unpin_all();
 	no_looks();
 	heads_keep(host.core, s, 1);
-	session_kept(host.core, s);
+	conversation_kept(host.core, s);
 	evict();
 	assert_int_equal(s->staged, 1);
 	heads_keep(host.core, s, 2);
-	session_kept(host.core, s);
+	conversation_kept(host.core, s);
 	for (uint32_t n = 0; n < 20; n++)
 		host_tick(&host, 10 * MS);
 	assert_true(only_first(0, 2) && only_first(1, 2));

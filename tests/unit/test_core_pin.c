@@ -93,7 +93,7 @@ static int again(void **state)
 	return begin_anew(state);
 }
 
-/* Of what all share its sessions together get three quarters, the other user the rest. */
+/* Of what all share its connections together get three quarters, the other user the rest. */
 static void test_a_user_takes_no_table_whole(void **state)
 {
 	struct client *k = &host.core->client[0];
@@ -184,7 +184,8 @@ static void test_a_context_pins_no_more_than_its_limit(void **state)
 	assert_true(host.answer.aux >> 8 * ABI_HELD_TIER == 1 + ABI_TIER_CXL);
 	set(CORE_HOLDER_CONTEXT, 0, 0);
 	assert_int_equal(pin(1, KEYS / 2 + 4, 1), 1);
-	host_client_gone(&host, 0); /* pins end with their session, and give back what they took */
+	/* pins end with their connection, and give back what they took */
+	host_client_gone(&host, 0);
 	host_client_dead(&host, 0);
 	host_client_gone(&host, 1);
 	host_client_dead(&host, 1);
@@ -319,7 +320,7 @@ static void test_a_quota_takes_nothing_that_is_held(void **state)
 	host_audit(&host);
 }
 
-/* As the core pins for a session: the first layers of the first `count` blocks. */
+/* As the core pins for a conversation: the first layers of the first `count` blocks. */
 static int64_t pin_head(uint32_t layers, uint32_t count, uint64_t *id)
 {
 	struct context *x = core_context(host.core, host.context[0].id);

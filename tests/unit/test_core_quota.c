@@ -160,7 +160,7 @@ static void test_a_client_that_is_not_there(void **state)
 }
 
 /* One that goes on behind another one's is written with it: each keeps to its own limit. */
-static void test_a_run_of_two_sessions_keeps_to_both_limits(void **state)
+static void test_a_run_of_two_connections_keeps_to_both_limits(void **state)
 {
 	uint64_t block = context()->spec.geometry.block_bytes;
 	struct core_quota q = { .who = CORE_HOLDER_CLIENT, .key = 0, .tier = ABI_TIER_NVME,
@@ -350,7 +350,7 @@ int main(void)
 		CASE(test_who_gives_first),
 		CASE(test_the_nearer_limit_counts),
 		CASE(test_a_client_that_is_not_there),
-		CASE(test_a_run_of_two_sessions_keeps_to_both_limits),
+		CASE(test_a_run_of_two_connections_keeps_to_both_limits),
 		CASE(test_a_limit_is_durable_with_its_answer),
 		CASE(test_a_lowered_quota_is_kept),
 		CASE(test_each_size_of_page_has_a_slab),

@@ -162,7 +162,7 @@ static uint8_t whose(uint64_t name)
 	return (uint8_t)(answer[name].aux >> 8 * ABI_HELD_LIMIT);
 }
 
-/* All sessions of a user together get three quarters, with what is parked for conversations. */
+/* All connections of a user together get three quarters, with what is parked for conversations. */
 static void test_a_user_leaves_claims_to_others(void **state)
 {
 	const uint32_t most = CLAIMS_MAX / 4 * 3;

@@ -1,6 +1,6 @@
 /*
- * What is asked arrives whole: each option of a prefetch, a session, a reservation and a plan, as
- * the daemon reads it from the ring and the arena. And what a look-up says of many keys.
+ * What is asked arrives whole: each option of a prefetch, a conversation, a reservation and a plan,
+ * as the daemon reads it from the ring and the arena. And what a look-up says of many keys.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -8,7 +8,7 @@
 
 #define LONG_NS (10 * NS_PER_S)
 #define ARG_BYTES 1024u
-#define SESSION_BLOCKS 8184u /* as tier.h says */
+#define CONVERSATION_BLOCKS 8184u /* as tier.h says */
 
 /* The last request, as it came. */
 static struct {
@@ -93,24 +93,31 @@ static void test_prefetch_and_migrate(void **state)
 	assert_non_null(strstr(tier_error_text(), "whole"));
 }
 
-static void test_sessions(void **state)
+static void test_conversations(void **state)
 {
 	static const struct tier_range parts = { .part_first = 1, .part_count = 1 };
 	static const struct tier_range layers = { .layer_count = 1 };
-	static tier_block many[SESSION_BLOCKS + 9];
+	static tier_block many[CONVERSATION_BLOCKS + 9];
 	struct world *w = *state;
 	const tier_block pair[2] = { world_block(w, 1), world_block(w, 2) };
-	struct tier_session_options o = { .size = sizeof(o), .tier = TIER_HBM, .count = 2,
-					  .blocks = many, .range = &parts, .salt = 0xaabbccddeeull,
-					  .return_ns = 1234567, .layer_ns = 89, .user_data = 6 };
-	const struct abi_session_args *args = (void *)got.arg;
+	struct tier_conversation_options o = { .size = sizeof(o),
+					       .tier = TIER_HBM,
+					       .count = 2,
+					       .blocks = many,
+					       .range = &parts,
+					       .salt = 0xaabbccddeeull,
+					       .return_ns = 1234567,
+					       .layer_ns = 89,
+					       .user_data = 6 };
+	const struct abi_conversation_args *args = (void *)got.arg;
 
 	for (uint32_t i = 0; i < COUNT(many); i++)
 		many[i] = pair[i % 2];
-	assert_int_equal(tier_session(w->c, 0x1122334455ull, TIER_SESSION_TURN_END, &o), 0);
+	assert_int_equal(tier_conversation(w->c, 0x1122334455ull, TIER_CONVERSATION_TURN_END, &o),
+			 0);
 	arrived(w, 6);
-	assert_int_equal(got.e.op, ABI_OP_SESSION);
-	assert_int_equal(got.e.mode, ABI_SESSION_TURN_END);
+	assert_int_equal(got.e.op, ABI_OP_CONVERSATION);
+	assert_int_equal(got.e.mode, ABI_CONVERSATION_TURN_END);
 	assert_true(got.e.handle == 0x1122334455ull);
 	assert_int_equal(got.e.tier, ABI_TIER_HBM);
 	assert_int_equal(got.e.count, 2);
@@ -121,19 +128,19 @@ static void test_sessions(void **state)
 	assert_int_equal(((struct abi_block_ref *)(void *)(args + 1))[1].slot, many[1].slot);
 	/* The first of a longer list are kept. */
 	o.count = COUNT(many);
-	assert_int_equal(tier_session(w->c, 1, TIER_SESSION_TURN_END, &o), 0);
+	assert_int_equal(tier_conversation(w->c, 1, TIER_CONVERSATION_TURN_END, &o), 0);
 	arrived(w, 6);
-	assert_int_equal(got.e.count, SESSION_BLOCKS);
+	assert_int_equal(got.e.count, CONVERSATION_BLOCKS);
 	assert_int_equal(got.e.arg_bytes, ABI_ARG_BYTES_MAX);
 	o.range = &layers;
-	assert_int_equal(tier_session(w->c, 1, TIER_SESSION_TURN_END, &o), -EINVAL);
+	assert_int_equal(tier_conversation(w->c, 1, TIER_CONVERSATION_TURN_END, &o), -EINVAL);
 	o.range = NULL;
 	o.tier = TIER_NVME;
-	assert_int_equal(tier_session(w->c, 1, TIER_SESSION_TURN_END, &o), -EINVAL);
-	assert_int_equal(tier_session(w->c, 1, TIER_SESSION_CLOSE + 1, NULL), -EINVAL);
-	assert_int_equal(tier_session(w->c, 9, TIER_SESSION_CLOSE, NULL), 0);
+	assert_int_equal(tier_conversation(w->c, 1, TIER_CONVERSATION_TURN_END, &o), -EINVAL);
+	assert_int_equal(tier_conversation(w->c, 1, TIER_CONVERSATION_CLOSE + 1, NULL), -EINVAL);
+	assert_int_equal(tier_conversation(w->c, 9, TIER_CONVERSATION_CLOSE, NULL), 0);
 	arrived(w, 0);
-	assert_int_equal(got.e.mode, ABI_SESSION_CLOSE);
+	assert_int_equal(got.e.mode, ABI_CONVERSATION_CLOSE);
 	assert_int_equal(got.e.count, 0);
 }
 
@@ -251,14 +258,14 @@ static void test_arguments_of_an_operator(void **state)
 	text[32] = '\0';
 	assert_int_equal(tier_admin(w->t, text, NULL, &reply), -EINVAL);
 	assert_int_equal(tier_admin(w->t, "", NULL, &reply), -EINVAL);
-	assert_int_equal(tier_check(w->t), 0); /* and the session lives on */
+	assert_int_equal(tier_check(w->t), 0); /* and the connection lives on */
 }
 
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, world_teardown)
 	const struct CMUnitTest tests[] = {
-		T(test_prefetch_and_migrate), T(test_sessions), T(test_reservations),
+		T(test_prefetch_and_migrate), T(test_conversations), T(test_reservations),
 		T(test_plans), T(test_matches_behind_a_miss), T(test_arguments_of_an_operator),
 	};
 

@@ -400,7 +400,7 @@ static void test_requests_attach_by_themselves(void **state)
 	assert_int_equal(world_attach(w), 1);
 }
 
-static void test_an_ended_session_is_opened_anew(void **state)
+static void test_an_ended_connection_is_opened_anew(void **state)
 {
 	struct world *w = *state;
 	tier_block b = world_block(w, 1);
@@ -621,7 +621,7 @@ int main(void)
 		T(test_a_put_across_a_restart),
 		T(test_a_plan_across_a_restart),
 		T(test_requests_attach_by_themselves),
-		T(test_an_ended_session_is_opened_anew),
+		T(test_an_ended_connection_is_opened_anew),
 		T(test_a_context_is_the_same_or_lost),
 		T(test_descriptors_do_not_pile_up),
 		T(test_a_lost_context_is_a_miss_and_may_return),

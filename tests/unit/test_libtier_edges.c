@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "libtier/src/session.h"
+#include "libtier/src/connection.h"
 
 /* ---- the socket ------------------------------------------------------------------------------ */
 
@@ -301,10 +301,10 @@ static void test_a_silent_daemon_is_not_asked_at_each_call(void **state)
 		}
 		for (uint32_t i = 0; i < 3; i++) {
 			assert_int_equal(tier_check(w->t), -ENOTCONN);
-			usleep(SESSION_BACKOFF_NS / 1000);
+			usleep(CONNECTION_BACKOFF_NS / 1000);
 		}
 		calls = calls_at(listener);
-		judged = time_now_ns() - begin < 2 * SESSION_REATTACH_NS;
+		judged = time_now_ns() - begin < 2 * CONNECTION_REATTACH_NS;
 		if (judged)
 			assert_int_equal(calls, 0);
 	}
@@ -651,7 +651,7 @@ static void test_a_put_without_room_ends(void **state)
 
 	for (uint32_t i = 0; i < BLOCKS; i++)
 		key[i] = world_key(i);
-	assert_int_equal(session_attachment(w->t)->arena.bytes / sizeof(data), BLOCKS);
+	assert_int_equal(connection_attachment(w->t)->arena.bytes / sizeof(data), BLOCKS);
 	w->fake->hook = grant_puts;
 	assert_int_equal(tier_put_begin(w->c, key, BLOCKS, NULL, &all), 0);
 	putter = pthread_self();

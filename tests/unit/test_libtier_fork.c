@@ -9,7 +9,7 @@
 
 #include "tests/unit/test_libtier_world.h"
 
-#include "libtier/src/session.h"
+#include "libtier/src/connection.h"
 
 /* Does the child have none of it? */
 static bool is_gone(const void *at)
@@ -22,7 +22,7 @@ static bool is_gone(const void *at)
 
 static int maps_inherited(const struct world *w, const void *page)
 {
-	const struct attachment *a = session_attachment(w->t);
+	const struct attachment *a = connection_attachment(w->t);
 	const struct map *m = context_map(w->c);
 
 	return !is_gone(page) + !is_gone(a->region) + !is_gone(a->staging) +
@@ -43,7 +43,7 @@ static int foresee_all(struct world *w, tier_block b)
 
 	wrong += tier_prefetch(w->c, &b, 1, NULL) != -EOWNERDEAD;
 	wrong += tier_migrate(w->c, &b, 1, NULL) != -EOWNERDEAD;
-	wrong += tier_session(w->c, 1, TIER_SESSION_RETURN, NULL) != -EOWNERDEAD;
+	wrong += tier_conversation(w->c, 1, TIER_CONVERSATION_RETURN, NULL) != -EOWNERDEAD;
 	wrong += tier_reserve(w->c, NULL, &reserved) != -EOWNERDEAD;
 	wrong += tier_reserve_end(w->c, 1) != -EOWNERDEAD;
 	wrong += tier_plan_begin(w->c, &access, 1, NULL, &plan) != -EOWNERDEAD;

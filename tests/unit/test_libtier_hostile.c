@@ -113,7 +113,7 @@ static void test_region_headers_that_do_not_fit(void **state)
 #undef REFUSED
 }
 
-static void test_a_ring_that_jumps_ends_the_session(void **state)
+static void test_a_ring_that_jumps_ends_the_connection(void **state)
 {
 	struct world *w = *state;
 	tier_block b = world_block(w, 1);
@@ -144,7 +144,7 @@ static void test_a_region_of_another_boot(void **state)
 }
 
 /* The other ring: a daemon that says to have taken what was never put there. */
-static void test_a_head_that_jumps_ends_the_session(void **state)
+static void test_a_head_that_jumps_ends_the_connection(void **state)
 {
 	struct world *w = *state;
 	tier_block b = world_block(w, 1);
@@ -458,8 +458,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(test_index_headers_that_do_not_fit),
 		cmocka_unit_test(test_region_headers_that_do_not_fit),
-		T(test_a_ring_that_jumps_ends_the_session),
-		T(test_a_head_that_jumps_ends_the_session),
+		T(test_a_ring_that_jumps_ends_the_connection),
+		T(test_a_head_that_jumps_ends_the_connection),
 		T(test_less_memory_than_announced),
 		T(test_a_region_of_another_boot),
 		T(test_answers_to_older_questions),

@@ -292,8 +292,8 @@ static void test_how_many_and_how_long(void **state)
 	assert_int_equal(c[0].user_data, 2);
 }
 
-/* A session that the daemon ended, while its socket is still open, ends what waits. */
-static void test_a_closed_session_ends_requests(void **state)
+/* A connection that the daemon ended, while its socket is still open, ends what waits. */
+static void test_a_closed_connection_ends_requests(void **state)
 {
 	struct world *w = *state;
 	tier_block b = world_block(w, 1);
@@ -500,7 +500,7 @@ int main(void)
 		T(test_a_layer_of_nothing),
 		T(test_streams_refuse_nonsense),
 		T(test_how_many_and_how_long),
-		T(test_a_closed_session_ends_requests),
+		T(test_a_closed_connection_ends_requests),
 		T(test_a_wait_leaves_the_wake_ups_on),
 		T(test_what_a_put_says),
 		T(test_a_puts_deadline_travels),

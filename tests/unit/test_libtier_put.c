@@ -6,7 +6,7 @@
  */
 #include "tests/unit/test_libtier_world.h"
 
-#include "libtier/src/session.h"
+#include "libtier/src/connection.h"
 
 #define BLOCK_BYTES (6 * 4096u)
 #define PIECES_MAX 16u
@@ -55,7 +55,7 @@ static void refuse(uint32_t op, int32_t res)
 static uint64_t arena_used(struct world *w)
 {
 	LOCK_SCOPE(&w->t->lock);
-	return session_attachment(w->t)->arena.used_bytes;
+	return connection_attachment(w->t)->arena.used_bytes;
 }
 
 static uint32_t requests_free(struct world *w)
@@ -74,7 +74,7 @@ static void test_a_refused_put_gives_its_room_back(void **state)
 	for (uint32_t i = 0; i < 100; i++)
 		assert_int_equal(tier_put_begin(w->c, &key, 1, NULL, &p), -ENOSPC);
 	assert_int_equal(arena_used(w), 0);
-	assert_int_equal(session_attachment(w->t)->puts, 0);
+	assert_int_equal(connection_attachment(w->t)->puts, 0);
 	refuse(ABI_OP_NOP, 0);
 	assert_int_equal(tier_put_begin(w->c, &key, 1, NULL, &p), 0);
 	tier_put_abort(p);

@@ -12,7 +12,7 @@
 #include "tests/unit/step.h"
 #include "tests/unit/test_libtier_world.h"
 
-#include "libtier/src/session.h"
+#include "libtier/src/connection.h"
 
 #define LONG_NS (60 * NS_PER_S)
 

@@ -1,5 +1,5 @@
 /*
- * What most tests of libtier begin with: a daemon, a session with a context of the smallest
+ * What most tests of libtier begin with: a daemon, a connection with a context of the smallest
  * geometry and a reader, and blocks in it.
  *
  * SPDX-License-Identifier: Apache-2.0

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What operators are told of a core: each number under its own name, whose session is whose, and
+ * What operators are told of a core: each number under its own name, whose connection is whose, and
  * what is refused of what they ask. The core is real, with a small host around it.
  */
 #include <errno.h>
@@ -21,7 +21,7 @@
 #define MY_UID 1000u
 #define THEIR_UID (HOST_OWNER + 1)
 
-static const struct obs_session sessions[] = {
+static const struct obs_connection connections[] = {
 	{ .id = 0, .name = "mine\x1b[2J\n", .uid = MY_UID, .open = true },
 	{ .id = 1, .name = "gone", .uid = MY_UID, .open = false },
 	{ .id = 2, .name = "other", .uid = MY_UID + 1, .open = true },
@@ -69,9 +69,13 @@ static char why[OBS_WHY_BYTES]; /* of the last refusal */
 
 static int ask(const char *verb, const char *args, json_t **out, struct obs_deed *deed)
 {
-	struct obs_question q = { .verb = verb, .args = args, .operator_ = asker.operator_,
-				  .uid = asker.uid, .now_ns = host.now_ns, .session = sessions,
-				  .sessions = sizeof(sessions) / sizeof(sessions[0]) };
+	struct obs_question q = { .verb = verb,
+				  .args = args,
+				  .operator_ = asker.operator_,
+				  .uid = asker.uid,
+				  .now_ns = host.now_ns,
+				  .connection = connections,
+				  .connections = sizeof(connections) / sizeof(connections[0]) };
 	char *text = NULL;
 	int rc;
 
@@ -373,7 +377,7 @@ static void test_requests_by_their_names(void **state)
 		[ABI_OP_PIN] = "pin", [ABI_OP_UNPIN] = "unpin", [ABI_OP_DELETE] = "delete",
 		[ABI_OP_CANCEL] = "cancel", [ABI_OP_DRAIN] = "drain",
 		[ABI_OP_PREFETCH] = "prefetch", [ABI_OP_MIGRATE] = "migrate",
-		[ABI_OP_STREAM] = "stream", [ABI_OP_SESSION] = "session",
+		[ABI_OP_STREAM] = "stream", [ABI_OP_CONVERSATION] = "conversation",
 		[ABI_OP_PLAN] = "plan",
 	};
 	const struct abi_sqe sqe = { .op = ABI_OP_FETCH, .tier = ABI_TIER_HBM };

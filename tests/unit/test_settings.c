@@ -44,7 +44,7 @@ static const struct of_core {
 	{ "client.requests", "35", FIELD(client_requests), 35 },
 	{ "client.puts", "36", FIELD(client_puts), 36 },
 	{ "client.pins", "37", FIELD(client_pins), 37 },
-	{ "user.sessions", "38", FIELD(user_sessions), 38 },
+	{ "user.connections", "38", FIELD(user_connections), 38 },
 	{ "nvme.depth", "39", FIELD(device_depth), 39 },
 	{ "stream.share", "40", FIELD(stream_share), 40 },
 	{ "request.deadline", "41ms", FIELD(request_deadline_ns), 41 * NS_PER_MS },
@@ -216,18 +216,18 @@ static void test_every_key_has_its_place(void **state)
 }
 
 /* Auto is three quarters of all, and never none. */
-static void test_sessions_of_a_user_by_default(void **state)
+static void test_connections_of_a_user_by_default(void **state)
 {
 	struct config config;
 
 	(void)state;
 	config_defaults(&config, false, false);
 	set(&config, "clients.max", "100");
-	assert_int_equal(make(&config).user_sessions, 75);
+	assert_int_equal(make(&config).user_connections, 75);
 	set(&config, "clients.max", "1");
-	assert_int_equal(make(&config).user_sessions, 1);
+	assert_int_equal(make(&config).user_connections, 1);
 	set(&config, "clients.max", "6");
-	assert_int_equal(make(&config).user_sessions, 5);
+	assert_int_equal(make(&config).user_connections, 5);
 }
 
 static void test_what_the_status_shows(void **state)
@@ -239,7 +239,7 @@ static void test_what_the_status_shows(void **state)
 	(void)state;
 	config_defaults(&config, false, false);
 	set(&config, "clients.max", "51");
-	set(&config, "user.sessions", "52");
+	set(&config, "user.sessions", "52"); /* its old name */
 	set(&config, "user.contexts", "53");
 	set(&config, "staging.max", "54MiB");
 	set(&config, "client.requests", "55");
@@ -250,7 +250,7 @@ static void test_what_the_status_shows(void **state)
 	c = make(&config);
 	shown = settings_shown(&config, &c);
 	assert_int_equal(shown.clients, 51);
-	assert_int_equal(shown.user_sessions, 52);
+	assert_int_equal(shown.user_connections, 52);
 	assert_int_equal(shown.user_contexts, 53);
 	assert_int_equal(shown.staging_bytes, 54 * MIB);
 	assert_int_equal(shown.requests, 55);
@@ -268,7 +268,7 @@ int main(void)
 		cmocka_unit_test(test_tiers_fit_into_the_limit),
 		cmocka_unit_test(test_what_does_not_fit_is_told),
 		cmocka_unit_test(test_whose_size_is_named),
-		cmocka_unit_test(test_sessions_of_a_user_by_default),
+		cmocka_unit_test(test_connections_of_a_user_by_default),
 		cmocka_unit_test(test_what_the_status_shows),
 	};
 

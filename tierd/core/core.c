@@ -183,7 +183,7 @@ int core_open(struct core **out, const struct core_config *config)
 	if (!err)
 		err = request_memory(c);
 	if (!err)
-		err = sessions_open(c);
+		err = conversations_open(c);
 	if (!err)
 		err = plans_open(c);
 	if (!err)
@@ -240,7 +240,7 @@ void core_close(struct core *c)
 	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
 		free(c->run[i].buf);
 	plans_close(c);
-	sessions_close(c);
+	conversations_close(c);
 	if (c->store)
 		store_close(c->store);
 	if (c->request)
@@ -308,7 +308,7 @@ static void client_open(struct core *c, const struct core_client_open *open)
 
 		a->end.client = open->client;
 		a->end.error = -ENOMEM;
-		a->end.why = "out of memory for the session";
+		a->end.why = "out of memory for the connection";
 		return;
 	}
 	k->writable = k->attached + words;
@@ -319,14 +319,14 @@ static void client_open(struct core *c, const struct core_client_open *open)
 	k->prompt = (struct prompt){ .tail = ABI_SLOT_NONE };
 	k->open = *open;
 	k->state = 1;
-	k->session++;
+	k->connection++;
 	k->orders = 0;
 	k->puts = NULL;
 	account_open(c, k);
 	quota_client_open(c, k, open->client);
 	if (c->clients_high <= open->client)
 		c->clients_high = open->client + 1;
-	c->metrics.sessions++;
+	c->metrics.connections++;
 }
 
 static void client_free(struct core *c, struct client *k)
@@ -345,7 +345,7 @@ static void client_gone(struct core *c, uint32_t id, int error)
 	if (k->state != 1)
 		return;
 	k->state = 2;
-	c->metrics.sessions_ended += error != 0;
+	c->metrics.connections_ended += error != 0;
 	request_client_gone(c, id);
 	while (k->puts)
 		put_abort(c, k->puts);
@@ -396,7 +396,7 @@ static void tick(struct core *c)
 {
 	sched_tick(c);
 	plan_tick(c);
-	session_tick(c);
+	conversation_tick(c);
 	claim_tick(c);
 	request_tick(c);
 	stream_tick(c);
@@ -475,7 +475,7 @@ static void dispatch(struct core *c, const struct core_event *e)
 static void walk_on(struct core *c)
 {
 	static void (*const walk[])(struct core *c) = {
-		put_work, pin_work, session_work, leave_work, request_walk,
+		put_work, pin_work, conversation_work, leave_work, request_walk,
 	};
 	const uint32_t kinds = sizeof(walk) / sizeof(walk[0]);
 
@@ -486,7 +486,7 @@ static void walk_on(struct core *c)
 bool core_goes_on(const struct core *c)
 {
 	return c->run_head || c->walk_head || c->put_freeing || c->pins_ending ||
-	       c->sessions.unsettled || c->leaving || reclaim_next(c) <= c->now_ns;
+	       c->conversations.unsettled || c->leaving || reclaim_next(c) <= c->now_ns;
 }
 
 void core_event(struct core *c, const struct core_event *e)
@@ -559,7 +559,7 @@ uint64_t core_next_tick(const struct core *c)
 			next = min_u64(next, c->now_ns + 10 * MS);
 	}
 	next = min_u64(next, min_u64(claim_next(c), stage_next(c)));
-	next = min_u64(next, min_u64(session_next(c), plan_next(c)));
+	next = min_u64(next, min_u64(conversation_next(c), plan_next(c)));
 	next = min_u64(next, pin_next(c));
 	if (c->reservations)
 		next = min_u64(next, c->now_ns + (c->reserve_growing ? 1 : 50) * MS);
@@ -591,7 +591,7 @@ const struct op_ops core_ops[ABI_OP_COUNT] = {
 	[ABI_OP_FETCH_PAGES] = { fetch_begin, fetch_step },
 	[ABI_OP_PREFETCH] = { prefetch_begin, prefetch_step },
 	[ABI_OP_MIGRATE] = { migrate_begin, migrate_step },
-	[ABI_OP_SESSION] = { session_request, session_request },
+	[ABI_OP_CONVERSATION] = { conversation_request, conversation_request },
 	[ABI_OP_PLAN] = { plan_request, NULL },
 	[ABI_OP_PIN] = { pin_request, pin_request },
 	[ABI_OP_UNPIN] = { unpin_request, NULL },

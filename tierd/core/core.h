@@ -80,7 +80,7 @@ struct core_config {
 	uint64_t discard_quiet_ns;              /* ... after so long with nothing else; 0 = 20 ms */
 	uint64_t discard_late_ns;               /* ... or a step so long after the last; 0 = 1 s */
 	/* Limits (account.c); 0 = none but what the tables hold. */
-	uint32_t user_sessions;                 /* of one uid */
+	uint32_t user_connections;              /* of one uid */
 	uint32_t client_requests;               /* in progress; more wait in the ring */
 	uint32_t client_puts;                   /* begun and not committed */
 	uint32_t client_pins;
@@ -204,7 +204,7 @@ struct core_batch {
 
 enum core_event_kind {
 	CORE_EV_TICK = 1,     /* time passed; also sent before any other event of a loop turn */
-	CORE_EV_CLIENT_OPEN,  /* a session began */
+	CORE_EV_CLIENT_OPEN,  /* a connection began */
 	CORE_EV_CLIENT_GONE,  /* it ended: its requests, puts and pins are dropped; leases stay */
 	CORE_EV_CLIENT_DEAD,  /* its process is dead: leases end, memory may be unmapped */
 	CORE_EV_REQUEST,      /* an entry of its ring, copied */
@@ -273,7 +273,7 @@ enum core_action_kind {
 	CORE_AC_COMPLETE, /* put the entry into the client's completion ring */
 	CORE_AC_REPLY,    /* answer a control call that was given this token */
 	CORE_AC_WAKE,     /* signal the client's completion eventfd, asked for by abi_stream.wait */
-	CORE_AC_END,      /* end the client's session for this error */
+	CORE_AC_END,      /* end the client's connection for this error */
 };
 
 struct core_action {
@@ -308,7 +308,7 @@ struct core_action {
 int core_open(struct core **out, const struct core_config *config);
 void core_close(struct core *c);
 
-/* Feed one event. Never fails; what it finds wrong with a client ends that client's session. */
+/* Feed one event. Never fails; what it finds wrong with a client ends that client's connection. */
 void core_event(struct core *c, const struct core_event *event);
 
 /* Take the next action; false when there is none now. */
@@ -404,8 +404,8 @@ int core_context_epoch(struct core *c, uint32_t id, uint64_t epoch, uint64_t tok
 /* ---- limits ------------------------------------------------------------------------------- */
 
 /*
- * May this user open one more session? Errors: -EUSERS it has user_sessions of them, -EDQUOT its
- * leases keep too much; why names the limit.
+ * May this user open one more connection? Errors: -EUSERS it has user_connections of them, -EDQUOT
+ * its leases keep too much; why names the limit.
  */
 int core_user_may_connect(struct core *c, uint32_t uid, char *why, size_t why_bytes);
 /* Contexts that the user owns, those being made or removed included. */
@@ -413,12 +413,12 @@ uint32_t core_user_contexts(const struct core *c, uint32_t uid);
 /* ---- quotas ------------------------------------------------------------------------------- */
 
 /*
- * Set what a context, one salt of it, or a client's session may hold of a tier. Of a context hard
- * cannot grow beyond what its memory was made for. Limits of contexts and salts survive a restart,
- * once the REPLY has come; a client's end with its session. Limits below what is held make it
- * shrink, in the background; pins that are there stay until they end. Errors: -ENOENT; -EINVAL;
- * -E2BIG hard of a context too large; -ENOSPC the soft shares of all contexts exceed the tier, no
- * account is free for the salt, or the catalog has no room for its limit.
+ * Set what a context, one salt of it, or a client's connection may hold of a tier. Of a context
+ * hard cannot grow beyond what its memory was made for. Limits of contexts and salts survive a
+ * restart, once the REPLY has come; a client's end with its connection. Limits below what is held
+ * make it shrink, in the background; pins that are there stay until they end. Errors: -ENOENT;
+ * -EINVAL; -E2BIG hard of a context too large; -ENOSPC the soft shares of all contexts exceed the
+ * tier, no account is free for the salt, or the catalog has no room for its limit.
  */
 enum core_holder { CORE_HOLDER_CONTEXT, CORE_HOLDER_SALT, CORE_HOLDER_CLIENT };
 struct core_quota {

@@ -12,13 +12,13 @@ static bool client_left(struct core *c, uint32_t id)
 {
 	struct client *k = &c->client[id];
 
-	return session_leave(c, id, NULL, &k->sessions_leave) &&
+	return conversation_leave(c, id, NULL, &k->conversations_leave) &&
 	       pin_leave(c, id, NULL, &k->pins_leave);
 }
 
 static bool context_left(struct core *c, struct context *x)
 {
-	return session_leave(c, CORE_CLIENTS_MAX, x, &x->sessions_leave) &&
+	return conversation_leave(c, CORE_CLIENTS_MAX, x, &x->conversations_leave) &&
 	       pin_leave(c, CORE_CLIENTS_MAX, x, &x->pins_leave);
 }
 
@@ -27,7 +27,7 @@ void leave_client(struct core *c, uint32_t id)
 	struct client *k = &c->client[id];
 
 	assert(k->state == 2 && !k->leaving);
-	k->sessions_leave = k->pins_leave = (struct meter_pass){ 0 };
+	k->conversations_leave = k->pins_leave = (struct meter_pass){ 0 };
 	k->leaving = !client_left(c, id);
 	c->leaving += k->leaving;
 }

@@ -20,7 +20,7 @@
 #include "tierd/core/hint/plan.h"
 #include "tierd/core/unit/policy_ops.h"
 #include "tierd/core/io/sched.h"
-#include "tierd/core/hint/session.h"
+#include "tierd/core/hint/conversation.h"
 #include "tierd/core/unit/predict.h"
 #include "tierd/core/log/recover.h"
 #include "tierd/core/book/retain.h"
@@ -47,7 +47,7 @@ struct context {
 	bool used;
 	bool closing;  /* removal under way */
 	bool leaving;  /* ... and not all that clients had of it has ended */
-	struct meter_pass sessions_leave, pins_leave;
+	struct meter_pass conversations_leave, pins_leave;
 	bool listed;   /* a durable catalog names it: only then can it be found */
 	bool listing;  /* ... the catalog being written does */
 	uint64_t epoch_listed, epoch_listing; /* the epochs that these say */
@@ -132,7 +132,7 @@ struct request {
 	bool wanted;          /* migrate: write-back was told of the block at the cursor */
 	bool queued;          /* in the queue of its phase */
 	bool answered;        /* the completion was sent */
-	uint32_t session;     /* of its client: numbers are used again */
+	uint32_t connection;  /* of its client: numbers are used again */
 	uint32_t outstanding; /* ios and copies under way for it */
 	uint32_t cursor;      /* first item not known to be done */
 	uint32_t total;
@@ -226,17 +226,17 @@ enum account_kind {
 	ACCOUNT_PLANS, ACCOUNT_RESERVATIONS,
 	ACCOUNT_STREAMS,
 	ACCOUNT_CLAIMS,  /* parked: also those that the core parks for a user's conversations */
-	ACCOUNT_SESSIONS, /* never refused for a user's sake: who has most forgets one */
+	ACCOUNT_CONVERSATIONS, /* never refused for a user's sake: who has most forgets one */
 	ACCOUNT_REFS,    /* ... likewise: chunks of what conversations will read */
 	ACCOUNT_KINDS,
 };
 
-/* Room for all sessions' users, and those of requests, puts and streams that outlive theirs. */
+/* Room for all connections' users, and those of requests, puts and streams that outlive theirs. */
 #define CORE_ACCOUNTS_MAX (CORE_CLIENTS_MAX + 2u * CORE_REQUESTS_MAX + CORE_STREAMS_MAX + 1u)
 
 struct account {
 	uint32_t uid;
-	uint32_t sessions; /* open, or gone and not dead */
+	uint32_t connections; /* open, or gone and not dead */
 	uint32_t used[ACCOUNT_KINDS];
 	uint64_t held[ABI_MEM_TIERS]; /* bytes its leases keep in quarantine, at the last look */
 	uint64_t windows[ABI_MEM_TIERS]; /* bytes of the stream pool that it has */
@@ -264,8 +264,8 @@ struct era {
 struct client {
 	uint8_t state; /* 0 free, 1 open, 2 gone (waits for DEAD), 3 dead, and it still leaves */
 	bool leaving;  /* gone, and not all that it had has ended */
-	struct meter_pass sessions_leave, pins_leave;
-	bool over;     /* its session is being ended for what its leases keep */
+	struct meter_pass conversations_leave, pins_leave;
+	bool over;     /* its connection is being ended for what its leases keep */
 	uint32_t account;
 	uint32_t used[ACCOUNT_KINDS];
 	uint64_t held[ABI_MEM_TIERS];      /* seen by scans since the last look */
@@ -278,9 +278,9 @@ struct client {
 	uint32_t readers_used; /* readers below have ever logged something */
 	uint32_t drain_reader; /* whose log is heard first next time */
 	struct prompt prompt;
-	uint32_t session;  /* counts the clients that had this number */
-	uint32_t orders;   /* requests in REQUEST_ORDER */
-	uint32_t owner;    /* in the core's ledger of what clients put */
+	uint32_t connection; /* counts the clients that had this number */
+	uint32_t orders;     /* requests in REQUEST_ORDER */
+	uint32_t owner;      /* in the core's ledger of what clients put */
 	struct put *puts;
 };
 
@@ -311,11 +311,11 @@ struct stream {
 	uint32_t finish_status, marked, counted, there; /* ... its answer; how far that is */
 	int32_t finish_error;
 	uint32_t number;
-	uint32_t client, session;
-	uint32_t account; /* of its user, also when its session has ended */
+	uint32_t client, connection;
+	uint32_t account; /* of its user, also when its connection has ended */
 	struct context *ctx;
 	struct request *request; /* as long as something moves for it */
-	struct abi_stream *line; /* the client's: never trusted; NULL once its session ended */
+	struct abi_stream *line; /* the client's: never trusted; NULL once its connection ended */
 	uint32_t generation;
 	uint8_t tier, mode, klass;
 	uint32_t status;
@@ -350,7 +350,7 @@ struct pin_chunk {
 
 struct pin {
 	bool used;
-	uint32_t client; /* its owner; pins end with the owner's session */
+	uint32_t client; /* its owner; pins end with the owner's connection */
 	uint32_t owner;  /* ... its account in the ledger of clients, which lives as long */
 	struct context *ctx;
 	uint32_t tier, blocks;
@@ -465,8 +465,8 @@ struct core {
 	uint32_t clients_high; /* clients [0, high) may be open */
 	uint32_t leaving;      /* clients and contexts that are */
 	struct account account[CORE_ACCOUNTS_MAX];
-	uint32_t accounts_high, users; /* users: those with sessions */
-	struct ledger owners;  /* what clients put, by session */
+	uint32_t accounts_high, users; /* users: those with connections */
+	struct ledger owners;  /* what clients put, by connection */
 
 	struct request *request;
 	struct request *request_free, *run_head, *run_tail;
@@ -505,7 +505,7 @@ struct core {
 	uint32_t drain_next; /* client whose logs are heard first next time */
 	struct claims claims;
 	struct staged staged;
-	struct sessions sessions;
+	struct conversations conversations;
 	struct plans plans;
 	struct stream *stream;
 	uint32_t streams, streams_high;       /* streams [0, high) may be in use */

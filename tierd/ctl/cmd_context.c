@@ -139,7 +139,7 @@ static int show_context(const json_t *one, uint32_t terminal)
 	printf("context %s: id %s\n", ctl_text(a, one, "name"), ctl_text(b, one, "id"));
 	printf("owner %s:%s, mode %s", ctl_text(a, one, "owner_uid"), ctl_text(b, one, "owner_gid"),
 	       ctl_text(c, one, "mode"));
-	printf(", epoch %s, policy %s, sessions %s\n", ctl_count(a, one, "epoch"),
+	printf(", epoch %s, policy %s, connections %s\n", ctl_count(a, one, "epoch"),
 	       ctl_text(b, one, "policy"), ctl_count(c, one, "attached"));
 	ctl_text(a, one, "fingerprint");
 	printf("fingerprint %s\n", strspn(a, "0") == strlen(a) ? "none" : a);

@@ -16,7 +16,7 @@ enum form {
 	FORM_AGE,
 	FORM_DONE,   /* "3/32", of the member "count" */
 	FORM_LAYERS, /* likewise, of "layers" */
-	FORM_ROLE,   /* "operator" or "client", while the session is open */
+	FORM_ROLE,   /* "operator" or "client", while the connection is open */
 };
 
 struct column {

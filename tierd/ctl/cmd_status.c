@@ -67,9 +67,9 @@ static void show_limits(const json_t *status, FILE *to)
 {
 	char a[CTL_CELL], b[CTL_CELL], c[CTL_CELL], d[CTL_CELL];
 
-	fprintf(to, "limits     %s clients; a user: %s sessions, %s contexts;\n",
+	fprintf(to, "limits     %s clients; a user: %s connections, %s contexts;\n",
 		ctl_count(a, status, "limits.clients"),
-		ctl_count(b, status, "limits.user_sessions"),
+		ctl_count(b, status, "limits.user_connections"),
 		ctl_count(c, status, "limits.user_contexts"));
 	fprintf(to, "           a client: %s staging, %s requests, %s puts, %s pins;\n",
 		ctl_bytes(a, status, "limits.client_staging_bytes"),
@@ -166,7 +166,8 @@ int ctl_show_status(const json_t *status, FILE *to, uint32_t terminal)
 	fprintf(to, "socket     %s\n", ctl_text(a, status, "socket"));
 	fprintf(to, "isolation  %s\n", ctl_text(a, status, "isolation.text"));
 	fprintf(to, "clients    %s open, %s ended whose process may still read\n",
-		ctl_count(a, status, "sessions.open"), ctl_count(b, status, "sessions.ended"));
+		ctl_count(a, status, "connections.open"),
+		ctl_count(b, status, "connections.ended"));
 	fprintf(to, "contexts   %s%s with %s blocks of %s pages, index %s\n",
 		ctl_count(a, status, "contexts"), ctl_only_own(status) ? " of yours" : "",
 		ctl_count(b, status, "blocks"), ctl_count(c, status, "pages"),

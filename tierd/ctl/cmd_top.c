@@ -102,7 +102,7 @@ static int compose(const json_t *status, const json_t *now, const json_t *before
 	int error;
 
 	fprintf(s.to, "tierd %s, up %s: %s clients, ", ctl_text(a, status, "version"),
-		ctl_ns(b, status, "uptime_ns"), ctl_count(c, status, "sessions.open"));
+		ctl_ns(b, status, "uptime_ns"), ctl_count(c, status, "connections.open"));
 	fprintf(s.to, "%s blocks, %s requests under way, %s pins\n\n",
 		ctl_count(a, status, "blocks"), ctl_count(b, status, "requests"),
 		ctl_count(c, status, "pins"));

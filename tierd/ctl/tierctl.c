@@ -69,7 +69,7 @@ static const struct ctl_verb verbs[] = {
 	  "the blocks that are there, and what becomes of them", ctl_events, NULL },
 	{ NULL, "requests", 0, 0, "", "requests and streams under way, and their age", ctl_requests,
 	  NULL },
-	{ NULL, "clients", 0, 0, "", "sessions: whose they are and what they hold", ctl_clients,
+	{ NULL, "clients", 0, 0, "", "connections: whose they are and what they hold", ctl_clients,
 	  NULL },
 };
 

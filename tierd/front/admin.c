@@ -15,7 +15,7 @@
 
 /* ---- answers ------------------------------------------------------------------------------- */
 
-void admin_continue(struct front *f, struct turn *t, struct session *s)
+void admin_continue(struct front *f, struct turn *t, struct connection *s)
 {
 	while (s->text) {
 		size_t left = s->text_bytes - s->text_sent;
@@ -33,7 +33,7 @@ void admin_continue(struct front *f, struct turn *t, struct session *s)
 			return;
 		}
 		if (rc) {
-			session_end(f, t, s, 0, "hung up");
+			connection_end(f, t, s, 0, "hung up");
 			return;
 		}
 		s->text_sent += piece;
@@ -45,8 +45,8 @@ void admin_continue(struct front *f, struct turn *t, struct session *s)
 	watch_socket(f, s, EPOLLIN);
 }
 
-/* The session owns the text from here. */
-static void begin(struct front *f, struct turn *t, struct session *s, char *text, uint32_t seq)
+/* The connection owns the text from here. */
+static void begin(struct front *f, struct turn *t, struct connection *s, char *text, uint32_t seq)
 {
 	s->text = text;
 	s->text_bytes = strlen(text);
@@ -55,7 +55,7 @@ static void begin(struct front *f, struct turn *t, struct session *s, char *text
 	admin_continue(f, t, s);
 }
 
-void admin_answered(struct front *f, struct turn *t, struct session *s, const struct pending *p,
+void admin_answered(struct front *f, struct turn *t, struct connection *s, const struct pending *p,
 		    uint64_t value)
 {
 	char *text = obs_done(p->deed, value);
@@ -68,20 +68,20 @@ void admin_answered(struct front *f, struct turn *t, struct session *s, const st
 
 /* ---- questions ----------------------------------------------------------------------------- */
 
-static struct obs_session *sessions(const struct front *f, uint32_t *count)
+static struct obs_connection *connections(const struct front *f, uint32_t *count)
 {
-	struct obs_session *list = calloc(f->config.clients_max, sizeof(*list));
+	struct obs_connection *list = calloc(f->config.clients_max, sizeof(*list));
 
 	*count = 0;
 	for (uint32_t i = 0; list && i < f->config.clients_max; i++) {
-		const struct session *s = &f->session[i];
-		struct obs_session *o = &list[*count];
+		const struct connection *s = &f->connection[i];
+		struct obs_connection *o = &list[*count];
 
-		if (s->state == SESSION_FREE)
+		if (s->state == CONNECTION_FREE)
 			continue;
-		*o = (struct obs_session){
+		*o = (struct obs_connection){
 			.id = s->id, .uid = s->uid, .gid = s->gid, .pid = s->pid,
-			.open = s->state == SESSION_OPEN, .operator_ = s->operator_,
+			.open = s->state == CONNECTION_OPEN, .operator_ = s->operator_,
 			.staging_bytes = s->staging.bytes,
 			.region_bytes = s->region.bytes, .taken = s->taken,
 			.posted = s->posted, .since_ns = s->since_ns,
@@ -101,7 +101,7 @@ static const char *deed_refused(enum obs_deed_kind kind, int rc)
 		return "the soft shares of all contexts would exceed the tier, or the context has "
 		       "no account free for the salt; tierctl quota show tells who holds what";
 	if (kind == OBS_DEED_QUOTA && rc == -ENOENT)
-		return "no such context or client, or the session has no account of its own";
+		return "no such context or client, or the connection has no account of its own";
 	if (kind == OBS_DEED_QUOTA)
 		return "hard must leave room for two blocks and not be below soft, in a tier that "
 		       "the context uses";
@@ -110,7 +110,7 @@ static const char *deed_refused(enum obs_deed_kind kind, int rc)
 	return "the core cannot do that now; ask again";
 }
 
-static void do_deed(struct front *f, struct turn *t, struct session *s,
+static void do_deed(struct front *f, struct turn *t, struct connection *s,
 		    const struct obs_deed *deed)
 {
 	struct pending *p = control_pending(f, s, PENDING_ADMIN);
@@ -137,12 +137,12 @@ static void do_deed(struct front *f, struct turn *t, struct session *s,
 	watch_socket(f, s, 0);
 }
 
-void admin_ask(struct front *f, struct turn *t, struct session *s)
+void admin_ask(struct front *f, struct turn *t, struct connection *s)
 {
 	struct wire_admin *m = &f->in.admin;
 	struct obs_question question = { .operator_ = s->operator_, .uid = s->uid,
 					 .now_ns = t->now_ns };
-	struct obs_session *list = sessions(f, &question.sessions);
+	struct obs_connection *list = connections(f, &question.connections);
 	char why[OBS_WHY_BYTES] = "out of memory for the answer";
 	struct obs_deed deed = { .kind = OBS_DEED_NONE };
 	char verb[sizeof(m->verb)];
@@ -154,7 +154,7 @@ void admin_ask(struct front *f, struct turn *t, struct session *s)
 	f->in.bytes[m->header.length] = '\0'; /* there is room for one byte more */
 	question.verb = verb;
 	question.args = (const char *)(m + 1);
-	question.session = list;
+	question.connection = list;
 	if (list)
 		rc = obs_answer(f->config.obs, &question, &json, &deed, why);
 	free(list);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The recount of the front, for `tierctl check`: how many sessions are in which state, and what
- * they have in flight, from the sessions themselves. It changes nothing.
+ * The recount of the front, for `tierctl check`: how many connections are in which state, and what
+ * they have in flight, from the connections themselves. It changes nothing.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,8 +20,9 @@ static void compare(struct recount *r, const char *what, uint64_t counted, uint6
 
 	if (counted == kept)
 		return;
-	snprintf(text, sizeof(text), "sessions: %s: counted %" PRIu64 ", the counter says %" PRIu64,
-		 what, counted, kept);
+	snprintf(text, sizeof(text),
+		 "connections: %s: counted %" PRIu64 ", the counter says %" PRIu64, what, counted,
+		 kept);
 	r->wrong++;
 	r->tell(r->arg, text);
 }
@@ -33,14 +34,14 @@ uint64_t front_audit(const struct front *f, void (*tell)(void *arg, const char *
 	struct core_stats core;
 
 	for (uint32_t i = 0; i < f->slots; i++) {
-		const struct session *s = &f->session[i];
+		const struct connection *s = &f->connection[i];
 
-		greeting += s->state == SESSION_GREETING;
-		open += s->state == SESSION_OPEN;
-		dead += s->state == SESSION_DEAD;
+		greeting += s->state == CONNECTION_GREETING;
+		open += s->state == CONNECTION_OPEN;
+		dead += s->state == CONNECTION_DEAD;
 		full += s->full;
 		waiting += s->again != NULL;
-		if (s->state == SESSION_OPEN)
+		if (s->state == CONNECTION_OPEN)
 			compare(&r, "requests in flight", s->taken - s->posted, s->in_flight);
 	}
 	core_stats(f->config.core, &core);

@@ -40,7 +40,7 @@ static const char *judge(const struct wire_ctx *m)
 	return NULL;
 }
 
-static bool check(struct front *f, struct turn *t, struct session *s)
+static bool check(struct front *f, struct turn *t, struct connection *s)
 {
 	const char *wrong = judge(&f->in.ctx);
 
@@ -49,7 +49,7 @@ static bool check(struct front *f, struct turn *t, struct session *s)
 	return !wrong;
 }
 
-static void error_about(struct front *f, struct turn *t, struct session *s, int error,
+static void error_about(struct front *f, struct turn *t, struct connection *s, int error,
 			const char *what)
 {
 	char text[FRONT_WHY_BYTES];
@@ -60,8 +60,8 @@ static void error_about(struct front *f, struct turn *t, struct session *s, int 
 
 /* ---- open ---------------------------------------------------------------------------------- */
 
-/* Attach the session and send the descriptors. */
-static void grant(struct front *f, struct turn *t, struct session *s,
+/* Attach the connection and send the descriptors. */
+static void grant(struct front *f, struct turn *t, struct connection *s,
 		  const struct core_context_view *view)
 {
 	int fd[FRONT_CONTEXT_FDS];
@@ -77,7 +77,7 @@ static void grant(struct front *f, struct turn *t, struct session *s,
 	m->index_bytes = view->index_bytes;
 	memcpy(m->mem_bytes, view->mem_bytes, sizeof(m->mem_bytes));
 	memcpy(m->quota, view->spec->quota, sizeof(m->quota));
-	rc = f->config.ops->context_grant(f->config.shell, view->id, session_tag(s), fd);
+	rc = f->config.ops->context_grant(f->config.shell, view->id, connection_tag(s), fd);
 	if (rc) {
 		error_about(f, t, s, rc, "no descriptors left for it; raise the daemon's limit of "
 					 "open files");
@@ -93,7 +93,7 @@ static void grant(struct front *f, struct turn *t, struct session *s,
 }
 
 /* Names are one space for all: who asks for his own context is told when it is another's. */
-static void refuse_owner(struct front *f, struct turn *t, struct session *s,
+static void refuse_owner(struct front *f, struct turn *t, struct connection *s,
 			 const struct core_context_view *view)
 {
 	char text[FRONT_WHY_BYTES];
@@ -117,7 +117,7 @@ static bool fingerprint_agrees(const struct wire_ctx *m, const struct disk_conte
 	return memcmp(m->fingerprint, spec->fingerprint, sizeof(m->fingerprint)) == 0;
 }
 
-static int find(struct front *f, const struct session *s, struct core_context_view *view)
+static int find(struct front *f, const struct connection *s, struct core_context_view *view)
 {
 	/* The daemon's own user may do what root may: tierd-net opens what it shares. */
 	return core_context_find(f->config.core, f->in.ctx.name, s->operator_ ? 0 : s->uid, s->gid,
@@ -128,7 +128,7 @@ static int find(struct front *f, const struct session *s, struct core_context_vi
  * A context that is not found: one that was set aside is told from one that never was, to its owner
  * and operators.
  */
-static void not_found(struct front *f, struct turn *t, struct session *s, int error)
+static void not_found(struct front *f, struct turn *t, struct connection *s, int error)
 {
 	const struct disk_context *aside = core_aside_find(f->config.core, f->in.ctx.name);
 
@@ -140,7 +140,7 @@ static void not_found(struct front *f, struct turn *t, struct session *s, int er
 		error_about(f, t, s, error, "there is none that these credentials open");
 }
 
-void context_open(struct front *f, struct turn *t, struct session *s)
+void context_open(struct front *f, struct turn *t, struct connection *s)
 {
 	const struct wire_ctx *m = &f->in.ctx;
 	struct core_context_view view;
@@ -165,7 +165,7 @@ void context_open(struct front *f, struct turn *t, struct session *s)
 
 /* ---- create -------------------------------------------------------------------------------- */
 
-static void spec_of(const struct wire_ctx *m, const struct session *s, struct disk_context *spec)
+static void spec_of(const struct wire_ctx *m, const struct connection *s, struct disk_context *spec)
 {
 	memset(spec, 0, sizeof(*spec));
 	memcpy(spec->name, m->name, sizeof(spec->name));
@@ -183,14 +183,14 @@ static void spec_of(const struct wire_ctx *m, const struct session *s, struct di
 }
 
 /* Objects are asked for by their context's name: there is nothing to map. */
-static void done(struct front *f, struct turn *t, struct session *s)
+static void done(struct front *f, struct turn *t, struct connection *s)
 {
 	control_message(f, WIRE_DONE, sizeof(struct wire_done), f->in.header.seq);
 	control_send(f, t, s);
 }
 
 /* It is there already: does it agree with what the client wants? */
-static void create_found(struct front *f, struct turn *t, struct session *s,
+static void create_found(struct front *f, struct turn *t, struct connection *s,
 			 const struct core_context_view *view)
 {
 	const struct wire_ctx *m = &f->in.ctx;
@@ -228,7 +228,7 @@ static bool being_made(const struct front *f, const char *name)
 }
 
 /* Look again when that is over. */
-static void wait_for_other(struct front *f, struct turn *t, struct session *s)
+static void wait_for_other(struct front *f, struct turn *t, struct connection *s)
 {
 	s->again = malloc(sizeof(*s->again));
 	if (!s->again) {
@@ -244,7 +244,7 @@ static void wait_for_other(struct front *f, struct turn *t, struct session *s)
 void context_retry(struct front *f, struct turn *t)
 {
 	for (uint32_t i = 0; f->waiting && i < f->config.clients_max; i++) {
-		struct session *s = &f->session[i];
+		struct connection *s = &f->connection[i];
 
 		if (!s->again || being_made(f, s->again->name))
 			continue;
@@ -258,7 +258,7 @@ void context_retry(struct front *f, struct turn *t)
 	}
 }
 
-static void create_failed(struct front *f, struct turn *t, struct session *s, int rc,
+static void create_failed(struct front *f, struct turn *t, struct connection *s, int rc,
 			  const char *why)
 {
 	if (rc != -EEXIST)
@@ -270,7 +270,7 @@ static void create_failed(struct front *f, struct turn *t, struct session *s, in
 }
 
 /* One user must not fill the catalog for all. */
-static bool may_own(const struct front *f, const struct session *s, char why[FRONT_WHY_BYTES])
+static bool may_own(const struct front *f, const struct connection *s, char why[FRONT_WHY_BYTES])
 {
 	uint32_t count = s->operator_ ? 0 : core_user_contexts(f->config.core, s->uid);
 
@@ -279,7 +279,7 @@ static bool may_own(const struct front *f, const struct session *s, char why[FRO
 	return count < f->config.user_contexts;
 }
 
-static void create_new(struct front *f, struct turn *t, struct session *s)
+static void create_new(struct front *f, struct turn *t, struct connection *s)
 {
 	struct pending *p = control_pending(f, s, PENDING_CREATE);
 	char why[FRONT_WHY_BYTES] = "it cannot be created";
@@ -323,7 +323,7 @@ static int check_shape(const struct front *f, char why[FRONT_WHY_BYTES])
 	       !m->policy[0] ? 0 : -EINVAL;
 }
 
-void context_create(struct front *f, struct turn *t, struct session *s)
+void context_create(struct front *f, struct turn *t, struct connection *s)
 {
 	struct core_context_view view;
 	char why[FRONT_WHY_BYTES];
@@ -345,7 +345,7 @@ void context_create(struct front *f, struct turn *t, struct session *s)
 }
 
 /* The catalog has it: open it for whom it was made. */
-void context_created(struct front *f, struct turn *t, struct session *s, uint32_t id)
+void context_created(struct front *f, struct turn *t, struct connection *s, uint32_t id)
 {
 	struct core_context_stats stats;
 	struct core_context_view view;
@@ -364,7 +364,7 @@ void context_created(struct front *f, struct turn *t, struct session *s, uint32_
 /* ---- remove, epoch ------------------------------------------------------------------------- */
 
 /* The context that a change is asked for; only its owner and operators may. Negative = answered. */
-static int64_t find_owned(struct front *f, struct turn *t, struct session *s)
+static int64_t find_owned(struct front *f, struct turn *t, struct connection *s)
 {
 	struct core_context_view view;
 	int rc = find(f, s, &view);
@@ -394,7 +394,7 @@ static uint64_t objects_of(const struct front *f, uint32_t id)
 	return stats.spec.kind == DISK_KIND_OBJECT ? stats.spec.uid : 0;
 }
 
-static void change(struct front *f, struct turn *t, struct session *s, enum pending_kind kind)
+static void change(struct front *f, struct turn *t, struct connection *s, enum pending_kind kind)
 {
 	struct pending *p;
 	int64_t id;
@@ -430,12 +430,12 @@ static void change(struct front *f, struct turn *t, struct session *s, enum pend
 	watch_socket(f, s, 0);
 }
 
-void context_remove(struct front *f, struct turn *t, struct session *s)
+void context_remove(struct front *f, struct turn *t, struct connection *s)
 {
 	change(f, t, s, PENDING_REMOVE);
 }
 
-void context_epoch(struct front *f, struct turn *t, struct session *s)
+void context_epoch(struct front *f, struct turn *t, struct connection *s)
 {
 	change(f, t, s, PENDING_EPOCH);
 }

@@ -23,24 +23,24 @@ struct wire_header *control_message(struct front *f, uint16_t type, size_t bytes
 	return h;
 }
 
-void control_grant(struct front *f, struct turn *t, struct session *s, const int *fd,
+void control_grant(struct front *f, struct turn *t, struct connection *s, const int *fd,
 		   uint32_t count)
 {
 	const struct wire_header *h = (const struct wire_header *)f->out;
 	int rc = grant_send(s, f->out, h->length, fd, count);
 
 	if (rc == -EPIPE || rc == -ECONNRESET)
-		session_end(f, t, s, 0, "hung up");
+		connection_end(f, t, s, 0, "hung up");
 	else if (rc)
-		session_end(f, t, s, rc, "an answer could not be sent; does it read them?");
+		connection_end(f, t, s, rc, "an answer could not be sent; does it read them?");
 }
 
-void control_send(struct front *f, struct turn *t, struct session *s)
+void control_send(struct front *f, struct turn *t, struct connection *s)
 {
 	control_grant(f, t, s, NULL, 0);
 }
 
-void control_error(struct front *f, struct turn *t, struct session *s, int error,
+void control_error(struct front *f, struct turn *t, struct connection *s, int error,
 		   const char *why)
 {
 	struct wire_error *m;
@@ -55,7 +55,7 @@ void control_error(struct front *f, struct turn *t, struct session *s, int error
 
 #define TOKEN_FRONT (1ull << 63) /* tokens of the front have it, the shell's own have not */
 
-struct pending *control_pending(struct front *f, const struct session *s, enum pending_kind kind)
+struct pending *control_pending(struct front *f, const struct connection *s, enum pending_kind kind)
 {
 	for (uint32_t i = 0; i < f->pending_max; i++) {
 		struct pending *p = &f->pending[i];
@@ -65,7 +65,7 @@ struct pending *control_pending(struct front *f, const struct session *s, enum p
 		f->token++;
 		*p = (struct pending){
 			.kind = kind,
-			.session = s->id,
+			.connection = s->id,
 			.generation = s->generation,
 			.seq = f->in.header.seq,
 			.token = TOKEN_FRONT | f->token << 16 | i,
@@ -80,7 +80,7 @@ void control_forget(struct pending *p)
 	p->kind = PENDING_FREE;
 }
 
-static void reply_done(struct front *f, struct turn *t, struct session *s,
+static void reply_done(struct front *f, struct turn *t, struct connection *s,
 		       const struct pending *p, uint64_t value)
 {
 	struct wire_done *m;
@@ -104,8 +104,8 @@ static const char *failure(enum pending_kind kind)
 	}
 }
 
-static void reply_session(struct front *f, struct turn *t, struct session *s,
-			  const struct pending *p, int32_t res, uint64_t value)
+static void reply_connection(struct front *f, struct turn *t, struct connection *s,
+			     const struct pending *p, int32_t res, uint64_t value)
 {
 	s->asking = false;
 	watch_socket(f, s, EPOLLIN);
@@ -143,7 +143,7 @@ bool front_reply(struct front *f, struct turn *t, uint64_t token, int32_t res, u
 {
 	uint32_t i = token & 0xffff;
 	struct pending p;
-	struct session *s;
+	struct connection *s;
 
 	if (token == CONTROL_TOKEN_GONE) {
 		f->config.ops->context_gone(f->config.shell, (uint32_t)value);
@@ -157,9 +157,9 @@ bool front_reply(struct front *f, struct turn *t, uint64_t token, int32_t res, u
 	control_forget(&f->pending[i]);
 	reply_memory(f, &p, res);
 	reply_removed(f, &p, res);
-	s = session_find(f, p.session, p.generation);
-	if (s && s->state == SESSION_OPEN)
-		reply_session(f, t, s, &p, res, value);
+	s = connection_find(f, p.connection, p.generation);
+	if (s && s->state == CONNECTION_OPEN)
+		reply_connection(f, t, s, &p, res, value);
 	if (p.kind == PENDING_CREATE)
 		context_retry(f, t);
 	return true;
@@ -171,7 +171,7 @@ static const char *begin_failure(int error)
 {
 	switch (error) {
 	case -EUSERS:
-		return "connect: all sessions are taken; end other clients or raise clients.max";
+		return "connect: all connections are taken; end other clients or raise clients.max";
 	case -ENOMEM:
 		return "connect: the daemon has no memory for another client";
 	default:
@@ -180,25 +180,25 @@ static const char *begin_failure(int error)
 	}
 }
 
-static void hello(struct front *f, struct turn *t, struct session *lobby)
+static void hello(struct front *f, struct turn *t, struct connection *lobby)
 {
 	struct wire_hello question = f->in.hello;
 	char why[FRONT_WHY_BYTES];
 	struct wire_welcome *m;
-	struct session *s;
+	struct connection *s;
 	int fd[4], rc = 0;
 
 	if (!lobby->operator_)
 		rc = core_user_may_connect(f->config.core, lobby->uid, why, sizeof(why));
 	if (rc) {
 		control_error(f, t, lobby, rc, why);
-		session_end(f, t, lobby, rc, "");
+		connection_end(f, t, lobby, rc, "");
 		return;
 	}
-	rc = session_begin(f, t, lobby, &question, &s);
+	rc = connection_begin(f, t, lobby, &question, &s);
 	if (rc) {
 		control_error(f, t, lobby, rc, begin_failure(rc));
-		session_end(f, t, lobby, rc, "");
+		connection_end(f, t, lobby, rc, "");
 		return;
 	}
 	m = (void *)control_message(f, WIRE_WELCOME, sizeof(*m), question.header.seq);
@@ -219,7 +219,7 @@ struct message_kind {
 	uint16_t type;
 	bool greets; /* the first message, and only that */
 	size_t least, most;
-	void (*answer)(struct front *f, struct turn *t, struct session *s);
+	void (*answer)(struct front *f, struct turn *t, struct connection *s);
 };
 
 #define OBJECT_BYTES sizeof(struct wire_object)
@@ -257,7 +257,7 @@ bool control_zero(const void *bytes, size_t count)
 }
 
 /* NULL: the message is well formed. Else the reason why it is not (W2). */
-static const char *judge(const struct front *f, const struct session *s, size_t bytes,
+static const char *judge(const struct front *f, const struct connection *s, size_t bytes,
 			 const struct message_kind **kind)
 {
 	const struct wire_header *h = &f->in.header;
@@ -277,7 +277,7 @@ static const char *judge(const struct front *f, const struct session *s, size_t 
 		return "a message of an unknown type";
 	if (bytes < (*kind)->least || bytes > (*kind)->most)
 		return "a message of a wrong length";
-	if ((*kind)->greets != (s->state == SESSION_GREETING))
+	if ((*kind)->greets != (s->state == CONNECTION_GREETING))
 		return (*kind)->greets ? "HELLO comes first and once" : "HELLO comes first";
 	if (h->type == WIRE_HELLO &&
 	    !control_zero(f->in.hello.reserved, sizeof(f->in.hello.reserved)))
@@ -291,7 +291,7 @@ static const char *judge(const struct front *f, const struct session *s, size_t 
 	return NULL;
 }
 
-void control_receive(struct front *f, struct turn *t, struct session *s)
+void control_receive(struct front *f, struct turn *t, struct connection *s)
 {
 	const struct message_kind *kind;
 	const char *wrong;
@@ -304,7 +304,7 @@ void control_receive(struct front *f, struct turn *t, struct session *s)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n <= 0) {
-		session_end(f, t, s, 0, "hung up");
+		connection_end(f, t, s, 0, "hung up");
 		return;
 	}
 	if ((size_t)n < sizeof(f->in.header))
@@ -322,5 +322,5 @@ void control_receive(struct front *f, struct turn *t, struct session *s)
 		return;
 	}
 	control_error(f, t, s, -EPROTO, wrong);
-	session_end(f, t, s, -EPROTO, wrong);
+	connection_end(f, t, s, -EPROTO, wrong);
 }

@@ -2,7 +2,7 @@
 /*
  * The daemon's front: the only code that speaks with clients. It accepts them, looks at their
  * credentials, hands out descriptors, reads their submission rings and fills their completion
- * rings. What a client wrote is copied once, then judged; a bad value ends that client's session
+ * rings. What a client wrote is copied once, then judged; a bad value ends that client's connection
  * and nothing else (I3).
  *
  * Everything here is called by the loop thread. What the front cannot do itself (memory of
@@ -58,7 +58,7 @@ struct front_config {
 /* Errors: -ENOMEM, -EMFILE. */
 int front_open(struct front **out, const struct front_config *config);
 
-/* Ends every session without waiting, unmaps everything. No job may be under way. */
+/* Ends every connection without waiting, unmaps everything. No job may be under way. */
 void front_close(struct front *f);
 
 /*
@@ -79,8 +79,8 @@ int front_fd(const struct front *f);
 /* Look after sockets, doorbells and process ends. */
 void front_events(struct front *f, struct turn *t);
 
-/* Time-outs of handshakes, memory of ended sessions. Before front_events in a turn: a number that
- * it frees was told DEAD in an earlier turn, whose actions have all been carried out. */
+/* Time-outs of handshakes, memory of ended connections. Before front_events in a turn: a number
+ * that it frees was told DEAD in an earlier turn, whose actions have all been carried out. */
 void front_tick(struct front *f, struct turn *t);
 
 /* Within how many ns front_tick and front_poll are wanted again though nothing happens; UINT64_MAX
@@ -117,10 +117,10 @@ void front_objects(struct front *f, struct turn *t);
 /* CORE_AC_END. */
 void front_end(struct front *f, struct turn *t, uint32_t client, int error, const char *why);
 
-/* End every session (shutdown). error: what clients find in their region. */
+/* End every connection (shutdown). error: what clients find in their region. */
 void front_end_all(struct front *f, struct turn *t, int error);
 
-/* Recount sessions and what they have in flight: tells each disagreement, returns how many. */
+/* Recount connections and what they have in flight: tells each disagreement, returns how many. */
 uint64_t front_audit(const struct front *f, void (*tell)(void *arg, const char *what), void *arg);
 
 /* Say what the front found on this host, and where its latencies are kept. */

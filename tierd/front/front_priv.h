@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside the front: sessions and what its files do for each other. All of it belongs to the loop
+ * Inside the front: connections and what its files do for each other. All of it belongs to the loop
  * thread.
  *
  *   FREE -> GREETING -> OPEN -> GONE -> DEAD -> FREE
@@ -15,23 +15,23 @@
 #include "libtier/base/list.h"
 #include "tierd/front/front.h"
 
-#define SESSION_STAGING_DEFAULT (64ull << 20)
-#define SESSION_SQ_DEFAULT 1024u
-#define SESSION_SQ_MIN 8u
-#define SESSION_SQ_MAX 16384u
-#define SESSION_READERS_DEFAULT 16u
-#define SESSION_GREETING_NS 5000000000ull /* from connect to HELLO */
-#define SESSION_TAKE_MAX 64u              /* entries of one client a turn */
+#define CONNECTION_STAGING_DEFAULT (64ull << 20)
+#define CONNECTION_SQ_DEFAULT 1024u
+#define CONNECTION_SQ_MIN 8u
+#define CONNECTION_SQ_MAX 16384u
+#define CONNECTION_READERS_DEFAULT 16u
+#define CONNECTION_GREETING_NS 5000000000ull /* from connect to HELLO */
+#define CONNECTION_TAKE_MAX 64u              /* entries of one client a turn */
 #define FRONT_FULL_NS 2000000ull /* how often a full completion ring is looked at again */
 #define FRONT_LOBBY 64u          /* connections without a HELLO yet */
 _Static_assert(CORE_CLIENTS_MAX + FRONT_LOBBY < CORE_TOKENS_MAX, "each asks one thing at a time");
 
-enum session_state {
-	SESSION_FREE = 0,
-	SESSION_GREETING,
-	SESSION_OPEN,
-	SESSION_GONE,
-	SESSION_DEAD,
+enum connection_state {
+	CONNECTION_FREE = 0,
+	CONNECTION_GREETING,
+	CONNECTION_OPEN,
+	CONNECTION_GONE,
+	CONNECTION_DEAD,
 };
 
 /*
@@ -46,8 +46,8 @@ struct shared {
 	void *apart; /* where it is mapped until then; NULL: nowhere, or settled */
 };
 
-struct session {
-	enum session_state state;
+struct connection {
+	enum connection_state state;
 	uint32_t id;
 	uint32_t generation; /* of the slot: tells late events and replies apart */
 	/* who */
@@ -91,7 +91,7 @@ struct session {
 	uint64_t mark; /* DEAD: jobs that may refer to staging */
 };
 
-/* A question whose answer comes with a REPLY; outlives its session. */
+/* A question whose answer comes with a REPLY; outlives its connection. */
 enum pending_kind {
 	PENDING_FREE = 0,
 	PENDING_CREATE,
@@ -102,7 +102,7 @@ enum pending_kind {
 
 struct pending {
 	enum pending_kind kind;
-	uint32_t session, generation;
+	uint32_t connection, generation;
 	uint32_t seq;
 	uint32_t context_id;
 	uint64_t token;
@@ -125,12 +125,12 @@ struct front {
 	char bound[108];   /* path to unlink */
 	bool closing;      /* front_unlisten was called */
 	bool peer_pidfd;
-	struct session *session; /* [clients_max] */
+	struct connection *connection; /* [clients_max] */
 	uint32_t slots; /* clients_max + FRONT_LOBBY */
 	uint32_t next_slot;
 	struct list watched;
 	struct list posted;
-	uint32_t greeting, dead, full, waiting; /* sessions in these states */
+	uint32_t greeting, dead, full, waiting; /* connections in these states */
 	int spare_fd; /* given up for a moment when descriptors run out */
 	struct pending *pending;
 	uint32_t pending_max;
@@ -154,58 +154,59 @@ struct front {
 
 /* watch.c: the epoll set. A watch carries what it is, the slot and its generation. */
 enum watch_kind { WATCH_LISTEN = 1, WATCH_SOCKET, WATCH_PROCESS, WATCH_DOORBELL };
-int watch_add(struct front *f, const struct session *s, enum watch_kind kind, int fd,
+int watch_add(struct front *f, const struct connection *s, enum watch_kind kind, int fd,
 	      uint32_t events);
-void watch_change(struct front *f, const struct session *s, enum watch_kind kind, int fd,
+void watch_change(struct front *f, const struct connection *s, enum watch_kind kind, int fd,
 		  uint32_t events);
 void watch_remove(struct front *f, int fd);
 /* Listen to the socket for these events only (0: hang-up alone). */
-void watch_socket(struct front *f, struct session *s, uint32_t events);
+void watch_socket(struct front *f, struct connection *s, uint32_t events);
 
 /* listen.c */
 bool listen_has_pidfd(void);
 void listen_accept(struct front *f, struct turn *t);
 void listen_stop(struct front *f);
 
-/* session.c */
-struct session *session_find(struct front *f, uint32_t id, uint32_t generation);
+/* connection.c */
+struct connection *connection_find(struct front *f, uint32_t id, uint32_t generation);
 
-/* By which its descriptors of memory are revoked; no other session ever has it. */
-static inline uint64_t session_tag(const struct session *s)
+/* By which its descriptors of memory are revoked; no other connection ever has it. */
+static inline uint64_t connection_tag(const struct connection *s)
 {
 	return (uint64_t)s->generation << 32 | s->id;
 }
 /* A slot of the lobby; when all are taken the oldest connection goes. */
-struct session *session_greet(struct front *f, struct turn *t);
+struct connection *connection_greet(struct front *f, struct turn *t);
 /*
  * HELLO was good: move from the lobby to a client's slot, make the shared memory, tell the core.
- * The lobby's session is gone on success. Errors: -EUSERS, -ENOMEM, -EMFILE.
+ * The lobby's connection is gone on success. Errors: -EUSERS, -ENOMEM, -EMFILE.
  */
-int session_begin(struct front *f, struct turn *t, struct session *lobby,
-		  const struct wire_hello *hello, struct session **out);
+int connection_begin(struct front *f, struct turn *t, struct connection *lobby,
+		     const struct wire_hello *hello, struct connection **out);
 /* error 0: the client hung up. */
-void session_end(struct front *f, struct turn *t, struct session *s, int error, const char *why);
-void session_process_dead(struct front *f, struct turn *t, struct session *s);
-void session_reap(struct front *f);
-void session_free(struct front *f, struct session *s);
+void connection_end(struct front *f, struct turn *t, struct connection *s, int error,
+		    const char *why);
+void connection_process_dead(struct front *f, struct turn *t, struct connection *s);
+void connection_reap(struct front *f);
+void connection_free(struct front *f, struct connection *s);
 
 /* grant.c */
 int grant_shared(struct shared *out, const char *label, uint64_t bytes, int protection);
 /* Gives both back; what takes long does so in a thread of its own. */
-void grant_release(struct session *s);
+void grant_release(struct connection *s);
 /* From now on we see what the client writes. Errors: -EPROTO it sealed not both; -ENOMEM. */
-int grant_settle(struct session *s);
+int grant_settle(struct connection *s);
 /* What the client is told then. */
 const char *grant_unsettled(int error);
-/* Lay the region out; sizes are the session's. */
-int grant_region(struct front *f, struct session *s);
+/* Lay the region out; sizes are the connection's. */
+int grant_region(struct front *f, struct connection *s);
 /* Send a message with descriptors. Errors: -EAGAIN the client does not read, -EPIPE ... */
-int grant_send(struct session *s, const void *message, size_t bytes, const int *fd,
+int grant_send(struct connection *s, const void *message, size_t bytes, const int *fd,
 	       uint32_t count);
 
 /* ring_in.c */
-void ring_watch(struct front *f, struct session *s, uint64_t now_ns);
-void ring_unwatch(struct front *f, struct session *s);
+void ring_watch(struct front *f, struct connection *s, uint64_t now_ns);
+void ring_unwatch(struct front *f, struct connection *s);
 
 /* ring_out.c */
 int ring_out_open(struct front *f);
@@ -213,42 +214,43 @@ void ring_out_close(struct front *f);
 void ring_out_signal(struct front *f, const int *fd, uint32_t count);
 
 /* control.c */
-void control_receive(struct front *f, struct turn *t, struct session *s);
+void control_receive(struct front *f, struct turn *t, struct connection *s);
 struct wire_header *control_message(struct front *f, uint16_t type, size_t bytes, uint32_t seq);
-/* Send the message, with descriptors or without; when that fails the session ends. */
-void control_grant(struct front *f, struct turn *t, struct session *s, const int *fd,
+/* Send the message, with descriptors or without; when that fails the connection ends. */
+void control_grant(struct front *f, struct turn *t, struct connection *s, const int *fd,
 		   uint32_t count);
-void control_send(struct front *f, struct turn *t, struct session *s);
-void control_error(struct front *f, struct turn *t, struct session *s, int error,
+void control_send(struct front *f, struct turn *t, struct connection *s);
+void control_error(struct front *f, struct turn *t, struct connection *s, int error,
 		   const char *why);
 /* The REPLY that says: a removed context's memory may go. Of no question. */
 #define CONTROL_TOKEN_GONE UINT64_MAX
 /* A place to wait for a REPLY; NULL when too many are under way. */
-struct pending *control_pending(struct front *f, const struct session *s, enum pending_kind kind);
+struct pending *control_pending(struct front *f, const struct connection *s,
+				enum pending_kind kind);
 void control_forget(struct pending *p);
 bool control_zero(const void *bytes, size_t count);
 
 /* context.c: the messages about contexts */
-void context_create(struct front *f, struct turn *t, struct session *s);
-void context_open(struct front *f, struct turn *t, struct session *s);
-void context_remove(struct front *f, struct turn *t, struct session *s);
-void context_epoch(struct front *f, struct turn *t, struct session *s);
+void context_create(struct front *f, struct turn *t, struct connection *s);
+void context_open(struct front *f, struct turn *t, struct connection *s);
+void context_remove(struct front *f, struct turn *t, struct connection *s);
+void context_epoch(struct front *f, struct turn *t, struct connection *s);
 /* A create is over: those who wait for one look again. */
 void context_retry(struct front *f, struct turn *t);
-void context_created(struct front *f, struct turn *t, struct session *s, uint32_t id);
+void context_created(struct front *f, struct turn *t, struct connection *s, uint32_t id);
 
 /* object.c: the messages about objects */
-void object_ask(struct front *f, struct turn *t, struct session *s);
-void object_session_gone(struct front *f, const struct session *s);
-void object_process_dead(struct front *f, const struct session *s);
+void object_ask(struct front *f, struct turn *t, struct connection *s);
+void object_connection_gone(struct front *f, const struct connection *s);
+void object_process_dead(struct front *f, const struct connection *s);
 /* Of a context that holds objects, what is not the client's to say. */
 void object_context_spec(struct disk_context *spec);
 
 /* admin.c */
-void admin_ask(struct front *f, struct turn *t, struct session *s);
-void admin_answered(struct front *f, struct turn *t, struct session *s, const struct pending *p,
+void admin_ask(struct front *f, struct turn *t, struct connection *s);
+void admin_answered(struct front *f, struct turn *t, struct connection *s, const struct pending *p,
 		    uint64_t value);
 /* The socket takes more: go on with a long answer. */
-void admin_continue(struct front *f, struct turn *t, struct session *s);
+void admin_continue(struct front *f, struct turn *t, struct connection *s);
 
 #endif

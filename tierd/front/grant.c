@@ -84,7 +84,7 @@ static void *release_remains(void *arg)
 }
 
 /* Most often we have the last descriptor, and its end frees the pages; or a hole is in the way. */
-static bool takes_long(const struct session *s)
+static bool takes_long(const struct connection *s)
 {
 	struct stat st;
 
@@ -94,7 +94,7 @@ static bool takes_long(const struct session *s)
 }
 
 /* Of a thread's own: nothing else refers to it. */
-static bool release_aside(const struct session *s)
+static bool release_aside(const struct connection *s)
 {
 	struct remains *r = malloc(sizeof(*r));
 	pthread_t thread;
@@ -110,7 +110,7 @@ static bool release_aside(const struct session *s)
 	return true;
 }
 
-void grant_release(struct session *s)
+void grant_release(struct connection *s)
 {
 	if (takes_long(s) && release_aside(s)) {
 		s->region = s->staging = (struct shared){ .fd = -1 };
@@ -141,7 +141,7 @@ static int settle(struct shared *m)
 	return 0;
 }
 
-int grant_settle(struct session *s)
+int grant_settle(struct connection *s)
 {
 	int rc;
 
@@ -168,7 +168,7 @@ static uint64_t page_up(uint64_t bytes)
 	return (bytes + ABI_PAGE_ALIGN - 1) & ~(uint64_t)(ABI_PAGE_ALIGN - 1);
 }
 
-int grant_region(struct front *f, struct session *s)
+int grant_region(struct front *f, struct connection *s)
 {
 	uint64_t sq = ABI_PAGE_ALIGN;
 	uint64_t cq = sq + page_up((uint64_t)s->sq_entries * sizeof(struct abi_sqe));
@@ -211,14 +211,14 @@ int grant_region(struct front *f, struct session *s)
 	return 0;
 }
 
-static bool is_behind(const struct session *s)
+static bool is_behind(const struct connection *s)
 {
 	int unread = 0;
 
 	return ioctl(s->sock, SIOCOUTQ, &unread) == 0 && unread > GRANT_UNREAD_MAX;
 }
 
-int grant_send(struct session *s, const void *message, size_t bytes, const int *fd,
+int grant_send(struct connection *s, const void *message, size_t bytes, const int *fd,
 	       uint32_t count)
 {
 	union {

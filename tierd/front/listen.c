@@ -155,7 +155,7 @@ static void greet(struct front *f, struct turn *t, int sock)
 	socklen_t len = sizeof(peer);
 	int fd CLEANUP_CLOSE = sock;
 	int pidfd CLEANUP_CLOSE = -1;
-	struct session *s;
+	struct connection *s;
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len))
 		return;
@@ -170,7 +170,7 @@ static void greet(struct front *f, struct turn *t, int sock)
 		       "run it in a pid namespace that the daemon sees");
 		return;
 	}
-	s = session_greet(f, t);
+	s = connection_greet(f, t);
 	s->sock = take_fd(&fd);
 	s->pidfd = take_fd(&pidfd);
 	s->uid = peer.uid;
@@ -180,7 +180,7 @@ static void greet(struct front *f, struct turn *t, int sock)
 	s->events = EPOLLIN;
 	if (watch_add(f, s, WATCH_SOCKET, s->sock, EPOLLIN | EPOLLRDHUP) ||
 	    watch_add(f, s, WATCH_PROCESS, s->pidfd, EPOLLIN))
-		session_free(f, s);
+		connection_free(f, s);
 }
 
 /* No descriptor left: take the caller off the queue all the same, or the loop would spin. */

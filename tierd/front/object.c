@@ -48,7 +48,7 @@ static const char *judge(const struct wire_object *m)
 	return NULL;
 }
 
-static void refuse(struct front *f, struct turn *t, struct session *s, int error,
+static void refuse(struct front *f, struct turn *t, struct connection *s, int error,
 		   const char *what)
 {
 	char text[FRONT_WHY_BYTES];
@@ -59,7 +59,7 @@ static void refuse(struct front *f, struct turn *t, struct session *s, int error
 }
 
 /* Whose objects they are. False = answered. */
-static bool find(struct front *f, struct turn *t, struct session *s, struct object_ask *ask)
+static bool find(struct front *f, struct turn *t, struct connection *s, struct object_ask *ask)
 {
 	const struct wire_object *m = &f->in.object;
 	const char *wrong = judge(m);
@@ -95,7 +95,8 @@ static bool find(struct front *f, struct turn *t, struct session *s, struct obje
 
 /* ---- questions ----------------------------------------------------------------------------- */
 
-static void list(struct front *f, struct turn *t, struct session *s, const struct object_ask *ask)
+static void list(struct front *f, struct turn *t, struct connection *s,
+		 const struct object_ask *ask)
 {
 	struct wire_object_names *m;
 
@@ -104,7 +105,7 @@ static void list(struct front *f, struct turn *t, struct session *s, const struc
 	control_send(f, t, s);
 }
 
-void object_ask(struct front *f, struct turn *t, struct session *s)
+void object_ask(struct front *f, struct turn *t, struct connection *s)
 {
 	struct object_ask ask;
 	int rc;
@@ -127,7 +128,7 @@ void object_ask(struct front *f, struct turn *t, struct session *s)
 
 /* ---- answers ------------------------------------------------------------------------------- */
 
-static void answer(struct front *f, struct turn *t, struct session *s, struct object_answer *a)
+static void answer(struct front *f, struct turn *t, struct connection *s, struct object_answer *a)
 {
 	struct wire_object_info *info;
 
@@ -152,24 +153,24 @@ void front_objects(struct front *f, struct turn *t)
 	struct object_answer *a;
 
 	while (f->config.objects && (a = objects_answer(f->config.objects))) {
-		struct session *s = session_find(f, a->who.session, a->who.generation);
+		struct connection *s = connection_find(f, a->who.connection, a->who.generation);
 
-		if (s && s->state == SESSION_OPEN)
+		if (s && s->state == CONNECTION_OPEN)
 			answer(f, t, s, a);
 		objects_answered(a);
 	}
 }
 
-void object_process_dead(struct front *f, const struct session *s)
+void object_process_dead(struct front *f, const struct connection *s)
 {
 	if (f->config.objects)
 		objects_process_dead(f->config.objects, s->id, s->generation);
 }
 
-void object_session_gone(struct front *f, const struct session *s)
+void object_connection_gone(struct front *f, const struct connection *s)
 {
 	if (f->config.objects)
-		objects_session_gone(f->config.objects, s->id, s->generation);
+		objects_connection_gone(f->config.objects, s->id, s->generation);
 }
 
 /* ---- contexts of objects ------------------------------------------------------------------- */

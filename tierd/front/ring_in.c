@@ -2,7 +2,7 @@
 /*
  * Submission rings: which clients are looked at, and taking entries out. The rules are those of
  * abi/ring.h; R1 and R3: an entry is copied once, the two words of the client that we use are
- * clamped against our own copies, and nonsense in them ends the session.
+ * clamped against our own copies, and nonsense in them ends the connection.
  *
  *   parked  sq_wake = 1, in no list; its doorbell makes it watched
  *   watched sq_wake = 0, looked at every turn; parked when it has had no entry for a while
@@ -14,13 +14,13 @@
 
 #define TURN_SHARES 4u /* of CORE_ITEMS_MAX: what entries of a turn make the core look at */
 
-static void set_full(struct front *f, struct session *s, bool full)
+static void set_full(struct front *f, struct connection *s, bool full)
 {
 	f->full += (uint32_t)full - (uint32_t)s->full;
 	s->full = full;
 }
 
-void ring_watch(struct front *f, struct session *s, uint64_t now_ns)
+void ring_watch(struct front *f, struct connection *s, uint64_t now_ns)
 {
 	if (s->watched)
 		return;
@@ -30,7 +30,7 @@ void ring_watch(struct front *f, struct session *s, uint64_t now_ns)
 	list_push_back(&f->watched, &s->watched_link);
 }
 
-void ring_unwatch(struct front *f, struct session *s)
+void ring_unwatch(struct front *f, struct connection *s)
 {
 	set_full(f, s, false);
 	s->watched = false;
@@ -38,7 +38,7 @@ void ring_unwatch(struct front *f, struct session *s)
 }
 
 /* False: an entry came at the last moment. */
-static bool park(struct front *f, struct session *s)
+static bool park(struct front *f, struct connection *s)
 {
 	atomic_store_relaxed_u32(&s->header->sq_wake, 1);
 	/* Our sq_wake before the last look at sq_tail; the client does the reverse (ring.h, 2). */
@@ -52,7 +52,7 @@ static bool park(struct front *f, struct session *s)
 }
 
 /* One request of each class is timed at a time: cheap, and fair enough for quantiles. */
-static void sample_begin(struct front *f, const struct session *s, const struct abi_sqe *sqe,
+static void sample_begin(struct front *f, const struct connection *s, const struct abi_sqe *sqe,
 			 uint64_t now_ns)
 {
 	struct sample *sample;
@@ -71,7 +71,7 @@ struct words {
 	uint32_t room;  /* completions that still fit (R2) */
 };
 
-static bool read_words(const struct session *s, struct words *w)
+static bool read_words(const struct connection *s, struct words *w)
 {
 	uint32_t unread = s->cq_tail - atomic_load_acquire_u32(&s->header->cq_head);
 
@@ -87,7 +87,7 @@ static bool has_asked_much(const struct turn *t, uint64_t since, uint32_t shares
 	return core_metrics(t->core)->items - since >= (uint64_t)shares * CORE_ITEMS_MAX;
 }
 
-static uint32_t take(struct front *f, struct turn *t, struct session *s, uint32_t most)
+static uint32_t take(struct front *f, struct turn *t, struct connection *s, uint32_t most)
 {
 	uint64_t items = core_metrics(t->core)->items;
 	uint32_t taken = 0;
@@ -113,22 +113,23 @@ static uint32_t take(struct front *f, struct turn *t, struct session *s, uint32_
 }
 
 /* Look at one ring. Returns entries taken; *held: it has more, and something holds it back. */
-static uint32_t look(struct front *f, struct turn *t, struct session *s, uint32_t most, bool *held)
+static uint32_t look(struct front *f, struct turn *t, struct connection *s, uint32_t most,
+		     bool *held)
 {
 	uint32_t taken;
 	struct words w;
 
 	*held = false;
 	if (!read_words(s, &w)) {
-		session_end(f, t, s, -EPROTO, "its ring's head or tail is impossible; is its "
+		connection_end(f, t, s, -EPROTO, "its ring's head or tail is impossible; is its "
 					      "library of this version?");
 		return 0;
 	}
 	set_full(f, s, w.ready > 0 && w.room == 0);
 	if (w.ready == 0)
 		return 0;
-	if (most > SESSION_TAKE_MAX)
-		most = SESSION_TAKE_MAX;
+	if (most > CONNECTION_TAKE_MAX)
+		most = CONNECTION_TAKE_MAX;
 	if (most > w.ready)
 		most = w.ready;
 	if (most > w.room)
@@ -146,7 +147,7 @@ uint32_t front_poll(struct front *f, struct turn *t, uint64_t awake_ns)
 	struct list *first = list_first(&f->watched), *next = NULL;
 
 	list_each(at, &f->watched) {
-		struct session *s = list_entry(at, struct session, watched_link);
+		struct connection *s = list_entry(at, struct connection, watched_link);
 		bool held = f->closing;
 
 		if (budget && has_asked_much(t, items, TURN_SHARES)) {

@@ -103,7 +103,7 @@ static void sample_end(struct front *f, uint32_t client, uint64_t user_data)
 	}
 }
 
-static void owe(struct front *f, struct session *s)
+static void owe(struct front *f, struct connection *s)
 {
 	if (s->owes_wake)
 		return;
@@ -113,9 +113,9 @@ static void owe(struct front *f, struct session *s)
 
 void front_complete(struct front *f, uint32_t client, const struct abi_cqe *cqe)
 {
-	struct session *s = client < f->config.clients_max ? &f->session[client] : NULL;
+	struct connection *s = client < f->config.clients_max ? &f->connection[client] : NULL;
 
-	if (!s || s->state != SESSION_OPEN)
+	if (!s || s->state != CONNECTION_OPEN)
 		return;
 	assert(s->in_flight > 0);
 	sample_end(f, client, cqe->user_data);
@@ -129,9 +129,9 @@ void front_complete(struct front *f, uint32_t client, const struct abi_cqe *cqe)
 
 void front_wake(struct front *f, uint32_t client)
 {
-	struct session *s = client < f->config.clients_max ? &f->session[client] : NULL;
+	struct connection *s = client < f->config.clients_max ? &f->connection[client] : NULL;
 
-	if (!s || s->state != SESSION_OPEN)
+	if (!s || s->state != CONNECTION_OPEN)
 		return;
 	s->must_wake = true;
 	owe(f, s);
@@ -147,7 +147,7 @@ void front_flush(struct front *f)
 	/* Our cq_tail before the look at cq_wait; the client does the reverse. */
 	full_fence();
 	list_each(at, &f->posted) {
-		struct session *s = list_entry(at, struct session, posted_link);
+		struct connection *s = list_entry(at, struct connection, posted_link);
 		bool must = s->must_wake;
 
 		list_remove(at);

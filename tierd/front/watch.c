@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The epoll set of the front: the listening socket, and for each session its socket, its process
- * and its doorbell. What is reported carries slot and generation, so that a report about a session
- * that has ended meanwhile finds nobody.
+ * The epoll set of the front: the listening socket, and for each connection its socket, its process
+ * and its doorbell. What is reported carries slot and generation, so that a report about a
+ * connection that has ended meanwhile finds nobody.
  *
  * Doorbells are watched edge-triggered and never read: the client holds the same open file and
  * could make a read of ours block.
@@ -15,7 +15,7 @@
 
 #define WATCH_BATCH 64
 
-static uint64_t pack(const struct session *s, enum watch_kind kind)
+static uint64_t pack(const struct connection *s, enum watch_kind kind)
 {
 	uint64_t id = s ? s->id : 0;
 	uint64_t generation = s ? s->generation : 0;
@@ -23,7 +23,7 @@ static uint64_t pack(const struct session *s, enum watch_kind kind)
 	return (uint64_t)kind << 56 | id << 32 | generation;
 }
 
-int watch_add(struct front *f, const struct session *s, enum watch_kind kind, int fd,
+int watch_add(struct front *f, const struct connection *s, enum watch_kind kind, int fd,
 	      uint32_t events)
 {
 	struct epoll_event e = { .events = events, .data.u64 = pack(s, kind) };
@@ -31,7 +31,7 @@ int watch_add(struct front *f, const struct session *s, enum watch_kind kind, in
 	return epoll_ctl(f->epoll, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
 }
 
-void watch_change(struct front *f, const struct session *s, enum watch_kind kind, int fd,
+void watch_change(struct front *f, const struct connection *s, enum watch_kind kind, int fd,
 		  uint32_t events)
 {
 	struct epoll_event e = { .events = events, .data.u64 = pack(s, kind) };
@@ -44,7 +44,7 @@ void watch_remove(struct front *f, int fd)
 	epoll_ctl(f->epoll, EPOLL_CTL_DEL, fd, NULL);
 }
 
-void watch_socket(struct front *f, struct session *s, uint32_t events)
+void watch_socket(struct front *f, struct connection *s, uint32_t events)
 {
 	if (s->sock < 0 || s->events == events)
 		return;
@@ -52,24 +52,24 @@ void watch_socket(struct front *f, struct session *s, uint32_t events)
 	watch_change(f, s, WATCH_SOCKET, s->sock, events | EPOLLRDHUP);
 }
 
-static void socket_event(struct front *f, struct turn *t, struct session *s, uint32_t events)
+static void socket_event(struct front *f, struct turn *t, struct connection *s, uint32_t events)
 {
 	if (s->sock < 0)
 		return;
 	if (events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR))
-		session_end(f, t, s, 0, "hung up");
+		connection_end(f, t, s, 0, "hung up");
 	else if (events & EPOLLOUT)
 		admin_continue(f, t, s);
 	else if (events & EPOLLIN)
 		control_receive(f, t, s);
 }
 
-static void doorbell_event(struct front *f, struct turn *t, struct session *s)
+static void doorbell_event(struct front *f, struct turn *t, struct connection *s)
 {
 	int rc = grant_settle(s);
 
 	if (rc)
-		session_end(f, t, s, rc, grant_unsettled(rc));
+		connection_end(f, t, s, rc, grant_unsettled(rc));
 	else
 		ring_watch(f, s, t->now_ns);
 }
@@ -77,20 +77,20 @@ static void doorbell_event(struct front *f, struct turn *t, struct session *s)
 static void report(struct front *f, struct turn *t, const struct epoll_event *e)
 {
 	enum watch_kind kind = (enum watch_kind)(e->data.u64 >> 56);
-	struct session *s;
+	struct connection *s;
 
 	if (kind == WATCH_LISTEN) {
 		listen_accept(f, t);
 		return;
 	}
-	s = session_find(f, (uint32_t)(e->data.u64 >> 32) & 0xffffff, (uint32_t)e->data.u64);
+	s = connection_find(f, (uint32_t)(e->data.u64 >> 32) & 0xffffff, (uint32_t)e->data.u64);
 	if (!s)
 		return;
 	if (kind == WATCH_SOCKET)
 		socket_event(f, t, s, e->events);
 	else if (kind == WATCH_PROCESS)
-		session_process_dead(f, t, s);
-	else if (kind == WATCH_DOORBELL && s->state == SESSION_OPEN)
+		connection_process_dead(f, t, s);
+	else if (kind == WATCH_DOORBELL && s->state == CONNECTION_OPEN)
 		doorbell_event(f, t, s);
 }
 

@@ -55,7 +55,7 @@ struct task *task_new(struct objects *o, uint16_t type, bool asked)
 	t->type = type;
 	t->asked = asked;
 	if (!asked) /* nobody's: no upload is of it */
-		t->uid = t->answer->who.session = UINT32_MAX;
+		t->uid = t->answer->who.connection = UINT32_MAX;
 	list_push_back(&o->tasks, &t->link);
 	return t;
 }

@@ -13,7 +13,7 @@
 #include "tierd/object/table.h"
 
 #define OBJECTS_UPLOADS_MAX 4096u
-#define OBJECTS_SESSION_UPLOADS_MAX 512u
+#define OBJECTS_CONNECTION_UPLOADS_MAX 512u
 #define OBJECTS_WHY_BYTES 232u
 
 struct objects;
@@ -43,7 +43,7 @@ void objects_close(struct objects *o);
 
 /* Whose question it is; comes back with its answer. */
 struct object_who {
-	uint32_t session, generation, seq;
+	uint32_t connection, generation, seq;
 };
 
 struct object_ask {
@@ -75,9 +75,9 @@ struct object_answer {
 struct object_answer *objects_answer(struct objects *o);
 void objects_answered(struct object_answer *a);
 
-/* The session has ended; its process has: its uploads go (W7), or wait for their last close. */
-void objects_session_gone(struct objects *o, uint32_t session, uint32_t generation);
-void objects_process_dead(struct objects *o, uint32_t session, uint32_t generation);
+/* The connection has ended; its process has: its uploads go (W7), or wait for their last close. */
+void objects_connection_gone(struct objects *o, uint32_t connection, uint32_t generation);
+void objects_process_dead(struct objects *o, uint32_t connection, uint32_t generation);
 /* No catalog names the context any more: its objects go, a few a turn. */
 void objects_context_gone(struct objects *o, uint64_t context);
 

@@ -58,7 +58,7 @@ struct upload {
 	bool closed;   /* somebody closed it, and others went on */
 	bool unlinked; /* its name was removed or replaced: nobody will see it */
 	bool busy;     /* a task fills, saves or syncs it */
-	bool left;     /* the session that made it has ended, and not said that it closed it */
+	bool left;     /* the connection that made it has ended, and not said that it closed it */
 	bool orphan;   /* its process, too */
 	uint64_t left_ns; /* since when; afterwards since when nobody has it open */
 	uint32_t name_bytes;
@@ -152,7 +152,7 @@ int upload_fate(const struct objects *o, uint64_t id);
 /* What a task saves is not kept, or is kept elsewhere: with a commit its upload goes. */
 void upload_let(struct objects *o, struct task *t);
 struct upload *upload_find(const struct objects *o, const struct task *t, uint64_t id);
-/* Of this name: shared by the user, or else (own) of the session. NULL = none. */
+/* Of this name: shared by the user, or else (own) of the connection. NULL = none. */
 struct upload *upload_of(const struct objects *o, const struct task *t, const char *name,
 			 uint32_t bytes, bool own);
 /* CREATE, from its start. */

@@ -24,9 +24,9 @@
 #define LEFT_NS (200 * NS_PER_MS) /* a process that was killed is dead by then */
 #define FREE_NS (1 * NS_PER_S)    /* who closed the last descriptor has said so by then */
 
-static bool of_session(const struct upload *u, const struct object_who *who)
+static bool of_connection(const struct upload *u, const struct object_who *who)
 {
-	return u->who.session == who->session && u->who.generation == who->generation;
+	return u->who.connection == who->connection && u->who.generation == who->generation;
 }
 
 struct upload *upload_find(const struct objects *o, const struct task *t, uint64_t id)
@@ -35,7 +35,7 @@ struct upload *upload_find(const struct objects *o, const struct task *t, uint64
 		struct upload *u = list_entry(at, struct upload, link);
 
 		if (u->id == id && u->context == t->context &&
-		    (of_session(u, &t->answer->who) || (upload_shared(u) && u->uid == t->uid)))
+		    (of_connection(u, &t->answer->who) || (upload_shared(u) && u->uid == t->uid)))
 			return u;
 	}
 	return NULL;
@@ -54,7 +54,7 @@ struct upload *upload_of(const struct objects *o, const struct task *t, const ch
 			continue;
 		if (upload_shared(u) && u->uid == t->uid)
 			return u;
-		if (own && of_session(u, &t->answer->who) && (!found || found->id < u->id))
+		if (own && of_connection(u, &t->answer->who) && (!found || found->id < u->id))
 			found = u;
 	}
 	return found;
@@ -88,12 +88,12 @@ int upload_fate(const struct objects *o, uint64_t id)
 
 /* ---- create -------------------------------------------------------------------------------- */
 
-static uint32_t session_uploads(const struct objects *o, const struct object_who *who)
+static uint32_t connection_uploads(const struct objects *o, const struct object_who *who)
 {
 	uint32_t n = 0;
 
 	list_each(at, &o->uploads)
-		n += of_session(list_entry(at, struct upload, link), who);
+		n += of_connection(list_entry(at, struct upload, link), who);
 	return n;
 }
 
@@ -191,7 +191,7 @@ static void create_new(struct objects *o, struct task *t, const struct object *x
 	struct upload *u = NULL;
 
 	if (o->upload_count < OBJECTS_UPLOADS_MAX &&
-	    session_uploads(o, &t->answer->who) < OBJECTS_SESSION_UPLOADS_MAX)
+	    connection_uploads(o, &t->answer->who) < OBJECTS_CONNECTION_UPLOADS_MAX)
 		u = upload_new(o, t);
 	if (!u || u->fd < 0) {
 		int rc = u ? u->fd : -EMFILE;
@@ -416,8 +416,8 @@ static void commit_closed(struct objects *o, struct upload *u)
 }
 
 /*
- * Its session ended without a word. A process that lives on has become another program, which has
- * the descriptor: what that closes counts. Of a dead one only what others have open does.
+ * Its connection ended without a word. A process that lives on has become another program, which
+ * has the descriptor: what that closes counts. Of a dead one only what others have open does.
  */
 static void look_left(struct objects *o, struct upload *u)
 {
@@ -459,14 +459,14 @@ void uploads_look(struct objects *o)
 	}
 }
 
-void objects_session_gone(struct objects *o, uint32_t session, uint32_t generation)
+void objects_connection_gone(struct objects *o, uint32_t connection, uint32_t generation)
 {
-	const struct object_who who = { session, generation, 0 };
+	const struct object_who who = { connection, generation, 0 };
 
 	list_each(at, &o->uploads) {
 		struct upload *u = list_entry(at, struct upload, link);
 
-		if (!of_session(u, &who) || u->closing)
+		if (!of_connection(u, &who) || u->closing)
 			continue;
 		if (!u->busy && !(u->flags & WIRE_OBJ_AT_CLOSE)) {
 			upload_drop(o, u);
@@ -478,14 +478,14 @@ void objects_session_gone(struct objects *o, uint32_t session, uint32_t generati
 }
 
 /* Killed: what it had open alone, and had not closed, never was. */
-void objects_process_dead(struct objects *o, uint32_t session, uint32_t generation)
+void objects_process_dead(struct objects *o, uint32_t connection, uint32_t generation)
 {
-	const struct object_who who = { session, generation, 0 };
+	const struct object_who who = { connection, generation, 0 };
 
 	list_each(at, &o->uploads) {
 		struct upload *u = list_entry(at, struct upload, link);
 
-		if (!of_session(u, &who) || !u->left || u->closing)
+		if (!of_connection(u, &who) || !u->left || u->closing)
 			continue;
 		u->orphan = true;
 		if (!u->busy && !u->closed && memfile_is_ours(u->fd))

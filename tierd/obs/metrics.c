@@ -286,7 +286,7 @@ static void daemon_figures(const struct writer *w, const struct obs *o, const st
 	       s->turn_ns_most);
 	single(w, "holes_filled", &filled, "memory that readers made appear, given back",
 	       s->holes_filled);
-	single(w, "clients", &plain, "sessions that are open", s->stats.clients);
+	single(w, "clients", &plain, "connections that are open", s->stats.clients);
 	single(w, "contexts", &plain, "contexts that there are", s->stats.contexts);
 	single(w, "blocks", &plain, "blocks in all contexts", s->stats.blocks);
 	single(w, "index", &bytes, "memory of all indexes", s->stats.index_bytes);

@@ -37,7 +37,7 @@ struct obs_latency {
 
 /* What the configuration allows (tierd.conf). */
 struct obs_limits {
-	uint32_t clients, user_sessions, user_contexts;
+	uint32_t clients, user_connections, user_contexts;
 	uint64_t staging_bytes;         /* of a client */
 	uint32_t requests, puts, pins; /* of a client */
 	uint32_t pin_percent, quarantine_percent;
@@ -111,8 +111,8 @@ void obs_fact(struct obs *o, const char *name, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 void obs_latency(struct obs *o, const char *name, const char *klass, const struct hist *hist);
 
-/* One session, told by the front. */
-struct obs_session {
+/* One connection, told by the front. */
+struct obs_connection {
 	uint32_t id;
 	char name[32];
 	uint32_t uid, gid;
@@ -140,8 +140,8 @@ struct obs_question {
 	bool operator_;
 	uint32_t uid; /* of who asks */
 	uint64_t now_ns;
-	const struct obs_session *session; /* all of them */
-	uint32_t sessions;
+	const struct obs_connection *connection; /* all of them */
+	uint32_t connections;
 };
 
 /*

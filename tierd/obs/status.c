@@ -31,16 +31,16 @@ static json_t *tier_list(const struct obs *o, const struct core_stats *stats)
 }
 
 struct counts {
-	uint32_t open, shared; /* sessions; of these under the daemon's own uid */
+	uint32_t open, shared; /* connections; of these under the daemon's own uid */
 };
 
-static struct counts count_sessions(const struct obs *o, const struct obs_question *q)
+static struct counts count_connections(const struct obs *o, const struct obs_question *q)
 {
 	struct counts n = { 0, 0 };
 
-	for (uint32_t i = 0; i < q->sessions; i++) {
-		n.open += q->session[i].open;
-		n.shared += q->session[i].open && q->session[i].uid == o->uid;
+	for (uint32_t i = 0; i < q->connections; i++) {
+		n.open += q->connection[i].open;
+		n.shared += q->connection[i].open && q->connection[i].uid == o->uid;
 	}
 	return n;
 }
@@ -120,12 +120,16 @@ static json_t *limits(const struct obs *o)
 {
 	const struct obs_limits *l = &o->limits;
 
-	return json_pack("{s:i, s:i, s:i, s:o, s:i, s:i, s:i, s:i, s:i}", "clients",
-			 (int)l->clients, "user_sessions", (int)l->user_sessions, "user_contexts",
-			 (int)l->user_contexts, "client_staging_bytes",
-			 obs_number(l->staging_bytes), "client_requests", (int)l->requests,
-			 "client_puts", (int)l->puts, "client_pins", (int)l->pins, "pin_percent",
-			 (int)l->pin_percent, "quarantine_percent", (int)l->quarantine_percent);
+	json_t *all = json_pack("{s:i, s:i, s:i, s:o, s:i, s:i, s:i, s:i, s:i}", "clients",
+				(int)l->clients, "user_connections", (int)l->user_connections,
+				"user_contexts", (int)l->user_contexts, "client_staging_bytes",
+				obs_number(l->staging_bytes), "client_requests", (int)l->requests,
+				"client_puts", (int)l->puts, "client_pins", (int)l->pins,
+				"pin_percent", (int)l->pin_percent, "quarantine_percent",
+				(int)l->quarantine_percent);
+
+	json_object_set(all, "user_sessions", json_object_get(all, "user_connections")); /* (old) */
+	return all;
 }
 
 /*
@@ -137,8 +141,8 @@ static json_t *memory(const struct obs *o, const struct obs_question *q,
 {
 	uint64_t tables = o->limits.table_bytes, used = stats->table_bytes, clients = 0;
 
-	for (uint32_t i = 0; i < q->sessions; i++)
-		clients += q->session[i].staging_bytes + q->session[i].region_bytes;
+	for (uint32_t i = 0; i < q->connections; i++)
+		clients += q->connection[i].staging_bytes + q->connection[i].region_bytes;
 	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "tables", obs_number(used),
 			 "tables_most", obs_number(tables), "slack",
 			 obs_number(stats->slack_bytes), "fixed", obs_number(o->fixed_bytes),
@@ -184,7 +188,7 @@ json_t *obs_status(const struct obs_args *a)
 {
 	const struct obs *o = a->o;
 	const struct obs_question *q = a->question;
-	struct counts n = count_sessions(o, q);
+	struct counts n = count_connections(o, q);
 	struct core_stats stats;
 	json_t *document;
 
@@ -197,9 +201,10 @@ json_t *obs_status(const struct obs_args *a)
 			     obs_number(o->ready_ns), "socket", obs_text(o->socket), "workers",
 			     (int)o->workers);
 	json_object_set_new(document, "isolation", isolation(o, n));
-	json_object_set_new(document, "sessions",
+	json_object_set_new(document, "connections",
 			    json_pack("{s:i, s:i, s:i}", "open", (int)n.open, "ended",
-				      (int)(q->sessions - n.open), "shared_uid", (int)n.shared));
+				      (int)(q->connections - n.open), "shared_uid", (int)n.shared));
+	json_object_set(document, "sessions", json_object_get(document, "connections")); /* (old) */
 	json_object_set_new(document, "limits", limits(o));
 	json_object_set_new(document, "tiers", tier_list(o, &stats));
 	json_object_set_new(document, "store", store(o, &stats));
@@ -331,7 +336,9 @@ json_t *obs_check(const struct obs_args *a)
 
 /* ---- lists --------------------------------------------------------------------------------- */
 
-/* What it holds of what is limited; nothing of a session that the core does not know any more. */
+/*
+ * What it holds of what is limited; nothing of a connection that the core does not know any more.
+ */
 static json_t *client_holds(const struct core *core, uint32_t id)
 {
 	struct core_client_view v = { .requests = 0 };
@@ -347,8 +354,8 @@ json_t *obs_clients(const struct obs_args *a)
 {
 	json_t *list = json_array();
 
-	for (uint32_t i = 0; i < a->question->sessions; i++) {
-		const struct obs_session *s = &a->question->session[i];
+	for (uint32_t i = 0; i < a->question->connections; i++) {
+		const struct obs_connection *s = &a->question->connection[i];
 		json_t *one =
 			json_pack("{s:i, s:o, s:i, s:I, s:I, s:b, s:b, s:o, s:o, s:o, s:o}", "id",
 				  (int)s->id, "name", obs_text(s->name), "pid", (int)s->pid, "uid",
@@ -399,7 +406,7 @@ static const char *op_name(uint8_t op)
 	static const char *const names[ABI_OP_COUNT] = {
 		"nop",	 "put-reserve", "put-commit", "put-abort", "fetch",   "fetch-pages",
 		"pin",	 "unpin",	"delete",     "cancel",	   "drain",   "prefetch",
-		"migrate", "stream",	"session",    "plan",	   "object",  "mem",
+		"migrate", "stream",	"conversation", "plan", "object",  "mem",
 		"reserve",
 	};
 

@@ -479,7 +479,7 @@ static void audit_store(struct audit *a, uint32_t segments)
 	audit_compare(a, "store", "live bytes", a->live, st.live);
 }
 
-/* Sessions hold their accounts, whether they have put anything or not. */
+/* Connections hold their accounts, whether they have put anything or not. */
 static void audit_owners(struct audit *a)
 {
 	for (uint32_t i = 0; i < a->c->clients_high; i++)
@@ -515,7 +515,9 @@ static void audit_window(struct audit *a, const struct stream *s)
 			   s->per_layer, s->window);
 }
 
-/* What windows each user has, also for sessions that have ended; and how many users are there. */
+/*
+ * What windows each user has, also for connections that have ended; and how many users are there.
+ */
 static void audit_users(struct audit *a)
 {
 	const struct core *c = a->c;
@@ -524,7 +526,7 @@ static void audit_users(struct audit *a)
 	for (uint32_t i = 0; i < c->accounts_high; i++) {
 		uint64_t grants[ABI_MEM_TIERS] = { 0 };
 
-		users += c->account[i].sessions > 0;
+		users += c->account[i].connections > 0;
 		for (uint32_t k = 0; k < c->streams_high; k++)
 			for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
 				if (c->stream[k].used && c->stream[k].account == i)

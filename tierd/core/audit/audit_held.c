@@ -183,14 +183,14 @@ static void audit_pins(struct audit *a)
 /* Entries of the tables that all share. */
 struct charges {
 	uint64_t used[ACCOUNT_KINDS];
-	uint64_t sessions; /* of a user */
+	uint64_t connections; /* of a user */
 };
 
 struct charged {
 	struct charges *user, *client;
 };
 
-/* client: only while its session is the one that took it. */
+/* client: only while its connection is the one that took it. */
 static void charge(const struct core *c, struct charged *n, uint32_t account, uint32_t client,
 		   enum account_kind kind)
 {
@@ -200,7 +200,7 @@ static void charge(const struct core *c, struct charged *n, uint32_t account, ui
 		n->client[client].used[kind]++;
 }
 
-/* Of tables whose entries end with the session that took them. */
+/* Of tables whose entries end with the connection that took them. */
 static void charge_client(const struct core *c, struct charged *n, uint32_t client,
 			  enum account_kind kind)
 {
@@ -220,16 +220,17 @@ static void count_foresight(const struct core *c, struct charged *n)
 
 		if (s->used)
 			charge(c, n, s->account,
-			       c->client[s->client].session == s->session ? s->client : UINT32_MAX,
+			       c->client[s->client].connection == s->connection ? s->client
+										: UINT32_MAX,
 			       ACCOUNT_STREAMS);
 	}
-	for (uint32_t i = 0; i < c->sessions.high; i++) {
-		const struct session *s = &c->sessions.table[i];
+	for (uint32_t i = 0; i < c->conversations.high; i++) {
+		const struct conversation *s = &c->conversations.table[i];
 
-		if (s->state == SESSION_FREE)
+		if (s->state == CONVERSATION_FREE)
 			continue;
-		charge_client(c, n, s->client, ACCOUNT_SESSIONS);
-		for (uint32_t at = s->chunks; at; at = c->sessions.chunk[at - 1].next)
+		charge_client(c, n, s->client, ACCOUNT_CONVERSATIONS);
+		for (uint32_t at = s->chunks; at; at = c->conversations.chunk[at - 1].next)
 			charge_client(c, n, s->client, ACCOUNT_REFS);
 	}
 }
@@ -240,7 +241,7 @@ static void count_charges(const struct core *c, struct charged *n)
 		const struct request *r = &c->request[i];
 		const struct put *p = &c->put[i];
 		bool own = r->client == SCHED_DAEMON; /* the core's, for a user */
-		bool there = !own && c->client[r->client].session == r->session;
+		bool there = !own && c->client[r->client].connection == r->connection;
 
 		if (r->phase != REQUEST_FREE && (!own || r->charged))
 			charge(c, n, r->account, there ? r->client : UINT32_MAX, ACCOUNT_REQUESTS);
@@ -260,7 +261,7 @@ static void count_charges(const struct core *c, struct charged *n)
 	count_foresight(c, n);
 	for (uint32_t i = 0; i < c->clients_high; i++)
 		if (c->client[i].state && c->client[i].account < c->accounts_high)
-			n->user[c->client[i].account].sessions++;
+			n->user[c->client[i].account].connections++;
 }
 
 static void compare_charges(struct audit *a, const struct charged *n)
@@ -270,7 +271,8 @@ static void compare_charges(struct audit *a, const struct charged *n)
 
 	for (uint32_t i = 0; i < c->accounts_high; i++) {
 		snprintf(whose, sizeof(whose), "user %u", c->account[i].uid);
-		audit_compare(a, whose, "sessions", n->user[i].sessions, c->account[i].sessions);
+		audit_compare(a, whose, "connections", n->user[i].connections,
+			      c->account[i].connections);
 		for (uint32_t kind = 0; kind < ACCOUNT_KINDS; kind++)
 			audit_compare(a, whose, "entries of a shared table",
 				      n->user[i].used[kind], c->account[i].used[kind]);
@@ -310,7 +312,8 @@ static void audit_client(struct audit *a, uint32_t client)
 	for (uint32_t i = 0; i < a->c->requests_high; i++) {
 		const struct request *r = &a->c->request[i];
 
-		if (r->phase == REQUEST_FREE || r->client != client || r->session != k->session)
+		if (r->phase == REQUEST_FREE || r->client != client ||
+		    r->connection != k->connection)
 			continue;
 		orders += r->phase == REQUEST_ORDER;
 	}

@@ -16,7 +16,7 @@
 /* Who needs one block. Who is needed has an entry of what is in use, by which these go. */
 struct need {
 	uint32_t holds, writers;
-	uint32_t marks[ABI_MEM_TIERS]; /* of sessions whose users are back, */
+	uint32_t marks[ABI_MEM_TIERS]; /* of conversations whose users are back, */
 	uint32_t heads[ABI_MEM_TIERS]; /* and of those that are away, */
 	uint32_t layers[ABI_MEM_TIERS]; /* most of which are kept */
 };
@@ -95,12 +95,12 @@ static void need_of_daemon(const struct core *c, const struct context *x, struct
 	}
 }
 
-static bool is_marked(const struct session_marks *m, uint32_t i)
+static bool is_marked(const struct conversation_marks *m, uint32_t i)
 {
 	return i >= m->from && i < m->to;
 }
 
-static void need_of_session(const struct session *s, uint32_t i, struct need *n)
+static void need_of_conversation(const struct conversation *s, uint32_t i, struct need *n)
 {
 	bool head = is_marked(&s->heads, i);
 
@@ -110,22 +110,22 @@ static void need_of_session(const struct session *s, uint32_t i, struct need *n)
 		n->layers[s->tier] = s->heads_layers;
 }
 
-static void need_of_sessions(const struct core *c, const struct context *x, struct need *n)
+static void need_of_conversations(const struct core *c, const struct context *x, struct need *n)
 {
-	for (uint32_t i = 0; c->sessions.count && i < c->sessions.high; i++) {
-		const struct session *s = &c->sessions.table[i];
+	for (uint32_t i = 0; c->conversations.count && i < c->conversations.high; i++) {
+		const struct conversation *s = &c->conversations.table[i];
 		uint32_t at = 0;
 
-		if (s->state == SESSION_FREE || s->ctx != x)
+		if (s->state == CONVERSATION_FREE || s->ctx != x)
 			continue;
 		assert(s->tier < ABI_MEM_TIERS);
-		for (uint32_t k = s->chunks; k; k = c->sessions.chunk[k - 1].next)
-			for (uint32_t m = 0; m < c->sessions.chunk[k - 1].count; m++, at++) {
-				struct abi_block_ref ref = c->sessions.chunk[k - 1].ref[m];
+		for (uint32_t k = s->chunks; k; k = c->conversations.chunk[k - 1].next)
+			for (uint32_t m = 0; m < c->conversations.chunk[k - 1].count; m++, at++) {
+				struct abi_block_ref ref = c->conversations.chunk[k - 1].ref[m];
 
 				if (ref.slot != ABI_SLOT_NONE && ref.slot < x->ix.slots_used &&
 				    index_block(&x->ix, ref.slot)->generation == ref.generation)
-					need_of_session(s, at, need_of(x, n, ref.slot));
+					need_of_conversation(s, at, need_of(x, n, ref.slot));
 			}
 	}
 }
@@ -172,7 +172,7 @@ void audit_needs(struct audit *a, const struct context *x)
 	need_of_requests(a->c, x, needs);
 	need_of_puts(a->c, x, needs);
 	need_of_daemon(a->c, x, needs);
-	need_of_sessions(a->c, x, needs);
+	need_of_conversations(a->c, x, needs);
 	for (uint32_t slot = 0; slot < x->ix.slots_used; slot++)
 		if (x->meta[slot].use && x->meta[slot].use <= x->uses.high)
 			compare_needs(a, x, slot, &needs[x->meta[slot].use], plans);
@@ -357,16 +357,16 @@ static void audit_device(struct audit *a)
 
 /* ---- foresight ---------------------------------------------------------------------------- */
 
-static void audit_sessions(struct audit *a)
+static void audit_conversations(struct audit *a)
 {
-	const struct sessions *t = &a->c->sessions;
+	const struct conversations *t = &a->c->conversations;
 	uint64_t count = 0, awaited = 0, expected = 0, chunks = 0, free = 0, chunks_free = 0;
 
 	for (uint32_t i = 0; i < t->high; i++) {
-		const struct session *s = &t->table[i];
+		const struct conversation *s = &t->table[i];
 		uint64_t blocks = 0;
 
-		if (s->state == SESSION_FREE)
+		if (s->state == CONVERSATION_FREE)
 			continue;
 		count++;
 		awaited += s->awaited;
@@ -427,7 +427,7 @@ void audit_work(struct audit *a)
 	audit_waited(a, f);
 	audit_pools(a, f);
 	audit_device(a);
-	audit_sessions(a);
+	audit_conversations(a);
 	audit_foresight(a);
 	free(f);
 }

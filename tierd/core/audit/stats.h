@@ -102,16 +102,16 @@ struct core_ground {
 void core_ground(const struct core *c, uint32_t id, uint32_t tier, const struct core_ground *out);
 
 /*
- * The i-th account of a context's salts, or of all clients' sessions (id = UINT32_MAX), as far as
- * it holds something or has a limit. Errors: -ENOENT after the last.
+ * The i-th account of a context's salts, or of all clients' connections (id = UINT32_MAX), as far
+ * as it holds something or has a limit. Errors: -ENOENT after the last.
  */
-#define CORE_HOLDER_NONE 0u  /* the public salt; blocks that no session has put */
+#define CORE_HOLDER_NONE 0u  /* the public salt; blocks that no connection has put */
 #define CORE_HOLDER_OTHER 1u /* all for whom there was no account free */
 #define CORE_HOLDER_KEY 2u
 struct core_holder_view {
 	uint32_t kind;  /* CORE_HOLDER_NONE ... */
-	uint64_t key;   /* salt; client and, in the upper half, its session */
-	uint32_t uses;  /* blocks and sessions */
+	uint64_t key;   /* salt; client and, in the upper half, its connection */
+	uint32_t uses;  /* blocks and connections */
 	uint64_t used[ABI_TIER_COUNT];
 	struct core_limit limit[ABI_TIER_COUNT]; /* in force */
 	uint64_t pinned[ABI_MEM_TIERS];    /* of its blocks, once; a client: by each of its pins */
@@ -150,7 +150,7 @@ struct core_request_view {
 /* The i-th request in progress. Errors: -ENOENT after the last. */
 int core_request_view(const struct core *c, uint32_t i, struct core_request_view *out);
 
-/* What a client holds of what is limited. Errors: -ENOENT no session has that number. */
+/* What a client holds of what is limited. Errors: -ENOENT no connection has that number. */
 struct core_client_view {
 	uint32_t requests, puts, pins;
 	uint32_t pending; /* blocks that it began and that are not whole */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Accounts: what clients hold of tables that all share, each with a limit of its own, and what the
- * sessions of one user hold together: at most three quarters of any table, so that nobody uses up
- * what others need (conversations are forgotten instead, of who has most: session.c). A user is a
- * uid with sessions, or with something that a session left under way.
+ * connections of one user hold together: at most three quarters of any table, so that nobody uses
+ * up what others need (conversations are forgotten instead, of who has most: conversation.c). A
+ * user is a uid with connections, or with something that a connection left under way.
  *
  * Leases cannot be refused (no call of ours is in them). What they keep of evicted pages is counted
  * by the scans instead: from one look at the quarantine to the next each held place is seen once.
@@ -25,8 +25,8 @@ static const uint32_t table[ACCOUNT_KINDS] = {
 	[ACCOUNT_RESERVATIONS] = CORE_RESERVATIONS_MAX,
 	[ACCOUNT_STREAMS] = CORE_STREAMS_MAX,
 	[ACCOUNT_CLAIMS] = CLAIMS_MAX,
-	[ACCOUNT_SESSIONS] = SESSIONS_MAX,
-	[ACCOUNT_REFS] = SESSION_CHUNKS,
+	[ACCOUNT_CONVERSATIONS] = CONVERSATIONS_MAX,
+	[ACCOUNT_REFS] = CONVERSATION_CHUNKS,
 };
 
 static uint32_t user_most(enum account_kind kind)
@@ -43,7 +43,7 @@ static uint32_t client_most(const struct core *c, enum account_kind kind)
 		[ACCOUNT_PIN_CHUNKS] = CORE_PIN_CHUNKS / 4,
 		[ACCOUNT_PLANS] = PLANS_CLIENT_MAX,
 		[ACCOUNT_CLAIMS] = CLAIMS_CLIENT_MAX,
-		[ACCOUNT_SESSIONS] = SESSIONS_CLIENT_MAX,
+		[ACCOUNT_CONVERSATIONS] = CONVERSATIONS_CLIENT_MAX,
 	};
 
 	return set[kind] ? set[kind] : table[kind];
@@ -56,7 +56,7 @@ static bool is_idle(const struct account *a)
 	for (uint32_t kind = 0; kind < ACCOUNT_KINDS; kind++)
 		if (a->used[kind])
 			return false;
-	return a->sessions == 0;
+	return a->connections == 0;
 }
 
 static struct account *account_of(struct core *c, uint32_t uid)
@@ -79,8 +79,8 @@ void account_open(struct core *c, struct client *k)
 		if (c->accounts_high <= i)
 			c->accounts_high = i + 1;
 	}
-	assert(a); /* there are more than sessions, requests and puts together */
-	c->users += !a->sessions++;
+	assert(a); /* there are more than connections, requests and puts together */
+	c->users += !a->connections++;
 	k->account = (uint32_t)(a - c->account);
 	memset(k->used, 0, sizeof(k->used));
 	memset(k->held, 0, sizeof(k->held));
@@ -92,8 +92,8 @@ void account_close(struct core *c, struct client *k)
 {
 	struct account *a = &c->account[k->account];
 
-	assert(a->sessions > 0 && c->users > 0);
-	if (!--a->sessions && --c->users == 1)
+	assert(a->connections > 0 && c->users > 0);
+	if (!--a->connections && --c->users == 1)
 		request_wake_space(c); /* who is left may have all windows of streams */
 	while (c->accounts_high && is_idle(&c->account[c->accounts_high - 1]))
 		c->accounts_high--;
@@ -139,7 +139,7 @@ uint32_t account_fullest(const struct core *c, enum account_kind kind)
 	return found;
 }
 
-/* For a user, in no session's name. */
+/* For a user, in no connection's name. */
 void account_take_for(struct core *c, uint32_t account, enum account_kind kind)
 {
 	assert(account < CORE_ACCOUNTS_MAX);
@@ -153,7 +153,7 @@ void account_take(struct core *c, struct client *k, enum account_kind kind)
 	k->used[kind]++;
 }
 
-/* k: the session that took it, NULL when that has ended meanwhile, or none did. */
+/* k: the connection that took it, NULL when that has ended meanwhile, or none did. */
 void account_give(struct core *c, uint32_t account, struct client *k, enum account_kind kind)
 {
 	struct account *a = &c->account[account];
@@ -173,7 +173,7 @@ static uint64_t held_most(const struct core *c, uint32_t tier)
 	return c->pool[tier].capacity / 100 * c->config.quarantine_percent;
 }
 
-static void end_session(struct core *c, uint32_t client, const char *why)
+static void end_connection(struct core *c, uint32_t client, const char *why)
 {
 	struct core_action *a = core_push(c, CORE_AC_END);
 
@@ -185,9 +185,9 @@ static void end_session(struct core *c, uint32_t client, const char *why)
 }
 
 /*
- * A round of scans is over. A client over its budget loses its session: its pins, requests and
+ * A round of scans is over. A client over its budget loses its connection: its pins, requests and
  * puts; its pages stay where they are until its process is dead. When a user is over, all of its
- * sessions go: one by one they would go on to gather.
+ * connections go: one by one they would go on to gather.
  */
 void account_round(struct core *c)
 {
@@ -208,12 +208,13 @@ void account_round(struct core *c)
 
 		for (uint32_t t = 0; k->state == 1 && !k->over && t < ABI_MEM_TIERS; t++) {
 			if (k->held_last[t] > held_most(c, t))
-				end_session(c, i, "its leases keep more evicted memory than "
+				end_connection(c, i, "its leases keep more evicted memory than "
 						  "quarantine.percent of a tier; release them, or "
 						  "raise it");
 			else if (c->account[k->account].held[t] > 4 * held_most(c, t))
-				end_session(c, i, "its user's leases keep more evicted memory than "
-						  "four times quarantine.percent of a tier");
+				end_connection(c, i,
+					       "its user's leases keep more evicted memory than "
+					       "four times quarantine.percent of a tier");
 		}
 	}
 }
@@ -226,10 +227,10 @@ int core_user_may_connect(struct core *c, uint32_t uid, char *why, size_t why_by
 
 	if (!a)
 		return 0;
-	if (c->config.user_sessions && a->sessions >= c->config.user_sessions) {
-		snprintf(why, why_bytes, "connect: user %u has %u sessions, its limit "
-			 "(user.sessions); end some of its clients (one that left readers open "
-			 "counts until its process ends), or raise it", uid, a->sessions);
+	if (c->config.user_connections && a->connections >= c->config.user_connections) {
+		snprintf(why, why_bytes, "connect: user %u has %u connections, its limit "
+			 "(user.connections); end some of its clients (one that left readers open "
+			 "counts until its process ends), or raise it", uid, a->connections);
 		c->metrics.limit_refusals++;
 		return -EUSERS;
 	}

@@ -49,12 +49,12 @@ bool heads_is_all(const struct context *x, uint32_t slot, uint32_t tier)
 	return x->meta[slot].there[tier].pages <= pages;
 }
 
-bool heads_reads(const struct session *s, uint32_t part)
+bool heads_reads(const struct conversation *s, uint32_t part)
 {
 	return !s->part_count || (part >= s->part_first && part - s->part_first < s->part_count);
 }
 
-uint32_t heads_layers(const struct session *s)
+uint32_t heads_layers(const struct conversation *s)
 {
 	const struct abi_geometry *g = context_geometry(s->ctx);
 	uint32_t most = 1;
@@ -65,8 +65,8 @@ uint32_t heads_layers(const struct session *s)
 	return most;
 }
 
-/* Bytes of the first layers of all blocks of a session. */
-uint64_t heads_bytes(const struct session *s, uint32_t layers)
+/* Bytes of the first layers of all blocks of a conversation. */
+uint64_t heads_bytes(const struct conversation *s, uint32_t layers)
 {
 	const struct abi_geometry *g = context_geometry(s->ctx);
 	uint64_t bytes = 0;

@@ -4,7 +4,7 @@
  *
  *   a context    hard: space.c refuses the slab; soft: others take only what lies above it
  *   a salt       of one context; the public salt is the context's own account
- *   a client     what its session put, as long as the blocks live
+ *   a client     what its connection put, as long as the blocks live
  *
  * Soft shares lend what is idle: they count only when somebody makes room. A salt without a share
  * of its own has an equal part of its context (max-min fairness over the active ones), a context an
@@ -16,7 +16,7 @@
 
 #include "tierd/core/state.h"
 
-#define OWNERS 2048u /* sessions with blocks, those that ended included; more count as "other" */
+#define OWNERS 2048u /* connections with blocks, those that ended included; more count as "other" */
 
 int quota_open(struct core *c)
 {
@@ -27,7 +27,7 @@ int quota_open(struct core *c)
 
 void quota_client_open(struct core *c, struct client *k, uint32_t client)
 {
-	k->owner = ledger_take(&c->owners, (uint64_t)k->session << 32 | client);
+	k->owner = ledger_take(&c->owners, (uint64_t)k->connection << 32 | client);
 }
 
 /* What it put stays, and stays charged to it until it leaves. */
@@ -37,7 +37,7 @@ void quota_client_gone(struct core *c, struct client *k)
 	k->owner = LEDGER_NONE;
 }
 
-/* Is the session open that this account is of? Whoever has no account of his own lives. */
+/* Is the connection open that this account is of? Whoever has no account of his own lives. */
 bool quota_client_lives(const struct core *c, uint32_t owner)
 {
 	uint64_t key = c->owners.account[owner].key;
@@ -47,7 +47,7 @@ bool quota_client_lives(const struct core *c, uint32_t owner)
 		return true;
 	assert((uint32_t)key < CORE_CLIENTS_MAX);
 	k = &c->client[(uint32_t)key];
-	return k->state == 1 && k->session == key >> 32;
+	return k->state == 1 && k->connection == key >> 32;
 }
 
 void quota_unname(struct core *c, struct context *x, uint32_t slot)
@@ -204,7 +204,7 @@ uint64_t quota_left(const struct core *c, const struct context *x, uint32_t slot
 	return salt < owner ? salt : owner;
 }
 
-/* The same for all accounts of some blocks of one salt: several sessions may have put them. */
+/* The same for all accounts of some blocks of one salt: several connections may have put them. */
 uint64_t quota_left_of(const struct core *c, const struct context *x, const uint32_t *slot,
 		       uint32_t count, uint32_t tier)
 {

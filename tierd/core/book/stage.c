@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Accounts of foresight (P2, P8): every byte that a prefetch, session or plan brings into a memory
- * tier is *staged* from the moment its place is taken until a reader comes (used) or the page
- * leaves again (wasted). The integral of staged bytes over time is the protected byte-seconds.
+ * Accounts of foresight (P2, P8): every byte that a prefetch, conversation or plan brings into a
+ * memory tier is *staged* from the moment its place is taken until a reader comes (used) or the
+ * page leaves again (wasted). The integral of staged bytes over time is the protected byte-seconds.
  *
  *   prefetch_bytes = prefetch_used + prefetch_wasted + prefetch_failed + staged now
  *

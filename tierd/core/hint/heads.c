@@ -13,28 +13,30 @@
  * All heads of a context together keep to a share of its room, the one that promises have in a tier
  * (I7), so a fifth is always the policy's. If they come to more, users (uids) have equal parts of
  * it, and each head as many layers as go with the odds that its user is back soon: each layer that
- * is there saves its transfer, the first as much as the last. Called by session.c and, when room is
- * needed, by evict.c: nothing is decided before.
+ * is there saves its transfer, the first as much as the last. Called by conversation.c and, when
+ * room is needed, by evict.c: nothing is decided before.
  */
 #include <assert.h>
 #include <float.h>
 
 #include "tierd/core/state.h"
 
-#define LOOK_NS (100 * MS)        /* between looks at who keeps how much, */
-#define LOOK_SESSION_NS (MS / 10) /* and so much for each session: 1 % of a processor at most */
-#define LATE_NS (1000 * MS)       /* without a look: there is room */
-#define LOOK_REFS 16384u          /* marked anew in one look; the others' turn comes */
-#define KEPT_MAX 4095u            /* layers: block_use.heads */
-#define FILLS 8u                  /* rounds of sharing what those leave that need less */
+#define LOOK_NS (100 * MS)             /* between looks at who keeps how much, */
+/* and so much for each conversation: 1 % of a processor at most */
+#define LOOK_CONVERSATION_NS (MS / 10)
+#define LATE_NS (1000 * MS)            /* without a look: there is room */
+#define LOOK_REFS 16384u               /* marked anew in one look; the others' turn comes */
+#define KEPT_MAX 4095u                 /* layers: block_use.heads */
+#define FILLS 8u                       /* rounds of sharing what those leave that need less */
 
-_Static_assert(SESSION_CHUNKS * SESSION_CHUNK_REFS < 1u << 20, "fits block_use.heads.count");
+_Static_assert(CONVERSATION_CHUNKS *CONVERSATION_CHUNK_REFS < 1u << 20,
+	       "fits block_use.heads.count");
 
 /*
  * How many layers must be there at the return, see above. What the device has before it now says
  * nothing of then.
  */
-uint16_t heads_need(const struct core *c, const struct session *s)
+uint16_t heads_need(const struct core *c, const struct conversation *s)
 {
 	uint32_t layers = heads_layers(s);
 	struct sched_channel_stats st;
@@ -55,7 +57,7 @@ uint16_t heads_need(const struct core *c, const struct session *s)
  * How many of these may be staged: what it keeps, since more would push out what others keep. All,
  * if nobody has needed room of late, or the user said when: that is for a moment.
  */
-uint32_t heads_may(const struct core *c, const struct session *s)
+uint32_t heads_may(const struct core *c, const struct conversation *s)
 {
 	if (!s->blocks)
 		return 0;
@@ -66,8 +68,8 @@ uint32_t heads_may(const struct core *c, const struct session *s)
 
 /* ---- marks -------------------------------------------------------------------------------- */
 
-/* So many layers of the session's blocks are to be kept; 0 = none. */
-void heads_keep(struct core *c, struct session *s, uint32_t layers)
+/* So many layers of the conversation's blocks are to be kept; 0 = none. */
+void heads_keep(struct core *c, struct conversation *s, uint32_t layers)
 {
 	assert(s->tier < ABI_MEM_TIERS && layers <= heads_layers(s));
 	if (layers > KEPT_MAX)
@@ -75,19 +77,19 @@ void heads_keep(struct core *c, struct session *s, uint32_t layers)
 	if (s->kept == layers)
 		return;
 	s->kept = (uint16_t)layers;
-	session_settle(c, s);
+	conversation_settle(c, s);
 }
 
 /* ---- shares ------------------------------------------------------------------------------- */
 
-static bool is_away(const struct session *s, const struct context *x, uint32_t tier)
+static bool is_away(const struct conversation *s, const struct context *x, uint32_t tier)
 {
-	return (s->state == SESSION_AWAY || s->state == SESSION_STAGING ||
-		s->state == SESSION_STAGED) && s->ctx == x && s->tier == tier && s->blocks;
+	return (s->state == CONVERSATION_AWAY || s->state == CONVERSATION_STAGING ||
+		s->state == CONVERSATION_STAGED) && s->ctx == x && s->tier == tier && s->blocks;
 }
 
 /* The odds that its user is back soon: by what is known of users, or by when it said. */
-static double odds(struct core *c, const struct session *s)
+static double odds(struct core *c, const struct conversation *s)
 {
 	uint64_t soon = think_soon_ns(c, s->ctx, s->salt), away;
 
@@ -97,11 +99,13 @@ static double odds(struct core *c, const struct session *s)
 	return (double)soon / (double)(away + MS);
 }
 
-/* Each session's weight, in layers; those of a user come to the same together, whoever it is. */
+/*
+ * Each conversation's weight, in layers; those of a user come to the same together, whoever it is.
+ */
 static void weigh(struct core *c, const struct context *x, uint32_t tier)
 {
-	for (uint32_t i = 0; i < c->sessions.high; i++) {
-		struct session *s = &c->sessions.table[i];
+	for (uint32_t i = 0; i < c->conversations.high; i++) {
+		struct conversation *s = &c->conversations.table[i];
 		uint32_t account = c->client[s->client].account;
 
 		if (!is_away(s, x, tier))
@@ -120,8 +124,8 @@ static double scale_of(const struct core *c, const struct context *x, uint32_t t
 	for (uint32_t n = 0; n < FILLS; n++) {
 		double left = bytes, sum = 0;
 
-		for (uint32_t i = 0; i < c->sessions.high; i++) {
-			const struct session *s = &c->sessions.table[i];
+		for (uint32_t i = 0; i < c->conversations.high; i++) {
+			const struct conversation *s = &c->conversations.table[i];
 			double head;
 
 			if (!is_away(s, x, tier))
@@ -147,8 +151,8 @@ static uint64_t room_of(const struct core *c, const struct context *x, uint32_t 
 
 	space_stats(x->space[tier], &st);
 	room = (st.live + st.available + st.punching) / 100 * QUOTA_PROMISES_PERCENT;
-	for (uint32_t i = 0; i < c->sessions.high; i++) {
-		const struct session *s = &c->sessions.table[i];
+	for (uint32_t i = 0; i < c->conversations.high; i++) {
+		const struct conversation *s = &c->conversations.table[i];
 		const struct pin *p = &c->pin[s->pin % CORE_PINS_MAX];
 
 		if (is_away(s, x, tier) && s->pin && p->used && p->id == s->pin)
@@ -160,18 +164,18 @@ static uint64_t room_of(const struct core *c, const struct context *x, uint32_t 
 /* Room is needed: who keeps how much of it? */
 void heads_look(struct core *c, struct context *x, uint32_t tier)
 {
-	struct sessions *t = &c->sessions;
+	struct conversations *t = &c->conversations;
 	uint32_t refs = 0;
-	double scale, layers = 0; /* part of one is left to the next session */
+	double scale, layers = 0; /* part of one is left to the next conversation */
 
 	if (!t->count || c->now_ns < x->heads_ns[tier])
 		return;
 	assert(x->space[tier]);
-	x->heads_ns[tier] = c->now_ns + LOOK_NS + t->count * LOOK_SESSION_NS;
+	x->heads_ns[tier] = c->now_ns + LOOK_NS + t->count * LOOK_CONVERSATION_NS;
 	weigh(c, x, tier);
 	scale = scale_of(c, x, tier, (double)room_of(c, x, tier));
 	for (uint32_t n = 0; n < t->high && refs < LOOK_REFS && !meter_spent(&c->meter); n++) {
-		struct session *s = &t->table[t->looked++ % t->high];
+		struct conversation *s = &t->table[t->looked++ % t->high];
 
 		if (!is_away(s, x, tier))
 			continue;
@@ -179,6 +183,6 @@ void heads_look(struct core *c, struct context *x, uint32_t tier)
 		layers += scale * s->weight < s->head ? scale * s->weight : s->head;
 		heads_keep(c, s, layers < s->head ? (uint32_t)layers : s->head);
 		layers -= s->kept;
-		session_kept(c, s);
+		conversation_kept(c, s);
 	}
 }

@@ -109,7 +109,7 @@ static void plan_end(struct core *c, struct plan *p)
 			c->request[i].owner = NULL;
 			request_abort(c, &c->request[i], -ECANCELED);
 		}
-	assert(c->plans.count > 0 && k->session == p->client_session);
+	assert(c->plans.count > 0 && k->connection == p->client_connection);
 	account_give(c, k->account, k, ACCOUNT_PLANS);
 	p->ctx = NULL;
 	c->plans.count--;
@@ -154,7 +154,7 @@ static int plan_begin(struct core *c, struct request *r, struct plan **out)
 	*p = (struct plan){ .memory = p->memory, .time_us = p->time_us, .loaded = p->loaded };
 	memset(p->loaded, 0, PLAN_ACCESSES_MAX / 8);
 	p->client = r->client;
-	p->client_session = r->session;
+	p->client_connection = r->connection;
 	p->ctx = r->ctx;
 	p->id = ++c->plans.seq * PLANS_MAX + (uint64_t)(p - c->plans.table);
 	p->position_word = k->open.staging + args->position_offset;
@@ -181,7 +181,7 @@ static struct plan *plan_find(struct core *c, const struct request *r)
 	struct plan *p = &c->plans.table[r->sqe.handle % PLANS_MAX];
 
 	return p->ctx == r->ctx && p->id == r->sqe.handle && p->client == r->client &&
-			       p->client_session == r->session
+			       p->client_connection == r->connection
 		       ? p
 		       : NULL;
 }

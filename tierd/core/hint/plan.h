@@ -20,7 +20,7 @@ struct request;
 #define PLAN_BATCH 32u
 
 struct plan {
-	uint32_t client, client_session;
+	uint32_t client, client_connection;
 	struct context *ctx; /* NULL = free */
 	uint64_t id;
 	const uint8_t *position_word; /* in the client's staging: never trusted */
@@ -52,7 +52,7 @@ struct plans {
 	uint64_t seq;
 };
 
-/* Also by sessions whose users are back. The block of the reference may have gone. */
+/* Also by connections whose users are back. The block of the reference may have gone. */
 void plan_mark(struct context *x, struct abi_block_ref ref, uint32_t tier, bool in);
 int plans_open(struct core *c);
 void plans_close(struct core *c);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long users think (session.c): histograms of the time from the end of a turn to the next one,
- * by tenant (context and salt), kept online in fixed memory. Buckets are quarters of an octave from
- * 4 ms on, so a quantile is known to 19 %; counts are halved when many, so old habits fade.
+ * How long users think (conversation.c): histograms of the time from the end of a turn to the next
+ * one, by tenant (context and salt), kept online in fixed memory. Buckets are quarters of an octave
+ * from 4 ms on, so a quantile is known to 19 %; counts are halved when many, so old habits fade.
  *
  * A tenant with few returns is judged by its context, a context with few by everyone, nobody by a
- * stated prior. Pure look-ups; called by session.c only.
+ * stated prior. Pure look-ups; called by conversation.c only.
  */
 #include <assert.h>
 #include <string.h>
@@ -52,8 +52,8 @@ static void add(struct think *t, uint64_t ns)
 static struct think *tenant(struct core *c, const struct context *x, uint64_t salt, bool make)
 {
 	uint64_t hash = (salt ^ x->id) * 0x9e3779b97f4a7c15ull;
-	struct think *set = &c->sessions.tenant[(hash >> 40) % (THINK_TENANTS / THINK_WAYS) *
-						THINK_WAYS];
+	struct think *set = &c->conversations.tenant[(hash >> 40) % (THINK_TENANTS / THINK_WAYS) *
+						     THINK_WAYS];
 	struct think *oldest = set;
 
 	for (uint32_t i = 0; i < THINK_WAYS; i++) {
@@ -77,7 +77,7 @@ void think_learn(struct core *c, struct context *x, uint64_t salt, uint64_t ns)
 	t->used_ns = c->now_ns;
 	add(t, ns);
 	add(&x->think, ns);
-	add(&c->sessions.everyone, ns);
+	add(&c->conversations.everyone, ns);
 }
 
 static uint64_t quantile(const struct think *t, double q, bool upper)
@@ -100,7 +100,7 @@ static const struct think *known(struct core *c, struct context *x, uint64_t sal
 
 	if (!t || t->count < ENOUGH)
 		t = &x->think;
-	return t->count < ENOUGH ? &c->sessions.everyone : t;
+	return t->count < ENOUGH ? &c->conversations.everyone : t;
 }
 
 /*

@@ -7,8 +7,8 @@
  *
  *   start(i) = min(deadline(i) - margin(i), start(i + 1)) - bytes(i) / bandwidth
  *
- * Where a user's return is announced (session.c) it is known, too, that the device will read what
- * is behind that head from then on: demand, which goes before all claims. So this time is not
+ * Where a user's return is announced (conversation.c) it is known, too, that the device will read
+ * what is behind that head from then on: demand, which goes before all claims. So this time is not
  * there for claims, and those that would need it start earlier.
  *
  * Nothing is held or placed before that. The margin grows with how much later than foreseen
@@ -125,10 +125,10 @@ static uint32_t claim_find(const struct claims *k, const struct request *r)
 	return 0;
 }
 
-/* The session that asked for it; NULL: it has ended, or it is the core's own, for a user. */
+/* The connection that asked for it; NULL: it has ended, or it is the core's own, for a user. */
 static struct client *claimant(struct core *c, const struct request *r)
 {
-	if (r->client == CORE_CLIENTS_MAX || c->client[r->client].session != r->session)
+	if (r->client == CORE_CLIENTS_MAX || c->client[r->client].connection != r->connection)
 		return NULL;
 	return &c->client[r->client];
 }
@@ -234,7 +234,7 @@ static bool claim_guards(const struct core *c, const struct request *r)
 	if (r->guard)
 		return r->owner && r->usable;
 	return r->sqe.deadline_ns && r->status != ABI_STATUS_LATE && !claim_over(c, r) &&
-	       r->client != CORE_CLIENTS_MAX && c->client[r->client].session == r->session;
+	       r->client != CORE_CLIENTS_MAX && c->client[r->client].connection == r->connection;
 }
 
 /*
@@ -293,13 +293,13 @@ void claim_finished(struct core *c, const struct request *r)
 /* ---- announced returns -------------------------------------------------------------------- */
 
 /* What has to be read when the user is back, if the head is there by then. */
-static uint64_t behind_head(const struct core *c, const struct session *s)
+static uint64_t behind_head(const struct core *c, const struct conversation *s)
 {
 	uint64_t most = heads_bytes(s, heads_layers(s)) - heads_bytes(s, s->head), bytes = 0;
 
-	for (uint32_t at = s->chunks; at; at = c->sessions.chunk[at - 1].next)
-		for (uint32_t i = 0; i < c->sessions.chunk[at - 1].count; i++) {
-			struct abi_block_ref ref = c->sessions.chunk[at - 1].ref[i];
+	for (uint32_t at = s->chunks; at; at = c->conversations.chunk[at - 1].next)
+		for (uint32_t i = 0; i < c->conversations.chunk[at - 1].count; i++) {
+			struct abi_block_ref ref = c->conversations.chunk[at - 1].ref[i];
 			uint64_t in, up;
 
 			if (!block_alive(s->ctx, ref))
@@ -312,7 +312,7 @@ static uint64_t behind_head(const struct core *c, const struct session *s)
 }
 
 /* Its head is being claimed, and its return was announced. */
-void claim_expect(struct core *c, struct session *s)
+void claim_expect(struct core *c, struct conversation *s)
 {
 	struct claims *k = &c->claims;
 	uint32_t i = k->returns;
@@ -327,7 +327,7 @@ void claim_expect(struct core *c, struct session *s)
 	s->expected = true;
 }
 
-void claim_expect_no_more(struct core *c, struct session *s)
+void claim_expect_no_more(struct core *c, struct conversation *s)
 {
 	struct claims *k = &c->claims;
 	uint32_t i = 0;

@@ -19,7 +19,7 @@ struct core;
 struct core_request_view;
 struct context;
 struct request;
-struct session;
+struct conversation;
 
 #define CLAIMS_MAX 512u       /* parked on the host: half of all requests */
 #define CLAIMS_CLIENT_MAX 64u /* parked of one client */
@@ -34,7 +34,7 @@ struct claim {
 
 /* An announced return: then what is behind the head is read, before all that is foreseen. */
 struct claim_return {
-	struct session *s;
+	struct conversation *s;
 	uint64_t bytes;          /* behind its head and not there, by the last look at it */
 	uint64_t from_ns, to_ns; /* when the device reads them, by the last look */
 };
@@ -74,8 +74,8 @@ bool claim_may(const struct core *c, uint32_t account);
 void claim_take(struct core *c, struct request *r);
 void prefetch_begin(struct core *c, struct request *r);
 void prefetch_step(struct core *c, struct request *r);
-void claim_expect(struct core *c, struct session *s);
-void claim_expect_no_more(struct core *c, struct session *s);
+void claim_expect(struct core *c, struct conversation *s);
+void claim_expect_no_more(struct core *c, struct conversation *s);
 bool claim_over(const struct core *c, const struct request *r);
 bool claim_protect(struct core *c, struct request *r);
 void claim_finished(struct core *c, const struct request *r);

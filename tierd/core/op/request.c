@@ -49,7 +49,7 @@ static void request_free(struct core *c, struct request *r)
 			account_give(c, r->account, NULL, ACCOUNT_REQUESTS);
 		return;
 	}
-	if (c->client[client].session != r->session) {
+	if (c->client[client].connection != r->connection) {
 		account_give(c, r->account, NULL, ACCOUNT_REQUESTS);
 		return;
 	}
@@ -80,7 +80,7 @@ void request_answer(struct core *c, struct request *r, int res, uint64_t value, 
 		r->ended(c, r, value);
 	if (res < 0)
 		c->metrics.requests_failed++;
-	if (c->client[r->client].state != 1 || c->client[r->client].session != r->session)
+	if (c->client[r->client].state != 1 || c->client[r->client].connection != r->connection)
 		return;
 	a = core_push(c, CORE_AC_COMPLETE);
 	a->complete.client = r->client;
@@ -116,7 +116,7 @@ void request_landed(struct core *c, struct request *r)
 static bool concerns(const struct request *order, const struct request *r)
 {
 	if (r->phase == REQUEST_FREE || r->client != order->client ||
-	    r->session != order->session || r->seq >= order->seq)
+	    r->connection != order->connection || r->seq >= order->seq)
 		return false;
 	if (r->phase == REQUEST_ORDER)
 		return false;
@@ -141,7 +141,7 @@ static void order_check(struct core *c, uint32_t client)
 		struct request *r = &c->request[i];
 
 		if (r->phase != REQUEST_ORDER || r->client != client ||
-		    r->session != c->client[client].session || !order_done(c, r))
+		    r->connection != c->client[client].connection || !order_done(c, r))
 			continue;
 		c->client[client].orders--;
 		request_end(c, r, 0, r->total, 0);
@@ -209,9 +209,9 @@ static uint64_t arg_bytes_of(const struct abi_sqe *q)
 	case ABI_OP_MIGRATE:
 	case ABI_OP_STREAM:
 		return q->count * item;
-	case ABI_OP_SESSION:
-		return q->mode == ABI_SESSION_TURN_END
-			       ? sizeof(struct abi_session_args) + q->count * item
+	case ABI_OP_CONVERSATION:
+		return q->mode == ABI_CONVERSATION_TURN_END
+			       ? sizeof(struct abi_conversation_args) + q->count * item
 			       : 0;
 	case ABI_OP_PLAN:
 		return q->mode == ABI_PLAN_END ? 0
@@ -230,7 +230,7 @@ static bool needs_context(uint8_t op)
 {
 	return op == ABI_OP_PUT_RESERVE || op == ABI_OP_FETCH || op == ABI_OP_FETCH_PAGES ||
 	       op == ABI_OP_PIN || op == ABI_OP_UNPIN || op == ABI_OP_DELETE ||
-	       op == ABI_OP_PREFETCH || op == ABI_OP_MIGRATE || op == ABI_OP_SESSION ||
+	       op == ABI_OP_PREFETCH || op == ABI_OP_MIGRATE || op == ABI_OP_CONVERSATION ||
 	       op == ABI_OP_PLAN || op == ABI_OP_STREAM || op == ABI_OP_RESERVE;
 }
 
@@ -284,7 +284,7 @@ static uint32_t tiers_of(uint8_t op)
 	case ABI_OP_PIN:
 	case ABI_OP_PREFETCH:
 	case ABI_OP_STREAM:
-	case ABI_OP_SESSION:
+	case ABI_OP_CONVERSATION:
 	case ABI_OP_PLAN:
 		return ABI_MEM_TIERS;
 	case ABI_OP_MIGRATE:
@@ -302,7 +302,7 @@ static int request_check(struct core *c, struct request *r)
 	if (q->op >= ABI_OP_COUNT || q->klass > ABI_CLASS_SPECULATIVE ||
 	    (q->generation && q->op != ABI_OP_STREAM))
 		return -EINVAL; /* write-back and clean-up are the daemon's own classes */
-	if (q->op > ABI_OP_STREAM && q->op != ABI_OP_SESSION && q->op != ABI_OP_PLAN &&
+	if (q->op > ABI_OP_STREAM && q->op != ABI_OP_CONVERSATION && q->op != ABI_OP_PLAN &&
 	    q->op != ABI_OP_RESERVE)
 		return -ENOSYS;
 	if (q->flags & ~(ABI_SQE_KEYS | ABI_SQE_DURABLE))
@@ -313,8 +313,8 @@ static int request_check(struct core *c, struct request *r)
 		return -EINVAL;
 	if (q->op == ABI_OP_MIGRATE && q->tier != ABI_TIER_HBM && (q->part_count || q->layer_count))
 		return -EINVAL; /* blocks leave a tier whole */
-	if (q->op == ABI_OP_SESSION && (q->flags || q->mode < ABI_SESSION_TURN_END ||
-					q->mode > ABI_SESSION_CLOSE || q->layer_count))
+	if (q->op == ABI_OP_CONVERSATION && (q->flags || q->mode < ABI_CONVERSATION_TURN_END ||
+					     q->mode > ABI_CONVERSATION_CLOSE || q->layer_count))
 		return -EINVAL;
 	if (q->op == ABI_OP_PLAN &&
 	    (q->flags || q->mode < ABI_PLAN_BEGIN || q->mode > ABI_PLAN_END))
@@ -385,7 +385,7 @@ void request_take(struct core *c, uint32_t client, const struct abi_sqe *sqe)
 	if (c->requests_high <= r - c->request)
 		c->requests_high = (uint32_t)(r - c->request) + 1;
 	*r = (struct request){ .arg = r->arg, .phase = REQUEST_RUN, .client = client, .sqe = *sqe };
-	r->session = k->session;
+	r->connection = k->connection;
 	r->seq = ++c->request_seq;
 	r->since_ns = c->now_ns;
 	r->deadline_ns =
@@ -529,7 +529,7 @@ void request_client_gone(struct core *c, uint32_t client)
 		struct request *r = &c->request[i];
 
 		if (r->phase == REQUEST_FREE || r->client != client ||
-		    r->session != c->client[client].session)
+		    r->connection != c->client[client].connection)
 			continue;
 		if (r->phase == REQUEST_ORDER) {
 			c->client[client].orders--;

@@ -496,10 +496,10 @@ static void stream_init(struct core *c, struct stream *s, struct request *r)
 {
 	struct client *k = &c->client[r->client];
 
-	assert(k->session == r->session && k->account == r->account);
+	assert(k->connection == r->connection && k->account == r->account);
 	account_take(c, k, ACCOUNT_STREAMS);
 	s->client = r->client;
-	s->session = r->session;
+	s->connection = r->connection;
 	s->account = r->account;
 	s->ctx = r->ctx;
 	s->request = r;

@@ -87,7 +87,7 @@ static void stream_free(struct core *c, struct stream *s)
 	stream_window_end(c, s);
 	if (s->request)
 		s->request->stream = NULL;
-	account_give(c, s->account, k->session == s->session ? k : NULL, ACCOUNT_STREAMS);
+	account_give(c, s->account, k->connection == s->connection ? k : NULL, ACCOUNT_STREAMS);
 	s->used = false;
 	c->streams--;
 	while (c->streams_high && !c->stream[c->streams_high - 1].used)

@@ -335,10 +335,10 @@ uint64_t evict_some(struct core *c, struct context *x, uint32_t tier, uint64_t b
 	}
 	w = (struct walk){ .tier = tier, .most = WALK_MAX, .rank = RANK_KEEP, .heads = true,
 			   .bytes = bytes };
-	if (!gone && c->sessions.count) /* wishes: they stall nobody */
+	if (!gone && c->conversations.count) /* wishes: they stall nobody */
 		gone = walk_lanes(c, x, w, &lanes, NULL);
 	w.awaited = true;
-	if (!gone && (c->plans.count || c->sessions.awaited || c->staged.bytes))
+	if (!gone && (c->plans.count || c->conversations.awaited || c->staged.bytes))
 		gone = walk_lanes(c, x, w, &lanes, NULL);
 	return gone;
 }

@@ -33,7 +33,7 @@ struct block_use {
 			uint32_t expires_ms; /* dropped then */
 		};
 		struct { /* committed: */
-			uint32_t count : 20;  /* of sessions that are away, each mention */
+			uint32_t count : 20;  /* of conversations that are away, each mention */
 			uint32_t layers : 12; /* most that they keep; 0 = none does */
 		} heads[ABI_MEM_TIERS];
 		struct { /* dropped: */
@@ -50,7 +50,7 @@ struct block_use {
 	uint16_t pins[ABI_MEM_TIERS];       /* of the whole block */
 	uint16_t head_pins[ABI_MEM_TIERS];  /* of its first layers (pin.c), */
 	uint16_t head_layers[ABI_MEM_TIERS]; /* so many while head_pins is not 0 */
-	uint16_t planned[ABI_MEM_TIERS];    /* plans, returned sessions that want it now */
+	uint16_t planned[ABI_MEM_TIERS];    /* plans, conversations' returns that want it now */
 	uint32_t begun; /* pending: of context.begun */
 	uint32_t reserved;
 } __attribute__((aligned(8)));

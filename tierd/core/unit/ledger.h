@@ -39,7 +39,7 @@ struct holding {
 	struct ledger_limit limit[ABI_TIER_COUNT];
 	uint64_t pinned[ABI_MEM_TIERS];    /* bytes that pins keep; of a client: claim */
 	uint64_t pin_limit[ABI_MEM_TIERS]; /* ... at most; 0 = not set */
-	uint32_t uses; /* blocks, chunks of pins and sessions that name it */
+	uint32_t uses; /* blocks, chunks of pins and conversations that name it */
 	uint32_t pending; /* of these, blocks that are not whole */
 	uint32_t cursor[ABI_MEM_TIERS]; /* evict.c: where its walk goes on, 1 + slot */
 	uint16_t next; /* in its chain, or in the free list; 0 = last */

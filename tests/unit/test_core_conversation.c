@@ -1,6 +1,6 @@
 /*
- * Sessions: what one turn takes the next one gives back, what a client takes ends with it, think
- * times are learned of each tenant by itself, and READY is said only of a head that is there.
+ * Conversations: what one turn takes the next one gives back, what a client takes ends with it,
+ * think times are learned of each tenant by itself, and READY is said only of a head that is there.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -51,8 +51,9 @@ static uint64_t said; /* user_data of the last entry */
 static struct abi_cqe say_of(uint32_t client, uint32_t which, uint64_t id, uint8_t mode,
 			     uint32_t count, const uint16_t *part)
 {
-	const struct abi_session_args args = { .salt = 5, .return_ns = host.now_ns + 100 * MS };
-	struct abi_sqe sqe = { .op = ABI_OP_SESSION, .handle = id, .mode = mode,
+	const struct abi_conversation_args args = { .salt = 5,
+						    .return_ns = host.now_ns + 100 * MS };
+	struct abi_sqe sqe = { .op = ABI_OP_CONVERSATION, .handle = id, .mode = mode,
 			       .tier = ABI_TIER_CXL };
 	uint8_t *at = host.client[client].staging;
 
@@ -61,7 +62,7 @@ static struct abi_cqe say_of(uint32_t client, uint32_t which, uint64_t id, uint8
 		sqe.part_first = *part;
 		sqe.part_count = 1;
 	}
-	if (mode == ABI_SESSION_TURN_END) {
+	if (mode == ABI_CONVERSATION_TURN_END) {
 		memcpy(at, &args, sizeof(args));
 		for (uint32_t i = 0; i < count; i++) {
 			struct abi_block_ref ref = block(i % KEYS);
@@ -88,20 +89,22 @@ static struct abi_cqe say(uint32_t which, uint64_t id, uint8_t mode, uint32_t co
 static void test_what_ends_gives_back(void **state)
 {
 	(void)state;
-	for (uint64_t id = 1; id <= SESSIONS_CLIENT_MAX + 50; id++) {
-		struct abi_cqe end = say(0, id, ABI_SESSION_TURN_END, 16 * SESSION_CHUNK_REFS);
+	for (uint64_t id = 1; id <= CONVERSATIONS_CLIENT_MAX + 50; id++) {
+		struct abi_cqe end =
+			say(0, id, ABI_CONVERSATION_TURN_END, 16 * CONVERSATION_CHUNK_REFS);
 
 		assert_int_equal(end.res, 0);
-		assert_int_equal(end.value, 16 * SESSION_CHUNK_REFS);
-		assert_int_equal(say(0, id, ABI_SESSION_CLOSE, 0).res, 0);
+		assert_int_equal(end.value, 16 * CONVERSATION_CHUNK_REFS);
+		assert_int_equal(say(0, id, ABI_CONVERSATION_CLOSE, 0).res, 0);
 	}
-	assert_int_equal(host.core->sessions.count, 0);
-	assert_int_equal(host.core->client[0].used[ACCOUNT_SESSIONS], 0);
+	assert_int_equal(host.core->conversations.count, 0);
+	assert_int_equal(host.core->client[0].used[ACCOUNT_CONVERSATIONS], 0);
 	/* One that goes on for ever keeps its last turn's blocks, not those of all. */
-	for (uint32_t turn = 0; turn < SESSION_CHUNKS / 16 + 50; turn++) {
-		struct abi_cqe end = say(0, 1, ABI_SESSION_TURN_END, 16 * SESSION_CHUNK_REFS);
+	for (uint32_t turn = 0; turn < CONVERSATION_CHUNKS / 16 + 50; turn++) {
+		struct abi_cqe end =
+			say(0, 1, ABI_CONVERSATION_TURN_END, 16 * CONVERSATION_CHUNK_REFS);
 
-		assert_int_equal(end.value, 16 * SESSION_CHUNK_REFS);
+		assert_int_equal(end.value, 16 * CONVERSATION_CHUNK_REFS);
 	}
 }
 
@@ -110,23 +113,23 @@ static void test_staging_takes_its_users_claims(void **state)
 {
 	const uint32_t most = CLAIMS_MAX / 4 * 3;
 	uint32_t account = host.core->client[0].account;
-	struct session *s = host.core->sessions.table;
+	struct conversation *s = host.core->conversations.table;
 
 	(void)state;
 	one_host_other_user(1);
 	for (uint32_t i = 0; i < most; i++)
 		account_take_for(host.core, account, ACCOUNT_CLAIMS);
-	assert_int_equal(say(0, 1, ABI_SESSION_TURN_END, KEYS).res, 0);
-	assert_int_equal(say_of(1, 0, 2, ABI_SESSION_TURN_END, KEYS, NULL).res, 0);
+	assert_int_equal(say(0, 1, ABI_CONVERSATION_TURN_END, KEYS).res, 0);
+	assert_int_equal(say_of(1, 0, 2, ABI_CONVERSATION_TURN_END, KEYS, NULL).res, 0);
 	for (uint32_t i = 0; i < 5; i++)
 		host_tick(&host, 10 * MS);
-	assert_int_equal(s[0].state, SESSION_AWAY);
-	assert_true(s[1].state == SESSION_STAGING || s[1].state == SESSION_STAGED);
+	assert_int_equal(s[0].state, CONVERSATION_AWAY);
+	assert_true(s[1].state == CONVERSATION_STAGING || s[1].state == CONVERSATION_STAGED);
 	for (uint32_t i = 0; i < most; i++)
 		account_give(host.core, account, NULL, ACCOUNT_CLAIMS);
 	for (uint32_t i = 0; i < 2; i++)
 		host_tick(&host, 10 * MS);
-	assert_true(s[0].state == SESSION_STAGING || s[0].state == SESSION_STAGED);
+	assert_true(s[0].state == CONVERSATION_STAGING || s[0].state == CONVERSATION_STAGED);
 	host_audit(&host);
 }
 
@@ -138,21 +141,25 @@ static void test_who_has_most_is_forgotten_first(void **state)
 	host_client_attach(&host, 1);
 	one_host_other_user(2);
 	/* Theirs is the one whose patience ends first. */
-	assert_int_equal(say_of(2, 0, 1, ABI_SESSION_TURN_END, KEYS, NULL).res, 0);
+	assert_int_equal(say_of(2, 0, 1, ABI_CONVERSATION_TURN_END, KEYS, NULL).res, 0);
 	host.now_ns++;
 	for (uint32_t client = 0; client < 2; client++)
-		for (uint64_t id = 0; id < SESSIONS_CLIENT_MAX; id++)
-			assert_int_equal(say_of(client, 0, client * SESSIONS_CLIENT_MAX + id + 2,
-						ABI_SESSION_TURN_END, 1, NULL).res, 0);
-	assert_int_equal(host.core->sessions.count, SESSIONS_MAX);
-	assert_int_equal(say_of(2, 0, 1, ABI_SESSION_RETURN, 0, NULL).status, ABI_STATUS_READY);
+		for (uint64_t id = 0; id < CONVERSATIONS_CLIENT_MAX; id++)
+			assert_int_equal(say_of(client, 0,
+						client * CONVERSATIONS_CLIENT_MAX + id + 2,
+						ABI_CONVERSATION_TURN_END, 1, NULL)
+						 .res,
+					 0);
+	assert_int_equal(host.core->conversations.count, CONVERSATIONS_MAX);
+	assert_int_equal(say_of(2, 0, 1, ABI_CONVERSATION_RETURN, 0, NULL).status,
+			 ABI_STATUS_READY);
 	assert_int_equal(host.answer.value, KEYS);
 	for (uint64_t id = 0; id < 3; id++)
-		assert_int_equal(say_of(2, 0, (1u << 20) + id, ABI_SESSION_TURN_END, 1, NULL).value,
-				 1);
-	assert_int_equal(host.core->client[2].used[ACCOUNT_SESSIONS], 4);
-	assert_int_equal(host.core->sessions.count, SESSIONS_MAX);
-	assert_int_equal(say_of(1, 0, 1u << 21, ABI_SESSION_TURN_END, 1, NULL).res, -ENOBUFS);
+		assert_int_equal(
+			say_of(2, 0, (1u << 20) + id, ABI_CONVERSATION_TURN_END, 1, NULL).value, 1);
+	assert_int_equal(host.core->client[2].used[ACCOUNT_CONVERSATIONS], 4);
+	assert_int_equal(host.core->conversations.count, CONVERSATIONS_MAX);
+	assert_int_equal(say_of(1, 0, 1u << 21, ABI_CONVERSATION_TURN_END, 1, NULL).res, -ENOBUFS);
 	assert_int_equal(host.answer.aux >> 8 * ABI_HELD_LIMIT, ABI_LIMIT_CLIENT);
 	host_audit(&host);
 }
@@ -160,16 +167,16 @@ static void test_who_has_most_is_forgotten_first(void **state)
 /* The same of what they will read; who has most keeps as much as there is. */
 static void test_who_will_read_most_is_forgotten_first(void **state)
 {
-	const uint32_t many = 256 * SESSION_CHUNK_REFS, few = 3 * SESSION_CHUNK_REFS;
+	const uint32_t many = 256 * CONVERSATION_CHUNK_REFS, few = 3 * CONVERSATION_CHUNK_REFS;
 
 	(void)state;
 	one_host_other_user(1);
-	for (uint64_t id = 1; id <= SESSION_CHUNKS / 256; id++)
-		assert_int_equal(say(0, id, ABI_SESSION_TURN_END, many).value, many);
-	assert_int_equal(say(0, 1000, ABI_SESSION_TURN_END, few).value, 0);
-	assert_int_equal(say_of(1, 0, 2000, ABI_SESSION_TURN_END, few, NULL).value, few);
-	assert_int_equal(host.core->client[0].used[ACCOUNT_REFS], SESSION_CHUNKS - 256);
-	assert_int_equal(say_of(1, 0, 2000, ABI_SESSION_CLOSE, 0, NULL).res, 0);
+	for (uint64_t id = 1; id <= CONVERSATION_CHUNKS / 256; id++)
+		assert_int_equal(say(0, id, ABI_CONVERSATION_TURN_END, many).value, many);
+	assert_int_equal(say(0, 1000, ABI_CONVERSATION_TURN_END, few).value, 0);
+	assert_int_equal(say_of(1, 0, 2000, ABI_CONVERSATION_TURN_END, few, NULL).value, few);
+	assert_int_equal(host.core->client[0].used[ACCOUNT_REFS], CONVERSATION_CHUNKS - 256);
+	assert_int_equal(say_of(1, 0, 2000, ABI_CONVERSATION_CLOSE, 0, NULL).res, 0);
 	host_audit(&host);
 }
 
@@ -178,13 +185,13 @@ static void test_a_turn_is_protected_while_it_lasts(void **state)
 {
 	(void)state;
 	for (uint32_t turn = 1; turn <= 5; turn++) {
-		assert_int_equal(say(0, 1, ABI_SESSION_TURN_END, KEYS).res, 0);
+		assert_int_equal(say(0, 1, ABI_CONVERSATION_TURN_END, KEYS).res, 0);
 		assert_int_equal(host.core->pins, 0);
 		host_tick(&host, 10 * MS);
-		assert_int_equal(say(0, 1, ABI_SESSION_RETURN, 0).res, 0);
+		assert_int_equal(say(0, 1, ABI_CONVERSATION_RETURN, 0).res, 0);
 		assert_int_equal(host.core->pins, 1);
-		assert_int_equal(say(0, 1, ABI_SESSION_RETURN, 0).res, 0);
-		assert_int_equal(host.core->metrics.session_returns, turn);
+		assert_int_equal(say(0, 1, ABI_CONVERSATION_RETURN, 0).res, 0);
+		assert_int_equal(host.core->metrics.conversation_returns, turn);
 	}
 	host_audit(&host);
 }
@@ -194,11 +201,11 @@ static void test_ready_only_if_it_is_there(void **state)
 	struct abi_sqe sqe = { .op = ABI_OP_DELETE };
 
 	(void)state;
-	assert_int_equal(say(0, 1, ABI_SESSION_TURN_END, KEYS).res, 0);
+	assert_int_equal(say(0, 1, ABI_CONVERSATION_TURN_END, KEYS).res, 0);
 	for (uint32_t i = 0; i < 30; i++)
 		host_tick(&host, 5 * MS);
-	assert_int_equal(say(0, 1, ABI_SESSION_RETURN, 0).status, ABI_STATUS_READY);
-	assert_int_equal(say(0, 1, ABI_SESSION_TURN_END, KEYS).res, 0);
+	assert_int_equal(say(0, 1, ABI_CONVERSATION_RETURN, 0).status, ABI_STATUS_READY);
+	assert_int_equal(say(0, 1, ABI_CONVERSATION_TURN_END, KEYS).res, 0);
 	for (uint32_t i = 0; i < 30; i++)
 		host_tick(&host, 5 * MS);
 	host_key(2, host.client[0].staging);
@@ -207,7 +214,7 @@ static void test_ready_only_if_it_is_there(void **state)
 	sqe.arg_bytes = ABI_KEY_BYTES;
 	assert_true(host_request(&host, 0, &sqe));
 	host_tick(&host, 5 * MS);
-	assert_int_equal(say(0, 1, ABI_SESSION_RETURN, 0).status, ABI_STATUS_LATE);
+	assert_int_equal(say(0, 1, ABI_CONVERSATION_RETURN, 0).status, ABI_STATUS_LATE);
 }
 
 static uint32_t layers_of_all(void)
@@ -230,12 +237,12 @@ static void test_ready_before_anything_was_staged(void **state)
 	struct abi_cqe back;
 
 	(void)state;
-	say(0, 1, ABI_SESSION_TURN_END, KEYS);
-	back = say(0, 1, ABI_SESSION_RETURN, 0);
+	say(0, 1, ABI_CONVERSATION_TURN_END, KEYS);
+	back = say(0, 1, ABI_CONVERSATION_RETURN, 0);
 	assert_int_equal(back.status, ABI_STATUS_READY);
 	assert_int_equal(back.aux, layers_of_all());
-	assert_int_equal(host.core->metrics.session_ready, 1);
-	assert_int_equal(say(0, 1, ABI_SESSION_CLOSE, 0).res, 0);
+	assert_int_equal(host.core->metrics.conversation_ready, 1);
+	assert_int_equal(say(0, 1, ABI_CONVERSATION_CLOSE, 0).res, 0);
 	assert_true(host_settle(&host, 100));
 	core_evict(host.core, context_at(0)->id, ABI_TIER_CXL, UINT64_MAX, 1);
 	host_look(&host);
@@ -243,20 +250,20 @@ static void test_ready_before_anything_was_staged(void **state)
 	assert_true(host_request_keys(&host, 0, fetch, 0, KEYS));
 	assert_true(host_settle(&host, 100));
 	/* In part: of the parts that will be read it is there, of others it is not. */
-	say_of(0, 0, 2, ABI_SESSION_TURN_END, KEYS, &one);
-	back = say(0, 2, ABI_SESSION_RETURN, 0);
+	say_of(0, 0, 2, ABI_CONVERSATION_TURN_END, KEYS, &one);
+	back = say(0, 2, ABI_CONVERSATION_RETURN, 0);
 	assert_int_equal(back.status, ABI_STATUS_READY);
 	assert_int_equal(back.aux, part->layers);
-	say_of(0, 0, 3, ABI_SESSION_TURN_END, KEYS, &two);
-	back = say(0, 3, ABI_SESSION_RETURN, 0);
+	say_of(0, 0, 3, ABI_CONVERSATION_TURN_END, KEYS, &two);
+	back = say(0, 3, ABI_CONVERSATION_RETURN, 0);
 	assert_int_equal(back.status, ABI_STATUS_LATE);
 	assert_int_equal(back.aux, 0);
-	say(0, 4, ABI_SESSION_TURN_END, KEYS);
-	assert_int_equal(say(0, 4, ABI_SESSION_RETURN, 0).status, ABI_STATUS_LATE);
+	say(0, 4, ABI_CONVERSATION_TURN_END, KEYS);
+	assert_int_equal(say(0, 4, ABI_CONVERSATION_RETURN, 0).status, ABI_STATUS_LATE);
 	host_audit(&host);
 }
 
-static void test_a_session_is_its_contexts_and_clients(void **state)
+static void test_a_conversation_is_its_contexts_and_clients(void **state)
 {
 	struct disk_context spec;
 
@@ -264,11 +271,11 @@ static void test_a_session_is_its_contexts_and_clients(void **state)
 	host_spec(&spec, HOST_KIND_MEMORY, 1);
 	assert_int_equal(host_context_make(&host, 1, &spec), 0);
 	host_client_attach(&host, 0);
-	assert_int_equal(say(0, 9, ABI_SESSION_TURN_END, KEYS).res, 0);
-	assert_int_equal(say(1, 9, ABI_SESSION_RETURN, 0).status, ABI_STATUS_MISS);
-	assert_int_equal(say(1, 9, ABI_SESSION_CLOSE, 0).res, -ENOENT);
+	assert_int_equal(say(0, 9, ABI_CONVERSATION_TURN_END, KEYS).res, 0);
+	assert_int_equal(say(1, 9, ABI_CONVERSATION_RETURN, 0).status, ABI_STATUS_MISS);
+	assert_int_equal(say(1, 9, ABI_CONVERSATION_CLOSE, 0).res, -ENOENT);
 	host_client_gone(&host, 0);
-	assert_int_equal(host.core->sessions.count, 0);
+	assert_int_equal(host.core->conversations.count, 0);
 	host_audit(&host);
 }
 
@@ -309,7 +316,7 @@ static void test_the_window_holds_those_who_come_back(void **state)
 }
 
 /* Blocks that are on NVMe alone are staged for a turn that never comes: closed, or too late. */
-static void test_an_abandoned_head_leaves(void **state)
+static void test_an_abandoned_lead_leaves(void **state)
 {
 	const struct context *x = context_at(0);
 
@@ -320,12 +327,12 @@ static void test_an_abandoned_head_leaves(void **state)
 		host_look(&host);
 		assert_true(host_settle(&host, 100));
 		assert_int_equal(x->pages_resident[ABI_TIER_CXL], 0);
-		say(0, 9, ABI_SESSION_TURN_END, KEYS);
+		say(0, 9, ABI_CONVERSATION_TURN_END, KEYS);
 		for (uint32_t ms = 0; ms < 150 && !host.core->staged.bytes; ms++)
 			host_tick(&host, MS);
 		assert_int_equal(x->pages_resident[ABI_TIER_CXL], KEYS * x->ix.pages_per_block);
 		if (!patient)
-			assert_int_equal(say(0, 9, ABI_SESSION_CLOSE, 0).res, 0);
+			assert_int_equal(say(0, 9, ABI_CONVERSATION_CLOSE, 0).res, 0);
 		for (uint32_t ms = 0; patient && ms < 2000; ms += 10)
 			host_tick(&host, 10 * MS);
 		assert_int_equal(x->pages_resident[ABI_TIER_CXL], 0);
@@ -345,10 +352,10 @@ int main(void)
 		CASE(test_a_turn_is_protected_while_it_lasts),
 		CASE(test_ready_only_if_it_is_there),
 		CASE(test_ready_before_anything_was_staged),
-		CASE(test_a_session_is_its_contexts_and_clients),
+		CASE(test_a_conversation_is_its_contexts_and_clients),
 		CASE(test_tenants_think_for_themselves),
 		CASE(test_the_window_holds_those_who_come_back),
-		CASE(test_an_abandoned_head_leaves),
+		CASE(test_an_abandoned_lead_leaves),
 	};
 
 	return cmocka_run_group_tests(tests, one_host, NULL);

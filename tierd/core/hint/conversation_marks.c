@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What sessions say to the blocks that they name: a user is back (await), so many layers are a head
- * that is kept, what was staged for nothing leaves. session.c and heads.c say what is to be; here
- * the marks follow, one reference after the other and as far as one event goes, the rest in later
- * ones. Old marks are withdrawn before new ones are set, so what is set is always one piece of the
- * list. References change only while nothing is set.
+ * What conversations say to the blocks that they name: a user is back (await), so many layers are a
+ * head that is kept, what was staged for nothing leaves. conversation.c and heads.c say what is to
+ * be; here the marks follow, one reference after the other and as far as one event goes, the rest
+ * in later ones. Old marks are withdrawn before new ones are set, so what is set is always one
+ * piece of the list. References change only while nothing is set.
  */
 #include <assert.h>
 
 #include "tierd/core/state.h"
 
 /* The i-th reference; all chunks but the last are full. */
-struct abi_block_ref *session_ref(struct core *c, const struct session *s, uint32_t i)
+struct abi_block_ref *conversation_ref(struct core *c, const struct conversation *s, uint32_t i)
 {
 	uint32_t at = s->chunks;
 
 	assert(i < s->blocks);
-	for (; i >= SESSION_CHUNK_REFS; i -= SESSION_CHUNK_REFS)
-		at = c->sessions.chunk[at - 1].next;
-	return &c->sessions.chunk[at - 1].ref[i];
+	for (; i >= CONVERSATION_CHUNK_REFS; i -= CONVERSATION_CHUNK_REFS)
+		at = c->conversations.chunk[at - 1].next;
+	return &c->conversations.chunk[at - 1].ref[i];
 }
 
 /* ---- one reference ------------------------------------------------------------------------ */
 
-static void head_mark(struct session *s, struct abi_block_ref *ref)
+static void head_mark(struct conversation *s, struct abi_block_ref *ref)
 {
 	uint32_t layers = s->heads_layers;
 	struct block_use *use;
@@ -39,7 +39,7 @@ static void head_mark(struct session *s, struct abi_block_ref *ref)
 		use->heads[s->tier].layers = layers & 4095u;
 }
 
-static void head_unmark(struct session *s, struct abi_block_ref *ref)
+static void head_unmark(struct conversation *s, struct abi_block_ref *ref)
 {
 	struct block_use *use;
 
@@ -53,7 +53,7 @@ static void head_unmark(struct session *s, struct abi_block_ref *ref)
 	block_use_settle(s->ctx, ref->slot);
 }
 
-static void await_mark(struct session *s, struct abi_block_ref *ref)
+static void await_mark(struct conversation *s, struct abi_block_ref *ref)
 {
 	if (!block_alive(s->ctx, *ref))
 		ref->slot = ABI_SLOT_NONE; /* it is no block, now or later */
@@ -61,7 +61,7 @@ static void await_mark(struct session *s, struct abi_block_ref *ref)
 		plan_mark(s->ctx, *ref, s->tier, true);
 }
 
-static void await_unmark(struct session *s, struct abi_block_ref *ref)
+static void await_unmark(struct conversation *s, struct abi_block_ref *ref)
 {
 	if (ref->slot != ABI_SLOT_NONE)
 		plan_mark(s->ctx, *ref, s->tier, false);
@@ -70,28 +70,28 @@ static void await_unmark(struct session *s, struct abi_block_ref *ref)
 /* ---- walks -------------------------------------------------------------------------------- */
 
 /* From one reference to another, which stay. False: not all. */
-static bool walk(struct core *c, struct session *s, uint32_t *at, uint32_t end,
-		 void (*each)(struct session *s, struct abi_block_ref *ref))
+static bool walk(struct core *c, struct conversation *s, uint32_t *at, uint32_t end,
+		 void (*each)(struct conversation *s, struct abi_block_ref *ref))
 {
-	struct session_chunk *k = NULL;
+	struct conversation_chunk *k = NULL;
 
 	for (; *at < end; ++*at) {
-		uint32_t in = *at % SESSION_CHUNK_REFS;
+		uint32_t in = *at % CONVERSATION_CHUNK_REFS;
 
 		if (meter_spent(&c->meter))
 			return false;
 		meter_charge(&c->meter, 1);
 		if (!k)
-			k = (struct session_chunk *)(session_ref(c, s, *at) - in);
+			k = (struct conversation_chunk *)(conversation_ref(c, s, *at) - in);
 		each(s, &k->ref[in]);
-		if (in == SESSION_CHUNK_REFS - 1)
-			k = k->next ? &c->sessions.chunk[k->next - 1] : NULL;
+		if (in == CONVERSATION_CHUNK_REFS - 1)
+			k = k->next ? &c->conversations.chunk[k->next - 1] : NULL;
 	}
 	return true;
 }
 
-static bool withdraw(struct core *c, struct session *s, struct session_marks *m,
-		     void (*each)(struct session *s, struct abi_block_ref *ref))
+static bool withdraw(struct core *c, struct conversation *s, struct conversation_marks *m,
+		     void (*each)(struct conversation *s, struct abi_block_ref *ref))
 {
 	if (!walk(c, s, &m->from, m->to, each))
 		return false;
@@ -99,7 +99,7 @@ static bool withdraw(struct core *c, struct session *s, struct session_marks *m,
 	return true;
 }
 
-static bool settle_heads(struct core *c, struct session *s)
+static bool settle_heads(struct core *c, struct conversation *s)
 {
 	if (s->heads.from || s->heads_layers != s->kept) {
 		if (!withdraw(c, s, &s->heads, head_unmark))
@@ -109,20 +109,20 @@ static bool settle_heads(struct core *c, struct session *s)
 	return !s->kept || walk(c, s, &s->heads.to, s->blocks, head_mark);
 }
 
-static bool settle_await(struct core *c, struct session *s)
+static bool settle_await(struct core *c, struct conversation *s)
 {
 	if ((s->await.from || !s->awaited) && !withdraw(c, s, &s->await, await_unmark))
 		return false;
 	return !s->awaited || walk(c, s, &s->await.to, s->blocks, await_mark);
 }
 
-/* What was staged for nothing leaves: an abandoned session costs nothing. */
-static bool settle_staged(struct core *c, struct session *s)
+/* What was staged for nothing leaves: an abandoned conversation costs nothing. */
+static bool settle_staged(struct core *c, struct conversation *s)
 {
 	struct context *x = s->ctx;
 
 	for (; s->gives && s->given < s->blocks; s->given++) {
-		struct abi_block_ref ref = *session_ref(c, s, s->given);
+		struct abi_block_ref ref = *conversation_ref(c, s, s->given);
 
 		if (meter_spent(&c->meter))
 			return false;
@@ -140,15 +140,15 @@ static bool settle_staged(struct core *c, struct session *s)
 	return true;
 }
 
-/* As all that is said of it is to be? False: it goes on in session_work. */
-bool session_settle(struct core *c, struct session *s)
+/* As all that is said of it is to be? False: it goes on in conversation_work. */
+bool conversation_settle(struct core *c, struct conversation *s)
 {
 	if (settle_await(c, s) && settle_heads(c, s) && settle_staged(c, s))
 		return true;
 	if (!s->unsettled) {
 		s->unsettled = true;
-		s->next_unsettled = c->sessions.unsettled;
-		c->sessions.unsettled = (uint32_t)(s - c->sessions.table) + 1;
+		s->next_unsettled = c->conversations.unsettled;
+		c->conversations.unsettled = (uint32_t)(s - c->conversations.table) + 1;
 	}
 	return false;
 }
@@ -158,10 +158,10 @@ bool session_settle(struct core *c, struct session *s)
  * the policy makes of them (it sees blocks that were just brought and not used). A preference, as
  * for a plan's: pins have a budget, and those who wait for the engine may be more than it holds.
  */
-void session_await(struct core *c, struct session *s, bool yes)
+void conversation_await(struct core *c, struct conversation *s, bool yes)
 {
 	if (s->awaited != yes)
-		c->sessions.awaited += yes ? 1 : -1u;
+		c->conversations.awaited += yes ? 1 : -1u;
 	s->awaited = yes;
-	session_settle(c, s);
+	conversation_settle(c, s);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sessions: see session.h for what they are. This file keeps the table, decides what of a session
- * is staged and when, and answers the client. The transfers are prefetches of the core's own,
- * parked as claims like anybody else's, of the speculative class; what came is pinned (head layers
- * only: heads.c) until patience ends, and is then given back unread.
+ * Conversations: see conversation.h for what they are. This file keeps the table, decides what of a
+ * conversation is staged and when, and answers the client. The transfers are prefetches of the
+ * core's own, parked as claims like anybody else's, of the speculative class; what came is pinned
+ * (head layers only: heads.c) until patience ends, and is then given back unread.
  */
 #include <assert.h>
 #include <errno.h>
@@ -23,35 +23,37 @@
 
 /* ---- table -------------------------------------------------------------------------------- */
 
-int sessions_open(struct core *c)
+int conversations_open(struct core *c)
 {
-	c->sessions.table = calloc(SESSIONS_MAX, sizeof(*c->sessions.table));
-	c->sessions.chunk = calloc(SESSION_CHUNKS, sizeof(*c->sessions.chunk));
-	c->sessions.tenant = calloc(THINK_TENANTS, sizeof(*c->sessions.tenant));
-	c->sessions.next_ns = UINT64_MAX;
-	return c->sessions.table && c->sessions.chunk && c->sessions.tenant ? 0 : -ENOMEM;
+	c->conversations.table = calloc(CONVERSATIONS_MAX, sizeof(*c->conversations.table));
+	c->conversations.chunk = calloc(CONVERSATION_CHUNKS, sizeof(*c->conversations.chunk));
+	c->conversations.tenant = calloc(THINK_TENANTS, sizeof(*c->conversations.tenant));
+	c->conversations.next_ns = UINT64_MAX;
+	return c->conversations.table && c->conversations.chunk && c->conversations.tenant
+		       ? 0
+		       : -ENOMEM;
 }
 
-void sessions_close(struct core *c)
+void conversations_close(struct core *c)
 {
-	free(c->sessions.table);
-	free(c->sessions.chunk);
-	free(c->sessions.tenant);
+	free(c->conversations.table);
+	free(c->conversations.chunk);
+	free(c->conversations.tenant);
 }
 
 static uint32_t *bucket_of(struct core *c, const struct context *x, uint64_t id)
 {
 	uint64_t hash = (id ^ (uint64_t)x->id << 32) * 0x9e3779b97f4a7c15ull;
 
-	return &c->sessions.bucket[(hash >> 32) % SESSION_BUCKETS];
+	return &c->conversations.bucket[(hash >> 32) % CONVERSATION_BUCKETS];
 }
 
-static struct session *find(struct core *c, const struct context *x, uint64_t id)
+static struct conversation *find(struct core *c, const struct context *x, uint64_t id)
 {
 	uint32_t at = *bucket_of(c, x, id);
 
-	for (; at; at = c->sessions.table[at - 1].next) {
-		struct session *s = &c->sessions.table[at - 1];
+	for (; at; at = c->conversations.table[at - 1].next) {
+		struct conversation *s = &c->conversations.table[at - 1];
 
 		if (s->ctx == x && s->id == id)
 			return s;
@@ -59,28 +61,28 @@ static struct session *find(struct core *c, const struct context *x, uint64_t id
 	return NULL;
 }
 
-static void refs_free(struct core *c, struct session *s)
+static void refs_free(struct core *c, struct conversation *s)
 {
 	struct client *owner = &c->client[s->client];
 
-	assert(owner->session == s->client_session && !s->await.to && !s->heads.to);
+	assert(owner->connection == s->client_connection && !s->await.to && !s->heads.to);
 	while (s->chunks) {
 		meter_charge(&c->meter, 1);
-		struct session_chunk *k = &c->sessions.chunk[s->chunks - 1];
+		struct conversation_chunk *k = &c->conversations.chunk[s->chunks - 1];
 		uint32_t next = k->next;
 
-		k->next = c->sessions.chunk_free;
-		c->sessions.chunk_free = s->chunks;
+		k->next = c->conversations.chunk_free;
+		c->conversations.chunk_free = s->chunks;
 		s->chunks = next;
 		account_give(c, owner->account, owner, ACCOUNT_REFS);
 	}
 	s->blocks = 0;
 }
 
-static void refs_copy(struct core *c, const struct session *s, struct abi_block_ref *to)
+static void refs_copy(struct core *c, const struct conversation *s, struct abi_block_ref *to)
 {
-	for (uint32_t at = s->chunks; at; at = c->sessions.chunk[at - 1].next) {
-		const struct session_chunk *k = &c->sessions.chunk[at - 1];
+	for (uint32_t at = s->chunks; at; at = c->conversations.chunk[at - 1].next) {
+		const struct conversation_chunk *k = &c->conversations.chunk[at - 1];
 
 		meter_charge(&c->meter, 1);
 		memcpy(to, k->ref, k->count * sizeof(*to));
@@ -90,21 +92,21 @@ static void refs_copy(struct core *c, const struct session *s, struct abi_block_
 
 /* ---- staging ------------------------------------------------------------------------------ */
 
-static void wake_at(struct core *c, struct session *s, uint64_t ns)
+static void wake_at(struct core *c, struct conversation *s, uint64_t ns)
 {
 	s->wake_ns = ns;
-	if (ns < c->sessions.next_ns)
-		c->sessions.next_ns = ns;
+	if (ns < c->conversations.next_ns)
+		c->conversations.next_ns = ns;
 }
 
-static void unpin(struct core *c, struct session *s)
+static void unpin(struct core *c, struct conversation *s)
 {
 	pin_drop(c, s->pin);
 	s->pin = 0;
 }
 
-/* What the last return brings is for a client, and ends with its session. */
-static void rest_end(struct core *c, struct session *s)
+/* What the last return brings is for a client, and ends with its conversation. */
+static void rest_end(struct core *c, struct conversation *s)
 {
 	struct request *r = s->rest;
 
@@ -115,7 +117,7 @@ static void rest_end(struct core *c, struct session *s)
 	request_abort(c, r, -ECONNRESET);
 }
 
-static void let_go(struct core *c, struct session *s)
+static void let_go(struct core *c, struct conversation *s)
 {
 	if (s->r) {
 		s->r->owner = NULL;
@@ -124,82 +126,82 @@ static void let_go(struct core *c, struct session *s)
 	}
 	unpin(c, s);
 	s->landed = false;
-	session_await(c, s, false);
+	conversation_await(c, s, false);
 	claim_expect_no_more(c, s);
 	heads_keep(c, s, 0);
 }
 
 /* What was staged for nothing leaves, but for what was read. */
-static void give_back(struct core *c, struct session *s)
+static void give_back(struct core *c, struct conversation *s)
 {
 	evict_drain_logs(c);
 	s->gives = true;
 	s->given = 0;
-	session_settle(c, s);
+	conversation_settle(c, s);
 }
 
 /* Nothing of it is left but its place and what it names. */
-static void end(struct core *c, struct session *s)
+static void end(struct core *c, struct conversation *s)
 {
-	uint32_t index = (uint32_t)(s - c->sessions.table) + 1;
+	uint32_t index = (uint32_t)(s - c->conversations.table) + 1;
 	struct client *k = &c->client[s->client];
 
 	assert(!s->unsettled);
 	refs_free(c, s);
-	account_give(c, k->account, k, ACCOUNT_SESSIONS);
-	s->state = SESSION_FREE;
-	s->next = c->sessions.free;
-	c->sessions.free = index;
-	c->sessions.count--;
-	c->sessions.going--;
+	account_give(c, k->account, k, ACCOUNT_CONVERSATIONS);
+	s->state = CONVERSATION_FREE;
+	s->next = c->conversations.free;
+	c->conversations.free = index;
+	c->conversations.count--;
+	c->conversations.going--;
 }
 
 /* Nobody finds it any more; its place is free once all is settled. */
-static void forget(struct core *c, struct session *s)
+static void forget(struct core *c, struct conversation *s)
 {
-	uint32_t index = (uint32_t)(s - c->sessions.table) + 1;
+	uint32_t index = (uint32_t)(s - c->conversations.table) + 1;
 	uint32_t *link = bucket_of(c, s->ctx, s->id);
 
 	let_go(c, s);
 	rest_end(c, s);
 	while (*link != index)
-		link = &c->sessions.table[*link - 1].next;
+		link = &c->conversations.table[*link - 1].next;
 	*link = s->next;
-	s->state = SESSION_GONE;
-	c->sessions.going++;
+	s->state = CONVERSATION_GONE;
+	c->conversations.going++;
 	if (!s->unsettled)
 		end(c, s);
 }
 
-void session_work(struct core *c)
+void conversation_work(struct core *c)
 {
-	while (c->sessions.unsettled && !meter_spent(&c->meter)) {
-		struct session *s = &c->sessions.table[c->sessions.unsettled - 1];
+	while (c->conversations.unsettled && !meter_spent(&c->meter)) {
+		struct conversation *s = &c->conversations.table[c->conversations.unsettled - 1];
 		uint32_t next = s->next_unsettled;
 
-		if (!session_settle(c, s))
+		if (!conversation_settle(c, s))
 			continue;
-		c->sessions.unsettled = next;
+		c->conversations.unsettled = next;
 		s->unsettled = false;
-		if (s->state == SESSION_GONE)
+		if (s->state == CONVERSATION_GONE)
 			end(c, s);
 	}
 }
 
-/* The prefetch of a session's head is over. */
+/* The prefetch of a conversation's head is over. */
 static void staged(struct core *c, struct request *r, uint64_t value)
 {
-	struct session *s = r->owner;
+	struct conversation *s = r->owner;
 
 	if (!s) {
 		pin_drop(c, r->pin);
 		return;
 	}
 	assert(s->r == r);
-	if (s->state == SESSION_STAGING) {
+	if (s->state == CONVERSATION_STAGING) {
 		s->landed = !r->error && value && value == s->blocks && s->staged == s->head;
 		s->pin = r->pin; /* of its head */
-		s->state = SESSION_STAGED;
+		s->state = CONVERSATION_STAGED;
 		wake_at(c, s, s->patience_ns);
 	} else {
 		pin_drop(c, r->pin);
@@ -207,7 +209,7 @@ static void staged(struct core *c, struct request *r, uint64_t value)
 	s->r = NULL;
 }
 
-static struct request *transfer(struct core *c, struct session *s, uint64_t use_ns,
+static struct request *transfer(struct core *c, struct conversation *s, uint64_t use_ns,
 				uint64_t deadline_ns)
 {
 	struct request *r = request_own(c, s->ctx);
@@ -234,11 +236,11 @@ static struct request *transfer(struct core *c, struct session *s, uint64_t use_
 	return r;
 }
 
-static void stage(struct core *c, struct session *s)
+static void stage(struct core *c, struct conversation *s)
 {
 	struct request *r = NULL;
 
-	assert(c->client[s->client].session == s->client_session);
+	assert(c->client[s->client].connection == s->client_connection);
 	heads_keep(c, s, heads_may(c, s));
 	s->staged = s->kept;
 	if (s->staged && claim_may(c, c->client[s->client].account))
@@ -253,35 +255,35 @@ static void stage(struct core *c, struct session *s)
 	r->guard_layers = s->staged;
 	r->guard_ns = s->patience_ns;
 	s->r = r;
-	s->state = SESSION_STAGING;
+	s->state = CONVERSATION_STAGING;
 	wake_at(c, s, s->patience_ns);
-	c->metrics.sessions_staged++;
+	c->metrics.conversations_staged++;
 	if (s->told)
 		claim_expect(c, s);
 	claim_take(c, r);
 }
 
 /* So much of its head is kept now: less may have been staged, then the rest comes. */
-void session_kept(struct core *c, struct session *s)
+void conversation_kept(struct core *c, struct conversation *s)
 {
 	if (s->staged > s->kept)
 		s->staged = s->kept;
-	if (s->state == SESSION_STAGED && s->kept > s->staged + s->head / GROWTH_SHARE)
+	if (s->state == CONVERSATION_STAGED && s->kept > s->staged + s->head / GROWTH_SHARE)
 		wake_at(c, s, c->now_ns);
 }
 
 /* ---- the client's word -------------------------------------------------------------------- */
 
 /* Of those of one user, the one that nobody will miss most: its patience ended first. */
-static struct session *stalest(struct core *c, uint32_t account, bool with_blocks)
+static struct conversation *stalest(struct core *c, uint32_t account, bool with_blocks)
 {
-	struct session *found = NULL;
+	struct conversation *found = NULL;
 
-	meter_charge_table(&c->meter, c->sessions.high);
-	for (uint32_t i = 0; i < c->sessions.high; i++) {
-		struct session *s = &c->sessions.table[i];
+	meter_charge_table(&c->meter, c->conversations.high);
+	for (uint32_t i = 0; i < c->conversations.high; i++) {
+		struct conversation *s = &c->conversations.table[i];
 
-		if (s->state == SESSION_FREE || s->state == SESSION_GONE ||
+		if (s->state == CONVERSATION_FREE || s->state == CONVERSATION_GONE ||
 		    c->client[s->client].account != account || (with_blocks && !s->chunks))
 			continue;
 		if (!found || s->patience_ns < found->patience_ns)
@@ -292,14 +294,14 @@ static struct session *stalest(struct core *c, uint32_t account, bool with_block
 }
 
 /*
- * None is left: who has most forgets a session, for those who have fewer. 0, -ENOBUFS, or
+ * None is left: who has most forgets a conversation, for those who have fewer. 0, -ENOBUFS, or
  * -EINPROGRESS: one that is forgotten has not let go of all yet.
  */
 static int chunk_get(struct core *c, const struct client *k, uint32_t *index)
 {
-	struct sessions *t = &c->sessions;
+	struct conversations *t = &c->conversations;
 
-	while (!t->chunk_free && t->chunks_high == SESSION_CHUNKS) {
+	while (!t->chunk_free && t->chunks_high == CONVERSATION_CHUNKS) {
 		uint32_t fullest = account_fullest(c, ACCOUNT_REFS);
 
 		if (t->going || meter_spent(&c->meter))
@@ -322,10 +324,10 @@ static int chunk_get(struct core *c, const struct client *k, uint32_t *index)
  * Keep as many references from the first as the chunks have room for. False: there will be more
  * room, or marks of the old ones are still to be withdrawn.
  */
-static bool refs_keep(struct core *c, struct session *s, const struct request *r)
+static bool refs_keep(struct core *c, struct conversation *s, const struct request *r)
 {
 	const struct abi_block_ref *ref =
-		(const struct abi_block_ref *)(r->arg + sizeof(struct abi_session_args));
+		(const struct abi_block_ref *)(r->arg + sizeof(struct abi_conversation_args));
 	struct client *owner = &c->client[r->client];
 	uint32_t *link = &s->chunks;
 
@@ -335,12 +337,12 @@ static bool refs_keep(struct core *c, struct session *s, const struct request *r
 	while (s->blocks < r->sqe.count) {
 		uint32_t n = r->sqe.count - s->blocks, index;
 		int err = chunk_get(c, owner, &index);
-		struct session_chunk *k = &c->sessions.chunk[index - 1];
+		struct conversation_chunk *k = &c->conversations.chunk[index - 1];
 
 		if (err)
 			return err != -EINPROGRESS;
 		account_take(c, owner, ACCOUNT_REFS);
-		n = n < SESSION_CHUNK_REFS ? n : SESSION_CHUNK_REFS;
+		n = n < CONVERSATION_CHUNK_REFS ? n : CONVERSATION_CHUNK_REFS;
 		memcpy(k->ref, ref + s->blocks, n * sizeof(*ref));
 		k->count = n;
 		k->next = 0;
@@ -352,19 +354,19 @@ static bool refs_keep(struct core *c, struct session *s, const struct request *r
 }
 
 /* NULL: it has as many as it may, or *comes: a place will be free. */
-static struct session *make(struct core *c, const struct request *r, bool *comes)
+static struct conversation *make(struct core *c, const struct request *r, bool *comes)
 {
 	struct client *k = &c->client[r->client];
-	struct sessions *t = &c->sessions;
+	struct conversations *t = &c->conversations;
 	uint32_t index;
-	struct session *s;
+	struct conversation *s;
 
 	*comes = false;
-	if (k->used[ACCOUNT_SESSIONS] >= SESSIONS_CLIENT_MAX)
+	if (k->used[ACCOUNT_CONVERSATIONS] >= CONVERSATIONS_CLIENT_MAX)
 		return NULL;
-	if (!t->free && t->high == SESSIONS_MAX && !t->going)
-		forget(c, stalest(c, account_fullest(c, ACCOUNT_SESSIONS), false));
-	*comes = !t->free && t->high == SESSIONS_MAX;
+	if (!t->free && t->high == CONVERSATIONS_MAX && !t->going)
+		forget(c, stalest(c, account_fullest(c, ACCOUNT_CONVERSATIONS), false));
+	*comes = !t->free && t->high == CONVERSATIONS_MAX;
 	if (*comes)
 		return NULL;
 	index = t->free;
@@ -373,23 +375,23 @@ static struct session *make(struct core *c, const struct request *r, bool *comes
 	else
 		index = ++t->high;
 	s = &t->table[index - 1];
-	*s = (struct session){
-		.state = SESSION_ACTIVE,
+	*s = (struct conversation){
+		.state = CONVERSATION_ACTIVE,
 		.client = r->client,
-		.client_session = r->session,
+		.client_connection = r->connection,
 		.ctx = r->ctx,
 		.id = r->sqe.handle,
 		.next = *bucket_of(c, r->ctx, r->sqe.handle),
 	};
 	*bucket_of(c, r->ctx, r->sqe.handle) = index;
 	t->count++;
-	account_take(c, k, ACCOUNT_SESSIONS);
+	account_take(c, k, ACCOUNT_CONVERSATIONS);
 	return s;
 }
 
-static void turn_ended(struct core *c, struct request *r, struct session *s)
+static void turn_ended(struct core *c, struct request *r, struct conversation *s)
 {
-	const struct abi_session_args *args = (const struct abi_session_args *)r->arg;
+	const struct abi_conversation_args *args = (const struct abi_conversation_args *)r->arg;
 	uint64_t low, high;
 
 	let_go(c, s);
@@ -417,12 +419,12 @@ static void turn_ended(struct core *c, struct request *r, struct session *s)
 	s->use_ns = c->now_ns + (low < high ? low : high);
 	s->patience_ns = c->now_ns + high;
 	s->expires_ns = s->patience_ns + (high > EXPIRES_NS ? high : EXPIRES_NS);
-	s->state = SESSION_AWAY;
+	s->state = CONVERSATION_AWAY;
 	s->head = heads_need(c, s);
 	heads_keep(c, s, s->blocks ? s->head : 0);
 	low = s->use_ns > c->now_ns + PARK_AHEAD_NS ? s->use_ns - PARK_AHEAD_NS : c->now_ns;
 	wake_at(c, s, low);
-	c->metrics.session_turns++;
+	c->metrics.conversation_turns++;
 	request_end(c, r, 0, s->blocks, 0);
 }
 
@@ -430,8 +432,8 @@ static void turn_ended(struct core *c, struct request *r, struct session *s)
  * Are a block's first layers READY, page by page, from r->counting on? No more than LOOK_PAGES are
  * looked at for all blocks. 1, 0, or -EINPROGRESS.
  */
-static int pages_ready(struct core *c, const struct session *s, struct request *r, uint32_t slot,
-		       uint32_t layers)
+static int pages_ready(struct core *c, const struct conversation *s, struct request *r,
+		       uint32_t slot, uint32_t layers)
 {
 	const struct abi_geometry *g = context_geometry(s->ctx);
 	uint32_t parts = index_block(&s->ctx->ix, slot)->parts, base = 0;
@@ -461,7 +463,7 @@ static int pages_ready(struct core *c, const struct session *s, struct request *
 }
 
 /* Of one block: its number of pages there tells, if that is enough of them. As pages_ready. */
-static int block_there(struct core *c, const struct session *s, struct request *r,
+static int block_there(struct core *c, const struct conversation *s, struct request *r,
 		       struct abi_block_ref ref, uint32_t layers)
 {
 	const struct abi_geometry *g = context_geometry(s->ctx);
@@ -485,7 +487,7 @@ static int block_there(struct core *c, const struct session *s, struct request *
  * it is whole; also of a head that has landed, for that is pinned (but blocks can be deleted, or
  * left unprotected). 1, 0, or -EINPROGRESS.
  */
-static int layers_there(struct core *c, const struct session *s, struct request *r,
+static int layers_there(struct core *c, const struct conversation *s, struct request *r,
 			uint32_t layers)
 {
 	const struct abi_block_ref *ref = (const struct abi_block_ref *)r->arg;
@@ -513,7 +515,7 @@ static void look_at(struct request *r, uint32_t what)
 }
 
 /* r->stripe: with how many layers; none: not all are there that it takes. False: not known yet. */
-static bool layers_ready(struct core *c, const struct session *s, struct request *r)
+static bool layers_ready(struct core *c, const struct conversation *s, struct request *r)
 {
 	uint32_t layers = r->built == LOOK_ALL ? heads_layers(s) : s->head;
 	int there = 0;
@@ -533,7 +535,7 @@ static bool layers_ready(struct core *c, const struct session *s, struct request
 }
 
 /* From the return on all of it stays and is protected as it comes, until the turn ends. */
-static bool pin_turn(struct core *c, struct session *s, struct request *r)
+static bool pin_turn(struct core *c, struct conversation *s, struct request *r)
 {
 	const struct abi_block_ref *ref = (const struct abi_block_ref *)r->arg;
 	struct pin_ask ask = {
@@ -566,7 +568,7 @@ static bool pin_turn(struct core *c, struct session *s, struct request *r)
 /* What is behind the head, or all of it, has come or will not. */
 static void rest_over(struct core *c, struct request *r, uint64_t value)
 {
-	struct session *s = r->owner;
+	struct conversation *s = r->owner;
 
 	(void)c;
 	(void)value;
@@ -575,7 +577,7 @@ static void rest_over(struct core *c, struct request *r, uint64_t value)
 }
 
 /* What is missing comes now, in layer order: for its client, and no longer than that. */
-static void rest_begin(struct core *c, struct session *s, uint32_t ready)
+static void rest_begin(struct core *c, struct conversation *s, uint32_t ready)
 {
 	uint32_t account = c->client[s->client].account;
 	struct request *rest = NULL;
@@ -597,7 +599,7 @@ static void rest_begin(struct core *c, struct session *s, uint32_t ready)
 	fetch_begin(c, rest);
 }
 
-static void return_begins(struct core *c, struct request *r, struct session *s)
+static void return_begins(struct core *c, struct request *r, struct conversation *s)
 {
 	refs_copy(c, s, (struct abi_block_ref *)r->arg); /* it has none of its own */
 	r->sqe.count = s->blocks;
@@ -605,7 +607,7 @@ static void return_begins(struct core *c, struct request *r, struct session *s)
 }
 
 /* The user is back. */
-static void returned(struct core *c, struct request *r, struct session *s)
+static void returned(struct core *c, struct request *r, struct conversation *s)
 {
 	bool first = r->built < LOOK_PINS;
 
@@ -618,8 +620,8 @@ static void returned(struct core *c, struct request *r, struct session *s)
 	if (first) {
 		if (s->turn_end_ns) {
 			think_learn(c, s->ctx, s->salt, c->now_ns - s->turn_end_ns);
-			c->metrics.session_returns++;
-			c->metrics.session_ready += r->stripe > 0;
+			c->metrics.conversation_returns++;
+			c->metrics.conversation_ready += r->stripe > 0;
 		}
 		s->turn_end_ns = 0;
 		if (s->r && s->r->parked)
@@ -633,16 +635,16 @@ static void returned(struct core *c, struct request *r, struct session *s)
 	}
 	s->pin = r->pin;
 	rest_begin(c, s, r->stripe);
-	s->state = SESSION_ACTIVE;
+	s->state = CONVERSATION_ACTIVE;
 	heads_keep(c, s, 0);
-	session_await(c, s, true);
+	conversation_await(c, s, true);
 	s->expires_ns = c->now_ns + EXPIRES_MOST_NS;
 	wake_at(c, s, c->now_ns + LATER_NS);
 	r->status = r->stripe ? ABI_STATUS_READY : s->blocks ? ABI_STATUS_LATE : ABI_STATUS_MISS;
 	request_end(c, r, 0, s->blocks, r->stripe);
 }
 
-static void turn_end(struct core *c, struct request *r, struct session *s)
+static void turn_end(struct core *c, struct request *r, struct conversation *s)
 {
 	bool comes = false;
 
@@ -654,39 +656,40 @@ static void turn_end(struct core *c, struct request *r, struct session *s)
 		request_go_on(c, r);
 	else
 		request_end(c, r, -ENOBUFS, 0,
-			    account_lack(c, &c->client[r->client], ACCOUNT_SESSIONS));
+			    account_lack(c, &c->client[r->client], ACCOUNT_CONVERSATIONS));
 }
 
-static int session_check(const struct request *r, const struct session *s)
+static int conversation_check(const struct request *r, const struct conversation *s)
 {
-	const struct abi_session_args *args = (const struct abi_session_args *)r->arg;
+	const struct abi_conversation_args *args = (const struct abi_conversation_args *)r->arg;
 
 	if (r->error || r->ctx->closing)
 		return r->error ? r->error : -ENOENT;
-	for (uint32_t i = 0; r->sqe.mode == ABI_SESSION_TURN_END && i < sizeof(args->reserved); i++)
+	for (uint32_t i = 0; r->sqe.mode == ABI_CONVERSATION_TURN_END && i < sizeof(args->reserved);
+	     i++)
 		if (args->reserved[i])
 			return -EINVAL;
-	if (s && (s->client != r->client || s->client_session != r->session))
+	if (s && (s->client != r->client || s->client_connection != r->connection))
 		return -EBUSY; /* another connection's */
 	return 0;
 }
 
 /* From the beginning, each time: what it waited for may have ended otherwise. */
-void session_request(struct core *c, struct request *r)
+void conversation_request(struct core *c, struct request *r)
 {
-	struct session *s = find(c, r->ctx, r->sqe.handle);
-	int err = session_check(r, s);
+	struct conversation *s = find(c, r->ctx, r->sqe.handle);
+	int err = conversation_check(r, s);
 
 	r->phase = REQUEST_RUN;
-	if (err || (!s && r->sqe.mode != ABI_SESSION_TURN_END)) {
+	if (err || (!s && r->sqe.mode != ABI_CONVERSATION_TURN_END)) {
 		pin_drop(c, r->pin);
 		r->status = err ? r->status : ABI_STATUS_MISS;
-		if (!err && r->sqe.mode != ABI_SESSION_RETURN)
+		if (!err && r->sqe.mode != ABI_CONVERSATION_RETURN)
 			err = -ENOENT;
 		request_end(c, r, err, 0, 0);
-	} else if (r->sqe.mode == ABI_SESSION_TURN_END) {
+	} else if (r->sqe.mode == ABI_CONVERSATION_TURN_END) {
 		turn_end(c, r, s);
-	} else if (r->sqe.mode == ABI_SESSION_RETURN) {
+	} else if (r->sqe.mode == ABI_CONVERSATION_RETURN) {
 		returned(c, r, s);
 	} else {
 		let_go(c, s);
@@ -698,74 +701,75 @@ void session_request(struct core *c, struct request *r)
 
 /* ---- time and ends ------------------------------------------------------------------------ */
 
-static void step(struct core *c, struct session *s)
+static void step(struct core *c, struct conversation *s)
 {
 	if (c->now_ns >= s->expires_ns) {
-		c->metrics.sessions_expired++;
+		c->metrics.conversations_expired++;
 		forget(c, s);
-	} else if (s->state == SESSION_AWAY && c->now_ns < s->patience_ns) {
+	} else if (s->state == CONVERSATION_AWAY && c->now_ns < s->patience_ns) {
 		stage(c, s);
-	} else if (s->state == SESSION_STAGED && c->now_ns < s->patience_ns) {
+	} else if (s->state == CONVERSATION_STAGED && c->now_ns < s->patience_ns) {
 		unpin(c, s);
 		stage(c, s);
-	} else if (s->state != SESSION_ACTIVE && s->state != SESSION_FADED) {
+	} else if (s->state != CONVERSATION_ACTIVE && s->state != CONVERSATION_FADED) {
 		let_go(c, s);
 		give_back(c, s);
-		s->state = SESSION_FADED;
+		s->state = CONVERSATION_FADED;
 		wake_at(c, s, s->expires_ns);
 	} else {
-		session_await(c, s, false); /* a turn that long is no turn */
+		conversation_await(c, s, false); /* a turn that long is no turn */
 		wake_at(c, s, s->expires_ns);
 	}
 }
 
-void session_tick(struct core *c)
+void conversation_tick(struct core *c)
 {
-	struct sessions *t = &c->sessions;
+	struct conversations *t = &c->conversations;
 	uint64_t next = UINT64_MAX;
 
 	if (!t->count || c->now_ns < t->next_ns)
 		return;
 	meter_charge_table(&c->meter, t->high);
 	for (uint32_t i = 0; i < t->high; i++) {
-		struct session *s = &t->table[i];
+		struct conversation *s = &t->table[i];
 
-		if (s->state == SESSION_FREE || s->state == SESSION_GONE)
+		if (s->state == CONVERSATION_FREE || s->state == CONVERSATION_GONE)
 			continue;
 		if (s->wake_ns <= c->now_ns && !meter_spent(&c->meter))
 			step(c, s);
-		if (s->state != SESSION_FREE && s->state != SESSION_GONE && s->wake_ns < next)
+		if (s->state != CONVERSATION_FREE && s->state != CONVERSATION_GONE &&
+		    s->wake_ns < next)
 			next = s->wake_ns;
 	}
 	t->next_ns = next;
 }
 
-uint64_t session_next(const struct core *c)
+uint64_t conversation_next(const struct core *c)
 {
-	if (c->sessions.unsettled)
+	if (c->conversations.unsettled)
 		return c->now_ns;
-	return c->sessions.count ? c->sessions.next_ns : UINT64_MAX;
+	return c->conversations.count ? c->conversations.next_ns : UINT64_MAX;
 }
 
 /* Those of one client (its end) or one context (its removal). False: not all of them yet. */
-bool session_leave(struct core *c, uint32_t client, const struct context *x,
-		   struct meter_pass *pass)
+bool conversation_leave(struct core *c, uint32_t client, const struct context *x,
+			struct meter_pass *pass)
 {
-	for (; c->sessions.count && pass->at < c->sessions.high; pass->at++) {
-		struct session *s = &c->sessions.table[pass->at];
+	for (; c->conversations.count && pass->at < c->conversations.high; pass->at++) {
+		struct conversation *s = &c->conversations.table[pass->at];
 
 		if (meter_spent(&c->meter))
 			return false;
 		meter_charge_table(&c->meter, pass->at % 8 == 0);
-		if (s->state == SESSION_FREE || (s->client != client && s->ctx != x))
+		if (s->state == CONVERSATION_FREE || (s->client != client && s->ctx != x))
 			continue;
-		if (s->state != SESSION_GONE) {
+		if (s->state != CONVERSATION_GONE) {
 			let_go(c, s);
 			if (!s->ctx->closing)
 				give_back(c, s);
 			forget(c, s);
 		}
-		pass->met |= s->state != SESSION_FREE;
+		pass->met |= s->state != CONVERSATION_FREE;
 	}
 	return meter_pass_over(pass);
 }

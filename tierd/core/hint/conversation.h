@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sessions (design, section 6 d): at the end of a turn it is known *what* will be read next, not
- * *when*. A session is a list of blocks and a few words; it costs no tier a byte until the user may
- * be back, then only its head: the first layers, so many that the others stream in while these are
- * computed. Everything has a fixed size; who is not heard of any more is forgotten.
+ * Conversations (design, section 6 d): at the end of a turn it is known *what* will be read next,
+ * not *when*. A conversation is a list of blocks and a few words; it costs no tier a byte until the
+ * user may be back, then only its head: the first layers, so many that the others stream in while
+ * these are computed. Everything has a fixed size; who is not heard of any more is forgotten.
  *
  *   AWAY --soon--> STAGING --there--> STAGED --patience ends--> FADED --expires--> forgotten
  *     '--------------- return: the rest is fetched, ACTIVE ------'
  */
-#ifndef TIERD_CORE_SESSION_H
-#define TIERD_CORE_SESSION_H
+#ifndef TIERD_CORE_CONVERSATION_H
+#define TIERD_CORE_CONVERSATION_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,11 +22,11 @@ struct abi_part;
 struct context;
 struct request;
 
-#define SESSIONS_MAX 4096u
-#define SESSIONS_CLIENT_MAX 2048u
-#define SESSION_BUCKETS 8192u
-#define SESSION_CHUNKS 32768u
-#define SESSION_CHUNK_REFS 31u /* 256 bytes: most prefixes are short */
+#define CONVERSATIONS_MAX 4096u
+#define CONVERSATIONS_CLIENT_MAX 2048u
+#define CONVERSATION_BUCKETS 8192u
+#define CONVERSATION_CHUNKS 32768u
+#define CONVERSATION_CHUNK_REFS 31u /* 256 bytes: most prefixes are short */
 
 #define THINK_BUCKETS 88u /* up to 2^44 ns, five hours */
 #define THINK_TENANTS 1024u
@@ -41,30 +41,31 @@ struct think {
 	uint16_t bucket[THINK_BUCKETS];
 };
 
-enum session_state {
-	SESSION_FREE = 0,
-	SESSION_ACTIVE, /* a turn is running */
-	SESSION_AWAY,
-	SESSION_STAGING,
-	SESSION_STAGED,
-	SESSION_FADED,
-	SESSION_GONE, /* forgotten: nobody finds it, and it ends when its marks are withdrawn */
+enum conversation_state {
+	CONVERSATION_FREE = 0,
+	CONVERSATION_ACTIVE, /* a turn is running */
+	CONVERSATION_AWAY,
+	CONVERSATION_STAGING,
+	CONVERSATION_STAGED,
+	CONVERSATION_FADED,
+	/* forgotten: nobody finds it, and it ends when its marks are withdrawn */
+	CONVERSATION_GONE,
 };
 
-/* Of a session's references, those [from, to) carry marks: as many as were set so far. */
-struct session_marks {
+/* Of a conversation's references, those [from, to) carry marks: as many as were set so far. */
+struct conversation_marks {
 	uint32_t from, to;
 };
 
-struct session_chunk {
-	struct abi_block_ref ref[SESSION_CHUNK_REFS];
+struct conversation_chunk {
+	struct abi_block_ref ref[CONVERSATION_CHUNK_REFS];
 	uint32_t next; /* 1 + index; 0 = none */
 	uint32_t count;
 };
 
-struct session {
-	enum session_state state;
-	uint32_t client, client_session;
+struct conversation {
+	enum conversation_state state;
+	uint32_t client, client_connection;
 	struct context *ctx;
 	uint64_t id, salt;
 	uint64_t turn_end_ns;  /* 0 = no turn has ended yet */
@@ -88,7 +89,7 @@ struct session {
 	bool awaited;          /* back: its blocks carry a mark (block_staged.planned) */
 	uint32_t chunks;       /* 1 + index of the first; 0 = none */
 	uint32_t blocks;
-	struct session_marks await, heads; /* what is set of awaited, and of ... */
+	struct conversation_marks await, heads; /* what is set of awaited, and of ... */
 	uint16_t heads_layers; /* so many layers; becomes kept */
 	bool gives, unsettled; /* its blocks are given back; marks are not yet as they are to be */
 	uint32_t given;        /* ... so many were */
@@ -96,15 +97,15 @@ struct session {
 	uint32_t next_unsettled;
 };
 
-struct sessions {
-	struct session *table;       /* SESSIONS_MAX */
-	struct session_chunk *chunk; /* SESSION_CHUNKS */
-	uint32_t bucket[SESSION_BUCKETS]; /* 1 + index */
+struct conversations {
+	struct conversation *table;       /* CONVERSATIONS_MAX */
+	struct conversation_chunk *chunk; /* CONVERSATION_CHUNKS */
+	uint32_t bucket[CONVERSATION_BUCKETS]; /* 1 + index */
 	uint32_t free, chunk_free;   /* 1 + index; handed out from the untouched end first */
 	uint32_t high, chunks_high;
 	uint32_t count;
 	uint32_t awaited;            /* of them, whose blocks carry marks */
-	uint32_t going;              /* of them, in SESSION_GONE */
+	uint32_t going;              /* of them, in CONVERSATION_GONE */
 	uint32_t unsettled;          /* 1 + index of the first whose marks are */
 	uint32_t looked;             /* heads.c: where its look goes on */
 	uint64_t next_ns;
@@ -112,30 +113,30 @@ struct sessions {
 	struct think *tenant; /* THINK_TENANTS */
 };
 
-/* session.c */
-int sessions_open(struct core *c);
-void sessions_close(struct core *c);
-void session_request(struct core *c, struct request *r);
-void session_kept(struct core *c, struct session *s);
-void session_work(struct core *c);
-void session_tick(struct core *c);
-uint64_t session_next(const struct core *c);
-bool session_leave(struct core *c, uint32_t client, const struct context *x,
-		   struct meter_pass *pass);
+/* conversation.c */
+int conversations_open(struct core *c);
+void conversations_close(struct core *c);
+void conversation_request(struct core *c, struct request *r);
+void conversation_kept(struct core *c, struct conversation *s);
+void conversation_work(struct core *c);
+void conversation_tick(struct core *c);
+uint64_t conversation_next(const struct core *c);
+bool conversation_leave(struct core *c, uint32_t client, const struct context *x,
+			struct meter_pass *pass);
 
-/* session_marks.c */
-bool session_settle(struct core *c, struct session *s);
-void session_await(struct core *c, struct session *s, bool yes);
-struct abi_block_ref *session_ref(struct core *c, const struct session *s, uint32_t i);
+/* conversation_marks.c */
+bool conversation_settle(struct core *c, struct conversation *s);
+void conversation_await(struct core *c, struct conversation *s, bool yes);
+struct abi_block_ref *conversation_ref(struct core *c, const struct conversation *s, uint32_t i);
 
 /* heads.c */
-bool heads_reads(const struct session *s, uint32_t part);
+bool heads_reads(const struct conversation *s, uint32_t part);
 uint32_t heads_pages(const struct abi_part *part, uint32_t layers);
-uint32_t heads_layers(const struct session *s);
-uint64_t heads_bytes(const struct session *s, uint32_t layers);
-uint16_t heads_need(const struct core *c, const struct session *s);
-uint32_t heads_may(const struct core *c, const struct session *s);
-void heads_keep(struct core *c, struct session *s, uint32_t layers);
+uint32_t heads_layers(const struct conversation *s);
+uint64_t heads_bytes(const struct conversation *s, uint32_t layers);
+uint16_t heads_need(const struct core *c, const struct conversation *s);
+uint32_t heads_may(const struct core *c, const struct conversation *s);
+void heads_keep(struct core *c, struct conversation *s, uint32_t layers);
 bool heads_holds(const struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
 bool heads_is_all(const struct context *x, uint32_t slot, uint32_t tier);
 void heads_look(struct core *c, struct context *x, uint32_t tier);

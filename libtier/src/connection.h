@@ -10,8 +10,8 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  */
-#ifndef TIER_SRC_SESSION_H
-#define TIER_SRC_SESSION_H
+#ifndef TIER_SRC_CONNECTION_H
+#define TIER_SRC_CONNECTION_H
 
 #include <stdbool.h>
 #include <tier.h>
@@ -29,17 +29,17 @@
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
-#define SESSION_PATH_BYTES 108u
-#define SESSION_STAGING_DEFAULT (64ull << 20)
-#define SESSION_REQUESTS_DEFAULT 1024u
-#define SESSION_REQUESTS_MAX 16384u
-#define SESSION_READERS_DEFAULT 16u
+#define CONNECTION_PATH_BYTES 108u
+#define CONNECTION_STAGING_DEFAULT (64ull << 20)
+#define CONNECTION_REQUESTS_DEFAULT 1024u
+#define CONNECTION_REQUESTS_MAX 16384u
+#define CONNECTION_READERS_DEFAULT 16u
 
 /* How long we wait for the daemon where the caller named no deadline. */
-#define SESSION_CONNECT_NS (5 * NS_PER_S)
-#define SESSION_REATTACH_NS (1 * NS_PER_S)
-#define SESSION_BACKOFF_NS (100 * NS_PER_MS)
-#define SESSION_ANSWER_NS (30 * NS_PER_S)
+#define CONNECTION_CONNECT_NS (5 * NS_PER_S)
+#define CONNECTION_REATTACH_NS (1 * NS_PER_S)
+#define CONNECTION_BACKOFF_NS (100 * NS_PER_MS)
+#define CONNECTION_ANSWER_NS (30 * NS_PER_S)
 
 /* What readers did; of a closed reader kept in its connection. */
 struct reader_counts {
@@ -51,8 +51,9 @@ struct reader_counts {
 
 /*
  * One life of the connection: a socket and what came through it. A new one is made when the daemon
- * was restarted or ended the session. The struct itself is never freed before tier_close, so that a
- * late look at `users` is harmless; what it holds goes when nobody is inside (attach_reclaim).
+ * was restarted or ended the connection. The struct itself is never freed before tier_close, so
+ * that a late look at `users` is harmless; what it holds goes when nobody is inside
+ * (attach_reclaim).
  */
 struct attachment {
 	uint64_t number; /* 1, 2, ... within a connection; constant */
@@ -86,7 +87,7 @@ struct attachment {
 struct tier {
 	/* constant after connect */
 	const uint32_t *alive; /* 1; 0 in a forked child (MADV_WIPEONFORK) */
-	char path[SESSION_PATH_BYTES];
+	char path[CONNECTION_PATH_BYTES];
 	char name[32];
 	uint64_t staging_bytes;
 	uint32_t request_entries;
@@ -136,7 +137,7 @@ struct tier_context {
 	bool owned;              /* ... it did; constant */
 };
 
-static inline struct attachment *session_attachment(const struct tier *t)
+static inline struct attachment *connection_attachment(const struct tier *t)
 {
 	return (struct attachment *)(uintptr_t)atomic_load_acquire_u64(&t->attachment_word);
 }
@@ -147,13 +148,13 @@ static inline struct map *context_map(const struct tier_context *c)
 }
 
 /* Are we a forked child of the process that connected? */
-static inline bool session_orphaned(const uint32_t *alive)
+static inline bool connection_orphaned(const uint32_t *alive)
 {
 	return unlikely(atomic_load_relaxed_u32(alive) == 0);
 }
 
 /* The handle is NULL or belongs to the parent: -EINVAL, -EOWNERDEAD, else 0. */
-int session_check(const struct tier *t);
+int connection_check(const struct tier *t);
 int context_check(const struct tier_context *c);
 
 /*

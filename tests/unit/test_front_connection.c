@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The front against a real core, one turn at a time and with a clock of the test's own: time-outs,
- * parking and the last look before it, when a session's memory may go, and who gets a wake-up.
+ * parking and the last look before it, when a connection's memory may go, and who gets a wake-up.
  * The peer is this process itself.
  */
 #include <errno.h>
@@ -49,7 +49,7 @@ static struct abi_reader *reader(struct peer *p)
 	return (void *)((uint8_t *)p->region + p->region->reader_offset);
 }
 
-/* Sessions that the core believes to be open. */
+/* Connections that the core believes to be open. */
 static uint32_t open_in_core(void)
 {
 	struct core_stats stats;
@@ -82,7 +82,7 @@ static void test_parking(void **state)
 
 	(void)state;
 	greet(&p);
-	/* New sessions are parked: nobody looks before the bell. */
+	/* New connections are parked: nobody looks before the bell. */
 	assert_int_equal(p.region->sq_wake, 1);
 	push(&p);
 	assert_int_equal(turn(0), 0);
@@ -275,7 +275,7 @@ static void test_a_full_completion_ring(void **state)
 	turn(0);
 }
 
-/* A session that said goodbye counts as dead when it hangs up; its memory stays while jobs
+/* A connection that said goodbye counts as dead when it hangs up; its memory stays while jobs
  * may refer to it, and its number with it. */
 static void test_memory_waits_for_jobs(void **state)
 {
@@ -482,7 +482,7 @@ static void test_leases_outlive_the_socket(void **state)
 	turn(0);
 	turn(1000 * MS);
 	assert_int_equal(open_in_core(), 0);
-	assert_int_equal(fx.shell.mark, 0); /* taken when a session is dead */
+	assert_int_equal(fx.shell.mark, 0); /* taken when a connection is dead */
 	/* This process is the peer, so they never end here. */
 }
 
@@ -513,7 +513,7 @@ static void test_ended_by_the_daemon(void **state)
 	t.now_ns = fx.now_ns;
 	front_end(fx.front, &t, p.client, -EDQUOT, "too much");
 	assert_int_equal(p.region->closed, 1);
-	assert_int_equal(p.region->session_error, EDQUOT);
+	assert_int_equal(p.region->connection_error, EDQUOT);
 	assert_true(hung_up(p.sock));
 	/* It may still be reading: not dead. */
 	turn(0);
@@ -586,11 +586,11 @@ static void test_every_counter_is_recounted(void **state)
 	wrong_by_one(&f->dead, "memory is still there");
 	wrong_by_one(&f->full, "full completion ring");
 	wrong_by_one(&f->waiting, "wait for a context");
-	wrong_by_one(&f->session[p.client].in_flight, "in flight");
-	f->session[p.client].state = SESSION_GONE;
+	wrong_by_one(&f->connection[p.client].in_flight, "in flight");
+	f->connection[p.client].state = CONNECTION_GONE;
 	assert_int_equal(front_audit(f, take, told), 1);
 	assert_non_null(strstr(told, "the core knows"));
-	f->session[p.client].state = SESSION_OPEN;
+	f->connection[p.client].state = CONNECTION_OPEN;
 	close(silent);
 	leave(&p);
 	turn(MS);
@@ -621,5 +621,5 @@ int main(void)
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("front session", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("front connection", tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  */
-#include "libtier/src/session.h"
+#include "libtier/src/connection.h"
 
 #include <errno.h>
 #include <linux/membarrier.h>
@@ -27,11 +27,11 @@
 
 #define ENTER_TRIES 1024 /* an exchange replaces its words within microseconds */
 
-int session_check(const struct tier *t)
+int connection_check(const struct tier *t)
 {
 	if (unlikely(!t))
 		return error_note(-EINVAL, "the connection is NULL");
-	if (session_orphaned(t->alive))
+	if (connection_orphaned(t->alive))
 		return error_note(-EOWNERDEAD, "the connection belongs to the parent process; "
 					       "connect anew after fork");
 	return 0;
@@ -41,20 +41,20 @@ int context_check(const struct tier_context *c)
 {
 	if (unlikely(!c))
 		return error_note(-EINVAL, "the context is NULL");
-	return session_check(c->t);
+	return connection_check(c->t);
 }
 
 const struct map *context_enter(struct tier_context *c, struct attachment **out)
 {
 	for (int i = 0; i < ENTER_TRIES; i++) {
-		struct attachment *a = session_attachment(c->t);
+		struct attachment *a = connection_attachment(c->t);
 		const struct map *m;
 
 		atomic_add_u32(&a->users, 1);
 		/* Our count before our look at the word; attach_reclaim does the reverse, and
 		 * pays for both. */
 		asymmetric_light_fence();
-		if (likely(session_attachment(c->t) == a)) {
+		if (likely(connection_attachment(c->t) == a)) {
 			m = context_map(c);
 			if (likely(m->number == a->number)) {
 				*out = a;
@@ -74,13 +74,13 @@ void context_leave(struct attachment *a)
 
 /* ---- connect --------------------------------------------------------------------------------- */
 
-_Static_assert(SESSION_PATH_BYTES <= sizeof(((struct sockaddr_un *)0)->sun_path), "it fits");
+_Static_assert(CONNECTION_PATH_BYTES <= sizeof(((struct sockaddr_un *)0)->sun_path), "it fits");
 
 static int choose_path(char *path, const char *wanted)
 {
 	const char *dir = secure_getenv("XDG_RUNTIME_DIR");
 	const char *from = wanted ? wanted : secure_getenv("TIER_SOCKET");
-	char own[SESSION_PATH_BYTES];
+	char own[CONNECTION_PATH_BYTES];
 
 	if (!wanted && from && !*from)
 		from = NULL;
@@ -89,9 +89,9 @@ static int choose_path(char *path, const char *wanted)
 		from = own;
 	if (!from)
 		from = "/run/tier/tier.sock";
-	if (from[0] == '\0' || strlen(from) >= SESSION_PATH_BYTES)
+	if (from[0] == '\0' || strlen(from) >= CONNECTION_PATH_BYTES)
 		return error_set(-EINVAL, "connect: the socket's path has not 1 to %u characters",
-				 SESSION_PATH_BYTES - 1);
+				 CONNECTION_PATH_BYTES - 1);
 	memcpy(path, from, strlen(from) + 1);
 	return 0;
 }
@@ -106,13 +106,13 @@ static int take_options(struct tier *t, const struct tier_connect_options *optio
 		rc = choose_path(t->path, o.socket);
 	if (rc)
 		return rc;
-	t->request_entries = o.requests ? o.requests : SESSION_REQUESTS_DEFAULT;
-	t->readers_wanted = o.readers ? o.readers : SESSION_READERS_DEFAULT;
-	t->staging_bytes = o.staging_bytes ? o.staging_bytes : SESSION_STAGING_DEFAULT;
+	t->request_entries = o.requests ? o.requests : CONNECTION_REQUESTS_DEFAULT;
+	t->readers_wanted = o.readers ? o.readers : CONNECTION_READERS_DEFAULT;
+	t->staging_bytes = o.staging_bytes ? o.staging_bytes : CONNECTION_STAGING_DEFAULT;
 	if ((t->request_entries & (t->request_entries - 1)) ||
-	    t->request_entries > SESSION_REQUESTS_MAX)
+	    t->request_entries > CONNECTION_REQUESTS_MAX)
 		return error_set(-EINVAL, "connect: requests %u is not a power of two up to %u",
-				 t->request_entries, SESSION_REQUESTS_MAX);
+				 t->request_entries, CONNECTION_REQUESTS_MAX);
 	if (t->readers_wanted > ABI_READERS_MAX)
 		return error_set(-EINVAL, "connect: readers %u is more than %u", t->readers_wanted,
 				 ABI_READERS_MAX);
@@ -168,7 +168,7 @@ static int make_parts(struct tier *t)
 	return rc;
 }
 
-static void session_free(struct tier *t)
+static void connection_free(struct tier *t)
 {
 	{
 		LOCK_SCOPE(&t->lock);
@@ -192,7 +192,7 @@ static void session_free(struct tier *t)
 	free(t);
 }
 
-static struct tier *session_new(void)
+static struct tier *connection_new(void)
 {
 	struct tier *t = calloc(1, sizeof(*t));
 
@@ -222,7 +222,7 @@ int tier_connect(tier **out, const struct tier_connect_options *options)
 	if (!out)
 		return error_note(-EINVAL, "tier_connect: out is NULL");
 	*out = NULL;
-	t = session_new();
+	t = connection_new();
 	if (!t)
 		return error_note(-ENOMEM, "connect: out of memory");
 	rc = take_options(t, options);
@@ -237,7 +237,7 @@ int tier_connect(tier **out, const struct tier_connect_options *options)
 		rc = attach_first(t);
 	}
 	if (rc) {
-		session_free(t);
+		connection_free(t);
 		return rc;
 	}
 	*out = t;
@@ -247,7 +247,7 @@ int tier_connect(tier **out, const struct tier_connect_options *options)
 /* A forked child owns nothing but its copies of the descriptors; locks and lists may be torn. */
 static void close_in_child(struct tier *t)
 {
-	struct attachment *a = session_attachment(t);
+	struct attachment *a = connection_attachment(t);
 
 	if (!a)
 		return;
@@ -266,7 +266,7 @@ void tier_close(tier *t)
 {
 	if (!t)
 		return;
-	if (session_orphaned(t->alive)) {
+	if (connection_orphaned(t->alive)) {
 		close_in_child(t);
 		return;
 	}
@@ -279,7 +279,7 @@ void tier_close(tier *t)
 		tier_reader_close(list_entry(at, struct tier_reader, link));
 	list_each(at, &t->contexts)
 		tier_context_close(list_entry(at, struct tier_context, link));
-	session_free(t);
+	connection_free(t);
 }
 
 /* ---- check, accounts ------------------------------------------------------------------------- */
@@ -289,7 +289,7 @@ static void look(struct tier *t)
 	struct attachment *a;
 
 	LOCK_SCOPE(&t->lock);
-	a = session_attachment(t);
+	a = connection_attachment(t);
 	if (!a->dead && attach_is_over(a))
 		attach_fail(t, a);
 	attach_reclaim(t);
@@ -301,7 +301,7 @@ static bool is_news(struct tier *t)
 	uint64_t number;
 
 	LOCK_SCOPE(&t->lock);
-	number = session_attachment(t)->number;
+	number = connection_attachment(t)->number;
 	if (t->checked_number == number)
 		return false;
 	t->checked_number = number;
@@ -310,7 +310,7 @@ static bool is_news(struct tier *t)
 
 int tier_check(tier *t)
 {
-	int rc = session_check(t);
+	int rc = connection_check(t);
 
 	if (rc)
 		return rc;
@@ -326,7 +326,7 @@ int tier_counters(tier *t, struct tier_counters *out)
 {
 	struct tier_counters sum = { .size = sizeof(sum) };
 	size_t size;
-	int rc = session_check(t);
+	int rc = connection_check(t);
 
 	if (rc)
 		return rc;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Life of a session; the states are drawn in front_priv.h. What ends when:
+ * Life of a connection; the states are drawn in front_priv.h. What ends when:
  *
- *   hang-up or error   the session: rings, puts, pins, staging. The core is told GONE.
+ *   hang-up or error   the connection: rings, puts, pins, staging. The core is told GONE.
  *   process dead       the leases. The core is told DEAD; memory goes when no job refers to it.
  *
  * A client that hung up by itself and left no reader open can hold no lease: it counts as dead at
@@ -22,20 +22,20 @@
 
 /* ---- slots --------------------------------------------------------------------------------- */
 
-struct session *session_find(struct front *f, uint32_t id, uint32_t generation)
+struct connection *connection_find(struct front *f, uint32_t id, uint32_t generation)
 {
-	struct session *s = id < f->slots ? &f->session[id] : NULL;
+	struct connection *s = id < f->slots ? &f->connection[id] : NULL;
 
-	return s && s->state != SESSION_FREE && s->generation == generation ? s : NULL;
+	return s && s->state != CONNECTION_FREE && s->generation == generation ? s : NULL;
 }
 
 /* Empty but for its number. */
-static void slot_clear(struct session *s)
+static void slot_clear(struct connection *s)
 {
 	uint32_t id = s->id, generation = s->generation;
 
-	*s = (struct session){ .id = id, .generation = generation + 1, .sock = -1, .pidfd = -1,
-			       .doorbell = -1, .event = -1 };
+	*s = (struct connection){ .id = id, .generation = generation + 1, .sock = -1, .pidfd = -1,
+				  .doorbell = -1, .event = -1 };
 	s->region.fd = s->staging.fd = -1;
 	list_init(&s->watched_link);
 	list_init(&s->posted_link);
@@ -51,8 +51,8 @@ static void close_fd(struct front *f, int *fd, bool watched)
 	*fd = -1;
 }
 
-/* Questions that are open when the session ends. */
-static void drop_questions(struct front *f, struct session *s)
+/* Questions that are open when the connection ends. */
+static void drop_questions(struct front *f, struct connection *s)
 {
 	f->waiting -= s->again != NULL;
 	free(s->again);
@@ -61,10 +61,10 @@ static void drop_questions(struct front *f, struct session *s)
 	s->text = NULL;
 }
 
-void session_free(struct front *f, struct session *s)
+void connection_free(struct front *f, struct connection *s)
 {
-	f->greeting -= s->state == SESSION_GREETING;
-	f->dead -= s->state == SESSION_DEAD;
+	f->greeting -= s->state == CONNECTION_GREETING;
+	f->dead -= s->state == CONNECTION_DEAD;
 	close_fd(f, &s->sock, true);
 	close_fd(f, &s->pidfd, true);
 	close_fd(f, &s->doorbell, true);
@@ -76,14 +76,14 @@ void session_free(struct front *f, struct session *s)
 	slot_clear(s);
 }
 
-struct session *session_greet(struct front *f, struct turn *t)
+struct connection *connection_greet(struct front *f, struct turn *t)
 {
-	struct session *oldest = NULL;
+	struct connection *oldest = NULL;
 
 	for (uint32_t i = f->config.clients_max; i < f->slots; i++) {
-		struct session *s = &f->session[i];
+		struct connection *s = &f->connection[i];
 
-		if (s->state == SESSION_FREE) {
+		if (s->state == CONNECTION_FREE) {
 			oldest = s;
 			break;
 		}
@@ -91,21 +91,21 @@ struct session *session_greet(struct front *f, struct turn *t)
 			oldest = s;
 	}
 	assert(oldest);
-	if (oldest->state != SESSION_FREE)
-		session_free(f, oldest);
-	oldest->state = SESSION_GREETING;
+	if (oldest->state != CONNECTION_FREE)
+		connection_free(f, oldest);
+	oldest->state = CONNECTION_GREETING;
 	oldest->since_ns = t->now_ns;
 	f->greeting++;
 	return oldest;
 }
 
 /* Slots are used in turn: a late look at an old number finds nobody for as long as possible. */
-static struct session *slot_take(struct front *f)
+static struct connection *slot_take(struct front *f)
 {
 	for (uint32_t i = 0; i < f->config.clients_max; i++) {
-		struct session *s = &f->session[(f->next_slot + i) % f->config.clients_max];
+		struct connection *s = &f->connection[(f->next_slot + i) % f->config.clients_max];
 
-		if (s->state != SESSION_FREE)
+		if (s->state != CONNECTION_FREE)
 			continue;
 		f->next_slot = (s->id + 1) % f->config.clients_max;
 		return s;
@@ -124,7 +124,7 @@ static uint32_t power_of_two(uint32_t wanted, uint32_t least, uint32_t most)
 	return n;
 }
 
-static void take_name(struct session *s, const char name[32])
+static void take_name(struct connection *s, const char name[32])
 {
 	for (uint32_t i = 0; i + 1 < sizeof(s->name) && name[i]; i++) {
 		unsigned char byte = (unsigned char)name[i];
@@ -134,17 +134,17 @@ static void take_name(struct session *s, const char name[32])
 }
 
 /* What the client wants, within our limits. */
-static int make_shared(struct front *f, struct session *s, const struct wire_hello *hello)
+static int make_shared(struct front *f, struct connection *s, const struct wire_hello *hello)
 {
-	uint64_t staging = hello->staging_bytes ? hello->staging_bytes : SESSION_STAGING_DEFAULT;
-	uint32_t entries = hello->sq_entries ? hello->sq_entries : SESSION_SQ_DEFAULT;
-	uint32_t readers = hello->readers ? hello->readers : SESSION_READERS_DEFAULT;
+	uint64_t staging = hello->staging_bytes ? hello->staging_bytes : CONNECTION_STAGING_DEFAULT;
+	uint32_t entries = hello->sq_entries ? hello->sq_entries : CONNECTION_SQ_DEFAULT;
+	uint32_t readers = hello->readers ? hello->readers : CONNECTION_READERS_DEFAULT;
 	int rc;
 
 	if (staging > f->config.staging_max)
 		staging = f->config.staging_max;
 	staging = (staging + ABI_PAGE_ALIGN - 1) & ~(uint64_t)(ABI_PAGE_ALIGN - 1);
-	s->sq_entries = power_of_two(entries, SESSION_SQ_MIN, SESSION_SQ_MAX);
+	s->sq_entries = power_of_two(entries, CONNECTION_SQ_MIN, CONNECTION_SQ_MAX);
 	s->cq_entries = 2 * s->sq_entries;
 	s->readers_max = readers < ABI_READERS_MAX ? readers : ABI_READERS_MAX;
 	take_name(s, hello->name);
@@ -162,7 +162,7 @@ static int make_shared(struct front *f, struct session *s, const struct wire_hel
 }
 
 /* The client's own things move from the lobby; the epoll set must name the new slot. */
-static void move_in(struct front *f, struct session *s, struct session *lobby)
+static void move_in(struct front *f, struct connection *s, struct connection *lobby)
 {
 	s->sock = lobby->sock;
 	s->pidfd = lobby->pidfd;
@@ -174,23 +174,23 @@ static void move_in(struct front *f, struct session *s, struct session *lobby)
 	lobby->sock = lobby->pidfd = -1;
 	watch_change(f, s, WATCH_SOCKET, s->sock, s->events | EPOLLRDHUP);
 	watch_change(f, s, WATCH_PROCESS, s->pidfd, EPOLLIN);
-	session_free(f, lobby);
+	connection_free(f, lobby);
 }
 
-int session_begin(struct front *f, struct turn *t, struct session *lobby,
-		  const struct wire_hello *hello, struct session **out)
+int connection_begin(struct front *f, struct turn *t, struct connection *lobby,
+		     const struct wire_hello *hello, struct connection **out)
 {
 	struct core_event event = { .kind = CORE_EV_CLIENT_OPEN };
-	struct session *s = slot_take(f);
+	struct connection *s = slot_take(f);
 	int rc = s ? make_shared(f, s, hello) : -EUSERS;
 
 	if (rc) {
 		if (s)
-			session_free(f, s);
+			connection_free(f, s);
 		return rc;
 	}
 	move_in(f, s, lobby);
-	s->state = SESSION_OPEN;
+	s->state = CONNECTION_OPEN;
 	s->since_ns = t->now_ns;
 	event.open = (struct core_client_open){
 		.client = s->id,
@@ -214,7 +214,7 @@ int session_begin(struct front *f, struct turn *t, struct session *lobby,
 /* ---- end ----------------------------------------------------------------------------------- */
 
 /* OPEN -> GONE */
-static void gone(struct front *f, struct turn *t, struct session *s, int error)
+static void gone(struct front *f, struct turn *t, struct connection *s, int error)
 {
 	struct core_event event = {
 		.kind = CORE_EV_CLIENT_GONE,
@@ -222,10 +222,10 @@ static void gone(struct front *f, struct turn *t, struct session *s, int error)
 		.error = error,
 	};
 
-	assert(s->state == SESSION_OPEN);
-	s->state = SESSION_GONE;
+	assert(s->state == CONNECTION_OPEN);
+	s->state = CONNECTION_GONE;
 	grant_settle(s); /* one that never asked for anything is to see this, too */
-	atomic_store_relaxed_u64(&s->header->session_error, (uint64_t)-(int64_t)error);
+	atomic_store_relaxed_u64(&s->header->connection_error, (uint64_t)-(int64_t)error);
 	atomic_store_release_u32(&s->header->closed, 1);
 	ring_unwatch(f, s);
 	list_remove(&s->posted_link);
@@ -234,26 +234,26 @@ static void gone(struct front *f, struct turn *t, struct session *s, int error)
 	close_fd(f, &s->sock, true);
 	close_fd(f, &s->doorbell, true);
 	drop_questions(f, s);
-	object_session_gone(f, s);
+	object_connection_gone(f, s);
 	turn_feed(t, &event);
 }
 
 /* GONE -> DEAD */
-static void dead(struct front *f, struct turn *t, struct session *s)
+static void dead(struct front *f, struct turn *t, struct connection *s)
 {
 	struct core_event event = { .kind = CORE_EV_CLIENT_DEAD, .client = s->id };
 
-	assert(s->state == SESSION_GONE);
+	assert(s->state == CONNECTION_GONE);
 	turn_feed(t, &event);
 	object_process_dead(f, s);
 	close_fd(f, &s->pidfd, true);
-	s->state = SESSION_DEAD;
+	s->state = CONNECTION_DEAD;
 	s->mark = f->config.ops->jobs_mark(f->config.shell);
 	f->dead++;
 }
 
 /* Said goodbye (R4), and no reader open and no hazard word set. */
-static bool quiet(const struct session *s)
+static bool quiet(const struct connection *s)
 {
 	if (!atomic_load_acquire_u32(&s->header->goodbye))
 		return false;
@@ -271,17 +271,18 @@ static bool quiet(const struct session *s)
 	return true;
 }
 
-void session_end(struct front *f, struct turn *t, struct session *s, int error, const char *why)
+void connection_end(struct front *f, struct turn *t, struct connection *s, int error,
+		    const char *why)
 {
-	if (s->state == SESSION_GREETING) {
-		session_free(f, s);
+	if (s->state == CONNECTION_GREETING) {
+		connection_free(f, s);
 		return;
 	}
-	if (s->state != SESSION_OPEN)
+	if (s->state != CONNECTION_OPEN)
 		return;
 	if (error)
-		log_warn(f->config.log, "session ended", s->name, why, "client=%u pid=%d errno=%d",
-			 s->id, s->pid, -error);
+		log_warn(f->config.log, "connection ended", s->name, why,
+			 "client=%u pid=%d errno=%d", s->id, s->pid, -error);
 	else
 		log_info(f->config.log, "client left", s->name, "client=%u pid=%d taken=%llu",
 			 s->id, s->pid, (unsigned long long)s->taken);
@@ -290,22 +291,22 @@ void session_end(struct front *f, struct turn *t, struct session *s, int error, 
 		dead(f, t, s);
 }
 
-void session_process_dead(struct front *f, struct turn *t, struct session *s)
+void connection_process_dead(struct front *f, struct turn *t, struct connection *s)
 {
-	session_end(f, t, s, 0, "");
-	if (s->state == SESSION_GONE)
+	connection_end(f, t, s, 0, "");
+	if (s->state == CONNECTION_GONE)
 		dead(f, t, s);
 }
 
-void session_reap(struct front *f)
+void connection_reap(struct front *f)
 {
 	for (uint32_t i = 0; f->dead && i < f->config.clients_max; i++) {
-		struct session *s = &f->session[i];
+		struct connection *s = &f->connection[i];
 
-		if (s->state == SESSION_DEAD &&
+		if (s->state == CONNECTION_DEAD &&
 		    f->config.ops->jobs_passed(f->config.shell, s->mark) &&
 		    core_client_over(f->config.core, s->id))
-			session_free(f, s);
+			connection_free(f, s);
 	}
 }
 
@@ -324,14 +325,14 @@ int front_open(struct front **out, const struct front_config *config)
 	f->slots = config->clients_max + FRONT_LOBBY;
 	list_init(&f->watched);
 	list_init(&f->posted);
-	f->session = calloc(f->slots, sizeof(*f->session));
+	f->connection = calloc(f->slots, sizeof(*f->connection));
 	f->pending_max = config->clients_max + FRONT_LOBBY;
 	f->pending = calloc(f->pending_max, sizeof(*f->pending));
-	if (!f->session || !f->pending)
+	if (!f->connection || !f->pending)
 		goto free_tables;
 	for (uint32_t i = 0; i < f->slots; i++) {
-		f->session[i].id = i;
-		slot_clear(&f->session[i]);
+		f->connection[i].id = i;
+		slot_clear(&f->connection[i]);
 	}
 	rc = -EMFILE;
 	f->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -348,7 +349,7 @@ close_fds:
 	close_fd(f, &f->epoll, false);
 	close_fd(f, &f->spare_fd, false);
 free_tables:
-	free(f->session);
+	free(f->connection);
 	free(f->pending);
 	free(f);
 	return rc;
@@ -358,12 +359,12 @@ void front_close(struct front *f)
 {
 	listen_stop(f);
 	for (uint32_t i = 0; i < f->slots; i++)
-		if (f->session[i].state != SESSION_FREE)
-			session_free(f, &f->session[i]);
+		if (f->connection[i].state != CONNECTION_FREE)
+			connection_free(f, &f->connection[i]);
 	ring_out_close(f);
 	close_fd(f, &f->epoll, false);
 	close_fd(f, &f->spare_fd, false);
-	free(f->session);
+	free(f->connection);
 	free(f->pending);
 	free(f);
 }
@@ -373,32 +374,33 @@ void front_unlisten(struct front *f)
 	f->closing = true;
 	listen_stop(f);
 	for (uint32_t i = 0; i < f->slots; i++)
-		if (f->session[i].state == SESSION_GREETING)
-			session_free(f, &f->session[i]);
+		if (f->connection[i].state == CONNECTION_GREETING)
+			connection_free(f, &f->connection[i]);
 }
 
 void front_end(struct front *f, struct turn *t, uint32_t client, int error, const char *why)
 {
 	if (client < f->config.clients_max)
-		session_end(f, t, &f->session[client], error, why);
+		connection_end(f, t, &f->connection[client], error, why);
 }
 
 void front_end_all(struct front *f, struct turn *t, int error)
 {
 	for (uint32_t i = 0; i < f->config.clients_max; i++)
-		if (f->session[i].state == SESSION_OPEN)
-			gone(f, t, &f->session[i], error);
+		if (f->connection[i].state == CONNECTION_OPEN)
+			gone(f, t, &f->connection[i], error);
 }
 
 void front_tick(struct front *f, struct turn *t)
 {
 	if (f->dead)
-		session_reap(f);
+		connection_reap(f);
 	for (uint32_t i = f->config.clients_max; f->greeting && i < f->slots; i++) {
-		struct session *s = &f->session[i];
+		struct connection *s = &f->connection[i];
 
-		if (s->state == SESSION_GREETING && t->now_ns - s->since_ns > SESSION_GREETING_NS)
-			session_free(f, s);
+		if (s->state == CONNECTION_GREETING &&
+		    t->now_ns - s->since_ns > CONNECTION_GREETING_NS)
+			connection_free(f, s);
 	}
 }
 
@@ -409,5 +411,5 @@ uint64_t front_next(const struct front *f)
 		return FRONT_FULL_NS;
 	if (f->dead)
 		return 10 * FRONT_FULL_NS;
-	return f->greeting ? SESSION_GREETING_NS / 5 : UINT64_MAX;
+	return f->greeting ? CONNECTION_GREETING_NS / 5 : UINT64_MAX;
 }
