@@ -15,7 +15,7 @@
  * full: 0.54, so nearly half has to be. Who may come back at any time needs that room all the time,
  * so then a quarter cannot do for all of them, whoever chooses; where the return is announced (an
  * agent's tool call) it may. How far "cannot" goes stands beside each row: "least unannounced" is
- * what heads that come in no time would have users wait, by the distribution of think times alone
+ * what leads that come in no time would have users wait, by the distribution of think times alone
  * (ideal.c).
  */
 #include "bench/bench.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The conversations of talk.c as a queue model, with a daemon that cannot be had: heads come to
+ * The conversations of talk.c as a queue model, with a daemon that cannot be had: leads come to
  * memory in no time and take nothing of the device, all of the tier is theirs, and the distribution
- * of think times is known, but not when anybody returns. Who returns then finds his head with the
+ * of think times is known, but not when anybody returns. Who returns then finds his lead with the
  * odds of its being there, and the most bytes are there on average when at each moment those have
- * heads who are most likely to be back in the next one: the highest hazard rates of the
- * distribution, each by how long he has been away. What is behind a head streams from the device,
+ * leads who are most likely to be back in the next one: the highest hazard rates of the
+ * distribution, each by how long he has been away. What is behind a lead streams from the device,
  * in order of return, beside one engine that computes, in the same order.
  *
  * It is the least for the mean of what must be read; another choice might have a little less at the
@@ -31,7 +31,7 @@ struct ideal {
 	uint32_t turns;
 	uint64_t engine_ns, device_ns; /* free from then on */
 	uint64_t layer_read_ns;
-	uint32_t head; /* layers */
+	uint32_t lead; /* layers */
 };
 
 /* How likely the return is in the next moment, who has been away for so long. */
@@ -54,12 +54,12 @@ static uint64_t part_of(uint64_t room, uint64_t before, uint64_t each)
 	return left < each ? left : each;
 }
 
-/* Layers of this user's prefix that are there: heads of all by their odds, then what is behind. */
+/* Layers of this user's prefix that are there: leads of all by their odds, then what is behind. */
 static uint64_t layers_there(const struct ideal *d, const struct user *u)
 {
 	const struct talk_spec *s = d->spec;
 	uint64_t layer_bytes = (uint64_t)s->blocks * s->host.page_bytes, before = 0, away = 1;
-	uint64_t room = s->host.cxl_bytes / layer_bytes, heads;
+	uint64_t room = s->host.cxl_bytes / layer_bytes, leads;
 	double own = hazard(s, (double)(u->return_ns - u->since_ns) / 1e9);
 
 	for (uint32_t i = 0; i < s->users; i++) {
@@ -70,9 +70,9 @@ static uint64_t layers_there(const struct ideal *d, const struct user *u)
 		away++;
 		before += hazard(s, (double)(u->return_ns - other->since_ns) / 1e9) > own;
 	}
-	heads = away * d->head < room ? away * d->head : room;
-	return part_of(room, before, d->head) +
-	       part_of(room - heads, before, s->host.layers - d->head);
+	leads = away * d->lead < room ? away * d->lead : room;
+	return part_of(room, before, d->lead) +
+	       part_of(room - leads, before, s->host.layers - d->lead);
 }
 
 /* From the return on: when does the engine come to the last layer? There talk.c ends a turn. */
@@ -94,12 +94,12 @@ static uint64_t turn(struct ideal *d, const struct user *u)
 	return at;
 }
 
-/* All turns, with heads of so many layers. */
-static double p95_of(struct ideal *d, uint32_t head)
+/* All turns, with leads of so many layers. */
+static double p95_of(struct ideal *d, uint32_t lead)
 {
 	const struct talk_spec *s = d->spec;
 
-	d->head = head;
+	d->lead = lead;
 	d->turns = 0;
 	d->engine_ns = d->device_ns = 0;
 	for (uint32_t n = 0; n < s->users; n++) {
@@ -131,8 +131,8 @@ int ideal_run(const struct talk_spec *spec, double *p95_ns)
 	d.user = calloc(spec->users, sizeof(*d.user));
 	d.response = calloc((size_t)spec->users * spec->turns, sizeof(*d.response));
 	*p95_ns = HUGE_VAL;
-	for (uint32_t head = 1; d.user && d.response && head <= spec->host.layers; head++) {
-		double p95 = p95_of(&d, head);
+	for (uint32_t lead = 1; d.user && d.response && lead <= spec->host.layers; lead++) {
+		double p95 = p95_of(&d, lead);
 
 		*p95_ns = p95 < *p95_ns ? p95 : *p95_ns;
 		err = 0;

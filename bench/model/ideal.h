@@ -7,7 +7,7 @@
 
 /*
  * The p95 of what talk_run's users wait for, from the return to the last layer, with cxl_bytes for
- * heads; mode, policy and leave do not count. Errors: -ENOMEM.
+ * leads; mode, policy and leave do not count. Errors: -ENOMEM.
  */
 int ideal_run(const struct talk_spec *spec, double *p95_ns);
 

@@ -68,7 +68,7 @@ static void ask_refs(struct user *u, uint8_t op, uint8_t klass, uint8_t level, m
 
 	sqe.count = u->talk->spec->blocks;
 	sqe.arg_bytes = sqe.count * (uint32_t)sizeof(struct abi_block_ref);
-	/* A prefetch with a deadline is a claim; immediate staging has none. */
+	/* A prefetch with a deadline is parked; immediate staging has none. */
 	sqe.deadline_ns = op == ABI_OP_PREFETCH ? 0 : u->talk->m->now_ns + FOREVER_NS;
 	model_ask(u->talk->m, &sqe, u->told.ref, done, u);
 }

@@ -178,7 +178,8 @@ static void begin(struct corehost *h, struct running *r, struct tally *sum)
 	if (!r->waiting)
 		put_prompt(h, r);
 	error = corehost_reserve(h, 0, &args, h->now_ns + 3600000 * COREHOST_MS, &r->id);
-	r->waiting = error == -EDQUOT; /* what all claim is too much now: it stands in line */
+	/* what all are promised is too much now: it stands in line */
+	r->waiting = error == -EDQUOT;
 	sum->waits += r->waiting;
 	r->broken = error && !r->waiting;
 	r->begin_ns = h->now_ns;

@@ -37,7 +37,7 @@ SIZE(abi_block, 64);
 AT(abi_block, state, 32);
 SIZE(abi_page, 32);
 AT(abi_page, nvme, 16);
-AT(abi_page, claim, 28);
+AT(abi_page, streams, 28);
 
 SIZE(abi_reader, 24640);
 AT(abi_reader, era_begin, 16);
@@ -50,7 +50,7 @@ AT(abi_region_header, stream_offset, 80);
 SIZE(abi_sqe, 64);
 AT(abi_sqe, generation, 60);
 SIZE(abi_stream, 128);
-AT(abi_stream, claim, 64);
+AT(abi_stream, released, 64);
 SIZE(abi_cqe, 32);
 SIZE(abi_block_ref, 8);
 SIZE(abi_page_ref, 16);

@@ -154,7 +154,7 @@ struct abi_page {
 	uint64_t word[ABI_MEM_TIERS];
 	uint64_t nvme;
 	uint32_t crc; /* CRC32C, seeded with key and page number: abi/disk.h D5 */
-	uint16_t claim[ABI_MEM_TIERS]; /* the daemon's book of streams; readers pass it over */
+	uint16_t streams[ABI_MEM_TIERS]; /* the daemon's book of streams; readers pass it over */
 }; /* 32 bytes */
 
 static inline uint64_t abi_word(uint64_t addr_bytes, uint32_t state, uint32_t version)

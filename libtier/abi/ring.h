@@ -35,21 +35,21 @@
  *     refused; its memory is not looked at.
  *
  * Life of a stream (ABI_OP_STREAM)
- *   1. The client chooses an abi_stream that it does not use, writes claim = generation:32 | 0 and
- *      submits the request with that number and generation.
+ *   1. The client chooses an abi_stream that it does not use, writes released = generation:32 | 0
+ *      and submits the request with that number and generation.
  *   2. The daemon writes layers, usable, ready = 0, then generation (release); as layers come it
  *      lowers usable if it must, then raises ready (release).
  *   3. The client reads generation, ready (both acquire), then usable: of the layers below ready
  *      the first usable blocks are in memory, until it releases them. It sleeps by setting wait,
  *      then looking once more; the daemon signals its completion eventfd.
- *   4. The client raises the low half of claim: its claim to the layers below is over. Then the
+ *   4. The client raises the low half of released: it needs the layers below no more. Then the
  *      doorbell, as for a request.
  *   5. The request is answered when the last layer came, at the deadline, or when it was cancelled;
- *      ended is set. What is still claimed then is let go when claim says closed, names another
+ *      ended is set. What it still needs then is let go when released says closed, names another
  *      generation, or some time has passed.
  *
  * S1  ready never falls, usable never rises within one generation.
- * S2  The daemon reads claim once a look, and clamps it: layers in all, never backwards. What a
+ * S2  The daemon reads released once a look, and clamps it: layers in all, never backwards. What a
  *     client writes there costs only its own stream.
  */
 #ifndef TIER_ABI_RING_H
@@ -254,7 +254,7 @@ struct abi_cqe {
 	 * that are protected until the deadline; stream: layers ready, or, with -EMSGSIZE,
 	 * the bytes of window that it needs; with -ENOSPC, and -EDQUOT of a pin: ABI_HELD_*;
 	 * with -ENOBUFS of a plan or conversation, -EAGAIN of a reservation, and of a prefetch that
-	 * is DROPPED for want of a claim: ABI_FULL_* */
+	 * is DROPPED, not parked: ABI_FULL_* */
 	uint64_t aux;
 }; /* 32 bytes */
 
@@ -268,14 +268,14 @@ struct abi_stream {
 	uint32_t ended;      /* 1: no further layer comes */
 	uint32_t reserved0[10];
 	/* line: written by the client */
-	uint64_t claim; /* generation:32 | closed:1 | layers released:31 */
-	uint32_t wait;  /* wake me when so many layers are ready, or at the end; 0 = do not */
+	uint64_t released; /* generation:32 | closed:1 | layers released:31 */
+	uint32_t wait;     /* wake me when so many layers are ready, or at the end; 0 = do not */
 	uint32_t reserved1[13];
 }; /* 128 bytes */
 
 #define ABI_STREAM_CLOSED 0x80000000u
 
-static inline uint64_t abi_stream_claim(uint32_t generation, uint32_t released)
+static inline uint64_t abi_stream_released(uint32_t generation, uint32_t released)
 {
 	return (uint64_t)generation << 32 | released;
 }

@@ -253,7 +253,7 @@ int64_t tier_pin(tier_context *c, const tier_block *blocks, uint32_t count, uint
 		rc = check_tier("pin", tier_wanted);
 	if (rc == 0 && deadline_ns && deadline_ns <= time_now_ns())
 		rc = error_note(-ETIMEDOUT, "pin: the deadline has passed");
-	/* The deadline is the claim's, not the answer's. */
+	/* The deadline is the prefetch's, not the answer's. */
 	if (rc == 0)
 		rc = submit_call(c->t, &s, submit_until(0, SUBMIT_DEFAULT_NS), &completion);
 	if (rc == 0)

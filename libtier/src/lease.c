@@ -29,7 +29,7 @@ struct target {
 };
 
 /* A page whose place has been published, but not yet looked at again. */
-struct claim {
+struct attempt {
 	uint64_t word;
 	uint32_t tier;
 	uint32_t hazard; /* slot of the reader's area */
@@ -81,42 +81,42 @@ static inline bool is_usable(const struct map *m, uint64_t word, uint32_t level,
 
 /* The fastest copy that the caller takes. false: none is in memory. */
 static inline bool choose_word(const struct map *m, const struct target *at, uint32_t flags,
-			       struct claim *claim)
+			       struct attempt *attempt)
 {
 	uint32_t bytes = at->part->page_stride;
 
 	if (!(flags & TIER_LEASE_CXL)) {
-		claim->tier = ABI_TIER_HBM;
-		claim->word = atomic_load_acquire_u64(&at->page->word[ABI_TIER_HBM]);
-		if (is_usable(m, claim->word, ABI_TIER_HBM, bytes))
+		attempt->tier = ABI_TIER_HBM;
+		attempt->word = atomic_load_acquire_u64(&at->page->word[ABI_TIER_HBM]);
+		if (is_usable(m, attempt->word, ABI_TIER_HBM, bytes))
 			return true;
 	}
-	claim->tier = ABI_TIER_CXL;
-	claim->word = atomic_load_acquire_u64(&at->page->word[ABI_TIER_CXL]);
-	return is_usable(m, claim->word, ABI_TIER_CXL, bytes);
+	attempt->tier = ABI_TIER_CXL;
+	attempt->word = atomic_load_acquire_u64(&at->page->word[ABI_TIER_CXL]);
+	return is_usable(m, attempt->word, ABI_TIER_CXL, bytes);
 }
 
 /* Publishes the place in a slot that is still on the free stack: this call is inside, so nobody
  * but us looks at the stack until it leaves. */
-static inline void publish(struct tier_reader *r, const struct map *m, struct claim *claim)
+static inline void publish(struct tier_reader *r, const struct map *m, struct attempt *attempt)
 {
-	if (unlikely(claim->hazard >= r->high_water)) {
-		r->high_water = claim->hazard + 1;
+	if (unlikely(attempt->hazard >= r->high_water)) {
+		r->high_water = attempt->hazard + 1;
 		atomic_store_release_u32(&r->area->high_water, r->high_water);
 	}
-	atomic_store_release_u64(&r->area->slot[claim->hazard],
-				 abi_place(m->context_id, claim->tier, claim->word));
+	atomic_store_release_u64(&r->area->slot[attempt->hazard],
+				 abi_place(m->context_id, attempt->tier, attempt->word));
 }
 
-static inline void withdraw(struct tier_reader *r, const struct claim *claim)
+static inline void withdraw(struct tier_reader *r, const struct attempt *attempt)
 {
-	atomic_store_release_u64(&r->area->slot[claim->hazard], 0);
+	atomic_store_release_u64(&r->area->slot[attempt->hazard], 0);
 }
 
 /* After the fence: nothing has changed, so the daemon sees our slot before it frees the place. */
-static inline bool holds(const struct target *at, const struct claim *claim)
+static inline bool holds(const struct target *at, const struct attempt *attempt)
 {
-	return atomic_load_acquire_u64(&at->page->word[claim->tier]) == claim->word &&
+	return atomic_load_acquire_u64(&at->page->word[attempt->tier]) == attempt->word &&
 	       atomic_load_acquire_u32(&at->block->generation) == at->generation;
 }
 
@@ -128,13 +128,13 @@ static inline void note_access(struct tier_reader *r, const struct map *m, uint3
 }
 
 static inline void fill_lease(const struct map *m, const struct target *at,
-			      const struct claim *claim, struct tier_lease *lease)
+			      const struct attempt *attempt, struct tier_lease *lease)
 {
 	*lease = (struct tier_lease){
-		.data = m->mem[claim->tier] + abi_word_addr(claim->word),
+		.data = m->mem[attempt->tier] + abi_word_addr(attempt->word),
 		.bytes = at->part->page_bytes,
-		.tier = (uint16_t)claim->tier,
-		.slot = (uint16_t)claim->hazard,
+		.tier = (uint16_t)attempt->tier,
+		.slot = (uint16_t)attempt->hazard,
 	};
 }
 
@@ -172,7 +172,7 @@ static __attribute__((cold, noinline)) int refuse(struct tier_reader *r, int err
 static inline int lease_target(struct tier_reader *r, const struct map *m,
 			       const struct target *at, uint32_t flags, struct tier_lease *lease)
 {
-	struct claim claim;
+	struct attempt attempt;
 
 	if (unlikely(reader_free_slots(r) == 0))
 		return refuse(r, -EAGAIN, lease);
@@ -181,22 +181,22 @@ static inline int lease_target(struct tier_reader *r, const struct map *m,
 
 		if (unlikely(rc))
 			return refuse(r, rc, lease);
-		if (unlikely(!choose_word(m, at, flags, &claim)))
+		if (unlikely(!choose_word(m, at, flags, &attempt)))
 			return refuse(r, -ENODATA, lease);
-		claim.hazard = r->free[r->free_count - 1];
-		publish(r, m, &claim);
+		attempt.hazard = r->free[r->free_count - 1];
+		publish(r, m, &attempt);
 		/* The slot before the second look at the word (H1). */
 		asymmetric_light_fence();
-		if (likely(holds(at, &claim))) {
+		if (likely(holds(at, &attempt))) {
 			atomic_store_release_u32(&r->free_count, r->free_count - 1);
 			note_access(r, m, at->slot);
 			atomic_store_release_u64(&r->area->access_tail, r->access_tail);
 			count_one(&r->counts.leases);
-			fill_lease(m, at, &claim, lease);
+			fill_lease(m, at, &attempt, lease);
 			note_last(m, at, flags, lease);
 			return 0;
 		}
-		withdraw(r, &claim);
+		withdraw(r, &attempt);
 		count_one(&r->counts.retries);
 	}
 	return refuse(r, -ENODATA, lease);
@@ -295,56 +295,56 @@ static inline void prefetch_group(const struct map *m, const struct wanted *w, u
 /* A group between its first and its second look; only what was published is in it. */
 struct group {
 	struct target at[LEASE_GROUP];
-	struct claim claim[LEASE_GROUP];
+	struct attempt attempt[LEASE_GROUP];
 	uint32_t index[LEASE_GROUP]; /* in the list */
-	uint32_t claimed;
+	uint32_t attempted;
 	uint32_t failed; /* changed between the looks; moved to the front */
 	uint32_t epoch;
 	bool closed;
 };
 
 /* Publishes one page of a group; its error, if any, goes to its lease. */
-static inline void claim_one(struct tier_reader *r, const struct map *m, const struct wanted *w,
-			     struct group *g, uint32_t i)
+static inline void attempt_one(struct tier_reader *r, const struct map *m, const struct wanted *w,
+			       struct group *g, uint32_t i)
 {
 	struct tier_page page = wanted_at(w, i);
 	/* In registers until they are known to be good; slots from the stack's top downwards. */
-	struct claim claim = { .hazard = r->free[r->free_count - g->claimed - 1] };
+	struct attempt attempt = { .hazard = r->free[r->free_count - g->attempted - 1] };
 	struct target at;
 	int rc = find_target(m, page.block, page.page, &at);
 
 	if (likely(rc == 0))
 		rc = judge_block(&at, g->epoch, g->closed);
-	if (likely(rc == 0) && unlikely(!choose_word(m, &at, w->flags, &claim)))
+	if (likely(rc == 0) && unlikely(!choose_word(m, &at, w->flags, &attempt)))
 		rc = -ENODATA;
 	if (unlikely(rc)) {
 		refuse(r, rc, &w->leases[i]);
 		return;
 	}
-	publish(r, m, &claim);
-	g->at[g->claimed] = at;
-	g->claim[g->claimed] = claim;
-	g->index[g->claimed++] = i;
+	publish(r, m, &attempt);
+	g->at[g->attempted] = at;
+	g->attempt[g->attempted] = attempt;
+	g->index[g->attempted++] = i;
 }
 
 /* Second look: fills the leases that hold; those that do not give their slot back. */
 static inline void confirm_group(struct tier_reader *r, const struct map *m,
 				 const struct wanted *w, struct group *g)
 {
-	uint32_t top = r->free_count - g->claimed;
+	uint32_t top = r->free_count - g->attempted;
 
-	for (uint32_t i = 0; i < g->claimed; i++) {
+	for (uint32_t i = 0; i < g->attempted; i++) {
 		struct tier_lease *lease = &w->leases[g->index[i]];
 
-		if (unlikely(!holds(&g->at[i], &g->claim[i]))) {
-			withdraw(r, &g->claim[i]);
-			r->free[top++] = (uint16_t)g->claim[i].hazard;
+		if (unlikely(!holds(&g->at[i], &g->attempt[i]))) {
+			withdraw(r, &g->attempt[i]);
+			r->free[top++] = (uint16_t)g->attempt[i].hazard;
 			g->at[g->failed] = g->at[i];
 			g->index[g->failed++] = g->index[i];
 			continue;
 		}
 		note_access(r, m, g->at[i].slot);
-		fill_lease(m, &g->at[i], &g->claim[i], lease);
+		fill_lease(m, &g->at[i], &g->attempt[i], lease);
 		note_last(m, &g->at[i], w->flags, lease);
 		prefetch_read(lease->data);
 	}
@@ -359,16 +359,16 @@ static uint32_t lease_group(struct tier_reader *r, const struct map *m, const st
 	struct group g;
 	uint32_t leased;
 
-	g.claimed = 0;
+	g.attempted = 0;
 	g.failed = 0;
 	g.epoch = map_epoch(m);
 	g.closed = map_closed(m);
 	for (uint32_t i = from; i < end; i++)
-		claim_one(r, m, w, &g, i);
+		attempt_one(r, m, w, &g, i);
 	/* All slots before the second look at any word (H1). */
 	asymmetric_light_fence();
 	confirm_group(r, m, w, &g);
-	leased = g.claimed - g.failed;
+	leased = g.attempted - g.failed;
 	atomic_store_relaxed_u64(&r->counts.leases, r->counts.leases + leased);
 	for (uint32_t i = 0; i < g.failed; i++) {
 		count_one(&r->counts.retries);

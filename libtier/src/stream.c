@@ -143,7 +143,7 @@ static int line_get(struct tier_stream *s) REQUIRES(s->t->lock)
 	s->line = &a->lines[i];
 	s->generation = a->stream_serial;
 	atomic_store_relaxed_u32(&s->line->wait, 0);
-	atomic_store_release_u64(&s->line->claim, abi_stream_claim(s->generation, 0));
+	atomic_store_release_u64(&s->line->released, abi_stream_released(s->generation, 0));
 	return 0;
 }
 
@@ -291,7 +291,7 @@ uint32_t stream_leased(const struct map *m, uint32_t page, uint32_t flags)
 /* Layers whose pages were all given back, from the first that is not released yet. */
 static void release_used(struct tier_stream *s, const struct stream_layer *layer, uint32_t layers)
 {
-	uint32_t k = (uint32_t)atomic_load_relaxed_u64(&s->line->claim), done = k;
+	uint32_t k = (uint32_t)atomic_load_relaxed_u64(&s->line->released), done = k;
 
 	while (done < layers && done < tier_stream_ready(s) &&
 	       atomic_load_relaxed_u32(&layer[done].used) >= layer[done].pages * usable(s))
@@ -411,15 +411,15 @@ int64_t tier_stream_wait(tier_stream *s, uint32_t layer, uint64_t deadline_ns)
 
 void tier_stream_release(tier_stream *s, uint32_t layer)
 {
-	uint64_t before, claim;
+	uint64_t before, released;
 
 	if (!s || connection_orphaned(s->t->alive))
 		return;
 	layer = layer < ABI_STREAM_CLOSED ? layer : ABI_STREAM_CLOSED - 1;
-	before = atomic_load_relaxed_u64(&s->line->claim);
-	claim = abi_stream_claim(s->generation, layer);
-	while (before >> 32 == s->generation && before < claim)
-		if (atomic_cas_u64(&s->line->claim, &before, claim)) {
+	before = atomic_load_relaxed_u64(&s->line->released);
+	released = abi_stream_released(s->generation, layer);
+	while (before >> 32 == s->generation && before < released)
+		if (atomic_cas_u64(&s->line->released, &before, released)) {
 			submit_doorbell(s->a);
 			return;
 		}
@@ -455,8 +455,8 @@ void tier_stream_close(tier_stream *s)
 	submit_collect(s->t);
 	s->unanswered = s->rq->state != REQUEST_DONE;
 	submit_forget(s->t, s->rq);
-	atomic_store_release_u64(&s->line->claim,
-				 atomic_load_relaxed_u64(&s->line->claim) | ABI_STREAM_CLOSED);
+	atomic_store_release_u64(&s->line->released,
+				 atomic_load_relaxed_u64(&s->line->released) | ABI_STREAM_CLOSED);
 	submit_doorbell(s->a);
 	list_remove(&s->link);
 	atomic_store_release_u64(&s->a->stream_word[s->number], 0);

@@ -276,7 +276,7 @@ static void do_stream(struct fuzz_input *in, uint32_t client)
 	struct abi_stream *line = &ring.host.client[client].lines[how % HOST_LINES];
 
 	if (word & 1) {
-		line->claim = word & 2 ? fuzz_u64(in) : abi_stream_claim(word >> 5, first);
+		line->released = word & 2 ? fuzz_u64(in) : abi_stream_released(word >> 5, first);
 		line->wait = count;
 		return;
 	}
@@ -289,7 +289,7 @@ static void do_stream(struct fuzz_input *in, uint32_t client)
 	sqe.mode = how >> 3 & 3;
 	sqe.generation = word >> 5;
 	sqe.handle = (word >> 1 & 15) * 4096ull * count;
-	line->claim = abi_stream_claim(sqe.generation, 0);
+	line->released = abi_stream_released(sqe.generation, 0);
 	ask(client, &sqe);
 }
 

@@ -1,13 +1,14 @@
 /*
- * Foresight through the public API, against a live daemon: a claim holds no bytes until it is due
- * and is there in time; migration moves blocks down and up; every byte brought ahead is accounted.
+ * Foresight through the public API, against a live daemon: a prefetch holds no bytes until it is
+ * due and is there in time; migration moves blocks down and up; every byte brought ahead is
+ * accounted.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
 #include <jansson.h>
 
 #define BLOCKS 16u
-#define CLAIM_NS (700 * NS_PER_MS)
+#define PARK_NS (700 * NS_PER_MS)
 #define WORLD_MORE                                                                                 \
 	tier_key key[BLOCKS];                                                                      \
 	tier_block block[BLOCKS];
@@ -88,7 +89,7 @@ static struct tier_completion one_completion(struct world *w)
 	return c;
 }
 
-/* Blocks that an earlier claim still protects stay for a moment. */
+/* Blocks that an earlier prefetch still protects stay for a moment. */
 static void migrate(struct world *w, uint32_t level)
 {
 	struct tier_ask ask = { .size = sizeof(ask), .tier = level, .user_data = 3 };
@@ -127,8 +128,8 @@ static uint64_t patience_ends_ns(void)
  * A prefetch for some time from now. *before: bytes brought ahead; *late: a third of the time later
  * it had cost nothing.
  */
-static struct tier_completion claim(struct world *w, struct tier_ask *ask, uint64_t wait_ns,
-				    uint64_t *before, bool *late)
+static struct tier_completion prefetch(struct world *w, struct tier_ask *ask, uint64_t wait_ns,
+				       uint64_t *before, bool *late)
 {
 	migrate(w, TIER_NVME);
 	assert_int_equal(in_memory(w), 0);
@@ -148,11 +149,11 @@ static void wait_until_used(struct world *w, uint64_t bytes)
 	assert_int_equal(metric(w, "prefetch_used"), bytes);
 }
 
-static void test_a_claim_costs_nothing_until_it_is_due(void **state)
+static void test_a_prefetch_costs_nothing_until_it_is_due(void **state)
 {
 	struct world *w = *state;
 	struct tier_ask ask = { .size = sizeof(ask), .tier = TIER_CXL, .user_data = 9 };
-	uint64_t before = 0, brought = 0, used = 0, wait_ns = CLAIM_NS, end_ns = patience_ends_ns();
+	uint64_t before = 0, brought = 0, used = 0, wait_ns = PARK_NS, end_ns = patience_ends_ns();
 	struct tier_completion c = { .status = TIER_LATE };
 	bool late = false;
 
@@ -165,9 +166,9 @@ static void test_a_claim_costs_nothing_until_it_is_due(void **state)
 	while ((c.status == TIER_LATE || !late || brought < BLOCKS * BLOCK_BYTES) &&
 	       time_now_ns() < end_ns) {
 		used = metric(w, "prefetch_used");
-		c = claim(w, &ask, wait_ns, &before, &late);
+		c = prefetch(w, &ask, wait_ns, &before, &late);
 		brought = metric(w, "prefetch_bytes") - before;
-		wait_ns += late ? 0 : CLAIM_NS / 2;
+		wait_ns += late ? 0 : PARK_NS / 2;
 	}
 	assert_true(late);
 	assert_int_equal(c.user_data, 9);
@@ -181,7 +182,7 @@ static void test_a_claim_costs_nothing_until_it_is_due(void **state)
 	wait_until_used(w, used + BLOCKS * BLOCK_BYTES);
 }
 
-static void test_a_claim_is_cancelled_before_it_is_due(void **state)
+static void test_a_prefetch_is_cancelled_before_it_is_due(void **state)
 {
 	struct world *w = *state;
 	struct tier_ask ask = { .size = sizeof(ask), .tier = TIER_CXL, .user_data = 10 };
@@ -213,7 +214,7 @@ static void test_without_a_deadline_it_begins_at_once(void **state)
 	assert_int_equal(in_memory(w), BLOCKS);
 }
 
-static void test_too_many_claims_are_not_taken(void **state)
+static void test_too_many_prefetches_are_not_taken(void **state)
 {
 	struct world *w = *state;
 	struct tier_ask ask = { .size = sizeof(ask), .tier = TIER_CXL, .user_data = 20 };
@@ -273,16 +274,16 @@ static bool turn_is_late(struct world *w, uint64_t wait_ns)
 	return late;
 }
 
-/* As with claims: where its device was slow, or the machine is crowded, with more time. */
+/* As with prefetches: where its device was slow, or the machine is crowded, with more time. */
 static void test_a_conversation_is_staged_for_its_return(void **state)
 {
 	struct world *w = *state;
-	uint64_t wait_ns = CLAIM_NS, end_ns = patience_ends_ns();
+	uint64_t wait_ns = PARK_NS, end_ns = patience_ends_ns();
 	bool late = false;
 
 	while (!late && time_now_ns() < end_ns) {
 		late = turn_is_late(w, wait_ns);
-		wait_ns += CLAIM_NS / 2;
+		wait_ns += PARK_NS / 2;
 	}
 	assert_true(late);
 	assert_int_equal(conversation(w, TIER_CONVERSATION_CLOSE, NULL).result, -ENOENT);
@@ -473,10 +474,10 @@ static void test_wrong_asks_are_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_a_claim_costs_nothing_until_it_is_due),
-		cmocka_unit_test(test_a_claim_is_cancelled_before_it_is_due),
+		cmocka_unit_test(test_a_prefetch_costs_nothing_until_it_is_due),
+		cmocka_unit_test(test_a_prefetch_is_cancelled_before_it_is_due),
 		cmocka_unit_test(test_without_a_deadline_it_begins_at_once),
-		cmocka_unit_test(test_too_many_claims_are_not_taken),
+		cmocka_unit_test(test_too_many_prefetches_are_not_taken),
 		cmocka_unit_test(test_a_conversation_is_staged_for_its_return),
 		cmocka_unit_test(test_an_early_return_is_late_and_served),
 		cmocka_unit_test(test_who_closes_leaves_nothing_staged),

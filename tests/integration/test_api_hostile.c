@@ -199,7 +199,7 @@ static void test_deadlines(void **state)
 	struct tier_completion c;
 	uint64_t pin;
 
-	/* A claim until then protects nothing. */
+	/* A parked prefetch until then protects nothing. */
 	assert_int_equal(tier_pin(w->c, &w->block, 1, TIER_CXL, 1, &pin), -ETIMEDOUT);
 	assert_int_equal(tier_pin(w->c, &w->block, 1, TIER_CXL, time_now_ns(), &pin), -ETIMEDOUT);
 	for (uint32_t i = 0; i < COUNT(odd); i++) {

@@ -687,7 +687,7 @@ static void test_nonsense_in_the_progress_line(void **state)
 			assert_int_equal(tier_stream_wait(s, 0, 0), HALF / 2);
 		memset(line, (int)i * 37, sizeof(line->reserved0) + 24);
 		line->wait = i * 0x01010101u;
-		line->claim = bad[i % COUNT(bad)] + i;
+		line->released = bad[i % COUNT(bad)] + i;
 		usleep(1000);
 		tier_stream_close(s);
 		assert_int_equal(tier_stream_wait(good, LAYERS - 1, 0), HALF / 2);

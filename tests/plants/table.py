@@ -26,7 +26,7 @@ def bug(name, file, old, new, *tests):
 # ---- the library ---------------------------------------------------------------------------------
 
 bug("lease-not-looked-at-again", LIBRARY + "lease.c",
-    "return atomic_load_acquire_u64(&at->page->word[claim->tier]) == claim->word &&",
+    "return atomic_load_acquire_u64(&at->page->word[attempt->tier]) == attempt->word &&",
     "return", "test_libtier_steps")
 bug("lease-generation-not-compared", LIBRARY + "lease.c",
     "if (unlikely(atomic_load_acquire_u32(&at->block->generation) != at->generation))\n"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What must be true of foresight: bytes are committed for a claim only once it is near enough to
+ * What must be true of foresight: bytes are committed for a prefetch only once it is near enough to
  * its deadline (P2), by an estimate made here from all that is outstanding, with room to spare; and
  * a prefetch that says READY has brought what it was asked for.
  */
@@ -158,9 +158,9 @@ void foresight_settle(struct world *w)
 	}
 }
 
-/* ---- claims ------------------------------------------------------------------------------- */
+/* ---- parked prefetches -------------------------------------------------------------------- */
 
-/* From when on may any of the outstanding claims begin? What once may, may for ever. */
+/* From when on may any of the outstanding parked prefetches begin? What once may, may for ever. */
 void foresight_look(struct world *w)
 {
 	uint64_t bytes = 0, read, copy;
@@ -199,7 +199,7 @@ void foresight_check(struct world *w)
 			return;
 	if (plans_may(w))
 		return;
-	world_fail(w, "P2: bytes were committed when no claim was due");
+	world_fail(w, "P2: bytes were committed when no parked prefetch was due");
 }
 
 /*
@@ -212,7 +212,7 @@ void foresight_ready(struct world *w, const struct ask *a, const struct abi_cqe 
 	uint64_t protected = a->op == ABI_OP_PREFETCH ? cqe->aux : 0;
 
 	if (a->unhurried && a->deadline_ns && cqe->status == ABI_STATUS_LATE && !model_clogged(w))
-		world_fail(w, "P2: a claim is late on a host at rest");
+		world_fail(w, "P2: a prefetch is late on a host at rest");
 	if (cqe->res || cqe->status != ABI_STATUS_READY || cqe->value != a->count)
 		return;
 	for (uint32_t n = 0; n < (left ? protected : a->count); n++) {

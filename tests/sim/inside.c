@@ -6,7 +6,7 @@
  *   requests under way, dirty, or kept by an evacuation that failed several times. The tier is
  *   searched for what could have gone all the same, in the context that asked and, while that is
  *   below its share, in the one that is most above its own.
- *   Heads: what the core pinned of conversations stays.
+ *   Leads: what the core pinned of conversations stays.
  *   Retention: what a crash left is kept as some put said, and for no longer.
  *   Prefixes: no cached block that stood behind another one stays when that one has left the
  *   service, on whatever tier, but for as long as something holds or pins it.
@@ -29,7 +29,7 @@
 
 static bool pinned(const struct block_use *use, uint32_t tier)
 {
-	return use->pins[tier] || use->head_pins[tier];
+	return use->pins[tier] || use->lead_pins[tier];
 }
 
 /* Nothing that is known keeps the block there. */
@@ -167,10 +167,10 @@ void inside_decided(struct world *w)
 	}
 }
 
-/* ---- heads -------------------------------------------------------------------------------- */
+/* ---- leads -------------------------------------------------------------------------------- */
 
 /* Pages of the first layers that are in the tier. */
-static uint64_t head_pages(const struct context *x, const struct pin *p, uint32_t slot)
+static uint64_t lead_pages_of(const struct context *x, const struct pin *p, uint32_t slot)
 {
 	uint64_t pages = 0;
 
@@ -184,12 +184,12 @@ static uint64_t head_pages(const struct context *x, const struct pin *p, uint32_
 	return pages;
 }
 
-static struct world_head *head_of(struct world *w, const struct pin *p, struct abi_block_ref ref)
+static struct world_lead *head_of(struct world *w, const struct pin *p, struct abi_block_ref ref)
 {
-	struct world_head *unused = NULL;
+	struct world_lead *unused = NULL;
 
-	for (uint32_t i = 0; i < WORLD_HEADS; i++) {
-		struct world_head *h = &w->head[i];
+	for (uint32_t i = 0; i < WORLD_LEADS; i++) {
+		struct world_lead *h = &w->lead[i];
 
 		if (h->pin == p->id && h->ref.slot == ref.slot &&
 		    h->ref.generation == ref.generation)
@@ -198,15 +198,15 @@ static struct world_head *head_of(struct world *w, const struct pin *p, struct a
 			unused = h;
 	}
 	if (unused)
-		*unused = (struct world_head){ .pin = p->id, .ref = ref };
+		*unused = (struct world_lead){ .pin = p->id, .ref = ref };
 	return unused;
 }
 
-static void head_check(struct world *w, const struct pin *p, struct abi_block_ref ref)
+static void lead_check(struct world *w, const struct pin *p, struct abi_block_ref ref)
 {
 	const struct context *x = p->ctx;
 	const struct abi_block *b = index_block(&x->ix, ref.slot);
-	struct world_head *h;
+	struct world_lead *h;
 	uint64_t pages;
 
 	if (b->generation != ref.generation || b->state != ABI_BLOCK_COMMITTED)
@@ -214,9 +214,9 @@ static void head_check(struct world *w, const struct pin *p, struct abi_block_re
 	h = head_of(w, p, ref);
 	if (!h)
 		return;
-	if (block_use(x, ref.slot)->head_layers[p->tier] < p->layers)
+	if (block_use(x, ref.slot)->lead_layers[p->tier] < p->layers)
 		world_fail(w, "pin: block %u is pinned by fewer layers than asked", ref.slot);
-	pages = head_pages(x, p, ref.slot);
+	pages = lead_pages_of(x, p, ref.slot);
 	if (h->pages & ~pages)
 		world_fail(w, "pin: a page of the head of block %u left tier %u", ref.slot,
 			   p->tier);
@@ -225,7 +225,7 @@ static void head_check(struct world *w, const struct pin *p, struct abi_block_re
 }
 
 /* What was there under a pin of first layers at the last look is there. */
-static void heads_check(struct world *w)
+static void leads_check(struct world *w)
 {
 	const struct core *c = w->core;
 
@@ -237,7 +237,7 @@ static void heads_check(struct world *w)
 			continue;
 		for (const struct pin_chunk *k = p->chunk; k; k = k->next)
 			for (uint32_t n = 0; n < k->count; n++)
-				head_check(w, p, k->ref[n]);
+				lead_check(w, p, k->ref[n]);
 	}
 }
 
@@ -594,7 +594,7 @@ bool inside_pauses(const struct world *w)
 
 void inside_check(struct world *w)
 {
-	heads_check(w);
+	leads_check(w);
 	classes_check(w);
 	flushes_check(w);
 	runs_check(w);

@@ -187,7 +187,7 @@ static void tell(uint64_t seed, const struct world_result *r)
 	       "%llu pages evicted, %llu found leased, %llu pages moved, "
 	       "%llu moves given up, %llu bytes parked, %llu reservations, %llu pages drawn, "
 	       "%llu runs, %llu segments dropped, %llu refused; "
-	       "%llu claims, %llu blocks loaded for plans, %llu conversations staged, "
+	       "%llu parked, %llu blocks loaded for plans, %llu conversations staged, "
 	       "%llu bytes brought ahead were used, %llu not; "
 	       "%llu cleaned (%llu blocks, %llu tombstones), %llu discarded, "
 	       "%llu bytes reinserted, %llu blocks "
@@ -205,7 +205,7 @@ static void tell(uint64_t seed, const struct world_result *r)
 	       (unsigned long long)r->reservations, (unsigned long long)r->drawn,
 	       (unsigned long long)r->runs,
 	       (unsigned long long)r->segments_dropped, (unsigned long long)r->refused,
-	       (unsigned long long)r->claims,
+	       (unsigned long long)r->parked_prefetches,
 	       (unsigned long long)r->plan_loads, (unsigned long long)r->staged_conversations,
 	       (unsigned long long)r->staged_used, (unsigned long long)r->staged_wasted,
 	       (unsigned long long)r->cleaned,

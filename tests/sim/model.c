@@ -209,7 +209,7 @@ static void pin_check(struct world *w, struct world_pin *p)
 		uint32_t slot;
 		const struct abi_block *b = model_find(w, p->context, p->first + i, &slot);
 
-		/* A block that was deleted or did not verify is gone: no claim keeps it. */
+		/* A block that was deleted or did not verify is gone: no prefetch keeps it. */
 		if (!b || slot != p->block[i].slot || b->generation != p->block[i].generation) {
 			if (p->there >> i & 1 && !x->now.key[p->first + i].doomed &&
 			    !x->removing && p->epoch == x->epoch &&

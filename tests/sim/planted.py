@@ -89,15 +89,15 @@ PLANTS = {
         "\tspace_free(x->space[tier], (b->place[i] & ABI_ADDR_MASK) << ABI_UNIT_SHIFT);\n",
         ""),
     "counter-forgotten": ("place/block.c", "\tx->nvme_bytes -= bytes;\n", ""),
-    "claim-forgotten": ("op/claim.c", "request_wake(c, k->by_deadline[i].r);", ";"),
+    "parked-forgotten": ("op/park.c", "request_wake(c, k->by_deadline[i].r);", ";"),
     "quota-evicts-durable": (
         "place/evict.c",
         "!(m->flags & BLOCK_DURABLE) && !(w->ends",
         "!(w->ends"),
-    "head-pins-ignored": (
+    "lead-pins-ignored": (
         "book/marks.c",
-        "return use->head_pins[tier] &&\n\t       (page",
-        "return use->head_pins[tier] > UINT16_MAX - 1 &&\n\t       (page"),
+        "return use->lead_pins[tier] &&\n\t       (page",
+        "return use->lead_pins[tier] > UINT16_MAX - 1 &&\n\t       (page"),
     "written-unflushed-evicted": (
         "place/evict.c",
         "return m->persist == PERSIST_CLEAN && m->settle != SETTLE_WRITTEN;",

@@ -72,7 +72,7 @@ bool streams_ask(struct world *w, uint32_t client, uint32_t i, struct abi_sqe *s
 	s->begun_ticks = w->ticks;
 	s->stale = s->loose = world_chance(w, 50000);
 	if (!s->stale) /* else the word of the one before stays: this one ends at once */
-		k->line[line].claim = abi_stream_claim(s->generation, 0);
+		k->line[line].released = abi_stream_released(s->generation, 0);
 	w->result->streams++;
 	return true;
 }
@@ -127,7 +127,7 @@ void streams_answered(struct world *w, uint32_t client, uint32_t i, const struct
 			continue;
 		s->ended_ns = w->now_ns;
 		if (s->stale && !cqe->res && w->ticks > s->begun_ticks)
-			world_fail(w, "S2: a stream took another one's claim for its own");
+			world_fail(w, "S2: a stream took another one's word for its own");
 		s->loose |= cqe->res != 0;
 		if (cqe->res || s->loose)
 			continue;
@@ -207,7 +207,7 @@ static void release(struct world *w, uint32_t client, uint32_t n, uint32_t layer
 		return;
 	w->result->layers += layer - s->released;
 	s->released = layer;
-	w->client[client].line[n].claim = abi_stream_claim(s->generation, layer);
+	w->client[client].line[n].released = abi_stream_released(s->generation, layer);
 }
 
 void streams_step(struct world *w)
@@ -228,12 +228,13 @@ void streams_step(struct world *w)
 		release(w, client, n, 1 + world_below(w, LAYERS)); /* ahead of what is ready */
 	} else if (dice < 80) {
 		s->loose = true;
-		line->claim |= ABI_STREAM_CLOSED;
+		line->released |= ABI_STREAM_CLOSED;
 	} else if (dice < 83) {
 		s->loose = true;
-		line->claim = world_random(w);
+		line->released = world_random(w);
 		if (world_chance(w, 700000)) /* of the right stream, more layers than it has */
-			line->claim = abi_stream_claim(s->generation, (uint32_t)line->claim);
+			line->released =
+				abi_stream_released(s->generation, (uint32_t)line->released);
 		line->wait = (uint32_t)world_random(w);
 	} else if (dice < 90) {
 		line->wait = world_below(w, LAYERS + 2);

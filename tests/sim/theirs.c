@@ -4,7 +4,7 @@
  *   Pins: what pins keep does not grow above a budget: of the host, a context, a salt, a client.
  *   ... Foresight's leave half of it free. One that was acknowledged stays until its deadline.
  *   Reservations: they end with their time and with their client; what they may come to together
- *   does not grow above what claims, pins and quarantine may take.
+ *   does not grow above what promises, pins and quarantine may take.
  *   Puts: a removed context keeps none that nobody commits, and while a put may still bring its
  *   bytes its pending blocks leave for a deletion or a new epoch alone.
  *   Runs: the blocks of one are charged to one account, as its room was asked for.
@@ -119,25 +119,25 @@ static void pins_check(struct world *w)
 
 /* ---- reservations, puts, runs ------------------------------------------------------------- */
 
-/* In the event that granted claims pages may have been let go that a reader holds, after that. */
-static void claims_check(struct world *w, uint32_t which)
+/* In the event that granted promises pages may have been let go that a reader holds, after that. */
+static void promises_check(struct world *w, uint32_t which)
 {
 	struct world_theirs *t = &w->theirs;
 	const struct core *c = w->core;
 	const struct context *x = core_context(c, w->context[which].id);
-	uint64_t claims, held, least, whole;
+	uint64_t promises, held, least, whole;
 
 	if (!w->context[which].made || !x)
 		return;
-	claims = x->claimed_blocks * x->spec.geometry.block_bytes;
+	promises = x->reserved_most_blocks * x->spec.geometry.block_bytes;
 	held = x->pinned[ABI_TIER_CXL] + c->quarantined[ABI_TIER_CXL];
 	least = held < t->beside[which] ? held : t->beside[which];
 	whole = x->plan.quota[ABI_TIER_CXL] / 100 * 80;
-	if (claims > t->claims[which] && claims + least > whole)
-		world_fail(w, "I7: claims of %llu bytes beside %llu held, of %llu",
-			   (unsigned long long)claims, (unsigned long long)least,
+	if (promises > t->promises[which] && promises + least > whole)
+		world_fail(w, "I7: promises of %llu bytes beside %llu held, of %llu",
+			   (unsigned long long)promises, (unsigned long long)least,
 			   (unsigned long long)whole);
-	t->claims[which] = claims;
+	t->promises[which] = promises;
 	t->beside[which] = held;
 }
 
@@ -146,7 +146,7 @@ static void reservations_check(struct world *w)
 	const struct core *c = w->core;
 
 	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++)
-		claims_check(w, i);
+		promises_check(w, i);
 
 	for (uint32_t i = 0; c->reservations && i < c->reservations_high; i++) {
 		const struct reservation *r = &c->reservation[i];

@@ -467,7 +467,7 @@ static void boot(struct world *w)
 	w->landed_count = 0;
 	w->foreseen = 0;
 	memset(w->conversation, 0, sizeof(w->conversation));
-	memset(w->head, 0, sizeof(w->head));
+	memset(w->lead, 0, sizeof(w->lead));
 	theirs_boot(w);
 	clock_tell(w);
 	memset(w->link, 0, sizeof(w->link));
@@ -498,7 +498,7 @@ static void shut(struct world *w)
 	w->result->copied += m->promoted_bytes;
 	w->result->path_failed += m->path_failed;
 	w->result->repaired += m->blocks_repaired;
-	w->result->claims += m->claims;
+	w->result->parked_prefetches += m->prefetches_parked;
 	w->result->plan_loads += m->plan_loads;
 	w->result->staged_conversations += m->conversations_staged;
 	w->result->staged_used += m->prefetch_used;
@@ -540,7 +540,10 @@ static void crash(struct world *w)
 		client_again(w);
 }
 
-/* Time goes on by `most`, or until the core wants to be asked: a claim must not be overslept. */
+/*
+ * Time goes on by `most`, or until the core wants to be asked: a parked prefetch must not be
+ * overslept.
+ */
 static uint64_t quiet_step(const struct world *w, uint64_t most)
 {
 	uint64_t next = core_next_tick(w->core);

@@ -23,13 +23,13 @@
  *
  * Checked (model.c): a leased byte is that of its key as long as the lease lasts; what is visible
  * is whole, was put, and was not deleted; acknowledged durable blocks survive; pins hold; requests
- * are answered by their deadline when the host makes progress; no claim costs bytes before it is
- * due; a layer below a stream's watermark is there until it is released (stream.c); what CXL has
- * comes to HBM though the device fails or lies (path.c); all sums are right (core_audit); contexts,
- * epochs and removals that were answered survive (lives.c); an answer of -ENOSPC has something that
- * holds the room (inside.c); what is discarded is nobody's, now and after a crash. After flushes,
- * answers and writes of records the same is asked of what a crash would leave then, in extreme
- * fates of what is not flushed (image.c).
+ * are answered by their deadline when the host makes progress; no parked prefetch costs bytes
+ * before it is due; a layer below a stream's watermark is there until it is released (stream.c);
+ * what CXL has comes to HBM though the device fails or lies (path.c); all sums are right
+ * (core_audit); contexts, epochs and removals that were answered survive (lives.c); an answer of
+ * -ENOSPC has something that holds the room (inside.c); what is discarded is nobody's, now and
+ * after a crash. After flushes, answers and writes of records the same is asked of what a crash
+ * would leave then, in extreme fates of what is not flushed (image.c).
  */
 #ifndef TESTS_SIM_WORLD_H
 #define TESTS_SIM_WORLD_H
@@ -73,7 +73,7 @@ struct world_result {
 	uint64_t flushes_failed, proved, cleaned, moved, carried, reinserted, discards;
 	uint64_t evicted, segments_dropped, quarantined, runs; /* the core's own counters, summed */
 	/* likewise */
-	uint64_t claims, plan_loads, staged_conversations, staged_used, staged_wasted;
+	uint64_t parked_prefetches, plan_loads, staged_conversations, staged_used, staged_wasted;
 	uint64_t refused; /* answers of -ENOSPC */
 	uint64_t moved_pages, moves_failed, parked, reservations, drawn;
 	/* two paths into HBM; bytes, times, blocks */

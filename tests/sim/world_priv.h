@@ -8,7 +8,7 @@
  *   ahead.c   what clients say of the time to come
  *   habit.c   what they do after what they did before
  *   reader.c  leases, and the processor's store buffer
- *   foresight.c  claims: when bytes may be committed
+ *   foresight.c  prefetches: when bytes may be committed
  *   stream.c     streams: what their watermarks promise
  *   path.c       two paths into HBM: a failing one costs nobody a page
  *   image.c      what the device would show after a crash at this moment
@@ -35,7 +35,7 @@
 #define WORLD_PLANS 2u /* of a client */
 #define WORLD_ACCESSES 48u
 #define WORLD_LEASES 16u
-#define WORLD_HEADS 128u /* blocks whose first layers are pinned, watched at a time */
+#define WORLD_LEADS 128u /* blocks whose first layers are pinned, watched at a time */
 #define WORLD_LIVES 4u /* of a context's name, whose removal is not durable */
 #define WORLD_READERS 2u /* of a client */
 #define WORLD_BAG 16384u
@@ -103,7 +103,7 @@ struct ask {
 struct world_stream {
 	bool used;
 	bool loose; /* the client wrote nonsense, or let go: nothing is promised any more */
-	bool stale; /* the line's claim was not this one's when it began */
+	bool stale; /* the line's word was not this one's when it began */
 	uint64_t begun_ticks;
 	uint32_t ask, context, tier, first, count;
 	uint32_t generation;
@@ -154,7 +154,7 @@ struct world_pin {
 };
 
 /* A block whose first layers the core has pinned, at the last look. */
-struct world_head {
+struct world_lead {
 	uint64_t pin, looked, pages;
 	struct abi_block_ref ref;
 };
@@ -218,8 +218,8 @@ struct world_theirs {
 	uint64_t context[WORLD_CONTEXTS][ABI_MEM_TIERS];
 	uint64_t salt[WORLD_CONTEXTS][WORLD_SALTS][ABI_MEM_TIERS];
 	uint64_t client[WORLD_CLIENTS][ABI_MEM_TIERS];
-	uint64_t claims[WORLD_CONTEXTS]; /* bytes that reservations may come to, */
-	uint64_t beside[WORLD_CONTEXTS]; /* and what pins and readers held beside them */
+	uint64_t promises[WORLD_CONTEXTS]; /* bytes that reservations may come to, */
+	uint64_t beside[WORLD_CONTEXTS];   /* and what pins and readers held beside them */
 	struct world_writer writer[WORLD_WRITERS];
 	uint64_t looked;  /* at puts */
 	uint64_t dropped; /* visible blocks, by the core's count */
@@ -276,7 +276,7 @@ struct world {
 	bool clients_limited; /* some connection has, or had, a limit of its own */
 	uint32_t move_events; /* of the present move */
 	uint32_t last_context, last_first; /* of the last ask by key */
-	uint64_t lead_ns;  /* so long before its time of use a claim may begin */
+	uint64_t lead_ns;  /* so long before its time of use a prefetch may begin */
 	uint64_t copies_failed; /* to HBM, since the start */
 	uint64_t foreseen; /* the core's count of bytes brought ahead of use, at the last look */
 	struct core *core;
@@ -291,7 +291,7 @@ struct world {
 	struct world_pin pin[WORLD_LEASES];
 	struct world_conversation conversation[WORLD_CONVERSATIONS];
 	struct world_conversation conversation_was; /* before what was asked of one last */
-	struct world_head head[WORLD_HEADS];
+	struct world_lead lead[WORLD_LEADS];
 	struct world_link link[WORLD_CONTEXTS][WORLD_KEYS];
 	struct world_theirs theirs;
 	uint64_t looked; /* at heads */

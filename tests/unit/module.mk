@@ -18,7 +18,7 @@ $(foreach v,$(VARIANTS),$(eval $(O)/$v/tests/unit/test_llama_state: \
 	$(call objects,$v,libtier/connect/llama/state.c)))
 
 # A host around the core, for tests that need one.
-HOSTED := admit areas audit bounds clean descs discard era evacuate fetch flush full heads holes \
+HOSTED := admit areas audit bounds clean descs discard era evacuate fetch flush full lead holes \
           lane migrate orphans path pin plan prefix put quota reopen request reserve retain rivals \
           room conversation stream_pages tiny tombs writeback
 $(foreach v,$(VARIANTS),$(eval $(HOSTED:%=$(O)/$v/tests/unit/test_core_%) \

@@ -1,6 +1,6 @@
 /*
  * Foresight on the modelled host (bench/model): what a prefetch has to show for itself when its
- * deadline comes before its last byte; that large blocks do not make large jobs; and that heads of
+ * deadline comes before its last byte; that large blocks do not make large jobs; and that leads of
  * those who announced their return are there although others' reads come first.
  *
  * SPDX-License-Identifier: Apache-2.0
@@ -143,7 +143,7 @@ static void test_copies_of_puts_are_small(void **state)
 
 #define TALK_BLOCKS (BLOCKS / 2)
 #define LAYER_NS (TALK_BLOCKS * (uint64_t)PAGE_BYTES) /* of the device */
-#define COMPUTE_NS (LAYER_NS / 10 * 9) /* a head is three layers of four, then */
+#define COMPUTE_NS (LAYER_NS / 10 * 9) /* a lead is three layers of four, then */
 #define AWAY_NS 3000000000ull
 
 /* The talk has half of the blocks; its user is away for so long. */
@@ -184,9 +184,9 @@ static struct abi_cqe comes_back(struct model *m, uint32_t talk)
 
 /*
  * Two are back one after the other: what the device reads for the first from then on is time that
- * the second's head does not have. It is brought before, but no sooner than that.
+ * the second's lead does not have. It is brought before, but no sooner than that.
  */
-static void test_a_head_is_there_behind_anothers_return(void **state)
+static void test_a_lead_is_there_behind_anothers_return(void **state)
 {
 	struct abi_block_ref ref[BLOCKS];
 	struct model *m = stored(ref);
@@ -202,11 +202,11 @@ static void test_a_head_is_there_behind_anothers_return(void **state)
 	assert_int_equal(comes_back(m, 0).status, ABI_STATUS_READY);
 	model_run(m, next_ns);
 	assert_int_equal(comes_back(m, 1).status, ABI_STATUS_READY);
-	assert_int_equal(m->core->claims.returns, 0);
+	assert_int_equal(m->core->parked.returns, 0);
 	model_close(m);
 }
 
-/* Who does not come when it said keeps the device from nobody's head. */
+/* Who does not come when it said keeps the device from nobody's lead. */
 static void test_who_stays_away_is_not_expected_for_long(void **state)
 {
 	struct abi_block_ref ref[BLOCKS];
@@ -217,9 +217,9 @@ static void test_who_stays_away_is_not_expected_for_long(void **state)
 	turn_ends(m, 0, ref, back_ns);
 	turn_ends(m, 1, ref, next_ns);
 	model_run(m, back_ns);
-	assert_int_equal(m->core->claims.returns, 1);
-	model_run(m, next_ns - 4 * LAYER_NS); /* a head is three, and its margin less than one */
-	assert_int_equal(m->core->claims.returns, 1); /* the other's */
+	assert_int_equal(m->core->parked.returns, 1);
+	model_run(m, next_ns - 4 * LAYER_NS); /* a lead is three, and its margin less than one */
+	assert_int_equal(m->core->parked.returns, 1); /* the other's */
 	assert_false(model_there(m, ref[TALK_BLOCKS], 0, ABI_TIER_CXL));
 	model_run(m, next_ns);
 	assert_int_equal(comes_back(m, 1).status, ABI_STATUS_READY);
@@ -233,7 +233,7 @@ int main(void)
 		cmocka_unit_test(test_a_read_before_is_no_use),
 		cmocka_unit_test(test_what_came_in_time_is_whole_blocks),
 		cmocka_unit_test(test_all_of_it_comes_in_time),
-		cmocka_unit_test(test_a_head_is_there_behind_anothers_return),
+		cmocka_unit_test(test_a_lead_is_there_behind_anothers_return),
 		cmocka_unit_test(test_who_stays_away_is_not_expected_for_long),
 	};
 

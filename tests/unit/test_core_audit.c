@@ -186,7 +186,7 @@ static void test_counters_of_a_context(void **state)
 	WRONG(x->attached, "clients attached");
 	WRONG(x->punching, "ranges being punched");
 	WRONG(x->put_copies, "copies of puts");
-	WRONG(x->claimed_blocks, "blocks that reservations claim");
+	WRONG(x->reserved_most_blocks, "blocks that reservations may come to");
 	WRONG(x->ix.entries, "entries of the index");
 	WRONG(x->ix.overflow_used, "overflow lines of the index");
 	WRONG(x->ix.slots_free, "free slots of the index");
@@ -235,15 +235,15 @@ static void test_counters_of_a_block(void **state)
 		WRONG(use->staged[t], "staged bytes");
 		WRONG(use->planned[t], "want it in tier");
 		WRONG(use->pins[t], "pins of blocks");
-		WRONG(use->head_pins[t], "pins of blocks");
+		WRONG(use->lead_pins[t], "pins of blocks");
 		WRONG_BITS(x->meta[slot].there[t].pages, "held words");
 	}
 	slot = index_block(&x->ix, 0)->state == ABI_BLOCK_COMMITTED ? 0 : 1;
 	use = block_use_make(x, slot);
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
-		use->heads[t].count = 1;
-		assert_true(look() && strstr(told, "heads of tier"));
-		use->heads[t].count = 0;
+		use->leads[t].count = 1;
+		assert_true(look() && strstr(told, "leads of tier"));
+		use->leads[t].count = 0;
 	}
 	use->streamed[ABI_TIER_CXL] = 1;
 	assert_true(look() && strstr(told, "pages of streams"));
@@ -411,7 +411,7 @@ static void test_counters_of_foresight(void **state)
 	WRONG(c->metrics.prefetch_used, "prefetched bytes");
 	WRONG(c->metrics.prefetch_wasted, "prefetched bytes");
 	WRONG(c->metrics.prefetch_failed, "prefetched bytes");
-	WRONG(c->claims.count, "claims");
+	WRONG(c->parked.count, "parked prefetches");
 	WRONG(c->plans.count, "plans");
 	WRONG(c->conversations.count, "conversations");
 	WRONG(c->conversations.awaited, "conversations whose users are back");

@@ -108,7 +108,7 @@ static void test_a_new_life_begins_with_nothing(void **state)
 	assert_true(block_use_is_nought(block_use(x, 5)));
 	assert_true(block_use_is_nought(block_use_make(x, 7)));
 	assert_int_equal(x->meta[7].use, place);
-	block_use_make(x, 7)->head_pins[ABI_TIER_CXL] = 1;
+	block_use_make(x, 7)->lead_pins[ABI_TIER_CXL] = 1;
 	assert_true(block_use_is_nought(block_use(x, 5)));
 	block_use_drop(x, 5); /* it has none */
 	assert_int_equal(x->uses.count, 1);

@@ -1,6 +1,6 @@
 /*
  * Conversations: what one turn takes the next one gives back, what a client takes ends with it,
- * think times are learned of each tenant by itself, and READY is said only of a head that is there.
+ * think times are learned of each tenant by itself, and READY is said only of a lead that is there.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -108,17 +108,20 @@ static void test_what_ends_gives_back(void **state)
 	}
 }
 
-/* What is staged for a user's conversations waits for its share of the claims, as others do. */
-static void test_staging_takes_its_users_claims(void **state)
+/*
+ * What is staged for a user's conversations waits for its share of the parked prefetches, as others
+ * do.
+ */
+static void test_staging_takes_its_users_parked_prefetches(void **state)
 {
-	const uint32_t most = CLAIMS_MAX / 4 * 3;
+	const uint32_t most = PARKED_MAX / 4 * 3;
 	uint32_t account = host.core->client[0].account;
 	struct conversation *s = host.core->conversations.table;
 
 	(void)state;
 	one_host_other_user(1);
 	for (uint32_t i = 0; i < most; i++)
-		account_take_for(host.core, account, ACCOUNT_CLAIMS);
+		account_take_for(host.core, account, ACCOUNT_PARKED);
 	assert_int_equal(say(0, 1, ABI_CONVERSATION_TURN_END, KEYS).res, 0);
 	assert_int_equal(say_of(1, 0, 2, ABI_CONVERSATION_TURN_END, KEYS, NULL).res, 0);
 	for (uint32_t i = 0; i < 5; i++)
@@ -126,7 +129,7 @@ static void test_staging_takes_its_users_claims(void **state)
 	assert_int_equal(s[0].state, CONVERSATION_AWAY);
 	assert_true(s[1].state == CONVERSATION_STAGING || s[1].state == CONVERSATION_STAGED);
 	for (uint32_t i = 0; i < most; i++)
-		account_give(host.core, account, NULL, ACCOUNT_CLAIMS);
+		account_give(host.core, account, NULL, ACCOUNT_PARKED);
 	for (uint32_t i = 0; i < 2; i++)
 		host_tick(&host, 10 * MS);
 	assert_true(s[0].state == CONVERSATION_STAGING || s[0].state == CONVERSATION_STAGED);
@@ -346,7 +349,7 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, begin, one_host_off)
 	const struct CMUnitTest tests[] = {
 		CASE(test_what_ends_gives_back),
-		CASE(test_staging_takes_its_users_claims),
+		CASE(test_staging_takes_its_users_parked_prefetches),
 		CASE(test_who_has_most_is_forgotten_first),
 		CASE(test_who_will_read_most_is_forgotten_first),
 		CASE(test_a_turn_is_protected_while_it_lasts),

@@ -236,7 +236,7 @@ static void stream(uint32_t count, uint8_t mode)
 	for (uint32_t n = 0; n < count; n++)
 		key_of(n, host.client[0].staging + n * ABI_KEY_BYTES);
 	memset(&line, 0, sizeof(line));
-	line.claim = abi_stream_claim(generation, 0);
+	line.released = abi_stream_released(generation, 0);
 	last[1] = (struct abi_cqe){ .status = 99 };
 	host_event(&host, &e); /* its layers stay until they are released, or 10 s */
 }

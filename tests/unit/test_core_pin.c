@@ -321,7 +321,7 @@ static void test_a_quota_takes_nothing_that_is_held(void **state)
 }
 
 /* As the core pins for a conversation: the first layers of the first `count` blocks. */
-static int64_t pin_head(uint32_t layers, uint32_t count, uint64_t *id)
+static int64_t pin_lead(uint32_t layers, uint32_t count, uint64_t *id)
 {
 	struct context *x = core_context(host.core, host.context[0].id);
 	struct abi_block_ref ref[KEYS];
@@ -344,25 +344,25 @@ static int64_t pin_head(uint32_t layers, uint32_t count, uint64_t *id)
 /* Foresight may take half of a budget; who reads gets the other half. */
 static void test_foresight_leaves_half_of_the_budget(void **state)
 {
-	uint64_t head;
+	uint64_t lead;
 	int64_t blocks;
 
 	(void)state;
 	set(CORE_HOLDER_CONTEXT, 0, 8 * block());
-	blocks = pin_head(UINT16_MAX, KEYS, &head);
+	blocks = pin_lead(UINT16_MAX, KEYS, &lead);
 	assert_int_equal(blocks, 4);
 	assert_int_equal(pin(0, 10, 8), 4);
 	unpin(0, host.answer.value);
-	unpin(0, head);
+	unpin(0, lead);
 	/* Not what is pinned anyway either: it would be foresight's when the reader has gone. */
 	assert_int_equal(pin(0, 0, 5), 5);
-	assert_int_equal(pin_head(1, 5, &head), -EDQUOT);
+	assert_int_equal(pin_lead(1, 5, &lead), -EDQUOT);
 	unpin(0, host.answer.value);
 	set(CORE_HOLDER_CONTEXT, 0, 0);
 }
 
-/* Two pins of a block's head: the one of more layers counts, whichever came first or went. */
-static void test_the_longer_head_counts(void **state)
+/* Two pins of a block's lead: the one of more layers counts, whichever came first or went. */
+static void test_the_longer_lead_counts(void **state)
 {
 	const struct context *x = core_context(host.core, host.context[0].id);
 	const struct abi_part *kv = &x->spec.geometry.part[0];
@@ -375,8 +375,8 @@ static void test_the_longer_head_counts(void **state)
 	slot = index_find(&x->ix, key);
 	last = kv->page_base + (kv->layers - 1) * kv->groups;
 	assert_true(kv->layers > 1);
-	assert_int_equal(pin_head(kv->layers, 1, &more), 1);
-	assert_int_equal(pin_head(1, 1, &fewer), 1);
+	assert_int_equal(pin_lead(kv->layers, 1, &more), 1);
+	assert_int_equal(pin_lead(1, 1, &fewer), 1);
 	assert_true(pin_holds(x, slot, last, ABI_TIER_CXL));
 	unpin(0, fewer);
 	assert_true(pin_holds(x, slot, last, ABI_TIER_CXL));
@@ -384,24 +384,24 @@ static void test_the_longer_head_counts(void **state)
 	assert_false(pin_holds(x, slot, kv->page_base, ABI_TIER_CXL));
 }
 
-/* The head of a block that is pinned whole costs nothing, and is what is left of the two. */
-static void test_a_head_is_charged_within_its_block(void **state)
+/* The lead of a block that is pinned whole costs nothing, and is what is left of the two. */
+static void test_a_lead_is_charged_within_its_block(void **state)
 {
 	const struct context *x = core_context(host.core, host.context[0].id);
-	uint64_t head, bytes = pin_block_bytes(x, slot_of(0), 1), whole;
+	uint64_t lead, bytes = pin_block_bytes(x, slot_of(0), 1), whole;
 
 	(void)state;
 	assert_true(bytes > 0 && bytes < block());
 	assert_int_equal(pin(0, 0, 1), 1);
 	whole = host.answer.value;
-	assert_int_equal(pin_head(1, 2, &head), 2);
+	assert_int_equal(pin_lead(1, 2, &lead), 2);
 	assert_int_equal(x->pinned[ABI_TIER_CXL], block() + bytes);
 	unpin(0, whole);
 	assert_int_equal(x->pinned[ABI_TIER_CXL], 2 * bytes);
 	assert_int_equal(pin(0, 1, 1), 1);
 	assert_int_equal(x->pinned[ABI_TIER_CXL], block() + bytes);
 	whole = host.answer.value;
-	unpin(0, head);
+	unpin(0, lead);
 	unpin(0, whole);
 	assert_int_equal(kept(), 0);
 }
@@ -432,7 +432,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_foresight_leaves_half_of_the_budget),
-		cmocka_unit_test(test_the_longer_head_counts),
+		cmocka_unit_test(test_the_longer_lead_counts),
 		cmocka_unit_test(test_a_salt_pins_no_more_than_its_limit),
 		cmocka_unit_test(test_a_client_pins_no_more_than_its_limit),
 		cmocka_unit_test(test_a_context_pins_no_more_than_its_limit),
@@ -441,7 +441,7 @@ int main(void)
 		cmocka_unit_test(test_limits_of_pins_come_back),
 		cmocka_unit_test_setup(test_what_several_pin_is_charged_once, again),
 		cmocka_unit_test_setup(test_a_client_counts_all_that_it_pins, again),
-		cmocka_unit_test_setup(test_a_head_is_charged_within_its_block, again),
+		cmocka_unit_test_setup(test_a_lead_is_charged_within_its_block, again),
 		cmocka_unit_test_setup(test_a_block_that_left_is_charged_to_nobody, again),
 		cmocka_unit_test_setup(test_a_quota_takes_nothing_that_is_pinned, again),
 		cmocka_unit_test_setup(test_a_quota_takes_nothing_that_is_held, again),

@@ -1,7 +1,7 @@
 /*
  * Orders and foresight of one client: a cancel ends what it names and nothing else, a drain waits
- * for what was begun before it, claims are bounded, and a reservation is its client's in its
- * context.
+ * for what was begun before it, parked prefetches are bounded, and a reservation is its client's in
+ * its context.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -109,8 +109,8 @@ static void test_a_drain_waits_for_what_was_before_it(void **state)
 	assert_int_equal(answer[4].res, 1);
 }
 
-/* A claim is no byte on its way until it is due, and may be minutes off; begun, it is. */
-static void test_a_drain_leaves_claims_that_are_not_due(void **state)
+/* A parked prefetch is no byte on its way until it is due, and may be minutes off; begun, it is. */
+static void test_a_drain_leaves_prefetches_that_are_not_due(void **state)
 {
 	(void)state;
 	store_cold();
@@ -120,7 +120,7 @@ static void test_a_drain_leaves_claims_that_are_not_due(void **state)
 	assert_int_equal(answer[3].res, 0);
 	assert_int_equal(answer[1].res, 1);
 	host.held = true;
-	while (host.core->claims.count == 2) /* until the first is due */
+	while (host.core->parked.count == 2) /* until the first is due */
 		host_tick(&host, MS / 4);
 	assert_int_equal(answer[1].res, 1);
 	order(0, ABI_OP_DRAIN, 4, 0);
@@ -130,16 +130,16 @@ static void test_a_drain_leaves_claims_that_are_not_due(void **state)
 	assert_int_equal(answer[1].res, 0);
 	assert_int_equal(answer[4].res, 0);
 	assert_int_equal(answer[2].res, 1);
-	assert_int_equal(host.core->claims.count, 1);
+	assert_int_equal(host.core->parked.count, 1);
 }
 
-static void test_claims_are_bounded(void **state)
+static void test_parked_prefetches_are_bounded(void **state)
 {
 	(void)state;
 	store();
-	prefetch(0, 1, CLAIM_HORIZON_NS + 1000 * MS);
+	prefetch(0, 1, PARK_HORIZON_NS + 1000 * MS);
 	assert_int_equal(answer[1].status, ABI_STATUS_DROPPED);
-	for (uint32_t i = 0; i < CLAIMS_CLIENT_MAX; i++)
+	for (uint32_t i = 0; i < PARKED_CLIENT_MAX; i++)
 		prefetch(0, 2, 60000 * MS);
 	assert_int_equal(answer[2].res, 1);
 	prefetch(0, 3, 60000 * MS);
@@ -152,8 +152,8 @@ static void test_claims_are_bounded(void **state)
 	host_client_dead(&host, 0);
 	host_client_open(&host, 0);
 	host_client_attach(&host, 0);
-	assert_int_equal(host.core->client[0].used[ACCOUNT_CLAIMS], 0);
-	assert_int_equal(host.core->claims.count, 1);
+	assert_int_equal(host.core->client[0].used[ACCOUNT_PARKED], 0);
+	assert_int_equal(host.core->parked.count, 1);
 }
 
 static uint8_t whose(uint64_t name)
@@ -163,21 +163,21 @@ static uint8_t whose(uint64_t name)
 }
 
 /* All connections of a user together get three quarters, with what is parked for conversations. */
-static void test_a_user_leaves_claims_to_others(void **state)
+static void test_a_user_leaves_parked_prefetches_to_others(void **state)
 {
-	const uint32_t most = CLAIMS_MAX / 4 * 3;
+	const uint32_t most = PARKED_MAX / 4 * 3;
 	uint32_t account = host.core->client[0].account;
 
 	(void)state;
 	store();
 	one_host_other_user(2);
 	for (uint32_t i = 0; i < most - 1; i++)
-		account_take_for(host.core, account, ACCOUNT_CLAIMS);
+		account_take_for(host.core, account, ACCOUNT_PARKED);
 	prefetch(0, 1, 60000 * MS);
 	assert_int_equal(answer[1].res, 1);
 	prefetch(0, 2, 60000 * MS);
 	assert_int_equal(whose(2), ABI_LIMIT_USER);
-	assert_int_equal(answer[2].aux & UINT32_MAX, CLAIMS_MAX << ABI_FULL_MOST | most);
+	assert_int_equal(answer[2].aux & UINT32_MAX, PARKED_MAX << ABI_FULL_MOST | most);
 	prefetch(1, 3, 60000 * MS); /* of the same user */
 	assert_int_equal(whose(3), ABI_LIMIT_USER);
 	prefetch(2, 4, 60000 * MS);
@@ -187,12 +187,12 @@ static void test_a_user_leaves_claims_to_others(void **state)
 	prefetch(1, 6, 60000 * MS);
 	assert_int_equal(answer[6].res, 1);
 	for (uint32_t i = 0; i < most - 1; i++)
-		account_give(host.core, account, NULL, ACCOUNT_CLAIMS);
+		account_give(host.core, account, NULL, ACCOUNT_PARKED);
 	host_audit(&host);
 }
 
 /* The deadline is judged once: what is all there is protected, or it is late. */
-static void test_a_claim_is_protected_or_late(void **state)
+static void test_a_parked_prefetch_is_protected_or_late(void **state)
 {
 	const uint64_t after_ns[] = { 1, 90 * MS, 200 * MS };
 	struct core_pin_view pin;
@@ -333,10 +333,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(test_a_cancel_ends_what_it_names),
 		CASE(test_a_drain_waits_for_what_was_before_it),
-		CASE(test_a_drain_leaves_claims_that_are_not_due),
-		CASE(test_claims_are_bounded),
-		CASE(test_a_user_leaves_claims_to_others),
-		CASE(test_a_claim_is_protected_or_late),
+		CASE(test_a_drain_leaves_prefetches_that_are_not_due),
+		CASE(test_parked_prefetches_are_bounded),
+		CASE(test_a_user_leaves_parked_prefetches_to_others),
+		CASE(test_a_parked_prefetch_is_protected_or_late),
 		CASE(test_a_reservation_is_its_clients),
 		CASE(test_a_plan_asks_for_what_there_is),
 		CASE(test_nobody_speaks_for_a_context_of_others),

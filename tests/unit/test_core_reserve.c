@@ -1,6 +1,6 @@
 /*
- * Reservations: what a client promises itself is kept within what all may claim together, also when
- * it grows, and its growth pushes nothing out that the claim did not cover.
+ * Reservations: what a client promises itself is kept within what all may promise together, also
+ * when it grows, and its growth pushes nothing out that the promise did not cover.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -12,7 +12,7 @@
 #include "tierd/core/state.h"
 
 #define RUN 8u
-#define CLAIMS_PERCENT 80u
+#define PROMISES_PERCENT 80u
 
 static struct context *boot(void)
 {
@@ -69,17 +69,17 @@ static struct abi_cqe hand_back(uint64_t reservation)
 	return host.answer;
 }
 
-static uint64_t claimable(const struct context *x)
+static uint64_t promisable(const struct context *x)
 {
-	return x->plan.quota[ABI_TIER_CXL] / 100 * CLAIMS_PERCENT / x->spec.geometry.block_bytes;
+	return x->plan.quota[ABI_TIER_CXL] / 100 * PROMISES_PERCENT / x->spec.geometry.block_bytes;
 }
 
-/* The room is full of others' blocks; a claim of two blocks asks to grow by all there is. */
+/* The room is full of others' blocks; a promise of two blocks asks to grow by all there is. */
 static void test_a_huge_step_pushes_nobody_out(void **state)
 {
 	struct context *x = boot();
 	struct abi_reserve_args args = { .expected = 2, .p95 = 4 };
-	uint64_t blocks = claimable(x), id, there;
+	uint64_t blocks = promisable(x), id, there;
 
 	(void)state;
 	for (uint32_t i = 0; i < blocks / RUN * RUN; i += RUN)
@@ -91,17 +91,17 @@ static void test_a_huge_step_pushes_nobody_out(void **state)
 	put(id, 1u << 20, 2);
 	for (uint32_t i = 0; i < 50; i++)
 		host_tick(&host, 2 * MS);
-	assert_true(x->claimed_blocks <= 4);
+	assert_true(x->reserved_most_blocks <= 4);
 	assert_true(x->blocks + 16 >= there);
 	host_audit(&host);
 }
 
-/* What comes in the end is more than p95 said: it goes on growing, as far as claims may go. */
-static void test_growth_ends_where_claims_do(void **state)
+/* What comes in the end is more than p95 said: it goes on growing, as far as promises may go. */
+static void test_growth_ends_where_promises_do(void **state)
 {
 	struct context *x = boot();
 	struct abi_reserve_args args = { .expected = 8, .p95 = 8, .step = 8 };
-	uint32_t most = (uint32_t)claimable(x), key = 0;
+	uint32_t most = (uint32_t)promisable(x), key = 0;
 	uint64_t id = reserve(&args).value, drawn;
 
 	(void)state;
@@ -109,18 +109,18 @@ static void test_growth_ends_where_claims_do(void **state)
 	for (uint32_t n = 0; n < 4; n++, key += RUN) {
 		put(id, key, RUN);
 		host_tick(&host, 2 * MS);
-		assert_true(x->claimed_blocks <= most);
+		assert_true(x->reserved_most_blocks <= most);
 	}
 	drawn = host.core->metrics.reserve_drawn;
 	assert_true(drawn >= 3 * RUN * x->ix.pages_per_block);
-	/* Another one takes all that is left of the claims: now it is not its turn. */
+	/* Another one takes all that is left of the promises: now it is not its turn. */
 	args = (struct abi_reserve_args){ .expected = 1, .step = 1 };
-	args.p95 = most - (uint32_t)x->claimed_blocks;
+	args.p95 = most - (uint32_t)x->reserved_most_blocks;
 	assert_int_equal(reserve(&args).res, 0);
 	for (uint32_t n = 0; n < 6; n++, key += RUN) {
 		put(id, key, RUN);
 		host_tick(&host, 2 * MS);
-		assert_true(x->claimed_blocks <= most);
+		assert_true(x->reserved_most_blocks <= most);
 	}
 	host_audit(&host);
 }
@@ -144,10 +144,10 @@ static void test_what_is_put_beside_it_counts(void **state)
 	host_audit(&host);
 }
 
-static void test_more_than_may_be_claimed_is_refused(void **state)
+static void test_more_than_may_be_promised_is_refused(void **state)
 {
 	struct context *x = boot();
-	struct abi_reserve_args args = { .expected = 1, .p95 = (uint32_t)claimable(x) + 1 };
+	struct abi_reserve_args args = { .expected = 1, .p95 = (uint32_t)promisable(x) + 1 };
 
 	(void)state;
 	assert_int_equal(reserve(&args).res, -EDQUOT);
@@ -177,7 +177,7 @@ static void test_a_user_leaves_reservations_to_others(void **state)
 	answer = reserve_as(1, &args, UINT64_MAX);
 	assert_int_equal(answer.res, 0);
 	assert_int_equal(host.core->reservation[answer.value % CORE_RESERVATIONS_MAX].deadline_ns,
-			 host.now_ns + CLAIM_HORIZON_NS);
+			 host.now_ns + PARK_HORIZON_NS);
 	for (uint32_t i = 0; i < most; i++)
 		account_give(host.core, host.core->client[0].account, &host.core->client[0],
 			     ACCOUNT_RESERVATIONS);
@@ -207,8 +207,8 @@ static void test_what_is_handed_back_teaches(void **state)
 	host_audit(&host);
 }
 
-/* Pins and what readers hold cannot leave for it: claims get what these let. */
-static void test_what_is_pinned_is_not_claimed(void **state)
+/* Pins and what readers hold cannot leave for it: promises get what these let. */
+static void test_what_is_pinned_is_not_promised(void **state)
 {
 	struct context *x = boot();
 	struct abi_reserve_args args = { .expected = 1 };
@@ -216,7 +216,7 @@ static void test_what_is_pinned_is_not_claimed(void **state)
 
 	(void)state;
 	x->plan.quota[ABI_TIER_CXL] /= 2; /* it has not all of the tier, whose own sum is larger */
-	args.p95 = (uint32_t)claimable(x);
+	args.p95 = (uint32_t)promisable(x);
 	host_client_open(&host, 1);
 	host_client_attach(&host, 1);
 	put(0, 0, RUN);
@@ -238,11 +238,11 @@ static void answer_of(void *arg, uint32_t client, const struct abi_cqe *cqe)
 	answered[client] = cqe->res;
 }
 
-/* Who waited for room is granted what others have left of the claims by then. */
-static void test_what_was_claimed_meanwhile_is_not_granted(void **state)
+/* Who waited for room is granted what others have left of the promises by then. */
+static void test_what_was_promised_meanwhile_is_not_granted(void **state)
 {
 	struct context *x = boot();
-	struct abi_reserve_args args = { .p95 = (uint32_t)claimable(x) * 2 / 3 };
+	struct abi_reserve_args args = { .p95 = (uint32_t)promisable(x) * 2 / 3 };
 
 	(void)state;
 	host_client_open(&host, 1);
@@ -266,15 +266,15 @@ static void test_what_was_claimed_meanwhile_is_not_granted(void **state)
 		host_tick(&host, 2 * MS);
 	}
 	assert_int_equal(answered[0], -EDQUOT);
-	assert_true(x->claimed_blocks <= claimable(x));
+	assert_true(x->reserved_most_blocks <= promisable(x));
 	host_audit(&host);
 }
 
-/* What is claimed of a tier is not pinned as well, whoever pins; it can be pinned afterwards. */
-static void test_what_is_claimed_is_not_pinned(void **state)
+/* What is promised of a tier is not pinned as well, whoever pins; it can be pinned afterwards. */
+static void test_what_is_promised_is_not_pinned(void **state)
 {
 	struct context *x = boot();
-	const struct abi_reserve_args all = { .expected = 1, .p95 = (uint32_t)claimable(x) };
+	const struct abi_reserve_args all = { .expected = 1, .p95 = (uint32_t)promisable(x) };
 	const struct abi_sqe pin = { .op = ABI_OP_PIN, .tier = ABI_TIER_CXL };
 	uint64_t id, held;
 
@@ -291,20 +291,22 @@ static void test_what_is_claimed_is_not_pinned(void **state)
 	x->plan.quota[ABI_TIER_CXL] /= 8;
 	assert_int_equal(held >> 8 * ABI_HELD_LIMIT & 0xff, ABI_LIMIT_HOST);
 	assert_int_equal(held >> 8 * ABI_HELD_TIER & 0xff, 1 + ABI_TIER_CXL);
-	assert_true((held >> 8 * ABI_HELD_RESERVED & 0xff) >= CLAIMS_PERCENT - 2);
+	assert_true((held >> 8 * ABI_HELD_RESERVED & 0xff) >= PROMISES_PERCENT - 2);
 	assert_int_equal(hand_back(id).res, 0);
-	assert_int_equal(host.core->claimed_bytes, 0);
+	assert_int_equal(host.core->reserved_most_bytes, 0);
 	assert_true(host_request_keys(&host, 0, pin, 0, RUN));
 	assert_int_equal(host.answer.res, 0);
 	host_audit(&host);
 }
 
-/* One output as large as all that may be claimed does not make every later prediction too large. */
+/*
+ * One output as large as all that may be promised does not make every later prediction too large.
+ */
 static void test_a_prediction_can_be_granted(void **state)
 {
 	struct context *x = boot();
-	const struct abi_reserve_args most = { .expected = (uint32_t)claimable(x) }, asked = { 0 };
-	uint32_t blocks = (uint32_t)claimable(x), n;
+	const struct abi_reserve_args most = { .expected = (uint32_t)promisable(x) }, asked = { 0 };
+	uint32_t blocks = (uint32_t)promisable(x), n;
 	uint64_t id = reserve(&most).value;
 
 	(void)state;
@@ -374,15 +376,15 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(test_a_huge_step_pushes_nobody_out, one_host_off),
-		cmocka_unit_test_teardown(test_growth_ends_where_claims_do, one_host_off),
+		cmocka_unit_test_teardown(test_growth_ends_where_promises_do, one_host_off),
 		cmocka_unit_test_teardown(test_what_is_put_beside_it_counts, one_host_off),
-		cmocka_unit_test_teardown(test_more_than_may_be_claimed_is_refused, one_host_off),
+		cmocka_unit_test_teardown(test_more_than_may_be_promised_is_refused, one_host_off),
 		cmocka_unit_test_teardown(test_a_user_leaves_reservations_to_others, one_host_off),
 		cmocka_unit_test_teardown(test_what_is_handed_back_teaches, one_host_off),
-		cmocka_unit_test_teardown(test_what_is_pinned_is_not_claimed, one_host_off),
-		cmocka_unit_test_teardown(test_what_was_claimed_meanwhile_is_not_granted,
+		cmocka_unit_test_teardown(test_what_is_pinned_is_not_promised, one_host_off),
+		cmocka_unit_test_teardown(test_what_was_promised_meanwhile_is_not_granted,
 					  one_host_off),
-		cmocka_unit_test_teardown(test_what_is_claimed_is_not_pinned, one_host_off),
+		cmocka_unit_test_teardown(test_what_is_promised_is_not_pinned, one_host_off),
 		cmocka_unit_test_teardown(test_a_prediction_can_be_granted, one_host_off),
 		cmocka_unit_test_teardown(test_who_can_give_room_does, one_host_off),
 	};

@@ -243,7 +243,7 @@ static void test_a_put_waits_for_what_a_fetch_holds(void **state)
 	host_halt(&host);
 }
 
-/* ---- claims ------------------------------------------------------------------------------- */
+/* ---- parked prefetches -------------------------------------------------------------------- */
 
 /* One block of pages of 12 and of 4 KiB, which is on NVMe alone. */
 static struct context *stored_context(void)
@@ -265,9 +265,9 @@ static struct context *stored_context(void)
 
 /*
  * A context has places for pages of one size and none for those of the other, and all segments are
- * taken: a claim begins in time for one to pass to it.
+ * taken: a prefetch begins in time for one to pass to it.
  */
-static void test_a_claim_waits_for_places_of_each_size(void **state)
+static void test_a_parked_prefetch_waits_for_places_of_each_size(void **state)
 {
 	const struct abi_sqe small = { .op = ABI_OP_FETCH, .tier = ABI_TIER_CXL, .part_first = 1,
 				       .part_count = 1 };
@@ -369,7 +369,8 @@ int main(void)
 		cmocka_unit_test(test_a_slow_copy_changes_nobody),
 		cmocka_unit_test_teardown(test_leases_of_a_removed_context_are_named, one_host_off),
 		cmocka_unit_test(test_a_put_waits_for_what_a_fetch_holds),
-		cmocka_unit_test_teardown(test_a_claim_waits_for_places_of_each_size, one_host_off),
+		cmocka_unit_test_teardown(test_a_parked_prefetch_waits_for_places_of_each_size,
+					  one_host_off),
 		cmocka_unit_test(test_a_small_share_is_not_emptied),
 		cmocka_unit_test(test_a_put_makes_leave_what_it_lacks),
 	};

@@ -98,7 +98,7 @@ static void stream(uint32_t client, uint8_t tier, uint8_t mode, uint32_t wait)
 	const struct abi_sqe sqe = { .op = ABI_OP_STREAM, .tier = tier, .mode = mode,
 				     .user_data = STREAM, .generation = ++generation };
 
-	line_of(client)->claim = abi_stream_claim(generation, 0);
+	line_of(client)->released = abi_stream_released(generation, 0);
 	line_of(client)->wait = wait;
 	last[STREAM] = (struct abi_cqe){ .res = 1 };
 	assert_true(host_request_keys(&host, client, sqe, 0, BLOCKS));
@@ -114,7 +114,7 @@ static void assert_streamed(void)
 /* The client is done with all layers. */
 static void release(uint32_t client)
 {
-	line_of(client)->claim = abi_stream_claim(line_of(client)->generation, LAYERS);
+	line_of(client)->released = abi_stream_released(line_of(client)->generation, LAYERS);
 	host_tick(&host, MS);
 	assert_true(host_settle(&host, 60));
 	host_audit(&host);
@@ -192,12 +192,12 @@ static void test_no_stream_is_for_ever(void **state)
 			       .generation = ++generation, .deadline_ns = UINT64_MAX };
 
 	(void)state;
-	line_of(0)->claim = abi_stream_claim(generation, 0);
+	line_of(0)->released = abi_stream_released(generation, 0);
 	host.held = true; /* its bytes do not come */
 	assert_true(host_request_keys(&host, 0, sqe, 0, BLOCKS));
-	assert_int_equal(host.core->stream[0].deadline_ns, host.now_ns + CLAIM_HORIZON_NS);
+	assert_int_equal(host.core->stream[0].deadline_ns, host.now_ns + PARK_HORIZON_NS);
 	assert_int_equal(host.core->stream[0].request->deadline_ns,
-			 host.now_ns + CLAIM_HORIZON_NS);
+			 host.now_ns + PARK_HORIZON_NS);
 	host.held = false;
 	host_carry_all(&host);
 	assert_true(host_settle(&host, 60));
@@ -243,7 +243,7 @@ static void test_what_was_released_is_used(void **state)
 	stream(0, ABI_TIER_CXL, ABI_MODE_STREAM, 0);
 	assert_streamed();
 	assert_int_equal(m->stream_bytes, BLOCKS * PAGES * 4096);
-	line_of(0)->claim = abi_stream_claim(generation, 1) | ABI_STREAM_CLOSED;
+	line_of(0)->released = abi_stream_released(generation, 1) | ABI_STREAM_CLOSED;
 	host_tick(&host, MS);
 	assert_true(host_settle(&host, 60));
 	assert_int_equal(m->stream_used, BLOCKS * 3 * 4096); /* all parts have a first layer */
@@ -306,7 +306,7 @@ static void test_what_a_fetch_copies_stays_until_then(void **state)
 	host.held = true;
 	fetch(1, 2, ABI_TIER_HBM);
 	assert_true(host.core->copies > 0);
-	line_of(0)->claim = abi_stream_claim(line_of(0)->generation, LAYERS);
+	line_of(0)->released = abi_stream_released(line_of(0)->generation, LAYERS);
 	host_tick(&host, MS);
 	assert_int_equal(there(0, 2, ABI_TIER_CXL), 2 * PAGES);
 	assert_int_equal(there(2, BLOCKS, ABI_TIER_CXL), 0);
@@ -327,7 +327,7 @@ static void test_what_a_put_found_stays_until_it_is_whole(void **state)
 				     .generation = ++generation };
 
 	(void)state;
-	line_of(1)->claim = abi_stream_claim(generation, 0);
+	line_of(1)->released = abi_stream_released(generation, 0);
 	assert_true(host_request_keys(&host, 1, sqe, 0, BLOCKS)); /* of the first part alone */
 	assert_streamed();
 	assert_int_equal(there(0, BLOCKS, ABI_TIER_CXL), BLOCKS * LAYERS);
@@ -335,7 +335,7 @@ static void test_what_a_put_found_stays_until_it_is_whole(void **state)
 	assert_int_equal(host_reserve(&host, &args, 0, ABI_SQE_DURABLE), 0);
 	assert_true(host_commit(&host, ABI_SQE_DURABLE));
 	last[0].res = 1;
-	line_of(1)->claim = abi_stream_claim(generation, LAYERS);
+	line_of(1)->released = abi_stream_released(generation, LAYERS);
 	host_tick(&host, MS);
 	assert_int_equal(there(0, BLOCKS, ABI_TIER_CXL), BLOCKS * LAYERS);
 	host.held = false;

@@ -408,7 +408,7 @@ static void test_the_nearer_layer_is_asked_for(void **state)
 	line->layers = 8;
 	line->usable = 77; /* more than there are */
 	atomic_store_release_u32(&line->generation,
-				 (uint32_t)(atomic_load_relaxed_u64(&line->claim) >> 32));
+				 (uint32_t)(atomic_load_relaxed_u64(&line->released) >> 32));
 	near.s = far.s = s;
 	assert_int_equal(pthread_create(&thread[0], NULL, wait_layer, &near), 0);
 	while (atomic_load_acquire_u32(&line->wait) != 3)

@@ -129,7 +129,7 @@ static uint32_t last_of(struct world *w, tier_block b, tier_stream **s)
 
 static uint32_t released(struct world *w)
 {
-	return (uint32_t)atomic_load_relaxed_u64(&w->fake->client[0].lines[0].claim);
+	return (uint32_t)atomic_load_relaxed_u64(&w->fake->client[0].lines[0].released);
 }
 
 /* Last leases of a stream that ended with its daemon are not those of the next one's. */

@@ -180,11 +180,11 @@ static void test_released_layers_stay_released(void **state)
 
 	assert_int_equal(tier_stream_open(w->c, &b, 1, NULL, &s), 0);
 	tier_stream_release(s, 5);
-	assert_int_equal((uint32_t)line->claim, 5);
+	assert_int_equal((uint32_t)line->released, 5);
 	tier_stream_release(s, 2);
-	assert_int_equal((uint32_t)line->claim, 5);
+	assert_int_equal((uint32_t)line->released, 5);
 	tier_stream_release(s, UINT32_MAX);
-	assert_int_equal((uint32_t)line->claim, ABI_STREAM_CLOSED - 1);
+	assert_int_equal((uint32_t)line->released, ABI_STREAM_CLOSED - 1);
 	tier_stream_close(s);
 	for (uint32_t i = 0; i < 2 * FAKE_STREAMS; i++) {
 		assert_int_equal(tier_stream_open(w->c, &b, 1, NULL, &s), 0);

@@ -397,7 +397,7 @@ static void tick(struct core *c)
 	sched_tick(c);
 	plan_tick(c);
 	conversation_tick(c);
-	claim_tick(c);
+	park_tick(c);
 	request_tick(c);
 	stream_tick(c);
 	reclaim_tick(c);
@@ -522,7 +522,7 @@ bool core_accepts(const struct core *c, uint32_t client)
 	if (c->requests >= CORE_REQUESTS_MAX || !account_may(c, k, ACCOUNT_REQUESTS))
 		return false;
 	return c->requests < CORE_REQUESTS_MAX * 3 / 4 ||
-	       k->used[ACCOUNT_REQUESTS] - k->used[ACCOUNT_CLAIMS] < 4;
+	       k->used[ACCOUNT_REQUESTS] - k->used[ACCOUNT_PARKED] < 4;
 }
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
@@ -558,7 +558,7 @@ uint64_t core_next_tick(const struct core *c)
 		if (x->pending.count || x->sweeping || x->closing)
 			next = min_u64(next, c->now_ns + 10 * MS);
 	}
-	next = min_u64(next, min_u64(claim_next(c), stage_next(c)));
+	next = min_u64(next, min_u64(park_next(c), stage_next(c)));
 	next = min_u64(next, min_u64(conversation_next(c), plan_next(c)));
 	next = min_u64(next, pin_next(c));
 	if (c->reservations)
@@ -576,7 +576,7 @@ static void block_wanted(struct core *c, struct context *x, uint32_t slot)
 const struct core_signals core_signals = {
 	.block_wanted = block_wanted,
 	.block_gone = pin_lost,
-	.room_short = heads_look,
+	.room_short = lead_look,
 	.page_lost = stream_lost,
 	.landed = request_landed,
 	.flush_failed = request_flush_failed,

@@ -39,7 +39,7 @@ struct core_signals {
 	 */
 	void (*block_gone)(struct core *c, struct context *x, uint32_t slot);
 	/*
-	 * Blocks of a tier are about to be evicted (place -> hint). May change the marks of heads;
+	 * Blocks of a tier are about to be evicted (place -> hint). May change the marks of leads;
 	 * may not make or drop blocks or pages: the caller's orders are set up after it, from what
 	 * is there.
 	 */

@@ -7,7 +7,7 @@
 #define TIERD_CORE_STATE_H
 
 #include "tierd/core/unit/block_meta.h"
-#include "tierd/core/op/claim.h"
+#include "tierd/core/op/park.h"
 #include "tierd/core/core.h"
 #include "tierd/core/signal.h"
 #include "tierd/core/place/evacuate.h"
@@ -97,9 +97,9 @@ struct context {
 	uint64_t moving[ABI_MEM_TIERS];   /* bytes of new places of pages that move */
 	uint64_t detached;                /* places not free yet that no page names any more */
 	struct ledger salts;
-	uint64_t heads_ns[ABI_MEM_TIERS]; /* heads.c: not looked at before */
+	uint64_t lead_ns[ABI_MEM_TIERS]; /* lead.c: not looked at before */
 	uint64_t kept_blocks; /* with a priority or a TTL */
-	uint64_t claimed_blocks; /* that reservations may come to and did not draw yet */
+	uint64_t reserved_most_blocks; /* that reservations may come to and did not draw yet */
 	uint32_t user;        /* its owner's, in core.tables */
 	bool mapped;          /* its addresses are in the sums there */
 	uint64_t begun;       /* groups of descriptors that blocks which are pending may come to */
@@ -112,7 +112,7 @@ struct context {
 enum request_phase {
 	REQUEST_FREE = 0,
 	REQUEST_RUN,     /* step() when woken */
-	REQUEST_CLAIM,   /* parked: a prefetch that is not due (claim.c) */
+	REQUEST_PARKED,  /* parked: a prefetch that is not due (park.c) */
 	REQUEST_SPACE,   /* waits for room in a memory tier */
 	REQUEST_WRITTEN, /* a durable put: waits for write-back */
 	REQUEST_SYNC,    /* waits for a flush */
@@ -153,7 +153,7 @@ struct request {
 	uint32_t status;
 	uint8_t path_bad;     /* fetch: PATH_* that failed it */
 	bool foreseen;        /* what it brings is staged until a reader comes */
-	bool parked;          /* in core.claims */
+	bool parked;          /* in core.parked */
 	uint64_t use_ns;      /* parked: to be there then */
 	/* Of the core's own requests: */
 	bool charged;         /* to its account's requests */
@@ -225,7 +225,7 @@ enum account_kind {
 	ACCOUNT_PINS, ACCOUNT_PIN_CHUNKS,
 	ACCOUNT_PLANS, ACCOUNT_RESERVATIONS,
 	ACCOUNT_STREAMS,
-	ACCOUNT_CLAIMS,  /* parked: also those that the core parks for a user's conversations */
+	ACCOUNT_PARKED,  /* parked: also those that the core parks for a user's conversations */
 	ACCOUNT_CONVERSATIONS, /* never refused for a user's sake: who has most forgets one */
 	ACCOUNT_REFS,    /* ... likewise: chunks of what conversations will read */
 	ACCOUNT_KINDS,
@@ -289,13 +289,13 @@ struct client {
 #define STREAM_ITEMS_MAX (1u << 22) /* pages of one stream */
 
 /* stream.item: what we have done about a page */
-#define ITEM_CLAIM 1u /* we count in its claim in the target tier, */
-#define ITEM_STAGE 2u /* in CXL, on its way to HBM */
-#define ITEM_MINE 4u  /* we brought it */
-#define ITEM_LATE 8u  /* it was still coming at the deadline */
+#define ITEM_COUNTED 1u /* it counts us in the target tier, */
+#define ITEM_STAGE 2u   /* in CXL, on its way to HBM */
+#define ITEM_MINE 4u    /* we brought it */
+#define ITEM_LATE 8u    /* it was still coming at the deadline */
 
-/* abi_page.claim: how many streams count on the page, and whether its place is the pool's. */
-#define CLAIM_POOL 0x8000u
+/* abi_page.streams: how many streams count on the page, and whether its place is the pool's. */
+#define STREAMS_POOL 0x8000u
 
 /*
  * A stream: n blocks, layer by layer. Items are numbered layer, part, block, group; those of layers
@@ -305,7 +305,7 @@ struct client {
 struct stream {
 	bool used;
 	bool ended; /* answered: nothing more is begun */
-	bool over;  /* all claims go, then the stream */
+	bool over;  /* all its counts go, then the stream */
 	bool taking;    /* not all of its blocks are held yet */
 	bool finishing; /* it is counted what came: */
 	uint32_t finish_status, marked, counted, there; /* ... its answer; how far that is */
@@ -335,7 +335,7 @@ struct stream {
 	uint64_t layer_bytes; /* of its largest layer */
 	uint64_t need, want;  /* bytes of window */
 	uint64_t grant[ABI_MEM_TIERS];
-	uint64_t until_ns; /* ended: claims go then */
+	uint64_t until_ns; /* ended: its counts go then */
 	uint64_t since_ns, deadline_ns;
 	uint64_t moved, used_bytes, late, wasted;
 };
@@ -503,13 +503,13 @@ struct core {
 	uint64_t evacuate_failed_ns[2]; /* ... the last one then; [1] = compacted */
 
 	uint32_t drain_next; /* client whose logs are heard first next time */
-	struct claims claims;
+	struct parked parked;
 	struct staged staged;
 	struct conversations conversations;
 	struct plans plans;
 	struct stream *stream;
 	uint32_t streams, streams_high;       /* streams [0, high) may be in use */
-	bool streams_busy;                    /* claims are being dropped */
+	bool streams_busy;                    /* counts are being dropped */
 	uint32_t stream_next;                 /* ... first by this one */
 	uint64_t streamed[ABI_MEM_TIERS];     /* bytes of places that are the pool's */
 	uint64_t stream_grants[ABI_MEM_TIERS];
@@ -521,7 +521,8 @@ struct core {
 	uint32_t pins_ending; /* 1 + the first; 0 = none */
 	uint32_t pins_looked; /* of the look at deadlines, where it goes on */
 	uint64_t pinned[ABI_MEM_TIERS]; /* bytes, of all contexts */
-	uint64_t claimed_bytes; /* of CXL: what reservations may come to and did not draw yet */
+	/* of CXL: what reservations may come to and did not draw yet */
+	uint64_t reserved_most_bytes;
 	uint64_t pins_next_ns;
 	uint64_t pin_seq;
 	struct pin_chunk *chunk, *chunk_free;
@@ -620,12 +621,12 @@ static inline uint32_t page_padding(const struct context *x, uint32_t page)
 
 static inline bool stream_page_charged(const struct abi_page *d, uint32_t tier)
 {
-	return d->claim[tier] & CLAIM_POOL;
+	return d->streams[tier] & STREAMS_POOL;
 }
 
-static inline uint32_t stream_page_claims(const struct abi_page *d, uint32_t tier)
+static inline uint32_t stream_page_count(const struct abi_page *d, uint32_t tier)
 {
-	return d->claim[tier] & (CLAIM_POOL - 1);
+	return d->streams[tier] & (STREAMS_POOL - 1);
 }
 
 static inline bool block_queued(const struct block_meta *m)

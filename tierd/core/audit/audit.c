@@ -16,10 +16,10 @@ struct recount {
 	uint64_t resident[ABI_MEM_TIERS]; /* pages */
 	uint64_t bytes[ABI_MEM_TIERS];	  /* of places that a word names */
 	uint64_t retiring[ABI_MEM_TIERS];
-	uint64_t streamed[ABI_MEM_TIERS]; /* bytes of places of the stream pool */
-	uint64_t claims[ABI_MEM_TIERS];   /* of streams on pages */
-	uint64_t detached[ABI_MEM_TIERS]; /* of places that no page names any more */
-	uint64_t detached_places, claimed;
+	uint64_t streamed[ABI_MEM_TIERS];      /* bytes of places of the stream pool */
+	uint64_t stream_counts[ABI_MEM_TIERS]; /* of streams on pages */
+	uint64_t detached[ABI_MEM_TIERS];      /* of places that no page names any more */
+	uint64_t detached_places, reserved_most;
 	uint64_t reserved[ABI_PARTS_MAX]; /* places */
 	uint64_t dirty, nvme;
 	uint64_t staged; /* bytes brought ahead and not read */
@@ -70,9 +70,9 @@ static uint32_t audit_page(struct audit *a, const struct context *x, uint32_t sl
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
 		uint32_t state = page_state(d, t), bytes = page_stride(x, page);
 
-		n->claims[t] += stream_page_claims(d, t);
-		n->streamed[t] += d->claim[t] & CLAIM_POOL ? bytes : 0;
-		if (d->claim[t] == CLAIM_POOL && state == ABI_PAGE_READY)
+		n->stream_counts[t] += stream_page_count(d, t);
+		n->streamed[t] += d->streams[t] & STREAMS_POOL ? bytes : 0;
+		if (d->streams[t] == STREAMS_POOL && state == ABI_PAGE_READY)
 			audit_tell(a, "context %s: block %u page %u: a stream's page in tier %u is "
 				   "nobody's", x->spec.name, slot, page, t);
 		if (state == ABI_PAGE_ABSENT)
@@ -138,7 +138,7 @@ static void audit_policy(struct audit *a, const struct context *x, uint32_t slot
 			if (!descs_there(&x->descs, slot, page) ||
 			    page_state(d, t) != ABI_PAGE_READY)
 				continue;
-			if (d->claim[t] & CLAIM_POOL)
+			if (d->streams[t] & STREAMS_POOL)
 				streamed++;
 			else
 				cached++;
@@ -262,7 +262,7 @@ static void audit_reservations(struct audit *a, const struct context *x, struct 
 		most = r->granted > most ? r->granted : most;
 		for (uint64_t pages = r->drawn; most && pages; most--)
 			pages -= pages < per ? pages : per;
-		n->claimed += most;
+		n->reserved_most += most;
 	}
 }
 
@@ -275,7 +275,7 @@ uint64_t audit_pinned_bytes(const struct context *x, uint32_t slot, uint32_t tie
 
 	for (uint32_t i = 0; i < g->part_count; i++) {
 		const struct abi_part *part = &g->part[i];
-		uint32_t layers = use->head_pins[tier] ? use->head_layers[tier] : 0;
+		uint32_t layers = use->lead_pins[tier] ? use->lead_layers[tier] : 0;
 
 		if (use->pins[tier] || layers > part->layers)
 			layers = part->layers;
@@ -311,7 +311,7 @@ static void audit_tier(struct audit *a, const struct context *x, const char *who
 	audit_compare(a, whose, "retiring bytes", n->retiring[t], x->retiring[t]);
 	audit_compare(a, whose, "moving bytes", moving, x->moving[t]);
 	a->streamed[t] += n->streamed[t];
-	a->claims[t] += n->claims[t];
+	a->stream_counts[t] += n->stream_counts[t];
 	if (!x->space[t])
 		return;
 	space_stats(x->space[t], &st);
@@ -345,14 +345,15 @@ static void audit_context(struct audit *a, const struct context *x)
 	audit_detached(a, x, &n);
 	audit_attached(a, x);
 	audit_reservations(a, x, &n);
-	a->claimed += n.claimed * x->spec.geometry.block_bytes;
+	a->reserved_most += n.reserved_most * x->spec.geometry.block_bytes;
 	audit_pinned(a, x);
 	audit_compare(a, whose, "blocks", n.blocks, x->blocks);
 	audit_compare(a, whose, "pending blocks", n.pending, x->blocks_pending);
 	audit_compare(a, whose, "block slots in use", n.live_slots, x->slots_live);
 	audit_compare(a, whose, "blocks with a priority", n.kept, x->kept_blocks);
 	audit_compare(a, whose, "places that no page names", n.detached_places, x->detached);
-	audit_compare(a, whose, "blocks that reservations claim", n.claimed, x->claimed_blocks);
+	audit_compare(a, whose, "blocks that reservations may come to", n.reserved_most,
+		      x->reserved_most_blocks);
 	audit_compare(a, whose, "dirty bytes", n.dirty + dirty_dropped(a->c, x), x->dirty_bytes);
 	audit_compare(a, whose, "NVMe bytes", n.nvme, x->nvme_bytes);
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++)
@@ -378,7 +379,8 @@ static void audit_host(struct audit *a)
 		requests += c->request[i].phase != REQUEST_FREE;
 	for (uint32_t i = 0; i < c->reservations_high; i++)
 		reservations += c->reservation[i].used;
-	audit_compare(a, "host", "bytes that reservations claim", a->claimed, c->claimed_bytes);
+	audit_compare(a, "host", "bytes that reservations may come to", a->reserved_most,
+		      c->reserved_most_bytes);
 	audit_compare(a, "host", "reservations", reservations, c->reservations);
 	for (uint32_t i = 0; i < c->tables.users_high; i++)
 		users += c->tables.user[i].bytes;
@@ -538,11 +540,11 @@ static void audit_users(struct audit *a)
 	audit_compare(a, "host", "users", users, c->users);
 }
 
-/* Claims are the bits of streams' items; grants are within what was set aside. */
+/* Counts are the bits of streams' items; grants are within what was set aside. */
 static void audit_streams(struct audit *a)
 {
 	const struct core *c = a->c;
-	uint64_t claims[ABI_MEM_TIERS] = { 0 }, grants[ABI_MEM_TIERS] = { 0 };
+	uint64_t counts[ABI_MEM_TIERS] = { 0 }, grants[ABI_MEM_TIERS] = { 0 };
 	uint64_t holds = 0, streams = 0;
 
 	audit_users(a);
@@ -550,8 +552,8 @@ static void audit_streams(struct audit *a)
 		const struct stream *s = &c->stream[i];
 
 		for (uint32_t k = s->dropped; s->used && k < s->issue; k++) {
-			claims[s->tier] += (s->item[k] & ITEM_CLAIM) != 0;
-			claims[ABI_TIER_CXL] += (s->item[k] & ITEM_STAGE) != 0;
+			counts[s->tier] += (s->item[k] & ITEM_COUNTED) != 0;
+			counts[ABI_TIER_CXL] += (s->item[k] & ITEM_STAGE) != 0;
 		}
 		for (uint32_t t = 0; s->used && t < ABI_MEM_TIERS; t++)
 			grants[t] += s->grant[t];
@@ -562,7 +564,7 @@ static void audit_streams(struct audit *a)
 	audit_compare(a, "host", "streams", streams, c->streams);
 	audit_compare(a, "host", "blocks that streams hold", a->stream_holds, holds);
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
-		audit_compare(a, "host", "claims of streams", a->claims[t], claims[t]);
+		audit_compare(a, "host", "counts of streams", a->stream_counts[t], counts[t]);
 		audit_compare(a, "host", "bytes of the stream pool", a->streamed[t],
 			      c->streamed[t]);
 		audit_compare(a, "host", "windows of streams", grants[t], c->stream_grants[t]);

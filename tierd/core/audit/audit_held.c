@@ -143,7 +143,7 @@ static uint64_t block_pins(const struct context *x, uint64_t bytes[ABI_MEM_TIERS
 		for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
 			if (index_block(&x->ix, slot)->state == ABI_BLOCK_FREE)
 				continue;
-			pins += block_use(x, slot)->pins[t] + block_use(x, slot)->head_pins[t];
+			pins += block_use(x, slot)->pins[t] + block_use(x, slot)->lead_pins[t];
 			bytes[t] += audit_pinned_bytes(x, slot, t);
 		}
 	return pins;
@@ -246,7 +246,7 @@ static void count_charges(const struct core *c, struct charged *n)
 		if (r->phase != REQUEST_FREE && (!own || r->charged))
 			charge(c, n, r->account, there ? r->client : UINT32_MAX, ACCOUNT_REQUESTS);
 		if (r->phase != REQUEST_FREE && r->parked)
-			charge(c, n, r->account, there ? r->client : UINT32_MAX, ACCOUNT_CLAIMS);
+			charge(c, n, r->account, there ? r->client : UINT32_MAX, ACCOUNT_PARKED);
 		if (p->used)
 			charge(c, n, p->account, p->client, ACCOUNT_PUTS);
 	}

@@ -21,12 +21,12 @@ struct audit {
 	uint64_t quarantined[ABI_MEM_TIERS], charged[ABI_MEM_TIERS];
 	uint64_t places[ABI_MEM_TIERS];   /* bytes of those handed out */
 	uint64_t promised[ABI_MEM_TIERS]; /* bytes of those that reservations hold */
-	uint64_t claimed; /* bytes of CXL that reservations may come to */
-	uint64_t streamed[ABI_MEM_TIERS]; /* bytes of places of the stream pool */
-	uint64_t claims[ABI_MEM_TIERS];   /* of streams on pages */
-	uint64_t stream_holds;            /* ... on blocks */
-	uint64_t live;                    /* on NVMe */
-	uint64_t staged;                  /* brought ahead and not used so far */
+	uint64_t reserved_most; /* bytes of CXL that reservations may come to */
+	uint64_t streamed[ABI_MEM_TIERS];      /* bytes of places of the stream pool */
+	uint64_t stream_counts[ABI_MEM_TIERS]; /* of streams on pages */
+	uint64_t stream_holds;                 /* ... on blocks */
+	uint64_t live;                         /* on NVMe */
+	uint64_t staged;                       /* brought ahead and not used so far */
 };
 
 void audit_tell(struct audit *a, const char *format, ...) __attribute__((format(printf, 2, 3)));

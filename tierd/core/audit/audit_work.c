@@ -17,7 +17,7 @@
 struct need {
 	uint32_t holds, writers;
 	uint32_t marks[ABI_MEM_TIERS]; /* of conversations whose users are back, */
-	uint32_t heads[ABI_MEM_TIERS]; /* and of those that are away, */
+	uint32_t leads[ABI_MEM_TIERS]; /* and of those that are away, */
 	uint32_t layers[ABI_MEM_TIERS]; /* most of which are kept */
 };
 
@@ -102,12 +102,12 @@ static bool is_marked(const struct conversation_marks *m, uint32_t i)
 
 static void need_of_conversation(const struct conversation *s, uint32_t i, struct need *n)
 {
-	bool head = is_marked(&s->heads, i);
+	bool lead = is_marked(&s->leads, i);
 
 	n->marks[s->tier] += is_marked(&s->await, i);
-	n->heads[s->tier] += head;
-	if (head && s->heads_layers > n->layers[s->tier])
-		n->layers[s->tier] = s->heads_layers;
+	n->leads[s->tier] += lead;
+	if (lead && s->lead_layers > n->layers[s->tier])
+		n->layers[s->tier] = s->lead_layers;
 }
 
 static void need_of_conversations(const struct core *c, const struct context *x, struct need *n)
@@ -134,7 +134,7 @@ static void compare_needs(struct audit *a, const struct context *x, uint32_t slo
 			  const struct need *n, bool plans)
 {
 	const struct block_use *use = block_use(x, slot);
-	/* These have no heads, but something else in their place (block_use.h). */
+	/* These have no leads, but something else in their place (block_use.h). */
 	bool pending = index_block(&x->ix, slot)->state == ABI_BLOCK_PENDING ||
 		       x->meta[slot].flags & BLOCK_DROPPED;
 
@@ -150,12 +150,12 @@ static void compare_needs(struct audit *a, const struct context *x, uint32_t slo
 			audit_tell(a, "context %s: block %u: %u want it in tier %u, the counter "
 				   "says %u", x->spec.name, slot, n->marks[t], t, use->planned[t]);
 	for (uint32_t t = 0; !pending && t < ABI_MEM_TIERS; t++)
-		if (n->heads[t] != use->heads[t].count || n->layers[t] > use->heads[t].layers ||
-		    !use->heads[t].count != !use->heads[t].layers)
-			audit_tell(a, "context %s: block %u: in %u heads of tier %u, %u layers, "
-				   "the counters say %u, %u", x->spec.name, slot, n->heads[t], t,
-				   n->layers[t], (uint32_t)use->heads[t].count,
-				   (uint32_t)use->heads[t].layers);
+		if (n->leads[t] != use->leads[t].count || n->layers[t] > use->leads[t].layers ||
+		    !use->leads[t].count != !use->leads[t].layers)
+			audit_tell(a, "context %s: block %u: in %u leads of tier %u, %u layers, "
+				   "the counters say %u, %u", x->spec.name, slot, n->leads[t], t,
+				   n->layers[t], (uint32_t)use->leads[t].count,
+				   (uint32_t)use->leads[t].layers);
 }
 
 void audit_needs(struct audit *a, const struct context *x)
@@ -383,7 +383,7 @@ static void audit_conversations(struct audit *a)
 	audit_compare(a, "host", "conversations", count, t->count);
 	audit_compare(a, "host", "conversations whose users are back", awaited, t->awaited);
 	audit_compare(a, "host", "conversations whose users are expected", expected,
-		      a->c->claims.returns);
+		      a->c->parked.returns);
 	audit_compare(a, "host", "places of conversations", count + free, t->high);
 	audit_compare(a, "host", "places of conversations' blocks", chunks + chunks_free,
 		      t->chunks_high);
@@ -411,7 +411,7 @@ static void audit_foresight(struct audit *a)
 			audit_compare(a, "a plan", "loads under way", flying[i],
 				      c->plans.table[i].flying);
 	}
-	audit_compare(a, "host", "claims", parked, c->claims.count);
+	audit_compare(a, "host", "parked prefetches", parked, c->parked.count);
 	audit_compare(a, "host", "plans", plans, c->plans.count);
 }
 

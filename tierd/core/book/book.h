@@ -40,7 +40,7 @@ uint64_t account_lack(const struct core *c, const struct client *k, enum account
 uint32_t account_fullest(const struct core *c, enum account_kind kind);
 void account_round(struct core *c);
 
-/* marks.c; those of heads are in hint/conversation.h */
+/* marks.c; those of leads are in hint/conversation.h */
 bool pin_holds(const struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
 
 #endif

@@ -376,7 +376,7 @@ static uint64_t percent(uint64_t part, uint64_t whole, uint32_t at)
 static uint64_t promised(const struct core *c, uint32_t tier)
 {
 	return c->pinned[tier] + c->quarantined[tier] + c->streamed[tier] +
-	       (tier == ABI_TIER_CXL ? c->claimed_bytes : 0);
+	       (tier == ABI_TIER_CXL ? c->reserved_most_bytes : 0);
 }
 
 /* Does enough of the tier stay for what comes and goes when so many bytes more are promised? */
@@ -424,11 +424,11 @@ static void held_by_removed(struct held *h, const struct context *x, uint32_t ti
 static uint64_t held_by_all(const struct core *c, uint32_t tier)
 {
 	const struct pool *pool = &c->pool[tier];
-	uint64_t claimed = tier == ABI_TIER_CXL ? c->claimed_bytes : 0;
+	uint64_t most = tier == ABI_TIER_CXL ? c->reserved_most_bytes : 0;
 	struct held h = {
 		.pinned = c->pinned[tier],
 		.leased = c->quarantined[tier],
-		.reserved = claimed > pool->reserved ? claimed : pool->reserved,
+		.reserved = most > pool->reserved ? most : pool->reserved,
 		.used = pool->used,
 	};
 

@@ -18,9 +18,9 @@ struct reservation {
 	struct predict_key key;
 	uint32_t upper; /* as predicted; 0 = it was not */
 	uint32_t expected, p95, step, granted; /* blocks */
-	uint32_t claimed; /* of ctx->claimed_blocks */
-	uint64_t drawn;   /* pages */
-	uint64_t beside;  /* pages put under it that had to find their place elsewhere */
+	uint32_t most;   /* of ctx->reserved_most_blocks */
+	uint64_t drawn;  /* pages */
+	uint64_t beside; /* pages put under it that had to find their place elsewhere */
 	uint32_t left[ABI_PARTS_MAX]; /* places promised, by class */
 	uint32_t next_free;
 };
@@ -53,7 +53,7 @@ static inline bool quota_of_clients(const struct core *c, uint32_t tier)
 {
 	return c->config.client_limit[tier].soft || c->owners.soft_sum[tier];
 }
-/* Of a tier: pins, claims, quarantine and the stream pool together (I7). */
+/* Of a tier: pins, promises, quarantine and the stream pool together (I7). */
 #define QUOTA_PROMISES_PERCENT 80u
 bool quota_may_promise(const struct core *c, uint32_t tier, uint64_t bytes);
 bool quota_shares(const struct context *x, uint32_t tier);

@@ -2,8 +2,8 @@
 /*
  * Conversations: see conversation.h for what they are. This file keeps the table, decides what of a
  * conversation is staged and when, and answers the client. The transfers are prefetches of the
- * core's own, parked as claims like anybody else's, of the speculative class; what came is pinned
- * (head layers only: heads.c) until patience ends, and is then given back unread.
+ * core's own, parked like anybody else's, of the speculative class; what came is pinned
+ * (lead layers only: lead.c) until patience ends, and is then given back unread.
  */
 #include <assert.h>
 #include <errno.h>
@@ -12,9 +12,9 @@
 
 #include "tierd/core/state.h"
 
-#define PARK_AHEAD_NS (500 * MS) /* of the estimated return: then it becomes a claim */
+#define PARK_AHEAD_NS (500 * MS) /* of the estimated return: then it is parked */
 #define RETRY_NS (10 * MS)
-#define GROWTH_SHARE 8u          /* of a head: less is not brought for itself */
+#define GROWTH_SHARE 8u          /* of a lead: less is not brought for itself */
 #define LATER_NS (20000 * MS)    /* an expected read after the return */
 #define HINT_SLACK_NS (1000 * MS)
 #define EXPIRES_NS (60000 * MS)  /* at the earliest, after the end of patience */
@@ -65,7 +65,7 @@ static void refs_free(struct core *c, struct conversation *s)
 {
 	struct client *owner = &c->client[s->client];
 
-	assert(owner->connection == s->client_connection && !s->await.to && !s->heads.to);
+	assert(owner->connection == s->client_connection && !s->await.to && !s->leads.to);
 	while (s->chunks) {
 		meter_charge(&c->meter, 1);
 		struct conversation_chunk *k = &c->conversations.chunk[s->chunks - 1];
@@ -127,8 +127,8 @@ static void let_go(struct core *c, struct conversation *s)
 	unpin(c, s);
 	s->landed = false;
 	conversation_await(c, s, false);
-	claim_expect_no_more(c, s);
-	heads_keep(c, s, 0);
+	park_expect_no_more(c, s);
+	lead_keep(c, s, 0);
 }
 
 /* What was staged for nothing leaves, but for what was read. */
@@ -188,7 +188,7 @@ void conversation_work(struct core *c)
 	}
 }
 
-/* The prefetch of a conversation's head is over. */
+/* The prefetch of a conversation's lead is over. */
 static void staged(struct core *c, struct request *r, uint64_t value)
 {
 	struct conversation *s = r->owner;
@@ -199,8 +199,8 @@ static void staged(struct core *c, struct request *r, uint64_t value)
 	}
 	assert(s->r == r);
 	if (s->state == CONVERSATION_STAGING) {
-		s->landed = !r->error && value && value == s->blocks && s->staged == s->head;
-		s->pin = r->pin; /* of its head */
+		s->landed = !r->error && value && value == s->blocks && s->staged == s->lead;
+		s->pin = r->pin; /* of its lead */
 		s->state = CONVERSATION_STAGED;
 		wake_at(c, s, s->patience_ns);
 	} else {
@@ -241,9 +241,9 @@ static void stage(struct core *c, struct conversation *s)
 	struct request *r = NULL;
 
 	assert(c->client[s->client].connection == s->client_connection);
-	heads_keep(c, s, heads_may(c, s));
+	lead_keep(c, s, lead_may(c, s));
 	s->staged = s->kept;
-	if (s->staged && claim_may(c, c->client[s->client].account))
+	if (s->staged && park_may(c, c->client[s->client].account))
 		r = transfer(c, s, s->use_ns, s->patience_ns);
 	if (!r) {
 		wake_at(c, s, c->now_ns + (s->staged ? RETRY_NS : PARK_AHEAD_NS));
@@ -259,16 +259,16 @@ static void stage(struct core *c, struct conversation *s)
 	wake_at(c, s, s->patience_ns);
 	c->metrics.conversations_staged++;
 	if (s->told)
-		claim_expect(c, s);
-	claim_take(c, r);
+		park_expect(c, s);
+	park_take(c, r);
 }
 
-/* So much of its head is kept now: less may have been staged, then the rest comes. */
+/* So much of its lead is kept now: less may have been staged, then the rest comes. */
 void conversation_kept(struct core *c, struct conversation *s)
 {
 	if (s->staged > s->kept)
 		s->staged = s->kept;
-	if (s->state == CONVERSATION_STAGED && s->kept > s->staged + s->head / GROWTH_SHARE)
+	if (s->state == CONVERSATION_STAGED && s->kept > s->staged + s->lead / GROWTH_SHARE)
 		wake_at(c, s, c->now_ns);
 }
 
@@ -331,7 +331,7 @@ static bool refs_keep(struct core *c, struct conversation *s, const struct reque
 	struct client *owner = &c->client[r->client];
 	uint32_t *link = &s->chunks;
 
-	if (s->await.to || s->heads.to)
+	if (s->await.to || s->leads.to)
 		return false;
 	refs_free(c, s);
 	while (s->blocks < r->sqe.count) {
@@ -420,8 +420,8 @@ static void turn_ended(struct core *c, struct request *r, struct conversation *s
 	s->patience_ns = c->now_ns + high;
 	s->expires_ns = s->patience_ns + (high > EXPIRES_NS ? high : EXPIRES_NS);
 	s->state = CONVERSATION_AWAY;
-	s->head = heads_need(c, s);
-	heads_keep(c, s, s->blocks ? s->head : 0);
+	s->lead = lead_need(c, s);
+	lead_keep(c, s, s->blocks ? s->lead : 0);
 	low = s->use_ns > c->now_ns + PARK_AHEAD_NS ? s->use_ns - PARK_AHEAD_NS : c->now_ns;
 	wake_at(c, s, low);
 	c->metrics.conversation_turns++;
@@ -439,9 +439,9 @@ static int pages_ready(struct core *c, const struct conversation *s, struct requ
 	uint32_t parts = index_block(&s->ctx->ix, slot)->parts, base = 0;
 
 	for (uint32_t i = 0; i < g->part_count; i++) {
-		uint32_t pages = heads_pages(&g->part[i], layers);
+		uint32_t pages = lead_pages(&g->part[i], layers);
 
-		if (!heads_reads(s, i) || !(parts >> i & 1))
+		if (!lead_reads(s, i) || !(parts >> i & 1))
 			continue;
 		if (r->counting == base && r->usable + pages > LOOK_PAGES)
 			return 0;
@@ -467,13 +467,13 @@ static int block_there(struct core *c, const struct conversation *s, struct requ
 		       struct abi_block_ref ref, uint32_t layers)
 {
 	const struct abi_geometry *g = context_geometry(s->ctx);
-	bool landed = s->landed && layers == s->head;
+	bool landed = s->landed && layers == s->lead;
 	uint32_t there, whole, pages = 0;
 
 	if (!fetch_block_there(s->ctx, ref))
 		return 0;
 	for (uint32_t i = 0; landed && i < g->part_count; i++)
-		pages += heads_reads(s, i) ? heads_pages(&g->part[i], layers) : 0;
+		pages += lead_reads(s, i) ? lead_pages(&g->part[i], layers) : 0;
 	there = s->ctx->meta[ref.slot].there[s->tier].pages;
 	whole = block_pages(s->ctx, ref.slot);
 	assert(there <= whole);
@@ -484,7 +484,7 @@ static int block_there(struct core *c, const struct conversation *s, struct requ
 
 /*
  * Are the first layers of all its blocks in the tier? The number of a block's pages there tells, if
- * it is whole; also of a head that has landed, for that is pinned (but blocks can be deleted, or
+ * it is whole; also of a lead that has landed, for that is pinned (but blocks can be deleted, or
  * left unprotected). 1, 0, or -EINPROGRESS.
  */
 static int layers_there(struct core *c, const struct conversation *s, struct request *r,
@@ -505,8 +505,8 @@ static int layers_there(struct core *c, const struct conversation *s, struct req
 	return 1;
 }
 
-/* Where a return is: with how many layers may the turn begin? All of them, its head, or none. */
-enum { LOOK_BEGINS, LOOK_ALL, LOOK_HEAD, LOOK_PINS };
+/* Where a return is: with how many layers may the turn begin? All of them, its lead, or none. */
+enum { LOOK_BEGINS, LOOK_ALL, LOOK_LEAD, LOOK_PINS };
 
 static void look_at(struct request *r, uint32_t what)
 {
@@ -517,16 +517,16 @@ static void look_at(struct request *r, uint32_t what)
 /* r->stripe: with how many layers; none: not all are there that it takes. False: not known yet. */
 static bool layers_ready(struct core *c, const struct conversation *s, struct request *r)
 {
-	uint32_t layers = r->built == LOOK_ALL ? heads_layers(s) : s->head;
+	uint32_t layers = r->built == LOOK_ALL ? lead_layers(s) : s->lead;
 	int there = 0;
 
-	assert(s->head <= heads_layers(s));
+	assert(s->lead <= lead_layers(s));
 	if (r->sqe.count && layers)
 		there = layers_there(c, s, r, layers);
 	if (there < 0)
 		return false;
 	if (!there && r->built == LOOK_ALL) {
-		look_at(r, LOOK_HEAD);
+		look_at(r, LOOK_LEAD);
 		return layers_ready(c, s, r);
 	}
 	r->stripe = there ? layers : 0;
@@ -565,7 +565,7 @@ static bool pin_turn(struct core *c, struct conversation *s, struct request *r)
 	return true;
 }
 
-/* What is behind the head, or all of it, has come or will not. */
+/* What is behind the lead, or all of it, has come or will not. */
 static void rest_over(struct core *c, struct request *r, uint64_t value)
 {
 	struct conversation *s = r->owner;
@@ -626,7 +626,7 @@ static void returned(struct core *c, struct request *r, struct conversation *s)
 		s->turn_end_ns = 0;
 		if (s->r && s->r->parked)
 			let_go(c, s);
-		claim_expect_no_more(c, s);
+		park_expect_no_more(c, s);
 		unpin(c, s);
 	}
 	if (!pin_turn(c, s, r)) {
@@ -636,7 +636,7 @@ static void returned(struct core *c, struct request *r, struct conversation *s)
 	s->pin = r->pin;
 	rest_begin(c, s, r->stripe);
 	s->state = CONVERSATION_ACTIVE;
-	heads_keep(c, s, 0);
+	lead_keep(c, s, 0);
 	conversation_await(c, s, true);
 	s->expires_ns = c->now_ns + EXPIRES_MOST_NS;
 	wake_at(c, s, c->now_ns + LATER_NS);

@@ -2,7 +2,7 @@
 /*
  * Conversations (design, section 6 d): at the end of a turn it is known *what* will be read next,
  * not *when*. A conversation is a list of blocks and a few words; it costs no tier a byte until the
- * user may be back, then only its head: the first layers, so many that the others stream in while
+ * user may be back, then only its lead: the first layers, so many that the others stream in while
  * these are computed. Everything has a fixed size; who is not heard of any more is forgotten.
  *
  *   AWAY --soon--> STAGING --there--> STAGED --patience ends--> FADED --expires--> forgotten
@@ -70,7 +70,7 @@ struct conversation {
 	uint64_t id, salt;
 	uint64_t turn_end_ns;  /* 0 = no turn has ended yet */
 	uint64_t use_ns;       /* the earliest return, by estimate or hint */
-	uint64_t patience_ns;  /* until then its head stays */
+	uint64_t patience_ns;  /* until then its lead stays */
 	uint64_t expires_ns;
 	uint64_t wake_ns;      /* the next thing to do */
 	uint64_t layer_ns;     /* computing a layer takes so long; 0 = not said */
@@ -78,19 +78,19 @@ struct conversation {
 	struct request *r;     /* staging; NULL = none */
 	struct request *rest;  /* back: what was missing; likewise */
 	uint16_t part_first, part_count;
-	uint16_t head;         /* layers to be there at the return */
+	uint16_t lead;         /* layers to be there at the return */
 	uint16_t staged;       /* of these, brought for it; 0 = not yet */
 	uint16_t kept;         /* ... its blocks are marked with; 0 = they are not */
-	double weight;         /* heads.c: its part of what heads may keep, at the last look */
+	double weight;         /* lead.c: its part of what leads may keep, at the last look */
 	uint8_t tier;
 	bool told;             /* it said when it comes back */
-	bool expected;         /* ... and what it will read is foreseen: core.claims.by_use */
-	bool landed;           /* the head was there when staging ended */
+	bool expected;         /* ... and what it will read is foreseen: core.parked.by_use */
+	bool landed;           /* the lead was there when staging ended */
 	bool awaited;          /* back: its blocks carry a mark (block_staged.planned) */
 	uint32_t chunks;       /* 1 + index of the first; 0 = none */
 	uint32_t blocks;
-	struct conversation_marks await, heads; /* what is set of awaited, and of ... */
-	uint16_t heads_layers; /* so many layers; becomes kept */
+	struct conversation_marks await, leads; /* what is set of awaited, and of ... */
+	uint16_t lead_layers;  /* so many layers; becomes kept */
 	bool gives, unsettled; /* its blocks are given back; marks are not yet as they are to be */
 	uint32_t given;        /* ... so many were */
 	uint32_t next;         /* 1 + index: in its bucket or the free list */
@@ -107,7 +107,7 @@ struct conversations {
 	uint32_t awaited;            /* of them, whose blocks carry marks */
 	uint32_t going;              /* of them, in CONVERSATION_GONE */
 	uint32_t unsettled;          /* 1 + index of the first whose marks are */
-	uint32_t looked;             /* heads.c: where its look goes on */
+	uint32_t looked;             /* lead.c: where its look goes on */
 	uint64_t next_ns;
 	struct think everyone;
 	struct think *tenant; /* THINK_TENANTS */
@@ -129,17 +129,17 @@ bool conversation_settle(struct core *c, struct conversation *s);
 void conversation_await(struct core *c, struct conversation *s, bool yes);
 struct abi_block_ref *conversation_ref(struct core *c, const struct conversation *s, uint32_t i);
 
-/* heads.c */
-bool heads_reads(const struct conversation *s, uint32_t part);
-uint32_t heads_pages(const struct abi_part *part, uint32_t layers);
-uint32_t heads_layers(const struct conversation *s);
-uint64_t heads_bytes(const struct conversation *s, uint32_t layers);
-uint16_t heads_need(const struct core *c, const struct conversation *s);
-uint32_t heads_may(const struct core *c, const struct conversation *s);
-void heads_keep(struct core *c, struct conversation *s, uint32_t layers);
-bool heads_holds(const struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
-bool heads_is_all(const struct context *x, uint32_t slot, uint32_t tier);
-void heads_look(struct core *c, struct context *x, uint32_t tier);
+/* lead.c */
+bool lead_reads(const struct conversation *s, uint32_t part);
+uint32_t lead_pages(const struct abi_part *part, uint32_t layers);
+uint32_t lead_layers(const struct conversation *s);
+uint64_t lead_bytes(const struct conversation *s, uint32_t layers);
+uint16_t lead_need(const struct core *c, const struct conversation *s);
+uint32_t lead_may(const struct core *c, const struct conversation *s);
+void lead_keep(struct core *c, struct conversation *s, uint32_t layers);
+bool lead_holds(const struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
+bool lead_is_all(const struct context *x, uint32_t slot, uint32_t tier);
+void lead_look(struct core *c, struct context *x, uint32_t tier);
 
 /* think.c */
 uint64_t think_soon_ns(struct core *c, struct context *x, uint64_t salt);

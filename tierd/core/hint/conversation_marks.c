@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What conversations say to the blocks that they name: a user is back (await), so many layers are a
- * head that is kept, what was staged for nothing leaves. conversation.c and heads.c say what is to
+ * lead that is kept, what was staged for nothing leaves. conversation.c and lead.c say what is to
  * be; here the marks follow, one reference after the other and as far as one event goes, the rest
  * in later ones. Old marks are withdrawn before new ones are set, so what is set is always one
  * piece of the list. References change only while nothing is set.
@@ -23,9 +23,9 @@ struct abi_block_ref *conversation_ref(struct core *c, const struct conversation
 
 /* ---- one reference ------------------------------------------------------------------------ */
 
-static void head_mark(struct conversation *s, struct abi_block_ref *ref)
+static void lead_mark(struct conversation *s, struct abi_block_ref *ref)
 {
-	uint32_t layers = s->heads_layers;
+	uint32_t layers = s->lead_layers;
 	struct block_use *use;
 
 	if (!fetch_block_there(s->ctx, *ref))
@@ -33,13 +33,13 @@ static void head_mark(struct conversation *s, struct abi_block_ref *ref)
 	if (ref->slot == ABI_SLOT_NONE)
 		return;
 	use = block_use_make(s->ctx, ref->slot);
-	use->heads[s->tier].count++;
-	assert(use->heads[s->tier].count);
-	if (use->heads[s->tier].layers < layers)
-		use->heads[s->tier].layers = layers & 4095u;
+	use->leads[s->tier].count++;
+	assert(use->leads[s->tier].count);
+	if (use->leads[s->tier].layers < layers)
+		use->leads[s->tier].layers = layers & 4095u;
 }
 
-static void head_unmark(struct conversation *s, struct abi_block_ref *ref)
+static void lead_unmark(struct conversation *s, struct abi_block_ref *ref)
 {
 	struct block_use *use;
 
@@ -47,9 +47,9 @@ static void head_unmark(struct conversation *s, struct abi_block_ref *ref)
 	    index_block(&s->ctx->ix, ref->slot)->generation != ref->generation)
 		return; /* the block went; so did its marks */
 	use = block_use_make(s->ctx, ref->slot);
-	assert(use->heads[s->tier].count && use->heads[s->tier].layers);
-	if (!--use->heads[s->tier].count)
-		use->heads[s->tier].layers = 0;
+	assert(use->leads[s->tier].count && use->leads[s->tier].layers);
+	if (!--use->leads[s->tier].count)
+		use->leads[s->tier].layers = 0;
 	block_use_settle(s->ctx, ref->slot);
 }
 
@@ -99,14 +99,14 @@ static bool withdraw(struct core *c, struct conversation *s, struct conversation
 	return true;
 }
 
-static bool settle_heads(struct core *c, struct conversation *s)
+static bool settle_leads(struct core *c, struct conversation *s)
 {
-	if (s->heads.from || s->heads_layers != s->kept) {
-		if (!withdraw(c, s, &s->heads, head_unmark))
+	if (s->leads.from || s->lead_layers != s->kept) {
+		if (!withdraw(c, s, &s->leads, lead_unmark))
 			return false;
-		s->heads_layers = s->kept;
+		s->lead_layers = s->kept;
 	}
-	return !s->kept || walk(c, s, &s->heads.to, s->blocks, head_mark);
+	return !s->kept || walk(c, s, &s->leads.to, s->blocks, lead_mark);
 }
 
 static bool settle_await(struct core *c, struct conversation *s)
@@ -143,7 +143,7 @@ static bool settle_staged(struct core *c, struct conversation *s)
 /* As all that is said of it is to be? False: it goes on in conversation_work. */
 bool conversation_settle(struct core *c, struct conversation *s)
 {
-	if (settle_await(c, s) && settle_heads(c, s) && settle_staged(c, s))
+	if (settle_await(c, s) && settle_leads(c, s) && settle_staged(c, s))
 		return true;
 	if (!s->unsettled) {
 		s->unsettled = true;

@@ -344,7 +344,7 @@ static bool is_there(const struct plan *p, uint32_t node)
 
 /*
  * Up to where loads are due. They share the device, so the latest start of each follows from the
- * last one that is decided, backwards (claim_latest). A run of loads that the reader outpaces
+ * last one that is decided, backwards (park_latest). A run of loads that the reader outpaces
  * begins while the reads before it need none. What is not due yet says when to look again.
  */
 static uint32_t due(const struct core *c, struct plan *p)
@@ -353,13 +353,13 @@ static uint32_t due(const struct core *c, struct plan *p)
 	uint64_t batch = sched_ready_ns(c, SCHED_READ, PLAN_BATCH * p->block_bytes,
 					ABI_CLASS_DEADLINE, 0) - queue;
 	uint64_t each = (batch + batch / 4) / PLAN_BATCH, start = UINT64_MAX, next = UINT64_MAX;
-	uint64_t begin = c->now_ns + queue + queue / 4 + MARGIN_NS + c->claims.slip_ns;
+	uint64_t begin = c->now_ns + queue + queue / 4 + MARGIN_NS + c->parked.slip_ns;
 	uint32_t i = p->op_tail;
 
 	assert(p->op_tail - p->op_load <= PLAN_OPS);
 	for (; i != p->op_load && start > begin; i--) {
 		next = start;
-		start = claim_latest(use_ns(c, p, p->op[(i - 1) % PLAN_OPS].access), start, each);
+		start = park_latest(use_ns(c, p, p->op[(i - 1) % PLAN_OPS].access), start, each);
 	}
 	next = start > begin ? start : next;
 	p->due_ns = next == UINT64_MAX ? next : c->now_ns + (next - begin);

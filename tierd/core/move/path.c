@@ -73,7 +73,7 @@ static enum move_state copy_page(struct core *c, struct request *r, struct mover
 {
 	enum move_state state;
 
-	/* It stays while it is copied; a stream's claim keeps it. */
+	/* It stays while it is copied; a stream that counts on it keeps it. */
 	if (r->sqe.op != ABI_OP_STREAM)
 		stream_page_adopt(c, r->ctx, slot, page, ABI_TIER_CXL);
 	state = move_promote(c, r, b, slot, page);

@@ -314,14 +314,14 @@ static void fetch_end(struct core *c, struct request *r)
 	if (r->error == -EIO) {
 		r->error = 0; /* told by status: the engine recomputes */
 		r->status = ABI_STATUS_MISS;
-	} else if ((r->late && r->usable < whole) || claim_over(c, r)) {
+	} else if ((r->late && r->usable < whole) || park_over(c, r)) {
 		r->status = ABI_STATUS_LATE;
 	}
-	if (r->sqe.op == ABI_OP_PREFETCH && !claim_protect(c, r)) {
+	if (r->sqe.op == ABI_OP_PREFETCH && !park_protect(c, r)) {
 		request_go_on(c, r);
 		return;
 	}
-	claim_finished(c, r);
+	park_finished(c, r);
 	request_end(c, r, r->error, r->usable, r->protected_blocks);
 }
 

@@ -48,7 +48,7 @@ static enum block_move move_block(struct core *c, struct request *r, uint32_t sl
 	for (uint32_t tier = 0; tier < target && tier < ABI_MEM_TIERS; tier++) {
 		if (!x->meta[slot].there[tier].pages)
 			continue;
-		if (block_use(x, slot)->pins[tier] || block_use(x, slot)->head_pins[tier])
+		if (block_use(x, slot)->pins[tier] || block_use(x, slot)->lead_pins[tier])
 			return BLOCK_STAYS;
 		if (tier == ABI_TIER_CXL && x->meta[slot].persist != PERSIST_CLEAN) {
 			r->error = write_down(c, r, slot);

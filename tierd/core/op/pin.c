@@ -58,7 +58,7 @@ static uint64_t kept_bytes(const struct context *x, uint32_t slot, uint32_t tier
 
 	if (use->pins[tier])
 		return block_bytes(x, slot);
-	return use->head_pins[tier] ? pin_block_bytes(x, slot, use->head_layers[tier]) : 0;
+	return use->lead_pins[tier] ? pin_block_bytes(x, slot, use->lead_layers[tier]) : 0;
 }
 
 /* Its pins have changed: it was charged with so many bytes before. */
@@ -82,7 +82,7 @@ void pin_lost(struct core *c, struct context *x, uint32_t slot)
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++) {
 		uint64_t before = kept_bytes(x, slot, tier);
 
-		use->pins[tier] = use->head_pins[tier] = use->head_layers[tier] = 0;
+		use->pins[tier] = use->lead_pins[tier] = use->lead_layers[tier] = 0;
 		charge_anew(c, x, slot, tier, before);
 	}
 }
@@ -98,9 +98,9 @@ static void unpin_block(struct core *c, struct pin *p, struct abi_block_ref ref)
 	before = kept_bytes(p->ctx, ref.slot, p->tier);
 	use = block_use_make(p->ctx, ref.slot);
 	if (p->layers) {
-		assert(use->head_pins[p->tier] > 0);
-		if (!--use->head_pins[p->tier])
-			use->head_layers[p->tier] = 0;
+		assert(use->lead_pins[p->tier] > 0);
+		if (!--use->lead_pins[p->tier])
+			use->lead_layers[p->tier] = 0;
 	} else {
 		assert(use->pins[p->tier] > 0);
 		use->pins[p->tier]--;
@@ -199,7 +199,7 @@ static int pin_block(struct core *c, struct pin *p, struct abi_block_ref ref)
 	/* Its size stays as it is: what it is charged with now is what it gives back. */
 	assert(index_block(&p->ctx->ix, ref.slot)->state == ABI_BLOCK_COMMITTED);
 	if (block_use(p->ctx, ref.slot)->pins[p->tier] == UINT16_MAX ||
-	    block_use(p->ctx, ref.slot)->head_pins[p->tier] == UINT16_MAX)
+	    block_use(p->ctx, ref.slot)->lead_pins[p->tier] == UINT16_MAX)
 		return -EUSERS;
 	k = chunk_for(c, p);
 	if (!k)
@@ -210,9 +210,9 @@ static int pin_block(struct core *c, struct pin *p, struct abi_block_ref ref)
 	if (!p->layers)
 		use->pins[p->tier]++;
 	else
-		use->head_pins[p->tier]++;
-	if (use->head_layers[p->tier] < p->layers)
-		use->head_layers[p->tier] = (uint16_t)p->layers;
+		use->lead_pins[p->tier]++;
+	if (use->lead_layers[p->tier] < p->layers)
+		use->lead_layers[p->tier] = (uint16_t)p->layers;
 	charge_anew(c, p->ctx, ref.slot, p->tier, before);
 	return 0;
 }

@@ -5,7 +5,7 @@
  *
  *   take -> RUN <-> SPACE (room in a memory tier)         answered: the completion was sent
  *             |---> WRITTEN -> SYNC (durable puts)        finished: nothing moves for it any more
- *             |---> CLAIM (a prefetch that is not due)
+ *             |---> PARKED (a prefetch that is not due)
  *             |---> ORDER (drain, cancel)
  *
  * A late fetch is answered at its deadline while its reads still land in our own memory; a put is
@@ -121,7 +121,7 @@ static bool concerns(const struct request *order, const struct request *r)
 	if (r->phase == REQUEST_ORDER)
 		return false;
 	if (order->sqe.op == ABI_OP_DRAIN)
-		return !r->parked; /* a claim moves nothing yet, and may not for minutes */
+		return !r->parked; /* a parked one moves nothing yet, and may not for minutes */
 	return r->sqe.user_data == order->sqe.handle;
 }
 
@@ -596,7 +596,7 @@ int core_request_view(const struct core *c, uint32_t i, struct core_request_view
 			.since_ns = r->since_ns,
 		};
 		if (r->parked)
-			claim_view(c, r, out);
+			park_view(c, r, out);
 		if (r->put)
 			put_view(r->put, out);
 		return 0;

@@ -45,40 +45,42 @@ static uint32_t blocks_of(const struct reservation *r, uint64_t pages)
 }
 
 /* Blocks that the reservation may still come to. */
-static uint32_t claim(const struct reservation *r)
+static uint32_t most_left(const struct reservation *r)
 {
 	uint32_t drawn = blocks_of(r, r->drawn), most = r->p95 > r->granted ? r->p95 : r->granted;
 
 	return most > drawn ? most - drawn : 0;
 }
 
-static void claim_set(struct core *c, struct reservation *r, uint32_t blocks)
+static void most_set(struct core *c, struct reservation *r, uint32_t blocks)
 {
-	uint64_t more = (uint64_t)blocks - r->claimed; /* modulo 2^64, as the sums are */
+	uint64_t more = (uint64_t)blocks - r->most; /* modulo 2^64, as the sums are */
 
-	r->ctx->claimed_blocks += more;
-	c->claimed_bytes += more * r->ctx->spec.geometry.block_bytes;
-	r->claimed = blocks;
-	assert(c->claimed_bytes / r->ctx->spec.geometry.block_bytes >= r->ctx->claimed_blocks);
+	r->ctx->reserved_most_blocks += more;
+	c->reserved_most_bytes += more * r->ctx->spec.geometry.block_bytes;
+	r->most = blocks;
+	assert(c->reserved_most_bytes / r->ctx->spec.geometry.block_bytes >=
+	       r->ctx->reserved_most_blocks);
 }
 
-static void claim_update(struct core *c, struct reservation *r)
+static void most_update(struct core *c, struct reservation *r)
 {
-	claim_set(c, r, claim(r));
+	most_set(c, r, most_left(r));
 }
 
-static uint64_t claims_max(const struct context *x)
+static uint64_t promises_max(const struct context *x)
 {
 	return x->plan.quota[ABI_TIER_CXL] / 100 * QUOTA_PROMISES_PERCENT;
 }
 
-/* Is so much of the context's CXL, and of the host's, left to claims of so many blocks more? */
-static bool claimable(const struct core *c, const struct context *x, uint32_t blocks)
+/* Is so much of the context's CXL, and of the host's, left to promise so many blocks more? */
+static bool promisable(const struct core *c, const struct context *x, uint32_t blocks)
 {
 	uint64_t bytes = blocks * x->spec.geometry.block_bytes;
 	uint64_t held = x->pinned[ABI_TIER_CXL] + c->quarantined[ABI_TIER_CXL];
 
-	return x->claimed_blocks * x->spec.geometry.block_bytes + bytes + held <= claims_max(x) &&
+	return x->reserved_most_blocks * x->spec.geometry.block_bytes + bytes + held <=
+		       promises_max(x) &&
 	       quota_may_promise(c, ABI_TIER_CXL, bytes);
 }
 
@@ -115,16 +117,16 @@ static int grow(struct core *c, struct reservation *r, uint32_t blocks)
 		return err;
 	}
 	r->granted += blocks;
-	claim_update(c, r);
+	most_update(c, r);
 	return 0;
 }
 
-/* May it grow by a step? Up to its p95 that is claimed already; beyond, as others may. */
+/* May it grow by a step? Up to its p95 that is promised already; beyond, as others may. */
 static bool may_grow(const struct core *c, const struct reservation *r)
 {
 	uint32_t most = r->p95 > r->granted ? r->p95 : r->granted, then = r->granted + r->step;
 
-	return then <= most || claimable(c, r->ctx, then - most);
+	return then <= most || promisable(c, r->ctx, then - most);
 }
 
 /* Is it time for the next step? Half of one is kept ahead. */
@@ -163,7 +165,7 @@ int64_t reserve_draw(struct core *c, const struct put *p, uint32_t slot, uint32_
 	r->left[klass]--;
 	r->drawn++;
 	c->metrics.reserve_drawn++;
-	claim_update(c, r);
+	most_update(c, r);
 	if (low(r) && !r->growing) {
 		r->growing = true;
 		r->retry_ns = 0;
@@ -215,7 +217,7 @@ static void reservation_put(struct core *c, struct reservation *r)
 	assert(r->used && c->reservations > 0);
 	for (uint32_t k = 0; k < r->ctx->classes; k++)
 		give(r, k, r->left[k]);
-	claim_set(c, r, 0);
+	most_set(c, r, 0);
 	account_give(c, owner->account, owner, ACCOUNT_RESERVATIONS);
 	r->used = false;
 	r->next_free = c->reservation_free;
@@ -233,7 +235,7 @@ static void reserve_end(struct core *c, struct reservation *r)
  * nothing would teach the predictor better. */
 static void cut(const struct context *x, struct abi_reserve_args *a)
 {
-	uint64_t most = claims_max(x) / x->spec.geometry.block_bytes;
+	uint64_t most = promises_max(x) / x->spec.geometry.block_bytes;
 
 	a->expected = a->expected < most ? a->expected : (uint32_t)most;
 	a->p95 = a->p95 < most ? a->p95 : (uint32_t)most;
@@ -312,7 +314,7 @@ void reserve_request(struct core *c, struct request *q)
 static void granted(struct core *c, struct request *q, struct reservation *r,
 		    const struct abi_reserve_args *a)
 {
-	uint64_t end = q->sqe.deadline_ns, most = q->since_ns + CLAIM_HORIZON_NS;
+	uint64_t end = q->sqe.deadline_ns, most = q->since_ns + PARK_HORIZON_NS;
 
 	assert(r->client == q->client);
 	end = end ? end : q->since_ns + RESERVE_DEFAULT_NS;
@@ -324,7 +326,10 @@ static void granted(struct core *c, struct request *q, struct reservation *r,
 	request_end(c, q, 0, r->id, (uint64_t)a->p95 << 32 | r->granted);
 }
 
-/* Make room for what is expected, as long as the request may wait; others may claim meanwhile. */
+/*
+ * Make room for what is expected, as long as the request may wait; others may be promised it
+ * meanwhile.
+ */
 void reserve_step(struct core *c, struct request *q)
 {
 	const struct abi_reserve_args *a = (const struct abi_reserve_args *)q->arg;
@@ -332,7 +337,7 @@ void reserve_step(struct core *c, struct request *q)
 	int err = q->error ? q->error : q->late ? -ETIMEDOUT : q->ctx->closing ? -ENOENT : 0;
 
 	q->phase = REQUEST_RUN;
-	if (!err && !claimable(c, q->ctx, a->p95))
+	if (!err && !promisable(c, q->ctx, a->p95))
 		err = -EDQUOT;
 	r = err ? NULL : reservation_get(c, q->client);
 	if (!r) {

@@ -9,7 +9,7 @@
  *
  * What goes straight from NVMe into HBM is there when the copy cursor comes, which passes it.
  * A page that is there is used, one that comes is waited for, the rest is brought. Every page that
- * the stream passes gets its claim (stream_page.c), and item[] remembers which have it, so that
+ * the stream passes counts it (stream_page.c), and item[] remembers which have it, so that
  * exactly those are taken back. The blocks are held from begin to end.
  *
  * The request is answered when the last layer came, or at its deadline; the stream lives on until
@@ -81,11 +81,11 @@ static bool item_wanted(struct stream *s, uint32_t i, uint32_t *slot, uint32_t *
 	return false;
 }
 
-static void take_claim(struct stream *s, uint32_t i, uint32_t slot, uint32_t page, uint8_t flag)
+static void count_in(struct stream *s, uint32_t i, uint32_t slot, uint32_t page, uint8_t flag)
 {
 	if (s->item[i] & flag)
 		return;
-	stream_page_claim(s->ctx, slot, page, flag == ITEM_CLAIM ? s->tier : ABI_TIER_CXL);
+	stream_page_take(s->ctx, slot, page, flag == ITEM_COUNTED ? s->tier : ABI_TIER_CXL);
 	s->item[i] |= flag;
 }
 
@@ -248,8 +248,8 @@ static bool enough(const struct request *r, const struct mover *m, const struct 
 }
 
 /*
- * The first look at an item: read it if nobody has, and claim it once that is possible. UNDER_WAY:
- * enough is, later.
+ * The first look at an item: read it if nobody has, and count on it once that is possible.
+ * UNDER_WAY: enough is, later.
  */
 static enum move_state issue_item(struct core *c, struct request *r, struct mover *m, uint32_t i)
 {
@@ -275,9 +275,9 @@ static enum move_state issue_item(struct core *c, struct request *r, struct move
 	}
 	if (state == MOVE_BLOCKED)
 		return state;
-	take_claim(s, i, at.slot, at.page, ITEM_CLAIM);
+	count_in(s, i, at.slot, at.page, ITEM_COUNTED);
 	if (s->tier == ABI_TIER_HBM && page_state(d, ABI_TIER_HBM) == ABI_PAGE_ABSENT)
-		take_claim(s, i, at.slot, at.page, ITEM_STAGE);
+		count_in(s, i, at.slot, at.page, ITEM_STAGE);
 	return MOVE_THERE;
 }
 
@@ -294,7 +294,7 @@ static enum move_state copy_item(struct core *c, struct request *r, struct mover
 	d = index_page(&s->ctx->ix, at.slot, at.page);
 	if (page_state(d, ABI_TIER_HBM) != ABI_PAGE_ABSENT)
 		return MOVE_THERE;
-	take_claim(s, i, at.slot, at.page, ITEM_STAGE);
+	count_in(s, i, at.slot, at.page, ITEM_STAGE);
 	state = bring(c, r, m, i, &at);
 	if (state == MOVE_UNDER_WAY && page_state(d, ABI_TIER_HBM) != ABI_PAGE_ABSENT)
 		return MOVE_THERE;
@@ -321,7 +321,7 @@ static enum move_state done_item(struct core *c, struct request *r, struct mover
 	if (page_state(d, s->tier) != ABI_PAGE_ABSENT)
 		return MOVE_UNDER_WAY;
 	if (s->tier == ABI_TIER_HBM)
-		take_claim(s, i, at.slot, at.page, ITEM_STAGE);
+		count_in(s, i, at.slot, at.page, ITEM_STAGE);
 	state = bring(c, r, m, i, &at);
 	return state == MOVE_GONE ? MOVE_THERE : state;
 }
@@ -636,8 +636,8 @@ void stream_begin(struct core *c, struct request *r)
 		request_end(c, r, error, 0, 0);
 		return;
 	}
-	if (r->deadline_ns > c->now_ns + CLAIM_HORIZON_NS) /* what it holds is held for so long */
-		r->deadline_ns = c->now_ns + CLAIM_HORIZON_NS;
+	if (r->deadline_ns > c->now_ns + PARK_HORIZON_NS) /* what it holds is held for so long */
+		r->deadline_ns = c->now_ns + PARK_HORIZON_NS;
 	fetch_resolve(c, r);
 	stream_step(c, r);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How streams let go: layers that their client has released, one by one, and in the end everything.
- * A page that is still coming is waited for, so that no claim ends while bytes move under it. Here
+ * A page that is still coming is waited for, so that no count ends while bytes move under it. Here
  * is also what is looked at as time passes: the client's line, and ends that nobody asked for.
  */
 #include <assert.h>
@@ -17,7 +17,7 @@
 void stream_drop_stage(struct core *c, struct stream *s, uint32_t i, const struct abi_page_ref *at)
 {
 	if (s->item[i] & ITEM_STAGE)
-		stream_page_unclaim(c, s->ctx, at->slot, at->page, ABI_TIER_CXL);
+		stream_page_drop(c, s->ctx, at->slot, at->page, ABI_TIER_CXL);
 	s->item[i] &= (uint8_t)~ITEM_STAGE;
 }
 
@@ -55,7 +55,7 @@ static void account(struct core *c, struct stream *s, uint32_t i, uint32_t bytes
 	}
 }
 
-/* Take our claims on an item back. False: it is still coming; later. */
+/* Take our counts on an item back. False: it is still coming; later. */
 static bool drop_item(struct core *c, struct stream *s, uint32_t i)
 {
 	struct abi_page_ref at = { .slot = 0 };
@@ -71,8 +71,8 @@ static bool drop_item(struct core *c, struct stream *s, uint32_t i)
 	    (s->item[i] & ITEM_STAGE && page_state(d, ABI_TIER_CXL) == ABI_PAGE_FILLING))
 		return false;
 	stream_drop_stage(c, s, i, &at);
-	if (s->item[i] & ITEM_CLAIM)
-		stream_page_unclaim(c, s->ctx, at.slot, at.page, s->tier);
+	if (s->item[i] & ITEM_COUNTED)
+		stream_page_drop(c, s->ctx, at.slot, at.page, s->tier);
 	account(c, s, i, page_stride(s->ctx, at.page));
 	s->item[i] = 0;
 	return true;
@@ -180,16 +180,16 @@ static void released(struct core *c, struct stream *s, uint32_t layers)
 /* The client's word, read once and clamped (S2). */
 static void poll(struct core *c, struct stream *s)
 {
-	uint64_t claim = atomic_load_acquire_u64(&s->line->claim);
-	uint32_t layers = (uint32_t)claim & ~ABI_STREAM_CLOSED;
-	bool ours = claim >> 32 == s->generation;
+	uint64_t word = atomic_load_acquire_u64(&s->line->released);
+	uint32_t layers = (uint32_t)word & ~ABI_STREAM_CLOSED;
+	bool ours = word >> 32 == s->generation;
 
 	layers = layers < s->layers ? layers : s->layers;
 	if (ours && layers > s->released)
 		released(c, s, layers);
-	if (s->ended && (!ours || claim & ABI_STREAM_CLOSED || layers == s->layers))
+	if (s->ended && (!ours || word & ABI_STREAM_CLOSED || layers == s->layers))
 		stream_over(c, s);
-	else if (!s->ended && (!ours || claim & ABI_STREAM_CLOSED))
+	else if (!s->ended && (!ours || word & ABI_STREAM_CLOSED))
 		request_abort(c, s->request, -ECANCELED);
 }
 
@@ -220,8 +220,8 @@ uint64_t stream_next(const struct core *c)
 
 		if (!s->used || s->over)
 			continue;
-		if (s->line && atomic_load_acquire_u64(&s->line->claim) !=
-				       abi_stream_claim(s->generation, s->released))
+		if (s->line && atomic_load_acquire_u64(&s->line->released) !=
+				       abi_stream_released(s->generation, s->released))
 			return c->now_ns;
 		if (s->ended && s->until_ns < next)
 			next = s->until_ns;

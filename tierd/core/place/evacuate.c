@@ -13,8 +13,8 @@
  *
  * There is no map from places back to pages (it would cost 8 bytes a page): a walk looks at a
  * bounded number of descriptors a step, and several slabs share it. A page that something holds
- * (an io, a copy, a put, a stream that claims it) stays where it is until that is over: no engine
- * of ours reads a place without a hold, and readers have hazard words.
+ * (an io, a copy, a put, a stream that counts on it) stays where it is until that is over: no
+ * engine of ours reads a place without a hold, and readers have hazard words.
  */
 #include <assert.h>
 #include <errno.h>

@@ -125,19 +125,19 @@ bool evict_may(const struct core *c, const struct context *x, uint32_t slot, uin
 		return true; /* always a copy: dirty pages cannot leave CXL */
 	if (!block_leaves_whole(c, x, slot))
 		return m->persist == PERSIST_CLEAN && m->settle != SETTLE_WRITTEN;
-	return !use->pins[ABI_TIER_HBM] && !use->head_pins[ABI_TIER_CXL] &&
-	       !use->head_pins[ABI_TIER_HBM]; /* it would leave whole */
+	return !use->pins[ABI_TIER_HBM] && !use->lead_pins[ABI_TIER_CXL] &&
+	       !use->lead_pins[ABI_TIER_HBM]; /* it would leave whole */
 }
 
 /* Does the page leave now? False: no batch has room. */
 static bool page_leaves(struct core *c, struct context *x, const struct abi_page_ref *at,
-			uint32_t tier, bool heads)
+			uint32_t tier, bool leads)
 {
 	meter_charge(&c->meter, 1);
 	if (!descs_there(&x->descs, at->slot, at->page) ||
 	    page_state(index_page(&x->ix, at->slot, at->page), tier) != ABI_PAGE_READY ||
 	    pin_holds(x, at->slot, at->page, tier) ||
-	    (!heads && heads_holds(x, at->slot, at->page, tier)))
+	    (!leads && lead_holds(x, at->slot, at->page, tier)))
 		return true;
 	if (!retire_page(c, x, at->slot, at->page, tier))
 		return false;
@@ -148,8 +148,8 @@ static bool page_leaves(struct core *c, struct context *x, const struct abi_page
 	return true;
 }
 
-/* heads: pages of heads that are kept go, too. What is too much for one event goes on there. */
-static uint64_t leave(struct core *c, struct context *x, uint32_t slot, uint32_t tier, bool heads)
+/* leads: pages of leads that are kept go, too. What is too much for one event goes on there. */
+static uint64_t leave(struct core *c, struct context *x, uint32_t slot, uint32_t tier, bool leads)
 {
 	uint64_t before = x->retiring[tier];
 	struct abi_page_ref at = { .slot = slot };
@@ -161,7 +161,7 @@ static uint64_t leave(struct core *c, struct context *x, uint32_t slot, uint32_t
 	if (x->left_at[tier].slot == slot)
 		at.page = x->left_at[tier].page;
 	for (; at.page < x->ix.pages_per_block && x->meta[slot].there[tier].pages; at.page++)
-		if (meter_spent(&c->meter) || !page_leaves(c, x, &at, tier, heads))
+		if (meter_spent(&c->meter) || !page_leaves(c, x, &at, tier, leads))
 			break;
 	if (at.page >= x->ix.pages_per_block || !x->meta[slot].there[tier].pages)
 		at.page = 0;
@@ -196,18 +196,18 @@ struct walk {
 	uint32_t tier, lane;
 	uint32_t most; /* in, out: candidates to look at */
 	uint32_t rank;
-	bool heads;                    /* heads that are kept, too */
+	bool leads;                    /* leads that are kept, too */
 	bool awaited;                  /* blocks that are awaited there, too */
 	const struct holding *account; /* NULL = any */
 	uint32_t cursor;               /* in, out: 1 + slot to go on behind; 0 = the first */
 	uint64_t bytes;                /* wanted */
 };
 
-/* Heads are kept for whom it is not to give first, by share or priority. */
-static bool walk_takes_heads(const struct core *c, const struct context *x, const struct walk *w,
+/* Leads are kept for whom it is not to give first, by share or priority. */
+static bool walk_takes_leads(const struct core *c, const struct context *x, const struct walk *w,
 			     uint32_t slot)
 {
-	return w->heads || (block_use(x, slot)->heads[w->tier].count &&
+	return w->leads || (block_use(x, slot)->leads[w->tier].count &&
 			    quota_rank(c, x, slot, w->tier) < RANK_NORMAL);
 }
 
@@ -218,7 +218,7 @@ static bool walk_wants(const struct core *c, const struct context *x, const stru
 		return false;
 	if (w->account && !quota_of(c, x, slot, w->account))
 		return false;
-	if (heads_is_all(x, slot, w->tier) && !walk_takes_heads(c, x, w, slot))
+	if (lead_is_all(x, slot, w->tier) && !walk_takes_leads(c, x, w, slot))
 		return false;
 	return quota_within(c, x, slot, w->tier, w->rank) && evict_may(c, x, slot, w->tier);
 }
@@ -271,7 +271,7 @@ static uint64_t walk(struct core *c, struct context *x, struct walk *w)
 		candidate_prefetch(x, slot);
 		candidates_expect(x, state, slot);
 		if (walk_wants(c, x, w, slot))
-			gone += leave(c, x, slot, w->tier, walk_takes_heads(c, x, w, slot));
+			gone += leave(c, x, slot, w->tier, walk_takes_leads(c, x, w, slot));
 		if (x->meta[slot].there[w->tier].ordered)
 			stays = slot;
 	}
@@ -333,7 +333,7 @@ uint64_t evict_some(struct core *c, struct context *x, uint32_t tier, uint64_t b
 		if (quota_ranked(c, x, tier, w.rank))
 			gone += evict_rank(c, x, &lanes, w);
 	}
-	w = (struct walk){ .tier = tier, .most = WALK_MAX, .rank = RANK_KEEP, .heads = true,
+	w = (struct walk){ .tier = tier, .most = WALK_MAX, .rank = RANK_KEEP, .leads = true,
 			   .bytes = bytes };
 	if (!gone && c->conversations.count) /* wishes: they stall nobody */
 		gone = walk_lanes(c, x, w, &lanes, NULL);
@@ -508,7 +508,7 @@ int evict_account(struct core *c, struct context *x, uint32_t slot, uint32_t tie
 {
 	struct holding *a = quota_short(c, x, slot, tier);
 	struct walk w = { .tier = tier, .rank = RANK_KEEP, .account = a, .bytes = bytes,
-			  .heads = true, .awaited = true };
+			  .leads = true, .awaited = true };
 	uint64_t gone;
 	bool whole;
 

@@ -87,8 +87,8 @@ void stream_page_uncharge(struct core *c, struct context *x, uint32_t slot, uint
 void stream_page_adopt(struct core *c, struct context *x, uint32_t slot, uint32_t page,
 		       uint32_t tier);
 void stream_page_adopt_block(struct core *c, struct context *x, uint32_t slot, uint32_t tier);
-void stream_page_claim(struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
-void stream_page_unclaim(struct core *c, struct context *x, uint32_t slot, uint32_t page,
-			 uint32_t tier);
+void stream_page_take(struct context *x, uint32_t slot, uint32_t page, uint32_t tier);
+void stream_page_drop(struct core *c, struct context *x, uint32_t slot, uint32_t page,
+		      uint32_t tier);
 
 #endif

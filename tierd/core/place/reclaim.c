@@ -109,7 +109,7 @@ bool retire_page(struct core *c, struct context *x, uint32_t slot, uint32_t page
 {
 	if (!batch_ready(c, x))
 		return false;
-	assert(!stream_page_claims(index_page(&x->ix, slot, page), tier)); /* they hold its block */
+	assert(!stream_page_count(index_page(&x->ix, slot, page), tier)); /* they hold its block */
 	stage_leave(c, x, slot, tier, page_stride(x, page));
 	batch_add(c, x, slot, page, tier);
 	page_retire(index_page(&x->ix, slot, page), tier);
@@ -127,7 +127,7 @@ bool retire_moved(struct core *c, struct context *x, uint32_t slot, uint32_t pag
 {
 	if (!batch_ready(c, x))
 		return false;
-	assert(!index_page(&x->ix, slot, page)->claim[tier]); /* a stream holds its block */
+	assert(!index_page(&x->ix, slot, page)->streams[tier]); /* a stream holds its block */
 	batch_add(c, x, slot, page, tier);
 	c->batch_open->detached[c->batch_open->count - 1] = CORE_DETACHED;
 	x->detached++;

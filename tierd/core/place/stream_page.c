@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a page knows of streams (abi_page.claim, one word a tier): how many live streams count on
+ * What a page knows of streams (abi_page.streams, one word a tier): how many live streams count on
  * it, and whether its place is charged to the stream pool. A page of the pool is in no eviction
- * order; it goes when the last claim does, or is adopted by the cache when somebody else wants it
+ * order; it goes when the last stream does, or is adopted by the cache when somebody else wants it
  * too. All exact, whatever becomes of the page in between: the count belongs to the descriptor.
  */
 #include <assert.h>
@@ -16,7 +16,7 @@ void stream_page_charge(struct core *c, struct context *x, uint32_t slot, uint32
 	struct abi_page *d = index_page(&x->ix, slot, page);
 
 	assert(!stream_page_charged(d, tier));
-	d->claim[tier] |= CLAIM_POOL;
+	d->streams[tier] |= STREAMS_POOL;
 	c->streamed[tier] += page_stride(x, page);
 }
 
@@ -29,7 +29,7 @@ void stream_page_uncharge(struct core *c, struct context *x, uint32_t slot, uint
 	if (!stream_page_charged(d, tier))
 		return;
 	assert(c->streamed[tier] >= page_stride(x, page));
-	d->claim[tier] &= (uint16_t)~CLAIM_POOL;
+	d->streams[tier] &= (uint16_t)~STREAMS_POOL;
 	c->streamed[tier] -= page_stride(x, page);
 }
 
@@ -62,12 +62,12 @@ void stream_page_adopt_block(struct core *c, struct context *x, uint32_t slot, u
 			stream_page_adopt(c, x, slot, page, tier);
 }
 
-void stream_page_claim(struct context *x, uint32_t slot, uint32_t page, uint32_t tier)
+void stream_page_take(struct context *x, uint32_t slot, uint32_t page, uint32_t tier)
 {
 	struct abi_page *d = index_page(&x->ix, slot, page);
 
-	assert(stream_page_claims(d, tier) < CORE_STREAMS_MAX);
-	d->claim[tier]++;
+	assert(stream_page_count(d, tier) < CORE_STREAMS_MAX);
+	d->streams[tier]++;
 }
 
 /*
@@ -75,17 +75,17 @@ void stream_page_claim(struct context *x, uint32_t slot, uint32_t page, uint32_t
  * streamed twice of late or is pinned, somebody else holds it (a fetch, a put that found its page
  * there), or no batch can take it now: then it is the cache's.
  */
-void stream_page_unclaim(struct core *c, struct context *x, uint32_t slot, uint32_t page,
-			 uint32_t tier)
+void stream_page_drop(struct core *c, struct context *x, uint32_t slot, uint32_t page,
+		      uint32_t tier)
 {
 	struct abi_page *d = index_page(&x->ix, slot, page);
 	const struct block_use *use = block_use(x, slot);
 	bool keep = x->meta[slot].flags & BLOCK_AGAIN || use->pins[tier] ||
 		    pin_holds(x, slot, page, tier) || use->hold > use->streams;
 
-	assert(stream_page_claims(d, tier) > 0);
-	d->claim[tier]--;
-	if (stream_page_claims(d, tier) || !stream_page_charged(d, tier))
+	assert(stream_page_count(d, tier) > 0);
+	d->streams[tier]--;
+	if (stream_page_count(d, tier) || !stream_page_charged(d, tier))
 		return;
 	assert(page_state(d, tier) != ABI_PAGE_FILLING); /* its stream waits for what is coming */
 	if (page_state(d, tier) != ABI_PAGE_READY)

@@ -35,7 +35,7 @@ struct block_use {
 		struct { /* committed: */
 			uint32_t count : 20;  /* of conversations that are away, each mention */
 			uint32_t layers : 12; /* most that they keep; 0 = none does */
-		} heads[ABI_MEM_TIERS];
+		} leads[ABI_MEM_TIERS];
 		struct { /* dropped: */
 			uint32_t retired; /* pages before it are not READY any more */
 			uint32_t nothing;
@@ -48,8 +48,8 @@ struct block_use {
 		uint32_t free;    /* of a free place: the next one */
 	};
 	uint16_t pins[ABI_MEM_TIERS];       /* of the whole block */
-	uint16_t head_pins[ABI_MEM_TIERS];  /* of its first layers (pin.c), */
-	uint16_t head_layers[ABI_MEM_TIERS]; /* so many while head_pins is not 0 */
+	uint16_t lead_pins[ABI_MEM_TIERS];  /* of its first layers (pin.c), */
+	uint16_t lead_layers[ABI_MEM_TIERS]; /* so many while lead_pins is not 0 */
 	uint16_t planned[ABI_MEM_TIERS];    /* plans, conversations' returns that want it now */
 	uint32_t begun; /* pending: of context.begun */
 	uint32_t reserved;
@@ -94,7 +94,7 @@ static inline bool block_use_is_pinned(const struct block_use *use)
 	uint32_t pins = 0;
 
 	for (uint32_t tier = 0; tier < ABI_MEM_TIERS; tier++)
-		pins += use->pins[tier] + use->head_pins[tier];
+		pins += use->pins[tier] + use->lead_pins[tier];
 	return pins > 0;
 }
 

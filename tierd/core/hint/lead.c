@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Heads of conversations: the first layers of a prefix, so many that the others stream in while
+ * Leads of conversations: the first layers of a prefix, so many that the others stream in while
  * these are computed. While a user thinks, the rest of what was read need not stay: it leaves in
- * the policy's order, and the head behind all blocks that nobody expects (evict.c). A preference:
+ * the policy's order, and the lead behind all blocks that nobody expects (evict.c). A preference:
  * it stalls nobody, and what has marks here is in no budget of pins.
  *
- * The head: with t = transfer of a layer, c = its computation, q = what is queued in front, layer l
+ * The lead: with t = transfer of a layer, c = its computation, q = what is queued in front, layer l
  * is in time when q + (l - k + 1) t <= l c for all l >= k; so k is the larger of (q + t) / c and
- * L - ((L - 1) c - q) / t, and one more. Without c all L layers are the head. Of q only the latency
+ * L - ((L - 1) c - q) / t, and one more. Without c all L layers are the lead. Of q only the latency
  * is known ahead.
  *
- * All heads of a context together keep to a share of its room, the one that promises have in a tier
+ * All leads of a context together keep to a share of its room, the one that promises have in a tier
  * (I7), so a fifth is always the policy's. If they come to more, users (uids) have equal parts of
- * it, and each head as many layers as go with the odds that its user is back soon: each layer that
+ * it, and each lead as many layers as go with the odds that its user is back soon: each layer that
  * is there saves its transfer, the first as much as the last. Called by conversation.c and, when
  * room is needed, by evict.c: nothing is decided before.
  */
@@ -26,52 +26,52 @@
 #define LOOK_CONVERSATION_NS (MS / 10)
 #define LATE_NS (1000 * MS)            /* without a look: there is room */
 #define LOOK_REFS 16384u               /* marked anew in one look; the others' turn comes */
-#define KEPT_MAX 4095u                 /* layers: block_use.heads */
+#define KEPT_MAX 4095u                 /* layers: block_use.leads */
 #define FILLS 8u                       /* rounds of sharing what those leave that need less */
 
 _Static_assert(CONVERSATION_CHUNKS *CONVERSATION_CHUNK_REFS < 1u << 20,
-	       "fits block_use.heads.count");
+	       "fits block_use.leads.count");
 
 /*
  * How many layers must be there at the return, see above. What the device has before it now says
  * nothing of then.
  */
-uint16_t heads_need(const struct core *c, const struct conversation *s)
+uint16_t lead_need(const struct core *c, const struct conversation *s)
 {
-	uint32_t layers = heads_layers(s);
+	uint32_t layers = lead_layers(s);
 	struct sched_channel_stats st;
-	double queue, t, first, last, head;
+	double queue, t, first, last, lead;
 
 	sched_channel_stats(c, SCHED_READ, &st);
 	if (!s->layer_ns || !st.bandwidth)
 		return (uint16_t)layers;
 	queue = (double)st.latency_ns;
-	t = (double)heads_bytes(s, layers) / layers * 1e9 / (double)st.bandwidth;
+	t = (double)lead_bytes(s, layers) / layers * 1e9 / (double)st.bandwidth;
 	first = (queue + t) / (double)s->layer_ns;
 	last = t > 0 ? layers - ((layers - 1) * (double)s->layer_ns - queue) / t : 1;
-	head = (first > last ? first : last) + 1.999;
-	return (uint16_t)(head > layers ? layers : head);
+	lead = (first > last ? first : last) + 1.999;
+	return (uint16_t)(lead > layers ? layers : lead);
 }
 
 /*
  * How many of these may be staged: what it keeps, since more would push out what others keep. All,
  * if nobody has needed room of late, or the user said when: that is for a moment.
  */
-uint32_t heads_may(const struct core *c, const struct conversation *s)
+uint32_t lead_may(const struct core *c, const struct conversation *s)
 {
 	if (!s->blocks)
 		return 0;
-	if (s->told || c->now_ns >= s->ctx->heads_ns[s->tier] + LATE_NS)
-		return s->head;
+	if (s->told || c->now_ns >= s->ctx->lead_ns[s->tier] + LATE_NS)
+		return s->lead;
 	return s->kept;
 }
 
 /* ---- marks -------------------------------------------------------------------------------- */
 
 /* So many layers of the conversation's blocks are to be kept; 0 = none. */
-void heads_keep(struct core *c, struct conversation *s, uint32_t layers)
+void lead_keep(struct core *c, struct conversation *s, uint32_t layers)
 {
-	assert(s->tier < ABI_MEM_TIERS && layers <= heads_layers(s));
+	assert(s->tier < ABI_MEM_TIERS && layers <= lead_layers(s));
 	if (layers > KEPT_MAX)
 		layers = KEPT_MAX;
 	if (s->kept == layers)
@@ -111,12 +111,12 @@ static void weigh(struct core *c, const struct context *x, uint32_t tier)
 		if (!is_away(s, x, tier))
 			continue;
 		assert(c->account[account].used[ACCOUNT_REFS] > 0);
-		s->weight = odds(c, s) * heads_layers(s) /
+		s->weight = odds(c, s) * lead_layers(s) /
 			    c->account[account].used[ACCOUNT_REFS];
 	}
 }
 
-/* Layers a weight, so that all heads come to so many bytes. */
+/* Layers a weight, so that all leads come to so many bytes. */
 static double scale_of(const struct core *c, const struct context *x, uint32_t tier, double bytes)
 {
 	double scale = 0;
@@ -126,15 +126,15 @@ static double scale_of(const struct core *c, const struct context *x, uint32_t t
 
 		for (uint32_t i = 0; i < c->conversations.high; i++) {
 			const struct conversation *s = &c->conversations.table[i];
-			double head;
+			double lead;
 
 			if (!is_away(s, x, tier))
 				continue;
-			head = (double)heads_bytes(s, s->head);
-			if (scale * s->weight >= s->head)
-				left -= head;
+			lead = (double)lead_bytes(s, s->lead);
+			if (scale * s->weight >= s->lead)
+				left -= lead;
 			else
-				sum += head / s->head * s->weight;
+				sum += lead / s->lead * s->weight;
 		}
 		if (sum <= 0)
 			return DBL_MAX; /* there is room for all */
@@ -143,7 +143,7 @@ static double scale_of(const struct core *c, const struct context *x, uint32_t t
 	return scale;
 }
 
-/* Bytes that heads may keep of what the context has: their part, less what others have pinned. */
+/* Bytes that leads may keep of what the context has: their part, less what others have pinned. */
 static uint64_t room_of(const struct core *c, const struct context *x, uint32_t tier)
 {
 	uint64_t pinned = x->pinned[tier], room;
@@ -162,16 +162,16 @@ static uint64_t room_of(const struct core *c, const struct context *x, uint32_t 
 }
 
 /* Room is needed: who keeps how much of it? */
-void heads_look(struct core *c, struct context *x, uint32_t tier)
+void lead_look(struct core *c, struct context *x, uint32_t tier)
 {
 	struct conversations *t = &c->conversations;
 	uint32_t refs = 0;
 	double scale, layers = 0; /* part of one is left to the next conversation */
 
-	if (!t->count || c->now_ns < x->heads_ns[tier])
+	if (!t->count || c->now_ns < x->lead_ns[tier])
 		return;
 	assert(x->space[tier]);
-	x->heads_ns[tier] = c->now_ns + LOOK_NS + t->count * LOOK_CONVERSATION_NS;
+	x->lead_ns[tier] = c->now_ns + LOOK_NS + t->count * LOOK_CONVERSATION_NS;
 	weigh(c, x, tier);
 	scale = scale_of(c, x, tier, (double)room_of(c, x, tier));
 	for (uint32_t n = 0; n < t->high && refs < LOOK_REFS && !meter_spent(&c->meter); n++) {
@@ -180,8 +180,8 @@ void heads_look(struct core *c, struct context *x, uint32_t tier)
 		if (!is_away(s, x, tier))
 			continue;
 		refs += s->blocks;
-		layers += scale * s->weight < s->head ? scale * s->weight : s->head;
-		heads_keep(c, s, layers < s->head ? (uint32_t)layers : s->head);
+		layers += scale * s->weight < s->lead ? scale * s->weight : s->lead;
+		lead_keep(c, s, layers < s->lead ? (uint32_t)layers : s->lead);
 		layers -= s->kept;
 		conversation_kept(c, s);
 	}

@@ -1,7 +1,7 @@
 /*
- * Heads of conversations: what is behind them leaves first, nobody is kept from room by them, they
+ * Leads of conversations: what is behind them leaves first, nobody is kept from room by them, they
  * come to no more than their share, of which users have equal parts, and READY is said of whole
- * heads only.
+ * leads only.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -105,7 +105,7 @@ static void evict(void)
 	host_audit(&host);
 }
 
-/* ... whose head is the first two layers. */
+/* ... whose lead is the first two layers. */
 static void say_two(uint32_t client, uint64_t id, uint32_t first, uint32_t count)
 {
 	struct conversation *s = host.core->conversations.table;
@@ -113,14 +113,14 @@ static void say_two(uint32_t client, uint64_t id, uint32_t first, uint32_t count
 	say(client, id, ABI_CONVERSATION_TURN_END, first, count);
 	while (s->id != id)
 		s++;
-	s->head = 2;
-	heads_keep(host.core, s, 2);
+	s->lead = 2;
+	lead_keep(host.core, s, 2);
 }
 
 /* What is kept is what the test says. */
 static void no_looks(void)
 {
-	context()->heads_ns[ABI_TIER_CXL] = host.now_ns + 1000 * SECOND;
+	context()->lead_ns[ABI_TIER_CXL] = host.now_ns + 1000 * SECOND;
 }
 
 static struct conversation *conversation(uint32_t i)
@@ -128,8 +128,8 @@ static struct conversation *conversation(uint32_t i)
 	return &host.core->conversations.table[i];
 }
 
-/* Evicting all leaves the heads for now. */
-static void test_the_rest_leaves_before_the_head(void **state)
+/* Evicting all leaves the leads for now. */
+static void test_the_rest_leaves_before_the_lead(void **state)
 {
 	(void)state;
 	say_two(0, 1, 0, 2);
@@ -143,21 +143,21 @@ static void test_the_rest_leaves_before_the_head(void **state)
 }
 
 /* So many layers as are not there in time: one where a layer takes an hour, all if nobody knows. */
-static void test_a_head_is_what_is_needed(void **state)
+static void test_a_lead_is_what_is_needed(void **state)
 {
 	struct conversation *s = conversation(0);
 
 	(void)state;
 	say(0, 1, ABI_CONVERSATION_TURN_END, 0, 4);
-	assert_int_equal(s->head, 1);
+	assert_int_equal(s->lead, 1);
 	s->layer_ns = 1;
-	assert_int_equal(heads_need(host.core, s), LAYERS);
+	assert_int_equal(lead_need(host.core, s), LAYERS);
 	s->layer_ns = 0;
-	assert_int_equal(heads_need(host.core, s), LAYERS);
+	assert_int_equal(lead_need(host.core, s), LAYERS);
 }
 
-/* Nothing else is there: the head goes, and nobody waits for its room. */
-static void test_a_head_keeps_nobody_from_room(void **state)
+/* Nothing else is there: the lead goes, and nobody waits for its room. */
+static void test_a_lead_keeps_nobody_from_room(void **state)
 {
 	(void)state;
 	say_two(0, 1, 0, 2);
@@ -168,7 +168,7 @@ static void test_a_head_keeps_nobody_from_room(void **state)
 }
 
 /* Nor is it kept for whom it is to leave first anyway. */
-static void test_low_priority_keeps_no_head(void **state)
+static void test_low_priority_keeps_no_lead(void **state)
 {
 	(void)state;
 	say_two(0, 1, KEYS - 2, 2);
@@ -177,7 +177,7 @@ static void test_low_priority_keeps_no_head(void **state)
 }
 
 /* Two conversations share a block: it is kept while one of them is away. */
-static void test_a_shared_head_is_kept_for_both(void **state)
+static void test_a_shared_lead_is_kept_for_both(void **state)
 {
 	(void)state;
 	say_two(0, 1, 0, 2);
@@ -190,8 +190,8 @@ static void test_a_shared_head_is_kept_for_both(void **state)
 	assert_true(pages(1) == 0 && pages(2) == 0);
 }
 
-/* Whoever guesses a reference to a block that is only begun: it has no head before it is whole. */
-static void test_a_block_that_is_begun_has_no_head(void **state)
+/* Whoever guesses a reference to a block that is only begun: it has no lead before it is whole. */
+static void test_a_block_that_is_begun_has_no_lead(void **state)
 {
 	const struct abi_put_args args = { .count = 1 };
 	uint64_t handle;
@@ -222,7 +222,7 @@ static uint64_t kept_bytes(uint32_t client)
 }
 
 /* All together have their share of what is there, and whoever talks more gets no more of it. */
-static void test_heads_share_what_there_is(void **state)
+static void test_leads_share_what_there_is(void **state)
 {
 	const uint32_t many = 60, blocks = 8;
 	struct space_stats st;
@@ -234,27 +234,27 @@ static void test_heads_share_what_there_is(void **state)
 	for (uint64_t id = 0; id < many; id++)
 		say(id >= many - 10, id, ABI_CONVERSATION_TURN_END, 0, blocks);
 	for (uint32_t i = 0; i < many; i++) { /* as if layers took no time */
-		conversation(i)->head = LAYERS;
-		heads_keep(host.core, conversation(i), LAYERS);
+		conversation(i)->lead = LAYERS;
+		lead_keep(host.core, conversation(i), LAYERS);
 	}
 	assert_true(kept_bytes(0) > room && kept_bytes(1) < room);
 	host.now_ns += SECOND;
 	host_tick(&host, 0);
 	meter_begin(&host.core->meter);
-	heads_look(host.core, context(), ABI_TIER_CXL);
+	lead_look(host.core, context(), ABI_TIER_CXL);
 	assert_true(kept_bytes(0) + kept_bytes(1) <= room);
 	assert_in_range(kept_bytes(0), room / 2 - room / 8, room / 2 + room / 8);
 	assert_in_range(kept_bytes(1), room / 2 - room / 8, room / 2 + room / 8);
 	host_audit(&host);
 }
 
-/* The part of a head that there was room for is no READY. */
-static void test_ready_is_a_whole_head(void **state)
+/* The part of a lead that there was room for is no READY. */
+static void test_ready_is_a_whole_lead(void **state)
 {
 	(void)state;
 	say_two(0, 1, 0, 2);
 	no_looks();
-	heads_keep(host.core, conversation(0), 1);
+	lead_keep(host.core, conversation(0), 1);
 	evict();
 	assert_int_equal(pages(0), 1);
 	say(0, 1, ABI_CONVERSATION_RETURN, 0, 0);
@@ -262,7 +262,7 @@ static void test_ready_is_a_whole_head(void **state)
 	assert_int_equal(host.answer.aux, 0);
 }
 
-/* Pins of heads have a budget: as if it were full. */
+/* Pins of leads have a budget: as if it were full. */
 static void unpin_all(void)
 {
 	for (uint32_t i = 0; i < host.core->pins_high; i++)
@@ -270,7 +270,7 @@ static void unpin_all(void)
 			pin_end(host.core, &host.core->pin[i]);
 }
 
-/* When more may be kept again, the rest of the head is brought. */
+/* When more may be kept again, the rest of the lead is brought. */
 static void test_what_may_be_kept_again_comes_back(void **state)
 {
 	struct conversation *s = conversation(0);
@@ -282,11 +282,11 @@ static void test_what_may_be_kept_again_comes_back(void **state)
 	assert_int_equal(s->state, CONVERSATION_STAGED);
 	unpin_all();
 	no_looks();
-	heads_keep(host.core, s, 1);
+	lead_keep(host.core, s, 1);
 	conversation_kept(host.core, s);
 	evict();
 	assert_int_equal(s->staged, 1);
-	heads_keep(host.core, s, 2);
+	lead_keep(host.core, s, 2);
 	conversation_kept(host.core, s);
 	for (uint32_t n = 0; n < 20; n++)
 		host_tick(&host, 10 * MS);
@@ -317,14 +317,14 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, begin, one_host_off)
 	const struct CMUnitTest tests[] = {
-		CASE(test_the_rest_leaves_before_the_head),
-		CASE(test_a_head_is_what_is_needed),
-		CASE(test_a_head_keeps_nobody_from_room),
-		CASE(test_low_priority_keeps_no_head),
-		CASE(test_a_shared_head_is_kept_for_both),
-		CASE(test_a_block_that_is_begun_has_no_head),
-		CASE(test_heads_share_what_there_is),
-		CASE(test_ready_is_a_whole_head),
+		CASE(test_the_rest_leaves_before_the_lead),
+		CASE(test_a_lead_is_what_is_needed),
+		CASE(test_a_lead_keeps_nobody_from_room),
+		CASE(test_low_priority_keeps_no_lead),
+		CASE(test_a_shared_lead_is_kept_for_both),
+		CASE(test_a_block_that_is_begun_has_no_lead),
+		CASE(test_leads_share_what_there_is),
+		CASE(test_ready_is_a_whole_lead),
 		CASE(test_what_may_be_kept_again_comes_back),
 		CASE(test_odds_follow_what_is_known),
 	};

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Late commitment (P2): a prefetch with a deadline is parked as a claim without bytes. It begins
+ * Late commitment (P2): a prefetch with a deadline is parked, without bytes. It begins
  * when time-to-use <= time-to-ready + margin: time-to-ready from what is queued, what is resident
- * and the bandwidth measured now, for all claims together. Claims are sorted by deadline; the
- * latest start of each follows from the last one backwards, since they share the channels:
+ * and the bandwidth measured now, for all parked prefetches together. Parked prefetches are sorted
+ * by deadline; the latest start of each follows from the last one backwards, since they share the
+ * channels:
  *
  *   start(i) = min(deadline(i) - margin(i), start(i + 1)) - bytes(i) / bandwidth
  *
  * Where a user's return is announced (conversation.c) it is known, too, that the device will read
- * what is behind that head from then on: demand, which goes before all claims. So this time is not
- * there for claims, and those that would need it start earlier.
+ * what is behind that lead from then on: demand, which goes before all parked prefetches. So this
+ * time is not there for parked prefetches, and those that would need it start earlier.
  *
  * Nothing is held or placed before that. The margin grows with how much later than foreseen
  * transfers were, and where room has to pass from another context first.
@@ -26,7 +27,8 @@
 #define ROOM_NS (40 * MS)      /* a slab is emptied and passes from one context to another */
 #define LOOK_MIN_NS (1 * MS)   /* between looks at what is parked */
 #define LOOK_MAX_NS (50 * MS)
-#define FRESH_PER_LOOK 4u      /* claims whose residency is counted anew, beside the due ones */
+/* parked prefetches whose residency is counted anew, beside the due ones */
+#define FRESH_PER_LOOK 4u
 #define PROTECT_NS (100 * MS)  /* beyond the deadline, for a reader that is a little late */
 #define PROBE_BYTES (64u << 20)
 
@@ -48,7 +50,7 @@ static void outlook(const struct core *c, struct outlook *o)
 	o->queue_ns = read0 > copy0 ? read0 : copy0;
 }
 
-/* ---- what a claim would move -------------------------------------------------------------- */
+/* ---- what a prefetch would move ----------------------------------------------------------- */
 
 /* What of `range` bytes of the block is not in the tier, by the share of its pages that is. */
 static uint64_t missing(const struct context *x, uint32_t slot, uint32_t tier, uint64_t range)
@@ -116,7 +118,7 @@ static uint64_t transfer_ns(const struct outlook *o, const struct request *r)
 
 /* ---- the sorted list ---------------------------------------------------------------------- */
 
-static uint32_t claim_find(const struct claims *k, const struct request *r)
+static uint32_t park_find(const struct parked *k, const struct request *r)
 {
 	for (uint32_t i = 0; i < k->count; i++)
 		if (k->by_deadline[i].r == r)
@@ -126,82 +128,82 @@ static uint32_t claim_find(const struct claims *k, const struct request *r)
 }
 
 /* The connection that asked for it; NULL: it has ended, or it is the core's own, for a user. */
-static struct client *claimant(struct core *c, const struct request *r)
+static struct client *park_owner(struct core *c, const struct request *r)
 {
 	if (r->client == CORE_CLIENTS_MAX || c->client[r->client].connection != r->connection)
 		return NULL;
 	return &c->client[r->client];
 }
 
-static void claim_park(struct core *c, struct request *r)
+static void park_add(struct core *c, struct request *r)
 {
-	struct client *owner = claimant(c, r);
-	struct claims *k = &c->claims;
+	struct client *owner = park_owner(c, r);
+	struct parked *k = &c->parked;
 	uint32_t i = k->count;
 
-	assert(k->count < CLAIMS_MAX);
+	assert(k->count < PARKED_MAX);
 	for (; i && k->by_deadline[i - 1].deadline_ns > r->use_ns; i--)
 		k->by_deadline[i] = k->by_deadline[i - 1];
-	k->by_deadline[i] = (struct claim){ .r = r, .deadline_ns = r->use_ns };
+	k->by_deadline[i] = (struct park){ .r = r, .deadline_ns = r->use_ns };
 	k->count++;
 	k->next_ns = c->now_ns; /* where it stands among the others is seen at the next look */
-	r->phase = REQUEST_CLAIM;
+	r->phase = REQUEST_PARKED;
 	if (owner)
-		account_take(c, owner, ACCOUNT_CLAIMS);
+		account_take(c, owner, ACCOUNT_PARKED);
 	else
-		account_take_for(c, r->account, ACCOUNT_CLAIMS);
-	c->metrics.claims++;
+		account_take_for(c, r->account, ACCOUNT_PARKED);
+	c->metrics.prefetches_parked++;
 }
 
-static void claim_unpark(struct core *c, struct request *r)
+static void park_remove(struct core *c, struct request *r)
 {
-	struct claims *k = &c->claims;
-	uint32_t i = claim_find(k, r);
+	struct parked *k = &c->parked;
+	uint32_t i = park_find(k, r);
 
 	assert(r->parked);
 	memmove(k->by_deadline + i, k->by_deadline + i + 1,
 		(k->count - i - 1) * sizeof(k->by_deadline[0]));
 	k->count--;
 	r->parked = false;
-	account_give(c, r->account, claimant(c, r), ACCOUNT_CLAIMS);
+	account_give(c, r->account, park_owner(c, r), ACCOUNT_PARKED);
 }
 
 /* Park it: references resolved, use_ns set, room there. */
-void claim_take(struct core *c, struct request *r)
+void park_take(struct core *c, struct request *r)
 {
 	assert(!r->held && !r->outstanding);
 	look(c, r);
 	r->parked = true;
-	claim_park(c, r);
+	park_add(c, r);
 }
 
 /* ---- the request -------------------------------------------------------------------------- */
 
 /* May the core park one for this user? */
-bool claim_may(const struct core *c, uint32_t account)
+bool park_may(const struct core *c, uint32_t account)
 {
-	return c->claims.count < CLAIMS_MAX && account_user_may(c, account, ACCOUNT_CLAIMS);
+	return c->parked.count < PARKED_MAX && account_user_may(c, account, ACCOUNT_PARKED);
 }
 
 void prefetch_begin(struct core *c, struct request *r)
 {
 	const struct client *k = &c->client[r->client];
-	bool far = r->deadline_ns > c->now_ns + CLAIM_HORIZON_NS;
+	bool far = r->deadline_ns > c->now_ns + PARK_HORIZON_NS;
 
 	r->foreseen = true;
 	if (!r->sqe.deadline_ns) { /* no time of use is known: into idle bandwidth, now */
 		fetch_begin(c, r);
 		return;
 	}
-	if (far || !account_may(c, k, ACCOUNT_CLAIMS) || c->claims.count == CLAIMS_MAX) {
-		c->metrics.claims_dropped++;
+	if (far || !account_may(c, k, ACCOUNT_PARKED) || c->parked.count == PARKED_MAX) {
+		c->metrics.prefetches_refused++;
 		r->status = ABI_STATUS_DROPPED;
-		request_end(c, r, 0, 0, far ? 0 : account_lack(c, k, ACCOUNT_CLAIMS));
+		request_end(c, r, 0, 0, far ? 0 : account_lack(c, k, ACCOUNT_PARKED));
 		return;
 	}
 	r->use_ns = r->deadline_ns;
 	fetch_resolve(c, r);
-	claim_take(c, r);
+	park_take(c, r);
 }
 
 /* It is due, or ends for another reason. */
@@ -211,7 +213,7 @@ void prefetch_step(struct core *c, struct request *r)
 		fetch_step(c, r);
 		return;
 	}
-	claim_unpark(c, r);
+	park_remove(c, r);
 	r->begun_ns = c->now_ns;
 	if (r->error || r->ctx->closing)
 		fetch_step(c, r); /* ends it: nothing was held */
@@ -220,20 +222,20 @@ void prefetch_step(struct core *c, struct request *r)
 }
 
 /* Would what is protected for it be so no longer? It is late then, also if all of it is there. */
-bool claim_over(const struct core *c, const struct request *r)
+bool park_over(const struct core *c, const struct request *r)
 {
 	return r->sqe.op == ABI_OP_PREFETCH && r->sqe.deadline_ns &&
 	       c->now_ns >= r->deadline_ns + PROTECT_NS;
 }
 
 /* Is what it brought to be pinned? */
-static bool claim_guards(const struct core *c, const struct request *r)
+static bool park_guards(const struct core *c, const struct request *r)
 {
 	if (r->error || !r->held)
 		return false;
 	if (r->guard)
 		return r->owner && r->usable;
-	return r->sqe.deadline_ns && r->status != ABI_STATUS_LATE && !claim_over(c, r) &&
+	return r->sqe.deadline_ns && r->status != ABI_STATUS_LATE && !park_over(c, r) &&
 	       r->client != CORE_CLIENTS_MAX && c->client[r->client].connection == r->connection;
 }
 
@@ -241,7 +243,7 @@ static bool claim_guards(const struct core *c, const struct request *r)
  * All of it is there: keep it so until the time of use, as far as the pin budget goes (P7). False:
  * there is more than one event looks at.
  */
-bool claim_protect(struct core *c, struct request *r)
+bool park_protect(struct core *c, struct request *r)
 {
 	struct pin_ask ask = {
 		.client = r->guard ? r->guard_client : r->client,
@@ -256,7 +258,7 @@ bool claim_protect(struct core *c, struct request *r)
 	};
 	int64_t blocks;
 
-	if (!claim_guards(c, r)) {
+	if (!park_guards(c, r)) {
 		pin_drop(c, r->pin);
 		r->pin = 0;
 		r->protected_blocks = 0;
@@ -269,12 +271,12 @@ bool claim_protect(struct core *c, struct request *r)
 		return false;
 	r->protected_blocks = blocks > 0 ? (uint32_t)blocks : 0;
 	if (r->protected_blocks < r->held)
-		c->metrics.claims_unprotected++;
+		c->metrics.prefetches_unprotected++;
 	return true;
 }
 
-/* A claim's transfer is over: was it as long as foreseen? */
-void claim_finished(struct core *c, const struct request *r)
+/* A parked prefetch's transfer is over: was it as long as foreseen? */
+void park_finished(struct core *c, const struct request *r)
 {
 	uint64_t foreseen = r->begun_ns + r->transfer_ns, slip = 0;
 
@@ -284,18 +286,18 @@ void claim_finished(struct core *c, const struct request *r)
 		slip = c->now_ns - foreseen;
 	if (slip > SLIP_MAX_NS)
 		slip = SLIP_MAX_NS; /* a silent device says nothing of the next transfer */
-	if (slip > c->claims.slip_ns) /* grows at once, shrinks slowly */
-		c->claims.slip_ns = (c->claims.slip_ns + slip) / 2;
+	if (slip > c->parked.slip_ns) /* grows at once, shrinks slowly */
+		c->parked.slip_ns = (c->parked.slip_ns + slip) / 2;
 	else
-		c->claims.slip_ns -= (c->claims.slip_ns - slip) / 16;
+		c->parked.slip_ns -= (c->parked.slip_ns - slip) / 16;
 }
 
 /* ---- announced returns -------------------------------------------------------------------- */
 
-/* What has to be read when the user is back, if the head is there by then. */
-static uint64_t behind_head(const struct core *c, const struct conversation *s)
+/* What has to be read when the user is back, if the lead is there by then. */
+static uint64_t behind_lead(const struct core *c, const struct conversation *s)
 {
-	uint64_t most = heads_bytes(s, heads_layers(s)) - heads_bytes(s, s->head), bytes = 0;
+	uint64_t most = lead_bytes(s, lead_layers(s)) - lead_bytes(s, s->lead), bytes = 0;
 
 	for (uint32_t at = s->chunks; at; at = c->conversations.chunk[at - 1].next)
 		for (uint32_t i = 0; i < c->conversations.chunk[at - 1].count; i++) {
@@ -311,25 +313,25 @@ static uint64_t behind_head(const struct core *c, const struct conversation *s)
 	return bytes < most ? bytes : most;
 }
 
-/* Its head is being claimed, and its return was announced. */
-void claim_expect(struct core *c, struct conversation *s)
+/* Its lead is parked, and its return was announced. */
+void park_expect(struct core *c, struct conversation *s)
 {
-	struct claims *k = &c->claims;
+	struct parked *k = &c->parked;
 	uint32_t i = k->returns;
 
 	assert(s->told && s->blocks);
-	if (s->expected || k->returns == CLAIMS_MAX)
+	if (s->expected || k->returns == PARKED_MAX)
 		return;
 	for (; i && k->by_use[i - 1].s->use_ns > s->use_ns; i--)
 		k->by_use[i] = k->by_use[i - 1];
-	k->by_use[i] = (struct claim_return){ .s = s, .bytes = behind_head(c, s) };
+	k->by_use[i] = (struct park_return){ .s = s, .bytes = behind_lead(c, s) };
 	k->returns++;
 	s->expected = true;
 }
 
-void claim_expect_no_more(struct core *c, struct conversation *s)
+void park_expect_no_more(struct core *c, struct conversation *s)
 {
-	struct claims *k = &c->claims;
+	struct parked *k = &c->parked;
 	uint32_t i = 0;
 
 	if (!s->expected)
@@ -345,17 +347,17 @@ void claim_expect_no_more(struct core *c, struct conversation *s)
 /* When the device will read for returns: one after the other. Who is late may not come at all. */
 static void returns_look(struct core *c, const struct outlook *o)
 {
-	struct claims *k = &c->claims;
+	struct parked *k = &c->parked;
 	uint64_t free_ns = c->now_ns + o->queue_ns;
 
 	while (k->returns && c->now_ns > k->by_use[0].s->use_ns + PROTECT_NS)
-		claim_expect_no_more(c, k->by_use[0].s);
+		park_expect_no_more(c, k->by_use[0].s);
 	for (uint32_t i = 0; i < k->returns; i++) {
-		struct claim_return *q = &k->by_use[i];
+		struct park_return *q = &k->by_use[i];
 
 		assert(q->s->expected && (!i || q->s->use_ns >= q[-1].s->use_ns));
 		if (i == k->fresh_return % k->returns)
-			q->bytes = behind_head(c, q->s);
+			q->bytes = behind_lead(c, q->s);
 		q->from_ns = q->s->use_ns > free_ns ? q->s->use_ns : free_ns;
 		q->to_ns = free_ns = q->from_ns + (uint64_t)((double)q->bytes * o->read_ns);
 	}
@@ -366,11 +368,11 @@ static void returns_look(struct core *c, const struct outlook *o)
  * The latest start of a transfer that is to be over by then, in time that returns leave. Asked from
  * the last one backwards: *returns of them can still be in its way.
  */
-static uint64_t latest_start(const struct claims *k, uint64_t end_ns, uint64_t ns,
+static uint64_t latest_start(const struct parked *k, uint64_t end_ns, uint64_t ns,
 			     uint32_t *returns)
 {
 	for (; *returns; --*returns) {
-		const struct claim_return *q = &k->by_use[*returns - 1];
+		const struct park_return *q = &k->by_use[*returns - 1];
 		uint64_t after_ns = q->to_ns < end_ns ? end_ns - q->to_ns : 0;
 
 		if (after_ns > ns)
@@ -380,7 +382,7 @@ static uint64_t latest_start(const struct claims *k, uint64_t end_ns, uint64_t n
 		ns -= after_ns;
 		end_ns = q->from_ns;
 	}
-	return claim_latest(end_ns, UINT64_MAX, ns);
+	return park_latest(end_ns, UINT64_MAX, ns);
 }
 
 /* ---- time --------------------------------------------------------------------------------- */
@@ -388,16 +390,16 @@ static uint64_t latest_start(const struct claims *k, uint64_t end_ns, uint64_t n
 /* The latest starts of all, from the last deadline backwards. Returns the earliest. */
 static uint64_t starts(struct core *c, const struct outlook *o)
 {
-	struct claims *k = &c->claims;
+	struct parked *k = &c->parked;
 	uint64_t next = UINT64_MAX;
 	uint32_t returns;
 
 	returns_look(c, o);
 	returns = k->returns;
 	for (uint32_t i = k->count; i-- > 0;) {
-		struct claim *q = &k->by_deadline[i];
+		struct park *q = &k->by_deadline[i];
 		uint64_t ns = transfer_ns(o, q->r);
-		uint64_t margin = MARGIN_NS + ns / MARGIN_SHARE + c->claims.slip_ns +
+		uint64_t margin = MARGIN_NS + ns / MARGIN_SHARE + c->parked.slip_ns +
 				  q->r->room_ns;
 		uint64_t end = q->deadline_ns > margin ? q->deadline_ns - margin : 0;
 
@@ -409,16 +411,16 @@ static uint64_t starts(struct core *c, const struct outlook *o)
 
 static void refresh(struct core *c)
 {
-	struct claims *k = &c->claims;
+	struct parked *k = &c->parked;
 
 	for (uint32_t n = 0; n < FRESH_PER_LOOK && k->count; n++) {
 		look(c, k->by_deadline[k->fresh++ % k->count].r);
 	}
 }
 
-void claim_tick(struct core *c)
+void park_tick(struct core *c)
 {
-	struct claims *k = &c->claims;
+	struct parked *k = &c->parked;
 	struct outlook o;
 	uint64_t first;
 
@@ -443,19 +445,19 @@ void claim_tick(struct core *c)
 	k->next_ns = c->now_ns + (first > LOOK_MAX_NS ? LOOK_MAX_NS : first);
 }
 
-uint64_t claim_next(const struct core *c)
+uint64_t park_next(const struct core *c)
 {
-	return c->claims.count ? c->claims.next_ns : UINT64_MAX;
+	return c->parked.count ? c->parked.next_ns : UINT64_MAX;
 }
 
 /* For operators: what it stands for, as it is now. Where it stands among the others: by a look. */
-void claim_view(const struct core *c, const struct request *r, struct core_request_view *out)
+void park_view(const struct core *c, const struct request *r, struct core_request_view *out)
 {
-	const struct claims *k = &c->claims;
+	const struct parked *k = &c->parked;
 	uint64_t read, copy;
 
 	out->parked = true;
 	out->count = count_missing(r, &read, &copy) * fetch_range_pages(r);
 	out->bytes = r->sqe.tier == ABI_TIER_HBM ? copy : read;
-	out->start_ns = k->by_deadline[claim_find(k, r)].start_ns;
+	out->start_ns = k->by_deadline[park_find(k, r)].start_ns;
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Foresight (design P2, P7, P8): what is known of the future before it costs bytes. A claim is a
- * parked prefetch: references, a deadline, no bytes. claim.c decides when it must begin to be in
+ * Foresight (design P2, P7, P8): what is known of the future before it costs bytes. A prefetch
+ * with a deadline is parked: it holds no bytes. park.c decides when it must begin to be in
  * time; stage.c keeps the accounts of bytes that were brought and not yet read.
  *
  *   PREFETCH -> parked (no hold, no place) --due--> a fetch of its class --> ready --> protected
  *                                                                  (a pin, within the budget)
  */
-#ifndef TIERD_CORE_CLAIM_H
-#define TIERD_CORE_CLAIM_H
+#ifndef TIERD_CORE_PARK_H
+#define TIERD_CORE_PARK_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,29 +21,29 @@ struct context;
 struct request;
 struct conversation;
 
-#define CLAIMS_MAX 512u       /* parked on the host: half of all requests */
-#define CLAIMS_CLIENT_MAX 64u /* parked of one client */
-#define CLAIM_HORIZON_NS (600ull * 1000000000ull) /* no deadline is further away */
+#define PARKED_MAX 512u       /* parked on the host: half of all requests */
+#define PARKED_CLIENT_MAX 64u /* parked of one client */
+#define PARK_HORIZON_NS (600ull * 1000000000ull) /* no deadline is further away */
 
-/* A parked claim: no bytes, a deadline, and when it must begin by the last look. */
-struct claim {
+/* A parked prefetch: no bytes, a deadline, and when it must begin by the last look. */
+struct park {
 	struct request *r;
 	uint64_t deadline_ns;
 	uint64_t start_ns;
 };
 
-/* An announced return: then what is behind the head is read, before all that is foreseen. */
-struct claim_return {
+/* An announced return: then what is behind the lead is read, before all that is foreseen. */
+struct park_return {
 	struct conversation *s;
-	uint64_t bytes;          /* behind its head and not there, by the last look at it */
+	uint64_t bytes;          /* behind its lead and not there, by the last look at it */
 	uint64_t from_ns, to_ns; /* when the device reads them, by the last look */
 };
 
-struct claims {
-	struct claim by_deadline[CLAIMS_MAX]; /* sorted, [count] */
+struct parked {
+	struct park by_deadline[PARKED_MAX]; /* sorted, [count] */
 	uint32_t count;
 	uint32_t fresh;   /* whose residency is counted next */
-	struct claim_return by_use[CLAIMS_MAX]; /* sorted, [returns]; no more are foreseen */
+	struct park_return by_use[PARKED_MAX]; /* sorted, [returns]; no more are foreseen */
 	uint32_t returns;
 	uint32_t fresh_return; /* likewise */
 	uint64_t next_ns; /* look again then; UINT64_MAX = nothing is parked */
@@ -62,26 +62,26 @@ struct staged {
  * The latest start of a transfer that is to be over by `end_ns` and before the next one on the same
  * channel must begin.
  */
-static inline uint64_t claim_latest(uint64_t end_ns, uint64_t next_ns, uint64_t transfer_ns)
+static inline uint64_t park_latest(uint64_t end_ns, uint64_t next_ns, uint64_t transfer_ns)
 {
 	uint64_t end = end_ns < next_ns ? end_ns : next_ns;
 
 	return end > transfer_ns ? end - transfer_ns : 0;
 }
 
-/* claim.c */
-bool claim_may(const struct core *c, uint32_t account);
-void claim_take(struct core *c, struct request *r);
+/* park.c */
+bool park_may(const struct core *c, uint32_t account);
+void park_take(struct core *c, struct request *r);
 void prefetch_begin(struct core *c, struct request *r);
 void prefetch_step(struct core *c, struct request *r);
-void claim_expect(struct core *c, struct conversation *s);
-void claim_expect_no_more(struct core *c, struct conversation *s);
-bool claim_over(const struct core *c, const struct request *r);
-bool claim_protect(struct core *c, struct request *r);
-void claim_finished(struct core *c, const struct request *r);
-void claim_tick(struct core *c);
-uint64_t claim_next(const struct core *c);
-void claim_view(const struct core *c, const struct request *r, struct core_request_view *out);
+void park_expect(struct core *c, struct conversation *s);
+void park_expect_no_more(struct core *c, struct conversation *s);
+bool park_over(const struct core *c, const struct request *r);
+bool park_protect(struct core *c, struct request *r);
+void park_finished(struct core *c, const struct request *r);
+void park_tick(struct core *c);
+uint64_t park_next(const struct core *c);
+void park_view(const struct core *c, const struct request *r, struct core_request_view *out);
 
 /* migrate.c */
 void migrate_begin(struct core *c, struct request *r);
