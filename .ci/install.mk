@@ -32,6 +32,7 @@ INSTALL_LIST := \
 	644:libtier/include/tier_usage.h:$(INCLUDEDIR)/tier_usage.h \
 	644:libtier/include/tier_queue.h:$(INCLUDEDIR)/tier_queue.h \
 	644:libtier/include/tier_names.h:$(INCLUDEDIR)/tier_names.h \
+	644:libtier/include/tier_old.h:$(INCLUDEDIR)/tier_old.h \
 	644:libtier/include/tier_hosts.h:$(INCLUDEDIR)/tier_hosts.h \
 	644:libtier/include/tier_owner.h:$(INCLUDEDIR)/tier_owner.h \
 	644:libtier/include/tier_taken.h:$(INCLUDEDIR)/tier_taken.h \

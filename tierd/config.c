@@ -329,8 +329,14 @@ static int put_value(struct config *config, const struct key *k, const char *tex
 
 /* ---- keys ---------------------------------------------------------------------------------- */
 
+/* Keys by names that they had. */
+static const char *const old_names[][2] = { { "user.sessions", "user.connections" } };
+
 static const struct key *key_find(const char *name)
 {
+	for (size_t i = 0; i < sizeof(old_names) / sizeof(old_names[0]); i++)
+		if (strcmp(old_names[i][0], name) == 0)
+			name = old_names[i][1];
 	for (size_t i = 0; i < KEY_COUNT_ALL; i++)
 		if (strcmp(keys[i].name, name) == 0)
 			return &keys[i];

@@ -47,8 +47,8 @@ static int submit_once(struct shell *s, const struct deferred *d)
 {
 	struct io_uring *ring = &s->loop.ring;
 
-	return d->io ? s->drive->submit(s->drive[d->io->device].device, ring, d->io) :
-		       s->drive->submit_flush(s->drive[d->device].device, ring, d->token);
+	return d->io ? s->drive_ops->submit(s->drive[d->io->device].device, ring, d->io) :
+		       s->drive_ops->submit_flush(s->drive[d->device].device, ring, d->token);
 }
 
 static int submit(struct shell *s, const struct deferred *d)
@@ -178,7 +178,7 @@ static uint32_t drive_of(const struct shell *s, uint64_t data)
 {
 	uint32_t i = 0;
 
-	while (!s->drive->owns(s->drive[i].device, data)) {
+	while (!s->drive_ops->owns(s->drive[i].device, data)) {
 		i++;
 		assert(i < s->drives);
 	}
@@ -190,7 +190,7 @@ void dispatch_completion(struct shell *s, uint64_t data, int res)
 	struct core_event event = { .kind = CORE_EV_SYNC_DONE };
 	uint32_t drive = drive_of(s, data), bit = 1u << drive;
 	uint64_t token = 0;
-	struct core_io *io = s->drive->complete(s->drive[drive].device, &s->loop.ring, data, res,
+	struct core_io *io = s->drive_ops->complete(s->drive[drive].device, &s->loop.ring, data, res,
 						&token);
 
 	if (io) {
@@ -343,7 +343,7 @@ static void do_discard(struct shell *s, const struct core_action *a)
 	job->klass = ABI_CLASS_CLEANUP;
 	job->brief = false;
 	job->patient = true;
-	job->drive = s->drive;
+	job->drive = s->drive_ops;
 	job->device = s->drive[a->range.device].device;
 	job->range = a->range;
 	worker_submit(s->workers, job);

@@ -50,13 +50,13 @@ static bool is_blank(struct shell *s, const char *path)
 	struct drive_options options = { .path = path, .buffered = s->config.nvme_buffered };
 	uint8_t *buf CLEANUP_FREE = aligned_alloc(DISK_SECTOR, 2ul * DISK_SECTOR);
 	struct drive *device = NULL;
-	bool blank = buf && s->drive->open(&device, &options) == 0 &&
-		     s->drive->pread(device, buf, 2ul * DISK_SECTOR, 0) == 0;
+	bool blank = buf && s->drive_ops->open(&device, &options) == 0 &&
+		     s->drive_ops->pread(device, buf, 2ul * DISK_SECTOR, 0) == 0;
 
 	for (uint32_t i = 0; blank && i < 2 * DISK_SECTOR; i++)
 		blank = buf[i] == 0;
 	if (device)
-		s->drive->close(device);
+		s->drive_ops->close(device);
 	return blank;
 }
 
@@ -65,7 +65,7 @@ static int open_old(struct shell *s, struct shell_drive *d)
 {
 	struct drive_options options = { .path = d->path, .buffered = s->config.nvme_buffered };
 	uint64_t home = s->core_config.super.store_id;
-	int rc = s->drive->open(&d->device, &options);
+	int rc = s->drive_ops->open(&d->device, &options);
 
 	if (rc == 0)
 		rc = recover_super(s, d, &d->super);
@@ -94,9 +94,9 @@ static int mark_home(struct shell *s)
 	disk_super_again(super);
 	memcpy(buf, super, sizeof(*super));
 	for (uint64_t at = 0; at <= DISK_SECTOR && rc == 0; at += DISK_SECTOR)
-		rc = s->drive->pwrite(s->drive[0].device, buf, DISK_SECTOR, at);
+		rc = s->drive_ops->pwrite(s->drive[0].device, buf, DISK_SECTOR, at);
 	if (rc == 0)
-		rc = s->drive->flush(s->drive[0].device);
+		rc = s->drive_ops->flush(s->drive[0].device);
 	s->drive[0].super = *super;
 	return rc;
 }
@@ -126,7 +126,7 @@ static int make(struct shell *s, struct shell_drive *d, bool device)
 {
 	struct drive_options options = { .path = d->path, .buffered = s->config.nvme_buffered };
 	struct backend_info info;
-	int rc = s->drive->probe(&options, &info);
+	int rc = s->drive_ops->probe(&options, &info);
 
 	if (rc)
 		return recover_explain(s, d, rc, "the drive cannot be used",
@@ -146,7 +146,7 @@ static int make(struct shell *s, struct shell_drive *d, bool device)
 static void leave(struct shell *s, struct shell_drive *d)
 {
 	if (d->device)
-		s->drive->close(d->device);
+		s->drive_ops->close(d->device);
 	d->device = NULL;
 }
 

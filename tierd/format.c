@@ -47,13 +47,13 @@ static int write_catalog(struct shell *s, struct shell_drive *d, const struct di
 
 	/* D6: sequence 1 belongs into slot 1; slot 0 must hold nothing valid. */
 	memset(buf, 0, DISK_SECTOR);
-	rc = s->drive->pwrite(d->device, buf, DISK_SECTOR, first);
+	rc = s->drive_ops->pwrite(d->device, buf, DISK_SECTOR, first);
 	if (rc)
 		return rc;
 	bytes = disk_catalog_seal(buf, DISK_SECTOR, &head, NULL, NULL);
 	if (bytes < 0)
 		return (int)bytes;
-	return s->drive->pwrite(d->device, buf, (size_t)bytes, second);
+	return s->drive_ops->pwrite(d->device, buf, (size_t)bytes, second);
 }
 
 /* Catalog, flush, super block and its copy, flush: the super block speaks of what is there. */
@@ -66,14 +66,14 @@ static int write_store(struct shell *s, struct shell_drive *d, struct disk_super
 		return -ENOMEM;
 	rc = write_catalog(s, d, super, buf);
 	if (rc == 0)
-		rc = s->drive->flush(d->device);
+		rc = s->drive_ops->flush(d->device);
 	disk_super_seal(super);
 	memcpy(buf, super, sizeof(*super));
 	if (rc == 0)
-		rc = s->drive->pwrite(d->device, buf, DISK_SECTOR, 0);
+		rc = s->drive_ops->pwrite(d->device, buf, DISK_SECTOR, 0);
 	if (rc == 0)
-		rc = s->drive->pwrite(d->device, buf, DISK_SECTOR, DISK_SECTOR);
-	return rc ? rc : s->drive->flush(d->device);
+		rc = s->drive_ops->pwrite(d->device, buf, DISK_SECTOR, DISK_SECTOR);
+	return rc ? rc : s->drive_ops->flush(d->device);
 }
 
 static int sync_folder(const char *path)
@@ -104,7 +104,7 @@ static int fill(struct shell *s, struct shell_drive *d, struct disk_super *super
 
 	if (getrandom(&id, sizeof(id), 0) != (ssize_t)sizeof(id))
 		return recover_explain(s, d, -EIO, "no random bytes for the store's id", NULL);
-	rc = store_super_plan(super, s->drive->bytes(d->device), s->config.nvme_segment, id);
+	rc = store_super_plan(super, s->drive_ops->bytes(d->device), s->config.nvme_segment, id);
 	if (rc)
 		return no_plan(s, d, rc);
 	super->home = d->home;
@@ -141,7 +141,7 @@ static int hold(struct shell *s, const char *path, struct drive **held)
 	struct drive_options options = { .path = path, .buffered = s->config.nvme_buffered };
 
 	*held = NULL;
-	return access(path, F_OK) ? 0 : s->drive->open(held, &options);
+	return access(path, F_OK) ? 0 : s->drive_ops->open(held, &options);
 }
 
 /* What a format left that was killed never was a store: the next one may be smaller. What of it is
@@ -154,11 +154,11 @@ static int cut_left_over(struct shell *s, struct shell_drive *d,
 
 	if (!left)
 		return rc;
-	if (s->drive->bytes(left) > options->bytes &&
+	if (s->drive_ops->bytes(left) > options->bytes &&
 	    truncate(options->path, (off_t)options->bytes))
 		rc = recover_explain(s, d, -errno, "what a killed format left cannot be cut",
 				     "remove it: the store's name with .new behind it");
-	s->drive->close(left);
+	s->drive_ops->close(left);
 	return rc;
 }
 
@@ -176,7 +176,7 @@ static int make_file(struct shell *s, struct shell_drive *d, const struct drive_
 		return rc;
 	rc = cut_left_over(s, d, options);
 	if (rc == 0)
-		rc = s->drive->open(&d->device, options); /* explains its failures itself */
+		rc = s->drive_ops->open(&d->device, options); /* explains its failures itself */
 	if (rc == 0) {
 		rc = fill(s, d, super);
 		if (rc == 0 && rename(options->path, real))
@@ -187,7 +187,7 @@ static int make_file(struct shell *s, struct shell_drive *d, const struct drive_
 		if (rc)
 			unlink(options->path);
 	}
-	s->drive->close(former);
+	s->drive_ops->close(former);
 	return rc;
 }
 
@@ -195,7 +195,7 @@ static int make_on_device(struct shell *s, struct shell_drive *d,
 			  const struct drive_options *options,
 			  struct disk_super *super)
 {
-	int rc = s->drive->open(&d->device, options);
+	int rc = s->drive_ops->open(&d->device, options);
 
 	return rc ? rc : fill(s, d, super);
 }
@@ -229,7 +229,7 @@ int format_store(struct shell *s, struct shell_drive *d, uint64_t bytes, bool de
 	rc = device ? make_on_device(s, d, &options, super) : make_file(s, d, &options, real,
 									super);
 	if (rc && d->device) {
-		s->drive->close(d->device);
+		s->drive_ops->close(d->device);
 		d->device = NULL;
 	}
 	return rc;

@@ -275,13 +275,13 @@ static void count_store(struct recount *r)
 
 	if (!s->drives)
 		return;
-	err = s->drive->backing(s->drive[0].device, &b);
+	err = s->drive_ops->backing(s->drive[0].device, &b);
 	if (err) {
 		say(r, "the store cannot be looked at: %s", strerror(-err));
 		return;
 	}
 	r->out->store = true;
-	r->out->store_bytes = s->drive->bytes(s->drive[0].device);
+	r->out->store_bytes = s->drive_ops->bytes(s->drive[0].device);
 	r->out->store_length = b.bytes;
 	r->out->store_allocated = b.allocated;
 	r->out->store_holes = b.holes;

@@ -30,7 +30,7 @@ int recover_explain(struct shell *s, const struct shell_drive *d, int rc, const 
 static int read_sector(struct shell *s, struct shell_drive *d, uint8_t *buf, uint64_t at,
 		       struct disk_super *super)
 {
-	int rc = s->drive->pread(d->device, buf, DISK_SECTOR, at);
+	int rc = s->drive_ops->pread(d->device, buf, DISK_SECTOR, at);
 
 	return rc ? rc : disk_super_open(buf, super);
 }
@@ -66,7 +66,7 @@ int recover_super(struct shell *s, struct shell_drive *d, struct disk_super *sup
 
 	if (!buf)
 		return -ENOMEM;
-	if (s->drive->bytes(d->device) < 2 * DISK_SECTOR)
+	if (s->drive_ops->bytes(d->device) < 2 * DISK_SECTOR)
 		return recover_explain(s, d, -EBADMSG, "this is not a tier store",
 			       "give another path; --format destroys what is there");
 	used_copy = read_either(s, d, buf, super);
@@ -76,7 +76,7 @@ int recover_super(struct shell *s, struct shell_drive *d, struct disk_super *sup
 	if (rc)
 		return recover_explain(s, d, rc, "the store's super block contradicts itself", why);
 	if (super->segment_offset + super->segment_count * super->segment_bytes >
-	    s->drive->bytes(d->device))
+	    s->drive_ops->bytes(d->device))
 		return recover_explain(s, d, -EFBIG,
 				       "the store is shorter than its super block says",
 			       "it was cut off: tierctl check --repair gives it its length "
@@ -84,7 +84,7 @@ int recover_super(struct shell *s, struct shell_drive *d, struct disk_super *sup
 	if (!used_copy)
 		return 0;
 	memcpy(buf, super, sizeof(*super));
-	rc = s->drive->pwrite(d->device, buf, DISK_SECTOR, 0);
+	rc = s->drive_ops->pwrite(d->device, buf, DISK_SECTOR, 0);
 	if (rc)
 		log_error(&s->log, "the super block cannot be written again",
 			  d->path, "look at the device: only the copy is left",
@@ -139,9 +139,9 @@ static int void_torn(struct shell *s, uint8_t *bytes, const struct disk_catalog 
 	if (!disk_catalog_open(bytes + at, super->catalog_bytes, super->store_id, &head, &context))
 		return 0;
 	memset(bytes + at, 0, DISK_SECTOR);
-	rc = s->drive->pwrite(s->drive[0].device, bytes + at, DISK_SECTOR,
+	rc = s->drive_ops->pwrite(s->drive[0].device, bytes + at, DISK_SECTOR,
 			      super->catalog_offset + at);
-	return rc ? rc : s->drive->flush(s->drive[0].device);
+	return rc ? rc : s->drive_ops->flush(s->drive[0].device);
 }
 
 static int read_catalog(struct shell *s)
@@ -154,7 +154,7 @@ static int read_catalog(struct shell *s)
 	if (!bytes)
 		return recover_explain(s, &s->drive[0], rc, "no memory for the catalog", NULL);
 	s->catalog.bytes = bytes;
-	rc = s->drive->pread(s->drive[0].device, bytes, 2 * super->catalog_bytes,
+	rc = s->drive_ops->pread(s->drive[0].device, bytes, 2 * super->catalog_bytes,
 			     super->catalog_offset);
 	if (rc)
 		return recover_explain(s, &s->drive[0], rc, "the catalog cannot be read",
@@ -188,8 +188,8 @@ int recover_catalog_again(struct shell *s, const struct disk_catalog *head)
 				  s->catalog.limit);
 	if (bytes < 0)
 		return (int)bytes;
-	rc = s->drive->pwrite(s->drive[0].device, buf, (size_t)bytes, at);
-	return rc ? rc : s->drive->flush(s->drive[0].device);
+	rc = s->drive_ops->pwrite(s->drive[0].device, buf, (size_t)bytes, at);
+	return rc ? rc : s->drive_ops->flush(s->drive[0].device);
 }
 
 /* ---- the store ----------------------------------------------------------------------------- */
@@ -200,17 +200,17 @@ static int open_existing(struct shell *s, uint64_t bytes)
 		.path = s->config.store_path,
 		.buffered = s->config.nvme_buffered,
 	};
-	int rc = s->drive->open(&s->drive[0].device, &options);
+	int rc = s->drive_ops->open(&s->drive[0].device, &options);
 
 	if (rc)
 		return rc; /* explained by the backend */
 	rc = recover_super(s, &s->drive[0], &s->core_config.super);
 	if (rc)
 		return rc;
-	if (s->config.nvme_size.kind != UNITS_AUTO && s->drive->bytes(s->drive[0].device) != bytes)
+	if (s->config.nvme_size.kind != UNITS_AUTO && s->drive_ops->bytes(s->drive[0].device) != bytes)
 		log_warn(&s->log, "the store keeps the size it was made with",
 			 s->config.store_path, "nvme.size counts for new stores only",
-			 "bytes=%llu", (unsigned long long)s->drive->bytes(s->drive[0].device));
+			 "bytes=%llu", (unsigned long long)s->drive_ops->bytes(s->drive[0].device));
 	return 0;
 }
 
@@ -254,7 +254,7 @@ void recover_store_close(struct shell *s)
 	s->catalog = (struct catalog){ .bytes = NULL };
 	drives_end(s);
 	if (s->drive[0].device)
-		s->drive->close(s->drive[0].device);
+		s->drive_ops->close(s->drive[0].device);
 	s->drive[0].device = NULL;
 }
 
@@ -318,7 +318,7 @@ static int read_segment(struct shell *s, uint32_t drive, uint32_t segment, void 
 	const struct shell_drive *d = &s->drive[drive];
 	const struct disk_super *super = &d->super;
 	uint64_t offset = super->segment_offset + segment * super->segment_bytes;
-	int unread = s->drive->pread(d->device, summary, super->summary_bytes, offset), rc;
+	int unread = s->drive_ops->pread(d->device, summary, super->summary_bytes, offset), rc;
 
 	if (unread) {
 		/* Its blocks are a loss, the rest of the store is not. */
@@ -338,7 +338,7 @@ static int read_drive(struct shell *s, uint32_t drive, uint64_t *told)
 {
 	const struct disk_super *super = &s->drive[drive].super;
 	void *summary CLEANUP_FREE = aligned_alloc(DISK_SECTOR, super->summary_bytes);
-	int rc = s->drive->flush(s->drive[drive].device);
+	int rc = s->drive_ops->flush(s->drive[drive].device);
 
 	if (rc)
 		return recover_explain(s, &s->drive[drive], rc, "the store cannot be flushed",

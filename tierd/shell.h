@@ -84,7 +84,7 @@ struct shell {
 	struct log log;
 	struct obs obs;
 	const struct mem_ops *mem[ABI_MEM_TIERS];
-	const struct drive_ops *drive; /* NULL = no store */
+	const struct drive_ops *drive_ops; /* NULL = no store */
 	struct shell_drive drive[CORE_DRIVES_MAX]; /* of the store; the first is its home */
 	uint32_t drives; /* that are there */
 	struct core_config core_config;

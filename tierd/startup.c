@@ -353,7 +353,7 @@ static void choose_discards(struct shell *s, uint32_t drive)
 		[DRIVE_DISCARD_DEVICE] = "its device takes them",
 		[DRIVE_DISCARD_FILE] = "it is a file, where they leave holes",
 	};
-	enum drive_discard can = s->drive->discards(s->drive[drive].device);
+	enum drive_discard can = s->drive_ops->discards(s->drive[drive].device);
 	uint32_t want = s->config.nvme_discard;
 	bool on = can == DRIVE_DISCARD_DEVICE || (can == DRIVE_DISCARD_FILE && want == CONFIG_ON);
 
@@ -388,8 +388,8 @@ static int begin_store(struct shell *s)
 	}
 	name_drives(s);
 	make_folder(s->config.store_path, 0700);
-	s->drive = drive_backend(NULL);
-	rc = s->drive->probe(&options, &info);
+	s->drive_ops = drive_backend(NULL);
+	rc = s->drive_ops->probe(&options, &info);
 	if (rc) {
 		log_error(&s->log, "the store cannot be used", s->config.store_path,
 			  "name a file in a folder that may be written, or a block device",
@@ -408,7 +408,7 @@ static int begin_store(struct shell *s)
 
 static void end_store(struct shell *s)
 {
-	if (s->drive)
+	if (s->drive_ops)
 		recover_store_close(s);
 }
 

@@ -278,7 +278,7 @@ static void wait_tick(struct shell *s)
  */
 static void settle(struct shell *s)
 {
-	while (s->core->dropped.parting.count || s->core->dropped.waiting.count ||
+	while (s->core->dropped.parents_leaving.count || s->core->dropped.waiting.count ||
 	       s->context->retiring[ABI_TIER_CXL])
 		wait_tick(s);
 }

@@ -564,16 +564,14 @@ struct tier_conversation_options {
  * Conversations: when a turn ends it is known what comes next, but not when. The daemon learns how
  * long users of a tenant think. When one may be back, it has the first layers in the tier: so many
  * that the others stream in while these are computed (all of them when layer_ns is 0). They come as
- * late as is safe, in idle time, within half of the pin budget. RETURN fetches the rest at once,
- * and all is protected until the turn ends. If nobody returns, the layers go and the conversation
- * is forgotten.
+ * late as is safe, in idle time, within half of the pin budget. RETURN fetches the rest at once;
+ * all is protected until the turn ends. If nobody returns, the layers go and it is forgotten.
  *
  * id is the caller's, one a conversation, for one connection at a time. Only TURN_END needs
  * options. Completion: TURN_END value = blocks kept; RETURN status READY with aux = layers there
  * (all, or the first as above), LATE when they are not, MISS: unknown id. The host keeps 4,096
- * conversations; when full, it drops one of the user with the most. Results: -EBUSY another
- * connection's, -ENOBUFS 2,048 of ours away, -ENOENT CLOSE of an unknown one. Returns 0, -EAGAIN
- * ring full, -ENOTCONN, -EINVAL.
+ * conversations; when full, one of the user with the most goes. Results: -EBUSY another client's,
+ * -ENOBUFS 2,048 of ours away, -ENOENT unknown to CLOSE. Returns 0, -EAGAIN, -ENOTCONN, -EINVAL.
  */
 int tier_conversation(tier_context *c, uint64_t id, uint32_t event,
 		      const struct tier_conversation_options *options);
@@ -795,6 +793,7 @@ int tier_admin(tier *t, const char *verb, const char *args, char **reply);
 #include <tier_queue.h>  /* several queues of completions */
 #include <tier_taken.h>  /* memory that is taken under a lease */
 #include <tier_usage.h>  /* who holds what of a context */
+#include <tier_old.h>
 #ifdef __cplusplus
 }
 #endif

@@ -336,7 +336,7 @@ static int try_foresight(struct world *w)
 	if (rc == 0)
 		rc = completed(w, tier_conversation(w->c, 1, TIER_CONVERSATION_TURN_END, &turn));
 	if (rc == 0)
-		rc = completed(w, tier_conversation(w->c, 1, TIER_CONVERSATION_CLOSE, NULL));
+		rc = completed(w, tier_session(w->c, 1, TIER_SESSION_CLOSE, NULL)); /* (old) */
 	if (rc == 0)
 		rc = completed(w, tier_migrate(w->c, w->block, BLOCKS,
 					       ASK(TIER_CXL, .user_data = 6)));

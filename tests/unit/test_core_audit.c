@@ -317,7 +317,7 @@ static void test_counters_of_the_host(void **state)
 	WRONG(c->reserve.count, "reservations");
 	WRONG(c->streams.count, "streams");
 	WRONG(c->dropped.unretired.count, "unretired");
-	WRONG(c->dropped.leaving.count, "leaving blocks");
+	WRONG(c->dropped.parents_leaving.count, "leaving blocks");
 	WRONG(c->dropped.waiting.count, "blocks that wait to part");
 	for (uint32_t t = 0; t < ABI_MEM_TIERS; t++) {
 		WRONG(c->pool[t].used, "charged to the pool");

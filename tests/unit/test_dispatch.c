@@ -125,7 +125,7 @@ static int begin(void **state)
 	queue.submit_flush = queue_submit_flush;
 	queue.owns = queue_owns;
 	queue.complete = queue_complete;
-	s->drive = &queue;
+	s->drive_ops = &queue;
 	s->core = s->obs.core = front.core = host.core;
 	s->mem[ABI_TIER_HBM] = &mem_host;
 	s->mem[ABI_TIER_CXL] = &mem_cxl_memfd;

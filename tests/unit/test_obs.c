@@ -145,12 +145,12 @@ static void test_how_many_are_leaving(void **state)
 	json_t *status;
 
 	(void)state;
-	host.core->dropped.leaving.count += 2;
+	host.core->dropped.parents_leaving.count += 2;
 	host.core->dropped.waiting.count += 3;
 	status = told("status", "");
 	assert_int_equal(number(status, "leaving"), 5);
 	json_decref(status);
-	host.core->dropped.leaving.count -= 2;
+	host.core->dropped.parents_leaving.count -= 2;
 	host.core->dropped.waiting.count -= 3;
 }
 

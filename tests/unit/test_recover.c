@@ -110,7 +110,7 @@ static struct shell *shell_bare(void)
 	ops.pread = bad_pread;
 	ops.pwrite = bad_pwrite;
 	ops.flush = bad_flush;
-	s->drive = &ops;
+	s->drive_ops = &ops;
 	s->log.level = LOG_LEVEL_ERROR;
 	s->log.fd = open("/dev/null", O_WRONLY | O_CLOEXEC); /* much is wrong here */
 	s->config.nvme_buffered = true;

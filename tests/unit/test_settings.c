@@ -239,7 +239,7 @@ static void test_what_the_status_shows(void **state)
 	(void)state;
 	config_defaults(&config, false, false);
 	set(&config, "clients.max", "51");
-	set(&config, "user.connections", "52");
+	set(&config, "user.sessions", "52"); /* its old name */
 	set(&config, "user.contexts", "53");
 	set(&config, "staging.max", "54MiB");
 	set(&config, "client.requests", "55");

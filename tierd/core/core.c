@@ -201,7 +201,7 @@ int core_open(struct core **out, const struct core_config *config)
 	}
 	pools_thread(c);
 	block_list_init(&c->dropped.unretired);
-	block_list_init(&c->dropped.leaving);
+	block_list_init(&c->dropped.parents_leaving);
 	block_list_init(&c->dropped.waiting);
 	*out = c;
 	return 0;

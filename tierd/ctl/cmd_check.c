@@ -48,9 +48,11 @@ static int take_options(struct ctl *ctl, int argc, char **argv, struct repair_op
 
 static int show_json(const struct repair_report *r, bool looked, json_t *lines)
 {
-	json_t *answer = json_pack("{sb sI sI sI sI sI sI sI sI sI sI sI sO}", "looked", looked,
-				   "found", (json_int_t)r->found, "mended", (json_int_t)r->repaired,
-				   "segments", (json_int_t)r->segments, "free",
+	json_t *answer = json_pack("{sb sI sI sI sI sI sI sI sI sI sI sI sI sO}", "looked", looked,
+				   "found", (json_int_t)r->found, "repaired",
+				   (json_int_t)r->repaired, "mended", /* its old name */
+				   (json_int_t)r->repaired, "segments",
+				   (json_int_t)r->segments, "free",
 				   (json_int_t)r->free, "rotten", (json_int_t)r->rotten,
 				   "unreadable", (json_int_t)r->unreadable, "records",
 				   (json_int_t)r->records, "records_bad",

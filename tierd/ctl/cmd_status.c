@@ -261,7 +261,8 @@ static const char *with_unit(char cell[CTL_CELL], const json_t *one)
 	return cell;
 }
 
-static int show_metrics(const json_t *metrics, uint32_t terminal)
+/* By old names only where they are asked for. */
+static int show_metrics(const json_t *metrics, bool asked, uint32_t terminal)
 {
 	static const char *const heads[] = { "counter", ">value", "=meaning" };
 	struct grid *g = grid_new(heads, COUNT(heads));
@@ -270,6 +271,8 @@ static int show_metrics(const json_t *metrics, uint32_t terminal)
 	for (size_t i = 0; i < json_array_size(metrics); i++) {
 		const json_t *one = json_array_get(metrics, i);
 
+		if (!asked && json_object_get(one, "alias"))
+			continue;
 		grid_add(g, ctl_text(cell, one, "name"));
 		grid_add(g, with_unit(cell, one));
 		grid_add(g, ctl_text(cell, one, "help"));
@@ -316,7 +319,7 @@ int ctl_stat(struct ctl *ctl, int argc, char **argv)
 	} else if (ctl->json) {
 		rc = ctl_print_json(stat);
 	} else {
-		error = show_metrics(metrics, ctl->terminal);
+		error = show_metrics(metrics, argc, ctl->terminal);
 		if (!error && !argc) {
 			fputc('\n', stdout);
 			error = ctl_show_latencies(json_at(stat, "latency"), stdout,

@@ -317,6 +317,7 @@ void obs_scrape_write(const struct obs *o, const struct obs_scrape *s, enum obs_
 
 	daemon_figures(&w, o, s);
 #define METRIC(name, unit, help) single(&w, #name, unit_of(unit), help, s->metrics.name);
+#define ALIAS(old, name) single(&w, #old, unit_of("1"), "the old name of " #name, s->metrics.name);
 #include "tierd/core/metrics.def"
 #undef METRIC
 	tiers(&w, o, s);

@@ -42,6 +42,8 @@ static json_t *holder(const struct core_holder_view *v, bool salts)
 				json_sprintf("client %u", (uint32_t)v->key), "client",
 				(json_int_t)(uint32_t)v->key, "connection",
 				(json_int_t)(v->key >> 32));
+	if (json_object_get(one, "connection"))
+		json_object_set(one, "session", json_object_get(one, "connection")); /* (old) */
 	json_object_set_new(one, "uses", obs_number(v->uses));
 	for (uint32_t t = 0; t < TIERS_HELD; t++) {
 		json_t *here = limits(v->used[t], v->limit[t].soft, v->limit[t].hard);

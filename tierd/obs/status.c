@@ -142,12 +142,16 @@ static json_t *limits(const struct obs *o)
 {
 	const struct obs_limits *l = &o->limits;
 
-	return json_pack("{s:i, s:i, s:i, s:o, s:i, s:i, s:i, s:i, s:i}", "clients",
-			 (int)l->clients, "user_connections", (int)l->user_connections,
-			 "user_contexts", (int)l->user_contexts, "client_staging_bytes",
-			 obs_number(l->staging_bytes), "client_requests", (int)l->requests,
-			 "client_puts", (int)l->puts, "client_pins", (int)l->pins, "pin_percent",
-			 (int)l->pin_percent, "quarantine_percent", (int)l->quarantine_percent);
+	json_t *all = json_pack("{s:i, s:i, s:i, s:o, s:i, s:i, s:i, s:i, s:i}", "clients",
+				(int)l->clients, "user_connections", (int)l->user_connections,
+				"user_contexts", (int)l->user_contexts, "client_staging_bytes",
+				obs_number(l->staging_bytes), "client_requests", (int)l->requests,
+				"client_puts", (int)l->puts, "client_pins", (int)l->pins,
+				"pin_percent", (int)l->pin_percent, "quarantine_percent",
+				(int)l->quarantine_percent);
+
+	json_object_set(all, "user_sessions", json_object_get(all, "user_connections")); /* (old) */
+	return all;
 }
 
 /*
@@ -222,6 +226,7 @@ json_t *obs_status(const struct obs_args *a)
 	json_object_set_new(document, "connections",
 			    json_pack("{s:i, s:i, s:i}", "open", (int)n.open, "ended",
 				      (int)(q->connections - n.open), "shared_uid", (int)n.shared));
+	json_object_set(document, "sessions", json_object_get(document, "connections")); /* (old) */
 	json_object_set_new(document, "limits", limits(o));
 	json_object_set_new(document, "tiers", tier_list(o, &stats));
 	json_object_set_new(document, "store", store(o, &stats));
@@ -235,8 +240,9 @@ json_t *obs_status(const struct obs_args *a)
 	json_object_set_new(document, "index_bytes", obs_number(stats.index_bytes));
 	json_object_set_new(document, "memory", memory(o, q, &stats));
 	json_object_set_new(document, "aside", aside(o, q));
-	json_object_set_new(document, "parting",
+	json_object_set_new(document, "leaving",
 			    q->operator_ ? obs_number(stats.leaving) : json_null());
+	json_object_set(document, "parting", json_object_get(document, "leaving")); /* old name */
 	json_object_set_new(document, "requests", obs_number(stats.requests));
 	json_object_set_new(document, "ios", obs_number(stats.ios));
 	json_object_set_new(document, "copies", obs_number(stats.copies));
@@ -253,11 +259,20 @@ static void metric(json_t *list, const char *name, const char *unit, const char 
 					      "value", obs_number(value), "help", help));
 }
 
+/* By the name that it had; alias says the one it has. */
+static void old_metric(json_t *list, const char *old, const char *name, uint64_t value)
+{
+	json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:s, s:s}", "name", old, "unit", "1",
+					      "value", obs_number(value), "help", "an old name",
+					      "alias", name));
+}
+
 static json_t *metrics(const struct core_metrics *m)
 {
 	json_t *list = json_array();
 
 #define METRIC(name, unit, help) metric(list, #name, unit, help, m->name);
+#define ALIAS(old, name) old_metric(list, #old, #name, m->name);
 #include "tierd/core/metrics.def"
 #undef METRIC
 	return list;

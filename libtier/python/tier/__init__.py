@@ -314,13 +314,15 @@ class Context:
         """Begin to move blocks to a tier and out of those above it; a completion follows."""
         return self._ask(lib.tier_migrate, found, {"tier": tier, "user_data": user_data})
 
-    def session(self, number, event, found=None, **members):
+    def conversation(self, number, event, found=None, **members):
         """Tell what happens in a conversation; members of struct tier_conversation_options (tier is
         TIER_CXL unless it is given). A completion follows."""
         these = blocks(found) if found is not None else ffi.NULL
         o = Options("tier_conversation_options", tier=members.pop("tier", lib.TIER_CXL),
                     blocks=these, count=len(these) if found is not None else 0, **members)
-        check(lib.tier_conversation(self.handle, number, event, o.struct), "session")
+        check(lib.tier_conversation(self.handle, number, event, o.struct), "conversation")
+
+    session = conversation  # its old name
 
     def _ask(self, call, found, members):
         members.setdefault("tier", lib.TIER_CXL)

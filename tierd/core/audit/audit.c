@@ -18,7 +18,7 @@ struct recount {
 	uint64_t retiring[ABI_MEM_TIERS];
 	uint64_t streamed[ABI_MEM_TIERS];      /* bytes of places of the stream pool */
 	uint64_t stream_counts[ABI_MEM_TIERS]; /* of streams on pages */
-	uint64_t detached[ABI_MEM_TIERS]; /* of places that no page names any more */
+	uint64_t detached[ABI_MEM_TIERS];      /* of places that no page names any more */
 	uint64_t detached_places, reserved_most;
 	uint64_t reserved[ABI_PARTS_MAX]; /* places */
 	uint64_t dirty, nvme, records;

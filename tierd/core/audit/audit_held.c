@@ -119,7 +119,7 @@ static void audit_lists(struct audit *a)
 	audit_list(a, &c->dropped.unretired, "unretired", is_unretired);
 	audit_compare(
 		a, "host", "dropped blocks with others behind them", leaving,
-		audit_list(a, &c->dropped.leaving, "leaving blocks", is_leaving) +
+		audit_list(a, &c->dropped.parents_leaving, "leaving blocks", is_leaving) +
 			audit_list(a, &c->dropped.waiting, "blocks that wait to part", is_leaving));
 }
 

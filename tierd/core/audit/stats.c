@@ -122,7 +122,7 @@ void core_stats(const struct core *c, struct core_stats *out)
 		out->tier[t].quarantined = c->reclaim.quarantined[t];
 		out->tier[t].streamed = c->streamed[t];
 	}
-	out->leaving = c->dropped.leaving.count + c->dropped.waiting.count;
+	out->leaving = c->dropped.parents_leaving.count + c->dropped.waiting.count;
 	log_stats(c, out);
 	for (uint32_t i = 0; i < c->clients_high; i++)
 		out->clients += c->client[i].state == 1;

@@ -2,8 +2,8 @@
 /*
  * Conversations: see conversation.h for what they are. This file keeps the table, decides what of a
  * conversation is staged and when, and answers the client. The transfers are prefetches of the
- * core's own, parked like anybody else's, of the speculative class; what came is pinned (lead
- * layers only: lead.c) until patience ends, and is then given back unread.
+ * core's own, parked like anybody else's, of the speculative class; what came is pinned
+ * (lead layers only: lead.c) until patience ends, and is then given back unread.
  */
 #include <assert.h>
 #include <errno.h>

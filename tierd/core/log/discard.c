@@ -63,7 +63,7 @@ static bool works(const struct drive *dv)
 static bool in_use(const struct core *c, const struct drive *dv)
 {
 	if (c->ios || c->copies || c->queues.space_head || c->draining || c->catalog_dirty ||
-	    c->catalog_running || c->dropped.leaving.count || tombs_wait(c) ||
+	    c->catalog_running || c->dropped.parents_leaving.count || tombs_wait(c) ||
 	    sched_demand(c, c->config.discard_quiet_ns))
 		return true;
 	for (uint32_t i = 0; i < c->drives; i++)

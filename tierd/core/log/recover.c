@@ -102,7 +102,7 @@ static int parent_keep(struct core *c, struct context *x, uint32_t slot, const u
 /* What stood behind what was dropped goes too, or stands alone: slots are free at once. */
 static void part_all(struct core *c)
 {
-	while (c->dropped.leaving.count)
+	while (c->dropped.parents_leaving.count)
 		prefix_step(c);
 }
 

@@ -17,7 +17,7 @@ struct reservation {
 	struct predict_key key;
 	uint32_t upper; /* as predicted; 0 = it was not */
 	uint32_t expected, p95, step, granted; /* blocks */
-	uint32_t claimed; /* of ctx->reserved_most_blocks */
+	uint32_t most; /* of ctx->reserved_most_blocks */
 	uint64_t drawn;   /* pages */
 	uint64_t beside;  /* pages put under it that had to find their place elsewhere */
 	uint32_t left[ABI_PARTS_MAX]; /* places promised, by class */

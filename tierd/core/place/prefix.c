@@ -209,7 +209,7 @@ void prefix_dropped(struct core *c, struct context *x, uint32_t slot)
 	if (index_block(&x->ix, slot)->child == ABI_SLOT_NONE)
 		return;
 	x->meta[slot].flags |= BLOCK_LEAVING;
-	block_link(c, &c->dropped.leaving, x, slot);
+	block_link(c, &c->dropped.parents_leaving, x, slot);
 }
 
 /* Up to `most` of the children of a dropped block leave. Returns how many of them did. */
@@ -244,7 +244,7 @@ static uint32_t part_first(struct core *c, struct block_list *list, uint32_t mos
 	if (index_block(&x->ix, slot)->child == ABI_SLOT_NONE)
 		x->meta[slot].flags &= (uint8_t)~BLOCK_LEAVING;
 	else
-		block_link(c, gone == most ? &c->dropped.leaving : &c->dropped.waiting, x, slot);
+		block_link(c, gone == most ? &c->dropped.parents_leaving : &c->dropped.waiting, x, slot);
 	block_retire(c, x, slot);
 	return gone;
 }
@@ -253,8 +253,8 @@ void prefix_step(struct core *c)
 {
 	uint32_t left = STEP_BLOCKS;
 
-	for (uint32_t n = 0; c->dropped.leaving.count && left && n < STEP_BLOCKS; n++)
-		left -= part_first(c, &c->dropped.leaving, left);
+	for (uint32_t n = 0; c->dropped.parents_leaving.count && left && n < STEP_BLOCKS; n++)
+		left -= part_first(c, &c->dropped.parents_leaving, left);
 }
 
 /* Whoever kept the children may have let go. */
@@ -271,7 +271,7 @@ void prefix_tick(struct core *c)
 
 uint64_t prefix_next(const struct core *c)
 {
-	uint64_t next = c->dropped.leaving.count ? c->now_ns + MS : UINT64_MAX;
+	uint64_t next = c->dropped.parents_leaving.count ? c->now_ns + MS : UINT64_MAX;
 
 	if (c->dropped.waiting.count && c->dropped.waiting_next_ns < next)
 		next = c->dropped.waiting_next_ns;
