@@ -207,7 +207,8 @@ static int open_existing(struct shell *s, uint64_t bytes)
 	rc = recover_super(s, &s->drive[0], &s->core_config.super);
 	if (rc)
 		return rc;
-	if (s->config.nvme_size.kind != UNITS_AUTO && s->drive_ops->bytes(s->drive[0].device) != bytes)
+	if (s->config.nvme_size.kind != UNITS_AUTO &&
+	    s->drive_ops->bytes(s->drive[0].device) != bytes)
 		log_warn(&s->log, "the store keeps the size it was made with",
 			 s->config.store_path, "nvme.size counts for new stores only",
 			 "bytes=%llu", (unsigned long long)s->drive_ops->bytes(s->drive[0].device));

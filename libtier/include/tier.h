@@ -775,7 +775,6 @@ struct tier_counters {
 	uint64_t leases, lease_not_ready, lease_stale, lease_retries;
 	uint64_t requests, completions, reattached;
 };
-
 /* What this connection did, summed over its readers; approximate while they run. Any thread. */
 int tier_counters(tier *t, struct tier_counters *out);
 
@@ -789,11 +788,11 @@ int tier_admin(tier *t, const char *verb, const char *args, char **reply);
 #include <tier_events.h> /* what became of blocks */
 #include <tier_names.h>  /* engines' own names of blocks */
 #include <tier_object.h> /* objects */
+#include <tier_old.h>
 #include <tier_pages.h>  /* pages into a list of places */
 #include <tier_queue.h>  /* several queues of completions */
 #include <tier_taken.h>  /* memory that is taken under a lease */
 #include <tier_usage.h>  /* who holds what of a context */
-#include <tier_old.h>
 #ifdef __cplusplus
 }
 #endif

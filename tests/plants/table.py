@@ -145,10 +145,10 @@ bug("arguments-read-twice", CORE + "op/request.c",
     "\treturn k->open.staging[q->arg_offset] == r->arg[0] ? 0 : -EFAULT;",
     "test_core_reads")
 bug("wish-behind-the-last-look", LIBRARY + "wait.c",
-    "if (!connection_attachment(t)->dead)\n\t\twait_event_follow(t, connection_attachment(t));\n"
+    "if (!connection_attachment(t)->dead)\n\t\tfollow(q, connection_attachment(t));\n"
     "\tsubmit_collect(t);",
     "submit_collect(t);\n"
-    "\tif (!connection_attachment(t)->dead)\n\t\twait_event_follow(t, connection_attachment(t));",
+    "\tif (!connection_attachment(t)->dead)\n\t\tfollow(q, connection_attachment(t));",
     "test_libtier_wait")
 bug("gap-in-the-first-block-only", CORE + "op/put_shard.c",
     "for (; p->gap < p->done; p->gap++) {", "for (; p->gap < 1; p->gap++) {", "test_core_put")

@@ -198,10 +198,10 @@ PLANTS = {
         "x->record_bytes + bytes"),
     "flushed-mark-forgets-the-cleaner": (
         "log/flush.c",
-        "if (c->cleaner.phase >= CLEAN_HEADER && c->cleaner.phase < CLEAN_STOP &&",
-        "if (c->cleaner.phase > CLEAN_STOP &&"),
+        "if (dv->cleaner.phase >= CLEAN_HEADER && dv->cleaner.phase < CLEAN_STOP &&",
+        "if (dv->cleaner.phase > CLEAN_STOP &&"),
     "needed-tombstone-given-up": (
         "unit/store.c",
-        "return s->segment[segment].lsn_tombstone >= *oldest;",
-        "return s->segment[segment].lsn_tombstone > *oldest;"),
+        "s->segment[segment].lsn_tombstone >= *oldest;",
+        "s->segment[segment].lsn_tombstone > *oldest;"),
 }

@@ -23,38 +23,6 @@ void world_fail(struct world *w, const char *format, ...)
 	va_end(ap);
 }
 
-/* splitmix64: small, seedable, good enough to choose */
-static uint64_t next_random(uint64_t *state)
-{
-	uint64_t z = *state += 0x9e3779b97f4a7c15ull;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-	return z ^ z >> 31;
-}
-
-uint64_t world_random(struct world *w)
-{
-	return next_random(&w->random);
-}
-
-uint32_t world_below(struct world *w, uint32_t n)
-{
-	return (uint32_t)(world_random(w) % n);
-}
-
-bool world_chance(struct world *w, uint32_t ppm)
-{
-	return world_below(w, 1000000) < ppm;
-}
-
-uint64_t world_shape(uint64_t seed)
-{
-	uint64_t state = ~seed;
-
-	return next_random(&state) | 1;
-}
-
 /* ---- moves -------------------------------------------------------------------------------- */
 
 static uint32_t rare_kind(uint64_t dice, const struct world_faults *f)
@@ -89,15 +57,15 @@ void world_moves(struct move *moves, uint32_t n, uint64_t seed, const struct wor
 	uint64_t state = seed * 0xd1342543de82ef95ull + 1;
 
 	for (uint32_t i = 0; i < n; i++) {
-		uint64_t r = next_random(&state);
+		uint64_t r = random_next(&state);
 
 		moves[i].kind = rare_kind(r % 1000000, faults);
 		if (moves[i].kind == MOVE_KINDS)
-			moves[i].kind = common_kind(next_random(&state), faults->tight);
+			moves[i].kind = common_kind(random_next(&state), faults->tight);
 		moves[i].random = (uint32_t)(r >> 32);
 	}
 	if (seed % 8 == 3 && n > 40) /* the first moments of a store are worth many crashes */
-		moves[next_random(&state) % 40].kind = MOVE_CRASH;
+		moves[random_next(&state) % 40].kind = MOVE_CRASH;
 }
 
 /* ---- events, actions ---------------------------------------------------------------------- */

@@ -64,10 +64,9 @@ static void tick(struct device *d, uint64_t ns)
 /* The oldest operation under way ends after so long. */
 static struct core_io *end_one(struct device *d, uint64_t ns)
 {
-	struct core_event e = { .kind = CORE_EV_IO_DONE };
+	struct core_event e = { .kind = CORE_EV_IO_DONE, .io = d->issued[d->ended++].io };
 
-	assert_true(d->ended < d->count);
-	e.io = d->issued[d->ended++].io;
+	assert_true(d->ended <= d->count);
 	e.io->res = (int32_t)e.io->bytes;
 	d->now_ns += ns;
 	event(d, &e);

@@ -67,6 +67,7 @@ static uint8_t *count_of(const struct core *c, const struct context *x, uint32_t
 	uint64_t word = block_word(x, slot);
 	uint64_t segment = c->drive[abi_nvme_device(word)]->first + block_segment(c, x, slot);
 
+	assert(abi_nvme_record(word) < record_sectors(c));
 	if (!(word & ABI_NVME_DURABLE))
 		return NULL;
 	return &count[segment * record_sectors(c) + abi_nvme_record(word)];

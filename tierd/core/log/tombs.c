@@ -67,12 +67,14 @@ static uint64_t tombs_bytes(struct core *c, struct context *x, uint64_t oldest)
 bool tombs_may(struct core *c, struct context *x, uint64_t oldest)
 {
 	uint64_t most = c->config.super.segment_count * c->config.super.segment_bytes / 8;
+	uint64_t least = store_tombstone_room(core_home(c)->store, TOMBS_MAX);
 	uint64_t bytes = tombs_bytes(c, x, oldest);
 
+	assert(x->used && oldest <= core_lsn(c) + 1);
 	if (most > x->plan.quota[ABI_TIER_NVME])
 		most = x->plan.quota[ABI_TIER_NVME];
-	if (most < store_tombstone_room(core_home(c)->store, TOMBS_MAX))
-		most = store_tombstone_room(core_home(c)->store, TOMBS_MAX); /* small ones: a queue full */
+	if (most < least)
+		most = least; /* small ones: a queue full */
 	for (uint32_t i = TOMB_AGES; bytes > most / 2 && i-- > 0;)
 		if (x->tombs.age[i].keys) {
 			if (c->tombs_bound < x->tombs.age[i].bound)

@@ -243,8 +243,10 @@ static uint32_t part_first(struct core *c, struct block_list *list, uint32_t mos
 	gone = part(c, x, slot, most);
 	if (index_block(&x->ix, slot)->child == ABI_SLOT_NONE)
 		x->meta[slot].flags &= (uint8_t)~BLOCK_LEAVING;
+	else if (gone == most)
+		block_link(c, &c->dropped.parents_leaving, x, slot);
 	else
-		block_link(c, gone == most ? &c->dropped.parents_leaving : &c->dropped.waiting, x, slot);
+		block_link(c, &c->dropped.waiting, x, slot);
 	block_retire(c, x, slot);
 	return gone;
 }

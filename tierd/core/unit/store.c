@@ -444,24 +444,6 @@ void store_live(struct store *s, uint32_t segment, int64_t bytes)
 	assert(s->live >= g->live);
 }
 
-/* A segment is full when its data is or its summary: so much data goes with a sector of that. */
-static uint64_t sector_room(const struct store *s)
-{
-	uint64_t capacity = s->super.segment_bytes - s->super.summary_bytes;
-
-	return capacity / (s->super.summary_bytes / DISK_SECTOR - 1);
-}
-
-uint64_t store_record_room(const struct store *s, uint32_t pages)
-{
-	return store_record_bytes(1, 1, pages) / DISK_SECTOR * sector_room(s);
-}
-
-uint64_t store_tombstone_room(const struct store *s, uint64_t keys)
-{
-	return keys * sector_room(s) / STORE_TOMBSTONE_KEYS_MAX;
-}
-
 void store_read_begin(struct store *s, uint32_t segment)
 {
 	assert(segment < s->segment_count && has_life(&s->segment[segment]));
