@@ -44,7 +44,7 @@ static const char *bytes_of(const char *root, const char *device, const char *na
 
 static void show_region(const char *root, const char *region, FILE *to)
 {
-	char commit[TEXT], decoder[TEXT], mode[TEXT], target[16], bytes[UNITS_TEXT_BYTES];
+	char commit[TEXT], decoder[TEXT], mode[TEXT], target[32], bytes[UNITS_TEXT_BYTES];
 
 	line_of(root, region, "commit", commit);
 	fprintf(to, "  cxl %-14s %s, %s", region, bytes_of(root, region, "size", bytes),
