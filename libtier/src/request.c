@@ -110,9 +110,9 @@ void submit_hand_on(struct tier *t, struct done_list *from)
 	}
 }
 
-void submit_take_done(struct tier_queue *q, struct taken *taken)
+void submit_take_done(struct tier *t, struct tier_queue *q, struct taken *taken)
 {
-	struct requests *r = &q->t->requests;
+	struct requests *r = &t->requests;
 
 	for (; taken->count < taken->max && q->done.count > 0; taken->count++) {
 		uint32_t i = list_take(r, &q->done);

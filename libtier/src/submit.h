@@ -62,7 +62,8 @@ struct taken {
 };
 
 /* Take completions of a queue, as many as there are and fit. */
-void submit_take_done(struct tier_queue *q, struct taken *taken) REQUIRES(q->t->lock);
+void submit_take_done(struct tier *t, struct tier_queue *q, struct taken *taken)
+	REQUIRES(t->lock);
 
 /* The loads have been copied. */
 void submit_copied(struct tier *t, struct done_list *loads) REQUIRES(t->lock);

@@ -162,7 +162,7 @@ void wait_event_forget(struct tier *t, struct attachment *a)
 	}
 }
 
-static void follow(const struct tier_queue *q, struct attachment *a) REQUIRES(q->t->lock)
+static void follow(const struct tier_queue *q, struct attachment *a)
 {
 	watch(q, a->event, EPOLLIN);
 	watch(q, a->socket.fd, EPOLLRDHUP);
@@ -198,9 +198,8 @@ int queue_event_fd(struct tier_queue *q)
 }
 
 /* The caller has taken all there is: make its descriptor quiet, and notice a dead daemon. */
-static void quiet_event(struct tier_queue *q) REQUIRES(q->t->lock)
+static void quiet_event(struct tier *t, struct tier_queue *q) REQUIRES(t->lock)
 {
-	struct tier *t = q->t;
 	struct attachment *a = connection_attachment(t);
 	struct epoll_event e[POLLED];
 	int n = epoll_wait(q->event_fd, e, POLLED, 0);
@@ -221,21 +220,21 @@ static void quiet_event(struct tier_queue *q) REQUIRES(q->t->lock)
 	submit_collect(t);
 }
 
-static void take_now(struct tier_queue *q, struct taken *taken) REQUIRES(q->t->lock)
+static void take_now(struct tier *t, struct tier_queue *q, struct taken *taken)
+	REQUIRES(t->lock)
 {
-	submit_collect(q->t);
-	submit_take_done(q, taken);
+	submit_collect(t);
+	submit_take_done(t, q, taken);
 	if (taken->count < taken->max && q->event_fd >= 0) {
-		quiet_event(q);
-		submit_take_done(q, taken);
+		quiet_event(t, q);
+		submit_take_done(t, q, taken);
 	}
 }
 
 /* Until min are there, or it is too late, or none will come. */
-static int wait_for(struct tier_queue *q, uint32_t min, uint64_t until) REQUIRES(q->t->lock)
+static int wait_for(struct tier *t, struct tier_queue *q, uint32_t min, uint64_t until)
+	REQUIRES(t->lock)
 {
-	struct tier *t = q->t;
-
 	for (;;) {
 		submit_collect(t);
 		if (q->done.count >= min || time_now_ns() >= until)
@@ -248,22 +247,30 @@ static int wait_for(struct tier_queue *q, uint32_t min, uint64_t until) REQUIRES
 	}
 }
 
-int queue_take(struct tier_queue *q, struct tier_completion *out, const struct queue_wait *w)
+static int take(struct tier *t, struct tier_queue *q, const struct queue_wait *w,
+		struct taken *taken)
 {
 	uint64_t now = w->min > 0 ? time_now_ns() : 0;
 	uint64_t until = w->timeout_ns > UINT64_MAX - now ? UINT64_MAX : now + w->timeout_ns;
+	int rc;
+
+	LOCK_SCOPE(&t->lock);
+	rc = w->min > 0 ? wait_for(t, q, w->min, until) : 0;
+	if (rc == 0)
+		take_now(t, q, taken);
+	return rc;
+}
+
+int queue_take(struct tier_queue *q, struct tier_completion *out, const struct queue_wait *w)
+{
 	struct taken taken = { .out = out, .max = w->max };
+	int rc;
 
 	if (!out || w->max == 0 || w->min > w->max)
 		return error_note(-EINVAL, "completions: out is NULL, max is 0 or less than min");
-	{
-		LOCK_SCOPE(&q->t->lock);
-		int rc = w->min > 0 ? wait_for(q, w->min, until) : 0;
-
-		if (rc)
-			return rc;
-		take_now(q, &taken);
-	}
+	rc = take(q->t, q, w, &taken);
+	if (rc)
+		return rc;
 	if (taken.loads.count > 0)
 		load_copy(q->t, &taken.loads, out);
 	return (int)taken.count;
