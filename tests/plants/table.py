@@ -108,7 +108,7 @@ bug("failed-record-not-suspected", CORE + "log/writeback.c",
     "if (durable && run->suspect)", "test_core_flush")
 bug("one-full-context-stops-all", CORE + "log/writeback.c",
     "d->full_retry_ns = c->now_ns + FULL_RETRY_NS;",
-    "c->write_retry_ns = c->now_ns + FULL_RETRY_NS;", "test_core_full")
+    "core_home(c)->write_retry_ns = c->now_ns + FULL_RETRY_NS;", "test_core_full")
 bug("late-deletion-waits-on", CORE + "op/delete.c", "!r->error && !r->late) {", "!r->error) {",
     "test_core_orphans")
 bug("stream-to-any-tier", CORE + "op/stream.c",
