@@ -136,7 +136,8 @@ static void delete_all(struct world *w, uint32_t first)
 	assert_int_equal(tier_delete(w->own.c, keys, HELD), HELD);
 }
 
-/* A number of the daemon's status, the sum of all members of that name. */
+/* A number of the daemon's status, the sum of all members of that name, but for what is told again
+ * under an old one. */
 static int64_t status(struct world *w, const char *member)
 {
 	char name[64], *text, *at;
@@ -144,6 +145,9 @@ static int64_t status(struct world *w, const char *member)
 
 	snprintf(name, sizeof(name), "\"%s\":", member);
 	assert_int_equal(tier_admin(w->own.t, "status", NULL, &text), 0);
+	at = strstr(text, "\"sessions\"");
+	assert_non_null(at);
+	memset(at, ' ', strcspn(at, "}"));
 	for (at = text; (at = strstr(at, name)); at++)
 		sum += atoll(at + strlen(name));
 	free(text);

@@ -116,6 +116,7 @@ static struct shell *shell_bare(void)
 	s->config.nvme_buffered = true;
 	snprintf(s->config.store_path, sizeof(s->config.store_path), "%.200s/recover-%d",
 		 tmp ? tmp : "/tmp", (int)getpid());
+	s->drive[0].path = s->config.store_path;
 	return s;
 }
 
