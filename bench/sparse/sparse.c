@@ -37,6 +37,7 @@ struct job {
 	struct pool pool;
 	struct decode *decode;
 	uint64_t layer_ns;
+	uint32_t step; /* of the trace, next: none is seen twice */
 };
 
 /* ---- what a buffer of twice the chosen misses: no bytes ------------------------------------- */
@@ -137,6 +138,12 @@ static int measure_drive(struct job *j)
 static const char *const look_name[DECODE_LOOKS] = { "on demand", "draft tokens",
 							 "layers follow" };
 
+static int decode_on(struct job *j, uint32_t steps)
+{
+	j->step += steps;
+	return decode_steps(j->decode, j->step - steps, j->step);
+}
+
 /* Rounds of steps on the clock: what came late, and what each step took beside its computing. */
 static int run_clock(struct job *j, double times)
 {
@@ -153,9 +160,7 @@ static int run_clock(struct job *j, double times)
 
 	d->layer_ns = (uint64_t)((double)j->layer_ns * times);
 	for (uint32_t round = 0; round < j->bench->rounds && !error; round++) {
-		uint32_t from = WARM_STEPS + round * ROUND_STEPS;
-
-		error = decode_steps(d, from, from + ROUND_STEPS);
+		error = decode_on(j, ROUND_STEPS);
 		looks += d->looks;
 		surprises += d->surprises;
 		sample_add(&ns, (double)d->ns / ROUND_STEPS / 1e6);
@@ -173,7 +178,8 @@ static int run_clock(struct job *j, double times)
 static int warm(struct job *j)
 {
 	j->decode->layer_ns = 0;
-	return decode_steps(j->decode, 0, WARM_STEPS);
+	j->step = 0;
+	return decode_on(j, WARM_STEPS);
 }
 
 /* ---- bytes and bits -------------------------------------------------------------------------- */
@@ -190,7 +196,7 @@ static int run_bytes(struct job *j)
 	int error = service_metric(j->pool.t, "read_bytes", &before);
 
 	if (!error)
-		error = decode_steps(j->decode, WARM_STEPS, WARM_STEPS + 2 * ROUND_STEPS);
+		error = decode_on(j, 2 * ROUND_STEPS);
 	if (!error)
 		error = service_metric(j->pool.t, "read_bytes", &after);
 	snprintf(figure, sizeof(figure), "%s, %s: read from NVMe",
@@ -211,7 +217,7 @@ static int run_bits(struct job *j)
 
 	d->compute = true;
 	d->layer_ns = 0;
-	error = decode_steps(d, WARM_STEPS, WARM_STEPS + CHECK_STEPS);
+	error = decode_on(j, CHECK_STEPS);
 	d->compute = false;
 	snprintf(figure, sizeof(figure), "%s, %s: equal bit for bit",
 		 select_name(d->trace->spec.kind), look_name[d->look]);
@@ -325,7 +331,7 @@ static int run_readers(struct job *j, double shared)
 static int run_look(struct job *j, enum select_kind kind, enum decode_look look)
 {
 	static const double times[] = { 1, 0.5, 2 };
-	uint32_t steps = WARM_STEPS + j->bench->rounds * ROUND_STEPS + 1;
+	uint32_t steps = WARM_STEPS + (3 * j->bench->rounds + 2) * ROUND_STEPS + CHECK_STEPS;
 	const struct select_spec spec = { .kind = kind, .blocks = j->pool.spec.blocks,
 					  .layers = DECODE_LAYERS, .groups = DECODE_GROUPS,
 					  .readers = 1, .follow = look == DECODE_FOLLOW,
