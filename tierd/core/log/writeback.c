@@ -778,9 +778,13 @@ uint64_t writeback_next_tick(const struct core *c)
 		if (header_due(c, &dv->run[i % CORE_RUNS_MAX]) && dv->flush_retry_ns < next)
 			next = dv->flush_retry_ns;
 	}
-	if (!tombs_wait(c))
+	if (!c->drives)
 		return next;
 	at = core_home(c)->write_retry_ns;
+	if (c->catalog_dirty && at > c->now_ns && at < next)
+		next = at; /* runs on any drive may wait for it */
+	if (!tombs_wait(c))
+		return next;
 	at = at > c->now_ns ? at : c->now_ns + TOMBS_LOOK_NS;
 	return at < next ? at : next;
 }
