@@ -31,7 +31,8 @@ ISOLATION_MS ?= 3000
 .PHONY: isolation
 isolation: $(O)/plain/tests/integration/test_isolation_beside
 isolation: all-plain ## a victim beside each attack, ISOLATION_MS=3000 of each
-	@BUILD=$(O)/plain TIER_ISOLATION_MS=$(ISOLATION_MS) $<
+	@BUILD=$(O)/plain TIER_ISOLATION_MS=$(ISOLATION_MS) \
+		$(O)/plain/tests/integration/test_isolation_beside
 
 .PHONY: crash-long storm-long
 crash-long: $(O)/plain/tests/integration/test_api_death
