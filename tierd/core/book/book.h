@@ -28,6 +28,11 @@ bool block_lies(const struct core *c, const struct context *x, uint32_t slot,
 int records_open(struct core *c);
 void records_close(struct core *c);
 uint64_t records_count(const struct core *c);
+/* Of a segment: sectors at which a record may begin. */
+static inline uint64_t records_sectors(const struct disk_super *s)
+{
+	return s->summary_bytes / DISK_SECTOR;
+}
 uint64_t records_beyond(const struct core *c, const struct context *x, uint32_t slot,
 			uint32_t blocks);
 uint64_t records_join(const struct core *c, const struct context *x, uint32_t slot, uint8_t *count);

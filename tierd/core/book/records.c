@@ -5,8 +5,8 @@
  * and keeps it until its last block is gone. So each is charged to its context, exactly: how many
  * of its blocks live is counted by record.
  *
- *   count[(segment among all drives') * record_sectors + sector of the record] = live blocks, which
- *   are one context's
+ *   count[first_record of the drive + segment * sectors of a summary + sector of the record] = live
+ *   blocks, which are one context's
  */
 #include <assert.h>
 #include <errno.h>
@@ -26,22 +26,12 @@ void records_close(struct core *c)
 	free(c->record_live);
 }
 
-static uint64_t record_sectors(const struct core *c)
-{
-	uint64_t most = 0;
-
-	for (uint32_t i = 0; i < c->drives; i++)
-		if (most < c->drive[i]->super.summary_bytes / DISK_SECTOR)
-			most = c->drive[i]->super.summary_bytes / DISK_SECTOR;
-	return most;
-}
-
 /* Of all drives: one count for each sector at which a record may begin. */
 uint64_t records_count(const struct core *c)
 {
 	const struct drive *last = c->drive[c->drives - 1];
 
-	return (last->first + last->super.segment_count) * record_sectors(c);
+	return last->first_record + records_sectors(&last->super) * last->super.segment_count;
 }
 
 static uint64_t beyond(const struct store *store, const struct context *x, uint32_t slot,
@@ -64,13 +54,14 @@ uint64_t records_beyond(const struct core *c, const struct context *x, uint32_t 
 static uint8_t *count_of(const struct core *c, const struct context *x, uint32_t slot,
 			 uint8_t *count)
 {
-	uint64_t word = block_word(x, slot);
-	uint64_t segment = c->drive[abi_nvme_device(word)]->first + block_segment(c, x, slot);
+	const struct drive *dv = block_drive(c, x, slot);
+	uint64_t word = block_word(x, slot), sectors = records_sectors(&dv->super);
 
-	assert(abi_nvme_record(word) < record_sectors(c));
+	assert(abi_nvme_record(word) < sectors);
 	if (!(word & ABI_NVME_DURABLE))
 		return NULL;
-	return &count[segment * record_sectors(c) + abi_nvme_record(word)];
+	return &count[dv->first_record + block_segment(c, x, slot) * sectors +
+		      abi_nvme_record(word)];
 }
 
 /* The block is in its record from now on, by these counts. Returns by how much *bytes rises. */

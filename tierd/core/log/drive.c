@@ -52,6 +52,7 @@ static int drive_open(struct drive *dv, const struct disk_super *super)
 int drives_open(struct core *c)
 {
 	uint32_t drives = c->config.drives ? c->config.drives : 1, segments = 0;
+	uint64_t records = 0;
 	int err = 0;
 
 	if (drives > CORE_DRIVES_MAX)
@@ -63,12 +64,14 @@ int drives_open(struct core *c)
 			return -ENOMEM;
 		dv->device = i;
 		dv->first = segments;
+		dv->first_record = records;
 		c->drive[c->drives++] = dv;
 		err = drive_open(dv, i ? &c->config.more[i - 1] : &c->config.super);
 		if (!err && i)
 			store_join(dv->store, core_home(c)->store);
 		dv->discarder.off = c->config.discard_none >> i & 1;
 		segments += (uint32_t)dv->super.segment_count;
+		records += dv->super.segment_count * records_sectors(&dv->super);
 	}
 	if (!err && drives_missing(c))
 		store_missing(core_home(c)->store);

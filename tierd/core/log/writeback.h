@@ -211,6 +211,7 @@ struct prover {
 struct drive {
 	uint32_t device; /* its number: in core.log, and in places */
 	uint32_t first;  /* segments of the devices before it: numbers theirs among all */
+	uint64_t first_record; /* ... and sectors at which these may have a record */
 	struct disk_super super;
 	struct store *store;
 	struct block_list *segment_blocks; /* by segment */
