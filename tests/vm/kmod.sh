@@ -37,3 +37,10 @@ whole() { # CHUNKS: so many there are, and all are free
 	"$BUILD/vm/module" 4 1 | tail -n 1 | grep "pool $1 chunks, $1 free" ||
 		fail 'the pool is not whole'
 }
+
+hard() { # SEQUENCES ROUNDS KILLS: who means the module ill; it is loaded afterwards
+	insmod "$ko" ram_chunks=48
+	! rmmod tier_mem 2>/dev/null <>/dev/tier_mem || fail 'it can be unloaded while it is in use'
+	"$BUILD/vm/hostile" 4 "$1" || fail 'hostile requests'
+	"$BUILD/vm/storm" 4 "$2" "$3" || fail 'a storm'
+}

@@ -7,14 +7,7 @@
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 
-SEQUENCES=${SEQUENCES:-10000}
-ROUNDS=${ROUNDS:-500}
-KILLS=${KILLS:-200}
-
 . tests/vm/kmod.sh
 
-insmod "$ko" ram_chunks=48
-! rmmod tier_mem 2>/dev/null <>/dev/tier_mem || fail 'it can be unloaded while it is in use'
-"$BUILD/vm/hostile" 4 "$SEQUENCES" || fail 'hostile requests'
-"$BUILD/vm/storm" 4 "$ROUNDS" "$KILLS" || fail 'a storm'
+hard "${SEQUENCES:-10000}" "${ROUNDS:-500}" "${KILLS:-200}"
 rmmod tier_mem
