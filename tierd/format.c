@@ -226,8 +226,8 @@ int format_store(struct shell *s, struct shell_drive *d, uint64_t bytes, bool de
 	snprintf(path, sizeof(path), "%s.new", real);
 	log_info(&s->log, "formatting a new store", d->path, "bytes=%llu",
 		 (unsigned long long)bytes);
-	rc = device ? make_on_device(s, d, &options, super) : make_file(s, d, &options, real,
-									super);
+	rc = device ? make_on_device(s, d, &options, super)
+		    : make_file(s, d, &options, real, super);
 	if (rc && d->device) {
 		s->drive_ops->close(d->device);
 		d->device = NULL;

@@ -224,8 +224,8 @@ int recover_store(struct shell *s, uint64_t bytes)
 	int rc;
 
 	s->formatted = s->options.format || (!device && st.st_size == 0);
-	rc = s->formatted ? format_store(s, &s->drive[0], bytes, device, super) : open_existing(s,
-											     bytes);
+	rc = s->formatted ? format_store(s, &s->drive[0], bytes, device, super)
+			  : open_existing(s, bytes);
 	if (rc == 0)
 		rc = read_catalog(s);
 	if (rc) {

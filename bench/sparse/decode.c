@@ -27,6 +27,19 @@ static void query_of(uint16_t q[MSA_DIM], uint32_t step, uint32_t layer, uint32_
 	msa_fill(q, 1, MSA_EXACT_Q, &seed);
 }
 
+/* kv NULL: the page is not there. */
+static void attend(struct msa_state *into, const uint16_t q[MSA_DIM], const uint16_t *kv)
+{
+	struct msa_state part;
+
+	msa_init(&part);
+	if (kv)
+		msa_attend(&part, q, kv, MSA_TOKENS, 1);
+	else
+		msa_attend_missing(&part);
+	msa_merge(into, &part);
+}
+
 /* Each page is merged as it comes, in the order of the choice, from both sources. */
 static void compare_group(struct decode *d, uint32_t step, uint32_t layer, uint32_t group)
 {
@@ -34,7 +47,7 @@ static void compare_group(struct decode *d, uint32_t step, uint32_t layer, uint3
 	const struct tier_page *page = &d->page[group * SELECT_TOP];
 	const uint16_t *block = select_at(d->trace, step, d->reader, layer, group);
 	float out[MSA_DIM], expected[MSA_DIM];
-	struct msa_state ours, theirs, part;
+	struct msa_state ours, theirs;
 	uint16_t q[MSA_DIM];
 
 	query_of(q, step, layer, group);
@@ -42,15 +55,8 @@ static void compare_group(struct decode *d, uint32_t step, uint32_t layer, uint3
 	msa_init(&theirs);
 	for (uint32_t i = 0; i < SELECT_TOP; i++) {
 		decode_fill_page(d->expected, block[i], page[i].page);
-		msa_init(&part);
-		msa_attend(&part, q, d->expected, MSA_TOKENS, 1);
-		msa_merge(&theirs, &part);
-		msa_init(&part);
-		if (lease[i].data)
-			msa_attend(&part, q, lease[i].data, MSA_TOKENS, 1);
-		else
-			msa_attend_missing(&part);
-		msa_merge(&ours, &part);
+		attend(&theirs, q, d->expected);
+		attend(&ours, q, lease[i].data);
 	}
 	msa_normalise(&ours, out);
 	msa_normalise(&theirs, expected);

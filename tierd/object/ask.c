@@ -221,17 +221,3 @@ void objects_stats(const struct objects *o, struct objects_stats *out)
 	list_each(at, &o->table.held)
 		out->held += object_charge(list_entry(at, struct object, link)->size);
 }
-
-void objects_context_stats(const struct objects *o, uint64_t context, struct objects_stats *out)
-{
-	const struct object_account *a = o->table.bucket[context % 1024];
-
-	memset(out, 0, sizeof(*out));
-	while (a && a->context != context)
-		a = a->next;
-	if (!a)
-		return;
-	out->objects = a->objects;
-	out->held = a->held;
-	memcpy(out->used, a->used, sizeof(out->used));
-}

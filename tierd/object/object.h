@@ -100,8 +100,6 @@ struct objects_stats {
 	uint64_t opened, brought, committed, removed, evicted, rotten;
 };
 void objects_stats(const struct objects *o, struct objects_stats *out);
-/* Of one context. */
-void objects_context_stats(const struct objects *o, uint64_t context, struct objects_stats *out);
 
 /*
  * Recount, and ask the host: of each memory in use that it is as long as its version and sealed,

@@ -21,8 +21,7 @@ uint64_t block_word(const struct context *x, uint32_t slot);
 struct drive *block_drive(const struct core *c, const struct context *x, uint32_t slot);
 uint32_t block_segment(const struct core *c, const struct context *x, uint32_t slot);
 bool block_lies(const struct core *c, const struct context *x, uint32_t slot,
-		const struct drive *dv,
-		uint32_t segment);
+		const struct drive *dv, uint32_t segment);
 
 /* records.c */
 int records_open(struct core *c);
