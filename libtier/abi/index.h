@@ -27,7 +27,8 @@
  *      other members, generation again: changed = retry. (State before key: a slot that is being
  *      filled anew shows FREE until its key is whole.)
  *   3. Nothing found: re-read seq and bucket_count; changed = back to 1. After ABI_READ_RETRIES
- *      give up: the answer is a miss.
+ *      look again ABI_READ_NAPS times, a nap before each: the writer may have been scheduled away
+ *      in the middle of the bucket. Then the answer is a miss.
  *   4. A found slot is a hit when state is COMMITTED and block.epoch equals header.epoch.
  *
  * Invariants
@@ -56,6 +57,8 @@
 
 #define ABI_INDEX_MAGIC 0x3158444952454954ull /* "TIERIDX1" */
 #define ABI_READ_RETRIES 64u
+#define ABI_READ_NAPS 200u
+#define ABI_READ_NAP_NS 50000u /* 10 to 20 ms in all */
 #define ABI_BUCKET_SLOTS 9u
 #define ABI_CHAIN_MAX 8u /* lines of one chain; a torn one may be a ring */
 

@@ -273,8 +273,8 @@ struct tier_found {
 
 /*
  * Look up keys in prefix order. Returns how many blocks from the first are usable: all hits, and
- * each part present by its hit rule. found (count entries) may be NULL. Moves nothing, protects
- * nothing, makes no system call, never waits. Errors: -EINVAL, -EOWNERDEAD. Any thread.
+ * each part present by its hit rule. found (count entries) may be NULL. Moves and protects nothing;
+ * waits <= 20 ms for a daemon stopped amid an entry. Errors: -EINVAL, -EOWNERDEAD. Any thread.
  */
 int64_t tier_match(tier_context *c, const tier_key *keys, uint32_t count, struct tier_found *found);
 

@@ -9,6 +9,10 @@
  */
 #include "libtier/src/index_read.h"
 
+#include <time.h>
+
+#include "libtier/base/time.h"
+
 #define INDEX_CHAIN_MAX 64u /* lines; the daemon's are far shorter, a torn one may be a ring */
 
 /* One line of a chain. */
@@ -43,8 +47,6 @@ static enum index_outcome read_chain(const struct map *m, uint64_t hash, const u
 		return INDEX_ABSENT;
 	head = &m->bucket[abi_bucket_of(hash, count)];
 	seq = atomic_load_acquire_u32(&head->seq);
-	if (seq & 1)
-		return INDEX_CHANGED;
 	line = head;
 	for (uint32_t i = 0; i < INDEX_CHAIN_MAX; i++) {
 		enum index_outcome outcome = read_line(m, line, key, abi_key_tag(hash), page, out);
@@ -58,9 +60,36 @@ static enum index_outcome read_chain(const struct map *m, uint64_t hash, const u
 	}
 	/* All of the chain before the second look at seq, and that before the one at the count. */
 	acquire_fence();
-	if (atomic_load_acquire_u32(&head->seq) != seq || index_read_buckets(m) != count)
+	if (seq & 1 || atomic_load_acquire_u32(&head->seq) != seq ||
+	    index_read_buckets(m) != count)
 		return INDEX_CHANGED;
 	return INDEX_ABSENT;
+}
+
+/* When a look-up waited in vain: none waits again for as long. */
+static uint64_t gave_up_ns;
+#define GIVEN_UP_NS 1000000000ull
+
+/*
+ * The scheduler stopped the daemon in the middle of a bucket. It goes on within a slice or two, and
+ * a miss that is none costs an engine far more than that.
+ */
+static __attribute__((cold, noinline)) bool find_patiently(const struct map *m, uint64_t hash,
+							   const uint8_t *key, uint32_t page,
+							   struct index_found *out)
+{
+	const struct timespec nap = { .tv_nsec = ABI_READ_NAP_NS };
+	enum index_outcome outcome = INDEX_CHANGED;
+
+	if (time_now_ns() - atomic_load_relaxed_u64(&gave_up_ns) < GIVEN_UP_NS)
+		return false;
+	for (uint32_t i = 0; i < ABI_READ_NAPS && outcome == INDEX_CHANGED; i++) {
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, NULL);
+		outcome = read_chain(m, hash, key, page, out);
+	}
+	if (outcome == INDEX_CHANGED)
+		atomic_store_relaxed_u64(&gave_up_ns, time_now_ns());
+	return outcome == INDEX_FOUND;
 }
 
 bool index_read_find(const struct map *m, const uint8_t *key, uint32_t page,
@@ -75,7 +104,7 @@ bool index_read_find(const struct map *m, const uint8_t *key, uint32_t page,
 			return outcome == INDEX_FOUND;
 		cpu_relax();
 	}
-	return false;
+	return find_patiently(m, hash, key, page, out);
 }
 
 bool index_read_slowly(const struct map *m, uint64_t buckets, const uint8_t *key,

@@ -2,8 +2,8 @@
  * Reading the index of a context while the daemon writes it: the look-up of libtier/abi/index.h,
  * for one key, and in four stages for many, so that a caller overlaps the misses of a batch.
  *
- * Never waits, never calls the system, retries a bounded number of times; whatever bytes it meets
- * it stays inside the map. Called by match.c and lease.c.
+ * Calls the system only to nap, a bounded number of times, while the daemon stands in the middle of
+ * writing the bucket; whatever bytes it meets it stays inside the map. For match.c and lease.c.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -29,7 +29,7 @@ struct index_found {
 
 /*
  * Find a key. page, or INDEX_NO_PAGE: its descriptor starts to be fetched as soon as the slot is
- * likely. false: no such block, or the bucket was being written all the time.
+ * likely. false: no such block, or the bucket was being written for all of ABI_READ_NAPS.
  */
 bool index_read_find(const struct map *m, const uint8_t *key, uint32_t page,
 		     struct index_found *out);

@@ -10,7 +10,9 @@
 #include "tests/lib/unit.h"
 #include "tierd/core/unit/index.h"
 
+#include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define BLOCKS 2000u
 #define CHAIN 20u /* entries of the chain that is looked at: three lines */
@@ -300,6 +302,54 @@ static void test_what_has_gone_is_not_found(void **state)
 			}
 }
 
+/* ---- a writer that is scheduled away --------------------------------------------------------- */
+
+struct stopped {
+	struct world *w;
+	uint32_t stands; /* in the middle of the bucket */
+};
+
+/* An entry is out of its line, as when it moves to another one, for some milliseconds. */
+static void *stopped_writer(void *arg)
+{
+	struct stopped *s = arg;
+	struct abi_bucket *head = &s->w->ix.bucket[0];
+	uint32_t *tags = (uint32_t *)(void *)head->tag;
+	uint32_t was = tags[0];
+
+	atomic_store_release_u32(&head->seq, head->seq + 1);
+	atomic_store_release_u32(&tags[0], 0);
+	atomic_store_release_u32(&s->stands, 1);
+	usleep(3000);
+	atomic_store_release_u32(&tags[0], was);
+	atomic_store_release_u32(&head->seq, head->seq + 1);
+	return NULL;
+}
+
+/* What is not in the line at that moment is waited for, what is there is found without. */
+static void test_a_writer_that_stands_still(void **state)
+{
+	struct world *w = world_new(3);
+	struct stopped s = { .w = w };
+	struct index_found found;
+	uint32_t seq = w->ix.bucket[0].seq;
+	pthread_t thread;
+
+	(void)state;
+	assert_int_equal(pthread_create(&thread, NULL, stopped_writer, &s), 0);
+	while (!atomic_load_acquire_u32(&s.stands))
+		usleep(10);
+	assert_true(index_read_find(&w->map, index_block(&w->ix, w->slot[2])->key, INDEX_NO_PAGE,
+				    &found));
+	assert_int_equal(found.slot, w->slot[2]);
+	assert_true(index_read_find(&w->map, index_block(&w->ix, w->slot[0])->key, INDEX_NO_PAGE,
+				    &found));
+	assert_int_equal(found.slot, w->slot[0]);
+	assert_int_equal(w->ix.bucket[0].seq, seq + 2);
+	pthread_join(thread, NULL);
+	free(w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -308,6 +358,7 @@ int main(void)
 		cmocka_unit_test(test_other_keys_of_the_same_tag),
 		cmocka_unit_test(test_what_stays_is_found),
 		cmocka_unit_test(test_what_has_gone_is_not_found),
+		cmocka_unit_test(test_a_writer_that_stands_still),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
