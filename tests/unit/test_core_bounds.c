@@ -338,6 +338,86 @@ static void test_a_long_pin(void **state)
 	host_audit(&host);
 }
 
+/* ---- plans ------------------------------------------------------------------------------- */
+
+#define PLANNED 3000u /* blocks of one page: more than a walk may look at in one event */
+
+static int setup_small(void **state)
+{
+	struct disk_context spec;
+	struct abi_geometry *g = &spec.geometry;
+
+	(void)state;
+	host_spec(&spec, HOST_KIND_MEMORY, 0);
+	spec.blocks_max = PLANNED;
+	g->part[0].page_bytes = g->part[0].page_stride = 512;
+	g->part[0].layers = g->part[0].groups = 1;
+	memset(&g->part[1], 0, 2 * sizeof(g->part[1]));
+	g->part_count = g->pages_per_block = 1;
+	g->block_bytes = 512;
+	one_host_boot(&spec, 1);
+	for (uint32_t n = 0; n < PLANNED; n += 500)
+		assert_int_equal(put(n, 500, 0), 0);
+	return 0;
+}
+
+/* BEGIN with an access to each block, or the END of plan number. */
+static struct abi_cqe plan(uint64_t number)
+{
+	const struct abi_plan_args args = { .access_ns = MS, .budget_bytes = 2 * 512 * PLANNED };
+	struct abi_sqe sqe = { .op = ABI_OP_PLAN, .tier = ABI_TIER_CXL, .handle = number,
+			       .mode = number ? ABI_PLAN_END : ABI_PLAN_BEGIN, .arg_offset = 8,
+			       .context_id = host.context[0].id, .count = number ? 0 : PLANNED };
+	uint8_t *at = host.client[0].staging + 8;
+
+	memcpy(at, &args, sizeof(args));
+	at += sizeof(args);
+	for (uint32_t i = 0; i < PLANNED; i++, at += sizeof(struct abi_access)) {
+		const struct abi_access a = {
+			.block = { i, index_block(&context()->ix, i)->generation },
+		};
+
+		memcpy(at, &a, sizeof(a));
+	}
+	sqe.arg_bytes = number ? 0 : (uint32_t)(at - host.client[0].staging) - 8;
+	host.answer.res = 1;
+	assert_true(host_request(&host, 0, &sqe));
+	assert_int_equal(answer(), 0);
+	return host.answer;
+}
+
+static uint32_t marks(void)
+{
+	uint32_t n = 0;
+
+	for (uint32_t slot = 0; slot < PLANNED; slot++)
+		n += block_use(context(), slot)->planned[ABI_TIER_CXL];
+	return n;
+}
+
+/* Who ends one has its answer at once, and who waits for the place has it in a few turns. */
+static void test_a_long_plan_is_let_go(void **state)
+{
+	uint64_t position = PLANNED, id[PLANS_CLIENT_MAX];
+
+	(void)state;
+	memcpy(host.client[0].staging, &position, sizeof(position));
+	for (uint32_t i = 0; i < PLANS_MAX * 2; i += PLANS_CLIENT_MAX) {
+		for (uint32_t k = 0; k < PLANS_CLIENT_MAX; k++)
+			id[k] = plan(0).value;
+		one_host_pause(100);
+		assert_int_equal(marks(), PLANS_CLIENT_MAX * PLANNED);
+		for (uint32_t k = 0; k < PLANS_CLIENT_MAX; k++)
+			plan(id[k]);
+		assert_true(marks() > 0);
+		assert_true(host.core->plans.count > 0);
+	}
+	one_host_pause(100);
+	assert_int_equal(marks(), 0);
+	assert_int_equal(host.core->plans.count, 0);
+	host_audit(&host);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, one_host_off)
@@ -356,6 +436,8 @@ int main(void)
 		T(test_a_turn_ends_and_another_begins),
 		T(test_conversations_end_with_their_client),
 		T(test_a_long_pin),
+		cmocka_unit_test_setup_teardown(test_a_long_plan_is_let_go, setup_small,
+						one_host_off),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -213,7 +213,7 @@ static void charge_client(const struct core *c, struct charged *n, uint32_t clie
 static void count_foresight(const struct core *c, struct charged *n)
 {
 	for (uint32_t i = 0; i < PLANS_MAX; i++)
-		if (c->plans.table[i].ctx)
+		if (c->plans.table[i].ctx && !c->plans.table[i].ended)
 			charge_client(c, n, c->plans.table[i].client, ACCOUNT_PLANS);
 	for (uint32_t i = 0; i < c->reserve.high; i++)
 		if (c->reserve.table[i].used)

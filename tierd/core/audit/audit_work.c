@@ -167,7 +167,7 @@ static void compare_needs(struct audit *a, const struct context *x, uint32_t slo
 void audit_needs(struct audit *a, const struct context *x)
 {
 	struct need *needs = calloc(x->uses.high + (size_t)1, sizeof(*needs));
-	bool plans = false;
+	bool plans = x->closing; /* marks of its plans go with its blocks */
 
 	if (!needs) {
 		audit_tell(a, "out of memory for the recount");

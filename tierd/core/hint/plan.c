@@ -77,33 +77,42 @@ static void image(struct plan *p, uint32_t node, bool in)
 }
 
 /*
- * Take all marks back. A node has as many as loads were begun and not yet followed by its leaving:
- * what the image holds when all is decided, less the loads that are still to come, and more what
- * has not left yet. Belady's work is over then: its keys serve to count.
+ * Take all marks back: what the image holds when all is decided, and more what has not left yet,
+ * less the loads that are still to come. A walk: false = there is more. Belady's work is over.
  */
-static void let_go(struct plan *p)
+static bool let_go(struct core *c, struct plan *p)
 {
 	struct belady *b = &p->belady;
 
-	for (uint32_t n = 0; n < b->nodes; n++)
-		b->node[n].key = b->node[n].heap != 0;
+	meter_charge(&c->meter, 2 * (p->op_tail - p->op_head));
+	for (uint32_t i = p->op_load; i != p->op_tail; i++)
+		image(p, p->op[i % PLAN_OPS].node, true);
 	for (uint32_t i = p->op_head; i != p->op_tail; i++)
 		if (p->op[i % PLAN_OPS].victim != BELADY_NONE)
-			b->node[p->op[i % PLAN_OPS].victim].key++;
-	for (uint32_t i = p->op_load; i != p->op_tail; i++)
-		b->node[p->op[i % PLAN_OPS].node].key--;
-	for (uint32_t n = 0; n < b->nodes; n++)
-		for (; b->node[n].key; b->node[n].key--)
-			image(p, n, false);
+			image(p, p->op[i % PLAN_OPS].victim, false);
 	p->op_head = p->op_load = p->op_tail = 0;
+	for (; b->cached && !meter_spent(&c->meter); meter_charge(&c->meter, 1))
+		image(p, b->heap[--b->cached], false);
+	return !b->cached;
 }
 
+/* An ended one's place is free when all is let go. */
+static void plan_leave(struct core *c, struct plan *p)
+{
+	assert(c->plans.count > 0 && p->ended);
+	if (!let_go(c, p))
+		return;
+	p->ctx = NULL;
+	c->plans.count--;
+}
+
+/* It is its client's no more. What it has marked is let go in this turn and the next ones. */
 static void plan_end(struct core *c, struct plan *p)
 {
 	struct client *k = &c->client[p->client];
 
-	if (!p->wrong)
-		let_go(p);
+	if (p->ended)
+		return;
 	for (uint32_t i = 0; i < c->requests.high; i++)
 		if (c->requests.table[i].phase != REQUEST_FREE && c->requests.table[i].owner == p) {
 			c->requests.table[i].owner = NULL;
@@ -111,8 +120,11 @@ static void plan_end(struct core *c, struct plan *p)
 		}
 	assert(c->plans.count > 0 && k->connection == p->client_connection);
 	account_give(c, k->account, k, ACCOUNT_PLANS);
-	p->ctx = NULL;
-	c->plans.count--;
+	p->flying = 0;
+	p->ended = true;
+	plan_leave(c, p);
+	if (p->ctx)
+		c->plans.next_ns = c->now_ns;
 }
 
 /*
@@ -131,6 +143,26 @@ static void image_open(struct plan *p, uint64_t budget)
 	assert(p->slack && p->belady.capacity <= blocks);
 }
 
+/* A place of the table. Errors: -EAGAIN one that has ended is letting go; -ENOBUFS. */
+static int plan_place(struct core *c, struct plan **out)
+{
+	int err = -ENOBUFS;
+
+	for (uint32_t i = 0; i < PLANS_MAX; i++) {
+		struct plan *p = &c->plans.table[i];
+
+		if (p->ctx && p->ended) {
+			plan_leave(c, p);
+			err = -EAGAIN;
+		}
+		if (!p->ctx) {
+			*out = p;
+			return 0;
+		}
+	}
+	return err;
+}
+
 static int plan_begin(struct core *c, struct request *r, struct plan **out)
 {
 	const struct abi_plan_args *args = (const struct abi_plan_args *)r->arg;
@@ -138,11 +170,10 @@ static int plan_begin(struct core *c, struct request *r, struct plan **out)
 	uint64_t most = r->ctx->plan.quota[r->sqe.tier], bytes = fetch_range_bytes(r);
 	uint64_t budget = args->budget_bytes ? args->budget_bytes : most / 4 * 3;
 	struct plan *p = NULL;
+	int err = account_may(c, k, ACCOUNT_PLANS) ? plan_place(c, &p) : -ENOBUFS;
 
-	for (uint32_t i = 0; i < PLANS_MAX && !p; i++)
-		p = c->plans.table[i].ctx ? NULL : &c->plans.table[i];
-	if (!p || !account_may(c, k, ACCOUNT_PLANS))
-		return -ENOBUFS;
+	if (err)
+		return err;
 	for (uint32_t i = 0; i < sizeof(args->reserved); i++)
 		if (args->reserved[i])
 			return -EINVAL;
@@ -181,7 +212,7 @@ static struct plan *plan_find(struct core *c, const struct request *r)
 	struct plan *p = &c->plans.table[r->sqe.handle % PLANS_MAX];
 
 	return p->ctx == r->ctx && p->id == r->sqe.handle && p->client == r->client &&
-			       p->client_connection == r->connection
+			       p->client_connection == r->connection && !p->ended
 		       ? p
 		       : NULL;
 }
@@ -223,6 +254,11 @@ static void plan_request(struct core *c, struct request *r)
 		plan_end(c, p);
 	else if (!err)
 		err = plan_append(c, p, r, begin ? sizeof(struct abi_plan_args) : 0);
+	if (err == -EAGAIN && !r->late) {
+		request_go_on(c, r);
+		return;
+	}
+	err = err == -EAGAIN ? -ETIMEDOUT : err;
 	if (err == -ENOBUFS && !p)
 		lack = account_lack(c, &c->client[r->client], ACCOUNT_PLANS);
 	if (err && begin && p)
@@ -273,8 +309,8 @@ static void judge(struct core *c, struct plan *p)
 		judge_access(c, p, p->judged);
 	if (p->trust >= TRUST_ONE / 2)
 		return;
-	let_go(p);
 	p->wrong = true;
+	let_go(c, p);
 	c->metrics.plans_wrong++;
 }
 
@@ -429,9 +465,15 @@ static void load(struct core *c, struct plan *p)
 
 static void plan_step(struct core *c, struct plan *p)
 {
+	if (p->ended) {
+		plan_leave(c, p);
+		return;
+	}
 	position_read(c, p);
-	if (p->wrong)
-		return; /* it has let go: what blocks are marked for now is not its own */
+	if (p->wrong) {
+		let_go(c, p); /* what blocks are marked for after that is not its own */
+		return;
+	}
 	judge(c, p);
 	if (p->wrong)
 		return;
@@ -454,6 +496,8 @@ void plan_tick(struct core *c)
 		if (!p->ctx || p->ctx->closing)
 			continue;
 		plan_step(c, p);
+		if (p->belady.cached && (p->wrong || p->ended))
+			look = 0;
 		if (!p->wrong && (c->now_ns - p->moved_ns) / 16 < look)
 			look = (c->now_ns - p->moved_ns) / 16;
 		if (!p->wrong && p->due_ns - c->now_ns < look)
@@ -467,22 +511,28 @@ uint64_t plan_next(const struct core *c)
 	return c->plans.count ? c->plans.next_ns : UINT64_MAX;
 }
 
-static void plans_end(struct core *c, uint32_t client, const struct context *x)
+static void plan_client_gone(struct core *c, uint32_t client)
 {
 	for (uint32_t i = 0; c->plans.count && i < PLANS_MAX; i++)
-		if (c->plans.table[i].ctx &&
-		    (c->plans.table[i].client == client || c->plans.table[i].ctx == x))
+		if (c->plans.table[i].ctx && c->plans.table[i].client == client)
 			plan_end(c, &c->plans.table[i]);
 }
 
-static void plan_client_gone(struct core *c, uint32_t client)
-{
-	plans_end(c, client, NULL);
-}
-
+/* Its marks go with its blocks. */
 static void plan_context_gone(struct core *c, struct context *x)
 {
-	plans_end(c, CORE_CLIENTS_MAX, x);
+	for (uint32_t i = 0; c->plans.count && i < PLANS_MAX; i++) {
+		struct plan *p = &c->plans.table[i];
+
+		if (p->ctx != x)
+			continue;
+		p->belady.cached = 0;
+		p->op_head = p->op_load = p->op_tail;
+		if (p->ended)
+			plan_leave(c, p);
+		else
+			plan_end(c, p);
+	}
 }
 
 static bool plan_fits(const struct abi_sqe *q)
@@ -504,6 +554,7 @@ const struct op_ops op_plan = {
 	.context = true,
 	.arg_bytes = plan_bytes,
 	.begin = plan_request,
+	.step = plan_request,
 	.client_gone = plan_client_gone,
 	.context_gone = plan_context_gone,
 };

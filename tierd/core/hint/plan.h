@@ -27,6 +27,7 @@ struct plan {
 	uint32_t position;   /* accesses before it are over; never goes back */
 	uint32_t judged;     /* ... have been looked at, whether the plan was right */
 	uint32_t trust;      /* share of loaded blocks that were read, of 65536 */
+	bool ended;          /* its client's no more; it lets go of its marks */
 	bool wrong;          /* it was not right: nothing is loaded or kept for it any more */
 	uint64_t start_ns;   /* of the times; 0 = they were not given */
 	uint64_t access_ns;  /* pace: measured, at first what the client says */
