@@ -66,9 +66,7 @@ static enum index_outcome read_chain(const struct map *m, uint64_t hash, const u
 	return INDEX_ABSENT;
 }
 
-/* When a look-up waited in vain: none waits again for as long. */
-static uint64_t gave_up_ns;
-#define GIVEN_UP_NS 1000000000ull
+#define GIVEN_UP_NS 1000000000ull /* where a look-up waited in vain, none waits for as long */
 
 /*
  * The scheduler stopped the daemon in the middle of a bucket. It goes on within a slice or two, and
@@ -79,16 +77,17 @@ static __attribute__((cold, noinline)) bool find_patiently(const struct map *m, 
 							   struct index_found *out)
 {
 	const struct timespec nap = { .tv_nsec = ABI_READ_NAP_NS };
+	uint64_t *gave_up_ns = (uint64_t *)(uintptr_t)&m->gave_up_ns;
 	enum index_outcome outcome = INDEX_CHANGED;
 
-	if (time_now_ns() - atomic_load_relaxed_u64(&gave_up_ns) < GIVEN_UP_NS)
+	if (time_now_ns() - atomic_load_relaxed_u64(gave_up_ns) < GIVEN_UP_NS)
 		return false;
 	for (uint32_t i = 0; i < ABI_READ_NAPS && outcome == INDEX_CHANGED; i++) {
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, NULL);
 		outcome = read_chain(m, hash, key, page, out);
 	}
 	if (outcome == INDEX_CHANGED)
-		atomic_store_relaxed_u64(&gave_up_ns, time_now_ns());
+		atomic_store_relaxed_u64(gave_up_ns, time_now_ns());
 	return outcome == INDEX_FOUND;
 }
 

@@ -47,6 +47,7 @@ struct map {
 	const struct abi_bucket *overflow;
 	uint64_t buckets_max;
 	uint64_t overflow_max;
+	uint64_t gave_up_ns; /* index_read.c; atomic, the one member that readers write */
 	bool writable;
 	bool lost;        /* the context is not there any more: every look-up is a miss */
 	struct list link; /* in its attachment; connection's lock */

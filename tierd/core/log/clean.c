@@ -62,6 +62,7 @@ void clean_close(struct drive *dv)
 	free(k->by_parent);
 	free(k->window);
 	free(k->run[0].buf);
+	free(k->run[0].next_buf);
 }
 
 bool clean_busy(const struct drive *dv)
@@ -590,7 +591,7 @@ static void records_write(struct core *c, struct drive *dv)
 		if (bytes && (run->place.record_offset != offset + bytes ||
 			      run->place.record_bytes > CORE_IO_BYTES_MAX - bytes))
 			break;
-		run->buf = k->run[0].buf; /* for the largest record that there may be */
+		run->buf = run_buffer(&k->run[0]); /* for the largest record that there may be */
 		run_record(c, run);
 		if (run->place.record_bytes > CORE_IO_BYTES_MAX)
 			buf = run->buf;

@@ -14,8 +14,10 @@
 
 static void drive_close(struct drive *dv)
 {
-	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++)
+	for (uint32_t i = 0; i < CORE_RUNS_MAX; i++) {
 		free(dv->run[i].buf);
+		free(dv->run[i].next_buf);
+	}
 	prove_end(dv);
 	clean_close(dv);
 	discard_close(dv);

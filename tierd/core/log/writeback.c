@@ -28,11 +28,6 @@ static struct run *nth_run(struct drive *dv, uint32_t i)
 	return i < CORE_RUNS_MAX ? &dv->run[i] : &dv->cleaner.run[0];
 }
 
-static bool run_is_idle(const struct drive *dv, const struct run *run)
-{
-	return run == &dv->cleaner.run[0] ? !clean_busy(dv) : run->phase == RUN_FREE;
-}
-
 /* Buffers for the largest record that blocks of this geometry can need. */
 static int log_reserve(struct drive *dv, const struct abi_geometry *g)
 {
@@ -48,16 +43,25 @@ static int log_reserve(struct drive *dv, const struct abi_geometry *g)
 
 		if (run->buf_bytes >= need)
 			continue;
-		if (!run_is_idle(dv, run))
-			return -EAGAIN; /* its buffer is being written: soon again */
 		buf = aligned_alloc(DISK_SECTOR, need);
 		if (!buf)
 			return -ENOMEM;
-		free(run->buf);
-		run->buf = buf;
+		free(run->next_buf);
+		run->next_buf = buf;
 		run->buf_bytes = need;
 	}
 	return 0;
+}
+
+/* The run's buffer, of which nothing is being written now: the larger one, if there is one. */
+uint8_t *run_buffer(struct run *run)
+{
+	if (run->next_buf) {
+		free(run->buf);
+		run->buf = run->next_buf;
+		run->next_buf = NULL;
+	}
+	return run->buf;
 }
 
 int writeback_reserve(struct core *c, const struct abi_geometry *g)
@@ -346,7 +350,7 @@ void run_record(struct core *c, struct run *run)
 	}
 	assert(i == run->blocks && k == run->blocks * pages);
 	run->head.written_ms = retain_now_ms(c);
-	store_record(run->log->store, &run->place, &run->head, block, crc, run->buf);
+	store_record(run->log->store, &run->place, &run->head, block, crc, run_buffer(run));
 }
 
 static void tomb_record(struct core *c, struct run *run)
@@ -357,7 +361,7 @@ static void tomb_record(struct core *c, struct run *run)
 	for (uint32_t i = 0; i < run->tombs; i++)
 		block[i] = t->tomb[(t->written + i) % TOMBS_MAX].block;
 	run->head.written_ms = retain_now_ms(c);
-	store_record(run->log->store, &run->place, &run->head, block, NULL, run->buf);
+	store_record(run->log->store, &run->place, &run->head, block, NULL, run_buffer(run));
 }
 
 /* ---- the end of a run --------------------------------------------------------------------- */
@@ -480,7 +484,7 @@ static void run_step(struct core *c, struct run *run)
 	uint32_t total = run->blocks * run->head.pages_per_block;
 
 	if (header_due(c, run) && c->now_ns >= run->log->flush_retry_ns) {
-		store_header(run->log->store, &run->place, run->buf);
+		store_header(run->log->store, &run->place, run_buffer(run));
 		buffer_io(c, run, run->place.header_offset, DISK_SECTOR);
 		return;
 	}

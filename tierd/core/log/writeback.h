@@ -87,8 +87,9 @@ struct run {
 	uint64_t written;
 	bool failed;
 	bool suspect; /* a flush failed meanwhile: what was written may be gone */
-	uint8_t *buf; /* header or record; grown when a context is created */
-	size_t buf_bytes;
+	uint8_t *buf;      /* header or record */
+	uint8_t *next_buf; /* a larger one, for a context created meanwhile, or NULL */
+	size_t buf_bytes;  /* of the largest */
 };
 
 /* What the cleaner does with its segment (clean.c), in this order; idle again after STOP. */
@@ -261,6 +262,7 @@ int writeback_reserve(struct core *c, const struct abi_geometry *g);
 void run_head(struct core *c, struct run *run);
 void run_item(const struct run *run, uint32_t i, uint32_t *block, uint32_t *page);
 void run_record(struct core *c, struct run *run);
+uint8_t *run_buffer(struct run *run);
 void run_place(struct core *c, struct run *run, uint32_t i);
 void run_void(struct core *c, struct run *run, uint32_t i);
 
