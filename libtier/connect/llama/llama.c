@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,9 +22,11 @@
 #define ROUNDS 8 /* of fetching what left before it was copied */
 
 struct tier_llama {
-	size_t (*get_size)(void *llama, int32_t sequence, uint32_t flags);
-	size_t (*get_data)(void *llama, uint8_t *dst, size_t bytes, int32_t seq, uint32_t flags);
-	size_t (*set_data)(void *llama, const uint8_t *src, size_t bytes, int32_t, uint32_t flags);
+	struct {
+		size_t (*get_size)(void *llama, int32_t sequence, uint32_t flags);
+		size_t (*get_data)(void *llama, uint8_t *to, size_t bytes, int32_t, uint32_t flags);
+		size_t (*set_data)(void *llama, const uint8_t *, size_t bytes, int32_t, uint32_t);
+	} engine;
 	struct state_shape shape;
 	tier_geometry *geometry;
 	tier_context *context;
@@ -32,6 +35,7 @@ struct tier_llama {
 	uint32_t fetch_most; /* blocks that there was room for in memory at a time */
 	uint32_t stride[2]; /* bytes that a page of keys, of values takes in a put */
 	const struct tier_salt *salt;
+	struct tier_piece *pieces; /* of one block */
 	uint8_t *state; /* of the last load or store: grown, not given back */
 	size_t state_room;
 	struct tier_llama_loaded loaded;
@@ -40,20 +44,16 @@ struct tier_llama {
 
 /* A prompt's blocks: what is stored of it; lists with an entry a block, and one for a tail. */
 struct prompt {
-	tier_key *keys; /* of all its whole blocks */
-	struct tier_found *found;
+	struct tier_found *found; /* the memory of all lists begins here */
 	tier_block *blocks;
-	struct tier_piece *pieces;
-	int32_t *errors;
+	tier_key *keys;  /* of all its whole blocks */
 	tier_key tail;   /* the stored tail's, when it has tokens */
 	uint32_t whole;  /* blocks stored, */
 	uint32_t tokens; /* and tokens, with the tail */
 };
 
-static int fail(tier_llama *d, int error, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-
-static int fail(tier_llama *d, int error, const char *format, ...)
+static __attribute__((format(printf, 3, 4))) int fail(tier_llama *d, int error,
+						      const char *format, ...)
 {
 	va_list args;
 
@@ -61,6 +61,12 @@ static int fail(tier_llama *d, int error, const char *format, ...)
 	vsnprintf(d->error, sizeof(d->error), format, args);
 	va_end(args);
 	return error;
+}
+
+/* An error of libtier's, with its words; what is none passes. */
+static int64_t told(tier_llama *d, int64_t r)
+{
+	return r < 0 ? fail(d, (int)r, "%s", tier_error_text()) : r;
 }
 
 static uint64_t now_ns(void)
@@ -71,36 +77,60 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+static uint32_t least(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
 static uint32_t blocks_of(const tier_llama *d, uint32_t tokens)
 {
 	return (tokens + d->block_tokens - 1) / d->block_tokens;
 }
 
+/* What d->state held is gone. */
 static int room(tier_llama *d, size_t bytes)
 {
-	uint8_t *state = bytes > d->state_room ? realloc(d->state, bytes) : d->state;
-
-	if (!state)
-		return fail(d, -ENOMEM, "no memory for a state of %zu bytes", bytes);
-	d->state_room = bytes > d->state_room ? bytes : d->state_room;
-	d->state = state;
-	return 0;
+	if (bytes > d->state_room) {
+		free(d->state);
+		d->state = malloc(bytes);
+		d->state_room = d->state ? bytes : 0;
+	}
+	return d->state ? 0 : fail(d, -ENOMEM, "no memory for a state of %zu bytes", bytes);
 }
 
 /* The sequence's state, into d->state. Returns how many tokens it holds, from the first. */
 static int64_t get_state(tier_llama *d, void *llama, int32_t sequence, struct state_shape *shape)
 {
-	size_t bytes = d->get_size(llama, sequence, 0);
+	size_t bytes = d->engine.get_size(llama, sequence, 0);
 	const char *why;
 	int64_t r = room(d, bytes + 1);
 
 	if (r < 0)
 		return r;
-	if (d->get_data(llama, d->state, bytes, sequence, 0) != bytes)
+	if (d->engine.get_data(llama, d->state, bytes, sequence, 0) != bytes)
 		return fail(d, -EPROTO, "the engine did not give sequence %d's state", sequence);
 	r = state_learn(shape, d->state, bytes, &why);
 	return r >= 0 ? r : fail(d, (int)r, "the state of sequence %d is not understood: %s",
 				 sequence, why);
+}
+
+/* Where the pages of a block, from token `from` on, lie in a state of `cells`. Returns how many. */
+static uint32_t pieces_of(tier_llama *d, tier_block block, uint32_t from, uint32_t count,
+			  uint32_t cells)
+{
+	const struct state_shape *s = &d->shape;
+
+	for (uint32_t i = 0; i < 2 * s->layers; i++) {
+		uint32_t part = i / s->layers, layer = i % s->layers;
+		size_t row = s->part[part].bytes;
+		int64_t page = tier_geometry_page(d->geometry, part, layer, 0);
+
+		d->pieces[i] = (struct tier_piece){
+			.to = d->state + state_rows_at(s, cells, part, layer) + row * from,
+			.page = { block, (uint32_t)page },
+			.bytes = (uint32_t)row * least(d->block_tokens, count - from) };
+	}
+	return 2 * s->layers;
 }
 
 /* ---- open --------------------------------------------------------------------------------- */
@@ -117,26 +147,22 @@ static int find_functions(tier_llama *d, void *library)
 			return fail(d, -ENOSYS, "no function %s: is this llama.cpp, of 2025-08 or "
 				    "newer, and its library given?", names[i]);
 	}
-	memcpy(&d->get_size, &f[0], sizeof(f[0]));
-	memcpy(&d->get_data, &f[1], sizeof(f[1]));
-	memcpy(&d->set_data, &f[2], sizeof(f[2]));
+	memcpy(&d->engine, f, sizeof(f));
 	return 0;
 }
 
 static int make_geometry(tier_llama *d)
 {
 	const struct state_shape *s = &d->shape;
-	struct tier_part part[2] = { { .name = "k" }, { .name = "v" } };
+	struct tier_part part[2];
 	const struct tier_geometry_options o = { .size = sizeof(o),
 		.block_tokens = d->block_tokens, .part_count = 2, .part = part };
 	int r;
 
 	for (uint32_t p = 0; p < 2; p++) {
-		part[p].kind = TIER_KIND_DENSE;
-		part[p].layers = s->layers;
-		part[p].groups = 1;
-		part[p].preferred_tier = TIER_CXL;
-		part[p].page_bytes = (uint32_t)s->part[p].bytes * d->block_tokens;
+		part[p] = (struct tier_part){ .name = p ? "v" : "k", .kind = TIER_KIND_DENSE,
+			.layers = s->layers, .groups = 1, .preferred_tier = TIER_CXL,
+			.page_bytes = (uint32_t)s->part[p].bytes * d->block_tokens };
 		if (s->part[p].bytes > UINT32_MAX / d->block_tokens)
 			return fail(d, -EINVAL, "blocks of %u tokens: too large", d->block_tokens);
 	}
@@ -145,7 +171,10 @@ static int make_geometry(tier_llama *d)
 		r = tier_geometry_part(d->geometry, p, &part[p]);
 		d->stride[p] = part[p].page_stride;
 	}
-	return r < 0 ? fail(d, r, "%s", tier_error_text()) : 0;
+	d->pieces = calloc(2 * (size_t)s->layers, sizeof(*d->pieces));
+	if (r == 0 && !d->pieces)
+		return fail(d, -ENOMEM, "no memory for the pages of a block");
+	return (int)told(d, r);
 }
 
 static int open_context(tier_llama *d, const struct tier_llama_options *o)
@@ -169,7 +198,7 @@ static int open_context(tier_llama *d, const struct tier_llama_options *o)
 					&d->context);
 	if (r == 0)
 		r = tier_reader_open(o->tier, &d->reader);
-	return r < 0 ? fail(d, r, "%s", tier_error_text()) : 0;
+	return (int)told(d, r);
 }
 
 static int open_door(tier_llama *d, const struct tier_llama_options *o)
@@ -187,9 +216,8 @@ static int open_door(tier_llama *d, const struct tier_llama_options *o)
 		r = get_state(d, o->llama, o->sequence, &d->shape);
 	if (r == 1)
 		r = fail(d, -EINVAL, "sequence %d holds one token, not two", o->sequence);
-	if (r < 0)
-		return (int)r;
-	r = make_geometry(d);
+	if (r >= 0)
+		r = make_geometry(d);
 	return r < 0 ? (int)r : open_context(d, o);
 }
 
@@ -206,6 +234,7 @@ void tier_llama_close(tier_llama *d)
 	tier_reader_close(d->reader);
 	tier_context_close(d->context);
 	tier_geometry_free(d->geometry);
+	free(d->pieces);
 	free(d->state);
 	free(d);
 }
@@ -226,96 +255,58 @@ int tier_llama_loaded(const tier_llama *d, struct tier_llama_loaded *out)
 
 /* ---- match -------------------------------------------------------------------------------- */
 
-static void prompt_free(struct prompt *p)
-{
-	free(p->keys);
-	free(p->found);
-	free(p->blocks);
-	free(p->pieces);
-	free(p->errors);
-	*p = (struct prompt){ 0 };
-}
-
-static int prompt_match(tier_llama *d, struct prompt *p, const int32_t *tokens, uint32_t count)
+/* Look up what is stored of a prompt, whose lists are made if there are none; the caller frees. */
+static int64_t prompt_match(tier_llama *d, struct prompt *p, const int32_t *tokens, uint32_t count)
 {
 	const uint32_t *text = (const uint32_t *)tokens;
 	size_t room = blocks_of(d, count) + 1;
 	struct tier_tail tail = { .salt = d->salt };
 	int64_t r;
 
-	*p = (struct prompt){ .keys = calloc(room, sizeof(*p->keys)),
-			      .found = calloc(room, sizeof(*p->found)),
-			      .blocks = calloc(room, sizeof(*p->blocks)),
-			      .pieces = calloc(room, sizeof(*p->pieces)),
-			      .errors = calloc(room, sizeof(*p->errors)) };
-	if (!p->keys || !p->found || !p->blocks || !p->pieces || !p->errors)
+	if (!p->found)
+		p->found = malloc(room * (sizeof(*p->found) + sizeof(*p->blocks) +
+					  sizeof(*p->keys)));
+	if (!p->found)
 		return fail(d, -ENOMEM, "no memory for the keys of %u tokens", count);
+	p->blocks = (tier_block *)(p->found + room);
+	p->keys = (tier_key *)(p->blocks + room);
 	r = tier_key_chain(p->keys, NULL, d->salt, text, count, d->block_tokens);
 	if (r == 0)
 		r = tier_match(d->context, p->keys, count / d->block_tokens, p->found);
 	if (r < 0)
-		return fail(d, (int)r, "%s", tier_error_text());
+		return told(d, r);
 	p->whole = (uint32_t)r;
 	p->tokens = p->whole * d->block_tokens;
 	tail.parent = p->whole ? &p->keys[p->whole - 1] : NULL;
 	tail.tokens = text + p->tokens;
 	tail.count = count - p->tokens;
 	r = tail.count ? tier_match_tail(d->context, &tail, &p->tail, &p->found[p->whole]) : 0;
-	if (r < 0)
-		return fail(d, (int)r, "%s", tier_error_text());
-	p->tokens += (uint32_t)r;
-	return 0;
+	p->tokens += r > 0 ? (uint32_t)r : 0;
+	return r < 0 ? told(d, r) : 0;
 }
 
 /* ---- load --------------------------------------------------------------------------------- */
 
-/*
- * Copies `blocks` blocks, from block `first` on, into a state of `cells`: of the last one only as
- * many rows as there are cells. Returns how many came.
- */
-static uint32_t fill(tier_llama *d, struct prompt *p, uint32_t cells, uint32_t first,
-		     uint32_t blocks)
+/* Copies the rows of block b into a state of `cells`. False: not all of its pages are in memory. */
+static bool copy_block(tier_llama *d, const struct prompt *p, uint32_t b, uint32_t cells)
 {
-	const struct state_shape *s = &d->shape;
+	uint32_t pages = pieces_of(d, p->found[b].block, b * d->block_tokens, cells, cells);
 
-	for (uint32_t i = 0; i < 2 * s->layers && blocks > 0; i++) {
-		uint32_t part = i / s->layers, layer = i % s->layers, came = 0;
-		uint32_t page = (uint32_t)tier_geometry_page(d->geometry, part, layer, 0);
-		uint8_t *rows = d->state + state_rows_at(s, cells, part, layer);
-		size_t row = s->part[part].bytes;
-
-		for (uint32_t b = 0; b < blocks; b++) {
-			uint32_t from = (first + b) * d->block_tokens, left = cells - from;
-
-			p->pieces[b] = (struct tier_piece){
-				.to = rows + from * row,
-				.page = { p->found[first + b].block, page },
-				.bytes = (uint32_t)row *
-					 (left < d->block_tokens ? left : d->block_tokens) };
-		}
-		if (tier_scatter(d->reader, d->context, p->pieces, blocks, p->errors) < 0)
-			return 0;
-		while (came < blocks && p->errors[came] == 0)
-			came++;
-		blocks = came;
-	}
-	return blocks;
+	return tier_scatter(d->reader, d->context, d->pieces, pages, NULL) == (int)pages;
 }
 
 /* Bring blocks from `first` on into memory. Returns how many of them are there. */
-static uint32_t fetch(tier_llama *d, struct prompt *p, uint32_t first, uint32_t blocks, int again)
+static uint32_t fetch(tier_llama *d, struct prompt *p, uint32_t first, uint32_t blocks, bool again)
 {
-	uint8_t slowest = again ? TIER_NVME : TIER_HBM;
 	uint64_t begun = now_ns();
 	int64_t r;
 
-	blocks = blocks < d->fetch_most ? blocks : d->fetch_most;
-	r = blocks;
+	r = blocks = least(blocks, d->fetch_most);
 	for (uint32_t b = 0; b < blocks; b++) {
 		p->blocks[b] = p->found[first + b].block;
-		slowest = p->found[first + b].tier > slowest ? p->found[first + b].tier : slowest;
+		again = again || p->found[first + b].tier > TIER_CXL;
 	}
-	if (slowest > TIER_CXL)
+	if (again)
 		r = tier_fetch(d->context, p->blocks, blocks, NULL);
 	if (r == -ENOSPC && blocks > 1)
 		d->fetch_most = blocks / 2;
@@ -329,63 +320,57 @@ static uint32_t fetch(tier_llama *d, struct prompt *p, uint32_t first, uint32_t 
  */
 static uint32_t gather(tier_llama *d, struct prompt *p, uint32_t cells)
 {
-	uint32_t blocks = blocks_of(d, cells);
+	uint32_t blocks = blocks_of(d, cells), at = 0, misses = 0;
 
-	for (uint32_t at = 0, misses = 0; at < blocks;) {
-		uint32_t there = fetch(d, p, at, blocks - at, misses != 0);
+	while (at < blocks && misses <= ROUNDS) {
+		uint32_t first = at, end = at + fetch(d, p, at, blocks - at, misses > 0);
 		uint64_t begun = now_ns();
-		uint32_t came = fill(d, p, cells, at, there);
 
+		while (at < end && copy_block(d, p, at, cells))
+			at++;
 		d->loaded.gather_ns += now_ns() - begun;
-		at += came;
-		misses = came ? 0 : misses + 1; /* as there was no room for so many, say */
-		if (misses > ROUNDS)
-			return at * d->block_tokens;
+		misses = at > first ? 0 : misses + 1; /* as there was no room for so many, say */
 	}
-	return cells;
+	return at < blocks ? at * d->block_tokens : cells;
 }
 
 /* The state of `cells` tokens in d->state, or of fewer. Returns of how many. */
 static int64_t make_state(tier_llama *d, struct prompt *p, uint32_t cells, int32_t sequence)
 {
-	const struct state_shape *s = &d->shape;
+	uint32_t wanted = 0;
+	int r = room(d, state_bytes(&d->shape, cells));
 
-	while (cells > 0) {
-		uint32_t came;
-		int r = room(d, state_bytes(s, cells));
-
-		if (r < 0)
-			return r;
-		state_write_head(s, d->state, cells, sequence);
-		for (uint32_t i = 0; i < 2 * s->layers; i++)
-			state_write_layer(s, d->state +
-					  state_rows_at(s, cells, i / s->layers, i % s->layers),
-					  i / s->layers);
-		came = gather(d, p, cells);
-		if (came == cells)
-			break;
-		cells = came; /* all lies elsewhere in the state of fewer */
+	while (r == 0 && cells != wanted) {
+		wanted = cells; /* all lies elsewhere in the state of fewer */
+		state_write_frame(&d->shape, d->state, cells, sequence);
+		cells = gather(d, p, cells);
 	}
-	return cells;
+	return r < 0 ? r : (int64_t)cells;
 }
 
-static void account(tier_llama *d, const struct prompt *p, uint32_t cells)
+static int set_state(tier_llama *d, void *llama, const struct prompt *p, uint32_t cells,
+		     int32_t sequence)
 {
 	struct tier_llama_loaded *l = &d->loaded;
+	size_t bytes = state_bytes(&d->shape, cells);
+	uint64_t begun = now_ns();
 
 	l->tokens = cells;
 	l->blocks = blocks_of(d, cells);
-	l->bytes = (uint64_t)l->blocks * d->shape.layers * d->block_tokens *
-		   (d->shape.part[0].bytes + d->shape.part[1].bytes);
+	l->bytes = l->blocks * tier_geometry_block_bytes(d->geometry);
 	for (uint32_t b = 0; b < l->blocks; b++)
 		l->from[p->found[b].tier % TIER_COUNT]++;
+	if (d->engine.set_data(llama, d->state, bytes, sequence, 0) != bytes)
+		return fail(d, -EPROTO, "the engine does not take %u tokens' state", cells);
+	l->set_ns = now_ns() - begun;
+	return (int)cells;
 }
 
 int64_t tier_llama_load(tier_llama *d, void *llama, int32_t sequence, const int32_t *tokens,
 			size_t count)
 {
-	uint64_t begun = now_ns(), bytes;
-	struct prompt p;
+	uint64_t begun = now_ns();
+	struct prompt p = { 0 };
 	int64_t r;
 
 	d->loaded = (struct tier_llama_loaded){ 0 };
@@ -394,40 +379,26 @@ int64_t tier_llama_load(tier_llama *d, void *llama, int32_t sequence, const int3
 	r = prompt_match(d, &p, tokens, (uint32_t)count);
 	d->loaded.match_ns = now_ns() - begun;
 	if (r == 0)
-		r = make_state(d, &p, p.tokens < count ? p.tokens : (uint32_t)count - 1, sequence);
-	if (r > 0) {
-		begun = now_ns();
-		bytes = state_bytes(&d->shape, (uint32_t)r);
-		account(d, &p, (uint32_t)r);
-		if (d->set_data(llama, d->state, bytes, sequence, 0) != bytes)
-			r = fail(d, -EPROTO, "the engine does not take %d tokens' state", (int)r);
-		d->loaded.set_ns = now_ns() - begun;
-	}
-	prompt_free(&p);
+		r = make_state(d, &p, least(p.tokens, (uint32_t)count - 1), sequence);
+	if (r > 0)
+		r = set_state(d, llama, &p, (uint32_t)r, sequence);
+	free(p.found);
 	return r;
 }
 
 /* ---- store -------------------------------------------------------------------------------- */
 
 /* The rows of blocks from first on, as tier_put_copy takes them; a tail's page ends in zeroes. */
-static uint8_t *copy_rows(const tier_llama *d, uint32_t first, uint32_t count, uint32_t cells)
+static uint8_t *copy_rows(tier_llama *d, uint32_t first, uint32_t count, uint32_t cells)
 {
-	const struct state_shape *s = &d->shape;
 	uint32_t blocks = blocks_of(d, count);
 	uint8_t *data = calloc(blocks - first, tier_geometry_block_bytes(d->geometry)), *at = data;
 
 	for (uint32_t b = first; data && b < blocks; b++) {
-		uint32_t from = b * d->block_tokens;
-		uint32_t tokens = count - from < d->block_tokens ? count - from : d->block_tokens;
+		uint32_t pages = pieces_of(d, (tier_block){ 0 }, b * d->block_tokens, count, cells);
 
-		for (uint32_t i = 0; i < 2 * s->layers; i++) {
-			uint32_t part = i / s->layers;
-			size_t row = s->part[part].bytes;
-
-			memcpy(at, d->state + state_rows_at(s, cells, part, i % s->layers) +
-			       row * from, row * tokens);
-			at += d->stride[part];
-		}
+		for (uint32_t i = 0; i < pages; at += d->stride[i++ / d->shape.layers])
+			memcpy(at, d->pieces[i].to, d->pieces[i].bytes);
 	}
 	return data;
 }
@@ -451,14 +422,14 @@ static int64_t put(tier_llama *d, struct prompt *p, const int32_t *tokens, uint3
 		r = tier_put_copy(d->context, &p->keys[p->whole], blocks_of(d, count) - p->whole,
 				  data, &o);
 	free(data);
-	return r < 0 ? fail(d, (int)r, "%s", tier_error_text()) : 0;
+	return r < 0 ? told(d, r) : 0;
 }
 
 int64_t tier_llama_store(tier_llama *d, void *llama, int32_t sequence, const int32_t *tokens,
 			 size_t count)
 {
 	struct state_shape shape;
-	struct prompt p;
+	struct prompt p = { 0 };
 	int64_t r, held;
 
 	if (count == 0 || count > TOKENS_MAX)
@@ -471,12 +442,9 @@ int64_t tier_llama_store(tier_llama *d, void *llama, int32_t sequence, const int
 				 "opened, but %zu are to be stored", sequence, (int)held, count);
 		if (r >= 0)
 			r = put(d, &p, tokens, (uint32_t)count, (uint32_t)held);
-		prompt_free(&p);
 		if (r == 0 || r == -EBADMSG) /* of another's, who computed them in other steps */
 			r = prompt_match(d, &p, tokens, (uint32_t)count);
 	}
-	if (r == 0)
-		r = p.tokens;
-	prompt_free(&p);
-	return r;
+	free(p.found);
+	return r < 0 ? r : (int64_t)p.tokens;
 }

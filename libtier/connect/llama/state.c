@@ -10,6 +10,7 @@
 
 #define HEAD_BYTES 16u
 #define CELL_BYTES 12u
+#define LAYER_BYTES 12u /* before a layer's rows */
 #define LAYERS_MAX 4096u
 #define ROW_BYTES_MAX (1u << 24)
 
@@ -21,11 +22,6 @@ static uint32_t word(const uint8_t *at)
 	return value;
 }
 
-static void put_word(uint8_t *at, uint32_t value)
-{
-	memcpy(at, &value, sizeof(value));
-}
-
 static size_t layers_at(const struct state_shape *s, uint32_t cells)
 {
 	return HEAD_BYTES + (size_t)CELL_BYTES * cells + 8 + s->extra_bytes;
@@ -33,18 +29,18 @@ static size_t layers_at(const struct state_shape *s, uint32_t cells)
 
 static size_t layer_bytes(const struct state_shape *s, uint32_t cells, uint32_t p)
 {
-	return STATE_LAYER_BYTES + s->part[p].bytes * cells;
+	return LAYER_BYTES + s->part[p].bytes * cells;
 }
 
 size_t state_rows_at(const struct state_shape *s, uint32_t cells, uint32_t p, uint32_t l)
 {
 	return layers_at(s, cells) + (p ? s->layers * layer_bytes(s, cells, 0) : 0) +
-	       l * layer_bytes(s, cells, p) + STATE_LAYER_BYTES;
+	       l * layer_bytes(s, cells, p) + LAYER_BYTES;
 }
 
 size_t state_bytes(const struct state_shape *s, uint32_t cells)
 {
-	return state_rows_at(s, cells, 1, s->layers) - STATE_LAYER_BYTES;
+	return state_rows_at(s, cells, 1, s->layers) - LAYER_BYTES;
 }
 
 /* Whether the layers lie as they must with s->extra_bytes of further words; sets part. */
@@ -55,7 +51,7 @@ static int layers_fit(struct state_shape *s, const uint8_t *state, size_t bytes,
 	for (uint32_t i = 0; i < 2 * s->layers; i++) {
 		struct state_rows rows, *part = &s->part[i / s->layers];
 
-		if (at + STATE_LAYER_BYTES > bytes)
+		if (at + LAYER_BYTES > bytes)
 			return 0;
 		memcpy(&rows.type, state + at, sizeof(rows.type));
 		memcpy(&rows.bytes, state + at + 4, sizeof(rows.bytes));
@@ -101,26 +97,28 @@ int64_t state_learn(struct state_shape *s, const uint8_t *state, size_t bytes, c
 	return -ENOTSUP;
 }
 
-void state_write_head(const struct state_shape *s, uint8_t *state, uint32_t cells, int32_t sequence)
+void state_write_frame(const struct state_shape *s, uint8_t *state, uint32_t cells,
+		       int32_t sequence)
 {
-	uint8_t *at = state + HEAD_BYTES;
+	uint32_t *at = (uint32_t *)state;
 
-	put_word(state, s->magic);
-	put_word(state + 4, (uint32_t)sequence);
-	put_word(state + 8, 1);
-	put_word(state + 12, cells);
-	for (uint32_t i = 0; i < cells; i++, at += CELL_BYTES) {
-		put_word(at, i);
-		put_word(at + 4, 1);
-		put_word(at + 8, (uint32_t)sequence);
+	*at++ = s->magic;
+	*at++ = (uint32_t)sequence;
+	*at++ = 1;
+	*at++ = cells;
+	for (uint32_t i = 0; i < cells; i++) {
+		*at++ = i;
+		*at++ = 1;
+		*at++ = (uint32_t)sequence;
 	}
-	put_word(at, 0);
-	put_word(at + 4, s->layers);
-	memcpy(at + 8, s->extra, s->extra_bytes);
-}
+	*at++ = 0;
+	*at++ = s->layers;
+	memcpy(at, s->extra, s->extra_bytes);
+	for (uint32_t i = 0; i < 2 * s->layers; i++) {
+		const struct state_rows *part = &s->part[i / s->layers];
+		uint8_t *rows = state + state_rows_at(s, cells, i / s->layers, i % s->layers);
 
-void state_write_layer(const struct state_shape *s, uint8_t *rows, uint32_t p)
-{
-	memcpy(rows - STATE_LAYER_BYTES, &s->part[p].type, 4);
-	memcpy(rows - STATE_LAYER_BYTES + 4, &s->part[p].bytes, 8);
+		memcpy(rows - LAYER_BYTES, &part->type, sizeof(part->type));
+		memcpy(rows - LAYER_BYTES + 4, &part->bytes, sizeof(part->bytes));
+	}
 }

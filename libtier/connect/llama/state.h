@@ -15,7 +15,6 @@
 #include <stdint.h>
 
 #define STATE_EXTRA_BYTES 64u /* most that further words may take */
-#define STATE_LAYER_BYTES 12u /* before a layer's rows */
 
 struct state_rows {
 	int32_t type;
@@ -41,9 +40,8 @@ int64_t state_learn(struct state_shape *s, const uint8_t *state, size_t bytes, c
 size_t state_bytes(const struct state_shape *s, uint32_t cells);
 size_t state_rows_at(const struct state_shape *s, uint32_t cells, uint32_t p, uint32_t l);
 
-/* Write what stands before the first layer; before the rows of a layer of part p. */
-void state_write_head(const struct state_shape *s, uint8_t *state, uint32_t cells,
-		      int32_t sequence);
-void state_write_layer(const struct state_shape *s, uint8_t *rows, uint32_t p);
+/* Write all of a state but the rows; it is aligned to 4. */
+void state_write_frame(const struct state_shape *s, uint8_t *state, uint32_t cells,
+		       int32_t sequence);
 
 #endif
