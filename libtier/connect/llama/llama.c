@@ -33,23 +33,20 @@ struct tier_llama {
 	tier_reader *reader;
 	uint32_t block_tokens, put_flags;
 	uint32_t fetch_most; /* blocks that there was room for in memory at a time */
-	uint32_t stride[2]; /* bytes that a page of keys, of values takes in a put */
+	struct tier_part part[2]; /* keys, values */
 	const struct tier_salt *salt;
-	struct tier_piece *pieces; /* of one block */
+	struct tier_piece *pieces; /* the pages of one block */
 	uint8_t *state; /* of the last load or store: grown, not given back */
-	size_t state_room;
-	struct tier_llama_loaded loaded;
-	char error[ERROR_BYTES];
-};
-
-/* A prompt's blocks: what is stored of it; lists with an entry a block, and one for a tail. */
-struct prompt {
+	size_t state_room, list_room;
+	/* The prompt that was looked up: lists with an entry a block, and one for a tail. */
 	struct tier_found *found; /* the memory of all lists begins here */
 	tier_block *blocks;
 	tier_key *keys;  /* of all its whole blocks */
 	tier_key tail;   /* the stored tail's, when it has tokens */
 	uint32_t whole;  /* blocks stored, */
 	uint32_t tokens; /* and tokens, with the tail */
+	struct tier_llama_loaded loaded;
+	char error[ERROR_BYTES];
 };
 
 static __attribute__((format(printf, 3, 4))) int fail(tier_llama *d, int error,
@@ -98,37 +95,43 @@ static int room(tier_llama *d, size_t bytes)
 	return d->state ? 0 : fail(d, -ENOMEM, "no memory for a state of %zu bytes", bytes);
 }
 
-/* The sequence's state, into d->state. Returns how many tokens it holds, from the first. */
-static int64_t get_state(tier_llama *d, void *llama, int32_t sequence, struct state_shape *shape)
+/*
+ * The sequence's state, into d->state; its shape is learnt at first, then the same. Returns how
+ * many tokens it holds, from the first.
+ */
+static int64_t get_state(tier_llama *d, void *llama, int32_t sequence)
 {
 	size_t bytes = d->engine.get_size(llama, sequence, 0);
 	const char *why;
+	struct state_shape shape;
 	int64_t r = room(d, bytes + 1);
 
 	if (r < 0)
 		return r;
 	if (d->engine.get_data(llama, d->state, bytes, sequence, 0) != bytes)
 		return fail(d, -EPROTO, "the engine did not give sequence %d's state", sequence);
-	r = state_learn(shape, d->state, bytes, &why);
-	return r >= 0 ? r : fail(d, (int)r, "the state of sequence %d is not understood: %s",
-				 sequence, why);
+	r = state_learn(&shape, d->state, bytes, &why);
+	if (r < 0)
+		return fail(d, (int)r, "the state of sequence %d: %s", sequence, why);
+	if (d->context && memcmp(&shape, &d->shape, sizeof(shape)) != 0)
+		return fail(d, -EINVAL, "sequence %d is not as when the door was opened", sequence);
+	d->shape = shape;
+	return r;
 }
 
-/* Where the pages of a block, from token `from` on, lie in a state of `cells`. Returns how many. */
-static uint32_t pieces_of(tier_llama *d, tier_block block, uint32_t from, uint32_t count,
-			  uint32_t cells)
+/* Where the pages of block b of `count` tokens lie in a state of `cells`. Returns how many. */
+static uint32_t pieces_of(tier_llama *d, uint32_t b, uint32_t count, uint32_t cells)
 {
 	const struct state_shape *s = &d->shape;
+	uint32_t from = b * d->block_tokens, tokens = least(d->block_tokens, count - from);
 
 	for (uint32_t i = 0; i < 2 * s->layers; i++) {
 		uint32_t part = i / s->layers, layer = i % s->layers;
 		size_t row = s->part[part].bytes;
-		int64_t page = tier_geometry_page(d->geometry, part, layer, 0);
 
-		d->pieces[i] = (struct tier_piece){
-			.to = d->state + state_rows_at(s, cells, part, layer) + row * from,
-			.page = { block, (uint32_t)page },
-			.bytes = (uint32_t)row * least(d->block_tokens, count - from) };
+		d->pieces[i].to = d->state + state_rows_at(s, cells, part, layer) + row * from;
+		d->pieces[i].page.block = d->found[b].block;
+		d->pieces[i].bytes = (uint32_t)row * tokens;
 	}
 	return 2 * s->layers;
 }
@@ -151,30 +154,31 @@ static int find_functions(tier_llama *d, void *library)
 	return 0;
 }
 
-static int make_geometry(tier_llama *d)
+static int64_t make_geometry(tier_llama *d)
 {
 	const struct state_shape *s = &d->shape;
-	struct tier_part part[2];
 	const struct tier_geometry_options o = { .size = sizeof(o),
-		.block_tokens = d->block_tokens, .part_count = 2, .part = part };
-	int r;
+		.block_tokens = d->block_tokens, .part_count = 2, .part = d->part };
+	int64_t r;
 
 	for (uint32_t p = 0; p < 2; p++) {
-		part[p] = (struct tier_part){ .name = p ? "v" : "k", .kind = TIER_KIND_DENSE,
+		d->part[p] = (struct tier_part){ .name = p ? "v" : "k", .kind = TIER_KIND_DENSE,
 			.layers = s->layers, .groups = 1, .preferred_tier = TIER_CXL,
 			.page_bytes = (uint32_t)s->part[p].bytes * d->block_tokens };
 		if (s->part[p].bytes > UINT32_MAX / d->block_tokens)
 			return fail(d, -EINVAL, "blocks of %u tokens: too large", d->block_tokens);
 	}
-	r = tier_geometry_new(&d->geometry, &o);
-	for (uint32_t p = 0; r == 0 && p < 2; p++) {
-		r = tier_geometry_part(d->geometry, p, &part[p]);
-		d->stride[p] = part[p].page_stride;
-	}
 	d->pieces = calloc(2 * (size_t)s->layers, sizeof(*d->pieces));
-	if (r == 0 && !d->pieces)
+	if (!d->pieces)
 		return fail(d, -ENOMEM, "no memory for the pages of a block");
-	return (int)told(d, r);
+	r = tier_geometry_new(&d->geometry, &o);
+	for (uint32_t p = 0; r == 0 && p < 2; p++)
+		r = tier_geometry_part(d->geometry, p, &d->part[p]);
+	for (uint32_t i = 0; r >= 0 && i < 2 * s->layers; i++) {
+		r = tier_geometry_page(d->geometry, i / s->layers, i % s->layers, 0);
+		d->pieces[i].page.page = (uint32_t)r;
+	}
+	return told(d, r);
 }
 
 static int open_context(tier_llama *d, const struct tier_llama_options *o)
@@ -201,10 +205,14 @@ static int open_context(tier_llama *d, const struct tier_llama_options *o)
 	return (int)told(d, r);
 }
 
-static int open_door(tier_llama *d, const struct tier_llama_options *o)
+int tier_llama_open(tier_llama **out, const struct tier_llama_options *o)
 {
+	tier_llama *d = *out = calloc(1, sizeof(*d));
 	int64_t r;
 
+	if (!d)
+		return -ENOMEM;
+	d->loaded.size = sizeof(d->loaded);
 	if (!o || o->size < sizeof(*o) || !o->tier || !o->model || !o->llama)
 		return fail(d, -EINVAL, "size, tier, model and llama must be given");
 	d->block_tokens = o->block_tokens ? o->block_tokens : BLOCK_TOKENS;
@@ -213,18 +221,12 @@ static int open_door(tier_llama *d, const struct tier_llama_options *o)
 	d->salt = o->salt;
 	r = find_functions(d, o->library);
 	if (r == 0)
-		r = get_state(d, o->llama, o->sequence, &d->shape);
+		r = get_state(d, o->llama, o->sequence);
 	if (r == 1)
 		r = fail(d, -EINVAL, "sequence %d holds one token, not two", o->sequence);
 	if (r >= 0)
 		r = make_geometry(d);
 	return r < 0 ? (int)r : open_context(d, o);
-}
-
-int tier_llama_open(tier_llama **out, const struct tier_llama_options *options)
-{
-	*out = calloc(1, sizeof(**out));
-	return *out ? open_door(*out, options) : -ENOMEM;
 }
 
 void tier_llama_close(tier_llama *d)
@@ -234,6 +236,7 @@ void tier_llama_close(tier_llama *d)
 	tier_reader_close(d->reader);
 	tier_context_close(d->context);
 	tier_geometry_free(d->geometry);
+	free(d->found);
 	free(d->pieces);
 	free(d->state);
 	free(d);
@@ -249,65 +252,57 @@ int tier_llama_loaded(const tier_llama *d, struct tier_llama_loaded *out)
 	if (out->size < sizeof(*out))
 		return -EINVAL;
 	*out = d->loaded;
-	out->size = sizeof(*out);
 	return 0;
 }
 
 /* ---- match -------------------------------------------------------------------------------- */
 
-/* Look up what is stored of a prompt, whose lists are made if there are none; the caller frees. */
-static int64_t prompt_match(tier_llama *d, struct prompt *p, const int32_t *tokens, uint32_t count)
+/* Look up what is stored of a prompt. */
+static int64_t match(tier_llama *d, const int32_t *tokens, uint32_t count)
 {
-	const uint32_t *text = (const uint32_t *)tokens;
+	struct tier_tail tail = { .salt = d->salt, .tokens = (const uint32_t *)tokens };
 	size_t room = blocks_of(d, count) + 1;
-	struct tier_tail tail = { .salt = d->salt };
 	int64_t r;
 
-	if (!p->found)
-		p->found = malloc(room * (sizeof(*p->found) + sizeof(*p->blocks) +
-					  sizeof(*p->keys)));
-	if (!p->found)
+	if (room > d->list_room) {
+		free(d->found);
+		d->found = calloc(room, sizeof(*d->found) + sizeof(*d->blocks) + sizeof(*d->keys));
+		d->list_room = d->found ? room : 0;
+	}
+	if (!d->found)
 		return fail(d, -ENOMEM, "no memory for the keys of %u tokens", count);
-	p->blocks = (tier_block *)(p->found + room);
-	p->keys = (tier_key *)(p->blocks + room);
-	r = tier_key_chain(p->keys, NULL, d->salt, text, count, d->block_tokens);
+	d->blocks = (tier_block *)(d->found + d->list_room);
+	d->keys = (tier_key *)(d->blocks + d->list_room);
+	r = tier_key_chain(d->keys, NULL, d->salt, tail.tokens, count, d->block_tokens);
 	if (r == 0)
-		r = tier_match(d->context, p->keys, count / d->block_tokens, p->found);
+		r = tier_match(d->context, d->keys, count / d->block_tokens, d->found);
 	if (r < 0)
 		return told(d, r);
-	p->whole = (uint32_t)r;
-	p->tokens = p->whole * d->block_tokens;
-	tail.parent = p->whole ? &p->keys[p->whole - 1] : NULL;
-	tail.tokens = text + p->tokens;
-	tail.count = count - p->tokens;
-	r = tail.count ? tier_match_tail(d->context, &tail, &p->tail, &p->found[p->whole]) : 0;
-	p->tokens += r > 0 ? (uint32_t)r : 0;
+	d->whole = (uint32_t)r;
+	d->tokens = d->whole * d->block_tokens;
+	tail.parent = d->whole ? &d->keys[d->whole - 1] : NULL;
+	tail.tokens += d->tokens;
+	tail.count = count - d->tokens;
+	r = tail.count ? tier_match_tail(d->context, &tail, &d->tail, &d->found[d->whole]) : 0;
+	d->tokens += r > 0 ? (uint32_t)r : 0;
 	return r < 0 ? told(d, r) : 0;
 }
 
 /* ---- load --------------------------------------------------------------------------------- */
 
-/* Copies the rows of block b into a state of `cells`. False: not all of its pages are in memory. */
-static bool copy_block(tier_llama *d, const struct prompt *p, uint32_t b, uint32_t cells)
-{
-	uint32_t pages = pieces_of(d, p->found[b].block, b * d->block_tokens, cells, cells);
-
-	return tier_scatter(d->reader, d->context, d->pieces, pages, NULL) == (int)pages;
-}
-
 /* Bring blocks from `first` on into memory. Returns how many of them are there. */
-static uint32_t fetch(tier_llama *d, struct prompt *p, uint32_t first, uint32_t blocks, bool again)
+static uint32_t fetch(tier_llama *d, uint32_t first, uint32_t blocks, bool again)
 {
 	uint64_t begun = now_ns();
 	int64_t r;
 
 	r = blocks = least(blocks, d->fetch_most);
 	for (uint32_t b = 0; b < blocks; b++) {
-		p->blocks[b] = p->found[first + b].block;
-		again = again || p->found[first + b].tier > TIER_CXL;
+		d->blocks[b] = d->found[first + b].block;
+		again = again || d->found[first + b].tier > TIER_CXL;
 	}
 	if (again)
-		r = tier_fetch(d->context, p->blocks, blocks, NULL);
+		r = tier_fetch(d->context, d->blocks, blocks, NULL);
 	if (r == -ENOSPC && blocks > 1)
 		d->fetch_most = blocks / 2;
 	d->loaded.fetch_ns += now_ns() - begun;
@@ -318,16 +313,20 @@ static uint32_t fetch(tier_llama *d, struct prompt *p, uint32_t first, uint32_t 
  * Copy blocks of a state of `cells`, fetching as many at a time as there is room for in memory.
  * Returns how many tokens came: fewer when blocks have left.
  */
-static uint32_t gather(tier_llama *d, struct prompt *p, uint32_t cells)
+static uint32_t gather(tier_llama *d, uint32_t cells)
 {
 	uint32_t blocks = blocks_of(d, cells), at = 0, misses = 0;
 
 	while (at < blocks && misses <= ROUNDS) {
-		uint32_t first = at, end = at + fetch(d, p, at, blocks - at, misses > 0);
+		uint32_t first = at, end = at + fetch(d, at, blocks - at, misses > 0);
 		uint64_t begun = now_ns();
 
-		while (at < end && copy_block(d, p, at, cells))
-			at++;
+		for (; at < end; at++) {
+			uint32_t n = pieces_of(d, at, cells, cells);
+
+			if (tier_scatter(d->reader, d->context, d->pieces, n, NULL) < (int)n)
+				break;
+		}
 		d->loaded.gather_ns += now_ns() - begun;
 		misses = at > first ? 0 : misses + 1; /* as there was no room for so many, say */
 	}
@@ -335,7 +334,7 @@ static uint32_t gather(tier_llama *d, struct prompt *p, uint32_t cells)
 }
 
 /* The state of `cells` tokens in d->state, or of fewer. Returns of how many. */
-static int64_t make_state(tier_llama *d, struct prompt *p, uint32_t cells, int32_t sequence)
+static int64_t make_state(tier_llama *d, uint32_t cells, int32_t sequence)
 {
 	uint32_t wanted = 0;
 	int r = room(d, state_bytes(&d->shape, cells));
@@ -343,83 +342,74 @@ static int64_t make_state(tier_llama *d, struct prompt *p, uint32_t cells, int32
 	while (r == 0 && cells != wanted) {
 		wanted = cells; /* all lies elsewhere in the state of fewer */
 		state_write_frame(&d->shape, d->state, cells, sequence);
-		cells = gather(d, p, cells);
+		cells = gather(d, cells);
 	}
 	return r < 0 ? r : (int64_t)cells;
-}
-
-static int set_state(tier_llama *d, void *llama, const struct prompt *p, uint32_t cells,
-		     int32_t sequence)
-{
-	struct tier_llama_loaded *l = &d->loaded;
-	size_t bytes = state_bytes(&d->shape, cells);
-	uint64_t begun = now_ns();
-
-	l->tokens = cells;
-	l->blocks = blocks_of(d, cells);
-	l->bytes = l->blocks * tier_geometry_block_bytes(d->geometry);
-	for (uint32_t b = 0; b < l->blocks; b++)
-		l->from[p->found[b].tier % TIER_COUNT]++;
-	if (d->engine.set_data(llama, d->state, bytes, sequence, 0) != bytes)
-		return fail(d, -EPROTO, "the engine does not take %u tokens' state", cells);
-	l->set_ns = now_ns() - begun;
-	return (int)cells;
 }
 
 int64_t tier_llama_load(tier_llama *d, void *llama, int32_t sequence, const int32_t *tokens,
 			size_t count)
 {
-	uint64_t begun = now_ns();
-	struct prompt p = { 0 };
+	uint64_t begun = now_ns(), bytes;
+	struct tier_llama_loaded *l = &d->loaded;
 	int64_t r;
 
-	d->loaded = (struct tier_llama_loaded){ 0 };
+	*l = (struct tier_llama_loaded){ .size = sizeof(*l) };
 	if (count < 2 || count > TOKENS_MAX)
 		return count < 2 ? 0 : fail(d, -EINVAL, "a prompt of %zu tokens", count);
-	r = prompt_match(d, &p, tokens, (uint32_t)count);
-	d->loaded.match_ns = now_ns() - begun;
+	r = match(d, tokens, (uint32_t)count);
+	l->match_ns = now_ns() - begun;
 	if (r == 0)
-		r = make_state(d, &p, least(p.tokens, (uint32_t)count - 1), sequence);
-	if (r > 0)
-		r = set_state(d, llama, &p, (uint32_t)r, sequence);
-	free(p.found);
+		r = make_state(d, least(d->tokens, (uint32_t)count - 1), sequence);
+	if (r <= 0)
+		return r;
+	l->tokens = (uint32_t)r;
+	l->blocks = blocks_of(d, l->tokens);
+	l->bytes = l->blocks * tier_geometry_block_bytes(d->geometry);
+	for (uint32_t b = 0; b < l->blocks; b++)
+		l->from[d->found[b].tier % TIER_COUNT]++;
+	begun = now_ns();
+	bytes = state_bytes(&d->shape, l->tokens);
+	if (d->engine.set_data(llama, d->state, bytes, sequence, 0) != bytes)
+		return fail(d, -EPROTO, "the engine does not take %u tokens' state", l->tokens);
+	l->set_ns = now_ns() - begun;
 	return r;
 }
 
 /* ---- store -------------------------------------------------------------------------------- */
 
-/* The rows of blocks from first on, as tier_put_copy takes them; a tail's page ends in zeroes. */
-static uint8_t *copy_rows(tier_llama *d, uint32_t first, uint32_t count, uint32_t cells)
+/* Rows of blocks that are not stored, as tier_put_copy takes them; a tail's page ends in zeroes. */
+static uint8_t *copy_rows(tier_llama *d, uint32_t count, uint32_t cells)
 {
 	uint32_t blocks = blocks_of(d, count);
-	uint8_t *data = calloc(blocks - first, tier_geometry_block_bytes(d->geometry)), *at = data;
+	size_t bytes = tier_geometry_block_bytes(d->geometry);
+	uint8_t *data = calloc(blocks - d->whole, bytes), *at = data;
 
-	for (uint32_t b = first; data && b < blocks; b++) {
-		uint32_t pages = pieces_of(d, (tier_block){ 0 }, b * d->block_tokens, count, cells);
+	for (uint32_t b = d->whole; data && b < blocks; b++) {
+		uint32_t pages = pieces_of(d, b, count, cells);
 
-		for (uint32_t i = 0; i < pages; at += d->stride[i++ / d->shape.layers])
+		for (uint32_t i = 0; i < pages; at += d->part[i++ / d->shape.layers].page_stride)
 			memcpy(at, d->pieces[i].to, d->pieces[i].bytes);
 	}
 	return data;
 }
 
-static int64_t put(tier_llama *d, struct prompt *p, const int32_t *tokens, uint32_t count,
-		   uint32_t cells)
+static int64_t put(tier_llama *d, const int32_t *tokens, uint32_t count, uint32_t cells)
 {
-	struct tier_put_options o = { .size = sizeof(o), .flags = d->put_flags, .depth = p->whole };
+	struct tier_put_options o = { .size = sizeof(o), .flags = d->put_flags, .depth = d->whole };
 	uint32_t whole = count / d->block_tokens, rest = count % d->block_tokens;
-	uint8_t *data = copy_rows(d, p->whole, count, cells);
+	uint8_t *data = copy_rows(d, count, cells);
 	int64_t r = 0;
 
 	if (!data)
 		return fail(d, -ENOMEM, "no memory for the blocks of %u tokens", count);
-	o.parent = p->whole ? &p->keys[p->whole - 1] : NULL;
-	o.replaces = p->tokens % d->block_tokens ? &p->tail : NULL;
+	o.parent = d->whole ? &d->keys[d->whole - 1] : NULL;
+	o.replaces = d->tokens % d->block_tokens ? &d->tail : NULL;
 	if (rest)
-		r = tier_key_chain(&p->keys[whole], whole ? &p->keys[whole - 1] : NULL, d->salt,
+		r = tier_key_chain(&d->keys[whole], whole ? &d->keys[whole - 1] : NULL, d->salt,
 				   (const uint32_t *)tokens + count - rest, rest, rest);
 	if (r == 0)
-		r = tier_put_copy(d->context, &p->keys[p->whole], blocks_of(d, count) - p->whole,
+		r = tier_put_copy(d->context, &d->keys[d->whole], blocks_of(d, count) - d->whole,
 				  data, &o);
 	free(data);
 	return r < 0 ? told(d, r) : 0;
@@ -428,23 +418,19 @@ static int64_t put(tier_llama *d, struct prompt *p, const int32_t *tokens, uint3
 int64_t tier_llama_store(tier_llama *d, void *llama, int32_t sequence, const int32_t *tokens,
 			 size_t count)
 {
-	struct state_shape shape;
-	struct prompt p = { 0 };
 	int64_t r, held;
 
 	if (count == 0 || count > TOKENS_MAX)
 		return count ? fail(d, -EINVAL, "a prompt of %zu tokens", count) : 0;
-	r = prompt_match(d, &p, tokens, (uint32_t)count);
-	if (r == 0 && p.tokens < count) {
-		held = r = get_state(d, llama, sequence, &shape);
-		if (r >= 0 && ((size_t)r < count || memcmp(&shape, &d->shape, sizeof(shape)) != 0))
-			r = fail(d, -EINVAL, "sequence %d holds %d tokens, as when the door was "
-				 "opened, but %zu are to be stored", sequence, (int)held, count);
-		if (r >= 0)
-			r = put(d, &p, tokens, (uint32_t)count, (uint32_t)held);
-		if (r == 0 || r == -EBADMSG) /* of another's, who computed them in other steps */
-			r = prompt_match(d, &p, tokens, (uint32_t)count);
-	}
-	free(p.found);
-	return r < 0 ? r : (int64_t)p.tokens;
+	r = match(d, tokens, (uint32_t)count);
+	if (r < 0 || d->tokens == count)
+		return r < 0 ? r : (int64_t)count;
+	held = get_state(d, llama, sequence);
+	if (held >= 0 && (size_t)held < count)
+		return fail(d, -EINVAL, "sequence %d holds %d tokens; %zu are to be stored",
+			    sequence, (int)held, count);
+	r = held < 0 ? held : put(d, tokens, (uint32_t)count, (uint32_t)held);
+	if (r == 0 || r == -EBADMSG) /* of another's, who computed them in other steps */
+		r = match(d, tokens, (uint32_t)count);
+	return r < 0 ? r : (int64_t)d->tokens;
 }

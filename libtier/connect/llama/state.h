@@ -16,10 +16,10 @@
 
 #define STATE_EXTRA_BYTES 64u /* most that further words may take */
 
-struct state_rows {
+struct state_rows { /* as they stand before a layer's rows */
 	int32_t type;
 	uint64_t bytes; /* a token's row in one layer */
-};
+} __attribute__((packed));
 
 struct state_shape {
 	uint32_t magic;
@@ -30,9 +30,9 @@ struct state_shape {
 };
 
 /*
- * Learn the shape from a state: from one of two tokens or more, there is no other that fits it by
- * chance. Returns how many tokens it holds, from position 0 on, or -ENOTSUP and *why says what is
- * not understood.
+ * Learn the shape from a state, aligned to 4: from one of two tokens or more, there is no other
+ * that fits it by chance. Returns how many tokens it holds, from position 0 on, or -ENOTSUP and
+ * *why says what is not understood.
  */
 int64_t state_learn(struct state_shape *s, const uint8_t *state, size_t bytes, const char **why);
 
