@@ -6,7 +6,6 @@
  */
 #include <dlfcn.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,22 +48,10 @@ struct tier_llama {
 	char error[ERROR_BYTES];
 };
 
-static __attribute__((format(printf, 3, 4))) int fail(tier_llama *d, int error,
-						      const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(d->error, sizeof(d->error), format, args);
-	va_end(args);
-	return error;
-}
-
-/* An error of libtier's, with its words; what is none passes. */
-static int64_t told(tier_llama *d, int64_t r)
-{
-	return r < 0 ? fail(d, (int)r, "%s", tier_error_text()) : r;
-}
+/* The error, and what the handle says of it; told: of libtier's own, its words. No side effects. */
+#define fail(d, error_, ...) (snprintf((d)->error, sizeof((d)->error), __VA_ARGS__), (error_))
+#define least(a, b) ((a) < (b) ? (a) : (b))
+#define told(d, result) ((result) < 0 ? fail(d, result, "%s", tier_error_text()) : (result))
 
 static uint64_t now_ns(void)
 {
@@ -72,11 +59,6 @@ static uint64_t now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static uint32_t least(uint32_t a, uint32_t b)
-{
-	return a < b ? a : b;
 }
 
 static uint32_t blocks_of(const tier_llama *d, uint32_t tokens)
@@ -131,6 +113,7 @@ static uint32_t pieces_of(tier_llama *d, uint32_t b, uint32_t count, uint32_t ce
 
 		d->pieces[i].to = d->state + state_rows_at(s, cells, part, layer) + row * from;
 		d->pieces[i].page.block = d->found[b].block;
+		d->pieces[i].page.page = d->part[part].page_base + layer;
 		d->pieces[i].bytes = (uint32_t)row * tokens;
 	}
 	return 2 * s->layers;
@@ -154,19 +137,18 @@ static int find_functions(tier_llama *d, void *library)
 	return 0;
 }
 
-static int64_t make_geometry(tier_llama *d)
+static int make_geometry(tier_llama *d)
 {
 	const struct state_shape *s = &d->shape;
 	const struct tier_geometry_options o = { .size = sizeof(o),
 		.block_tokens = d->block_tokens, .part_count = 2, .part = d->part };
-	int64_t r;
+	int r;
 
 	for (uint32_t p = 0; p < 2; p++) {
 		d->part[p] = (struct tier_part){ .name = p ? "v" : "k", .kind = TIER_KIND_DENSE,
 			.layers = s->layers, .groups = 1, .preferred_tier = TIER_CXL,
-			.page_bytes = (uint32_t)s->part[p].bytes * d->block_tokens };
-		if (s->part[p].bytes > UINT32_MAX / d->block_tokens)
-			return fail(d, -EINVAL, "blocks of %u tokens: too large", d->block_tokens);
+			.page_bytes = (uint32_t)least(s->part[p].bytes * d->block_tokens,
+						      UINT32_MAX) };
 	}
 	d->pieces = calloc(2 * (size_t)s->layers, sizeof(*d->pieces));
 	if (!d->pieces)
@@ -174,10 +156,6 @@ static int64_t make_geometry(tier_llama *d)
 	r = tier_geometry_new(&d->geometry, &o);
 	for (uint32_t p = 0; r == 0 && p < 2; p++)
 		r = tier_geometry_part(d->geometry, p, &d->part[p]);
-	for (uint32_t i = 0; r >= 0 && i < 2 * s->layers; i++) {
-		r = tier_geometry_page(d->geometry, i / s->layers, i % s->layers, 0);
-		d->pieces[i].page.page = (uint32_t)r;
-	}
 	return told(d, r);
 }
 
@@ -192,17 +170,15 @@ static int open_context(tier_llama *d, const struct tier_llama_options *o)
 	int r;
 
 	if (o->options)
-		memcpy(&c, o->options, o->options->size < sizeof(c) ? o->options->size : sizeof(c));
+		memcpy(&c, o->options, least(o->options->size, sizeof(c)));
 	c.size = sizeof(c);
 	snprintf(elements, sizeof(elements), "ggml-%d/%d", d->shape.part[0].type,
 		 d->shape.part[1].type);
 	r = tier_fingerprint_digest(c.fingerprint, &f);
-	if (r == 0)
-		r = tier_context_create(o->tier, o->context ? o->context : "llama", d->geometry, &c,
+	r = r ? r : tier_context_create(o->tier, o->context ? o->context : "llama", d->geometry, &c,
 					&d->context);
-	if (r == 0)
-		r = tier_reader_open(o->tier, &d->reader);
-	return (int)told(d, r);
+	r = r ? r : tier_reader_open(o->tier, &d->reader);
+	return told(d, r);
 }
 
 int tier_llama_open(tier_llama **out, const struct tier_llama_options *o)
@@ -220,8 +196,7 @@ int tier_llama_open(tier_llama **out, const struct tier_llama_options *o)
 	d->put_flags = o->flags & TIER_LLAMA_DURABLE ? TIER_PUT_DURABLE : 0;
 	d->salt = o->salt;
 	r = find_functions(d, o->library);
-	if (r == 0)
-		r = get_state(d, o->llama, o->sequence);
+	r = r ? r : get_state(d, o->llama, o->sequence);
 	if (r == 1)
 		r = fail(d, -EINVAL, "sequence %d holds one token, not two", o->sequence);
 	if (r >= 0)
@@ -274,16 +249,14 @@ static int64_t match(tier_llama *d, const int32_t *tokens, uint32_t count)
 	d->blocks = (tier_block *)(d->found + d->list_room);
 	d->keys = (tier_key *)(d->blocks + d->list_room);
 	r = tier_key_chain(d->keys, NULL, d->salt, tail.tokens, count, d->block_tokens);
-	if (r == 0)
-		r = tier_match(d->context, d->keys, count / d->block_tokens, d->found);
-	if (r < 0)
-		return told(d, r);
-	d->whole = (uint32_t)r;
+	r = r ? r : tier_match(d->context, d->keys, count / d->block_tokens, d->found);
+	d->whole = r > 0 ? (uint32_t)r : 0;
 	d->tokens = d->whole * d->block_tokens;
 	tail.parent = d->whole ? &d->keys[d->whole - 1] : NULL;
 	tail.tokens += d->tokens;
 	tail.count = count - d->tokens;
-	r = tail.count ? tier_match_tail(d->context, &tail, &d->tail, &d->found[d->whole]) : 0;
+	if (r >= 0)
+		r = tier_match_tail(d->context, &tail, &d->tail, &d->found[d->whole]);
 	d->tokens += r > 0 ? (uint32_t)r : 0;
 	return r < 0 ? told(d, r) : 0;
 }
@@ -294,9 +267,8 @@ static int64_t match(tier_llama *d, const int32_t *tokens, uint32_t count)
 static uint32_t fetch(tier_llama *d, uint32_t first, uint32_t blocks, bool again)
 {
 	uint64_t begun = now_ns();
-	int64_t r;
+	int64_t r = blocks = least(blocks, d->fetch_most);
 
-	r = blocks = least(blocks, d->fetch_most);
 	for (uint32_t b = 0; b < blocks; b++) {
 		d->blocks[b] = d->found[first + b].block;
 		again = again || d->found[first + b].tier > TIER_CXL;
@@ -333,25 +305,12 @@ static uint32_t gather(tier_llama *d, uint32_t cells)
 	return at < blocks ? at * d->block_tokens : cells;
 }
 
-/* The state of `cells` tokens in d->state, or of fewer. Returns of how many. */
-static int64_t make_state(tier_llama *d, uint32_t cells, int32_t sequence)
-{
-	uint32_t wanted = 0;
-	int r = room(d, state_bytes(&d->shape, cells));
-
-	while (r == 0 && cells != wanted) {
-		wanted = cells; /* all lies elsewhere in the state of fewer */
-		state_write_frame(&d->shape, d->state, cells, sequence);
-		cells = gather(d, cells);
-	}
-	return r < 0 ? r : (int64_t)cells;
-}
-
 int64_t tier_llama_load(tier_llama *d, void *llama, int32_t sequence, const int32_t *tokens,
 			size_t count)
 {
 	uint64_t begun = now_ns(), bytes;
 	struct tier_llama_loaded *l = &d->loaded;
+	uint32_t wanted = 0, cells;
 	int64_t r;
 
 	*l = (struct tier_llama_loaded){ .size = sizeof(*l) };
@@ -359,58 +318,53 @@ int64_t tier_llama_load(tier_llama *d, void *llama, int32_t sequence, const int3
 		return count < 2 ? 0 : fail(d, -EINVAL, "a prompt of %zu tokens", count);
 	r = match(d, tokens, (uint32_t)count);
 	l->match_ns = now_ns() - begun;
-	if (r == 0)
-		r = make_state(d, least(d->tokens, (uint32_t)count - 1), sequence);
-	if (r <= 0)
+	cells = least(d->tokens, (uint32_t)count - 1);
+	r = r ? r : room(d, state_bytes(&d->shape, cells));
+	while (r == 0 && cells != wanted) {
+		wanted = cells; /* all lies elsewhere in the state of fewer */
+		state_write_frame(&d->shape, d->state, cells, sequence);
+		cells = gather(d, cells);
+	}
+	if (r < 0 || cells == 0)
 		return r;
-	l->tokens = (uint32_t)r;
-	l->blocks = blocks_of(d, l->tokens);
+	l->tokens = cells;
+	l->blocks = blocks_of(d, cells);
 	l->bytes = l->blocks * tier_geometry_block_bytes(d->geometry);
 	for (uint32_t b = 0; b < l->blocks; b++)
 		l->from[d->found[b].tier % TIER_COUNT]++;
 	begun = now_ns();
-	bytes = state_bytes(&d->shape, l->tokens);
+	bytes = state_bytes(&d->shape, cells);
 	if (d->engine.set_data(llama, d->state, bytes, sequence, 0) != bytes)
-		return fail(d, -EPROTO, "the engine does not take %u tokens' state", l->tokens);
+		return fail(d, -EPROTO, "the engine does not take %u tokens' state", cells);
 	l->set_ns = now_ns() - begun;
-	return r;
+	return cells;
 }
 
 /* ---- store -------------------------------------------------------------------------------- */
 
-/* Rows of blocks that are not stored, as tier_put_copy takes them; a tail's page ends in zeroes. */
-static uint8_t *copy_rows(tier_llama *d, uint32_t count, uint32_t cells)
-{
-	uint32_t blocks = blocks_of(d, count);
-	size_t bytes = tier_geometry_block_bytes(d->geometry);
-	uint8_t *data = calloc(blocks - d->whole, bytes), *at = data;
-
-	for (uint32_t b = d->whole; data && b < blocks; b++) {
-		uint32_t pages = pieces_of(d, b, count, cells);
-
-		for (uint32_t i = 0; i < pages; at += d->part[i++ / d->shape.layers].page_stride)
-			memcpy(at, d->pieces[i].to, d->pieces[i].bytes);
-	}
-	return data;
-}
-
+/* Put the blocks that are not stored of a state of `cells`; a tail's page ends in zeroes. */
 static int64_t put(tier_llama *d, const int32_t *tokens, uint32_t count, uint32_t cells)
 {
 	struct tier_put_options o = { .size = sizeof(o), .flags = d->put_flags, .depth = d->whole };
 	uint32_t whole = count / d->block_tokens, rest = count % d->block_tokens;
-	uint8_t *data = copy_rows(d, count, cells);
+	uint32_t blocks = blocks_of(d, count) - d->whole;
+	uint8_t *data = calloc(blocks, tier_geometry_block_bytes(d->geometry)), *at = data;
 	int64_t r = 0;
 
 	if (!data)
 		return fail(d, -ENOMEM, "no memory for the blocks of %u tokens", count);
+	for (uint32_t b = 0; b < blocks; b++) {
+		uint32_t pages = pieces_of(d, d->whole + b, count, cells);
+
+		for (uint32_t i = 0; i < pages; at += d->part[i++ / d->shape.layers].page_stride)
+			memcpy(at, d->pieces[i].to, d->pieces[i].bytes);
+	}
 	o.parent = d->whole ? &d->keys[d->whole - 1] : NULL;
 	o.replaces = d->tokens % d->block_tokens ? &d->tail : NULL;
 	if (rest)
 		r = tier_key_chain(&d->keys[whole], whole ? &d->keys[whole - 1] : NULL, d->salt,
 				   (const uint32_t *)tokens + count - rest, rest, rest);
-	if (r == 0)
-		r = tier_put_copy(d->context, &d->keys[d->whole], blocks_of(d, count) - d->whole,
-				  data, &o);
+	r = r ? r : tier_put_copy(d->context, &d->keys[d->whole], blocks, data, &o);
 	free(data);
 	return r < 0 ? told(d, r) : 0;
 }

@@ -14,20 +14,12 @@
 #define LAYERS_MAX 4096u
 #define ROW_BYTES_MAX (1u << 24)
 
-static size_t layers_at(const struct state_shape *s, uint32_t cells)
-{
-	return HEAD_BYTES + (size_t)CELL_BYTES * cells + 8 + s->extra_bytes;
-}
-
-static size_t layer_bytes(const struct state_shape *s, uint32_t cells, uint32_t p)
-{
-	return LAYER_BYTES + s->part[p].bytes * cells;
-}
-
 size_t state_rows_at(const struct state_shape *s, uint32_t cells, uint32_t p, uint32_t l)
 {
-	return layers_at(s, cells) + (p ? s->layers * layer_bytes(s, cells, 0) : 0) +
-	       l * layer_bytes(s, cells, p) + LAYER_BYTES;
+	size_t at = HEAD_BYTES + (size_t)CELL_BYTES * cells + 8 + s->extra_bytes;
+
+	at += p ? s->layers * (LAYER_BYTES + s->part[0].bytes * cells) : 0;
+	return at + l * (LAYER_BYTES + s->part[p].bytes * cells) + LAYER_BYTES;
 }
 
 size_t state_bytes(const struct state_shape *s, uint32_t cells)
@@ -88,20 +80,15 @@ int64_t state_learn(struct state_shape *s, const uint8_t *state, size_t bytes, c
 void state_write_frame(const struct state_shape *s, uint8_t *state, uint32_t cells,
 		       int32_t sequence)
 {
-	uint32_t *at = (uint32_t *)state;
+	const uint32_t head[] = { s->magic, (uint32_t)sequence, 1, cells };
+	uint32_t *at = memcpy(state, head, HEAD_BYTES);
 
-	*at++ = s->magic;
-	*at++ = (uint32_t)sequence;
-	*at++ = 1;
-	*at++ = cells;
-	for (uint32_t i = 0; i < cells; i++) {
-		*at++ = i;
-		*at++ = 1;
-		*at++ = (uint32_t)sequence;
-	}
-	*at++ = 0;
-	*at++ = s->layers;
-	memcpy(at, s->extra, s->extra_bytes);
+	at += HEAD_BYTES / 4;
+	for (uint32_t i = 0; i < cells; i++, at += CELL_BYTES / 4)
+		memcpy(at, (uint32_t[]){ i, 1, (uint32_t)sequence }, CELL_BYTES);
+	at[0] = 0;
+	at[1] = s->layers;
+	memcpy(at + 2, s->extra, s->extra_bytes);
 	for (uint32_t i = 0; i < 2 * s->layers; i++)
 		memcpy(state + state_rows_at(s, cells, i / s->layers, i % s->layers) - LAYER_BYTES,
 		       &s->part[i / s->layers], LAYER_BYTES);
