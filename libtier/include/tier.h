@@ -623,11 +623,11 @@ int tier_migrate(tier_context *c, const tier_block *blocks, uint32_t count,
 
 /*
  * Keep blocks at `tier` or above until unpin or the deadline (0 = until unpin, or the end of our
- * process). Moves no data: what is not there yet is protected once it comes. Every process of our
- * user that has the context open can use *pin. Pins have a budget (half of a tier): the first
- * blocks that fit it are protected. What anybody has pinned already takes nothing of it. Returns
- * the number of blocks now resident and protected. Errors: -EDQUOT not one fits the budget, or too
- * many pins of ours, -ESTALE. Blocks. Any thread.
+ * process). Moves no data: what is not there yet stays on NVMe, and is protected once it comes.
+ * Every process of our user that has the context open can use *pin. Pins have a budget (half of a
+ * tier): the first blocks that fit it are protected. What anybody has pinned already takes nothing
+ * of it. Returns the number of blocks now resident and protected, which is 0 when all lie on NVMe.
+ * Errors: -EDQUOT not one fits the budget, or too many pins of ours, -ESTALE. Blocks. Any thread.
  */
 int64_t tier_pin(tier_context *c, const tier_block *blocks, uint32_t count, uint32_t tier,
 		 uint64_t deadline_ns, uint64_t *pin);

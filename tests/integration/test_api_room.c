@@ -274,6 +274,81 @@ static void test_a_refused_pin_says_whose_limit_it_is(void **state)
 		fail_msg("%s", tier_error_text());
 }
 
+/* ---- hits that are held -------------------------------------------------------------------- */
+
+#define HITS 24u
+
+static int setup_small_store(void **state)
+{
+	static const char *const settings[] = { "cxl.size=8MiB", "hbm.size=0", "nvme.size=48MiB",
+						NULL };
+
+	*state = world_begin(settings);
+	return 0;
+}
+
+/* How many of HITS blocks from number `first` on are there, and on NVMe alone. */
+static uint32_t on_nvme(struct world *w, uint32_t first, struct tier_found *found)
+{
+	uint32_t there = 0, n = 0;
+
+	for (uint32_t i = 0; i < HITS; i++) {
+		tier_key key = key_of(first + i);
+
+		there = tier_match(w->c, &key, 1, &found[i]) == 1;
+		n += there && found[i].tier == TIER_NVME;
+	}
+	return n;
+}
+
+/*
+ * Puts what is new, from *next on, until nothing is left of the HITS blocks from `first` on; what
+ * is dropped because the disk is behind does not matter.
+ */
+static void put_until_gone(struct world *w, uint32_t first, uint32_t *next)
+{
+	struct tier_put_options p = { .salt = 0 };
+	uint32_t left = HITS;
+
+	for (uint32_t end = *next + 20 * CXL_BLOCKS; left && *next < end; (*next)++) {
+		assert_true(put(w, *next, &p) >= 0);
+		left = 0;
+		for (uint32_t i = 0; i < HITS; i++)
+			left += there(w, first + i);
+	}
+	assert_int_equal(left, 0);
+}
+
+/* A hit on NVMe is loadable until its pin ends, though what is put meanwhile wants its room. */
+static void test_a_hit_on_nvme_is_held_until_a_deadline(void **state)
+{
+	struct tier_put_options p = { .salt = 0 };
+	struct world *w = *state;
+	struct tier_found found[HITS];
+	tier_block block[HITS];
+	uint32_t next = 70000;
+	uint64_t pin, brief;
+
+	for (uint32_t i = 0; i < 2 * HITS; i++)
+		assert_int_equal(put(w, 60000 + i, &p), 1);
+	for (uint32_t i = 0; i < PATIENCE_MS && on_nvme(w, 60000, found) < HITS; i++)
+		assert_true(put(w, next++, &p) >= 0);
+	for (uint32_t i = 0; i < HITS; i++)
+		block[i] = found[i].block;
+	/* It protects them, though none is in CXL: that is what it would answer. */
+	assert_int_equal(tier_pin(w->c, block, HITS, TIER_CXL, time_now_ns() + 10 * LONG_NS, &pin),
+			 0);
+	put_until_gone(w, 60000 + HITS, &next);
+	assert_int_equal(on_nvme(w, 60000, found), HITS);
+	assert_int_equal(tier_pin(w->c, block, HITS, TIER_CXL, time_now_ns() + NS_PER_S, &brief),
+			 0);
+	assert_int_equal(tier_unpin(w->c, pin), 0);
+	assert_int_equal(tier_fetch(w->c, block, HITS, NULL), HITS);
+	for (uint32_t i = 0; i < PATIENCE_MS && tier_unpin(w->c, brief) != -ENOENT; i++)
+		usleep(1000);
+	put_until_gone(w, 60000, &next);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -284,6 +359,8 @@ int main(void)
 		cmocka_unit_test(test_priority_and_time_say_who_leaves),
 		cmocka_unit_test(test_no_room_says_what_holds_it),
 		cmocka_unit_test(test_a_refused_pin_says_whose_limit_it_is),
+		cmocka_unit_test_setup_teardown(test_a_hit_on_nvme_is_held_until_a_deadline,
+						setup_small_store, world_end),
 	};
 
 	return cmocka_run_group_tests(tests, setup, world_end);

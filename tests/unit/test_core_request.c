@@ -89,6 +89,32 @@ static void test_a_cancel_ends_what_it_names(void **state)
 	assert_int_equal(answer[3].res, 1);
 }
 
+/* The device answers nothing: who reads is told so at the deadline, and its read goes on. */
+static void test_a_device_that_hangs_is_a_miss_at_the_deadline(void **state)
+{
+	struct abi_sqe fetch = { .op = ABI_OP_FETCH, .tier = ABI_TIER_CXL, .user_data = 1 };
+
+	(void)state;
+	store_cold();
+	host.held = true;
+	fetch.deadline_ns = host.now_ns + 50 * MS;
+	assert_true(host_request_keys(&host, 0, fetch, 0, 1));
+	host_tick(&host, 40 * MS);
+	assert_int_equal(answer[1].res, 1);
+	host_tick(&host, 20 * MS);
+	assert_int_equal(answer[1].res, 0);
+	assert_int_equal(answer[1].status, ABI_STATUS_LATE);
+	assert_int_equal(answer[1].value, 0);
+	host.held = false;
+	host_carry_all(&host);
+	host_audit(&host);
+	fetch.user_data = 2;
+	fetch.deadline_ns = 0;
+	assert_true(host_request_keys(&host, 0, fetch, 0, 1));
+	assert_int_equal(answer[2].status, ABI_STATUS_READY);
+	assert_int_equal(answer[2].value, 1);
+}
+
 static void test_a_drain_waits_for_what_was_before_it(void **state)
 {
 	const struct abi_sqe fetch = { .op = ABI_OP_FETCH, .tier = ABI_TIER_CXL, .user_data = 1 };
@@ -332,6 +358,7 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, begin, one_host_off)
 	const struct CMUnitTest tests[] = {
 		CASE(test_a_cancel_ends_what_it_names),
+		CASE(test_a_device_that_hangs_is_a_miss_at_the_deadline),
 		CASE(test_a_drain_waits_for_what_was_before_it),
 		CASE(test_a_drain_leaves_prefetches_that_are_not_due),
 		CASE(test_parked_prefetches_are_bounded),

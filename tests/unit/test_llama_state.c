@@ -65,11 +65,10 @@ static void test_what_is_learnt_is_written_again(void **unused)
 		assert_int_equal(s.part[1].type, 8);
 		assert_int_equal(state_bytes(&s, CELLS), bytes);
 		memset(again, 0, sizeof(again));
-		state_write_head(&s, to, CELLS, 7);
+		state_write_frame(&s, to, CELLS, 7);
 		for (uint32_t l = 0; l < 2 * LAYERS; l++) {
 			size_t rows = state_rows_at(&s, CELLS, l / LAYERS, l % LAYERS);
 
-			state_write_layer(&s, to + rows, l / LAYERS);
 			memset(to + rows, (int)l + 1, s.part[l / LAYERS].bytes * CELLS);
 		}
 		assert_memory_equal(again, state, bytes);

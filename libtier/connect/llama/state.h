@@ -15,12 +15,11 @@
 #include <stdint.h>
 
 #define STATE_EXTRA_BYTES 64u /* most that further words may take */
-#define STATE_LAYER_BYTES 12u /* before a layer's rows */
 
-struct state_rows {
+struct state_rows { /* as they stand before a layer's rows */
 	int32_t type;
 	uint64_t bytes; /* a token's row in one layer */
-};
+} __attribute__((packed));
 
 struct state_shape {
 	uint32_t magic;
@@ -31,9 +30,9 @@ struct state_shape {
 };
 
 /*
- * Learn the shape from a state: from one of two tokens or more, there is no other that fits it by
- * chance. Returns how many tokens it holds, from position 0 on, or -ENOTSUP and *why says what is
- * not understood.
+ * Learn the shape from a state, aligned to 4: from one of two tokens or more, there is no other
+ * that fits it by chance. Returns how many tokens it holds, from position 0 on, or -ENOTSUP and
+ * *why says what is not understood.
  */
 int64_t state_learn(struct state_shape *s, const uint8_t *state, size_t bytes, const char **why);
 
@@ -41,9 +40,8 @@ int64_t state_learn(struct state_shape *s, const uint8_t *state, size_t bytes, c
 size_t state_bytes(const struct state_shape *s, uint32_t cells);
 size_t state_rows_at(const struct state_shape *s, uint32_t cells, uint32_t p, uint32_t l);
 
-/* Write what stands before the first layer; before the rows of a layer of part p. */
-void state_write_head(const struct state_shape *s, uint8_t *state, uint32_t cells,
-		      int32_t sequence);
-void state_write_layer(const struct state_shape *s, uint8_t *rows, uint32_t p);
+/* Write all of a state but the rows; it is aligned to 4. */
+void state_write_frame(const struct state_shape *s, uint8_t *state, uint32_t cells,
+		       int32_t sequence);
 
 #endif

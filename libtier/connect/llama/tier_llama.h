@@ -77,7 +77,7 @@ struct tier_llama_loaded {
 	size_t size;
 	uint32_t tokens, blocks;
 	uint32_t from[TIER_COUNT]; /* blocks by the slowest tier that a page of theirs lay in */
-	uint64_t bytes;            /* of pages copied into the state */
+	uint64_t bytes;            /* of these blocks, as they are stored */
 	uint64_t match_ns, fetch_ns, gather_ns, set_ns;
 };
 int tier_llama_loaded(const tier_llama *d, struct tier_llama_loaded *out);
