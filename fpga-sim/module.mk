@@ -13,7 +13,9 @@ OBJ_fpga  := $(SRC_fpga:%.c=$(FPGA)/obj/%.o)
 
 # the model alone; and the experiments' RTL, where nothing but what is looked at is scarce
 OBJ_fpga_exp := $(patsubst %.c,$(FPGA)/obj/%.o,$(wildcard fpga-sim/model/*.c fpga-sim/exp/*.c))
-FPGA_EXP_SHAPE := -GMSHRS=64 -GSLOT_LOG=10 -GUNITS=32 -GUNIT_LOG=5
+FPGA_EXP_SHAPE := -GMSHRS=64 -GSLOT_LOG=10 -GUNITS=32 -GUNIT_LOG=5 -GCLEANS=32
+# the long run's RTL: so many miss registers that a set can be pending as a whole
+FPGA_LONG_SHAPE := -GMSHRS=20 -GUNITS=8
 FPGA_EXP_POINTS ?= cliff:0.5 cliff:1.5 windows:0.5 windows:1.5 windows:4
 
 .PHONY: fpga-test fpga-plants fpga-exp fpga-formal fpga-area fpga-long
@@ -91,11 +93,12 @@ fpga-area: ##  what it takes of an FPGA, block by block (AREA='NAME=VALUE...': o
 fpga-area: $(FPGA_REGS)
 	@fpga-sim/area $(FPGA) $(AREA)
 
-fpga-long: ##  10^8 random transactions in lock-step, with line coverage (LONG=, SEED=)
+fpga-long: ##  10^8 random transactions in lock-step, coverage (LONG=, SEED=, JOBS=)
 ifneq ($(HAVE_SIMULATOR),)
 fpga-long:
-	@$(MAKE) FPGA=$(FPGA)-long COVERAGE=1 $(FPGA)-long/bench
-	@BUILD=$(FPGA)-long LONG=$(or $(LONG),100000000) SEED=$(or $(SEED),1) fpga-sim/tb/long
+	@$(MAKE) FPGA=$(FPGA)-long COVERAGE=1 FPGA_SHAPE='$(FPGA_LONG_SHAPE)' $(FPGA)-long/bench
+	@BUILD=$(FPGA)-long LONG=$(or $(LONG),100000000) SEED=$(or $(SEED),1) \
+		JOBS=$(or $(JOBS),2) fpga-sim/tb/long
 else
 fpga-long:
 	@echo 'fpga-long: skipped (packages verilator and g++ bring the simulator)'

@@ -104,7 +104,8 @@ int clock_open(struct clock **out, const struct exp_setting *set, uint32_t mshrs
 {
 	struct device_shape shape = { .sets_log = set->sets_log, .tag_bits = set->tag_bits,
 				      .line_log = set->line_log, .mshrs = mshrs,
-				      .units = set->units, .unit_log = set->unit_log };
+				      .units = set->units, .unit_log = set->unit_log,
+				      .cleans = set->cleans };
 	struct clock *c = calloc(1, sizeof(*c));
 	int rc;
 
@@ -247,7 +248,7 @@ static bool decide_one(struct clock *c)
 		decide(c, what, false);
 		return true;
 	}
-	choice = c->set.windows ? device_choose(c->d, &window) : -ENOENT;
+	choice = c->set.windows ? device_choose(c->d, &window, c->now) : -ENOENT;
 	if (choice >= 0) {
 		for_window(c, window, choice);
 		return true;
@@ -306,6 +307,7 @@ struct clock_outcome clock_run(struct clock *c, uint64_t from, uint64_t to)
 	uint64_t begin = c->now, poll = c->now;
 	struct device_prefetch p = {
 		.address = from * DEVICE_FLIT << c->set.line_log, .deadline = UINT64_MAX,
+		.lead = UINT64_MAX,
 		.length = (uint32_t)((to - from) >> c->set.unit_log), .limit = c->set.units,
 	};
 

@@ -24,6 +24,7 @@ struct exp_setting point_setting(const struct point *p, const struct point_rates
 
 	return (struct exp_setting){
 		.line_log = 6, .sets_log = sets_log, .tag_bits = 9, .unit_log = 5, .units = 32,
+		.cleans = 32,
 		.dirty = p->dirty ? (uint32_t)r->dirty : 0, .scattered = p->scattered,
 		.windows = p->windows, .random = p->random,
 		.random_lines = 20ull << sets_log, /* 1.25 of DRAM's: some hit, some do not */

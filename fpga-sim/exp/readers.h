@@ -29,6 +29,7 @@ struct exp_setting {
 	uint32_t flash_latency, dram_latency;
 	uint32_t poll_cycles;     /* from one look at the watermark to the next */
 	uint32_t unit_log, units; /* of windows */
+	uint32_t cleans;          /* lines that can be cleaned at a time */
 };
 
 struct reader {

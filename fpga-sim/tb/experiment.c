@@ -28,11 +28,13 @@ static void open_window(struct bench *b, uint64_t lines)
 {
 	struct device_prefetch *p = &b->window[0].asked;
 
-	*p = (struct device_prefetch){ .deadline = UINT64_MAX, .limit = b->shape.units,
+	*p = (struct device_prefetch){ .deadline = UINT64_MAX, .lead = UINT64_MAX,
+				       .limit = b->shape.units,
 				       .length = (uint32_t)(lines >> b->shape.unit_log) };
 	bench_set_register(b, DEVICE_REG_WIN_ADDR(0), 0);
 	bench_set_register(b, DEVICE_REG_WIN_LENGTH(0), p->length);
 	bench_set_register(b, DEVICE_REG_WIN_DEADLINE(0), p->deadline);
+	bench_set_register(b, DEVICE_REG_WIN_LEAD(0), p->lead);
 	bench_set_register(b, DEVICE_REG_WIN_CLASS(0), 0);
 	bench_set_register(b, DEVICE_REG_WIN_LIMIT(0), p->limit);
 	bench_set_register(b, DEVICE_REG_WIN_GO(0), 1);
@@ -91,7 +93,8 @@ int experiment_run(struct bench *b, const char *text)
 	if (!b->readers || point_twice(&p, &rates, b->shape.sets_log, &model, &all))
 		return 2;
 	lines = point_lines(&p, b->shape.sets_log);
-	b->phase = (struct phase){ .name = "experiment", .dram_cycles = set.dram_latency };
+	b->phase = (struct phase){ .name = "experiment", .dram_cycles = set.dram_latency,
+				    .drive_room = BENCH_FLASH, .dram_room = BENCH_DRAM };
 	cycles = run_pass(b, &set, lines);
 	second.cycles = run_pass(b, &set, lines);
 	second.flits = b->readers->done;
