@@ -12,7 +12,8 @@ module flash_proof (
   logic [1:0] cmd_line, cmd_place;
   logic abort_valid, u0, u1, u2, u3, u4, u5;
   logic [5:0] abort_cid;
-  flash #(.MANY(4), .FIRST_CLEAN(3), .TW(3), .IW(2), .LW(2), .PW(2), .CIDW(6)) u (.clk, .rst, .bug_stray(`BUG),
+  flash #(.MANY(4), .FIRST_CLEAN(3), .TW(3), .IW(2), .LW(2), .PW(2), .CIDW(6)) u (
+    .clk, .rst, .bug_stray(`BUG),
     .bug_tries(1'b0), .bug_clean(1'b0), .bug_late(1'b0), .timeout(3'd2), .tries_most(4'd2),
     .fence_valid, .fence_ready, .fence_who,
     .look_who, .look_line(2'd0), .look_victim(2'd1), .look_place(look_who),
