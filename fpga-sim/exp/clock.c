@@ -12,6 +12,7 @@
 #define END_CYCLES 2u     /* from a completion to the end of the miss */
 #define DELAY_STEP 40u    /* cycles: 100 ns at 400 MHz */
 #define DELAYS 8192u
+#define CLEAN_CYCLES 4u   /* between two looks */
 #define NONE 0xffffffffu
 
 struct request {
@@ -47,6 +48,7 @@ struct clock {
 	uint32_t spare; /* requests that are free */
 	struct list waits[DEVICE_IDS_MAX], came, again;
 	bool may_again;
+	uint64_t clean_at, clean_since; /* the next look; over the limit, or the last that began */
 	struct queue answers, fences, commands, ends;
 };
 
@@ -126,6 +128,8 @@ int clock_open(struct clock **out, const struct exp_setting *set, uint32_t mshrs
 		clock_close(c);
 		return rc;
 	}
+	if (set->dirty_most)
+		device_settings(c->d)->dirty_most = set->dirty_most;
 	if (set->stage_most)
 		device_settings(c->d)->stage_most = 0x01010101ull * set->stage_most;
 	for (uint32_t i = 0; i < slots; i++)
@@ -241,6 +245,27 @@ static void for_window(struct clock *c, uint32_t window, int what)
 		put(&c->fences, c->now + c->set.dram_latency + COMMAND_CYCLES, v.id);
 }
 
+/* The next set is looked at, if it is time. */
+static bool clean_one(struct clock *c, bool waited)
+{
+	struct device_verdict v;
+
+	if (!c->set.dirty_most)
+		return false;
+	if (!device_over(c->d))
+		c->clean_since = c->now;
+	if (!device_can_clean(c->d) || c->now < c->clean_at ||
+	    (waited ? c->now - c->clean_since < c->set.clean_wait : device_reads(c->d)))
+		return false;
+	device_clean(c->d, waited, &v);
+	c->clean_at = c->now + CLEAN_CYCLES;
+	if (v.what == DEVICE_CLEANS) {
+		c->clean_since = c->now;
+		put(&c->fences, c->now + c->set.dram_latency + COMMAND_CYCLES, v.id);
+	}
+	return true;
+}
+
 /* One decision, if there is any: as docs/fpga.md says. */
 static bool decide_one(struct clock *c)
 {
@@ -261,13 +286,15 @@ static bool decide_one(struct clock *c)
 		for_window(c, window, choice);
 		return true;
 	}
-	if (c->again.head != NONE) {
-		if (c->may_again)
-			decide(c, take(c, &c->again), false);
-		return c->may_again;
+	if (c->again.head != NONE && c->may_again) {
+		decide(c, take(c, &c->again), false);
+		return true;
 	}
-	if (c->slots_free == 0 || !readers_next(&c->readers, c->now, &c->request[c->spare].asked))
-		return false;
+	if (clean_one(c, true))
+		return true;
+	if (c->again.head != NONE || c->slots_free == 0 ||
+	    !readers_next(&c->readers, c->now, &c->request[c->spare].asked))
+		return clean_one(c, false);
 	what = c->spare;
 	c->spare = c->request[what].next;
 	c->slots_free--;
@@ -298,6 +325,11 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+static uint64_t most(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
 static uint64_t next_cycle(const struct clock *c, uint64_t poll)
 {
 	uint64_t at = least(least(first_at(&c->answers), first_at(&c->fences)),
@@ -307,6 +339,8 @@ static uint64_t next_cycle(const struct clock *c, uint64_t poll)
 		at = least(at, readers_when(&c->readers));
 	if (c->set.windows)
 		at = least(at, poll);
+	if (c->set.dirty_most && device_can_clean(c->d))
+		at = least(at, most(c->clean_at, c->clean_since + c->set.clean_wait));
 	return at > c->now && at < UINT64_MAX ? at : c->now + 1;
 }
 
@@ -381,7 +415,8 @@ struct clock_outcome clock_run(struct clock *c, uint64_t from, uint64_t to)
 	struct device_prefetch p = {
 		.address = from * DEVICE_FLIT << c->set.line_log, .deadline = UINT64_MAX,
 		.lead = UINT64_MAX,
-		.length = (uint32_t)((to - from) >> c->set.unit_log), .limit = c->set.units, .class = c->set.class,
+		.length = (uint32_t)((to - from) >> c->set.unit_log), .limit = c->set.units,
+		.class = c->set.class,
 	};
 
 	c->random = c->random_hits = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Experiment e: sparse decode of a model of 57 layers, 16 of a context's blocks of 64 KiB chosen in
+ * Experiment e: sparse decode of a model of 57 layers, 16 of a context's 64 KiB blocks chosen in
  * each layer and step (bench/sparse/select.h: returning), in a device whose DRAM holds 10 to 20 % of
  * them. A layer reads its blocks, then computes. With look-ahead the host touches a line of each
  * block that the next step is expected to choose in this layer (select_draft), while it computes.
@@ -144,7 +144,8 @@ void exp_decode(struct exp *e)
 {
 	struct decode *d = calloc(1, sizeof(*d));
 
-	printf("e: sparse decode, %u layers, %u blocks of 64 KiB each a step, %.0f us of computing\n",
+	printf("e: sparse decode, %u layers, %u blocks of 64 KiB each a step, %.0f us of "
+	       "computing\n",
 	       LAYERS, SELECT_TOP, STEP_US);
 	for (uint32_t i = 0; d && i < CASES && !e->error; i++) {
 		d->e = e;

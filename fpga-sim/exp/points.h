@@ -18,6 +18,7 @@ struct point {
 	double size;      /* of the stream, in DRAMs */
 	uint32_t mshrs, slots;
 	bool dirty, scattered, windows;
+	bool cleaned;     /* dirty lines are written ahead, but for one of 64 lines */
 	uint32_t random;  /* per mille of requests beside the stream */
 	uint32_t line_log; /* log2 of the flits of a line; 0: 6, 4 KiB */
 };

@@ -34,6 +34,7 @@ struct exp_setting {
 	uint32_t demand_cycles;   /* from one random request to the next; 0: by `random` */
 	const uint64_t *list;     /* where each line of the stream lies; NULL: as pieces do */
 	uint32_t cleans;          /* lines that can be cleaned at a time */
+	uint32_t dirty_most, clean_wait; /* lines, 0: none is cleaned; cycles */
 };
 
 struct reader {

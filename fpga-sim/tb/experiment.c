@@ -20,8 +20,16 @@ static int parse(struct bench *b, const char *text, struct point *p)
 		return -1;
 	p->size = strtod(size + 1, NULL);
 	p->windows = !strncmp(text, "windows:", 8);
-	p->dirty = p->scattered = !strncmp(text, "cliff:", 6);
+	p->cleaned = !strncmp(text, "cleaned:", 8);
+	p->dirty = p->scattered = p->cleaned || !strncmp(text, "cliff:", 6);
 	return p->size <= 0 || (!p->windows && !p->dirty && strncmp(text, "clean:", 6)) ? -1 : 0;
+}
+
+static void setting(struct bench *b, uint32_t offset, uint64_t *of_model, uint64_t value)
+{
+	b->setting = of_model;
+	bench_set_register(b, offset, value);
+	b->setting = NULL;
 }
 
 static void open_window(struct bench *b, uint64_t lines)
@@ -79,7 +87,7 @@ int experiment_run(struct bench *b, const char *text)
 	double off;
 
 	if (parse(b, text, &p)) {
-		fprintf(stderr, "fpga: --experiment %s: write cliff:SIZE, clean:SIZE or "
+		fprintf(stderr, "fpga: --experiment %s: write cliff:SIZE, cleaned:SIZE, clean:SIZE or "
 			"windows:SIZE; 1 is DRAM's\n", text);
 		return 2;
 	}
@@ -95,6 +103,13 @@ int experiment_run(struct bench *b, const char *text)
 	lines = point_lines(&p, b->shape.sets_log);
 	b->phase = (struct phase){ .name = "experiment", .dram_cycles = set.dram_latency,
 				    .drive_room = BENCH_FLASH, .dram_room = BENCH_DRAM };
+	if (set.dirty_most) {
+		struct device_settings *s = device_settings(b->model);
+
+		b->phase.clean_wait = set.clean_wait;
+		setting(b, DEVICE_REG_CLEAN_WAIT, &s->clean_wait, set.clean_wait);
+		setting(b, DEVICE_REG_DIRTY_MOST, &s->dirty_most, set.dirty_most);
+	}
 	cycles = run_pass(b, &set, lines);
 	second.cycles = run_pass(b, &set, lines);
 	second.flits = b->readers->done;
