@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Experiment e: sparse decode of a model of 57 layers, 16 of a context's 64 KiB blocks chosen in
- * each layer and step (bench/sparse/select.h: returning), in a device whose DRAM holds 10 to 20 % of
+ * each layer and step (bench/sparse/select.h: returning), in a device whose DRAM has 10 to 20 % of
  * them. A layer reads its blocks, then computes. With look-ahead the host touches a line of each
  * block that the next step is expected to choose in this layer (select_draft), while it computes.
  */

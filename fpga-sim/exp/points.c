@@ -27,7 +27,8 @@ struct exp_setting point_setting(const struct point *p, const struct point_rates
 	return (struct exp_setting){
 		.line_log = log, .sets_log = sets, .tag_bits = 9,
 		.unit_log = UNIT_FLITS_LOG - log, .units = 32,
-		.cleans = 32, .clean_wait = 400, /* 1 us: a quarter of what a quarter of dirty needs */
+		.cleans = 32,
+		.clean_wait = 400, /* 1 us: four times as often as lines become dirty */
 		.dirty_most = p->cleaned ? POINT_WAYS << sets >> 6 : 0,
 		.dirty = p->dirty ? (uint32_t)r->dirty : 0, .scattered = p->scattered,
 		.windows = p->windows, .random = p->random,

@@ -32,6 +32,15 @@ static void setting(struct bench *b, uint32_t offset, uint64_t *of_model, uint64
 	b->setting = NULL;
 }
 
+static void clean_ahead(struct bench *b, const struct exp_setting *set)
+{
+	struct device_settings *s = device_settings(b->model);
+
+	b->phase.clean_wait = set->clean_wait;
+	setting(b, DEVICE_REG_CLEAN_WAIT, &s->clean_wait, set->clean_wait);
+	setting(b, DEVICE_REG_DIRTY_MOST, &s->dirty_most, set->dirty_most);
+}
+
 static void open_window(struct bench *b, uint64_t lines)
 {
 	struct device_prefetch *p = &b->window[0].asked;
@@ -87,8 +96,8 @@ int experiment_run(struct bench *b, const char *text)
 	double off;
 
 	if (parse(b, text, &p)) {
-		fprintf(stderr, "fpga: --experiment %s: write cliff:SIZE, cleaned:SIZE, clean:SIZE or "
-			"windows:SIZE; 1 is DRAM's\n", text);
+		fprintf(stderr, "fpga: --experiment %s: write cliff:SIZE, cleaned:SIZE, clean:SIZE "
+			"or windows:SIZE; 1 is DRAM's\n", text);
 		return 2;
 	}
 	set = point_setting(&p, &rates, b->shape.sets_log);
@@ -97,19 +106,16 @@ int experiment_run(struct bench *b, const char *text)
 			set.units, 1u << set.unit_log);
 		return 2;
 	}
-	b->readers = calloc(1, sizeof(*b->readers));
-	if (!b->readers || point_twice(&p, &rates, b->shape.sets_log, &model, &all))
+	if (point_twice(&p, &rates, b->shape.sets_log, &model, &all))
 		return 2;
 	lines = point_lines(&p, b->shape.sets_log);
 	b->phase = (struct phase){ .name = "experiment", .dram_cycles = set.dram_latency,
 				    .drive_room = BENCH_FLASH, .dram_room = BENCH_DRAM };
-	if (set.dirty_most) {
-		struct device_settings *s = device_settings(b->model);
-
-		b->phase.clean_wait = set.clean_wait;
-		setting(b, DEVICE_REG_CLEAN_WAIT, &s->clean_wait, set.clean_wait);
-		setting(b, DEVICE_REG_DIRTY_MOST, &s->dirty_most, set.dirty_most);
-	}
+	if (set.dirty_most)
+		clean_ahead(b, &set);
+	b->readers = calloc(1, sizeof(*b->readers));
+	if (!b->readers)
+		return 2;
 	cycles = run_pass(b, &set, lines);
 	second.cycles = run_pass(b, &set, lines);
 	second.flits = b->readers->done;
