@@ -17,7 +17,8 @@ OBJ_fpga_exp := $(patsubst %.c,$(FPGA)/obj/%.o,$(wildcard fpga-sim/model/*.c fpg
 FPGA_EXP_SHAPE := -GMSHRS=64 -GSLOT_LOG=10 -GUNITS=32 -GUNIT_LOG=5 -GCLEANS=32
 # the long run's RTL: so many miss registers that a set can be pending as a whole
 FPGA_LONG_SHAPE := -GMSHRS=20 -GUNITS=8
-FPGA_EXP_POINTS ?= windows:0.5 windows:4 clean:0.5 clean:4 cliff:0.5 cliff:1.5 cliff:4
+FPGA_EXP_POINTS ?= windows:0.5 windows:4 clean:0.5 clean:4 cliff:0.5 cliff:1.5 cliff:4 \
+                   cleaned:1.5
 
 .PHONY: fpga-test fpga-plants fpga-exp fpga-formal fpga-area fpga-long
 

@@ -194,8 +194,8 @@ static uint64_t run_all(struct bench *b, const struct options *o)
 static int usage(const char *name)
 {
 	fprintf(stderr, "usage: %s [--seed N] [--random PHASES] [--only NAME] [--wave FILE] "
-		"[--bug N] [--quiet] [--cover]\n       [--experiment cliff|cleaned|clean|windows:SIZE]\n",
-		name);
+		"[--bug N] [--quiet] [--cover]\n"
+		"       [--experiment cliff|cleaned|clean|windows:SIZE]\n", name);
 	return 2;
 }
 
