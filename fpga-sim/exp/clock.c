@@ -4,15 +4,20 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Cycles of the RTL's pipeline, counted there. */
 #define ANSWER_CYCLES 5u  /* from a decision to its answer, beside DRAM's latency */
 #define COMMAND_CYCLES 5u /* from a miss to its command, beside DRAM's latency */
 #define END_CYCLES 2u     /* from a completion to the end of the miss */
+#define DELAY_STEP 40u    /* cycles: 100 ns at 400 MHz */
+#define DELAYS 8192u
+#define CLEAN_CYCLES 4u   /* between two looks */
 #define NONE 0xffffffffu
 
 struct request {
 	struct exp_request asked;
+	uint64_t at;
 	uint32_t next;
 };
 
@@ -37,11 +42,13 @@ struct clock {
 	struct readers readers;
 	struct exp_drive drive;
 	uint64_t now, random, random_hits;
-	uint32_t slots, slots_free;
+	uint32_t delay[DELAYS + 1]; /* of random requests, by cycles / DELAY_STEP */
+	uint32_t slots, slots_free, ahead_most;
 	struct request *request;
 	uint32_t spare; /* requests that are free */
 	struct list waits[DEVICE_IDS_MAX], came, again;
 	bool may_again;
+	uint64_t clean_at, clean_since; /* the next look; over the limit, or the last that began */
 	struct queue answers, fences, commands, ends;
 };
 
@@ -104,7 +111,8 @@ int clock_open(struct clock **out, const struct exp_setting *set, uint32_t mshrs
 {
 	struct device_shape shape = { .sets_log = set->sets_log, .tag_bits = set->tag_bits,
 				      .line_log = set->line_log, .mshrs = mshrs,
-				      .units = set->units, .unit_log = set->unit_log };
+				      .units = set->units, .unit_log = set->unit_log,
+				      .cleans = set->cleans };
 	struct clock *c = calloc(1, sizeof(*c));
 	int rc;
 
@@ -112,6 +120,7 @@ int clock_open(struct clock **out, const struct exp_setting *set, uint32_t mshrs
 		return -ENOMEM;
 	c->set = *set;
 	c->slots = c->slots_free = slots;
+	c->ahead_most = mshrs - mshrs / 4; /* the others are for what is wanted now */
 	rc = take_memory(c);
 	if (!rc)
 		rc = device_open(&c->d, &shape, NULL);
@@ -119,6 +128,10 @@ int clock_open(struct clock **out, const struct exp_setting *set, uint32_t mshrs
 		clock_close(c);
 		return rc;
 	}
+	if (set->dirty_most)
+		device_settings(c->d)->dirty_most = set->dirty_most;
+	if (set->stage_most)
+		device_settings(c->d)->stage_most = 0x01010101ull * set->stage_most;
 	for (uint32_t i = 0; i < slots; i++)
 		c->request[i].next = i + 1 < slots ? i + 1 : NONE;
 	for (uint32_t i = 0; i < DEVICE_IDS_MAX; i++)
@@ -232,6 +245,27 @@ static void for_window(struct clock *c, uint32_t window, int what)
 		put(&c->fences, c->now + c->set.dram_latency + COMMAND_CYCLES, v.id);
 }
 
+/* The next set is looked at, if it is time. */
+static bool clean_one(struct clock *c, bool waited)
+{
+	struct device_verdict v;
+
+	if (!c->set.dirty_most)
+		return false;
+	if (!device_over(c->d))
+		c->clean_since = c->now;
+	if (!device_can_clean(c->d) || c->now < c->clean_at ||
+	    (waited ? c->now - c->clean_since < c->set.clean_wait : device_reads(c->d)))
+		return false;
+	device_clean(c->d, waited, &v);
+	c->clean_at = c->now + CLEAN_CYCLES;
+	if (v.what == DEVICE_CLEANS) {
+		c->clean_since = c->now;
+		put(&c->fences, c->now + c->set.dram_latency + COMMAND_CYCLES, v.id);
+	}
+	return true;
+}
+
 /* One decision, if there is any: as docs/fpga.md says. */
 static bool decide_one(struct clock *c)
 {
@@ -247,21 +281,24 @@ static bool decide_one(struct clock *c)
 		decide(c, what, false);
 		return true;
 	}
-	choice = c->set.windows ? device_choose(c->d, &window) : -ENOENT;
+	choice = c->set.windows ? device_choose(c->d, &window, c->now) : -ENOENT;
 	if (choice >= 0) {
 		for_window(c, window, choice);
 		return true;
 	}
-	if (c->again.head != NONE) {
-		if (c->may_again)
-			decide(c, take(c, &c->again), false);
-		return c->may_again;
+	if (c->again.head != NONE && c->may_again) {
+		decide(c, take(c, &c->again), false);
+		return true;
 	}
-	if (c->slots_free == 0 || !readers_next(&c->readers, c->now, &c->request[c->spare].asked))
-		return false;
+	if (clean_one(c, true))
+		return true;
+	if (c->again.head != NONE || c->slots_free == 0 ||
+	    !readers_next(&c->readers, c->now, &c->request[c->spare].asked))
+		return clean_one(c, false);
 	what = c->spare;
 	c->spare = c->request[what].next;
 	c->slots_free--;
+	c->request[what].at = c->now;
 	decide(c, what, true);
 	return true;
 }
@@ -272,6 +309,11 @@ static void answer(struct clock *c)
 
 	if (!get(&c->answers, c->now, &one))
 		return;
+	if (c->request[one].asked.reader == READER_RANDOM) {
+		uint64_t step = (c->now - c->request[one].at) / DELAY_STEP;
+
+		c->delay[step < DELAYS ? step : DELAYS]++;
+	}
 	readers_answer(&c->readers, c->request[one].asked.reader);
 	c->request[one].next = c->spare;
 	c->spare = one;
@@ -283,6 +325,11 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+static uint64_t most(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
 static uint64_t next_cycle(const struct clock *c, uint64_t poll)
 {
 	uint64_t at = least(least(first_at(&c->answers), first_at(&c->fences)),
@@ -292,6 +339,8 @@ static uint64_t next_cycle(const struct clock *c, uint64_t poll)
 		at = least(at, readers_when(&c->readers));
 	if (c->set.windows)
 		at = least(at, poll);
+	if (c->set.dirty_most && device_can_clean(c->d))
+		at = least(at, most(c->clean_at, c->clean_since + c->set.clean_wait));
 	return at > c->now && at < UINT64_MAX ? at : c->now + 1;
 }
 
@@ -301,38 +350,94 @@ static void look_at_window(struct clock *c)
 	device_release(c->d, 0, (uint32_t)c->readers.unit_done);
 }
 
+/* Cycles within which so many per mille were answered. */
+static uint32_t within(const struct clock *c, uint32_t per_mille)
+{
+	uint64_t all = 0, many = 0;
+	uint32_t i = 0;
+
+	for (uint32_t k = 0; k <= DELAYS; k++)
+		all += c->delay[k];
+	for (; i < DELAYS && (many += c->delay[i]) * 1000 < all * per_mille; i++)
+		;
+	return (i + 1) * DELAY_STEP;
+}
+
+static struct clock_outcome outcome(const struct clock *c, uint64_t begin)
+{
+	return (struct clock_outcome){ .cycles = c->now - begin, .flits = c->readers.done,
+				       .random = c->random, .random_hits = c->random_hits,
+				       .p50 = within(c, 500), .p99 = within(c, 990) };
+}
+
+static void step(struct clock *c, uint64_t poll, uint64_t until)
+{
+	flash(c);
+	answer(c);
+	if (decide_one(c))
+		c->now++;
+	else
+		c->now = least(next_cycle(c, poll), until > c->now ? until : c->now + 1);
+}
+
+struct clock_outcome clock_demand(struct clock *c, uint64_t cycles)
+{
+	uint64_t begin = c->now, end = begin + cycles;
+
+	c->random = c->random_hits = 0;
+	memset(c->delay, 0, sizeof(c->delay));
+	readers_begin(&c->readers, &c->set, 0, 1); /* a line that it never may read */
+	c->readers.allowed = 0;
+	while (c->now < end)
+		step(c, UINT64_MAX, end);
+	return outcome(c, begin);
+}
+
+struct clock_outcome clock_layer(struct clock *c, uint64_t from, uint64_t to,
+				 const uint64_t *ahead, uint32_t count, uint32_t least_cycles)
+{
+	uint64_t begin = c->now, end = UINT64_MAX;
+
+	readers_begin(&c->readers, &c->set, from, to);
+	c->readers.link_at = (double)c->now;
+	readers_ahead(&c->readers, ahead, count, c->ahead_most);
+	while (c->now < end) {
+		step(c, UINT64_MAX, end);
+		if (end == UINT64_MAX && readers_end(&c->readers))
+			end = c->now + least_cycles;
+	}
+	return outcome(c, begin);
+}
+
 struct clock_outcome clock_run(struct clock *c, uint64_t from, uint64_t to)
 {
 	uint64_t begin = c->now, poll = c->now;
 	struct device_prefetch p = {
 		.address = from * DEVICE_FLIT << c->set.line_log, .deadline = UINT64_MAX,
+		.lead = UINT64_MAX,
 		.length = (uint32_t)((to - from) >> c->set.unit_log), .limit = c->set.units,
+		.class = c->set.class,
 	};
 
 	c->random = c->random_hits = 0;
+	memset(c->delay, 0, sizeof(c->delay));
 	readers_begin(&c->readers, &c->set, from, to);
 	c->readers.link_at = (double)c->now;
 	if (c->set.windows)
 		device_prefetch(c->d, 0, &p);
 	while (!readers_end(&c->readers) || device_state(c->d, 0, 0) & DEVICE_OPEN) {
-		flash(c);
-		answer(c);
 		if (c->set.windows && c->now >= poll) {
 			look_at_window(c);
 			poll = c->now + c->set.poll_cycles;
 		}
-		if (decide_one(c))
-			c->now++;
-		else
-			c->now = next_cycle(c, poll);
+		step(c, poll, UINT64_MAX);
 	}
-	return (struct clock_outcome){ .cycles = c->now - begin, .flits = c->readers.done,
-				       .random = c->random, .random_hits = c->random_hits };
+	return outcome(c, begin);
 }
 
 /* --- without a clock */
 
-static bool touch(struct clock *c, uint64_t line, bool write)
+bool clock_touch(struct clock *c, uint64_t line, bool write)
 {
 	struct device_request r = { .address = line * DEVICE_FLIT << c->set.line_log,
 				    .write = write };
@@ -356,7 +461,7 @@ void clock_skip(struct clock *c, uint64_t from, uint64_t to)
 	uint64_t beside = (c->set.random << c->set.line_log) / (1000 - c->set.random);
 
 	for (uint64_t i = from; i < to; i++) {
-		touch(c, readers_place(&c->set, i), readers_dirty(&c->set, i));
+		clock_touch(c, readers_place(&c->set, i), readers_dirty(&c->set, i));
 		clock_random(c, beside, 0);
 	}
 }
@@ -367,6 +472,6 @@ uint64_t clock_random(struct clock *c, uint64_t times, uint64_t count)
 
 	c->readers.set = &c->set;
 	for (uint64_t i = 0; i < times; i++)
-		hits += touch(c, readers_random(&c->readers), false) && i + count >= times;
+		hits += clock_touch(c, readers_random(&c->readers), false) && i + count >= times;
 	return hits;
 }

@@ -15,6 +15,7 @@ struct clock_outcome {
 	uint64_t cycles;
 	uint64_t flits;              /* of the stream */
 	uint64_t random, random_hits; /* requests to random lines, found in DRAM at once */
+	uint32_t p50, p99;            /* cycles of those, from the request to its answer */
 };
 
 /* Errors: -EINVAL, -ENOMEM. slots: requests inside at a time. */
@@ -24,12 +25,21 @@ void clock_close(struct clock *c);
 /* Lines [from, to) of the stream, read by the clock. In windows these are a window of their own. */
 struct clock_outcome clock_run(struct clock *c, uint64_t from, uint64_t to);
 
+/* Demand alone, for so many cycles. */
+struct clock_outcome clock_demand(struct clock *c, uint64_t cycles);
+/* The lines of the setting's list, then nothing but look-ahead of other lines until `least` cycles
+ * have passed since the run began: a layer of a model, and its computing. */
+struct clock_outcome clock_layer(struct clock *c, uint64_t from, uint64_t to,
+				 const uint64_t *ahead, uint32_t count, uint32_t least);
+
 /* The same lines are looked up and filled, without a clock and without windows; the random
  * requests beside them, too. */
 void clock_skip(struct clock *c, uint64_t from, uint64_t to);
 /* So many random lines are; of the last `count`, how many were found. */
 uint64_t clock_random(struct clock *c, uint64_t times, uint64_t count);
 
+/* A line is looked up and filled, without the clock; true: it was there. */
+bool clock_touch(struct clock *c, uint64_t line, bool write);
 struct device *clock_device(struct clock *c);
 
 #endif

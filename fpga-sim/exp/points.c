@@ -4,7 +4,8 @@
 
 #define WARM 4u /* times as many requests as there are random lines, before anything counts */
 #define PIECES 4u
-#define PIECE_LINES 16384u /* 64 MiB: 3.7 ms at 18 GB/s, many times flash's latency */
+#define UNIT_FLITS_LOG 11u /* a unit is 128 KiB */
+#define PIECE_FLITS (1u << 20) /* 64 MiB: 3.7 ms at 18 GB/s, many times flash's latency */
 
 struct point_rates point_rates(void)
 {
@@ -20,14 +21,19 @@ struct point_rates point_rates(void)
 struct exp_setting point_setting(const struct point *p, const struct point_rates *r,
 				 uint32_t sets_log)
 {
+	uint32_t log = p->line_log ? p->line_log : 6, sets = sets_log - (log - 6);
 	double flit = 64 * r->clock_mhz / 1e3; /* bytes a cycle at 1 GB/s, upside down */
 
 	return (struct exp_setting){
-		.line_log = 6, .sets_log = sets_log, .tag_bits = 9, .unit_log = 5, .units = 32,
+		.line_log = log, .sets_log = sets, .tag_bits = 9,
+		.unit_log = UNIT_FLITS_LOG - log, .units = 32,
+		.cleans = 32,
+		.clean_wait = 400, /* 1 us: four times as often as lines become dirty */
+		.dirty_most = p->cleaned ? POINT_WAYS << sets >> 6 : 0,
 		.dirty = p->dirty ? (uint32_t)r->dirty : 0, .scattered = p->scattered,
 		.windows = p->windows, .random = p->random,
-		.random_lines = 20ull << sets_log, /* 1.25 of DRAM's: some hit, some do not */
-		.link_cycles = flit / r->link, .flash_cycles = 64 * flit / r->flash,
+		.random_lines = 20ull << sets, /* 1.25 of DRAM's: some hit, some do not */
+		.link_cycles = flit / r->link, .flash_cycles = (1u << log) * flit / r->flash,
 		.flash_latency = (uint32_t)(r->latency * r->clock_mhz),
 		.dram_latency = 40,  /* 100 ns, about DDR4's */
 		.poll_cycles = (uint32_t)r->clock_mhz, /* 1 us; ITME: 1 to 3 for a call */
@@ -36,7 +42,8 @@ struct exp_setting point_setting(const struct point *p, const struct point_rates
 
 uint64_t point_lines(const struct point *p, uint32_t sets_log)
 {
-	uint64_t lines = (uint64_t)(p->size * (double)((uint64_t)POINT_WAYS << sets_log));
+	uint32_t sets = sets_log - (p->line_log ? p->line_log - 6 : 0);
+	uint64_t lines = (uint64_t)(p->size * (double)((uint64_t)POINT_WAYS << sets));
 
 	return lines & ~(uint64_t)31; /* whole units */
 }
@@ -76,10 +83,11 @@ int point_pieces(const struct point *p, const struct point_rates *r, uint32_t se
 {
 	struct exp_setting set = point_setting(p, r, sets_log);
 	uint64_t lines = point_lines(p, sets_log);
-	bool small = lines < 8 * PIECES * PIECE_LINES; /* then all of the second pass */
+	uint64_t piece = PIECE_FLITS >> set.line_log;
+	bool small = lines < 8 * PIECES * piece; /* then all of the second pass */
 	uint64_t pieces = small ? 1 : PIECES;
 	uint64_t step = small ? lines : lines / 4 / PIECES & ~31ull;
-	uint64_t length = small ? lines : PIECE_LINES;
+	uint64_t length = small ? lines : piece;
 	struct clock *c;
 	int rc = clock_open(&c, &set, p->mshrs, p->slots);
 

@@ -18,7 +18,9 @@ struct point {
 	double size;      /* of the stream, in DRAMs */
 	uint32_t mshrs, slots;
 	bool dirty, scattered, windows;
+	bool cleaned;     /* dirty lines are written ahead, but for one of 64 lines */
 	uint32_t random;  /* per mille of requests beside the stream */
+	uint32_t line_log; /* log2 of the flits of a line; 0: 6, 4 KiB */
 };
 
 struct point_outcome {
@@ -27,7 +29,7 @@ struct point_outcome {
 };
 
 struct point_rates point_rates(void);
-/* The setting of a point; sets_log says how large the device is. */
+/* The setting of a point; sets_log says how large the device is: its sets with lines of 4 KiB. */
 struct exp_setting point_setting(const struct point *p, const struct point_rates *r,
 				 uint32_t sets_log);
 uint64_t point_lines(const struct point *p, uint32_t sets_log);

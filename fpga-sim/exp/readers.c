@@ -30,6 +30,8 @@ uint64_t readers_place(const struct exp_setting *set, uint64_t line)
 	uint32_t piece_log = set->sets_log - PIECES_LOG;
 	uint32_t bits = set->tag_bits + PIECES_LOG - 1; /* the lower half of flash */
 
+	if (set->list)
+		return set->list[line];
 	if (!set->scattered)
 		return line;
 	return shuffle(line >> piece_log, bits) << piece_log | (line & ((1ull << piece_log) - 1));
@@ -51,9 +53,11 @@ uint64_t readers_random(struct readers *r)
 void readers_begin(struct readers *r, const struct exp_setting *set, uint64_t from, uint64_t to)
 {
 	uint64_t rng = r->rng + from + 1;
+	uint32_t ahead_under = r->ahead_under;
 
 	memset(r, 0, sizeof(*r));
 	r->set = set;
+	r->ahead_under = ahead_under;
 	r->begin = r->next = from;
 	r->end = to;
 	r->allowed = set->windows ? from : to;
@@ -78,12 +82,18 @@ static void take_lines(struct readers *r)
 	}
 }
 
-static bool wants_random(const struct readers *r)
+static bool wants_ahead(const struct readers *r)
 {
-	uint64_t asked = r->random_asked;
+	return r->ahead_next < r->ahead_count && r->ahead_under < r->ahead_most;
+}
 
+static bool wants_random(const struct readers *r, uint64_t now)
+{
+	if (r->set->demand_cycles)
+		return (double)now >= r->demand_at && r->under_way < READERS / 4 &&
+		       r->done < (r->end - r->begin) << r->set->line_log;
 	return r->set->random > 0 && r->under_way < READERS / 4 &&
-	       asked * (1000 - r->set->random) <= (r->done + 1) * r->set->random;
+	       r->random_asked * (1000 - r->set->random) <= (r->done + 1) * r->set->random;
 }
 
 bool readers_next(struct readers *r, uint64_t now, struct exp_request *q)
@@ -93,17 +103,27 @@ bool readers_next(struct readers *r, uint64_t now, struct exp_request *q)
 	uint16_t i;
 
 	take_lines(r);
-	if ((double)now < r->link_at || (r->ready_count == 0 && !wants_random(r)))
+	if ((double)now < r->link_at ||
+	    (r->ready_count == 0 && !wants_random(r, now) && !wants_ahead(r)))
 		return false;
 	r->link_at = ((double)now - r->link_at > 1 ? (double)now : r->link_at) +
 		     r->set->link_cycles;
-	if (wants_random(r)) {
+	if (wants_random(r, now)) {
 		uint64_t line = readers_random(r);
 
 		*q = (struct exp_request){ .reader = READER_RANDOM,
 					   .flit = line << r->set->line_log | now % flits };
 		r->under_way++;
 		r->random_asked++;
+		/* half to one and a half of the interval, on average all of it */
+		r->demand_at = (double)now + r->set->demand_cycles *
+						     (0.5 + (double)(mix(line + now) % 1000) / 1e3);
+		return true;
+	}
+	if (r->ready_count == 0) {
+		*q = (struct exp_request){ .reader = READER_AHEAD,
+					   .flit = r->ahead[r->ahead_next++] << r->set->line_log };
+		r->ahead_under++;
 		return true;
 	}
 	i = r->ready[r->ready_head];
@@ -121,11 +141,15 @@ bool readers_next(struct readers *r, uint64_t now, struct exp_request *q)
 
 uint64_t readers_when(const struct readers *r)
 {
-	bool any = r->ready_count > 0 || wants_random(r) ||
+	double at = r->link_at;
+	bool any = r->ready_count > 0 || wants_ahead(r) || wants_random(r, UINT64_MAX) ||
 		   (r->idle_count > 0 && r->next < r->end && r->next < r->allowed);
 
-	return any ? (uint64_t)r->link_at + ((double)(uint64_t)r->link_at < r->link_at) :
-		     UINT64_MAX;
+	/* nothing but demand: then its time */
+	if (any && r->set->demand_cycles && r->ready_count == 0 && !wants_ahead(r) &&
+	    !(r->idle_count > 0 && r->next < r->end && r->next < r->allowed) && r->demand_at > at)
+		at = r->demand_at;
+	return any ? (uint64_t)at + ((double)(uint64_t)at < at) : UINT64_MAX;
 }
 
 static void count_unit(struct readers *r, uint64_t line)
@@ -146,6 +170,10 @@ void readers_answer(struct readers *r, uint16_t i)
 	struct reader *one;
 	bool full;
 
+	if (i == READER_AHEAD) {
+		r->ahead_under--;
+		return;
+	}
 	if (i == READER_RANDOM) {
 		r->under_way--;
 		return;
@@ -159,6 +187,14 @@ void readers_answer(struct readers *r, uint16_t i)
 		r->idle[r->idle_count++] = i;
 	else if (one->asked < flits && full)
 		make_ready(r, i);
+}
+
+void readers_ahead(struct readers *r, const uint64_t *lines, uint32_t count, uint32_t most)
+{
+	r->ahead = lines;
+	r->ahead_count = count;
+	r->ahead_next = 0;
+	r->ahead_most = most;
 }
 
 void readers_allow(struct readers *r, uint64_t lines)

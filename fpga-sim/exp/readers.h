@@ -14,6 +14,7 @@
 #define READERS 512u       /* lines at a time: the host is never what a stream waits for */
 #define READER_FLITS 2u    /* under way of each */
 #define READER_RANDOM 0xffffu /* the reader of a random request */
+#define READER_AHEAD 0xfffeu  /* of a request that only makes its line come */
 #define READER_UNITS 128u  /* units that can be read at a time, at least those of the device */
 
 /* Cycles are the device's. */
@@ -29,6 +30,11 @@ struct exp_setting {
 	uint32_t flash_latency, dram_latency;
 	uint32_t poll_cycles;     /* from one look at the watermark to the next */
 	uint32_t unit_log, units; /* of windows */
+	uint32_t class, stage_most; /* of windows; 0: no bound */
+	uint32_t demand_cycles;   /* from one random request to the next; 0: by `random` */
+	const uint64_t *list;     /* where each line of the stream lies; NULL: as pieces do */
+	uint32_t cleans;          /* lines that can be cleaned at a time */
+	uint32_t dirty_most, clean_wait; /* lines, 0: none is cleaned; cycles */
 };
 
 struct reader {
@@ -47,6 +53,10 @@ struct readers {
 	double link_at;
 	uint32_t under_way; /* random requests */
 	uint64_t random_asked;
+	double demand_at;
+	/* lines that are to come ahead of their use, with so many under way */
+	const uint64_t *ahead;
+	uint32_t ahead_count, ahead_next, ahead_under, ahead_most;
 	/* units that are read whole, in order */
 	uint64_t unit_done;
 	uint32_t unit_flits[READER_UNITS];
@@ -68,6 +78,8 @@ void readers_answer(struct readers *r, uint16_t reader);
 /* So many lines of the stream may be read. */
 void readers_allow(struct readers *r, uint64_t lines);
 bool readers_end(const struct readers *r);
+/* These lines are to come, behind all other requests. */
+void readers_ahead(struct readers *r, const uint64_t *lines, uint32_t count, uint32_t most);
 /* Where a line of the stream lies, and whether it is written. */
 uint64_t readers_place(const struct exp_setting *set, uint64_t line);
 bool readers_dirty(const struct exp_setting *set, uint64_t line);

@@ -49,6 +49,7 @@ int device_open(struct device **out, const struct device_shape *shape,
 	if (shape->mshrs < 1 || shape->mshrs > DEVICE_MSHRS_MAX || shape->tag_bits > 16 ||
 	    shape->tag_bits < 1 || shape->sets_log > 32 || shape->line_log > 16 ||
 	    shape->units < 1 || shape->units > DEVICE_UNITS_MAX ||
+	    shape->cleans < 1 || shape->cleans > DEVICE_CLEANS_MAX ||
 	    shape->units & (shape->units - 1) || shape->unit_log < 1 || shape->unit_log > 6)
 		return -EINVAL;
 	d = calloc(1, sizeof(*d));
@@ -62,7 +63,7 @@ int device_open(struct device **out, const struct device_shape *shape,
 #define DEVICE_SETTING(name, offset, reset) d->settings.name = reset;
 	DEVICE_SETTINGS(DEVICE_SETTING)
 #undef DEVICE_SETTING
-	d->ids = shape->mshrs + shape->units;
+	d->ids = shape->mshrs + shape->units + shape->cleans;
 	d->id_bits = 1;
 	while (1u << d->id_bits < d->ids)
 		d->id_bits++;
@@ -174,14 +175,15 @@ uint32_t find_tag(const struct set *s, uint16_t tag)
 	return DEVICE_WAYS;
 }
 
-static uint32_t find_victim(const struct set *s)
+static uint32_t find_victim(const struct device *d, const struct set *s)
 {
-	uint32_t best = DEVICE_WAYS;
+	uint32_t best = DEVICE_WAYS, set = (uint32_t)(s - d->sets);
 
 	for (uint32_t w = 0; w < DEVICE_WAYS; w++) {
 		if (!((s->valid | s->dirty) >> w & 1))
 			return w;
-		if (!pending(s, w) && (best == DEVICE_WAYS || s->age[w] < s->age[best]))
+		if (!pending(s, w) && (best == DEVICE_WAYS || s->age[w] < s->age[best]) &&
+		    cleaner_of(d, set, w) == d->ids)
 			best = w;
 	}
 	return best;
@@ -234,6 +236,8 @@ static void take_way(struct device *d, struct set *s, struct device_verdict *v)
 	s->age[v->way] = DEVICE_AGE_MAX;
 	s->valid &= (uint16_t)~bit;
 	s->dirty |= (uint16_t)bit;
+	d->dirty -= v->dirty;
+	d->reading++;
 	d->count.misses++;
 	d->count.evictions += v->evicts;
 	d->count.dirty_evictions += v->dirty;
@@ -245,6 +249,7 @@ static void hit(struct device *d, const struct device_request *r, struct device_
 
 	v->what = DEVICE_HIT;
 	s->age[v->way] = DEVICE_AGE_MAX;
+	d->dirty += r->write && !(s->dirty >> v->way & 1);
 	s->dirty |= (uint16_t)(r->write << v->way);
 	flit_access(d, r, v);
 	d->count.hits++;
@@ -272,6 +277,14 @@ static void look_up(struct device *d, const struct device_request *r, struct dev
 	uint32_t unit;
 
 	v->way = find_tag(s, (uint16_t)(v->line >> d->shape.sets_log));
+	if (v->way < DEVICE_WAYS && r->write) {
+		v->id = cleaner_of(d, v->set, v->way);
+		if (v->id < d->ids) { /* it is read by the drive: no write until that is over */
+			v->what = DEVICE_JOIN;
+			d->count.joins++;
+			return;
+		}
+	}
 	if (v->way < DEVICE_WAYS && !pending(s, v->way)) {
 		hit(d, r, v);
 		return;
@@ -287,7 +300,7 @@ static void look_up(struct device *d, const struct device_request *r, struct dev
 		read_unit(d, r, v);
 		return;
 	}
-	v->way = find_victim(s);
+	v->way = find_victim(d, s);
 	v->id = free_mshr(d);
 	if (v->id == d->shape.mshrs || v->way == DEVICE_WAYS || line_leaves(d, v->line)) {
 		v->what = DEVICE_RETRY;
@@ -344,6 +357,7 @@ static void end_miss(struct device *d, struct miss *m, bool came)
 		d->count.broken_fills++;
 	}
 	m->stage = FREE;
+	d->reading--;
 }
 
 void device_fill(struct device *d, uint32_t id, struct device_verdict *v)
@@ -356,6 +370,8 @@ void device_fill(struct device *d, uint32_t id, struct device_verdict *v)
 				      .line = m->line, .set = m->set, .way = m->way };
 	if (is_unit(d, id))
 		unit_ends(d, id, came);
+	else if (is_cleaner(d, id))
+		cleaning_ends(d, id, came);
 	else
 		end_miss(d, m, came);
 }
@@ -374,9 +390,10 @@ bool device_next(const struct device *d, uint32_t id, struct device_command *c)
 	if (id >= d->ids)
 		return false;
 	m = &d->misses[id];
-	if (m->stage != WRITE_DUE && m->stage != READ_DUE)
+	if (m->stage != WRITE_DUE && m->stage != READ_DUE && m->abort != ABORT_DUE)
 		return false;
 	*c = command_of(d, id, m->stage == WRITE_DUE);
+	c->abort = m->abort == ABORT_DUE;
 	c->cid = number(d, id, m->given + 1);
 	return true;
 }
@@ -385,6 +402,12 @@ void device_give(struct device *d, uint32_t id)
 {
 	struct miss *m = &d->misses[id];
 
+	if (m->abort == ABORT_DUE) {
+		m->abort = ABORT_GIVEN;
+		m->given++;
+		d->count.timeouts++;
+		return;
+	}
 	assert(m->stage == WRITE_DUE || m->stage == READ_DUE);
 	d->count.flash_writes += m->stage == WRITE_DUE;
 	d->count.flash_reads += m->stage == READ_DUE;
@@ -393,17 +416,29 @@ void device_give(struct device *d, uint32_t id)
 	m->given++;
 }
 
+int device_expire(struct device *d, uint32_t id)
+{
+	struct miss *m = id < d->ids ? &d->misses[id] : NULL;
+
+	if (!m || (m->stage != WRITE_GIVEN && m->stage != READ_GIVEN) || m->abort != NO_ABORT)
+		return -EINVAL;
+	m->abort = ABORT_DUE;
+	return 0;
+}
+
 enum device_end device_answer(struct device *d, uint32_t cid, bool error)
 {
 	uint32_t id = cid & ((1u << d->id_bits) - 1);
 	struct miss *m = id < d->ids ? &d->misses[id] : NULL;
 	bool write = m && m->stage == WRITE_GIVEN;
 
-	if (!m || (!write && m->stage != READ_GIVEN) || number(d, id, m->given) != cid) {
+	if (!m || (!write && m->stage != READ_GIVEN) || m->abort == ABORT_DUE ||
+	    number(d, id, m->given) != cid) {
 		d->count.strays++;
 		return DEVICE_STRAY;
 	}
 	d->count.flash_errors += error;
+	m->abort = NO_ABORT;
 	if (error && m->tries < d->settings.flash_tries) {
 		m->stage = write ? WRITE_DUE : READ_DUE;
 		return DEVICE_GOES_ON;
@@ -411,7 +446,7 @@ enum device_end device_answer(struct device *d, uint32_t cid, bool error)
 	m->tries = 0;
 	if (!error)
 		move(d, id, write);
-	if (write) {
+	if (write && !is_cleaner(d, id)) {
 		d->count.lost_lines += error;
 		m->stage = READ_DUE;
 		return DEVICE_GOES_ON;

@@ -21,7 +21,9 @@
 #define DEVICE_MSHRS_MAX 1024u
 #define DEVICE_UNITS_MAX 1024u
 #define DEVICE_WINDOWS 4u
-#define DEVICE_IDS_MAX (DEVICE_MSHRS_MAX + DEVICE_UNITS_MAX)
+#define DEVICE_CLEANS_MAX 1024u
+#define DEVICE_CLASSES 4u
+#define DEVICE_IDS_MAX (DEVICE_MSHRS_MAX + DEVICE_UNITS_MAX + DEVICE_CLEANS_MAX)
 
 struct device_shape {
 	uint32_t sets_log; /* log2 of the sets */
@@ -30,6 +32,7 @@ struct device_shape {
 	uint32_t mshrs;    /* 1 .. DEVICE_MSHRS_MAX */
 	uint32_t units;    /* 1 .. DEVICE_UNITS_MAX, a power of two */
 	uint32_t unit_log; /* log2 of the lines of a unit, 1 .. 6 */
+	uint32_t cleans;   /* lines that can be cleaned at a time, 1 .. DEVICE_CLEANS_MAX */
 };
 
 /*
@@ -54,6 +57,8 @@ enum device_what {
 	DEVICE_HELD = 9,   /* a window's look-up: the unit will have the line */
 	DEVICE_SKIPPED = 10, /* ... or not, since others have it */
 	DEVICE_FREED = 11, /* a unit's room is free again */
+	DEVICE_CLEANS = 12, /* a dirty line is to be written to flash, and stays */
+	DEVICE_PASSED = 13, /* ... the set has none, or it may not be now */
 };
 
 struct device_request {
@@ -65,8 +70,8 @@ struct device_request {
 /* What was decided, and what is answered when `what` is HIT, FAILED or REFUSED. */
 struct device_verdict {
 	enum device_what what;
-	uint32_t set, way, id;   /* where they mean something; id: a miss register, or from
-				    `mshrs` on a unit */
+	uint32_t set, way, id;   /* where they mean something; id: a miss register, from
+				    `mshrs` on a unit, behind those a cleaning register */
 	bool drops;              /* a write took the line from a unit */
 	bool evicts, dirty;      /* MISS: a line makes room, which is dirty */
 	uint64_t line, victim;
@@ -80,6 +85,7 @@ struct device_command {
 	uint64_t line;  /* of flash */
 	uint64_t place; /* of DRAM, in lines (docs/fpga.md) */
 	uint32_t lines; /* that it moves */
+	bool abort;     /* withdraws the register's command instead */
 };
 
 /* A window as the host sees it; win_state's bits. */
@@ -94,7 +100,7 @@ enum device_state {
 
 /* What win_addr .. win_limit say. */
 struct device_prefetch {
-	uint64_t address, deadline;
+	uint64_t address, deadline, lead;
 	uint32_t length, class, limit;
 };
 
@@ -136,6 +142,12 @@ void device_fill(struct device *d, uint32_t id, struct device_verdict *v);
 
 /* The command that a miss register or a unit has to give now. False: none, or given already. */
 bool device_next(const struct device *d, uint32_t id, struct device_command *c);
+/*
+ * Its command is not answered in time: an abort is the next to give, and an answer to the command
+ * itself is a stray from now on. The abort's answer says what became of the command. Errors:
+ * -EINVAL: no command is under way, or its abort is.
+ */
+int device_expire(struct device *d, uint32_t id);
 /* It is given; *c is device_next's. */
 void device_give(struct device *d, uint32_t id);
 /* The drive has answered the command of this number. */
@@ -150,14 +162,26 @@ void device_cancel(struct device *d, uint32_t window);
 void device_release(struct device *d, uint32_t window, uint32_t units);
 
 /*
- * What windows have to decide: DEVICE_FREED, or DEVICE_HELD for a look-up; of which window.
- * -ENOENT: nothing. This is the device's choice; `may` says what is right whatever was chosen.
+ * What windows have to decide at this clock: DEVICE_FREED, or DEVICE_HELD for a look-up; of which
+ * window. -ENOENT: nothing. This is the device's choice; `may` says what is right whatever was
+ * chosen.
  */
-int device_choose(const struct device *d, uint32_t *window);
-bool device_may(const struct device *d, uint32_t window, enum device_what what);
+int device_choose(const struct device *d, uint32_t *window, uint64_t now);
+bool device_may(const struct device *d, uint32_t window, enum device_what what, uint64_t now);
 /* It is decided: a look-up of the window's next line, or its first unit is free. */
 void device_probe(struct device *d, uint32_t window, struct device_verdict *v);
 void device_free(struct device *d, uint32_t window, struct device_verdict *v);
+
+/*
+ * --- cleaning: when more lines are dirty than may be, the next set is looked at (device_clean);
+ * waited: for `clean_wait` cycles, so that reads are no reason to wait any longer.
+ */
+bool device_over(const struct device *d);
+bool device_can_clean(const struct device *d);  /* device_over, and a register is free */
+uint32_t device_cleaning(const struct device *d); /* lines that are being cleaned */
+uint32_t device_dirty(const struct device *d);    /* dirty_lines */
+bool device_reads(const struct device *d); /* a read of flash is due or under way */
+void device_clean(struct device *d, bool waited, struct device_verdict *v);
 
 /* win_mark and win_state; now is the device's clock, for LATE. */
 uint32_t device_mark(const struct device *d, uint32_t window);

@@ -17,7 +17,7 @@ uint32_t unit_of(const struct device *d, uint64_t line)
 {
 	uint64_t bit = 1ull << (line & (unit_lines(d) - 1));
 
-	for (uint32_t id = d->shape.mshrs; id < d->ids; id++) {
+	for (uint32_t id = d->shape.mshrs; id < last_unit(d); id++) {
 		const struct miss *m = &d->misses[id];
 
 		if (m->stage != FREE && m->line >> d->shape.unit_log == line >> d->shape.unit_log &&
@@ -40,6 +40,7 @@ void device_prefetch(struct device *d, uint32_t window, const struct device_pref
 	*w = (struct window){ .asked = *p, .first = p->address / unit_bytes };
 	w->refused = !p->length || !p->limit || w->first + p->length > 1ull << bits;
 	w->open = !w->refused;
+	w->begin_at = p->deadline > p->lead ? p->deadline - p->lead : 0;
 	if (w->asked.limit > d->shape.units)
 		w->asked.limit = d->shape.units;
 }
@@ -93,27 +94,28 @@ static uint32_t free_unit(const struct device *d)
 {
 	uint32_t id = d->shape.mshrs;
 
-	while (id < d->ids && d->misses[id].stage != FREE)
+	while (id < last_unit(d) && d->misses[id].stage != FREE)
 		id++;
 	return id;
 }
 
-static bool may_begin(const struct device *d, const struct window *w)
+static bool may_begin(const struct device *d, const struct window *w, uint64_t now)
 {
 	return w->open && !w->stop && w->taken < w->asked.length &&
-	       w->taken - w->freed < w->asked.limit && free_unit(d) < d->ids &&
-	       (w->asked.class == 0 || d->staging < d->settings.stage_most);
+	       w->taken - w->freed < w->asked.limit && free_unit(d) < last_unit(d) &&
+	       d->staging[w->asked.class] < (d->settings.stage_most >> 8 * w->asked.class & 255) &&
+	       now >= w->begin_at;
 }
 
-bool device_may(const struct device *d, uint32_t window, enum device_what what)
+bool device_may(const struct device *d, uint32_t window, enum device_what what, uint64_t now)
 {
 	if (what == DEVICE_FREED)
 		return may_free(d, &d->windows[window]);
 	return d->probing == window ||
-	       (d->probing == DEVICE_WINDOWS && may_begin(d, &d->windows[window]));
+	       (d->probing == DEVICE_WINDOWS && may_begin(d, &d->windows[window], now));
 }
 
-int device_choose(const struct device *d, uint32_t *window)
+int device_choose(const struct device *d, uint32_t *window, uint64_t now)
 {
 	uint32_t best = DEVICE_WINDOWS;
 
@@ -122,7 +124,7 @@ int device_choose(const struct device *d, uint32_t *window)
 			*window = i;
 			return DEVICE_FREED;
 		}
-		if (may_begin(d, &d->windows[i]) &&
+		if (may_begin(d, &d->windows[i], now) &&
 		    (best == DEVICE_WINDOWS ||
 		     d->windows[i].asked.class < d->windows[best].asked.class))
 			best = i;
@@ -139,14 +141,15 @@ static uint32_t begin_unit(struct device *d, uint32_t window)
 	uint32_t id = free_unit(d);
 	struct miss *m = &d->misses[id];
 
-	assert(id < d->ids);
+	assert(id < last_unit(d));
 	*m = (struct miss){ .stage = PROBING, .window = window,
 			    .line = (w->first + w->taken) << d->shape.unit_log,
 			    .given = m->given };
 	w->unit[w->taken++ % d->shape.units] = id;
 	d->probing = window;
 	d->probed = 0;
-	d->staging += w->asked.class > 0;
+	d->staging[w->asked.class]++;
+	d->reading++;
 	d->count.units_taken++;
 	return id;
 }
@@ -194,7 +197,8 @@ void unit_ends(struct device *d, uint32_t id, bool came)
 	struct window *w = &d->windows[m->window];
 
 	m->stage = came ? HERE : BAD;
-	d->staging -= w->asked.class > 0;
+	d->staging[w->asked.class]--;
+	d->reading--;
 	if (!came) {
 		m->held = 0;
 		w->failed = w->stop = true;

@@ -7,14 +7,17 @@ module choose #(
   parameter int WAYS = 16, // ITME's
   parameter int WW = 4     // bits of a way's number
 ) (
-  input  logic bug_age, bug_victim, bug_pending, bug_dirty, bug_old,
+  input  logic bug_age, bug_victim, bug_pending, bug_dirty, bug_old, bug_held,
   input  logic [WAYS*(TAGW+6)-1:0] ways_in, input logic [TAGW-1:0] tag,
   output logic hit, pending, output logic [WW-1:0] hit_way,  // pending: it is on its way
+  input  logic [WAYS-1:0] held,          // stay where they are, and dirty: they are being cleaned
+  output logic clean_found, output logic [WW-1:0] clean_way,  // the oldest that could be
+  output logic [TAGW-1:0] clean_tag,
   output logic can_evict, evicts, dirty, output logic [WW-1:0] victim_way,
   output logic [TAGW-1:0] victim_tag,
   input  logic touch, write,             // a hit
   input  logic miss,                     // the victim's way is taken for tag
-  input  logic fill, broken, input logic [WW-1:0] fill_way,
+  input  logic fill, cleaned, broken, input logic [WW-1:0] fill_way,
   output logic [WAYS*(TAGW+6)-1:0] next
 );
   localparam int B = TAGW + 6;
@@ -47,7 +50,7 @@ module choose #(
           empty_found = 1;
           can_evict = 1;
           victim_way = WW'(w);
-        end else if ((valid[w] || bug_pending) &&
+        end else if ((valid[w] || bug_pending) && (!held[w] || bug_held) &&
                      (!can_evict || ways_in[w*B+2 +: 4] < low ||
                       (bug_victim && ways_in[w*B+2 +: 4] == low))) begin
           can_evict = 1;
@@ -58,6 +61,19 @@ module choose #(
     evicts     = can_evict && valid[victim_way];
     dirty      = evicts && dirt[victim_way] && !(bug_dirty && victim_way == '1);
     victim_tag = ways_in[victim_way*B+6 +: TAGW];
+  end
+  logic [3:0] oldest;
+  always_comb begin
+    clean_found = 0;
+    clean_way = '0;
+    oldest = '0;
+    for (int w = 0; w < WAYS; w++)
+      if (valid[w] && dirt[w] && !held[w] && (!clean_found || ways_in[w*B+2 +: 4] < oldest)) begin
+        clean_found = 1;
+        oldest = ways_in[w*B+2 +: 4];
+        clean_way = WW'(w);
+      end
+    clean_tag = ways_in[clean_way*B+6 +: TAGW];
   end
   for (genvar g = 0; g < WAYS; g++) begin : g_next
     wire [3:0] age = ways_in[g*B+2 +: 4];
@@ -74,9 +90,10 @@ module choose #(
       end
       if (fill && fill_way == WW'(g)) begin
         way[1:0] = 2'b01;
-        if (bug_old) way[2 +: 4] = '0;
+        way[2 +: 4] = bug_old ? '0 : way[2 +: 4];
         if (broken) way = '0;
       end
+      if (cleaned && !broken && fill_way == WW'(g)) way[1] = 0;
     end
     assign next[g*B +: B] = way;
   end

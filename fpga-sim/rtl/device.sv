@@ -11,6 +11,7 @@ module device #(
   parameter int MSHRS = 8,      // miss registers; no source says how many ITME has
   parameter int UNITS = 16,     // units of stream windows, a power of two
   parameter int UNIT_LOG = 2,   // log2 of the lines of a unit, 1 to 6
+  parameter int CLEANS = 4,     // dirty lines that can be written ahead of their eviction at a time
   parameter int SLOT_LOG = 6,   // log2 of the requests inside; the latency of DRAM x a flit a cycle
   parameter int IDW = 12,       // bits of the host's tags; CXL.mem has 16
   parameter int PLANTS = 0,     // 1: `bug` chooses a planted bug
@@ -20,7 +21,8 @@ module device #(
   localparam int WINDOWS = 4, localparam int CW = 2, localparam int UW = $clog2(UNITS),
   localparam int SW = SETS_LOG + WW > UW + UNIT_LOG ? SETS_LOG + WW : UW + UNIT_LOG,
   localparam int PW = SW + 1, localparam int DW = PW + LINE_LOG,
-  localparam int MW = MSHRS > 1 ? $clog2(MSHRS) : 1, localparam int MANY = MSHRS + UNITS,
+  localparam int MW = MSHRS > 1 ? $clog2(MSHRS) : 1, localparam int MANY = MSHRS + UNITS + CLEANS,
+  localparam int KW = CLEANS > 1 ? $clog2(CLEANS) : 1,
   localparam int IW = $clog2(MANY), localparam int CIDW = 16
 ) (
   input  logic clk, rst, input logic [5:0] bug,
@@ -47,6 +49,7 @@ module device #(
   output logic cmd_valid, input logic cmd_ready, output logic cmd_write,
   output logic [CIDW-1:0] cmd_cid, output logic [LW-1:0] cmd_line, output logic [PW-1:0] cmd_place,
   output logic cmd_unit,  // 2^UNIT_LOG lines, not one
+  output logic abort_valid, input logic abort_ready, output logic [CIDW-1:0] abort_cid,
   input  logic cpl_valid, output logic cpl_ready, input logic [CIDW-1:0] cpl_cid,
   input  logic cpl_error,
   // the decision of this cycle
@@ -56,7 +59,7 @@ module device #(
   output logic did_evicts, did_dirty, output logic [LW-1:0] did_victim,
   output logic [METAW-1:0] did_set
 );
-  if (IW > SLOT_LOG || MSHRS < 1 || UNITS < 2 || UNITS > 128 || UNITS != 1 << UW ||
+  if (IW > SLOT_LOG || MSHRS < 1 || CLEANS < 1 || UNITS < 2 || UNITS > 128 || UNITS != 1 << UW ||
       UNIT_LOG < 1 || UNIT_LOG > 6 || TAGW > 16 || FW > 46) $error("illegal parameters");
   wire [5:0] b = PLANTS != 0 ? bug : '0;
 
@@ -94,6 +97,13 @@ module device #(
   logic [IW-1:0] end_who, flash_who;
   logic [MW-1:0] look_mshr, did_mshr;
   logic [LW-1:0] end_line, line;
+  logic clean_want, clean_must, clean_take, clean_may, clean_found, clean_begin, clean_end;
+  logic [KW-1:0] clean_which, holder, cleaned;
+  logic [WW-1:0] clean_way, end_clean_way, flash_clean_way, end_mshr_way;
+  logic [TAGW-1:0] clean_tag;
+  logic [LW-1:0] clean_line, end_clean_line, flash_clean_line;
+  logic [SETS_LOG-1:0] clean_set;
+  logic [WAYS-1:0] held;
   logic [WW-1:0] end_way, hit_way, victim_way, fill_way;
   logic [TAGW-1:0] tag, victim_tag;
   logic [2:0] waiting, pop;
@@ -101,8 +111,9 @@ module device #(
   logic [SETS_LOG-1:0] read_set, write_set;
   logic [METAW-1:0] word, next_word;
   decide #(.SETS_LOG(SETS_LOG), .TAGW(TAGW), .LINE_LOG(LINE_LOG), .WW(WW), .MSHRS(MSHRS),
-    .MW(MW), .UW(UW), .IW(IW), .SLOT_LOG(SLOT_LOG), .IDW(IDW)) u_decide (.clk, .rst,
-    .bug_again(b == 5), .bug_pending(b == 6), .bug_skip(b == 21), .ready,
+    .MW(MW), .UW(UW), .UNITS(UNITS), .KW(KW), .IW(IW), .SLOT_LOG(SLOT_LOG),
+    .IDW(IDW)) u_decide (.clk, .rst,
+    .bug_again(b == 5), .bug_pending(b == 6), .bug_skip(b == 21), .bug_torn(b == 33), .ready,
     .end_valid, .end_ready, .end_who, .end_broken, .end_line, .end_way,
     .waiting, .pop, .came_slot, .failed_slot, .again_slot,
     .look_slot, .look_write, .look_id, .look_flit,
@@ -112,10 +123,14 @@ module device #(
     .op_valid, .op_ready, .op_free, .op_first, .op_last, .op_unit, .op_line,
     .unit_has, .unit_here, .look_unit, .probe_unit, .staged, .probe, .probe_first, .probe_last,
     .hold, .drop, .unit_came, .unit_broken, .unit_free, .unit,
+    .clean_want, .clean_must, .clean_take, .clean_set, .clean_may, .clean_found, .clean_way,
+    .clean_tag, .clean_begin, .clean_line, .clean_which, .holder, .is_held(held[hit_way]),
+    .clean_end, .cleaned,
     .line, .mshr_leaves, .mshr_free, .look_mshr, .victim(did_victim),
     .join_one, .again, .fail, .write(did_write), .slot, .who(did_who), .mshr(did_mshr),
     .id(did_id),
     .flit(did_flit), .did, .what(did_what), .way(did_way));
+  wire hit_dirty = word[32'(hit_way)*(TAGW+6)+1];
   assign did_evicts = evicts;
   assign did_dirty  = dirty;
   assign did_set    = set_write ? next_word : word;
@@ -125,7 +140,8 @@ module device #(
 
   choose #(.TAGW(TAGW), .WAYS(WAYS), .WW(WW)) u_choose (
     .bug_age(b == 8), .bug_victim(b == 9), .bug_pending(b == 10), .bug_dirty(b == 11),
-    .bug_old(b == 12),
+    .bug_old(b == 12), .bug_held(b == 32), .held, .clean_found, .clean_way, .clean_tag,
+    .cleaned(clean_end),
     .ways_in(word), .tag, .hit, .pending, .hit_way, .can_evict, .evicts, .dirty, .victim_way,
     .victim_tag, .touch, .write(did_write), .miss, .fill, .broken, .fill_way, .next(next_word));
 
@@ -138,12 +154,15 @@ module device #(
   wire flash_of_unit = flash_who >= IW'(MSHRS);
   wire [UW-1:0] flash_unit = UW'(flash_who - IW'(MSHRS));
   wire end_of_unit = end_who >= IW'(MSHRS);
-  assign end_line = end_of_unit ? end_unit_line : end_mshr_line;
+  wire end_of_clean = end_who >= IW'(MSHRS + UNITS);
+  wire flash_of_clean = flash_who >= IW'(MSHRS + UNITS);
+  assign end_line = end_of_clean ? end_clean_line : end_of_unit ? end_unit_line : end_mshr_line;
+  assign end_way  = end_of_clean ? end_clean_way : end_mshr_way;
   mshr #(.MSHRS(MSHRS), .MW(MW), .LW(LW), .WW(WW)) u_mshr (.clk, .rst, .bug_leaves(b == 13),
     .look_line(line), .look_has, .look_leaves(mshr_leaves), .look_free(mshr_free), .look_mshr,
     .take(miss), .take_way(victim_way), .take_dirty(dirty), .take_victim(did_victim),
     .release_one(fill), .release_mshr(did_mshr), .end_mshr(end_who[MW-1:0]),
-    .end_line(end_mshr_line), .end_way,
+    .end_line(end_mshr_line), .end_way(end_mshr_way),
     .flash_mshr, .flash_line, .flash_victim, .flash_way, .flash_dirty, .used(mshrs_used));
 
   units #(.UNITS(UNITS), .UW(UW), .UNIT_LOG(UNIT_LOG), .LW(LW)) u_units (.clk, .rst,
@@ -154,20 +173,35 @@ module device #(
     .end_unit(UW'(end_who - IW'(MSHRS))), .flash_unit, .end_line(end_unit_line),
     .flash_line(flash_unit_line), .used(units_used));
 
-  logic [WINDOWS*64-1:0] win_addr, win_deadline;
+  logic [31:0] dirty_most, clean_wait, dirty_lines;
+  logic windows_idle;
+  clean #(.CLEANS(CLEANS), .KW(KW), .SETS_LOG(SETS_LOG), .WAYS(WAYS), .WW(WW), .LW(LW)) u_clean (
+    .clk, .rst, .bug_yield(b == 30), .bug_starve(b == 31), .dirty_most, .clean_wait, .dirty_lines,
+    .idle(mshrs_used == 0 && windows_idle), .dirtied(touch && did_write && !hit_dirty),
+    .undirtied(miss && dirty), .want(clean_want), .must(clean_must), .take(clean_take),
+    .set(clean_set), .may(clean_may), .begin_one(clean_begin), .begin_way(clean_way),
+    .begin_line(clean_line), .begin_which(clean_which), .look_set(write_set), .look_way(hit_way),
+    .held, .holder, .end_one(clean_end), .end_broken(broken), .end_which(cleaned),
+    .look_which(KW'(end_who - IW'(MSHRS + UNITS))),
+    .flash_which(KW'(flash_who - IW'(MSHRS + UNITS))), .end_line(end_clean_line),
+    .flash_line(flash_clean_line), .end_way(end_clean_way), .flash_way(flash_clean_way));
+
+  logic [WINDOWS*64-1:0] win_addr, win_deadline, win_lead;
   logic [WINDOWS*32-1:0] win_length, win_mark;
   logic [WINDOWS*2-1:0] win_class;
   logic [WINDOWS*16-1:0] win_limit;
   logic [WINDOWS*6-1:0] win_state;
   logic [WINDOWS-1:0] win_go, win_release;
   logic [63:0] clock;
-  logic [7:0] stage_most;
+  logic [31:0] stage_most;
   windows #(.WINDOWS(WINDOWS), .CW(CW), .UNITS(UNITS), .UW(UW), .UNIT_LOG(UNIT_LOG),
     .LINE_LOG(LINE_LOG), .LW(LW)) u_windows (.clk, .rst,
-    .bug_mark(b == 24), .bug_limit(b == 25), .bug_early(b == 26),
-    .addr(win_addr), .deadline(win_deadline), .length(win_length), .cls(win_class),
+    .bug_mark(b == 24), .bug_limit(b == 25), .bug_early(b == 26), .bug_soon(b == 28),
+    .bug_class(b == 29),
+    .addr(win_addr), .deadline(win_deadline), .lead(win_lead), .length(win_length), .cls(win_class),
     .limit(win_limit), .go(win_go), .release_to(win_release), .order(reg_wdata[31:0]),
     .stage_most, .mark(win_mark), .state(win_state), .clock,
+    .idle(windows_idle),
     .op_valid, .op_ready, .op_free, .op_first, .op_last, .op_window, .op_unit, .op_line,
     .can_take, .took_unit(unit), .came(unit_came), .broken(unit_broken), .which(unit));
   always_ff @(posedge clk) did_window <= op_window;
@@ -175,13 +209,14 @@ module device #(
   lists #(.LOG(SLOT_LOG), .MANY(MANY), .IW(IW)) u_lists (.clk, .rst,
     .bug_join(b == 14), .bug_order(b == 15),
     .wait_one(miss || join_one), .again, .slot, .who(did_who),
-    .end_came((fill && !broken) || unit_came || unit_broken), .end_failed(fill && broken),
+    .end_came((fill && !broken) || unit_came || unit_broken || clean_end),
+    .end_failed(fill && broken),
     .waiting, .came_slot, .failed_slot, .again_slot, .pop);
 
   logic fence_valid, fence_ready, op_taken;
   logic [IW-1:0] fence_who;
   logic [1:0] op_kind;
-  wire fence = miss || (probe && probe_last);
+  wire fence = miss || (probe && probe_last) || clean_begin;
   wire [SLOT_LOG-1:0] op_slot = fence ? SLOT_LOG'(did_who) : slot;
   wire [PW-1:0] op_place = staged ? {1'b1, SW'({unit, line[UNIT_LOG-1:0]})}
                                   : {1'b0, SW'({write_set, hit_way})};
@@ -197,21 +232,27 @@ module device #(
     .answer_slot, .answer_write, .answer_id, .answer_taken,
     .r_valid, .r_ready, .r_id, .r_resp, .r_poison, .r_data, .b_valid, .b_ready, .b_id, .b_resp);
 
-  logic flash_read_up, flash_write_up, flash_error_up, lost_up, stray_up;
+  logic flash_read_up, flash_write_up, flash_error_up, lost_up, stray_up, timeout_up;
   logic [3:0] flash_tries;
-  flash #(.MANY(MANY), .IW(IW), .LW(LW), .PW(PW), .CIDW(CIDW)) u_flash (.clk, .rst,
-    .bug_stray(b == 17), .bug_tries(b == 18), .bug_clean(b == 19), .tries_most(flash_tries),
+  logic [31:0] flash_timeout;
+  flash #(.MANY(MANY), .FIRST_CLEAN(MSHRS + UNITS), .IW(IW), .LW(LW), .PW(PW),
+    .CIDW(CIDW)) u_flash (.clk, .rst,
+    .bug_stray(b == 17), .bug_tries(b == 18), .bug_clean(b == 19), .bug_late(b == 27),
+    .tries_most(flash_tries), .timeout(flash_timeout),
     .fence_valid, .fence_ready, .fence_who,
     .look_who(flash_who), .look_line(flash_of_unit ? flash_unit_line : flash_line),
-    .look_victim(flash_victim),
-    .look_place(flash_of_unit ? {1'b1, SW'({flash_unit, {UNIT_LOG{1'b0}}})}
+    .look_victim(flash_of_clean ? flash_clean_line : flash_victim),
+    .look_place(flash_of_clean ? {1'b0, SW'({flash_clean_line[SETS_LOG-1:0], flash_clean_way})}
+              : flash_of_unit ? {1'b1, SW'({flash_unit, {UNIT_LOG{1'b0}}})}
                               : {1'b0, SW'({flash_line[SETS_LOG-1:0], flash_way})}),
-    .look_dirty(flash_dirty && !flash_of_unit), .look_unit(flash_of_unit),
+    .look_dirty(flash_of_clean || (flash_dirty && !flash_of_unit)),
+    .look_unit(flash_of_unit && !flash_of_clean),
     .cmd_valid, .cmd_ready, .cmd_write, .cmd_cid, .cmd_line, .cmd_place, .cmd_unit,
+    .abort_valid, .abort_ready, .abort_cid,
     .cpl_valid, .cpl_ready, .cpl_cid, .cpl_error,
     .end_valid, .end_ready, .end_who, .end_broken,
     .read_up(flash_read_up), .write_up(flash_write_up), .error_up(flash_error_up), .lost_up,
-    .stray_up);
+    .stray_up, .timeout_up);
 
   device_regs u_regs (.clk, .rst, .req_valid(reg_valid), .req_ready(reg_ready),
     .req_write(reg_write), .req_addr(reg_addr), .req_data(reg_wdata),
@@ -221,6 +262,7 @@ module device #(
     .slots(32'd1 << SLOT_LOG), .slots_used({{(31-SLOT_LOG){1'b0}}, slots_used}),
     .mshrs_used({{(31-MW){1'b0}}, mshrs_used}), .units(UNITS), .unit_lines(32'd1 << UNIT_LOG),
     .windows(WINDOWS), .units_used({{(31-UW){1'b0}}, units_used}), .clock, .flash_tries,
+    .flash_timeout, .dirty_most, .clean_wait, .dirty_lines, .cleans(CLEANS), .win_lead,
     .stage_most, .win_addr, .win_length, .win_deadline, .win_class, .win_limit, .win_go,
     .win_release, .win_mark, .win_state,
     .reads_up((touch && !did_write) || staged), .writes_up(touch && did_write), .refusals_up(fail),
@@ -229,6 +271,8 @@ module device #(
     .fills_up(fill && !broken), .broken_fills_up(fill && broken),
     .flash_reads_up(flash_read_up), .flash_writes_up(flash_write_up),
     .flash_errors_up(flash_error_up), .lost_lines_up(lost_up), .strays_up(stray_up),
+    .timeouts_up(timeout_up), .cleaned_up(clean_end && !broken),
+    .broken_cleans_up(clean_end && broken),
     .staged_reads_up(staged), .units_taken_up(probe && probe_first), .units_came_up(unit_came),
     .units_broken_up(unit_broken), .units_freed_up(unit_free), .skips_up(probe && !hold),
     .drops_up(drop));

@@ -1,17 +1,20 @@
 // The commands of misses and units: one fence in, then a write if the victim is dirty, then a read,
 // then one end out. Failed commands are given again. The number of a command (NVMe's CID) holds a
-// count beside the miss register or unit, so that an answer to an old command is known as such.
+// count beside the miss register or unit, so that an answer to an old command is known as such. A
+// command that is not answered in time is withdrawn: by an abort, whose answer is the command's.
 // SPDX-License-Identifier: Apache-2.0
 `default_nettype none
 module flash #(
-  parameter int MANY = 8,       // miss registers and units
+  parameter int MANY = 8,       // miss registers, units and cleaning registers
+  parameter int FIRST_CLEAN = 8, // the first of the last
   parameter int IW = 3,         // bits of their numbers
   parameter int LW = 19,        // bits of a line's number
   parameter int PW = 14,        // bits of a place in DRAM
-  parameter int CIDW = 16       // bits of a command's number; NVMe's
+  parameter int CIDW = 16,      // bits of a command's number; NVMe's
+  parameter int TW = 32         // bits of a time-out, in cycles
 ) (
-  input  logic clk, rst, bug_stray, bug_tries, bug_clean,
-  input  logic [3:0] tries_most,
+  input  logic clk, rst, bug_stray, bug_tries, bug_clean, bug_late,
+  input  logic [3:0] tries_most, input logic [TW-1:0] timeout,  // 0: none
   input  logic fence_valid, output logic fence_ready, input logic [IW-1:0] fence_who,
   output logic [IW-1:0] look_who,  // what is known of it:
   input  logic [LW-1:0] look_line, look_victim, input logic [PW-1:0] look_place,
@@ -19,11 +22,12 @@ module flash #(
   output logic cmd_valid, input logic cmd_ready, output logic cmd_write,
   output logic [CIDW-1:0] cmd_cid, output logic [LW-1:0] cmd_line, output logic [PW-1:0] cmd_place,
   output logic cmd_unit,
+  output logic abort_valid, input logic abort_ready, output logic [CIDW-1:0] abort_cid,
   input  logic cpl_valid, output logic cpl_ready, input logic [CIDW-1:0] cpl_cid,
   input  logic cpl_error,
   output logic end_valid, input logic end_ready, output logic [IW-1:0] end_who,
   output logic end_broken,
-  output logic read_up, write_up, error_up, lost_up, stray_up
+  output logic read_up, write_up, error_up, lost_up, stray_up, timeout_up
 );
   localparam int GW = CIDW - IW;
   localparam int QLOG = IW;
@@ -31,17 +35,23 @@ module flash #(
   logic [MANY-1:0] given, writing;
   logic [3:0] tries [MANY];
   logic [GW-1:0] count [MANY];
+  logic [MANY-1:0] aborting;     // its abort was given
+  logic [TW-1:0] since [MANY];   // its command was given
+  logic [TW-1:0] now;
+  logic [IW-1:0] abort_who, scan; // whose abort is offered; who is looked at
 
   logic q_valid, q_write, q_in_valid, q_in_ready, q_in_write, end_in_valid, end_in_ready;
   logic [IW-1:0] q_who, q_in_who;
 
   // completions
   wire [IW-1:0] cpl_who = cpl_cid[IW-1:0];
-  wire known  = given[cpl_who] && (cpl_cid[CIDW-1:IW] == count[cpl_who] || bug_stray);
+  wire known  = given[cpl_who] && (cpl_cid[CIDW-1:IW] == count[cpl_who] || bug_stray) &&
+                !(abort_valid && abort_who == cpl_who && !bug_late);
   wire real_cpl = cpl_valid && cpl_ready && known;
   wire is_write = writing[cpl_who];
   wire once_more = cpl_error && tries[cpl_who] < tries_most && !bug_tries;
-  wire goes_on = real_cpl && (is_write || once_more);
+  wire is_clean = cpl_who >= IW'(FIRST_CLEAN);  // a write is all that it wants
+  wire goes_on = real_cpl && ((is_write && !is_clean) || once_more);
   assign cpl_ready = 1;
 
   // what gives a command: a register whose fence is through, or that goes on
@@ -65,6 +75,30 @@ module flash #(
   assign cmd_unit  = look_unit;
   wire give = cmd_valid && cmd_ready;
 
+  // one register a cycle: is its command late?
+  assign abort_cid = {count[abort_who] + 1'b1, abort_who};
+  wire give_abort = abort_valid && abort_ready;
+  wire expired = given[scan] && !aborting[scan] && timeout != '0 && now - since[scan] > timeout;
+  wire fire    = expired && !abort_valid && !(real_cpl && cpl_who == scan);
+  always_ff @(posedge clk)
+    if (rst) begin
+      now         <= '0;
+      scan        <= '0;
+      abort_valid <= 0;
+      aborting    <= '0;
+    end else begin
+      now <= now + 1'b1;
+      if (!expired || fire) scan <= scan == IW'(MANY - 1) ? '0 : scan + 1'b1;
+      if (fire) abort_valid <= 1;
+      else if (give_abort) abort_valid <= 0;
+      if (real_cpl) aborting[cpl_who] <= 0;
+      if (give_abort) aborting[abort_who] <= 1;
+    end
+  always_ff @(posedge clk) begin
+    if (fire) abort_who <= scan;
+    if (give) since[q_who] <= now;
+  end
+
   fifo #(.W(IW + 1), .LOG(QLOG)) ended (.clk, .rst,
     .in_valid(end_in_valid), .in_ready(end_in_ready), .in_data({cpl_error, cpl_who}),
     .out_valid(end_valid), .out_ready(end_ready), .out_data({end_broken, end_who}));
@@ -82,10 +116,9 @@ module flash #(
         tries[g] <= '0;
         count[g] <= '0;
       end else begin
-        if (give && q_who == IW'(g)) begin
-          tries[g] <= tries[g] + 1'b1;
+        if (give && q_who == IW'(g)) tries[g] <= tries[g] + 1'b1;
+        if ((give && q_who == IW'(g)) || (give_abort && abort_who == IW'(g)))
           count[g] <= count[g] + 1'b1;
-        end
         if (real_cpl && cpl_who == IW'(g) && !once_more) tries[g] <= '0;
       end
   end
@@ -94,9 +127,12 @@ module flash #(
   assign read_up  = give && !cmd_write;
   assign write_up = give && cmd_write;
   assign error_up = real_cpl && cpl_error;
-  assign lost_up  = real_cpl && cpl_error && is_write && !once_more;
+  assign lost_up  = real_cpl && cpl_error && is_write && !once_more && !is_clean;
   assign stray_up = cpl_valid && cpl_ready && !known;
+  assign timeout_up = give_abort;
 
+  stable #(.W(CIDW)) check_abort (.clk, .rst, .valid(abort_valid), .ready(abort_ready),
+    .data(abort_cid));
   stable #(.W(2 + CIDW + LW + PW)) check_cmd (.clk, .rst, .valid(cmd_valid), .ready(cmd_ready),
     .data({cmd_write, cmd_unit, cmd_cid, cmd_line, cmd_place}));
   stable #(.W(IW)) check_fence (.clk, .rst, .valid(fence_valid), .ready(fence_ready),
@@ -107,6 +143,7 @@ module flash #(
       assert (!q_in_valid || q_in_ready);     // each register is in each queue at most once
       assert (!end_in_valid || end_in_ready);
       assert (!give || !given[q_who]);       // one command of a register at a time
+      assert (!abort_valid || given[abort_who]);
     end
 `endif
 endmodule

@@ -59,5 +59,8 @@ module front #(
       assert (write_waits < 2);
     end
 `endif
+`ifdef PROVE_FRONT
+`include "front.svh"
+`endif
 endmodule
 `default_nettype wire

@@ -8,9 +8,9 @@ module window #(
   parameter int LINE_LOG = 6,                      // log2 of the flits of a line
   parameter int LW = 19, parameter int NW = LW - UNIT_LOG
 ) (
-  input  logic clk, rst, bug_mark, bug_limit, bug_early,
+  input  logic clk, rst, bug_mark, bug_limit, bug_early, bug_soon,
   // registers
-  input  logic [63:0] addr, deadline, input logic [31:0] length, input logic [1:0] cls,
+  input  logic [63:0] addr, deadline, lead, input logic [31:0] length, input logic [1:0] cls,
   input  logic [15:0] limit,
   input  logic go, release_to, input logic [31:0] order, input logic [63:0] clock,
   output logic [31:0] mark, output logic [5:0] state,
@@ -25,11 +25,12 @@ module window #(
   logic open, stop, drop, failed, late, refused;
   logic [NW-1:0] first;
   logic [31:0] many, taken, freed, released;
-  logic [63:0] until_cycle;
+  logic [63:0] until_cycle, begin_cycle;
   logic [UW:0] most;
   logic [UNITS-1:0] done, bad;  // by slot
   wire all = mark == many && many != 0 && !refused;
   wire [UW-1:0] mark_slot = mark[UW-1:0];
+  wire [31:0] mark_next = mark + {31'd0, open && mark != taken && done[mark_slot]};
   wire [31:0] room_used = taken - freed;
   assign state      = {refused, stop, late, failed, all, open};
   assign begin_slot = taken[UW-1:0];
@@ -39,7 +40,8 @@ module window #(
       (drop ? !(freed == mark && done[free_slot])
             : freed < released && (freed < mark || bug_early));
   assign may_begin  = open && !stop && !broken && taken != many && can_take &&
-      (room_used < {{(31-UW){1'b0}}, most} || bug_limit) && (of_class == 0 || may_stage);
+      (room_used < {{(31-UW){1'b0}}, most} || bug_limit) && may_stage &&
+      (clock >= begin_cycle || bug_soon);
 
   wire [NW-1:0] from = addr[6+LINE_LOG+UNIT_LOG +: NW];
   wire beyond = |addr[63:6+LINE_LOG+LW] ||
@@ -76,7 +78,7 @@ module window #(
       if (go && order[1]) stop <= 1;
       if (go && order[1:0] == 2'd3) drop <= 1;
       if (open && !all && clock > until_cycle) late <= 1;
-      if (open && mark != taken && done[mark_slot]) mark <= mark + 1;
+      mark <= mark_next;
       if (begin_one) taken <= taken + 1;
       if (free_one) begin
         freed           <= freed + 1;
@@ -88,7 +90,7 @@ module window #(
         bad[end_slot] <= 1;
         failed        <= 1;
         stop          <= 1;
-        if (bug_mark) mark <= freed;
+        mark <= bug_mark ? freed : mark_next;
       end
       if ((stop || taken == many) && freed == taken && !probing) open <= 0;
     end
@@ -96,6 +98,7 @@ module window #(
     if (begins) begin
       first       <= from;
       until_cycle <= deadline;
+      begin_cycle <= deadline > lead ? deadline - lead : '0;
       of_class    <= cls;
       most        <= |limit[15:UW] ? {1'b1, {UW{1'b0}}} : limit[UW:0];
       released    <= '0;

@@ -48,14 +48,20 @@ void bench_cycle(struct bench *b)
 		b->order_write.due = false;
 		lockstep_order(b, b->order_write.offset, b->order_write.value);
 	}
+	lockstep_offer(b);
 	parts_sample(b);
 	host_sample(b);
+	if (b->model) {
+		lockstep_starves(b);
+		cover_cycle(b);
+	}
 	rtl_tick(b->rtl);
 	b->cycle++;
 }
 
 /* One access to a register; the rest of the device goes on beside it. */
-static uint64_t access_register(struct bench *b, uint32_t offset, bool write, uint64_t value)
+static uint64_t access_register(struct bench *b, uint32_t offset, bool write, uint64_t value,
+				bool wrong)
 {
 	uint64_t end = b->cycle + REGISTER_CYCLES;
 	bool taken = false;
@@ -69,7 +75,9 @@ static uint64_t access_register(struct bench *b, uint32_t offset, bool write, ui
 		bench_cycle(b);
 		if (b->in.reg_valid && b->out.reg_ready) {
 			taken = true;
-			if (write)
+			if (b->setting)
+				*b->setting = value;
+			if (write && !wrong)
 				b->order_write = (struct order_write){ true, offset, value,
 								       b->cycle };
 		}
@@ -79,20 +87,45 @@ static uint64_t access_register(struct bench *b, uint32_t offset, bool write, ui
 			break;
 	}
 	b->in.reg_rready = false;
-	if (!b->out.reg_rvalid || b->out.reg_error)
+	if (!b->out.reg_rvalid || b->out.reg_error != wrong)
 		bench_differ(b, "register %03x: %s", offset,
-			     b->out.reg_rvalid ? "an error" : "no answer");
+			     b->out.reg_rvalid ? "an error, or none" : "no answer");
 	return b->out.reg_rdata;
+}
+
+/* Answered with an error. */
+static void bench_wrong_register(struct bench *b, uint32_t offset, bool write, uint64_t value)
+{
+	access_register(b, offset, write, value, true);
 }
 
 uint64_t bench_register(struct bench *b, uint32_t offset)
 {
-	return access_register(b, offset, false, 0);
+	return access_register(b, offset, false, 0, false);
 }
 
 void bench_set_register(struct bench *b, uint32_t offset, uint64_t value)
 {
-	access_register(b, offset, true, value);
+	access_register(b, offset, true, value, false);
+}
+
+/* What is there and what is not: constants, and accesses that are answered with an error. */
+static void check_registers(struct bench *b)
+{
+	uint64_t end = b->cycle + REGISTER_CYCLES;
+
+	while (bench_register(b, DEVICE_REG_STATUS) != 1 && b->cycle < end)
+		bench_cycle(b);
+	if (bench_register(b, DEVICE_REG_WAYS) != DEVICE_WAYS ||
+	    bench_register(b, DEVICE_REG_WINDOWS) != DEVICE_WINDOWS ||
+	    bench_register(b, DEVICE_REG_STATUS) != 1)
+		bench_differ(b, "registers ways, windows or status: not what they are");
+	if (bench_register(b, DEVICE_REG_CLOCK) + RESET_CYCLES > b->cycle)
+		bench_differ(b, "the clock is ahead");
+	bench_wrong_register(b, DEVICE_REG_CLOCK, true, 1);
+	bench_wrong_register(b, DEVICE_REG_FLASH_TRIES, true, 16);
+	bench_wrong_register(b, 0xff8, true, 0);
+	bench_wrong_register(b, 0xff8, false, 0);
 }
 
 static uint32_t log2_of(uint64_t n)
@@ -114,6 +147,7 @@ static void read_shape(struct bench *b)
 					  .tag_bits = log2_of(flits / line / sets),
 					  .mshrs = (uint32_t)bench_register(b, DEVICE_REG_MSHRS),
 					  .units = (uint32_t)bench_register(b, DEVICE_REG_UNITS) };
+	b->shape.cleans = (uint32_t)bench_register(b, DEVICE_REG_CLEANS);
 	b->shape.unit_log = log2_of(bench_register(b, DEVICE_REG_UNIT_LINES));
 	b->stage_place = sets * DEVICE_WAYS;
 	while (b->stage_place < (uint64_t)b->shape.units << b->shape.unit_log)
@@ -145,13 +179,17 @@ int bench_open(struct bench **out, const char *wave, uint8_t bug)
 	if (bench_register(b, DEVICE_REG_IDENT) != IDENT)
 		return -EIO;
 	read_shape(b);
-	if (b->slots > BENCH_IDS || (b->shape.mshrs + b->shape.units) * 2 > BENCH_FLASH)
+	if (b->slots > BENCH_IDS ||
+	    (b->shape.mshrs + b->shape.units + b->shape.cleans) * 2 > BENCH_FLASH)
 		return -EIO;
 	rc = parts_open(b);
 	if (rc)
 		return rc;
 	store = (struct device_store){ .line = media_line, .arg = &b->golden };
-	return device_open(&b->model, &b->shape, &store);
+	rc = device_open(&b->model, &b->shape, &store);
+	if (!rc)
+		check_registers(b);
+	return rc;
 }
 
 void bench_close(struct bench *b)

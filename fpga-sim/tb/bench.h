@@ -7,6 +7,7 @@
 #ifndef TIER_FPGA_BENCH_H
 #define TIER_FPGA_BENCH_H
 
+#include "cover.h"
 #include "device.h"
 #include "media.h"
 #include "points.h"
@@ -15,6 +16,8 @@
 #define BENCH_IDS 4096u     /* tags of the host */
 #define BENCH_DRAM 128u     /* accesses inside the DRAM controller */
 #define BENCH_FLASH 256u    /* commands inside the drive */
+#define BENCH_STARVES 40000u  /* cycles beyond clean_wait: then a cleaning should have begun */
+#define BENCH_LATE 20000u     /* cycles beyond a time-out: then its abort should have been given */
 #define BENCH_PATIENCE 200000u /* cycles without a decision, beside what flash takes */
 #define BENCH_DIFFERENCES 3u   /* are printed; then the run ends */
 
@@ -38,7 +41,11 @@ struct phase {
 	uint32_t flash_least, flash_most; /* cycles */
 	uint32_t slow;           /* commands that take 32 times as long */
 	uint32_t errors, doubles; /* of commands: answered with an error, answered twice */
+	uint32_t losts;           /* ... never answered: then there must be a time-out */
+	uint32_t timeout;         /* cycles; 0: none */
+	uint32_t drive_room, dram_room; /* commands, accesses at a time; 0: all there is room for */
 	uint32_t windows; /* that the host keeps open, and asks into */
+	uint32_t dirty_most, clean_wait; /* lines, cycles; 0 lines: as many as there are */
 };
 
 enum ask_state { ASK_FREE, ASK_NEW, ASK_WAITS, ASK_CAME, ASK_FAILED, ASK_AGAIN, ASK_DECIDED };
@@ -76,7 +83,8 @@ struct access {
 };
 
 struct order {
-	bool used, write, error, moved, twice;
+	bool used, write, error, moved, twice, lost;
+	bool abort; /* it withdraws another one, and has not yet done so */
 	uint16_t cid;
 	uint64_t line, place, due;
 	uint32_t lines;
@@ -119,9 +127,11 @@ struct bench {
 	/* host */
 	struct ask ask[BENCH_IDS];
 	struct line free_ids;
+	uint64_t beside_faults; /* answered in phases in which the drive fails */
 	uint64_t asked, answered, stream_at, last_decision;
 	int ar_id, aw_id, w_id; /* what is offered, or -1 */
 	uint64_t slots_full;    /* cycles with a request that found none */
+	uint32_t inside;        /* requests that the device has */
 
 	/* DRAM and flash behind the RTL */
 	uint8_t *dram;
@@ -131,6 +141,8 @@ struct bench {
 	struct order order[BENCH_FLASH];
 	uint32_t orders;
 	int answering; /* the order whose answer is offered, or -1 */
+	bool went_wrong[DEVICE_IDS_MAX]; /* of each register: how its last command was answered */
+	uint16_t cid_given[DEVICE_IDS_MAX]; /* ... and which that is */
 	struct media drive;
 
 	/* golden model */
@@ -140,8 +152,12 @@ struct bench {
 	struct answers reads, writes;
 	uint64_t accesses_due, accesses_done; /* of DRAM: decided, answered */
 	uint64_t fence[DEVICE_IDS_MAX];       /* accesses before a command takes its place */
+	uint64_t given_at[DEVICE_IDS_MAX];    /* the cycle of its command */
 	struct order_write order_write;       /* an order of the host to windows */
 	struct host_window window[DEVICE_WINDOWS];
+	uint64_t *setting; /* of the model: what the register is that is being written */
+	struct covered covered;
+	uint64_t clean_since, starves_since; /* cycles: over the limit, or the last that began */
 };
 
 uint64_t bench_random(struct bench *b);
@@ -185,6 +201,10 @@ int experiment_run(struct bench *b, const char *text);
 void lockstep_decision(struct bench *b);
 void lockstep_answer(struct bench *b, struct answers *a, const struct answer *got);
 void lockstep_command(struct bench *b);
+void lockstep_starves(struct bench *b); /* once a cycle */
+void lockstep_abort(struct bench *b);
+void lockstep_offer(struct bench *b); /* before answers of the same cycle: an abort is offered */
+uint32_t lockstep_register(const struct bench *b, uint32_t cid); /* whose command that is */
 void lockstep_completion(struct bench *b, uint16_t cid, bool error);
 void lockstep_order(struct bench *b, uint32_t offset, uint64_t value);
 void lockstep_end(struct bench *b); /* all is at rest: compare what is left */

@@ -20,19 +20,38 @@ static int parse(struct bench *b, const char *text, struct point *p)
 		return -1;
 	p->size = strtod(size + 1, NULL);
 	p->windows = !strncmp(text, "windows:", 8);
-	p->dirty = p->scattered = !strncmp(text, "cliff:", 6);
+	p->cleaned = !strncmp(text, "cleaned:", 8);
+	p->dirty = p->scattered = p->cleaned || !strncmp(text, "cliff:", 6);
 	return p->size <= 0 || (!p->windows && !p->dirty && strncmp(text, "clean:", 6)) ? -1 : 0;
+}
+
+static void setting(struct bench *b, uint32_t offset, uint64_t *of_model, uint64_t value)
+{
+	b->setting = of_model;
+	bench_set_register(b, offset, value);
+	b->setting = NULL;
+}
+
+static void clean_ahead(struct bench *b, const struct exp_setting *set)
+{
+	struct device_settings *s = device_settings(b->model);
+
+	b->phase.clean_wait = set->clean_wait;
+	setting(b, DEVICE_REG_CLEAN_WAIT, &s->clean_wait, set->clean_wait);
+	setting(b, DEVICE_REG_DIRTY_MOST, &s->dirty_most, set->dirty_most);
 }
 
 static void open_window(struct bench *b, uint64_t lines)
 {
 	struct device_prefetch *p = &b->window[0].asked;
 
-	*p = (struct device_prefetch){ .deadline = UINT64_MAX, .limit = b->shape.units,
+	*p = (struct device_prefetch){ .deadline = UINT64_MAX, .lead = UINT64_MAX,
+				       .limit = b->shape.units,
 				       .length = (uint32_t)(lines >> b->shape.unit_log) };
 	bench_set_register(b, DEVICE_REG_WIN_ADDR(0), 0);
 	bench_set_register(b, DEVICE_REG_WIN_LENGTH(0), p->length);
 	bench_set_register(b, DEVICE_REG_WIN_DEADLINE(0), p->deadline);
+	bench_set_register(b, DEVICE_REG_WIN_LEAD(0), p->lead);
 	bench_set_register(b, DEVICE_REG_WIN_CLASS(0), 0);
 	bench_set_register(b, DEVICE_REG_WIN_LIMIT(0), p->limit);
 	bench_set_register(b, DEVICE_REG_WIN_GO(0), 1);
@@ -77,8 +96,8 @@ int experiment_run(struct bench *b, const char *text)
 	double off;
 
 	if (parse(b, text, &p)) {
-		fprintf(stderr, "fpga: --experiment %s: write cliff:SIZE, clean:SIZE or "
-			"windows:SIZE; 1 is DRAM's\n", text);
+		fprintf(stderr, "fpga: --experiment %s: write cliff:SIZE, cleaned:SIZE, clean:SIZE "
+			"or windows:SIZE; 1 is DRAM's\n", text);
 		return 2;
 	}
 	set = point_setting(&p, &rates, b->shape.sets_log);
@@ -87,11 +106,16 @@ int experiment_run(struct bench *b, const char *text)
 			set.units, 1u << set.unit_log);
 		return 2;
 	}
-	b->readers = calloc(1, sizeof(*b->readers));
-	if (!b->readers || point_twice(&p, &rates, b->shape.sets_log, &model, &all))
+	if (point_twice(&p, &rates, b->shape.sets_log, &model, &all))
 		return 2;
 	lines = point_lines(&p, b->shape.sets_log);
-	b->phase = (struct phase){ .name = "experiment", .dram_cycles = set.dram_latency };
+	b->phase = (struct phase){ .name = "experiment", .dram_cycles = set.dram_latency,
+				    .drive_room = BENCH_FLASH, .dram_room = BENCH_DRAM };
+	if (set.dirty_most)
+		clean_ahead(b, &set);
+	b->readers = calloc(1, sizeof(*b->readers));
+	if (!b->readers)
+		return 2;
 	cycles = run_pass(b, &set, lines);
 	second.cycles = run_pass(b, &set, lines);
 	second.flits = b->readers->done;

@@ -151,6 +151,7 @@ void host_sample(struct bench *b)
 	struct answer got;
 
 	b->slots_full += (in->ar_valid && !out->ar_ready) || (in->w_valid && !out->w_ready);
+	b->inside += (in->ar_valid && out->ar_ready) + (in->aw_valid && out->aw_ready);
 	if (in->ar_valid && out->ar_ready)
 		b->ar_id = -1;
 	if (in->aw_valid && out->aw_ready) {

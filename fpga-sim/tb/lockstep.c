@@ -9,7 +9,8 @@
 #include "bench.h"
 
 static const char *const WHAT[] = { "hit", "miss", "join", "retry", "filled", "broken", "failed",
-				    "refused", "staged", "held", "skipped", "freed" };
+				    "refused", "staged", "held", "skipped", "freed", "cleans",
+				    "passed" };
 
 static uint32_t bits_of(const uint32_t *words, uint32_t at, uint32_t count)
 {
@@ -36,10 +37,19 @@ static void compare_set(struct bench *b, uint32_t set)
 	}
 }
 
+/* A decision about a way of the cache. */
+static bool of_way(const struct bench *b, const struct device_verdict *v)
+{
+	bool of_unit = v->id >= b->shape.mshrs && v->id < b->shape.mshrs + b->shape.units;
+
+	return v->what == DEVICE_CLEANS || (v->what <= DEVICE_BROKEN && !of_unit);
+}
+
 static void compare_verdict(struct bench *b, const struct device_verdict *v)
 {
 	const struct pins_out *out = &b->out;
 
+	cover_decision(b, v);
 	if (out->did_what != v->what) {
 		bench_differ(b, "decision on line %llx (way %u): RTL %s, model %s",
 			     (unsigned long long)v->line, v->way, WHAT[out->did_what],
@@ -48,15 +58,15 @@ static void compare_verdict(struct bench *b, const struct device_verdict *v)
 	}
 	if (v->what == DEVICE_FAILED || v->what == DEVICE_REFUSED)
 		return;
-	if (v->what != DEVICE_FREED && out->did_flit >> b->shape.line_log != v->line)
+	if (v->what < DEVICE_FREED && out->did_flit >> b->shape.line_log != v->line)
 		bench_differ(b, "%s: RTL line %llx, model %llx", WHAT[v->what],
 			     (unsigned long long)out->did_flit >> b->shape.line_log,
 			     (unsigned long long)v->line);
-	if (v->what <= DEVICE_BROKEN && v->what != DEVICE_RETRY &&
-	    v->id < b->shape.mshrs && out->did_way != v->way)
+	if (of_way(b, v) && v->what != DEVICE_RETRY && out->did_way != v->way)
 		bench_differ(b, "%s of line %llx: RTL way %u, model %u", WHAT[v->what],
 			     (unsigned long long)v->line, out->did_way, v->way);
-	if (v->what != DEVICE_HIT && v->what != DEVICE_RETRY && out->did_who != v->id)
+	if (v->what != DEVICE_HIT && v->what != DEVICE_RETRY && v->what != DEVICE_PASSED &&
+	    out->did_who != v->id)
 		bench_differ(b, "%s: RTL register %u, model %u", WHAT[v->what], out->did_who,
 			     v->id);
 	if (v->what == DEVICE_MISS &&
@@ -66,7 +76,7 @@ static void compare_verdict(struct bench *b, const struct device_verdict *v)
 			     out->did_evicts, out->did_dirty,
 			     (unsigned long long)out->did_victim, v->evicts, v->dirty,
 			     (unsigned long long)v->victim);
-	if (v->what <= DEVICE_BROKEN && v->id < b->shape.mshrs)
+	if (of_way(b, v))
 		compare_set(b, v->set);
 }
 
@@ -154,7 +164,7 @@ static void decide_end(struct bench *b)
 	}
 	device_fill(b->model, id, &v);
 	compare_verdict(b, &v);
-	if (id >= b->shape.mshrs) /* who waited for a unit asks the cache next */
+	if (id >= b->shape.mshrs) /* who waited for a unit or a cleaning asks the cache next */
 		failed = false;
 	while (b->waits[id].count > 0) {
 		uint16_t ask = line_get(&b->waits[id]);
@@ -170,7 +180,7 @@ static void decide_window(struct bench *b)
 	struct device_verdict v;
 	bool freed = b->out.did_what == DEVICE_FREED;
 
-	if (!device_may(b->model, window, freed ? DEVICE_FREED : DEVICE_HELD)) {
+	if (!device_may(b->model, window, freed ? DEVICE_FREED : DEVICE_HELD, b->cycle)) {
 		bench_differ(b, "%s of window %u, which may not", WHAT[b->out.did_what], window);
 		return;
 	}
@@ -183,11 +193,45 @@ static void decide_window(struct bench *b)
 		b->fence[v.id] = b->accesses_due;
 }
 
+static void decide_cleaning(struct bench *b)
+{
+	bool begins = b->out.did_what == DEVICE_CLEANS, reads = device_reads(b->model);
+	struct device_verdict v;
+
+	device_clean(b->model, begins, &v);
+	if (b->out.did_flit >> b->shape.line_log != v.set)
+		bench_differ(b, "%s: RTL set %llx, model %x", WHAT[b->out.did_what],
+			     (unsigned long long)b->out.did_flit >> b->shape.line_log, v.set);
+	compare_verdict(b, &v);
+	if (!begins)
+		return;
+	cover_hit(b, reads ? COVER_clean_waited : COVER_clean_idle);
+	if (reads && b->cycle - b->clean_since + 4 < b->phase.clean_wait)
+		bench_differ(b, "a cleaning that does not yield to reads, %llu cycles after the "
+			     "last", (unsigned long long)(b->cycle - b->clean_since));
+	b->clean_since = b->starves_since = b->cycle;
+	b->fence[v.id] = b->accesses_due;
+}
+
+/* Reads or not, in the end one begins. */
+void lockstep_starves(struct bench *b)
+{
+	if (!device_over(b->model))
+		b->clean_since = b->cycle;
+	if (!device_can_clean(b->model))
+		b->starves_since = b->cycle;
+	else if (b->cycle - b->starves_since > b->phase.clean_wait + BENCH_STARVES)
+		bench_differ(b, "no cleaning began in %u cycles",
+			     b->phase.clean_wait + BENCH_STARVES);
+}
+
 void lockstep_decision(struct bench *b)
 {
 	b->last_decision = b->cycle;
 	if (b->out.did_what == DEVICE_FILLED || b->out.did_what == DEVICE_BROKEN)
 		decide_end(b);
+	else if (b->out.did_what >= DEVICE_CLEANS)
+		decide_cleaning(b);
 	else if (b->out.did_what >= DEVICE_HELD)
 		decide_window(b);
 	else
@@ -219,22 +263,60 @@ void lockstep_answer(struct bench *b, struct answers *a, const struct answer *go
 	a->head = (a->head + 1) % BENCH_IDS;
 	a->count--;
 	b->answered++;
+	b->inside--;
+}
+
+uint32_t lockstep_register(const struct bench *b, uint32_t cid)
+{
+	uint32_t bits = 1;
+
+	while (1u << bits < b->shape.mshrs + b->shape.units + b->shape.cleans)
+		bits++;
+	return cid & ((1u << bits) - 1);
+}
+
+void lockstep_offer(struct bench *b)
+{
+	uint32_t id = lockstep_register(b, b->out.abort_cid);
+	struct device_command c;
+
+	if (!b->out.abort_valid ||
+	    (device_next(b->model, id, &c) && c.abort))
+		return;
+	if (!b->phase.timeout || b->cycle - b->given_at[id] <= b->phase.timeout)
+		bench_differ(b, "register %u: an abort %llu cycles after its command", id,
+			     (unsigned long long)(b->cycle - b->given_at[id]));
+	if (device_expire(b->model, id))
+		bench_differ(b, "an abort of register %u, which has no command under way", id);
+}
+
+void lockstep_abort(struct bench *b)
+{
+	uint32_t id = lockstep_register(b, b->out.abort_cid);
+	struct device_command c = { 0 };
+
+	if (!device_next(b->model, id, &c) || !c.abort || c.cid != b->out.abort_cid) {
+		bench_differ(b, "abort of register %u: RTL number %x, model %x", id,
+			     b->out.abort_cid, c.cid);
+		return;
+	}
+	cover_abort(b, id);
+	device_give(b->model, id);
 }
 
 void lockstep_command(struct bench *b)
 {
 	const struct pins_out *out = &b->out;
 	struct device_command c;
-	uint32_t id, bits = 1, lines = out->cmd_unit ? 1u << b->shape.unit_log : 1;
+	uint32_t id = lockstep_register(b, out->cmd_cid);
+	uint32_t lines = out->cmd_unit ? 1u << b->shape.unit_log : 1;
 
-	while (1u << bits < b->shape.mshrs + b->shape.units)
-		bits++;
-	id = out->cmd_cid & ((1u << bits) - 1);
 	if (!device_next(b->model, id, &c)) {
 		bench_differ(b, "a command of register %u, which has none to give", id);
 		return;
 	}
-	if (c.write != out->cmd_write || c.line != out->cmd_line || c.place != out->cmd_place ||
+	if (c.abort || c.write != out->cmd_write || c.line != out->cmd_line ||
+	    c.place != out->cmd_place ||
 	    c.cid != out->cmd_cid || c.lines != lines)
 		bench_differ(b, "command: RTL %s line %llx place %llx number %x, model %s line "
 			     "%llx place %llx number %x", out->cmd_write ? "write" : "read",
@@ -244,12 +326,19 @@ void lockstep_command(struct bench *b)
 	if ((int64_t)(b->accesses_done - b->fence[id]) < 0)
 		bench_differ(b, "a command of register %u before DRAM is done with its place",
 			     id);
+	b->given_at[id] = b->cycle;
 	device_give(b->model, id);
 }
 
 void lockstep_completion(struct bench *b, uint16_t cid, bool error)
 {
-	device_answer(b->model, cid, error);
+	uint32_t id = lockstep_register(b, cid);
+
+	cover_answer(b, id, cid, error);
+	if (device_answer(b->model, cid, error) != DEVICE_STRAY && b->phase.timeout &&
+	    b->cycle - b->given_at[id] > b->phase.timeout + BENCH_LATE)
+		bench_differ(b, "register %u: no abort in %llu cycles", id,
+			     (unsigned long long)(b->cycle - b->given_at[id]));
 }
 
 void lockstep_order(struct bench *b, uint32_t offset, uint64_t value)
@@ -259,6 +348,7 @@ void lockstep_order(struct bench *b, uint32_t offset, uint64_t value)
 			device_release(b->model, i, (uint32_t)value);
 		if (offset != DEVICE_REG_WIN_GO(i))
 			continue;
+		cover_order(b, i, (uint32_t)value);
 		if (value == 1)
 			device_prefetch(b->model, i, &b->window[i].asked);
 		else if (value == 2)
@@ -322,6 +412,8 @@ void lockstep_end(struct bench *b)
 	if (bench_register(b, DEVICE_REG_SLOTS_USED) || bench_register(b, DEVICE_REG_MSHRS_USED) ||
 	    bench_register(b, DEVICE_REG_UNITS_USED))
 		bench_differ(b, "at rest, and slots, miss registers or units are in use");
+	if (bench_register(b, DEVICE_REG_DIRTY_LINES) != device_dirty(b->model))
+		bench_differ(b, "dirty_lines is not %u", device_dirty(b->model));
 	compare_counters(b);
 	compare_dram(b);
 	line = media_differ(&b->drive, &b->golden);

@@ -71,7 +71,8 @@ static void dram_drive(struct bench *b)
 {
 	struct access *a = &b->access[b->access_head];
 
-	b->in.dram_ready = b->access_count < BENCH_DRAM && !bench_chance(b, b->phase.stalls) &&
+	b->in.dram_ready = b->access_count < b->phase.dram_room &&
+			   !bench_chance(b, b->phase.stalls) &&
 			   (b->out.dram_valid || !b->phase.late_ready);
 	b->in.mem_valid = b->access_count > 0 && a->due <= b->cycle;
 	if (!b->in.mem_valid)
@@ -130,22 +131,56 @@ static void move_lines(struct bench *b, struct order *o)
 	o->moved = true;
 }
 
+static void forget(struct bench *b, struct order *o)
+{
+	o->used = false;
+	b->orders--;
+}
+
+/* What became of the command is the abort's answer; from then on the drive moves nothing for it. */
+static void withdraw(struct bench *b, struct order *o)
+{
+	uint32_t id = lockstep_register(b, o->cid), one = lockstep_register(b, 0xffff) + 1;
+	uint16_t cid = (uint16_t)(o->cid - one);
+	struct order *target = b->order;
+
+	if (!o->abort) /* withdrawn before: this is the answer's double */
+		return;
+	o->abort = false;
+	o->moved = true;
+	while (target < b->order + BENCH_FLASH && (!target->used || target->cid != cid))
+		target++;
+	o->error = b->went_wrong[id];
+	if (target == b->order + BENCH_FLASH)
+		return;
+	if (!target->moved && bench_chance(b, 300))
+		move_lines(b, target);
+	o->error = target->error || !target->moved;
+	target->moved = true;
+	if (target->lost)
+		forget(b, target);
+}
+
 static void choose_answer(struct bench *b)
 {
 	for (uint32_t i = 0; i < BENCH_FLASH && b->answering < 0 && b->orders > 0; i++) {
-		if (b->order[i].used && b->order[i].due <= b->cycle)
+		if (b->order[i].used && !b->order[i].lost && b->order[i].due <= b->cycle)
 			b->answering = (int)i;
 	}
-	if (b->answering >= 0)
-		move_lines(b, &b->order[b->answering]);
+	if (b->answering < 0)
+		return;
+	withdraw(b, &b->order[b->answering]);
+	move_lines(b, &b->order[b->answering]);
 }
 
 static void flash_drive(struct bench *b)
 {
 	struct order *o;
 
-	b->in.cmd_ready = b->orders < BENCH_FLASH && !bench_chance(b, b->phase.stalls) &&
+	b->in.cmd_ready = b->orders < b->phase.drive_room && !bench_chance(b, b->phase.stalls) &&
 			  (b->out.cmd_valid || !b->phase.late_ready);
+	b->in.abort_ready = !bench_chance(b, b->phase.stalls) &&
+			    (b->out.abort_valid || !b->phase.late_ready);
 	choose_answer(b);
 	b->in.cpl_valid = b->answering >= 0;
 	if (!b->in.cpl_valid)
@@ -163,14 +198,32 @@ static uint64_t flash_cycles(struct bench *b)
 	return bench_chance(b, b->phase.slow) ? 32 * cycles : cycles;
 }
 
-static void take_order(struct bench *b)
+static struct order *free_order(struct bench *b)
 {
-	const struct pins_out *out = &b->out;
 	struct order *o = b->order;
 
 	while (o->used)
 		o++;
 	assert(o < b->order + BENCH_FLASH);
+	b->orders++;
+	return o;
+}
+
+/* As NVMe's, aborts have a queue of their own: a drive full of lost commands takes them. */
+static void take_abort(struct bench *b)
+{
+	struct order *o = free_order(b);
+
+	*o = (struct order){ .used = true, .abort = true, .cid = b->out.abort_cid,
+			     .twice = bench_chance(b, b->phase.doubles),
+			     .due = b->cycle + 1 + bench_random(b) % 32 };
+}
+
+static void take_order(struct bench *b)
+{
+	const struct pins_out *out = &b->out;
+	struct order *o = free_order(b);
+
 	*o = (struct order){ .used = true, .write = out->cmd_write, .cid = out->cmd_cid,
 			     .line = out->cmd_line % b->drive.lines, .place = out->cmd_place,
 			     .lines = out->cmd_unit ? 1u << b->shape.unit_log : 1,
@@ -179,9 +232,21 @@ static void take_order(struct bench *b)
 			     .due = b->cycle + 1 + flash_cycles(b) };
 	if (b->readers)
 		o->due = drive_due(&b->exp_drive, b->readers->set, b->cycle, o->lines);
-	b->orders++;
+	b->cid_given[lockstep_register(b, o->cid)] = o->cid;
+	o->lost = bench_chance(b, b->phase.losts);
+	if (o->lost)
+		cover_hit(b, COVER_answer_lost);
 	if (bench_chance(b, 500))
 		move_lines(b, o);
+}
+
+/* An abort that comes behind this says so, too. */
+static void note_answer(struct bench *b, const struct order *o)
+{
+	uint32_t id = lockstep_register(b, o->cid);
+
+	if (o->cid == b->cid_given[id])
+		b->went_wrong[id] = o->error;
 }
 
 static void flash_sample(struct bench *b)
@@ -190,15 +255,19 @@ static void flash_sample(struct bench *b)
 
 	if (b->in.cpl_valid && b->out.cpl_ready) {
 		o = &b->order[b->answering];
+		note_answer(b, o);
 		lockstep_completion(b, o->cid, o->error);
 		b->answering = -1;
 		if (o->twice) {
 			o->twice = false;
 			o->due = b->cycle + 1 + bench_random(b) % 8;
 		} else {
-			o->used = false;
-			b->orders--;
+			forget(b, o);
 		}
+	}
+	if (b->out.abort_valid && b->in.abort_ready) {
+		lockstep_abort(b);
+		take_abort(b);
 	}
 	if (b->out.cmd_valid && b->in.cmd_ready) {
 		lockstep_command(b);

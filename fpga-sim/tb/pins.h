@@ -27,7 +27,7 @@ struct pins_in {
 	uint64_t reg_wdata;
 	bool dram_ready, mem_valid, mem_poison;
 	uint8_t mem_data[64];
-	bool cmd_ready, cpl_valid, cpl_error;
+	bool cmd_ready, abort_ready, cpl_valid, cpl_error;
 	uint16_t cpl_cid;
 };
 
@@ -45,6 +45,8 @@ struct pins_out {
 	uint16_t cmd_cid;
 	uint64_t cmd_line, cmd_place;
 	bool cmd_unit; /* a unit's lines, not one */
+	bool abort_valid;
+	uint16_t abort_cid;
 	bool did, did_write, did_evicts, did_dirty;
 	uint8_t did_what, did_way, did_window;
 	uint16_t did_id, did_who;

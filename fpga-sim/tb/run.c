@@ -22,12 +22,18 @@ static const struct phase FIXED[] = {
 	  .flash_least = 100, .flash_most = 400 },
 	/* reads and writes, evictions, all kinds of back-pressure */
 	{ .name = "mixed", .requests = 150000, .sets = 32, .tags = 40, .pattern = PATTERN_HOT,
-	  .writes = 300, .poisons = 20, .bads = 5, .gaps = 200, .stalls = 200, .dram_cycles = 30,
+	  .dirty_most = 60, .clean_wait = 2000, .writes = 300, .poisons = 20, .bads = 5,
+	  .gaps = 200, .stalls = 200, .dram_cycles = 30,
 	  .flash_least = 20, .flash_most = 600 },
 	/* few sets, most requests miss, half of the victims are dirty, the drive fails */
 	{ .name = "faults", .requests = 60000, .sets = 3, .tags = 48, .writes = 500, .poisons = 50,
 	  .gaps = 100, .stalls = 300, .dram_cycles = 60, .flash_least = 1, .flash_most = 60,
 	  .errors = 200, .doubles = 200, .slow = 20 },
+	/* the drive is late, forgets to answer, and has room for few commands */
+	{ .name = "lost", .requests = 20000, .sets = 16, .tags = 40, .writes = 400, .stalls = 100,
+	  .poisons = 20, .dram_cycles = 20, .flash_least = 20, .flash_most = 200, .slow = 50,
+	  .losts = 50, .timeout = 300, .errors = 100, .doubles = 50, .drive_room = 6,
+	  .dram_room = 4, .windows = 2, .dirty_most = 20, .clean_wait = 300 },
 	/* who is offered something says so late */
 	{ .name = "late", .requests = 40000, .sets = 8, .tags = 30, .writes = 400, .poisons = 20,
 	  .stalls = 600, .late_ready = true, .dram_cycles = 10, .flash_least = 1, .flash_most = 200,
@@ -45,7 +51,7 @@ struct options {
 	uint64_t seed, random;
 	const char *wave, *only;
 	uint8_t bug;
-	bool quiet;
+	bool quiet, cover;
 	const char *experiment;
 };
 
@@ -76,23 +82,47 @@ static struct phase random_phase(struct bench *b)
 	p.flash_most = p.flash_least * (1 + (uint32_t)bench_random(b) % 4);
 	p.errors = bench_chance(b, 300) ? (uint32_t)bench_random(b) % 500 : 0;
 	p.doubles = bench_chance(b, 300) ? (uint32_t)bench_random(b) % 300 : 0;
+	if (bench_chance(b, 300)) {
+		p.timeout = p.flash_most / 2 + (uint32_t)bench_random(b) % (2 * p.flash_most) + 8;
+		p.losts = (uint32_t)bench_random(b) % 100;
+		p.slow = (uint32_t)bench_random(b) % 100;
+	}
+	p.dirty_most = bench_chance(b, 500) ? 1 + (uint32_t)bench_random(b) % 64 : 0;
+	p.clean_wait = bench_chance(b, 500) ? 20000 : LATENCY[bench_random(b) % 4];
+	p.drive_room = bench_chance(b, 300) ? 1 + (uint32_t)bench_random(b) % 8 : 0;
+	p.dram_room = bench_chance(b, 300) ? 1 + (uint32_t)bench_random(b) % 8 : 0;
 	p.windows = bench_chance(b, 400) ? 1 + (uint32_t)bench_random(b) % 4 : 0;
+	if (p.windows && p.poisons)
+		p.poisons = 150;
 	return p;
+}
+
+static void set(struct bench *b, uint32_t offset, uint64_t *of_model, uint64_t value)
+{
+	b->setting = of_model; /* of the model, in the cycle in which the RTL has it */
+	bench_set_register(b, offset, value);
+	b->setting = NULL;
 }
 
 static void run_phase(struct bench *b, const struct phase *p)
 {
 	uint64_t tries = bench_random(b) % 5, end = b->cycle + PHASE_CYCLES;
-	uint64_t stage_most = bench_chance(b, 500) ? 255 : 1 + bench_random(b) % 4;
+	uint64_t stage_most = bench_chance(b, 500) ? 0xffffffff :
+						     0x01010101 + (bench_random(b) & 0x03030303);
 	uint64_t patience = BENCH_PATIENCE + (tries + 1) * 32 * p->flash_most;
 
 	b->phase = *p;
+	b->phase.drive_room = p->drive_room ? p->drive_room : BENCH_FLASH / 2;
+	b->phase.dram_room = p->dram_room ? p->dram_room : BENCH_DRAM;
 	b->asked = b->answered = b->stream_at = 0;
 	b->last_decision = b->cycle;
-	bench_set_register(b, DEVICE_REG_FLASH_TRIES, tries);
-	device_settings(b->model)->flash_tries = tries;
-	bench_set_register(b, DEVICE_REG_STAGE_MOST, stage_most);
-	device_settings(b->model)->stage_most = stage_most;
+	set(b, DEVICE_REG_FLASH_TRIES, &device_settings(b->model)->flash_tries, tries);
+	set(b, DEVICE_REG_FLASH_TIMEOUT, &device_settings(b->model)->flash_timeout, p->timeout);
+	set(b, DEVICE_REG_CLEAN_WAIT, &device_settings(b->model)->clean_wait, p->clean_wait);
+	b->clean_since = b->starves_since = b->cycle;
+	set(b, DEVICE_REG_DIRTY_MOST, &device_settings(b->model)->dirty_most,
+	    p->dirty_most ? p->dirty_most : UINT32_MAX);
+	set(b, DEVICE_REG_STAGE_MOST, &device_settings(b->model)->stage_most, stage_most);
 	while ((b->answered < b->asked || b->asked < b->phase.requests || !stream_rests(b)) &&
 	       b->differences < BENCH_DIFFERENCES) {
 		bench_cycle(b);
@@ -108,8 +138,9 @@ static void run_phase(struct bench *b, const struct phase *p)
 			return;
 		}
 	}
-	/* doubled answers may still come */
-	while (b->orders > 0 && b->differences == 0)
+	/* doubled answers may still come; no more is cleaned */
+	set(b, DEVICE_REG_DIRTY_MOST, &device_settings(b->model)->dirty_most, UINT32_MAX);
+	while ((b->orders > 0 || device_cleaning(b->model) > 0) && b->differences == 0)
 		bench_cycle(b);
 }
 
@@ -152,6 +183,8 @@ static uint64_t run_all(struct bench *b, const struct options *o)
 		run_phase(b, &p);
 		phase_line(b, p.name, b->cycle - begin, &was);
 		requests += b->answered;
+		if (p.errors || p.doubles || p.losts)
+			b->beside_faults += b->answered;
 		if (b->differences == 0)
 			lockstep_end(b);
 	}
@@ -161,7 +194,8 @@ static uint64_t run_all(struct bench *b, const struct options *o)
 static int usage(const char *name)
 {
 	fprintf(stderr, "usage: %s [--seed N] [--random PHASES] [--only NAME] [--wave FILE] "
-		"[--bug N] [--quiet] [--experiment cliff|clean|windows:SIZE]\n", name);
+		"[--bug N] [--quiet] [--cover]\n"
+		"       [--experiment cliff|cleaned|clean|windows:SIZE]\n", name);
 	return 2;
 }
 
@@ -175,6 +209,7 @@ static int parse(struct options *o, int argc, char **argv)
 		{ "bug", required_argument, NULL, 'b' },
 		{ "quiet", no_argument, NULL, 'q' },
 		{ "experiment", required_argument, NULL, 'e' },
+		{ "cover", no_argument, NULL, 'c' },
 		{ 0 },
 	};
 	int c;
@@ -188,6 +223,7 @@ static int parse(struct options *o, int argc, char **argv)
 		case 'w': o->wave = optarg; break;
 		case 'b': o->bug = (uint8_t)strtoul(optarg, NULL, 0); break;
 		case 'q': o->quiet = true; break;
+		case 'c': o->cover = true; break;
 		case 'e': o->experiment = optarg; break;
 		default: return usage(argv[0]);
 		}
@@ -240,11 +276,15 @@ int main(int argc, char **argv)
 	       (unsigned long long)requests, (unsigned long long)b->cycle,
 	       (double)requests * 64 / (double)b->cycle * CLOCK_MHZ / 1e3, CLOCK_MHZ,
 	       (double)requests / begin, b->differences);
-	printf("fpga: seed %llu: %llu misses, %llu dirty evictions, %llu units\n",
+	printf("fpga: seed %llu: %llu misses, %llu dirty evictions, %llu units, %llu transactions "
+	       "beside faults\n",
 	       (unsigned long long)o.seed,
 	       (unsigned long long)device_counters(b->model)->misses,
 	       (unsigned long long)device_counters(b->model)->dirty_evictions,
-	       (unsigned long long)device_counters(b->model)->units_taken);
+	       (unsigned long long)device_counters(b->model)->units_taken,
+	       (unsigned long long)b->beside_faults);
+	if (o.cover)
+		cover_print(b);
 	rc = b->differences > 0;
 	bench_close(b);
 	return rc;

@@ -94,6 +94,7 @@ static void drive(Vdevice &d, const pins_in *in)
 	if (in->mem_valid)
 		memcpy(d.mem_data.m_storage, in->mem_data, 64);
 	d.cmd_ready = in->cmd_ready;
+	d.abort_ready = in->abort_ready;
 	d.cpl_valid = in->cpl_valid;
 	d.cpl_cid = in->cpl_cid;
 	d.cpl_error = in->cpl_error;
@@ -130,6 +131,8 @@ static void sense(Vdevice &d, pins_out *out)
 	out->cmd_line = d.cmd_line;
 	out->cmd_place = d.cmd_place;
 	out->cmd_unit = d.cmd_unit;
+	out->abort_valid = d.abort_valid;
+	out->abort_cid = d.abort_cid;
 	out->cpl_ready = d.cpl_ready;
 }
 

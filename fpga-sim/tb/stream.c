@@ -7,6 +7,7 @@
 #include "bench.h"
 
 #define LENGTH_MOST 24u /* units */
+#define RELEASE_MOST 8u /* units beyond the watermark */
 #define SOON 3000u      /* cycles: a deadline that may be met or not */
 
 static uint64_t unit_bytes(const struct bench *b)
@@ -41,6 +42,8 @@ static void begin(struct bench *b, uint32_t i)
 	bench_set_register(b, DEVICE_REG_WIN_ADDR(i), p->address);
 	bench_set_register(b, DEVICE_REG_WIN_LENGTH(i), p->length);
 	bench_set_register(b, DEVICE_REG_WIN_DEADLINE(i), p->deadline);
+	p->lead = bench_chance(b, 600) ? UINT64_MAX : bench_random(b) % (2 * SOON);
+	bench_set_register(b, DEVICE_REG_WIN_LEAD(i), p->lead);
 	bench_set_register(b, DEVICE_REG_WIN_CLASS(i), p->class);
 	bench_set_register(b, DEVICE_REG_WIN_LIMIT(i), p->limit);
 	bench_set_register(b, DEVICE_REG_WIN_GO(i), 1);
@@ -48,6 +51,8 @@ static void begin(struct bench *b, uint32_t i)
 	bench_cycle(b);
 	device_state(b->model, i, w->must_late ? UINT64_MAX : 0);
 	w->open = true;
+	if (bench_chance(b, 300)) /* soon: what it begins first is being looked up */
+		bench_set_register(b, DEVICE_REG_WIN_GO(i), 3);
 }
 
 /* A window that the device has closed says what the model says. */
@@ -59,6 +64,10 @@ static void closed(struct bench *b, uint32_t i, uint64_t state)
 
 	if (w->may_late)
 		want = (want & ~(uint32_t)DEVICE_LATE) | (state & DEVICE_LATE);
+	if (want & DEVICE_LATE)
+		cover_hit(b, COVER_window_late);
+	if (want & DEVICE_NOT_TAKEN)
+		cover_hit(b, COVER_window_refused);
 	if (state != want)
 		bench_differ(b, "window %u: RTL state %02llx, model %02x", i,
 			     (unsigned long long)state, want);
@@ -82,14 +91,16 @@ static void watch(struct bench *b, uint32_t i, uint64_t state)
 	w->mark = (uint32_t)mark;
 	if (state & DEVICE_BAD || rests || bench_chance(b, 30))
 		bench_set_register(b, DEVICE_REG_WIN_GO(i), 3);
-	else if (bench_chance(b, 30))
+	else if (bench_chance(b, 60))
 		bench_set_register(b, DEVICE_REG_WIN_GO(i), 2);
-	else if (!(state & (DEVICE_ALL | DEVICE_STOPPED)) && bench_chance(b, 20))
-		/* it is open, and stays so: this changes nothing */
+	else if (!(state & DEVICE_STOPPED) && w->asked.length > mark + RELEASE_MOST &&
+		 bench_chance(b, 100))
+		/* it is open, and stays so, not all being released: this changes nothing */
 		bench_set_register(b, DEVICE_REG_WIN_GO(i), 1);
 	if (bench_chance(b, 700))
 		bench_set_register(b, DEVICE_REG_WIN_RELEASE(i),
-				   bench_random(b) % (mark + (bench_chance(b, 200) ? 8 : 2)));
+				   bench_random(b) %
+				   (mark + (bench_chance(b, 200) ? RELEASE_MOST : 2)));
 }
 
 void stream_step(struct bench *b)
@@ -97,6 +108,10 @@ void stream_step(struct bench *b)
 	uint32_t i = (uint32_t)bench_random(b) % b->phase.windows;
 	uint64_t state;
 
+	if (!b->window[i].open && bench_chance(b, 100)) { /* changes nothing that is to be seen */
+		bench_set_register(b, DEVICE_REG_WIN_GO(i), 3);
+		return;
+	}
 	if (!b->window[i].open) {
 		if (b->asked < b->phase.requests)
 			begin(b, i);
