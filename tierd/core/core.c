@@ -176,6 +176,8 @@ int core_open(struct core **out, const struct core_config *config)
 	if (!err)
 		err = reclaim_open(c);
 	if (!err)
+		err = lend_open(c);
+	if (!err)
 		err = sched_open(c);
 	if (!err)
 		err = quota_open(c);
@@ -265,6 +267,7 @@ void core_close(struct core *c)
 	free(c->streams.table);
 	free(c->reclaim.batch);
 	reclaim_close(c);
+	lend_close(c);
 	sched_close(c);
 	free(c->copy);
 	free(c->io);
@@ -380,6 +383,7 @@ static void client_dead(struct core *c, uint32_t id)
 		client_gone(c, id, 0);
 	if (k->state != 2)
 		return;
+	lend_client_dead(c, id);
 	for (uint32_t i = 0; i < c->contexts_high; i++)
 		if (c->context[i] && bit_get(k->attached, i))
 			c->context[i]->attached--;
