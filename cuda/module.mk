@@ -50,12 +50,12 @@ $(foreach v,$(VARIANTS),$(addprefix $(O)/$v/tests/,unit/test_backend_mem unit/te
 
 # --- what we rely on in a driver
 CONTRACT := $(CUDA_OUT)/contract
-$(CONTRACT): $(call objects,plain,cuda/contract/contract.c tierd/backend/cuda_driver.c)
+$(CONTRACT): $(call objects,plain,cuda/contract/contract.c libtier/base/cuda_driver.c)
 	@mkdir -p $(@D)
 	@echo '  LINK  $@'
 	@$(CC_plain) $(FLAGS) $(FLAGS_plain) $(LINK) $(LDFLAGS) -o $@ $^
 MEASURE := $(CUDA_OUT)/measure
-$(MEASURE): $(call objects,plain,cuda/contract/measure.c tierd/backend/cuda_driver.c) \
+$(MEASURE): $(call objects,plain,cuda/contract/measure.c libtier/base/cuda_driver.c) \
 	$(O)/plain/libbase.a
 	@mkdir -p $(@D)
 	@echo '  LINK  $@'
@@ -84,7 +84,7 @@ cuda-static: ##  compile the kernels: registers, spills, instructions (needs nvc
 	@header=$$(dirname '$(NVCC)')/../include; [ ! -f "$$header/cuda.h" ] || { \
 		$(CC_plain) -std=gnu11 -I. -isystem "$$header" -fsyntax-only \
 			cuda/contract/shapes.c && \
-		echo "the declarations of tierd/backend/cuda_driver.h agree with cuda.h"; }
+		echo "the declarations of libtier/base/cuda_driver.h agree with cuda.h"; }
 CUDA_FAULTS := $(addprefix $(O)/plain/tests/,unit/test_backend_cuda \
 	integration/test_device_faults integration/test_api_kernels)
 .PHONY: cuda-fault

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "libtier/base/time.h"
-#include "tierd/backend/cuda_driver.h"
+#include "libtier/base/cuda_driver.h"
 
 #define CHUNK ((size_t)2 << 20)
 #define ROUNDS 5u

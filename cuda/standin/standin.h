@@ -17,7 +17,7 @@
 #ifndef CUDA_STANDIN_STANDIN_H
 #define CUDA_STANDIN_STANDIN_H
 
-#include "tierd/backend/cuda_driver.h"
+#include "libtier/base/cuda_driver.h"
 
 #define STANDIN_DEVICE_BYTES (1ull << 30)
 #define STANDIN_GRANULE ((size_t)2 << 20)

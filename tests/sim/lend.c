@@ -81,11 +81,11 @@ static void leave(struct world *w, struct world_loan *l)
 }
 
 /* Somebody asks what is wanted back. */
-static void answer(struct world *w, uint32_t client)
+static void answer(struct world *w, uint32_t client, uint32_t context)
 {
-	struct core_range range;
+	struct core_range from = { { context }, 0, 0, 0 }, range;
 
-	if (w->client[client].state != 1 || !core_slab_wanted(w->core, client, &range))
+	if (w->client[client].state != 1 || !core_slab_wanted(w->core, client, &from, &range))
 		return;
 	for (uint32_t i = 0; i < WORLD_LOANS; i++) {
 		struct world_loan *l = &w->loan[i];
@@ -110,7 +110,7 @@ void lend_step(struct world *w)
 	else if (world_chance(w, 100000) && w->client[l->client].state == 1)
 		leave(w, l);
 	else
-		answer(w, l->client);
+		answer(w, l->client, l->range.context_id);
 }
 
 /* Everyone lets go; who has no connection any more, by dying. */

@@ -274,7 +274,7 @@ static void test_each_call_fails_once(void **state)
 {
 	static const char *const names[] = {
 #define ENTRY(field, name, version, parameters) name,
-#include "tierd/backend/cuda_driver.def"
+#include "libtier/base/cuda_driver.def"
 #undef ENTRY
 		"engine",
 	};

@@ -438,8 +438,13 @@ int core_context_epoch(struct core *c, uint32_t id, uint64_t epoch, uint64_t tok
 int core_slab_lend(struct core *c, uint32_t client, struct core_range *range);
 /* The device has let go. Errors: -ENOENT it did not have it. */
 int core_slab_leave(struct core *c, uint32_t client, const struct core_range *range);
-/* One that the client should leave; false = none. It rises whenever there is one more. */
-bool core_slab_wanted(struct core *c, uint32_t client, struct core_range *out);
+/*
+ * The first one that the client should leave of the context of `from`, none before that tier and
+ * offset; false = none.
+ */
+bool core_slab_wanted(struct core *c, uint32_t client, const struct core_range *from,
+		      struct core_range *out);
+/* Rises when there is one more of the client's; CORE_CLIENTS_MAX: of any client's. */
 uint64_t core_slab_recalls(const struct core *c, uint32_t client);
 
 /* ---- limits ------------------------------------------------------------------------------- */

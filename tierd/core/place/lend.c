@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Slabs that devices of clients have: an HBM slab that a client has mapped, or a slab of host memory
- * that it has registered with a GPU or a network card. A device goes on reading the pages that it
- * was shown, whatever becomes of the file, so a lent slab keeps its memory (space.h). A loan is
- * known here before the device is told, and ends when the client says that the device has let go,
- * or with the death of its process, never with its connection.
+ * Slabs that devices of clients have: an HBM slab that a client has mapped, or a slab of host
+ * memory that it has registered with a GPU or a network card. A device goes on reading the pages
+ * that it was shown, whatever becomes of the file, so a lent slab keeps its memory (space.h). A
+ * loan is known here before the device is told, and ends when the client says that the device has
+ * let go, or with the death of its process, never with its connection.
  *
- * What is wanted back is marked, and the client's count of recalls rises; it asks what to leave when
- * it sees that. Nobody is forced: what stays is charged to the context like any slab of its.
+ * What is wanted back is marked, and the client's count of recalls rises; it asks what to leave
+ * when it sees that. Nobody is forced: what stays is charged to the context like any slab of its.
  */
 #include <assert.h>
 #include <errno.h>
@@ -124,10 +124,7 @@ static struct context *attached(struct core *c, uint32_t client, const struct co
 	const struct client *k = &c->client[client];
 
 	assert(client < CORE_CLIENTS_MAX);
-	if (!x || k->state != 1 || !bit_get(k->attached, x->index) ||
-	    range->tier >= ABI_MEM_TIERS || !x->space[range->tier])
-		return NULL;
-	return x;
+	return x && k->state == 1 && bit_get(k->attached, x->index) ? x : NULL;
 }
 
 int core_slab_lend(struct core *c, uint32_t client, struct core_range *range)
@@ -137,7 +134,7 @@ int core_slab_lend(struct core *c, uint32_t client, struct core_range *range)
 	uint32_t *link;
 	int64_t slab;
 
-	if (!x)
+	if (!x || range->tier >= ABI_MEM_TIERS || !x->space[range->tier])
 		return -ENOENT;
 	/* To read memory of a device is to be able to write it. */
 	if (range->tier == ABI_TIER_HBM && k->open.uid != x->spec.owner_uid)
@@ -173,26 +170,36 @@ int core_slab_leave(struct core *c, uint32_t client, const struct core_range *ra
 	return 0;
 }
 
-bool core_slab_wanted(struct core *c, uint32_t client, struct core_range *out)
+static bool is_before(uint32_t tier, uint64_t offset, const struct core_range *than)
 {
+	return tier < than->tier || (tier == than->tier && offset < than->offset);
+}
+
+bool core_slab_wanted(struct core *c, uint32_t client, const struct core_range *from,
+		      struct core_range *out)
+{
+	struct context *x = attached(c, client, from);
 	const struct lends *l = &c->evict.lends;
 
+	*out = (struct core_range){ .bytes = 0 };
+	if (!x)
+		return false;
 	for (uint32_t i = c->client[client].lend_first; i; i = l->table[i - 1].next) {
 		const struct lend *at = &l->table[i - 1];
-		const struct context *x = c->context[at->context];
 		const struct space *s = x->space[at->tier];
 
-		if (!x->closing && !space_is_recalled(s, at->slab))
+		if (at->context != x->index || is_before(at->tier, at->slab, from) ||
+		    !(x->closing || space_is_recalled(s, at->slab)) ||
+		    (out->bytes && !is_before(at->tier, at->slab, out)))
 			continue;
 		*out = (struct core_range){ { x->id }, at->tier, at->slab, space_slab_bytes(s) };
-		return true;
 	}
-	return false;
+	return out->bytes;
 }
 
 uint64_t core_slab_recalls(const struct core *c, uint32_t client)
 {
-	return c->client[client].recalls;
+	return client < CORE_CLIENTS_MAX ? c->client[client].recalls : c->evict.lends.recalls;
 }
 
 void lend_client_dead(struct core *c, uint32_t client)
@@ -208,19 +215,25 @@ void lend_client_dead(struct core *c, uint32_t client)
 
 /* ---- back --------------------------------------------------------------------------------- */
 
+static void ask(struct core *c, uint32_t client)
+{
+	c->client[client].recalls++;
+	c->evict.lends.recalls++;
+}
+
 /* The context is removed: all that it lent is wanted back. */
 void lend_context_closing(struct core *c, const struct context *x)
 {
 	for (uint32_t i = 0; i < c->clients_high; i++)
 		if (c->client[i].lends && bit_get(c->client[i].attached, x->index))
-			c->client[i].recalls++;
+			ask(c, i);
 }
 
 static void recall(struct core *c, struct context *x, uint32_t tier, uint64_t slab)
 {
 	for (uint32_t i = 0; i < c->clients_high; i++)
 		if (c->client[i].lends && find(c, i, x, tier, slab))
-			c->client[i].recalls++;
+			ask(c, i);
 }
 
 /* So many slabs are wanted, and what is not lent could not be emptied. */

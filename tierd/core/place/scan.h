@@ -46,6 +46,7 @@ struct lends {
 	uint32_t free, high; /* 1 + number; used ones lie below high */
 	uint32_t count;
 	uint64_t recalled_ns;
+	uint64_t recalls; /* asked of clients */
 };
 
 struct evicting {
