@@ -45,8 +45,15 @@ $(STANDIN): $(patsubst %.c,$(CUDA_OUT)/obj/%.o,$(wildcard cuda/standin/*.c))
 	@$(CC_plain) -shared -Wl,-soname,libcuda.so.1 $(LDFLAGS) -pthread -o $@ $^
 -include $(patsubst %.c,$(CUDA_OUT)/obj/%.d,$(wildcard cuda/standin/*.c))
 $(foreach v,$(VARIANTS),$(addprefix $(O)/$v/tests/,unit/test_backend_mem unit/test_backend_cuda \
-  integration/test_api_device integration/test_api_kernels integration/test_device_faults)): \
-	$(STANDIN)
+  integration/test_api_device integration/test_api_kernels integration/test_device_faults \
+  integration/test_api_gpu)): $(STANDIN)
+# Kernels on the model of the device, in a C program.
+CUDA_CASES := main decode index era layout wrappers
+CUDA_KERNELS := $(filter-out $(CUDA_CASES:%=$(CUDA_OUT)/obj/cuda/test/%.o),$(CUDA_TEST_OBJECTS))
+ifneq ($(CUDA_HERE),)
+$(VARIANTS:%=$(O)/%/tests/integration/test_api_gpu): $(CUDA_KERNELS)
+$(VARIANTS:%=$(O)/%/tests/integration/test_api_gpu): LDFLAGS += -Wl,--no-as-needed -lstdc++
+endif
 
 # --- what we rely on in a driver
 CONTRACT := $(CUDA_OUT)/contract

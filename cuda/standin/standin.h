@@ -34,6 +34,12 @@ typedef uint32_t (*standin_calls_fn)(const char *name);
 typedef void (*standin_left_fn)(struct standin_left *out);
 
 /*
+ * Where a kernel of the process finds what the device has mapped at that address; NULL: nothing, or
+ * not for that. It goes with the mapping.
+ */
+typedef void *(*standin_window_fn)(uint64_t at, size_t bytes, int32_t write);
+
+/*
  * In place of a launch: the device calls kernel with a copy of param (STANDIN_PARAM_BYTES at most),
  * in its turn on the stream. It runs in the device's process, beside the client's life and death:
  * it may read and write what the client has mapped, make system calls, and nothing else.
