@@ -93,7 +93,8 @@ cuda-static: ##  compile the kernels: registers, spills, instructions (needs nvc
 			cuda/contract/shapes.c && \
 		echo "the declarations of libtier/base/cuda_driver.h agree with cuda.h"; }
 CUDA_FAULTS := $(addprefix $(O)/plain/tests/,unit/test_backend_cuda \
-	integration/test_device_faults integration/test_api_kernels)
+	integration/test_device_faults integration/test_api_kernels \
+	integration/test_api_gpu)
 .PHONY: cuda-fault
 $(CUDA_FAULTS): | $(O)/plain/tierd $(O)/plain/tierctl
 cuda-fault: $(CUDA_FAULTS) ##  let the driver fail, kill clients under kernels (FAULTS=8 LIVES=1000)
