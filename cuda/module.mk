@@ -98,7 +98,7 @@ CUDA_FAULTS := $(addprefix $(O)/plain/tests/,unit/test_backend_cuda \
 .PHONY: cuda-fault
 $(CUDA_FAULTS): | $(O)/plain/tierd $(O)/plain/tierctl
 cuda-fault: $(CUDA_FAULTS) ##  let the driver fail, kill clients under kernels (FAULTS=8 LIVES=1000)
-	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && chmod 755 $$folder && \
 	export BUILD=$(O)/plain TMPDIR=$$folder && \
 	for test in $(CUDA_FAULTS); do \
 		LIVES=$(or $(LIVES),1000) FAULTS=$(or $(FAULTS),8) $$test \
@@ -106,7 +106,7 @@ cuda-fault: $(CUDA_FAULTS) ##  let the driver fail, kill clients under kernels (
 		grep '^#' $$folder/log; \
 	done
 gpu-check: $(CONTRACT) $(MEASURE) $(STANDIN) $(CUDA_TEST) $(CUDA_FAULTS) \
-	$(O)/plain/tests/integration/test_api_device
+	$(O)/plain/tests/integration/test_api_device | $(O)/plain/tierd $(O)/plain/tierctl
 	@cuda/gpu-check $(O)
 
 .PHONY: cuda-test cuda-plants

@@ -33,12 +33,20 @@ HELPER void gpu_begin(struct gpu *g)
 	CHECK(g->cu.stream_create(&g->stream, CUDA_STREAM_NON_BLOCKING, 0) == 0);
 }
 
-HELPER void gpu_open(struct gpu *g, const struct daemon *d, const char *name)
+HELPER void gpu_connect(struct gpu *g, const struct daemon *d, const char *name)
 {
-	g->t = world_connect(d);
+	const struct tier_connect_options o = { .size = sizeof(o), .socket = d->socket,
+						.staging_bytes = 4u << 20, .name = "gpu" };
+
+	CHECK(tier_connect(&g->t, &o) == 0);
 	CHECK(tier_context_open(g->t, name, NULL, &g->c) == 0);
 	CHECK(tier_reader_open(g->t, &g->r) == 0);
 	CHECK(tier_era_open(g->r, &g->done) == 0);
+}
+
+HELPER void gpu_open(struct gpu *g, const struct daemon *d, const char *name)
+{
+	gpu_connect(g, d, name);
 	CHECK(tier_device_open(g->c, g->r, &g->d) == 0);
 }
 

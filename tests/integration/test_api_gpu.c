@@ -475,9 +475,7 @@ static void use_with_fault(const struct world *w, const tier_block *block, const
 	list_pages(block, BLOCKS, BLOCK_PAGES, page);
 	before = g.standin.calls(name);
 	g.standin.fail_at(name, nth, ILLEGAL_ADDRESS);
-	g.t = world_connect(&w->d);
-	CHECK(tier_context_open(g.t, "kv", NULL, &g.c) == 0);
-	CHECK(tier_reader_open(g.t, &g.r) == 0 && tier_era_open(g.r, &g.done) == 0);
+	gpu_connect(&g, &w->d, "kv");
 	for (uint32_t i = 0; i < 2; i++) {
 		if (tier_device_open(g.c, g.r, &g.d))
 			continue;

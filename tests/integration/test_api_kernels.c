@@ -5,8 +5,8 @@
  * are not of the key it found. Kernels go on after their process (cuda/standin), so that places are
  * in fact used again under dead ones. With launches that are counted as ended when they begin, the
  * daemon waits for nothing: then a living one must be seen to read such bytes, or this test could
- * not see it. All of it in CXL, where the kernel chooses what it reads, and in HBM, where its client
- * is told addresses (tier_device.h) and gives slabs back when they are wanted.
+ * not see it. All of it in CXL, where the kernel chooses what it reads, and in HBM, where its
+ * client is told addresses (tier_device.h) and gives slabs back when they are wanted.
  *
  * LIVES=n: how many processes are killed (30); `make cuda-fault` kills 1,000.
  */
@@ -307,9 +307,10 @@ static void run(struct how how, uint32_t kills, struct seen *out)
 		put_and_delete(&ch);
 	for (; n < kills && (how.counted || !seen->wrong); n++)
 		one_life(w, &ch, seen, how, n);
-	print_message("# %s, %s: %u kills, %lu kernels, %lu looks, %u blocks put; wrong: %lu alive, "
-		      "%lu dead\n", how.hbm ? "HBM" : "CXL", how.counted ? "daemon waits" : "daemon waits for nothing", n,
-		      seen->kernels, seen->looks, ch.next, seen->wrong, seen->wrong_dead);
+	print_message("# %s, daemon waits%s: %u kills, %lu kernels, %lu looks, %u blocks put; "
+		      "wrong: %lu alive, %lu dead\n", how.hbm ? "HBM" : "CXL",
+		      how.counted ? "" : " for nothing", n, seen->kernels, seen->looks, ch.next,
+		      seen->wrong, seen->wrong_dead);
 	*out = *seen;
 	tier_context_close(ch.c);
 	free(ch.data);
