@@ -394,6 +394,10 @@ int tier_device_pages(tier_device *d, const struct tier_page *pages, uint32_t co
 
 		if (!m)
 			return rc;
+		if (m->number != d->number) {
+			reader_leave(d->r);
+			return check(d);
+		}
 		n = count - at < GROUP ? count - at : GROUP;
 		for (uint32_t i = 0; i < n; i++)
 			find_places(m, pages[at + i], &places[i]);

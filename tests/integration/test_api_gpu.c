@@ -423,6 +423,76 @@ static void test_what_is_wanted_back_comes_with_death(void **state)
 	wanted_back(true);
 }
 
+/* ---- another daemon -------------------------------------------------------------------------- */
+
+static void meet_another(const struct world *w, const tier_block *block, struct steps *s)
+{
+	struct tier_device_page at[BLOCKS];
+	struct tier_page page[BLOCKS];
+	tier_key key[BLOCKS];
+	struct tier_found found[BLOCKS];
+	struct gpu g;
+
+	gpu_begin(&g);
+	gpu_open(&g, &w->d, "kv");
+	list_pages(block, BLOCKS, 1, page);
+	CHECK(tier_era_begin(g.r) == 0);
+	CHECK(tier_device_pages(g.d, page, BLOCKS, at) == BLOCKS);
+	__atomic_store_n(&s->mapped, 1, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(&s->end, __ATOMIC_ACQUIRE))
+		usleep(1000);
+	while (tier_check(g.t) < 0)
+		usleep(1000);
+	CHECK(tier_device_pages(g.d, page, BLOCKS, at) == -ESTALE);
+	CHECK(tier_device_give_back(g.d) == -ESTALE);
+	tier_device_close(g.d);
+	tier_era_close(g.r);
+	for (uint32_t i = 0; i < BLOCKS; i++)
+		CHECK(tier_key_opaque(&key[i], &i, sizeof(i), SALT("device", 6)) == 0);
+	CHECK(tier_match(g.c, key, BLOCKS, found) == BLOCKS);
+	for (uint32_t i = 0; i < BLOCKS; i++)
+		page[i].block = found[i].block;
+	CHECK(tier_fetch_pages(g.c, page, BLOCKS, ASK(TIER_HBM)) == BLOCKS);
+	CHECK(tier_era_open(g.r, &g.done) == 0 && tier_device_open(g.c, g.r, &g.d) == 0);
+	CHECK(tier_era_begin(g.r) == 0);
+	CHECK(tier_device_pages(g.d, page, BLOCKS, at) == BLOCKS);
+	for (uint32_t i = 0; i < BLOCKS; i++)
+		CHECK(at[i].tier == TIER_HBM && *gpu_window(&g, &at[i]) == byte_of(i, 0));
+	gpu_ended(&g);
+	gpu_end(&g);
+	CHECK(gpu_left(&g) == 0);
+	exit(0);
+}
+
+static void test_a_daemon_is_replaced(void **state)
+{
+	static const char *const settings[] = { "hbm.backend=cuda", NULL };
+	struct world *w = begin("hbm.size=16MiB");
+	struct steps *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE,
+			       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	tier_block block[BLOCKS];
+	pid_t pid;
+
+	assert_true(s != MAP_FAILED);
+	put_and_find(w, block);
+	assert_int_equal(tier_fetch(w->c, block, BLOCKS, ASK(TIER_HBM)), BLOCKS);
+	admin(w, "drain", NULL);
+	pid = fork();
+	if (pid == 0)
+		meet_another(w, block, s);
+	while (!__atomic_load_n(&s->mapped, __ATOMIC_ACQUIRE))
+		usleep(1000);
+	daemon_stop(&w->d);
+	gpu_daemon(NULL);
+	daemon_start(&w->d, settings);
+	gpu_daemon_runs();
+	__atomic_store_n(&s->end, 1, __ATOMIC_RELEASE);
+	child_passes(pid);
+	munmap(s, sizeof(*s));
+	*state = w;
+	world_end(state);
+}
+
 /* ---- each call fails ------------------------------------------------------------------------- */
 
 struct totals {
@@ -534,6 +604,7 @@ int main(void)
 		cmocka_unit_test(test_another_user_reads_cxl),
 		cmocka_unit_test(test_what_is_wanted_back_comes_when_launches_end),
 		cmocka_unit_test(test_what_is_wanted_back_comes_with_death),
+		cmocka_unit_test(test_a_daemon_is_replaced),
 		cmocka_unit_test(test_each_call_fails_once),
 	};
 

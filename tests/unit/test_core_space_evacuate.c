@@ -337,7 +337,7 @@ static void test_a_lent_slab_stays(void **state)
 	uint32_t live;
 
 	(void)state;
-	open_space(&f, 4);
+	open_space(&f, 16);
 	assert_int_equal(space_lend(f.s, 0), -EAGAIN); /* there is nothing */
 	first = alloc(&f, 0);
 	for (uint32_t i = 1; i < PLACES; i++)
@@ -377,7 +377,7 @@ static void test_a_recall_is_forgotten(void **state)
 	uint64_t slab;
 
 	(void)state;
-	open_space(&f, 4);
+	open_space(&f, 16);
 	slab = alloc(&f, 0);
 	assert_int_equal(space_lend(f.s, slab), slab);
 	assert_int_equal(space_recall(f.s), slab);

@@ -140,7 +140,10 @@ bool space_is_evacuated(const struct space *s, uint64_t offset);
  */
 int64_t space_lend(struct space *s, uint64_t offset);
 void space_lend_end(struct space *s, uint64_t slab);
-/* The emptiest lent slab is wanted back from now on: its offset, -ENOENT = none that was not. */
+/*
+ * A lent slab, the emptiest of the next few, is wanted back from now on: its offset, -ENOENT = none
+ * of these that was not.
+ */
 int64_t space_recall(struct space *s);
 bool space_is_recalled(const struct space *s, uint64_t slab);
 

@@ -15,6 +15,7 @@
 #define LOSS 8u
 /* Of a slab's places: so many are room for what comes. */
 #define ROOM_SHARE 16u
+#define RECALL_LOOKS 512u /* slabs that are looked at for one that is lent */
 
 /* Free places of the slab leave its class's account; it stands in no heap until the end. */
 static int64_t evacuate(struct space *s, uint32_t number, uint32_t *live)
@@ -208,10 +209,13 @@ int64_t space_recall(struct space *s)
 {
 	uint32_t best = s->slabs;
 
-	for (uint32_t i = 0; i < s->slabs; i++)
+	for (uint32_t n = 0; n < RECALL_LOOKS && n < s->slabs; n++) {
+		uint32_t i = s->recall_from++ % s->slabs;
+
 		if (s->slab[i].lent && !s->slab[i].recalled &&
 		    (best == s->slabs || s->slab[i].fill < s->slab[best].fill))
 			best = i;
+	}
 	if (best == s->slabs)
 		return -ENOENT;
 	s->slab[best].recalled = true;

@@ -68,6 +68,7 @@ struct space {
 	uint32_t punching;      /* of these, empty ones on their way out */
 	uint32_t parked;        /* evacuated slabs with units given back */
 	uint32_t recalled;      /* slabs that are */
+	uint32_t recall_from;   /* the next one that is looked at for it */
 	uint64_t returned;      /* bytes of units that are not charged any more */
 	uint32_t unused_from;   /* no slab below is unused */
 	uint32_t words;         /* of a slab's bitmap, for the smallest class */
