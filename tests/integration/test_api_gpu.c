@@ -397,7 +397,7 @@ static void wanted_back(bool killed)
 	if (killed)
 		kill(pid, SIGKILL);
 	__atomic_store_n(&s->end, 1, __ATOMIC_RELEASE);
-	until = time_now_ns() + LONG_NS;
+	until = time_now_ns() + 20 * NS_PER_S;
 	while (fetch_many(b, block, SOON_NS) < (int)MANY / 4) {
 		assert_true(time_now_ns() < until);
 		usleep(20000);
