@@ -187,8 +187,8 @@ static void check_imports(struct contract *c)
 	uint64_t again, at, host = (uintptr_t)c->host;
 	int fd = -1;
 
-	must(c, c->cu.export_fd(&fd, c->handle[0], CUDA_HANDLE_FD, 0), "a descriptor for a client");
-	must(c, c->cu.import_fd(&again, (void *)(intptr_t)fd, CUDA_HANDLE_FD), "... which takes it");
+	must(c, c->cu.export_fd(&fd, c->handle[0], CUDA_HANDLE_FD, 0), "one for a client");
+	must(c, c->cu.import_fd(&again, (void *)(intptr_t)fd, CUDA_HANDLE_FD), "... who takes it");
 	close(fd);
 	must(c, c->cu.reserve(&at, 2 * CHUNK, CHUNK, 0, 0), "the client's addresses");
 	must(c, c->cu.map(at + CHUNK, CHUNK, 0, again, 0), "... where it is mapped");
