@@ -45,17 +45,24 @@ $(STANDIN): $(patsubst %.c,$(CUDA_OUT)/obj/%.o,$(wildcard cuda/standin/*.c))
 	@$(CC_plain) -shared -Wl,-soname,libcuda.so.1 $(LDFLAGS) -pthread -o $@ $^
 -include $(patsubst %.c,$(CUDA_OUT)/obj/%.d,$(wildcard cuda/standin/*.c))
 $(foreach v,$(VARIANTS),$(addprefix $(O)/$v/tests/,unit/test_backend_mem unit/test_backend_cuda \
-  integration/test_api_device integration/test_api_kernels integration/test_device_faults)): \
-	$(STANDIN)
+  integration/test_api_device integration/test_api_kernels integration/test_device_faults \
+  integration/test_api_gpu)): $(STANDIN)
+# Kernels on the model of the device, in a C program.
+CUDA_CASES := main decode index era layout wrappers
+CUDA_KERNELS := $(filter-out $(CUDA_CASES:%=$(CUDA_OUT)/obj/cuda/test/%.o),$(CUDA_TEST_OBJECTS))
+ifneq ($(CUDA_HERE),)
+$(VARIANTS:%=$(O)/%/tests/integration/test_api_gpu): $(CUDA_KERNELS)
+$(VARIANTS:%=$(O)/%/tests/integration/test_api_gpu): LDFLAGS += -Wl,--no-as-needed -lstdc++
+endif
 
 # --- what we rely on in a driver
 CONTRACT := $(CUDA_OUT)/contract
-$(CONTRACT): $(call objects,plain,cuda/contract/contract.c tierd/backend/cuda_driver.c)
+$(CONTRACT): $(call objects,plain,cuda/contract/contract.c libtier/base/cuda_driver.c)
 	@mkdir -p $(@D)
 	@echo '  LINK  $@'
 	@$(CC_plain) $(FLAGS) $(FLAGS_plain) $(LINK) $(LDFLAGS) -o $@ $^
 MEASURE := $(CUDA_OUT)/measure
-$(MEASURE): $(call objects,plain,cuda/contract/measure.c tierd/backend/cuda_driver.c) \
+$(MEASURE): $(call objects,plain,cuda/contract/measure.c libtier/base/cuda_driver.c) \
 	$(O)/plain/libbase.a
 	@mkdir -p $(@D)
 	@echo '  LINK  $@'
@@ -84,13 +91,14 @@ cuda-static: ##  compile the kernels: registers, spills, instructions (needs nvc
 	@header=$$(dirname '$(NVCC)')/../include; [ ! -f "$$header/cuda.h" ] || { \
 		$(CC_plain) -std=gnu11 -I. -isystem "$$header" -fsyntax-only \
 			cuda/contract/shapes.c && \
-		echo "the declarations of tierd/backend/cuda_driver.h agree with cuda.h"; }
+		echo "the declarations of libtier/base/cuda_driver.h agree with cuda.h"; }
 CUDA_FAULTS := $(addprefix $(O)/plain/tests/,unit/test_backend_cuda \
-	integration/test_device_faults integration/test_api_kernels)
+	integration/test_device_faults integration/test_api_kernels \
+	integration/test_api_gpu)
 .PHONY: cuda-fault
 $(CUDA_FAULTS): | $(O)/plain/tierd $(O)/plain/tierctl
 cuda-fault: $(CUDA_FAULTS) ##  let the driver fail, kill clients under kernels (FAULTS=8 LIVES=1000)
-	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && chmod 755 $$folder && \
 	export BUILD=$(O)/plain TMPDIR=$$folder && \
 	for test in $(CUDA_FAULTS); do \
 		LIVES=$(or $(LIVES),1000) FAULTS=$(or $(FAULTS),8) $$test \
@@ -98,7 +106,7 @@ cuda-fault: $(CUDA_FAULTS) ##  let the driver fail, kill clients under kernels (
 		grep '^#' $$folder/log; \
 	done
 gpu-check: $(CONTRACT) $(MEASURE) $(STANDIN) $(CUDA_TEST) $(CUDA_FAULTS) \
-	$(O)/plain/tests/integration/test_api_device
+	$(O)/plain/tests/integration/test_api_device | $(O)/plain/tierd $(O)/plain/tierctl
 	@cuda/gpu-check $(O)
 
 .PHONY: cuda-test cuda-plants

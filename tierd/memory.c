@@ -82,12 +82,13 @@ uint64_t memory_unmake(struct memory *m, struct context_memory *made)
 	return given;
 }
 
-int memory_make(struct memory *m, const char *label, const struct core_context_plan *plan,
-		struct context_memory **out)
+int memory_make(struct memory *m, const struct disk_context *spec,
+		const struct core_context_plan *plan, struct context_memory **out)
 {
 	static const char *const tier_name[ABI_MEM_TIERS] = { "hbm", "cxl" };
 	struct context_memory *made = calloc(1, sizeof(*made));
 	char name[32 + ABI_NAME_BYTES];
+	const char *label = spec->name;
 	int rc;
 
 	if (!made)
@@ -105,6 +106,7 @@ int memory_make(struct memory *m, const char *label, const struct core_context_p
 						   plan->mem_bytes[t]) : -ENODEV;
 		if (rc)
 			made->mem[t].bytes = 0;
+		made->mem[t].owner = spec->owner_uid;
 	}
 	if (rc) {
 		memory_unmake(m, made);
@@ -240,6 +242,16 @@ int memory_grant(const struct memory *m, uint32_t id, uint64_t client,
 	for (uint32_t i = 0; i < count; i++)
 		close(fd[i]);
 	return fd[count];
+}
+
+int memory_lend(const struct memory *m, const struct core_range *range, int *fd, uint32_t *count)
+{
+	const struct context_memory *made = memory_find(m, range->context_id);
+
+	if (!made || !made->mem[range->tier].bytes)
+		return -ENOENT;
+	return m->ops[range->tier]->lend(&made->mem[range->tier], range->offset, range->bytes, fd,
+					 count);
 }
 
 /* Of one context's. A bit that is missing in *tiers is one of a tier that it may still read. */

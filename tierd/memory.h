@@ -31,11 +31,11 @@ int memory_open(struct memory **out, const struct mem_ops *const ops[ABI_MEM_TIE
 void memory_close(struct memory *m);
 
 /*
- * Make the regions of a planned context; not yet under an id. label: for /proc/PID/maps.
+ * Make the regions of a planned context; not yet under an id.
  * Errors: -ENOMEM, -EMFILE, or the backend's.
  */
-int memory_make(struct memory *m, const char *label, const struct core_context_plan *plan,
-		struct context_memory **out);
+int memory_make(struct memory *m, const struct disk_context *spec,
+		const struct core_context_plan *plan, struct context_memory **out);
 uint64_t memory_unmake(struct memory *m, struct context_memory *made);
 
 /* The core took it under this id. What a former context of its index left is retired. */
@@ -63,6 +63,9 @@ const struct context_memory *memory_find(const struct memory *m, uint32_t id);
  */
 int memory_grant(const struct memory *m, uint32_t id, uint64_t client,
 		 int fd[1 + ABI_MEM_TIERS]);
+
+/* For a device of a client: as mem_ops.lend. Errors: also -ENOENT. */
+int memory_lend(const struct memory *m, const struct core_range *range, int *fd, uint32_t *count);
 
 /*
  * The client of this number reads no more through what it was granted, where a tier's memory can be

@@ -20,7 +20,7 @@ int shell_context_make(struct shell *s, const struct disk_context *spec, uint64_
 
 	if (rc)
 		return rc;
-	rc = memory_make(s->memory, spec->name, &plan, &made);
+	rc = memory_make(s->memory, spec, &plan, &made);
 	if (rc) {
 		snprintf(why, FRONT_WHY_BYTES, "its memory cannot be made: %s", strerror(-rc));
 		return rc;
@@ -65,6 +65,11 @@ static uint32_t context_revoke(struct shell *s, uint64_t client, uint32_t *tiers
 	return memory_revoke(s->memory, client, tiers);
 }
 
+static int slab_lend(struct shell *s, const struct core_range *range, int *fd, uint32_t *count)
+{
+	return memory_lend(s->memory, range, fd, count);
+}
+
 static uint64_t jobs_mark(struct shell *s)
 {
 	return worker_mark(s->workers);
@@ -80,6 +85,7 @@ const struct front_ops shell_front_ops = {
 	.context_gone = context_gone,
 	.context_grant = context_grant,
 	.context_revoke = context_revoke,
+	.slab_lend = slab_lend,
 	.jobs_mark = jobs_mark,
 	.jobs_passed = jobs_passed,
 };

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tierd/backend/cuda_driver.h"
+#include "libtier/base/cuda_driver.h"
 
 #define CHUNK ((size_t)2 << 20)
 
@@ -61,7 +61,8 @@ static void must(struct contract *c, cuda_result got, const char *what)
 static void begin(struct contract *c)
 {
 	char name[128] = "";
-	int32_t count = 0, version = 0;
+	struct cuda_context *current = NULL;
+	int32_t count = 0, version = 0, device = -1;
 	int rc = cuda_driver_load(&c->cu, NULL);
 
 	if (rc == 0)
@@ -77,6 +78,10 @@ static void begin(struct contract *c)
 	       c->cu.copy_batch ? "yes" : "no");
 	must(c, c->cu.context_retain(&c->context, 0), "the device's context");
 	must(c, c->cu.context_set(c->context), "... is current");
+	must(c, c->cu.context_get(&current), "the current context");
+	expect(c, current == c->context, "... is this one");
+	expect_result(c, c->cu.context_device(&device), 0, "... of a device");
+	expect(c, device == 0, "... the first one");
 	must(c, c->cu.stream_create(&c->stream, CUDA_STREAM_NON_BLOCKING, 0), "a stream");
 	c->host = mmap(NULL, 2 * CHUNK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (c->host == MAP_FAILED)
@@ -175,6 +180,53 @@ static void check_handles(struct contract *c)
 	close(fd);
 }
 
+/* As a client has it: for reading, and the handle is given back once it is mapped. */
+static void check_imports(struct contract *c)
+{
+	const struct cuda_access read_only = { here, CUDA_ACCESS_READ };
+	uint64_t again, at, host = (uintptr_t)c->host;
+	int fd = -1;
+
+	must(c, c->cu.export_fd(&fd, c->handle[0], CUDA_HANDLE_FD, 0), "one for a client");
+	must(c, c->cu.import_fd(&again, (void *)(intptr_t)fd, CUDA_HANDLE_FD), "... who takes it");
+	close(fd);
+	must(c, c->cu.reserve(&at, 2 * CHUNK, CHUNK, 0, 0), "the client's addresses");
+	must(c, c->cu.map(at + CHUNK, CHUNK, 0, again, 0), "... where it is mapped");
+	expect_result(c, c->cu.release(again), 0, "... without its handle from now on");
+	must(c, c->cu.set_access(at + CHUNK, CHUNK, &read_only, 1), "... for reading");
+	memset(c->host + CHUNK, 0, CHUNK);
+	must(c, c->cu.copy(host + CHUNK, at + CHUNK, CHUNK, c->stream), "... and is read");
+	must(c, c->cu.stream_wait(c->stream), "... to the end");
+	expect(c, !memcmp(c->host, c->host + CHUNK, CHUNK), "... with the other's bytes");
+	expect_result(c, c->cu.unmap(at + CHUNK, CHUNK), 0, "... and let go of");
+	expect_result(c, c->cu.unreserve(at, 2 * CHUNK), 0, "the client's addresses back");
+}
+
+/* Of host memory that the process may not write. */
+static void check_registration(struct contract *c)
+{
+	int fd = memfd_create("contract", MFD_CLOEXEC);
+	uint64_t address = 0;
+	int32_t can = 0;
+	void *at;
+
+	must(c, c->cu.device_attribute(&can, CUDA_ATTRIBUTE_REGISTER_READ_ONLY, 0),
+	     "whether it registers what is read-only");
+	if (fd < 0 || ftruncate(fd, CHUNK) || write(fd, c->host, CHUNK) != (ssize_t)CHUNK)
+		exit(1);
+	at = mmap(NULL, CHUNK, PROT_READ, MAP_SHARED, fd, 0);
+	expect(c, c->cu.host_register(at, CHUNK, 0) != 0, "not for writing");
+	if (can) {
+		must(c, c->cu.host_register(at, CHUNK, CUDA_REGISTER_READ_ONLY), "for reading");
+		must(c, c->cu.host_address(&address, at, 0), "... where the device finds it");
+		must(c, c->cu.copy(c->at, address, CHUNK, c->stream), "... and reads it");
+		must(c, c->cu.stream_wait(c->stream), "... to the end");
+		expect_result(c, c->cu.host_unregister(at), 0, "... and lets go of it");
+	}
+	munmap(at, CHUNK);
+	close(fd);
+}
+
 /* The handle goes first: what is mapped stays until it is not. */
 static void check_end(struct contract *c)
 {
@@ -203,6 +255,8 @@ int main(void)
 	check_processor(&c);
 	check_copies(&c);
 	check_handles(&c);
+	check_imports(&c);
+	check_registration(&c);
 	check_end(&c);
 	printf("1..%u\n", c.number);
 	return c.failed != 0;

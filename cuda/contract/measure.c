@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "libtier/base/time.h"
-#include "tierd/backend/cuda_driver.h"
+#include "libtier/base/cuda_driver.h"
 
 #define CHUNK ((size_t)2 << 20)
 #define ROUNDS 5u
@@ -109,29 +109,41 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* A client's first use of a chunk: it has the descriptor, as it came from the daemon. */
-static void measure_attach(struct measure *m)
+/*
+ * A client's first use of a chunk: it has the descriptor, as it came from the daemon. Busy: copies
+ * are under way on another stream all the time.
+ */
+static void measure_attach(struct measure *m, bool busy)
 {
+	const struct cuda_access read = { here, CUDA_ACCESS_READ };
 	const struct cuda_allocation what = kind();
+	const char *name = busy ? "attach_busy" : "attach";
 	uint64_t took[ATTACHES], chunk, other, at;
 	int fd = -1;
 
 	must(m->cu.create(&chunk, CHUNK, &what, 0), "chunk");
 	must(m->cu.export_fd(&fd, chunk, CUDA_HANDLE_FD, 0), "export");
+	must(m->cu.reserve(&at, CHUNK, CHUNK, 0, 0), "addresses");
 	for (uint32_t i = 0; i < ATTACHES; i++) {
-		uint64_t since = time_now_ns();
+		uint64_t since;
 
+		if (busy)
+			must(m->cu.copy(m->at[1], m->at[0], CHUNK, m->stream), "copy");
+		since = time_now_ns();
 		must(m->cu.import_fd(&other, (void *)(intptr_t)fd, CUDA_HANDLE_FD), "import");
-		map(m, other, CHUNK, &at);
+		must(m->cu.map(at, CHUNK, 0, other, 0), "map");
+		must(m->cu.set_access(at, CHUNK, &read, 1), "access");
 		took[i] = time_now_ns() - since;
-		unmap(m, CHUNK, at);
+		must(m->cu.unmap(at, CHUNK), "unmap");
 		must(m->cu.release(other), "release");
 	}
+	must(m->cu.stream_wait(m->stream), "wait");
+	must(m->cu.unreserve(at, CHUNK), "addresses back");
 	close(fd);
 	must(m->cu.release(chunk), "release");
 	qsort(took, ATTACHES, sizeof(took[0]), by_size);
-	printf("figure attach_p50_us %.1f\n", (double)took[ATTACHES / 2] / 1000);
-	printf("figure attach_p99_us %.1f\n", (double)took[ATTACHES * 99 / 100] / 1000);
+	printf("figure %s_p50_us %.1f\n", name, (double)took[ATTACHES / 2] / 1000);
+	printf("figure %s_p99_us %.1f\n", name, (double)took[ATTACHES * 99 / 100] / 1000);
 }
 
 static void measure_copies(struct measure *m)
@@ -159,7 +171,8 @@ int main(int argc, char **argv)
 	}
 	begin(&m);
 	measure_copies(&m);
-	measure_attach(&m);
+	measure_attach(&m, false);
+	measure_attach(&m, true);
 	for (uint32_t i = 0; i < 2; i++) {
 		unmap(&m, m.bytes, m.at[i]);
 		must(m.cu.release(m.handle[i]), "release");

@@ -8,7 +8,7 @@
 #include <cuda.h>
 
 /* The header's own constants have other names, so both can be included. */
-#include "tierd/backend/cuda_driver.h"
+#include "libtier/base/cuda_driver.h"
 
 #define SAME_SIZE(a, b) _Static_assert(sizeof(a) == sizeof(b), #a)
 #define SAME_PLACE(a, x, b, y) _Static_assert(offsetof(a, x) == offsetof(b, y), #x)

@@ -306,6 +306,16 @@ static cuda_result do_host_unregister(void *at)
 	return 0;
 }
 
+/* One address space for both, as on all devices that we serve. */
+static cuda_result do_host_address(uint64_t *address, void *at, uint32_t flags)
+{
+	ENTER(host_address, true);
+	if (flags || !standin.left.registered)
+		return CUDA_INVALID_VALUE;
+	*address = (uint64_t)(uintptr_t)at;
+	return 0;
+}
+
 void fill_memory_calls(struct cuda_driver *calls)
 {
 	calls->memory_info = do_memory_info;
@@ -321,4 +331,5 @@ void fill_memory_calls(struct cuda_driver *calls)
 	calls->set_access = do_set_access;
 	calls->host_register = do_host_register;
 	calls->host_unregister = do_host_unregister;
+	calls->host_address = do_host_address;
 }

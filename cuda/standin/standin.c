@@ -29,7 +29,7 @@ struct standin standin = { .api = PTHREAD_MUTEX_INITIALIZER };
 
 static struct call calls[] = {
 #define ENTRY(field, name, version, parameters) { name, version, 0 },
-#include "tierd/backend/cuda_driver.def"
+#include "libtier/base/cuda_driver.def"
 #undef ENTRY
 };
 static struct failure failures[FAILS_MAX];
@@ -253,6 +253,20 @@ static cuda_result do_context_set(struct cuda_context *context)
 	return 0;
 }
 
+static cuda_result do_context_get(struct cuda_context **context)
+{
+	ENTER(context_get, false);
+	*context = current ? (struct cuda_context *)&standin : NULL;
+	return 0;
+}
+
+static cuda_result do_context_device(int32_t *device)
+{
+	ENTER(context_device, true);
+	*device = 0;
+	return 0;
+}
+
 /* The look-up of the driver: a call in the form of the version that is asked for. */
 PUBLIC cuda_result cuGetProcAddress_v2(const char *name, void **call, int32_t version,
 				       uint64_t flags, int32_t *status);
@@ -276,6 +290,8 @@ cuda_result cuGetProcAddress_v2(const char *name, void **call, int32_t version, 
 		table.context_retain = do_context_retain;
 		table.context_release = do_context_release;
 		table.context_set = do_context_set;
+		table.context_get = do_context_get;
+		table.context_device = do_context_device;
 		table.init = do_init;
 	}
 	*call = NULL;

@@ -17,7 +17,7 @@
 #ifndef CUDA_STANDIN_STANDIN_H
 #define CUDA_STANDIN_STANDIN_H
 
-#include "tierd/backend/cuda_driver.h"
+#include "libtier/base/cuda_driver.h"
 
 #define STANDIN_DEVICE_BYTES (1ull << 30)
 #define STANDIN_GRANULE ((size_t)2 << 20)
@@ -32,6 +32,12 @@ typedef void (*standin_fail_fn)(const char *name, uint32_t nth, cuda_result answ
 /* Calls of that name so far. */
 typedef uint32_t (*standin_calls_fn)(const char *name);
 typedef void (*standin_left_fn)(struct standin_left *out);
+
+/*
+ * Where a kernel of the process finds what the device has mapped at that address; NULL: nothing, or
+ * not for that. It goes with the mapping.
+ */
+typedef void *(*standin_window_fn)(uint64_t at, size_t bytes, int32_t write);
 
 /*
  * In place of a launch: the device calls kernel with a copy of param (STANDIN_PARAM_BYTES at most),

@@ -94,6 +94,19 @@ static unsigned char *device_address(uint64_t at, size_t bytes, bool write)
 	return r->memory->window + (at - r->at);
 }
 
+__attribute__((visibility("default"))) void *standin_window(uint64_t at, size_t bytes,
+							    int32_t write);
+
+void *standin_window(uint64_t at, size_t bytes, int32_t write)
+{
+	unsigned char *window;
+
+	list_lock();
+	window = device_address(at, bytes, write);
+	list_unlock();
+	return window;
+}
+
 /* By hand: the C library's may be intercepted by a sanitizer. */
 static void copy_bytes(unsigned char *dst, const unsigned char *src, size_t bytes)
 {

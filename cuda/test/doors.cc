@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels by name, by either door; a mistake in assembly is in PTX of its own. */
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cuda/kernels/era.h"
@@ -64,6 +66,17 @@ bool run_ptx(ptx made, emu::shape shape, uint32_t schedule, const void *p)
 }
 
 } // namespace
+
+std::string say(const char *format, ...)
+{
+	char text[600];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	return text;
+}
 
 std::string launch_bytes(const char *kernel, const emu::shape &shape, uint32_t schedule,
 			 const void *p, size_t bytes)

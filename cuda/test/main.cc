@@ -8,7 +8,6 @@
  */
 #include <errno.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,17 +71,6 @@ room::~room()
 		emu::forbid(p.first);
 		munmap(p.map, p.bytes + PAGE);
 	}
-}
-
-std::string say(const char *format, ...)
-{
-	char text[600];
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
-	return text;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */

@@ -97,7 +97,8 @@ struct abi_region_header {
 	uint32_t sq_wake; /* 1: the daemon sleeps, or is about to, on the doorbell eventfd */
 	uint32_t closed;  /* 1: the daemon ended the connection */
 	uint64_t connection_error; /* positive errno, when closed */
-	uint64_t reserved3[5];
+	uint64_t slabs_wanted; /* rises: ask with WIRE_SLAB_LEAVE what is wanted back (wire.h W5) */
+	uint64_t reserved3[4];
 }; /* 256 bytes */
 
 /* abi_sqe.op */

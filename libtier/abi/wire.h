@@ -11,6 +11,10 @@
  *                         <-        CTX_INFO + 1 + ABI_MEM_TIERS fds: index, hbm, cxl (read-only)
  *   CTX_REMOVE | CTX_EPOCH ->
  *                         <-        DONE (epoch: when durable)
+ *   SLAB_TAKE             ->
+ *                         <-        SLAB + descriptors of its pieces: of HBM; none of CXL
+ *   SLAB_LEAVE            ->
+ *                         <-        SLAB: the next one that is wanted back, or none (bytes 0)
  *   ADMIN (verb + JSON)   ->
  *                         <-        TEXT, TEXT ... (more = 1 but the last): one JSON document
  *   anything              <-        ERROR instead of the answer
@@ -24,6 +28,14 @@
  *     sealed against shrinking and growing.
  * W4  In place of memory that no processor can read (a GPU's), or that a context has not, comes
  *     /dev/null: words of that tier are of no use to a client that has it mapped from there.
+ * W5  A client tells of each slab before a device of its sees it: SLAB_TAKE, then it maps the
+ *     pieces that it gets (HBM) or registers its own mapping (CXL). Until it has left it as often
+ *     as it took it, or its process is dead, the slab keeps its memory and is not emptied. What is
+ *     wanted back (ring.h, slabs_wanted) it leaves once its device has let go of it: kernels that
+ *     may read there have ended, then it is unmapped, then SLAB_LEAVE.
+ * W6  The driver's descriptors of HBM cannot be re-opened read-only (W3): who has one can write. So
+ *     they go to clients of the uid that owns the context alone, which map them for reading; all
+ *     others read CXL. A piece that passes to a context of another uid is made anew, and empty.
  */
 #ifndef TIER_ABI_WIRE_H
 #define TIER_ABI_WIRE_H
@@ -46,6 +58,9 @@
 #define WIRE_ERROR 11u
 #define WIRE_CTX_USAGE 12u /* a wire_ctx with a name; for daemons that say WIRE_USAGE */
 #define WIRE_USAGE_LIST 13u
+#define WIRE_SLAB_TAKE 14u /* for daemons that say WIRE_SLABS */
+#define WIRE_SLAB_LEAVE 15u
+#define WIRE_SLAB 32u /* the answer to both; 16 to 31 are object.h's */
 
 struct wire_header {
 	uint32_t magic;
@@ -55,6 +70,7 @@ struct wire_header {
 	uint32_t seq;
 }; /* 16 bytes */
 
+#define WIRE_HELLO_DEVICE 1u /* features: it maps HBM for a device, by SLAB_TAKE */
 struct wire_hello {
 	struct wire_header header;
 	uint64_t features;
@@ -68,13 +84,14 @@ struct wire_hello {
 #define WIRE_ISOLATED 1u /* client and daemon have different uids */
 #define WIRE_OWNERS 2u   /* it tells owners of contexts, and knows WIRE_CTX_FOREIGN and _OWNED */
 #define WIRE_USAGE 4u    /* it knows WIRE_CTX_USAGE */
+#define WIRE_SLABS 8u    /* it lends slabs to devices (W5) */
 struct wire_welcome {
 	struct wire_header header;
 	uint64_t features;
 	uint64_t boot_token;
 	uint64_t staging_bytes;
 	uint32_t client_id;
-	uint32_t flags; /* WIRE_ISOLATED, WIRE_OWNERS, WIRE_USAGE; others are passed over */
+	uint32_t flags; /* WIRE_ISOLATED and those behind it; others are passed over */
 	uint8_t reserved[64];
 }; /* 112 bytes */
 
@@ -134,6 +151,18 @@ struct wire_usage_list {
 	uint32_t count; /* struct wire_usage that follow */
 	uint32_t reserved;
 }; /* 24 bytes */
+
+#define WIRE_SLAB_PIECES_MAX 128u
+struct wire_slab {
+	struct wire_header header;
+	uint32_t context_id;
+	uint32_t tier;
+	uint64_t offset; /* TAKE: any byte of it; else its first one */
+	uint64_t bytes;  /* TAKE: 0. LEAVE: 0 = it only asks, from this tier and offset on */
+	uint32_t pieces; /* answer to TAKE: descriptors, of equal shares of bytes */
+	uint32_t reserved0;
+	uint8_t reserved[16];
+}; /* 64 bytes */
 
 struct wire_admin {
 	struct wire_header header;

@@ -156,6 +156,7 @@ static int take_welcome(struct tier *t, struct attachment *a) REQUIRES(t->wire)
 				 m->fd_count, ATTACH_FDS);
 	a->owners = m->welcome.flags & WIRE_OWNERS;
 	a->usage = m->welcome.flags & WIRE_USAGE;
+	a->slabs = m->welcome.flags & WIRE_SLABS;
 	rc = map_region(a, m->fd[0], m->welcome.boot_token);
 	if (rc == 0)
 		rc = map_staging(t, a, m->fd[1], m->welcome.staging_bytes);
@@ -175,6 +176,7 @@ static int attachment_open(struct tier *t, uint64_t deadline_ns, struct attachme
 {
 	struct wire_hello hello = {
 		.header.type = WIRE_HELLO,
+		.features = WIRE_HELLO_DEVICE,
 		.staging_bytes = t->staging_bytes,
 		.sq_entries = t->request_entries,
 		.readers = t->readers_wanted,

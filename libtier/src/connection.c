@@ -18,6 +18,7 @@
 
 #include "libtier/base/time.h"
 #include "libtier/src/attach.h"
+#include "libtier/src/device.h"
 #include "libtier/src/error.h"
 #include "libtier/src/options.h"
 #include "libtier/src/object.h"
@@ -204,6 +205,7 @@ static struct tier *connection_new(void)
 	list_init(&t->puts);
 	list_init(&t->streams);
 	list_init(&t->objects);
+	list_init(&t->devices);
 	list_init(&t->old);
 	list_init(&t->spare);
 	list_init(&t->queues);
@@ -276,6 +278,8 @@ void tier_close(tier *t)
 			tier_queue_close(list_entry(at, struct tier_queue, link));
 	list_each(at, &t->puts)
 		put_drop(list_entry(at, struct tier_put, link));
+	list_each(at, &t->devices)
+		tier_device_close(list_entry(at, struct tier_device, link));
 	list_each(at, &t->readers)
 		tier_reader_close(list_entry(at, struct tier_reader, link));
 	list_each(at, &t->contexts)

@@ -75,6 +75,7 @@ struct attachment {
 	uint64_t boot_token;
 	bool owners;    /* this daemon tells whose contexts are; constant */
 	bool usage;     /* ... and who holds what of them */
+	bool slabs;     /* it lends slabs to devices; constant */
 	struct socket socket; /* used under tier.wire; its fd also polled */
 	int doorbell;
 	int event; /* completion eventfd */
@@ -127,6 +128,7 @@ struct tier {
 	struct list puts GUARDED_BY(lock);
 	struct list streams GUARDED_BY(lock);
 	struct list objects GUARDED_BY(lock);
+	struct list devices GUARDED_BY(lock);
 	struct list old GUARDED_BY(lock);   /* attachments with somebody inside, maybe */
 	struct list spare GUARDED_BY(lock); /* empty ones */
 	uint64_t readers_used GUARDED_BY(lock); /* bit i: area i is owned */

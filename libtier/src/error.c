@@ -69,6 +69,7 @@ const char *tier_strerror(int error)
 		{ EMSGSIZE, "larger than it can ever have" },
 		{ ENOBUFS, "the staging arena is full" },
 		{ ENODATA, "the page is not in memory now" },
+		{ ENODEV, "the device is not there" },
 		{ ENOENT, "no such object" },
 		{ ENOMEM, "out of memory" },
 		{ ENOSPC, "no space left in the tier or quota" },

@@ -199,6 +199,7 @@ static int map_memory(struct map *m, const struct map_source *source, uint32_t l
 	void *base;
 	int rc;
 
+	m->tier_bytes[level] = bytes;
 	if (bytes == 0)
 		return 0;
 	if (bytes > ABI_ADDR_MASK << ABI_UNIT_SHIFT || fstat(source->fd[1 + level], &st) != 0)

@@ -57,6 +57,7 @@ struct map {
 	void *index_base;
 	uint64_t index_bytes;
 	uint64_t mapped[ABI_MEM_TIERS]; /* bytes of mem */
+	uint64_t tier_bytes[ABI_MEM_TIERS]; /* of addresses, mapped or not */
 	int taken[ABI_MEM_TIERS];       /* by which it is watched (taken.h); < 0: not */
 };
 

@@ -194,6 +194,8 @@ static size_t least_bytes(uint16_t type)
 		return sizeof(struct wire_text);
 	case WIRE_USAGE_LIST:
 		return sizeof(struct wire_usage_list);
+	case WIRE_SLAB:
+		return sizeof(struct wire_slab);
 	case WIRE_OBJ_INFO:
 		return sizeof(struct wire_object_info);
 	case WIRE_OBJ_NAMES:

@@ -13,7 +13,7 @@
 
 #include "libtier/abi/wire.h"
 
-#define MESSAGE_FDS_MAX 8u
+#define MESSAGE_FDS_MAX WIRE_SLAB_PIECES_MAX
 
 struct socket {
 	int fd; /* -1 = none */
@@ -28,6 +28,7 @@ struct message {
 		struct wire_ctx_info info;
 		struct wire_done done;
 		struct wire_usage_list usage;
+		struct wire_slab slab;
 		struct wire_text text;
 		struct wire_error error;
 		uint8_t bytes[WIRE_MESSAGE_MAX];

@@ -19,7 +19,7 @@
 #define MSEC 1000000ull
 #define ACTIVE_NS MSEC /* without entries until a client is parked */
 #define PEERS 3u
-#define TEMPLATES 7u
+#define TEMPLATES 9u
 #define CLIENTS 4u
 #define STAGING_MAX (1u << 20)
 
@@ -38,6 +38,7 @@ static struct {
 		struct wire_header header;
 		struct wire_hello hello;
 		struct wire_ctx ctx;
+		struct wire_slab slab;
 		struct wire_admin admin;
 		struct wire_error error;
 	} message[TEMPLATES];
@@ -113,8 +114,18 @@ static uint32_t shell_revoke(struct shell *s, uint64_t client, uint32_t *tiers)
 	return 0;
 }
 
+static int shell_slab(struct shell *s, const struct core_range *range, int *fd, uint32_t *count)
+{
+	(void)s;
+	FUZZ_CHECK(host_context_of(&sock.host, range->context_id));
+	FUZZ_CHECK(range->tier < ABI_MEM_TIERS && range->bytes % ABI_HUGE == 0);
+	*count = 1;
+	fd[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	return fd[0] < 0 ? -errno : 0;
+}
+
 static const struct front_ops ops = { shell_create, shell_gone, shell_grant, shell_revoke,
-				      jobs_mark, jobs_passed };
+				      shell_slab, jobs_mark, jobs_passed };
 
 static struct turn turn_begin(void)
 {
@@ -264,7 +275,7 @@ static void do_read(uint32_t peer)
 		FUZZ_CHECK(h->magic == WIRE_MAGIC && h->length == (size_t)n);
 		FUZZ_CHECK(h->type == WIRE_WELCOME || h->type == WIRE_CTX_INFO ||
 			   h->type == WIRE_DONE || h->type == WIRE_TEXT || h->type == WIRE_ERROR ||
-			   h->type == WIRE_USAGE_LIST);
+			   h->type == WIRE_USAGE_LIST || h->type == WIRE_SLAB);
 		if (h->type == WIRE_ERROR)
 			FUZZ_CHECK((size_t)n == sizeof(m.error) && m.error.error < 0 &&
 				   m.error.text[0]);
@@ -507,6 +518,7 @@ void fuzz_open(void)
 	sock.host.ears = (struct host_ears){ .complete = complete, .reply = reply, .end = end };
 	sock.log.level = LOG_LEVEL_ERROR;
 	template(0, WIRE_HELLO, sizeof(*hello));
+	hello->features = WIRE_HELLO_DEVICE;
 	hello->staging_bytes = 64 << 10;
 	hello->sq_entries = 16;
 	hello->readers = 2;
@@ -526,6 +538,11 @@ void fuzz_open(void)
 	snprintf(sock.message[6].object.context, 8, "a");
 	snprintf(sock.message[6].object.name, 8, "name");
 	template(6, WIRE_OBJ_OPEN, sizeof(struct wire_object));
+	for (uint32_t i = 7; i < TEMPLATES; i++) {
+		sock.message[i].slab.context_id = 1u << 16; /* the first one of all */
+		sock.message[i].slab.tier = ABI_TIER_CXL;
+		template(i, i == 7 ? WIRE_SLAB_TAKE : WIRE_SLAB_LEAVE, sizeof(struct wire_slab));
+	}
 	open_front();
 }
 

@@ -14,7 +14,7 @@ for file in bin/tierd bin/tierd-net bin/tierctl bin/tier lib/tier/libtier-preloa
 	include/tier.h \
 	include/tier_owner.h include/tier_taken.h include/tier_events.h include/tier_object.h \
 	include/tier_hosts.h include/tier_kernel.h include/tier_names.h include/tier_pages.h \
-	include/tier_queue.h include/tier_usage.h include/tier_old.h \
+	include/tier_queue.h include/tier_usage.h include/tier_old.h include/tier_device.h \
 	lib/libtier.a lib/libtier.so lib/libtier.so.0 \
 	lib/pkgconfig/libtier.pc lib/systemd/system/tierd.service lib/sysusers.d/tierd.conf \
 	share/bash-completion/completions/tierctl share/man/man1/tierctl.1; do

@@ -5,18 +5,17 @@
  * are not of the key it found. Kernels go on after their process (cuda/standin), so that places are
  * in fact used again under dead ones. With launches that are counted as ended when they begin, the
  * daemon waits for nothing: then a living one must be seen to read such bytes, or this test could
- * not see it.
+ * not see it. All of it in CXL, where the kernel chooses what it reads, and in HBM, where its
+ * client is told addresses (tier_device.h) and gives slabs back when they are wanted.
  *
  * LIVES=n: how many processes are killed (30); `make cuda-fault` kills 1,000.
  */
 #include <sched.h>
-#include <tier_kernel.h>
 
 #include "libtier/abi/index.h"
 #include "libtier/src/connection.h"
-#include "tests/integration/child.h"
 #include "tests/integration/kv_world.h"
-#include "tests/lib/standin.h"
+#include "tests/integration/gpu_client.h"
 
 #define WINDOW 48u /* blocks that are there at a time */
 #define STEP 4u    /* that come and go at a time */
@@ -25,11 +24,17 @@
 #define LIVES 30u
 #define WAIT_MS 20000u
 
+/* launches are counted when they end, or when they begin; kernels read HBM, or CXL */
+struct how {
+	bool counted, hbm;
+};
+
 /* Shared by all processes. */
 struct seen {
 	uint64_t kernels, looks; /* that found a page; its bytes looked at */
 	uint64_t wrong, wrong_dead;
 	uint64_t launched; /* by the present client */
+	uint64_t next;     /* blocks put so far; of those a WINDOW is there */
 };
 
 struct kernel_param {
@@ -39,6 +44,8 @@ struct kernel_param {
 	uint64_t mem_bytes;
 	uint64_t *done; /* NULL: somebody else counts */
 	struct seen *seen;
+	const uint8_t *at; /* HBM: what it reads, and of which key; NULL = it chooses itself */
+	uint64_t want;
 	uint32_t blocks, pages, seed;
 	int client;
 };
@@ -107,11 +114,11 @@ BARE static void kernel(const void *param)
 	const struct kernel_param *p = param;
 	const uint64_t until = now_us() + KERNEL_US;
 	const struct timespec pause = { .tv_nsec = 50000 };
-	const uint8_t *at = NULL;
+	const uint8_t *at = p->at;
 	uint32_t n = p->seed;
-	uint64_t want = 0;
+	uint64_t want = p->want;
 
-	for (uint32_t tries = 0; !at && tries < 100000; tries++) {
+	for (uint32_t tries = 0; !at && p->mem && tries < 100000; tries++) {
 		n = n * 1664525 + 1013904223;
 		at = choose(p, n >> 4, &want);
 	}
@@ -127,6 +134,36 @@ BARE static void kernel(const void *param)
 
 /* ---- the client: launches until it is killed ------------------------------------------------- */
 
+static void make_keys(tier_key *key, uint32_t first)
+{
+	for (uint32_t i = 0; i < STEP; i++) {
+		uint32_t name = first + i;
+
+		CHECK(tier_key_opaque(&key[i], &name, sizeof(name), NULL) == 0);
+	}
+}
+
+/* A page in HBM, of a block that was there lately, for the launch that was announced. */
+static void choose_in_hbm(const struct gpu *g, struct kernel_param *p)
+{
+	uint64_t next = __atomic_load_n(&p->seen->next, __ATOMIC_ACQUIRE);
+	uint32_t page = p->seed % BLOCK_PAGES, i = p->seed / 64 % STEP;
+	struct tier_found found[STEP];
+	struct tier_device_page at;
+	tier_key key[STEP];
+
+	p->at = NULL;
+	make_keys(key, (uint32_t)(next - STEP * (1 + p->seed / 1024 % (WINDOW / STEP))));
+	if (tier_match(g->c, key, STEP, found) <= (int)i)
+		return;
+	CHECK(tier_device_pages(g->d, &(struct tier_page){ found[i].block, page }, 1, &at) >= 0);
+	if (!at.address || at.tier != TIER_HBM)
+		return;
+	memcpy(&p->want, key[i].bytes, sizeof(p->want));
+	p->want = word_of(p->want, page);
+	p->at = gpu_window(g, &at);
+}
+
 static void fill_param(struct kernel_param *p, tier_context *c, struct seen *seen)
 {
 	const struct map *m = context_map(c);
@@ -139,35 +176,27 @@ static void fill_param(struct kernel_param *p, tier_context *c, struct seen *see
 				    .pages = BLOCK_PAGES, .client = getpid() };
 }
 
-_Noreturn static void client(const struct world *w, struct seen *seen, bool counted)
+_Noreturn static void client(const struct world *w, struct seen *seen, struct how how)
 {
-	struct standin_calls standin = standin_load();
-	struct cuda_context *context;
-	struct cuda_stream *stream;
 	struct kernel_param p;
-	struct cuda_driver cu;
-	tier_context *c;
-	tier_reader *r;
-	uint64_t *done;
-	tier *t = world_connect(&w->d);
+	struct gpu g;
 
-	CHECK(tier_context_open(t, "kernels", NULL, &c) == 0);
-	CHECK(tier_reader_open(t, &r) == 0);
-	CHECK(tier_era_open(r, &done) == 0);
-	CHECK(cuda_driver_load(&cu, NULL) == 0 && cu.init(0) == 0);
-	CHECK(cu.context_retain(&context, 0) == 0 && cu.context_set(context) == 0);
-	CHECK(cu.stream_create(&stream, CUDA_STREAM_NON_BLOCKING, 0) == 0);
-	fill_param(&p, c, seen);
-	p.done = counted ? done : NULL;
+	gpu_begin(&g);
+	gpu_open(&g, &w->d, "kernels");
+	fill_param(&p, g.c, seen);
+	p.mem = how.hbm ? NULL : p.mem;
+	p.done = how.counted ? g.done : NULL;
 	for (uint64_t n = 1;; n++) {
 		p.seed = (uint32_t)n * 2654435761u ^ (uint32_t)getpid();
-		CHECK(tier_era_begin(r) == 0);
-		if (!counted)
-			__atomic_store_n(done, n, __ATOMIC_RELEASE);
-		CHECK(standin.launch(stream, kernel, &p, sizeof(p)) == 0);
+		CHECK(tier_era_begin(g.r) == 0);
+		if (how.hbm)
+			choose_in_hbm(&g, &p);
+		if (!how.counted)
+			__atomic_store_n(g.done, n, __ATOMIC_RELEASE);
+		CHECK(g.standin.launch(g.stream, kernel, &p, sizeof(p)) == 0);
 		__atomic_store_n(&seen->launched, n, __ATOMIC_RELEASE);
 		if (n % AHEAD == 0)
-			CHECK(cu.stream_wait(stream) == 0);
+			CHECK(g.cu.stream_wait(g.stream) == 0);
 	}
 }
 
@@ -177,15 +206,22 @@ struct churn {
 	tier_context *c;
 	uint32_t next;
 	uint8_t *data; /* STEP blocks */
+	bool hbm;
+	struct seen *seen;
 };
 
-static void make_keys(tier_key *key, uint32_t first)
+/* As many as there is room for. */
+static void bring(const struct churn *ch, const tier_key *key)
 {
-	for (uint32_t i = 0; i < STEP; i++) {
-		uint32_t name = first + i;
+	const struct tier_ask ask = { .size = sizeof(ask), .tier = TIER_HBM,
+				      .deadline_ns = time_now_ns() + 20 * NS_PER_MS };
+	struct tier_found found[STEP];
+	tier_block block[STEP];
 
-		assert_int_equal(tier_key_opaque(&key[i], &name, sizeof(name), NULL), 0);
-	}
+	assert_int_equal(tier_match(ch->c, key, STEP, found), STEP);
+	for (uint32_t i = 0; i < STEP; i++)
+		block[i] = found[i].block;
+	tier_fetch(ch->c, block, STEP, &ask);
 }
 
 static void put_and_delete(struct churn *ch)
@@ -200,14 +236,17 @@ static void put_and_delete(struct churn *ch)
 		memcpy(ch->data + i * 8, &word, 8);
 	}
 	assert_int_equal(tier_put_copy(ch->c, key, STEP, ch->data, NULL), STEP);
+	if (ch->hbm)
+		bring(ch, key);
 	if (ch->next >= WINDOW) {
 		make_keys(key, ch->next - WINDOW);
 		assert_int_equal(tier_delete(ch->c, key, STEP), STEP);
 	}
 	ch->next += STEP;
+	__atomic_store_n(&ch->seen->next, ch->next, __ATOMIC_RELEASE);
 }
 
-static pid_t begin_client(const struct world *w, struct seen *seen, bool counted)
+static pid_t begin_client(const struct world *w, struct seen *seen, struct how how)
 {
 	pid_t pid;
 
@@ -215,16 +254,16 @@ static pid_t begin_client(const struct world *w, struct seen *seen, bool counted
 	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0)
-		client(w, seen, counted);
+		client(w, seen, how);
 	return pid;
 }
 
 /* A client's life: until it has launched some, then killed at some moment. */
-static void one_life(const struct world *w, struct churn *ch, struct seen *seen, bool counted,
+static void one_life(const struct world *w, struct churn *ch, struct seen *seen, struct how how,
 		     uint32_t n)
 {
 	uint64_t wanted = AHEAD + n % (2 * AHEAD), since = now_us();
-	pid_t pid = begin_client(w, seen, counted);
+	pid_t pid = begin_client(w, seen, how);
 	int status;
 
 	while (__atomic_load_n(&seen->launched, __ATOMIC_ACQUIRE) < wanted) {
@@ -237,15 +276,27 @@ static void one_life(const struct world *w, struct churn *ch, struct seen *seen,
 	put_and_delete(ch);
 }
 
-static void run(bool counted, uint32_t kills, struct seen *out)
+static struct world *begin(bool hbm)
+{
+	static const char *const gpu[] = { "hbm.backend=cuda", NULL };
+	struct world *w;
+
+	gpu_daemon(NULL);
+	w = world_begin(hbm ? gpu : NULL);
+	gpu_daemon_runs();
+	return w;
+}
+
+static void run(struct how how, uint32_t kills, struct seen *out)
 {
 	const struct tier_context_options options = {
-		.size = sizeof(options), .quota = { TIER_QUOTA_NONE, 0, TIER_QUOTA_NONE, 0 },
+		.size = sizeof(options),
+		.quota = { how.hbm ? 0 : TIER_QUOTA_NONE, 0, TIER_QUOTA_NONE, 0 },
 	};
-	struct world *w = world_begin(NULL);
+	struct world *w = begin(how.hbm);
 	struct seen *seen = mmap(NULL, sizeof(*seen), PROT_READ | PROT_WRITE,
 				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	struct churn ch = { .data = malloc(STEP * BLOCK_BYTES) };
+	struct churn ch = { .data = malloc(STEP * BLOCK_BYTES), .hbm = how.hbm, .seen = seen };
 	uint32_t n = 0;
 	void *state = w;
 
@@ -254,11 +305,12 @@ static void run(bool counted, uint32_t kills, struct seen *out)
 		fail_msg("%s", tier_error_text());
 	for (uint32_t i = 0; i < WINDOW / STEP; i++)
 		put_and_delete(&ch);
-	for (; n < kills && (counted || !seen->wrong); n++)
-		one_life(w, &ch, seen, counted, n);
-	print_message("# %s: %u kills, %lu kernels, %lu looks, %u blocks put; wrong: %lu alive, "
-		      "%lu dead\n", counted ? "daemon waits" : "daemon waits for nothing", n,
-		      seen->kernels, seen->looks, ch.next, seen->wrong, seen->wrong_dead);
+	for (; n < kills && (how.counted || !seen->wrong); n++)
+		one_life(w, &ch, seen, how, n);
+	print_message("# %s, daemon waits%s: %u kills, %lu kernels, %lu looks, %u blocks put; "
+		      "wrong: %lu alive, %lu dead\n", how.hbm ? "HBM" : "CXL",
+		      how.counted ? "" : " for nothing", n, seen->kernels, seen->looks, ch.next,
+		      seen->wrong, seen->wrong_dead);
 	*out = *seen;
 	tier_context_close(ch.c);
 	free(ch.data);
@@ -273,12 +325,16 @@ static uint32_t lives_wanted(void)
 	return text && atoi(text) > 0 ? (uint32_t)atoi(text) : LIVES;
 }
 
+static bool is_hbm(void **state)
+{
+	return *state != NULL;
+}
+
 static void test_no_place_is_used_again_under_a_living_kernel(void **state)
 {
 	struct seen seen;
 
-	(void)state;
-	run(true, lives_wanted(), &seen);
+	run((struct how){ .counted = true, .hbm = is_hbm(state) }, lives_wanted(), &seen);
 	assert_int_equal(seen.wrong, 0);
 	assert_true(seen.kernels > lives_wanted());
 }
@@ -287,16 +343,19 @@ static void test_without_the_wait_one_is(void **state)
 {
 	struct seen seen;
 
-	(void)state;
-	run(false, 1000, &seen);
+	run((struct how){ .counted = false, .hbm = is_hbm(state) }, 1000, &seen);
 	assert_true(seen.wrong > 0);
 }
 
 int main(void)
 {
+	static bool hbm = true;
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_no_place_is_used_again_under_a_living_kernel),
 		cmocka_unit_test(test_without_the_wait_one_is),
+		cmocka_unit_test_prestate(test_no_place_is_used_again_under_a_living_kernel,
+					  &hbm),
+		cmocka_unit_test_prestate(test_without_the_wait_one_is, &hbm),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,7 +15,7 @@
 
 static const char *const names[] = {
 #define ENTRY(field, name, version, parameters) name,
-#include "tierd/backend/cuda_driver.def"
+#include "libtier/base/cuda_driver.def"
 #undef ENTRY
 	"engine",
 };

@@ -17,6 +17,7 @@ struct standin_calls {
 	standin_calls_fn calls;
 	standin_left_fn left;
 	standin_launch_fn launch;
+	standin_window_fn window;
 };
 
 /* Ends the test where it is not built. */
@@ -38,6 +39,7 @@ static inline struct standin_calls standin_load(void)
 	*(void **)&s.calls = dlsym(library, "standin_calls");
 	*(void **)&s.left = dlsym(library, "standin_left");
 	*(void **)&s.launch = dlsym(library, "standin_launch");
+	*(void **)&s.window = dlsym(library, "standin_window");
 	return s;
 }
 

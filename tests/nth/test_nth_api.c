@@ -9,6 +9,7 @@
 #include "tests/integration/front_client.h"
 
 #include <tier.h>
+#include <tier_device.h>
 #include <tier_kernel.h>
 
 #include "tests/nth/nth.h"
@@ -501,6 +502,22 @@ static int try_era(struct world *w)
 	return rc;
 }
 
+/* No GPU here: that is said. */
+static int try_device(struct world *w)
+{
+	tier_reader *r = NULL;
+	tier_device *d = NULL;
+	uint64_t *done;
+	int rc = tier_reader_open(w->t, &r);
+
+	rc = rc ? rc : tier_era_open(r, &done);
+	rc = rc ? rc : tier_device_open(w->c, r, &d);
+	assert_null(d);
+	tier_device_close(d);
+	tier_reader_close(r);
+	return rc == -ENODEV ? 0 : rc;
+}
+
 /* Nobody speaks with other hosts here: that is said, not that memory is short. */
 static int try_hosts(struct world *w)
 {
@@ -631,6 +648,7 @@ static void what_is_beside_blocks(void **state)
 	sweep(*state, try_owner, "open_of, owner");
 	sweep(*state, try_events, "events");
 	sweep(*state, try_era, "era");
+	sweep(*state, try_device, "device");
 	sweep(*state, try_hosts, "locate, pull");
 	sweep(*state, try_objects, "objects");
 }

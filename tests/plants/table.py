@@ -155,3 +155,39 @@ bug("gap-in-the-first-block-only", CORE + "op/put_shard.c",
 bug("tombstones-of-two-contexts-are-one", CORE + "log/recover.c",
     "if (!i || n->ctx != n[-1].ctx || memcmp(n->key, n[-1].key, ABI_KEY_BYTES))",
     "if (!i || memcmp(n->key, n[-1].key, ABI_KEY_BYTES))", "test_core_tombs")
+
+# ---- memory that devices have --------------------------------------------------------------------
+
+DEVICE = LIBRARY + "device.c"
+LEND = CORE + "place/lend.c"
+
+bug("chunk-of-another-user-not-emptied", "tierd/backend/cuda.c",
+    "if (pool->owner[chunk] == owner || pool->owner[chunk] == NO_OWNER) {", "if (1) {",
+    "test_backend_cuda")
+bug("exported-chunk-not-made-anew", "tierd/backend/cuda.c",
+    "if (rc == 0 && (pool->exported[chunk] || !pool->handle[chunk]))", "if (0)",
+    "test_backend_cuda")
+bug("hbm-for-every-user", LEND,
+    "if (range->tier == ABI_TIER_HBM && k->open.uid != x->spec.owner_uid)", "if (0)",
+    "test_api_gpu")
+bug("slab-left-once-for-all", LEND,
+    "if (!--c->evict.lends.table[*link - 1].times)", "if (1)", "test_front_slab")
+bug("nobody-is-asked-for-slabs", LEND, "c->client[client].recalls++;", "",
+    "test_api_gpu")
+bug("dead-devices-keep-slabs", CORE + "core.c", "lend_client_dead(c, id);\n\tfor", "for",
+    "test_api_gpu")
+bug("slab-left-under-a-launch", DEVICE,
+    "if (!t->slab[i].leaves || t->slab[i].era > done)", "if (!t->slab[i].leaves)",
+    "test_api_gpu")
+bug("hbm-mapped-for-writing", DEVICE, ".flags = CUDA_ACCESS_READ };",
+    ".flags = CUDA_ACCESS_READ_WRITE };", "test_api_gpu")
+bug("half-mapped-slab-kept", DEVICE, "if (rc) {\n\t\tunmap_pieces(d, at, bytes, made);",
+    "if (rc) {", "test_api_gpu")
+bug("stale-block-has-an-address", DEVICE,
+    "if (atomic_load_acquire_u32(&b->generation) != generation)", "if (0)", "test_api_gpu")
+bug("address-without-a-launch", DEVICE,
+    "if (atomic_load_acquire_u64(&d->r->era_area->era_done) >= d->r->era_begin)", "if (0)",
+    "test_api_gpu")
+bug("device-of-a-former-daemon", DEVICE,
+    "if (connection_attachment(d->c->t)->number != d->number ||\n"
+    "\t    context_map(d->c)->number != d->number)", "if (0)", "test_api_gpu")

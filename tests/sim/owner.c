@@ -254,6 +254,7 @@ void owner_replied(struct world *w, uint64_t token, int res, uint64_t value)
 	for (uint32_t l = 0; l < WORLD_LEASES; l++)
 		if (w->lease[l].data && w->lease[l].context == which)
 			world_fail(w, "context %u went while its pages were leased", which);
+	lend_removed(w, which);
 	reader_release(w, WORLD_CLIENTS, which);
 	lives_end(w, which);
 	context_free(w, which);

@@ -204,4 +204,22 @@ PLANTS = {
         "unit/store.c",
         "s->segment[segment].lsn_tombstone >= *oldest;",
         "s->segment[segment].lsn_tombstone > *oldest;"),
+    "slab-punched-under-a-device": (
+        "unit/space.c",
+        "return !s->slab[heap_slab(HEAP_EMPTY, c->heap[HEAP_EMPTY].key[0])].lent;",
+        "return true;"),
+    "slab-emptied-under-a-device": (
+        "unit/space_evacuate.c",
+        "return !slab->lent && (shunned || !slab->shunned);",
+        "return shunned || !slab->shunned;",
+        "slab->live > 0 && !slab->lent);",
+        "slab->live > 0);"),
+    "devices-end-with-the-connection": (
+        "core.c",
+        "k->state = 2;",
+        "k->state = 2; lend_client_dead(c, id);"),
+    "removed-context-forgets-devices": (
+        "context.c",
+        "x->lent ||",
+        ""),
 }

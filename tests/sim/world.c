@@ -216,6 +216,7 @@ static void copy_carry(struct world *w, struct core_copy *copy)
 	bool garbled = do_copy(w, copy);
 	struct core_copy was = *copy;
 
+	lend_moved(w, copy);
 	world_event(w, &e);
 	if (garbled)
 		inside_unmoved(w, &was);
@@ -224,6 +225,7 @@ static void copy_carry(struct world *w, struct core_copy *copy)
 /* What stood there is not to be read any more. */
 static void do_punch(struct world *w, const struct core_range *range)
 {
+	lend_punched(w, range);
 	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++)
 		if (w->context[i].mem[range->tier] && w->context[i].id == range->context_id)
 			areas_spoil(w->context[i].mem[range->tier] + range->offset, range->bytes,
@@ -382,18 +384,12 @@ static void client_is_over(struct world *w, uint32_t i)
 	world_event(w, &e);
 }
 
-static void death_step(struct world *w)
+/* Its process, when the connection has ended. */
+void world_dies(struct world *w, uint32_t i)
 {
-	uint32_t i = world_below(w, WORLD_CLIENTS);
 	struct world_client *k = &w->client[i];
-	struct core_event e = { .kind = CORE_EV_CLIENT_GONE, .client = i };
+	struct core_event e = { .kind = CORE_EV_CLIENT_DEAD, .client = i };
 
-	if (k->state == 1) {
-		client_goes(w, i, 0);
-		return;
-	}
-	if (k->state != 2)
-		return;
 	/* The process dies: its leases end with it, not before, and so do words that it left. */
 	reader_release(w, i, WORLD_CONTEXTS);
 	for (uint32_t r = 0; r < WORLD_READERS; r++)
@@ -406,9 +402,19 @@ static void death_step(struct world *w)
 			do_action(w,
 				  &copy); /* the shell unmaps staging only when no job reads it */
 		}
-	e.kind = CORE_EV_CLIENT_DEAD;
+	lend_forget(w, i);
 	world_event(w, &e);
 	client_open(w, i);
+}
+
+static void death_step(struct world *w)
+{
+	uint32_t i = world_below(w, WORLD_CLIENTS);
+
+	if (w->client[i].state == 1)
+		client_goes(w, i, 0);
+	else if (w->client[i].state == 2)
+		world_dies(w, i);
 }
 
 /* The wall clock as the core hears of it; somebody may have set it. */
@@ -530,6 +536,7 @@ static void shut(struct world *w)
 	for (uint32_t i = 0; i < WORLD_CONTEXTS; i++)
 		context_free(w, i);
 	memset(w->lease, 0, sizeof(w->lease));
+	lend_forget(w, WORLD_CLIENTS);
 	memset(w->pin, 0, sizeof(w->pin));
 	for (uint32_t i = 0; i < WORLD_CLIENTS; i++)
 		streams_forget(w, i);
@@ -616,6 +623,7 @@ static void quiet(struct world *w)
 	w->mood = 0;
 	w->result->quiets++;
 	client_rest(w);
+	lend_rest(w);
 	foresight_rest(w);
 	for (uint32_t i = 0; i < 6000 && !w->result->failure[0]; i++) {
 		drain(w);
@@ -658,6 +666,8 @@ static void step(struct world *w, const struct move *m)
 	case MOVE_LEASE:
 		if (world_chance(w, 300000))
 			streams_step(w);
+		else if (w->faults->wide && world_chance(w, 200000))
+			lend_step(w);
 		else
 			reader_step(w);
 		break;

@@ -77,6 +77,7 @@ struct world_result {
 	uint64_t parked_prefetches, plan_loads, staged_conversations, staged_used, staged_wasted;
 	uint64_t refused; /* answers of -ENOSPC */
 	uint64_t moved_pages, moves_failed, parked, reservations, drawn;
+	uint64_t loans, recalled; /* slabs in devices; left because they were wanted back */
 	/* two paths into HBM; bytes, times, blocks */
 	uint64_t direct, copied, path_failed, repaired;
 	uint64_t move;     /* at which it failed */

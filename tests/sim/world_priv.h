@@ -35,6 +35,7 @@
 #define WORLD_PLANS 2u /* of a client */
 #define WORLD_ACCESSES 48u
 #define WORLD_LEASES 16u
+#define WORLD_LOANS 24u /* slabs in devices of clients */
 #define WORLD_LEADS 128u /* blocks whose first layers are pinned, watched at a time */
 #define WORLD_LIVES 4u /* of a context's name, whose removal is not durable */
 #define WORLD_READERS 2u /* of a client */
@@ -171,6 +172,12 @@ struct world_lease {
 	uint32_t index;            /* of the hazard slot */
 };
 
+/* A slab that a device of a client has. */
+struct world_loan {
+	uint32_t client, context;
+	struct core_range range; /* bytes 0 = none */
+};
+
 /* A block that was seen behind another one, until it is seen to have gone. */
 struct world_link {
 	uint32_t context, slot, generation; /* its own */
@@ -290,6 +297,7 @@ struct world {
 	struct world_client client[WORLD_CLIENTS];
 	struct world_context context[WORLD_CONTEXTS];
 	struct world_lease lease[WORLD_LEASES];
+	struct world_loan loan[WORLD_LOANS];
 	struct world_pin pin[WORLD_LEASES];
 	struct world_conversation conversation[WORLD_CONVERSATIONS];
 	struct world_conversation conversation_was; /* before what was asked of one last */
@@ -383,6 +391,16 @@ void reader_fence(struct world *w);
 void reader_release(struct world *w, uint32_t client, uint32_t context);
 void reader_revoked(struct world *w, uint32_t client, uint32_t tier);
 void reader_rest(struct world *w);
+
+/* lend.c: slabs in devices of clients. WORLD_CLIENTS: of all. */
+void lend_forget(struct world *w, uint32_t client);
+void lend_step(struct world *w);
+void lend_rest(struct world *w);
+void lend_punched(struct world *w, const struct core_range *range);
+void lend_moved(struct world *w, const struct core_copy *copy);
+void lend_removed(struct world *w, uint32_t context);
+/* world.c: the process of a client whose connection has ended */
+void world_dies(struct world *w, uint32_t i);
 void reader_check(struct world *w);
 void model_check_deadlines(struct world *w);
 bool streams_ask(struct world *w, uint32_t client, uint32_t i, struct abi_sqe *sqe);

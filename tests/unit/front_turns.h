@@ -77,7 +77,17 @@ static inline uint32_t take_back(struct shell *s, uint64_t client, uint32_t *tie
 	return s->pinned;
 }
 
-static const struct front_ops ops = { no_context, context_gone, no_grant, take_back,
+static inline int no_slab(struct shell *s, const struct core_range *range, int *fd,
+			  uint32_t *count)
+{
+	(void)s;
+	(void)range;
+	(void)fd;
+	(void)count;
+	return -ENOENT;
+}
+
+static const struct front_ops ops = { no_context, context_gone, no_grant, take_back, no_slab,
 				      jobs_mark, jobs_passed };
 
 struct fixture {

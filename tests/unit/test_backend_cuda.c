@@ -5,9 +5,11 @@
  * once at each place: bytes that were said to be copied are right, and nothing is left behind.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -162,6 +164,99 @@ static void test_batch_is_refused(void **state)
 	close_pool(&fx);
 }
 
+/* ---- chunks that clients have ---------------------------------------------------------------- */
+
+/* The file behind the region's first chunk, as a client gets it; or negative errno. */
+static int64_t file_of_first(const struct mem_region *region)
+{
+	uint32_t count = 1;
+	struct stat st;
+	int fd, rc = mem_cuda.lend(region, 0, ABI_HUGE, &fd, &count);
+
+	if (rc)
+		return rc;
+	assert_int_equal(count, 1);
+	assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+	assert_int_equal(fstat(fd, &st), 0);
+	close(fd);
+	return (int64_t)st.st_ino;
+}
+
+/* Bytes of the first item that are not 0; negative: it could not be read. */
+static int first_item(struct fixture *fx)
+{
+	struct core_copy copy = { .count = 1, .src_tier = ABI_TIER_HBM };
+	int rest = 0;
+
+	copy.dst_tier = ABI_TIER_CXL;
+	copy.item[0] = (struct core_copy_item){ .dst = fx->to, .src = place_of(fx, 0),
+						.bytes = ITEM };
+	fx->ops->copy(fx->ops, &copy);
+	for (uint32_t i = 0; i < ITEM; i++)
+		rest += fx->to[i] != 0;
+	return copy.res ? copy.res : rest;
+}
+
+/* All of it is given back, and taken for a user's context. */
+static int pass_to(struct fixture *fx, uint32_t owner)
+{
+	assert_int_equal(fx->ops->punch(&fx->region, 0, BYTES), 0);
+	fx->region.owner = owner;
+	return fx->ops->prepare(&fx->region, 0, BYTES);
+}
+
+static void test_a_chunk_passes_to_another_user(void **state)
+{
+	static struct core_copy copy;
+	struct fixture fx;
+	uint32_t made, count = CHUNKS;
+	int fd[CHUNKS];
+	int64_t file;
+
+	(void)state;
+	assert_int_equal(open_pool(&fx), 0);
+	assert_int_equal(file_of_first(&fx.region), -EAGAIN); /* it has no memory yet */
+	assert_int_equal(fx.ops->prepare(&fx.region, 0, BYTES), 0);
+	assert_int_equal(copy_all(&fx, true, false, &copy), 0);
+	/* Nobody has it: it is emptied, and stays what it is. */
+	assert_int_equal(pass_to(&fx, 7), 0);
+	assert_int_equal(first_item(&fx), 0);
+	file = file_of_first(&fx.region);
+	assert_true(file > 0);
+	assert_int_equal(copy_all(&fx, true, false, &copy), 0);
+	/* Of the same user: nothing is made anew. */
+	made = standin.calls("cuMemCreate");
+	assert_int_equal(pass_to(&fx, 7), 0);
+	assert_int_equal(standin.calls("cuMemCreate"), made);
+	/* Whoever kept it sees nothing of another user's. */
+	assert_int_equal(mem_cuda.lend(&fx.region, 0, BYTES, fd, &count), 0);
+	while (count)
+		close(fd[--count]);
+	assert_int_equal(pass_to(&fx, 8), 0);
+	assert_int_equal(standin.calls("cuMemCreate"), made + CHUNKS);
+	assert_int_equal(first_item(&fx), 0);
+	assert_int_not_equal(file_of_first(&fx.region), file);
+	count = CHUNKS - 1;
+	assert_int_equal(mem_cuda.lend(&fx.region, 0, BYTES, fd, &count), -EFBIG);
+	close_pool(&fx);
+}
+
+/* A driver that has no memory for the new one: the chunk is tried again later. */
+static void test_a_chunk_cannot_be_made_anew(void **state)
+{
+	struct fixture fx;
+
+	(void)state;
+	assert_int_equal(open_pool(&fx), 0);
+	assert_int_equal(fx.ops->prepare(&fx.region, 0, BYTES), 0);
+	assert_true(file_of_first(&fx.region) > 0);
+	standin.fail_at("cuMemCreate", 1, CUDA_OUT_OF_MEMORY);
+	assert_int_equal(pass_to(&fx, 9), -ENOMEM);
+	assert_int_equal(fx.ops->prepare(&fx.region, 0, BYTES), 0);
+	assert_int_equal(fx.ops->resident(&fx.region), BYTES);
+	close_pool(&fx);
+}
+
 /* CUDA 12.8 has a batch of other parameters under the same name. */
 static void test_older_driver(void **state)
 {
@@ -248,6 +343,7 @@ static int fail_once(const char *name, uint32_t nth, cuda_result answer)
 	struct backend_info info;
 	struct standin_left left, none;
 	struct fixture fx;
+	bool lent = false, passed = false;
 	int rc, in = -1, out = -1;
 
 	standin.fail_at(name, nth, answer);
@@ -259,6 +355,10 @@ static int fail_once(const char *name, uint32_t nth, cuda_result answer)
 		out = copy_all(&fx, false, false, &copy);
 		if (in == 0 && out == 0 && memcmp(fx.to, fx.from, ITEMS * ITEM) != 0)
 			return 1;
+		lent = file_of_first(&fx.region) > 0;
+		passed = pass_to(&fx, 7) == 0;
+		if (passed && first_item(&fx) > 0)
+			return 4;
 		fx.ops->destroy(&fx.region);
 		fx.ops->close(fx.ops);
 	}
@@ -266,7 +366,7 @@ static int fail_once(const char *name, uint32_t nth, cuda_result answer)
 	if (!gives_back(name) && memcmp(&left, &none, sizeof(none)) != 0)
 		return 2;
 	if (standin.calls(name) < nth)
-		return rc == 0 && in == 0 && out == 0 ? NOT_REACHED : 3;
+		return rc == 0 && in == 0 && out == 0 && lent && passed ? NOT_REACHED : 3;
 	return 0;
 }
 
@@ -274,7 +374,7 @@ static void test_each_call_fails_once(void **state)
 {
 	static const char *const names[] = {
 #define ENTRY(field, name, version, parameters) name,
-#include "tierd/backend/cuda_driver.def"
+#include "libtier/base/cuda_driver.def"
 #undef ENTRY
 		"engine",
 	};
@@ -308,6 +408,8 @@ int main(void)
 		cmocka_unit_test(test_copies_cross_chunks),
 		cmocka_unit_test(test_copy_within),
 		cmocka_unit_test(test_places_without_memory),
+		cmocka_unit_test(test_a_chunk_passes_to_another_user),
+		cmocka_unit_test(test_a_chunk_cannot_be_made_anew),
 		cmocka_unit_test(test_batch_is_refused),
 		cmocka_unit_test(test_older_driver),
 		cmocka_unit_test(test_error_is_for_good),

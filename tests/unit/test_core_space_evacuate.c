@@ -329,6 +329,68 @@ static void test_what_is_promised_stays_where_it_is(void **state)
 	space_close(f.s);
 }
 
+/* A device has it: it stays until all have left it, and is the last to be wanted back. */
+static void test_a_lent_slab_stays(void **state)
+{
+	struct fixture f;
+	uint64_t first, other, fresh;
+	uint32_t live;
+
+	(void)state;
+	open_space(&f, 16);
+	assert_int_equal(space_lend(f.s, 0), -EAGAIN); /* there is nothing */
+	first = alloc(&f, 0);
+	for (uint32_t i = 1; i < PLACES; i++)
+		alloc(&f, 0);
+	other = alloc(&f, 0);
+	assert_int_equal(space_lend(f.s, other + PAGE), other);
+	assert_int_equal(space_lend(f.s, other), other);
+	/* The emptiest may not go, so the full one does. */
+	assert_int_equal(space_evacuate_begin(f.s, 99, &live), first);
+	assert_int_equal(space_lend(f.s, first), -EAGAIN);
+	space_evacuate_end(f.s, first);
+	/* Empty, it serves another size, and is not punched. */
+	space_free(f.s, other);
+	assert_int_equal(space_surplus(f.s, true), -ENOENT);
+	space_limit(f.s, 2 * SLAB);
+	assert_int_equal(space_alloc(f.s, 1, &fresh), other);
+	assert_int_equal(fresh, UINT64_MAX);
+	space_free(f.s, other);
+	/* Wanted back: nobody else gets it, and it goes when the last has left. */
+	assert_int_equal(space_recall(f.s), other);
+	assert_int_equal(space_recall(f.s), -ENOENT);
+	assert_true(space_is_recalled(f.s, other));
+	assert_int_equal(space_lend(f.s, other), -EAGAIN);
+	space_lend_end(f.s, other);
+	assert_int_equal(space_surplus(f.s, true), -ENOENT);
+	space_lend_end(f.s, other);
+	assert_int_equal(space_surplus(f.s, true), other);
+	space_punched(f.s, other);
+	assert_false(space_is_recalled(f.s, other));
+	space_close(f.s);
+}
+
+/* What was wanted back and then not taken is lent again. */
+static void test_a_recall_is_forgotten(void **state)
+{
+	struct fixture f;
+	uint64_t slab;
+
+	(void)state;
+	open_space(&f, 16);
+	slab = alloc(&f, 0);
+	assert_int_equal(space_lend(f.s, slab), slab);
+	assert_int_equal(space_recall(f.s), slab);
+	space_look(f.s); /* a device has it yet */
+	assert_true(space_is_recalled(f.s, slab));
+	space_lend_end(f.s, slab);
+	assert_int_equal(space_lend(f.s, slab), -EAGAIN);
+	space_look(f.s);
+	assert_int_equal(space_lend(f.s, slab), slab);
+	space_lend_end(f.s, slab);
+	space_close(f.s);
+}
+
 static void test_a_lower_limit_holds(void **state)
 {
 	struct fixture f;
@@ -358,6 +420,8 @@ int main(void)
 		cmocka_unit_test(test_full_slabs_are_chosen_where_they_cost_least),
 		cmocka_unit_test(test_the_only_room_of_a_class_stays),
 		cmocka_unit_test(test_what_is_promised_stays_where_it_is),
+		cmocka_unit_test(test_a_lent_slab_stays),
+		cmocka_unit_test(test_a_recall_is_forgotten),
 		cmocka_unit_test(test_a_lower_limit_holds),
 	};
 

@@ -381,9 +381,10 @@ static const struct mem_region *back(void)
 		.index_bytes = ABI_HUGE,
 		.mem_bytes[ABI_TIER_CXL] = host.context[0].mem_bytes[ABI_TIER_CXL],
 	};
+	const struct disk_context spec = { .name = "dispatch" };
 	struct context_memory *made;
 
-	assert_int_equal(memory_make(s->memory, "dispatch", &plan, &made), 0);
+	assert_int_equal(memory_make(s->memory, &spec, &plan, &made), 0);
 	memory_adopt(s->memory, host.context[0].id, made, s->workers);
 	memset(made->mem[ABI_TIER_CXL].addr, 1, made->mem[ABI_TIER_CXL].bytes);
 	return &made->mem[ABI_TIER_CXL];

@@ -65,9 +65,10 @@ static struct context_memory *make(uint32_t id)
 {
 	const struct core_context_plan plan = { .index_bytes = 1 << 20,
 						.mem_bytes = { 0, ABI_HUGE } };
+	const struct disk_context spec = { .name = "test" };
 	struct context_memory *made;
 
-	assert_int_equal(memory_make(fx.memory, "test", &plan, &made), 0);
+	assert_int_equal(memory_make(fx.memory, &spec, &plan, &made), 0);
 	memory_adopt(fx.memory, id, made, fx.workers);
 	return made;
 }

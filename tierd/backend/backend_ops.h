@@ -32,6 +32,7 @@ struct mem_region {
 	void *addr;    /* the daemon's mapping; of a device: addresses that only copy() knows */
 	uint64_t bytes;
 	int32_t node; /* 1 + the NUMA node that it is bound to; 0 = to none */
+	uint32_t owner; /* uid whose bytes it holds, set by who had it created */
 	struct mem_private *own;
 };
 
@@ -76,6 +77,15 @@ struct mem_ops {
 	int (*prepare)(const struct mem_region *region, uint64_t offset, uint64_t bytes);
 	/* Give a 2 MiB-aligned range back to the host (hole). Any thread. */
 	int (*punch)(const struct mem_region *region, uint64_t offset, uint64_t bytes);
+	/*
+	 * A client's device is going to map or register [offset, offset + bytes), which is backed
+	 * and stays so meanwhile: descriptors of equal pieces, *count of them, for fd[*count] and
+	 * the caller to close; none where the client registers what share() gave it. The loop's
+	 * thread. Errors: -EAGAIN it is not backed; -EFBIG more pieces than *count; -EOPNOTSUPP
+	 * what is registered would move elsewhere; the device's.
+	 */
+	int (*lend)(const struct mem_region *region, uint64_t offset, uint64_t bytes, int *fd,
+		    uint32_t *count);
 	/* Physical bytes behind the region (st_blocks): clients' touches of holes show here. */
 	int64_t (*resident)(const struct mem_region *region);
 	/*

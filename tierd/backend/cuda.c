@@ -6,28 +6,36 @@
  * region is a range of addresses that no processor can touch, and a table from its areas to chunks;
  * copies translate, so that a place without a chunk is refused here and never reaches the device.
  *
+ * Chunks are exported to clients of the context's owner, who could write them and may keep them
+ * whatever they say. So one that passes to a context of another uid is emptied, and if it was ever
+ * exported it is given back to the driver and made anew.
+ *
  * Bytes move by copy engines alone, in one stream a direction; we launch no kernels. An error that
  * the driver reports of work under way ends its context for good: from then on every copy and every
  * area fails with -EIO, what was asked for is a miss, and the daemon lives.
  */
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "libtier/base/atomic.h"
 #include "libtier/base/crc32c.h"
 #include "libtier/base/list.h"
 #include "libtier/base/lock.h"
-#include "tierd/backend/cuda_driver.h"
+#include "libtier/base/cuda_driver.h"
 #include "tierd/backend/mem_common.h"
 
 #define DEVICE 0
 #define SHARE_PERCENT 6
 #define NO_CHUNK UINT32_MAX
+#define NO_OWNER UINT32_MAX
+#define LOOK_CHUNKS 64u /* unused ones that are looked at for one that needs no emptying */
 #define EVENTS 32u /* copies that can be waited for at a time without waiting for a whole stream */
 #define PIECES 64u /* handed to the driver at a time */
 
@@ -40,7 +48,10 @@ struct cuda_pool {
 	uint64_t base; /* address of the first chunk */
 	uint32_t chunks;
 	uint32_t made;      /* of them, while it is opened */
-	uint64_t *handle;   /* [chunks] */
+	uint64_t *handle;   /* [chunks]; 0 = it could not be made anew, and is tried again */
+	uint32_t *owner;    /* [chunks] uid whose bytes it holds; NO_OWNER. Of who has the chunk */
+	uint8_t *exported;  /* [chunks] likewise */
+	uint8_t *zeros;     /* ABI_HUGE of them */
 	struct cuda_stream *stream[CHANNELS];
 	uint32_t failed;    /* atomic: the context is of no use any more */
 	uint32_t no_batch;  /* atomic: the driver refused one */
@@ -157,8 +168,10 @@ static int make_chunk(struct cuda_pool *pool, uint32_t i)
 		return rc;
 	rc = cuda_errno(pool->cu.map(pool->base + i * (uint64_t)ABI_HUGE, ABI_HUGE, 0,
 				     pool->handle[i], 0));
-	if (rc)
+	if (rc) {
 		pool->cu.release(pool->handle[i]);
+		pool->handle[i] = 0;
+	}
 	return rc;
 }
 
@@ -189,7 +202,8 @@ static void cuda_close(const struct mem_ops *self)
 	while (pool->events)
 		pool->cu.event_destroy(pool->event[--pool->events]);
 	while (pool->made) {
-		pool->made--;
+		if (!pool->handle[--pool->made])
+			continue;
 		pool->cu.unmap(pool->base + pool->made * (uint64_t)ABI_HUGE, ABI_HUGE);
 		pool->cu.release(pool->handle[pool->made]);
 	}
@@ -199,8 +213,25 @@ static void cuda_close(const struct mem_ops *self)
 		pool->cu.context_release(DEVICE);
 	lock_fini(&pool->lock);
 	free(pool->handle);
+	free(pool->owner);
+	free(pool->exported);
+	free(pool->zeros);
 	free(pool->unused);
 	free(pool);
+}
+
+static int begin_tables(struct cuda_pool *pool, uint64_t chunks)
+{
+	pool->handle = calloc(chunks, sizeof(*pool->handle));
+	pool->owner = malloc(chunks * sizeof(*pool->owner));
+	pool->exported = calloc(chunks, sizeof(*pool->exported));
+	pool->zeros = calloc(1, ABI_HUGE);
+	pool->unused = calloc(chunks, sizeof(*pool->unused));
+	if (!pool->handle || !pool->owner || !pool->exported || !pool->zeros || !pool->unused)
+		return -ENOMEM;
+	for (uint64_t i = 0; i < chunks; i++)
+		pool->owner[i] = NO_OWNER;
+	return 0;
 }
 
 static int cuda_open(const struct mem_ops **self, uint64_t bytes)
@@ -222,9 +253,9 @@ static int cuda_open(const struct mem_ops **self, uint64_t bytes)
 	pool->ops = mem_cuda;
 	pool->chunks = (uint32_t)chunks;
 	list_init(&pool->regions);
-	pool->handle = calloc(chunks, sizeof(*pool->handle));
-	pool->unused = calloc(chunks, sizeof(*pool->unused));
-	rc = pool->handle && pool->unused ? cuda_driver_load(&pool->cu, NULL) : -ENOMEM;
+	rc = begin_tables(pool, chunks);
+	if (rc == 0)
+		rc = cuda_driver_load(&pool->cu, NULL);
 	if (rc == 0)
 		rc = begin_context(pool);
 	if (rc == 0)
@@ -284,6 +315,26 @@ static int cuda_probe(struct backend_info *info)
 	if (rc == 0)
 		rc = look_at_device(&cu, info);
 	return rc ? -ENODEV : 0;
+}
+
+/* Until the stream is through with what it was given so far. */
+static int wait_for_end(struct cuda_pool *pool, struct cuda_stream *stream)
+{
+	struct cuda_event *event = NULL;
+	int rc;
+
+	lock_acquire(&pool->lock);
+	if (pool->events)
+		event = pool->event[--pool->events];
+	lock_release(&pool->lock);
+	if (!event)
+		return judge(pool, pool->cu.stream_wait(stream));
+	rc = judge(pool, pool->cu.event_record(event, stream));
+	rc = rc ? judge(pool, pool->cu.stream_wait(stream))
+		: judge(pool, pool->cu.event_wait(event));
+	LOCK_SCOPE(&pool->lock);
+	pool->event[pool->events++] = event;
+	return rc;
 }
 
 /* ---- regions ------------------------------------------------------------------------------- */
@@ -356,6 +407,98 @@ static void cuda_destroy(struct mem_region *region)
 	*region = (struct mem_region){ .fd = -1 };
 }
 
+/* An unused chunk, rather one whose bytes are nobody else's; NO_CHUNK. */
+static uint32_t take_chunk(struct cuda_pool *pool, uint32_t owner)
+{
+	uint32_t best, chunk;
+
+	LOCK_SCOPE(&pool->lock);
+	if (!pool->unused_count)
+		return NO_CHUNK;
+	best = pool->unused_count - 1;
+	for (uint32_t n = 0; n < LOOK_CHUNKS && n < pool->unused_count; n++) {
+		uint32_t at = pool->unused_count - 1 - n;
+		uint32_t whose = pool->owner[pool->unused[at]];
+
+		if (whose != owner && whose != NO_OWNER)
+			continue;
+		best = at;
+		break;
+	}
+	chunk = pool->unused[best];
+	pool->unused[best] = pool->unused[--pool->unused_count];
+	return chunk;
+}
+
+static int make_anew(struct cuda_pool *pool, uint32_t chunk)
+{
+	const struct cuda_access access = { .location = here(), .flags = CUDA_ACCESS_READ_WRITE };
+	uint64_t at = pool->base + chunk * (uint64_t)ABI_HUGE;
+	int rc = 0;
+
+	if (pool->handle[chunk]) {
+		rc = judge(pool, pool->cu.unmap(at, ABI_HUGE));
+		if (rc == 0)
+			rc = judge(pool, pool->cu.release(pool->handle[chunk]));
+		pool->handle[chunk] = rc ? pool->handle[chunk] : 0;
+	}
+	if (rc == 0)
+		rc = make_chunk(pool, chunk);
+	return rc ? rc : judge(pool, pool->cu.set_access(at, ABI_HUGE, &access, 1));
+}
+
+/* The chunk is going to hold this user's bytes: no other user's are to be seen in it, or by it. */
+static int empty_chunk(struct cuda_pool *pool, uint32_t chunk, uint32_t owner)
+{
+	struct cuda_stream *stream = pool->stream[CHANNEL_IN];
+	int rc;
+
+	if (pool->owner[chunk] == owner || pool->owner[chunk] == NO_OWNER) {
+		pool->owner[chunk] = owner;
+		return 0;
+	}
+	rc = judge(pool, pool->cu.context_set(pool->context));
+	if (rc == 0 && (pool->exported[chunk] || !pool->handle[chunk]))
+		rc = make_anew(pool, chunk);
+	if (rc == 0)
+		rc = judge(pool, pool->cu.copy(pool->base + chunk * (uint64_t)ABI_HUGE,
+					       (uintptr_t)pool->zeros, ABI_HUGE, stream));
+	if (rc == 0)
+		rc = wait_for_end(pool, stream);
+	if (rc == 0) {
+		pool->exported[chunk] = 0;
+		pool->owner[chunk] = owner;
+	}
+	return rc;
+}
+
+/* Give the area a chunk if it has none. */
+static int back(struct mem_private *own, uint64_t area, uint32_t owner)
+{
+	struct cuda_pool *pool = own->pool;
+	uint32_t chunk;
+	int rc;
+
+	{
+		LOCK_SCOPE(&pool->lock);
+		if (own->chunk[area] != NO_CHUNK)
+			return 0;
+	}
+	chunk = take_chunk(pool, owner);
+	if (chunk == NO_CHUNK)
+		return -ENOMEM;
+	rc = empty_chunk(pool, chunk, owner);
+	LOCK_SCOPE(&pool->lock);
+	if (rc) { /* the last one to be tried again */
+		pool->unused[pool->unused_count++] = pool->unused[0];
+		pool->unused[0] = chunk;
+		return rc;
+	}
+	own->chunk[area] = chunk;
+	own->backed++;
+	return 0;
+}
+
 static int cuda_prepare(const struct mem_region *region, uint64_t offset, uint64_t bytes)
 {
 	struct mem_private *own = region->own;
@@ -365,14 +508,11 @@ static int cuda_prepare(const struct mem_region *region, uint64_t offset, uint64
 		return -EINVAL;
 	if (has_failed(pool))
 		return -EIO;
-	LOCK_SCOPE(&pool->lock);
 	for (uint64_t i = offset / ABI_HUGE; i * ABI_HUGE < offset + bytes; i++) {
-		if (own->chunk[i] != NO_CHUNK)
-			continue;
-		if (!pool->unused_count)
-			return -ENOMEM;
-		own->chunk[i] = pool->unused[--pool->unused_count];
-		own->backed++;
+		int rc = back(own, i, region->owner);
+
+		if (rc)
+			return rc;
 	}
 	return 0;
 }
@@ -387,6 +527,51 @@ static int cuda_punch(const struct mem_region *region, uint64_t offset, uint64_t
 	for (uint64_t i = offset / ABI_HUGE; i * ABI_HUGE < offset + bytes; i++)
 		give_chunk_back(own, i);
 	return 0;
+}
+
+/* The chunk of an area that has one, from now on exported. */
+static int lend_chunk(struct mem_private *own, uint64_t area)
+{
+	struct cuda_pool *pool = own->pool;
+	uint32_t chunk;
+	int fd = -1, rc;
+
+	{
+		LOCK_SCOPE(&pool->lock);
+		chunk = own->chunk[area];
+	}
+	if (chunk == NO_CHUNK)
+		return -EAGAIN;
+	pool->exported[chunk] = 1;
+	rc = judge(pool, pool->cu.export_fd(&fd, pool->handle[chunk], CUDA_HANDLE_FD, 0));
+	if (rc)
+		return rc;
+	return fcntl(fd, F_SETFD, FD_CLOEXEC) ? -errno : fd;
+}
+
+static int cuda_lend(const struct mem_region *region, uint64_t offset, uint64_t bytes, int *fd,
+		     uint32_t *count)
+{
+	struct cuda_pool *pool = region->own->pool;
+	uint32_t areas = (uint32_t)(bytes / ABI_HUGE), made = 0;
+	int rc;
+
+	if (!mem_range_is_sane(region, offset, bytes) || bytes % ABI_HUGE)
+		return -EINVAL;
+	if (has_failed(pool))
+		return -EIO;
+	if (areas > *count)
+		return -EFBIG;
+	rc = judge(pool, pool->cu.context_set(pool->context));
+	for (; rc >= 0 && made < areas; made += rc >= 0) {
+		rc = lend_chunk(region->own, offset / ABI_HUGE + made);
+		if (rc >= 0)
+			fd[made] = rc;
+	}
+	while (rc < 0 && made)
+		close(fd[--made]);
+	*count = made;
+	return rc < 0 ? rc : 0;
 }
 
 static int64_t cuda_resident(const struct mem_region *region)
@@ -480,26 +665,6 @@ static int add_item(struct transfer *t, const struct core_copy *copy,
 	return rc;
 }
 
-/* Until the stream is through with what it was given so far. */
-static int wait_for_end(struct cuda_pool *pool, struct cuda_stream *stream)
-{
-	struct cuda_event *event = NULL;
-	int rc;
-
-	lock_acquire(&pool->lock);
-	if (pool->events)
-		event = pool->event[--pool->events];
-	lock_release(&pool->lock);
-	if (!event)
-		return judge(pool, pool->cu.stream_wait(stream));
-	rc = judge(pool, pool->cu.event_record(event, stream));
-	rc = rc ? judge(pool, pool->cu.stream_wait(stream))
-		: judge(pool, pool->cu.event_wait(event));
-	LOCK_SCOPE(&pool->lock);
-	pool->event[pool->events++] = event;
-	return rc;
-}
-
 static enum channel channel_of(const struct core_copy *copy)
 {
 	if (copy->dst_tier != ABI_TIER_HBM)
@@ -549,6 +714,7 @@ const struct mem_ops mem_cuda = {
 	.create = cuda_create,
 	.share = cuda_share,
 	.revoke = mem_revoke,
+	.lend = cuda_lend,
 	.destroy = cuda_destroy,
 	.leave = cuda_destroy,
 	.prepare = cuda_prepare,

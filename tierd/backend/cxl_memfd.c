@@ -26,6 +26,7 @@ const struct mem_ops mem_cxl_memfd = {
 	.create = mem_create_plain,
 	.share = mem_share,
 	.revoke = mem_revoke,
+	.lend = mem_lend,
 	.destroy = mem_destroy,
 	.leave = mem_leave,
 	.prepare = mem_prepare,

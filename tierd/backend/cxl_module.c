@@ -133,6 +133,7 @@ const struct mem_ops mem_cxl_module = {
 	.create = module_create,
 	.share = module_share,
 	.revoke = module_revoke,
+	.lend = mem_lend,
 	.destroy = module_destroy,
 	.leave = module_leave,
 	.prepare = module_prepare,

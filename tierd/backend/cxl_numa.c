@@ -9,6 +9,7 @@
 #include <numa.h>
 #include <numaif.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "libtier/base/units.h"
 #include "tierd/backend/mem_common.h"
@@ -143,6 +144,36 @@ static int tier_bind(const struct mem_ops *self, void *addr, uint64_t bytes)
 	return node < 0 ? -ENODEV : cxl_numa_bind(addr, bytes, node);
 }
 
+bool cxl_numa_movable(FILE *zoneinfo, int node)
+{
+	char line[256], zone[32];
+	unsigned long long pages;
+	int at = -1;
+
+	zone[0] = '\0';
+	while (fgets(line, sizeof(line), zoneinfo)) {
+		if (sscanf(line, "Node %d, zone %31s", &at, zone) == 2)
+			continue;
+		if (at == node && !strcmp(zone, "Movable") &&
+		    sscanf(line, " managed %llu", &pages) == 1 && pages)
+			return true;
+	}
+	return false;
+}
+
+/* The kernel moves pages of the movable zone elsewhere before it pins them: into DRAM. */
+static int numa_lend(const struct mem_region *region, uint64_t offset, uint64_t bytes, int *fd,
+		     uint32_t *count)
+{
+	FILE *zoneinfo = fopen("/proc/zoneinfo", "re");
+	bool movable = !zoneinfo || cxl_numa_movable(zoneinfo, region->node - 1);
+
+	if (zoneinfo)
+		fclose(zoneinfo);
+	*count = 0;
+	return movable ? -EOPNOTSUPP : mem_lend(region, offset, bytes, fd, count);
+}
+
 const struct mem_ops mem_cxl_numa = {
 	.name = "numa",
 	.probe = numa_probe,
@@ -151,6 +182,7 @@ const struct mem_ops mem_cxl_numa = {
 	.create = numa_create,
 	.share = mem_share,
 	.revoke = mem_revoke,
+	.lend = numa_lend,
 	.destroy = mem_destroy,
 	.leave = mem_leave,
 	.prepare = mem_prepare,

@@ -186,6 +186,14 @@ int mem_revoke(const struct mem_region *region, uint64_t client)
 	return -EOPNOTSUPP;
 }
 
+int mem_lend(const struct mem_region *region, uint64_t offset, uint64_t bytes, int *fd,
+	     uint32_t *count)
+{
+	(void)fd;
+	*count = 0;
+	return mem_range_is_sane(region, offset, bytes) ? 0 : -EINVAL;
+}
+
 void mem_destroy(struct mem_region *region)
 {
 	if (!region->bytes)

@@ -7,6 +7,8 @@
 #ifndef TIERD_BACKEND_MEM_COMMON_H
 #define TIERD_BACKEND_MEM_COMMON_H
 
+#include <stdio.h>
+
 #include "tierd/backend/backend_ops.h"
 
 extern const struct mem_ops mem_cuda;      /* cuda.c: hbm */
@@ -37,6 +39,8 @@ int mem_share(const struct mem_region *region, uint64_t client);
 int mem_bind(const struct mem_ops *self, void *addr, uint64_t bytes);
 int mem_bind_none(const struct mem_ops *self, void *addr, uint64_t bytes);
 int mem_revoke(const struct mem_region *region, uint64_t client);
+int mem_lend(const struct mem_region *region, uint64_t offset, uint64_t bytes, int *fd,
+	     uint32_t *count);
 void mem_destroy(struct mem_region *region);
 void mem_leave(struct mem_region *region);
 int mem_prepare(const struct mem_region *region, uint64_t offset, uint64_t bytes);
@@ -75,6 +79,8 @@ struct cxl_node {
 int cxl_numa_choose(const struct cxl_node *node, uint32_t count);
 /* The same of this host's; *found describes it. Errors: -ENODEV, -ENOMEM. */
 int cxl_numa_find(struct cxl_node *found);
+/* Has the node pages of the movable zone? By the lines of /proc/zoneinfo. */
+bool cxl_numa_movable(FILE *zoneinfo, int node);
 void cxl_numa_describe(int node, const struct cxl_node *found, struct backend_info *info);
 /* As mem_create, with all memory from the node. Errors: also -EINVAL, no such node. */
 int cxl_numa_create(struct mem_region *region, const char *label, uint64_t bytes, int node);

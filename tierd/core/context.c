@@ -426,6 +426,7 @@ int core_context_remove(struct core *c, uint32_t id, uint64_t token, uint64_t go
 	index_event(&x->ix, ABI_EVENT_CLEARED, ABI_SLOT_NONE);
 	meter_begin(&c->meter);
 	leave_context(c, x);
+	lend_context_closing(c, x);
 	request_context_gone(c, x);
 	for (uint32_t op = 0; op < ABI_OP_COUNT; op++)
 		if (core_ops[op] && core_ops[op]->context_gone)
@@ -456,6 +457,7 @@ void context_maybe_gone(struct core *c, struct context *x)
 	uint32_t id = x->id;
 
 	if (!x->closing || x->leaving || x->slots_live || x->detached || x->punching ||
+	    x->lent ||
 	    runs_of(c, x) || request_of_context(c, x))
 		return;
 	evacuate_forget(c, x);

@@ -33,6 +33,7 @@ struct context {
 	uint32_t id;    /* as clients know it: index and generation */
 	uint32_t index; /* in core.context, bitmaps, lists, hazard words */
 	uint32_t attached;
+	uint32_t lent; /* slabs that devices have, by client */
 	uint32_t sweep_slot;
 	uint64_t epoch_seen; /* highest in any record: a raised epoch that a crash undid */
 	struct disk_context spec;

@@ -176,6 +176,8 @@ int core_open(struct core **out, const struct core_config *config)
 	if (!err)
 		err = reclaim_open(c);
 	if (!err)
+		err = lend_open(c);
+	if (!err)
 		err = sched_open(c);
 	if (!err)
 		err = quota_open(c);
@@ -265,6 +267,7 @@ void core_close(struct core *c)
 	free(c->streams.table);
 	free(c->reclaim.batch);
 	reclaim_close(c);
+	lend_close(c);
 	sched_close(c);
 	free(c->copy);
 	free(c->io);
@@ -315,6 +318,8 @@ static void client_open(struct core *c, const struct core_client_open *open)
 	k->connection++;
 	k->orders = 0;
 	k->puts = NULL;
+	k->recalls = 0;
+	assert(!k->lends && !k->lend_first);
 	account_open(c, k);
 	quota_client_open(c, k, open->client);
 	if (c->clients_high <= open->client)
@@ -380,6 +385,7 @@ static void client_dead(struct core *c, uint32_t id)
 		client_gone(c, id, 0);
 	if (k->state != 2)
 		return;
+	lend_client_dead(c, id);
 	for (uint32_t i = 0; i < c->contexts_high; i++)
 		if (c->context[i] && bit_get(k->attached, i))
 			c->context[i]->attached--;

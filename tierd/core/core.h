@@ -41,6 +41,8 @@ struct core;
 #define CORE_PINS_MAX 65536u
 #define CORE_STREAMS_MAX 64u      /* more wait */
 #define CORE_RESERVATIONS_MAX 4096u
+#define CORE_LENDS_MAX 65536u     /* slabs in devices of clients, by client */
+#define CORE_LENDS_CLIENT_MAX CORE_ITEMS_MAX
 #define CORE_RETIRE_BATCH 256u    /* pages of one retire batch */
 #define CORE_BATCHES_MAX 1024u
 #define CORE_ADDRESSES_MAX (64ull << 40) /* bytes that all contexts' mappings may span */
@@ -423,6 +425,27 @@ int core_context_remove(struct core *c, uint32_t id, uint64_t token, uint64_t go
 
 /* REPLY with the token and the epoch when durable. epoch 0 = the next. Errors: -EINVAL. */
 int core_context_epoch(struct core *c, uint32_t id, uint64_t epoch, uint64_t token);
+
+/* ---- slabs in devices of clients ----------------------------------------------------------- */
+
+/*
+ * The client's device is going to map (HBM) or to register (CXL) the slab that has the byte at
+ * range.offset; range becomes the slab. Until each time was left, or the process is dead, the slab
+ * keeps its memory and is not emptied. Errors: -ENOENT no such context or tier for this client,
+ * -EACCES HBM of another user's context, -EAGAIN there is no memory there, or it is wanted back;
+ * -EDQUOT too many.
+ */
+int core_slab_lend(struct core *c, uint32_t client, struct core_range *range);
+/* The device has let go. Errors: -ENOENT it did not have it. */
+int core_slab_leave(struct core *c, uint32_t client, const struct core_range *range);
+/*
+ * The first one that the client should leave of the context of `from`, none before that tier and
+ * offset; false = none.
+ */
+bool core_slab_wanted(struct core *c, uint32_t client, const struct core_range *from,
+		      struct core_range *out);
+/* Rises when there is one more of the client's; CORE_CLIENTS_MAX: of any client's. */
+uint64_t core_slab_recalls(const struct core *c, uint32_t client);
 
 /* ---- limits ------------------------------------------------------------------------------- */
 

@@ -195,6 +195,7 @@ int connection_begin(struct front *f, struct turn *t, struct connection *lobby,
 	move_in(f, s, lobby);
 	s->state = CONNECTION_OPEN;
 	s->since_ns = t->now_ns;
+	s->device = hello->features & WIRE_HELLO_DEVICE;
 	event.open = (struct core_client_open){
 		.client = s->id,
 		.uid = s->uid,

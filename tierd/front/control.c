@@ -207,7 +207,8 @@ static void hello(struct front *f, struct turn *t, struct connection *lobby)
 	m->boot_token = f->config.boot_token;
 	m->staging_bytes = s->staging.bytes;
 	m->client_id = s->id;
-	m->flags = (s->uid == f->config.obs->uid ? 0 : WIRE_ISOLATED) | WIRE_OWNERS | WIRE_USAGE;
+	m->flags = (s->uid == f->config.obs->uid ? 0 : WIRE_ISOLATED) | WIRE_OWNERS | WIRE_USAGE |
+		   WIRE_SLABS;
 	fd[0] = s->region.fd;
 	fd[1] = s->staging.fd;
 	fd[2] = s->doorbell;
@@ -237,6 +238,9 @@ static const struct message_kind kinds[] = {
 	  context_epoch },
 	{ WIRE_CTX_USAGE, false, sizeof(struct wire_ctx), sizeof(struct wire_ctx),
 	  context_usage },
+	{ WIRE_SLAB_TAKE, false, sizeof(struct wire_slab), sizeof(struct wire_slab), slab_take },
+	{ WIRE_SLAB_LEAVE, false, sizeof(struct wire_slab), sizeof(struct wire_slab),
+	  slab_leave },
 	{ WIRE_OBJ_OPEN, false, OBJECT_BYTES, OBJECT_BYTES, object_ask },
 	{ WIRE_OBJ_CREATE, false, OBJECT_BYTES, OBJECT_BYTES, object_ask },
 	{ WIRE_OBJ_COMMIT, false, OBJECT_BYTES, OBJECT_BYTES, object_ask },

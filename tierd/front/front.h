@@ -37,6 +37,8 @@ struct front_ops {
 			     int fd[FRONT_CONTEXT_FDS]);
 	/* Take back what the client was granted, of all contexts: as memory_revoke. */
 	uint32_t (*context_revoke)(struct shell *s, uint64_t client, uint32_t *tiers);
+	/* A slab for a device: as mem_ops.lend. */
+	int (*slab_lend)(struct shell *s, const struct core_range *range, int *fd, uint32_t *count);
 	/* Jobs of the workers: has everything submitted up to the mark ended? (worker.h) */
 	uint64_t (*jobs_mark)(struct shell *s);
 	bool (*jobs_passed)(struct shell *s, uint64_t mark);

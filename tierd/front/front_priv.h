@@ -63,6 +63,7 @@ struct connection {
 	struct shared region;
 	struct shared staging;
 	bool settled; /* sealed, and mapped */
+	bool device;  /* it said WIRE_HELLO_DEVICE */
 	int doorbell; /* eventfd the client writes: watched edge-triggered, never read by us */
 	int event;    /* eventfd we signal */
 	struct abi_region_header *header;
@@ -134,6 +135,7 @@ struct front {
 	struct list posted;
 	uint32_t greeting, dead, full, waiting, revoking; /* connections in these states */
 	uint64_t revoke_next_ns;
+	uint64_t recalls; /* the core's count, of which clients were told */
 	int spare_fd; /* given up for a moment when descriptors run out */
 	struct pending *pending;
 	uint32_t pending_max;
@@ -148,6 +150,7 @@ struct front {
 		struct wire_header header;
 		struct wire_hello hello;
 		struct wire_ctx ctx;
+		struct wire_slab slab;
 		struct wire_admin admin;
 		struct wire_object object;
 		struct wire_object_hold hold;
@@ -243,6 +246,12 @@ void context_usage(struct front *f, struct turn *t, struct connection *s);
 /* A create is over: those who wait for one look again. */
 void context_retry(struct front *f, struct turn *t);
 void context_created(struct front *f, struct turn *t, struct connection *s, uint32_t id);
+
+/* slab.c: slabs for devices */
+void slab_take(struct front *f, struct turn *t, struct connection *s);
+void slab_leave(struct front *f, struct turn *t, struct connection *s);
+/* Clients see in their regions that some are wanted back. */
+void slab_tick(struct front *f);
 
 /* object.c: the messages about objects */
 void object_ask(struct front *f, struct turn *t, struct connection *s);

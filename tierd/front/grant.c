@@ -21,7 +21,7 @@
 #include "libtier/base/cleanup.h"
 #include "tierd/front/front_priv.h"
 
-#define GRANT_FDS_MAX 8
+#define GRANT_FDS_MAX WIRE_SLAB_PIECES_MAX
 
 /*
  * Most bytes of answers that a client may have left unread when it is sent descriptors: a handful

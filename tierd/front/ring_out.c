@@ -142,6 +142,7 @@ void front_flush(struct front *f)
 	int fd[SIGNAL_BATCH];
 	uint32_t count = 0;
 
+	slab_tick(f);
 	if (list_empty(&f->posted))
 		return;
 	/* Our cq_tail before the look at cq_wait; the client does the reverse. */

@@ -499,6 +499,19 @@ static void audit_store(struct audit *a)
 	audit_compare(a, "store", "live bytes", a->live, live);
 }
 
+static void audit_lent(struct audit *a)
+{
+	uint64_t clients = 0, contexts = 0;
+
+	for (uint32_t i = 0; i < a->c->clients_high; i++)
+		clients += a->c->client[i].lends;
+	for (uint32_t i = 0; i < a->c->contexts_high; i++)
+		contexts += a->c->context[i] ? a->c->context[i]->lent : 0;
+	audit_compare(a, "host", "slabs in devices", a->lent, a->c->evict.lends.count);
+	audit_compare(a, "clients", "slabs in devices", clients, a->c->evict.lends.count);
+	audit_compare(a, "contexts", "slabs in devices", contexts, a->c->evict.lends.count);
+}
+
 /* Connections hold their accounts, whether they have put anything or not. */
 static void audit_owners(struct audit *a)
 {
@@ -629,6 +642,7 @@ uint64_t core_audit(const struct core *c, void (*tell_fn)(void *arg, const char 
 				audit_context(&a, c->context[i]);
 		audit_host(&a);
 		audit_store(&a);
+		audit_lent(&a);
 		audit_owners(&a);
 		audit_staged(&a);
 		audit_sched(&a);

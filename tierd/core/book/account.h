@@ -78,6 +78,8 @@ struct client {
 	uint32_t orders;     /* requests in REQUEST_ORDER */
 	uint32_t owner;      /* in the core's ledger of what clients put */
 	struct put *puts;
+	uint32_t lends, lend_first; /* slabs that its devices have; 1 + the first's number */
+	uint64_t recalls;           /* times that some of them were wanted back */
 };
 
 #endif

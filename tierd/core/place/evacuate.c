@@ -335,9 +335,10 @@ static uint32_t wanted(const struct core *c, uint64_t bytes)
 	return n < EVACUATE_SLABS ? (uint32_t)n : EVACUATE_SLABS;
 }
 
-/* Those that cost least. */
-static void choose(struct evacuation *e, uint32_t count)
+/* Those that cost least; those that devices have are wanted back where there are no others. */
+static void choose(struct core *c, uint32_t count)
 {
+	struct evacuation *e = &c->evacuation;
 	uint32_t live;
 
 	assert(e->ctx && !e->slabs && !e->compact);
@@ -345,8 +346,10 @@ static void choose(struct evacuation *e, uint32_t count)
 		int64_t slab = space_evacuate_begin(e->ctx->space[e->tier], ABI_SLOT_NONE,
 						    &live);
 
-		if (slab < 0)
+		if (slab < 0) {
+			lend_recall(c, e->ctx, e->tier, count - e->slabs);
 			return;
+		}
 		e->slab[e->slabs++] = (uint64_t)slab;
 	}
 }
@@ -414,7 +417,7 @@ static void choose_again(struct core *c)
 
 	e->walks++; /* it takes as long */
 	let_stay(e, 0);
-	choose(e, still_wanted(c));
+	choose(c, still_wanted(c));
 	if (e->slabs)
 		leave_first(c);
 	else
@@ -526,7 +529,7 @@ void evacuate_begin(struct core *c, struct context *x, uint32_t tier, uint64_t b
 		return;
 	failed_forget(c, false);
 	begin(c, x, tier, false);
-	choose(&c->evacuation, wanted(c, bytes));
+	choose(c, wanted(c, bytes));
 	if (!c->evacuation.slabs)
 		c->evacuation.ctx = NULL;
 }

@@ -438,7 +438,7 @@ static bool room_comes(struct core *c, const struct context *x, uint32_t tier)
 		return true;
 	if (tier == ABI_TIER_CXL && (x->dirty_bytes || flush_frees(c)))
 		return true; /* what is dirty is written, or given up */
-	return c->evacuation.tier == tier && evacuate_hopeful(c);
+	return lend_comes(c) || (c->evacuation.tier == tier && evacuate_hopeful(c));
 }
 
 /*
@@ -463,6 +463,9 @@ static bool evict_spares(struct core *c, const struct context *x, uint32_t tier)
 	for (uint32_t i = 0; i < c->contexts_high; i++)
 		if (c->context[i] && c->context[i] != x && c->context[i]->space[tier])
 			evacuate_surplus(c, c->context[i], tier, true);
+	for (uint32_t i = 0; !c->evict.punching[tier] && i < c->contexts_high; i++)
+		if (c->context[i] && c->context[i] != x && c->context[i]->space[tier])
+			lend_recall(c, c->context[i], tier, 1);
 	return c->evict.punching[tier];
 }
 

@@ -79,6 +79,14 @@ bool evict_nvme_account(struct core *c, struct context *x, uint32_t slot, uint64
 void evict_prepare_refused(struct core *c, const struct core_range *range);
 void evict_tick(struct core *c);
 
+/* lend.c */
+int lend_open(struct core *c);
+void lend_close(struct core *c);
+void lend_client_dead(struct core *c, uint32_t client);
+void lend_context_closing(struct core *c, const struct context *x);
+void lend_recall(struct core *c, struct context *x, uint32_t tier, uint32_t count);
+bool lend_comes(const struct core *c);
+
 /* stream_page.c */
 uint64_t stream_aside_unused(const struct core *c, uint32_t tier);
 void stream_page_charge(struct core *c, struct context *x, uint32_t slot, uint32_t page,

@@ -39,7 +39,18 @@ struct dropped {
 	uint64_t waiting_next_ns;
 };
 
+/* Slabs that devices of clients have (lend.c). */
+struct lends {
+	struct lend *table; /* [CORE_LENDS_MAX] */
+	uint32_t *bucket;   /* by hash: 1 + number */
+	uint32_t free, high; /* 1 + number; used ones lie below high */
+	uint32_t count;
+	uint64_t recalled_ns;
+	uint64_t recalls; /* asked of clients */
+};
+
 struct evicting {
+	struct lends lends;
 	uint32_t punching[ABI_MEM_TIERS]; /* segments */
 	uint64_t spares_ns;    /* the last look at empty segments */
 	uint32_t failed[2];    /* segments in a row that could not be emptied, */

@@ -188,7 +188,7 @@ uint64_t space_slab_bytes(const struct space *s)
 
 /*
  * Smaller is better. Allocation packs low addresses; what is to be emptied is taken from high.
- * Heaps keep the keys of their slabs: these change with fill alone, and with `shunned`.
+ * Heaps keep the keys of their slabs: these change with fill, and with `shunned` and `lent`.
  */
 static inline uint64_t heap_key(const struct space *s, enum heap_kind kind, uint32_t number)
 {
@@ -198,6 +198,8 @@ static inline uint64_t heap_key(const struct space *s, enum heap_kind kind, uint
 		return (uint64_t)(FILL_FULL - fill) << 32 | number;
 	if (s->slab[number].shunned)
 		fill += FILL_FULL; /* behind all others */
+	if (s->slab[number].lent)
+		fill += 2 * FILL_FULL; /* and behind these */
 	return fill << 32 | (UINT32_MAX - number);
 }
 
@@ -446,7 +448,10 @@ static int class_extend(struct space *s, uint32_t klass, uint64_t *fresh)
 
 void space_slab_unused(struct space *s, uint32_t number)
 {
+	assert(!s->slab[number].lent);
 	s->slab[number].state = SLAB_UNUSED;
+	s->recalled -= s->slab[number].recalled;
+	s->slab[number].recalled = false;
 	bitmap_clear(s->taken_bits, number);
 	if (number < s->unused_from)
 		s->unused_from = number;
@@ -477,16 +482,18 @@ uint64_t space_ahead(struct space *s, uint32_t klass)
 	return fresh;
 }
 
-static bool may_go(const struct space_class *c, bool all)
+static bool may_go(const struct space *s, const struct space_class *c, bool all)
 {
-	return has_empty(c, all ? 0 : 1) && (all || (c->idle && c->low > 1));
+	if (!has_empty(c, all ? 0 : 1) || !(all || (c->idle && c->low > 1)))
+		return false;
+	return !s->slab[heap_slab(HEAP_EMPTY, c->heap[HEAP_EMPTY].key[0])].lent;
 }
 
 int64_t space_surplus(struct space *s, bool all)
 {
 	uint32_t klass = 0;
 
-	while (klass < s->classes && !may_go(&s->klass[klass], all))
+	while (klass < s->classes && !may_go(s, &s->klass[klass], all))
 		klass++;
 	if (klass == s->classes)
 		return -ENOENT;
@@ -502,6 +509,12 @@ void space_look(struct space *s)
 
 		c->idle = c->low > 1 ? c->low - 1 : 0;
 		c->low = c->heap[HEAP_EMPTY].count;
+	}
+	for (uint32_t i = 0; s->recalled && i < s->slabs; i++) {
+		if (!s->slab[i].recalled || s->slab[i].lent)
+			continue;
+		s->slab[i].recalled = false; /* nobody took it, though he could */
+		s->recalled--;
 	}
 }
 
@@ -642,6 +655,44 @@ static bool place_find(const struct space *s, uint64_t offset, uint32_t *number,
 	       bitmap_test(space_slab_bits(s, *number), *place);
 }
 
+/* Who has become better, or worse, moves in the heap that it stands in. */
+static void rank(struct space *s, uint32_t number, bool better)
+{
+	uint32_t fill = s->slab[number].fill;
+
+	if (fill != FILL_NONE)
+		heap_move(s, fill == FILL_EMPTY ? HEAP_EMPTY : HEAP_EVACUATE, number, better);
+}
+
+int64_t space_lend(struct space *s, uint64_t offset)
+{
+	uint64_t number = offset / s->slab_bytes;
+	struct slab *slab;
+
+	if (number >= s->slabs)
+		return -EAGAIN;
+	slab = &s->slab[number];
+	if (slab->state != SLAB_TAKEN || slab->recalled || slab->lent == UINT16_MAX)
+		return -EAGAIN;
+	if (!slab->lent++)
+		rank(s, (uint32_t)number, false);
+	return (int64_t)(number * s->slab_bytes);
+}
+
+void space_lend_end(struct space *s, uint64_t offset)
+{
+	uint32_t number = space_slab_at(s, offset);
+
+	assert(s->slab[number].lent > 0 && s->slab[number].state == SLAB_TAKEN);
+	if (!--s->slab[number].lent)
+		rank(s, number, true);
+}
+
+bool space_is_recalled(const struct space *s, uint64_t slab)
+{
+	return s->slab[space_slab_at(s, slab)].recalled;
+}
+
 /* A place of it is going to be free: emptying it may be of use again. */
 static void unshun(struct space *s, uint32_t number)
 {
@@ -650,8 +701,7 @@ static void unshun(struct space *s, uint32_t number)
 	if (!slab->shunned)
 		return;
 	slab->shunned = false;
-	if (fill_in_heap(slab->fill, HEAP_EVACUATE))
-		heap_move(s, HEAP_EVACUATE, number, true);
+	rank(s, number, true);
 }
 
 void space_free(struct space *s, uint64_t offset)

@@ -14,6 +14,9 @@
  *   4. or evacuated: nothing is placed there any more, its pages leave or move. Places that readers
  *      keep hold only the 2 MiB units they lie in: the others are parked, that is punched and given
  *      back to the pool; the last ones when the last reader has gone.
+ *   A taken slab may be lent: devices of clients have it mapped or registered, and would go on
+ *   reading its old memory. Until all have let go it is neither punched nor evacuated, and so stays
+ *   what it is; empty it serves any class.
  *
  * A class is a page_stride. Within a class allocation prefers slabs that are fuller (address
  * order among equals), so that others empty themselves.
@@ -130,6 +133,19 @@ int64_t space_compact_begin(struct space *s, uint32_t *live);
 
 /* Does the offset lie in a slab that is evacuated? Past the last slab: no. */
 bool space_is_evacuated(const struct space *s, uint64_t offset);
+
+/*
+ * Lend the slab of that byte once more. Returns its offset; -EAGAIN: it has no memory, is on its
+ * way out, or is wanted back.
+ */
+int64_t space_lend(struct space *s, uint64_t offset);
+void space_lend_end(struct space *s, uint64_t slab);
+/*
+ * A lent slab, the emptiest of the next few, is wanted back from now on: its offset, -ENOENT = none
+ * of these that was not.
+ */
+int64_t space_recall(struct space *s);
+bool space_is_recalled(const struct space *s, uint64_t slab);
 
 /* Places handed out in a slab. */
 uint32_t space_slab_live(const struct space *s, uint64_t slab);

@@ -15,6 +15,7 @@
 #define LOSS 8u
 /* Of a slab's places: so many are room for what comes. */
 #define ROOM_SHARE 16u
+#define RECALL_LOOKS 512u /* slabs that are looked at for one that is lent */
 
 /* Free places of the slab leave its class's account; it stands in no heap until the end. */
 static int64_t evacuate(struct space *s, uint32_t number, uint32_t *live)
@@ -22,7 +23,7 @@ static int64_t evacuate(struct space *s, uint32_t number, uint32_t *live)
 	struct slab *slab = &s->slab[number];
 	struct space_class *c = &s->klass[slab->klass];
 
-	assert(slab->state == SLAB_TAKEN && slab->live > 0);
+	assert(slab->state == SLAB_TAKEN && slab->live > 0 && !slab->lent);
 	slab->state = SLAB_EVACUATED;
 	slab->going = slab->gone = 0;
 	space_settle(s, number);
@@ -42,7 +43,7 @@ static bool can_do_without(const struct space *s, const struct space_class *c, u
 
 static bool may_take(const struct slab *slab, bool shunned)
 {
-	return shunned || !slab->shunned;
+	return !slab->lent && (shunned || !slab->shunned);
 }
 
 /*
@@ -202,6 +203,24 @@ void space_evacuate_end(struct space *s, uint64_t slab)
 	c->free += c->places - at->live;
 	c->going -= at->live;
 	space_settle(s, number);
+}
+
+int64_t space_recall(struct space *s)
+{
+	uint32_t best = s->slabs;
+
+	for (uint32_t n = 0; n < RECALL_LOOKS && n < s->slabs; n++) {
+		uint32_t i = s->recall_from++ % s->slabs;
+
+		if (s->slab[i].lent && !s->slab[i].recalled &&
+		    (best == s->slabs || s->slab[i].fill < s->slab[best].fill))
+			best = i;
+	}
+	if (best == s->slabs)
+		return -ENOENT;
+	s->slab[best].recalled = true;
+	s->recalled++;
+	return (int64_t)(best * s->slab_bytes);
 }
 
 void space_shun(struct space *s, uint64_t slab)

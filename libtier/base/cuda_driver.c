@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loading the CUDA driver; see cuda_driver.h. */
-#include "tierd/backend/cuda_driver.h"
+#include "libtier/base/cuda_driver.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -22,7 +22,7 @@ struct entry {
 static const struct entry entries[] = {
 #define ENTRY(field, name, version, parameters) \
 	{ name, version, offsetof(struct cuda_driver, field) },
-#include "tierd/backend/cuda_driver.def"
+#include "libtier/base/cuda_driver.def"
 #undef ENTRY
 };
 

@@ -4,8 +4,8 @@
  * here, so that one binary is built and runs on machines without CUDA. Values and layouts are the
  * driver's interface; cuda/contract/shapes.c compares them with its header where that is installed.
  */
-#ifndef TIERD_BACKEND_CUDA_DRIVER_H
-#define TIERD_BACKEND_CUDA_DRIVER_H
+#ifndef TIER_BASE_CUDA_DRIVER_H
+#define TIER_BASE_CUDA_DRIVER_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -75,7 +75,7 @@ struct cuda_event;
 /* Each field is a call of the driver's; documented by its vendor under the name in the list. */
 struct cuda_driver {
 #define ENTRY(field, name, version, parameters) cuda_result(*field) parameters;
-#include "tierd/backend/cuda_driver.def"
+#include "libtier/base/cuda_driver.def"
 #undef ENTRY
 };
 

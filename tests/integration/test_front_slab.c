@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Slabs for devices, asked for by hand (libtier/abi/wire.h W5): who gets which, that each is left
+ * as often as it was taken, and that a context which is removed wants its own back.
+ */
+#include "tests/integration/kv_world.h"
+
+static int setup(void **state)
+{
+	*state = world_begin(NULL);
+	return 0;
+}
+
+static int ask_slab(struct client *c, uint16_t type, const struct wire_slab *about,
+		    struct wire_slab *out)
+{
+	struct wire_slab m = *about;
+	union answer a;
+
+	assert_true(client_ask(c, &m, type, sizeof(m), &a) > 0);
+	if (a.header.type == WIRE_ERROR)
+		return a.error.error;
+	assert_int_equal(a.header.type, WIRE_SLAB);
+	assert_int_equal(a.header.length, sizeof(*out));
+	memcpy(out, a.bytes, sizeof(*out));
+	assert_int_equal(out->pieces, (uint32_t)c->fds);
+	return 0;
+}
+
+static uint32_t open_kv(struct client *c)
+{
+	struct wire_ctx m = { .name = "kv" };
+	union answer a;
+
+	assert_true(client_ask(c, &m, WIRE_CTX_OPEN, sizeof(m), &a) > 0);
+	assert_int_equal(a.header.type, WIRE_CTX_INFO);
+	for (int i = 0; i < c->fds; i++)
+		close(c->fd[i]);
+	return a.info.context_id;
+}
+
+static void put_one(struct world *w)
+{
+	static const uint8_t data[BLOCK_BYTES];
+	tier_key key;
+
+	assert_int_equal(tier_key_opaque(&key, "slab", 4, NULL), 0);
+	assert_int_equal(tier_put_copy(w->c, &key, 1, data, NULL), 1);
+}
+
+static void test_who_gets_which(void **state)
+{
+	struct world *w = *state;
+	struct wire_slab q = { .tier = ABI_TIER_CXL }, got;
+	struct client c;
+
+	assert_int_equal(client_open(&c, &w->d), 0);
+	assert_true(c.welcome.flags & WIRE_SLABS);
+	assert_int_equal(ask_slab(&c, WIRE_SLAB_TAKE, &q, &got), -ENOENT);
+	q.context_id = open_kv(&c);
+	assert_int_equal(ask_slab(&c, WIRE_SLAB_TAKE, &q, &got), -EAGAIN); /* nothing is there */
+	put_one(w);
+	assert_int_equal(ask_slab(&c, WIRE_SLAB_TAKE, &q, &got), 0);
+	assert_true(got.bytes && got.bytes % ABI_HUGE == 0 && got.offset == 0);
+	assert_int_equal(got.pieces, 0); /* it registers what it has mapped */
+	q.tier = ABI_TIER_HBM; /* of who did not say that it maps HBM */
+	assert_int_equal(ask_slab(&c, WIRE_SLAB_TAKE, &q, &got), -EINVAL);
+	q.tier = ABI_MEM_TIERS;
+	assert_int_equal(ask_slab(&c, WIRE_SLAB_TAKE, &q, &got), -EINVAL);
+	assert_int_equal(ask_slab(&c, WIRE_SLAB_LEAVE, &q, &got), -EINVAL);
+	q.tier = ABI_TIER_CXL;
+	q.reserved[3] = 1;
+	assert_int_equal(ask_slab(&c, WIRE_SLAB_TAKE, &q, &got), -EINVAL);
+	q.reserved[3] = 0;
+	q.offset = UINT64_MAX;
+	assert_int_equal(ask_slab(&c, WIRE_SLAB_TAKE, &q, &got), -EAGAIN);
+	client_close(&c);
+}
+
+static void test_left_as_often_as_taken(void **state)
+{
+	struct world *w = *state;
+	struct wire_slab q = { .tier = ABI_TIER_CXL }, got, none;
+	struct client c;
+
+	put_one(w);
+	assert_int_equal(client_open(&c, &w->d), 0);
+	q.context_id = open_kv(&c);
+	assert_int_equal(ask_slab(&c, WIRE_SLAB_TAKE, &q, &got), 0);
+	q.offset = 4096; /* the same one */
+	assert_int_equal(ask_slab(&c, WIRE_SLAB_TAKE, &q, &none), 0);
+	assert_int_equal(none.offset, got.offset);
+	for (uint32_t i = 0; i < 2; i++) {
+		assert_int_equal(ask_slab(&c, WIRE_SLAB_LEAVE, &got, &none), 0);
+		assert_int_equal(none.bytes, 0);
+	}
+	assert_int_equal(ask_slab(&c, WIRE_SLAB_LEAVE, &got, &none), -ENOENT);
+	client_close(&c);
+}
+
+static void test_a_removed_context_wants_its_own(void **state)
+{
+	struct world *w = *state;
+	struct wire_slab q = { .tier = ABI_TIER_CXL }, got, wanted;
+	struct client c;
+
+	put_one(w);
+	assert_int_equal(client_open(&c, &w->d), 0);
+	q.context_id = open_kv(&c);
+	assert_int_equal(ask_slab(&c, WIRE_SLAB_TAKE, &q, &got), 0);
+	assert_int_equal(atomic_load_acquire_u64(&c.region->slabs_wanted), 0);
+	tier_context_close(w->c);
+	assert_int_equal(tier_context_remove(w->t, "kv"), 0);
+	while (!atomic_load_acquire_u64(&c.region->slabs_wanted))
+		usleep(1000);
+	q.tier = 0;
+	assert_int_equal(ask_slab(&c, WIRE_SLAB_LEAVE, &q, &wanted), 0);
+	assert_int_equal(wanted.tier, ABI_TIER_CXL);
+	assert_int_equal(wanted.offset, got.offset);
+	assert_int_equal(wanted.bytes, got.bytes);
+	assert_int_equal(ask_slab(&c, WIRE_SLAB_TAKE, &(struct wire_slab){
+				  .tier = ABI_TIER_CXL, .context_id = q.context_id }, &got),
+			 -EAGAIN);
+	assert_int_equal(ask_slab(&c, WIRE_SLAB_LEAVE, &wanted, &got), 0);
+	assert_int_equal(got.bytes, 0);
+	client_close(&c);
+	/* Its index is free: another one of the name is made. */
+	assert_int_equal(tier_context_create(w->t, "kv", w->g, NULL, &w->c), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_who_gets_which, setup, world_end),
+		cmocka_unit_test_setup_teardown(test_left_as_often_as_taken, setup, world_end),
+		cmocka_unit_test_setup_teardown(test_a_removed_context_wants_its_own, setup,
+						world_end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
